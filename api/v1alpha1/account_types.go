@@ -1,0 +1,180 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Plan is the level of service of an account.
+// +kubebuilder:validation:Enum=Standard;Enterprise
+type Plan string
+
+// The plans. The audit log belongs to the Enterprise plan.
+const (
+	PlanStandard   Plan = "Standard"
+	PlanEnterprise Plan = "Enterprise"
+)
+
+// OIDCIssuer is an issuer of access tokens that the front end accepts for the account.
+type OIDCIssuer struct {
+	// url of the issuer; its discovery document is read from there.
+	// +kubebuilder:validation:MinLength=9
+	// +kubebuilder:validation:MaxLength=512
+	// +kubebuilder:validation:XValidation:rule="isURL(self) && url(self).getScheme() == 'https' && !self.contains('?') && !self.contains('#')",message="must be an https:// URL without query and fragment"
+	// +required
+	URL string `json:"url"`
+
+	// audiences of which a token must name at least one.
+	// +listType=set
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=256
+	// +required
+	Audiences []string `json:"audiences"`
+
+	// userNameClaim is the claim that holds the user's name; email when absent.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=128
+	// +optional
+	UserNameClaim string `json:"userNameClaim,omitempty"`
+
+	// groupsClaim is the claim that holds the names of the user's groups; groups when absent.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=128
+	// +optional
+	GroupsClaim string `json:"groupsClaim,omitempty"`
+
+	// adminGroups are the groups whose members act as administrators of the account.
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=256
+	// +optional
+	AdminGroups []string `json:"adminGroups,omitempty"`
+}
+
+// AuditLog configures the account's audit log.
+type AuditLog struct {
+	// enabled records events and lets them be exported. It needs the Enterprise plan.
+	// +optional
+	Enabled *bool `json:"enabled,omitempty"`
+
+	// retentionDays is how long an event is kept; 30 when absent.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=3650
+	// +optional
+	RetentionDays *int32 `json:"retentionDays,omitempty"`
+
+	// maxEvents is how many events are kept; the oldest go first. Unlimited when absent.
+	// +kubebuilder:validation:Minimum=1000
+	// +kubebuilder:validation:Maximum=1000000000
+	// +optional
+	MaxEvents *int64 `json:"maxEvents,omitempty"`
+}
+
+// AccountSpec is what an administrator says of a tenant.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.auditLog) || !has(self.auditLog.enabled) || !self.auditLog.enabled || (has(self.plan) && self.plan == 'Enterprise')",message="auditLog.enabled needs plan: Enterprise"
+type AccountSpec struct {
+	// displayName is the name shown to people; the object's name when absent.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=128
+	// +optional
+	DisplayName string `json:"displayName,omitempty"`
+
+	// host is the tenant host: requests to it belong to this account.
+	// +required
+	Host Host `json:"host"`
+
+	// customDomains are further hosts of the account. The first one replaces the tenant
+	// host in the URLs that are shown.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=16
+	// +optional
+	CustomDomains []Host `json:"customDomains,omitempty"`
+
+	// dataDomain is the domain below which the data API of each deployment gets its host,
+	// <deployment>.<dataDomain>; data.<host> when absent.
+	// +optional
+	DataDomain Host `json:"dataDomain,omitempty"`
+
+	// namespace holds all objects of the account. It must exist, belongs to this account
+	// alone, and cannot be changed.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="namespace cannot be changed: make a new Account"
+	// +required
+	Namespace string `json:"namespace"`
+
+	// plan is the level of service; Standard when absent.
+	// +optional
+	Plan Plan `json:"plan,omitempty"`
+
+	// auditLog configures the audit log.
+	// +optional
+	AuditLog *AuditLog `json:"auditLog,omitempty"`
+
+	// oidcIssuers are the issuers whose access tokens the front end accepts.
+	// +listType=map
+	// +listMapKey=url
+	// +kubebuilder:validation:MaxItems=8
+	// +optional
+	OIDCIssuers []OIDCIssuer `json:"oidcIssuers,omitempty"`
+}
+
+// AccountStatus is what the controller knows of a tenant.
+type AccountStatus struct {
+	CommonStatus `json:",inline"`
+
+	// url is the base address of the account's APIs.
+	// +kubebuilder:validation:MaxLength=512
+	// +optional
+	URL string `json:"url,omitempty"`
+
+	// dataDomain is the domain in effect below which data API hosts are made.
+	// +kubebuilder:validation:MaxLength=259
+	// +optional
+	DataDomain string `json:"dataDomain,omitempty"`
+}
+
+// Account is a tenant: its hosts, its namespace, who may sign in.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:scope=Cluster,shortName=acct,categories=quoin
+// +kubebuilder:selectablefield:JSONPath=`.spec.namespace`
+// +kubebuilder:selectablefield:JSONPath=`.spec.host`
+// +kubebuilder:printcolumn:name="URL",type=string,JSONPath=`.status.url`
+// +kubebuilder:printcolumn:name="Namespace",type=string,JSONPath=`.spec.namespace`
+// +kubebuilder:printcolumn:name="Plan",type=string,JSONPath=`.spec.plan`,priority=1
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
+// +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`,priority=1
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 63",message="metadata.name must be no more than 63 characters"
+type Account struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec is what is wanted.
+	// +required
+	Spec AccountSpec `json:"spec"`
+
+	// status is what is.
+	// +kubebuilder:default={"observedGeneration":-1}
+	// +optional
+	Status AccountStatus `json:"status,omitempty"`
+}
+
+// Common implements Object.
+func (a *Account) Common() *CommonStatus { return &a.Status.CommonStatus }
+
+// AccountList is a list of Accounts.
+//
+// +kubebuilder:object:root=true
+type AccountList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []Account `json:"items"`
+}

@@ -1,0 +1,141 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Permission is a right that a key may hold, by its documented name.
+// +kubebuilder:validation:Enum=Admin;AuditLogManage;DeploymentsManage;DeploymentCreate;DeploymentRead;DeploymentUpdate;DeploymentDelete;SecretsManage;SchemaRead;SchemaUpdate;SqlRunnerRead;ScimManage
+type Permission string
+
+// Permissions that the front end asks for.
+const (
+	// PermissionAdmin is every permission.
+	PermissionAdmin Permission = "Admin"
+	// PermissionAuditLogManage lets the audit log be exported.
+	PermissionAuditLogManage Permission = "AuditLogManage"
+	// PermissionDeploymentsManage is every permission on deployments.
+	PermissionDeploymentsManage Permission = "DeploymentsManage"
+	// PermissionScimManage lets users and groups be provisioned.
+	PermissionScimManage Permission = "ScimManage"
+)
+
+// ScimProfile says how a provisioning client wants to be answered.
+// +kubebuilder:validation:Enum=RFC;Okta;EntraID
+type ScimProfile string
+
+// ApiKeyOwner is the user that a key acts for.
+type ApiKeyOwner struct {
+	// scimUser is the name of the ScimUser.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +required
+	ScimUser string `json:"scimUser"`
+}
+
+// ApiKeySpec is what is wanted of an API key.
+type ApiKeySpec struct {
+	// displayName shown to people; the object's name when absent.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=128
+	// +optional
+	DisplayName string `json:"displayName,omitempty"`
+
+	// owner is the user that the key acts for; the account itself when absent. A key whose
+	// owner is not active does not work.
+	// +optional
+	Owner *ApiKeyOwner `json:"owner,omitempty"`
+
+	// permissions of the key; Admin when absent.
+	// +listType=set
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=16
+	// +optional
+	Permissions []Permission `json:"permissions,omitempty"`
+
+	// deployments that the key is confined to, by object name; all when absent.
+	// +listType=set
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=256
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=32
+	// +optional
+	Deployments []string `json:"deployments,omitempty"`
+
+	// expirationTime after which the key does not work; never when absent.
+	// +optional
+	ExpirationTime *metav1.Time `json:"expirationTime,omitempty"`
+
+	// scimProfile is how SCIM requests with this key are answered; told from the client's
+	// own marks when absent.
+	// +optional
+	ScimProfile ScimProfile `json:"scimProfile,omitempty"`
+
+	// tokenSecretName is the Secret into which the token is put once, when the key is made
+	// by YAML; <name>-token when absent.
+	// +kubebuilder:validation:MaxLength=253
+	// +optional
+	TokenSecretName string `json:"tokenSecretName,omitempty"`
+
+	// revoked makes the key useless at once and for ever.
+	// +kubebuilder:validation:XValidation:rule="!oldSelf || self",message="a revoked key cannot be given back: make a new one"
+	// +optional
+	Revoked *bool `json:"revoked,omitempty"`
+}
+
+// ApiKeyStatus is what is known of an API key.
+type ApiKeyStatus struct {
+	CommonStatus `json:",inline"`
+
+	// keyID is the public part of the token by which the key is found.
+	// +kubebuilder:validation:MaxLength=64
+	// +optional
+	KeyID string `json:"keyID,omitempty"`
+
+	// hashSecret names the Secret that holds the hash of the token.
+	// +kubebuilder:validation:MaxLength=253
+	// +optional
+	HashSecret string `json:"hashSecret,omitempty"`
+
+	// lastUsedTime is when the key was last used, to the hour.
+	// +optional
+	LastUsedTime *metav1.Time `json:"lastUsedTime,omitempty"`
+}
+
+// ApiKey lets a program or an identity provider call the account's APIs.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:shortName=qkey,categories=quoin
+// +kubebuilder:selectablefield:JSONPath=`.status.keyID`
+// +kubebuilder:printcolumn:name="Name",type=string,JSONPath=`.spec.displayName`
+// +kubebuilder:printcolumn:name="Expires",type=string,JSONPath=`.spec.expirationTime`
+// +kubebuilder:printcolumn:name="Last used",type=date,JSONPath=`.status.lastUsedTime`
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type ApiKey struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec is what is wanted.
+	// +required
+	Spec ApiKeySpec `json:"spec"`
+
+	// status is what is.
+	// +kubebuilder:default={"observedGeneration":-1}
+	// +optional
+	Status ApiKeyStatus `json:"status,omitempty"`
+}
+
+// Common implements Object.
+func (k *ApiKey) Common() *CommonStatus { return &k.Status.CommonStatus }
+
+// ApiKeyList is a list of ApiKeys.
+//
+// +kubebuilder:object:root=true
+type ApiKeyList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []ApiKey `json:"items"`
+}

@@ -1,0 +1,202 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// DbtGitSource is a dbt project in a Git repository.
+type DbtGitSource struct {
+	// url of the repository, https:// or ssh://, without password.
+	// +kubebuilder:validation:MinLength=9
+	// +kubebuilder:validation:MaxLength=1024
+	// +kubebuilder:validation:XValidation:rule="self.matches('^(https|http|ssh)://[^ @/?#]+(@[^ @/?#]+)?/[^ ?#]+$') && !self.matches('^[a-z]+://[^/@]*:[^/@]*@')",message="must be a URL such as https://git.example.com/team/dbt.git, without a password"
+	// +required
+	URL string `json:"url"`
+	// ref is a branch or tag; the remote's default branch when absent.
+	// +kubebuilder:validation:MaxLength=244
+	// +optional
+	Ref string `json:"ref,omitempty"`
+	// path of the dbt project inside the repository; its root when absent.
+	// +kubebuilder:validation:MaxLength=512
+	// +kubebuilder:validation:XValidation:rule="!self.startsWith('/') && !self.split('/').exists(p, p == '..')",message="must be a path below the repository's root, without .."
+	// +optional
+	Path string `json:"path,omitempty"`
+	// secretRef names a Secret in the same namespace, with the keys of a Git secret.
+	// +optional
+	SecretRef *LocalReference `json:"secretRef,omitempty"`
+	// selector limits the models, in dbt's selector syntax.
+	// +kubebuilder:validation:MaxLength=1024
+	// +optional
+	Selector string `json:"selector,omitempty"`
+}
+
+// DbtManifestSource is a compiled manifest.json.
+type DbtManifestSource struct {
+	// configMapRef names a ConfigMap with the key manifest.json (or manifest.json.gz).
+	// +required
+	ConfigMapRef LocalReference `json:"configMapRef"`
+}
+
+// DbtSource is where the dbt project is.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.git) != has(self.manifest)",message="exactly one source is needed: git or manifest"
+type DbtSource struct {
+	// git reads a dbt project.
+	// +optional
+	Git *DbtGitSource `json:"git,omitempty"`
+	// manifest reads a compiled manifest.
+	// +optional
+	Manifest *DbtManifestSource `json:"manifest,omitempty"`
+}
+
+// DbtOptions shape the generated model.
+type DbtOptions struct {
+	// outputPath of the generated files; model/cubes/dbt when absent.
+	// +kubebuilder:validation:MaxLength=512
+	// +kubebuilder:validation:XValidation:rule="!self.split('/').exists(p, p == '..')",message="must not hold .."
+	// +optional
+	OutputPath string `json:"outputPath,omitempty"`
+	// namePrefix of the cubes; dbt_ when absent.
+	// +kubebuilder:validation:MaxLength=64
+	// +optional
+	NamePrefix *string `json:"namePrefix,omitempty"`
+	// titlePrefix of the cubes; "(dbt) " when absent.
+	// +kubebuilder:validation:MaxLength=64
+	// +optional
+	TitlePrefix *string `json:"titlePrefix,omitempty"`
+	// martsOnly leaves out models that are not marts.
+	// +optional
+	MartsOnly *bool `json:"martsOnly,omitempty"`
+	// primaryKeySuffix marks key columns; _id when absent.
+	// +kubebuilder:validation:MaxLength=64
+	// +optional
+	PrimaryKeySuffix *string `json:"primaryKeySuffix,omitempty"`
+	// defaultMeasures adds count and sums; true when absent.
+	// +optional
+	DefaultMeasures *bool `json:"defaultMeasures,omitempty"`
+	// joins adds joins from relationship tests and foreign keys; true when absent.
+	// +optional
+	Joins *bool `json:"joins,omitempty"`
+	// reverseJoins adds the opposite joins; false when absent.
+	// +optional
+	ReverseJoins *bool `json:"reverseJoins,omitempty"`
+}
+
+// DbtTrigger says what started a sync.
+// +kubebuilder:validation:Enum=manual;api;webhook;agent
+type DbtTrigger string
+
+// DbtSyncSpec is one run of a dbt sync. A run is never changed: make another one.
+//
+// +kubebuilder:validation:XValidation:rule="self.deploymentRef == oldSelf.deploymentRef && self.source == oldSelf.source",message="a sync is run once: make another DbtSync"
+type DbtSyncSpec struct {
+	// deploymentRef names the Deployment.
+	// +required
+	DeploymentRef LocalReference `json:"deploymentRef"`
+	// branch that receives the generated model; a new dbt-sync/… branch when absent.
+	// +kubebuilder:validation:MaxLength=244
+	// +optional
+	Branch string `json:"branch,omitempty"`
+	// source of the dbt project.
+	// +required
+	Source DbtSource `json:"source"`
+	// options shape the generated model.
+	// +optional
+	Options *DbtOptions `json:"options,omitempty"`
+	// trigger that started the sync; manual when absent.
+	// +optional
+	Trigger DbtTrigger `json:"trigger,omitempty"`
+	// cancelled ends the run.
+	// +optional
+	Cancelled *bool `json:"cancelled,omitempty"`
+}
+
+// DbtPhase is one phase of a sync.
+type DbtPhase struct {
+	// name such as repo-clone or dbt-deps.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=64
+	// +required
+	Name string `json:"name"`
+	// outcome of the phase.
+	// +kubebuilder:validation:Enum=running;ok;failed;cancelled
+	// +required
+	Outcome string `json:"outcome"`
+	// startTime of the phase.
+	// +optional
+	StartTime *metav1.Time `json:"startTime,omitempty"`
+	// durationMilliseconds of the phase.
+	// +optional
+	DurationMilliseconds int64 `json:"durationMilliseconds,omitempty"`
+	// message is the failure's text.
+	// +kubebuilder:validation:MaxLength=4096
+	// +optional
+	Message string `json:"message,omitempty"`
+}
+
+// DbtSyncStatus is what is known of a sync.
+type DbtSyncStatus struct {
+	CommonStatus `json:",inline"`
+
+	// stage is the documented stage word.
+	// +kubebuilder:validation:Enum=INITIALIZING;CREATING_SANDBOX;UPLOADING_PROJECT;INSTALLING_DEPENDENCIES;RUNNING_DBT_DEPS;COMPILING_DBT;PROCESSING_MANIFEST;WRITING_CUBE_FILES;FINALIZING;COMPLETED;FAILED
+	// +optional
+	Stage string `json:"stage,omitempty"`
+	// branch that received the model.
+	// +kubebuilder:validation:MaxLength=244
+	// +optional
+	Branch string `json:"branch,omitempty"`
+	// phases with times and outcome.
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=32
+	// +optional
+	Phases []DbtPhase `json:"phases,omitempty"`
+	// generatedFiles is the number of files made.
+	// +optional
+	GeneratedFiles int32 `json:"generatedFiles,omitempty"`
+	// startTime of the run.
+	// +optional
+	StartTime *metav1.Time `json:"startTime,omitempty"`
+	// completionTime of the run.
+	// +optional
+	CompletionTime *metav1.Time `json:"completionTime,omitempty"`
+}
+
+// DbtSync is one run that turns a dbt project into a data model.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:shortName=dbtsync,categories=quoin
+// +kubebuilder:selectablefield:JSONPath=`.spec.deploymentRef.name`
+// +kubebuilder:printcolumn:name="Deployment",type=string,JSONPath=`.spec.deploymentRef.name`
+// +kubebuilder:printcolumn:name="Branch",type=string,JSONPath=`.status.branch`
+// +kubebuilder:printcolumn:name="Stage",type=string,JSONPath=`.status.stage`
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type DbtSync struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec is what is wanted.
+	// +required
+	Spec DbtSyncSpec `json:"spec"`
+
+	// status is what is.
+	// +kubebuilder:default={"observedGeneration":-1}
+	// +optional
+	Status DbtSyncStatus `json:"status,omitempty"`
+}
+
+// Common implements Object.
+func (s *DbtSync) Common() *CommonStatus { return &s.Status.CommonStatus }
+
+// DbtSyncList is a list of DbtSyncs.
+//
+// +kubebuilder:object:root=true
+type DbtSyncList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []DbtSync `json:"items"`
+}

@@ -1,0 +1,185 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// EnvironmentSpec is what an environment runs. Environments are made by the controllers of
+// Deployment and Branch; what is shared by all environments of a deployment (model source,
+// variables, size) is read from the Deployment.
+//
+// +kubebuilder:validation:XValidation:rule="self.type == 'production' || has(self.branchRef)",message="branchRef is needed unless type is production"
+// +kubebuilder:validation:XValidation:rule="has(self.branchRef) == has(oldSelf.branchRef)",message="branchRef cannot be added or removed"
+type EnvironmentSpec struct {
+	// deploymentRef names the Deployment.
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="deploymentRef cannot be changed"
+	// +required
+	DeploymentRef LocalReference `json:"deploymentRef"`
+
+	// type of the environment.
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="type cannot be changed"
+	// +required
+	Type EnvironmentType `json:"type"`
+
+	// branchRef names the Branch object that is served; absent for production of a
+	// deployment whose model is a ConfigMap.
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="branchRef cannot be changed"
+	// +optional
+	BranchRef *LocalReference `json:"branchRef,omitempty"`
+
+	// version that is run, without a prefix.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=128
+	// +required
+	Version string `json:"version"`
+
+	// image that is run, with its digest.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=512
+	// +required
+	Image string `json:"image"`
+
+	// storeImage is the image of the pre-aggregation store, with its digest.
+	// +kubebuilder:validation:MaxLength=512
+	// +optional
+	StoreImage string `json:"storeImage,omitempty"`
+
+	// modelCommit is the commit of the data model, when it comes from Git.
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:Pattern=`^([0-9a-f]{40}|[0-9a-f]{64})$`
+	// +optional
+	ModelCommit string `json:"modelCommit,omitempty"`
+}
+
+// RESTCredentials say where the REST data API is.
+type RESTCredentials struct {
+	// url of the REST data API.
+	// +kubebuilder:validation:MaxLength=1024
+	// +required
+	URL string `json:"url"`
+}
+
+// SQLCredentials say where the SQL interface is.
+type SQLCredentials struct {
+	// host of the SQL interface.
+	// +kubebuilder:validation:MaxLength=512
+	// +required
+	Host string `json:"host"`
+
+	// port of the SQL interface.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=65535
+	// +required
+	Port int32 `json:"port"`
+}
+
+// APICredentials say where the environment's data APIs are.
+type APICredentials struct {
+	// rest is the REST data API.
+	// +required
+	REST RESTCredentials `json:"rest"`
+
+	// sql is the SQL interface.
+	// +required
+	SQL SQLCredentials `json:"sql"`
+}
+
+// EnvironmentStatus is what is known of an environment.
+type EnvironmentStatus struct {
+	CommonStatus `json:",inline"`
+
+	// id is the environment's number in its account.
+	// +kubebuilder:validation:MaxLength=20
+	// +optional
+	ID string `json:"id,omitempty"`
+
+	// active tells whether pods serve the environment.
+	// +optional
+	Active bool `json:"active,omitempty"`
+
+	// apiCredentials say where the data APIs are.
+	// +optional
+	APICredentials *APICredentials `json:"apiCredentials,omitempty"`
+
+	// credentialsSecret names the Secret that holds the API secret that the pods know.
+	// +kubebuilder:validation:MaxLength=253
+	// +optional
+	CredentialsSecret string `json:"credentialsSecret,omitempty"`
+
+	// version that all pods run, without a prefix.
+	// +kubebuilder:validation:MaxLength=128
+	// +optional
+	Version string `json:"version,omitempty"`
+
+	// image that all pods run.
+	// +kubebuilder:validation:MaxLength=512
+	// +optional
+	Image string `json:"image,omitempty"`
+
+	// modelCommit that all pods serve.
+	// +kubebuilder:validation:MaxLength=64
+	// +optional
+	ModelCommit string `json:"modelCommit,omitempty"`
+
+	// replicas is the number of API pods.
+	// +optional
+	Replicas int32 `json:"replicas,omitempty"`
+
+	// readyReplicas is how many of them are ready.
+	// +optional
+	ReadyReplicas int32 `json:"readyReplicas,omitempty"`
+
+	// updatedReplicas is how many of them are of the newest template.
+	// +optional
+	UpdatedReplicas int32 `json:"updatedReplicas,omitempty"`
+
+	// selector of the API pods.
+	// +kubebuilder:validation:MaxLength=512
+	// +optional
+	Selector string `json:"selector,omitempty"`
+}
+
+// Environment is a running data plane: production, staging or development of a deployment.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:shortName=qenv,categories=quoin
+// +kubebuilder:selectablefield:JSONPath=`.spec.deploymentRef.name`
+// +kubebuilder:selectablefield:JSONPath=`.spec.type`
+// +kubebuilder:printcolumn:name="ID",type=string,JSONPath=`.status.id`
+// +kubebuilder:printcolumn:name="Deployment",type=string,JSONPath=`.spec.deploymentRef.name`
+// +kubebuilder:printcolumn:name="Type",type=string,JSONPath=`.spec.type`
+// +kubebuilder:printcolumn:name="Version",type=string,JSONPath=`.status.version`
+// +kubebuilder:printcolumn:name="Replicas",type=integer,JSONPath=`.status.readyReplicas`
+// +kubebuilder:printcolumn:name="Active",type=boolean,JSONPath=`.status.active`
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
+// +kubebuilder:printcolumn:name="URL",type=string,JSONPath=`.status.apiCredentials.rest.url`,priority=1
+// +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`,priority=1
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 50",message="metadata.name must be no more than 50 characters"
+type Environment struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec is what is wanted.
+	// +required
+	Spec EnvironmentSpec `json:"spec"`
+
+	// status is what is.
+	// +kubebuilder:default={"observedGeneration":-1}
+	// +optional
+	Status EnvironmentStatus `json:"status,omitempty"`
+}
+
+// Common implements Object.
+func (e *Environment) Common() *CommonStatus { return &e.Status.CommonStatus }
+
+// EnvironmentList is a list of Environments.
+//
+// +kubebuilder:object:root=true
+type EnvironmentList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []Environment `json:"items"`
+}

@@ -1,0 +1,39 @@
+// Package v1alpha1 holds the types of the kinds in the API group platform.quoin.dev.
+//
+// The package is types and constants only: it imports nothing of this module, so that
+// programs outside may import it without the controllers.
+//
+// +kubebuilder:object:generate=true
+// +groupName=platform.quoin.dev
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// Group is the API group of every kind here.
+const Group = "platform.quoin.dev"
+
+// GroupVersion is the group and version of the kinds in this package.
+var GroupVersion = schema.GroupVersion{Group: Group, Version: "v1alpha1"}
+
+// AddToScheme adds the kinds of this package to a scheme.
+func AddToScheme(s *runtime.Scheme) error {
+	s.AddKnownTypes(GroupVersion,
+		&Account{}, &AccountList{},
+		&ReleaseChannel{}, &ReleaseChannelList{},
+		&Deployment{}, &DeploymentList{},
+		&Environment{}, &EnvironmentList{},
+		&Branch{}, &BranchList{},
+		&Claim{}, &ClaimList{},
+		&ScimUser{}, &ScimUserList{},
+		&ScimGroup{}, &ScimGroupList{},
+		&ScimMemberChunk{}, &ScimMemberChunkList{},
+		&ApiKey{}, &ApiKeyList{},
+		&DbtSync{}, &DbtSyncList{},
+	)
+	metav1.AddToGroupVersion(s, GroupVersion)
+	return nil
+}

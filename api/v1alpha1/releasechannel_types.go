@@ -1,0 +1,188 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// VersionPolicy chooses versions among the tags of the repository.
+type VersionPolicy struct {
+	// range is a semantic version range such as ">=1.2.0 <2" or "~1.6"; every version when absent.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=256
+	// +optional
+	Range string `json:"range,omitempty"`
+
+	// preReleases takes versions such as 1.3.0-rc.1 too; false when absent.
+	// +optional
+	PreReleases *bool `json:"preReleases,omitempty"`
+
+	// keep is how many of the newest versions are kept in status; 50 when absent.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=200
+	// +optional
+	Keep *int32 `json:"keep,omitempty"`
+}
+
+// ListedVersion is one version of an explicit list.
+type ListedVersion struct {
+	// version is the number, without a prefix: 1.2.3.
+	// +kubebuilder:validation:MinLength=5
+	// +kubebuilder:validation:MaxLength=128
+	// +kubebuilder:validation:XValidation:rule="self.matches('^(0|[1-9][0-9]*)[.](0|[1-9][0-9]*)[.](0|[1-9][0-9]*)(-[0-9A-Za-z-]+([.][0-9A-Za-z-]+)*)?$')",message="must be a version such as 1.2.3, without a prefix"
+	// +required
+	Version string `json:"version"`
+
+	// digest pins the image's content; it is read from the registry when absent.
+	// +kubebuilder:validation:MaxLength=71
+	// +kubebuilder:validation:Pattern=`^sha256:[0-9a-f]{64}$`
+	// +optional
+	Digest string `json:"digest,omitempty"`
+}
+
+// ReleaseChannelSpec says where the images of a channel come from.
+//
+// +kubebuilder:validation:XValidation:rule="!(has(self.policy) && has(self.versions))",message="policy and versions exclude each other: give a range of versions or an explicit list"
+type ReleaseChannelSpec struct {
+	// imageRepository of the data-plane image, without tag and scheme: registry.example.com/cube.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=255
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9._]*[a-z0-9])?(:[0-9]{1,5})?(/[a-z0-9]+([._-]+[a-z0-9]+)*)*$')",message="must be an image repository such as registry.example.com/team/cube, without scheme, tag and digest"
+	// +required
+	ImageRepository string `json:"imageRepository"`
+
+	// storeImageRepository of the pre-aggregation store's image; its tag is that of the
+	// version. Deployments of size Dedicated need it.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=255
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9._]*[a-z0-9])?(:[0-9]{1,5})?(/[a-z0-9]+([._-]+[a-z0-9]+)*)*$')",message="must be an image repository such as registry.example.com/team/cubestore, without scheme, tag and digest"
+	// +optional
+	StoreImageRepository string `json:"storeImageRepository,omitempty"`
+
+	// policy chooses versions among the repository's tags. Every release when both policy
+	// and versions are absent.
+	// +optional
+	Policy *VersionPolicy `json:"policy,omitempty"`
+
+	// versions is an explicit list: the channel holds these and nothing else.
+	// +listType=map
+	// +listMapKey=version
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=200
+	// +optional
+	Versions []ListedVersion `json:"versions,omitempty"`
+
+	// interval between two scans of the registry; 5m when absent.
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('24h')",message="interval must be between 1s and 24h"
+	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:Type=string
+	// +optional
+	Interval *metav1.Duration `json:"interval,omitempty"`
+
+	// pullSecretRef names a Secret of type kubernetes.io/dockerconfigjson in the
+	// controller's namespace, used for scanning.
+	// +optional
+	PullSecretRef *LocalReference `json:"pullSecretRef,omitempty"`
+
+	// caBundle is a PEM bundle that the registry's certificate is checked against.
+	// +kubebuilder:validation:MaxLength=65536
+	// +optional
+	CABundle string `json:"caBundle,omitempty"`
+
+	// insecure reads the registry over plain HTTP. Registries on loopback need no such word.
+	// +optional
+	Insecure *bool `json:"insecure,omitempty"`
+
+	// suspend stops scanning; the list stays as it is.
+	// +optional
+	Suspend *bool `json:"suspend,omitempty"`
+}
+
+// ChannelVersion is a version that the channel offers.
+type ChannelVersion struct {
+	// version is the number without a prefix.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=128
+	// +required
+	Version string `json:"version"`
+
+	// image is the reference with its tag: <repository>:v<version>.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=400
+	// +required
+	Image string `json:"image"`
+
+	// digest of the image when the version was first seen.
+	// +kubebuilder:validation:MaxLength=128
+	// +optional
+	Digest string `json:"digest,omitempty"`
+
+	// storeImage is the store's image for this version, with its digest.
+	// +kubebuilder:validation:MaxLength=512
+	// +optional
+	StoreImage string `json:"storeImage,omitempty"`
+
+	// firstSeen is when the controller first saw the version.
+	// +optional
+	FirstSeen metav1.Time `json:"firstSeen,omitempty"`
+}
+
+// ReleaseChannelStatus is what the last good scan found.
+type ReleaseChannelStatus struct {
+	CommonStatus `json:",inline"`
+
+	// latestVersion is the newest version of the channel.
+	// +kubebuilder:validation:MaxLength=128
+	// +optional
+	LatestVersion string `json:"latestVersion,omitempty"`
+
+	// versions of the channel, newest first.
+	// +listType=map
+	// +listMapKey=version
+	// +kubebuilder:validation:MaxItems=200
+	// +optional
+	Versions []ChannelVersion `json:"versions,omitempty"`
+
+	// lastChangeTime is when the list last changed. Scans that find nothing new write nothing.
+	// +optional
+	LastChangeTime *metav1.Time `json:"lastChangeTime,omitempty"`
+}
+
+// ReleaseChannel follows an image repository and offers the versions in it.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:scope=Cluster,shortName=relch,categories=quoin
+// +kubebuilder:printcolumn:name="Repository",type=string,JSONPath=`.spec.imageRepository`
+// +kubebuilder:printcolumn:name="Latest",type=string,JSONPath=`.status.latestVersion`
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
+// +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`,priority=1
+// +kubebuilder:printcolumn:name="Changed",type=date,JSONPath=`.status.lastChangeTime`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 63",message="metadata.name must be no more than 63 characters"
+type ReleaseChannel struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec is what is wanted.
+	// +required
+	Spec ReleaseChannelSpec `json:"spec"`
+
+	// status is what is.
+	// +kubebuilder:default={"observedGeneration":-1}
+	// +optional
+	Status ReleaseChannelStatus `json:"status,omitempty"`
+}
+
+// Common implements Object.
+func (c *ReleaseChannel) Common() *CommonStatus { return &c.Status.CommonStatus }
+
+// ReleaseChannelList is a list of ReleaseChannels.
+//
+// +kubebuilder:object:root=true
+type ReleaseChannelList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []ReleaseChannel `json:"items"`
+}

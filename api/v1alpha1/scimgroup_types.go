@@ -1,0 +1,156 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// ScimMemberType says what a member of a group is.
+// +kubebuilder:validation:Enum=User;Group
+type ScimMemberType string
+
+// ScimMember is a member of a group (RFC 7643 section 4.2).
+type ScimMember struct {
+	// value is the id of the user or group: the object's name.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +required
+	Value string `json:"value"`
+	// type of the member; User when absent.
+	// +optional
+	Type ScimMemberType `json:"type,omitempty"`
+	// display is the text shown to people.
+	// +kubebuilder:validation:MaxLength=512
+	// +optional
+	Display string `json:"display,omitempty"`
+}
+
+// ScimMemberChunkReference names a chunk of a large group's members.
+type ScimMemberChunkReference struct {
+	// name of the ScimMemberChunk.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +required
+	Name string `json:"name"`
+	// count of members in it.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1000
+	// +required
+	Count int32 `json:"count"`
+}
+
+// ScimGroupSpec is a SCIM 2.0 Group (RFC 7643 section 4.2).
+type ScimGroupSpec struct {
+	// displayName is unique in the account, without regard to case.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=512
+	// +required
+	DisplayName string `json:"displayName"`
+	// externalId is the provisioning client's own identifier.
+	// +kubebuilder:validation:MaxLength=512
+	// +optional
+	ExternalID string `json:"externalId,omitempty"`
+	// members written in place, as people do in YAML.
+	// +listType=map
+	// +listMapKey=value
+	// +kubebuilder:validation:MaxItems=1000
+	// +optional
+	Members []ScimMember `json:"members,omitempty"`
+	// memberChunks hold the members of a group that is kept over SCIM; all of them are
+	// replaced in one update.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=1024
+	// +optional
+	MemberChunks []ScimMemberChunkReference `json:"memberChunks,omitempty"`
+	// extensions are further schemas.
+	// +listType=map
+	// +listMapKey=schema
+	// +kubebuilder:validation:MaxItems=16
+	// +optional
+	Extensions []ScimExtension `json:"extensions,omitempty"`
+}
+
+// ScimGroupStatus is what is known of a group.
+type ScimGroupStatus struct {
+	CommonStatus `json:",inline"`
+
+	// memberCount is the number of members.
+	// +optional
+	MemberCount int32 `json:"memberCount,omitempty"`
+	// lastModified is when an attribute last changed.
+	// +optional
+	LastModified *metav1.Time `json:"lastModified,omitempty"`
+}
+
+// ScimGroup is a group of users of the account; its name is the SCIM id.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:shortName=sgrp,categories=quoin
+// +kubebuilder:selectablefield:JSONPath=`.spec.displayName`
+// +kubebuilder:selectablefield:JSONPath=`.spec.externalId`
+// +kubebuilder:printcolumn:name="Group",type=string,JSONPath=`.spec.displayName`
+// +kubebuilder:printcolumn:name="Members",type=integer,JSONPath=`.status.memberCount`
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type ScimGroup struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec is what is wanted.
+	// +required
+	Spec ScimGroupSpec `json:"spec"`
+
+	// status is what is.
+	// +kubebuilder:default={"observedGeneration":-1}
+	// +optional
+	Status ScimGroupStatus `json:"status,omitempty"`
+}
+
+// Common implements Object.
+func (g *ScimGroup) Common() *CommonStatus { return &g.Status.CommonStatus }
+
+// ScimGroupList is a list of ScimGroups.
+//
+// +kubebuilder:object:root=true
+type ScimGroupList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []ScimGroup `json:"items"`
+}
+
+// ScimMemberChunkSpec is an immutable part of a group's members.
+//
+// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="a chunk is immutable: make another one"
+type ScimMemberChunkSpec struct {
+	// members of the chunk.
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=1000
+	// +required
+	Members []ScimMember `json:"members"`
+}
+
+// ScimMemberChunk is an immutable part of a large group's members, named by its content.
+// People never write one.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:shortName=schunk
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type ScimMemberChunk struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec holds the members.
+	// +required
+	Spec ScimMemberChunkSpec `json:"spec"`
+}
+
+// ScimMemberChunkList is a list of ScimMemberChunks.
+//
+// +kubebuilder:object:root=true
+type ScimMemberChunkList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []ScimMemberChunk `json:"items"`
+}

@@ -1,0 +1,290 @@
+package v1alpha1
+
+import (
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// ScimName is the name of a user (RFC 7643 section 4.1.1).
+type ScimName struct {
+	// formatted is the full name.
+	// +kubebuilder:validation:MaxLength=512
+	// +optional
+	Formatted string `json:"formatted,omitempty"`
+	// familyName is the last name.
+	// +kubebuilder:validation:MaxLength=256
+	// +optional
+	FamilyName string `json:"familyName,omitempty"`
+	// givenName is the first name.
+	// +kubebuilder:validation:MaxLength=256
+	// +optional
+	GivenName string `json:"givenName,omitempty"`
+	// middleName of the user.
+	// +kubebuilder:validation:MaxLength=256
+	// +optional
+	MiddleName string `json:"middleName,omitempty"`
+	// honorificPrefix such as Ms.
+	// +kubebuilder:validation:MaxLength=64
+	// +optional
+	HonorificPrefix string `json:"honorificPrefix,omitempty"`
+	// honorificSuffix such as III.
+	// +kubebuilder:validation:MaxLength=64
+	// +optional
+	HonorificSuffix string `json:"honorificSuffix,omitempty"`
+}
+
+// ScimMultiValue is an item of a multi-valued attribute (RFC 7643 section 2.4).
+type ScimMultiValue struct {
+	// value of the item.
+	// +kubebuilder:validation:MaxLength=8192
+	// +optional
+	Value string `json:"value,omitempty"`
+	// display is the text shown to people.
+	// +kubebuilder:validation:MaxLength=512
+	// +optional
+	Display string `json:"display,omitempty"`
+	// type such as work or home.
+	// +kubebuilder:validation:MaxLength=128
+	// +optional
+	Type string `json:"type,omitempty"`
+	// primary is true for at most one item.
+	// +optional
+	Primary *bool `json:"primary,omitempty"`
+}
+
+// ScimAddress is a postal address (RFC 7643 section 4.1.2).
+type ScimAddress struct {
+	// formatted is the whole address.
+	// +kubebuilder:validation:MaxLength=1024
+	// +optional
+	Formatted string `json:"formatted,omitempty"`
+	// streetAddress with house number.
+	// +kubebuilder:validation:MaxLength=512
+	// +optional
+	StreetAddress string `json:"streetAddress,omitempty"`
+	// locality is the city.
+	// +kubebuilder:validation:MaxLength=256
+	// +optional
+	Locality string `json:"locality,omitempty"`
+	// region is the state.
+	// +kubebuilder:validation:MaxLength=256
+	// +optional
+	Region string `json:"region,omitempty"`
+	// postalCode of the place.
+	// +kubebuilder:validation:MaxLength=64
+	// +optional
+	PostalCode string `json:"postalCode,omitempty"`
+	// country as ISO 3166-1 alpha-2 code, not enforced: clients send names too.
+	// +kubebuilder:validation:MaxLength=128
+	// +optional
+	Country string `json:"country,omitempty"`
+	// type such as work or home.
+	// +kubebuilder:validation:MaxLength=128
+	// +optional
+	Type string `json:"type,omitempty"`
+	// primary is true for at most one address.
+	// +optional
+	Primary *bool `json:"primary,omitempty"`
+}
+
+// ScimManager is the manager of a user (RFC 7643 section 4.3).
+type ScimManager struct {
+	// value is the id of the manager's user.
+	// +kubebuilder:validation:MaxLength=253
+	// +optional
+	Value string `json:"value,omitempty"`
+	// displayName of the manager.
+	// +kubebuilder:validation:MaxLength=256
+	// +optional
+	DisplayName string `json:"displayName,omitempty"`
+}
+
+// ScimEnterprise is the enterprise extension (RFC 7643 section 4.3).
+type ScimEnterprise struct {
+	// employeeNumber in the organisation.
+	// +kubebuilder:validation:MaxLength=256
+	// +optional
+	EmployeeNumber string `json:"employeeNumber,omitempty"`
+	// costCenter of the user.
+	// +kubebuilder:validation:MaxLength=256
+	// +optional
+	CostCenter string `json:"costCenter,omitempty"`
+	// organization of the user.
+	// +kubebuilder:validation:MaxLength=256
+	// +optional
+	Organization string `json:"organization,omitempty"`
+	// division of the user.
+	// +kubebuilder:validation:MaxLength=256
+	// +optional
+	Division string `json:"division,omitempty"`
+	// department of the user.
+	// +kubebuilder:validation:MaxLength=256
+	// +optional
+	Department string `json:"department,omitempty"`
+	// manager of the user.
+	// +optional
+	Manager *ScimManager `json:"manager,omitempty"`
+}
+
+// ScimExtension holds the attributes of one further schema.
+type ScimExtension struct {
+	// schema is the URN of the schema.
+	// +kubebuilder:validation:MinLength=5
+	// +kubebuilder:validation:MaxLength=256
+	// +kubebuilder:validation:Pattern=`^[uU][rR][nN]:[A-Za-z0-9][A-Za-z0-9-]{0,31}:.+$`
+	// +required
+	Schema string `json:"schema"`
+	// attributes of the schema, as a JSON object.
+	// +required
+	Attributes apiextensionsv1.JSON `json:"attributes"`
+}
+
+// ScimUserSpec is a SCIM 2.0 core User (RFC 7643 section 4.1).
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.emails) || self.emails.filter(e, has(e.primary) && e.primary).size() <= 1",message="at most one of emails can be primary"
+type ScimUserSpec struct {
+	// userName is unique in the account, without regard to case.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=320
+	// +required
+	UserName string `json:"userName"`
+	// externalId is the provisioning client's own identifier.
+	// +kubebuilder:validation:MaxLength=512
+	// +optional
+	ExternalID string `json:"externalId,omitempty"`
+	// name of the user.
+	// +optional
+	Name *ScimName `json:"name,omitempty"`
+	// displayName shown to people.
+	// +kubebuilder:validation:MaxLength=512
+	// +optional
+	DisplayName string `json:"displayName,omitempty"`
+	// nickName of the user.
+	// +kubebuilder:validation:MaxLength=256
+	// +optional
+	NickName string `json:"nickName,omitempty"`
+	// profileUrl of the user's page.
+	// +kubebuilder:validation:MaxLength=2048
+	// +optional
+	ProfileURL string `json:"profileUrl,omitempty"`
+	// title such as Vice President.
+	// +kubebuilder:validation:MaxLength=256
+	// +optional
+	Title string `json:"title,omitempty"`
+	// userType such as Employee.
+	// +kubebuilder:validation:MaxLength=256
+	// +optional
+	UserType string `json:"userType,omitempty"`
+	// preferredLanguage such as en-US.
+	// +kubebuilder:validation:MaxLength=64
+	// +optional
+	PreferredLanguage string `json:"preferredLanguage,omitempty"`
+	// locale such as en-US.
+	// +kubebuilder:validation:MaxLength=64
+	// +optional
+	Locale string `json:"locale,omitempty"`
+	// timezone such as America/Los_Angeles.
+	// +kubebuilder:validation:MaxLength=64
+	// +optional
+	Timezone string `json:"timezone,omitempty"`
+	// active false deactivates the user: keys and tokens stop working. True when absent.
+	// +optional
+	Active *bool `json:"active,omitempty"`
+	// emails of the user.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=32
+	// +optional
+	Emails []ScimMultiValue `json:"emails,omitempty"`
+	// phoneNumbers of the user.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=32
+	// +optional
+	PhoneNumbers []ScimMultiValue `json:"phoneNumbers,omitempty"`
+	// ims are instant messaging addresses.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=32
+	// +optional
+	IMs []ScimMultiValue `json:"ims,omitempty"`
+	// photos are URLs of pictures.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=16
+	// +optional
+	Photos []ScimMultiValue `json:"photos,omitempty"`
+	// addresses of the user.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=16
+	// +optional
+	Addresses []ScimAddress `json:"addresses,omitempty"`
+	// entitlements of the user.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	// +optional
+	Entitlements []ScimMultiValue `json:"entitlements,omitempty"`
+	// roles of the user.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	// +optional
+	Roles []ScimMultiValue `json:"roles,omitempty"`
+	// x509Certificates of the user.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=8
+	// +optional
+	X509Certificates []ScimMultiValue `json:"x509Certificates,omitempty"`
+	// enterprise is the enterprise extension.
+	// +optional
+	Enterprise *ScimEnterprise `json:"enterprise,omitempty"`
+	// extensions are further schemas.
+	// +listType=map
+	// +listMapKey=schema
+	// +kubebuilder:validation:MaxItems=16
+	// +optional
+	Extensions []ScimExtension `json:"extensions,omitempty"`
+}
+
+// ScimUserStatus is what is known of a user.
+type ScimUserStatus struct {
+	CommonStatus `json:",inline"`
+
+	// lastModified is when an attribute last changed.
+	// +optional
+	LastModified *metav1.Time `json:"lastModified,omitempty"`
+}
+
+// ScimUser is a user of the account; its name is the SCIM id.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:shortName=suser,categories=quoin
+// +kubebuilder:selectablefield:JSONPath=`.spec.userName`
+// +kubebuilder:selectablefield:JSONPath=`.spec.externalId`
+// +kubebuilder:printcolumn:name="User",type=string,JSONPath=`.spec.userName`
+// +kubebuilder:printcolumn:name="Active",type=boolean,JSONPath=`.spec.active`
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
+// +kubebuilder:printcolumn:name="External",type=string,JSONPath=`.spec.externalId`,priority=1
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type ScimUser struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec is what is wanted.
+	// +required
+	Spec ScimUserSpec `json:"spec"`
+
+	// status is what is.
+	// +kubebuilder:default={"observedGeneration":-1}
+	// +optional
+	Status ScimUserStatus `json:"status,omitempty"`
+}
+
+// Common implements Object.
+func (u *ScimUser) Common() *CommonStatus { return &u.Status.CommonStatus }
+
+// ScimUserList is a list of ScimUsers.
+//
+// +kubebuilder:object:root=true
+type ScimUserList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []ScimUser `json:"items"`
+}
