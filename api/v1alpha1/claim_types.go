@@ -44,6 +44,7 @@ type ClaimSpec struct {
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:shortName=qclaim
+// +kubebuilder:selectablefield:JSONPath=`.spec.holder.uid`
 // +kubebuilder:printcolumn:name="Attribute",type=string,JSONPath=`.spec.attribute`
 // +kubebuilder:printcolumn:name="Kind",type=string,JSONPath=`.spec.holder.kind`
 // +kubebuilder:printcolumn:name="Holder",type=string,JSONPath=`.spec.holder.name`

@@ -1,0 +1,137 @@
+package kube
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+
+	"github.com/quoin-dev/quoin/api/v1alpha1"
+)
+
+// annotationApplied is, on every object written by Apply, the hash of what was applied. It
+// tells a field that is no longer wanted from one that somebody else set.
+const annotationApplied = v1alpha1.Group + "/applied-hash"
+
+// Apply writes desired by server-side apply with force: what it names is owned by this
+// client's field manager. Nothing is written when the object holds it already, so a
+// reconciliation that changes nothing costs no request. desired is a typed object that
+// names only the wanted fields. It returns the object as it is now and whether it was written.
+func Apply[T client.Object](ctx context.Context, c *Client, desired T) (T, bool, error) {
+	live, _ := desired.DeepCopyObject().(T)
+	hash, err := stamp(desired)
+	if err != nil {
+		return live, false, err
+	}
+	err = c.Get(ctx, client.ObjectKeyFromObject(desired), live)
+	switch {
+	case err == nil:
+		if live.GetAnnotations()[annotationApplied] == hash && holds(live, desired) {
+			return live, false, nil
+		}
+	case !apierrors.IsNotFound(err):
+		return live, false, fmt.Errorf("read %s: %w", describe(c, desired), err)
+	}
+	u, err := toUnstructured(c.Scheme(), desired)
+	if err != nil {
+		return live, false, err
+	}
+	if err := c.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), c.owner, client.ForceOwnership); err != nil {
+		return live, false, fmt.Errorf("apply %s: %w", describe(c, desired), err)
+	}
+	c.writes.remember(c.id(desired, client.ObjectKeyFromObject(desired)), u.GetResourceVersion())
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, live); err != nil {
+		return live, false, fmt.Errorf("decode %s: %w", describe(c, desired), err)
+	}
+	return live, true, nil
+}
+
+// stamp puts the hash of desired into its annotations and returns it.
+func stamp(desired client.Object) (string, error) {
+	data, err := json.Marshal(desired)
+	if err != nil {
+		return "", fmt.Errorf("encode %T: %w", desired, err)
+	}
+	sum := sha256.Sum256(data)
+	hash := hex.EncodeToString(sum[:8])
+	annotations := map[string]string{annotationApplied: hash}
+	for k, v := range desired.GetAnnotations() {
+		annotations[k] = v
+	}
+	desired.SetAnnotations(annotations)
+	return hash, nil
+}
+
+// holds tells whether live has everything that desired names.
+func holds(live, desired client.Object) bool {
+	want, _ := desired.DeepCopyObject().(client.Object)
+	have, _ := live.DeepCopyObject().(client.Object)
+	// The cache leaves the kind empty.
+	want.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
+	have.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
+	return equality.Semantic.DeepDerivative(want, have)
+}
+
+// toUnstructured turns a typed object into the fields to apply: no status, no empty metadata.
+func toUnstructured(scheme *runtime.Scheme, obj client.Object) (*unstructured.Unstructured, error) {
+	gvk, err := apiutil.GVKForObject(obj, scheme)
+	if err != nil {
+		return nil, err
+	}
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
+	if err != nil {
+		return nil, fmt.Errorf("encode %T: %w", obj, err)
+	}
+	u := &unstructured.Unstructured{Object: content}
+	u.SetGroupVersionKind(gvk)
+	unstructured.RemoveNestedField(u.Object, "status")
+	for _, path := range [][]string{
+		{"metadata"}, {"spec", "template", "metadata"}, {"spec", "jobTemplate", "metadata"},
+	} {
+		unstructured.RemoveNestedField(u.Object, append(path, "creationTimestamp")...)
+	}
+	return u, nil
+}
+
+func describe(c *Client, obj client.Object) string {
+	gvk, err := apiutil.GVKForObject(obj, c.Scheme())
+	if err != nil {
+		return obj.GetName()
+	}
+	return gvk.Kind + " " + obj.GetName()
+}
+
+// PatchStatus writes the status of obj when it differs from that of before. The write is
+// refused with a conflict when the object has changed since before was read: a status is
+// never computed from one version and written to another.
+func PatchStatus(ctx context.Context, c *Client, before, obj client.Object) (bool, error) {
+	if equality.Semantic.DeepEqual(before, obj) {
+		return false, nil
+	}
+	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+	if err := c.Status().Patch(ctx, obj, patch); err != nil {
+		return false, fmt.Errorf("patch status of %s: %w", describe(c, obj), err)
+	}
+	return true, nil
+}
+
+// PatchMetadata writes labels and annotations of obj that differ from before, on the same terms.
+func PatchMetadata(ctx context.Context, c *Client, before, obj client.Object) error {
+	if equality.Semantic.DeepEqual(before, obj) {
+		return nil
+	}
+	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+	if err := c.Patch(ctx, obj, patch); err != nil {
+		return fmt.Errorf("patch %s: %w", describe(c, obj), err)
+	}
+	return nil
+}
