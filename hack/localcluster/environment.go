@@ -1,0 +1,53 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"strings"
+)
+
+// variable is one line of <dir>/env.
+type variable struct{ name, value string }
+
+// environmentText renders variables as lines that a POSIX shell can source and
+// that readEnvironment reads back.
+func environmentText(variables []variable) string {
+	var text strings.Builder
+	for _, v := range variables {
+		fmt.Fprintf(&text, "export %s=%s\n", v.name, shellQuote(v.value))
+	}
+	return text.String()
+}
+
+// shellQuote leaves plain values as they are, so that the file is also easy to
+// read by a program, and puts the others between single quotes.
+func shellQuote(value string) string {
+	plain := func(r rune) bool {
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("_-./:@%+,", r)
+	}
+	if value != "" && strings.IndexFunc(value, func(r rune) bool { return !plain(r) }) < 0 {
+		return value
+	}
+	return "'" + strings.ReplaceAll(value, "'", `'\''`) + "'"
+}
+
+// readEnvironment reads a file that environmentText wrote.
+func readEnvironment(path string) (map[string]string, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	values := map[string]string{}
+	for line := range strings.Lines(string(text)) {
+		assignment, ok := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "export ")
+		if !ok {
+			continue
+		}
+		name, value, _ := strings.Cut(assignment, "=")
+		if quoted, ok := strings.CutPrefix(value, "'"); ok {
+			value = strings.ReplaceAll(strings.TrimSuffix(quoted, "'"), `'\''`, "'")
+		}
+		values[name] = value
+	}
+	return values, nil
+}

@@ -1,0 +1,104 @@
+// Command localcluster runs a real Kubernetes control plane on this machine
+// without a container engine: it builds the pinned binaries, starts them as
+// daemons on loopback, and gives them simulated nodes (KWOK) or one real node
+// (containerd and kubelet, Linux as root). README.md has the commands, the
+// ports and the traps.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+// command is one subcommand of localcluster.
+type command struct {
+	name    string
+	usage   string
+	summary string
+	run     func(ctx context.Context, args []string) error
+}
+
+var commands = []command{
+	{"binaries", "[--nodes none|simulated|real]", "build the pinned binaries into the cache and print their folder", runBinaries},
+	{"up", "[--nodes simulated|real] [--dir .local] [--auto-ports] [--bare] [--install-packages]", "start a cluster, a registry and (unless --bare) Quoin with its samples", runUp},
+	{"status", "[--dir .local]", "show which processes of the cluster run", runStatus},
+	{"push", "<repository> <version>... [--dir .local] [--broken]", "push sample images to the cluster's registry", runPush},
+	{"down", "[--dir .local] [--purge]", "stop everything that up started", runDown},
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	err := dispatch(ctx, os.Args[1:])
+	if errors.Is(err, flag.ErrHelp) {
+		return
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "localcluster:", err)
+		stop()
+		os.Exit(1)
+	}
+}
+
+// dispatch runs the subcommand that args name.
+func dispatch(ctx context.Context, args []string) error {
+	if len(args) == 0 || args[0] == "-h" || args[0] == "--help" || args[0] == "help" {
+		printUsage()
+		return flag.ErrHelp
+	}
+	for _, c := range commands {
+		if c.name == args[0] {
+			return c.run(ctx, args[1:])
+		}
+	}
+	printUsage()
+	return fmt.Errorf("unknown command %q", args[0])
+}
+
+func printUsage() {
+	fmt.Fprintln(os.Stderr, "Usage: localcluster <command> [flags]")
+	for _, c := range commands {
+		fmt.Fprintf(os.Stderr, "\n  localcluster %s %s\n        %s\n", c.name, c.usage, c.summary)
+	}
+}
+
+// newFlagSet returns the flags of one subcommand; errors come back to the
+// caller, so that there is one place that prints and exits.
+func newFlagSet(name string) *flag.FlagSet {
+	flags := flag.NewFlagSet("localcluster "+name, flag.ContinueOnError)
+	flags.SetOutput(os.Stderr)
+	return flags
+}
+
+// parseMixed parses flags that may stand before, between or after the
+// positional arguments, and returns the positional ones.
+func parseMixed(flags *flag.FlagSet, args []string) ([]string, error) {
+	var positional []string
+	for {
+		if err := flags.Parse(args); err != nil {
+			return nil, err
+		}
+		if flags.NArg() == 0 {
+			return positional, nil
+		}
+		positional = append(positional, flags.Arg(0))
+		args = flags.Args()[1:]
+	}
+}
+
+// parseFlags parses args of a subcommand that takes no positional argument.
+func parseFlags(flags *flag.FlagSet, args []string) error {
+	positional, err := parseMixed(flags, args)
+	if err != nil {
+		return err
+	}
+	if len(positional) > 0 {
+		return fmt.Errorf("%s: unexpected argument %q", flags.Name(), positional[0])
+	}
+	return nil
+}

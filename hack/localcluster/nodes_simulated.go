@@ -1,0 +1,85 @@
+package main
+
+import (
+	"context"
+	_ "embed"
+	"fmt"
+	"runtime"
+	"strings"
+	"time"
+)
+
+// simulatedStages tells KWOK how nodes and pods live; the file says which
+// images and annotations make a pod fail.
+//
+//go:embed simulated.yaml
+var simulatedStages []byte
+
+// simulatedPods is how many pods a simulated node takes.
+const simulatedPods = 10000
+
+// simulatedNode is the manifest of one node; KWOK fills the rest in.
+const simulatedNode = `apiVersion: v1
+kind: Node
+metadata:
+  name: %[1]s
+  labels:
+    kubernetes.io/arch: %[2]s
+    kubernetes.io/hostname: %[1]s
+    kubernetes.io/os: linux
+    topology.kubernetes.io/zone: zone-%[3]d
+    type: kwok
+status:
+  allocatable: {cpu: 1k, memory: 4Ti, ephemeral-storage: 4Ti, pods: "%[4]d"}
+  capacity: {cpu: 1k, memory: 4Ti, ephemeral-storage: 4Ti, pods: "%[4]d"}
+---
+`
+
+// simulatedNodeManifest renders count nodes, spread over three zones.
+func simulatedNodeManifest(count int) string {
+	var text strings.Builder
+	for i := range count {
+		fmt.Fprintf(&text, simulatedNode, fmt.Sprintf("node-%d", i), runtime.GOARCH, i%3, simulatedPods)
+	}
+	return text.String()
+}
+
+// startSimulatedNodes registers the nodes, starts KWOK and waits until every
+// node is Ready.
+func (c *cluster) startSimulatedNodes(ctx context.Context) error {
+	if err := c.writeFile(simulatedStages, 0o644, "manifests", "kwok.yaml"); err != nil {
+		return err
+	}
+	ended, err := c.processes().start(daemon{name: "kwok", path: c.binary("kwok"), args: []string{
+		"--kubeconfig=" + c.userKubeconfig("kwok"),
+		"--config=" + c.path("manifests", "kwok.yaml"),
+		"--manage-all-nodes",
+	}})
+	if err != nil {
+		return err
+	}
+	return step(fmt.Sprintf("%d simulated nodes", c.SimulatedNodes), func() error {
+		if _, err := c.kubectl(ctx, simulatedNodeManifest(c.SimulatedNodes), "create", "-f", "-"); err != nil {
+			return err
+		}
+		return awaitReady(ctx, "kwok", c.processes().logPath("kwok"), ended, time.Minute, c.nodesReady(c.SimulatedNodes))
+	})
+}
+
+// nodesReady is ready when count nodes are Ready and pods can be created: the
+// default service account comes a moment after the controllers start, and a
+// pod that is created before it is refused.
+func (c *cluster) nodesReady(count int) probe {
+	return func(ctx context.Context) error {
+		output, err := c.kubectl(ctx, "", "get", "nodes", "-o",
+			`jsonpath={range .items[*]}{.status.conditions[?(@.type=="Ready")].status}{"\n"}{end}`)
+		if err != nil {
+			return err
+		}
+		if ready := strings.Count(output, "True"); ready < count {
+			return fmt.Errorf("%d of %d nodes are Ready", ready, count)
+		}
+		_, err = c.kubectl(ctx, "", "get", "serviceaccount", "default", "--namespace", "default")
+		return err
+	}
+}

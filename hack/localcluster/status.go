@@ -1,0 +1,58 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"text/tabwriter"
+)
+
+// runStatus is the command "status". It fails when the cluster does not run as
+// a whole, so that a script can ask.
+func runStatus(ctx context.Context, args []string) error {
+	flags := newFlagSet("status")
+	dir := flags.String("dir", defaultDirectory, "folder of the cluster")
+	if err := parseFlags(flags, args); err != nil {
+		return err
+	}
+	c, exists, err := loadCluster(*dir)
+	if err != nil {
+		return err
+	}
+	if !exists {
+		return fmt.Errorf("no cluster in %s", c.Dir)
+	}
+	table := tabwriter.NewWriter(os.Stdout, 0, 8, 2, ' ', 0)
+	fmt.Fprintf(table, "PROCESS\tSTATE\tPID\tPORT\tLOG\n")
+	for _, name := range c.statusNames() {
+		state, pid, port := "stopped", "-", "-"
+		if record, ok := c.processes().read(name); ok && record.running() {
+			state, pid = "running", fmt.Sprint(record.PID)
+		}
+		if number, ok := c.Ports[portName(name)]; ok {
+			port = fmt.Sprint(number)
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", name, state, pid, port, c.processes().logPath(name))
+	}
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	if !c.healthy(ctx) {
+		return errors.New("the cluster does not run, or not as a whole: localcluster up starts it anew")
+	}
+	return nil
+}
+
+// statusNames lists the expected daemons in start order, then all others that
+// were recorded.
+func (c *cluster) statusNames() []string {
+	names := c.expected()
+	for _, name := range c.processes().names() {
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
