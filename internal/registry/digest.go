@@ -1,0 +1,150 @@
+package registry
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"io"
+	"net/http"
+	"regexp"
+	"slices"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+)
+
+const (
+	// maxManifest bounds a manifest, bytes; the specification's own limit.
+	maxManifest = 4 << 20
+
+	digestHeader       = "Docker-Content-Digest"
+	defaultConcurrency = 4
+)
+
+var digestPattern = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
+
+// manifestTypes are the media types asked for. The indexes come first and are
+// always accepted, so that a multi-platform image gives its index's digest.
+var manifestTypes = []string{
+	"application/vnd.oci.image.index.v1+json",
+	"application/vnd.docker.distribution.manifest.list.v2+json",
+	"application/vnd.oci.image.manifest.v1+json",
+	"application/vnd.docker.distribution.manifest.v2+json",
+}
+
+// Digest returns "sha256:<64 hex>" of what a tag points to: the index of a
+// multi-platform image, else the manifest. It asks with HEAD, and with GET
+// where the registry does not answer that in full.
+//
+// The error is an *Error of one of the kinds (a missing tag: ErrNotFound), or
+// wraps ErrInvalidName.
+//
+// Source: OCI Distribution Specification, headings "Pulling manifests" and
+// "Checking if content exists in the registry".
+func (c *Client) Digest(ctx context.Context, repository, tag string) (string, error) {
+	if err := checkTag(tag); err != nil {
+		return "", err
+	}
+	s, err := c.open(ctx, repository)
+	if err != nil {
+		return "", err
+	}
+	return s.digest(ctx, tag)
+}
+
+// Digests returns the digests of several tags, read with up to concurrency
+// requests at a time (4 when it is not positive). A tag that does not exist,
+// say because it was deleted since it was listed, is left out; any other error
+// ends the call.
+func (c *Client) Digests(ctx context.Context, repository string, tags []string, concurrency int) (map[string]string, error) {
+	for _, tag := range tags {
+		if err := checkTag(tag); err != nil {
+			return nil, err
+		}
+	}
+	s, err := c.open(ctx, repository)
+	if err != nil {
+		return nil, err
+	}
+	if concurrency <= 0 {
+		concurrency = defaultConcurrency
+	}
+	unique := slices.Clone(tags)
+	slices.Sort(unique)
+	return s.digests(ctx, slices.Compact(unique), concurrency)
+}
+
+func (s *session) digests(ctx context.Context, tags []string, concurrency int) (map[string]string, error) {
+	var mu sync.Mutex
+	digests := make(map[string]string, len(tags))
+	group, groupCtx := errgroup.WithContext(ctx)
+	group.SetLimit(concurrency)
+	for _, tag := range tags {
+		group.Go(func() error {
+			if err := groupCtx.Err(); err != nil {
+				return s.transportError(groupCtx, err)
+			}
+			digest, err := s.digest(groupCtx, tag)
+			if errors.Is(err, ErrNotFound) {
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			digests[tag] = digest
+			return nil
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	return digests, nil
+}
+
+func (s *session) digest(ctx context.Context, tag string) (string, error) {
+	address := s.address("manifests", tag)
+	resp, err := s.do(ctx, http.MethodHead, address, manifestTypes)
+	if err != nil {
+		return "", err
+	}
+	discard(resp.Body)
+	switch resp.StatusCode {
+	case http.StatusOK:
+		if digest := resp.Header.Get(digestHeader); digestPattern.MatchString(digest) {
+			return digest, nil
+		}
+	case http.StatusBadRequest, http.StatusMethodNotAllowed, http.StatusNotImplemented:
+		// Registries that do not know HEAD answer so.
+	default:
+		return "", s.statusError(resp.StatusCode, "tag "+tag)
+	}
+	return s.manifestDigest(ctx, address, tag)
+}
+
+// manifestDigest reads the manifest and hashes it.
+func (s *session) manifestDigest(ctx context.Context, address, tag string) (string, error) {
+	resp, err := s.do(ctx, http.MethodGet, address, manifestTypes)
+	if err != nil {
+		return "", err
+	}
+	defer discard(resp.Body)
+	if resp.StatusCode != http.StatusOK {
+		return "", s.statusError(resp.StatusCode, "tag "+tag)
+	}
+	manifest, err := io.ReadAll(io.LimitReader(resp.Body, maxManifest+1))
+	if err != nil {
+		return "", s.transportError(ctx, err)
+	}
+	if len(manifest) > maxManifest {
+		return "", s.protocolError("manifest too large")
+	}
+	sum := sha256.Sum256(manifest)
+	digest := "sha256:" + hex.EncodeToString(sum[:])
+	if told := resp.Header.Get(digestHeader); digestPattern.MatchString(told) && told != digest {
+		return "", s.protocolError("a manifest does not have the digest that the registry says")
+	}
+	return digest, nil
+}
