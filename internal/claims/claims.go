@@ -60,15 +60,18 @@ func (a Attribute[T]) Ensure(ctx context.Context, c *kube.Client, obj T) (string
 	if err != nil {
 		return "", fmt.Errorf("claim %s.%s: %w", a.Kind, a.Field, err)
 	}
-	if claim.Spec.Holder.UID == string(obj.GetUID()) {
+	holder := claim.Spec.Holder
+	if holder.UID == string(obj.GetUID()) {
 		return "", a.release(ctx, c, obj, key.Name)
 	}
-	orphaned, err := a.orphaned(ctx, c, claim, a.Value(obj))
-	if err != nil {
-		return "", err
-	}
-	if !orphaned {
-		return claim.Spec.Holder.Name, nil
+	if holder.UID != "" || holder.Name != obj.GetName() {
+		orphaned, err := a.orphaned(ctx, c, claim, a.Value(obj))
+		if err != nil {
+			return "", err
+		}
+		if !orphaned {
+			return holder.Name, nil
+		}
 	}
 	mine := a.claim(obj, key)
 	mine.ResourceVersion = claim.ResourceVersion
@@ -101,7 +104,9 @@ func (a Attribute[T]) orphaned(ctx context.Context, c *kube.Client, claim *v1alp
 	if err := c.Live().Get(ctx, key, holder); err != nil {
 		return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
 	}
-	return string(holder.GetUID()) != claim.Spec.Holder.UID || a.Value(holder) != value, nil
+	// A holder that had no UID when it was claimed for is any object of that name.
+	same := claim.Spec.Holder.UID == "" || string(holder.GetUID()) == claim.Spec.Holder.UID
+	return !same || a.Value(holder) != value, nil
 }
 
 // release removes the claims of obj on values that it no longer has.

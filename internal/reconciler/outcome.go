@@ -73,6 +73,12 @@ func (o Outcome) In(d time.Duration) Outcome {
 	return o
 }
 
+// Because gives another reason than the usual one.
+func (o Outcome) Because(reason string) Outcome {
+	o.reason = reason
+	return o
+}
+
 // IsDone tells whether the spec is in effect.
 func (o Outcome) IsDone() bool { return o.state == stateDone }
 

@@ -1,0 +1,110 @@
+// Package account reconciles Accounts: checks that a tenant has its hosts and its namespace
+// to itself, shows its addresses, and takes its objects along when it goes.
+package account
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/controllers/predicates"
+	"github.com/quoin-dev/quoin/internal/kube"
+	"github.com/quoin-dev/quoin/internal/reconciler"
+	"github.com/quoin-dev/quoin/internal/tenant"
+)
+
+// FieldManager is the field manager of this controller's writes.
+const FieldManager = "quoin-account"
+
+// New returns the reconciler of Accounts.
+func New(c *kube.Client, recorder reconciler.Recorder, clk clock.PassiveClock) *reconciler.Reconciler[*v1alpha1.Account] {
+	return &reconciler.Reconciler[*v1alpha1.Account]{
+		Client: c.As(FieldManager), Recorder: recorder, Clock: clk,
+		New:    func() *v1alpha1.Account { return &v1alpha1.Account{} },
+		Work:   work,
+		Delete: teardown,
+	}
+}
+
+// SetupWithManager starts the reconciler in a manager.
+//
+// +kubebuilder:rbac:groups=platform.quoin.dev,resources=accounts,verbs=get;list;patch;watch
+// +kubebuilder:rbac:groups=platform.quoin.dev,resources=accounts/status,verbs=patch
+// +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+func SetupWithManager(mgr ctrl.Manager, r reconcile.Reconciler, opts controller.Options) error {
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("account").
+		For(&v1alpha1.Account{}, predicates.Spec()).
+		// Another account's change may free a host or a namespace, a new namespace may be
+		// the one that was missing, and the last environment's end ends a teardown.
+		Watches(&v1alpha1.Account{}, handler.EnqueueRequestsFromMapFunc(rivals(mgr.GetClient())), predicates.Spec()).
+		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(ofNamespace(mgr.GetClient())), predicates.Existence()).
+		Watches(&v1alpha1.Environment{}, handler.EnqueueRequestsFromMapFunc(ofNamespace(mgr.GetClient())), predicates.Existence()).
+		WithOptions(opts).
+		Complete(r)
+}
+
+func work(ctx context.Context, s *reconciler.Scope[*v1alpha1.Account]) reconciler.Outcome {
+	acct := s.Object
+	if !controllerutil.ContainsFinalizer(acct, v1alpha1.FinalizerAccount) {
+		err := s.Label(ctx, func(a *v1alpha1.Account) { controllerutil.AddFinalizer(a, v1alpha1.FinalizerAccount) })
+		if err != nil {
+			return reconciler.Failed(err)
+		}
+	}
+	accounts := &v1alpha1.AccountList{}
+	if err := s.List(ctx, accounts); err != nil {
+		return reconciler.Failed(fmt.Errorf("list accounts: %w", err))
+	}
+	if o := rivalry(acct, accounts.Items); o != nil {
+		return *o
+	}
+	acct.Status.URL = tenant.URL(acct)
+	acct.Status.DataDomain = tenant.DataDomain(acct)
+
+	ns := &corev1.Namespace{}
+	if err := s.Get(ctx, client.ObjectKey{Name: acct.Spec.Namespace}, ns); err != nil {
+		if apierrors.IsNotFound(err) {
+			return reconciler.Stalled(v1alpha1.ReasonNamespaceNotFound, fmt.Sprintf(
+				"spec.namespace: namespace %q does not exist; create it: kubectl create namespace %s", acct.Spec.Namespace, acct.Spec.Namespace))
+		}
+		return reconciler.Failed(err)
+	}
+	return reconciler.Done(fmt.Sprintf("Account serves %s", acct.Status.URL))
+}
+
+// rivalry decides between accounts that want the same namespace or host.
+func rivalry(acct *v1alpha1.Account, all []v1alpha1.Account) *reconciler.Outcome {
+	for i := range all {
+		other := &all[i]
+		if other.UID == acct.UID || !tenant.Older(other, acct) {
+			continue
+		}
+		if other.Spec.Namespace == acct.Spec.Namespace {
+			o := reconciler.Stalled(v1alpha1.ReasonNamespaceTaken, fmt.Sprintf(
+				"spec.namespace: %q belongs to account %q; each account needs a namespace of its own", acct.Spec.Namespace, other.Name))
+			return &o
+		}
+		theirs := tenant.Hosts(other)
+		for _, host := range tenant.Hosts(acct) {
+			if slices.Contains(theirs, host) {
+				o := reconciler.Stalled(v1alpha1.ReasonHostTaken, fmt.Sprintf(
+					"spec.host or spec.customDomains: %q belongs to account %q", host, other.Name))
+				return &o
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,134 @@
+// Package releasechannel reconciles ReleaseChannels: reads the tags of an image repository,
+// and keeps in the status which versions the channel offers, pinned by digest.
+package releasechannel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/controllers/predicates"
+	"github.com/quoin-dev/quoin/internal/kube"
+	"github.com/quoin-dev/quoin/internal/reconciler"
+	"github.com/quoin-dev/quoin/internal/registry"
+)
+
+const (
+	// FieldManager is the field manager of this controller's writes.
+	FieldManager = "quoin-releasechannel"
+
+	defaultInterval = 5 * time.Minute
+	// retryInterval is the longest pause before a failed scan is tried again.
+	retryInterval = time.Minute
+	// scanTimeout bounds one scan.
+	scanTimeout = 2 * time.Minute
+)
+
+// Options configure the reconciler.
+type Options struct {
+	// Namespace holds the pull secrets: the controller's own.
+	Namespace string
+	// Connect returns a reader of the channel's registry; the real one when nil.
+	Connect func(registry.Options) (Registry, error)
+}
+
+type channelReconciler struct{ Options }
+
+// New returns the reconciler of ReleaseChannels.
+func New(c *kube.Client, recorder reconciler.Recorder, clk clock.PassiveClock, opts Options) *reconciler.Reconciler[*v1alpha1.ReleaseChannel] {
+	if opts.Connect == nil {
+		opts.Connect = connect
+	}
+	r := &channelReconciler{Options: opts}
+	return &reconciler.Reconciler[*v1alpha1.ReleaseChannel]{
+		Client: c.As(FieldManager), Recorder: recorder, Clock: clk,
+		New:  func() *v1alpha1.ReleaseChannel { return &v1alpha1.ReleaseChannel{} },
+		Work: r.work,
+	}
+}
+
+// SetupWithManager starts the reconciler in a manager.
+//
+// +kubebuilder:rbac:groups=platform.quoin.dev,resources=releasechannels,verbs=get;list;watch
+// +kubebuilder:rbac:groups=platform.quoin.dev,resources=releasechannels/status,verbs=patch
+// +kubebuilder:rbac:groups="",namespace=quoin-system,resources=secrets,verbs=get
+func SetupWithManager(mgr ctrl.Manager, r reconcile.Reconciler, opts controller.Options) error {
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("releasechannel").
+		For(&v1alpha1.ReleaseChannel{}, predicates.Spec()).
+		WithOptions(opts).
+		Complete(r)
+}
+
+func (r *channelReconciler) work(ctx context.Context, s *reconciler.Scope[*v1alpha1.ReleaseChannel]) reconciler.Outcome {
+	channel := s.Object
+	if channel.Spec.Suspend != nil && *channel.Spec.Suspend {
+		return reconciler.Done("Scanning is suspended; the list stays as it is").Because(v1alpha1.ReasonSuspended)
+	}
+	selection, err := newSelection(&channel.Spec)
+	if err != nil {
+		return reconciler.Stalled(v1alpha1.ReasonInvalidPolicy, "spec.policy.range: "+err.Error())
+	}
+	scanCtx, cancel := context.WithTimeout(ctx, scanTimeout)
+	defer cancel()
+	found, err := r.scan(scanCtx, s, selection)
+	if err != nil {
+		scansTotal.WithLabelValues("failed").Inc()
+		return scanFailed(err, interval(channel))
+	}
+	scansTotal.WithLabelValues("succeeded").Inc()
+	return summarise(s, selection, found).In(wait.Jitter(interval(channel), 0.1))
+}
+
+// summarise puts what was found into the status, if it differs from what is there.
+func summarise(s *reconciler.Scope[*v1alpha1.ReleaseChannel], selection *selection, found *finding) reconciler.Outcome {
+	status := &s.Object.Status
+	now := metav1.NewTime(s.Clock.Now().Truncate(time.Second))
+	versions, repushed := found.versions(status.Versions, now)
+	if !equality.Semantic.DeepEqual(versions, status.Versions) {
+		status.Versions, status.LastChangeTime = versions, &now
+	}
+	status.LatestVersion = ""
+	if len(versions) == 0 {
+		return reconciler.Stalled(v1alpha1.ReasonNoVersions, fmt.Sprintf(
+			"no tag of %s is a version that the channel takes (%s)", s.Object.Spec.ImageRepository, selection.describe()))
+	}
+	status.LatestVersion = versions[0].Version
+	if repushed != "" {
+		return reconciler.Done(fmt.Sprintf("tag %s was pushed again with other content; the digest first seen is kept", repushed)).
+			Because(v1alpha1.ReasonDigestChanged)
+	}
+	if len(found.missing) > 0 {
+		return reconciler.Done(fmt.Sprintf("Newest version is %s; not in the repository: %v", status.LatestVersion, found.missing))
+	}
+	return reconciler.Done("Newest version is " + status.LatestVersion)
+}
+
+func scanFailed(err error, every time.Duration) reconciler.Outcome {
+	pause := min(every, retryInterval)
+	if after := registry.RetryAfter(err); after > pause {
+		pause = after
+	}
+	var unreadable *secretError
+	if errors.As(err, &unreadable) {
+		return reconciler.Failing(v1alpha1.ReasonPullSecretUnreadable, unreadable.Error(), pause)
+	}
+	return reconciler.Failing(v1alpha1.ReasonScanFailed, err.Error()+"; the list of the last good scan is kept", pause)
+}
+
+func interval(c *v1alpha1.ReleaseChannel) time.Duration {
+	if c.Spec.Interval != nil {
+		return c.Spec.Interval.Duration
+	}
+	return defaultInterval
+}

@@ -1,0 +1,141 @@
+package releasechannel
+
+import (
+	"cmp"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/internal/version"
+)
+
+// defaultKeep is how many of the newest versions a channel keeps when its spec does not say.
+const defaultKeep = 50
+
+// selection says which tags of the repository belong to the channel.
+type selection struct {
+	spec   *v1alpha1.ReleaseChannelSpec
+	policy version.Policy
+	keep   int
+	// listed are the versions of an explicit list and their digests; nil for a policy.
+	listed map[version.Version]string
+}
+
+func newSelection(spec *v1alpha1.ReleaseChannelSpec) (*selection, error) {
+	s := &selection{spec: spec, keep: defaultKeep}
+	if len(spec.Versions) > 0 {
+		s.listed = map[version.Version]string{}
+		s.keep = len(spec.Versions)
+		for _, v := range spec.Versions {
+			parsed, err := version.Parse(v.Version)
+			if err != nil {
+				return nil, err
+			}
+			s.listed[parsed] = v.Digest
+		}
+		return s, nil
+	}
+	policy := v1alpha1.VersionPolicy{}
+	if spec.Policy != nil {
+		policy = *spec.Policy
+	}
+	if policy.Keep != nil {
+		s.keep = int(*policy.Keep)
+	}
+	var err error
+	s.policy, err = version.ParsePolicy(policy.Range, policy.PreReleases != nil && *policy.PreReleases)
+	return s, err
+}
+
+// of returns the versions among tags that belong to the channel, newest first.
+func (s *selection) of(tags []string) []version.Version {
+	var versions []version.Version
+	for _, tag := range tags {
+		v, err := version.ParseTag(tag)
+		if err != nil {
+			continue // not a release: latest, v1, v1.2, …
+		}
+		if s.takes(v) {
+			versions = append(versions, v)
+		}
+	}
+	slices.SortFunc(versions, func(a, b version.Version) int { return b.Compare(a) })
+	versions = slices.Compact(versions)
+	return versions[:min(len(versions), s.keep)]
+}
+
+func (s *selection) takes(v version.Version) bool {
+	if s.listed != nil {
+		_, ok := s.listed[v]
+		return ok
+	}
+	return s.policy.Matches(v)
+}
+
+// describe says in words which versions the channel takes.
+func (s *selection) describe() string {
+	if s.listed != nil {
+		return "spec.versions"
+	}
+	return "spec.policy: " + cmp.Or(s.policy.String(), "every release")
+}
+
+// finding is what a scan found.
+type finding struct {
+	spec *v1alpha1.ReleaseChannelSpec
+	// chosen versions, newest first.
+	chosen []version.Version
+	// digests that were read, by version; the newest version's always is.
+	digests map[version.Version]string
+	// storeDigests of the store's images, by version, as far as they were read.
+	storeDigests map[version.Version]string
+	// missing versions of an explicit list.
+	missing []string
+}
+
+// versions merges what was found with what is known: a version keeps the digest with which
+// it was first seen. It also returns the tag of the newest version if that has other
+// content now.
+func (f *finding) versions(known []v1alpha1.ChannelVersion, now metav1.Time) (versions []v1alpha1.ChannelVersion, repushed string) {
+	before := map[string]v1alpha1.ChannelVersion{}
+	for _, k := range known {
+		before[k.Image] = k
+	}
+	for _, v := range f.chosen {
+		entry, ok := before[v.Image(f.spec.ImageRepository)]
+		if !ok {
+			entry = v1alpha1.ChannelVersion{Version: v.String(), Image: v.Image(f.spec.ImageRepository), FirstSeen: now}
+		}
+		read := f.digests[v]
+		if entry.Digest != "" && read != "" && read != entry.Digest && len(versions) == 0 {
+			repushed = v.Tag()
+		}
+		if entry.Digest == "" {
+			entry.Digest = read
+		}
+		entry.StoreImage = f.storeImage(entry.StoreImage, v)
+		versions = append(versions, entry)
+	}
+	return versions, repushed
+}
+
+// storeImage is the store's image for a version: the known one, unless the repository is another.
+func (f *finding) storeImage(known string, v version.Version) string {
+	if f.spec.StoreImageRepository == "" {
+		return ""
+	}
+	image := v.Image(f.spec.StoreImageRepository)
+	if hasImage(known, image) {
+		return known
+	}
+	if digest := f.storeDigests[v]; digest != "" {
+		return image + "@" + digest
+	}
+	return ""
+}
+
+// hasImage tells whether a pinned reference is one of the image.
+func hasImage(pinned, image string) bool {
+	return len(pinned) > len(image) && pinned[:len(image)] == image && pinned[len(image)] == '@'
+}
