@@ -30,6 +30,7 @@ metadata:
     topology.kubernetes.io/zone: zone-%[3]d
     type: kwok
 status:
+  addresses: [{type: InternalIP, address: %[5]s}, {type: Hostname, address: %[1]s}]
   allocatable: {cpu: 1k, memory: 4Ti, ephemeral-storage: 4Ti, pods: "%[4]d"}
   capacity: {cpu: 1k, memory: 4Ti, ephemeral-storage: 4Ti, pods: "%[4]d"}
 ---
@@ -39,7 +40,7 @@ status:
 func simulatedNodeManifest(count int) string {
 	var text strings.Builder
 	for i := range count {
-		fmt.Fprintf(&text, simulatedNode, fmt.Sprintf("node-%d", i), runtime.GOARCH, i%3, simulatedPods)
+		fmt.Fprintf(&text, simulatedNode, fmt.Sprintf("node-%d", i), runtime.GOARCH, i%3, simulatedPods, fmt.Sprintf("172.31.%d.%d", i/250, i%250+1))
 	}
 	return text.String()
 }

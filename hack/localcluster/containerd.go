@@ -1,0 +1,103 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+)
+
+// pauseImage is the sandbox image; it is made here and never pulled.
+const pauseImage = "localcluster.quoin.dev/pause:1"
+
+// containerdConfiguration keeps all of containerd's files in folders of its
+// own. restrict_oom_score_adj: without CAP_SYS_RESOURCE (a container, say) no
+// sandbox starts otherwise. netns_mounts_under_state_dir: so that what is left
+// after a crash is known to be ours.
+const containerdConfiguration = `version = 2
+root = %[1]q
+state = %[2]q
+[grpc]
+  address = %[3]q
+[plugins."io.containerd.internal.v1.opt"]
+  path = %[4]q
+[plugins."io.containerd.grpc.v1.cri"]
+  sandbox_image = %[5]q
+  restrict_oom_score_adj = true
+  netns_mounts_under_state_dir = true
+  stream_server_address = "127.0.0.1"
+  [plugins."io.containerd.grpc.v1.cri".cni]
+    bin_dir = %[6]q
+    conf_dir = %[7]q
+  [plugins."io.containerd.grpc.v1.cri".registry]
+    config_path = %[8]q
+`
+
+// registryHosts makes containerd pull from the cluster's registry over HTTP.
+const registryHosts = `server = "http://%[1]s"
+[host."http://%[1]s"]
+  capabilities = ["pull", "resolve"]
+`
+
+// containerd runs the containers of the real node.
+func (c *cluster) containerd(n nodeNetwork) (component, error) {
+	state := n.stateDirectory()
+	configuration := fmt.Sprintf(containerdConfiguration, filepath.Join(state, "containerd"),
+		filepath.Join(n.runDirectory(), "containerd"), n.containerdSocket(), filepath.Join(state, "opt"),
+		pauseImage, cniPlugins, c.path("cni"), c.path("containerd", "certs.d"))
+	err := errors.Join(
+		os.MkdirAll(n.runDirectory(), 0o711),
+		c.writeFile([]byte(configuration), 0o644, "containerd", "config.toml"),
+		c.writeFile(fmt.Appendf(nil, registryHosts, c.registryAddress()), 0o644, "containerd", "certs.d", c.registryAddress(), "hosts.toml"),
+		c.writeFile([]byte(n.cniConfiguration()), 0o644, "cni", "10-localcluster.conflist"),
+	)
+	if err != nil {
+		return component{}, err
+	}
+	return component{
+		daemon: daemon{
+			name:        "containerd",
+			path:        findProgram("containerd"),
+			args:        []string{"--config", c.path("containerd", "config.toml")},
+			environment: []string{systemPath()},
+		},
+		deadline: 30 * time.Second,
+		ready: func(ctx context.Context) error {
+			return runHost(ctx, "ctr", "--address", n.containerdSocket(), "version")
+		},
+	}, nil
+}
+
+// importPause builds the sandbox image and gives it to containerd.
+func (c *cluster) importPause(ctx context.Context, n nodeNetwork) error {
+	source, err := sourceDirectory()
+	if err != nil {
+		return err
+	}
+	binary := c.path("bin", "pause")
+	err = goBuild(ctx, goBuildOptions{
+		folder: source, goPackage: "./pause", output: binary, goos: "linux",
+		flags: []string{"-trimpath", "-ldflags", "-s -w -buildid="},
+	})
+	if err != nil {
+		return err
+	}
+	image, err := buildImage(imageOptions{binary: binary, user: "65535:65535"})
+	if err != nil {
+		return err
+	}
+	reference, err := name.NewTag(pauseImage)
+	if err != nil {
+		return err
+	}
+	archive := c.path("bin", "pause.tar")
+	if err := tarball.WriteToFile(archive, reference, image); err != nil {
+		return fmt.Errorf("write the sandbox image: %w", err)
+	}
+	return runHost(ctx, "ctr", "--address", n.containerdSocket(), "--namespace", "k8s.io", "images", "import", archive)
+}

@@ -1,0 +1,114 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"net"
+	"os"
+)
+
+// Network of a real node. One node's worth of pods: the controllers give the
+// first node the first range of realPodMask bits, which the bridge serves.
+const (
+	realPodCIDR   = "10.244.0.0/16"
+	realPodMask   = 24
+	realPodSubnet = "10.244.0.0/24"
+	cniPlugins    = "/usr/lib/cni"
+)
+
+// nodeNetwork names what a real node makes on the machine. The names come from
+// the cluster's folder, so that a cluster finds its own after a crash and no
+// other cluster's.
+type nodeNetwork struct {
+	id         string // short name of the cluster's folder
+	nodeBridge string // carries the node's address: it must not be a loopback one
+	podBridge  string // connects the pods
+	address    string // of the node; the API server listens there too, for pods
+}
+
+func newNodeNetwork(dir string) nodeNetwork {
+	sum := sha256.Sum256([]byte(dir))
+	id := hex.EncodeToString(sum[:])[:6]
+	return nodeNetwork{
+		id:         id,
+		nodeBridge: "qln" + id,
+		podBridge:  "qlp" + id,
+		address:    fmt.Sprintf("172.30.%d.1", 1+int(sum[3])%254),
+	}
+}
+
+// name is the network's name in the CNI configuration and in iptables comments.
+func (n nodeNetwork) name() string { return "quoin-" + n.id }
+
+// stateDirectory holds containerd's and the kubelet's files. It is not below
+// the cluster's folder: sockets there would exceed the 108 bytes of a socket
+// path, and mounts would trip whoever walks a source tree.
+func (n nodeNetwork) stateDirectory() string { return "/var/lib/quoin-localcluster-" + n.id }
+
+// runDirectory holds containerd's socket and run-time state.
+func (n nodeNetwork) runDirectory() string { return "/run/quoin-localcluster-" + n.id }
+
+// containerdSocket is where containerd listens.
+func (n nodeNetwork) containerdSocket() string { return n.runDirectory() + "/containerd.sock" }
+
+// create makes the bridge that carries the node's address, and lets the kernel
+// forward between pods and the world.
+func (n nodeNetwork) create(ctx context.Context) error {
+	if _, err := net.InterfaceByName(n.nodeBridge); err == nil {
+		if err := n.remove(ctx); err != nil {
+			return err
+		}
+	}
+	for _, args := range [][]string{
+		{"link", "add", n.nodeBridge, "type", "bridge"},
+		{"address", "add", n.address + "/24", "dev", n.nodeBridge},
+		{"link", "set", n.nodeBridge, "up"},
+	} {
+		if err := runHost(ctx, "ip", args...); err != nil {
+			return fmt.Errorf("make the node's bridge: %w", err)
+		}
+	}
+	return os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1\n"), 0o644)
+}
+
+// remove deletes the bridges. Pods' interfaces are gone with their namespaces.
+func (n nodeNetwork) remove(ctx context.Context) error {
+	for _, bridge := range []string{n.podBridge, n.nodeBridge} {
+		if _, err := net.InterfaceByName(bridge); err != nil {
+			continue
+		}
+		if err := runHost(ctx, "ip", "link", "delete", bridge); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// cniConfiguration connects pods by a bridge; portmap serves hostPort.
+const cniConfiguration = `{
+  "cniVersion": "0.4.0",
+  "name": %q,
+  "plugins": [
+    {
+      "type": "bridge",
+      "bridge": %q,
+      "isGateway": true,
+      "ipMasq": true,
+      "hairpinMode": true,
+      "ipam": {
+        "type": "host-local",
+        "dataDir": %q,
+        "ranges": [[{"subnet": %q}]],
+        "routes": [{"dst": "0.0.0.0/0"}]
+      }
+    },
+    {"type": "portmap", "capabilities": {"portMappings": true}}
+  ]
+}
+`
+
+func (n nodeNetwork) cniConfiguration() string {
+	return fmt.Sprintf(cniConfiguration, n.name(), n.podBridge, n.stateDirectory()+"/addresses", realPodSubnet)
+}

@@ -1,0 +1,142 @@
+// Command sampleserver stands in for the analytics data-plane server until the
+// project has an image of the real one: it answers the probes and the few
+// endpoints that a rollout needs, says which version it is, and knows no data.
+// "localcluster push" puts it into images that differ only in their version.
+//
+// It runs as any user on a read-only root file system, and ends gracefully on
+// SIGTERM.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// configuration comes from the environment only, as the real server's does.
+type configuration struct {
+	version   string   // what the image claims to be
+	isBroken  bool     // exit at once, to play an image that cannot start
+	basePath  string   // prefix of the REST API
+	httpPorts []string // listeners that speak HTTP
+	tcpPorts  []string // listeners that only accept, for TCP probes
+}
+
+// readConfiguration tells the API server from the store by the variables that
+// only the store is given.
+func readConfiguration(getenv func(string) string) configuration {
+	c := configuration{
+		version:  getenv("SAMPLESERVER_VERSION"),
+		isBroken: getenv("SAMPLESERVER_BROKEN") == "true",
+		basePath: withDefault(getenv("CUBEJS_BASE_PATH"), "/cubejs-api"),
+	}
+	if getenv("SAMPLESERVER_ROLE") != "store" {
+		c.httpPorts = []string{withDefault(getenv("PORT"), "4000")}
+		return c
+	}
+	c.httpPorts = []string{
+		withDefault(getenv("CUBESTORE_STATUS_PORT"), "3031"),
+		withDefault(getenv("CUBESTORE_HTTP_PORT"), "3030"),
+	}
+	// A worker listens for its router; the router listens for metadata.
+	c.tcpPorts = []string{withDefault(getenv("CUBESTORE_WORKER_PORT"), withDefault(getenv("CUBESTORE_META_PORT"), "9999"))}
+	return c
+}
+
+func withDefault(value, fallback string) string {
+	if value == "" {
+		return fallback
+	}
+	return value
+}
+
+// handler answers what the data plane answers without a data model.
+func handler(c configuration) http.Handler {
+	mux := http.NewServeMux()
+	health := func(w http.ResponseWriter, _ *http.Request) {
+		answer(w, map[string]string{"health": "HEALTH"})
+	}
+	mux.HandleFunc("GET /readyz", health)
+	mux.HandleFunc("GET /livez", health)
+	mux.HandleFunc("GET /version", func(w http.ResponseWriter, _ *http.Request) {
+		answer(w, map[string]string{"version": c.version})
+	})
+	mux.HandleFunc("GET "+strings.TrimSuffix(c.basePath, "/")+"/v1/meta", func(w http.ResponseWriter, _ *http.Request) {
+		answer(w, map[string][]string{"cubes": {}})
+	})
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("X-Sampleserver-Version", c.version)
+		mux.ServeHTTP(w, r)
+	})
+}
+
+func answer(w http.ResponseWriter, body any) {
+	w.Header().Set("Content-Type", "application/json")
+	if err := json.NewEncoder(w).Encode(body); err != nil {
+		log.Printf("Write an answer: %v", err)
+	}
+}
+
+// serve listens on every port until ctx ends, then lets open requests finish.
+func serve(ctx context.Context, c configuration) error {
+	server := &http.Server{Handler: handler(c), ReadHeaderTimeout: 10 * time.Second}
+	failed := make(chan error, len(c.httpPorts))
+	for _, port := range c.httpPorts {
+		listener, err := net.Listen("tcp", ":"+port)
+		if err != nil {
+			return err
+		}
+		go func() { failed <- server.Serve(listener) }()
+	}
+	for _, port := range c.tcpPorts {
+		listener, err := net.Listen("tcp", ":"+port)
+		if err != nil {
+			return err
+		}
+		defer listener.Close()
+		go acceptAndClose(listener)
+	}
+	log.Printf("Started version %s on ports %s", c.version, strings.Join(append(c.httpPorts, c.tcpPorts...), ", "))
+	select {
+	case err := <-failed:
+		return err
+	case <-ctx.Done():
+	}
+	grace, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	return server.Shutdown(grace)
+}
+
+// acceptAndClose lets TCP probes pass.
+func acceptAndClose(listener net.Listener) {
+	for {
+		connection, err := listener.Accept()
+		if err != nil {
+			return // the listener is closed at shutdown
+		}
+		connection.Close()
+	}
+}
+
+func main() {
+	log.SetFlags(log.LstdFlags | log.LUTC)
+	c := readConfiguration(os.Getenv)
+	if c.isBroken {
+		log.Fatalf("Version %s is broken on purpose", c.version)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := serve(ctx, c); err != nil && !errors.Is(err, http.ErrServerClosed) {
+		fmt.Fprintln(os.Stderr, "sampleserver:", err)
+		os.Exit(1)
+	}
+}
