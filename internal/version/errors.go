@@ -1,0 +1,147 @@
+package version
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// maxNamed bounds how many choices an error names, and maxQuoted how many bytes of what was
+// given it repeats: the messages go into conditions and HTTP answers.
+const (
+	maxNamed  = 20
+	maxQuoted = 256
+)
+
+// FormError reports a text that is not one of the written forms of a version.
+type FormError struct {
+	// Given is the text.
+	Given string
+	// ImageRepository is what the third form has to begin with.
+	ImageRepository string
+}
+
+func (e *FormError) Error() string {
+	problem := "is not in an accepted form"
+	if strings.Contains(e.Given, "@") {
+		problem = "has a digest, which follows from the version and cannot be chosen"
+	}
+	return fmt.Sprintf("version %s %s: write <version> (such as 1.2.3), v<version> or %s:v<version>",
+		quote(e.Given), problem, cmp.Or(e.ImageRepository, "<image_repo>"))
+}
+
+// UnknownVersionError reports a version that a deployment cannot choose.
+type UnknownVersionError struct {
+	// Given is the version as written.
+	Given string
+	// Channel of the deployment.
+	Channel string
+	// Allowed names what can be chosen instead, newest first, at most 20. Each is in a
+	// written form that is accepted: <version> where that is enough.
+	Allowed []string
+	// More is how many more can be chosen.
+	More int
+	// Form is set when the text is no version at all.
+	Form *FormError
+}
+
+func (e *UnknownVersionError) Error() string {
+	problem := fmt.Sprintf("version %s is not available to deployments of release channel %q", quote(e.Given), e.Channel)
+	if e.Form != nil {
+		problem = e.Form.Error()
+	}
+	if len(e.Allowed) == 0 {
+		return problem + "; no version is available"
+	}
+	return problem + "; available: " + enumerate(e.Allowed, e.More)
+}
+
+// Unwrap gives the *FormError, if there is one.
+func (e *UnknownVersionError) Unwrap() error {
+	if e.Form == nil {
+		return nil
+	}
+	return e.Form
+}
+
+// UnknownChannelError reports a release channel that does not exist.
+type UnknownChannelError struct {
+	Channel string
+	// Existing names the channels there are, sorted, at most 20.
+	Existing []string
+	// More is how many more there are.
+	More int
+}
+
+func (e *UnknownChannelError) Error() string {
+	problem := fmt.Sprintf("release channel %s does not exist", quote(e.Channel))
+	if len(e.Existing) == 0 {
+		return problem + "; there is none"
+	}
+	return problem + "; existing: " + enumerate(e.Existing, e.More)
+}
+
+// EmptyChannelError reports a release channel without releases, so that a deployment that
+// runs nothing yet has nothing to run.
+type EmptyChannelError struct {
+	Channel string
+}
+
+func (e *EmptyChannelError) Error() string {
+	return fmt.Sprintf("release channel %q has no releases yet", e.Channel)
+}
+
+// choice is a version that can be chosen, in a written form that chooses it.
+type choice struct {
+	version Version
+	written string
+}
+
+func newUnknownVersionError(given string, channel Channel, isVersion bool, choices []choice) *UnknownVersionError {
+	slices.SortFunc(choices, func(a, b choice) int {
+		return cmp.Or(b.version.Compare(a.version), cmp.Compare(a.written, b.written))
+	})
+	choices = slices.Compact(choices)
+	err := &UnknownVersionError{Given: given, Channel: channel.Name}
+	if !isVersion {
+		err.Form = &FormError{Given: given, ImageRepository: channel.Repository}
+	}
+	for _, c := range choices[:min(len(choices), maxNamed)] {
+		err.Allowed = append(err.Allowed, c.written)
+	}
+	err.More = len(choices) - len(err.Allowed)
+	return err
+}
+
+func newUnknownChannelError(given string, channels []Channel) *UnknownChannelError {
+	names := make([]string, 0, len(channels))
+	for _, channel := range channels {
+		names = append(names, channel.Name)
+	}
+	slices.Sort(names)
+	names = slices.Compact(names)
+	named := names[:min(len(names), maxNamed)]
+	return &UnknownChannelError{Channel: given, Existing: named, More: len(names) - len(named)}
+}
+
+func enumerate(named []string, more int) string {
+	text := strings.Join(named, ", ")
+	if more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}
+
+// quote bounds what it quotes; a rune at the cut is left out whole.
+func quote(text string) string {
+	if len(text) <= maxQuoted {
+		return fmt.Sprintf("%q", text)
+	}
+	cut := maxQuoted
+	for cut > maxQuoted-utf8.UTFMax && !utf8.RuneStart(text[cut]) {
+		cut--
+	}
+	return fmt.Sprintf("%q", text[:cut]+"…")
+}

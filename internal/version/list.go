@@ -1,0 +1,168 @@
+package version
+
+import (
+	"cmp"
+	"slices"
+)
+
+// Entry is one entry of the documented list (spec "Deployment version entry").
+type Entry struct {
+	// ReleaseChannelVersion is the image reference: <image_repo>:v<version>.
+	ReleaseChannelVersion string
+	Version               Version
+	// ReleaseChannel is the channel's name.
+	ReleaseChannel    string
+	IsLatestInChannel bool
+	// IsCurrent is true for what production runs now, so for one entry at most.
+	IsCurrent bool
+}
+
+// List is the documented list of versions: the head of each channel plus the versions that
+// the account has run. current is what production of the deployment at hand runs, nil before
+// the first install.
+//
+// A channel lists a version once; a version that is the head of two channels is listed for
+// both. Channels come by name; in each the head comes first, then the newest.
+//
+// The ReleaseChannelVersion of every entry is a pin that Resolve accepts, whatever the
+// deployment's channel.
+func List(channels []Channel, runs []Run, current *Run) []Entry {
+	entries := make([]Entry, 0, len(channels)+len(runs))
+	heads := make(map[listKey]bool, len(channels))
+	for _, channel := range channels {
+		head, ok := channel.Head()
+		if key := (listKey{channel.Name, head.Version}); ok && !heads[key] {
+			heads[key] = true
+			entries = append(entries, key.entry(head.Image, true))
+		}
+	}
+	for key, image := range runImages(channels, runs, current) {
+		if !heads[key] {
+			entries = append(entries, key.entry(image, false))
+		}
+	}
+	entries = withoutNameless(entries)
+	slices.SortFunc(entries, func(a, b Entry) int {
+		return cmp.Or(
+			cmp.Compare(a.ReleaseChannel, b.ReleaseChannel),
+			compareTrueFirst(a.IsLatestInChannel, b.IsLatestInChannel),
+			b.Version.Compare(a.Version),
+		)
+	})
+	if i := indexCurrent(entries, current); i >= 0 {
+		entries[i].IsCurrent = true
+	}
+	return entries
+}
+
+// Listed finds a version, in any written form, on the documented list, as the REST API needs
+// it. channel is the one that the deployment is going to follow: of several entries that fit,
+// its own is taken, then one with the same image as it would have there. Errors are of type
+// *UnknownVersionError.
+//
+// Callers should keep the entry's ReleaseChannelVersion rather than what was written: it says
+// the same in every channel.
+func Listed(written string, entries []Entry, channel Channel) (Entry, error) {
+	v, repository, isVersion := parseWritten(written)
+	own := v.Image(channel.Repository)
+	var found Entry
+	best := -1
+	for _, entry := range entries {
+		if !isVersion || entry.Version != v || (repository != "" && entry.ReleaseChannelVersion != written) {
+			continue
+		}
+		rank := 0
+		switch {
+		case entry.ReleaseChannel == channel.Name:
+			rank = 2
+		case entry.ReleaseChannelVersion == own:
+			rank = 1
+		}
+		if rank > best {
+			found, best = entry, rank
+		}
+	}
+	if best >= 0 {
+		return found, nil
+	}
+	choices := make([]choice, 0, len(entries))
+	for _, entry := range entries {
+		choices = append(choices, channel.choice(entry.Version, entry.ReleaseChannelVersion, entry.ReleaseChannel))
+	}
+	return Entry{}, newUnknownVersionError(written, channel, isVersion, choices)
+}
+
+// HoldForChoice is the hold that goes with choosing a version of a channel: a request that
+// says so decides; else anything but the channel's newest is held, because the channel would
+// move the deployment away from it at once.
+func HoldForChoice(chosen Version, channel Channel, requested *bool) bool {
+	if requested != nil {
+		return *requested
+	}
+	head, ok := channel.Head()
+	return !ok || chosen != head.Version
+}
+
+// listKey is what the documented list holds once.
+type listKey struct {
+	channel string
+	version Version
+}
+
+func (k listKey) entry(image string, isHead bool) Entry {
+	return Entry{ReleaseChannelVersion: image, Version: k.version, ReleaseChannel: k.channel, IsLatestInChannel: isHead}
+}
+
+// runImages gives the image of every version that has run, which is the channel's own where
+// the channel still offers the version.
+func runImages(channels []Channel, runs []Run, current *Run) map[listKey]string {
+	images := make(map[listKey]string, len(runs)+1)
+	add := func(run Run) {
+		key := listKey{run.Channel, run.Version}
+		if image, ok := images[key]; !ok || run.Image < image {
+			images[key] = run.Image
+		}
+	}
+	for _, run := range runs {
+		add(run)
+	}
+	if current != nil {
+		add(*current)
+	}
+	for _, channel := range channels {
+		for _, release := range channel.Releases {
+			key := listKey{channel.Name, release.Version}
+			if _, hasRun := images[key]; hasRun {
+				images[key] = release.Image
+			}
+		}
+	}
+	return images
+}
+
+// withoutNameless drops entries of which the channel is not known where a channel lists the
+// same version.
+func withoutNameless(entries []Entry) []Entry {
+	named := make(map[Version]bool, len(entries))
+	for _, entry := range entries {
+		if entry.ReleaseChannel != "" {
+			named[entry.Version] = true
+		}
+	}
+	return slices.DeleteFunc(entries, func(e Entry) bool { return e.ReleaseChannel == "" && named[e.Version] })
+}
+
+// indexCurrent finds the entry of what runs now: in its own channel, or else the first of
+// its version; -1 when nothing runs.
+func indexCurrent(entries []Entry, current *Run) int {
+	if current == nil {
+		return -1
+	}
+	i := slices.IndexFunc(entries, func(e Entry) bool {
+		return e.ReleaseChannel == current.Channel && e.Version == current.Version
+	})
+	if i < 0 {
+		i = slices.IndexFunc(entries, func(e Entry) bool { return e.Version == current.Version })
+	}
+	return i
+}
