@@ -36,7 +36,7 @@ const (
 // new up remove these and nothing else: Dir may be any folder of the user.
 var generated = []string{
 	"bin", "cluster.json", "cni", "containerd", "controller.kubeconfig", "env", "etcd", "kubeconfig",
-	"kubeconfigs", "kubelet", "logs", "manifests", "pids", "pki", "registry", "resolv.conf", "samples",
+	"kubeconfigs", "kubectl-cache", "logs", "manifests", "pids", "pki", "registry", "resolv.conf", "samples",
 }
 
 func (c *cluster) path(elements ...string) string {
@@ -59,10 +59,15 @@ func (c *cluster) apiServerURL() string {
 	return fmt.Sprintf("https://%s:%d", c.Address, c.Ports[portAPIServer])
 }
 
+// kubectlCache holds what kubectl remembers of the API server. Its own default
+// is one folder for each address: a new cluster on the same port would be taken
+// for the old one, with the old one's kinds.
+func (c *cluster) kubectlCache() string { return c.path("kubectl-cache") }
+
 // kubectl runs the pinned kubectl as cluster admin and returns its output.
 func (c *cluster) kubectl(ctx context.Context, stdin string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, c.binary("kubectl"), append([]string{"--kubeconfig", c.path("kubeconfig")}, args...)...)
-	cmd.Env = cleanEnvironment(os.Environ())
+	cmd.Env = append(cleanEnvironment(os.Environ()), "KUBECACHEDIR="+c.kubectlCache())
 	cmd.Stdin = strings.NewReader(stdin)
 	var stdout, stderr strings.Builder
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr

@@ -48,8 +48,12 @@ func runDown(ctx context.Context, args []string) error {
 		return err
 	}
 	defer unlock()
-	if err := c.stop(ctx); err != nil {
+	stopped, err := c.stop(ctx)
+	if err != nil {
 		return err
+	}
+	if stopped == 0 {
+		say("nothing of the cluster in %s ran", c.Dir)
 	}
 	if !*purge {
 		return nil
@@ -60,13 +64,13 @@ func runDown(ctx context.Context, args []string) error {
 
 // stop ends every daemon of the cluster in reverse order of starting and, for
 // a real node, the containers and the network that it made. It goes on after a
-// failure, so that as little as possible is left.
-func (c *cluster) stop(ctx context.Context) error {
+// failure, so that as little as possible is left, and returns how many ran.
+func (c *cluster) stop(ctx context.Context) (stopped int, err error) {
 	start := time.Now()
 	var problems []error
-	stopped := 0
 	if c.Nodes == nodesReal {
-		problems = append(problems, c.drainRealNode(ctx))
+		stopped, err = c.drainRealNode(ctx)
+		problems = append(problems, err)
 	}
 	for _, name := range stopOrder(c.processes().names()) {
 		ran, err := c.processes().stop(ctx, name, stopGrace)
@@ -84,10 +88,8 @@ func (c *cluster) stop(ctx context.Context) error {
 	problems = append(problems, removeIfExists(c.path("env")))
 	if stopped > 0 {
 		say("stopped %d processes of the cluster in %s in %s", stopped, c.Dir, seconds(time.Since(start)))
-	} else if c.Nodes != "" {
-		say("nothing of the cluster in %s runs", c.Dir)
 	}
-	return errors.Join(problems...)
+	return stopped, errors.Join(problems...)
 }
 
 // stopOrder sorts names by reverse start order; unknown ones come first,

@@ -28,7 +28,7 @@ func checkRealNode(ctx context.Context, dir string, install bool) error {
 	if os.Geteuid() != 0 {
 		return errors.New("--nodes real needs root (containers, mounts, iptables); run it with sudo, or use --nodes simulated")
 	}
-	if owner, err := os.ReadFile(realNodeOwner); err == nil && string(owner) != dir {
+	if owner, err := os.ReadFile(realNodeOwner); err == nil && !ownsRealNode(dir) {
 		other := &cluster{Dir: string(owner)}
 		if other.processes().running("kubelet") {
 			return fmt.Errorf("this machine's real node belongs to the cluster in %s; one machine has one: localcluster down --dir %[1]s", other.Dir)

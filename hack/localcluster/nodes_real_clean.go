@@ -19,11 +19,17 @@ import (
 // drainRealNode ends the node's containers. It does not ask containerd, which
 // may be gone after a crash: it stops who would start new containers, then
 // kills what runs in the pods' cgroups and the shims that wait for it.
-func (c *cluster) drainRealNode(ctx context.Context) error {
+func (c *cluster) drainRealNode(ctx context.Context) (stopped int, err error) {
 	var problems []error
 	for _, name := range []string{"kube-proxy", "kubelet"} {
-		_, err := c.processes().stop(ctx, name, stopGrace)
+		ran, err := c.processes().stop(ctx, name, stopGrace)
 		problems = append(problems, err)
+		if ran {
+			stopped++
+		}
+	}
+	if !ownsRealNode(c.Dir) {
+		return stopped, errors.Join(problems...)
 	}
 	n := newNodeNetwork(c.Dir)
 	gone := waitUntil(ctx, 20*time.Second, func() bool {
@@ -36,7 +42,7 @@ func (c *cluster) drainRealNode(ctx context.Context) error {
 	if !gone {
 		problems = append(problems, errors.New("some containers did not end"))
 	}
-	return errors.Join(problems...)
+	return stopped, errors.Join(problems...)
 }
 
 // cleanRealNode removes what the node made on the machine: mounts, state,
@@ -49,14 +55,22 @@ func (c *cluster) cleanRealNode(ctx context.Context) error {
 		problems = append(problems, os.RemoveAll(n.stateDirectory()), os.RemoveAll(n.runDirectory()))
 	}
 	problems = append(problems, n.remove(ctx))
+	if !ownsRealNode(c.Dir) {
+		return errors.Join(problems...)
+	}
 	for _, command := range []string{"iptables", "ip6tables"} {
 		problems = append(problems, n.cleanRules(ctx, command))
 	}
 	removePodCgroups()
-	if owner, err := os.ReadFile(realNodeOwner); err == nil && string(owner) == c.Dir {
-		problems = append(problems, removeIfExists(realNodeOwner))
-	}
-	return errors.Join(problems...)
+	return errors.Join(append(problems, removeIfExists(realNodeOwner))...)
+}
+
+// ownsRealNode reports whether the machine's real node is that of the cluster
+// in dir. Cgroups and rules have the same names for every node, so only their
+// owner may touch them.
+func ownsRealNode(dir string) bool {
+	owner, err := os.ReadFile(realNodeOwner)
+	return err == nil && string(owner) == dir
 }
 
 // podCgroups returns the cgroup folders of the kubelet's pods, parents first;

@@ -100,7 +100,7 @@ func (c *cluster) startFresh(ctx context.Context, o upOptions) error {
 	if len(c.processes().names()) > 0 {
 		say("removing what is left of an earlier cluster in %s", c.Dir)
 	}
-	if err := c.stop(ctx); err != nil {
+	if _, err := c.stop(ctx); err != nil {
 		return err
 	}
 	if o.nodes == nodesReal {
@@ -123,7 +123,8 @@ func (c *cluster) startFresh(ctx context.Context, o upOptions) error {
 	defer release()
 	if err := c.start(ctx); err != nil {
 		say("stopping what was started; the logs stay in %s", c.path("logs"))
-		return errors.Join(err, c.stop(context.WithoutCancel(ctx)))
+		_, stopErr := c.stop(context.WithoutCancel(ctx))
+		return errors.Join(err, stopErr)
 	}
 	return nil
 }
@@ -176,6 +177,7 @@ func (c *cluster) start(ctx context.Context) error {
 func (c *cluster) writeEnvironment(more ...variable) error {
 	variables := append([]variable{
 		{"KUBECONFIG", c.path("kubeconfig")},
+		{"KUBECACHEDIR", c.kubectlCache()},
 		{"QUOIN_REGISTRY", c.registryAddress()},
 		{"QUOIN_BIN", c.Bin},
 		{"QUOIN_NODES", c.Nodes},

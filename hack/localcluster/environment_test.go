@@ -1,0 +1,51 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+)
+
+var trickyVariables = []variable{
+	{"KUBECONFIG", "/home/someone/quoin/.local/kubeconfig"},
+	{"QUOIN_REGISTRY", "127.0.0.1:15000"},
+	{"QUOIN_DIR", "/with space/it's $HOME \"quoted\" `x`"},
+	{"QUOIN_EMPTY", ""},
+}
+
+func TestEnvironmentRoundTrip(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "env")
+	if err := os.WriteFile(path, []byte(environmentText(trickyVariables)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	values, err := readEnvironment(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range trickyVariables {
+		if values[v.name] != v.value {
+			t.Errorf("%s read back as %q, want %q", v.name, values[v.name], v.value)
+		}
+	}
+	if len(values) != len(trickyVariables) {
+		t.Errorf("read %d variables, want %d", len(values), len(trickyVariables))
+	}
+}
+
+// A shell must read the same values as readEnvironment.
+func TestEnvironmentInShell(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "env")
+	if err := os.WriteFile(path, []byte(environmentText(trickyVariables)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range trickyVariables {
+		output, err := exec.Command("sh", "-c", `. "$0" && printf %s "$`+v.name+`"`, path).Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if string(output) != v.value {
+			t.Errorf("%s is %q in a shell, want %q", v.name, output, v.value)
+		}
+	}
+}

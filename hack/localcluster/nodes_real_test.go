@@ -1,0 +1,89 @@
+package main
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestNodeNetworkNames(t *testing.T) {
+	a, b := newNodeNetwork("/home/a/.local"), newNodeNetwork("/home/b/.local")
+	if a == b || a.nodeBridge == b.nodeBridge {
+		t.Errorf("two folders share names: %+v", a)
+	}
+	if a != newNodeNetwork("/home/a/.local") {
+		t.Error("the names of one folder change")
+	}
+	for _, name := range []string{a.nodeBridge, a.podBridge} {
+		if len(name) > 15 {
+			t.Errorf("interface name %s is longer than Linux takes", name)
+		}
+	}
+	if len(a.containerdSocket()) > 100 {
+		t.Errorf("socket path %s is longer than Linux takes", a.containerdSocket())
+	}
+}
+
+func TestMountsBelow(t *testing.T) {
+	mountinfo := `22 1 254:0 / / rw - ext4 /dev/vda rw
+30 22 0:30 / /run/q/containerd/rootfs rw - overlay overlay rw
+31 22 0:31 / /run/quiet rw - tmpfs tmpfs rw
+32 22 0:32 / /var/lib/q/pods/a\040b rw - tmpfs tmpfs rw
+`
+	got := mountsBelow(mountinfo, "/var/lib/q", "/run/q")
+	if want := []string{"/run/q/containerd/rootfs", "/var/lib/q/pods/a b"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+const savedRules = `*nat
+:PREROUTING ACCEPT [0:0]
+:POSTROUTING ACCEPT [0:0]
+:DOCKER - [0:0]
+:KUBE-SERVICES - [0:0]
+:CNI-aaaa - [0:0]
+:CNI-bbbb - [0:0]
+:CNI-DN-aaaa - [0:0]
+:CNI-HOSTPORT-DNAT - [0:0]
+-A PREROUTING -m comment --comment "kubernetes service portals" -j KUBE-SERVICES
+-A PREROUTING -m addrtype --dst-type LOCAL -j CNI-HOSTPORT-DNAT
+-A PREROUTING -j DOCKER
+-A POSTROUTING -s 10.244.0.2/32 -m comment --comment "name: \"quoin-abc\" id: \"1\"" -j CNI-aaaa
+-A POSTROUTING -s 10.88.0.2/32 -m comment --comment "name: \"podman\" id: \"2\"" -j CNI-bbbb
+-A CNI-aaaa -j MASQUERADE
+-A CNI-DN-aaaa -p tcp -j DNAT --to-destination 10.244.0.2:80
+-A CNI-HOSTPORT-DNAT -p tcp -m comment --comment "dnat name: \"quoin-abc\" id: \"1\"" -j CNI-DN-aaaa
+COMMIT
+`
+
+func TestWithoutClusterRules(t *testing.T) {
+	want := `*nat
+:PREROUTING ACCEPT [0:0]
+:POSTROUTING ACCEPT [0:0]
+:DOCKER - [0:0]
+:CNI-bbbb - [0:0]
+-A PREROUTING -j DOCKER
+-A POSTROUTING -s 10.88.0.2/32 -m comment --comment "name: \"podman\" id: \"2\"" -j CNI-bbbb
+COMMIT
+`
+	if got := withoutClusterRules(savedRules, "quoin-abc"); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+// The chains for host ports are shared: another network's host port keeps them.
+func TestWithoutClusterRulesKeepsSharedChains(t *testing.T) {
+	rules := strings.Replace(savedRules, "COMMIT\n", `:CNI-DN-bbbb - [0:0]
+-A CNI-HOSTPORT-DNAT -p tcp -m comment --comment "dnat name: \"podman\" id: \"2\"" -j CNI-DN-bbbb
+COMMIT
+`, 1)
+	got := withoutClusterRules(rules, "quoin-abc")
+	for _, want := range []string{":CNI-HOSTPORT-DNAT", "-j CNI-HOSTPORT-DNAT", "-j CNI-DN-bbbb"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("%s was removed:\n%s", want, got)
+		}
+	}
+	if strings.Contains(got, "CNI-DN-aaaa") {
+		t.Errorf("our host port is left:\n%s", got)
+	}
+}

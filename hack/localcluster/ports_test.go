@@ -1,0 +1,88 @@
+package main
+
+import (
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+func TestPickPortsGivesDistinctBlocks(t *testing.T) {
+	cache := t.TempDir()
+	seen := map[int]bool{}
+	for range 5 {
+		ports, release, err := pickPorts(cache)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer release() // held until the end, as by clusters that are starting
+		if len(ports) != len(defaultPorts) {
+			t.Fatalf("%d ports, want %d", len(ports), len(defaultPorts))
+		}
+		for name, port := range ports {
+			if seen[port] {
+				t.Errorf("port %d (%s) was given twice", port, name)
+			}
+			if port < autoPortsFirst || port >= autoPortsLast {
+				t.Errorf("port %d (%s) is outside of the range", port, name)
+			}
+			seen[port] = true
+		}
+	}
+}
+
+func TestPortBlockFitsItsSize(t *testing.T) {
+	if len(defaultPorts) > autoPortsBlock {
+		t.Errorf("%d listeners do not fit into a block of %d ports", len(defaultPorts), autoPortsBlock)
+	}
+}
+
+func TestDefaultPortsAreDistinct(t *testing.T) {
+	seen := map[int]portName{}
+	for name, port := range defaultPorts {
+		if other, ok := seen[port]; ok {
+			t.Errorf("%s and %s share port %d", name, other, port)
+		}
+		seen[port] = name
+	}
+}
+
+func TestCheckPortsNamesPortAndProcess(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	port := listener.Addr().(*net.TCPAddr).Port
+	_, release, err := pickPorts(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer release()
+	ports := portBlock(port - 1) // the listener is in the place of the second name
+	err = checkPorts(ports)
+	if err == nil {
+		t.Fatal("no error although a port is taken")
+	}
+	for _, want := range []string{strconv.Itoa(port), string(sortedPortNames()[1]), "--auto-ports"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("error %q does not mention %q", err, want)
+		}
+	}
+	if _, statErr := os.Stat("/proc/net/tcp"); statErr == nil && !strings.Contains(err.Error(), "process "+strconv.Itoa(os.Getpid())) {
+		t.Errorf("error %q does not name this process (%d)", err, os.Getpid())
+	}
+}
+
+func TestListeningInodes(t *testing.T) {
+	table := `  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
+   0: 0100007F:3A98 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 4711 1 0000000000000000 100 0 0 10 0
+   1: 0100007F:3A98 0100007F:D2F0 01 00000000:00000000 00:00000000 00000000     0        0 4712 1 0000000000000000 20 4 30 10 -1
+   2: 0100007F:3A99 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 4713 1 0000000000000000 100 0 0 10 0
+`
+	got := listeningInodes(table, 15000)
+	if len(got) != 1 || got[0] != "4711" {
+		t.Errorf("inodes %v, want [4711]", got)
+	}
+}

@@ -1,0 +1,66 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestSampleManifests(t *testing.T) {
+	folder := t.TempDir()
+	for name, text := range map[string]string{
+		"20_channel.yaml":    "kind: ReleaseChannel\nspec:\n  imageRepository: 127.0.0.1:15000/cube\n",
+		"10_account.yaml":    "kind: Account\n",
+		"kustomization.yaml": "resources: [10_account.yaml]\n",
+		"README.md":          "not a manifest",
+	} {
+		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := sampleManifests(folder, "127.0.0.1:20211")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := "---\nkind: Account\n---\nkind: ReleaseChannel\nspec:\n  imageRepository: 127.0.0.1:20211/cube\n"
+	if got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	if _, err := sampleManifests(t.TempDir(), "x"); err == nil {
+		t.Error("no error for an empty folder")
+	}
+}
+
+func TestNotReady(t *testing.T) {
+	list := `{"items": [
+	  {"kind": "Account", "metadata": {"name": "demo"}, "status": {"conditions": [{"type": "Ready", "status": "True", "reason": "Ready", "message": ""}]}},
+	  {"kind": "Deployment", "metadata": {"namespace": "demo", "name": "sales"}, "status": {"conditions": [
+	    {"type": "Available", "status": "True", "reason": "x", "message": "x"},
+	    {"type": "Ready", "status": "False", "reason": "RollingOut", "message": "1 of 3"}]}},
+	  {"kind": "Branch", "metadata": {"namespace": "demo", "name": "main"}}]}`
+	got, err := notReady([]byte(list))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"Deployment demo/sales: RollingOut: 1 of 3", "Branch demo/main: no status yet"}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if _, err := notReady([]byte(`{"items": []}`)); err == nil {
+		t.Error("nothing at all counts as ready")
+	}
+}
+
+func TestSimulatedNodeManifest(t *testing.T) {
+	manifest := simulatedNodeManifest(4)
+	for _, want := range []string{"name: node-3", "topology.kubernetes.io/zone: zone-2", `pods: "10000"`, "address: 172.31.0.4"} {
+		if !strings.Contains(manifest, want) {
+			t.Errorf("no %q in\n%s", want, manifest)
+		}
+	}
+	if strings.Count(manifest, "kind: Node\n") != 4 {
+		t.Error("want 4 nodes")
+	}
+}
