@@ -319,6 +319,14 @@ type VersionRun struct {
 	CompletionTime metav1.Time `json:"completionTime,omitempty"`
 }
 
+// Pinned is the image with its digest, as far as it is known.
+func (v VersionRun) Pinned() string {
+	if v.Digest == "" {
+		return v.Image
+	}
+	return v.Image + "@" + v.Digest
+}
+
 // RolloutStatus is a rollout that is under way.
 type RolloutStatus struct {
 	// to is the version being brought in.
@@ -362,23 +370,6 @@ type ObservedPin struct {
 	// +kubebuilder:validation:MaxLength=128
 	// +optional
 	ChannelHead string `json:"channelHead,omitempty"`
-}
-
-// EnvironmentSummary is one environment in the deployment's status.
-type EnvironmentSummary struct {
-	// name of the Environment object.
-	// +kubebuilder:validation:MaxLength=253
-	// +required
-	Name string `json:"name"`
-
-	// type of the environment.
-	// +required
-	Type EnvironmentType `json:"type"`
-
-	// id of the environment.
-	// +kubebuilder:validation:MaxLength=20
-	// +optional
-	ID string `json:"id,omitempty"`
 }
 
 // DeploymentStatus is what is known of an analytics deployment.
@@ -436,13 +427,6 @@ type DeploymentStatus struct {
 	// failed is the last version that did not become ready, while it is still what is asked for.
 	// +optional
 	Failed *FailedRollout `json:"failed,omitempty"`
-
-	// environments of the deployment.
-	// +listType=map
-	// +listMapKey=name
-	// +kubebuilder:validation:MaxItems=256
-	// +optional
-	Environments []EnvironmentSummary `json:"environments,omitempty"`
 
 	// replicas is the number of API pods of production.
 	// +optional

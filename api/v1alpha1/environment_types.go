@@ -27,6 +27,12 @@ type EnvironmentSpec struct {
 	// +optional
 	BranchRef *LocalReference `json:"branchRef,omitempty"`
 
+	// deploymentGeneration is the generation of the Deployment whose settings the environment
+	// must have taken over before it counts as ready.
+	// +kubebuilder:validation:Minimum=0
+	// +optional
+	DeploymentGeneration int64 `json:"deploymentGeneration,omitempty"`
+
 	// version that is run, without a prefix.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=128
@@ -183,3 +189,6 @@ type EnvironmentList struct {
 	metav1.ListMeta `json:"metadata,omitempty"`
 	Items           []Environment `json:"items"`
 }
+
+// ProductionName is the name of a deployment's production Environment.
+func ProductionName(deployment string) string { return deployment + "-production" }

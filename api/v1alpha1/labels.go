@@ -24,6 +24,11 @@ const (
 	// or Branch), the number of that Environment: it stays the same when the Environment is
 	// removed and made again.
 	AnnotationEnvironmentID = Group + "/environment-id"
+	// AnnotationCommit is, on Branch objects, the commit that the remote's ref points at, and
+	// CommitMissing when the remote has no such ref.
+	AnnotationCommit = Group + "/remote-commit"
+	// CommitMissing says that the remote repository has no such branch.
+	CommitMissing = "missing"
 	// AnnotationReconcile asks for a reconciliation now: any new value does.
 	AnnotationReconcile = Group + "/reconcile-requested-at"
 	// AnnotationInputs is, on workload objects, the hash of the inputs they were rendered from.

@@ -86,6 +86,8 @@ type finding struct {
 	spec *v1alpha1.ReleaseChannelSpec
 	// chosen versions, newest first.
 	chosen []version.Version
+	// given digests of an explicit list, by version.
+	given map[version.Version]string
 	// digests that were read, by version; the newest version's always is.
 	digests map[version.Version]string
 	// storeDigests of the store's images, by version, as far as they were read.
@@ -111,9 +113,7 @@ func (f *finding) versions(known []v1alpha1.ChannelVersion, now metav1.Time) (ve
 		if entry.Digest != "" && read != "" && read != entry.Digest && len(versions) == 0 {
 			repushed = v.Tag()
 		}
-		if entry.Digest == "" {
-			entry.Digest = read
-		}
+		entry.Digest = cmp.Or(f.given[v], entry.Digest, read)
 		entry.StoreImage = f.storeImage(entry.StoreImage, v)
 		versions = append(versions, entry)
 	}

@@ -59,7 +59,7 @@ func (r *channelReconciler) scan(ctx context.Context, s *reconciler.Scope[*v1alp
 	if err != nil && !errors.Is(err, registry.ErrNotFound) {
 		return nil, err
 	}
-	f := &finding{spec: spec, chosen: selection.of(tags), digests: map[version.Version]string{}}
+	f := &finding{spec: spec, chosen: selection.of(tags), given: selection.listed, digests: map[version.Version]string{}}
 	f.missing = missing(selection, f.chosen)
 	known := map[string]bool{}
 	for _, v := range s.Object.Status.Versions {
@@ -67,10 +67,7 @@ func (r *channelReconciler) scan(ctx context.Context, s *reconciler.Scope[*v1alp
 	}
 	var unread []version.Version
 	for i, v := range f.chosen {
-		switch given := selection.listed[v]; {
-		case given != "":
-			f.digests[v] = given
-		case i == 0 || !known[v.Image(spec.ImageRepository)]:
+		if f.given[v] == "" && (i == 0 || !known[v.Image(spec.ImageRepository)]) {
 			unread = append(unread, v)
 		}
 	}
@@ -87,7 +84,7 @@ func readStore(ctx context.Context, reg Registry, channel *v1alpha1.ReleaseChann
 	repository := channel.Spec.StoreImageRepository
 	known := map[string]bool{}
 	for _, v := range channel.Status.Versions {
-		known[v.Version] = v.StoreImage != ""
+		known[v.Version] = hasImage(v.StoreImage, repository+":v"+v.Version)
 	}
 	unknown := slices.DeleteFunc(slices.Clone(chosen), func(v version.Version) bool { return known[v.String()] })
 	if repository == "" || len(unknown) == 0 {

@@ -60,6 +60,16 @@ func (a *Allocator) Next(ctx context.Context, account string, counter Counter) (
 	return a.raise(ctx, account, counter, func(issued int64) int64 { return issued + 1 })
 }
 
+// Keep returns the number that an object carries, making sure that it is not given out
+// again, or the next one when it carries none.
+func (a *Allocator) Keep(ctx context.Context, account string, counter Counter, carried string) (string, error) {
+	if id, ok := Parse(carried); ok {
+		return carried, a.Seen(ctx, account, counter, id)
+	}
+	id, err := a.Next(ctx, account, counter)
+	return strconv.FormatInt(id, 10), err
+}
+
 // Seen makes sure that a number found on an object is not given out again.
 func (a *Allocator) Seen(ctx context.Context, account string, counter Counter, id int64) error {
 	_, err := a.raise(ctx, account, counter, func(issued int64) int64 { return max(issued, id) })

@@ -32,6 +32,7 @@ type Outcome struct {
 	reason  string
 	message string
 	err     error
+	quiet   bool
 
 	// After asks for another reconciliation after that time; zero for none.
 	After time.Duration
@@ -76,6 +77,19 @@ func (o Outcome) In(d time.Duration) Outcome {
 // Because gives another reason than the usual one.
 func (o Outcome) Because(reason string) Outcome {
 	o.reason = reason
+	return o
+}
+
+// Saying adds to the message.
+func (o Outcome) Saying(more string) Outcome {
+	o.message += " (" + more + ")"
+	return o
+}
+
+// Quietly writes no status while the object's generation says already that work is under
+// way: progress that will be over in a moment is not worth a write.
+func (o Outcome) Quietly() Outcome {
+	o.quiet = true
 	return o
 }
 

@@ -40,13 +40,15 @@ type Scope[T v1alpha1.Object] struct {
 	// Clock tells the time.
 	Clock clock.PassiveClock
 
-	before   T
-	recorder Recorder
+	first, before T
+	recorder      Recorder
 }
 
-// Record writes the status as it is now. A controller calls it before it acts on a decision
-// that it must not take twice: whatever happens next, the decision is known.
-func (s *Scope[T]) Record(ctx context.Context) error {
+// Record writes the status as it is now, with the outcome to come if all goes well. A
+// controller calls it before it acts on a decision that it must not take twice: whatever
+// happens next, the decision is known.
+func (s *Scope[T]) Record(ctx context.Context, o Outcome) error {
+	Summarise(s.Object, o)
 	if _, err := kube.PatchStatus(ctx, s.Client, s.before, s.Object); err != nil {
 		return err
 	}
@@ -110,7 +112,8 @@ func (r *Reconciler[T]) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.R
 		work = r.Delete
 	}
 	scope := &Scope[T]{Client: r.Client, Object: obj, Clock: r.Clock, recorder: r.Recorder}
-	scope.before, _ = obj.DeepCopyObject().(T)
+	scope.first, _ = obj.DeepCopyObject().(T)
+	scope.before = scope.first
 	outcome := work(ctx, scope)
 	return r.finish(ctx, req, scope, outcome)
 }
@@ -133,9 +136,11 @@ func (r *Reconciler[T]) finish(ctx context.Context, req ctrl.Request, scope *Sco
 	if o.err != nil && times < quietFailures && scope.Object.Common().ObservedGeneration == scope.Object.GetGeneration() {
 		return ctrl.Result{}, o.err
 	}
+	if o.quiet && scope.Object.Common().ObservedGeneration != scope.Object.GetGeneration() {
+		return ctrl.Result{RequeueAfter: o.After}, nil
+	}
 	Summarise(scope.Object, o)
-	before := scope.before
-	if _, err := kube.PatchStatus(ctx, scope.Client, before, scope.Object); err != nil {
+	if _, err := kube.PatchStatus(ctx, scope.Client, scope.before, scope.Object); err != nil {
 		switch {
 		case again(err):
 			return ctrl.Result{RequeueAfter: wait.Jitter(conflictPause, 1)}, nil
@@ -144,7 +149,7 @@ func (r *Reconciler[T]) finish(ctx context.Context, req ctrl.Request, scope *Sco
 		}
 		return ctrl.Result{}, errors.Join(o.err, err)
 	}
-	r.tell(scope, before, o)
+	r.tell(scope, o)
 	if o.err != nil {
 		return ctrl.Result{}, o.err
 	}
@@ -168,8 +173,8 @@ func (r *Reconciler[T]) failed(req ctrl.Request, err error) int {
 
 // tell writes an event when the object became ready, or stopped being so for a reason that
 // somebody should look at.
-func (r *Reconciler[T]) tell(scope *Scope[T], before T, o Outcome) {
-	was := meta.FindStatusCondition(before.Common().Conditions, v1alpha1.ConditionReady)
+func (r *Reconciler[T]) tell(scope *Scope[T], o Outcome) {
+	was := meta.FindStatusCondition(scope.first.Common().Conditions, v1alpha1.ConditionReady)
 	is := meta.FindStatusCondition(scope.Object.Common().Conditions, v1alpha1.ConditionReady)
 	if was != nil && was.Status == is.Status && was.Reason == is.Reason {
 		return

@@ -1,0 +1,98 @@
+package deployment
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/internal/channels"
+	"github.com/quoin-dev/quoin/internal/reconciler"
+	"github.com/quoin-dev/quoin/internal/version"
+)
+
+// resolve finds the version that spec and channel ask for, and whether a person asked for it.
+func (r *deploymentReconciler) resolve(ctx context.Context, s *scope) (*v1alpha1.VersionRun, bool, *reconciler.Outcome) {
+	d := s.Object
+	offered, err := channels.List(ctx, s.Client)
+	if err != nil {
+		return nil, false, failed(err)
+	}
+	var runs []version.Run
+	if d.Spec.ReleaseChannelVersion != "" {
+		// Only a pin may name what others have run; without one the list is not needed.
+		if runs, err = accountRuns(ctx, s, d.Namespace); err != nil {
+			return nil, false, failed(err)
+		}
+	}
+	decision, err := version.Resolve(request(d), offered, runs)
+	if err != nil {
+		return nil, false, unresolved(err)
+	}
+	d.Status.Hold = decision.Hold
+	d.Status.Pin = &v1alpha1.ObservedPin{
+		ReleaseChannelVersion: decision.Observed.Written, ChannelHead: decision.Observed.ChannelHead,
+	}
+	target := channels.ToRun(version.Run{Release: decision.Target, Channel: decision.Channel})
+	if d.Spec.Size != v1alpha1.SizeDedicated {
+		target.StoreImage = ""
+	}
+	byHand := decision.Reason == version.ReasonPinned || d.Status.ObservedGeneration != d.Generation
+	return &target, byHand, nil
+}
+
+// request is what the spec asks of internal/version.
+func request(d *v1alpha1.Deployment) version.Request {
+	req := version.Request{
+		Channel: d.Spec.ReleaseChannel,
+		Pin:     d.Spec.ReleaseChannelVersion,
+		Hold:    d.Spec.Hold,
+		Upgrade: version.UpgradePolicy(d.Spec.UpgradePolicy),
+	}
+	if len(d.Status.History) > 0 {
+		if run, err := channels.FromRun(d.Status.History[0]); err == nil {
+			req.Current = &run
+		}
+	}
+	if pin := d.Status.Pin; pin != nil {
+		req.Observed = &version.ObservedPin{Written: pin.ReleaseChannelVersion, ChannelHead: pin.ChannelHead}
+	}
+	return req
+}
+
+// accountRuns are the versions that any deployment of the account has run.
+func accountRuns(ctx context.Context, c client.Reader, namespace string) ([]version.Run, error) {
+	list := &v1alpha1.DeploymentList{}
+	if err := c.List(ctx, list, client.InNamespace(namespace)); err != nil {
+		return nil, fmt.Errorf("list deployments: %w", err)
+	}
+	var runs []version.Run
+	for i := range list.Items {
+		for _, h := range list.Items[i].Status.History {
+			if run, err := channels.FromRun(h); err == nil {
+				runs = append(runs, run)
+			}
+		}
+	}
+	return runs, nil
+}
+
+// unresolved says what is wrong with what the spec asks for. What runs goes on running.
+func unresolved(err error) *reconciler.Outcome {
+	var unknownVersion *version.UnknownVersionError
+	var unknownChannel *version.UnknownChannelError
+	var empty *version.EmptyChannelError
+	reason, field := v1alpha1.ReasonInvalidSpec, "spec"
+	switch {
+	case errors.As(err, &unknownVersion):
+		reason, field = v1alpha1.ReasonUnknownVersion, "spec.releaseChannelVersion"
+	case errors.As(err, &unknownChannel):
+		reason, field = v1alpha1.ReasonChannelNotFound, "spec.releaseChannel"
+	case errors.As(err, &empty):
+		reason, field = v1alpha1.ReasonChannelEmpty, "spec.releaseChannel"
+	}
+	o := reconciler.Stalled(reason, field+": "+err.Error())
+	return &o
+}

@@ -1,0 +1,117 @@
+package deployment
+
+import (
+	"context"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/controllers/predicates"
+)
+
+// IndexChannel is the field by which the deployments of a channel are found.
+const IndexChannel = "spec.releaseChannel"
+
+// SetupWithManager starts the reconciler in a manager.
+//
+// +kubebuilder:rbac:groups=platform.quoin.dev,resources=branches,verbs=create;delete;get;list;patch;watch
+// +kubebuilder:rbac:groups=platform.quoin.dev,resources=claims,verbs=create;delete;get;list;update;watch
+// +kubebuilder:rbac:groups=platform.quoin.dev,resources=deployments,verbs=get;list;patch;watch
+// +kubebuilder:rbac:groups=platform.quoin.dev,resources=deployments/finalizers,verbs=update
+// +kubebuilder:rbac:groups=platform.quoin.dev,resources=deployments/status,verbs=patch
+// +kubebuilder:rbac:groups=platform.quoin.dev,resources=environments,verbs=create;get;list;patch;watch
+func SetupWithManager(mgr ctrl.Manager, r reconcile.Reconciler, o Options, opts controller.Options) error {
+	c := mgr.GetClient()
+	enqueue := &handler.EnqueueRequestForObject{}
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("deployment").
+		For(&v1alpha1.Deployment{}, predicates.Spec()).
+		Owns(&v1alpha1.Environment{}).
+		Watches(&v1alpha1.Branch{}, handler.EnqueueRequestsFromMapFunc(ofBranch), predicates.Spec()).
+		Watches(&v1alpha1.ReleaseChannel{}, handler.EnqueueRequestsFromMapFunc(ofChannel(c)), builder.WithPredicates(offerChanged)).
+		Watches(&v1alpha1.Account{}, handler.EnqueueRequestsFromMapFunc(ofAccount(c)), predicates.Spec()).
+		Watches(&v1alpha1.Claim{}, handler.EnqueueRequestsFromMapFunc(ofClaim(c)), predicates.Existence()).
+		WatchesRawSource(source.Channel(o.Fleet.wake, enqueue)).
+		WatchesRawSource(source.Channel(o.Remotes.wake, enqueue)).
+		WithOptions(opts).
+		Complete(r)
+}
+
+// offerChanged lets through what changes which versions a channel offers.
+var offerChanged = predicate.Funcs{
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		was, ok := e.ObjectOld.(*v1alpha1.ReleaseChannel)
+		is, ok2 := e.ObjectNew.(*v1alpha1.ReleaseChannel)
+		return ok && ok2 && (was.Spec.ImageRepository != is.Spec.ImageRepository ||
+			!equality.Semantic.DeepEqual(was.Status.Versions, is.Status.Versions))
+	},
+}
+
+func ofBranch(_ context.Context, obj client.Object) []reconcile.Request {
+	b, ok := obj.(*v1alpha1.Branch)
+	if !ok {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: client.ObjectKey{Namespace: b.Namespace, Name: b.Spec.DeploymentRef.Name}}}
+}
+
+// ofChannel maps a channel to the deployments that follow it, and to those that may have
+// pinned one of its versions in vain.
+func ofChannel(c client.Reader) handler.MapFunc {
+	return func(ctx context.Context, channel client.Object) []reconcile.Request {
+		return requests(ctx, c, func(d *v1alpha1.Deployment) bool {
+			return d.Spec.ReleaseChannel == channel.GetName() || stalledFor(d, v1alpha1.ReasonUnknownVersion)
+		})
+	}
+}
+
+// ofAccount maps an account to the deployments in its namespace.
+func ofAccount(c client.Reader) handler.MapFunc {
+	return func(ctx context.Context, obj client.Object) []reconcile.Request {
+		account, ok := obj.(*v1alpha1.Account)
+		if !ok {
+			return nil
+		}
+		return requests(ctx, c, func(*v1alpha1.Deployment) bool { return true }, client.InNamespace(account.Spec.Namespace))
+	}
+}
+
+// ofClaim maps a claim that came or went to those that wanted a name in vain.
+func ofClaim(c client.Reader) handler.MapFunc {
+	return func(ctx context.Context, claim client.Object) []reconcile.Request {
+		return requests(ctx, c, func(d *v1alpha1.Deployment) bool {
+			return stalledFor(d, v1alpha1.ReasonNameTaken)
+		}, client.InNamespace(claim.GetNamespace()))
+	}
+}
+
+func stalledFor(d *v1alpha1.Deployment, reason string) bool {
+	c := meta.FindStatusCondition(d.Status.Conditions, v1alpha1.ConditionStalled)
+	return c != nil && c.Reason == reason
+}
+
+func requests(ctx context.Context, c client.Reader, wanted func(*v1alpha1.Deployment) bool, opts ...client.ListOption) []reconcile.Request {
+	list := &v1alpha1.DeploymentList{}
+	if err := c.List(ctx, list, append(opts, client.UnsafeDisableDeepCopy)...); err != nil {
+		log.FromContext(ctx).Error(err, "Cannot list deployments")
+		return nil
+	}
+	var found []reconcile.Request
+	for i := range list.Items {
+		if wanted(&list.Items[i]) {
+			found = append(found, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+		}
+	}
+	return found
+}

@@ -1,0 +1,141 @@
+package environment
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/internal/engine"
+	"github.com/quoin-dev/quoin/internal/kube"
+)
+
+// childKinds are the kinds that an environment consists of.
+func childKinds() []client.ObjectList {
+	return []client.ObjectList{
+		&appsv1.DeploymentList{}, &appsv1.StatefulSetList{}, &corev1.ServiceList{}, &corev1.ServiceAccountList{},
+		&policyv1.PodDisruptionBudgetList{}, &networkingv1.NetworkPolicyList{},
+	}
+}
+
+// credentials makes the environment's secrets, once. They are only ever created: what is
+// there is kept, and never read.
+func (r *environmentReconciler) credentials(ctx context.Context, s *scope, in engine.Inputs) error {
+	env := s.Object
+	if env.Status.CredentialsSecret != "" {
+		return nil
+	}
+	secrets, err := engine.NewCredentials(in, rand.Reader)
+	if err != nil {
+		return err
+	}
+	for _, secret := range secrets {
+		if err := controllerutil.SetControllerReference(env, secret, s.Scheme()); err != nil {
+			return err
+		}
+		if err := s.Client.Client.Create(ctx, secret); err != nil && !apierrors.IsAlreadyExists(err) {
+			return fmt.Errorf("create secret %q: %w", secret.Name, err)
+		}
+	}
+	env.Status.CredentialsSecret = secrets[0].Name
+	return nil
+}
+
+// apply brings the environment's objects in line and removes those that it no longer has.
+// It returns the workloads as they are.
+func (r *environmentReconciler) apply(ctx context.Context, s *scope, in engine.Inputs) ([]client.Object, error) {
+	var workloads []client.Object
+	wanted := map[string]bool{}
+	for _, desired := range engine.Render(in) {
+		wanted[identity(desired)] = true
+		if err := controllerutil.SetControllerReference(s.Object, desired, s.Scheme()); err != nil {
+			return nil, err
+		}
+		if err := keepTemplate(ctx, s, desired); err != nil {
+			return nil, err
+		}
+		live, _, err := kube.Apply(ctx, s.Client, desired)
+		if err != nil {
+			return nil, err
+		}
+		switch live.(type) {
+		case *appsv1.Deployment, *appsv1.StatefulSet:
+			workloads = append(workloads, live)
+		}
+	}
+	return workloads, r.prune(ctx, s, wanted)
+}
+
+// keepTemplate leaves the pod template of a workload as it is when it was rendered from the
+// same inputs by another revision of the renderer: a new release of Quoin restarts nothing.
+// The new rendering takes effect with the next change of the inputs.
+func keepTemplate(ctx context.Context, s *scope, desired client.Object) error {
+	live, _ := desired.DeepCopyObject().(client.Object)
+	switch desired.(type) {
+	case *appsv1.Deployment, *appsv1.StatefulSet:
+	default:
+		return nil
+	}
+	if err := s.Get(ctx, client.ObjectKeyFromObject(desired), live); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	have, want := live.GetAnnotations(), desired.GetAnnotations()
+	if have[v1alpha1.AnnotationInputs] != want[v1alpha1.AnnotationInputs] ||
+		have[v1alpha1.AnnotationRevision] == want[v1alpha1.AnnotationRevision] {
+		return nil
+	}
+	want[v1alpha1.AnnotationRevision] = have[v1alpha1.AnnotationRevision]
+	switch d := desired.(type) {
+	case *appsv1.Deployment:
+		if l, ok := live.(*appsv1.Deployment); ok {
+			replicas := d.Spec.Replicas
+			l.Spec.DeepCopyInto(&d.Spec)
+			d.Spec.Replicas = replicas
+		}
+	case *appsv1.StatefulSet:
+		if l, ok := live.(*appsv1.StatefulSet); ok {
+			replicas := d.Spec.Replicas
+			l.Spec.DeepCopyInto(&d.Spec)
+			d.Spec.Replicas = replicas
+		}
+	}
+	return nil
+}
+
+// prune removes objects of the environment that are no longer part of it.
+func (r *environmentReconciler) prune(ctx context.Context, s *scope, wanted map[string]bool) error {
+	for _, list := range childKinds() {
+		err := s.List(ctx, list, client.InNamespace(s.Object.Namespace),
+			client.MatchingLabels{v1alpha1.LabelEnvironment: s.Object.Name}, client.UnsafeDisableDeepCopy)
+		if err != nil {
+			return fmt.Errorf("list objects of the environment: %w", err)
+		}
+		err = meta.EachListItem(list, func(item runtime.Object) error {
+			child, ok := item.(client.Object)
+			if !ok || wanted[identity(child)] || !metav1.IsControlledBy(child, s.Object) || !child.GetDeletionTimestamp().IsZero() {
+				return nil
+			}
+			uid := child.GetUID()
+			return client.IgnoreNotFound(s.Delete(ctx, child, client.Preconditions{UID: &uid},
+				client.PropagationPolicy(metav1.DeletePropagationBackground)))
+		})
+		if err != nil {
+			return fmt.Errorf("remove object of the environment: %w", err)
+		}
+	}
+	return nil
+}
+
+// identity names an object by its Go type, because what is read from the cache has no kind.
+func identity(obj client.Object) string { return fmt.Sprintf("%T/%s", obj, obj.GetName()) }

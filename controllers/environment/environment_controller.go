@@ -1,0 +1,176 @@
+// Package environment reconciles Environments: renders the data plane's workloads, keeps
+// them as they should be, and says when all of them run what the environment asks for.
+package environment
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/internal/engine"
+	"github.com/quoin-dev/quoin/internal/kube"
+	"github.com/quoin-dev/quoin/internal/reconciler"
+	"github.com/quoin-dev/quoin/internal/tenant"
+)
+
+const (
+	// FieldManager is the field manager of this controller's writes.
+	FieldManager = "quoin-environment"
+
+	// quietProgress is how long a rollout may take before its progress is worth a write.
+	quietProgress = 10 * time.Second
+	// lookAgain is the pause before troubled pods are looked at again.
+	lookAgain = 15 * time.Second
+)
+
+// Options configure the reconciler.
+type Options struct {
+	// Engine configures what is rendered.
+	Engine engine.Options
+}
+
+type environmentReconciler struct {
+	Options
+	models models
+
+	mu    sync.Mutex
+	began map[types.UID]beginning
+}
+
+// beginning is when a generation of an environment was first seen unfinished.
+type beginning struct {
+	generation int64
+	at         time.Time
+}
+
+type scope = reconciler.Scope[*v1alpha1.Environment]
+
+// New returns the reconciler of Environments.
+func New(c *kube.Client, recorder reconciler.Recorder, clk clock.PassiveClock, opts Options) *reconciler.Reconciler[*v1alpha1.Environment] {
+	r := &environmentReconciler{Options: opts, began: map[types.UID]beginning{}}
+	return &reconciler.Reconciler[*v1alpha1.Environment]{
+		Client: c.As(FieldManager), Recorder: recorder, Clock: clk,
+		New:  func() *v1alpha1.Environment { return &v1alpha1.Environment{} },
+		Work: r.work,
+	}
+}
+
+// work renders the environment and compares the world with it.
+func (r *environmentReconciler) work(ctx context.Context, s *scope) reconciler.Outcome {
+	in, o := r.inputs(ctx, s)
+	if o != nil {
+		return *o
+	}
+	env := s.Object
+	if err := r.credentials(ctx, s, in); err != nil {
+		return reconciler.Failed(err)
+	}
+	workloads, err := r.apply(ctx, s, in)
+	if err != nil {
+		return reconciler.Failed(err)
+	}
+	outcome := observe(env, in, workloads)
+	if outcome.IsDone() {
+		r.finished(env)
+		return outcome
+	}
+	waiting := s.Clock.Since(r.beganAt(env, s.Clock.Now()))
+	if waiting < quietProgress {
+		return outcome.In(quietProgress - waiting).Quietly()
+	}
+	return r.explain(ctx, s, in, workloads, outcome)
+}
+
+// inputs gathers what decides how the environment looks.
+func (r *environmentReconciler) inputs(ctx context.Context, s *scope) (engine.Inputs, *reconciler.Outcome) {
+	env := s.Object
+	d := &v1alpha1.Deployment{}
+	err := s.Get(ctx, client.ObjectKey{Namespace: env.Namespace, Name: env.Spec.DeploymentRef.Name}, d)
+	switch {
+	case apierrors.IsNotFound(err):
+		o := reconciler.Stalled(v1alpha1.ReasonDeploymentNotFound, fmt.Sprintf(
+			"spec.deploymentRef: deployment %q does not exist", env.Spec.DeploymentRef.Name))
+		return engine.Inputs{}, &o
+	case err != nil:
+		return engine.Inputs{}, failed(err)
+	case d.Generation < env.Spec.DeploymentGeneration:
+		// The environment was written for a deployment that the cache has not seen yet.
+		o := reconciler.Progressing(v1alpha1.ReasonProgressing, "Waiting for the deployment's newest settings").In(time.Second).Quietly()
+		return engine.Inputs{}, &o
+	}
+	account, err := tenant.Of(ctx, s.Client, env.Namespace)
+	if errors.Is(err, tenant.ErrNoAccount) {
+		o := reconciler.Stalled(v1alpha1.ReasonAccountNotFound, fmt.Sprintf("no Account has spec.namespace %q", env.Namespace))
+		return engine.Inputs{}, &o
+	}
+	if err != nil {
+		return engine.Inputs{}, failed(err)
+	}
+	files, o := r.models.files(ctx, s, d)
+	if o != nil {
+		return engine.Inputs{}, o
+	}
+	in, err := engine.InputsFor(account, d, env, files, r.Engine)
+	if err != nil {
+		var field *engine.FieldError
+		if errors.As(err, &field) {
+			o := reconciler.Stalled(v1alpha1.ReasonInvalidSpec, field.Error())
+			return engine.Inputs{}, &o
+		}
+		return engine.Inputs{}, failed(err)
+	}
+	return in, r.addresses(ctx, s, account, d)
+}
+
+// addresses shows where the environment's APIs are.
+func (r *environmentReconciler) addresses(ctx context.Context, s *scope, account *v1alpha1.Account, d *v1alpha1.Deployment) *reconciler.Outcome {
+	env := s.Object
+	branch := ""
+	if ref := env.Spec.BranchRef; ref != nil && env.Spec.Type != v1alpha1.EnvironmentProduction {
+		b := &v1alpha1.Branch{}
+		err := s.Get(ctx, client.ObjectKey{Namespace: env.Namespace, Name: ref.Name}, b)
+		if apierrors.IsNotFound(err) {
+			o := reconciler.Stalled(v1alpha1.ReasonBranchNotFound, fmt.Sprintf("spec.branchRef: branch %q does not exist", ref.Name))
+			return &o
+		}
+		if err != nil {
+			return failed(err)
+		}
+		branch = b.Spec.Name
+	}
+	credentials := engine.Addresses(account, d, env, branch)
+	env.Status.APICredentials = &credentials
+	env.Status.ID = env.Labels[v1alpha1.LabelID]
+	env.Status.Selector = engine.Selector(env.Name)
+	return nil
+}
+
+func (r *environmentReconciler) beganAt(env *v1alpha1.Environment, now time.Time) time.Time {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	b, ok := r.began[env.UID]
+	if !ok || b.generation != env.Generation {
+		b = beginning{generation: env.Generation, at: now}
+		r.began[env.UID] = b
+	}
+	return b.at
+}
+
+func (r *environmentReconciler) finished(env *v1alpha1.Environment) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.began, env.UID)
+}
+
+func failed(err error) *reconciler.Outcome {
+	o := reconciler.Failed(err)
+	return &o
+}

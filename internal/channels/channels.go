@@ -1,0 +1,61 @@
+// Package channels turns ReleaseChannels and the histories of Deployments into what
+// internal/version decides on, and back.
+package channels
+
+import (
+	"context"
+	"fmt"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/internal/version"
+)
+
+// List returns all release channels with what they offer.
+func List(ctx context.Context, c client.Reader) ([]version.Channel, error) {
+	list := &v1alpha1.ReleaseChannelList{}
+	if err := c.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list release channels: %w", err)
+	}
+	all := make([]version.Channel, 0, len(list.Items))
+	for i := range list.Items {
+		all = append(all, From(&list.Items[i]))
+	}
+	return all, nil
+}
+
+// From returns what one release channel offers.
+func From(c *v1alpha1.ReleaseChannel) version.Channel {
+	releases := make([]version.Release, 0, len(c.Status.Versions))
+	for _, v := range c.Status.Versions {
+		parsed, err := version.Parse(v.Version)
+		if err != nil {
+			continue // the scanner writes versions only
+		}
+		releases = append(releases, version.Release{
+			Version: parsed, Image: v.Image, Digest: v.Digest, StoreImage: v.StoreImage,
+		})
+	}
+	return version.NewChannel(c.Name, c.Spec.ImageRepository, releases)
+}
+
+// ToRun is a run as it is kept in a status.
+func ToRun(r version.Run) v1alpha1.VersionRun {
+	return v1alpha1.VersionRun{
+		Version: r.Version.String(), ReleaseChannel: r.Channel,
+		Image: r.Image, Digest: r.Digest, StoreImage: r.StoreImage,
+	}
+}
+
+// FromRun is a run that is kept in a status.
+func FromRun(h v1alpha1.VersionRun) (version.Run, error) {
+	parsed, err := version.Parse(h.Version)
+	if err != nil {
+		return version.Run{}, err
+	}
+	return version.Run{
+		Release: version.Release{Version: parsed, Image: h.Image, Digest: h.Digest, StoreImage: h.StoreImage},
+		Channel: h.ReleaseChannel,
+	}, nil
+}
