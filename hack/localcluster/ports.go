@@ -24,9 +24,9 @@ const (
 	portScheduler         portName = "kube-scheduler"
 	portKubelet           portName = "kubelet"
 	portKubeletHealth     portName = "kubelet-health"
-	portProxyHealth       portName = "kube-proxy-health"
+	portProxyHealth       portName = "kube-proxy"
 	portProxyMetrics      portName = "kube-proxy-metrics"
-	portQuoinHealth       portName = "quoin-controller-health"
+	portQuoinHealth       portName = "quoin-controller"
 	portQuoinMetrics      portName = "quoin-controller-metrics"
 )
 

@@ -186,9 +186,15 @@ func notReady(list []byte) ([]string, error) {
 	var objects struct {
 		Items []struct {
 			Kind     string
-			Metadata struct{ Namespace, Name string }
-			Status   struct {
-				Conditions []struct{ Type, Status, Reason, Message string }
+			Metadata struct {
+				Namespace, Name string
+				Generation      int64
+			}
+			Status struct {
+				Conditions []struct {
+					Type, Status, Reason, Message string
+					ObservedGeneration            int64
+				}
 			}
 		}
 	}
@@ -202,8 +208,12 @@ func notReady(list []byte) ([]string, error) {
 	for _, object := range objects.Items {
 		state, ready := "no status yet", false
 		for _, condition := range object.Status.Conditions {
-			if condition.Type == "Ready" {
-				state, ready = condition.Reason+": "+condition.Message, condition.Status == "True"
+			if condition.Type != "Ready" {
+				continue
+			}
+			state, ready = condition.Reason+": "+condition.Message, condition.Status == "True"
+			if condition.ObservedGeneration != object.Metadata.Generation {
+				state, ready = "the condition is that of an earlier spec", false
 			}
 		}
 		if !ready {

@@ -39,12 +39,15 @@ func TestNotReady(t *testing.T) {
 	  {"kind": "Deployment", "metadata": {"namespace": "demo", "name": "sales"}, "status": {"conditions": [
 	    {"type": "Available", "status": "True", "reason": "x", "message": "x"},
 	    {"type": "Ready", "status": "False", "reason": "RollingOut", "message": "1 of 3"}]}},
-	  {"kind": "Branch", "metadata": {"namespace": "demo", "name": "main"}}]}`
+	  {"kind": "Branch", "metadata": {"namespace": "demo", "name": "main"}},
+	  {"kind": "Environment", "metadata": {"namespace": "demo", "name": "dev", "generation": 2}, "status": {"conditions": [
+	    {"type": "Ready", "status": "True", "reason": "Ready", "message": "", "observedGeneration": 1}]}}]}`
 	got, err := notReady([]byte(list))
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"Deployment demo/sales: RollingOut: 1 of 3", "Branch demo/main: no status yet"}
+	want := []string{"Deployment demo/sales: RollingOut: 1 of 3", "Branch demo/main: no status yet",
+		"Environment demo/dev: the condition is that of an earlier spec"}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}

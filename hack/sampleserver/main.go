@@ -26,7 +26,6 @@ import (
 type configuration struct {
 	version   string   // what the image claims to be
 	isBroken  bool     // exit at once, to play an image that cannot start
-	basePath  string   // prefix of the REST API
 	httpPorts []string // listeners that speak HTTP
 	tcpPorts  []string // listeners that only accept, for TCP probes
 }
@@ -37,7 +36,6 @@ func readConfiguration(getenv func(string) string) configuration {
 	c := configuration{
 		version:  getenv("SAMPLESERVER_VERSION"),
 		isBroken: getenv("SAMPLESERVER_BROKEN") == "true",
-		basePath: withDefault(getenv("CUBEJS_BASE_PATH"), "/cubejs-api"),
 	}
 	if getenv("SAMPLESERVER_ROLE") != "store" {
 		c.httpPorts = []string{withDefault(getenv("PORT"), "4000")}
@@ -70,7 +68,12 @@ func handler(c configuration) http.Handler {
 	mux.HandleFunc("GET /version", func(w http.ResponseWriter, _ *http.Request) {
 		answer(w, map[string]string{"version": c.version})
 	})
-	mux.HandleFunc("GET "+strings.TrimSuffix(c.basePath, "/")+"/v1/meta", func(w http.ResponseWriter, _ *http.Request) {
+	mux.HandleFunc("GET /", func(w http.ResponseWriter, r *http.Request) {
+		// The REST API may have any base path, /cubejs-api by default.
+		if !strings.HasSuffix(r.URL.Path, "/v1/meta") {
+			http.NotFound(w, r)
+			return
+		}
 		answer(w, map[string][]string{"cubes": {}})
 	})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -31,17 +31,18 @@ func TestReadConfiguration(t *testing.T) {
 }
 
 func TestHandler(t *testing.T) {
-	served := handler(configuration{version: "v1.2.3", basePath: "/cubejs-api"})
+	served := handler(configuration{version: "v1.2.3"})
 	tests := map[string]struct {
 		path string
 		code int
 		body string
 	}{
-		"ready":   {"/readyz", http.StatusOK, `{"health":"HEALTH"}` + "\n"},
-		"alive":   {"/livez", http.StatusOK, `{"health":"HEALTH"}` + "\n"},
-		"meta":    {"/cubejs-api/v1/meta", http.StatusOK, `{"cubes":[]}` + "\n"},
-		"version": {"/version", http.StatusOK, `{"version":"v1.2.3"}` + "\n"},
-		"other":   {"/cubejs-api/v1/load", http.StatusNotFound, "404 page not found\n"},
+		"ready":          {"/readyz", http.StatusOK, `{"health":"HEALTH"}` + "\n"},
+		"alive":          {"/livez", http.StatusOK, `{"health":"HEALTH"}` + "\n"},
+		"meta":           {"/cubejs-api/v1/meta", http.StatusOK, `{"cubes":[]}` + "\n"},
+		"meta elsewhere": {"/analytics/v1/meta", http.StatusOK, `{"cubes":[]}` + "\n"},
+		"version":        {"/version", http.StatusOK, `{"version":"v1.2.3"}` + "\n"},
+		"other":          {"/cubejs-api/v1/load", http.StatusNotFound, "404 page not found\n"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
