@@ -31,7 +31,7 @@ func List(channels []Channel, runs []Run, current *Run) []Entry {
 	heads := make(map[listKey]bool, len(channels))
 	for _, channel := range channels {
 		head, ok := channel.Head()
-		if key := (listKey{channel.Name, head.Version}); ok && !heads[key] {
+		if key := (listKey{channel.Name, head.Version}); ok {
 			heads[key] = true
 			entries = append(entries, key.entry(head.Image, true))
 		}

@@ -103,7 +103,7 @@ func TestListed(t *testing.T) {
 	beta := channelOf("beta", otherRepository, "2.0.0")
 	entries := List(
 		[]Channel{latest, stable, beta},
-		[]Run{runOf("latest", repository, "1.5.0"), runOf("beta", otherRepository, "1.5.0"), runOf("gone", "old.test/cube", "1.4.0")},
+		[]Run{runOf("latest", repository, "1.5.0"), runOf("beta", otherRepository, "1.5.0"), runOf("gone", "old.test/cube", "1.4.0"), runOf("missing", "old.test/cube2", "1.4.0")},
 		ptr(runOf("release", repository, "1.6.0")),
 	)
 	cases := map[string]struct {
@@ -112,21 +112,22 @@ func TestListed(t *testing.T) {
 		want      string // channel and image; empty: refused
 		wantError string
 	}{
-		"version":                   {written: "1.7.0", channel: latest, want: "latest " + repository + ":v1.7.0"},
-		"v version":                 {written: "v1.7.0", channel: latest, want: "latest " + repository + ":v1.7.0"},
-		"image":                     {written: repository + ":v1.7.0", channel: latest, want: "latest " + repository + ":v1.7.0"},
-		"older version that ran":    {written: "1.5.0", channel: latest, want: "latest " + repository + ":v1.5.0"},
-		"own channel first":         {written: "1.5.0", channel: beta, want: "beta " + otherRepository + ":v1.5.0"},
-		"own image next":            {written: "1.5.0", channel: stable, want: "latest " + repository + ":v1.5.0"},
-		"image outranks channel":    {written: repository + ":v1.5.0", channel: beta, want: "latest " + repository + ":v1.5.0"},
-		"head of another channel":   {written: "2.0.0", channel: latest, want: "beta " + otherRepository + ":v2.0.0"},
-		"from a channel gone":       {written: "1.4.0", channel: latest, want: "gone old.test/cube:v1.4.0"},
-		"current":                   {written: "1.6.0", channel: latest, want: "release " + repository + ":v1.6.0"},
-		"release that is no head":   {written: "1.6.9", channel: latest},
-		"image, other repository":   {written: otherRepository + ":v1.7.0", channel: latest},
-		"version that is not there": {written: "9.9.9", channel: latest, wantError: `version "9.9.9" is not available to deployments of release channel "latest"; available: mirror.test/cube:v2.0.0, 1.7.0, 1.6.0, 1.5.0, mirror.test/cube:v1.5.0, old.test/cube:v1.4.0`},
+		"version":                            {written: "1.7.0", channel: latest, want: "latest " + repository + ":v1.7.0"},
+		"v version":                          {written: "v1.7.0", channel: latest, want: "latest " + repository + ":v1.7.0"},
+		"image":                              {written: repository + ":v1.7.0", channel: latest, want: "latest " + repository + ":v1.7.0"},
+		"older version that ran":             {written: "1.5.0", channel: latest, want: "latest " + repository + ":v1.5.0"},
+		"own channel first":                  {written: "1.5.0", channel: beta, want: "beta " + otherRepository + ":v1.5.0"},
+		"own image next":                     {written: "1.5.0", channel: stable, want: "latest " + repository + ":v1.5.0"},
+		"image outranks channel":             {written: repository + ":v1.5.0", channel: beta, want: "latest " + repository + ":v1.5.0"},
+		"head of another channel":            {written: "2.0.0", channel: latest, want: "beta " + otherRepository + ":v2.0.0"},
+		"first of those left over":           {written: "1.4.0", channel: latest, want: "gone old.test/cube:v1.4.0"},
+		"first of those left over, as image": {written: "old.test/cube2:v1.4.0", channel: latest, want: "missing old.test/cube2:v1.4.0"},
+		"current":                            {written: "1.6.0", channel: latest, want: "release " + repository + ":v1.6.0"},
+		"release that is no head":            {written: "1.6.9", channel: latest},
+		"image, other repository":            {written: otherRepository + ":v1.7.0", channel: latest},
+		"version that is not there":          {written: "9.9.9", channel: latest, wantError: `version "9.9.9" is not available to deployments of release channel "latest"; available: mirror.test/cube:v2.0.0, 1.7.0, 1.6.0, 1.5.0, mirror.test/cube:v1.5.0, old.test/cube2:v1.4.0, old.test/cube:v1.4.0`},
 		"no version": {written: "newest", channel: latest, wantError: `version "newest" is not in an accepted form: write <version> (such as 1.2.3), v<version> or registry.test:5000/cube:v<version>; ` +
-			`available: mirror.test/cube:v2.0.0, 1.7.0, 1.6.0, 1.5.0, mirror.test/cube:v1.5.0, old.test/cube:v1.4.0`},
+			`available: mirror.test/cube:v2.0.0, 1.7.0, 1.6.0, 1.5.0, mirror.test/cube:v1.5.0, old.test/cube2:v1.4.0, old.test/cube:v1.4.0`},
 		"digest": {written: repository + ":v1.7.0@sha256:0123", channel: latest},
 		"empty":  {written: "", channel: latest},
 	}

@@ -130,7 +130,7 @@ func (r *resolution) find(v Version, repository string) (Run, bool) {
 		offerRun(run, fromOwnRun)
 	}
 	for _, channel := range r.channels {
-		if head, ok := channel.Head(); ok && head.Version == v && channel.Name != r.channel.Name {
+		if head, ok := channel.Head(); ok && head.Version == v {
 			offer(head, channel.Name, fromOtherHead)
 		}
 	}

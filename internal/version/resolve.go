@@ -174,15 +174,15 @@ func (r *resolution) runsImage(image string) bool {
 	return r.Current != nil && r.Current.Image == image && r.Current.Digest != ""
 }
 
-// running is what production runs. Its store image is added when it ran without one and its
-// channel has one by now, so that a deployment that is held can still be given a store.
+// running is what production runs. If it ran without a store image and its channel has one
+// for the version by now, that is added: a deployment that is held can still be given a store.
 func (r *resolution) running() Release {
 	release := r.Current.Release
 	if release.StoreImage != "" {
 		return release
 	}
 	if channel, ok := findChannel(r.channels, r.Current.Channel); ok {
-		if offered, ok := channel.release(release.Version); ok && offered.Image == release.Image {
+		if offered, ok := channel.release(release.Version); ok {
 			release.StoreImage = offered.StoreImage
 		}
 	}
