@@ -74,7 +74,7 @@ type AuditLog struct {
 
 // AccountSpec is what an administrator says of a tenant.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.auditLog) || !has(self.auditLog.enabled) || !self.auditLog.enabled || (has(self.plan) && self.plan == 'Enterprise')",message="auditLog.enabled needs plan: Enterprise"
+// +kubebuilder:validation:XValidation:rule="!has(self.auditLog) || !has(self.auditLog.enabled) || !self.auditLog.enabled || (has(self.plan) && self.plan == 'Enterprise')",message="auditLog.enabled needs plan: Enterprise",fieldPath=".auditLog.enabled"
 type AccountSpec struct {
 	// displayName is the name shown to people; the object's name when absent.
 	// +kubebuilder:validation:MinLength=1

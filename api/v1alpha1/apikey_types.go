@@ -34,6 +34,8 @@ type ApiKeyOwner struct {
 }
 
 // ApiKeySpec is what is wanted of an API key.
+//
+// +kubebuilder:validation:XValidation:rule="!(has(oldSelf.revoked) && oldSelf.revoked) || (has(self.revoked) && self.revoked)",message="a revoked key cannot be given back: make a new one",fieldPath=".revoked"
 type ApiKeySpec struct {
 	// displayName shown to people; the object's name when absent.
 	// +kubebuilder:validation:MinLength=1
@@ -78,7 +80,6 @@ type ApiKeySpec struct {
 	TokenSecretName string `json:"tokenSecretName,omitempty"`
 
 	// revoked makes the key useless at once and for ever.
-	// +kubebuilder:validation:XValidation:rule="!oldSelf || self",message="a revoked key cannot be given back: make a new one"
 	// +optional
 	Revoked *bool `json:"revoked,omitempty"`
 }

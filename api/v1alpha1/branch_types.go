@@ -20,7 +20,7 @@ const (
 
 // BranchSpec describes a branch of a deployment's data model.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.stagingEnvironmentEnabled) || !self.stagingEnvironmentEnabled || self.role == 'shared'",message="stagingEnvironmentEnabled needs role: shared; a personal or production branch cannot have a staging environment"
+// +kubebuilder:validation:XValidation:rule="!has(self.stagingEnvironmentEnabled) || !self.stagingEnvironmentEnabled || self.role == 'shared'",message="stagingEnvironmentEnabled needs role: shared; a personal or production branch cannot have a staging environment",fieldPath=".stagingEnvironmentEnabled"
 type BranchSpec struct {
 	// deploymentRef names the Deployment.
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="deploymentRef cannot be changed"
@@ -31,11 +31,12 @@ type BranchSpec struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=244
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="name cannot be changed"
-	// +kubebuilder:validation:XValidation:rule="!self.matches('[[:cntrl:] ~^:?*\\\\[\\\\\\\\]') && !self.startsWith('/') && !self.endsWith('/') && !self.contains('..') && !self.contains('//') && !self.contains('@{') && !self.endsWith('.') && !self.endsWith('.lock')",message="must be a valid Git branch name"
+	// +kubebuilder:validation:XValidation:rule=`!self.matches(r'[[:cntrl:] ~^:?*\[\\]|^[-/.]|/[./]|[.][.]|@[{]|[.]lock(/|$)|[/.]$|^@$')`,message="must be a valid Git branch name such as main or feature/orders"
 	// +required
 	Name string `json:"name"`
 
 	// parentBranch is the branch it was made from.
+	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=244
 	// +optional
 	ParentBranch string `json:"parentBranch,omitempty"`

@@ -6,10 +6,11 @@ import (
 
 // DbtGitSource is a dbt project in a Git repository.
 type DbtGitSource struct {
-	// url of the repository, https:// or ssh://, without password.
+	// url of the repository: https:// or ssh://, without password. http:// is read only where
+	// the controller was started with permission to do so.
 	// +kubebuilder:validation:MinLength=9
 	// +kubebuilder:validation:MaxLength=1024
-	// +kubebuilder:validation:XValidation:rule="self.matches('^(https|http|ssh)://[^ @/?#]+(@[^ @/?#]+)?/[^ ?#]+$') && !self.matches('^[a-z]+://[^/@]*:[^/@]*@')",message="must be a URL such as https://git.example.com/team/dbt.git, without a password"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^(https|http|ssh)://[^ @/?#]+(@[^ @/?#]+)?/[^ ?#]+$') && !self.matches('^(https?://[^/]*@|ssh://[^/@]*:[^/@]*@)')",message="must be a URL such as https://git.example.com/team/dbt.git, without a password, nor a user name unless over ssh"
 	// +required
 	URL string `json:"url"`
 	// ref is a branch or tag; the remote's default branch when absent.
@@ -88,16 +89,23 @@ type DbtTrigger string
 
 // DbtSyncSpec is one run of a dbt sync. A run is never changed: make another one.
 //
-// +kubebuilder:validation:XValidation:rule="self.deploymentRef == oldSelf.deploymentRef && self.source == oldSelf.source",message="a sync is run once: make another DbtSync"
+// +kubebuilder:validation:XValidation:rule="has(self.branch) == has(oldSelf.branch) && (!has(self.branch) || self.branch == oldSelf.branch)",message="a sync is run once: make another DbtSync with this branch",fieldPath=".branch"
+// +kubebuilder:validation:XValidation:rule="has(self.options) == has(oldSelf.options) && (!has(self.options) || self.options == oldSelf.options)",message="a sync is run once: make another DbtSync with these options",fieldPath=".options"
+// +kubebuilder:validation:XValidation:rule="has(self.trigger) == has(oldSelf.trigger) && (!has(self.trigger) || self.trigger == oldSelf.trigger)",message="a sync is run once: its trigger cannot be changed",fieldPath=".trigger"
+// +kubebuilder:validation:XValidation:rule="!(has(oldSelf.cancelled) && oldSelf.cancelled) || (has(self.cancelled) && self.cancelled)",message="a cancelled sync cannot be resumed: make another DbtSync",fieldPath=".cancelled"
 type DbtSyncSpec struct {
 	// deploymentRef names the Deployment.
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="deploymentRef cannot be changed: a sync is run once, make another DbtSync"
 	// +required
 	DeploymentRef LocalReference `json:"deploymentRef"`
 	// branch that receives the generated model; a new dbt-sync/… branch when absent.
+	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=244
+	// +kubebuilder:validation:XValidation:rule=`!self.matches(r'[[:cntrl:] ~^:?*\[\\]|^[-/.]|/[./]|[.][.]|@[{]|[.]lock(/|$)|[/.]$|^@$')`,message="must be a valid Git branch name such as main or feature/orders"
 	// +optional
 	Branch string `json:"branch,omitempty"`
 	// source of the dbt project.
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="source cannot be changed: a sync is run once, make another DbtSync"
 	// +required
 	Source DbtSource `json:"source"`
 	// options shape the generated model.

@@ -34,17 +34,19 @@ const (
 
 // GitSource is a data model in a Git repository.
 type GitSource struct {
-	// url of the repository, https:// or ssh://, without user name and password.
+	// url of the repository: https:// or ssh://, without password. http:// is read only where
+	// the controller was started with permission to do so.
 	// +kubebuilder:validation:MinLength=9
 	// +kubebuilder:validation:MaxLength=1024
 	// +kubebuilder:validation:XValidation:rule="self.matches('^(https|http|ssh)://[^ @/?#]+(@[^ @/?#]+)?/[^ ?#]+$')",message="must be a URL such as https://git.example.com/team/model.git or ssh://git@git.example.com/team/model.git"
-	// +kubebuilder:validation:XValidation:rule="!self.matches('^[a-z]+://[^/@]*:[^/@]*@')",message="must not hold a password: put it into a Secret and name it in secretRef"
+	// +kubebuilder:validation:XValidation:rule="!self.matches('^(https?://[^/]*@|ssh://[^/@]*:[^/@]*@)')",message="must not hold a password, nor a user name unless over ssh: put them into a Secret and name it in secretRef"
 	// +required
 	URL string `json:"url"`
 
 	// branch that production runs; the remote's default branch when absent.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=244
+	// +kubebuilder:validation:XValidation:rule=`!self.matches(r'[[:cntrl:] ~^:?*\[\\]|^[-/.]|/[./]|[.][.]|@[{]|[.]lock(/|$)|[/.]$|^@$')`,message="must be a valid Git branch name such as main or feature/orders"
 	// +optional
 	Branch string `json:"branch,omitempty"`
 
@@ -148,7 +150,7 @@ type ComponentResources struct {
 
 // Store configures the pre-aggregation store of a Dedicated deployment.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.workers) || self.workers == 0 || has(self.remoteClaimRef) || (has(self.env) && self.env.size() > 0)",message="workers need a place they share: remoteClaimRef, or env with the settings of a bucket"
+// +kubebuilder:validation:XValidation:rule="!has(self.workers) || self.workers == 0 || has(self.remoteClaimRef) || (has(self.env) && self.env.size() > 0)",message="workers need a place they share: remoteClaimRef, or env with the settings of a bucket",fieldPath=".workers"
 type Store struct {
 	// workers is the number of store workers; 0 when absent: the router does all the work.
 	// +kubebuilder:validation:Minimum=0
@@ -196,7 +198,7 @@ type RolloutPolicy struct {
 
 // DeploymentSpec is what is wanted of an analytics deployment.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.store) || (has(self.size) && self.size == 'Dedicated')",message="store needs size: Dedicated"
+// +kubebuilder:validation:XValidation:rule="!has(self.store) || (has(self.size) && self.size == 'Dedicated')",message="store needs size: Dedicated",fieldPath=".store"
 type DeploymentSpec struct {
 	// displayName is the name shown to people, unique in the account; the object's name when absent.
 	// +kubebuilder:validation:MinLength=1

@@ -8,8 +8,8 @@ import (
 // Deployment and Branch; what is shared by all environments of a deployment (model source,
 // variables, size) is read from the Deployment.
 //
-// +kubebuilder:validation:XValidation:rule="self.type == 'production' || has(self.branchRef)",message="branchRef is needed unless type is production"
-// +kubebuilder:validation:XValidation:rule="has(self.branchRef) == has(oldSelf.branchRef)",message="branchRef cannot be added or removed"
+// +kubebuilder:validation:XValidation:rule="self.type == 'production' || has(self.branchRef)",message="branchRef is needed unless type is production",fieldPath=".branchRef"
+// +kubebuilder:validation:XValidation:rule="has(self.branchRef) == has(oldSelf.branchRef)",message="branchRef cannot be added or removed",fieldPath=".branchRef"
 type EnvironmentSpec struct {
 	// deploymentRef names the Deployment.
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="deploymentRef cannot be changed"

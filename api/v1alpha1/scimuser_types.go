@@ -140,8 +140,6 @@ type ScimExtension struct {
 }
 
 // ScimUserSpec is a SCIM 2.0 core User (RFC 7643 section 4.1).
-//
-// +kubebuilder:validation:XValidation:rule="!has(self.emails) || self.emails.filter(e, has(e.primary) && e.primary).size() <= 1",message="at most one of emails can be primary"
 type ScimUserSpec struct {
 	// userName is unique in the account, without regard to case.
 	// +kubebuilder:validation:MinLength=1
@@ -193,41 +191,49 @@ type ScimUserSpec struct {
 	// emails of the user.
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:XValidation:rule="self.filter(e, has(e.primary) && e.primary).size() <= 1",message="at most one of emails can be primary"
 	// +optional
 	Emails []ScimMultiValue `json:"emails,omitempty"`
 	// phoneNumbers of the user.
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:XValidation:rule="self.filter(e, has(e.primary) && e.primary).size() <= 1",message="at most one of phoneNumbers can be primary"
 	// +optional
 	PhoneNumbers []ScimMultiValue `json:"phoneNumbers,omitempty"`
 	// ims are instant messaging addresses.
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:XValidation:rule="self.filter(e, has(e.primary) && e.primary).size() <= 1",message="at most one of ims can be primary"
 	// +optional
 	IMs []ScimMultiValue `json:"ims,omitempty"`
 	// photos are URLs of pictures.
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:XValidation:rule="self.filter(e, has(e.primary) && e.primary).size() <= 1",message="at most one of photos can be primary"
 	// +optional
 	Photos []ScimMultiValue `json:"photos,omitempty"`
 	// addresses of the user.
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:XValidation:rule="self.filter(e, has(e.primary) && e.primary).size() <= 1",message="at most one of addresses can be primary"
 	// +optional
 	Addresses []ScimAddress `json:"addresses,omitempty"`
 	// entitlements of the user.
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:XValidation:rule="self.filter(e, has(e.primary) && e.primary).size() <= 1",message="at most one of entitlements can be primary"
 	// +optional
 	Entitlements []ScimMultiValue `json:"entitlements,omitempty"`
 	// roles of the user.
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:XValidation:rule="self.filter(e, has(e.primary) && e.primary).size() <= 1",message="at most one of roles can be primary"
 	// +optional
 	Roles []ScimMultiValue `json:"roles,omitempty"`
 	// x509Certificates of the user.
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=8
+	// +kubebuilder:validation:XValidation:rule="self.filter(e, has(e.primary) && e.primary).size() <= 1",message="at most one of x509Certificates can be primary"
 	// +optional
 	X509Certificates []ScimMultiValue `json:"x509Certificates,omitempty"`
 	// enterprise is the enterprise extension.

@@ -1,0 +1,281 @@
+package api_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"sort"
+	"strings"
+	"testing"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+)
+
+// table is what one kind takes and refuses.
+type table struct {
+	kind string
+	// spec is valid as it stands; every case begins with it.
+	spec  string
+	cases []validationCase
+}
+
+// validationCase is one object, and one change of it where then is set.
+type validationCase struct {
+	name string
+	// metadataName instead of a name of the test's own.
+	metadataName string
+	// with is merged into the table's spec (RFC 7386: null removes a field).
+	with string
+	// then is merged into the spec after the object was created; the change is judged.
+	then string
+	// field that the refusal names; empty for what is valid.
+	field string
+	// message that the refusal contains: it says what is allowed.
+	message string
+}
+
+func TestValidation(t *testing.T) {
+	s := server(t)
+	namespace := s.namespace(t)
+	seen := &refusals{}
+	tables := validationTables()
+	for _, table := range tables {
+		t.Run(table.kind, func(t *testing.T) {
+			for i, c := range table.cases {
+				t.Run(c.name, func(t *testing.T) {
+					name := c.metadataName
+					if name == "" {
+						name = fmt.Sprintf("case-%d", i)
+					}
+					err := s.judge(t, table, c, namespace, name)
+					checkRefusal(t, err, c.field, c.message)
+					seen.add(table.kind, err)
+				})
+			}
+		})
+	}
+	if !t.Failed() {
+		t.Run("every rule was seen to refuse", func(t *testing.T) { seen.requireEveryRule(t) })
+	}
+}
+
+func validationTables() []table {
+	return []table{
+		accountTable, releaseChannelTable, deploymentTable, environmentTable, branchTable,
+		apiKeyTable, scimUserTable, scimGroupTable, scimMemberChunkTable, dbtSyncTable, claimTable,
+	}
+}
+
+// judge asks the server about the case's object, or about the change of it.
+func (s *apiServer) judge(t *testing.T, table table, c validationCase, namespace, name string) error {
+	t.Helper()
+	ctx := testContext(t)
+	u := fresh(t, table.kind, namespace, name, merge(t, table.spec, c.with))
+	strict := client.FieldValidation(metav1.FieldValidationStrict)
+	if c.then == "" {
+		return s.Create(ctx, u, client.DryRunAll, strict)
+	}
+	if err := s.Create(ctx, u, strict); err != nil {
+		t.Fatalf("create the object that is to be changed: %v", err)
+	}
+	t.Cleanup(func() { s.remove(t, u) })
+	specText, err := yaml.Marshal(u.Object["spec"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.Object["spec"] = fresh(t, table.kind, "", name, merge(t, string(specText), c.then)).Object["spec"]
+	return s.Update(ctx, u.DeepCopy(), client.DryRunAll, strict)
+}
+
+// remove deletes an object that the test created.
+func (s *apiServer) remove(t *testing.T, u *unstructured.Unstructured) {
+	t.Helper()
+	// The test's own context is over when it cleans up.
+	if err := s.Delete(t.Context(), u); client.IgnoreNotFound(err) != nil && t.Context().Err() == nil {
+		t.Error(err)
+	}
+}
+
+// merge merges a YAML patch into YAML as RFC 7386 does: null removes a field.
+func merge(t *testing.T, base, patch string) string {
+	t.Helper()
+	if patch == "" {
+		return base
+	}
+	text, err := yaml.Marshal(mergePatch(parse(t, base), parse(t, patch)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func mergePatch(target, patch any) any {
+	fields, ok := patch.(map[string]any)
+	if !ok {
+		return patch
+	}
+	merged, ok := target.(map[string]any)
+	if !ok {
+		merged = map[string]any{}
+	}
+	for name, value := range fields {
+		if value == nil {
+			delete(merged, name)
+			continue
+		}
+		merged[name] = mergePatch(merged[name], value)
+	}
+	return merged
+}
+
+func parse(t *testing.T, text string) any {
+	t.Helper()
+	var value any
+	if err := yaml.UnmarshalStrict([]byte(text), &value); err != nil {
+		t.Fatalf("parse: %v\n%s", err, text)
+	}
+	return value
+}
+
+// checkRefusal wants the refusal to blame exactly this field, in words that contain the
+// message; without a field it wants no refusal.
+func checkRefusal(t *testing.T, err error, field, message string) {
+	t.Helper()
+	switch {
+	case field == "" && err == nil:
+		return
+	case field == "":
+		t.Fatalf("a valid object is refused: %v", err)
+	case err == nil:
+		t.Fatalf("is accepted, want a refusal of %s: %s", field, message)
+	case message == "":
+		t.Fatalf("the case does not say which words it wants in: %v", err)
+	}
+	causes := causesOf(err)
+	if len(causes) == 0 {
+		t.Fatalf("the refusal names no field: %v", err)
+	}
+	said := false
+	for _, c := range causes {
+		// The server's own checks of the scale subresource write ".spec.replicas".
+		if strings.TrimPrefix(c.Field, ".") != field {
+			t.Errorf("the refusal blames %s (%s), want %s", c.Field, c.Message, field)
+		}
+		said = said || strings.Contains(c.Message, message)
+	}
+	if !said {
+		t.Errorf("the refusal does not say %q: %v", message, err)
+	}
+}
+
+// causesOf are the fields that a refusal blames.
+func causesOf(err error) []metav1.StatusCause {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) || status.Status().Details == nil {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(status.Status().Details.Causes), func(c metav1.StatusCause) bool {
+		// The server says so when it gave up on CEL because the schema already failed.
+		return strings.Contains(c.Message, "some validation rules were not checked")
+	})
+}
+
+// refusals collects the messages that the server refused objects with.
+type refusals struct {
+	messages []string
+}
+
+func (r *refusals) add(kind string, err error) {
+	for _, c := range causesOf(err) {
+		r.messages = append(r.messages, kind+": "+c.Field+": "+c.Message)
+	}
+}
+
+// requireEveryRule fails for each CEL rule of the CRDs that no case was refused by, so that
+// a rule without a test does not go unnoticed.
+func (r *refusals) requireEveryRule(t *testing.T) {
+	t.Helper()
+	for _, file := range yamlFiles(t, crdFolder) {
+		crd := readCRD(t, file)
+		kind := crd.Spec.Names.Kind
+		for _, rule := range celRules("", crd.Spec.Versions[0].Schema.OpenAPIV3Schema) {
+			if !slices.ContainsFunc(r.messages, rule.explains(kind)) {
+				t.Errorf("%s: no case is refused by the rule of %q: %s", kind, rule.path, rule.message)
+			}
+		}
+	}
+}
+
+// celRule is one x-kubernetes-validations entry and where it stands.
+type celRule struct{ path, message string }
+
+// explains finds the rule's refusal among messages such as "Kind: spec.a[0].b: text".
+func (c celRule) explains(kind string) func(string) bool {
+	return func(said string) bool {
+		rest, ok := strings.CutPrefix(said, kind+": ")
+		field, message, found := strings.Cut(rest, ": ")
+		return ok && found && withoutIndices(field) == c.path && strings.Contains(message, c.message)
+	}
+}
+
+// withoutIndices turns a[0].b into a[].b.
+func withoutIndices(path string) string {
+	var b strings.Builder
+	inside := false
+	for _, c := range path {
+		if c == ']' {
+			inside = false
+		}
+		if !inside {
+			b.WriteRune(c)
+		}
+		if c == '[' {
+			inside = true
+		}
+	}
+	return b.String()
+}
+
+func celRules(path string, s *apiextensionsv1.JSONSchemaProps) []celRule {
+	var found []celRule
+	for _, v := range s.XValidations {
+		at := path + v.FieldPath
+		if at == "" {
+			at = "<nil>" // How the server writes the path of a rule about the whole object.
+		}
+		found = append(found, celRule{path: at, message: v.Message})
+	}
+	if s.Items != nil && s.Items.Schema != nil {
+		found = append(found, celRules(path+"[]", s.Items.Schema)...)
+	}
+	names := make([]string, 0, len(s.Properties))
+	for name := range s.Properties {
+		names = append(names, name)
+	}
+	sort.Strings(names)
+	for _, name := range names {
+		property := s.Properties[name]
+		found = append(found, celRules(strings.TrimPrefix(path+"."+name, "."), &property)...)
+	}
+	return found
+}
+
+// readCRD reads one generated CRD.
+func readCRD(t *testing.T, file string) *apiextensionsv1.CustomResourceDefinition {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	crd := &apiextensionsv1.CustomResourceDefinition{}
+	if err := yaml.UnmarshalStrict(text, crd); err != nil {
+		t.Fatalf("%s: %v", file, err)
+	}
+	return crd
+}
