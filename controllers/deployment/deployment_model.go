@@ -112,18 +112,22 @@ func follow(ctx context.Context, s *scope, branches []v1alpha1.Branch, look remo
 	}
 	declared := map[string]bool{}
 	for i := range branches {
+		if branches[i].Labels[v1alpha1.LabelRemote] != "true" {
+			declared[branches[i].Spec.Name] = true
+		}
+	}
+	for i := range branches {
 		b := &branches[i]
 		commit, there := refs[b.Spec.Name]
 		switch {
 		case b.Labels[v1alpha1.LabelRemote] != "true":
-			declared[b.Spec.Name] = true
 			if !there {
 				commit = v1alpha1.CommitMissing
 			}
 			if err := tell(ctx, s, b, commit); err != nil {
 				return err
 			}
-		case !there:
+		case !there || declared[b.Spec.Name]:
 			if err := s.Delete(ctx, b, client.Preconditions{UID: &b.UID}); client.IgnoreNotFound(err) != nil {
 				return fmt.Errorf("remove branch %q: %w", b.Spec.Name, err)
 			}

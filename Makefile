@@ -1,0 +1,97 @@
+# Quoin: what a developer types. `make help` lists it.
+#
+# Nothing has to be installed beforehand but Go: tools are built at the versions that
+# hack/tools and hack/localcluster pin.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+BIN := $(CURDIR)/bin
+NODES ?= simulated
+VERSION ?= dev
+GO_BUILD := CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X github.com/quoin-dev/quoin/internal/command.version=$(VERSION)"
+# Evaluated when used: building the API server for the first time takes minutes.
+ASSETS = $(shell $(BIN)/localcluster binaries --nodes none)
+TEST_FLAGS ?=
+
+##@ A local cluster
+
+.PHONY: up
+up: $(BIN)/localcluster ## Start a cluster with Quoin and a sample account (NODES=simulated or real).
+	@$(BIN)/localcluster up --nodes $(NODES)
+
+.PHONY: down
+down: $(BIN)/localcluster ## Stop it; nothing is left running.
+	@$(BIN)/localcluster down
+
+.PHONY: push
+push: $(BIN)/localcluster ## Push a sample image: make push TAG=v1.2.4
+	@$(BIN)/localcluster push cube $(TAG)
+	@$(BIN)/localcluster push cube-store $(TAG)
+
+##@ Build
+
+.PHONY: build
+build: ## Build bin/quoin.
+	$(GO_BUILD) -o $(BIN)/quoin .
+
+.PHONY: image
+image: build ## Build an OCI image without a container engine: make image PUSH=127.0.0.1:15000/quoin:dev
+	go run ./hack/image --binary $(BIN)/quoin $(if $(PUSH),--push $(PUSH),--tarball $(BIN)/quoin.tar)
+
+.PHONY: generate
+generate: $(BIN)/controller-gen ## Regenerate everything that is derived: deepcopy, CRDs, RBAC, chart, reference.
+	$(BIN)/controller-gen object:headerFile=hack/boilerplate.go.txt paths=./api/...
+	$(BIN)/controller-gen crd paths=./api/... output:crd:dir=config/crd/bases
+	$(BIN)/controller-gen rbac:roleName=quoin-controller paths="./controllers/...;./internal/command/..." output:rbac:dir=config/rbac
+	go run ./hack/chart
+	go run ./hack/docs
+
+##@ Check
+
+.PHONY: test
+test: lint test-unit test-cluster ## All tests that need no root.
+
+.PHONY: test-unit
+test-unit: $(BIN)/localcluster ## Unit, CRD, controller and chart tests, on a real API server.
+	KUBEBUILDER_ASSETS="$(ASSETS)" go test $(TEST_FLAGS) $$(go list ./... | grep -v /test/e2e)
+	cd hack/localcluster && go test $(TEST_FLAGS) ./...
+
+.PHONY: test-cluster
+test-cluster: $(BIN)/localcluster build ## Journeys on simulated nodes.
+	QUOIN_E2E_NODES=simulated go test $(TEST_FLAGS) -count=1 -timeout 30m ./test/e2e
+
+.PHONY: e2e
+e2e: $(BIN)/localcluster build ## Journeys on a real node with real containers (Linux, root).
+	QUOIN_E2E_NODES=real go test $(TEST_FLAGS) -count=1 -timeout 30m ./test/e2e
+
+.PHONY: bench-rollout
+bench-rollout: $(BIN)/localcluster build ## Roll 1,000 deployments, beside patching the same workloads directly.
+	go run ./test/bench/rollout
+
+.PHONY: lint
+lint: $(BIN)/golangci-lint ## Static checks.
+	$(BIN)/golangci-lint run
+
+.PHONY: verify
+verify: generate ## Fail when generated files are not up to date, or modules not tidy.
+	go mod tidy -diff
+	@test -z "$$(git status --porcelain)" || { git status --short; echo "make verify: run 'make generate' and commit the result"; exit 1; }
+
+##@ Tools
+
+$(BIN)/localcluster: $(wildcard hack/localcluster/*.go hack/localcluster/go.* hack/localcluster/*/go.* hack/localcluster/*.yaml hack/localcluster/assets/*)
+	@echo "building localcluster" >&2
+	@go build -C hack/localcluster -o $@ .
+
+$(BIN)/controller-gen: hack/tools/go.mod
+	go build -C hack/tools -o $@ sigs.k8s.io/controller-tools/cmd/controller-gen
+
+$(BIN)/golangci-lint: hack/tools/golangci-lint/go.mod
+	@echo "building golangci-lint (about 4 min cold)" >&2
+	@go build -C hack/tools/golangci-lint -ldflags "-s -w" -o $@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+
+.PHONY: help
+help:
+	@awk 'BEGIN {FS = ":.*##"} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z0-9-]+:.*##/ {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)

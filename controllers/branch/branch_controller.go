@@ -1,0 +1,153 @@
+// Package branch reconciles Branches: gives them their numbers, shows their commits, and
+// makes and removes the staging environment of a shared branch.
+package branch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/internal/ids"
+	"github.com/quoin-dev/quoin/internal/kube"
+	"github.com/quoin-dev/quoin/internal/reconciler"
+	"github.com/quoin-dev/quoin/internal/tenant"
+)
+
+// FieldManager is the field manager of this controller's writes.
+const FieldManager = "quoin-branch"
+
+type branchReconciler struct {
+	ids *ids.Allocator
+}
+
+type scope = reconciler.Scope[*v1alpha1.Branch]
+
+// New returns the reconciler of Branches.
+func New(c *kube.Client, recorder reconciler.Recorder, clk clock.PassiveClock, allocator *ids.Allocator) *reconciler.Reconciler[*v1alpha1.Branch] {
+	r := &branchReconciler{ids: allocator}
+	return &reconciler.Reconciler[*v1alpha1.Branch]{
+		Client: c.As(FieldManager), Recorder: recorder, Clock: clk,
+		New:  func() *v1alpha1.Branch { return &v1alpha1.Branch{} },
+		Work: r.work,
+	}
+}
+
+func (r *branchReconciler) work(ctx context.Context, s *scope) reconciler.Outcome {
+	b := s.Object
+	account, err := tenant.Of(ctx, s.Client, b.Namespace)
+	if errors.Is(err, tenant.ErrNoAccount) {
+		return reconciler.Stalled(v1alpha1.ReasonAccountNotFound, fmt.Sprintf("no Account has spec.namespace %q", b.Namespace))
+	}
+	if err != nil {
+		return reconciler.Failed(err)
+	}
+	if o := twin(ctx, s); o != nil {
+		return *o
+	}
+	if err := r.number(ctx, s, account.Name); err != nil {
+		return reconciler.Failed(err)
+	}
+	d := &v1alpha1.Deployment{}
+	err = s.Get(ctx, client.ObjectKey{Namespace: b.Namespace, Name: b.Spec.DeploymentRef.Name}, d)
+	if apierrors.IsNotFound(err) {
+		return r.without(ctx, s, reconciler.Stalled(v1alpha1.ReasonDeploymentNotFound, fmt.Sprintf(
+			"spec.deploymentRef: deployment %q does not exist", b.Spec.DeploymentRef.Name)))
+	}
+	if err != nil {
+		return reconciler.Failed(err)
+	}
+	if o := located(b, d); o != nil {
+		return r.without(ctx, s, *o)
+	}
+	b.Status.LastHash = b.Annotations[v1alpha1.AnnotationCommit]
+	if b.Spec.StagingEnvironmentEnabled == nil || !*b.Spec.StagingEnvironmentEnabled || b.Spec.Role != v1alpha1.BranchShared {
+		return r.without(ctx, s, reconciler.Done("The branch follows the remote"))
+	}
+	return r.staging(ctx, s, d, account.Name)
+}
+
+// located checks that the branch is somewhere in the deployment's repository.
+func located(b *v1alpha1.Branch, d *v1alpha1.Deployment) *reconciler.Outcome {
+	var o reconciler.Outcome
+	switch commit := b.Annotations[v1alpha1.AnnotationCommit]; {
+	case d.Spec.Model.Git == nil:
+		o = reconciler.Stalled(v1alpha1.ReasonBranchNotFound, fmt.Sprintf(
+			"spec.deploymentRef: the model of deployment %q is not in Git, so it has no branches", d.Name))
+	case commit == v1alpha1.CommitMissing:
+		o = reconciler.Stalled(v1alpha1.ReasonBranchNotFound, fmt.Sprintf(
+			"spec.name: %s has no branch %q", d.Spec.Model.Git.URL, b.Spec.Name))
+	case commit == "":
+		o = reconciler.Progressing(v1alpha1.ReasonProgressing, "Waiting for the branches of "+d.Spec.Model.Git.URL+" to be read")
+	default:
+		return nil
+	}
+	return &o
+}
+
+// twin finds another Branch object for the same branch, which was there first.
+func twin(ctx context.Context, s *scope) *reconciler.Outcome {
+	list := &v1alpha1.BranchList{}
+	err := s.List(ctx, list, client.InNamespace(s.Object.Namespace), client.MatchingFields{IndexDeployment: s.Object.Spec.DeploymentRef.Name})
+	if err != nil {
+		o := reconciler.Failed(fmt.Errorf("list branches: %w", err))
+		return &o
+	}
+	for i := range list.Items {
+		other := &list.Items[i]
+		if other.UID == s.Object.UID || other.Spec.Name != s.Object.Spec.Name {
+			continue
+		}
+		// One that somebody declared takes the place of one that follows the remote, which
+		// the deployment's controller then lets go.
+		if other.Labels[v1alpha1.LabelRemote] == "true" || !first(other, s.Object) {
+			continue
+		}
+		o := reconciler.Stalled(v1alpha1.ReasonNameTaken, fmt.Sprintf(
+			"spec.name: branch %q of deployment %q is declared by Branch %q", other.Spec.Name, other.Spec.DeploymentRef.Name, other.Name))
+		return &o
+	}
+	return nil
+}
+
+func first(a, b *v1alpha1.Branch) bool {
+	if !a.CreationTimestamp.Equal(&b.CreationTimestamp) {
+		return a.CreationTimestamp.Before(&b.CreationTimestamp)
+	}
+	return a.Name < b.Name
+}
+
+// number gives the branch its number.
+func (r *branchReconciler) number(ctx context.Context, s *scope, account string) error {
+	b := s.Object
+	carried, ok := ids.Parse(b.Labels[v1alpha1.LabelID])
+	if ok && b.Status.ID == carried {
+		return nil
+	}
+	id, err := r.ids.Keep(ctx, account, ids.Branches, b.Labels[v1alpha1.LabelID])
+	if err != nil {
+		return err
+	}
+	if err := s.Label(ctx, func(b *v1alpha1.Branch) { metav1.SetMetaDataLabel(&b.ObjectMeta, v1alpha1.LabelID, id) }); err != nil {
+		return err
+	}
+	b.Status.ID, _ = ids.Parse(id)
+	return nil
+}
+
+// ready tells what the branch's environment says of itself.
+func ready(env *v1alpha1.Environment) reconciler.Outcome {
+	if c := meta.FindStatusCondition(env.Status.Conditions, v1alpha1.ConditionStalled); c != nil && c.ObservedGeneration == env.Generation {
+		return reconciler.Stalled(c.Reason, c.Message)
+	}
+	if env.Status.ObservedGeneration == env.Generation && meta.IsStatusConditionTrue(env.Status.Conditions, v1alpha1.ConditionReady) {
+		return reconciler.Done("The staging environment is active")
+	}
+	return reconciler.Progressing(v1alpha1.ReasonProgressing, "The staging environment is being brought up")
+}

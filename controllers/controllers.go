@@ -1,0 +1,199 @@
+// Package controllers runs all controllers in one manager: it is what `quoin controller` does.
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/controllers/account"
+	"github.com/quoin-dev/quoin/controllers/branch"
+	"github.com/quoin-dev/quoin/controllers/deployment"
+	"github.com/quoin-dev/quoin/controllers/environment"
+	"github.com/quoin-dev/quoin/controllers/releasechannel"
+	"github.com/quoin-dev/quoin/internal/claims"
+	"github.com/quoin-dev/quoin/internal/engine"
+	"github.com/quoin-dev/quoin/internal/git"
+	"github.com/quoin-dev/quoin/internal/ids"
+	"github.com/quoin-dev/quoin/internal/kube"
+	"github.com/quoin-dev/quoin/internal/tenant"
+)
+
+const (
+	// firstPause and longestPause bound the growing pause after failures of one object.
+	firstPause   = time.Second
+	longestPause = 5 * time.Minute
+	// reconcileTimeout bounds one reconciliation.
+	reconcileTimeout = 2 * time.Minute
+)
+
+// Config is what an administrator may set.
+type Config struct {
+	// Namespace is the controller's own: leases and pull secrets are there.
+	Namespace string
+	// Image of quoin itself, for the init container that fetches the model.
+	Image string
+	// Concurrency is how many objects of a kind are reconciled at once.
+	Concurrency int
+	// MaxRollouts is how many deployments may roll out at once; 0 for any number.
+	MaxRollouts int
+	// AllowInsecureGit lets models be read over http://, for tests and closed networks.
+	AllowInsecureGit bool
+}
+
+// Scheme knows the kinds that the controllers read and write.
+func Scheme() (*runtime.Scheme, error) {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{
+		v1alpha1.AddToScheme, corev1.AddToScheme, appsv1.AddToScheme, networkingv1.AddToScheme, policyv1.AddToScheme,
+	} {
+		if err := add(scheme); err != nil {
+			return nil, fmt.Errorf("build scheme: %w", err)
+		}
+	}
+	return scheme, nil
+}
+
+// CacheOptions keep in memory only what the controllers made, where a kind is not ours.
+func CacheOptions() cache.Options {
+	ours := cache.ByObject{Label: labels.SelectorFromSet(labels.Set{"app.kubernetes.io/managed-by": "quoin"})}
+	return cache.Options{
+		DefaultTransform: cache.TransformStripManagedFields(),
+		ByObject: map[client.Object]cache.ByObject{
+			&appsv1.Deployment{}:            ours,
+			&appsv1.StatefulSet{}:           ours,
+			&corev1.Service{}:               ours,
+			&corev1.ServiceAccount{}:        ours,
+			&networkingv1.NetworkPolicy{}:   ours,
+			&policyv1.PodDisruptionBudget{}: ours,
+		},
+	}
+}
+
+// Run runs the controllers until the context ends.
+func Run(ctx context.Context, restConfig *rest.Config, options manager.Options, config Config) error {
+	scheme, err := Scheme()
+	if err != nil {
+		return err
+	}
+	options.Scheme, options.Cache = scheme, CacheOptions()
+	mgr, err := ctrl.NewManager(restConfig, options)
+	if err != nil {
+		return fmt.Errorf("set up manager: %w", err)
+	}
+	if err := Setup(ctx, mgr, config); err != nil {
+		return err
+	}
+	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
+		return err
+	}
+	if err := mgr.AddReadyzCheck("caches", cachesSynced(mgr.GetCache())); err != nil {
+		return err
+	}
+	return mgr.Start(ctx)
+}
+
+// Setup adds the controllers to a manager.
+func Setup(ctx context.Context, mgr manager.Manager, config Config) error {
+	if err := addIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
+		return err
+	}
+	k := kube.NewClient(mgr.GetClient(), mgr.GetAPIReader(), "quoin-controller")
+	clk := clock.RealClock{}
+	allocator := ids.New(k)
+	gitClient := git.New(git.Options{AllowInsecure: config.AllowInsecureGit})
+	deployments := deployment.Options{
+		IDs:     allocator,
+		Fleet:   deployment.NewFleet(mgr.GetClient(), config.MaxRollouts),
+		Remotes: deployment.NewRemotes(mgr.GetAPIReader(), readRefs(gitClient), clk),
+	}
+	recorder := mgr.GetEventRecorder
+	opts := controllerOptions(config)
+	for name, setUp := range map[string]func() error{
+		"account": func() error {
+			return account.SetupWithManager(mgr, account.New(k, recorder(account.FieldManager), clk), opts)
+		},
+		"releasechannel": func() error {
+			r := releasechannel.New(k, recorder(releasechannel.FieldManager), clk, releasechannel.Options{Namespace: config.Namespace})
+			return releasechannel.SetupWithManager(mgr, r, opts)
+		},
+		"deployment": func() error {
+			r := deployment.New(k, recorder(deployment.FieldManager), clk, deployments)
+			return deployment.SetupWithManager(mgr, r, deployments, opts)
+		},
+		"environment": func() error {
+			r := environment.New(k, recorder(environment.FieldManager), clk, environment.Options{
+				Engine: engine.Options{QuoinImage: config.Image, GatewayNamespace: config.Namespace},
+			})
+			return environment.SetupWithManager(mgr, r, opts)
+		},
+		"branch": func() error {
+			return branch.SetupWithManager(mgr, branch.New(k, recorder(branch.FieldManager), clk, allocator), opts)
+		},
+	} {
+		if err := setUp(); err != nil {
+			return fmt.Errorf("set up controller %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+func controllerOptions(config Config) controller.Options {
+	return controller.Options{
+		MaxConcurrentReconciles: config.Concurrency,
+		ReconciliationTimeout:   reconcileTimeout,
+		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstPause, longestPause),
+	}
+}
+
+func readRefs(c *git.Client) deployment.ReadRefs {
+	return func(ctx context.Context, url string, secret map[string][]byte) ([]git.Ref, string, error) {
+		var creds git.Credentials
+		if secret != nil {
+			var err error
+			if creds, err = git.ParseCredentials(url, secret); err != nil {
+				return nil, "", err
+			}
+		}
+		return c.Refs(ctx, url, creds)
+	}
+}
+
+// addIndexes lets the cache answer the same field selectors as the API server does.
+func addIndexes(ctx context.Context, indexer client.FieldIndexer) error {
+	for _, index := range []struct {
+		obj   client.Object
+		field string
+		value func(client.Object) string
+	}{
+		{&v1alpha1.Account{}, tenant.IndexNamespace, func(o client.Object) string { return o.(*v1alpha1.Account).Spec.Namespace }},
+		{&v1alpha1.Claim{}, claims.IndexHolder, func(o client.Object) string { return o.(*v1alpha1.Claim).Spec.Holder.UID }},
+		{&v1alpha1.Deployment{}, deployment.IndexChannel, func(o client.Object) string { return o.(*v1alpha1.Deployment).Spec.ReleaseChannel }},
+		{&v1alpha1.Environment{}, environment.IndexDeployment, func(o client.Object) string { return o.(*v1alpha1.Environment).Spec.DeploymentRef.Name }},
+		{&v1alpha1.Branch{}, branch.IndexDeployment, func(o client.Object) string { return o.(*v1alpha1.Branch).Spec.DeploymentRef.Name }},
+	} {
+		value := index.value
+		if err := indexer.IndexField(ctx, index.obj, index.field, func(o client.Object) []string { return []string{value(o)} }); err != nil {
+			return fmt.Errorf("index %T by %s: %w", index.obj, index.field, err)
+		}
+	}
+	return nil
+}

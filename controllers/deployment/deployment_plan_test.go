@@ -1,0 +1,291 @@
+package deployment
+
+import (
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/internal/reconciler"
+)
+
+var update = flag.Bool("update", false, "write the golden transcripts anew")
+
+// world is a deployment, its environment, and the two controllers that look after them,
+// without an API server: the planner is pure.
+type world struct {
+	now        time.Time
+	deployment *v1alpha1.Deployment
+	production *v1alpha1.Environment
+	target     string
+	byHand     bool
+	slots      int
+	broken     map[string]bool // versions whose pods never get ready
+	blocked    bool            // the environment waits for a person
+	transcript []string
+	said       map[string]string
+}
+
+func newWorld() *world {
+	return &world{
+		now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
+		deployment: &v1alpha1.Deployment{
+			ObjectMeta: metav1.ObjectMeta{Name: "analytics", Generation: 1},
+			Spec:       v1alpha1.DeploymentSpec{Rollout: &v1alpha1.RolloutPolicy{ProgressDeadlineSeconds: ptr.To(int32(60))}},
+		},
+		slots: 1, broken: map[string]bool{}, said: map[string]string{},
+	}
+}
+
+func run(version string) v1alpha1.VersionRun {
+	return v1alpha1.VersionRun{Version: version, ReleaseChannel: "latest", Image: "registry/cube:v" + version, Digest: "sha256:" + version}
+}
+
+// plan is a reconciliation of the deployment.
+func (w *world) plan() {
+	p := makePlan(observation{
+		deployment: w.deployment, target: run(w.target), byHand: w.byHand, production: w.production, now: w.now,
+		takeSlot: func() bool { return w.slots > 0 },
+	})
+	reconciler.Summarise(w.deployment, p.outcome)
+	if w.production == nil {
+		w.production = &v1alpha1.Environment{}
+		w.production.Status.ObservedGeneration = -1
+	}
+	was := w.production.Spec
+	w.production.Spec.Image, w.production.Spec.Version = p.run.Pinned(), p.run.Version
+	w.production.Spec.DeploymentGeneration = w.deployment.Generation
+	if was != w.production.Spec {
+		w.production.Generation++
+	}
+	w.note("plan")
+}
+
+// environment is a reconciliation of the environment: its pods get ready, or they do not.
+func (w *world) environment() {
+	env := w.production
+	if env == nil {
+		return
+	}
+	outcome := reconciler.Done("All pods run " + env.Spec.Version)
+	switch {
+	case w.blocked:
+		outcome = reconciler.Stalled(v1alpha1.ReasonInvalidSpec, "spec.env[X]: is set by the platform")
+	case w.broken[env.Spec.Version]:
+		outcome = reconciler.Progressing(v1alpha1.ReasonWorkloadsNotReady, "api: 0 of 2 pods are ready")
+	default:
+		env.Status.Image = env.Spec.Image
+	}
+	reconciler.Summarise(env, outcome)
+	w.note("pods")
+}
+
+func (w *world) pass(d time.Duration) { w.now = w.now.Add(d) }
+
+func (w *world) note(who string) {
+	d := w.deployment
+	ready := meta.FindStatusCondition(d.Status.Conditions, v1alpha1.ConditionReady)
+	state := ""
+	for _, kind := range []string{v1alpha1.ConditionReconciling, v1alpha1.ConditionStalled} {
+		if meta.IsStatusConditionTrue(d.Status.Conditions, kind) {
+			state += " " + kind
+		}
+	}
+	var history []string
+	for _, h := range d.Status.History {
+		history = append(history, h.Version)
+	}
+	line := fmt.Sprintf("%-5s production=%s history=%v ready=%s/%s%s", who,
+		w.production.Spec.Version, history, ready.Status, ready.Reason, state)
+	if who == "plan" {
+		line += ": " + ready.Message
+	} else {
+		line = fmt.Sprintf("%-5s production=%s image=%s", who, w.production.Spec.Version, w.production.Status.Image)
+	}
+	if w.said[who] != line {
+		w.said[who] = line
+		w.transcript = append(w.transcript, fmt.Sprintf("%4ds %s", int(w.now.Sub(newWorld().now).Seconds()), line))
+	}
+}
+
+// end is the state of the deployment in one line.
+func (w *world) end() string { return w.said["plan"] }
+
+// settle runs both controllers, in an order that the seed decides, until neither has more to say.
+func (w *world) settle(order *rand.Rand) {
+	for range 12 {
+		if order.IntN(2) == 0 {
+			w.plan()
+		} else {
+			w.environment()
+		}
+	}
+	w.environment()
+	w.plan()
+	w.environment()
+	w.plan()
+}
+
+// scenarios are the life of a deployment, step by step.
+var scenarios = map[string][]func(*world){
+	"install-and-upgrade": {
+		func(w *world) { w.target = "1.2.3" },
+		func(w *world) { w.target = "1.2.4" },
+	},
+	"broken-version-goes-back-and-stays": {
+		func(w *world) { w.target = "1.2.3" },
+		func(w *world) { w.target, w.broken["1.2.4"] = "1.2.4", true },
+		func(w *world) { w.pass(61 * time.Second) },
+		func(w *world) { w.pass(time.Hour) },
+	},
+	"broken-version-is-tried-again-after-a-change-of-the-spec": {
+		func(w *world) { w.target = "1.2.3" },
+		func(w *world) { w.target, w.broken["1.2.4"] = "1.2.4", true },
+		func(w *world) { w.pass(61 * time.Second) },
+		func(w *world) { w.broken["1.2.4"] = false; w.deployment.Generation++ },
+	},
+	"broken-version-is-left-behind-by-the-next-one": {
+		func(w *world) { w.target = "1.2.3" },
+		func(w *world) { w.target, w.broken["1.2.4"] = "1.2.4", true },
+		func(w *world) { w.pass(61 * time.Second) },
+		func(w *world) { w.target = "1.2.5" },
+	},
+	"broken-first-version-has-nothing-to-go-back-to": {
+		func(w *world) { w.target, w.broken["1.2.3"] = "1.2.3", true },
+		func(w *world) { w.pass(61 * time.Second) },
+		func(w *world) { w.broken["1.2.3"] = false },
+	},
+	"rollout-waits-for-its-turn": {
+		func(w *world) { w.target = "1.2.3" },
+		func(w *world) { w.target, w.slots = "1.2.4", 0 },
+		func(w *world) { w.pass(time.Hour) },
+		func(w *world) { w.slots = 1 },
+	},
+	"rollout-by-hand-does-not-queue": {
+		func(w *world) { w.target = "1.2.3" },
+		func(w *world) { w.target, w.slots, w.byHand = "1.2.2", 0, true },
+	},
+	"target-changes-in-the-middle": {
+		func(w *world) { w.target = "1.2.3" },
+		func(w *world) { w.target, w.broken["1.2.4"] = "1.2.4", true },
+		func(w *world) { w.target = "1.2.5"; w.pass(59 * time.Second) },
+	},
+	"switch-is-taken-back-in-the-middle": {
+		func(w *world) { w.target = "1.2.3" },
+		func(w *world) { w.target, w.broken["1.2.4"] = "1.2.4", true },
+		func(w *world) { w.target = "1.2.3" },
+	},
+	"clock-stands-while-the-environment-waits-for-a-person": {
+		func(w *world) { w.target = "1.2.3" },
+		func(w *world) { w.target, w.blocked = "1.2.4", true; w.deployment.Generation++ },
+		func(w *world) { w.pass(time.Hour) },
+		func(w *world) { w.blocked = false },
+	},
+}
+
+// TestTranscripts holds what the planner decides, step by step, against golden files.
+func TestTranscripts(t *testing.T) {
+	for name, steps := range scenarios {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld()
+			order := rand.New(rand.NewPCG(1, 2))
+			for i, step := range steps {
+				step(w)
+				w.transcript = append(w.transcript, fmt.Sprintf("-- step %d", i+1))
+				w.settle(order)
+			}
+			compare(t, filepath.Join("testdata", name+".txt"), strings.Join(w.transcript, "\n")+"\n")
+		})
+	}
+}
+
+// TestOrderDoesNotMatter runs every scenario under many orders of the two controllers: each
+// step ends in the same state.
+func TestOrderDoesNotMatter(t *testing.T) {
+	for name, steps := range scenarios {
+		t.Run(name, func(t *testing.T) {
+			var want []string
+			for seed := range uint64(200) {
+				w := newWorld()
+				order := rand.New(rand.NewPCG(seed, 7))
+				var ends []string
+				for _, step := range steps {
+					step(w)
+					w.settle(order)
+					ends = append(ends, w.end())
+				}
+				if seed == 0 {
+					want = ends
+				}
+				if diff := cmp.Diff(want, ends); diff != "" {
+					t.Fatalf("seed %d ends elsewhere than seed 0 (-want +got):\n%s", seed, diff)
+				}
+			}
+		})
+	}
+}
+
+// TestPlanIsAtRest says that a plan made twice from the same facts changes nothing.
+func TestPlanIsAtRest(t *testing.T) {
+	for name, steps := range scenarios {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld()
+			for _, step := range steps {
+				step(w)
+				w.settle(rand.New(rand.NewPCG(3, 4)))
+				deployment, production := w.deployment.DeepCopy(), w.production.DeepCopy()
+				w.plan()
+				if diff := cmp.Diff(deployment, w.deployment); diff != "" {
+					t.Errorf("the deployment is written again at rest:\n%s", diff)
+				}
+				if diff := cmp.Diff(production, w.production); diff != "" {
+					t.Errorf("the environment is written again at rest:\n%s", diff)
+				}
+			}
+		})
+	}
+}
+
+func TestHistory(t *testing.T) {
+	now := time.Now()
+	var history []v1alpha1.VersionRun
+	for i := range keptHistory + 5 {
+		history = remembered(history, run(fmt.Sprintf("1.0.%d", i)), now)
+	}
+	history = remembered(history, run("1.0.20"), now)
+	if len(history) != keptHistory {
+		t.Errorf("history holds %d versions, want %d", len(history), keptHistory)
+	}
+	if history[0].Version != "1.0.20" || history[1].Version != "1.0.24" {
+		t.Errorf("history begins %s, %s; want the newest run first and each version once", history[0].Version, history[1].Version)
+	}
+}
+
+func compare(t *testing.T, path, got string) {
+	t.Helper()
+	if *update {
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(got), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatalf("no transcript: %v; write it with -update and read it", err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("the planner decides otherwise (-want +got); if that is meant, run with -update:\n%s", diff)
+	}
+}

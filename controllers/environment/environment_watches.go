@@ -1,0 +1,109 @@
+package environment
+
+import (
+	"context"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/controllers/predicates"
+)
+
+// IndexDeployment is the field by which the environments of a deployment are found.
+const IndexDeployment = "spec.deploymentRef.name"
+
+// SetupWithManager starts the reconciler in a manager.
+//
+// +kubebuilder:rbac:groups=platform.quoin.dev,resources=environments,verbs=get;list;watch
+// +kubebuilder:rbac:groups=platform.quoin.dev,resources=environments/finalizers,verbs=update
+// +kubebuilder:rbac:groups=platform.quoin.dev,resources=environments/status,verbs=patch
+// +kubebuilder:rbac:groups=apps,resources=deployments;statefulsets,verbs=create;delete;get;list;patch;watch
+// +kubebuilder:rbac:groups="",resources=configmaps,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=pods,verbs=list
+// +kubebuilder:rbac:groups="",resources=secrets,verbs=create
+// +kubebuilder:rbac:groups="",resources=serviceaccounts;services,verbs=create;delete;get;list;patch;watch
+// +kubebuilder:rbac:groups=networking.k8s.io,resources=networkpolicies,verbs=create;delete;get;list;patch;watch
+// +kubebuilder:rbac:groups=policy,resources=poddisruptionbudgets,verbs=create;delete;get;list;patch;watch
+func SetupWithManager(mgr ctrl.Manager, r reconcile.Reconciler, opts controller.Options) error {
+	c := mgr.GetClient()
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("environment").
+		For(&v1alpha1.Environment{}, predicates.Spec()).
+		Owns(&appsv1.Deployment{}).
+		Owns(&appsv1.StatefulSet{}).
+		Owns(&corev1.Service{}, quiet).
+		Owns(&corev1.ServiceAccount{}, quiet).
+		Owns(&policyv1.PodDisruptionBudget{}, quiet).
+		Owns(&networkingv1.NetworkPolicy{}, quiet).
+		Watches(&v1alpha1.Deployment{}, handler.EnqueueRequestsFromMapFunc(ofDeployment(c)), predicates.Spec()).
+		Watches(&v1alpha1.Account{}, handler.EnqueueRequestsFromMapFunc(ofAccount(c)), predicates.Spec()).
+		WatchesMetadata(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(ofConfigMap(c))).
+		WithOptions(opts).
+		Complete(r)
+}
+
+// quiet leaves out status changes of children whose status says nothing.
+var quiet = builder.WithPredicates(predicate.Or(
+	predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{},
+	predicate.Funcs{UpdateFunc: func(event.UpdateEvent) bool { return false }},
+))
+
+func ofDeployment(c client.Reader) handler.MapFunc {
+	return func(ctx context.Context, d client.Object) []reconcile.Request {
+		return requests(ctx, c, client.InNamespace(d.GetNamespace()), client.MatchingFields{IndexDeployment: d.GetName()})
+	}
+}
+
+func ofAccount(c client.Reader) handler.MapFunc {
+	return func(ctx context.Context, obj client.Object) []reconcile.Request {
+		account, ok := obj.(*v1alpha1.Account)
+		if !ok {
+			return nil
+		}
+		return requests(ctx, c, client.InNamespace(account.Spec.Namespace))
+	}
+}
+
+// ofConfigMap maps a config map to the environments of the deployments whose model it is.
+func ofConfigMap(c client.Reader) handler.MapFunc {
+	return func(ctx context.Context, cm client.Object) []reconcile.Request {
+		list := &v1alpha1.DeploymentList{}
+		if err := c.List(ctx, list, client.InNamespace(cm.GetNamespace()), client.UnsafeDisableDeepCopy); err != nil {
+			log.FromContext(ctx).Error(err, "Cannot list deployments")
+			return nil
+		}
+		var found []reconcile.Request
+		for i := range list.Items {
+			d := &list.Items[i]
+			if ref := d.Spec.Model.ConfigMapRef; ref != nil && ref.Name == cm.GetName() {
+				found = append(found, ofDeployment(c)(ctx, d)...)
+			}
+		}
+		return found
+	}
+}
+
+func requests(ctx context.Context, c client.Reader, opts ...client.ListOption) []reconcile.Request {
+	list := &v1alpha1.EnvironmentList{}
+	if err := c.List(ctx, list, append(opts, client.UnsafeDisableDeepCopy)...); err != nil {
+		log.FromContext(ctx).Error(err, "Cannot list environments")
+		return nil
+	}
+	found := make([]reconcile.Request, 0, len(list.Items))
+	for i := range list.Items {
+		found = append(found, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+	}
+	return found
+}

@@ -1,0 +1,25 @@
+package command
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"runtime/debug"
+)
+
+// version is set when a release is built.
+var version = "dev"
+
+// Version runs `quoin version`.
+func Version(_ context.Context, _ []string, stdout, _ io.Writer) int {
+	revision := ""
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, s := range info.Settings {
+			if s.Key == "vcs.revision" {
+				revision = " " + s.Value
+			}
+		}
+	}
+	fmt.Fprintf(stdout, "quoin %s%s\n", version, revision)
+	return 0
+}

@@ -1,0 +1,46 @@
+// Command quoin is the control plane for analytics deployments on Kubernetes.
+//
+// Each part is a subcommand and scales on its own; all state is in Kubernetes objects.
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/quoin-dev/quoin/internal/command"
+	"github.com/quoin-dev/quoin/internal/modelfetch"
+)
+
+// subcommands by name. Each returns the exit code: 0 done, 1 failed, 2 used wrongly.
+var subcommands = map[string]struct {
+	run     func(ctx context.Context, args []string, stdout, stderr io.Writer) int
+	summary string
+}{
+	"controller":  {command.Controller, "run the controllers of all kinds"},
+	"model-fetch": {modelfetch.Run, "fetch a data model from Git into a folder, then exit"},
+	"version":     {command.Version, "print the version"},
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+}
+
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	if len(args) > 0 {
+		if sub, ok := subcommands[args[0]]; ok {
+			return sub.run(ctx, args[1:], stdout, stderr)
+		}
+		fmt.Fprintf(stderr, "quoin: there is no subcommand %q\n\n", args[0])
+	}
+	fmt.Fprintln(stderr, "Usage: quoin <subcommand> [flags]; -h after a subcommand lists its flags")
+	for _, name := range []string{"controller", "model-fetch", "version"} {
+		fmt.Fprintf(stderr, "  %-12s %s\n", name, subcommands[name].summary)
+	}
+	return 2
+}
