@@ -109,7 +109,7 @@ type ApiKeyStatus struct {
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:shortName=qkey,categories=quoin
 // +kubebuilder:selectablefield:JSONPath=`.status.keyID`
-// +kubebuilder:printcolumn:name="Name",type=string,JSONPath=`.spec.displayName`
+// +kubebuilder:printcolumn:name="Display name",type=string,JSONPath=`.spec.displayName`
 // +kubebuilder:printcolumn:name="Expires",type=string,JSONPath=`.spec.expirationTime`
 // +kubebuilder:printcolumn:name="Last used",type=date,JSONPath=`.status.lastUsedTime`
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`

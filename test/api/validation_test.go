@@ -1,6 +1,7 @@
 package api_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -8,6 +9,7 @@ import (
 	"sort"
 	"strings"
 	"testing"
+	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -97,7 +99,9 @@ func (s *apiServer) judge(t *testing.T, table table, c validationCase, namespace
 func (s *apiServer) remove(t *testing.T, u *unstructured.Unstructured) {
 	t.Helper()
 	// The test's own context is over when it cleans up.
-	if err := s.Delete(t.Context(), u); client.IgnoreNotFound(err) != nil && t.Context().Err() == nil {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if err := s.Delete(ctx, u); client.IgnoreNotFound(err) != nil {
 		t.Error(err)
 	}
 }

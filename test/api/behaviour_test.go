@@ -1,0 +1,331 @@
+package api_test
+
+import (
+	"encoding/json"
+	"maps"
+	"net/http"
+	"net/url"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// TestFreshObjectsAreNotReady: kstatus takes an object whose observedGeneration is that of
+// its spec for handled; a fresh one must never read so.
+func TestFreshObjectsAreNotReady(t *testing.T) {
+	s := server(t)
+	namespace := s.namespace(t)
+	for _, file := range yamlFiles(t, wholeFolder) {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".yaml"), func(t *testing.T) {
+			u := readWhole(t, file, namespace)
+			if err := s.Create(testContext(t), u, client.DryRunAll); err != nil {
+				t.Fatal(err)
+			}
+			var want any
+			if !withoutStatus[u.GetKind()] {
+				want = map[string]any{"observedGeneration": int64(-1)}
+			}
+			if diff := cmp.Diff(want, u.Object["status"]); diff != "" {
+				t.Errorf("status of a fresh object (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestSpecWritesLeaveStatusAlone: with the subresource, people cannot write status by
+// applying an object, and a controller cannot write spec with status.
+func TestSpecWritesLeaveStatusAlone(t *testing.T) {
+	s := server(t)
+	u := fresh(t, "Deployment", s.namespace(t), "analytics", deploymentTable.spec)
+	u.Object["status"] = map[string]any{"observedGeneration": int64(7), "currentVersion": "9.9.9"}
+	if err := s.Create(testContext(t), u); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(map[string]any{"observedGeneration": int64(-1)}, u.Object["status"]); diff != "" {
+		t.Errorf("status after create (-want +got):\n%s", diff)
+	}
+	if err := unstructured.SetNestedField(u.Object, "other", "spec", "releaseChannel"); err != nil {
+		t.Fatal(err)
+	}
+	u.Object["status"] = map[string]any{"observedGeneration": int64(1), "currentVersion": "1.2.3"}
+	if err := s.Status().Update(testContext(t), u); err != nil {
+		t.Fatal(err)
+	}
+	if got, _, _ := unstructured.NestedString(u.Object, "spec", "releaseChannel"); got != "latest" {
+		t.Errorf("a write of status changed spec.releaseChannel to %q", got)
+	}
+	if u.GetGeneration() != 1 {
+		t.Errorf("generation is %d after a write of status, want 1", u.GetGeneration())
+	}
+}
+
+// TestUnknownFields: kubectl validates strictly and tells people about a typing error; a
+// client that does not has the field dropped.
+func TestUnknownFields(t *testing.T) {
+	s := server(t)
+	namespace := s.namespace(t)
+	for _, file := range yamlFiles(t, wholeFolder) {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".yaml"), func(t *testing.T) {
+			u := readWhole(t, file, namespace)
+			want := u.DeepCopy().Object["spec"]
+			if err := unstructured.SetNestedField(u.Object, "x", "spec", "unheardOf"); err != nil {
+				t.Fatal(err)
+			}
+			err := s.Create(testContext(t), u.DeepCopy(), client.DryRunAll, client.FieldValidation(metav1.FieldValidationStrict))
+			if !apierrors.IsBadRequest(err) || !strings.Contains(err.Error(), `unknown field "spec.unheardOf"`) {
+				t.Errorf("strict: got %v, want a refusal of spec.unheardOf", err)
+			}
+			if err := s.Create(testContext(t), u, client.DryRunAll, client.FieldValidation(metav1.FieldValidationIgnore)); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(want, u.Object["spec"], numbers); diff != "" {
+				t.Errorf("spec as stored (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// numbers lets 1 read from YAML equal 1 read from the server.
+var numbers = cmp.FilterValues(func(a, b any) bool { return isNumber(a) && isNumber(b) },
+	cmp.Comparer(func(a, b any) bool { return asFloat(a) == asFloat(b) }))
+
+func isNumber(v any) bool {
+	switch v.(type) {
+	case int64, float64:
+		return true
+	}
+	return false
+}
+
+func asFloat(v any) float64 {
+	if i, ok := v.(int64); ok {
+		return float64(i)
+	}
+	f, _ := v.(float64)
+	return f
+}
+
+// TestScale: kubectl scale and the HorizontalPodAutoscaler see replicas and a selector.
+func TestScale(t *testing.T) {
+	s := server(t)
+	u := fresh(t, "Deployment", s.namespace(t), "analytics", deploymentTable.spec)
+	if err := s.Create(testContext(t), u); err != nil {
+		t.Fatal(err)
+	}
+	u.Object["status"] = map[string]any{"replicas": int64(1), "selector": "app.kubernetes.io/instance=analytics"}
+	if err := s.Status().Update(testContext(t), u); err != nil {
+		t.Fatal(err)
+	}
+	scale := object(t, "apiVersion: autoscaling/v1\nkind: Scale\nspec: {replicas: 3}")
+	scale.SetName(u.GetName())
+	scale.SetNamespace(u.GetNamespace())
+	if err := s.SubResource("scale").Update(testContext(t), u, client.WithSubResourceBody(scale)); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(map[string]any{"replicas": int64(1), "selector": "app.kubernetes.io/instance=analytics"}, scale.Object["status"]); diff != "" {
+		t.Errorf("status of the scale (-want +got):\n%s", diff)
+	}
+	if err := s.Get(testContext(t), client.ObjectKeyFromObject(u), u); err != nil {
+		t.Fatal(err)
+	}
+	if got, _, _ := unstructured.NestedInt64(u.Object, "spec", "replicas"); got != 3 {
+		t.Errorf("spec.replicas is %d after scaling to 3", got)
+	}
+	tooMany := scale.DeepCopy()
+	tooMany.SetResourceVersion(u.GetResourceVersion())
+	tooMany.Object["spec"] = map[string]any{"replicas": int64(101)}
+	err := s.SubResource("scale").Update(testContext(t), u, client.WithSubResourceBody(tooMany))
+	if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "should be less than or equal to 100") {
+		t.Errorf("scaling to 101: got %v, want a refusal", err)
+	}
+}
+
+// selectable are the fields that lists can be filtered by, with the value that the objects
+// of testdata/whole have. The front end filters on them: none may go missing.
+var selectable = map[string]map[string]string{
+	"Account":         {"spec.namespace": "whole", "spec.host": "whole.example.com"},
+	"ReleaseChannel":  {},
+	"Deployment":      {"spec.displayName": "Whole", "spec.releaseChannel": "latest"},
+	"Environment":     {"spec.deploymentRef.name": "analytics", "spec.type": "staging"},
+	"Branch":          {"spec.deploymentRef.name": "analytics", "spec.name": "next"},
+	"ApiKey":          {"status.keyID": ""},
+	"ScimUser":        {"spec.userName": "ada@example.com", "spec.externalId": "00u1"},
+	"ScimGroup":       {"spec.displayName": "Analysts", "spec.externalId": "g1"},
+	"ScimMemberChunk": {},
+	"DbtSync":         {"spec.deploymentRef.name": "analytics"},
+	"Claim":           {"spec.holder.uid": "0a0b0c"},
+}
+
+func TestSelectableFields(t *testing.T) {
+	s := server(t)
+	namespace := s.namespace(t)
+	for _, file := range yamlFiles(t, crdFolder) {
+		crd := readCRD(t, file)
+		kind := crd.Spec.Names.Kind
+		t.Run(kind, func(t *testing.T) {
+			var declared []string
+			for _, f := range crd.Spec.Versions[0].SelectableFields {
+				declared = append(declared, strings.TrimPrefix(f.JSONPath, "."))
+			}
+			if diff := cmp.Diff(slices.Sorted(maps.Keys(selectable[kind])), slices.Sorted(slices.Values(declared))); diff != "" {
+				t.Errorf("selectable fields (-tested +declared):\n%s", diff)
+			}
+			whole := s.createWhole(t, kind, namespace)
+			for field, value := range selectable[kind] {
+				requireListed(t, s, whole, field+"="+value, true)
+				requireListed(t, s, whole, field+"=another", false)
+			}
+		})
+	}
+}
+
+func requireListed(t *testing.T, s *apiServer, u *unstructured.Unstructured, selector string, want bool) {
+	t.Helper()
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(u.GroupVersionKind())
+	options := &client.ListOptions{Namespace: u.GetNamespace(), Raw: &metav1.ListOptions{FieldSelector: selector}}
+	if err := s.List(testContext(t), list, options); err != nil {
+		t.Fatalf("list by %s: %v", selector, err)
+	}
+	listed := slices.ContainsFunc(list.Items, func(i unstructured.Unstructured) bool { return i.GetUID() == u.GetUID() })
+	if listed != want {
+		t.Errorf("list by %s: the object is listed: %t, want %t", selector, listed, want)
+	}
+}
+
+// createWhole creates an object of testdata/whole for the length of the test.
+func (s *apiServer) createWhole(t *testing.T, kind, namespace string) *unstructured.Unstructured {
+	t.Helper()
+	for _, file := range yamlFiles(t, wholeFolder) {
+		u := readWhole(t, file, namespace)
+		if u.GetKind() != kind {
+			continue
+		}
+		if err := s.Create(testContext(t), u); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { s.remove(t, u) })
+		return u
+	}
+	t.Fatalf("%s has no object of the kind %s", wholeFolder, kind)
+	return nil
+}
+
+// headings are what kubectl get shows; those in brackets only with -o wide.
+var headings = map[string]string{
+	"Account":         "Name URL Namespace [Plan] Ready Reason [Message] Age",
+	"ReleaseChannel":  "Name Repository Latest Ready Reason [Message] Changed Age",
+	"Deployment":      "Name ID Channel Version Target Hold Ready Reason [URL] [Message] Age",
+	"Environment":     "Name ID Deployment Type Version Replicas Active Ready Reason [URL] [Message] Age",
+	"Branch":          "Name ID Deployment Branch Role Staging [Commit] Ready Reason [Message] Age",
+	"ApiKey":          "Name Display name Expires Last used Ready Reason Age",
+	"ScimUser":        "Name User Active Ready Reason [External] Age",
+	"ScimGroup":       "Name Group Members Ready Reason Age",
+	"ScimMemberChunk": "Name Age",
+	"DbtSync":         "Name Deployment Branch Stage Ready Reason Age",
+	"Claim":           "Name Attribute Kind Holder Age",
+}
+
+func TestPrintColumns(t *testing.T) {
+	s := server(t)
+	namespace := s.namespace(t)
+	for _, file := range yamlFiles(t, crdFolder) {
+		crd := readCRD(t, file)
+		kind := crd.Spec.Names.Kind
+		t.Run(kind, func(t *testing.T) {
+			whole := s.createWhole(t, kind, namespace)
+			table := s.table(t, whole, crd.Spec.Names.Plural)
+			var got []string
+			for _, c := range table.ColumnDefinitions {
+				if c.Priority > 0 {
+					got = append(got, "["+c.Name+"]")
+					continue
+				}
+				got = append(got, c.Name)
+			}
+			if diff := cmp.Diff(headings[kind], strings.Join(got, " ")); diff != "" {
+				t.Errorf("headings (-want +got):\n%s", diff)
+			}
+			if len(table.Rows) != 1 || len(table.Rows[0].Cells) != len(table.ColumnDefinitions) {
+				t.Errorf("rows are %v, want one with %d cells", table.Rows, len(table.ColumnDefinitions))
+			}
+		})
+	}
+}
+
+// table asks for the object in the form that kubectl get asks for.
+func (s *apiServer) table(t *testing.T, u *unstructured.Unstructured, plural string) *metav1.Table {
+	t.Helper()
+	httpClient, err := rest.HTTPClientFor(s.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := []string{"apis", u.GroupVersionKind().Group, u.GroupVersionKind().Version}
+	if u.GetNamespace() != "" {
+		path = append(path, "namespaces", u.GetNamespace())
+	}
+	url, err := url.JoinPath(s.config.Host, append(path, plural, u.GetName())...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request, err := http.NewRequestWithContext(testContext(t), http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Accept", "application/json;as=Table;g=meta.k8s.io;v=v1")
+	response, err := httpClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	table := &metav1.Table{}
+	if err := json.NewDecoder(response.Body).Decode(table); err != nil {
+		t.Fatal(err)
+	}
+	if response.StatusCode != http.StatusOK {
+		t.Fatalf("GET %s: %s", url, response.Status)
+	}
+	return table
+}
+
+// TestApplyMergesEnv: two appliers, such as Git and the REST API, own variables side by
+// side, and neither takes the other's without being told.
+func TestApplyMergesEnv(t *testing.T) {
+	s := server(t)
+	namespace := s.namespace(t)
+	apply := func(manager, spec string) error {
+		u := fresh(t, "Deployment", namespace, "analytics", spec)
+		return s.Apply(testContext(t), client.ApplyConfigurationFromUnstructured(u), client.FieldOwner(manager))
+	}
+	for _, step := range []struct{ manager, spec string }{
+		{"argocd", merge(t, deploymentTable.spec, `{env: [{name: A, value: git}, {name: B, value: git}]}`)},
+		{"quoin-apiserver", `{env: [{name: C, value: rest}]}`},
+		{"argocd", merge(t, deploymentTable.spec, `{env: [{name: A, value: changed}]}`)},
+	} {
+		if err := apply(step.manager, step.spec); err != nil {
+			t.Fatalf("apply as %s: %v", step.manager, err)
+		}
+	}
+	got := fresh(t, "Deployment", namespace, "analytics", "{}")
+	if err := s.Get(testContext(t), client.ObjectKeyFromObject(got), got); err != nil {
+		t.Fatal(err)
+	}
+	env, _, _ := unstructured.NestedSlice(got.Object, "spec", "env")
+	want := []any{map[string]any{"name": "A", "value": "changed"}, map[string]any{"name": "C", "value": "rest"}}
+	if diff := cmp.Diff(want, env); diff != "" {
+		t.Errorf("env (-want +got):\n%s", diff)
+	}
+
+	err := apply("quoin-apiserver", `{env: [{name: A, value: rest}]}`)
+	if !apierrors.IsConflict(err) || !strings.Contains(err.Error(), `conflict with "argocd"`) {
+		t.Errorf("got %v, want a conflict that names argocd", err)
+	}
+}
