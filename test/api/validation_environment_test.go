@@ -2,10 +2,10 @@ package api_test
 
 import "strings"
 
-// badBranches are not branch names to Git (git-check-ref-format, and git branch).
+// badBranches are not names of refs to Git (git-check-ref-format).
 var badBranches = []string{
 	"feature branch", "/main", "main/", "main//x", "main..x", "main.", ".main", "feature/.x", "main.lock", "x.lock/y",
-	"main@{1}", "@", "-main", "a~1", "a^", "a:b", "a?", "a*", "a[b", `a\\b`, `a\tb`, `a\ab`,
+	"main@{1}", "@", "a~1", "a^", "a:b", "a?", "a*", "a[b", `a\\b`, `a\tb`, `a\ab`,
 }
 
 var environmentTable = table{
@@ -54,6 +54,8 @@ var branchTable = table{
 		{name: "name: changed", then: `{name: other}`, field: "spec.name", message: "name cannot be changed"},
 		{name: "name: folders", with: `{name: feature/orders-2.0_x}`},
 		{name: "name: not ASCII", with: `{name: größe}`},
+		// Odd, but a remote may have it, and a deployment must not fail for it.
+		{name: "name: hyphen first", with: `{name: -main}`},
 		{name: "name: at sign inside", with: `{name: user@host}`},
 		{name: "name: 244 characters", with: `{name: ` + strings.Repeat("a", 244) + `}`},
 		{name: "name: 245 characters", with: `{name: ` + strings.Repeat("a", 245) + `}`, field: "spec.name", message: "may not be more than 244"},

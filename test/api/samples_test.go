@@ -1,0 +1,139 @@
+package api_test
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+)
+
+const (
+	// samplesFolder holds what make up applies.
+	samplesFolder = "../../config/samples"
+	// moreSamplesFolder holds one example of everything else.
+	moreSamplesFolder = samplesFolder + "/more"
+	// sampleRegistry is the only registry that samples name: the local cluster puts the real
+	// address in its place.
+	sampleRegistry = "127.0.0.1:15000"
+)
+
+// documents are the objects of a YAML file.
+func documents(t *testing.T, text string) []*unstructured.Unstructured {
+	t.Helper()
+	var objects []*unstructured.Unstructured
+	for _, document := range strings.Split(text, "\n---\n") {
+		objects = append(objects, object(t, document))
+	}
+	return objects
+}
+
+func readFile(t *testing.T, file string) string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// TestSamplesAreTaken applies every sample as people do: server-side, validated strictly.
+func TestSamplesAreTaken(t *testing.T) {
+	s := server(t)
+	for _, file := range append(yamlFiles(t, samplesFolder), yamlFiles(t, moreSamplesFolder)...) {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			for _, u := range documents(t, readFile(t, file)) {
+				s.applyStrictly(t, u)
+			}
+		})
+	}
+}
+
+// applyStrictly applies an object without storing it; only a namespace is stored, others need it.
+func (s *apiServer) applyStrictly(t *testing.T, u *unstructured.Unstructured) {
+	t.Helper()
+	options := []client.PatchOption{client.FieldOwner("kubectl"), client.FieldValidation(metav1.FieldValidationStrict)}
+	if u.GetKind() != "Namespace" {
+		options = append(options, client.DryRunAll)
+	}
+	//nolint:staticcheck // The typed Apply cannot ask for strict validation.
+	if err := s.Patch(testContext(t), u.DeepCopy(), client.Apply, options...); err != nil {
+		t.Errorf("%s %s: %v", u.GetKind(), u.GetName(), err)
+	}
+}
+
+func TestSamplesBelongTogether(t *testing.T) {
+	var names []string
+	exists := map[string]bool{}
+	var deployments []*unstructured.Unstructured
+	for _, file := range yamlFiles(t, samplesFolder) {
+		names = append(names, filepath.Base(file))
+		for _, u := range documents(t, readFile(t, file)) {
+			exists[u.GetKind()+" "+u.GetName()] = true
+			if u.GetKind() == "Deployment" {
+				deployments = append(deployments, u)
+			}
+		}
+	}
+	var kustomization struct {
+		Resources []string `json:"resources"`
+	}
+	if err := yaml.Unmarshal([]byte(readFile(t, filepath.Join(samplesFolder, "kustomization.yaml"))), &kustomization); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(names, kustomization.Resources); diff != "" {
+		t.Errorf("resources of kustomization.yaml (-files +listed):\n%s", diff)
+	}
+	for _, d := range deployments {
+		for kind, path := range map[string][]string{
+			"ReleaseChannel": {"spec", "releaseChannel"},
+			"ConfigMap":      {"spec", "model", "configMapRef", "name"},
+		} {
+			name, _, _ := unstructured.NestedString(d.Object, path...)
+			if !exists[kind+" "+name] {
+				t.Errorf("Deployment %s: %s is %q, which is not among the samples", d.GetName(), strings.Join(path, "."), name)
+			}
+		}
+	}
+}
+
+// TestEveryKindHasASample: what people write by hand they can copy.
+func TestEveryKindHasASample(t *testing.T) {
+	have := map[string]bool{}
+	for _, file := range append(yamlFiles(t, samplesFolder), yamlFiles(t, moreSamplesFolder)...) {
+		for _, u := range documents(t, readFile(t, file)) {
+			have[u.GetKind()] = true
+		}
+	}
+	// The controllers make these.
+	notWritten := []string{"Environment", "Claim", "ScimMemberChunk"}
+	for kind := range schemasByKind(t) {
+		if have[kind] == slices.Contains(notWritten, kind) {
+			t.Errorf("%s: has a sample: %t, want %t", kind, have[kind], !have[kind])
+		}
+	}
+}
+
+// TestSamplesNameOneRegistry: with another address, make up --auto-ports would look elsewhere.
+func TestSamplesNameOneRegistry(t *testing.T) {
+	image := regexp.MustCompile(`(?:[iI]mageRepository|releaseChannelVersion): *(\S+/\S+)`)
+	found := 0
+	for _, file := range append(yamlFiles(t, samplesFolder), yamlFiles(t, moreSamplesFolder)...) {
+		for _, match := range image.FindAllStringSubmatch(readFile(t, file), -1) {
+			found++
+			if !strings.HasPrefix(match[1], sampleRegistry+"/") {
+				t.Errorf("%s: %s is not in %s", filepath.Base(file), match[1], sampleRegistry)
+			}
+		}
+	}
+	if found == 0 {
+		t.Error("no sample names an image")
+	}
+}
