@@ -129,7 +129,7 @@ type Resources struct {
 }
 
 // ComponentResources gives resources to the parts of an environment; the sizes that
-// docs/deployment.md names when absent.
+// docs/kinds/deployment.md names when absent.
 type ComponentResources struct {
 	// api is the part that answers queries.
 	// +optional

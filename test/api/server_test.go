@@ -67,7 +67,7 @@ func server(t *testing.T) *apiServer {
 	t.Helper()
 	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
 		const help = "KUBEBUILDER_ASSETS is not set: no API server to test with. Get one by\n" +
-			"  export KUBEBUILDER_ASSETS=\"$(cd hack/localcluster && go run . binaries --nodes none)\""
+			"  export KUBEBUILDER_ASSETS=\"$(cd hack/localcluster && go run . binaries --nodes none)\"\nor run make test-unit"
 		if os.Getenv("CI") == "true" {
 			t.Fatal(help)
 		}
