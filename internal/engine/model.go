@@ -1,0 +1,221 @@
+package engine
+
+import (
+	"fmt"
+	"path"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/utils/ptr"
+
+	"github.com/quoin-dev/quoin/api/v1alpha1"
+)
+
+// Where the server looks for its data model. Source: CUBEJS_SCHEMA_PATH, relative to the
+// working directory /cube/conf of the image.
+const (
+	schemaPath  = "model"
+	modelFolder = "/cube/conf/" + schemaPath
+)
+
+// maxModelFiles is the number of files that a model in a ConfigMap may have: each of them is
+// a mount of its own.
+const maxModelFiles = 200
+
+// modelExtensions are those of the files that the server reads; it ignores others.
+// Source: packages/cubejs-backend-shared/src/FileRepository.ts.
+var modelExtensions = []string{".js", ".yml", ".yaml", ".jinja", ".py"}
+
+// ModelFiles are the files of a data model that is in a ConfigMap.
+type ModelFiles struct {
+	// ConfigMap is its name.
+	ConfigMap string
+	// Keys are the names of the files.
+	Keys []string
+	// ContentHash names the content of all files: when it changes, so do the pods.
+	ContentHash string
+}
+
+// model is the source of the data model; one of its fields is set.
+type model struct {
+	ConfigMap *configMapModel `json:"configMap,omitempty"`
+	Git       *gitModel       `json:"git,omitempty"`
+}
+
+type configMapModel struct {
+	Name        string   `json:"name"`
+	Keys        []string `json:"keys"`
+	ContentHash string   `json:"contentHash"`
+}
+
+type gitModel struct {
+	URL    string `json:"url"`
+	Commit string `json:"commit"`
+	Ref    string `json:"ref,omitempty"`
+	Path   string `json:"path,omitempty"`
+	Secret string `json:"secret,omitempty"`
+}
+
+func modelOf(d *v1alpha1.Deployment, e *v1alpha1.Environment, files *ModelFiles) (model, error) {
+	source := d.Spec.Model
+	switch {
+	case source.ConfigMapRef != nil:
+		m, err := configMapOf(source.ConfigMapRef.Name, files)
+		return model{ConfigMap: m}, err
+	case source.Git != nil:
+		m, err := gitOf(source.Git, e)
+		return model{Git: m}, err
+	}
+	return model{}, &FieldError{Field: "spec.model", Message: "names no source; set git or configMapRef"}
+}
+
+func configMapOf(name string, files *ModelFiles) (*configMapModel, error) {
+	refuse := func(format string, args ...any) (*configMapModel, error) {
+		return nil, &FieldError{
+			Field:   "spec.model.configMapRef",
+			Message: fmt.Sprintf("config map %q ", name) + fmt.Sprintf(format, args...),
+		}
+	}
+	if files == nil || files.ConfigMap != name {
+		return nil, fmt.Errorf("the files of config map %q are not known", name)
+	}
+	keys := slices.Sorted(slices.Values(files.Keys))
+	switch {
+	case len(keys) == 0:
+		return refuse("has no files under data; add at least one")
+	case len(keys) > maxModelFiles:
+		return refuse("has %d files, more than %d; keep the model in Git", len(keys), maxModelFiles)
+	}
+	for _, key := range keys {
+		if !slices.Contains(modelExtensions, path.Ext(key)) {
+			return refuse("has the file %q; names must end in .js, .yml, .yaml, .jinja or .py", key)
+		}
+	}
+	return &configMapModel{Name: name, Keys: keys, ContentHash: files.ContentHash}, nil
+}
+
+func gitOf(source *v1alpha1.GitSource, e *v1alpha1.Environment) (*gitModel, error) {
+	if e.Spec.ModelCommit == "" {
+		return nil, fmt.Errorf("environment %q has no model commit yet", e.Name)
+	}
+	m := &gitModel{URL: source.URL, Commit: e.Spec.ModelCommit, Path: source.Path}
+	if e.Spec.Type == v1alpha1.EnvironmentProduction {
+		m.Ref = source.Branch
+	}
+	if source.SecretRef != nil {
+		m.Secret = source.SecretRef.Name
+	}
+	return m, nil
+}
+
+// addModel gives the pod's container, its first one, the data model.
+func (in Inputs) addModel(pod *corev1.PodTemplateSpec) {
+	if m := in.server.Model.ConfigMap; m != nil {
+		m.addTo(pod)
+	}
+	if m := in.server.Model.Git; m != nil {
+		m.addTo(pod, in.Options.QuoinImage)
+	}
+}
+
+// annotationModel is, on pods, the hash of the model that is in a ConfigMap. It is what
+// makes a change of the ConfigMap a new pod template.
+const annotationModel = v1alpha1.Group + "/model-hash"
+
+// addTo mounts every file of the ConfigMap by itself. Mounted as a folder it would hold
+// each file twice, the second time below the link ..data, and the server follows links.
+func (m *configMapModel) addTo(pod *corev1.PodTemplateSpec) {
+	source := &corev1.ConfigMapVolumeSource{}
+	source.Name = m.Name
+	pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{
+		Name:         volumeModel,
+		VolumeSource: corev1.VolumeSource{ConfigMap: source},
+	})
+	container := &pod.Spec.Containers[0]
+	for _, key := range m.Keys {
+		container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{
+			Name: volumeModel, MountPath: path.Join(modelFolder, key), SubPath: key, ReadOnly: true,
+		})
+	}
+	pod.Annotations = map[string]string{annotationModel: m.ContentHash}
+}
+
+const (
+	volumeModel       = "model"
+	volumeCredentials = "git-credentials"
+	// workspace is the volume as the init container sees it. The model is a folder in it,
+	// because it is put in place by a rename, which a mount point does not allow.
+	workspace      = "/workspace"
+	gitCredentials = "/etc/quoin/git"
+)
+
+// Limits of a fetch. The volume holds the download, at most 4 times modelBytes and 64 MiB,
+// beside the files.
+const (
+	modelBytes      = 256 << 20
+	modelFiles      = 10000
+	modelTimeout    = "5m"
+	modelVolumeSize = "1536Mi"
+)
+
+// addTo fetches the commit into an empty volume before the server starts.
+func (m *gitModel) addTo(pod *corev1.PodTemplateSpec, quoinImage string) {
+	pod.Spec.Volumes = append(pod.Spec.Volumes, emptyDir(volumeModel, modelVolumeSize))
+	fetch := corev1.Container{
+		Name:            "model-fetch",
+		Image:           quoinImage,
+		ImagePullPolicy: corev1.PullIfNotPresent,
+		Args:            m.args(),
+		SecurityContext: restrictedContainer(),
+		Resources: corev1.ResourceRequirements{
+			Requests: corev1.ResourceList{
+				corev1.ResourceCPU:    resource.MustParse("50m"),
+				corev1.ResourceMemory: resource.MustParse("64Mi"),
+			},
+			Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("512Mi")},
+		},
+		VolumeMounts: []corev1.VolumeMount{{Name: volumeModel, MountPath: workspace}},
+	}
+	if m.Secret != "" {
+		// 0440: read by the group of the pod's volumes, fsGroup, and by nobody else.
+		pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{
+			Name: volumeCredentials,
+			VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{
+				SecretName: m.Secret, DefaultMode: ptr.To[int32](0o440),
+			}},
+		})
+		fetch.VolumeMounts = append(fetch.VolumeMounts, corev1.VolumeMount{
+			Name: volumeCredentials, MountPath: gitCredentials, ReadOnly: true,
+		})
+	}
+	pod.Spec.InitContainers = append(pod.Spec.InitContainers, fetch)
+	container := &pod.Spec.Containers[0]
+	container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{
+		Name: volumeModel, MountPath: modelFolder, SubPath: schemaPath, ReadOnly: true,
+	})
+}
+
+// args are those of quoin model-fetch.
+func (m *gitModel) args() []string {
+	args := []string{"model-fetch", "--url=" + m.URL, "--commit=" + m.Commit}
+	if m.Ref != "" {
+		args = append(args, "--ref="+m.Ref)
+	}
+	if m.Path != "" {
+		args = append(args, "--path="+m.Path)
+	}
+	args = append(args,
+		"--target="+path.Join(workspace, schemaPath),
+		"--timeout="+modelTimeout,
+		fmt.Sprintf("--max-bytes=%d", modelBytes),
+		fmt.Sprintf("--max-files=%d", modelFiles),
+	)
+	if m.Secret != "" {
+		args = append(args, "--credentials-dir="+gitCredentials)
+	}
+	for i := range args {
+		args[i] = literal(args[i])
+	}
+	return args
+}

@@ -1,0 +1,113 @@
+package engine
+
+import (
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/quoin-dev/quoin/api/v1alpha1"
+)
+
+// reservedByServer are the variables of the server that users may not set: those that the
+// platform sets, and those that would make the pods refuse the tokens that the platform
+// signs or accept ones that it did not. CUBEJS_TELEMETRY and HOME have a value of ours too,
+// but it is only a default.
+var reservedByServer = []string{
+	"CUBEJS_API_SECRET",
+	"CUBEJS_API_SECRETS",
+	"CUBEJS_CACHE_AND_QUEUE_DRIVER",
+	"CUBEJS_CUBESTORE_HOST",
+	"CUBEJS_CUBESTORE_PORT",
+	"CUBEJS_DEV_MODE",
+	"CUBEJS_GRACEFUL_SHUTDOWN",
+	"CUBEJS_JWK_URL",
+	"CUBEJS_JWT_ALGS",
+	"CUBEJS_JWT_AUDIENCE",
+	"CUBEJS_JWT_ISSUER",
+	"CUBEJS_JWT_KEY",
+	"CUBEJS_JWT_SUBJECT",
+	"CUBEJS_PG_SQL_PORT",
+	"CUBEJS_PLAYGROUND_AUTH_SECRET",
+	"CUBEJS_PRE_AGGREGATIONS_BUILDER",
+	"CUBEJS_REFRESH_WORKER",
+	"CUBEJS_SCHEMA_PATH",
+	"CUBEJS_SQL_PASSWORD",
+	"CUBEJS_SQL_USER",
+	"NODE_ENV",
+	"PORT",
+}
+
+// reservedByStore are the variables of the store that users may not set: its addresses,
+// its ports and its folders.
+var reservedByStore = []string{
+	"CUBESTORE_BIND_ADDR",
+	"CUBESTORE_DATA_DIR",
+	"CUBESTORE_HTTP_BIND_ADDR",
+	"CUBESTORE_HTTP_PORT",
+	"CUBESTORE_META_ADDR",
+	"CUBESTORE_META_BIND_ADDR",
+	"CUBESTORE_META_PORT",
+	"CUBESTORE_PORT",
+	"CUBESTORE_REMOTE_DIR",
+	"CUBESTORE_SERVER_NAME",
+	"CUBESTORE_STATUS_BIND_ADDR",
+	"CUBESTORE_STATUS_PORT",
+	"CUBESTORE_WORKERS",
+	"CUBESTORE_WORKER_BIND_ADDR",
+	"CUBESTORE_WORKER_PORT",
+	"POD_NAME",
+}
+
+// ReservedVariable tells whether spec.env may not set a variable. InputsFor checks spec.env;
+// the keys of a Secret in spec.envFrom are not known to it, and those of them that the
+// platform itself sets have no effect.
+func ReservedVariable(name string) bool { return slices.Contains(reservedByServer, name) }
+
+// value is a variable with a plain value, taken as it is: a dollar sign is escaped, because
+// Kubernetes would read $(NAME) as a reference and $$ as one dollar.
+func value(name, v string) corev1.EnvVar {
+	return corev1.EnvVar{Name: name, Value: literal(v)}
+}
+
+// literal escapes what Kubernetes expands in variables and arguments.
+func literal(s string) string { return strings.ReplaceAll(s, "$", "$$") }
+
+func fromSecret(name, secret, key string, optional bool) corev1.EnvVar {
+	selector := &corev1.SecretKeySelector{Key: key}
+	selector.Name = secret
+	if optional {
+		selector.Optional = &optional
+	}
+	return corev1.EnvVar{Name: name, ValueFrom: &corev1.EnvVarSource{SecretKeyRef: selector}}
+}
+
+// merge appends the user's variables, which are sorted, to the platform's. One that is in
+// both has the user's value.
+func merge(platform []corev1.EnvVar, user []v1alpha1.EnvVar) []corev1.EnvVar {
+	env := slices.DeleteFunc(platform, func(p corev1.EnvVar) bool {
+		return slices.ContainsFunc(user, func(u v1alpha1.EnvVar) bool { return u.Name == p.Name })
+	})
+	for _, u := range user {
+		switch {
+		case u.ValueFrom != nil:
+			ref := u.ValueFrom.SecretKeyRef
+			env = append(env, fromSecret(u.Name, ref.Name, ref.Key, false))
+		case u.Value != nil:
+			env = append(env, value(u.Name, *u.Value))
+		default:
+			env = append(env, value(u.Name, ""))
+		}
+	}
+	return env
+}
+
+func envFrom(secrets []string) []corev1.EnvFromSource {
+	out := make([]corev1.EnvFromSource, 0, len(secrets))
+	for _, name := range secrets {
+		source := corev1.EnvFromSource{SecretRef: &corev1.SecretEnvSource{}}
+		source.SecretRef.Name = name
+		out = append(out, source)
+	}
+	return out
+}
