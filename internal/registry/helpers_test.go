@@ -45,7 +45,10 @@ func serve(t *testing.T, h http.HandlerFunc) string {
 // returns "host:port" and the CA that signed its certificate.
 func serveTLS(t *testing.T) (host string, ca []byte) {
 	t.Helper()
-	server := httptest.NewTLSServer(fake.New(fake.Logger(log.New(io.Discard, "", 0))))
+	silent := log.New(io.Discard, "", 0)
+	server := httptest.NewUnstartedServer(fake.New(fake.Logger(silent)))
+	server.Config.ErrorLog = silent // handshakes that fail on purpose
+	server.StartTLS()
 	t.Cleanup(server.Close)
 	ca = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
 	return strings.TrimPrefix(server.URL, "https://"), ca

@@ -1,0 +1,222 @@
+package git
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"syscall"
+
+	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/plumbing/filemode"
+	"github.com/go-git/go-git/v5/plumbing/object"
+	"github.com/go-git/go-git/v5/storage/filesystem"
+)
+
+const (
+	maxNameLength = 255 // bytes, of Linux file systems
+	maxDepth      = 100 // folders in folders
+	// maxTreeSize bounds one folder's list of entries, bytes.
+	maxTreeSize = 16 << 20
+)
+
+// checkout writes one folder of a commit.
+type checkout struct {
+	*fetch
+	ctx     context.Context
+	store   *filesystem.Storage
+	root    plumbing.Hash // the commit's tree
+	out     *os.Root      // keeps every write inside the new folder
+	result  FetchResult
+	folders int
+}
+
+// checkOut writes the sub folder into the workspace.
+func (f *fetch) checkOut(ctx context.Context, store *filesystem.Storage, work *workspace) (FetchResult, error) {
+	commit, err := object.GetCommit(store, f.commit)
+	if err != nil { // a tag or a tree has such a name too
+		return FetchResult{}, f.remote.fail(ErrCommitNotFound, "%s is not a commit", f.commit)
+	}
+	out, err := os.OpenRoot(work.tree)
+	if err != nil {
+		return FetchResult{}, f.localError(err)
+	}
+	defer out.Close()
+	c := &checkout{fetch: f, ctx: ctx, store: store, root: commit.TreeHash, out: out}
+	tree, err := c.start()
+	if err != nil {
+		return FetchResult{}, err
+	}
+	if err := c.folder(tree, nil); err != nil {
+		return FetchResult{}, err
+	}
+	return c.result, nil
+}
+
+func (f *fetch) localError(err error) error {
+	return localError(fmt.Sprintf("target %q", f.Dir), err)
+}
+
+// start finds the sub folder; symbolic links on the way are not followed.
+func (c *checkout) start() (*object.Tree, error) {
+	tree, err := c.tree(c.root)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range c.path {
+		entry, ok := find(tree, name)
+		if !ok {
+			return nil, c.remote.fail(ErrPathNotFound, "path %q not found in commit %s", c.displayPath(), c.commit)
+		}
+		if entry.Mode != filemode.Dir {
+			return nil, c.remote.fail(ErrPathNotFound, "path %q is not a folder in commit %s", c.displayPath(), c.commit)
+		}
+		if tree, err = c.tree(entry.Hash); err != nil {
+			return nil, err
+		}
+	}
+	return tree, nil
+}
+
+func find(tree *object.Tree, name string) (object.TreeEntry, bool) {
+	for _, entry := range tree.Entries {
+		if entry.Name == name {
+			return entry, true
+		}
+	}
+	return object.TreeEntry{}, false
+}
+
+func (c *checkout) tree(hash plumbing.Hash) (*object.Tree, error) {
+	size, err := c.store.EncodedObjectSize(hash)
+	if err != nil {
+		return nil, c.damaged()
+	}
+	if size > maxTreeSize {
+		return nil, c.remote.fail(ErrTooLarge, "a folder's list of entries is larger than %d bytes", maxTreeSize)
+	}
+	tree, err := object.GetTree(c.store, hash)
+	if err != nil {
+		return nil, c.damaged()
+	}
+	return tree, nil
+}
+
+func (c *checkout) damaged() error {
+	if c.ctx.Err() != nil {
+		return c.remote.transportError(c.ctx, c.ctx.Err())
+	}
+	return c.remote.fail(ErrUnreachable, "the download is not complete")
+}
+
+// folder writes the entries of one folder; dir is its place under the sub
+// folder.
+func (c *checkout) folder(tree *object.Tree, dir []string) error {
+	c.folders++
+	if c.folders > c.MaxFiles {
+		return c.remote.fail(ErrTooLarge, "more than %d folders", c.MaxFiles)
+	}
+	if len(dir) > maxDepth {
+		return c.remote.fail(ErrTooLarge, "more than %d folders in one another", maxDepth)
+	}
+	for _, entry := range tree.Entries {
+		if err := c.ctx.Err(); err != nil {
+			return c.remote.transportError(c.ctx, err)
+		}
+		if !validName(entry.Name) {
+			return c.remote.fail(ErrInvalidTree, "%q in folder %q is not a file name", entry.Name, "/"+path.Join(dir...))
+		}
+		if isHidden(entry.Name) {
+			continue
+		}
+		if err := c.entry(entry, append(dir[:len(dir):len(dir)], entry.Name)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *checkout) entry(entry object.TreeEntry, place []string) error {
+	switch entry.Mode {
+	case filemode.Dir:
+		tree, err := c.tree(entry.Hash)
+		if err != nil {
+			return err
+		}
+		return c.folder(tree, place)
+	case filemode.Submodule:
+		return nil
+	case filemode.Symlink:
+		file, err := c.resolve(entry, place)
+		if err != nil {
+			return err
+		}
+		return c.file(file.Hash, place)
+	case filemode.Regular, filemode.Executable, filemode.Deprecated:
+		return c.file(entry.Hash, place)
+	}
+	return c.remote.fail(ErrInvalidTree, "%q has an unknown type", path.Join(place...))
+}
+
+// file writes one file; the limits are checked before anything is written.
+func (c *checkout) file(hash plumbing.Hash, place []string) error {
+	blob, err := object.GetBlob(c.store, hash)
+	if err != nil {
+		return c.damaged()
+	}
+	if c.result.Files++; c.result.Files > c.MaxFiles {
+		return c.remote.fail(ErrTooLarge, "more than %d files in path %q", c.MaxFiles, c.displayPath())
+	}
+	if c.result.Bytes += blob.Size; c.result.Bytes > c.MaxBytes {
+		return c.remote.fail(ErrTooLarge, "more than %d bytes in path %q", c.MaxBytes, c.displayPath())
+	}
+	if err := c.makeFolder(place[:len(place)-1]); err != nil {
+		return err
+	}
+	return c.write(blob, path.Join(place...))
+}
+
+// makeFolder makes a folder and those above it, whatever the umask.
+func (c *checkout) makeFolder(dir []string) error {
+	for i := range dir {
+		name := path.Join(dir[:i+1]...)
+		err := c.out.Mkdir(name, 0o755)
+		if errors.Is(err, os.ErrExist) {
+			continue
+		}
+		if err == nil {
+			err = c.out.Chmod(name, 0o755)
+		}
+		if err != nil {
+			return c.localError(err)
+		}
+	}
+	return nil
+}
+
+func (c *checkout) write(blob *object.Blob, name string) error {
+	content, err := blob.Reader()
+	if err != nil {
+		return c.damaged()
+	}
+	defer content.Close()
+	file, err := c.out.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+	if errors.Is(err, os.ErrExist) || errors.Is(err, syscall.ENOTDIR) { // a file and a folder of one name
+		return c.remote.fail(ErrInvalidTree, "%q is in its folder twice", name)
+	}
+	if err != nil {
+		return c.localError(err)
+	}
+	n, err := io.Copy(localWriter{file}, io.LimitReader(contextReader{c.ctx, content}, blob.Size+1))
+	err = errors.Join(err, failLocally(file.Chmod(0o644)), failLocally(file.Close()))
+	var local *localFailure
+	switch {
+	case errors.As(err, &local):
+		return c.localError(local.err)
+	case err != nil, n != blob.Size:
+		return c.damaged()
+	}
+	return nil
+}

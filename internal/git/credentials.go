@@ -1,0 +1,161 @@
+package git
+
+import (
+	"crypto/x509"
+	"errors"
+	"net/url"
+	"os"
+	"strings"
+
+	githttp "github.com/go-git/go-git/v5/plumbing/transport/http"
+	gitssh "github.com/go-git/go-git/v5/plumbing/transport/ssh"
+	"golang.org/x/crypto/ssh"
+)
+
+// The keys of a credentials Secret: the convention of Flux's GitRepository,
+// heading "Secret reference". Other keys are ignored.
+const (
+	KeyUsername    = "username"
+	KeyPassword    = "password" // for SSH: the passphrase of the identity
+	KeyBearerToken = "bearerToken"
+	KeyIdentity    = "identity"
+	KeyKnownHosts  = "known_hosts"
+	KeyCACert      = "ca.crt"
+)
+
+// Credentials authenticate to a remote and say which server to trust. The
+// zero value is anonymous over HTTPS, trusting the system's certificates; SSH
+// always needs credentials. It prints as a placeholder.
+type Credentials struct {
+	http   githttp.AuthMethod
+	roots  []byte // PEM
+	signer ssh.Signer
+	hosts  hostKeys
+}
+
+// hostKeys is what a known_hosts file knows.
+type hostKeys struct {
+	check      ssh.HostKeyCallback
+	algorithms func(hostWithPort string) []string
+}
+
+// String implements fmt.Stringer; it shows nothing.
+func (Credentials) String() string { return "git.Credentials{…}" }
+
+// GoString implements fmt.GoStringer; it shows nothing.
+func (Credentials) GoString() string { return "git.Credentials{…}" }
+
+// ParseCredentials reads a Secret's data for a repository URL.
+//
+//   - https://: username and password, or bearerToken, or none of them; ca.crt
+//     is PEM certificates to trust next to the system's.
+//   - ssh://: identity (a private key; password is its passphrase) and
+//     known_hosts, both required: an unknown host is never trusted.
+//
+// Line ends after a user name, password or token, which `kubectl create secret
+// --from-file` keeps, are cut off. The error wraps ErrInvalidCredentials or
+// ErrInvalidURL, names the key and never shows its value.
+func ParseCredentials(rawURL string, data map[string][]byte) (Credentials, error) {
+	u, err := url.Parse(rawURL)
+	if err != nil {
+		return Credentials{}, invalid(ErrInvalidURL, "is not a URL")
+	}
+	switch u.Scheme {
+	case "ssh":
+		return parseSSH(data)
+	case "https", "http":
+		return parseHTTP(data)
+	case "git", "file":
+		return Credentials{}, nil
+	}
+	return Credentials{}, invalid(ErrInvalidURL, "want %s", Options{}.allowedSchemes())
+}
+
+func parseHTTP(data map[string][]byte) (Credentials, error) {
+	var c Credentials
+	username, password, token := text(data, KeyUsername), text(data, KeyPassword), text(data, KeyBearerToken)
+	switch {
+	case token != "" && (username != "" || password != ""):
+		return c, invalid(ErrInvalidCredentials, "keys %q and %q exclude each other", KeyBearerToken, KeyPassword)
+	case token != "":
+		c.http = &githttp.TokenAuth{Token: token}
+	case username != "" && password != "":
+		c.http = &githttp.BasicAuth{Username: username, Password: password}
+	case username != "":
+		return c, invalid(ErrInvalidCredentials, "key %q is missing", KeyPassword)
+	case password != "":
+		return c, invalid(ErrInvalidCredentials, "key %q is missing", KeyUsername)
+	}
+	if strings.ContainsAny(token, "\r\n") {
+		return Credentials{}, invalid(ErrInvalidCredentials, "key %q has more than one line", KeyBearerToken)
+	}
+	if pem := data[KeyCACert]; len(pem) > 0 {
+		if !x509.NewCertPool().AppendCertsFromPEM(pem) {
+			return Credentials{}, invalid(ErrInvalidCredentials, "key %q holds no certificate in PEM form", KeyCACert)
+		}
+		c.roots = pem
+	}
+	return c, nil
+}
+
+func parseSSH(data map[string][]byte) (Credentials, error) {
+	for _, key := range []string{KeyIdentity, KeyKnownHosts} {
+		if len(data[key]) == 0 {
+			return Credentials{}, invalid(ErrInvalidCredentials, "key %q is missing", key)
+		}
+	}
+	signer, err := parseIdentity(data[KeyIdentity], text(data, KeyPassword))
+	if err != nil {
+		return Credentials{}, err
+	}
+	hosts, err := parseKnownHosts(data[KeyKnownHosts])
+	if err != nil {
+		return Credentials{}, err
+	}
+	return Credentials{signer: signer, hosts: hosts}, nil
+}
+
+func parseIdentity(pem []byte, passphrase string) (ssh.Signer, error) {
+	signer, err := ssh.ParsePrivateKey(pem)
+	var encrypted *ssh.PassphraseMissingError
+	if !errors.As(err, &encrypted) {
+		if err != nil {
+			return nil, invalid(ErrInvalidCredentials, "key %q is not a private key", KeyIdentity)
+		}
+		return signer, nil
+	}
+	if passphrase == "" {
+		return nil, invalid(ErrInvalidCredentials, "key %q is missing: the identity has a passphrase", KeyPassword)
+	}
+	signer, err = ssh.ParsePrivateKeyWithPassphrase(pem, []byte(passphrase))
+	if err != nil {
+		return nil, invalid(ErrInvalidCredentials, "key %q does not open the identity", KeyPassword)
+	}
+	return signer, nil
+}
+
+// parseKnownHosts goes through a file because the library reads files only.
+// /dev/shm is there for pods whose root file system is read-only.
+func parseKnownHosts(data []byte) (hostKeys, error) {
+	file, err := os.CreateTemp("", "known_hosts-*")
+	if err != nil {
+		file, err = os.CreateTemp("/dev/shm", "known_hosts-*")
+	}
+	if err != nil {
+		return hostKeys{}, localError("known_hosts", err)
+	}
+	defer os.Remove(file.Name())
+	_, err = file.Write(data)
+	if err = errors.Join(err, file.Close()); err != nil {
+		return hostKeys{}, localError("known_hosts", err)
+	}
+	db, err := gitssh.NewKnownHostsDb(file.Name())
+	if err != nil {
+		return hostKeys{}, invalid(ErrInvalidCredentials, "key %q is not in the format of known_hosts", KeyKnownHosts)
+	}
+	return hostKeys{check: db.HostKeyCallback(), algorithms: db.HostKeyAlgorithms}, nil
+}
+
+func text(data map[string][]byte, key string) string {
+	return strings.TrimRight(string(data[key]), "\r\n")
+}

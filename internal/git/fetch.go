@@ -1,0 +1,184 @@
+package git
+
+import (
+	"context"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"github.com/go-git/go-git/v5/plumbing"
+)
+
+// The limits of a fetch where FetchOptions has zero.
+const (
+	DefaultMaxBytes = 256 << 20
+	DefaultMaxFiles = 10000
+)
+
+// FetchOptions say what to fetch, and where to.
+type FetchOptions struct {
+	// URL is the repository, as ValidateURL allows it.
+	URL string
+	// Creds authenticate; see ParseCredentials.
+	Creds Credentials
+	// Commit is the commit to check out, 40 hex digits. (64, of a SHA-256
+	// repository, are understood and refused.)
+	Commit string
+	// Ref is the branch that has the commit, "main" or "refs/heads/main". It is
+	// needed only for servers that do not hand out commits by name, where empty
+	// means the default branch.
+	Ref string
+	// Path is the sub folder to check out, slash separated and relative; empty
+	// or "." is the whole tree.
+	Path string
+	// Dir is the absolute path of the target folder. It is replaced as a whole,
+	// by a rename, so it must not be a mount point; its parent is made when
+	// missing and must be writable.
+	Dir string
+	// MaxBytes limits the size of all files together; zero means
+	// DefaultMaxBytes. The download may be 4 times that and 64 MiB.
+	MaxBytes int64
+	// MaxFiles limits the number of files, and that of folders; zero means
+	// DefaultMaxFiles.
+	MaxFiles int
+}
+
+// FetchResult says what was written.
+type FetchResult struct {
+	// Files is the number of files, copies of symbolic links included.
+	Files int
+	// Bytes is their size together.
+	Bytes int64
+}
+
+// Fetch checks out exactly one commit's sub folder into o.Dir. The content is
+// verified by the commit's hash.
+//
+// The data-plane server that reads the folder follows symbolic links and reads
+// dot folders (it would load a copy in them a second time). Therefore:
+//
+//   - Files and folders whose name starts with a dot, .git of course, are left
+//     out; so are submodules.
+//   - A symbolic link that resolves, inside the commit's tree, to a regular
+//     file becomes a copy of that file. Any other one (absolute, out of the
+//     tree, to a folder, to nothing) fails the fetch with ErrInvalidTree.
+//   - Files have mode 0644, folders 0755; folders without files are left out.
+//
+// The commit is downloaded without its history where the server can; else with
+// a short history of the branch, then with all of it.
+//
+// Dir appears at once, by a rename: a fetch that is killed leaves at most a
+// hidden folder next to it, which the next fetch into the same Dir removes.
+// One Dir must not be fetched into twice at the same time.
+//
+// The error is an *Error of one of the kinds, or wraps ErrInvalidURL,
+// ErrInvalidOptions or the error of the local file system. What is in Dir stays
+// unless the fetch succeeds.
+func (c *Client) Fetch(ctx context.Context, o FetchOptions) (FetchResult, error) {
+	f, err := c.newFetch(o)
+	if err != nil {
+		return FetchResult{}, err
+	}
+	work, err := newWorkspace(f.Dir)
+	if err != nil {
+		return FetchResult{}, err
+	}
+	defer work.remove()
+	store, err := f.download(ctx, work)
+	if err != nil {
+		return FetchResult{}, err
+	}
+	defer store.Close()
+	result, err := f.checkOut(ctx, store, work)
+	if err != nil {
+		return FetchResult{}, err
+	}
+	if err := ctx.Err(); err != nil {
+		return FetchResult{}, f.remote.transportError(ctx, err)
+	}
+	return result, work.place()
+}
+
+// fetch is a Fetch under way, its options checked and completed.
+type fetch struct {
+	FetchOptions
+	client *Client
+	remote remote
+	commit plumbing.Hash
+	path   []string // the components of Path
+}
+
+func (c *Client) newFetch(o FetchOptions) (*fetch, error) {
+	r, err := parseURL(o.URL, c.options)
+	if err != nil {
+		return nil, err
+	}
+	f := &fetch{FetchOptions: o, client: c, remote: r}
+	if f.commit, err = parseCommit(o.Commit); err != nil {
+		return nil, err
+	}
+	if f.path, err = parsePath(o.Path); err != nil {
+		return nil, err
+	}
+	if !filepath.IsAbs(o.Dir) || filepath.Dir(filepath.Clean(o.Dir)) == filepath.Clean(o.Dir) {
+		return nil, invalid(ErrInvalidOptions, "target %q: want an absolute path of a folder", o.Dir)
+	}
+	f.Dir = filepath.Clean(o.Dir)
+	if o.MaxBytes < 0 || o.MaxFiles < 0 {
+		return nil, invalid(ErrInvalidOptions, "limits must not be negative")
+	}
+	if o.MaxBytes == 0 {
+		f.MaxBytes = DefaultMaxBytes
+	}
+	if o.MaxFiles == 0 {
+		f.MaxFiles = DefaultMaxFiles
+	}
+	return f, nil
+}
+
+// parseCommit reads a full object name.
+func parseCommit(s string) (plumbing.Hash, error) {
+	hex := len(strings.Trim(s, "0123456789abcdefABCDEF")) == 0
+	switch {
+	case hex && len(s) == 40:
+		return plumbing.NewHash(s), nil
+	case hex && len(s) == 64:
+		return plumbing.Hash{}, invalid(ErrInvalidOptions, "commit %q: SHA-256 repositories are not supported", s)
+	}
+	return plumbing.Hash{}, invalid(ErrInvalidOptions, "commit %q: want 40 hex digits", s)
+}
+
+// parsePath splits a sub folder's path; the whole tree has no components.
+func parsePath(s string) ([]string, error) {
+	trimmed := strings.TrimSuffix(strings.TrimPrefix(s, "./"), "/")
+	if trimmed == "" || trimmed == "." {
+		if strings.HasPrefix(s, "/") {
+			return nil, invalid(ErrInvalidOptions, "path %q: want a relative path", s)
+		}
+		return nil, nil
+	}
+	parts := strings.Split(trimmed, "/")
+	for _, part := range parts {
+		if !validName(part) || strings.EqualFold(part, ".git") {
+			return nil, invalid(ErrInvalidOptions, "path %q: want a relative path without . and .. in it", s)
+		}
+	}
+	return parts, nil
+}
+
+// validName tells whether a name of a tree is one that a file can have.
+func validName(name string) bool {
+	return name != "" && name != "." && name != ".." && len(name) <= maxNameLength &&
+		!strings.ContainsAny(name, "/\\\x00")
+}
+
+// isHidden tells whether an entry is left out for its name.
+func isHidden(name string) bool { return strings.HasPrefix(name, ".") }
+
+// displayPath is the sub folder for messages.
+func (f *fetch) displayPath() string {
+	if len(f.path) == 0 {
+		return "."
+	}
+	return path.Join(f.path...)
+}
