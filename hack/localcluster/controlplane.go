@@ -88,9 +88,9 @@ func (c *cluster) apiServer(client *http.Client) component {
 func (c *cluster) controllerManager(client *http.Client) component {
 	kubeconfig := c.userKubeconfig("kube-controller-manager")
 	port := c.Ports[portControllerManager]
-	podCIDR, mask := simulatedPodCIDR, simulatedMask
+	podCIDR, mask, nodeGrace := simulatedPodCIDR, simulatedMask, 5*time.Minute
 	if c.Nodes == nodesReal {
-		podCIDR, mask = realPodCIDR, realPodMask
+		podCIDR, mask, nodeGrace = realPodCIDR, realPodMask, 50*time.Second
 	}
 	return component{
 		daemon: daemon{name: "kube-controller-manager", path: c.binary("kube-controller-manager"), args: []string{
@@ -111,6 +111,8 @@ func (c *cluster) controllerManager(client *http.Client) component {
 			"--allocate-node-cidrs=true",
 			"--cluster-cidr=" + podCIDR,
 			"--node-cidr-mask-size=" + strconv.Itoa(mask),
+			// Simulated nodes do not fail; a busy machine must not look like it.
+			"--node-monitor-grace-period=" + nodeGrace.String(),
 			"--kube-api-qps=500",
 			"--kube-api-burst=1000",
 			"--profiling=false",

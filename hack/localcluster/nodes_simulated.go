@@ -29,6 +29,9 @@ metadata:
     kubernetes.io/os: linux
     topology.kubernetes.io/zone: zone-%[3]d
     type: kwok
+spec:
+  podCIDR: %[6]s
+  podCIDRs: [%[6]s]
 status:
   addresses: [{type: InternalIP, address: %[5]s}, {type: Hostname, address: %[1]s}]
   allocatable: {cpu: 1k, memory: 4Ti, ephemeral-storage: 4Ti, pods: "%[4]d"}
@@ -40,9 +43,18 @@ status:
 func simulatedNodeManifest(count int) string {
 	var text strings.Builder
 	for i := range count {
-		fmt.Fprintf(&text, simulatedNode, fmt.Sprintf("node-%d", i), runtime.GOARCH, i%3, simulatedPods, fmt.Sprintf("172.31.%d.%d", i/250, i%250+1))
+		fmt.Fprintf(&text, simulatedNode, fmt.Sprintf("node-%d", i), runtime.GOARCH, i%3, simulatedPods,
+			fmt.Sprintf("172.31.%d.%d", i/250, i%250+1), simulatedNodeCIDR(i))
 	}
 	return text.String()
+}
+
+// simulatedNodeCIDR is the part of simulatedPodCIDR that belongs to a node:
+// 10.128.0.0/18, 10.128.64.0/18 and so on. It is given here and not left to the
+// controllers, which stumble over nodes that appear while they start.
+func simulatedNodeCIDR(index int) string {
+	offset := index << (32 - simulatedMask)
+	return fmt.Sprintf("10.%d.%d.0/%d", 128+offset>>16, offset>>8&0xff, simulatedMask)
 }
 
 // startSimulatedNodes registers the nodes, starts KWOK and waits until every

@@ -66,4 +66,9 @@ func TestSimulatedNodeManifest(t *testing.T) {
 	if strings.Count(manifest, "kind: Node\n") != 4 {
 		t.Error("want 4 nodes")
 	}
+	for index, want := range map[int]string{0: "10.128.0.0/18", 3: "10.128.192.0/18", 4: "10.129.0.0/18", 499: "10.252.192.0/18"} {
+		if got := simulatedNodeCIDR(index); got != want {
+			t.Errorf("node %d has %s, want %s", index, got, want)
+		}
+	}
 }
