@@ -37,12 +37,12 @@ func New(c *kube.Client, recorder reconciler.Recorder, clk clock.PassiveClock) *
 	}
 }
 
-// SetupWithManager starts the reconciler in a manager.
-//
 // +kubebuilder:rbac:groups=platform.quoin.dev,resources=accounts,verbs=get;list;patch;watch
 // +kubebuilder:rbac:groups=platform.quoin.dev,resources=accounts/status,verbs=patch
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+
+// SetupWithManager starts the reconciler in a manager.
 func SetupWithManager(mgr ctrl.Manager, r reconcile.Reconciler, opts controller.Options) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("account").

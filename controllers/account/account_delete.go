@@ -34,12 +34,12 @@ func owned() []client.ObjectList {
 	}
 }
 
+// +kubebuilder:rbac:groups=platform.quoin.dev,resources=accounts/finalizers,verbs=update
+// +kubebuilder:rbac:groups=platform.quoin.dev,resources=apikeys;branches;claims;dbtsyncs;deployments;environments;scimgroups;scimmemberchunks;scimusers,verbs=delete;get;list;watch
+
 // teardown deletes the account's objects and lets the account go when none is left. The
 // namespace stays: it was there before the account. Workloads and secrets of environments
 // follow their environments by garbage collection.
-//
-// +kubebuilder:rbac:groups=platform.quoin.dev,resources=accounts/finalizers,verbs=update
-// +kubebuilder:rbac:groups=platform.quoin.dev,resources=apikeys;branches;claims;dbtsyncs;deployments;environments;scimgroups;scimmemberchunks;scimusers,verbs=delete;get;list;watch
 func teardown(ctx context.Context, s *reconciler.Scope[*v1alpha1.Account]) reconciler.Outcome {
 	acct := s.Object
 	if !controllerutil.ContainsFinalizer(acct, v1alpha1.FinalizerAccount) {

@@ -21,12 +21,12 @@ import (
 // IndexDeployment is the field by which the branches of a deployment are found.
 const IndexDeployment = "spec.deploymentRef.name"
 
-// SetupWithManager starts the reconciler in a manager.
-//
 // +kubebuilder:rbac:groups=platform.quoin.dev,resources=branches,verbs=get;list;patch;watch
 // +kubebuilder:rbac:groups=platform.quoin.dev,resources=branches/finalizers,verbs=update
 // +kubebuilder:rbac:groups=platform.quoin.dev,resources=branches/status,verbs=patch
 // +kubebuilder:rbac:groups=platform.quoin.dev,resources=environments,verbs=create;delete;get;list;patch;watch
+
+// SetupWithManager starts the reconciler in a manager.
 func SetupWithManager(mgr ctrl.Manager, r reconcile.Reconciler, opts controller.Options) error {
 	c := mgr.GetClient()
 	return ctrl.NewControllerManagedBy(mgr).

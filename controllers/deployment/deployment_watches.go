@@ -23,14 +23,14 @@ import (
 // IndexChannel is the field by which the deployments of a channel are found.
 const IndexChannel = "spec.releaseChannel"
 
-// SetupWithManager starts the reconciler in a manager.
-//
 // +kubebuilder:rbac:groups=platform.quoin.dev,resources=branches,verbs=create;delete;get;list;patch;watch
 // +kubebuilder:rbac:groups=platform.quoin.dev,resources=claims,verbs=create;delete;get;list;update;watch
 // +kubebuilder:rbac:groups=platform.quoin.dev,resources=deployments,verbs=get;list;patch;watch
 // +kubebuilder:rbac:groups=platform.quoin.dev,resources=deployments/finalizers,verbs=update
 // +kubebuilder:rbac:groups=platform.quoin.dev,resources=deployments/status,verbs=patch
 // +kubebuilder:rbac:groups=platform.quoin.dev,resources=environments,verbs=create;get;list;patch;watch
+
+// SetupWithManager starts the reconciler in a manager.
 func SetupWithManager(mgr ctrl.Manager, r reconcile.Reconciler, o Options, opts controller.Options) error {
 	c := mgr.GetClient()
 	enqueue := &handler.EnqueueRequestForObject{}

@@ -24,8 +24,6 @@ import (
 // IndexDeployment is the field by which the environments of a deployment are found.
 const IndexDeployment = "spec.deploymentRef.name"
 
-// SetupWithManager starts the reconciler in a manager.
-//
 // +kubebuilder:rbac:groups=platform.quoin.dev,resources=environments,verbs=get;list;watch
 // +kubebuilder:rbac:groups=platform.quoin.dev,resources=environments/finalizers,verbs=update
 // +kubebuilder:rbac:groups=platform.quoin.dev,resources=environments/status,verbs=patch
@@ -36,6 +34,8 @@ const IndexDeployment = "spec.deploymentRef.name"
 // +kubebuilder:rbac:groups="",resources=serviceaccounts;services,verbs=create;delete;get;list;patch;watch
 // +kubebuilder:rbac:groups=networking.k8s.io,resources=networkpolicies,verbs=create;delete;get;list;patch;watch
 // +kubebuilder:rbac:groups=policy,resources=poddisruptionbudgets,verbs=create;delete;get;list;patch;watch
+
+// SetupWithManager starts the reconciler in a manager.
 func SetupWithManager(mgr ctrl.Manager, r reconcile.Reconciler, opts controller.Options) error {
 	c := mgr.GetClient()
 	return ctrl.NewControllerManagedBy(mgr).

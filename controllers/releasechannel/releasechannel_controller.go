@@ -57,11 +57,11 @@ func New(c *kube.Client, recorder reconciler.Recorder, clk clock.PassiveClock, o
 	}
 }
 
-// SetupWithManager starts the reconciler in a manager.
-//
 // +kubebuilder:rbac:groups=platform.quoin.dev,resources=releasechannels,verbs=get;list;watch
 // +kubebuilder:rbac:groups=platform.quoin.dev,resources=releasechannels/status,verbs=patch
 // +kubebuilder:rbac:groups="",namespace=quoin-system,resources=secrets,verbs=get
+
+// SetupWithManager starts the reconciler in a manager.
 func SetupWithManager(mgr ctrl.Manager, r reconcile.Reconciler, opts controller.Options) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("releasechannel").

@@ -101,6 +101,7 @@ func parseControllerFlags(args []string, stderr io.Writer) (*controllerFlags, er
 // +kubebuilder:rbac:groups=authorization.k8s.io,resources=subjectaccessreviews,verbs=create
 // +kubebuilder:rbac:groups=coordination.k8s.io,namespace=quoin-system,resources=leases,verbs=create
 // +kubebuilder:rbac:groups=coordination.k8s.io,namespace=quoin-system,resources=leases,resourceNames=quoin-controller,verbs=get;update
+
 func runController(ctx context.Context, f *controllerFlags) error {
 	config, err := restConfig(f.kubeconfig)
 	if err != nil {

@@ -8,10 +8,8 @@ import (
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
@@ -32,18 +30,18 @@ func Apply[T client.Object](ctx context.Context, c *Client, desired T) (T, bool,
 	if err != nil {
 		return live, false, err
 	}
-	err = c.Get(ctx, client.ObjectKeyFromObject(desired), live)
-	switch {
-	case err == nil:
-		if live.GetAnnotations()[annotationApplied] == hash && holds(live, desired) {
-			return live, false, nil
-		}
-	case !apierrors.IsNotFound(err):
-		return live, false, fmt.Errorf("read %s: %w", describe(c, desired), err)
-	}
 	u, err := toUnstructured(c.Scheme(), desired)
 	if err != nil {
 		return live, false, err
+	}
+	err = c.Get(ctx, client.ObjectKeyFromObject(desired), live)
+	if client.IgnoreNotFound(err) != nil {
+		return live, false, fmt.Errorf("read %s: %w", describe(c, desired), err)
+	}
+	if err == nil && live.GetAnnotations()[annotationApplied] == hash {
+		if same, err := holds(live, u); same || err != nil {
+			return live, false, err
+		}
 	}
 	if err := c.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), c.owner, client.ForceOwnership); err != nil {
 		return live, false, fmt.Errorf("apply %s: %w", describe(c, desired), err)
@@ -71,14 +69,48 @@ func stamp(desired client.Object) (string, error) {
 	return hash, nil
 }
 
-// holds tells whether live has everything that desired names.
-func holds(live, desired client.Object) bool {
-	want, _ := desired.DeepCopyObject().(client.Object)
-	have, _ := live.DeepCopyObject().(client.Object)
-	// The cache leaves the kind empty.
-	want.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
-	have.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
-	return equality.Semantic.DeepDerivative(want, have)
+// holds tells whether live has everything that desired names. What the API server filled in
+// and what others added does not matter.
+func holds(live client.Object, desired *unstructured.Unstructured) (bool, error) {
+	have, err := runtime.DefaultUnstructuredConverter.ToUnstructured(live)
+	if err != nil {
+		return false, fmt.Errorf("encode %T: %w", live, err)
+	}
+	for key, want := range desired.Object {
+		// What is read from the cache does not say its kind.
+		if key != "apiVersion" && key != "kind" && !within(want, have[key]) {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// within tells whether have has everything that is set in want. Lists are compared item by item.
+func within(want, have any) bool {
+	switch want := want.(type) {
+	case nil:
+		return true
+	case map[string]any:
+		have, _ := have.(map[string]any)
+		for key, value := range want {
+			if !within(value, have[key]) {
+				return false
+			}
+		}
+		return true
+	case []any:
+		have, _ := have.([]any)
+		if len(want) != len(have) {
+			return false
+		}
+		for i := range want {
+			if !within(want[i], have[i]) {
+				return false
+			}
+		}
+		return true
+	}
+	return want == have
 }
 
 // toUnstructured turns a typed object into the fields to apply: no status, no empty metadata.

@@ -3,7 +3,10 @@
 # About a minute on two cores the first time, a second when nothing has changed.
 set -eu
 
-output=$(realpath "$1")
+case $1 in
+/*) output=$1 ;;
+*) output=$PWD/$1 ;;
+esac
 cd "$(dirname "$0")"
 version=$(go list -m -f '{{.Version}}' helm.sh/helm/v3)
 # Unstamped, Helm takes every cluster that it does not see for Kubernetes 1.20, and refuses charts

@@ -1,0 +1,196 @@
+package controllers_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"slices"
+	"sort"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/quoin-dev/quoin/api/v1alpha1"
+)
+
+// kinds of all objects that the controllers make or read, owners before what they own.
+func kinds() []client.ObjectList {
+	return []client.ObjectList{
+		&v1alpha1.AccountList{}, &v1alpha1.ReleaseChannelList{}, &v1alpha1.DeploymentList{}, &v1alpha1.BranchList{},
+		&v1alpha1.EnvironmentList{}, &v1alpha1.ClaimList{},
+		&appsv1.DeploymentList{}, &appsv1.StatefulSetList{}, &corev1.ServiceList{}, &corev1.ServiceAccountList{},
+		&corev1.SecretList{}, &policyv1.PodDisruptionBudgetList{}, &networkingv1.NetworkPolicyList{},
+	}
+}
+
+// collectGarbage removes objects whose owner is gone, as a cluster does.
+func (w *world) collectGarbage() {
+	w.t.Helper()
+	living := map[string]bool{}
+	for _, list := range kinds() {
+		for _, obj := range w.all(list) {
+			living[string(obj.GetUID())] = true
+		}
+	}
+	for _, list := range kinds() {
+		for _, obj := range w.all(list) {
+			owners := obj.GetOwnerReferences()
+			orphan := len(owners) > 0 && !slices.ContainsFunc(owners, func(o metav1.OwnerReference) bool { return living[string(o.UID)] })
+			if !orphan {
+				continue
+			}
+			if err := w.api.Delete(w.ctx, obj); err != nil && !apierrors.IsNotFound(err) {
+				w.t.Fatal(err)
+			}
+			delete(living, string(obj.GetUID()))
+		}
+	}
+}
+
+// rollOutWorkloads does what the cluster does with workloads: pods of an image whose tag
+// holds "-broken" never get ready, all others do at once.
+func (w *world) rollOutWorkloads() {
+	w.t.Helper()
+	for _, obj := range w.all(&appsv1.DeploymentList{}) {
+		d, _ := obj.(*appsv1.Deployment)
+		before := d.DeepCopy()
+		n := ptr.Deref(d.Spec.Replicas, 1)
+		d.Status = appsv1.DeploymentStatus{
+			ObservedGeneration: d.Generation, Replicas: n, UpdatedReplicas: n, ReadyReplicas: n, AvailableReplicas: n,
+		}
+		if strings.Contains(d.Spec.Template.Spec.Containers[0].Image, "-broken") {
+			d.Status.Replicas, d.Status.UpdatedReplicas = n+1, 1
+		}
+		w.patchStatus(before, d)
+	}
+	for _, obj := range w.all(&appsv1.StatefulSetList{}) {
+		s, _ := obj.(*appsv1.StatefulSet)
+		before := s.DeepCopy()
+		n := ptr.Deref(s.Spec.Replicas, 1)
+		s.Status = appsv1.StatefulSetStatus{
+			ObservedGeneration: s.Generation, Replicas: n, UpdatedReplicas: n, CurrentReplicas: n, ReadyReplicas: n, AvailableReplicas: n,
+			CurrentRevision: "1", UpdateRevision: "1",
+		}
+		w.patchStatus(before, s)
+	}
+}
+
+func (w *world) patchStatus(before, obj client.Object) {
+	w.t.Helper()
+	if err := w.api.Status().Patch(w.ctx, obj, client.MergeFrom(before)); err != nil && !apierrors.IsNotFound(err) {
+		w.t.Fatal(err)
+	}
+}
+
+// resourceVersions is one text that changes with any write to any object.
+func (w *world) resourceVersions() string {
+	var all []string
+	for _, list := range kinds() {
+		for _, obj := range w.all(list) {
+			all = append(all, string(obj.GetUID())+obj.GetResourceVersion())
+		}
+	}
+	sort.Strings(all)
+	return strings.Join(all, ",")
+}
+
+var (
+	variable = regexp.MustCompile(`"(uid|resourceVersion|creationTimestamp|lastTransitionTime|firstSeen|lastChangeTime|completionTime|startTime|time)":"[^"]*"`)
+	numbers  = regexp.MustCompile(`("platform\.quoin\.dev/(id|environment-id|issued-ids)":|"id":)"?[0-9a-z=,]+"?`)
+	counters = regexp.MustCompile(`"(generation|observedGeneration|deploymentGeneration)":[0-9]+`)
+	secrets  = regexp.MustCompile(`"data":\{[^}]*\}`)
+	hashes   = regexp.MustCompile(`"platform\.quoin\.dev/applied-hash":"[0-9a-f]+"`)
+)
+
+// dump writes down all objects of the world, without what differs from run to run.
+func (w *world) dump() string {
+	w.t.Helper()
+	var lines []string
+	for _, list := range kinds() {
+		for _, obj := range w.all(list) {
+			obj.SetManagedFields(nil)
+			data, err := json.Marshal(obj)
+			if err != nil {
+				w.t.Fatal(err)
+			}
+			text := strings.ReplaceAll(string(data), w.name, "world")
+			text = variable.ReplaceAllString(text, `"$1":"…"`)
+			text = numbers.ReplaceAllString(text, `$1"N"`)
+			text = counters.ReplaceAllString(text, `"$1":0`)
+			text = secrets.ReplaceAllString(text, `"data":{}`)
+			text = hashes.ReplaceAllString(text, `"applied":"…"`)
+			lines = append(lines, fmt.Sprintf("%T %s", obj, text))
+		}
+	}
+	// Claims are named by a hash that holds no world's name, so their order is the same.
+	sort.Strings(lines)
+	return strings.Join(lines, "\n")
+}
+
+// checkNumbers says that no two objects have the same number.
+func (w *world) checkNumbers() {
+	w.t.Helper()
+	for _, list := range []client.ObjectList{&v1alpha1.DeploymentList{}, &v1alpha1.BranchList{}, &v1alpha1.EnvironmentList{}} {
+		seen := map[string]string{}
+		for _, obj := range w.all(list) {
+			id := obj.GetLabels()[v1alpha1.LabelID]
+			if other, twice := seen[id]; twice || id == "" {
+				w.t.Errorf("%T %s has number %q, as has %q", obj, obj.GetName(), id, other)
+			}
+			seen[id] = obj.GetName()
+		}
+	}
+}
+
+// checkContract holds an object against what tools rely on in a status.
+func checkContract(t *testing.T, obj v1alpha1.Object) {
+	t.Helper()
+	status := obj.Common()
+	name := fmt.Sprintf("%T %s", obj, obj.GetName())
+	ready := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady)
+	reconciling := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReconciling)
+	stalled := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionStalled)
+	if ready == nil {
+		if status.ObservedGeneration != -1 {
+			t.Errorf("%s: observedGeneration is %d without a Ready condition", name, status.ObservedGeneration)
+		}
+		return
+	}
+	if reconciling != nil && stalled != nil {
+		t.Errorf("%s is Reconciling and Stalled at once", name)
+	}
+	for _, c := range []*metav1.Condition{reconciling, stalled} {
+		if c != nil && c.Status != metav1.ConditionTrue {
+			t.Errorf("%s: condition %s is %s; it is there only while True", name, c.Type, c.Status)
+		}
+	}
+	if ready.Status == metav1.ConditionTrue && (reconciling != nil || stalled != nil) {
+		t.Errorf("%s is Ready and still has Reconciling or Stalled", name)
+	}
+	if ready.Status != metav1.ConditionTrue && reconciling == nil && stalled == nil {
+		t.Errorf("%s is neither Ready nor Reconciling nor Stalled", name)
+	}
+	if ready.Status == metav1.ConditionTrue && status.ObservedGeneration != ready.ObservedGeneration {
+		t.Errorf("%s is Ready for generation %d but has observed %d", name, ready.ObservedGeneration, status.ObservedGeneration)
+	}
+	for _, c := range status.Conditions {
+		if c.Reason == "" || c.Message == "" {
+			t.Errorf("%s: condition %s has no reason or no message", name, c.Type)
+		}
+		if c.ObservedGeneration <= 0 || c.ObservedGeneration > obj.GetGeneration() {
+			t.Errorf("%s: condition %s speaks of generation %d of %d", name, c.Type, c.ObservedGeneration, obj.GetGeneration())
+		}
+	}
+	if status.ObservedGeneration > obj.GetGeneration() {
+		t.Errorf("%s has observed generation %d of %d", name, status.ObservedGeneration, obj.GetGeneration())
+	}
+}

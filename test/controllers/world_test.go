@@ -1,0 +1,256 @@
+package controllers_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/events"
+	clocktesting "k8s.io/utils/clock/testing"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/controllers"
+	"github.com/quoin-dev/quoin/controllers/account"
+	"github.com/quoin-dev/quoin/controllers/branch"
+	"github.com/quoin-dev/quoin/controllers/deployment"
+	"github.com/quoin-dev/quoin/controllers/environment"
+	"github.com/quoin-dev/quoin/controllers/releasechannel"
+	"github.com/quoin-dev/quoin/internal/engine"
+	"github.com/quoin-dev/quoin/internal/git"
+	"github.com/quoin-dev/quoin/internal/ids"
+	"github.com/quoin-dev/quoin/internal/kube"
+	"github.com/quoin-dev/quoin/internal/registry"
+)
+
+// world is an API server with an account on it, and controllers that are run one step at a
+// time, in an order that a seed decides. What a cluster's own controllers do, garbage
+// collection and rolling out workloads, the world does between the steps.
+type world struct {
+	t       *testing.T
+	ctx     context.Context
+	api     client.WithWatch // the API server, without faults
+	name    string           // of the namespace, the account and the channel
+	clock   *clocktesting.FakeClock
+	order   *rand.Rand
+	faults  *faults
+	images  *images
+	refs    []git.Ref
+	gitErr  error
+	stale   *lagging
+	running []controllerUnderTest
+	// checked is called with every object after each step.
+	checked func(obj v1alpha1.Object)
+}
+
+type controllerUnderTest struct {
+	kind   string
+	list   client.ObjectList
+	reconc reconcile.Reconciler
+}
+
+var worlds int
+
+func newWorld(t *testing.T, seed uint64) *world {
+	t.Helper()
+	scheme, err := controllers.Scheme()
+	if err != nil {
+		t.Fatal(err)
+	}
+	api, err := client.NewWithWatch(apiServer, client.Options{Scheme: scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	worlds++
+	w := &world{
+		t: t, ctx: t.Context(), api: api,
+		name:   fmt.Sprintf("w%d", worlds),
+		clock:  clocktesting.NewFakeClock(time.Now()),
+		order:  rand.New(rand.NewPCG(seed, 11)),
+		faults: &faults{},
+		images: &images{tags: map[string]string{}},
+	}
+	w.checked = func(obj v1alpha1.Object) { checkContract(t, obj) }
+	w.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.name, Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"}}})
+	w.restart()
+	return w
+}
+
+// restart starts the controllers anew: all they had in memory is gone.
+func (w *world) restart() {
+	w.faults.dead = false
+	var reads client.WithWatch = w.faults.wrap(w.api)
+	live := client.Reader(reads)
+	if w.stale != nil {
+		reads = w.stale.wrap(reads)
+	}
+	k := kube.NewClient(reads, live, "quoin-controller")
+	recorder := events.NewFakeRecorder(1000)
+	go func() {
+		for range recorder.Events { //nolint:revive // events are told, never read
+		}
+	}()
+	allocator := ids.New(k)
+	readRefs := func(context.Context, string, map[string][]byte) ([]git.Ref, string, error) {
+		return w.refs, "main", w.gitErr
+	}
+	w.running = []controllerUnderTest{
+		{"Account", &v1alpha1.AccountList{}, account.New(k, recorder, w.clock)},
+		{"ReleaseChannel", &v1alpha1.ReleaseChannelList{}, releasechannel.New(k, recorder, w.clock, releasechannel.Options{
+			Namespace: w.name,
+			Connect:   func(registry.Options) (releasechannel.Registry, error) { return w.images, nil },
+		})},
+		{"Deployment", &v1alpha1.DeploymentList{}, deployment.New(k, recorder, w.clock, deployment.Options{
+			IDs: allocator, Fleet: deployment.NewFleet(k, 1), Remotes: deployment.NewRemotes(live, readRefs, w.clock),
+		})},
+		{"Environment", &v1alpha1.EnvironmentList{}, environment.New(k, recorder, w.clock, environment.Options{
+			Engine: engine.Options{QuoinImage: "quoin:test", GatewayNamespace: "quoin-system"},
+		})},
+		{"Branch", &v1alpha1.BranchList{}, branch.New(k, recorder, w.clock, allocator)},
+	}
+}
+
+// step is one object to reconcile.
+type step struct {
+	controller controllerUnderTest
+	request    ctrl.Request
+}
+
+// pass reconciles every object of the world once, in a random order, and then lets the
+// cluster do its part.
+func (w *world) pass() {
+	w.t.Helper()
+	var steps []step
+	for _, c := range w.running {
+		for _, obj := range w.all(c.list) {
+			steps = append(steps, step{c, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(obj)}})
+		}
+	}
+	w.order.Shuffle(len(steps), func(i, j int) { steps[i], steps[j] = steps[j], steps[i] })
+	for _, s := range steps {
+		_, err := s.controller.reconc.Reconcile(w.ctx, s.request)
+		if err != nil && w.faults.at == 0 {
+			w.t.Errorf("%s %s: %v", s.controller.kind, s.request.Name, err)
+		}
+		if w.faults.dead {
+			w.restart()
+			continue
+		}
+		for _, obj := range w.all(s.controller.list) {
+			if o, ok := obj.(v1alpha1.Object); ok && o.GetName() == s.request.Name {
+				w.checked(o)
+			}
+		}
+	}
+	w.collectGarbage()
+	w.rollOutWorkloads()
+	w.clock.Step(31 * time.Second)
+	// Remotes are read in the background.
+	time.Sleep(2 * time.Millisecond)
+}
+
+// settle passes until nothing is written any more, for longer than a rollout may take.
+func (w *world) settle() {
+	w.t.Helper()
+	calm := 0
+	for range 60 {
+		before := w.faults.written()
+		changed := w.resourceVersions()
+		w.pass()
+		if w.faults.written() == before && w.resourceVersions() == changed {
+			if calm++; calm == 3 {
+				return
+			}
+			continue
+		}
+		calm = 0
+	}
+	w.t.Fatalf("the controllers do not come to rest; the last writes were %v", w.faults.log[max(0, len(w.faults.log)-10):])
+}
+
+// all lists the objects of a kind that belong to the world.
+func (w *world) all(list client.ObjectList) []client.Object {
+	w.t.Helper()
+	list, _ = list.DeepCopyObject().(client.ObjectList)
+	if err := w.api.List(w.ctx, list); err != nil {
+		w.t.Fatal(err)
+	}
+	var objs []client.Object
+	_ = meta.EachListItem(list, func(o runtime.Object) error {
+		obj, _ := o.(client.Object)
+		if obj.GetNamespace() == w.name || (obj.GetNamespace() == "" && strings.HasPrefix(obj.GetName()+"-", w.name+"-")) {
+			objs = append(objs, obj)
+		}
+		return nil
+	})
+	return objs
+}
+
+func (w *world) create(obj client.Object) {
+	w.t.Helper()
+	if err := w.api.Create(w.ctx, obj); err != nil {
+		w.t.Fatalf("create %T: %v", obj, err)
+	}
+}
+
+func (w *world) delete(obj client.Object) {
+	w.t.Helper()
+	if err := w.api.Delete(w.ctx, obj); err != nil {
+		w.t.Fatalf("delete %T: %v", obj, err)
+	}
+}
+
+// change reads an object, changes it, and writes it back, as a user does.
+func change[T client.Object](w *world, obj T, mutate func(T)) {
+	w.t.Helper()
+	w.get(obj)
+	before, _ := obj.DeepCopyObject().(client.Object)
+	mutate(obj)
+	if err := w.api.Patch(w.ctx, obj, client.MergeFrom(before)); err != nil {
+		w.t.Fatalf("change %T: %v", obj, err)
+	}
+}
+
+func (w *world) get(obj client.Object) {
+	w.t.Helper()
+	if err := w.api.Get(w.ctx, client.ObjectKeyFromObject(obj), obj); err != nil {
+		w.t.Fatalf("get %T: %v", obj, err)
+	}
+}
+
+// images is an image repository in memory. The scanner is tested on real registries elsewhere.
+type images struct {
+	tags map[string]string // tag to digest
+	err  error
+}
+
+func (i *images) push(tag string) {
+	i.tags[tag] = fmt.Sprintf("sha256:%064x", len(tag)*1000+int(tag[len(tag)-1]))
+}
+
+func (i *images) Tags(context.Context, string) ([]string, error) {
+	var tags []string
+	for tag := range i.tags {
+		tags = append(tags, tag)
+	}
+	return tags, i.err
+}
+
+func (i *images) Digests(_ context.Context, _ string, tags []string, _ int) (map[string]string, error) {
+	digests := map[string]string{}
+	for _, tag := range tags {
+		digests[tag] = i.tags[tag]
+	}
+	return digests, i.err
+}
+
+func (i *images) CloseIdleConnections() {}
