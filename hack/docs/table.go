@@ -70,8 +70,9 @@ func collect(rows *[]row, path string, s *apiextensionsv1.JSONSchemaProps) {
 	}
 }
 
-// split takes the words about silence out of a description: "size of it; Shared when absent."
-func split(description string) (meaning, absent string) {
+// split takes the words about silence out of a description: of "size of it; Shared when
+// absent." it returns the meaning "size of it." and "Shared".
+func split(description string) (string, string) {
 	description = strings.Join(strings.Fields(description), " ")
 	before, after, found := strings.Cut(description, " when absent")
 	if !found {
