@@ -1,0 +1,72 @@
+// Command chart brings the Helm chart in step with the kustomize tree: it writes the chart's
+// CRDs from config/crd/bases, its roles from config/rbac, and the table of values in its
+// README from the comments in values.yaml. Everything else in the chart is written by hand.
+//
+//	go run ./hack/chart
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+func main() {
+	root := flag.String("root", ".", "the repository's root folder")
+	flag.Parse()
+	files, err := generate(*root)
+	if err == nil {
+		err = write(*root, files)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "chart:", err)
+		os.Exit(1)
+	}
+}
+
+// generatedFolders hold generated files only: what generate does not return is removed.
+var generatedFolders = []string{chartCRDs, chartRoles}
+
+// generate returns the contents of the chart's generated files by their path below root.
+func generate(root string) (map[string]string, error) {
+	files := map[string]string{}
+	for _, generator := range []func(root string, files map[string]string) error{
+		generateCRDs,
+		generateRoles,
+		generateReadme,
+	} {
+		if err := generator(root, files); err != nil {
+			return nil, err
+		}
+	}
+	return files, nil
+}
+
+// write stores the files and removes what an earlier run has left.
+func write(root string, files map[string]string) error {
+	for _, folder := range generatedFolders {
+		present, err := filepath.Glob(filepath.Join(root, folder, "*"))
+		if err != nil {
+			return err
+		}
+		for _, path := range present {
+			if _, wanted := files[filepath.Join(folder, filepath.Base(path))]; wanted {
+				continue
+			}
+			if err := os.Remove(path); err != nil {
+				return err
+			}
+		}
+	}
+	for path, content := range files {
+		path = filepath.Join(root, path)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			return err
+		}
+		if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}

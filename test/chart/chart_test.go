@@ -1,0 +1,238 @@
+package chart_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+)
+
+func TestLint(t *testing.T) {
+	eachValues(t, func(t *testing.T, args []string) {
+		mustHelm(t, append([]string{"lint", "--strict", chartFolder}, args...)...)
+	})
+}
+
+// TestEveryObjectIsTheReleases checks what belongs on every object: labels, and the namespace.
+func TestEveryObjectIsTheReleases(t *testing.T) {
+	cluster := map[string]bool{"CustomResourceDefinition": true, "ClusterRole": true, "ClusterRoleBinding": true}
+	eachValues(t, func(t *testing.T, args []string) {
+		names := map[string]bool{}
+		for _, object := range render(t, args...) {
+			id := object.GetKind() + " " + object.GetNamespace() + "/" + object.GetName()
+			if names[id] {
+				t.Errorf("%s is there twice", id)
+			}
+			names[id] = true
+			if strings.HasSuffix(object.GetName(), "-extra") {
+				continue
+			}
+			if (object.GetNamespace() == "") != cluster[object.GetKind()] {
+				t.Errorf("%s: namespace %q", id, object.GetNamespace())
+			}
+			labels := object.GetLabels()
+			for label, want := range map[string]string{
+				"app.kubernetes.io/name":       "quoin",
+				"app.kubernetes.io/instance":   releaseName,
+				"app.kubernetes.io/managed-by": "Helm",
+				"app.kubernetes.io/part-of":    "quoin",
+			} {
+				if labels[label] != want {
+					t.Errorf("%s: label %s is %q, want %q", id, label, labels[label], want)
+				}
+			}
+			if len(args) > 0 && strings.Contains(args[1], "everything") && labels["team"] != "data" {
+				t.Errorf("%s: no label of commonLabels", id)
+			}
+		}
+	})
+}
+
+func TestImage(t *testing.T) {
+	const digest = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+	for name, test := range map[string]struct {
+		set  []string
+		want string
+	}{
+		"appVersion":        {nil, "ghcr.io/quoin-dev/quoin:v0.1.0"},
+		"tag":               {[]string{"--set", "image.tag=v9"}, "ghcr.io/quoin-dev/quoin:v9"},
+		"digest":            {[]string{"--set", "image.digest=" + digest}, "ghcr.io/quoin-dev/quoin@" + digest},
+		"digest before tag": {[]string{"--set", "image.tag=v9,image.digest=" + digest}, "ghcr.io/quoin-dev/quoin@" + digest},
+		"repository":        {[]string{"--set", "image.repository=127.0.0.1:15000/q,image.tag=dev"}, "127.0.0.1:15000/q:dev"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			container := only[appsv1.Deployment](t, render(t, test.set...), "Deployment").Spec.Template.Spec.Containers[0]
+			if container.Image != test.want {
+				t.Errorf("image %q, want %q", container.Image, test.want)
+			}
+			// The init container that fetches models is to be the same Quoin.
+			if got := variable(container, "QUOIN_IMAGE"); got != test.want {
+				t.Errorf("QUOIN_IMAGE %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+func TestNames(t *testing.T) {
+	for release, want := range map[string]string{
+		"quoin":                       "quoin-controller",
+		"my-quoin":                    "my-quoin-controller",
+		"analytics":                   "analytics-quoin-controller",
+		"a" + strings.Repeat("b", 52): "a" + strings.Repeat("b", 39) + "-controller",
+	} {
+		all := parse(t, mustHelm(t, "template", release, chartFolder))
+		if got := only[appsv1.Deployment](t, all, "Deployment").Name; got != want {
+			t.Errorf("release %s: Deployment %s, want %s", release, got, want)
+		}
+		for _, object := range all {
+			for label, value := range object.GetLabels() {
+				if len(value) > 63 {
+					t.Errorf("release %s: %s %s: label %s has %d characters", release, object.GetKind(), object.GetName(), label, len(value))
+				}
+			}
+		}
+	}
+}
+
+// TestChartAndManagerAgree keeps the hand-written template in step with config/manager.
+func TestChartAndManagerAgree(t *testing.T) {
+	chart := only[appsv1.Deployment](t, render(t), "Deployment")
+	config := only[appsv1.Deployment](t, readConfig(t, "manager/controller.yaml"), "Deployment")
+	image := chart.Spec.Template.Spec.Containers[0].Image
+	config.Spec.Template.Spec.Containers[0].Image = image
+	for i, env := range config.Spec.Template.Spec.Containers[0].Env {
+		if env.Name == "QUOIN_IMAGE" {
+			config.Spec.Template.Spec.Containers[0].Env[i].Value = image
+		}
+	}
+	ignored := cmp.Options{
+		cmpopts.IgnoreFields(corev1.Container{}, "ImagePullPolicy"),
+		cmpopts.IgnoreMapEntries(func(label, _ string) bool { return label == "app.kubernetes.io/instance" }),
+	}
+	if diff := cmp.Diff(config.Spec, chart.Spec, ignored); diff != "" {
+		t.Errorf("-config/manager +chart:\n%s", diff)
+	}
+	if config.Name != chart.Name || config.Namespace != chart.Namespace {
+		t.Errorf("config has %s/%s, chart %s/%s", config.Namespace, config.Name, chart.Namespace, chart.Name)
+	}
+	service := only[corev1.Service](t, render(t), "Service")
+	wanted := only[corev1.Service](t, readConfig(t, "manager/metrics_service.yaml"), "Service")
+	if diff := cmp.Diff(wanted.Spec, service.Spec, ignored); diff != "" {
+		t.Errorf("-config/manager +chart:\n%s", diff)
+	}
+}
+
+// TestPodIsRestricted checks what the Pod Security Standard "restricted" asks for, and what
+// we ask for beyond. TestPodSecurityAdmission asks Kubernetes itself.
+func TestPodIsRestricted(t *testing.T) {
+	eachValues(t, func(t *testing.T, args []string) {
+		pod := only[appsv1.Deployment](t, render(t, args...), "Deployment").Spec.Template.Spec
+		if s := pod.SecurityContext; s == nil || s.RunAsNonRoot == nil || !*s.RunAsNonRoot || s.SeccompProfile == nil || s.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault {
+			t.Errorf("pod's security context: %+v", s)
+		}
+		for _, container := range pod.Containers {
+			s := container.SecurityContext
+			if s == nil || s.AllowPrivilegeEscalation == nil || *s.AllowPrivilegeEscalation || s.ReadOnlyRootFilesystem == nil || !*s.ReadOnlyRootFilesystem ||
+				s.Capabilities == nil || !cmp.Equal(s.Capabilities.Drop, []corev1.Capability{"ALL"}) || len(s.Capabilities.Add) > 0 {
+				t.Errorf("security context of %s: %+v", container.Name, s)
+			}
+			if !container.Resources.Limits.Cpu().IsZero() {
+				t.Errorf("%s has a CPU limit", container.Name)
+			}
+			if container.Resources.Requests.Cpu().IsZero() || container.Resources.Requests.Memory().IsZero() || container.Resources.Limits.Memory().IsZero() {
+				t.Errorf("resources of %s: %+v", container.Name, container.Resources)
+			}
+			if container.LivenessProbe == nil || container.ReadinessProbe == nil {
+				t.Errorf("%s has no probes", container.Name)
+			}
+		}
+	})
+}
+
+func TestPodLabelsCannotTakePodsAway(t *testing.T) {
+	deployment := only[appsv1.Deployment](t, render(t, "--values", "testdata/values/everything.yaml"), "Deployment")
+	pod := deployment.Spec.Template.Labels
+	for label, value := range deployment.Spec.Selector.MatchLabels {
+		if pod[label] != value {
+			t.Errorf("label %s of the pod is %q, the selector wants %q", label, pod[label], value)
+		}
+	}
+	if pod["example.com/tier"] != "control" {
+		t.Error("podLabels are not on the pod")
+	}
+	// A version in the pod's labels would restart it with every new chart.
+	if _, present := pod["helm.sh/chart"]; present {
+		t.Error("the chart's version is a label of the pod")
+	}
+}
+
+func TestWithoutLeaderElectionPodsDoNotOverlap(t *testing.T) {
+	deployment := only[appsv1.Deployment](t, render(t, "--set", "controller.leaderElection.enabled=false"), "Deployment")
+	if deployment.Spec.Strategy.Type != appsv1.RecreateDeploymentStrategyType {
+		t.Errorf("strategy %q", deployment.Spec.Strategy.Type)
+	}
+}
+
+func TestDisruptionBudget(t *testing.T) {
+	for set, want := range map[string]string{
+		"enabled=true":                  "maxUnavailable 1",
+		"enabled=true,minAvailable=0":   "minAvailable 0",
+		"enabled=true,minAvailable=50%": "minAvailable 50%",
+		"enabled=true,maxUnavailable=2": "maxUnavailable 2",
+	} {
+		args := []string{}
+		for setting := range strings.SplitSeq(set, ",") {
+			args = append(args, "--set", "controller.podDisruptionBudget."+setting)
+		}
+		spec := only[policyv1.PodDisruptionBudget](t, render(t, args...), "PodDisruptionBudget").Spec
+		got := ""
+		if spec.MinAvailable != nil {
+			got += "minAvailable " + spec.MinAvailable.String()
+		}
+		if spec.MaxUnavailable != nil {
+			got += "maxUnavailable " + spec.MaxUnavailable.String()
+		}
+		if got != want {
+			t.Errorf("%s: %q, want %q", set, got, want)
+		}
+	}
+}
+
+func TestExtraObjectsAreTemplates(t *testing.T) {
+	extra := only[corev1.ConfigMap](t, render(t, "--values", "testdata/values/everything.yaml"), "ConfigMap")
+	if extra.Name != "quoin-extra" || extra.Namespace != releaseNamespace || extra.Data["image"] != "127.0.0.1:15000/mirror/quoin:dev" {
+		t.Errorf("%s/%s: %v", extra.Namespace, extra.Name, extra.Data)
+	}
+}
+
+// TestAsSubchart renders the chart below another one, which hands it values called global.
+func TestAsSubchart(t *testing.T) {
+	parent := copyChart(t, "parent/charts/quoin")
+	folder := strings.TrimSuffix(parent, "/charts/quoin")
+	writeFile(t, folder+"/Chart.yaml", "apiVersion: v2\nname: parent\nversion: 1.0.0\ndependencies: [{name: quoin, version: 0.1.0}]\n")
+	writeFile(t, folder+"/values.yaml", "global: {region: eu}\nquoin: {controller: {replicas: 2}}\n")
+	all := parse(t, mustHelm(t, "template", "platform", folder))
+	if got := *only[appsv1.Deployment](t, all, "Deployment").Spec.Replicas; got != 2 {
+		t.Errorf("replicas %d, want 2", got)
+	}
+}
+
+func TestOldKubernetesIsRefused(t *testing.T) {
+	if _, err := helm(t, "template", releaseName, chartFolder, "--kube-version", "1.30.9"); err == nil || !strings.Contains(err.Error(), "1.31") {
+		t.Errorf("Kubernetes 1.30: %v", err)
+	}
+	mustHelm(t, "template", releaseName, chartFolder, "--kube-version", "1.31.0-gke.1")
+}
+
+func variable(container corev1.Container, name string) string {
+	for _, env := range container.Env {
+		if env.Name == name {
+			return env.Value
+		}
+	}
+	return ""
+}

@@ -1,0 +1,160 @@
+// Package chart_test renders the Helm chart and the kustomize tree, holds them to what the
+// project promises of its packaging, and installs them in a real API server.
+package chart_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/yaml"
+)
+
+// Folders, seen from this package.
+const (
+	root        = "../.."
+	chartFolder = root + "/charts/quoin"
+	valueFiles  = "testdata/values/*.yaml"
+)
+
+// Names with which the chart and the kustomize tree give the same objects.
+const (
+	releaseName      = "quoin"
+	releaseNamespace = "quoin-system"
+)
+
+// helmBinary builds the pinned Helm: about a minute the first time, then nothing.
+var helmBinary = sync.OnceValues(func() (string, error) {
+	binary, err := filepath.Abs(filepath.Join(root, "bin", "helm"))
+	if err != nil {
+		return "", err
+	}
+	if err := os.MkdirAll(filepath.Dir(binary), 0o755); err != nil {
+		return "", err
+	}
+	script := filepath.Join(root, "hack", "tools", "helm", "build.sh")
+	fmt.Fprintln(os.Stderr, "building the pinned Helm, if that is not done yet (a minute)")
+	if output, err := exec.CommandContext(context.Background(), script, binary).CombinedOutput(); err != nil {
+		return "", fmt.Errorf("%s: %w\n%s", script, err, output)
+	}
+	return binary, nil
+})
+
+// helm runs Helm and returns what it printed, and what it complained about.
+func helm(t *testing.T, args ...string) (string, error) {
+	t.Helper()
+	binary, err := helmBinary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	command := exec.CommandContext(t.Context(), binary, args...)
+	home := t.TempDir()
+	command.Env = append(os.Environ(), "HELM_CACHE_HOME="+home, "HELM_CONFIG_HOME="+home, "HELM_DATA_HOME="+home)
+	var stdout, stderr bytes.Buffer
+	command.Stdout, command.Stderr = &stdout, &stderr
+	if err := command.Run(); err != nil {
+		return stdout.String(), fmt.Errorf("helm %s: %w\n%s", args[0], err, stderr.String())
+	}
+	return stdout.String(), nil
+}
+
+// mustHelm is helm for what has to succeed.
+func mustHelm(t *testing.T, args ...string) string {
+	t.Helper()
+	output, err := helm(t, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return output
+}
+
+// render gives the chart's objects.
+func render(t *testing.T, args ...string) objects {
+	t.Helper()
+	return parse(t, mustHelm(t, append([]string{"template", releaseName, chartFolder, "--namespace", releaseNamespace}, args...)...))
+}
+
+// eachValues runs the test with the chart's own values and with every file of values.
+func eachValues(t *testing.T, test func(t *testing.T, args []string)) {
+	t.Helper()
+	files, err := filepath.Glob(valueFiles)
+	if err != nil || len(files) == 0 {
+		t.Fatalf("files of values: %v, %v", files, err)
+	}
+	t.Run("defaults", func(t *testing.T) { test(t, nil) })
+	for _, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) { test(t, []string{"--values", file}) })
+	}
+}
+
+// objects are Kubernetes objects in the order of a manifest.
+type objects []*unstructured.Unstructured
+
+// parse reads a manifest. Keys that occur twice and documents without a kind are errors.
+func parse(t *testing.T, manifest string) objects {
+	t.Helper()
+	var all objects
+	for _, document := range bytes.Split([]byte(manifest), []byte("\n---\n")) {
+		content := map[string]any{}
+		if err := yaml.UnmarshalStrict(document, &content); err != nil {
+			t.Fatalf("%v in:\n%s", err, document)
+		}
+		if len(content) == 0 {
+			continue
+		}
+		object := &unstructured.Unstructured{Object: content}
+		if object.GetKind() == "" || object.GetAPIVersion() == "" || object.GetName() == "" {
+			t.Fatalf("no kind, no apiVersion or no name:\n%s", document)
+		}
+		all = append(all, object)
+	}
+	return all
+}
+
+// ofKind are the objects of a kind.
+func (o objects) ofKind(kind string) objects {
+	var found objects
+	for _, object := range o {
+		if object.GetKind() == kind {
+			found = append(found, object)
+		}
+	}
+	return found
+}
+
+// only converts the one object of a kind.
+func only[T any](t *testing.T, o objects, kind string) *T {
+	t.Helper()
+	found := o.ofKind(kind)
+	if len(found) != 1 {
+		t.Fatalf("%d objects of kind %s, want 1", len(found), kind)
+	}
+	return convert[T](t, found[0])
+}
+
+// convert turns an object into its type; fields that the type does not have are errors.
+func convert[T any](t *testing.T, object *unstructured.Unstructured) *T {
+	t.Helper()
+	typed := new(T)
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(object.Object, typed, true); err != nil {
+		t.Fatalf("%s %s: %v", object.GetKind(), object.GetName(), err)
+	}
+	return typed
+}
+
+// readConfig parses a file of the kustomize tree.
+func readConfig(t *testing.T, path string) objects {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(root, "config", path))
+	if err != nil {
+		t.Fatalf("has it been generated (make generate)? %v", err)
+	}
+	return parse(t, string(text))
+}

@@ -1,0 +1,266 @@
+package chart_test
+
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	rbacv1 "k8s.io/api/rbac/v1"
+)
+
+// role is a Role or a ClusterRole.
+type role struct {
+	kind, name, namespace string
+	labels                map[string]string
+	rules                 []rbacv1.PolicyRule
+}
+
+func (r role) String() string { return r.kind + " " + r.name }
+
+// rolesOf are the Roles and ClusterRoles among the objects.
+func rolesOf(t *testing.T, all objects) map[string]role {
+	t.Helper()
+	found := map[string]role{}
+	for _, object := range all {
+		r := role{kind: object.GetKind(), name: object.GetName(), namespace: object.GetNamespace(), labels: object.GetLabels()}
+		switch r.kind {
+		case "Role":
+			r.rules = convert[rbacv1.Role](t, object).Rules
+		case "ClusterRole":
+			r.rules = convert[rbacv1.ClusterRole](t, object).Rules
+		default:
+			continue
+		}
+		found[r.String()] = r
+	}
+	return found
+}
+
+// configRoles are the roles of the kustomize tree.
+func configRoles(t *testing.T) map[string]role {
+	t.Helper()
+	files, err := filepath.Glob(root + "/config/rbac/*role.yaml")
+	if err != nil || !slices.ContainsFunc(files, func(f string) bool { return filepath.Base(f) == "role.yaml" }) {
+		t.Fatalf("config/rbac/role.yaml is missing, run make generate: %v", err)
+	}
+	var all objects
+	for _, file := range files {
+		all = append(all, readConfig(t, "rbac/"+filepath.Base(file))...)
+	}
+	return rolesOf(t, all)
+}
+
+// TestChartHasTheRolesOfConfig compares what the roles allow, and whom they add themselves to.
+func TestChartHasTheRolesOfConfig(t *testing.T) {
+	config, chart := configRoles(t), rolesOf(t, render(t))
+	for _, roles := range []map[string]role{config, chart} {
+		for key, r := range roles {
+			for label := range r.labels {
+				if !strings.Contains(label, "/aggregate-to-") {
+					delete(r.labels, label)
+				}
+			}
+			if len(r.labels) == 0 {
+				r.labels = nil
+			}
+			roles[key] = r
+		}
+	}
+	if diff := cmp.Diff(config, chart, cmp.AllowUnexported(role{})); diff != "" {
+		t.Errorf("-config +chart:\n%s", diff)
+	}
+}
+
+// TestRolesAllowLittle holds every role to the rules that security teams look for.
+func TestRolesAllowLittle(t *testing.T) {
+	for _, source := range []map[string]role{configRoles(t), rolesOf(t, render(t))} {
+		for _, r := range source {
+			for _, rule := range r.rules {
+				for _, breach := range breaches(r, rule) {
+					t.Errorf("%s: %s: %v", r, breach, rule)
+				}
+			}
+		}
+	}
+}
+
+// breaches says what is wrong with a rule.
+func breaches(r role, rule rbacv1.PolicyRule) []string {
+	var found []string
+	for _, values := range [][]string{rule.Verbs, rule.Resources, rule.APIGroups, rule.NonResourceURLs} {
+		for _, value := range values {
+			if strings.Contains(value, "*") {
+				found = append(found, "a wildcard")
+			}
+		}
+	}
+	if slices.ContainsFunc(rule.Verbs, func(verb string) bool { return verb == "escalate" || verb == "bind" || verb == "impersonate" }) {
+		found = append(found, "a verb that gives away every right")
+	}
+	if slices.ContainsFunc(rule.Resources, func(resource string) bool {
+		return slices.Contains([]string{"pods/exec", "pods/attach", "nodes/proxy", "serviceaccounts/token"}, resource)
+	}) {
+		found = append(found, "a resource that gives away every right")
+	}
+	if !slices.Contains(rule.Resources, "secrets") {
+		return found
+	}
+	for _, verb := range rule.Verbs {
+		// Secrets are only ever made, and never seen again: what is in one is not read back.
+		allowed := verb == "create" || verb == "get" && (r.kind == "Role" || strings.HasSuffix(r.name, "-account"))
+		if !allowed {
+			found = append(found, "secrets: "+verb)
+		}
+	}
+	return found
+}
+
+func TestBreachesAreFound(t *testing.T) {
+	rule := func(verb, resource string) rbacv1.PolicyRule {
+		return rbacv1.PolicyRule{Verbs: []string{verb}, Resources: []string{resource}, APIGroups: []string{""}}
+	}
+	for name, test := range map[string]struct {
+		role string
+		rule rbacv1.PolicyRule
+		want int
+	}{
+		"all verbs":                {"ClusterRole quoin-controller", rule("*", "pods"), 1},
+		"all resources":            {"ClusterRole quoin-controller", rule("get", "*"), 1},
+		"all statuses":             {"ClusterRole quoin-controller", rule("get", "*/status"), 1},
+		"binds roles":              {"ClusterRole quoin-controller", rule("bind", "clusterroles"), 1},
+		"runs in pods":             {"ClusterRole quoin-controller", rule("create", "pods/exec"), 1},
+		"reads secrets":            {"ClusterRole quoin-controller", rule("get", "secrets"), 1},
+		"lists secrets":            {"Role quoin-controller", rule("list", "secrets"), 1},
+		"watches secrets":          {"ClusterRole quoin-account", rule("watch", "secrets"), 1},
+		"reads secrets of its own": {"Role quoin-controller", rule("get", "secrets"), 0},
+		"reads secrets of account": {"ClusterRole quoin-account", rule("get", "secrets"), 0},
+		"makes secrets":            {"ClusterRole quoin-controller", rule("create", "secrets"), 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			kind, roleName, _ := strings.Cut(test.role, " ")
+			if got := breaches(role{kind: kind, name: roleName}, test.rule); len(got) != test.want {
+				t.Errorf("%v, want %d", got, test.want)
+			}
+		})
+	}
+}
+
+// TestRolesForPeople says who may do what with which kind.
+func TestRolesForPeople(t *testing.T) {
+	const (
+		none  = ""
+		read  = "get list watch"
+		write = "create delete deletecollection get list patch update watch"
+	)
+	roles := configRoles(t)
+	for kind, want := range map[string]struct{ viewer, editor, admin, platformAdmin string }{
+		"accounts":         {read, read, read, write},
+		"releasechannels":  {read, read, read, write},
+		"deployments":      {read, write, write, none},
+		"branches":         {read, write, write, none},
+		"dbtsyncs":         {read, write, write, none},
+		"environments":     {read, read, write, none},
+		"apikeys":          {none, none, write, none},
+		"scimusers":        {none, none, write, none},
+		"scimgroups":       {none, none, write, none},
+		"scimmemberchunks": {none, none, read, none},
+		"claims":           {none, none, read, none},
+	} {
+		for name, verbs := range map[string]string{
+			"quoin-viewer": want.viewer, "quoin-editor": want.editor, "quoin-admin": want.admin, "quoin-platform-admin": want.platformAdmin,
+		} {
+			if got := verbsOn(roles["ClusterRole "+name], kind); got != verbs {
+				t.Errorf("%s on %s: %q, want %q", name, kind, got, verbs)
+			}
+		}
+	}
+	for name, r := range roles {
+		for _, rule := range r.rules {
+			for _, resource := range rule.Resources {
+				if !strings.HasPrefix(name, "ClusterRole quoin-controller") && strings.HasSuffix(resource, "/status") && !cmp.Equal(rule.Verbs, []string{"get"}) {
+					t.Errorf("%s: %v on %s: status is the controllers'", name, rule.Verbs, resource)
+				}
+			}
+		}
+	}
+}
+
+// TestEveryKindIsInARole finds kinds that nobody thought of.
+func TestEveryKindIsInARole(t *testing.T) {
+	admin, platformAdmin := configRoles(t)["ClusterRole quoin-admin"], configRoles(t)["ClusterRole quoin-platform-admin"]
+	for _, crd := range configCRDs(t) {
+		if verbsOn(admin, crd.Spec.Names.Plural)+verbsOn(platformAdmin, crd.Spec.Names.Plural) == "" {
+			t.Errorf("no role lets anyone see %s", crd.Spec.Names.Plural)
+		}
+	}
+}
+
+// TestAggregation says which of the roles become part of Kubernetes' own.
+func TestAggregation(t *testing.T) {
+	want := map[string]string{"quoin-viewer": "view", "quoin-editor": "edit", "quoin-admin": "admin"}
+	for _, r := range configRoles(t) {
+		got := ""
+		for label, value := range r.labels {
+			if target, aggregates := strings.CutPrefix(label, "rbac.authorization.k8s.io/aggregate-to-"); aggregates && value == "true" {
+				got += target
+			}
+		}
+		if got != want[r.name] {
+			t.Errorf("%s is part of %q, want %q", r, got, want[r.name])
+		}
+	}
+	for _, r := range rolesOf(t, render(t, "--set", "rbac.userRoles.aggregate=false")) {
+		for label := range r.labels {
+			if strings.Contains(label, "aggregate-to-") {
+				t.Errorf("%s: %s although rbac.userRoles.aggregate is false", r, label)
+			}
+		}
+	}
+}
+
+// TestBindings checks that every binding names a role that is there, and the controller's account.
+func TestBindings(t *testing.T) {
+	eachValues(t, func(t *testing.T, args []string) {
+		all := render(t, args...)
+		roles := rolesOf(t, all)
+		for _, object := range append(all.ofKind("ClusterRoleBinding"), all.ofKind("RoleBinding")...) {
+			// Both kinds have the same fields.
+			binding := convert[rbacv1.RoleBinding](t, object)
+			if _, present := roles[binding.RoleRef.Kind+" "+binding.RoleRef.Name]; !present {
+				t.Errorf("%s %s: no %s %s", object.GetKind(), object.GetName(), binding.RoleRef.Kind, binding.RoleRef.Name)
+			}
+			if strings.HasSuffix(binding.RoleRef.Name, "-account") && object.GetKind() != "RoleBinding" {
+				t.Errorf("%s is bound in the whole cluster", binding.RoleRef.Name)
+			}
+			if strings.HasSuffix(binding.Name, "-metrics-reader") {
+				continue
+			}
+			account := all.ofKind("ServiceAccount")[0]
+			want := []rbacv1.Subject{{Kind: "ServiceAccount", Name: account.GetName(), Namespace: account.GetNamespace()}}
+			if diff := cmp.Diff(want, binding.Subjects); diff != "" {
+				t.Errorf("%s %s:\n%s", object.GetKind(), object.GetName(), diff)
+			}
+		}
+	})
+	bound := map[string]bool{}
+	for _, object := range render(t, "--set", "accountNamespaces={a,b}").ofKind("RoleBinding") {
+		bound[object.GetNamespace()] = true
+	}
+	if diff := cmp.Diff(map[string]bool{releaseNamespace: true, "a": true, "b": true}, bound); diff != "" {
+		t.Errorf("namespaces with a RoleBinding:\n%s", diff)
+	}
+}
+
+// verbsOn lists, sorted, what a role allows with a resource of ours.
+func verbsOn(r role, resource string) string {
+	var verbs []string
+	for _, rule := range r.rules {
+		if slices.Contains(rule.APIGroups, "platform.quoin.dev") && slices.Contains(rule.Resources, resource) {
+			verbs = append(verbs, rule.Verbs...)
+		}
+	}
+	slices.Sort(verbs)
+	return strings.Join(slices.Compact(verbs), " ")
+}

@@ -1,0 +1,86 @@
+package chart_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestWrongValuesAreRefused: a misspelt or wrong value must not install something else than
+// what was meant.
+func TestWrongValuesAreRefused(t *testing.T) {
+	for name, test := range map[string]struct {
+		values string
+		want   string
+	}{
+		"unknown value":              {`crd: {enabled: false}`, "additional properties 'crd'"},
+		"unknown in controller":      {`controller: {replicaCount: 2}`, "additional properties 'replicaCount'"},
+		"unknown in image":           {`image: {name: quoin}`, "additional properties 'name'"},
+		"component that is not":      {`gateway: {enabled: true}`, "additional properties 'gateway'"},
+		"replicas as text":           {`controller: {replicas: two}`, "/controller/replicas"},
+		"replicas below zero":        {`controller: {replicas: -1}`, "/controller/replicas"},
+		"concurrency of none":        {`controller: {concurrency: 0}`, "/controller/concurrency"},
+		"rollouts below zero":        {`controller: {maxConcurrentRollouts: -1}`, "/controller/maxConcurrentRollouts"},
+		"log level":                  {`controller: {log: {level: verbose}}`, "/controller/log/level"},
+		"log format":                 {`controller: {log: {format: xml}}`, "/controller/log/format"},
+		"argument without dashes":    {`controller: {extraArgs: [concurrency=3]}`, "/controller/extraArgs/0"},
+		"variable without name":      {`controller: {extraEnv: [{value: x}]}`, "/controller/extraEnv/0"},
+		"quantity":                   {`controller: {resources: {limits: {memory: 512MB}}}`, "/controller/resources/limits/memory"},
+		"resources misspelt":         {`controller: {resources: {limit: {memory: 1Gi}}}`, "additional properties 'limit'"},
+		"pod label":                  {`controller: {podLabels: {a: "not a label"}}`, "/controller/podLabels/a"},
+		"annotation not a string":    {`controller: {podAnnotations: {a: true}}`, "/controller/podAnnotations/a"},
+		"budget both ways":           {`controller: {podDisruptionBudget: {minAvailable: 1, maxUnavailable: 1}}`, "/controller/podDisruptionBudget"},
+		"budget":                     {`controller: {podDisruptionBudget: {minAvailable: most}}`, "/controller/podDisruptionBudget/minAvailable"},
+		"reader without namespace":   {`controller: {metrics: {readers: [{name: prometheus}]}}`, "/controller/metrics/readers/0"},
+		"scrape interval":            {`controller: {metrics: {serviceMonitor: {interval: 30}}}`, "/controller/metrics/serviceMonitor/interval"},
+		"pull policy":                {`image: {pullPolicy: Sometimes}`, "/image/pullPolicy"},
+		"repository with scheme":     {`image: {repository: "https://ghcr.io/quoin"}`, "/image/repository"},
+		"empty repository":           {`image: {repository: ""}`, "/image/repository"},
+		"tag with colon":             {`image: {tag: "quoin:v1"}`, "/image/tag"},
+		"short digest":               {`image: {digest: "sha256:abc"}`, "/image/digest"},
+		"digest without algorithm":   {`image: {digest: "` + strings.Repeat("a", 64) + `"}`, "/image/digest"},
+		"pull secret as text":        {`imagePullSecrets: [mirror]`, "/imagePullSecrets/0"},
+		"crds as text":               {`crds: {enabled: "false"}`, "/crds/enabled"},
+		"account namespace":          {`accountNamespaces: [Tenant]`, "/accountNamespaces/0"},
+		"account namespace twice":    {`accountNamespaces: [a, a]`, "/accountNamespaces"},
+		"account namespace not text": {`accountNamespaces: [{name: a}]`, "/accountNamespaces/0"},
+		"long name":                  {`fullnameOverride: ` + strings.Repeat("a", 41), "/fullnameOverride"},
+		"extra object as text":       {`extraObjects: ["apiVersion: v1"]`, "/extraObjects/0"},
+		"two without election":       {`controller: {replicas: 2, leaderElection: {enabled: false}}`, "controller.replicas above 1 needs controller.leaderElection.enabled"},
+		"monitor without metrics":    {`controller: {metrics: {enabled: false, serviceMonitor: {enabled: true}}}`, "needs controller.metrics.enabled"},
+		"alerts without monitor":     {`controller: {metrics: {prometheusRule: {enabled: true}}}`, "needs controller.metrics.serviceMonitor.enabled"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "values.yaml")
+			writeFile(t, file, test.values)
+			_, err := helm(t, "template", releaseName, chartFolder, "--values", file)
+			if err == nil {
+				t.Fatalf("%s is accepted", test.values)
+			}
+			if !strings.Contains(err.Error(), test.want) {
+				t.Errorf("the message does not name what is wrong (%q):\n%v", test.want, err)
+			}
+		})
+	}
+}
+
+func writeFile(t *testing.T, path, content string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// copyChart copies the chart to a folder below a new one.
+func copyChart(t *testing.T, below string) string {
+	t.Helper()
+	target := filepath.Join(t.TempDir(), below)
+	if err := os.MkdirAll(target, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.CopyFS(target, os.DirFS(chartFolder)); err != nil {
+		t.Fatal(err)
+	}
+	return target
+}
