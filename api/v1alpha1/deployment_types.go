@@ -410,7 +410,7 @@ type DeploymentStatus struct {
 
 	// hold is the hold in effect.
 	// +optional
-	Hold bool `json:"hold,omitempty"`
+	Hold bool `json:"hold"`
 
 	// pin is the pin as first seen.
 	// +optional

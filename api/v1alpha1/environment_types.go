@@ -101,7 +101,7 @@ type EnvironmentStatus struct {
 
 	// active tells whether pods serve the environment.
 	// +optional
-	Active bool `json:"active,omitempty"`
+	Active bool `json:"active"`
 
 	// apiCredentials say where the data APIs are.
 	// +optional
