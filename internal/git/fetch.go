@@ -99,6 +99,13 @@ func (c *Client) Fetch(ctx context.Context, o FetchOptions) (FetchResult, error)
 	return result, work.place()
 }
 
+// Validate checks the options without a network or a file system. The error
+// wraps ErrInvalidURL or ErrInvalidOptions.
+func (o FetchOptions) Validate(options Options) error {
+	_, err := New(options).newFetch(o)
+	return err
+}
+
 // fetch is a Fetch under way, its options checked and completed.
 type fetch struct {
 	FetchOptions

@@ -273,10 +273,10 @@ func TestFetchMissingCommit(t *testing.T) {
 	for _, config := range []string{"false", "true"} { // whether the server hands out commits by name
 		r.git("config", "uploadpack.allowReachableSHA1InWant", config)
 		for name, tt := range tests {
+			if config == "true" && tt.ref == "gone" {
+				continue // the branch is not looked at then
+			}
 			t.Run(name+", by name "+config, func(t *testing.T) {
-				if config == "true" && tt.ref == "gone" {
-					t.Skip("the branch is not looked at")
-				}
 				dir := filepath.Join(t.TempDir(), "model")
 				_, err := New(Options{}).Fetch(t.Context(), FetchOptions{URL: url, Creds: creds, Commit: tt.commit, Ref: tt.ref, Dir: dir})
 				if !errors.Is(err, tt.is) || !errors.Is(err, ErrNotFound) || err.Error() != tt.text {

@@ -1,0 +1,78 @@
+package modelfetch
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/quoin-dev/quoin/internal/git"
+)
+
+const (
+	// terminationLog is the kubelet's default terminationMessagePath.
+	terminationLog = "/dev/termination-log"
+	// maxTermination is how much of it the kubelet keeps, bytes.
+	maxTermination = 4096
+	// maxKey bounds one file of the credentials, bytes: a Secret holds no more.
+	maxKey = 1 << 20
+)
+
+// readCredentials reads a mounted Secret: a file is a key. Names that start
+// with a dot are the kubelet's own. No folder is anonymous.
+func readCredentials(url, dir string) (git.Credentials, error) {
+	data := map[string][]byte{}
+	if dir == "" {
+		return git.ParseCredentials(url, data)
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return git.Credentials{}, fmt.Errorf("read the credentials: %w", err)
+	}
+	for _, entry := range entries {
+		if strings.HasPrefix(entry.Name(), ".") {
+			continue
+		}
+		value, err := readKey(filepath.Join(dir, entry.Name()))
+		if err != nil {
+			return git.Credentials{}, fmt.Errorf("read the credentials: key %q: %w", entry.Name(), err)
+		}
+		if value != nil {
+			data[entry.Name()] = value
+		}
+	}
+	return git.ParseCredentials(url, data)
+}
+
+// readKey reads a file, through the links of a Secret volume; nil for what is
+// not one.
+func readKey(path string) ([]byte, error) {
+	info, err := os.Stat(path)
+	if err != nil || !info.Mode().IsRegular() {
+		return nil, err
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	value, err := io.ReadAll(io.LimitReader(file, maxKey+1))
+	if err == nil && len(value) > maxKey {
+		err = errors.New("larger than 1 MiB")
+	}
+	return value, err
+}
+
+// writeTermination leaves the message for the pod's status. The file is there
+// when the kubelet runs the command; it is not made.
+func writeTermination(path, message string) {
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_TRUNC, 0)
+	if err != nil {
+		return
+	}
+	defer file.Close()
+	message = message[:min(len(message), maxTermination)]
+	_, _ = io.WriteString(file, strings.ToValidUTF8(message, "")) // the cut may be inside a character
+}

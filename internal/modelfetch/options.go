@@ -1,0 +1,97 @@
+package modelfetch
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"strconv"
+	"time"
+
+	"github.com/quoin-dev/quoin/internal/git"
+	"k8s.io/apimachinery/pkg/api/resource"
+)
+
+const defaultTimeout = 5 * time.Minute
+
+// options are the flags of the command.
+type options struct {
+	url, commit, ref, path, target string
+	credentialsDir                 string
+	timeout                        time.Duration
+	maxBytes                       byteSize
+	maxFiles                       int
+}
+
+// parseOptions reads the flags; it writes what is wrong, or the help, to
+// output.
+func parseOptions(args []string, output io.Writer) (options, error) {
+	o := options{maxBytes: git.DefaultMaxBytes}
+	flags := flag.NewFlagSet("quoin model-fetch", flag.ContinueOnError)
+	flags.SetOutput(output)
+	flags.StringVar(&o.url, "url", "", "repository: https://host/path or ssh://user@host/path (required)")
+	flags.StringVar(&o.commit, "commit", "", "commit to check out, 40 hex digits (required)")
+	flags.StringVar(&o.ref, "ref", "", "branch that has the commit, for servers that do not hand out commits by name")
+	flags.StringVar(&o.path, "path", "", "sub folder of the repository; the whole of it when empty")
+	flags.StringVar(&o.target, "target", "", "absolute path of the folder to write, which is replaced as a whole (required)")
+	flags.StringVar(&o.credentialsDir, "credentials-dir", "", "mounted Secret: "+
+		"username and password, or bearerToken, and ca.crt; or identity, known_hosts and password")
+	flags.DurationVar(&o.timeout, "timeout", defaultTimeout, "time for all attempts together")
+	flags.Var(&o.maxBytes, "max-bytes", "limit on the size of all files together")
+	flags.IntVar(&o.maxFiles, "max-files", git.DefaultMaxFiles, "limit on the number of files")
+	if err := flags.Parse(args); err != nil {
+		return options{}, err
+	}
+	if flags.NArg() > 0 {
+		return options{}, errors.New("there are no arguments, flags only")
+	}
+	return o, o.validate()
+}
+
+func (o options) validate() error {
+	for _, required := range []struct{ flag, value string }{
+		{"url", o.url}, {"commit", o.commit}, {"target", o.target},
+	} {
+		if required.value == "" {
+			return fmt.Errorf("--%s is required", required.flag)
+		}
+	}
+	if o.timeout <= 0 || o.maxFiles <= 0 || o.maxBytes <= 0 {
+		return errors.New("--timeout, --max-bytes and --max-files must be positive")
+	}
+	return o.fetchOptions(git.Credentials{}).Validate(git.Options{})
+}
+
+func (o options) fetchOptions(creds git.Credentials) git.FetchOptions {
+	return git.FetchOptions{
+		URL:      o.url,
+		Creds:    creds,
+		Commit:   o.commit,
+		Ref:      o.ref,
+		Path:     o.path,
+		Dir:      o.target,
+		MaxBytes: int64(o.maxBytes),
+		MaxFiles: o.maxFiles,
+	}
+}
+
+// byteSize is a flag in the notation of Kubernetes quantities: 268435456, 256Mi.
+type byteSize int64
+
+// String implements flag.Value.
+func (b *byteSize) String() string {
+	if b == nil || *b == 0 { // flag asks a zero value for its text
+		return ""
+	}
+	return resource.NewQuantity(int64(*b), resource.BinarySI).String()
+}
+
+// Set implements flag.Value.
+func (b *byteSize) Set(s string) error {
+	q, err := resource.ParseQuantity(s)
+	if err != nil {
+		return errors.New("want a number of bytes such as " + strconv.Itoa(git.DefaultMaxBytes) + " or 256Mi")
+	}
+	*b = byteSize(q.Value())
+	return nil
+}
