@@ -142,12 +142,13 @@ func (m *configMapModel) addTo(pod *corev1.PodTemplateSpec) {
 }
 
 const (
-	volumeModel       = "model"
-	volumeCredentials = "git-credentials"
+	volumeModel = "model"
+	volumeGit   = "git-credentials"
 	// workspace is the volume as the init container sees it. The model is a folder in it,
 	// because it is put in place by a rename, which a mount point does not allow.
-	workspace      = "/workspace"
-	gitCredentials = "/etc/quoin/git"
+	workspace = "/workspace"
+	// gitFolder has the keys of the Secret as files, for the init container only.
+	gitFolder = "/etc/quoin/git"
 )
 
 // Limits of a fetch. The volume holds the download, at most 4 times modelBytes and 64 MiB,
@@ -180,13 +181,13 @@ func (m *gitModel) addTo(pod *corev1.PodTemplateSpec, quoinImage string) {
 	if m.Secret != "" {
 		// 0440: read by the group of the pod's volumes, fsGroup, and by nobody else.
 		pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{
-			Name: volumeCredentials,
+			Name: volumeGit,
 			VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{
 				SecretName: m.Secret, DefaultMode: ptr.To[int32](0o440),
 			}},
 		})
 		fetch.VolumeMounts = append(fetch.VolumeMounts, corev1.VolumeMount{
-			Name: volumeCredentials, MountPath: gitCredentials, ReadOnly: true,
+			Name: volumeGit, MountPath: gitFolder, ReadOnly: true,
 		})
 	}
 	pod.Spec.InitContainers = append(pod.Spec.InitContainers, fetch)
@@ -212,7 +213,7 @@ func (m *gitModel) args() []string {
 		fmt.Sprintf("--max-files=%d", modelFiles),
 	)
 	if m.Secret != "" {
-		args = append(args, "--credentials-dir="+gitCredentials)
+		args = append(args, "--credentials-dir="+gitFolder)
 	}
 	for i := range args {
 		args[i] = literal(args[i])
