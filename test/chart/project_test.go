@@ -16,12 +16,7 @@ import (
 
 // TestArgumentsAreKnown gives the Deployment's arguments to the program itself.
 func TestArgumentsAreKnown(t *testing.T) {
-	binary := filepath.Join(t.TempDir(), "quoin")
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", binary, ".")
-	build.Dir = root
-	if output, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, output)
-	}
+	binary := buildQuoin(t)
 	check := func(t *testing.T, deployment *appsv1.Deployment) {
 		t.Helper()
 		// With -h the program reads what is before it, and refuses what it does not know.
