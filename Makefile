@@ -66,6 +66,10 @@ test-cluster: $(BIN)/localcluster build ## Journeys on simulated nodes.
 e2e: $(BIN)/localcluster build ## Journeys on a real node with real containers (Linux, root).
 	QUOIN_E2E_NODES=real go test $(TEST_FLAGS) -count=1 -timeout 30m ./test/e2e
 
+.PHONY: chaos
+chaos: $(BIN)/localcluster ## Let every single API call of the controllers go wrong, one at a time (hours).
+	KUBEBUILDER_ASSETS="$(ASSETS)" QUOIN_FAULTS=all go test $(TEST_FLAGS) -count=1 -timeout 12h -run TestFaultAtEveryCall ./test/controllers
+
 .PHONY: bench-rollout
 bench-rollout: $(BIN)/localcluster build ## Roll 1,000 deployments, beside patching the same workloads directly.
 	go run ./test/bench/rollout

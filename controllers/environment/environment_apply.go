@@ -99,15 +99,11 @@ func keepTemplate(ctx context.Context, s *scope, desired client.Object) error {
 	switch d := desired.(type) {
 	case *appsv1.Deployment:
 		if l, ok := live.(*appsv1.Deployment); ok {
-			replicas := d.Spec.Replicas
-			l.Spec.DeepCopyInto(&d.Spec)
-			d.Spec.Replicas = replicas
+			l.Spec.Template.DeepCopyInto(&d.Spec.Template)
 		}
 	case *appsv1.StatefulSet:
 		if l, ok := live.(*appsv1.StatefulSet); ok {
-			replicas := d.Spec.Replicas
-			l.Spec.DeepCopyInto(&d.Spec)
-			d.Spec.Replicas = replicas
+			l.Spec.Template.DeepCopyInto(&d.Spec.Template)
 		}
 	}
 	return nil

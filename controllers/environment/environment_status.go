@@ -32,11 +32,12 @@ func (p progress) complete() bool {
 }
 
 func (p progress) String() string {
-	ready := min(p.updated, p.ready)
+	// Pods of an older template are taken to be ready: they were before.
+	ready := max(0, p.ready-(p.present-p.updated))
 	if !p.observed {
 		ready = 0
 	}
-	return fmt.Sprintf("%s: %d of %d pods run the new settings and are ready", p.component, ready, p.wanted)
+	return fmt.Sprintf("%s: %d of %d pods are up to date and ready", p.component, min(ready, p.wanted), p.wanted)
 }
 
 // observe writes what the workloads do into the environment's status.

@@ -7,7 +7,9 @@
 package reconciler
 
 import (
+	"cmp"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -129,6 +131,17 @@ func Summarise(obj v1alpha1.Object, o Outcome) {
 		}
 		meta.RemoveStatusCondition(&status.Conditions, kind)
 	}
+	// Ready first, as people read it, and the same order whatever came to pass.
+	slices.SortStableFunc(status.Conditions, func(a, b metav1.Condition) int {
+		return cmp.Compare(rank(a.Type), rank(b.Type))
+	})
+}
+
+// rank is the place of a condition in the list.
+func rank(kind string) int {
+	return slices.Index([]string{
+		v1alpha1.ConditionStalled, v1alpha1.ConditionReconciling, v1alpha1.ConditionAvailable, v1alpha1.ConditionReady,
+	}, kind) * -1
 }
 
 // clip keeps a message within bounds, without cutting a character in two.

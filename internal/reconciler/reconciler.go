@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
@@ -56,20 +57,39 @@ func (s *Scope[T]) Record(ctx context.Context, o Outcome) error {
 	return nil
 }
 
-// Label writes labels and annotations that the controller has changed on the object.
-// The status is not touched: what was changed in it stays to be written.
+// labelTries is how often labels are written again after another writer was faster. What
+// they say, such as a number just given out, would be lost otherwise.
+const labelTries = 5
+
+// Label writes labels, annotations and finalizers of the object. change may be called
+// again on a newer copy, and must leave alone what it finds done. The status is not
+// touched: what was changed in it stays to be written.
 func (s *Scope[T]) Label(ctx context.Context, change func(obj T)) error {
-	changed, _ := s.before.DeepCopyObject().(T)
-	change(changed)
-	if err := kube.PatchMetadata(ctx, s.Client, s.before, changed); err != nil {
-		return err
+	generation := s.Object.GetGeneration()
+	for try := 1; ; try++ {
+		changed, _ := s.before.DeepCopyObject().(T)
+		change(changed)
+		err := kube.PatchMetadata(ctx, s.Client, s.before, changed)
+		if err == nil {
+			s.before, _ = changed.DeepCopyObject().(T)
+			s.Object.SetLabels(changed.GetLabels())
+			s.Object.SetAnnotations(changed.GetAnnotations())
+			s.Object.SetFinalizers(changed.GetFinalizers())
+			s.Object.SetResourceVersion(changed.GetResourceVersion())
+			return nil
+		}
+		if !apierrors.IsConflict(err) || try == labelTries {
+			return err
+		}
+		newer, _ := s.before.DeepCopyObject().(T)
+		if err := s.Live().Get(ctx, client.ObjectKeyFromObject(newer), newer); err != nil {
+			return err
+		}
+		if newer.GetUID() != s.Object.GetUID() || newer.GetGeneration() != generation {
+			return err // another object, or another spec: begin anew
+		}
+		s.before = newer
 	}
-	s.before, _ = changed.DeepCopyObject().(T)
-	s.Object.SetLabels(changed.GetLabels())
-	s.Object.SetAnnotations(changed.GetAnnotations())
-	s.Object.SetFinalizers(changed.GetFinalizers())
-	s.Object.SetResourceVersion(changed.GetResourceVersion())
-	return nil
 }
 
 // Event tells people of something that happened to the object.

@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -32,83 +33,78 @@ func kinds() []client.ObjectList {
 	}
 }
 
-// collectGarbage removes objects whose owner is gone, as a cluster does.
-func (w *world) collectGarbage() {
+// clusterActs does what the controllers of a cluster do: objects whose owner is gone are
+// removed, and workloads are rolled out. Pods of an image whose tag holds "-broken" never
+// get ready, all others do at once.
+func (w *world) clusterActs() {
 	w.t.Helper()
 	living := map[string]bool{}
+	var objs []client.Object
 	for _, list := range kinds() {
 		for _, obj := range w.all(list) {
 			living[string(obj.GetUID())] = true
+			objs = append(objs, obj)
 		}
 	}
-	for _, list := range kinds() {
-		for _, obj := range w.all(list) {
-			owners := obj.GetOwnerReferences()
-			orphan := len(owners) > 0 && !slices.ContainsFunc(owners, func(o metav1.OwnerReference) bool { return living[string(o.UID)] })
-			if !orphan {
-				continue
-			}
+	for _, obj := range objs {
+		owners := obj.GetOwnerReferences()
+		if len(owners) > 0 && !slices.ContainsFunc(owners, func(o metav1.OwnerReference) bool { return living[string(o.UID)] }) {
 			if err := w.api.Delete(w.ctx, obj); err != nil && !apierrors.IsNotFound(err) {
 				w.t.Fatal(err)
 			}
 			delete(living, string(obj.GetUID()))
+			w.acted++
+			continue
+		}
+		switch obj := obj.(type) {
+		case *appsv1.Deployment:
+			w.rollOut(obj.DeepCopy(), obj)
+		case *appsv1.StatefulSet:
+			w.populate(obj.DeepCopy(), obj)
 		}
 	}
 }
 
-// rollOutWorkloads does what the cluster does with workloads: pods of an image whose tag
-// holds "-broken" never get ready, all others do at once.
-func (w *world) rollOutWorkloads() {
+func (w *world) rollOut(before, d *appsv1.Deployment) {
 	w.t.Helper()
-	for _, obj := range w.all(&appsv1.DeploymentList{}) {
-		d, _ := obj.(*appsv1.Deployment)
-		before := d.DeepCopy()
-		n := ptr.Deref(d.Spec.Replicas, 1)
-		d.Status = appsv1.DeploymentStatus{
-			ObservedGeneration: d.Generation, Replicas: n, UpdatedReplicas: n, ReadyReplicas: n, AvailableReplicas: n,
-		}
-		if strings.Contains(d.Spec.Template.Spec.Containers[0].Image, "-broken") {
-			d.Status.Replicas, d.Status.UpdatedReplicas = n+1, 1
-		}
-		w.patchStatus(before, d)
+	n := ptr.Deref(d.Spec.Replicas, 1)
+	d.Status = appsv1.DeploymentStatus{
+		ObservedGeneration: d.Generation, Replicas: n, UpdatedReplicas: n, ReadyReplicas: n, AvailableReplicas: n,
 	}
-	for _, obj := range w.all(&appsv1.StatefulSetList{}) {
-		s, _ := obj.(*appsv1.StatefulSet)
-		before := s.DeepCopy()
-		n := ptr.Deref(s.Spec.Replicas, 1)
-		s.Status = appsv1.StatefulSetStatus{
-			ObservedGeneration: s.Generation, Replicas: n, UpdatedReplicas: n, CurrentReplicas: n, ReadyReplicas: n, AvailableReplicas: n,
-			CurrentRevision: "1", UpdateRevision: "1",
-		}
-		w.patchStatus(before, s)
+	if strings.Contains(d.Spec.Template.Spec.Containers[0].Image, "-broken") {
+		d.Status.Replicas, d.Status.UpdatedReplicas = n+1, 1
 	}
+	w.patchStatus(before, d)
+}
+
+func (w *world) populate(before, s *appsv1.StatefulSet) {
+	w.t.Helper()
+	n := ptr.Deref(s.Spec.Replicas, 1)
+	s.Status = appsv1.StatefulSetStatus{
+		ObservedGeneration: s.Generation, Replicas: n, UpdatedReplicas: n, CurrentReplicas: n, ReadyReplicas: n, AvailableReplicas: n,
+		CurrentRevision: "1", UpdateRevision: "1",
+	}
+	w.patchStatus(before, s)
 }
 
 func (w *world) patchStatus(before, obj client.Object) {
 	w.t.Helper()
+	if equality.Semantic.DeepEqual(before, obj) {
+		return
+	}
+	w.acted++
 	if err := w.api.Status().Patch(w.ctx, obj, client.MergeFrom(before)); err != nil && !apierrors.IsNotFound(err) {
 		w.t.Fatal(err)
 	}
 }
 
-// resourceVersions is one text that changes with any write to any object.
-func (w *world) resourceVersions() string {
-	var all []string
-	for _, list := range kinds() {
-		for _, obj := range w.all(list) {
-			all = append(all, string(obj.GetUID())+obj.GetResourceVersion())
-		}
-	}
-	sort.Strings(all)
-	return strings.Join(all, ",")
-}
-
 var (
-	variable = regexp.MustCompile(`"(uid|resourceVersion|creationTimestamp|lastTransitionTime|firstSeen|lastChangeTime|completionTime|startTime|time)":"[^"]*"`)
-	numbers  = regexp.MustCompile(`("platform\.quoin\.dev/(id|environment-id|issued-ids)":|"id":)"?[0-9a-z=,]+"?`)
-	counters = regexp.MustCompile(`"(generation|observedGeneration|deploymentGeneration)":[0-9]+`)
-	secrets  = regexp.MustCompile(`"data":\{[^}]*\}`)
-	hashes   = regexp.MustCompile(`"platform\.quoin\.dev/applied-hash":"[0-9a-f]+"`)
+	variable   = regexp.MustCompile(`"(uid|resourceVersion|creationTimestamp|lastTransitionTime|firstSeen|lastChangeTime|completionTime|startTime|time)":"[^"]*"`)
+	numbers    = regexp.MustCompile(`("platform\.quoin\.dev/(id|environment-id|issued-ids)":|"id":)"?[0-9a-z=,]+"?`)
+	counters   = regexp.MustCompile(`"(generation|observedGeneration|deploymentGeneration)":[0-9]+`)
+	secrets    = regexp.MustCompile(`"data":\{[^}]*\}`)
+	clusterIPs = regexp.MustCompile(`"10\.0\.0\.[0-9]+"`)
+	hashes     = regexp.MustCompile(`"platform\.quoin\.dev/applied-hash":"[0-9a-f]+"`)
 )
 
 // dump writes down all objects of the world, without what differs from run to run.
@@ -128,6 +124,7 @@ func (w *world) dump() string {
 			text = counters.ReplaceAllString(text, `"$1":0`)
 			text = secrets.ReplaceAllString(text, `"data":{}`)
 			text = hashes.ReplaceAllString(text, `"applied":"…"`)
+			text = clusterIPs.ReplaceAllString(text, `"10.0.0.n"`)
 			lines = append(lines, fmt.Sprintf("%T %s", obj, text))
 		}
 	}

@@ -8,6 +8,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
@@ -36,8 +37,12 @@ type faults struct {
 	at     int // the number of the call that goes wrong; 0 for none
 	what   fault
 	where  string // what the call was
-	log    []string
-	dead   bool
+	// who makes the calls: the act and the controller.
+	who string
+	// sites are the calls by what they are, each with the number of its first occurrence.
+	sites map[string]int
+	log   []string
+	dead  bool
 	// before each write, somebody else may write.
 	rival func(ctx context.Context, obj client.Object)
 }
@@ -50,13 +55,20 @@ func (f *faults) call(op string, obj any, write bool, do func() error) error {
 		return errKilled
 	}
 	f.calls++
+	if f.sites == nil {
+		f.sites = map[string]int{}
+	}
+	site := fmt.Sprintf("%s: %s %T", f.who, op, obj)
+	if _, seen := f.sites[site]; !seen {
+		f.sites[site] = f.calls
+	}
 	if write {
 		f.writes++
 		f.log = append(f.log, fmt.Sprintf("%s %T", op, obj))
 	}
 	hit := f.calls == f.at
 	if hit {
-		f.where = fmt.Sprintf("%s %T", op, obj)
+		f.where = site
 		f.dead = f.what == killedBefore || f.what == killedAfter
 	}
 	f.mu.Unlock()
@@ -101,7 +113,7 @@ func (f *faults) wrap(c client.WithWatch) client.WithWatch {
 			return f.call("patch", obj, true, func() error { return c.Patch(ctx, obj, patch, opts...) })
 		},
 		Apply: func(ctx context.Context, c client.WithWatch, obj runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
-			return f.call("apply", obj, true, func() error { return c.Apply(ctx, obj, opts...) })
+			return f.call(fmt.Sprintf("apply %s", kindOf(obj)), obj, true, func() error { return c.Apply(ctx, obj, opts...) })
 		},
 		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, obj client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
 			f.disturb(ctx, obj)
@@ -121,4 +133,15 @@ func (f *faults) written() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.writes
+}
+
+// kindOf is the kind of an apply configuration, which its Go type does not tell.
+func kindOf(obj runtime.ApplyConfiguration) string {
+	if named, ok := obj.(interface{ GetKind() *string }); ok && named.GetKind() != nil {
+		return *named.GetKind()
+	}
+	if u, ok := obj.(interface{ GetObjectKind() schema.ObjectKind }); ok {
+		return u.GetObjectKind().GroupVersionKind().Kind
+	}
+	return ""
 }

@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
-	"os"
 	"reflect"
 	"regexp"
-	"strconv"
 	"strings"
 	"sync"
 
@@ -15,20 +13,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
-// every n-th call is let go wrong: all of them unless QUOIN_FAULTS_EVERY says otherwise.
-var every = max(1, number(os.Getenv("QUOIN_FAULTS_EVERY")))
-
-func number(text string) int { n, _ := strconv.Atoi(text); return n }
-
 var errUnreachable = errors.New("registry registry.example.com: connection refused")
 
 func contains(text, part string) bool { return strings.Contains(text, part) }
 
+var storm = regexp.MustCompile(`"labels":\{"storm":"[0-9]+"\},|,"labels":\{"storm":"[0-9]+"\}|,"storm":"[0-9]+"|"storm":"[0-9]+",`)
+
 // withoutStorm removes the mark of the other writer.
-func withoutStorm(dump string) string {
-	dump = regexp.MustCompile(`"labels":\{"storm":"[0-9]+"\},`).ReplaceAllString(dump, "")
-	return regexp.MustCompile(`,"storm":"[0-9]+"|"storm":"[0-9]+",`).ReplaceAllString(dump, "")
-}
+func withoutStorm(dump string) string { return storm.ReplaceAllString(dump, "") }
 
 // lagging answers some reads with what it answered the last time: a cache that is behind.
 type lagging struct {

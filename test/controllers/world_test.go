@@ -48,12 +48,17 @@ type world struct {
 	gitErr  error
 	stale   *lagging
 	running []controllerUnderTest
+	// acted counts what the cluster's own controllers did.
+	acted int
+	// patience is how many passes without a write count as rest.
+	patience int
 	// checked is called with every object after each step.
 	checked func(obj v1alpha1.Object)
 }
 
 type controllerUnderTest struct {
 	kind   string
+	empty  func() v1alpha1.Object
 	list   client.ObjectList
 	reconc reconcile.Reconciler
 }
@@ -76,10 +81,11 @@ func newWorld(t *testing.T, seed uint64) *world {
 		name:   fmt.Sprintf("w%d", worlds),
 		clock:  clocktesting.NewFakeClock(time.Now()),
 		order:  rand.New(rand.NewPCG(seed, 11)),
-		faults: &faults{},
+		faults: &faults{}, patience: 4,
 		images: &images{tags: map[string]string{}},
 	}
 	w.checked = func(obj v1alpha1.Object) { checkContract(t, obj) }
+	t.Cleanup(w.cleanUp)
 	w.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.name, Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"}}})
 	w.restart()
 	return w
@@ -104,18 +110,18 @@ func (w *world) restart() {
 		return w.refs, "main", w.gitErr
 	}
 	w.running = []controllerUnderTest{
-		{"Account", &v1alpha1.AccountList{}, account.New(k, recorder, w.clock)},
-		{"ReleaseChannel", &v1alpha1.ReleaseChannelList{}, releasechannel.New(k, recorder, w.clock, releasechannel.Options{
+		{"Account", func() v1alpha1.Object { return &v1alpha1.Account{} }, &v1alpha1.AccountList{}, account.New(k, recorder, w.clock)},
+		{"ReleaseChannel", func() v1alpha1.Object { return &v1alpha1.ReleaseChannel{} }, &v1alpha1.ReleaseChannelList{}, releasechannel.New(k, recorder, w.clock, releasechannel.Options{
 			Namespace: w.name,
 			Connect:   func(registry.Options) (releasechannel.Registry, error) { return w.images, nil },
 		})},
-		{"Deployment", &v1alpha1.DeploymentList{}, deployment.New(k, recorder, w.clock, deployment.Options{
+		{"Deployment", func() v1alpha1.Object { return &v1alpha1.Deployment{} }, &v1alpha1.DeploymentList{}, deployment.New(k, recorder, w.clock, deployment.Options{
 			IDs: allocator, Fleet: deployment.NewFleet(k, 1), Remotes: deployment.NewRemotes(live, readRefs, w.clock),
 		})},
-		{"Environment", &v1alpha1.EnvironmentList{}, environment.New(k, recorder, w.clock, environment.Options{
+		{"Environment", func() v1alpha1.Object { return &v1alpha1.Environment{} }, &v1alpha1.EnvironmentList{}, environment.New(k, recorder, w.clock, environment.Options{
 			Engine: engine.Options{QuoinImage: "quoin:test", GatewayNamespace: "quoin-system"},
 		})},
-		{"Branch", &v1alpha1.BranchList{}, branch.New(k, recorder, w.clock, allocator)},
+		{"Branch", func() v1alpha1.Object { return &v1alpha1.Branch{} }, &v1alpha1.BranchList{}, branch.New(k, recorder, w.clock, allocator)},
 	}
 }
 
@@ -129,6 +135,7 @@ type step struct {
 // cluster do its part.
 func (w *world) pass() {
 	w.t.Helper()
+	written := w.faults.written()
 	var steps []step
 	for _, c := range w.running {
 		for _, obj := range w.all(c.list) {
@@ -137,6 +144,7 @@ func (w *world) pass() {
 	}
 	w.order.Shuffle(len(steps), func(i, j int) { steps[i], steps[j] = steps[j], steps[i] })
 	for _, s := range steps {
+		w.faults.who = s.controller.kind
 		_, err := s.controller.reconc.Reconcile(w.ctx, s.request)
 		if err != nil && w.faults.at == 0 {
 			w.t.Errorf("%s %s: %v", s.controller.kind, s.request.Name, err)
@@ -145,15 +153,11 @@ func (w *world) pass() {
 			w.restart()
 			continue
 		}
-		for _, obj := range w.all(s.controller.list) {
-			if o, ok := obj.(v1alpha1.Object); ok && o.GetName() == s.request.Name {
-				w.checked(o)
-			}
-		}
+		w.check(s)
 	}
-	w.collectGarbage()
-	w.rollOutWorkloads()
-	w.clock.Step(31 * time.Second)
+	if w.faults.written() != written {
+		w.clusterActs()
+	}
 	// Remotes are read in the background.
 	time.Sleep(2 * time.Millisecond)
 }
@@ -163,31 +167,47 @@ func (w *world) settle() {
 	w.t.Helper()
 	calm := 0
 	for range 60 {
-		before := w.faults.written()
-		changed := w.resourceVersions()
+		before := w.faults.written() + w.acted
 		w.pass()
-		if w.faults.written() == before && w.resourceVersions() == changed {
-			if calm++; calm == 3 {
-				return
-			}
+		if w.faults.written()+w.acted != before {
+			calm = 0
+			w.clock.Step(5 * time.Second)
 			continue
 		}
-		calm = 0
+		if calm++; calm == w.patience {
+			return
+		}
+		w.clock.Step(31 * time.Second)
 	}
 	w.t.Fatalf("the controllers do not come to rest; the last writes were %v", w.faults.log[max(0, len(w.faults.log)-10):])
+}
+
+// check holds the object of a step against the contract of its status.
+func (w *world) check(s step) {
+	w.t.Helper()
+	obj := s.controller.empty()
+	if err := w.api.Get(w.ctx, s.request.NamespacedName, obj); err == nil {
+		w.checked(obj)
+	}
 }
 
 // all lists the objects of a kind that belong to the world.
 func (w *world) all(list client.ObjectList) []client.Object {
 	w.t.Helper()
 	list, _ = list.DeepCopyObject().(client.ObjectList)
-	if err := w.api.List(w.ctx, list); err != nil {
+	var opts []client.ListOption
+	switch list.(type) {
+	case *v1alpha1.AccountList, *v1alpha1.ReleaseChannelList:
+	default:
+		opts = append(opts, client.InNamespace(w.name))
+	}
+	if err := w.api.List(w.ctx, list, opts...); err != nil {
 		w.t.Fatal(err)
 	}
 	var objs []client.Object
 	_ = meta.EachListItem(list, func(o runtime.Object) error {
 		obj, _ := o.(client.Object)
-		if obj.GetNamespace() == w.name || (obj.GetNamespace() == "" && strings.HasPrefix(obj.GetName()+"-", w.name+"-")) {
+		if obj.GetNamespace() != "" || strings.HasPrefix(obj.GetName()+"-", w.name+"-") {
 			objs = append(objs, obj)
 		}
 		return nil
@@ -254,3 +274,12 @@ func (i *images) Digests(_ context.Context, _ string, tags []string, _ int) (map
 }
 
 func (i *images) CloseIdleConnections() {}
+
+// cleanUp removes the cluster-wide objects of the world, which the next ones would list.
+func (w *world) cleanUp() {
+	ctx := context.Background()
+	for _, obj := range []client.Object{w.account(), w.channel()} {
+		_ = w.api.Patch(ctx, obj, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`)))
+		_ = w.api.Delete(ctx, obj)
+	}
+}
