@@ -3,6 +3,7 @@
 package branch
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -134,10 +135,13 @@ func (r *branchReconciler) number(ctx context.Context, s *scope, account string)
 	if err != nil {
 		return err
 	}
-	if err := s.Label(ctx, func(b *v1alpha1.Branch) { metav1.SetMetaDataLabel(&b.ObjectMeta, v1alpha1.LabelID, id) }); err != nil {
+	err = s.Label(ctx, func(b *v1alpha1.Branch) {
+		metav1.SetMetaDataLabel(&b.ObjectMeta, v1alpha1.LabelID, cmp.Or(b.Labels[v1alpha1.LabelID], id))
+	})
+	if err != nil {
 		return err
 	}
-	b.Status.ID, _ = ids.Parse(id)
+	b.Status.ID, _ = ids.Parse(b.Labels[v1alpha1.LabelID])
 	return nil
 }
 

@@ -1,6 +1,7 @@
 package branch
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -78,7 +79,8 @@ func (r *branchReconciler) reserve(ctx context.Context, s *scope, account string
 		return err
 	}
 	return s.Label(ctx, func(b *v1alpha1.Branch) {
-		metav1.SetMetaDataAnnotation(&b.ObjectMeta, v1alpha1.AnnotationEnvironmentID, fmt.Sprint(id))
+		metav1.SetMetaDataAnnotation(&b.ObjectMeta, v1alpha1.AnnotationEnvironmentID,
+			cmp.Or(b.Annotations[v1alpha1.AnnotationEnvironmentID], fmt.Sprint(id)))
 	})
 }
 

@@ -3,6 +3,7 @@
 package deployment
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -125,8 +126,8 @@ func (r *deploymentReconciler) number(ctx context.Context, s *scope, account str
 		return failed(err)
 	}
 	err = s.Label(ctx, func(d *v1alpha1.Deployment) {
-		d.Labels = with(d.Labels, v1alpha1.LabelID, deploymentID)
-		d.Annotations = with(d.Annotations, v1alpha1.AnnotationEnvironmentID, environmentID)
+		d.Labels = withDefault(d.Labels, v1alpha1.LabelID, deploymentID)
+		d.Annotations = withDefault(d.Annotations, v1alpha1.AnnotationEnvironmentID, environmentID)
 	})
 	if err != nil {
 		return failed(err)
@@ -211,10 +212,11 @@ func failed(err error) *reconciler.Outcome {
 	return &o
 }
 
-func with(m map[string]string, key, value string) map[string]string {
+// withDefault sets a key that has no value yet.
+func withDefault(m map[string]string, key, value string) map[string]string {
 	if m == nil {
 		m = map[string]string{}
 	}
-	m[key] = value
+	m[key] = cmp.Or(m[key], value)
 	return m
 }
