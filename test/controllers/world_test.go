@@ -50,6 +50,8 @@ type world struct {
 	running []controllerUnderTest
 	// acted counts what the cluster's own controllers did.
 	acted int
+	// dirty says that somebody changed something that the cluster may have to act on.
+	dirty bool
 	// patience is how many passes without a write count as rest.
 	patience int
 	// checked is called with every object after each step.
@@ -155,8 +157,10 @@ func (w *world) pass() {
 		}
 		w.check(s)
 	}
-	if w.faults.written() != written {
+	if w.dirty || w.faults.written() != written {
+		acted := w.acted
 		w.clusterActs()
+		w.dirty = w.acted != acted
 	}
 	// Remotes are read in the background.
 	time.Sleep(2 * time.Millisecond)
@@ -166,6 +170,7 @@ func (w *world) pass() {
 func (w *world) settle() {
 	w.t.Helper()
 	calm := 0
+	w.dirty = true
 	for range 60 {
 		before := w.faults.written() + w.acted
 		w.pass()
