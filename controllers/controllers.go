@@ -3,6 +3,7 @@ package controllers
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -179,21 +180,26 @@ func readRefs(c *git.Client) deployment.ReadRefs {
 
 // addIndexes lets the cache answer the same field selectors as the API server does.
 func addIndexes(ctx context.Context, indexer client.FieldIndexer) error {
-	for _, index := range []struct {
-		obj   client.Object
-		field string
-		value func(client.Object) string
-	}{
-		{&v1alpha1.Account{}, tenant.IndexNamespace, func(o client.Object) string { return o.(*v1alpha1.Account).Spec.Namespace }},
-		{&v1alpha1.Claim{}, claims.IndexHolder, func(o client.Object) string { return o.(*v1alpha1.Claim).Spec.Holder.UID }},
-		{&v1alpha1.Deployment{}, deployment.IndexChannel, func(o client.Object) string { return o.(*v1alpha1.Deployment).Spec.ReleaseChannel }},
-		{&v1alpha1.Environment{}, environment.IndexDeployment, func(o client.Object) string { return o.(*v1alpha1.Environment).Spec.DeploymentRef.Name }},
-		{&v1alpha1.Branch{}, branch.IndexDeployment, func(o client.Object) string { return o.(*v1alpha1.Branch).Spec.DeploymentRef.Name }},
-	} {
-		value := index.value
-		if err := indexer.IndexField(ctx, index.obj, index.field, func(o client.Object) []string { return []string{value(o)} }); err != nil {
-			return fmt.Errorf("index %T by %s: %w", index.obj, index.field, err)
+	return errors.Join(
+		index(ctx, indexer, tenant.IndexNamespace, func(a *v1alpha1.Account) string { return a.Spec.Namespace }),
+		index(ctx, indexer, claims.IndexHolder, func(c *v1alpha1.Claim) string { return c.Spec.Holder.UID }),
+		index(ctx, indexer, environment.IndexDeployment, func(e *v1alpha1.Environment) string { return e.Spec.DeploymentRef.Name }),
+		index(ctx, indexer, branch.IndexDeployment, func(b *v1alpha1.Branch) string { return b.Spec.DeploymentRef.Name }),
+	)
+}
+
+func index[T any, P interface {
+	*T
+	client.Object
+}](ctx context.Context, indexer client.FieldIndexer, field string, value func(P) string) error {
+	err := indexer.IndexField(ctx, P(new(T)), field, func(o client.Object) []string {
+		if obj, ok := o.(P); ok {
+			return []string{value(obj)}
 		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("index %T by %s: %w", P(nil), field, err)
 	}
 	return nil
 }

@@ -20,9 +20,6 @@ import (
 	"github.com/quoin-dev/quoin/controllers/predicates"
 )
 
-// IndexChannel is the field by which the deployments of a channel are found.
-const IndexChannel = "spec.releaseChannel"
-
 // +kubebuilder:rbac:groups=platform.quoin.dev,resources=branches,verbs=create;delete;get;list;patch;watch
 // +kubebuilder:rbac:groups=platform.quoin.dev,resources=claims,verbs=create;delete;get;list;update;watch
 // +kubebuilder:rbac:groups=platform.quoin.dev,resources=deployments,verbs=get;list;patch;watch

@@ -77,7 +77,7 @@ func (r *environmentReconciler) work(ctx context.Context, s *scope) reconciler.O
 	if err != nil {
 		return reconciler.Failed(err)
 	}
-	outcome := observe(env, in, workloads)
+	outcome := observe(env, workloads)
 	if outcome.IsDone() {
 		r.finished(env)
 		return outcome
@@ -86,7 +86,7 @@ func (r *environmentReconciler) work(ctx context.Context, s *scope) reconciler.O
 	if waiting < quietProgress {
 		return outcome.In(quietProgress - waiting).Quietly()
 	}
-	return r.explain(ctx, s, in, workloads, outcome)
+	return r.explain(ctx, s, in, outcome)
 }
 
 // inputs gathers what decides how the environment looks.

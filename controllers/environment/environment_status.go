@@ -41,7 +41,7 @@ func (p progress) String() string {
 }
 
 // observe writes what the workloads do into the environment's status.
-func observe(env *v1alpha1.Environment, in engine.Inputs, workloads []client.Object) reconciler.Outcome {
+func observe(env *v1alpha1.Environment, workloads []client.Object) reconciler.Outcome {
 	var open []string
 	late := false
 	status := &env.Status
@@ -105,7 +105,7 @@ func progressOf(w client.Object) progress {
 }
 
 // explain adds what is wrong with the pods of an environment that takes its time.
-func (r *environmentReconciler) explain(ctx context.Context, s *scope, in engine.Inputs, workloads []client.Object, o reconciler.Outcome) reconciler.Outcome {
+func (r *environmentReconciler) explain(ctx context.Context, s *scope, in engine.Inputs, o reconciler.Outcome) reconciler.Outcome {
 	pods := &corev1.PodList{}
 	err := s.Live().List(ctx, pods, client.InNamespace(s.Object.Namespace),
 		client.MatchingLabels{v1alpha1.LabelEnvironment: s.Object.Name}, client.Limit(100))

@@ -1,6 +1,7 @@
 package version
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -301,8 +302,8 @@ func TestWhatAnErrorOffersIsAccepted(t *testing.T) {
 	inWorlds(t, func(t *testing.T, w *world) {
 		request := Request{Channel: w.channels[0].Name, Pin: "9.9.9", Current: w.current()}
 		_, err := Resolve(request, w.channels, w.runs)
-		unknown, ok := err.(*UnknownVersionError)
-		if !ok {
+		var unknown *UnknownVersionError
+		if !errors.As(err, &unknown) {
 			return
 		}
 		for _, written := range unknown.Allowed {

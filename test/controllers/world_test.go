@@ -104,7 +104,7 @@ func (w *world) restart() {
 	k := kube.NewClient(reads, live, "quoin-controller")
 	recorder := events.NewFakeRecorder(1000)
 	go func() {
-		for range recorder.Events { //nolint:revive // events are told, never read
+		for range recorder.Events {
 		}
 	}()
 	allocator := ids.New(k)
