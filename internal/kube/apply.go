@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"maps"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -53,18 +54,22 @@ func Apply[T client.Object](ctx context.Context, c *Client, desired T) (T, bool,
 	return live, true, nil
 }
 
-// stamp puts the hash of desired into its annotations and returns it.
+// stamp puts the hash of desired into its annotations and returns it. A hash that is there
+// from an earlier Apply of the same value does not count.
 func stamp(desired client.Object) (string, error) {
+	annotations := maps.Clone(desired.GetAnnotations())
+	delete(annotations, annotationApplied)
+	desired.SetAnnotations(annotations)
 	data, err := json.Marshal(desired)
 	if err != nil {
 		return "", fmt.Errorf("encode %T: %w", desired, err)
 	}
 	sum := sha256.Sum256(data)
 	hash := hex.EncodeToString(sum[:8])
-	annotations := map[string]string{annotationApplied: hash}
-	for k, v := range desired.GetAnnotations() {
-		annotations[k] = v
+	if annotations == nil {
+		annotations = map[string]string{}
 	}
+	annotations[annotationApplied] = hash
 	desired.SetAnnotations(annotations)
 	return hash, nil
 }
