@@ -1,0 +1,322 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/quoin-dev/quoin/api/v1alpha1"
+)
+
+func newDeployment(namespace, name string) *v1alpha1.Deployment {
+	return &v1alpha1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec: v1alpha1.DeploymentSpec{
+			DisplayName: "Sales", ReleaseChannel: "stable", ReleaseChannelVersion: "1.2.3",
+			Model: v1alpha1.ModelSource{ConfigMapRef: &v1alpha1.LocalReference{Name: "model"}},
+		},
+	}
+}
+
+// fixture is a client whose cache can be stopped, and the API server behind it.
+type fixture struct {
+	t     *testing.T
+	api   client.WithWatch
+	cache *cache
+	live  *traffic // reads that go past the cache
+	sent  *traffic // writes
+	k     *Client
+	key   client.ObjectKey
+}
+
+func newFixture(t *testing.T) *fixture {
+	t.Helper()
+	api, namespace := direct(t)
+	f := &fixture{t: t, api: api, cache: &cache{}, live: &traffic{}, sent: &traffic{}, key: client.ObjectKey{Namespace: namespace, Name: "sales"}}
+	f.k = NewClient(f.cache.wrap(f.sent.wrap(api)), f.live.wrap(api), "quoin-test")
+	return f
+}
+
+// made is a deployment that exists, made by somebody else.
+func (f *fixture) made() *v1alpha1.Deployment {
+	f.t.Helper()
+	d := newDeployment(f.key.Namespace, f.key.Name)
+	if err := f.api.Create(f.t.Context(), d); err != nil {
+		f.t.Fatal(err)
+	}
+	return d
+}
+
+// get reads through the client under test.
+func (f *fixture) get() (*v1alpha1.Deployment, error) {
+	d := &v1alpha1.Deployment{}
+	return d, f.k.Get(f.t.Context(), f.key, d)
+}
+
+func (f *fixture) must(err error) {
+	f.t.Helper()
+	if err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// merge patches a deployment as a user does.
+func (f *fixture) merge(c client.Client, patch string) *v1alpha1.Deployment {
+	f.t.Helper()
+	d := &v1alpha1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: f.key.Namespace, Name: f.key.Name}}
+	if err := c.Patch(f.t.Context(), d, client.RawPatch("application/merge-patch+json", []byte(patch))); err != nil {
+		f.t.Errorf("patch %s: %v", patch, err) // not Fatal: workers call it
+	}
+	return d
+}
+
+// TestGetSeesOwnWrites: whatever way an object was written, a Get before the cache knows is
+// answered by the API server, and one after it by the cache.
+func TestGetSeesOwnWrites(t *testing.T) {
+	cases := map[string]func(f *fixture, d *v1alpha1.Deployment) (resourceVersion string){
+		"update": func(f *fixture, d *v1alpha1.Deployment) string {
+			d.Spec.DisplayName = "Marketing"
+			f.must(f.k.Update(f.t.Context(), d))
+			return d.ResourceVersion
+		},
+		"patch": func(f *fixture, _ *v1alpha1.Deployment) string {
+			return f.merge(f.k, `{"spec":{"displayName":"Marketing"}}`).ResourceVersion
+		},
+		"patch of metadata": func(f *fixture, d *v1alpha1.Deployment) string {
+			before := d.DeepCopy()
+			d.Labels = map[string]string{v1alpha1.LabelID: "1"}
+			f.must(PatchMetadata(f.t.Context(), f.k, before, d))
+			return d.ResourceVersion
+		},
+		"patch of the status": func(f *fixture, d *v1alpha1.Deployment) string {
+			before := d.DeepCopy()
+			d.Status.ID = "1"
+			_, err := PatchStatus(f.t.Context(), f.k, before, d)
+			f.must(err)
+			return d.ResourceVersion
+		},
+		"update of the status": func(f *fixture, d *v1alpha1.Deployment) string {
+			d.Status.ID = "1"
+			f.must(f.k.Status().Update(f.t.Context(), d))
+			return d.ResourceVersion
+		},
+		"apply": func(f *fixture, _ *v1alpha1.Deployment) string {
+			live, _, err := Apply(f.t.Context(), f.k, newDeployment(f.key.Namespace, f.key.Name))
+			f.must(err)
+			return live.ResourceVersion
+		},
+		"write under another field manager": func(f *fixture, _ *v1alpha1.Deployment) string {
+			return f.merge(f.k.As("quoin-other"), `{"spec":{"displayName":"Marketing"}}`).ResourceVersion
+		},
+	}
+	for name, write := range cases {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			d := f.made()
+			f.cache.stop(f.key, d)
+			want := write(f, d)
+			f.live.reads = 0
+
+			got, err := f.get()
+			f.must(err)
+			if got.ResourceVersion != want || f.live.reads != 1 {
+				t.Errorf("got version %s with %d reads of the API server; %s was written", got.ResourceVersion, f.live.reads, want)
+			}
+			f.cache.catchUp()
+			for range 2 {
+				got, err = f.get()
+				f.must(err)
+			}
+			if got.ResourceVersion != want || f.live.reads != 1 {
+				t.Errorf("the cache has caught up: got version %s, want %s, with %d reads of the API server, want 1", got.ResourceVersion, want, f.live.reads)
+			}
+		})
+	}
+}
+
+func TestGetSeesOwnCreation(t *testing.T) {
+	f := newFixture(t)
+	f.cache.stop(f.key, nil)
+	if _, err := f.get(); !apierrors.IsNotFound(err) || f.live.reads != 0 {
+		t.Fatalf("got %v with %d reads of the API server; want not found from the cache", err, f.live.reads)
+	}
+	f.must(f.k.Create(t.Context(), newDeployment(f.key.Namespace, f.key.Name)))
+	if _, err := f.get(); err != nil || f.live.reads != 1 {
+		t.Errorf("got %v with %d reads of the API server; want what was made", err, f.live.reads)
+	}
+}
+
+// TestGetKeepsNothingOfTheCache: an answer of the API server replaces the cache's answer. A
+// field that is gone must not shine through from the older copy.
+func TestGetKeepsNothingOfTheCache(t *testing.T) {
+	f := newFixture(t)
+	f.made()
+	old := f.merge(f.api, `{"metadata":{"labels":{"old":"x"}},"spec":{"upgradePolicy":"Patch","env":[{"name":"A","value":"1"},{"name":"B","value":"2"}]}}`)
+	f.cache.stop(f.key, old)
+	f.merge(f.k, `{"metadata":{"labels":{"own":"y"}}}`)
+	f.merge(f.api, `{"metadata":{"labels":{"old":null}},"spec":{"releaseChannelVersion":null,"upgradePolicy":null,"env":[{"name":"B","value":"2"}]}}`)
+
+	got, err := f.get()
+	f.must(err)
+	want := &v1alpha1.Deployment{}
+	f.must(f.api.Get(t.Context(), f.key, want))
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("differs from what the API server has (-want +got):\n%s", diff)
+	}
+}
+
+// TestGetOfMetadataKeepsItsKind: metadata is read by the kind that the object names.
+func TestGetOfMetadataKeepsItsKind(t *testing.T) {
+	f := newFixture(t)
+	f.made()
+	f.merge(f.k, `{"spec":{"displayName":"Marketing"}}`)
+	got := &metav1.PartialObjectMetadata{}
+	got.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("Deployment"))
+	f.cache.stop(f.key, newDeployment(f.key.Namespace, f.key.Name))
+	f.must(f.k.Get(t.Context(), f.key, got))
+	if got.Kind != "Deployment" || got.Name != f.key.Name {
+		t.Errorf("got %s %q", got.Kind, got.Name)
+	}
+}
+
+func TestGetOfWhatWasDeletedMeanwhile(t *testing.T) {
+	f := newFixture(t)
+	d := f.made()
+	f.cache.stop(f.key, d)
+	f.merge(f.k, `{"spec":{"displayName":"Marketing"}}`)
+	f.must(f.api.Delete(t.Context(), d))
+	if _, err := f.get(); !apierrors.IsNotFound(err) {
+		t.Fatalf("got %v, want not found: it is gone, though the cache still has it", err)
+	}
+	f.cache.stop(f.key, nil)
+	f.live.reads = 0
+	if _, err := f.get(); !apierrors.IsNotFound(err) || f.live.reads != 0 {
+		t.Errorf("got %v with %d reads of the API server; want not found from the cache, for the write is history", err, f.live.reads)
+	}
+	again := f.made()
+	f.cache.catchUp()
+	if got, err := f.get(); err != nil || got.UID != again.UID {
+		t.Errorf("got %s, %v; want the object that was made anew", got.UID, err)
+	}
+}
+
+// TestGetTrustsNewerCache: once somebody else has written after this process, the cache that
+// shows it has caught up.
+func TestGetTrustsNewerCache(t *testing.T) {
+	f := newFixture(t)
+	f.made()
+	f.merge(f.k, `{"spec":{"displayName":"Marketing"}}`)
+	newer := f.merge(f.api, `{"spec":{"displayName":"Finance"}}`)
+	f.cache.stop(f.key, newer)
+	got, err := f.get()
+	f.must(err)
+	if got.Spec.DisplayName != "Finance" || f.live.reads != 0 {
+		t.Errorf("got %q with %d reads of the API server", got.Spec.DisplayName, f.live.reads)
+	}
+}
+
+// TestGetPassesErrorsOn: only a missing object may be one that the cache has not seen yet.
+func TestGetPassesErrorsOn(t *testing.T) {
+	broken := errors.New("cache is not started")
+	f := newFixture(t)
+	f.k.Client = interceptor.NewClient(f.api, interceptor.Funcs{
+		Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error { return broken },
+	})
+	if _, err := f.get(); !errors.Is(err, broken) || f.live.reads != 0 {
+		t.Errorf("got %v with %d reads of the API server", err, f.live.reads)
+	}
+}
+
+// TestFailedWritesAreNotRemembered: what was refused is not there to be read.
+func TestFailedWritesAreNotRemembered(t *testing.T) {
+	f := newFixture(t)
+	d := f.made()
+	stale := d.DeepCopy()
+	newer := f.merge(f.api, `{"spec":{"displayName":"Marketing"}}`)
+	stale.Spec.DisplayName = "Finance"
+	if err := f.k.Update(t.Context(), stale); !apierrors.IsConflict(err) {
+		t.Fatalf("got %v, want a conflict", err)
+	}
+	f.cache.stop(f.key, newer)
+	if _, err := f.get(); err != nil || f.live.reads != 0 {
+		t.Errorf("got %v with %d reads of the API server", err, f.live.reads)
+	}
+}
+
+// TestGetBesideWrites: with many workers, a Get never answers with something older than a
+// write that had ended before the Get began.
+func TestGetBesideWrites(t *testing.T) {
+	f := newFixture(t)
+	d := f.made()
+	f.cache.stop(f.key, d)
+	var group sync.WaitGroup
+	for worker := range 4 {
+		group.Go(func() {
+			for i := range 5 {
+				written := f.merge(f.k, fmt.Sprintf(`{"metadata":{"labels":{"w%d":"%d"}}}`, worker, i))
+				got, err := f.get()
+				if err != nil || older(got.ResourceVersion, written.ResourceVersion) {
+					t.Errorf("got version %s (%v) after %s was written", got.ResourceVersion, err, written.ResourceVersion)
+				}
+			}
+		})
+	}
+	group.Go(func() {
+		for range 10 {
+			seen := &v1alpha1.Deployment{}
+			if err := f.api.Get(t.Context(), f.key, seen); err != nil {
+				t.Error(err)
+				return
+			}
+			f.cache.stop(f.key, seen)
+		}
+	})
+	group.Wait()
+}
+
+func TestWrites(t *testing.T) {
+	id := writeID{key: client.ObjectKey{Namespace: "acme", Name: "sales"}}
+	other := writeID{key: client.ObjectKey{Namespace: "acme", Name: "other"}}
+	cases := map[string]struct {
+		written []string
+		seen    string
+		want    bool
+	}{
+		"nothing written":                      {nil, "5", false},
+		"nothing written, nothing seen":        {nil, "", false},
+		"older copy":                           {[]string{"7"}, "6", true},
+		"no copy":                              {[]string{"7"}, "", true},
+		"same copy":                            {[]string{"7"}, "7", false},
+		"newer copy":                           {[]string{"7"}, "8", false},
+		"numbers, not text":                    {[]string{"10"}, "9", true},
+		"last write counts":                    {[]string{"7", "9"}, "8", true},
+		"answers that come late do not lower":  {[]string{"9", "7"}, "8", true},
+		"write without a version is forgotten": {[]string{""}, "1", false},
+		"versions that cannot be compared":     {[]string{"abc"}, "1", false},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			w := newWrites()
+			for _, version := range tc.written {
+				w.remember(id, version)
+			}
+			if got := w.behind(id, tc.seen); got != tc.want {
+				t.Errorf("behind(%q) after writing %v = %v", tc.seen, tc.written, got)
+			}
+			if w.behind(other, "1") {
+				t.Error("another object is held to be behind")
+			}
+			if !tc.want && len(w.versions) != 0 {
+				t.Errorf("%v is still remembered, though it was seen", w.versions)
+			}
+		})
+	}
+}
