@@ -12,7 +12,7 @@ NODES ?= simulated
 VERSION ?= dev
 GO_BUILD := CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X github.com/quoin-dev/quoin/internal/command.version=$(VERSION)"
 # Evaluated when used: building the API server for the first time takes minutes.
-ASSETS = $(shell $(BIN)/localcluster binaries --nodes none)
+ASSETS = $(shell $(BIN)/localcluster binaries --nodes simulated)
 TEST_FLAGS ?=
 
 ##@ A local cluster
@@ -55,7 +55,7 @@ test: lint test-unit test-cluster ## All tests that need no root.
 
 .PHONY: test-unit
 test-unit: $(BIN)/localcluster ## Unit, CRD, controller and chart tests, on a real API server.
-	KUBEBUILDER_ASSETS="$(ASSETS)" go test $(TEST_FLAGS) $$(go list ./... | grep -v /test/e2e)
+	KUBEBUILDER_ASSETS="$(ASSETS)" go test -timeout 40m $(TEST_FLAGS) $$(go list ./... | grep -v /test/e2e)
 	cd hack/localcluster && go test $(TEST_FLAGS) ./...
 
 .PHONY: test-cluster

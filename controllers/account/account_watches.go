@@ -6,16 +6,16 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/controllers/requests"
 )
 
 // rivals maps a change of an account to the others that may have been waiting for what it had.
 func rivals(c client.Reader) handler.MapFunc {
 	return func(ctx context.Context, changed client.Object) []reconcile.Request {
-		return requests(ctx, c, func(a *v1alpha1.Account) bool {
+		return requests.For(ctx, c, &v1alpha1.AccountList{}, func(a *v1alpha1.Account) bool {
 			return a.Name != changed.GetName() && !isReady(a)
 		})
 	}
@@ -30,7 +30,7 @@ func ofNamespace(c client.Reader) handler.MapFunc {
 			name = obj.GetName()
 		}
 		gone := !obj.GetDeletionTimestamp().IsZero()
-		return requests(ctx, c, func(a *v1alpha1.Account) bool {
+		return requests.For(ctx, c, &v1alpha1.AccountList{}, func(a *v1alpha1.Account) bool {
 			return a.Spec.Namespace == name && (gone || !isReady(a) || !a.DeletionTimestamp.IsZero())
 		})
 	}
@@ -38,19 +38,4 @@ func ofNamespace(c client.Reader) handler.MapFunc {
 
 func isReady(a *v1alpha1.Account) bool {
 	return meta.IsStatusConditionTrue(a.Status.Conditions, v1alpha1.ConditionReady)
-}
-
-func requests(ctx context.Context, c client.Reader, wanted func(*v1alpha1.Account) bool) []reconcile.Request {
-	list := &v1alpha1.AccountList{}
-	if err := c.List(ctx, list); err != nil {
-		log.FromContext(ctx).Error(err, "Cannot list accounts")
-		return nil
-	}
-	var found []reconcile.Request
-	for i := range list.Items {
-		if wanted(&list.Items[i]) {
-			found = append(found, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
-		}
-	}
-	return found
 }

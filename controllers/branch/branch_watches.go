@@ -10,12 +10,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/controllers/predicates"
+	"github.com/quoin-dev/quoin/controllers/requests"
 )
 
 // IndexDeployment is the field by which the branches of a deployment are found.
@@ -58,7 +58,7 @@ func twins(c client.Reader) handler.MapFunc {
 		if !ok {
 			return nil
 		}
-		return requests(ctx, c, func(b *v1alpha1.Branch) bool {
+		return requests.For(ctx, c, &v1alpha1.BranchList{}, func(b *v1alpha1.Branch) bool {
 			return b.Spec.Name == gone.Spec.Name && b.Name != gone.Name
 		}, client.InNamespace(gone.Namespace), client.MatchingFields{IndexDeployment: gone.Spec.DeploymentRef.Name})
 	}
@@ -66,7 +66,7 @@ func twins(c client.Reader) handler.MapFunc {
 
 func ofDeployment(c client.Reader) handler.MapFunc {
 	return func(ctx context.Context, d client.Object) []reconcile.Request {
-		return requests(ctx, c, func(*v1alpha1.Branch) bool { return true },
+		return requests.For(ctx, c, &v1alpha1.BranchList{}, requests.All[*v1alpha1.Branch],
 			client.InNamespace(d.GetNamespace()), client.MatchingFields{IndexDeployment: d.GetName()})
 	}
 }
@@ -75,23 +75,8 @@ func ofDeployment(c client.Reader) handler.MapFunc {
 // environment: those run the newest. Whose channel it is, the branch finds out itself.
 func ofChannel(c client.Reader) handler.MapFunc {
 	return func(ctx context.Context, _ client.Object) []reconcile.Request {
-		return requests(ctx, c, func(b *v1alpha1.Branch) bool {
+		return requests.For(ctx, c, &v1alpha1.BranchList{}, func(b *v1alpha1.Branch) bool {
 			return b.Status.Environment != "" || !meta.IsStatusConditionTrue(b.Status.Conditions, v1alpha1.ConditionReady)
 		})
 	}
-}
-
-func requests(ctx context.Context, c client.Reader, wanted func(*v1alpha1.Branch) bool, opts ...client.ListOption) []reconcile.Request {
-	list := &v1alpha1.BranchList{}
-	if err := c.List(ctx, list, append(opts, client.UnsafeDisableDeepCopy)...); err != nil {
-		log.FromContext(ctx).Error(err, "Cannot list branches")
-		return nil
-	}
-	var found []reconcile.Request
-	for i := range list.Items {
-		if wanted(&list.Items[i]) {
-			found = append(found, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
-		}
-	}
-	return found
 }

@@ -11,13 +11,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/controllers/predicates"
+	"github.com/quoin-dev/quoin/controllers/requests"
 )
 
 // +kubebuilder:rbac:groups=platform.quoin.dev,resources=branches,verbs=create;delete;get;list;patch;watch
@@ -67,7 +67,7 @@ func ofBranch(_ context.Context, obj client.Object) []reconcile.Request {
 // pinned one of its versions in vain.
 func ofChannel(c client.Reader) handler.MapFunc {
 	return func(ctx context.Context, channel client.Object) []reconcile.Request {
-		return requests(ctx, c, func(d *v1alpha1.Deployment) bool {
+		return requests.For(ctx, c, &v1alpha1.DeploymentList{}, func(d *v1alpha1.Deployment) bool {
 			return d.Spec.ReleaseChannel == channel.GetName() || stalledFor(d, v1alpha1.ReasonUnknownVersion)
 		})
 	}
@@ -80,14 +80,14 @@ func ofAccount(c client.Reader) handler.MapFunc {
 		if !ok {
 			return nil
 		}
-		return requests(ctx, c, func(*v1alpha1.Deployment) bool { return true }, client.InNamespace(account.Spec.Namespace))
+		return requests.For(ctx, c, &v1alpha1.DeploymentList{}, requests.All[*v1alpha1.Deployment], client.InNamespace(account.Spec.Namespace))
 	}
 }
 
 // ofClaim maps a claim that came or went to those that wanted a name in vain.
 func ofClaim(c client.Reader) handler.MapFunc {
 	return func(ctx context.Context, claim client.Object) []reconcile.Request {
-		return requests(ctx, c, func(d *v1alpha1.Deployment) bool {
+		return requests.For(ctx, c, &v1alpha1.DeploymentList{}, func(d *v1alpha1.Deployment) bool {
 			return stalledFor(d, v1alpha1.ReasonNameTaken)
 		}, client.InNamespace(claim.GetNamespace()))
 	}
@@ -96,19 +96,4 @@ func ofClaim(c client.Reader) handler.MapFunc {
 func stalledFor(d *v1alpha1.Deployment, reason string) bool {
 	c := meta.FindStatusCondition(d.Status.Conditions, v1alpha1.ConditionStalled)
 	return c != nil && c.Reason == reason
-}
-
-func requests(ctx context.Context, c client.Reader, wanted func(*v1alpha1.Deployment) bool, opts ...client.ListOption) []reconcile.Request {
-	list := &v1alpha1.DeploymentList{}
-	if err := c.List(ctx, list, append(opts, client.UnsafeDisableDeepCopy)...); err != nil {
-		log.FromContext(ctx).Error(err, "Cannot list deployments")
-		return nil
-	}
-	var found []reconcile.Request
-	for i := range list.Items {
-		if wanted(&list.Items[i]) {
-			found = append(found, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
-		}
-	}
-	return found
 }

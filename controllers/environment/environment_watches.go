@@ -13,12 +13,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/controllers/predicates"
+	"github.com/quoin-dev/quoin/controllers/requests"
 )
 
 // IndexDeployment is the field by which the environments of a deployment are found.
@@ -62,7 +62,7 @@ var quiet = builder.WithPredicates(predicate.Or(
 
 func ofDeployment(c client.Reader) handler.MapFunc {
 	return func(ctx context.Context, d client.Object) []reconcile.Request {
-		return requests(ctx, c, client.InNamespace(d.GetNamespace()), client.MatchingFields{IndexDeployment: d.GetName()})
+		return requests.For(ctx, c, &v1alpha1.EnvironmentList{}, requests.All[*v1alpha1.Environment], client.InNamespace(d.GetNamespace()), client.MatchingFields{IndexDeployment: d.GetName()})
 	}
 }
 
@@ -72,38 +72,25 @@ func ofAccount(c client.Reader) handler.MapFunc {
 		if !ok {
 			return nil
 		}
-		return requests(ctx, c, client.InNamespace(account.Spec.Namespace))
+		return requests.For(ctx, c, &v1alpha1.EnvironmentList{}, requests.All[*v1alpha1.Environment], client.InNamespace(account.Spec.Namespace))
 	}
 }
 
 // ofConfigMap maps a config map to the environments of the deployments whose model it is.
 func ofConfigMap(c client.Reader) handler.MapFunc {
 	return func(ctx context.Context, cm client.Object) []reconcile.Request {
-		list := &v1alpha1.DeploymentList{}
-		if err := c.List(ctx, list, client.InNamespace(cm.GetNamespace()), client.UnsafeDisableDeepCopy); err != nil {
-			log.FromContext(ctx).Error(err, "Cannot list deployments")
+		deployments := map[string]bool{}
+		for _, r := range requests.For(ctx, c, &v1alpha1.DeploymentList{}, func(d *v1alpha1.Deployment) bool {
+			ref := d.Spec.Model.ConfigMapRef
+			return ref != nil && ref.Name == cm.GetName()
+		}, client.InNamespace(cm.GetNamespace())) {
+			deployments[r.Name] = true
+		}
+		if len(deployments) == 0 {
 			return nil
 		}
-		var found []reconcile.Request
-		for i := range list.Items {
-			d := &list.Items[i]
-			if ref := d.Spec.Model.ConfigMapRef; ref != nil && ref.Name == cm.GetName() {
-				found = append(found, ofDeployment(c)(ctx, d)...)
-			}
-		}
-		return found
+		return requests.For(ctx, c, &v1alpha1.EnvironmentList{}, func(e *v1alpha1.Environment) bool {
+			return deployments[e.Spec.DeploymentRef.Name]
+		}, client.InNamespace(cm.GetNamespace()))
 	}
-}
-
-func requests(ctx context.Context, c client.Reader, opts ...client.ListOption) []reconcile.Request {
-	list := &v1alpha1.EnvironmentList{}
-	if err := c.List(ctx, list, append(opts, client.UnsafeDisableDeepCopy)...); err != nil {
-		log.FromContext(ctx).Error(err, "Cannot list environments")
-		return nil
-	}
-	found := make([]reconcile.Request, 0, len(list.Items))
-	for i := range list.Items {
-		found = append(found, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
-	}
-	return found
 }
