@@ -228,7 +228,9 @@ func TestGetPassesErrorsOn(t *testing.T) {
 	broken := errors.New("cache is not started")
 	f := newFixture(t)
 	f.k.Client = interceptor.NewClient(f.api, interceptor.Funcs{
-		Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error { return broken },
+		Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
+			return broken
+		},
 	})
 	if _, err := f.get(); !errors.Is(err, broken) || f.live.reads != 0 {
 		t.Errorf("got %v with %d reads of the API server", err, f.live.reads)
