@@ -50,16 +50,22 @@ func New(c *kube.Client, recorder reconciler.Recorder, clk clock.PassiveClock, o
 		Client: c.As(FieldManager), Recorder: recorder, Clock: clk,
 		New:    func() *v1alpha1.Deployment { return &v1alpha1.Deployment{} },
 		Work:   r.work,
-		Delete: r.forget,
+		Delete: r.teardown,
+		Gone:   r.forget,
 	}
 }
 
 type scope = reconciler.Scope[*v1alpha1.Deployment]
 
-// forget gives back what the deployment held in memory. Owner references do the rest.
-func (r *deploymentReconciler) forget(_ context.Context, s *scope) reconciler.Outcome {
-	r.Fleet.Release(client.ObjectKeyFromObject(s.Object))
-	r.Remotes.Forget(client.ObjectKeyFromObject(s.Object))
+// forget gives back what a deployment held in memory.
+func (r *deploymentReconciler) forget(ctx context.Context, key client.ObjectKey) {
+	r.Fleet.Release(ctx, key)
+	r.Remotes.Forget(key)
+}
+
+// teardown leaves it to owner references to remove what the deployment consists of.
+func (r *deploymentReconciler) teardown(ctx context.Context, s *scope) reconciler.Outcome {
+	r.forget(ctx, client.ObjectKeyFromObject(s.Object))
 	return reconciler.Progressing(v1alpha1.ReasonTerminating, "The deployment is being deleted")
 }
 
@@ -173,7 +179,7 @@ func (r *deploymentReconciler) version(ctx context.Context, s *scope, model mode
 		takeSlot: func() bool { return r.Fleet.Acquire(ctx, key) },
 	})
 	r.mirror(d, production)
-	r.pace(s, p)
+	r.pace(ctx, s, p)
 	// What was decided is recorded before it is acted on: after a crash it is still decided.
 	outcome := p.outcome.In(model.lookAgain)
 	if model.trouble != nil && outcome.IsDone() {
@@ -189,16 +195,16 @@ func (r *deploymentReconciler) version(ctx context.Context, s *scope, model mode
 }
 
 // pace tells the fleet and people how the rollout goes.
-func (r *deploymentReconciler) pace(s *scope, p plan) {
+func (r *deploymentReconciler) pace(ctx context.Context, s *scope, p plan) {
 	d := s.Object
 	key := client.ObjectKeyFromObject(d)
 	rollout := d.Status.Rollout
 	if rollout != nil && rollout.StartTime != nil {
-		r.Fleet.Hold(key)
+		r.Fleet.Hold(ctx, key)
 		return
 	}
 	if rollout == nil {
-		r.Fleet.Release(key)
+		r.Fleet.Release(ctx, key)
 	}
 	if p.failed {
 		rolloutsTotal.WithLabelValues("failed").Inc()

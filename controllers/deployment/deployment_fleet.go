@@ -59,16 +59,18 @@ func (f *Fleet) Acquire(ctx context.Context, key client.ObjectKey) bool {
 }
 
 // Hold counts a rollout that goes on whatever the limit: begun before, or by hand.
-func (f *Fleet) Hold(key client.ObjectKey) {
+func (f *Fleet) Hold(ctx context.Context, key client.ObjectKey) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.fill(ctx)
 	f.rolling[key] = struct{}{}
 }
 
 // Release ends a deployment's rollout, or its waiting, and wakes who waits for the place.
-func (f *Fleet) Release(key client.ObjectKey) {
+func (f *Fleet) Release(ctx context.Context, key client.ObjectKey) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.fill(ctx)
 	delete(f.rolling, key)
 	f.waiting = slices.DeleteFunc(f.waiting, func(k client.ObjectKey) bool { return k == key })
 	for range min(f.limit-len(f.rolling), len(f.waiting)) {
@@ -90,7 +92,8 @@ func wake(ch chan<- event.GenericEvent, key client.ObjectKey) {
 	}
 }
 
-// fill counts, once, what was rolling out when the controller started.
+// fill counts, once, what was rolling out when the controller started. It comes before the
+// first change: later, a status that the cache shows late would count a rollout that is over.
 func (f *Fleet) fill(ctx context.Context) bool {
 	if f.filled || f.limit <= 0 {
 		return true

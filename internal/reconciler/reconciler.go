@@ -109,6 +109,9 @@ type Reconciler[T v1alpha1.Object] struct {
 	// Delete cleans up before an object goes; nil when owner references do it all. It is
 	// called while the object has a deletion timestamp, and takes the finalizer away itself.
 	Delete func(context.Context, *Scope[T]) Outcome
+	// Gone forgets what is held in memory of an object that does not exist any more; nil when
+	// that is nothing. An object without finalizers goes without a call of Delete.
+	Gone func(context.Context, client.ObjectKey)
 
 	mu       sync.Mutex
 	failures map[types.NamespacedName]int
@@ -120,6 +123,9 @@ func (r *Reconciler[T]) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.R
 	if err := r.Client.Get(ctx, req.NamespacedName, obj); err != nil {
 		if apierrors.IsNotFound(err) {
 			r.failed(req, nil)
+			if r.Gone != nil {
+				r.Gone(ctx, req.NamespacedName)
+			}
 			return ctrl.Result{}, nil
 		}
 		return ctrl.Result{}, err

@@ -215,9 +215,17 @@ func TestObjectIsGone(t *testing.T) {
 		b := branch(1)
 		b.Name = "other"
 		f := newFrame(t, b)
-		f.r.Work = func(context.Context, *Scope[*v1alpha1.Branch]) Outcome { t.Error("there is nothing to work on"); return Done("") }
+		f.r.Work = func(context.Context, *Scope[*v1alpha1.Branch]) Outcome {
+			t.Error("there is nothing to work on")
+			return Done("")
+		}
 		if result, err := f.reconcile(t.Context()); err != nil || result != (ctrl.Result{}) {
 			t.Errorf("got %v, %v", result, err)
+		}
+		var gone []client.ObjectKey
+		f.r.Gone = func(_ context.Context, key client.ObjectKey) { gone = append(gone, key) }
+		if _, err := f.reconcile(t.Context()); err != nil || len(gone) != 1 || gone[0].Name != "main" {
+			t.Errorf("what is forgotten is %v, %v", gone, err)
 		}
 	})
 	t.Run("meanwhile", func(t *testing.T) {
@@ -260,7 +268,9 @@ func TestReadFails(t *testing.T) {
 	f := newFrame(t, branch(1))
 	broken := errors.New("cache is not started")
 	f.r.Client = kube.NewClient(interceptor.NewClient(f.api, interceptor.Funcs{
-		Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error { return broken },
+		Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
+			return broken
+		},
 	}), f.api, "quoin-test")
 	if _, err := f.reconcile(t.Context()); !errors.Is(err, broken) {
 		t.Errorf("got %v", err)
