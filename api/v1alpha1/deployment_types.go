@@ -409,8 +409,9 @@ type DeploymentStatus struct {
 	TargetVersion string `json:"targetVersion,omitempty"`
 
 	// hold is the hold in effect.
+	// +kubebuilder:default=false
 	// +optional
-	Hold bool `json:"hold"`
+	Hold bool `json:"hold,omitempty"`
 
 	// pin is the pin as first seen.
 	// +optional

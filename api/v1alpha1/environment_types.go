@@ -100,8 +100,9 @@ type EnvironmentStatus struct {
 	ID string `json:"id,omitempty"`
 
 	// active tells whether pods serve the environment.
+	// +kubebuilder:default=false
 	// +optional
-	Active bool `json:"active"`
+	Active bool `json:"active,omitempty"`
 
 	// apiCredentials say where the data APIs are.
 	// +optional

@@ -31,13 +31,26 @@ func TestFreshObjectsAreNotReady(t *testing.T) {
 			}
 			var want any
 			if !withoutStatus[u.GetKind()] {
-				want = map[string]any{"observedGeneration": int64(-1)}
+				want = freshStatus(u.GetKind())
 			}
 			if diff := cmp.Diff(want, u.Object["status"]); diff != "" {
 				t.Errorf("status of a fresh object (-want +got):\n%s", diff)
 			}
 		})
 	}
+}
+
+// freshStatus is the status of an object that no controller has seen: print columns of a
+// boolean say false from the start.
+func freshStatus(kind string) map[string]any {
+	status := map[string]any{"observedGeneration": int64(-1)}
+	switch kind {
+	case "Deployment":
+		status["hold"] = false
+	case "Environment":
+		status["active"] = false
+	}
+	return status
 }
 
 // TestSpecWritesLeaveStatusAlone: with the subresource, people cannot write status by
@@ -49,7 +62,7 @@ func TestSpecWritesLeaveStatusAlone(t *testing.T) {
 	if err := s.Create(testContext(t), u); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(map[string]any{"observedGeneration": int64(-1)}, u.Object["status"]); diff != "" {
+	if diff := cmp.Diff(freshStatus("Deployment"), u.Object["status"]); diff != "" {
 		t.Errorf("status after create (-want +got):\n%s", diff)
 	}
 	if err := unstructured.SetNestedField(u.Object, "other", "spec", "releaseChannel"); err != nil {
