@@ -127,27 +127,26 @@ func Setup(ctx context.Context, mgr manager.Manager, config Config) error {
 		Remotes: deployment.NewRemotes(mgr.GetAPIReader(), readRefs(gitClient), clk),
 	}
 	recorder := mgr.GetEventRecorder
-	opts := controllerOptions(config)
 	for name, setUp := range map[string]func() error{
 		"account": func() error {
-			return account.SetupWithManager(mgr, account.New(k, recorder(account.FieldManager), clk), opts)
+			return account.SetupWithManager(mgr, account.New(k, recorder(account.FieldManager), clk), controllerOptions(config))
 		},
 		"releasechannel": func() error {
 			r := releasechannel.New(k, recorder(releasechannel.FieldManager), clk, releasechannel.Options{Namespace: config.Namespace})
-			return releasechannel.SetupWithManager(mgr, r, opts)
+			return releasechannel.SetupWithManager(mgr, r, controllerOptions(config))
 		},
 		"deployment": func() error {
 			r := deployment.New(k, recorder(deployment.FieldManager), clk, deployments)
-			return deployment.SetupWithManager(mgr, r, deployments, opts)
+			return deployment.SetupWithManager(mgr, r, deployments, controllerOptions(config))
 		},
 		"environment": func() error {
 			r := environment.New(k, recorder(environment.FieldManager), clk, environment.Options{
 				Engine: engine.Options{QuoinImage: config.Image, GatewayNamespace: config.Namespace},
 			})
-			return environment.SetupWithManager(mgr, r, opts)
+			return environment.SetupWithManager(mgr, r, controllerOptions(config))
 		},
 		"branch": func() error {
-			return branch.SetupWithManager(mgr, branch.New(k, recorder(branch.FieldManager), clk, allocator), opts)
+			return branch.SetupWithManager(mgr, branch.New(k, recorder(branch.FieldManager), clk, allocator), controllerOptions(config))
 		},
 	} {
 		if err := setUp(); err != nil {
@@ -157,6 +156,8 @@ func Setup(ctx context.Context, mgr manager.Manager, config Config) error {
 	return nil
 }
 
+// controllerOptions are those of one controller. Each has a rate limiter of its own: objects
+// of several kinds have the same names.
 func controllerOptions(config Config) controller.Options {
 	return controller.Options{
 		MaxConcurrentReconciles: config.Concurrency,

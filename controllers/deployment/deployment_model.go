@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/internal/kube"
@@ -141,7 +142,14 @@ func follow(ctx context.Context, s *scope, branches []v1alpha1.Branch, look remo
 		if err := controllerutil.SetControllerReference(s.Object, desired, s.Scheme()); err != nil {
 			return err
 		}
-		if _, _, err := kube.Apply(ctx, s.Client, desired); err != nil {
+		_, _, err := kube.Apply(ctx, s.Client, desired)
+		if apierrors.IsInvalid(err) && desired.Spec.Role != v1alpha1.BranchProduction {
+			// Its name is longer than an object can hold. Anybody may push such a branch; it has
+			// no object, and production and the other branches go on.
+			log.FromContext(ctx).V(1).Info("Left out a branch", "branch", ref.Name, "cause", err.Error())
+			continue
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -189,16 +197,18 @@ func branchName(d *v1alpha1.Deployment, branches []v1alpha1.Branch, branch strin
 }
 
 // BranchObjectName is the name under which the controller makes the Branch object of a
-// branch: readable, and unique by a hash.
+// branch: readable, and unique by a hash. The deployment's name stays as it is in it, for a
+// branch of that name may be in the repository of another deployment too.
 func BranchObjectName(deployment, branch string) string {
-	readable := strings.Map(func(r rune) rune {
-		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
-			return r
-		}
-		return '-'
-	}, strings.ToLower(branch))
-	readable = strings.Trim(readable[:min(len(readable), 40)], "-")
+	words := strings.FieldsFunc(strings.ToLower(branch), func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < '0' || r > '9')
+	})
+	readable := strings.Join(words, "-")
+	readable = strings.TrimRight(readable[:min(len(readable), 40)], "-")
 	sum := sha256.Sum256([]byte(branch))
-	name := deployment + "-" + readable + "-" + hex.EncodeToString(sum[:4])
-	return strings.ReplaceAll(name, "--", "-")
+	unique := hex.EncodeToString(sum[:4])
+	if readable == "" {
+		return deployment + "-" + unique
+	}
+	return deployment + "-" + readable + "-" + unique
 }

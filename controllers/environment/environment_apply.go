@@ -29,26 +29,35 @@ func childKinds() []client.ObjectList {
 	}
 }
 
-// credentials makes the environment's secrets, once. They are only ever created: what is
-// there is kept, and never read.
+// credentials makes sure that the environment's secrets are there.
 func (r *environmentReconciler) credentials(ctx context.Context, s *scope, in engine.Inputs) error {
-	env := s.Object
-	if env.Status.CredentialsSecret != "" {
-		return nil
+	env, made := s.Object, false
+	r.memories.change(env, func(known *memory) { made = known.secrets })
+	if env.Status.CredentialsSecret == "" && !made {
+		if err := r.makeCredentials(ctx, s, in); err != nil {
+			return err
+		}
 	}
+	env.Status.CredentialsSecret = engine.CredentialsName(env.Name)
+	return nil
+}
+
+// makeCredentials makes the environment's secrets. They are only ever created: what is there
+// is kept, and never read.
+func (r *environmentReconciler) makeCredentials(ctx context.Context, s *scope, in engine.Inputs) error {
 	secrets, err := engine.NewCredentials(in, rand.Reader)
 	if err != nil {
 		return err
 	}
 	for _, secret := range secrets {
-		if err := controllerutil.SetControllerReference(env, secret, s.Scheme()); err != nil {
+		if err := controllerutil.SetControllerReference(s.Object, secret, s.Scheme()); err != nil {
 			return err
 		}
 		if err := s.Client.Client.Create(ctx, secret); err != nil && !apierrors.IsAlreadyExists(err) {
 			return fmt.Errorf("create secret %q: %w", secret.Name, err)
 		}
 	}
-	env.Status.CredentialsSecret = secrets[0].Name
+	r.memories.change(s.Object, func(known *memory) { known.secrets = true })
 	return nil
 }
 

@@ -6,11 +6,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -24,11 +22,6 @@ import (
 const (
 	// FieldManager is the field manager of this controller's writes.
 	FieldManager = "quoin-environment"
-
-	// quietProgress is how long a rollout may take before its progress is worth a write.
-	quietProgress = 10 * time.Second
-	// lookAgain is the pause before troubled pods are looked at again.
-	lookAgain = 15 * time.Second
 )
 
 // Options configure the reconciler.
@@ -39,23 +32,15 @@ type Options struct {
 
 type environmentReconciler struct {
 	Options
-	models models
-
-	mu    sync.Mutex
-	began map[types.UID]beginning
-}
-
-// beginning is when a generation of an environment was first seen unfinished.
-type beginning struct {
-	generation int64
-	at         time.Time
+	models   models
+	memories memories
 }
 
 type scope = reconciler.Scope[*v1alpha1.Environment]
 
 // New returns the reconciler of Environments.
 func New(c *kube.Client, recorder reconciler.Recorder, clk clock.PassiveClock, opts Options) *reconciler.Reconciler[*v1alpha1.Environment] {
-	r := &environmentReconciler{Options: opts, began: map[types.UID]beginning{}}
+	r := &environmentReconciler{Options: opts}
 	return &reconciler.Reconciler[*v1alpha1.Environment]{
 		Client: c.As(FieldManager), Recorder: recorder, Clock: clk,
 		New:  func() *v1alpha1.Environment { return &v1alpha1.Environment{} },
@@ -77,14 +62,16 @@ func (r *environmentReconciler) work(ctx context.Context, s *scope) reconciler.O
 	if err != nil {
 		return reconciler.Failed(err)
 	}
-	outcome := observe(env, workloads)
+	outcome, begun := observe(env, workloads)
 	if outcome.IsDone() {
-		r.finished(env)
+		r.memories.forget(env)
 		return outcome
 	}
-	waiting := s.Clock.Since(r.beganAt(env, s.Clock.Now()))
-	if waiting < quietProgress {
-		return outcome.In(quietProgress - waiting).Quietly()
+	if pause := r.memories.pause(env, begun, s.Clock.Now()); pause > 0 {
+		return outcome.In(pause).Quietly()
+	}
+	if !begun {
+		return outcome.In(lookAgain)
 	}
 	return r.explain(ctx, s, in, outcome)
 }
@@ -151,23 +138,6 @@ func (r *environmentReconciler) addresses(ctx context.Context, s *scope, account
 	env.Status.ID = env.Labels[v1alpha1.LabelID]
 	env.Status.Selector = engine.Selector(env.Name)
 	return nil
-}
-
-func (r *environmentReconciler) beganAt(env *v1alpha1.Environment, now time.Time) time.Time {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	b, ok := r.began[env.UID]
-	if !ok || b.generation != env.Generation {
-		b = beginning{generation: env.Generation, at: now}
-		r.began[env.UID] = b
-	}
-	return b.at
-}
-
-func (r *environmentReconciler) finished(env *v1alpha1.Environment) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.began, env.UID)
 }
 
 func failed(err error) *reconciler.Outcome {

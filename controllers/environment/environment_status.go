@@ -7,7 +7,6 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -31,6 +30,11 @@ func (p progress) complete() bool {
 	return p.observed && p.updated == p.wanted && p.ready == p.wanted && p.present == p.wanted
 }
 
+// begun tells whether there is something to see: pods with the new settings, or none wanted.
+func (p progress) begun() bool {
+	return p.late || p.observed && (p.updated > 0 || p.wanted == 0)
+}
+
 func (p progress) String() string {
 	// Pods of an older template are taken to be ready: they were before.
 	ready := max(0, p.ready-(p.present-p.updated))
@@ -40,10 +44,11 @@ func (p progress) String() string {
 	return fmt.Sprintf("%s: %d of %d pods are up to date and ready", p.component, min(ready, p.wanted), p.wanted)
 }
 
-// observe writes what the workloads do into the environment's status.
-func observe(env *v1alpha1.Environment, workloads []client.Object) reconciler.Outcome {
+// observe writes what the workloads do into the environment's status. It also tells whether
+// a workload that is not complete has begun.
+func observe(env *v1alpha1.Environment, workloads []client.Object) (reconciler.Outcome, bool) {
 	var open []string
-	late := false
+	late, begun := false, false
 	status := &env.Status
 	for _, w := range workloads {
 		p := progressOf(w)
@@ -53,7 +58,7 @@ func observe(env *v1alpha1.Environment, workloads []client.Object) reconciler.Ou
 		}
 		if !p.complete() {
 			open = append(open, p.String())
-			late = late || p.late
+			late, begun = late || p.late, begun || p.begun()
 		}
 	}
 	setAvailable(env)
@@ -61,13 +66,13 @@ func observe(env *v1alpha1.Environment, workloads []client.Object) reconciler.Ou
 	case len(open) == 0:
 		status.Version, status.Image, status.ModelCommit = env.Spec.Version, env.Spec.Image, env.Spec.ModelCommit
 		if status.Replicas == 0 {
-			return reconciler.Done("Scaled to nothing on purpose").Because(v1alpha1.ReasonAsleep)
+			return reconciler.Done("Scaled to nothing on purpose").Because(v1alpha1.ReasonAsleep), true
 		}
-		return reconciler.Done("All pods run version " + env.Spec.Version)
+		return reconciler.Done("All pods run version " + env.Spec.Version), true
 	case late:
-		return reconciler.Stalled(v1alpha1.ReasonDeadlineExceeded, strings.Join(open, "; "))
+		return reconciler.Stalled(v1alpha1.ReasonDeadlineExceeded, strings.Join(open, "; ")), begun
 	}
-	return reconciler.Progressing(v1alpha1.ReasonWorkloadsNotReady, strings.Join(open, "; "))
+	return reconciler.Progressing(v1alpha1.ReasonWorkloadsNotReady, strings.Join(open, "; ")), begun
 }
 
 func setAvailable(env *v1alpha1.Environment) {
@@ -120,8 +125,7 @@ func (r *environmentReconciler) explain(ctx context.Context, s *scope, in engine
 	}
 	if strings.Contains(trouble, "CreateContainerConfigError") {
 		// Perhaps somebody deleted the environment's secrets: they are made again.
-		s.Object.Status.CredentialsSecret = ""
-		if err := r.credentials(ctx, s, in); err != nil && !apierrors.IsAlreadyExists(err) {
+		if err := r.makeCredentials(ctx, s, in); err != nil {
 			return reconciler.Failed(err)
 		}
 	}

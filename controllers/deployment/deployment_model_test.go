@@ -1,0 +1,262 @@
+package deployment
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/internal/git"
+	"github.com/quoin-dev/quoin/internal/kube"
+)
+
+// TestBranchObjectName: whatever a branch is called, the name of its object is one that
+// Kubernetes takes, and no other branch of any deployment has it.
+func TestBranchObjectName(t *testing.T) {
+	deployments := []string{"a", "a-b", "a--b", "a-main", "d" + strings.Repeat("9", 31), "x-" + strings.Repeat("-", 20) + "y"}
+	branches := []string{
+		"main", "Main", "MAIN", "feature/orders", "feature-orders", "feature--orders", "feature_orders", "feature.orders",
+		"-", "--", "a-", "-a", "_", "日本", "日本語", "ÄÖÜ", "İ", "ſ", "x" + strings.Repeat("/y", 120), strings.Repeat("a", 244),
+		strings.Repeat("a", 243) + "b", strings.Repeat("-", 39) + "x", strings.Repeat("x", 39) + "-y", "b-main", "1", "\x7f\xff",
+	}
+	order := rand.New(rand.NewPCG(1, 2))
+	letters := []rune("abzAZ019-_./+é世😀 ")
+	for range 500 {
+		name := make([]rune, 1+order.IntN(60))
+		for i := range name {
+			name[i] = letters[order.IntN(len(letters))]
+		}
+		branches = append(branches, string(name))
+	}
+	owners := map[string]string{}
+	for _, d := range deployments {
+		seen := map[string]bool{}
+		for _, b := range branches {
+			if seen[b] {
+				continue
+			}
+			seen[b] = true
+			name, owner := BranchObjectName(d, b), fmt.Sprintf("%q of %s", b, d)
+			if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 || strings.Contains(name, ".") || len(name) > 82 {
+				t.Errorf("branch %s: %q (%d): %v", owner, name, len(name), problems)
+			}
+			if other, twice := owners[name]; twice {
+				t.Fatalf("branches %s and %s have the same object %q", owner, other, name)
+			}
+			owners[name] = owner
+		}
+	}
+	for branch, want := range map[string]string{
+		"main": "sales-main-", "feature/Orders": "sales-feature-orders-", "日本": "sales-",
+	} {
+		if got := BranchObjectName("sales", branch); !strings.HasPrefix(got, want) || strings.Contains(got, "--") {
+			t.Errorf("branch %q has object %q, want %s…", branch, got, want)
+		}
+	}
+}
+
+func gitDeployment(branch string) *v1alpha1.Deployment {
+	return &v1alpha1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "acme", Name: "sales", UID: "1"},
+		Spec: v1alpha1.DeploymentSpec{Model: v1alpha1.ModelSource{Git: &v1alpha1.GitSource{
+			URL: "https://git.example.com/model.git", Branch: branch,
+		}}},
+	}
+}
+
+func commit(digit string) string { return strings.Repeat(digit, 40) }
+
+// answered is a remote that has answered, with main as its default branch.
+func answered(refs ...git.Ref) remoteState {
+	return remoteState{refs: refs, defaultBranch: "main", good: time.Unix(1, 0), next: time.Minute}
+}
+
+func TestDesiredBranch(t *testing.T) {
+	cases := map[string]struct {
+		name, production string
+		want             v1alpha1.BranchSpec
+	}{
+		"production":            {"main", "main", v1alpha1.BranchSpec{Name: "main", Role: v1alpha1.BranchProduction}},
+		"shared":                {"feature/x", "main", v1alpha1.BranchSpec{Name: "feature/x", Role: v1alpha1.BranchShared, ParentBranch: "main"}},
+		"personal":              {"dev-ada", "main", v1alpha1.BranchSpec{Name: "dev-ada", Role: v1alpha1.BranchPersonal, ParentBranch: "main"}},
+		"personal by its name":  {"dev-", "main", v1alpha1.BranchSpec{Name: "dev-", Role: v1alpha1.BranchPersonal, ParentBranch: "main"}},
+		"production like a dev": {"dev-main", "dev-main", v1alpha1.BranchSpec{Name: "dev-main", Role: v1alpha1.BranchProduction}},
+		"not personal":          {"devel", "main", v1alpha1.BranchSpec{Name: "devel", Role: v1alpha1.BranchShared, ParentBranch: "main"}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			b := desiredBranch(gitDeployment(""), tc.name, commit("a"), tc.production)
+			tc.want.DeploymentRef.Name = "sales"
+			if diff := cmp.Diff(tc.want, b.Spec); diff != "" {
+				t.Errorf("spec (-want +got):\n%s", diff)
+			}
+			if b.Labels[v1alpha1.LabelRemote] != "true" || b.Labels[v1alpha1.LabelDeployment] != "sales" || b.Annotations[v1alpha1.AnnotationCommit] != commit("a") {
+				t.Errorf("metadata %+v", b.ObjectMeta)
+			}
+		})
+	}
+}
+
+// declared is a Branch object that somebody made.
+func declared(name, branch string) *v1alpha1.Branch {
+	return &v1alpha1.Branch{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "acme", Name: name},
+		Spec:       v1alpha1.BranchSpec{DeploymentRef: v1alpha1.LocalReference{Name: "sales"}, Name: branch, Role: v1alpha1.BranchShared},
+	}
+}
+
+// made is a Branch object that the controller made.
+func made(branch, digit string) *v1alpha1.Branch {
+	return desiredBranch(gitDeployment(""), branch, commit(digit), "main")
+}
+
+// tooLong refuses names of branches as the API server does.
+func tooLong(c client.WithWatch) client.WithWatch {
+	return interceptor.NewClient(c, interceptor.Funcs{
+		Apply: func(ctx context.Context, c client.WithWatch, obj runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
+			if named, ok := obj.(interface{ GetName() string }); ok && strings.Contains(named.GetName(), "toolong") {
+				return apierrors.NewInvalid(schema.GroupKind{Group: v1alpha1.Group, Kind: "Branch"}, named.GetName(), nil)
+			}
+			return c.Apply(ctx, obj, opts...)
+		},
+	})
+}
+
+// followed is how the Branch objects look after follow: object, branch, role, commit.
+func followed(t *testing.T, api client.WithWatch, d *v1alpha1.Deployment, look remoteState) ([]string, error) {
+	t.Helper()
+	api = tooLong(api)
+	s := &scope{Client: kube.NewClient(api, api, FieldManager), Object: d, Clock: clocktesting.NewFakePassiveClock(time.Now())}
+	list := &v1alpha1.BranchList{}
+	if err := api.List(t.Context(), list); err != nil {
+		t.Fatal(err)
+	}
+	err := follow(t.Context(), s, list.Items, look)
+	if err := api.List(t.Context(), list); err != nil {
+		t.Fatal(err)
+	}
+	var found []string
+	for i := range list.Items {
+		b := &list.Items[i]
+		who := "declared"
+		if b.Labels[v1alpha1.LabelRemote] == "true" {
+			who = "followed"
+		}
+		at := b.Annotations[v1alpha1.AnnotationCommit]
+		found = append(found, fmt.Sprintf("%s %s %s %.7s", who, b.Spec.Name, b.Spec.Role, at))
+	}
+	return found, err
+}
+
+func TestFollow(t *testing.T) {
+	cases := map[string]struct {
+		objects []client.Object
+		refs    []git.Ref
+		want    []string
+	}{
+		"first look": {
+			nil, []git.Ref{{Name: "dev-ada", Commit: commit("c")}, {Name: "feature", Commit: commit("b")}, {Name: "main", Commit: commit("a")}},
+			[]string{"followed dev-ada personal ccccccc", "followed feature shared bbbbbbb", "followed main production aaaaaaa"},
+		},
+		"refs move and go": {
+			[]client.Object{made("main", "a"), made("feature", "b")}, []git.Ref{{Name: "main", Commit: commit("d")}},
+			[]string{"followed main production ddddddd"},
+		},
+		"empty repository": {
+			[]client.Object{made("main", "a")}, nil, nil,
+		},
+		"declared branch is told, not made twice": {
+			[]client.Object{declared("mine", "feature")}, []git.Ref{{Name: "feature", Commit: commit("b")}, {Name: "main", Commit: commit("a")}},
+			[]string{"declared feature shared bbbbbbb", "followed main production aaaaaaa"},
+		},
+		"declared branch takes the place of the followed one": {
+			[]client.Object{declared("mine", "feature"), made("feature", "b")}, []git.Ref{{Name: "feature", Commit: commit("b")}},
+			[]string{"declared feature shared bbbbbbb"},
+		},
+		"declared branch outlives its ref": {
+			[]client.Object{declared("mine", "feature")}, nil, []string{"declared feature shared missing"},
+		},
+		"a name that no object can have keeps nobody else": {
+			nil, []git.Ref{{Name: "a-toolong", Commit: commit("c")}, {Name: "main", Commit: commit("a")}},
+			[]string{"followed main production aaaaaaa"},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			api := newAPI(t, tc.objects...)
+			for range 2 { // the second time changes nothing
+				got, err := followed(t, api, gitDeployment(""), answered(tc.refs...))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if diff := cmp.Diff(tc.want, got); diff != "" {
+					t.Fatalf("branches (-want +got):\n%s", diff)
+				}
+			}
+		})
+	}
+}
+
+// TestFollowOfAnImpossibleProductionBranch: the branch that production runs cannot be left out.
+func TestFollowOfAnImpossibleProductionBranch(t *testing.T) {
+	_, err := followed(t, newAPI(t), gitDeployment("toolong"), answered(git.Ref{Name: "toolong", Commit: commit("a")}))
+	if !apierrors.IsInvalid(err) {
+		t.Errorf("got %v, want what the API server says of the name", err)
+	}
+}
+
+func TestFollowLeavesItsChildrenToTheDeployment(t *testing.T) {
+	api := newAPI(t)
+	if _, err := followed(t, api, gitDeployment(""), answered(git.Ref{Name: "main", Commit: commit("a")})); err != nil {
+		t.Fatal(err)
+	}
+	b := &v1alpha1.Branch{}
+	if err := api.Get(t.Context(), keyOf(BranchObjectName("sales", "main")), b); err != nil {
+		t.Fatal(err)
+	}
+	if !metav1.IsControlledBy(b, gitDeployment("")) {
+		t.Errorf("owners %v", b.OwnerReferences)
+	}
+}
+
+func TestProductionCommit(t *testing.T) {
+	silent := remoteState{}
+	lost := declared("main", "main")
+	lost.Spec.Role = v1alpha1.BranchProduction
+	lost.Annotations = map[string]string{v1alpha1.AnnotationCommit: v1alpha1.CommitMissing}
+	cases := map[string]struct {
+		branch       string
+		objects      []v1alpha1.Branch
+		look         remoteState
+		name, commit string
+	}{
+		"default branch":                      {"", nil, answered(git.Ref{Name: "main", Commit: commit("a")}), BranchObjectName("sales", "main"), commit("a")},
+		"named branch":                        {"live", nil, answered(git.Ref{Name: "live", Commit: commit("b")}, git.Ref{Name: "main", Commit: commit("a")}), BranchObjectName("sales", "live"), commit("b")},
+		"declared branch keeps its name":      {"", []v1alpha1.Branch{*declared("mine", "main")}, answered(git.Ref{Name: "main", Commit: commit("a")}), "mine", commit("a")},
+		"branch is gone":                      {"", []v1alpha1.Branch{*made("main", "a")}, answered(), "", ""},
+		"after a restart, without an answer":  {"", []v1alpha1.Branch{*made("feature", "b"), *made("main", "a")}, silent, BranchObjectName("sales", "main"), commit("a")},
+		"never seen, without an answer":       {"", nil, silent, "", ""},
+		"known to be gone, without an answer": {"", []v1alpha1.Branch{*lost}, silent, "", ""},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			name, at := productionCommit(gitDeployment(tc.branch), tc.objects, tc.look)
+			if name != tc.name || at != tc.commit {
+				t.Errorf("got %q at %q, want %q at %q", name, at, tc.name, tc.commit)
+			}
+		})
+	}
+}
