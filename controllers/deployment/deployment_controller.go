@@ -73,7 +73,7 @@ func (r *deploymentReconciler) teardown(ctx context.Context, s *scope) reconcile
 func (r *deploymentReconciler) work(ctx context.Context, s *scope) reconciler.Outcome {
 	if suspend := s.Object.Spec.Suspend; suspend != nil && *suspend {
 		// A rollout that is suspended lets another one begin.
-		r.Fleet.Release(client.ObjectKeyFromObject(s.Object))
+		r.Fleet.Release(ctx, client.ObjectKeyFromObject(s.Object))
 		return reconciler.Done("Reconciliation is suspended; everything stays as it is").Because(v1alpha1.ReasonSuspended)
 	}
 	account, err := tenant.Of(ctx, s.Client, s.Object.Namespace)

@@ -120,9 +120,12 @@ func keepTemplate(ctx context.Context, s *scope, desired client.Object) error {
 
 // prune removes objects of the environment that are no longer part of it.
 func (r *environmentReconciler) prune(ctx context.Context, s *scope, wanted map[string]bool) error {
+	var own client.ListOption = client.MatchingLabels{v1alpha1.LabelEnvironment: s.Object.Name}
+	if r.Indexed {
+		own = client.MatchingFields{IndexEnvironment: s.Object.Name}
+	}
 	for _, list := range childKinds() {
-		err := s.List(ctx, list, client.InNamespace(s.Object.Namespace),
-			client.MatchingLabels{v1alpha1.LabelEnvironment: s.Object.Name}, client.UnsafeDisableDeepCopy)
+		err := s.List(ctx, list, client.InNamespace(s.Object.Namespace), own, client.UnsafeDisableDeepCopy)
 		if err != nil {
 			return fmt.Errorf("list objects of the environment: %w", err)
 		}

@@ -28,6 +28,9 @@ const (
 type Options struct {
 	// Engine configures what is rendered.
 	Engine engine.Options
+	// Indexed tells that the reader has IndexEnvironment for Children. By the label alone it
+	// would look at all objects of the account, in every reconciliation.
+	Indexed bool
 }
 
 type environmentReconciler struct {

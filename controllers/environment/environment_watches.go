@@ -21,8 +21,13 @@ import (
 	"github.com/quoin-dev/quoin/controllers/requests"
 )
 
-// IndexDeployment is the field by which the environments of a deployment are found.
-const IndexDeployment = "spec.deploymentRef.name"
+const (
+	// IndexDeployment is the field by which the environments of a deployment are found.
+	IndexDeployment = "spec.deploymentRef.name"
+	// IndexEnvironment is the label by which the objects of an environment are found, as a
+	// field of the cache. The API server has no such field.
+	IndexEnvironment = "metadata.labels." + v1alpha1.LabelEnvironment
+)
 
 // +kubebuilder:rbac:groups=platform.quoin.dev,resources=environments,verbs=get;list;watch
 // +kubebuilder:rbac:groups=platform.quoin.dev,resources=environments/finalizers,verbs=update
