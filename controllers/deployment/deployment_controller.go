@@ -181,7 +181,9 @@ func (r *deploymentReconciler) version(ctx context.Context, s *scope, model mode
 		takeSlot: func() bool { return r.Fleet.Acquire(ctx, key) },
 	})
 	r.mirror(d, production)
-	r.pace(ctx, s, p)
+	if rollout := d.Status.Rollout; rollout != nil && rollout.StartTime != nil {
+		r.Fleet.Hold(ctx, key)
+	}
 	// What was decided is recorded before it is acted on: after a crash it is still decided.
 	outcome := p.outcome.In(model.lookAgain)
 	if model.trouble != nil && outcome.IsDone() {
@@ -190,28 +192,27 @@ func (r *deploymentReconciler) version(ctx context.Context, s *scope, model mode
 	if err := s.Record(ctx, outcome); err != nil {
 		return reconciler.Failed(err)
 	}
+	if d.Status.Rollout == nil {
+		// Only now: who takes the place must not begin before this one's end is on record.
+		r.Fleet.Release(ctx, key)
+	}
+	report(s, p)
 	if err := r.apply(ctx, s, p.run, model); err != nil {
 		return reconciler.Failed(err)
 	}
 	return outcome
 }
 
-// pace tells the fleet and people how the rollout goes.
-func (r *deploymentReconciler) pace(ctx context.Context, s *scope, p plan) {
-	d := s.Object
-	key := client.ObjectKeyFromObject(d)
-	rollout := d.Status.Rollout
-	if rollout != nil && rollout.StartTime != nil {
-		r.Fleet.Hold(ctx, key)
+// report tells people and metrics of a rollout that ended.
+func report(s *scope, p plan) {
+	if p.ended == "" {
 		return
 	}
-	if rollout == nil {
-		r.Fleet.Release(ctx, key)
-	}
-	if p.failed {
-		rolloutsTotal.WithLabelValues("failed").Inc()
+	rolloutsTotal.WithLabelValues(p.ended).Inc()
+	rolloutSeconds.Observe(p.took.Seconds())
+	if failed := s.Object.Status.Failed; p.ended == endedFailed && failed != nil {
 		s.Event(corev1.EventTypeWarning, v1alpha1.ReasonRolloutFailed, "RollOut",
-			"Version %s did not become ready: %s", d.Status.Failed.Version.Version, d.Status.Failed.Message)
+			"Version %s did not become ready: %s", failed.Version.Version, failed.Message)
 	}
 }
 

@@ -12,7 +12,7 @@ var (
 	}, []string{"result"})
 	rolloutSeconds = prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name:    "quoin_deployment_rollout_duration_seconds",
-		Help:    "Time from the beginning of a rollout to the last ready pod.",
+		Help:    "Time from the beginning of a rollout to its end: the last ready pod, or the deadline.",
 		Buckets: prometheus.ExponentialBuckets(1, 2, 12),
 	})
 )

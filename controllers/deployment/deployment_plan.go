@@ -19,6 +19,9 @@ const (
 	slotPause = 30 * time.Second
 	// keptHistory is how many versions the history keeps.
 	keptHistory = 20
+	// maxTrouble bounds status.failed.message: a status that is too long cannot be written,
+	// and the version before would not be put back.
+	maxTrouble = 1024
 )
 
 // observation is what a plan is made from.
@@ -40,9 +43,16 @@ type plan struct {
 	// run is what production shall run.
 	run     v1alpha1.VersionRun
 	outcome reconciler.Outcome
-	// failed is set when the plan gave the target up just now.
-	failed bool
+	// ended is how a rollout ended just now, and took how long it took; empty when none did.
+	ended string
+	took  time.Duration
 }
+
+// How a rollout ends.
+const (
+	endedSucceeded = "succeeded"
+	endedFailed    = "failed"
+)
 
 // makePlan decides what production runs and writes what must be remembered into the
 // deployment's status: the rollout under way, what failed, what has been run.
@@ -71,11 +81,15 @@ func makePlan(o observation) plan {
 // complete ends a rollout: what was the target is what runs.
 func (o observation) complete() plan {
 	status := &o.deployment.Status
+	p := plan{run: o.target, outcome: reconciler.Done("Production runs " + o.target.Version)}
+	if r := status.Rollout; r != nil && r.StartTime != nil && !o.hasRun(o.target) {
+		p.ended, p.took = endedSucceeded, o.now.Sub(r.StartTime.Time)
+	}
 	status.Rollout = nil
 	if !o.hasRun(o.target) || status.History[0].StoreImage != o.target.StoreImage {
 		status.History = remembered(status.History, o.target, o.now)
 	}
-	return plan{run: o.target, outcome: reconciler.Done("Production runs " + o.target.Version)}
+	return p
 }
 
 // restore brings back what ran last, with the settings of today: there is no other version
@@ -125,11 +139,12 @@ func (o observation) rollOut() plan {
 func (o observation) giveUp() plan {
 	status := &o.deployment.Status
 	status.Failed = &v1alpha1.FailedRollout{
-		Version: o.target, Generation: o.deployment.Generation, Message: o.trouble(),
+		Version: o.target, Generation: o.deployment.Generation, Message: reconciler.Clip(o.trouble(), maxTrouble),
 		Time: metav1.NewTime(o.now.Truncate(time.Second)),
 	}
+	took := o.now.Sub(status.Rollout.StartTime.Time)
 	p := o.backOut()
-	p.failed = true
+	p.ended, p.took = endedFailed, took
 	return p
 }
 
