@@ -119,7 +119,7 @@ func Summarise(obj v1alpha1.Object, o Outcome) {
 	}
 	set := func(kind string, value metav1.ConditionStatus) {
 		meta.SetStatusCondition(&status.Conditions, metav1.Condition{
-			Type: kind, Status: value, Reason: o.reason, Message: clip(o.message),
+			Type: kind, Status: value, Reason: o.reason, Message: Clip(o.message, maxMessage),
 			ObservedGeneration: obj.GetGeneration(),
 		})
 	}
@@ -144,9 +144,11 @@ func rank(kind string) int {
 	}, kind) * -1
 }
 
-// clip keeps a message within bounds, without cutting a character in two.
-func clip(s string) string {
-	const most = 2048
+// maxMessage bounds the message of a condition, in bytes.
+const maxMessage = 2048
+
+// Clip keeps a text within a number of bytes, without cutting a character in two.
+func Clip(s string, most int) string {
 	if len(s) <= most {
 		return s
 	}

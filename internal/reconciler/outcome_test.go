@@ -173,7 +173,7 @@ func TestClip(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			got := clip(tc.text)
+			got := Clip(tc.text, maxMessage)
 			if got != tc.want {
 				t.Errorf("got %d bytes that end in %q, want %d", len(got), got[max(0, len(got)-8):], len(tc.want))
 			}
@@ -190,9 +190,9 @@ func FuzzClip(f *testing.F) {
 			t.Skip()
 		}
 		text := strings.Repeat(piece, times)
-		got := clip(text)
+		got := Clip(text, maxMessage)
 		if len(got) > 2048 || !utf8.ValidString(got) || (len(text) <= 2048 && got != text) {
-			t.Errorf("clip of %d bytes is %d bytes, valid: %v", len(text), len(got), utf8.ValidString(got))
+			t.Errorf("Clip of %d bytes is %d bytes, valid: %v", len(text), len(got), utf8.ValidString(got))
 		}
 	})
 }
