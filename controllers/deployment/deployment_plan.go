@@ -22,9 +22,6 @@ const (
 	// maxTrouble bounds status.failed.message: a status that is too long cannot be written,
 	// and the version before would not be put back.
 	maxTrouble = 1024
-	// maxTrouble bounds status.failed.message: a status that is too long cannot be written,
-	// and the version before would not be put back.
-	maxTrouble = 1024
 )
 
 // observation is what a plan is made from.
