@@ -1,0 +1,116 @@
+package e2e_test
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/quoin-dev/quoin/api/v1alpha1"
+)
+
+var _ = Describe("The controller is killed", func() {
+	It("at any moment of a fleet's rollout: every deployment gets the version, once", func(ctx SpecContext) {
+		onlySimulated("30 deployments want a bigger machine")
+		const kills, longest = 6, 2500 * time.Millisecond
+		moments := rand.New(rand.NewPCG(uint64(GinkgoRandomSeed()), 0))
+		killSoon := func() {
+			// A moment of the work that follows a start, which is what the test is about.
+			time.Sleep(time.Duration(moments.Int64N(int64(longest))))
+			quoin.kill()
+			runUsualController(ctx)
+		}
+		t := newTenant(ctx, "crash", "v1.2.3")
+		names := make([]string, 0, 30)
+		for len(names) < cap(names) {
+			names = append(names, fleetName(len(names)))
+			t.create(ctx, names[len(names)-1])
+		}
+		killSoon()
+		t.awaitAll(ctx, "1.2.3")
+
+		t.push(ctx, "v1.2.4")
+		for range kills {
+			killSoon()
+		}
+		t.awaitAll(ctx, "1.2.4")
+		t.expectEachOnce(ctx, names, "v1.2.3", "v1.2.4")
+	}, SpecTimeout(5*time.Minute))
+
+	It("while another one stands by: that one takes over within 20 seconds, after a normal end at once", func(ctx SpecContext) {
+		onlySimulated("what runs in the pods makes no difference")
+		t := newTenant(ctx, "failover", "v1.2.3")
+		t.install(ctx, "analytics")
+		quoin.stop()
+		first := runController(ctx, "--leader-elect", "--quoin-image="+quoinImage)
+		DeferCleanup(first.stop)
+		Eventually(leader).WithContext(ctx).ShouldNot(BeEmpty())
+		before := leaderNow(ctx)
+		second := runController(ctx, "--leader-elect", "--quoin-image="+quoinImage)
+		DeferCleanup(second.stop)
+
+		first.kill()
+		killed := time.Now()
+		t.push(ctx, "v1.2.4")
+		Eventually(leader).WithContext(ctx).WithTimeout(25 * time.Second).ShouldNot(Or(BeEmpty(), Equal(before)))
+		AddReportEntry("another leader after", time.Since(killed).String())
+		Expect(time.Since(killed)).To(BeNumerically("<=", 20*time.Second))
+		Eventually(t.deployment("analytics")).WithContext(ctx).Should(run("1.2.4"))
+
+		third := runController(ctx, "--leader-elect", "--quoin-image="+quoinImage)
+		DeferCleanup(third.stop)
+		before = leaderNow(ctx)
+		go second.stop()
+		Eventually(leader).WithContext(ctx).WithTimeout(10 * time.Second).ShouldNot(Or(BeEmpty(), Equal(before)))
+		t.push(ctx, "v1.2.5")
+		Eventually(t.deployment("analytics")).WithContext(ctx).Should(run("1.2.5"))
+	})
+})
+
+// leader is who holds the lease.
+func leader(ctx context.Context) (string, error) {
+	lease := &coordinationv1.Lease{}
+	err := world.api.Get(ctx, client.ObjectKey{Namespace: quoinNamespace, Name: "quoin-controller"}, lease)
+	return ptr.Deref(lease.Spec.HolderIdentity, ""), client.IgnoreNotFound(err)
+}
+
+func leaderNow(ctx context.Context) string {
+	GinkgoHelper()
+	holder, err := leader(ctx)
+	Expect(err).NotTo(HaveOccurred())
+	return holder
+}
+
+// expectEachOnce holds deployments that went from one version to another against what a
+// crash could have left twice, half or not at all.
+func (t *tenant) expectEachOnce(ctx context.Context, names []string, from, to string) {
+	GinkgoHelper()
+	kinds := map[client.ObjectList]int{
+		&v1alpha1.EnvironmentList{}: 1, &v1alpha1.ClaimList{}: 1,
+		&appsv1.DeploymentList{}: 1, &appsv1.ReplicaSetList{}: 2, &corev1.PodList{}: 1,
+		&corev1.ServiceList{}: 1, &corev1.SecretList{}: 2,
+	}
+	for list, each := range kinds {
+		Expect(t.all(ctx, list)).To(Succeed())
+		Expect(meta.LenList(list)).To(Equal(each*len(names)), "%T", list)
+	}
+	numbers := map[string]string{}
+	for _, name := range names {
+		d, err := t.deployment(name)(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(d.Status.History).To(HaveExactElements(
+			HaveField("Image", t.repository()+":"+to), HaveField("Image", t.repository()+":"+from)), name)
+		Expect(d.Status.Rollout).To(BeNil(), name)
+		Expect(numbers).NotTo(HaveKey(d.Status.ID), name)
+		numbers[d.Status.ID] = name
+		Expect(t.workload(name)(ctx)).To(ConsistOf(HaveSuffix("0 pods of "+from), HaveSuffix("1 pods of "+to)))
+	}
+}

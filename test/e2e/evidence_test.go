@@ -1,0 +1,41 @@
+package e2e_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+)
+
+// What is shown of a failure; the whole is in the files that are kept.
+const (
+	shownLogLines    = 30
+	shownObjectLines = 250
+)
+
+// showEvidence prints what somebody would ask for who was told of the failure.
+func showEvidence(ctx context.Context) {
+	var text strings.Builder
+	if quoin != nil {
+		fmt.Fprintf(&text, "the end of %s:\n%s\n", quoin.log, quoin.tail(shownLogLines))
+	}
+	show := func(title string, args ...string) {
+		out, err := world.kubectl(ctx, "", args...)
+		if err != nil {
+			out += err.Error()
+		}
+		lines := strings.Split(out, "\n")
+		if cut := len(lines) - shownObjectLines; cut > 0 {
+			lines = append(lines[:shownObjectLines], fmt.Sprintf("… and %d more lines", cut))
+		}
+		fmt.Fprintf(&text, "\n%s:\n%s\n", title, strings.Join(lines, "\n"))
+	}
+	show("accounts and channels", "get", "acct,relch", "-o", "wide")
+	for _, t := range tenants {
+		show("in namespace "+t.name, "get", "quoin,replicasets,pods", "-n", t.name, "-o", "wide")
+		show("events", "get", "events", "-n", t.name, "--sort-by=.lastTimestamp")
+		show("objects", "get", "quoin", "-n", t.name, "-o", "yaml")
+	}
+	AddReportEntry("evidence", ReportEntryVisibilityFailureOrVerbose, text.String())
+}

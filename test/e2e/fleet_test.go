@@ -1,0 +1,93 @@
+package e2e_test
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/quoin-dev/quoin/api/v1alpha1"
+)
+
+var _ = Describe("A channel that many deployments follow moves", func() {
+	It("in no more rollouts at once than allowed; who asks by hand does not wait", func(ctx SpecContext) {
+		onlySimulated("15 deployments want a bigger machine")
+		const allowed, count = 3, 15
+		replaceController(ctx, "--leader-elect=false", "--quoin-image="+quoinImage, fmt.Sprintf("--max-concurrent-rollouts=%d", allowed))
+		t := newTenant(ctx, "fleet", "v1.2.2", "v1.2.3")
+		for i := range count {
+			t.create(ctx, fleetName(i))
+		}
+		byHand := fleetName(count)
+		t.create(ctx, byHand)
+		t.awaitAll(ctx, "1.2.3")
+		film := t.record(ctx)
+
+		t.push(ctx, "v1.2.4")
+		Eventually(t.rolling).WithContext(ctx).Should(Equal(allowed))
+		t.patch(ctx, "qdep/"+byHand, `{"releaseChannelVersion": "1.2.2"}`)
+		Eventually(t.deployment(byHand)).WithContext(ctx).Should(run("1.2.2"))
+		Expect(t.waiting(ctx)).To(BeNumerically(">", 0), "deployments that wait when the one pinned by hand is done")
+		t.patch(ctx, "qdep/"+byHand, `{"releaseChannelVersion": null}`)
+		t.awaitAll(ctx, "1.2.4")
+
+		most, waited := 0, 0
+		film.play(ctx, func(m moment) {
+			atOnce := 0
+			for name, d := range m.deployments() {
+				if readyReason(d) == v1alpha1.ReasonWaitingForSlot {
+					waited++
+				}
+				if d.Status.Rollout != nil && d.Status.Rollout.StartTime != nil && name != byHand {
+					atOnce++
+				}
+			}
+			most = max(most, atOnce)
+			Expect(atOnce).To(BeNumerically("<=", allowed), "rollouts at once")
+		})
+		Expect(most).To(Equal(allowed))
+		Expect(waited).To(BeNumerically(">", 0))
+	}, SpecTimeout(4*time.Minute))
+})
+
+func fleetName(i int) string { return fmt.Sprintf("fleet-%02d", i+1) }
+
+// awaitAll waits until all deployments of the tenant run a version.
+func (t *tenant) awaitAll(ctx context.Context, version string) {
+	GinkgoHelper()
+	Eventually(func(ctx context.Context) ([]string, error) {
+		return t.namesOf(ctx, func(d *v1alpha1.Deployment) bool {
+			matches, err := run(version).Match(d)
+			return err != nil || !matches
+		})
+	}).WithContext(ctx).WithTimeout(2*patience).Should(BeEmpty(), "do not run "+version)
+}
+
+// rolling is how many rollouts have begun and not ended.
+func (t *tenant) rolling(ctx context.Context) (int, error) {
+	names, err := t.namesOf(ctx, func(d *v1alpha1.Deployment) bool {
+		return d.Status.Rollout != nil && d.Status.Rollout.StartTime != nil
+	})
+	return len(names), err
+}
+
+// waiting is how many deployments wait for their turn.
+func (t *tenant) waiting(ctx context.Context) (int, error) {
+	names, err := t.namesOf(ctx, func(d *v1alpha1.Deployment) bool { return readyReason(d) == v1alpha1.ReasonWaitingForSlot })
+	return len(names), err
+}
+
+// namesOf names the deployments of which something is true.
+func (t *tenant) namesOf(ctx context.Context, is func(*v1alpha1.Deployment) bool) ([]string, error) {
+	list := &v1alpha1.DeploymentList{}
+	err := t.all(ctx, list)
+	var names []string
+	for i := range list.Items {
+		if is(&list.Items[i]) {
+			names = append(names, list.Items[i].Name)
+		}
+	}
+	return names, err
+}

@@ -1,0 +1,133 @@
+package e2e_test
+
+import (
+	"context"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/quoin-dev/quoin/api/v1alpha1"
+)
+
+// Journey e: docs/journeys/e-branches.md. On simulated nodes nothing fetches the model; that
+// the right commit is asked for is what counts here.
+var _ = Describe("A deployment's model is in Git", Ordered, func() {
+	var t *tenant
+	var repo *gitRepository
+	var initial string
+
+	BeforeAll(func(ctx SpecContext) {
+		onlySimulated("the init container that fetches the model needs Quoin's own image")
+		t = newTenant(ctx, "branches", "v1.2.3")
+		repo = newGitRepository()
+		initial = git(repo.dir, "", "rev-parse", "main")
+		t.install(ctx, "sales", modelIn(repo.source()))
+	})
+
+	It("runs the commit that the default branch points at", func(ctx SpecContext) {
+		Expect(t.environment("sales")(ctx)).To(And(beReady(), HaveField("Status.ModelCommit", initial)))
+		Expect(t.branches(ctx)).To(ConsistOf(And(
+			HaveField("Spec.Name", "main"), HaveField("Spec.Role", v1alpha1.BranchProduction), HaveField("Status.LastHash", initial))))
+	})
+
+	It("shows every branch of the repository as a Branch with its commit", func(ctx SpecContext) {
+		next, alice := repo.commit("next", "cubes: []"), repo.commit("dev-alice", "cubes: []")
+		Eventually(t.branches).WithContext(ctx).Should(ConsistOf(
+			HaveField("Spec.Name", "main"),
+			And(HaveField("Spec.Name", "next"), HaveField("Spec.Role", v1alpha1.BranchShared), HaveField("Status.LastHash", next)),
+			And(HaveField("Spec.Name", "dev-alice"), HaveField("Spec.Role", v1alpha1.BranchPersonal), HaveField("Status.LastHash", alice)),
+		))
+	})
+
+	It("serves a new commit of the production branch", func(ctx SpecContext) {
+		moved := repo.commit("main", "cubes: [{name: customers, sql_table: public.customers}]")
+		Eventually(t.environment("sales")).WithContext(ctx).Should(And(
+			beReady(), HaveField("Spec.ModelCommit", moved), HaveField("Status.ModelCommit", moved)))
+		Expect(t.branch(ctx, "main")).To(HaveField("Status.LastHash", moved))
+		Expect(t.pods(ctx, "sales")).To(ConsistOf(HaveField("Spec.InitContainers", ConsistOf(
+			HaveField("Args", ContainElements("model-fetch", "--url="+repo.url, "--commit="+moved))))))
+	})
+
+	It("keeps a staging environment of a shared branch while that is switched on", func(ctx SpecContext) {
+		name := "qbr/" + t.branch(ctx, "next").Name
+		t.patch(ctx, name, `{"stagingEnvironmentEnabled": true}`)
+		kubectl(ctx, "wait", name, "-n", t.name, "--for=condition=Ready", "--timeout=60s")
+		staging := t.staging(ctx, "next")
+		Expect(staging).To(And(beReady(), HaveField("Spec.Type", v1alpha1.EnvironmentStaging),
+			HaveField("Spec.ModelCommit", t.branch(ctx, "next").Status.LastHash), HaveField("Status.Active", true)))
+		Expect(staging.Status.APICredentials.REST.URL).To(HaveSuffix("/dev-mode/next/cubejs-api"))
+
+		moved := repo.commit("next", "cubes: [{name: next, sql_table: public.next}]")
+		Eventually(func() *v1alpha1.Environment { return t.staging(ctx, "next") }).WithContext(ctx).
+			Should(And(beReady(), HaveField("Status.ModelCommit", moved)))
+
+		t.patch(ctx, name, `{"stagingEnvironmentEnabled": false}`)
+		kubectl(ctx, "wait", "qenv/"+staging.Name, "-n", t.name, "--for=delete", "--timeout=60s")
+		Eventually(t.podNames).WithContext(ctx).WithArguments("sales").Should(HaveLen(1), "production's pod alone")
+	})
+
+	for _, branch := range []string{"dev-alice", "main"} {
+		It("is refused a staging environment for "+branch+", and nothing changes", func(ctx SpecContext) {
+			before := t.branch(ctx, branch)
+			_, err := world.kubectl(ctx, "", "patch", "qbr/"+before.Name, "-n", t.name, "--type=merge", "-p", `{"spec":{"stagingEnvironmentEnabled":true}}`)
+			Expect(err).To(MatchError(ContainSubstring("a personal or production branch cannot have a staging environment")))
+			Expect(t.branch(ctx, branch)).To(Equal(before))
+			environments := &v1alpha1.EnvironmentList{}
+			Expect(t.all(ctx, environments)).To(Succeed())
+			Expect(environments.Items).To(ConsistOf(HaveField("Spec.Type", v1alpha1.EnvironmentProduction)))
+		})
+	}
+
+	It("lets a Branch go when its branch is deleted, and its staging environment with it", func(ctx SpecContext) {
+		next := t.branch(ctx, "next")
+		t.patch(ctx, "qbr/"+next.Name, `{"stagingEnvironmentEnabled": true}`)
+		kubectl(ctx, "wait", "qbr/"+next.Name, "-n", t.name, "--for=condition=Ready", "--timeout=60s")
+		staging := t.staging(ctx, "next")
+		repo.remove("next")
+		kubectl(ctx, "wait", "qbr/"+next.Name, "qenv/"+staging.Name, "-n", t.name, "--for=delete", "--timeout=60s")
+		Eventually(t.podNames).WithContext(ctx).WithArguments("sales").Should(HaveLen(1), "production's pod alone")
+		Expect(t.branches(ctx)).To(ConsistOf(HaveField("Spec.Name", "main"), HaveField("Spec.Name", "dev-alice")))
+	})
+
+	It("goes on with what it has while the Git server does not answer", func(ctx SpecContext) {
+		before, err := t.workload("sales")(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		repo.breakDown()
+		Eventually(t.deployment("sales")).WithContext(ctx).Should(WithTransform(readyReason, Equal(v1alpha1.ReasonGitFailed)))
+		Expect(t.workload("sales")(ctx)).To(Equal(before))
+		Expect(t.branches(ctx)).To(HaveLen(2))
+		repo.repair()
+		Eventually(t.deployment("sales")).WithContext(ctx).Should(beReady())
+	})
+})
+
+// branches are the Branch objects of the tenant.
+func (t *tenant) branches(ctx context.Context) ([]v1alpha1.Branch, error) {
+	list := &v1alpha1.BranchList{}
+	err := t.all(ctx, list)
+	return list.Items, err
+}
+
+// branch is the Branch object of a branch.
+func (t *tenant) branch(ctx context.Context, name string) *v1alpha1.Branch {
+	GinkgoHelper()
+	list := &v1alpha1.BranchList{}
+	Expect(t.all(ctx, list, client.MatchingFields{"spec.name": name})).To(Succeed())
+	Expect(list.Items).To(HaveLen(1))
+	return &list.Items[0]
+}
+
+// staging is the staging environment of a branch, nil when there is none.
+func (t *tenant) staging(ctx context.Context, branch string) *v1alpha1.Environment {
+	GinkgoHelper()
+	e := &v1alpha1.Environment{}
+	name := t.branch(ctx, branch).Status.Environment
+	err := world.api.Get(ctx, client.ObjectKey{Namespace: t.name, Name: name}, e)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	Expect(err).NotTo(HaveOccurred())
+	return e
+}

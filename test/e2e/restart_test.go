@@ -1,0 +1,58 @@
+package e2e_test
+
+import (
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/quoin-dev/quoin/api/v1alpha1"
+)
+
+// A new release of Quoin comes with another image of itself, which the pods of a model in Git
+// use to fetch it. docs/decisions/0004-workload-rendering.md.
+var _ = Describe("Quoin itself is upgraded", func() {
+	It("and no pod is restarted: a new image of Quoin comes into pods with their next change", func(ctx SpecContext) {
+		const newImage = "127.0.0.1:15000/quoin:e2e-next"
+		t := newTenant(ctx, "upgrade", "v1.2.3")
+		t.install(ctx, "analytics")
+		templates := 1
+		if world.nodes == simulated {
+			t.install(ctx, "sales", modelIn(newGitRepository().source()))
+			templates = 2
+		}
+		film := t.record(ctx, &appsv1.DeploymentList{}, &appsv1.ReplicaSetList{}, &corev1.PodList{}, &v1alpha1.EnvironmentList{})
+
+		replaceController(ctx, "--leader-elect=false", "--quoin-image="+newImage)
+
+		// A change that needs no new pod template shows that the new controller is at work.
+		t.patch(ctx, "qdep/analytics", `{"replicas": 2}`)
+		Eventually(t.deployment("analytics")).WithContext(ctx).Should(And(beReady(), HaveField("Status.ReadyReplicas", int32(2))))
+		if world.nodes == simulated {
+			t.patch(ctx, "qdep/sales", `{"replicas": 2}`)
+			Eventually(t.deployment("sales")).WithContext(ctx).Should(And(beReady(), HaveField("Status.ReadyReplicas", int32(2))))
+		}
+		film.play(ctx, func(m moment) {
+			sets := 0
+			for _, object := range m {
+				if _, ok := object.(*appsv1.ReplicaSet); ok {
+					sets++
+				}
+				if d, ok := object.(v1alpha1.Object); ok {
+					stalled := meta.FindStatusCondition(d.Common().Conditions, v1alpha1.ConditionStalled)
+					Expect(stalled).To(BeNil(), "%T %s", object, object.GetName())
+				}
+			}
+			Expect(sets).To(Equal(templates), "ReplicaSets: each new pod template makes one")
+		})
+		if world.nodes == simulated {
+			Expect(t.pods(ctx, "sales")).To(HaveEach(HaveField("Spec.InitContainers", ConsistOf(HaveField("Image", quoinImage)))))
+			t.push(ctx, "v1.2.4")
+			t.awaitAll(ctx, "1.2.4")
+			Expect(t.pods(ctx, "sales")).To(HaveEach(HaveField("Spec.InitContainers", ConsistOf(HaveField("Image", newImage)))))
+		}
+	}, SpecTimeout(3*time.Minute))
+})

@@ -1,0 +1,143 @@
+package e2e_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/gcustom"
+	"github.com/onsi/gomega/types"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/quoin-dev/quoin/api/v1alpha1"
+)
+
+// deployment is the Deployment as it is now, for Eventually and Consistently.
+func (t *tenant) deployment(name string) func(context.Context) (*v1alpha1.Deployment, error) {
+	return func(ctx context.Context) (*v1alpha1.Deployment, error) {
+		d := &v1alpha1.Deployment{}
+		return d, world.api.Get(ctx, client.ObjectKey{Namespace: t.name, Name: name}, d)
+	}
+}
+
+// environment is the production Environment of a deployment as it is now.
+func (t *tenant) environment(deployment string) func(context.Context) (*v1alpha1.Environment, error) {
+	return func(ctx context.Context) (*v1alpha1.Environment, error) {
+		e := &v1alpha1.Environment{}
+		return e, world.api.Get(ctx, client.ObjectKey{Namespace: t.name, Name: v1alpha1.ProductionName(deployment)}, e)
+	}
+}
+
+// channel is the tenant's ReleaseChannel as it is now.
+func (t *tenant) channel(ctx context.Context) (*v1alpha1.ReleaseChannel, error) {
+	c := &v1alpha1.ReleaseChannel{}
+	return c, world.api.Get(ctx, client.ObjectKey{Name: t.name}, c)
+}
+
+// haveLatest matches a channel by its newest version.
+func haveLatest(version string) types.GomegaMatcher {
+	return HaveField("Status.LatestVersion", version)
+}
+
+// run matches a deployment whose production runs a version, all of it.
+func run(version string) types.GomegaMatcher {
+	return And(HaveField("Status.CurrentVersion", version), beReady())
+}
+
+// beReady matches an object whose spec is in effect.
+func beReady() types.GomegaMatcher {
+	return gcustom.MakeMatcher(func(obj v1alpha1.Object) (bool, error) {
+		ready := meta.FindStatusCondition(obj.Common().Conditions, v1alpha1.ConditionReady)
+		return ready != nil && ready.Status == metav1.ConditionTrue && ready.ObservedGeneration == obj.GetGeneration(), nil
+	}).WithTemplate("Expected the object {{.To}} be Ready; its conditions are\n{{format .Actual.Common.Conditions 1}}")
+}
+
+// beStalled matches an object that waits for somebody, for a reason.
+func beStalled(reason string) types.GomegaMatcher {
+	return gcustom.MakeMatcher(func(obj v1alpha1.Object) (bool, error) {
+		stalled := meta.FindStatusCondition(obj.Common().Conditions, v1alpha1.ConditionStalled)
+		return stalled != nil && stalled.Reason == reason && stalled.ObservedGeneration == obj.GetGeneration(), nil
+	}).WithTemplate("Expected the object {{.To}} be Stalled because of {{.Data}}; its conditions are\n{{format .Actual.Common.Conditions 1}}").
+		WithTemplateData(reason)
+}
+
+// message is what the Ready condition of an object says.
+func message(obj v1alpha1.Object) string {
+	if ready := meta.FindStatusCondition(obj.Common().Conditions, v1alpha1.ConditionReady); ready != nil {
+		return ready.Message
+	}
+	return ""
+}
+
+// readyReason is the reason of the Ready condition of an object.
+func readyReason(obj v1alpha1.Object) string {
+	if ready := meta.FindStatusCondition(obj.Common().Conditions, v1alpha1.ConditionReady); ready != nil {
+		return ready.Reason
+	}
+	return ""
+}
+
+// workload is what of a deployment Kubernetes itself runs: one line for each ReplicaSet.
+// It is the same as long as no pod template has changed.
+func (t *tenant) workload(deployment string) func(context.Context) ([]string, error) {
+	return func(ctx context.Context) ([]string, error) {
+		list := &appsv1.ReplicaSetList{}
+		if err := t.all(ctx, list, client.MatchingLabels{v1alpha1.LabelDeployment: deployment}); err != nil {
+			return nil, err
+		}
+		var lines []string
+		for i := range list.Items {
+			rs := &list.Items[i]
+			lines = append(lines, fmt.Sprintf("%s, revision %s: %d pods of %s", rs.Name,
+				rs.Annotations["deployment.kubernetes.io/revision"], ptr.Deref(rs.Spec.Replicas, 1), tagOf(rs.Spec.Template.Spec)))
+		}
+		return lines, nil
+	}
+}
+
+// pods are those of a deployment that are not on their way out.
+func (t *tenant) pods(ctx context.Context, deployment string) []corev1.Pod {
+	GinkgoHelper()
+	list := &corev1.PodList{}
+	Expect(t.all(ctx, list, client.MatchingLabels{v1alpha1.LabelDeployment: deployment})).To(Succeed())
+	var pods []corev1.Pod
+	for i := range list.Items {
+		if list.Items[i].DeletionTimestamp.IsZero() {
+			pods = append(pods, list.Items[i])
+		}
+	}
+	return pods
+}
+
+// tagOf is the tag of the image that pods run.
+func tagOf(pod corev1.PodSpec) string {
+	image, _, _ := strings.Cut(pod.Containers[0].Image, "@")
+	return image[strings.LastIndex(image, ":")+1:]
+}
+
+func isReady(pod *corev1.Pod) bool {
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodReady {
+			return c.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
+
+// podNames are the pods of a deployment, those on their way out included.
+func (t *tenant) podNames(ctx context.Context, deployment string) ([]string, error) {
+	list := &corev1.PodList{}
+	err := t.all(ctx, list, client.MatchingLabels{v1alpha1.LabelDeployment: deployment})
+	names := make([]string, len(list.Items))
+	for i := range list.Items {
+		names[i] = list.Items[i].Name
+	}
+	return names, err
+}
