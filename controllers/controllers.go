@@ -141,7 +141,8 @@ func Setup(ctx context.Context, mgr manager.Manager, config Config) error {
 		},
 		"environment": func() error {
 			r := environment.New(k, recorder(environment.FieldManager), clk, environment.Options{
-				Engine: engine.Options{QuoinImage: config.Image, GatewayNamespace: config.Namespace},
+				Engine:  engine.Options{QuoinImage: config.Image, GatewayNamespace: config.Namespace},
+				Indexed: true,
 			})
 			return environment.SetupWithManager(mgr, r, controllerOptions(config))
 		},
@@ -186,6 +187,7 @@ func addIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 		index(ctx, indexer, claims.IndexHolder, func(c *v1alpha1.Claim) string { return c.Spec.Holder.UID }),
 		index(ctx, indexer, environment.IndexDeployment, func(e *v1alpha1.Environment) string { return e.Spec.DeploymentRef.Name }),
 		index(ctx, indexer, branch.IndexDeployment, func(b *v1alpha1.Branch) string { return b.Spec.DeploymentRef.Name }),
+		environment.AddIndexes(ctx, indexer),
 	)
 }
 

@@ -21,11 +21,20 @@ import (
 	"github.com/quoin-dev/quoin/internal/kube"
 )
 
-// childKinds are the kinds that an environment consists of.
-func childKinds() []client.ObjectList {
-	return []client.ObjectList{
-		&appsv1.DeploymentList{}, &appsv1.StatefulSetList{}, &corev1.ServiceList{}, &corev1.ServiceAccountList{},
-		&policyv1.PodDisruptionBudgetList{}, &networkingv1.NetworkPolicyList{},
+// childKind is a kind that an environment consists of.
+type childKind struct {
+	object client.Object
+	list   client.ObjectList
+}
+
+func childKinds() []childKind {
+	return []childKind{
+		{&appsv1.Deployment{}, &appsv1.DeploymentList{}},
+		{&appsv1.StatefulSet{}, &appsv1.StatefulSetList{}},
+		{&corev1.Service{}, &corev1.ServiceList{}},
+		{&corev1.ServiceAccount{}, &corev1.ServiceAccountList{}},
+		{&policyv1.PodDisruptionBudget{}, &policyv1.PodDisruptionBudgetList{}},
+		{&networkingv1.NetworkPolicy{}, &networkingv1.NetworkPolicyList{}},
 	}
 }
 
@@ -122,14 +131,14 @@ func keepTemplate(ctx context.Context, s *scope, desired client.Object) error {
 func (r *environmentReconciler) prune(ctx context.Context, s *scope, wanted map[string]bool) error {
 	var own client.ListOption = client.MatchingLabels{v1alpha1.LabelEnvironment: s.Object.Name}
 	if r.Indexed {
-		own = client.MatchingFields{IndexEnvironment: s.Object.Name}
+		own = client.MatchingFields{indexEnvironment: s.Object.Name}
 	}
-	for _, list := range childKinds() {
-		err := s.List(ctx, list, client.InNamespace(s.Object.Namespace), own, client.UnsafeDisableDeepCopy)
+	for _, kind := range childKinds() {
+		err := s.List(ctx, kind.list, client.InNamespace(s.Object.Namespace), own, client.UnsafeDisableDeepCopy)
 		if err != nil {
 			return fmt.Errorf("list objects of the environment: %w", err)
 		}
-		err = meta.EachListItem(list, func(item runtime.Object) error {
+		err = meta.EachListItem(kind.list, func(item runtime.Object) error {
 			child, ok := item.(client.Object)
 			if !ok || wanted[identity(child)] || !metav1.IsControlledBy(child, s.Object) || !child.GetDeletionTimestamp().IsZero() {
 				return nil

@@ -28,8 +28,7 @@ const (
 type Options struct {
 	// Engine configures what is rendered.
 	Engine engine.Options
-	// Indexed tells that the reader has IndexEnvironment for Children. By the label alone it
-	// would look at all objects of the account, in every reconciliation.
+	// Indexed tells that AddIndexes was called on the cache that is read.
 	Indexed bool
 }
 

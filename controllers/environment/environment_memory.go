@@ -10,10 +10,11 @@ import (
 )
 
 const (
-	// quietQueue is how long the cluster may take to begin before that is worth a write.
-	// When many environments roll out at once, they wait for their turn.
+	// quietQueue is how long the cluster may take to make pods with the new settings before
+	// that is worth a write: when many environments roll out at once they wait in its queues.
 	quietQueue = time.Minute
-	// quietProgress is how long new pods may take to become ready before that is worth a write.
+	// quietProgress is how long the pods then may take to become ready. A cluster that took
+	// long to make them is given as long again.
 	quietProgress = 10 * time.Second
 	// lookAgain is the pause before troubled pods are looked at again, and the shortest one
 	// between two reports of how far a rollout is.
@@ -30,12 +31,12 @@ type memories struct {
 type memory struct {
 	// secrets tells that the environment's secrets are made.
 	secrets bool
-	// generation that the rest is about.
+	// generation that the rest is about, and since when it is not finished.
 	generation int64
-	// begun tells that there are pods with the new settings, or none wanted.
-	begun bool
-	// since is when that was first so, told when a report was last due.
-	since, told time.Time
+	since      time.Time
+	// begun is when there was first something to see of it, told when it was last reported;
+	// zero before.
+	begun, told time.Time
 }
 
 // change changes what is remembered of an environment.
@@ -56,16 +57,15 @@ func (m *memories) pause(env *v1alpha1.Environment, begun bool, now time.Time) t
 	var pause time.Duration
 	m.change(env, func(known *memory) {
 		if known.generation != env.Generation {
-			*known = memory{secrets: known.secrets, generation: env.Generation, begun: begun, since: now}
+			*known = memory{secrets: known.secrets, generation: env.Generation, since: now}
 		}
-		if known.begun != begun {
-			known.begun, known.since = begun, now
+		if begun && known.begun.IsZero() {
+			known.begun = now
 		}
-		patience := quietQueue
+		due := known.since.Add(quietQueue)
 		if begun {
-			patience = quietProgress
+			due = known.begun.Add(quietProgress + known.begun.Sub(known.since))
 		}
-		due := known.since.Add(patience)
 		// Of a rollout, reports are made from time to time; what ails an environment that
 		// was finished is shown until it is over.
 		rollout := env.Status.ObservedGeneration != env.Generation

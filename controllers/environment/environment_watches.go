@@ -2,6 +2,7 @@ package environment
 
 import (
 	"context"
+	"fmt"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -24,10 +25,24 @@ import (
 const (
 	// IndexDeployment is the field by which the environments of a deployment are found.
 	IndexDeployment = "spec.deploymentRef.name"
-	// IndexEnvironment is the label by which the objects of an environment are found, as a
-	// field of the cache. The API server has no such field.
-	IndexEnvironment = "metadata.labels." + v1alpha1.LabelEnvironment
+	// indexEnvironment is the field by which the cache finds the objects of an environment.
+	indexEnvironment = "metadata.labels." + v1alpha1.LabelEnvironment
 )
+
+// AddIndexes lets a cache find the objects of an environment by their label at once: without
+// it, every reconciliation looks at all objects of the account. The API server knows no such
+// field; see Options.Indexed.
+func AddIndexes(ctx context.Context, indexer client.FieldIndexer) error {
+	for _, kind := range childKinds() {
+		err := indexer.IndexField(ctx, kind.object, indexEnvironment, func(obj client.Object) []string {
+			return []string{obj.GetLabels()[v1alpha1.LabelEnvironment]}
+		})
+		if err != nil {
+			return fmt.Errorf("index %T by %s: %w", kind.object, indexEnvironment, err)
+		}
+	}
+	return nil
+}
 
 // +kubebuilder:rbac:groups=platform.quoin.dev,resources=environments,verbs=get;list;watch
 // +kubebuilder:rbac:groups=platform.quoin.dev,resources=environments/finalizers,verbs=update
