@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"reflect"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -26,7 +27,7 @@ const annotationApplied = v1alpha1.Group + "/applied-hash"
 // reconciliation that changes nothing costs no request. desired is a typed object that
 // names only the wanted fields. It returns the object as it is now and whether it was written.
 func Apply[T client.Object](ctx context.Context, c *Client, desired T) (T, bool, error) {
-	live, _ := desired.DeepCopyObject().(T)
+	live, _ := reflect.New(reflect.TypeOf(desired).Elem()).Interface().(T)
 	hash, err := stamp(desired)
 	if err != nil {
 		return live, false, err
