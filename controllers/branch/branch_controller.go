@@ -3,7 +3,6 @@
 package branch
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -50,6 +49,9 @@ func (r *branchReconciler) work(ctx context.Context, s *scope) reconciler.Outcom
 		return reconciler.Failed(err)
 	}
 	if o := twin(ctx, s); o != nil {
+		return *o
+	}
+	if o := copied(ctx, s); o != nil {
 		return *o
 	}
 	if err := r.number(ctx, s, account.Name); err != nil {
@@ -124,6 +126,30 @@ func first(a, b *v1alpha1.Branch) bool {
 	return a.Name < b.Name
 }
 
+// copied finds a number that came along when somebody copied another branch's YAML.
+func copied(ctx context.Context, s *scope) *reconciler.Outcome {
+	carried, ok := ids.Parse(s.Object.Labels[v1alpha1.LabelID])
+	if !ok || s.Object.Status.ID == carried {
+		return nil
+	}
+	list := &v1alpha1.BranchList{}
+	err := s.Live().List(ctx, list, client.InNamespace(s.Object.Namespace),
+		client.MatchingLabels{v1alpha1.LabelID: s.Object.Labels[v1alpha1.LabelID]})
+	if err != nil {
+		o := reconciler.Failed(fmt.Errorf("look for number %d: %w", carried, err))
+		return &o
+	}
+	for i := range list.Items {
+		if other := &list.Items[i]; other.UID != s.Object.UID && other.Status.ID == carried {
+			o := reconciler.Stalled(v1alpha1.ReasonInvalidSpec, fmt.Sprintf(
+				"metadata.labels[%s]: %d is the number of branch %q; remove the label and the annotation %s, a new number is given",
+				v1alpha1.LabelID, carried, other.Name, v1alpha1.AnnotationEnvironmentID))
+			return &o
+		}
+	}
+	return nil
+}
+
 // number gives the branch its number.
 func (r *branchReconciler) number(ctx context.Context, s *scope, account string) error {
 	b := s.Object
@@ -136,7 +162,7 @@ func (r *branchReconciler) number(ctx context.Context, s *scope, account string)
 		return err
 	}
 	err = s.Label(ctx, func(b *v1alpha1.Branch) {
-		metav1.SetMetaDataLabel(&b.ObjectMeta, v1alpha1.LabelID, cmp.Or(b.Labels[v1alpha1.LabelID], id))
+		metav1.SetMetaDataLabel(&b.ObjectMeta, v1alpha1.LabelID, ids.Or(b.Labels[v1alpha1.LabelID], id))
 	})
 	if err != nil {
 		return err

@@ -1,7 +1,6 @@
 package branch
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -69,18 +68,20 @@ func (r *branchReconciler) staging(ctx context.Context, s *scope, d *v1alpha1.De
 }
 
 // reserve gives the branch's environment its number. It is kept on the branch, so that the
-// environment has the same number when it is switched off and on again.
+// environment has the same number when it is switched off and on again. One that is there
+// already, as after a restore, is not given out again.
 func (r *branchReconciler) reserve(ctx context.Context, s *scope, account string) error {
-	if s.Object.Annotations[v1alpha1.AnnotationEnvironmentID] != "" {
+	carried := s.Object.Annotations[v1alpha1.AnnotationEnvironmentID]
+	if _, ok := ids.Parse(carried); ok && s.Object.Status.Environment != "" {
 		return nil
 	}
-	id, err := r.ids.Next(ctx, account, ids.Environments)
+	id, err := r.ids.Keep(ctx, account, ids.Environments, carried)
 	if err != nil {
 		return err
 	}
 	return s.Label(ctx, func(b *v1alpha1.Branch) {
 		metav1.SetMetaDataAnnotation(&b.ObjectMeta, v1alpha1.AnnotationEnvironmentID,
-			cmp.Or(b.Annotations[v1alpha1.AnnotationEnvironmentID], fmt.Sprint(id)))
+			ids.Or(b.Annotations[v1alpha1.AnnotationEnvironmentID], id))
 	})
 }
 

@@ -3,7 +3,6 @@
 package deployment
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -134,8 +133,8 @@ func (r *deploymentReconciler) number(ctx context.Context, s *scope, account str
 		return failed(err)
 	}
 	err = s.Label(ctx, func(d *v1alpha1.Deployment) {
-		d.Labels = withDefault(d.Labels, v1alpha1.LabelID, deploymentID)
-		d.Annotations = withDefault(d.Annotations, v1alpha1.AnnotationEnvironmentID, environmentID)
+		d.Labels = withNumber(d.Labels, v1alpha1.LabelID, deploymentID)
+		d.Annotations = withNumber(d.Annotations, v1alpha1.AnnotationEnvironmentID, environmentID)
 	})
 	if err != nil {
 		return failed(err)
@@ -221,11 +220,11 @@ func failed(err error) *reconciler.Outcome {
 	return &o
 }
 
-// withDefault sets a key that has no value yet.
-func withDefault(m map[string]string, key, value string) map[string]string {
+// withNumber sets a key that has no number yet.
+func withNumber(m map[string]string, key, value string) map[string]string {
 	if m == nil {
 		m = map[string]string{}
 	}
-	m[key] = cmp.Or(m[key], value)
+	m[key] = ids.Or(m[key], value)
 	return m
 }

@@ -20,7 +20,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/internal/claims"
 	"github.com/quoin-dev/quoin/internal/kube"
+	"github.com/quoin-dev/quoin/internal/tenant"
 )
 
 // newAPI is an API server in memory with objects on it.
@@ -30,12 +32,20 @@ func newAPI(t *testing.T, objs ...client.Object) client.WithWatch {
 	if err := v1alpha1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
-	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objs...).
-		WithStatusSubresource(&v1alpha1.Deployment{}, &v1alpha1.Branch{}).
-		WithIndex(&v1alpha1.Branch{}, IndexDeployment, func(o client.Object) []string {
-			b, _ := o.(*v1alpha1.Branch)
-			return []string{b.Spec.DeploymentRef.Name}
-		}).Build()
+	builder := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objs...).
+		WithStatusSubresource(&v1alpha1.Deployment{}, &v1alpha1.Branch{})
+	for _, index := range []struct {
+		obj   client.Object
+		field string
+		value func(client.Object) string
+	}{
+		{&v1alpha1.Branch{}, IndexDeployment, func(o client.Object) string { return o.(*v1alpha1.Branch).Spec.DeploymentRef.Name }},
+		{&v1alpha1.Account{}, tenant.IndexNamespace, func(o client.Object) string { return o.(*v1alpha1.Account).Spec.Namespace }},
+		{&v1alpha1.Claim{}, claims.IndexHolder, func(o client.Object) string { return o.(*v1alpha1.Claim).Spec.Holder.UID }},
+	} {
+		builder = builder.WithIndex(index.obj, index.field, func(o client.Object) []string { return []string{index.value(o)} })
+	}
+	return builder.Build()
 }
 
 func keyOf(name string) client.ObjectKey { return client.ObjectKey{Namespace: "acme", Name: name} }

@@ -41,6 +41,10 @@ var kinds = map[Counter][]string{
 	Branches:     {"Branch"},
 }
 
+// maxID is the greatest number: the last one that every reader of JSON holds exactly (RFC 8259,
+// section 6).
+const maxID = 1<<53 - 1
+
 // tries is how often a lost race for the ledger is run again before the caller's queue is
 // left to do so.
 const tries = 5
@@ -108,6 +112,10 @@ func (a *Allocator) tryRaise(ctx context.Context, account string, counter Counte
 	if known && id == issued {
 		return id, nil
 	}
+	if id > maxID {
+		return 0, fmt.Errorf("account %q: no number is left for %s: an object carries %d, which annotation %s has taken over",
+			account, counter, issued, v1alpha1.AnnotationIssuedIDs)
+	}
 	ledger[counter] = id
 	before := acct.DeepCopy()
 	metav1.SetMetaDataAnnotation(&acct.ObjectMeta, v1alpha1.AnnotationIssuedIDs, printLedger(ledger))
@@ -147,10 +155,18 @@ func numberOn(obj metav1.Object, kind string, counter Counter) int64 {
 // leading zeros, greater than zero.
 func Parse(text string) (int64, bool) {
 	id, err := strconv.ParseInt(text, 10, 64)
-	if err != nil || id <= 0 || strconv.FormatInt(id, 10) != text {
+	if err != nil || id <= 0 || id > maxID || strconv.FormatInt(id, 10) != text {
 		return 0, false
 	}
 	return id, true
+}
+
+// Or is the number that an object carries, or the other one where it carries none.
+func Or(carried, other string) string {
+	if _, ok := Parse(carried); ok {
+		return carried
+	}
+	return other
 }
 
 func parseLedger(text string) (map[Counter]int64, error) {
@@ -161,7 +177,8 @@ func parseLedger(text string) (map[Counter]int64, error) {
 	for entry := range strings.SplitSeq(text, ",") {
 		name, number, ok := strings.Cut(entry, "=")
 		id, err := strconv.ParseInt(number, 10, 64)
-		if !ok || err != nil || id < 0 {
+		_, twice := ledger[Counter(name)]
+		if !ok || err != nil || id < 0 || twice {
 			return nil, fmt.Errorf("annotation %s: %q must be like deployments=12,environments=30; remove it to have it counted again", v1alpha1.AnnotationIssuedIDs, text)
 		}
 		ledger[Counter(name)] = id

@@ -1,0 +1,407 @@
+package branch
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/client-go/tools/events"
+	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+
+	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/internal/ids"
+	"github.com/quoin-dev/quoin/internal/kube"
+	"github.com/quoin-dev/quoin/internal/reconciler"
+	"github.com/quoin-dev/quoin/internal/tenant"
+)
+
+// newAPI is an API server in memory, with an account whose ledger stands at 5.
+func newAPI(t *testing.T, objs ...client.Object) client.WithWatch {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	objs = append(objs, &v1alpha1.Account{
+		ObjectMeta: metav1.ObjectMeta{Name: "acme", Annotations: map[string]string{v1alpha1.AnnotationIssuedIDs: "branches=5,environments=5"}},
+		Spec:       v1alpha1.AccountSpec{Namespace: "acme", Host: "acme.example.com"},
+	})
+	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objs...).
+		WithStatusSubresource(&v1alpha1.Branch{}).
+		WithIndex(&v1alpha1.Account{}, tenant.IndexNamespace, func(o client.Object) []string {
+			a, _ := o.(*v1alpha1.Account)
+			return []string{a.Spec.Namespace}
+		}).
+		WithIndex(&v1alpha1.Branch{}, IndexDeployment, func(o client.Object) []string {
+			b, _ := o.(*v1alpha1.Branch)
+			return []string{b.Spec.DeploymentRef.Name}
+		}).Build()
+}
+
+func gitDeployment() *v1alpha1.Deployment {
+	return &v1alpha1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "acme", Name: "sales", UID: "d"},
+		Spec: v1alpha1.DeploymentSpec{ReleaseChannel: "stable", Model: v1alpha1.ModelSource{
+			Git: &v1alpha1.GitSource{URL: "https://git.example.com/model.git"},
+		}},
+	}
+}
+
+func channel() *v1alpha1.ReleaseChannel {
+	c := &v1alpha1.ReleaseChannel{ObjectMeta: metav1.ObjectMeta{Name: "stable"}}
+	c.Spec.ImageRepository = "registry.example.com/cube"
+	c.Status.Versions = []v1alpha1.ChannelVersion{{Version: "1.2.3", Image: "registry.example.com/cube:v1.2.3", Digest: "sha256:1"}}
+	return c
+}
+
+var commit = strings.Repeat("a", 40)
+
+// shared is a shared branch that the remote has, made at a second.
+func shared(name, branch string, second int64, change ...func(b *v1alpha1.Branch)) *v1alpha1.Branch {
+	b := &v1alpha1.Branch{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "acme", Name: name, UID: types.UID(name), Generation: 1, CreationTimestamp: metav1.Unix(second, 0),
+			Labels: map[string]string{}, Annotations: map[string]string{v1alpha1.AnnotationCommit: commit},
+		},
+		Spec: v1alpha1.BranchSpec{DeploymentRef: v1alpha1.LocalReference{Name: "sales"}, Name: branch, Role: v1alpha1.BranchShared},
+	}
+	for _, c := range change {
+		c(b)
+	}
+	return b
+}
+
+func followed(b *v1alpha1.Branch) { b.Labels[v1alpha1.LabelRemote] = "true" }
+
+func staging(b *v1alpha1.Branch) { b.Spec.StagingEnvironmentEnabled = ptr.To(true) }
+
+func labelled(id string) func(*v1alpha1.Branch) {
+	return func(b *v1alpha1.Branch) { b.Labels[v1alpha1.LabelID] = id }
+}
+
+func reserved(id string) func(*v1alpha1.Branch) {
+	return func(b *v1alpha1.Branch) { b.Annotations[v1alpha1.AnnotationEnvironmentID] = id }
+}
+
+func numbered(id int64) func(*v1alpha1.Branch) {
+	return func(b *v1alpha1.Branch) { b.Labels[v1alpha1.LabelID], b.Status.ID = fmt.Sprint(id), id }
+}
+
+// once reconciles a branch and returns it.
+func once(t *testing.T, api client.WithWatch, name string) *v1alpha1.Branch {
+	t.Helper()
+	k := kube.NewClient(api, api, "quoin-test")
+	r := New(k, events.NewFakeRecorder(10), clocktesting.NewFakePassiveClock(time.Now()), ids.New(k))
+	key := client.ObjectKey{Namespace: "acme", Name: name}
+	if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: key}); err != nil {
+		t.Fatal(err)
+	}
+	b := &v1alpha1.Branch{}
+	if err := api.Get(t.Context(), key, b); err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// said is what a branch says of itself.
+func said(b *v1alpha1.Branch) (reason, message string) {
+	c := meta.FindStatusCondition(b.Status.Conditions, v1alpha1.ConditionReady)
+	if c == nil {
+		return "", ""
+	}
+	return string(c.Status) + " " + c.Reason, c.Message
+}
+
+// TestTwins: one of several Branch objects for the same branch counts: the first one that
+// somebody declared, and before those that follow the remote.
+func TestTwins(t *testing.T) {
+	cases := map[string]struct {
+		other *v1alpha1.Branch
+		self  *v1alpha1.Branch
+		want  string
+	}{
+		"alone":                           {nil, shared("self", "main", 5), "True Succeeded"},
+		"another branch":                  {shared("other", "feature", 1), shared("self", "main", 5), "True Succeeded"},
+		"another deployment's":            {shared("other", "main", 1, func(b *v1alpha1.Branch) { b.Spec.DeploymentRef.Name = "hr" }), shared("self", "main", 5), "True Succeeded"},
+		"second":                          {shared("other", "main", 1), shared("self", "main", 5), "False NameTaken"},
+		"first":                           {shared("other", "main", 9), shared("self", "main", 5), "True Succeeded"},
+		"same second, later name":         {shared("other", "main", 5), shared("self", "main", 5), "False NameTaken"},
+		"same second, earlier name":       {shared("z", "main", 5), shared("self", "main", 5), "True Succeeded"},
+		"declared after a followed one":   {shared("other", "main", 1, followed), shared("self", "main", 5), "True Succeeded"},
+		"followed, declared before":       {shared("other", "main", 1), shared("self", "main", 5, followed), "False NameTaken"},
+		"names that differ in their case": {shared("other", "Main", 1), shared("self", "main", 5), "True Succeeded"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			objs := []client.Object{tc.self, gitDeployment()}
+			if tc.other != nil {
+				objs = append(objs, tc.other)
+			}
+			got, message := said(once(t, newAPI(t, objs...), "self"))
+			if got != tc.want {
+				t.Errorf("is %s: %s; want %s", got, message, tc.want)
+			}
+			if tc.want == "False NameTaken" && !strings.Contains(message, `is declared by Branch "other"`) {
+				t.Errorf("does not name the other one: %s", message)
+			}
+		})
+	}
+}
+
+func TestLocated(t *testing.T) {
+	withCommit := func(commit string) *v1alpha1.Branch {
+		return shared("self", "main", 1, func(b *v1alpha1.Branch) { b.Annotations[v1alpha1.AnnotationCommit] = commit })
+	}
+	cases := map[string]struct {
+		branch     *v1alpha1.Branch
+		change     func(d *v1alpha1.Deployment)
+		want, says string
+	}{
+		"found":            {withCommit(commit), nil, "", ""},
+		"not in Git":       {withCommit(commit), func(d *v1alpha1.Deployment) { d.Spec.Model.Git = nil }, "False BranchNotFound", `deployment "sales" is not in Git`},
+		"missing":          {withCommit(v1alpha1.CommitMissing), nil, "False BranchNotFound", `https://git.example.com/model.git has no branch "main"`},
+		"not read so far":  {withCommit(""), nil, "Unknown Progressing", "https://git.example.com/model.git"},
+		"missing, no more": {withCommit(v1alpha1.CommitMissing), func(d *v1alpha1.Deployment) { d.Spec.Model.Git = nil }, "False BranchNotFound", "is not in Git"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			d := gitDeployment()
+			if tc.change != nil {
+				tc.change(d)
+			}
+			o := located(tc.branch, d)
+			if o == nil {
+				if tc.want != "" {
+					t.Errorf("is found, want %s", tc.want)
+				}
+				return
+			}
+			reconciler.Summarise(tc.branch, *o)
+			got, message := said(tc.branch)
+			if got != tc.want || !strings.Contains(message, tc.says) {
+				t.Errorf("is %s: %s; want %s: …%s…", got, message, tc.want, tc.says)
+			}
+		})
+	}
+}
+
+// TestNumbers: a branch keeps its number and that of its environment, wherever they came
+// from, and no other object gets them.
+func TestNumbers(t *testing.T) {
+	cases := map[string]struct {
+		self        *v1alpha1.Branch
+		id          int64
+		environment string
+		ledger      string
+	}{
+		"fresh":                        {shared("self", "main", 1, staging), 6, "6", "branches=6,environments=6"},
+		"without environment":          {shared("self", "main", 1), 6, "", "branches=6,environments=5"},
+		"restored":                     {shared("self", "main", 1, staging, labelled("9"), reserved("8")), 9, "8", "branches=9,environments=8"},
+		"numbers that are none":        {shared("self", "main", 1, staging, labelled("abc"), reserved("x y")), 6, "6", "branches=6,environments=6"},
+		"known ones cost nothing":      {shared("self", "main", 1, numbered(3)), 3, "", "branches=5,environments=5"},
+		"of an environment, long ago":  {shared("self", "main", 1, staging, numbered(3), reserved("4")), 3, "4", "branches=5,environments=5"},
+		"of an environment, came late": {shared("self", "main", 1, staging, numbered(3), reserved("40")), 3, "40", "branches=5,environments=40"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			api := newAPI(t, tc.self, gitDeployment(), channel())
+			for range 2 {
+				b := once(t, api, "self")
+				if b.Status.ID != tc.id || b.Labels[v1alpha1.LabelID] != fmt.Sprint(tc.id) || b.Annotations[v1alpha1.AnnotationEnvironmentID] != tc.environment {
+					t.Errorf("status %d, label %q, environment %q; want %d and %q", b.Status.ID, b.Labels[v1alpha1.LabelID],
+						b.Annotations[v1alpha1.AnnotationEnvironmentID], tc.id, tc.environment)
+				}
+			}
+			acct := &v1alpha1.Account{}
+			if err := api.Get(t.Context(), client.ObjectKey{Name: "acme"}, acct); err != nil {
+				t.Fatal(err)
+			}
+			if got := acct.Annotations[v1alpha1.AnnotationIssuedIDs]; got != tc.ledger {
+				t.Errorf("the ledger is %q, want %q", got, tc.ledger)
+			}
+		})
+	}
+	t.Run("copied from another branch", func(t *testing.T) {
+		api := newAPI(t, shared("other", "main", 1, numbered(3)), shared("self", "feature", 5, labelled("3")), gitDeployment())
+		b := once(t, api, "self")
+		got, message := said(b)
+		if got != "False InvalidSpec" || !strings.Contains(message, `3 is the number of branch "other"; remove the label`) || b.Status.ID != 0 {
+			t.Errorf("is %s: %s, with number %d", got, message, b.Status.ID)
+		}
+	})
+}
+
+func TestStagingEnvironment(t *testing.T) {
+	api := newAPI(t, shared("self", "main", 1, staging), gitDeployment(), channel())
+	b := once(t, api, "self")
+	env := &v1alpha1.Environment{}
+	if err := api.Get(t.Context(), client.ObjectKey{Namespace: "acme", Name: StagingName(b)}, env); err != nil {
+		t.Fatal(err)
+	}
+	want := v1alpha1.EnvironmentSpec{
+		DeploymentRef: v1alpha1.LocalReference{Name: "sales"}, Type: v1alpha1.EnvironmentStaging,
+		BranchRef: &v1alpha1.LocalReference{Name: "self"}, Version: "1.2.3", Image: "registry.example.com/cube:v1.2.3@sha256:1", ModelCommit: commit,
+	}
+	if diff := cmp.Diff(want, env.Spec); diff != "" {
+		t.Errorf("spec (-want +got):\n%s", diff)
+	}
+	if b.Status.Environment != env.Name || !metav1.IsControlledBy(env, b) {
+		t.Errorf("status.environment %q, owners %v", b.Status.Environment, env.OwnerReferences)
+	}
+
+	t.Run("of somebody else is left alone", func(t *testing.T) {
+		theirs := &v1alpha1.Environment{ObjectMeta: metav1.ObjectMeta{Namespace: "acme", Name: StagingName(b)}}
+		api := newAPI(t, shared("self", "main", 1), gitDeployment(), theirs)
+		once(t, api, "self")
+		if err := api.Get(t.Context(), client.ObjectKeyFromObject(theirs), theirs); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestWithoutStaging: what keeps a branch from having an environment, and what it says then.
+func TestWithoutStaging(t *testing.T) {
+	empty := channel()
+	empty.Status.Versions = nil
+	cases := map[string]struct {
+		objs       []client.Object
+		self       *v1alpha1.Branch
+		want, says string
+	}{
+		"switched off":  {[]client.Object{gitDeployment(), channel()}, shared("self", "main", 1), "True Succeeded", "follows the remote"},
+		"personal":      {[]client.Object{gitDeployment(), channel()}, shared("self", "main", 1, staging, func(b *v1alpha1.Branch) { b.Spec.Role = v1alpha1.BranchPersonal }), "True Succeeded", "follows the remote"},
+		"no deployment": {nil, shared("self", "main", 1, staging), "False DeploymentNotFound", `spec.deploymentRef: deployment "sales" does not exist`},
+		"no channel":    {[]client.Object{gitDeployment()}, shared("self", "main", 1, staging), "False ReleaseChannelNotFound", `"stable"`},
+		"empty channel": {[]client.Object{gitDeployment(), empty}, shared("self", "main", 1, staging), "False ReleaseChannelEmpty", `"stable"`},
+		"no account":    {nil, shared("self", "main", 1, func(b *v1alpha1.Branch) { b.Namespace = "acme" }), "False DeploymentNotFound", ""},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			b := once(t, newAPI(t, append(tc.objs, tc.self)...), "self")
+			got, message := said(b)
+			if got != tc.want || !strings.Contains(message, tc.says) || b.Status.Environment != "" {
+				t.Errorf("is %s: %s, with environment %q; want %s: …%s…", got, message, b.Status.Environment, tc.want, tc.says)
+			}
+		})
+	}
+}
+
+// TestReady: a branch says what its environment says, as far as it speaks of its newest spec.
+func TestReady(t *testing.T) {
+	env := func(generation, observed int64, o reconciler.Outcome) *v1alpha1.Environment {
+		e := &v1alpha1.Environment{ObjectMeta: metav1.ObjectMeta{Generation: observed}}
+		reconciler.Summarise(e, o)
+		e.Generation = generation
+		return e
+	}
+	stalled := reconciler.Stalled("A", "spec.x: must be y")
+	cases := map[string]struct {
+		env        *v1alpha1.Environment
+		want, says string
+	}{
+		"new":                {&v1alpha1.Environment{ObjectMeta: metav1.ObjectMeta{Generation: 1}}, "Unknown Progressing", "brought up"},
+		"ready":              {env(2, 2, reconciler.Done("x")), "True Succeeded", "is active"},
+		"ready before":       {env(2, 1, reconciler.Done("x")), "Unknown Progressing", "brought up"},
+		"stalled":            {env(2, 2, stalled), "False A", "spec.x: must be y"},
+		"stalled before":     {env(2, 1, stalled), "Unknown Progressing", "brought up"},
+		"rolling out":        {env(2, 2, reconciler.Progressing("B", "x")), "Unknown Progressing", "brought up"},
+		"failing is no end":  {env(2, 2, reconciler.Failing("C", "x", 1)), "Unknown Progressing", "brought up"},
+		"asleep is in order": {env(2, 2, reconciler.Done("x").Because(v1alpha1.ReasonAsleep)), "True Succeeded", "is active"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			b := shared("self", "main", 1)
+			reconciler.Summarise(b, ready(tc.env))
+			if got, message := said(b); got != tc.want || !strings.Contains(message, tc.says) {
+				t.Errorf("is %s: %s; want %s: …%s…", got, message, tc.want, tc.says)
+			}
+		})
+	}
+}
+
+// TestStagingName: of any branch of any deployment, a name that an Environment may have.
+func TestStagingName(t *testing.T) {
+	order := rand.New(rand.NewPCG(1, 2))
+	seen := map[string]string{}
+	for i := range 500 {
+		deployment := "d" + strings.Repeat("x", order.IntN(32))
+		b := shared(fmt.Sprintf("%s%d.b", strings.Repeat("y", order.IntN(200)), i), "main", 1)
+		b.Spec.DeploymentRef.Name = deployment
+		name := StagingName(b)
+		if problems := validation.IsDNS1123Label(name); len(problems) > 0 || len(name) > 50 {
+			t.Errorf("%q (%d): %v", name, len(name), problems)
+		}
+		if other, twice := seen[name]; twice {
+			t.Errorf("%s and %s have the same environment", other, b.Name)
+		}
+		seen[name] = b.Name
+		if name != StagingName(b) {
+			t.Error("the name differs from time to time")
+		}
+	}
+}
+
+func TestPredicates(t *testing.T) {
+	before, after := channel(), channel()
+	after.Status.Versions = nil
+	if headChanged.Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after}) {
+		t.Error("an older version of a channel went: its head did not change")
+	}
+	after.Status.LatestVersion = "1.2.4"
+	if !headChanged.Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after}) {
+		t.Error("a new head is not seen")
+	}
+	was, is := shared("self", "main", 1), shared("self", "main", 1)
+	is.Status.LastHash = "x"
+	if specOrCommit.Update(event.UpdateEvent{ObjectOld: was, ObjectNew: is}) {
+		t.Error("the status wakes the branch")
+	}
+	is.Annotations[v1alpha1.AnnotationCommit] = "b"
+	if !specOrCommit.Update(event.UpdateEvent{ObjectOld: was, ObjectNew: is}) {
+		t.Error("a new commit is not seen")
+	}
+}
+
+// TestWhomAChangeConcerns: the branches that a change of another object may concern, and no others.
+func TestWhomAChangeConcerns(t *testing.T) {
+	asleep := shared("asleep", "a", 1)
+	reconciler.Summarise(asleep, reconciler.Done("x"))
+	active := shared("active", "b", 1, func(b *v1alpha1.Branch) { b.Status.Environment = "sales-stg-1" })
+	reconciler.Summarise(active, reconciler.Done("x"))
+	waiting := shared("waiting", "b", 1)
+	other := shared("other", "b", 1, func(b *v1alpha1.Branch) { b.Spec.DeploymentRef.Name = "hr" })
+	reconciler.Summarise(other, reconciler.Done("x"))
+	api := newAPI(t, asleep, active, waiting, other)
+	cases := map[string]struct {
+		found []ctrl.Request
+		want  []string
+	}{
+		"deployment": {ofDeployment(api)(t.Context(), gitDeployment()), []string{"active", "asleep", "waiting"}},
+		"channel":    {ofChannel(api)(t.Context(), channel()), []string{"active", "waiting"}},
+		"twin":       {twins(api)(t.Context(), active), []string{"waiting"}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			var got []string
+			for _, r := range tc.found {
+				got = append(got, r.Name)
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("reconciled (-want +got):\n%s", diff)
+			}
+		})
+	}
+}

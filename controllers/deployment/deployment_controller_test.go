@@ -1,0 +1,103 @@
+package deployment
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	clocktesting "k8s.io/utils/clock/testing"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/internal/ids"
+	"github.com/quoin-dev/quoin/internal/kube"
+)
+
+// acme is an account whose ledger stands at 5.
+func acme() *v1alpha1.Account {
+	return &v1alpha1.Account{
+		ObjectMeta: metav1.ObjectMeta{Name: "acme", Annotations: map[string]string{v1alpha1.AnnotationIssuedIDs: "deployments=5,environments=5"}},
+		Spec:       v1alpha1.AccountSpec{Namespace: "acme", Host: "acme.example.com"},
+	}
+}
+
+// carrying is a deployment that carries numbers.
+func carrying(name, id, environment string) *v1alpha1.Deployment {
+	d := &v1alpha1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "acme", Name: name, UID: types.UID(name), Generation: 1, Labels: map[string]string{}, Annotations: map[string]string{}},
+		Spec:       v1alpha1.DeploymentSpec{ReleaseChannel: "none", Model: v1alpha1.ModelSource{ConfigMapRef: &v1alpha1.LocalReference{Name: "model"}}},
+	}
+	if id != "" {
+		d.Labels[v1alpha1.LabelID] = id
+	}
+	if environment != "" {
+		d.Annotations[v1alpha1.AnnotationEnvironmentID] = environment
+	}
+	return d
+}
+
+// once reconciles a deployment and returns it.
+func once(t *testing.T, api client.WithWatch, name string) *v1alpha1.Deployment {
+	t.Helper()
+	k := kube.NewClient(api, api, "quoin-test")
+	clk := clocktesting.NewFakePassiveClock(time.Now())
+	r := New(k, events.NewFakeRecorder(10), clk, Options{IDs: ids.New(k), Fleet: NewFleet(api, 1), Remotes: NewRemotes(api, nil, clk)})
+	if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: keyOf(name)}); err != nil {
+		t.Fatal(err)
+	}
+	d := &v1alpha1.Deployment{}
+	if err := api.Get(t.Context(), keyOf(name), d); err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// TestNumbers: a deployment keeps the numbers that it carries, and gets new ones in place of
+// what is no number.
+func TestNumbers(t *testing.T) {
+	cases := map[string]struct {
+		id, environment         string
+		wantID, wantEnvironment string
+		ledger                  string
+	}{
+		"fresh":                   {"", "", "6", "6", "deployments=6,environments=6"},
+		"restored":                {"9", "4", "9", "4", "deployments=9,environments=5"},
+		"restored in part":        {"", "8", "6", "8", "deployments=6,environments=8"},
+		"what is no number":       {"abc", "x y", "6", "6", "deployments=6,environments=6"},
+		"a number in other words": {"007", "+7", "6", "6", "deployments=6,environments=6"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			api := newAPI(t, acme(), carrying("sales", tc.id, tc.environment))
+			for range 2 {
+				d := once(t, api, "sales")
+				id, environment := d.Labels[v1alpha1.LabelID], d.Annotations[v1alpha1.AnnotationEnvironmentID]
+				if id != tc.wantID || environment != tc.wantEnvironment || d.Status.ID != tc.wantID {
+					t.Errorf("label %q, environment %q, status %q; want %q and %q", id, environment, d.Status.ID, tc.wantID, tc.wantEnvironment)
+				}
+			}
+			acct := &v1alpha1.Account{}
+			if err := api.Get(t.Context(), client.ObjectKey{Name: "acme"}, acct); err != nil {
+				t.Fatal(err)
+			}
+			if got := acct.Annotations[v1alpha1.AnnotationIssuedIDs]; got != tc.ledger {
+				t.Errorf("the ledger is %q, want %q", got, tc.ledger)
+			}
+		})
+	}
+}
+
+func TestCopiedNumber(t *testing.T) {
+	first := carrying("sales", "3", "3")
+	first.Status.ID = "3"
+	d := once(t, newAPI(t, acme(), first, carrying("copy", "3", "3")), "copy")
+	c := meta.FindStatusCondition(d.Status.Conditions, v1alpha1.ConditionReady)
+	if c == nil || c.Reason != v1alpha1.ReasonInvalidSpec || !strings.Contains(c.Message, `3 is the number of deployment "sales"; remove the label`) || d.Status.ID != "" {
+		t.Errorf("says %+v, with number %q", c, d.Status.ID)
+	}
+}
