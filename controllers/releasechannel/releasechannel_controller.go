@@ -77,7 +77,7 @@ func (r *channelReconciler) work(ctx context.Context, s *reconciler.Scope[*v1alp
 	}
 	selection, err := newSelection(&channel.Spec)
 	if err != nil {
-		return reconciler.Stalled(v1alpha1.ReasonInvalidPolicy, "spec.policy.range: "+err.Error())
+		return reconciler.Stalled(v1alpha1.ReasonInvalidPolicy, err.Error())
 	}
 	scanCtx, cancel := context.WithTimeout(ctx, scanTimeout)
 	defer cancel()

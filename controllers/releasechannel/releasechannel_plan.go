@@ -2,6 +2,7 @@ package releasechannel
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -30,7 +31,7 @@ func newSelection(spec *v1alpha1.ReleaseChannelSpec) (*selection, error) {
 		for _, v := range spec.Versions {
 			parsed, err := version.Parse(v.Version)
 			if err != nil {
-				return nil, err
+				return nil, fmt.Errorf("spec.versions: %w", err)
 			}
 			s.listed[parsed] = v.Digest
 		}
@@ -44,8 +45,10 @@ func newSelection(spec *v1alpha1.ReleaseChannelSpec) (*selection, error) {
 		s.keep = int(*policy.Keep)
 	}
 	var err error
-	s.policy, err = version.ParsePolicy(policy.Range, policy.PreReleases != nil && *policy.PreReleases)
-	return s, err
+	if s.policy, err = version.ParsePolicy(policy.Range, policy.PreReleases != nil && *policy.PreReleases); err != nil {
+		return nil, fmt.Errorf("spec.policy.range: %w", err)
+	}
+	return s, nil
 }
 
 // of returns the versions among tags that belong to the channel, newest first.
