@@ -1,0 +1,508 @@
+package releasechannel
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/random"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/tools/events"
+	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/internal/kube"
+	"github.com/quoin-dev/quoin/internal/registry"
+)
+
+// images is a registry in memory: digests by repository and tag.
+type images struct {
+	mu    sync.Mutex
+	repos map[string]map[string]string
+	errs  map[string]error
+	// read are the tags whose digests were asked for since the last scan.
+	read []string
+}
+
+func (i *images) Tags(_ context.Context, repository string) ([]string, error) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if err := i.errs[repository]; err != nil {
+		return nil, err
+	}
+	var tags []string
+	for tag := range i.repos[repository] {
+		tags = append(tags, tag)
+	}
+	return tags, nil
+}
+
+func (i *images) Digests(_ context.Context, repository string, tags []string, _ int) (map[string]string, error) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	digests := map[string]string{}
+	for _, tag := range tags {
+		i.read = append(i.read, repository[strings.LastIndex(repository, "/")+1:]+":"+tag)
+		digests[tag] = i.repos[repository][tag]
+	}
+	return digests, i.errs["digests"]
+}
+
+func (i *images) CloseIdleConnections() {}
+
+// watch is a channel that is scanned again and again.
+type watch struct {
+	t       *testing.T
+	api     client.WithWatch
+	clock   *clocktesting.FakePassiveClock
+	options Options
+	asked   registry.Options
+}
+
+func newWatch(t *testing.T, c *v1alpha1.ReleaseChannel, reg Registry, objs ...client.Object) *watch {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, corev1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w := &watch{t: t, clock: clocktesting.NewFakePassiveClock(time.Unix(1000, 0)), options: Options{Namespace: "quoin-system"}}
+	if reg != nil {
+		w.options.Connect = func(o registry.Options) (Registry, error) { w.asked = o; return reg, nil }
+	}
+	c.Name, c.Generation = "stable", 1
+	w.api = fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&v1alpha1.ReleaseChannel{}).WithObjects(append(objs, c)...).Build()
+	return w
+}
+
+// scan reconciles the channel, a minute after the last time, and returns it.
+func (w *watch) scan() (*v1alpha1.ReleaseChannel, ctrl.Result) {
+	w.t.Helper()
+	w.clock.SetTime(w.clock.Now().Add(time.Minute))
+	r := New(kube.NewClient(w.api, w.api, "quoin-test"), events.NewFakeRecorder(10), w.clock, w.options)
+	key := client.ObjectKey{Name: "stable"}
+	result, err := r.Reconcile(w.t.Context(), ctrl.Request{NamespacedName: key})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	c := &v1alpha1.ReleaseChannel{}
+	if err := w.api.Get(w.t.Context(), key, c); err != nil {
+		w.t.Fatal(err)
+	}
+	return c, result
+}
+
+// says holds what the channel says of itself against what it shall say.
+func says(t *testing.T, c *v1alpha1.ReleaseChannel, want, part string) {
+	t.Helper()
+	ready := meta.FindStatusCondition(c.Status.Conditions, v1alpha1.ConditionReady)
+	if ready == nil || string(ready.Status)+" "+ready.Reason != want || !strings.Contains(ready.Message, part) {
+		t.Errorf("says %+v; want %s: …%s…", ready, want, part)
+	}
+}
+
+func offered(c *v1alpha1.ReleaseChannel) []string {
+	var all []string
+	for _, v := range c.Status.Versions {
+		all = append(all, v.Version+" "+v.Digest)
+	}
+	return all
+}
+
+func following(change ...func(spec *v1alpha1.ReleaseChannelSpec)) *v1alpha1.ReleaseChannel {
+	c := &v1alpha1.ReleaseChannel{Spec: v1alpha1.ReleaseChannelSpec{ImageRepository: repository}}
+	for _, f := range change {
+		f(&c.Spec)
+	}
+	return c
+}
+
+// TestScan: new tags appear, and what is known is not read again, but for the newest.
+func TestScan(t *testing.T) {
+	reg := &images{repos: map[string]map[string]string{repository: {"v1.2.3": "sha256:3", "v1.2.4": "sha256:4", "latest": "sha256:9"}}}
+	w := newWatch(t, following(), reg)
+	for _, step := range []struct {
+		do              func()
+		versions, reads []string
+		latest          string
+		ready, part     string
+		changed         bool
+	}{
+		{func() {}, []string{"1.2.4 sha256:4", "1.2.3 sha256:3"}, []string{"cube:v1.2.3", "cube:v1.2.4"}, "1.2.4", "True Succeeded", "1.2.4", true},
+		{func() {}, []string{"1.2.4 sha256:4", "1.2.3 sha256:3"}, []string{"cube:v1.2.4"}, "1.2.4", "True Succeeded", "1.2.4", false},
+		{func() { reg.repos[repository]["v1.2.5"] = "sha256:5" }, []string{"1.2.5 sha256:5", "1.2.4 sha256:4", "1.2.3 sha256:3"}, []string{"cube:v1.2.5"}, "1.2.5", "True Succeeded", "1.2.5", true},
+		{func() { reg.repos[repository]["v1.2.5"] = "sha256:6" }, []string{"1.2.5 sha256:5", "1.2.4 sha256:4", "1.2.3 sha256:3"}, []string{"cube:v1.2.5"}, "1.2.5", "True DigestChanged", "v1.2.5 was pushed again", false},
+		{func() { reg.errs = map[string]error{repository: errors.New("connection refused")} }, []string{"1.2.5 sha256:5", "1.2.4 sha256:4", "1.2.3 sha256:3"}, nil, "1.2.5", "False ScanFailed", "connection refused; the list of the last good scan is kept", false},
+		{func() { reg.errs = map[string]error{"digests": errors.New("too slow")} }, []string{"1.2.5 sha256:5", "1.2.4 sha256:4", "1.2.3 sha256:3"}, []string{"cube:v1.2.5"}, "1.2.5", "False ScanFailed", "too slow", false},
+		{func() { reg.errs = nil; delete(reg.repos[repository], "v1.2.5") }, []string{"1.2.4 sha256:4", "1.2.3 sha256:3"}, []string{"cube:v1.2.4"}, "1.2.4", "True Succeeded", "1.2.4", true},
+	} {
+		before := w.clock.Now()
+		step.do()
+		reg.read = nil
+		c, _ := w.scan()
+		slices.Sort(reg.read)
+		if diff := cmp.Diff(step.versions, offered(c)); diff != "" {
+			t.Errorf("versions (-want +got):\n%s", diff)
+		}
+		if diff := cmp.Diff(step.reads, reg.read); diff != "" {
+			t.Errorf("digests that were read (-want +got):\n%s", diff)
+		}
+		says(t, c, step.ready, step.part)
+		if c.Status.LatestVersion != step.latest || c.Status.LastChangeTime.After(before) != step.changed {
+			t.Errorf("latest %s, changed %s; want %s", c.Status.LatestVersion, c.Status.LastChangeTime, step.latest)
+		}
+	}
+}
+
+func TestScanOfAnExplicitList(t *testing.T) {
+	reg := &images{repos: map[string]map[string]string{repository: {"v1.2.3": "sha256:3", "v1.2.4": "sha256:4", "v9.0.0": "sha256:9"}}}
+	w := newWatch(t, following(func(spec *v1alpha1.ReleaseChannelSpec) {
+		spec.Versions = []v1alpha1.ListedVersion{{Version: "1.2.3"}, {Version: "1.2.4", Digest: "sha256:given"}, {Version: "1.2.6"}, {Version: "1.2.5"}}
+	}), reg)
+	c, _ := w.scan()
+	if diff := cmp.Diff([]string{"1.2.4 sha256:given", "1.2.3 sha256:3"}, offered(c)); diff != "" {
+		t.Errorf("versions (-want +got):\n%s", diff)
+	}
+	says(t, c, "True Succeeded", "not in the repository: [1.2.5 1.2.6]")
+	if diff := cmp.Diff([]string{"cube:v1.2.3"}, reg.read); diff != "" {
+		t.Errorf("digests that were read (-want +got):\n%s", diff)
+	}
+}
+
+func TestScanOfTheStore(t *testing.T) {
+	reg := &images{repos: map[string]map[string]string{
+		repository: {"v1.2.3": "sha256:3", "v1.2.4": "sha256:4"}, store: {"v1.2.3": "sha256:s3", "v1.2.2": "sha256:s2"},
+	}}
+	w := newWatch(t, following(func(spec *v1alpha1.ReleaseChannelSpec) { spec.StoreImageRepository = store }), reg)
+	stores := func() []string {
+		reg.read = nil
+		c, _ := w.scan()
+		var all []string
+		for _, v := range c.Status.Versions {
+			all = append(all, v.StoreImage)
+		}
+		return all
+	}
+	if diff := cmp.Diff([]string{"", store + ":v1.2.3@sha256:s3"}, stores()); diff != "" {
+		t.Errorf("store images (-want +got):\n%s", diff)
+	}
+	reg.repos[store]["v1.2.4"], reg.repos[store]["v1.2.3"] = "sha256:s4", "sha256:pushed-again"
+	if diff := cmp.Diff([]string{store + ":v1.2.4@sha256:s4", store + ":v1.2.3@sha256:s3"}, stores()); diff != "" {
+		t.Errorf("store images (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"cube:v1.2.4", "cubestore:v1.2.4"}, reg.read); diff != "" {
+		t.Errorf("digests that were read (-want +got):\n%s", diff)
+	}
+	reg.errs = map[string]error{store: errors.New("connection refused")}
+	reg.repos[repository]["v1.2.5"] = "sha256:5"
+	c, _ := w.scan()
+	says(t, c, "False ScanFailed", "connection refused")
+	if c.Status.LatestVersion != "1.2.4" {
+		t.Errorf("half a scan counts: %s", c.Status.LatestVersion)
+	}
+}
+
+// TestScanThatFindsNothing: the message says what was asked for.
+func TestScanThatFindsNothing(t *testing.T) {
+	cases := map[string]struct {
+		channel *v1alpha1.ReleaseChannel
+		reg     *images
+		want    string
+		part    string
+	}{
+		"empty repository":   {following(), &images{}, "False NoVersions", "no tag of " + repository + " is a version that the channel takes (spec.policy: every release)"},
+		"missing repository": {following(), &images{errs: map[string]error{repository: registry.ErrNotFound}}, "False NoVersions", repository},
+		"nothing in range": {following(func(spec *v1alpha1.ReleaseChannelSpec) { spec.Policy = &v1alpha1.VersionPolicy{Range: ">=2"} }),
+			&images{repos: map[string]map[string]string{repository: {"v1.2.3": "sha256:3"}}}, "False NoVersions", "(spec.policy: >=2)"},
+		"malformed range": {following(func(spec *v1alpha1.ReleaseChannelSpec) { spec.Policy = &v1alpha1.VersionPolicy{Range: "newest"} }),
+			&images{}, "False InvalidPolicy", "spec.policy.range: "},
+		"malformed version": {following(func(spec *v1alpha1.ReleaseChannelSpec) {
+			spec.Versions = []v1alpha1.ListedVersion{{Version: "1.2.3-01"}}
+		}),
+			&images{}, "False InvalidPolicy", "spec.versions: "},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			c, _ := newWatch(t, tc.channel, tc.reg).scan()
+			says(t, c, tc.want, tc.part)
+			if c.Status.LatestVersion != "" || len(c.Status.Versions) != 0 {
+				t.Errorf("offers %v", offered(c))
+			}
+		})
+	}
+}
+
+func TestSuspended(t *testing.T) {
+	reg := &images{repos: map[string]map[string]string{repository: {"v1.2.3": "sha256:3"}}}
+	c := following(func(spec *v1alpha1.ReleaseChannelSpec) { spec.Suspend = ptr.To(true) })
+	c.Status.Versions, c.Status.LatestVersion = []v1alpha1.ChannelVersion{{Version: "1.2.2", Image: repository + ":v1.2.2", Digest: "sha256:2"}}, "1.2.2"
+	got, result := newWatch(t, c, reg).scan()
+	says(t, got, "True Suspended", "the list stays as it is")
+	if result.RequeueAfter != 0 || len(reg.read) != 0 || got.Status.LatestVersion != "1.2.2" {
+		t.Errorf("comes back after %s, read %v, latest %s", result.RequeueAfter, reg.read, got.Status.LatestVersion)
+	}
+}
+
+// TestPauses: scans come at their interval, spread a little; failed ones sooner, unless the
+// registry asks for more time.
+func TestPauses(t *testing.T) {
+	every := func(d time.Duration) func(*v1alpha1.ReleaseChannelSpec) {
+		return func(spec *v1alpha1.ReleaseChannelSpec) { spec.Interval = &metav1.Duration{Duration: d} }
+	}
+	down := map[string]error{repository: errors.New("connection refused")}
+	cases := map[string]struct {
+		channel *v1alpha1.ReleaseChannel
+		errs    map[string]error
+		least   time.Duration
+	}{
+		"by default":                  {following(), nil, 5 * time.Minute},
+		"as asked":                    {following(every(time.Hour)), nil, time.Hour},
+		"failed":                      {following(), down, time.Minute},
+		"failed, often anyway":        {following(every(time.Second)), down, time.Second},
+		"failed, seldom anyway":       {following(every(time.Hour)), down, time.Minute},
+		"nothing found is no failure": {following(every(time.Hour)), map[string]error{repository: registry.ErrNotFound}, time.Hour},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			reg := &images{repos: map[string]map[string]string{repository: {"v1.2.3": "sha256:3"}}, errs: tc.errs}
+			_, result := newWatch(t, tc.channel, reg).scan()
+			if most := tc.least + tc.least/10; result.RequeueAfter < tc.least || result.RequeueAfter > most {
+				t.Errorf("comes back after %s; want %s to %s", result.RequeueAfter, tc.least, most)
+			}
+		})
+	}
+}
+
+// TestPullSecret: a secret that is of no use is named, with what is wrong, and nothing of
+// what is in it.
+func TestPullSecret(t *testing.T) {
+	secret := func(key, value string) *corev1.Secret {
+		return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "quoin-system", Name: "pull"}, Data: map[string][]byte{key: []byte(value)}}
+	}
+	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "pull", errors.New("rbac"))
+	named := `spec.pullSecretRef: secret "pull" in namespace "quoin-system" `
+	cases := map[string]struct {
+		secret     *corev1.Secret
+		err        error
+		want, part string
+	}{
+		"missing":     {nil, nil, "False PullSecretUnreadable", named + "does not exist"},
+		"elsewhere":   {&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "other", Name: "pull"}}, nil, "False PullSecretUnreadable", named + "does not exist"},
+		"forbidden":   {nil, forbidden, "False PullSecretUnreadable", named + "may not be read by the controller"},
+		"wrong type":  {secret("password", "hunter2"), nil, "False PullSecretUnreadable", named + `has no key ".dockerconfigjson"; it must be of type kubernetes.io/dockerconfigjson`},
+		"not JSON":    {secret(corev1.DockerConfigJsonKey, "hunter2"), nil, "False PullSecretUnreadable", named + "cannot be used: "},
+		"wrong entry": {secret(corev1.DockerConfigJsonKey, `{"auths":{"registry.example.com":{"password":"hunter2"}}}`), nil, "False PullSecretUnreadable", `auths["registry.example.com"].username: is missing`},
+		"no answer":   {nil, errors.New("connection refused"), "False ScanFailed", "read pull secret: connection refused"},
+		"good":        {secret(corev1.DockerConfigJsonKey, `{"auths":{"registry.example.com":{"username":"ci","password":"hunter2"}}}`), nil, "True Succeeded", "1.2.3"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			reg := &images{repos: map[string]map[string]string{repository: {"v1.2.3": "sha256:3"}}}
+			var objs []client.Object
+			if tc.secret != nil {
+				objs = append(objs, tc.secret)
+			}
+			w := newWatch(t, following(func(spec *v1alpha1.ReleaseChannelSpec) { spec.PullSecretRef = &v1alpha1.LocalReference{Name: "pull"} }), reg, objs...)
+			if tc.err != nil {
+				w.api = interceptor.NewClient(w.api, interceptor.Funcs{
+					Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+						if _, ok := obj.(*corev1.Secret); ok {
+							return tc.err
+						}
+						return c.Get(ctx, key, obj, opts...)
+					},
+				})
+			}
+			c, _ := w.scan()
+			says(t, c, tc.want, tc.part)
+			if text := fmt.Sprint(c.Status); strings.Contains(text, "hunter2") {
+				t.Errorf("the status shows the secret: %s", text)
+			}
+			if good := tc.want == "True Succeeded"; good != (w.asked.Keychain != nil) {
+				t.Errorf("the registry is asked with %+v", w.asked)
+			}
+		})
+	}
+}
+
+// TestConnection: how the registry is reached follows from the spec.
+func TestConnection(t *testing.T) {
+	cases := map[string]struct {
+		change func(spec *v1alpha1.ReleaseChannelSpec)
+		want   registry.Options
+	}{
+		"usual":       {func(*v1alpha1.ReleaseChannelSpec) {}, registry.Options{}},
+		"insecure":    {func(spec *v1alpha1.ReleaseChannelSpec) { spec.Insecure = ptr.To(true) }, registry.Options{PlainHTTP: true}},
+		"secure":      {func(spec *v1alpha1.ReleaseChannelSpec) { spec.Insecure = ptr.To(false) }, registry.Options{}},
+		"on loopback": {func(spec *v1alpha1.ReleaseChannelSpec) { spec.ImageRepository = "127.0.0.1:5000/cube" }, registry.Options{PlainHTTP: true}},
+		"private CA":  {func(spec *v1alpha1.ReleaseChannelSpec) { spec.CABundle = "PEM" }, registry.Options{CABundle: []byte("PEM")}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			w := newWatch(t, following(tc.change), &images{})
+			w.scan()
+			if w.asked.PlainHTTP != tc.want.PlainHTTP || string(w.asked.CABundle) != string(tc.want.CABundle) || w.asked.Keychain != nil {
+				t.Errorf("asked with %+v, want %+v", w.asked, tc.want)
+			}
+		})
+	}
+	t.Run("malformed CA", func(t *testing.T) {
+		c, _ := newWatch(t, following(func(spec *v1alpha1.ReleaseChannelSpec) { spec.CABundle = "none" }), nil).scan()
+		says(t, c, "False ScanFailed", "spec.caBundle: ")
+	})
+}
+
+// distribution runs the CNCF distribution registry on loopback. stop ends it; start again
+// begins it at the same address with the same content.
+type distribution struct {
+	t            *testing.T
+	binary, host string
+	config       string
+	stop         func()
+}
+
+func newDistribution(t *testing.T) *distribution {
+	t.Helper()
+	binary := filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), "registry")
+	if path := os.Getenv("QUOIN_REGISTRY_BINARY"); path != "" {
+		binary = path
+	}
+	if os.Getenv("KUBEBUILDER_ASSETS")+os.Getenv("QUOIN_REGISTRY_BINARY") == "" || exec.Command(binary, "--version").Run() != nil {
+		t.Skip("SKIPPED: NO REAL REGISTRY: $KUBEBUILDER_ASSETS/registry is not there; run bin/localcluster binaries --nodes simulated")
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	host, dir := listener.Addr().String(), t.TempDir()
+	listener.Close()
+	d := &distribution{t: t, binary: binary, host: host, config: filepath.Join(dir, "config.yml")}
+	config := fmt.Sprintf("version: 0.1\nlog: {level: error}\nstorage: {filesystem: {rootdirectory: %s/data}, delete: {enabled: true}}\nhttp: {addr: %s}\n", dir, host)
+	if err := os.WriteFile(d.config, []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d.start()
+	t.Cleanup(func() { d.stop() })
+	return d
+}
+
+func (d *distribution) start() {
+	d.t.Helper()
+	var output bytes.Buffer
+	ctx, cancel := context.WithCancel(context.Background())
+	cmd := exec.CommandContext(ctx, d.binary, "serve", d.config)
+	cmd.Stdout, cmd.Stderr = &output, &output
+	if err := cmd.Start(); err != nil {
+		d.t.Fatal(err)
+	}
+	d.stop = sync.OnceFunc(func() { cancel(); _ = cmd.Wait() })
+	for range 400 {
+		conn, err := net.DialTimeout("tcp", d.host, time.Second)
+		if err == nil {
+			conn.Close()
+			return
+		}
+		time.Sleep(25 * time.Millisecond) // another process: there is nothing to wait on
+	}
+	d.stop()
+	d.t.Fatalf("the registry does not answer: %s", output.String())
+}
+
+// push pushes an image with random content and returns its digest.
+func (d *distribution) push(ref string) string {
+	d.t.Helper()
+	image, err := random.Image(64, 1)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	tag, err := name.NewTag(d.host + "/" + ref)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	if err := remote.Write(tag, image); err != nil {
+		d.t.Fatal(err)
+	}
+	return digest(d.t, image)
+}
+
+func digest(t *testing.T, image v1.Image) string {
+	t.Helper()
+	hash, err := image.Digest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return hash.String()
+}
+
+// TestRealRegistry: what is pushed to a real registry is offered; while the registry is
+// down, the list stays as it was.
+func TestRealRegistry(t *testing.T) {
+	d := newDistribution(t)
+	channel := following(func(spec *v1alpha1.ReleaseChannelSpec) {
+		spec.ImageRepository, spec.StoreImageRepository = d.host+"/demo/cube", d.host+"/demo/cubestore"
+	})
+	w := newWatch(t, channel, nil)
+	d.push("demo/cubestore:v1.0.0")
+	c, _ := w.scan()
+	says(t, c, "False NoVersions", "no tag of "+d.host+"/demo/cube ")
+
+	first := d.push("demo/cube:v1.2.3")
+	d.push("demo/cube:latest")
+	c, _ = w.scan()
+	says(t, c, "True Succeeded", "1.2.3")
+	if diff := cmp.Diff([]string{"1.2.3 " + first}, offered(c)); diff != "" {
+		t.Errorf("versions (-want +got):\n%s", diff)
+	}
+
+	second, stored := d.push("demo/cube:v1.2.4"), d.push("demo/cubestore:v1.2.4")
+	want := []string{"1.2.4 " + second, "1.2.3 " + first}
+	c, _ = w.scan()
+	if diff := cmp.Diff(want, offered(c)); diff != "" {
+		t.Errorf("after a push (-want +got):\n%s", diff)
+	}
+	if got := c.Status.Versions[0].StoreImage; got != d.host+"/demo/cubestore:v1.2.4@"+stored {
+		t.Errorf("store image %q", got)
+	}
+
+	d.push("demo/cube:v1.2.4")
+	c, _ = w.scan()
+	says(t, c, "True DigestChanged", "v1.2.4")
+	if diff := cmp.Diff(want, offered(c)); diff != "" {
+		t.Errorf("after a push of the same tag (-want +got):\n%s", diff)
+	}
+
+	d.stop()
+	c, _ = w.scan()
+	says(t, c, "False ScanFailed", "connection refused; the list of the last good scan is kept")
+	if diff := cmp.Diff(want, offered(c)); diff != "" {
+		t.Errorf("while the registry is down (-want +got):\n%s", diff)
+	}
+	d.start()
+	c, _ = w.scan()
+	says(t, c, "True DigestChanged", "v1.2.4")
+}
