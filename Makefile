@@ -27,8 +27,9 @@ down: $(BIN)/localcluster ## Stop it; nothing is left running.
 
 .PHONY: push
 push: $(BIN)/localcluster ## Push a sample image: make push TAG=v1.2.4
-	@$(BIN)/localcluster push cube $(TAG)
+	@# The store first: a version is complete when the channel sees it.
 	@$(BIN)/localcluster push cube-store $(TAG)
+	@$(BIN)/localcluster push cube $(TAG)
 
 ##@ Build
 

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -121,7 +120,7 @@ func (r *deploymentReconciler) number(ctx context.Context, s *scope, account str
 	if d.Status.ID != "" && d.Status.ID == carried && environment != "" {
 		return nil
 	}
-	if o := copied(ctx, s, carried); o != nil {
+	if o := copied(ctx, s, carried, environment); o != nil {
 		return o
 	}
 	deploymentID, err := r.IDs.Keep(ctx, account, ids.Deployments, carried)
@@ -142,21 +141,24 @@ func (r *deploymentReconciler) number(ctx context.Context, s *scope, account str
 	return nil
 }
 
-// copied finds a number that came along when somebody copied another deployment's YAML.
-func copied(ctx context.Context, s *scope, carried string) *reconciler.Outcome {
-	if carried == "" {
+// copied finds numbers that came along when somebody copied another deployment's YAML.
+func copied(ctx context.Context, s *scope, deployment, environment string) *reconciler.Outcome {
+	if deployment == "" && environment == "" {
 		return nil
 	}
 	list := &v1alpha1.DeploymentList{}
-	err := s.Live().List(ctx, list, client.InNamespace(s.Object.Namespace), client.MatchingLabels{v1alpha1.LabelID: carried})
-	if err != nil {
-		return failed(fmt.Errorf("look for number %s: %w", carried, err))
+	if err := s.Live().List(ctx, list, client.InNamespace(s.Object.Namespace)); err != nil {
+		return failed(fmt.Errorf("look for the numbers of others: %w", err))
 	}
 	for i := range list.Items {
-		if other := &list.Items[i]; other.UID != s.Object.UID && other.Status.ID == carried {
+		other := &list.Items[i]
+		if other.UID == s.Object.UID || other.Status.ID == "" {
+			continue
+		}
+		if other.Status.ID == deployment || (environment != "" && other.Annotations[v1alpha1.AnnotationEnvironmentID] == environment) {
 			o := reconciler.Stalled(v1alpha1.ReasonInvalidSpec, fmt.Sprintf(
-				"metadata.labels[%s]: %s is the number of deployment %q; remove the label and the annotation %s, a new number is given",
-				v1alpha1.LabelID, carried, other.Name, v1alpha1.AnnotationEnvironmentID))
+				"metadata: the label %s or the annotation %s holds a number of deployment %q; remove both, new numbers are given",
+				v1alpha1.LabelID, v1alpha1.AnnotationEnvironmentID, other.Name))
 			return &o
 		}
 	}
@@ -195,24 +197,20 @@ func (r *deploymentReconciler) version(ctx context.Context, s *scope, model mode
 		// Only now: who takes the place must not begin before this one's end is on record.
 		r.Fleet.Release(ctx, key)
 	}
-	report(s, p)
+	count(p)
 	if err := r.apply(ctx, s, p.run, model); err != nil {
 		return reconciler.Failed(err)
 	}
 	return outcome
 }
 
-// report tells people and metrics of a rollout that ended.
-func report(s *scope, p plan) {
+// count counts a rollout that ended. People are told when the version before is back.
+func count(p plan) {
 	if p.ended == "" {
 		return
 	}
 	rolloutsTotal.WithLabelValues(p.ended).Inc()
 	rolloutSeconds.Observe(p.took.Seconds())
-	if failed := s.Object.Status.Failed; p.ended == endedFailed && failed != nil {
-		s.Event(corev1.EventTypeWarning, v1alpha1.ReasonRolloutFailed, "RollOut",
-			"Version %s did not become ready: %s", failed.Version.Version, failed.Message)
-	}
 }
 
 func failed(err error) *reconciler.Outcome {

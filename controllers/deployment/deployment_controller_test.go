@@ -95,9 +95,18 @@ func TestNumbers(t *testing.T) {
 func TestCopiedNumber(t *testing.T) {
 	first := carrying("sales", "3", "3")
 	first.Status.ID = "3"
-	d := once(t, newAPI(t, acme(), first, carrying("copy", "3", "3")), "copy")
+	for name, copied := range map[string]*v1alpha1.Deployment{
+		"both": carrying("copy", "3", "3"), "label": carrying("copy", "3", ""), "annotation": carrying("copy", "", "3"),
+	} {
+		t.Run(name, func(t *testing.T) { refusesCopy(t, newAPI(t, acme(), first.DeepCopy(), copied)) })
+	}
+}
+
+func refusesCopy(t *testing.T, api client.WithWatch) {
+	t.Helper()
+	d := once(t, api, "copy")
 	c := meta.FindStatusCondition(d.Status.Conditions, v1alpha1.ConditionReady)
-	if c == nil || c.Reason != v1alpha1.ReasonInvalidSpec || !strings.Contains(c.Message, `3 is the number of deployment "sales"; remove the label`) || d.Status.ID != "" {
+	if c == nil || c.Reason != v1alpha1.ReasonInvalidSpec || !strings.Contains(c.Message, `holds a number of deployment "sales"; remove both`) || d.Status.ID != "" {
 		t.Errorf("says %+v, with number %q", c, d.Status.ID)
 	}
 }

@@ -70,6 +70,8 @@ func makePlan(o observation) plan {
 	switch {
 	case status.Failed != nil:
 		return o.backOut()
+	case o.runs(o.target) && o.settled() && o.asleep():
+		return o.sleep()
 	case o.runs(o.target) && o.settled():
 		return o.complete()
 	case o.hasRun(o.target):
@@ -90,6 +92,14 @@ func (o observation) complete() plan {
 		status.History = remembered(status.History, o.target, o.now)
 	}
 	return p
+}
+
+// sleep leaves a deployment that is scaled to nothing alone. Nothing has run, so nothing is
+// proven: when it is scaled up, a version that has not run before is rolled out like any other.
+func (o observation) sleep() plan {
+	o.deployment.Status.Rollout = nil
+	return plan{run: o.target, outcome: reconciler.Done(fmt.Sprintf(
+		"Scaled to nothing; version %s begins when it is scaled up", o.target.Version)).Because(v1alpha1.ReasonAsleep)}
 }
 
 // restore brings back what ran last, with the settings of today: there is no other version
@@ -183,6 +193,12 @@ func (o observation) settled() bool {
 		env.Spec.DeploymentGeneration == o.deployment.Generation &&
 		env.Status.Image == env.Spec.Image &&
 		meta.IsStatusConditionTrue(env.Status.Conditions, v1alpha1.ConditionReady)
+}
+
+// asleep tells whether production is scaled to nothing.
+func (o observation) asleep() bool {
+	c := meta.FindStatusCondition(o.production.Status.Conditions, v1alpha1.ConditionReady)
+	return c != nil && c.Reason == v1alpha1.ReasonAsleep
 }
 
 // blocked tells whether the environment waits for a person, rather than for its pods.

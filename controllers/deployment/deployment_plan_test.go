@@ -32,6 +32,7 @@ type world struct {
 	slots      int
 	broken     map[string]bool // versions whose pods never get ready
 	blocked    bool            // the environment waits for a person
+	asleep     bool            // the deployment is scaled to nothing
 	transcript []string
 	said       map[string]string
 }
@@ -79,6 +80,9 @@ func (w *world) environment() {
 	}
 	outcome := reconciler.Done("All pods run " + env.Spec.Version)
 	switch {
+	case w.asleep:
+		outcome = reconciler.Done("Scaled to nothing on purpose").Because(v1alpha1.ReasonAsleep)
+		env.Status.Image = env.Spec.Image
 	case w.blocked:
 		outcome = reconciler.Stalled(v1alpha1.ReasonInvalidSpec, "spec.env[X]: is set by the platform")
 	case w.broken[env.Spec.Version]:
@@ -164,6 +168,13 @@ var scenarios = map[string][]func(*world){
 		func(w *world) { w.target, w.broken["1.2.3"] = "1.2.3", true },
 		func(w *world) { w.pass(61 * time.Second) },
 		func(w *world) { w.broken["1.2.3"] = false },
+	},
+	"broken-version-met-while-asleep-goes-back-when-scaled-up": {
+		func(w *world) { w.target = "1.2.3" },
+		func(w *world) { w.asleep = true; w.deployment.Generation++ },
+		func(w *world) { w.target, w.broken["1.2.4"] = "1.2.4", true },
+		func(w *world) { w.asleep = false; w.deployment.Generation++ },
+		func(w *world) { w.pass(61 * time.Second) },
 	},
 	"rollout-waits-for-its-turn": {
 		func(w *world) { w.target = "1.2.3" },

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/internal/engine"
@@ -115,7 +116,9 @@ func (r *environmentReconciler) explain(ctx context.Context, s *scope, in engine
 	err := s.Live().List(ctx, pods, client.InNamespace(s.Object.Namespace),
 		client.MatchingLabels{v1alpha1.LabelEnvironment: s.Object.Name}, client.Limit(100))
 	if err != nil {
-		return reconciler.Failed(fmt.Errorf("list pods: %w", err))
+		// The explanation is missing; what there is to say remains true.
+		log.FromContext(ctx).Error(err, "Cannot look at the pods")
+		return o.In(lookAgain)
 	}
 	trouble := ""
 	for i := range pods.Items {

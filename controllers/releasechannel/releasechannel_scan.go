@@ -2,7 +2,6 @@ package releasechannel
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"net"
@@ -59,7 +58,7 @@ func (r *channelReconciler) scan(ctx context.Context, s *reconciler.Scope[*v1alp
 	defer reg.CloseIdleConnections()
 
 	tags, err := reg.Tags(ctx, spec.ImageRepository)
-	if err != nil && !errors.Is(err, registry.ErrNotFound) {
+	if err != nil {
 		return nil, err
 	}
 	f := &finding{spec: spec, chosen: selection.of(tags), given: selection.listed, digests: map[version.Version]string{}}

@@ -236,7 +236,7 @@ func TestScanThatFindsNothing(t *testing.T) {
 		part    string
 	}{
 		"empty repository":   {following(), &images{}, "False NoVersions", "no tag of " + repository + " is a version that the channel takes (spec.policy: every release)"},
-		"missing repository": {following(), &images{errs: map[string]error{repository: registry.ErrNotFound}}, "False NoVersions", repository},
+		"missing repository": {following(), &images{errs: map[string]error{repository: registry.ErrNotFound}}, "False ScanFailed", "not found"},
 		"nothing in range": {following(func(spec *v1alpha1.ReleaseChannelSpec) { spec.Policy = &v1alpha1.VersionPolicy{Range: ">=2"} }),
 			&images{repos: map[string]map[string]string{repository: {"v1.2.3": "sha256:3"}}}, "False NoVersions", "(spec.policy: >=2)"},
 		"malformed range": {following(func(spec *v1alpha1.ReleaseChannelSpec) { spec.Policy = &v1alpha1.VersionPolicy{Range: "newest"} }),
@@ -280,12 +280,12 @@ func TestPauses(t *testing.T) {
 		errs    map[string]error
 		least   time.Duration
 	}{
-		"by default":                  {following(), nil, 5 * time.Minute},
-		"as asked":                    {following(every(time.Hour)), nil, time.Hour},
-		"failed":                      {following(), down, time.Minute},
-		"failed, often anyway":        {following(every(time.Second)), down, time.Second},
-		"failed, seldom anyway":       {following(every(time.Hour)), down, time.Minute},
-		"nothing found is no failure": {following(every(time.Hour)), map[string]error{repository: registry.ErrNotFound}, time.Hour},
+		"by default":            {following(), nil, 5 * time.Minute},
+		"as asked":              {following(every(time.Hour)), nil, time.Hour},
+		"failed":                {following(), down, time.Minute},
+		"failed, often anyway":  {following(every(time.Second)), down, time.Second},
+		"failed, seldom anyway": {following(every(time.Hour)), down, time.Minute},
+		"missing repository":    {following(every(time.Hour)), map[string]error{repository: registry.ErrNotFound}, time.Minute},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

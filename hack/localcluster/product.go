@@ -234,7 +234,7 @@ func (c *cluster) sayNextSteps(ctx context.Context) error {
 	say("\nNext:\n"+
 		"  . %[1]s                                     # KUBECONFIG and the addresses\n"+
 		"  %[2]s/kubectl get quoin -A\n"+
-		"  localcluster push cube v1.2.4 --dir %[3]s   # a new version: watch it roll out\n"+
+		"  bin/localcluster push cube v1.2.4 --dir %[3]s   # a new version: watch it roll out\n"+
 		"  make down", c.path("env"), c.Bin, c.Dir)
 	return nil
 }
