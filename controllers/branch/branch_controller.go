@@ -126,24 +126,27 @@ func first(a, b *v1alpha1.Branch) bool {
 	return a.Name < b.Name
 }
 
-// copied finds a number that came along when somebody copied another branch's YAML.
+// copied finds numbers that came along when somebody copied another branch's YAML.
 func copied(ctx context.Context, s *scope) *reconciler.Outcome {
-	carried, ok := ids.Parse(s.Object.Labels[v1alpha1.LabelID])
-	if !ok || s.Object.Status.ID == carried {
+	branch, environment := s.Object.Labels[v1alpha1.LabelID], s.Object.Annotations[v1alpha1.AnnotationEnvironmentID]
+	if s.Object.Status.ID != 0 || branch == "" && environment == "" {
 		return nil
 	}
 	list := &v1alpha1.BranchList{}
-	err := s.Live().List(ctx, list, client.InNamespace(s.Object.Namespace),
-		client.MatchingLabels{v1alpha1.LabelID: s.Object.Labels[v1alpha1.LabelID]})
-	if err != nil {
-		o := reconciler.Failed(fmt.Errorf("look for number %d: %w", carried, err))
+	if err := s.Live().List(ctx, list, client.InNamespace(s.Object.Namespace)); err != nil {
+		o := reconciler.Failed(fmt.Errorf("look for the numbers of others: %w", err))
 		return &o
 	}
 	for i := range list.Items {
-		if other := &list.Items[i]; other.UID != s.Object.UID && other.Status.ID == carried {
+		other := &list.Items[i]
+		if other.UID == s.Object.UID || other.Status.ID == 0 {
+			continue
+		}
+		if (branch != "" && other.Labels[v1alpha1.LabelID] == branch) ||
+			(environment != "" && other.Annotations[v1alpha1.AnnotationEnvironmentID] == environment) {
 			o := reconciler.Stalled(v1alpha1.ReasonInvalidSpec, fmt.Sprintf(
-				"metadata.labels[%s]: %d is the number of branch %q; remove the label and the annotation %s, a new number is given",
-				v1alpha1.LabelID, carried, other.Name, v1alpha1.AnnotationEnvironmentID))
+				"metadata: the label %s or the annotation %s holds a number of branch %q; remove both, new numbers are given",
+				v1alpha1.LabelID, v1alpha1.AnnotationEnvironmentID, other.Name))
 			return &o
 		}
 	}

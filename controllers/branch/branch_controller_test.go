@@ -234,14 +234,21 @@ func TestNumbers(t *testing.T) {
 			}
 		})
 	}
-	t.Run("copied from another branch", func(t *testing.T) {
-		api := newAPI(t, shared("other", "main", 1, numbered(3)), shared("self", "feature", 5, labelled("3")), gitDeployment())
-		b := once(t, api, "self")
-		got, message := said(b)
-		if got != "False InvalidSpec" || !strings.Contains(message, `3 is the number of branch "other"; remove the label`) || b.Status.ID != 0 {
-			t.Errorf("is %s: %s, with number %d", got, message, b.Status.ID)
-		}
-	})
+}
+
+// TestCopiedNumbers: a branch made from the YAML of another one says so, instead of sharing
+// its numbers.
+func TestCopiedNumbers(t *testing.T) {
+	for name, copied := range map[string]func(*v1alpha1.Branch){"label": labelled("3"), "annotation": reserved("4")} {
+		t.Run(name, func(t *testing.T) {
+			other := shared("other", "main", 1, numbered(3), reserved("4"))
+			b := once(t, newAPI(t, other, shared("self", "feature", 5, copied), gitDeployment()), "self")
+			got, message := said(b)
+			if got != "False InvalidSpec" || !strings.Contains(message, `holds a number of branch "other"; remove both`) || b.Status.ID != 0 {
+				t.Errorf("is %s: %s, with number %d", got, message, b.Status.ID)
+			}
+		})
+	}
 }
 
 func TestStagingEnvironment(t *testing.T) {
