@@ -31,7 +31,7 @@ func TestFilesOf(t *testing.T) {
 		t.Errorf("files of %q (-want +got):\n%s", files.ConfigMap, diff)
 	}
 	// Environments that exist have it in their inputs: another hash restarts them all.
-	if files.ContentHash != "0a11c8b1b5e1d9ef" {
+	if files.ContentHash != "a383182089b7a7e8" {
 		t.Errorf("hash is %s", files.ContentHash)
 	}
 	cm.Labels, cm.ResourceVersion = map[string]string{"x": "y"}, "17"

@@ -251,8 +251,9 @@ func TestPause(t *testing.T) {
 	}{
 		{0, false, quietQueue, nil},
 		{20 * time.Second, false, quietQueue - 20*time.Second, nil},
-		{10 * time.Second, true, quietProgress, nil},
-		{9 * time.Second, true, time.Second, nil},
+		// Pods are there after 30 s: they are given as long again.
+		{10 * time.Second, true, quietProgress + 30*time.Second, nil},
+		{39 * time.Second, true, time.Second, nil},
 		{time.Second, true, 0, nil},
 		{time.Second, true, lookAgain - time.Second, nil},
 		{lookAgain - time.Second, true, 0, nil},
