@@ -2,6 +2,7 @@ package releasechannel
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net"
@@ -100,6 +101,9 @@ func readStore(ctx context.Context, reg Registry, channel *v1alpha1.ReleaseChann
 		return nil, nil
 	}
 	tags, err := reg.Tags(ctx, repository)
+	if errors.Is(err, registry.ErrNotFound) {
+		return nil, nil
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -469,7 +469,7 @@ func TestRealRegistry(t *testing.T) {
 	w := newWatch(t, channel, nil)
 	d.push("demo/cubestore:v1.0.0")
 	c, _ := w.scan()
-	says(t, c, "False NoVersions", "no tag of "+d.host+"/demo/cube ")
+	says(t, c, "False ScanFailed", "repository demo/cube: not found")
 
 	first := d.push("demo/cube:v1.2.3")
 	d.push("demo/cube:latest")
