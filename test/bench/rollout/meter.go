@@ -1,0 +1,255 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+)
+
+// meter reads what is used: writes and reads of the controller, time of the processors.
+//
+// The API server does not count its requests by who asks. But it puts each into a flow by
+// rules that may name the one who asks, the verb and the resource, and it counts what it
+// dispatches from each flow. So each kind of write gets a rule of its own, which changes
+// nothing else: the priority is that of all service accounts.
+type meter struct {
+	cluster    *cluster
+	controller *controller
+	api        *kubernetes.Clientset
+}
+
+// flow is a kind of request that is counted by itself.
+type flow struct {
+	verbs, groups, resources []string
+	precedence               int32
+}
+
+const (
+	flowPrefix = "bench."
+	flowReads  = flowPrefix + "reads"
+	// What is written neither for users nor about deployments: reviews of those who read
+	// the metrics.
+	flowReviews  = flowPrefix + "reviews"
+	flowPriority = "workload-low"
+	everything   = "*"
+)
+
+// written are the kinds that the controller writes.
+var written = []struct {
+	group     string
+	resources []string
+}{
+	{"platform.quoin.dev", []string{
+		"accounts", "accounts/status", "claims", "deployments", "deployments/status",
+		"environments", "environments/status", "releasechannels/status",
+	}},
+	{"apps", []string{"deployments"}},
+	{"", []string{"secrets", "services", "serviceaccounts"}},
+	{"networking.k8s.io", []string{"networkpolicies"}},
+	{"events.k8s.io", []string{"events"}},
+}
+
+// flows are all that are counted, by name. Names read like "patch.environments.status".
+func flows() map[string]flow {
+	verbs := []string{"create", "delete", "patch", "update"}
+	all := map[string]flow{
+		flowReviews:          {verbs, []string{"authentication.k8s.io", "authorization.k8s.io"}, []string{everything}, 8000},
+		flowPrefix + "other": {verbs, []string{everything}, []string{everything}, 8200},
+		flowReads:            {[]string{"get", "list"}, []string{everything}, []string{everything}, 8200},
+	}
+	for _, kind := range written {
+		for _, resource := range kind.resources {
+			for _, verb := range verbs {
+				name := flowPrefix + verb + "." + strings.ReplaceAll(resource, "/", ".")
+				if kind.group == "apps" {
+					name += ".apps"
+				}
+				all[name] = flow{[]string{verb}, []string{kind.group}, []string{resource}, 8100}
+			}
+		}
+	}
+	return all
+}
+
+// countWrites makes the rules.
+func (m *meter) countWrites(ctx context.Context) error {
+	var err error
+	if m.api, err = kubernetes.NewForConfig(m.cluster.config); err != nil {
+		return err
+	}
+	all := flows()
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		f := all[name]
+		_, err := m.api.FlowcontrolV1().FlowSchemas().Create(ctx, &flowcontrolv1.FlowSchema{
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			Spec: flowcontrolv1.FlowSchemaSpec{
+				PriorityLevelConfiguration: flowcontrolv1.PriorityLevelConfigurationReference{Name: flowPriority},
+				MatchingPrecedence:         f.precedence,
+				DistinguisherMethod:        &flowcontrolv1.FlowDistinguisherMethod{Type: flowcontrolv1.FlowDistinguisherMethodByUserType},
+				Rules: []flowcontrolv1.PolicyRulesWithSubjects{{
+					Subjects: []flowcontrolv1.Subject{{
+						Kind:           flowcontrolv1.SubjectKindServiceAccount,
+						ServiceAccount: &flowcontrolv1.ServiceAccountSubject{Namespace: quoinNamespace, Name: serviceAccount},
+					}},
+					ResourceRules: []flowcontrolv1.ResourcePolicyRule{{
+						Verbs: f.verbs, APIGroups: f.groups, Resources: f.resources,
+						ClusterScope: true, Namespaces: []string{everything},
+					}},
+				}},
+			},
+		}, metav1.CreateOptions{})
+		if err != nil {
+			return fmt.Errorf("count %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// reading is what was used until now, or between two readings.
+type reading struct {
+	writes     map[string]int
+	reads      int
+	reconciles map[string]int     // by controller
+	cpu        map[string]float64 // seconds, by process
+}
+
+func (m *meter) read(ctx context.Context) (reading, error) {
+	r := reading{writes: map[string]int{}, reconciles: map[string]int{}, cpu: m.processorTime()}
+	text, err := m.api.CoreV1().RESTClient().Get().AbsPath("/metrics").DoRaw(ctx)
+	if err != nil {
+		return r, fmt.Errorf("read the API server's metrics: %w", err)
+	}
+	for name, count := range samples(string(text), "apiserver_flowcontrol_dispatched_requests_total", "flow_schema") {
+		switch {
+		case !strings.HasPrefix(name, flowPrefix) || name == flowReviews:
+		case name == flowReads:
+			r.reads = count
+		default:
+			r.writes[strings.TrimPrefix(name, flowPrefix)] = count
+		}
+	}
+	if m.controller.process == nil {
+		return r, nil
+	}
+	own, err := m.controller.metrics(ctx)
+	r.reconciles = samples(own, "controller_runtime_reconcile_total", "controller")
+	return r, err
+}
+
+// samples are the values of a metric, summed up by one of its labels.
+func samples(metrics, name, label string) map[string]int {
+	sums := map[string]int{}
+	for line := range strings.Lines(metrics) {
+		labels, ok := strings.CutPrefix(line, name+"{")
+		if !ok {
+			continue
+		}
+		_, key, _ := strings.Cut(","+labels, ","+label+`="`)
+		key, _, _ = strings.Cut(key, `"`)
+		_, value, _ := strings.Cut(labels, "} ")
+		number, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
+		if err == nil {
+			sums[key] += int(number)
+		}
+	}
+	return sums
+}
+
+// since is what was used between two readings.
+func (r reading) since(before reading) reading {
+	used := reading{
+		writes: increase(before.writes, r.writes), reads: r.reads - before.reads,
+		reconciles: increase(before.reconciles, r.reconciles), cpu: map[string]float64{},
+	}
+	for name, seconds := range r.cpu {
+		used.cpu[name] = seconds - before.cpu[name]
+	}
+	return used
+}
+
+func increase(from, to map[string]int) map[string]int {
+	more := map[string]int{}
+	for name, count := range to {
+		if n := count - from[name]; n > 0 {
+			more[name] = n
+		}
+	}
+	return more
+}
+
+func total[K comparable, V int | float64](of map[K]V) V {
+	var sum V
+	for _, v := range of {
+		sum += v
+	}
+	return sum
+}
+
+// processorTime is how long each process of the cluster, the controller and this program
+// have had a processor, in seconds; empty where there is no /proc.
+func (m *meter) processorTime() map[string]float64 {
+	used := map[string]float64{"bench": processorTimeOf(os.Getpid())}
+	if m.controller.process != nil {
+		used[controllerName] = processorTimeOf(m.controller.process.Process.Pid)
+	}
+	records, _ := filepath.Glob(filepath.Join(m.cluster.dir, "pids", "*.json")) // the pattern is well-formed
+	for _, path := range records {
+		record := struct{ PID int }{}
+		text, err := os.ReadFile(path)
+		if err != nil || json.Unmarshal(text, &record) != nil {
+			continue
+		}
+		used[strings.TrimSuffix(filepath.Base(path), ".json")] = processorTimeOf(record.PID)
+	}
+	return used
+}
+
+// ticks is how many a second has in /proc; Linux has had no other value for users in years.
+const ticks = 100
+
+func processorTimeOf(pid int) float64 {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0
+	}
+	// The name of the program, in parentheses, may hold blanks. After it, the 12th and 13th
+	// fields are the time in user and in kernel mode.
+	_, rest, _ := strings.Cut(string(text), ") ")
+	fields := strings.Fields(rest)
+	if len(fields) < 13 {
+		return 0
+	}
+	user, _ := strconv.ParseFloat(fields[11], 64)
+	kernel, _ := strconv.ParseFloat(fields[12], 64)
+	return (user + kernel) / ticks
+}
+
+// awaitQuiet waits until the cluster has done what was left to do, such as removing pods,
+// so that one measurement does not pay for the one before.
+func (m *meter) awaitQuiet(ctx context.Context) {
+	const (
+		window  = 3 * time.Second
+		enough  = 0.15 // of one processor
+		atMost  = 2 * time.Minute
+		atLeast = 10 * time.Second
+	)
+	start := time.Now()
+	for time.Since(start) < atMost && ctx.Err() == nil {
+		before := total(m.processorTime())
+		pause(ctx, window)
+		if used := total(m.processorTime()) - before; used < enough*window.Seconds() && time.Since(start) >= atLeast {
+			return
+		}
+	}
+}
