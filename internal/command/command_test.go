@@ -1,0 +1,186 @@
+package command
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"flag"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/quoin-dev/quoin/controllers"
+)
+
+// TestWrongUse: who calls quoin wrongly is told which flag it is and what is allowed, and
+// nothing is begun.
+func TestWrongUse(t *testing.T) {
+	cases := map[string]struct {
+		args []string
+		says []string
+	}{
+		"unknown flag":        {[]string{"--colour"}, []string{"-colour", "Usage of quoin controller", "-log-level"}},
+		"no objects at once":  {[]string{"--concurrency", "0"}, []string{"--concurrency is 0, must be 1 or more"}},
+		"not a number":        {[]string{"--concurrency=many"}, []string{`"many"`, "-concurrency"}},
+		"negative rollouts":   {[]string{"--max-concurrent-rollouts", "-1"}, []string{"--max-concurrent-rollouts is -1, must be 0 or more"}},
+		"argument":            {[]string{"--leader-elect=false", "now"}, []string{`unexpected argument "now"`}},
+		"value apart":         {[]string{"--leader-elect", "false"}, []string{`unexpected argument "false"`}},
+		"unknown log level":   {[]string{"--log-level", "loud"}, []string{`--log-level is "loud", must be debug, info, warn or error`}},
+		"unknown log format":  {[]string{"--log-format", "xml"}, []string{`--log-format is "xml", must be json or text`}},
+		"yes is no boolean":   {[]string{"--allow-insecure-git=yes"}, []string{`"yes"`, "-allow-insecure-git"}},
+		"flag without value":  {[]string{"--namespace"}, []string{"-namespace"}},
+		"empty concurrency":   {[]string{"--concurrency="}, []string{"-concurrency"}},
+		"more than a machine": {[]string{"--concurrency=99999999999999999999"}, []string{"-concurrency"}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			var stdout, stderr bytes.Buffer
+			if code := Controller(t.Context(), tc.args, &stdout, &stderr); code != 2 {
+				t.Errorf("exit code %d, want 2", code)
+			}
+			for _, part := range tc.says {
+				if !strings.Contains(stderr.String(), part) {
+					t.Errorf("does not say %q:\n%s", part, stderr.String())
+				}
+			}
+			if stdout.Len() > 0 {
+				t.Errorf("writes to stdout: %s", stdout.String())
+			}
+		})
+	}
+}
+
+func TestHelp(t *testing.T) {
+	for _, arg := range []string{"-h", "--help"} {
+		var stderr bytes.Buffer
+		if code := Controller(t.Context(), []string{arg}, io.Discard, &stderr); code != 0 {
+			t.Errorf("%s: exit code %d", arg, code)
+		}
+		for _, name := range []string{
+			"kubeconfig", "leader-elect", "metrics-bind-address", "health-probe-bind-address", "namespace", "quoin-image",
+			"concurrency", "max-concurrent-rollouts", "allow-insecure-git", "log-level", "log-format",
+		} {
+			if !strings.Contains(stderr.String(), "  -"+name+" ") && !strings.Contains(stderr.String(), "  -"+name+"\n") {
+				t.Errorf("%s does not list -%s:\n%s", arg, name, stderr.String())
+			}
+		}
+	}
+}
+
+func TestFlags(t *testing.T) {
+	for _, name := range []string{"KUBECONFIG", "POD_NAMESPACE", "QUOIN_IMAGE"} {
+		t.Setenv(name, "")
+	}
+	cases := map[string]struct {
+		env  map[string]string
+		args []string
+		want controllers.Config
+	}{
+		"defaults":    {nil, nil, controllers.Config{Namespace: "quoin-system", Concurrency: 10, MaxRollouts: 10}},
+		"environment": {map[string]string{"POD_NAMESPACE": "ops", "QUOIN_IMAGE": "quoin:v1"}, nil, controllers.Config{Namespace: "ops", Image: "quoin:v1", Concurrency: 10, MaxRollouts: 10}},
+		"flags come first": {map[string]string{"POD_NAMESPACE": "ops", "QUOIN_IMAGE": "quoin:v1"},
+			[]string{"--namespace=mine", "--quoin-image", "quoin:v2", "-concurrency", "1", "--max-concurrent-rollouts=0", "--allow-insecure-git"},
+			controllers.Config{Namespace: "mine", Image: "quoin:v2", Concurrency: 1, AllowInsecureGit: true}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			for key, value := range tc.env {
+				t.Setenv(key, value)
+			}
+			f, err := parseControllerFlags(tc.args, io.Discard)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tc.want, f.config); diff != "" {
+				t.Errorf("configuration (-want +got):\n%s", diff)
+			}
+			if !f.leaderElect || f.metricsAddress != ":8443" || f.probeAddress != ":8081" || f.kubeconfig != "" {
+				t.Errorf("flags are %+v", f)
+			}
+		})
+	}
+	if _, err := parseControllerFlags([]string{"-h"}, io.Discard); !errors.Is(err, flag.ErrHelp) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestCannotBegin: what stands in the way is named, in the log and with exit code 1.
+func TestCannotBegin(t *testing.T) {
+	t.Setenv("KUBECONFIG", "")
+	t.Setenv("KUBERNETES_SERVICE_HOST", "")
+	malformed := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := os.WriteFile(malformed, []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cases := map[string]struct {
+		args []string
+		says string
+	}{
+		"not in a pod":         {nil, "no --kubeconfig and not in a pod"},
+		"missing kubeconfig":   {[]string{"--kubeconfig", "/nowhere/kubeconfig"}, `read kubeconfig "/nowhere/kubeconfig"`},
+		"malformed kubeconfig": {[]string{"--kubeconfig", malformed}, malformed},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			var stderr bytes.Buffer
+			if code := Controller(t.Context(), tc.args, io.Discard, &stderr); code != 1 {
+				t.Errorf("exit code %d, want 1", code)
+			}
+			var line struct{ Level, Msg, Err string }
+			if err := json.Unmarshal(stderr.Bytes(), &line); err != nil || line.Level != "ERROR" || !strings.Contains(line.Err, tc.says) {
+				t.Errorf("logs %s (%v), want an error with %s", stderr.String(), err, tc.says)
+			}
+		})
+	}
+}
+
+// TestLogs: each line is one of its level and form.
+func TestLogs(t *testing.T) {
+	cases := map[string]struct {
+		flags logFlags
+		want  []string
+	}{
+		"info":        {logFlags{"info", "text"}, []string{"level=INFO msg=Started"}},
+		"debug":       {logFlags{"debug", "text"}, []string{"level=INFO msg=Started", "msg=Detail"}},
+		"upper case":  {logFlags{"INFO", "text"}, []string{"level=INFO msg=Started"}},
+		"errors only": {logFlags{"error", "text"}, nil},
+		"json":        {logFlags{"info", "json"}, []string{`"level":"INFO","msg":"Started"`}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			var out bytes.Buffer
+			logger, err := tc.flags.logger(&out)
+			if err != nil {
+				t.Fatal(err)
+			}
+			logger.Info("Started")
+			logger.V(4).Info("Detail")
+			lines := strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
+			if out.Len() == 0 {
+				lines = nil
+			}
+			if len(lines) != len(tc.want) {
+				t.Fatalf("%d lines, want %d:\n%s", len(lines), len(tc.want), out.String())
+			}
+			for i, part := range tc.want {
+				if !strings.Contains(lines[i], part) {
+					t.Errorf("line %d is %q, without %q", i, lines[i], part)
+				}
+			}
+		})
+	}
+}
+
+func TestVersion(t *testing.T) {
+	var stdout, stderr bytes.Buffer
+	if code := Version(t.Context(), nil, &stdout, &stderr); code != 0 || stderr.Len() > 0 {
+		t.Errorf("exit code %d, stderr %s", code, stderr.String())
+	}
+	if text := stdout.String(); !strings.HasPrefix(text, "quoin dev") || !strings.HasSuffix(text, "\n") || strings.Count(text, "\n") != 1 {
+		t.Errorf("prints %q", text)
+	}
+}
