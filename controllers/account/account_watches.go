@@ -12,11 +12,16 @@ import (
 	"github.com/quoin-dev/quoin/controllers/requests"
 )
 
-// rivals maps a change of an account to the others that may have been waiting for what it had.
+// rivals maps a change of an account to the others that may have been waiting for what it
+// had, and to those that lose to it what they had.
 func rivals(c client.Reader) handler.MapFunc {
-	return func(ctx context.Context, changed client.Object) []reconcile.Request {
+	return func(ctx context.Context, obj client.Object) []reconcile.Request {
+		changed, ok := obj.(*v1alpha1.Account)
+		if !ok {
+			return nil
+		}
 		return requests.For(ctx, c, &v1alpha1.AccountList{}, func(a *v1alpha1.Account) bool {
-			return a.Name != changed.GetName() && !isReady(a)
+			return a.Name != changed.Name && (!isReady(a) || rivalry(a, []v1alpha1.Account{*changed}) != nil)
 		})
 	}
 }
