@@ -11,23 +11,23 @@ import (
 
 // Spec lets through what a user did to an object: a new spec, a request to reconcile now, a
 // deletion, a changed number. Status writes, our own among them, are left out.
-func Spec() builder.Predicates {
-	return builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.Funcs{
-		UpdateFunc: func(e event.UpdateEvent) bool {
-			was, is := e.ObjectOld, e.ObjectNew
-			return was.GetAnnotations()[v1alpha1.AnnotationReconcile] != is.GetAnnotations()[v1alpha1.AnnotationReconcile] ||
-				was.GetLabels()[v1alpha1.LabelID] != is.GetLabels()[v1alpha1.LabelID] ||
-				was.GetDeletionTimestamp().IsZero() != is.GetDeletionTimestamp().IsZero()
-		},
-	}))
-}
+func Spec() builder.Predicates { return builder.WithPredicates(spec) }
 
 // Existence lets through that an object came or went.
-func Existence() builder.Predicates {
-	return builder.WithPredicates(predicate.Funcs{
-		UpdateFunc: func(e event.UpdateEvent) bool {
-			return e.ObjectOld.GetDeletionTimestamp().IsZero() != e.ObjectNew.GetDeletionTimestamp().IsZero()
-		},
-		GenericFunc: func(event.GenericEvent) bool { return false },
-	})
+func Existence() builder.Predicates { return builder.WithPredicates(existence) }
+
+var spec = predicate.Or(predicate.GenerationChangedPredicate{}, predicate.Funcs{
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		was, is := e.ObjectOld, e.ObjectNew
+		return was.GetAnnotations()[v1alpha1.AnnotationReconcile] != is.GetAnnotations()[v1alpha1.AnnotationReconcile] ||
+			was.GetLabels()[v1alpha1.LabelID] != is.GetLabels()[v1alpha1.LabelID] ||
+			was.GetDeletionTimestamp().IsZero() != is.GetDeletionTimestamp().IsZero()
+	},
+})
+
+var existence = predicate.Funcs{
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		return e.ObjectOld.GetDeletionTimestamp().IsZero() != e.ObjectNew.GetDeletionTimestamp().IsZero()
+	},
+	GenericFunc: func(event.GenericEvent) bool { return false },
 }
