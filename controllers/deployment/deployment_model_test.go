@@ -2,6 +2,7 @@ package deployment
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -21,6 +22,7 @@ import (
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/internal/git"
 	"github.com/quoin-dev/quoin/internal/kube"
+	"github.com/quoin-dev/quoin/internal/reconciler"
 )
 
 // TestBranchObjectName: whatever a branch is called, the name of its object is one that
@@ -259,4 +261,65 @@ func TestProductionCommit(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestModel: what production serves, and what is said, by how the remote is.
+func TestModel(t *testing.T) {
+	refused := errors.New("connection refused")
+	main := git.Ref{Name: "main", Commit: commit("b")}
+	failing := func(failures int, state remoteState) remoteState {
+		state.err, state.failures = refused, failures
+		return state
+	}
+	cases := map[string]struct {
+		objects []client.Object
+		look    remoteState
+		commit  string
+		// says is what keeps production from running, trouble what does not.
+		says, trouble string
+	}{
+		"answered":                           {nil, answered(main), commit("b"), "", ""},
+		"not read yet":                       {nil, remoteState{}, "", "Unknown Progressing: Reading the branches of https://git.example.com/model.git", ""},
+		"not read yet, after a restart":      {[]client.Object{made("main", "a")}, remoteState{}, commit("a"), "", ""},
+		"no such branch":                     {nil, answered(git.Ref{Name: "x", Commit: commit("b")}), "", `False ModelNotFound: spec.model.git.branch: https://git.example.com/model.git has no branch "main"`, ""},
+		"never answered":                     {nil, failing(1, remoteState{}), "", "False GitFailed: spec.model.git: connection refused", ""},
+		"fails after a restart":              {[]client.Object{made("main", "a")}, failing(1, remoteState{}), commit("a"), "", ""},
+		"keeps failing after a restart":      {[]client.Object{made("main", "a")}, failing(3, remoteState{}), commit("a"), "", "False GitFailed: spec.model.git: connection refused"},
+		"fails twice":                        {nil, failing(2, answered(main)), commit("b"), "", ""},
+		"fails a third time":                 {nil, failing(3, answered(main)), commit("b"), "", "False GitFailed: spec.model.git: connection refused"},
+		"fails, and the branch is not there": {nil, failing(1, answered()), "", "False GitFailed: spec.model.git: connection refused", ""},
+	}
+	said := func(o *reconciler.Outcome) string {
+		if o == nil {
+			return ""
+		}
+		d := gitDeployment("")
+		reconciler.Summarise(d, *o)
+		c := d.Status.Conditions[0]
+		return fmt.Sprintf("%s %s: %s", c.Status, c.Reason, c.Message)
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			api, d := newAPI(t, tc.objects...), gitDeployment("")
+			s := &scope{Client: kube.NewClient(api, api, FieldManager), Object: d}
+			remotes := NewRemotes(api, nil, clocktesting.NewFakePassiveClock(time.Now()))
+			tc.look.source, tc.look.looking = sourceOf(d), true // so that nothing is read
+			remotes.known[client.ObjectKeyFromObject(d)] = &tc.look
+			r := &deploymentReconciler{Options{Remotes: remotes}}
+			model, o := r.model(t.Context(), s)
+			if model.commit != tc.commit || said(o) != tc.says || said(model.trouble) != tc.trouble {
+				t.Errorf("commit %q, says %q, trouble %q; want %q, %q, %q", model.commit, said(o), said(model.trouble), tc.commit, tc.says, tc.trouble)
+			}
+			if model.lookAgain <= 0 || (o != nil && o.After <= 0) {
+				t.Errorf("the remote is not looked at again: %+v, %+v", model, o)
+			}
+		})
+	}
+	t.Run("in a config map", func(t *testing.T) {
+		d := carrying("sales", "", "")
+		model, o := (&deploymentReconciler{}).model(t.Context(), &scope{Object: d})
+		if model != (modelState{}) || o != nil {
+			t.Errorf("got %+v, %+v", model, o)
+		}
+	})
 }

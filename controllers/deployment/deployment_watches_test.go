@@ -1,0 +1,79 @@
+package deployment
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/internal/reconciler"
+)
+
+// TestWhomAChangeConcerns: the deployments that a change of another object may concern, and
+// no others.
+func TestWhomAChangeConcerns(t *testing.T) {
+	deployment := func(namespace, name, channel string, o reconciler.Outcome) *v1alpha1.Deployment {
+		d := &v1alpha1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Generation: 1}}
+		d.Spec.ReleaseChannel = channel
+		reconciler.Summarise(d, o)
+		return d
+	}
+	api := newAPI(t,
+		deployment("acme", "follows", "stable", reconciler.Done("x")),
+		deployment("acme", "pinned", "latest", reconciler.Stalled(v1alpha1.ReasonUnknownVersion, "x")),
+		deployment("acme", "nameless", "latest", reconciler.Stalled(v1alpha1.ReasonNameTaken, "x")),
+		deployment("other", "nameless", "latest", reconciler.Stalled(v1alpha1.ReasonNameTaken, "x")),
+	)
+	meta := metav1.ObjectMeta{Namespace: "acme", Name: "x"}
+	cases := map[string]struct {
+		found []reconcile.Request
+		want  []string
+	}{
+		"channel that is followed": {ofChannel(api)(t.Context(), &v1alpha1.ReleaseChannel{ObjectMeta: metav1.ObjectMeta{Name: "stable"}}), []string{"acme/follows", "acme/pinned"}},
+		"channel of nobody":        {ofChannel(api)(t.Context(), &v1alpha1.ReleaseChannel{ObjectMeta: metav1.ObjectMeta{Name: "none"}}), []string{"acme/pinned"}},
+		"account":                  {ofAccount(api)(t.Context(), &v1alpha1.Account{Spec: v1alpha1.AccountSpec{Namespace: "other"}}), []string{"other/nameless"}},
+		"claim":                    {ofClaim(api)(t.Context(), &v1alpha1.Claim{ObjectMeta: meta}), []string{"acme/nameless"}},
+		"branch":                   {ofBranch(t.Context(), &v1alpha1.Branch{ObjectMeta: meta, Spec: v1alpha1.BranchSpec{DeploymentRef: v1alpha1.LocalReference{Name: "follows"}}}), []string{"acme/follows"}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			var got []string
+			for _, r := range tc.found {
+				got = append(got, r.String())
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("reconciled (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestOfferChanged(t *testing.T) {
+	cases := map[string]struct {
+		change func(c *v1alpha1.ReleaseChannel)
+		want   bool
+	}{
+		"nothing": {func(*v1alpha1.ReleaseChannel) {}, false},
+		"new version": {func(c *v1alpha1.ReleaseChannel) {
+			c.Status.Versions = append(c.Status.Versions, v1alpha1.ChannelVersion{Version: "1.2.4"})
+		}, true},
+		"digest":     {func(c *v1alpha1.ReleaseChannel) { c.Status.Versions[0].Digest = "sha256:2" }, true},
+		"repository": {func(c *v1alpha1.ReleaseChannel) { c.Spec.ImageRepository = "x" }, true},
+		"conditions": {func(c *v1alpha1.ReleaseChannel) { reconciler.Summarise(c, reconciler.Failing("A", "x", 1)) }, false},
+		"interval":   {func(c *v1alpha1.ReleaseChannel) { c.Spec.Interval = &metav1.Duration{Duration: 1} }, false},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			was := &v1alpha1.ReleaseChannel{}
+			was.Status.Versions = []v1alpha1.ChannelVersion{{Version: "1.2.3", Digest: "sha256:1"}}
+			is := was.DeepCopy()
+			tc.change(is)
+			if got := offerChanged.Update(event.UpdateEvent{ObjectOld: was, ObjectNew: is}); got != tc.want {
+				t.Errorf("let through: %v", got)
+			}
+		})
+	}
+}
