@@ -54,13 +54,17 @@ var _ = Describe("Nothing happens", func() {
 		time.Sleep(rest) // this is the time of which the promise speaks
 		Expect(grown(writesBefore, writes(ctx))).To(BeEmpty(), "requests that write, by resource, in %s", rest)
 		Expect(resourceVersions(ctx)).To(Equal(versionsBefore))
-	}, SpecTimeout(4*time.Minute))
+	}, SpecTimeout(8*time.Minute))
 })
 
-// awaitCalm waits until the cluster has done what journeys have left it to do, such as
-// removing their namespaces: nothing is written for three seconds.
+// awaitCalm waits until the cluster has done what journeys have left it to do: their
+// namespaces are gone, for which the containers in them must stop, and nothing is written for
+// three seconds.
 func awaitCalm(ctx context.Context) {
 	GinkgoHelper()
+	Eventually(ctx, func() string {
+		return kubectl(ctx, "get", "namespaces", "-o", `jsonpath={.items[?(@.status.phase=="Terminating")].metadata.name}`)
+	}).WithTimeout(2*patience).Should(BeEmpty(), "namespaces that are being removed")
 	Eventually(ctx, func(g Gomega) {
 		before := writes(ctx)
 		time.Sleep(3 * time.Second)
