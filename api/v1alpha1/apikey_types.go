@@ -33,8 +33,24 @@ type ApiKeyOwner struct {
 	ScimUser string `json:"scimUser"`
 }
 
+// ApiKeyToken is what is kept of a token: not the token.
+type ApiKeyToken struct {
+	// id is the public part of the token, by which the key is found.
+	// +kubebuilder:validation:Pattern=`^[0-9A-Za-z]{12}$`
+	// +kubebuilder:validation:MaxLength=12
+	// +required
+	ID string `json:"id"`
+
+	// sha256 of the whole token, in hexadecimal.
+	// +kubebuilder:validation:Pattern=`^[0-9a-f]{64}$`
+	// +kubebuilder:validation:MaxLength=64
+	// +required
+	SHA256 string `json:"sha256"`
+}
+
 // ApiKeySpec is what is wanted of an API key.
 //
+// +kubebuilder:validation:XValidation:rule="has(self.token) == has(oldSelf.token) && (!has(self.token) || self.token == oldSelf.token)",message="token cannot be changed: make a new key",fieldPath=".token"
 // +kubebuilder:validation:XValidation:rule="!(has(oldSelf.revoked) && oldSelf.revoked) || (has(self.revoked) && self.revoked)",message="a revoked key cannot be given back: make a new one",fieldPath=".revoked"
 type ApiKeySpec struct {
 	// displayName shown to people; the object's name when absent.
@@ -73,6 +89,12 @@ type ApiKeySpec struct {
 	// +optional
 	ScimProfile ScimProfile `json:"scimProfile,omitempty"`
 
+	// token is given when the token was made elsewhere, such as over REST:
+	// only its hash is kept. When absent, the controller makes a token and
+	// puts it into a Secret once.
+	// +optional
+	Token *ApiKeyToken `json:"token,omitempty"`
+
 	// tokenSecretName is the Secret into which the token is put once, when the key is made
 	// by YAML; <name>-token when absent.
 	// +kubebuilder:validation:MaxLength=253
@@ -88,15 +110,9 @@ type ApiKeySpec struct {
 type ApiKeyStatus struct {
 	CommonStatus `json:",inline"`
 
-	// keyID is the public part of the token by which the key is found.
-	// +kubebuilder:validation:MaxLength=64
+	// token that works, by its hash.
 	// +optional
-	KeyID string `json:"keyID,omitempty"`
-
-	// hashSecret names the Secret that holds the hash of the token.
-	// +kubebuilder:validation:MaxLength=253
-	// +optional
-	HashSecret string `json:"hashSecret,omitempty"`
+	Token *ApiKeyToken `json:"token,omitempty"`
 
 	// lastUsedTime is when the key was last used, to the hour.
 	// +optional
@@ -108,7 +124,8 @@ type ApiKeyStatus struct {
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:shortName=qkey,categories=quoin
-// +kubebuilder:selectablefield:JSONPath=`.status.keyID`
+// +kubebuilder:selectablefield:JSONPath=`.status.token.id`
+// +kubebuilder:selectablefield:JSONPath=`.spec.token.id`
 // +kubebuilder:printcolumn:name="Display name",type=string,JSONPath=`.spec.displayName`
 // +kubebuilder:printcolumn:name="Expires",type=string,JSONPath=`.spec.expirationTime`
 // +kubebuilder:printcolumn:name="Last used",type=date,JSONPath=`.status.lastUsedTime`
@@ -127,6 +144,14 @@ type ApiKey struct {
 	// +kubebuilder:default={"observedGeneration":-1}
 	// +optional
 	Status ApiKeyStatus `json:"status,omitempty"`
+}
+
+// Token is the hash of the token that works; nil while there is none.
+func (k *ApiKey) Token() *ApiKeyToken {
+	if k.Spec.Token != nil {
+		return k.Spec.Token
+	}
+	return k.Status.Token
 }
 
 // Common implements Object.

@@ -169,7 +169,7 @@ var selectable = map[string]map[string]string{
 	"Deployment":      {"spec.displayName": "Whole", "spec.releaseChannel": "latest"},
 	"Environment":     {"spec.deploymentRef.name": "analytics", "spec.type": "staging"},
 	"Branch":          {"spec.deploymentRef.name": "analytics", "spec.name": "next"},
-	"ApiKey":          {"status.keyID": ""},
+	"ApiKey":          {"spec.token.id": "0123456789ab", "status.token.id": ""},
 	"ScimUser":        {"spec.userName": "ada@example.com", "spec.externalId": "00u1"},
 	"ScimGroup":       {"spec.displayName": "Analysts", "spec.externalId": "g1"},
 	"ScimMemberChunk": {},

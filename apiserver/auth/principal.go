@@ -1,0 +1,97 @@
+// Package auth turns the credential of a request into a principal, and says what a principal
+// may do. Which permission a route needs stands beside the route.
+package auth
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+
+	"github.com/quoin-dev/quoin/api/v1alpha1"
+)
+
+// Kind says by what a principal was recognised.
+type Kind string
+
+// The kinds of principals.
+const (
+	// KindAPIKey is an ApiKey of the account.
+	KindAPIKey Kind = "ApiKey"
+	// KindUser is a person, by an access token of one of the account's OIDC issuers.
+	KindUser Kind = "User"
+	// KindServiceAccount is a ServiceAccount of the cluster, by its token.
+	KindServiceAccount Kind = "ServiceAccount"
+	// KindKubernetes is a user of the Kubernetes API, on the aggregated way.
+	KindKubernetes Kind = "Kubernetes"
+)
+
+// Principal is who asks, in one account.
+type Principal struct {
+	// Kind says by what it was recognised.
+	Kind Kind
+	// Account is the name of the account.
+	Account string
+	// ID is what the principal is called for good: the name of the ApiKey object, the subject
+	// of a token, the name of a Kubernetes user.
+	ID string
+	// Name shown to people: the key's display name, a user's name.
+	Name string
+	// Email of the user that the principal is or acts for; empty when there is none.
+	Email string
+	// Permissions held.
+	Permissions []v1alpha1.Permission
+	// Deployments that the principal is confined to, by object name; nil is all of them.
+	Deployments []string
+}
+
+// implied are the permissions that come with another one. Admin comes with all.
+var implied = map[v1alpha1.Permission][]v1alpha1.Permission{
+	v1alpha1.PermissionDeploymentsManage: {
+		"DeploymentCreate", "DeploymentRead", "DeploymentUpdate", "DeploymentDelete", "SecretsManage", "SchemaRead", "SchemaUpdate",
+	},
+	"DeploymentUpdate": {"DeploymentRead"},
+	"DeploymentDelete": {"DeploymentRead"},
+	"SchemaUpdate":     {"SchemaRead"},
+}
+
+// May tells whether the principal holds a permission, itself or by one that implies it. The
+// empty permission is held by everybody who is recognised.
+func (p *Principal) May(wanted v1alpha1.Permission) bool {
+	if wanted == "" {
+		return true
+	}
+	return slices.ContainsFunc(p.Permissions, func(held v1alpha1.Permission) bool {
+		return held == wanted || held == v1alpha1.PermissionAdmin || slices.Contains(implied[held], wanted)
+	})
+}
+
+// Reaches tells whether a deployment, by object name, is in the principal's scope.
+func (p *Principal) Reaches(deployment string) bool {
+	return p.Deployments == nil || slices.Contains(p.Deployments, deployment)
+}
+
+// ErrNoCredential says that a request has no credential, or one that is malformed, unknown,
+// expired or revoked. The text of the errors that wrap it may be shown to the caller: it
+// never holds any part of the credential.
+var ErrNoCredential = errors.New("not authenticated")
+
+// Authenticator recognises who asks.
+type Authenticator interface {
+	// Authenticate returns the principal of a request to an account. The error wraps
+	// ErrNoCredential when the caller is to blame (401); any other is a fault on this side.
+	Authenticate(ctx context.Context, account *v1alpha1.Account, r *http.Request) (*Principal, error)
+}
+
+type contextKey struct{}
+
+// With returns a context that knows the principal.
+func With(ctx context.Context, p *Principal) context.Context {
+	return context.WithValue(ctx, contextKey{}, p)
+}
+
+// From is the principal of a request that has passed authentication; nil otherwise.
+func From(ctx context.Context) *Principal {
+	p, _ := ctx.Value(contextKey{}).(*Principal)
+	return p
+}
