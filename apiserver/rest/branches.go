@@ -1,0 +1,257 @@
+package rest
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"net/http"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/quoin-dev/quoin/api/v1alpha1"
+)
+
+var branches = family{"Data Model", "Branches of a deployment's data model.", []route{
+	on(http.MethodGet, buildPath+"/branches", "listBranches", mayReadModel, "List the branches of a deployment", (*API).listBranches),
+	on(http.MethodPost, buildPath+"/branches", "createBranch", mayUpdateModel, "Declare a branch", (*API).createBranch),
+	on(http.MethodDelete, buildPath+"/branches", "removeBranch", mayUpdateModel, "Remove a declared branch", (*API).removeBranch),
+	on(http.MethodPut, buildPath+"/branches/staging-environment", "setBranchStagingEnvironment", mayUpdateModel,
+		"Switch the staging environment of a shared branch", (*API).setStaging),
+}}
+
+// Branch as it is documented.
+type Branch struct {
+	ID                          int64   `json:"id" minimum:"1"`
+	Name                        string  `json:"name"`
+	ParentBranch                *string `json:"parentBranch,omitempty" nullable:"true"`
+	LastHash                    *string `json:"lastHash,omitempty" nullable:"true" doc:"The commit that the branch points at."`
+	IsStagingEnvironmentEnabled bool    `json:"isStagingEnvironmentEnabled"`
+}
+
+func branchOf(b *v1alpha1.Branch) Branch {
+	return Branch{
+		ID: numberOf(b), Name: b.Spec.Name, ParentBranch: said(b.Spec.ParentBranch), LastHash: said(b.Status.LastHash),
+		IsStagingEnvironmentEnabled: ptr.Deref(b.Spec.StagingEnvironmentEnabled, false),
+	}
+}
+
+// productionBranch is the branch that production runs; empty when the model is not in Git
+// and no branch is declared.
+func productionBranch(d *v1alpha1.Deployment, all []*v1alpha1.Branch) string {
+	for _, b := range all {
+		if b.Spec.Role == v1alpha1.BranchProduction {
+			return b.Spec.Name
+		}
+	}
+	if d.Spec.Model.Git != nil {
+		return d.Spec.Model.Git.Branch
+	}
+	return ""
+}
+
+// BranchList is a list of branches, whole unless first is given.
+type BranchList struct {
+	Body struct {
+		Data     []Branch `json:"data"`
+		Items    []Branch `json:"items"`
+		PageInfo PageInfo `json:"pageInfo"`
+	}
+}
+
+// ListBranchesInput are the parameters of the list.
+type ListBranchesInput struct {
+	inDeployment
+	cursorPage
+}
+
+func (a *API) listBranches(ctx context.Context, in *ListBranchesInput) (*BranchList, error) {
+	all, err := a.branchesOf(ctx, scopeOf(ctx).deployment)
+	if err != nil {
+		return nil, err
+	}
+	cut, info, err := cursorOnly(in.cursorPage, all, branchNumber)
+	if err != nil {
+		return nil, err
+	}
+	out := &BranchList{}
+	out.Body.Items = make([]Branch, 0, len(cut))
+	for _, b := range cut {
+		out.Body.Items = append(out.Body.Items, branchOf(b))
+	}
+	out.Body.Data, out.Body.PageInfo = out.Body.Items, info
+	return out, nil
+}
+
+// CreateBranchInput is the body of a creation.
+type CreateBranchInput struct {
+	inDeployment
+	Body struct {
+		Name         string  `json:"name" minLength:"1" maxLength:"244"`
+		From         *string `json:"from,omitempty" nullable:"true" minLength:"1" maxLength:"244" doc:"Branch it is made from; the one of production when absent."`
+		Activate     *bool   `json:"activate,omitempty" nullable:"true" doc:"Only false is served: there is no dev mode here."`
+		EnterDevMode *bool   `json:"enterDevMode,omitempty" nullable:"true" doc:"Only false is served: there is no dev mode here."`
+	}
+}
+
+// DevBranch says which branch was made and whether it is in dev mode.
+type DevBranch struct {
+	Active       bool    `json:"active"`
+	BranchName   *string `json:"branchName,omitempty" nullable:"true"`
+	ParentBranch *string `json:"parentBranch,omitempty" nullable:"true"`
+}
+
+// DevBranchOutput is the answer.
+type DevBranchOutput struct{ Body DevBranch }
+
+// createBranch declares a branch: the repository is not written to, the branch serves as soon
+// as somebody pushes it.
+func (a *API) createBranch(ctx context.Context, in *CreateBranchInput) (*DevBranchOutput, error) {
+	d := scopeOf(ctx).deployment
+	known, err := a.branchesOf(ctx, d)
+	if err != nil {
+		return nil, err
+	}
+	parent := productionBranch(d, known)
+	named := func(name string) func(*v1alpha1.Branch) bool {
+		return func(b *v1alpha1.Branch) bool { return b.Spec.Name == name }
+	}
+	switch {
+	case ptr.Deref(in.Body.Activate, false):
+		return nil, badRequest("activate: true is not served here: there is no dev mode; allowed: false")
+	case ptr.Deref(in.Body.EnterDevMode, false):
+		return nil, badRequest("enterDevMode: true is not served here: there is no dev mode; allowed: false")
+	case slices.ContainsFunc(known, named(in.Body.Name)):
+		return nil, conflict("name: branch %q exists", clip(in.Body.Name))
+	case in.Body.From != nil && *in.Body.From != parent && !slices.ContainsFunc(known, named(*in.Body.From)):
+		return nil, badRequest("from: branch %q does not exist", clip(*in.Body.From))
+	case in.Body.From != nil:
+		parent = *in.Body.From
+	}
+	role := v1alpha1.BranchShared
+	if strings.HasPrefix(in.Body.Name, "dev-") {
+		role = v1alpha1.BranchPersonal
+	}
+	sum := sha256.Sum256([]byte(in.Body.Name))
+	b := &v1alpha1.Branch{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: d.Namespace, Name: d.Name + "-declared-" + hex.EncodeToString(sum[:6]),
+			Labels: map[string]string{v1alpha1.LabelDeployment: d.Name},
+		},
+		Spec: v1alpha1.BranchSpec{DeploymentRef: v1alpha1.LocalReference{Name: d.Name}, Name: in.Body.Name, ParentBranch: parent, Role: role},
+	}
+	if err := a.Kube.Create(ctx, b); err != nil {
+		if apierrors.IsAlreadyExists(err) {
+			return nil, conflict("name: branch %q exists", clip(in.Body.Name))
+		}
+		return nil, err
+	}
+	err = a.await(ctx, func(ctx context.Context) (bool, error) {
+		fresh := &v1alpha1.Branch{}
+		err := a.Kube.Client.Get(ctx, client.ObjectKeyFromObject(b), fresh)
+		return err == nil && numberOf(fresh) > 0, client.IgnoreNotFound(err)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &DevBranchOutput{DevBranch{BranchName: &b.Spec.Name, ParentBranch: said(parent)}}, nil
+}
+
+// RemoveBranchInput names the branch in the query, for it may contain slashes.
+type RemoveBranchInput struct {
+	inDeployment
+	Name     string `query:"branchName" required:"true" minLength:"1" maxLength:"244"`
+	Upstream bool   `query:"removeOnUpstream" doc:"Only false is served: the repository is not written to."`
+}
+
+func (a *API) removeBranch(ctx context.Context, in *RemoveBranchInput) (*SuccessOutput, error) {
+	all, err := a.branchesOf(ctx, scopeOf(ctx).deployment)
+	if err != nil {
+		return nil, err
+	}
+	b, err := findBranch(all, func(b *v1alpha1.Branch) bool { return b.Spec.Name == in.Name }, "branchName", in.Name)
+	switch {
+	case err != nil:
+		return nil, err
+	case in.Upstream:
+		return nil, badRequest("removeOnUpstream: true is not served here: the repository is not written to; allowed: false")
+	case b.Spec.Role == v1alpha1.BranchProduction:
+		return nil, badRequest("branchName: %q is the production branch and cannot be removed", clip(in.Name))
+	case b.Labels[v1alpha1.LabelRemote] == "true":
+		return nil, conflict("branchName: %q follows the branch of the repository: delete it there", clip(in.Name))
+	}
+	if owner := ownedByOthers(b); owner != "" {
+		return nil, conflict("branchName: %q is applied by %q, which would make it again: delete it where it is written", clip(in.Name), owner)
+	}
+	if err := a.Kube.Delete(ctx, b.DeepCopy(), client.Preconditions{UID: &b.UID}); client.IgnoreNotFound(err) != nil {
+		return nil, err
+	}
+	a.seen(ctx, b.DeepCopy(), false)
+	return success(), nil
+}
+
+// SetStagingInput is the documented body: exactly one of branchName and branchId.
+type SetStagingInput struct {
+	inDeployment
+	Body struct {
+		Enabled    bool    `json:"enabled"`
+		BranchName *string `json:"branchName,omitempty" nullable:"true" minLength:"1" maxLength:"244"`
+		BranchID   *int64  `json:"branchId,omitempty" nullable:"true" minimum:"1" doc:"id of the branch list."`
+	}
+}
+
+// BranchOutput is the documented answer.
+type BranchOutput struct {
+	Body struct {
+		Data Branch `json:"data"`
+	}
+}
+
+func (a *API) setStaging(ctx context.Context, in *SetStagingInput) (*BranchOutput, error) {
+	body := &in.Body
+	if body.BranchName == nil && body.BranchID == nil {
+		return nil, badRequest("branchName or branchId is required")
+	}
+	if body.BranchName != nil && body.BranchID != nil {
+		return nil, badRequest("branchName and branchId: give one of them, not both")
+	}
+	all, err := a.branchesOf(ctx, scopeOf(ctx).deployment)
+	if err != nil {
+		return nil, err
+	}
+	var b *v1alpha1.Branch
+	if body.BranchName != nil {
+		b, err = findBranch(all, func(b *v1alpha1.Branch) bool { return b.Spec.Name == *body.BranchName }, "branchName", *body.BranchName)
+	} else {
+		b, err = findBranch(all, func(b *v1alpha1.Branch) bool { return numberOf(b) == *body.BranchID }, "branchId", *body.BranchID)
+	}
+	switch {
+	case err != nil:
+		return nil, err
+	case body.Enabled && b.Spec.Role != v1alpha1.BranchShared:
+		return nil, badRequest("enabled: %q is a %s branch; only a shared branch can have a staging environment", clip(b.Spec.Name), b.Spec.Role)
+	}
+	changed, err := change(ctx, a, b.DeepCopy(), func(b *v1alpha1.Branch) error {
+		if ptr.Deref(b.Spec.StagingEnvironmentEnabled, false) != body.Enabled {
+			b.Spec.StagingEnvironmentEnabled = &body.Enabled
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	out := &BranchOutput{}
+	out.Body.Data = branchOf(changed)
+	return out, nil
+}
+
+func findBranch[V any](all []*v1alpha1.Branch, is func(*v1alpha1.Branch) bool, field string, given V) (*v1alpha1.Branch, error) {
+	if i := slices.IndexFunc(all, is); i >= 0 {
+		return all[i], nil
+	}
+	return nil, notFound("%s: branch %v does not exist", field, given)
+}

@@ -1,0 +1,192 @@
+package rest
+
+import (
+	"bytes"
+	"context"
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"html/template"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+)
+
+var document = family{"OpenAPI Spec", "This document.", []route{
+	on(http.MethodGet, "/api/v1/spec", "getSpec", anybody, "Get the OpenAPI document", (*API).getDocument),
+}}
+
+// DocumentOutput is the OpenAPI document.
+type DocumentOutput struct {
+	Body map[string]any
+}
+
+func (a *API) getDocument(context.Context, *struct{}) (*DocumentOutput, error) {
+	out := &DocumentOutput{}
+	return out, json.Unmarshal(a.document, &out.Body)
+}
+
+// Document is the OpenAPI 3.1 document of everything that is served, as JSON.
+func (a *API) Document() []byte { return a.document }
+
+// write writes the document and the page once: the routes do not change any more.
+func (a *API) write() error {
+	doc := a.api.OpenAPI()
+	for _, item := range doc.Paths {
+		for _, op := range []*huma.Operation{item.Get, item.Put, item.Post, item.Delete, item.Patch} {
+			if op != nil {
+				// The library's own status for bad input is 400 here.
+				delete(op.Responses, "422")
+			}
+		}
+	}
+	var err error
+	if a.document, err = json.Marshal(doc); err != nil {
+		return fmt.Errorf("write OpenAPI document: %w", err)
+	}
+	page := &bytes.Buffer{}
+	if err := reference.Execute(page, operations(doc)); err != nil {
+		return fmt.Errorf("write reference page: %w", err)
+	}
+	a.page = page.Bytes()
+	return nil
+}
+
+//go:embed reference.html
+var referenceHTML string
+
+var reference = template.Must(template.New("reference").Parse(referenceHTML))
+
+// ServeReference answers with the browsable reference: one page, nothing loaded from elsewhere,
+// nothing of any tenant in it.
+func (a *API) ServeReference(w http.ResponseWriter, _ *http.Request) {
+	h := w.Header()
+	h.Set("Content-Type", "text/html; charset=utf-8")
+	h.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'")
+	h.Set("Cache-Control", "public, max-age=300")
+	_, _ = w.Write(a.page)
+}
+
+// pageTag and the types below are what the page shows.
+type pageTag struct {
+	Name, About string
+	Operations  []pageOperation
+}
+
+type pageOperation struct {
+	ID, Method, Path, Summary, Description string
+	Parameters                             []pageField
+	Body, Answer                           []pageField
+	Statuses                               string
+}
+
+type pageField struct {
+	Name, In, Type, About string
+	Required              bool
+}
+
+func operations(doc *huma.OpenAPI) []pageTag {
+	var tags []pageTag
+	for _, tag := range doc.Tags {
+		shown := pageTag{Name: tag.Name, About: tag.Description}
+		for path, item := range doc.Paths {
+			for method, op := range map[string]*huma.Operation{"GET": item.Get, "PUT": item.Put, "POST": item.Post, "DELETE": item.Delete, "PATCH": item.Patch} {
+				if op != nil && slices.Contains(op.Tags, tag.Name) {
+					shown.Operations = append(shown.Operations, operation(doc, method, path, op))
+				}
+			}
+		}
+		slices.SortFunc(shown.Operations, func(x, y pageOperation) int {
+			return strings.Compare(x.Path+x.Method, y.Path+y.Method)
+		})
+		tags = append(tags, shown)
+	}
+	return tags
+}
+
+func operation(doc *huma.OpenAPI, method, path string, op *huma.Operation) pageOperation {
+	shown := pageOperation{ID: op.OperationID, Method: method, Path: path, Summary: op.Summary, Description: op.Description}
+	for _, p := range op.Parameters {
+		shown.Parameters = append(shown.Parameters, pageField{p.Name, p.In, describeType(p.Schema), p.Description, p.Required})
+	}
+	if op.RequestBody != nil {
+		shown.Body = fields(doc, "", op.RequestBody.Content["application/json"].Schema, 0)
+	}
+	var statuses []string
+	for status, response := range op.Responses {
+		statuses = append(statuses, status)
+		if content := response.Content["application/json"]; content != nil && strings.HasPrefix(status, "2") {
+			shown.Answer = fields(doc, "", content.Schema, 0)
+		}
+	}
+	slices.Sort(statuses)
+	shown.Statuses = strings.Join(statuses, " ")
+	return shown
+}
+
+// fields flattens a schema into lines: a.b, a[].c.
+func fields(doc *huma.OpenAPI, prefix string, s *huma.Schema, depth int) []pageField {
+	if s == nil || depth > 6 {
+		return nil
+	}
+	if s.Ref != "" {
+		return fields(doc, prefix, doc.Components.Schemas.SchemaFromRef(s.Ref), depth)
+	}
+	if s.Type == huma.TypeArray {
+		return fields(doc, prefix+"[]", s.Items, depth)
+	}
+	var all []pageField
+	for _, name := range sortedNames(s.Properties) {
+		property := s.Properties[name]
+		all = append(all, pageField{Name: strings.TrimPrefix(prefix+"."+name, "."), Type: describeType(property), About: property.Description, Required: slices.Contains(s.Required, name)})
+		all = append(all, fields(doc, prefix+"."+name, property, depth+1)...)
+	}
+	return all
+}
+
+func sortedNames(properties map[string]*huma.Schema) []string {
+	names := make([]string, 0, len(properties))
+	for name := range properties {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+func describeType(s *huma.Schema) string {
+	switch {
+	case s == nil:
+		return ""
+	case s.Ref != "":
+		return s.Ref[strings.LastIndex(s.Ref, "/")+1:]
+	case s.Type == huma.TypeArray:
+		return describeType(s.Items) + "[]"
+	}
+	described := s.Type
+	if s.Format != "" {
+		described += " " + s.Format
+	}
+	var allowed []string
+	for _, value := range s.Enum {
+		allowed = append(allowed, fmt.Sprint(value))
+	}
+	if len(allowed) > 0 {
+		described += ": " + strings.Join(allowed, " · ")
+	}
+	if s.Minimum != nil {
+		described += fmt.Sprintf(" ≥ %v", *s.Minimum)
+	}
+	if s.Maximum != nil {
+		described += fmt.Sprintf(" ≤ %v", *s.Maximum)
+	}
+	return described
+}
+
+func joined(words []string) string {
+	if len(words) == 0 {
+		return "none"
+	}
+	return strings.Join(words, ", ")
+}

@@ -1,0 +1,120 @@
+package rest
+
+import (
+	"context"
+	"net/http"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/quoin-dev/quoin/api/v1alpha1"
+)
+
+const environmentPath = deploymentPath + "/environments/{environmentId}"
+
+var environments = family{"Environments", "Where a deployment's data API is served: production, staging, development.", []route{
+	on(http.MethodGet, deploymentPath+"/environments", "getDeploymentEnvironments", mayRead, "List the environments of a deployment", (*API).listEnvironments),
+}}
+
+// Environment as it is documented.
+type Environment struct {
+	ID             string          `json:"id" pattern:"^[1-9][0-9]*$"`
+	Name           string          `json:"name"`
+	Type           string          `json:"type" enum:"production,staging,development"`
+	APICredentials *APICredentials `json:"api_credentials"`
+	Branch         *string         `json:"branch,omitempty" nullable:"true"`
+	User           *string         `json:"user,omitempty" nullable:"true"`
+}
+
+// APICredentials say where the data APIs of an environment are.
+type APICredentials struct {
+	REST struct {
+		URL string `json:"url" doc:"URL of the REST data API, with its base path."`
+	} `json:"rest"`
+	SQL struct {
+		Host string `json:"host"`
+		Port int32  `json:"port" minimum:"1" maximum:"65535"`
+	} `json:"sql"`
+}
+
+type environmentItems struct {
+	Environments []Environment `json:"environments"`
+}
+
+// EnvironmentList is a page of environments, in both shapes.
+type EnvironmentList struct {
+	Body struct {
+		Data       environmentItems `json:"data"`
+		Pagination Pagination       `json:"pagination"`
+		Items      []Environment    `json:"items"`
+		PageInfo   PageInfo         `json:"pageInfo"`
+	}
+}
+
+// ListEnvironmentsInput are the parameters of the list.
+type ListEnvironmentsInput struct {
+	inDeployment
+	anyPage
+	Type given[string] `query:"type" enum:"production,staging,development" doc:"Only environments of this type."`
+}
+
+func (a *API) listEnvironments(ctx context.Context, in *ListEnvironmentsInput) (*EnvironmentList, error) {
+	d := scopeOf(ctx).deployment
+	all, err := a.environmentsOf(ctx, d)
+	if err != nil {
+		return nil, err
+	}
+	listed := all[:0:0]
+	for _, e := range all {
+		wanted := in.Type.Value == "" || string(e.Spec.Type) == in.Type.Value
+		if wanted && isListed(e) {
+			listed = append(listed, e)
+		}
+	}
+	cut, info, pagination, err := page(in.anyPage, listed, environmentNumber)
+	if err != nil {
+		return nil, err
+	}
+	branches, err := a.branchNames(ctx, d)
+	if err != nil {
+		return nil, err
+	}
+	out := &EnvironmentList{}
+	out.Body.Items = make([]Environment, 0, len(cut))
+	for _, e := range cut {
+		out.Body.Items = append(out.Body.Items, environmentOf(e, branches))
+	}
+	out.Body.Data.Environments, out.Body.Pagination, out.Body.PageInfo = out.Body.Items, pagination, info
+	return out, nil
+}
+
+// isListed tells whether an environment is reported: production always, any other only while
+// it is active.
+func isListed(e *v1alpha1.Environment) bool {
+	return e.Status.APICredentials != nil && (e.Spec.Type == v1alpha1.EnvironmentProduction || e.Status.Active)
+}
+
+func environmentOf(e *v1alpha1.Environment, branches map[string]string) Environment {
+	out := Environment{ID: e.Labels[v1alpha1.LabelID], Name: string(e.Spec.Type), Type: string(e.Spec.Type), APICredentials: &APICredentials{}}
+	if e.Spec.BranchRef != nil {
+		out.Branch = said(branches[e.Spec.BranchRef.Name])
+		if e.Spec.Type != v1alpha1.EnvironmentProduction && out.Branch != nil {
+			out.Name = *out.Branch
+		}
+	}
+	out.APICredentials.REST.URL = e.Status.APICredentials.REST.URL
+	out.APICredentials.SQL.Host, out.APICredentials.SQL.Port = e.Status.APICredentials.SQL.Host, e.Status.APICredentials.SQL.Port
+	return out
+}
+
+// branchNames are the names of a deployment's branches, by object.
+func (a *API) branchNames(ctx context.Context, d *v1alpha1.Deployment) (map[string]string, error) {
+	list := &v1alpha1.BranchList{}
+	if err := a.Kube.List(ctx, list, client.InNamespace(d.Namespace), client.MatchingFields{indexDeployment: d.Name}, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, err
+	}
+	all := make(map[string]string, len(list.Items))
+	for i := range list.Items {
+		all[list.Items[i].Name] = list.Items[i].Spec.Name
+	}
+	return all, nil
+}

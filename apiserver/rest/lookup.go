@@ -1,0 +1,195 @@
+package rest
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"regexp"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/internal/ids"
+)
+
+// Indexes of the cache that lookups use.
+const (
+	indexID         = "rest.id"
+	indexDeployment = "rest.deployment"
+)
+
+// AddIndexes prepares a cache for the lookups of this package.
+func AddIndexes(ctx context.Context, indexer client.FieldIndexer) error {
+	byID := func(o client.Object) []string {
+		if id := o.GetLabels()[v1alpha1.LabelID]; id != "" {
+			return []string{id}
+		}
+		return nil
+	}
+	byDeployment := func(o client.Object) []string {
+		switch o := o.(type) {
+		case *v1alpha1.Environment:
+			return []string{o.Spec.DeploymentRef.Name}
+		case *v1alpha1.Branch:
+			return []string{o.Spec.DeploymentRef.Name}
+		}
+		return nil
+	}
+	for _, index := range []struct {
+		of    client.Object
+		field string
+		value client.IndexerFunc
+	}{
+		{&v1alpha1.Deployment{}, indexID, byID},
+		{&v1alpha1.Environment{}, indexDeployment, byDeployment},
+		{&v1alpha1.Branch{}, indexDeployment, byDeployment},
+	} {
+		if err := indexer.IndexField(ctx, index.of, index.field, index.value); err != nil {
+			return fmt.Errorf("index %T by %s: %w", index.of, index.field, err)
+		}
+	}
+	return nil
+}
+
+var digits = regexp.MustCompile(`^[0-9]{1,16}$`)
+
+// deployment finds the account's deployment with a number, as fresh as the API server. What
+// is not in the principal's scope answers 403, whether it exists or not.
+func (a *API) deployment(ctx context.Context, id string) (*v1alpha1.Deployment, error) {
+	s := scopeOf(ctx)
+	if !digits.MatchString(id) {
+		return nil, badRequest("deploymentId: %q is not a number", clip(id))
+	}
+	d, err := a.findDeployment(ctx, s.namespace(), id)
+	if err != nil {
+		return nil, err
+	}
+	outside := d != nil && !s.principal.Reaches(d.Name) || d == nil && s.principal.Deployments != nil
+	switch {
+	case outside:
+		return nil, forbidden("the key is not for deployment %s", id)
+	case d == nil:
+		return nil, notFound("deployment %s does not exist", id)
+	}
+	return d, nil
+}
+
+// findDeployment asks the cache for the name and the API server for the object; it returns
+// nil when there is none.
+func (a *API) findDeployment(ctx context.Context, namespace, id string) (*v1alpha1.Deployment, error) {
+	known := &v1alpha1.DeploymentList{}
+	if err := a.Kube.List(ctx, known, client.InNamespace(namespace), client.MatchingFields{indexID: id}, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, err
+	}
+	if len(known.Items) == 1 {
+		d := &v1alpha1.Deployment{}
+		err := a.Kube.Live().Get(ctx, client.ObjectKeyFromObject(&known.Items[0]), d)
+		if err == nil && d.Labels[v1alpha1.LabelID] == id && d.DeletionTimestamp.IsZero() {
+			return d, nil
+		}
+		if client.IgnoreNotFound(err) != nil {
+			return nil, err
+		}
+	}
+	// The cache may be behind, or two objects carry the number for a moment after a restore.
+	fresh := &v1alpha1.DeploymentList{}
+	if err := a.Kube.Live().List(ctx, fresh, client.InNamespace(namespace), client.MatchingLabels{v1alpha1.LabelID: id}); err != nil {
+		return nil, err
+	}
+	for i := range fresh.Items {
+		if d := &fresh.Items[i]; d.DeletionTimestamp.IsZero() && (d.Status.ID == id || len(fresh.Items) == 1) {
+			return d, nil
+		}
+	}
+	return nil, nil
+}
+
+// deploymentsOf lists the account's deployments that have a number and that the principal
+// reaches, by number. They are the cache's own: not to be changed.
+func (a *API) deploymentsOf(ctx context.Context) ([]*v1alpha1.Deployment, error) {
+	s := scopeOf(ctx)
+	list := &v1alpha1.DeploymentList{}
+	if err := a.Kube.List(ctx, list, client.InNamespace(s.namespace()), client.UnsafeDisableDeepCopy); err != nil {
+		return nil, err
+	}
+	found := make([]*v1alpha1.Deployment, 0, len(list.Items))
+	for i := range list.Items {
+		if d := &list.Items[i]; numberOf(d) > 0 && d.DeletionTimestamp.IsZero() && s.principal.Reaches(d.Name) {
+			found = append(found, d)
+		}
+	}
+	slices.SortFunc(found, func(x, y *v1alpha1.Deployment) int { return cmp.Compare(numberOf(x), numberOf(y)) })
+	return found, nil
+}
+
+// environmentsOf lists a deployment's environments that have a number, by number, from the cache.
+func (a *API) environmentsOf(ctx context.Context, d *v1alpha1.Deployment) ([]*v1alpha1.Environment, error) {
+	list := &v1alpha1.EnvironmentList{}
+	if err := a.Kube.List(ctx, list, client.InNamespace(d.Namespace), client.MatchingFields{indexDeployment: d.Name}, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, err
+	}
+	var found []*v1alpha1.Environment
+	for i := range list.Items {
+		if e := &list.Items[i]; numberOf(e) > 0 && e.DeletionTimestamp.IsZero() {
+			found = append(found, e)
+		}
+	}
+	slices.SortFunc(found, func(x, y *v1alpha1.Environment) int { return cmp.Compare(numberOf(x), numberOf(y)) })
+	return found, nil
+}
+
+// branchesOf lists a deployment's branches that have a number, by number, from the cache.
+func (a *API) branchesOf(ctx context.Context, d *v1alpha1.Deployment) ([]*v1alpha1.Branch, error) {
+	list := &v1alpha1.BranchList{}
+	if err := a.Kube.List(ctx, list, client.InNamespace(d.Namespace), client.MatchingFields{indexDeployment: d.Name}, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, err
+	}
+	var found []*v1alpha1.Branch
+	for i := range list.Items {
+		if b := &list.Items[i]; numberOf(b) > 0 && b.DeletionTimestamp.IsZero() {
+			found = append(found, b)
+		}
+	}
+	slices.SortFunc(found, func(x, y *v1alpha1.Branch) int { return cmp.Compare(numberOf(x), numberOf(y)) })
+	return found, nil
+}
+
+// numberOf is the number of an object, 0 while it has none.
+func numberOf(o client.Object) int64 {
+	id, _ := ids.Parse(o.GetLabels()[v1alpha1.LabelID])
+	return id
+}
+
+// Keys by which lists are sorted and paged.
+func deploymentNumber(d *v1alpha1.Deployment) int64   { return numberOf(d) }
+func environmentNumber(e *v1alpha1.Environment) int64 { return numberOf(e) }
+func branchNumber(b *v1alpha1.Branch) int64           { return numberOf(b) }
+
+// seen waits until the cache shows an object as it was written, or gone: a replica has seen
+// its own writes before it answers them. It gives up silently, for the write is done.
+func (a *API) seen(ctx context.Context, o client.Object, there bool) {
+	key := client.ObjectKeyFromObject(o)
+	_ = a.await(ctx, func(ctx context.Context) (bool, error) {
+		cached := o.DeepCopyObject().(client.Object)
+		err := a.Kube.Client.Get(ctx, key, cached)
+		switch {
+		case apierrors.IsNotFound(err):
+			return !there, nil
+		case err != nil:
+			return false, err
+		case there:
+			return !olderVersion(cached.GetResourceVersion(), o.GetResourceVersion()), nil
+		}
+		return !cached.GetDeletionTimestamp().IsZero() || cached.GetUID() != o.GetUID(), nil
+	})
+}
+
+// olderVersion compares resource versions, which are decimal numbers without leading zeros.
+func olderVersion(a, b string) bool {
+	if len(a) != len(b) {
+		return len(a) < len(b)
+	}
+	return a < b
+}

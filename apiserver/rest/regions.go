@@ -1,0 +1,42 @@
+package rest
+
+import (
+	"context"
+	"net/http"
+)
+
+var regions = family{"Regions", "Where deployments can run.", []route{
+	on(http.MethodGet, "/api/v1/regions", "listRegions", anybody, "List the regions", (*API).listRegions),
+}}
+
+// RegionItem is a region: this cluster.
+type RegionItem struct {
+	ID       int    `json:"id" minimum:"1"`
+	Name     string `json:"name" doc:"What a deployment's region says."`
+	Title    string `json:"title"`
+	Provider string `json:"provider"`
+	IsPublic bool   `json:"isPublic"`
+}
+
+// RegionList is the list of regions.
+type RegionList struct {
+	Body struct {
+		Data     []RegionItem `json:"data"`
+		Items    []RegionItem `json:"items"`
+		PageInfo PageInfo     `json:"pageInfo"`
+	}
+}
+
+// ListRegionsInput are the parameters of the list.
+type ListRegionsInput struct{ cursorPage }
+
+func (a *API) listRegions(_ context.Context, in *ListRegionsInput) (*RegionList, error) {
+	here := []RegionItem{{ID: 1, Name: a.Region.Name, Title: a.Region.Title, Provider: "kubernetes", IsPublic: true}}
+	items, info, err := cursorOnly(in.cursorPage, here, func(r RegionItem) int { return r.ID })
+	if err != nil {
+		return nil, err
+	}
+	out := &RegionList{}
+	out.Body.Data, out.Body.Items, out.Body.PageInfo = items, items, info
+	return out, nil
+}

@@ -1,0 +1,217 @@
+package rest
+
+import (
+	"context"
+	"net/http"
+	"strings"
+
+	"k8s.io/utils/ptr"
+
+	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/internal/tenant"
+	"github.com/quoin-dev/quoin/internal/version"
+)
+
+var settings = family{"Settings", "All that a deployment is set to.", []route{
+	on(http.MethodGet, deploymentPath+"/settings", "getDeploymentSettings", mayRead, "Get the settings of a deployment", (*API).getSettings),
+}}
+
+// Settings are all settings of a deployment.
+type Settings struct {
+	ID                        string         `json:"id" pattern:"^[1-9][0-9]*$"`
+	Name                      string         `json:"name"`
+	DeploymentURL             string         `json:"deploymentUrl"`
+	AutoDomain                *string        `json:"autoDomain,omitempty" nullable:"true" doc:"Host of the data API below the account's domain."`
+	CustomDomain              *string        `json:"customDomain,omitempty" nullable:"true" doc:"Host of its own for the data API."`
+	CreationStep              string         `json:"creationStep"`
+	CreationMethod            *string        `json:"creationMethod,omitempty" nullable:"true"`
+	CloudProvider             string         `json:"cloudProvider"`
+	TargetPlatform            *string        `json:"targetPlatform,omitempty" nullable:"true"`
+	Region                    string         `json:"region"`
+	Template                  string         `json:"template" enum:"single,simpleCluster" doc:"single is size Shared, simpleCluster is Dedicated."`
+	TemplateVariables         map[string]any `json:"templateVariables" doc:"replicas: number of API pods of production."`
+	IsManaged                 bool           `json:"isManaged"`
+	IsCold                    bool           `json:"isCold" doc:"Scaled to nothing."`
+	IsCubeSQLEnabled          bool           `json:"isCubeSqlEnabled"`
+	IsSupportPreAggregations  bool           `json:"isSupportPreAggregations"`
+	DeployMode                string         `json:"deployMode" enum:"git,cli"`
+	RepoType                  *string        `json:"repoType,omitempty" nullable:"true"`
+	DeployBranchName          string         `json:"deployBranchName"`
+	DeployBranchReadOnly      bool           `json:"deployBranchReadOnly"`
+	DeployBranchMergeAllowed  bool           `json:"deployBranchMergeAllowed"`
+	DeployProjectRoot         string         `json:"deployProjectRoot"`
+	ReleaseChannel            string         `json:"releaseChannel"`
+	ReleaseChannelVersion     *string        `json:"releaseChannelVersion,omitempty" nullable:"true" doc:"The version asked for: the one that is pinned, or else the one that runs, as <image_repo>:v<version>."`
+	ReleaseChannelVersionHold bool           `json:"releaseChannelVersionHold"`
+	CubeImageVersion          *string        `json:"cubeImageVersion,omitempty" nullable:"true" doc:"Version that production runs."`
+	CubeImageCloud            *string        `json:"cubeImageCloud,omitempty" nullable:"true" doc:"Image that production runs, by digest."`
+}
+
+// SettingsOutput is the answer.
+type SettingsOutput struct{ Body Settings }
+
+func (a *API) getSettings(ctx context.Context, _ *inDeployment) (*SettingsOutput, error) {
+	return a.settingsOf(ctx, scopeOf(ctx).deployment)
+}
+
+func (a *API) settingsOf(ctx context.Context, d *v1alpha1.Deployment) (*SettingsOutput, error) {
+	known, err := a.branchesOf(ctx, d)
+	if err != nil {
+		return nil, err
+	}
+	shown := deploymentOf(d)
+	out := Settings{
+		ID: shown.ID, Name: shown.Name, DeploymentURL: shown.DeploymentURL, CreationStep: shown.CreationStep,
+		CreationMethod: said(d.Annotations[annotationMethod]),
+		CloudProvider:  "cubecloud", TargetPlatform: said(d.Annotations[annotationPlatform]), Region: a.Region.Name,
+		AutoDomain: said(d.Name + "." + tenant.DataDomain(scopeOf(ctx).account)),
+		Template:   "single", TemplateVariables: map[string]any{},
+		IsManaged: true, IsCold: d.Spec.Replicas != nil && *d.Spec.Replicas == 0, IsCubeSQLEnabled: true,
+		DeployMode: "cli", DeployBranchReadOnly: true, DeployBranchName: productionBranch(d, known),
+		ReleaseChannel: d.Spec.ReleaseChannel, ReleaseChannelVersionHold: holdOf(d),
+		CubeImageVersion: said(d.Status.CurrentVersion), CubeImageCloud: said(d.Status.CurrentImage),
+	}
+	if out.ReleaseChannelVersion = said(d.Spec.ReleaseChannelVersion); out.ReleaseChannelVersion == nil {
+		out.ReleaseChannelVersion = said(d.Status.ReleaseChannelVersion)
+	}
+	if d.Spec.DataAPI != nil {
+		out.CustomDomain = said(string(d.Spec.DataAPI.CustomDomain))
+	}
+	if d.Spec.Size == v1alpha1.SizeDedicated {
+		out.Template, out.IsSupportPreAggregations = "simpleCluster", true
+	}
+	if d.Spec.Replicas != nil {
+		out.TemplateVariables["replicas"] = *d.Spec.Replicas
+	}
+	if git := d.Spec.Model.Git; git != nil {
+		out.DeployMode, out.RepoType, out.DeployProjectRoot = "git", said("git"), git.Path
+	}
+	return &SettingsOutput{out}, nil
+}
+
+// holdOf is the hold that the spec asks for.
+func holdOf(d *v1alpha1.Deployment) bool {
+	return ptr.Deref(d.Spec.Hold, d.Spec.ReleaseChannelVersion != "")
+}
+
+// UpdateDeploymentInput changes what is there; what is absent or null keeps its value.
+type UpdateDeploymentInput struct {
+	inDeployment
+	Body *UpdateDeployment
+}
+
+// UpdateDeployment is the body of a change: the documented fields that have a meaning here.
+type UpdateDeployment struct {
+	Name                      *string                `json:"name,omitempty" nullable:"true" minLength:"1" maxLength:"128"`
+	ReleaseChannel            *string                `json:"releaseChannel,omitempty" nullable:"true" minLength:"1" maxLength:"63" doc:"Alone: goes to the newest version of that channel and follows it."`
+	ReleaseChannelVersion     *string                `json:"releaseChannelVersion,omitempty" nullable:"true" minLength:"1" maxLength:"400" doc:"A version of the versions list: <version>, v<version> or <image_repo>:v<version>."`
+	ReleaseChannelVersionHold *bool                  `json:"releaseChannelVersionHold,omitempty" nullable:"true" doc:"When absent, a version that is not its channel's newest is held."`
+	CustomDomain              *string                `json:"customDomain,omitempty" nullable:"true" maxLength:"259" doc:"Empty takes it away."`
+	DeployBranchName          *string                `json:"deployBranchName,omitempty" nullable:"true" minLength:"1" maxLength:"244" doc:"Branch that production runs. Needs a model in Git."`
+	DeployProjectRoot         *string                `json:"deployProjectRoot,omitempty" nullable:"true" maxLength:"512" doc:"Folder of the model in the repository; empty is its root. Needs a model in Git."`
+	Template                  *string                `json:"template,omitempty" nullable:"true" enum:"single,simpleCluster"`
+	TemplateVariables         *UpdateTemplateOptions `json:"templateVariables,omitempty" doc:"Merged key by key."`
+}
+
+// UpdateTemplateOptions are the variables that there are.
+type UpdateTemplateOptions struct {
+	Replicas *int32 `json:"replicas,omitempty" nullable:"true" minimum:"0" maximum:"100"`
+}
+
+func (a *API) updateDeployment(ctx context.Context, in *UpdateDeploymentInput) (*SettingsOutput, error) {
+	d := scopeOf(ctx).deployment
+	body := in.Body
+	if body == nil {
+		body = &UpdateDeployment{}
+	}
+	if body.Name != nil {
+		if strings.TrimSpace(*body.Name) != *body.Name {
+			return nil, badRequest("name: %q begins or ends with white space", clip(*body.Name))
+		}
+		if err := a.nameIsFree(ctx, *body.Name, d.Name); err != nil {
+			return nil, err
+		}
+	}
+	entries, offered, err := a.versionsFor(ctx, d)
+	if err != nil {
+		return nil, err
+	}
+	changed, err := change(ctx, a, d, func(d *v1alpha1.Deployment) error {
+		if err := body.applyVersion(&d.Spec, entries, offered); err != nil {
+			return err
+		}
+		return body.applySettings(d)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return a.settingsOf(ctx, changed)
+}
+
+// applyVersion switches channel, version and hold as the request asks.
+func (u *UpdateDeployment) applyVersion(spec *v1alpha1.DeploymentSpec, entries []version.Entry, offered []version.Channel) error {
+	if u.ReleaseChannel != nil {
+		if _, err := channelNamed(offered, *u.ReleaseChannel, "releaseChannel"); err != nil {
+			return err
+		}
+		spec.ReleaseChannel, spec.ReleaseChannelVersion, spec.Hold = *u.ReleaseChannel, "", nil
+	}
+	if u.ReleaseChannelVersion != nil {
+		channel, err := channelNamed(offered, spec.ReleaseChannel, "releaseChannel")
+		if err != nil {
+			return err
+		}
+		entry, err := version.Listed(*u.ReleaseChannelVersion, entries, channel)
+		if err != nil {
+			return badRequest("releaseChannelVersion: %s", err)
+		}
+		spec.ReleaseChannelVersion = entry.ReleaseChannelVersion
+		spec.Hold = ptr.To(version.HoldForChoice(entry.Version, channel, u.ReleaseChannelVersionHold))
+	} else if u.ReleaseChannelVersionHold != nil {
+		spec.Hold = u.ReleaseChannelVersionHold
+	}
+	return nil
+}
+
+func (u *UpdateDeployment) applySettings(d *v1alpha1.Deployment) error {
+	spec := &d.Spec
+	if u.Name != nil && *u.Name != d.DisplayName() {
+		spec.DisplayName = *u.Name
+	}
+	if u.CustomDomain != nil {
+		if spec.DataAPI == nil && *u.CustomDomain != "" {
+			spec.DataAPI = &v1alpha1.DataAPI{}
+		}
+		if spec.DataAPI != nil {
+			spec.DataAPI.CustomDomain = v1alpha1.Host(strings.ToLower(*u.CustomDomain))
+		}
+	}
+	if u.DeployBranchName != nil || u.DeployProjectRoot != nil {
+		git := spec.Model.Git
+		switch {
+		case git == nil && u.DeployBranchName != nil:
+			return badRequest("deployBranchName: the model of this deployment is not in Git")
+		case git == nil:
+			return badRequest("deployProjectRoot: the model of this deployment is not in Git")
+		}
+		if u.DeployBranchName != nil {
+			git.Branch = *u.DeployBranchName
+		}
+		if u.DeployProjectRoot != nil {
+			git.Path = strings.Trim(*u.DeployProjectRoot, "/")
+		}
+	}
+	if u.Template != nil {
+		size := v1alpha1.SizeShared
+		if *u.Template == "simpleCluster" {
+			size = v1alpha1.SizeDedicated
+		}
+		if size != v1alpha1.SizeShared || spec.Size != "" {
+			spec.Size = size
+		}
+	}
+	if u.TemplateVariables != nil && u.TemplateVariables.Replicas != nil {
+		spec.Replicas = u.TemplateVariables.Replicas
+	}
+	return nil
+}

@@ -1,0 +1,166 @@
+package rest
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"net/http"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/internal/engine"
+)
+
+// Lifetimes of tokens, in seconds.
+const (
+	defaultLifetime = 86400
+	maxLifetime     = 86400
+)
+
+// maxContext bounds a security context: the token has to fit into a header.
+const maxContext = 8 << 10
+
+var tokens = family{"Tokens", "Short-lived tokens for the data API of an environment.", []route{
+	on(http.MethodPost, environmentPath+"/tokens-for-meta-sync", "createDeploymentEnvironmentTokenForMetaSync", mayReadModel,
+		"Create a token that reads metadata and cannot query data", (*API).createMetadataToken),
+	on(http.MethodPost, environmentPath+"/tokens", "createDeploymentEnvironmentToken", mayUpdate,
+		"Create a token that queries data", (*API).createDataToken),
+	on(http.MethodPost, deploymentPath+"/token", "deploymentToken", mayUpdate,
+		"Create a token that queries the data of production", (*API).createDeploymentToken),
+}}
+
+// CreateTokenInput is the body of both creations.
+type CreateTokenInput struct {
+	inDeployment
+	Environment string `path:"environmentId" pattern:"^[0-9]{1,16}$" doc:"Number of the environment."`
+	Body        struct {
+		SecurityContext map[string]any `json:"security_context" doc:"Embedded in the token; decides which parts of the model are visible."`
+		ExpiresIn       *int64         `json:"expires_in,omitempty" nullable:"true" minimum:"1" maximum:"86400" doc:"Seconds; 86400 when absent."`
+		Scopes          []string       `json:"scopes,omitempty" nullable:"true" maxItems:"8" enum:"meta" doc:"meta confines the token to metadata."`
+	}
+}
+
+// Token is a token and how long it is valid.
+type Token struct {
+	Token           string         `json:"token" doc:"A JWT, sent in Authorization without a prefix."`
+	CreatedAt       time.Time      `json:"created_at"`
+	ExpiresAt       time.Time      `json:"expires_at"`
+	SecurityContext map[string]any `json:"security_context"`
+}
+
+// TokenOutput is the documented answer.
+type TokenOutput struct {
+	Body struct {
+		Data Token `json:"data"`
+	}
+}
+
+func (a *API) createMetadataToken(ctx context.Context, in *CreateTokenInput) (*TokenOutput, error) {
+	return a.createToken(ctx, in, true)
+}
+
+func (a *API) createDataToken(ctx context.Context, in *CreateTokenInput) (*TokenOutput, error) {
+	return a.createToken(ctx, in, len(in.Body.Scopes) > 0)
+}
+
+func (a *API) createToken(ctx context.Context, in *CreateTokenInput, metadataOnly bool) (*TokenOutput, error) {
+	all, err := a.environmentsOf(ctx, scopeOf(ctx).deployment)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range all {
+		if e.Labels[v1alpha1.LabelID] != in.Environment || !isListed(e) {
+			continue
+		}
+		lifetime := int64(defaultLifetime)
+		if in.Body.ExpiresIn != nil {
+			lifetime = *in.Body.ExpiresIn
+		}
+		token, err := a.sign(ctx, e, in.Body.SecurityContext, lifetime, metadataOnly)
+		if err != nil {
+			return nil, err
+		}
+		out := &TokenOutput{}
+		out.Body.Data = *token
+		return out, nil
+	}
+	return nil, notFound("environmentId: environment %s of deployment %s does not exist or is not active", in.Environment, in.ID)
+}
+
+// reserved are the claims that the platform sets: a security context cannot.
+var reserved = []string{"iat", "exp", "nbf", "iss", "aud", "sub", "jti", "scope"}
+
+// sign makes a token (decision 7): one that queries data is signed with the secret that the
+// pods know, one for metadata with a key that only the gateway knows.
+func (a *API) sign(ctx context.Context, e *v1alpha1.Environment, securityContext map[string]any, lifetime int64, metadataOnly bool) (*Token, error) {
+	if securityContext == nil {
+		securityContext = map[string]any{}
+	}
+	if size, err := json.Marshal(securityContext); err != nil || len(size) > maxContext {
+		return nil, badRequest("security_context: larger than %d bytes", maxContext)
+	}
+	secret, key := engine.CredentialsName(e.Name), engine.KeyAPISecret
+	if metadataOnly {
+		secret, key = engine.GatewayCredentialsName(e.Name), engine.KeyMetadata
+	}
+	held := &corev1.Secret{}
+	if err := a.Kube.Live().Get(ctx, client.ObjectKey{Namespace: e.Namespace, Name: secret}, held); err != nil {
+		return nil, err
+	}
+	created := a.Now().UTC().Truncate(time.Second)
+	expires := created.Add(time.Duration(lifetime) * time.Second)
+	claims := jwt.MapClaims(maps.Clone(securityContext))
+	for _, name := range reserved {
+		delete(claims, name)
+	}
+	claims["iat"], claims["exp"] = created.Unix(), expires.Unix()
+	if metadataOnly {
+		claims["scope"] = []string{"meta"}
+	}
+	signed, err := jwt.NewWithClaims(jwt.SigningMethodHS256, claims).SignedString(held.Data[key])
+	if err != nil {
+		return nil, err
+	}
+	return &Token{Token: signed, CreatedAt: created, ExpiresAt: expires, SecurityContext: securityContext}, nil
+}
+
+// DeploymentTokenInput says how long the token shall be valid.
+type DeploymentTokenInput struct {
+	inDeployment
+	Body *struct {
+		ExpiresIn *int64 `json:"expiresIn,omitempty" nullable:"true" minimum:"60" maximum:"86400" doc:"Seconds; 86400 when absent."`
+	}
+}
+
+// DeploymentTokenOutput is the token.
+type DeploymentTokenOutput struct {
+	Body struct {
+		CubeAPIToken string `json:"cubeApiToken"`
+	}
+}
+
+func (a *API) createDeploymentToken(ctx context.Context, in *DeploymentTokenInput) (*DeploymentTokenOutput, error) {
+	d := scopeOf(ctx).deployment
+	production := &v1alpha1.Environment{}
+	if err := a.Kube.Get(ctx, client.ObjectKey{Namespace: d.Namespace, Name: v1alpha1.ProductionName(d.Name)}, production); err != nil {
+		if client.IgnoreNotFound(err) == nil {
+			return nil, conflict("the deployment has no production environment yet")
+		}
+		return nil, err
+	}
+	lifetime := int64(maxLifetime)
+	if in.Body != nil && in.Body.ExpiresIn != nil {
+		lifetime = *in.Body.ExpiresIn
+	}
+	token, err := a.sign(ctx, production, nil, lifetime, false)
+	if err != nil {
+		return nil, err
+	}
+	out := &DeploymentTokenOutput{}
+	out.Body.CubeAPIToken = token.Token
+	return out, nil
+}

@@ -1,0 +1,212 @@
+package rest
+
+import (
+	"cmp"
+	"context"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/internal/engine"
+)
+
+var variables = family{"Env Variables", "Environment variables of a deployment's data plane.", []route{
+	on(http.MethodGet, deploymentPath+"/env-vars", "getEnvVariables", mayRead, "List the variables; values of secrets are masked", (*API).listVariables),
+	on(http.MethodPut, deploymentPath+"/env-vars", "setEnvVariables", maySecrets, "Set variables; those that are not named stay", (*API).setVariables),
+}}
+
+// encrypted is shown instead of a secret, and refused as a value.
+const encrypted = "[ENCRYPTED]"
+
+// Variable is a variable and its value.
+type Variable struct {
+	Name  string `json:"name" minLength:"1" maxLength:"256"`
+	Value string `json:"value" maxLength:"32768"`
+}
+
+// VariableList is the list of variables, whole unless first is given.
+type VariableList struct {
+	Body struct {
+		Data     []Variable `json:"data"`
+		Items    []Variable `json:"items"`
+		PageInfo PageInfo   `json:"pageInfo"`
+	}
+}
+
+// ListVariablesInput are the parameters of the list.
+type ListVariablesInput struct {
+	inDeployment
+	cursorPage
+}
+
+func (a *API) listVariables(ctx context.Context, in *ListVariablesInput) (*VariableList, error) {
+	return variablesOf(scopeOf(ctx).deployment, in.cursorPage)
+}
+
+func variablesOf(d *v1alpha1.Deployment, p cursorPage) (*VariableList, error) {
+	all := make([]Variable, 0, len(d.Spec.Env))
+	for _, v := range d.Spec.Env {
+		shown := Variable{Name: v.Name, Value: encrypted}
+		if v.Value != nil && !isSecret(v.Name) {
+			shown.Value = *v.Value
+		}
+		all = append(all, shown)
+	}
+	slices.SortFunc(all, func(x, y Variable) int { return cmp.Compare(x.Name, y.Name) })
+	cut, info, err := cursorOnly(p, all, func(v Variable) string { return v.Name })
+	if err != nil {
+		return nil, err
+	}
+	out := &VariableList{}
+	out.Body.Data, out.Body.Items, out.Body.PageInfo = cut, cut, info
+	return out, nil
+}
+
+// isSecret tells by its name whether a variable holds a secret.
+func isSecret(name string) bool {
+	name = strings.ToUpper(name)
+	return slices.ContainsFunc([]string{"PASS", "SECRET", "TOKEN", "KEY", "CREDENTIAL"}, func(word string) bool {
+		return strings.Contains(name, word)
+	})
+}
+
+// SetVariablesInput is the documented body.
+type SetVariablesInput struct {
+	inDeployment
+	Body struct {
+		Variables []Variable `json:"env_variables" maxItems:"256"`
+	}
+}
+
+var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+
+// setVariables keeps the values of secrets in a Secret. Each value gets a key of its own in
+// it, so one change of the Deployment brings in the new values at once, and rolls the pods.
+func (a *API) setVariables(ctx context.Context, in *SetVariablesInput) (*VariableList, error) {
+	d := scopeOf(ctx).deployment
+	seen := map[string]bool{}
+	for i, v := range in.Body.Variables {
+		field := fmt.Sprintf("env_variables[%d]", i)
+		switch {
+		case !variableName.MatchString(v.Name):
+			return nil, badRequest("%s.name: %q: allowed are letters, digits and _, not beginning with a digit", field, clip(v.Name))
+		case seen[v.Name]:
+			return nil, badRequest("%s.name: %q is there twice", field, v.Name)
+		case v.Value == encrypted:
+			return nil, badRequest("%s.value: %s stands for a value that is not shown: send the value itself, or leave the variable out to keep it", field, encrypted)
+		case strings.ContainsRune(v.Value, 0):
+			return nil, badRequest("%s.value: has a NUL character", field)
+		case engine.ReservedVariable(v.Name):
+			return nil, badRequest("%s.name: %s is set by the platform", field, v.Name)
+		}
+		seen[v.Name] = true
+	}
+	secrets := map[string][]byte{}
+	entries := make([]v1alpha1.EnvVar, len(in.Body.Variables))
+	holder := d.Name + "-variables"
+	for i, v := range in.Body.Variables {
+		entries[i] = v1alpha1.EnvVar{Name: v.Name, Value: &v.Value}
+		if isSecret(v.Name) {
+			random := make([]byte, 6)
+			if _, err := io.ReadFull(a.Random, random); err != nil {
+				return nil, err
+			}
+			key := v.Name + "." + hex.EncodeToString(random)
+			secrets[key] = []byte(v.Value)
+			entries[i] = v1alpha1.EnvVar{Name: v.Name, ValueFrom: &v1alpha1.EnvVarSource{
+				SecretKeyRef: v1alpha1.SecretKeyReference{Name: holder, Key: key},
+			}}
+		}
+	}
+	if err := a.storeSecrets(ctx, d, holder, secrets); err != nil {
+		return nil, err
+	}
+	changed, err := change(ctx, a, d, func(d *v1alpha1.Deployment) error {
+		for _, entry := range entries {
+			i := slices.IndexFunc(d.Spec.Env, func(e v1alpha1.EnvVar) bool { return e.Name == entry.Name })
+			if i < 0 {
+				d.Spec.Env = append(d.Spec.Env, entry)
+			} else {
+				d.Spec.Env[i] = entry
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		a.forgetSecrets(ctx, d, holder, func(key string) bool { return secrets[key] != nil })
+		return nil, err
+	}
+	used := map[string]bool{}
+	for _, e := range changed.Spec.Env {
+		if e.ValueFrom != nil && e.ValueFrom.SecretKeyRef.Name == holder {
+			used[e.ValueFrom.SecretKeyRef.Key] = true
+		}
+	}
+	a.forgetSecrets(ctx, d, holder, func(key string) bool {
+		name, _, _ := strings.Cut(key, ".")
+		return seen[name] && !used[key]
+	})
+	return variablesOf(changed, cursorPage{})
+}
+
+// storeSecrets adds keys to the Secret that holds the values of a deployment's secrets.
+func (a *API) storeSecrets(ctx context.Context, d *v1alpha1.Deployment, name string, values map[string][]byte) error {
+	if len(values) == 0 {
+		return nil
+	}
+	for try := 1; ; try++ {
+		held := &corev1.Secret{}
+		err := a.Kube.Live().Get(ctx, client.ObjectKey{Namespace: d.Namespace, Name: name}, held)
+		if apierrors.IsNotFound(err) {
+			held = &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
+				Namespace: d.Namespace, Name: name, Labels: map[string]string{v1alpha1.LabelDeployment: d.Name},
+			}, Data: values}
+			if err = controllerutil.SetControllerReference(d, held, a.Kube.Scheme()); err == nil {
+				err = a.Kube.Create(ctx, held)
+			}
+		} else if err == nil {
+			if !metav1.IsControlledBy(held, d) {
+				return conflict("the Secret %q exists and is not this deployment's", name)
+			}
+			if held.Data == nil {
+				held.Data = map[string][]byte{}
+			}
+			for key, value := range values {
+				held.Data[key] = value
+			}
+			err = a.Kube.Update(ctx, held)
+		}
+		if err == nil || try == tries || !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) {
+			return err
+		}
+	}
+}
+
+// forgetSecrets removes keys that nothing refers to. What it does not get to is removed by a
+// later change: an old value in the Secret does no harm to what runs.
+func (a *API) forgetSecrets(ctx context.Context, d *v1alpha1.Deployment, name string, unused func(key string) bool) {
+	held := &corev1.Secret{}
+	if a.Kube.Live().Get(ctx, client.ObjectKey{Namespace: d.Namespace, Name: name}, held) != nil || !metav1.IsControlledBy(held, d) {
+		return
+	}
+	before := len(held.Data)
+	for key := range held.Data {
+		if unused(key) {
+			delete(held.Data, key)
+		}
+	}
+	if len(held.Data) != before {
+		_ = a.Kube.Update(ctx, held)
+	}
+}

@@ -1,0 +1,114 @@
+package rest
+
+import (
+	"context"
+	"net/http"
+	"slices"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/internal/channels"
+	"github.com/quoin-dev/quoin/internal/version"
+)
+
+var versions = family{"Versions", "Versions of the data plane that a deployment can be switched to.", []route{
+	on(http.MethodGet, deploymentPath+"/versions", "listDeploymentVersions", mayRead, "List the versions of a deployment", (*API).listVersions),
+}}
+
+// Version is an entry of the documented list.
+type Version struct {
+	ReleaseChannelVersion string `json:"releaseChannelVersion" doc:"Image reference: <image_repo>:v<version>."`
+	Version               string `json:"version" doc:"Number without a prefix."`
+	ReleaseChannel        string `json:"releaseChannel"`
+	IsLatestInChannel     bool   `json:"isLatestInChannel"`
+	IsCurrent             bool   `json:"isCurrent" doc:"True for what production runs now: it changes when a rollout has finished."`
+}
+
+// VersionList is the documented list, whole unless first is given.
+type VersionList struct {
+	Body struct {
+		Data     []Version `json:"data"`
+		Items    []Version `json:"items"`
+		PageInfo PageInfo  `json:"pageInfo"`
+	}
+}
+
+// ListVersionsInput are the parameters of the list.
+type ListVersionsInput struct {
+	inDeployment
+	cursorPage
+}
+
+func (a *API) listVersions(ctx context.Context, in *ListVersionsInput) (*VersionList, error) {
+	entries, _, err := a.versionsFor(ctx, scopeOf(ctx).deployment)
+	if err != nil {
+		return nil, err
+	}
+	type numbered struct {
+		Version
+		place int
+	}
+	all := make([]numbered, len(entries))
+	for i, e := range entries {
+		all[i] = numbered{Version{e.ReleaseChannelVersion, e.Version.String(), e.ReleaseChannel, e.IsLatestInChannel, e.IsCurrent}, i}
+	}
+	cut, info, err := cursorOnly(in.cursorPage, all, func(n numbered) int { return n.place })
+	if err != nil {
+		return nil, err
+	}
+	out := &VersionList{}
+	out.Body.Items = make([]Version, len(cut))
+	for i := range cut {
+		out.Body.Items[i] = cut[i].Version
+	}
+	out.Body.Data, out.Body.PageInfo = out.Body.Items, info
+	return out, nil
+}
+
+// versionsFor is the documented list for a deployment, and the channels it comes from. What
+// deployments out of the principal's scope have run is on it: the list is the account's.
+func (a *API) versionsFor(ctx context.Context, d *v1alpha1.Deployment) ([]version.Entry, []version.Channel, error) {
+	offered, err := channels.List(ctx, a.Kube)
+	if err != nil {
+		return nil, nil, err
+	}
+	list := &v1alpha1.DeploymentList{}
+	if err := a.Kube.List(ctx, list, client.InNamespace(d.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return nil, nil, err
+	}
+	var runs []version.Run
+	for i := range list.Items {
+		runs = append(runs, runsOf(&list.Items[i])...)
+	}
+	var current *version.Run
+	if own := runsOf(d); len(own) > 0 {
+		current = &own[0]
+	}
+	return version.List(offered, runs, current), offered, nil
+}
+
+// runsOf are the versions that a deployment has run, newest first.
+func runsOf(d *v1alpha1.Deployment) []version.Run {
+	runs := make([]version.Run, 0, len(d.Status.History))
+	for _, h := range d.Status.History {
+		if run, err := channels.FromRun(h); err == nil {
+			runs = append(runs, run)
+		}
+	}
+	return runs
+}
+
+// channelNamed finds a channel, or says which there are.
+func channelNamed(all []version.Channel, name, field string) (version.Channel, error) {
+	i := slices.IndexFunc(all, func(c version.Channel) bool { return c.Name == name })
+	if i >= 0 {
+		return all[i], nil
+	}
+	var known []string
+	for _, c := range all {
+		known = append(known, c.Name)
+	}
+	slices.Sort(known)
+	return version.Channel{}, badRequest("%s: %q does not exist; existing: %s", field, clip(name), joined(known))
+}

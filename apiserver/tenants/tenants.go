@@ -1,0 +1,85 @@
+// Package tenants finds the account that a request is for: by the host it was sent to, or by
+// name on the aggregated way.
+package tenants
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/internal/tenant"
+)
+
+// indexHost is the field by which accounts are found by their hosts.
+const indexHost = "hosts"
+
+// AddIndexes prepares a cache for this package.
+func AddIndexes(ctx context.Context, indexer client.FieldIndexer) error {
+	hosts := func(o client.Object) []string { return tenant.Hosts(o.(*v1alpha1.Account)) }
+	if err := indexer.IndexField(ctx, &v1alpha1.Account{}, indexHost, hosts); err != nil {
+		return fmt.Errorf("index accounts by host: %w", err)
+	}
+	namespace := func(o client.Object) []string { return []string{o.(*v1alpha1.Account).Spec.Namespace} }
+	if err := indexer.IndexField(ctx, &v1alpha1.Account{}, tenant.IndexNamespace, namespace); err != nil {
+		return fmt.Errorf("index accounts by namespace: %w", err)
+	}
+	return nil
+}
+
+// Tenants finds accounts in a cache that has the indexes.
+type Tenants struct{ Reader client.Reader }
+
+// ByHost is the account that answers on a host, with or without a port; nil when none does.
+// Of accounts that want the same host the oldest has it.
+func (t Tenants) ByHost(ctx context.Context, host string) (*v1alpha1.Account, error) {
+	name := strings.ToLower(strings.TrimSuffix(withoutPort(host), "."))
+	if name == "" {
+		return nil, nil
+	}
+	list := &v1alpha1.AccountList{}
+	if err := t.Reader.List(ctx, list, client.MatchingFields{indexHost: name}, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("find the account of a host: %w", err)
+	}
+	var found *v1alpha1.Account
+	for i := range list.Items {
+		if found == nil || tenant.Older(&list.Items[i], found) {
+			found = &list.Items[i]
+		}
+	}
+	return t.served(ctx, found)
+}
+
+// ByName is the account of a name; nil when there is none.
+func (t Tenants) ByName(ctx context.Context, name string) (*v1alpha1.Account, error) {
+	account := &v1alpha1.Account{}
+	if err := t.Reader.Get(ctx, client.ObjectKey{Name: name}, account); err != nil {
+		return nil, client.IgnoreNotFound(err)
+	}
+	return t.served(ctx, account)
+}
+
+// served leaves out an account that is going away, or whose namespace is an older account's:
+// it must not show that one's objects.
+func (t Tenants) served(ctx context.Context, account *v1alpha1.Account) (*v1alpha1.Account, error) {
+	if account == nil || !account.DeletionTimestamp.IsZero() {
+		return nil, nil
+	}
+	owner, err := tenant.Of(ctx, t.Reader, account.Spec.Namespace)
+	if errors.Is(err, tenant.ErrNoAccount) || err == nil && owner.UID != account.UID {
+		return nil, nil
+	}
+	return account, err
+}
+
+// withoutPort is a host without its port. IPv6 addresses are no tenant's host.
+func withoutPort(host string) string {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		return name
+	}
+	return host
+}
