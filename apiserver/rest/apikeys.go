@@ -47,7 +47,7 @@ type APIKeyList struct {
 }
 
 // ListKeysInput are the parameters of the list.
-type ListKeysInput struct{ cursorPage }
+type ListKeysInput struct{ CursorPage }
 
 func (a *API) listKeys(ctx context.Context, in *ListKeysInput) (*APIKeyList, error) {
 	list := &v1alpha1.ApiKeyList{}
@@ -61,7 +61,7 @@ func (a *API) listKeys(ctx context.Context, in *ListKeysInput) (*APIKeyList, err
 		}
 	}
 	slices.SortFunc(keys, func(x, y *v1alpha1.ApiKey) int { return cmp.Compare(x.Name, y.Name) })
-	cut, info, err := cursorOnly(in.cursorPage, keys, func(k *v1alpha1.ApiKey) string { return k.Name })
+	cut, info, err := cursorOnly(in.CursorPage, keys, func(k *v1alpha1.ApiKey) string { return k.Name })
 	if err != nil {
 		return nil, err
 	}

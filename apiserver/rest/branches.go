@@ -65,8 +65,8 @@ type BranchList struct {
 
 // ListBranchesInput are the parameters of the list.
 type ListBranchesInput struct {
-	inDeployment
-	cursorPage
+	InDeployment
+	CursorPage
 }
 
 func (a *API) listBranches(ctx context.Context, in *ListBranchesInput) (*BranchList, error) {
@@ -74,7 +74,7 @@ func (a *API) listBranches(ctx context.Context, in *ListBranchesInput) (*BranchL
 	if err != nil {
 		return nil, err
 	}
-	cut, info, err := cursorOnly(in.cursorPage, all, branchNumber)
+	cut, info, err := cursorOnly(in.CursorPage, all, branchNumber)
 	if err != nil {
 		return nil, err
 	}
@@ -89,7 +89,7 @@ func (a *API) listBranches(ctx context.Context, in *ListBranchesInput) (*BranchL
 
 // CreateBranchInput is the body of a creation.
 type CreateBranchInput struct {
-	inDeployment
+	InDeployment
 	Body struct {
 		Name         string  `json:"name" minLength:"1" maxLength:"244"`
 		From         *string `json:"from,omitempty" nullable:"true" minLength:"1" maxLength:"244" doc:"Branch it is made from; the one of production when absent."`
@@ -163,7 +163,7 @@ func (a *API) createBranch(ctx context.Context, in *CreateBranchInput) (*DevBran
 
 // RemoveBranchInput names the branch in the query, for it may contain slashes.
 type RemoveBranchInput struct {
-	inDeployment
+	InDeployment
 	Name     string `query:"branchName" required:"true" minLength:"1" maxLength:"244"`
 	Upstream bool   `query:"removeOnUpstream" doc:"Only false is served: the repository is not written to."`
 }
@@ -196,7 +196,7 @@ func (a *API) removeBranch(ctx context.Context, in *RemoveBranchInput) (*Success
 
 // SetStagingInput is the documented body: exactly one of branchName and branchId.
 type SetStagingInput struct {
-	inDeployment
+	InDeployment
 	Body struct {
 		Enabled    bool    `json:"enabled"`
 		BranchName *string `json:"branchName,omitempty" nullable:"true" minLength:"1" maxLength:"244"`

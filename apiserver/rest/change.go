@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
-
 )
 
 // tries is how often a change is made anew because the object has changed meanwhile.
@@ -180,4 +179,3 @@ func names(maps ...map[string]any) []string {
 	slices.Sort(all)
 	return slices.Compact(all)
 }
-

@@ -94,7 +94,7 @@ type DeploymentList struct {
 
 // ListDeploymentsInput are the parameters of the list.
 type ListDeploymentsInput struct {
-	anyPage
+	AnyPage
 	CreationStep []string `query:"creationStep,explode" enum:"project,upload,schema,github,ssh,databases,ready,demo" maxItems:"8" doc:"Only deployments at one of these steps."`
 }
 
@@ -108,7 +108,7 @@ func (a *API) listDeployments(ctx context.Context, in *ListDeploymentsInput) (*D
 			return !slices.Contains(in.CreationStep, deploymentOf(d).CreationStep)
 		})
 	}
-	cut, info, pagination, err := page(in.anyPage, all, deploymentNumber)
+	cut, info, pagination, err := page(in.AnyPage, all, deploymentNumber)
 	if err != nil {
 		return nil, err
 	}
@@ -121,19 +121,19 @@ func (a *API) listDeployments(ctx context.Context, in *ListDeploymentsInput) (*D
 	return out, nil
 }
 
-// inDeployment has the number in the path. The deployment itself is in the scope by then.
-type inDeployment struct {
+// InDeployment has the number in the path. The deployment itself is in the scope by then.
+type InDeployment struct {
 	ID string `path:"deploymentId" pattern:"^[0-9]{1,16}$" doc:"Number of the deployment."`
 }
 
 // DeploymentOutput is one deployment.
 type DeploymentOutput struct{ Body Deployment }
 
-func (a *API) getDeployment(ctx context.Context, _ *inDeployment) (*DeploymentOutput, error) {
+func (a *API) getDeployment(ctx context.Context, _ *InDeployment) (*DeploymentOutput, error) {
 	return &DeploymentOutput{deploymentOf(scopeOf(ctx).deployment)}, nil
 }
 
-// CreateDeploymentInput is the body of a creation. The model is an empty ConfigMap at first.
+// CreateDeploymentInput is the body of a creation. The model is a ConfigMap without cubes at first.
 type CreateDeploymentInput struct {
 	Body struct {
 		Name           string  `json:"name" minLength:"1" maxLength:"128" doc:"Name shown to people, unique in the account."`
@@ -245,7 +245,7 @@ func (a *API) createUnderFreeName(ctx context.Context, d *v1alpha1.Deployment) e
 		model := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
 			Namespace: d.Namespace, Name: d.Spec.Model.ConfigMapRef.Name,
 			Labels: map[string]string{v1alpha1.LabelDeployment: d.Name},
-		}}
+		}, Data: map[string]string{"model.yml": "cubes: []\n"}}
 		if err := controllerutil.SetControllerReference(d, model, a.Kube.Scheme()); err != nil {
 			return err
 		}
@@ -309,7 +309,7 @@ func success() *SuccessOutput {
 	return out
 }
 
-func (a *API) deleteDeployment(ctx context.Context, _ *inDeployment) (*SuccessOutput, error) {
+func (a *API) deleteDeployment(ctx context.Context, _ *InDeployment) (*SuccessOutput, error) {
 	d := scopeOf(ctx).deployment
 	if owner := ownedByOthers(d); owner != "" {
 		return nil, conflict("deployment %s is applied by %q, which would make it again: delete it where it is written, such as in Git", d.Labels[v1alpha1.LabelID], owner)
@@ -323,7 +323,7 @@ func (a *API) deleteDeployment(ctx context.Context, _ *inDeployment) (*SuccessOu
 
 // BuildStatusInput names the branch.
 type BuildStatusInput struct {
-	inDeployment
+	InDeployment
 	Branch given[string] `query:"branchName" maxLength:"244" doc:"The branch; the one of production when absent."`
 }
 
@@ -406,7 +406,7 @@ func said(text string) *string {
 
 // AdvanceStepInput names the step.
 type AdvanceStepInput struct {
-	inDeployment
+	InDeployment
 	Body struct {
 		CreationStep string `json:"creationStep" enum:"project,upload,schema,github,ssh,databases,ready,demo"`
 	}
@@ -416,7 +416,7 @@ func (a *API) advanceStep(ctx context.Context, in *AdvanceStepInput) (*Deploymen
 	return a.setStep(ctx, in.Body.CreationStep)
 }
 
-func (a *API) resetStep(ctx context.Context, _ *inDeployment) (*DeploymentOutput, error) {
+func (a *API) resetStep(ctx context.Context, _ *InDeployment) (*DeploymentOutput, error) {
 	return a.setStep(ctx, "project")
 }
 

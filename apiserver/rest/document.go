@@ -39,6 +39,9 @@ func (a *API) write() error {
 			if op != nil {
 				// The library's own status for bad input is 400 here.
 				delete(op.Responses, "422")
+				for _, p := range op.Parameters {
+					a.repeatable[op.OperationID+"?"+p.Name] = p.In == "query" && p.Schema.Type == huma.TypeArray
+				}
 			}
 		}
 	}

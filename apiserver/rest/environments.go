@@ -52,8 +52,8 @@ type EnvironmentList struct {
 
 // ListEnvironmentsInput are the parameters of the list.
 type ListEnvironmentsInput struct {
-	inDeployment
-	anyPage
+	InDeployment
+	AnyPage
 	Type given[string] `query:"type" enum:"production,staging,development" doc:"Only environments of this type."`
 }
 
@@ -70,7 +70,7 @@ func (a *API) listEnvironments(ctx context.Context, in *ListEnvironmentsInput) (
 			listed = append(listed, e)
 		}
 	}
-	cut, info, pagination, err := page(in.anyPage, listed, environmentNumber)
+	cut, info, pagination, err := page(in.AnyPage, listed, environmentNumber)
 	if err != nil {
 		return nil, err
 	}

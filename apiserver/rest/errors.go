@@ -37,6 +37,8 @@ func init() {
 	}
 	// Lists are never null, so the document does not say that they may be.
 	huma.DefaultArrayNullable = false
+	// Names are what they are: {"Name": …} is not {"name": …}.
+	huma.ValidateStrictCasing = true
 }
 
 // describe joins what validation found, a few of many.
@@ -73,10 +75,13 @@ func describeDetail(d *huma.ErrorDetail) string {
 		given = fmt.Sprintf(" %v:", v)
 	}
 	// What stands in a body may be a secret; the caller knows it.
-	if strings.HasPrefix(d.Location, "body.env_variables") || strings.HasPrefix(d.Location, "body.security_context") {
+	if d.Location == "body" || strings.HasPrefix(d.Location, "body.env_variables") || strings.HasPrefix(d.Location, "body.security_context") {
 		given = ""
 	}
-	return fmt.Sprintf("%s:%s %s", field, given, d.Message)
+	if given == ` "":` && strings.HasPrefix(d.Message, "unknown") {
+		given = ""
+	}
+	return fmt.Sprintf("%s:%s %s", field, given, strings.TrimPrefix(d.Message, field+": "))
 }
 
 // clip shortens what callers send before it is shown.

@@ -44,16 +44,16 @@ func checkJSON(data []byte) error {
 	for {
 		token, err := decoder.Token()
 		if errors.Is(err, io.EOF) {
-			return nil
+			return errors.New("not JSON: it ends too early")
 		}
 		if err != nil {
-			return fmt.Errorf("body: not JSON: %w", err)
+			return fmt.Errorf("not JSON: %w", err)
 		}
 		inObject := len(names) > 0 && names[len(names)-1] != nil
 		if name, ok := token.(string); ok && inObject && expectName {
 			open := names[len(names)-1]
 			if open[name] {
-				return fmt.Errorf("body.%s: the name is there twice", clip(strings.Join(append(path, name), ".")))
+				return fmt.Errorf("%s: the name is there twice", clip(strings.Join(append(path, name), ".")))
 			}
 			open[name] = true
 			path, expectName = append(path, name), false
@@ -62,7 +62,7 @@ func checkJSON(data []byte) error {
 		switch token {
 		case json.Delim('{'), json.Delim('['):
 			if len(names) == maxDepth {
-				return fmt.Errorf("body: nested more than %d deep", maxDepth)
+				return fmt.Errorf("nested more than %d deep", maxDepth)
 			}
 			var open map[string]bool
 			if token == json.Delim('{') {
@@ -77,7 +77,7 @@ func checkJSON(data []byte) error {
 		// A value has ended.
 		if len(names) == 0 {
 			if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-				return errors.New("body: something follows the JSON value")
+				return errors.New("something follows the JSON value")
 			}
 			return nil
 		}
@@ -90,5 +90,8 @@ func checkJSON(data []byte) error {
 // schemaName names a type in the document.
 func schemaName(t reflect.Type, hint string) string {
 	name := huma.DefaultSchemaNamer(t, hint)
+	if name == "" {
+		return "" // a type without a name is written where it is used
+	}
 	return strings.ToUpper(name[:1]) + name[1:]
 }

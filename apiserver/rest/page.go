@@ -33,16 +33,16 @@ func (g *given[T]) Receiver() reflect.Value { return reflect.ValueOf(g).Elem().F
 // OnParamSet implements huma.ParamReactor.
 func (g *given[T]) OnParamSet(isSet bool, _ any) { g.IsSet = isSet }
 
-// cursorPage are the parameters of lists that are paged by cursors only; all of the list
+// CursorPage are the parameters of lists that are paged by cursors only; all of the list
 // when none is given.
-type cursorPage struct {
+type CursorPage struct {
 	First given[int]    `query:"first" minimum:"1" maximum:"1000" doc:"How many items at most."`
 	After given[string] `query:"after" maxLength:"512" doc:"endCursor of the page before."`
 }
 
-// anyPage are the parameters of lists that know both styles of paging.
-type anyPage struct {
-	cursorPage
+// AnyPage are the parameters of lists that know both styles of paging.
+type AnyPage struct {
+	CursorPage
 	Offset given[int] `query:"offset" minimum:"0" doc:"How many items to leave out; 0 when absent. Not together with first and after."`
 	Limit  given[int] `query:"limit" minimum:"0" maximum:"1000" doc:"How many items at most; 20 when absent. Not together with first and after."`
 }
@@ -63,7 +63,7 @@ type Pagination struct {
 }
 
 // page cuts a list, sorted by key, as both styles of paging ask for.
-func page[T any, K cmp.Ordered](p anyPage, all []T, key func(T) K) ([]T, PageInfo, Pagination, error) {
+func page[T any, K cmp.Ordered](p AnyPage, all []T, key func(T) K) ([]T, PageInfo, Pagination, error) {
 	byCursor := p.First.IsSet || p.After.IsSet
 	if byCursor && (p.Offset.IsSet || p.Limit.IsSet) {
 		return nil, PageInfo{}, Pagination{}, badRequest("offset and limit cannot go together with first and after: use one style of paging")
@@ -86,7 +86,7 @@ func page[T any, K cmp.Ordered](p anyPage, all []T, key func(T) K) ([]T, PageInf
 }
 
 // cursorOnly cuts a list, sorted by key, by cursors; all of it when none is given.
-func cursorOnly[T any, K cmp.Ordered](p cursorPage, all []T, key func(T) K) ([]T, PageInfo, error) {
+func cursorOnly[T any, K cmp.Ordered](p CursorPage, all []T, key func(T) K) ([]T, PageInfo, error) {
 	from, err := start(p.After, all, key)
 	if err != nil {
 		return nil, PageInfo{}, err

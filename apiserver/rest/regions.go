@@ -28,11 +28,11 @@ type RegionList struct {
 }
 
 // ListRegionsInput are the parameters of the list.
-type ListRegionsInput struct{ cursorPage }
+type ListRegionsInput struct{ CursorPage }
 
 func (a *API) listRegions(_ context.Context, in *ListRegionsInput) (*RegionList, error) {
 	here := []RegionItem{{ID: 1, Name: a.Region.Name, Title: a.Region.Title, Provider: "kubernetes", IsPublic: true}}
-	items, info, err := cursorOnly(in.cursorPage, here, func(r RegionItem) int { return r.ID })
+	items, info, err := cursorOnly(in.CursorPage, here, func(r RegionItem) int { return r.ID })
 	if err != nil {
 		return nil, err
 	}

@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"strings"
 	"time"
 
@@ -59,6 +60,8 @@ type API struct {
 	api      huma.API
 	document []byte
 	page     []byte
+	// repeatable has operation?parameter for each parameter that is a list.
+	repeatable map[string]bool
 }
 
 // families are all routes, in the order of the document.
@@ -75,7 +78,7 @@ func New(o Options) (*API, error) {
 	if o.Random == nil {
 		o.Random = rand.Reader
 	}
-	a := &API{Options: o, mux: http.NewServeMux()}
+	a := &API{Options: o, mux: http.NewServeMux(), repeatable: map[string]bool{}}
 	config := huma.Config{
 		OpenAPI: &huma.OpenAPI{
 			OpenAPI: "3.1.0",
@@ -204,6 +207,10 @@ func (a *API) enter(r route) func(huma.Context, func(huma.Context)) {
 			fail(forbidden("%s %q does not hold the permission %s", s.principal.Kind, s.principal.Name, r.needs))
 			return
 		}
+		if err := a.checkQuery(r.name, hc.URL()); err != nil {
+			fail(err)
+			return
+		}
 		if inDeployment {
 			d, err := a.deployment(hc.Context(), hc.Param("deploymentId"))
 			if err != nil {
@@ -214,6 +221,23 @@ func (a *API) enter(r route) func(huma.Context, func(huma.Context)) {
 		}
 		next(hc)
 	}
+}
+
+// checkQuery refuses a query that readers would not all read in the same way.
+func (a *API) checkQuery(name string, u url.URL) error {
+	if u.RawQuery == "" {
+		return nil
+	}
+	query, err := url.ParseQuery(u.RawQuery)
+	if err != nil {
+		return badRequest("query: %s", clip(err.Error()))
+	}
+	for parameter, values := range query {
+		if len(values) > 1 && !a.repeatable[name+"?"+parameter] {
+			return badRequest("%s: is there %d times; allowed: once", clip(parameter), len(values))
+		}
+	}
+	return nil
 }
 
 // scope is what is known of a request before its route is: whose it is.

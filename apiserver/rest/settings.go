@@ -50,7 +50,7 @@ type Settings struct {
 // SettingsOutput is the answer.
 type SettingsOutput struct{ Body Settings }
 
-func (a *API) getSettings(ctx context.Context, _ *inDeployment) (*SettingsOutput, error) {
+func (a *API) getSettings(ctx context.Context, _ *InDeployment) (*SettingsOutput, error) {
 	return a.settingsOf(ctx, scopeOf(ctx).deployment)
 }
 
@@ -96,7 +96,7 @@ func holdOf(d *v1alpha1.Deployment) bool {
 
 // UpdateDeploymentInput changes what is there; what is absent or null keeps its value.
 type UpdateDeploymentInput struct {
-	inDeployment
+	InDeployment
 	Body *UpdateDeployment
 }
 

@@ -35,7 +35,7 @@ var tokens = family{"Tokens", "Short-lived tokens for the data API of an environ
 
 // CreateTokenInput is the body of both creations.
 type CreateTokenInput struct {
-	inDeployment
+	InDeployment
 	Environment string `path:"environmentId" pattern:"^[0-9]{1,16}$" doc:"Number of the environment."`
 	Body        struct {
 		SecurityContext map[string]any `json:"security_context" doc:"Embedded in the token; decides which parts of the model are visible."`
@@ -130,7 +130,7 @@ func (a *API) sign(ctx context.Context, e *v1alpha1.Environment, securityContext
 
 // DeploymentTokenInput says how long the token shall be valid.
 type DeploymentTokenInput struct {
-	inDeployment
+	InDeployment
 	Body *struct {
 		ExpiresIn *int64 `json:"expiresIn,omitempty" nullable:"true" minimum:"60" maximum:"86400" doc:"Seconds; 86400 when absent."`
 	}

@@ -46,15 +46,15 @@ type VariableList struct {
 
 // ListVariablesInput are the parameters of the list.
 type ListVariablesInput struct {
-	inDeployment
-	cursorPage
+	InDeployment
+	CursorPage
 }
 
 func (a *API) listVariables(ctx context.Context, in *ListVariablesInput) (*VariableList, error) {
-	return variablesOf(scopeOf(ctx).deployment, in.cursorPage)
+	return variablesOf(scopeOf(ctx).deployment, in.CursorPage)
 }
 
-func variablesOf(d *v1alpha1.Deployment, p cursorPage) (*VariableList, error) {
+func variablesOf(d *v1alpha1.Deployment, p CursorPage) (*VariableList, error) {
 	all := make([]Variable, 0, len(d.Spec.Env))
 	for _, v := range d.Spec.Env {
 		shown := Variable{Name: v.Name, Value: encrypted}
@@ -83,7 +83,7 @@ func isSecret(name string) bool {
 
 // SetVariablesInput is the documented body.
 type SetVariablesInput struct {
-	inDeployment
+	InDeployment
 	Body struct {
 		Variables []Variable `json:"env_variables" maxItems:"256"`
 	}
@@ -157,7 +157,7 @@ func (a *API) setVariables(ctx context.Context, in *SetVariablesInput) (*Variabl
 		name, _, _ := strings.Cut(key, ".")
 		return seen[name] && !used[key]
 	})
-	return variablesOf(changed, cursorPage{})
+	return variablesOf(changed, CursorPage{})
 }
 
 // storeSecrets adds keys to the Secret that holds the values of a deployment's secrets.

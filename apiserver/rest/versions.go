@@ -36,8 +36,8 @@ type VersionList struct {
 
 // ListVersionsInput are the parameters of the list.
 type ListVersionsInput struct {
-	inDeployment
-	cursorPage
+	InDeployment
+	CursorPage
 }
 
 func (a *API) listVersions(ctx context.Context, in *ListVersionsInput) (*VersionList, error) {
@@ -53,7 +53,7 @@ func (a *API) listVersions(ctx context.Context, in *ListVersionsInput) (*Version
 	for i, e := range entries {
 		all[i] = numbered{Version{e.ReleaseChannelVersion, e.Version.String(), e.ReleaseChannel, e.IsLatestInChannel, e.IsCurrent}, i}
 	}
-	cut, info, err := cursorOnly(in.cursorPage, all, func(n numbered) int { return n.place })
+	cut, info, err := cursorOnly(in.CursorPage, all, func(n numbered) int { return n.place })
 	if err != nil {
 		return nil, err
 	}

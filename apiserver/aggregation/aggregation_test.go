@@ -1,0 +1,489 @@
+package aggregation
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/apiserver/auth"
+)
+
+const demo = accountsPath + "/demo/proxy"
+
+func encode(text []byte) []byte { return []byte(base64.StdEncoding.EncodeToString(text)) }
+
+// TestAggregated goes through a real Kubernetes API server, and around it.
+func TestAggregated(t *testing.T) {
+	c := startCluster(t)
+	c.create(t, &rbacv1.ClusterRole{
+		ObjectMeta: metav1.ObjectMeta{Name: "only-demo"},
+		Rules: []rbacv1.PolicyRule{{
+			APIGroups: []string{GroupVersion.Group}, Resources: []string{"accounts/proxy"}, Verbs: []string{"get"}, ResourceNames: []string{"demo"},
+		}},
+	})
+	c.create(t, &rbacv1.ClusterRole{
+		ObjectMeta: metav1.ObjectMeta{Name: "impersonator"},
+		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"users"}, Verbs: []string{"impersonate"}}},
+	})
+	c.bind(t, "ada", "quoin-proxy-admin", "")
+	c.bind(t, "bob", "quoin-proxy-viewer", "")
+	c.bind(t, "carol", "only-demo", "")
+	c.bind(t, "dora", "quoin-proxy-admin", "default")
+	c.bind(t, "ida", "impersonator", "")
+	for _, user := range []string{"ada", "bob", "carol"} {
+		config, answer := c.as(t, user), ""
+		eventually(t, func() bool {
+			var code int
+			code, answer = send(t, config, http.MethodGet, demo+"/ready")
+			return code == http.StatusAccepted
+		}, func() any { return user + ": " + answer })
+	}
+	c.taken()
+
+	t.Run("proxy", c.testProxy)
+	t.Run("authorization", c.testAuthorization)
+	t.Run("front proxy", c.testFrontProxy)
+	t.Run("tokens", c.testTokens)
+	t.Run("paths", c.testPaths)
+	t.Run("accounts", c.testAccounts)
+	t.Run("discovery", c.testDiscovery)
+	t.Run("kubectl", c.testKubectl)
+}
+
+// testProxy: requests arrive as they were sent, with the user, and so do the answers.
+func (c *cluster) testProxy(t *testing.T) {
+	api := kubernetes.NewForConfigOrDie(c.as(t, "ada")).Discovery().RESTClient()
+	body := `{"name":"x"}`
+	for method, request := range map[string]*rest.Request{
+		http.MethodGet:    api.Get(),
+		http.MethodPost:   api.Post().Body([]byte(body)),
+		http.MethodPut:    api.Put().Body([]byte(body)),
+		http.MethodPatch:  api.Patch("application/merge-patch+json").Body([]byte(body)),
+		http.MethodDelete: api.Delete(),
+	} {
+		t.Run(method, func(t *testing.T) {
+			code := 0
+			result := request.AbsPath(demo+"/api/v1/deployments").Param("limit", "3").Do(t.Context()).StatusCode(&code)
+			answer, err := result.Raw()
+			if err != nil || code != http.StatusAccepted || string(answer) != `{"answered":true}` {
+				t.Errorf("answer %d %s: %v", code, answer, err)
+			}
+			want := call{
+				Method: method, Path: "/api/v1/deployments", Query: "limit=3", Account: "demo",
+				Principal: auth.Principal{
+					Kind: auth.KindKubernetes, Account: "demo", ID: "ada", Name: "ada",
+					Permissions: []v1alpha1.Permission{v1alpha1.PermissionAdmin},
+				},
+			}
+			if method != http.MethodGet && method != http.MethodDelete {
+				want.Body = body
+			}
+			got := c.taken()
+			if len(got) != 1 {
+				t.Fatalf("%d calls, want one", len(got))
+			}
+			for header := range got[0].Header {
+				if strings.HasPrefix(header, "X-Remote-") || header == "Authorization" {
+					t.Errorf("header %s has been handed on", header)
+				}
+			}
+			got[0].Header = nil
+			if diff := cmp.Diff(want, got[0]); diff != "" {
+				t.Errorf("call (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// testAuthorization: who is not allowed a verb does not get to a documented path.
+func (c *cluster) testAuthorization(t *testing.T) {
+	impersonated := c.as(t, "ida")
+	impersonated.Impersonate.UserName = "ada"
+	cases := map[string]struct {
+		config *rest.Config
+		method string
+		path   string
+		want   int
+	}{
+		"viewer reads":                     {c.as(t, "bob"), http.MethodGet, demo + "/a", 202},
+		"viewer asks for the head":         {c.as(t, "bob"), http.MethodHead, demo + "/a", 202},
+		"viewer creates":                   {c.as(t, "bob"), http.MethodPost, demo + "/a", 403},
+		"viewer updates":                   {c.as(t, "bob"), http.MethodPut, demo + "/a", 403},
+		"viewer patches":                   {c.as(t, "bob"), http.MethodPatch, demo + "/a", 403},
+		"viewer deletes":                   {c.as(t, "bob"), http.MethodDelete, demo + "/a", 403},
+		"nobody":                           {c.as(t, "eve"), http.MethodGet, demo + "/a", 403},
+		"the account that is allowed":      {c.as(t, "carol"), http.MethodGet, demo + "/a", 202},
+		"another account":                  {c.as(t, "carol"), http.MethodGet, accountsPath + "/other/proxy/a", 403},
+		"an unknown account, not allowed":  {c.as(t, "carol"), http.MethodGet, accountsPath + "/none/proxy/a", 403},
+		"an unknown account":               {c.as(t, "ada"), http.MethodGet, accountsPath + "/none/proxy/a", 404},
+		"an account that cannot be read":   {c.as(t, "ada"), http.MethodGet, accountsPath + "/broken/proxy/a", 500},
+		"allowed in a namespace":           {c.as(t, "dora"), http.MethodGet, demo + "/a", 403},
+		"allowed in a namespace, there":    {c.as(t, "dora"), http.MethodGet, "/apis/api.platform.quoin.dev/v1/namespaces/default/accounts/demo/proxy/a", 404},
+		"impersonated through Kubernetes":  {impersonated, http.MethodPost, demo + "/a", 202},
+		"who impersonates, as they are":    {c.as(t, "ida"), http.MethodPost, demo + "/a", 403},
+		"Kubernetes' admin is not assumed": {c.as(t, "eve", "admin"), http.MethodGet, demo + "/a", 403},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			code, answer := send(t, tc.config, tc.method, tc.path)
+			if code != tc.want {
+				t.Errorf("%d, want %d: %s", code, tc.want, answer)
+			}
+			if strings.Contains(answer, "secret detail") {
+				t.Errorf("the answer shows an internal error: %s", answer)
+			}
+			if calls := c.taken(); (len(calls) == 1) != (tc.want == 202) {
+				t.Errorf("%d calls", len(calls))
+			}
+		})
+	}
+}
+
+// testFrontProxy: only the front proxy's certificate may say who asks.
+func (c *cluster) testFrontProxy(t *testing.T) {
+	stranger := newAuthority(t, "front-proxy-ca")
+	frontProxy := c.direct(t, c.frontProxy.issue(t, "front-proxy-client").pair(t))
+	cases := map[string]struct {
+		client *http.Client
+		user   string
+		groups []string
+		want   int
+	}{
+		"front proxy":              {frontProxy, "ada", nil, 202},
+		"front proxy, not allowed": {frontProxy, "eve", nil, 403},
+		"front proxy, masters":     {frontProxy, "root", []string{"system:masters"}, 202},
+		"front proxy, anonymous":   {frontProxy, "system:anonymous", []string{"system:unauthenticated"}, 403},
+		"front proxy, no user":     {frontProxy, "", []string{"system:masters"}, 401},
+		"no certificate":           {c.direct(t), "ada", []string{"system:masters"}, 401},
+		"another name":             {c.direct(t, c.frontProxy.issue(t, "somebody").pair(t)), "ada", []string{"system:masters"}, 401},
+		"another authority":        {c.direct(t, stranger.issue(t, "front-proxy-client").pair(t)), "ada", []string{"system:masters"}, 401},
+		"a serving certificate":    {c.direct(t, c.frontProxy.issue(t, "front-proxy-client", "localhost").pair(t)), "ada", nil, 401},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			header := http.Header{"X-Remote-Group": tc.groups, "Authorization": {"Bearer nonsense"}}
+			if tc.user != "" {
+				header.Set("X-Remote-User", tc.user)
+			}
+			code, answer := c.sendDirect(t, tc.client, demo+"/a", header)
+			if code != tc.want {
+				t.Errorf("%d, want %d: %s", code, tc.want, answer)
+			}
+			if code != 202 {
+				wantStatus(t, answer, code)
+			}
+			calls := c.taken()
+			if (len(calls) == 1) != (tc.want == 202) {
+				t.Errorf("%d calls", len(calls))
+			}
+			for _, got := range calls {
+				if got.Principal.ID != tc.user || got.Header.Get("Authorization") != "" || got.Header.Get("X-Remote-User") != "" {
+					t.Errorf("call is %+v", got)
+				}
+			}
+		})
+	}
+}
+
+// testTokens: a ServiceAccount's token works without the API server in between, and headers
+// beside it count for nothing.
+func (c *cluster) testTokens(t *testing.T) {
+	c.create(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "robot", Namespace: "default"}})
+	c.bind(t, "system:serviceaccount:default:robot", "quoin-proxy-viewer", "")
+	admin := kubernetes.NewForConfigOrDie(c.environment.Config)
+	token, err := admin.CoreV1().ServiceAccounts("default").CreateToken(t.Context(), "robot", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	bearer := "Bearer " + token.Status.Token
+	cases := map[string]struct {
+		header http.Header
+		want   int
+	}{
+		"token":                     {http.Header{"Authorization": {bearer}}, 202},
+		"token and forged headers":  {http.Header{"Authorization": {bearer}, "X-Remote-User": {"ada"}, "X-Remote-Group": {"system:masters"}}, 202},
+		"token that is not":         {http.Header{"Authorization": {"Bearer nonsense"}}, 401},
+		"none":                      {http.Header{}, 401},
+		"token that wants another":  {http.Header{"Authorization": {bearer}, "Impersonate-User": {"ada"}}, 400},
+		"token, a WebSocket":        {http.Header{"Authorization": {bearer}, "Connection": {"Upgrade"}, "Upgrade": {"websocket"}}, 400},
+		"token, and another's host": {http.Header{"Authorization": {bearer}, "Host": {"other.example.com"}}, 202},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			code, answer := c.sendDirect(t, c.direct(t), demo+"/a", tc.header)
+			if code != tc.want {
+				t.Errorf("%d, want %d: %s", code, tc.want, answer)
+			}
+			calls := c.taken()
+			if (len(calls) == 1) != (tc.want == 202) {
+				t.Fatalf("%d calls", len(calls))
+			}
+			for _, got := range calls {
+				if got.Principal.ID != "system:serviceaccount:default:robot" || got.Account != "demo" || got.Host != "" ||
+					got.Header.Get("Authorization") != "" || got.Header.Get("X-Remote-User") != "" {
+					t.Errorf("call is %+v", got)
+				}
+			}
+		})
+	}
+}
+
+// testPaths: a path means one thing, however it is written.
+func (c *cluster) testPaths(t *testing.T) {
+	cases := map[string]struct {
+		path string
+		code int
+		want string // the documented path
+	}{
+		"trailing slash":             {demo + "/api/v1/", 202, "/api/v1/"},
+		"encoded":                    {demo + "/api/v1/a%20b", 202, "/api/v1/a b"},
+		"encoded slash":              {demo + "/api/v1/a%2Fb", 202, "/api/v1/a/b"},
+		"another account, encoded":   {demo + "/..%2f..%2fother%2fproxy%2fa", 400, ""},
+		"another account, upper":     {demo + "/%2E%2E/%2E%2E/other/proxy/a", 400, ""},
+		"another account, plain":     {demo + "/../../other/proxy/a", 400, ""},
+		"dot":                        {demo + "/./a", 400, ""},
+		"empty segment":              {demo + "//a", 400, ""},
+		"twice encoded means itself": {demo + "/%252e%252e/a", 202, "/%2e%2e/a"},
+		"no path":                    {demo, 404, ""},
+		"no path but a slash":        {demo + "/", 404, ""},
+		"another subresource":        {accountsPath + "/demo/status", 404, ""},
+		"a longer name of it":        {accountsPath + "/demo/proxyx/a", 404, ""},
+		"another resource":           {"/apis/api.platform.quoin.dev/v1/accountsx/demo/proxy/a", 404, ""},
+		"another version":            {"/apis/api.platform.quoin.dev/v2/accounts/demo/proxy/a", 404, ""},
+	}
+	frontProxy := c.direct(t, c.frontProxy.issue(t, "front-proxy-client").pair(t))
+	for name, tc := range cases {
+		check := func(t *testing.T, code int, answer string) {
+			t.Helper()
+			if code != tc.code {
+				t.Errorf("%d, want %d: %s", code, tc.code, answer)
+			}
+			documented := ""
+			for _, got := range c.taken() {
+				documented += got.Path
+				if got.Account != "demo" {
+					t.Errorf("reached account %s", got.Account)
+				}
+			}
+			if documented != tc.want {
+				t.Errorf("reached %q, want %q", documented, tc.want)
+			}
+		}
+		t.Run(name, func(t *testing.T) {
+			code, answer := c.sendDirect(t, frontProxy, tc.path, http.Header{"X-Remote-User": {"root"}, "X-Remote-Group": {"system:masters"}})
+			check(t, code, answer)
+		})
+		if strings.Contains(name, "another account") {
+			t.Run(name+", through Kubernetes", func(t *testing.T) {
+				code, answer := send(t, c.as(t, "carol"), http.MethodGet, tc.path)
+				check(t, code, answer)
+			})
+		}
+	}
+}
+
+// testAccounts: the accounts can be read, not watched, selected or written.
+func (c *cluster) testAccounts(t *testing.T) {
+	api := kubernetes.NewForConfigOrDie(c.as(t, "bob")).Discovery().RESTClient()
+	list := AccountList{}
+	text, err := api.Get().AbsPath(accountsPath).Do(t.Context()).Raw()
+	if err != nil || json.Unmarshal(text, &list) != nil {
+		t.Fatalf("%s: %v", text, err)
+	}
+	urls := []string{}
+	for _, account := range list.Items {
+		urls = append(urls, account.Name+" "+account.Spec.URL)
+	}
+	if diff := cmp.Diff([]string{"demo https://demo.example.com", "other https://other.example.com"}, urls); diff != "" || list.Kind != "AccountList" {
+		t.Errorf("%s (-want +got):\n%s", list.Kind, diff)
+	}
+	if _, err := api.Get().AbsPath(accountsPath, "none").Do(t.Context()).Raw(); !apierrors.IsNotFound(err) {
+		t.Errorf("unknown account: %v", err)
+	}
+	admin := c.as(t, "root", "system:masters")
+	for request, want := range map[string]int{
+		"GET /demo":                  200,
+		"GET ?watch=true":            405,
+		"GET /demo?watch=1":          405,
+		"GET ?limit=500&watch=false": 200,
+		"GET ?labelSelector=a%3Db":   400,
+		"POST ":                      405,
+		"DELETE ":                    405,
+		"DELETE /demo":               405,
+		"PUT /demo":                  405,
+		"OPTIONS /demo/proxy/api":    405,
+	} {
+		method, path, _ := strings.Cut(request, " ")
+		if code, answer := send(t, admin, method, accountsPath+path); code != want {
+			t.Errorf("%s: %d, want %d: %s", request, code, want, answer)
+		}
+	}
+	if code, _ := send(t, c.as(t, "carol"), http.MethodGet, accountsPath); code != http.StatusForbidden {
+		t.Errorf("carol lists: %d", code)
+	}
+}
+
+// testDiscovery: any authenticated user sees the group, in the new form and the old one.
+func (c *cluster) testDiscovery(t *testing.T) {
+	client := kubernetes.NewForConfigOrDie(c.as(t, "eve")).Discovery()
+	want := []string{"accounts Account get,list", "accounts/proxy AccountProxyOptions create,delete,get,patch,update"}
+	var got []string
+	// The API server learns what is served a moment after the APIService is available.
+	eventually(t, func() bool {
+		got = nil
+		_, lists, err := client.ServerGroupsAndResources()
+		if err != nil {
+			return false
+		}
+		for _, list := range lists {
+			if list.GroupVersion == GroupVersion.String() {
+				for _, resource := range list.APIResources {
+					got = append(got, resource.Name+" "+resource.Kind+" "+strings.Join(resource.Verbs, ","))
+				}
+			}
+		}
+		return slices.Equal(want, got)
+	}, func() any { return got })
+	frontProxy := c.direct(t, c.frontProxy.issue(t, "front-proxy-client").pair(t))
+	const aggregated = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+	for _, tc := range []struct {
+		path, accept, want string
+		code               int
+	}{
+		{"/apis", "", "APIGroupList", 200},
+		{"/apis", aggregated + ",application/json", "APIGroupDiscoveryList", 200},
+		{"/apis/api.platform.quoin.dev", "", "APIGroup", 200},
+		{"/apis/api.platform.quoin.dev/", aggregated, "APIGroup", 200},
+		{"/apis/api.platform.quoin.dev/v1", "application/json", "APIResourceList", 200},
+		{"/apis/another", "", "Status", 404},
+		{"/openapi/v2", "", "Status", 404},
+		{"/openapi/v3", "", "Status", 404},
+	} {
+		code, answer := c.sendDirect(t, frontProxy, tc.path, http.Header{"X-Remote-User": {"eve"}, "Accept": {tc.accept}})
+		meta := metav1.TypeMeta{}
+		if err := json.Unmarshal([]byte(answer), &meta); err != nil || code != tc.code || meta.Kind != tc.want {
+			t.Errorf("%s: %d %s: %v", tc.path, code, answer, err)
+		}
+		if !Handles(tc.path) {
+			t.Errorf("%s is not handled", tc.path)
+		}
+		if code, answer := c.sendDirect(t, c.direct(t), tc.path, nil); code != http.StatusUnauthorized {
+			t.Errorf("%s without a credential: %d %s", tc.path, code, answer)
+		}
+	}
+}
+
+// testKubectl: what the documentation shows.
+func (c *cluster) testKubectl(t *testing.T) {
+	c.create(t, &v1alpha1.Account{
+		ObjectMeta: metav1.ObjectMeta{Name: "from-crd"},
+		Spec:       v1alpha1.AccountSpec{Host: "from-crd.example.com", Namespace: "default"},
+	})
+	text, err := c.user(t, "root", "system:masters").KubeConfig()
+	if err != nil {
+		t.Fatal(err)
+	}
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := os.WriteFile(kubeconfig, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct{ arguments, input, want string }{
+		{"get --raw " + demo + "/api/v1/deployments", "", `{"answered":true}`},
+		{"create --raw " + demo + "/api/v1/deployments -f -", `{"name":"x"}`, `{"answered":true}`},
+		{"replace --raw " + demo + "/api/v1/deployments/1 -f -", `{"name":"x"}`, `{"answered":true}`},
+		{"delete --raw " + demo + "/api/v1/deployments/1", "", `{"answered":true}`},
+		{"get accounts.api.platform.quoin.dev", "", "https://demo.example.com"},
+		{"get accounts.api.platform.quoin.dev demo -o yaml", "", "url: https://demo.example.com"},
+		{"api-resources --api-group=api.platform.quoin.dev -o name", "", "accounts.api.platform.quoin.dev"},
+		{"get accounts -o name", "", "account.platform.quoin.dev/from-crd"},
+		{"auth can-i create accounts/demo --subresource=proxy", "", "yes"},
+	} {
+		command := exec.CommandContext(t.Context(), filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), "kubectl"), strings.Fields(tc.arguments)...)
+		command.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig, "HOME="+filepath.Dir(kubeconfig))
+		command.Stdin = strings.NewReader(tc.input)
+		errors := &bytes.Buffer{}
+		command.Stderr = errors
+		output, err := command.Output()
+		if err != nil || !strings.Contains(string(output), tc.want) || strings.Contains(errors.String(), "couldn't get resource list") {
+			t.Errorf("kubectl %s: %v\n%s%s", tc.arguments, err, output, errors)
+		}
+	}
+	methods := ""
+	for _, got := range c.taken() {
+		methods += got.Method + " "
+	}
+	if want := "GET POST PUT DELETE "; methods != want {
+		t.Errorf("methods %s, want %s", methods, want)
+	}
+}
+
+// send goes through the Kubernetes API server with the path exactly as written.
+func send(t *testing.T, config *rest.Config, method, path string) (code int, answer string) {
+	t.Helper()
+	client, err := rest.HTTPClientFor(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request, err := http.NewRequestWithContext(t.Context(), method, strings.TrimSuffix(config.Host, "/")+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return do(t, client, request)
+}
+
+// sendDirect goes to the Server itself.
+func (c *cluster) sendDirect(t *testing.T, client *http.Client, path string, header http.Header) (code int, answer string) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+c.address+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, values := range header {
+		request.Header[name] = values
+	}
+	request.Host = header.Get("Host")
+	return do(t, client, request)
+}
+
+func do(t *testing.T, client *http.Client, request *http.Request) (code int, answer string) {
+	t.Helper()
+	response, err := client.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if response.ProtoMajor != 2 && request.Header.Get("Upgrade") == "" {
+		t.Errorf("%s %s: %s, want HTTP/2", request.Method, request.URL, response.Proto)
+	}
+	return response.StatusCode, string(text)
+}
+
+func wantStatus(t *testing.T, answer string, code int) {
+	t.Helper()
+	got := metav1.Status{}
+	if err := json.Unmarshal([]byte(answer), &got); err != nil || got.Kind != "Status" || got.APIVersion != "v1" || int(got.Code) != code {
+		t.Errorf("not a Status of %d: %s", code, answer)
+	}
+}

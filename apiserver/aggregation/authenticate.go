@@ -1,0 +1,89 @@
+package aggregation
+
+import (
+	"net/http"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apiserver/pkg/authentication/authenticatorfactory"
+	"k8s.io/apiserver/pkg/authentication/request/headerrequest"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/server/dynamiccertificates"
+	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+)
+
+// How Kubernetes is asked. What it answered is believed for a short time only: a binding that
+// is taken away, or a token that is revoked, stops working within it.
+const (
+	reviewCache   = 10 * time.Second
+	reviewTimeout = 10 * time.Second
+)
+
+// reviewRetries are those of Kubernetes' own aggregated API servers
+// (k8s.io/apiserver/pkg/server/options, DefaultAuthWebhookRetryBackoff).
+func reviewRetries() *wait.Backoff {
+	return &wait.Backoff{Duration: 500 * time.Millisecond, Factor: 1.5, Jitter: 0.2, Steps: 5}
+}
+
+// frontProxy is by what the Kubernetes API server is recognised when it says who asks. It says
+// so itself, in this config map.
+type frontProxy struct {
+	authorities *dynamiccertificates.ConfigMapCAController
+	headers     *headerrequest.RequestHeaderAuthRequestController
+}
+
+func newFrontProxy(client kubernetes.Interface) (*frontProxy, error) {
+	const namespace, configMap = "kube-system", "extension-apiserver-authentication"
+	authorities, err := dynamiccertificates.NewDynamicCAFromConfigMapController(
+		"front-proxy", namespace, configMap, "requestheader-client-ca-file", client)
+	if err != nil {
+		return nil, err
+	}
+	headers := headerrequest.NewRequestHeaderAuthRequestController(configMap, namespace, client,
+		"requestheader-username-headers", "requestheader-uid-headers", "requestheader-group-headers",
+		"requestheader-extra-headers-prefix", "requestheader-allowed-names")
+	return &frontProxy{authorities: authorities, headers: headers}, nil
+}
+
+func (f *frontProxy) config() *authenticatorfactory.RequestHeaderConfig {
+	return &authenticatorfactory.RequestHeaderConfig{
+		CAContentProvider:   f.authorities,
+		UsernameHeaders:     headerrequest.StringSliceProviderFunc(f.headers.UsernameHeaders),
+		UIDHeaders:          headerrequest.StringSliceProviderFunc(f.headers.UIDHeaders),
+		GroupHeaders:        headerrequest.StringSliceProviderFunc(f.headers.GroupHeaders),
+		ExtraHeaderPrefixes: headerrequest.StringSliceProviderFunc(f.headers.ExtraHeaderPrefixes),
+		AllowedClientNames:  headerrequest.StringSliceProviderFunc(f.headers.AllowedClientNames),
+	}
+}
+
+// authenticate says which Kubernetes user asks: by the front proxy's headers when the connection
+// has the front proxy's certificate, else by a bearer token.
+func (s *Server) authenticate(r *http.Request) (user.Info, error) {
+	response, known, err := s.authenticator.AuthenticateRequest(r)
+	if err != nil {
+		// The reason is for us: it may say what a credential looks like.
+		log.FromContext(r.Context()).V(1).Info("Credential refused", "reason", err.Error())
+	}
+	if err != nil || !known {
+		return nil, apierrors.NewUnauthorized("Unauthorized")
+	}
+	for header := range r.Header {
+		// The Kubernetes API server has done it before it asks us, and says so no more. Who
+		// asks us directly must not get their own rights when they meant to have another's.
+		if strings.HasPrefix(header, "Impersonate-") {
+			return nil, apierrors.NewBadRequest("impersonation works through the Kubernetes API server only")
+		}
+	}
+	return response.User, nil
+}
+
+// withoutCredentials takes out of a request what says who asks: that has been decided.
+func (s *Server) withoutCredentials(header http.Header) {
+	config := s.frontProxy.config()
+	headerrequest.ClearAuthenticationHeaders(header, config.UsernameHeaders, config.UIDHeaders, config.GroupHeaders, config.ExtraHeaderPrefixes)
+	header.Del("Authorization")
+	header.Del("Cookie")
+}

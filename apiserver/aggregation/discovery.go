@@ -1,0 +1,99 @@
+package aggregation
+
+import (
+	"net/http"
+	"strings"
+
+	apidiscovery "k8s.io/api/apidiscovery/v2"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/authentication/user"
+)
+
+// What can be done with accounts and with accounts/proxy.
+var (
+	accountVerbs = metav1.Verbs{"get", "list"}
+	proxyVerbs   = metav1.Verbs{"create", "delete", "get", "patch", "update"}
+)
+
+// proxyKind is never seen: Kubernetes names a kind for every subresource, like ServiceProxyOptions.
+const proxyKind = "AccountProxyOptions"
+
+// discover answers the paths on which clients ask what is served here. There is no OpenAPI
+// document of the group, which a 404 says.
+func (s *Server) discover(w http.ResponseWriter, r *http.Request, who user.Info) error {
+	if err := s.authorize(r.Context(), toPath(who, r)); err != nil {
+		return err
+	}
+	document, contentType := discoveryDocument(r)
+	if document == nil {
+		return notFound(r)
+	}
+	if err := mayRead(r, verbs[r.Method]); err != nil {
+		return err
+	}
+	write(w, http.StatusOK, contentType, document)
+	return nil
+}
+
+// discoveryDocument is what a path tells about the group; nil when nothing.
+func discoveryDocument(r *http.Request) (document any, contentType string) {
+	const json = "application/json"
+	switch strings.TrimSuffix(r.URL.Path, "/") {
+	case "/apis":
+		if accepted(r, metav1.GroupVersionKind{Group: apidiscovery.GroupName, Version: "v2", Kind: "APIGroupDiscoveryList"}) {
+			return aggregatedDiscovery(), json + ";g=" + apidiscovery.GroupName + ";v=v2;as=APIGroupDiscoveryList"
+		}
+		return metav1.APIGroupList{
+			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "APIGroupList"},
+			Groups:   []metav1.APIGroup{group()},
+		}, json
+	case "/apis/" + GroupVersion.Group:
+		one := group()
+		one.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "APIGroup"}
+		return one, json
+	case "/apis/" + GroupVersion.String():
+		return metav1.APIResourceList{
+			TypeMeta:     metav1.TypeMeta{APIVersion: "v1", Kind: "APIResourceList"},
+			GroupVersion: GroupVersion.String(),
+			APIResources: []metav1.APIResource{
+				{Name: accounts, SingularName: "account", Kind: "Account", Verbs: accountVerbs},
+				{Name: accounts + "/" + proxy, Kind: proxyKind, Verbs: proxyVerbs},
+			},
+		}, json
+	}
+	return nil, ""
+}
+
+func group() metav1.APIGroup {
+	version := metav1.GroupVersionForDiscovery{GroupVersion: GroupVersion.String(), Version: GroupVersion.Version}
+	return metav1.APIGroup{Name: GroupVersion.Group, Versions: []metav1.GroupVersionForDiscovery{version}, PreferredVersion: version}
+}
+
+// aggregatedDiscovery says all of it in one document (KEP-3352).
+func aggregatedDiscovery() apidiscovery.APIGroupDiscoveryList {
+	kind := func(name string) *metav1.GroupVersionKind {
+		return &metav1.GroupVersionKind{Group: GroupVersion.Group, Version: GroupVersion.Version, Kind: name}
+	}
+	return apidiscovery.APIGroupDiscoveryList{
+		TypeMeta: metav1.TypeMeta{APIVersion: apidiscovery.SchemeGroupVersion.String(), Kind: "APIGroupDiscoveryList"},
+		Items: []apidiscovery.APIGroupDiscovery{{
+			ObjectMeta: metav1.ObjectMeta{Name: GroupVersion.Group},
+			Versions: []apidiscovery.APIVersionDiscovery{{
+				Version:   GroupVersion.Version,
+				Freshness: apidiscovery.DiscoveryFreshnessCurrent,
+				Resources: []apidiscovery.APIResourceDiscovery{{
+					Resource:         accounts,
+					SingularResource: "account",
+					ResponseKind:     kind("Account"),
+					Scope:            apidiscovery.ScopeCluster,
+					Verbs:            accountVerbs,
+					Subresources: []apidiscovery.APISubresourceDiscovery{{
+						Subresource:  proxy,
+						ResponseKind: kind(proxyKind),
+						Verbs:        proxyVerbs,
+					}},
+				}},
+			}},
+		}},
+	}
+}

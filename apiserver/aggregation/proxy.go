@@ -1,0 +1,69 @@
+package aggregation
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/httpstream"
+	"k8s.io/apiserver/pkg/authentication/user"
+
+	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/apiserver/auth"
+)
+
+// proxy hands a request on to a documented path of an account.
+func (s *Server) proxy(w http.ResponseWriter, r *http.Request, who user.Info, name, documented string) error {
+	verb, known := verbs[r.Method]
+	if !known {
+		return apierrors.NewMethodNotSupported(accountResource(proxy).GroupResource(), r.Method)
+	}
+	if err := s.authorize(r.Context(), toAccounts(who, verb, name, proxy)); err != nil {
+		return err
+	}
+	if documented == "/" {
+		return notFound(r)
+	}
+	if httpstream.IsUpgradeRequest(r) {
+		return apierrors.NewBadRequest("this path cannot be upgraded to another protocol")
+	}
+	account, err := s.account(r.Context(), name)
+	if err != nil {
+		return err
+	}
+	principal := &auth.Principal{
+		Kind:    auth.KindKubernetes,
+		Account: account.Name,
+		ID:      who.GetName(),
+		Name:    who.GetName(),
+		// Which methods the user may use, Kubernetes has decided; it knows no finer ones.
+		Permissions: []v1alpha1.Permission{v1alpha1.PermissionAdmin},
+	}
+	s.options.Next(w, s.documented(r, principal, documented), account, principal)
+	return nil
+}
+
+// documented is the request as it would have come on the account's own host, without what says
+// who asks and without the Host, which anybody may write.
+func (s *Server) documented(r *http.Request, principal *auth.Principal, path string) *http.Request {
+	r = r.Clone(auth.With(r.Context(), principal))
+	r.URL.Path, r.URL.RawPath = path, ""
+	r.URL.Scheme, r.URL.Host, r.Host = "", "", ""
+	r.RequestURI = r.URL.RequestURI()
+	s.withoutCredentials(r.Header)
+	return r
+}
+
+// account is the one of that name. The caller has been authorised: one who has not does not learn
+// which accounts there are.
+func (s *Server) account(ctx context.Context, name string) (*v1alpha1.Account, error) {
+	account, err := s.options.Account(ctx, name)
+	if err != nil {
+		return nil, fmt.Errorf("find account %q: %w", name, err)
+	}
+	if account == nil {
+		return nil, apierrors.NewNotFound(accountResource("").GroupResource(), name)
+	}
+	return account, nil
+}

@@ -1,0 +1,106 @@
+package aggregation
+
+import (
+	"encoding/json"
+	"errors"
+	"mime"
+	"net/http"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+)
+
+// ServeHTTP answers a request whose path Handles.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if err := s.serve(w, r); err != nil {
+		writeError(w, r, err)
+	}
+}
+
+// serve answers a request, or returns why not.
+func (s *Server) serve(w http.ResponseWriter, r *http.Request) error {
+	if !isClean(r.URL.Path) {
+		return apierrors.NewBadRequest("the path has empty, . or .. segments")
+	}
+	who, err := s.authenticate(r)
+	if err != nil {
+		return err
+	}
+	below, found := strings.CutPrefix(r.URL.Path+"/", accountsPath+"/")
+	if !found {
+		return s.discover(w, r, who)
+	}
+	name, below, _ := strings.Cut(strings.TrimSuffix(below, "/"), "/")
+	subresource, documented, _ := strings.Cut(below, "/")
+	switch {
+	case name == "":
+		return s.listAccounts(w, r, who)
+	case subresource == "":
+		return s.getAccount(w, r, who, name)
+	case subresource == proxy:
+		return s.proxy(w, r, who, name, "/"+documented)
+	}
+	return notFound(r)
+}
+
+// isClean tells whether every segment of a decoded path means itself. A path with an encoded ".."
+// arrives decoded, because the Kubernetes API server decodes it: nothing after this may join it
+// with another path, or redirect to what it would be without the segment.
+func isClean(path string) bool {
+	segments := strings.Split(strings.TrimSuffix(strings.TrimPrefix(path, "/"), "/"), "/")
+	return strings.HasPrefix(path, "/") && !slices.ContainsFunc(segments, func(segment string) bool {
+		return segment == "" || segment == "." || segment == ".."
+	})
+}
+
+// mayRead refuses every method but GET and HEAD, and the watch that nobody serves here.
+func mayRead(r *http.Request, verb string) error {
+	isWatch := r.URL.Query().Has("watch") && r.URL.Query().Get("watch") != "false" && r.URL.Query().Get("watch") != "0"
+	if isWatch {
+		verb = "watch"
+	}
+	if isWatch || r.Method != http.MethodGet && r.Method != http.MethodHead {
+		return apierrors.NewMethodNotSupported(accountResource("").GroupResource(), verb)
+	}
+	return nil
+}
+
+// accepted is the media type in a request's Accept header that asks for a kind of Kubernetes' own
+// groups in place of the object itself, as in "application/json;as=Table;v=v1;g=meta.k8s.io".
+func accepted(r *http.Request, kind metav1.GroupVersionKind) bool {
+	for accept := range strings.SplitSeq(strings.Join(r.Header.Values("Accept"), ","), ",") {
+		mediaType, parameters, err := mime.ParseMediaType(accept)
+		if err == nil && mediaType == "application/json" &&
+			parameters["g"] == kind.Group && parameters["v"] == kind.Version && parameters["as"] == kind.Kind {
+			return true
+		}
+	}
+	return false
+}
+
+func notFound(r *http.Request) error {
+	return apierrors.NewGenericServerResponse(http.StatusNotFound, strings.ToLower(r.Method), accountResource("").GroupResource(), "", "", 0, false)
+}
+
+// writeError answers with a metav1.Status.
+func writeError(w http.ResponseWriter, r *http.Request, err error) {
+	var known apierrors.APIStatus
+	if !errors.As(err, &known) {
+		log.FromContext(r.Context()).Error(err, "Failed to answer")
+		known = apierrors.NewInternalError(errors.New("try again, or see the log of quoin apiserver"))
+	}
+	status := known.Status()
+	status.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
+	write(w, int(status.Code), "application/json", status)
+}
+
+// write answers in JSON. That the caller may have gone is not worth a word.
+func write(w http.ResponseWriter, code int, contentType string, body any) {
+	w.Header().Set("Content-Type", contentType)
+	w.Header().Set("Cache-Control", "no-cache, private")
+	w.WriteHeader(code)
+	_ = json.NewEncoder(w).Encode(body)
+}

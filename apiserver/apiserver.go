@@ -1,0 +1,306 @@
+// Package apiserver is the front end: HTTPS on the accounts' hosts, and the same behind the
+// Kubernetes API. It keeps nothing: any number of replicas serve side by side.
+//
+// A request goes through the rooms in one direction: serving (listener, limits, log) → front
+// (whose it is, who asks) → rest (what is asked for).
+package apiserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	clientrest "k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/apiserver/aggregation"
+	"github.com/quoin-dev/quoin/apiserver/auth"
+	"github.com/quoin-dev/quoin/apiserver/rest"
+	"github.com/quoin-dev/quoin/apiserver/serving"
+	"github.com/quoin-dev/quoin/apiserver/tenants"
+	"github.com/quoin-dev/quoin/internal/kube"
+	"github.com/quoin-dev/quoin/internal/tenant"
+)
+
+// Config is what an administrator may set.
+type Config struct {
+	// Namespace is quoin's own: the certificate that is made is kept there.
+	Namespace string
+	// Service is the name of the Service in front of the replicas, in that namespace.
+	Service string
+	// Region of the cluster.
+	Region rest.Region
+	// Version of quoin.
+	Version string
+	// HTTPS, Probes and Metrics say where to listen.
+	HTTPS, Probes, Metrics serving.Endpoint
+	// OnListen is told the addresses; may be nil.
+	OnListen func(serving.Addresses)
+	// CertFile and KeyFile hold the certificate; one is made when both are empty.
+	CertFile, KeyFile string
+	// TrustedProxies are those whose X-Forwarded-For is believed.
+	TrustedProxies []netip.Prefix
+	// Aggregation serves the Kubernetes API server too.
+	Aggregation bool
+	// RequestsPerSecond and Burst bound each caller.
+	RequestsPerSecond float64
+	Burst             int
+	// ShutdownDelay is how long requests are still taken after /readyz has turned.
+	ShutdownDelay time.Duration
+	// OIDCClient reads the issuers' keys; one with the system's roots when nil.
+	OIDCClient *http.Client
+	// Log gets the access log.
+	Log *slog.Logger
+}
+
+// +kubebuilder:rbac:groups=platform.quoin.dev,resources=accounts;releasechannels;environments;scimusers,verbs=get;list;watch
+// +kubebuilder:rbac:groups=platform.quoin.dev,resources=deployments;branches;apikeys,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=platform.quoin.dev,resources=apikeys/status,verbs=patch
+// +kubebuilder:rbac:groups="",resources=secrets,verbs=get;create;update
+// +kubebuilder:rbac:groups="",resources=configmaps,verbs=create
+// +kubebuilder:rbac:groups=authentication.k8s.io,resources=tokenreviews,verbs=create
+// +kubebuilder:rbac:groups=authorization.k8s.io,resources=subjectaccessreviews,verbs=create
+
+// Run serves until the context ends.
+func Run(ctx context.Context, restConfig *clientrest.Config, c Config) error {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, corev1.AddToScheme, authenticationv1.AddToScheme, authorizationv1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			return fmt.Errorf("build scheme: %w", err)
+		}
+	}
+	k8s, err := cluster.New(restConfig, func(o *cluster.Options) {
+		o.Scheme = scheme
+		o.Cache = cache.Options{DefaultTransform: cache.TransformStripManagedFields()}
+		// Secrets and ConfigMaps are read one at a time and not kept in memory.
+		o.Client.Cache = &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}, &corev1.ConfigMap{}}}
+	})
+	if err != nil {
+		return fmt.Errorf("set up client: %w", err)
+	}
+	if err := addIndexes(ctx, k8s.GetFieldIndexer()); err != nil {
+		return err
+	}
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	background := newGroup(ctx, stop)
+	background.run("cache", k8s.Start)
+	for _, kind := range []client.Object{&v1alpha1.Account{}, &v1alpha1.ReleaseChannel{}, &v1alpha1.Deployment{}, &v1alpha1.Environment{}, &v1alpha1.Branch{}, &v1alpha1.ApiKey{}, &v1alpha1.ScimUser{}} {
+		if _, err := k8s.GetCache().GetInformer(ctx, kind); err != nil {
+			return background.cause(fmt.Errorf("watch %T: %w", kind, err))
+		}
+	}
+	if !k8s.GetCache().WaitForCacheSync(ctx) {
+		return background.cause(errors.New("the caches were not filled"))
+	}
+	return background.cause(serve(ctx, k8s, restConfig, c, background))
+}
+
+func addIndexes(ctx context.Context, indexer client.FieldIndexer) error {
+	return errors.Join(
+		tenants.AddIndexes(ctx, indexer),
+		rest.AddIndexes(ctx, indexer),
+		indexer.IndexField(ctx, &v1alpha1.ApiKey{}, auth.IndexTokenID, auth.TokenIDs),
+		indexer.IndexField(ctx, &v1alpha1.ScimUser{}, auth.IndexUserName, auth.UserNames),
+	)
+}
+
+func serve(ctx context.Context, k8s cluster.Cluster, restConfig *clientrest.Config, c Config, background *group) error {
+	hosts := tenants.Tenants{Reader: k8s.GetCache()}
+	api, err := rest.New(rest.Options{
+		Kube:   kube.NewClient(k8s.GetClient(), k8s.GetAPIReader(), rest.Manager),
+		Region: c.Region, Version: c.Version,
+	})
+	if err != nil {
+		return err
+	}
+	f := &front{tenants: hosts, api: api, rates: newRates(c.RequestsPerSecond, c.Burst)}
+	clientset, err := kubernetes.NewForConfig(restConfig)
+	if err != nil {
+		return fmt.Errorf("set up client: %w", err)
+	}
+	used := auth.NewLastUsed(k8s.GetClient())
+	background.run("last use of keys", used.Start)
+	f.authenticator = auth.Chain(
+		auth.NewKeys(k8s.GetClient(), k8s.GetAPIReader(), clock.RealClock{}, used),
+		auth.NewOIDC(k8s.GetClient(), clock.RealClock{}, c.OIDCClient),
+		auth.NewServiceAccounts(k8s.GetClient(), clock.RealClock{}),
+	)
+	options := serving.Options{
+		HTTPS: c.HTTPS, Probes: c.Probes, Metrics: c.Metrics, OnListen: c.OnListen, Log: c.Log,
+		ShutdownDelay: c.ShutdownDelay, Gatherer: metrics.Registry,
+		Ready: map[string]func(*http.Request) error{},
+	}
+	if c.Aggregation {
+		aggregated, err := aggregate(clientset, k8s, hosts, f)
+		if err != nil {
+			return err
+		}
+		background.run("aggregation", aggregated.Start)
+		options.ConfigureTLS = aggregated.TLS
+		f.aggregated = aggregated
+	}
+	certificates, err := certificatesFor(ctx, k8s, c)
+	if err != nil {
+		return err
+	}
+	background.run("certificates", certificates.Run)
+	if c.CertFile == "" {
+		if err := followHosts(k8s, certificates, background); err != nil {
+			return err
+		}
+	}
+	if c.Aggregation && certificates.CA() != nil {
+		bundle, err := newCABundle(k8s.GetConfig(), c, certificates.CA)
+		if err != nil {
+			return err
+		}
+		background.run("CA bundle", bundle.run)
+	}
+	if err := metrics.Registry.Register(certificates); err != nil && !errors.As(err, &prometheus.AlreadyRegisteredError{}) {
+		return err
+	}
+	options.GetCertificate = certificates.GetCertificate
+	handler := serving.Wrap(serving.CanonicalPath(f), serving.WrapOptions{
+		Log: c.Log, Registerer: metrics.Registry, TrustedProxies: c.TrustedProxies,
+	})
+	return serving.Run(ctx, options, handler)
+}
+
+// aggregate sets up the way through the Kubernetes API.
+func aggregate(clientset kubernetes.Interface, k8s cluster.Cluster, hosts tenants.Tenants, f *front) (*aggregation.Server, error) {
+	return aggregation.New(aggregation.Options{
+		Client:  clientset,
+		Account: hosts.ByName,
+		Accounts: func(ctx context.Context) ([]v1alpha1.Account, error) {
+			list := &v1alpha1.AccountList{}
+			err := k8s.GetCache().List(ctx, list)
+			return list.Items, err
+		},
+		Next: f.serve,
+	})
+}
+
+// certificatesFor are those of the files, or made for the hosts of all accounts.
+func certificatesFor(ctx context.Context, k8s cluster.Cluster, c Config) (*serving.Certificates, error) {
+	if c.CertFile != "" {
+		return serving.CertificatesFromFiles(ctx, c.CertFile, c.KeyFile, c.Log)
+	}
+	direct, err := client.New(k8s.GetConfig(), client.Options{Scheme: k8s.GetScheme()})
+	if err != nil {
+		return nil, fmt.Errorf("set up client: %w", err)
+	}
+	return serving.CertificatesFromSecret(ctx, serving.SecretOptions{
+		Client: direct, Namespace: c.Namespace, Log: c.Log,
+		Names: func() []string {
+			service := c.Service + "." + c.Namespace
+			names := []string{service + ".svc", service + ".svc.cluster.local", "localhost", "127.0.0.1"}
+			list := &v1alpha1.AccountList{}
+			if err := k8s.GetCache().List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+				return names
+			}
+			var hosts []string
+			for i := range list.Items {
+				hosts = append(hosts, tenant.Hosts(&list.Items[i])...)
+			}
+			slices.Sort(hosts)
+			return append(names, slices.Compact(hosts)...)
+		},
+	})
+}
+
+// followHosts asks for a new certificate as soon as an account has a new host, some at a time.
+func followHosts(k8s cluster.Cluster, certificates *serving.Certificates, background *group) error {
+	informer, err := k8s.GetCache().GetInformer(background.ctx, &v1alpha1.Account{})
+	if err != nil {
+		return err
+	}
+	changed := make(chan struct{}, 1)
+	tell := func() {
+		select {
+		case changed <- struct{}{}:
+		default:
+		}
+	}
+	_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc: func(any) { tell() },
+		UpdateFunc: func(before, after any) {
+			x, okX := before.(*v1alpha1.Account)
+			y, okY := after.(*v1alpha1.Account)
+			if okX && okY && !slices.Equal(tenant.Hosts(x), tenant.Hosts(y)) {
+				tell()
+			}
+		},
+	})
+	if err != nil {
+		return err
+	}
+	background.run("hosts", func(ctx context.Context) error {
+		for {
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-changed:
+			}
+			if err := certificates.Refresh(ctx); err != nil && ctx.Err() == nil {
+				log.FromContext(ctx).Error(err, "Cannot renew the certificate for the hosts of the accounts; it is tried again")
+			}
+			select { // a handful of accounts that are applied at once are one certificate
+			case <-ctx.Done():
+			case <-time.After(time.Second):
+			}
+		}
+	})
+	return nil
+}
+
+// group runs what goes on in the background; the first failure ends all.
+type group struct {
+	ctx   context.Context
+	stop  context.CancelFunc
+	first chan error
+}
+
+func newGroup(ctx context.Context, stop context.CancelFunc) *group {
+	return &group{ctx: ctx, stop: stop, first: make(chan error, 1)}
+}
+
+func (g *group) run(name string, work func(context.Context) error) {
+	go func() {
+		if err := work(g.ctx); err != nil && g.ctx.Err() == nil {
+			select {
+			case g.first <- fmt.Errorf("%s: %w", name, err):
+			default:
+			}
+			g.stop()
+		}
+	}()
+}
+
+// cause prefers what went wrong in the background to what that led to.
+func (g *group) cause(err error) error {
+	select {
+	case first := <-g.first:
+		return first
+	default:
+		return err
+	}
+}

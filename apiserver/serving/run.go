@@ -1,0 +1,259 @@
+package serving
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// maxHeaderBytes bounds the request line and headers; net/http allows 4 KiB more before it
+// answers with 431.
+const maxHeaderBytes = 32 << 10
+
+// Endpoint is where something listens.
+type Endpoint struct {
+	// Address such as ":8443"; empty or "0" for none.
+	Address string
+	// Listener is used instead of Address when it is not nil, and closed when Run ends.
+	Listener net.Listener
+}
+
+// Addresses are those that are bound; nil for an endpoint that is off.
+type Addresses struct {
+	HTTPS, Probes, Metrics net.Addr
+}
+
+// Options say where and how Run listens. Durations of 0 stand for the default.
+type Options struct {
+	// HTTPS is where requests are served. It must be on.
+	HTTPS Endpoint
+	// Probes is where /healthz and /readyz are answered, over plain HTTP.
+	Probes Endpoint
+	// Metrics is where /metrics is answered, over plain HTTP and to everybody: bind it to
+	// where only those who may read them can reach it.
+	Metrics Endpoint
+	// OnListen is called once all addresses are bound, before anything is served; may be nil.
+	OnListen func(Addresses)
+
+	// GetCertificate gives the serving certificate, see Certificates.
+	GetCertificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
+	// ConfigureTLS changes the configuration before anything is served, such as to ask for
+	// client certificates; may be nil.
+	ConfigureTLS func(*tls.Config)
+	// Ready are the checks of /readyz by name. What they return is logged; callers are told
+	// the names of those that failed.
+	Ready map[string]func(*http.Request) error
+	// Gatherer of the metrics; must not be nil when Metrics is on.
+	Gatherer prometheus.Gatherer
+	// Log is slog.Default() when nil.
+	Log *slog.Logger
+
+	// ReadHeaderTimeout is what a client may take to send the headers (10 s), ReadTimeout
+	// those and the body (60 s), WriteTimeout what an answer may take (60 s), IdleTimeout how
+	// long a connection may wait for its next request (2 min). A handler moves its own
+	// deadlines with http.ResponseController.
+	ReadHeaderTimeout, ReadTimeout, WriteTimeout, IdleTimeout time.Duration
+	// ShutdownDelay is how long requests are still accepted after /readyz has turned 503, so
+	// that load balancers notice; 0 is none.
+	ShutdownDelay time.Duration
+	// DrainTimeout is what running requests may take after that before they are cut (30 s).
+	DrainTimeout time.Duration
+}
+
+// server is what Run runs: up to three listeners with their servers.
+type server struct {
+	Options
+	draining  atomic.Bool
+	https     *http.Server
+	auxiliary []*http.Server
+
+	running sync.WaitGroup
+	failed  chan error
+}
+
+// Run serves handler over HTTPS, as HTTP/1.1 and HTTP/2, until ctx ends; then it drains:
+// /readyz turns 503, ShutdownDelay passes, no more connections are accepted, running requests
+// get DrainTimeout and what is left is cut. It returns nil after that, and an error when it
+// cannot listen or a listener breaks. The contexts of requests do not end with ctx.
+func Run(ctx context.Context, o Options, handler http.Handler) error {
+	s := &server{Options: o.withDefaults(), failed: make(chan error, 3)}
+	if err := s.start(ctx, handler); err != nil {
+		return err
+	}
+	defer s.close()
+	select {
+	case err := <-s.failed:
+		return err
+	case <-ctx.Done():
+	}
+	return s.drain()
+}
+
+func (o Options) withDefaults() Options {
+	o.Log = cmp.Or(o.Log, slog.Default())
+	o.ReadHeaderTimeout = cmp.Or(o.ReadHeaderTimeout, 10*time.Second)
+	o.ReadTimeout = cmp.Or(o.ReadTimeout, time.Minute)
+	o.WriteTimeout = cmp.Or(o.WriteTimeout, time.Minute)
+	o.IdleTimeout = cmp.Or(o.IdleTimeout, 2*time.Minute)
+	o.DrainTimeout = cmp.Or(o.DrainTimeout, 30*time.Second)
+	return o
+}
+
+// start binds all addresses and only then serves, so that a taken one is known at once.
+func (s *server) start(ctx context.Context, handler http.Handler) error {
+	endpoints := map[string]Endpoint{"https": s.HTTPS, "probes": s.Probes, "metrics": s.Metrics}
+	listeners := map[string]net.Listener{}
+	abandon := func(err error) error {
+		for name, endpoint := range endpoints {
+			if l := cmp.Or(listeners[name], endpoint.Listener); l != nil {
+				_ = l.Close()
+			}
+		}
+		return err
+	}
+	for _, name := range []string{"https", "probes", "metrics"} {
+		l, err := endpoints[name].listen(ctx, name)
+		if err != nil {
+			return abandon(err)
+		}
+		if l != nil {
+			listeners[name] = l
+		}
+	}
+	switch {
+	case listeners["https"] == nil:
+		return abandon(errors.New("no address to serve https on"))
+	case s.GetCertificate == nil:
+		return abandon(errors.New("no certificate to serve https with"))
+	case listeners["metrics"] != nil && s.Gatherer == nil:
+		return abandon(errors.New("no metrics to serve"))
+	}
+	if s.OnListen != nil {
+		s.OnListen(Addresses{HTTPS: address(listeners["https"]), Probes: address(listeners["probes"]), Metrics: address(listeners["metrics"])})
+	}
+
+	s.https = s.newServer(handler)
+	s.https.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: s.GetCertificate, NextProtos: []string{"h2", "http/1.1"}}
+	if s.ConfigureTLS != nil {
+		s.ConfigureTLS(s.https.TLSConfig)
+	}
+	s.https.Protocols = &http.Protocols{}
+	s.https.Protocols.SetHTTP1(true)
+	s.https.Protocols.SetHTTP2(true)
+	s.serve("https", func() error { return s.https.ServeTLS(listeners["https"], "", "") })
+	if l := listeners["probes"]; l != nil {
+		s.serveAuxiliary("probes", l, s.probes())
+	}
+	if l := listeners["metrics"]; l != nil {
+		mux := http.NewServeMux()
+		mux.Handle("/metrics", promhttp.HandlerFor(s.Gatherer, promhttp.HandlerOpts{}))
+		mux.HandleFunc("/", notFound)
+		s.serveAuxiliary("metrics", l, mux)
+	}
+	return nil
+}
+
+// listen binds an endpoint; nil when it is off.
+func (e Endpoint) listen(ctx context.Context, name string) (net.Listener, error) {
+	if e.Listener != nil {
+		return e.Listener, nil
+	}
+	if e.Address == "" || e.Address == "0" {
+		return nil, nil
+	}
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", e.Address)
+	if err != nil {
+		return nil, fmt.Errorf("serve %s on address %q: %w", name, e.Address, err)
+	}
+	return l, nil
+}
+
+func address(l net.Listener) net.Addr {
+	if l == nil {
+		return nil
+	}
+	return l.Addr()
+}
+
+func (s *server) newServer(handler http.Handler) *http.Server {
+	return &http.Server{
+		Handler:           handler,
+		ReadHeaderTimeout: s.ReadHeaderTimeout,
+		ReadTimeout:       s.ReadTimeout,
+		WriteTimeout:      s.WriteTimeout,
+		IdleTimeout:       s.IdleTimeout,
+		MaxHeaderBytes:    maxHeaderBytes,
+		ErrorLog:          slog.NewLogLogger(quietHandshakes{s.Log.Handler()}, slog.LevelWarn),
+	}
+}
+
+func (s *server) serveAuxiliary(name string, l net.Listener, handler http.Handler) {
+	auxiliary := s.newServer(handler)
+	s.auxiliary = append(s.auxiliary, auxiliary)
+	s.serve(name, func() error { return auxiliary.Serve(l) })
+}
+
+// serve runs one server; its end, other than by closing it, ends Run.
+func (s *server) serve(name string, run func() error) {
+	s.running.Go(func() {
+		if err := run(); !errors.Is(err, http.ErrServerClosed) {
+			s.failed <- fmt.Errorf("serve %s: %w", name, err)
+		}
+	})
+}
+
+// drain lets running requests finish. The probes go on answering meanwhile.
+func (s *server) drain() error {
+	s.draining.Store(true)
+	s.Log.Info("Draining", "delay", s.ShutdownDelay.String(), "timeout", s.DrainTimeout.String())
+	select {
+	case err := <-s.failed:
+		return err
+	case <-time.After(s.ShutdownDelay):
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), s.DrainTimeout)
+	defer cancel()
+	if err := s.https.Shutdown(ctx); err != nil {
+		s.Log.Warn("Cutting the requests that are still running", "error", err)
+	}
+	return nil
+}
+
+// close cuts what is left and waits until nothing is served any more.
+func (s *server) close() {
+	for _, server := range append(s.auxiliary, s.https) {
+		_ = server.Close()
+	}
+	s.running.Wait()
+}
+
+// quietHandshakes hides failed TLS handshakes, which any port scan or TCP health check
+// causes, below level debug. All else that net/http logs is worth a warning.
+type quietHandshakes struct{ slog.Handler }
+
+// Handle implements slog.Handler.
+func (q quietHandshakes) Handle(ctx context.Context, record slog.Record) error {
+	if strings.HasPrefix(record.Message, "http: TLS handshake error") {
+		if !q.Enabled(ctx, slog.LevelDebug) {
+			return nil
+		}
+		record.Level = slog.LevelDebug
+	}
+	return q.Handler.Handle(ctx, record)
+}
+
+func notFound(w http.ResponseWriter, _ *http.Request) {
+	WriteError(w, http.StatusNotFound, "not found")
+}

@@ -1,0 +1,440 @@
+package serving
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// running is a Run over loopback whose certificate is for "localhost".
+type running struct {
+	Addresses
+	ca   *x509.CertPool
+	log  *logBuffer
+	stop context.CancelFunc
+	done chan error
+}
+
+// testPair makes a CA and a certificate for names, in PEM.
+func testPair(t *testing.T, names ...string) (certificate, key, ca []byte) {
+	t.Helper()
+	authority, err := newAuthority(time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if certificate, key, err = authority.issue(names, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	return certificate, key, authority.certificatePEM
+}
+
+func start(t *testing.T, o Options, handler http.HandlerFunc) *running {
+	t.Helper()
+	certificate, key, ca := testPair(t, "localhost")
+	pair, err := tls.X509KeyPair(certificate, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &running{ca: x509.NewCertPool(), log: &logBuffer{}, done: make(chan error, 1)}
+	s.ca.AppendCertsFromPEM(ca)
+	bound := make(chan Addresses, 1)
+	o.HTTPS.Address, o.Log = "127.0.0.1:0", s.log.logger()
+	o.OnListen = func(a Addresses) { bound <- a }
+	o.GetCertificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return &pair, nil }
+	ctx, stop := context.WithCancel(t.Context())
+	s.stop = stop
+	go func() { s.done <- Run(ctx, o, Wrap(handler, WrapOptions{Log: o.Log})) }()
+	select {
+	case s.Addresses = <-bound:
+	case err := <-s.done:
+		t.Fatalf("ended at once: %v", err)
+	}
+	t.Cleanup(stop)
+	return s
+}
+
+func (s *running) tlsConfig() *tls.Config { return &tls.Config{RootCAs: s.ca, ServerName: "localhost"} }
+
+// client speaks HTTP/2, or HTTP/1.1 only.
+func (s *running) client(t *testing.T, http2 bool) *http.Client {
+	t.Helper()
+	transport := &http.Transport{TLSClientConfig: s.tlsConfig(), ForceAttemptHTTP2: http2}
+	t.Cleanup(transport.CloseIdleConnections)
+	return &http.Client{Transport: transport}
+}
+
+func (s *running) url(path string) string { return "https://" + s.HTTPS.String() + path }
+
+// ended waits for the end of Run.
+func (s *running) ended(t *testing.T) {
+	t.Helper()
+	s.stop()
+	if err := <-s.done; err != nil {
+		t.Errorf("Run ends with %v", err)
+	}
+}
+
+// get returns the status and the body of an answer.
+func get(t *testing.T, c *http.Client, url string) (int, string) {
+	t.Helper()
+	resp, err := c.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(body)
+}
+
+func TestProtocols(t *testing.T) {
+	s := start(t, Options{}, func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(http.StatusEarlyHints)
+		controller := http.NewResponseController(w)
+		if err := errors.Join(controller.SetWriteDeadline(time.Now().Add(time.Hour)), controller.SetReadDeadline(time.Now().Add(time.Hour)), controller.Flush()); err != nil {
+			t.Errorf("response controller: %v", err)
+		}
+		fmt.Fprintf(w, "%s %t", r.Proto, RemoteAddress(r.Context()).IsLoopback())
+	})
+	for http2, want := range map[bool]string{false: "HTTP/1.1 true", true: "HTTP/2.0 true"} {
+		if _, got := get(t, s.client(t, http2), s.url("/")); got != want {
+			t.Errorf("served %q, want %q", got, want)
+		}
+	}
+	t.Run("TLS 1.1", func(t *testing.T) {
+		config := s.tlsConfig()
+		config.MinVersion, config.MaxVersion = tls.VersionTLS10, tls.VersionTLS11
+		if c, err := tls.Dial("tcp", s.HTTPS.String(), config); err == nil {
+			_ = c.Close()
+			t.Error("is spoken")
+		}
+	})
+	t.Run("TLS 1.2", func(t *testing.T) {
+		config := s.tlsConfig()
+		config.MaxVersion = tls.VersionTLS12
+		c, err := tls.Dial("tcp", s.HTTPS.String(), config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = c.Close()
+	})
+	t.Run("plain HTTP", func(t *testing.T) {
+		status, body := get(t, http.DefaultClient, "http://"+s.HTTPS.String()+"/")
+		if status != http.StatusBadRequest {
+			t.Errorf("%d %q, want 400", status, body)
+		}
+	})
+	s.ended(t)
+	for _, line := range s.log.lines(t, "Served request") {
+		if line["status"] != 200.0 {
+			t.Errorf("an informational answer is taken for the answer: %v", line)
+		}
+	}
+	if strings.Contains(s.log.String(), `"level":"WARN","msg":"http: TLS handshake error`) {
+		t.Errorf("failed handshakes are warnings: %s", s.log)
+	}
+}
+
+func TestHijack(t *testing.T) {
+	s := start(t, Options{}, func(w http.ResponseWriter, _ *http.Request) {
+		c, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Errorf("hijack: %v", err)
+			return
+		}
+		_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: close\r\n\r\nmine!")
+		_ = c.Close()
+	})
+	if _, got := get(t, s.client(t, false), s.url("/")); got != "mine!" {
+		t.Errorf("answered %q", got)
+	}
+	s.ended(t)
+}
+
+func TestLimitsOfHeaders(t *testing.T) {
+	s := start(t, Options{}, func(http.ResponseWriter, *http.Request) {})
+	for _, http2 := range []bool{false, true} {
+		for size, want := range map[int]int{30 << 10: http.StatusOK, 40 << 10: http.StatusRequestHeaderFieldsTooLarge} {
+			r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.url("/"), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Header.Set("X-Large", strings.Repeat("x", size))
+			resp, err := s.client(t, http2).Do(r)
+			if err != nil {
+				// A client of HTTP/2 knows the limit and may refuse to send the request.
+				if !http2 || want == http.StatusOK {
+					t.Errorf("HTTP/2 %t, %d bytes: %v", http2, size, err)
+				}
+				continue
+			}
+			_ = resp.Body.Close()
+			if resp.StatusCode != want {
+				t.Errorf("HTTP/2 %t, %d bytes: %d, want %d", http2, size, resp.StatusCode, want)
+			}
+		}
+	}
+	s.ended(t)
+}
+
+// A client that never ends its headers is hung up on; without the timeout the test hangs.
+func TestSlowHeaders(t *testing.T) {
+	s := start(t, Options{ReadHeaderTimeout: 50 * time.Millisecond}, func(http.ResponseWriter, *http.Request) { t.Error("is served") })
+	c, err := tls.Dial("tcp", s.HTTPS.String(), s.tlsConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := io.WriteString(c, "GET / HTTP/1.1\r\nHost: localhost\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	if rest, err := io.ReadAll(c); strings.Contains(string(rest), "200 OK") {
+		t.Errorf("answered %q (%v)", rest, err)
+	}
+	s.ended(t)
+}
+
+// Over HTTP/1.1 a body without a declared length is refused while it is sent, and its
+// connection is closed.
+func TestBodyOverTheWire(t *testing.T) {
+	s := start(t, Options{}, func(w http.ResponseWriter, r *http.Request) {
+		if _, err := io.Copy(io.Discard, r.Body); err != nil {
+			WriteReadError(w, err)
+		}
+	})
+	c, err := tls.Dial("tcp", s.HTTPS.String(), s.tlsConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	size := defaultBodyLimit + 1
+	fmt.Fprintf(c, "POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%s", size, strings.Repeat("x", size))
+	resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	wantError(t, resp, http.StatusRequestEntityTooLarge, "larger than 1048576 bytes")
+	if !resp.Close {
+		t.Error("the connection stays open")
+	}
+	_ = c.Close()
+	s.ended(t)
+}
+
+func TestProbesAndMetrics(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(prometheus.NewGauge(prometheus.GaugeOpts{Name: "some_metric"}))
+	failing := true
+	s := start(t, Options{
+		Probes: Endpoint{Address: "127.0.0.1:0"}, Metrics: Endpoint{Address: "127.0.0.1:0"}, Gatherer: registry,
+		Ready: map[string]func(*http.Request) error{
+			"good": func(*http.Request) error { return nil },
+			"cache": func(*http.Request) error {
+				if failing {
+					return errors.New("SECRET")
+				}
+				return nil
+			},
+		},
+	}, func(http.ResponseWriter, *http.Request) {})
+	probes, metrics := "http://"+s.Probes.String(), "http://"+s.Metrics.String()
+	check := func(url string, want int, text string) {
+		t.Helper()
+		status, body := get(t, http.DefaultClient, url)
+		if status != want || !strings.Contains(body, text) || strings.Contains(body, "SECRET") {
+			t.Errorf("%s: %d %q, want %d with %q", url, status, body, want, text)
+		}
+	}
+	check(probes+"/healthz", http.StatusOK, `{"status":"ok"}`)
+	check(probes+"/readyz", http.StatusServiceUnavailable, `{"error":"not ready: cache"}`)
+	failing = false
+	check(probes+"/readyz", http.StatusOK, `{"status":"ok"}`)
+	check(probes+"/metrics", http.StatusNotFound, `{"error":"not found"}`)
+	check(metrics+"/metrics", http.StatusOK, "some_metric 0")
+	check(metrics+"/healthz", http.StatusNotFound, `{"error":"not found"}`)
+	s.ended(t)
+}
+
+func TestOffEndpoints(t *testing.T) {
+	s := start(t, Options{Probes: Endpoint{Address: "0"}}, func(http.ResponseWriter, *http.Request) {})
+	if s.Probes != nil || s.Metrics != nil {
+		t.Errorf("bound %v", s.Addresses)
+	}
+	s.ended(t)
+}
+
+func TestDrain(t *testing.T) {
+	for _, http2 := range []bool{false, true} {
+		t.Run(fmt.Sprintf("HTTP/2 %t", http2), func(t *testing.T) {
+			entered, leave := make(chan struct{}), make(chan struct{})
+			s := start(t, Options{Probes: Endpoint{Address: "127.0.0.1:0"}, DrainTimeout: time.Hour}, func(w http.ResponseWriter, r *http.Request) {
+				close(entered)
+				<-leave
+				if err := r.Context().Err(); err != nil {
+					t.Errorf("the context of the request: %v", err)
+				}
+				_, _ = io.WriteString(w, "finished")
+			})
+			answer := make(chan string)
+			client := s.client(t, http2)
+			go func() {
+				resp, err := client.Get(s.url("/"))
+				if err != nil {
+					answer <- err.Error()
+					return
+				}
+				defer resp.Body.Close()
+				body, _ := io.ReadAll(resp.Body)
+				answer <- string(body)
+			}()
+			<-entered
+			s.stop()
+			// The listener is closed while the request still runs.
+			eventually(t, func() bool {
+				c, err := net.Dial("tcp", s.HTTPS.String())
+				if err == nil {
+					_ = c.Close()
+				}
+				return err != nil
+			})
+			status, body := get(t, http.DefaultClient, "http://"+s.Probes.String()+"/readyz")
+			if status != http.StatusServiceUnavailable || !strings.Contains(body, "draining") {
+				t.Errorf("/readyz answers %d %q", status, body)
+			}
+			close(leave)
+			if got := <-answer; got != "finished" {
+				t.Errorf("the running request gets %q", got)
+			}
+			s.ended(t)
+		})
+	}
+}
+
+// While the delay lasts, /readyz is 503 and requests are still served.
+func TestShutdownDelay(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := start(t, Options{HTTPS: Endpoint{Listener: l}, Probes: Endpoint{Address: "127.0.0.1:0"}, ShutdownDelay: time.Hour}, func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, "served")
+	})
+	s.stop()
+	eventually(t, func() bool {
+		status, _ := get(t, http.DefaultClient, "http://"+s.Probes.String()+"/readyz")
+		return status == http.StatusServiceUnavailable
+	})
+	if _, got := get(t, s.client(t, true), s.url("/")); got != "served" {
+		t.Errorf("answered %q", got)
+	}
+	if status, _ := get(t, http.DefaultClient, "http://"+s.Probes.String()+"/healthz"); status != http.StatusOK {
+		t.Errorf("/healthz answers %d", status)
+	}
+	_ = l.Close()
+	if err := <-s.done; err == nil || !strings.Contains(err.Error(), "serve https: ") {
+		t.Errorf("a listener that breaks meanwhile ends Run with %v", err)
+	}
+}
+
+// A request that outlives the drain is cut.
+func TestDrainTimeout(t *testing.T) {
+	entered := make(chan struct{})
+	s := start(t, Options{DrainTimeout: time.Millisecond}, func(_ http.ResponseWriter, r *http.Request) {
+		close(entered)
+		<-r.Context().Done()
+	})
+	cut := make(chan error)
+	client := s.client(t, false)
+	go func() {
+		resp, err := client.Get(s.url("/"))
+		if err == nil {
+			_ = resp.Body.Close()
+		}
+		cut <- err
+	}()
+	<-entered
+	s.ended(t)
+	if err := <-cut; err == nil {
+		t.Error("the request is answered")
+	}
+}
+
+func TestCannotListen(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	busy, free := Endpoint{Address: taken.Addr().String()}, Endpoint{Address: "127.0.0.1:0"}
+	certificate := func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return nil, errors.New("none") }
+	tests := []struct {
+		name string
+		o    Options
+		want []string
+	}{
+		{"https", Options{HTTPS: busy, GetCertificate: certificate}, []string{"serve https on address", busy.Address, "in use"}},
+		{"probes", Options{HTTPS: free, Probes: busy, GetCertificate: certificate}, []string{"serve probes on address", busy.Address, "in use"}},
+		{"metrics", Options{HTTPS: free, Metrics: busy, GetCertificate: certificate}, []string{"serve metrics on address", busy.Address, "in use"}},
+		{"malformed", Options{HTTPS: Endpoint{Address: "8443"}, GetCertificate: certificate}, []string{`serve https on address "8443"`}},
+		{"off", Options{GetCertificate: certificate}, []string{"no address"}},
+		{"no certificate", Options{HTTPS: free}, []string{"no certificate"}},
+		{"no metrics", Options{HTTPS: free, Metrics: free, GetCertificate: certificate}, []string{"no metrics"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			tt.o.OnListen = func(Addresses) { t.Error("listens") }
+			err := Run(t.Context(), tt.o, http.NotFoundHandler())
+			if err == nil {
+				t.Fatal("no error")
+			}
+			for _, text := range tt.want {
+				if !strings.Contains(err.Error(), text) {
+					t.Errorf("%q has no %q", err, text)
+				}
+			}
+		})
+	}
+}
+
+// A listener that breaks ends Run with an error.
+func TestBrokenListener(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = Run(t.Context(), Options{
+		HTTPS:          Endpoint{Listener: l},
+		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return nil, errors.New("none") },
+		OnListen:       func(Addresses) { _ = l.Close() },
+		Log:            slog.New(slog.DiscardHandler),
+	}, http.NotFoundHandler())
+	if err == nil || !strings.Contains(err.Error(), "serve https: ") {
+		t.Errorf("Run ends with %v", err)
+	}
+}
+
+// eventually waits until a condition holds; how long that takes does not matter.
+func eventually(t *testing.T, condition func() bool) {
+	t.Helper()
+	for !condition() {
+		if t.Context().Err() != nil {
+			t.Fatal("the test ends before the condition holds")
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}

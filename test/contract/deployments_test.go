@@ -1,0 +1,320 @@
+package contract_test
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/quoin-dev/quoin/api/v1alpha1"
+)
+
+// creation is the body that the command line client sends.
+func creation(name string) map[string]any {
+	return map[string]any{
+		"name": name, "region": "here", "cloudProvider": "cubecloud", "targetPlatform": "aws", "isManaged": true, "creationStep": "project",
+	}
+}
+
+// create makes a deployment over REST and removes it at the end of the test.
+func create(t *testing.T, a *account, name string) string {
+	t.Helper()
+	id, _ := a.as(a.admin).call(t, "POST", "/build/api/v1/deployments", creation(name)).is(200).at("id").(string)
+	t.Cleanup(func() {
+		list := &v1alpha1.DeploymentList{}
+		if err := k8s.List(context.Background(), list, client.InNamespace(a.name), client.MatchingLabels{v1alpha1.LabelID: id}); err != nil {
+			t.Fatal(err)
+		}
+		for i := range list.Items {
+			if err := k8s.Delete(context.Background(), &list.Items[i]); client.IgnoreNotFound(err) != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+	return id
+}
+
+// object is the Deployment with a number.
+func object(t *testing.T, a *account, id string) *v1alpha1.Deployment {
+	t.Helper()
+	list := &v1alpha1.DeploymentList{}
+	if err := k8s.List(t.Context(), list, client.InNamespace(a.name), client.MatchingLabels{v1alpha1.LabelID: id}); err != nil {
+		t.Fatal(err)
+	}
+	if len(list.Items) != 1 {
+		t.Fatalf("%d deployments have the number %s", len(list.Items), id)
+	}
+	return &list.Items[0]
+}
+
+// Spec: "List deployments".
+func TestListDeployments(t *testing.T) {
+	admin := acme.as(acme.admin)
+	a := admin.call(t, "GET", "/api/v1/deployments", nil).is(200)
+	a.want("data.deployments.0.id", acme.id).want("data.deployments.0.name", "analytics")
+	a.want("pagination.offset", 0.0).want("pagination.limit", 20.0).want("pagination.total", 1.0)
+	created, _ := a.at("data.deployments.0.created_at").(string)
+	if _, err := time.Parse(time.RFC3339, created); err != nil {
+		t.Errorf("created_at is %q, want an ISO 8601 timestamp", created)
+	}
+	t.Run("the other documented shape", func(t *testing.T) {
+		a := admin.call(t, "GET", "/api/v1/deployments?first=1", nil).is(200)
+		a.want("items.0.id", acme.id).want("items.0.deploymentUrl", "https://analytics.data.acme.example.com").want("items.0.creationStep", "ready")
+		a.want("pageInfo.hasNextPage", false).want("pageInfo.hasPreviousPage", false)
+	})
+	t.Run("a trailing slash is another spelling", func(t *testing.T) {
+		admin.call(t, "GET", "/api/v1/deployments/", nil).is(200).want("items.0.id", acme.id)
+	})
+	t.Run("by step of creation", func(t *testing.T) {
+		if n := len(admin.call(t, "GET", "/api/v1/deployments?creationStep=project&creationStep=upload", nil).is(200).list("items")); n != 0 {
+			t.Errorf("%d deployments are at project or upload, want none", n)
+		}
+		admin.call(t, "GET", "/api/v1/deployments?creationStep=ready&creationStep=demo", nil).is(200).want("items.0.id", acme.id)
+	})
+}
+
+func TestPagesOfDeployments(t *testing.T) {
+	admin := globex.as(globex.admin)
+	want := []string{globex.id}
+	for i := range 4 {
+		want = append(want, create(t, globex, fmt.Sprintf("Page %d", i)))
+	}
+	t.Run("by offset and limit", func(t *testing.T) {
+		var got []string
+		for offset := 0; offset < 6; offset += 2 {
+			a := admin.call(t, "GET", fmt.Sprintf("/api/v1/deployments?offset=%d&limit=2", offset), nil).is(200)
+			a.want("pagination.total", 5.0).want("pagination.limit", 2.0).want("pagination.offset", float64(offset))
+			for _, d := range a.list("data.deployments") {
+				got = append(got, d["id"].(string))
+			}
+		}
+		if strings.Join(got, " ") != strings.Join(want, " ") {
+			t.Errorf("the pages hold %v, want %v", got, want)
+		}
+	})
+	t.Run("by cursor", func(t *testing.T) {
+		var got []string
+		after := ""
+		for range 3 {
+			a := admin.call(t, "GET", "/api/v1/deployments?first=2"+after, nil).is(200)
+			for _, d := range a.list("items") {
+				got = append(got, d["id"].(string))
+			}
+			after = fmt.Sprintf("&after=%s", a.at("pageInfo.endCursor"))
+			a.want("pageInfo.hasNextPage", len(got) < 5)
+		}
+		if strings.Join(got, " ") != strings.Join(want, " ") {
+			t.Errorf("the pages hold %v, want %v", got, want)
+		}
+	})
+	t.Run("an empty page", func(t *testing.T) {
+		if n := len(admin.call(t, "GET", "/api/v1/deployments?limit=0", nil).is(200).list("data.deployments")); n != 0 {
+			t.Errorf("limit=0 gave %d", n)
+		}
+		admin.call(t, "GET", "/api/v1/deployments?offset=99", nil).is(200).want("pagination.total", 5.0)
+	})
+}
+
+func TestWrongParameters(t *testing.T) {
+	admin := acme.as(acme.admin)
+	for query, words := range map[string][]string{
+		"offset=-1":            {"offset", "-1"},
+		"limit=-1":             {"limit", "-1"},
+		"limit=abc":            {"limit", "abc"},
+		"limit=1001":           {"limit", "1001", "1000"},
+		"limit=1e2":            {"limit"},
+		"first=0":              {"first"},
+		"first=1001":           {"first", "1000"},
+		"after=%21":            {"after"},
+		"offset=0&first=1":     {"offset", "first"},
+		"limit=1&after=MQ":     {"limit", "after"},
+		"offset=1&offset=2":    {"offset"},
+		"colour=red":           {"colour"},
+		"creationStep=nowhere": {"creationStep", "nowhere", "project"},
+	} {
+		t.Run(query, func(t *testing.T) {
+			admin.call(t, "GET", "/api/v1/deployments?"+query, nil).refused(400, words...)
+		})
+	}
+	t.Run("type of environments", func(t *testing.T) {
+		admin.call(t, "GET", "/api/v1/deployments/"+acme.id+"/environments?type=test", nil).refused(400, "type", "test", "production")
+	})
+}
+
+func TestOneDeployment(t *testing.T) {
+	admin := acme.as(acme.admin)
+	admin.call(t, "GET", "/api/v1/deployments/"+acme.id, nil).is(200).want("id", acme.id).want("name", "analytics")
+	admin.call(t, "GET", "/api/v1/deployments/"+acme.id+"/", nil).is(200)
+	admin.call(t, "GET", "/api/v1/deployments/999", nil).refused(404, "999")
+	admin.call(t, "GET", "/api/v1/deployments/analytics", nil).refused(400, "deploymentId", "analytics")
+	admin.call(t, "GET", "/api/v1/deployments/01", nil).refused(404)
+	admin.call(t, "PATCH", "/api/v1/deployments/"+acme.id, nil).refused(405, "PATCH", "GET", "PUT", "DELETE")
+	admin.call(t, "GET", "/api/v1/nothing", nil).refused(404)
+}
+
+// Contract: "Deployment Creation", and `cube deployments create`.
+func TestCreateDeployment(t *testing.T) {
+	admin := acme.as(acme.admin)
+	id := create(t, acme, "Q3 Reports")
+	a := admin.call(t, "GET", "/api/v1/deployments/"+id, nil).is(200)
+	a.want("name", "Q3 Reports").want("creationStep", "project").want("deploymentUrl", "https://q3-reports.data.acme.example.com")
+	d := object(t, acme, id)
+	if d.Name != "q3-reports" || d.Spec.DisplayName != "Q3 Reports" || d.Spec.ReleaseChannel != "latest" {
+		t.Errorf("kubectl sees %s: %+v", d.Name, d.Spec)
+	}
+	err := eventually(func() error {
+		if d := object(t, acme, id); d.Status.CurrentVersion != "1.2.3" {
+			return fmt.Errorf("runs %q: %v", d.Status.CurrentVersion, d.Status.Conditions)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	model := &corev1.ConfigMap{}
+	if err := k8s.Get(t.Context(), client.ObjectKey{Namespace: acme.name, Name: d.Spec.Model.ConfigMapRef.Name}, model); err != nil {
+		t.Error(err)
+	}
+	t.Run("its name is taken, in any case", func(t *testing.T) {
+		admin.call(t, "POST", "/build/api/v1/deployments", creation("q3 reports")).refused(409, "name", "q3 reports")
+	})
+	t.Run("names that make the same object name", func(t *testing.T) {
+		other := create(t, acme, "Q3: Reports!")
+		if got := object(t, acme, other).Name; got != "q3-reports-2" {
+			t.Errorf("the object is called %q", got)
+		}
+	})
+	t.Run("names without a letter", func(t *testing.T) {
+		if got := object(t, acme, create(t, acme, "2026 – Σ")).Name; got != "d-2026" {
+			t.Errorf("the object is called %q", got)
+		}
+	})
+	t.Run("steps of the creation", func(t *testing.T) {
+		admin.call(t, "POST", "/api/v1/deployments/"+id+"/creation-step/advance", map[string]any{"creationStep": "databases"}).is(200).want("creationStep", "databases")
+		admin.call(t, "POST", "/api/v1/deployments/"+id+"/creation-step/reset", nil).is(200).want("creationStep", "project")
+		admin.call(t, "POST", "/api/v1/deployments/"+id+"/creation-step/advance", map[string]any{"creationStep": "moon"}).refused(400, "creationStep", "moon", "databases")
+	})
+}
+
+func TestCreateDeploymentRefused(t *testing.T) {
+	admin := acme.as(acme.admin)
+	for name, c := range map[string]struct {
+		change map[string]any
+		words  []string
+	}{
+		"no name":               {map[string]any{"name": nil}, []string{"name"}},
+		"empty name":            {map[string]any{"name": ""}, []string{"name"}},
+		"name with white space": {map[string]any{"name": " x"}, []string{"name", "white space"}},
+		"long name":             {map[string]any{"name": strings.Repeat("x", 129)}, []string{"name", "128"}},
+		"name is a number":      {map[string]any{"name": 7}, []string{"name", "string"}},
+		"unknown region":        {map[string]any{"region": "mars"}, []string{"region", "mars", "here"}},
+		"other provider":        {map[string]any{"cloudProvider": "aws"}, []string{"cloudProvider", "aws", "cubecloud"}},
+		"not managed":           {map[string]any{"isManaged": false}, []string{"isManaged"}},
+		"git at creation":       {map[string]any{"deployMode": "git"}, []string{"deployMode", "cli"}},
+		"an image":              {map[string]any{"image": "evil:v1"}, []string{"image"}},
+		"unknown field":         {map[string]any{"colour": "red"}, []string{"colour"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			body := creation("Refused")
+			for key, value := range c.change {
+				if body[key] = value; value == nil {
+					delete(body, key)
+				}
+			}
+			admin.call(t, "POST", "/build/api/v1/deployments", body).refused(400, c.words...)
+		})
+	}
+	list := &v1alpha1.DeploymentList{}
+	if err := k8s.List(t.Context(), list, client.InNamespace(acme.name)); err != nil {
+		t.Fatal(err)
+	}
+	for i := range list.Items {
+		if strings.Contains(list.Items[i].DisplayName(), "Refused") {
+			t.Errorf("%s was written all the same", list.Items[i].Name)
+		}
+	}
+}
+
+func TestDeleteDeployment(t *testing.T) {
+	admin := acme.as(acme.admin)
+	id := create(t, acme, "Short-lived")
+	d := object(t, acme, id)
+	admin.call(t, "DELETE", "/api/v1/deployments/"+id, nil).is(200).want("success", true)
+	admin.call(t, "GET", "/api/v1/deployments/"+id, nil).refused(404)
+	admin.call(t, "DELETE", "/api/v1/deployments/"+id, nil).refused(404)
+	for _, item := range admin.call(t, "GET", "/api/v1/deployments", nil).is(200).list("items") {
+		if item["id"] == id {
+			t.Error("it is still on the list")
+		}
+	}
+	if err := k8s.Get(t.Context(), client.ObjectKeyFromObject(d), d); !apierrors.IsNotFound(err) {
+		t.Errorf("kubectl still sees it: %v", err)
+	}
+	if next := create(t, acme, "Short-lived"); next == id {
+		t.Errorf("the number %s was given again", id)
+	}
+}
+
+// Contract: "GET D/settings" and "PUT D": partial, null and absent change nothing.
+func TestSettings(t *testing.T) {
+	admin := acme.as(acme.admin)
+	admin.call(t, "GET", "/api/v1/deployments/"+acme.id+"/settings", nil).is(200).
+		want("id", acme.id).want("name", "analytics").want("releaseChannel", "latest").want("releaseChannelVersionHold", false).
+		want("cubeImageVersion", "1.2.3").want("releaseChannelVersion", imageRepository+":v1.2.3").want("deployMode", "git").
+		want("deployBranchName", "main").want("template", "single").want("region", "here").want("isCold", false)
+	id := create(t, acme, "Settings")
+	path := "/api/v1/deployments/" + id
+	admin.call(t, "PUT", path, map[string]any{
+		"name": "Renamed", "template": "single", "templateVariables": map[string]any{"replicas": 3}, "customDomain": "Cube.Acme.Example",
+	}).is(200).want("name", "Renamed").want("templateVariables.replicas", 3.0).want("customDomain", "cube.acme.example")
+	generation := object(t, acme, id).Generation
+	for _, body := range []any{nil, map[string]any{}, map[string]any{"name": nil, "customDomain": nil, "templateVariables": map[string]any{}}, map[string]any{"name": "Renamed"}} {
+		admin.call(t, "PUT", path, body).is(200).want("name", "Renamed").want("customDomain", "cube.acme.example")
+	}
+	if now := object(t, acme, id).Generation; now != generation {
+		t.Errorf("a change of nothing was written: generation %d, was %d", now, generation)
+	}
+	admin.call(t, "PUT", path, map[string]any{"customDomain": ""}).is(200).want("customDomain", nil)
+	for name, c := range map[string]struct {
+		body  map[string]any
+		words []string
+	}{
+		"image":               {map[string]any{"cubeImageCloud": "x"}, []string{"cubeImageCloud"}},
+		"not here":            {map[string]any{"cspsConfig": map[string]any{}}, []string{"cspsConfig"}},
+		"unknown variable":    {map[string]any{"templateVariables": map[string]any{"colour": 1}}, []string{"templateVariables", "colour"}},
+		"template":            {map[string]any{"template": "multiCluster"}, []string{"template", "multiCluster", "simpleCluster"}},
+		"too many replicas":   {map[string]any{"templateVariables": map[string]any{"replicas": 101}}, []string{"replicas", "101"}},
+		"no Git":              {map[string]any{"deployBranchName": "main"}, []string{"deployBranchName", "Git"}},
+		"name of another":     {map[string]any{"name": "analytics"}, nil},
+		"domain is no domain": {map[string]any{"customDomain": "a b"}, []string{"customDomain"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			status := 400
+			if c.words == nil {
+				status = 409
+			}
+			admin.call(t, "PUT", path, c.body).refused(status, c.words...)
+		})
+	}
+	if now := object(t, acme, id); now.Spec.DisplayName != "Renamed" || now.Spec.Size != "" {
+		t.Errorf("what was refused has changed something: %+v", now.Spec)
+	}
+}
+
+func TestBuildStatus(t *testing.T) {
+	admin := acme.as(acme.admin)
+	path := "/api/v1/deployments/" + acme.id + "/build-status"
+	a := admin.call(t, "GET", path, nil).is(200).want("status", "built").want("branchName", "main").want("mode", "production").want("deploymentId", acme.id)
+	if hash, _ := a.at("lastHash").(string); !regexp.MustCompile(`^[0-9a-f]{40}$`).MatchString(hash) {
+		t.Errorf("lastHash is %q", hash)
+	}
+	admin.call(t, "GET", path+"?branchName=", nil).is(200).want("branchName", "main")
+	admin.call(t, "GET", path+"?branchName=gone", nil).is(200).want("errorText", "Bad branch")
+	admin.call(t, "GET", path+"?branchName=next", nil).is(200).want("status", "none").want("errorText", "Branch is not active")
+}

@@ -1,0 +1,178 @@
+package contract_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/quoin-dev/quoin/api/v1alpha1"
+)
+
+// Spec: "Authentication", points 1 and 8.
+func TestCredentials(t *testing.T) {
+	for name, authorization := range map[string]string{
+		"missing":              "",
+		"no scheme":            acme.admin,
+		"other scheme":         "Basic " + acme.admin,
+		"empty":                "Bearer ",
+		"malformed":            "Bearer nonsense",
+		"wrong checksum":       "Bearer " + acme.admin[:len(acme.admin)-1] + "!",
+		"well-formed, unknown": "Bearer " + "sk-quoin-" + strings.Repeat("0", 50),
+		"of another account":   "Bearer " + globex.admin,
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := as{acme.host, authorization}.call(t, "GET", "/api/v1/deployments", nil)
+			a.refused(401)
+			if authorization != "" && len(acme.admin) > 20 && strings.Contains(string(a.raw), acme.admin[9:21]) {
+				t.Errorf("the error shows the credential: %s", a.raw)
+			}
+			if a.header.Get("WWW-Authenticate") == "" {
+				t.Error("no WWW-Authenticate")
+			}
+		})
+	}
+}
+
+// Authentication comes before anything of the route: no spelling of a path steps around it.
+func TestNoPathStepsAroundAuthentication(t *testing.T) {
+	id := acme.id
+	for _, path := range []string{
+		"/api/v1/deployments", "/api/v1/deployments/", "//api/v1/deployments", "/api/v1//deployments", "/api/v1/./deployments",
+		"/api/v1/x/../deployments", "/api/v1/%2e%2e/v1/deployments", "/api%2fv1%2fdeployments", "/API/v1/deployments", "/api/v1/deployments%2f" + id,
+		"/docs/../api/v1/deployments", "/docs/%2e%2e/api/v1/deployments", "/docs%2f..%2fapi/v1/deployments", "/docs/", "/api/v1/spec", "/healthz", "/metrics",
+		"/api/v1/deployments;x", "/api/v1/deployments%00", "/api/v1/deployments\\",
+	} {
+		a := as{host: acme.host}.call(t, "GET", path, nil)
+		if a.status == 200 && path != "/docs/" || a.status >= 300 && a.status < 400 || a.status >= 500 {
+			t.Errorf("%s without a credential: %d", path, a.status)
+		}
+	}
+	acme.as(acme.admin).call(t, "GET", "/API/v1/deployments", nil).refused(404)
+	acme.as(acme.admin).call(t, "GET", "/api/v1//deployments", nil).refused(404)
+}
+
+func TestHosts(t *testing.T) {
+	as{"unknown.example.com", "Bearer " + acme.admin}.call(t, "GET", "/api/v1/deployments", nil, "X-Forwarded-Host", acme.host).refused(404, "host")
+	as{globex.domain, "Bearer " + globex.admin}.call(t, "GET", "/api/v1/deployments", nil).is(200).want("items.0.deploymentUrl", "https://analytics.data.globex.example.com")
+	as{strings.ToUpper(globex.host) + ":8443", "Bearer " + globex.admin}.call(t, "GET", "/api/v1/deployments", nil).is(200)
+}
+
+// routes are those of the served document.
+func routes(t *testing.T) map[string][]string {
+	t.Helper()
+	var doc struct {
+		OpenAPI string `json:"openapi"`
+		Paths   map[string]map[string]json.RawMessage
+	}
+	a := acme.as(acme.admin).call(t, "GET", "/api/v1/spec", nil).is(200)
+	if err := json.Unmarshal(a.raw, &doc); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.HasPrefix(doc.OpenAPI, "3.1") {
+		t.Errorf("openapi is %q", doc.OpenAPI)
+	}
+	all := map[string][]string{}
+	for path, methods := range doc.Paths {
+		for method := range methods {
+			all[path] = append(all[path], strings.ToUpper(method))
+		}
+	}
+	return all
+}
+
+// Two accounts on one server: no route, asked on one host with its own key, reaches what is
+// the other's. Both have a deployment of the same name.
+func TestTenantsAreApart(t *testing.T) {
+	foreign := create(t, globex, "Foreign")
+	for len(foreign) < 1 || foreign == acme.id {
+		foreign = create(t, globex, "Foreign "+foreign)
+	}
+	// A number that acme has not given yet.
+	for range 20 {
+		if acme.as(acme.admin).call(t, "GET", "/api/v1/deployments/"+foreign, nil).status == 404 {
+			break
+		}
+		foreign = create(t, globex, "Foreign "+foreign)
+	}
+	before := snapshot(t, globex)
+	key, _ := globex.as(globex.admin).call(t, "POST", "/api/v1/api-keys", nil).is(200).at("id").(string)
+	for path, methods := range routes(t) {
+		for _, method := range methods {
+			filled := strings.NewReplacer("{deploymentId}", foreign, "{environmentId}", "1", "{apiKeyId}", key).Replace(path)
+			t.Run(method+" "+path, func(t *testing.T) {
+				if filled != path {
+					acme.as(acme.admin).call(t, method, filled, "{}").refused(404)
+				}
+				as{acme.host, "Bearer " + globex.admin}.call(t, method, filled, "{}").refused(401)
+				as{host: acme.host}.call(t, method, filled, "{}").refused(401)
+			})
+		}
+	}
+	globex.as(globex.admin).call(t, "DELETE", "/api/v1/api-keys/"+key, nil).is(200)
+	if after := snapshot(t, globex); after != before {
+		t.Errorf("objects of the other account have changed:\n%s\n%s", before, after)
+	}
+}
+
+func snapshot(t *testing.T, a *account) string {
+	t.Helper()
+	list := &v1alpha1.DeploymentList{}
+	if err := k8s.List(t.Context(), list, client.InNamespace(a.name)); err != nil {
+		t.Fatal(err)
+	}
+	text := ""
+	for i := range list.Items {
+		text += fmt.Sprintf("%s %d; ", list.Items[i].Name, list.Items[i].Generation)
+	}
+	return text
+}
+
+// Bad input: JSON and media types.
+func TestBodies(t *testing.T) {
+	admin := acme.as(acme.admin)
+	path := "/api/v1/deployments/" + acme.id
+	before := object(t, acme, acme.id).Generation
+	admin.call(t, "PUT", path, `{"name":`).refused(400)
+	admin.call(t, "PUT", path, `[]`).refused(400)
+	admin.call(t, "PUT", path, `{"name":"a","name":"b"}`).refused(400, "name", "twice")
+	admin.call(t, "PUT", path, `{"templateVariables":{"replicas":1,"replicas":2}}`).refused(400, "templateVariables.replicas", "twice")
+	admin.call(t, "PUT", path, `{} {}`).refused(400)
+	admin.call(t, "PUT", path, `{"Name":"a"}`).refused(400, "Name")
+	admin.call(t, "PUT", path, strings.Repeat(`{"a":`, 200)+"1"+strings.Repeat("}", 200)).refused(400, "deep")
+	admin.call(t, "PUT", path, `{}`, "Content-Type", "text/plain").refused(415)
+	admin.call(t, "PUT", path, `{}`, "Content-Type", "application/json; charset=utf-8").is(200)
+	admin.call(t, "PUT", path, `{"name":"`+strings.Repeat("x", 10<<20)+`"}`).refused(413)
+	if now := object(t, acme, acme.id).Generation; now != before {
+		t.Error("something was written")
+	}
+}
+
+func TestHeaders(t *testing.T) {
+	a := acme.as(acme.admin).call(t, "GET", "/api/v1/regions", nil, "X-Request-Id", "abc-1").is(200)
+	for name, want := range map[string]string{"X-Request-Id": "abc-1", "Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"} {
+		if got := a.header.Get(name); got != want {
+			t.Errorf("%s is %q, want %q", name, got, want)
+		}
+	}
+	if !strings.HasPrefix(a.header.Get("Strict-Transport-Security"), "max-age=") {
+		t.Error("no Strict-Transport-Security")
+	}
+}
+
+func TestReferencePage(t *testing.T) {
+	a := as{host: acme.host}.call(t, "GET", "/docs", nil).is(200)
+	if !strings.Contains(string(a.raw), "Update") && !strings.Contains(string(a.raw), "/api/v1/deployments/{deploymentId}") {
+		t.Errorf("the page does not show the routes: %.200s", a.raw)
+	}
+	for _, bad := range []string{"http://", "src=", "<script", acme.name + "."} {
+		if strings.Contains(string(a.raw), bad) {
+			t.Errorf("the page has %q", bad)
+		}
+	}
+	if a.header.Get("Content-Security-Policy") == "" || a.header.Get("Content-Type") != "text/html; charset=utf-8" {
+		t.Errorf("headers: %v", a.header)
+	}
+}

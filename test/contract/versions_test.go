@@ -1,0 +1,141 @@
+package contract_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/quoin-dev/quoin/api/v1alpha1"
+)
+
+// Spec: "List versions of a deployment".
+func TestListVersions(t *testing.T) {
+	a := acme.as(acme.admin).call(t, "GET", "/api/v1/deployments/"+acme.id+"/versions", nil).is(200)
+	for _, list := range []string{"data", "items"} {
+		a.want(list+".0.releaseChannelVersion", imageRepository+":v1.2.3").want(list+".0.version", "1.2.3").
+			want(list+".0.releaseChannel", "latest").want(list+".0.isLatestInChannel", true).want(list+".0.isCurrent", true)
+		a.want(list+".1.version", "1.1.0").want(list+".1.releaseChannel", "release").want(list+".1.isCurrent", false)
+		if n := len(a.list(list)); n != 2 {
+			t.Errorf("%s has %d versions, want the head of each channel: %s", list, n, a.raw)
+		}
+	}
+	a = acme.as(acme.admin).call(t, "GET", "/api/v1/deployments/"+acme.id+"/versions?first=1", nil).is(200).want("pageInfo.hasNextPage", true)
+	next := fmt.Sprintf("/api/v1/deployments/%s/versions?first=1&after=%s", acme.id, a.at("pageInfo.endCursor"))
+	acme.as(acme.admin).call(t, "GET", next, nil).is(200).want("items.0.version", "1.1.0").want("pageInfo.hasNextPage", false)
+}
+
+// runs waits until production of a deployment runs a version.
+func runs(t *testing.T, a *account, id, version string) {
+	t.Helper()
+	err := eventually(func() error {
+		if d := object(t, a, id); d.Status.CurrentVersion != version {
+			return fmt.Errorf("deployment %s runs %q, want %q: %v", id, d.Status.CurrentVersion, version, d.Status.Conditions)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Spec: "Update a deployment (version switch)", each written form, and the rejections.
+func TestSwitchVersion(t *testing.T) {
+	admin := globex.as(globex.admin)
+	id := create(t, globex, "Versions")
+	path := "/api/v1/deployments/" + id
+	runs(t, globex, id, "1.2.3")
+	for _, written := range []string{"1.1.0", "v1.1.0", imageRepository + ":v1.1.0"} {
+		t.Run(written, func(t *testing.T) {
+			body := map[string]any{"releaseChannel": "release", "releaseChannelVersion": written}
+			admin.call(t, "PUT", path, body).is(200).want("releaseChannelVersion", imageRepository+":v1.1.0").want("releaseChannelVersionHold", false)
+			runs(t, globex, id, "1.1.0")
+			admin.call(t, "GET", path+"/versions", nil).is(200).want("data.1.version", "1.1.0").want("data.1.isCurrent", true)
+			t.Run("releaseChannel alone goes to its newest", func(t *testing.T) {
+				admin.call(t, "PUT", path, map[string]any{"releaseChannel": "latest"}).is(200).
+					want("releaseChannel", "latest").want("releaseChannelVersionHold", false)
+				runs(t, globex, id, "1.2.3")
+			})
+		})
+	}
+	t.Run("a version that is not its channel's newest is held", func(t *testing.T) {
+		admin.call(t, "PUT", path, map[string]any{"releaseChannelVersion": imageRepository + ":v1.1.0"}).is(200).want("releaseChannelVersionHold", true)
+		runs(t, globex, id, "1.1.0")
+		admin.call(t, "PUT", path, map[string]any{"releaseChannelVersion": imageRepository + ":v1.1.0", "releaseChannelVersionHold": false}).
+			is(200).want("releaseChannelVersionHold", false)
+		admin.call(t, "PUT", path, map[string]any{"releaseChannelVersionHold": true}).is(200).want("releaseChannelVersionHold", true)
+		admin.call(t, "PUT", path, map[string]any{"releaseChannel": "latest"}).is(200)
+		runs(t, globex, id, "1.2.3")
+	})
+	for name, c := range map[string]struct {
+		body  map[string]any
+		words []string
+	}{
+		"not on the list":     {map[string]any{"releaseChannelVersion": "9.9.9"}, []string{"releaseChannelVersion", "9.9.9", "1.2.3"}},
+		"never run, not head": {map[string]any{"releaseChannelVersion": "1.2.2"}, []string{"1.2.2", "1.2.3"}},
+		"not a version":       {map[string]any{"releaseChannelVersion": "newest"}, []string{"newest"}},
+		"empty":               {map[string]any{"releaseChannelVersion": ""}, []string{"releaseChannelVersion"}},
+		"a number":            {map[string]any{"releaseChannelVersion": 1.2}, []string{"releaseChannelVersion", "string"}},
+		"foreign repository":  {map[string]any{"releaseChannelVersion": "evil.example.com/cube:v1.2.3"}, []string{"evil.example.com/cube:v1.2.3"}},
+		"unknown channel":     {map[string]any{"releaseChannel": "nightly"}, []string{"releaseChannel", "nightly", "latest", "release"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			before := object(t, globex, id).Generation
+			admin.call(t, "PUT", path, c.body).refused(400, c.words...)
+			if now := object(t, globex, id).Generation; now != before {
+				t.Error("the spec has changed")
+			}
+		})
+	}
+}
+
+// Decision 5: a field that Argo CD owns is changed in Git, not here.
+func TestFieldsOwnedByOthers(t *testing.T) {
+	admin := acme.as(acme.admin)
+	applied := fmt.Sprintf(`{"apiVersion":%q,"kind":"Deployment","metadata":{"name":"gitops","namespace":%q},
+		"spec":{"releaseChannel":"latest","releaseChannelVersion":"1.2.3","model":{"configMapRef":{"name":"none"}},"env":[{"name":"A","value":"1"}]}}`,
+		v1alpha1.GroupVersion.String(), acme.name)
+	d := &v1alpha1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: acme.name, Name: "gitops"}}
+	if err := k8s.Patch(t.Context(), d, client.RawPatch(types.ApplyPatchType, []byte(applied)), client.FieldOwner("argocd-controller")); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = k8s.Delete(t.Context(), d) })
+	id := ""
+	err := eventually(func() error {
+		err := k8s.Get(t.Context(), client.ObjectKeyFromObject(d), d)
+		if id = d.Status.ID; err == nil && id == "" {
+			err = fmt.Errorf("no number yet: %v", d.Status.Conditions)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := "/api/v1/deployments/" + id
+	admin.call(t, "PUT", path, map[string]any{"releaseChannelVersion": imageRepository + ":v1.1.0"}).
+		refused(409, "spec.releaseChannelVersion", "argocd-controller", "Git")
+	admin.call(t, "PUT", path, map[string]any{"releaseChannel": "release"}).refused(409, "argocd-controller")
+	admin.call(t, "PUT", path+"/env-vars", map[string]any{"env_variables": []any{map[string]any{"name": "A", "value": "2"}}}).
+		refused(409, "env", "A", "argocd-controller")
+	admin.call(t, "DELETE", path, nil).refused(409, "argocd-controller")
+	t.Run("what nobody owns is changed", func(t *testing.T) {
+		admin.call(t, "PUT", path, map[string]any{"name": "Git Ops"}).is(200).want("name", "Git Ops")
+		admin.call(t, "PUT", path+"/env-vars", map[string]any{"env_variables": []any{map[string]any{"name": "B", "value": "2"}}}).is(200)
+	})
+	t.Run("what somebody typed with kubectl is changed", func(t *testing.T) {
+		patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"displayName":"Typed"}}`))
+		if err := k8s.Patch(t.Context(), d, patch, client.FieldOwner("kubectl-edit")); err != nil {
+			t.Fatal(err)
+		}
+		admin.call(t, "PUT", path, map[string]any{"name": "Again"}).is(200).want("name", "Again")
+	})
+	if err := k8s.Get(t.Context(), client.ObjectKeyFromObject(d), d); err != nil {
+		t.Fatal(err)
+	}
+	if spec, _ := json.Marshal(d.Spec); d.Spec.ReleaseChannelVersion != "1.2.3" || d.Spec.ReleaseChannel != "latest" || len(d.Spec.Env) != 2 {
+		t.Errorf("the spec is %s", spec)
+	}
+}
