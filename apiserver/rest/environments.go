@@ -4,8 +4,6 @@ import (
 	"context"
 	"net/http"
 
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 )
 
@@ -74,14 +72,14 @@ func (a *API) listEnvironments(ctx context.Context, in *ListEnvironmentsInput) (
 	if err != nil {
 		return nil, err
 	}
-	branches, err := a.branchNames(ctx, d)
+	known, err := a.branchesOf(ctx, d)
 	if err != nil {
 		return nil, err
 	}
 	out := &EnvironmentList{}
 	out.Body.Items = make([]Environment, 0, len(cut))
 	for _, e := range cut {
-		out.Body.Items = append(out.Body.Items, environmentOf(e, branches))
+		out.Body.Items = append(out.Body.Items, environmentOf(e, branchServed(e, d, known)))
 	}
 	out.Body.Data.Environments, out.Body.Pagination, out.Body.PageInfo = out.Body.Items, pagination, info
 	return out, nil
@@ -93,28 +91,26 @@ func isListed(e *v1alpha1.Environment) bool {
 	return e.Status.APICredentials != nil && (e.Spec.Type == v1alpha1.EnvironmentProduction || e.Status.Active)
 }
 
-func environmentOf(e *v1alpha1.Environment, branches map[string]string) Environment {
-	out := Environment{ID: e.Labels[v1alpha1.LabelID], Name: string(e.Spec.Type), Type: string(e.Spec.Type), APICredentials: &APICredentials{}}
-	if e.Spec.BranchRef != nil {
-		out.Branch = said(branches[e.Spec.BranchRef.Name])
-		if e.Spec.Type != v1alpha1.EnvironmentProduction && out.Branch != nil {
-			out.Name = *out.Branch
-		}
+func environmentOf(e *v1alpha1.Environment, branch string) Environment {
+	out := Environment{ID: e.Labels[v1alpha1.LabelID], Name: string(e.Spec.Type), Type: string(e.Spec.Type), APICredentials: &APICredentials{}, Branch: said(branch)}
+	if e.Spec.Type != v1alpha1.EnvironmentProduction && branch != "" {
+		out.Name = branch
 	}
 	out.APICredentials.REST.URL = e.Status.APICredentials.REST.URL
 	out.APICredentials.SQL.Host, out.APICredentials.SQL.Port = e.Status.APICredentials.SQL.Host, e.Status.APICredentials.SQL.Port
 	return out
 }
 
-// branchNames are the names of a deployment's branches, by object.
-func (a *API) branchNames(ctx context.Context, d *v1alpha1.Deployment) (map[string]string, error) {
-	list := &v1alpha1.BranchList{}
-	if err := a.Kube.List(ctx, list, client.InNamespace(d.Namespace), client.MatchingFields{indexDeployment: d.Name}, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, err
+// branchServed is the name of the branch that an environment serves; empty when the model is
+// not in Git.
+func branchServed(e *v1alpha1.Environment, d *v1alpha1.Deployment, known []*v1alpha1.Branch) string {
+	if e.Spec.Type == v1alpha1.EnvironmentProduction {
+		return productionBranch(d, known)
 	}
-	all := make(map[string]string, len(list.Items))
-	for i := range list.Items {
-		all[list.Items[i].Name] = list.Items[i].Spec.Name
+	for _, b := range known {
+		if e.Spec.BranchRef != nil && b.Name == e.Spec.BranchRef.Name {
+			return b.Spec.Name
+		}
 	}
-	return all, nil
+	return ""
 }

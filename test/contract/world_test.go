@@ -460,7 +460,7 @@ func (c as) call(t testing.TB, method, path string, body any, headers ...string)
 		}
 		reader, contentType = bytes.NewReader(data), "application/json"
 	}
-	req, err := http.NewRequestWithContext(t.Context(), method, "https://"+acme.host+path, reader)
+	req, err := http.NewRequestWithContext(context.WithoutCancel(t.Context()), method, "https://"+acme.host+path, reader)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,273 @@
+package contract_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+)
+
+// specification is the served document, and its schemas ready to be checked against.
+type specification struct {
+	t        *testing.T
+	compiler *jsonschema.Compiler
+	paths    map[string]map[string]operation
+	schemas  map[string]map[string]any
+}
+
+type operation struct {
+	OperationID string `json:"operationId"`
+	Description string
+	Parameters  []struct {
+		Name, In string
+		Required bool
+		Schema   map[string]any
+	}
+	RequestBody struct {
+		Content map[string]struct{ Schema map[string]any }
+	}
+	Responses map[string]struct {
+		Content map[string]struct{ Schema map[string]any }
+	}
+}
+
+func readSpecification(t *testing.T) *specification {
+	t.Helper()
+	raw := acme.as(acme.admin).call(t, "GET", "/api/v1/spec", nil).is(200).raw
+	var doc struct {
+		Paths      map[string]map[string]operation
+		Components struct{ Schemas map[string]map[string]any }
+	}
+	if err := json.Unmarshal(raw, &doc); err != nil {
+		t.Fatal(err)
+	}
+	whole, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &specification{t: t, compiler: jsonschema.NewCompiler(), paths: doc.Paths, schemas: doc.Components.Schemas}
+	s.compiler.DefaultDraft(jsonschema.Draft2020)
+	s.compiler.AssertFormat()
+	if err := s.compiler.AddResource("https://spec.test/", whole); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// check says whether an answer is one that the document describes.
+func (s *specification) check(path, method string, op operation, a *answer) error {
+	response, ok := op.Responses[fmt.Sprint(a.status)]
+	if !ok {
+		return fmt.Errorf("status %d is not in the document: %s", a.status, a.raw)
+	}
+	if response.Content["application/json"].Schema == nil {
+		return nil
+	}
+	pointer := fmt.Sprintf("https://spec.test/#/paths/%s/%s/responses/%d/content/application~1json/schema",
+		url.PathEscape(strings.ReplaceAll(path, "/", "~1")), method, a.status)
+	schema, err := s.compiler.Compile(pointer)
+	if err != nil {
+		return err
+	}
+	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(a.raw))
+	if err != nil {
+		return fmt.Errorf("not JSON: %s", a.raw)
+	}
+	if err := schema.Validate(value); err != nil {
+		return fmt.Errorf("%w: %s", err, a.raw)
+	}
+	return nil
+}
+
+// odd are values that nobody expects.
+var odd = []any{
+	nil, "", " ", "\x00", "😀", strings.Repeat("x", 5000), "../..", "%2e%2e", "'; DROP TABLE x; --", -1, 0, 1, 1.5, 9007199254740993, 1e300,
+	true, false, []any{}, []any{nil}, map[string]any{}, map[string]any{"": nil}, "null", "[ENCRYPTED]", "dev-x", "main", "next",
+}
+
+// value makes up a value for a schema: mostly one that fits.
+func (s *specification) value(r *rand.Rand, schema map[string]any, depth int) any {
+	if r.IntN(12) == 0 || depth > 5 {
+		return odd[r.IntN(len(odd))]
+	}
+	if ref, ok := schema["$ref"].(string); ok {
+		return s.value(r, s.schemas[ref[strings.LastIndex(ref, "/")+1:]], depth+1)
+	}
+	if allowed, ok := schema["enum"].([]any); ok {
+		return allowed[r.IntN(len(allowed))]
+	}
+	kind, _ := schema["type"].(string)
+	if kinds, ok := schema["type"].([]any); ok {
+		kind, _ = kinds[r.IntN(len(kinds))].(string)
+	}
+	switch kind {
+	case "object":
+		made := map[string]any{}
+		properties, _ := schema["properties"].(map[string]any)
+		required, _ := schema["required"].([]any)
+		for _, name := range slices.Sorted(maps.Keys(properties)) {
+			if slices.Contains(required, any(name)) && r.IntN(10) > 0 || r.IntN(3) == 0 {
+				property, _ := properties[name].(map[string]any)
+				made[name] = s.value(r, property, depth+1)
+			}
+		}
+		if r.IntN(15) == 0 {
+			made["unexpected"] = 1
+		}
+		return made
+	case "array":
+		items, _ := schema["items"].(map[string]any)
+		made := make([]any, r.IntN(3))
+		for i := range made {
+			made[i] = s.value(r, items, depth+1)
+		}
+		return made
+	case "integer", "number":
+		return r.IntN(30) - 2
+	case "boolean":
+		return r.IntN(2) == 0
+	case "null":
+		return nil
+	}
+	if schema["format"] == "date-time" {
+		return "2030-01-01T00:00:00Z"
+	}
+	return []string{"a", "Fuzz", "next", "v1.2.3", "1.1.0", "latest", "here", "cubecloud"}[r.IntN(8)]
+}
+
+// request makes up a request for an operation.
+func (s *specification) request(r *rand.Rand, path string, op operation, ids map[string]string) (string, any) {
+	query := url.Values{}
+	for _, p := range op.Parameters {
+		switch {
+		case p.In == "path":
+			filled := ids[p.Name]
+			if filled == "" || r.IntN(8) == 0 {
+				filled = fmt.Sprint(odd[2+r.IntN(len(odd)-2)]) // an empty one is another path
+			}
+			path = strings.ReplaceAll(path, "{"+p.Name+"}", url.PathEscape(filled))
+		case p.Required || r.IntN(3) == 0:
+			query.Add(p.Name, fmt.Sprint(s.value(r, p.Schema, 0)))
+		}
+	}
+	if r.IntN(20) == 0 {
+		query.Add("unexpected", "1")
+	}
+	if len(query) > 0 {
+		path += "?" + query.Encode()
+	}
+	if len(op.RequestBody.Content) == 0 || r.IntN(15) == 0 {
+		return path, nil
+	}
+	return path, s.value(r, op.RequestBody.Content["application/json"].Schema, 0)
+}
+
+// Every route, with values from its own document: no 5xx, no status that is not listed, and
+// answers are what the document says they are.
+func TestRoutesAnswerAsTheDocumentSays(t *testing.T) {
+	s := readSpecification(t)
+	admin := globex.as(globex.admin)
+	rounds := 25
+	if testing.Short() {
+		rounds = 5
+	}
+	r := rand.New(rand.NewPCG(20261121, 3))
+	id := create(t, globex, "Document")
+	answered := map[string]int{}
+	creations := s.paths["/build/api/v1/deployments"]["post"]
+	if err := s.check("/build/api/v1/deployments", "post", creations, admin.call(t, "POST", "/build/api/v1/deployments", creation("Document 2")).is(200)); err != nil {
+		t.Error(err)
+	}
+	answered[creations.OperationID]++ // few of the bodies made up here are as lucky
+	for range rounds {
+		for _, path := range slices.Sorted(maps.Keys(s.paths)) {
+			for _, method := range slices.Sorted(maps.Keys(s.paths[path])) {
+				op := s.paths[path][method]
+				if admin.call(t, "GET", "/api/v1/deployments/"+id, nil).status == 404 {
+					id = create(t, globex, "Document")
+				}
+				environment, _ := admin.call(t, "GET", "/api/v1/deployments/"+id+"/environments", nil).is(200).at("items.0.id").(string)
+				filled, body := s.request(r, path, op, map[string]string{"deploymentId": id, "environmentId": environment, "apiKeyId": "admin-2"})
+				a := admin.call(t, strings.ToUpper(method), filled, body)
+				if a.status >= 500 {
+					t.Errorf("%s with %v: %d %s", a.what, body, a.status, a.raw)
+				}
+				// A path that is no path at all is answered before any route is.
+				if err := s.check(path, method, op, a); err != nil {
+					t.Errorf("%s with %v: %v", a.what, body, err)
+				}
+				if a.status < 300 {
+					answered[op.OperationID]++
+				}
+			}
+		}
+	}
+	for path, methods := range s.paths {
+		for method, op := range methods {
+			if answered[op.OperationID] == 0 && !testing.Short() && !strings.Contains(path, "api-keys/{") {
+				t.Errorf("%s %s never succeeded: this test shows nothing of its answer", method, path)
+			}
+		}
+	}
+	list := admin.call(t, "GET", "/api/v1/api-keys", nil).is(200).list("items")
+	for _, key := range list {
+		if id := key["id"].(string); id != "admin" {
+			admin.call(t, "DELETE", "/api/v1/api-keys/"+id, nil).is(200)
+		}
+	}
+}
+
+// The one table from route to permission, as the document shows it.
+func TestPermissions(t *testing.T) {
+	s := readSpecification(t)
+	want := map[string]string{
+		"getDeployments": "DeploymentRead", "createDeployment": "DeploymentCreate", "getDeployment": "DeploymentRead",
+		"updateDeployment": "DeploymentUpdate", "deleteDeployment": "DeploymentDelete", "buildStatus": "DeploymentRead",
+		"advanceCreationStep": "DeploymentUpdate", "resetCreationStep": "DeploymentUpdate", "getDeploymentSettings": "DeploymentRead",
+		"listDeploymentVersions": "DeploymentRead", "getDeploymentEnvironments": "DeploymentRead",
+		"createDeploymentEnvironmentTokenForMetaSync": "SchemaRead", "createDeploymentEnvironmentToken": "DeploymentUpdate", "deploymentToken": "DeploymentUpdate",
+		"listBranches": "SchemaRead", "createBranch": "SchemaUpdate", "removeBranch": "SchemaUpdate", "setBranchStagingEnvironment": "SchemaUpdate",
+		"getEnvVariables": "DeploymentRead", "setEnvVariables": "SecretsManage", "listRegions": "", "getMe": "", "getSpec": "",
+		"listApiKeys": "Admin", "createApiKey": "Admin", "getApiKey": "Admin", "deleteApiKey": "Admin",
+	}
+	every := []string{"AuditLogManage", "DeploymentsManage", "DeploymentCreate", "DeploymentRead", "DeploymentUpdate", "DeploymentDelete", "SecretsManage", "SchemaRead", "SchemaUpdate", "SqlRunnerRead", "ScimManage"}
+	tokens := map[string]as{}
+	for _, permission := range every {
+		a := acme.as(acme.admin).call(t, "POST", "/api/v1/api-keys", map[string]any{"name": permission, "permissions": []string{permission}}).is(200)
+		token, _ := a.at("token").(string)
+		tokens[permission] = acme.as(token)
+		t.Cleanup(func() { acme.as(acme.admin).call(t, "DELETE", fmt.Sprintf("/api/v1/api-keys/%s", a.at("id")), nil).is(200) })
+	}
+	implies := map[string][]string{
+		"DeploymentsManage": {"DeploymentCreate", "DeploymentRead", "DeploymentUpdate", "DeploymentDelete", "SecretsManage", "SchemaRead", "SchemaUpdate"},
+		"DeploymentUpdate":  {"DeploymentRead"}, "DeploymentDelete": {"DeploymentRead"}, "SchemaUpdate": {"SchemaRead"},
+	}
+	found := 0
+	for path, methods := range s.paths {
+		for method, op := range methods {
+			needs, ok := want[op.OperationID]
+			if found++; !ok {
+				t.Errorf("%s is not in the table of this test", op.OperationID)
+				continue
+			}
+			// The number 999 does not exist and the body is wrong: whoever may, gets no further.
+			filled := strings.NewReplacer("{deploymentId}", "999", "{environmentId}", "1", "{apiKeyId}", "none").Replace(path)
+			for permission, caller := range tokens {
+				may := needs == "" || permission == needs || slices.Contains(implies[permission], needs)
+				if status := caller.call(t, strings.ToUpper(method), filled, "[]").status; (status != 403) != may {
+					t.Errorf("%s %s with %s: %d", method, path, permission, status)
+				}
+			}
+		}
+	}
+	if found != len(want) {
+		t.Errorf("the document has %d operations, the table of this test %d", found, len(want))
+	}
+}
