@@ -26,6 +26,7 @@ import (
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/controllers/account"
+	"github.com/quoin-dev/quoin/controllers/apikey"
 	"github.com/quoin-dev/quoin/controllers/branch"
 	"github.com/quoin-dev/quoin/controllers/deployment"
 	"github.com/quoin-dev/quoin/controllers/environment"
@@ -145,6 +146,9 @@ func Setup(ctx context.Context, mgr manager.Manager, config Config) error {
 				Indexed: true,
 			})
 			return environment.SetupWithManager(mgr, r, controllerOptions(config))
+		},
+		"apikey": func() error {
+			return apikey.SetupWithManager(mgr, apikey.New(k, recorder(apikey.FieldManager), clk), controllerOptions(config))
 		},
 		"branch": func() error {
 			return branch.SetupWithManager(mgr, branch.New(k, recorder(branch.FieldManager), clk, allocator), controllerOptions(config))

@@ -89,6 +89,20 @@ const (
 	ReasonWorkloadsNotReady = "WorkloadsNotReady"
 	// ReasonAsleep: the environment is scaled to nothing on purpose.
 	ReasonAsleep = "Asleep"
+
+	// ReasonRevoked: the API key was revoked; it never works again.
+	ReasonRevoked = "Revoked"
+	// ReasonExpired: the API key's expirationTime has passed.
+	ReasonExpired = "Expired"
+	// ReasonOwnerNotFound: the user that the API key acts for does not exist.
+	ReasonOwnerNotFound = "OwnerNotFound"
+	// ReasonOwnerInactive: the user that the API key acts for is not active.
+	ReasonOwnerInactive = "OwnerInactive"
+	// ReasonSecretTaken: the Secret for the API key's token exists and belongs to somebody else.
+	ReasonSecretTaken = "SecretTaken"
+	// ReasonTokenUnreadable: the Secret with the API key's token may not be read, or what it
+	// holds is no token.
+	ReasonTokenUnreadable = "TokenUnreadable"
 )
 
 // Object is what every kind here offers to the code that writes conditions.

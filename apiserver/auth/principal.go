@@ -1,5 +1,28 @@
 // Package auth turns the credential of a request into a principal, and says what a principal
 // may do. Which permission a route needs stands beside the route.
+//
+// A credential stands in the one Authorization header. Each form has its authenticator, and
+// Chain tries them in turn:
+//
+//   - "Bearer <API key>" or "Api-Key <API key>": Keys. LastUsed notes when.
+//   - "Bearer <JWT>" of one of the account's spec.oidcIssuers: OIDC.
+//   - "Bearer <JWT>" of any other issuer: ServiceAccounts, which asks the cluster.
+//
+// A ServiceAccount of the cluster presents a token for the audience "quoin". What it may do in
+// an account is what the cluster's RBAC allows it to do with the subresource "proxy" of the
+// resource "accounts" of the API group api.platform.quoin.dev, by the name of the account:
+//
+//	get     DeploymentRead, SchemaRead
+//	update  those and DeploymentsManage
+//	*       Admin
+//
+// One that may do none of these is not recognised. The front end's own role needs get, list
+// and watch on apikeys and scimusers, patch on apikeys/status, and create on
+// tokenreviews.authentication.k8s.io and subjectaccessreviews.authorization.k8s.io.
+//
+// Errors tell a missing from a malformed, an expired from a revoked credential; the latter two
+// only to whoever has shown the whole of it. A fault on this side, such as an API server or an
+// issuer that does not answer, never looks like a wrong credential.
 package auth
 
 import (

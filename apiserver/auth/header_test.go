@@ -1,0 +1,146 @@
+package auth
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/internal/apikey"
+)
+
+// newToken is a token, a different one for each test.
+func newToken(t testing.TB) apikey.Token {
+	t.Helper()
+	token, err := apikey.New(strings.NewReader(strings.Repeat(t.Name(), 100)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return token
+}
+
+// request has Authorization headers.
+func request(headers ...string) *http.Request {
+	r, _ := http.NewRequest(http.MethodGet, "https://acme.example.com/", nil)
+	for _, h := range headers {
+		r.Header.Add("Authorization", h)
+	}
+	return r
+}
+
+const forms = `the Authorization header must be "Bearer <API key>", "Api-Key <API key>" or "Bearer <JWT>"`
+
+func TestCredentialOf(t *testing.T) {
+	key := newToken(t).Reveal()
+	cases := map[string]struct {
+		headers []string
+		key     bool
+		jwt     string
+		want    string
+	}{
+		"key":                   {[]string{"Bearer " + key}, true, "", ""},
+		"key, own scheme":       {[]string{"Api-Key " + key}, true, "", ""},
+		"lower case":            {[]string{"bearer " + key}, true, "", ""},
+		"upper case":            {[]string{"API-KEY " + key}, true, "", ""},
+		"spaces":                {[]string{"Bearer   " + key + " "}, true, "", ""},
+		"JWT":                   {[]string{"Bearer a.b-_.c"}, false, "a.b-_.c", ""},
+		"JWT without signature": {[]string{"BEARER a.b."}, false, "a.b.", ""},
+		"none":                  {nil, false, "", "no Authorization header"},
+		"two":                   {[]string{"Bearer " + key, "Bearer " + key}, false, "", "more than one Authorization header"},
+		"empty":                 {[]string{""}, false, "", forms},
+		"scheme only":           {[]string{"Bearer"}, false, "", forms},
+		"key only":              {[]string{key}, false, "", forms},
+		"other scheme":          {[]string{"Basic " + key}, false, "", forms},
+		"scheme is a secret":    {[]string{"hunter2 Bearer"}, false, "", forms},
+		"opaque token":          {[]string{"Bearer hunter2"}, false, "", forms},
+		"two parts":             {[]string{"Bearer a.b"}, false, "", forms},
+		"four parts":            {[]string{"Bearer a.b.c.d"}, false, "", forms},
+		"empty payload":         {[]string{"Bearer a..c"}, false, "", forms},
+		"not base64url":         {[]string{"Bearer a.b+.c"}, false, "", forms},
+		"two values":            {[]string{"Bearer a.b.c a.b.c"}, false, "", forms},
+		"tab":                   {[]string{"Bearer\t" + key}, false, "", forms},
+		"JWT as a key":          {[]string{"Api-Key a.b.c"}, false, "", "an API key begins with sk-quoin-"},
+		"mistyped":              {[]string{"Bearer " + key[:len(key)-1]}, false, "", "an API key has 59 characters"},
+		"too long":              {[]string{"Bearer " + strings.Repeat("a", 1<<15)}, false, "", "longer than 16384 bytes"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			c, err := credentialOf(request(tc.headers...))
+			if tc.want == "" {
+				if err != nil || c.isKey() != tc.key || c.jwt != tc.jwt || tc.key && c.key.Reveal() != key {
+					t.Errorf("got key %q, JWT %q, %v", c.key.Reveal(), c.jwt, err)
+				}
+				return
+			}
+			if !errors.Is(err, ErrNoCredential) || !strings.HasPrefix(err.Error(), "not authenticated: ") || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("got %v, want %s", err, tc.want)
+			}
+			if strings.Contains(err.Error(), "hunter2") {
+				t.Errorf("the error holds the header: %v", err)
+			}
+		})
+	}
+}
+
+func FuzzCredentialOf(f *testing.F) {
+	f.Add("Bearer " + newToken(f).Reveal())
+	f.Add("api-key sk-quoin-")
+	f.Add("Bearer a.b.c")
+	f.Add("Bearer  ..")
+	f.Add("\x00 \xff")
+	f.Fuzz(func(t *testing.T, header string) {
+		c, err := credentialOf(request(header))
+		switch {
+		case err != nil:
+			if !errors.Is(err, ErrNoCredential) || c.jwt != "" || c.key.Reveal() != "" {
+				t.Errorf("got %+v, %v", c, err)
+			}
+		case c.isKey():
+			if !strings.Contains(header, c.key.Reveal()) || c.key.ID() == "" {
+				t.Errorf("%q is a key", header)
+			}
+		default:
+			if !strings.Contains(header, c.jwt) || strings.Count(c.jwt, ".") != 2 {
+				t.Errorf("%q is a JWT", header)
+			}
+			// Whatever is in it, it is judged without a panic.
+			if _, err := issuerOf(&v1alpha1.Account{}, c.jwt); err != nil && !errors.Is(err, ErrNoCredential) {
+				t.Error(err)
+			}
+		}
+	})
+}
+
+type says struct {
+	p   *Principal
+	err error
+}
+
+func (s says) Authenticate(context.Context, *v1alpha1.Account, *http.Request) (*Principal, error) {
+	return s.p, s.err
+}
+
+func TestChain(t *testing.T) {
+	ann := &Principal{ID: "ann"}
+	broken, revoked := errors.New("API server is down"), refused("the API key has been revoked")
+	cases := map[string]struct {
+		chain []Authenticator
+		want  says
+	}{
+		"first":            {[]Authenticator{says{ann, nil}, says{nil, broken}}, says{ann, nil}},
+		"second":           {[]Authenticator{says{nil, otherForm}, says{ann, nil}}, says{ann, nil}},
+		"refused":          {[]Authenticator{says{nil, revoked}, says{ann, nil}}, says{nil, revoked}},
+		"fault":            {[]Authenticator{says{nil, otherForm}, says{nil, broken}, says{ann, nil}}, says{nil, broken}},
+		"nobody's":         {[]Authenticator{says{nil, otherForm}, says{nil, otherForm}}, says{nil, otherForm}},
+		"nobody's issuer":  {[]Authenticator{says{nil, otherForm}, says{nil, foreignIssuer}, says{nil, otherForm}}, says{nil, foreignIssuer}},
+		"no authenticator": {nil, says{nil, otherForm}},
+	}
+	for name, tc := range cases {
+		p, err := Chain(tc.chain...).Authenticate(t.Context(), &v1alpha1.Account{}, request())
+		if p != tc.want.p || !errors.Is(err, tc.want.err) {
+			t.Errorf("%s: got %v, %v", name, p, err)
+		}
+	}
+}

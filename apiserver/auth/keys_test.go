@@ -1,0 +1,270 @@
+package auth
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/internal/apikey"
+)
+
+var now = time.Date(2026, 1, 1, 12, 30, 0, 0, time.UTC)
+
+func acme() *v1alpha1.Account {
+	return &v1alpha1.Account{ObjectMeta: metav1.ObjectMeta{Name: "acme"}, Spec: v1alpha1.AccountSpec{Namespace: "acme-ns"}}
+}
+
+// etl is an ApiKey of acme's with a token.
+func etl(token apikey.Token, change ...func(*v1alpha1.ApiKey)) *v1alpha1.ApiKey {
+	k := &v1alpha1.ApiKey{ObjectMeta: metav1.ObjectMeta{Namespace: "acme-ns", Name: "etl", CreationTimestamp: metav1.NewTime(now)}}
+	k.Spec.Token = ptr.To(token.Hash())
+	for _, f := range change {
+		f(k)
+	}
+	return k
+}
+
+func ann(change ...func(*v1alpha1.ScimUser)) *v1alpha1.ScimUser {
+	u := &v1alpha1.ScimUser{ObjectMeta: metav1.ObjectMeta{Namespace: "acme-ns", Name: "ann"}, Spec: v1alpha1.ScimUserSpec{UserName: "Ann@Example.com"}}
+	for _, f := range change {
+		f(u)
+	}
+	return u
+}
+
+func anns(k *v1alpha1.ApiKey) { k.Spec.Owner = &v1alpha1.ApiKeyOwner{ScimUser: "ann"} }
+
+// indexed is a cache with objects, in memory.
+func indexed(t *testing.T, objs ...client.Object) client.WithWatch {
+	t.Helper()
+	return fake.NewClientBuilder().WithScheme(testScheme(t)).WithObjects(objs...).WithStatusSubresource(&v1alpha1.ApiKey{}).
+		WithIndex(&v1alpha1.ApiKey{}, IndexTokenID, TokenIDs).
+		WithIndex(&v1alpha1.ApiKey{}, "spec.token.id", func(o client.Object) []string {
+			if token := o.(*v1alpha1.ApiKey).Spec.Token; token != nil {
+				return []string{token.ID}
+			}
+			return nil
+		}).
+		WithIndex(&v1alpha1.ApiKey{}, "status.token.id", func(o client.Object) []string {
+			if token := o.(*v1alpha1.ApiKey).Status.Token; token != nil {
+				return []string{token.ID}
+			}
+			return nil
+		}).
+		WithIndex(&v1alpha1.ScimUser{}, IndexUserName, UserNames).Build()
+}
+
+func TestKeys(t *testing.T) {
+	token := newToken(t)
+	plain := &Principal{Kind: KindAPIKey, Account: "acme", ID: "etl", Name: "etl", Permissions: []v1alpha1.Permission{"Admin"}}
+	with := func(change func(*Principal)) *Principal {
+		p := *plain
+		change(&p)
+		return &p
+	}
+	// other has the same id and another secret.
+	other := func(k *v1alpha1.ApiKey) { k.Spec.Token.SHA256 = strings.Repeat("a", 64) }
+	type objects = []client.Object
+	cases := map[string]struct {
+		objs objects
+		want *Principal
+		says string
+	}{
+		"plain": {objects{etl(token)}, plain, ""},
+		"token of the controller": {objects{etl(token, func(k *v1alpha1.ApiKey) {
+			k.Status.Token, k.Spec.Token = k.Spec.Token, nil
+		})}, plain, ""},
+		"named and confined": {objects{etl(token, func(k *v1alpha1.ApiKey) {
+			k.Spec.DisplayName, k.Spec.Deployments, k.Spec.Permissions = "Nightly load", []string{"sales"}, []v1alpha1.Permission{"SchemaRead"}
+		})}, with(func(p *Principal) {
+			p.Name, p.Deployments, p.Permissions = "Nightly load", []string{"sales"}, []v1alpha1.Permission{"SchemaRead"}
+		}), ""},
+		"owner": {objects{etl(token, anns), ann()}, with(func(p *Principal) { p.Email = "Ann@Example.com" }), ""},
+		"owner with addresses": {objects{etl(token, anns), ann(func(u *v1alpha1.ScimUser) {
+			u.Spec.Emails = []v1alpha1.ScimMultiValue{{Value: "a@example.com"}, {Value: "b@example.com", Primary: ptr.To(true)}}
+		})}, with(func(p *Principal) { p.Email = "b@example.com" }), ""},
+		"first of two copies": {objects{etl(token), etl(token, func(k *v1alpha1.ApiKey) {
+			k.Name, k.CreationTimestamp = "copy", metav1.NewTime(now.Add(time.Second))
+		})}, plain, ""},
+		"same id, other secret, besides": {objects{etl(token), etl(token, other, func(k *v1alpha1.ApiKey) { k.Name = "a" })}, plain, ""},
+
+		"unknown":       {nil, nil, "there is no such API key"},
+		"other secret":  {objects{etl(token, other)}, nil, "there is no such API key"},
+		"other account": {objects{etl(token, func(k *v1alpha1.ApiKey) { k.Namespace = "other-ns" })}, nil, "there is no such API key"},
+		"status does not count besides spec": {objects{etl(token, func(k *v1alpha1.ApiKey) {
+			k.Status.Token, k.Spec.Token = k.Spec.Token, &v1alpha1.ApiKeyToken{ID: "000000000000", SHA256: strings.Repeat("a", 64)}
+		})}, nil, "there is no such API key"},
+		"revoked": {objects{etl(token, func(k *v1alpha1.ApiKey) { k.Spec.Revoked = ptr.To(true) })}, nil, "the API key has been revoked"},
+		"expired": {objects{etl(token, func(k *v1alpha1.ApiKey) { k.Spec.ExpirationTime = ptr.To(metav1.NewTime(now)) })}, nil, "the API key has expired"},
+		"a revoked key does not tell the wrong secret": {objects{etl(token, other, func(k *v1alpha1.ApiKey) { k.Spec.Revoked = ptr.To(true) })}, nil, "there is no such API key"},
+		"deleted": {objects{etl(token, func(k *v1alpha1.ApiKey) {
+			k.DeletionTimestamp, k.Finalizers = ptr.To(metav1.NewTime(now)), []string{"x.example.com/y"}
+		})}, nil, "the API key has been deleted"},
+		"owner is gone":       {objects{etl(token, anns)}, nil, `the user of the API key, "ann", does not exist`},
+		"owner is elsewhere":  {objects{etl(token, anns), ann(func(u *v1alpha1.ScimUser) { u.Namespace = "other-ns" })}, nil, `"ann", does not exist`},
+		"owner is not active": {objects{etl(token, anns), ann(func(u *v1alpha1.ScimUser) { u.Spec.Active = ptr.To(false) })}, nil, `"ann", is not active`},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			full, empty := indexed(t, tc.objs...), indexed(t)
+			for where, keys := range map[string]*Keys{
+				"in the cache": NewKeys(full, empty, clocktesting.NewFakePassiveClock(now), nil),
+				"past it":      NewKeys(empty, full, clocktesting.NewFakePassiveClock(now), nil),
+			} {
+				got, err := keys.Authenticate(t.Context(), acme(), request("Bearer "+token.Reveal()))
+				if diff := cmp.Diff(tc.want, got); diff != "" {
+					t.Errorf("%s (-want +got):\n%s", where, diff)
+				}
+				if (err == nil) != (tc.says == "") || err != nil && (!errors.Is(err, ErrNoCredential) || !strings.Contains(err.Error(), tc.says)) {
+					t.Errorf("%s: %v", where, err)
+				}
+				if err != nil && strings.Contains(err.Error(), token.Reveal()[20:]) {
+					t.Errorf("%s: the error holds the token", where)
+				}
+			}
+		})
+	}
+}
+
+func TestKeysLeavesJWTs(t *testing.T) {
+	var other otherCredential
+	if _, err := NewKeys(nil, nil, nil, nil).Authenticate(t.Context(), acme(), request("Bearer a.b.c")); !errors.As(err, &other) {
+		t.Error(err)
+	}
+}
+
+// counted counts the lists of a client, and fails them.
+func counted(c client.WithWatch, lists *int, fail error) client.WithWatch {
+	return interceptor.NewClient(c, interceptor.Funcs{
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			*lists++
+			if fail != nil {
+				return fail
+			}
+			return c.List(ctx, list, opts...)
+		},
+	})
+}
+
+// TestUnknownKeysCostLittle: the API server is asked once in ten seconds for the same key, and
+// at most so often for any.
+func TestUnknownKeysCostLittle(t *testing.T) {
+	lists := 0
+	clock := clocktesting.NewFakePassiveClock(now)
+	keys := NewKeys(indexed(t), counted(indexed(t), &lists, nil), clock, nil)
+	ask := func(token apikey.Token) error {
+		_, err := keys.Authenticate(t.Context(), acme(), request("Bearer "+token.Reveal()))
+		return err
+	}
+	for i, want := range []int{2, 2, 4} {
+		if i == 2 {
+			clock.SetTime(now.Add(unknownFor))
+		}
+		if err := ask(newToken(t)); !errors.Is(err, ErrNoCredential) || lists != want {
+			t.Errorf("%v; %d lists, want %d", err, lists, want)
+		}
+	}
+	busy := 0
+	for range 500 {
+		token, err := apikey.New(rand.Reader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch err := ask(token); {
+		case errors.Is(err, ErrBusy) && !errors.Is(err, ErrNoCredential):
+			busy++
+		case !errors.Is(err, ErrNoCredential):
+			t.Fatal(err)
+		}
+	}
+	if busy < 400 {
+		t.Errorf("%d of 500 were not looked up, %d lists", busy, lists)
+	}
+}
+
+func TestKeysFaults(t *testing.T) {
+	token, broken, n := newToken(t), errors.New("connection refused"), 0
+	clock := clocktesting.NewFakePassiveClock(now)
+	noUsers := interceptor.NewClient(indexed(t, etl(token, anns)), interceptor.Funcs{
+		Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
+			return broken
+		},
+	})
+	for name, keys := range map[string]*Keys{
+		"cache": NewKeys(counted(indexed(t), &n, broken), indexed(t), clock, nil),
+		"live":  NewKeys(indexed(t), counted(indexed(t), &n, broken), clock, nil),
+		"owner": NewKeys(noUsers, indexed(t), clock, nil),
+	} {
+		for range 2 { // a failure is not remembered as an answer
+			if _, err := keys.Authenticate(t.Context(), acme(), request("Bearer "+token.Reveal())); !errors.Is(err, broken) || errors.Is(err, ErrNoCredential) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	}
+}
+
+// TestKeysOnAServer: with a real cache and index, and past them with real field selectors.
+func TestKeysOnAServer(t *testing.T) {
+	api, namespace := direct(t)
+	account := acme()
+	account.Spec.Namespace = namespace
+	given := newToken(t)
+	made, err := apikey.New(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rest := etl(given)
+	rest.Namespace, rest.Name = namespace, "rest"
+	yaml := &v1alpha1.ApiKey{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "yaml"}}
+	for _, k := range []*v1alpha1.ApiKey{rest, yaml} {
+		if err := api.Create(t.Context(), k); err != nil {
+			t.Fatal(err)
+		}
+	}
+	yaml.Status.Token = ptr.To(made.Hash())
+	if err := api.Status().Update(t.Context(), yaml); err != nil {
+		t.Fatal(err)
+	}
+	cached, err := cache.New(apiServer, cache.Options{Scheme: testScheme(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(
+		cached.IndexField(t.Context(), &v1alpha1.ApiKey{}, IndexTokenID, TokenIDs),
+		cached.IndexField(t.Context(), &v1alpha1.ScimUser{}, IndexUserName, UserNames),
+	); err != nil {
+		t.Fatal(err)
+	}
+	go func() { _ = cached.Start(t.Context()) }()
+	cached.WaitForCacheSync(t.Context())
+	clock := clocktesting.NewFakePassiveClock(now)
+	broken, n := errors.New("not to be asked"), 0
+	elsewhere := acme()
+	elsewhere.Spec.Namespace = "default"
+	for where, keys := range map[string]*Keys{
+		"in the cache": NewKeys(cached, counted(indexed(t), &n, broken), clock, nil),
+		"past it":      NewKeys(indexed(t), api, clock, nil),
+	} {
+		for name, token := range map[string]apikey.Token{"rest": given, "yaml": made} {
+			if p, err := keys.Authenticate(t.Context(), account, request("Api-Key "+token.Reveal())); err != nil || p.ID != name {
+				t.Errorf("%s, %s: %v, %v", where, name, p, err)
+			}
+		}
+	}
+	if _, err := NewKeys(cached, api, clock, nil).Authenticate(t.Context(), elsewhere, request("Api-Key "+given.Reveal())); !errors.Is(err, ErrNoCredential) {
+		t.Errorf("in another account: %v", err)
+	}
+}

@@ -1,0 +1,485 @@
+package auth
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"maps"
+	"math/big"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/quoin-dev/quoin/api/v1alpha1"
+)
+
+type object = map[string]any
+
+func b64(data []byte) string { return base64.RawURLEncoding.EncodeToString(data) }
+
+// signer signs tokens and shows its public key.
+type signer struct {
+	alg, kid string
+	jwk      object
+	sign     func(text []byte) []byte
+}
+
+func (s signer) token(claims object) string {
+	header, _ := json.Marshal(object{"alg": s.alg, "kid": s.kid, "typ": "JWT"})
+	payload, _ := json.Marshal(claims)
+	text := b64(header) + "." + b64(payload)
+	return text + "." + b64(s.sign([]byte(text)))
+}
+
+func (s signer) as(kid string) signer {
+	s.kid, s.jwk = kid, maps.Clone(s.jwk)
+	s.jwk["kid"] = kid
+	return s
+}
+
+// slowKey is made once: RSA keys take their time.
+var slowKey = sync.OnceValue(func() *rsa.PrivateKey {
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		panic(err)
+	}
+	return key
+})
+
+func rs256(kid string) signer {
+	key := slowKey()
+	return signer{"RS256", kid, object{"kty": "RSA", "kid": kid, "n": b64(key.N.Bytes()), "e": b64(big.NewInt(int64(key.E)).Bytes())}, func(text []byte) []byte {
+		sum := sha256.Sum256(text)
+		signature, _ := rsa.SignPKCS1v15(rand.Reader, key, crypto.SHA256, sum[:])
+		return signature
+	}}
+}
+
+func ps256(kid string) signer {
+	s := rs256(kid)
+	s.alg, s.sign = "PS256", func(text []byte) []byte {
+		sum := sha256.Sum256(text)
+		signature, _ := rsa.SignPSS(rand.Reader, slowKey(), crypto.SHA256, sum[:], nil)
+		return signature
+	}
+	return s
+}
+
+func es256(kid string) signer {
+	key, _ := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	public, _ := key.PublicKey.Bytes()
+	return signer{"ES256", kid, object{"kty": "EC", "crv": "P-256", "kid": kid, "x": b64(public[1:33]), "y": b64(public[33:])}, func(text []byte) []byte {
+		sum := sha256.Sum256(text)
+		r, s, _ := ecdsa.Sign(rand.Reader, key, sum[:])
+		return append(r.FillBytes(make([]byte, 32)), s.FillBytes(make([]byte, 32))...)
+	}}
+}
+
+func edDSA(kid string) signer {
+	public, key, _ := ed25519.GenerateKey(rand.Reader)
+	return signer{"EdDSA", kid, object{"kty": "OKP", "crv": "Ed25519", "kid": kid, "x": b64(public)}, func(text []byte) []byte {
+		return ed25519.Sign(key, text)
+	}}
+}
+
+// none signs nothing.
+func none(kid string) signer {
+	return signer{alg: "none", kid: kid, sign: func([]byte) []byte { return nil }}
+}
+
+// hs256 takes a public RSA key, which everybody knows, for a shared secret.
+func hs256(kid string) signer {
+	public := x509.MarshalPKCS1PublicKey(&slowKey().PublicKey)
+	return signer{alg: "HS256", kid: kid, sign: func(text []byte) []byte {
+		mac := hmac.New(sha256.New, public)
+		mac.Write(text)
+		return mac.Sum(nil)
+	}}
+}
+
+// provider is an OpenID Connect issuer.
+type provider struct {
+	*httptest.Server
+	mu     sync.Mutex
+	keys   []object
+	broken map[string]http.HandlerFunc
+	asked  map[string]int
+}
+
+func newProvider(t *testing.T, keys ...signer) *provider {
+	t.Helper()
+	p := &provider{broken: map[string]http.HandlerFunc{}, asked: map[string]int{}}
+	p.show(keys...)
+	p.Server = httptest.NewTLSServer(p)
+	t.Cleanup(p.Close)
+	return p
+}
+
+// show makes these keys, and no others, the issuer's.
+func (p *provider) show(keys ...signer) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.keys = []object{}
+	for _, k := range keys {
+		p.keys = append(p.keys, k.jwk)
+	}
+}
+
+// fail answers a path in another way; nil ends that.
+func (p *provider) fail(path string, handler http.HandlerFunc) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.broken[path] = handler
+}
+
+func (p *provider) times(path string) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.asked[path]
+}
+
+const (
+	discovery = "/.well-known/openid-configuration"
+	jwks      = "/keys"
+)
+
+func (p *provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.asked[r.URL.Path]++
+	w.Header().Set("Content-Type", "application/json")
+	handler := p.broken[r.URL.Path]
+	switch {
+	case handler != nil:
+		handler(w, r)
+	case r.URL.Path == discovery:
+		_ = json.NewEncoder(w).Encode(object{"issuer": p.URL, "jwks_uri": p.URL + jwks})
+	case r.URL.Path == jwks:
+		_ = json.NewEncoder(w).Encode(object{"keys": p.keys})
+	default:
+		http.NotFound(w, r)
+	}
+}
+
+// account is acme, which accepts the issuer's tokens.
+func (p *provider) account(change ...func(*v1alpha1.OIDCIssuer)) *v1alpha1.Account {
+	a := acme()
+	a.Spec.OIDCIssuers = []v1alpha1.OIDCIssuer{{URL: p.URL, Audiences: []string{"bi", "quoin-acme"}, AdminGroups: []string{"bi-admins"}}}
+	for _, f := range change {
+		f(&a.Spec.OIDCIssuers[0])
+	}
+	return a
+}
+
+// claims of a good token; nil takes one away.
+func (p *provider) claims(change object) object {
+	all := object{
+		"iss": p.URL, "aud": "quoin-acme", "sub": "u1", "email": "ann@example.com", "groups": []string{"staff"},
+		"exp": now.Add(time.Hour).Unix(), "iat": now.Unix(),
+	}
+	for name, value := range change {
+		all[name] = value
+		if value == nil {
+			delete(all, name)
+		}
+	}
+	return all
+}
+
+func bearer(token string) *http.Request { return request("Bearer " + token) }
+
+func (p *provider) authenticator(t *testing.T, objs ...client.Object) (*OIDC, *clocktesting.FakePassiveClock) {
+	clock := clocktesting.NewFakePassiveClock(now)
+	return NewOIDC(indexed(t, objs...), clock, p.Client()), clock
+}
+
+func TestOIDCPrincipal(t *testing.T) {
+	key := es256("1")
+	p := newProvider(t, key)
+	read, admin := []v1alpha1.Permission{"DeploymentRead", "SchemaRead"}, []v1alpha1.Permission{"Admin"}
+	ann := func(name, email string, permissions []v1alpha1.Permission) *Principal {
+		return &Principal{Kind: KindUser, Account: "acme", ID: "u1", Name: name, Email: email, Permissions: permissions}
+	}
+	cases := map[string]struct {
+		claims object
+		change func(*v1alpha1.OIDCIssuer)
+		want   *Principal
+	}{
+		"plain":             {nil, nil, ann("ann@example.com", "ann@example.com", read)},
+		"admin":             {object{"groups": []string{"staff", "bi-admins"}}, nil, ann("ann@example.com", "ann@example.com", admin)},
+		"one group":         {object{"groups": "bi-admins"}, nil, ann("ann@example.com", "ann@example.com", admin)},
+		"no groups":         {object{"groups": nil}, nil, ann("ann@example.com", "ann@example.com", read)},
+		"other case":        {object{"groups": []string{"BI-Admins"}}, nil, ann("ann@example.com", "ann@example.com", read)},
+		"groups no texts":   {object{"groups": []any{1, object{"bi-admins": true}}}, nil, ann("ann@example.com", "ann@example.com", read)},
+		"name":              {object{"name": "Ann"}, nil, ann("Ann", "ann@example.com", read)},
+		"several audiences": {object{"aud": []string{"x", "bi"}}, nil, ann("ann@example.com", "ann@example.com", read)},
+		"verified":          {object{"email_verified": true}, nil, ann("ann@example.com", "ann@example.com", read)},
+		"other claims": {object{"upn": "ann", "roles": []string{"bi-admins"}, "email": nil}, func(i *v1alpha1.OIDCIssuer) {
+			i.UserNameClaim, i.GroupsClaim = "upn", "roles"
+		}, ann("ann", "", admin)},
+		"just expired":   {object{"exp": now.Add(-29 * time.Second).Unix()}, nil, ann("ann@example.com", "ann@example.com", read)},
+		"just not begun": {object{"nbf": now.Add(29 * time.Second).Unix()}, nil, ann("ann@example.com", "ann@example.com", read)},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			a, _ := p.authenticator(t)
+			if tc.change == nil {
+				tc.change = func(*v1alpha1.OIDCIssuer) {}
+			}
+			got, err := a.Authenticate(t.Context(), p.account(tc.change), bearer(key.token(p.claims(tc.claims))))
+			if diff := cmp.Diff(tc.want, got); err != nil || diff != "" {
+				t.Errorf("%v (-want +got):\n%s", err, diff)
+			}
+		})
+	}
+}
+
+func TestOIDCAlgorithms(t *testing.T) {
+	for name, key := range map[string]signer{"RS256": rs256("1"), "PS256": ps256("1"), "ES256": es256("1"), "EdDSA": edDSA("1")} {
+		p := newProvider(t, key)
+		a, _ := p.authenticator(t)
+		if _, err := a.Authenticate(t.Context(), p.account(), bearer(key.token(p.claims(nil)))); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestOIDCRefuses(t *testing.T) {
+	key := rs256("1")
+	p, foreign := newProvider(t, key), newProvider(t, es256("1"))
+	cut := func(token string) string { return token[:strings.LastIndex(token, ".")+1] }
+	forged := func() string { // the claims of one token under the signature of another
+		good, other := key.token(p.claims(nil)), key.token(p.claims(object{"sub": "root"}))
+		return cut(other) + good[strings.LastIndex(good, ".")+1:]
+	}
+	cases := map[string]struct{ token, says string }{
+		"alg none":             {none("1").token(p.claims(nil)), "not signed by its issuer"},
+		"signature cut off":    {cut(key.token(p.claims(nil))), "not signed by its issuer"},
+		"HS256, public key":    {hs256("1").token(p.claims(nil)), "not signed by its issuer"},
+		"other key, same kid":  {es256("1").token(p.claims(nil)), "not signed by its issuer"},
+		"unknown kid":          {es256("2").token(p.claims(nil)), "not signed by its issuer"},
+		"forged":               {forged(), "not signed by its issuer"},
+		"other audience":       {key.token(p.claims(object{"aud": "other"})), "another audience"},
+		"no audience":          {key.token(p.claims(object{"aud": nil})), "another audience"},
+		"expired":              {key.token(p.claims(object{"exp": now.Add(-30 * time.Second).Unix()})), "has expired"},
+		"no expiry":            {key.token(p.claims(object{"exp": nil})), "has no expiry"},
+		"not valid yet":        {key.token(p.claims(object{"nbf": now.Add(31 * time.Second).Unix()})), "not valid yet"},
+		"never valid":          {key.token(p.claims(object{"nbf": 1e300})), "not valid yet"},
+		"no user name":         {key.token(p.claims(object{"email": nil})), `no claim "email"`},
+		"user name no text":    {key.token(p.claims(object{"email": 7})), `no claim "email"`},
+		"no subject":           {key.token(p.claims(object{"sub": nil})), `no claim "sub"`},
+		"address not verified": {key.token(p.claims(object{"email_verified": false})), "not verified"},
+		"foreign issuer":       {es256("1").token(foreign.claims(nil)), "issuer of the token is none of the account's"},
+		"issuer with a slash":  {key.token(p.claims(object{"iss": p.URL + "/"})), "none of the account's"},
+		"no issuer":            {key.token(p.claims(object{"iss": nil})), "none of the account's"},
+		"no JSON":              {b64([]byte("{}")) + "." + b64([]byte("x")) + ".x", "malformed"},
+		"no base64":            {"a.b.c", "malformed"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			a, _ := p.authenticator(t)
+			got, err := a.Authenticate(t.Context(), p.account(), bearer(tc.token))
+			if got != nil || !errors.Is(err, ErrNoCredential) || !strings.Contains(err.Error(), tc.says) {
+				t.Errorf("got %v, %v; want %s", got, err, tc.says)
+			}
+		})
+	}
+	if n := foreign.times(discovery); n != 0 {
+		t.Errorf("the foreign issuer was asked %d times", n)
+	}
+}
+
+func TestOIDCOfAnotherAccount(t *testing.T) {
+	key := es256("1")
+	p := newProvider(t, key)
+	a, _ := p.authenticator(t)
+	if _, err := a.Authenticate(t.Context(), acme(), bearer(key.token(p.claims(nil)))); !errors.Is(err, ErrNoCredential) {
+		t.Error(err)
+	}
+}
+
+// TestOIDCRotation: a new key counts at once, and one that is withdrawn no longer than an hour.
+func TestOIDCRotation(t *testing.T) {
+	old, next := es256("old"), edDSA("new")
+	p := newProvider(t, old)
+	a, clock := p.authenticator(t)
+	try := func(key signer) error {
+		_, err := a.Authenticate(t.Context(), p.account(), bearer(key.token(p.claims(object{"exp": now.Add(24 * time.Hour).Unix()}))))
+		return err
+	}
+	for range 3 {
+		if err := try(old); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if d, k := p.times(discovery), p.times(jwks); d != 1 || k != 1 {
+		t.Errorf("asked %d times for the document, %d for the keys", d, k)
+	}
+	p.show(old, next)
+	if err := errors.Join(try(next), try(old)); err != nil {
+		t.Fatal(err)
+	}
+	p.show(next)
+	clock.SetTime(now.Add(keysFor))
+	if err := try(old); !errors.Is(err, ErrNoCredential) {
+		t.Errorf("the withdrawn key: %v", err)
+	}
+	if err := try(next); err != nil {
+		t.Error(err)
+	}
+	p.fail(discovery, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) })
+	clock.SetTime(now.Add(2*keysFor + time.Minute))
+	if err := try(next); err != nil {
+		t.Errorf("while discovery fails the keys known before count: %v", err)
+	}
+}
+
+// TestOIDCUnknownKids: made-up key ids do not flood the issuer.
+func TestOIDCUnknownKids(t *testing.T) {
+	key := es256("1")
+	p := newProvider(t, key)
+	a, _ := p.authenticator(t)
+	var busy int
+	for range 30 {
+		_, err := a.Authenticate(t.Context(), p.account(), bearer(key.as("x").token(p.claims(nil))))
+		if errors.Is(err, ErrBusy) && !errors.Is(err, ErrNoCredential) {
+			busy++
+		}
+	}
+	if n := p.times(jwks); n > issuerBurst+5 || busy == 0 {
+		t.Errorf("asked %d times, %d were told to wait", n, busy)
+	}
+	if _, err := a.Authenticate(t.Context(), p.account(), bearer(key.token(p.claims(nil)))); err != nil {
+		t.Errorf("a good token in between: %v", err)
+	}
+}
+
+// TestOIDCFaults: an issuer that does not answer as it should is no fault of the caller.
+func TestOIDCFaults(t *testing.T) {
+	key := es256("1")
+	answer := func(status int, body string) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(status)
+			_, _ = w.Write([]byte(body))
+		}
+	}
+	huge := `{"x":"` + strings.Repeat("x", issuerBody) + `"}`
+	away := func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Location", "http://127.0.0.1:1/")
+		w.WriteHeader(http.StatusFound)
+	}
+	for _, path := range []string{discovery, jwks} {
+		for name, broken := range map[string]http.HandlerFunc{
+			"down": answer(503, "down"), "not found": answer(404, ""), "no JSON": answer(200, "<html>"), "huge": answer(200, huge),
+			"huge failure": answer(500, huge), "not https": away,
+		} {
+			t.Run(path+" "+name, func(t *testing.T) {
+				p := newProvider(t, key)
+				p.fail(path, broken)
+				a, clock := p.authenticator(t)
+				try := func() error {
+					_, err := a.Authenticate(t.Context(), p.account(), bearer(key.token(p.claims(nil))))
+					return err
+				}
+				if err := try(); err == nil || errors.Is(err, ErrNoCredential) || len(err.Error()) > 1000 || !strings.Contains(err.Error(), p.URL) {
+					t.Fatalf("got %.1000v", err)
+				}
+				p.fail(path, nil)
+				clock.SetTime(now.Add(shortestRetry))
+				if err := try(); err != nil {
+					t.Errorf("when it is well again: %v", err)
+				}
+			})
+		}
+	}
+}
+
+func TestOIDCIssuerIsAnother(t *testing.T) {
+	key := es256("1")
+	p := newProvider(t, key)
+	p.fail(discovery, func(w http.ResponseWriter, _ *http.Request) {
+		_ = json.NewEncoder(w).Encode(object{"issuer": "https://evil.example.com", "jwks_uri": p.URL + jwks})
+	})
+	a, _ := p.authenticator(t)
+	if _, err := a.Authenticate(t.Context(), p.account(), bearer(key.token(p.claims(nil)))); err == nil || errors.Is(err, ErrNoCredential) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestOIDCBackoff: an issuer that is down is asked less and less often.
+func TestOIDCBackoff(t *testing.T) {
+	key := es256("1")
+	p := newProvider(t, key)
+	p.fail(discovery, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) })
+	a, clock := p.authenticator(t)
+	a.issuer(p.URL).client = p.Client() // without the limit on requests
+	for second := range 300 {
+		clock.SetTime(now.Add(time.Duration(second) * time.Second))
+		if _, err := a.Authenticate(t.Context(), p.account(), bearer(key.token(p.claims(nil)))); err == nil || errors.Is(err, ErrNoCredential) {
+			t.Fatalf("got %v", err)
+		}
+	}
+	// At 0, 1, 3, 7, 15, 31, 63 s and every minute then.
+	if n := p.times(discovery); n != 10 {
+		t.Errorf("asked %d times in 5 minutes", n)
+	}
+}
+
+// TestOIDCConcurrently: many requests at the start ask the issuer once.
+func TestOIDCConcurrently(t *testing.T) {
+	key := es256("1")
+	p := newProvider(t, key)
+	a, _ := p.authenticator(t)
+	var group sync.WaitGroup
+	for range 20 {
+		group.Go(func() {
+			if _, err := a.Authenticate(t.Context(), p.account(), bearer(key.token(p.claims(nil)))); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	group.Wait()
+	if n := p.times(discovery); n != 1 {
+		t.Errorf("asked %d times", n)
+	}
+}
+
+// TestOIDCUsers: whom SCIM has deactivated may not come in by the other door.
+func TestOIDCUsers(t *testing.T) {
+	key := es256("1")
+	p := newProvider(t, key)
+	inactive := func(u *v1alpha1.ScimUser) { u.Spec.Active = ptr.To(false) }
+	cases := map[string]struct {
+		user *v1alpha1.ScimUser
+		ok   bool
+	}{
+		"active":    {ann(), true},
+		"inactive":  {ann(inactive), false},
+		"elsewhere": {ann(inactive, func(u *v1alpha1.ScimUser) { u.Namespace = "other-ns" }), true},
+		"other":     {ann(inactive, func(u *v1alpha1.ScimUser) { u.Spec.UserName = "bob@example.com" }), true},
+	}
+	for name, tc := range cases {
+		a, _ := p.authenticator(t, tc.user)
+		got, err := a.Authenticate(t.Context(), p.account(), bearer(key.token(p.claims(object{"email": "ANN@example.com"}))))
+		if (err == nil) != tc.ok || (got != nil) != tc.ok || err != nil && !errors.Is(err, ErrNoCredential) {
+			t.Errorf("%s: %v, %v", name, got, err)
+		}
+	}
+}

@@ -1,0 +1,161 @@
+package auth
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/time/rate"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/quoin-dev/quoin/api/v1alpha1"
+)
+
+// Audience is what a token of a ServiceAccount must be for.
+const Audience = "quoin"
+
+// The resource that a ServiceAccount must be allowed to use: see the package's documentation.
+const (
+	accessGroup       = "api." + v1alpha1.Group
+	accessResource    = "accounts"
+	accessSubresource = "proxy"
+)
+
+const (
+	// reviewedFor is how long the cluster's answer counts.
+	reviewedFor  = 10 * time.Second
+	mostReviewed = 4096
+	// reviewsPerSecond and reviewBurst bound the questions, which anybody can cause.
+	reviewsPerSecond = 20
+	reviewBurst      = 50
+)
+
+// ServiceAccounts recognises ServiceAccounts of the cluster by their tokens, and gives them
+// the permissions that the cluster's RBAC does. Make one with NewServiceAccounts.
+type ServiceAccounts struct {
+	client   Creator
+	limiter  *rate.Limiter
+	reviewed *memory[review]
+}
+
+// Creator creates objects: a client.Client does.
+type Creator interface {
+	Create(ctx context.Context, obj client.Object, opts ...client.CreateOption) error
+}
+
+// review is what the cluster said of a token in an account: one of the two.
+type review struct {
+	principal *Principal
+	refusal   error
+}
+
+// NewServiceAccounts returns an authenticator of tokens of ServiceAccounts. The client's
+// scheme knows authentication.k8s.io/v1 and authorization.k8s.io/v1.
+func NewServiceAccounts(c Creator, clk clock.PassiveClock) *ServiceAccounts {
+	return &ServiceAccounts{
+		client:   c,
+		limiter:  rate.NewLimiter(reviewsPerSecond, reviewBurst),
+		reviewed: newMemory[review](clk, reviewedFor, mostReviewed),
+	}
+}
+
+// Authenticate implements Authenticator. What the cluster said counts for ten seconds.
+func (a *ServiceAccounts) Authenticate(ctx context.Context, account *v1alpha1.Account, r *http.Request) (*Principal, error) {
+	c, err := credentialOf(r)
+	if err != nil {
+		return nil, err
+	}
+	if c.isKey() {
+		return nil, otherForm
+	}
+	spec, err := issuerOf(account, c.jwt)
+	if err != nil {
+		return nil, err
+	}
+	if spec != nil {
+		return nil, otherForm
+	}
+	sum := sha256.Sum256([]byte(c.jwt))
+	name := account.Name + "/" + string(sum[:])
+	known, ok := a.reviewed.get(name)
+	if !ok {
+		if !a.limiter.Allow() {
+			return nil, ErrBusy
+		}
+		p, err := a.review(ctx, account, c.jwt)
+		if err != nil && !errors.Is(err, ErrNoCredential) {
+			return nil, err
+		}
+		known = review{p, err}
+		a.reviewed.put(name, known)
+	}
+	if known.refusal != nil {
+		return nil, known.refusal
+	}
+	p := *known.principal
+	return &p, nil
+}
+
+// review asks the cluster whose token it is, and what they may do in the account.
+func (a *ServiceAccounts) review(ctx context.Context, account *v1alpha1.Account, jwt string) (*Principal, error) {
+	t := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: jwt, Audiences: []string{Audience}}}
+	if err := a.client.Create(ctx, t); err != nil {
+		return nil, fmt.Errorf("review token: %w", err)
+	}
+	// A status without audiences is of an authenticator that did not look at them.
+	user := t.Status.User
+	if !t.Status.Authenticated || !slices.Contains(t.Status.Audiences, Audience) || !strings.HasPrefix(user.Username, "system:serviceaccount:") {
+		return nil, refused("the token is of none of the account's issuers, and no valid token of a ServiceAccount for the audience %q", Audience)
+	}
+	permissions, err := a.permissions(ctx, account, user)
+	if err != nil {
+		return nil, err
+	}
+	if permissions == nil {
+		return nil, refused("%s may not use account %q", user.Username, account.Name)
+	}
+	return &Principal{
+		Kind: KindServiceAccount, Account: account.Name, ID: user.Username, Name: user.Username, Permissions: permissions,
+	}, nil
+}
+
+// grants are the verbs and what they give, the most first.
+var grants = []struct {
+	verb        string
+	permissions []v1alpha1.Permission
+}{
+	{"*", []v1alpha1.Permission{v1alpha1.PermissionAdmin}},
+	{"update", []v1alpha1.Permission{"DeploymentRead", "SchemaRead", v1alpha1.PermissionDeploymentsManage}},
+	{"get", []v1alpha1.Permission{"DeploymentRead", "SchemaRead"}},
+}
+
+// permissions are those of the first verb that the cluster allows; nil when it allows none.
+func (a *ServiceAccounts) permissions(ctx context.Context, account *v1alpha1.Account, user authenticationv1.UserInfo) ([]v1alpha1.Permission, error) {
+	extra := map[string]authorizationv1.ExtraValue{}
+	for key, values := range user.Extra {
+		extra[key] = authorizationv1.ExtraValue(values)
+	}
+	for _, grant := range grants {
+		s := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+			User: user.Username, UID: user.UID, Groups: user.Groups, Extra: extra,
+			ResourceAttributes: &authorizationv1.ResourceAttributes{
+				Group: accessGroup, Resource: accessResource, Subresource: accessSubresource, Name: account.Name, Verb: grant.verb,
+			},
+		}}
+		if err := a.client.Create(ctx, s); err != nil {
+			return nil, fmt.Errorf("review access: %w", err)
+		}
+		if s.Status.Allowed {
+			return grant.permissions, nil
+		}
+	}
+	return nil, nil
+}

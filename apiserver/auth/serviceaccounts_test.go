@@ -1,0 +1,247 @@
+package auth
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/quoin-dev/quoin/api/v1alpha1"
+)
+
+// cluster answers reviews.
+type cluster struct {
+	status  authenticationv1.TokenReviewStatus
+	verbs   []string
+	fail    string // kind of review that fails
+	tokens  int
+	sar     authorizationv1.SubjectAccessReviewSpec
+	audited []string
+}
+
+var errCluster = errors.New("connection refused")
+
+func (c *cluster) Create(_ context.Context, obj client.Object, _ ...client.CreateOption) error {
+	switch r := obj.(type) {
+	case *authenticationv1.TokenReview:
+		c.tokens++
+		c.audited = r.Spec.Audiences
+		r.Status = c.status
+		if c.fail == "token" {
+			return errCluster
+		}
+	case *authorizationv1.SubjectAccessReview:
+		c.sar = r.Spec
+		r.Status.Allowed = slices.Contains(c.verbs, r.Spec.ResourceAttributes.Verb)
+		if c.fail == "access" {
+			return errCluster
+		}
+	}
+	return nil
+}
+
+func loader() authenticationv1.TokenReviewStatus {
+	return authenticationv1.TokenReviewStatus{Authenticated: true, Audiences: []string{"quoin"}, User: authenticationv1.UserInfo{
+		Username: "system:serviceaccount:jobs:loader", UID: "7", Groups: []string{"system:serviceaccounts"},
+		Extra: map[string]authenticationv1.ExtraValue{"x": {"y"}},
+	}}
+}
+
+// foreign is a token of an issuer that is none of the account's.
+func foreign(sub string) string {
+	return none("1").token(object{"iss": "https://kubernetes.default.svc", "sub": sub}) + "eA"
+}
+
+func TestServiceAccounts(t *testing.T) {
+	status := func(change func(*authenticationv1.TokenReviewStatus)) authenticationv1.TokenReviewStatus {
+		s := loader()
+		change(&s)
+		return s
+	}
+	cases := map[string]struct {
+		status authenticationv1.TokenReviewStatus
+		verbs  []string
+		want   []v1alpha1.Permission
+		says   string
+	}{
+		"may read":       {loader(), []string{"get"}, []v1alpha1.Permission{"DeploymentRead", "SchemaRead"}, ""},
+		"may update":     {loader(), []string{"get", "update"}, []v1alpha1.Permission{"DeploymentRead", "SchemaRead", "DeploymentsManage"}, ""},
+		"may all":        {loader(), []string{"*"}, []v1alpha1.Permission{"Admin"}, ""},
+		"may nothing":    {loader(), []string{"delete"}, nil, `system:serviceaccount:jobs:loader may not use account "acme"`},
+		"not valid":      {status(func(s *authenticationv1.TokenReviewStatus) { s.Authenticated = false }), []string{"*"}, nil, "no valid token"},
+		"other audience": {status(func(s *authenticationv1.TokenReviewStatus) { s.Audiences = []string{"api"} }), []string{"*"}, nil, `audience "quoin"`},
+		"no audience":    {status(func(s *authenticationv1.TokenReviewStatus) { s.Audiences = nil }), []string{"*"}, nil, `audience "quoin"`},
+		"a person":       {status(func(s *authenticationv1.TokenReviewStatus) { s.User.Username = "ann" }), []string{"*"}, nil, "ServiceAccount"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			c := &cluster{status: tc.status, verbs: tc.verbs}
+			got, err := NewServiceAccounts(c, clocktesting.NewFakePassiveClock(now)).Authenticate(t.Context(), acme(), bearer(foreign("x")))
+			if tc.want == nil {
+				if got != nil || !errors.Is(err, ErrNoCredential) || !strings.Contains(err.Error(), tc.says) {
+					t.Errorf("got %v, %v", got, err)
+				}
+				return
+			}
+			want := &Principal{
+				Kind: KindServiceAccount, Account: "acme", ID: "system:serviceaccount:jobs:loader",
+				Name: "system:serviceaccount:jobs:loader", Permissions: tc.want,
+			}
+			if diff := cmp.Diff(want, got); err != nil || diff != "" {
+				t.Errorf("%v (-want +got):\n%s", err, diff)
+			}
+			asked := authorizationv1.SubjectAccessReviewSpec{
+				User: "system:serviceaccount:jobs:loader", UID: "7", Groups: []string{"system:serviceaccounts"},
+				Extra: map[string]authorizationv1.ExtraValue{"x": {"y"}},
+				ResourceAttributes: &authorizationv1.ResourceAttributes{
+					Group: "api.platform.quoin.dev", Resource: "accounts", Subresource: "proxy", Name: "acme",
+					Verb: c.sar.ResourceAttributes.Verb,
+				},
+			}
+			if diff := cmp.Diff(asked, c.sar); diff != "" || !slices.Equal(c.audited, []string{"quoin"}) {
+				t.Errorf("asked for %v (-want +got):\n%s", c.audited, diff)
+			}
+		})
+	}
+}
+
+func TestServiceAccountsLeavesOthers(t *testing.T) {
+	p := newProvider(t, es256("1"))
+	a := NewServiceAccounts(&cluster{status: loader(), verbs: []string{"*"}}, clocktesting.NewFakePassiveClock(now))
+	for name, r := range map[string]string{"key": newToken(t).Reveal(), "token of an issuer of the account": es256("1").token(p.claims(nil))} {
+		var other otherCredential
+		if _, err := a.Authenticate(t.Context(), p.account(), bearer(r)); !errors.As(err, &other) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestServiceAccountsRemember: for ten seconds, by token and account; never a fault.
+func TestServiceAccountsRemember(t *testing.T) {
+	clock := clocktesting.NewFakePassiveClock(now)
+	c := &cluster{status: loader(), verbs: []string{"get"}}
+	a := NewServiceAccounts(c, clock)
+	ask := func(account, sub string, reviews int, ok bool) {
+		t.Helper()
+		who := acme()
+		who.Name = account
+		p, err := a.Authenticate(t.Context(), who, bearer(foreign(sub)))
+		if (err == nil) != ok || c.tokens != reviews || ok && p.Account != account {
+			t.Errorf("%v, %v, %d reviews", p, err, c.tokens)
+		}
+	}
+	ask("acme", "x", 1, true)
+	c.verbs = nil
+	ask("acme", "x", 1, true)
+	ask("other", "x", 2, false)
+	ask("other", "x", 2, false)
+	ask("acme", "y", 3, false)
+	clock.SetTime(now.Add(reviewedFor))
+	ask("acme", "x", 4, false)
+	c.verbs = []string{"get"}
+	clock.SetTime(now.Add(2 * reviewedFor))
+	for i, fail := range []string{"token", "access"} {
+		c.fail = fail
+		if _, err := a.Authenticate(t.Context(), acme(), bearer(foreign("x"))); !errors.Is(err, errCluster) || errors.Is(err, ErrNoCredential) || c.tokens != 5+i {
+			t.Errorf("%s: %v", fail, err)
+		}
+	}
+	c.fail = ""
+	ask("acme", "x", 7, true)
+}
+
+func TestServiceAccountsAreBounded(t *testing.T) {
+	c := &cluster{}
+	a := NewServiceAccounts(c, clocktesting.NewFakePassiveClock(now))
+	busy := 0
+	for i := range 200 {
+		if _, err := a.Authenticate(t.Context(), acme(), bearer(foreign(fmt.Sprint(i)))); errors.Is(err, ErrBusy) {
+			busy++
+		}
+	}
+	if busy < 100 || c.tokens > 100 {
+		t.Errorf("%d reviews", c.tokens)
+	}
+}
+
+// TestServiceAccountsOnAServer: with the tokens and the RBAC of a real API server.
+func TestServiceAccountsOnAServer(t *testing.T) {
+	api, namespace := direct(t)
+	create := func(obj client.Object) {
+		t.Helper()
+		if err := api.Create(t.Context(), obj); err != nil {
+			t.Fatal(err)
+		}
+	}
+	token := func(name string, audience string) string {
+		sa := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+		_ = api.Create(t.Context(), sa)
+		r := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{Audiences: []string{audience}}}
+		if err := api.SubResource("token").Create(t.Context(), sa, r); err != nil {
+			t.Fatal(err)
+		}
+		return r.Status.Token
+	}
+	bind := func(sa string, verbs ...string) {
+		create(&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: namespace + sa}, Rules: []rbacv1.PolicyRule{{
+			APIGroups: []string{"api.platform.quoin.dev"}, Resources: []string{"accounts/proxy"}, ResourceNames: []string{"acme"}, Verbs: verbs,
+		}}})
+		create(&rbacv1.ClusterRoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: namespace + sa},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: namespace + sa},
+			Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: namespace, Name: sa}},
+		})
+	}
+	bind("reader", "get")
+	bind("writer", "get", "update")
+	bind("boss", "*")
+	other := acme()
+	other.Name = "other"
+	cases := map[string]struct {
+		sa, audience string
+		account      *v1alpha1.Account
+		want         v1alpha1.Permission // the one that it has and less do not
+	}{
+		"reader":         {"reader", "quoin", acme(), "SchemaRead"},
+		"writer":         {"writer", "quoin", acme(), "DeploymentsManage"},
+		"boss":           {"boss", "quoin", acme(), "Admin"},
+		"other account":  {"boss", "quoin", other, ""},
+		"nobody":         {"nobody", "quoin", acme(), ""},
+		"other audience": {"boss", "https://kubernetes.default.svc", acme(), ""},
+	}
+	for name, tc := range cases {
+		// RBAC comes from a cache of the API server's.
+		var p *Principal
+		var err error
+		for range 50 {
+			p, err = NewServiceAccounts(api, clocktesting.NewFakePassiveClock(now)).Authenticate(t.Context(), tc.account, bearer(token(tc.sa, tc.audience)))
+			if err == nil || tc.want == "" {
+				break
+			}
+		}
+		if tc.want == "" {
+			if !errors.Is(err, ErrNoCredential) {
+				t.Errorf("%s: %v, %v", name, p, err)
+			}
+			continue
+		}
+		if err != nil || p.Permissions[len(p.Permissions)-1] != tc.want || p.ID != "system:serviceaccount:"+namespace+":"+tc.sa {
+			t.Errorf("%s: %+v, %v", name, p, err)
+		}
+	}
+	_, err := NewServiceAccounts(api, clocktesting.NewFakePassiveClock(now)).Authenticate(t.Context(), acme(), bearer(foreign("x")))
+	if !errors.Is(err, ErrNoCredential) {
+		t.Errorf("made up: %v", err)
+	}
+}

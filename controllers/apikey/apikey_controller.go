@@ -1,0 +1,92 @@
+// Package apikey reconciles ApiKeys: makes the token of a key that came without one, and
+// says whether the key works.
+package apikey
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/internal/apikey"
+	"github.com/quoin-dev/quoin/internal/kube"
+	"github.com/quoin-dev/quoin/internal/reconciler"
+)
+
+// FieldManager is the field manager of this controller's writes.
+const FieldManager = "quoin-apikey"
+
+type scope = reconciler.Scope[*v1alpha1.ApiKey]
+
+// New returns the reconciler of ApiKeys.
+func New(c *kube.Client, recorder reconciler.Recorder, clk clock.PassiveClock) *reconciler.Reconciler[*v1alpha1.ApiKey] {
+	return &reconciler.Reconciler[*v1alpha1.ApiKey]{
+		Client: c.As(FieldManager), Recorder: recorder, Clock: clk,
+		New:  func() *v1alpha1.ApiKey { return &v1alpha1.ApiKey{} },
+		Work: work,
+	}
+}
+
+func work(ctx context.Context, s *scope) reconciler.Outcome {
+	k := s.Object
+	owner, err := ownerOf(ctx, s)
+	if err != nil {
+		return reconciler.Failed(err)
+	}
+	reason, message := apikey.Refusal(k, owner, s.Clock.Now())
+	if reason == v1alpha1.ReasonRevoked || reason == v1alpha1.ReasonExpired {
+		return reconciler.Stalled(reason, message)
+	}
+	o := token(ctx, s)
+	switch {
+	case o != nil:
+	case reason != "":
+		o = stalled(reason, message)
+	default:
+		o = works(ctx, s)
+	}
+	if k.Spec.ExpirationTime == nil {
+		return *o
+	}
+	// Nothing else happens when the key expires.
+	return o.In(k.Spec.ExpirationTime.Sub(s.Clock.Now()))
+}
+
+// ownerOf is the user that the key acts for; nil when there is none.
+func ownerOf(ctx context.Context, s *scope) (*v1alpha1.ScimUser, error) {
+	if s.Object.Spec.Owner == nil {
+		return nil, nil
+	}
+	owner := &v1alpha1.ScimUser{}
+	err := s.Get(ctx, client.ObjectKey{Namespace: s.Object.Namespace, Name: s.Object.Spec.Owner.ScimUser}, owner)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the owner: %w", err)
+	}
+	return owner, nil
+}
+
+// works says that the key works, and which of its deployments do not exist (yet).
+func works(ctx context.Context, s *scope) *reconciler.Outcome {
+	var missing []string
+	for _, name := range s.Object.Spec.Deployments {
+		err := s.Get(ctx, client.ObjectKey{Namespace: s.Object.Namespace, Name: name}, &v1alpha1.Deployment{})
+		switch {
+		case apierrors.IsNotFound(err):
+			missing = append(missing, fmt.Sprintf("%q", name))
+		case err != nil:
+			return failed(fmt.Errorf("read deployment %q: %w", name, err))
+		}
+	}
+	o := reconciler.Done("The API key works")
+	if len(missing) > 0 {
+		o = o.Saying("spec.deployments: does not exist: " + strings.Join(missing, ", "))
+	}
+	return &o
+}

@@ -1,0 +1,466 @@
+package apikey
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/tools/events"
+	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/internal/apikey"
+	"github.com/quoin-dev/quoin/internal/kube"
+)
+
+var start = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+
+// fixture is a reconciler in a namespace of its own.
+type fixture struct {
+	*testing.T
+	api       client.WithWatch
+	namespace string
+	clock     *clocktesting.FakePassiveClock
+	recorder  *events.FakeRecorder
+	// writes are counted; refuse is asked before each one, and before each read of a Secret.
+	writes int
+	refuse func(verb string, obj client.Object) error
+}
+
+func newFixture(t *testing.T) *fixture {
+	api, namespace := direct(t)
+	return &fixture{
+		T: t, api: api, namespace: namespace, clock: clocktesting.NewFakePassiveClock(start),
+		recorder: events.NewFakeRecorder(20), refuse: func(string, client.Object) error { return nil },
+	}
+}
+
+// client counts writes, and refuses what the test wants refused.
+func (f *fixture) client() client.WithWatch {
+	return interceptor.NewClient(f.api, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+			if err := f.refuse("get", obj); err != nil {
+				return err
+			}
+			return c.Get(ctx, key, obj, opts...)
+		},
+		Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
+			f.writes++
+			if err := f.refuse("create", obj); err != nil {
+				return err
+			}
+			return c.Create(ctx, obj, opts...)
+		},
+		Patch: func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
+			return errors.New("nothing but the status is to be patched")
+		},
+		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, obj client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
+			f.writes++
+			if err := f.refuse("patch", obj); err != nil {
+				return err
+			}
+			return c.SubResource(sub).Patch(ctx, obj, patch, opts...)
+		},
+	})
+}
+
+func (f *fixture) must(err error) {
+	f.Helper()
+	if err != nil {
+		f.Fatal(err)
+	}
+}
+
+func (f *fixture) create(obj client.Object) {
+	f.Helper()
+	obj.SetNamespace(f.namespace)
+	f.must(f.api.Create(f.Context(), obj))
+}
+
+// key makes an ApiKey named etl.
+func (f *fixture) key(spec v1alpha1.ApiKeySpec) *v1alpha1.ApiKey {
+	f.Helper()
+	k := &v1alpha1.ApiKey{ObjectMeta: metav1.ObjectMeta{Name: "etl"}, Spec: spec}
+	f.create(k)
+	return k
+}
+
+// try reconciles etl with a reconciler that remembers nothing.
+func (f *fixture) try() (*v1alpha1.ApiKey, ctrl.Result, error) {
+	f.Helper()
+	c := f.client()
+	name := client.ObjectKey{Namespace: f.namespace, Name: "etl"}
+	result, err := New(kube.NewClient(c, c, "quoin-test"), f.recorder, f.clock).Reconcile(f.Context(), ctrl.Request{NamespacedName: name})
+	k := &v1alpha1.ApiKey{}
+	f.must(f.api.Get(f.Context(), name, k))
+	return k, result, err
+}
+
+func (f *fixture) once() (*v1alpha1.ApiKey, ctrl.Result) {
+	f.Helper()
+	k, result, err := f.try()
+	f.must(err)
+	return k, result
+}
+
+// rests checks that another reconciliation writes nothing.
+func (f *fixture) rests() {
+	f.Helper()
+	f.writes = 0
+	f.once()
+	if f.writes != 0 {
+		f.Errorf("%d writes at rest", f.writes)
+	}
+}
+
+func (f *fixture) secret(name string) *corev1.Secret {
+	f.Helper()
+	s := &corev1.Secret{}
+	err := f.api.Get(f.Context(), client.ObjectKey{Namespace: f.namespace, Name: name}, s)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	f.must(err)
+	return s
+}
+
+// says checks the conditions: Ready, and Stalled where Ready is False.
+func (f *fixture) says(k *v1alpha1.ApiKey, status metav1.ConditionStatus, reason, message string) {
+	f.Helper()
+	c := meta.FindStatusCondition(k.Status.Conditions, v1alpha1.ConditionReady)
+	if c == nil || c.Status != status || c.Reason != reason || !strings.Contains(c.Message, message) {
+		f.Errorf("Ready is %+v; want %s, %s: %s", c, status, reason, message)
+	}
+	if stalled := meta.IsStatusConditionTrue(k.Status.Conditions, v1alpha1.ConditionStalled); stalled != (status == metav1.ConditionFalse) {
+		f.Errorf("Stalled: %v", stalled)
+	}
+	if k.Status.ObservedGeneration != k.Generation {
+		f.Errorf("observedGeneration is %d of %d", k.Status.ObservedGeneration, k.Generation)
+	}
+}
+
+func newToken(t *testing.T) apikey.Token {
+	t.Helper()
+	token, err := apikey.New(strings.NewReader(strings.Repeat(t.Name(), 100)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return token
+}
+
+func TestMakesTheTokenOnce(t *testing.T) {
+	for name, wanted := range map[string]string{"": "etl-token", "vault": "vault"} {
+		t.Run(wanted, func(t *testing.T) {
+			f := newFixture(t)
+			f.key(v1alpha1.ApiKeySpec{TokenSecretName: name})
+			k, _ := f.once()
+			f.says(k, "True", "Succeeded", "works")
+			s := f.secret(wanted)
+			if s == nil || !metav1.IsControlledBy(s, k) || len(s.Data) != 1 {
+				t.Fatalf("the secret is %v", s)
+			}
+			token, err := apikey.Parse(string(s.Data["token"]))
+			f.must(err)
+			if diff := cmp.Diff(ptr.To(token.Hash()), k.Status.Token); diff != "" {
+				t.Errorf("status.token (-want +got):\n%s", diff)
+			}
+			f.rests()
+			f.must(f.api.Delete(t.Context(), s))
+			f.rests()
+			if f.secret(wanted) != nil {
+				t.Error("the secret that somebody took is back")
+			}
+		})
+	}
+}
+
+func TestTokenOfTheSpec(t *testing.T) {
+	f := newFixture(t)
+	hash := newToken(t).Hash()
+	f.key(v1alpha1.ApiKeySpec{Token: &hash})
+	k, _ := f.once()
+	f.says(k, "True", "Succeeded", "works")
+	if k.Status.Token != nil || f.secret("etl-token") != nil {
+		t.Errorf("status.token is %v, the secret %v", k.Status.Token, f.secret("etl-token"))
+	}
+	f.rests()
+}
+
+// TestCrashInBetween: the token is the one in the Secret, though its hash was not written.
+func TestCrashInBetween(t *testing.T) {
+	f := newFixture(t)
+	f.key(v1alpha1.ApiKeySpec{})
+	f.refuse = func(verb string, _ client.Object) error {
+		if verb == "patch" {
+			return errors.New("the lights went out")
+		}
+		return nil
+	}
+	if k, _, err := f.try(); err == nil || k.Status.Token != nil || f.secret("etl-token") == nil {
+		t.Fatalf("got %v, status.token %v", err, k.Status.Token)
+	}
+	token, err := apikey.Parse(string(f.secret("etl-token").Data["token"]))
+	f.must(err)
+	f.refuse = func(string, client.Object) error { return nil }
+	k, _ := f.once()
+	if diff := cmp.Diff(ptr.To(token.Hash()), k.Status.Token); diff != "" {
+		t.Errorf("status.token (-want +got):\n%s", diff)
+	}
+	f.rests()
+}
+
+func TestSecretOfSomebodyElse(t *testing.T) {
+	f := newFixture(t)
+	token := newToken(t)
+	f.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "etl-token"}, Data: map[string][]byte{"token": []byte(token.Reveal())}})
+	f.key(v1alpha1.ApiKeySpec{})
+	k, result := f.once()
+	f.says(k, "False", "SecretTaken", `secret "etl-token" exists and does not belong`)
+	if s := f.secret("etl-token"); string(s.Data["token"]) != token.Reveal() || len(s.OwnerReferences) != 0 || k.Status.Token != nil {
+		t.Errorf("status.token %v, secret %v", k.Status.Token, s.ObjectMeta)
+	}
+	if result.RequeueAfter != secretPause {
+		t.Errorf("comes back after %s", result.RequeueAfter)
+	}
+	f.rests()
+	f.must(f.api.Delete(t.Context(), f.secret("etl-token")))
+	k, _ = f.once()
+	f.says(k, "True", "Succeeded", "works")
+}
+
+func TestSecretChangedByHand(t *testing.T) {
+	for name, content := range map[string]map[string][]byte{
+		"malformed": {"token": []byte("hunter2-hunter2")},
+		"other key": {"password": []byte("hunter2-hunter2")},
+		"empty":     nil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			k := f.key(v1alpha1.ApiKeySpec{})
+			owner := *metav1.NewControllerRef(k, v1alpha1.GroupVersion.WithKind("ApiKey"))
+			f.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "etl-token", OwnerReferences: []metav1.OwnerReference{owner}}, Data: content})
+			k, _ = f.once()
+			f.says(k, "False", "TokenUnreadable", `key "token" of secret "etl-token" holds no token`)
+			if text := cmp.Diff(nil, k); strings.Contains(text, "hunter2") {
+				t.Error("the status holds what is in the secret")
+			}
+			f.rests()
+		})
+	}
+}
+
+// TestSecretsMayNotBeRead: the controller may only create them, unless an administrator lets
+// it read them.
+func TestSecretsMayNotBeRead(t *testing.T) {
+	f := newFixture(t)
+	f.refuse = func(verb string, obj client.Object) error {
+		if _, ok := obj.(*corev1.Secret); ok && verb == "get" {
+			return apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, obj.GetName(), nil)
+		}
+		return nil
+	}
+	f.key(v1alpha1.ApiKeySpec{})
+	k, _ := f.once()
+	f.says(k, "True", "Succeeded", "works")
+	f.rests()
+
+	f.must(f.api.Delete(t.Context(), k))
+	f.key(v1alpha1.ApiKeySpec{}) // the Secret of the one before is not collected here
+	k, _ = f.once()
+	f.says(k, "False", "TokenUnreadable", "bind ClusterRole quoin-account")
+}
+
+func TestNameOfTheSecret(t *testing.T) {
+	f := newFixture(t)
+	f.key(v1alpha1.ApiKeySpec{TokenSecretName: "No Name"})
+	k, _ := f.once()
+	f.says(k, "False", "InvalidSpec", `spec.tokenSecretName: "No Name"`)
+	f.rests()
+}
+
+func TestRevoked(t *testing.T) {
+	f := newFixture(t)
+	k := f.key(v1alpha1.ApiKeySpec{})
+	f.once()
+	f.must(f.api.Patch(t.Context(), k, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"revoked":true}}`))))
+	k, _ = f.once()
+	f.says(k, "False", "Revoked", "revoked")
+	if k.Status.Token == nil {
+		t.Error("the hash is gone")
+	}
+	f.rests()
+}
+
+func TestRevokedFromTheStart(t *testing.T) {
+	f := newFixture(t)
+	f.key(v1alpha1.ApiKeySpec{Revoked: ptr.To(true)})
+	k, _ := f.once()
+	f.says(k, "False", "Revoked", "revoked")
+	if k.Status.Token != nil || f.secret("etl-token") != nil {
+		t.Error("a token was made")
+	}
+}
+
+// TestExpires: the status turns at that moment, without an event.
+func TestExpires(t *testing.T) {
+	f := newFixture(t)
+	f.key(v1alpha1.ApiKeySpec{ExpirationTime: ptr.To(metav1.NewTime(start.Add(time.Hour)))})
+	k, result := f.once()
+	f.says(k, "True", "Succeeded", "works")
+	if result.RequeueAfter != time.Hour {
+		t.Errorf("comes back after %s", result.RequeueAfter)
+	}
+	f.rests()
+	f.clock.SetTime(start.Add(result.RequeueAfter))
+	k, result = f.once()
+	f.says(k, "False", "Expired", "expired")
+	if result.RequeueAfter != 0 {
+		t.Errorf("comes back after %s", result.RequeueAfter)
+	}
+	f.rests()
+}
+
+func TestOwner(t *testing.T) {
+	f := newFixture(t)
+	f.key(v1alpha1.ApiKeySpec{Owner: &v1alpha1.ApiKeyOwner{ScimUser: "ann"}})
+	k, _ := f.once()
+	f.says(k, "False", "OwnerNotFound", `"ann"`)
+	f.rests()
+	ann := &v1alpha1.ScimUser{ObjectMeta: metav1.ObjectMeta{Name: "ann"}, Spec: v1alpha1.ScimUserSpec{UserName: "ann@example.com"}}
+	f.create(ann)
+	k, _ = f.once()
+	f.says(k, "True", "Succeeded", "works")
+	made := k.Status.Token
+	ann.Spec.Active = ptr.To(false)
+	f.must(f.api.Update(t.Context(), ann))
+	k, _ = f.once()
+	f.says(k, "False", "OwnerInactive", `"ann"`)
+	f.rests()
+	ann.Spec.Active = ptr.To(true)
+	f.must(f.api.Update(t.Context(), ann))
+	k, _ = f.once()
+	f.says(k, "True", "Succeeded", "works")
+	if made == nil || *k.Status.Token != *made {
+		t.Errorf("the token was %v and is %v", made, k.Status.Token)
+	}
+}
+
+func TestDeploymentsThatDoNotExist(t *testing.T) {
+	f := newFixture(t)
+	f.key(v1alpha1.ApiKeySpec{Deployments: []string{"hr", "sales"}})
+	k, _ := f.once()
+	f.says(k, "True", "Succeeded", `does not exist: "hr", "sales"`)
+	f.rests()
+}
+
+// TestEvents: one for each change of mind, none at rest and none with a token.
+func TestEvents(t *testing.T) {
+	f := newFixture(t)
+	k := f.key(v1alpha1.ApiKeySpec{})
+	f.once()
+	f.once()
+	f.must(f.api.Patch(t.Context(), k, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"revoked":true}}`))))
+	f.once()
+	f.once()
+	close(f.recorder.Events)
+	var got []string
+	for e := range f.recorder.Events {
+		got = append(got, e)
+	}
+	want := []string{"Normal Succeeded The API key works", "Warning Revoked The API key has been revoked"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
+}
+
+// TestFailures: a call that fails is tried again, and no second token comes of it.
+func TestFailures(t *testing.T) {
+	lost := errors.New("connection refused")
+	for _, verb := range []string{"get", "create", "patch"} {
+		t.Run(verb, func(t *testing.T) {
+			f := newFixture(t)
+			f.key(v1alpha1.ApiKeySpec{Owner: &v1alpha1.ApiKeyOwner{ScimUser: "ann"}, Deployments: []string{"sales"}})
+			f.create(&v1alpha1.ScimUser{ObjectMeta: metav1.ObjectMeta{Name: "ann"}, Spec: v1alpha1.ScimUserSpec{UserName: "ann@example.com"}})
+			failed := map[string]bool{}
+			f.refuse = func(v string, obj client.Object) error {
+				kind := fmt.Sprintf("%T", obj)
+				if v == verb && !failed[kind] {
+					failed[kind] = true
+					return lost
+				}
+				return nil
+			}
+			for try := 0; ; try++ {
+				k, _, err := f.try()
+				if err == nil {
+					f.says(k, "True", "Succeeded", "works")
+					if !apikey.Matches(*k.Status.Token, f.token()) {
+						t.Error("the hash is not that of the token in the secret")
+					}
+					break
+				}
+				if try == 10 {
+					t.Fatal(err)
+				}
+			}
+			if len(failed) == 0 {
+				t.Error("nothing failed")
+			}
+		})
+	}
+}
+
+func (f *fixture) token() apikey.Token {
+	f.Helper()
+	token, err := apikey.Parse(string(f.secret("etl-token").Data["token"]))
+	f.must(err)
+	return token
+}
+
+// TestWhomChangesConcern: a user its keys, a deployment those that name it, in its namespace.
+func TestWhomChangesConcern(t *testing.T) {
+	f := newFixture(t)
+	f.key(v1alpha1.ApiKeySpec{Owner: &v1alpha1.ApiKeyOwner{ScimUser: "ann"}, Deployments: []string{"sales"}})
+	f.create(&v1alpha1.ApiKey{ObjectMeta: metav1.ObjectMeta{Name: "other"}, Spec: v1alpha1.ApiKeySpec{Owner: &v1alpha1.ApiKeyOwner{ScimUser: "bob"}}})
+	f.create(&v1alpha1.ApiKey{ObjectMeta: metav1.ObjectMeta{Name: "another"}})
+	etl := client.ObjectKey{Namespace: f.namespace, Name: "etl"}
+	cases := map[string]struct {
+		got  []ctrl.Request
+		want int
+	}{
+		"its user":          {ofOwner(f.api)(t.Context(), named[v1alpha1.ScimUser](f.namespace, "ann")), 1},
+		"no user of a key":  {ofOwner(f.api)(t.Context(), named[v1alpha1.ScimUser](f.namespace, "eve")), 0},
+		"user elsewhere":    {ofOwner(f.api)(t.Context(), named[v1alpha1.ScimUser]("default", "ann")), 0},
+		"its deployment":    {ofDeployment(f.api)(t.Context(), named[v1alpha1.Deployment](f.namespace, "sales")), 1},
+		"other deployment":  {ofDeployment(f.api)(t.Context(), named[v1alpha1.Deployment](f.namespace, "hr")), 0},
+		"elsewhere's sales": {ofDeployment(f.api)(t.Context(), named[v1alpha1.Deployment]("default", "sales")), 0},
+	}
+	for name, tc := range cases {
+		if len(tc.got) != tc.want || tc.want == 1 && tc.got[0].NamespacedName != etl {
+			t.Errorf("%s: %v", name, tc.got)
+		}
+	}
+}
+
+func named[T any, P interface {
+	*T
+	client.Object
+}](namespace, name string) client.Object {
+	obj := P(new(T))
+	obj.SetNamespace(namespace)
+	obj.SetName(name)
+	return obj
+}

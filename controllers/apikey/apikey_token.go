@@ -1,0 +1,120 @@
+package apikey
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/internal/apikey"
+	"github.com/quoin-dev/quoin/internal/reconciler"
+)
+
+// SecretKey is the key of the Secret under which the token stands.
+const SecretKey = "token"
+
+// secretPause is the pause before the Secret is looked at again after somebody was asked to
+// do something about it: Secrets are not watched.
+const secretPause = time.Minute
+
+// SecretName is the name of the Secret into which the controller puts the token of a key.
+func SecretName(k *v1alpha1.ApiKey) string {
+	if k.Spec.TokenSecretName != "" {
+		return k.Spec.TokenSecretName
+	}
+	return k.Name + "-token"
+}
+
+// token makes the token of a key that has none, once: the Secret first, then its hash in the
+// status. After a crash in between, the hash is that of the token in the Secret. Once the
+// status has a hash nobody looks at the Secret any more: whoever needs the token takes it
+// from there and may delete it.
+//
+// The Secret is read past the cache, which holds no Secrets. The controller may create
+// Secrets everywhere but read them only where an administrator lets it (ClusterRole
+// quoin-account): without that, all goes well but for a crash in between.
+func token(ctx context.Context, s *scope) *reconciler.Outcome {
+	k, name := s.Object, SecretName(s.Object)
+	if k.Token() != nil {
+		return nil
+	}
+	if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
+		return stalled(v1alpha1.ReasonInvalidSpec, fmt.Sprintf("spec.tokenSecretName: %q is no name of a Secret: %s", name, problems[0]))
+	}
+	secret := &corev1.Secret{}
+	err := s.Live().Get(ctx, client.ObjectKey{Namespace: k.Namespace, Name: name}, secret)
+	switch {
+	case apierrors.IsNotFound(err):
+		return create(ctx, s, name)
+	case apierrors.IsForbidden(err):
+		o := create(ctx, s, name)
+		if o != nil && apierrors.IsAlreadyExists(o.Err()) {
+			return again(v1alpha1.ReasonTokenUnreadable, fmt.Sprintf(
+				"secret %q exists and may not be read by the controller: delete it, or bind ClusterRole quoin-account to the controller in namespace %q",
+				name, k.Namespace))
+		}
+		return o
+	case err != nil:
+		return failed(fmt.Errorf("read secret %q: %w", name, err))
+	case !metav1.IsControlledBy(secret, k):
+		return again(v1alpha1.ReasonSecretTaken, fmt.Sprintf(
+			"spec.tokenSecretName: secret %q exists and does not belong to this key: name another one, or delete it", name))
+	}
+	found, err := apikey.Parse(string(secret.Data[SecretKey]))
+	if err != nil {
+		return again(v1alpha1.ReasonTokenUnreadable, fmt.Sprintf(
+			"key %q of secret %q holds no token of an API key: delete the secret, a new one is made", SecretKey, name))
+	}
+	hash := found.Hash()
+	k.Status.Token = &hash
+	return nil
+}
+
+// create makes a token and puts it into a Secret.
+func create(ctx context.Context, s *scope, name string) *reconciler.Outcome {
+	made, err := apikey.New(rand.Reader)
+	if err != nil {
+		return failed(err)
+	}
+	secret := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: s.Object.Namespace, Name: name,
+			Labels: map[string]string{"app.kubernetes.io/managed-by": "quoin"},
+		},
+		Type: corev1.SecretTypeOpaque,
+		Data: map[string][]byte{SecretKey: []byte(made.Reveal())},
+	}
+	if err := controllerutil.SetControllerReference(s.Object, secret, s.Scheme()); err != nil {
+		return failed(err)
+	}
+	// Past the memory of writes: the cache, which holds no Secrets, would never catch up.
+	if err := s.Client.Client.Create(ctx, secret); err != nil {
+		return failed(fmt.Errorf("create secret %q: %w", name, err))
+	}
+	hash := made.Hash()
+	s.Object.Status.Token = &hash
+	return nil
+}
+
+func stalled(reason, message string) *reconciler.Outcome {
+	o := reconciler.Stalled(reason, message)
+	return &o
+}
+
+func again(reason, message string) *reconciler.Outcome {
+	o := reconciler.Stalled(reason, message).In(secretPause)
+	return &o
+}
+
+func failed(err error) *reconciler.Outcome {
+	o := reconciler.Failed(err)
+	return &o
+}
