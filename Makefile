@@ -46,6 +46,7 @@ generate: $(BIN)/controller-gen ## Regenerate everything that is derived: deepco
 	$(BIN)/controller-gen object:headerFile=hack/boilerplate.go.txt paths=./api/...
 	$(BIN)/controller-gen crd paths=./api/... output:crd:dir=config/crd/bases
 	$(BIN)/controller-gen rbac:roleName=quoin-controller paths="./controllers/...;./internal/command/..." output:rbac:dir=config/rbac
+	$(BIN)/controller-gen rbac:roleName=quoin-apiserver,fileName=apiserver_role.yaml paths="./apiserver/..." output:rbac:dir=config/rbac
 	go run ./hack/chart
 	go run ./hack/docs
 
@@ -74,6 +75,10 @@ chaos: $(BIN)/localcluster ## Let every single API call of the controllers go wr
 .PHONY: bench-rollout
 bench-rollout: $(BIN)/localcluster build ## Roll 1,000 deployments, beside patching the same workloads directly.
 	go run ./test/bench/rollout
+
+.PHONY: bench-rest
+bench-rest: $(BIN)/localcluster build ## List 1,000 deployments over REST, beside the same list from the API server.
+	KUBEBUILDER_ASSETS="$(ASSETS)" go run ./test/bench/rest
 
 .PHONY: lint
 lint: $(BIN)/golangci-lint ## Static checks.

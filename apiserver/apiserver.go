@@ -125,9 +125,14 @@ func addIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 
 func serve(ctx context.Context, k8s cluster.Cluster, restConfig *clientrest.Config, c Config, background *group) error {
 	hosts := tenants.Tenants{Reader: k8s.GetCache()}
+	deployments, err := informerOf(ctx, k8s.GetCache(), &v1alpha1.Deployment{})
+	if err != nil {
+		return err
+	}
 	api, err := rest.New(rest.Options{
-		Kube:   kube.NewClient(k8s.GetClient(), k8s.GetAPIReader(), rest.Manager),
-		Region: c.Region, Version: c.Version,
+		Deployments: deployments,
+		Kube:        kube.NewClient(k8s.GetClient(), k8s.GetAPIReader(), rest.Manager),
+		Region:      c.Region, Version: c.Version,
 	})
 	if err != nil {
 		return err
@@ -183,6 +188,19 @@ func serve(ctx context.Context, k8s cluster.Cluster, restConfig *clientrest.Conf
 		Log: c.Log, Registerer: metrics.Registry, TrustedProxies: c.TrustedProxies,
 	})
 	return serving.Run(ctx, options, handler)
+}
+
+// informerOf is what follows the objects of a kind.
+func informerOf(ctx context.Context, from cache.Cache, kind client.Object) (toolscache.SharedIndexInformer, error) {
+	informer, err := from.GetInformer(ctx, kind)
+	if err != nil {
+		return nil, fmt.Errorf("watch %T: %w", kind, err)
+	}
+	shared, ok := informer.(toolscache.SharedIndexInformer)
+	if !ok {
+		return nil, fmt.Errorf("the cache of %T has no store", kind)
+	}
+	return shared, nil
 }
 
 // aggregate sets up the way through the Kubernetes API.

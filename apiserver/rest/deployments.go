@@ -104,7 +104,7 @@ func (a *API) listDeployments(ctx context.Context, in *ListDeploymentsInput) (*D
 		return nil, err
 	}
 	if len(in.CreationStep) > 0 {
-		all = slices.DeleteFunc(all, func(d *v1alpha1.Deployment) bool {
+		all = slices.DeleteFunc(slices.Clone(all), func(d *v1alpha1.Deployment) bool {
 			return !slices.Contains(in.CreationStep, deploymentOf(d).CreationStep)
 		})
 	}
@@ -287,6 +287,7 @@ func (a *API) numbered(ctx context.Context, d *v1alpha1.Deployment) (*Deployment
 	if err != nil {
 		return nil, err
 	}
+	a.catalog.forget(d.Namespace)
 	if lost {
 		if err := a.Kube.Delete(ctx, d, client.Preconditions{UID: &d.UID}); client.IgnoreNotFound(err) != nil {
 			return nil, err

@@ -107,21 +107,20 @@ func (a *API) findDeployment(ctx context.Context, namespace, id string) (*v1alph
 }
 
 // deploymentsOf lists the account's deployments that have a number and that the principal
-// reaches, by number. They are the cache's own: not to be changed.
+// reaches, by number. The list and what is in it are shared: not to be changed.
 func (a *API) deploymentsOf(ctx context.Context) ([]*v1alpha1.Deployment, error) {
 	s := scopeOf(ctx)
-	list := &v1alpha1.DeploymentList{}
-	if err := a.Kube.List(ctx, list, client.InNamespace(s.namespace()), client.UnsafeDisableDeepCopy); err != nil {
-		return nil, err
+	all, err := a.catalog.of(s.namespace())
+	if err != nil || s.principal.Deployments == nil {
+		return all, err
 	}
-	found := make([]*v1alpha1.Deployment, 0, len(list.Items))
-	for i := range list.Items {
-		if d := &list.Items[i]; numberOf(d) > 0 && d.DeletionTimestamp.IsZero() && s.principal.Reaches(d.Name) {
-			found = append(found, d)
+	var reached []*v1alpha1.Deployment
+	for _, d := range all {
+		if s.principal.Reaches(d.Name) {
+			reached = append(reached, d)
 		}
 	}
-	slices.SortFunc(found, func(x, y *v1alpha1.Deployment) int { return cmp.Compare(numberOf(x), numberOf(y)) })
-	return found, nil
+	return reached, nil
 }
 
 // environmentsOf lists a deployment's environments that have a number, by number, from the cache.
@@ -184,6 +183,7 @@ func (a *API) seen(ctx context.Context, o client.Object, there bool) {
 		}
 		return !cached.GetDeletionTimestamp().IsZero() || cached.GetUID() != o.GetUID(), nil
 	})
+	a.catalog.forget(o.GetNamespace())
 }
 
 // olderVersion compares resource versions, which are decimal numbers without leading zeros.

@@ -19,6 +19,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
+	toolscache "k8s.io/client-go/tools/cache"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/apiserver/auth"
@@ -40,6 +41,8 @@ type Region struct {
 type Options struct {
 	// Kube reads the cache, which has the indexes of AddIndexes, and the API server.
 	Kube *kube.Client
+	// Deployments is that cache's informer.
+	Deployments toolscache.SharedIndexInformer
 	// Region of this cluster.
 	Region Region
 	// Version of quoin, for the document.
@@ -56,6 +59,7 @@ type Options struct {
 // API answers the documented paths.
 type API struct {
 	Options
+	catalog  *catalog
 	mux      *http.ServeMux
 	api      huma.API
 	document []byte
@@ -79,6 +83,10 @@ func New(o Options) (*API, error) {
 		o.Random = rand.Reader
 	}
 	a := &API{Options: o, mux: http.NewServeMux(), repeatable: map[string]bool{}}
+	var err error
+	if a.catalog, err = newCatalog(o.Deployments); err != nil {
+		return nil, err
+	}
 	config := huma.Config{
 		OpenAPI: &huma.OpenAPI{
 			OpenAPI: "3.1.0",

@@ -155,7 +155,7 @@ func numberOn(obj metav1.Object, kind string, counter Counter) int64 {
 // leading zeros, greater than zero.
 func Parse(text string) (int64, bool) {
 	id, err := strconv.ParseInt(text, 10, 64)
-	if err != nil || id <= 0 || id > maxID || strconv.FormatInt(id, 10) != text {
+	if err != nil || id <= 0 || id > maxID || text[0] < '1' { // neither +1 nor 01
 		return 0, false
 	}
 	return id, true

@@ -8,7 +8,10 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 func TestLint(t *testing.T) {
@@ -19,7 +22,7 @@ func TestLint(t *testing.T) {
 
 // TestEveryObjectIsTheReleases checks what belongs on every object: labels, and the namespace.
 func TestEveryObjectIsTheReleases(t *testing.T) {
-	cluster := map[string]bool{"CustomResourceDefinition": true, "ClusterRole": true, "ClusterRoleBinding": true}
+	cluster := map[string]bool{"CustomResourceDefinition": true, "ClusterRole": true, "ClusterRoleBinding": true, "APIService": true}
 	eachValues(t, func(t *testing.T, args []string) {
 		names := map[string]bool{}
 		for _, object := range render(t, args...) {
@@ -65,13 +68,17 @@ func TestImage(t *testing.T) {
 		"repository":        {[]string{"--set", "image.repository=127.0.0.1:15000/q,image.tag=dev"}, "127.0.0.1:15000/q:dev"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			container := only[appsv1.Deployment](t, render(t, test.set...), "Deployment").Spec.Template.Spec.Containers[0]
+			all := render(t, test.set...)
+			container := only[appsv1.Deployment](t, all.of("controller"), "Deployment").Spec.Template.Spec.Containers[0]
 			if container.Image != test.want {
 				t.Errorf("image %q, want %q", container.Image, test.want)
 			}
 			// The init container that fetches models is to be the same Quoin.
 			if got := variable(container, "QUOIN_IMAGE"); got != test.want {
 				t.Errorf("QUOIN_IMAGE %q, want %q", got, test.want)
+			}
+			if got := only[appsv1.Deployment](t, all.of("apiserver"), "Deployment").Spec.Template.Spec.Containers[0].Image; got != test.want {
+				t.Errorf("the front end's image %q, want %q", got, test.want)
 			}
 		})
 	}
@@ -85,7 +92,7 @@ func TestNames(t *testing.T) {
 		"a" + strings.Repeat("b", 52): "a" + strings.Repeat("b", 39) + "-controller",
 	} {
 		all := parse(t, mustHelm(t, "template", release, chartFolder))
-		if got := only[appsv1.Deployment](t, all, "Deployment").Name; got != want {
+		if got := only[appsv1.Deployment](t, all.of("controller"), "Deployment").Name; got != want {
 			t.Errorf("release %s: Deployment %s, want %s", release, got, want)
 		}
 		for _, object := range all {
@@ -98,31 +105,72 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// TestChartAndManagerAgree keeps the hand-written template in step with config/manager.
+// TestChartAndManagerAgree keeps the hand-written templates in step with config.
 func TestChartAndManagerAgree(t *testing.T) {
-	chart := only[appsv1.Deployment](t, render(t), "Deployment")
-	config := only[appsv1.Deployment](t, readConfig(t, "manager/controller.yaml"), "Deployment")
-	image := chart.Spec.Template.Spec.Containers[0].Image
-	config.Spec.Template.Spec.Containers[0].Image = image
-	for i, env := range config.Spec.Template.Spec.Containers[0].Env {
-		if env.Name == "QUOIN_IMAGE" {
-			config.Spec.Template.Spec.Containers[0].Env[i].Value = image
+	all := render(t, "--set", "apiserver.networkPolicy.enabled=true")
+	image := only[appsv1.Deployment](t, all.of("controller"), "Deployment").Spec.Template.Spec.Containers[0].Image
+	agree(t, "manager/controller.yaml", all.of("controller"), "Deployment", func(d *appsv1.Deployment) any {
+		container := &d.Spec.Template.Spec.Containers[0]
+		container.Image = image
+		for i, env := range container.Env {
+			if env.Name == "QUOIN_IMAGE" {
+				container.Env[i].Value = image
+			}
 		}
+		return d.Spec
+	})
+	agree(t, "manager/apiserver.yaml", all.of("apiserver"), "Deployment", func(d *appsv1.Deployment) any {
+		d.Spec.Template.Spec.Containers[0].Image = image
+		return d.Spec
+	})
+	service := func(s *corev1.Service) any {
+		if s.Spec.Type == corev1.ServiceTypeClusterIP {
+			s.Spec.Type = "" // the default
+		}
+		return s.Spec
 	}
+	agree(t, "manager/metrics_service.yaml", all.of("controller"), "Service", service)
+	agree(t, "manager/apiserver_service.yaml", all.of("apiserver"), "Service", service)
+	agree(t, "manager/apiserver_poddisruptionbudget.yaml", all.of("apiserver"), "PodDisruptionBudget", func(b *policyv1.PodDisruptionBudget) any { return b.Spec })
+	agree(t, "network-policy/allow_apiserver.yaml", all.of("apiserver"), "NetworkPolicy", func(p *networkingv1.NetworkPolicy) any { return p.Spec })
+	agree(t, "rbac/apiserver_service_account.yaml", all.of("apiserver"), "ServiceAccount", func(a *corev1.ServiceAccount) any { return a.AutomountServiceAccountToken })
+	agree(t, "aggregation/api_service.yaml", all.of("apiserver"), "APIService", func(s *apiService) any { return s.Spec })
+	bindings := func(kind, file, name string) {
+		t.Helper()
+		var found objects
+		for _, object := range all.of("apiserver").ofKind(kind) {
+			if object.GetName() == name {
+				found = append(found, object)
+			}
+		}
+		agree(t, file, found, kind, func(b *rbacv1.RoleBinding) any { return []any{b.Namespace, b.RoleRef, b.Subjects} })
+	}
+	bindings("ClusterRoleBinding", "rbac/apiserver_role_binding.yaml", "quoin-apiserver")
+	bindings("ClusterRoleBinding", "aggregation/auth_delegator_binding.yaml", "quoin-apiserver-auth-delegator")
+	bindings("RoleBinding", "aggregation/authentication_reader_binding.yaml", "quoin-apiserver-authentication-reader")
+}
+
+// apiService is an APIService.
+type apiService struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata"`
+	Spec              map[string]any `json:"spec"`
+}
+
+// agree compares what matters of an object in the kustomize tree and in the chart.
+func agree[T any](t *testing.T, file string, chart objects, kind string, matters func(*T) any) {
+	t.Helper()
+	config := readConfig(t, file)
 	ignored := cmp.Options{
 		cmpopts.IgnoreFields(corev1.Container{}, "ImagePullPolicy"),
 		cmpopts.IgnoreMapEntries(func(label, _ string) bool { return label == "app.kubernetes.io/instance" }),
 	}
-	if diff := cmp.Diff(config.Spec, chart.Spec, ignored); diff != "" {
-		t.Errorf("-config/manager +chart:\n%s", diff)
+	if diff := cmp.Diff(matters(only[T](t, config, kind)), matters(only[T](t, chart, kind)), ignored); diff != "" {
+		t.Errorf("-config/%s +chart:\n%s", file, diff)
 	}
-	if config.Name != chart.Name || config.Namespace != chart.Namespace {
-		t.Errorf("config has %s/%s, chart %s/%s", config.Namespace, config.Name, chart.Namespace, chart.Name)
-	}
-	service := only[corev1.Service](t, render(t), "Service")
-	wanted := only[corev1.Service](t, readConfig(t, "manager/metrics_service.yaml"), "Service")
-	if diff := cmp.Diff(wanted.Spec, service.Spec, ignored); diff != "" {
-		t.Errorf("-config/manager +chart:\n%s", diff)
+	is, want := chart.ofKind(kind)[0], config.ofKind(kind)[0]
+	if is.GetName() != want.GetName() || is.GetNamespace() != want.GetNamespace() {
+		t.Errorf("config has %s/%s, chart %s/%s", want.GetNamespace(), want.GetName(), is.GetNamespace(), is.GetName())
 	}
 }
 
@@ -130,48 +178,57 @@ func TestChartAndManagerAgree(t *testing.T) {
 // we ask for beyond. TestPodSecurityAdmission asks Kubernetes itself.
 func TestPodIsRestricted(t *testing.T) {
 	eachValues(t, func(t *testing.T, args []string) {
-		pod := only[appsv1.Deployment](t, render(t, args...), "Deployment").Spec.Template.Spec
-		if s := pod.SecurityContext; s == nil || s.RunAsNonRoot == nil || !*s.RunAsNonRoot || s.SeccompProfile == nil || s.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault {
-			t.Errorf("pod's security context: %+v", s)
-		}
-		for _, container := range pod.Containers {
-			s := container.SecurityContext
-			if s == nil || s.AllowPrivilegeEscalation == nil || *s.AllowPrivilegeEscalation || s.ReadOnlyRootFilesystem == nil || !*s.ReadOnlyRootFilesystem ||
-				s.Capabilities == nil || !cmp.Equal(s.Capabilities.Drop, []corev1.Capability{"ALL"}) || len(s.Capabilities.Add) > 0 {
-				t.Errorf("security context of %s: %+v", container.Name, s)
-			}
-			if !container.Resources.Limits.Cpu().IsZero() {
-				t.Errorf("%s has a CPU limit", container.Name)
-			}
-			if container.Resources.Requests.Cpu().IsZero() || container.Resources.Requests.Memory().IsZero() || container.Resources.Limits.Memory().IsZero() {
-				t.Errorf("resources of %s: %+v", container.Name, container.Resources)
-			}
-			if container.LivenessProbe == nil || container.ReadinessProbe == nil {
-				t.Errorf("%s has no probes", container.Name)
-			}
+		for _, object := range render(t, args...).ofKind("Deployment") {
+			restricted(t, convert[appsv1.Deployment](t, object).Spec.Template.Spec)
 		}
 	})
 }
 
-func TestPodLabelsCannotTakePodsAway(t *testing.T) {
-	deployment := only[appsv1.Deployment](t, render(t, "--values", "testdata/values/everything.yaml"), "Deployment")
-	pod := deployment.Spec.Template.Labels
-	for label, value := range deployment.Spec.Selector.MatchLabels {
-		if pod[label] != value {
-			t.Errorf("label %s of the pod is %q, the selector wants %q", label, pod[label], value)
+// restricted checks one pod.
+func restricted(t *testing.T, pod corev1.PodSpec) {
+	t.Helper()
+	if s := pod.SecurityContext; s == nil || s.RunAsNonRoot == nil || !*s.RunAsNonRoot || s.SeccompProfile == nil || s.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault {
+		t.Errorf("pod's security context: %+v", s)
+	}
+	for _, container := range pod.Containers {
+		s := container.SecurityContext
+		if s == nil || s.AllowPrivilegeEscalation == nil || *s.AllowPrivilegeEscalation || s.ReadOnlyRootFilesystem == nil || !*s.ReadOnlyRootFilesystem ||
+			s.Capabilities == nil || !cmp.Equal(s.Capabilities.Drop, []corev1.Capability{"ALL"}) || len(s.Capabilities.Add) > 0 {
+			t.Errorf("security context of %s: %+v", container.Name, s)
+		}
+		if !container.Resources.Limits.Cpu().IsZero() {
+			t.Errorf("%s has a CPU limit", container.Name)
+		}
+		if container.Resources.Requests.Cpu().IsZero() || container.Resources.Requests.Memory().IsZero() || container.Resources.Limits.Memory().IsZero() {
+			t.Errorf("resources of %s: %+v", container.Name, container.Resources)
+		}
+		if container.LivenessProbe == nil || container.ReadinessProbe == nil {
+			t.Errorf("%s has no probes", container.Name)
 		}
 	}
-	if pod["example.com/tier"] != "control" {
-		t.Error("podLabels are not on the pod")
-	}
-	// A version in the pod's labels would restart it with every new chart.
-	if _, present := pod["helm.sh/chart"]; present {
-		t.Error("the chart's version is a label of the pod")
+}
+
+func TestPodLabelsCannotTakePodsAway(t *testing.T) {
+	for _, component := range []string{"controller", "apiserver"} {
+		deployment := only[appsv1.Deployment](t, render(t, "--values", "testdata/values/everything.yaml").of(component), "Deployment")
+		pod := deployment.Spec.Template.Labels
+		for label, value := range deployment.Spec.Selector.MatchLabels {
+			if pod[label] != value {
+				t.Errorf("%s: label %s of the pod is %q, the selector wants %q", component, label, pod[label], value)
+			}
+		}
+		if pod["example.com/tier"] != "control" {
+			t.Errorf("%s: podLabels are not on the pod", component)
+		}
+		// A version in the pod's labels would restart it with every new chart.
+		if _, present := pod["helm.sh/chart"]; present {
+			t.Errorf("%s: the chart's version is a label of the pod", component)
+		}
 	}
 }
 
 func TestWithoutLeaderElectionPodsDoNotOverlap(t *testing.T) {
-	deployment := only[appsv1.Deployment](t, render(t, "--set", "controller.leaderElection.enabled=false"), "Deployment")
+	deployment := only[appsv1.Deployment](t, render(t, "--set", "controller.leaderElection.enabled=false").of("controller"), "Deployment")
 	if deployment.Spec.Strategy.Type != appsv1.RecreateDeploymentStrategyType {
 		t.Errorf("strategy %q", deployment.Spec.Strategy.Type)
 	}
@@ -188,7 +245,7 @@ func TestDisruptionBudget(t *testing.T) {
 		for setting := range strings.SplitSeq(set, ",") {
 			args = append(args, "--set", "controller.podDisruptionBudget."+setting)
 		}
-		spec := only[policyv1.PodDisruptionBudget](t, render(t, args...), "PodDisruptionBudget").Spec
+		spec := only[policyv1.PodDisruptionBudget](t, render(t, args...).of("controller"), "PodDisruptionBudget").Spec
 		got := ""
 		if spec.MinAvailable != nil {
 			got += "minAvailable " + spec.MinAvailable.String()
@@ -216,7 +273,7 @@ func TestAsSubchart(t *testing.T) {
 	writeFile(t, folder+"/Chart.yaml", "apiVersion: v2\nname: parent\nversion: 1.0.0\ndependencies: [{name: quoin, version: 0.1.0}]\n")
 	writeFile(t, folder+"/values.yaml", "global: {region: eu}\nquoin: {controller: {replicas: 2}}\n")
 	all := parse(t, mustHelm(t, "template", "platform", folder))
-	if got := *only[appsv1.Deployment](t, all, "Deployment").Spec.Replicas; got != 2 {
+	if got := *only[appsv1.Deployment](t, all.of("controller"), "Deployment").Spec.Replicas; got != 2 {
 		t.Errorf("replicas %d, want 2", got)
 	}
 }

@@ -39,7 +39,7 @@ func TestControllerRunsWithItsRights(t *testing.T) {
 		}
 	}
 	health, metrics := freeAddress(t), freeAddress(t)
-	log, stop := c.startController(t, buildQuoin(t), health, metrics)
+	log, stop := c.run(t, "controller", buildQuoin(t), "--health-probe-bind-address="+health, "--metrics-bind-address="+metrics)
 	c.eventually(t, "the controller is ready", func(ctx context.Context) bool {
 		return status(ctx, "http://"+health+"/readyz", "") == http.StatusOK
 	})
@@ -75,6 +75,12 @@ func TestControllerRunsWithItsRights(t *testing.T) {
 		}
 	}
 	stop()
+	wantAllRights(t, log)
+}
+
+// wantAllRights fails for each right that a program lacked.
+func wantAllRights(t *testing.T, log *safeLog) {
+	t.Helper()
 	// What a right is missing for shows up in the log, not in the exit code.
 	for line := range strings.Lines(log.String()) {
 		if strings.Contains(strings.ToLower(line), "forbidden") {
@@ -82,19 +88,19 @@ func TestControllerRunsWithItsRights(t *testing.T) {
 		}
 	}
 	if t.Failed() {
-		t.Logf("the controller's log:\n%s", log)
+		t.Logf("the program's log:\n%s", log)
 	}
 }
 
-// startController runs the program and returns its log and what ends it.
-func (c *cluster) startController(t *testing.T, binary, health, metrics string) (*safeLog, func()) {
+// run starts the program as a component's Deployment does, with other addresses, and returns
+// its log and what ends it.
+func (c *cluster) run(t *testing.T, component, binary string, addresses ...string) (*safeLog, func()) {
 	t.Helper()
-	container := only[appsv1.Deployment](t, render(t), "Deployment").Spec.Template.Spec.Containers[0]
+	container := only[appsv1.Deployment](t, render(t).of(component), "Deployment").Spec.Template.Spec.Containers[0]
 	// The addresses given last win: two runs of this test may share a machine.
-	args := append(container.Args, "--health-probe-bind-address="+health, "--metrics-bind-address="+metrics)
-	command := exec.CommandContext(t.Context(), binary, args...)
+	command := exec.CommandContext(t.Context(), binary, append(container.Args, addresses...)...)
 	command.Env = []string{
-		"KUBECONFIG=" + c.accountKubeconfig(t), "POD_NAMESPACE=" + releaseNamespace, "QUOIN_IMAGE=" + variable(container, "QUOIN_IMAGE"),
+		"KUBECONFIG=" + c.accountKubeconfig(t, "quoin-"+component), "POD_NAMESPACE=" + releaseNamespace, "QUOIN_IMAGE=" + variable(container, "QUOIN_IMAGE"),
 	}
 	log := &safeLog{}
 	command.Stdout, command.Stderr = log, log
@@ -106,7 +112,7 @@ func (c *cluster) startController(t *testing.T, binary, health, metrics string) 
 			t.Error(err)
 		}
 		if err := command.Wait(); err != nil {
-			t.Errorf("the controller ended with %v", err)
+			t.Errorf("the %s ended with %v", component, err)
 		}
 	}
 }
@@ -145,8 +151,8 @@ func (l *safeLog) has(words ...string) bool {
 	return false
 }
 
-// accountKubeconfig is a kubeconfig with the token of the controller's ServiceAccount.
-func (c *cluster) accountKubeconfig(t *testing.T) string {
+// accountKubeconfig is a kubeconfig with the token of a ServiceAccount of the release.
+func (c *cluster) accountKubeconfig(t *testing.T, account string) string {
 	t.Helper()
 	config, err := clientcmd.LoadFromFile(c.kubeconfig)
 	if err != nil {
@@ -154,7 +160,7 @@ func (c *cluster) accountKubeconfig(t *testing.T) string {
 	}
 	for _, user := range config.AuthInfos {
 		user.ClientCertificateData, user.ClientKeyData = nil, nil
-		user.Token = c.token(t, releaseNamespace, "quoin-controller")
+		user.Token = c.token(t, releaseNamespace, account)
 	}
 	path := filepath.Join(t.TempDir(), "kubeconfig")
 	if err := clientcmd.WriteToFile(*config, path); err != nil {

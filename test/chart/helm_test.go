@@ -129,6 +129,17 @@ func (o objects) ofKind(kind string) objects {
 	return found
 }
 
+// of are the objects of a component.
+func (o objects) of(component string) objects {
+	var found objects
+	for _, object := range o {
+		if object.GetLabels()["app.kubernetes.io/component"] == component {
+			found = append(found, object)
+		}
+	}
+	return found
+}
+
 // only converts the one object of a kind.
 func only[T any](t *testing.T, o objects, kind string) *T {
 	t.Helper()

@@ -26,10 +26,14 @@ func TestArgumentsAreKnown(t *testing.T) {
 		}
 	}
 	t.Run("config", func(t *testing.T) {
-		check(t, only[appsv1.Deployment](t, readConfig(t, "manager/controller.yaml"), "Deployment"))
+		for _, file := range []string{"controller", "apiserver"} {
+			check(t, only[appsv1.Deployment](t, readConfig(t, "manager/"+file+".yaml"), "Deployment"))
+		}
 	})
 	eachValues(t, func(t *testing.T, args []string) {
-		check(t, only[appsv1.Deployment](t, render(t, args...), "Deployment"))
+		for _, object := range render(t, args...).ofKind("Deployment") {
+			check(t, convert[appsv1.Deployment](t, object))
+		}
 	})
 }
 
@@ -144,7 +148,7 @@ func TestDockerfileCopiesTheProgram(t *testing.T) {
 
 // TestKustomizationsAreComplete: a file that no kustomization names is never applied.
 func TestKustomizationsAreComplete(t *testing.T) {
-	for folder, pattern := range map[string]string{"crd": "bases/*.yaml", "rbac": "*.yaml", "manager": "*.yaml", "prometheus": "*.yaml", "network-policy": "*.yaml"} {
+	for folder, pattern := range map[string]string{"crd": "bases/*.yaml", "rbac": "*.yaml", "manager": "*.yaml", "prometheus": "*.yaml", "network-policy": "*.yaml", "aggregation": "*.yaml"} {
 		var kustomization struct{ Resources []string }
 		text, err := os.ReadFile(filepath.Join(root, "config", folder, "kustomization.yaml"))
 		if err != nil {

@@ -134,10 +134,15 @@ func TestPodSecurityAdmission(t *testing.T) {
 	}
 	asIs := func(*corev1.PodSpec) {}
 	eachValues(t, func(t *testing.T, args []string) {
-		if err := create(only[appsv1.Deployment](t, render(t, args...), "Deployment"), asIs); err != nil {
-			t.Error(err)
+		for _, object := range render(t, args...).ofKind("Deployment") {
+			if err := create(convert[appsv1.Deployment](t, object), asIs); err != nil {
+				t.Error(err)
+			}
 		}
 	})
+	if err := create(only[appsv1.Deployment](t, readConfig(t, "manager/apiserver.yaml"), "Deployment"), asIs); err != nil {
+		t.Error(err)
+	}
 	config := only[appsv1.Deployment](t, readConfig(t, "manager/controller.yaml"), "Deployment")
 	if err := create(config, asIs); err != nil {
 		t.Error(err)
@@ -153,7 +158,7 @@ func TestKustomizeTreeApplies(t *testing.T) {
 	c := newCluster(t)
 	// Without --server-side too, where a CRD has to fit into an annotation.
 	c.kubectl(t, "apply", "--dry-run=server", "-k", filepath.Join(root, "config", "crd"))
-	for _, folder := range []string{"crd", "rbac", "default", "prometheus", "network-policy"} {
+	for _, folder := range []string{"crd", "rbac", "aggregation", "default", "prometheus", "network-policy"} {
 		// Twice: nothing may change the second time.
 		args := []string{"apply", "--server-side", "-k", filepath.Join(root, "config", folder)}
 		c.kubectl(t, args...)

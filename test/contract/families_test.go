@@ -183,9 +183,9 @@ func TestVariables(t *testing.T) {
 		"reserved":    {"CUBEJS_API_SECRET", "x", []string{"CUBEJS_API_SECRET"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			before := object(t, acme, id).ResourceVersion
+			before := object(t, acme, id).Generation
 			set("GOOD", "1", c.name, c.value).refused(400, c.words...)
-			if now := object(t, acme, id).ResourceVersion; now != before {
+			if now := object(t, acme, id).Generation; now != before {
 				t.Error("something was written")
 			}
 		})
