@@ -111,7 +111,10 @@ func (i *issuer) discover(ctx context.Context) (oidc.KeySet, error) {
 }
 
 // short cuts the text of an error of the OIDC library, which may hold a whole answer.
-func short(err error) error { return fmt.Errorf("%.500s", err) }
+func short(err error) error {
+	text := err.Error()
+	return errors.New(text[:min(len(text), 500)])
+}
 
 // careful returns a copy of a client that is bounded in time, in size and in how often it
 // asks, and speaks https only.

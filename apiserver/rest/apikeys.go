@@ -16,13 +16,13 @@ import (
 	"github.com/quoin-dev/quoin/internal/apikey"
 )
 
-const apiKeyPath = "/api/v1/api-keys/{apiKeyId}"
+const keyPath = "/api/v1/api-keys/{apiKeyId}"
 
 var apiKeys = family{"API Keys", "Credentials of programs. Only their hashes are kept.", []route{
 	on(http.MethodGet, "/api/v1/api-keys", "listApiKeys", mayAdmin, "List the API keys of the account", (*API).listKeys),
 	on(http.MethodPost, "/api/v1/api-keys", "createApiKey", mayAdmin, "Create an API key; its token is shown only here", (*API).createKey),
-	on(http.MethodGet, apiKeyPath, "getApiKey", mayAdmin, "Get an API key, without its token", (*API).getKey),
-	on(http.MethodDelete, apiKeyPath, "deleteApiKey", mayAdmin, "Delete an API key: it stops working at once", (*API).deleteKey),
+	on(http.MethodGet, keyPath, "getApiKey", mayAdmin, "Get an API key, without its token", (*API).getKey),
+	on(http.MethodDelete, keyPath, "deleteApiKey", mayAdmin, "Delete an API key: it stops working at once", (*API).deleteKey),
 }}
 
 // APIKey is a key without its token.

@@ -1,7 +1,6 @@
 package rest
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"reflect"
@@ -63,7 +62,7 @@ func change[T client.Object](ctx context.Context, a *API, obj T, edit func(T) er
 func ownedByOthers(o client.Object) string {
 	for _, entry := range o.GetManagedFields() {
 		if entry.Subresource == "" && entry.Operation == metav1.ManagedFieldsOperationApply && !slices.Contains(interactive, entry.Manager) &&
-			!strings.HasPrefix(entry.Manager, "quoin-") && bytes.Contains(entry.FieldsV1.Raw, []byte(`"f:spec"`)) {
+			!strings.HasPrefix(entry.Manager, "quoin-") && entry.FieldsV1 != nil && strings.Contains(entry.FieldsV1.GetRawString(), `"f:spec"`) {
 			return entry.Manager
 		}
 	}
@@ -77,7 +76,7 @@ func permitted(entries []metav1.ManagedFieldsEntry, changed []fieldpath.Path) er
 			continue
 		}
 		owned := fieldpath.NewSet()
-		if err := owned.FromJSON(bytes.NewReader(entry.FieldsV1.Raw)); err != nil {
+		if err := owned.FromJSON(entry.FieldsV1.GetRawReader()); err != nil {
 			return fmt.Errorf("read managed fields: %w", err)
 		}
 		for _, path := range changed {

@@ -126,33 +126,30 @@ func (a *API) deploymentsOf(ctx context.Context) ([]*v1alpha1.Deployment, error)
 // environmentsOf lists a deployment's environments that have a number, by number, from the cache.
 func (a *API) environmentsOf(ctx context.Context, d *v1alpha1.Deployment) ([]*v1alpha1.Environment, error) {
 	list := &v1alpha1.EnvironmentList{}
-	if err := a.Kube.List(ctx, list, client.InNamespace(d.Namespace), client.MatchingFields{indexDeployment: d.Name}, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, err
-	}
-	var found []*v1alpha1.Environment
-	for i := range list.Items {
-		if e := &list.Items[i]; numberOf(e) > 0 && e.DeletionTimestamp.IsZero() {
-			found = append(found, e)
-		}
-	}
-	slices.SortFunc(found, func(x, y *v1alpha1.Environment) int { return cmp.Compare(numberOf(x), numberOf(y)) })
-	return found, nil
+	err := a.Kube.List(ctx, list, client.InNamespace(d.Namespace), client.MatchingFields{indexDeployment: d.Name}, client.UnsafeDisableDeepCopy)
+	return byNumber[v1alpha1.Environment](list.Items), err
 }
 
 // branchesOf lists a deployment's branches that have a number, by number, from the cache.
 func (a *API) branchesOf(ctx context.Context, d *v1alpha1.Deployment) ([]*v1alpha1.Branch, error) {
 	list := &v1alpha1.BranchList{}
-	if err := a.Kube.List(ctx, list, client.InNamespace(d.Namespace), client.MatchingFields{indexDeployment: d.Name}, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, err
-	}
-	var found []*v1alpha1.Branch
-	for i := range list.Items {
-		if b := &list.Items[i]; numberOf(b) > 0 && b.DeletionTimestamp.IsZero() {
-			found = append(found, b)
+	err := a.Kube.List(ctx, list, client.InNamespace(d.Namespace), client.MatchingFields{indexDeployment: d.Name}, client.UnsafeDisableDeepCopy)
+	return byNumber[v1alpha1.Branch](list.Items), err
+}
+
+// byNumber sorts objects by their numbers and leaves out those that have none yet or go away.
+func byNumber[T any, P interface {
+	*T
+	client.Object
+}](items []T) []P {
+	var found []P
+	for i := range items {
+		if o := P(&items[i]); numberOf(o) > 0 && o.GetDeletionTimestamp().IsZero() {
+			found = append(found, o)
 		}
 	}
-	slices.SortFunc(found, func(x, y *v1alpha1.Branch) int { return cmp.Compare(numberOf(x), numberOf(y)) })
-	return found, nil
+	slices.SortFunc(found, func(x, y P) int { return cmp.Compare(numberOf(x), numberOf(y)) })
+	return found
 }
 
 // numberOf is the number of an object, 0 while it has none.
@@ -171,7 +168,10 @@ func branchNumber(b *v1alpha1.Branch) int64           { return numberOf(b) }
 func (a *API) seen(ctx context.Context, o client.Object, there bool) {
 	key := client.ObjectKeyFromObject(o)
 	_ = a.await(ctx, func(ctx context.Context) (bool, error) {
-		cached := o.DeepCopyObject().(client.Object)
+		cached, ok := o.DeepCopyObject().(client.Object)
+		if !ok {
+			return true, nil
+		}
 		err := a.Kube.Client.Get(ctx, key, cached)
 		switch {
 		case apierrors.IsNotFound(err):

@@ -172,7 +172,7 @@ func on[In, Out any](method, path, name string, needs v1alpha1.Permission, summa
 		huma.Register(a.api, huma.Operation{
 			OperationID: name, Method: method, Path: path, Summary: summary, Tags: []string{tag},
 			Description: permissionNote(needs),
-			Errors:      documentedErrors(method, path),
+			Errors:      documentedErrors(method),
 			Middlewares: huma.Middlewares{a.enter(r)},
 		}, func(ctx context.Context, in *In) (*Out, error) {
 			out, err := answer(a, ctx, in)
@@ -192,7 +192,7 @@ func permissionNote(needs v1alpha1.Permission) string {
 	return fmt.Sprintf("Needs the permission %s.", needs)
 }
 
-func documentedErrors(method, path string) []int {
+func documentedErrors(method string) []int {
 	codes := []int{400, 401, 403, 404, 429, 500, 503}
 	if method != http.MethodGet {
 		codes = append(codes, 409, 413, 415)

@@ -20,11 +20,21 @@ const indexHost = "hosts"
 
 // AddIndexes prepares a cache for this package.
 func AddIndexes(ctx context.Context, indexer client.FieldIndexer) error {
-	hosts := func(o client.Object) []string { return tenant.Hosts(o.(*v1alpha1.Account)) }
+	hosts := func(o client.Object) []string {
+		if account, ok := o.(*v1alpha1.Account); ok {
+			return tenant.Hosts(account)
+		}
+		return nil
+	}
 	if err := indexer.IndexField(ctx, &v1alpha1.Account{}, indexHost, hosts); err != nil {
 		return fmt.Errorf("index accounts by host: %w", err)
 	}
-	namespace := func(o client.Object) []string { return []string{o.(*v1alpha1.Account).Spec.Namespace} }
+	namespace := func(o client.Object) []string {
+		if account, ok := o.(*v1alpha1.Account); ok {
+			return []string{account.Spec.Namespace}
+		}
+		return nil
+	}
 	if err := indexer.IndexField(ctx, &v1alpha1.Account{}, tenant.IndexNamespace, namespace); err != nil {
 		return fmt.Errorf("index accounts by namespace: %w", err)
 	}

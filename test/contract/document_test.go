@@ -243,7 +243,9 @@ func TestPermissions(t *testing.T) {
 		a := acme.as(acme.admin).call(t, "POST", "/api/v1/api-keys", map[string]any{"name": permission, "permissions": []string{permission}}).is(200)
 		token, _ := a.at("token").(string)
 		tokens[permission] = acme.as(token)
-		t.Cleanup(func() { acme.as(acme.admin).call(t, "DELETE", fmt.Sprintf("/api/v1/api-keys/%s", a.at("id")), nil).is(200) })
+		t.Cleanup(func() {
+			acme.as(acme.admin).call(t, "DELETE", fmt.Sprintf("/api/v1/api-keys/%s", a.at("id")), nil).is(200)
+		})
 	}
 	implies := map[string][]string{
 		"DeploymentsManage": {"DeploymentCreate", "DeploymentRead", "DeploymentUpdate", "DeploymentDelete", "SecretsManage", "SchemaRead", "SchemaUpdate"},
