@@ -16,6 +16,7 @@ RUN --mount=type=cache,target=/go/pkg/mod go mod download
 # Only what the binary consists of: no test, no chart and no .git makes it build again.
 COPY main.go ./
 COPY api api
+COPY apiserver apiserver
 COPY controllers controllers
 COPY internal internal
 

@@ -18,8 +18,9 @@ var (
 // proxyKind is never seen: Kubernetes names a kind for every subresource, like ServiceProxyOptions.
 const proxyKind = "AccountProxyOptions"
 
-// discover answers the paths on which clients ask what is served here. There is no OpenAPI
-// document of the group, which a 404 says.
+// discover answers the paths on which clients ask what is served here. The OpenAPI documents
+// are empty: what is behind a path is in the document of the front end, /api/v1/spec. They are
+// there because the Kubernetes API server logs an error every minute otherwise.
 func (s *Server) discover(w http.ResponseWriter, r *http.Request, who user.Info) error {
 	if err := s.authorize(r.Context(), toPath(who, r)); err != nil {
 		return err
@@ -39,6 +40,11 @@ func (s *Server) discover(w http.ResponseWriter, r *http.Request, who user.Info)
 func discoveryDocument(r *http.Request) (document any, contentType string) {
 	const json = "application/json"
 	switch strings.TrimSuffix(r.URL.Path, "/") {
+	case "/openapi/v2":
+		info := map[string]string{"title": "Quoin", "version": GroupVersion.Version}
+		return map[string]any{"swagger": "2.0", "info": info, "paths": struct{}{}}, json
+	case "/openapi/v3":
+		return map[string]any{"paths": struct{}{}}, json
 	case "/apis":
 		if accepted(r, metav1.GroupVersionKind{Group: apidiscovery.GroupName, Version: "v2", Kind: "APIGroupDiscoveryList"}) {
 			return aggregatedDiscovery(), json + ";g=" + apidiscovery.GroupName + ";v=v2;as=APIGroupDiscoveryList"

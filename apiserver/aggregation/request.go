@@ -89,6 +89,9 @@ func notFound(r *http.Request) error {
 func writeError(w http.ResponseWriter, r *http.Request, err error) {
 	var known apierrors.APIStatus
 	if !errors.As(err, &known) {
+		if r.Context().Err() != nil {
+			return // the caller has gone
+		}
 		log.FromContext(r.Context()).Error(err, "Failed to answer")
 		known = apierrors.NewInternalError(errors.New("try again, or see the log of quoin apiserver"))
 	}

@@ -1,6 +1,7 @@
 // Command chart brings the Helm chart in step with the kustomize tree: it writes the chart's
-// CRDs from config/crd/bases, its roles from config/rbac, and the table of values in its
-// README from the comments in values.yaml. Everything else in the chart is written by hand.
+// CRDs from config/crd/bases, its roles from config/rbac and config/aggregation, and the table
+// of values in its README from the comments in values.yaml. Everything else in the chart is
+// written by hand.
 //
 //	go run ./hack/chart
 package main

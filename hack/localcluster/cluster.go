@@ -35,7 +35,7 @@ const (
 // generated are the names below Dir that a cluster makes. down --purge and a
 // new up remove these and nothing else: Dir may be any folder of the user.
 var generated = []string{
-	"bin", "cluster.json", "cni", "containerd", "controller.kubeconfig", "env", "etcd", "kubeconfig",
+	"apiserver.kubeconfig", "bin", "ca.crt", "cluster.json", "cni", "containerd", "controller.kubeconfig", "env", "etcd", "kubeconfig",
 	"kubeconfigs", "kubectl-cache", "logs", "manifests", "pids", "pki", "registry", "resolv.conf", "samples",
 }
 

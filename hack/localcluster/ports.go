@@ -28,6 +28,9 @@ const (
 	portProxyMetrics      portName = "kube-proxy-metrics"
 	portQuoinHealth       portName = "quoin-controller"
 	portQuoinMetrics      portName = "quoin-controller-metrics"
+	portFrontEnd          portName = "quoin-apiserver"
+	portFrontEndHealth    portName = "quoin-apiserver-health"
+	portFrontEndMetrics   portName = "quoin-apiserver-metrics"
 )
 
 // defaultPorts are unusual on purpose: a developer's machine often runs
@@ -45,6 +48,9 @@ var defaultPorts = map[portName]int{
 	portProxyMetrics:      16249,
 	portQuoinHealth:       18081,
 	portQuoinMetrics:      18080,
+	portFrontEnd:          18443,
+	portFrontEndHealth:    18083,
+	portFrontEndMetrics:   18082,
 }
 
 // The range that --auto-ports picks blocks from: below Linux's ephemeral ports

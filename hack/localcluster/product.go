@@ -32,13 +32,17 @@ var sampleImages = []struct {
 	{"cube-store", []string{"v1.2.2", "v1.2.3"}},
 }
 
-// startProduct installs Quoin in a running cluster, starts its controller on
-// this machine with the rights that it has in a real cluster, and applies the
-// samples. It may be repeated: that is how a change is tried.
+// startProduct installs Quoin in a running cluster, starts its controller and
+// its front end on this machine with the rights that they have in a real
+// cluster, and applies the samples. It may be repeated: that is how a change is
+// tried.
 func (c *cluster) startProduct(ctx context.Context) error {
 	root, err := repositoryRoot()
 	if err != nil {
 		return err
+	}
+	if c.Ports[portFrontEnd] == 0 {
+		return errors.New("this cluster was started by an earlier localcluster, which knew no port for quoin apiserver: stop it first (localcluster down)")
 	}
 	for _, stage := range []struct {
 		name string
@@ -55,10 +59,16 @@ func (c *cluster) startProduct(ctx context.Context) error {
 	if err := c.startController(ctx); err != nil {
 		return err
 	}
+	if err := c.startFrontEnd(ctx); err != nil {
+		return err
+	}
 	if err := step("samples", func() error { return c.applySamples(ctx, root) }); err != nil {
 		return err
 	}
 	if err := c.awaitSamples(ctx); err != nil {
+		return err
+	}
+	if err := step("REST API at "+c.frontEndURL(), func() error { return c.awaitFrontEnd(ctx) }); err != nil {
 		return err
 	}
 	return c.sayNextSteps(ctx)
@@ -68,9 +78,9 @@ func (c *cluster) buildProduct(ctx context.Context, root string) error {
 	return goBuild(ctx, goBuildOptions{folder: root, goPackage: ".", output: c.path("bin", "quoin"), goos: runtime.GOOS})
 }
 
-// installProduct applies the CRDs and the roles, and writes the kubeconfig
-// with which the controller acts as its own ServiceAccount: with the admin's,
-// a missing RBAC rule would only be seen by users.
+// installProduct applies the CRDs and the roles, and writes the kubeconfigs
+// with which controller and front end act as their own ServiceAccounts: with
+// the admin's, a missing RBAC rule would only be seen by users.
 func (c *cluster) installProduct(ctx context.Context, root string) error {
 	for _, args := range [][]string{
 		{"apply", "--server-side", "-k", filepath.Join(root, "config", "crd")},
@@ -85,11 +95,16 @@ func (c *cluster) installProduct(ctx context.Context, root string) error {
 	if err := os.RemoveAll(c.kubectlCache()); err != nil {
 		return err
 	}
-	token, err := c.kubectl(ctx, "", "create", "token", controllerAccount, "--namespace", quoinNamespace, "--duration", tokenLife.String())
-	if err != nil {
-		return err
+	for account, file := range map[string]string{controllerAccount: "controller.kubeconfig", frontEndAccount: frontEndKubeconfig} {
+		token, err := c.kubectl(ctx, "", "create", "token", account, "--namespace", quoinNamespace, "--duration", tokenLife.String())
+		if err != nil {
+			return err
+		}
+		if err := c.writeKubeconfig(c.path(file), account, "token: "+strings.TrimSpace(token)); err != nil {
+			return err
+		}
 	}
-	return c.writeKubeconfig(c.path("controller.kubeconfig"), controllerAccount, "token: "+strings.TrimSpace(token))
+	return c.registerFrontEnd(ctx, root)
 }
 
 func (c *cluster) pushSampleImages(ctx context.Context, _ string) error {
@@ -124,7 +139,7 @@ func (c *cluster) startController(ctx context.Context) error {
 // applySamples applies config/samples. A namespace may be made by the
 // controller, for an Account of the samples, so objects in it are tried again.
 func (c *cluster) applySamples(ctx context.Context, root string) error {
-	text, err := sampleManifests(filepath.Join(root, "config", "samples"), c.registryAddress())
+	text, err := sampleManifests(filepath.Join(root, "config", "samples"), c.registryAddress(), strings.TrimPrefix(c.frontEndURL(), "https://"))
 	if err != nil {
 		return err
 	}
@@ -234,6 +249,7 @@ func (c *cluster) sayNextSteps(ctx context.Context) error {
 	say("\nNext:\n"+
 		"  . %[1]s                                     # KUBECONFIG and the addresses\n"+
 		"  %[2]s/kubectl get quoin -A\n"+
+		"  curl --cacert $QUOIN_CA_FILE -H \"Authorization: Bearer $QUOIN_API_KEY\" $QUOIN_URL/api/v1/deployments\n"+
 		"  bin/localcluster push cube v1.2.4 --dir %[3]s   # a new version: watch it roll out\n"+
 		"  make down", c.path("env"), c.Bin, c.Dir)
 	return nil

@@ -12,7 +12,7 @@ func TestSampleManifests(t *testing.T) {
 	folder := t.TempDir()
 	for name, text := range map[string]string{
 		"20_channel.yaml":    "kind: ReleaseChannel\nspec:\n  imageRepository: 127.0.0.1:15000/cube\n",
-		"10_account.yaml":    "kind: Account\n",
+		"10_account.yaml":    "kind: Account\nspec:\n  host: demo.quoin.localhost:18443\n",
 		"kustomization.yaml": "resources: [10_account.yaml]\n",
 		"README.md":          "not a manifest",
 	} {
@@ -20,16 +20,31 @@ func TestSampleManifests(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	got, err := sampleManifests(folder, "127.0.0.1:20211")
+	got, err := sampleManifests(folder, "127.0.0.1:20211", "demo.quoin.localhost:20212")
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := "---\nkind: Account\n---\nkind: ReleaseChannel\nspec:\n  imageRepository: 127.0.0.1:20211/cube\n"
+	want := "---\nkind: Account\nspec:\n  host: demo.quoin.localhost:20212\n---\nkind: ReleaseChannel\nspec:\n  imageRepository: 127.0.0.1:20211/cube\n"
 	if got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
-	if _, err := sampleManifests(t.TempDir(), "x"); err == nil {
+	if _, err := sampleManifests(t.TempDir(), "x", "y"); err == nil {
 		t.Error("no error for an empty folder")
+	}
+}
+
+func TestAggregationManifest(t *testing.T) {
+	got, err := aggregationManifest("spec:\n  service:\n    name: quoin-apiserver\n    port: 443\n", 20212)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := "spec:\n  service:\n    name: quoin-apiserver\n    port: 20212\n---\napiVersion: v1\nkind: Service\n" +
+		"metadata:\n  name: quoin-apiserver\n  namespace: quoin-system\nspec:\n  type: ExternalName\n  externalName: localhost\n"
+	if got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	if _, err := aggregationManifest("spec: {}\n", 1); err == nil {
+		t.Error("no error although there is no port to replace")
 	}
 }
 

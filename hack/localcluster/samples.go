@@ -7,17 +7,22 @@ import (
 	"strings"
 )
 
-// samplesRegistry is the registry that config/samples is written for: that of
-// a cluster with the documented ports.
-const samplesRegistry = "127.0.0.1:15000"
+// What config/samples is written for: the registry and the account's host of a
+// cluster with the documented ports.
+const (
+	samplesRegistry = "127.0.0.1:15000"
+	samplesHost     = sampleHost + ":18443"
+)
 
 // sampleManifests joins the manifests of a folder, in the order of their file
-// names, and puts the registry's real address into them.
-func sampleManifests(folder, registry string) (string, error) {
+// names, and puts the real addresses of the registry and of the account into
+// them.
+func sampleManifests(folder, registry, host string) (string, error) {
 	paths, err := filepath.Glob(filepath.Join(folder, "*.yaml"))
 	if err != nil {
 		return "", err
 	}
+	addresses := strings.NewReplacer(samplesRegistry, registry, samplesHost, host)
 	var text strings.Builder
 	for _, path := range paths {
 		if filepath.Base(path) == "kustomization.yaml" {
@@ -27,7 +32,7 @@ func sampleManifests(folder, registry string) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		fmt.Fprintf(&text, "---\n%s\n", strings.TrimSpace(strings.ReplaceAll(string(manifest), samplesRegistry, registry)))
+		fmt.Fprintf(&text, "---\n%s\n", strings.TrimSpace(addresses.Replace(string(manifest))))
 	}
 	if text.Len() == 0 {
 		return "", fmt.Errorf("no samples in %s", folder)

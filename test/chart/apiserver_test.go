@@ -88,6 +88,7 @@ func (c *cluster) list(t *testing.T, roots *x509.CertPool, address, key string) 
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer response.Body.Close()
 	return response.StatusCode
 }
 

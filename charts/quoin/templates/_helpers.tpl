@@ -66,3 +66,16 @@ the image's version is among them: a new chart does not restart pods by itself. 
 {{- end }}
 {{- end }}
 {{- end }}
+
+{{- /* The front end's ServiceAccount. */}}
+{{- define "quoin.apiserver.serviceAccountName" -}}
+{{- with .Values.apiserver.serviceAccount }}
+{{- if .name }}
+{{- .name }}
+{{- else if .create }}
+{{- include "quoin.fullname" $ }}-apiserver
+{{- else }}
+{{- "default" }}
+{{- end }}
+{{- end }}
+{{- end }}
