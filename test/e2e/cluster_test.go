@@ -151,10 +151,7 @@ func (c *cluster) readEnv() error {
 
 // connect makes the administrator's client and writes the controller's kubeconfig.
 func (c *cluster) connect(token string) error {
-	admin, err := clientcmd.LoadFromFile(c.env["KUBECONFIG"])
-	if err != nil {
-		return err
-	}
+	var err error
 	if c.config, err = clientcmd.BuildConfigFromFlags("", c.env["KUBECONFIG"]); err != nil {
 		return err
 	}
@@ -166,10 +163,19 @@ func (c *cluster) connect(token string) error {
 	if c.api, err = client.NewWithWatch(c.config, client.Options{Scheme: scheme}); err != nil {
 		return err
 	}
-	for name := range admin.AuthInfos {
-		admin.AuthInfos[name] = &clientcmdapi.AuthInfo{Token: token}
+	return c.writeKubeconfig(c.kubeconfig, token)
+}
+
+// writeKubeconfig writes a kubeconfig of whoever a token is.
+func (c *cluster) writeKubeconfig(file, token string) error {
+	config, err := clientcmd.LoadFromFile(c.env["KUBECONFIG"])
+	if err != nil {
+		return err
 	}
-	return clientcmd.WriteToFile(*admin, c.kubeconfig)
+	for name := range config.AuthInfos {
+		config.AuthInfos[name] = &clientcmdapi.AuthInfo{Token: token}
+	}
+	return clientcmd.WriteToFile(*config, file)
 }
 
 // stop ends everything. The files stay when somebody may want to read the logs.

@@ -25,7 +25,7 @@ const quoinImage = "127.0.0.1:15000/quoin:e2e"
 // the lease.
 var usualFlags = []string{"--leader-elect=false", "--quoin-image=" + quoinImage}
 
-// controller is a process of bin/quoin controller.
+// controller is a process of bin/quoin: the controller, or the front end.
 type controller struct {
 	cmd   *exec.Cmd
 	flags []string
@@ -39,16 +39,21 @@ var started int
 // runController starts a controller and waits until its caches are filled.
 func runController(ctx context.Context, flags ...string) *controller {
 	GinkgoHelper()
+	return runQuoin(ctx, "controller", append([]string{"--kubeconfig=" + world.kubeconfig, "--allow-insecure-git"}, flags...), flags)
+}
+
+// runQuoin starts a subcommand that serves and waits until it is ready.
+func runQuoin(ctx context.Context, subcommand string, args, flags []string) *controller {
+	GinkgoHelper()
 	started++
 	health := freeAddress()
-	c := &controller{flags: flags, log: filepath.Join(world.dir, fmt.Sprintf("quoin-controller-%02d.log", started)), ended: make(chan struct{})}
+	c := &controller{flags: flags, log: filepath.Join(world.dir, fmt.Sprintf("quoin-%s-%02d.log", subcommand, started)), ended: make(chan struct{})}
 	log, err := os.Create(c.log)
 	Expect(err).NotTo(HaveOccurred())
 	defer log.Close()
 	c.cmd = exec.Command(world.quoin, append([]string{
-		"controller", "--kubeconfig=" + world.kubeconfig, "--allow-insecure-git", "--log-format=text",
-		"--health-probe-bind-address=" + health, "--metrics-bind-address=" + freeAddress(),
-	}, flags...)...)
+		subcommand, "--log-format=text", "--health-probe-bind-address=" + health, "--metrics-bind-address=" + freeAddress(),
+	}, args...)...)
 	c.cmd.Stdout, c.cmd.Stderr = log, log
 	Expect(c.cmd.Start()).To(Succeed())
 	go func() {
@@ -56,7 +61,7 @@ func runController(ctx context.Context, flags ...string) *controller {
 		close(c.ended)
 	}()
 	Eventually(ctx, func(g Gomega) {
-		g.Expect(c.ended).NotTo(BeClosed(), "the controller ended:\n%s", c.tail(20))
+		g.Expect(c.ended).NotTo(BeClosed(), "it ended:\n%s", c.tail(20))
 		resp, err := http.Get("http://" + health + "/readyz")
 		g.Expect(err).NotTo(HaveOccurred())
 		defer resp.Body.Close()
