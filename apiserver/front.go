@@ -30,7 +30,7 @@ type front struct {
 // ServeHTTP answers a request whose path is canonical.
 func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if f.aggregated != nil && aggregation.Handles(r.URL.Path) {
-		serving.Annotate(r.Context(), "route", "aggregated")
+		serving.Annotate(r.Context(), serving.AnnotationRoute, "aggregated")
 		f.aggregated.ServeHTTP(w, r)
 		return
 	}
@@ -45,7 +45,7 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	serving.Annotate(r.Context(), "account", account.Name)
 	if r.URL.Path == "/docs" && (r.Method == http.MethodGet || r.Method == http.MethodHead) {
-		serving.Annotate(r.Context(), "route", "/docs")
+		serving.Annotate(r.Context(), serving.AnnotationRoute, "/docs")
 		f.api.ServeReference(w, r)
 		return
 	}

@@ -14,7 +14,7 @@
 //
 //	get     DeploymentRead, SchemaRead
 //	update  those and DeploymentsManage
-//	*       Admin
+//	delete  Admin
 //
 // One that may do none of these is not recognised. The front end's own role needs get, list
 // and watch on apikeys and scimusers, patch on apikeys/status, and create on

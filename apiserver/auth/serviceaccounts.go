@@ -132,7 +132,7 @@ var grants = []struct {
 	verb        string
 	permissions []v1alpha1.Permission
 }{
-	{"*", []v1alpha1.Permission{v1alpha1.PermissionAdmin}},
+	{"delete", []v1alpha1.Permission{v1alpha1.PermissionAdmin}},
 	{"update", []v1alpha1.Permission{"DeploymentRead", "SchemaRead", v1alpha1.PermissionDeploymentsManage}},
 	{"get", []v1alpha1.Permission{"DeploymentRead", "SchemaRead"}},
 }

@@ -77,12 +77,12 @@ func TestServiceAccounts(t *testing.T) {
 	}{
 		"may read":       {loader(), []string{"get"}, []v1alpha1.Permission{"DeploymentRead", "SchemaRead"}, ""},
 		"may update":     {loader(), []string{"get", "update"}, []v1alpha1.Permission{"DeploymentRead", "SchemaRead", "DeploymentsManage"}, ""},
-		"may all":        {loader(), []string{"*"}, []v1alpha1.Permission{"Admin"}, ""},
-		"may nothing":    {loader(), []string{"delete"}, nil, `system:serviceaccount:jobs:loader may not use account "acme"`},
-		"not valid":      {status(func(s *authenticationv1.TokenReviewStatus) { s.Authenticated = false }), []string{"*"}, nil, "no valid token"},
-		"other audience": {status(func(s *authenticationv1.TokenReviewStatus) { s.Audiences = []string{"api"} }), []string{"*"}, nil, `audience "quoin"`},
-		"no audience":    {status(func(s *authenticationv1.TokenReviewStatus) { s.Audiences = nil }), []string{"*"}, nil, `audience "quoin"`},
-		"a person":       {status(func(s *authenticationv1.TokenReviewStatus) { s.User.Username = "ann" }), []string{"*"}, nil, "ServiceAccount"},
+		"may all":        {loader(), []string{"delete"}, []v1alpha1.Permission{"Admin"}, ""},
+		"may nothing":    {loader(), []string{"create"}, nil, `system:serviceaccount:jobs:loader may not use account "acme"`},
+		"not valid":      {status(func(s *authenticationv1.TokenReviewStatus) { s.Authenticated = false }), []string{"delete"}, nil, "no valid token"},
+		"other audience": {status(func(s *authenticationv1.TokenReviewStatus) { s.Audiences = []string{"api"} }), []string{"delete"}, nil, `audience "quoin"`},
+		"no audience":    {status(func(s *authenticationv1.TokenReviewStatus) { s.Audiences = nil }), []string{"delete"}, nil, `audience "quoin"`},
+		"a person":       {status(func(s *authenticationv1.TokenReviewStatus) { s.User.Username = "ann" }), []string{"delete"}, nil, "ServiceAccount"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -118,7 +118,7 @@ func TestServiceAccounts(t *testing.T) {
 
 func TestServiceAccountsLeavesOthers(t *testing.T) {
 	p := newProvider(t, es256("1"))
-	a := NewServiceAccounts(&cluster{status: loader(), verbs: []string{"*"}}, clocktesting.NewFakePassiveClock(now))
+	a := NewServiceAccounts(&cluster{status: loader(), verbs: []string{"delete"}}, clocktesting.NewFakePassiveClock(now))
 	for name, r := range map[string]string{"key": newToken(t).Reveal(), "token of an issuer of the account": es256("1").token(p.claims(nil))} {
 		var other otherCredential
 		if _, err := a.Authenticate(t.Context(), p.account(), bearer(r)); !errors.As(err, &other) {
@@ -205,7 +205,7 @@ func TestServiceAccountsOnAServer(t *testing.T) {
 	}
 	bind("reader", "get")
 	bind("writer", "get", "update")
-	bind("boss", "*")
+	bind("boss", "delete")
 	other := acme()
 	other.Name = "other"
 	cases := map[string]struct {

@@ -23,6 +23,7 @@ import (
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/apiserver/auth"
+	"github.com/quoin-dev/quoin/apiserver/serving"
 	"github.com/quoin-dev/quoin/internal/kube"
 )
 
@@ -206,7 +207,7 @@ func (a *API) enter(r route) func(huma.Context, func(huma.Context)) {
 	inDeployment := strings.Contains(r.path, "{deploymentId}")
 	return func(hc huma.Context, next func(huma.Context)) {
 		s := scopeOf(hc.Context())
-		s.route = r.path
+		serving.Annotate(hc.Context(), serving.AnnotationRoute, r.path)
 		fail := func(err error) {
 			p := toProblem(hc.Context(), err)
 			_ = huma.WriteErr(a.api, hc, p.GetStatus(), p.Error())
@@ -253,7 +254,6 @@ type scope struct {
 	account    *v1alpha1.Account
 	principal  *auth.Principal
 	deployment *v1alpha1.Deployment
-	route      string
 }
 
 func (s *scope) namespace() string { return s.account.Spec.Namespace }

@@ -107,6 +107,10 @@ func run(m *testing.M) (int, error) {
 	kubeAdmin = config
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
+	if idp, err = newIdentityProvider(); err != nil {
+		return 0, err
+	}
+	defer idp.Close()
 	if err := startControllers(ctx, config); err != nil {
 		return 0, err
 	}
@@ -183,7 +187,7 @@ func startFront(ctx context.Context, config *clientrest.Config, failed chan erro
 		failed <- apiserver.Run(ctx, config, apiserver.Config{
 			Namespace: "quoin-system", Region: rest.Region{Name: "here", Title: "Here"}, Version: "test",
 			HTTPS: serving.Endpoint{Listener: listener}, OnListen: func(a serving.Addresses) { listening <- a },
-			RequestsPerSecond: 1e6, Burst: 1e6, Log: slog.New(slog.NewTextHandler(logs, nil)),
+			OIDCClient: idp.Client(), RequestsPerSecond: 1e6, Burst: 1e6, Log: slog.New(slog.NewTextHandler(logs, nil)),
 		})
 	}()
 	select {
@@ -289,6 +293,9 @@ func (a *account) furnish(ctx context.Context, git *gitServer) error {
 		return err
 	}
 	spec := v1alpha1.AccountSpec{Host: v1alpha1.Host(a.host), Namespace: a.name}
+	if a == acme {
+		spec.OIDCIssuers = idp.trusted()
+	}
 	if a.domain != "" {
 		spec.CustomDomains = []v1alpha1.Host{v1alpha1.Host(a.domain)}
 	}

@@ -1,0 +1,203 @@
+package contract_test
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/quoin-dev/quoin/api/v1alpha1"
+)
+
+// identityProvider issues access tokens, as a company's does: discovery, keys, HTTPS.
+type identityProvider struct {
+	*httptest.Server
+	key *ecdsa.PrivateKey
+}
+
+// idp is the issuer that acme trusts, and globex does not.
+var idp *identityProvider
+
+func newIdentityProvider() (*identityProvider, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	public, err := key.PublicKey.Bytes()
+	if err != nil {
+		return nil, err
+	}
+	p := &identityProvider{key: key}
+	p.Server = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		answer := map[string]any{"issuer": p.URL, "jwks_uri": p.URL + "/keys", "authorization_endpoint": p.URL + "/authorize", "token_endpoint": p.URL + "/token",
+			"id_token_signing_alg_values_supported": []string{"ES256"}}
+		if r.URL.Path == "/keys" {
+			b64 := base64.RawURLEncoding.EncodeToString
+			answer = map[string]any{"keys": []any{map[string]any{"kty": "EC", "crv": "P-256", "kid": "1", "alg": "ES256", "use": "sig", "x": b64(public[1:33]), "y": b64(public[33:])}}}
+		}
+		_ = json.NewEncoder(w).Encode(answer)
+	}))
+	return p, nil
+}
+
+// token is one for a user in groups, unless changed.
+func (p *identityProvider) token(t testing.TB, change jwt.MapClaims, groups ...string) string {
+	t.Helper()
+	claims := jwt.MapClaims{"iss": p.URL, "sub": "1", "aud": "quoin-acme", "email": "ada@acme.example.com", "exp": time.Now().Add(time.Hour).Unix(), "groups": groups}
+	maps.Copy(claims, change)
+	token := jwt.NewWithClaims(jwt.SigningMethodES256, claims)
+	token.Header["kid"] = "1"
+	signed, err := token.SignedString(p.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return signed
+}
+
+func (p *identityProvider) trusted() []v1alpha1.OIDCIssuer {
+	return []v1alpha1.OIDCIssuer{{URL: p.URL, Audiences: []string{"quoin-acme"}, AdminGroups: []string{"platform"}}}
+}
+
+// Spec: "Authentication", point 3: OAuth access tokens are sent as keys are.
+func TestAccessTokens(t *testing.T) {
+	admin, reader := acme.as(idp.token(t, nil, "platform")), acme.as(idp.token(t, nil, "sales"))
+	admin.call(t, "GET", "/api/v1/users/me", nil).is(200).want("email", "ada@acme.example.com").want("isAdmin", true)
+	admin.call(t, "GET", "/api/v1/api-keys", nil).is(200)
+	reader.call(t, "GET", "/api/v1/deployments/"+acme.id, nil).is(200).want("name", "analytics")
+	reader.call(t, "PUT", "/api/v1/deployments/"+acme.id, map[string]any{}).refused(403, "DeploymentUpdate")
+	for name, token := range map[string]string{
+		"expired":        idp.token(t, jwt.MapClaims{"exp": time.Now().Add(-time.Hour).Unix()}, "platform"),
+		"no expiry":      idp.token(t, jwt.MapClaims{"exp": nil}, "platform"),
+		"other audience": idp.token(t, jwt.MapClaims{"aud": "other"}, "platform"),
+		"other issuer":   idp.token(t, jwt.MapClaims{"iss": "https://evil.example.com"}, "platform"),
+		"other key":      idp.token(t, nil, "platform") + "x",
+	} {
+		t.Run(name, func(t *testing.T) { acme.as(token).call(t, "GET", "/api/v1/deployments", nil).refused(401) })
+	}
+	t.Run("of an issuer that the account does not trust", func(t *testing.T) {
+		globex.as(idp.token(t, nil, "platform")).call(t, "GET", "/api/v1/deployments", nil).refused(401)
+	})
+}
+
+// serviceAccountToken makes a ServiceAccount that RBAC lets use the account's proxy with verbs.
+func serviceAccountToken(t *testing.T, name string, audience string, verbs ...string) string {
+	t.Helper()
+	clientset := kubernetes.NewForConfigOrDie(kubeAdmin)
+	ctx := context.WithoutCancel(t.Context())
+	if _, err := clientset.CoreV1().ServiceAccounts("default").Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if len(verbs) > 0 {
+		role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: []rbacv1.PolicyRule{{
+			APIGroups: []string{"api.platform.quoin.dev"}, Resources: []string{"accounts/proxy"}, ResourceNames: []string{acme.name}, Verbs: verbs,
+		}}}
+		binding := &rbacv1.ClusterRoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: name}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
+			Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: "default", Name: name}},
+		}
+		if _, err := clientset.RbacV1().ClusterRoles().Create(ctx, role, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := clientset.RbacV1().ClusterRoleBindings().Create(ctx, binding, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{Audiences: []string{audience}}}
+	token, err := clientset.CoreV1().ServiceAccounts("default").CreateToken(ctx, name, request, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return token.Status.Token
+}
+
+// Programs in the cluster call with their ServiceAccount's token, and RBAC decides.
+func TestServiceAccounts(t *testing.T) {
+	reader := serviceAccountToken(t, "reader", "quoin", "get")
+	editor := serviceAccountToken(t, "editor", "quoin", "get", "update")
+	path := "/api/v1/deployments/" + acme.id
+	acme.as(reader).call(t, "GET", path, nil).is(200)
+	acme.as(reader).call(t, "PUT", path, map[string]any{}).refused(403, "DeploymentUpdate")
+	acme.as(editor).call(t, "PUT", path, map[string]any{}).is(200)
+	acme.as(editor).call(t, "GET", "/api/v1/api-keys", nil).refused(403, "Admin")
+	acme.as(serviceAccountToken(t, "administrator", "quoin", "delete")).call(t, "GET", "/api/v1/api-keys", nil).is(200)
+	t.Run("not for this account", func(t *testing.T) {
+		if a := globex.as(editor).call(t, "GET", "/api/v1/deployments", nil); a.status != 401 && a.status != 403 {
+			t.Errorf("%d %s", a.status, a.raw)
+		}
+	})
+	t.Run("no rights", func(t *testing.T) {
+		if a := acme.as(serviceAccountToken(t, "nobody", "quoin")).call(t, "GET", "/api/v1/deployments", nil); a.status != 401 && a.status != 403 {
+			t.Errorf("%d %s", a.status, a.raw)
+		}
+	})
+	t.Run("for another audience", func(t *testing.T) {
+		acme.as(serviceAccountToken(t, "elsewhere", "vault", "delete")).call(t, "GET", "/api/v1/deployments", nil).refused(401)
+	})
+}
+
+// Two accounts on one server: no route, asked on one host by whoever belongs there, reaches
+// what is the other's; and whoever belongs to the other is nobody here.
+func TestTenantsAreApart(t *testing.T) {
+	foreign := create(t, globex, "Foreign")
+	for i := 0; acme.as(acme.admin).call(t, "GET", "/api/v1/deployments/"+foreign, nil).status != 404 && i < 20; i++ {
+		foreign = create(t, globex, fmt.Sprintf("Foreign %d", i)) // until it is a number that acme has not given yet
+	}
+	globexAdmin := globex.as(globex.admin)
+	key, _ := globexAdmin.call(t, "POST", "/api/v1/api-keys", nil).is(200).at("id").(string)
+	scopedHere, _ := acme.as(acme.admin).call(t, "POST", "/api/v1/api-keys", map[string]any{"deploymentIds": []string{acme.id}}).is(200).at("token").(string)
+	scopedThere, _ := globexAdmin.call(t, "POST", "/api/v1/api-keys", map[string]any{"deploymentIds": []string{foreign}}).is(200).at("token").(string)
+	// Who belongs here, and what a deployment of the other account is to them.
+	here := map[string]struct {
+		token string
+		sees  []int
+	}{
+		"key": {acme.admin, []int{404}}, "access token": {idp.token(t, nil, "platform"), []int{404}},
+		"scoped key": {scopedHere, []int{403, 404}}, "ServiceAccount": {serviceAccountToken(t, "apart", "quoin", "delete"), []int{404}},
+	}
+	there := map[string]string{"key": globex.admin, "scoped key": scopedThere, "no credential": ""}
+	before := snapshot(t, globex)
+	for path, methods := range routes(t) {
+		for _, method := range methods {
+			filled := strings.NewReplacer("{deploymentId}", foreign, "{environmentId}", "1", "{apiKeyId}", key).Replace(path)
+			t.Run(method+" "+path, func(t *testing.T) {
+				for name, who := range here {
+					// A wrong body: a route that names nothing of the other account would make something.
+					a := acme.as(who.token).call(t, method, filled, "[]")
+					switch {
+					case filled != path && !slices.Contains(who.sees, a.status):
+						t.Errorf("%s: %d %s", name, a.status, a.raw)
+					case strings.Contains(string(a.raw), "globex") || strings.Contains(string(a.raw), "Foreign"):
+						t.Errorf("%s shows something of the other account: %s", name, a.raw)
+					}
+				}
+				for name, token := range there {
+					if a := acme.as(token).call(t, method, filled, "{}"); a.status != 401 {
+						t.Errorf("%s of the other account: %d %s", name, a.status, a.raw)
+					}
+				}
+			})
+		}
+	}
+	if after := snapshot(t, globex); after != before {
+		t.Errorf("objects of the other account have changed:\n%s\n%s", before, after)
+	}
+	globexAdmin.call(t, "DELETE", "/api/v1/api-keys/"+key, nil).is(200)
+}
