@@ -19,6 +19,7 @@ import (
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/internal/apikey"
+	"github.com/quoin-dev/quoin/internal/apitest"
 )
 
 var now = time.Date(2026, 1, 1, 12, 30, 0, 0, time.UTC)
@@ -50,7 +51,7 @@ func anns(k *v1alpha1.ApiKey) { k.Spec.Owner = &v1alpha1.ApiKeyOwner{ScimUser: "
 // indexed is a cache with objects, in memory.
 func indexed(t *testing.T, objs ...client.Object) client.WithWatch {
 	t.Helper()
-	return fake.NewClientBuilder().WithScheme(testScheme(t)).WithObjects(objs...).WithStatusSubresource(&v1alpha1.ApiKey{}).
+	return fake.NewClientBuilder().WithScheme(apitest.Scheme(t)).WithObjects(objs...).WithStatusSubresource(&v1alpha1.ApiKey{}).
 		WithIndex(&v1alpha1.ApiKey{}, IndexTokenID, TokenIDs).
 		WithIndex(&v1alpha1.ApiKey{}, "spec.token.id", func(o client.Object) []string {
 			if token := o.(*v1alpha1.ApiKey).Spec.Token; token != nil {
@@ -218,7 +219,7 @@ func TestKeysFaults(t *testing.T) {
 
 // TestKeysOnAServer: with a real cache and index, and past them with real field selectors.
 func TestKeysOnAServer(t *testing.T) {
-	api, namespace := direct(t)
+	api, namespace := apitest.Direct(t)
 	account := acme()
 	account.Spec.Namespace = namespace
 	given := newToken(t)
@@ -238,7 +239,7 @@ func TestKeysOnAServer(t *testing.T) {
 	if err := api.Status().Update(t.Context(), yaml); err != nil {
 		t.Fatal(err)
 	}
-	cached, err := cache.New(apiServer, cache.Options{Scheme: testScheme(t)})
+	cached, err := cache.New(apitest.Server(t), cache.Options{Scheme: apitest.Scheme(t)})
 	if err != nil {
 		t.Fatal(err)
 	}

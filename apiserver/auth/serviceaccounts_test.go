@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/internal/apitest"
 )
 
 // cluster answers reviews.
@@ -177,7 +178,7 @@ func TestServiceAccountsAreBounded(t *testing.T) {
 
 // TestServiceAccountsOnAServer: with the tokens and the RBAC of a real API server.
 func TestServiceAccountsOnAServer(t *testing.T) {
-	api, namespace := direct(t)
+	api, namespace := apitest.Direct(t)
 	create := func(obj client.Object) {
 		t.Helper()
 		if err := api.Create(t.Context(), obj); err != nil {

@@ -23,6 +23,7 @@ import (
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/internal/apikey"
+	"github.com/quoin-dev/quoin/internal/apitest"
 	"github.com/quoin-dev/quoin/internal/kube"
 )
 
@@ -41,7 +42,7 @@ type fixture struct {
 }
 
 func newFixture(t *testing.T) *fixture {
-	api, namespace := direct(t)
+	api, namespace := apitest.Direct(t)
 	return &fixture{
 		T: t, api: api, namespace: namespace, clock: clocktesting.NewFakePassiveClock(start),
 		recorder: events.NewFakeRecorder(20), refuse: func(string, client.Object) error { return nil },

@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/internal/apitest"
 	"github.com/quoin-dev/quoin/internal/engine"
 	"github.com/quoin-dev/quoin/internal/kube"
 )
@@ -43,7 +44,7 @@ type house struct {
 // three API pods.
 func newHouse(t *testing.T) *house {
 	t.Helper()
-	api, namespace := direct(t)
+	api, namespace := apitest.Direct(t)
 	ref := v1alpha1.LocalReference{Name: "sales"}
 	h := &house{
 		t: t, api: api, r: &environmentReconciler{},
@@ -308,7 +309,7 @@ func TestKeepTemplate(t *testing.T) {
 		d.Spec.Template.Spec.Containers = []corev1.Container{{Name: "api", Image: image}}
 		return d
 	}
-	api, namespace := direct(t)
+	api, namespace := apitest.Direct(t)
 	s := &scope{Client: kube.NewClient(api, api, FieldManager)}
 	live := workload("i1", "r1", "made-before")
 	live.Namespace = namespace

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/internal/apitest"
 	"github.com/quoin-dev/quoin/internal/kube"
 	"github.com/quoin-dev/quoin/internal/reconciler"
 )
@@ -83,7 +84,7 @@ func TestFilesOfAreApart(t *testing.T) {
 func TestModels(t *testing.T) {
 	reads := 0
 	var broken error
-	server := fake.NewClientBuilder().WithScheme(testScheme(t)).WithObjects(configMap(map[string]string{"a.yml": "1"})).Build()
+	server := fake.NewClientBuilder().WithScheme(apitest.Scheme(t)).WithObjects(configMap(map[string]string{"a.yml": "1"})).Build()
 	live := interceptor.NewClient(server, interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
 			reads++

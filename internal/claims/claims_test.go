@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/internal/apitest"
 	"github.com/quoin-dev/quoin/internal/kube"
 )
 
@@ -42,7 +43,7 @@ type room struct {
 
 func newRoom(t *testing.T) *room {
 	t.Helper()
-	api, namespace := direct(t)
+	api, namespace := apitest.Direct(t)
 	return &room{t, api, namespace, kube.NewClient(api, api, "quoin-test")}
 }
 

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/internal/apitest"
 	"github.com/quoin-dev/quoin/internal/kube"
 )
 
@@ -166,7 +167,7 @@ func allocator(c client.Client) *Allocator { return New(kube.NewClient(c, c, "qu
 // TestNextOfTwoProcesses: two processes with many workers give out 64 numbers, none twice.
 // A conflict is what the caller's queue tries again.
 func TestNextOfTwoProcesses(t *testing.T) {
-	c, name := direct(t)
+	c, name := apitest.Direct(t)
 	account(t, c, name, "environments=3")
 	processes := []*Allocator{allocator(c), allocator(c)}
 	var mu sync.Mutex
@@ -202,9 +203,9 @@ func TestNextOfTwoProcesses(t *testing.T) {
 
 // TestNextIsInOrder: numbers rise, and counters and accounts do not know of each other.
 func TestNextIsInOrder(t *testing.T) {
-	c, name := direct(t)
+	c, name := apitest.Direct(t)
 	account(t, c, name, "")
-	_, other := direct(t)
+	_, other := apitest.Direct(t)
 	account(t, c, other, "")
 	a := allocator(c)
 	var got []int64
@@ -225,7 +226,7 @@ func TestNextIsInOrder(t *testing.T) {
 
 // TestLostLedger: what objects carry is not given out again, though the account has forgotten.
 func TestLostLedger(t *testing.T) {
-	c, name := direct(t)
+	c, name := apitest.Direct(t)
 	account(t, c, name, "")
 	meta := func(object, id, environment string) metav1.ObjectMeta {
 		m := metav1.ObjectMeta{Namespace: name, Name: object, Labels: map[string]string{}, Annotations: map[string]string{}}
@@ -277,7 +278,7 @@ func TestKeep(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			c, namespace := direct(t)
+			c, namespace := apitest.Direct(t)
 			before := account(t, c, namespace, "deployments=5")
 			got, err := allocator(c).Keep(t.Context(), namespace, Deployments, tc.carried)
 			if err != nil || got != tc.want || ledgerOf(t, c, namespace) != tc.ledger {
@@ -296,7 +297,7 @@ func TestKeep(t *testing.T) {
 
 // TestSeenFillsTheLedger: the first number seen does not hide a greater one that is in use.
 func TestSeenFillsTheLedger(t *testing.T) {
-	c, name := direct(t)
+	c, name := apitest.Direct(t)
 	account(t, c, name, "")
 	b := &v1alpha1.Branch{
 		ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: "main", Labels: map[string]string{v1alpha1.LabelID: "8"}},
@@ -315,9 +316,9 @@ func TestSeenFillsTheLedger(t *testing.T) {
 }
 
 func TestErrors(t *testing.T) {
-	c, name := direct(t)
+	c, name := apitest.Direct(t)
 	account(t, c, name, "deployments=twelve")
-	_, full := direct(t)
+	_, full := apitest.Direct(t)
 	account(t, c, full, "deployments=9007199254740991")
 	cases := map[string]struct{ account, says string }{
 		"malformed ledger":       {name, `account "` + name + `": annotation platform.quoin.dev/issued-ids: "deployments=twelve" must be like`},

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/internal/apitest"
 )
 
 // workload is what a controller wants: a typed object with the wanted fields and no more.
@@ -332,7 +333,7 @@ func TestWithin(t *testing.T) {
 // then belong to the field manager.
 func TestToUnstructured(t *testing.T) {
 	f := &fixture{t: t, key: client.ObjectKey{Namespace: "acme"}}
-	u, err := toUnstructured(testScheme(t), f.workload())
+	u, err := toUnstructured(apitest.Scheme(t), f.workload())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/internal/apitest"
 )
 
 func newDeployment(namespace, name string) *v1alpha1.Deployment {
@@ -39,7 +40,7 @@ type fixture struct {
 
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
-	api, namespace := direct(t)
+	api, namespace := apitest.Direct(t)
 	f := &fixture{t: t, api: api, cache: &cache{}, live: &traffic{}, sent: &traffic{}, key: client.ObjectKey{Namespace: namespace, Name: "sales"}}
 	f.k = NewClient(f.cache.wrap(f.sent.wrap(api)), f.live.wrap(api), "quoin-test")
 	return f

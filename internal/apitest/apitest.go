@@ -1,0 +1,99 @@
+// Package apitest gives the tests of a package a real API server with Quoin's CRDs.
+package apitest
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"testing"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	k8sruntime "k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/quoin-dev/quoin/api/v1alpha1"
+)
+
+// server is the API server of all tests in the package, nil where there is none; each test
+// has a namespace of its own.
+var server *rest.Config
+
+// Main is the TestMain of a package: it runs the tests with an API server where
+// KUBEBUILDER_ASSETS says where one is. Fuzzing starts Main once for each processor, and
+// needs none.
+func Main(m *testing.M) {
+	log.SetLogger(logr.Discard())
+	os.Exit(run(m))
+}
+
+func run(m *testing.M) int {
+	flag.Parse()
+	if os.Getenv("KUBEBUILDER_ASSETS") == "" || flag.Lookup("test.fuzz").Value.String() != "" {
+		return m.Run()
+	}
+	_, here, _, _ := runtime.Caller(0)
+	env := &envtest.Environment{
+		CRDDirectoryPaths:     []string{filepath.Join(filepath.Dir(here), "..", "..", "config", "crd", "bases")},
+		ErrorIfCRDPathMissing: true,
+	}
+	config, err := env.Start()
+	if err != nil {
+		fmt.Println("start the API server:", err)
+		return 1
+	}
+	defer func() {
+		if err := env.Stop(); err != nil {
+			fmt.Println("stop the API server:", err)
+		}
+	}()
+	config.QPS = -1
+	server = config
+	return m.Run()
+}
+
+// Scheme knows Quoin's kinds and those of Kubernetes.
+func Scheme(t testing.TB) *k8sruntime.Scheme {
+	t.Helper()
+	scheme := k8sruntime.NewScheme()
+	for _, add := range []func(*k8sruntime.Scheme) error{v1alpha1.AddToScheme, clientgoscheme.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return scheme
+}
+
+// Server is how the API server is reached. Without one the test is skipped loudly, and fails
+// where CI is set.
+func Server(t testing.TB) *rest.Config {
+	t.Helper()
+	if server == nil {
+		if os.Getenv("CI") != "" {
+			t.Fatal("KUBEBUILDER_ASSETS is not set")
+		}
+		t.Skip("SKIPPED LOUDLY: KUBEBUILDER_ASSETS is not set; run make test-unit, which builds an API server")
+	}
+	return server
+}
+
+// Direct returns a client of the API server itself and a namespace of the test's own.
+func Direct(t testing.TB) (c client.WithWatch, namespace string) {
+	t.Helper()
+	c, err := client.NewWithWatch(Server(t), client.Options{Scheme: Scheme(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}
+	if err := c.Create(t.Context(), ns); err != nil {
+		t.Fatal(err)
+	}
+	return c, ns.Name
+}
