@@ -14,8 +14,6 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	"k8s.io/klog/v2"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/quoin-dev/quoin/apiserver"
 	"github.com/quoin-dev/quoin/apiserver/serving"
@@ -34,32 +32,16 @@ type apiserverFlags struct {
 // APIServer runs `quoin apiserver`.
 func APIServer(ctx context.Context, args []string, _, stderr io.Writer) int {
 	f, err := parseAPIServerFlags(args, stderr)
-	if errors.Is(err, flag.ErrHelp) {
-		return 0
-	}
-	if err != nil {
-		return 2
-	}
-	logger, err := f.log.logger(stderr)
-	if err != nil {
-		fmt.Fprintln(stderr, "quoin apiserver:", err)
-		return 2
-	}
-	log.SetLogger(logger)
-	klog.SetLogger(logger)
-	f.config.Log = slog.New(logr.ToSlogHandler(logger))
-	f.config.Version = version
-	config, err := restConfig(f.kubeconfig)
-	if err == nil {
+	return start("quoin apiserver", stderr, err, &f.log, func(logger logr.Logger) error {
+		config, err := restConfig(f.kubeconfig)
+		if err != nil {
+			return err
+		}
 		config.UserAgent = "quoin-apiserver"
 		config.QPS = -1
-		err = apiserver.Run(ctx, config, f.config)
-	}
-	if err != nil {
-		logger.Error(err, "Cannot go on")
-		return 1
-	}
-	return 0
+		f.config.Log, f.config.Version = slog.New(logr.ToSlogHandler(logger)), version
+		return apiserver.Run(ctx, config, f.config)
+	})
 }
 
 func parseAPIServerFlags(args []string, stderr io.Writer) (*apiserverFlags, error) {
@@ -83,7 +65,7 @@ func parseAPIServerFlags(args []string, stderr io.Writer) (*apiserverFlags, erro
 	fs.DurationVar(&f.config.ShutdownDelay, "shutdown-delay", 5*time.Second, "how `long` requests are still taken after /readyz has turned")
 	f.log.register(fs)
 	if err := fs.Parse(args); err != nil {
-		return nil, err
+		return f, err
 	}
 	problem := ""
 	switch {
@@ -109,7 +91,7 @@ func parseAPIServerFlags(args []string, stderr io.Writer) (*apiserverFlags, erro
 	}
 	if problem != "" {
 		fmt.Fprintln(stderr, "quoin apiserver:", problem)
-		return nil, errors.New(problem)
+		return f, errors.New(problem)
 	}
 	f.config.Region.Title = cmp.Or(f.config.Region.Title, f.config.Region.Name)
 	f.config.HTTPS = serving.Endpoint{Address: f.listen}

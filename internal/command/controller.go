@@ -44,20 +44,25 @@ type controllerFlags struct {
 // Controller runs `quoin controller`.
 func Controller(ctx context.Context, args []string, _, stderr io.Writer) int {
 	f, err := parseControllerFlags(args, stderr)
-	if errors.Is(err, flag.ErrHelp) {
+	return start("quoin controller", stderr, err, &f.log, func(logr.Logger) error { return runController(ctx, f) })
+}
+
+// start runs what serves until it is told to end: flags that were parsed in, exit code out.
+func start(name string, stderr io.Writer, parsed error, l *logFlags, work func(logr.Logger) error) int {
+	if errors.Is(parsed, flag.ErrHelp) {
 		return 0
 	}
-	if err != nil {
+	if parsed != nil {
 		return 2
 	}
-	logger, err := f.log.logger(stderr)
+	logger, err := l.logger(stderr)
 	if err != nil {
-		fmt.Fprintln(stderr, "quoin controller:", err)
+		fmt.Fprintln(stderr, name+":", err)
 		return 2
 	}
 	log.SetLogger(logger)
 	klog.SetLogger(logger)
-	if err := runController(ctx, f); err != nil {
+	if err := work(logger); err != nil {
 		logger.Error(err, "Cannot go on")
 		return 1
 	}
@@ -79,7 +84,7 @@ func parseControllerFlags(args []string, stderr io.Writer) (*controllerFlags, er
 	fs.BoolVar(&f.config.AllowInsecureGit, "allow-insecure-git", false, "allow http:// for Git repositories: for tests and closed networks")
 	f.log.register(fs)
 	if err := fs.Parse(args); err != nil {
-		return nil, err
+		return f, err
 	}
 	problem := ""
 	switch {
@@ -92,7 +97,7 @@ func parseControllerFlags(args []string, stderr io.Writer) (*controllerFlags, er
 	}
 	if problem != "" {
 		fmt.Fprintln(stderr, "quoin controller:", problem)
-		return nil, errors.New(problem)
+		return f, errors.New(problem)
 	}
 	return f, nil
 }

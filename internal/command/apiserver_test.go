@@ -1,0 +1,53 @@
+package command
+
+import (
+	"bytes"
+	"io"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestWrongUseOfAPIServer: who calls quoin apiserver wrongly is told which flag it is and what
+// is allowed, and nothing is begun.
+func TestWrongUseOfAPIServer(t *testing.T) {
+	for name, c := range map[string]struct {
+		args []string
+		says string
+	}{
+		"unknown flag":      {[]string{"--colour"}, "-colour"},
+		"argument":          {[]string{"now"}, `unexpected argument "now"`},
+		"half a pair":       {[]string{"--tls-cert-file=x"}, "--tls-cert-file and --tls-key-file go together"},
+		"the other half":    {[]string{"--tls-key-file=x"}, "--tls-cert-file and --tls-key-file go together"},
+		"no rate":           {[]string{"--requests-per-second=0"}, "--requests-per-second must be more than 0"},
+		"no burst":          {[]string{"--burst=0"}, "--burst 1 or more"},
+		"no region":         {[]string{"--region="}, "--region must not be empty"},
+		"host, no network":  {[]string{"--trusted-proxies=10.0.0.1"}, `"10.0.0.1" is not a network such as 10.0.0.0/8`},
+		"unknown log level": {[]string{"--log-level=loud"}, `--log-level is "loud"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var stderr bytes.Buffer
+			if code := APIServer(t.Context(), c.args, io.Discard, &stderr); code != 2 {
+				t.Errorf("exit code %d, want 2", code)
+			}
+			if !strings.Contains(stderr.String(), c.says) {
+				t.Errorf("does not say %q:\n%s", c.says, stderr.String())
+			}
+		})
+	}
+}
+
+func TestAPIServerFlags(t *testing.T) {
+	f, err := parseAPIServerFlags([]string{"--trusted-proxies= 10.0.0.0/8, fd00::/8,", "--region=eu", "--bind-address=:1"}, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00::/8")}
+	if !slices.Equal(f.config.TrustedProxies, want) {
+		t.Errorf("trusted proxies %v, want %v", f.config.TrustedProxies, want)
+	}
+	if f.config.Region.Name != "eu" || f.config.Region.Title != "eu" || f.config.HTTPS.Address != ":1" || !f.config.Aggregation {
+		t.Errorf("%+v", f.config)
+	}
+}
