@@ -134,9 +134,6 @@ type CreatedKeyOutput struct {
 
 func (a *API) createKey(ctx context.Context, in *CreateKeyInput) (*CreatedKeyOutput, error) {
 	s := scopeOf(ctx)
-	if s.principal.Deployments != nil {
-		return nil, forbidden("the key is confined to certain deployments and cannot make others")
-	}
 	token, err := apikey.New(a.Random)
 	if err != nil {
 		return nil, err

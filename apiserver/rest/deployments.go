@@ -224,7 +224,8 @@ func (a *API) nameIsFree(ctx context.Context, name, except string) error {
 	return nil
 }
 
-// createUnderFreeName makes the object and its model under a name made of the one shown.
+// createUnderFreeName makes the object under a name made of the one shown. Its model is there
+// before it is: a crash in between leaves a ConfigMap, which the next try takes.
 func (a *API) createUnderFreeName(ctx context.Context, d *v1alpha1.Deployment) error {
 	stem := objectName(d.Spec.DisplayName)
 	for i := 1; i <= 50; i++ {
@@ -233,28 +234,44 @@ func (a *API) createUnderFreeName(ctx context.Context, d *v1alpha1.Deployment) e
 			suffix = "-" + strconv.Itoa(i)
 		}
 		d.Name = strings.TrimRight(stem[:min(len(stem), maxObjectName-len(suffix))], "-") + suffix
-		d.ResourceVersion = ""
-		d.Spec.Model.ConfigMapRef = &v1alpha1.LocalReference{Name: d.Name + "-model"}
-		err := a.Kube.Create(ctx, d)
-		if apierrors.IsAlreadyExists(err) {
+		err := a.Kube.Live().Get(ctx, client.ObjectKeyFromObject(d), &v1alpha1.Deployment{})
+		if err == nil {
 			continue
 		}
-		if err != nil {
+		if !apierrors.IsNotFound(err) {
 			return err
 		}
-		model := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
-			Namespace: d.Namespace, Name: d.Spec.Model.ConfigMapRef.Name,
-			Labels: map[string]string{v1alpha1.LabelDeployment: d.Name},
-		}, Data: map[string]string{"model.yml": "cubes: []\n"}}
+		model := emptyModel(d)
+		made := a.Kube.Create(ctx, model)
+		if made != nil && !apierrors.IsAlreadyExists(made) {
+			return made
+		}
+		d.ResourceVersion, d.Spec.Model.ConfigMapRef = "", &v1alpha1.LocalReference{Name: model.Name}
+		if err := a.Kube.Create(ctx, d); apierrors.IsAlreadyExists(err) {
+			continue
+		} else if err != nil {
+			return err
+		}
+		if made != nil {
+			return nil // it was there; whose it is, is not for us to say
+		}
+		before := model.DeepCopy()
 		if err := controllerutil.SetControllerReference(d, model, a.Kube.Scheme()); err != nil {
 			return err
 		}
-		if err := a.Kube.Create(ctx, model); err != nil && !apierrors.IsAlreadyExists(err) {
-			return err
-		}
-		return nil
+		return a.Kube.Patch(ctx, model, client.MergeFrom(before))
 	}
 	return conflict("name: too many deployments have names like %q", clip(d.Spec.DisplayName))
+}
+
+// emptyModel is a model without cubes.
+func emptyModel(d *v1alpha1.Deployment) *corev1.ConfigMap {
+	return &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: d.Namespace, Name: d.Name + "-model", Labels: map[string]string{v1alpha1.LabelDeployment: d.Name},
+		},
+		Data: map[string]string{"model.yml": "cubes: []\n"},
+	}
 }
 
 const maxObjectName = 32

@@ -216,6 +216,11 @@ func (a *API) enter(r route) func(huma.Context, func(huma.Context)) {
 			fail(forbidden("%s %q does not hold the permission %s", s.principal.Kind, s.principal.Name, r.needs))
 			return
 		}
+		if r.needs == mayAdmin && s.principal.Deployments != nil {
+			// What needs Admin concerns the whole account: a key that is confined would get out.
+			fail(forbidden("%s %q is confined to certain deployments", s.principal.Kind, s.principal.Name))
+			return
+		}
 		if err := a.checkQuery(r.name, hc.URL()); err != nil {
 			fail(err)
 			return

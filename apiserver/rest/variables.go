@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"context"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"regexp"
 	"slices"
@@ -132,32 +134,37 @@ func (a *API) setVariables(ctx context.Context, in *SetVariablesInput) (*Variabl
 	if err := a.storeSecrets(ctx, d, holder, secrets); err != nil {
 		return nil, err
 	}
+	var replaced []string // keys of values that this change takes out of use
 	changed, err := change(ctx, a, d, func(d *v1alpha1.Deployment) error {
+		replaced = nil
 		for _, entry := range entries {
 			i := slices.IndexFunc(d.Spec.Env, func(e v1alpha1.EnvVar) bool { return e.Name == entry.Name })
 			if i < 0 {
 				d.Spec.Env = append(d.Spec.Env, entry)
-			} else {
-				d.Spec.Env[i] = entry
+				continue
 			}
+			if from := d.Spec.Env[i].ValueFrom; from != nil && from.SecretKeyRef.Name == holder {
+				replaced = append(replaced, from.SecretKeyRef.Key)
+			}
+			d.Spec.Env[i] = entry
 		}
 		return nil
 	})
 	if err != nil {
-		a.forgetSecrets(ctx, d, holder, func(key string) bool { return secrets[key] != nil })
+		if isRefusal(err) {
+			a.forgetSecrets(ctx, d, holder, slices.Collect(maps.Keys(secrets)))
+		}
 		return nil, err
 	}
-	used := map[string]bool{}
-	for _, e := range changed.Spec.Env {
-		if e.ValueFrom != nil && e.ValueFrom.SecretKeyRef.Name == holder {
-			used[e.ValueFrom.SecretKeyRef.Key] = true
-		}
-	}
-	a.forgetSecrets(ctx, d, holder, func(key string) bool {
-		name, _, _ := strings.Cut(key, ".")
-		return seen[name] && !used[key]
-	})
+	a.forgetSecrets(ctx, d, holder, replaced)
 	return variablesOf(changed, CursorPage{})
+}
+
+// isRefusal tells an error after which nothing has been written from one after which that is
+// not known, such as a lost answer.
+func isRefusal(err error) bool {
+	var p *Problem
+	return errors.As(err, &p) || apierrors.IsInvalid(err) || apierrors.IsConflict(err)
 }
 
 // storeSecrets adds keys to the Secret that holds the values of a deployment's secrets.
@@ -193,20 +200,23 @@ func (a *API) storeSecrets(ctx context.Context, d *v1alpha1.Deployment, name str
 	}
 }
 
-// forgetSecrets removes keys that nothing refers to. What it does not get to is removed by a
-// later change: an old value in the Secret does no harm to what runs.
-func (a *API) forgetSecrets(ctx context.Context, d *v1alpha1.Deployment, name string, unused func(key string) bool) {
-	held := &corev1.Secret{}
-	if a.Kube.Live().Get(ctx, client.ObjectKey{Namespace: d.Namespace, Name: name}, held) != nil || !metav1.IsControlledBy(held, d) {
+// forgetSecrets removes keys that nothing refers to any more. Those of a request that is
+// under way are none of them: it has stored its values, and its change comes next. What is
+// not removed because of a fault does no harm to what runs.
+func (a *API) forgetSecrets(ctx context.Context, d *v1alpha1.Deployment, name string, unused []string) {
+	if len(unused) == 0 {
 		return
 	}
-	before := len(held.Data)
-	for key := range held.Data {
-		if unused(key) {
+	for range tries {
+		held := &corev1.Secret{}
+		if a.Kube.Live().Get(ctx, client.ObjectKey{Namespace: d.Namespace, Name: name}, held) != nil || !metav1.IsControlledBy(held, d) {
+			return
+		}
+		for _, key := range unused {
 			delete(held.Data, key)
 		}
-	}
-	if len(held.Data) != before {
-		_ = a.Kube.Update(ctx, held)
+		if err := a.Kube.Update(ctx, held); !apierrors.IsConflict(err) {
+			return
+		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
@@ -164,5 +165,32 @@ func TestConcurrentChanges(t *testing.T) {
 	if env := object(t, globex, id).Spec.Env; len(env) != 8 {
 		text, _ := json.Marshal(env)
 		t.Errorf("%d variables are there, want 8: %s", len(env), text)
+	}
+}
+
+// Concurrent changes of one secret: whoever is last has its value there, and only that.
+func TestConcurrentSecrets(t *testing.T) {
+	id := create(t, globex, "Secrets")
+	var all sync.WaitGroup
+	for i := range 8 {
+		all.Go(func() {
+			body := map[string]any{"env_variables": []any{map[string]any{"name": "CUBEJS_DB_PASS", "value": fmt.Sprintf("v%d", i)}}}
+			for {
+				if a := globex.as(globex.admin).call(t, "PUT", "/api/v1/deployments/"+id+"/env-vars", body); a.status != 409 {
+					a.is(200)
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+	d := object(t, globex, id)
+	secret := &corev1.Secret{}
+	if err := k8s.Get(t.Context(), client.ObjectKey{Namespace: globex.name, Name: d.Name + "-variables"}, secret); err != nil {
+		t.Fatal(err)
+	}
+	key := d.Spec.Env[0].ValueFrom.SecretKeyRef.Key
+	if len(secret.Data[key]) == 0 || len(secret.Data) != 1 {
+		t.Errorf("the spec refers to %s, the Secret has %d keys", key, len(secret.Data))
 	}
 }

@@ -181,6 +181,9 @@ func TestCreateDeployment(t *testing.T) {
 	if err := k8s.Get(t.Context(), client.ObjectKey{Namespace: acme.name, Name: d.Spec.Model.ConfigMapRef.Name}, model); err != nil {
 		t.Error(err)
 	}
+	if len(model.OwnerReferences) != 1 || model.OwnerReferences[0].UID != d.UID {
+		t.Errorf("the model does not go with the deployment: %v", model.OwnerReferences)
+	}
 	t.Run("its name is taken, in any case", func(t *testing.T) {
 		admin.call(t, "POST", "/build/api/v1/deployments", creation("q3 reports")).refused(409, "name", "q3 reports")
 	})

@@ -299,6 +299,15 @@ func TestAPIKeys(t *testing.T) {
 		scoped.call(t, "GET", "/api/v1/users/me", nil).is(200).want("username", "CI").want("isAdmin", false).want("userPolicies.0.resources.0", acme.id)
 		admin.call(t, "GET", "/api/v1/users/me", nil).is(200).want("isAdmin", true).want("email", "admin@"+acme.host)
 	})
+	t.Run("confined, it does not get at the account's keys, Admin or not", func(t *testing.T) {
+		a := admin.call(t, "POST", "/api/v1/api-keys", map[string]any{"name": "Confined", "deploymentIds": []string{acme.id}}).is(200)
+		confined := acme.as(fmt.Sprint(a.at("token")))
+		confined.call(t, "GET", "/api/v1/deployments/"+acme.id, nil).is(200)
+		confined.call(t, "POST", "/api/v1/api-keys", nil).refused(403, "confined")
+		confined.call(t, "DELETE", "/api/v1/api-keys/admin", nil).refused(403, "confined")
+		confined.call(t, "POST", "/build/api/v1/deployments", creation("Confined")).refused(403)
+		admin.call(t, "DELETE", fmt.Sprintf("/api/v1/api-keys/%s", a.at("id")), nil).is(200)
+	})
 	t.Run("its token is never shown again", func(t *testing.T) {
 		for _, path := range []string{"/api/v1/api-keys", "/api/v1/api-keys/" + id} {
 			if a := admin.call(t, "GET", path, nil).is(200); strings.Contains(string(a.raw), token) || strings.Contains(string(a.raw), `"token"`) {
