@@ -242,18 +242,19 @@ func (a *API) createUnderFreeName(ctx context.Context, d *v1alpha1.Deployment) e
 			return err
 		}
 		model := emptyModel(d)
-		made := a.Kube.Create(ctx, model)
-		if made != nil && !apierrors.IsAlreadyExists(made) {
-			return made
+		err = a.Kube.Create(ctx, model)
+		if err != nil && !apierrors.IsAlreadyExists(err) {
+			return err
 		}
+		isOurs := err == nil
 		d.ResourceVersion, d.Spec.Model.ConfigMapRef = "", &v1alpha1.LocalReference{Name: model.Name}
 		if err := a.Kube.Create(ctx, d); apierrors.IsAlreadyExists(err) {
 			continue
 		} else if err != nil {
 			return err
 		}
-		if made != nil {
-			return nil // it was there; whose it is, is not for us to say
+		if !isOurs {
+			return nil // it was there: it does not go with the deployment
 		}
 		before := model.DeepCopy()
 		if err := controllerutil.SetControllerReference(d, model, a.Kube.Scheme()); err != nil {
