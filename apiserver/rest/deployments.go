@@ -441,11 +441,19 @@ func (a *API) resetStep(ctx context.Context, _ *InDeployment) (*DeploymentOutput
 
 func (a *API) setStep(ctx context.Context, step string) (*DeploymentOutput, error) {
 	d := scopeOf(ctx).deployment
+	if err := a.annotate(ctx, d, annotationStep, step); err != nil {
+		return nil, err
+	}
+	return &DeploymentOutput{deploymentOf(d)}, nil
+}
+
+// annotate notes what a client says of a deployment and nothing depends on.
+func (a *API) annotate(ctx context.Context, d *v1alpha1.Deployment, name, value string) error {
 	before := d.DeepCopy()
-	metav1.SetMetaDataAnnotation(&d.ObjectMeta, annotationStep, step)
+	metav1.SetMetaDataAnnotation(&d.ObjectMeta, name, value)
 	if err := a.Kube.Patch(ctx, d, client.MergeFrom(before), client.FieldOwner(Manager)); err != nil {
-		return nil, fmt.Errorf("note the creation step: %w", err)
+		return fmt.Errorf("note %s: %w", name, err)
 	}
 	a.seen(ctx, d, true)
-	return &DeploymentOutput{deploymentOf(d)}, nil
+	return nil
 }

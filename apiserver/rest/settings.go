@@ -111,6 +111,10 @@ type UpdateDeployment struct {
 	DeployProjectRoot         *string                `json:"deployProjectRoot,omitempty" nullable:"true" maxLength:"512" doc:"Folder of the model in the repository; empty is its root. Needs a model in Git."`
 	Template                  *string                `json:"template,omitempty" nullable:"true" enum:"single,simpleCluster"`
 	TemplateVariables         *UpdateTemplateOptions `json:"templateVariables,omitempty" doc:"Merged key by key."`
+	CreationMethod            *string                `json:"creationMethod,omitempty" nullable:"true" enum:"upload,cubecloud,github,ssh"`
+	Region                    *string                `json:"region,omitempty" nullable:"true" maxLength:"128" doc:"Cannot be changed: only what it is."`
+	CloudProvider             *string                `json:"cloudProvider,omitempty" nullable:"true" enum:"cubecloud,aws,gcp" doc:"Cannot be changed: only what it is."`
+	DeployMode                *string                `json:"deployMode,omitempty" nullable:"true" enum:"git,cli" doc:"Cannot be changed here: only what it is. It follows spec.model of the Deployment."`
 }
 
 // UpdateTemplateOptions are the variables that there are.
@@ -132,9 +136,17 @@ func (a *API) updateDeployment(ctx context.Context, in *UpdateDeploymentInput) (
 			return nil, err
 		}
 	}
+	if err := body.keepsWhatIs(d, a.Region.Name); err != nil {
+		return nil, err
+	}
 	entries, offered, err := a.versionsFor(ctx, d)
 	if err != nil {
 		return nil, err
+	}
+	if body.CreationMethod != nil && *body.CreationMethod != d.Annotations[annotationMethod] {
+		if err := a.annotate(ctx, d, annotationMethod, *body.CreationMethod); err != nil {
+			return nil, err
+		}
 	}
 	changed, err := change(ctx, a, d, func(d *v1alpha1.Deployment) error {
 		if err := body.applyVersion(&d.Spec, entries, offered); err != nil {
@@ -146,6 +158,25 @@ func (a *API) updateDeployment(ctx context.Context, in *UpdateDeploymentInput) (
 		return nil, err
 	}
 	return a.settingsOf(ctx, changed)
+}
+
+// keepsWhatIs refuses other values for what cannot be changed: who reads the settings and
+// writes them back changes nothing.
+func (u *UpdateDeployment) keepsWhatIs(d *v1alpha1.Deployment, region string) error {
+	mode := "cli"
+	if d.Spec.Model.Git != nil {
+		mode = "git"
+	}
+	for _, f := range []struct {
+		name   string
+		wanted *string
+		is     string
+	}{{"region", u.Region, region}, {"cloudProvider", u.CloudProvider, "cubecloud"}, {"deployMode", u.DeployMode, mode}} {
+		if f.wanted != nil && *f.wanted != f.is {
+			return badRequest("%s: %q: it cannot be changed; allowed: %s", f.name, clip(*f.wanted), f.is)
+		}
+	}
+	return nil
 }
 
 // applyVersion switches channel, version and hold as the request asks.

@@ -320,8 +320,6 @@ func TestCacheThatLags(t *testing.T) {
 
 // TestErrors name the attribute and keep the cause.
 func TestErrors(t *testing.T) {
-	r := newRoom(t)
-	first := r.make("first", "Sales")
 	broken := errors.New("connection refused")
 	cases := map[string]struct {
 		funcs interceptor.Funcs
@@ -335,8 +333,9 @@ func TestErrors(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
+			r := newRoom(t) // the claim is not there yet
 			k := kube.NewClient(interceptor.NewClient(r.api, tc.funcs), r.api, "quoin-test")
-			_, err := displayName.Ensure(t.Context(), k, first)
+			_, err := displayName.Ensure(t.Context(), k, r.make("first", "Sales"))
 			if !errors.Is(err, broken) || !strings.HasPrefix(err.Error(), tc.says) {
 				t.Errorf("got %v, want %s%v", err, tc.says, broken)
 			}

@@ -283,6 +283,12 @@ func TestSettings(t *testing.T) {
 	if now := object(t, acme, id).Generation; now != generation {
 		t.Errorf("a change of nothing was written: generation %d, was %d", now, generation)
 	}
+	t.Run("what cannot be changed may be sent as it is", func(t *testing.T) {
+		admin.call(t, "PUT", path, map[string]any{"region": "here", "cloudProvider": "cubecloud", "deployMode": "cli", "creationMethod": "upload"}).is(200).want("creationMethod", "upload")
+		admin.call(t, "PUT", path, map[string]any{"region": "mars"}).refused(400, "region", "mars", "here")
+		admin.call(t, "PUT", path, map[string]any{"deployMode": "git"}).refused(400, "deployMode", "cli")
+		admin.call(t, "PUT", path, map[string]any{"cloudProvider": "gcp"}).refused(400, "cloudProvider", "cubecloud")
+	})
 	admin.call(t, "PUT", path, map[string]any{"customDomain": ""}).is(200).want("customDomain", nil)
 	for name, c := range map[string]struct {
 		body  map[string]any

@@ -186,6 +186,12 @@ func TestRoutesAnswerAsTheDocumentSays(t *testing.T) {
 		t.Error(err)
 	}
 	answered[creations.OperationID]++ // few of the bodies made up here are as lucky
+	const toggle = "/build/api/v1/deployments/{deploymentId}/branches/staging-environment"
+	a := admin.call(t, "PUT", strings.Replace(toggle, "{deploymentId}", globex.id, 1), map[string]any{"enabled": false, "branchName": "next"}).is(200)
+	if err := s.check(toggle, "put", s.paths[toggle]["put"], a); err != nil {
+		t.Error(err)
+	}
+	answered[s.paths[toggle]["put"].OperationID]++ // it needs a model in Git
 	for range rounds {
 		for _, path := range slices.Sorted(maps.Keys(s.paths)) {
 			for _, method := range slices.Sorted(maps.Keys(s.paths[path])) {
