@@ -74,7 +74,7 @@ type Config struct {
 // +kubebuilder:rbac:groups=platform.quoin.dev,resources=accounts;releasechannels;environments;scimusers,verbs=get;list;watch
 // +kubebuilder:rbac:groups=platform.quoin.dev,resources=deployments;branches;apikeys,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=platform.quoin.dev,resources=apikeys/status,verbs=patch
-// +kubebuilder:rbac:groups="",resources=secrets,verbs=get;create;update
+// +kubebuilder:rbac:groups="",resources=secrets,verbs=get;create;update;patch
 // +kubebuilder:rbac:groups="",resources=configmaps,verbs=create;patch
 // +kubebuilder:rbac:groups=authentication.k8s.io,resources=tokenreviews,verbs=create
 // +kubebuilder:rbac:groups=authorization.k8s.io,resources=subjectaccessreviews,verbs=create

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -16,8 +17,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/internal/engine"
@@ -172,32 +175,20 @@ func (a *API) storeSecrets(ctx context.Context, d *v1alpha1.Deployment, name str
 	if len(values) == 0 {
 		return nil
 	}
-	for try := 1; ; try++ {
-		held := &corev1.Secret{}
-		err := a.Kube.Live().Get(ctx, client.ObjectKey{Namespace: d.Namespace, Name: name}, held)
-		if apierrors.IsNotFound(err) {
-			held = &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
-				Namespace: d.Namespace, Name: name, Labels: map[string]string{v1alpha1.LabelDeployment: d.Name},
-			}, Data: values}
-			if err = controllerutil.SetControllerReference(d, held, a.Kube.Scheme()); err == nil {
-				err = a.Kube.Create(ctx, held)
-			}
-		} else if err == nil {
-			if !metav1.IsControlledBy(held, d) {
-				return conflict("the Secret %q exists and is not this deployment's", name)
-			}
-			if held.Data == nil {
-				held.Data = map[string][]byte{}
-			}
-			for key, value := range values {
-				held.Data[key] = value
-			}
-			err = a.Kube.Update(ctx, held)
-		}
-		if err == nil || try == tries || !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) {
-			return err
-		}
+	held := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
+		Namespace: d.Namespace, Name: name, Labels: map[string]string{v1alpha1.LabelDeployment: d.Name},
+	}, Data: values}
+	if err := controllerutil.SetControllerReference(d, held, a.Kube.Scheme()); err != nil {
+		return err
 	}
+	if err := a.Kube.Create(ctx, held); !apierrors.IsAlreadyExists(err) {
+		return err
+	}
+	data := make(map[string]any, len(values))
+	for key, value := range values {
+		data[key] = value
+	}
+	return a.patchSecret(ctx, d, name, data)
 }
 
 // forgetSecrets removes keys that nothing refers to any more. Those of a request that is
@@ -207,16 +198,27 @@ func (a *API) forgetSecrets(ctx context.Context, d *v1alpha1.Deployment, name st
 	if len(unused) == 0 {
 		return
 	}
-	for range tries {
-		held := &corev1.Secret{}
-		if a.Kube.Live().Get(ctx, client.ObjectKey{Namespace: d.Namespace, Name: name}, held) != nil || !metav1.IsControlledBy(held, d) {
-			return
-		}
-		for _, key := range unused {
-			delete(held.Data, key)
-		}
-		if err := a.Kube.Update(ctx, held); !apierrors.IsConflict(err) {
-			return
-		}
+	data := make(map[string]any, len(unused))
+	for _, key := range unused {
+		data[key] = nil
 	}
+	if err := a.patchSecret(ctx, d, name, data); err != nil {
+		log.FromContext(ctx).Error(err, "Old values stay in a Secret", "namespace", d.Namespace, "secret", name)
+	}
+}
+
+// patchSecret sets and removes (nil) single keys, whatever others do to the rest of it.
+func (a *API) patchSecret(ctx context.Context, d *v1alpha1.Deployment, name string, data map[string]any) error {
+	held := &corev1.Secret{}
+	if err := a.Kube.Live().Get(ctx, client.ObjectKey{Namespace: d.Namespace, Name: name}, held); err != nil {
+		return err
+	}
+	if !metav1.IsControlledBy(held, d) {
+		return conflict("the Secret %q exists and is not this deployment's", name)
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": held.UID}, "data": data})
+	if err != nil {
+		return err
+	}
+	return a.Kube.Patch(ctx, held, client.RawPatch(types.MergePatchType, patch))
 }
