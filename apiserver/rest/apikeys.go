@@ -37,19 +37,10 @@ type APIKey struct {
 	Revoked       bool       `json:"revoked"`
 }
 
-// APIKeyList is the list of keys, whole unless first is given.
-type APIKeyList struct {
-	Body struct {
-		Data     []APIKey `json:"data"`
-		Items    []APIKey `json:"items"`
-		PageInfo PageInfo `json:"pageInfo"`
-	}
-}
-
 // ListKeysInput are the parameters of the list.
 type ListKeysInput struct{ CursorPage }
 
-func (a *API) listKeys(ctx context.Context, in *ListKeysInput) (*APIKeyList, error) {
+func (a *API) listKeys(ctx context.Context, in *ListKeysInput) (*List[APIKey], error) {
 	list := &v1alpha1.ApiKeyList{}
 	if err := a.Kube.List(ctx, list, client.InNamespace(scopeOf(ctx).namespace()), client.UnsafeDisableDeepCopy); err != nil {
 		return nil, err
@@ -60,22 +51,15 @@ func (a *API) listKeys(ctx context.Context, in *ListKeysInput) (*APIKeyList, err
 			keys = append(keys, &list.Items[i])
 		}
 	}
-	slices.SortFunc(keys, func(x, y *v1alpha1.ApiKey) int { return cmp.Compare(x.Name, y.Name) })
-	cut, info, err := cursorOnly(in.CursorPage, keys, func(k *v1alpha1.ApiKey) string { return k.Name })
-	if err != nil {
-		return nil, err
-	}
-	out := &APIKeyList{}
-	out.Body.Items = make([]APIKey, 0, len(cut))
-	for _, k := range cut {
-		shown, err := a.keyOf(ctx, k)
-		if err != nil {
+	shown := make([]APIKey, len(keys))
+	for i, k := range keys {
+		var err error
+		if shown[i], err = a.keyOf(ctx, k); err != nil {
 			return nil, err
 		}
-		out.Body.Items = append(out.Body.Items, shown)
 	}
-	out.Body.Data, out.Body.PageInfo = out.Body.Items, info
-	return out, nil
+	slices.SortFunc(shown, func(x, y APIKey) int { return cmp.Compare(x.ID, y.ID) })
+	return listOf(in.CursorPage, shown, func(k APIKey) string { return k.ID })
 }
 
 func (a *API) keyOf(ctx context.Context, k *v1alpha1.ApiKey) (APIKey, error) {

@@ -54,37 +54,22 @@ func productionBranch(d *v1alpha1.Deployment, all []*v1alpha1.Branch) string {
 	return ""
 }
 
-// BranchList is a list of branches, whole unless first is given.
-type BranchList struct {
-	Body struct {
-		Data     []Branch `json:"data"`
-		Items    []Branch `json:"items"`
-		PageInfo PageInfo `json:"pageInfo"`
-	}
-}
-
 // ListBranchesInput are the parameters of the list.
 type ListBranchesInput struct {
 	InDeployment
 	CursorPage
 }
 
-func (a *API) listBranches(ctx context.Context, in *ListBranchesInput) (*BranchList, error) {
+func (a *API) listBranches(ctx context.Context, in *ListBranchesInput) (*List[Branch], error) {
 	all, err := a.branchesOf(ctx, scopeOf(ctx).deployment)
 	if err != nil {
 		return nil, err
 	}
-	cut, info, err := cursorOnly(in.CursorPage, all, branchNumber)
-	if err != nil {
-		return nil, err
+	shown := make([]Branch, len(all))
+	for i, b := range all {
+		shown[i] = branchOf(b)
 	}
-	out := &BranchList{}
-	out.Body.Items = make([]Branch, 0, len(cut))
-	for _, b := range cut {
-		out.Body.Items = append(out.Body.Items, branchOf(b))
-	}
-	out.Body.Data, out.Body.PageInfo = out.Body.Items, info
-	return out, nil
+	return listOf(in.CursorPage, shown, func(b Branch) int64 { return b.ID })
 }
 
 // CreateBranchInput is the body of a creation.

@@ -62,6 +62,27 @@ type Pagination struct {
 	Total  int `json:"total" minimum:"0"`
 }
 
+// List is a list that is paged by cursors only, in both shapes.
+type List[T any] struct {
+	Body struct {
+		Data     []T      `json:"data"`
+		Items    []T      `json:"items"`
+		PageInfo PageInfo `json:"pageInfo"`
+	}
+}
+
+// listOf answers with a page of a list that is sorted by key; with all of it when the caller
+// asks for no page.
+func listOf[T any, K cmp.Ordered](p CursorPage, all []T, key func(T) K) (*List[T], error) {
+	items, info, err := cursorOnly(p, all, key)
+	if err != nil {
+		return nil, err
+	}
+	out := &List[T]{}
+	out.Body.Data, out.Body.Items, out.Body.PageInfo = items, items, info
+	return out, nil
+}
+
 // page cuts a list, sorted by key, as both styles of paging ask for.
 func page[T any, K cmp.Ordered](p AnyPage, all []T, key func(T) K) ([]T, PageInfo, Pagination, error) {
 	byCursor := p.First.IsSet || p.After.IsSet

@@ -18,25 +18,10 @@ type RegionItem struct {
 	IsPublic bool   `json:"isPublic"`
 }
 
-// RegionList is the list of regions.
-type RegionList struct {
-	Body struct {
-		Data     []RegionItem `json:"data"`
-		Items    []RegionItem `json:"items"`
-		PageInfo PageInfo     `json:"pageInfo"`
-	}
-}
-
 // ListRegionsInput are the parameters of the list.
 type ListRegionsInput struct{ CursorPage }
 
-func (a *API) listRegions(_ context.Context, in *ListRegionsInput) (*RegionList, error) {
+func (a *API) listRegions(_ context.Context, in *ListRegionsInput) (*List[RegionItem], error) {
 	here := []RegionItem{{ID: 1, Name: a.Region.Name, Title: a.Region.Title, Provider: "kubernetes", IsPublic: true}}
-	items, info, err := cursorOnly(in.CursorPage, here, func(r RegionItem) int { return r.ID })
-	if err != nil {
-		return nil, err
-	}
-	out := &RegionList{}
-	out.Body.Data, out.Body.Items, out.Body.PageInfo = items, items, info
-	return out, nil
+	return listOf(in.CursorPage, here, func(r RegionItem) int { return r.ID })
 }

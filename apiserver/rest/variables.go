@@ -40,26 +40,17 @@ type Variable struct {
 	Value string `json:"value" maxLength:"32768"`
 }
 
-// VariableList is the list of variables, whole unless first is given.
-type VariableList struct {
-	Body struct {
-		Data     []Variable `json:"data"`
-		Items    []Variable `json:"items"`
-		PageInfo PageInfo   `json:"pageInfo"`
-	}
-}
-
 // ListVariablesInput are the parameters of the list.
 type ListVariablesInput struct {
 	InDeployment
 	CursorPage
 }
 
-func (a *API) listVariables(ctx context.Context, in *ListVariablesInput) (*VariableList, error) {
+func (a *API) listVariables(ctx context.Context, in *ListVariablesInput) (*List[Variable], error) {
 	return variablesOf(scopeOf(ctx).deployment, in.CursorPage)
 }
 
-func variablesOf(d *v1alpha1.Deployment, p CursorPage) (*VariableList, error) {
+func variablesOf(d *v1alpha1.Deployment, p CursorPage) (*List[Variable], error) {
 	all := make([]Variable, 0, len(d.Spec.Env))
 	for _, v := range d.Spec.Env {
 		shown := Variable{Name: v.Name, Value: encrypted}
@@ -69,13 +60,7 @@ func variablesOf(d *v1alpha1.Deployment, p CursorPage) (*VariableList, error) {
 		all = append(all, shown)
 	}
 	slices.SortFunc(all, func(x, y Variable) int { return cmp.Compare(x.Name, y.Name) })
-	cut, info, err := cursorOnly(p, all, func(v Variable) string { return v.Name })
-	if err != nil {
-		return nil, err
-	}
-	out := &VariableList{}
-	out.Body.Data, out.Body.Items, out.Body.PageInfo = cut, cut, info
-	return out, nil
+	return listOf(p, all, func(v Variable) string { return v.Name })
 }
 
 // isSecret tells by its name whether a variable holds a secret.
@@ -98,7 +83,7 @@ var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 // setVariables keeps the values of secrets in a Secret. Each value gets a key of its own in
 // it, so one change of the Deployment brings in the new values at once, and rolls the pods.
-func (a *API) setVariables(ctx context.Context, in *SetVariablesInput) (*VariableList, error) {
+func (a *API) setVariables(ctx context.Context, in *SetVariablesInput) (*List[Variable], error) {
 	d := scopeOf(ctx).deployment
 	seen := map[string]bool{}
 	for i, v := range in.Body.Variables {

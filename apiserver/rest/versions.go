@@ -23,15 +23,8 @@ type Version struct {
 	ReleaseChannel        string `json:"releaseChannel"`
 	IsLatestInChannel     bool   `json:"isLatestInChannel"`
 	IsCurrent             bool   `json:"isCurrent" doc:"True for what production runs now: it changes when a rollout has finished."`
-}
 
-// VersionList is the documented list, whole unless first is given.
-type VersionList struct {
-	Body struct {
-		Data     []Version `json:"data"`
-		Items    []Version `json:"items"`
-		PageInfo PageInfo  `json:"pageInfo"`
-	}
+	place int // in the list, which has an order of its own
 }
 
 // ListVersionsInput are the parameters of the list.
@@ -40,30 +33,16 @@ type ListVersionsInput struct {
 	CursorPage
 }
 
-func (a *API) listVersions(ctx context.Context, in *ListVersionsInput) (*VersionList, error) {
+func (a *API) listVersions(ctx context.Context, in *ListVersionsInput) (*List[Version], error) {
 	entries, _, err := a.versionsFor(ctx, scopeOf(ctx).deployment)
 	if err != nil {
 		return nil, err
 	}
-	type numbered struct {
-		Version
-		place int
-	}
-	all := make([]numbered, len(entries))
+	all := make([]Version, len(entries))
 	for i, e := range entries {
-		all[i] = numbered{Version{e.ReleaseChannelVersion, e.Version.String(), e.ReleaseChannel, e.IsLatestInChannel, e.IsCurrent}, i}
+		all[i] = Version{e.ReleaseChannelVersion, e.Version.String(), e.ReleaseChannel, e.IsLatestInChannel, e.IsCurrent, i}
 	}
-	cut, info, err := cursorOnly(in.CursorPage, all, func(n numbered) int { return n.place })
-	if err != nil {
-		return nil, err
-	}
-	out := &VersionList{}
-	out.Body.Items = make([]Version, len(cut))
-	for i := range cut {
-		out.Body.Items[i] = cut[i].Version
-	}
-	out.Body.Data, out.Body.PageInfo = out.Body.Items, info
-	return out, nil
+	return listOf(in.CursorPage, all, func(v Version) int { return v.place })
 }
 
 // versionsFor is the documented list for a deployment, and the channels it comes from. What

@@ -331,7 +331,7 @@ func TestAPIKeys(t *testing.T) {
 	admin.call(t, "POST", "/api/v1/api-keys", map[string]any{"expiresAt": "2001-01-01T00:00:00Z"}).refused(400, "expiresAt")
 	admin.call(t, "POST", "/api/v1/api-keys", map[string]any{"deploymentIds": []string{"999"}}).refused(400, "deploymentIds", "999")
 	t.Run("expires", func(t *testing.T) {
-		token, _ := admin.call(t, "POST", "/api/v1/api-keys", map[string]any{"expiresAt": time.Now().Add(2 * time.Second)}).is(200).at("token").(string)
+		token, _ := admin.call(t, "POST", "/api/v1/api-keys", map[string]any{"expiresAt": time.Now().Add(5 * time.Second)}).is(200).at("token").(string)
 		if err := eventually(func() error {
 			if a := acme.as(token).call(t, "GET", "/api/v1/regions", nil); a.status != 401 {
 				return fmt.Errorf("it still answers %d", a.status)
