@@ -161,7 +161,6 @@ func numberOf(o client.Object) int64 {
 // Keys by which lists are sorted and paged.
 func deploymentNumber(d *v1alpha1.Deployment) int64   { return numberOf(d) }
 func environmentNumber(e *v1alpha1.Environment) int64 { return numberOf(e) }
-func branchNumber(b *v1alpha1.Branch) int64           { return numberOf(b) }
 
 // seen waits until the cache shows an object as it was written, or gone: a replica has seen
 // its own writes before it answers them. It gives up silently, for the write is done.
