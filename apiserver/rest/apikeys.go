@@ -9,6 +9,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -166,8 +167,11 @@ type inKey struct {
 
 func (a *API) key(ctx context.Context, id string) (*v1alpha1.ApiKey, error) {
 	k := &v1alpha1.ApiKey{}
+	if len(validation.IsDNS1123Subdomain(id)) > 0 {
+		return nil, notFound("API key %q does not exist", clip(id)) // no object can have this name
+	}
 	err := a.Kube.Live().Get(ctx, client.ObjectKey{Namespace: scopeOf(ctx).namespace(), Name: id}, k)
-	if apierrors.IsNotFound(err) || apierrors.IsBadRequest(err) || err == nil && !k.DeletionTimestamp.IsZero() {
+	if apierrors.IsNotFound(err) || err == nil && !k.DeletionTimestamp.IsZero() {
 		return nil, notFound("API key %q does not exist", clip(id))
 	}
 	return k, err

@@ -27,17 +27,24 @@ const maxContext = 8 << 10
 var tokens = family{"Tokens", "Short-lived tokens for the data API of an environment.", []route{
 	on(http.MethodPost, environmentPath+"/tokens-for-meta-sync", "createDeploymentEnvironmentTokenForMetaSync", mayReadModel,
 		"Create a token that reads metadata and cannot query data", (*API).createMetadataToken),
+	on(http.MethodGet, environmentPath+"/tokens", "getDeploymentEnvironmentTokens", mayUpdate,
+		"List the tokens that are kept: none, for they are shown only when they are made", (*API).listTokens),
 	on(http.MethodPost, environmentPath+"/tokens", "createDeploymentEnvironmentToken", mayUpdate,
 		"Create a token that queries data", (*API).createDataToken),
 	on(http.MethodPost, deploymentPath+"/token", "deploymentToken", mayUpdate,
 		"Create a token that queries the data of production", (*API).createDeploymentToken),
 }}
 
-// CreateTokenInput is the body of both creations.
-type CreateTokenInput struct {
+// InEnvironment has the numbers in the path.
+type InEnvironment struct {
 	InDeployment
 	Environment string `path:"environmentId" pattern:"^[0-9]{1,16}$" doc:"Number of the environment."`
-	Body        struct {
+}
+
+// CreateTokenInput is the body of both creations.
+type CreateTokenInput struct {
+	InEnvironment
+	Body struct {
 		SecurityContext map[string]any `json:"security_context" doc:"Embedded in the token; decides which parts of the model are visible."`
 		ExpiresIn       *int64         `json:"expires_in,omitempty" nullable:"true" minimum:"1" maximum:"86400" doc:"Seconds; 86400 when absent."`
 		Scopes          []string       `json:"scopes,omitempty" nullable:"true" maxItems:"8" enum:"meta" doc:"meta confines the token to metadata."`
@@ -68,27 +75,65 @@ func (a *API) createDataToken(ctx context.Context, in *CreateTokenInput) (*Token
 }
 
 func (a *API) createToken(ctx context.Context, in *CreateTokenInput, metadataOnly bool) (*TokenOutput, error) {
+	e, err := a.environment(ctx, in.InEnvironment)
+	if err != nil {
+		return nil, err
+	}
+	lifetime := int64(defaultLifetime)
+	if in.Body.ExpiresIn != nil {
+		lifetime = *in.Body.ExpiresIn
+	}
+	token, err := a.sign(ctx, e, in.Body.SecurityContext, lifetime, metadataOnly)
+	if err != nil {
+		return nil, err
+	}
+	out := &TokenOutput{}
+	out.Body.Data = *token
+	return out, nil
+}
+
+// environment is the one of the path, as the list of environments shows it.
+func (a *API) environment(ctx context.Context, in InEnvironment) (*v1alpha1.Environment, error) {
 	all, err := a.environmentsOf(ctx, scopeOf(ctx).deployment)
 	if err != nil {
 		return nil, err
 	}
 	for _, e := range all {
-		if e.Labels[v1alpha1.LabelID] != in.Environment || !isListed(e) {
-			continue
+		if e.Labels[v1alpha1.LabelID] == in.Environment && isListed(e) {
+			return e, nil
 		}
-		lifetime := int64(defaultLifetime)
-		if in.Body.ExpiresIn != nil {
-			lifetime = *in.Body.ExpiresIn
-		}
-		token, err := a.sign(ctx, e, in.Body.SecurityContext, lifetime, metadataOnly)
-		if err != nil {
-			return nil, err
-		}
-		out := &TokenOutput{}
-		out.Body.Data = *token
-		return out, nil
 	}
 	return nil, notFound("environmentId: environment %s of deployment %s does not exist or is not active", in.Environment, in.ID)
+}
+
+// ListTokensInput are the parameters of the list.
+type ListTokensInput struct {
+	InEnvironment
+	AnyPage
+}
+
+// TokenList is a page of tokens.
+type TokenList struct {
+	Body struct {
+		Data       []Token    `json:"data"`
+		Pagination Pagination `json:"pagination"`
+		Items      []Token    `json:"items"`
+		PageInfo   PageInfo   `json:"pageInfo"`
+	}
+}
+
+// listTokens answers what clients ask; no token is ever kept.
+func (a *API) listTokens(ctx context.Context, in *ListTokensInput) (*TokenList, error) {
+	if _, err := a.environment(ctx, in.InEnvironment); err != nil {
+		return nil, err
+	}
+	kept, info, pagination, err := page(in.AnyPage, []Token{}, func(t Token) string { return t.Token })
+	if err != nil {
+		return nil, err
+	}
+	out := &TokenList{}
+	out.Body.Data, out.Body.Items, out.Body.PageInfo, out.Body.Pagination = kept, kept, info, pagination
+	return out, nil
 }
 
 // reserved are the claims that the platform sets: a security context cannot.

@@ -46,6 +46,8 @@ func TestCommandLineClient(t *testing.T) {
 		{"environments list", "GET", "/api/v1/deployments/{git}/environments", "", []string{"items.0.branch"}},
 		{"environments create-token", "POST", "/api/v1/deployments/{id}/environments/{env}/tokens", `{"security_context":{},"expires_in":60}`, []string{"data.token"}},
 		{"environments create-token --meta-sync", "POST", "/api/v1/deployments/{id}/environments/{env}/tokens-for-meta-sync", `{"security_context":{}}`, []string{"data.token"}},
+		{"environments tokens", "GET", "/api/v1/deployments/{id}/environments/{env}/tokens", "", []string{"items", "data", "pageInfo"}},
+		{"environments tokens --offset 0 --limit 5", "GET", "/api/v1/deployments/{id}/environments/{env}/tokens?offset=0&limit=5", "", []string{"items", "data"}},
 		{"variables set", "PUT", "/api/v1/deployments/{id}/env-vars", `{"env_variables":[{"name":"A","value":"1"}]}`, []string{"items.0.name"}},
 		{"variables list", "GET", "/api/v1/deployments/{id}/env-vars", "", []string{"items.0.name", "items.0.value"}},
 		{"data-model branches", "GET", "/build/api/v1/deployments/{git}/branches", "", []string{"items.0.name", "items.0.isStagingEnvironmentEnabled", "items.0.parentBranch"}},

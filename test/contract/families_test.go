@@ -327,6 +327,11 @@ func TestAPIKeys(t *testing.T) {
 		scoped.call(t, "GET", "/api/v1/deployments/"+acme.id, nil).refused(401)
 		admin.call(t, "GET", "/api/v1/api-keys/"+id, nil).refused(404)
 	})
+	for _, name := range []string{"none", "No%20Name", "%252e%252e", "a%20b", strings.Repeat("x", 254)} {
+		if a := admin.call(t, "GET", "/api/v1/api-keys/"+name, nil); a.status != 404 && a.status != 400 {
+			t.Errorf("%s: %d %s", name, a.status, a.raw)
+		}
+	}
 	admin.call(t, "POST", "/api/v1/api-keys", map[string]any{"permissions": []string{"Everything"}}).refused(400, "permissions", "Everything")
 	admin.call(t, "POST", "/api/v1/api-keys", map[string]any{"expiresAt": "2001-01-01T00:00:00Z"}).refused(400, "expiresAt")
 	admin.call(t, "POST", "/api/v1/api-keys", map[string]any{"deploymentIds": []string{"999"}}).refused(400, "deploymentIds", "999")
