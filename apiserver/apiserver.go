@@ -33,6 +33,7 @@ import (
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/apiserver/aggregation"
 	"github.com/quoin-dev/quoin/apiserver/auth"
+	"github.com/quoin-dev/quoin/apiserver/edit"
 	"github.com/quoin-dev/quoin/apiserver/rest"
 	"github.com/quoin-dev/quoin/apiserver/serving"
 	"github.com/quoin-dev/quoin/apiserver/tenants"
@@ -131,7 +132,7 @@ func serve(ctx context.Context, k8s cluster.Cluster, restConfig *clientrest.Conf
 	}
 	api, err := rest.New(rest.Options{
 		Deployments: deployments,
-		Kube:        kube.NewClient(k8s.GetClient(), k8s.GetAPIReader(), rest.Manager),
+		Kube:        kube.NewClient(k8s.GetClient(), k8s.GetAPIReader(), edit.Manager),
 		Region:      c.Region, Version: c.Version,
 	})
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 	clientrest "k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/quoin-dev/quoin/apiserver/rest"
+	"github.com/quoin-dev/quoin/apiserver/edit"
 )
 
 // apiServiceName is the object that registers the front end with the Kubernetes API.
@@ -97,7 +97,7 @@ func (b *caBundle) sync(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := b.client.Patch(ctx, registered, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(rest.Manager)); err != nil {
+	if err := b.client.Patch(ctx, registered, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(edit.Manager)); err != nil {
 		return fmt.Errorf("write the authority into APIService %s: %w", apiServiceName, err)
 	}
 	b.log.Info("Told the Kubernetes API server the certificate's authority", "apiService", apiServiceName)

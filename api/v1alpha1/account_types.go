@@ -72,6 +72,92 @@ type AuditLog struct {
 	MaxEvents *int64 `json:"maxEvents,omitempty"`
 }
 
+// ScimAttributeType is the data type of an attribute (RFC 7643 section 2.3).
+// +kubebuilder:validation:Enum=string;boolean;decimal;integer;dateTime;reference
+type ScimAttributeType string
+
+// ScimAttribute is an attribute of a schema that an administrator declares.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.caseExact) || self.type in ['string', 'reference']",message="caseExact is for strings and references",fieldPath=".caseExact"
+type ScimAttribute struct {
+	// name of the attribute.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:Pattern=`^[A-Za-z][A-Za-z0-9_-]*$`
+	// +required
+	Name string `json:"name"`
+
+	// type of the values.
+	// +required
+	Type ScimAttributeType `json:"type"`
+
+	// multiValued attributes have a list of values.
+	// +optional
+	MultiValued *bool `json:"multiValued,omitempty"`
+
+	// required attributes must have a value in every resource that has the schema.
+	// +optional
+	Required *bool `json:"required,omitempty"`
+
+	// caseExact tells values apart that differ only in case.
+	// +optional
+	CaseExact *bool `json:"caseExact,omitempty"`
+
+	// immutable attributes cannot be changed once they have a value.
+	// +optional
+	Immutable *bool `json:"immutable,omitempty"`
+
+	// description for people.
+	// +kubebuilder:validation:MaxLength=512
+	// +optional
+	Description string `json:"description,omitempty"`
+}
+
+// ScimSchema is an extension of SCIM resources that an administrator declares, such as one for
+// custom user attributes.
+type ScimSchema struct {
+	// id is the URN of the schema.
+	// +kubebuilder:validation:MinLength=5
+	// +kubebuilder:validation:MaxLength=256
+	// +kubebuilder:validation:Pattern=`^[uU][rR][nN]:[A-Za-z0-9][A-Za-z0-9-]{0,31}:[A-Za-z0-9._:-]+$`
+	// +kubebuilder:validation:XValidation:rule="!self.lowerAscii().startsWith('urn:ietf:params:scim:')",message="must not be one of the standard schemas"
+	// +required
+	ID string `json:"id"`
+
+	// resourceType whose resources may have the attributes.
+	// +required
+	ResourceType ScimMemberType `json:"resourceType"`
+
+	// name shown to people; the end of the URN when absent.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=128
+	// +optional
+	Name string `json:"name,omitempty"`
+
+	// description for people.
+	// +kubebuilder:validation:MaxLength=512
+	// +optional
+	Description string `json:"description,omitempty"`
+
+	// attributes of the schema.
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=64
+	// +required
+	Attributes []ScimAttribute `json:"attributes"`
+}
+
+// Scim configures the provisioning of users and groups.
+type Scim struct {
+	// schemas are extensions of users and groups besides the standard ones.
+	// +listType=map
+	// +listMapKey=id
+	// +kubebuilder:validation:MaxItems=16
+	// +optional
+	Schemas []ScimSchema `json:"schemas,omitempty"`
+}
+
 // AccountSpec is what an administrator says of a tenant.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.auditLog) || !has(self.auditLog.enabled) || !self.auditLog.enabled || (has(self.plan) && self.plan == 'Enterprise')",message="auditLog.enabled needs plan: Enterprise",fieldPath=".auditLog.enabled"
@@ -121,6 +207,10 @@ type AccountSpec struct {
 	// +kubebuilder:validation:MaxItems=8
 	// +optional
 	OIDCIssuers []OIDCIssuer `json:"oidcIssuers,omitempty"`
+
+	// scim configures the provisioning of users and groups.
+	// +optional
+	Scim *Scim `json:"scim,omitempty"`
 }
 
 // AccountStatus is what the controller knows of a tenant.

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/apiserver/edit"
 	"github.com/quoin-dev/quoin/internal/apikey"
 )
 
@@ -191,7 +192,7 @@ func (a *API) deleteKey(ctx context.Context, in *inKey) (*SuccessOutput, error) 
 	if err != nil {
 		return nil, err
 	}
-	if owner := ownedByOthers(k); owner != "" {
+	if owner := edit.Owner(k); owner != "" {
 		return nil, conflict("API key %q is applied by %q, which would make it again: delete it where it is written, such as in Git", clip(in.ID), owner)
 	}
 	if err := a.Kube.Delete(ctx, k, client.Preconditions{UID: &k.UID}); client.IgnoreNotFound(err) != nil {

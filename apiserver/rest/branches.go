@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/apiserver/edit"
 )
 
 var branches = family{"Data Model", "Branches of a deployment's data model.", []route{
@@ -169,7 +170,7 @@ func (a *API) removeBranch(ctx context.Context, in *RemoveBranchInput) (*Success
 	case b.Labels[v1alpha1.LabelRemote] == "true":
 		return nil, conflict("branchName: %q follows the branch of the repository: delete it there", clip(in.Name))
 	}
-	if owner := ownedByOthers(b); owner != "" {
+	if owner := edit.Owner(b); owner != "" {
 		return nil, conflict("branchName: %q is applied by %q, which would make it again: delete it where it is written", clip(in.Name), owner)
 	}
 	if err := a.Kube.Delete(ctx, b.DeepCopy(), client.Preconditions{UID: &b.UID}); client.IgnoreNotFound(err) != nil {

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/apiserver/edit"
 )
 
 const (
@@ -330,7 +331,7 @@ func success() *SuccessOutput {
 
 func (a *API) deleteDeployment(ctx context.Context, _ *InDeployment) (*SuccessOutput, error) {
 	d := scopeOf(ctx).deployment
-	if owner := ownedByOthers(d); owner != "" {
+	if owner := edit.Owner(d); owner != "" {
 		return nil, conflict("deployment %s is applied by %q, which would make it again: delete it where it is written, such as in Git", d.Labels[v1alpha1.LabelID], owner)
 	}
 	if err := a.Kube.Delete(ctx, d, client.Preconditions{UID: &d.UID}); client.IgnoreNotFound(err) != nil {
@@ -451,7 +452,7 @@ func (a *API) setStep(ctx context.Context, step string) (*DeploymentOutput, erro
 func (a *API) annotate(ctx context.Context, d *v1alpha1.Deployment, name, value string) error {
 	before := d.DeepCopy()
 	metav1.SetMetaDataAnnotation(&d.ObjectMeta, name, value)
-	if err := a.Kube.Patch(ctx, d, client.MergeFrom(before), client.FieldOwner(Manager)); err != nil {
+	if err := a.Kube.Patch(ctx, d, client.MergeFrom(before), client.FieldOwner(edit.Manager)); err != nil {
 		return fmt.Errorf("note %s: %w", name, err)
 	}
 	a.seen(ctx, d, true)

@@ -12,6 +12,8 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/quoin-dev/quoin/apiserver/edit"
 )
 
 // Problem is the documented error: an object with one property.
@@ -121,9 +123,12 @@ func conflict(format string, args ...any) *Problem {
 // said in general words.
 func toProblem(ctx context.Context, err error) *Problem {
 	var p *Problem
+	var owned *edit.OwnedError
 	switch {
 	case errors.As(err, &p):
 		return p
+	case errors.As(err, &owned):
+		return conflict("%s", owned)
 	case apierrors.IsInvalid(err):
 		return badRequest("%s", invalidMessage(err))
 	case errors.Is(err, errTooSlow):

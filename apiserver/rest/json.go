@@ -1,19 +1,15 @@
 package rest
 
 import (
-	"bytes"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"io"
 	"reflect"
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
-)
 
-// maxDepth bounds the nesting of a body.
-const maxDepth = 32
+	"github.com/quoin-dev/quoin/internal/strictjson"
+)
 
 // strictJSON reads JSON that means one thing: one value, no name twice in an object, bounded
 // depth. What it writes leaves < > & as they are.
@@ -25,66 +21,12 @@ var strictJSON = huma.Format{
 	},
 	Unmarshal: func(data []byte, v any) error {
 		if _, isSchemaless := v.(*any); isSchemaless {
-			if err := checkJSON(data); err != nil {
+			if _, err := strictjson.Decode(data, strictjson.Options{}); err != nil {
 				return err
 			}
 		}
 		return json.Unmarshal(data, v)
 	},
-}
-
-// checkJSON reads a body token by token. Its work and its memory are bounded by the body's length
-// and maxDepth.
-func checkJSON(data []byte) error {
-	decoder := json.NewDecoder(bytes.NewReader(data))
-	decoder.UseNumber()
-	var names []map[string]bool // of the objects that are open; nil for arrays
-	var path []string
-	expectName := false
-	for {
-		token, err := decoder.Token()
-		if errors.Is(err, io.EOF) {
-			return errors.New("not JSON: it ends too early")
-		}
-		if err != nil {
-			return fmt.Errorf("not JSON: %w", err)
-		}
-		inObject := len(names) > 0 && names[len(names)-1] != nil
-		if name, ok := token.(string); ok && inObject && expectName {
-			open := names[len(names)-1]
-			if open[name] {
-				return fmt.Errorf("%s: the name is there twice", clip(strings.Join(append(path, name), ".")))
-			}
-			open[name] = true
-			path, expectName = append(path, name), false
-			continue
-		}
-		switch token {
-		case json.Delim('{'), json.Delim('['):
-			if len(names) == maxDepth {
-				return fmt.Errorf("nested more than %d deep", maxDepth)
-			}
-			var open map[string]bool
-			if token == json.Delim('{') {
-				open = map[string]bool{}
-			}
-			names = append(names, open)
-			expectName = open != nil
-			continue
-		case json.Delim('}'), json.Delim(']'):
-			names = names[:len(names)-1]
-		}
-		// A value has ended.
-		if len(names) == 0 {
-			if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-				return errors.New("something follows the JSON value")
-			}
-			return nil
-		}
-		if expectName = names[len(names)-1] != nil; expectName {
-			path = path[:len(path)-1]
-		}
-	}
 }
 
 // schemaName names a type in the document.

@@ -27,9 +27,6 @@ import (
 	"github.com/quoin-dev/quoin/internal/kube"
 )
 
-// Manager is the field manager of what this package writes.
-const Manager = "quoin-apiserver"
-
 // Region is a place where deployments can run.
 type Region struct {
 	// Name by which a deployment is made there.

@@ -1,4 +1,4 @@
-package rest
+package strictjson
 
 import (
 	"encoding/json"
@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestCheckJSON(t *testing.T) {
+func TestDecode(t *testing.T) {
 	for name, c := range map[string]struct {
 		body string
 		want string // part of the error; empty when it is fine
@@ -25,7 +25,7 @@ func TestCheckJSON(t *testing.T) {
 		"just deep enough":    {strings.Repeat("[", 32) + strings.Repeat("]", 32), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			err := checkJSON([]byte(c.body))
+			_, err := Decode([]byte(c.body), Options{})
 			if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 				t.Errorf("got %v, want %q", err, c.want)
 			}
@@ -35,13 +35,22 @@ func TestCheckJSON(t *testing.T) {
 
 // What passes is JSON, and means the same to a reader that takes the first of two names and
 // to one that takes the last.
-func FuzzCheckJSON(f *testing.F) {
+func FuzzDecode(f *testing.F) {
 	for _, seed := range []string{`{"a":1,"a":2}`, `{"a":[{"b":null}]}`, `[[[]]]`, `{"a":{"a":{"a":1}}}`, `{"":{"":1}}`, `1 2`} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		if checkJSON(body) == nil && len(strings.TrimSpace(string(body))) > 0 && !json.Valid(body) {
+		if _, err := Decode(body, Options{}); err == nil && len(strings.TrimSpace(string(body))) > 0 && !json.Valid(body) {
 			t.Errorf("%q passes and is not JSON", body)
 		}
 	})
+}
+
+func TestDecodeFoldsNames(t *testing.T) {
+	if _, err := Decode([]byte(`{"userName":"a","USERNAME":"b"}`), Options{FoldNames: true}); err == nil || !strings.Contains(err.Error(), "twice") {
+		t.Errorf("names that differ only in case pass: %v", err)
+	}
+	if _, err := Decode([]byte(`{"a":{"b":1},"c":{"b":1}}`), Options{FoldNames: true}); err != nil {
+		t.Error(err)
+	}
 }

@@ -1,0 +1,386 @@
+package schema
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/quoin-dev/quoin/apiserver/scim/scimerror"
+)
+
+// Leniency is what is taken from a client besides what the RFCs say. Where each is needed
+// stands in the table of client profiles.
+type Leniency struct {
+	// StringBooleans takes "True" and "false" in quotes for booleans.
+	StringBooleans bool
+	// BareValues takes a plain value for a complex one that has a sub-attribute "value", and one
+	// element for a list of one.
+	BareValues bool
+	// EmptyUnassigns takes "" for no value, whatever the type.
+	EmptyUnassigns bool
+	// ForeignSchemas drops schemas that are not known, and what is under their URNs.
+	ForeignSchemas bool
+}
+
+// Normalize makes a Document of a body as strictjson reads it: names in their canonical
+// spelling, values of the attributes' types; what is read-only, without value or hidden is
+// dropped. Errors are 400: invalidSyntax for what is in no schema, invalidValue for a value of
+// the wrong type.
+func (t *ResourceType) Normalize(body map[string]any, l Leniency) (Document, error) {
+	d := Document{}
+	for _, name := range slices.Sorted(maps.Keys(body)) {
+		value := body[name]
+		var err error
+		switch extension := t.Extension(name); {
+		case strings.EqualFold(name, "schemas"):
+			err = t.checkSchemas(value, l)
+		case strings.EqualFold(name, t.Core.ID):
+			err = t.coreByURN(d, value, l)
+		case extension != nil:
+			var attributes any
+			if attributes, err = NormalizeExtension(extension, value, l); attributes != nil {
+				d[extension.ID] = attributes
+			}
+		case l.ForeignSchemas && strings.Contains(name, ":"):
+		default:
+			err = t.attribute(d, name, value, l)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return d, nil
+}
+
+func (t *ResourceType) coreByURN(d Document, value any, l Leniency) error {
+	object, ok := value.(map[string]any)
+	if !ok {
+		return wrongType(t.Core.ID, "an object", value)
+	}
+	for _, name := range slices.Sorted(maps.Keys(object)) {
+		if err := t.attribute(d, name, object[name], l); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t *ResourceType) attribute(d Document, name string, value any, l Leniency) error {
+	ref, ok := t.Resolve("", name, "")
+	if !ok {
+		return scimerror.Bad(scimerror.InvalidSyntax, "%s is not an attribute of %s", scimerror.Quote(name), t.Name)
+	}
+	a := ref.Attribute
+	if a.Mutability == ReadOnly || a.Hidden {
+		return nil
+	}
+	normal, err := NormalizeValue(a.Name, a, value, l)
+	if err != nil {
+		return err
+	}
+	if _, twice := d[a.Name]; twice {
+		return scimerror.Bad(scimerror.InvalidSyntax, "%s: the attribute is there twice", a.Name)
+	}
+	d.Put(ref, normal)
+	return nil
+}
+
+func (t *ResourceType) checkSchemas(value any, l Leniency) error {
+	if value == nil {
+		return nil
+	}
+	list, ok := value.([]any)
+	if !ok {
+		return wrongType("schemas", "a list of URNs", value)
+	}
+	core := len(list) == 0
+	for i, item := range list {
+		urn, ok := item.(string)
+		switch {
+		case !ok:
+			return wrongType(fmt.Sprintf("schemas[%d]", i), "a URN", item)
+		case strings.EqualFold(urn, t.Core.ID):
+			core = true
+		case t.Extension(urn) == nil && !l.ForeignSchemas:
+			return scimerror.Bad(scimerror.InvalidSyntax, "schemas[%d]: %s is not a schema of %s; see /Schemas", i, scimerror.Quote(urn), t.Name)
+		}
+	}
+	if !core {
+		return scimerror.Bad(scimerror.InvalidSyntax, "schemas: must name %s", t.Core.ID)
+	}
+	return nil
+}
+
+// NormalizeExtension makes what stands under an extension's URN canonical; nil when nothing is
+// left.
+func NormalizeExtension(s *Schema, value any, l Leniency) (any, error) {
+	if value == nil {
+		return nil, nil
+	}
+	object, ok := value.(map[string]any)
+	if !ok {
+		return nil, wrongType(s.ID, "an object", value)
+	}
+	normal, err := normalizeObject(s.ID+":", s.Attributes, object, l)
+	if len(normal) == 0 || err != nil {
+		return nil, err
+	}
+	return normal, nil
+}
+
+// NormalizeValue makes the value of an attribute canonical; nil when there is none. The path is
+// for the errors.
+func NormalizeValue(path string, a *Attribute, value any, l Leniency) (any, error) {
+	if value == nil || value == "" && l.EmptyUnassigns {
+		return nil, nil
+	}
+	if !a.MultiValued {
+		return NormalizeElement(path, a, value, l)
+	}
+	list, ok := value.([]any)
+	if !ok {
+		if _, object := value.(map[string]any); !object && !l.BareValues {
+			return nil, wrongType(path, "a list", value)
+		}
+		list = []any{value}
+	}
+	normal := make([]any, 0, len(list))
+	for i, item := range list {
+		element, err := NormalizeElement(path+"["+strconv.Itoa(i)+"]", a, item, l)
+		if err != nil {
+			return nil, err
+		}
+		if element != nil {
+			normal = append(normal, element)
+		}
+	}
+	if len(normal) == 0 {
+		return nil, nil
+	}
+	return normal, CheckPrimary(path, normal)
+}
+
+// CheckPrimary refuses a list with more than one primary value (RFC 7643 section 2.4).
+func CheckPrimary(path string, list []any) error {
+	found := false
+	for _, item := range list {
+		element, _ := item.(map[string]any)
+		if element["primary"] != true {
+			continue
+		}
+		if found {
+			return scimerror.Bad(scimerror.InvalidValue, "%s: primary is true for more than one value", path)
+		}
+		found = true
+	}
+	return nil
+}
+
+// NormalizeElement makes one value of an attribute canonical, whether or not the attribute has
+// many; nil when there is none.
+func NormalizeElement(path string, a *Attribute, value any, l Leniency) (any, error) {
+	if value == nil || value == "" && (l.EmptyUnassigns || a.Type != Complex && a.isText()) {
+		return nil, nil
+	}
+	if a.Type == Complex {
+		return normalizeComplex(path, a, value, l)
+	}
+	if a.isText() {
+		return a.normalizeText(path, value)
+	}
+	switch value := value.(type) {
+	case bool:
+		if a.Type == Boolean {
+			return value, nil
+		}
+	case string:
+		if a.Type == Boolean && l.StringBooleans {
+			switch strings.ToLower(value) {
+			case "true":
+				return true, nil
+			case "false":
+				return false, nil
+			}
+		}
+	case json.Number:
+		return a.normalizeNumber(path, value)
+	case int64:
+		if a.Type == Integer {
+			return value, nil
+		}
+	case float64:
+		if a.Type == Decimal {
+			return value, nil
+		}
+	}
+	return nil, wrongType(path, "of type "+string(a.Type), value)
+}
+
+func (a *Attribute) isText() bool {
+	return a.Type == String || a.Type == Reference || a.Type == Binary || a.Type == DateTime
+}
+
+func (a *Attribute) normalizeText(path string, value any) (any, error) {
+	s, ok := value.(string)
+	if !ok {
+		return nil, wrongType(path, "of type "+string(a.Type), value)
+	}
+	switch a.Type {
+	case DateTime:
+		if _, err := ParseDateTime(s); err != nil {
+			return nil, wrongType(path, "a dateTime such as 2026-01-31T12:00:00Z", value)
+		}
+	case Binary:
+		if _, err := base64.StdEncoding.DecodeString(s); err != nil {
+			if _, err := base64.RawURLEncoding.DecodeString(strings.TrimRight(s, "=")); err != nil {
+				return nil, scimerror.Bad(scimerror.InvalidValue, "%s: must be base64", path)
+			}
+		}
+	}
+	return s, nil
+}
+
+func (a *Attribute) normalizeNumber(path string, n json.Number) (any, error) {
+	switch a.Type {
+	case Integer:
+		if i, err := strconv.ParseInt(n.String(), 10, 64); err == nil {
+			return i, nil
+		}
+	case Decimal:
+		if f, err := n.Float64(); err == nil && !math.IsInf(f, 0) {
+			return f, nil
+		}
+	}
+	return nil, wrongType(path, "of type "+string(a.Type), n)
+}
+
+func normalizeComplex(path string, a *Attribute, value any, l Leniency) (any, error) {
+	object, ok := value.(map[string]any)
+	if !ok {
+		sub := a.Value()
+		if _, list := value.([]any); list || sub == nil || !l.BareValues {
+			return nil, wrongType(path, "an object", value)
+		}
+		object = map[string]any{sub.Name: value}
+	}
+	normal, err := normalizeObject(path+".", a.SubAttributes, object, l)
+	if len(normal) == 0 || err != nil {
+		return nil, err
+	}
+	return normal, nil
+}
+
+// normalizeObject makes the attributes under a path, which ends in its separator, canonical.
+func normalizeObject(path string, attributes []*Attribute, object map[string]any, l Leniency) (map[string]any, error) {
+	normal := make(map[string]any, len(object))
+	for name, value := range object {
+		a := find(attributes, name)
+		if a == nil {
+			return nil, scimerror.Bad(scimerror.InvalidSyntax, "%s is not an attribute", scimerror.Quote(path+name))
+		}
+		if a.Mutability == ReadOnly {
+			continue
+		}
+		v, err := NormalizeValue(path+a.Name, a, value, l)
+		if err != nil {
+			return nil, err
+		}
+		put(normal, a.Name, v)
+	}
+	return normal, nil
+}
+
+func wrongType(path, want string, got any) *scimerror.Error {
+	return scimerror.Bad(scimerror.InvalidValue, "%s: must be %s, not %s", path, want, describe(got))
+}
+
+// describe shows a value of the caller in an error.
+func describe(value any) string {
+	switch value := value.(type) {
+	case nil:
+		return "null"
+	case string:
+		return scimerror.Quote(value)
+	case []any:
+		return "a list"
+	case map[string]any:
+		return "an object"
+	case json.Number:
+		return scimerror.Quote(value.String())
+	}
+	return fmt.Sprint(value)
+}
+
+// Validate tells whether a document has all that is required (RFC 7643 section 2.2).
+func (t *ResourceType) Validate(d Document) error {
+	if err := required("", t.Core.Attributes, d); err != nil {
+		return err
+	}
+	for _, e := range t.Extensions {
+		attributes, ok := d[e.Schema.ID].(map[string]any)
+		if !ok && !e.Required {
+			continue
+		}
+		if err := required(e.Schema.ID+":", e.Schema.Attributes, attributes); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func required(path string, attributes []*Attribute, object map[string]any) error {
+	for _, a := range attributes {
+		value, ok := object[a.Name]
+		if !ok {
+			if a.Required && a.Mutability != ReadOnly {
+				return scimerror.Bad(scimerror.InvalidValue, "%s: is required", path+a.Name)
+			}
+			continue
+		}
+		if a.Type != Complex {
+			continue
+		}
+		elements, many := value.([]any)
+		if !many {
+			elements = []any{value}
+		}
+		for _, element := range elements {
+			if object, ok := element.(map[string]any); ok {
+				if err := required(path+a.Name+".", a.SubAttributes, object); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// CheckImmutable tells whether a document that replaces another one leaves its immutable
+// attributes as they are (RFC 7644 section 3.5.1). One that had no value may get one.
+func (t *ResourceType) CheckImmutable(before, after Document) error {
+	check := func(path string, attributes []*Attribute, x, y map[string]any) error {
+		for _, a := range attributes {
+			if old, ok := x[a.Name]; ok && a.Mutability == Immutable && !reflect.DeepEqual(old, y[a.Name]) {
+				return scimerror.Bad(scimerror.Mutability, "%s: cannot be changed", path+a.Name)
+			}
+		}
+		return nil
+	}
+	if err := check("", t.Core.Attributes, before, after); err != nil {
+		return err
+	}
+	for _, e := range t.Extensions {
+		x, _ := before[e.Schema.ID].(map[string]any)
+		y, _ := after[e.Schema.ID].(map[string]any)
+		if err := check(e.Schema.ID+":", e.Schema.Attributes, x, y); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,199 @@
+package schema
+
+import (
+	"encoding/json"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Projection says which attributes are shown (RFC 7644 section 3.9). A nil Projection shows
+// what is returned by default.
+type Projection struct {
+	// Include are the attributes asked for; all that are returned by default when empty.
+	Include []Ref
+	// Exclude are those not wanted.
+	Exclude []Ref
+}
+
+// Wants tells whether an attribute, or any part of it, is shown.
+func (p *Projection) Wants(extension string, a *Attribute) bool {
+	if a.Hidden || a.Returned == Never {
+		return false
+	}
+	if a.Returned == Always {
+		return true
+	}
+	named := func(r Ref) bool { return r.Extension == extension && (r.Attribute == nil || r.Attribute == a) }
+	if p == nil {
+		return a.Returned != OnRequest
+	}
+	if len(p.Include) > 0 {
+		return slices.ContainsFunc(p.Include, named)
+	}
+	whole := func(r Ref) bool { return named(r) && r.Sub == nil }
+	return a.Returned != OnRequest && !slices.ContainsFunc(p.Exclude, whole)
+}
+
+// wantsSub tells whether a sub-attribute of an attribute that is shown is shown.
+func (p *Projection) wantsSub(extension string, a, sub *Attribute) bool {
+	if sub.Hidden || sub.Returned == Never {
+		return false
+	}
+	if p == nil || sub.Returned == Always {
+		return sub.Returned != OnRequest
+	}
+	this := func(r Ref) bool { return r.Extension == extension && r.Attribute == a && r.Sub == sub }
+	if len(p.Include) == 0 {
+		return sub.Returned != OnRequest && !slices.ContainsFunc(p.Exclude, this)
+	}
+	return slices.ContainsFunc(p.Include, func(r Ref) bool {
+		return this(r) || sub.Returned != OnRequest && r.Extension == extension && (r.Attribute == nil || r.Attribute == a && r.Sub == nil)
+	})
+}
+
+// Locate is the address of a resource by the name of its type and its id; empty when there is
+// no such type.
+type Locate func(resourceType, id string) string
+
+// Render appends a resource as JSON, its attributes in the order of its schemas.
+func (r *Resource) Render(dst []byte, p *Projection, locate Locate) []byte {
+	w := &renderer{dst: dst, p: p, locate: locate}
+	w.open('{')
+	w.name("schemas")
+	w.value("", nil, r.Schemas())
+	w.name("id")
+	w.value("", nil, r.ID)
+	for _, a := range append([]*Attribute{find(common, "externalId")}, r.Type.Core.Attributes...) {
+		w.attribute("", a, r.Document[a.Name])
+	}
+	for _, e := range r.Type.Extensions {
+		if attributes, ok := r.Document[e.Schema.ID].(map[string]any); ok {
+			w.extension(e.Schema, attributes)
+		}
+	}
+	w.attribute("", find(common, "meta"), r.meta())
+	w.close('}')
+	return w.dst
+}
+
+type renderer struct {
+	dst    []byte
+	p      *Projection
+	locate Locate
+	comma  bool
+}
+
+func (w *renderer) open(b byte)  { w.next(); w.dst = append(w.dst, b); w.comma = false }
+func (w *renderer) close(b byte) { w.dst = append(w.dst, b); w.comma = true }
+
+// next begins another value of an array or another member of an object.
+func (w *renderer) next() {
+	if w.comma {
+		w.dst = append(w.dst, ',')
+	}
+	w.comma = true
+}
+
+func (w *renderer) name(s string) {
+	w.next()
+	w.dst = append(appendString(w.dst, s), ':')
+	w.comma = false
+}
+
+func (w *renderer) attribute(extension string, a *Attribute, value any) {
+	if set, ok := value.(Set); isEmpty(value) || ok && set.Len() == 0 || !w.p.Wants(extension, a) {
+		return
+	}
+	w.name(a.Name)
+	w.value(extension, a, value)
+}
+
+func (w *renderer) extension(s *Schema, attributes map[string]any) {
+	if !slices.ContainsFunc(s.Attributes, func(a *Attribute) bool { return attributes[a.Name] != nil && w.p.Wants(s.ID, a) }) {
+		return
+	}
+	w.name(s.ID)
+	w.open('{')
+	for _, a := range s.Attributes {
+		w.attribute(s.ID, a, attributes[a.Name])
+	}
+	w.close('}')
+}
+
+func (w *renderer) value(extension string, a *Attribute, value any) {
+	switch value := value.(type) {
+	case string:
+		w.next()
+		w.dst = appendString(w.dst, value)
+	case bool:
+		w.next()
+		w.dst = strconv.AppendBool(w.dst, value)
+	case int64:
+		w.next()
+		w.dst = strconv.AppendInt(w.dst, value, 10)
+	case float64:
+		w.next()
+		w.dst = strconv.AppendFloat(w.dst, value, 'g', -1, 64)
+	case []any:
+		w.open('[')
+		for _, item := range value {
+			w.value(extension, a, item)
+		}
+		w.close(']')
+	case Set:
+		w.open('[')
+		for element := range value.All() {
+			w.value(extension, a, element)
+		}
+		w.close(']')
+	case map[string]any:
+		w.object(extension, a, value)
+	}
+}
+
+func (w *renderer) object(extension string, a *Attribute, object map[string]any) {
+	w.open('{')
+	for _, sub := range a.SubAttributes {
+		if !w.p.wantsSub(extension, a, sub) {
+			continue
+		}
+		value := object[sub.Name]
+		if value == nil && sub.Name == "$ref" {
+			value = w.reference(sub, object)
+		}
+		if value != nil && value != "" {
+			w.name(sub.Name)
+			w.value(extension, sub, value)
+		}
+	}
+	w.close('}')
+}
+
+// reference is the address of the resource that an element's value is the id of.
+func (w *renderer) reference(ref *Attribute, element map[string]any) any {
+	id, _ := element["value"].(string)
+	if id == "" || len(ref.ReferenceTypes) == 0 || w.locate == nil {
+		return nil
+	}
+	kind, _ := element["type"].(string)
+	if !slices.Contains(ref.ReferenceTypes, kind) {
+		kind = ref.ReferenceTypes[0]
+	}
+	return w.locate(kind, id)
+}
+
+// appendString appends a JSON string.
+func appendString(dst []byte, s string) []byte {
+	plain := !strings.ContainsFunc(s, func(r rune) bool { return r < 0x20 || r == '"' || r == '\\' || r >= 0x7f })
+	if plain {
+		dst = append(dst, '"')
+		dst = append(dst, s...)
+		return append(dst, '"')
+	}
+	quoted, err := json.Marshal(s)
+	if err != nil {
+		return append(dst, `""`...) // cannot happen: a string is always encoded
+	}
+	return append(dst, quoted...)
+}
