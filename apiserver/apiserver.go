@@ -33,8 +33,10 @@ import (
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/apiserver/aggregation"
 	"github.com/quoin-dev/quoin/apiserver/auth"
+	"github.com/quoin-dev/quoin/apiserver/directory"
 	"github.com/quoin-dev/quoin/apiserver/edit"
 	"github.com/quoin-dev/quoin/apiserver/rest"
+	"github.com/quoin-dev/quoin/apiserver/scim"
 	"github.com/quoin-dev/quoin/apiserver/serving"
 	"github.com/quoin-dev/quoin/apiserver/tenants"
 	"github.com/quoin-dev/quoin/internal/kube"
@@ -72,7 +74,7 @@ type Config struct {
 	Log *slog.Logger
 }
 
-// +kubebuilder:rbac:groups=platform.quoin.dev,resources=accounts;releasechannels;environments;scimusers,verbs=get;list;watch
+// +kubebuilder:rbac:groups=platform.quoin.dev,resources=accounts;releasechannels;environments,verbs=get;list;watch
 // +kubebuilder:rbac:groups=platform.quoin.dev,resources=deployments;branches;apikeys,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=platform.quoin.dev,resources=apikeys/status,verbs=patch
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get;create;update;patch
@@ -90,7 +92,7 @@ func Run(ctx context.Context, restConfig *clientrest.Config, c Config) error {
 	}
 	k8s, err := cluster.New(restConfig, func(o *cluster.Options) {
 		o.Scheme = scheme
-		o.Cache = cache.Options{DefaultTransform: cache.TransformStripManagedFields()}
+		o.Cache = cache.Options{DefaultTransform: cache.TransformStripManagedFields(), ByObject: directory.CacheOptions()}
 		// Secrets and ConfigMaps are read one at a time and not kept in memory.
 		o.Client.Cache = &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}, &corev1.ConfigMap{}}}
 	})
@@ -104,7 +106,7 @@ func Run(ctx context.Context, restConfig *clientrest.Config, c Config) error {
 	defer stop()
 	background := newGroup(ctx, stop)
 	background.run("cache", k8s.Start)
-	for _, kind := range []client.Object{&v1alpha1.Account{}, &v1alpha1.ReleaseChannel{}, &v1alpha1.Deployment{}, &v1alpha1.Environment{}, &v1alpha1.Branch{}, &v1alpha1.ApiKey{}, &v1alpha1.ScimUser{}} {
+	for _, kind := range []client.Object{&v1alpha1.Account{}, &v1alpha1.ReleaseChannel{}, &v1alpha1.Deployment{}, &v1alpha1.Environment{}, &v1alpha1.Branch{}, &v1alpha1.ApiKey{}, &v1alpha1.ScimUser{}, &v1alpha1.ScimGroup{}, &v1alpha1.ScimMemberChunk{}} {
 		if _, err := k8s.GetCache().GetInformer(ctx, kind); err != nil {
 			return background.cause(fmt.Errorf("watch %T: %w", kind, err))
 		}
@@ -138,7 +140,14 @@ func serve(ctx context.Context, k8s cluster.Cluster, restConfig *clientrest.Conf
 	if err != nil {
 		return err
 	}
-	f := &front{tenants: hosts, api: api, rates: newRates(c.RequestsPerSecond, c.Burst)}
+	people, err := directory.New(ctx, k8s.GetCache(), kube.NewClient(k8s.GetClient(), k8s.GetAPIReader(), edit.Manager))
+	if err != nil {
+		return err
+	}
+	f := &front{
+		tenants: hosts, api: api, directory: people, rates: newRates(c.RequestsPerSecond, c.Burst),
+		scim: scim.NewServer(time.Now, func(ctx context.Context, route string) { serving.Annotate(ctx, serving.AnnotationRoute, route) }),
+	}
 	clientset, err := kubernetes.NewForConfig(restConfig)
 	if err != nil {
 		return fmt.Errorf("set up client: %w", err)
@@ -186,7 +195,7 @@ func serve(ctx context.Context, k8s cluster.Cluster, restConfig *clientrest.Conf
 	}
 	options.GetCertificate = certificates.GetCertificate
 	handler := serving.Wrap(serving.CanonicalPath(f), serving.WrapOptions{
-		Log: c.Log, Registerer: metrics.Registry, TrustedProxies: c.TrustedProxies,
+		Log: c.Log, Registerer: metrics.Registry, TrustedProxies: c.TrustedProxies, Errors: errorsOn,
 	})
 	return serving.Run(ctx, options, handler)
 }

@@ -11,9 +11,14 @@ import (
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/apiserver/aggregation"
 	"github.com/quoin-dev/quoin/apiserver/auth"
+	"github.com/quoin-dev/quoin/apiserver/directory"
 	"github.com/quoin-dev/quoin/apiserver/rest"
+	"github.com/quoin-dev/quoin/apiserver/scim"
+	"github.com/quoin-dev/quoin/apiserver/scim/schema"
+	"github.com/quoin-dev/quoin/apiserver/scim/scimerror"
 	"github.com/quoin-dev/quoin/apiserver/serving"
 	"github.com/quoin-dev/quoin/apiserver/tenants"
+	"github.com/quoin-dev/quoin/internal/tenant"
 )
 
 // front decides whose request it is and who asks, and only then what is asked for.
@@ -24,7 +29,19 @@ type front struct {
 	// aggregated answers what the Kubernetes API server sends; nil when that is off.
 	aggregated http.Handler
 	api        *rest.API
+	scim       *scim.Server
+	directory  *directory.Directory
 	rates      *rates
+}
+
+// errorsOn says in which form errors are answered on a path.
+func errorsOn(path string) serving.ErrorWriter {
+	if !scim.Handles(path) {
+		return nil
+	}
+	return func(w http.ResponseWriter, status int, message string) {
+		scim.WriteStatus(w, scimerror.New(status, "%s", message))
+	}
 }
 
 // ServeHTTP answers a request whose path is canonical.
@@ -49,6 +66,10 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		f.api.ServeReference(w, r)
 		return
 	}
+	if r.Header.Get("Authorization") == "" && scim.Handles(r.URL.Path) && f.scim.IsPublic(r) {
+		f.scim.ServeHTTP(w, r, publicTenant(account), scim.Caller{})
+		return
+	}
 	principal, err := f.authenticator.Authenticate(r.Context(), account, r)
 	switch {
 	case errors.Is(err, auth.ErrNoCredential):
@@ -65,13 +86,36 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (f *front) serve(w http.ResponseWriter, r *http.Request, account *v1alpha1.Account, p *auth.Principal) {
 	serving.Annotate(r.Context(), "account", account.Name)
 	serving.Annotate(r.Context(), "principal", string(p.Kind)+":"+p.ID)
-	if wait := f.rates.take(account.Name + "\x00" + string(p.Kind) + "\x00" + p.ID); wait > 0 {
+	caller := account.Name + "\x00" + string(p.Kind) + "\x00" + p.ID
+	if wait := f.rates.take(caller); wait > 0 {
 		w.Header().Set("Retry-After", seconds(wait))
 		serving.WriteError(w, http.StatusTooManyRequests, "too many requests: wait as long as Retry-After says")
 		return
 	}
 	r = r.WithContext(log.IntoContext(r.Context(), log.FromContext(r.Context()).WithValues("requestID", serving.RequestID(r.Context()))))
-	f.api.ServeHTTP(w, r, account, p)
+	if !scim.Handles(r.URL.Path) {
+		f.api.ServeHTTP(w, r, account, p)
+		return
+	}
+	f.scim.ServeHTTP(w, r, f.tenant(account), scim.Caller{
+		User: p.User,
+		// A key that is confined to deployments would get out of them by making users.
+		Manages: p.May(v1alpha1.PermissionScimManage) && p.Deployments == nil,
+		Profile: string(p.ScimProfile),
+		Wait:    func(ctx context.Context) error { return f.rates.wait(ctx, caller) },
+	})
+}
+
+// tenant is an account as SCIM sees it.
+func (f *front) tenant(account *v1alpha1.Account) *scim.Tenant {
+	of := f.directory.Of(account)
+	return &scim.Tenant{Name: account.Name, BaseURL: tenant.URL(account) + scim.BasePath, Types: of.ResourceTypes(), Store: of}
+}
+
+// publicTenant is what those see who have shown no credential: nothing of the account but its
+// address, which they know.
+func publicTenant(account *v1alpha1.Account) *scim.Tenant {
+	return &scim.Tenant{BaseURL: tenant.URL(account) + scim.BasePath, Types: []*schema.ResourceType{schema.User, schema.Group}}
 }
 
 func unavailable(w http.ResponseWriter, r *http.Request, err error) {

@@ -1,6 +1,7 @@
 package apiserver
 
 import (
+	"context"
 	"strconv"
 	"sync"
 	"time"
@@ -45,6 +46,21 @@ func (r *rates) take(caller string) time.Duration {
 		return wait
 	}
 	return 0
+}
+
+// wait lets a caller through when it may go on.
+func (r *rates) wait(ctx context.Context, caller string) error {
+	for {
+		pause := r.take(caller)
+		if pause == 0 {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(pause):
+		}
+	}
 }
 
 // seconds rounds up, as Retry-After wants it.

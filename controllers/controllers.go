@@ -188,7 +188,7 @@ func readRefs(c *git.Client) deployment.ReadRefs {
 func addIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 	return errors.Join(
 		index(ctx, indexer, tenant.IndexNamespace, func(a *v1alpha1.Account) string { return a.Spec.Namespace }),
-		index(ctx, indexer, claims.IndexHolder, func(c *v1alpha1.Claim) string { return c.Spec.Holder.UID }),
+		index(ctx, indexer, claims.IndexHolder, func(c *v1alpha1.Claim) string { return c.Spec.Holder.Name }),
 		index(ctx, indexer, environment.IndexDeployment, func(e *v1alpha1.Environment) string { return e.Spec.DeploymentRef.Name }),
 		index(ctx, indexer, branch.IndexDeployment, func(b *v1alpha1.Branch) string { return b.Spec.DeploymentRef.Name }),
 		environment.AddIndexes(ctx, indexer),

@@ -18,7 +18,8 @@ type ClaimHolder struct {
 	// +required
 	Name string `json:"name"`
 
-	// uid of the holder; empty while the holder is being created.
+	// uid of the holder; empty when the claim was made before the holder: it then belongs to
+	// whoever has the name.
 	// +kubebuilder:validation:MaxLength=128
 	// +optional
 	UID string `json:"uid,omitempty"`
@@ -40,11 +41,12 @@ type ClaimSpec struct {
 
 // Claim makes a value unique in a namespace: its name is derived from a hash of the value,
 // so that only one can exist. It is created before its holder takes the value, goes with
-// the holder, and is taken over when the holder no longer exists. People never write one.
+// the holder or soon after it, and is taken over when the holder no longer exists. People
+// never write one.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:shortName=qclaim
-// +kubebuilder:selectablefield:JSONPath=`.spec.holder.uid`
+// +kubebuilder:selectablefield:JSONPath=`.spec.holder.name`
 // +kubebuilder:printcolumn:name="Attribute",type=string,JSONPath=`.spec.attribute`
 // +kubebuilder:printcolumn:name="Kind",type=string,JSONPath=`.spec.holder.kind`
 // +kubebuilder:printcolumn:name="Holder",type=string,JSONPath=`.spec.holder.name`

@@ -172,12 +172,12 @@ func ownerOf(ctx context.Context, from client.Reader, k *v1alpha1.ApiKey) (*v1al
 }
 
 func principalOf(account *v1alpha1.Account, k *v1alpha1.ApiKey, owner *v1alpha1.ScimUser) *Principal {
-	p := &Principal{Kind: KindAPIKey, Account: account.Name, ID: k.Name, Name: k.Spec.DisplayName, Permissions: k.Spec.Permissions}
+	p := &Principal{Kind: KindAPIKey, Account: account.Name, ID: k.Name, Name: k.Spec.DisplayName, Permissions: k.Spec.Permissions, ScimProfile: k.Spec.ScimProfile}
 	if p.Name == "" {
 		p.Name = k.Name
 	}
 	if owner != nil {
-		p.Email = emailOf(owner)
+		p.Email, p.User = emailOf(owner), owner.Name
 	}
 	if len(p.Permissions) == 0 {
 		p.Permissions = []v1alpha1.Permission{v1alpha1.PermissionAdmin}

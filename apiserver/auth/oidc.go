@@ -82,7 +82,8 @@ func (a *OIDC) Authenticate(ctx context.Context, account *v1alpha1.Account, r *h
 	if err != nil {
 		return nil, err
 	}
-	if err := a.mayAct(ctx, account.Spec.Namespace, userName); err != nil {
+	p.User, err = a.mayAct(ctx, account.Spec.Namespace, userName)
+	if err != nil {
 		return nil, err
 	}
 	return p, nil
@@ -232,17 +233,21 @@ func personOf(account *v1alpha1.Account, spec *v1alpha1.OIDCIssuer, c claims) (p
 	return p, userName, nil
 }
 
-// mayAct refuses people whom SCIM has deactivated. Those whom it does not know may act.
-func (a *OIDC) mayAct(ctx context.Context, namespace, userName string) error {
+// mayAct refuses people whom SCIM has deactivated, and names the ScimUser of the others. Those
+// whom it does not know may act.
+func (a *OIDC) mayAct(ctx context.Context, namespace, userName string) (string, error) {
 	list := &v1alpha1.ScimUserList{}
 	err := a.users.List(ctx, list, client.InNamespace(namespace), client.MatchingFields{IndexUserName: strings.ToLower(userName)})
 	if err != nil {
-		return fmt.Errorf("find user: %w", err)
+		return "", fmt.Errorf("find user: %w", err)
 	}
 	for i := range list.Items {
 		if !apikey.Active(&list.Items[i]) {
-			return refused("the user is not active")
+			return "", refused("the user is not active")
 		}
 	}
-	return nil
+	if len(list.Items) != 1 {
+		return "", nil
+	}
+	return list.Items[0].Name, nil
 }

@@ -62,6 +62,12 @@ type Principal struct {
 	Name string
 	// Email of the user that the principal is or acts for; empty when there is none.
 	Email string
+	// User is the ScimUser, by object name, that the principal is or acts for; empty when there
+	// is none.
+	User string
+	// ScimProfile is how the principal's SCIM requests are answered; empty to tell it by the
+	// client's own marks.
+	ScimProfile v1alpha1.ScimProfile
 	// Permissions held.
 	Permissions []v1alpha1.Permission
 	// Deployments that the principal is confined to, by object name; nil is all of them.

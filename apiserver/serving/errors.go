@@ -5,10 +5,17 @@ import (
 	"net/http"
 )
 
-// WriteError answers with a status and the body {"error": message}. Headers that an
-// unfinished answer set for its own body are taken back. The message is shown to the caller:
-// it must not hold a secret.
+// ErrorWriter answers with a status and a message in the form of one protocol.
+type ErrorWriter func(w http.ResponseWriter, status int, message string)
+
+// WriteError answers with a status and a message, in the form that WrapOptions.Errors gives for
+// the request's path, else as {"error": message}. Headers that an unfinished answer set for its
+// own body are taken back. The message is shown to the caller: it must not hold a secret.
 func WriteError(w http.ResponseWriter, status int, message string) {
+	if e, ok := w.(*exchange); ok && e.errors != nil {
+		e.errors(w, status, message)
+		return
+	}
 	writeJSON(w, status, map[string]string{"error": message})
 }
 

@@ -23,6 +23,8 @@ type exchange struct {
 	// id and client are set before any handler but Wrap's own runs.
 	id     string
 	client netip.Addr
+	// errors writes those of the request's protocol; nil for the usual form.
+	errors ErrorWriter
 
 	mu          sync.Mutex
 	annotations []slog.Attr

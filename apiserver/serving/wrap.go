@@ -35,6 +35,9 @@ type WrapOptions struct {
 	// length is declared; otherwise reading it ends in an *http.MaxBytesError, for which
 	// WriteReadError answers.
 	BodyLimit int64
+	// Errors says in which form errors are answered on a path; nil, or a nil answer, for the
+	// usual one.
+	Errors func(path string) ErrorWriter
 	// MaxInFlight requests are served at a time; 500 when 0. More are answered with 503.
 	MaxInFlight int
 }
@@ -48,7 +51,7 @@ type layer func(next http.Handler) http.Handler
 func Wrap(next http.Handler, o WrapOptions) http.Handler {
 	log := cmp.Or(o.Log, slog.Default())
 	layers := []layer{
-		recoverPanics(log),
+		recoverPanics(log, o.Errors),
 		identify,
 		secureHeaders,
 		findClient(o.TrustedProxies),
@@ -80,10 +83,13 @@ func writeTooLarge(w http.ResponseWriter, limit int64) {
 
 // recoverPanics begins the exchange and outlives whatever happens in it. When the answer has
 // begun, its connection is cut: the caller must not take a part for the whole.
-func recoverPanics(log *slog.Logger) layer {
+func recoverPanics(log *slog.Logger, errorsOn func(path string) ErrorWriter) layer {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			e := &exchange{ResponseWriter: w}
+			if errorsOn != nil {
+				e.errors = errorsOn(r.URL.Path)
+			}
 			defer func() {
 				cause := recover()
 				if cause == nil {

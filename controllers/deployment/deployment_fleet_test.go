@@ -41,7 +41,7 @@ func newAPI(t *testing.T, objs ...client.Object) client.WithWatch {
 	}{
 		{&v1alpha1.Branch{}, IndexDeployment, func(o client.Object) string { return o.(*v1alpha1.Branch).Spec.DeploymentRef.Name }},
 		{&v1alpha1.Account{}, tenant.IndexNamespace, func(o client.Object) string { return o.(*v1alpha1.Account).Spec.Namespace }},
-		{&v1alpha1.Claim{}, claims.IndexHolder, func(o client.Object) string { return o.(*v1alpha1.Claim).Spec.Holder.UID }},
+		{&v1alpha1.Claim{}, claims.IndexHolder, func(o client.Object) string { return o.(*v1alpha1.Claim).Spec.Holder.Name }},
 	} {
 		builder = builder.WithIndex(index.obj, index.field, func(o client.Object) []string { return []string{index.value(o)} })
 	}

@@ -185,3 +185,24 @@ func ParseDateTime(s string) (time.Time, error) {
 	}
 	return time.Time{}, err
 }
+
+// Fill makes a Set hold just the elements of a list, and leaves those alone that it holds already.
+func Fill(set Set, elements []any) {
+	wanted := make(map[string]bool, len(elements))
+	for _, item := range elements {
+		if element, ok := item.(map[string]any); ok {
+			value, _ := element["value"].(string)
+			wanted[value] = true
+			set.Put(element)
+		}
+	}
+	var unwanted []string
+	for element := range set.All() {
+		if value, _ := element["value"].(string); !wanted[value] {
+			unwanted = append(unwanted, value)
+		}
+	}
+	for _, value := range unwanted {
+		set.Delete(value)
+	}
+}

@@ -1,0 +1,134 @@
+package scim
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"strconv"
+
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/quoin-dev/quoin/apiserver/scim/schema"
+	"github.com/quoin-dev/quoin/apiserver/scim/scimerror"
+	"github.com/quoin-dev/quoin/internal/strictjson"
+)
+
+// MediaType is that of every answer.
+const MediaType = "application/scim+json"
+
+// maxDepth bounds the nesting of a body.
+const maxDepth = 32
+
+// toError is the one way from an error to an answer. Faults on this side are logged, and said in
+// general words.
+func toError(ctx context.Context, err error) *scimerror.Error {
+	var e *scimerror.Error
+	switch {
+	case errors.As(err, &e):
+		return e
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return scimerror.New(http.StatusServiceUnavailable, "it took too long; try again")
+	}
+	log.FromContext(ctx).Error(err, "SCIM request failed")
+	return scimerror.New(http.StatusInternalServerError, "internal error")
+}
+
+// WriteError answers with a SCIM error (RFC 7644 section 3.12).
+func WriteError(w http.ResponseWriter, r *http.Request, err error) {
+	e := toError(r.Context(), err)
+	if e.Status == http.StatusServiceUnavailable && w.Header().Get("Retry-After") == "" {
+		w.Header().Set("Retry-After", "1")
+	}
+	WriteStatus(w, e)
+}
+
+// WriteStatus answers with a SCIM error that is known to be one.
+func WriteStatus(w http.ResponseWriter, e *scimerror.Error) {
+	header := w.Header()
+	for _, name := range []string{"Content-Length", "Content-Encoding", "ETag", "Last-Modified", "Location"} {
+		header.Del(name)
+	}
+	header.Set("Content-Type", MediaType)
+	w.WriteHeader(e.Status)
+	_, _ = w.Write(errorBody(e)) // a caller that is gone cannot be told
+}
+
+// errorBody is an error as JSON; its status is a string (RFC 7644 section 3.12).
+func errorBody(e *scimerror.Error) []byte {
+	body, err := json.Marshal(struct {
+		Schemas  []string       `json:"schemas"`
+		Status   string         `json:"status"`
+		ScimType scimerror.Type `json:"scimType,omitempty"`
+		Detail   string         `json:"detail,omitempty"`
+	}{[]string{scimerror.URN}, strconv.Itoa(e.Status), e.Type, e.Detail})
+	if err != nil {
+		return []byte("{}") // cannot happen: strings are always encoded
+	}
+	return body
+}
+
+// write answers with a body that is JSON already.
+func (x *exchange) write(status int, body []byte) error {
+	x.Header().Set("Content-Type", MediaType)
+	x.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	x.WriteHeader(status)
+	_, _ = x.ResponseWriter.Write(body) // a caller that is gone cannot be told
+	return nil
+}
+
+// writeJSON answers with a value.
+func (x *exchange) writeJSON(status int, value any) error {
+	body, err := json.Marshal(value)
+	if err != nil {
+		return fmt.Errorf("encode answer: %w", err)
+	}
+	return x.write(status, body)
+}
+
+// Header is that of the answer: both halves of an exchange have one.
+func (x *exchange) Header() http.Header { return x.ResponseWriter.Header() }
+
+// Write is that of the answer: both halves of an exchange have one.
+func (x *exchange) Write(data []byte) (int, error) { return x.ResponseWriter.Write(data) }
+
+// writeResource answers with a resource.
+func (x *exchange) writeResource(status int, r *schema.Resource, p *schema.Projection) error {
+	r.Location = x.locate(r.Type.Name, r.ID)
+	if status == http.StatusCreated {
+		x.Header().Set("Location", r.Location)
+	}
+	x.Header().Set("ETag", r.ETag())
+	return x.write(status, r.Render(nil, p, x.locate))
+}
+
+// body reads what was sent, and tells the client's profile by it.
+func (x *exchange) body() (map[string]any, error) {
+	if declared := x.Request.Header.Get("Content-Type"); declared != "" {
+		media, _, err := mime.ParseMediaType(declared)
+		if err != nil || media != MediaType && media != "application/json" {
+			return nil, scimerror.New(http.StatusUnsupportedMediaType, "Content-Type: must be %s or application/json, not %s", MediaType, scimerror.Quote(declared))
+		}
+	}
+	data, err := io.ReadAll(x.Body)
+	if err != nil {
+		var tooLarge *http.MaxBytesError
+		if errors.As(err, &tooLarge) {
+			return nil, scimerror.New(http.StatusRequestEntityTooLarge, "the body is larger than %d bytes", tooLarge.Limit)
+		}
+		return nil, scimerror.Bad(scimerror.InvalidSyntax, "the body cannot be read")
+	}
+	value, err := strictjson.Decode(data, strictjson.Options{MaxDepth: maxDepth, FoldNames: true})
+	if err != nil {
+		return nil, scimerror.Bad(scimerror.InvalidSyntax, "%s", err.Error())
+	}
+	object, ok := value.(map[string]any)
+	if !ok {
+		return nil, scimerror.Bad(scimerror.InvalidSyntax, "the body must be a JSON object")
+	}
+	x.profile = chooseProfile(x.caller.Profile, x.Request, object)
+	return object, nil
+}

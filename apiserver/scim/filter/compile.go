@@ -1,0 +1,238 @@
+package filter
+
+import (
+	"net/http"
+	"strings"
+
+	"github.com/quoin-dev/quoin/apiserver/scim/schema"
+	"github.com/quoin-dev/quoin/apiserver/scim/scimerror"
+)
+
+// Predicate is a filter compiled against a resource type. It is safe for concurrent use. A nil
+// Predicate is satisfied by every resource.
+type Predicate struct {
+	expression Expression
+	root       node
+}
+
+// Compile resolves the paths of a filter against a resource type and checks that operators and
+// values fit the attributes. Errors are 400 invalidFilter; 403 sensitive for an attribute that
+// is never returned, for a filter would tell its value.
+func Compile(e Expression, t *schema.ResourceType) (*Predicate, error) {
+	root, err := (&compiler{resourceType: t}).node(e)
+	if err != nil {
+		return nil, err
+	}
+	return &Predicate{expression: e, root: root}, nil
+}
+
+// String prints the filter.
+func (p *Predicate) String() string {
+	if p == nil {
+		return ""
+	}
+	return p.expression.String()
+}
+
+// ElementPredicate is the filter in the brackets of a path, compiled against the attribute in
+// front of them. It is safe for concurrent use.
+type ElementPredicate struct{ root node }
+
+// CompileElement compiles the filter in the brackets of a path (Path.Filter) against the
+// attribute in front of them, with the errors of Compile.
+func CompileElement(e Expression, a *schema.Attribute) (*ElementPredicate, error) {
+	if a.Type != schema.Complex {
+		return nil, scimerror.Bad(scimerror.InvalidFilter, "%s has no sub-attributes to filter by", a.Name)
+	}
+	root, err := (&compiler{outer: schema.Ref{Attribute: a}}).node(e)
+	if err != nil {
+		return nil, err
+	}
+	return &ElementPredicate{root: root}, nil
+}
+
+// compiler makes nodes of expressions: those of a whole filter, or, without a resource type,
+// those in brackets, where paths are sub-attributes of outer.
+type compiler struct {
+	resourceType *schema.ResourceType
+	outer        schema.Ref
+}
+
+func (c *compiler) node(e Expression) (node, error) {
+	switch e := e.(type) {
+	case *And:
+		left, right, err := c.sides(e.Left, e.Right)
+		return &and{left, right}, err
+	case *Or:
+		left, right, err := c.sides(e.Left, e.Right)
+		return &or{left, right}, err
+	case *Not:
+		operand, err := c.node(e.Operand)
+		return &not{operand}, err
+	case *Comparison:
+		return c.comparison(e)
+	case *Present:
+		return c.present(e.Path)
+	case *ValuePath:
+		return c.present(e.Path)
+	}
+	return nil, scimerror.Bad(scimerror.InvalidFilter, "the filter is empty")
+}
+
+func (c *compiler) sides(left, right Expression) (node, node, error) {
+	l, err := c.node(left)
+	if err != nil {
+		return nil, nil, err
+	}
+	r, err := c.node(right)
+	return l, r, err
+}
+
+// present is satisfied by a value, whatever it is. A value path is that too: an element that the
+// brackets let through.
+func (c *compiler) present(p Path) (node, error) {
+	l, err := c.leaf(p)
+	if err != nil {
+		return nil, err
+	}
+	l.condition.kind = anyValue
+	return l.withKey(), nil
+}
+
+func (c *compiler) comparison(e *Comparison) (node, error) {
+	l, err := c.leaf(e.Path)
+	if err != nil {
+		return nil, err
+	}
+	if e.Value == nil {
+		return l.compareNull(e)
+	}
+	if l.ref.Attribute != nil && l.ref.Sub == nil && l.ref.Attribute.Type == schema.Complex && !e.Operator.orders() {
+		// The whole is compared by its "value" (RFC 7644 section 3.4.2.2).
+		l.ref.Sub = l.ref.Attribute.Value()
+		if err := notSensitive(l.ref, e.Path.At); err != nil {
+			return nil, err
+		}
+	}
+	if l.condition, err = newCondition(l.ref, e); err != nil {
+		return nil, err
+	}
+	l.absent = e.Operator == NotEqual
+	// RFC 7643 section 2.4: an element that does not say so is not primary.
+	sub := l.ref.Sub
+	l.assumeFalse = sub != nil && l.ref.Attribute.MultiValued && sub.Type == schema.Boolean && sub.Name == "primary"
+	return l.withKey(), nil
+}
+
+func (l *leaf) compareNull(e *Comparison) (node, error) {
+	switch e.Operator {
+	case Equal:
+		l.condition.kind, l.absent = noValue, true
+	case NotEqual:
+		l.condition.kind = anyValue
+	default:
+		return nil, invalidAt(e.At, "null is compared with eq and ne only")
+	}
+	return l.withKey(), nil
+}
+
+// leaf resolves a path; the condition is up to the caller.
+func (c *compiler) leaf(p Path) (*leaf, error) {
+	ref, err := c.resolve(p)
+	if err != nil {
+		return nil, err
+	}
+	if err := notSensitive(ref, p.At); err != nil {
+		return nil, err
+	}
+	l := &leaf{ref: ref, inside: c.resourceType == nil}
+	if p.Filter == nil {
+		return l, nil
+	}
+	if ref.Attribute.Type != schema.Complex {
+		return nil, invalidAt(p.At, "%s has no sub-attributes to filter by", scimerror.Quote(p.Name))
+	}
+	l.filter, err = (&compiler{outer: schema.Ref{Extension: ref.Extension, Attribute: ref.Attribute}}).node(p.Filter)
+	return l, err
+}
+
+func (c *compiler) resolve(p Path) (schema.Ref, error) {
+	if c.resourceType != nil {
+		ref, ok := p.Resolve(c.resourceType)
+		if !ok {
+			p.Filter = nil // the attribute is what is wrong, and brackets may be long
+			return schema.Ref{}, invalidAt(p.At, "%s is not an attribute of %s", scimerror.Quote(p.String()), c.resourceType.Name)
+		}
+		return ref, nil
+	}
+	ref := c.outer
+	if p.URN == "" && p.Sub == "" && p.Filter == nil {
+		ref.Sub = ref.Attribute.Sub(p.Name)
+	}
+	if ref.Sub == nil {
+		p.Filter = nil
+		return schema.Ref{}, invalidAt(p.At, "%s is not a sub-attribute of %s", scimerror.Quote(p.String()), ref.Attribute.Name)
+	}
+	return ref, nil
+}
+
+// notSensitive refuses what is never returned: comparing it would tell it, bit by bit.
+func notSensitive(ref schema.Ref, at int) error {
+	if !isSensitive(ref) {
+		return nil
+	}
+	err := scimerror.New(http.StatusForbidden, "at position %d: nothing can be asked about %s", at+1, ref)
+	err.Type = scimerror.Sensitive
+	return err
+}
+
+func isSensitive(ref schema.Ref) bool {
+	never := func(a *schema.Attribute) bool { return a != nil && (a.Hidden || a.Returned == schema.Never) }
+	return never(ref.Attribute) || never(ref.Sub)
+}
+
+func invalidAt(at int, format string, args ...any) error {
+	return scimerror.Bad(scimerror.InvalidFilter, "at position %d: "+format, append([]any{at + 1}, args...)...)
+}
+
+// orders tells whether the operator needs values that are one before the other.
+func (o Operator) orders() bool {
+	return o == GreaterThan || o == GreaterOrEqual || o == LessThan || o == LessOrEqual
+}
+
+// searches tells whether the operator looks into a text.
+func (o Operator) searches() bool {
+	return o == Contains || o == StartsWith || o == EndsWith
+}
+
+// holds tells whether the operator is satisfied by how a value stands to the literal: -1, 0, 1.
+func (o Operator) holds(sign int) bool {
+	switch o {
+	case Equal:
+		return sign == 0
+	case NotEqual:
+		return sign != 0
+	case GreaterThan:
+		return sign > 0
+	case GreaterOrEqual:
+		return sign >= 0
+	case LessThan:
+		return sign < 0
+	case LessOrEqual:
+		return sign <= 0
+	}
+	return false
+}
+
+// search looks for a text in another.
+func (o Operator) search(s, text string) bool {
+	switch o {
+	case Contains:
+		return strings.Contains(s, text)
+	case StartsWith:
+		return strings.HasPrefix(s, text)
+	case EndsWith:
+		return strings.HasSuffix(s, text)
+	}
+	return false
+}

@@ -1,0 +1,229 @@
+package filter
+
+import (
+	"encoding/json"
+	"strings"
+
+	"github.com/quoin-dev/quoin/apiserver/scim/scimerror"
+)
+
+// Parse reads a filter. Operators, and, or, not, true, false and null are taken in any case.
+//
+// Besides the grammar of RFC 7644 figure 1 it takes what clients send: a comparison of what a
+// value filter finds (emails[type eq "work"].value eq "x"), not without parentheses, and one
+// plain word without quotes for a string (externalId eq jyoung). Errors are 400 invalidFilter
+// and tell the position.
+func Parse(s string) (Expression, error) {
+	p := parser{lexer: lexer{text: s, fault: scimerror.InvalidFilter}}
+	if err := p.begin("a filter"); err != nil {
+		return nil, err
+	}
+	e, err := p.expression(0)
+	if err != nil {
+		return nil, err
+	}
+	if p.space(); p.pos < len(s) {
+		return nil, p.unexpected(p.pos, "and, or, or the end")
+	}
+	return e, nil
+}
+
+// parser reads by precedence (Pratt): expression takes an operand and then the operators that
+// bind as tightly as asked. Every step into itself goes through enter, which keeps the budget.
+type parser struct {
+	lexer
+	depth, nodes int
+}
+
+// begin checks the length, which bounds everything else.
+func (p *parser) begin(what string) error {
+	if len(p.text) > MaxLength {
+		return scimerror.Bad(p.fault, "%s has at most %d bytes, this one has %d", what, MaxLength, len(p.text))
+	}
+	if p.space(); p.pos == len(p.text) {
+		return p.unexpected(p.pos, what)
+	}
+	return nil
+}
+
+func (p *parser) enter() error {
+	if p.depth == MaxDepth {
+		return p.wrong(p.pos, "nested more than %d deep", MaxDepth)
+	}
+	p.depth++
+	return nil
+}
+
+func (p *parser) node() error {
+	if p.nodes == MaxNodes {
+		return p.wrong(p.pos, "more than %d comparisons and operators", MaxNodes)
+	}
+	p.nodes++
+	return nil
+}
+
+// How tightly the logical operators bind.
+const (
+	orLevel = iota + 1
+	andLevel
+	operandLevel
+)
+
+func (p *parser) expression(level int) (Expression, error) {
+	left, err := p.operand()
+	if err != nil {
+		return nil, err
+	}
+	for {
+		p.space()
+		switch {
+		case level <= andLevel && p.keyword("and"):
+			right, err := p.right(andLevel)
+			if err != nil {
+				return nil, err
+			}
+			left = &And{Left: left, Right: right}
+		case level <= orLevel && p.keyword("or"):
+			right, err := p.right(orLevel)
+			if err != nil {
+				return nil, err
+			}
+			left = &Or{Left: left, Right: right}
+		default:
+			return left, nil
+		}
+	}
+}
+
+// right reads what stands right of an operator: what binds tighter, so that equal operators
+// group to the left.
+func (p *parser) right(level int) (Expression, error) {
+	if err := p.node(); err != nil {
+		return nil, err
+	}
+	return p.expression(level + 1)
+}
+
+func (p *parser) operand() (Expression, error) {
+	p.space()
+	if p.peek() == '(' {
+		if err := p.enter(); err != nil {
+			return nil, err
+		}
+		defer func() { p.depth-- }()
+		return p.group()
+	}
+	if !p.keyword("not") {
+		return p.attribute()
+	}
+	if err := p.enter(); err != nil {
+		return nil, err
+	}
+	defer func() { p.depth-- }()
+	if err := p.node(); err != nil {
+		return nil, err
+	}
+	operand, err := p.operandOfNot()
+	if err != nil {
+		return nil, err
+	}
+	return &Not{Operand: operand}, nil
+}
+
+// operandOfNot takes the parentheses of not for a part of it, no further step in depth: so the
+// form without them, which is printed with them, costs the same.
+func (p *parser) operandOfNot() (Expression, error) {
+	if p.space(); p.peek() == '(' {
+		return p.group()
+	}
+	return p.operand()
+}
+
+// group reads what stands in parentheses.
+func (p *parser) group() (Expression, error) {
+	p.pos++
+	e, err := p.expression(0)
+	if err != nil {
+		return nil, err
+	}
+	if p.space(); !p.take(')') {
+		return nil, p.unexpected(p.pos, "and, or, or )")
+	}
+	return e, nil
+}
+
+// attribute reads a path and what is said of it.
+func (p *parser) attribute() (Expression, error) {
+	if err := p.node(); err != nil {
+		return nil, err
+	}
+	if reserved(p.word()) {
+		return nil, p.unexpected(p.pos, "an attribute, not, or (")
+	}
+	path, err := p.path("an attribute, not, or (")
+	if err != nil {
+		return nil, err
+	}
+	p.space()
+	at, word := p.pos, p.word()
+	if operator, ok := operatorOf(word); ok {
+		p.pos += len(word)
+		value, err := p.literal()
+		if err != nil {
+			return nil, err
+		}
+		return &Comparison{Path: path, Operator: operator, Value: value, At: at}, nil
+	}
+	if p.keyword("pr") {
+		return &Present{Path: path}, nil
+	}
+	if path.Filter != nil && path.Sub == "" && (word == "" || reserved(word)) {
+		return &ValuePath{Path: path}, nil
+	}
+	return nil, p.unexpected(at, "an operator: eq, ne, co, sw, ew, gt, ge, lt, le or pr")
+}
+
+// reserved words stand neither for attributes nor for values.
+func reserved(word string) bool {
+	return strings.EqualFold(word, "and") || strings.EqualFold(word, "or") || strings.EqualFold(word, "not")
+}
+
+// operators in the order of RFC 7644 table 3.
+var operators = [...]Operator{Equal, NotEqual, Contains, StartsWith, EndsWith, GreaterThan, GreaterOrEqual, LessThan, LessOrEqual}
+
+func operatorOf(word string) (Operator, bool) {
+	for _, operator := range operators {
+		if strings.EqualFold(word, string(operator)) {
+			return operator, true
+		}
+	}
+	return "", false
+}
+
+// literal reads the value that an attribute is compared with.
+func (p *parser) literal() (any, error) {
+	p.space()
+	if p.peek() == '"' {
+		return p.quoted()
+	}
+	word := p.word()
+	if word == "" || reserved(word) || strings.ContainsAny(word, "$/#%~") {
+		return nil, p.unexpected(p.pos, `a value: "text" in quotes, a number, true, false or null`)
+	}
+	p.pos += len(word)
+	switch {
+	case strings.EqualFold(word, "true"):
+		return true, nil
+	case strings.EqualFold(word, "false"):
+		return false, nil
+	case strings.EqualFold(word, "null"):
+		return nil, nil
+	case isNumber(word):
+		return json.Number(word), nil
+	}
+	return word, nil
+}
+
+func isNumber(word string) bool {
+	return (word[0] == '-' || '0' <= word[0] && word[0] <= '9') && json.Valid([]byte(word))
+}

@@ -1,0 +1,87 @@
+package patch
+
+import (
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/quoin-dev/quoin/apiserver/scim/schema"
+)
+
+// equal compares values as they stand in documents. Whether a Set has changed is known by the
+// set that changed it: here it is equal to itself.
+func equal(x, y any) bool {
+	switch x := x.(type) {
+	case map[string]any:
+		y, ok := y.(map[string]any)
+		return ok && maps.EqualFunc(x, y, equal)
+	case []any:
+		y, ok := y.([]any)
+		return ok && slices.EqualFunc(x, y, equal)
+	case schema.Set:
+		_, ok := y.(schema.Set)
+		return ok
+	}
+	return reflect.DeepEqual(x, y)
+}
+
+// copied is an object that can be changed without changing the other; never nil.
+func copied(object map[string]any) map[string]any {
+	next := make(map[string]any, len(object)+1)
+	maps.Copy(next, object)
+	return next
+}
+
+// union is the values of a multi-valued sub-attribute with those of another that it has not; nil
+// when there are none.
+func union(old, given any) any {
+	values, _ := old.([]any)
+	values = slices.Clone(values)
+	added, _ := given.([]any)
+	for _, v := range added {
+		if !slices.ContainsFunc(values, func(u any) bool { return equal(u, v) }) {
+			values = append(values, v)
+		}
+	}
+	if len(values) == 0 {
+		return nil
+	}
+	return values
+}
+
+// positions are where elements are, by their identity: with it a big list is added to a big list
+// without comparing each with each.
+type positions map[any][]int
+
+func (p positions) add(item any, at int) {
+	id := identity(item)
+	p[id] = append(p[id], at)
+}
+
+// identity is what equal elements have in common: the value, or nil where that tells nothing.
+func identity(item any) any {
+	if element, ok := item.(map[string]any); ok {
+		item = element["value"]
+	}
+	switch item.(type) {
+	case string, bool, int64, float64:
+		return item
+	}
+	return nil
+}
+
+// folded is an element for its identity where case does not tell values apart.
+func folded(a *schema.Attribute, item any) any {
+	value := a
+	if a.Type == schema.Complex {
+		if value = a.Value(); value == nil {
+			return nil
+		}
+	}
+	id := identity(item)
+	if text, ok := id.(string); ok && !value.CaseExact {
+		return strings.ToLower(strings.ToUpper(text)) // both ways: like EqualFold, but for a few letters
+	}
+	return id
+}

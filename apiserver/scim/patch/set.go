@@ -1,0 +1,249 @@
+package patch
+
+import (
+	"github.com/quoin-dev/quoin/apiserver/scim/schema"
+	"github.com/quoin-dev/quoin/apiserver/scim/scimerror"
+)
+
+// set is a multi-valued attribute that is a schema.Set. It remembers what the elements that it
+// changes were, and so knows at the end whether all is as it was.
+type set struct {
+	e      *editor
+	ref    schema.Ref
+	held   schema.Set
+	before map[string]map[string]any // nil where there was no such element
+}
+
+// changed tells whether an element is not what it was.
+func (s *set) changed() bool {
+	for value, was := range s.before {
+		is, ok := s.held.Get(value)
+		if ok != (was != nil) || ok && !equal(was, is) {
+			return true
+		}
+	}
+	return false
+}
+
+// touch is to be called before an element is changed.
+func (s *set) touch(value string) error {
+	if s.ref.Attribute.Mutability == schema.Immutable && s.held.Len() > 0 {
+		return fixed(s.ref)
+	}
+	if _, known := s.before[value]; known {
+		return nil
+	}
+	s.before[value] = nil
+	if element, ok := s.held.Get(value); ok {
+		s.before[value] = copied(element)
+	}
+	return nil
+}
+
+func (s *set) put(value string, element map[string]any) error {
+	if old, ok := s.held.Get(value); ok && equal(old, element) {
+		return nil
+	}
+	if err := s.touch(value); err != nil {
+		return err
+	}
+	s.held.Put(element)
+	return nil
+}
+
+func (s *set) delete(value string) error {
+	if _, ok := s.held.Get(value); !ok {
+		return nil
+	}
+	if err := s.touch(value); err != nil {
+		return err
+	}
+	s.held.Delete(value)
+	return nil
+}
+
+// valueOf is what an element is told by.
+func (s *set) valueOf(item any) (string, map[string]any, error) {
+	element, _ := item.(map[string]any)
+	value, _ := element["value"].(string)
+	if value == "" {
+		return "", nil, scimerror.Bad(scimerror.InvalidValue, "%s: each needs a value", s.ref)
+	}
+	return value, element, nil
+}
+
+func (s *set) add(given []any) error {
+	for _, item := range given {
+		value, element, err := s.valueOf(item)
+		if err != nil {
+			return err
+		}
+		if old, ok := s.held.Get(value); ok {
+			element = overlaid(old, element)
+		}
+		if err := s.put(value, element); err != nil {
+			return err
+		}
+		if isPrimary(item) {
+			if err := s.onlyPrimary(value); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (s *set) replace(given []any) error {
+	if len(given) == 0 {
+		return s.clear()
+	}
+	wanted := make(map[string]bool, len(given))
+	for _, item := range given {
+		value, _, err := s.valueOf(item)
+		if err != nil {
+			return err
+		}
+		wanted[value] = true
+	}
+	gone, err := s.collect(func(element map[string]any) bool {
+		value, _ := element["value"].(string)
+		return !wanted[value]
+	})
+	if err != nil {
+		return err
+	}
+	if err := s.remove(gone); err != nil {
+		return err
+	}
+	return s.add(given)
+}
+
+func (s *set) remove(listed []any) error {
+	for _, item := range listed {
+		value, _, err := s.valueOf(item)
+		if err != nil {
+			return err
+		}
+		if err := s.delete(value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *set) clear() error {
+	all, err := s.collect(func(map[string]any) bool { return true })
+	if err != nil || len(all) == 0 {
+		return err
+	}
+	for _, item := range all {
+		value, _, err := s.valueOf(item)
+		if err != nil {
+			return err
+		}
+		if err := s.touch(value); err != nil {
+			return err
+		}
+	}
+	s.held.Clear()
+	return nil
+}
+
+// collect copies elements: a Set is not to be changed while it is gone through.
+func (s *set) collect(wanted func(map[string]any) bool) ([]any, error) {
+	if err := s.e.visit(s.held.Len()); err != nil {
+		return nil, err
+	}
+	var found []any
+	for element := range s.held.All() {
+		if wanted(element) {
+			found = append(found, copied(element))
+		}
+	}
+	return found, nil
+}
+
+// chosen copies the elements that a target selects. A filter that asks for one value does not go
+// through the others.
+func (s *set) chosen(t target) ([]any, error) {
+	if t.selects == nil {
+		return s.collect(func(map[string]any) bool { return true })
+	}
+	if value, one := t.selects.Key(); one && s.ref.Attribute.Value().CaseExact {
+		element, ok := s.held.Get(value)
+		if !ok || !t.selects.Match(element) {
+			return nil, nil
+		}
+		return []any{copied(element)}, nil
+	}
+	return s.collect(t.selects.Match)
+}
+
+func (s *set) change(t target, with func(old any) (any, error)) (int, error) {
+	met, err := s.chosen(t)
+	if err != nil {
+		return 0, err
+	}
+	primary := ""
+	for _, old := range met {
+		next, err := s.alter(old, with)
+		if err != nil {
+			return 0, err
+		}
+		if !isPrimary(next) {
+			continue
+		}
+		if primary != "" {
+			return 0, twoPrimaries(s.ref)
+		}
+		primary, _, _ = s.valueOf(next)
+	}
+	if primary == "" {
+		return len(met), nil
+	}
+	return len(met), s.onlyPrimary(primary)
+}
+
+// alter gives an element the value that with makes of it, or takes it out.
+func (s *set) alter(old any, with func(old any) (any, error)) (any, error) {
+	before, _, err := s.valueOf(old)
+	if err != nil {
+		return nil, err
+	}
+	next, err := with(old)
+	if err != nil {
+		return nil, err
+	}
+	if next == nil {
+		return nil, s.delete(before)
+	}
+	value, element, err := s.valueOf(next)
+	if err != nil {
+		return nil, err
+	}
+	if value != before {
+		if err := s.delete(before); err != nil {
+			return nil, err
+		}
+	}
+	return next, s.put(value, element)
+}
+
+// onlyPrimary makes all elements but one primary no longer.
+func (s *set) onlyPrimary(value string) error {
+	others, err := s.collect(func(element map[string]any) bool { return isPrimary(element) && element["value"] != value })
+	if err != nil {
+		return err
+	}
+	for _, item := range others {
+		other, element, err := s.valueOf(item)
+		if err != nil {
+			return err
+		}
+		element["primary"] = false
+		if err := s.put(other, element); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,157 @@
+package patch
+
+import (
+	"strings"
+
+	"github.com/quoin-dev/quoin/apiserver/scim/filter"
+	"github.com/quoin-dev/quoin/apiserver/scim/schema"
+	"github.com/quoin-dev/quoin/apiserver/scim/scimerror"
+)
+
+// target is what an operation changes.
+type target struct {
+	schema.Ref
+	// selects chooses elements of a multi-valued attribute; nil without brackets.
+	selects *filter.ElementPredicate
+	// brackets is the filter that selects comes from.
+	brackets filter.Expression
+}
+
+// readOnly tells whether only the server may change the target. schemas is such a one: it
+// follows from the extensions that have attributes.
+func (t target) readOnly() bool {
+	if t.Attribute == nil {
+		return false
+	}
+	return t.Attribute.Mutability == schema.ReadOnly || t.Leaf().Mutability == schema.ReadOnly ||
+		t.Extension == "" && t.Attribute.Name == "schemas"
+}
+
+// hidden tells whether the target is taken and dropped.
+func (t target) hidden() bool {
+	return t.Attribute != nil && (t.Attribute.Hidden || t.Leaf().Hidden)
+}
+
+// elements tells whether the target is elements of an attribute, or something in them, rather
+// than an attribute with all that it has.
+func (t target) elements() bool {
+	return t.Attribute != nil && t.Attribute.MultiValued && (t.selects != nil || t.Sub != nil)
+}
+
+// resolve finds the target of a path. Errors are invalidPath and invalidFilter.
+func (e *editor) resolve(path string) (target, error) {
+	if extension := e.t.Extension(path); extension != nil {
+		return target{Ref: schema.Ref{Extension: extension.ID}}, nil
+	}
+	parsed, err := filter.ParsePath(path)
+	if err != nil {
+		return target{}, err
+	}
+	ref, ok := parsed.Resolve(e.t)
+	if !ok {
+		return target{}, scimerror.Bad(scimerror.InvalidPath, "%s is not an attribute of %s", scimerror.Quote(path), e.t.Name)
+	}
+	if parsed.Filter == nil {
+		return target{Ref: ref}, nil
+	}
+	if ref.Attribute == nil || !ref.Attribute.MultiValued {
+		return target{}, scimerror.Bad(scimerror.InvalidPath, "%s: has one value: brackets have nothing to choose from", ref)
+	}
+	brackets := parsed.Filter
+	if e.quirks.StringBooleans {
+		brackets = unquoteBooleans(brackets, ref.Attribute)
+	}
+	selects, err := filter.CompileElement(brackets, asComplex(ref.Attribute))
+	return target{Ref: ref, selects: selects, brackets: brackets}, err
+}
+
+// resolveKey finds the target of a key of a value that has no path. It returns false where the
+// key is to be passed over.
+func (e *editor) resolveKey(key string) (target, bool, error) {
+	if ref, ok := e.t.Resolve("", key, ""); ok {
+		return target{Ref: ref}, true, nil
+	}
+	if extension := e.t.Extension(key); extension != nil {
+		return target{Ref: schema.Ref{Extension: extension.ID}}, true, nil
+	}
+	if e.quirks.QualifiedKeys && strings.ContainsAny(key, ".:[") {
+		if t, err := e.resolve(key); err == nil {
+			return t, true, nil
+		}
+	}
+	if e.quirks.ForeignSchemas && strings.Contains(key, ":") && !strings.Contains(key, "[") {
+		return target{}, false, nil // what schema.Normalize passes over too
+	}
+	return target{}, false, scimerror.Bad(scimerror.InvalidSyntax, "%s is not an attribute of %s", scimerror.Quote(key), e.t.Name)
+}
+
+// asComplex is a multi-valued attribute as brackets see it: the values of one that is not
+// complex have the name value there (RFC 7644 section 3.4.2.2).
+func asComplex(a *schema.Attribute) *schema.Attribute {
+	if a.Type == schema.Complex {
+		return a
+	}
+	value := *a
+	value.Name, value.MultiValued = "value", false
+	return &schema.Attribute{
+		Name: a.Name, Type: schema.Complex, MultiValued: true, Mutability: a.Mutability, Returned: a.Returned,
+		SubAttributes: []*schema.Attribute{&value},
+	}
+}
+
+// asElement is a value of a multi-valued attribute as brackets see it.
+func asElement(item any) map[string]any {
+	if element, ok := item.(map[string]any); ok {
+		return element
+	}
+	return map[string]any{"value": item}
+}
+
+// unquoteBooleans is a filter with true for "True": Entra sends roles[primary eq "True"].value.
+func unquoteBooleans(e filter.Expression, a *schema.Attribute) filter.Expression {
+	switch e := e.(type) {
+	case *filter.And:
+		return &filter.And{Left: unquoteBooleans(e.Left, a), Right: unquoteBooleans(e.Right, a)}
+	case *filter.Or:
+		return &filter.Or{Left: unquoteBooleans(e.Left, a), Right: unquoteBooleans(e.Right, a)}
+	case *filter.Not:
+		return &filter.Not{Operand: unquoteBooleans(e.Operand, a)}
+	case *filter.Comparison:
+		sub := a.Sub(e.Path.Name)
+		if _, quoted := e.Value.(string); !quoted || sub == nil || sub.Type != schema.Boolean {
+			return e
+		}
+		value, err := schema.NormalizeElement(sub.Name, sub, e.Value, schema.Leniency{StringBooleans: true})
+		if err != nil {
+			return e // left as it is, for who compiles it to say what is wrong
+		}
+		return &filter.Comparison{Path: e.Path, Operator: e.Operator, Value: value, At: e.At}
+	}
+	return e
+}
+
+// equalities are the values that a filter asks for when it is nothing but eq terms joined by
+// and; false when it is more than that.
+func equalities(e filter.Expression, a *schema.Attribute) (map[string]any, bool) {
+	found := map[string]any{}
+	var walk func(filter.Expression) bool
+	walk = func(e filter.Expression) bool {
+		switch e := e.(type) {
+		case *filter.And:
+			return walk(e.Left) && walk(e.Right)
+		case *filter.Comparison:
+			sub := a.Sub(e.Path.Name)
+			if e.Operator != filter.Equal || sub == nil || sub.Mutability == schema.ReadOnly || e.Path.Sub != "" || e.Path.URN != "" {
+				return false
+			}
+			value, err := schema.NormalizeElement(sub.Name, sub, e.Value, schema.Leniency{})
+			if before, twice := found[sub.Name]; err != nil || value == nil || twice && !equal(before, value) {
+				return false
+			}
+			found[sub.Name] = value
+			return true
+		}
+		return false
+	}
+	return found, walk(e)
+}
