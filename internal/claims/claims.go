@@ -134,11 +134,11 @@ func (a Attribute[T]) owned(obj T, key client.ObjectKey) *v1alpha1.Claim {
 	return claim
 }
 
-// holds tells whether the holder of a claim exists and has the value.
+// holds tells whether the holder of a claim exists and has the value. c reads either the
+// cache or the API server: one that may read both would decode into what the cache holds.
 func (a Attribute[T]) holds(ctx context.Context, c client.Reader, claim *v1alpha1.Claim) (bool, error) {
 	holder := a.New()
 	key := client.ObjectKey{Namespace: claim.Namespace, Name: claim.Spec.Holder.Name}
-	// The holder is only looked at.
 	if err := c.Get(ctx, key, holder, client.UnsafeDisableDeepCopy); err != nil {
 		return false, client.IgnoreNotFound(err)
 	}

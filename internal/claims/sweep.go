@@ -88,7 +88,7 @@ func (s *Sweep) sweep(ctx context.Context, claim *v1alpha1.Claim) error {
 	if !known {
 		return nil
 	}
-	for _, reader := range []client.Reader{s.client, s.client.Live()} {
+	for _, reader := range []client.Reader{s.client.Client, s.client.Live()} {
 		if held, err := kind.holds(ctx, reader, claim); held || err != nil {
 			return err
 		}

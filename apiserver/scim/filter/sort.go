@@ -42,10 +42,11 @@ func Sortable(ref schema.Ref) error {
 	if a == nil {
 		return scimerror.Bad(scimerror.InvalidPath, "%s is a schema: it can not be sorted by", ref)
 	}
-	if isSensitive(ref) {
+	leaf := sortLeaf(ref)
+	if isSensitive(schema.Ref{Attribute: a, Sub: leaf}) {
 		return &scimerror.Error{Status: http.StatusForbidden, Type: scimerror.Sensitive, Detail: ref.String() + " can not be sorted by"}
 	}
-	if leaf := sortLeaf(ref); leaf == nil || leaf.Type == schema.Complex {
+	if leaf == nil || leaf.Type == schema.Complex {
 		return scimerror.Bad(scimerror.InvalidPath, "%s has sub-attributes: name the one to sort by", ref)
 	}
 	if a.MultiValued && a.Sub("primary") == nil && a.Sub("$ref") != nil {
@@ -54,9 +55,9 @@ func Sortable(ref schema.Ref) error {
 	return nil
 }
 
-// sortLeaf is what counts: of a complex attribute its "value", nil when there is none.
+// sortLeaf is what counts: of a complex attribute its "value". Nil when there is none.
 func sortLeaf(ref schema.Ref) *schema.Attribute {
-	if ref.Sub == nil && ref.Attribute.Type == schema.Complex {
+	if ref.Attribute != nil && ref.Sub == nil && ref.Attribute.Type == schema.Complex {
 		return ref.Attribute.Value()
 	}
 	return ref.Leaf()
@@ -65,10 +66,10 @@ func sortLeaf(ref schema.Ref) *schema.Attribute {
 // KeyOf is the key of a resource by an attribute that is Sortable. Of many values the primary
 // one counts, or else the first.
 func KeyOf(src schema.Source, ref schema.Ref) SortKey {
-	if ref.Attribute == nil || sortLeaf(ref) == nil {
+	leaf := sortLeaf(ref)
+	if leaf == nil {
 		return SortKey{}
 	}
-	leaf := sortLeaf(ref)
 	value := src.Get(ref)
 	if list, ok := value.([]any); ok {
 		value = primary(list)

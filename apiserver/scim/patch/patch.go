@@ -88,7 +88,7 @@ func Apply(t *schema.ResourceType, d schema.Document, ops []Operation, q Quirks)
 func located(i int, op Operation, err error) error {
 	var refused *scimerror.Error
 	if !errors.As(err, &refused) {
-		return fmt.Errorf("Operations[%d]: %w", i, err)
+		return fmt.Errorf("operation %d: %w", i, err)
 	}
 	member := "value"
 	switch refused.Type {
@@ -109,7 +109,7 @@ func located(i int, op Operation, err error) error {
 
 // maxVisits bounds how many elements of multi-valued attributes one request may have looked at:
 // the operations of a small body could otherwise go a thousand times through a big group.
-const maxVisits = 20_000_000
+const maxVisits = 5_000_000
 
 // editor is one Apply.
 type editor struct {

@@ -1,0 +1,129 @@
+package directory
+
+import (
+	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/apiserver/scim/schema"
+	"github.com/quoin-dev/quoin/internal/claims"
+)
+
+// The tables of what users consist of.
+var (
+	multiValue = newTable(
+		text("value", func(m *v1alpha1.ScimMultiValue) *string { return &m.Value }),
+		text("display", func(m *v1alpha1.ScimMultiValue) *string { return &m.Display }),
+		text("type", func(m *v1alpha1.ScimMultiValue) *string { return &m.Type }),
+		flag("primary", func(m *v1alpha1.ScimMultiValue) **bool { return &m.Primary }, nil),
+	)
+	address = newTable(
+		text("formatted", func(a *v1alpha1.ScimAddress) *string { return &a.Formatted }),
+		text("streetAddress", func(a *v1alpha1.ScimAddress) *string { return &a.StreetAddress }),
+		text("locality", func(a *v1alpha1.ScimAddress) *string { return &a.Locality }),
+		text("region", func(a *v1alpha1.ScimAddress) *string { return &a.Region }),
+		text("postalCode", func(a *v1alpha1.ScimAddress) *string { return &a.PostalCode }),
+		text("country", func(a *v1alpha1.ScimAddress) *string { return &a.Country }),
+		text("type", func(a *v1alpha1.ScimAddress) *string { return &a.Type }),
+		flag("primary", func(a *v1alpha1.ScimAddress) **bool { return &a.Primary }, nil),
+	)
+	personName = newTable(
+		text("formatted", func(n *v1alpha1.ScimName) *string { return &n.Formatted }),
+		text("familyName", func(n *v1alpha1.ScimName) *string { return &n.FamilyName }),
+		text("givenName", func(n *v1alpha1.ScimName) *string { return &n.GivenName }),
+		text("middleName", func(n *v1alpha1.ScimName) *string { return &n.MiddleName }),
+		text("honorificPrefix", func(n *v1alpha1.ScimName) *string { return &n.HonorificPrefix }),
+		text("honorificSuffix", func(n *v1alpha1.ScimName) *string { return &n.HonorificSuffix }),
+	)
+	enterprise = newTable(
+		text("employeeNumber", func(e *v1alpha1.ScimEnterprise) *string { return &e.EmployeeNumber }),
+		text("costCenter", func(e *v1alpha1.ScimEnterprise) *string { return &e.CostCenter }),
+		text("organization", func(e *v1alpha1.ScimEnterprise) *string { return &e.Organization }),
+		text("division", func(e *v1alpha1.ScimEnterprise) *string { return &e.Division }),
+		text("department", func(e *v1alpha1.ScimEnterprise) *string { return &e.Department }),
+		&row[v1alpha1.ScimEnterprise]{name: "manager", get: manager, set: setManager},
+	)
+	user = newTable(
+		text("externalId", func(s *v1alpha1.ScimUserSpec) *string { return &s.ExternalID }),
+		text("userName", func(s *v1alpha1.ScimUserSpec) *string { return &s.UserName }),
+		part("name", func(s *v1alpha1.ScimUserSpec) **v1alpha1.ScimName { return &s.Name }, personName),
+		text("displayName", func(s *v1alpha1.ScimUserSpec) *string { return &s.DisplayName }),
+		text("nickName", func(s *v1alpha1.ScimUserSpec) *string { return &s.NickName }),
+		text("profileUrl", func(s *v1alpha1.ScimUserSpec) *string { return &s.ProfileURL }),
+		text("title", func(s *v1alpha1.ScimUserSpec) *string { return &s.Title }),
+		text("userType", func(s *v1alpha1.ScimUserSpec) *string { return &s.UserType }),
+		text("preferredLanguage", func(s *v1alpha1.ScimUserSpec) *string { return &s.PreferredLanguage }),
+		text("locale", func(s *v1alpha1.ScimUserSpec) *string { return &s.Locale }),
+		text("timezone", func(s *v1alpha1.ScimUserSpec) *string { return &s.Timezone }),
+		flag("active", func(s *v1alpha1.ScimUserSpec) **bool { return &s.Active }, true),
+		values("emails", func(s *v1alpha1.ScimUserSpec) *[]v1alpha1.ScimMultiValue { return &s.Emails }),
+		values("phoneNumbers", func(s *v1alpha1.ScimUserSpec) *[]v1alpha1.ScimMultiValue { return &s.PhoneNumbers }),
+		values("ims", func(s *v1alpha1.ScimUserSpec) *[]v1alpha1.ScimMultiValue { return &s.IMs }),
+		values("photos", func(s *v1alpha1.ScimUserSpec) *[]v1alpha1.ScimMultiValue { return &s.Photos }),
+		list("addresses", func(s *v1alpha1.ScimUserSpec) *[]v1alpha1.ScimAddress { return &s.Addresses }, address),
+		values("entitlements", func(s *v1alpha1.ScimUserSpec) *[]v1alpha1.ScimMultiValue { return &s.Entitlements }),
+		values("roles", func(s *v1alpha1.ScimUserSpec) *[]v1alpha1.ScimMultiValue { return &s.Roles }),
+		values("x509Certificates", func(s *v1alpha1.ScimUserSpec) *[]v1alpha1.ScimMultiValue { return &s.X509Certificates }),
+		&row[v1alpha1.ScimUserSpec]{name: "groups", get: groupsOfUser, costly: true},
+		part(schema.EnterpriseURN, func(s *v1alpha1.ScimUserSpec) **v1alpha1.ScimEnterprise { return &s.Enterprise }, enterprise),
+	)
+)
+
+func values(name string, field func(*v1alpha1.ScimUserSpec) *[]v1alpha1.ScimMultiValue) *row[v1alpha1.ScimUserSpec] {
+	return list(name, field, multiValue)
+}
+
+// userKind is what Users are.
+func userKind() kind[*v1alpha1.ScimUser, v1alpha1.ScimUserSpec] {
+	return kind[*v1alpha1.ScimUser, v1alpha1.ScimUserSpec]{
+		name:       schema.User.Name,
+		table:      user,
+		spec:       func(u *v1alpha1.ScimUser) *v1alpha1.ScimUserSpec { return &u.Spec },
+		extensions: func(s *v1alpha1.ScimUserSpec) *[]v1alpha1.ScimExtension { return &s.Extensions },
+		uniqueName: "userName",
+		unique:     claims.UserName,
+		complete: func(u *v1alpha1.ScimUser) {
+			if u.Spec.Active == nil {
+				active := true
+				u.Spec.Active = &active // so that kubectl shows it
+			}
+		},
+		lookups: map[string]lookup[*v1alpha1.ScimUser]{
+			"id":           byID[*v1alpha1.ScimUser, v1alpha1.ScimUserSpec],
+			"userName":     byUnique[*v1alpha1.ScimUser, v1alpha1.ScimUserSpec],
+			"externalId":   byIndex[*v1alpha1.ScimUser, v1alpha1.ScimUserSpec](indexExternalID),
+			"emails.value": byIndex[*v1alpha1.ScimUser, v1alpha1.ScimUserSpec](indexEmail),
+			"groups.value": usersInGroup,
+		},
+	}
+}
+
+// manager is the enterprise extension's, with a name: the one that is written down, or else that
+// of the manager's user.
+func manager(v *view, _ string, e *v1alpha1.ScimEnterprise) any {
+	m := e.Manager
+	if m == nil || m.Value == "" && m.DisplayName == "" {
+		return nil
+	}
+	element := make(map[string]any, 2)
+	display := m.DisplayName
+	if m.Value != "" {
+		element["value"] = m.Value
+		if u := v.d.users.visible(v.namespace, m.Value); u != nil && display == "" {
+			display = u.Spec.DisplayName
+		}
+	}
+	if display != "" {
+		element["displayName"] = display
+	}
+	return element
+}
+
+// setManager leaves the name of a manager that stays alone: clients cannot write it.
+func setManager(_ *view, _ string, e *v1alpha1.ScimEnterprise, value any) {
+	element, _ := value.(map[string]any)
+	id, _ := element["value"].(string)
+	switch {
+	case id == "":
+		e.Manager = nil
+	case e.Manager == nil || e.Manager.Value != id:
+		e.Manager = &v1alpha1.ScimManager{Value: id}
+	}
+}

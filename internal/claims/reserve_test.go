@@ -1,0 +1,514 @@
+package claims
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/internal/kube"
+)
+
+// quick is a clock that begins ahead of the real one and runs faster.
+type quick struct {
+	clock.RealClock
+	start time.Time
+	ahead time.Duration
+	speed int64
+}
+
+func newQuick(ahead time.Duration, speed int64) quick {
+	return quick{start: time.Now(), ahead: ahead, speed: speed}
+}
+
+func (q quick) Now() time.Time {
+	return q.start.Add(q.ahead + time.Since(q.start)*time.Duration(q.speed))
+}
+func (q quick) Since(t time.Time) time.Duration { return q.Now().Sub(t) }
+func (q quick) After(d time.Duration) <-chan time.Time {
+	return time.After(d / time.Duration(q.speed))
+}
+
+// at is UserName by another clock.
+func at(c clock.Clock) Attribute[*v1alpha1.ScimUser] {
+	a := UserName
+	a.Clock = c
+	return a
+}
+
+// user makes a user.
+func (r *room) user(name, userName string) *v1alpha1.ScimUser {
+	r.t.Helper()
+	u := &v1alpha1.ScimUser{ObjectMeta: metav1.ObjectMeta{Namespace: r.namespace, Name: name}, Spec: v1alpha1.ScimUserSpec{UserName: userName}}
+	if err := r.api.Create(r.t.Context(), u); err != nil {
+		r.t.Fatal(err)
+	}
+	return u
+}
+
+// reserve wants the value reserved for name, or the named holder instead.
+func (r *room) reserve(a Attribute[*v1alpha1.ScimUser], name, value, holder string) {
+	r.t.Helper()
+	got, err := a.Reserve(r.t.Context(), r.k, r.namespace, name, value)
+	if err != nil || got != holder {
+		r.t.Errorf("%q for %s: held by %q, %v; want %q", value, name, got, err, holder)
+	}
+}
+
+// holder is who has the claim on a user name; empty when there is none.
+func (r *room) holder(value string) v1alpha1.ClaimHolder {
+	r.t.Helper()
+	claim := &v1alpha1.Claim{}
+	err := r.api.Get(r.t.Context(), client.ObjectKey{Namespace: r.namespace, Name: UserName.Name(value)}, claim)
+	if client.IgnoreNotFound(err) != nil {
+		r.t.Fatal(err)
+	}
+	return claim.Spec.Holder
+}
+
+// TestReserveOneWins: of 64 requests for one name at two replicas one gets it, and all others
+// are told whose it is, however the name is written.
+func TestReserveOneWins(t *testing.T) {
+	r := newRoom(t)
+	replicas := []*kube.Client{r.k, kube.NewClient(r.api, r.api, "quoin-other")}
+	var mu sync.Mutex
+	var wins []string
+	told := map[string]int{}
+	var group sync.WaitGroup
+	start := make(chan struct{})
+	for i := range 64 {
+		group.Go(func() {
+			<-start
+			name, userName := fmt.Sprint("u", i), []string{"ann@example.com", "Ann@Example.com"}[i%2]
+			holder, err := UserName.Reserve(t.Context(), replicas[i/2%2], r.namespace, name, userName)
+			if err == nil && holder == "" {
+				err = r.api.Create(t.Context(), &v1alpha1.ScimUser{
+					ObjectMeta: metav1.ObjectMeta{Namespace: r.namespace, Name: name}, Spec: v1alpha1.ScimUserSpec{UserName: userName},
+				})
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case err != nil:
+				t.Errorf("%s: %v", name, err)
+			case holder == "":
+				wins = append(wins, name)
+			default:
+				told[holder]++
+			}
+		})
+	}
+	close(start)
+	group.Wait()
+	if len(wins) != 1 || told[wins[0]] != 63 {
+		t.Fatalf("%v have the name; the others are told %v", wins, told)
+	}
+	if got := r.holder("ANN@example.com").Name; got != wins[0] {
+		t.Errorf("the claim is that of %q", got)
+	}
+}
+
+// TestReserveCosts one write and nothing else.
+func TestReserveCosts(t *testing.T) {
+	r := newRoom(t)
+	var calls []string
+	note := func(call string) { calls = append(calls, call) }
+	api := interceptor.NewClient(r.api, interceptor.Funcs{
+		Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
+			note("create")
+			return c.Create(ctx, obj, opts...)
+		},
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+			note("get")
+			return c.Get(ctx, key, obj, opts...)
+		},
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			note("list")
+			return c.List(ctx, list, opts...)
+		},
+	})
+	r.k = kube.NewClient(api, api, "quoin-test")
+	r.reserve(UserName, "ann", "ann@example.com", "")
+	if diff := cmp.Diff([]string{"create"}, calls); diff != "" {
+		t.Errorf("calls (-want +got):\n%s", diff)
+	}
+}
+
+// TestReserveAfterACrash: a claim whose object never came is taken over, after Grace while it
+// may be in flight and at once when it is old.
+func TestReserveAfterACrash(t *testing.T) {
+	cases := map[string]struct {
+		clock          clock.Clock
+		atLeast, below time.Duration
+	}{
+		"young": {newQuick(0, 10), Grace / 10, 2 * Grace / 10},
+		"old":   {newQuick(2*time.Minute, 1), 0, Grace / 2},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			r := newRoom(t)
+			r.reserve(UserName, "dead", "ann", "")
+			begin := time.Now()
+			r.reserve(at(tc.clock), "ann", "ann", "")
+			if took := time.Since(begin); took < tc.atLeast || took > tc.below {
+				t.Errorf("took %s, want between %s and %s", took, tc.atLeast, tc.below)
+			}
+			if diff := cmp.Diff(v1alpha1.ClaimHolder{Kind: "ScimUser", Name: "ann"}, r.holder("ann")); diff != "" {
+				t.Errorf("holder (-want +got):\n%s", diff)
+			}
+			r.confirm("dead", "ann", false)
+			r.confirm("ann", "ann", true)
+		})
+	}
+}
+
+func (r *room) confirm(name, value string, want bool) {
+	r.t.Helper()
+	got, err := UserName.Confirm(r.t.Context(), r.k, r.namespace, name, value)
+	if err != nil || got != want {
+		r.t.Errorf("%q is still that of %s: %v, %v; want %v", value, name, got, err, want)
+	}
+}
+
+// TestReserveAfterACrashOneWins: of many that wait for an orphan one gets it.
+func TestReserveAfterACrashOneWins(t *testing.T) {
+	r := newRoom(t)
+	r.reserve(UserName, "dead", "ann", "")
+	a := at(newQuick(0, 10))
+	holders := make([]string, 16)
+	var group sync.WaitGroup
+	for i := range holders {
+		group.Go(func() {
+			name := fmt.Sprint("u", i)
+			holder, err := a.Reserve(t.Context(), r.k, r.namespace, name, "ann")
+			if err != nil {
+				t.Error(err)
+			}
+			if holder == "" {
+				r.user(name, "ann")
+			}
+			holders[i] = holder
+		})
+	}
+	group.Wait()
+	won := r.holder("ann").Name
+	for i, holder := range holders {
+		if name := fmt.Sprint("u", i); (holder == "") != (name == won) || holder != "" && holder != won {
+			t.Errorf("%s is told %q; %q has the name", name, holder, won)
+		}
+	}
+}
+
+// TestReserveWaitsForTheHolder: it is there in a moment, or it gives up.
+func TestReserveWaitsForTheHolder(t *testing.T) {
+	t.Run("is there", func(t *testing.T) {
+		r := newRoom(t)
+		r.reserve(UserName, "first", "ann", "")
+		go func() {
+			time.Sleep(100 * time.Millisecond)
+			r.user("first", "Ann")
+		}()
+		begin := time.Now()
+		r.reserve(UserName, "second", "ann", "first")
+		if took := time.Since(begin); took > Grace/2 {
+			t.Errorf("took %s", took)
+		}
+	})
+	t.Run("gives up", func(t *testing.T) {
+		r := newRoom(t)
+		r.reserve(UserName, "first", "ann", "")
+		go func() {
+			time.Sleep(100 * time.Millisecond)
+			if err := UserName.Release(t.Context(), r.k, r.namespace, "first", "ann"); err != nil {
+				t.Error(err)
+			}
+		}()
+		begin := time.Now()
+		r.reserve(UserName, "second", "ann", "")
+		if took := time.Since(begin); took > Grace/2 {
+			t.Errorf("took %s", took)
+		}
+	})
+	t.Run("nobody waits any more", func(t *testing.T) {
+		r := newRoom(t)
+		r.reserve(UserName, "first", "ann", "")
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		if _, err := UserName.Reserve(ctx, r.k, r.namespace, "second", "ann"); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v", err)
+		}
+		if got := r.holder("ann").Name; got != "first" {
+			t.Errorf("held by %q", got)
+		}
+	})
+}
+
+// TestReserveOfWhatOneHas: an object keeps its value, and gets it back after it had another.
+func TestReserveOfWhatOneHas(t *testing.T) {
+	for name, claimed := range map[string]func(r *room, u *v1alpha1.ScimUser){
+		"by the front end": func(r *room, u *v1alpha1.ScimUser) { r.reserve(UserName, u.Name, u.Spec.UserName, "") },
+		"by the controller": func(r *room, u *v1alpha1.ScimUser) {
+			if holder, err := UserName.Ensure(r.t.Context(), r.k, u); holder != "" || err != nil {
+				r.t.Errorf("held by %q, %v", holder, err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRoom(t)
+			u := r.user("ann", "ann")
+			claimed(r, u)
+			before := r.holder("ann")
+			r.reserve(UserName, "ann", "ANN", "")
+			if diff := cmp.Diff(before, r.holder("ann")); diff != "" {
+				t.Errorf("the claim changed (-want +got):\n%s", diff)
+			}
+			u.Spec.UserName = "anna"
+			if err := r.api.Update(t.Context(), u); err != nil {
+				t.Fatal(err)
+			}
+			r.reserve(UserName, "ann", "ann", "")
+			if diff := cmp.Diff(v1alpha1.ClaimHolder{Kind: "ScimUser", Name: "ann"}, r.holder("ann")); diff != "" {
+				t.Errorf("the claim is not in flight again (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestReserveOfSomebodyElses: no wait, whoever made the claim.
+func TestReserveOfSomebodyElses(t *testing.T) {
+	r := newRoom(t)
+	u := r.user("ann", "ann")
+	if _, err := UserName.Ensure(t.Context(), r.k, u); err != nil {
+		t.Fatal(err)
+	}
+	r.reserve(UserName, "other", "Ann", "ann")
+	if err := r.api.Delete(t.Context(), u); err != nil {
+		t.Fatal(err)
+	}
+	// Its UID says that it was there once: nothing is in flight.
+	begin := time.Now()
+	r.reserve(UserName, "other", "Ann", "")
+	if took := time.Since(begin); took > Grace/2 {
+		t.Errorf("took %s", took)
+	}
+}
+
+// TestLateHolder: the former holder is written, and confirmed, between the last look at it and
+// the end of its claim. It was first, and has its claim back.
+func TestLateHolder(t *testing.T) {
+	r := newRoom(t)
+	r.reserve(UserName, "first", "ann", "")
+	api := interceptor.NewClient(r.api, interceptor.Funcs{
+		Delete: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.DeleteOption) error {
+			r.user("first", "ann")
+			return c.Delete(ctx, obj, opts...)
+		},
+	})
+	r.k = kube.NewClient(api, api, "quoin-test")
+	r.reserve(at(newQuick(2*time.Minute, 1)), "second", "ann", "first")
+	r.confirm("first", "ann", true)
+	r.confirm("second", "ann", false)
+}
+
+// TestReserveNeverSettles: one that always comes too late gives up after a while.
+func TestReserveNeverSettles(t *testing.T) {
+	r := newRoom(t)
+	r.reserve(UserName, "dead", "ann", "")
+	api := interceptor.NewClient(r.api, interceptor.Funcs{
+		Delete: func(_ context.Context, _ client.WithWatch, obj client.Object, _ ...client.DeleteOption) error {
+			return apierrors.NewConflict(v1alpha1.GroupVersion.WithResource("claims").GroupResource(), obj.GetName(), errChanged)
+		},
+	})
+	_, err := at(newQuick(2*time.Minute, 1)).Reserve(t.Context(), kube.NewClient(api, api, "quoin-test"), r.namespace, "ann", "ann")
+	if !errors.Is(err, ErrInFlight) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestRelease(t *testing.T) {
+	r := newRoom(t)
+	release := func(name, value string) {
+		t.Helper()
+		if err := UserName.Release(t.Context(), r.k, r.namespace, name, value); err != nil {
+			t.Error(err)
+		}
+	}
+	release("ann", "ann") // there is none
+	r.reserve(UserName, "ann", "ann", "")
+	release("bob", "ann")
+	if got := r.holder("ann").Name; got != "ann" {
+		t.Errorf("bob has released the claim of ann; it is that of %q", got)
+	}
+	u := r.user("ann", "ann")
+	release("ann", "ann")
+	if got := r.holder("ann").Name; got != "ann" {
+		t.Errorf("a value that its holder has came free; it is that of %q", got)
+	}
+	if err := r.api.Delete(t.Context(), u); err != nil {
+		t.Fatal(err)
+	}
+	release("ann", "Ann")
+	if got := r.holder("ann").Name; got != "" {
+		t.Errorf("held by %q", got)
+	}
+	r.confirm("ann", "ann", false)
+}
+
+// TestEnsureAfterReserve: the controller adds no write to those of the front end, leaves
+// alone what may be in flight, and clears away what is not.
+func TestEnsureAfterReserve(t *testing.T) {
+	ensure := func(r *room, a Attribute[*v1alpha1.ScimUser], u *v1alpha1.ScimUser) (string, error) {
+		return a.Ensure(r.t.Context(), r.k, u)
+	}
+	old := at(newQuick(2*time.Minute, 1))
+	t.Run("held", func(t *testing.T) {
+		r := newRoom(t)
+		r.reserve(UserName, "ann", "ann", "")
+		u := r.user("ann", "ann")
+		api := interceptor.NewClient(r.api, interceptor.Funcs{
+			Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error {
+				return errors.New("a write")
+			},
+			Update: func(context.Context, client.WithWatch, client.Object, ...client.UpdateOption) error {
+				return errors.New("a write")
+			},
+			Delete: func(context.Context, client.WithWatch, client.Object, ...client.DeleteOption) error {
+				return errors.New("a write")
+			},
+		})
+		r.k = kube.NewClient(api, api, "quoin-test")
+		for _, a := range []Attribute[*v1alpha1.ScimUser]{UserName, old} {
+			if holder, err := ensure(r, a, u); holder != "" || err != nil {
+				t.Errorf("held by %q, %v", holder, err)
+			}
+		}
+		other := r.user("other", "Ann")
+		if holder, err := ensure(r, UserName, other); holder != "ann" || err != nil {
+			t.Errorf("held by %q, %v", holder, err)
+		}
+	})
+	t.Run("in flight", func(t *testing.T) {
+		r := newRoom(t)
+		r.reserve(UserName, "ann", "ann", "")
+		other := r.user("other", "Ann")
+		if _, err := ensure(r, UserName, other); !errors.Is(err, ErrInFlight) {
+			t.Errorf("got %v", err)
+		}
+		if holder, err := ensure(r, old, other); holder != "" || err != nil {
+			t.Errorf("orphaned, and held by %q, %v", holder, err)
+		}
+	})
+	t.Run("rename in flight", func(t *testing.T) {
+		r := newRoom(t)
+		r.reserve(UserName, "ann", "ann", "")
+		u := r.user("ann", "ann")
+		r.reserve(UserName, "ann", "anna", "")
+		if _, err := ensure(r, UserName, u); err != nil || r.holder("anna").Name != "ann" {
+			t.Errorf("the claim in flight is that of %q, %v", r.holder("anna").Name, err)
+		}
+		if _, err := ensure(r, old, u); err != nil || r.holder("anna").Name != "" || r.holder("ann").Name != "ann" {
+			t.Errorf("the claim given up is that of %q, %v", r.holder("anna").Name, err)
+		}
+	})
+}
+
+// TestSweep removes what nobody holds, and only when it is old.
+func TestSweep(t *testing.T) {
+	r := newRoom(t)
+	r.user("ann", "ann")
+	r.reserve(UserName, "ann", "Ann", "")
+	r.reserve(UserName, "ann", "anna", "") // was to be renamed
+	r.reserve(UserName, "dead", "dead", "")
+	if _, err := channelName.Reserve(t.Context(), r.k, r.namespace, "dead", "other attribute"); err != nil {
+		t.Fatal(err)
+	}
+	gone := r.user("gone", "gone")
+	if _, err := UserName.Ensure(t.Context(), r.k, gone); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.api.Delete(t.Context(), gone); err != nil {
+		t.Fatal(err)
+	}
+	sweep := func(ahead time.Duration, want ...string) {
+		t.Helper()
+		// The namespaces of other tests are not this one's business.
+		k := kube.NewClient(client.NewNamespacedClient(r.api, r.namespace), r.api, "quoin-test")
+		if err := NewSweep(k, newQuick(ahead, 1), UserName, GroupName).Once(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		got := map[string]bool{}
+		for _, value := range []string{"ann", "anna", "dead", "gone"} {
+			if r.holder(value).Name != "" {
+				got[value] = true
+			}
+		}
+		wanted := map[string]bool{}
+		for _, value := range want {
+			wanted[value] = true
+		}
+		if diff := cmp.Diff(wanted, got); diff != "" {
+			t.Errorf("claims (-want +got):\n%s", diff)
+		}
+	}
+	sweep(0, "ann", "anna", "dead", "gone")
+	sweep(2*time.Minute, "ann", "gone")
+	if _, left := r.held()[channelName.Name("other attribute")]; !left {
+		t.Error("the sweep removed a claim on an attribute that it does not know")
+	}
+}
+
+// TestSweepRuns by itself until it is told to end.
+func TestSweepRuns(t *testing.T) {
+	r := newRoom(t)
+	r.reserve(UserName, "dead", "dead", "")
+	ctx, cancel := context.WithCancel(t.Context())
+	k := kube.NewClient(client.NewNamespacedClient(r.api, r.namespace), r.api, "quoin-test")
+	s := NewSweep(k, newQuick(2*time.Minute, 1000), UserName)
+	ended := make(chan error)
+	go func() { ended <- s.Start(ctx) }()
+	for r.holder("dead").Name != "" {
+		time.Sleep(10 * time.Millisecond)
+	}
+	cancel()
+	if err := <-ended; err != nil || !s.NeedLeaderElection() {
+		t.Errorf("ended with %v", err)
+	}
+}
+
+func TestFold(t *testing.T) {
+	same := [][]string{
+		{"ann@example.com", "ANN@Example.COM"}, {"Straße", "STRASSE", "strasse"}, {"ΣΊΣΥΦΟΣ", "σίσυφος", "σίσυφοσ"},
+		{"ÉCOLE", "école"}, {"Кириллица", "КИРИЛЛИЦА"}, {"ﬁ", "FI"}, {"K", "k"},
+	}
+	for _, all := range same {
+		for _, s := range all {
+			if Fold(s) != Fold(all[0]) {
+				t.Errorf("%q is %q, %q is %q", s, Fold(s), all[0], Fold(all[0]))
+			}
+		}
+	}
+	if Fold("ann") == Fold("anne") || Fold("é") == Fold("e") {
+		t.Error("different texts are the same")
+	}
+}
+
+func FuzzFold(f *testing.F) {
+	for _, s := range []string{"Ann", "Straße", "İ", "ŉ", "\xff", "ᾳ"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		if once := Fold(s); Fold(once) != once {
+			t.Errorf("%q folds to %q and that to %q", s, once, Fold(once))
+		}
+	})
+}
