@@ -18,6 +18,9 @@ const (
 	ConditionStalled = "Stalled"
 	// ConditionAvailable is True while the data plane answers, whatever version it runs.
 	ConditionAvailable = "Available"
+	// ConditionMembersFound is True while every member of a group exists. A group is in effect
+	// without it: who is not there (yet) is no member.
+	ConditionMembersFound = "MembersFound"
 )
 
 // Reasons of conditions and events. They are part of the API: stable, one meaning each.
@@ -103,6 +106,13 @@ const (
 	// ReasonTokenUnreadable: the Secret with the API key's token may not be read, or what it
 	// holds is no token.
 	ReasonTokenUnreadable = "TokenUnreadable"
+
+	// ReasonMembersFound: every member of the group exists.
+	ReasonMembersFound = "MembersFound"
+	// ReasonMemberNotFound: the group names users or groups that do not exist.
+	ReasonMemberNotFound = "MemberNotFound"
+	// ReasonChunkMissing: a chunk with members of the group does not exist.
+	ReasonChunkMissing = "ChunkMissing"
 )
 
 // Object is what every kind here offers to the code that writes conditions.

@@ -31,6 +31,9 @@ const (
 	CommitMissing = "missing"
 	// AnnotationReconcile asks for a reconciliation now: any new value does.
 	AnnotationReconcile = Group + "/reconcile-requested-at"
+	// AnnotationUsed is, on ScimMemberChunks, when somebody last wanted to refer to the chunk.
+	// Any new value keeps it from being collected as unused; see controllers/scimgroup.
+	AnnotationUsed = Group + "/used-at"
 	// AnnotationInputs is, on workload objects, the hash of the inputs they were rendered from.
 	AnnotationInputs = Group + "/inputs-hash"
 	// AnnotationRevision is, on workload objects, the revision of the renderer that made them.

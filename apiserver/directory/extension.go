@@ -1,6 +1,7 @@
 package directory
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -12,7 +13,6 @@ import (
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/apiserver/scim/schema"
-	"github.com/quoin-dev/quoin/internal/strictjson"
 )
 
 // readExtensions adds the extensions that the account declares and that have no row in a table.
@@ -35,7 +35,7 @@ func readExtension(s *schema.Schema, kept []v1alpha1.ScimExtension) map[string]a
 	if i < 0 {
 		return nil
 	}
-	raw, _ := decode(kept[i])
+	raw := decode(kept[i])
 	shown := make(map[string]any, len(raw))
 	for name, value := range raw {
 		if a := s.Attribute(name); a != nil {
@@ -51,10 +51,16 @@ func indexOf(s *schema.Schema, kept []v1alpha1.ScimExtension) int {
 	return slices.IndexFunc(kept, func(e v1alpha1.ScimExtension) bool { return strings.EqualFold(e.Schema, s.ID) })
 }
 
-func decode(e v1alpha1.ScimExtension) (map[string]any, error) {
-	value, err := strictjson.Decode(e.Attributes.Raw, strictjson.Options{})
-	raw, _ := value.(map[string]any)
-	return raw, err
+// decode reads the attributes of an extension as they are kept; nil when they are no object.
+// Numbers stay as they are written: what is not ours goes back unchanged.
+func decode(e v1alpha1.ScimExtension) map[string]any {
+	var raw map[string]any
+	decoder := json.NewDecoder(bytes.NewReader(e.Attributes.Raw))
+	decoder.UseNumber()
+	if err := decoder.Decode(&raw); err != nil {
+		return nil
+	}
+	return raw
 }
 
 // writeExtensions makes the declared extensions what a document says. Attributes that are not
@@ -79,7 +85,7 @@ func writeExtension(s *schema.Schema, to *[]v1alpha1.ScimExtension, wanted map[s
 	i := indexOf(s, *to)
 	var raw map[string]any
 	if i >= 0 {
-		raw, _ = decode((*to)[i])
+		raw = decode((*to)[i])
 		maps.DeleteFunc(raw, func(name string, _ any) bool { return s.Attribute(name) != nil })
 	}
 	if raw == nil {

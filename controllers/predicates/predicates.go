@@ -16,6 +16,9 @@ func Spec() builder.Predicates { return builder.WithPredicates(spec) }
 // Existence lets through that an object came or went.
 func Existence() builder.Predicates { return builder.WithPredicates(existence) }
 
+// Deletion lets through that an object is gone.
+func Deletion() builder.Predicates { return builder.WithPredicates(deletion) }
+
 var spec = predicate.Or(predicate.GenerationChangedPredicate{}, predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		was, is := e.ObjectOld, e.ObjectNew
@@ -29,5 +32,11 @@ var existence = predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		return e.ObjectOld.GetDeletionTimestamp().IsZero() != e.ObjectNew.GetDeletionTimestamp().IsZero()
 	},
+	GenericFunc: func(event.GenericEvent) bool { return false },
+}
+
+var deletion = predicate.Funcs{
+	CreateFunc:  func(event.CreateEvent) bool { return false },
+	UpdateFunc:  func(event.UpdateEvent) bool { return false },
 	GenericFunc: func(event.GenericEvent) bool { return false },
 }

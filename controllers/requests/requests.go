@@ -3,10 +3,14 @@ package requests
 
 import (
 	"context"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
@@ -31,3 +35,28 @@ func For[T client.Object](ctx context.Context, c client.Reader, list client.Obje
 
 // All wants every object.
 func All[T client.Object](T) bool { return true }
+
+// CacheOnly begins the name of a field that only the cache can be asked by: map functions
+// ask nobody else. Other indexed fields can be asked of the API server too.
+const CacheOnly = "cache-only/"
+
+// Later asks for the reconciliation of those that a change concerns after a pause: however
+// many changes there are in it, one reconciliation sees them all. What is there when the
+// controller starts is no change: every object is reconciled then.
+func Later(pause time.Duration, concerns handler.MapFunc) handler.EventHandler {
+	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+	add := func(ctx context.Context, obj client.Object, q queue) {
+		for _, request := range concerns(ctx, obj) {
+			q.AddAfter(request, pause) // the earliest of several counts
+		}
+	}
+	return handler.Funcs{
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) {
+			if !e.IsInInitialList {
+				add(ctx, e.Object, q)
+			}
+		},
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) { add(ctx, e.ObjectNew, q) },
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) { add(ctx, e.Object, q) },
+	}
+}

@@ -29,6 +29,7 @@ const (
 	sampleNamespace   = "demo"
 	sampleKey         = "admin"
 	sampleTokenSecret = sampleKey + "-token"
+	sampleScimSecret  = "scim-token"
 	frontEndCA        = "ca.crt"
 	frontEndDeadline  = 30 * time.Second
 )
@@ -100,6 +101,10 @@ func (c *cluster) awaitFrontEnd(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("%w; the end of the controller's log:\n%s", err, tail(c.processes().logPath(controllerDaemon), 20))
 	}
+	scimToken, err := c.secretValue(ctx, sampleNamespace, sampleScimSecret, "token")
+	if err != nil {
+		return err
+	}
 	ended := make(chan struct{}) // never: the log says more than that it ended
 	if err := awaitReady(ctx, frontEndDaemon, c.processes().logPath(frontEndDaemon), ended, frontEndDeadline, c.frontEndProbe([]byte(authority), token)); err != nil {
 		return err
@@ -111,6 +116,7 @@ func (c *cluster) awaitFrontEnd(ctx context.Context) error {
 		variable{"QUOIN_URL", c.frontEndURL()},
 		variable{"QUOIN_CA_FILE", c.path(frontEndCA)},
 		variable{"QUOIN_API_KEY", token},
+		variable{"QUOIN_SCIM_TOKEN", scimToken},
 	)
 }
 

@@ -77,8 +77,41 @@ func applyAll(t *testing.T, ops []Operation, q Quirks) {
 	apply(t, schema.User, document(t, schema.User, example), ops, q)
 	apply(t, schema.Group, document(t, schema.Group, group), ops, q)
 	apply(t, schema.Group, schema.Document{"displayName": "G", "members": newMembers("a", "b")}, ops, q)
+	sameInSet(t, ops, q)
 	for _, op := range ops { // the error of one is not to hide the others
 		apply(t, schema.User, document(t, schema.User, example), []Operation{op}, q)
+	}
+}
+
+// sameInSet checks that members in a Set become what they become in the document.
+func sameInSet(t *testing.T, ops []Operation, q Quirks) {
+	listed, held := document(t, schema.Group, group), schema.Document{"displayName": "Tour Guides", "members": newMembers()}
+	for _, item := range listed["members"].([]any) {
+		held["members"].(*members).Put(item.(map[string]any))
+	}
+	changed, err := Apply(schema.Group, listed, ops, q)
+	alsoChanged, alsoErr := Apply(schema.Group, held, ops, q)
+	if typeOf(t, err) != typeOf(t, alsoErr) {
+		t.Fatalf("%v in a list, %v in a Set", err, alsoErr)
+	}
+	if err != nil {
+		return
+	}
+	got := map[string]any{}
+	list, _ := listed["members"].([]any)
+	for _, item := range list {
+		got[item.(map[string]any)["value"].(string)] = item
+	}
+	want := map[string]any{}
+	for element := range held["members"].(*members).All() {
+		want[element["value"].(string)] = element
+	}
+	if diff := cmp.Diff(want, got); diff != "" || len(got) != len(list) {
+		t.Errorf("members (-Set +list):\n%s", diff)
+	}
+	// A member that goes and comes back changes the order of a list alone.
+	if alsoChanged && !changed {
+		t.Error("the Set has changed, and the list has not")
 	}
 }
 

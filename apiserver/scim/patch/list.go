@@ -40,16 +40,13 @@ func (l *list) replace(given []any) error {
 	if !keyed(l.ref.Attribute) {
 		return l.fill(nil, given)
 	}
-	old := positions{}
-	for i, item := range l.items {
-		old.add(item, i)
-	}
+	wanted := make(positions, len(given))
 	for i, item := range given {
-		if at := old[identity(item)]; len(at) > 0 {
-			given[i] = l.overlaid(l.items[at[0]], item)
-		}
+		wanted.add(item, i)
 	}
-	return l.fill(nil, given)
+	// Those that stay keep their places and what is not said of them, as in a Set.
+	stay := slices.DeleteFunc(slices.Clone(l.items), func(item any) bool { return wanted[identity(item)] == nil })
+	return l.fill(stay, given)
 }
 
 // fill adds to items what is given and not among them.

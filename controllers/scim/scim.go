@@ -1,0 +1,73 @@
+// Package scim is what the controllers of ScimUsers and ScimGroups have in common: the
+// account, the unique name, the extensions.
+package scim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/internal/claims"
+	"github.com/quoin-dev/quoin/internal/reconciler"
+	"github.com/quoin-dev/quoin/internal/tenant"
+)
+
+// inFlightPause is when to look again at a name that is just being given to another object.
+const inFlightPause = 10 * time.Second
+
+// Account is the account that an object belongs to.
+func Account[T v1alpha1.Object](ctx context.Context, s *reconciler.Scope[T]) (*v1alpha1.Account, *reconciler.Outcome) {
+	account, err := tenant.Of(ctx, s.Client, s.Object.GetNamespace())
+	if errors.Is(err, tenant.ErrNoAccount) {
+		o := reconciler.Stalled(v1alpha1.ReasonAccountNotFound, fmt.Sprintf("no Account has spec.namespace %q", s.Object.GetNamespace()))
+		return nil, &o
+	}
+	if err != nil {
+		return nil, Failed(err)
+	}
+	return account, nil
+}
+
+// Claim makes sure that the name of an object is its own.
+func Claim[T v1alpha1.Object](ctx context.Context, s *reconciler.Scope[T], name claims.Attribute[T]) *reconciler.Outcome {
+	holder, err := name.Ensure(ctx, s.Client, s.Object)
+	if errors.Is(err, claims.ErrInFlight) {
+		// Whose it is comes out within a minute. Said only where something else was said before.
+		o := reconciler.Progressing(v1alpha1.ReasonProgressing, fmt.Sprintf(
+			"spec.%s: %q is just being given to another object", name.Field, name.Value(s.Object))).Quietly().In(inFlightPause)
+		return &o
+	}
+	if err != nil {
+		return Failed(err)
+	}
+	if holder != "" {
+		o := reconciler.Stalled(v1alpha1.ReasonNameTaken, fmt.Sprintf(
+			"spec.%s: %q belongs to %s %q of the same account; choose another", name.Field, name.Value(s.Object), name.Kind, holder))
+		return &o
+	}
+	return nil
+}
+
+// Failed is the outcome of a call that failed.
+func Failed(err error) *reconciler.Outcome {
+	o := reconciler.Failed(err)
+	return &o
+}
+
+// Warnings tells people of what is wrong only: that each of a hundred thousand users is in
+// effect is no news, and would be a hundred thousand objects more.
+func Warnings(r reconciler.Recorder) reconciler.Recorder { return warnings{r} }
+
+type warnings struct{ reconciler.Recorder }
+
+// Eventf implements reconciler.Recorder.
+func (w warnings) Eventf(regarding, related runtime.Object, eventtype, reason, action, note string, args ...any) {
+	if eventtype != corev1.EventTypeNormal {
+		w.Recorder.Eventf(regarding, related, eventtype, reason, action, note, args...)
+	}
+}

@@ -1,0 +1,89 @@
+// Package scimuser reconciles ScimUsers: makes sure that a user's name is its own, and says
+// what is wrong with a user that was written by hand.
+package scimuser
+
+import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/controllers/scim"
+	"github.com/quoin-dev/quoin/internal/claims"
+	"github.com/quoin-dev/quoin/internal/kube"
+	"github.com/quoin-dev/quoin/internal/lastmodified"
+	"github.com/quoin-dev/quoin/internal/reconciler"
+)
+
+// FieldManager is the field manager of this controller's writes.
+const FieldManager = "quoin-scimuser"
+
+type scope = reconciler.Scope[*v1alpha1.ScimUser]
+
+// New returns the reconciler of ScimUsers.
+func New(c *kube.Client, recorder reconciler.Recorder, clk clock.PassiveClock) *reconciler.Reconciler[*v1alpha1.ScimUser] {
+	return &reconciler.Reconciler[*v1alpha1.ScimUser]{
+		Client: c.As(FieldManager), Recorder: scim.Warnings(recorder), Clock: clk,
+		New:  func() *v1alpha1.ScimUser { return &v1alpha1.ScimUser{} },
+		Work: work,
+	}
+}
+
+// work takes the steps in order. A user costs one write of its status after each change, and
+// reads from the cache only.
+func work(ctx context.Context, s *scope) reconciler.Outcome {
+	u := s.Object
+	u.Status.LastModified = new(metav1.NewTime(lastmodified.Of(u)))
+	account, o := scim.Account(ctx, s)
+	if o == nil {
+		o = scim.Claim(ctx, s, claims.UserName)
+	}
+	if o != nil {
+		return *o
+	}
+	unread, o := scim.Extensions(account, "User", u.Spec.Extensions)
+	if o != nil {
+		return *o
+	}
+	manager, err := missingManager(ctx, s)
+	if err != nil {
+		return reconciler.Failed(err)
+	}
+	done := reconciler.Done("The user is in effect")
+	for _, note := range []string{unread, manager} {
+		if note != "" {
+			done = done.Saying(note)
+		}
+	}
+	return done
+}
+
+// missingManager is a note on a manager who does not exist. Clients provision users in any
+// order, so this is no mistake.
+func missingManager(ctx context.Context, s *scope) (string, error) {
+	name := managerOf(s.Object)
+	if name == "" {
+		return "", nil
+	}
+	// Only whether it exists counts: a copy of it would be for nothing.
+	err := s.Client.Client.Get(ctx, client.ObjectKey{Namespace: s.Object.Namespace, Name: name}, &v1alpha1.ScimUser{}, client.UnsafeDisableDeepCopy)
+	if apierrors.IsNotFound(err) {
+		return fmt.Sprintf("spec.enterprise.manager.value: there is no user %q", name), nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("read manager %q: %w", name, err)
+	}
+	return "", nil
+}
+
+// managerOf is the name of a user's manager; empty when there is none.
+func managerOf(u *v1alpha1.ScimUser) string {
+	if u.Spec.Enterprise == nil || u.Spec.Enterprise.Manager == nil {
+		return ""
+	}
+	return u.Spec.Enterprise.Manager.Value
+}

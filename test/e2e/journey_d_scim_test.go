@@ -1,0 +1,84 @@
+package e2e_test
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+)
+
+// scimPatch is the body of a PATCH.
+func scimPatch(operations ...map[string]any) map[string]any {
+	return map[string]any{"schemas": []string{"urn:ietf:params:scim:api:messages:2.0:PatchOp"}, "Operations": operations}
+}
+
+// Journey d: an identity provider provisions, and kubectl shows what it does.
+var _ = Describe("An identity provider provisions over SCIM", Ordered, func() {
+	It("creates, matches, updates, deactivates, pushes a group and deletes", func(ctx SpecContext) {
+		t := newTenant(ctx, "directory", "v1.2.3")
+		f := runFrontEnd(ctx, t)
+		const base = "/api/scim/v2"
+		user := map[string]any{
+			"schemas": []string{"urn:ietf:params:scim:schemas:core:2.0:User"}, "userName": "ada@example.com", "externalId": "00u1",
+			"name": map[string]any{"givenName": "Ada", "familyName": "Lovelace"}, "emails": []map[string]any{{"value": "ada@example.com", "primary": true, "type": "work"}},
+			"password": "never kept", "active": true,
+		}
+		match := base + "/Users?filter=userName%20eq%20%22ADA@example.com%22"
+		Expect(f.ask(ctx, 0, "GET", match, nil).body).To(HaveKeyWithValue("totalResults", 0.0))
+		created := f.ask(ctx, 0, "POST", base+"/Users", user)
+		Expect(created.status).To(Equal(201), created.String())
+		id, _ := created.body["id"].(string)
+		Expect(f.ask(ctx, 1, "POST", base+"/Users", user)).To(haveStatus(409))
+		Expect(f.ask(ctx, 1, "GET", match, nil).body).To(HaveKeyWithValue("totalResults", 1.0), "the other replica matches what this one has created")
+
+		By("kubectl shows the user, and that it is ready")
+		kubectl(ctx, "wait", "suser/"+id, "-n", t.name, "--for=condition=Ready", "--timeout=60s")
+		Expect(kubectl(ctx, "get", "suser", "-n", t.name)).To(And(ContainSubstring("ada@example.com"), ContainSubstring("Succeeded")))
+		Expect(kubectl(ctx, "get", "suser", id, "-n", t.name, "-o", "yaml")).NotTo(ContainSubstring("never kept"))
+
+		By("a group is pushed, with a member")
+		group := f.ask(ctx, 0, "POST", base+"/Groups", map[string]any{
+			"schemas": []string{"urn:ietf:params:scim:schemas:core:2.0:Group"}, "displayName": "Analysts", "members": []map[string]any{{"value": id}},
+		})
+		Expect(group.status).To(Equal(201), group.String())
+		groupID, _ := group.body["id"].(string)
+		Expect(f.ask(ctx, 0, "GET", base+"/Users/"+id, nil).text).To(ContainSubstring(`"display":"Analysts"`))
+		Eventually(func() string {
+			return strings.TrimSpace(kubectl(ctx, "get", "sgrp", groupID, "-n", t.name, "-o", "jsonpath={.status.memberCount}"))
+		}).Should(Equal("1"))
+
+		By("a key of the user works until the user is deactivated")
+		apply(ctx, fmt.Sprintf("apiVersion: platform.quoin.dev/v1alpha1\nkind: ApiKey\nmetadata: {name: ada, namespace: %s}\nspec: {owner: {scimUser: %s}}\n", t.name, id))
+		kubectl(ctx, "wait", "qkey/ada", "-n", t.name, "--for=condition=Ready", "--timeout=60s")
+		admin := f.token
+		f.token = t.secret(ctx, "ada-token", "token")
+		Expect(f.ask(ctx, 0, "GET", base+"/Me", nil).body).To(HaveKeyWithValue("userName", "ada@example.com"))
+		own := f.token
+		f.token = admin
+		patched := f.ask(ctx, 0, "PATCH", base+"/Users/"+id, scimPatch(map[string]any{"op": "replace", "value": map[string]any{"active": false}}))
+		Expect(patched.status).To(Equal(200), patched.String())
+		f.token = own
+		Expect(f.ask(ctx, 0, "GET", base+"/Me", nil)).To(haveStatus(401))
+		f.token = admin
+
+		By("the same through the Kubernetes API")
+		Expect(kubectl(ctx, "get", "--raw", aggregated+t.name+"/proxy"+base+"/Users/"+id)).To(ContainSubstring(`"active":false`))
+
+		By("what kubectl applies is a SCIM user, and a name is held once")
+		apply(ctx, fmt.Sprintf("apiVersion: platform.quoin.dev/v1alpha1\nkind: ScimUser\nmetadata: {name: grace, namespace: %s}\nspec: {userName: grace@example.com}\n", t.name))
+		Eventually(func() reply { return f.ask(ctx, 1, "GET", base+"/Users/grace", nil) }).Should(haveStatus(200))
+		Expect(f.ask(ctx, 0, "POST", base+"/Users", map[string]any{"userName": "Grace@example.com"})).To(haveStatus(409))
+		apply(ctx, fmt.Sprintf("apiVersion: platform.quoin.dev/v1alpha1\nkind: ScimUser\nmetadata: {name: second, namespace: %s}\nspec: {userName: GRACE@example.com}\n", t.name))
+		kubectl(ctx, "wait", "suser/second", "-n", t.name, "--for=jsonpath={.status.conditions[?(@.type==\"Ready\")].reason}=NameTaken", "--timeout=60s")
+
+		By("the user is deleted: it leaves the group, its name is free")
+		Expect(f.ask(ctx, 0, "DELETE", base+"/Users/"+id, nil)).To(haveStatus(204))
+		Expect(f.ask(ctx, 0, "GET", base+"/Groups/"+groupID, nil).body).NotTo(HaveKey("members"))
+		again := f.ask(ctx, 1, "POST", base+"/Users", user)
+		Expect(again.status).To(Equal(201), again.String())
+		Expect(again.body["id"]).NotTo(Equal(id))
+		Expect(f.ask(ctx, 0, "DELETE", base+"/Groups/"+groupID, nil)).To(haveStatus(204))
+	}, SpecTimeout(5*time.Minute))
+})
