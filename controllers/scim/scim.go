@@ -9,10 +9,14 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/validation/path"
 	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/internal/claims"
+	"github.com/quoin-dev/quoin/internal/kube"
 	"github.com/quoin-dev/quoin/internal/reconciler"
 	"github.com/quoin-dev/quoin/internal/tenant"
 )
@@ -51,6 +55,20 @@ func Claim[T v1alpha1.Object](ctx context.Context, s *reconciler.Scope[T], name 
 		return &o
 	}
 	return nil
+}
+
+// Exists tells whether there is an object of a name, which may be any text. The answer is the
+// cache's own object, not a copy of it: obj must not be changed, nor be read into again.
+func Exists(ctx context.Context, c *kube.Client, namespace, name string, obj client.Object) (bool, error) {
+	if len(path.IsValidPathSegmentName(name)) > 0 {
+		return false, nil
+	}
+	// Past the client's memory of its own writes, which would read into the cache's object.
+	err := c.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, obj, client.UnsafeDisableDeepCopy)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return false, fmt.Errorf("read %q: %w", name, err)
+	}
+	return err == nil, nil
 }
 
 // Failed is the outcome of a call that failed.

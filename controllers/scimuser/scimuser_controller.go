@@ -6,10 +6,8 @@ import (
 	"context"
 	"fmt"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/controllers/scim"
@@ -69,15 +67,11 @@ func missingManager(ctx context.Context, s *scope) (string, error) {
 	if name == "" {
 		return "", nil
 	}
-	// Only whether it exists counts: a copy of it would be for nothing.
-	err := s.Client.Client.Get(ctx, client.ObjectKey{Namespace: s.Object.Namespace, Name: name}, &v1alpha1.ScimUser{}, client.UnsafeDisableDeepCopy)
-	if apierrors.IsNotFound(err) {
-		return fmt.Sprintf("spec.enterprise.manager.value: there is no user %q", name), nil
+	found, err := scim.Exists(ctx, s.Client, s.Object.Namespace, name, &v1alpha1.ScimUser{})
+	if err != nil || found {
+		return "", err
 	}
-	if err != nil {
-		return "", fmt.Errorf("read manager %q: %w", name, err)
-	}
-	return "", nil
+	return fmt.Sprintf("spec.enterprise.manager.value: there is no user %q", name), nil
 }
 
 // managerOf is the name of a user's manager; empty when there is none.

@@ -1,6 +1,7 @@
 package e2e_test
 
 import (
+	"encoding/base64"
 	"fmt"
 	"strings"
 	"time"
@@ -53,13 +54,15 @@ var _ = Describe("An identity provider provisions over SCIM", Ordered, func() {
 		apply(ctx, fmt.Sprintf("apiVersion: platform.quoin.dev/v1alpha1\nkind: ApiKey\nmetadata: {name: ada, namespace: %s}\nspec: {owner: {scimUser: %s}}\n", t.name, id))
 		kubectl(ctx, "wait", "qkey/ada", "-n", t.name, "--for=condition=Ready", "--timeout=60s")
 		admin := f.token
-		f.token = t.secret(ctx, "ada-token", "token")
+		encoded := kubectl(ctx, "get", "secret", "ada-token", "-n", t.name, "-o", "jsonpath={.data.token}")
+		own, err := base64.StdEncoding.DecodeString(encoded)
+		Expect(err).NotTo(HaveOccurred())
+		f.token = string(own)
 		Expect(f.ask(ctx, 0, "GET", base+"/Me", nil).body).To(HaveKeyWithValue("userName", "ada@example.com"))
-		own := f.token
 		f.token = admin
 		patched := f.ask(ctx, 0, "PATCH", base+"/Users/"+id, scimPatch(map[string]any{"op": "replace", "value": map[string]any{"active": false}}))
 		Expect(patched.status).To(Equal(200), patched.String())
-		f.token = own
+		f.token = string(own)
 		Expect(f.ask(ctx, 0, "GET", base+"/Me", nil)).To(haveStatus(401))
 		f.token = admin
 

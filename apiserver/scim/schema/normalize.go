@@ -279,15 +279,15 @@ func normalizeComplex(path string, a *Attribute, value any, l Leniency) (any, er
 // normalizeObject makes the attributes under a path, which ends in its separator, canonical.
 func normalizeObject(path string, attributes []*Attribute, object map[string]any, l Leniency) (map[string]any, error) {
 	normal := make(map[string]any, len(object))
-	for name, value := range object {
+	for _, name := range slices.Sorted(maps.Keys(object)) {
 		a := find(attributes, name)
 		if a == nil {
 			return nil, scimerror.Bad(scimerror.InvalidSyntax, "%s is not an attribute", scimerror.Quote(path+name))
 		}
-		if a.Mutability == ReadOnly {
+		if a.Mutability == ReadOnly || a.Hidden {
 			continue
 		}
-		v, err := NormalizeValue(path+a.Name, a, value, l)
+		v, err := NormalizeValue(path+a.Name, a, object[name], l)
 		if err != nil {
 			return nil, err
 		}

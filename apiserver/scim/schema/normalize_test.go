@@ -1,0 +1,160 @@
+package schema
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/quoin-dev/quoin/apiserver/scim/scimerror"
+	"github.com/quoin-dev/quoin/internal/strictjson"
+)
+
+func decode(t testing.TB, text string) map[string]any {
+	t.Helper()
+	value, err := strictjson.Decode([]byte(text), strictjson.Options{FoldNames: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	object, _ := value.(map[string]any)
+	return object
+}
+
+var entra = Leniency{StringBooleans: true, BareValues: true, EmptyUnassigns: true, ForeignSchemas: true}
+
+func TestNormalize(t *testing.T) {
+	for name, c := range map[string]struct {
+		body     string
+		leniency Leniency
+		want     Document
+	}{
+		"names in their canonical spelling": {`{"USERNAME":"a","Name":{"GIVENNAME":"A"}}`, Leniency{}, Document{"userName": "a", "name": map[string]any{"givenName": "A"}}},
+		"null, [] and {} are no value (RFC 7643 section 2.5)": {`{"userName":"a","title":null,"emails":[],"name":{},"displayName":""}`, Leniency{}, Document{"userName": "a"}},
+		"what is read-only is left out":                       {`{"userName":"a","id":"1","meta":{"version":"x"},"groups":[{"value":"g"}]}`, Leniency{}, Document{"userName": "a"}},
+		"a password is taken and dropped":                     {`{"userName":"a","password":"x"}`, Leniency{}, Document{"userName": "a"}},
+		"core attributes under the core URN":                  {`{"` + UserURN + `":{"userName":"a"}}`, Leniency{}, Document{"userName": "a"}},
+		"an extension, its URN in any case":                   {`{"userName":"a","` + strings.ToUpper(EnterpriseURN) + `":{"department":"D"}}`, Leniency{}, Document{"userName": "a", EnterpriseURN: map[string]any{"department": "D"}}},
+		"an empty extension is none":                          {`{"userName":"a","` + EnterpriseURN + `":{}}`, Leniency{}, Document{"userName": "a"}},
+		"Entra ID: booleans in quotes":                        {`{"userName":"a","active":"False","emails":[{"value":"x","primary":"True"}]}`, entra, Document{"userName": "a", "active": false, "emails": []any{map[string]any{"value": "x", "primary": true}}}},
+		"Entra ID: the manager as an id":                      {`{"userName":"a","` + EnterpriseURN + `":{"manager":"7"}}`, entra, Document{"userName": "a", EnterpriseURN: map[string]any{"manager": map[string]any{"value": "7"}}}},
+		"Entra ID: no manager":                                {`{"userName":"a","` + EnterpriseURN + `":{"manager":""}}`, entra, Document{"userName": "a"}},
+		"Entra ID: a schema of its own":                       {`{"schemas":["` + UserURN + `","http://schemas.microsoft.com/x"],"userName":"a","http://schemas.microsoft.com/x":{}}`, entra, Document{"userName": "a"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := User.Normalize(decode(t, c.body), c.leniency)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestNormalizeRefuses(t *testing.T) {
+	for name, c := range map[string]struct {
+		body string
+		is   scimerror.Type
+		says string
+	}{
+		"an unknown attribute":           {`{"userNam":"a"}`, scimerror.InvalidSyntax, `"userNam" is not an attribute of User`},
+		"an unknown sub-attribute":       {`{"name":{"given":"A"}}`, scimerror.InvalidSyntax, `"name.given"`},
+		"a prototype":                    {`{"__proto__":{"x":1}}`, scimerror.InvalidSyntax, `"__proto__"`},
+		"an unknown schema":              {`{"schemas":["` + UserURN + `","urn:x:y"]}`, scimerror.InvalidSyntax, "schemas[1]"},
+		"schemas without the core one":   {`{"schemas":["` + EnterpriseURN + `"]}`, scimerror.InvalidSyntax, UserURN},
+		"a number for a string":          {`{"userName":1}`, scimerror.InvalidValue, `userName: must be of type string, not "1"`},
+		"a boolean in quotes":            {`{"active":"true"}`, scimerror.InvalidValue, "active: must be of type boolean"},
+		"a string for an object":         {`{"name":"A"}`, scimerror.InvalidValue, "name: must be an object"},
+		"a string for a list":            {`{"emails":"a"}`, scimerror.InvalidValue, "emails: must be a list"},
+		"a string for an element":        {`{"emails":["a"]}`, scimerror.InvalidValue, "emails[0]: must be an object"},
+		"two primary values":             {`{"emails":[{"value":"a","primary":true},{"value":"b","primary":true}]}`, scimerror.InvalidValue, "emails: primary"},
+		"what is not base64":             {`{"x509Certificates":[{"value":"%"}]}`, scimerror.InvalidValue, "x509Certificates[0].value: must be base64"},
+		"an attribute twice by its URN":  {`{"userName":"a","` + UserURN + `":{"userName":"b"}}`, scimerror.InvalidSyntax, "userName: the attribute is there twice"},
+		"an extension that is no object": {`{"` + EnterpriseURN + `":"x"}`, scimerror.InvalidValue, "must be an object"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := User.Normalize(decode(t, c.body), Leniency{})
+			var e *scimerror.Error
+			if !errors.As(err, &e) || e.Status != 400 || e.Type != c.is || !strings.Contains(e.Detail, c.says) {
+				t.Errorf("got %v, want %s: %s", err, c.is, c.says)
+			}
+		})
+	}
+}
+
+func TestValidate(t *testing.T) {
+	if err := User.Validate(Document{"displayName": "A"}); err == nil || !strings.Contains(err.Error(), "userName: is required") {
+		t.Errorf("got %v", err)
+	}
+	if err := Group.Validate(Document{"displayName": "A", "members": []any{map[string]any{"type": "User"}}}); err == nil || !strings.Contains(err.Error(), "members.value: is required") {
+		t.Errorf("got %v", err)
+	}
+	if err := User.Validate(Document{"userName": "a"}); err != nil {
+		t.Error(err)
+	}
+}
+
+// The schemas are those of RFC 7643 section 8.7: each attribute has all of its characteristics.
+func TestStandardSchemas(t *testing.T) {
+	var check func(path string, attributes []*Attribute)
+	check = func(path string, attributes []*Attribute) {
+		seen := map[string]bool{}
+		for _, a := range attributes {
+			at := path + a.Name
+			switch {
+			case seen[strings.ToLower(a.Name)]:
+				t.Errorf("%s: is there twice", at)
+			case a.Hidden:
+			case a.Description == "" || a.Mutability == "" || a.Returned == "" || a.Uniqueness == "" || a.Type == "":
+				t.Errorf("%s: lacks a characteristic", at)
+			case (a.Type == Complex) != (len(a.SubAttributes) > 0):
+				t.Errorf("%s: complex and sub-attributes go together", at)
+			case (a.Type == Reference) != (len(a.ReferenceTypes) > 0):
+				t.Errorf("%s: reference and referenceTypes go together", at)
+			}
+			seen[strings.ToLower(a.Name)] = true
+			check(at+".", a.SubAttributes)
+		}
+	}
+	for _, s := range []*Schema{userSchema, groupSchema, enterpriseSchema} {
+		check(s.ID+":", s.Attributes)
+	}
+}
+
+// FuzzNormalize: no body panics, and what is normal stays as it is.
+func FuzzNormalize(f *testing.F) {
+	for _, seed := range []string{
+		`{"userName":"a","emails":[{"value":"x","primary":"True"}],"active":"false"}`, `{"name":{"givenName":null}}`,
+		`{"` + EnterpriseURN + `":{"manager":"1"}}`, `{"schemas":["` + UserURN + `"],"x509Certificates":[{"value":"AA=="}]}`, `{"emails":"a","roles":["x"]}`,
+	} {
+		f.Add([]byte(seed), true)
+	}
+	f.Fuzz(func(t *testing.T, body []byte, lenient bool) {
+		value, err := strictjson.Decode(body, strictjson.Options{FoldNames: true})
+		object, ok := value.(map[string]any)
+		if err != nil || !ok {
+			return
+		}
+		l := Leniency{}
+		if lenient {
+			l = entra
+		}
+		d, err := User.Normalize(object, l)
+		if err != nil {
+			var e *scimerror.Error
+			if !errors.As(err, &e) {
+				t.Fatalf("%v is no SCIM error", err)
+			}
+			return
+		}
+		again, err := User.Normalize(d.Clone(), l)
+		if err != nil {
+			t.Fatalf("what is normal is refused: %v: %v", err, d)
+		}
+		if diff := cmp.Diff(d, again); diff != "" {
+			t.Errorf("normal twice (-once +twice):\n%s", diff)
+		}
+	})
+}
