@@ -31,11 +31,14 @@ import (
 	"github.com/quoin-dev/quoin/controllers/deployment"
 	"github.com/quoin-dev/quoin/controllers/environment"
 	"github.com/quoin-dev/quoin/controllers/releasechannel"
+	"github.com/quoin-dev/quoin/controllers/scimgroup"
+	"github.com/quoin-dev/quoin/controllers/scimuser"
 	"github.com/quoin-dev/quoin/internal/claims"
 	"github.com/quoin-dev/quoin/internal/engine"
 	"github.com/quoin-dev/quoin/internal/git"
 	"github.com/quoin-dev/quoin/internal/ids"
 	"github.com/quoin-dev/quoin/internal/kube"
+	"github.com/quoin-dev/quoin/internal/lastmodified"
 	"github.com/quoin-dev/quoin/internal/tenant"
 )
 
@@ -74,9 +77,11 @@ func Scheme() (*runtime.Scheme, error) {
 	return scheme, nil
 }
 
-// CacheOptions keep in memory only what the controllers made, where a kind is not ours.
+// CacheOptions keep in memory only what the controllers made, where a kind is not ours, and
+// of managed fields only when users and groups were last modified.
 func CacheOptions() cache.Options {
 	ours := cache.ByObject{Label: labels.SelectorFromSet(labels.Set{"app.kubernetes.io/managed-by": "quoin"})}
+	dated := cache.ByObject{Transform: lastmodified.Transform()}
 	return cache.Options{
 		DefaultTransform: cache.TransformStripManagedFields(),
 		ByObject: map[client.Object]cache.ByObject{
@@ -86,6 +91,8 @@ func CacheOptions() cache.Options {
 			&corev1.ServiceAccount{}:        ours,
 			&networkingv1.NetworkPolicy{}:   ours,
 			&policyv1.PodDisruptionBudget{}: ours,
+			&v1alpha1.ScimUser{}:            dated,
+			&v1alpha1.ScimGroup{}:           dated,
 		},
 	}
 }
@@ -113,13 +120,26 @@ func Run(ctx context.Context, restConfig *rest.Config, options manager.Options, 
 	return mgr.Start(ctx)
 }
 
-// Setup adds the controllers to a manager.
+// Setup adds the controllers to a manager, and what clears away after them.
 func Setup(ctx context.Context, mgr manager.Manager, config Config) error {
 	if err := addIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
 	k := kube.NewClient(mgr.GetClient(), mgr.GetAPIReader(), "quoin-controller")
 	clk := clock.RealClock{}
+	for name, setUp := range setups(mgr, k, clk, config) {
+		if err := setUp(); err != nil {
+			return fmt.Errorf("set up controller %s: %w", name, err)
+		}
+	}
+	return errors.Join(
+		mgr.Add(claims.NewSweep(k, clk, claims.UserName, claims.GroupName)),
+		mgr.Add(scimgroup.NewCollector(k, clk)),
+	)
+}
+
+// setups are what adds each controller to a manager.
+func setups(mgr manager.Manager, k *kube.Client, clk clock.Clock, config Config) map[string]func() error {
 	allocator := ids.New(k)
 	gitClient := git.New(git.Options{AllowInsecure: config.AllowInsecureGit})
 	deployments := deployment.Options{
@@ -128,7 +148,7 @@ func Setup(ctx context.Context, mgr manager.Manager, config Config) error {
 		Remotes: deployment.NewRemotes(mgr.GetAPIReader(), readRefs(gitClient), clk),
 	}
 	recorder := mgr.GetEventRecorder
-	for name, setUp := range map[string]func() error{
+	return map[string]func() error{
 		"account": func() error {
 			return account.SetupWithManager(mgr, account.New(k, recorder(account.FieldManager), clk), controllerOptions(config))
 		},
@@ -153,12 +173,13 @@ func Setup(ctx context.Context, mgr manager.Manager, config Config) error {
 		"branch": func() error {
 			return branch.SetupWithManager(mgr, branch.New(k, recorder(branch.FieldManager), clk, allocator), controllerOptions(config))
 		},
-	} {
-		if err := setUp(); err != nil {
-			return fmt.Errorf("set up controller %s: %w", name, err)
-		}
+		"scimuser": func() error {
+			return scimuser.SetupWithManager(mgr, scimuser.New(k, recorder(scimuser.FieldManager), clk), controllerOptions(config))
+		},
+		"scimgroup": func() error {
+			return scimgroup.SetupWithManager(mgr, scimgroup.New(k, recorder(scimgroup.FieldManager), clk), controllerOptions(config))
+		},
 	}
-	return nil
 }
 
 // controllerOptions are those of one controller. Each has a rate limiter of its own: objects
@@ -184,7 +205,8 @@ func readRefs(c *git.Client) deployment.ReadRefs {
 	}
 }
 
-// addIndexes lets the cache answer the same field selectors as the API server does.
+// addIndexes lets the cache answer the same field selectors as the API server does, and some
+// that only map functions ask for.
 func addIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 	return errors.Join(
 		index(ctx, indexer, tenant.IndexNamespace, func(a *v1alpha1.Account) string { return a.Spec.Namespace }),
@@ -192,6 +214,8 @@ func addIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 		index(ctx, indexer, environment.IndexDeployment, func(e *v1alpha1.Environment) string { return e.Spec.DeploymentRef.Name }),
 		index(ctx, indexer, branch.IndexDeployment, func(b *v1alpha1.Branch) string { return b.Spec.DeploymentRef.Name }),
 		environment.AddIndexes(ctx, indexer),
+		scimuser.AddIndexes(ctx, indexer),
+		scimgroup.AddIndexes(ctx, indexer),
 	)
 }
 

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
@@ -21,7 +22,9 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/controllers/requests"
 	"github.com/quoin-dev/quoin/internal/git"
+	"github.com/quoin-dev/quoin/internal/lastmodified"
 )
 
 // indexer notes which fields are indexed.
@@ -72,7 +75,8 @@ func TestIndexesAreSelectable(t *testing.T) {
 	}
 	ours := 0
 	for name := range i.fields {
-		if strings.Contains(name, "."+v1alpha1.Group+" ") {
+		// Map functions ask the cache alone.
+		if strings.Contains(name, "."+v1alpha1.Group+" ") && !strings.Contains(name, " "+requests.CacheOnly) {
 			ours++
 			if !selectable[name] {
 				t.Errorf("%s is indexed, and not selectable", name)
@@ -100,10 +104,36 @@ func TestIndexErrorsNameTheField(t *testing.T) {
 // TestCacheKeepsOursOnly: of kinds that are not Quoin's own, the cache holds what Quoin made.
 func TestCacheKeepsOursOnly(t *testing.T) {
 	for obj, by := range CacheOptions().ByObject {
+		if by.Transform != nil {
+			continue // see TestCacheKeepsWhenItChanged
+		}
 		if got := by.Label.String(); got != "app.kubernetes.io/managed-by=quoin" {
 			t.Errorf("of %T the cache holds %q", obj, got)
 		}
 		if _, ok := obj.(v1alpha1.Object); ok {
+			t.Errorf("%T is Quoin's own: users make them without labels", obj)
+		}
+	}
+}
+
+// TestCacheKeepsWhenItChanged: of managed fields the cache keeps only when users and groups
+// were last modified.
+func TestCacheKeepsWhenItChanged(t *testing.T) {
+	modified := metav1.NewTime(time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC))
+	for obj, by := range CacheOptions().ByObject {
+		if by.Transform == nil {
+			continue
+		}
+		obj.SetManagedFields([]metav1.ManagedFieldsEntry{{
+			Manager: "kubectl", Time: &modified, FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:spec":{}}`)},
+		}})
+		if _, err := by.Transform(obj); err != nil {
+			t.Fatal(err)
+		}
+		if got := lastmodified.Of(obj); !got.Equal(modified.Time) || obj.GetManagedFields()[0].FieldsV1 != nil {
+			t.Errorf("%T: %s, %v", obj, got, obj.GetManagedFields())
+		}
+		if by.Label != nil || by.Field != nil {
 			t.Errorf("%T is Quoin's own: users make them without labels", obj)
 		}
 	}

@@ -21,8 +21,13 @@ import (
 	"github.com/quoin-dev/quoin/internal/tenant"
 )
 
-// inFlightPause is when to look again at a name that is just being given to another object.
-const inFlightPause = 10 * time.Second
+const (
+	// inFlightPause is when to look again at a name that is just being given to another object.
+	inFlightPause = 10 * time.Second
+	// takenPause is when to look again at a name that is taken, should nobody have said that it
+	// came free.
+	takenPause = 10 * time.Minute
+)
 
 // Account is the account that an object belongs to.
 func Account[T v1alpha1.Object](ctx context.Context, s *reconciler.Scope[T]) (*v1alpha1.Account, *reconciler.Outcome) {
@@ -51,7 +56,7 @@ func Claim[T v1alpha1.Object](ctx context.Context, s *reconciler.Scope[T], name 
 	}
 	if holder != "" {
 		o := reconciler.Stalled(v1alpha1.ReasonNameTaken, fmt.Sprintf(
-			"spec.%s: %q belongs to %s %q of the same account; choose another", name.Field, name.Value(s.Object), name.Kind, holder))
+			"spec.%s: %q belongs to %s %q of the same account; choose another", name.Field, name.Value(s.Object), name.Kind, holder)).In(takenPause)
 		return &o
 	}
 	return nil

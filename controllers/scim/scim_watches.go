@@ -17,26 +17,28 @@ import (
 	"github.com/quoin-dev/quoin/internal/claims"
 )
 
-// IndexWanted is the field by which the objects are found that wanted a name in vain, by the
-// claim that another one has.
+// IndexWanted is the field by which the objects are found that want a name in vain, by the
+// claim that another one has. Objects that have their name are not in it.
 const IndexWanted = requests.CacheOnly + "wanted-claim"
 
-// Wanted is the claim that an object wanted in vain, for IndexWanted.
+// Wanted is the claim that an object wants in vain, for IndexWanted. What has not been dealt
+// with yet counts: the claim may come free while its status is on the way to the cache.
 func Wanted[T v1alpha1.Object](name claims.Attribute[T]) client.IndexerFunc {
 	return func(o client.Object) []string {
 		obj, ok := o.(T)
 		if !ok {
 			return nil
 		}
-		c := meta.FindStatusCondition(obj.Common().Conditions, v1alpha1.ConditionStalled)
-		if c == nil || c.Reason != v1alpha1.ReasonNameTaken {
+		stalled := meta.FindStatusCondition(obj.Common().Conditions, v1alpha1.ConditionStalled)
+		taken := stalled != nil && stalled.Reason == v1alpha1.ReasonNameTaken
+		if !taken && obj.Common().ObservedGeneration == obj.GetGeneration() {
 			return nil
 		}
 		return []string{name.Name(name.Value(obj))}
 	}
 }
 
-// OfClaim maps a claim that came or went to those that wanted the name in vain. list is an
+// OfClaim maps a claim that came or went to those that want the name in vain. list is an
 // empty list of their kind.
 func OfClaim[T client.Object](c client.Reader, list client.ObjectList) handler.MapFunc {
 	return func(ctx context.Context, claim client.Object) []reconcile.Request {

@@ -111,8 +111,9 @@ func (c *Collector) due(ctx context.Context) (map[string][]*v1alpha1.ScimMemberC
 // references are the chunks that groups refer to.
 func references(ctx context.Context, c client.Reader, opts ...client.ListOption) (map[client.ObjectKey]bool, error) {
 	used := map[client.ObjectKey]bool{}
-	for list := (&v1alpha1.ScimGroupList{}); ; {
-		if err := c.List(ctx, list, append(opts, client.Continue(list.Continue))...); err != nil {
+	for next := ""; ; {
+		list := &v1alpha1.ScimGroupList{}
+		if err := c.List(ctx, list, append(opts, client.Continue(next))...); err != nil {
 			return nil, fmt.Errorf("list groups: %w", err)
 		}
 		for i := range list.Items {
@@ -120,7 +121,7 @@ func references(ctx context.Context, c client.Reader, opts ...client.ListOption)
 				used[client.ObjectKey{Namespace: list.Items[i].Namespace, Name: ref.Name}] = true
 			}
 		}
-		if list.Continue == "" {
+		if next = list.Continue; next == "" {
 			return used, nil
 		}
 	}
