@@ -140,7 +140,7 @@ func serve(ctx context.Context, k8s cluster.Cluster, restConfig *clientrest.Conf
 	if err != nil {
 		return err
 	}
-	people, err := directory.New(ctx, k8s.GetCache(), kube.NewClient(k8s.GetClient(), k8s.GetAPIReader(), edit.Manager))
+	people, err := newDirectory(ctx, k8s)
 	if err != nil {
 		return err
 	}
@@ -198,6 +198,20 @@ func serve(ctx context.Context, k8s cluster.Cluster, restConfig *clientrest.Conf
 		Log: c.Log, Registerer: metrics.Registry, TrustedProxies: c.TrustedProxies, Errors: errorsOn,
 	})
 	return serving.Run(ctx, options, handler)
+}
+
+// newDirectory follows the users and groups of all accounts.
+func newDirectory(ctx context.Context, k8s cluster.Cluster) (*directory.Directory, error) {
+	o := directory.Options{Kube: kube.NewClient(k8s.GetClient(), k8s.GetAPIReader(), edit.Manager), Clock: clock.RealClock{}}
+	for kind, informer := range map[client.Object]*toolscache.SharedIndexInformer{
+		&v1alpha1.ScimUser{}: &o.Users, &v1alpha1.ScimGroup{}: &o.Groups, &v1alpha1.ScimMemberChunk{}: &o.Chunks,
+	} {
+		var err error
+		if *informer, err = informerOf(ctx, k8s.GetCache(), kind); err != nil {
+			return nil, err
+		}
+	}
+	return directory.New(ctx, o)
 }
 
 // informerOf is what follows the objects of a kind.

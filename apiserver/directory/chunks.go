@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -117,7 +118,7 @@ func (v *view) keep(parts []*part) ([]v1alpha1.ScimMemberChunkReference, error) 
 		}
 		name, err := chunkName(p.members)
 		if err != nil {
-			return nil, errorsJoin(err, group.Wait())
+			return nil, errors.Join(err, group.Wait())
 		}
 		references[i] = v1alpha1.ScimMemberChunkReference{Name: name, Count: int32(len(p.members))} //nolint:gosec // at most maxChunkSize
 		w := v.d.seen.expect(kindChunk, v.namespace, name)

@@ -33,7 +33,7 @@ type kind[T v1alpha1.Object, S any] struct {
 	// store writes what is kept in objects of its own, and refers to them in the spec; may be nil.
 	store func(v *view, s *S, d schema.Document) error
 	// lookups are the indexes by the paths of their attributes.
-	lookups map[string]lookup[T]
+	lookups map[string]lookup[T, S]
 }
 
 // collection is all resources of a kind.
@@ -50,13 +50,15 @@ func newCollection[T v1alpha1.Object, S any](d *Directory, k kind[T, S], informe
 
 // follow keeps the records up to date, and tells those who wait for a write.
 func (c *collection[T, S]) follow() (toolscache.ResourceEventHandlerRegistration, error) {
-	changed := func(before, after any) {
-		was, _ := before.(T)
-		is, _ := after.(T)
-		c.records.change(was, is)
-		c.d.seen.happened(c.name, before, after)
-	}
-	return c.informer.AddEventHandler(handler(changed))
+	return c.informer.AddEventHandler(handler(c.changed))
+}
+
+// changed is told of each event of the informer.
+func (c *collection[T, S]) changed(before, after any) {
+	was, _ := before.(T)
+	is, _ := after.(T)
+	c.records.change(was, is)
+	c.d.seen.happened(c.name, before, after)
 }
 
 // handler calls one function with what was and what is: nil where there is nothing.
@@ -97,7 +99,7 @@ func (c *collection[T, S]) visible(namespace, id string) T {
 // gives cannot be there, and is not asked for.
 func (c *collection[T, S]) live(ctx context.Context, namespace, id string) (T, error) {
 	o := c.unique.New()
-	if len(validation.IsDNS1123Subdomain(id)) > 0 {
+	if !isName(id) {
 		return o, scimerror.NotFound(c.name, id)
 	}
 	err := c.d.kube.Live().Get(ctx, client.ObjectKey{Namespace: namespace, Name: id}, o)
@@ -109,6 +111,9 @@ func (c *collection[T, S]) live(ctx context.Context, namespace, id string) (T, e
 	}
 	return o, nil
 }
+
+// isName tells whether an object can have such a name.
+func isName(id string) bool { return len(validation.IsDNS1123Subdomain(id)) == 0 }
 
 func (c *collection[T, S]) get(v *view, id string) (*schema.Resource, error) {
 	o, err := c.live(v.ctx, v.namespace, id)

@@ -61,13 +61,8 @@ type Directory struct {
 
 // New makes a Directory, and returns when it knows all that the informers know.
 func New(ctx context.Context, o Options) (*Directory, error) {
-	d := &Directory{
-		kube: o.Kube, clock: o.Clock, chunks: o.Chunks, seen: newSeen(o.Clock),
-		tenants: map[string]*Tenant{},
-	}
-	d.users = newCollection(d, userKind(), o.Users)
-	d.groups = newCollection(d, groupKind(), o.Groups)
-	if err := addIndexes(o); err != nil {
+	d, err := newDirectory(o)
+	if err != nil {
 		return nil, err
 	}
 	var followed []toolscache.InformerSynced
@@ -82,6 +77,17 @@ func New(ctx context.Context, o Options) (*Directory, error) {
 		return nil, errors.Join(errors.New("the SCIM objects were not read"), ctx.Err())
 	}
 	return d, nil
+}
+
+// newDirectory makes one that follows nothing yet.
+func newDirectory(o Options) (*Directory, error) {
+	d := &Directory{
+		kube: o.Kube, clock: o.Clock, chunks: o.Chunks, seen: newSeen(o.Clock),
+		tenants: map[string]*Tenant{},
+	}
+	d.users = newCollection(d, userKind(), o.Users)
+	d.groups = newCollection(d, groupKind(), o.Groups)
+	return d, addIndexes(o)
 }
 
 // Of is the part of an account. The account is not kept.

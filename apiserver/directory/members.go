@@ -1,10 +1,10 @@
 package directory
 
 import (
+	"cmp"
 	"iter"
 	"maps"
 	"slices"
-	"sort"
 	"strings"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
@@ -128,7 +128,7 @@ func (m *members) Len() int {
 	}
 	m.counted = true
 	for _, p := range m.parts {
-		m.count += p.count
+		m.count += len(p.members)
 	}
 	for i := range m.inPlace {
 		if len(m.parts) == 0 || len(m.partsWith(m.inPlace[i].Value)) == 0 {
@@ -205,22 +205,19 @@ func (m *members) references() iter.Seq[*v1alpha1.ScimMember] {
 func (m *members) Put(element map[string]any) bool {
 	value, _ := element["value"].(string)
 	given, _ := element["type"].(string)
-	kind := v1alpha1.ScimMemberType(given)
-	for _, known := range []v1alpha1.ScimMemberType{typeUser, typeGroup} {
-		if strings.EqualFold(given, string(known)) {
-			kind = known
-		}
-	}
+	var kind v1alpha1.ScimMemberType // none says User
 	switch {
 	case value == "":
 		m.fail("members: each needs a value")
 		return false
-	case kind != "" && kind != typeUser && kind != typeGroup:
+	case strings.EqualFold(given, string(typeGroup)):
+		kind = typeGroup
+	case given != "" && !strings.EqualFold(given, string(typeUser)):
 		m.fail("members.type: must be User or Group, not %s", scimerror.Quote(given))
 		return false
 	}
 	was := m.current(value)
-	if was != nil && (kind == "" || kind == m.typeOf(was)) {
+	if was != nil && (given == "" || cmp.Or(kind, typeUser) == m.typeOf(was)) {
 		return false
 	}
 	m.set(value, was, &v1alpha1.ScimMember{Value: value, Type: kind})
@@ -279,9 +276,4 @@ func (m *members) edited(was *v1alpha1.ScimMember) *v1alpha1.ScimMember {
 		return was
 	}
 	return now
-}
-
-// sortMembers sorts by value.
-func sortMembers(list []v1alpha1.ScimMember) {
-	sort.Slice(list, func(i, j int) bool { return list[i].Value < list[j].Value })
 }

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
-	"github.com/quoin-dev/quoin/apiserver/scim/schema"
 )
 
 // The kinds of members.
@@ -104,7 +103,7 @@ func groupsOfUser(v *view, id string, _ *v1alpha1.ScimUserSpec) any {
 }
 
 // usersInGroup looks up users by groups.value: those that are in a group, or in one within it.
-func usersInGroup(v *view, _ schema.Ref, id string) ([]*v1alpha1.ScimUser, error) {
+func usersInGroup(_ *collection[*v1alpha1.ScimUser, v1alpha1.ScimUserSpec], v *view, id string) ([]*v1alpha1.ScimUser, error) {
 	var users []*v1alpha1.ScimUser
 	known := map[string]bool{}
 	level := []string{id}
@@ -132,7 +131,7 @@ func usersInGroup(v *view, _ schema.Ref, id string) ([]*v1alpha1.ScimUser, error
 }
 
 // groupsWithMember looks up groups by members.value, among those who exist.
-func groupsWithMember(v *view, _ schema.Ref, id string) ([]*v1alpha1.ScimGroup, error) {
+func groupsWithMember(_ *collection[*v1alpha1.ScimGroup, v1alpha1.ScimGroupSpec], v *view, id string) ([]*v1alpha1.ScimGroup, error) {
 	if _, ok := v.d.resolve(v.namespace, &v1alpha1.ScimMember{Value: id}); !ok {
 		return nil, nil
 	}

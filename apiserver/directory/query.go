@@ -13,7 +13,7 @@ import (
 )
 
 // lookup finds the resources that may have a value: all of those that do, and perhaps others.
-type lookup[T v1alpha1.Object] func(v *view, ref schema.Ref, value string) ([]T, error)
+type lookup[T v1alpha1.Object, S any] func(c *collection[T, S], v *view, value string) ([]T, error)
 
 // query chooses how candidates are found: by an index, all of them, or, where nothing is filtered
 // and nothing sorted, only those on the page.
@@ -30,7 +30,7 @@ func (c *collection[T, S]) find(v *view, q *scim.Query) (*scim.Page, error) {
 	if lookups, ok := q.Filter.Lookups(indexed); ok {
 		found := map[string]T{}
 		for _, l := range lookups {
-			objects, err := c.lookups[l.Ref.String()](v, l.Ref, l.Value)
+			objects, err := c.lookups[l.Ref.String()](c, v, l.Value)
 			if err != nil {
 				return nil, err
 			}
@@ -121,8 +121,8 @@ func (c *collection[T, S]) page(v *view, all snapshot[T], q *scim.Query) *scim.P
 }
 
 // byID looks up a resource by its id, as the API server has it.
-func byID[T v1alpha1.Object, S any](v *view, _ schema.Ref, id string) ([]T, error) {
-	return one(collectionOf[T, S](v).live(v.ctx, v.namespace, id))
+func byID[T v1alpha1.Object, S any](c *collection[T, S], v *view, id string) ([]T, error) {
+	return one(c.live(v.ctx, v.namespace, id))
 }
 
 // one is a list of what was found, empty when nothing was.
@@ -139,8 +139,7 @@ func one[T v1alpha1.Object](o T, err error) ([]T, error) {
 // byUnique looks up the resource with a unique value, as the API server has it: the claim on the
 // value says which one it is. An object that kubectl has made, and whose claim the controller has
 // not made yet, is in the cache at best.
-func byUnique[T v1alpha1.Object, S any](v *view, _ schema.Ref, value string) ([]T, error) {
-	c := collectionOf[T, S](v)
+func byUnique[T v1alpha1.Object, S any](c *collection[T, S], v *view, value string) ([]T, error) {
 	holder, err := c.holder(v.ctx, v.namespace, value)
 	if err != nil {
 		return nil, err
@@ -170,18 +169,9 @@ func (c *collection[T, S]) holder(ctx context.Context, namespace, value string) 
 }
 
 // byIndex looks up the resources with a value in an index of the cache.
-func byIndex[T v1alpha1.Object, S any](index string) lookup[T] {
-	return func(v *view, _ schema.Ref, value string) ([]T, error) {
-		found := indexed[T](collectionOf[T, S](v).informer, index, v.namespace, value)
+func byIndex[T v1alpha1.Object, S any](index string) lookup[T, S] {
+	return func(c *collection[T, S], v *view, value string) ([]T, error) {
+		found := indexed[T](c.informer, index, v.namespace, value)
 		return slices.DeleteFunc(found, func(o T) bool { return !isVisible(o) }), nil
 	}
-}
-
-// collectionOf is the collection of a kind.
-func collectionOf[T v1alpha1.Object, S any](v *view) *collection[T, S] {
-	if users, ok := any(v.d.users).(*collection[T, S]); ok {
-		return users
-	}
-	groups, _ := any(v.d.groups).(*collection[T, S])
-	return groups
 }

@@ -111,8 +111,8 @@ func flag[S any](name string, field func(*S) **bool, absent any) *row[S] {
 	}
 }
 
-// part is a complex attribute, or an extension, in a struct of its own.
-func part[S, P any](name string, field func(*S) **P, of *table[P]) *row[S] {
+// object is a complex attribute, or an extension, in a struct of its own.
+func object[S, P any](name string, field func(*S) **P, of *table[P]) *row[S] {
 	return &row[S]{
 		name: name,
 		get: func(v *view, id string, s *S) any {

@@ -43,7 +43,7 @@ var (
 	user = newTable(
 		text("externalId", func(s *v1alpha1.ScimUserSpec) *string { return &s.ExternalID }),
 		text("userName", func(s *v1alpha1.ScimUserSpec) *string { return &s.UserName }),
-		part("name", func(s *v1alpha1.ScimUserSpec) **v1alpha1.ScimName { return &s.Name }, personName),
+		object("name", func(s *v1alpha1.ScimUserSpec) **v1alpha1.ScimName { return &s.Name }, personName),
 		text("displayName", func(s *v1alpha1.ScimUserSpec) *string { return &s.DisplayName }),
 		text("nickName", func(s *v1alpha1.ScimUserSpec) *string { return &s.NickName }),
 		text("profileUrl", func(s *v1alpha1.ScimUserSpec) *string { return &s.ProfileURL }),
@@ -62,7 +62,7 @@ var (
 		values("roles", func(s *v1alpha1.ScimUserSpec) *[]v1alpha1.ScimMultiValue { return &s.Roles }),
 		values("x509Certificates", func(s *v1alpha1.ScimUserSpec) *[]v1alpha1.ScimMultiValue { return &s.X509Certificates }),
 		&row[v1alpha1.ScimUserSpec]{name: "groups", get: groupsOfUser, costly: true},
-		part(schema.EnterpriseURN, func(s *v1alpha1.ScimUserSpec) **v1alpha1.ScimEnterprise { return &s.Enterprise }, enterprise),
+		object(schema.EnterpriseURN, func(s *v1alpha1.ScimUserSpec) **v1alpha1.ScimEnterprise { return &s.Enterprise }, enterprise),
 	)
 )
 
@@ -81,11 +81,10 @@ func userKind() kind[*v1alpha1.ScimUser, v1alpha1.ScimUserSpec] {
 		unique:     claims.UserName,
 		complete: func(u *v1alpha1.ScimUser) {
 			if u.Spec.Active == nil {
-				active := true
-				u.Spec.Active = &active // so that kubectl shows it
+				u.Spec.Active = new(true) // so that kubectl shows it
 			}
 		},
-		lookups: map[string]lookup[*v1alpha1.ScimUser]{
+		lookups: map[string]lookup[*v1alpha1.ScimUser, v1alpha1.ScimUserSpec]{
 			"id":           byID[*v1alpha1.ScimUser, v1alpha1.ScimUserSpec],
 			"userName":     byUnique[*v1alpha1.ScimUser, v1alpha1.ScimUserSpec],
 			"externalId":   byIndex[*v1alpha1.ScimUser, v1alpha1.ScimUserSpec](indexExternalID),

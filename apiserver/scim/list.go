@@ -246,6 +246,22 @@ func (l *listRequest) projection(t *schema.ResourceType, several bool) (*schema.
 	return p, nil
 }
 
+// checkProjection refuses what none of the types has.
+func (l *listRequest) checkProjection(types []*schema.ResourceType) error {
+	for parameter, names := range map[string][]string{"attributes": l.attributes, "excludedAttributes": l.excluded} {
+		for _, name := range names {
+			var err error
+			if !slices.ContainsFunc(types, func(t *schema.ResourceType) bool {
+				_, err = attribute(t, parameter, name)
+				return err == nil
+			}) {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 // projection is that of a request about one resource.
 func (x *exchange) projection(t *schema.ResourceType) (*schema.Projection, error) {
 	l, err := x.query()
@@ -327,6 +343,9 @@ type typedQuery struct {
 // queries makes one for each type. In a list of several types one that lacks an attribute has no
 // resource that matches; one that no type has is an error.
 func (l *listRequest) queries(types []*schema.ResourceType) ([]typedQuery, error) {
+	if err := l.checkProjection(types); err != nil {
+		return nil, err
+	}
 	var all []typedQuery
 	var first error
 	for _, t := range types {

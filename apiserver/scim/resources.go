@@ -37,10 +37,10 @@ func (x *exchange) replaceResource(ctx context.Context, t *schema.ResourceType, 
 		if err := c.check(r); err != nil {
 			return nil, err
 		}
-		if err := t.CheckImmutable(r.Document, wanted); err != nil {
+		d := wanted.Clone()
+		if err := t.KeepImmutable(r.Document, d); err != nil {
 			return nil, err
 		}
-		d := wanted.Clone()
 		for name, value := range r.Document {
 			if set, ok := value.(schema.Set); ok {
 				elements, _ := d[name].([]any)

@@ -10,7 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -63,9 +63,9 @@ func Claim[T v1alpha1.Object](ctx context.Context, s *reconciler.Scope[T], name 
 }
 
 // Exists tells whether there is an object of a name, which may be any text. The answer is the
-// cache's own object, not a copy of it: obj must not be changed, nor be read into again.
+// cache's own object, not a copy of it: obj must not be changed, nor be read into by others.
 func Exists(ctx context.Context, c *kube.Client, namespace, name string, obj client.Object) (bool, error) {
-	if len(path.IsValidPathSegmentName(name)) > 0 {
+	if len(content.IsPathSegmentName(name)) > 0 {
 		return false, nil
 	}
 	// Past the client's memory of its own writes, which would read into the cache's object.

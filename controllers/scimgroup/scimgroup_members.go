@@ -7,7 +7,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -79,7 +79,7 @@ func chunkOf(ctx context.Context, c *kube.Client, namespace, name string) (*v1al
 	found, err := scim.Exists(ctx, c, namespace, name, chunk)
 	switch {
 	case err != nil || found:
-	case len(path.IsValidPathSegmentName(name)) > 0:
+	case len(content.IsPathSegmentName(name)) > 0:
 		err = apierrors.NewNotFound(v1alpha1.GroupVersion.WithResource("scimmemberchunks").GroupResource(), name)
 	default:
 		err = c.Live().Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, chunk)
@@ -89,17 +89,15 @@ func chunkOf(ctx context.Context, c *kube.Client, namespace, name string) (*v1al
 
 // add looks at further members.
 func (f *members) add(ctx context.Context, c *kube.Client, namespace string, list []v1alpha1.ScimMember) error {
+	// One object for all: tens of thousands would be for nothing.
+	into := map[v1alpha1.ScimMemberType]client.Object{typeUser: &v1alpha1.ScimUser{}, typeGroup: &v1alpha1.ScimGroup{}}
 	for i := range list {
 		m := memberOf(&list[i])
 		if f.seen[m] {
 			continue
 		}
 		f.seen[m] = true
-		var obj client.Object = &v1alpha1.ScimUser{}
-		if m.kind == typeGroup {
-			obj = &v1alpha1.ScimGroup{}
-		}
-		exists, err := scim.Exists(ctx, c, namespace, m.name, obj)
+		exists, err := scim.Exists(ctx, c, namespace, m.name, into[m.kind])
 		switch {
 		case err != nil:
 			return err

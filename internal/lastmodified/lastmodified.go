@@ -47,12 +47,16 @@ func reduced(entry metav1.ManagedFieldsEntry) bool {
 
 // ownsSpec tells whether an entry is of a manager that wrote something of the spec.
 func ownsSpec(entry metav1.ManagedFieldsEntry) bool {
+	if entry.Subresource != "" || entry.FieldsV1 == nil {
+		return false
+	}
 	// Most entries are settled without decoding.
-	if entry.Subresource != "" || entry.FieldsV1 == nil || !bytes.Contains(entry.FieldsV1.Raw, []byte(`"f:spec"`)) {
+	raw := entry.FieldsV1.GetRawBytes()
+	if !bytes.Contains(raw, []byte(`"f:spec"`)) {
 		return false
 	}
 	var fields map[string]json.RawMessage
-	if err := json.Unmarshal(entry.FieldsV1.Raw, &fields); err != nil {
+	if err := json.Unmarshal(raw, &fields); err != nil {
 		return false
 	}
 	_, ok := fields["f:spec"]

@@ -361,24 +361,31 @@ func required(path string, attributes []*Attribute, object map[string]any) error
 	return nil
 }
 
-// CheckImmutable tells whether a document that replaces another one leaves its immutable
-// attributes as they are (RFC 7644 section 3.5.1). One that had no value may get one.
-func (t *ResourceType) CheckImmutable(before, after Document) error {
-	check := func(path string, attributes []*Attribute, x, y map[string]any) error {
+// KeepImmutable gives a document that replaces another one the immutable attributes that it leaves
+// out, and refuses it when it has other values for them (RFC 7644 section 3.5.1: what is sent must
+// match). One that had no value may get one.
+func (t *ResourceType) KeepImmutable(before, after Document) error {
+	keep := func(extension string, attributes []*Attribute) error {
 		for _, a := range attributes {
-			if old, ok := x[a.Name]; ok && a.Mutability == Immutable && !reflect.DeepEqual(old, y[a.Name]) {
-				return scimerror.Bad(scimerror.Mutability, "%s: cannot be changed", path+a.Name)
+			ref := Ref{Extension: extension, Attribute: a}
+			was := before.Get(ref)
+			if was == nil || a.Mutability != Immutable {
+				continue
+			}
+			switch is := after.Get(ref); {
+			case is == nil:
+				after.Put(ref, was)
+			case !reflect.DeepEqual(was, is):
+				return scimerror.Bad(scimerror.Mutability, "%s: cannot be changed", ref)
 			}
 		}
 		return nil
 	}
-	if err := check("", t.Core.Attributes, before, after); err != nil {
+	if err := keep("", t.Core.Attributes); err != nil {
 		return err
 	}
 	for _, e := range t.Extensions {
-		x, _ := before[e.Schema.ID].(map[string]any)
-		y, _ := after[e.Schema.ID].(map[string]any)
-		if err := check(e.Schema.ID+":", e.Schema.Attributes, x, y); err != nil {
+		if err := keep(e.Schema.ID, e.Schema.Attributes); err != nil {
 			return err
 		}
 	}

@@ -1,0 +1,231 @@
+package directory
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/apiserver/scim/schema"
+	"github.com/quoin-dev/quoin/apiserver/scim/scimerror"
+)
+
+// TestOneOfManyCreatesWins: of 64 creates of one name over two replicas one makes a user, and the
+// others are told that it is there.
+func TestOneOfManyCreatesWins(t *testing.T) {
+	r := newRoom(t)
+	tenants := []*Tenant{r.Tenant, r.replica(r.api).Of(r.account)}
+	var mu sync.Mutex
+	var made []string
+	var group sync.WaitGroup
+	start := make(chan struct{})
+	for i := range 64 {
+		group.Go(func() {
+			<-start
+			on := tenants[i%2]
+			u, err := on.Create(t.Context(), on.user, schema.Document{"userName": []string{"Bjensen", "bjensen"}[i/2%2]})
+			mu.Lock()
+			defer mu.Unlock()
+			if err == nil {
+				made = append(made, u.ID)
+				return
+			}
+			wantError(t, err, http.StatusConflict, scimerror.Uniqueness)
+		})
+	}
+	close(start)
+	group.Wait()
+	if len(made) != 1 {
+		t.Fatalf("%d creates have won", len(made))
+	}
+	for _, on := range tenants {
+		r.eventually(func() bool { return slices.Equal(r.find(on, on.user, ""), made) })
+		if got := r.find(on, on.user, `userName eq "BJENSEN"`); !slices.Equal(got, made) {
+			t.Errorf("found %v, want %v", got, made)
+		}
+	}
+	r.wantClaims(map[string]string{"bjensen": made[0]})
+}
+
+// TestNoMemberIsLost: what many change in one group at once over two replicas is all there
+// afterwards. Who is told that others were faster tries again, as clients do.
+func TestNoMemberIsLost(t *testing.T) {
+	r := newRoom(t)
+	tenants := []*Tenant{r.Tenant, r.replica(r.api).Of(r.account)}
+	var leaving []string
+	for i := range 32 {
+		leaving = append(leaving, fmt.Sprintf("leaving-%d", i))
+	}
+	g := r.group("g", leaving...)
+	var group sync.WaitGroup
+	var want []string
+	for i := range 16 {
+		id := fmt.Sprintf("coming-%d", i)
+		want = append(want, id)
+		group.Go(func() {
+			for {
+				err := r.change(tenants[i%2], g.ID, func(s schema.Set) {
+					put(s, id)
+					s.Delete(leaving[2*i])
+					s.Delete(leaving[2*i+1])
+				})
+				var e *scimerror.Error
+				if errors.As(err, &e) && e.Status == http.StatusConflict {
+					continue
+				}
+				if err != nil {
+					t.Error(err)
+				}
+				return
+			}
+		})
+	}
+	group.Wait()
+	for _, on := range tenants {
+		if got := r.kept(on, g.ID); !slices.Equal(got, sorted(want)) {
+			t.Errorf("members %v", got)
+		}
+	}
+}
+
+// TestLargeGroupAgainstModel: three thousand members, changed at random on two replicas in turn.
+func TestLargeGroupAgainstModel(t *testing.T) {
+	const seed = 7
+	random := rand.New(rand.NewPCG(seed, 0))
+	r := newRoom(t)
+	tenants := []*Tenant{r.Tenant, r.replica(r.api).Of(r.account)}
+	model := map[string]bool{}
+	for _, id := range numbered("m", 0, 3000) {
+		model[id] = true
+	}
+	g := r.group("large", sortedKeys(model)...)
+	for step := range 25 {
+		on := tenants[step%2]
+		r.must(r.change(on, g.ID, func(s schema.Set) { randomMembers(random, s, model) })) // nobody else: it is called once
+		if got := r.kept(on, g.ID); !slices.Equal(got, sortedKeys(model)) {
+			t.Fatalf("seed %d, step %d: %d members, want %d", seed, step, len(got), len(model))
+		}
+	}
+	object := &v1alpha1.ScimGroup{ObjectMeta: metav1.ObjectMeta{Namespace: r.namespace, Name: g.ID}}
+	r.must(r.api.Get(t.Context(), client.ObjectKeyFromObject(object), object))
+	if len(object.Spec.Members) > 0 || len(object.Spec.MemberChunks) < len(model)/chunkSize {
+		t.Errorf("%d members in place, %d chunks", len(object.Spec.Members), len(object.Spec.MemberChunks))
+	}
+}
+
+func randomMembers(random *rand.Rand, s schema.Set, model map[string]bool) {
+	adding := random.IntN(2) == 0
+	for range 1 + random.IntN([]int{1, 4, 600}[random.IntN(3)]) {
+		id := fmt.Sprintf("m%07d", random.IntN(5000))
+		if adding {
+			put(s, id)
+			model[id] = true
+			continue
+		}
+		s.Delete(id)
+		delete(model, id)
+	}
+}
+
+// TestGroupsOfUsers: direct ones, those that they are in, however deep, and no end in a circle.
+func TestGroupsOfUsers(t *testing.T) {
+	r := newRoom(t)
+	u, v := r.user("u"), r.user("v")
+	team := r.group("Team", u.ID)
+	department := r.group("Department", team.ID, v.ID)
+	company := r.group("Company", department.ID)
+	r.must(r.change(r.Tenant, team.ID, func(s schema.Set) { put(s, company.ID) })) // a circle
+	want := map[string]string{
+		u.ID: "Team direct, Department indirect, Company indirect",
+		v.ID: "Department direct, Company indirect, Team indirect",
+	}
+	for id, want := range want {
+		got, err := r.Get(t.Context(), r.Tenant.user, id, nil)
+		r.must(err)
+		if s := groupNames(got.Document["groups"]); s != want {
+			t.Errorf("groups: %s, want %s", s, want)
+		}
+	}
+	for filter, want := range map[string][]string{
+		`groups.value eq "` + team.ID + `"`:                       {u.ID, v.ID},
+		`groups eq "` + department.ID + `" and userName eq "v"`:   {v.ID},
+		`groups[value eq "` + team.ID + `" and type eq "direct"]`: {u.ID},
+		`groups.display eq "company"`:                             {u.ID, v.ID},
+		`groups.value eq "nothing"`:                               {},
+	} {
+		if got := r.find(r.Tenant, r.Tenant.user, filter); !slices.Equal(got, want) {
+			t.Errorf("%s finds %v, want %v", filter, got, want)
+		}
+	}
+	without := &schema.Projection{Include: []schema.Ref{{Attribute: r.Tenant.user.Core.Attribute("userName")}}}
+	got, err := r.Get(t.Context(), r.Tenant.user, u.ID, without)
+	r.must(err)
+	if got.Document["groups"] != nil {
+		t.Error("groups are read though nobody wants them")
+	}
+	r.must(r.Delete(t.Context(), r.Tenant.group, department.ID, pass))
+	got, err = r.Get(t.Context(), r.Tenant.user, u.ID, nil)
+	r.must(err)
+	if s := groupNames(got.Document["groups"]); s != "Team direct" {
+		t.Errorf("groups: %s", s)
+	}
+}
+
+func groupNames(value any) string {
+	var names []string
+	list, _ := value.([]any)
+	for _, item := range list {
+		element := item.(map[string]any)
+		names = append(names, fmt.Sprint(element["display"], " ", element["type"]))
+	}
+	return strings.Join(names, ", ")
+}
+
+// TestGroupsAreBounded: a chain longer than what is followed ends.
+func TestGroupsAreBounded(t *testing.T) {
+	m, _, v := inMemory(t)
+	m.put(&v1alpha1.ScimUser{ObjectMeta: metav1.ObjectMeta{Namespace: "acme", Name: "u"}, Spec: v1alpha1.ScimUserSpec{UserName: "u"}})
+	member := "u"
+	for i := range 40 {
+		name := fmt.Sprintf("g%02d", i)
+		m.put(&v1alpha1.ScimGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "acme", Name: name}, Spec: v1alpha1.ScimGroupSpec{
+			DisplayName: name, Members: []v1alpha1.ScimMember{{Value: member}},
+		}})
+		member = name
+	}
+	if got := groupsOfUser(v, "u", nil).([]any); len(got) != maxNesting {
+		t.Errorf("%d groups", len(got))
+	}
+	users, err := usersInGroup(nil, v, "g39")
+	if err != nil || len(users) != 0 {
+		t.Errorf("%v, %v", users, err)
+	}
+}
+
+// TestNamesakes: a user and a group of the same name are told apart by the type that is written.
+func TestNamesakes(t *testing.T) {
+	m, _, v := inMemory(t)
+	m.put(&v1alpha1.ScimUser{ObjectMeta: metav1.ObjectMeta{Namespace: "acme", Name: "both"}, Spec: v1alpha1.ScimUserSpec{UserName: "both"}})
+	for name, members := range map[string][]v1alpha1.ScimMember{
+		"both": {}, "of-user": {{Value: "both"}}, "of-group": {{Value: "both", Type: typeGroup}},
+	} {
+		m.put(&v1alpha1.ScimGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "acme", Name: name}, Spec: v1alpha1.ScimGroupSpec{DisplayName: name, Members: members}})
+	}
+	if got := groupNames(groupsOfUser(v, "both", nil)); got != "of-user direct" {
+		t.Errorf("groups %s", got)
+	}
+	for name, want := range map[string]string{"of-user": "User", "of-group": "Group"} {
+		g := m.groups.visible("acme", name)
+		if element, _ := newMembers(v, &g.Spec).Get("both"); element["type"] != want {
+			t.Errorf("%s: %v", name, element)
+		}
+	}
+}

@@ -1,0 +1,262 @@
+package directory
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/apiserver/scim/schema"
+)
+
+// fill gives every field of a struct a value of its own.
+func fill(v reflect.Value, next *int) {
+	switch v.Kind() {
+	case reflect.String:
+		*next++
+		v.SetString(fmt.Sprint("value ", *next))
+	case reflect.Bool:
+		v.SetBool(true)
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		fill(v.Elem(), next)
+	case reflect.Slice:
+		v.Set(reflect.MakeSlice(v.Type(), 2, 2))
+		fill(v.Index(0), next)
+		fill(v.Index(1), next)
+	case reflect.Struct:
+		for i := range v.NumField() {
+			fill(v.Field(i), next)
+		}
+	}
+}
+
+func fullUser() *v1alpha1.ScimUser {
+	u := &v1alpha1.ScimUser{ObjectMeta: metav1.ObjectMeta{Namespace: "acme", Name: "u1", UID: "12345678-aaaa"}}
+	next := 0
+	fill(reflect.ValueOf(&u.Spec).Elem(), &next)
+	u.Spec.Active = new(false) // true is what none means
+	u.Spec.Extensions = []v1alpha1.ScimExtension{
+		{Schema: "urn:other:unknown", Attributes: apiextensionsv1.JSON{Raw: []byte(`{"kept":12345678901234567890}`)}},
+		{Schema: customURN, Attributes: apiextensionsv1.JSON{Raw: []byte(
+			`{"badge":"b","level":7,"rate":1.5,"remote":false,"since":"2026-01-31T12:00:00Z","page":"https://x","teams":["a","b"],"former":{"x":1}}`)}},
+	}
+	return u
+}
+
+func inMemory(t testing.TB) (*memory, *Tenant, *view) {
+	t.Helper()
+	m := newMemory(t)
+	tenant := m.Of(accountOf("acme"))
+	_, v := tenant.of(t.Context(), tenant.user, nil)
+	return m, tenant, v
+}
+
+// TestEveryAttributeOfUsers: every field of a user is an attribute, every attribute that can be
+// written is a field, and both ways lead back.
+func TestEveryAttributeOfUsers(t *testing.T) {
+	m, tenant, v := inMemory(t)
+	u := fullUser()
+	d := m.users.resource(v, u).Document
+	everyAttribute(t, "", tenant.user.Core.Attributes, d)
+	for _, e := range tenant.user.Extensions {
+		values, _ := d[e.Schema.ID].(map[string]any)
+		everyAttribute(t, e.Schema.ID+":", e.Schema.Attributes, values)
+	}
+	if _, shown := d["urn:other:unknown"]; shown {
+		t.Error("a schema that is not declared is shown")
+	}
+	made := &v1alpha1.ScimUser{}
+	made.Spec.Extensions = []v1alpha1.ScimExtension{u.Spec.Extensions[0]}
+	if err := m.users.writeSpec(v, made, d); err != nil {
+		t.Fatal(err)
+	}
+	want := u.DeepCopy()
+	want.Spec.Enterprise.Manager.DisplayName = "" // is read-only
+	want.Spec.Extensions[1].Attributes.Raw = []byte(`{"badge":"b","level":7,"page":"https://x","rate":1.5,"remote":false,"since":"2026-01-31T12:00:00Z","teams":["a","b"]}`)
+	if diff := cmp.Diff(want.Spec, made.Spec); diff != "" {
+		t.Errorf("written from the document (-want +got):\n%s", diff)
+	}
+	if err := m.users.writeSpec(v, made, schema.Document{}); err != nil {
+		t.Fatal(err)
+	}
+	empty := v1alpha1.ScimUserSpec{Extensions: []v1alpha1.ScimExtension{u.Spec.Extensions[0]}}
+	if diff := cmp.Diff(empty, made.Spec); diff != "" {
+		t.Errorf("written from an empty document (-want +got):\n%s", diff)
+	}
+}
+
+func everyAttribute(t *testing.T, path string, attributes []*schema.Attribute, values map[string]any) {
+	t.Helper()
+	for _, a := range attributes {
+		value, ok := values[a.Name]
+		if derived := a.Name == "groups" || a.Name == "$ref"; derived || a.Hidden {
+			continue
+		}
+		if !ok {
+			t.Errorf("%s is not shown", path+a.Name)
+			continue
+		}
+		if elements, many := value.([]any); many && a.Type == schema.Complex {
+			value = elements[0]
+		}
+		if element, ok := value.(map[string]any); ok {
+			everyAttribute(t, path+a.Name+".", a.SubAttributes, element)
+		}
+	}
+	for name := range values {
+		if !slices.ContainsFunc(attributes, func(a *schema.Attribute) bool { return a.Name == name }) && name != "externalId" && path+name != schema.EnterpriseURN && path+name != customURN {
+			t.Errorf("%s is shown and in no schema", path+name)
+		}
+	}
+}
+
+// TestNothingChanges: to write what is shown changes nothing, however it is written down.
+func TestNothingChanges(t *testing.T) {
+	m, _, v := inMemory(t)
+	cases := map[string]v1alpha1.ScimUserSpec{
+		"full":            fullUser().Spec,
+		"empty parts":     {UserName: "u", Name: &v1alpha1.ScimName{}, Enterprise: &v1alpha1.ScimEnterprise{Manager: &v1alpha1.ScimManager{}}, Emails: []v1alpha1.ScimMultiValue{}},
+		"empty element":   {UserName: "u", Emails: []v1alpha1.ScimMultiValue{{}, {Value: "x"}}},
+		"active absent":   {UserName: "u"},
+		"not primary":     {UserName: "u", Emails: []v1alpha1.ScimMultiValue{{Value: "x", Primary: new(false)}}},
+		"extension spelt": {UserName: "u", Extensions: []v1alpha1.ScimExtension{{Schema: "URN:ACME:params:scim:schemas:custom:2.0:user", Attributes: apiextensionsv1.JSON{Raw: []byte(`{ "LEVEL": 7, "level2": 8 }`)}}}},
+		"wrong types":     {UserName: "u", Extensions: []v1alpha1.ScimExtension{{Schema: customURN, Attributes: apiextensionsv1.JSON{Raw: []byte(`{"level":"seven","badge":3}`)}}}},
+		"no object":       {UserName: "u", Extensions: []v1alpha1.ScimExtension{{Schema: customURN, Attributes: apiextensionsv1.JSON{Raw: []byte(`[1]`)}}}},
+	}
+	for name, spec := range cases {
+		t.Run(name, func(t *testing.T) {
+			u := &v1alpha1.ScimUser{Spec: spec}
+			after := u.DeepCopy()
+			if err := m.users.writeSpec(v.forEditing(), after, m.users.resource(v, u).Document); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(u.Spec, after.Spec); diff != "" {
+				t.Errorf("changed (-was +is):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestUndeclaredAttributesStay: an update of a declared extension keeps what is not declared.
+func TestUndeclaredAttributesStay(t *testing.T) {
+	m, _, v := inMemory(t)
+	u := fullUser()
+	d := m.users.resource(v, u).Document
+	delete(d, customURN)
+	if err := m.users.writeSpec(v, u, d); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, e := range u.Spec.Extensions {
+		got = append(got, e.Schema+string(e.Attributes.Raw))
+	}
+	want := []string{`urn:other:unknown{"kept":12345678901234567890}`, customURN + `{"former":{"x":1}}`}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("kept (-want +got):\n%s", diff)
+	}
+}
+
+// TestItemIsItsResource: what a filter reads of an object is what its resource shows.
+func TestItemIsItsResource(t *testing.T) {
+	m, tenant, v := inMemory(t)
+	u := fullUser()
+	m.put(u)
+	m.put(&v1alpha1.ScimGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "acme", Name: "g1"}, Spec: v1alpha1.ScimGroupSpec{
+		DisplayName: "Group", Members: []v1alpha1.ScimMember{{Value: "u1"}},
+	}})
+	i := &item[*v1alpha1.ScimUser, v1alpha1.ScimUserSpec]{c: m.users, v: v, object: u}
+	r := i.Resource()
+	check := func(ref schema.Ref) {
+		t.Helper()
+		if diff := cmp.Diff(r.Get(ref), i.Get(ref)); diff != "" {
+			t.Errorf("%s (-resource +item):\n%s", ref, diff)
+		}
+		if i.Get(ref) == nil && ref.Attribute != nil && !ref.Attribute.Hidden {
+			t.Errorf("%s has no value", ref)
+		}
+	}
+	for _, name := range []string{"id", "schemas", "meta", "externalId"} {
+		ref, _ := tenant.user.Resolve("", name, "")
+		check(ref)
+	}
+	for _, a := range tenant.user.Core.Attributes {
+		check(schema.Ref{Attribute: a})
+	}
+	for _, e := range tenant.user.Extensions {
+		check(schema.Ref{Extension: e.Schema.ID})
+		for _, a := range e.Schema.Attributes {
+			check(schema.Ref{Extension: e.Schema.ID, Attribute: a})
+		}
+	}
+	bare := &item[*v1alpha1.ScimUser, v1alpha1.ScimUserSpec]{c: m.users, v: v, object: &v1alpha1.ScimUser{}}
+	for _, urn := range []string{schema.EnterpriseURN, customURN} {
+		if got := bare.Get(schema.Ref{Extension: urn}); got != nil {
+			t.Errorf("%s of nothing: %v", urn, got)
+		}
+	}
+}
+
+func TestManager(t *testing.T) {
+	m, _, v := inMemory(t)
+	boss := &v1alpha1.ScimUser{ObjectMeta: metav1.ObjectMeta{Namespace: "acme", Name: "boss"}, Spec: v1alpha1.ScimUserSpec{UserName: "boss", DisplayName: "The Boss"}}
+	m.put(boss)
+	e := &v1alpha1.ScimEnterprise{Manager: &v1alpha1.ScimManager{Value: "boss"}}
+	if diff := cmp.Diff(map[string]any{"value": "boss", "displayName": "The Boss"}, manager(v, "", e)); diff != "" {
+		t.Errorf("name of the manager's user (-want +got):\n%s", diff)
+	}
+	setManager(v, "", e, manager(v, "", e))
+	if e.Manager.DisplayName != "" {
+		t.Error("a derived name was written down")
+	}
+	e.Manager.DisplayName = "Chief"
+	if got := manager(v, "", e).(map[string]any)["displayName"]; got != "Chief" {
+		t.Errorf("got %v, want the name that is written down", got)
+	}
+	setManager(v, "", e, map[string]any{"value": "other"})
+	if diff := cmp.Diff(&v1alpha1.ScimManager{Value: "other"}, e.Manager); diff != "" {
+		t.Errorf("another manager (-want +got):\n%s", diff)
+	}
+}
+
+func TestDeclaredSchemas(t *testing.T) {
+	account := accountOf("acme")
+	account.Spec.Scim.Schemas = append(account.Spec.Scim.Schemas,
+		v1alpha1.ScimSchema{ID: "URN:ACME:params:scim:schemas:custom:2.0:USER", ResourceType: typeUser, Attributes: []v1alpha1.ScimAttribute{{Name: "x", Type: "string"}}},
+		v1alpha1.ScimSchema{ID: "urn:acme:team", ResourceType: typeGroup, Attributes: []v1alpha1.ScimAttribute{
+			{Name: "code", Type: "string", CaseExact: new(true), Required: new(true), Immutable: new(true), Description: "Code."},
+			{Name: "wiki", Type: "reference"}, {Name: "chat", Type: "reference", CaseExact: new(false)},
+		}})
+	user, group := resourceTypes(account)
+	if len(user.Extensions) != 2 || len(group.Extensions) != 1 || len(schema.User.Extensions) != 1 {
+		t.Fatalf("%d and %d extensions", len(user.Extensions), len(group.Extensions))
+	}
+	want := `{"id":"urn:acme:team","name":"team","description":"","attributes":[` +
+		`{"name":"code","type":"string","multiValued":false,"description":"Code.","required":true,"caseExact":true,"mutability":"immutable","returned":"default","uniqueness":"none"},` +
+		`{"name":"wiki","type":"reference","multiValued":false,"description":"","required":false,"caseExact":true,"mutability":"readWrite","returned":"default","uniqueness":"none","referenceTypes":["external"]},` +
+		`{"name":"chat","type":"reference","multiValued":false,"description":"","required":false,"caseExact":false,"mutability":"readWrite","returned":"default","uniqueness":"none","referenceTypes":["external"]}]}`
+	got, _ := json.Marshal(group.Extensions[0].Schema)
+	if diff := cmp.Diff(want, string(got)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestTenantsAreKept(t *testing.T) {
+	m := newMemory(t)
+	account := accountOf("acme")
+	first := m.Of(account)
+	if m.Of(account.DeepCopy()) != first || first.ResourceTypes()[0] != m.Of(account).ResourceTypes()[0] {
+		t.Error("the same account has another tenant")
+	}
+	account.Generation++
+	account.Spec.Scim = nil
+	if second := m.Of(account); second == first || second.ResourceTypes()[0] != schema.User {
+		t.Error("a changed account has the tenant of before")
+	}
+}

@@ -1,0 +1,452 @@
+package scimgroup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
+	clocktesting "k8s.io/utils/clock/testing"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/internal/apitest"
+	"github.com/quoin-dev/quoin/internal/kube"
+)
+
+// fixture is a reconciler in a namespace of its own, with an account.
+type fixture struct {
+	*testing.T
+	api       client.WithWatch
+	namespace string
+	recorder  *events.FakeRecorder
+	clock     *clocktesting.FakeClock
+	account   *v1alpha1.Account
+	reconc    reconcile.Reconciler
+	// calls are noted; refuse is asked before each one.
+	calls  []string
+	refuse func(call string) error
+}
+
+func newFixture(t *testing.T) *fixture {
+	api, namespace := apitest.Direct(t)
+	f := &fixture{
+		T: t, api: api, namespace: namespace, recorder: events.NewFakeRecorder(20),
+		clock: clocktesting.NewFakeClock(time.Now()), refuse: func(string) error { return nil },
+	}
+	f.account = &v1alpha1.Account{
+		ObjectMeta: metav1.ObjectMeta{Name: namespace},
+		Spec:       v1alpha1.AccountSpec{Namespace: namespace, Host: v1alpha1.Host(namespace + ".example.com")},
+	}
+	f.must(api.Create(t.Context(), f.account))
+	t.Cleanup(func() { _ = api.Delete(context.Background(), f.account) })
+	c := f.client()
+	f.reconc = New(kube.NewClient(c, c, "quoin-test"), f.recorder, f.clock)
+	return f
+}
+
+func (f *fixture) client() client.WithWatch {
+	call := func(op string, obj any, do func() error) error {
+		name := op + " " + strings.TrimPrefix(reflect.TypeOf(obj).String(), "*v1alpha1.")
+		f.calls = append(f.calls, name)
+		if err := f.refuse(name); err != nil {
+			return err
+		}
+		return do()
+	}
+	return interceptor.NewClient(f.api, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+			return call("get", obj, func() error { return c.Get(ctx, key, obj, opts...) })
+		},
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			return call("list", list, func() error { return c.List(ctx, list, opts...) })
+		},
+		Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
+			return call("create", obj, func() error { return c.Create(ctx, obj, opts...) })
+		},
+		Delete: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.DeleteOption) error {
+			return call("delete", obj, func() error { return c.Delete(ctx, obj, opts...) })
+		},
+		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, obj client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
+			return call("patch "+sub, obj, func() error { return c.SubResource(sub).Patch(ctx, obj, patch, opts...) })
+		},
+	})
+}
+
+func (f *fixture) must(err error) {
+	f.Helper()
+	if err != nil {
+		f.Fatal(err)
+	}
+}
+
+func (f *fixture) named(name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: f.namespace, Name: name}
+}
+
+func (f *fixture) user(name string) *v1alpha1.ScimUser {
+	f.Helper()
+	u := &v1alpha1.ScimUser{ObjectMeta: f.named(name), Spec: v1alpha1.ScimUserSpec{UserName: name}}
+	f.must(f.api.Create(f.Context(), u))
+	return u
+}
+
+// list makes members of names; those that begin with a capital are groups.
+func list(names ...string) []v1alpha1.ScimMember {
+	var all []v1alpha1.ScimMember
+	for _, name := range names {
+		m := v1alpha1.ScimMember{Value: strings.ToLower(name)}
+		if m.Value != name {
+			m.Type = "Group"
+		}
+		all = append(all, m)
+	}
+	return all
+}
+
+func (f *fixture) chunk(name string, members ...string) *v1alpha1.ScimMemberChunk {
+	f.Helper()
+	chunk := &v1alpha1.ScimMemberChunk{ObjectMeta: f.named(name), Spec: v1alpha1.ScimMemberChunkSpec{Members: list(members...)}}
+	f.must(f.api.Create(f.Context(), chunk))
+	return chunk
+}
+
+func (f *fixture) group(name string, members ...string) *v1alpha1.ScimGroup {
+	f.Helper()
+	g := &v1alpha1.ScimGroup{ObjectMeta: f.named(name), Spec: v1alpha1.ScimGroupSpec{DisplayName: name, Members: list(members...)}}
+	f.must(f.api.Create(f.Context(), g))
+	return g
+}
+
+// refer makes a group of chunks.
+func (f *fixture) refer(g *v1alpha1.ScimGroup, count int32, chunks ...string) {
+	f.Helper()
+	g.Spec.MemberChunks = nil
+	for _, name := range chunks {
+		g.Spec.MemberChunks = append(g.Spec.MemberChunks, v1alpha1.ScimMemberChunkReference{Name: name, Count: count})
+	}
+	f.must(f.api.Update(f.Context(), g))
+}
+
+func (f *fixture) try(name string) (*v1alpha1.ScimGroup, ctrl.Result, error) {
+	f.Helper()
+	key := client.ObjectKey{Namespace: f.namespace, Name: name}
+	result, err := f.reconc.Reconcile(f.Context(), ctrl.Request{NamespacedName: key})
+	g := &v1alpha1.ScimGroup{}
+	f.must(f.api.Get(f.Context(), key, g))
+	return g, result, err
+}
+
+func (f *fixture) once(name string) *v1alpha1.ScimGroup {
+	f.Helper()
+	g, _, err := f.try(name)
+	f.must(err)
+	return g
+}
+
+func (f *fixture) rests(name string) {
+	f.Helper()
+	f.calls = nil
+	f.once(name)
+	for _, call := range f.calls {
+		if !strings.HasPrefix(call, "get ") && !strings.HasPrefix(call, "list ") {
+			f.Errorf("write at rest: %s", call)
+		}
+	}
+}
+
+// says checks a condition.
+func (f *fixture) says(g *v1alpha1.ScimGroup, kind string, status metav1.ConditionStatus, reason, message string) {
+	f.Helper()
+	c := meta.FindStatusCondition(g.Status.Conditions, kind)
+	if c == nil || c.Status != status || c.Reason != reason || !strings.Contains(c.Message, message) {
+		f.Errorf("%s is %+v; want %s, %s: %s", kind, c, status, reason, message)
+	}
+	if g.Status.ObservedGeneration != g.Generation || c != nil && c.ObservedGeneration != g.Generation {
+		f.Errorf("observedGeneration is %d of %d", g.Status.ObservedGeneration, g.Generation)
+	}
+}
+
+func TestMembers(t *testing.T) {
+	f := newFixture(t)
+	f.user("ann")
+	f.user("bob")
+	f.group("sub")
+	f.group("empty")
+	g := f.once("empty")
+	f.says(g, "Ready", "True", "Succeeded", "in effect")
+	f.says(g, "MembersFound", "True", "MembersFound", "All members exist")
+
+	f.group("staff", "ann", "Sub")
+	f.chunk("c1", "bob", "ann", "Sub")
+	f.chunk("c2", "bob")
+	g = f.once("staff")
+	f.refer(g, 3, "c1", "c2")
+	g = f.once("staff")
+	f.says(g, "Ready", "True", "Succeeded", "in effect")
+	f.says(g, "MembersFound", "True", "MembersFound", "All members exist")
+	if g.Status.MemberCount != 3 || g.Status.LastModified == nil {
+		t.Errorf("%d members, modified at %s", g.Status.MemberCount, g.Status.LastModified)
+	}
+	f.rests("staff")
+}
+
+func TestMembersThatDoNotExist(t *testing.T) {
+	f := newFixture(t)
+	f.user("ann")
+	f.user("sub") // which is no group
+	f.group("staff", "ann", "b", "c", "no name/at all", "Sub", "d", "e", "f")
+	g := f.once("staff")
+	f.says(g, "Ready", "True", "Succeeded", "in effect")
+	f.says(g, "MembersFound", "False", "MemberNotFound", `user "b", user "c", user "no name/at all", group "sub", user "d" and 2 more`)
+	if g.Status.MemberCount != 1 {
+		t.Errorf("%d members", g.Status.MemberCount)
+	}
+	f.rests("staff")
+}
+
+func TestChunkMissing(t *testing.T) {
+	f := newFixture(t)
+	f.user("ann")
+	f.refer(f.group("staff"), 7, "c1")
+	g := f.once("staff")
+	f.says(g, "Ready", "False", "ChunkMissing", `chunk "c1" does not exist, and with it 7 members`)
+	f.says(g, "Stalled", "True", "ChunkMissing", "")
+	f.rests("staff")
+	f.chunk("c1", "ann")
+	g = f.once("staff")
+	f.says(g, "Ready", "True", "Succeeded", "")
+	f.refer(g, 1, "no/name")
+	f.says(f.once("staff"), "Ready", "False", "ChunkMissing", `"no/name"`)
+}
+
+func TestNameTaken(t *testing.T) {
+	f := newFixture(t)
+	f.group("staff")
+	f.once("staff")
+	other := &v1alpha1.ScimGroup{ObjectMeta: f.named("other"), Spec: v1alpha1.ScimGroupSpec{DisplayName: "STAFF"}}
+	f.must(f.api.Create(t.Context(), other))
+	g := f.once("other")
+	f.says(g, "Ready", "False", "NameTaken", `spec.displayName: "STAFF" belongs to ScimGroup "staff"`)
+	f.rests("other")
+}
+
+func TestAccountNotFound(t *testing.T) {
+	f := newFixture(t)
+	f.must(f.api.Delete(t.Context(), f.account))
+	f.group("staff")
+	f.says(f.once("staff"), "Ready", "False", "AccountNotFound", f.namespace)
+}
+
+// TestCycles are said, with the shortest way, and do no harm.
+func TestCycles(t *testing.T) {
+	f := newFixture(t)
+	f.group("self", "Self")
+	f.says(f.once("self"), "Ready", "True", "Succeeded", "the group is a member of itself")
+	f.group("a", "B", "D")
+	f.group("b", "C")
+	f.chunk("a-and-c", "A", "C")
+	f.refer(f.group("c"), 2, "a-and-c")
+	f.group("d", "C", "gone", "Lost")
+	f.says(f.once("a"), "Ready", "True", "Succeeded", `the group contains itself, through "b", "c"`)
+	f.says(f.once("c"), "Ready", "True", "Succeeded", `the group is a member of itself`)
+	f.rests("a")
+	f.group("above", "A") // is above a cycle, not in one
+	g := f.once("above")
+	if c := meta.FindStatusCondition(g.Status.Conditions, "Ready"); c.Message != "The group is in effect" {
+		t.Errorf("says %q", c.Message)
+	}
+}
+
+// TestLargeGroupsAreLookedAtNowAndThen: the first change at once, those that follow it soon
+// all together.
+func TestLargeGroupsAreLookedAtNowAndThen(t *testing.T) {
+	f := newFixture(t)
+	f.user("ann")
+	f.chunk("c1", "ann")
+	g := f.group("staff")
+	f.refer(g, large, "c1")
+	g = f.once("staff")
+	f.says(g, "Ready", "True", "Succeeded", "")
+	for i := range 5 {
+		g.Spec.ExternalID = fmt.Sprint(i)
+		f.must(f.api.Update(t.Context(), g))
+		f.clock.Step(100 * time.Millisecond)
+		f.calls = nil
+		var result ctrl.Result
+		var err error
+		g, result, err = f.try("staff")
+		f.must(err)
+		if g.Status.ObservedGeneration == g.Generation || result.RequeueAfter <= 0 || result.RequeueAfter > pause {
+			t.Errorf("generation %d of %d, comes back after %s", g.Status.ObservedGeneration, g.Generation, result.RequeueAfter)
+		}
+		for _, call := range f.calls {
+			if call == "get ScimMemberChunk" || strings.HasPrefix(call, "patch") {
+				t.Errorf("%s", call)
+			}
+		}
+	}
+	f.clock.Step(pause)
+	f.says(f.once("staff"), "Ready", "True", "Succeeded", "")
+	f.rests("staff")
+}
+
+// TestFailures: each call may fail; the next try goes on.
+func TestFailures(t *testing.T) {
+	for _, call := range []string{
+		"list AccountList", "get Claim", "create Claim", "list ClaimList", "get ScimUser", "get ScimMemberChunk", "get ScimGroup", "patch status ScimGroup",
+	} {
+		t.Run(call, func(t *testing.T) {
+			f := newFixture(t)
+			f.user("ann")
+			f.chunk("c1", "ann")
+			f.refer(f.group("staff", "Staff"), 1, "c1")
+			failed := 0
+			f.refuse = func(c string) error {
+				if c == call && failed == 0 {
+					failed++
+					return errors.New("connection refused")
+				}
+				return nil
+			}
+			if _, _, err := f.try("staff"); err == nil || failed == 0 {
+				t.Errorf("got %v", err)
+			}
+			f.says(f.once("staff"), "Ready", "True", "Succeeded", "member of itself")
+			f.rests("staff")
+		})
+	}
+}
+
+// collected are the chunks that are left.
+func (f *fixture) left() []string {
+	f.Helper()
+	list := &v1alpha1.ScimMemberChunkList{}
+	f.must(f.api.List(f.Context(), list, client.InNamespace(f.namespace)))
+	names := []string{}
+	for _, chunk := range list.Items {
+		names = append(names, chunk.Name)
+	}
+	return names
+}
+
+func (f *fixture) collector() *Collector {
+	c := f.client()
+	return NewCollector(kube.NewClient(client.NewNamespacedClient(c, f.namespace), c, "quoin-test"), f.clock)
+}
+
+func TestCollect(t *testing.T) {
+	f := newFixture(t)
+	g := f.group("staff")
+	f.chunk("used", "ann")
+	f.chunk("unused", "ann")
+	touched := f.chunk("touched", "ann")
+	f.chunk("used-again", "ann")
+	f.refer(g, 1, "used")
+	c := f.collector()
+	step := func(d time.Duration, want ...string) {
+		t.Helper()
+		f.clock.Step(d)
+		f.must(c.Once(t.Context()))
+		if diff := cmp.Diff(want, f.left()); diff != "" {
+			t.Errorf("chunks (-want +got):\n%s", diff)
+		}
+	}
+	step(0, "touched", "unused", "used", "used-again")
+	step(Patience-time.Minute, "touched", "unused", "used", "used-again")
+	f.must(f.api.Patch(t.Context(), touched, client.RawPatch("application/merge-patch+json",
+		fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"now"}}}`, v1alpha1.AnnotationUsed))))
+	f.refer(g, 1, "used", "used-again")
+	step(time.Minute, "touched", "unused", "used", "used-again")
+	step(time.Second, "touched", "used", "used-again")
+	f.refer(g, 1, "used-again") // and "used" is used no more
+	step(Patience-2*time.Minute, "touched", "used", "used-again")
+	step(2*time.Minute, "used", "used-again")
+	step(Patience, "used-again")
+}
+
+// TestCollectRaces: what somebody uses between the look and the deletion stays.
+func TestCollectRaces(t *testing.T) {
+	cases := map[string]struct {
+		at   string // what happens before this call
+		what func(f *fixture, g *v1alpha1.ScimGroup, chunk *v1alpha1.ScimMemberChunk)
+	}{
+		"touched before the deletion": {"delete ScimMemberChunk", func(f *fixture, _ *v1alpha1.ScimGroup, chunk *v1alpha1.ScimMemberChunk) {
+			f.must(f.api.Patch(f.Context(), chunk, client.RawPatch("application/merge-patch+json",
+				fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"now"}}}`, v1alpha1.AnnotationUsed))))
+		}},
+		"the cache does not know that it is used": {"list ScimGroupList", func(f *fixture, g *v1alpha1.ScimGroup, _ *v1alpha1.ScimMemberChunk) {
+			f.refer(g, 1, "chunk")
+		}},
+		"made anew": {"delete ScimMemberChunk", func(f *fixture, _ *v1alpha1.ScimGroup, chunk *v1alpha1.ScimMemberChunk) {
+			f.must(f.api.Delete(f.Context(), chunk))
+			f.chunk("chunk", "ann")
+		}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			g, chunk := f.group("staff"), f.chunk("chunk", "ann")
+			c := f.collector()
+			f.must(c.Once(t.Context()))
+			f.clock.Step(Patience + time.Second)
+			f.calls = nil
+			f.refuse = func(call string) error {
+				lists := 0
+				for _, c := range f.calls {
+					if c == "list ScimGroupList" {
+						lists++
+					}
+				}
+				if call == tc.at && (lists == 2 || call != "list ScimGroupList") {
+					f.refuse = func(string) error { return nil }
+					tc.what(f, g, chunk)
+				}
+				return nil
+			}
+			f.must(c.Once(t.Context()))
+			if diff := cmp.Diff([]string{"chunk"}, f.left()); diff != "" {
+				t.Errorf("chunks (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestCollectorRuns by itself until it is told to end, whatever goes wrong.
+func TestCollectorRuns(t *testing.T) {
+	f := newFixture(t)
+	f.chunk("unused", "ann")
+	failed := 0
+	f.refuse = func(call string) error {
+		if failed++; failed < 4 {
+			return errors.New("connection refused")
+		}
+		return nil
+	}
+	c := f.collector()
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- c.Start(ctx) }()
+	for end := time.Now().Add(30 * time.Second); len(f.left()) > 0; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("nothing is collected")
+		}
+		if f.clock.HasWaiters() {
+			f.clock.Step(collectPause)
+		}
+	}
+	cancel()
+	if err := <-ended; err != nil || !c.NeedLeaderElection() {
+		t.Errorf("ended with %v", err)
+	}
+}

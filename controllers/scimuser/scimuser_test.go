@@ -1,0 +1,312 @@
+package scimuser
+
+import (
+	"context"
+	"errors"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/internal/apitest"
+	"github.com/quoin-dev/quoin/internal/claims"
+	"github.com/quoin-dev/quoin/internal/kube"
+)
+
+// fixture is a reconciler in a namespace of its own, with an account.
+type fixture struct {
+	*testing.T
+	api       client.WithWatch
+	namespace string
+	recorder  *events.FakeRecorder
+	account   *v1alpha1.Account
+	// writes are noted; refuse is asked before each call.
+	writes []string
+	refuse func(call string) error
+}
+
+func newFixture(t *testing.T) *fixture {
+	api, namespace := apitest.Direct(t)
+	f := &fixture{T: t, api: api, namespace: namespace, recorder: events.NewFakeRecorder(20), refuse: func(string) error { return nil }}
+	f.account = &v1alpha1.Account{
+		ObjectMeta: metav1.ObjectMeta{Name: namespace},
+		Spec: v1alpha1.AccountSpec{
+			Namespace: namespace, Host: v1alpha1.Host(namespace + ".example.com"),
+			Scim: &v1alpha1.Scim{Schemas: []v1alpha1.ScimSchema{
+				{ID: "urn:example:Badge", ResourceType: "User", Attributes: []v1alpha1.ScimAttribute{{Name: "number", Type: "string"}}},
+				{ID: "urn:example:Team", ResourceType: "Group", Attributes: []v1alpha1.ScimAttribute{{Name: "number", Type: "string"}}},
+			}},
+		},
+	}
+	f.must(api.Create(t.Context(), f.account))
+	t.Cleanup(func() { _ = api.Delete(context.Background(), f.account) })
+	return f
+}
+
+func (f *fixture) client() client.WithWatch {
+	call := func(op string, obj any, write bool, do func() error) error {
+		name := op + " " + typeName(obj)
+		if write {
+			f.writes = append(f.writes, name)
+		}
+		if err := f.refuse(name); err != nil {
+			return err
+		}
+		return do()
+	}
+	return interceptor.NewClient(f.api, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+			return call("get", obj, false, func() error { return c.Get(ctx, key, obj, opts...) })
+		},
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			return call("list", list, false, func() error { return c.List(ctx, list, opts...) })
+		},
+		Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
+			return call("create", obj, true, func() error { return c.Create(ctx, obj, opts...) })
+		},
+		Update: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.UpdateOption) error {
+			return call("update", obj, true, func() error { return c.Update(ctx, obj, opts...) })
+		},
+		Delete: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.DeleteOption) error {
+			return call("delete", obj, true, func() error { return c.Delete(ctx, obj, opts...) })
+		},
+		Patch: func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
+			return errors.New("nothing but the status is to be patched")
+		},
+		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, obj client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
+			return call("patch "+sub, obj, true, func() error { return c.SubResource(sub).Patch(ctx, obj, patch, opts...) })
+		},
+	})
+}
+
+func (f *fixture) must(err error) {
+	f.Helper()
+	if err != nil {
+		f.Fatal(err)
+	}
+}
+
+// user makes a user.
+func (f *fixture) user(name string, spec v1alpha1.ScimUserSpec) *v1alpha1.ScimUser {
+	f.Helper()
+	u := &v1alpha1.ScimUser{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: name}, Spec: spec}
+	f.must(f.api.Create(f.Context(), u))
+	return u
+}
+
+func (f *fixture) try(name string) (*v1alpha1.ScimUser, ctrl.Result, error) {
+	f.Helper()
+	c := f.client()
+	key := client.ObjectKey{Namespace: f.namespace, Name: name}
+	result, err := New(kube.NewClient(c, c, "quoin-test"), f.recorder, clock.RealClock{}).Reconcile(f.Context(), ctrl.Request{NamespacedName: key})
+	u := &v1alpha1.ScimUser{}
+	f.must(f.api.Get(f.Context(), key, u))
+	return u, result, err
+}
+
+func (f *fixture) once(name string) (*v1alpha1.ScimUser, ctrl.Result) {
+	f.Helper()
+	u, result, err := f.try(name)
+	f.must(err)
+	return u, result
+}
+
+// rests checks that another reconciliation writes nothing.
+func (f *fixture) rests(name string) {
+	f.Helper()
+	f.writes = nil
+	f.once(name)
+	if len(f.writes) != 0 {
+		f.Errorf("writes at rest: %v", f.writes)
+	}
+}
+
+// says checks the conditions: Ready, and Stalled where Ready is False.
+func (f *fixture) says(u *v1alpha1.ScimUser, status metav1.ConditionStatus, reason, message string) {
+	f.Helper()
+	c := meta.FindStatusCondition(u.Status.Conditions, v1alpha1.ConditionReady)
+	if c == nil || c.Status != status || c.Reason != reason || !strings.Contains(c.Message, message) {
+		f.Errorf("Ready is %+v; want %s, %s: %s", c, status, reason, message)
+	}
+	if stalled := meta.IsStatusConditionTrue(u.Status.Conditions, v1alpha1.ConditionStalled); stalled != (status == metav1.ConditionFalse) {
+		f.Errorf("Stalled: %v", stalled)
+	}
+	if u.Status.ObservedGeneration != u.Generation {
+		f.Errorf("observedGeneration is %d of %d", u.Status.ObservedGeneration, u.Generation)
+	}
+}
+
+// TestCosts: a user that the front end made costs one status, one that was applied its claim too.
+func TestCosts(t *testing.T) {
+	f := newFixture(t)
+	k := kube.NewClient(f.api, f.api, "quoin-test")
+	if holder, err := claims.UserName.Reserve(t.Context(), k, f.namespace, "ann", "ann@example.com"); holder != "" || err != nil {
+		t.Fatal(holder, err)
+	}
+	f.user("ann", v1alpha1.ScimUserSpec{UserName: "Ann@example.com"})
+	u, _ := f.once("ann")
+	f.says(u, "True", "Succeeded", "in effect")
+	if diff := cmp.Diff([]string{"patch status ScimUser"}, f.writes); diff != "" {
+		t.Errorf("writes (-want +got):\n%s", diff)
+	}
+	f.rests("ann")
+	f.user("bob", v1alpha1.ScimUserSpec{UserName: "bob"})
+	f.writes = nil
+	u, _ = f.once("bob")
+	f.says(u, "True", "Succeeded", "in effect")
+	if diff := cmp.Diff([]string{"create Claim", "patch status ScimUser"}, f.writes); diff != "" {
+		t.Errorf("writes (-want +got):\n%s", diff)
+	}
+	f.rests("bob")
+	close(f.recorder.Events)
+	for event := range f.recorder.Events {
+		t.Errorf("event %q", event)
+	}
+}
+
+func TestNameTaken(t *testing.T) {
+	f := newFixture(t)
+	ann := f.user("ann", v1alpha1.ScimUserSpec{UserName: "ann@example.com"})
+	f.user("eve", v1alpha1.ScimUserSpec{UserName: "ANN@example.com"})
+	f.once("ann")
+	u, _ := f.once("eve")
+	f.says(u, "False", "NameTaken", `spec.userName: "ANN@example.com" belongs to ScimUser "ann"`)
+	f.rests("eve")
+	if e := <-f.recorder.Events; !strings.Contains(e, "Warning NameTaken") {
+		t.Errorf("event %q", e)
+	}
+	f.must(f.api.Delete(t.Context(), ann))
+	u, _ = f.once("eve")
+	f.says(u, "True", "Succeeded", "")
+}
+
+// TestNameInFlight: nothing is said before it is known whose the name is.
+func TestNameInFlight(t *testing.T) {
+	f := newFixture(t)
+	k := kube.NewClient(f.api, f.api, "quoin-test")
+	if _, err := claims.UserName.Reserve(t.Context(), k, f.namespace, "ann", "ann"); err != nil {
+		t.Fatal(err)
+	}
+	f.user("eve", v1alpha1.ScimUserSpec{UserName: "Ann"})
+	u, result := f.once("eve")
+	if len(u.Status.Conditions) != 0 || result.RequeueAfter <= 0 || len(f.writes) != 0 {
+		t.Errorf("conditions %v, comes back after %s, writes %v", u.Status.Conditions, result.RequeueAfter, f.writes)
+	}
+	f.user("ann", v1alpha1.ScimUserSpec{UserName: "ann"})
+	u, _ = f.once("eve")
+	f.says(u, "False", "NameTaken", `"ann"`)
+}
+
+func TestAccountNotFound(t *testing.T) {
+	f := newFixture(t)
+	f.must(f.api.Delete(t.Context(), f.account))
+	f.user("ann", v1alpha1.ScimUserSpec{UserName: "ann"})
+	u, _ := f.once("ann")
+	f.says(u, "False", "AccountNotFound", f.namespace)
+	f.rests("ann")
+}
+
+func TestExtensions(t *testing.T) {
+	extension := func(schema, attributes string) v1alpha1.ScimExtension {
+		return v1alpha1.ScimExtension{Schema: schema, Attributes: apiextensionsv1.JSON{Raw: []byte(attributes)}}
+	}
+	cases := map[string]struct {
+		extensions   []v1alpha1.ScimExtension
+		reason, says string
+	}{
+		"declared":                {[]v1alpha1.ScimExtension{extension("URN:example:badge", `{"number":"1"}`)}, "Succeeded", "The user is in effect"},
+		"not declared":            {[]v1alpha1.ScimExtension{extension("urn:example:Other", `{}`)}, "Succeeded", `kept unread: "urn:example:Other"`},
+		"declared for groups":     {[]v1alpha1.ScimExtension{extension("urn:example:Team", `{}`)}, "Succeeded", `kept unread: "urn:example:Team"`},
+		"a string":                {[]v1alpha1.ScimExtension{extension("urn:example:Badge", `"x"`)}, "InvalidSpec", "spec.extensions[0].attributes: must be an object"},
+		"a list":                  {[]v1alpha1.ScimExtension{extension("urn:example:Other", `{}`), extension("urn:example:Badge", `[{}]`)}, "InvalidSpec", "spec.extensions[1].attributes"},
+		"the core schema":         {[]v1alpha1.ScimExtension{extension("urn:ietf:params:scim:schemas:core:2.0:User", `{}`)}, "InvalidSpec", "fields of its own"},
+		"the enterprise schema":   {[]v1alpha1.ScimExtension{extension("urn:ietf:params:scim:schemas:extension:Enterprise:2.0:user", `{}`)}, "InvalidSpec", "fields of its own"},
+		"twice in different case": {[]v1alpha1.ScimExtension{extension("urn:example:Badge", `{}`), extension("urn:example:badge", `{}`)}, "InvalidSpec", "spec.extensions[1].schema"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			f.user("ann", v1alpha1.ScimUserSpec{UserName: "ann", Extensions: tc.extensions})
+			u, _ := f.once("ann")
+			status := metav1.ConditionTrue
+			if tc.reason != "Succeeded" {
+				status = metav1.ConditionFalse
+			}
+			f.says(u, status, tc.reason, tc.says)
+			f.rests("ann")
+		})
+	}
+}
+
+func TestManager(t *testing.T) {
+	f := newFixture(t)
+	for name, manager := range map[string]string{"ann": "boss", "bob": "no name/at all"} {
+		f.user(name, v1alpha1.ScimUserSpec{UserName: name, Enterprise: &v1alpha1.ScimEnterprise{Manager: &v1alpha1.ScimManager{Value: manager}}})
+		u, _ := f.once(name)
+		f.says(u, "True", "Succeeded", `manager.value: there is no user "`+manager)
+		f.rests(name)
+	}
+	f.user("boss", v1alpha1.ScimUserSpec{UserName: "boss"})
+	u, _ := f.once("ann")
+	f.says(u, "True", "Succeeded", "in effect")
+	if c := meta.FindStatusCondition(u.Status.Conditions, "Ready"); strings.Contains(c.Message, "boss") {
+		t.Errorf("says %q", c.Message)
+	}
+}
+
+// TestLastModified moves with the spec alone.
+func TestLastModified(t *testing.T) {
+	f := newFixture(t)
+	made := f.user("ann", v1alpha1.ScimUserSpec{UserName: "ann"})
+	u, _ := f.once("ann")
+	if !u.Status.LastModified.Equal(&made.CreationTimestamp) {
+		t.Errorf("made at %s, modified at %s", made.CreationTimestamp, u.Status.LastModified)
+	}
+	time.Sleep(1100 * time.Millisecond)
+	f.must(f.api.Patch(t.Context(), u, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"labels":{"a":"b"}}}`)), client.FieldOwner("other")))
+	f.rests("ann")
+	f.must(f.api.Patch(t.Context(), u, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"title":"Dr"}}`))))
+	u, _ = f.once("ann")
+	if !u.Status.LastModified.After(made.CreationTimestamp.Time) {
+		t.Errorf("made at %s, modified at %s", made.CreationTimestamp, u.Status.LastModified)
+	}
+}
+
+// TestFailures: each call may fail; the next try goes on.
+func TestFailures(t *testing.T) {
+	for _, call := range []string{"list AccountList", "get Claim", "create Claim", "list ClaimList", "get ScimUser", "patch status ScimUser"} {
+		t.Run(call, func(t *testing.T) {
+			f := newFixture(t)
+			f.user("ann", v1alpha1.ScimUserSpec{UserName: "ann", Enterprise: &v1alpha1.ScimEnterprise{Manager: &v1alpha1.ScimManager{Value: "boss"}}})
+			failed := 0
+			f.refuse = func(c string) error {
+				if c == call && failed == 0 {
+					failed++
+					return errors.New("connection refused")
+				}
+				return nil
+			}
+			if _, _, err := f.try("ann"); err == nil || failed == 0 {
+				t.Errorf("got %v", err)
+			}
+			u, _ := f.once("ann")
+			f.says(u, "True", "Succeeded", "boss")
+			f.rests("ann")
+		})
+	}
+}
+
+func typeName(obj any) string {
+	return strings.TrimPrefix(reflect.TypeOf(obj).String(), "*v1alpha1.")
+}

@@ -1,0 +1,108 @@
+package scimuser
+
+import (
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/internal/apitest"
+	"github.com/quoin-dev/quoin/internal/claims"
+	"github.com/quoin-dev/quoin/internal/kube"
+	"github.com/quoin-dev/quoin/internal/lastmodified"
+	"github.com/quoin-dev/quoin/internal/tenant"
+)
+
+// started is a fixture with a manager that runs the controller.
+func started(t *testing.T) *fixture {
+	f := newFixture(t)
+	mgr, err := ctrl.NewManager(apitest.Server(t), ctrl.Options{
+		Scheme:  apitest.Scheme(t),
+		Metrics: server.Options{BindAddress: "0"},
+		Cache: cache.Options{
+			DefaultNamespaces: map[string]cache.Config{f.namespace: {}},
+			DefaultTransform:  cache.TransformStripManagedFields(),
+			ByObject:          map[client.Object]cache.ByObject{&v1alpha1.ScimUser{}: {Transform: lastmodified.Transform()}},
+		},
+	})
+	f.must(err)
+	index := func(obj client.Object, field string, value func(client.Object) string) {
+		f.must(mgr.GetFieldIndexer().IndexField(t.Context(), obj, field, func(o client.Object) []string { return []string{value(o)} }))
+	}
+	index(&v1alpha1.Account{}, tenant.IndexNamespace, func(o client.Object) string { return o.(*v1alpha1.Account).Spec.Namespace })
+	index(&v1alpha1.Claim{}, claims.IndexHolder, func(o client.Object) string { return o.(*v1alpha1.Claim).Spec.Holder.Name })
+	f.must(AddIndexes(t.Context(), mgr.GetFieldIndexer()))
+	r := New(kube.NewClient(mgr.GetClient(), mgr.GetAPIReader(), "quoin-test"), f.recorder, clock.RealClock{})
+	skip := true
+	f.must(SetupWithManager(mgr, r, controller.Options{SkipNameValidation: &skip, MaxConcurrentReconciles: 4}))
+	go func() { _ = mgr.Start(t.Context()) }()
+	return f
+}
+
+// comesTo waits until Ready of a user has a reason and says something.
+func (f *fixture) comesTo(name, reason string, says func(message string) bool) {
+	f.Helper()
+	u := &v1alpha1.ScimUser{}
+	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		f.must(f.api.Get(f.Context(), client.ObjectKey{Namespace: f.namespace, Name: name}, u))
+		c := meta.FindStatusCondition(u.Status.Conditions, v1alpha1.ConditionReady)
+		if c != nil && c.Reason == reason && u.Status.ObservedGeneration == u.Generation && (says == nil || says(c.Message)) {
+			if u.Status.LastModified == nil {
+				f.Errorf("%s was never modified", name)
+			}
+			return
+		}
+	}
+	f.Fatalf("%s does not come to %s: %+v", name, reason, u.Status)
+}
+
+// TestWhatWakes a user: its account, its name, its manager, and nothing else.
+func TestWhatWakes(t *testing.T) {
+	f := started(t)
+	ann := f.user("ann", v1alpha1.ScimUserSpec{UserName: "ann"})
+	f.comesTo("ann", "Succeeded", nil)
+	f.user("eve", v1alpha1.ScimUserSpec{UserName: "Ann"})
+	f.comesTo("eve", "NameTaken", nil)
+
+	f.Log("a claim that somebody deletes is made again")
+	claim := &v1alpha1.Claim{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: claims.UserName.Name("ann")}}
+	f.must(f.api.Delete(t.Context(), claim))
+	for f.api.Get(t.Context(), client.ObjectKeyFromObject(claim), claim) != nil {
+		time.Sleep(20 * time.Millisecond)
+	}
+
+	f.Log("a name that comes free is taken")
+	owner, other := "ann", "eve"
+	if claim.Spec.Holder.Name == "eve" {
+		owner, other = other, owner // both were woken
+	}
+	f.comesTo(other, "NameTaken", nil)
+	renamed := &v1alpha1.ScimUser{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: owner}}
+	f.must(f.api.Patch(t.Context(), renamed, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"userName":"anna"}}`))))
+	f.comesTo(other, "Succeeded", nil)
+	f.comesTo(owner, "Succeeded", nil)
+
+	f.Log("a manager who comes is no longer missing")
+	f.must(f.api.Patch(t.Context(), ann, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"enterprise":{"manager":{"value":"boss"}}}}`))))
+	f.comesTo("ann", "Succeeded", func(m string) bool { return m != "The user is in effect" })
+	boss := f.user("boss", v1alpha1.ScimUserSpec{UserName: "boss"})
+	f.comesTo("ann", "Succeeded", func(m string) bool { return m == "The user is in effect" })
+	f.must(f.api.Delete(t.Context(), boss))
+	f.comesTo("ann", "Succeeded", func(m string) bool { return m != "The user is in effect" })
+
+	f.Log("schemas that the account declares")
+	f.must(f.api.Patch(t.Context(), ann, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"enterprise":null,"extensions":[{"schema":"urn:example:Badge","attributes":{}}]}}`))))
+	f.comesTo("ann", "Succeeded", func(m string) bool { return m == "The user is in effect" })
+	f.must(f.api.Patch(t.Context(), f.account, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"scim":null}}`))))
+	f.comesTo("ann", "Succeeded", func(m string) bool { return m != "The user is in effect" })
+	f.must(f.api.Delete(t.Context(), f.account))
+	f.comesTo("ann", "AccountNotFound", nil)
+}

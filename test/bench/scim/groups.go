@@ -1,0 +1,166 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"time"
+)
+
+// group is a large group: the first users are in it.
+type group struct {
+	id   string
+	size int
+}
+
+// groupSizes are those of the groups whose members are changed.
+func (o options) groupSizes() []int {
+	sizes := slices.DeleteFunc([]int{100, 1000, 5000, 10_000}, func(size int) bool { return size >= o.members })
+	return append(sizes, o.members)
+}
+
+// membersOf are users as a group names them.
+func membersOf(ids []string, numbers []int) []map[string]string {
+	all := make([]map[string]string, len(numbers))
+	for i, user := range numbers {
+		all[i] = map[string]string{"value": ids[user]}
+	}
+	return all
+}
+
+func sequence(from, to int) []int {
+	all := make([]int, to-from)
+	for i := range all {
+		all[i] = from + i
+	}
+	return all
+}
+
+func groupBody(name string, members []map[string]string) ([]byte, error) {
+	return json.Marshal(map[string]any{"schemas": []string{groupURN}, "displayName": name, "members": members})
+}
+
+// makeGroups makes the large groups first, so that the first page of groups holds them.
+func (b *bench) makeGroups(ctx context.Context) error {
+	var batches measured
+	for _, size := range b.groupSizes() {
+		body, err := groupBody(fmt.Sprintf("Group of %d", size), nil)
+		if err != nil {
+			return err
+		}
+		id, _, err := b.world.entra.create(ctx, "/Groups", body)
+		if err != nil {
+			return err
+		}
+		n := (size + b.batch - 1) / b.batch
+		m, err := spread(ctx, n, 1, reporting("batches of members", n, func(ctx context.Context, i int) (time.Duration, error) {
+			return b.world.entra.patch(ctx, "/Groups/"+id, http.StatusNoContent, map[string]any{
+				"op": "add", "path": "members", "value": membersOf(b.ids, sequence(i*b.batch, min((i+1)*b.batch, size))),
+			})
+		}))
+		if err != nil {
+			return err
+		}
+		if size == b.options.members {
+			batches = m
+		}
+		b.groups = append(b.groups, group{id, size})
+	}
+	b.report.add(fmt.Sprintf("PATCH that adds %d members", min(b.batch, b.options.members)), batches, "up to %d members", b.options.members)
+	rest := b.options.groups - len(b.groups)
+	if rest == 0 {
+		return nil
+	}
+	const small = 50
+	bodies := make([][]byte, rest)
+	for i := range bodies {
+		who := anyOf(small, b.users)
+		slices.Sort(who)
+		var err error
+		if bodies[i], err = groupBody(fmt.Sprintf("Team %07d", i), membersOf(b.ids, slices.Compact(who))); err != nil {
+			return err
+		}
+	}
+	m, err := spread(ctx, rest, b.callers, reporting("groups", rest, func(ctx context.Context, i int) (time.Duration, error) {
+		_, took, err := b.world.entra.create(ctx, "/Groups", bodies[i])
+		return took, err
+	}))
+	if err == nil {
+		b.report.add(fmt.Sprintf("POST /Groups with %d members", small), m, "%d at once", b.callers)
+	}
+	return err
+}
+
+// change adds a member to a group, and removes it.
+func change(s *service, status int, group, member string) (add, remove timed) {
+	path := "/Groups/" + group
+	add = func(ctx context.Context, _ int) (time.Duration, error) {
+		return s.patch(ctx, path, status, map[string]any{"op": "add", "path": "members", "value": []map[string]string{{"value": member}}})
+	}
+	remove = func(ctx context.Context, _ int) (time.Duration, error) {
+		return s.patch(ctx, path, status, map[string]any{"op": "remove", "path": fmt.Sprintf("members[value eq %q]", member)})
+	}
+	return add, remove
+}
+
+// members changes groups of all sizes by turns: what else the machine does meets all of them.
+func (b *bench) members(ctx context.Context) error {
+	added, removed := make([]measured, len(b.groups)), make([]measured, len(b.groups))
+	for range b.patches {
+		for g, group := range b.groups {
+			who := group.size + random.IntN(b.users-group.size)
+			add, remove := change(b.world.entra, http.StatusNoContent, group.id, b.ids[who])
+			a, err := spread(ctx, 1, 1, add)
+			if err != nil {
+				return err
+			}
+			r, err := spread(ctx, 1, 1, remove)
+			if err != nil {
+				return err
+			}
+			added[g], removed[g] = added[g].with(a), removed[g].with(r)
+		}
+	}
+	for g, group := range b.groups {
+		b.report.add(memberWork("add", group.size), added[g], "")
+		b.report.add(memberWork("remove", group.size), removed[g], "")
+		b.report.atMost(memberWork("add or remove", group.size)+", p99", added[g].with(removed[g]).ms(0.99), 50, " ms")
+	}
+	last := len(b.groups) - 1
+	b.report.fact("flat?", "p50 at %d members ÷ p50 at %d: add %.2f, remove %.2f", b.groups[last].size, b.groups[0].size,
+		added[last].ms(0.5)/added[0].ms(0.5), removed[last].ms(0.5)/removed[0].ms(0.5))
+	return nil
+}
+
+func memberWork(verb string, size int) string {
+	return fmt.Sprintf("PATCH, %s one of %d members", verb, size)
+}
+
+// listGroups reads lists of groups. Okta gives up on the second after 600 ms.
+func (b *bench) listGroups(ctx context.Context) error {
+	const few = 20
+	n := min(pageSize, b.options.groups)
+	lists := []struct{ what, query, note string }{
+		{"/Groups?excludedAttributes=members", "excludedAttributes=members&startIndex=1", "the large groups among them"},
+		{"/Groups?count=100", "startIndex=1", "the large groups among them, with all members"},
+	}
+	if b.options.groups >= 2*pageSize {
+		lists = append(lists, struct{ what, query, note string }{"/Groups?count=100, second page", fmt.Sprintf("startIndex=%d", pageSize+1), "groups of 50 members"})
+	}
+	for _, l := range lists {
+		size := 0
+		m, err := spread(ctx, few, 1, func(ctx context.Context, _ int) (time.Duration, error) {
+			answer, took, err := b.world.rfc.call(ctx, http.MethodGet, fmt.Sprintf("/Groups?%s&count=%d", l.query, n), nil, http.StatusOK)
+			size = len(answer)
+			return took, err
+		})
+		if err != nil {
+			return err
+		}
+		b.report.add("GET "+l.what, m, "%s; %.1f MB", l.note, float64(size)/1e6)
+		b.report.atMost("GET "+l.what+", p99", m.ms(0.99), 600, " ms")
+	}
+	return nil
+}

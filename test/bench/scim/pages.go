@@ -1,0 +1,73 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"time"
+)
+
+const pageSize = 100
+
+// pages reads pages of users: anywhere, one after the other, and such that all users are looked at.
+func (b *bench) pages(ctx context.Context) error {
+	offsets := []int{1, b.users / 2, b.users - pageSize + 1}
+	var kinds []timed
+	for _, offset := range offsets {
+		path := fmt.Sprintf("/Users?startIndex=%d&count=%d", offset, pageSize)
+		kinds = append(kinds, func(ctx context.Context, _ int) (time.Duration, error) {
+			_, took, err := b.world.rfc.list(ctx, path, pageSize)
+			return took, err
+		})
+	}
+	byOffset, err := inTurns(ctx, b.options.pages, kinds...)
+	if err != nil {
+		return err
+	}
+	for i, m := range byOffset {
+		what := pageWork(offsets[i])
+		b.report.add(what, m, "")
+		b.report.atMost(what+", p99", m.ms(0.99), 20, " ms")
+	}
+	if err := b.walk(ctx); err != nil {
+		return err
+	}
+	const few = 20
+	for _, all := range []struct{ what, query string }{
+		{`userName co "77@", a scan`, "filter=" + url.QueryEscape(`userName co "77@"`)},
+		{"sortBy userName", "sortBy=userName"},
+		{"sortBy userName, in the middle", fmt.Sprintf("sortBy=userName&startIndex=%d", b.users/2)},
+	} {
+		m, err := spread(ctx, few, 1, func(ctx context.Context, _ int) (time.Duration, error) {
+			_, took, err := b.world.rfc.list(ctx, fmt.Sprintf("/Users?%s&count=%d", all.query, pageSize), -1)
+			return took, err
+		})
+		if err != nil {
+			return err
+		}
+		b.report.add(all.what, m, "for information")
+	}
+	return nil
+}
+
+func pageWork(offset int) string { return fmt.Sprintf("page of %d at %d", pageSize, offset) }
+
+// walk reads page after page by cursor.
+func (b *bench) walk(ctx context.Context) error {
+	length := min(20, b.users/pageSize)
+	next := ""
+	m, err := spread(ctx, b.options.pages/length*length, 1, func(ctx context.Context, i int) (time.Duration, error) {
+		if i%length == 0 {
+			next = ""
+		}
+		page, took, err := b.world.rfc.list(ctx, fmt.Sprintf("/Users?count=%d&cursor=%s", pageSize, url.QueryEscape(next)), pageSize)
+		next = page.NextCursor
+		return took, err
+	})
+	if err != nil || len(m.each) == 0 {
+		return err
+	}
+	b.report.add(fmt.Sprintf("page of %d by cursor", pageSize), m, "walks of %d pages", length)
+	b.report.atMost("page by cursor, p99", m.ms(0.99), 20, " ms")
+	return nil
+}

@@ -1,0 +1,178 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/rand"
+	"embed"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// peerFiles are the peer's versions and its few lines.
+//
+//go:embed peer/package.json peer/server.js
+var peerFiles embed.FS
+
+// peer is a SCIM service of scimmy.
+type peer struct {
+	*service
+	ids []string
+}
+
+// errNoPeer says why the peer cannot be had here.
+var errNoPeer = errors.New("no peer")
+
+// measurePeer has scimmy do the same work, at sizes that it can carry, with the machine to itself.
+func measurePeer(ctx context.Context, o options, r *report) error {
+	if !o.peer {
+		r.fact("scimmy", "left out (-peer=false)")
+		return nil
+	}
+	progress("installing scimmy")
+	dir, err := os.MkdirTemp("", "quoin-bench-scim-peer-")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	err = install(ctx, dir)
+	if errors.Is(err, errNoPeer) && ctx.Err() == nil {
+		progress("SKIPPED LOUDLY: %v", err)
+		r.fact("scimmy", "**skipped**: %v", err)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	p, stop, err := startPeer(ctx, dir)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	progress("the same work by scimmy, with %d users", o.peerUsers)
+	return p.measure(ctx, o, r)
+}
+
+// install puts the peer into a folder. Nothing is kept of it.
+func install(ctx context.Context, dir string) error {
+	for _, name := range []string{"package.json", "server.js"} {
+		text, err := peerFiles.ReadFile("peer/" + name)
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
+			return err
+		}
+	}
+	for _, program := range []string{"node", "npm"} {
+		if _, err := exec.LookPath(program); err != nil {
+			return fmt.Errorf("%w: %w", errNoPeer, err)
+		}
+	}
+	npm := exec.CommandContext(ctx, "npm", "install", "--no-audit", "--no-fund", "--no-package-lock", "--ignore-scripts", "--loglevel=error")
+	npm.Dir = dir
+	if out, err := npm.CombinedOutput(); err != nil {
+		return fmt.Errorf("%w: npm install: %w: %.500s", errNoPeer, err, bytes.TrimSpace(out))
+	}
+	return nil
+}
+
+func startPeer(ctx context.Context, dir string) (*peer, func(), error) {
+	token := rand.Text()
+	node := exec.CommandContext(ctx, "node", "server.js")
+	node.Dir, node.Stderr = dir, os.Stderr
+	node.Env = append(os.Environ(), "NODE_ENV=production", "PEER_TOKEN="+token)
+	out, err := node.StdoutPipe()
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := node.Start(); err != nil {
+		return nil, nil, err
+	}
+	stop := func() {
+		_ = node.Process.Kill()
+		_ = node.Wait()
+	}
+	port, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		stop()
+		return nil, nil, fmt.Errorf("start scimmy: %w", err)
+	}
+	return &peer{service: &service{client: newClient(nil), base: "http://127.0.0.1:" + strings.TrimSpace(port) + "/scim/v2", token: token}}, stop, nil
+}
+
+func (p *peer) measure(ctx context.Context, o options, r *report) error {
+	const few = 20
+	add := func(what, like string, m measured) {
+		beside := r.find(like)
+		r.add("scimmy: "+what, m, "p50 %.1f × Quoin's with %d users", m.ms(0.5)/beside.ms(0.5), o.users)
+	}
+	p.ids = make([]string, o.peerUsers)
+	m, err := spread(ctx, o.peerUsers, o.callers, reporting("users", o.peerUsers, func(ctx context.Context, i int) (took time.Duration, err error) {
+		p.ids[i], took, err = p.create(ctx, "/Users", numbered(user, i))
+		return took, err
+	}))
+	if err != nil {
+		return err
+	}
+	r.add("scimmy: POST /Users", m, "%d at once; keeps nothing on disk; Quoin makes %.2f × as many a second", o.callers, r.find(workCreate).perSecond()/m.perSecond())
+	who := anyOf(min(o.lookups, 10*few), o.peerUsers)
+	if m, err = spread(ctx, len(who), 1, func(ctx context.Context, i int) (time.Duration, error) {
+		_, took, err := p.list(ctx, eq("userName", "user."+number+"@bench.example.com", who[i]), 1)
+		return took, err
+	}); err != nil {
+		return err
+	}
+	add(fmt.Sprintf("userName eq, %d users", o.peerUsers), workLookup, m)
+	middle := fmt.Sprintf("/Users?startIndex=%d&count=%d", (o.peerUsers-pageSize)/2+1, pageSize)
+	if m, err = spread(ctx, few, 1, func(ctx context.Context, _ int) (time.Duration, error) {
+		_, took, err := p.list(ctx, middle, pageSize)
+		return took, err
+	}); err != nil {
+		return err
+	}
+	add(fmt.Sprintf("page of %d in the middle of %d", pageSize, o.peerUsers), pageWork(o.users/2), m)
+	sizes := slices.DeleteFunc(o.groupSizes(), func(size int) bool { return size < 1000 || size > 5000 || size >= o.peerUsers })
+	for _, size := range sizes {
+		added, err := p.changeMembers(ctx, size, min(few, o.patches))
+		if err != nil {
+			return err
+		}
+		add(memberWork("add", size), memberWork("add", size), added)
+	}
+	return nil
+}
+
+// changeMembers makes a group, and adds members to it; each is removed again.
+func (p *peer) changeMembers(ctx context.Context, size, n int) (measured, error) {
+	added := measured{}
+	body, err := groupBody(fmt.Sprintf("Group of %d", size), membersOf(p.ids, sequence(0, size)))
+	if err != nil {
+		return added, err
+	}
+	id, _, err := p.create(ctx, "/Groups", body)
+	if err != nil {
+		return added, err
+	}
+	for range n {
+		// It answers with the group.
+		add, remove := change(p.service, http.StatusOK, id, p.ids[size+random.IntN(len(p.ids)-size)])
+		a, err := spread(ctx, 1, 1, add)
+		if err != nil {
+			return added, err
+		}
+		if _, err := spread(ctx, 1, 1, remove); err != nil {
+			return added, err
+		}
+		added = added.with(a)
+	}
+	return added, nil
+}

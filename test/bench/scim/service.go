@@ -1,0 +1,105 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+)
+
+const (
+	userURN       = "urn:ietf:params:scim:schemas:core:2.0:User"
+	enterpriseURN = "urn:ietf:params:scim:schemas:extension:enterprise:2.0:User"
+	groupURN      = "urn:ietf:params:scim:schemas:core:2.0:Group"
+	patchURN      = "urn:ietf:params:scim:api:messages:2.0:PatchOp"
+)
+
+// service is something that answers over HTTP: Quoin, the API server, the peer.
+type service struct {
+	client *http.Client
+	// base is what paths are appended to.
+	base string
+	// host is sent instead of the base's, unless it is empty; so is the token.
+	host, token string
+}
+
+// call sends a request and reads the answer to its end. Any other status than the wanted one is an
+// error.
+func (s *service) call(ctx context.Context, method, path string, body []byte, want int) ([]byte, time.Duration, error) {
+	request, err := http.NewRequestWithContext(ctx, method, s.base+path, bytes.NewReader(body))
+	if err != nil {
+		return nil, 0, err
+	}
+	if s.host != "" {
+		request.Host = s.host
+	}
+	if s.token != "" {
+		request.Header.Set("Authorization", "Bearer "+s.token)
+	}
+	if body != nil {
+		request.Header.Set("Content-Type", "application/scim+json")
+	}
+	start := time.Now()
+	response, err := s.client.Do(request)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer func() { _ = response.Body.Close() }()
+	var answer bytes.Buffer
+	answer.Grow(max(int(response.ContentLength), 0) + bytes.MinRead)
+	_, err = answer.ReadFrom(response.Body)
+	took := time.Since(start)
+	if err == nil && response.StatusCode != want {
+		err = fmt.Errorf("%s %s: %s: %.300s", method, path, response.Status, answer.Bytes())
+	}
+	return answer.Bytes(), took, err
+}
+
+// create makes a resource and tells its id.
+func (s *service) create(ctx context.Context, path string, body []byte) (string, time.Duration, error) {
+	answer, took, err := s.call(ctx, http.MethodPost, path, body, http.StatusCreated)
+	if err != nil {
+		return "", 0, err
+	}
+	made := struct{ ID string }{}
+	if err := json.Unmarshal(answer, &made); err != nil || made.ID == "" {
+		return "", 0, fmt.Errorf("POST %s: no id in %.300s", path, answer)
+	}
+	return made.ID, took, nil
+}
+
+// listed is a ListResponse, as far as it is looked at.
+type listed struct {
+	TotalResults int
+	Resources    []struct{ ID string }
+	NextCursor   string
+}
+
+// list reads a list and checks how many resources are on the page; -1 is any number.
+func (s *service) list(ctx context.Context, path string, want int) (listed, time.Duration, error) {
+	l := listed{}
+	answer, took, err := s.call(ctx, http.MethodGet, path, nil, http.StatusOK)
+	if err != nil {
+		return l, 0, err
+	}
+	if err := json.NewDecoder(bytes.NewReader(answer)).Decode(&l); err != nil && err != io.EOF {
+		return l, 0, fmt.Errorf("GET %s: %w", path, err)
+	}
+	if want >= 0 && len(l.Resources) != want {
+		return l, 0, fmt.Errorf("GET %s: %d resources of %d, want %d on the page: %.300s", path, len(l.Resources), l.TotalResults, want, answer)
+	}
+	return l, took, nil
+}
+
+// patch changes a resource.
+func (s *service) patch(ctx context.Context, path string, want int, operation map[string]any) (time.Duration, error) {
+	body, err := json.Marshal(map[string]any{"schemas": []string{patchURN}, "Operations": []any{operation}})
+	if err != nil {
+		return 0, err
+	}
+	_, took, err := s.call(ctx, http.MethodPatch, path, body, want)
+	return took, err
+}

@@ -1,0 +1,63 @@
+package scim_test
+
+import (
+	"fmt"
+	"testing"
+)
+
+// The conversations of Entra ID, with a key for it and, where it can be told by its own marks, with
+// any key.
+
+func TestEntraValidator(t *testing.T) { replay(t, "entra-validator") }
+func TestEntraGallery(t *testing.T)   { replay(t, "entra-gallery") }
+func TestEntraDefault(t *testing.T)   { replay(t, "entra-default") }
+func TestEntraFlag(t *testing.T)      { replay(t, "entra-flag") }
+
+// SCIM_User_Pagination and SCIM_Group_Pagination: at least 11 of them, count=5, and startIndex of
+// page n, from 0, is n*5+1 (shared/domain/scim.md section 1.7).
+func TestEntraGalleryPagination(t *testing.T) {
+	for key, token := range map[string]string{"entra": acme.entra, "auto": acme.auto} {
+		t.Run(key, func(t *testing.T) {
+			entra, run := acme.as(token), runName()
+			users, groups := map[string]bool{}, map[string]bool{}
+			for i := range 11 {
+				users[entra.user(t, fmt.Sprintf("page-%s-%02d@entra.test", run, i))] = true
+				groups[entra.group(t, fmt.Sprintf("Page %s %02d", run, i))] = true
+			}
+			entra.pages(t, "/Users", users)
+			entra.pages(t, "/Groups", groups)
+		})
+	}
+}
+
+// pages reads an endpoint in pages of five, and finds each of the wanted once.
+func (a as) pages(t *testing.T, endpoint string, wanted map[string]bool) {
+	t.Helper()
+	seen := map[string]int{}
+	for n, total := 0, 1; n*5 < total; n++ {
+		page := a.call(t, "GET", fmt.Sprintf("%s?startIndex=%d&count=5&aadOptscim062020", endpoint, n*5+1), nil).is(200).want("startIndex", n*5+1)
+		number, _ := page.at("totalResults").(float64)
+		if total = int(number); total < len(wanted) {
+			t.Fatalf("totalResults is %d, and %d were made", total, len(wanted))
+		}
+		resources := page.list("Resources")
+		page.want("itemsPerPage", len(resources))
+		if want := min(5, total-n*5); len(resources) != want {
+			t.Errorf("page %d of %d has %d, not %d", n, total, len(resources), want)
+		}
+		for _, r := range resources {
+			id, _ := r["id"].(string)
+			seen[id]++
+		}
+	}
+	for id, times := range seen {
+		if times != 1 {
+			t.Errorf("%s is there %d times", id, times)
+		}
+	}
+	for id := range wanted {
+		if seen[id] == 0 {
+			t.Errorf("%s is on no page", id)
+		}
+	}
+}

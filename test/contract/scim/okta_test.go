@@ -1,0 +1,59 @@
+package scim_test
+
+import (
+	"fmt"
+	"testing"
+)
+
+// The conversations of Okta, with a key for it and, by its User-Agent, with any key.
+
+func TestOktaSpecTest(t *testing.T)      { replay(t, "okta-spec-test") }
+func TestOktaCRUDTest(t *testing.T)      { replay(t, "okta-crud-test") }
+func TestOktaLifecycle(t *testing.T)     { replay(t, "okta-lifecycle") }
+func TestOktaProfileUpdate(t *testing.T) { replay(t, "okta-profile-update") }
+
+// The other clients, which want nothing but what the RFCs say.
+
+func TestGoogleWorkspace(t *testing.T) { replay(t, "google-workspace") }
+func TestCubeCLI(t *testing.T)         { replay(t, "cube-cli") }
+
+// An import reads page after page until it has totalResults users: each of them comes once, and the
+// order is the same the second time (shared/domain/scim.md section 2.1, "Import").
+func TestOktaImport(t *testing.T) {
+	okta, run := acme.as(acme.okta), runName()
+	made := map[string]bool{}
+	for i := range 25 {
+		made[okta.user(t, fmt.Sprintf("import-%02d-%s@okta.test", i, run))] = true
+	}
+	imported := func() (order []string) {
+		for start, total := 1, 1; start <= total; start += 10 {
+			page := okta.call(t, "GET", fmt.Sprintf("/Users?startIndex=%d&count=10", start), nil, "User-Agent", "Okta SCIM Client 1.0.0").is(200).want("startIndex", start)
+			n, _ := page.at("totalResults").(float64)
+			total = int(n)
+			users := page.list("Resources")
+			if want := min(10, total-start+1); len(users) != want || page.at("itemsPerPage") != float64(want) {
+				t.Fatalf("the page from %d of %d has %d users, not %d: %s", start, total, len(users), want, clip(page.raw))
+			}
+			for _, u := range users {
+				id, _ := u["id"].(string)
+				order = append(order, id)
+			}
+		}
+		return order
+	}
+	first, second := imported(), imported()
+	if fmt.Sprint(first) != fmt.Sprint(second) {
+		t.Errorf("the order differs:\n%v\n%v", first, second)
+	}
+	seen := map[string]int{}
+	for _, id := range first {
+		if seen[id]++; seen[id] > 1 {
+			t.Errorf("%s comes twice", id)
+		}
+	}
+	for id := range made {
+		if seen[id] != 1 {
+			t.Errorf("%s is not imported", id)
+		}
+	}
+}

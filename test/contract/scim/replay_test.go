@@ -1,0 +1,324 @@
+package scim_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// keyNames are the keys that a conversation can be held with: of a profile, or auto without one.
+var keyNames = []string{"rfc", "okta", "entra", "auto"}
+
+func (a *account) token(key string) string {
+	return map[string]string{"rfc": a.rfc, "okta": a.okta, "entra": a.entra, "auto": a.auto}[key]
+}
+
+// replay holds a conversation of testdata with each of its keys.
+func replay(t *testing.T, name string) {
+	c, err := readConversation("testdata/" + name + ".http")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range c.keys {
+		t.Run(key, func(t *testing.T) {
+			r := &replayed{caller: acme.as(acme.token(key)), values: map[string]any{
+				"run": runName(), "token": acme.token(key), "base": acme.base(),
+			}}
+			t.Cleanup(func() { r.tidy(t) })
+			held := 0
+			for _, s := range c.sections {
+				if len(s.keys) > 0 && !slices.Contains(s.keys, key) {
+					continue
+				}
+				held++
+				if !t.Run(s.title, func(t *testing.T) { r.section(t, c.file, s) }) {
+					t.Fatalf("%s:%d: %q failed, and the rest builds upon it", c.file, s.line, s.title)
+				}
+			}
+			if held == 0 {
+				t.Fatalf("%s: no section is for the key", c.file)
+			}
+		})
+	}
+}
+
+// runName is a text that no other run has.
+func runName() string { return strconv.FormatInt(time.Now().UnixNano(), 36) }
+
+// replayed is a conversation that is going on.
+type replayed struct {
+	caller as
+	// values by the names of their placeholders.
+	values map[string]any
+	// made are the locations of what was created.
+	made []string
+}
+
+func (r *replayed) section(t *testing.T, file string, s *section) {
+	for _, e := range s.exchanges {
+		at := fmt.Sprintf("%s:%d", file, e.line)
+		target, body, header, err := r.request(e)
+		if err != nil {
+			t.Fatalf("%s: %v", at, err)
+		}
+		began := time.Now()
+		got := r.caller.call(t, e.method, target, body, header...)
+		took := time.Since(began)
+		got.what = at + ": " + got.what
+		if got.status == 201 {
+			r.made = append(r.made, strings.TrimPrefix(got.header.Get("Location"), r.caller.base()))
+		}
+		if faults := r.check(e, got, took); len(faults) > 0 {
+			t.Fatalf("%s:\n\t%s\nanswered %d: %s", got.what, strings.Join(faults, "\n\t"), got.status, clip(got.raw))
+		}
+	}
+}
+
+// tidy deletes what the conversation has left.
+func (r *replayed) tidy(t *testing.T) {
+	for _, location := range slices.Backward(r.made) {
+		if got, err := r.caller.try(t.Context(), "DELETE", location, nil); err == nil && got.status != 204 && got.status != 404 {
+			t.Errorf("DELETE %s: %d", location, got.status)
+		}
+	}
+}
+
+// request fills the placeholders of a request in.
+func (r *replayed) request(e *exchange) (target string, body any, header []string, err error) {
+	if target, err = r.fill(e.target); err != nil {
+		return "", nil, nil, err
+	}
+	for _, text := range e.header {
+		if text, err = r.fill(text); err != nil {
+			return "", nil, nil, err
+		}
+		header = append(header, text)
+	}
+	if e.body == "" {
+		return encoded(target), nil, header, nil
+	}
+	if copied := changedCopy.FindStringSubmatch(e.body); copied != nil {
+		body, err = r.changed(copied[1], copied[2])
+	} else {
+		body, err = r.fill(e.body)
+	}
+	return encoded(target), body, header, err
+}
+
+// changed is an object that was kept, with other members.
+func (r *replayed) changed(name, members string) (any, error) {
+	kept, ok := r.values[name].(map[string]any)
+	if !ok {
+		return nil, fmt.Errorf("{%s} is no object that was kept", name)
+	}
+	text, err := r.fill(members)
+	if err != nil {
+		return nil, err
+	}
+	object := maps.Clone(kept)
+	return object, json.Unmarshal([]byte(text), &object)
+}
+
+// fill puts values in place of their placeholders. In JSON they stand in quotes where they are texts.
+func (r *replayed) fill(text string) (string, error) {
+	var err error
+	filled := placeholder.ReplaceAllStringFunc(text, func(found string) string {
+		value, ok := r.values[strings.Trim(found, "{}")]
+		if !ok {
+			err = fmt.Errorf("%s was never kept", found)
+		}
+		if s, isText := value.(string); isText {
+			return s
+		}
+		data, _ := json.Marshal(value) //nolint:errchkjson // it was JSON
+		return string(data)
+	})
+	return filled, err
+}
+
+// encoded is a target in which what cannot stand in a URL is percent-encoded.
+func encoded(target string) string {
+	var b strings.Builder
+	for _, c := range []byte(target) {
+		if 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.IndexByte("-._~:/?@!$&'()*+,;=%", c) >= 0 {
+			b.WriteByte(c)
+			continue
+		}
+		fmt.Fprintf(&b, "%%%02X", c)
+	}
+	return b.String()
+}
+
+// check returns what is wrong with an answer.
+func (r *replayed) check(e *exchange, got *answer, took time.Duration) []string {
+	if got.status != e.status {
+		return []string{fmt.Sprintf("the status is not %d", e.status)}
+	}
+	var body any
+	if len(got.raw) > 0 {
+		if err := json.Unmarshal(got.raw, &body); err != nil {
+			return []string{"the body is not JSON"}
+		}
+	}
+	faults := e.rules(got, body)
+	for _, x := range e.expectations {
+		if err := r.expect(x, got, body, took); err != nil {
+			faults = append(faults, fmt.Sprintf("line %d: %v", x.line, err))
+		}
+	}
+	return faults
+}
+
+// rules are what is true of every answer: its media type is SCIM's and nothing else, a 204 has no
+// body and every other one has, a 201 says where, and an error is one of SCIM with a reason.
+func (e *exchange) rules(got *answer, body any) []string {
+	if e.status == 204 {
+		if len(got.raw) > 0 {
+			return []string{"a 204 has a body"}
+		}
+		return nil
+	}
+	var faults []string
+	must := func(ok bool, format string, args ...any) {
+		if !ok {
+			faults = append(faults, fmt.Sprintf(format, args...))
+		}
+	}
+	must(got.header.Get("Content-Type") == "application/scim+json", "Content-Type is %q", got.header.Get("Content-Type"))
+	schemas, _ := lookup(body, "schemas.length")
+	must(schemas != nil, "no schemas")
+	if e.status == 201 {
+		location, _ := lookup(body, "meta.location")
+		must(location != nil && got.header.Get("Location") == location, "Location is %q, and meta.location %v", got.header.Get("Location"), location)
+	}
+	if e.status >= 400 {
+		urn, _ := lookup(body, "schemas.0")
+		must(urn == errorURN, "no SCIM error")
+		status, _ := lookup(body, "status")
+		must(status == strconv.Itoa(e.status), "status in the body is %v", status)
+		detail, _ := lookup(body, "detail")
+		must(detail != nil && detail != "", "no detail")
+	}
+	return faults
+}
+
+func (r *replayed) expect(x expectation, got *answer, body any, took time.Duration) error {
+	value, found := lookup(body, x.path)
+	switch x.verb {
+	case "keep":
+		if !found || value == nil || value == "" {
+			return fmt.Errorf("no %s to keep", x.path)
+		}
+		r.values[x.wanted] = value
+		return nil
+	case "within":
+		most, err := time.ParseDuration(x.wanted)
+		if err == nil && took > most {
+			err = fmt.Errorf("it took %s, not %s", took, most)
+		}
+		return err
+	case "header":
+		value, found = got.header.Get(x.path), true
+	case "is":
+		if kind := kindOf(value, found); kind != x.wanted {
+			return fmt.Errorf("%s is %s, not %s", x.path, kind, x.wanted)
+		}
+		return nil
+	}
+	text, err := r.fill(x.wanted)
+	if err != nil {
+		return err
+	}
+	var wanted any
+	if err := json.Unmarshal([]byte(text), &wanted); err != nil {
+		return fmt.Errorf("%s is not JSON: %w", text, err)
+	}
+	if !holds(x.verb, value, found, wanted) {
+		return fmt.Errorf("%s %s %s does not hold: it is %v", x.path, x.verb, text, value)
+	}
+	return nil
+}
+
+// holds tells whether a value that was found is as wanted.
+func holds(verb string, value any, found bool, wanted any) bool {
+	switch verb {
+	case "=", "header":
+		return found && reflect.DeepEqual(value, wanted)
+	case ">=":
+		n, number := value.(float64)
+		least, also := wanted.(float64)
+		return number && also && n >= least
+	}
+	list, ok := value.([]any)
+	members, _ := wanted.(map[string]any)
+	has := slices.ContainsFunc(list, func(item any) bool {
+		object, _ := item.(map[string]any)
+		for name, value := range members {
+			if !reflect.DeepEqual(object[name], value) {
+				return false
+			}
+		}
+		return len(members) > 0
+	})
+	return verb == "has" && has || verb == "lacks" && ok && !has
+}
+
+func kindOf(value any, found bool) string {
+	switch value.(type) {
+	case string:
+		return "string"
+	case float64:
+		return "number"
+	case bool:
+		return "boolean"
+	case []any:
+		return "list"
+	case map[string]any:
+		return "object"
+	}
+	if found {
+		return "null"
+	}
+	return "absent"
+}
+
+// lookup finds the value of a path in a body, and tells absence from null.
+func lookup(body any, path string) (any, bool) {
+	if path == "body" {
+		return body, body != nil
+	}
+	for path != "" {
+		var part string
+		if rest, ok := strings.CutPrefix(path, "["); ok {
+			part, path, _ = strings.Cut(rest, "]")
+			path = strings.TrimPrefix(path, ".")
+		} else {
+			part, path, _ = strings.Cut(path, ".")
+		}
+		switch value := body.(type) {
+		case map[string]any:
+			var ok bool
+			if body, ok = value[part]; !ok {
+				return nil, false
+			}
+		case []any:
+			i, err := strconv.Atoi(part)
+			switch {
+			case part == "length" && path == "":
+				return float64(len(value)), true
+			case err != nil || i < 0 || i >= len(value):
+				return nil, false
+			}
+			body = value[i]
+		default:
+			return nil, false
+		}
+	}
+	return body, true
+}
