@@ -80,6 +80,10 @@ bench-rollout: $(BIN)/localcluster build ## Roll 1,000 deployments, beside patch
 bench-rest: $(BIN)/localcluster build ## List 1,000 deployments over REST, beside the same list from the API server.
 	KUBEBUILDER_ASSETS="$(ASSETS)" go run ./test/bench/rest
 
+.PHONY: bench-scim
+bench-scim: $(BIN)/localcluster build ## SCIM at 100,000 users, beside raw creates and gets, and beside scimmy (npm).
+	KUBEBUILDER_ASSETS="$(ASSETS)" go run ./test/bench/scim
+
 .PHONY: lint
 lint: $(BIN)/golangci-lint ## Static checks.
 	@# A cache of its own: a shared one answers with the files of another clone.

@@ -147,38 +147,28 @@ func setups(mgr manager.Manager, k *kube.Client, clk clock.Clock, config Config)
 		Fleet:   deployment.NewFleet(mgr.GetClient(), config.MaxRollouts),
 		Remotes: deployment.NewRemotes(mgr.GetAPIReader(), readRefs(gitClient), clk),
 	}
+	type setUp func(ctrl.Manager, reconcile.Reconciler, controller.Options) error
+	with := func(set setUp, r reconcile.Reconciler) func() error {
+		return func() error { return set(mgr, r, controllerOptions(config)) }
+	}
+	deploymentSetUp := func(m ctrl.Manager, r reconcile.Reconciler, o controller.Options) error {
+		return deployment.SetupWithManager(m, r, deployments, o)
+	}
+	environments := environment.Options{
+		Engine:  engine.Options{QuoinImage: config.Image, GatewayNamespace: config.Namespace},
+		Indexed: true,
+	}
+	channels := releasechannel.Options{Namespace: config.Namespace}
 	recorder := mgr.GetEventRecorder
 	return map[string]func() error{
-		"account": func() error {
-			return account.SetupWithManager(mgr, account.New(k, recorder(account.FieldManager), clk), controllerOptions(config))
-		},
-		"releasechannel": func() error {
-			r := releasechannel.New(k, recorder(releasechannel.FieldManager), clk, releasechannel.Options{Namespace: config.Namespace})
-			return releasechannel.SetupWithManager(mgr, r, controllerOptions(config))
-		},
-		"deployment": func() error {
-			r := deployment.New(k, recorder(deployment.FieldManager), clk, deployments)
-			return deployment.SetupWithManager(mgr, r, deployments, controllerOptions(config))
-		},
-		"environment": func() error {
-			r := environment.New(k, recorder(environment.FieldManager), clk, environment.Options{
-				Engine:  engine.Options{QuoinImage: config.Image, GatewayNamespace: config.Namespace},
-				Indexed: true,
-			})
-			return environment.SetupWithManager(mgr, r, controllerOptions(config))
-		},
-		"apikey": func() error {
-			return apikey.SetupWithManager(mgr, apikey.New(k, recorder(apikey.FieldManager), clk), controllerOptions(config))
-		},
-		"branch": func() error {
-			return branch.SetupWithManager(mgr, branch.New(k, recorder(branch.FieldManager), clk, allocator), controllerOptions(config))
-		},
-		"scimuser": func() error {
-			return scimuser.SetupWithManager(mgr, scimuser.New(k, recorder(scimuser.FieldManager), clk), controllerOptions(config))
-		},
-		"scimgroup": func() error {
-			return scimgroup.SetupWithManager(mgr, scimgroup.New(k, recorder(scimgroup.FieldManager), clk), controllerOptions(config))
-		},
+		"account":        with(account.SetupWithManager, account.New(k, recorder(account.FieldManager), clk)),
+		"releasechannel": with(releasechannel.SetupWithManager, releasechannel.New(k, recorder(releasechannel.FieldManager), clk, channels)),
+		"deployment":     with(deploymentSetUp, deployment.New(k, recorder(deployment.FieldManager), clk, deployments)),
+		"environment":    with(environment.SetupWithManager, environment.New(k, recorder(environment.FieldManager), clk, environments)),
+		"apikey":         with(apikey.SetupWithManager, apikey.New(k, recorder(apikey.FieldManager), clk)),
+		"branch":         with(branch.SetupWithManager, branch.New(k, recorder(branch.FieldManager), clk, allocator)),
+		"scimuser":       with(scimuser.SetupWithManager, scimuser.New(k, recorder(scimuser.FieldManager), clk)),
+		"scimgroup":      with(scimgroup.SetupWithManager, scimgroup.New(k, recorder(scimgroup.FieldManager), clk)),
 	}
 }
 

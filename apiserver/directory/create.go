@@ -37,12 +37,12 @@ func (c *collection[T, S]) create(v *view, d schema.Document) (*schema.Resource,
 	if err := c.taken(v, c.unique.Value(o)); err != nil {
 		return nil, err
 	}
-	r := c.reservation(v, id)
-	if err := r.reserve(c.unique.Value(o)); err != nil {
+	// First what takes long: a reserved value must not wait.
+	if err := c.storeApart(editing, o, d); err != nil {
 		return nil, err
 	}
-	if err := c.storeApart(editing, o, d); err != nil {
-		r.release(v.ctx)
+	r := c.reservation(v, id)
+	if err := r.reserve(c.unique.Value(o)); err != nil {
 		return nil, err
 	}
 	if c.complete != nil {

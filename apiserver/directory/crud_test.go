@@ -436,7 +436,7 @@ func TestErrorsOfKubernetes(t *testing.T) {
 		}
 	}
 	broken := errors.New("broken")
-	if got := toSCIM(broken); got != broken {
+	if got := toSCIM(broken); !errors.Is(got, broken) {
 		t.Errorf("got %v", got)
 	}
 }

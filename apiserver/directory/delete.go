@@ -79,10 +79,15 @@ func (d *Directory) leaveGroups(v *view, id string) {
 }
 
 func (d *Directory) leaveGroup(ctx context.Context, v *view, name, id string) error {
+	done, err := d.turns.take(ctx, d.groups.name, v.namespace, name)
+	if err != nil {
+		return err
+	}
+	defer done()
 	editing := &view{ctx: ctx, d: d, namespace: v.namespace, resourceType: schema.Group, editing: true}
 	defer editing.end()
 	key := client.ObjectKey{Namespace: v.namespace, Name: name}
-	_, _, err := edit.Spec(ctx, d.kube, key, func(_, edited *v1alpha1.ScimGroup) error {
+	_, _, err = edit.Spec(ctx, d.kube, key, func(_, edited *v1alpha1.ScimGroup) error {
 		m := newMembers(editing, &edited.Spec)
 		m.Delete(id)
 		return storeMembers(editing, &edited.Spec, schema.Document{attributeMembers: m})

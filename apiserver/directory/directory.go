@@ -50,6 +50,7 @@ type Directory struct {
 	kube   *kube.Client
 	clock  clock.Clock
 	seen   *seen
+	turns  *turns
 	users  *collection[*v1alpha1.ScimUser, v1alpha1.ScimUserSpec]
 	groups *collection[*v1alpha1.ScimGroup, v1alpha1.ScimGroupSpec]
 	chunks toolscache.SharedIndexInformer
@@ -82,7 +83,7 @@ func New(ctx context.Context, o Options) (*Directory, error) {
 // newDirectory makes one that follows nothing yet.
 func newDirectory(o Options) (*Directory, error) {
 	d := &Directory{
-		kube: o.Kube, clock: o.Clock, chunks: o.Chunks, seen: newSeen(o.Clock),
+		kube: o.Kube, clock: o.Clock, chunks: o.Chunks, seen: newSeen(o.Clock), turns: newTurns(),
 		tenants: map[string]*Tenant{},
 	}
 	d.users = newCollection(d, userKind(), o.Users)

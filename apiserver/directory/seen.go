@@ -20,15 +20,16 @@ type seen struct {
 	clock clock.Clock
 
 	mu      sync.Mutex
-	waiting map[seenKey][]*wait
+	waiting map[objectKey][]*wait
 }
 
-type seenKey struct{ kind, namespace, name string }
+// objectKey names an object.
+type objectKey struct{ kind, namespace, name string }
 
 // wait is for one object. It is begun before the write, so that no event is missed.
 type wait struct {
 	seen *seen
-	key  seenKey
+	key  objectKey
 	// wake holds one token when something has happened since the last look.
 	wake chan struct{}
 	// last is the object as it was handled last, gone whether it was deleted; under seen.mu.
@@ -38,11 +39,11 @@ type wait struct {
 	written string
 }
 
-func newSeen(c clock.Clock) *seen { return &seen{clock: c, waiting: map[seenKey][]*wait{}} }
+func newSeen(c clock.Clock) *seen { return &seen{clock: c, waiting: map[objectKey][]*wait{}} }
 
 // expect begins to wait for an object. The caller ends it.
 func (s *seen) expect(kind, namespace, name string) *wait {
-	w := &wait{seen: s, key: seenKey{kind, namespace, name}, wake: make(chan struct{}, 1)}
+	w := &wait{seen: s, key: objectKey{kind, namespace, name}, wake: make(chan struct{}, 1)}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.waiting[w.key] = append(s.waiting[w.key], w)
@@ -80,7 +81,7 @@ func (s *seen) happened(kind string, before, after any) {
 	if len(s.waiting) == 0 {
 		return
 	}
-	for _, w := range s.waiting[seenKey{kind, o.GetNamespace(), o.GetName()}] {
+	for _, w := range s.waiting[objectKey{kind, o.GetNamespace(), o.GetName()}] {
 		w.last, w.gone = o, !there
 		select {
 		case w.wake <- struct{}{}:

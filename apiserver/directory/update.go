@@ -16,6 +16,11 @@ func (c *collection[T, S]) update(v *view, id string, change func(*schema.Resour
 	if !isName(id) {
 		return nil, scimerror.NotFound(c.name, id)
 	}
+	done, err := c.d.turns.take(v.ctx, c.name, v.namespace, id)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
 	r := c.reservation(v, id)
 	var before string
 	editing := v.forEditing()
@@ -62,12 +67,15 @@ func (c *collection[T, S]) change(editing *view, r *reservation[T, S], live, edi
 	if err := c.writeSpec(editing, edited, d); err != nil {
 		return err
 	}
-	if value := c.unique.Value(edited); c.unique.Name(value) == c.unique.Name(c.unique.Value(live)) {
-		r.release(editing.ctx) // of a try before, when it had another value
-	} else if err := r.reserve(value); err != nil {
+	// First what takes long: a reserved value must not wait.
+	if err := c.storeApart(editing, edited, d); err != nil {
 		return err
 	}
-	return c.storeApart(editing, edited, d)
+	if value := c.unique.Value(edited); c.unique.Name(value) == c.unique.Name(c.unique.Value(live)) {
+		r.release(editing.ctx) // of a try before, when it had another value
+		return nil
+	}
+	return r.reserve(c.unique.Value(edited))
 }
 
 // writeSpec makes the spec of an object what a document says, without what is kept apart.

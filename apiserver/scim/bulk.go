@@ -283,6 +283,9 @@ func (run *bulkRun) perform(ctx context.Context, o *bulkOperation, whole bool) (
 	if err != nil {
 		return 0, nil, err
 	}
+	if id != "" {
+		o.result.Location = run.x.locate(t.Name, id) // of what failed, too (RFC 7644 section 3.7.3)
+	}
 	if o.data == nil && o.method != http.MethodDelete {
 		return 0, nil, scimerror.Bad(scimerror.InvalidSyntax, "Operations[%d].data: is required", o.index)
 	}

@@ -15,10 +15,10 @@ const cursorLifetime = time.Hour
 // cursor is where a client goes on in a list. Nothing is kept for it on the server: any replica
 // continues behind the resource that was last on the page, whatever came and went meanwhile.
 type cursor struct {
-	// Type is the name of the resource type that the page ended in.
+	// Type is the name of the resource type that the next page begins in.
 	Type string `json:"y"`
-	// Position of the last resource on the page.
-	Position Position `json:"p"`
+	// Position of the last resource on the page; nil when no resource of the type was on it.
+	Position *Position `json:"p,omitempty"`
 	// Query is the hash of what the cursor is for: tenant, filter, order.
 	Query []byte `json:"q"`
 	// Issued is when, in seconds since 1970.
@@ -46,7 +46,7 @@ func (c *cursor) String() string {
 func parseCursor(s string, query []byte, now time.Time) (*cursor, error) {
 	data, err := base64.RawURLEncoding.DecodeString(s)
 	c := &cursor{}
-	if err != nil || json.Unmarshal(data, c) != nil || c.Position.ID == "" {
+	if err != nil || json.Unmarshal(data, c) != nil || c.Type == "" || c.Position != nil && c.Position.ID == "" {
 		return nil, scimerror.Bad(scimerror.InvalidCursor, "cursor: %s was not given out here", scimerror.Quote(s))
 	}
 	if string(c.Query) != string(query) {

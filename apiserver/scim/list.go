@@ -412,7 +412,7 @@ func (x *exchange) collect(queries []typedQuery, skip, count int, after *cursor)
 		q.Start, q.Count = skip, count-len(found.resources)
 		switch {
 		case !begun && after.Type == typed.t.Name:
-			begun, q.After = true, &after.Position
+			begun, q.After = true, after.Position
 		case !begun:
 			q.Count = 0 // only its total matters
 		}
@@ -426,8 +426,12 @@ func (x *exchange) collect(queries []typedQuery, skip, count int, after *cursor)
 			found.resources = append(found.resources, r)
 			found.queries = append(found.queries, q.Projection)
 		}
-		if page.Next != nil && found.next == nil {
-			found.next = &cursor{Type: typed.t.Name, Position: *page.Next}
+		switch full := count > 0 && q.Count == 0 && begun; {
+		case found.next != nil:
+		case page.Next != nil:
+			found.next = &cursor{Type: typed.t.Name, Position: page.Next}
+		case full && page.Total > 0:
+			found.next = &cursor{Type: typed.t.Name} // its first resource begins the next page
 		}
 	}
 	if !begun {

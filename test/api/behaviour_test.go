@@ -174,7 +174,7 @@ var selectable = map[string]map[string]string{
 	"ScimGroup":       {"spec.displayName": "Analysts", "spec.externalId": "g1"},
 	"ScimMemberChunk": {},
 	"DbtSync":         {"spec.deploymentRef.name": "analytics"},
-	"Claim":           {"spec.holder.uid": "0a0b0c"},
+	"Claim":           {"spec.holder.name": "analytics"},
 }
 
 func TestSelectableFields(t *testing.T) {
@@ -240,8 +240,8 @@ var headings = map[string]string{
 	"Environment":     "Name ID Deployment Type Version Replicas Active Ready Reason [URL] [Message] Age",
 	"Branch":          "Name ID Deployment Branch Role Staging [Commit] Ready Reason [Message] Age",
 	"ApiKey":          "Name Display name Expires Last used Ready Reason Age",
-	"ScimUser":        "Name User Active Ready Reason [External] Age",
-	"ScimGroup":       "Name Group Members Ready Reason Age",
+	"ScimUser":        "Name User Active Ready Reason [Message] [External] Age",
+	"ScimGroup":       "Name Group Members Ready Reason [Message] Age",
 	"ScimMemberChunk": "Name Age",
 	"DbtSync":         "Name Deployment Branch Stage Ready Reason Age",
 	"Claim":           "Name Attribute Kind Holder Age",

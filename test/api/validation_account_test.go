@@ -57,6 +57,11 @@ oidcIssuers:
 		{name: "auditLog: plan taken away", with: `{plan: Enterprise, auditLog: {enabled: true}}`, then: `{plan: Standard}`,
 			field: "spec.auditLog.enabled", message: "auditLog.enabled needs plan: Enterprise"},
 
+		{name: "scim.schemas: caseExact of a number", with: `{scim: {schemas: [{id: "urn:example:Badge", resourceType: User, attributes: [{name: number, type: integer, caseExact: true}]}]}}`,
+			field: "spec.scim.schemas[0].attributes[0].caseExact", message: "caseExact is for strings and references"},
+		{name: "scim.schemas: a standard one", with: `{scim: {schemas: [{id: "URN:ietf:params:scim:schemas:core:2.0:User", resourceType: User, attributes: [{name: number, type: integer}]}]}}`,
+			field: "spec.scim.schemas[0].id", message: "must not be one of the standard schemas"},
+
 		{name: "oidcIssuers: http", with: `{oidcIssuers: [{url: "http://login.example.com", audiences: [a]}]}`,
 			field: "spec.oidcIssuers[0].url", message: "must be an https:// URL without query and fragment"},
 		{name: "oidcIssuers: query", with: `{oidcIssuers: [{url: "https://login.example.com/?a=b", audiences: [a]}]}`,

@@ -27,7 +27,7 @@ import (
 func kinds() []client.ObjectList {
 	return []client.ObjectList{
 		&v1alpha1.AccountList{}, &v1alpha1.ReleaseChannelList{}, &v1alpha1.DeploymentList{}, &v1alpha1.BranchList{},
-		&v1alpha1.EnvironmentList{}, &v1alpha1.ClaimList{},
+		&v1alpha1.EnvironmentList{}, &v1alpha1.ScimUserList{}, &v1alpha1.ScimGroupList{}, &v1alpha1.ScimMemberChunkList{}, &v1alpha1.ClaimList{},
 		&appsv1.DeploymentList{}, &appsv1.StatefulSetList{}, &corev1.ServiceList{}, &corev1.ServiceAccountList{},
 		&corev1.SecretList{}, &policyv1.PodDisruptionBudgetList{}, &networkingv1.NetworkPolicyList{},
 	}
@@ -99,7 +99,7 @@ func (w *world) patchStatus(before, obj client.Object) {
 }
 
 var (
-	variable   = regexp.MustCompile(`"(uid|resourceVersion|creationTimestamp|lastTransitionTime|firstSeen|lastChangeTime|completionTime|startTime|time)":"[^"]*"`)
+	variable   = regexp.MustCompile(`"(uid|resourceVersion|creationTimestamp|lastTransitionTime|firstSeen|lastChangeTime|completionTime|startTime|lastModified|time)":"[^"]*"`)
 	numbers    = regexp.MustCompile(`("platform\.quoin\.dev/(id|environment-id|issued-ids)":|"id":)"?[0-9a-z=,]+"?`)
 	counters   = regexp.MustCompile(`"(generation|observedGeneration|deploymentGeneration)":[0-9]+`)
 	secrets    = regexp.MustCompile(`"data":\{[^}]*\}`)

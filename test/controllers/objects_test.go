@@ -58,6 +58,37 @@ func (w *world) gitDeployment(name string) *v1alpha1.Deployment {
 	return d
 }
 
+func (w *world) user(name, userName string) *v1alpha1.ScimUser {
+	return &v1alpha1.ScimUser{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.name, Name: name},
+		Spec: v1alpha1.ScimUserSpec{
+			UserName: userName, Enterprise: &v1alpha1.ScimEnterprise{Manager: &v1alpha1.ScimManager{Value: "ada"}},
+		},
+	}
+}
+
+func (w *world) group(name string, users ...string) *v1alpha1.ScimGroup {
+	return &v1alpha1.ScimGroup{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.name, Name: name},
+		Spec:       v1alpha1.ScimGroupSpec{DisplayName: name, Members: members(users)},
+	}
+}
+
+func (w *world) chunk(name string, users ...string) *v1alpha1.ScimMemberChunk {
+	return &v1alpha1.ScimMemberChunk{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.name, Name: name},
+		Spec:       v1alpha1.ScimMemberChunkSpec{Members: members(users)},
+	}
+}
+
+func members(users []string) []v1alpha1.ScimMember {
+	var all []v1alpha1.ScimMember
+	for _, user := range users {
+		all = append(all, v1alpha1.ScimMember{Value: user})
+	}
+	return all
+}
+
 // furnished is a world with an account, a channel at 1.2.3 and a model.
 func (w *world) furnished() *world {
 	w.t.Helper()

@@ -65,6 +65,26 @@ var scenarios = map[string][]func(w *world){
 		},
 		func(w *world) { w.delete(w.deployment("one")) },
 	},
+	"users and groups come, are renamed and go": {
+		func(w *world) {
+			w.create(w.account())
+			w.create(w.user("ada", "ada@example.com"))
+			w.settle() // so that she has the name in every run
+			w.create(w.user("eve", "ADA@example.com"))
+			w.create(w.user("bob", "bob@example.com"))
+			w.create(w.chunk("c1", "ada", "joe"))
+			w.create(w.group("staff", "bob"))
+		},
+		func(w *world) {
+			change(w, w.user("ada", ""), func(u *v1alpha1.ScimUser) { u.Spec.UserName = "lovelace@example.com" })
+		},
+		func(w *world) {
+			change(w, w.group("staff"), func(g *v1alpha1.ScimGroup) {
+				g.Spec.MemberChunks = []v1alpha1.ScimMemberChunkReference{{Name: "c1", Count: 2}}
+			})
+		},
+		func(w *world) { w.create(w.user("joe", "joe@example.com")); w.delete(w.user("bob", "")) },
+	},
 	"account is deleted": {
 		func(w *world) { w.furnished(); w.create(w.deployment("analytics")) },
 		func(w *world) { w.delete(w.account()) },

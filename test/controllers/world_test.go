@@ -25,6 +25,8 @@ import (
 	"github.com/quoin-dev/quoin/controllers/deployment"
 	"github.com/quoin-dev/quoin/controllers/environment"
 	"github.com/quoin-dev/quoin/controllers/releasechannel"
+	"github.com/quoin-dev/quoin/controllers/scimgroup"
+	"github.com/quoin-dev/quoin/controllers/scimuser"
 	"github.com/quoin-dev/quoin/internal/engine"
 	"github.com/quoin-dev/quoin/internal/git"
 	"github.com/quoin-dev/quoin/internal/ids"
@@ -124,6 +126,8 @@ func (w *world) restart() {
 			Engine: engine.Options{QuoinImage: "quoin:test", GatewayNamespace: "quoin-system"},
 		})},
 		{"Branch", func() v1alpha1.Object { return &v1alpha1.Branch{} }, &v1alpha1.BranchList{}, branch.New(k, recorder, w.clock, allocator)},
+		{"ScimUser", func() v1alpha1.Object { return &v1alpha1.ScimUser{} }, &v1alpha1.ScimUserList{}, scimuser.New(k, recorder, w.clock)},
+		{"ScimGroup", func() v1alpha1.Object { return &v1alpha1.ScimGroup{} }, &v1alpha1.ScimGroupList{}, scimgroup.New(k, recorder, w.clock)},
 	}
 }
 

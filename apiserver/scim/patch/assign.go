@@ -3,7 +3,6 @@ package patch
 import (
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/quoin-dev/quoin/apiserver/scim/schema"
 	"github.com/quoin-dev/quoin/apiserver/scim/scimerror"
@@ -16,7 +15,7 @@ func (e *editor) assignAll(op string, value any) error {
 		return scimerror.Bad(scimerror.InvalidValue, "without a path the value must be an object of attributes")
 	}
 	for _, key := range slices.Sorted(maps.Keys(object)) {
-		if strings.EqualFold(key, e.t.Core.ID) {
+		if schema.SameName(e.t.Core.ID, key) {
 			if err := e.assignAll(op, object[key]); err != nil {
 				return err
 			}

@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strings"
 
 	"github.com/quoin-dev/quoin/apiserver/scim/schema"
 	"github.com/quoin-dev/quoin/apiserver/scim/scimerror"
@@ -137,7 +136,7 @@ func (e *editor) operation(op Operation) error {
 	if op.Op != remove && !op.HasValue {
 		return scimerror.Bad(scimerror.InvalidValue, "%s needs a value", op.Op)
 	}
-	if !op.HasPath || strings.EqualFold(op.Path, e.t.Core.ID) {
+	if !op.HasPath || schema.SameName(e.t.Core.ID, op.Path) {
 		if op.Op == remove {
 			return scimerror.Bad(scimerror.NoTarget, "remove needs the path of an attribute")
 		}

@@ -38,9 +38,9 @@ func (t *ResourceType) Normalize(body map[string]any, l Leniency) (Document, err
 		value := body[name]
 		var err error
 		switch extension := t.Extension(name); {
-		case strings.EqualFold(name, "schemas"):
+		case SameName("schemas", name):
 			err = t.checkSchemas(value, l)
-		case strings.EqualFold(name, t.Core.ID):
+		case SameName(t.Core.ID, name):
 			err = t.coreByURN(d, value, l)
 		case extension != nil:
 			var attributes any
@@ -105,7 +105,7 @@ func (t *ResourceType) checkSchemas(value any, l Leniency) error {
 		switch {
 		case !ok:
 			return wrongType(fmt.Sprintf("schemas[%d]", i), "a URN", item)
-		case strings.EqualFold(urn, t.Core.ID):
+		case SameName(t.Core.ID, urn):
 			core = true
 		case t.Extension(urn) == nil && !l.ForeignSchemas:
 			return scimerror.Bad(scimerror.InvalidSyntax, "schemas[%d]: %s is not a schema of %s; see /Schemas", i, scimerror.Quote(urn), t.Name)

@@ -29,7 +29,7 @@ func TestNormalize(t *testing.T) {
 		leniency Leniency
 		want     Document
 	}{
-		"names in their canonical spelling": {`{"USERNAME":"a","Name":{"GIVENNAME":"A"}}`, Leniency{}, Document{"userName": "a", "name": map[string]any{"givenName": "A"}}},
+		"names in their canonical spelling":                   {`{"USERNAME":"a","Name":{"GIVENNAME":"A"}}`, Leniency{}, Document{"userName": "a", "name": map[string]any{"givenName": "A"}}},
 		"null, [] and {} are no value (RFC 7643 section 2.5)": {`{"userName":"a","title":null,"emails":[],"name":{},"displayName":""}`, Leniency{}, Document{"userName": "a"}},
 		"what is read-only is left out":                       {`{"userName":"a","id":"1","meta":{"version":"x"},"groups":[{"value":"g"}]}`, Leniency{}, Document{"userName": "a"}},
 		"a password is taken and dropped":                     {`{"userName":"a","password":"x"}`, Leniency{}, Document{"userName": "a"}},

@@ -86,9 +86,16 @@ func (a *Attribute) Sub(name string) *Attribute { return find(a.SubAttributes, n
 // filters and in what some clients send (RFC 7643 section 2.4); nil when there is none.
 func (a *Attribute) Value() *Attribute { return a.Sub("value") }
 
+// SameName tells whether a client means a name of a schema: in any case (RFC 7643 section 2.1), and
+// in no other letters. EqualFold alone takes ſ for s and the sign of Kelvin for k, and one attribute
+// could be there twice under names that are not the same JSON.
+func SameName(name, sent string) bool {
+	return len(name) == len(sent) && strings.EqualFold(name, sent)
+}
+
 func find(attributes []*Attribute, name string) *Attribute {
 	for _, a := range attributes {
-		if strings.EqualFold(a.Name, name) {
+		if SameName(a.Name, name) {
 			return a
 		}
 	}
@@ -129,7 +136,7 @@ type ResourceType struct {
 // Extension finds an extension's schema by its URN, in any case; nil when there is none.
 func (t *ResourceType) Extension(urn string) *Schema {
 	for _, e := range t.Extensions {
-		if strings.EqualFold(e.Schema.ID, urn) {
+		if SameName(e.Schema.ID, urn) {
 			return e.Schema
 		}
 	}
@@ -188,7 +195,7 @@ func (r Ref) Leaf() *Attribute {
 func (t *ResourceType) Resolve(urn, name, sub string) (Ref, bool) {
 	attributes := t.Core.Attributes
 	ref := Ref{}
-	if urn != "" && !strings.EqualFold(urn, t.Core.ID) {
+	if urn != "" && !SameName(t.Core.ID, urn) {
 		extension := t.Extension(urn)
 		if extension == nil {
 			return Ref{}, false

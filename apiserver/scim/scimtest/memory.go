@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/quoin-dev/quoin/apiserver/scim"
@@ -24,9 +25,11 @@ type Memory struct {
 	Now func() time.Time
 
 	mu        sync.Mutex
-	made      int
 	resources []*schema.Resource
 }
+
+// made counts the resources of all stores: what one has made is not the id of anything in another.
+var made atomic.Int64
 
 func (m *Memory) now() time.Time {
 	if m.Now == nil {
@@ -107,9 +110,8 @@ func (m *Memory) Create(_ context.Context, t *schema.ResourceType, d schema.Docu
 	if err := m.taken(t, "", d); err != nil {
 		return nil, err
 	}
-	m.made++
 	now := m.now()
-	r := &schema.Resource{Type: t, ID: fmt.Sprintf("%s-%06d", strings.ToLower(t.Name), m.made), Document: kept(t, d), Created: now, LastModified: now, Version: "1"}
+	r := &schema.Resource{Type: t, ID: fmt.Sprintf("%s-%06d", strings.ToLower(t.Name), made.Add(1)), Document: kept(t, d), Created: now, LastModified: now, Version: "1"}
 	m.resources = append(m.resources, r)
 	return m.copyOf(r), nil
 }

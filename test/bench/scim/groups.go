@@ -9,10 +9,18 @@ import (
 	"time"
 )
 
-// group is a large group: the first users are in it.
-type group struct {
-	id   string
-	size int
+// largeGroup is one whose members are changed.
+type largeGroup struct {
+	id string
+	// in and out are the numbers of the users that are members, and of those that are not.
+	in, out []int
+}
+
+// swap picks one user who is not in the group and one who is, and has them change places.
+func (g *largeGroup) swap() (joins, leaves int) {
+	i, o := random.IntN(len(g.in)), random.IntN(len(g.out))
+	g.in[i], g.out[o] = g.out[o], g.in[i]
+	return g.in[i], g.out[o]
 }
 
 // groupSizes are those of the groups whose members are changed.
@@ -63,13 +71,13 @@ func (b *bench) makeGroups(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if size == b.options.members {
+		if size == b.members {
 			batches = m
 		}
-		b.groups = append(b.groups, group{id, size})
+		b.large = append(b.large, &largeGroup{id, sequence(0, size), sequence(size, b.users)})
 	}
-	b.report.add(fmt.Sprintf("PATCH that adds %d members", min(b.batch, b.options.members)), batches, "up to %d members", b.options.members)
-	rest := b.options.groups - len(b.groups)
+	b.report.add(fmt.Sprintf("PATCH that adds %d members", min(b.batch, b.members)), batches, "up to %d members", b.members)
+	rest := b.groups - len(b.large)
 	if rest == 0 {
 		return nil
 	}
@@ -93,43 +101,49 @@ func (b *bench) makeGroups(ctx context.Context) error {
 	return err
 }
 
-// change adds a member to a group, and removes it.
-func change(s *service, status int, group, member string) (add, remove timed) {
-	path := "/Groups/" + group
-	add = func(ctx context.Context, _ int) (time.Duration, error) {
-		return s.patch(ctx, path, status, map[string]any{"op": "add", "path": "members", "value": []map[string]string{{"value": member}}})
+// change has a user join a group, and another one leave it.
+func change(ctx context.Context, s *service, status int, group, joins, leaves string) (added, removed measured, err error) {
+	patch := func(operation map[string]any) (measured, error) {
+		return spread(ctx, 1, 1, func(ctx context.Context, _ int) (time.Duration, error) {
+			return s.patch(ctx, "/Groups/"+group, status, operation)
+		})
 	}
-	remove = func(ctx context.Context, _ int) (time.Duration, error) {
-		return s.patch(ctx, path, status, map[string]any{"op": "remove", "path": fmt.Sprintf("members[value eq %q]", member)})
+	added, err = patch(map[string]any{"op": "add", "path": "members", "value": []map[string]string{{"value": joins}}})
+	if err == nil {
+		removed, err = patch(map[string]any{"op": "remove", "path": fmt.Sprintf("members[value eq %q]", leaves)})
 	}
-	return add, remove
+	return added, removed, err
 }
 
-// members changes groups of all sizes by turns: what else the machine does meets all of them.
-func (b *bench) members(ctx context.Context) error {
-	added, removed := make([]measured, len(b.groups)), make([]measured, len(b.groups))
-	for range b.patches {
-		for g, group := range b.groups {
-			who := group.size + random.IntN(b.users-group.size)
-			add, remove := change(b.world.entra, http.StatusNoContent, group.id, b.ids[who])
-			a, err := spread(ctx, 1, 1, add)
-			if err != nil {
-				return err
+// changeMembers changes groups of all sizes by turns: what else the machine does meets all of them.
+func (b *bench) changeMembers(ctx context.Context) error {
+	added, removed := make([]measured, len(b.large)), make([]measured, len(b.large))
+	spent := newCost()
+	err := spent.spending(ctx, b.world, func() error {
+		for range b.patches {
+			for i, g := range b.large {
+				joins, leaves := g.swap()
+				a, r, err := change(ctx, b.world.entra, http.StatusNoContent, g.id, b.ids[joins], b.ids[leaves])
+				if err != nil {
+					return err
+				}
+				added[i], removed[i] = added[i].with(a), removed[i].with(r)
 			}
-			r, err := spread(ctx, 1, 1, remove)
-			if err != nil {
-				return err
-			}
-			added[g], removed[g] = added[g].with(a), removed[g].with(r)
 		}
+		return nil
+	})
+	if err != nil {
+		return err
 	}
-	for g, group := range b.groups {
-		b.report.add(memberWork("add", group.size), added[g], "")
-		b.report.add(memberWork("remove", group.size), removed[g], "")
-		b.report.atMost(memberWork("add or remove", group.size)+", p99", added[g].with(removed[g]).ms(0.99), 50, " ms")
+	b.report.cost("PATCH of one member", spent, 2*b.patches*len(b.large))
+	for i, g := range b.large {
+		size := len(g.in)
+		b.report.add(memberWork("add", size), added[i], "")
+		b.report.add(memberWork("remove", size), removed[i], "")
+		b.report.atMost(memberWork("add or remove", size)+", p99", added[i].with(removed[i]).ms(0.99), 50, " ms")
 	}
-	last := len(b.groups) - 1
-	b.report.fact("flat?", "p50 at %d members ÷ p50 at %d: add %.2f, remove %.2f", b.groups[last].size, b.groups[0].size,
+	last := len(b.large) - 1
+	b.report.fact("flat?", "p50 at %d members ÷ p50 at %d: add %.2f, remove %.2f", len(b.large[last].in), len(b.large[0].in),
 		added[last].ms(0.5)/added[0].ms(0.5), removed[last].ms(0.5)/removed[0].ms(0.5))
 	return nil
 }
@@ -141,12 +155,12 @@ func memberWork(verb string, size int) string {
 // listGroups reads lists of groups. Okta gives up on the second after 600 ms.
 func (b *bench) listGroups(ctx context.Context) error {
 	const few = 20
-	n := min(pageSize, b.options.groups)
+	n := min(pageSize, b.groups)
 	lists := []struct{ what, query, note string }{
 		{"/Groups?excludedAttributes=members", "excludedAttributes=members&startIndex=1", "the large groups among them"},
 		{"/Groups?count=100", "startIndex=1", "the large groups among them, with all members"},
 	}
-	if b.options.groups >= 2*pageSize {
+	if b.groups >= 2*pageSize {
 		lists = append(lists, struct{ what, query, note string }{"/Groups?count=100, second page", fmt.Sprintf("startIndex=%d", pageSize+1), "groups of 50 members"})
 	}
 	for _, l := range lists {

@@ -123,15 +123,15 @@ func measureQuoin(ctx context.Context, o options, r *report) (err error) {
 		what string
 		run  func(context.Context) error
 	}{
-		{"creating users over SCIM and raw, in turns", b.creates},
+		{"creating users over SCIM and raw, in turns", b.compareCreates},
 		{fmt.Sprintf("filling up to %d users", o.users), b.fill},
 		{fmt.Sprintf("making %d groups", o.groups), b.makeGroups},
-		{"measuring memory", b.memory},
-		{"looking up users", b.lookups},
-		{"reading pages", b.pages},
-		{"adding and removing members", b.members},
+		{"measuring memory", b.weigh},
+		{"looking up users", b.lookUp},
+		{"reading pages", b.readPages},
+		{"adding and removing members", b.changeMembers},
 		{"listing groups", b.listGroups},
-		{fmt.Sprintf("matching and creating %d users", o.sync), b.sync},
+		{fmt.Sprintf("matching and creating %d users", o.sync), b.syncUsers},
 	} {
 		progress("%s", step.what)
 		w.settle(ctx)
@@ -149,8 +149,8 @@ type bench struct {
 	report *report
 	// ids of the users, by their number.
 	ids []string
-	// groups are the large ones.
-	groups []group
+	// large are the groups whose members are changed.
+	large []*largeGroup
 	// template is a stored user with the number 0, for raw creates.
 	template []byte
 	// unfilled is the memory of the front end before there were users.

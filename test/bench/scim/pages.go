@@ -9,8 +9,8 @@ import (
 
 const pageSize = 100
 
-// pages reads pages of users: anywhere, one after the other, and such that all users are looked at.
-func (b *bench) pages(ctx context.Context) error {
+// readPages reads pages of users: anywhere, one after the other, and such that all users are looked at.
+func (b *bench) readPages(ctx context.Context) error {
 	offsets := []int{1, b.users / 2, b.users - pageSize + 1}
 	var kinds []timed
 	for _, offset := range offsets {
@@ -20,7 +20,7 @@ func (b *bench) pages(ctx context.Context) error {
 			return took, err
 		})
 	}
-	byOffset, err := inTurns(ctx, b.options.pages, kinds...)
+	byOffset, err := inTurns(ctx, b.pages, kinds...)
 	if err != nil {
 		return err
 	}
@@ -56,7 +56,7 @@ func pageWork(offset int) string { return fmt.Sprintf("page of %d at %d", pageSi
 func (b *bench) walk(ctx context.Context) error {
 	length := min(20, b.users/pageSize)
 	next := ""
-	m, err := spread(ctx, b.options.pages/length*length, 1, func(ctx context.Context, i int) (time.Duration, error) {
+	m, err := spread(ctx, b.pages/length*length, 1, func(ctx context.Context, i int) (time.Duration, error) {
 		if i%length == 0 {
 			next = ""
 		}

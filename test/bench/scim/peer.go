@@ -151,7 +151,7 @@ func (p *peer) measure(ctx context.Context, o options, r *report) error {
 	return nil
 }
 
-// changeMembers makes a group, and adds members to it; each is removed again.
+// changeMembers makes a group and changes its members.
 func (p *peer) changeMembers(ctx context.Context, size, n int) (measured, error) {
 	added := measured{}
 	body, err := groupBody(fmt.Sprintf("Group of %d", size), membersOf(p.ids, sequence(0, size)))
@@ -162,14 +162,11 @@ func (p *peer) changeMembers(ctx context.Context, size, n int) (measured, error)
 	if err != nil {
 		return added, err
 	}
+	g := largeGroup{id, sequence(0, size), sequence(size, len(p.ids))}
 	for range n {
-		// It answers with the group.
-		add, remove := change(p.service, http.StatusOK, id, p.ids[size+random.IntN(len(p.ids)-size)])
-		a, err := spread(ctx, 1, 1, add)
+		joins, leaves := g.swap()
+		a, _, err := change(ctx, p.service, http.StatusOK, id, p.ids[joins], p.ids[leaves]) // it answers with the group
 		if err != nil {
-			return added, err
-		}
-		if _, err := spread(ctx, 1, 1, remove); err != nil {
 			return added, err
 		}
 		added = added.with(a)

@@ -1,12 +1,9 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"fmt"
-	"io"
 	"net"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -52,34 +49,6 @@ func (p *process) lastWords() string {
 		return ""
 	}
 	return fmt.Sprintf("--- %s\n%s", p.name, text[max(0, len(text)-most):])
-}
-
-// memory of a process, in MiB.
-type memory struct{ resident, live float64 }
-
-// memory reads /proc, and what Go found live when it last collected from the metrics at an address;
-// zeroes where these are not.
-func (p *process) memory(metrics string) memory {
-	m := memory{}
-	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.command.Process.Pid)) // not everywhere
-	_, rest, _ := strings.Cut(string(text), "VmRSS:")
-	if fields := strings.Fields(rest); len(fields) > 0 {
-		kib, _ := strconv.ParseFloat(fields[0], 64)
-		m.resident = kib / 1024
-	}
-	response, err := http.Get("http://" + metrics + "/metrics")
-	if err != nil {
-		return m
-	}
-	defer func() { _ = response.Body.Close() }()
-	body, _ := io.ReadAll(response.Body)
-	for line := range bytes.Lines(body) {
-		if value, ok := bytes.CutPrefix(line, []byte("go_memstats_next_gc_bytes ")); ok {
-			next, _ := strconv.ParseFloat(string(bytes.TrimSpace(value)), 64)
-			m.live = next / 2 / (1 << 20) // the next collection is due when it has doubled
-		}
-	}
-	return m
 }
 
 // ticks is how many a second has in /proc; Linux has had no other value for users in years.

@@ -9,8 +9,9 @@ import (
 
 // report is what was found.
 type report struct {
-	rows []row
-	bars []bar
+	rows  []row
+	costs []string
+	bars  []bar
 }
 
 // row is one kind of work.
@@ -54,6 +55,11 @@ func (r *report) fact(what, note string, args ...any) {
 	progress("  %s: %s", what, r.rows[len(r.rows)-1].note)
 }
 
+// cost is what n requests have used.
+func (r *report) cost(what string, c cost, n int) {
+	r.costs = append(r.costs, fmt.Sprintf("| %s | %s | %s |", what, each(c.cpu, n), each(c.calls, n)))
+}
+
 func (r *report) atMost(what string, got, limit float64, unit string) {
 	r.bars = append(r.bars, bar{what, unit, got, limit, true})
 }
@@ -62,7 +68,7 @@ func (r *report) atLeast(what string, got, limit float64, unit string) {
 	r.bars = append(r.bars, bar{what, unit, got, limit, false})
 }
 
-// print writes two tables in Markdown: the measurements, and the bars.
+// print writes tables in Markdown: the measurements, what they cost, the bars.
 func (r *report) print(w io.Writer) {
 	fmt.Fprintln(w, "| Work | Requests | p50 ms | p99 ms | /s | |\n|---|---:|---:|---:|---:|---|")
 	for _, x := range r.rows {
@@ -71,6 +77,10 @@ func (r *report) print(w io.Writer) {
 			continue
 		}
 		fmt.Fprintf(w, "| %s | %d | %.2f | %.2f | %.0f | %s |\n", x.what, len(x.each), x.ms(0.5), x.ms(0.99), x.perSecond(), x.note)
+	}
+	fmt.Fprintln(w, "\n| One costs | CPU, ms | Calls of the API server |\n|---|---|---|")
+	for _, line := range r.costs {
+		fmt.Fprintln(w, line)
 	}
 	fmt.Fprintln(w, "\n| Bar | Wanted | Measured | |\n|---|---:|---:|---|")
 	for _, b := range r.bars {

@@ -42,8 +42,9 @@ type world struct {
 	metrics           string
 	// rfc and entra are Quoin's SCIM service, as clients with keys of these profiles see it.
 	rfc, entra *service
-	// direct is the API server without any client library.
-	direct *service
+	// direct is the account's namespace on the API server, without any client library, and root all
+	// of that server.
+	direct, root *service
 }
 
 // startWorld returns what is to be stopped, even when it fails.
@@ -93,7 +94,8 @@ func (w *world) furnish(ctx context.Context, config *clientrest.Config) error {
 	if err != nil {
 		return err
 	}
-	w.direct = &service{client: newClient(trust), base: fmt.Sprintf("%s/apis/%s/namespaces/%s", strings.TrimSuffix(config.Host, "/"), v1alpha1.GroupVersion, namespace)}
+	w.root = &service{client: newClient(trust), base: strings.TrimSuffix(config.Host, "/")}
+	w.direct = &service{client: w.root.client, base: fmt.Sprintf("%s/apis/%s/namespaces/%s", w.root.base, v1alpha1.GroupVersion, namespace)}
 	objects := []client.Object{
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: system}},
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}},

@@ -1,6 +1,7 @@
 package scim_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -83,9 +84,15 @@ func (r *replayed) section(t *testing.T, file string, s *section) {
 // tidy deletes what the conversation has left.
 func (r *replayed) tidy(t *testing.T) {
 	for _, location := range slices.Backward(r.made) {
-		if got, err := r.caller.try(t.Context(), "DELETE", location, nil); err == nil && got.status != 204 && got.status != 404 {
-			t.Errorf("DELETE %s: %d", location, got.status)
-		}
+		r.caller.tidy(t, location)
+	}
+}
+
+// tidy deletes what a test has left, if it is still there.
+func (a as) tidy(t *testing.T, location string) {
+	got, err := a.try(context.WithoutCancel(t.Context()), "DELETE", location, nil)
+	if err != nil || got.status != 204 && got.status != 404 {
+		t.Errorf("DELETE %s: %v %v", location, got, err)
 	}
 }
 

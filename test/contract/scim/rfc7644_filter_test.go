@@ -115,7 +115,7 @@ func TestRFC7644Section3_4_2_2_Filtering(t *testing.T) {
 	}
 	t.Run("meta.lastModified moves with a change", func(t *testing.T) {
 		now := admin.call(t, "GET", "/Users/"+ids["cyd"], nil).text("meta.lastModified")
-		time.Sleep(2 * time.Millisecond)
+		nextSecond()
 		admin.call(t, "PATCH", "/Users/"+ids["cyd"], patch(`{"op":"add","path":"locale","value":"de"}`)).is(200)
 		if names := found(admin.find(t, "/Users", `meta.lastModified gt "`+now+`"`)); names != "cyd" {
 			t.Errorf("%q", names)

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 )
 
 // What the tests of the RFCs have in common.
@@ -157,4 +158,14 @@ func (a *answer) memberIDs() map[string]bool {
 		all[value] = true
 	}
 	return all
+}
+
+// nextSecond waits until a change has another time than what came before: Kubernetes keeps the
+// times of changes to the second.
+func nextSecond() {
+	if inMemory {
+		time.Sleep(2 * time.Millisecond)
+		return
+	}
+	time.Sleep(time.Until(time.Now().Truncate(time.Second).Add(1100 * time.Millisecond)))
 }

@@ -1,0 +1,148 @@
+package directory
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/apiserver/scim"
+	"github.com/quoin-dev/quoin/apiserver/scim/schema"
+)
+
+const many = 100_000
+
+// crowd is a hundred thousand users and a thousand groups of fifty, in memory.
+func crowd(b *testing.B) (*memory, *Tenant) {
+	b.Helper()
+	m := newMemory(b)
+	tenant := m.Of(accountOf("acme"))
+	began := time.Unix(1_700_000_000, 0)
+	for i := range many {
+		m.put(&v1alpha1.ScimUser{
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: "acme", Name: fmt.Sprintf("u%06d", i), UID: types.UID(fmt.Sprintf("%08d-uid", i)), Generation: 1,
+				CreationTimestamp: metav1.NewTime(began.Add(time.Duration(i/100) * time.Second)),
+			},
+			Spec: v1alpha1.ScimUserSpec{
+				UserName: fmt.Sprintf("user%d@example.com", i), ExternalID: fmt.Sprintf("ext-%d", i), DisplayName: fmt.Sprintf("User %d", i),
+				Name:   &v1alpha1.ScimName{GivenName: "User", FamilyName: fmt.Sprint(i)},
+				Emails: []v1alpha1.ScimMultiValue{{Value: fmt.Sprintf("user%d@example.com", i), Type: "work", Primary: new(true)}},
+				Title:  "Engineer",
+			},
+		})
+	}
+	for i := range 1000 {
+		var members []v1alpha1.ScimMember
+		for j := range 50 {
+			members = append(members, v1alpha1.ScimMember{Value: fmt.Sprintf("u%06d", i*50+j)})
+		}
+		name := fmt.Sprintf("m-%d", i)
+		m.put(&v1alpha1.ScimMemberChunk{ObjectMeta: metav1.ObjectMeta{Namespace: "acme", Name: name}, Spec: v1alpha1.ScimMemberChunkSpec{Members: members}})
+		m.put(&v1alpha1.ScimGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "acme", Name: fmt.Sprintf("g%d", i)}, Spec: v1alpha1.ScimGroupSpec{
+			DisplayName: fmt.Sprintf("Group %d", i), MemberChunks: []v1alpha1.ScimMemberChunkReference{{Name: name, Count: 50}},
+		}})
+	}
+	return m, tenant
+}
+
+func BenchmarkQueries(b *testing.B) {
+	m, tenant := crowd(b)
+	sorted := query(b, tenant.user, "")
+	ref, _ := tenant.user.Resolve("", "name", "familyName")
+	sorted.Order, sorted.Count = &scim.Order{By: ref, Descending: true}, 100
+	after := scim.PositionOf(time.Unix(1_700_000_000+many/100-2, 0), "")
+	for _, c := range []struct {
+		name string
+		t    *schema.ResourceType
+		q    *scim.Query
+		want int
+	}{
+		{"page at 0", tenant.user, &scim.Query{Count: 100}, 100},
+		{"page at 99,900", tenant.user, &scim.Query{Start: many - 100, Count: 100}, 100},
+		{"page after a cursor", tenant.user, &scim.Query{After: &after, Count: 100}, 100},
+		{"externalId eq", tenant.user, query(b, tenant.user, `externalId eq "ext-77777"`), 1},
+		{"emails.value eq", tenant.user, query(b, tenant.user, `emails[type eq "work"].value eq "USER77777@example.com"`), 1},
+		{"members.value eq", tenant.group, query(b, tenant.group, `members.value eq "u001234"`), 1},
+		{"groups.value eq", tenant.user, query(b, tenant.user, `groups.value eq "g7"`), 50},
+		{"scan by title and name", tenant.user, query(b, tenant.user, `title eq "engineer" and name.familyName eq "99999"`), 1},
+		{"scan by displayName co", tenant.user, query(b, tenant.user, `displayName co "99999"`), 1},
+		{"sorted by name", tenant.user, sorted, 100},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				page, err := tenant.Query(b.Context(), c.t, c.q)
+				if err != nil || len(page.Resources) != c.want {
+					b.Fatalf("%d resources, %v", len(page.Resources), err)
+				}
+			}
+		})
+	}
+	b.Run("a change between pages", func(b *testing.B) {
+		b.ReportAllocs()
+		u := m.users.visible("acme", "u050000")
+		for b.Loop() {
+			m.put(u)
+			if _, err := tenant.Query(b.Context(), tenant.user, &scim.Query{Start: many - 100, Count: 1}); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}
+
+// BenchmarkOneMember is what the change of one member costs here, without the API server.
+func BenchmarkOneMember(b *testing.B) {
+	for _, size := range []int{100, 50_000} {
+		b.Run(fmt.Sprint(size), func(b *testing.B) {
+			g := newGrown(b)
+			g.change(b, func(s schema.Set) { put(s, numbered("m", 0, size)...) })
+			b.ReportAllocs()
+			for b.Loop() {
+				m := newMembers(g.v.forEditing(), &g.spec)
+				put(m, "one more")
+				if _, parts := m.layout(); len(parts) == 0 {
+					b.Fatal("nothing")
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkOnServer is the same with an API server: a create, and one member in and out.
+func BenchmarkOnServer(b *testing.B) {
+	b.Run("create user", func(b *testing.B) {
+		r := newRoom(b)
+		n := 0
+		for b.Loop() {
+			n++
+			r.user(fmt.Sprintf("user%d@example.com", n))
+		}
+	})
+	b.Run("userName eq", func(b *testing.B) {
+		r := newRoom(b)
+		r.user("user@example.com")
+		q := query(b, r.Tenant.user, `userName eq "USER@example.com"`)
+		for b.Loop() {
+			if page, err := r.Query(b.Context(), r.Tenant.user, q); err != nil || page.Total != 1 {
+				b.Fatal(page, err)
+			}
+		}
+	})
+	for _, size := range []int{100, 50_000} {
+		b.Run(fmt.Sprintf("one member of %d", size), func(b *testing.B) {
+			r := newRoom(b)
+			g := r.group("g", numbered("m", 0, size)...)
+			n := 0
+			for b.Loop() {
+				n++
+				if err := r.change(r.Tenant, g.ID, func(s schema.Set) { put(s, fmt.Sprintf("n%d", n)) }); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,253 @@
+package directory
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
+	testingclock "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/apiserver/scim/schema"
+)
+
+// chunksOf are the chunks of a group as the API server has them; nil for one that is not there.
+func (r *room) chunksOf(id string) []*v1alpha1.ScimMemberChunk {
+	r.t.Helper()
+	g := &v1alpha1.ScimGroup{}
+	r.must(r.api.Get(r.t.Context(), client.ObjectKey{Namespace: r.namespace, Name: id}, g))
+	var chunks []*v1alpha1.ScimMemberChunk
+	for _, reference := range g.Spec.MemberChunks {
+		c := &v1alpha1.ScimMemberChunk{}
+		err := r.api.Get(r.t.Context(), client.ObjectKey{Namespace: r.namespace, Name: reference.Name}, c)
+		r.must(client.IgnoreNotFound(err))
+		if err != nil {
+			c = nil
+		}
+		chunks = append(chunks, c)
+	}
+	return chunks
+}
+
+// TestChunksThatAreThere: one that somebody else refers to, or that is about to be collected, is
+// held before it is referred to; nobody touches those that the group has.
+func TestChunksThatAreThere(t *testing.T) {
+	r := newRoom(t)
+	first, second := r.group("first", "a", "b"), r.group("second")
+	chunk := r.chunksOf(first.ID)[0]
+	if chunk.Annotations[v1alpha1.AnnotationUsed] != "" {
+		t.Error("a chunk that was made is touched too")
+	}
+	r.must(r.change(r.Tenant, second.ID, func(s schema.Set) { put(s, "b", "a") }))
+	same := r.chunksOf(second.ID)[0]
+	if same.Name != chunk.Name || same.Annotations[v1alpha1.AnnotationUsed] == "" || same.ResourceVersion == chunk.ResourceVersion {
+		t.Errorf("%s is not held: %v", same.Name, same.Annotations)
+	}
+	r.must(r.change(r.Tenant, second.ID, func(s schema.Set) { put(s, "c") }))
+	r.must(r.change(r.Tenant, first.ID, func(s schema.Set) { put(s, "a") }))
+	if again := r.chunksOf(first.ID)[0]; again.ResourceVersion != same.ResourceVersion {
+		t.Error("a chunk that the group has is touched")
+	}
+}
+
+// TestLostChunk: what is not there is not shown, and a change does not make the loss for good.
+func TestLostChunk(t *testing.T) {
+	r := newRoom(t)
+	ids := r.users("u", 2)
+	g := r.group("g", append(numbered("m", 0, chunkSize-1), ids...)...)
+	chunks := r.chunksOf(g.ID)
+	if len(chunks) != 2 {
+		t.Fatalf("%d chunks", len(chunks))
+	}
+	r.must(r.api.Delete(t.Context(), chunks[0]))
+	r.eventually(func() bool { _, ok, _ := r.d.chunks.GetIndexer().Get(chunks[0]); return !ok })
+	r.must(r.change(r.Tenant, g.ID, func(s schema.Set) { put(s, "more") }))
+	if got := r.chunksOf(g.ID); len(got) != 2 || got[0] != nil || len(got[1].Spec.Members) != len(chunks[1].Spec.Members)+1 {
+		t.Errorf("chunks %v", got)
+	}
+	chunks[0].ResourceVersion = ""
+	r.must(r.api.Create(t.Context(), chunks[0])) // from a backup
+	if got := r.kept(r.Tenant, g.ID); len(got) != chunkSize+2 {
+		t.Errorf("%d members", len(got))
+	}
+}
+
+// TestForgedChunk: a chunk that does not hold what its name says is not taken for it.
+func TestForgedChunk(t *testing.T) {
+	r := newRoom(t)
+	name, err := chunkName([]v1alpha1.ScimMember{{Value: "a"}})
+	r.must(err)
+	r.must(r.api.Create(t.Context(), &v1alpha1.ScimMemberChunk{
+		ObjectMeta: metav1.ObjectMeta{Namespace: r.namespace, Name: name}, Spec: v1alpha1.ScimMemberChunkSpec{Members: []v1alpha1.ScimMember{{Value: "evil"}}},
+	}))
+	_, err = r.Create(t.Context(), r.Tenant.group, schema.Document{"displayName": "g", "members": memberList("a")})
+	if err == nil || !strings.Contains(err.Error(), "other members than its name says") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestCacheThatLags: chunks that the cache does not show yet are read from the API server, to show
+// members and to change them.
+func TestCacheThatLags(t *testing.T) {
+	r := newRoom(t)
+	ids := r.users("u", 3)
+	g := r.group("g", ids...)
+	lagging := r.replica(r.api)
+	lagging.chunks = toolscache.NewSharedIndexInformer(&toolscache.ListWatch{}, &v1alpha1.ScimMemberChunk{}, 0, toolscache.Indexers{
+		indexMember: func(any) ([]string, error) { return nil, nil },
+	})
+	lagging.clock, lagging.seen = impatient{}, newSeen(impatient{})
+	on := lagging.Of(r.account)
+	r.must(r.change(on, g.ID, func(s schema.Set) { s.Delete(ids[0]); put(s, ids[1], "new") }))
+	if got := r.kept(on, g.ID); !slices.Equal(got, append(sorted(ids[1:]), "new")) {
+		t.Errorf("kept %v", got)
+	}
+	if got := r.shown(g.ID); !slices.Equal(got, sorted(ids[1:])) {
+		t.Errorf("shown %v", got)
+	}
+}
+
+// impatient is a clock that rings at once.
+type impatient struct{ clock.RealClock }
+
+// NewTimer implements clock.Clock.
+func (impatient) NewTimer(time.Duration) clock.Timer { return clock.RealClock{}.NewTimer(0) }
+
+// TestVersions: a status is no change, and no news.
+func TestVersions(t *testing.T) {
+	r := newRoom(t)
+	u := r.user("u")
+	object := &v1alpha1.ScimUser{}
+	r.must(r.api.Get(t.Context(), client.ObjectKey{Namespace: r.namespace, Name: u.ID}, object))
+	if want := "1-" + string(object.UID[:8]); u.Version != want {
+		t.Errorf("version %s, want %s", u.Version, want)
+	}
+	time.Sleep(1100 * time.Millisecond) // the API server's times are in seconds
+	object.Status.ObservedGeneration = 1
+	r.must(r.api.Status().Update(t.Context(), object, client.FieldOwner("quoin-controller")))
+	r.eventually(func() bool {
+		cached := r.d.users.visible(r.namespace, u.ID)
+		return cached != nil && cached.ResourceVersion == object.ResourceVersion
+	})
+	live, err := r.Get(t.Context(), r.Tenant.user, u.ID, nil)
+	r.must(err)
+	page, err := r.Query(t.Context(), r.Tenant.user, query(t, r.Tenant.user, ""))
+	r.must(err)
+	for name, got := range map[string]*schema.Resource{"live": live, "listed": page.Resources[0]} {
+		if got.Version != u.Version || !got.LastModified.Equal(u.LastModified) || !got.Created.Equal(u.Created) {
+			t.Errorf("%s: %s %v, was %s %v", name, got.Version, got.LastModified, u.Version, u.LastModified)
+		}
+	}
+}
+
+// TestWaiting: for what is written, and not for ever.
+func TestWaiting(t *testing.T) {
+	clk := testingclock.NewFakeClock(time.Now())
+	s := newSeen(clk)
+	at := func(version string) *v1alpha1.ScimUser {
+		return &v1alpha1.ScimUser{ObjectMeta: metav1.ObjectMeta{Namespace: "acme", Name: "u", ResourceVersion: version, UID: "uid"}}
+	}
+	ended := func(wait func()) <-chan struct{} {
+		done := make(chan struct{})
+		go func() { defer close(done); wait() }()
+		return done
+	}
+	w := s.expect("User", "acme", "u")
+	done := ended(func() { w.version(t.Context(), "10") })
+	s.happened("User", nil, at("9"))
+	s.happened("Group", nil, at("11"))
+	select {
+	case <-done:
+		t.Error("an older version ends the waiting")
+	case <-time.After(20 * time.Millisecond):
+	}
+	s.happened("User", at("9"), at("10"))
+	<-done
+	w.version(t.Context(), "7") // was seen already
+	<-ended(func() { w.absence(t.Context(), "other uid") })
+
+	late := s.expect("User", "acme", "late")
+	done = ended(func() { late.version(t.Context(), "1") })
+	for !clk.HasWaiters() {
+		time.Sleep(time.Millisecond)
+	}
+	clk.Step(patience)
+	<-done
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	late.version(ctx, "1")
+	w.end()
+	late.end()
+	if len(s.waiting) != 0 {
+		t.Errorf("%v is still waited for", s.waiting)
+	}
+}
+
+// TestTurns come one after the other, and who gives up holds nobody up.
+func TestTurns(t *testing.T) {
+	s := newTurns()
+	first, err := s.take(t.Context(), "Group", "acme", "g")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := s.take(ctx, "Group", "acme", "g"); err == nil {
+		t.Error("two have their turn at once")
+	}
+	got := make(chan func())
+	go func() {
+		done, _ := s.take(t.Context(), "Group", "acme", "g")
+		got <- done
+	}()
+	first()
+	(<-got)()
+	if len(s.queue) != 0 {
+		t.Errorf("%v are left", s.queue)
+	}
+}
+
+// TestSlim: the cache keeps what is read here, and no more.
+func TestSlim(t *testing.T) {
+	now := metav1.NewTime(time.Unix(1_700_000_000, 0))
+	stored := func(reason string) *v1alpha1.ScimUser {
+		u := &v1alpha1.ScimUser{
+			TypeMeta: metav1.TypeMeta{Kind: "ScimUser", APIVersion: v1alpha1.GroupVersion.String()},
+			ObjectMeta: metav1.ObjectMeta{Name: "u", Annotations: map[string]string{corev1.LastAppliedConfigAnnotation: "{}"}, ManagedFields: []metav1.ManagedFieldsEntry{
+				{Manager: "kubectl", Time: &now, FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:spec":{"f:userName":{}}}`)}},
+			}},
+			Spec: v1alpha1.ScimUserSpec{UserName: "u"},
+		}
+		u.Status.Conditions = []metav1.Condition{
+			{Type: "Stalled", Status: "True", Reason: reason, Message: "long"},
+			{Type: "Ready", Status: "False", Reason: reason, Message: "long", LastTransitionTime: now},
+		}
+		return u
+	}
+	for reason, conditions := range map[string][]metav1.Condition{
+		v1alpha1.ReasonNameTaken:   {{Type: "Ready", Status: "False", Reason: v1alpha1.ReasonNameTaken}},
+		v1alpha1.ReasonInvalidSpec: nil,
+	} {
+		want := &v1alpha1.ScimUser{
+			ObjectMeta: metav1.ObjectMeta{Name: "u", ManagedFields: []metav1.ManagedFieldsEntry{{Time: &now}}},
+			Spec:       v1alpha1.ScimUserSpec{UserName: "u"},
+		}
+		want.Status.Conditions = conditions
+		got, err := slim()(stored(reason))
+		if diff := cmp.Diff(want, got); diff != "" || err != nil {
+			t.Errorf("%s (-want +got): %v\n%s", reason, err, diff)
+		}
+	}
+	gone := toolscache.DeletedFinalStateUnknown{Key: "acme/u"}
+	if got, err := slim()(gone); got != gone || err != nil {
+		t.Errorf("got %v, %v", got, err)
+	}
+}

@@ -1,0 +1,128 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/internal/claims"
+)
+
+// compareCreates compares creating users over SCIM with creating the same objects with a Kubernetes client.
+// Both are users of the same account, and cost the controller the same: one write of a status. For
+// that the claims on the names of the raw ones, which SCIM makes within its time, are made before
+// theirs.
+func (b *bench) compareCreates(ctx context.Context) error {
+	b.unfilled = b.world.front.memory(b.world.metrics)
+	var scim, raw measured
+	var ratios []float64
+	scimCost, rawCost := newCost(), newCost()
+	next := 0
+	for turn := range b.turns {
+		n := b.creates*(turn+1)/b.turns - b.creates*turn/b.turns
+		if n == 0 {
+			continue
+		}
+		var s, d measured
+		err := scimCost.spending(ctx, b.world, func() (err error) {
+			s, err = spread(ctx, n, b.callers, b.createUser(b.world.rfc, next))
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		next += n
+		objects, err := b.rawUsers(ctx, next, n)
+		if err != nil {
+			return err
+		}
+		b.world.settle(ctx)
+		err = rawCost.spending(ctx, b.world, func() (err error) {
+			d, err = spread(ctx, n, b.callers, func(ctx context.Context, i int) (time.Duration, error) {
+				start := time.Now()
+				err := b.world.k8s.Create(ctx, objects[i])
+				return time.Since(start), err
+			})
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		next += n
+		ratios = append(ratios, s.perSecond()/d.perSecond())
+		progress("  turn %d: SCIM %.0f/s, raw %.0f/s, ratio %.2f", turn+1, s.perSecond(), d.perSecond(), ratios[len(ratios)-1])
+		scim, raw = scim.with(s), raw.with(d)
+	}
+	b.report.add(workCreate, scim, "%d at once; all programs together: %.2f × the processor time of the raw one", b.callers, scimCost.processors()/rawCost.processors())
+	b.report.cost(workCreate, scimCost, len(scim.each))
+	b.report.add("raw create of the same object", raw, "%d at once", b.callers)
+	b.report.cost("raw create", rawCost, len(raw.each))
+	slices.Sort(ratios)
+	b.report.atLeast(fmt.Sprintf("creates over SCIM ÷ raw creates, the median of %d turns (%.2f to %.2f)", len(ratios), ratios[0], ratios[len(ratios)-1]), ratios[len(ratios)/2], 0.45, "")
+	return nil
+}
+
+// rawUsers are users from a number on as SCIM would store them, and the claims on their names.
+func (b *bench) rawUsers(ctx context.Context, from, n int) ([]*v1alpha1.ScimUser, error) {
+	if b.template == nil {
+		if err := b.readTemplate(ctx); err != nil {
+			return nil, err
+		}
+	}
+	users := make([]*v1alpha1.ScimUser, n)
+	for i := range users {
+		users[i] = &v1alpha1.ScimUser{}
+		if err := json.Unmarshal(numbered(b.template, from+i), users[i]); err != nil {
+			return nil, err
+		}
+		id, err := uuid.NewV7()
+		if err != nil {
+			return nil, err
+		}
+		users[i].Namespace, users[i].Name = namespace, id.String()
+		b.ids[from+i] = users[i].Name
+	}
+	_, err := spread(ctx, n, b.callers, func(ctx context.Context, i int) (time.Duration, error) {
+		return 0, b.world.k8s.Create(ctx, &v1alpha1.Claim{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: claims.UserName.Name(users[i].Spec.UserName)},
+			Spec: v1alpha1.ClaimSpec{
+				Attribute: claims.UserName.Kind + "." + claims.UserName.Field, Holder: v1alpha1.ClaimHolder{Kind: claims.UserName.Kind, Name: users[i].Name},
+			},
+		})
+	})
+	return users, err
+}
+
+// readTemplate reads the first user as SCIM has stored it.
+func (b *bench) readTemplate(ctx context.Context) error {
+	stored := &v1alpha1.ScimUser{}
+	if err := b.world.k8s.Get(ctx, client.ObjectKey{Namespace: namespace, Name: b.ids[0]}, stored); err != nil {
+		return err
+	}
+	var err error
+	b.template, err = json.Marshal(&v1alpha1.ScimUser{
+		ObjectMeta: metav1.ObjectMeta{Labels: stored.Labels, Annotations: stored.Annotations, Finalizers: stored.Finalizers}, Spec: stored.Spec,
+	})
+	return err
+}
+
+// fill creates the other users.
+func (b *bench) fill(ctx context.Context) error {
+	from := 2 * b.creates
+	n := b.users - from
+	if n == 0 {
+		return nil
+	}
+	m, err := spread(ctx, n, b.callers, reporting("users", n, b.createUser(b.world.rfc, from)))
+	if err == nil {
+		b.report.add("POST /Users, filling up", m, "%d at once", b.callers)
+	}
+	return err
+}

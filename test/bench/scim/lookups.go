@@ -1,0 +1,56 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+)
+
+// lookUp finds users by what identity providers know of them.
+func (b *bench) lookUp(ctx context.Context) error {
+	who := anyOf(b.lookups, b.users)
+	by := func(attribute, value string) timed {
+		return func(ctx context.Context, i int) (time.Duration, error) {
+			found, took, err := b.world.rfc.list(ctx, eq(attribute, value, who[i]), 1)
+			if err == nil && found.Resources[0].ID != b.ids[who[i]] {
+				err = fmt.Errorf("%s of user %d finds %q instead of %q", attribute, who[i], found.Resources[0].ID, b.ids[who[i]])
+			}
+			return took, err
+		}
+	}
+	userName := by("userName", "user."+number+"@bench.example.com")
+	rawGet := func(ctx context.Context, i int) (time.Duration, error) {
+		_, took, err := b.world.direct.call(ctx, http.MethodGet, "/scimusers/"+b.ids[who[i]], nil, http.StatusOK)
+		return took, err
+	}
+	one, err := inTurns(ctx, len(who), userName, rawGet, by("externalId", "00u"+number), by("emails.value", "user."+number+"@bench.example.com"))
+	if err != nil {
+		return err
+	}
+	b.report.add(workLookup, one[0], "%.1f × the raw GET", one[0].ms(0.5)/one[1].ms(0.5))
+	b.report.add("raw GET of the object", one[1], "")
+	b.report.add("externalId eq", one[2], "%.1f × the raw GET", one[2].ms(0.5)/one[1].ms(0.5))
+	b.report.add("emails.value eq", one[3], "%.1f × the raw GET", one[3].ms(0.5)/one[1].ms(0.5))
+	b.report.atMost(fmt.Sprintf("userName eq, p99 (that of the raw GET: %.2f)", one[1].ms(0.99)), one[0].ms(0.99), 5, " ms")
+	b.report.atMost("externalId eq, p99", one[2].ms(0.99), 5, " ms")
+	b.report.atMost("emails.value eq, p99", one[3].ms(0.99), 5, " ms")
+	const several = 8
+	var eight measured
+	spent := newCost()
+	err = spent.spending(ctx, b.world, func() (err error) {
+		eight, err = spread(ctx, len(who), several, userName)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	rawEight, err := spread(ctx, len(who), several, rawGet)
+	if err != nil {
+		return err
+	}
+	b.report.add(workLookup+", several at once", eight, "%d at once; %.1f × the raw GET", several, eight.ms(0.5)/rawEight.ms(0.5))
+	b.report.cost(workLookup, spent, len(who))
+	b.report.add("raw GET of the object, several at once", rawEight, "%d at once", several)
+	return nil
+}

@@ -1,0 +1,284 @@
+package scim_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+// described is an attribute as /Schemas describes it.
+type described struct {
+	Name, Type, Mutability, Returned, Uniqueness string
+	MultiValued, Required, CaseExact             bool
+	CanonicalValues, ReferenceTypes              []string
+	SubAttributes                                []described
+}
+
+// sample is a value that fits an attribute; those of n 0 and 1 differ. resources are the ids that
+// references lead to.
+func (d *described) sample(n int, resources []string) any {
+	var value any
+	switch d.Type {
+	case "complex":
+		object := map[string]any{}
+		for _, sub := range d.SubAttributes {
+			if sub.Name == "value" && d.refersToResources() {
+				object["value"] = resources[n]
+			} else if sub.Name != "$ref" && sub.Mutability != "readOnly" {
+				object[sub.Name] = sub.sample(n, resources)
+			}
+		}
+		value = object
+	case "boolean":
+		value = n == 0
+	case "integer":
+		value = float64(41 + n)
+	case "decimal":
+		value = float64(n) + 0.5
+	case "dateTime":
+		value = fmt.Sprintf("2026-01-0%dT12:00:00Z", n+1)
+	case "binary":
+		value = []string{"AAEC", "AAED"}[n]
+	case "reference":
+		value = fmt.Sprintf("https://example.com/%d", n)
+	default:
+		if value = fmt.Sprintf("Value-%d", n); len(d.CanonicalValues) > 0 {
+			value = d.CanonicalValues[min(n, len(d.CanonicalValues)-1)]
+		}
+		if d.CanonicalValues != nil && d.CanonicalValues[0] == "User" {
+			value = "User"
+		}
+		if d.Uniqueness == "server" {
+			value = unique("Value")
+		}
+	}
+	if d.MultiValued {
+		return []any{value}
+	}
+	return value
+}
+
+func (d *described) refersToResources() bool {
+	for _, sub := range d.SubAttributes {
+		if sub.Name == "$ref" {
+			return true
+		}
+	}
+	return false
+}
+
+// misfit is a value of another type.
+func (d *described) misfit() any {
+	var value any = 5
+	if d.Type == "integer" || d.Type == "decimal" {
+		value = "five"
+	}
+	if d.MultiValued {
+		return []any{value}
+	}
+	return value
+}
+
+// covers tells whether a value has all that was written; a server may add to it.
+func covers(got, want any) bool {
+	switch want := want.(type) {
+	case map[string]any:
+		object, _ := got.(map[string]any)
+		for name, value := range want {
+			if !covers(object[name], value) {
+				return false
+			}
+		}
+		return true
+	case []any:
+		list, _ := got.([]any)
+		if len(list) != len(want) {
+			return false
+		}
+		for i := range want {
+			if !covers(list[i], want[i]) {
+				return false
+			}
+		}
+		return true
+	}
+	return reflect.DeepEqual(got, want)
+}
+
+// attributeTest tries one attribute of a type of resources.
+type attributeTest struct {
+	as
+	*described
+	endpoint, urn string
+	// path of the attribute, with the URN of its extension.
+	path      string
+	core      bool
+	resources []string
+}
+
+func TestRFC7643Section7_EveryAttributeIsAsItsCharacteristicsSay(t *testing.T) {
+	admin := acme.as(acme.rfc)
+	resources := []string{admin.user(t, unique("r")), admin.user(t, unique("r"))}
+	for endpoint, urns := range map[string][]string{"/Users": {userURN, enterpriseURN, attributesURN}, "/Groups": {groupURN}} {
+		for i, urn := range urns {
+			var s struct{ Attributes []described }
+			if err := json.Unmarshal(admin.call(t, "GET", "/Schemas/"+urn, nil).is(200).raw, &s); err != nil || len(s.Attributes) == 0 {
+				t.Fatalf("%s: %v", urn, err)
+			}
+			for _, d := range s.Attributes {
+				at := &attributeTest{as: admin, described: &d, endpoint: endpoint, urn: urn, path: d.Name, core: i == 0, resources: resources}
+				if !at.core {
+					at.path = urn + ":" + d.Name
+				}
+				t.Run(at.path, at.run)
+			}
+		}
+	}
+}
+
+// body is that of a resource with a value of the attribute.
+func (at *attributeTest) body(value any) string {
+	name := "userName"
+	if at.endpoint == "/Groups" {
+		name = "displayName"
+	}
+	body := map[string]any{name: unique("s")}
+	if at.core {
+		body[at.Name] = value
+	} else {
+		body[at.urn] = map[string]any{at.Name: value}
+	}
+	return asJSON(body)
+}
+
+// of is the attribute's value in an answer.
+func (at *attributeTest) of(a *answer) any {
+	if at.core {
+		return a.at(at.Name)
+	}
+	return a.at("[" + at.urn + "]." + at.Name)
+}
+
+func (at *attributeTest) run(t *testing.T) {
+	value := at.sample(0, at.resources)
+	created := at.post(t, at.endpoint, at.body(value)).is(201)
+	path := at.endpoint + "/" + created.text("id")
+	if at.Mutability == "readOnly" {
+		if at.of(created) != nil {
+			t.Errorf("is read-only, and was written: %s", created.raw)
+		}
+		at.call(t, "PATCH", path, at.operation("replace", value)).refused(400, "mutability", at.Name)
+		at.call(t, "PATCH", path, patch(`{"op":"remove","path":`+quote(at.path)+`}`)).refused(400, "mutability", at.Name)
+		return
+	}
+	for _, a := range []*answer{created, at.call(t, "GET", path, nil).is(200)} {
+		if !covers(at.of(a), value) {
+			t.Errorf("wrote %s, %s shows %s", asJSON(value), a.what, asJSON(at.of(a)))
+		}
+	}
+	at.post(t, at.endpoint, at.body(at.misfit())).refused(400, "invalidValue", at.Name)
+	if list := []any{value}; !at.MultiValued {
+		at.post(t, at.endpoint, at.body(list)).refused(400, "invalidValue", at.Name)
+	}
+	if at.Uniqueness == "server" {
+		at.post(t, at.endpoint, at.body(value)).refused(409, "uniqueness", at.Name)
+	}
+	at.projected(t, path)
+	at.filtered(t, created.text("id"), value)
+	at.replaced(t, path)
+	at.removed(t, path)
+}
+
+func (at *attributeTest) operation(op string, value any) string {
+	return patch(`{"op":"` + op + `","path":` + quote(at.path) + `,"value":` + asJSON(value) + `}`)
+}
+
+func (at *attributeTest) projected(t *testing.T, path string) {
+	if at.Returned != "default" {
+		t.Errorf("returned is %s, for which there is no test here", at.Returned)
+	}
+	if only := at.call(t, "GET", path+query("attributes", at.path), nil).is(200); at.of(only) == nil || len(only.names("")) != 3 {
+		t.Errorf("asked for alone: %s", only.raw)
+	}
+	if without := at.call(t, "GET", path+query("excludedAttributes", at.path), nil).is(200); at.of(without) != nil {
+		t.Errorf("excluded: %s", without.raw)
+	}
+}
+
+// filtered asks for the attribute by its value, and by those of its sub-attributes.
+func (at *attributeTest) filtered(t *testing.T, id string, value any) {
+	matches := func(filter string, want bool) {
+		t.Helper()
+		if got := at.find(t, at.endpoint, fmt.Sprintf(`id eq %q and %s`, id, filter)).is(200); (got.at("totalResults") == 1.0) != want {
+			t.Errorf("%s: %v, want %v", filter, got.at("totalResults"), want)
+		}
+	}
+	simple := func(d *described, path string, value any) {
+		t.Helper()
+		matches(path+" pr", true)
+		if list, ok := value.([]any); ok {
+			value = list[0]
+		}
+		matches(path+" eq "+asJSON(value), true)
+		if text, ok := value.(string); ok && d.Type != "dateTime" && strings.ToUpper(text) != text {
+			matches(path+" eq "+quote(strings.ToUpper(text)), !d.CaseExact)
+		}
+	}
+	if at.Type != "complex" {
+		simple(at.described, at.path, value)
+		return
+	}
+	matches(at.path+" pr", true)
+	if list, ok := value.([]any); ok {
+		value = list[0]
+	}
+	object, _ := value.(map[string]any)
+	for _, sub := range at.SubAttributes {
+		if sent, ok := object[sub.Name]; ok {
+			simple(&sub, at.path+"."+sub.Name, sent)
+		}
+	}
+}
+
+func (at *attributeTest) replaced(t *testing.T, path string) {
+	other := at.sample(1, at.resources)
+	got := at.call(t, "PATCH", path, at.operation("replace", other))
+	if at.Mutability == "immutable" {
+		got.refused(400, "mutability", at.Name)
+		return
+	}
+	if got.is(200); !covers(at.of(got), other) {
+		t.Errorf("replaced by %s, is %s", asJSON(other), asJSON(at.of(got)))
+	}
+	back, _ := at.sample(0, at.resources).(map[string]any)
+	if list, ok := at.sample(0, at.resources).([]any); ok {
+		back, _ = list[0].(map[string]any)
+	}
+	for _, sub := range at.SubAttributes {
+		if sub.Name == "$ref" && sub.Mutability != "readOnly" || sub.CanonicalValues != nil && sub.CanonicalValues[0] == "User" {
+			continue // follows from value
+		}
+		operation := patch(`{"op":"replace","path":` + quote(at.path+"."+sub.Name) + `,"value":` + asJSON(back[sub.Name]) + `}`)
+		if got := at.call(t, "PATCH", path, operation); sub.Mutability != "readWrite" {
+			got.refused(400, "mutability", sub.Name)
+		} else if got.is(200); !strings.Contains(asJSON(at.of(got)), asJSON(sub.Name)+":"+asJSON(back[sub.Name])) {
+			t.Errorf("%s replaced by %s: %s", sub.Name, asJSON(back[sub.Name]), asJSON(at.of(got)))
+		}
+	}
+}
+
+func (at *attributeTest) removed(t *testing.T, path string) {
+	got := at.call(t, "PATCH", path, patch(`{"op":"remove","path":`+quote(at.path)+`}`))
+	if at.Required || at.Mutability == "immutable" {
+		got.refused(400, "mutability", at.Name)
+		return
+	}
+	if got.is(200); at.of(got) != nil && at.Name != "active" { // who is not inactive is active
+		t.Errorf("removed, is %s", asJSON(at.of(got)))
+	}
+	if at.Name != "active" {
+		at.find(t, at.endpoint, fmt.Sprintf(`id eq %q and %s eq null`, got.text("id"), at.path)).is(200).want("totalResults", 1)
+	}
+}

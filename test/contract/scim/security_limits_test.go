@@ -1,0 +1,310 @@
+package scim_test
+
+import (
+	"fmt"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+)
+
+// What went wrong elsewhere, case by case (shared/domain/scim.md section 6): what costs too much.
+
+// quick is how long a request may take that is refused, or that has next to nothing to do. It is far
+// above what is needed, and far below what any of the cases would take that is not bounded.
+const quick = 5 * time.Second
+
+// promptly fails when what is done takes too long, or ends the server.
+func promptly(t *testing.T, what string, do func() *answer) *answer {
+	t.Helper()
+	began := time.Now()
+	got := do()
+	if took := time.Since(began); took > quick {
+		t.Errorf("%s took %s", what, took)
+	}
+	return got
+}
+
+func searchBody(filter string) string {
+	return `{"schemas":["` + searchURN + `"],"filter":` + asText(filter) + `}`
+}
+
+// Keycloak #46705: one unpaged list exhausted the memory.
+func TestKeycloak46705_UnpagedListsAreCapped(t *testing.T) {
+	a, run := acme.as(acme.rfc), runName()
+	n := 105
+	if inMemory {
+		n = 1005
+	}
+	var operations []string
+	for i := range n {
+		operations = append(operations, fmt.Sprintf(`{"method":"POST","path":"/Users","bulkId":"%d","data":{"userName":"capped-%d-%s"}}`, i, i, run))
+	}
+	var made []map[string]any
+	for len(operations) > 0 {
+		part := operations[:min(500, len(operations))]
+		made = append(made, a.call(t, "POST", "/Bulk", `{"schemas":["`+bulkURN+`"],"Operations":[`+strings.Join(part, ",")+`]}`).is(200).list("Operations")...)
+		operations = operations[len(part):]
+	}
+	t.Cleanup(func() {
+		for _, o := range made {
+			location, _ := o["location"].(string)
+			a.tidy(t, strings.TrimPrefix(location, a.base()))
+		}
+	})
+	filter := encoded(`filter=userName sw "capped-"`)
+	for query, want := range map[string]int{"": 100, "&count=1000000": min(n, 1000), "&startIndex=1": 100, "&count=-1": 0} {
+		got := a.call(t, "GET", "/Users?"+filter+query, nil).is(200).want("totalResults", n)
+		if items := len(got.list("Resources")); items != want {
+			t.Errorf("%q: %d resources, not %d", query, items, want)
+		}
+	}
+	for _, got := range []*answer{a.call(t, "GET", "/Users", nil), a.call(t, "GET", "/", nil), a.call(t, "POST", "/.search", `{"schemas":["`+searchURN+`"]}`)} {
+		if items := len(got.is(200).list("Resources")); items != 100 {
+			t.Errorf("%s: %d resources", got.what, items)
+		}
+	}
+}
+
+// Keycloak #50475: a PATCH of any number of operations.
+func TestKeycloak50475_PatchOperationsAreLimited(t *testing.T) {
+	a := acme.as(acme.rfc)
+	id := a.user(t, "ops-"+runName(), `"title":"before"`)
+	operations := func(n int) string {
+		return patch(strings.TrimSuffix(strings.Repeat(`{"op":"replace","path":"title","value":"after"},`, n), ","))
+	}
+	a.call(t, "PATCH", "/Users/"+id, operations(1001)).refused(413, "", "1000")
+	a.call(t, "GET", "/Users/"+id, nil).is(200).want("title", "before")
+	promptly(t, "1000 operations", func() *answer {
+		return a.call(t, "PATCH", "/Users/"+id, operations(1000)).is(200).want("title", "after")
+	})
+	a.call(t, "POST", "/Bulk", `{"schemas":["`+bulkURN+`"],"Operations":[`+strings.TrimSuffix(strings.Repeat(`{"method":"DELETE","path":"/Users/x"},`, 1001), ",")+`]}`).refused(413, "", "1000")
+	// Nor do a few operations grow without bound by what they work on.
+	elements := make([]string, 0, 3000)
+	for i := range cap(elements) {
+		elements = append(elements, fmt.Sprintf(`{"value":"%d@x.test"}`, i))
+	}
+	add := `{"op":"add","path":"emails","value":[` + strings.Join(elements, ",") + `]}`
+	got := promptly(t, "3000 values, many times", func() *answer { return a.call(t, "PATCH", "/Users/"+id, patch(add, add, add, add)) })
+	if got.status != 200 && got.status != 400 && got.status != 413 {
+		t.Errorf("%d: %s", got.status, clip(got.raw))
+	}
+	alive(t)
+}
+
+// Keycloak #50467 and a filter library whose parser knew no limit: deep nesting ended the process.
+// ShiftControl scim-v2-rust #49: the depth was looked at when all had been read.
+func TestKeycloak50467_NestingIsLimited(t *testing.T) {
+	a := acme.as(acme.rfc)
+	id := a.user(t, "deep-"+runName(), `"emails":[{"value":"deep@x.test"}]`)
+	const term = `userName eq "x"`
+	nested := func(open string, n int, inner string) string {
+		return strings.Repeat(open, n) + inner + strings.Repeat(")", strings.Count(open, "(")*n)
+	}
+	for name, filter := range map[string]string{
+		"parentheses": nested("(", 33, term), "not": nested("not (", 33, term), "not without parentheses": strings.Repeat("not ", 33) + term,
+		"brackets": `emails[` + nested("(", 33, `value eq "x"`) + `]`, "open": strings.Repeat("(", 8000), "open and words": strings.Repeat("(a ", 2000), "brackets in brackets": strings.Repeat("emails[", 1000),
+		"not, 2000 times": strings.Repeat("not(", 2000), "201 terms": strings.TrimSuffix(strings.Repeat("id pr or ", 201), " or "), "9000 bytes": `userName eq "` + strings.Repeat("x", 9000) + `"`,
+	} {
+		for _, got := range []*answer{a.call(t, "GET", "/Users?filter="+url.QueryEscape(filter), nil), a.call(t, "POST", "/Users/.search", searchBody(filter)), a.call(t, "POST", "/.search", searchBody(filter))} {
+			got.what = name + ": " + got.what[:min(60, len(got.what))]
+			got.refused(400, "invalidFilter")
+			if len(got.raw) > 500 {
+				t.Errorf("%s: the answer repeats what was sent: %d bytes", name, len(got.raw))
+			}
+		}
+	}
+	a.call(t, "GET", encoded("/Users?filter="+nested("(", 32, term)), nil).is(200).want("totalResults", 0)
+	// A million parentheses, wherever a filter can stand.
+	for n, statuses := range map[int]string{20_000: "400", 100_000: "400 431", 1 << 20: "400 431"} {
+		open := strings.Repeat("(", n)
+		got := promptly(t, "GET", func() *answer { return rawGet(t, "/api/scim/v2/Users?filter="+open, "Bearer "+acme.rfc) })
+		if !strings.Contains(statuses, fmt.Sprint(got.status)) {
+			t.Errorf("GET with %d parentheses: %d", n, got.status)
+		}
+		for _, body := range []foreign{
+			{"POST", "/Users/.search", searchBody(open)}, {"POST", "/.search", searchBody(open)},
+			{"PATCH", "/Users/" + id, patch(`{"op":"replace","path":"emails[` + open + `","value":"x"}`)}, {"PATCH", "/Users/" + id, patch(`{"op":"remove","path":"` + open + `"}`)},
+			{"PATCH", "/Users/" + id, patch(`{"op":"add","value":{"emails[` + open + `":"x"}}`)}, {"POST", "/Users", `{"userName":` + strings.ReplaceAll(open, "(", "[")},
+		} {
+			got := promptly(t, body.path, func() *answer { return body.by(t, acme.as(acme.entra)) })
+			if want := map[bool]int{true: 413, false: 400}[n >= 1<<20]; got.status != want || len(got.raw) > 500 {
+				t.Errorf("%s %s with %d parentheses: %d, not %d: %s", body.method, body.path, n, got.status, want, clip(got.raw))
+			}
+		}
+	}
+	alive(t)
+}
+
+// SCIMMY made a sum of products of each filter: sixteen times "(a or b) and" were 65,536 of them.
+func TestSCIMMY_FiltersAreNotExpanded(t *testing.T) {
+	a := acme.as(acme.rfc)
+	name := "bomb-" + runName()
+	a.user(t, name, `"emails":[{"value":"bomb@x.test","type":"work"}]`)
+	for n := 1; n <= 100; n++ {
+		product := strings.TrimSuffix(strings.Repeat(`(userName eq "`+name+`" or title eq "b") and `, n), " and ")
+		got := promptly(t, product[:20], func() *answer { return a.call(t, "POST", "/Users/.search", searchBody(product)) })
+		inside := promptly(t, "brackets", func() *answer {
+			return a.call(t, "POST", "/Users/.search", searchBody(`userName eq "`+name+`" and emails[`+strings.TrimSuffix(strings.Repeat(`(type eq "work" or value eq "b") and `, n), " and ")+`]`))
+		})
+		switch { // n products have 2n comparisons, n or, n-1 and: at most 200
+		case n <= 50:
+			got.is(200).want("totalResults", 1)
+		default:
+			got.refused(400, "invalidFilter", "200")
+		}
+		if want := map[bool]int{true: 200, false: 400}[n <= 49]; inside.status != want {
+			t.Errorf("%d products in brackets: %d", n, inside.status)
+		}
+	}
+	alive(t)
+}
+
+// idenplane #946, open-mercato #3605, the-dmz #309: filters that were made regular expressions, or
+// LIKE. Ours are compared letter by letter.
+func TestIdenplane946_FiltersAreNoPatterns(t *testing.T) {
+	a, run := acme.as(acme.rfc), runName()
+	long := strings.Repeat("a", 250) + "!"
+	id := a.user(t, "redos-"+run, `"displayName":"`+long+`"`)
+	for _, value := range []string{`(a+)+$`, `(a|a)*$`, `(.*)*`, `.*`, `^a`, `a.*!`, `[a]`, `a{250}`, `%`, `_`, `a%`, `*`, `a*`, `?`, `(?i)A`, `\\d`, `a|b`} {
+		for _, operator := range []string{"co", "sw", "ew", "eq"} {
+			filter := fmt.Sprintf(`id eq "%s" and displayName %s "%s"`, id, operator, value)
+			promptly(t, filter, func() *answer {
+				return a.call(t, "POST", "/Users/.search", searchBody(filter)).is(200).want("totalResults", 0)
+			})
+		}
+	}
+	for _, filter := range []string{`displayName sw "AAAA"`, `displayName ew "a!"`, `displayName co "a!"`, `displayName eq "` + strings.ToUpper(long) + `"`} {
+		a.call(t, "POST", "/Users/.search", searchBody(`id eq "`+id+`" and `+filter)).is(200).want("totalResults", 1)
+	}
+	// The worst that plain searching can meet.
+	worst := strings.Repeat("a", 200) + "b"
+	promptly(t, "co", func() *answer {
+		return a.call(t, "POST", "/Users/.search", searchBody(strings.TrimSuffix(strings.Repeat(`displayName co "`+worst[120:]+`" or `, 60), " or "))).is(200).want("totalResults", 0)
+	})
+}
+
+// Cogtrix #124, eneo #443, Snowflake BCR-2276: a filter that was not understood was answered with
+// everybody, and the first of them was taken for the one that was looked for.
+func TestCogtrix124_NoFilterIsIgnored(t *testing.T) {
+	a := acme.as(acme.rfc)
+	a.user(t, "ignored-"+runName(), `"active":true`)
+	for _, filter := range []string{
+		`nothing eq "x"`, `nothing pr`, `not (nothing pr)`, `name.nothing eq "x"`, `emails[nothing eq "x"]`, `emails[type eq "work" and nothing pr]`, `urn:x:y:2.0:User:a eq "b"`,
+		`userName foo "x"`, `userName eq`, `userName`, ``, ` `, `userName eq "x" and`, `and userName eq "x"`, `(userName eq "x"`, `userName eq "x")`, `userName eq "x" or nothing eq "y"`,
+		`userName pr or nothing pr`, `userName eq "x`, `userName eq x"`, `active gt true`, `active co "t"`, `active eq "maybe"`, `userName eq "a" "b"`, `userName eq "a" userName eq "b"`, `userName eq 'x'`,
+		`1 eq 1`, `"a" eq "a"`, `true`, `userName = "x"`, `userName == "x"`, `userName like "x%"`, `userName in ("a")`, `userName eq "x"; drop`, `userName eq "x" -- `, `userName eq null or`,
+		`not userName`, `!(userName pr)`, `userName pr && active pr`, `userName prx`, `meta.lastModified gt "yesterday"`, `userName gt true`, `userName eq 1`, `emails[`, `emails[]`, `emails]`, `emails[type eq "work"].`, `*`, `%`, `\`, `userName eq "\x"`,
+		`userName[value eq "x"]`, `members[value eq "x"]`, `name eq "x"`, `addresses eq "x"`, `name gt "a"`, `manager eq "x"`, `groups.nothing pr`, `.userName pr`, `userName. pr`, `user Name pr`,
+	} {
+		for _, got := range []*answer{a.call(t, "GET", "/Users?filter="+url.QueryEscape(filter), nil), a.call(t, "POST", "/Users/.search", searchBody(filter))} {
+			got.what = filter + ": " + got.what
+			got.refused(400, "invalidFilter")
+		}
+	}
+	// Where there are several types, one of them must know each of the attributes.
+	for _, filter := range []string{`nothing eq "x"`, `userName eq "x" and displayName foo "y"`, ``, `userName pr and members pr`} {
+		a.call(t, "GET", "/?filter="+url.QueryEscape(filter), nil).refused(400, "invalidFilter")
+		a.call(t, "POST", "/.search", searchBody(filter)).refused(400, "invalidFilter")
+	}
+	a.call(t, "GET", "/Users?filter=active+pr&filter=userName+pr", nil).refused(400, "invalidValue", "filter")
+	a.call(t, "GET", "/Users?filter=%zz", nil).refused(400, "invalidSyntax")
+	a.call(t, "POST", "/Users/.search", `{"schemas":["`+searchURN+`"],"filter":null}`).refused(400, "invalidValue", "filter")
+	a.call(t, "POST", "/Users/.search", `{"schemas":["`+searchURN+`"],"Filter":"nothing pr"}`).refused(400, "invalidFilter")
+	a.call(t, "POST", "/Users/.search", `{"schemas":["`+searchURN+`"],"filters":"userName pr"}`).refused(400, "invalidSyntax", "filters")
+	for _, path := range []string{"/Schemas", "/ResourceTypes", "/ServiceProviderConfig"} {
+		a.call(t, "GET", path+"?filter=id+pr", nil).refused(403, "", "filter")
+	}
+}
+
+// bulkIds that refer to themselves, to each other, to bulkIds, in long chains and all to all.
+func TestBulkIDsThatReferToEachOther(t *testing.T) {
+	a, run := acme.as(acme.rfc), runName()
+	groups := map[bool]int{true: 1000, false: 40}[inMemory]
+	dense := map[bool]int{true: 120, false: 12}[inMemory]
+	for name, operations := range map[string][]string{
+		"itself":            {bulkGroup("a"+run, "a"+run)},
+		"a bulkId's bulkId": {bulkGroup("b" + run), bulkGroup("c"+run, "bulkId:b"+run)},
+		"nothing":           {bulkGroup("d"+run, ""), bulkGroup("e"+run, "nobody")},
+		"a long one":        {bulkGroup("f"+run, strings.Repeat("x", 100_000))},
+		"a chain":           chainOf(run, groups),
+		"all to all":        allToAll(run, dense),
+	} {
+		got := promptly(t, name, func() *answer {
+			return a.call(t, "POST", "/Bulk", `{"schemas":["`+bulkURN+`"],"Operations":[`+strings.Join(operations, ",")+`]}`).is(200)
+		})
+		results := got.list("Operations")
+		if len(results) != len(operations) {
+			t.Errorf("%s: %d results for %d operations", name, len(results), len(operations))
+		}
+		made, conflicts := 0, 0
+		for _, o := range results {
+			switch o["status"] {
+			case "201":
+				made++
+				location, _ := o["location"].(string)
+				t.Cleanup(func() { a.tidy(t, strings.TrimPrefix(location, a.base())) })
+			case "409":
+				conflicts++
+			default:
+				t.Errorf("%s: %v", name, o)
+			}
+		}
+		if whole := name == "a chain" || name == "all to all"; whole && conflicts > 0 || made+conflicts != len(operations) {
+			t.Errorf("%s: %d made, %d conflicts", name, made, conflicts)
+		}
+	}
+	a.call(t, "POST", "/Bulk", `{"schemas":["`+bulkURN+`"],"Operations":[`+bulkGroup("g"+run)+","+bulkGroup("g"+run)+`]}`).refused(400, "invalidValue", "bulkId")
+	alive(t)
+}
+
+// bulkGroup creates a group with others as its members, by their bulkIds.
+func bulkGroup(id string, members ...string) string {
+	var list []string
+	for _, m := range members {
+		list = append(list, `{"value":"bulkId:`+m+`","type":"Group"}`)
+	}
+	return `{"method":"POST","path":"/Groups","bulkId":"` + id + `","data":{"displayName":"Bulk ` + id + `","members":[` + strings.Join(list, ",") + `]}}`
+}
+
+// chainOf are groups of which each has the one after it as its member.
+func chainOf(run string, n int) []string {
+	operations := make([]string, n)
+	for i := range operations {
+		operations[i] = bulkGroup(fmt.Sprintf("chain%d-%s", i, run), fmt.Sprintf("chain%d-%s", min(i+1, n-1), run))
+	}
+	operations[n-1] = bulkGroup(fmt.Sprintf("chain%d-%s", n-1, run))
+	return operations
+}
+
+// allToAll are groups of which each has all others as members.
+func allToAll(run string, n int) []string {
+	operations := make([]string, n)
+	for i := range operations {
+		var members []string
+		for j := range n {
+			if j != i {
+				members = append(members, fmt.Sprintf("all%d-%s", j, run))
+			}
+		}
+		operations[i] = bulkGroup(fmt.Sprintf("all%d-%s", i, run), members...)
+	}
+	return operations
+}
+
+// Unknown paths and methods are answered as SCIM does, and nothing is redirected.
+func TestUnknownPathsAreSCIMErrors(t *testing.T) {
+	a := acme.as(acme.rfc)
+	for _, path := range []string{"/Nothing", "/Nothing/x", "/Users/x/y", "/Users/x/y/z", "/Schemas/x", "/Schemas/x/y", "/ResourceTypes/x", "/Me/x", "/Bulk/x", "/users", "/USERS", "/.searchx", "/Users/x/.search", "/Users/nobody"} {
+		a.call(t, "GET", path, nil).refused(404, "")
+	}
+	for path, methods := range map[string]string{"/Users": "PUT PATCH DELETE", "/ServiceProviderConfig": "POST PUT PATCH DELETE", "/Schemas": "POST PUT PATCH DELETE", "/ResourceTypes/User": "POST PUT PATCH DELETE", "/Bulk": "GET PUT PATCH DELETE", "/.search": "PUT DELETE", "/Users/x": "POST OPTIONS"} {
+		for method := range strings.FieldsSeq(methods) {
+			got := a.call(t, method, path, nil)
+			got.refused(405, "", method)
+			if got.header.Get("Allow") == "" || strings.Contains(got.header.Get("Allow"), method) {
+				t.Errorf("%s: Allow is %q", got.what, got.header.Get("Allow"))
+			}
+		}
+	}
+}

@@ -1,0 +1,8 @@
+//go:build memory
+
+package scim_test
+
+import "testing"
+
+// passwordIsNowhere looks at what is kept, which in memory is what is shown.
+func passwordIsNowhere(*testing.T, string, string) {}
