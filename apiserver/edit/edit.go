@@ -6,9 +6,11 @@ package edit
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,8 +24,12 @@ import (
 // Manager is the field manager of the front end's writes.
 const Manager = "quoin-apiserver"
 
-// tries is how often a change is made anew because the object has changed meanwhile.
-const tries = 5
+// How often a change is made anew because the object has changed meanwhile, and the longest pause
+// before: a group to which forty clients add a member at once takes them all, one after another.
+const (
+	tries        = 30
+	longestPause = 250 * time.Millisecond
+)
 
 // interactive are the field managers of people at a keyboard: what they have set may be set
 // again. Any other is a program that would set it back: its word counts.
@@ -66,12 +72,26 @@ func Spec[T client.Object](ctx context.Context, c *kube.Client, key client.Objec
 		patch := client.MergeFromWithOptions(live, client.MergeFromWithOptimisticLock{})
 		err = c.Patch(ctx, edited, patch, client.FieldOwner(Manager))
 		if apierrors.IsConflict(err) && try < tries {
+			if err := pause(ctx, try); err != nil {
+				return live, false, err
+			}
 			continue
 		}
 		if err != nil {
 			return live, false, err
 		}
 		return edited, true, nil
+	}
+}
+
+// pause waits at random, longer with each try, so that those who wait do not come back together.
+func pause(ctx context.Context, try int) error {
+	most := min(longestPause, time.Millisecond<<min(try+1, 10))
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(rand.N(most)): //nolint:gosec // nothing is guarded by it
+		return nil
 	}
 }
 
