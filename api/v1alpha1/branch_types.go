@@ -45,7 +45,8 @@ type BranchSpec struct {
 	// +required
 	Role BranchRole `json:"role"`
 
-	// stagingEnvironmentEnabled keeps a staging environment of the branch active.
+	// stagingEnvironmentEnabled keeps a staging environment of the branch active. Without it the
+	// deployment's onDemand says whether there is one that is woken by use.
 	// +optional
 	StagingEnvironmentEnabled *bool `json:"stagingEnvironmentEnabled,omitempty"`
 }

@@ -23,6 +23,10 @@ const (
 	ConditionMembersFound = "MembersFound"
 )
 
+// PodModelCompiled is the readiness gate of API pods: True once the pod has compiled its data
+// model. A pod that cannot compile it gets no requests, and replaces none that can.
+const PodModelCompiled = Group + "/model-compiled"
+
 // Reasons of conditions and events. They are part of the API: stable, one meaning each.
 const (
 	// ReasonSucceeded: the spec is in effect.
@@ -92,6 +96,15 @@ const (
 	ReasonWorkloadsNotReady = "WorkloadsNotReady"
 	// ReasonAsleep: the environment is scaled to nothing on purpose.
 	ReasonAsleep = "Asleep"
+
+	// ReasonWarmingUp: new pods compile the data model; those of before serve meanwhile.
+	ReasonWarmingUp = "WarmingUp"
+	// ReasonModelBroken: the data model does not compile; the message is the compiler's. What ran
+	// before goes on serving.
+	ReasonModelBroken = "ModelBroken"
+	// ReasonCredentialsUnreadable: the environment's Secret, with which a pod is asked whether it
+	// has compiled the data model, is missing or not permitted.
+	ReasonCredentialsUnreadable = "CredentialsUnreadable"
 
 	// ReasonRevoked: the API key was revoked; it never works again.
 	ReasonRevoked = "Revoked"

@@ -196,8 +196,32 @@ type RolloutPolicy struct {
 	ProgressDeadlineSeconds *int32 `json:"progressDeadlineSeconds,omitempty"`
 }
 
+// OnDemandRole is the role of branches whose environments are woken by use.
+// +kubebuilder:validation:Enum=shared;personal
+type OnDemandRole string
+
+// OnDemand describes environments that are woken by use and sleep when nobody uses them.
+type OnDemand struct {
+	// roles of the branches that have such an environment: shared ones a staging environment,
+	// also without stagingEnvironmentEnabled, which keeps it awake; personal ones a development
+	// environment.
+	// +listType=set
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=2
+	// +required
+	Roles []OnDemandRole `json:"roles"`
+
+	// idleSeconds without use after which an environment sleeps; 1800 when absent. Use is noted
+	// every five minutes, so it cannot be shorter than ten.
+	// +kubebuilder:validation:Minimum=600
+	// +kubebuilder:validation:Maximum=604800
+	// +optional
+	IdleSeconds *int32 `json:"idleSeconds,omitempty"`
+}
+
 // DeploymentSpec is what is wanted of an analytics deployment.
 //
+// +kubebuilder:validation:XValidation:rule="!has(self.onDemand) || has(self.model.git)",message="onDemand needs branches: model.git",fieldPath=".onDemand"
 // +kubebuilder:validation:XValidation:rule="!has(self.store) || (has(self.size) && self.size == 'Dedicated')",message="store needs size: Dedicated",fieldPath=".store"
 type DeploymentSpec struct {
 	// displayName is the name shown to people, unique in the account; the object's name when absent.
@@ -282,6 +306,11 @@ type DeploymentSpec struct {
 	// +optional
 	Rollout *RolloutPolicy `json:"rollout,omitempty"`
 
+	// onDemand gives branches environments that are woken by use and sleep when nobody uses
+	// them; no branch has one when absent.
+	// +optional
+	OnDemand *OnDemand `json:"onDemand,omitempty"`
+
 	// suspend leaves everything as it is: nothing is changed until it is taken back.
 	// +optional
 	Suspend *bool `json:"suspend,omitempty"`
@@ -361,6 +390,38 @@ type FailedRollout struct {
 	Time metav1.Time `json:"time,omitempty"`
 }
 
+// FailedModel is a commit of the data model that production could not serve. It is not tried
+// again until the spec, the version or the commit changes.
+type FailedModel struct {
+	// commit that failed.
+	// +kubebuilder:validation:MaxLength=64
+	// +required
+	Commit string `json:"commit"`
+
+	// image with which it failed, with its digest.
+	// +kubebuilder:validation:MaxLength=512
+	// +required
+	Image string `json:"image"`
+
+	// generation of the spec with which it failed.
+	// +required
+	Generation int64 `json:"generation"`
+
+	// reason of the failure: ModelBroken when it does not compile.
+	// +kubebuilder:validation:MaxLength=128
+	// +required
+	Reason string `json:"reason"`
+
+	// message says what was wrong; of a model that does not compile it is the compiler's.
+	// +kubebuilder:validation:MaxLength=1024
+	// +optional
+	Message string `json:"message,omitempty"`
+
+	// time of the failure.
+	// +optional
+	Time metav1.Time `json:"time,omitempty"`
+}
+
 // ObservedPin is the pin as it was first seen, and the newest version of the channel then.
 type ObservedPin struct {
 	// releaseChannelVersion as written in the spec.
@@ -430,6 +491,24 @@ type DeploymentStatus struct {
 	// failed is the last version that did not become ready, while it is still what is asked for.
 	// +optional
 	Failed *FailedRollout `json:"failed,omitempty"`
+
+	// modelCommit is the commit of the data model that production last served, when the model is
+	// in Git. It is what production goes back to when a newer one fails.
+	// +kubebuilder:validation:MaxLength=64
+	// +optional
+	ModelCommit string `json:"modelCommit,omitempty"`
+
+	// failedModel is the last commit that production could not serve, while it is still what the
+	// branch points at.
+	// +optional
+	FailedModel *FailedModel `json:"failedModel,omitempty"`
+
+	// lastHandledReconcileAt is the value of the annotation
+	// platform.quoin.dev/reconcile-requested-at that was last dealt with: of a model in Git, the
+	// repository has been read since.
+	// +kubebuilder:validation:MaxLength=64
+	// +optional
+	LastHandledReconcileAt string `json:"lastHandledReconcileAt,omitempty"`
 
 	// replicas is the number of API pods of production.
 	// +optional

@@ -9,6 +9,7 @@ import (
 // variables, size) is read from the Deployment.
 //
 // +kubebuilder:validation:XValidation:rule="self.type == 'production' || has(self.branchRef)",message="branchRef is needed unless type is production",fieldPath=".branchRef"
+// +kubebuilder:validation:XValidation:rule="!has(self.idleSeconds) || self.type != 'production'",message="idleSeconds is not for production, which is always awake",fieldPath=".idleSeconds"
 // +kubebuilder:validation:XValidation:rule="has(self.branchRef) == has(oldSelf.branchRef)",message="branchRef cannot be added or removed",fieldPath=".branchRef"
 type EnvironmentSpec struct {
 	// deploymentRef names the Deployment.
@@ -55,6 +56,13 @@ type EnvironmentSpec struct {
 	// +kubebuilder:validation:Pattern=`^([0-9a-f]{40}|[0-9a-f]{64})$`
 	// +optional
 	ModelCommit string `json:"modelCommit,omitempty"`
+
+	// idleSeconds without use after which the environment sleeps, until it is used again; it is
+	// always awake when absent.
+	// +kubebuilder:validation:Minimum=600
+	// +kubebuilder:validation:Maximum=604800
+	// +optional
+	IdleSeconds *int32 `json:"idleSeconds,omitempty"`
 }
 
 // RESTCredentials say where the REST data API is.

@@ -16,6 +16,10 @@ const (
 	// the controller made them and removes them with the ref.
 	LabelRemote = Group + "/from-remote"
 
+	// LabelWarmUp is, on API pods that have to compile the data model before they serve, the hash
+	// of the inputs they were rendered from. It tells the pods of now from those of before.
+	LabelWarmUp = Group + "/warm-up"
+
 	// AnnotationIssuedIDs is the account's ledger of numbers given out, as
 	// "deployments=12,environments=30,branches=7". An annotation, because it must outlive
 	// a restore that drops status.
@@ -31,6 +35,12 @@ const (
 	CommitMissing = "missing"
 	// AnnotationReconcile asks for a reconciliation now: any new value does.
 	AnnotationReconcile = Group + "/reconcile-requested-at"
+	// AnnotationWakeRequested is, on Environments, when the gateway last wanted an environment
+	// that is asleep to wake up, in the form of RFC 3339.
+	AnnotationWakeRequested = Group + "/wake-requested-at"
+	// AnnotationLastUsed is, on staging and development Environments, when the gateway last
+	// passed a request on, in the form of RFC 3339. It lags behind by up to 5 minutes.
+	AnnotationLastUsed = Group + "/last-used-at"
 	// AnnotationUsed is, on ScimMemberChunks, when somebody last wanted to refer to the chunk.
 	// Any new value keeps it from being collected as unused; see controllers/scimgroup.
 	AnnotationUsed = Group + "/used-at"

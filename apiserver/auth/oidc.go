@@ -13,23 +13,25 @@ import (
 	"time"
 
 	"github.com/coreos/go-oidc/v3/oidc"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/internal/apikey"
+	"github.com/quoin-dev/quoin/internal/fold"
 )
 
 // IndexUserName is the field by which the cache finds ScimUsers; UserNames are its values.
 const IndexUserName = "userName"
 
-// UserNames is the one name by which a ScimUser is found: userName in lower case.
+// UserNames is the one name by which a ScimUser is found: userName without regard to case.
 func UserNames(obj client.Object) []string {
 	u, ok := obj.(*v1alpha1.ScimUser)
 	if !ok {
 		return nil
 	}
-	return []string{strings.ToLower(u.Spec.UserName)}
+	return []string{fold.Case(u.Spec.UserName)}
 }
 
 // skew is how far the clocks of an issuer and of this process may be apart.
@@ -237,10 +239,15 @@ func personOf(account *v1alpha1.Account, spec *v1alpha1.OIDCIssuer, c claims) (p
 // whom it does not know may act.
 func (a *OIDC) mayAct(ctx context.Context, namespace, userName string) (string, error) {
 	list := &v1alpha1.ScimUserList{}
-	err := a.users.List(ctx, list, client.InNamespace(namespace), client.MatchingFields{IndexUserName: strings.ToLower(userName)})
+	err := a.users.List(ctx, list, client.InNamespace(namespace), client.MatchingFields{IndexUserName: fold.Case(userName)})
 	if err != nil {
 		return "", fmt.Errorf("find user: %w", err)
 	}
+	// Of several with the name one has it, and the others have lost it.
+	list.Items = slices.DeleteFunc(list.Items, func(u v1alpha1.ScimUser) bool {
+		ready := meta.FindStatusCondition(u.Status.Conditions, v1alpha1.ConditionReady)
+		return ready != nil && ready.Reason == v1alpha1.ReasonNameTaken
+	})
 	for i := range list.Items {
 		if !apikey.Active(&list.Items[i]) {
 			return "", refused("the user is not active")

@@ -2,7 +2,6 @@ package directory
 
 import (
 	"context"
-	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -170,6 +169,6 @@ func (c *collection[T, S]) bare(v *view, o T) *schema.Resource {
 	}
 	return &schema.Resource{
 		Type: v.resourceType, ID: o.GetName(), Version: version(o),
-		Created: created.UTC(), LastModified: modified.In(time.UTC),
+		Created: created.UTC(), LastModified: modified.UTC(),
 	}
 }

@@ -11,10 +11,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
-	"github.com/quoin-dev/quoin/apiserver/scim/filter"
 	"github.com/quoin-dev/quoin/apiserver/scim/schema"
 	"github.com/quoin-dev/quoin/apiserver/scim/scimerror"
 	"github.com/quoin-dev/quoin/internal/claims"
+	"github.com/quoin-dev/quoin/internal/fold"
 )
 
 // +kubebuilder:rbac:groups=platform.quoin.dev,resources=scimusers;scimgroups,verbs=get;list;watch;create;patch;delete
@@ -76,7 +76,7 @@ func newID() (string, error) {
 // taken refuses a value that a resource has of which the cache knows: it may be one that kubectl
 // has made, and whose claim is not made yet; and mostly it saves the writes.
 func (c *collection[T, S]) taken(v *view, value string) error {
-	for _, known := range indexed[T](c.informer, indexUnique, v.namespace, filter.Fold(value)) {
+	for _, known := range indexed[T](c.informer, indexUnique, v.namespace, fold.Case(value)) {
 		live, err := c.live(v.ctx, v.namespace, known.GetName())
 		switch {
 		case isNotFound(err):

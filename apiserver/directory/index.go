@@ -6,7 +6,7 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
-	"github.com/quoin-dev/quoin/apiserver/scim/filter"
+	"github.com/quoin-dev/quoin/internal/fold"
 )
 
 // Indexes of the informers. Their values are the keys that keyOf makes of a namespace and a value;
@@ -33,7 +33,7 @@ func addIndexes(o Options) error {
 		indexers toolscache.Indexers
 	}{
 		{o.Users, toolscache.Indexers{
-			indexUnique: index(func(u *v1alpha1.ScimUser, add func(string)) { add(filter.Fold(u.Spec.UserName)) }),
+			indexUnique: index(func(u *v1alpha1.ScimUser, add func(string)) { add(fold.Case(u.Spec.UserName)) }),
 			indexExternalID: index(func(u *v1alpha1.ScimUser, add func(string)) {
 				if u.Spec.ExternalID != "" {
 					add(u.Spec.ExternalID)
@@ -41,12 +41,12 @@ func addIndexes(o Options) error {
 			}),
 			indexEmail: index(func(u *v1alpha1.ScimUser, add func(string)) {
 				for i := range u.Spec.Emails {
-					add(filter.Fold(u.Spec.Emails[i].Value))
+					add(fold.Case(u.Spec.Emails[i].Value))
 				}
 			}),
 		}},
 		{o.Groups, toolscache.Indexers{
-			indexUnique: index(func(g *v1alpha1.ScimGroup, add func(string)) { add(filter.Fold(g.Spec.DisplayName)) }),
+			indexUnique: index(func(g *v1alpha1.ScimGroup, add func(string)) { add(fold.Case(g.Spec.DisplayName)) }),
 			indexExternalID: index(func(g *v1alpha1.ScimGroup, add func(string)) {
 				if g.Spec.ExternalID != "" {
 					add(g.Spec.ExternalID)

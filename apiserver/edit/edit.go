@@ -70,7 +70,8 @@ func Spec[T client.Object](ctx context.Context, c *kube.Client, key client.Objec
 			return live, false, err
 		}
 		patch := client.MergeFromWithOptions(live, client.MergeFromWithOptimisticLock{})
-		err = c.Patch(ctx, edited, patch, client.FieldOwner(Manager))
+		// Past the memory of writes, which is for those who read the cache.
+		err = c.Client.Patch(ctx, edited, patch, client.FieldOwner(Manager))
 		if apierrors.IsConflict(err) && try < tries {
 			if err := pause(ctx, try); err != nil {
 				return live, false, err

@@ -4,13 +4,17 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 )
@@ -52,5 +56,36 @@ func TestFor(t *testing.T) {
 	})
 	if got := For(t.Context(), broken, &v1alpha1.BranchList{}, All[*v1alpha1.Branch]); got != nil {
 		t.Errorf("got %v of a list that cannot be read", got)
+	}
+}
+
+// TestLater: whom a change concerns is asked for once after the pause, however many changes
+// there are, and not for what was there before.
+func TestLater(t *testing.T) {
+	q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+	defer q.ShutDown()
+	h := Later(300*time.Millisecond, func(_ context.Context, obj client.Object) []reconcile.Request {
+		return []reconcile.Request{{NamespacedName: client.ObjectKey{Name: "of-" + obj.GetName()}}}
+	})
+	named := func(name string) client.Object {
+		return &v1alpha1.Branch{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	}
+	h.Create(t.Context(), event.CreateEvent{Object: named("old"), IsInInitialList: true}, q)
+	begin := time.Now()
+	for range 3 {
+		h.Create(t.Context(), event.CreateEvent{Object: named("a")}, q)
+		h.Update(t.Context(), event.UpdateEvent{ObjectOld: named("a"), ObjectNew: named("a")}, q)
+		h.Delete(t.Context(), event.DeleteEvent{Object: named("a")}, q)
+		h.Generic(t.Context(), event.GenericEvent{Object: named("generic")}, q)
+		time.Sleep(50 * time.Millisecond)
+	}
+	got, _ := q.Get()
+	if took := time.Since(begin); got.Name != "of-a" || took < 300*time.Millisecond || took > 5*time.Second {
+		t.Errorf("%v after %s", got, took)
+	}
+	q.Done(got)
+	time.Sleep(400 * time.Millisecond)
+	if n := q.Len(); n != 0 {
+		t.Errorf("%d more", n)
 	}
 }

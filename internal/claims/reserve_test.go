@@ -484,31 +484,3 @@ func TestSweepRuns(t *testing.T) {
 		t.Errorf("ended with %v", err)
 	}
 }
-
-func TestFold(t *testing.T) {
-	same := [][]string{
-		{"ann@example.com", "ANN@Example.COM"}, {"Straße", "STRASSE", "strasse"}, {"ΣΊΣΥΦΟΣ", "σίσυφος", "σίσυφοσ"},
-		{"ÉCOLE", "école"}, {"Кириллица", "КИРИЛЛИЦА"}, {"ﬁ", "FI"}, {"K", "k"},
-	}
-	for _, all := range same {
-		for _, s := range all {
-			if Fold(s) != Fold(all[0]) {
-				t.Errorf("%q is %q, %q is %q", s, Fold(s), all[0], Fold(all[0]))
-			}
-		}
-	}
-	if Fold("ann") == Fold("anne") || Fold("é") == Fold("e") {
-		t.Error("different texts are the same")
-	}
-}
-
-func FuzzFold(f *testing.F) {
-	for _, s := range []string{"Ann", "Straße", "İ", "ŉ", "\xff", "ᾳ"} {
-		f.Add(s)
-	}
-	f.Fuzz(func(t *testing.T, s string) {
-		if once := Fold(s); Fold(once) != once {
-			t.Errorf("%q folds to %q and that to %q", s, once, Fold(once))
-		}
-	})
-}

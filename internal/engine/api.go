@@ -33,6 +33,7 @@ func (in Inputs) apiDeployment() *appsv1.Deployment {
 		PreStop: &corev1.LifecycleHandler{Sleep: &corev1.SleepAction{Seconds: preStopSeconds}},
 	}
 	pod.Spec.TerminationGracePeriodSeconds = ptr.To[int64](terminationSeconds)
+	in.addGate(&pod)
 	// Always there, so that a change of the number of replicas restarts nothing.
 	pod.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{
 		MaxSkew:           1,

@@ -38,4 +38,4 @@ const (
 // the golden files in testdata record which revision wrote them. A workload that was
 // rendered by another revision keeps its pod template until its inputs change, so a new
 // release of Quoin restarts nothing.
-const Revision = "1"
+const Revision = "2"

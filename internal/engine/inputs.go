@@ -19,6 +19,11 @@ type Options struct {
 	// GatewayNamespace is the namespace of Quoin's gateway, the only one outside of the
 	// environment that may reach its pods.
 	GatewayNamespace string
+	// WarmUp has API pods compile their data model before they are ready. Without it a model
+	// that does not compile takes the place of one that does.
+	WarmUp bool
+	// AllowInsecureGit lets the init container read http://.
+	AllowInsecureGit bool
 }
 
 // FieldError is a field of the Deployment's spec that cannot be rendered.

@@ -115,7 +115,7 @@ func (in Inputs) addModel(pod *corev1.PodTemplateSpec) {
 		m.addTo(pod)
 	}
 	if m := in.server.Model.Git; m != nil {
-		m.addTo(pod, in.Options.QuoinImage)
+		m.addTo(pod, in.Options)
 	}
 }
 
@@ -161,11 +161,11 @@ const (
 )
 
 // addTo fetches the commit into an empty volume before the server starts.
-func (m *gitModel) addTo(pod *corev1.PodTemplateSpec, quoinImage string) {
+func (m *gitModel) addTo(pod *corev1.PodTemplateSpec, o Options) {
 	pod.Spec.Volumes = append(pod.Spec.Volumes, emptyDir(volumeModel, modelVolumeSize))
 	fetch := corev1.Container{
 		Name:            "model-fetch",
-		Image:           quoinImage,
+		Image:           o.QuoinImage,
 		ImagePullPolicy: corev1.PullIfNotPresent,
 		Args:            m.args(),
 		SecurityContext: restrictedContainer(),

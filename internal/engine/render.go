@@ -73,11 +73,18 @@ func (in Inputs) serviceAccount() *corev1.ServiceAccount {
 }
 
 // annotate records what a workload was rendered from. The image of the init container is
-// Quoin's own and changes with every release: it belongs to the renderer, not to the inputs.
+// Quoin's own and changes with every release: it belongs to the renderer, not to the inputs,
+// and so do the other options of Quoin.
 func (in Inputs) annotate(obj client.Object, component string, pod *corev1.PodTemplateSpec) {
 	revision := Revision
 	if len(pod.Spec.InitContainers) > 0 {
 		revision += "-" + hash([]byte(in.Options.QuoinImage))
+		if in.Options.AllowInsecureGit {
+			revision += "-insecure"
+		}
+	}
+	if component == ComponentAPI && !in.Options.WarmUp {
+		revision += "-cold"
 	}
 	obj.SetAnnotations(map[string]string{
 		v1alpha1.AnnotationInputs:   in.componentHash(component),

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/quoin-dev/quoin/apiserver/scim/schema"
+	"github.com/quoin-dev/quoin/internal/fold"
 )
 
 // kind is what a condition takes values for.
@@ -120,7 +121,7 @@ func (c *condition) setText(literal any, exact bool) string {
 	}
 	c.kind, c.exact, c.text = text, exact, s
 	if !exact {
-		c.text = Fold(s)
+		c.text = fold.Case(s)
 	}
 	return ""
 }
@@ -164,7 +165,7 @@ func (c *condition) holdsText(s string) bool {
 			// The same as comparing the Folds, without making one.
 			return strings.EqualFold(s, c.text) == (c.operator == Equal)
 		}
-		s = Fold(s)
+		s = fold.Case(s)
 	}
 	if c.operator.searches() {
 		return c.operator.search(s, c.text)

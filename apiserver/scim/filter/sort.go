@@ -7,6 +7,7 @@ import (
 
 	"github.com/quoin-dev/quoin/apiserver/scim/schema"
 	"github.com/quoin-dev/quoin/apiserver/scim/scimerror"
+	"github.com/quoin-dev/quoin/internal/fold"
 )
 
 // SortKey is the value of an attribute in the form that sorts. It is comparable, and small as
@@ -127,7 +128,7 @@ func textKey(value string, a *schema.Attribute) SortKey {
 		return SortKey{Present: true, Text: t.UTC().Format("2006-01-02T15:04:05.000000000Z")}
 	}
 	if !a.CaseExact {
-		value = Fold(value)
+		value = fold.Case(value)
 	}
 	return SortKey{Present: true, Text: value}
 }

@@ -173,7 +173,7 @@ func TestUserAsOktaAndEntra(t *testing.T) {
 }
 
 func TestGroupInDocument(t *testing.T) {
-	check(t, schema.Group, group, []row{
+	check(t, club, group, []row{
 		{"add of members", "3.5.2.1", strict, `{"op":"add","path":"members","value":[{"display":"C","$ref":"https://example.com/v2/Users/c","value":"c"}]}`,
 			put("members", `[{"value":"a","display":"Babs"},{"value":"b"},{"value":"c","display":"C"}]`)},
 		{"add of members that are there", "3.5.2.1", strict, `{"op":"add","path":"members","value":[{"value":"a"},{"value":"b","$ref":null}]}`, nil},

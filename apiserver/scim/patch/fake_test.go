@@ -4,6 +4,7 @@ import (
 	"errors"
 	"iter"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 
@@ -160,3 +161,17 @@ const example = `{
 
 // group has two members.
 const group = `{"displayName": "Tour Guides", "members": [{"value": "a", "display": "Babs"}, {"value": "b"}]}`
+
+// club is a Group in which clients name the members as they like: so there is something in an
+// element besides what it is told by.
+var club = func() *schema.ResourceType {
+	display := *schema.Group.Core.Attribute("members").Sub("display")
+	display.Mutability = schema.Immutable
+	members := *schema.Group.Core.Attribute("members")
+	members.SubAttributes = append(slices.Clone(members.SubAttributes[:len(members.SubAttributes)-1]), &display)
+	core := *schema.Group.Core
+	core.Attributes = []*schema.Attribute{core.Attribute("displayName"), &members}
+	t := *schema.Group
+	t.Core = &core
+	return &t
+}()

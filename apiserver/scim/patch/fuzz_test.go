@@ -75,8 +75,8 @@ func FuzzApply(f *testing.F) {
 // applyAll changes a user, a group with its members in the document, and one with them in a Set.
 func applyAll(t *testing.T, ops []Operation, q Quirks) {
 	apply(t, schema.User, document(t, schema.User, example), ops, q)
-	apply(t, schema.Group, document(t, schema.Group, group), ops, q)
-	apply(t, schema.Group, schema.Document{"displayName": "G", "members": newMembers("a", "b")}, ops, q)
+	apply(t, club, document(t, club, group), ops, q)
+	apply(t, club, schema.Document{"displayName": "G", "members": newMembers("a", "b")}, ops, q)
 	sameInSet(t, ops, q)
 	for _, op := range ops { // the error of one is not to hide the others
 		apply(t, schema.User, document(t, schema.User, example), []Operation{op}, q)
@@ -85,12 +85,12 @@ func applyAll(t *testing.T, ops []Operation, q Quirks) {
 
 // sameInSet checks that members in a Set become what they become in the document.
 func sameInSet(t *testing.T, ops []Operation, q Quirks) {
-	listed, held := document(t, schema.Group, group), schema.Document{"displayName": "Tour Guides", "members": newMembers()}
+	listed, held := document(t, club, group), schema.Document{"displayName": "Tour Guides", "members": newMembers()}
 	for _, item := range listed["members"].([]any) {
 		held["members"].(*members).Put(item.(map[string]any))
 	}
-	changed, err := Apply(schema.Group, listed, ops, q)
-	alsoChanged, alsoErr := Apply(schema.Group, held, ops, q)
+	changed, err := Apply(club, listed, ops, q)
+	alsoChanged, alsoErr := Apply(club, held, ops, q)
 	if typeOf(t, err) != typeOf(t, alsoErr) {
 		t.Fatalf("%v in a list, %v in a Set", err, alsoErr)
 	}

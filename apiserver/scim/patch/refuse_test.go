@@ -82,13 +82,13 @@ func TestMembersAreNotChanged(t *testing.T) {
 		`{"op":"add","path":"members[value eq \"a\"]","value":{"value":"c"}}`,
 		`{"op":"replace","path":"members[value eq \"a\"].display","value":"other"}`,
 	} {
-		d := document(t, schema.Group, group)
-		if _, err := run(t, schema.Group, d, ops, entra); typeOf(t, err) != "mutability" {
+		d := document(t, club, group)
+		if _, err := run(t, club, d, ops, entra); typeOf(t, err) != "mutability" {
 			t.Errorf("%s: got %v", ops, err)
 		}
 	}
-	d := document(t, schema.Group, group)
-	changed, err := run(t, schema.Group, d, `{"op":"add","path":"members[value eq \"b\"].display","value":"B"}`, strict)
+	d := document(t, club, group)
+	changed, err := run(t, club, d, `{"op":"add","path":"members[value eq \"b\"].display","value":"B"}`, strict)
 	if err != nil || !changed {
 		t.Errorf("an immutable sub-attribute without a value may get one: %v", err)
 	}

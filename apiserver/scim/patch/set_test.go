@@ -45,7 +45,7 @@ func TestSet(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			m := newMembers("a", "b", "c")
 			d := schema.Document{"displayName": "G", "members": m}
-			changed, err := run(t, schema.Group, d, c.ops, c.quirks)
+			changed, err := run(t, club, d, c.ops, c.quirks)
 			visited := m.visits > 0
 			got := m.ids()
 			if err != nil {
@@ -68,7 +68,7 @@ func TestSetVisitsAreBounded(t *testing.T) {
 	}
 	d := schema.Document{"displayName": "G", "members": newMembers(ids...)}
 	ops := strings.TrimSuffix(strings.Repeat(`{"op":"remove","path":"members[display pr]"},`, MaxOperations), ",")
-	if _, err := run(t, schema.Group, d, ops, strict); typeOf(t, err) != "413" {
+	if _, err := run(t, club, d, ops, strict); typeOf(t, err) != "413" {
 		t.Errorf("got %v", err)
 	}
 }
@@ -88,7 +88,7 @@ func BenchmarkOneMemberOfMany(b *testing.B) {
 			}
 			b.ReportAllocs()
 			for b.Loop() {
-				if changed, err := Apply(schema.Group, d, ops, strict); err != nil || changed {
+				if changed, err := Apply(club, d, ops, strict); err != nil || changed {
 					b.Fatal(changed, err)
 				}
 			}

@@ -10,13 +10,12 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/quoin-dev/quoin/apiserver/scim"
-	"github.com/quoin-dev/quoin/apiserver/scim/filter"
 	"github.com/quoin-dev/quoin/apiserver/scim/schema"
 	"github.com/quoin-dev/quoin/apiserver/scim/scimerror"
+	"github.com/quoin-dev/quoin/internal/fold"
 )
 
 // Memory is a Store. The zero value is empty and ready.
@@ -24,12 +23,13 @@ type Memory struct {
 	// Now is the clock; time.Now when nil.
 	Now func() time.Time
 
+	// Made is how many resources it counts as made before: the ids of stores that are to be told
+	// apart begin at different numbers.
+	Made int
+
 	mu        sync.Mutex
 	resources []*schema.Resource
 }
-
-// made counts the resources of all stores: what one has made is not the id of anything in another.
-var made atomic.Int64
 
 func (m *Memory) now() time.Time {
 	if m.Now == nil {
@@ -43,7 +43,7 @@ func uniqueness(t *schema.ResourceType, d schema.Document) (name, value string) 
 	for _, a := range t.Core.Attributes {
 		if a.Uniqueness == "server" {
 			value, _ := d[a.Name].(string)
-			return a.Name, filter.Fold(value)
+			return a.Name, fold.Case(value)
 		}
 	}
 	return "", ""
@@ -110,8 +110,9 @@ func (m *Memory) Create(_ context.Context, t *schema.ResourceType, d schema.Docu
 	if err := m.taken(t, "", d); err != nil {
 		return nil, err
 	}
+	m.Made++
 	now := m.now()
-	r := &schema.Resource{Type: t, ID: fmt.Sprintf("%s-%06d", strings.ToLower(t.Name), made.Add(1)), Document: kept(t, d), Created: now, LastModified: now, Version: "1"}
+	r := &schema.Resource{Type: t, ID: fmt.Sprintf("%s-%06d", strings.ToLower(t.Name), m.Made), Document: kept(t, d), Created: now, LastModified: now, Version: "1"}
 	m.resources = append(m.resources, r)
 	return m.copyOf(r), nil
 }

@@ -72,16 +72,18 @@ func run(ctx context.Context, o options) error {
 		return err
 	}
 	r := &report{}
-	if err := measureQuoin(ctx, o, r); err != nil {
+	err := measureQuoin(ctx, o, r)
+	if err == nil {
+		err = measurePeer(ctx, o, r)
+	}
+	if len(r.rows) == 0 {
 		return err
 	}
-	if err := measurePeer(ctx, o, r); err != nil {
-		return err
-	}
+	// What was found before something failed is shown too.
 	fmt.Printf("%d users, %d groups, one of %d members; controller %s; %d cores, %s %s/%s%s\n\n", o.users, o.groups, o.members,
 		map[bool]string{true: "running", false: "not running"}[o.controller], runtime.NumCPU(), runtime.Version(), runtime.GOOS, runtime.GOARCH, load())
 	r.print(os.Stdout)
-	return nil
+	return err
 }
 
 func (o options) check() error {

@@ -110,7 +110,7 @@ func startPeer(ctx context.Context, dir string) (*peer, func(), error) {
 }
 
 func (p *peer) measure(ctx context.Context, o options, r *report) error {
-	const few = 20
+	const few = 5 // what takes seconds
 	add := func(what, like string, m measured) {
 		beside := r.find(like)
 		r.add("scimmy: "+what, m, "p50 %.1f × Quoin's with %d users", m.ms(0.5)/beside.ms(0.5), o.users)
@@ -124,7 +124,7 @@ func (p *peer) measure(ctx context.Context, o options, r *report) error {
 		return err
 	}
 	r.add("scimmy: POST /Users", m, "%d at once; keeps nothing on disk; Quoin makes %.2f × as many a second", o.callers, r.find(workCreate).perSecond()/m.perSecond())
-	who := anyOf(min(o.lookups, 10*few), o.peerUsers)
+	who := anyOf(min(o.lookups, 40*few), o.peerUsers)
 	if m, err = spread(ctx, len(who), 1, func(ctx context.Context, i int) (time.Duration, error) {
 		_, took, err := p.list(ctx, eq("userName", "user."+number+"@bench.example.com", who[i]), 1)
 		return took, err
@@ -142,7 +142,7 @@ func (p *peer) measure(ctx context.Context, o options, r *report) error {
 	add(fmt.Sprintf("page of %d in the middle of %d", pageSize, o.peerUsers), pageWork(o.users/2), m)
 	sizes := slices.DeleteFunc(o.groupSizes(), func(size int) bool { return size < 1000 || size > 5000 || size >= o.peerUsers })
 	for _, size := range sizes {
-		added, err := p.changeMembers(ctx, size, min(few, o.patches))
+		added, err := p.changeMembers(ctx, size, min(2*few, o.patches))
 		if err != nil {
 			return err
 		}

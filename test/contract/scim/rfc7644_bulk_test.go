@@ -65,6 +65,10 @@ func TestRFC7644Section3_7_Bulk(t *testing.T) {
 		admin.call(t, "GET", kept, nil).is(200).want("userName", renamed).want("title", "b").want("meta.version", got.at("Operations.2.version"))
 		admin.call(t, "GET", gone, nil).refused(404, "")
 	})
+}
+
+func TestRFC7644Section3_7_3_BulkResponses(t *testing.T) {
+	admin := acme.as(acme.rfc)
 	t.Run("an operation that fails has its error, and the others are done", func(t *testing.T) {
 		taken := unique("taken")
 		path := "/Users/" + admin.user(t, taken)
@@ -127,14 +131,19 @@ func TestRFC7644Section3_7_Bulk(t *testing.T) {
 	})
 }
 
+// postUser is an operation that creates a user; members are those of its body besides userName,
+// each with a comma before it.
+func postUser(bulkID, members string) string {
+	return fmt.Sprintf(`{"method":"POST","path":"/Users","bulkId":%q,"data":{"userName":%q%s}}`, bulkID, unique("u"), members)
+}
+
+// postGroup is an operation that creates a group of members.
+func postGroup(bulkID string, members ...string) string {
+	return fmt.Sprintf(`{"method":"POST","path":"/Groups","bulkId":%q,"data":{"displayName":%q,"members":[%s]}}`, bulkID, unique("g"), strings.Join(members, ","))
+}
+
 func TestRFC7644Section3_7_2_BulkIdReferences(t *testing.T) {
-	admin := acme.as(acme.rfc)
-	user := func(bulkID, members string) string {
-		return fmt.Sprintf(`{"method":"POST","path":"/Users","bulkId":%q,"data":{"userName":%q%s}}`, bulkID, unique("u"), members)
-	}
-	group := func(bulkID string, members ...string) string {
-		return fmt.Sprintf(`{"method":"POST","path":"/Groups","bulkId":%q,"data":{"displayName":%q,"members":[%s]}}`, bulkID, unique("g"), strings.Join(members, ","))
-	}
+	admin, user, group := acme.as(acme.rfc), postUser, postGroup
 	t.Run("the figure of the RFC: a user in a group that is created with it", func(t *testing.T) {
 		got := admin.bulk(t, bulk(user("qwerty", ""), group("ytrewq", `{"type":"User","value":"bulkId:qwerty"}`)))
 		admin.call(t, "GET", got.location(1), nil).is(200).want("members.0.value", strings.TrimPrefix(got.location(0), "/Users/"))
@@ -157,6 +166,23 @@ func TestRFC7644Section3_7_2_BulkIdReferences(t *testing.T) {
 		}
 		admin.call(t, "GET", got.location(0), nil).is(200).want("title", "T").want("groups.0.value", strings.TrimPrefix(got.location(1), "/Groups/"))
 	})
+	t.Run("to what was not created is a 409", func(t *testing.T) {
+		got := admin.bulk(t, bulk(group("g", `{"value":"bulkId:nobody"}`), `{"method":"POST","path":"/Users","bulkId":"bad","data":{}}`, group("h", `{"value":"bulkId:bad"}`), `{"method":"DELETE","path":"/Users/bulkId:bad"}`, user("fine", "")))
+		if got.statuses() != "409 400 409 409 201" {
+			t.Errorf("%s", got.raw)
+		}
+		if detail := got.text("Operations.0.response.detail"); !strings.Contains(detail, "nobody") {
+			t.Errorf("detail is %q", detail)
+		}
+	})
+	t.Run("a bulkId is there once, and POST needs one", func(t *testing.T) {
+		admin.call(t, "POST", "/Bulk", bulk(user("a", ""), user("a", ""))).refused(400, "invalidValue", "bulkId", "Operations[1]")
+		admin.call(t, "POST", "/Bulk", bulk(`{"method":"POST","path":"/Users","data":{"userName":"x"}}`)).refused(400, "invalidSyntax", "bulkId")
+	})
+}
+
+func TestRFC7644Section3_7_1_CircularReferences(t *testing.T) {
+	admin, user, group := acme.as(acme.rfc), postUser, postGroup
 	t.Run("in a circle", func(t *testing.T) {
 		got := admin.bulk(t, bulk(group("a", `{"value":"bulkId:b","type":"Group"}`), group("b", `{"value":"bulkId:c","type":"Group"}`), group("c", `{"value":"bulkId:a","type":"Group"}`)))
 		if got.statuses() != "201 201 201" {
@@ -175,19 +201,6 @@ func TestRFC7644Section3_7_2_BulkIdReferences(t *testing.T) {
 		for i := range 2 {
 			admin.call(t, "GET", got.location(i), nil).is(200).want("["+enterpriseURN+"].manager.value", strings.TrimPrefix(got.location(1-i), "/Users/"))
 		}
-	})
-	t.Run("to what was not created is a 409", func(t *testing.T) {
-		got := admin.bulk(t, bulk(group("g", `{"value":"bulkId:nobody"}`), `{"method":"POST","path":"/Users","bulkId":"bad","data":{}}`, group("h", `{"value":"bulkId:bad"}`), `{"method":"DELETE","path":"/Users/bulkId:bad"}`, user("fine", "")))
-		if got.statuses() != "409 400 409 409 201" {
-			t.Errorf("%s", got.raw)
-		}
-		if detail := got.text("Operations.0.response.detail"); !strings.Contains(detail, "nobody") {
-			t.Errorf("detail is %q", detail)
-		}
-	})
-	t.Run("a bulkId is there once, and POST needs one", func(t *testing.T) {
-		admin.call(t, "POST", "/Bulk", bulk(user("a", ""), user("a", ""))).refused(400, "invalidValue", "bulkId", "Operations[1]")
-		admin.call(t, "POST", "/Bulk", bulk(`{"method":"POST","path":"/Users","data":{"userName":"x"}}`)).refused(400, "invalidSyntax", "bulkId")
 	})
 }
 

@@ -50,6 +50,10 @@ func TestRFC7644Section3_3_Create(t *testing.T) {
 		put := admin.call(t, "PUT", "/Groups/"+got.text("id"), strings.Replace(string(got.raw), acme.base(), "https://evil.example.com", 1)).is(200)
 		put.want("members.0.$ref", acme.base()+"/Users/"+member).want("meta.version", got.at("meta.version"))
 	})
+}
+
+func TestRFC7644Section3_3_UniqueValuesAndIds(t *testing.T) {
+	admin := acme.as(acme.rfc)
 	t.Run("a userName that differs in case only is a 409 uniqueness", func(t *testing.T) {
 		name := unique("Grace")
 		admin.user(t, name)
@@ -118,7 +122,7 @@ func TestRFC7644Section3_3_CreateRefusesWithInvalidSyntaxOrInvalidValue(t *testi
 		admin.post(t, "/Groups", `{"schemas":["`+groupURN+`"]}`).refused(400, "invalidValue", "displayName")
 	})
 	t.Run("a member needs a value", func(t *testing.T) {
-		admin.post(t, "/Groups", `{"displayName":"g","members":[{"display":"x"}]}`).refused(400, "invalidValue", "members", "value")
+		admin.post(t, "/Groups", `{"displayName":"g","members":[{"type":"User"}]}`).refused(400, "invalidValue", "members", "value")
 	})
 }
 

@@ -56,6 +56,12 @@ func TestRFC7644Section3_9_AttributesAndExcludedAttributes(t *testing.T) {
 			admin.post(t, "/Users"+q, again).is(201).shows(tc.shown...)
 		})
 	}
+}
+
+func TestRFC7644Section3_9_ProjectionsBySearchAndOnesThatAreRefused(t *testing.T) {
+	admin := acme.as(acme.rfc)
+	name := unique("ada")
+	path := "/Users/" + admin.user(t, name, `"title":"T","name":{"givenName":"Ada","familyName":"L"}`)
 	t.Run("by POST .search", func(t *testing.T) {
 		f := `"filter":` + quote(`userName eq `+quote(name))
 		one := admin.search(t, "/Users", f+`,"attributes":["title","name.givenName"]`).is(200)

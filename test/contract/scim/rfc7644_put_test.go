@@ -13,16 +13,18 @@ func fullUser(name string) string {
 		userURN, enterpriseURN, attributesURN, name, enterpriseURN, attributesURN)
 }
 
+// full creates a user with something of every kind.
+func (a as) full(t *testing.T) (path, name string, before *answer) {
+	t.Helper()
+	name = unique("u")
+	path = "/Users/" + a.created(t, "/Users", fullUser(name))
+	return path, name, a.call(t, "GET", path, nil).is(200)
+}
+
 func TestRFC7644Section3_5_1_ReplacingWithPUT(t *testing.T) {
 	admin := acme.as(acme.rfc)
-	setup := func(t *testing.T) (path, name string, before *answer) {
-		t.Helper()
-		name = unique("u")
-		path = "/Users/" + admin.created(t, "/Users", fullUser(name))
-		return path, name, admin.call(t, "GET", path, nil).is(200)
-	}
 	t.Run("answers 200 with the resource as it is then", func(t *testing.T) {
-		path, _, before := setup(t)
+		path, _, before := admin.full(t)
 		renamed := unique("renamed")
 		nextSecond()
 		got := admin.call(t, "PUT", path, fmt.Sprintf(`{"schemas":[%q],"userName":%q,"title":"U","emails":[{"value":"c@x"}],%q:{"badge":"B-1"}}`, userURN, renamed, attributesURN)).is(200)
@@ -36,16 +38,16 @@ func TestRFC7644Section3_5_1_ReplacingWithPUT(t *testing.T) {
 		}
 	})
 	t.Run("what is left out is cleared", func(t *testing.T) {
-		path, name, _ := setup(t)
+		path, name, _ := admin.full(t)
 		admin.call(t, "PUT", path, `{"userName":`+quote(name)+`,"`+attributesURN+`":{"badge":"B-1"}}`).is(200).
 			has(`{"externalId":null,"title":null,"name":null,"emails":null,"` + enterpriseURN + `":null,"` + attributesURN + `":{"badge":"B-1"}}`)
 	})
 	t.Run("null and the empty list clear too", func(t *testing.T) {
-		path, name, _ := setup(t)
+		path, name, _ := admin.full(t)
 		admin.call(t, "PUT", path, strings.Replace(fullUser(name), `"title":"T"`, `"title":null,"roles":[]`, 1)).is(200).want("title", nil).want("roles", nil).want("externalId", "x")
 	})
 	t.Run("what is read-only is ignored, and what was read can be sent back", func(t *testing.T) {
-		path, _, before := setup(t)
+		path, _, before := admin.full(t)
 		group := admin.group(t, unique("g"), strings.TrimPrefix(path, "/Users/"))
 		sent := strings.Replace(string(before.raw), `"meta":{`, `"groups":[{"value":"other"}],"meta":{"resourceType":"Group",`, 1)
 		sent = strings.Replace(sent, `"resourceType":"User",`, ``, 1)
@@ -55,14 +57,18 @@ func TestRFC7644Section3_5_1_ReplacingWithPUT(t *testing.T) {
 		got.want("meta.version", before.at("meta.version"))
 	})
 	t.Run("saying the same again keeps version and lastModified", func(t *testing.T) {
-		path, name, before := setup(t)
+		path, name, before := admin.full(t)
 		nextSecond()
 		got := admin.call(t, "PUT", path, fullUser(name)).is(200)
 		got.want("meta.version", before.at("meta.version")).want("meta.lastModified", before.at("meta.lastModified"))
 		admin.call(t, "PUT", path, string(before.raw)).is(200).want("meta.version", before.at("meta.version")).want("meta.lastModified", before.at("meta.lastModified"))
 	})
+}
+
+func TestRFC7644Section3_5_1_PUTOfImmutableAttributes(t *testing.T) {
+	admin := acme.as(acme.rfc)
 	t.Run("an immutable attribute must be what it was", func(t *testing.T) {
-		path, name, before := setup(t)
+		path, name, before := admin.full(t)
 		admin.call(t, "PUT", path, strings.Replace(fullUser(name), "B-1", "b-1", 1)).refused(400, "mutability", "badge")
 		admin.call(t, "GET", path, nil).is(200).want("meta.version", before.at("meta.version"))
 	})
@@ -73,11 +79,15 @@ func TestRFC7644Section3_5_1_ReplacingWithPUT(t *testing.T) {
 		admin.call(t, "PUT", path, strings.Replace(fullUser(name), "B-1", "B-2", 1)).refused(400, "mutability", "badge")
 	})
 	t.Run("an immutable attribute that is left out stays", func(t *testing.T) {
-		path, name, _ := setup(t)
+		path, name, _ := admin.full(t)
 		admin.call(t, "PUT", path, `{"userName":`+quote(name)+`}`).is(200).want("["+attributesURN+"].badge", "B-1").want("["+attributesURN+"].level", nil)
 	})
+}
+
+func TestRFC7644Section3_5_1_WhatPUTRefuses(t *testing.T) {
+	admin := acme.as(acme.rfc)
 	t.Run("what is required must be there", func(t *testing.T) {
-		path, _, before := setup(t)
+		path, _, before := admin.full(t)
 		for _, body := range []string{`{}`, `{"title":"x"}`, `{"userName":null}`, `{"userName":""}`} {
 			admin.call(t, "PUT", path, body).refused(400, "invalidValue", "userName")
 		}
@@ -90,20 +100,20 @@ func TestRFC7644Section3_5_1_ReplacingWithPUT(t *testing.T) {
 		admin.find(t, "/Users", `userName eq `+quote(name)).is(200).want("totalResults", 0)
 	})
 	t.Run("a name that belongs to another one is a 409", func(t *testing.T) {
-		path, name, _ := setup(t)
+		path, name, _ := admin.full(t)
 		other := unique("other")
 		admin.user(t, other)
 		admin.call(t, "PUT", path, `{"userName":`+quote(strings.ToUpper(other))+`}`).refused(409, "uniqueness")
 		admin.call(t, "PUT", path, strings.Replace(fullUser(name), name, strings.ToUpper(name), 1)).is(200).want("userName", strings.ToUpper(name))
 	})
 	t.Run("a name that was given up is free", func(t *testing.T) {
-		path, name, _ := setup(t)
+		path, name, _ := admin.full(t)
 		admin.call(t, "PUT", path, strings.Replace(fullUser(name), name, unique("renamed"), 1)).is(200)
 		admin.user(t, name)
 	})
 	for _, tc := range refusedBodies[3:8] {
 		t.Run("refused as with POST: "+tc.name, func(t *testing.T) {
-			path, name, before := setup(t)
+			path, name, before := admin.full(t)
 			admin.call(t, "PUT", path, strings.Replace(tc.body, "%s", name, 1)).refused(400, tc.scimType, tc.word)
 			admin.call(t, "GET", path, nil).is(200).want("meta.version", before.at("meta.version"))
 		})

@@ -122,12 +122,6 @@ func TestRFC7644Section3_4_2_4_Pagination(t *testing.T) {
 		admin.search(t, "/Users", `"count":"5"`).refused(400, "invalidValue", "count")
 		admin.search(t, "/Users", `"startIndex":1.5`).refused(400, "invalidValue", "startIndex")
 	})
-	t.Run("a page has at most as many as discovery says, and 100 when none is asked for", func(t *testing.T) {
-		config := admin.call(t, "GET", "/ServiceProviderConfig", nil).is(200)
-		if config.at("filter.maxResults") != config.at("pagination.maxPageSize") || config.at("pagination.defaultPageSize") != 100.0 {
-			t.Errorf("%s", config.raw)
-		}
-	})
 	t.Run("the order is total and stable, with or without sorting", func(t *testing.T) {
 		for _, sort := range []string{"", "userType", "nickName", "userName"} {
 			var whole, paged []string

@@ -160,6 +160,14 @@ func (a *answer) memberIDs() map[string]bool {
 	return all
 }
 
+// String is what is shown of an answer that was not expected.
+func (a *answer) String() string {
+	if a == nil {
+		return "no answer"
+	}
+	return fmt.Sprintf("%s: %d %s", a.what, a.status, clip(a.raw))
+}
+
 // nextSecond waits until a change has another time than what came before: Kubernetes keeps the
 // times of changes to the second.
 func nextSecond() {

@@ -86,7 +86,7 @@ func TestKeycloak50475_PatchOperationsAreLimited(t *testing.T) {
 	}
 	add := `{"op":"add","path":"emails","value":[` + strings.Join(elements, ",") + `]}`
 	got := promptly(t, "3000 values, many times", func() *answer { return a.call(t, "PATCH", "/Users/"+id, patch(add, add, add, add)) })
-	if got.status != 200 && got.status != 400 && got.status != 413 {
+	if want := map[bool]int{true: 200, false: 400}[inMemory]; got.status != want { // in a cluster there is room for 32
 		t.Errorf("%d: %s", got.status, clip(got.raw))
 	}
 	alive(t)

@@ -1,4 +1,7 @@
-package filter
+// Package fold says which texts differ only in case. Everything that compares names without
+// regard to case uses it: claims on unique names, indexes, filters. Two answers to that question
+// would let two objects have one name, or hide one of them.
+package fold
 
 import (
 	"strings"
@@ -6,12 +9,13 @@ import (
 	"unicode/utf8"
 )
 
-// Fold is the form of a text in which values of attributes that are not caseExact are compared,
-// sorted and indexed: Fold(a) == Fold(b) exactly when strings.EqualFold(a, b).
+// Case is the form in which texts are compared without regard to case: Case(a) == Case(b) exactly
+// when strings.EqualFold(a, b). It is stable: the form of a form is the same.
 //
 // Lower case alone would not do: it takes "İ" for "i", which EqualFold does not, and so would
-// have one person's name find another's.
-func Fold(s string) string {
+// have one person's name find another's. Full folding, which takes "ß" for "ss", would make two
+// names one that people write in two ways.
+func Case(s string) string {
 	for i := range len(s) {
 		if s[i] >= utf8.RuneSelf {
 			return strings.Map(foldRune, s)

@@ -1,21 +1,22 @@
-package filter
+package fold
 
 import (
 	"strings"
 	"testing"
 	"unicode"
+	"unicode/utf8"
 )
 
-func TestFold(t *testing.T) {
+func TestCase(t *testing.T) {
 	for a, b := range map[string]string{"Straße": "STRAẞE", "ΣΑΣ": "σας", "Kelvin": "\u212Aelvin", "ÄÖÅ": "äöå", "ABCxyz019@": "abcXYZ019@"} {
-		if Fold(a) != Fold(b) || !strings.EqualFold(a, b) {
-			t.Errorf("%q and %q: got %q and %q", a, b, Fold(a), Fold(b))
+		if Case(a) != Case(b) || !strings.EqualFold(a, b) {
+			t.Errorf("%q and %q: got %q and %q", a, b, Case(a), Case(b))
 		}
 	}
-	if Fold("admİn") == Fold("admin") {
+	if Case("admİn") == Case("admin") {
 		t.Error("a dotted capital I is no i")
 	}
-	if got := Fold("Bärbel"); got != "bärbel" {
+	if got := Case("Bärbel"); got != "bärbel" {
 		t.Errorf("got %q", got)
 	}
 	// A rune folds to one that differs from it in case only, and all such to the same.
@@ -33,4 +34,21 @@ func TestFold(t *testing.T) {
 			t.Fatalf("%q folds to %q", r, folded)
 		}
 	}
+}
+
+func FuzzCase(f *testing.F) {
+	for _, s := range []string{"Ann", "Straße", "İ", "ŉ", "ᾳ"} {
+		f.Add(s, strings.ToUpper(s))
+	}
+	f.Fuzz(func(t *testing.T, a, b string) {
+		if !utf8.ValidString(a) || !utf8.ValidString(b) {
+			return
+		}
+		if once := Case(a); Case(once) != once {
+			t.Errorf("%q folds to %q and that to %q", a, once, Case(once))
+		}
+		if (Case(a) == Case(b)) != strings.EqualFold(a, b) {
+			t.Errorf("%q and %q", a, b)
+		}
+	})
 }

@@ -1,0 +1,32 @@
+package upstream
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+)
+
+// Metrics of what goes on behind the gateway.
+type Metrics struct {
+	Retries     *prometheus.CounterVec
+	Waiting     prometheus.Gauge
+	Connections prometheus.Gauge
+}
+
+// NewMetrics registers the metrics; nil for none.
+func NewMetrics(registerer prometheus.Registerer) *Metrics {
+	factory := promauto.With(registerer)
+	return &Metrics{
+		Retries: factory.NewCounterVec(prometheus.CounterOpts{
+			Name: "quoin_gateway_retries_total",
+			Help: "Requests that were sent to a pod again, by what had happened: unreachable, unsent, unanswered or draining.",
+		}, []string{"reason"}),
+		Waiting: factory.NewGauge(prometheus.GaugeOpts{
+			Name: "quoin_gateway_waiting_requests",
+			Help: "Requests and SQL connections that wait for a pod to be ready.",
+		}),
+		Connections: factory.NewGauge(prometheus.GaugeOpts{
+			Name: "quoin_gateway_upstream_connections",
+			Help: "HTTP connections to pods.",
+		}),
+	}
+}

@@ -1,0 +1,95 @@
+// Package upstream sends requests to the pods of an environment: it follows who is ready, picks
+// one, and sends again what no pod has got.
+package upstream
+
+import (
+	"net"
+	"slices"
+	"strconv"
+	"sync"
+
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/quoin-dev/quoin/internal/engine"
+)
+
+// Pools are the pools of all environments.
+type Pools struct {
+	limits  Limits
+	metrics *Metrics
+
+	mu    sync.RWMutex
+	pools map[poolKey]*Pool
+}
+
+type poolKey struct {
+	service types.NamespacedName
+	port    string
+}
+
+// NewPools makes pools that are empty until Set is called.
+func NewPools(limits Limits, m *Metrics) *Pools {
+	return &Pools{limits: limits, metrics: m, pools: map[poolKey]*Pool{}}
+}
+
+// Of is the pool of a port of an environment's API pods. It is there, though empty, before the
+// pods are, so that requests can wait in it.
+func (p *Pools) Of(namespace, environment, port string) *Pool {
+	return p.of(poolKey{types.NamespacedName{Namespace: namespace, Name: engine.APIName(environment)}, port})
+}
+
+func (p *Pools) of(key poolKey) *Pool {
+	p.mu.RLock()
+	pool := p.pools[key]
+	p.mu.RUnlock()
+	if pool != nil {
+		return pool
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if pool = p.pools[key]; pool == nil {
+		pool = newPool(p.limits, p.metrics)
+		p.pools[key] = pool
+	}
+	return pool
+}
+
+// Set says what all slices of a Service are now.
+func (p *Pools) Set(service types.NamespacedName, slices []*discoveryv1.EndpointSlice) {
+	for _, port := range []string{engine.PortNameHTTP, engine.PortNameSQL} {
+		p.of(poolKey{service, port}).set(Addresses(slices, port))
+	}
+}
+
+// Addresses are those of the endpoints that take new connections on a port, sorted. One that is
+// terminating is not among them, ready as it may be: it answers what it was sent, and is sent
+// nothing more.
+func Addresses(all []*discoveryv1.EndpointSlice, port string) []string {
+	var out []string
+	for _, slice := range all {
+		number, ok := portOf(slice, port)
+		if !ok || slice.AddressType == discoveryv1.AddressTypeFQDN {
+			continue
+		}
+		for _, e := range slice.Endpoints {
+			ready := e.Conditions.Ready == nil || *e.Conditions.Ready
+			terminating := e.Conditions.Terminating != nil && *e.Conditions.Terminating
+			if ready && !terminating && len(e.Addresses) > 0 {
+				// Those after the first are other ways to the same pod.
+				out = append(out, net.JoinHostPort(e.Addresses[0], strconv.Itoa(int(number))))
+			}
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+func portOf(slice *discoveryv1.EndpointSlice, name string) (int32, bool) {
+	for _, p := range slice.Ports {
+		if p.Name != nil && *p.Name == name && p.Port != nil {
+			return *p.Port, true
+		}
+	}
+	return 0, false
+}
