@@ -120,7 +120,7 @@ type ScimSchema struct {
 	// +kubebuilder:validation:MinLength=5
 	// +kubebuilder:validation:MaxLength=256
 	// +kubebuilder:validation:Pattern=`^[uU][rR][nN]:[A-Za-z0-9][A-Za-z0-9-]{0,31}:[A-Za-z0-9._:-]+$`
-	// +kubebuilder:validation:XValidation:rule="!self.lowerAscii().startsWith('urn:ietf:params:scim:')",message="must not be one of the standard schemas"
+	// +kubebuilder:validation:XValidation:rule="!self.lowerAscii().startsWith('urn:ietf:params:scim:') || (self.lowerAscii().startsWith('urn:ietf:params:scim:schemas:extension:') && self.lowerAscii() != 'urn:ietf:params:scim:schemas:extension:enterprise:2.0:user')",message="must not be one of the standard schemas"
 	// +required
 	ID string `json:"id"`
 

@@ -42,6 +42,8 @@ type Call struct {
 	waited       time.Duration
 }
 
+var errLost = errors.New("the request cannot be sent again: too much of its body was read")
+
 type callKey struct{}
 
 // WithCall is a context for a request to a pool.
@@ -180,7 +182,11 @@ func (t *Transport) attempt(r *http.Request, body *replay, call *Call, e *Endpoi
 	u.Host = e.Address
 	out.URL = &u
 	if r.Body != nil && r.Body != http.NoBody {
-		out.Body, _ = body.again()
+		var whole bool
+		if out.Body, whole = body.again(); !whole {
+			e.Release()
+			return nil, "", errLost
+		}
 		out.GetBody = nil
 	}
 	response, err := t.base.RoundTrip(out)
@@ -201,8 +207,9 @@ func (t *Transport) attempt(r *http.Request, body *replay, call *Call, e *Endpoi
 		return nil, "", r.Context().Err()
 	}
 	counted, _ := conn.(*countedConn)
+	operation := &net.OpError{}
 	switch {
-	case conn == nil:
+	case errors.As(err, &operation) && operation.Op == "dial":
 		e.Failed()
 		return nil, unreachable, err
 	case counted != nil && counted.writes.Load() == before:

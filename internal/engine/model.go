@@ -167,7 +167,7 @@ func (m *gitModel) addTo(pod *corev1.PodTemplateSpec, o Options) {
 		Name:            "model-fetch",
 		Image:           o.QuoinImage,
 		ImagePullPolicy: corev1.PullIfNotPresent,
-		Args:            m.args(),
+		Args:            m.args(o.AllowInsecureGit),
 		SecurityContext: restrictedContainer(),
 		Resources: corev1.ResourceRequirements{
 			Requests: corev1.ResourceList{
@@ -198,7 +198,7 @@ func (m *gitModel) addTo(pod *corev1.PodTemplateSpec, o Options) {
 }
 
 // args are those of quoin model-fetch.
-func (m *gitModel) args() []string {
+func (m *gitModel) args(allowInsecure bool) []string {
 	args := []string{"model-fetch", "--url=" + m.URL, "--commit=" + m.Commit}
 	if m.Ref != "" {
 		args = append(args, "--ref="+m.Ref)
@@ -214,6 +214,9 @@ func (m *gitModel) args() []string {
 	)
 	if m.Secret != "" {
 		args = append(args, "--credentials-dir="+gitFolder)
+	}
+	if allowInsecure {
+		args = append(args, "--allow-insecure-git")
 	}
 	for i := range args {
 		args[i] = literal(args[i])

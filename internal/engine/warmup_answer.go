@@ -9,13 +9,10 @@ import (
 	"unicode"
 )
 
-// PathMeta is where a pod shows its metadata, which it can only when its data model compiles.
-const PathMeta = BasePath + "/v1/meta"
-
 // maxCompilerMessage bounds what is kept of a compiler's message, in bytes.
 const maxCompilerMessage = 1024
 
-// ReadMeta says by a pod's answer on PathMeta whether it has compiled its data model: one of
+// ReadMeta says by a pod's answer on BasePath + PathMeta whether it has compiled its data model: one of
 // WarmUpCompiled, WarmUpNotAllowed, WarmUpBroken and WarmUpNoAnswer, with a message that
 // holds none of the secrets.
 //

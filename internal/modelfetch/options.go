@@ -21,6 +21,7 @@ type options struct {
 	timeout                        time.Duration
 	maxBytes                       byteSize
 	maxFiles                       int
+	allowInsecure                  bool
 }
 
 // parseOptions reads the flags; it writes what is wrong, or the help, to
@@ -39,6 +40,7 @@ func parseOptions(args []string, output io.Writer) (options, error) {
 	flags.DurationVar(&o.timeout, "timeout", defaultTimeout, "time for all attempts together")
 	flags.Var(&o.maxBytes, "max-bytes", "limit on the size of all files together")
 	flags.IntVar(&o.maxFiles, "max-files", git.DefaultMaxFiles, "limit on the number of files")
+	flags.BoolVar(&o.allowInsecure, "allow-insecure-git", false, "allow http:// for the repository: for tests and closed networks")
 	if err := flags.Parse(args); err != nil {
 		return options{}, err
 	}
@@ -59,7 +61,7 @@ func (o options) validate() error {
 	if o.timeout <= 0 || o.maxFiles <= 0 || o.maxBytes <= 0 {
 		return errors.New("--timeout, --max-bytes and --max-files must be positive")
 	}
-	return o.fetchOptions(git.Credentials{}).Validate(git.Options{})
+	return o.fetchOptions(git.Credentials{}).Validate(git.Options{AllowInsecure: o.allowInsecure})
 }
 
 func (o options) fetchOptions(creds git.Credentials) git.FetchOptions {

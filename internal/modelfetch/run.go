@@ -31,7 +31,9 @@ const (
 // failed, 2 wrong flags.
 func Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	c := command{
-		fetch:       git.New(git.Options{}).Fetch,
+		fetch: func(o options) fetchFunc {
+			return git.New(git.Options{AllowInsecure: o.allowInsecure}).Fetch
+		},
 		sleep:       sleep,
 		stdout:      stdout,
 		stderr:      stderr,
@@ -40,9 +42,12 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return c.run(ctx, args)
 }
 
+// fetchFunc checks out a commit.
+type fetchFunc func(context.Context, git.FetchOptions) (git.FetchResult, error)
+
 // command is Run with what tests replace.
 type command struct {
-	fetch          func(context.Context, git.FetchOptions) (git.FetchResult, error)
+	fetch          func(options) fetchFunc
 	sleep          func(context.Context, time.Duration) error
 	stdout, stderr io.Writer
 	termination    string // a file
@@ -82,7 +87,7 @@ func (c command) ensure(ctx context.Context, o options) error {
 		return err
 	}
 	c.say("Fetching commit %s of %s", m.Commit, o.url)
-	result, err := c.retry(ctx, o.fetchOptions(creds))
+	result, err := c.retry(ctx, c.fetch(o), o.fetchOptions(creds))
 	if err != nil {
 		return err
 	}
@@ -91,9 +96,9 @@ func (c command) ensure(ctx context.Context, o options) error {
 }
 
 // retry fetches until it goes well, cannot go well, or the time is over.
-func (c command) retry(ctx context.Context, o git.FetchOptions) (git.FetchResult, error) {
+func (c command) retry(ctx context.Context, fetch fetchFunc, o git.FetchOptions) (git.FetchResult, error) {
 	for delay := firstDelay; ; delay = min(2*delay, maxDelay) {
-		result, err := c.fetch(ctx, o)
+		result, err := fetch(ctx, o)
 		if err == nil || !isTransient(err) || ctx.Err() != nil {
 			return result, err
 		}

@@ -46,7 +46,7 @@ func runScript(t *testing.T, s *script, args ...string) result {
 	}
 	s.calls = 0
 	c := command{
-		fetch:       s.fetch,
+		fetch:       func(options) fetchFunc { return s.fetch },
 		sleep:       func(ctx context.Context, _ time.Duration) error { return ctx.Err() },
 		stdout:      &stdout,
 		stderr:      &stderr,
@@ -176,9 +176,11 @@ func TestRunCanceled(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	calls := 0
 	c := command{
-		fetch: func(context.Context, git.FetchOptions) (git.FetchResult, error) {
-			calls++
-			return git.FetchResult{}, git.ErrUnreachable
+		fetch: func(options) fetchFunc {
+			return func(context.Context, git.FetchOptions) (git.FetchResult, error) {
+				calls++
+				return git.FetchResult{}, git.ErrUnreachable
+			}
 		},
 		sleep:  func(ctx context.Context, _ time.Duration) error { cancel(); return ctx.Err() },
 		stdout: new(bytes.Buffer), stderr: new(bytes.Buffer),

@@ -61,6 +61,9 @@ oidcIssuers:
 			field: "spec.scim.schemas[0].attributes[0].caseExact", message: "caseExact is for strings and references"},
 		{name: "scim.schemas: a standard one", with: `{scim: {schemas: [{id: "URN:ietf:params:scim:schemas:core:2.0:User", resourceType: User, attributes: [{name: number, type: integer}]}]}}`,
 			field: "spec.scim.schemas[0].id", message: "must not be one of the standard schemas"},
+		{name: "scim.schemas: the enterprise extension", with: `{scim: {schemas: [{id: "urn:ietf:params:scim:schemas:extension:Enterprise:2.0:User", resourceType: User, attributes: [{name: number, type: integer}]}]}}`,
+			field: "spec.scim.schemas[0].id", message: "must not be one of the standard schemas"},
+		{name: "scim.schemas: one as Entra ID names its own", with: `{scim: {schemas: [{id: "urn:ietf:params:scim:schemas:extension:contoso:2.0:User", resourceType: User, attributes: [{name: number, type: integer}]}]}}`},
 
 		{name: "oidcIssuers: http", with: `{oidcIssuers: [{url: "http://login.example.com", audiences: [a]}]}`,
 			field: "spec.oidcIssuers[0].url", message: "must be an https:// URL without query and fragment"},

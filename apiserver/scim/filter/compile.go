@@ -156,9 +156,30 @@ func (c *compiler) leaf(p Path) (*leaf, error) {
 	return l, err
 }
 
+// inExtension finds an attribute that is written without its URN and that just one extension has:
+// Entra ID asks for manager eq "…". What else it could mean would be an error.
+func (c *compiler) inExtension(p Path) (found schema.Ref, ok bool) {
+	if p.URN != "" {
+		return found, false
+	}
+	for _, e := range c.resourceType.Extensions {
+		p.URN = e.Schema.ID
+		if ref, here := p.Resolve(c.resourceType); here {
+			if ok {
+				return schema.Ref{}, false
+			}
+			found, ok = ref, true
+		}
+	}
+	return found, ok
+}
+
 func (c *compiler) resolve(p Path) (schema.Ref, error) {
 	if c.resourceType != nil {
 		ref, ok := p.Resolve(c.resourceType)
+		if !ok {
+			ref, ok = c.inExtension(p)
+		}
 		if !ok {
 			p.Filter = nil // the attribute is what is wrong, and brackets may be long
 			return schema.Ref{}, invalidAt(p.At, "%s is not an attribute of %s", scimerror.Quote(p.String()), c.resourceType.Name)

@@ -225,6 +225,7 @@ func TestMatchValuePath(t *testing.T) {
 		enterprise + `:manager eq null`:                                        false,
 		enterprise + `:costCenter eq null`:                                     true,
 		enterprise + `:employeeNumber eq "701984"`:                             true,
+		`employeeNumber eq "701984"`:                                           true,
 		enterprise + ` pr`:                                                     true,
 		enterprise + ` eq null`:                                                false,
 		`groups.$ref co "../groups/"`:                                          false,

@@ -1,6 +1,7 @@
 package patch
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/quoin-dev/quoin/apiserver/scim/filter"
@@ -79,10 +80,25 @@ func (e *editor) resolveKey(key string) (target, bool, error) {
 			return t, true, nil
 		}
 	}
-	if e.quirks.ForeignSchemas && strings.Contains(key, ":") && !strings.Contains(key, "[") {
+	if e.quirks.ForeignSchemas && e.isForeign(key) {
 		return target{}, false, nil // what schema.Normalize passes over too
 	}
 	return target{}, false, scimerror.Bad(scimerror.InvalidSyntax, "%s is not an attribute of %s", scimerror.Quote(key), e.t.Name)
+}
+
+// isForeign tells whether a key is of a schema that is not known. One that misses an attribute of
+// a known schema is a mistake.
+func (e *editor) isForeign(key string) bool {
+	if !strings.Contains(key, ":") || strings.Contains(key, "[") {
+		return false
+	}
+	urns := []string{e.t.Core.ID}
+	for _, extension := range e.t.Extensions {
+		urns = append(urns, extension.Schema.ID)
+	}
+	return !slices.ContainsFunc(urns, func(urn string) bool {
+		return len(key) > len(urn) && strings.EqualFold(key[:len(urn)], urn)
+	})
 }
 
 // asComplex is a multi-valued attribute as brackets see it: the values of one that is not

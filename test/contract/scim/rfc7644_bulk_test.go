@@ -103,6 +103,10 @@ func TestRFC7644Section3_7_3_BulkResponses(t *testing.T) {
 		}
 		admin.find(t, "/Users", `userName eq `+quote(free)).is(200).want("totalResults", 0)
 	})
+}
+
+func TestRFC7644Section3_7_BulkOperations(t *testing.T) {
+	admin := acme.as(acme.rfc)
 	t.Run("version is If-Match", func(t *testing.T) {
 		path := admin.userOf(t)
 		version := quote(admin.call(t, "GET", path, nil).text("meta.version"))
