@@ -136,27 +136,46 @@ func one[T v1alpha1.Object](o T, err error) ([]T, error) {
 	return []T{o}, nil
 }
 
-// byUnique looks up the resource with a unique value, as the API server has it: the claim on the
-// value says which one it is. An object that kubectl has made, and whose claim the controller has
-// not made yet, is in the cache at best.
+// byUnique looks up the resource with a unique value, as the API server has it. The cache says
+// where to look, which is one read when it is right. Otherwise the claim on the value says which
+// object it is: the cache may be behind, or know several of which kubectl has made some.
 func byUnique[T v1alpha1.Object, S any](c *collection[T, S], v *view, value string) ([]T, error) {
+	var known []string
+	for _, o := range indexed[T](c.informer, indexUnique, v.namespace, value) {
+		if isVisible(o) {
+			known = append(known, o.GetName())
+		}
+	}
+	if len(known) == 1 {
+		if found, err := c.withUnique(v, known, value); err != nil || len(found) > 0 {
+			return found, err
+		}
+		known = nil
+	}
 	holder, err := c.holder(v.ctx, v.namespace, value)
 	if err != nil {
 		return nil, err
 	}
 	if holder != "" {
-		found, err := one(c.live(v.ctx, v.namespace, holder))
-		if err != nil || len(found) > 0 && c.unique.Name(c.unique.Value(found[0])) == c.unique.Name(value) {
+		if found, err := c.withUnique(v, []string{holder}, value); err != nil || len(found) > 0 {
 			return found, err
 		}
 	}
+	return c.withUnique(v, known, value)
+}
+
+// withUnique are those of the named objects that have a unique value, as the API server has them.
+func (c *collection[T, S]) withUnique(v *view, names []string, value string) ([]T, error) {
 	var found []T
-	for _, cached := range indexed[T](c.informer, indexUnique, v.namespace, value) {
-		live, err := one(c.live(v.ctx, v.namespace, cached.GetName()))
-		if err != nil {
+	for _, name := range names {
+		o, err := c.live(v.ctx, v.namespace, name)
+		switch {
+		case isNotFound(err):
+		case err != nil:
 			return nil, err
+		case c.unique.Name(c.unique.Value(o)) == c.unique.Name(value):
+			found = append(found, o)
 		}
-		found = append(found, live...)
 	}
 	return found, nil
 }

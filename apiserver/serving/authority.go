@@ -33,10 +33,10 @@ type authority struct {
 	certificatePEM, keyPEM []byte
 }
 
-// newAuthority makes a CA with an ECDSA P-256 key that is valid for ten years.
-func newAuthority(now time.Time) (*authority, error) {
+// newAuthority makes a CA of a server, with an ECDSA P-256 key, that is valid for ten years.
+func newAuthority(server string, now time.Time) (*authority, error) {
 	template := &x509.Certificate{
-		Subject:               pkix.Name{CommonName: "quoin-apiserver-ca"},
+		Subject:               pkix.Name{CommonName: server + "-ca"},
 		NotBefore:             now.Add(-backdate),
 		NotAfter:              now.Add(authorityLifetime),
 		KeyUsage:              x509.KeyUsageCertSign | x509.KeyUsageCRLSign,
@@ -64,11 +64,11 @@ func parseAuthority(certificate, key []byte) (*authority, error) {
 	return &authority{certificate: pair.Leaf, key: signer, certificatePEM: certificate, keyPEM: key}, nil
 }
 
-// issue makes a serving certificate for names, each a DNS name or an IP address, with a key
+// issue makes a certificate of a server for names, each a DNS name or an IP address, with a key
 // of its own, both in PEM.
-func (a *authority) issue(names []string, now time.Time) (certificate, key []byte, err error) {
+func (a *authority) issue(server string, names []string, now time.Time) (certificate, key []byte, err error) {
 	template := &x509.Certificate{
-		Subject:               pkix.Name{CommonName: "quoin-apiserver"},
+		Subject:               pkix.Name{CommonName: server},
 		NotBefore:             now.Add(-backdate),
 		NotAfter:              now.Add(servingLifetime),
 		KeyUsage:              x509.KeyUsageDigitalSignature,

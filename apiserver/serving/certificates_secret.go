@@ -21,7 +21,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// SecretName is the name of the Secret with the serving certificate that Quoin makes.
+// SecretName is the name of the Secret with the serving certificate that Quoin makes, unless
+// SecretOptions.Name says otherwise.
 const SecretName = "quoin-apiserver-tls" //nolint:gosec // a name, no credential
 
 // The keys of the Secret, besides tls.crt and tls.key. The CA's key is beside what it signs:
@@ -42,9 +43,12 @@ const (
 
 // SecretOptions say where and for what a serving certificate is made.
 type SecretOptions struct {
-	// Client must not read from a cache. It needs get and update of the Secret
-	// quoin-apiserver-tls and, unless an empty one was made beforehand, create of Secrets.
+	// Client must not read from a cache. It needs get and update of the Secret and, unless
+	// an empty one was made beforehand, create of Secrets.
 	Client client.Client
+	// Name of the Secret, <server>-tls; SecretName when empty. The subjects of the
+	// certificates say which server they are for.
+	Name string
 	// Namespace of the Secret, quoin's own.
 	Namespace string
 	// Names returns the DNS names (a first label `*` is allowed) and IP addresses that the
@@ -67,7 +71,7 @@ type secretSource struct {
 }
 
 // CertificatesFromSecret keeps a serving certificate, and a CA of its own that signs it, in
-// the Secret quoin-apiserver-tls. The certificate is valid for 90 days and renewed after
+// a Secret. The certificate is valid for 90 days and renewed after
 // 60, or when a name is missing; the CA is valid for ten years and replaced in the last one.
 // Run looks once a minute; Refresh does so at once, say, for a new host.
 //
@@ -76,7 +80,7 @@ func CertificatesFromSecret(ctx context.Context, o SecretOptions) (*Certificates
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
-	o.Log = cmp.Or(o.Log, slog.Default())
+	o.Log, o.Name = cmp.Or(o.Log, slog.Default()), cmp.Or(o.Name, SecretName)
 	return newCertificates(ctx, &secretSource{SecretOptions: o}, secretInterval, o.Log)
 }
 
@@ -102,14 +106,14 @@ func (s *secretSource) load(ctx context.Context) (*keyPair, error) {
 // the Secret has, if that can be shown.
 func (s *secretSource) try(ctx context.Context, names []string) (*keyPair, error) {
 	secret := &corev1.Secret{}
-	err := s.Client.Get(ctx, client.ObjectKey{Namespace: s.Namespace, Name: SecretName}, secret)
+	err := s.Client.Get(ctx, client.ObjectKey{Namespace: s.Namespace, Name: s.Name}, secret)
 	if client.IgnoreNotFound(err) != nil {
 		return nil, s.wrap("read", err)
 	}
 	missing := err != nil
 	if missing {
 		secret = &corev1.Secret{Type: corev1.SecretTypeTLS, ObjectMeta: metav1.ObjectMeta{
-			Namespace: s.Namespace, Name: SecretName,
+			Namespace: s.Namespace, Name: s.Name,
 			Labels: map[string]string{"app.kubernetes.io/managed-by": "quoin"},
 		}}
 	}
@@ -142,8 +146,11 @@ func (s *secretSource) try(ctx context.Context, names []string) (*keyPair, error
 	return made, nil
 }
 
+// subject is the server that the certificate is for.
+func (s *secretSource) subject() string { return strings.TrimSuffix(s.Name, "-tls") }
+
 func (s *secretSource) wrap(verb string, err error) error {
-	return fmt.Errorf("%s secret %s/%s: %w", verb, s.Namespace, SecretName, err)
+	return fmt.Errorf("%s secret %s/%s: %w", verb, s.Namespace, s.Name, err)
 }
 
 // decode returns what of a Secret can be used. A certificate that its CA has not signed
@@ -198,11 +205,11 @@ func (s *secretSource) fill(secret *corev1.Secret, ca *authority, names []string
 	now := s.Clock.Now()
 	if ca == nil || now.After(ca.certificate.NotAfter.Add(-authorityReserve)) {
 		var err error
-		if ca, err = newAuthority(now); err != nil {
+		if ca, err = newAuthority(s.subject(), now); err != nil {
 			return nil, err
 		}
 	}
-	certificate, key, err := ca.issue(names, now)
+	certificate, key, err := ca.issue(s.subject(), names, now)
 	if err != nil {
 		return nil, err
 	}

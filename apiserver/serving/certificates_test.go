@@ -351,10 +351,10 @@ func TestLostRaces(t *testing.T) {
 		c := newCluster(interceptor.Funcs{Create: func(ctx context.Context, w client.WithWatch, obj client.Object, o ...client.CreateOption) error {
 			once.Do(func() {
 				other := obj.DeepCopyObject().(*corev1.Secret)
-				ca, err := newAuthority(time.Now())
+				ca, err := newAuthority("quoin-apiserver", time.Now())
 				must(t, err)
 				other.Data["ca.crt"], other.Data["ca.key"] = ca.certificatePEM, ca.keyPEM
-				other.Data["tls.crt"], other.Data["tls.key"], err = ca.issue([]string{"a"}, time.Now())
+				other.Data["tls.crt"], other.Data["tls.key"], err = ca.issue("quoin-apiserver", []string{"a"}, time.Now())
 				must(t, errors.Join(err, w.Create(ctx, other)))
 				winner = ca.certificatePEM
 			})

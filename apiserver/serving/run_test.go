@@ -30,11 +30,11 @@ type running struct {
 // testPair makes a CA and a certificate for names, in PEM.
 func testPair(t *testing.T, names ...string) (certificate, key, ca []byte) {
 	t.Helper()
-	authority, err := newAuthority(time.Now())
+	authority, err := newAuthority("quoin-apiserver", time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if certificate, key, err = authority.issue(names, time.Now()); err != nil {
+	if certificate, key, err = authority.issue("quoin-apiserver", names, time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	return certificate, key, authority.certificatePEM

@@ -57,6 +57,13 @@ func (r *environmentReconciler) work(ctx context.Context, s *scope) reconciler.O
 		return *o
 	}
 	env := s.Object
+	use := useOf(env, s.Clock.Now())
+	if use.isIdle {
+		in.Replicas = 0
+		if o := untouched(ctx, s); o != nil {
+			return *o
+		}
+	}
 	if err := r.credentials(ctx, s, in); err != nil {
 		return reconciler.Failed(err)
 	}
@@ -67,8 +74,18 @@ func (r *environmentReconciler) work(ctx context.Context, s *scope) reconciler.O
 	outcome, begun := observe(env, workloads)
 	if outcome.IsDone() {
 		r.memories.forget(env)
-		return outcome
+		return use.of(outcome)
 	}
+	outcome, certain := r.warmUp(ctx, s, workloads, outcome)
+	if certain {
+		return use.of(outcome)
+	}
+	return use.of(r.report(ctx, s, in, outcome, begun))
+}
+
+// report says how far the environment is, when that is worth a write.
+func (r *environmentReconciler) report(ctx context.Context, s *scope, in engine.Inputs, outcome reconciler.Outcome, begun bool) reconciler.Outcome {
+	env := s.Object
 	if pause := r.memories.pause(env, begun, s.Clock.Now()); pause > 0 {
 		return outcome.In(pause).Quietly()
 	}

@@ -49,7 +49,7 @@ func AddIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 // +kubebuilder:rbac:groups=platform.quoin.dev,resources=environments/status,verbs=patch
 // +kubebuilder:rbac:groups=apps,resources=deployments;statefulsets,verbs=create;delete;get;list;patch;watch
 // +kubebuilder:rbac:groups="",resources=configmaps,verbs=get;list;watch
-// +kubebuilder:rbac:groups="",resources=pods,verbs=list
+// +kubebuilder:rbac:groups="",resources=pods,verbs=list;watch
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=create
 // +kubebuilder:rbac:groups="",resources=serviceaccounts;services,verbs=create;delete;get;list;patch;watch
 // +kubebuilder:rbac:groups=networking.k8s.io,resources=networkpolicies,verbs=create;delete;get;list;patch;watch
@@ -60,7 +60,7 @@ func SetupWithManager(mgr ctrl.Manager, r reconcile.Reconciler, opts controller.
 	c := mgr.GetClient()
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("environment").
-		For(&v1alpha1.Environment{}, predicates.Spec()).
+		For(&v1alpha1.Environment{}, predicates.SpecOr(v1alpha1.AnnotationWakeRequested)).
 		Owns(&appsv1.Deployment{}).
 		Owns(&appsv1.StatefulSet{}).
 		Owns(&corev1.Service{}, quiet).
@@ -69,6 +69,7 @@ func SetupWithManager(mgr ctrl.Manager, r reconcile.Reconciler, opts controller.
 		Owns(&networkingv1.NetworkPolicy{}, quiet).
 		Watches(&v1alpha1.Deployment{}, handler.EnqueueRequestsFromMapFunc(ofDeployment(c)), predicates.Spec()).
 		Watches(&v1alpha1.Account{}, handler.EnqueueRequestsFromMapFunc(ofAccount(c)), predicates.Spec()).
+		Watches(&corev1.Pod{}, podEvents, builder.WithPredicates(gateTold)).
 		WatchesMetadata(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(ofConfigMap(c))).
 		WithOptions(opts).
 		Complete(r)

@@ -13,6 +13,18 @@ import (
 // deletion, a changed number. Status writes, our own among them, are left out.
 func Spec() builder.Predicates { return builder.WithPredicates(spec) }
 
+// SpecOr lets through the same, and new values of an annotation.
+func SpecOr(annotation string) builder.Predicates {
+	return builder.WithPredicates(predicate.Or(spec, predicate.Funcs{
+		CreateFunc:  func(event.CreateEvent) bool { return false },
+		DeleteFunc:  func(event.DeleteEvent) bool { return false },
+		GenericFunc: func(event.GenericEvent) bool { return false },
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			return e.ObjectOld.GetAnnotations()[annotation] != e.ObjectNew.GetAnnotations()[annotation]
+		},
+	}))
+}
+
 // Existence lets through that an object came or went.
 func Existence() builder.Predicates { return builder.WithPredicates(existence) }
 

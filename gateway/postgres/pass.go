@@ -15,6 +15,9 @@ import (
 	"github.com/quoin-dev/quoin/internal/engine"
 )
 
+// lingering is how long a client may take to close after the pod has.
+const lingering = 5 * time.Second
+
 // pass connects a client with a pod until one of them ends.
 func (s *Server) pass(ctx context.Context, raw net.Conn, client *tls.Conn, e route.Environment, first packet) {
 	deployment := e.Namespace + "/" + e.Deployment
@@ -84,7 +87,11 @@ func splice(client *tls.Conn, pod net.Conn) (in, out int64) {
 		}
 	}
 	both.Go(func() { oneWay(pod, client, &toPod) })
-	both.Go(func() { oneWay(client, pod, &toClient) })
+	both.Go(func() {
+		oneWay(client, pod, &toClient)
+		// Nobody listens to the client any more, but it may not have noticed.
+		_ = client.SetReadDeadline(time.Now().Add(lingering))
+	})
 	both.Wait()
 	return toPod.Load(), toClient.Load()
 }

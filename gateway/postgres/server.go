@@ -33,6 +33,7 @@ const (
 	startTimeout = 10 * time.Second
 	dialTimeout  = 2 * time.Second
 	maxDials     = 4
+	acceptPause  = 100 * time.Millisecond
 	// protocol is the ALPN name; a client must offer it that begins with TLS at once.
 	protocol = "postgresql"
 )
@@ -87,15 +88,14 @@ func (s *Server) Run(ctx context.Context, l net.Listener) error {
 	for {
 		conn, err := l.Accept()
 		if err != nil {
-			if ctx.Err() != nil {
-				s.drain()
+			if ctx.Err() != nil || errors.Is(err, net.ErrClosed) {
+				s.drain(cut)
 				return nil
 			}
-			if timeout := net.Error(nil); errors.As(err, &timeout) && timeout.Timeout() {
-				continue
-			}
-			s.drain()
-			return err
+			// Such as too many open files: it passes.
+			s.Log.Error("Cannot accept an SQL connection", "error", err)
+			time.Sleep(acceptPause)
+			continue
 		}
 		if !s.admit(conn) {
 			_ = conn.Close()
@@ -128,7 +128,7 @@ func (s *Server) dismiss(conn net.Conn) {
 	s.metrics.open.Dec()
 }
 
-func (s *Server) drain() {
+func (s *Server) drain(cut func()) {
 	ended := make(chan struct{})
 	go func() { s.running.Wait(); close(ended) }()
 	select {
@@ -142,6 +142,7 @@ func (s *Server) drain() {
 		_ = conn.Close()
 	}
 	s.mu.Unlock()
+	cut()
 	<-ended
 }
 

@@ -48,6 +48,7 @@ func NewTable(o Objects) *Table {
 		claim(b.table.sql, host, entry)
 	}
 	b.addEnvironments(o, entries)
+	b.table.deployments = entries
 	return b.table
 }
 

@@ -12,6 +12,8 @@ import (
 	"net/url"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/internal/engine"
 )
@@ -49,13 +51,19 @@ type Target struct {
 
 // Table knows all deployments. It does not change once it is built.
 type Table struct {
-	http, sql map[string]*deployment
+	http, sql   map[string]*deployment
+	deployments map[types.NamespacedName]*deployment
 }
 
 type deployment struct {
 	basePath   string
 	production *Environment
 	branches   map[string]Environment
+}
+
+// Has tells whether a deployment is served.
+func (t *Table) Has(namespace, name string) bool {
+	return t.deployments[types.NamespacedName{Namespace: namespace, Name: name}] != nil
 }
 
 // HTTP is the target of a request to host, with or without a port, for an escaped path.

@@ -30,6 +30,8 @@ var (
 	ErrNone = errors.New("the header Authorization with a token is missing")
 	// ErrAmbiguous says that readers could differ about which token counts.
 	ErrAmbiguous = errors.New("more than one Authorization header")
+	// ErrTooLarge says that the token cannot be one.
+	ErrTooLarge = errors.New("the token is larger than 16 KiB")
 	// ErrInvalid says that the token is none of this environment's.
 	ErrInvalid = errors.New("the token is not valid for this environment")
 	// ErrExpired says that it was.
@@ -75,7 +77,10 @@ func Find(header http.Header) (token, name string, err error) {
 			}
 			value = after
 		}
-		if value == "" || len(value) > maxBytes || strings.ContainsAny(value, " \t,") {
+		switch {
+		case len(value) > maxBytes:
+			return "", "", ErrTooLarge
+		case value == "" || strings.ContainsAny(value, " \t,"):
 			return "", "", ErrInvalid
 		}
 		// The other header must be unambiguous too: what is passed on has both.

@@ -82,6 +82,12 @@ func (o Outcome) Because(reason string) Outcome {
 	return o
 }
 
+// Progressing turns the outcome into work under way, for another reason and with the same message.
+func (o Outcome) Progressing(reason string) Outcome {
+	o.state, o.reason, o.err = stateProgressing, reason, nil
+	return o
+}
+
 // Saying adds to the message.
 func (o Outcome) Saying(more string) Outcome {
 	o.message += " (" + more + ")"
