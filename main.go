@@ -22,6 +22,7 @@ var subcommands = map[string]struct {
 }{
 	"apiserver":   {command.APIServer, "serve the REST API over HTTPS and behind the Kubernetes API"},
 	"controller":  {command.Controller, "run the controllers of all kinds"},
+	"gateway":     {command.Gateway, "serve the data APIs and SQL interfaces of all deployments"},
 	"model-fetch": {modelfetch.Run, "fetch a data model from Git into a folder, then exit"},
 	"version":     {command.Version, "print the version"},
 }
@@ -40,7 +41,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "quoin: there is no subcommand %q\n\n", args[0])
 	}
 	fmt.Fprintln(stderr, "Usage: quoin <subcommand> [flags]; -h after a subcommand lists its flags")
-	for _, name := range []string{"apiserver", "controller", "model-fetch", "version"} {
+	for _, name := range []string{"apiserver", "controller", "gateway", "model-fetch", "version"} {
 		fmt.Fprintf(stderr, "  %-12s %s\n", name, subcommands[name].summary)
 	}
 	return 2

@@ -380,7 +380,13 @@ type FailedRollout struct {
 	// +required
 	Generation int64 `json:"generation"`
 
-	// message says what was wrong when the deadline passed.
+	// reason is ModelBroken for a version that cannot compile the data model; absent for one that
+	// missed its deadline.
+	// +kubebuilder:validation:MaxLength=128
+	// +optional
+	Reason string `json:"reason,omitempty"`
+
+	// message says what was wrong when it was given up.
 	// +kubebuilder:validation:MaxLength=1024
 	// +optional
 	Message string `json:"message,omitempty"`

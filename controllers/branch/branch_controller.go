@@ -70,10 +70,11 @@ func (r *branchReconciler) work(ctx context.Context, s *scope) reconciler.Outcom
 		return r.without(ctx, s, *o)
 	}
 	b.Status.LastHash = b.Annotations[v1alpha1.AnnotationCommit]
-	if b.Spec.StagingEnvironmentEnabled == nil || !*b.Spec.StagingEnvironmentEnabled || b.Spec.Role != v1alpha1.BranchShared {
+	served := servedBy(b, d)
+	if served == nil {
 		return r.without(ctx, s, reconciler.Done("The branch follows the remote"))
 	}
-	return r.staging(ctx, s, d, account.Name)
+	return r.serve(ctx, s, d, account.Name, *served)
 }
 
 // located checks that the branch is somewhere in the deployment's repository.
@@ -179,8 +180,13 @@ func ready(env *v1alpha1.Environment) reconciler.Outcome {
 	if c := meta.FindStatusCondition(env.Status.Conditions, v1alpha1.ConditionStalled); c != nil && c.ObservedGeneration == env.Generation {
 		return reconciler.Stalled(c.Reason, c.Message)
 	}
-	if env.Status.ObservedGeneration == env.Generation && meta.IsStatusConditionTrue(env.Status.Conditions, v1alpha1.ConditionReady) {
-		return reconciler.Done("The staging environment is active")
+	c := meta.FindStatusCondition(env.Status.Conditions, v1alpha1.ConditionReady)
+	isReady := c != nil && c.Status == metav1.ConditionTrue && env.Status.ObservedGeneration == env.Generation
+	switch {
+	case isReady && c.Reason == v1alpha1.ReasonAsleep:
+		return reconciler.Done(fmt.Sprintf("The %s environment is asleep", env.Spec.Type)).Because(v1alpha1.ReasonAsleep)
+	case isReady:
+		return reconciler.Done(fmt.Sprintf("The %s environment is active", env.Spec.Type))
 	}
-	return reconciler.Progressing(v1alpha1.ReasonProgressing, "The staging environment is being brought up")
+	return reconciler.Progressing(v1alpha1.ReasonProgressing, fmt.Sprintf("The %s environment is being brought up", env.Spec.Type))
 }

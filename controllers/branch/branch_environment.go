@@ -5,9 +5,11 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
@@ -18,9 +20,48 @@ import (
 	"github.com/quoin-dev/quoin/internal/reconciler"
 )
 
-// staging makes the branch's staging environment run the newest version of the channel.
-func (r *branchReconciler) staging(ctx context.Context, s *scope, d *v1alpha1.Deployment, account string) reconciler.Outcome {
+// defaultIdleSeconds is how long an environment that is woken by use stays awake without any,
+// when the deployment does not say.
+const defaultIdleSeconds = 1800
+
+// served is how a branch is served.
+type served struct {
+	as v1alpha1.EnvironmentType
+	// idleSeconds after which the environment sleeps; nil for one that is always awake.
+	idleSeconds *int32
+}
+
+// servedBy says which environment a branch has; nil for none. Production is the deployment's.
+func servedBy(b *v1alpha1.Branch, d *v1alpha1.Deployment) *served {
+	as := v1alpha1.EnvironmentStaging
+	switch b.Spec.Role {
+	case v1alpha1.BranchShared:
+		if ptr.Deref(b.Spec.StagingEnvironmentEnabled, false) {
+			return &served{as: as}
+		}
+	case v1alpha1.BranchPersonal:
+		as = v1alpha1.EnvironmentDevelopment
+	case v1alpha1.BranchProduction:
+		return nil
+	}
+	onDemand := d.Spec.OnDemand
+	if onDemand == nil || !slices.Contains(onDemand.Roles, v1alpha1.OnDemandRole(b.Spec.Role)) {
+		return nil
+	}
+	return &served{as: as, idleSeconds: ptr.To(ptr.Deref(onDemand.IdleSeconds, defaultIdleSeconds))}
+}
+
+// serve makes the branch's environment run the newest version of the channel.
+func (r *branchReconciler) serve(ctx context.Context, s *scope, d *v1alpha1.Deployment, account string, how served) reconciler.Outcome {
 	b := s.Object
+	// The type of an environment cannot be changed: with the role of the branch it is another one.
+	for _, other := range []v1alpha1.EnvironmentType{v1alpha1.EnvironmentStaging, v1alpha1.EnvironmentDevelopment} {
+		if other != how.as {
+			if err := r.remove(ctx, s, other); err != nil {
+				return reconciler.Failed(err)
+			}
+		}
+	}
 	channel := &v1alpha1.ReleaseChannel{}
 	err := s.Get(ctx, client.ObjectKey{Name: d.Spec.ReleaseChannel}, channel)
 	if apierrors.IsNotFound(err) {
@@ -39,7 +80,7 @@ func (r *branchReconciler) staging(ctx context.Context, s *scope, d *v1alpha1.De
 	}
 	env := &v1alpha1.Environment{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: b.Namespace, Name: StagingName(b),
+			Namespace: b.Namespace, Name: environmentName(b, how.as),
 			Labels: map[string]string{
 				v1alpha1.LabelID:         b.Annotations[v1alpha1.AnnotationEnvironmentID],
 				v1alpha1.LabelDeployment: d.Name,
@@ -48,12 +89,13 @@ func (r *branchReconciler) staging(ctx context.Context, s *scope, d *v1alpha1.De
 		},
 		Spec: v1alpha1.EnvironmentSpec{
 			DeploymentRef:        b.Spec.DeploymentRef,
-			Type:                 v1alpha1.EnvironmentStaging,
+			Type:                 how.as,
 			BranchRef:            &v1alpha1.LocalReference{Name: b.Name},
 			DeploymentGeneration: d.Generation,
 			Version:              head.Version.String(),
 			Image:                head.Pinned(),
 			ModelCommit:          b.Status.LastHash,
+			IdleSeconds:          how.idleSeconds,
 		},
 	}
 	if err := controllerutil.SetControllerReference(b, env, s.Scheme()); err != nil {
@@ -85,29 +127,46 @@ func (r *branchReconciler) reserve(ctx context.Context, s *scope, account string
 	})
 }
 
-// without removes the branch's environment, if there is one, and ends with the outcome.
+// without removes the branch's environments, if there are any, and ends with the outcome.
 func (r *branchReconciler) without(ctx context.Context, s *scope, o reconciler.Outcome) reconciler.Outcome {
-	b := s.Object
-	env := &v1alpha1.Environment{}
-	err := s.Get(ctx, client.ObjectKey{Namespace: b.Namespace, Name: StagingName(b)}, env)
-	switch {
-	case apierrors.IsNotFound(err):
-		b.Status.Environment = ""
-		return o
-	case err != nil:
-		return reconciler.Failed(err)
-	case !metav1.IsControlledBy(env, b):
-		return o
+	for _, kind := range []v1alpha1.EnvironmentType{v1alpha1.EnvironmentStaging, v1alpha1.EnvironmentDevelopment} {
+		if err := r.remove(ctx, s, kind); err != nil {
+			return reconciler.Failed(err)
+		}
 	}
-	if err := s.Delete(ctx, env, client.Preconditions{UID: &env.UID}); client.IgnoreNotFound(err) != nil {
-		return reconciler.Failed(fmt.Errorf("remove environment %q: %w", env.Name, err))
-	}
-	b.Status.Environment = ""
 	return o
 }
 
+// remove removes the branch's environment of a type, if there is one.
+func (r *branchReconciler) remove(ctx context.Context, s *scope, kind v1alpha1.EnvironmentType) error {
+	b := s.Object
+	env := &v1alpha1.Environment{}
+	err := s.Get(ctx, client.ObjectKey{Namespace: b.Namespace, Name: environmentName(b, kind)}, env)
+	switch {
+	case apierrors.IsNotFound(err):
+	case err != nil:
+		return err
+	case !metav1.IsControlledBy(env, b):
+		return nil
+	default:
+		if err := s.Delete(ctx, env, client.Preconditions{UID: &env.UID}); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("remove environment %q: %w", env.Name, err)
+		}
+	}
+	if b.Status.Environment == environmentName(b, kind) {
+		b.Status.Environment = ""
+	}
+	return nil
+}
+
 // StagingName is the name of a branch's staging Environment.
-func StagingName(b *v1alpha1.Branch) string {
+func StagingName(b *v1alpha1.Branch) string { return environmentName(b, v1alpha1.EnvironmentStaging) }
+
+func environmentName(b *v1alpha1.Branch, kind v1alpha1.EnvironmentType) string {
+	infix := "-stg-"
+	if kind == v1alpha1.EnvironmentDevelopment {
+		infix = "-dev-"
+	}
 	sum := sha256.Sum256([]byte(b.Name))
-	return b.Spec.DeploymentRef.Name + "-stg-" + hex.EncodeToString(sum[:4])
+	return b.Spec.DeploymentRef.Name + infix + hex.EncodeToString(sum[:4])
 }

@@ -26,9 +26,9 @@ func (r *deploymentReconciler) production(ctx context.Context, s *scope) (*v1alp
 	return env, nil
 }
 
-// apply makes production run a version.
-func (r *deploymentReconciler) apply(ctx context.Context, s *scope, run v1alpha1.VersionRun, model modelState) error {
-	d := s.Object
+// apply makes production run what is planned.
+func (r *deploymentReconciler) apply(ctx context.Context, s *scope, p plan) error {
+	d, run := s.Object, p.run
 	env := &v1alpha1.Environment{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: d.Namespace, Name: v1alpha1.ProductionName(d.Name),
@@ -44,7 +44,7 @@ func (r *deploymentReconciler) apply(ctx context.Context, s *scope, run v1alpha1
 			Version:              run.Version,
 			Image:                run.Pinned(),
 			StoreImage:           run.StoreImage,
-			ModelCommit:          model.commit,
+			ModelCommit:          p.commit,
 		},
 	}
 	if err := controllerutil.SetControllerReference(d, env, s.Scheme()); err != nil {

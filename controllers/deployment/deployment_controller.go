@@ -178,7 +178,7 @@ func (r *deploymentReconciler) version(ctx context.Context, s *scope, model mode
 	}
 	key := client.ObjectKeyFromObject(d)
 	p := makePlan(observation{
-		deployment: d, target: *target, byHand: byHand, production: production, now: s.Clock.Now(),
+		deployment: d, target: *target, commit: model.commit, byHand: byHand, production: production, now: s.Clock.Now(),
 		takeSlot: func() bool { return r.Fleet.Acquire(ctx, key) },
 	})
 	r.mirror(d, production)
@@ -198,7 +198,7 @@ func (r *deploymentReconciler) version(ctx context.Context, s *scope, model mode
 		r.Fleet.Release(ctx, key)
 	}
 	count(p)
-	if err := r.apply(ctx, s, p.run, model); err != nil {
+	if err := r.apply(ctx, s, p); err != nil {
 		return reconciler.Failed(err)
 	}
 	return outcome

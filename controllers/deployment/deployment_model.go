@@ -26,6 +26,8 @@ const (
 	personalPrefix = "dev-"
 	// quietFailures is how many looks at a remote in a row may fail before the deployment shows it.
 	quietFailures = 3
+	// maxRequest bounds what is kept of a request to reconcile now.
+	maxRequest = 64
 )
 
 // modelState is what production serves of the data model.
@@ -45,6 +47,7 @@ type modelState struct {
 func (r *deploymentReconciler) model(ctx context.Context, s *scope) (modelState, *reconciler.Outcome) {
 	git := s.Object.Spec.Model.Git
 	if git == nil {
+		handled(s.Object)
 		return modelState{}, nil
 	}
 	branches := &v1alpha1.BranchList{}
@@ -61,6 +64,9 @@ func (r *deploymentReconciler) model(ctx context.Context, s *scope) (modelState,
 			}
 			return state, failed(err)
 		}
+	}
+	if !look.seen.IsZero() {
+		handled(s.Object)
 	}
 	state.branch, state.commit = productionCommit(s.Object, branches.Items, look)
 	if look.err != nil {
@@ -82,6 +88,12 @@ func (r *deploymentReconciler) model(ctx context.Context, s *scope) (modelState,
 	o := reconciler.Failing(v1alpha1.ReasonModelNotFound, fmt.Sprintf(
 		"spec.model.git.branch: %s has no branch %q", git.URL, look.production(s.Object)), look.next)
 	return state, &o
+}
+
+// handled notes that a request to reconcile now has been dealt with: whoever asked for it
+// waits for that, and not for some time.
+func handled(d *v1alpha1.Deployment) {
+	d.Status.LastHandledReconcileAt = reconciler.Clip(d.Annotations[v1alpha1.AnnotationReconcile], maxRequest)
 }
 
 // productionCommit is what the production branch points at: by the remote, or as long as it

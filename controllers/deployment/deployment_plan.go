@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/internal/engine"
 	"github.com/quoin-dev/quoin/internal/reconciler"
 )
 
@@ -29,6 +30,8 @@ type observation struct {
 	deployment *v1alpha1.Deployment
 	// target is the version that spec and channel ask for.
 	target v1alpha1.VersionRun
+	// commit that the production branch points at; empty when the model is not in Git.
+	commit string
 	// byHand tells that a person asked for the target, who is not made to queue behind the fleet.
 	byHand bool
 	// production is the environment as it is; nil when there is none.
@@ -40,8 +43,9 @@ type observation struct {
 
 // plan is what is to be done.
 type plan struct {
-	// run is what production shall run.
+	// run is what production shall run, and commit the one of the data model.
 	run     v1alpha1.VersionRun
+	commit  string
 	outcome reconciler.Outcome
 	// ended is how a rollout ended just now, and took how long it took; empty when none did.
 	ended string
@@ -67,6 +71,20 @@ func makePlan(o observation) plan {
 	if f := status.Failed; f != nil && (!sameImage(f.Version, o.target) || f.Generation != o.deployment.Generation) {
 		status.Failed = nil
 	}
+	if p, failed := o.judgeModel(); failed {
+		return p
+	}
+	p := o.planVersion()
+	p.commit = o.chooseCommit(p.run)
+	if f := status.FailedModel; f != nil && p.outcome.IsDone() {
+		p.outcome = o.withoutModel(*f)
+	}
+	return p
+}
+
+// planVersion decides which version production runs.
+func (o observation) planVersion() plan {
+	status := &o.deployment.Status
 	switch {
 	case status.Failed != nil:
 		return o.backOut()
@@ -106,9 +124,13 @@ func (o observation) sleep() plan {
 // to go back to, so the environment's own judgement counts.
 func (o observation) restore() plan {
 	o.deployment.Status.Rollout = nil
-	p := plan{run: o.target, outcome: reconciler.Progressing(v1alpha1.ReasonProgressing, "Production is being brought up to date")}
+	reason, message := v1alpha1.ReasonProgressing, "Production is being brought up to date"
+	if f := o.deployment.Status.FailedModel; f != nil {
+		reason, message = v1alpha1.ReasonRollingBack, o.puttingBack(*f)
+	}
+	p := plan{run: o.target, outcome: reconciler.Progressing(reason, message)}
 	if o.production != nil && o.runs(o.target) {
-		p.outcome = o.echo(v1alpha1.ReasonProgressing, "Production is being brought up to date")
+		p.outcome = o.echo(reason, message)
 	}
 	return p
 }
@@ -129,9 +151,11 @@ func (o observation) rollOut() plan {
 		}
 		rollout.StartTime = &metav1.Time{Time: o.now.Truncate(time.Second)}
 	}
-	left := rollout.StartTime.Add(deadline(o.deployment)).Sub(o.now)
+	left := rollout.StartTime.Add(o.patience()).Sub(o.now)
 	blocked := o.runs(o.target) && o.blocked()
 	switch {
+	case blocked && len(status.History) > 0 && o.brokenModel():
+		return o.giveUp() // the commit is one that compiled before, so it is the version
 	case blocked:
 		// Nothing was tried yet, so the clock does not run.
 		rollout.StartTime = nil
@@ -145,12 +169,24 @@ func (o observation) rollOut() plan {
 	return o.giveUp()
 }
 
-// giveUp ends a rollout that missed its deadline.
+// patience is how long a rollout may take. While pods compile their data model that has its
+// own limit.
+func (o observation) patience() time.Duration {
+	if c := o.ready(); c != nil && c.Reason == v1alpha1.ReasonWarmingUp && c.ObservedGeneration == o.production.Generation {
+		return deadline(o.deployment) + engine.CompileLimit
+	}
+	return deadline(o.deployment)
+}
+
+// giveUp ends a rollout that missed its deadline, or of a version that certainly cannot serve.
 func (o observation) giveUp() plan {
 	status := &o.deployment.Status
 	status.Failed = &v1alpha1.FailedRollout{
 		Version: o.target, Generation: o.deployment.Generation, Message: reconciler.Clip(o.trouble(), maxTrouble),
 		Time: metav1.NewTime(o.now.Truncate(time.Second)),
+	}
+	if o.brokenModel() {
+		status.Failed.Reason = v1alpha1.ReasonModelBroken
 	}
 	took := o.now.Sub(status.Rollout.StartTime.Time)
 	p := o.backOut()
@@ -166,13 +202,24 @@ func (o observation) backOut() plan {
 	p := plan{run: before}
 	if o.runs(before) && o.settled() {
 		p.outcome = reconciler.Stalled(v1alpha1.ReasonRolloutFailed, fmt.Sprintf(
-			"Version %s did not become ready within %s (%s); production is back on %s. It is tried again when the spec or the channel changes",
-			o.target.Version, deadline(o.deployment), status.Failed.Message, before.Version))
+			"Version %s %s (%s); production is back on %s. It is tried again when the spec or the channel changes",
+			o.target.Version, failing(status.Failed, "within "+deadline(o.deployment).String()), status.Failed.Message, before.Version))
 		return p
 	}
 	p.outcome = reconciler.Progressing(v1alpha1.ReasonRollingBack, fmt.Sprintf(
-		"Version %s did not become ready in time; putting %s back", o.target.Version, before.Version))
+		"Version %s %s; putting %s back", o.target.Version, failing(status.Failed, "in time"), before.Version))
+	if o.runs(before) && o.brokenModel() {
+		p.outcome = o.echo(v1alpha1.ReasonRollingBack, "")
+	}
 	return p
+}
+
+// failing says in which way a version failed; when is what the deadline is called.
+func failing(f *v1alpha1.FailedRollout, when string) string {
+	if f.Reason == v1alpha1.ReasonModelBroken {
+		return "cannot serve the data model"
+	}
+	return "did not become ready " + when
 }
 
 // runs tells whether production is set to run a version.
@@ -197,7 +244,7 @@ func (o observation) settled() bool {
 
 // asleep tells whether production is scaled to nothing.
 func (o observation) asleep() bool {
-	c := meta.FindStatusCondition(o.production.Status.Conditions, v1alpha1.ConditionReady)
+	c := o.ready()
 	return c != nil && c.Reason == v1alpha1.ReasonAsleep
 }
 
@@ -232,10 +279,18 @@ func (o observation) trouble() string {
 	if o.production == nil {
 		return "the environment was not made"
 	}
-	if c := meta.FindStatusCondition(o.production.Status.Conditions, v1alpha1.ConditionReady); c != nil && c.Status != metav1.ConditionTrue {
+	if c := o.ready(); c != nil && c.Status != metav1.ConditionTrue {
 		return c.Message
 	}
 	return "the environment did not report"
+}
+
+// ready is the environment's Ready condition; nil when there is none.
+func (o observation) ready() *metav1.Condition {
+	if o.production == nil {
+		return nil
+	}
+	return meta.FindStatusCondition(o.production.Status.Conditions, v1alpha1.ConditionReady)
 }
 
 func (o observation) describe() string {

@@ -78,7 +78,7 @@ func New(o Options) *Server {
 
 // Run serves until ctx ends; then it takes no more connections, and those that are open get
 // DrainTimeout before they are cut. It closes the listener.
-func (s *Server) Run(ctx context.Context, l net.Listener) error {
+func (s *Server) Run(ctx context.Context, l net.Listener) {
 	stop := context.AfterFunc(ctx, func() { _ = l.Close() })
 	defer stop()
 	defer l.Close() //nolint:errcheck // it is closed already when all went well
@@ -90,7 +90,7 @@ func (s *Server) Run(ctx context.Context, l net.Listener) error {
 		if err != nil {
 			if ctx.Err() != nil || errors.Is(err, net.ErrClosed) {
 				s.drain(cut)
-				return nil
+				return
 			}
 			// Such as too many open files: it passes.
 			s.Log.Error("Cannot accept an SQL connection", "error", err)

@@ -8,9 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net/netip"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -78,16 +76,11 @@ func parseAPIServerFlags(args []string, stderr io.Writer) (*apiserverFlags, erro
 	case f.config.Region.Name == "":
 		problem = "--region must not be empty"
 	}
-	for network := range strings.SplitSeq(f.trustedProxies, ",") {
-		if network = strings.TrimSpace(network); network == "" {
-			continue
+	if problem == "" {
+		var err error
+		if f.config.TrustedProxies, err = parseNetworks(f.trustedProxies); err != nil {
+			problem = "--trusted-proxies: " + err.Error()
 		}
-		prefix, err := netip.ParsePrefix(network)
-		if err != nil {
-			problem = fmt.Sprintf("--trusted-proxies: %q is not a network such as 10.0.0.0/8", network)
-			break
-		}
-		f.config.TrustedProxies = append(f.config.TrustedProxies, prefix)
 	}
 	if problem != "" {
 		fmt.Fprintln(stderr, "quoin apiserver:", problem)

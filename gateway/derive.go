@@ -1,0 +1,93 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/apiserver/serving"
+	"github.com/quoin-dev/quoin/internal/engine"
+)
+
+// maxMetadata bounds the metadata of a pod that is read as a whole.
+const maxMetadata = 64 << 20
+
+// derivation is a listing that the server lacks, made of its metadata.
+type derivation struct {
+	// query of the request for the metadata.
+	query string
+	make  func(ctx context.Context, f *front, e *exchange, entities []engine.Entity) (any, error)
+}
+
+var derivations = map[string]*derivation{
+	engine.PathEntities: {"", func(_ context.Context, _ *front, _ *exchange, entities []engine.Entity) (any, error) {
+		return map[string]any{"entities": entities}, nil
+	}},
+	engine.PathDataSources: {"extended=true", func(ctx context.Context, f *front, e *exchange, entities []engine.Entity) (any, error) {
+		d := &v1alpha1.Deployment{}
+		key := client.ObjectKey{Namespace: e.target.Namespace, Name: e.target.Deployment}
+		if err := f.objects.Get(ctx, key, d); client.IgnoreNotFound(err) != nil {
+			return nil, err
+		}
+		sources, err := engine.DataSources(entities, d.Spec.Env)
+		return map[string]any{"dataSources": sources}, err
+	}},
+}
+
+// derive answers with a listing made of what a pod says under /v1/meta to the same token. What
+// else the pod answers, such as that the model does not compile, is passed on.
+func (f *front) derive(w http.ResponseWriter, r *http.Request, e *exchange, d *derivation) {
+	e.call.Query = true
+	out := r.Clone(r.Context())
+	out.Method, out.Body, out.ContentLength, out.RequestURI = http.MethodGet, nil, 0, ""
+	out.URL.Scheme, out.URL.Host = "http", "pod"
+	setPath(out, engine.BasePath+engine.PathMeta)
+	out.URL.RawQuery = d.query
+	out.Header = http.Header{"Accept": {"application/json"}, "X-Request-Id": {serving.RequestID(r.Context())}}
+	value := e.relay
+	if value == "" {
+		value = r.Header.Get(e.header)
+	}
+	out.Header.Set("Authorization", value)
+	response, err := f.transport.RoundTrip(out)
+	if err != nil {
+		f.failed(w, r, err)
+		return
+	}
+	defer response.Body.Close() //nolint:errcheck // it has been read
+	meta, err := io.ReadAll(io.LimitReader(response.Body, maxMetadata))
+	if err != nil {
+		f.failed(w, r, fmt.Errorf("read the metadata: %w", err))
+		return
+	}
+	if response.StatusCode != http.StatusOK {
+		e.outcome = outcomeServed
+		w.Header().Set("Content-Type", response.Header.Get("Content-Type"))
+		w.WriteHeader(response.StatusCode)
+		_, _ = w.Write(meta)
+		return
+	}
+	entities, err := engine.Entities(meta)
+	if err != nil {
+		f.failed(w, r, err)
+		return
+	}
+	listing, err := d.make(r.Context(), f, e, entities)
+	e.outcome = outcomeDerived
+	switch {
+	case errors.Is(err, engine.ErrNoDataSources):
+		refuse(w, http.StatusNotImplemented, err.Error())
+	case err != nil:
+		f.failed(w, r, err)
+	default:
+		w.Header().Set("Access-Control-Allow-Origin", "*")
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(listing) // a caller that is gone cannot be told
+	}
+}

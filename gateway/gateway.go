@@ -1,0 +1,257 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientrest "k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/apiserver/serving"
+	"github.com/quoin-dev/quoin/gateway/postgres"
+	"github.com/quoin-dev/quoin/gateway/route"
+	"github.com/quoin-dev/quoin/gateway/token"
+	"github.com/quoin-dev/quoin/gateway/upstream"
+	"github.com/quoin-dev/quoin/gateway/usage"
+	"github.com/quoin-dev/quoin/internal/engine"
+)
+
+// manager is the field manager of what the gateway writes.
+const manager = "quoin-gateway"
+
+// none is a timeout that never comes; 0 would be the default.
+const none = -1
+
+// Config is what an administrator may set.
+type Config struct {
+	// Namespace is quoin's own: the certificate that is made is kept there.
+	Namespace string
+	// Service is the name of the Service in front of the replicas, in that namespace.
+	Service string
+	// HTTPS, SQL, Probes and Metrics say where to listen.
+	HTTPS, SQL, Probes, Metrics serving.Endpoint
+	// OnListen is told the addresses; may be nil.
+	OnListen func(Addresses)
+	// CertFile and KeyFile hold the certificate; one is made when both are empty.
+	CertFile, KeyFile string
+	// TrustedProxies are those whose X-Forwarded-For is believed.
+	TrustedProxies []netip.Prefix
+	// RequestsPerSecond, Burst and MaxInFlight bound what each deployment is asked.
+	RequestsPerSecond  float64
+	Burst, MaxInFlight int
+	// MaxRequests bounds what is answered at a time, in all.
+	MaxRequests int
+	// WaitTimeout is how long a request waits for a pod, and MaxWaiting how many may for
+	// those of one environment.
+	WaitTimeout time.Duration
+	MaxWaiting  int
+	// MaxSQLConnections bounds the SQL connections to each deployment.
+	MaxSQLConnections int
+	// ShutdownDelay is how long requests are still taken after /readyz has turned;
+	// DrainTimeout is what those that run get after that.
+	ShutdownDelay, DrainTimeout time.Duration
+	// Log gets the access log.
+	Log *slog.Logger
+	// Registerer of the metrics; that of the process when nil.
+	Registerer prometheus.Registerer
+}
+
+// Addresses are those that are bound; nil for an endpoint that is off.
+type Addresses struct {
+	serving.Addresses
+	SQL net.Addr
+}
+
+// +kubebuilder:rbac:groups=platform.quoin.dev,resources=accounts;branches;deployments,verbs=get;list;watch
+// +kubebuilder:rbac:groups=platform.quoin.dev,resources=environments,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=discovery.k8s.io,resources=endpointslices,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=secrets,verbs=get
+// +kubebuilder:rbac:groups="",namespace=quoin-system,resources=secrets,verbs=create
+// +kubebuilder:rbac:groups="",namespace=quoin-system,resources=secrets,resourceNames=quoin-gateway-tls,verbs=get;update
+
+// Run serves until the context ends.
+func Run(ctx context.Context, restConfig *clientrest.Config, c Config) error {
+	if c.Log == nil {
+		c.Log = slog.Default()
+	}
+	if c.Registerer == nil {
+		c.Registerer = metrics.Registry
+	}
+	k8s, err := newCluster(restConfig)
+	if err != nil {
+		return err
+	}
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	// What goes on in the background does so until the last request has been answered.
+	background, end := context.WithCancel(context.WithoutCancel(ctx))
+	defer end()
+	run := func(name string, work func(context.Context) error) {
+		go func() {
+			if err := work(background); err != nil && background.Err() == nil {
+				stop(fmt.Errorf("%s: %w", name, err))
+			}
+		}()
+	}
+	run("cache", k8s.Start)
+	f := newFront(k8s, c)
+	w := &watch{cache: k8s.GetCache(), front: f, pools: f.pools, change: make(chan struct{}, 1)}
+	starting, started := context.WithCancel(background)
+	release := context.AfterFunc(ctx, started)
+	err = w.start(starting)
+	release()
+	if err != nil {
+		return cause(ctx, err)
+	}
+	run("routes", w.run)
+	run("usage", f.usage.Run)
+	return cause(ctx, serve(ctx, k8s, f, c, run))
+}
+
+// cause prefers what went wrong in the background to what that led to.
+func cause(ctx context.Context, err error) error {
+	if ctx.Err() == nil {
+		return err
+	}
+	if first := context.Cause(ctx); !errors.Is(first, context.Canceled) {
+		return first
+	}
+	if errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
+}
+
+func newCluster(restConfig *clientrest.Config) (cluster.Cluster, error) {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, corev1.AddToScheme, discoveryv1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			return nil, fmt.Errorf("build scheme: %w", err)
+		}
+	}
+	k8s, err := cluster.New(restConfig, func(o *cluster.Options) {
+		o.Scheme = scheme
+		o.Cache = cache.Options{DefaultTransform: cache.TransformStripManagedFields()}
+		// Secrets are read one at a time and by name.
+		o.Client.Cache = &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}}}
+	})
+	if err != nil {
+		return nil, fmt.Errorf("set up client: %w", err)
+	}
+	return k8s, nil
+}
+
+func newFront(k8s cluster.Cluster, c Config) *front {
+	m := upstream.NewMetrics(c.Registerer)
+	f := &front{
+		objects:   k8s.GetCache(),
+		keys:      &token.Store{Reader: k8s.GetAPIReader(), Now: time.Now},
+		usage:     &usage.Recorder{Cache: k8s.GetCache(), Writer: client.WithFieldOwner(k8s.GetClient(), manager), Log: c.Log, Now: time.Now},
+		pools:     upstream.NewPools(upstream.Limits{Wait: c.WaitTimeout, MaxWaiting: c.MaxWaiting}, m),
+		limits:    newLimits(c.RequestsPerSecond, c.Burst, c.MaxInFlight),
+		metrics:   newRequestMetrics(c.Registerer),
+		transport: upstream.NewTransport(m),
+	}
+	f.proxy = f.newProxy(f.transport, c.TrustedProxies, c.Log)
+	f.table.Store(route.NewTable(route.Objects{}))
+	return f
+}
+
+// serve listens until the context ends, then lets what runs finish.
+func serve(ctx context.Context, k8s cluster.Cluster, f *front, c Config, run func(string, func(context.Context) error)) error {
+	certificates, err := certificatesFor(ctx, k8s, c)
+	if err != nil {
+		return err
+	}
+	if err := c.Registerer.Register(certificates); err != nil && !errors.As(err, &prometheus.AlreadyRegisteredError{}) {
+		return fmt.Errorf("register metrics: %w", err)
+	}
+	run("certificates", certificates.Run)
+	if c.CertFile == "" {
+		run("hosts", func(ctx context.Context) error { return followHosts(ctx, k8s, certificates) })
+	}
+	sql, err := listenSQL(ctx, c.SQL)
+	if err != nil {
+		return err
+	}
+	sqlEnded := make(chan struct{})
+	if sql == nil {
+		close(sqlEnded)
+	} else {
+		go serveSQL(ctx, sql, certificates, f, c, sqlEnded)
+	}
+	options := serving.Options{
+		HTTPS: c.HTTPS, Probes: c.Probes, Metrics: c.Metrics, Log: c.Log, Gatherer: metrics.Registry,
+		GetCertificate: certificates.GetCertificate,
+		// Bodies and answers may be streams; front cuts those that stall.
+		ReadTimeout: none, WriteTimeout: none,
+		ShutdownDelay: c.ShutdownDelay, DrainTimeout: c.DrainTimeout,
+		OnListen: func(a serving.Addresses) {
+			if c.OnListen == nil {
+				return
+			}
+			bound := Addresses{Addresses: a}
+			if sql != nil {
+				bound.SQL = sql.Addr()
+			}
+			c.OnListen(bound)
+		},
+	}
+	served := serving.Run(ctx, options, serving.Wrap(f, serving.WrapOptions{
+		Log: c.Log, TrustedProxies: c.TrustedProxies, BodyLimit: engine.MaxRequestBytes, MaxInFlight: c.MaxRequests,
+	}))
+	if served != nil && sql != nil {
+		_ = sql.Close()
+	}
+	<-sqlEnded
+	return served
+}
+
+func listenSQL(ctx context.Context, e serving.Endpoint) (net.Listener, error) {
+	if e.Listener != nil {
+		return e.Listener, nil
+	}
+	if e.Address == "" || e.Address == "0" {
+		return nil, nil
+	}
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", e.Address)
+	if err != nil {
+		return nil, fmt.Errorf("serve sql on address %q: %w", e.Address, err)
+	}
+	return l, nil
+}
+
+// serveSQL serves the SQL interface until the context ends and, like the other listener, for
+// ShutdownDelay after it.
+func serveSQL(ctx context.Context, l net.Listener, certificates *serving.Certificates, f *front, c Config, ended chan<- struct{}) {
+	defer close(ended)
+	accepting, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	context.AfterFunc(ctx, func() { time.AfterFunc(c.ShutdownDelay, stop) })
+	postgres.New(postgres.Options{
+		GetCertificate:   certificates.GetCertificate,
+		Environment:      func(host string) (route.Environment, error) { return f.table.Load().SQL(host) },
+		Pools:            f.pools,
+		MaxPerDeployment: c.MaxSQLConnections, MaxConnections: maxSQLConnections,
+		DrainTimeout: c.DrainTimeout, Log: c.Log, Registerer: c.Registerer,
+	}).Run(accepting, l)
+}
+
+// maxSQLConnections bounds the memory of all SQL connections.
+const maxSQLConnections = 10_000
+
+var _ http.Handler = (*front)(nil)
