@@ -140,13 +140,9 @@ func serve(ctx context.Context, k8s cluster.Cluster, restConfig *clientrest.Conf
 	if err != nil {
 		return err
 	}
-	people, err := newDirectory(ctx, k8s)
-	if err != nil {
+	f := &front{tenants: hosts, api: api, rates: newRates(c.RequestsPerSecond, c.Burst), scim: newSCIM()}
+	if f.directory, err = newDirectory(ctx, k8s); err != nil {
 		return err
-	}
-	f := &front{
-		tenants: hosts, api: api, directory: people, rates: newRates(c.RequestsPerSecond, c.Burst),
-		scim: scim.NewServer(time.Now, func(ctx context.Context, route string) { serving.Annotate(ctx, serving.AnnotationRoute, route) }),
 	}
 	clientset, err := kubernetes.NewForConfig(restConfig)
 	if err != nil {
@@ -198,6 +194,13 @@ func serve(ctx context.Context, k8s cluster.Cluster, restConfig *clientrest.Conf
 		Log: c.Log, Registerer: metrics.Registry, TrustedProxies: c.TrustedProxies, Errors: errorsOn,
 	})
 	return serving.Run(ctx, options, handler)
+}
+
+// newSCIM is the protocol, which names its routes to the metrics and the access log.
+func newSCIM() *scim.Server {
+	return scim.NewServer(time.Now, func(ctx context.Context, route string) {
+		serving.Annotate(ctx, serving.AnnotationRoute, route)
+	})
 }
 
 // newDirectory follows the users and groups of all accounts.

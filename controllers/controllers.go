@@ -33,6 +33,7 @@ import (
 	"github.com/quoin-dev/quoin/controllers/releasechannel"
 	"github.com/quoin-dev/quoin/controllers/scimgroup"
 	"github.com/quoin-dev/quoin/controllers/scimuser"
+	"github.com/quoin-dev/quoin/controllers/warmup"
 	"github.com/quoin-dev/quoin/internal/claims"
 	"github.com/quoin-dev/quoin/internal/engine"
 	"github.com/quoin-dev/quoin/internal/git"
@@ -62,6 +63,8 @@ type Config struct {
 	MaxRollouts int
 	// AllowInsecureGit lets models be read over http://, for tests and closed networks.
 	AllowInsecureGit bool
+	// WarmUp has API pods compile their data model before they are ready.
+	WarmUp bool
 }
 
 // Scheme knows the kinds that the controllers read and write.
@@ -91,6 +94,7 @@ func CacheOptions() cache.Options {
 			&corev1.ServiceAccount{}:        ours,
 			&networkingv1.NetworkPolicy{}:   ours,
 			&policyv1.PodDisruptionBudget{}: ours,
+			&corev1.Pod{}:                   warmup.CacheOptions(),
 			&v1alpha1.ScimUser{}:            dated,
 			&v1alpha1.ScimGroup{}:           dated,
 		},
@@ -155,7 +159,9 @@ func setups(mgr manager.Manager, k *kube.Client, clk clock.Clock, config Config)
 		return deployment.SetupWithManager(m, r, deployments, o)
 	}
 	environments := environment.Options{
-		Engine:  engine.Options{QuoinImage: config.Image, GatewayNamespace: config.Namespace},
+		Engine: engine.Options{
+			QuoinImage: config.Image, GatewayNamespace: config.Namespace, WarmUp: config.WarmUp, AllowInsecureGit: config.AllowInsecureGit,
+		},
 		Indexed: true,
 	}
 	channels := releasechannel.Options{Namespace: config.Namespace}
@@ -167,6 +173,7 @@ func setups(mgr manager.Manager, k *kube.Client, clk clock.Clock, config Config)
 		"environment":    with(environment.SetupWithManager, environment.New(k, recorder(environment.FieldManager), clk, environments)),
 		"apikey":         with(apikey.SetupWithManager, apikey.New(k, recorder(apikey.FieldManager), clk)),
 		"branch":         with(branch.SetupWithManager, branch.New(k, recorder(branch.FieldManager), clk, allocator)),
+		"warmup":         with(warmup.SetupWithManager, warmup.New(k, clk, warmup.Options{Off: !config.WarmUp})),
 		"scimuser":       with(scimuser.SetupWithManager, scimuser.New(k, recorder(scimuser.FieldManager), clk)),
 		"scimgroup":      with(scimgroup.SetupWithManager, scimgroup.New(k, recorder(scimgroup.FieldManager), clk)),
 	}

@@ -16,7 +16,7 @@ import (
 )
 
 // secretName is the name of the Secret with the certificate that is made.
-const secretName = "quoin-gateway-tls" //nolint:gosec // a name, no credential
+const secretName = "quoin-gateway-tls"
 
 // certificatesFor are those of the files, or made for the hosts of all deployments.
 func certificatesFor(ctx context.Context, k8s cluster.Cluster, c Config) (*serving.Certificates, error) {

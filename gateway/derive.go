@@ -60,7 +60,7 @@ func (f *front) derive(w http.ResponseWriter, r *http.Request, e *exchange, d *d
 		f.failed(w, r, err)
 		return
 	}
-	defer response.Body.Close() //nolint:errcheck // it has been read
+	defer response.Body.Close()
 	meta, err := io.ReadAll(io.LimitReader(response.Body, maxMetadata))
 	if err != nil {
 		f.failed(w, r, fmt.Errorf("read the metadata: %w", err))

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -95,7 +96,7 @@ func (f *front) annotate(ctx context.Context, e *exchange) {
 		serving.Annotate(ctx, "pod", e.call.Address)
 	}
 	if e.call.Retries > 0 {
-		serving.Annotate(ctx, "retries", string(rune('0'+e.call.Retries)))
+		serving.Annotate(ctx, "retries", strconv.Itoa(e.call.Retries))
 	}
 }
 

@@ -23,6 +23,7 @@ var branches = family{"Data Model", "Branches of a deployment's data model.", []
 	on(http.MethodDelete, buildPath+"/branches", "removeBranch", mayUpdateModel, "Remove a declared branch", (*API).removeBranch),
 	on(http.MethodPut, buildPath+"/branches/staging-environment", "setBranchStagingEnvironment", mayUpdateModel,
 		"Switch the staging environment of a shared branch", (*API).setStaging),
+	on(http.MethodPost, buildPath+"/pull", "pull", mayUpdateModel, "Read the repository now", (*API).pull),
 }}
 
 // Branch as it is documented.

@@ -80,13 +80,13 @@ func (x *exchange) write(status int, body []byte) error {
 	return nil
 }
 
-// writeJSON answers with a value.
-func (x *exchange) writeJSON(status int, value any) error {
+// writeJSON answers 200 with a value.
+func (x *exchange) writeJSON(value any) error {
 	body, err := json.Marshal(value)
 	if err != nil {
 		return fmt.Errorf("encode answer: %w", err)
 	}
-	return x.write(status, body)
+	return x.write(http.StatusOK, body)
 }
 
 // Header is that of the answer: both halves of an exchange have one.

@@ -69,7 +69,7 @@ func (x *exchange) bulk() error {
 			results = append(results, o.result)
 		}
 	}
-	return x.writeJSON(http.StatusOK, object{"schemas": []string{bulkResponseURN}, "Operations": results})
+	return x.writeJSON(object{"schemas": []string{bulkResponseURN}, "Operations": results})
 }
 
 func parseBulk(body map[string]any) ([]*bulkOperation, int, error) {

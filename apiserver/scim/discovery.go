@@ -36,7 +36,7 @@ func (x *exchange) serviceProviderConfig() error {
 	if err := x.plain(); err != nil {
 		return err
 	}
-	return x.writeJSON(http.StatusOK, object{
+	return x.writeJSON(object{
 		"schemas":        []string{configURN, limitsURN},
 		"patch":          object{"supported": true},
 		"bulk":           object{"supported": true, "maxOperations": maxOperations, "maxPayloadSize": maxPayload},
@@ -61,7 +61,7 @@ func (x *exchange) listResourceTypes() error {
 	if err := x.plain(); err != nil {
 		return err
 	}
-	return x.writeJSON(http.StatusOK, listResponse(x.tenant.Types, x.describeType))
+	return x.writeJSON(listResponse(x.tenant.Types, x.describeType))
 }
 
 func (x *exchange) getResourceType() error {
@@ -69,7 +69,7 @@ func (x *exchange) getResourceType() error {
 	if i < 0 {
 		return scimerror.NotFound("resource type", x.PathValue("id"))
 	}
-	return x.writeJSON(http.StatusOK, x.describeType(x.tenant.Types[i]))
+	return x.writeJSON(x.describeType(x.tenant.Types[i]))
 }
 
 func (x *exchange) describeType(t *schema.ResourceType) object {
@@ -107,7 +107,7 @@ func (x *exchange) listSchemas() error {
 	if err := x.plain(); err != nil {
 		return err
 	}
-	return x.writeJSON(http.StatusOK, listResponse(x.schemas(), x.describeSchema))
+	return x.writeJSON(listResponse(x.schemas(), x.describeSchema))
 }
 
 func (x *exchange) getSchema() error {
@@ -116,7 +116,7 @@ func (x *exchange) getSchema() error {
 	if i < 0 {
 		return scimerror.NotFound("schema", x.PathValue("id"))
 	}
-	return x.writeJSON(http.StatusOK, x.describeSchema(all[i]))
+	return x.writeJSON(x.describeSchema(all[i]))
 }
 
 func (x *exchange) describeSchema(s *schema.Schema) object {

@@ -65,7 +65,7 @@ func (r *deploymentReconciler) model(ctx context.Context, s *scope) (modelState,
 			return state, failed(err)
 		}
 	}
-	if !look.seen.IsZero() {
+	if !look.seen.IsZero() && look.request == s.Object.Annotations[v1alpha1.AnnotationReconcile] {
 		handled(s.Object)
 	}
 	state.branch, state.commit = productionCommit(s.Object, branches.Items, look)

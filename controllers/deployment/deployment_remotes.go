@@ -48,6 +48,7 @@ type Remotes struct {
 // remoteState is one remote as it was last seen.
 type remoteState struct {
 	source        string
+	request       string
 	refs          []git.Ref
 	defaultBranch string
 	err           error
@@ -74,10 +75,12 @@ func (r *Remotes) Look(ctx context.Context, d *v1alpha1.Deployment) remoteState 
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	key := client.ObjectKeyFromObject(d)
-	source := sourceOf(d)
+	source, request := sourceOf(d), d.Annotations[v1alpha1.AnnotationReconcile]
 	state := r.known[key]
-	if state == nil || state.source != source {
-		state = &remoteState{source: source}
+	// A request to look now waits for the end of the look under way, whose turn it would only
+	// take from others: after that the deployment is reconciled again.
+	if state == nil || state.source != source || (state.request != request && !state.looking) {
+		state = &remoteState{source: source, request: request}
 		r.known[key] = state
 	}
 	every := gitInterval(d)
@@ -173,7 +176,7 @@ func sourceOf(d *v1alpha1.Deployment) string {
 	if source.SecretRef != nil {
 		secret = source.SecretRef.Name
 	}
-	return string(d.UID) + "\x00" + source.URL + "\x00" + secret + "\x00" + d.Annotations[v1alpha1.AnnotationReconcile]
+	return string(d.UID) + "\x00" + source.URL + "\x00" + secret
 }
 
 func gitInterval(d *v1alpha1.Deployment) time.Duration {

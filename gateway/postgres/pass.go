@@ -33,7 +33,7 @@ func (s *Server) pass(ctx context.Context, raw net.Conn, client *tls.Conn, e rou
 		return
 	}
 	defer release()
-	defer pod.Close() //nolint:errcheck // it has ended
+	defer pod.Close()
 	begun := time.Now()
 	if _, err := pod.Write(first.raw); err != nil {
 		s.refuse(client, refusal{"unavailable", stateUnavailable, "the pod has closed the connection", "Try again."})

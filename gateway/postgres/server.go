@@ -81,7 +81,7 @@ func New(o Options) *Server {
 func (s *Server) Run(ctx context.Context, l net.Listener) {
 	stop := context.AfterFunc(ctx, func() { _ = l.Close() })
 	defer stop()
-	defer l.Close() //nolint:errcheck // it is closed already when all went well
+	defer l.Close()
 	// What is open outlives ctx.
 	work, cut := context.WithCancel(context.WithoutCancel(ctx))
 	defer cut()
@@ -286,7 +286,7 @@ func (s *Server) cancel(ctx context.Context, e route.Environment, request packet
 			if err != nil {
 				return
 			}
-			defer conn.Close() //nolint:errcheck // nobody is left to be told
+			defer conn.Close()
 			_ = conn.SetDeadline(time.Now().Add(dialTimeout))
 			if _, err := conn.Write(request.raw); err == nil {
 				_, _ = conn.Read(make([]byte, 1)) // until the pod has closed it

@@ -82,7 +82,6 @@ func errorResponse(state, message, hint string) []byte {
 		body = append(body, 0)
 	}
 	body = append(body, 0)
-	length := len(body) - 1
-	body[1], body[2], body[3], body[4] = byte(length>>24), byte(length>>16), byte(length>>8), byte(length)
+	binary.BigEndian.PutUint32(body[1:], uint32(len(body)-1)) //nolint:gosec // a sentence or two
 	return body
 }

@@ -127,6 +127,8 @@ func (c *cluster) startController(ctx context.Context) error {
 			"controller",
 			"--kubeconfig=" + c.path("controller.kubeconfig"),
 			"--leader-elect=false",
+			// Behind simulated pods is nobody who could be asked whether the model compiles.
+			fmt.Sprintf("--warm-up=%t", c.Nodes == nodesReal),
 			"--health-probe-bind-address=" + health,
 			"--metrics-bind-address=" + loopback(c.Ports[portQuoinMetrics]),
 		}},

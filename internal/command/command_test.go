@@ -62,7 +62,7 @@ func TestHelp(t *testing.T) {
 		}
 		for _, name := range []string{
 			"kubeconfig", "leader-elect", "metrics-bind-address", "health-probe-bind-address", "namespace", "quoin-image",
-			"concurrency", "max-concurrent-rollouts", "allow-insecure-git", "log-level", "log-format",
+			"concurrency", "max-concurrent-rollouts", "allow-insecure-git", "warm-up", "log-level", "log-format",
 		} {
 			if !strings.Contains(stderr.String(), "  -"+name+" ") && !strings.Contains(stderr.String(), "  -"+name+"\n") {
 				t.Errorf("%s does not list -%s:\n%s", arg, name, stderr.String())
@@ -80,10 +80,10 @@ func TestFlags(t *testing.T) {
 		args []string
 		want controllers.Config
 	}{
-		"defaults":    {nil, nil, controllers.Config{Namespace: "quoin-system", Concurrency: 10, MaxRollouts: 10}},
-		"environment": {map[string]string{"POD_NAMESPACE": "ops", "QUOIN_IMAGE": "quoin:v1"}, nil, controllers.Config{Namespace: "ops", Image: "quoin:v1", Concurrency: 10, MaxRollouts: 10}},
+		"defaults":    {nil, nil, controllers.Config{Namespace: "quoin-system", Concurrency: 10, MaxRollouts: 10, WarmUp: true}},
+		"environment": {map[string]string{"POD_NAMESPACE": "ops", "QUOIN_IMAGE": "quoin:v1"}, nil, controllers.Config{Namespace: "ops", Image: "quoin:v1", Concurrency: 10, MaxRollouts: 10, WarmUp: true}},
 		"flags come first": {map[string]string{"POD_NAMESPACE": "ops", "QUOIN_IMAGE": "quoin:v1"},
-			[]string{"--namespace=mine", "--quoin-image", "quoin:v2", "-concurrency", "1", "--max-concurrent-rollouts=0", "--allow-insecure-git"},
+			[]string{"--namespace=mine", "--quoin-image", "quoin:v2", "-concurrency", "1", "--max-concurrent-rollouts=0", "--allow-insecure-git", "--warm-up=false"},
 			controllers.Config{Namespace: "mine", Image: "quoin:v2", Concurrency: 1, AllowInsecureGit: true}},
 	}
 	for name, tc := range cases {

@@ -8,7 +8,7 @@ import (
 
 // HeaderToken is the header that wins over Authorization when a request has both. Source:
 // packages/cubejs-api-gateway/src/gateway.ts, extractAuthorizationHeader.
-const HeaderToken = "X-Cube-Authorization"
+const HeaderToken = "X-Cube-Authorization" //nolint:gosec // a name, no credential
 
 // MaxRequestBytes is the largest body that the server can be told to take
 // (CUBEJS_MAX_REQUEST_SIZE, packages/cubejs-backend-shared/src/env.ts).

@@ -39,7 +39,9 @@ var started int
 // runController starts a controller and waits until its caches are filled.
 func runController(ctx context.Context, flags ...string) *controller {
 	GinkgoHelper()
-	return runQuoin(ctx, "controller", append([]string{"--kubeconfig=" + world.kubeconfig, "--allow-insecure-git"}, flags...), flags)
+	// Behind simulated pods is nobody who could be asked whether the model compiles.
+	warmUp := fmt.Sprintf("--warm-up=%t", world.nodes == real)
+	return runQuoin(ctx, "controller", append([]string{"--kubeconfig=" + world.kubeconfig, "--allow-insecure-git", warmUp}, flags...), flags)
 }
 
 // runQuoin starts a subcommand that serves and waits until it is ready.

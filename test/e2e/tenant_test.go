@@ -63,6 +63,20 @@ metadata:
   namespace: %[1]s
 data:
   orders.yml: "cubes: [{name: orders, sql_table: public.orders}]"
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata:
+  name: quoin-account
+  namespace: %[1]s
+roleRef:
+  apiGroup: rbac.authorization.k8s.io
+  kind: ClusterRole
+  name: quoin-account
+subjects:
+  - kind: ServiceAccount
+    name: quoin-controller
+    namespace: quoin-system
 `
 
 // newTenant makes an account whose channel holds the given tags, and removes it after the journey.

@@ -170,15 +170,16 @@ func (l *leaf) set(set schema.Set) outcome {
 	return best
 }
 
-// size says whether there is a value, which every element of a set has, without looking at any.
+// size says whether there is a value, which every element of a set has. Its length does not tell:
+// it may hold elements that are not shown.
 func (l *leaf) size(set schema.Set) outcome {
-	switch {
-	case set.Len() == 0:
-		return unassigned
-	case l.condition.kind == anyValue:
-		return satisfied
+	for range set.All() {
+		if l.condition.kind == anyValue {
+			return satisfied
+		}
+		return assigned
 	}
-	return assigned
+	return unassigned
 }
 
 // element looks at one element of a complex attribute, at a complex attribute that has but one,

@@ -102,11 +102,19 @@ func (w *renderer) name(s string) {
 }
 
 func (w *renderer) attribute(extension string, a *Attribute, value any) {
-	if set, ok := value.(Set); isEmpty(value) || ok && set.Len() == 0 || !w.p.Wants(extension, a) {
+	if set, ok := value.(Set); isEmpty(value) || !w.p.Wants(extension, a) || ok && showsNothing(set) {
 		return
 	}
 	w.name(a.Name)
 	w.value(extension, a, value)
+}
+
+// showsNothing tells whether a Set has no element to show; it may hold some that are not shown.
+func showsNothing(set Set) bool {
+	for range set.All() {
+		return false
+	}
+	return true
 }
 
 func (w *renderer) extension(s *Schema, attributes map[string]any) {

@@ -66,6 +66,7 @@ func (c *controller) start(ctx context.Context) error {
 		"--leader-elect=false",
 		"--concurrency="+strconv.Itoa(c.workers),
 		"--max-concurrent-rollouts=0",
+		"--warm-up=false", // nobody is behind the pods
 		"--health-probe-bind-address="+health,
 		fmt.Sprintf("--metrics-bind-address=127.0.0.1:%d", c.cluster.ports[controllerServes]))
 	cmd.Stdout, cmd.Stderr = log, log

@@ -57,7 +57,7 @@ func (p *process) start() error {
 	if err != nil {
 		return err
 	}
-	p.command = exec.Command(p.args[0], p.args[1:]...) //nolint:gosec // the program was built by this test
+	p.command = exec.Command(p.args[0], p.args[1:]...)
 	p.command.Env = append(os.Environ(), p.env...)
 	p.command.Stdout, p.command.Stderr = logs, logs
 	p.command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
