@@ -94,6 +94,16 @@ func matchesVersion(list string, r *schema.Resource) bool {
 	return false
 }
 
+// sent is what a request that writes a resource says: what to answer, and the body.
+func (x *exchange) sent(t *schema.ResourceType) (*schema.Projection, map[string]any, error) {
+	p, err := x.projection(t)
+	if err != nil {
+		return nil, nil, err
+	}
+	body, err := x.body()
+	return p, body, err
+}
+
 // The routes of resources.
 
 func (x *exchange) create() error {
@@ -101,11 +111,7 @@ func (x *exchange) create() error {
 	if err != nil {
 		return err
 	}
-	p, err := x.projection(t)
-	if err != nil {
-		return err
-	}
-	body, err := x.body()
+	p, body, err := x.sent(t)
 	if err != nil {
 		return err
 	}
@@ -152,11 +158,7 @@ func (x *exchange) getResource(t *schema.ResourceType, id string) error {
 func (x *exchange) ifMatch() condition { return condition(x.Request.Header.Get("If-Match")) }
 
 func (x *exchange) putResource(t *schema.ResourceType, id string) error {
-	p, err := x.projection(t)
-	if err != nil {
-		return err
-	}
-	body, err := x.body()
+	p, body, err := x.sent(t)
 	if err != nil {
 		return err
 	}
@@ -168,11 +170,7 @@ func (x *exchange) putResource(t *schema.ResourceType, id string) error {
 }
 
 func (x *exchange) modifyResource(t *schema.ResourceType, id string) error {
-	p, err := x.projection(t)
-	if err != nil {
-		return err
-	}
-	body, err := x.body()
+	p, body, err := x.sent(t)
 	if err != nil {
 		return err
 	}
