@@ -33,6 +33,9 @@ type world struct {
 	broken     map[string]bool // versions whose pods never get ready
 	blocked    bool            // the environment waits for a person
 	asleep     bool            // the deployment is scaled to nothing
+	commit     string          // what the branch points at
+	uncompiled map[string]bool // "version commit" or "commit": what does not compile
+	compiling  bool            // pods are at it
 	transcript []string
 	said       map[string]string
 }
@@ -44,7 +47,7 @@ func newWorld() *world {
 			ObjectMeta: metav1.ObjectMeta{Name: "analytics", Generation: 1},
 			Spec:       v1alpha1.DeploymentSpec{Rollout: &v1alpha1.RolloutPolicy{ProgressDeadlineSeconds: ptr.To(int32(60))}},
 		},
-		slots: 1, broken: map[string]bool{}, said: map[string]string{},
+		slots: 1, broken: map[string]bool{}, uncompiled: map[string]bool{}, said: map[string]string{},
 	}
 }
 
@@ -55,7 +58,7 @@ func run(version string) v1alpha1.VersionRun {
 // plan is a reconciliation of the deployment.
 func (w *world) plan() {
 	p := makePlan(observation{
-		deployment: w.deployment, target: run(w.target), byHand: w.byHand, production: w.production, now: w.now,
+		deployment: w.deployment, target: run(w.target), commit: w.commit, byHand: w.byHand, production: w.production, now: w.now,
 		takeSlot: func() bool { return w.slots > 0 },
 	})
 	reconciler.Summarise(w.deployment, p.outcome)
@@ -65,7 +68,7 @@ func (w *world) plan() {
 	}
 	was := w.production.Spec
 	w.production.Spec.Image, w.production.Spec.Version = p.run.Pinned(), p.run.Version
-	w.production.Spec.DeploymentGeneration = w.deployment.Generation
+	w.production.Spec.DeploymentGeneration, w.production.Spec.ModelCommit = w.deployment.Generation, p.commit
 	if was != w.production.Spec {
 		w.production.Generation++
 	}
@@ -85,10 +88,14 @@ func (w *world) environment() {
 		env.Status.Image = env.Spec.Image
 	case w.blocked:
 		outcome = reconciler.Stalled(v1alpha1.ReasonInvalidSpec, "spec.env[X]: is set by the platform")
+	case w.uncompiled[env.Spec.ModelCommit] || w.uncompiled[env.Spec.Version+" "+env.Spec.ModelCommit]:
+		outcome = reconciler.Stalled(v1alpha1.ReasonModelBroken, "The data model does not compile: orders.yml: bad")
+	case w.compiling:
+		outcome = reconciler.Progressing(v1alpha1.ReasonWarmingUp, "api: 0 of 2 pods are ready (the data model is being compiled)")
 	case w.broken[env.Spec.Version]:
 		outcome = reconciler.Progressing(v1alpha1.ReasonWorkloadsNotReady, "api: 0 of 2 pods are ready")
 	default:
-		env.Status.Image = env.Spec.Image
+		env.Status.Image, env.Status.ModelCommit = env.Spec.Image, env.Spec.ModelCommit
 	}
 	reconciler.Summarise(env, outcome)
 	w.note("pods")
@@ -111,10 +118,16 @@ func (w *world) note(who string) {
 	}
 	line := fmt.Sprintf("%-5s production=%s history=%v ready=%s/%s%s", who,
 		w.production.Spec.Version, history, ready.Status, ready.Reason, state)
+	if d.Status.ModelCommit != "" {
+		line = strings.Replace(line, " history", fmt.Sprintf(" commit=%s served=%s history", w.production.Spec.ModelCommit, d.Status.ModelCommit), 1)
+	}
 	if who == "plan" {
 		line += ": " + ready.Message
 	} else {
 		line = fmt.Sprintf("%-5s production=%s image=%s", who, w.production.Spec.Version, w.production.Status.Image)
+		if commit := w.production.Status.ModelCommit; commit != "" {
+			line += " commit=" + commit
+		}
 	}
 	if w.said[who] != line {
 		w.said[who] = line
@@ -175,6 +188,55 @@ var scenarios = map[string][]func(*world){
 		func(w *world) { w.target, w.broken["1.2.4"] = "1.2.4", true },
 		func(w *world) { w.asleep = false; w.deployment.Generation++ },
 		func(w *world) { w.pass(61 * time.Second) },
+	},
+	"broken-commit-goes-back-and-stays": {
+		func(w *world) { w.target, w.commit = "1.2.3", "c1" },
+		func(w *world) { w.commit, w.uncompiled["c2"] = "c2", true },
+		func(w *world) { w.pass(time.Hour) },
+	},
+	"broken-commit-is-left-behind-by-the-next-one": {
+		func(w *world) { w.target, w.commit = "1.2.3", "c1" },
+		func(w *world) { w.commit, w.uncompiled["c2"] = "c2", true },
+		func(w *world) { w.commit = "c3" },
+	},
+	"broken-commit-is-taken-back-by-its-author": {
+		func(w *world) { w.target, w.commit = "1.2.3", "c1" },
+		func(w *world) { w.commit, w.uncompiled["c2"] = "c2", true },
+		func(w *world) { w.commit = "c1" },
+	},
+	"broken-commit-is-tried-again-after-a-change-of-the-spec": {
+		func(w *world) { w.target, w.commit = "1.2.3", "c1" },
+		func(w *world) { w.commit, w.uncompiled["c2"] = "c2", true },
+		func(w *world) { w.uncompiled["c2"] = false; w.deployment.Generation++ },
+	},
+	"commit-that-needs-the-next-version-is-tried-with-it": {
+		func(w *world) { w.target, w.commit = "1.2.3", "c1" },
+		func(w *world) { w.commit, w.uncompiled["1.2.3 c2"] = "c2", true },
+		func(w *world) { w.target = "1.2.4" },
+	},
+	"version-that-cannot-compile-the-model-goes-back-at-once": {
+		func(w *world) { w.target, w.commit = "1.2.3", "c1" },
+		func(w *world) { w.target, w.uncompiled["1.2.4 c1"] = "1.2.4", true },
+		func(w *world) { w.commit = "c2" },
+	},
+	"version-and-commit-that-are-both-broken": {
+		func(w *world) { w.target, w.commit = "1.2.3", "c1" },
+		func(w *world) {
+			w.target, w.commit = "1.2.4", "c2"
+			w.uncompiled["1.2.4 c1"], w.uncompiled["c2"] = true, true
+		},
+		func(w *world) { w.pass(time.Hour) },
+	},
+	"first-commit-that-is-broken-has-nothing-to-go-back-to": {
+		func(w *world) { w.target, w.commit, w.uncompiled["c1"] = "1.2.3", "c1", true },
+		func(w *world) { w.pass(time.Hour) },
+		func(w *world) { w.commit = "c2" },
+	},
+	"slow-compilation-has-a-time-of-its-own": {
+		func(w *world) { w.target, w.commit = "1.2.3", "c1" },
+		func(w *world) { w.target, w.compiling = "1.2.4", true },
+		func(w *world) { w.pass(14 * time.Minute) },
+		func(w *world) { w.compiling = false },
 	},
 	"rollout-waits-for-its-turn": {
 		func(w *world) { w.target = "1.2.3" },

@@ -197,9 +197,6 @@ func TestRemotesForgetAnotherSource(t *testing.T) {
 		"url":         func(obj *v1alpha1.Deployment) { obj.Spec.Model.Git.URL = "https://git.example.com/other.git" },
 		"secret":      func(obj *v1alpha1.Deployment) { obj.Spec.Model.Git.SecretRef = nil },
 		"another one": func(obj *v1alpha1.Deployment) { obj.UID = "2" },
-		"request": func(obj *v1alpha1.Deployment) {
-			obj.Annotations = map[string]string{v1alpha1.AnnotationReconcile: "now"}
-		},
 	}
 	for name, change := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -223,6 +220,23 @@ func TestRemotesForgetAnotherSource(t *testing.T) {
 			}
 		})
 	}
+	t.Run("a request waits for the look under way", func(t *testing.T) {
+		d := newDesk(t, nil)
+		obj := gitDeployment("")
+		d.look(obj)
+		late := d.wait()
+		obj.Annotations = map[string]string{v1alpha1.AnnotationReconcile: "now"}
+		d.look(obj)
+		d.idle()
+		d.answers(late, refsAt("b"))
+		if state := d.look(obj); state.known() || state.request != "now" {
+			t.Errorf("what was seen before the request answers it: %+v", state)
+		}
+		d.answers(d.wait(), refsAt("c"))
+		if state := d.look(obj); state.refs[0].Commit != commit("c") || state.request != "now" {
+			t.Errorf("after the look that was asked for: %+v", state)
+		}
+	})
 	t.Run("another branch is the same source", func(t *testing.T) {
 		d := newDesk(t, nil)
 		d.look(gitDeployment(""))
