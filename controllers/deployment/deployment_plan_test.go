@@ -147,10 +147,10 @@ func (w *world) settle(order *rand.Rand) {
 			w.environment()
 		}
 	}
-	w.environment()
-	w.plan()
-	w.environment()
-	w.plan()
+	for range 4 {
+		w.environment()
+		w.plan()
+	}
 }
 
 // scenarios are the life of a deployment, step by step.

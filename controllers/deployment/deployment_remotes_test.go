@@ -226,8 +226,9 @@ func TestRemotesForgetAnotherSource(t *testing.T) {
 		d.look(obj)
 		late := d.wait()
 		obj.Annotations = map[string]string{v1alpha1.AnnotationReconcile: "now"}
-		d.look(obj)
-		d.idle()
+		if state := d.look(obj); state.request != "" || !state.looking {
+			t.Errorf("a second look begins beside the first: %+v", state)
+		}
 		d.answers(late, refsAt("b"))
 		if state := d.look(obj); state.known() || state.request != "now" {
 			t.Errorf("what was seen before the request answers it: %+v", state)
