@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
@@ -104,6 +105,12 @@ func TestIndexErrorsNameTheField(t *testing.T) {
 // TestCacheKeepsOursOnly: of kinds that are not Quoin's own, the cache holds what Quoin made.
 func TestCacheKeepsOursOnly(t *testing.T) {
 	for obj, by := range CacheOptions().ByObject {
+		if _, isPod := obj.(*corev1.Pod); isPod {
+			if got := by.Label.String(); got != v1alpha1.LabelWarmUp {
+				t.Errorf("of pods the cache holds %q", got)
+			}
+			continue
+		}
 		if by.Transform != nil {
 			continue // see TestCacheKeepsWhenItChanged
 		}
@@ -121,7 +128,7 @@ func TestCacheKeepsOursOnly(t *testing.T) {
 func TestCacheKeepsWhenItChanged(t *testing.T) {
 	modified := metav1.NewTime(time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC))
 	for obj, by := range CacheOptions().ByObject {
-		if by.Transform == nil {
+		if _, ours := obj.(v1alpha1.Object); by.Transform == nil || !ours {
 			continue
 		}
 		obj.SetManagedFields([]metav1.ManagedFieldsEntry{{

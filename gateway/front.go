@@ -69,10 +69,16 @@ func (e *exchange) environment() types.NamespacedName {
 func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	begun := time.Now()
 	guarded := newGuardedWriter(w, begun)
-	e := &exchange{outcome: outcomeAborted}
+	e, finished := &exchange{outcome: outcomeAborted}, false
 	f.metrics.inFlight.Inc()
 	defer func() {
 		f.metrics.inFlight.Dec()
+		if !finished { // an answer that broke off
+			e.outcome = outcomeAborted
+		}
+		if guarded.status == 0 && e.webSocket {
+			guarded.status = http.StatusSwitchingProtocols // written past us
+		}
 		f.metrics.count(e.kind(), e.outcome, guarded.status, time.Since(begun))
 		f.annotate(r.Context(), e)
 	}()
@@ -82,6 +88,7 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		r.Body = body
 	}
 	f.serve(guarded, r, e)
+	finished = true
 }
 
 // annotate adds to the access log what the request turned out to be for.
@@ -94,6 +101,9 @@ func (f *front) annotate(ctx context.Context, e *exchange) {
 	serving.Annotate(ctx, "environment", e.target.Name)
 	if e.call.Address != "" {
 		serving.Annotate(ctx, "pod", e.call.Address)
+	}
+	if e.webSocket {
+		serving.Annotate(ctx, "webSocket", "true")
 	}
 	if e.call.Retries > 0 {
 		serving.Annotate(ctx, "retries", strconv.Itoa(e.call.Retries))
@@ -125,9 +135,8 @@ func (f *front) serve(w http.ResponseWriter, r *http.Request, e *exchange) {
 	defer done()
 	e.call.Pool = f.pools.Of(target.Namespace, target.Name, engine.PortNameHTTP)
 	e.call.Query = engine.IsQuery(r.Method, target.Rest)
-	if isPreflight(r) && !e.call.Pool.Ready() {
-		e.outcome = outcomePreflight
-		answerPreflight(w, r)
+	if e.stranger && !e.call.Pool.Ready() {
+		f.turnAway(w, r, e)
 		return
 	}
 	if target.MaySleep() && !e.stranger {
@@ -186,6 +195,17 @@ func forbidden(rest string) string {
 		return "API scope is missing: " + scope + " (" + only + ")"
 	}
 	return only
+}
+
+// turnAway answers strangers while there is no pod: they neither wake one nor take the place of
+// those who wait for one.
+func (f *front) turnAway(w http.ResponseWriter, r *http.Request, e *exchange) {
+	if e.webSocket {
+		f.unavailable(w, r, e, upstream.ErrNoEndpoint)
+		return
+	}
+	e.outcome = outcomePreflight
+	answerPreflight(w, r)
 }
 
 // wake asks for an environment to be woken until stop is called.

@@ -23,14 +23,15 @@ import (
 // retryAfter is what callers are told who found no pod.
 const retryAfter = "5"
 
-// newProxy passes requests on. Answers are flushed as they come: they may be streams.
+// newProxy passes requests on. An answer of unknown length may be a stream, and
+// httputil.ReverseProxy flushes it as it comes; for one whose length is known that would cost a
+// system call and gain nothing.
 func (f *front) newProxy(transport http.RoundTripper, trusted []netip.Prefix, logger *slog.Logger) http.Handler {
 	proxy := &httputil.ReverseProxy{
 		Transport:      transport,
 		Rewrite:        func(p *httputil.ProxyRequest) { rewrite(p, trusted) },
 		ModifyResponse: answered,
 		ErrorHandler:   f.failed,
-		FlushInterval:  -1,
 		BufferPool:     &buffers{},
 		ErrorLog:       slog.NewLogLogger(logger.Handler(), slog.LevelDebug),
 	}

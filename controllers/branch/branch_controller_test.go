@@ -3,6 +3,7 @@ package branch
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -277,6 +278,84 @@ func TestStagingEnvironment(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// onDemand is a deployment whose branches of some roles have environments that sleep.
+func onDemand(idle *int32, roles ...v1alpha1.OnDemandRole) *v1alpha1.Deployment {
+	d := gitDeployment()
+	d.Spec.OnDemand = &v1alpha1.OnDemand{Roles: roles, IdleSeconds: idle}
+	return d
+}
+
+// TestServedBy: which environment a branch has, and whether that one sleeps.
+func TestServedBy(t *testing.T) {
+	role := func(r v1alpha1.BranchRole) func(*v1alpha1.Branch) {
+		return func(b *v1alpha1.Branch) { b.Spec.Role = r }
+	}
+	const staged, dev = v1alpha1.EnvironmentStaging, v1alpha1.EnvironmentDevelopment
+	both := onDemand(nil, "shared", "personal")
+	cases := map[string]struct {
+		deployment *v1alpha1.Deployment
+		branch     *v1alpha1.Branch
+		want       *served
+	}{
+		"nothing is asked for":       {gitDeployment(), shared("b", "b", 1), nil},
+		"switched on":                {gitDeployment(), shared("b", "b", 1, staging), &served{as: staged}},
+		"switched on, and on demand": {both, shared("b", "b", 1, staging), &served{as: staged}},
+		"shared":                     {both, shared("b", "b", 1), &served{staged, ptr.To[int32](1800)}},
+		"shared, other time":         {onDemand(ptr.To[int32](600), "shared"), shared("b", "b", 1), &served{staged, ptr.To[int32](600)}},
+		"shared, not its role":       {onDemand(nil, "personal"), shared("b", "b", 1), nil},
+		"personal":                   {both, shared("b", "b", 1, role(v1alpha1.BranchPersonal)), &served{dev, ptr.To[int32](1800)}},
+		"personal, not its role":     {onDemand(nil, "shared"), shared("b", "b", 1, role(v1alpha1.BranchPersonal)), nil},
+		"production":                 {both, shared("b", "b", 1, role(v1alpha1.BranchProduction)), nil},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(tc.want, servedBy(tc.branch, tc.deployment), cmp.AllowUnexported(served{})); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestRoleChanges: a branch of another role has another environment, and the one of before goes.
+func TestRoleChanges(t *testing.T) {
+	api := newAPI(t, shared("self", "dev-ada", 1), onDemand(nil, "shared", "personal"), channel())
+	environments := func() (kinds []v1alpha1.EnvironmentType) {
+		list := &v1alpha1.EnvironmentList{}
+		if err := api.List(t.Context(), list); err != nil {
+			t.Fatal(err)
+		}
+		for i := range list.Items {
+			kinds = append(kinds, list.Items[i].Spec.Type)
+		}
+		return kinds
+	}
+	b := once(t, api, "self")
+	number := b.Annotations[v1alpha1.AnnotationEnvironmentID]
+	if got := environments(); !slices.Equal(got, []v1alpha1.EnvironmentType{v1alpha1.EnvironmentStaging}) || b.Status.Environment != StagingName(b) {
+		t.Errorf("environments %v, status %q", got, b.Status.Environment)
+	}
+	b.Spec.Role = v1alpha1.BranchPersonal
+	if err := api.Update(t.Context(), b); err != nil {
+		t.Fatal(err)
+	}
+	b = once(t, api, "self")
+	if got := environments(); !slices.Equal(got, []v1alpha1.EnvironmentType{v1alpha1.EnvironmentDevelopment}) ||
+		!strings.HasPrefix(b.Status.Environment, "sales-dev-") || b.Annotations[v1alpha1.AnnotationEnvironmentID] != number {
+		t.Errorf("environments %v, status %q, number %q (was %q)", got, b.Status.Environment, b.Annotations[v1alpha1.AnnotationEnvironmentID], number)
+	}
+	d := gitDeployment()
+	if err := api.Get(t.Context(), client.ObjectKeyFromObject(d), d); err != nil {
+		t.Fatal(err)
+	}
+	d.Spec.OnDemand = nil
+	if err := api.Update(t.Context(), d); err != nil {
+		t.Fatal(err)
+	}
+	if b = once(t, api, "self"); len(environments()) != 0 || b.Status.Environment != "" {
+		t.Errorf("environments %v, status %q", environments(), b.Status.Environment)
+	}
 }
 
 // TestWithoutStaging: what keeps a branch from having an environment, and what it says then.

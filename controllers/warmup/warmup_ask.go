@@ -7,7 +7,9 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -50,6 +52,10 @@ func overHTTP(c *http.Client) Ask {
 func get(ctx context.Context, c *http.Client, address, token string) (int, []byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
+	var taken atomic.Bool
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		WroteRequest: func(info httptrace.WroteRequestInfo) { taken.Store(info.Err == nil) },
+	})
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address+engine.BasePath+engine.PathMeta, nil)
 	if err != nil {
 		return 0, nil, err
@@ -57,8 +63,7 @@ func get(ctx context.Context, c *http.Client, address, token string) (int, []byt
 	req.Header.Set("Authorization", token)
 	resp, err := c.Do(req)
 	if err != nil {
-		var op *net.OpError
-		if errors.Is(err, context.DeadlineExceeded) && (!errors.As(err, &op) || op.Op != "dial") {
+		if errors.Is(err, context.DeadlineExceeded) && taken.Load() {
 			return 0, nil, fmt.Errorf("%w: %w", errCompiling, err)
 		}
 		return 0, nil, err

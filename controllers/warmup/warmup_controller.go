@@ -147,16 +147,20 @@ func (r *Reconciler) verdict(ctx context.Context, pod *corev1.Pod) (reason, mess
 	if err != nil {
 		return "", "", err
 	}
-	status, body, err := r.ask(ctx, pod, token)
-	switch {
-	case errors.Is(err, errCompiling):
-		return engine.WarmUpCompiling, "The pod compiles its data model", nil
-	case err != nil:
-		return engine.WarmUpNoAnswer, "The pod does not answer on its port", nil
-	}
-	secrets := []string{token, signing, string(secret.Data[engine.KeySQLPassword])}
-	reason, message = engine.ReadMeta(status, body, secrets...)
+	status, body, failure := r.ask(ctx, pod, token)
+	reason, message = heard(status, body, failure, token, signing, string(secret.Data[engine.KeySQLPassword]))
 	return reason, message, nil
+}
+
+// heard says what came of a question; the text of the answer is shown without the secrets.
+func heard(status int, body []byte, failure error, secrets ...string) (reason, message string) {
+	switch {
+	case errors.Is(failure, errCompiling):
+		return engine.WarmUpCompiling, "The pod compiles its data model"
+	case failure != nil:
+		return engine.WarmUpNoAnswer, "The pod does not answer on its port"
+	}
+	return engine.ReadMeta(status, body, secrets...)
 }
 
 // waits tells whether a pod has a gate of ours that is shut.

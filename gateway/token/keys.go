@@ -41,9 +41,10 @@ type Store struct {
 	// Now is the time.
 	Now func() time.Time
 
-	reads singleflight.Group
-	mu    sync.Mutex
-	held  map[types.NamespacedName]heldKeys
+	checked memory
+	reads   singleflight.Group
+	mu      sync.Mutex
+	held    map[types.NamespacedName]heldKeys
 }
 
 type heldKeys struct {
@@ -58,18 +59,14 @@ func (s *Store) Check(ctx context.Context, environment types.NamespacedName, tok
 	if err != nil {
 		return 0, "", err
 	}
-	kind, claims, err := keys.Check(token, s.Now())
+	checked, err := s.checked.check(environment, token, keys, s.Now())
 	if errors.Is(err, ErrInvalid) && s.Now().Sub(keys.read) >= again {
 		if keys, err = s.keys(ctx, environment, again); err != nil {
 			return 0, "", err
 		}
-		kind, claims, err = keys.Check(token, s.Now())
+		checked, err = s.checked.check(environment, token, keys, s.Now())
 	}
-	if err != nil || kind != Metadata {
-		return kind, "", err
-	}
-	relay, err := keys.Relay(claims, s.Now())
-	return kind, relay, err
+	return checked.kind, checked.relay, err
 }
 
 // keys returns keys that were read no longer than age ago.

@@ -103,10 +103,10 @@ func parser(now time.Time) *jwt.Parser {
 	)
 }
 
-// Check says what a token may be used for; its claims are those of a metadata token.
+// Check says what a token may be used for, and what its claims are.
 func (k Keys) Check(token string, now time.Time) (Kind, jwt.MapClaims, error) {
-	if _, err := verify(token, k.Data, now); err == nil || !errors.Is(err, ErrInvalid) {
-		return Data, nil, err
+	if claims, err := verify(token, k.Data, now); err == nil || !errors.Is(err, ErrInvalid) {
+		return Data, claims, err
 	}
 	claims, err := verify(token, [][]byte{k.Metadata}, now)
 	if err != nil {

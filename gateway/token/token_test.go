@@ -314,3 +314,56 @@ func TestStoreReadsOnceForMany(t *testing.T) {
 		t.Errorf("%d reads for 64 requests at a time", got)
 	}
 }
+
+// TestRemembered: a token that was good is not good any more once it has expired or its key is
+// gone, and one for another environment never is.
+func TestRemembered(t *testing.T) {
+	production, staging := types.NamespacedName{Namespace: "acme", Name: "production"}, types.NamespacedName{Namespace: "acme", Name: "staging"}
+	r := newReader(secret("production-credentials", "apiSecret", "one"), secret("production-gateway", "metadataKey", "meta"), secret("staging-credentials", "apiSecret", "two"))
+	clock := now
+	s := &token.Store{Reader: r, Now: func() time.Time { return clock }}
+	data := sign(t, jwt.SigningMethodHS256, []byte("one"), jwt.MapClaims{"exp": now.Add(10 * time.Second).Unix()}, nil)
+	meta := sign(t, jwt.SigningMethodHS256, []byte("meta"), jwt.MapClaims{"exp": now.Add(time.Hour).Unix()}, nil)
+	var relays []string
+	for range 2 {
+		if kind, _, err := s.Check(t.Context(), production, data); kind != token.Data || err != nil {
+			t.Error(kind, err)
+		}
+		kind, relay, err := s.Check(t.Context(), production, meta)
+		if kind != token.Metadata || err != nil {
+			t.Error(kind, err)
+		}
+		relays = append(relays, relay)
+		for _, value := range []string{data, meta} {
+			if _, _, err := s.Check(t.Context(), staging, value); !errors.Is(err, token.ErrInvalid) {
+				t.Errorf("another environment: %v", err)
+			}
+		}
+	}
+	clock = clock.Add(10 * time.Second)
+	if _, _, err := s.Check(t.Context(), production, data); !errors.Is(err, token.ErrExpired) {
+		t.Errorf("expired: %v", err)
+	}
+	for _, step := range []time.Duration{25 * time.Second, 20 * time.Second, 50 * time.Minute} {
+		clock = clock.Add(step)
+		_, relay, err := s.Check(t.Context(), production, meta)
+		if err != nil {
+			t.Fatal(err)
+		}
+		relays = append(relays, relay)
+		keys := token.Keys{Data: [][]byte{[]byte("one")}}
+		if kind, _, err := keys.Check(relay, clock.Add(20*time.Second)); kind != token.Data || err != nil {
+			t.Errorf("20 seconds after it was relayed: %v", err)
+		}
+	}
+	if relays[0] != relays[1] || relays[1] == relays[2] {
+		t.Error("relays are not remembered, or for too long")
+	}
+	if err := r.Update(t.Context(), secret("production-gateway", "metadataKey", "new")); err != nil {
+		t.Fatal(err)
+	}
+	clock = clock.Add(31 * time.Second)
+	if _, _, err := s.Check(t.Context(), production, meta); !errors.Is(err, token.ErrInvalid) {
+		t.Errorf("a key that is gone: %v", err)
+	}
+}

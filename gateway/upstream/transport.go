@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -200,19 +201,16 @@ func (t *Transport) attempt(r *http.Request, body *replay, call *Call, e *Endpoi
 		return response, "", nil
 	}
 	e.Release()
-	if failure := body.failure(); failure != nil {
+	if failure := cmp.Or(body.failure(), r.Context().Err()); failure != nil {
 		return nil, "", failure
 	}
-	if r.Context().Err() != nil {
-		return nil, "", r.Context().Err()
-	}
-	counted, _ := conn.(*countedConn)
+	counted, ok := conn.(*countedConn)
 	operation := &net.OpError{}
 	switch {
 	case errors.As(err, &operation) && operation.Op == "dial":
 		e.Failed()
 		return nil, unreachable, err
-	case counted != nil && counted.writes.Load() == before:
+	case ok && counted.writes.Load() == before:
 		return nil, unsent, err
 	case call.Query:
 		return nil, unanswered, err

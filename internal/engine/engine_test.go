@@ -25,7 +25,7 @@ const (
 	commit     = "0123456789abcdef0123456789abcdef01234567"
 )
 
-var options = engine.Options{QuoinImage: "ghcr.io/quoin-dev/quoin:v0.1.0", GatewayNamespace: "quoin-system"}
+var options = engine.Options{QuoinImage: "ghcr.io/quoin-dev/quoin:v0.1.0", GatewayNamespace: "quoin-system", WarmUp: true}
 
 // fixture is what an environment is rendered from.
 type fixture struct {

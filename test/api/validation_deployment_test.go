@@ -20,7 +20,7 @@ const (
 var deploymentTable = table{
 	kind:  "Deployment",
 	spec:  `{releaseChannel: latest, model: {configMapRef: {name: model}}}`,
-	cases: slices.Concat(deploymentCases, versionCases(), gitCases(), storeCases),
+	cases: slices.Concat(deploymentCases, versionCases(), gitCases(), onDemandCases, storeCases),
 }
 
 var deploymentCases = []validationCase{
@@ -137,6 +137,14 @@ func gitCases() []validationCase {
 			field: "spec.model.git.branch", message: branchMessage})
 	}
 	return cases
+}
+
+var onDemandCases = []validationCase{
+	{name: "onDemand: with Git", with: `{model: {git: {url: "https://git.example.com/model.git"}, configMapRef: null}, onDemand: {roles: [shared, personal], idleSeconds: 600}}`},
+	{name: "onDemand: with a config map", with: `{onDemand: {roles: [shared]}}`, field: "spec.onDemand", message: "onDemand needs branches: model.git"},
+	{name: "onDemand: production", with: `{model: {git: {url: "https://git.example.com/model.git"}, configMapRef: null}, onDemand: {roles: [production]}}`, field: "spec.onDemand.roles[0]", message: `supported values: "shared", "personal"`},
+	{name: "onDemand: no roles", with: `{model: {git: {url: "https://git.example.com/model.git"}, configMapRef: null}, onDemand: {idleSeconds: 600}}`, field: "spec.onDemand.roles", message: "Required value"},
+	{name: "onDemand: a role twice", with: `{model: {git: {url: "https://git.example.com/model.git"}, configMapRef: null}, onDemand: {roles: [shared, shared]}}`, field: "spec.onDemand.roles[1]", message: "Duplicate value"},
 }
 
 var storeCases = []validationCase{

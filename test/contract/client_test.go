@@ -54,6 +54,8 @@ func TestCommandLineClient(t *testing.T) {
 		{"data-model create-branch", "POST", "/build/api/v1/deployments/{git}/branches", `{"name":"cli","enterDevMode":false}`, []string{"branchName"}},
 		{"data-model delete-branch", "DELETE", "/build/api/v1/deployments/{git}/branches?branchName=cli", "", nil},
 		{"data-model disable-branch", "PUT", "/build/api/v1/deployments/{git}/branches/staging-environment", `{"branchName":"next","enabled":false}`, nil},
+		{"data-model pull", "POST", "/build/api/v1/deployments/{git}/pull", "", nil},
+		{"data-model pull --branch next", "POST", "/build/api/v1/deployments/{git}/pull", `{"branchName":"next"}`, nil},
 		{"api-keys list", "GET", "/api/v1/api-keys", "", []string{"items.0.id", "items.0.name"}},
 		{"spec", "GET", "/api/v1/spec", "", []string{"openapi", "info", "servers", "security", "components.schemas", "components.securitySchemes", "paths"}},
 		{"deployments delete", "DELETE", "/api/v1/deployments/{id}", "", nil},

@@ -327,3 +327,37 @@ func TestBuildStatus(t *testing.T) {
 	admin.call(t, "GET", path+"?branchName=gone", nil).is(200).want("errorText", "Bad branch")
 	admin.call(t, "GET", path+"?branchName=next", nil).is(200).want("status", "none").want("errorText", "Branch is not active")
 }
+
+// TestPull: who has pushed has the repository read at once, and is told whether something came.
+func TestPull(t *testing.T) {
+	admin := acme.as(acme.admin)
+	path := "/build/api/v1/deployments/" + acme.id + "/pull"
+	admin.call(t, "POST", path, nil).is(200).want("buildTriggered", false)
+	admin.call(t, "POST", path, map[string]any{"branchName": "next"}).is(200).want("buildTriggered", false)
+	admin.call(t, "POST", path, map[string]any{"branchName": "gone"}).refused(404, "gone")
+	admin.call(t, "POST", path, map[string]any{"branch": "next"}).refused(400, "branch")
+	id := create(t, acme, "Nothing to pull")
+	admin.call(t, "POST", "/build/api/v1/deployments/"+id+"/pull", nil).refused(409, "not in Git")
+}
+
+// TestBuildStatusWords: what is behind each word.
+func TestBuildStatusWords(t *testing.T) {
+	admin := acme.as(acme.admin)
+	path := "/api/v1/deployments/" + acme.id + "/build-status"
+	setModel := func(failed *v1alpha1.FailedModel) {
+		t.Helper()
+		d := object(t, acme, acme.id)
+		before := d.DeepCopy()
+		d.Status.FailedModel = failed
+		if err := k8s.Status().Patch(t.Context(), d, client.MergeFrom(before)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	head, _ := admin.call(t, "GET", path, nil).is(200).at("lastHash").(string)
+	setModel(&v1alpha1.FailedModel{
+		Commit: head, Image: object(t, acme, acme.id).Status.CurrentImage, Generation: object(t, acme, acme.id).Generation,
+		Reason: v1alpha1.ReasonModelBroken, Message: "orders.yml: bad",
+	})
+	defer setModel(nil)
+	admin.call(t, "GET", path, nil).is(200).want("status", "failed").want("errorText", "orders.yml: bad").want("lastHash", head).want("deploymentStatus", "ModelBroken")
+}

@@ -189,12 +189,21 @@ func TestRoutesAnswerAsTheDocumentSays(t *testing.T) {
 		t.Error(err)
 	}
 	answered[creations.OperationID]++ // few of the bodies made up here are as lucky
-	const toggle = "/build/api/v1/deployments/{deploymentId}/branches/staging-environment"
-	a := admin.call(t, "PUT", strings.Replace(toggle, "{deploymentId}", globex.id, 1), map[string]any{"enabled": false, "branchName": "next"}).is(200)
-	if err := s.check(toggle, "put", s.paths[toggle]["put"], a); err != nil {
-		t.Error(err)
+	for _, c := range []struct {
+		method, path string
+		body         map[string]any
+	}{ // they need a model in Git
+		{"put", "/branches/staging-environment", map[string]any{"enabled": false, "branchName": "next"}},
+		{"post", "/pull", map[string]any{"branchName": "next"}},
+	} {
+		path := "/build/api/v1/deployments/{deploymentId}" + c.path
+		op := s.paths[path][c.method]
+		a := admin.call(t, strings.ToUpper(c.method), strings.Replace(path, "{deploymentId}", globex.id, 1), c.body).is(200)
+		if err := s.check(path, c.method, op, a); err != nil {
+			t.Error(err)
+		}
+		answered[op.OperationID]++
 	}
-	answered[s.paths[toggle]["put"].OperationID]++ // it needs a model in Git
 	for range rounds {
 		for _, path := range slices.Sorted(maps.Keys(s.paths)) {
 			for _, method := range slices.Sorted(maps.Keys(s.paths[path])) {
@@ -242,7 +251,7 @@ func TestPermissions(t *testing.T) {
 		"advanceCreationStep": "DeploymentUpdate", "resetCreationStep": "DeploymentUpdate", "getDeploymentSettings": "DeploymentRead",
 		"listDeploymentVersions": "DeploymentRead", "getDeploymentEnvironments": "DeploymentRead",
 		"createDeploymentEnvironmentTokenForMetaSync": "SchemaRead", "createDeploymentEnvironmentToken": "DeploymentUpdate", "getDeploymentEnvironmentTokens": "DeploymentUpdate", "deploymentToken": "DeploymentUpdate",
-		"listBranches": "SchemaRead", "createBranch": "SchemaUpdate", "removeBranch": "SchemaUpdate", "setBranchStagingEnvironment": "SchemaUpdate",
+		"listBranches": "SchemaRead", "createBranch": "SchemaUpdate", "removeBranch": "SchemaUpdate", "setBranchStagingEnvironment": "SchemaUpdate", "pull": "SchemaUpdate",
 		"getEnvVariables": "DeploymentRead", "setEnvVariables": "SecretsManage", "listRegions": "", "getMe": "", "getSpec": "",
 		"listApiKeys": "Admin", "createApiKey": "Admin", "getApiKey": "Admin", "deleteApiKey": "Admin",
 	}

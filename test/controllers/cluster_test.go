@@ -71,7 +71,7 @@ func (w *world) rollOut(before, d *appsv1.Deployment) {
 	d.Status = appsv1.DeploymentStatus{
 		ObservedGeneration: d.Generation, Replicas: n, UpdatedReplicas: n, ReadyReplicas: n, AvailableReplicas: n,
 	}
-	if strings.Contains(d.Spec.Template.Spec.Containers[0].Image, "-broken") {
+	if strings.Contains(d.Spec.Template.Spec.Containers[0].Image, "-broken") || !w.warmed(d) {
 		d.Status.Replicas, d.Status.UpdatedReplicas = n+1, 1
 	}
 	w.patchStatus(before, d)
@@ -99,7 +99,7 @@ func (w *world) patchStatus(before, obj client.Object) {
 }
 
 var (
-	variable   = regexp.MustCompile(`"(uid|resourceVersion|creationTimestamp|lastTransitionTime|firstSeen|lastChangeTime|completionTime|startTime|lastModified|time)":"[^"]*"`)
+	variable   = regexp.MustCompile(`"(platform\.quoin\.dev/wake-requested-at|uid|resourceVersion|creationTimestamp|lastTransitionTime|firstSeen|lastChangeTime|completionTime|startTime|lastModified|time)":"[^"]*"`)
 	numbers    = regexp.MustCompile(`("platform\.quoin\.dev/(id|environment-id|issued-ids)":|"id":)"?[0-9a-z=,]+"?`)
 	counters   = regexp.MustCompile(`"(generation|observedGeneration|deploymentGeneration)":[0-9]+`)
 	secrets    = regexp.MustCompile(`"data":\{[^}]*\}`)

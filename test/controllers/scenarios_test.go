@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -52,6 +53,31 @@ var scenarios = map[string][]func(w *world){
 		func(w *world) { w.staging("feature", true) },
 		func(w *world) { w.refs = []git.Ref{ref("main", "d"), ref("feature", "e")} },
 		func(w *world) { w.staging("feature", false) },
+	},
+	"commit that does not compile goes back": {
+		func(w *world) {
+			w.isWarm, w.uncompiled = true, map[string]bool{ref("", "b").Commit: true}
+			w.restart()
+			w.furnished()
+			w.refs = []git.Ref{ref("main", "a")}
+			w.create(w.gitDeployment("analytics"))
+		},
+		func(w *world) { w.refs = []git.Ref{ref("main", "b")} },
+		func(w *world) { w.refs = []git.Ref{ref("main", "c")} },
+	},
+	"environments are woken by use and sleep": {
+		func(w *world) {
+			w.furnished()
+			w.refs = []git.Ref{ref("main", "a"), ref("feature", "b"), ref("dev-ada", "c")}
+			d := w.gitDeployment("analytics")
+			d.Spec.OnDemand = &v1alpha1.OnDemand{Roles: []v1alpha1.OnDemandRole{"shared", "personal"}}
+			w.create(d)
+		},
+		func(w *world) { w.wake(v1alpha1.EnvironmentStaging); w.wake(v1alpha1.EnvironmentDevelopment) },
+		func(w *world) { w.staging("feature", true); w.clock.Step(time.Hour) },
+		func(w *world) {
+			change(w, w.deployment("analytics"), func(d *v1alpha1.Deployment) { d.Spec.OnDemand = nil })
+		},
 	},
 	"deployment is deleted and its name is taken": {
 		func(w *world) {
@@ -100,6 +126,26 @@ func (w *world) staging(name string, enabled bool) {
 		}
 	}
 	w.t.Fatalf("there is no branch %q", name)
+}
+
+// wake has the environment of a type wanted awake, as the gateway does.
+func (w *world) wake(kind v1alpha1.EnvironmentType) {
+	w.t.Helper()
+	change(w, w.environmentOf(kind), func(e *v1alpha1.Environment) {
+		metav1.SetMetaDataAnnotation(&e.ObjectMeta, v1alpha1.AnnotationWakeRequested, w.clock.Now().Format(time.RFC3339))
+	})
+}
+
+// environmentOf is the environment of a type.
+func (w *world) environmentOf(kind v1alpha1.EnvironmentType) *v1alpha1.Environment {
+	w.t.Helper()
+	for _, obj := range w.all(&v1alpha1.EnvironmentList{}) {
+		if e, ok := obj.(*v1alpha1.Environment); ok && e.Spec.Type == kind {
+			return e
+		}
+	}
+	w.t.Fatalf("there is no %s environment", kind)
+	return nil
 }
 
 // play plays a scenario and writes down how each act ends.
@@ -333,6 +379,75 @@ func TestWhatUsersSee(t *testing.T) {
 		w.images.push("v1.2.5")
 		w.settle()
 		ready(t, w, d, "True Succeeded", "1.2.5")
+	})
+	t.Run("a commit that does not compile goes back at once, is Stalled, and stays there", func(t *testing.T) {
+		w := newWorld(t, 1)
+		w.isWarm, w.uncompiled = true, map[string]bool{ref("", "b").Commit: true}
+		w.restart()
+		w.furnished()
+		w.refs = []git.Ref{ref("main", "a")}
+		d := w.gitDeployment("analytics")
+		d.Spec.Rollout.ProgressDeadlineSeconds = ptr.To(int32(86400)) // nothing waits for it
+		w.create(d)
+		w.settle()
+		env := &v1alpha1.Environment{ObjectMeta: metav1.ObjectMeta{Namespace: w.name, Name: "analytics-production"}}
+		ready(t, w, env, "True Succeeded", "1.2.3")
+		w.refs = []git.Ref{ref("main", "b")}
+		w.settle()
+		ready(t, w, d, "False ModelBroken", "Compile errors: | orders.yml: bad); production serves commit aaaaaaaaaaaa")
+		ready(t, w, env, "True Succeeded", "1.2.3")
+		if env.Status.ModelCommit != ref("", "a").Commit || d.Status.FailedModel.Commit != ref("", "b").Commit {
+			t.Errorf("serves %s, failed: %+v", env.Status.ModelCommit, d.Status.FailedModel)
+		}
+		generation := env.Generation
+		for range 3 {
+			w.clock.Step(time.Hour)
+			w.settle()
+		}
+		if ready(t, w, env, "True Succeeded", ""); env.Generation != generation {
+			t.Errorf("the commit was tried again: generation %d, was %d", env.Generation, generation)
+		}
+		w.images.push("v1.2.4") // a new version may read what the old one could not
+		w.settle()
+		ready(t, w, d, "False ModelBroken", "production serves commit aaaaaaaaaaaa")
+		if ready(t, w, env, "True Succeeded", "1.2.4"); d.Status.CurrentVersion != "1.2.4" || env.Generation != generation+2 {
+			t.Errorf("runs %s; generation %d, was %d", d.Status.CurrentVersion, env.Generation, generation)
+		}
+		w.refs = []git.Ref{ref("main", "c")}
+		w.settle()
+		ready(t, w, d, "True Succeeded", "1.2.4")
+		if ready(t, w, env, "True Succeeded", ""); env.Status.ModelCommit != ref("", "c").Commit || d.Status.FailedModel != nil {
+			t.Errorf("serves %s, failed: %+v", env.Status.ModelCommit, d.Status.FailedModel)
+		}
+	})
+	t.Run("an environment sleeps until it is used, and makes nothing before", func(t *testing.T) {
+		w := newWorld(t, 1).furnished()
+		w.refs = []git.Ref{ref("main", "a"), ref("feature", "b")}
+		d := w.gitDeployment("analytics")
+		d.Spec.OnDemand = &v1alpha1.OnDemand{Roles: []v1alpha1.OnDemandRole{"shared"}, IdleSeconds: ptr.To(int32(600))}
+		w.create(d)
+		w.settle()
+		env := w.environmentOf(v1alpha1.EnvironmentStaging)
+		ready(t, w, env, "True Asleep", "the next request wakes it")
+		if env.Status.Active || env.Status.ID == "" || env.Status.APICredentials == nil || len(w.all(&appsv1.DeploymentList{})) != 1 {
+			t.Errorf("asleep from the beginning: %+v", env.Status)
+		}
+		w.wake(v1alpha1.EnvironmentStaging)
+		w.settle()
+		if ready(t, w, env, "True Succeeded", "1.2.3"); !env.Status.Active || len(w.all(&appsv1.DeploymentList{})) != 2 {
+			t.Errorf("woken: %+v", env.Status)
+		}
+		w.clock.Step(11 * time.Minute)
+		w.settle()
+		if ready(t, w, env, "True Asleep", ""); env.Status.Active || env.Status.Replicas != 0 {
+			t.Errorf("asleep again: %+v", env.Status)
+		}
+		branch := w.all(&v1alpha1.BranchList{})
+		for _, obj := range branch {
+			if b, ok := obj.(*v1alpha1.Branch); ok && b.Spec.Name == "feature" {
+				ready(t, w, b, "True Asleep", "asleep")
+			}
+		}
 	})
 	t.Run("two deployments of one name", func(t *testing.T) {
 		w := newWorld(t, 1).furnished()

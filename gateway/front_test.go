@@ -1,0 +1,221 @@
+package gateway
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/apiserver/serving"
+	"github.com/quoin-dev/quoin/gateway/route"
+	"github.com/quoin-dev/quoin/gateway/token"
+	"github.com/quoin-dev/quoin/gateway/upstream"
+	"github.com/quoin-dev/quoin/gateway/usage"
+	"github.com/quoin-dev/quoin/internal/engine"
+)
+
+// newTestFront is a front with one deployment, acme/sales, whose keys are "data" and "meta" and
+// whose pod is at address.
+func newTestFront(t testing.TB, address string, requestsPerSecond float64) *front {
+	t.Helper()
+	secret := func(name, key, value string) client.Object {
+		return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "acme", Name: name}, Data: map[string][]byte{key: []byte(value)}}
+	}
+	reader := fake.NewClientBuilder().WithObjects(secret("sales-production-credentials", "apiSecret", "data"), secret("sales-production-gateway", "metadataKey", "meta")).Build()
+	m := upstream.NewMetrics(nil)
+	f := &front{
+		objects: reader, keys: &token.Store{Reader: reader, Now: time.Now}, usage: &usage.Recorder{Now: time.Now},
+		pools:  upstream.NewPools(upstream.Limits{Wait: 100 * time.Millisecond, MaxWaiting: 10}, m),
+		limits: newLimits(requestsPerSecond, max(1, int(requestsPerSecond)), 1000), metrics: newRequestMetrics(prometheus.NewRegistry()), transport: upstream.NewTransport(m),
+	}
+	f.proxy = f.newProxy(f.transport, nil, slog.New(slog.DiscardHandler))
+	account := v1alpha1.Account{ObjectMeta: metav1.ObjectMeta{Name: "acme"}, Spec: v1alpha1.AccountSpec{Host: "example.com", Namespace: "acme"}}
+	production := v1alpha1.Environment{ObjectMeta: metav1.ObjectMeta{Namespace: "acme", Name: "sales-production"}}
+	production.Spec.DeploymentRef.Name, production.Spec.Type = "sales", v1alpha1.EnvironmentProduction
+	f.table.Store(route.NewTable(route.Objects{
+		Accounts:     []v1alpha1.Account{account},
+		Deployments:  []v1alpha1.Deployment{{ObjectMeta: metav1.ObjectMeta{Namespace: "acme", Name: "sales"}}},
+		Environments: []v1alpha1.Environment{production},
+	}))
+	if address != "" {
+		pod, err := net.ResolveTCPAddr("tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.pools.Set(types.NamespacedName{Namespace: "acme", Name: engine.APIName("sales-production")}, []*discoveryv1.EndpointSlice{{
+			Endpoints: []discoveryv1.Endpoint{{Addresses: []string{pod.IP.String()}}},
+			Ports:     []discoveryv1.EndpointPort{{Name: ptr.To("http"), Port: ptr.To(int32(pod.Port))}},
+		}})
+	}
+	return f
+}
+
+func signed(t testing.TB, key string) string {
+	t.Helper()
+	s, err := jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.MapClaims{"exp": time.Now().Add(time.Hour).Unix(), "tenant": "acme"}).SignedString([]byte(key))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// TestNeverSentTwice: a request that may change something is sent again only when no pod has got
+// any of it.
+func TestNeverSentTwice(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	accepted := make(chan int, 100)
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			n, _ := conn.Read(make([]byte, 1024))
+			accepted <- n
+			_ = conn.(*net.TCPConn).SetLinger(0)
+			_ = conn.Close()
+		}
+	}()
+	f := newTestFront(t, l.Addr().String(), 1000)
+	for _, tc := range []struct {
+		method, path string
+		attempts     int
+	}{
+		{"POST", "/cubejs-api/v1/pre-aggregations/jobs", 1},
+		{"DELETE", "/cubejs-api/v1/running-query/1", 1},
+		{"POST", "/cubejs-api/v1/load", 4},
+		{"GET", "/cubejs-api/v1/load", 4},
+	} {
+		r := httptest.NewRequest(tc.method, "https://sales.data.example.com"+tc.path, strings.NewReader(""))
+		r.Header.Set("Authorization", signed(t, "data"))
+		w := httptest.NewRecorder()
+		f.ServeHTTP(w, r)
+		if w.Code != http.StatusBadGateway || !strings.Contains(w.Body.String(), "did not answer") {
+			t.Errorf("%s %s: %d %s", tc.method, tc.path, w.Code, w.Body)
+		}
+		if got := len(accepted); got != tc.attempts {
+			t.Errorf("%s %s was sent %d times, want %d", tc.method, tc.path, got, tc.attempts)
+		}
+		for len(accepted) > 0 {
+			<-accepted
+		}
+	}
+}
+
+// TestUnavailable: without a pod, and without credentials.
+func TestUnavailable(t *testing.T) {
+	f := newTestFront(t, "", 1000)
+	ask := func() *httptest.ResponseRecorder {
+		r := httptest.NewRequest(http.MethodGet, "https://sales.data.example.com/cubejs-api/v1/load", nil)
+		r.Header.Set("Authorization", signed(t, "data"))
+		w := httptest.NewRecorder()
+		f.ServeHTTP(w, r)
+		return w
+	}
+	if w := ask(); w.Code != 503 || w.Header().Get("Retry-After") == "" || !strings.Contains(w.Body.String(), "no pod of the environment is ready") {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+	f.keys = &token.Store{Reader: fake.NewClientBuilder().Build(), Now: time.Now}
+	if w := ask(); w.Code != 503 || !strings.Contains(w.Body.String(), "no credentials yet") {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+	f.keys = &token.Store{Reader: fake.NewClientBuilder().Build(), Now: time.Now}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	r := httptest.NewRequest(http.MethodGet, "https://sales.data.example.com/cubejs-api/v1/load", nil).WithContext(ctx)
+	r.Header.Set("Authorization", signed(t, "data"))
+	w := httptest.NewRecorder()
+	f.ServeHTTP(w, r)
+	if w.Code != statusClientGone && w.Code != 503 {
+		t.Errorf("a caller that has gone: %d %s", w.Code, w.Body)
+	}
+}
+
+func TestLimitsArePerDeployment(t *testing.T) {
+	l := newLimits(1, 2, 2)
+	a, b := types.NamespacedName{Namespace: "acme", Name: "a"}, types.NamespacedName{Namespace: "acme", Name: "b"}
+	done, wait := l.take(a, false)
+	if wait != 0 {
+		t.Fatal(wait)
+	}
+	done()
+	for _, tc := range []struct {
+		deployment types.NamespacedName
+		stranger   bool
+		through    bool
+	}{{a, false, true}, {a, false, false}, {a, true, true}, {a, true, false}, {b, false, true}} {
+		if _, wait := l.take(tc.deployment, tc.stranger); (wait == 0) != tc.through {
+			t.Errorf("%s, stranger %t: wait %s", tc.deployment, tc.stranger, wait)
+		}
+	}
+	l.keep(func(string, string) bool { return false })
+	if len(l.held) != 2 {
+		t.Error("limits of requests that run were dropped")
+	}
+}
+
+func TestCertificateNames(t *testing.T) {
+	accounts := []v1alpha1.Account{{Spec: v1alpha1.AccountSpec{Host: "b.example.com:8443"}}, {Spec: v1alpha1.AccountSpec{Host: "a.example.com", DataDomain: "bi.example.org:1"}}}
+	deployments := []v1alpha1.Deployment{{}, {Spec: v1alpha1.DeploymentSpec{DataAPI: &v1alpha1.DataAPI{CustomDomain: "metrics.example.net:1"}}}}
+	got := strings.Join(certificateNames(accounts, deployments), " ")
+	const want = "*.bi.example.org *.data.b.example.com *.sql.bi.example.org *.sql.data.b.example.com metrics.example.net"
+	if got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}
+
+// BenchmarkProxy is a request through the gateway beside one straight to the pod: without TLS,
+// which is the same for both, with the access log.
+func BenchmarkProxy(b *testing.B) {
+	answer := strings.Repeat("x", 2048)
+	pod := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, answer) }))
+	defer pod.Close()
+	f := newTestFront(b, pod.Listener.Addr().String(), 1e9)
+	through := httptest.NewServer(serving.Wrap(f, serving.WrapOptions{Log: slog.New(slog.NewJSONHandler(io.Discard, nil)), MaxInFlight: 1000}))
+	defer through.Close()
+	for name, url := range map[string]string{"direct": pod.URL, "gateway": through.URL} {
+		for kind, key := range map[string]string{"data": "data", "metadata": "meta"} {
+			value, path := signed(b, key), map[string]string{"data": "/cubejs-api/v1/load", "metadata": "/cubejs-api/v1/meta"}[kind]
+			b.Run(name+"/"+kind, func(b *testing.B) {
+				b.ReportAllocs()
+				c := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}}
+				defer c.CloseIdleConnections()
+				b.RunParallel(func(p *testing.PB) {
+					for p.Next() {
+						r, _ := http.NewRequestWithContext(b.Context(), http.MethodGet, url+path, nil)
+						r.Host = "sales.data.example.com"
+						r.Header.Set("Authorization", value)
+						response, err := c.Do(r)
+						if err != nil {
+							b.Fatal(err)
+						}
+						if n, _ := io.Copy(io.Discard, response.Body); n != int64(len(answer)) {
+							b.Fatalf("%d, %d bytes", response.StatusCode, n)
+						}
+						_ = response.Body.Close()
+					}
+				})
+			})
+		}
+	}
+}

@@ -1,0 +1,200 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"sync"
+	"testing"
+	"testing/iotest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/utils/ptr"
+)
+
+func slice(port string, number int32, endpoints ...discoveryv1.Endpoint) *discoveryv1.EndpointSlice {
+	return &discoveryv1.EndpointSlice{Endpoints: endpoints, Ports: []discoveryv1.EndpointPort{{Name: &port, Port: &number}}}
+}
+
+func at(address string, ready, terminating *bool) discoveryv1.Endpoint {
+	return discoveryv1.Endpoint{Addresses: []string{address, "10.9.9.9"}, Conditions: discoveryv1.EndpointConditions{Ready: ready, Terminating: terminating}}
+}
+
+func TestAddresses(t *testing.T) {
+	yes, no := ptr.To(true), ptr.To(false)
+	names := slice("http", 4000, at("pod.example.com", yes, nil))
+	names.AddressType = discoveryv1.AddressTypeFQDN
+	got := Addresses([]*discoveryv1.EndpointSlice{
+		slice("http", 4000, at("10.0.0.2", yes, no), at("10.0.0.1", nil, nil), at("10.0.0.3", no, nil), at("10.0.0.4", yes, yes)),
+		slice("http", 4000, at("10.0.0.2", yes, no)), // it moves from one slice to another
+		slice("http", 4001, at("fd00::1", yes, nil)),
+		slice("sql", 15432, at("10.0.0.5", yes, nil)),
+		slice("http", 4000, discoveryv1.Endpoint{}),
+		names, {},
+	}, "http")
+	if diff := cmp.Diff([]string{"10.0.0.1:4000", "10.0.0.2:4000", "[fd00::1]:4001"}, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func testPool(wait time.Duration, maxWaiting int, addresses ...string) *Pool {
+	p := newPool(Limits{Wait: wait, MaxWaiting: maxWaiting}, NewMetrics(prometheus.NewRegistry()))
+	p.set(addresses)
+	return p
+}
+
+func acquire(t *testing.T, p *Pool, tried ...*Endpoint) *Endpoint {
+	t.Helper()
+	e, err := p.Acquire(t.Context(), tried)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+func TestPicks(t *testing.T) {
+	p := testPool(0, 0, "a", "b", "c")
+	count := map[string]int{}
+	for range 30 { // one after the other: all take turns
+		e := acquire(t, p)
+		count[e.Address]++
+		e.Release()
+	}
+	if diff := cmp.Diff(map[string]int{"a": 10, "b": 10, "c": 10}, count); diff != "" {
+		t.Errorf("in turns (-want +got):\n%s", diff)
+	}
+	busy := acquire(t, p)
+	for range 20 { // one that hangs keeps its request, and gets few others
+		one, two := acquire(t, p), acquire(t, p)
+		if one == busy || two == busy {
+			t.Error("the busy one is picked")
+		}
+		one.Release()
+		two.Release()
+	}
+	first := acquire(t, p)
+	if second := acquire(t, p, first, busy); second == first || second == busy {
+		t.Error("one that was tried is picked though another is there")
+	}
+	p.set([]string{busy.Address})
+	if again := acquire(t, p, busy); again != busy {
+		t.Error("what is known of an endpoint that stays is lost")
+	}
+}
+
+func TestPauses(t *testing.T) {
+	p := testPool(5*time.Second, 10, "a", "b")
+	a := acquire(t, p)
+	for range 100 {
+		a.Failed()
+	}
+	a.Release()
+	if a.failures != 1 {
+		t.Errorf("100 who fail at the same time count %d times", a.failures)
+	}
+	for range 10 {
+		e := acquire(t, p)
+		if e == a {
+			t.Fatal("a paused endpoint is picked")
+		}
+		e.Release()
+	}
+	p.set([]string{a.Address})
+	begun := time.Now()
+	if e := acquire(t, p); e != a || time.Since(begun) < firstPause/2 {
+		t.Errorf("the last endpoint is tried again after %s", time.Since(begun))
+	}
+	a.Failed()
+	if pause := time.Until(a.pausedUntil); pause < firstPause {
+		t.Errorf("the second pause is %s", pause)
+	}
+	a.Reached()
+	if acquire(t, p, a) != a {
+		t.Error("one that has answered is still paused")
+	}
+}
+
+func TestWaits(t *testing.T) {
+	p := testPool(200*time.Millisecond, 2)
+	var all sync.WaitGroup
+	results := make(chan error, 3)
+	for range 3 {
+		all.Go(func() { _, err := p.Acquire(context.Background(), nil); results <- err })
+	}
+	all.Wait()
+	count := map[error]int{}
+	for range 3 {
+		count[<-results]++
+	}
+	if count[ErrNoEndpoint] != 2 || count[ErrTooManyWaiting] != 1 {
+		t.Errorf("%v", count)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	time.AfterFunc(20*time.Millisecond, cancel)
+	if _, err := p.Acquire(ctx, nil); !errors.Is(err, context.Canceled) {
+		t.Errorf("a caller that goes: %v", err)
+	}
+	time.AfterFunc(20*time.Millisecond, func() { p.set([]string{"a"}) })
+	if e := acquire(t, p); e.Address != "a" || p.waiting != 0 {
+		t.Errorf("%s, %d wait", e.Address, p.waiting)
+	}
+}
+
+func TestReplay(t *testing.T) {
+	r := &replay{source: iotest.OneByteReader(strings.NewReader("hello"))}
+	first, _ := r.again()
+	head := make([]byte, 2)
+	if _, err := io.ReadFull(first, head); err != nil {
+		t.Fatal(err)
+	}
+	second, ok := r.again()
+	if !ok {
+		t.Fatal("lost")
+	}
+	if _, err := first.Read(head); !errors.Is(err, errSuperseded) {
+		t.Errorf("the first pass goes on: %v", err)
+	}
+	for range 2 { // also once the end has been read
+		if all, err := io.ReadAll(second); string(all) != "hello" || err != nil {
+			t.Errorf("%q, %v", all, err)
+		}
+		second, _ = r.again()
+	}
+	if r.failure() != nil {
+		t.Error("the end is a failure")
+	}
+
+	large := &replay{source: strings.NewReader(strings.Repeat("x", maxReplay+1))}
+	pass, _ := large.again()
+	if n, err := io.Copy(io.Discard, pass); n != maxReplay+1 || err != nil {
+		t.Errorf("%d, %v", n, err)
+	}
+	if _, ok := large.again(); ok || !large.gone() {
+		t.Error("more is kept than may be")
+	}
+
+	broken := &replay{source: iotest.ErrReader(io.ErrUnexpectedEOF)}
+	pass, _ = broken.again()
+	_, _ = io.ReadAll(pass)
+	if !errors.Is(broken.failure(), io.ErrUnexpectedEOF) {
+		t.Errorf("%v", broken.failure())
+	}
+}
+
+func BenchmarkAcquire(b *testing.B) {
+	p := testPool(0, 0, "a", "b", "c")
+	b.ReportAllocs()
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			e, err := p.Acquire(context.Background(), nil)
+			if err != nil {
+				b.Fatal(err)
+			}
+			e.Release()
+		}
+	})
+}

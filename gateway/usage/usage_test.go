@@ -1,0 +1,89 @@
+package usage
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/quoin-dev/quoin/api/v1alpha1"
+)
+
+var name = types.NamespacedName{Namespace: "acme", Name: "sales-stg"}
+
+// TestWrites: how often an environment is written to.
+func TestWrites(t *testing.T) {
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	environment := &v1alpha1.Environment{ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace, Name: name.Name}}
+	writes := 0
+	kube := fake.NewClientBuilder().WithScheme(scheme).WithObjects(environment).WithInterceptorFuncs(interceptor.Funcs{
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, options ...client.PatchOption) error {
+			writes++
+			return c.Patch(ctx, o, p, options...)
+		},
+	}).Build()
+	clock := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	r := &Recorder{Cache: kube, Writer: kube, Log: slog.New(slog.DiscardHandler), Now: func() time.Time { return clock }}
+	other := &Recorder{Cache: kube, Writer: kube, Log: r.Log, Now: r.Now} // another replica
+	step := func(what string, pass time.Duration, on *Recorder, note func(types.NamespacedName), want int) {
+		t.Helper()
+		clock, writes = clock.Add(pass), 0
+		for range 3 {
+			note(name)
+		}
+		for len(on.queue()) > 0 {
+			if err := on.write(t.Context(), <-on.queue()); err != nil {
+				t.Error(err)
+			}
+		}
+		if writes != want {
+			t.Errorf("%s: %d writes, want %d", what, writes, want)
+		}
+	}
+	step("used", 0, r, r.Used, 1)
+	step("again", 4*time.Minute, r, r.Used, 0)
+	step("by another replica", 0, other, other.Used, 0)
+	step("after 5 minutes", 2*time.Minute, r, r.Used, 1)
+	step("wanted, but awake", 0, r, r.Wanted, 0)
+	if err := kube.Get(t.Context(), name, environment); err != nil {
+		t.Fatal(err)
+	}
+	environment.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Reason: v1alpha1.ReasonAsleep}}
+	if err := kube.Update(t.Context(), environment); err != nil {
+		t.Fatal(err)
+	}
+	step("wanted, and asleep", 0, r, r.Wanted, 1)
+	step("wanted again", 5*time.Second, r, r.Wanted, 0)
+	step("wanted by another replica", 0, other, other.Wanted, 0)
+	step("after 10 seconds", 6*time.Second, r, r.Wanted, 1)
+	if err := kube.Delete(t.Context(), environment); err != nil {
+		t.Fatal(err)
+	}
+	step("of one that is gone", time.Hour, r, r.Used, 0)
+	clock = clock.Add(time.Hour)
+	r.sweep()
+	if len(r.last) != 0 {
+		t.Errorf("%d notes are kept for ever", len(r.last))
+	}
+}
+
+// TestDoesNotBlock: notes that nobody writes cost nothing but themselves.
+func TestDoesNotBlock(t *testing.T) {
+	r := &Recorder{Now: time.Now}
+	for i := range 2 * maxPending {
+		r.Used(types.NamespacedName{Name: time.Duration(i).String()})
+	}
+	if len(r.queue()) != maxPending || len(r.last) != maxPending {
+		t.Errorf("%d pending, %d remembered", len(r.queue()), len(r.last))
+	}
+}
