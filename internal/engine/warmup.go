@@ -63,7 +63,7 @@ var severity = []string{WarmUpBroken, WarmUpTooSlow, WarmUpUnreadable, WarmUpNoA
 
 // WarmUpOf says what keeps the pods of a template from serving their data model: the worst
 // that any of them says, in words that do not depend on the order of the pods. inputs is the
-// hash of the template, the annotation v1alpha1.AnnotationInputs of the pods' Deployment.
+// label v1alpha1.LabelWarmUp of the template.
 // The reason is empty when none says anything.
 func WarmUpOf(pods []corev1.Pod, inputs string) (reason, message string) {
 	worst := len(severity)
