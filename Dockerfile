@@ -17,6 +17,7 @@ RUN --mount=type=cache,target=/go/pkg/mod go mod download
 COPY main.go ./
 COPY api api
 COPY apiserver apiserver
+COPY gateway gateway
 COPY controllers controllers
 COPY internal internal
 
