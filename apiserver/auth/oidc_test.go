@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -466,20 +467,28 @@ func TestOIDCUsers(t *testing.T) {
 	key := es256("1")
 	p := newProvider(t, key)
 	inactive := func(u *v1alpha1.ScimUser) { u.Spec.Active = ptr.To(false) }
+	lost := func(u *v1alpha1.ScimUser) {
+		u.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNameTaken}}
+	}
 	cases := map[string]struct {
 		user *v1alpha1.ScimUser
 		ok   bool
+		is   string // the ScimUser that the person is
 	}{
-		"active":    {ann(), true},
-		"inactive":  {ann(inactive), false},
-		"elsewhere": {ann(inactive, func(u *v1alpha1.ScimUser) { u.Namespace = "other-ns" }), true},
-		"other":     {ann(inactive, func(u *v1alpha1.ScimUser) { u.Spec.UserName = "bob@example.com" }), true},
+		"active":            {ann(), true, "ann"},
+		"inactive":          {ann(inactive), false, ""},
+		"elsewhere":         {ann(inactive, func(u *v1alpha1.ScimUser) { u.Namespace = "other-ns" }), true, ""},
+		"other":             {ann(inactive, func(u *v1alpha1.ScimUser) { u.Spec.UserName = "bob@example.com" }), true, ""},
+		"lost its own name": {ann(inactive, lost), true, ""},
 	}
 	for name, tc := range cases {
 		a, _ := p.authenticator(t, tc.user)
 		got, err := a.Authenticate(t.Context(), p.account(), bearer(key.token(p.claims(object{"email": "ANN@example.com"}))))
 		if (err == nil) != tc.ok || (got != nil) != tc.ok || err != nil && !errors.Is(err, ErrNoCredential) {
 			t.Errorf("%s: %v, %v", name, got, err)
+		}
+		if got != nil && got.User != tc.is {
+			t.Errorf("%s: is user %q, want %q", name, got.User, tc.is)
 		}
 	}
 }
