@@ -82,7 +82,7 @@ func parseControllerFlags(args []string, stderr io.Writer) (*controllerFlags, er
 	fs.IntVar(&f.config.Concurrency, "concurrency", 10, "`objects` of a kind that are reconciled at once")
 	fs.IntVar(&f.config.MaxRollouts, "max-concurrent-rollouts", 10, "`deployments` that roll out at once; 0 for any number")
 	fs.BoolVar(&f.config.AllowInsecureGit, "allow-insecure-git", false, "allow http:// for Git repositories: for tests and closed networks")
-	fs.BoolVar(&f.config.WarmUp, "warm-up", true, "have API pods compile their data model before they are ready; false where pods are only simulated")
+	fs.BoolVar(&f.config.WarmUp, "warm-up", false, "have API pods compile their data model before they are ready; needs the RoleBinding quoin-account in the accounts' namespaces")
 	f.log.register(fs)
 	if err := fs.Parse(args); err != nil {
 		return f, err

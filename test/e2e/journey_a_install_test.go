@@ -23,6 +23,9 @@ var _ = Describe("An administrator installs a deployment", Ordered, func() {
 		// The page's registry is that of a cluster that make up starts.
 		manifests := strings.ReplaceAll(documented("a-install.md"), "127.0.0.1:15000/cube", demo.repository())
 		apply(ctx, manifests)
+		if world.nodes == real { // where the controller runs with --warm-up
+			kubectl(ctx, "create", "rolebinding", "quoin-account", "--clusterrole=quoin-account", "--serviceaccount="+quoinNamespace+":quoin-controller", "-n", "demo")
+		}
 		DeferCleanup(func(ctx SpecContext) {
 			demo.remove(ctx)
 			kubectl(ctx, "delete", "relch/latest")
