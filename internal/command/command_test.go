@@ -80,11 +80,11 @@ func TestFlags(t *testing.T) {
 		args []string
 		want controllers.Config
 	}{
-		"defaults":    {nil, nil, controllers.Config{Namespace: "quoin-system", Concurrency: 10, MaxRollouts: 10, WarmUp: true}},
-		"environment": {map[string]string{"POD_NAMESPACE": "ops", "QUOIN_IMAGE": "quoin:v1"}, nil, controllers.Config{Namespace: "ops", Image: "quoin:v1", Concurrency: 10, MaxRollouts: 10, WarmUp: true}},
+		"defaults":    {nil, nil, controllers.Config{Namespace: "quoin-system", Concurrency: 10, MaxRollouts: 10}},
+		"environment": {map[string]string{"POD_NAMESPACE": "ops", "QUOIN_IMAGE": "quoin:v1"}, nil, controllers.Config{Namespace: "ops", Image: "quoin:v1", Concurrency: 10, MaxRollouts: 10}},
 		"flags come first": {map[string]string{"POD_NAMESPACE": "ops", "QUOIN_IMAGE": "quoin:v1"},
-			[]string{"--namespace=mine", "--quoin-image", "quoin:v2", "-concurrency", "1", "--max-concurrent-rollouts=0", "--allow-insecure-git", "--warm-up=false"},
-			controllers.Config{Namespace: "mine", Image: "quoin:v2", Concurrency: 1, AllowInsecureGit: true}},
+			[]string{"--namespace=mine", "--quoin-image", "quoin:v2", "-concurrency", "1", "--max-concurrent-rollouts=0", "--allow-insecure-git", "--warm-up"},
+			controllers.Config{Namespace: "mine", Image: "quoin:v2", Concurrency: 1, AllowInsecureGit: true, WarmUp: true}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
