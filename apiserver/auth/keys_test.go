@@ -93,7 +93,7 @@ func TestKeys(t *testing.T) {
 		})}, with(func(p *Principal) {
 			p.Name, p.Deployments, p.Permissions = "Nightly load", []string{"sales"}, []v1alpha1.Permission{"SchemaRead"}
 		}), ""},
-		"owner": {objects{etl(token, anns), ann()}, with(func(p *Principal) { p.Email, p.User = "Ann@Example.com", "ann" }), ""},
+		"owner":                {objects{etl(token, anns), ann()}, with(func(p *Principal) { p.Email, p.User = "Ann@Example.com", "ann" }), ""},
 		"and its SCIM profile": {objects{etl(token, func(k *v1alpha1.ApiKey) { k.Spec.ScimProfile = "Okta" })}, with(func(p *Principal) { p.ScimProfile = "Okta" }), ""},
 		"owner with addresses": {objects{etl(token, anns), ann(func(u *v1alpha1.ScimUser) {
 			u.Spec.Emails = []v1alpha1.ScimMultiValue{{Value: "a@example.com"}, {Value: "b@example.com", Primary: ptr.To(true)}}
