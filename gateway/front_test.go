@@ -22,12 +22,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
-	"github.com/quoin-dev/quoin/apiserver/serving"
 	"github.com/quoin-dev/quoin/gateway/route"
 	"github.com/quoin-dev/quoin/gateway/token"
 	"github.com/quoin-dev/quoin/gateway/upstream"
 	"github.com/quoin-dev/quoin/gateway/usage"
 	"github.com/quoin-dev/quoin/internal/engine"
+	"github.com/quoin-dev/quoin/internal/serving"
 )
 
 // newTestFront is a front with one deployment, acme/sales, whose keys are "data" and "meta" and

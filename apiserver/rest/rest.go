@@ -23,8 +23,8 @@ import (
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/apiserver/auth"
-	"github.com/quoin-dev/quoin/apiserver/serving"
 	"github.com/quoin-dev/quoin/internal/kube"
+	"github.com/quoin-dev/quoin/internal/serving"
 )
 
 // Region is a place where deployments can run.

@@ -14,7 +14,7 @@ import (
 	"github.com/go-logr/logr"
 
 	"github.com/quoin-dev/quoin/apiserver"
-	"github.com/quoin-dev/quoin/apiserver/serving"
+	"github.com/quoin-dev/quoin/internal/serving"
 )
 
 type apiserverFlags struct {

@@ -15,8 +15,8 @@ import (
 
 	"github.com/go-logr/logr"
 
-	"github.com/quoin-dev/quoin/apiserver/serving"
 	"github.com/quoin-dev/quoin/gateway"
+	"github.com/quoin-dev/quoin/internal/serving"
 )
 
 type gatewayFlags struct {

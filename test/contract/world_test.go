@@ -43,8 +43,8 @@ import (
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/apiserver"
 	"github.com/quoin-dev/quoin/apiserver/rest"
-	"github.com/quoin-dev/quoin/apiserver/serving"
 	"github.com/quoin-dev/quoin/controllers"
+	"github.com/quoin-dev/quoin/internal/serving"
 )
 
 // patience is how long something may take that has no deadline of its own.

@@ -1,5 +1,5 @@
-// Package serving is the front door of `quoin apiserver`: the listeners, the certificate they
-// show, and what wraps every request. It knows nothing of routes or tenants.
+// Package serving is the front door of `quoin apiserver` and `quoin gateway`: the listeners, the
+// certificate they show, and what wraps every request. It knows nothing of routes or tenants.
 //
 //	listener ─▶ Wrap ─▶ CanonicalPath ─▶ authentication, routes
 //	  Run        │
