@@ -88,7 +88,7 @@ func (f *front) serve(w http.ResponseWriter, r *http.Request, account *v1alpha1.
 	serving.Annotate(r.Context(), "principal", string(p.Kind)+":"+p.ID)
 	caller := account.Name + "\x00" + string(p.Kind) + "\x00" + p.ID
 	if wait := f.rates.take(caller); wait > 0 {
-		w.Header().Set("Retry-After", seconds(wait))
+		serving.RetryAfter(w, wait)
 		serving.WriteError(w, http.StatusTooManyRequests, "too many requests: wait as long as Retry-After says")
 		return
 	}
@@ -122,6 +122,6 @@ func unavailable(w http.ResponseWriter, r *http.Request, err error) {
 	if !errors.Is(err, context.Canceled) {
 		log.FromContext(r.Context()).Error(err, "Cannot tell whose request this is", "requestID", serving.RequestID(r.Context()))
 	}
-	w.Header().Set("Retry-After", seconds(time.Second))
+	serving.RetryAfter(w, time.Second)
 	serving.WriteError(w, http.StatusServiceUnavailable, "cannot check the credential now: try again")
 }

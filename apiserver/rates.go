@@ -2,7 +2,6 @@ package apiserver
 
 import (
 	"context"
-	"strconv"
 	"sync"
 	"time"
 
@@ -61,9 +60,4 @@ func (r *rates) wait(ctx context.Context, caller string) error {
 		case <-time.After(pause):
 		}
 	}
-}
-
-// seconds rounds up, as Retry-After wants it.
-func seconds(d time.Duration) string {
-	return strconv.Itoa(int((d + time.Second - 1) / time.Second))
 }

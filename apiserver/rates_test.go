@@ -36,11 +36,3 @@ func TestRatesAreBounded(t *testing.T) {
 		t.Errorf("%d callers are remembered, at most %d should be", kept, maxCallers)
 	}
 }
-
-func TestSeconds(t *testing.T) {
-	for d, want := range map[time.Duration]string{time.Millisecond: "1", time.Second: "1", 1001 * time.Millisecond: "2"} {
-		if got := seconds(d); got != want {
-			t.Errorf("%s is %s, want %s", d, got, want)
-		}
-	}
-}

@@ -128,7 +128,7 @@ func (f *front) serve(w http.ResponseWriter, r *http.Request, e *exchange) {
 	done, wait := f.limits.take(types.NamespacedName{Namespace: target.Namespace, Name: target.Deployment}, e.stranger)
 	if wait > 0 {
 		e.outcome = outcomeLimited
-		w.Header().Set("Retry-After", seconds(wait))
+		serving.RetryAfter(w, wait)
 		refuse(w, http.StatusTooManyRequests, "too many requests to this deployment: wait as long as Retry-After says")
 		return
 	}

@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"strconv"
 	"sync"
 	"time"
 
@@ -66,9 +65,4 @@ func (l *limits) keep(serves func(namespace, name string) bool) {
 			delete(l.held, name)
 		}
 	}
-}
-
-// seconds rounds up, as Retry-After wants it.
-func seconds(d time.Duration) string {
-	return strconv.Itoa(int((d + time.Second - 1) / time.Second))
 }

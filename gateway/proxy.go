@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -21,7 +22,7 @@ import (
 )
 
 // retryAfter is what callers are told who found no pod.
-const retryAfter = "5"
+const retryAfter = 5 * time.Second
 
 // newProxy passes requests on. An answer of unknown length may be a stream, and
 // httputil.ReverseProxy flushes it as it comes; for one whose length is known that would cost a
@@ -116,7 +117,7 @@ func (f *front) unavailable(w http.ResponseWriter, r *http.Request, e *exchange,
 	id := serving.RequestID(r.Context())
 	logger := log.FromContext(r.Context()).WithValues("requestID", id, "environment", e.environment().String())
 	e.outcome = outcomeUnavailable
-	w.Header().Set("Retry-After", retryAfter)
+	serving.RetryAfter(w, retryAfter)
 	switch {
 	case errors.Is(err, upstream.ErrNoEndpoint), errors.Is(err, upstream.ErrTooManyWaiting), errors.Is(err, token.ErrNoKeys):
 		logger.Info("Cannot serve a request", "reason", err.Error())

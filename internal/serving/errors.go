@@ -3,6 +3,8 @@ package serving
 import (
 	"encoding/json"
 	"net/http"
+	"strconv"
+	"time"
 )
 
 // ErrorWriter answers with a status and a message in the form of one protocol.
@@ -17,6 +19,12 @@ func WriteError(w http.ResponseWriter, status int, message string) {
 		return
 	}
 	writeJSON(w, status, map[string]string{"error": message})
+}
+
+// RetryAfter tells the caller in how many seconds it may try again (RFC 9110, section 10.2.3):
+// wait, rounded up.
+func RetryAfter(w http.ResponseWriter, wait time.Duration) {
+	w.Header().Set("Retry-After", strconv.Itoa(int((wait+time.Second-1)/time.Second)))
 }
 
 func writeJSON(w http.ResponseWriter, status int, body map[string]string) {

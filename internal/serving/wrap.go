@@ -201,7 +201,7 @@ func limitInFlight(limit int) layer {
 				defer func() { <-slots }()
 				next.ServeHTTP(w, r)
 			default:
-				w.Header().Set("Retry-After", "1")
+				RetryAfter(w, time.Second)
 				WriteError(w, http.StatusServiceUnavailable, "too many requests at a time")
 			}
 		})

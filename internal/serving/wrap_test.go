@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
@@ -346,6 +347,16 @@ func TestInFlightLimit(t *testing.T) {
 		leave <- struct{}{}
 		if got := <-first; got.Code != http.StatusOK {
 			t.Errorf("the first is answered with %d", got.Code)
+		}
+	}
+}
+
+func TestRetryAfter(t *testing.T) {
+	for wait, want := range map[time.Duration]string{time.Millisecond: "1", time.Second: "1", 1001 * time.Millisecond: "2"} {
+		w := httptest.NewRecorder()
+		RetryAfter(w, wait)
+		if got := w.Header().Get("Retry-After"); got != want {
+			t.Errorf("%s is %s, want %s", wait, got, want)
 		}
 	}
 }
