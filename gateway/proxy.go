@@ -53,7 +53,7 @@ func rewrite(p *httputil.ProxyRequest, trusted []netip.Prefix) {
 	setPath(out, e.target.Path)
 	out.URL.RawQuery = p.In.URL.RawQuery // as it is, even what Go cannot parse
 	p.SetXForwarded()
-	if before := p.In.Header["X-Forwarded-For"]; len(before) > 0 && isTrusted(p.In.RemoteAddr, trusted) {
+	if before := p.In.Header["X-Forwarded-For"]; len(before) > 0 && serving.IsTrusted(p.In.RemoteAddr, trusted) {
 		out.Header.Set("X-Forwarded-For", strings.Join(append(slices.Clone(before), out.Header.Get("X-Forwarded-For")), ", "))
 	}
 	out.Header.Set("X-Request-Id", serving.RequestID(p.In.Context()))
@@ -74,11 +74,6 @@ func setPath(r *http.Request, escaped string) {
 			r.URL.Path, r.URL.RawPath = plain, escaped
 		}
 	}
-}
-
-func isTrusted(remote string, trusted []netip.Prefix) bool {
-	peer, err := netip.ParseAddrPort(remote)
-	return err == nil && slices.ContainsFunc(trusted, func(p netip.Prefix) bool { return p.Contains(peer.Addr().Unmap()) })
 }
 
 // answered notes that a pod has answered. Headers of ours are not there twice.

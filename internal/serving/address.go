@@ -18,7 +18,7 @@ func clientAddress(r *http.Request, trusted []netip.Prefix) netip.Addr {
 	}
 	entries := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
 	for _, entry := range slices.Backward(entries) {
-		if !slices.ContainsFunc(trusted, func(p netip.Prefix) bool { return p.Contains(client) }) {
+		if !contain(trusted, client) {
 			return client
 		}
 		forwarded, ok := parseAddress(strings.TrimSpace(entry))
@@ -28,6 +28,16 @@ func clientAddress(r *http.Request, trusted []netip.Prefix) netip.Addr {
 		client = forwarded
 	}
 	return client
+}
+
+// IsTrusted tells whether the peer of a request, its RemoteAddr, is a trusted proxy.
+func IsTrusted(peer string, trusted []netip.Prefix) bool {
+	address, ok := parseAddress(peer)
+	return ok && contain(trusted, address)
+}
+
+func contain(networks []netip.Prefix, address netip.Addr) bool {
+	return slices.ContainsFunc(networks, func(p netip.Prefix) bool { return p.Contains(address) })
 }
 
 // parseAddress reads an address with or without a port.

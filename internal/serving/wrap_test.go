@@ -154,6 +154,21 @@ func TestRemoteAddress(t *testing.T) {
 	}
 }
 
+func TestIsTrusted(t *testing.T) {
+	trusted := []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00::/8")}
+	for peer, want := range map[string]bool{
+		"10.0.0.1:1": true, "[::ffff:10.0.0.1]:1": true, "[fd00::1%eth0]:1": true,
+		"192.0.2.1:1": false, "@": false,
+	} {
+		if got := IsTrusted(peer, trusted); got != want {
+			t.Errorf("%s: got %t, want %t", peer, got, want)
+		}
+		if IsTrusted(peer, nil) {
+			t.Errorf("%s is trusted though nobody is", peer)
+		}
+	}
+}
+
 func TestHeaders(t *testing.T) {
 	handler := Wrap(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/cached" {
