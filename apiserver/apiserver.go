@@ -27,7 +27,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
@@ -175,9 +174,9 @@ func serve(ctx context.Context, k8s cluster.Cluster, restConfig *clientrest.Conf
 	}
 	background.run("certificates", certificates.Run)
 	if c.CertFile == "" {
-		if err := followHosts(k8s, certificates, background); err != nil {
-			return err
-		}
+		background.run("hosts", func(ctx context.Context) error {
+			return certificates.Follow(ctx, k8s.GetCache(), hostsOf, &v1alpha1.Account{})
+		})
 	}
 	if c.Aggregation && certificates.CA() != nil {
 		bundle, err := newCABundle(k8s.GetConfig(), c, certificates.CA)
@@ -256,8 +255,7 @@ func certificatesFor(ctx context.Context, k8s cluster.Cluster, c Config) (*servi
 	return serving.CertificatesFromSecret(ctx, serving.SecretOptions{
 		Client: direct, Namespace: c.Namespace, Log: c.Log,
 		Names: func() []string {
-			service := c.Service + "." + c.Namespace
-			names := []string{service + ".svc", service + ".svc.cluster.local", "localhost", "127.0.0.1"}
+			names := serving.OwnNames(c.Service, c.Namespace)
 			list := &v1alpha1.AccountList{}
 			if err := k8s.GetCache().List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
 				return names
@@ -272,49 +270,13 @@ func certificatesFor(ctx context.Context, k8s cluster.Cluster, c Config) (*servi
 	})
 }
 
-// followHosts asks for a new certificate as soon as an account has a new host, some at a time.
-func followHosts(k8s cluster.Cluster, certificates *serving.Certificates, background *group) error {
-	informer, err := k8s.GetCache().GetInformer(background.ctx, &v1alpha1.Account{})
-	if err != nil {
-		return err
+// hostsOf is what an object adds to the names of the certificate.
+func hostsOf(o any) []string {
+	account, ok := o.(*v1alpha1.Account)
+	if !ok {
+		return nil
 	}
-	changed := make(chan struct{}, 1)
-	tell := func() {
-		select {
-		case changed <- struct{}{}:
-		default:
-		}
-	}
-	_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-		AddFunc: func(any) { tell() },
-		UpdateFunc: func(before, after any) {
-			x, okX := before.(*v1alpha1.Account)
-			y, okY := after.(*v1alpha1.Account)
-			if okX && okY && !slices.Equal(tenant.Hosts(x), tenant.Hosts(y)) {
-				tell()
-			}
-		},
-	})
-	if err != nil {
-		return err
-	}
-	background.run("hosts", func(ctx context.Context) error {
-		for {
-			select {
-			case <-ctx.Done():
-				return nil
-			case <-changed:
-			}
-			if err := certificates.Refresh(ctx); err != nil && ctx.Err() == nil {
-				log.FromContext(ctx).Error(err, "Cannot renew the certificate for the hosts of the accounts; it is tried again")
-			}
-			select { // a handful of accounts that are applied at once are one certificate
-			case <-ctx.Done():
-			case <-time.After(time.Second):
-			}
-		}
-	})
-	return nil
+	return tenant.Hosts(account)
 }
 
 // group runs what goes on in the background; the first failure ends all.

@@ -4,9 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"time"
 
-	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 
@@ -36,9 +34,7 @@ func certificatesFor(ctx context.Context, k8s cluster.Cluster, c Config) (*servi
 					c.Log.Error("Cannot read the hosts that the certificate should be for", "error", err)
 				}
 			}
-			service := c.Service + "." + c.Namespace
-			own := []string{service + ".svc", service + ".svc.cluster.local", "localhost", "127.0.0.1"}
-			return append(own, certificateNames(accounts.Items, deployments.Items)...)
+			return append(serving.OwnNames(c.Service, c.Namespace), certificateNames(accounts.Items, deployments.Items)...)
 		},
 	})
 }
@@ -63,52 +59,16 @@ func certificateNames(accounts []v1alpha1.Account, deployments []v1alpha1.Deploy
 
 // followHosts asks for a new certificate soon after there are new hosts.
 func followHosts(ctx context.Context, k8s cluster.Cluster, certificates *serving.Certificates) error {
-	changed := make(chan struct{}, 1)
-	tell := func() {
-		select {
-		case changed <- struct{}{}:
-		default:
-		}
-	}
-	for _, kind := range []client.Object{&v1alpha1.Account{}, &v1alpha1.Deployment{}} {
-		informer, err := k8s.GetCache().GetInformer(ctx, kind)
-		if err != nil {
-			return fmt.Errorf("watch %T: %w", kind, err)
-		}
-		_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-			AddFunc: func(any) { tell() },
-			UpdateFunc: func(before, after any) {
-				if namesOf(before) != namesOf(after) {
-					tell()
-				}
-			},
-		})
-		if err != nil {
-			return fmt.Errorf("watch %T: %w", kind, err)
-		}
-	}
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-changed:
-		}
-		// Refresh logs what goes wrong, and Run tries again.
-		_ = certificates.Refresh(ctx)
-		select { // a handful of objects that are applied at once are one certificate
-		case <-ctx.Done():
-		case <-time.After(time.Second):
-		}
-	}
+	return certificates.Follow(ctx, k8s.GetCache(), namesOf, &v1alpha1.Account{}, &v1alpha1.Deployment{})
 }
 
 // namesOf is what an object adds to the names of the certificate.
-func namesOf(o any) string {
+func namesOf(o any) []string {
 	switch o := o.(type) {
 	case *v1alpha1.Account:
-		return engine.DataDomain(o)
+		return []string{engine.DataDomain(o)}
 	case *v1alpha1.Deployment:
-		return engine.CustomHost(o)
+		return []string{engine.CustomHost(o)}
 	}
-	return ""
+	return nil
 }
