@@ -62,14 +62,14 @@ func Spec[T client.Object](ctx context.Context, c *kube.Client, key client.Objec
 		if err := edit(live, edited); err != nil {
 			return live, false, err
 		}
-		changed, err := changedFields(live, edited)
+		changed, err := Changes(live, edited)
 		if err != nil || len(changed) == 0 {
 			return live, false, err
 		}
 		if err := permitted(live.GetManagedFields(), changed); err != nil {
 			return live, false, err
 		}
-		patch := client.MergeFromWithOptions(live, client.MergeFromWithOptimisticLock{})
+		patch := mergePatch{Patch: client.MergeFromWithOptions(live, client.MergeFromWithOptimisticLock{}), before: live}
 		// Past the memory of writes, which is for those who read the cache.
 		err = c.Client.Patch(ctx, edited, patch, client.FieldOwner(Manager))
 		if apierrors.IsConflict(err) && try < tries {
@@ -84,6 +84,15 @@ func Spec[T client.Object](ctx context.Context, c *kube.Client, key client.Objec
 		return edited, true, nil
 	}
 }
+
+// mergePatch is a patch that still knows what it was made from.
+type mergePatch struct {
+	client.Patch
+	before client.Object
+}
+
+// Before is the object without the change.
+func (p mergePatch) Before() client.Object { return p.before }
 
 // pause waits at random, longer with each try, so that those who wait do not come back together.
 func pause(ctx context.Context, try int) error {
@@ -114,7 +123,7 @@ func Owner(o client.Object) string {
 }
 
 // permitted refuses a change to fields that a program owns.
-func permitted(entries []metav1.ManagedFieldsEntry, changed []fieldpath.Path) error {
+func permitted(entries []metav1.ManagedFieldsEntry, changed []Change) error {
 	for _, entry := range entries {
 		if entry.Subresource != "" || entry.FieldsV1 == nil || slices.Contains(interactive, entry.Manager) {
 			continue
@@ -123,9 +132,9 @@ func permitted(entries []metav1.ManagedFieldsEntry, changed []fieldpath.Path) er
 		if err := owned.FromJSON(entry.FieldsV1.GetRawReader()); err != nil {
 			return fmt.Errorf("read managed fields: %w", err)
 		}
-		for _, path := range changed {
-			if ownsAny(owned, path) {
-				return &OwnedError{Field: strings.TrimPrefix(path.String(), "."), Manager: entry.Manager}
+		for _, change := range changed {
+			if ownsAny(owned, change.path) {
+				return &OwnedError{Field: change.Field(), Manager: entry.Manager}
 			}
 		}
 	}
@@ -146,8 +155,19 @@ func ownsAny(owned *fieldpath.Set, path fieldpath.Path) bool {
 	return found
 }
 
-// changedFields lists the fields of two objects' specs that differ, as deep as they differ.
-func changedFields(before, after client.Object) ([]fieldpath.Path, error) {
+// Change is a field that two objects have with different values.
+type Change struct {
+	path fieldpath.Path
+	// Before and After are the values, as JSON has them; nil where there is none.
+	Before, After any
+}
+
+// Field is the field's path, such as spec.displayName.
+func (c Change) Field() string { return strings.TrimPrefix(c.path.String(), ".") }
+
+// Changes lists the fields of two objects' specs that differ, as deep as they differ. Either object
+// may be nil: then it has no fields.
+func Changes(before, after client.Object) ([]Change, error) {
 	x, err := specOf(before)
 	if err != nil {
 		return nil, err
@@ -156,12 +176,15 @@ func changedFields(before, after client.Object) ([]fieldpath.Path, error) {
 	if err != nil {
 		return nil, err
 	}
-	var changed []fieldpath.Path
+	var changed []Change
 	compare(fieldpath.MakePathOrDie("spec"), x, y, &changed)
 	return changed, nil
 }
 
 func specOf(o client.Object) (map[string]any, error) {
+	if o == nil {
+		return nil, nil
+	}
 	all, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
 	if err != nil {
 		return nil, fmt.Errorf("encode %T: %w", o, err)
@@ -170,7 +193,7 @@ func specOf(o client.Object) (map[string]any, error) {
 	return spec, nil
 }
 
-func compare(at fieldpath.Path, x, y any, changed *[]fieldpath.Path) {
+func compare(at fieldpath.Path, x, y any, changed *[]Change) {
 	if reflect.DeepEqual(x, y) {
 		return
 	}
@@ -188,7 +211,7 @@ func compare(at fieldpath.Path, x, y any, changed *[]fieldpath.Path) {
 			return
 		}
 	}
-	*changed = append(*changed, at.Copy())
+	*changed = append(*changed, Change{path: at.Copy(), Before: x, After: y})
 }
 
 // both reads two values as one type; a value that is absent is empty.

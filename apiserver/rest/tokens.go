@@ -92,18 +92,18 @@ func (a *API) createToken(ctx context.Context, in *CreateTokenInput, metadataOnl
 	return out, nil
 }
 
-// environment is the one of the path, as the list of environments shows it.
+// environment is the one of the path: also one that sleeps, which is woken with a token.
 func (a *API) environment(ctx context.Context, in InEnvironment) (*v1alpha1.Environment, error) {
 	all, err := a.environmentsOf(ctx, scopeOf(ctx).deployment)
 	if err != nil {
 		return nil, err
 	}
 	for _, e := range all {
-		if e.Labels[v1alpha1.LabelID] == in.Environment && isListed(e) {
+		if e.Labels[v1alpha1.LabelID] == in.Environment && e.Status.CredentialsSecret != "" {
 			return e, nil
 		}
 	}
-	return nil, notFound("environmentId: environment %s of deployment %s does not exist or is not active", in.Environment, in.ID)
+	return nil, notFound("environmentId: environment %s of deployment %s does not exist or is not set up yet", in.Environment, in.ID)
 }
 
 // ListTokensInput are the parameters of the list.

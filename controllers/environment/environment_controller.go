@@ -56,6 +56,10 @@ func (r *environmentReconciler) work(ctx context.Context, s *scope) reconciler.O
 	if o != nil {
 		return *o
 	}
+	// Also while it sleeps: it is woken with a token, and a token needs something to sign it with.
+	if err := r.credentials(ctx, s, in); err != nil {
+		return reconciler.Failed(err)
+	}
 	env := s.Object
 	use := useOf(env, s.Clock.Now())
 	if use.isIdle {
@@ -63,9 +67,6 @@ func (r *environmentReconciler) work(ctx context.Context, s *scope) reconciler.O
 		if o := untouched(ctx, s); o != nil {
 			return *o
 		}
-	}
-	if err := r.credentials(ctx, s, in); err != nil {
-		return reconciler.Failed(err)
 	}
 	workloads, err := r.apply(ctx, s, in)
 	if err != nil {

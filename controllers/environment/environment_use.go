@@ -56,8 +56,8 @@ func asleep() reconciler.Outcome {
 	return reconciler.Done("Asleep: the next request wakes it").Because(v1alpha1.ReasonAsleep)
 }
 
-// untouched ends the work on an environment that nobody has ever used: nothing was made for
-// it, and nothing is until somebody does.
+// untouched ends the work on an environment that nobody has ever used: nothing but its
+// credentials was made for it, and nothing is until somebody does.
 func untouched(ctx context.Context, s *scope) *reconciler.Outcome {
 	err := s.Get(ctx, client.ObjectKey{Namespace: s.Object.Namespace, Name: engine.APIName(s.Object.Name)}, &appsv1.Deployment{})
 	if err == nil {
