@@ -1,0 +1,117 @@
+// Package command holds the subcommands of quoin: flags in, exit code out.
+package command
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+
+	"github.com/go-logr/logr"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+)
+
+func newFlagSet(name string, stderr io.Writer) *flag.FlagSet {
+	fs := flag.NewFlagSet(name, flag.ContinueOnError)
+	fs.SetOutput(stderr)
+	return fs
+}
+
+func registerKubeconfig(fs *flag.FlagSet, to *string) {
+	fs.StringVar(to, "kubeconfig", os.Getenv("KUBECONFIG"), "kubeconfig `file`; the pod's service account when empty")
+}
+
+// parse reads the flags. What is wrong with them, by problem too, is told to the user.
+func parse(fs *flag.FlagSet, args []string, problem func() string) error {
+	if err := fs.Parse(args); err != nil {
+		return err
+	}
+	text := ""
+	if fs.NArg() > 0 {
+		text = fmt.Sprintf("unexpected argument %q", fs.Arg(0))
+	} else {
+		text = problem()
+	}
+	if text == "" {
+		return nil
+	}
+	fmt.Fprintln(fs.Output(), fs.Name()+":", text)
+	return errors.New(text)
+}
+
+// start runs what serves until it is told to end: flags that were parsed in, exit code out.
+func start(name string, stderr io.Writer, parsed error, l *logFlags, work func(logr.Logger) error) int {
+	if errors.Is(parsed, flag.ErrHelp) {
+		return 0
+	}
+	if parsed != nil {
+		return 2
+	}
+	logger, err := l.logger(stderr)
+	if err != nil {
+		fmt.Fprintln(stderr, name+":", err)
+		return 2
+	}
+	log.SetLogger(logger)
+	klog.SetLogger(logger)
+	if err := work(logger); err != nil {
+		logger.Error(err, "Cannot go on")
+		return 1
+	}
+	return 0
+}
+
+// restConfig says how to reach the API server, and as whom.
+func restConfig(kubeconfig, userAgent string) (*rest.Config, error) {
+	config, err := readConfig(kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	config.UserAgent = userAgent
+	// The API server's own priority and fairness decides who waits.
+	config.QPS = -1
+	return config, nil
+}
+
+func readConfig(kubeconfig string) (*rest.Config, error) {
+	if kubeconfig == "" {
+		config, err := rest.InClusterConfig()
+		if err != nil {
+			return nil, fmt.Errorf("no --kubeconfig and not in a pod: %w", err)
+		}
+		return config, nil
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("read kubeconfig %q: %w", kubeconfig, err)
+	}
+	return config, nil
+}
+
+// logFlags say how much is logged and in which form.
+type logFlags struct{ level, format string }
+
+func (l *logFlags) register(fs *flag.FlagSet) {
+	fs.StringVar(&l.level, "log-level", "info", "`level` of the log: debug, info, warn or error")
+	fs.StringVar(&l.format, "log-format", "json", "`format` of the log: json or text")
+}
+
+func (l *logFlags) logger(w io.Writer) (logr.Logger, error) {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(l.level)); err != nil {
+		return logr.Logger{}, fmt.Errorf("--log-level is %q, must be debug, info, warn or error", l.level)
+	}
+	options := &slog.HandlerOptions{Level: level}
+	switch l.format {
+	case "json":
+		return logr.FromSlogHandler(slog.NewJSONHandler(w, options)), nil
+	case "text":
+		return logr.FromSlogHandler(slog.NewTextHandler(w, options)), nil
+	}
+	return logr.Logger{}, fmt.Errorf("--log-format is %q, must be json or text", l.format)
+}
