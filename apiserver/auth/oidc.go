@@ -13,12 +13,12 @@ import (
 	"time"
 
 	"github.com/coreos/go-oidc/v3/oidc"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/internal/apikey"
+	"github.com/quoin-dev/quoin/internal/claims"
 	"github.com/quoin-dev/quoin/internal/fold"
 )
 
@@ -76,11 +76,11 @@ func (a *OIDC) Authenticate(ctx context.Context, account *v1alpha1.Account, r *h
 	if spec == nil {
 		return nil, foreignIssuer
 	}
-	claims, err := a.verify(ctx, spec, c.jwt)
+	said, err := a.verify(ctx, spec, c.jwt)
 	if err != nil {
 		return nil, err
 	}
-	p, userName, err := personOf(account, spec, claims)
+	p, userName, err := personOf(account, spec, said)
 	if err != nil {
 		return nil, err
 	}
@@ -114,17 +114,17 @@ func issuerOf(account *v1alpha1.Account, jwt string) (*v1alpha1.OIDCIssuer, erro
 	return nil, nil
 }
 
-// claims of a token that holds.
-type claims map[string]any
+// tokenClaims are those of a token that holds.
+type tokenClaims map[string]any
 
 // text is the value of a claim that is a text that is not empty.
-func (c claims) text(name string) (string, bool) {
+func (c tokenClaims) text(name string) (string, bool) {
 	value, _ := c[name].(string)
 	return value, value != ""
 }
 
 // texts is the value of a claim that is a list of texts, or one text.
-func (c claims) texts(name string) []string {
+func (c tokenClaims) texts(name string) []string {
 	switch value := c[name].(type) {
 	case string:
 		return []string{value}
@@ -141,7 +141,7 @@ func (c claims) texts(name string) []string {
 }
 
 // verify checks signature, issuer, audience and times of a token.
-func (a *OIDC) verify(ctx context.Context, spec *v1alpha1.OIDCIssuer, jwt string) (claims, error) {
+func (a *OIDC) verify(ctx context.Context, spec *v1alpha1.OIDCIssuer, jwt string) (tokenClaims, error) {
 	set, err := a.issuer(spec.URL).keySet(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("OIDC issuer %s: %w", spec.URL, err)
@@ -160,7 +160,7 @@ func (a *OIDC) verify(ctx context.Context, spec *v1alpha1.OIDCIssuer, jwt string
 	if !slices.ContainsFunc(token.Audience, func(audience string) bool { return slices.Contains(spec.Audiences, audience) }) {
 		return nil, refused("the token is for another audience")
 	}
-	var all claims
+	var all tokenClaims
 	if err := token.Claims(&all); err != nil {
 		return nil, refused("the token is malformed")
 	}
@@ -201,7 +201,7 @@ func (j *judge) VerifySignature(ctx context.Context, jwt string) ([]byte, error)
 
 // personOf turns the claims of a token into a principal, and returns the name by which the
 // person is known over SCIM.
-func personOf(account *v1alpha1.Account, spec *v1alpha1.OIDCIssuer, c claims) (p *Principal, userName string, err error) {
+func personOf(account *v1alpha1.Account, spec *v1alpha1.OIDCIssuer, c tokenClaims) (p *Principal, userName string, err error) {
 	nameClaim, groupsClaim := spec.UserNameClaim, spec.GroupsClaim
 	if nameClaim == "" {
 		nameClaim = "email"
@@ -244,10 +244,7 @@ func (a *OIDC) mayAct(ctx context.Context, namespace, userName string) (string, 
 		return "", fmt.Errorf("find user: %w", err)
 	}
 	// Of several with the name one has it, and the others have lost it.
-	list.Items = slices.DeleteFunc(list.Items, func(u v1alpha1.ScimUser) bool {
-		ready := meta.FindStatusCondition(u.Status.Conditions, v1alpha1.ConditionReady)
-		return ready != nil && ready.Reason == v1alpha1.ReasonNameTaken
-	})
+	list.Items = slices.DeleteFunc(list.Items, func(u v1alpha1.ScimUser) bool { return claims.Lost(&u) })
 	for i := range list.Items {
 		if !apikey.Active(&list.Items[i]) {
 			return "", refused("the user is not active")

@@ -2,7 +2,6 @@ package directory
 
 import (
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -10,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/internal/claims"
 	"github.com/quoin-dev/quoin/internal/lastmodified"
 )
 
@@ -33,11 +33,10 @@ func slim() toolscache.TransformFunc {
 			return out, err
 		}
 		slimMetadata(o)
-		common := o.Common()
-		ready := meta.FindStatusCondition(common.Conditions, v1alpha1.ConditionReady)
+		lost, common := claims.Lost(o), o.Common()
 		common.Conditions = nil
-		if ready != nil && ready.Reason == v1alpha1.ReasonNameTaken {
-			common.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: ready.Status, Reason: v1alpha1.ReasonNameTaken}}
+		if lost {
+			common.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNameTaken}}
 		}
 		return out, nil
 	}

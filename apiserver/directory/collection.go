@@ -3,8 +3,6 @@ package directory
 import (
 	"context"
 
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -76,11 +74,7 @@ func handler(changed func(before, after any)) toolscache.ResourceEventHandler {
 
 // isVisible tells whether an object is a resource.
 func isVisible(o v1alpha1.Object) bool {
-	if !o.GetDeletionTimestamp().IsZero() {
-		return false
-	}
-	ready := meta.FindStatusCondition(o.Common().Conditions, v1alpha1.ConditionReady)
-	return ready == nil || ready.Status != metav1.ConditionFalse || ready.Reason != v1alpha1.ReasonNameTaken
+	return o.GetDeletionTimestamp().IsZero() && !claims.Lost(o)
 }
 
 // visible is a resource's object as the cache has it, nil when there is none. It is shared: not to

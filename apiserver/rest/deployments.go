@@ -11,13 +11,13 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/apiserver/edit"
+	"github.com/quoin-dev/quoin/internal/claims"
 )
 
 const (
@@ -299,8 +299,7 @@ func (a *API) numbered(ctx context.Context, d *v1alpha1.Deployment) (*Deployment
 		if err := a.Kube.Client.Get(ctx, client.ObjectKeyFromObject(d), fresh); err != nil {
 			return false, client.IgnoreNotFound(err)
 		}
-		ready := apimeta.FindStatusCondition(fresh.Status.Conditions, v1alpha1.ConditionReady)
-		lost = ready != nil && ready.Reason == v1alpha1.ReasonNameTaken
+		lost = claims.Lost(fresh)
 		return lost || numberOf(fresh) > 0 && fresh.Status.URL != "", nil
 	})
 	if err != nil {

@@ -26,6 +26,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -70,6 +71,12 @@ func (a Attribute[T]) Name(value string) string {
 	}
 	sum := sha256.Sum256([]byte(a.Kind + "\x00" + a.Field + "\x00" + value))
 	return strings.ToLower(a.Kind+"-"+a.Field) + "-" + hex.EncodeToString(sum[:16])
+}
+
+// Lost tells whether an object's unique value is held by another one: a controller has said so.
+func Lost(o v1alpha1.Object) bool {
+	ready := meta.FindStatusCondition(o.Common().Conditions, v1alpha1.ConditionReady)
+	return ready != nil && ready.Status == metav1.ConditionFalse && ready.Reason == v1alpha1.ReasonNameTaken
 }
 
 // Ensure makes obj the holder of its value. It returns the name of the object that holds

@@ -337,3 +337,23 @@ func TestName(t *testing.T) {
 		}
 	}
 }
+
+// TestLost: only a controller's word that another has the name counts.
+func TestLost(t *testing.T) {
+	for name, c := range map[string]struct {
+		conditions []metav1.Condition
+		want       bool
+	}{
+		"new":            {nil, false},
+		"ready":          {[]metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonSucceeded}}, false},
+		"name taken":     {[]metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNameTaken}}, true},
+		"something else": {[]metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonExpired}}, false},
+		"only stalled":   {[]metav1.Condition{{Type: v1alpha1.ConditionStalled, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonNameTaken}}, false},
+	} {
+		u := &v1alpha1.ScimUser{}
+		u.Status.Conditions = c.conditions
+		if got := Lost(u); got != c.want {
+			t.Errorf("%s: got %t, want %t", name, got, c.want)
+		}
+	}
+}
