@@ -7,8 +7,9 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/utils/clock"
+
+	"github.com/quoin-dev/quoin/internal/kube"
 )
 
 // patience is how long a write waits to be seen in the cache. The write is done; what it waits for
@@ -93,8 +94,7 @@ func (s *seen) happened(kind string, before, after any) {
 // version waits until the object was handled as it was written, or as it was later.
 func (w *wait) version(ctx context.Context, written string) {
 	w.until(ctx, func(last metav1.Object, _ bool) bool {
-		order, err := resourceversion.CompareResourceVersion(last.GetResourceVersion(), written)
-		return err != nil || order >= 0
+		return !kube.Older(last.GetResourceVersion(), written)
 	})
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/internal/ids"
+	"github.com/quoin-dev/quoin/internal/kube"
 )
 
 // Indexes of the cache that lookups use.
@@ -178,17 +179,9 @@ func (a *API) seen(ctx context.Context, o client.Object, there bool) {
 		case err != nil:
 			return false, err
 		case there:
-			return !olderVersion(cached.GetResourceVersion(), o.GetResourceVersion()), nil
+			return !kube.Older(cached.GetResourceVersion(), o.GetResourceVersion()), nil
 		}
 		return !cached.GetDeletionTimestamp().IsZero() || cached.GetUID() != o.GetUID(), nil
 	})
 	a.catalog.forget(o.GetNamespace())
-}
-
-// olderVersion compares resource versions, which are decimal numbers without leading zeros.
-func olderVersion(a, b string) bool {
-	if len(a) != len(b) {
-		return len(a) < len(b)
-	}
-	return a < b
 }

@@ -266,7 +266,7 @@ func TestGetBesideWrites(t *testing.T) {
 			for i := range 5 {
 				written := f.merge(f.k, fmt.Sprintf(`{"metadata":{"labels":{"w%d":"%d"}}}`, worker, i))
 				got, err := f.get()
-				if err != nil || older(got.ResourceVersion, written.ResourceVersion) {
+				if err != nil || Older(got.ResourceVersion, written.ResourceVersion) {
 					t.Errorf("got version %s (%v) after %s was written", got.ResourceVersion, err, written.ResourceVersion)
 				}
 			}

@@ -29,7 +29,7 @@ func (w *writes) remember(id writeID, version string) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if old, ok := w.versions[id]; ok && !older(old, version) {
+	if old, ok := w.versions[id]; ok && !Older(old, version) {
 		return
 	}
 	w.versions[id] = version
@@ -44,7 +44,7 @@ func (w *writes) behind(id writeID, seen string) bool {
 	if !ok {
 		return false
 	}
-	if seen == "" || older(seen, written) {
+	if seen == "" || Older(seen, written) {
 		return true
 	}
 	delete(w.versions, id)
@@ -57,9 +57,9 @@ func (w *writes) forget(id writeID) {
 	delete(w.versions, id)
 }
 
-// older compares resource versions, which Kubernetes guarantees to be comparable integers.
+// Older compares resource versions, which Kubernetes guarantees to be comparable integers.
 // Versions that are not comparable count as not older: reads then are as fresh as the cache.
-func older(a, b string) bool {
+func Older(a, b string) bool {
 	order, err := resourceversion.CompareResourceVersion(a, b)
 	return err == nil && order < 0
 }
