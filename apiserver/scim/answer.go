@@ -20,9 +20,6 @@ import (
 // MediaType is that of every answer.
 const MediaType = "application/scim+json"
 
-// maxDepth bounds the nesting of a body.
-const maxDepth = 32
-
 // toError is the one way from an error to an answer. Faults on this side are logged, and said in
 // general words.
 func toError(ctx context.Context, err error) *scimerror.Error {
@@ -121,7 +118,7 @@ func (x *exchange) body() (map[string]any, error) {
 		}
 		return nil, scimerror.Bad(scimerror.InvalidSyntax, "the body cannot be read")
 	}
-	value, err := strictjson.Decode(data, strictjson.Options{MaxDepth: maxDepth, FoldNames: true})
+	value, err := strictjson.Decode(data, strictjson.Options{FoldNames: true})
 	if err != nil {
 		return nil, scimerror.Bad(scimerror.InvalidSyntax, "%s", err.Error())
 	}

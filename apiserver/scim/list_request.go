@@ -14,10 +14,10 @@ import (
 
 // listRequest is what is asked of a list, by a query or by a search. Values are as they came.
 type listRequest struct {
-	filter, sortBy, sortOrder     string
-	startIndex, count, cursor     string
-	hasFilter, hasCount, byCursor bool
-	attributes, excluded          []string
+	filter, sortBy, sortOrder string
+	startIndex, count, cursor string
+	hasFilter, byCursor       bool
+	attributes, excluded      []string
 }
 
 // parameters of a list's query.
@@ -38,7 +38,7 @@ func (x *exchange) query() (*listRequest, error) {
 	return &listRequest{
 		filter: values.Get("filter"), hasFilter: values.Has("filter"),
 		sortBy: values.Get("sortBy"), sortOrder: values.Get("sortOrder"),
-		startIndex: values.Get("startIndex"), count: values.Get("count"), hasCount: values.Get("count") != "",
+		startIndex: values.Get("startIndex"), count: values.Get("count"),
 		cursor: values.Get("cursor"), byCursor: values.Has("cursor"),
 		attributes: splitList(values.Get("attributes")), excluded: splitList(values.Get("excludedAttributes")),
 	}, nil
@@ -103,7 +103,6 @@ func (l *listRequest) member(name string, value any) error {
 	case "startindex":
 		return number(&l.startIndex)
 	case "count":
-		l.hasCount = true
 		return number(&l.count)
 	case "cursor":
 		l.byCursor = true
@@ -155,7 +154,7 @@ func (l *listRequest) window() (start, count int, err error) {
 			return 0, 0, scimerror.Bad(scimerror.InvalidValue, "startIndex and cursor exclude each other")
 		}
 	}
-	if l.hasCount {
+	if l.count != "" {
 		if count, err = strconv.Atoi(l.count); err != nil {
 			return 0, 0, scimerror.Bad(scimerror.InvalidValue, "count: %s is not an integer", scimerror.Quote(l.count))
 		}

@@ -80,7 +80,7 @@ const entraSchemas = "http://schemas.microsoft.com/"
 // chooseProfile takes the one that the credential is for, or tells the client by its own marks:
 // Okta by its User-Agent; Entra ID by the query of its flag, by its schemas, and by operations in
 // capitals, which no other client sends. Without a mark the RFCs count.
-func chooseProfile(configured string, r *http.Request, body any) *Profile {
+func chooseProfile(configured string, r *http.Request, body map[string]any) *Profile {
 	switch configured {
 	case ProfileRFC:
 		return profileRFC
@@ -98,15 +98,14 @@ func chooseProfile(configured string, r *http.Request, body any) *Profile {
 	return profileRFC
 }
 
-func hasEntraMarks(body any) bool {
-	object, _ := body.(map[string]any)
-	urns, _ := object["schemas"].([]any)
+func hasEntraMarks(body map[string]any) bool {
+	urns, _ := body["schemas"].([]any)
 	for _, item := range urns {
 		if urn, _ := item.(string); strings.HasPrefix(urn, entraSchemas) {
 			return true
 		}
 	}
-	operations, _ := object["Operations"].([]any)
+	operations, _ := body["Operations"].([]any)
 	for _, item := range operations {
 		operation, _ := item.(map[string]any)
 		switch operation["op"] {

@@ -1,6 +1,7 @@
 package scim
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"slices"
@@ -113,9 +114,10 @@ func (s *Server) IsPublic(r *http.Request) bool {
 type exchange struct {
 	http.ResponseWriter
 	*http.Request
-	server  *Server
-	tenant  *Tenant
-	caller  Caller
+	server *Server
+	tenant *Tenant
+	caller Caller
+	// profile is known when the body was read: nothing else needs it.
 	profile *Profile
 }
 
@@ -131,7 +133,6 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request, tenant *Tenan
 		s.Annotate(r.Context(), BasePath+strings.TrimSuffix(found.pattern[strings.Index(found.pattern, "/"):], "/{$}"))
 	}
 	x := &exchange{ResponseWriter: w, Request: inner, server: s, tenant: tenant, caller: caller}
-	x.profile = chooseProfile(caller.Profile, r, nil)
 	if found.access == managers && !caller.Manages {
 		WriteError(w, r, scimerror.New(http.StatusForbidden, "the credential does not hold the permission ScimManage, or is confined to certain deployments"))
 		return
@@ -143,11 +144,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request, tenant *Tenan
 
 // route finds the line of the table for a request, and the request as that line sees it.
 func (s *Server) route(r *http.Request) (*route, *http.Request) {
-	inner := r.Clone(r.Context())
-	inner.URL.Path = strings.TrimPrefix(r.URL.Path, BasePath)
-	if inner.URL.Path == "" {
-		inner.URL.Path = "/"
-	}
+	inner, below := r.WithContext(r.Context()), *r.URL
+	below.Path = cmp.Or(strings.TrimPrefix(r.URL.Path, BasePath), "/")
+	inner.URL = &below
 	handler, pattern := s.mux.Handler(inner)
 	found, ok := handler.(*route)
 	if pattern == "" || !ok {
@@ -173,7 +172,7 @@ var reserved = []string{"ServiceProviderConfig", "ResourceTypes", "Schemas", "Me
 func (s *Server) noRoute(w http.ResponseWriter, r *http.Request) {
 	var allowed []string
 	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
-		other := r.Clone(r.Context())
+		other := r.WithContext(r.Context())
 		other.Method = method
 		if found, _ := s.route(other); found != nil {
 			allowed = append(allowed, method)
