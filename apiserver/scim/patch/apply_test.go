@@ -3,6 +3,7 @@ package patch
 import (
 	"strings"
 	"testing"
+	"unicode"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -189,6 +190,35 @@ func TestGroupInDocument(t *testing.T) {
 		{"Remove twice", "Entra 2.2", entra, `{"op":"Remove","path":"members","value":[{"value":"x"}]}`, nil},
 		{"a member as a string", "Entra 2.2", entra, `{"op":"Add","path":"members","value":"c"}`, put("members", `[{"value":"a","display":"Babs"},{"value":"b"},{"value":"c"}]`)},
 	})
+}
+
+// What a remove lists is found in any case: of every letter, as filters and unique names see it.
+func TestRemoveListedInAnotherCase(t *testing.T) {
+	gone := func(held, listed string) bool {
+		d := schema.Document{"userName": "u", "emails": []any{map[string]any{"value": held}}}
+		op := Operation{Op: remove, Path: "emails", HasPath: true, Value: []any{map[string]any{"value": listed}}, HasValue: true}
+		if _, err := Apply(schema.User, d, []Operation{op}, entra); err != nil {
+			t.Fatalf("%q and %q: %v", held, listed, err)
+		}
+		return d["emails"] == nil
+	}
+	letters := 0
+	for r := rune(1); r <= unicode.MaxRune; r++ {
+		if next := unicode.SimpleFold(r); next != r {
+			letters++
+			if !gone("x"+string(r), "X"+string(next)) {
+				t.Errorf("%q does not find %q", next, r)
+			}
+		}
+	}
+	if letters < 2000 {
+		t.Errorf("%d letters only", letters)
+	}
+	for held, listed := range map[string]string{"admİn": "admin", "admın": "admin", "straße": "strasse"} {
+		if gone(held, listed) {
+			t.Errorf("%q finds %q", listed, held)
+		}
+	}
 }
 
 func TestAddIsBounded(t *testing.T) {

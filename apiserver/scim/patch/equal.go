@@ -4,9 +4,9 @@ import (
 	"maps"
 	"reflect"
 	"slices"
-	"strings"
 
 	"github.com/quoin-dev/quoin/apiserver/scim/schema"
+	"github.com/quoin-dev/quoin/internal/fold"
 )
 
 // equal compares values as they stand in documents. Whether a Set has changed is known by the
@@ -81,7 +81,7 @@ func folded(a *schema.Attribute, item any) any {
 	}
 	id := identity(item)
 	if text, ok := id.(string); ok && !value.CaseExact {
-		return strings.ToLower(strings.ToUpper(text)) // both ways: like EqualFold, but for a few letters
+		return fold.Case(text)
 	}
 	return id
 }
