@@ -34,6 +34,7 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/auth"
 	"github.com/quoin-dev/quoin/apiserver/directory"
 	"github.com/quoin-dev/quoin/apiserver/edit"
+	"github.com/quoin-dev/quoin/apiserver/recording"
 	"github.com/quoin-dev/quoin/apiserver/rest"
 	"github.com/quoin-dev/quoin/apiserver/scim"
 	"github.com/quoin-dev/quoin/apiserver/tenants"
@@ -65,6 +66,8 @@ type Config struct {
 	// RequestsPerSecond and Burst bound each caller.
 	RequestsPerSecond float64
 	Burst             int
+	// DatabaseURL is where the audit log is kept, as store.Open takes it; empty for none.
+	DatabaseURL string
 	// ShutdownDelay is how long requests are still taken after /readyz has turned.
 	ShutdownDelay time.Duration
 	// OIDCClient reads the issuers' keys; one with the system's roots when nil.
@@ -131,16 +134,21 @@ func serve(ctx context.Context, k8s cluster.Cluster, restConfig *clientrest.Conf
 	if err != nil {
 		return err
 	}
-	api, err := rest.New(rest.Options{
-		Deployments: deployments,
-		Kube:        kube.NewClient(k8s.GetClient(), k8s.GetAPIReader(), edit.Manager),
-		Region:      c.Region, Version: c.Version,
-	})
-	if err != nil {
+	// What is written for somebody is written here, and so recorded.
+	writer := kube.NewClient(recording.NewClient(k8s.GetClient()), k8s.GetAPIReader(), edit.Manager)
+	o := rest.Options{Deployments: deployments, Kube: writer, Region: c.Region, Version: c.Version}
+	f := &front{tenants: hosts, rates: newRates(c.RequestsPerSecond, c.Burst), scim: newSCIM()}
+	if c.DatabaseURL != "" {
+		events := &auditLog{url: c.DatabaseURL, reader: k8s.GetCache(), log: c.Log}
+		background.run("audit log", events.run)
+		versions := &recording.Versions{Log: events, Deployments: deployments, Reader: k8s.GetCache(), Now: time.Now}
+		background.run("versions", versions.Start)
+		f.log, o.AuditLog = events, events
+	}
+	if f.api, err = rest.New(o); err != nil {
 		return err
 	}
-	f := &front{tenants: hosts, api: api, rates: newRates(c.RequestsPerSecond, c.Burst), scim: newSCIM()}
-	if f.directory, err = newDirectory(ctx, k8s); err != nil {
+	if f.directory, err = newDirectory(ctx, k8s, writer); err != nil {
 		return err
 	}
 	clientset, err := kubernetes.NewForConfig(restConfig)
@@ -160,7 +168,8 @@ func serve(ctx context.Context, k8s cluster.Cluster, restConfig *clientrest.Conf
 		Ready: map[string]func(*http.Request) error{},
 	}
 	if c.Aggregation {
-		aggregated, err := aggregate(clientset, k8s, hosts, f)
+		review := &recording.Admission{Log: f.log, Reader: k8s.GetCache(), Namespace: c.Namespace}
+		aggregated, err := aggregate(clientset, k8s, hosts, f, review)
 		if err != nil {
 			return err
 		}
@@ -203,8 +212,8 @@ func newSCIM() *scim.Server {
 }
 
 // newDirectory follows the users and groups of all accounts.
-func newDirectory(ctx context.Context, k8s cluster.Cluster) (*directory.Directory, error) {
-	o := directory.Options{Kube: kube.NewClient(k8s.GetClient(), k8s.GetAPIReader(), edit.Manager), Clock: clock.RealClock{}}
+func newDirectory(ctx context.Context, k8s cluster.Cluster, writer *kube.Client) (*directory.Directory, error) {
+	o := directory.Options{Kube: writer, Clock: clock.RealClock{}}
 	for kind, informer := range map[client.Object]*toolscache.SharedIndexInformer{
 		&v1alpha1.ScimUser{}: &o.Users, &v1alpha1.ScimGroup{}: &o.Groups, &v1alpha1.ScimMemberChunk{}: &o.Chunks,
 	} {
@@ -230,7 +239,7 @@ func informerOf(ctx context.Context, from cache.Cache, kind client.Object) (tool
 }
 
 // aggregate sets up the way through the Kubernetes API.
-func aggregate(clientset kubernetes.Interface, k8s cluster.Cluster, hosts tenants.Tenants, f *front) (*aggregation.Server, error) {
+func aggregate(clientset kubernetes.Interface, k8s cluster.Cluster, hosts tenants.Tenants, f *front, review *recording.Admission) (*aggregation.Server, error) {
 	return aggregation.New(aggregation.Options{
 		Client:  clientset,
 		Account: hosts.ByName,
@@ -239,7 +248,8 @@ func aggregate(clientset kubernetes.Interface, k8s cluster.Cluster, hosts tenant
 			err := k8s.GetCache().List(ctx, list)
 			return list.Items, err
 		},
-		Next: f.serve,
+		Next:   f.serve,
+		Review: review.Review,
 	})
 }
 

@@ -12,11 +12,13 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/aggregation"
 	"github.com/quoin-dev/quoin/apiserver/auth"
 	"github.com/quoin-dev/quoin/apiserver/directory"
+	"github.com/quoin-dev/quoin/apiserver/recording"
 	"github.com/quoin-dev/quoin/apiserver/rest"
 	"github.com/quoin-dev/quoin/apiserver/scim"
 	"github.com/quoin-dev/quoin/apiserver/scim/schema"
 	"github.com/quoin-dev/quoin/apiserver/scim/scimerror"
 	"github.com/quoin-dev/quoin/apiserver/tenants"
+	"github.com/quoin-dev/quoin/internal/audit"
 	"github.com/quoin-dev/quoin/internal/serving"
 	"github.com/quoin-dev/quoin/internal/tenant"
 )
@@ -32,6 +34,8 @@ type front struct {
 	scim       *scim.Server
 	directory  *directory.Directory
 	rates      *rates
+	// log is the audit log; nil without a database.
+	log recording.Log
 }
 
 // errorsOn says in which form errors are answered on a path.
@@ -42,6 +46,14 @@ func errorsOn(path string) serving.ErrorWriter {
 	return func(w http.ResponseWriter, status int, message string) {
 		scim.WriteStatus(w, scimerror.New(status, "%s", message))
 	}
+}
+
+// refuserOn is errorsOn with the usual form for all other paths.
+func refuserOn(path string) serving.ErrorWriter {
+	if refuse := errorsOn(path); refuse != nil {
+		return refuse
+	}
+	return serving.WriteError
 }
 
 // ServeHTTP answers a request whose path is canonical.
@@ -93,7 +105,15 @@ func (f *front) serve(w http.ResponseWriter, r *http.Request, account *v1alpha1.
 		return
 	}
 	r = r.WithContext(log.IntoContext(r.Context(), log.FromContext(r.Context()).WithValues("requestID", serving.RequestID(r.Context()))))
-	if !scim.Handles(r.URL.Path) {
+	source := audit.SourceREST
+	if scim.Handles(r.URL.Path) {
+		source = audit.SourceSCIM
+	}
+	recorded := recording.NewRequest(r.Context(), f.log, account, p, source)
+	defer recorded.Close(r.Context())
+	r = r.WithContext(recorded.With(r.Context()))
+	w = recorded.Gate(r.Context(), w, refuserOn(r.URL.Path))
+	if source == audit.SourceREST {
 		f.api.ServeHTTP(w, r, account, p)
 		return
 	}

@@ -66,6 +66,7 @@ func TestAggregated(t *testing.T) {
 	t.Run("accounts", c.testAccounts)
 	t.Run("discovery", c.testDiscovery)
 	t.Run("kubectl", c.testKubectl)
+	t.Run("reviews", c.testReviews)
 }
 
 // testProxy: requests arrive as they were sent, with the user, and so do the answers.
@@ -344,7 +345,7 @@ func (c *cluster) testAccounts(t *testing.T) {
 // testDiscovery: any authenticated user sees the group, in the new form and the old one.
 func (c *cluster) testDiscovery(t *testing.T) {
 	client := kubernetes.NewForConfigOrDie(c.as(t, "eve")).Discovery()
-	want := []string{"accounts Account get,list", "accounts/proxy AccountProxyOptions create,delete,get,patch,update"}
+	want := []string{"accounts Account get,list", "accounts/proxy AccountProxyOptions create,delete,get,patch,update", "admissionreviews AdmissionReview create"}
 	var got []string
 	// The API server learns what is served a moment after the APIService is available.
 	eventually(t, func() bool {

@@ -53,7 +53,10 @@ func (s *Server) authorize(ctx context.Context, attempt authorizer.AttributesRec
 	if !attempt.ResourceRequest {
 		return apierrors.NewForbidden(accountResource("").GroupResource(), "", fmt.Errorf("user %q cannot %s path %q", attempt.User.GetName(), attempt.Verb, attempt.Path))
 	}
-	resource := accountResource(attempt.Subresource).GroupResource()
+	resource := GroupVersion.WithResource(attempt.Resource).GroupResource()
+	if attempt.Subresource != "" {
+		resource.Resource += "/" + attempt.Subresource
+	}
 	return apierrors.NewForbidden(resource, attempt.Name, fmt.Errorf("user %q cannot %s resource %q in API group %q at the cluster scope",
 		attempt.User.GetName(), attempt.Verb, resource.Resource, resource.Group))
 }

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -53,8 +54,9 @@ type cluster struct {
 	serving     *authority // signs the Server's certificate
 	address     string     // of the Server, to go around the API server
 
-	lock  sync.Mutex
-	calls []call
+	lock    sync.Mutex
+	calls   []call
+	reviews []*admissionv1.AdmissionRequest
 }
 
 // accountsOfTest are those that there are.
@@ -77,6 +79,9 @@ func testOptions(api kubernetes.Interface) Options {
 			return []v1alpha1.Account{*accountsOfTest["other"], *accountsOfTest["demo"]}, nil
 		},
 		Next: func(http.ResponseWriter, *http.Request, *v1alpha1.Account, *auth.Principal) {},
+		Review: func(context.Context, *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+			return &admissionv1.AdmissionResponse{Allowed: true}
+		},
 	}
 }
 
@@ -91,7 +96,7 @@ func startCluster(t *testing.T) *cluster {
 	}
 	c := &cluster{frontProxy: newAuthority(t, "front-proxy-ca"), serving: newAuthority(t, "serving-ca")}
 	c.startKubernetes(t)
-	configuration := c.read(t)
+	configuration := c.read(t, "aggregation")
 	for _, object := range configuration {
 		if object.GetKind() != "APIService" {
 			c.create(t, object)
@@ -149,10 +154,10 @@ func (c *cluster) startKubernetes(t *testing.T) {
 	}
 }
 
-// read returns the objects in config/aggregation.
-func (c *cluster) read(t *testing.T) (objects []*unstructured.Unstructured) {
+// read returns the objects in a folder of config.
+func (c *cluster) read(t *testing.T, name string) (objects []*unstructured.Unstructured) {
 	t.Helper()
-	folder := filepath.Join("..", "..", "config", "aggregation")
+	folder := filepath.Join("..", "..", "config", name)
 	kustomization := struct{ Resources []string }{}
 	decode := func(file string, into any) {
 		text, err := os.ReadFile(filepath.Join(folder, file))
@@ -187,7 +192,7 @@ func (c *cluster) serve(t *testing.T) int64 {
 		t.Fatal(err)
 	}
 	options := testOptions(api)
-	options.Next = c.record
+	options.Next, options.Review = c.record, c.review
 	server, err := New(options)
 	if err != nil {
 		t.Fatal(err)
@@ -221,6 +226,14 @@ func listen(t *testing.T, server *Server, certificate leaf) (address string) {
 	go func() { _ = front.ServeTLS(listener, "", "") }()
 	t.Cleanup(func() { _ = front.Close() })
 	return listener.Addr().String()
+}
+
+// review notes what the API server asks.
+func (c *cluster) review(_ context.Context, request *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+	c.lock.Lock()
+	defer c.lock.Unlock()
+	c.reviews = append(c.reviews, request)
+	return &admissionv1.AdmissionResponse{UID: request.UID, Allowed: true}
 }
 
 // record is what documented paths do here.

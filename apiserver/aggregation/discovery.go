@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"strings"
 
+	admissionv1 "k8s.io/api/admission/v1"
 	apidiscovery "k8s.io/api/apidiscovery/v2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -13,6 +14,7 @@ import (
 var (
 	accountVerbs = metav1.Verbs{"get", "list"}
 	proxyVerbs   = metav1.Verbs{"create", "delete", "get", "patch", "update"}
+	reviewVerbs  = metav1.Verbs{"create"}
 )
 
 // proxyKind is never seen: Kubernetes names a kind for every subresource, like ServiceProxyOptions.
@@ -64,6 +66,7 @@ func discoveryDocument(r *http.Request) (document any, contentType string) {
 			APIResources: []metav1.APIResource{
 				{Name: accounts, SingularName: "account", Kind: "Account", Verbs: accountVerbs},
 				{Name: accounts + "/" + proxy, Kind: proxyKind, Verbs: proxyVerbs},
+				{Name: reviews, SingularName: "admissionreview", Kind: "AdmissionReview", Group: admissionv1.GroupName, Version: "v1", Verbs: reviewVerbs},
 			},
 		}, json
 	}
@@ -98,6 +101,12 @@ func aggregatedDiscovery() apidiscovery.APIGroupDiscoveryList {
 						ResponseKind: kind(proxyKind),
 						Verbs:        proxyVerbs,
 					}},
+				}, {
+					Resource:         reviews,
+					SingularResource: "admissionreview",
+					ResponseKind:     &metav1.GroupVersionKind{Group: admissionv1.GroupName, Version: "v1", Kind: "AdmissionReview"},
+					Scope:            apidiscovery.ScopeCluster,
+					Verbs:            reviewVerbs,
 				}},
 			}},
 		}},

@@ -29,6 +29,9 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	if r.URL.Path == reviewsPath {
+		return s.review(w, r, who)
+	}
 	below, found := strings.CutPrefix(r.URL.Path+"/", accountsPath+"/")
 	if !found {
 		return s.discover(w, r, who)

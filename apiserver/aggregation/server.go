@@ -17,6 +17,7 @@ import (
 	"strings"
 	"sync"
 
+	admissionv1 "k8s.io/api/admission/v1"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/authenticatorfactory"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
@@ -39,6 +40,8 @@ type Options struct {
 	// Next answers a request to a documented path of an account. The request has the documented
 	// path, no credential and no Host; its context knows the principal too (auth.From).
 	Next func(w http.ResponseWriter, r *http.Request, account *v1alpha1.Account, p *auth.Principal)
+	// Review answers the Kubernetes API server's question whether an object may be changed.
+	Review func(ctx context.Context, request *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse
 }
 
 // Server answers what the Kubernetes API server sends to an aggregated API server.
@@ -54,7 +57,7 @@ var _ http.Handler = &Server{}
 // New makes a Server. Until Start has read the front proxy's certificate authority, nobody is
 // recognised by it.
 func New(options Options) (*Server, error) {
-	if options.Client == nil || options.Account == nil || options.Accounts == nil || options.Next == nil {
+	if options.Client == nil || options.Account == nil || options.Accounts == nil || options.Next == nil || options.Review == nil {
 		return nil, errors.New("aggregation: an option is missing")
 	}
 	front, err := newFrontProxy(options.Client)

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/apiserver/recording"
 	"github.com/quoin-dev/quoin/apiserver/scim/schema"
 	"github.com/quoin-dev/quoin/apiserver/scim/scimerror"
 )
@@ -70,8 +71,8 @@ func (v *view) fail(err error) {
 }
 
 // storeMembers makes the members of a group what a document says. It writes the chunks that are
-// new, before the group refers to them.
-func storeMembers(v *view, s *v1alpha1.ScimGroupSpec, d schema.Document) error {
+// new, before the group refers to them. name is the group's.
+func storeMembers(v *view, name string, s *v1alpha1.ScimGroupSpec, d schema.Document) error {
 	m, ok := d[attributeMembers].(*members)
 	if !ok { // of a new group
 		m = newMembers(v, s)
@@ -102,6 +103,7 @@ func storeMembers(v *view, s *v1alpha1.ScimGroupSpec, d schema.Document) error {
 	if !slices.Equal(references, s.MemberChunks) {
 		s.MemberChunks = references
 	}
+	recording.Detail(v.ctx, name, attributeMembers, m.changes())
 	return nil
 }
 

@@ -27,8 +27,9 @@ type kind[T v1alpha1.Object, S any] struct {
 	unique     claims.Attribute[T]
 	// complete sets what a new object has even if nobody says so; may be nil.
 	complete func(T)
-	// store writes what is kept in objects of its own, and refers to them in the spec; may be nil.
-	store func(v *view, s *S, d schema.Document) error
+	// store writes what of an object, which has a name, is kept in others, and refers to them in the
+	// spec; may be nil.
+	store func(v *view, name string, s *S, d schema.Document) error
 	// lookups are the indexes by the paths of their attributes.
 	lookups map[string]lookup[T, S]
 }

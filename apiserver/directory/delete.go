@@ -90,7 +90,7 @@ func (d *Directory) leaveGroup(ctx context.Context, v *view, name, id string) er
 	_, _, err = edit.Spec(ctx, d.kube, key, func(_, edited *v1alpha1.ScimGroup) error {
 		m := newMembers(editing, &edited.Spec)
 		m.Delete(id)
-		return storeMembers(editing, &edited.Spec, schema.Document{attributeMembers: m})
+		return storeMembers(editing, name, &edited.Spec, schema.Document{attributeMembers: m})
 	})
 	return err
 }

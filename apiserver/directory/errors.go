@@ -13,6 +13,7 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/edit"
 	"github.com/quoin-dev/quoin/apiserver/scim/schema"
 	"github.com/quoin-dev/quoin/apiserver/scim/scimerror"
+	"github.com/quoin-dev/quoin/internal/audit"
 	"github.com/quoin-dev/quoin/internal/claims"
 )
 
@@ -28,6 +29,8 @@ func toSCIM(err error) error {
 		return scimerror.New(http.StatusConflict, "%s: %q owns this attribute and would set it back: change it where that is written, such as in Git", attributeOf(owned.Field), owned.Manager)
 	case noNamespace(err):
 		return errMissing
+	case errors.Is(err, audit.ErrUnavailable):
+		return scimerror.New(http.StatusServiceUnavailable, "the audit log does not answer, and nothing is changed without it; try again")
 	case apierrors.IsInvalid(err):
 		return scimerror.Bad(scimerror.InvalidValue, "%s", invalid(err))
 	case apierrors.IsRequestEntityTooLargeError(err):
@@ -43,11 +46,12 @@ func toSCIM(err error) error {
 	return err
 }
 
-// isRefusal tells whether the API server has said no: then nothing was written, and nothing will be.
+// isRefusal tells whether the API server has said no, or was not asked: then nothing was written,
+// and nothing will be.
 func isRefusal(err error) bool {
 	var known *scimerror.Error
 	var owned *edit.OwnedError
-	return errors.As(err, &known) || errors.As(err, &owned) ||
+	return errors.As(err, &known) || errors.As(err, &owned) || errors.Is(err, audit.ErrUnavailable) ||
 		apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) || apierrors.IsNotFound(err) ||
 		apierrors.IsBadRequest(err) || apierrors.IsConflict(err) || apierrors.IsTooManyRequests(err) || apierrors.IsRequestEntityTooLargeError(err)
 }

@@ -252,7 +252,7 @@ func TestPutRefuses(t *testing.T) {
 		if m.Put(element) {
 			t.Errorf("%v was put", element)
 		}
-		err := storeMembers(g.v.forEditing(), &g.spec, schema.Document{"members": m})
+		err := storeMembers(g.v.forEditing(), "group", &g.spec, schema.Document{"members": m})
 		wantError(t, err, 400, "invalidValue")
 	}
 }

@@ -59,6 +59,38 @@ func newMembers(v *view, s *v1alpha1.ScimGroupSpec) *members {
 	return m
 }
 
+// mostNamed is how many members the audit log names of a change; of more it has the number.
+const mostNamed = 100
+
+// changes are what the audit log says of the changes.
+func (m *members) changes() map[string]any {
+	told := map[string]any{}
+	if m.cleared {
+		told["replaced"] = true
+	}
+	if len(m.edits) > mostNamed {
+		told["changed"] = len(m.edits)
+		return told
+	}
+	var added, removed []string
+	for _, value := range slices.Sorted(maps.Keys(m.edits)) {
+		isThere := m.base(value) != nil
+		switch now := m.edits[value]; {
+		case now != nil && !isThere:
+			added = append(added, value)
+		case now == nil && isThere:
+			removed = append(removed, value)
+		}
+	}
+	if len(added) > 0 {
+		told["added"] = added
+	}
+	if len(removed) > 0 {
+		told["removed"] = removed
+	}
+	return told
+}
+
 // partsWith are the parts that have a member: one, unless somebody has written chunks by hand.
 func (m *members) partsWith(value string) []*part {
 	var found []*part

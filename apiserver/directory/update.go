@@ -90,7 +90,7 @@ func (c *collection[T, S]) storeApart(v *view, o T, d schema.Document) error {
 	if c.store == nil {
 		return nil
 	}
-	return c.store(v, c.spec(o), d)
+	return c.store(v, o.GetName(), c.spec(o), d)
 }
 
 // settle ends a change of the unique value: the old one comes free. Who was so slow that somebody

@@ -12,6 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/apiserver/recording"
+	"github.com/quoin-dev/quoin/internal/audit"
 )
 
 // BuildStatusInput names the branch.
@@ -138,7 +140,7 @@ func (a *API) pull(ctx context.Context, in *PullInput) (*PullOutput, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := a.annotate(ctx, d, v1alpha1.AnnotationReconcile, a.Now().UTC().Format(time.RFC3339Nano)); err != nil {
+	if err := a.annotate(recording.Named(ctx, audit.TriggeredNewBuild), d, v1alpha1.AnnotationReconcile, a.Now().UTC().Format(time.RFC3339Nano)); err != nil {
 		return nil, err
 	}
 	err = a.await(ctx, func(ctx context.Context) (bool, error) {

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/quoin-dev/quoin/apiserver/edit"
+	"github.com/quoin-dev/quoin/internal/audit"
 )
 
 // Problem is the documented error: an object with one property.
@@ -129,6 +130,11 @@ func toProblem(ctx context.Context, err error) *Problem {
 		return p
 	case errors.As(err, &owned):
 		return conflict("%s", owned)
+	case errors.Is(err, audit.ErrInvalid):
+		return badRequest("%s", err)
+	case errors.Is(err, audit.ErrUnavailable):
+		log.FromContext(ctx).Error(err, "The audit log does not take or give events")
+		return problem(http.StatusServiceUnavailable, "the audit log does not answer, and nothing is changed without it; try again")
 	case apierrors.IsInvalid(err):
 		return badRequest("%s", invalidMessage(err))
 	case errors.Is(err, errTooSlow):

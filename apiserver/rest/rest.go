@@ -45,6 +45,8 @@ type Options struct {
 	Region Region
 	// Version of quoin, for the document.
 	Version string
+	// AuditLog is what is exported; nil without a database.
+	AuditLog AuditLog
 	// Patience is how long an answer waits for what it has caused, such as the number of a
 	// new deployment; 20 s when zero.
 	Patience time.Duration
@@ -67,7 +69,7 @@ type API struct {
 }
 
 // families are all routes, in the order of the document.
-var families = []family{deployments, settings, versions, environments, tokens, branches, variables, regions, apiKeys, users, document}
+var families = []family{deployments, settings, versions, environments, tokens, branches, variables, regions, apiKeys, users, auditLogs, document}
 
 // New builds the API.
 func New(o Options) (*API, error) {
@@ -110,7 +112,7 @@ func New(o Options) (*API, error) {
 	for _, f := range families {
 		a.api.OpenAPI().Tags = append(a.api.OpenAPI().Tags, &huma.Tag{Name: f.tag, Description: f.about})
 		for _, r := range f.routes {
-			r.register(a, f.tag)
+			r.register(r, a, f.tag)
 		}
 	}
 	return a, a.write()
@@ -159,18 +161,27 @@ type route struct {
 	// name is the operation's id in the document, that of the upstream document where it has one.
 	name, summary string
 	// needs is the permission that is asked for; the empty one is held by everybody.
-	needs    v1alpha1.Permission
-	register func(a *API, tag string)
+	needs v1alpha1.Permission
+	// mediaType of the answer; JSON when empty.
+	mediaType string
+	register  func(r route, a *API, tag string)
+}
+
+// answering makes a route answer with another media type than JSON.
+func (r route) answering(mediaType string) route {
+	r.mediaType = mediaType
+	return r
 }
 
 // on makes a route from typed functions: In has the parameters and the body, Out the answer.
 func on[In, Out any](method, path, name string, needs v1alpha1.Permission, summary string, answer func(*API, context.Context, *In) (*Out, error)) route {
 	r := route{method: method, path: path, name: name, summary: summary, needs: needs}
-	r.register = func(a *API, tag string) {
+	r.register = func(r route, a *API, tag string) {
 		huma.Register(a.api, huma.Operation{
 			OperationID: name, Method: method, Path: path, Summary: summary, Tags: []string{tag},
 			Description: permissionNote(needs),
 			Errors:      documentedErrors(method),
+			Responses:   documentedAnswer(r.mediaType),
 			Middlewares: huma.Middlewares{a.enter(r)},
 		}, func(ctx context.Context, in *In) (*Out, error) {
 			out, err := answer(a, ctx, in)
@@ -188,6 +199,16 @@ func permissionNote(needs v1alpha1.Permission) string {
 		return "Needs no permission."
 	}
 	return fmt.Sprintf("Needs the permission %s.", needs)
+}
+
+// documentedAnswer describes an answer that has no schema.
+func documentedAnswer(mediaType string) map[string]*huma.Response {
+	if mediaType == "" {
+		return nil
+	}
+	return map[string]*huma.Response{"200": {
+		Description: "OK", Content: map[string]*huma.MediaType{mediaType: {Schema: &huma.Schema{Type: huma.TypeString}}},
+	}}
 }
 
 func documentedErrors(method string) []int {

@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"maps"
@@ -12,6 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/apiserver/recording"
+	"github.com/quoin-dev/quoin/internal/audit"
 	"github.com/quoin-dev/quoin/internal/engine"
 )
 
@@ -170,7 +173,25 @@ func (a *API) sign(ctx context.Context, e *v1alpha1.Environment, securityContext
 	if err != nil {
 		return nil, err
 	}
+	if err := recordToken(ctx, e, expires, metadataOnly); err != nil {
+		return nil, err
+	}
 	return &Token{Token: signed, CreatedAt: created, ExpiresAt: expires, SecurityContext: securityContext}, nil
+}
+
+// recordToken puts it into the audit log that a token is given out, and not the token.
+func recordToken(ctx context.Context, e *v1alpha1.Environment, expires time.Time, metadataOnly bool) error {
+	d := scopeOf(ctx).deployment
+	event := audit.Event{
+		Name:       audit.CreatedDataToken,
+		Deployment: audit.Deployment{ID: d.Labels[v1alpha1.LabelID], Name: cmp.Or(d.Spec.DisplayName, d.Name)},
+		Object:     audit.Object{Kind: "Environment", Namespace: e.Namespace, Name: e.Name, ID: e.Labels[v1alpha1.LabelID]},
+		Reason:     "valid until " + expires.Format(time.RFC3339),
+	}
+	if metadataOnly {
+		event.Name = audit.CreatedMetadataToken
+	}
+	return recording.Do(ctx, event)
 }
 
 // DeploymentTokenInput says how long the token shall be valid.

@@ -5,6 +5,8 @@ import (
 	"context"
 	"io"
 	"log/slog"
+	"os"
+	"strings"
 
 	"github.com/go-logr/logr"
 
@@ -36,6 +38,7 @@ func parseAPIServerFlags(args []string, stderr io.Writer) (*apiserverFlags, erro
 	f.register(fs, listenerWords{service: "quoin-apiserver", serves: "the APIs", bounds: "one caller may send"})
 	fs.StringVar(&c.Region.Name, "region", "local", "`name` of the region that this cluster is")
 	fs.StringVar(&c.Region.Title, "region-title", "", "`name` of the region shown to people; that of --region when empty")
+	fs.StringVar(&c.DatabaseURL, "database-url", os.Getenv("DATABASE_URL"), "`URL` of the database of the audit log: sqlite:///path/file.db for one replica, or postgres://…; none when empty")
 	fs.BoolVar(&c.Aggregation, "aggregation", true, "serve behind the Kubernetes API too (APIService v1.api.platform.quoin.dev)")
 	if err := parse(fs, args, f.problem); err != nil {
 		return f, err
@@ -51,8 +54,16 @@ func parseAPIServerFlags(args []string, stderr io.Writer) (*apiserverFlags, erro
 // problem says what is wrong with the flags.
 func (f *apiserverFlags) problem() string {
 	own := ""
-	if f.config.Region.Name == "" {
+	switch {
+	case f.config.Region.Name == "":
 		own = "--region must not be empty"
+	case !isDatabase(f.config.DatabaseURL):
+		own = "--database-url must begin with sqlite:/// or postgres://" // and is not shown: it may hold a password
 	}
 	return f.listenerFlags.problem(own)
+}
+
+// isDatabase tells whether a URL is of a database that is supported, or none.
+func isDatabase(url string) bool {
+	return url == "" || strings.HasPrefix(url, "sqlite:///") || strings.HasPrefix(url, "postgres://") || strings.HasPrefix(url, "postgresql://")
 }

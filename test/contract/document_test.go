@@ -253,7 +253,7 @@ func TestPermissions(t *testing.T) {
 		"createDeploymentEnvironmentTokenForMetaSync": "SchemaRead", "createDeploymentEnvironmentToken": "DeploymentUpdate", "getDeploymentEnvironmentTokens": "DeploymentUpdate", "deploymentToken": "DeploymentUpdate",
 		"listBranches": "SchemaRead", "createBranch": "SchemaUpdate", "removeBranch": "SchemaUpdate", "setBranchStagingEnvironment": "SchemaUpdate", "pull": "SchemaUpdate",
 		"getEnvVariables": "DeploymentRead", "setEnvVariables": "SecretsManage", "listRegions": "", "getMe": "", "getSpec": "",
-		"listApiKeys": "Admin", "createApiKey": "Admin", "getApiKey": "Admin", "deleteApiKey": "Admin",
+		"exportAuditLogs": "AuditLogManage", "listApiKeys": "Admin", "createApiKey": "Admin", "getApiKey": "Admin", "deleteApiKey": "Admin",
 	}
 	every := []string{"AuditLogManage", "DeploymentsManage", "DeploymentCreate", "DeploymentRead", "DeploymentUpdate", "DeploymentDelete", "SecretsManage", "SchemaRead", "SchemaUpdate", "SqlRunnerRead", "ScimManage"}
 	tokens := map[string]as{}

@@ -115,8 +115,13 @@ func run(m *testing.M) (int, error) {
 		return 0, err
 	}
 	go workloadsGetReady(ctx)
+	folder, err := os.MkdirTemp("", "quoin-contract-")
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = os.RemoveAll(folder) }()
 	failed := make(chan error, 1)
-	if err := startFront(ctx, config, failed); err != nil {
+	if err := startFront(ctx, config, folder, failed); err != nil {
 		return 0, err
 	}
 	git, err := newGitServer(ctx)
@@ -173,7 +178,7 @@ func startControllers(ctx context.Context, config *clientrest.Config) error {
 	return nil
 }
 
-func startFront(ctx context.Context, config *clientrest.Config, failed chan error) error {
+func startFront(ctx context.Context, config *clientrest.Config, folder string, failed chan error) error {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
@@ -187,7 +192,7 @@ func startFront(ctx context.Context, config *clientrest.Config, failed chan erro
 		failed <- apiserver.Run(ctx, config, apiserver.Config{
 			Namespace: "quoin-system", Region: rest.Region{Name: "here", Title: "Here"}, Version: "test",
 			HTTPS: serving.Endpoint{Listener: listener}, OnListen: func(a serving.Addresses) { listening <- a },
-			OIDCClient: idp.Client(), RequestsPerSecond: 1e6, Burst: 1e6, Log: slog.New(slog.NewTextHandler(logs, nil)),
+			DatabaseURL: "sqlite://" + filepath.Join(folder, "audit.db"), OIDCClient: idp.Client(), RequestsPerSecond: 1e6, Burst: 1e6, Log: slog.New(slog.NewTextHandler(logs, nil)),
 		})
 	}()
 	select {
@@ -292,7 +297,11 @@ func (a *account) furnish(ctx context.Context, git *gitServer) error {
 	if a.repository, err = git.repository(a.name); err != nil {
 		return err
 	}
-	spec := v1alpha1.AccountSpec{Host: v1alpha1.Host(a.host), Namespace: a.name}
+	spec := v1alpha1.AccountSpec{
+		Host: v1alpha1.Host(a.host), Namespace: a.name,
+		// All that the tests change goes through the audit log.
+		Plan: v1alpha1.PlanEnterprise, AuditLog: &v1alpha1.AuditLog{Enabled: ptr.To(true)},
+	}
 	if a == acme {
 		spec.OIDCIssuers = idp.trusted()
 	}

@@ -1,0 +1,186 @@
+package recording
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	admissionv1 "k8s.io/api/admission/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/internal/audit"
+	"github.com/quoin-dev/quoin/internal/tenant"
+)
+
+// Admission records what is changed past the front end, with kubectl or from Git, as the
+// Kubernetes API server tells a validating webhook. It never refuses anything.
+type Admission struct {
+	// Log takes the events.
+	Log Log
+	// Reader has the accounts, with tenant.IndexNamespace.
+	Reader client.Reader
+	// Namespace is Quoin's own: what its ServiceAccounts do is recorded where it is asked for, or
+	// follows from it.
+	Namespace string
+}
+
+// longestRecording bounds how long somebody with kubectl waits for the log.
+const longestRecording = 2 * time.Second
+
+// collectors are the ServiceAccounts of Kubernetes that remove what has lost its owner: nobody
+// has asked for that.
+var collectors = []string{
+	"system:serviceaccount:kube-system:generic-garbage-collector",
+	"system:serviceaccount:kube-system:namespace-controller",
+}
+
+// verbs are the operations that are recorded.
+var verbs = map[admissionv1.Operation]verb{admissionv1.Create: create, admissionv1.Update: update, admissionv1.Delete: remove}
+
+// Review records what a request changes, and allows it.
+func (a *Admission) Review(ctx context.Context, request *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+	ctx, cancel := context.WithTimeout(ctx, longestRecording)
+	defer cancel()
+	allowed := &admissionv1.AdmissionResponse{UID: request.UID, Allowed: true}
+	if err := a.record(ctx, request); err != nil {
+		log.FromContext(ctx).Error(err, "A change past the front end is not in the audit log", "user", request.UserInfo.Username,
+			"operation", request.Operation, "kind", request.Kind.Kind, "namespace", request.Namespace, "name", request.Name)
+		allowed.Warnings = []string{"quoin: this change is not in the audit log, which does not answer"}
+	}
+	return allowed
+}
+
+func (a *Admission) record(ctx context.Context, request *admissionv1.AdmissionRequest) error {
+	s := subjectOf(request.Kind.Kind)
+	v, known := verbs[request.Operation]
+	if s == nil || !known || request.SubResource != "" || request.DryRun != nil && *request.DryRun || a.isOwn(request.UserInfo.Username) {
+		return nil
+	}
+	account, err := a.accountOf(ctx, request)
+	if err != nil || account == nil || !IsOn(account) {
+		return err
+	}
+	if a.Log == nil {
+		return errNoLog
+	}
+	before, after, err := objects(request)
+	if err != nil {
+		return err
+	}
+	changes, err := s.difference(asClient(before), asClient(after))
+	if err != nil {
+		return err
+	}
+	if v == update && len(changes) == 0 {
+		return nil // labels, annotations, managed fields: no part of what is documented
+	}
+	shown := after
+	if v == remove {
+		shown = before
+	}
+	e := audit.Event{
+		Account: account.Name, Name: s.names[v], Outcome: audit.Succeeded, Source: audit.SourceKubernetes,
+		Actor:     audit.Actor{Kind: audit.ActorKubernetes, ID: request.UserInfo.Username},
+		Object:    audit.Object{Kind: s.kind, Namespace: request.Namespace, Name: request.Name, ID: shown.Labels[v1alpha1.LabelID]},
+		RequestID: string(request.UID),
+	}
+	if name := shown.deployment(s.kind); name != "" {
+		e.Deployment = deploymentOf(ctx, a.Reader, shown, name)
+	}
+	if e.Changes, err = encode(changes); err != nil {
+		return err
+	}
+	e.ID = identity(request, before, e.Changes)
+	return a.Log.Record(ctx, e)
+}
+
+// isOwn tells whether a change is recorded elsewhere, or follows from one that is.
+func (a *Admission) isOwn(user string) bool {
+	return strings.HasPrefix(user, "system:serviceaccount:"+a.Namespace+":") || slices.Contains(collectors, user)
+}
+
+// accountOf is the account that an object belongs to; nil when it belongs to none.
+func (a *Admission) accountOf(ctx context.Context, request *admissionv1.AdmissionRequest) (*v1alpha1.Account, error) {
+	if request.Kind.Kind != "Account" {
+		account, err := tenant.Of(ctx, a.Reader, request.Namespace)
+		return account, ignoreNoAccount(err)
+	}
+	account := &v1alpha1.Account{}
+	for _, raw := range [][]byte{request.Object.Raw, request.OldObject.Raw} {
+		if len(raw) > 0 {
+			return account, json.Unmarshal(raw, account)
+		}
+	}
+	return nil, nil
+}
+
+func ignoreNoAccount(err error) error {
+	if errors.Is(err, tenant.ErrNoAccount) {
+		return nil
+	}
+	return err
+}
+
+// identity is the same for the same change, which the Kubernetes API server may ask for several
+// times: each try of one whose object somebody else has changed meanwhile.
+func identity(request *admissionv1.AdmissionRequest, before *document, changes []byte) uuid.UUID {
+	version := ""
+	if before != nil {
+		version = before.ResourceVersion
+	}
+	sum := sha256.Sum256(changes)
+	return uuid.NewSHA1(uuid.NameSpaceURL, fmt.Appendf(nil, "%s %s %s/%s %s %s %x", request.Operation, request.Kind.Kind,
+		request.Namespace, request.Name, version, request.UserInfo.Username, sum))
+}
+
+// document is an object of any kind.
+type document struct {
+	metav1.PartialObjectMetadata
+	Spec map[string]any `json:"spec"`
+}
+
+// asClient is nil for a nil document.
+func asClient(d *document) client.Object {
+	if d == nil {
+		return nil
+	}
+	return d
+}
+
+// deployment is the name of the Deployment object that the object belongs to; empty for none.
+func (d *document) deployment(kind string) string {
+	switch kind {
+	case "Deployment":
+		return d.Name
+	case "Branch":
+		reference, _ := d.Spec["deploymentRef"].(map[string]any)
+		name, _ := reference["name"].(string)
+		return name
+	}
+	return ""
+}
+
+// objects are those before and after a change; nil where there is none.
+func objects(request *admissionv1.AdmissionRequest) (before, after *document, err error) {
+	parse := func(raw []byte) (*document, error) {
+		if len(raw) == 0 {
+			return nil, nil
+		}
+		d := &document{}
+		return d, json.Unmarshal(raw, d)
+	}
+	if before, err = parse(request.OldObject.Raw); err != nil {
+		return nil, nil, err
+	}
+	after, err = parse(request.Object.Raw)
+	return before, after, err
+}

@@ -1,0 +1,413 @@
+package recording
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	admissionv1 "k8s.io/api/admission/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/apiserver/auth"
+	"github.com/quoin-dev/quoin/internal/audit"
+	"github.com/quoin-dev/quoin/internal/serving"
+	"github.com/quoin-dev/quoin/internal/store"
+	"github.com/quoin-dev/quoin/internal/tenant"
+)
+
+// recorded is an account whose log is on, the other one's is off.
+var (
+	recorded = &v1alpha1.Account{ObjectMeta: metav1.ObjectMeta{Name: "acme", UID: "a"}, Spec: v1alpha1.AccountSpec{
+		Namespace: "acme", Plan: v1alpha1.PlanEnterprise, AuditLog: &v1alpha1.AuditLog{Enabled: ptr.To(true)},
+	}}
+	unrecorded = &v1alpha1.Account{ObjectMeta: metav1.ObjectMeta{Name: "globex", UID: "g"}, Spec: v1alpha1.AccountSpec{Namespace: "globex"}}
+	ada        = &auth.Principal{Kind: auth.KindUser, Account: "acme", ID: "ada", Email: "ada@example.com"}
+)
+
+// world is a real log and a client whose API server may be made to fail.
+type world struct {
+	t      *testing.T
+	log    *audit.Log
+	api    client.WithWatch
+	client *Client
+	// next is what the API server answers to the next write; nil for what it would.
+	next func(do func() error) error
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	s, err := store.Open(t.Context(), "sqlite://"+filepath.Join(t.TempDir(), "audit.db"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &world{t: t, log: audit.NewLog(s, audit.Options{})}
+	t.Cleanup(func() {
+		w.log.Close()
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	scheme := runtime.NewScheme()
+	if err := errors.Join(v1alpha1.AddToScheme(scheme), clientgoscheme.AddToScheme(scheme)); err != nil {
+		t.Fatal(err)
+	}
+	w.api = fake.NewClientBuilder().WithScheme(scheme).WithObjects(recorded.DeepCopy(), unrecorded.DeepCopy(), &v1alpha1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "acme", Name: "sales", Labels: map[string]string{v1alpha1.LabelID: "7"}},
+		Spec:       v1alpha1.DeploymentSpec{DisplayName: "Sales", ReleaseChannel: "latest"},
+	}).WithIndex(&v1alpha1.Account{}, tenant.IndexNamespace, func(o client.Object) []string {
+		account, _ := o.(*v1alpha1.Account)
+		return []string{account.Spec.Namespace}
+	}).Build()
+	answer := func(do func() error) error {
+		if w.next == nil {
+			return do()
+		}
+		next := w.next
+		w.next = nil
+		return next(do)
+	}
+	w.client = NewClient(interceptor.NewClient(w.api, interceptor.Funcs{
+		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+			return answer(func() error { return c.Create(ctx, o, opts...) })
+		},
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+			return answer(func() error { return c.Patch(ctx, o, p, opts...) })
+		},
+		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
+			return answer(func() error { return c.Delete(ctx, o, opts...) })
+		},
+	}))
+	return w
+}
+
+// request begins one of ada's, over REST.
+func (w *world) request() (*Request, context.Context) {
+	r := NewRequest(w.t.Context(), w.log, recorded, ada, audit.SourceREST)
+	return r, r.With(w.t.Context())
+}
+
+// events are those of the account, without what differs from run to run.
+func (w *world) events() []string {
+	w.t.Helper()
+	found, err := w.log.Query(w.t.Context(), audit.Filter{Account: "acme"})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	var lines []string
+	for e, err := range found {
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		lines = append(lines, strings.TrimSpace(fmt.Sprintf("%s: %s %s/%s %s [%s %s] %s %s", e.Name, e.Object.Kind, e.Object.Namespace, e.Object.Name,
+			e.Outcome, e.Deployment.ID, e.Deployment.Name, e.Reason, e.Changes)))
+	}
+	return lines
+}
+
+func (w *world) want(want ...string) {
+	w.t.Helper()
+	if diff := cmp.Diff(want, w.events()); diff != "" {
+		w.t.Errorf("events (-want +got):\n%s", diff)
+	}
+}
+
+// edit is a patch as package edit makes it.
+type edit struct {
+	client.Patch
+	before client.Object
+}
+
+func (e edit) Before() client.Object { return e.before }
+
+// rename gives the deployment sales another name.
+func (w *world) rename(ctx context.Context, to string) error {
+	d := &v1alpha1.Deployment{}
+	if err := w.api.Get(ctx, client.ObjectKey{Namespace: "acme", Name: "sales"}, d); err != nil {
+		w.t.Fatal(err)
+	}
+	before := d.DeepCopy()
+	d.Spec.DisplayName = to
+	return w.client.Patch(ctx, d, edit{client.MergeFrom(before), before})
+}
+
+func ok(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func key(name string) *v1alpha1.ApiKey {
+	return &v1alpha1.ApiKey{ObjectMeta: metav1.ObjectMeta{Namespace: "acme", Name: name}, Spec: v1alpha1.ApiKeySpec{DisplayName: "CI"}}
+}
+
+func TestEveryChangeIsAnEvent(t *testing.T) {
+	w := newWorld(t)
+	r, ctx := w.request()
+	ok(t, w.client.Create(ctx, key("ci")))
+	ok(t, w.rename(ctx, "Sales EU"))
+	ok(t, w.client.Delete(ctx, key("ci")))
+	ok(t, r.settle(ctx))
+	w.want(
+		`Created API key: ApiKey acme/ci succeeded [ ]  {"spec.displayName":{"after":"CI"}}`,
+		`Updated deployment configuration: Deployment acme/sales succeeded [7 Sales EU]  {"spec.displayName":{"after":"Sales EU","before":"Sales"}}`,
+		`Deleted API key: ApiKey acme/ci succeeded [ ]  {"spec.displayName":{"before":"CI"}}`,
+	)
+}
+
+func TestEventsSayWhoAndFromWhere(t *testing.T) {
+	w := newWorld(t)
+	var got audit.Event
+	handler := serving.Wrap(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		request := NewRequest(r.Context(), w.log, recorded, ada, audit.SourceSCIM)
+		ok(t, w.client.Create(request.With(r.Context()), &v1alpha1.ScimUser{ObjectMeta: metav1.ObjectMeta{Namespace: "acme", Name: "u"}, Spec: v1alpha1.ScimUserSpec{UserName: "bob"}}))
+		ok(t, request.settle(r.Context()))
+	}), serving.WrapOptions{})
+	call := httptest.NewRequest(http.MethodPost, "/", nil)
+	call.RemoteAddr = "192.0.2.7:1234"
+	call.Header.Set("X-Request-Id", "abc")
+	handler.ServeHTTP(httptest.NewRecorder(), call)
+	found, err := w.log.Query(t.Context(), audit.Filter{Account: "acme", UserEmail: "ADA@example.com"})
+	ok(t, err)
+	for e := range found {
+		got = e
+	}
+	if got.Name != audit.CreatedUserViaSCIM || got.Actor != (audit.Actor{Kind: audit.ActorUser, ID: "ada", Email: "ada@example.com"}) ||
+		got.IP != "192.0.2.7" || got.RequestID == "" || got.Source != audit.SourceSCIM {
+		t.Errorf("event %+v", got)
+	}
+}
+
+func TestOutcomes(t *testing.T) {
+	gr := v1alpha1.GroupVersion.WithResource("deployments").GroupResource()
+	refused := apierrors.NewForbidden(gr, "sales", errors.New("no"))
+	for name, tc := range map[string]struct {
+		answer func(func() error) error
+		want   string
+	}{
+		"refused":                      {func(func() error) error { return refused }, "failed [7 New] Forbidden"},
+		"not made, nobody knows why":   {func(func() error) error { return errors.New("broken pipe") }, "attempted [7 New] "},
+		"made, and the answer is lost": {func(do func() error) error { ok(t, do()); return errors.New("broken pipe") }, "attempted [7 New] "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			r, ctx := w.request()
+			w.next = tc.answer
+			if err := w.rename(ctx, "New"); err == nil {
+				t.Error("no error")
+			}
+			ok(t, r.settle(ctx))
+			w.want("Updated deployment configuration: Deployment acme/sales " + tc.want + ` {"spec.displayName":{"after":"New","before":"Sales"}}`)
+		})
+	}
+}
+
+func TestOneEventHoweverOftenOthersAreFaster(t *testing.T) {
+	gr := v1alpha1.GroupVersion.WithResource("deployments").GroupResource()
+	conflict := func(func() error) error { return apierrors.NewConflict(gr, "sales", errors.New("changed")) }
+	w := newWorld(t)
+	r, ctx := w.request()
+	for range 3 {
+		w.next = conflict
+		if err := w.rename(ctx, "New"); !apierrors.IsConflict(err) {
+			t.Fatal(err)
+		}
+	}
+	ok(t, w.rename(ctx, "New"))
+	ok(t, r.settle(ctx))
+	w.want(`Updated deployment configuration: Deployment acme/sales succeeded [7 New]  {"spec.displayName":{"after":"New","before":"Sales"}}`)
+
+	w = newWorld(t)
+	r, ctx = w.request()
+	w.next = conflict
+	if err := w.rename(ctx, "New"); !apierrors.IsConflict(err) {
+		t.Fatal(err)
+	}
+	ok(t, r.settle(ctx))
+	w.want(`Updated deployment configuration: Deployment acme/sales failed [7 New] Conflict {"spec.displayName":{"after":"New","before":"Sales"}}`)
+}
+
+func TestNothingIsChangedThatCannotBeRecorded(t *testing.T) {
+	w := newWorld(t)
+	unchanged := func() {
+		t.Helper()
+		d := &v1alpha1.Deployment{}
+		ok(t, w.api.Get(t.Context(), client.ObjectKey{Namespace: "acme", Name: "sales"}, d))
+		if d.Spec.DisplayName != "Sales" {
+			t.Errorf("it was changed: %q", d.Spec.DisplayName)
+		}
+	}
+	if err := w.rename(t.Context(), "outside of a request"); !errors.Is(err, errUnrecorded) {
+		t.Error(err)
+	}
+	unchanged()
+	none := NewRequest(t.Context(), nil, recorded, ada, audit.SourceREST)
+	if err := w.rename(none.With(t.Context()), "without a database"); !errors.Is(err, audit.ErrUnavailable) {
+		t.Error(err)
+	}
+	unchanged()
+	w.log.Close()
+	_, ctx := w.request()
+	if err := w.rename(ctx, "with a database that is away"); !errors.Is(err, audit.ErrUnavailable) {
+		t.Error(err)
+	}
+	unchanged()
+	if err := Do(ctx, audit.Event{Name: audit.CreatedDataToken}); !errors.Is(err, audit.ErrUnavailable) {
+		t.Error(err)
+	}
+}
+
+func TestWhatIsNotRecorded(t *testing.T) {
+	w := newWorld(t)
+	off := NewRequest(t.Context(), nil, unrecorded, ada, audit.SourceREST)
+	ok(t, w.rename(off.With(t.Context()), "an account without a log"))
+	ok(t, Do(off.With(t.Context()), audit.Event{Name: audit.CreatedDataToken}))
+	ok(t, w.client.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "acme", Name: "another-kind"}}))
+	w.want()
+}
+
+func TestSuccessWaitsForTheOutcome(t *testing.T) {
+	answer := func(status int, spoil bool) *httptest.ResponseRecorder {
+		w := newWorld(t)
+		r, ctx := w.request()
+		recorder := httptest.NewRecorder()
+		gate := r.Gate(ctx, recorder, serving.WriteError)
+		w.next = func(do func() error) error {
+			if spoil {
+				w.log.Close() // the database goes away while Kubernetes makes the change
+			}
+			return do()
+		}
+		ok(t, w.rename(ctx, "New"))
+		gate.Header().Set("ETag", `W/"2"`)
+		gate.WriteHeader(status)
+		if _, err := gate.Write([]byte("body")); err != nil {
+			t.Error(err)
+		}
+		return recorder
+	}
+	if got := answer(200, false); got.Code != 200 || got.Body.String() != "body" || got.Header().Get("ETag") == "" {
+		t.Errorf("%d %s", got.Code, got.Body)
+	}
+	if got := answer(200, true); got.Code != 503 || !strings.Contains(got.Body.String(), "look again later") || strings.Contains(got.Body.String(), "body") || got.Header().Get("ETag") != "" {
+		t.Errorf("%d %s", got.Code, got.Body)
+	}
+	if got := answer(409, true); got.Code != 409 || got.Body.String() != "body" {
+		t.Errorf("an error acknowledges nothing: %d %s", got.Code, got.Body)
+	}
+}
+
+func TestDetailsAndNames(t *testing.T) {
+	w := newWorld(t)
+	r, ctx := w.request()
+	Detail(ctx, "somebody-else", "members", "not this one's")
+	Detail(ctx, "sales", "members", map[string]any{"added": []string{"u1"}})
+	ok(t, w.rename(Named(ctx, audit.TriggeredNewBuild), "New"))
+	ok(t, r.settle(ctx))
+	w.want(`Triggered new build: Deployment acme/sales succeeded [7 New]  {"members":{"added":["u1"]},"spec.displayName":{"after":"New","before":"Sales"}}`)
+}
+
+func TestNamesAreThoseOfTheLog(t *testing.T) {
+	for _, s := range subjects {
+		for _, name := range slices.Concat(s.names[:], s.viaSCIM[:]) {
+			if name != "" && !audit.Known(name) {
+				t.Errorf("%s: %q", s.kind, name)
+			}
+		}
+		if slices.Contains(s.names[:], "") {
+			t.Errorf("%s has a verb without a name", s.kind)
+		}
+	}
+}
+
+// review is what the API server asks when somebody changes the name of the deployment.
+func review(user, before, after string, change func(*admissionv1.AdmissionRequest)) *admissionv1.AdmissionRequest {
+	object := func(name string) runtime.RawExtension {
+		return runtime.RawExtension{Raw: fmt.Appendf(nil, `{"metadata":{"name":"sales","namespace":"acme","resourceVersion":"5","labels":{"platform.quoin.dev/id":"7"}},
+			"spec":{"displayName":%q,"env":[{"name":"CUBEJS_DB_PASS","value":"hunter2"}]}}`, name)}
+	}
+	r := &admissionv1.AdmissionRequest{
+		UID: types.UID(fmt.Sprint("review of ", user, after)), Kind: metav1.GroupVersionKind{Group: v1alpha1.Group, Version: "v1alpha1", Kind: "Deployment"},
+		Namespace: "acme", Name: "sales", Operation: admissionv1.Update, UserInfo: authenticationv1.UserInfo{Username: user},
+		Object: object(after), OldObject: object(before),
+	}
+	if change != nil {
+		change(r)
+	}
+	return r
+}
+
+func TestChangesPastTheFrontEnd(t *testing.T) {
+	w := newWorld(t)
+	a := &Admission{Log: w.log, Reader: w.api, Namespace: "quoin-system"}
+	for _, r := range []*admissionv1.AdmissionRequest{
+		review("bob", "Sales", "By kubectl", nil),
+		review("bob", "Sales", "By kubectl", nil), // the same try again
+		review("bob", "Sales", "Sales", nil),      // labels only
+		review("bob", "Sales", "Dry", func(r *admissionv1.AdmissionRequest) { r.DryRun = ptr.To(true) }),
+		review("bob", "Sales", "Status", func(r *admissionv1.AdmissionRequest) { r.SubResource = "status" }),
+		review("bob", "Sales", "Elsewhere", func(r *admissionv1.AdmissionRequest) { r.Namespace = "default" }),
+		review("bob", "Sales", "Not recorded", func(r *admissionv1.AdmissionRequest) { r.Namespace = "globex" }),
+		review("bob", "Sales", "Another kind", func(r *admissionv1.AdmissionRequest) { r.Kind.Kind = "Environment" }),
+		review("system:serviceaccount:quoin-system:quoin-apiserver", "Sales", "By quoin", nil),
+		review("system:serviceaccount:kube-system:namespace-controller", "Sales", "By Kubernetes", nil),
+		review("argocd", "Sales", "", func(r *admissionv1.AdmissionRequest) {
+			r.Operation, r.Object = admissionv1.Delete, runtime.RawExtension{}
+		}),
+	} {
+		got := a.Review(t.Context(), r)
+		if !got.Allowed || got.UID != r.UID || len(got.Warnings) > 0 {
+			t.Errorf("%s: %+v", r.UID, got)
+		}
+	}
+	w.want(
+		`Updated deployment configuration: Deployment acme/sales succeeded [7 Sales]  {"spec.displayName":{"after":"By kubectl","before":"Sales"}}`,
+		`Deleted deployment: Deployment acme/sales succeeded [7 Sales]  {"spec.displayName":{"before":"Sales"},"spec.env":{"before":[{"name":"CUBEJS_DB_PASS","value":"[HIDDEN]"}]}}`,
+	)
+	w.log.Close()
+	if got := a.Review(t.Context(), review("bob", "Sales", "Unheard", nil)); !got.Allowed || len(got.Warnings) != 1 {
+		t.Errorf("with a log that is away: %+v", got)
+	}
+}
+
+func TestRolloutsOfControllers(t *testing.T) {
+	at := time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)
+	d := &v1alpha1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "acme", Name: "sales", UID: "d", Labels: map[string]string{v1alpha1.LabelID: "7"}}}
+	d.Status.CurrentVersion = "1.2.3"
+	d.Status.History = []v1alpha1.VersionRun{
+		{Version: "1.2.3", Image: "cube:v1.2.3", CompletionTime: metav1.NewTime(at)},
+		{Version: "1.2.2", Image: "cube:v1.2.2", CompletionTime: metav1.NewTime(at.Add(-time.Hour))},
+	}
+	d.Status.Failed = &v1alpha1.FailedRollout{Version: v1alpha1.VersionRun{Version: "1.2.4", Image: "cube:v1.2.4"}, Message: "no pod", Time: metav1.NewTime(at.Add(time.Hour))}
+	w := newWorld(t)
+	for range 2 { // by every replica
+		for _, e := range rollouts(d) {
+			e.Account = "acme"
+			ok(t, w.log.Record(t.Context(), e))
+		}
+	}
+	w.want(
+		`Rolled deployment to version: Deployment acme/sales succeeded [7 sales]  {"version":{"after":"1.2.2","image":"cube:v1.2.2"}}`,
+		`Rolled deployment to version: Deployment acme/sales succeeded [7 sales]  {"version":{"after":"1.2.3","before":"1.2.2","image":"cube:v1.2.3"}}`,
+		`Rolled deployment back: Deployment acme/sales succeeded [7 sales]  {"message":"no pod","version":{"after":"1.2.3","before":"1.2.4"}}`,
+	)
+}

@@ -1,0 +1,133 @@
+package recording
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/internal/audit"
+	"github.com/quoin-dev/quoin/internal/tenant"
+)
+
+// Versions records what the controllers roll: each version whose rollout has finished, and each
+// that went back. Every replica does so; an event has the same id whoever stores it, so it is one.
+type Versions struct {
+	// Log takes the events.
+	Log Log
+	// Deployments is the informer of Deployments.
+	Deployments cache.SharedIndexInformer
+	// Reader has the accounts, with tenant.IndexNamespace.
+	Reader client.Reader
+	// Now is the clock.
+	Now func() time.Time
+}
+
+// remembered is for how long a rollout is recorded after it: as long as no front end may have run.
+// What is older has been recorded, and its event may be gone already: it must not come back.
+const remembered = 24 * time.Hour
+
+// Start follows the Deployments until the context ends.
+func (v *Versions) Start(ctx context.Context) error {
+	queue := workqueue.NewTypedRateLimitingQueueWithConfig(
+		workqueue.NewTypedItemExponentialFailureRateLimiter[cache.ObjectName](time.Second, time.Minute),
+		workqueue.TypedRateLimitingQueueConfig[cache.ObjectName]{})
+	add := func(o any) {
+		if key, err := cache.ObjectToName(o); err == nil {
+			queue.Add(key)
+		}
+	}
+	registration, err := v.Deployments.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    add,
+		UpdateFunc: func(_, o any) { add(o) },
+	})
+	if err != nil {
+		return fmt.Errorf("follow deployments: %w", err)
+	}
+	defer func() { _ = v.Deployments.RemoveEventHandler(registration) }() // the informer may have ended
+	stop := context.AfterFunc(ctx, queue.ShutDown)
+	defer stop()
+	known := map[uuid.UUID]time.Time{}
+	for {
+		key, ended := queue.Get()
+		if ended {
+			return nil
+		}
+		if err := v.record(ctx, key, known); err != nil {
+			log.FromContext(ctx).Error(err, "A rollout is not in the audit log yet; it is tried again", "namespace", key.Namespace, "name", key.Name)
+			queue.AddRateLimited(key)
+		} else {
+			queue.Forget(key)
+		}
+		queue.Done(key)
+	}
+}
+
+// record stores the events of a deployment that this process has not stored.
+func (v *Versions) record(ctx context.Context, key cache.ObjectName, known map[uuid.UUID]time.Time) error {
+	o, exists, err := v.Deployments.GetStore().GetByKey(key.String())
+	d, ok := o.(*v1alpha1.Deployment)
+	if err != nil || !exists || !ok {
+		return err
+	}
+	account, err := tenant.Of(ctx, v.Reader, d.Namespace)
+	if err != nil || !IsOn(account) {
+		return client.IgnoreNotFound(ignoreNoAccount(err))
+	}
+	since := v.Now().Add(-remembered)
+	for id, at := range known {
+		if at.Before(since) {
+			delete(known, id)
+		}
+	}
+	for _, e := range rollouts(d) {
+		if _, is := known[e.ID]; is || e.Time.Before(since) {
+			continue
+		}
+		e.Account = account.Name
+		if err := v.Log.Record(ctx, e); err != nil {
+			return err
+		}
+		known[e.ID] = e.Time
+	}
+	return nil
+}
+
+// rollouts are the events of what a deployment's status says has been rolled, the newest first.
+func rollouts(d *v1alpha1.Deployment) []audit.Event {
+	event := func(name, what string, at time.Time, changes map[string]any) audit.Event {
+		data, _ := encode(changes) // of strings: it does not fail
+		shown := audit.Deployment{ID: d.Labels[v1alpha1.LabelID], Name: d.Spec.DisplayName}
+		if shown.Name == "" {
+			shown.Name = d.Name
+		}
+		return audit.Event{
+			ID:   uuid.NewSHA1(uuid.NameSpaceURL, fmt.Appendf(nil, "%s %s %s %s", d.UID, name, what, at.UTC().Format(time.RFC3339))),
+			Time: at, Name: name, Outcome: audit.Succeeded, Source: audit.SourceController,
+			Actor:      audit.Actor{Kind: audit.ActorSystem, ID: "quoin-controller"},
+			Deployment: shown,
+			Object:     audit.Object{Kind: "Deployment", Namespace: d.Namespace, Name: d.Name, ID: d.Labels[v1alpha1.LabelID]},
+			Changes:    data,
+		}
+	}
+	var events []audit.Event
+	for i, run := range d.Status.History {
+		change := map[string]any{"after": run.Version, "image": run.Pinned()}
+		if i+1 < len(d.Status.History) {
+			change["before"] = d.Status.History[i+1].Version
+		}
+		events = append(events, event(audit.RolledDeployment, run.Pinned(), run.CompletionTime.Time, map[string]any{"version": change}))
+	}
+	if f := d.Status.Failed; f != nil {
+		events = append(events, event(audit.RolledBackDeployment, f.Version.Pinned(), f.Time.Time, map[string]any{
+			"version": map[string]any{"before": f.Version.Version, "after": d.Status.CurrentVersion}, "message": f.Message,
+		}))
+	}
+	return events
+}

@@ -1,0 +1,128 @@
+package rest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"net/http"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/apiserver/recording"
+	"github.com/quoin-dev/quoin/internal/audit"
+)
+
+// AuditLog has the events of all accounts: an *audit.Log.
+type AuditLog interface {
+	Query(ctx context.Context, f audit.Filter) (iter.Seq2[audit.Event, error], error)
+}
+
+const mayAuditLog = v1alpha1.PermissionAuditLogManage
+
+var auditLogs = family{"Audit Log", "Who changed what, when and from where.", []route{
+	on(http.MethodGet, "/api/v1/audit-logs/export", "exportAuditLogs", mayAuditLog, "Export the audit log as CSV", (*API).exportAuditLog).answering("text/csv"),
+}}
+
+// ExportInput are the filters; what all of them let through is exported.
+type ExportInput struct {
+	Start     string `query:"start" maxLength:"40" doc:"The first moment: a date, 2026-11-21, from its beginning in UTC, or a time, 2026-11-21T10:00:00Z."`
+	End       string `query:"end" maxLength:"40" doc:"The last moment, not included: a time; or a date, all of which is included."`
+	Search    string `query:"search" maxLength:"1000" doc:"Words that all occur in the event's data; the beginning of a word is enough."`
+	EventName string `query:"eventName" maxLength:"256" doc:"Name of the events, such as Created deployment."`
+	UserEmail string `query:"userEmail" maxLength:"320" doc:"E-mail address of the user, without regard to case."`
+}
+
+// filter reads the parameters.
+func (in *ExportInput) filter(account string) (audit.Filter, error) {
+	f := audit.Filter{Account: account, Search: in.Search, EventName: in.EventName, UserEmail: in.UserEmail}
+	var err error
+	if f.Start, err = moment("start", in.Start, 0); err != nil {
+		return f, err
+	}
+	if f.End, err = moment("end", in.End, 24*time.Hour); err != nil {
+		return f, err
+	}
+	if !f.Start.IsZero() && !f.End.IsZero() && f.Start.After(f.End) {
+		return f, badRequest("start: %q is after end, %q", clip(in.Start), clip(in.End))
+	}
+	return f, nil
+}
+
+// moment reads an ISO 8601 date or time; a date stands for its beginning and a length. The zero
+// time is one that is not given.
+func moment(field, text string, length time.Duration) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	if day, err := time.Parse(time.DateOnly, text); err == nil {
+		return day.Add(length), nil
+	}
+	if at, err := time.Parse(time.RFC3339, text); err == nil {
+		return at, nil
+	}
+	return time.Time{}, badRequest("%s: %q is no date such as 2026-11-21, and no time such as 2026-11-21T10:00:00Z", field, clip(text))
+}
+
+// exportAuditLog streams the events. What goes wrong after the first of them breaks the connection:
+// a file that ends early must not look like a whole one.
+func (a *API) exportAuditLog(ctx context.Context, in *ExportInput) (*huma.StreamResponse, error) {
+	s := scopeOf(ctx)
+	switch {
+	case s.principal.Deployments != nil:
+		return nil, forbidden("%s %q is confined to certain deployments: the audit log is the whole account's", s.principal.Kind, s.principal.Name)
+	case !recording.IsOn(s.account):
+		return nil, forbidden("the audit log of account %q is not enabled", s.account.Name)
+	case a.AuditLog == nil:
+		return nil, problem(http.StatusServiceUnavailable, "the audit log is not available: quoin apiserver has no database")
+	}
+	f, err := in.filter(s.account.Name)
+	if err != nil {
+		return nil, err
+	}
+	events, err := a.AuditLog.Query(ctx, f)
+	if err != nil {
+		return nil, err
+	}
+	if err := recording.Do(ctx, audit.Event{Name: audit.ExportedAuditLog}); err != nil {
+		return nil, err
+	}
+	name := fmt.Sprintf("audit-log-%s-%s.csv", s.account.Name, a.Now().UTC().Format("2006-01-02T150405Z"))
+	return &huma.StreamResponse{Body: func(hc huma.Context) {
+		hc.SetHeader("Content-Type", audit.CSVContentType)
+		hc.SetHeader("Content-Disposition", `attachment; filename="`+name+`"`)
+		hc.SetHeader("Cache-Control", "no-store")
+		_, w := humago.Unwrap(hc)
+		rows, err := audit.WriteCSV(patientWriter{w, http.NewResponseController(w)}, events)
+		switch {
+		case err == nil:
+		case ctx.Err() != nil: // the caller has gone
+			panic(http.ErrAbortHandler)
+		default:
+			log.FromContext(ctx).Error(err, "An export of the audit log broke off", "rows", rows)
+			panic(http.ErrAbortHandler)
+		}
+	}}, nil
+}
+
+// patientWriter lets an answer take as long as its reader goes on taking some of it.
+type patientWriter struct {
+	io.Writer
+	control *http.ResponseController
+}
+
+// patienceOfWriter is how long a reader may take nothing.
+const patienceOfWriter = time.Minute
+
+// Write implements io.Writer.
+func (w patientWriter) Write(data []byte) (int, error) {
+	if err := w.control.SetWriteDeadline(time.Now().Add(patienceOfWriter)); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		return 0, err
+	}
+	return w.Writer.Write(data)
+}

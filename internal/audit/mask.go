@@ -1,0 +1,196 @@
+package audit
+
+import (
+	"encoding/json"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/quoin-dev/quoin/internal/apikey"
+	"github.com/quoin-dev/quoin/internal/fold"
+)
+
+// hidden stands for a secret, as in the documented product.
+const hidden = "[HIDDEN]"
+
+// secretWords are those that make a name that of a secret: the documented four, and what else
+// people and protocols call one.
+var secretWords = []string{"pass", "secret", "token", "key", "pwd", "authorization", "cookie"}
+
+// variableNames are names of fields whose values are environment variables.
+var variableNames = []string{"env", "envs", "envvar", "envvars", "envvariable", "envvariables", "environmentvariable", "environmentvariables", "variables"}
+
+// namesOfNames are fields that name what another field of the same object is the value of, as in
+// {"name": "DB_PASS", "value": "…"}.
+var namesOfNames = []string{"name", "field", "path", "header", "variable", "attribute"}
+
+// namesOfValues are such other fields.
+var namesOfValues = []string{"value", "values", "before", "after", "old", "new", "default", "data", "content"}
+
+// mostMaskDepth bounds how deep JSON is looked into; what is deeper is hidden.
+const mostMaskDepth = 32
+
+// isSecret tells whether the value of a field with this name is a secret.
+func isSecret(name string) bool {
+	name = fold.Case(name)
+	return slices.ContainsFunc(secretWords, func(word string) bool { return strings.Contains(name, word) })
+}
+
+// holdsVariables tells whether the values below a name, or a path with dots, are environment variables.
+func holdsVariables(name string) bool {
+	name = strings.NewReplacer("_", "", "-", "").Replace(fold.Case(name))
+	for part := range strings.SplitSeq(name, ".") {
+		if slices.Contains(variableNames, part) {
+			return true
+		}
+	}
+	return false
+}
+
+// maskValue is a value of JSON without its secrets. It is made anew.
+func maskValue(value any, depth int) any {
+	if depth > mostMaskDepth {
+		return hidden
+	}
+	switch v := value.(type) {
+	case map[string]any:
+		return maskObject(v, depth)
+	case []any:
+		masked := make([]any, len(v))
+		for i := range v {
+			masked[i] = maskValue(v[i], depth+1)
+		}
+		return masked
+	case string:
+		return maskString(v, depth)
+	}
+	return value
+}
+
+func maskObject(object map[string]any, depth int) map[string]any {
+	namesSecret := slices.ContainsFunc(namesOfNames, func(field string) bool {
+		name, ok := object[field].(string)
+		return ok && isSecret(name)
+	})
+	masked := make(map[string]any, len(object))
+	for name, value := range object {
+		switch {
+		case isSecret(name), namesSecret && slices.Contains(namesOfValues, fold.Case(name)):
+			value = hidden
+		case holdsVariables(name):
+			value = maskVariables(value, depth+1)
+		default:
+			value = maskValue(value, depth+1)
+		}
+		masked[maskText(name)] = value
+	}
+	return masked
+}
+
+// maskVariables hides the values of environment variables and keeps their names, in both forms:
+// {"NAME": "value"} and [{"name": "NAME", "value": "value"}].
+func maskVariables(value any, depth int) any {
+	if depth > mostMaskDepth {
+		return hidden
+	}
+	switch v := value.(type) {
+	case nil:
+		return nil
+	case map[string]any:
+		masked := make(map[string]any, len(v))
+		for name, inner := range v {
+			masked[maskText(name)] = maskVariables(inner, depth+1)
+		}
+		return masked
+	case []any:
+		masked := make([]any, len(v))
+		for i := range v {
+			masked[i] = maskVariables(v[i], depth+1)
+			if entry, ok := masked[i].(map[string]any); ok {
+				original, _ := v[i].(map[string]any)
+				if name, ok := original["name"].(string); ok {
+					entry["name"] = maskText(name)
+				}
+			}
+		}
+		return masked
+	}
+	return hidden
+}
+
+// maskString masks JSON in a string as JSON, any other as text.
+func maskString(text string, depth int) string {
+	trimmed := strings.TrimSpace(text)
+	if strings.HasPrefix(trimmed, "{") || strings.HasPrefix(trimmed, "[") {
+		if value, err := decode([]byte(text)); err == nil {
+			if encoded, err := encode(maskValue(value, depth+1)); err == nil {
+				return string(encoded)
+			}
+		}
+	}
+	return maskText(text)
+}
+
+// pattern is one form of credentials in text.
+type pattern struct {
+	// hint is in every text that could match, in lower case: looking for it is much faster.
+	hint        string
+	expression  *regexp.Regexp
+	replacement string
+}
+
+// credentials are recognised by what they are, whatever stands before them.
+var credentials = []pattern{
+	{"-----begin", regexp.MustCompile(`(?is)-----BEGIN [A-Z0-9 ]*PRIVATE KEY.*?(?:-----END [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----|$)`), hidden},
+	{"eyj", regexp.MustCompile(`eyJ[\w-]+\.[\w-]*\.?[\w-]*`), hidden},
+	{"bearer", regexp.MustCompile(`(?i)\b(bearer)\s+[^\s"',;]+`), "${1} " + hidden},
+	{"authorization", regexp.MustCompile(`(?i)(authorization["']?\s*[:=]\s*["']?)(?:[a-z]+ +)?[^\s"',;]+`), "${1}" + hidden},
+	{"sk-", regexp.MustCompile(apikey.Prefix + `[0-9A-Za-z]+|\bsk-[\w-]{16,}`), hidden},
+	{"://", regexp.MustCompile(`(?i)([a-z][a-z0-9+.-]*://)[^\s/?#"'<>]*:[^\s"'<>]*@`), "${1}" + hidden + "@"},
+	{"gh", regexp.MustCompile(`\bgh[pousr]_\w{20,}|\bgithub_pat_\w{20,}`), hidden},
+	{"glpat-", regexp.MustCompile(`\bglpat-[\w-]{16,}`), hidden},
+	{"xox", regexp.MustCompile(`\bxox[a-z]-[\w-]{10,}`), hidden},
+	{"a", regexp.MustCompile(`\b(?:AKIA|ASIA)[0-9A-Z]{16}\b|\bAIza[\w-]{30,}`), hidden},
+}
+
+// assignments are names of secrets with a value behind them, as in DSNs, queries and YAML.
+var assignments = func() []pattern {
+	name := `(?i)([\w.-]*(?:` + strings.Join(secretWords, "|") + `)[\w.-]*`
+	const value = `(?:\\?"[^"]*"|'[^']*'|[^\s"'&;,]+)`
+	return []pattern{
+		{"=", regexp.MustCompile(name + `["']?\s*=\s*)` + value), "${1}" + hidden},
+		{":", regexp.MustCompile(name + `(?:\\?["']\s*:|:\s)\s*)` + value), "${1}" + hidden},
+	}
+}()
+
+// maskCredentials hides credentials in a text. It is for names of people and things.
+func maskCredentials(text string) string { return replaceAll(text, credentials) }
+
+// maskText hides credentials and assignments of secrets in a text.
+func maskText(text string) string {
+	return replaceAll(replaceAll(text, credentials), assignments)
+}
+
+func replaceAll(text string, patterns []pattern) string {
+	folded := fold.Case(text)
+	for _, p := range patterns {
+		if strings.Contains(folded, p.hint) {
+			text = p.expression.ReplaceAllString(text, p.replacement)
+		}
+	}
+	return text
+}
+
+// decode reads one value of JSON, numbers as they are written.
+func decode(data []byte) (any, error) {
+	var value any
+	decoder := json.NewDecoder(strings.NewReader(string(data)))
+	decoder.UseNumber()
+	if err := decoder.Decode(&value); err != nil {
+		return nil, err
+	}
+	if decoder.More() {
+		return nil, errMoreJSON
+	}
+	return value, nil
+}

@@ -1,0 +1,39 @@
+package audit
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+)
+
+var (
+	eventsTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "quoin_audit_events_total",
+		Help: "Audit events stored, by outcome. A change counts as attempted, and again with its outcome.",
+	}, []string{"outcome"})
+	storeSeconds = prometheus.NewHistogram(prometheus.HistogramOpts{
+		Name:                        "quoin_audit_store_duration_seconds",
+		Help:                        "How long callers waited until audit events were stored.",
+		Buckets:                     []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5},
+		NativeHistogramBucketFactor: 1.1,
+	})
+	queueLength = prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "quoin_audit_queue_length",
+		Help: "Audit events that wait to be stored.",
+	})
+	unavailableTotal = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "quoin_audit_unavailable_total",
+		Help: "Calls that ended because audit events could not be stored.",
+	})
+	deletedTotal = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "quoin_audit_deleted_total",
+		Help: "Audit events that retention has deleted.",
+	})
+	exportedTotal = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "quoin_audit_exported_rows_total",
+		Help: "Rows of audit events that were exported.",
+	})
+)
+
+func init() {
+	metrics.Registry.MustRegister(eventsTotal, storeSeconds, queueLength, unavailableTotal, deletedTotal, exportedTotal)
+}

@@ -1,0 +1,95 @@
+package audit
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/quoin-dev/quoin/internal/store"
+)
+
+// columns of audit_event, in the order of row and scan; words is only written.
+var columns = []string{
+	"id", "account", "time", "name", "outcome", "reason", "source", "actor_kind", "actor_id", "actor_email", "deployment_id", "deployment_name",
+	"object_kind", "object_namespace", "object_name", "object_id", "ip", "request_id", "changes", "words",
+}
+
+var (
+	outcomeColumn = slices.Index(columns, "outcome")
+	// selected are the columns that scan reads.
+	selected = strings.Join(columns[:len(columns)-1], ", ")
+	// onConflict lets an outcome take the place of an attempt, and nothing take that of an outcome.
+	onConflict = func() string {
+		var set []string
+		for _, c := range columns[1:] {
+			set = append(set, c+" = excluded."+c)
+		}
+		return " ON CONFLICT (id) DO UPDATE SET " + strings.Join(set, ", ") + " WHERE audit_event.account = excluded.account AND audit_event.outcome = '" + string(Attempted) + "'"
+	}()
+)
+
+// row is the event as the statement takes it.
+func (e *Event) row() []any {
+	return []any{
+		e.ID.String(), e.Account, e.Time.UnixMicro(), e.Name, string(e.Outcome), e.Reason, string(e.Source),
+		string(e.Actor.Kind), e.Actor.ID, e.Actor.Email, e.Deployment.ID, e.Deployment.Name,
+		e.Object.Kind, e.Object.Namespace, e.Object.Name, e.Object.ID, e.IP, e.RequestID, string(e.Changes), e.indexed(),
+	}
+}
+
+// upsert stores rows, no event twice among them.
+func upsert(ctx context.Context, tx *sql.Tx, d store.Dialect, rows [][]any) error {
+	for some := range slices.Chunk(rows, d.RowsPerInsert()) {
+		if _, err := tx.ExecContext(ctx, insertStatement(len(some)), slices.Concat(some...)...); err != nil {
+			return fmt.Errorf("store events: %w", err)
+		}
+	}
+	return nil
+}
+
+// insertStatement is for so many rows.
+func insertStatement(rows int) string {
+	text := &strings.Builder{}
+	text.WriteString("INSERT INTO audit_event (" + strings.Join(columns, ", ") + ") VALUES ")
+	for i := range rows * len(columns) {
+		switch {
+		case i == 0:
+			text.WriteString("($")
+		case i%len(columns) == 0:
+			text.WriteString("), ($")
+		default:
+			text.WriteString(", $")
+		}
+		text.WriteString(strconv.Itoa(i + 1))
+	}
+	return text.String() + ")" + onConflict
+}
+
+// scan reads the selected columns.
+func (e *Event) scan(rows *sql.Rows) error {
+	var id, changes string
+	var micros int64
+	err := rows.Scan(
+		&id, &e.Account, &micros, &e.Name, &e.Outcome, &e.Reason, &e.Source, &e.Actor.Kind, &e.Actor.ID, &e.Actor.Email,
+		&e.Deployment.ID, &e.Deployment.Name, &e.Object.Kind, &e.Object.Namespace, &e.Object.Name, &e.Object.ID,
+		&e.IP, &e.RequestID, &changes,
+	)
+	if err != nil {
+		return err
+	}
+	if e.ID, err = uuid.Parse(id); err != nil {
+		return err
+	}
+	e.Time = time.UnixMicro(micros).UTC()
+	if changes != "" {
+		e.Changes = json.RawMessage(changes)
+	}
+	return nil
+}

@@ -1,0 +1,263 @@
+// Package postgrestest starts PostgreSQL for tests: the real server, on a Unix socket in a folder
+// of its own. It is looked for in $PATH and where Debian's package postgresql has it. Where there
+// is none a test is skipped, and fails when CI is set.
+package postgrestest
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
+)
+
+// Start returns the URL of a fresh database, on a server that ends with the test.
+func Start(t testing.TB) string {
+	t.Helper()
+	return StartServer(t).Database(t)
+}
+
+// Server is a PostgreSQL server that ends with its test.
+type Server struct {
+	programs  string // folder
+	folder    string // of the data and the socket
+	account   *syscall.Credential
+	process   *os.Process
+	exited    chan struct{} // closed when it has ended
+	databases atomic.Int64
+}
+
+const (
+	superuser = "quoin"
+	// startTimeout is for a busy machine.
+	startTimeout = 2 * time.Minute
+)
+
+// StartServer starts a server. As it waits for the disk like a real one, tests can kill it.
+func StartServer(t testing.TB) *Server {
+	t.Helper()
+	programs := findPrograms()
+	if programs == "" {
+		const missing = "PostgreSQL is not installed (Debian: apt-get install postgresql)"
+		if os.Getenv("CI") != "" {
+			t.Fatal(missing)
+		}
+		t.Skip("SKIPPED LOUDLY: " + missing)
+	}
+	folder, err := os.MkdirTemp("", "quoin-postgres-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(folder) })
+	s := &Server{programs: programs, folder: folder}
+	if err := s.leaveRoot(); err != nil {
+		t.Fatal(err)
+	}
+	// Nothing in the template needs to survive a crash before the server has run.
+	initdb := s.command("initdb", "--pgdata", s.data(), "--username", superuser, "--auth", "trust", "--encoding", "UTF8", "--locale", "C", "--no-sync")
+	if output, err := initdb.CombinedOutput(); err != nil {
+		t.Fatalf("initdb: %v\n%s", err, output)
+	}
+	t.Cleanup(s.stop)
+	s.start(t)
+	return s
+}
+
+// findPrograms is the folder of the newest server, or empty.
+func findPrograms() string {
+	if program, err := exec.LookPath("postgres"); err == nil {
+		if program, err = filepath.EvalSymlinks(program); err == nil && exists(filepath.Join(filepath.Dir(program), "initdb")) {
+			return filepath.Dir(program)
+		}
+	}
+	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/initdb") // the pattern is well-formed
+	if len(found) == 0 {
+		return ""
+	}
+	return filepath.Dir(slices.MaxFunc(found, func(a, b string) int { return release(a) - release(b) }))
+}
+
+func exists(file string) bool {
+	_, err := os.Stat(file)
+	return err == nil
+}
+
+// release is 15 of /usr/lib/postgresql/15/bin/initdb.
+func release(program string) int {
+	number, _ := strconv.Atoi(filepath.Base(filepath.Dir(filepath.Dir(program)))) // 0 sorts first
+	return number
+}
+
+// leaveRoot chooses another user for the server, which refuses to run as root.
+func (s *Server) leaveRoot() error {
+	if os.Geteuid() != 0 {
+		return nil
+	}
+	account, err := user.Lookup("postgres")
+	if err != nil {
+		account, err = user.Lookup("nobody")
+	}
+	if err != nil {
+		return err
+	}
+	uid, uidErr := strconv.ParseUint(account.Uid, 10, 32)
+	gid, gidErr := strconv.ParseUint(account.Gid, 10, 32)
+	if err := errors.Join(uidErr, gidErr); err != nil {
+		return err
+	}
+	s.account = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
+	return os.Chown(s.folder, int(uid), int(gid))
+}
+
+func (s *Server) data() string { return filepath.Join(s.folder, "data") }
+
+func (s *Server) command(program string, args ...string) *exec.Cmd {
+	command := exec.Command(filepath.Join(s.programs, program), args...)
+	command.Dir = s.folder
+	command.SysProcAttr = &syscall.SysProcAttr{Credential: s.account}
+	return command
+}
+
+// start starts the server on its data and waits until it answers.
+func (s *Server) start(t testing.TB) {
+	t.Helper()
+	logs, err := os.OpenFile(filepath.Join(s.folder, "server.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = logs.Close() }()
+	server := s.command("postgres", "-D", s.data(), "-k", s.folder, "-c", "listen_addresses=", "-c", "max_connections=200")
+	server.Stdout, server.Stderr = logs, logs
+	if err := server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	exited := make(chan struct{})
+	s.process, s.exited = server.Process, exited
+	go func() {
+		defer close(exited)
+		_ = server.Wait() // its log says why
+	}()
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	defer cancel()
+	for {
+		err := s.execute(ctx, "SELECT 1")
+		if err == nil {
+			return
+		}
+		select {
+		case <-time.After(20 * time.Millisecond):
+			continue
+		case <-exited:
+		case <-ctx.Done():
+		}
+		text, _ := os.ReadFile(logs.Name())
+		t.Fatalf("PostgreSQL does not answer: %v\n%s", err, text)
+	}
+}
+
+// execute runs a statement in the database that every server has.
+func (s *Server) execute(ctx context.Context, statement string) error {
+	pool, err := sql.Open("pgx", s.url("postgres"))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = pool.Close() }()
+	_, err = pool.ExecContext(ctx, statement)
+	return err
+}
+
+func (s *Server) url(database string) string {
+	return fmt.Sprintf("postgres:///%s?%s", database, url.Values{"host": {s.folder}, "user": {superuser}}.Encode())
+}
+
+// Database makes a database and returns its URL.
+func (s *Server) Database(t testing.TB) string {
+	t.Helper()
+	name := fmt.Sprintf("test%d", s.databases.Add(1))
+	if err := s.execute(context.Background(), "CREATE DATABASE "+name); err != nil {
+		t.Fatal(err)
+	}
+	return s.url(name)
+}
+
+// Folder is where the socket is, for programs such as psql.
+func (s *Server) Folder() string { return s.folder }
+
+// Kill ends the server and all its children at once, as a power failure would. It returns when
+// none is left.
+func (s *Server) Kill(t testing.TB) {
+	t.Helper()
+	// Nobody takes the place of a child while the children are looked for.
+	if err := s.process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	children := childrenOf(s.process.Pid)
+	if err := s.process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	for _, child := range children {
+		_ = syscall.Kill(child, syscall.SIGKILL) // it may have ended
+	}
+	<-s.exited
+	for _, child := range children {
+		for syscall.Kill(child, 0) == nil && !isZombie(child) {
+			time.Sleep(time.Millisecond)
+		}
+	}
+}
+
+// Restart starts the server again after Kill, on its data.
+func (s *Server) Restart(t testing.TB) {
+	t.Helper()
+	s.start(t)
+}
+
+// stop ends the server if it runs, without waiting for its clients.
+func (s *Server) stop() {
+	if s.process == nil {
+		return
+	}
+	_ = s.process.Signal(syscall.SIGINT) // it may have ended
+	<-s.exited
+}
+
+// childrenOf are the processes that have a parent, from /proc.
+func childrenOf(parent int) (children []int) {
+	all, _ := filepath.Glob("/proc/[0-9]*/stat") // the pattern is well-formed
+	for _, file := range all {
+		if fields := stat(file); len(fields) > 1 && fields[1] == strconv.Itoa(parent) {
+			pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(file)))
+			children = append(children, pid)
+		}
+	}
+	return children
+}
+
+func isZombie(pid int) bool {
+	fields := stat(fmt.Sprintf("/proc/%d/stat", pid))
+	return len(fields) == 0 || fields[0] == "Z"
+}
+
+// stat is the state, the parent and what follows, of a process. Before them stands the name of the
+// program in parentheses, which may hold blanks.
+func stat(file string) []string {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil // it has ended
+	}
+	_, rest, _ := strings.Cut(string(text), ") ")
+	return strings.Fields(rest)
+}
