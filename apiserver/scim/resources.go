@@ -62,8 +62,7 @@ func (x *exchange) patchResource(ctx context.Context, t *schema.ResourceType, id
 		if err := c.check(r); err != nil {
 			return nil, err
 		}
-		_, err := patch.Apply(t, r.Document, operations, x.profile.Quirks)
-		return r.Document, err
+		return r.Document, patch.Apply(t, r.Document, operations, x.profile.Quirks)
 	})
 }
 

@@ -30,11 +30,7 @@ func (e *editor) many(ref schema.Ref) elements {
 		items, _ := value.([]any)
 		return &list{e: e, ref: ref, items: items}
 	}
-	path := ref.Extension + ":" + ref.Attribute.Name
-	if e.sets[path] == nil {
-		e.sets[path] = &set{e: e, ref: schema.Ref{Extension: ref.Extension, Attribute: ref.Attribute}, held: held, before: map[string]map[string]any{}}
-	}
-	return e.sets[path]
+	return &set{e: e, ref: schema.Ref{Extension: ref.Extension, Attribute: ref.Attribute}, held: held}
 }
 
 // assignElements adds or replaces elements, or a sub-attribute of elements.

@@ -9,8 +9,7 @@ import (
 	"github.com/quoin-dev/quoin/internal/fold"
 )
 
-// equal compares values as they stand in documents. Whether a Set has changed is known by the
-// set that changed it: here it is equal to itself.
+// equal compares values as they stand in documents; what is a Set is not compared.
 func equal(x, y any) bool {
 	switch x := x.(type) {
 	case map[string]any:
@@ -19,9 +18,6 @@ func equal(x, y any) bool {
 	case []any:
 		y, ok := y.([]any)
 		return ok && slices.EqualFunc(x, y, equal)
-	case schema.Set:
-		_, ok := y.(schema.Set)
-		return ok
 	}
 	return reflect.DeepEqual(x, y)
 }

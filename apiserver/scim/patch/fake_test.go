@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/quoin-dev/quoin/apiserver/scim/schema"
 	"github.com/quoin-dev/quoin/apiserver/scim/scimerror"
 	"github.com/quoin-dev/quoin/internal/strictjson"
@@ -120,14 +122,36 @@ func request(t testing.TB, operations string) any {
 	return decode(t, `{"schemas":["`+URN+`"],"Operations":[`+operations+`]}`)
 }
 
-// run parses and applies operations.
+// run parses and applies operations, and tells whether the document then differs from what it was.
 func run(t testing.TB, kind *schema.ResourceType, d schema.Document, operations string, q Quirks) (bool, error) {
 	t.Helper()
 	ops, err := ParseRequest(request(t, operations), q)
 	if err != nil {
 		return false, err
 	}
-	return Apply(kind, d, ops, q)
+	changed := watch(d)
+	if err := Apply(kind, d, ops, q); err != nil {
+		return false, err
+	}
+	return changed(), nil
+}
+
+// watch remembers a document, and tells later whether it has changed since.
+func watch(d schema.Document) (changed func() bool) {
+	content := func() (map[string]any, map[string]map[string]any) {
+		rest := map[string]any(d.Clone())
+		m, ok := rest["members"].(*members)
+		if !ok {
+			return rest, nil
+		}
+		delete(rest, "members")
+		return rest, maps.Clone(m.elements) // an element that is put is another one
+	}
+	rest, elements := content()
+	return func() bool {
+		restNow, elementsNow := content()
+		return !cmp.Equal(rest, restNow) || !cmp.Equal(elements, elementsNow)
+	}
 }
 
 // typeOf is the scimType of an error, or its status when it has none.

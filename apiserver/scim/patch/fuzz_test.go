@@ -89,8 +89,8 @@ func sameInSet(t *testing.T, ops []Operation, q Quirks) {
 	for _, item := range listed["members"].([]any) {
 		held["members"].(*members).Put(item.(map[string]any))
 	}
-	changed, err := Apply(club, listed, ops, q)
-	alsoChanged, alsoErr := Apply(club, held, ops, q)
+	changed, alsoChanged := watch(listed), watch(held)
+	err, alsoErr := Apply(club, listed, ops, q), Apply(club, held, ops, q)
 	if typeOf(t, err) != typeOf(t, alsoErr) {
 		t.Fatalf("%v in a list, %v in a Set", err, alsoErr)
 	}
@@ -110,7 +110,7 @@ func sameInSet(t *testing.T, ops []Operation, q Quirks) {
 		t.Errorf("members (-Set +list):\n%s", diff)
 	}
 	// A member that goes and comes back changes the order of a list alone.
-	if alsoChanged && !changed {
+	if alsoChanged() && !changed() {
 		t.Error("the Set has changed, and the list has not")
 	}
 }
@@ -138,17 +138,12 @@ func FuzzApplyText(f *testing.F) {
 
 // apply checks what holds of every PATCH.
 func apply(t *testing.T, kind *schema.ResourceType, d schema.Document, ops []Operation, q Quirks) {
-	before := d.Clone()
-	changed, err := Apply(kind, d, ops, q)
-	if err != nil {
+	if err := Apply(kind, d, ops, q); err != nil {
 		var refused *scimerror.Error
 		if !errors.As(err, &refused) || refused.Status < 400 || refused.Status > 499 {
 			t.Fatalf("not the caller's error: %v", err)
 		}
 		return
-	}
-	if _, set := d["members"].(schema.Set); !set && changed == cmp.Equal(before, d) {
-		t.Errorf("changed is %t:\n%s", changed, cmp.Diff(before, d))
 	}
 	text := (&schema.Resource{Type: kind, ID: "1", Document: d}).Render(nil, nil, nil)
 	again, err := strictjson.Decode(text, strictjson.Options{})

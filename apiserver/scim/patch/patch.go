@@ -55,32 +55,20 @@ const (
 
 func known(op string) bool { return op == add || op == replace || op == remove }
 
-// Apply changes a document in place, operation by operation, and tells whether it then differs
-// from what it was: a client that says again what is so already changes nothing (section 3.5.2.1).
-// After an error the document is half changed: the caller gives a copy, and throws it away.
+// Apply changes a document in place, operation by operation. A client that says again what is so
+// already changes nothing (section 3.5.2.1). After an error the document is half changed: the
+// caller gives a copy, and throws it away.
 //
 // Errors are *scimerror.Error and name the operation. What a Set costs does not grow with its
 // elements where an operation names its elements by their values.
-func Apply(t *schema.ResourceType, d schema.Document, ops []Operation, q Quirks) (changed bool, err error) {
-	e := &editor{t: t, d: d, quirks: q, sets: map[string]*set{}}
-	before := d.Clone()
+func Apply(t *schema.ResourceType, d schema.Document, ops []Operation, q Quirks) error {
+	e := &editor{t: t, d: d, quirks: q}
 	for i, op := range ops {
 		if err := e.operation(op); err != nil {
-			return false, located(i, op, err)
+			return located(i, op, err)
 		}
 	}
-	if err := t.Validate(d); err != nil {
-		return false, err
-	}
-	if !equal(map[string]any(before), map[string]any(d)) {
-		return true, nil
-	}
-	for _, s := range e.sets {
-		if s.changed() {
-			return true, nil
-		}
-	}
-	return false, nil
+	return t.Validate(d)
 }
 
 // located is an error with the operation in its detail, and the member of it that is to blame.
@@ -116,8 +104,6 @@ type editor struct {
 	d      schema.Document
 	quirks Quirks
 	visits int
-	// sets that operations have touched, by the paths of their attributes.
-	sets map[string]*set
 }
 
 // visit counts elements that are looked at.

@@ -5,37 +5,17 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/scim/scimerror"
 )
 
-// set is a multi-valued attribute that is a schema.Set. It remembers what the elements that it
-// changes were, and so knows at the end whether all is as it was.
+// set is a multi-valued attribute that is a schema.Set.
 type set struct {
-	e      *editor
-	ref    schema.Ref
-	held   schema.Set
-	before map[string]map[string]any // nil where there was no such element
+	e    *editor
+	ref  schema.Ref
+	held schema.Set
 }
 
-// changed tells whether an element is not what it was.
-func (s *set) changed() bool {
-	for value, was := range s.before {
-		is, ok := s.held.Get(value)
-		if ok != (was != nil) || ok && !equal(was, is) {
-			return true
-		}
-	}
-	return false
-}
-
-// touch is to be called before an element is changed.
-func (s *set) touch(value string) error {
+// mayChange refuses to change what has elements and is immutable.
+func (s *set) mayChange() error {
 	if s.ref.Attribute.Mutability == schema.Immutable && s.held.Len() > 0 {
 		return fixed(s.ref)
-	}
-	if _, known := s.before[value]; known {
-		return nil
-	}
-	s.before[value] = nil
-	if element, ok := s.held.Get(value); ok {
-		s.before[value] = copied(element)
 	}
 	return nil
 }
@@ -44,7 +24,7 @@ func (s *set) put(value string, element map[string]any) error {
 	if old, ok := s.held.Get(value); ok && equal(old, element) {
 		return nil
 	}
-	if err := s.touch(value); err != nil {
+	if err := s.mayChange(); err != nil {
 		return err
 	}
 	s.held.Put(element)
@@ -55,7 +35,7 @@ func (s *set) delete(value string) error {
 	if _, ok := s.held.Get(value); !ok {
 		return nil
 	}
-	if err := s.touch(value); err != nil {
+	if err := s.mayChange(); err != nil {
 		return err
 	}
 	s.held.Delete(value)
@@ -132,18 +112,11 @@ func (s *set) remove(listed []any) error {
 }
 
 func (s *set) clear() error {
-	all, err := s.collect(func(map[string]any) bool { return true })
-	if err != nil || len(all) == 0 {
-		return err
+	if s.held.Len() == 0 {
+		return nil
 	}
-	for _, item := range all {
-		value, _, err := s.valueOf(item)
-		if err != nil {
-			return err
-		}
-		if err := s.touch(value); err != nil {
-			return err
-		}
+	if err := s.mayChange(); err != nil {
+		return err
 	}
 	s.held.Clear()
 	return nil
