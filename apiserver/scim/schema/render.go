@@ -64,7 +64,8 @@ func (r *Resource) Render(dst []byte, p *Projection, locate Locate) []byte {
 	w.value("", nil, r.Schemas())
 	w.name("id")
 	w.value("", nil, r.ID)
-	for _, a := range append([]*Attribute{find(common, "externalId")}, r.Type.Core.Attributes...) {
+	w.attribute("", externalID, r.Document[externalID.Name])
+	for _, a := range r.Type.Core.Attributes {
 		w.attribute("", a, r.Document[a.Name])
 	}
 	for _, e := range r.Type.Extensions {
@@ -72,7 +73,9 @@ func (r *Resource) Render(dst []byte, p *Projection, locate Locate) []byte {
 			w.extension(e.Schema, attributes)
 		}
 	}
-	w.attribute("", find(common, "meta"), r.meta())
+	if p.Wants("", meta) {
+		w.attribute("", meta, r.meta())
+	}
 	w.close('}')
 	return w.dst
 }

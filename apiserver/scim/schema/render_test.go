@@ -120,9 +120,13 @@ func TestRenderSet(t *testing.T) {
 }
 
 func BenchmarkRender(b *testing.B) {
-	b.ReportAllocs()
-	var buffer []byte
-	for b.Loop() {
-		buffer = sample.Render(buffer[:0], nil, locate)
+	for name, p := range map[string]*Projection{"all": nil, "userName": {Include: refs(b, User, [3]string{"", "userName", ""})}} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			var buffer []byte
+			for b.Loop() {
+				buffer = sample.Render(buffer[:0], p, locate)
+			}
+		})
 	}
 }

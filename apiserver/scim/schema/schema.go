@@ -233,6 +233,8 @@ var common = []*Attribute{
 	}},
 }
 
+var externalID, meta = find(common, "externalId"), find(common, "meta")
+
 //go:embed *.json
 var files embed.FS
 
