@@ -1,0 +1,245 @@
+package audit_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/quoin-dev/quoin/api/v1alpha1"
+)
+
+const users, groups, keys = "/api/scim/v2/Users", "/api/scim/v2/Groups", "/api/v1/api-keys"
+
+func user(name string) map[string]any { return map[string]any{"userName": name} }
+
+// Spec, "Export audit log": a CSV file, streamed as an attachment.
+func TestExport(t *testing.T) {
+	onEach(t, func(t *testing.T, w *world) {
+		ada := w.want(201, w.admin, "POST", users, user("ada@example.com")).field("id")
+		w.want(201, w.admin, "POST", groups, map[string]any{"displayName": "Analysts", "members": []any{map[string]any{"value": ada}}})
+		w.want(409, w.admin, "POST", users, user("Ada@Example.com")) // changes nothing
+		w.want(200, w.admin, "PATCH", users+"/"+ada, map[string]any{"schemas": []string{"urn:ietf:params:scim:api:messages:2.0:PatchOp"},
+			"Operations": []any{map[string]any{"op": "replace", "path": "title", "value": "=HYPERLINK(\"x\")"}}})
+		made := w.want(200, w.admin, "POST", keys, map[string]any{"name": "CI"})
+		w.want(200, w.admin, "DELETE", keys+"/"+made.field("id"), nil)
+		w.want(204, w.admin, "DELETE", users+"/"+ada, nil)
+
+		a := w.want(200, w.admin, "GET", "/api/v1/audit-logs/export", nil)
+		if got := a.header.Get("Content-Type"); got != "text/csv; charset=utf-8" {
+			t.Errorf("Content-Type %q", got)
+		}
+		if got := a.header.Get("Content-Disposition"); !strings.HasPrefix(got, `attachment; filename="audit-log-`+w.account) {
+			t.Errorf("Content-Disposition %q", got)
+		}
+		if !strings.HasPrefix(a.text, "time,event,user_email,actor,deployment_id,deployment_name,object,outcome,source,ip,request_id,data\r\n") {
+			t.Errorf("header row %.120q", a.text)
+		}
+		if strings.Contains(a.text, made.field("token")) {
+			t.Error("the token of a key is in the log")
+		}
+		rows := w.export(nil)
+		var seen []string
+		for _, r := range rows {
+			seen = append(seen, strings.Join([]string{r["event"], r["outcome"], r["source"], r["actor"], r["ip"]}, ", "))
+			if at, err := time.Parse(time.RFC3339, r["time"]); err != nil || at.Before(w.started) || at.After(time.Now().Add(time.Second)) {
+				t.Errorf("time %q of %s", r["time"], r["event"])
+			}
+			if !json.Valid([]byte(r["data"])) || r["request_id"] == "" || strings.HasPrefix(r["data"], "=") {
+				t.Errorf("%v", r)
+			}
+		}
+		want := []string{
+			"Created user via SCIM, succeeded, scim, key:admin, 127.0.0.1",
+			"Created group via SCIM, succeeded, scim, key:admin, 127.0.0.1",
+			"Updated user via SCIM, succeeded, scim, key:admin, 127.0.0.1",
+			"Created API key, succeeded, rest, key:admin, 127.0.0.1",
+			"Deleted API key, succeeded, rest, key:admin, 127.0.0.1",
+			"Deleted user via SCIM, succeeded, scim, key:admin, 127.0.0.1",
+			"Updated group via SCIM, succeeded, scim, key:admin, 127.0.0.1", // it loses its member
+		}
+		slices.Sort(want)
+		slices.Sort(seen)
+		if diff := cmp.Diff(want, seen); diff != "" {
+			t.Errorf("events (-want +got):\n%s", diff)
+		}
+		find := func(event string) row {
+			return rows[slices.IndexFunc(rows, func(r row) bool { return r["event"] == event })]
+		}
+		if data := find("Created group via SCIM")["data"]; !strings.Contains(data, ada) || strings.Contains(data, "memberChunks") {
+			t.Errorf("who was added to the group is not said: %s", data)
+		}
+		if data := find("Updated group via SCIM")["data"]; !strings.Contains(data, `"removed":["`+ada) {
+			t.Errorf("who has left the group is not said: %s", data)
+		}
+		if data := find("Updated user via SCIM")["data"]; !strings.Contains(data, `"spec.title":{"after":"=HYPERLINK(\"x\")"}`) && !strings.Contains(data, "HYPERLINK") {
+			t.Errorf("what was changed is not said: %s", data)
+		}
+	})
+}
+
+// Each parameter by itself, and all pairs of them: what comes is what each of them lets through.
+func TestFilters(t *testing.T) {
+	onEach(t, func(t *testing.T, w *world) {
+		ada := w.want(201, w.admin, "POST", users, map[string]any{"userName": "ada@example.com", "emails": []any{map[string]any{"value": "ada@example.com", "primary": true}}})
+		w.want(201, w.admin, "POST", users, user("bob@example.com"))
+		// Times have microseconds; what comes after this is later.
+		time.Sleep(2 * time.Millisecond)
+		middle := time.Now().UTC()
+		owned := w.key("owned", v1alpha1.ApiKeySpec{Owner: &v1alpha1.ApiKeyOwner{ScimUser: ada.field("id")}})
+		w.eventually(func() error { // the front end learns of it from a watch
+			if a := w.call(owned, "GET", "/api/v1/users/me", nil); a.status != 200 {
+				return fmt.Errorf("%s", a)
+			}
+			return nil
+		})
+		w.want(200, owned, "POST", keys, map[string]any{"name": "Nightly build"})
+		all := w.export(nil)
+		if len(all) != 3 {
+			t.Fatalf("%d events: %v", len(all), all)
+		}
+		after := func(r row) bool { at, _ := time.Parse(time.RFC3339, r["time"]); return !at.Before(middle) }
+		day := func(n int) string { return time.Now().UTC().AddDate(0, 0, n).Format(time.DateOnly) }
+		type filter struct {
+			name, value string
+			lets        func(row) bool
+		}
+		everything, nothing := func(row) bool { return true }, func(row) bool { return false }
+		filters := []filter{
+			{"start", middle.Format(time.RFC3339Nano), after},
+			{"start", day(0), everything},
+			{"start", day(1), nothing},
+			{"end", middle.Format(time.RFC3339Nano), func(r row) bool { return !after(r) }},
+			{"end", middle.In(time.FixedZone("", 7200)).Format(time.RFC3339Nano), func(r row) bool { return !after(r) }},
+			{"end", day(0), everything}, // the day is included
+			{"end", day(-1), nothing},
+			{"search", "ADA", func(r row) bool { return strings.Contains(r["data"]+r["user_email"], "ada@") }},
+			{"search", "night bui", func(r row) bool { return strings.Contains(r["data"], "Nightly build") }},
+			{"search", "nothing-like-it", nothing},
+			{"eventName", "Created API key", func(r row) bool { return r["event"] == "Created API key" }},
+			{"eventName", "Deleted deployment", nothing},
+			{"userEmail", "Ada@Example.com", func(r row) bool { return r["user_email"] == "ada@example.com" }},
+			{"userEmail", "eve@example.com", nothing},
+		}
+		check := func(chosen ...filter) {
+			query, want := url.Values{}, []string(nil)
+			for _, f := range chosen {
+				query.Set(f.name, f.value)
+			}
+			for _, r := range all {
+				if !slices.ContainsFunc(chosen, func(f filter) bool { return !f.lets(r) }) {
+					want = append(want, r["time"]+r["event"])
+				}
+			}
+			var got []string
+			for _, r := range w.export(query) {
+				got = append(got, r["time"]+r["event"])
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("%v (-want +got):\n%s", query, diff)
+			}
+		}
+		for i, f := range filters {
+			check(f)
+			for _, other := range filters[i+1:] {
+				if f.name != other.name && !(f.name == "start" && other.name == "end" && (f.value == day(1) || other.value == day(-1) || f.value > other.value)) {
+					check(f, other)
+				}
+			}
+		}
+		check(filters[0], filters[5], filters[8], filters[10], filters[12])
+		if owner := all[2]["user_email"]; owner != "ada@example.com" {
+			t.Errorf("the event of a key that acts for a user has the e-mail address %q", owner)
+		}
+	})
+}
+
+// Spec, preconditions: the feature is enabled on the top plan, the user holds AuditLogManage.
+func TestPreconditions(t *testing.T) {
+	onEach(t, func(t *testing.T, w *world) {
+		const path = "/api/v1/audit-logs/export"
+		manager := w.key("manager", v1alpha1.ApiKeySpec{Permissions: []v1alpha1.Permission{v1alpha1.PermissionAuditLogManage}})
+		other := w.key("other", v1alpha1.ApiKeySpec{Permissions: []v1alpha1.Permission{"DeploymentsManage", "ScimManage"}})
+		confined := w.key("confined", v1alpha1.ApiKeySpec{Permissions: []v1alpha1.Permission{v1alpha1.PermissionAuditLogManage}, Deployments: []string{"analytics"}})
+		w.eventually(func() error {
+			for _, token := range []string{manager, other, confined} {
+				if a := w.call(token, "GET", "/api/v1/users/me", nil); a.status != 200 {
+					return fmt.Errorf("%s", a)
+				}
+			}
+			return nil
+		})
+		w.want(200, manager, "GET", path, nil)
+		for token, says := range map[string]string{other: "does not hold the permission AuditLogManage", confined: "confined to certain deployments"} {
+			if got := w.want(403, token, "GET", path, nil).field("error"); !strings.Contains(got, says) {
+				t.Errorf("%q, want %q", got, says)
+			}
+		}
+		w.want(401, "", "GET", path, nil)
+
+		account := &v1alpha1.Account{}
+		ok(t, kubernetes.api.Get(t.Context(), client.ObjectKey{Name: w.account}, account))
+		account.Spec.AuditLog.Enabled = ptr.To(false)
+		ok(t, kubernetes.api.Update(t.Context(), account))
+		w.eventually(func() error {
+			a := w.call(manager, "GET", path, nil)
+			if a.status != 403 || !strings.Contains(a.field("error"), "not enabled") {
+				return fmt.Errorf("%s", a)
+			}
+			return nil
+		})
+		if got := w.want(403, other, "GET", path, nil).field("error"); !strings.Contains(got, "AuditLogManage") {
+			t.Errorf("without either: %q", got)
+		}
+		w.want(201, w.admin, "POST", users, user("unrecorded"))
+	})
+}
+
+func TestBadInput(t *testing.T) {
+	onEach(t, func(t *testing.T, w *world) {
+		w.want(201, w.admin, "POST", users, user("ada@example.com"))
+		for query, says := range map[string]string{
+			"start=yesterday":                                      `start: "yesterday" is no date such as`,
+			"start=2026-02-30":                                     `start: "2026-02-30" is no date`,
+			"end=2026-11-21T25:00:00Z":                             `end: "2026-11-21T25:00:00Z" is no date`,
+			"end=1700000000":                                       `end: "1700000000" is no date`,
+			"start=2026-11-22T00:00:00Z&end=2026-11-21":            "",
+			"start=2026-11-23&end=2026-11-21":                      `start: "2026-11-23" is after end, "2026-11-21"`,
+			"eventName=Created+nothing":                            "Created nothing",
+			"eventName=created+deployment":                         "created deployment",
+			"search=" + strings.Repeat("x", 1001):                  "search",
+			"search=" + url.QueryEscape(strings.Repeat("a ", 400)): "search",
+			"userEmail=" + strings.Repeat("x", 321):                "userEmail",
+			"start=2026-11-21&start=2026-11-22":                    "start",
+			"unknown=1":                                            "unknown",
+			"start=":                                               "",
+		} {
+			status := 400
+			if says == "" {
+				status = 200
+			}
+			if got := w.want(status, w.admin, "GET", "/api/v1/audit-logs/export?"+query, nil); status == 400 && !strings.Contains(got.field("error"), says) {
+				t.Errorf("%.60s: %q, want %q", query, got.field("error"), says)
+			}
+		}
+		// Words are words, whatever they mean to a database.
+		for _, search := range []string{`' OR '1'='1`, `ada" OR "x`, `NEAR(ada bob)`, `ada AND NOT created`, `:* | !x`, `title:ada`, "ada\x00bob"} {
+			if found := w.export(url.Values{"search": {search}}); len(found) != 0 {
+				t.Errorf("%q finds %v", search, found)
+			}
+		}
+		for _, search := range []string{`"`, `%`, `_`, "\x00", `\`, `{}`, "🦊", `' --`} {
+			w.want(400, w.admin, "GET", "/api/v1/audit-logs/export?search="+url.QueryEscape(search), nil)
+		}
+		if found := w.export(url.Values{"search": {"ada*"}}); len(found) != 1 {
+			t.Errorf("ada* finds %d events", len(found))
+		}
+	})
+}
