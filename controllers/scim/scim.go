@@ -29,8 +29,24 @@ const (
 	takenPause = 10 * time.Minute
 )
 
-// Account is the account that an object belongs to.
-func Account[T v1alpha1.Object](ctx context.Context, s *reconciler.Scope[T]) (*v1alpha1.Account, *reconciler.Outcome) {
+// Admit takes the first steps of an object: whose it is, whether its name is its own, and what of
+// its extensions the CRD cannot judge. It returns a note on extensions that are not read, and an
+// outcome when the object gets no further.
+func Admit[T v1alpha1.Object](
+	ctx context.Context, s *reconciler.Scope[T], name claims.Attribute[T], resource v1alpha1.ScimMemberType, extensions []v1alpha1.ScimExtension,
+) (unread string, o *reconciler.Outcome) {
+	account, o := accountOf(ctx, s)
+	if o == nil {
+		o = claim(ctx, s, name)
+	}
+	if o != nil {
+		return "", o
+	}
+	return checkExtensions(account, resource, extensions)
+}
+
+// accountOf is the account that an object belongs to.
+func accountOf[T v1alpha1.Object](ctx context.Context, s *reconciler.Scope[T]) (*v1alpha1.Account, *reconciler.Outcome) {
 	account, err := tenant.Of(ctx, s.Client, s.Object.GetNamespace())
 	if errors.Is(err, tenant.ErrNoAccount) {
 		o := reconciler.Stalled(v1alpha1.ReasonAccountNotFound, fmt.Sprintf("no Account has spec.namespace %q", s.Object.GetNamespace()))
@@ -42,8 +58,8 @@ func Account[T v1alpha1.Object](ctx context.Context, s *reconciler.Scope[T]) (*v
 	return account, nil
 }
 
-// Claim makes sure that the name of an object is its own.
-func Claim[T v1alpha1.Object](ctx context.Context, s *reconciler.Scope[T], name claims.Attribute[T]) *reconciler.Outcome {
+// claim makes sure that the name of an object is its own.
+func claim[T v1alpha1.Object](ctx context.Context, s *reconciler.Scope[T], name claims.Attribute[T]) *reconciler.Outcome {
 	holder, err := name.Ensure(ctx, s.Client, s.Object)
 	if errors.Is(err, claims.ErrInFlight) {
 		// Whose it is comes out within a minute. Said only where something else was said before.

@@ -17,10 +17,10 @@ const (
 	enterpriseURN = "urn:ietf:params:scim:schemas:extension:enterprise:2.0:User"
 )
 
-// Extensions looks at what the CRD cannot judge. It returns a note on the schemas that the
+// checkExtensions looks at what the CRD cannot judge. It returns a note on the schemas that the
 // account does not declare for a type of resource: their attributes are kept, and not read.
 // Schemas are compared without regard to case, as URNs are.
-func Extensions(account *v1alpha1.Account, resource v1alpha1.ScimMemberType, extensions []v1alpha1.ScimExtension) (note string, o *reconciler.Outcome) {
+func checkExtensions(account *v1alpha1.Account, resource v1alpha1.ScimMemberType, extensions []v1alpha1.ScimExtension) (note string, o *reconciler.Outcome) {
 	if len(extensions) == 0 {
 		return "", nil
 	}

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/controllers/predicates"
 	"github.com/quoin-dev/quoin/controllers/requests"
 	"github.com/quoin-dev/quoin/internal/claims"
 )
@@ -38,18 +39,28 @@ func Wanted[T v1alpha1.Object](name claims.Attribute[T]) client.IndexerFunc {
 	}
 }
 
-// OfClaim maps a claim that came or went to those that want the name in vain. list is an
+// Watch has the objects of a kind looked at when their account declares other schemas, when a
+// claim that they want in vain came or went, and when their own claim is gone. list is an empty
+// list of the kind.
+func Watch[T v1alpha1.Object](b *builder.Builder, c client.Reader, name claims.Attribute[T], list client.ObjectList) *builder.Builder {
+	return b.
+		Watches(&v1alpha1.Account{}, handler.EnqueueRequestsFromMapFunc(ofAccount[T](c, list)), schemas()).
+		Watches(&v1alpha1.Claim{}, handler.EnqueueRequestsFromMapFunc(ofClaim[T](c, list)), predicates.Existence()).
+		Watches(&v1alpha1.Claim{}, handler.EnqueueRequestsFromMapFunc(holderOf(name.Kind)), predicates.Deletion())
+}
+
+// ofClaim maps a claim that came or went to those that want the name in vain. list is an
 // empty list of their kind.
-func OfClaim[T client.Object](c client.Reader, list client.ObjectList) handler.MapFunc {
+func ofClaim[T client.Object](c client.Reader, list client.ObjectList) handler.MapFunc {
 	return func(ctx context.Context, claim client.Object) []reconcile.Request {
 		return requests.For(ctx, c, empty(list), requests.All[T],
 			client.InNamespace(claim.GetNamespace()), client.MatchingFields{IndexWanted: claim.GetName()})
 	}
 }
 
-// HolderOf maps a claim that is gone to the object of a kind that had it, which has it made
+// holderOf maps a claim that is gone to the object of a kind that had it, which has it made
 // again if it still has the value: a claim must not be lost by whoever deleted it.
-func HolderOf(kind string) handler.MapFunc {
+func holderOf(kind string) handler.MapFunc {
 	return func(_ context.Context, obj client.Object) []reconcile.Request {
 		claim, ok := obj.(*v1alpha1.Claim)
 		if !ok || claim.Spec.Holder.Kind != kind {
@@ -59,8 +70,8 @@ func HolderOf(kind string) handler.MapFunc {
 	}
 }
 
-// OfAccount maps an account to the objects of a kind in its namespace.
-func OfAccount[T client.Object](c client.Reader, list client.ObjectList) handler.MapFunc {
+// ofAccount maps an account to the objects of a kind in its namespace.
+func ofAccount[T client.Object](c client.Reader, list client.ObjectList) handler.MapFunc {
 	return func(ctx context.Context, obj client.Object) []reconcile.Request {
 		account, ok := obj.(*v1alpha1.Account)
 		if !ok {
@@ -76,9 +87,9 @@ func empty(list client.ObjectList) client.ObjectList {
 	return fresh
 }
 
-// Schemas lets through that an account came or went, or declares other schemas: nothing else
+// schemas lets through that an account came or went, or declares other schemas: nothing else
 // of it is worth a look at all users.
-func Schemas() builder.Predicates {
+func schemas() builder.Predicates {
 	return builder.WithPredicates(predicate.Funcs{
 		UpdateFunc: func(e event.UpdateEvent) bool {
 			was, ok := e.ObjectOld.(*v1alpha1.Account)

@@ -85,10 +85,12 @@ func (c *Collector) due(ctx context.Context) (map[string][]*v1alpha1.ScimMemberC
 	if err := c.client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list chunks: %w", err)
 	}
-	used, err := references(ctx, c.client, client.UnsafeDisableDeepCopy)
-	if err != nil {
-		return nil, err
+	groups := &v1alpha1.ScimGroupList{}
+	if err := c.client.List(ctx, groups, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list groups: %w", err)
 	}
+	used := map[client.ObjectKey]bool{}
+	addReferences(used, groups)
 	now, unused, due := c.clock.Now(), map[types.UID]sighting{}, map[string][]*v1alpha1.ScimMemberChunk{}
 	for i := range list.Items {
 		chunk := &list.Items[i]
@@ -108,28 +110,33 @@ func (c *Collector) due(ctx context.Context) (map[string][]*v1alpha1.ScimMemberC
 	return due, nil
 }
 
-// references are the chunks that groups refer to.
-func references(ctx context.Context, c client.Reader, opts ...client.ListOption) (map[client.ObjectKey]bool, error) {
+// references are the chunks that the groups of a namespace refer to, as the API server says, page
+// by page. A cache knows no pages, and says of every list that it goes on.
+func references(ctx context.Context, live client.Reader, namespace string) (map[client.ObjectKey]bool, error) {
 	used := map[client.ObjectKey]bool{}
 	for next := ""; ; {
 		list := &v1alpha1.ScimGroupList{}
-		if err := c.List(ctx, list, append(opts, client.Continue(next))...); err != nil {
+		if err := live.List(ctx, list, client.InNamespace(namespace), client.Limit(page), client.Continue(next)); err != nil {
 			return nil, fmt.Errorf("list groups: %w", err)
 		}
-		for i := range list.Items {
-			for _, ref := range list.Items[i].Spec.MemberChunks {
-				used[client.ObjectKey{Namespace: list.Items[i].Namespace, Name: ref.Name}] = true
-			}
-		}
+		addReferences(used, list)
 		if next = list.Continue; next == "" {
 			return used, nil
 		}
 	}
 }
 
+func addReferences(used map[client.ObjectKey]bool, groups *v1alpha1.ScimGroupList) {
+	for i := range groups.Items {
+		for _, ref := range groups.Items[i].Spec.MemberChunks {
+			used[client.ObjectKey{Namespace: groups.Items[i].Namespace, Name: ref.Name}] = true
+		}
+	}
+}
+
 // collect deletes chunks of a namespace that no group refers to, as the API server says.
 func (c *Collector) collect(ctx context.Context, namespace string, chunks []*v1alpha1.ScimMemberChunk) error {
-	used, err := references(ctx, c.client.Live(), client.InNamespace(namespace), client.Limit(page))
+	used, err := references(ctx, c.client.Live(), namespace)
 	if err != nil {
 		return err
 	}

@@ -76,14 +76,7 @@ func New(c *kube.Client, recorder reconciler.Recorder, clk clock.PassiveClock) *
 func (r *groupReconciler) work(ctx context.Context, s *scope) reconciler.Outcome {
 	g := s.Object
 	g.Status.LastModified = new(metav1.NewTime(lastmodified.Of(g)))
-	account, o := scim.Account(ctx, s)
-	if o == nil {
-		o = scim.Claim(ctx, s, claims.GroupName)
-	}
-	if o != nil {
-		return *o
-	}
-	unread, o := scim.Extensions(account, "Group", g.Spec.Extensions)
+	unread, o := scim.Admit(ctx, s, claims.GroupName, "Group", g.Spec.Extensions)
 	if o == nil {
 		o = r.wait(s)
 	}

@@ -15,7 +15,9 @@ import (
 	"k8s.io/client-go/tools/events"
 	clocktesting "k8s.io/utils/clock/testing"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -373,6 +375,31 @@ func TestCollect(t *testing.T) {
 	step(Patience-2*time.Minute, "touched", "used", "used-again")
 	step(2*time.Minute, "used", "used-again")
 	step(Patience, "used-again")
+}
+
+// TestCollectBehindCache: with the client that the controller has, which lists from a cache.
+func TestCollectBehindCache(t *testing.T) {
+	f := newFixture(t)
+	g := f.group("staff")
+	f.chunk("used", "ann")
+	f.chunk("unused", "ann")
+	f.refer(g, 1, "used")
+	k8s, err := cluster.New(apitest.Server(t), func(o *cluster.Options) {
+		o.Scheme, o.Cache.DefaultNamespaces = apitest.Scheme(t), map[string]cache.Config{f.namespace: {}}
+	})
+	f.must(err)
+	go func() { _ = k8s.Start(t.Context()) }() // ends with the test
+	for _, kind := range []client.Object{&v1alpha1.ScimGroup{}, &v1alpha1.ScimMemberChunk{}} {
+		_, err := k8s.GetCache().GetInformer(t.Context(), kind) // filled when it returns
+		f.must(err)
+	}
+	c := NewCollector(kube.NewClient(k8s.GetClient(), k8s.GetAPIReader(), "quoin-test"), f.clock)
+	f.must(c.Once(t.Context()))
+	f.clock.Step(Patience + time.Second)
+	f.must(c.Once(t.Context()))
+	if diff := cmp.Diff([]string{"used"}, f.left()); diff != "" {
+		t.Errorf("chunks (-want +got):\n%s", diff)
+	}
 }
 
 // TestCollectRaces: what somebody uses between the look and the deletion stays.

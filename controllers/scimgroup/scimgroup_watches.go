@@ -69,18 +69,14 @@ func AddIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 
 // SetupWithManager starts the reconciler in a manager. The cache needs AddIndexes.
 func SetupWithManager(mgr ctrl.Manager, r reconcile.Reconciler, opts controller.Options) error {
-	c, groups := mgr.GetClient(), &v1alpha1.ScimGroupList{}
-	return ctrl.NewControllerManagedBy(mgr).
+	c := mgr.GetClient()
+	b := ctrl.NewControllerManagedBy(mgr).
 		Named("scimgroup").
 		For(&v1alpha1.ScimGroup{}, predicates.Spec()).
 		Watches(&v1alpha1.ScimGroup{}, requests.Later(pause, above(c)), predicates.Spec()).
 		Watches(&v1alpha1.ScimUser{}, requests.Later(pause, ofUser(c)), predicates.Existence()).
-		Watches(&v1alpha1.ScimMemberChunk{}, requests.Later(pause, ofChunk(c)), predicates.Existence()).
-		Watches(&v1alpha1.Account{}, handler.EnqueueRequestsFromMapFunc(scim.OfAccount[*v1alpha1.ScimGroup](c, groups)), scim.Schemas()).
-		Watches(&v1alpha1.Claim{}, handler.EnqueueRequestsFromMapFunc(scim.OfClaim[*v1alpha1.ScimGroup](c, groups)), predicates.Existence()).
-		Watches(&v1alpha1.Claim{}, handler.EnqueueRequestsFromMapFunc(scim.HolderOf(claims.GroupName.Kind)), predicates.Deletion()).
-		WithOptions(opts).
-		Complete(r)
+		Watches(&v1alpha1.ScimMemberChunk{}, requests.Later(pause, ofChunk(c)), predicates.Existence())
+	return scim.Watch(b, c, claims.GroupName, &v1alpha1.ScimGroupList{}).WithOptions(opts).Complete(r)
 }
 
 func bucketOf(m member) string {

@@ -36,14 +36,7 @@ func New(c *kube.Client, recorder reconciler.Recorder, clk clock.PassiveClock) *
 func work(ctx context.Context, s *scope) reconciler.Outcome {
 	u := s.Object
 	u.Status.LastModified = new(metav1.NewTime(lastmodified.Of(u)))
-	account, o := scim.Account(ctx, s)
-	if o == nil {
-		o = scim.Claim(ctx, s, claims.UserName)
-	}
-	if o != nil {
-		return *o
-	}
-	unread, o := scim.Extensions(account, "User", u.Spec.Extensions)
+	unread, o := scim.Admit(ctx, s, claims.UserName, "User", u.Spec.Extensions)
 	if o != nil {
 		return *o
 	}

@@ -45,16 +45,12 @@ func AddIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 
 // SetupWithManager starts the reconciler in a manager. The cache needs AddIndexes.
 func SetupWithManager(mgr ctrl.Manager, r reconcile.Reconciler, opts controller.Options) error {
-	c, users := mgr.GetClient(), &v1alpha1.ScimUserList{}
-	return ctrl.NewControllerManagedBy(mgr).
+	c := mgr.GetClient()
+	b := ctrl.NewControllerManagedBy(mgr).
 		Named("scimuser").
 		For(&v1alpha1.ScimUser{}, predicates.Spec()).
-		Watches(&v1alpha1.ScimUser{}, requests.Later(reportsPause, ofManager(c)), predicates.Existence()).
-		Watches(&v1alpha1.Account{}, handler.EnqueueRequestsFromMapFunc(scim.OfAccount[*v1alpha1.ScimUser](c, users)), scim.Schemas()).
-		Watches(&v1alpha1.Claim{}, handler.EnqueueRequestsFromMapFunc(scim.OfClaim[*v1alpha1.ScimUser](c, users)), predicates.Existence()).
-		Watches(&v1alpha1.Claim{}, handler.EnqueueRequestsFromMapFunc(scim.HolderOf(claims.UserName.Kind)), predicates.Deletion()).
-		WithOptions(opts).
-		Complete(r)
+		Watches(&v1alpha1.ScimUser{}, requests.Later(reportsPause, ofManager(c)), predicates.Existence())
+	return scim.Watch(b, c, claims.UserName, &v1alpha1.ScimUserList{}).WithOptions(opts).Complete(r)
 }
 
 // ofManager maps a user that came or went to those whose manager it is.
