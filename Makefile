@@ -47,6 +47,7 @@ generate: $(BIN)/controller-gen ## Regenerate everything that is derived: deepco
 	$(BIN)/controller-gen crd paths=./api/... output:crd:dir=config/crd/bases
 	$(BIN)/controller-gen rbac:roleName=quoin-controller paths="./controllers/...;./internal/command/..." output:rbac:dir=config/rbac
 	$(BIN)/controller-gen rbac:roleName=quoin-apiserver,fileName=apiserver_role.yaml paths="./apiserver/..." output:rbac:dir=config/rbac
+	$(BIN)/controller-gen rbac:roleName=quoin-gateway,fileName=gateway_role.yaml paths="./gateway/..." output:rbac:dir=config/rbac
 	go run ./hack/chart
 	go run ./hack/docs
 

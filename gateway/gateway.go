@@ -76,10 +76,12 @@ type Addresses struct {
 	SQL net.Addr
 }
 
+// The secrets of environments are read with a right that an administrator gives in the namespaces
+// of accounts: config/rbac/account_role.yaml.
+//
 // +kubebuilder:rbac:groups=platform.quoin.dev,resources=accounts;branches;deployments,verbs=get;list;watch
 // +kubebuilder:rbac:groups=platform.quoin.dev,resources=environments,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=discovery.k8s.io,resources=endpointslices,verbs=get;list;watch
-// +kubebuilder:rbac:groups="",resources=secrets,verbs=get
 // +kubebuilder:rbac:groups="",namespace=quoin-system,resources=secrets,verbs=create
 // +kubebuilder:rbac:groups="",namespace=quoin-system,resources=secrets,resourceNames=quoin-gateway-tls,verbs=get;update
 
@@ -159,7 +161,7 @@ func newFront(k8s cluster.Cluster, c Config) *front {
 	m := upstream.NewMetrics(c.Registerer)
 	f := &front{
 		objects:   k8s.GetCache(),
-		keys:      &token.Store{Reader: k8s.GetAPIReader(), Now: time.Now},
+		keys:      &token.Store{Reader: k8s.GetAPIReader(), Now: time.Now, Log: c.Log},
 		usage:     &usage.Recorder{Cache: k8s.GetCache(), Writer: client.WithFieldOwner(k8s.GetClient(), manager), Log: c.Log, Now: time.Now},
 		pools:     upstream.NewPools(upstream.Limits{Wait: c.WaitTimeout, MaxWaiting: c.MaxWaiting}, m),
 		limits:    newLimits(c.RequestsPerSecond, c.Burst, c.MaxInFlight),

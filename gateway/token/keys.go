@@ -2,9 +2,11 @@ package token
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -30,8 +32,23 @@ const (
 	readTimeout = 5 * time.Second
 )
 
-// ErrNoKeys says that the environment has no secrets yet.
-var ErrNoKeys = errors.New("the environment has no credentials yet")
+// Why there is nothing to check a token with. The texts are shown to callers.
+var (
+	// ErrNoKeys says that the environment has no secrets yet.
+	ErrNoKeys = errors.New("the environment has no credentials yet")
+	// ErrNotAllowed is an ErrNoKeys: nobody has allowed the gateway to read the secrets.
+	ErrNotAllowed error = notAllowed{}
+)
+
+type notAllowed struct{}
+
+// Error implements error. Which namespace and binding it is about is for the log only.
+func (notAllowed) Error() string {
+	return "the gateway may not read the environment's credentials, which an administrator has to allow"
+}
+
+// Is lets it pass for an ErrNoKeys.
+func (notAllowed) Is(target error) bool { return target == ErrNoKeys }
 
 // Store holds the keys of the environments that are in use. They are read by name, one
 // environment at a time, and are in memory only.
@@ -40,8 +57,11 @@ type Store struct {
 	Reader client.Reader
 	// Now is the time.
 	Now func() time.Time
+	// Log is told where Secrets may not be read; slog.Default() when nil.
+	Log *slog.Logger
 
 	checked memory
+	refused refusals
 	reads   singleflight.Group
 	mu      sync.Mutex
 	held    map[types.NamespacedName]heldKeys
@@ -77,6 +97,19 @@ func (s *Store) keys(ctx context.Context, environment types.NamespacedName, age 
 	if known && s.Now().Sub(held.read) < age {
 		return held, nil
 	}
+	keys, err := s.lookUp(ctx, environment)
+	gone := errors.Is(err, ErrNoKeys) && !errors.Is(err, ErrNotAllowed)
+	if err != nil && ctx.Err() == nil && known && !gone && s.Now().Sub(held.read) < stale {
+		return held, nil
+	}
+	return keys, err
+}
+
+// lookUp reads the keys of an environment, once for all who want them.
+func (s *Store) lookUp(ctx context.Context, environment types.NamespacedName) (heldKeys, error) {
+	if s.refused.recent(environment, s.Now()) {
+		return heldKeys{}, ErrNotAllowed
+	}
 	// Who waits may go; the others still want the answer.
 	answer := s.reads.DoChan(environment.String(), func() (any, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readTimeout)
@@ -87,14 +120,8 @@ func (s *Store) keys(ctx context.Context, environment types.NamespacedName, age 
 	case <-ctx.Done():
 		return heldKeys{}, ctx.Err()
 	case result := <-answer:
-		keys, ok := result.Val.(heldKeys)
-		if result.Err == nil && ok {
-			return keys, nil
-		}
-		if known && !errors.Is(result.Err, ErrNoKeys) && s.Now().Sub(held.read) < stale {
-			return held, nil
-		}
-		return heldKeys{}, result.Err
+		keys, _ := result.Val.(heldKeys)
+		return keys, result.Err
 	}
 }
 
@@ -103,13 +130,14 @@ func (s *Store) read(ctx context.Context, environment types.NamespacedName) (hel
 	pods, gateway := &corev1.Secret{}, &corev1.Secret{}
 	key := client.ObjectKey{Namespace: environment.Namespace, Name: engine.CredentialsName(environment.Name)}
 	if err := s.Reader.Get(ctx, key, pods); err != nil {
-		return held, s.failed(environment, err)
+		return heldKeys{}, s.failed(environment, key.Name, err)
 	}
 	key.Name = engine.GatewayCredentialsName(environment.Name)
 	// Without it there are no metadata tokens, and data tokens work all the same.
 	if err := s.Reader.Get(ctx, key, gateway); client.IgnoreNotFound(err) != nil {
-		return held, s.failed(environment, err)
+		return heldKeys{}, s.failed(environment, key.Name, err)
 	}
+	s.refused.forget(environment)
 	held.Keys = FromSecrets(pods.Data, gateway.Data)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -120,12 +148,16 @@ func (s *Store) read(ctx context.Context, environment types.NamespacedName) (hel
 	return held, nil
 }
 
-func (s *Store) failed(environment types.NamespacedName, err error) error {
-	if !apierrors.IsNotFound(err) {
-		return fmt.Errorf("read the credentials of environment %s: %w", environment, err)
+func (s *Store) failed(environment types.NamespacedName, secret string, err error) error {
+	switch {
+	case apierrors.IsForbidden(err):
+		s.refused.note(environment, secret, s.Now(), cmp.Or(s.Log, slog.Default()))
+		return ErrNotAllowed
+	case apierrors.IsNotFound(err):
+		s.Forget(environment)
+		return ErrNoKeys
 	}
-	s.Forget(environment)
-	return ErrNoKeys
+	return fmt.Errorf("read the credentials of environment %s: %w", environment, err)
 }
 
 // Forget drops the keys of an environment that is gone.

@@ -39,14 +39,16 @@ const (
 	whenMetrics   = "and .Values.rbac.create .Values.controller.metrics.enabled"
 	whenUserRoles = "and .Values.rbac.create .Values.rbac.userRoles.create"
 	whenFrontEnd  = "and .Values.rbac.create .Values.apiserver.enabled"
+	whenGateway   = "and .Values.rbac.create .Values.gateway.enabled"
 	whenProxy     = whenUserRoles + " .Values.apiserver.enabled .Values.apiserver.aggregation.enabled"
 )
 
 var roleFiles = []roleFile{
 	{name: "role.yaml", condition: whenRoles, component: "controller"},
-	{name: "account_role.yaml", condition: whenRoles, component: "controller"},
+	{name: "account_role.yaml", condition: whenRoles},
 	{name: "metrics_reader_role.yaml", condition: whenMetrics, component: "controller"},
 	{name: "apiserver_role.yaml", condition: whenFrontEnd, component: "apiserver"},
+	{name: "gateway_role.yaml", condition: whenGateway, component: "gateway"},
 	{name: "viewer_role.yaml", condition: whenUserRoles},
 	{name: "editor_role.yaml", condition: whenUserRoles},
 	{name: "admin_role.yaml", condition: whenUserRoles},

@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -22,7 +23,10 @@ func TestLint(t *testing.T) {
 
 // TestEveryObjectIsTheReleases checks what belongs on every object: labels, and the namespace.
 func TestEveryObjectIsTheReleases(t *testing.T) {
-	cluster := map[string]bool{"CustomResourceDefinition": true, "ClusterRole": true, "ClusterRoleBinding": true, "APIService": true}
+	cluster := map[string]bool{
+		"CustomResourceDefinition": true, "ClusterRole": true, "ClusterRoleBinding": true, "APIService": true,
+		"ValidatingAdmissionPolicy": true, "ValidatingAdmissionPolicyBinding": true,
+	}
 	eachValues(t, func(t *testing.T, args []string) {
 		names := map[string]bool{}
 		for _, object := range render(t, args...) {
@@ -77,8 +81,10 @@ func TestImage(t *testing.T) {
 			if got := variable(container, "QUOIN_IMAGE"); got != test.want {
 				t.Errorf("QUOIN_IMAGE %q, want %q", got, test.want)
 			}
-			if got := only[appsv1.Deployment](t, all.of("apiserver"), "Deployment").Spec.Template.Spec.Containers[0].Image; got != test.want {
-				t.Errorf("the front end's image %q, want %q", got, test.want)
+			for _, server := range servers {
+				if got := only[appsv1.Deployment](t, all.of(server), "Deployment").Spec.Template.Spec.Containers[0].Image; got != test.want {
+					t.Errorf("%s: image %q, want %q", server, got, test.want)
+				}
 			}
 		})
 	}
@@ -107,7 +113,7 @@ func TestNames(t *testing.T) {
 
 // TestChartAndManagerAgree keeps the hand-written templates in step with config.
 func TestChartAndManagerAgree(t *testing.T) {
-	all := render(t, "--set", "apiserver.networkPolicy.enabled=true")
+	all := render(t, "--set", "apiserver.networkPolicy.enabled=true,gateway.networkPolicy.enabled=true,accountNamespaces={demo}")
 	image := only[appsv1.Deployment](t, all.of("controller"), "Deployment").Spec.Template.Spec.Containers[0].Image
 	agree(t, "manager/controller.yaml", all.of("controller"), "Deployment", func(d *appsv1.Deployment) any {
 		container := &d.Spec.Template.Spec.Containers[0]
@@ -119,10 +125,6 @@ func TestChartAndManagerAgree(t *testing.T) {
 		}
 		return d.Spec
 	})
-	agree(t, "manager/apiserver.yaml", all.of("apiserver"), "Deployment", func(d *appsv1.Deployment) any {
-		d.Spec.Template.Spec.Containers[0].Image = image
-		return d.Spec
-	})
 	service := func(s *corev1.Service) any {
 		if s.Spec.Type == corev1.ServiceTypeClusterIP {
 			s.Spec.Type = "" // the default
@@ -130,24 +132,38 @@ func TestChartAndManagerAgree(t *testing.T) {
 		return s.Spec
 	}
 	agree(t, "manager/metrics_service.yaml", all.of("controller"), "Service", service)
-	agree(t, "manager/apiserver_service.yaml", all.of("apiserver"), "Service", service)
-	agree(t, "manager/apiserver_poddisruptionbudget.yaml", all.of("apiserver"), "PodDisruptionBudget", func(b *policyv1.PodDisruptionBudget) any { return b.Spec })
-	agree(t, "network-policy/allow_apiserver.yaml", all.of("apiserver"), "NetworkPolicy", func(p *networkingv1.NetworkPolicy) any { return p.Spec })
-	agree(t, "rbac/apiserver_service_account.yaml", all.of("apiserver"), "ServiceAccount", func(a *corev1.ServiceAccount) any { return a.AutomountServiceAccountToken })
+	for _, server := range servers {
+		own := all.of(server)
+		agree(t, "manager/"+server+".yaml", own, "Deployment", func(d *appsv1.Deployment) any {
+			d.Spec.Template.Spec.Containers[0].Image = image
+			return d.Spec
+		})
+		agree(t, "manager/"+server+"_service.yaml", own, "Service", service)
+		agree(t, "manager/"+server+"_poddisruptionbudget.yaml", own, "PodDisruptionBudget", func(b *policyv1.PodDisruptionBudget) any { return b.Spec })
+		agree(t, "network-policy/allow_"+server+".yaml", own, "NetworkPolicy", func(p *networkingv1.NetworkPolicy) any { return p.Spec })
+		agree(t, "rbac/"+server+"_service_account.yaml", own, "ServiceAccount", func(a *corev1.ServiceAccount) any { return a.AutomountServiceAccountToken })
+	}
 	agree(t, "aggregation/api_service.yaml", all.of("apiserver"), "APIService", func(s *apiService) any { return s.Spec })
-	bindings := func(kind, file, name string) {
-		t.Helper()
+	agree(t, "rbac/gateway_admission_policy.yaml", all, "ValidatingAdmissionPolicy", func(p *admissionv1.ValidatingAdmissionPolicy) any { return p.Spec })
+	agree(t, "rbac/gateway_admission_policy.yaml", all, "ValidatingAdmissionPolicyBinding", func(b *admissionv1.ValidatingAdmissionPolicyBinding) any { return b.Spec })
+	for _, binding := range []struct{ kind, file, name string }{
+		{"ClusterRoleBinding", "rbac/role_binding.yaml", "quoin-controller"},
+		{"RoleBinding", "rbac/role_binding.yaml", "quoin-controller"},
+		{"ClusterRoleBinding", "rbac/apiserver_role_binding.yaml", "quoin-apiserver"},
+		{"ClusterRoleBinding", "aggregation/auth_delegator_binding.yaml", "quoin-apiserver-auth-delegator"},
+		{"RoleBinding", "aggregation/authentication_reader_binding.yaml", "quoin-apiserver-authentication-reader"},
+		{"ClusterRoleBinding", "rbac/gateway_role_binding.yaml", "quoin-gateway"},
+		{"RoleBinding", "rbac/gateway_role_binding.yaml", "quoin-gateway"},
+		{"RoleBinding", "samples/50-rolebinding.yaml", "quoin-account"},
+	} {
 		var found objects
-		for _, object := range all.of("apiserver").ofKind(kind) {
-			if object.GetName() == name {
+		for _, object := range all.ofKind(binding.kind) {
+			if object.GetName() == binding.name {
 				found = append(found, object)
 			}
 		}
-		agree(t, file, found, kind, func(b *rbacv1.RoleBinding) any { return []any{b.Namespace, b.RoleRef, b.Subjects} })
+		agree(t, binding.file, found, binding.kind, func(b *rbacv1.RoleBinding) any { return []any{b.Namespace, b.RoleRef, b.Subjects} })
 	}
-	bindings("ClusterRoleBinding", "rbac/apiserver_role_binding.yaml", "quoin-apiserver")
-	bindings("ClusterRoleBinding", "aggregation/auth_delegator_binding.yaml", "quoin-apiserver-auth-delegator")
-	bindings("RoleBinding", "aggregation/authentication_reader_binding.yaml", "quoin-apiserver-authentication-reader")
 }
 
 // apiService is an APIService.
@@ -209,7 +225,7 @@ func restricted(t *testing.T, pod corev1.PodSpec) {
 }
 
 func TestPodLabelsCannotTakePodsAway(t *testing.T) {
-	for _, component := range []string{"controller", "apiserver"} {
+	for _, component := range components {
 		deployment := only[appsv1.Deployment](t, render(t, "--values", "testdata/values/everything.yaml").of(component), "Deployment")
 		pod := deployment.Spec.Template.Labels
 		for label, value := range deployment.Spec.Selector.MatchLabels {

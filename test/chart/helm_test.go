@@ -30,6 +30,12 @@ const (
 	releaseNamespace = "quoin-system"
 )
 
+// servers are the components that answer over HTTPS; components are all that have a Deployment.
+var (
+	servers    = []string{"apiserver", "gateway"}
+	components = append([]string{"controller"}, servers...)
+)
+
 // helmBinary builds the pinned Helm: about a minute the first time, then nothing.
 var helmBinary = sync.OnceValues(func() (string, error) {
 	binary, err := filepath.Abs(filepath.Join(root, "bin", "helm"))

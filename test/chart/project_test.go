@@ -26,7 +26,7 @@ func TestArgumentsAreKnown(t *testing.T) {
 		}
 	}
 	t.Run("config", func(t *testing.T) {
-		for _, file := range []string{"controller", "apiserver"} {
+		for _, file := range components {
 			check(t, only[appsv1.Deployment](t, readConfig(t, "manager/"+file+".yaml"), "Deployment"))
 		}
 	})

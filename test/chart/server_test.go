@@ -140,13 +140,12 @@ func TestPodSecurityAdmission(t *testing.T) {
 			}
 		}
 	})
-	if err := create(only[appsv1.Deployment](t, readConfig(t, "manager/apiserver.yaml"), "Deployment"), asIs); err != nil {
-		t.Error(err)
+	for _, file := range components {
+		if err := create(only[appsv1.Deployment](t, readConfig(t, "manager/"+file+".yaml"), "Deployment"), asIs); err != nil {
+			t.Error(err)
+		}
 	}
 	config := only[appsv1.Deployment](t, readConfig(t, "manager/controller.yaml"), "Deployment")
-	if err := create(config, asIs); err != nil {
-		t.Error(err)
-	}
 	err := create(config, func(pod *corev1.PodSpec) { pod.SecurityContext.SeccompProfile = nil })
 	if !errors.IsForbidden(err) || !strings.Contains(err.Error(), "PodSecurity") {
 		t.Errorf("a pod that is not restricted: %v", err)
@@ -189,7 +188,8 @@ func TestLifeOfARelease(t *testing.T) {
 	old := copyChart(t, "quoin")
 	outdate(t, old)
 	c.helm(t, "install", releaseName, old)
-	c.wantRights(t, right{"tenant-a", "secrets", "get", false}, right{releaseNamespace, "secrets", "get", true})
+	c.wantRights(t, "quoin-controller", right{"tenant-a", "secrets", "get", false}, right{releaseNamespace, "secrets", "get", true})
+	c.wantRights(t, "quoin-gateway", right{"tenant-a", "secrets", "get", false})
 	account := c.createAccount(t)
 
 	// An upgrade brings CRDs up to date; "helm.sh/resource-policy: keep" must not stop it.
@@ -201,14 +201,27 @@ func TestLifeOfARelease(t *testing.T) {
 	if err := c.Get(t.Context(), client.ObjectKey{Namespace: releaseNamespace, Name: "quoin-controller"}, deployment); err != nil || *deployment.Spec.Replicas != 2 {
 		t.Errorf("after the upgrade: %v, %v replicas", err, *deployment.Spec.Replicas)
 	}
-	c.wantRights(t,
-		right{"tenant-a", "secrets", "get", true},
-		right{"tenant-a", "secrets", "list", false},
-		right{"tenant-a", "secrets", "watch", false},
-		right{"tenant-b", "secrets", "get", false},
-		right{"", "secrets", "get", false},
-		right{"", "secrets", "list", false},
-		right{"tenant-b", "deployments", "list", true},
+	for _, account := range []string{"quoin-controller", "quoin-gateway"} {
+		c.wantRights(t, account,
+			right{"tenant-a", "secrets", "get", true},
+			right{"tenant-a", "secrets", "list", false},
+			right{"tenant-a", "secrets", "watch", false},
+			right{"tenant-b", "secrets", "get", false},
+			right{"", "secrets", "get", false},
+			right{"", "secrets", "list", false},
+			right{"tenant-b", "deployments", "list", true},
+		)
+	}
+	c.wantRights(t, "quoin-gateway",
+		right{releaseNamespace, "secrets", "create", true},
+		right{releaseNamespace, "secrets", "get", false},
+		right{"tenant-a", "secrets", "create", false},
+		right{"tenant-a", "environments", "patch", true},
+		right{"tenant-a", "environments/status", "patch", false},
+		right{"tenant-a", "deployments", "patch", false},
+		right{"", "accounts", "patch", false},
+	)
+	c.wantRights(t, "quoin-controller",
 		right{"tenant-b", "deployments/status", "patch", true},
 		right{"", "accounts", "watch", true},
 		right{"", "accounts", "delete", false},
@@ -261,14 +274,14 @@ func (c *cluster) createAccount(t *testing.T) *unstructured.Unstructured {
 	return account
 }
 
-// right is what the controller may or may not do with a resource.
+// right is what a program may or may not do with a resource.
 type right struct {
 	namespace, resource, verb string
 	allowed                   bool
 }
 
-// wantRights asks the API server what the controller's account may do.
-func (c *cluster) wantRights(t *testing.T, rights ...right) {
+// wantRights asks the API server what an account of the release may do.
+func (c *cluster) wantRights(t *testing.T, account string, rights ...right) {
 	t.Helper()
 	for _, r := range rights {
 		resource, subresource, _ := strings.Cut(r.resource, "/")
@@ -277,19 +290,19 @@ func (c *cluster) wantRights(t *testing.T, rights ...right) {
 			group = ""
 		}
 		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-			User:   "system:serviceaccount:" + releaseNamespace + ":quoin-controller",
+			User:   "system:serviceaccount:" + releaseNamespace + ":" + account,
 			Groups: []string{"system:serviceaccounts", "system:authenticated"},
 			ResourceAttributes: &authorizationv1.ResourceAttributes{
 				Namespace: r.namespace, Verb: r.verb, Group: group, Resource: resource, Subresource: subresource,
 			},
 		}}
 		// The authorizer learns of new roles by a watch.
-		c.eventually(t, "the controller's rights are as wanted", func(ctx context.Context) bool {
+		c.eventually(t, "the rights are as wanted", func(ctx context.Context) bool {
 			if err := c.Create(ctx, review); err != nil {
 				t.Fatal(err)
 			}
 			return review.Status.Allowed == r.allowed
-		}, r.verb, r.resource, "in", r.namespace)
+		}, account, r.verb, r.resource, "in", r.namespace)
 	}
 }
 

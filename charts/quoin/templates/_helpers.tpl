@@ -54,28 +54,54 @@ the image's version is among them: a new chart does not restart pods by itself. 
 {{- end }}
 {{- end }}
 
-{{- /* The controller's ServiceAccount. */}}
-{{- define "quoin.controller.serviceAccountName" -}}
-{{- with .Values.controller.serviceAccount }}
+{{- /* The components that this release runs. A new one is a name here and in the values, a role, and
+a template "quoin.<name>.own" with what is its own, in YAML: args, env, ports (a port with "service"
+is open to everybody, under that number of the Service), and where it needs them strategy,
+gracePeriodSeconds, spread (over nodes, unless the values say otherwise) and role (one in quoin's own
+namespace, besides that in the whole cluster). The rest is in the folder components. */}}
+{{- define "quoin.components" -}}
+- controller
+{{- range list "apiserver" "gateway" }}
+{{- if (index $.Values .).enabled }}
+- {{ . }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{- /* What is a component's own: {root, component}. */}}
+{{- define "quoin.own" -}}
+{{- $text := include (printf "quoin.%s.own" .component) .root }}
+{{- with (fromYaml $text).Error }}
+{{- fail (printf "%s: %s" $.component .) }}
+{{- end }}
+{{- $text }}
+{{- end }}
+
+{{- /* The ServiceAccount of a component: {root, component}. */}}
+{{- define "quoin.serviceAccountName" -}}
+{{- with (index .root.Values .component).serviceAccount }}
 {{- if .name }}
 {{- .name }}
 {{- else if .create }}
-{{- include "quoin.fullname" $ }}-controller
+{{- include "quoin.fullname" $.root }}-{{ $.component }}
 {{- else }}
 {{- "default" }}
 {{- end }}
 {{- end }}
 {{- end }}
 
-{{- /* The front end's ServiceAccount. */}}
-{{- define "quoin.apiserver.serviceAccountName" -}}
-{{- with .Values.apiserver.serviceAccount }}
-{{- if .name }}
-{{- .name }}
-{{- else if .create }}
-{{- include "quoin.fullname" $ }}-apiserver
-{{- else }}
-{{- "default" }}
+{{- /* Arguments that all components have that answer over HTTPS: {root, component}. */}}
+{{- define "quoin.server.args" -}}
+{{- with index .root.Values .component -}}
+# Plain HTTP: without metrics.enabled nobody outside of the pod reaches it.
+- --metrics-bind-address={{ ternary ":8080" "127.0.0.1:8080" .metrics.enabled }}
+- --service={{ include "quoin.fullname" $.root }}-{{ $.component }}
+{{- with .trustedProxies }}
+- --trusted-proxies={{ join "," . }}
+{{- end }}
+{{- if .tls.secretName }}
+- --tls-cert-file=/etc/quoin/tls/tls.crt
+- --tls-key-file=/etc/quoin/tls/tls.key
 {{- end }}
 {{- end }}
 {{- end }}

@@ -1,0 +1,29 @@
+{{- define "quoin.controller.own" -}}
+{{- with .Values.controller }}
+{{- if and (gt (int .replicas) 1) (not .leaderElection.enabled) }}
+{{- fail "controller.replicas above 1 needs controller.leaderElection.enabled: two controllers would work against each other" }}
+{{- end }}
+args:
+  - controller
+  - --leader-elect={{ .leaderElection.enabled }}
+  - --metrics-bind-address={{ ternary ":8443" "0" .metrics.enabled }}
+  - --health-probe-bind-address=:8081
+  - --concurrency={{ int .concurrency }}
+  - --max-concurrent-rollouts={{ int .maxConcurrentRollouts }}
+  - --log-level={{ .log.level }}
+  - --log-format={{ .log.format }}
+env:
+  - name: QUOIN_IMAGE
+    value: {{ include "quoin.image" $ }}
+{{- if .metrics.enabled }}
+ports:
+  - name: metrics
+    containerPort: 8443
+{{- end }}
+{{- if not .leaderElection.enabled }}
+# Without leader election the old pod has to be gone before the new one starts.
+strategy: Recreate
+{{- end }}
+role: true
+{{- end }}
+{{- end }}

@@ -1,0 +1,226 @@
+package chart_test
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"io"
+	"net"
+	"net/http"
+	"os/exec"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+)
+
+// argument is the value of an argument of the component's container, empty when it has none.
+func argument(deployment *appsv1.Deployment, flag string) string {
+	for _, argument := range deployment.Spec.Template.Spec.Containers[0].Args {
+		if value, found := strings.CutPrefix(argument, "--"+flag+"="); found {
+			return value
+		}
+	}
+	return ""
+}
+
+// TestGivenCertificates: a given one is mounted and named.
+func TestGivenCertificates(t *testing.T) {
+	all := render(t, "--values", "testdata/values/everything.yaml")
+	for server, secret := range map[string]string{"apiserver": "certificate", "gateway": "wildcard"} {
+		deployment := only[appsv1.Deployment](t, all.of(server), "Deployment")
+		pod := deployment.Spec.Template.Spec
+		if len(pod.Volumes) == 0 || pod.Volumes[0].Secret == nil || pod.Volumes[0].Secret.SecretName != secret {
+			t.Errorf("%s: volumes: %v", server, pod.Volumes)
+		}
+		mounts := pod.Containers[0].VolumeMounts
+		if len(mounts) == 0 || mounts[0].Name != pod.Volumes[0].Name || !mounts[0].ReadOnly {
+			t.Fatalf("%s: mounts: %v", server, mounts)
+		}
+		for flag, want := range map[string]string{
+			"tls-cert-file": mounts[0].MountPath + "/tls.crt", "tls-key-file": mounts[0].MountPath + "/tls.key",
+			"service": "analytics-" + server, "trusted-proxies": "10.0.0.0/8,fd00::/8",
+		} {
+			if got := argument(deployment, flag); got != want {
+				t.Errorf("%s: --%s is %q, want %q", server, flag, got, want)
+			}
+		}
+	}
+	if got := argument(only[appsv1.Deployment](t, all.of("apiserver"), "Deployment"), "region-title"); got != `Europe, "Frankfurt"` {
+		t.Errorf("--region-title is %q", got)
+	}
+}
+
+// TestMetricsOfServers: nobody but the pod reads them unless somebody says so.
+func TestMetricsOfServers(t *testing.T) {
+	for _, server := range servers {
+		for set, want := range map[string]string{"false": "127.0.0.1:8080", "true": ":8080"} {
+			all := render(t, "--set", server+".networkPolicy.enabled=true,"+server+".metrics.enabled="+set).of(server)
+			deployment := only[appsv1.Deployment](t, all, "Deployment")
+			if got := argument(deployment, "metrics-bind-address"); got != want {
+				t.Errorf("%s: metrics.enabled=%s: address %q, want %q", server, set, got, want)
+			}
+			ports := 0
+			for _, rule := range only[networkingv1.NetworkPolicy](t, all, "NetworkPolicy").Spec.Ingress {
+				ports += len(rule.Ports)
+			}
+			if wanted := len(deployment.Spec.Template.Spec.Containers[0].Ports) - 1; ports != wanted { // all but the probes'
+				t.Errorf("%s: metrics.enabled=%s: %d ports are let through, want %d", server, set, ports, wanted)
+			}
+		}
+	}
+}
+
+// TestWithoutServers: nothing of a component that is off is left, not even a right.
+func TestWithoutServers(t *testing.T) {
+	for _, server := range servers {
+		all := render(t, "--set", server+".enabled=false,accountNamespaces={a}")
+		for _, object := range all {
+			if strings.Contains(object.GetName(), server) {
+				t.Errorf("%s.enabled=false: %s %s", server, object.GetKind(), object.GetName())
+			}
+		}
+		for _, object := range append(all.ofKind("RoleBinding"), all.ofKind("ClusterRoleBinding")...) {
+			for _, subject := range convert[rbacv1.RoleBinding](t, object).Subjects {
+				if strings.Contains(subject.Name, server) {
+					t.Errorf("%s.enabled=false: %s %s has it as a subject", server, object.GetKind(), object.GetName())
+				}
+			}
+		}
+	}
+}
+
+// TestServices: hosts may lead to a server from outside, and to nothing that does not listen.
+func TestServices(t *testing.T) {
+	for _, server := range servers {
+		service := only[corev1.Service](t, render(t, "--set", server+".service.type=LoadBalancer").of(server), "Service")
+		if service.Spec.Type != corev1.ServiceTypeLoadBalancer {
+			t.Errorf("%s: type %s", server, service.Spec.Type)
+		}
+	}
+	eachValues(t, func(t *testing.T, args []string) {
+		all := render(t, args...)
+		for _, object := range all.ofKind("Service") {
+			service := convert[corev1.Service](t, object)
+			container := only[appsv1.Deployment](t, all.of(object.GetLabels()["app.kubernetes.io/component"]), "Deployment").Spec.Template.Spec.Containers[0]
+			listens := map[string]bool{}
+			for _, port := range container.Ports {
+				listens[port.Name] = true
+			}
+			for _, port := range service.Spec.Ports {
+				if !listens[port.TargetPort.StrVal] {
+					t.Errorf("Service %s leads to port %q, which %s does not have", service.Name, port.TargetPort.StrVal, container.Name)
+				}
+			}
+		}
+	})
+	withoutSQL := render(t, "--set", "gateway.sql.enabled=false").of("gateway")
+	if got := argument(only[appsv1.Deployment](t, withoutSQL, "Deployment"), "sql-bind-address"); got != "0" {
+		t.Errorf("gateway.sql.enabled=false: --sql-bind-address is %q", got)
+	}
+	if ports := only[corev1.Service](t, withoutSQL, "Service").Spec.Ports; len(ports) != 1 || ports[0].Port != 443 {
+		t.Errorf("gateway.sql.enabled=false: ports %v", ports)
+	}
+}
+
+// TestPodsMayFinish: a pod is not killed before it has had the time that it gives its callers.
+func TestPodsMayFinish(t *testing.T) {
+	eachValues(t, func(t *testing.T, args []string) {
+		all := render(t, args...)
+		for _, server := range servers {
+			if len(all.of(server)) == 0 {
+				continue
+			}
+			deployment := only[appsv1.Deployment](t, all.of(server), "Deployment")
+			needed := time.Duration(0)
+			for flag, absent := range map[string]time.Duration{"shutdown-delay": 5 * time.Second, "drain-timeout": 30 * time.Second} {
+				if value := argument(deployment, flag); value != "" {
+					var err error
+					if absent, err = time.ParseDuration(value); err != nil {
+						t.Errorf("--%s: %v", flag, err)
+					}
+				}
+				needed += absent
+			}
+			granted := deployment.Spec.Template.Spec.TerminationGracePeriodSeconds
+			if granted == nil || time.Duration(*granted)*time.Second <= needed {
+				t.Errorf("%s: terminationGracePeriodSeconds %v, may take %s", server, granted, needed)
+			}
+		}
+	})
+}
+
+// defaultOf finds a flag and its default in what a program says of its flags.
+var defaultOf = regexp.MustCompile(`(?m)^  -(\S+).*\n.*\(default "?(.*?)"?\)$`)
+
+// TestDefaultsAreThoseOfTheProgram: what the chart says of a value's default holds without it too.
+func TestDefaultsAreThoseOfTheProgram(t *testing.T) {
+	binary := buildQuoin(t)
+	all := render(t)
+	for _, component := range components {
+		usage, err := exec.CommandContext(t.Context(), binary, component, "-h").CombinedOutput()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defaults := map[string]string{}
+		for _, match := range defaultOf.FindAllStringSubmatch(string(usage), -1) {
+			defaults[match[1]] = match[2]
+		}
+		args := only[appsv1.Deployment](t, all.of(component), "Deployment").Spec.Template.Spec.Containers[0].Args
+		for _, argument := range args[1:] {
+			flag, value, _ := strings.Cut(strings.TrimPrefix(argument, "--"), "=")
+			if defaults[flag] != value {
+				t.Errorf("quoin %s: --%s is %q in the chart and %q by default", component, flag, value, defaults[flag])
+			}
+		}
+	}
+}
+
+// wantCertificate waits until a server shows a certificate for all the names.
+func (c *cluster) wantCertificate(t *testing.T, roots *x509.CertPool, address string, names ...string) {
+	t.Helper()
+	for _, name := range names {
+		c.eventually(t, "the certificate is for", func(ctx context.Context) bool {
+			dialer := tls.Dialer{Config: &tls.Config{RootCAs: roots, ServerName: name}}
+			connection, err := dialer.DialContext(ctx, "tcp", address)
+			if err != nil {
+				return false
+			}
+			return connection.Close() == nil
+		}, name)
+	}
+}
+
+// get asks a server that listens on an address of this machine, whatever the host in the URL.
+func get(t *testing.T, roots *x509.CertPool, address, url, token string) (int, string) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if token != "" {
+		request.Header.Set("Authorization", "Bearer "+token)
+	}
+	transport := &http.Transport{
+		TLSClientConfig: &tls.Config{RootCAs: roots},
+		DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, network, address)
+		},
+	}
+	defer transport.CloseIdleConnections()
+	response, err := (&http.Client{Transport: transport}).Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return response.StatusCode, string(body)
+}
