@@ -104,19 +104,17 @@ func Run(ctx context.Context, restConfig *clientrest.Config, c Config) error {
 	if err := addIndexes(ctx, k8s.GetFieldIndexer()); err != nil {
 		return err
 	}
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
-	background := newGroup(ctx, stop)
-	background.run("cache", k8s.Start)
+	ctx, background := serving.NewBackground(ctx)
+	background.Run("cache", k8s.Start)
 	for _, kind := range []client.Object{&v1alpha1.Account{}, &v1alpha1.ReleaseChannel{}, &v1alpha1.Deployment{}, &v1alpha1.Environment{}, &v1alpha1.Branch{}, &v1alpha1.ApiKey{}, &v1alpha1.ScimUser{}, &v1alpha1.ScimGroup{}, &v1alpha1.ScimMemberChunk{}} {
 		if _, err := k8s.GetCache().GetInformer(ctx, kind); err != nil {
-			return background.cause(fmt.Errorf("watch %T: %w", kind, err))
+			return background.End(fmt.Errorf("watch %T: %w", kind, err))
 		}
 	}
 	if !k8s.GetCache().WaitForCacheSync(ctx) {
-		return background.cause(errors.New("the caches were not filled"))
+		return background.End(errors.New("the caches were not filled"))
 	}
-	return background.cause(serve(ctx, k8s, restConfig, c, background))
+	return background.End(serve(ctx, k8s, restConfig, c, background))
 }
 
 func addIndexes(ctx context.Context, indexer client.FieldIndexer) error {
@@ -128,7 +126,7 @@ func addIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 	)
 }
 
-func serve(ctx context.Context, k8s cluster.Cluster, restConfig *clientrest.Config, c Config, background *group) error {
+func serve(ctx context.Context, k8s cluster.Cluster, restConfig *clientrest.Config, c Config, background *serving.Background) error {
 	hosts := tenants.Tenants{Reader: k8s.GetCache()}
 	deployments, err := informerOf(ctx, k8s.GetCache(), &v1alpha1.Deployment{})
 	if err != nil {
@@ -139,10 +137,7 @@ func serve(ctx context.Context, k8s cluster.Cluster, restConfig *clientrest.Conf
 	o := rest.Options{Deployments: deployments, Kube: writer, Region: c.Region, Version: c.Version}
 	f := &front{tenants: hosts, rates: newRates(c.RequestsPerSecond, c.Burst), scim: newSCIM()}
 	if c.DatabaseURL != "" {
-		events := &auditLog{url: c.DatabaseURL, reader: k8s.GetCache(), log: c.Log}
-		background.run("audit log", events.run)
-		versions := &recording.Versions{Log: events, Deployments: deployments, Reader: k8s.GetCache(), Now: time.Now}
-		background.run("versions", versions.Start)
+		events := runAuditLog(k8s, c, deployments, background)
 		f.log, o.AuditLog = events, events
 	}
 	if f.api, err = rest.New(o); err != nil {
@@ -156,7 +151,7 @@ func serve(ctx context.Context, k8s cluster.Cluster, restConfig *clientrest.Conf
 		return fmt.Errorf("set up client: %w", err)
 	}
 	used := auth.NewLastUsed(k8s.GetClient())
-	background.run("last use of keys", used.Start)
+	background.Run("last use of keys", used.Start)
 	f.authenticator = auth.Chain(
 		auth.NewKeys(k8s.GetClient(), k8s.GetAPIReader(), clock.RealClock{}, used),
 		auth.NewOIDC(k8s.GetClient(), clock.RealClock{}, c.OIDCClient),
@@ -173,7 +168,7 @@ func serve(ctx context.Context, k8s cluster.Cluster, restConfig *clientrest.Conf
 		if err != nil {
 			return err
 		}
-		background.run("aggregation", aggregated.Start)
+		background.Run("aggregation", aggregated.Start)
 		options.ConfigureTLS = aggregated.TLS
 		f.aggregated = aggregated
 	}
@@ -181,9 +176,9 @@ func serve(ctx context.Context, k8s cluster.Cluster, restConfig *clientrest.Conf
 	if err != nil {
 		return err
 	}
-	background.run("certificates", certificates.Run)
+	background.Run("certificates", certificates.Run)
 	if c.CertFile == "" {
-		background.run("hosts", func(ctx context.Context) error {
+		background.Run("hosts", func(ctx context.Context) error {
 			return certificates.Follow(ctx, k8s.GetCache(), hostsOf, &v1alpha1.Account{})
 		})
 	}
@@ -192,7 +187,7 @@ func serve(ctx context.Context, k8s cluster.Cluster, restConfig *clientrest.Conf
 		if err != nil {
 			return err
 		}
-		background.run("CA bundle", bundle.run)
+		background.Run("CA bundle", bundle.run)
 	}
 	if err := metrics.Registry.Register(certificates); err != nil && !errors.As(err, &prometheus.AlreadyRegisteredError{}) {
 		return err
@@ -287,37 +282,4 @@ func hostsOf(o any) []string {
 		return nil
 	}
 	return tenant.Hosts(account)
-}
-
-// group runs what goes on in the background; the first failure ends all.
-type group struct {
-	ctx   context.Context
-	stop  context.CancelFunc
-	first chan error
-}
-
-func newGroup(ctx context.Context, stop context.CancelFunc) *group {
-	return &group{ctx: ctx, stop: stop, first: make(chan error, 1)}
-}
-
-func (g *group) run(name string, work func(context.Context) error) {
-	go func() {
-		if err := work(g.ctx); err != nil && g.ctx.Err() == nil {
-			select {
-			case g.first <- fmt.Errorf("%s: %w", name, err):
-			default:
-			}
-			g.stop()
-		}
-	}()
-}
-
-// cause prefers what went wrong in the background to what that led to.
-func (g *group) cause(err error) error {
-	select {
-	case first := <-g.first:
-		return first
-	default:
-		return err
-	}
 }

@@ -9,13 +9,16 @@ import (
 	"sync/atomic"
 	"time"
 
+	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/apiserver/recording"
 	"github.com/quoin-dev/quoin/apiserver/rest"
 	"github.com/quoin-dev/quoin/internal/audit"
+	"github.com/quoin-dev/quoin/internal/serving"
 	"github.com/quoin-dev/quoin/internal/store"
 )
 
@@ -26,6 +29,15 @@ type auditLog struct {
 	reader client.Reader
 	log    *slog.Logger
 	opened atomic.Pointer[audit.Log]
+}
+
+// runAuditLog keeps the audit log in the background, with what the controllers roll in it.
+func runAuditLog(k8s cluster.Cluster, c Config, deployments toolscache.SharedIndexInformer, background *serving.Background) *auditLog {
+	events := &auditLog{url: c.DatabaseURL, reader: k8s.GetCache(), log: c.Log}
+	background.Run("audit log", events.run)
+	versions := &recording.Versions{Log: events, Deployments: deployments, Reader: k8s.GetCache(), Now: time.Now}
+	background.Run("versions", versions.Start)
+	return events
 }
 
 var (
@@ -44,10 +56,7 @@ const (
 func (l *auditLog) run(ctx context.Context) error {
 	for {
 		err := l.open(ctx)
-		switch {
-		case ctx.Err() != nil:
-			return nil
-		case err == nil || errors.Is(err, store.ErrNewer):
+		if err == nil || ctx.Err() != nil || errors.Is(err, store.ErrNewer) {
 			return err
 		}
 		l.log.Error("The database does not open; changes of accounts with an audit log are refused meanwhile", "err", err)

@@ -97,45 +97,20 @@ func Run(ctx context.Context, restConfig *clientrest.Config, c Config) error {
 	if err != nil {
 		return err
 	}
-	ctx, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
-	// What goes on in the background does so until the last request has been answered.
-	background, end := context.WithCancel(context.WithoutCancel(ctx))
-	defer end()
-	run := func(name string, work func(context.Context) error) {
-		go func() {
-			if err := work(background); err != nil && background.Err() == nil {
-				stop(fmt.Errorf("%s: %w", name, err))
-			}
-		}()
-	}
-	run("cache", k8s.Start)
+	ctx, background := serving.NewBackground(ctx)
+	background.Run("cache", k8s.Start)
 	f := newFront(k8s, c)
 	w := &watch{cache: k8s.GetCache(), front: f, pools: f.pools, change: make(chan struct{}, 1)}
-	starting, started := context.WithCancel(background)
+	starting, started := context.WithCancel(background.Context())
 	release := context.AfterFunc(ctx, started)
 	err = w.start(starting)
 	release()
 	if err != nil {
-		return cause(ctx, err)
+		return background.End(err)
 	}
-	run("routes", w.run)
-	run("usage", f.usage.Run)
-	return cause(ctx, serve(ctx, k8s, f, c, run))
-}
-
-// cause prefers what went wrong in the background to what that led to.
-func cause(ctx context.Context, err error) error {
-	if ctx.Err() == nil {
-		return err
-	}
-	if first := context.Cause(ctx); !errors.Is(first, context.Canceled) {
-		return first
-	}
-	if errors.Is(err, context.Canceled) {
-		return nil
-	}
-	return err
+	background.Run("routes", w.run)
+	background.Run("usage", f.usage.Run)
+	return background.End(serve(ctx, k8s, f, c, background))
 }
 
 func newCluster(restConfig *clientrest.Config) (cluster.Cluster, error) {
@@ -174,7 +149,7 @@ func newFront(k8s cluster.Cluster, c Config) *front {
 }
 
 // serve listens until the context ends, then lets what runs finish.
-func serve(ctx context.Context, k8s cluster.Cluster, f *front, c Config, run func(string, func(context.Context) error)) error {
+func serve(ctx context.Context, k8s cluster.Cluster, f *front, c Config, background *serving.Background) error {
 	certificates, err := certificatesFor(ctx, k8s, c)
 	if err != nil {
 		return err
@@ -182,9 +157,9 @@ func serve(ctx context.Context, k8s cluster.Cluster, f *front, c Config, run fun
 	if err := c.Registerer.Register(certificates); err != nil && !errors.As(err, &prometheus.AlreadyRegisteredError{}) {
 		return fmt.Errorf("register metrics: %w", err)
 	}
-	run("certificates", certificates.Run)
+	background.Run("certificates", certificates.Run)
 	if c.CertFile == "" {
-		run("hosts", func(ctx context.Context) error { return followHosts(ctx, k8s, certificates) })
+		background.Run("hosts", func(ctx context.Context) error { return followHosts(ctx, k8s, certificates) })
 	}
 	sql, err := listenSQL(ctx, c.SQL)
 	if err != nil {
