@@ -20,6 +20,8 @@ type cluster struct {
 	Address        string           `json:"address"` // where the API server listens
 	Bin            string           `json:"bin"`     // folder of the pinned binaries
 	Ports          map[portName]int `json:"ports"`
+	// Dataplane: push takes the real server, because the samples run it.
+	Dataplane bool `json:"dataplane,omitempty"`
 }
 
 // Network ranges inside the cluster. Nothing outside of it routes to them, so
@@ -35,8 +37,8 @@ const (
 // generated are the names below Dir that a cluster makes. down --purge and a
 // new up remove these and nothing else: Dir may be any folder of the user.
 var generated = []string{
-	"apiserver.kubeconfig", "bin", "ca.crt", "cluster.json", "cni", "containerd", "controller.kubeconfig", "env", "etcd", "kubeconfig",
-	"kubeconfigs", "kubectl-cache", "logs", "manifests", "pids", "pki", "registry", "resolv.conf", "samples",
+	"apiserver.kubeconfig", "audit", "bin", "ca.crt", "cluster.json", "cni", "containerd", "controller.kubeconfig", "env", "etcd",
+	"gateway-ca.crt", "gateway.kubeconfig", "git", "kubeconfig", "kubeconfigs", "kubectl-cache", "logs", "manifests", "pids", "pki", "registry", "resolv.conf", "samples",
 }
 
 func (c *cluster) path(elements ...string) string {
@@ -129,4 +131,17 @@ func (c *cluster) removeGenerated() error {
 // lock makes sure that one command at a time changes the cluster in Dir.
 func (c *cluster) lock(ctx context.Context) (unlock func(), err error) {
 	return acquireLock(ctx, c.path("lock"), "another localcluster works in "+c.Dir+": waiting for it")
+}
+
+// isLocked reports whether a command changes the cluster in Dir now.
+func (c *cluster) isLocked() bool {
+	if _, err := os.Stat(c.path("lock")); err != nil {
+		return false
+	}
+	unlock, err := tryLock(c.path("lock"))
+	if err != nil {
+		return errors.Is(err, errLocked)
+	}
+	unlock()
+	return false
 }

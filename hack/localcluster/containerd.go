@@ -52,6 +52,7 @@ func (c *cluster) containerd(n nodeNetwork) (component, error) {
 		pauseImage, cniPlugins, c.path("cni"), c.path("containerd", "certs.d"))
 	err := errors.Join(
 		os.MkdirAll(n.runDirectory(), 0o711),
+		os.MkdirAll(state, 0o711), // not all that runs below it is root
 		c.writeFile([]byte(configuration), 0o644, "containerd", "config.toml"),
 		c.writeFile(fmt.Appendf(nil, registryHosts, c.registryAddress()), 0o644, "containerd", "certs.d", c.registryAddress(), "hosts.toml"),
 		c.writeFile([]byte(n.cniConfiguration()), 0o644, "cni", "10-localcluster.conflist"),
@@ -87,7 +88,11 @@ func (c *cluster) importPause(ctx context.Context, n nodeNetwork) error {
 	if err != nil {
 		return err
 	}
-	image, err := buildImage(imageOptions{binary: binary, user: "65535:65535"})
+	options, err := binaryImage(binary, "65535:65535")
+	if err != nil {
+		return err
+	}
+	image, err := buildImage(options)
 	if err != nil {
 		return err
 	}

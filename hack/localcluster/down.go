@@ -11,7 +11,7 @@ import (
 // the other way round, so that none is left waiting for one that is gone.
 var startOrder = []string{
 	"etcd", "registry", "kube-apiserver", "kube-controller-manager", "kube-scheduler",
-	"kwok", "containerd", "kubelet", "kube-proxy", "quoin-controller", "quoin-apiserver",
+	"kwok", "containerd", "kubelet", "kube-proxy", "warehouse", "git", "quoin-controller", "quoin-apiserver", "quoin-gateway",
 }
 
 // stopGrace is how long a daemon may take to end before it is killed. Nothing

@@ -1,13 +1,36 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 )
 
 // variable is one line of <dir>/env.
 type variable struct{ name, value string }
+
+// setEnvironment adds to <dir>/env, the way in for shells and tests, and keeps
+// what is there.
+func (c *cluster) setEnvironment(variables ...variable) error {
+	values, err := readEnvironment(c.path("env"))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	for name := range values {
+		if !slices.ContainsFunc(variables, func(v variable) bool { return v.name == name }) {
+			variables = append(variables, variable{name, values[name]})
+		}
+	}
+	slices.SortFunc(variables, func(a, b variable) int { return strings.Compare(a.name, b.name) })
+	// Renamed into place: a test that waits for the file reads it whole.
+	partial := c.path(".env.partial")
+	if err := os.WriteFile(partial, []byte(environmentText(variables)), 0o600); err != nil {
+		return err
+	}
+	return os.Rename(partial, c.path("env"))
+}
 
 // environmentText renders variables as lines that a POSIX shell can source and
 // that readEnvironment reads back.

@@ -49,3 +49,22 @@ func TestEnvironmentInShell(t *testing.T) {
 		}
 	}
 }
+
+func TestSetEnvironmentKeepsWhatIsThere(t *testing.T) {
+	c := &cluster{Dir: t.TempDir()}
+	for _, variables := range [][]variable{
+		{{"QUOIN_NODES", "real"}, {"QUOIN_IMAGE", "first"}},
+		{{"QUOIN_IMAGE", "second"}},
+	} {
+		if err := c.setEnvironment(variables...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	text, err := os.ReadFile(c.path("env"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := "export QUOIN_IMAGE=second\nexport QUOIN_NODES=real\n"; string(text) != want {
+		t.Errorf("got\n%swant\n%s", text, want)
+	}
+}

@@ -7,12 +7,16 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
-// hostPackages are the Debian packages that a real node needs, each with a
-// file that shows that it is there, whoever installed it.
-var hostPackages = []struct{ name, program string }{
+// hostPackage is a Debian package, with a file that shows that it is there,
+// whoever installed it.
+type hostPackage struct{ name, program string }
+
+// nodePrograms are what a real node needs.
+var nodePrograms = []hostPackage{
 	{"containerd", "containerd"},
 	{"runc", "runc"},
 	{"containernetworking-plugins", cniPlugins + "/bridge"},
@@ -23,10 +27,16 @@ var hostPackages = []struct{ name, program string }{
 	{"socat", "socat"},
 }
 
+// npmPackages are what the images of the real server are built with.
+var npmPackages = []hostPackage{{"npm", "npm"}}
+
+// warehousePackages are what the warehouse needs.
+var warehousePackages = []hostPackage{{"postgresql", "postgres"}}
+
 // missingPackages returns the packages whose program is not on this machine.
-func missingPackages() []string {
+func missingPackages(packages []hostPackage) []string {
 	var missing []string
-	for _, p := range hostPackages {
+	for _, p := range packages {
 		if findProgram(p.program) == "" {
 			missing = append(missing, p.name)
 		}
@@ -34,15 +44,23 @@ func missingPackages() []string {
 	return missing
 }
 
-// findProgram looks in PATH and in the folders of system programs, which are
-// not always in it.
+// programFolders are those of system programs, which are not always in PATH.
+// Debian has PostgreSQL's in a folder for each version.
+var programFolders = []string{"/usr/sbin", "/sbin", "/usr/lib/postgresql/*/bin"}
+
+// findProgram looks in the folders of system programs after PATH.
 func findProgram(program string) string {
 	candidates := []string{program}
 	if !filepath.IsAbs(program) {
 		if path, err := exec.LookPath(program); err == nil {
 			return path
 		}
-		candidates = []string{"/usr/sbin/" + program, "/sbin/" + program}
+		candidates = nil
+		for _, folder := range programFolders {
+			paths, _ := filepath.Glob(filepath.Join(folder, program)) // the patterns are well-formed: no other error exists
+			slices.Reverse(paths)                                     // the newest first
+			candidates = append(candidates, paths...)
+		}
 	}
 	for _, candidate := range candidates {
 		if info, err := os.Stat(candidate); err == nil && info.Mode()&0o111 != 0 {
@@ -54,31 +72,38 @@ func findProgram(program string) string {
 
 // ensurePackages makes sure that the packages are there; it installs only when
 // asked to.
-func ensurePackages(ctx context.Context, install bool) error {
-	missing := missingPackages()
+func ensurePackages(ctx context.Context, packages []hostPackage, install bool) error {
+	missing := missingPackages(packages)
 	if len(missing) == 0 {
 		return nil
 	}
 	aptGet := "apt-get install -y --no-install-recommends " + strings.Join(missing, " ")
 	if !install {
-		return fmt.Errorf("a real node needs packages that are missing here; run\n  apt-get update && %s\nor start again with --install-packages", aptGet)
+		return fmt.Errorf("packages are missing here; run\n  apt-get update && %s\nor start again with --install-packages", aptGet)
 	}
 	if findProgram("apt-get") == "" {
 		return fmt.Errorf("--install-packages needs apt-get; install by hand: %s", strings.Join(missing, " "))
 	}
 	return step("installing "+strings.Join(missing, " "), func() error {
-		return installPackages(ctx, missing)
+		return installPackages(ctx, packages)
 	})
 }
 
-// installPackages runs apt-get. The package containerd starts a service of its
-// own, which the node does not use: one that was not there before is switched
-// off again.
-func installPackages(ctx context.Context, packages []string) error {
-	hadService := serviceActive(ctx, "containerd")
+// ownServices are services that packages start, which nothing here uses.
+var ownServices = []string{"containerd", "postgresql"}
+
+// installPackages runs apt-get. A service that was not there before is
+// switched off again.
+func installPackages(ctx context.Context, packages []hostPackage) error {
+	var unwanted []string
+	for _, service := range ownServices {
+		if !serviceActive(ctx, service) {
+			unwanted = append(unwanted, service)
+		}
+	}
 	for _, args := range [][]string{
 		{"update"},
-		append([]string{"install", "-y", "--no-install-recommends"}, packages...),
+		append([]string{"install", "-y", "--no-install-recommends"}, missingPackages(packages)...),
 	} {
 		cmd := exec.CommandContext(ctx, "apt-get", args...)
 		cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
@@ -86,21 +111,39 @@ func installPackages(ctx context.Context, packages []string) error {
 			return fmt.Errorf("apt-get %s: %w\n%s", args[0], err, lastLines(string(output), 20))
 		}
 	}
-	if missing := missingPackages(); len(missing) > 0 {
+	if missing := missingPackages(packages); len(missing) > 0 {
 		return errors.New("still missing after apt-get: " + strings.Join(missing, " "))
 	}
-	if !hadService && serviceActive(ctx, "containerd") {
-		return runHost(ctx, "systemctl", "disable", "--now", "containerd")
+	for _, service := range unwanted {
+		if err := stopService(ctx, service); err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
-// serviceActive asks systemd, where it runs.
+// serviceActive asks the service's own script, or systemd where it runs.
 func serviceActive(ctx context.Context, service string) bool {
-	if _, err := os.Stat("/run/systemd/system"); err != nil {
-		return false
+	if hasSystemd() {
+		return exec.CommandContext(ctx, "systemctl", "is-active", "--quiet", service).Run() == nil
 	}
-	return exec.CommandContext(ctx, "systemctl", "is-active", "--quiet", service).Run() == nil
+	return exec.CommandContext(ctx, "/etc/init.d/"+service, "status").Run() == nil
+}
+
+// stopService stops a service that runs, and keeps it from starting again.
+func stopService(ctx context.Context, service string) error {
+	if !serviceActive(ctx, service) {
+		return nil
+	}
+	if hasSystemd() {
+		return runHost(ctx, "systemctl", "disable", "--now", service)
+	}
+	return runHost(ctx, "/etc/init.d/"+service, "stop")
+}
+
+func hasSystemd() bool {
+	_, err := os.Stat("/run/systemd/system")
+	return err == nil
 }
 
 // runHost runs a program of this machine and reports what it said when it fails.

@@ -15,7 +15,11 @@ func testImage(t *testing.T, repository, version string, broken bool) (image v1.
 	if err := os.WriteFile(binary, []byte("not really a binary"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	image, err := buildImage(sampleImage(binary, repository, version, broken))
+	options, err := sampleImage(binary, repository, version, broken)
+	if err != nil {
+		t.Fatal(err)
+	}
+	image, err = buildImage(options)
 	if err != nil {
 		t.Fatal(err)
 	}

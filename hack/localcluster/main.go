@@ -25,10 +25,11 @@ type command struct {
 
 var commands = []command{
 	{"binaries", "[--nodes none|simulated|real]", "build the pinned binaries into the cache and print their folder", runBinaries},
-	{"up", "[--nodes simulated|real] [--dir .local] [--auto-ports] [--bare] [--install-packages]", "start a cluster, a registry and (unless --bare) Quoin with its samples", runUp},
+	{"up", "[--nodes simulated|real] [--dir .local] [--auto-ports] [--bare [--warehouse]] [--install-packages]", "start a cluster, a registry and (unless --bare) Quoin with its samples", runUp},
 	{"status", "[--dir .local]", "show which processes of the cluster run", runStatus},
-	{"push", "<repository> <version>... [--dir .local] [--broken]", "push sample images to the cluster's registry", runPush},
+	{"push", "<repository> <version>... [--dir .local] [--server] [--broken]", "push sample images, or with --server the real data plane, to the cluster's registry", runPush},
 	{"down", "[--dir .local] [--purge]", "stop everything that up started", runDown},
+	{"serve-git", "--root <folder> --address <host:port>", "", runServeGit}, // what up runs as a daemon
 }
 
 func main() {
@@ -63,6 +64,9 @@ func dispatch(ctx context.Context, args []string) error {
 func printUsage() {
 	fmt.Fprintln(os.Stderr, "Usage: localcluster <command> [flags]")
 	for _, c := range commands {
+		if c.summary == "" {
+			continue
+		}
 		fmt.Fprintf(os.Stderr, "\n  localcluster %s %s\n        %s\n", c.name, c.usage, c.summary)
 	}
 }

@@ -21,26 +21,43 @@ const nodeName = "localnode"
 const realNodeOwner = "/run/quoin-localcluster-owner"
 
 // checkRealNode says early and plainly why this machine cannot be a node.
-func checkRealNode(ctx context.Context, dir string, install bool) error {
+func checkRealNode(ctx context.Context, dir string, o upOptions) error {
 	if runtime.GOOS != "linux" {
 		return errors.New("--nodes real needs Linux; use --nodes simulated")
 	}
 	if os.Geteuid() != 0 {
 		return errors.New("--nodes real needs root (containers, mounts, iptables); run it with sudo, or use --nodes simulated")
 	}
-	if owner, err := os.ReadFile(realNodeOwner); err == nil && !ownsRealNode(dir) {
-		other := &cluster{Dir: string(owner)}
-		if other.processes().running("kubelet") {
-			return fmt.Errorf("this machine's real node belongs to the cluster in %s; one machine has one: localcluster down --dir %[1]s", other.Dir)
-		}
+	if err := claimRealNode(ctx, realNodeOwner, dir); err != nil {
+		return err
 	}
-	if err := ensurePackages(ctx, install); err != nil {
+	if err := ensurePackages(ctx, o.hostPackages(), o.installPackages); err != nil {
 		return err
 	}
 	if pids := podProcesses(); len(pids) > 0 {
 		return fmt.Errorf("containers of another kubelet run here (process %d and others): stop them first", pids[0])
 	}
-	return os.WriteFile(realNodeOwner, []byte(dir), 0o644)
+	return nil
+}
+
+// claimRealNode writes into the file who has the machine's real node, unless
+// another cluster has it: one whose kubelet runs, or that is being started or
+// stopped, during which its own lock is held. Two kubelets would kill each
+// other's containers.
+func claimRealNode(ctx context.Context, file, dir string) error {
+	unlock, err := acquireLock(ctx, file+".lock", "another localcluster asks for the real node: waiting for it")
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	owner, err := os.ReadFile(file)
+	if err == nil && string(owner) != dir {
+		other := &cluster{Dir: string(owner)}
+		if other.processes().running("kubelet") || other.isLocked() {
+			return fmt.Errorf("this machine's real node belongs to the cluster in %s; one machine has one: localcluster down --dir %[1]s", other.Dir)
+		}
+	}
+	return os.WriteFile(file, []byte(dir), 0o644)
 }
 
 // startRealNode starts containerd, kubelet and kube-proxy and waits until the

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -85,5 +86,38 @@ COMMIT
 	}
 	if strings.Contains(got, "CNI-DN-aaaa") {
 		t.Errorf("our host port is left:\n%s", got)
+	}
+}
+
+// Two that start at the same moment must not both have the node: neither has a kubelet yet.
+func TestClaimRealNode(t *testing.T) {
+	owner := filepath.Join(t.TempDir(), "owner")
+	first, second := &cluster{Dir: t.TempDir()}, &cluster{Dir: t.TempDir()}
+	unlock, err := first.lock(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := claimRealNode(t.Context(), owner, first.Dir); err != nil {
+		t.Fatal(err)
+	}
+	if err := claimRealNode(t.Context(), owner, second.Dir); err == nil || !strings.Contains(err.Error(), first.Dir) {
+		t.Errorf("claimed from a cluster that starts: %v", err)
+	}
+	if err := claimRealNode(t.Context(), owner, first.Dir); err != nil {
+		t.Errorf("its owner may not claim it again: %v", err)
+	}
+	unlock()
+	if err := claimRealNode(t.Context(), owner, second.Dir); err != nil {
+		t.Errorf("not claimed from a cluster that neither starts nor runs: %v", err)
+	}
+	kubelet := daemon{name: "kubelet", path: "/bin/sh", args: []string{"-c", "exec sleep 60"}}
+	if _, err := second.processes().start(kubelet); err != nil {
+		t.Fatal(err)
+	}
+	if err := claimRealNode(t.Context(), owner, first.Dir); err == nil {
+		t.Error("claimed from a cluster that runs")
+	}
+	if _, err := second.processes().stop(t.Context(), "kubelet", stopGrace); err != nil {
+		t.Fatal(err)
 	}
 }

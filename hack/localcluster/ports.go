@@ -31,6 +31,12 @@ const (
 	portFrontEnd          portName = "quoin-apiserver"
 	portFrontEndHealth    portName = "quoin-apiserver-health"
 	portFrontEndMetrics   portName = "quoin-apiserver-metrics"
+	portGateway           portName = "quoin-gateway"
+	portGatewaySQL        portName = "quoin-gateway-sql"
+	portGatewayHealth     portName = "quoin-gateway-health"
+	portGatewayMetrics    portName = "quoin-gateway-metrics"
+	portWarehouse         portName = "warehouse"
+	portGit               portName = "git"
 )
 
 // defaultPorts are unusual on purpose: a developer's machine often runs
@@ -51,6 +57,12 @@ var defaultPorts = map[portName]int{
 	portFrontEnd:          18443,
 	portFrontEndHealth:    18083,
 	portFrontEndMetrics:   18082,
+	portGateway:           18444,
+	portGatewaySQL:        15432,
+	portGatewayHealth:     18085,
+	portGatewayMetrics:    18084,
+	portWarehouse:         15433,
+	portGit:               15080,
 }
 
 // The range that --auto-ports picks blocks from: below Linux's ephemeral ports
@@ -59,7 +71,7 @@ var defaultPorts = map[portName]int{
 const (
 	autoPortsFirst = 20000
 	autoPortsLast  = 32000
-	autoPortsBlock = 20
+	autoPortsBlock = 30
 )
 
 // sortedPortNames gives the ports of a block their order.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -20,6 +21,8 @@ import (
 type processRecord struct {
 	PID     int    `json:"pid"`
 	Started string `json:"started"`
+	// Stop is the signal that asks it to end; 0 for TERM.
+	Stop syscall.Signal `json:"stop,omitempty"`
 }
 
 // running reports whether the recorded process is still there.
@@ -34,6 +37,11 @@ type daemon struct {
 	path        string   // binary
 	args        []string // arguments
 	environment []string // added to the cleaned environment
+
+	// For one that may not run as root and has signals of its own.
+	folder     string // working directory; the cluster's when empty
+	credential *syscall.Credential
+	stop       syscall.Signal
 }
 
 // processes starts, finds and stops the daemons of one cluster.
@@ -62,15 +70,15 @@ func (p processes) start(d daemon) (<-chan struct{}, error) {
 	defer log.Close()
 	cmd := exec.Command(d.path, d.args...)
 	cmd.Stdout, cmd.Stderr = log, log
-	cmd.Dir = filepath.Dir(p.logs)
+	cmd.Dir = cmp.Or(d.folder, filepath.Dir(p.logs))
 	cmd.Env = append(cleanEnvironment(os.Environ()), d.environment...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Credential: d.credential}
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start %s: %w", d.name, err)
 	}
 	started, err := processStart(cmd.Process.Pid)
 	if err == nil {
-		err = p.writeRecord(d.name, processRecord{PID: cmd.Process.Pid, Started: started})
+		err = p.writeRecord(d.name, processRecord{PID: cmd.Process.Pid, Started: started, Stop: d.stop})
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("record %s: %w", d.name, err), cmd.Process.Kill(), cmd.Wait())
@@ -126,7 +134,7 @@ func (p processes) names() []string {
 	return names
 }
 
-// stop ends a daemon: TERM, then KILL once the grace has passed. A record
+// stop ends a daemon: TERM or its own signal, then KILL once the grace has passed. A record
 // whose process is gone is only removed. It reports whether the process ran.
 func (p processes) stop(ctx context.Context, name string, grace time.Duration) (stopped bool, err error) {
 	record, ok := p.read(name)
@@ -136,7 +144,7 @@ func (p processes) stop(ctx context.Context, name string, grace time.Duration) (
 	for _, attempt := range []struct {
 		signal syscall.Signal
 		wait   time.Duration
-	}{{syscall.SIGTERM, grace}, {syscall.SIGKILL, 5 * time.Second}} {
+	}{{cmp.Or(record.Stop, syscall.SIGTERM), grace}, {syscall.SIGKILL, 5 * time.Second}} {
 		if err := syscall.Kill(record.PID, attempt.signal); err != nil && !errors.Is(err, syscall.ESRCH) {
 			return false, fmt.Errorf("send %s to %s (pid %d): %w", attempt.signal, name, record.PID, err)
 		}

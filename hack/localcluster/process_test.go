@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -51,6 +52,23 @@ func TestStopKillsWhatIgnoresTerm(t *testing.T) {
 	}
 	if p.running("stubborn") {
 		t.Error("still running")
+	}
+}
+
+func TestStopAsksWithTheDaemonsOwnSignal(t *testing.T) {
+	p := newTestProcesses(t)
+	script := `trap "echo asked; exit" INT; trap "" TERM; echo ready; while :; do sleep 0.1; done`
+	if _, err := p.start(daemon{name: "patient", path: "/bin/sh", args: []string{"-c", script}, folder: t.TempDir(), stop: syscall.SIGINT}); err != nil {
+		t.Fatal(err)
+	}
+	if !waitUntil(t.Context(), 5*time.Second, func() bool { return tail(p.logPath("patient"), 1) == "ready" }) {
+		t.Fatal("not ready")
+	}
+	if ran, err := p.stop(t.Context(), "patient", 5*time.Second); err != nil || !ran {
+		t.Fatalf("stop: ran %t, error %v", ran, err)
+	}
+	if got := tail(p.logPath("patient"), 1); got != "asked" {
+		t.Errorf("the log ends with %q", got)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -70,6 +71,9 @@ func (c *cluster) startFrontEnd(ctx context.Context) error {
 	if _, err := c.processes().stop(ctx, frontEndDaemon, 2*stopGrace); err != nil {
 		return err
 	}
+	if err := os.MkdirAll(c.path("audit"), 0o700); err != nil {
+		return err
+	}
 	health := loopback(c.Ports[portFrontEndHealth])
 	return c.startAll(ctx, []component{{
 		daemon: daemon{name: frontEndDaemon, path: c.path("bin", "quoin"), args: []string{
@@ -79,6 +83,7 @@ func (c *cluster) startFrontEnd(ctx context.Context) error {
 			"--bind-address=" + loopback(c.Ports[portFrontEnd]),
 			"--health-probe-bind-address=" + health,
 			"--metrics-bind-address=" + loopback(c.Ports[portFrontEndMetrics]),
+			"--database-url=sqlite://" + c.path("audit", "audit.db"),
 			"--shutdown-delay=0s", // nobody has to be told first
 		}},
 		port:     portFrontEnd,
@@ -88,31 +93,33 @@ func (c *cluster) startFrontEnd(ctx context.Context) error {
 }
 
 // awaitFrontEnd waits until the samples' account answers to its key, directly and through the
-// Kubernetes API, and writes what a caller needs into <dir>/env.
-func (c *cluster) awaitFrontEnd(ctx context.Context) error {
+// Kubernetes API, and writes what a caller needs into <dir>/env. It returns a client with the key.
+func (c *cluster) awaitFrontEnd(ctx context.Context) (*http.Client, error) {
 	authority, err := c.secretValue(ctx, quoinNamespace, frontEndCertificate, "ca.crt")
 	if err != nil {
-		return c.frontEndFailure(err)
+		return nil, c.frontEndFailure(err)
 	}
 	if err := c.writeFile([]byte(authority), 0o644, frontEndCA); err != nil {
-		return err
+		return nil, err
 	}
 	token, err := c.secretValue(ctx, sampleNamespace, sampleTokenSecret, "token")
 	if err != nil {
-		return fmt.Errorf("%w; the end of the controller's log:\n%s", err, tail(c.processes().logPath(controllerDaemon), 20))
+		return nil, fmt.Errorf("%w; the end of the controller's log:\n%s", err, tail(c.processes().logPath(controllerDaemon), 20))
 	}
 	scimToken, err := c.secretValue(ctx, sampleNamespace, sampleScimSecret, "token")
 	if err != nil {
-		return err
+		return nil, err
 	}
+	client := tokenClient([]byte(authority), token, c.Ports[portFrontEnd])
 	ended := make(chan struct{}) // never: the log says more than that it ended
-	if err := awaitReady(ctx, frontEndDaemon, c.processes().logPath(frontEndDaemon), ended, frontEndDeadline, c.frontEndProbe([]byte(authority), token)); err != nil {
-		return err
+	probe := httpProbe(client, c.frontEndURL()+"/api/v1/deployments")
+	if err := awaitReady(ctx, frontEndDaemon, c.processes().logPath(frontEndDaemon), ended, frontEndDeadline, probe); err != nil {
+		return nil, err
 	}
 	if _, err := c.kubectl(ctx, "", "wait", "apiservice/"+frontEndAPIService, "--for=condition=Available", "--timeout", frontEndDeadline.String()); err != nil {
-		return c.frontEndFailure(err)
+		return nil, c.frontEndFailure(err)
 	}
-	return c.writeEnvironment(
+	return client, c.setEnvironment(
 		variable{"QUOIN_URL", c.frontEndURL()},
 		variable{"QUOIN_CA_FILE", c.path(frontEndCA)},
 		variable{"QUOIN_API_KEY", token},
@@ -148,18 +155,17 @@ func (c *cluster) secretValue(ctx context.Context, namespace, name, key string) 
 	}
 }
 
-// frontEndProbe lists the samples' deployments, as a caller does.
-func (c *cluster) frontEndProbe(authority []byte, token string) probe {
+// tokenClient sends a token with every request, to a port of this machine whatever the host:
+// not every resolver knows that *.localhost is here.
+func tokenClient(authority []byte, token string, port int) *http.Client {
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(authority)
-	client := &http.Client{Transport: &bearer{token: token, next: &http.Transport{
+	return &http.Client{Transport: &bearer{token: token, next: &http.Transport{
 		TLSClientConfig: &tls.Config{RootCAs: roots},
-		// Not every resolver knows that *.localhost is this machine.
 		DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
-			return (&net.Dialer{}).DialContext(ctx, network, loopback(c.Ports[portFrontEnd]))
+			return (&net.Dialer{}).DialContext(ctx, network, loopback(port))
 		},
 	}}}
-	return httpProbe(client, c.frontEndURL()+"/api/v1/deployments")
 }
 
 // bearer sends a token along.

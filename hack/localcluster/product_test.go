@@ -1,37 +1,10 @@
 package main
 
 import (
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 )
-
-func TestSampleManifests(t *testing.T) {
-	folder := t.TempDir()
-	for name, text := range map[string]string{
-		"20_channel.yaml":    "kind: ReleaseChannel\nspec:\n  imageRepository: 127.0.0.1:15000/cube\n",
-		"10_account.yaml":    "kind: Account\nspec:\n  host: demo.quoin.localhost:18443\n",
-		"kustomization.yaml": "resources: [10_account.yaml]\n",
-		"README.md":          "not a manifest",
-	} {
-		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	got, err := sampleManifests(folder, "127.0.0.1:20211", "demo.quoin.localhost:20212")
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := "---\nkind: Account\nspec:\n  host: demo.quoin.localhost:20212\n---\nkind: ReleaseChannel\nspec:\n  imageRepository: 127.0.0.1:20211/cube\n"
-	if got != want {
-		t.Errorf("got\n%s\nwant\n%s", got, want)
-	}
-	if _, err := sampleManifests(t.TempDir(), "x", "y"); err == nil {
-		t.Error("no error for an empty folder")
-	}
-}
 
 func TestAggregationManifest(t *testing.T) {
 	got, err := aggregationManifest("spec:\n  service:\n    name: quoin-apiserver\n    port: 443\n", 20212)

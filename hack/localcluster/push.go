@@ -11,12 +11,24 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 )
 
+// pushOptions say which images are pushed.
+type pushOptions struct {
+	repository      string
+	versions        []string // the tags
+	broken          bool     // they exit at once
+	server          bool     // the real server instead of the sample
+	installPackages bool
+}
+
 // runPush is the command "push". It prints one line for each image, in the
 // form that a pod or a ReleaseChannel shows: repository:version@digest.
 func runPush(ctx context.Context, args []string) error {
+	var o pushOptions
 	flags := newFlagSet("push")
 	dir := flags.String("dir", defaultDirectory, "folder of the cluster")
-	broken := flags.Bool("broken", false, "push an image that exits at once")
+	flags.BoolVar(&o.broken, "broken", false, "push an image that exits at once")
+	flags.BoolVar(&o.server, "server", false, "push the real server; where the samples run it, that is so without the flag")
+	flags.BoolVar(&o.installPackages, "install-packages", false, "with the real server: install npm when it is missing")
 	positional, err := parseMixed(flags, args)
 	if err != nil {
 		return err
@@ -31,15 +43,23 @@ func runPush(ctx context.Context, args []string) error {
 	if !exists || !c.processes().running("registry") {
 		return fmt.Errorf("no registry runs for %s: start it with localcluster up", c.Dir)
 	}
-	images, err := c.pushSamples(ctx, positional[0], positional[1:], *broken)
+	o.repository, o.versions = positional[0], positional[1:]
+	if o.server && isStore(o.repository) {
+		return errors.New("push: --server has no store")
+	}
+	o.server = o.server || c.Dataplane && !isStore(o.repository)
+	images, err := c.push(ctx, o)
 	for _, image := range images {
 		fmt.Println(image)
 	}
-	if err == nil && *broken && c.Nodes == nodesSimulated {
-		noteBrokenTags(positional[1:])
+	if err == nil && o.broken && c.Nodes == nodesSimulated {
+		noteBrokenTags(o.versions)
 	}
 	return err
 }
+
+// isStore tells the repositories whose images play the store.
+func isStore(repository string) bool { return strings.HasSuffix(repository, "-store") }
 
 // noteBrokenTags says that simulated nodes never run an image.
 func noteBrokenTags(versions []string) {
@@ -50,20 +70,23 @@ func noteBrokenTags(versions []string) {
 	}
 }
 
-// pushSamples pushes one sample image for each version and returns their
-// references. The repositories whose name ends in "-store" get the store.
-func (c *cluster) pushSamples(ctx context.Context, repository string, versions []string, broken bool) ([]string, error) {
-	binary, err := c.buildSampleServer(ctx)
+// push pushes one image for each version and returns their references.
+func (c *cluster) push(ctx context.Context, o pushOptions) ([]string, error) {
+	describe, err := c.images(ctx, o)
 	if err != nil {
 		return nil, err
 	}
 	var pushed []string
-	for _, version := range versions {
-		reference, err := name.NewTag(c.registryAddress()+"/"+repository+":"+version, name.StrictValidation, name.Insecure)
+	for _, version := range o.versions {
+		reference, err := name.NewTag(c.registryAddress()+"/"+o.repository+":"+version, name.StrictValidation, name.Insecure)
 		if err != nil {
 			return pushed, err
 		}
-		image, err := buildImage(sampleImage(binary, repository, version, broken))
+		options, err := describe(version)
+		if err != nil {
+			return pushed, err
+		}
+		image, err := buildImage(options)
 		if err != nil {
 			return pushed, err
 		}
@@ -79,28 +102,46 @@ func (c *cluster) pushSamples(ctx context.Context, repository string, versions [
 	return pushed, nil
 }
 
+// images prepares what the images have in common and returns what describes
+// that of one version.
+func (c *cluster) images(ctx context.Context, o pushOptions) (func(version string) (imageOptions, error), error) {
+	if !o.server {
+		binary, err := c.buildSampleServer(ctx)
+		return func(version string) (imageOptions, error) {
+			return sampleImage(binary, o.repository, version, o.broken)
+		}, err
+	}
+	source, err := dataplaneSource()
+	if err != nil {
+		return nil, err
+	}
+	layers, err := dataplaneLayers(ctx, source, o.installPackages)
+	return func(version string) (imageOptions, error) { return dataplaneImage(layers, source, version, o.broken) }, err
+}
+
 // sampleImage describes the image of one version: the binary is the same, the
 // configuration and so the digest differ.
-func sampleImage(binary, repository, version string, broken bool) imageOptions {
+func sampleImage(binary, repository, version string, broken bool) (imageOptions, error) {
+	options, err := binaryImage(binary, "1000:1000")
+	if err != nil {
+		return imageOptions{}, err
+	}
 	role := "server"
-	if strings.HasSuffix(repository, "-store") {
+	if isStore(repository) {
 		role = "store"
 	}
-	return imageOptions{
-		binary: binary,
-		user:   "1000:1000",
-		environment: []string{
-			"SAMPLESERVER_VERSION=" + version,
-			"SAMPLESERVER_ROLE=" + role,
-			fmt.Sprintf("SAMPLESERVER_BROKEN=%t", broken),
-		},
-		labels: map[string]string{
-			"org.opencontainers.image.title":       path.Base(repository),
-			"org.opencontainers.image.version":     version,
-			"org.opencontainers.image.description": "Stand-in for the data plane in a local cluster; see hack/sampleserver",
-			"org.opencontainers.image.source":      "https://github.com/quoin-dev/quoin",
-		},
+	options.environment = []string{
+		"SAMPLESERVER_VERSION=" + version,
+		"SAMPLESERVER_ROLE=" + role,
+		fmt.Sprintf("SAMPLESERVER_BROKEN=%t", broken),
 	}
+	options.labels = map[string]string{
+		"org.opencontainers.image.title":       path.Base(repository),
+		"org.opencontainers.image.version":     version,
+		"org.opencontainers.image.description": "Stand-in for the data plane in a local cluster; see hack/sampleserver",
+		"org.opencontainers.image.source":      "https://github.com/quoin-dev/quoin",
+	}
+	return options, nil
 }
 
 // buildSampleServer builds hack/sampleserver for the nodes. Without paths and

@@ -2,40 +2,77 @@ package main
 
 import (
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 )
 
-// What config/samples is written for: the registry and the account's host of a
-// cluster with the documented ports.
+// What config/samples is written for: the addresses of a cluster with the
+// documented ports, and on simulated nodes.
 const (
-	samplesRegistry = "127.0.0.1:15000"
-	samplesHost     = sampleHost + ":18443"
+	samplesRegistry   = "127.0.0.1:15000"
+	samplesHost       = sampleHost + ":18443"
+	samplesDataDomain = sampleDataDomain + ":18444"
+	samplesGit        = "http://git.quoin.localhost:15080"
+	samplesRange      = `range: "~1.2.0"`
+	samplesWarehouse  = "value: warehouse\n"
+	samplesPort       = `value: "5432"`
 )
 
-// sampleManifests joins the manifests of a folder, in the order of their file
-// names, and puts the real addresses of the registry and of the account into
-// them.
-func sampleManifests(folder, registry, host string) (string, error) {
-	paths, err := filepath.Glob(filepath.Join(folder, "*.yaml"))
-	if err != nil {
-		return "", err
+// sampleFolders are those whose manifests a cluster gets.
+func (c *cluster) sampleFolders(root string) []string {
+	folders := []string{filepath.Join(root, "config", "samples")}
+	if c.Nodes == nodesReal {
+		folders = append(folders, filepath.Join(folders[0], "real"))
 	}
-	addresses := strings.NewReplacer(samplesRegistry, registry, samplesHost, host)
+	return folders
+}
+
+// sampleReplacements puts what is true of a cluster in the place of what the
+// samples say, in pairs.
+func (c *cluster) sampleReplacements() []string {
+	replacements := []string{
+		samplesRegistry, c.registryAddress(),
+		samplesHost, fmt.Sprintf("%s:%d", sampleHost, c.Ports[portFrontEnd]),
+		samplesDataDomain, fmt.Sprintf("%s:%d", sampleDataDomain, c.Ports[portGateway]),
+	}
+	if c.Nodes != nodesReal {
+		return replacements
+	}
+	newest := strings.Split(dataplaneVersions[len(dataplaneVersions)-1], ".")
+	return append(replacements,
+		samplesGit, "http://"+net.JoinHostPort(c.Address, strconv.Itoa(c.Ports[portGit])),
+		samplesRange, fmt.Sprintf("range: \"~%s.%s.0\"", newest[0], newest[1]),
+		samplesWarehouse, "value: "+c.Address+"\n",
+		samplesPort, fmt.Sprintf("value: %q", strconv.Itoa(c.Ports[portWarehouse])),
+	)
+}
+
+// sampleManifests joins the manifests of folders, in the order of their file
+// names, and replaces in them.
+func sampleManifests(folders, replacements []string) (string, error) {
+	replacer := strings.NewReplacer(replacements...)
 	var text strings.Builder
-	for _, path := range paths {
-		if filepath.Base(path) == "kustomization.yaml" {
-			continue
-		}
-		manifest, err := os.ReadFile(path)
+	for _, folder := range folders {
+		paths, err := filepath.Glob(filepath.Join(folder, "*.yaml"))
 		if err != nil {
 			return "", err
 		}
-		fmt.Fprintf(&text, "---\n%s\n", strings.TrimSpace(addresses.Replace(string(manifest))))
-	}
-	if text.Len() == 0 {
-		return "", fmt.Errorf("no samples in %s", folder)
+		if len(paths) == 0 {
+			return "", fmt.Errorf("no samples in %s", folder)
+		}
+		for _, path := range paths {
+			if filepath.Base(path) == "kustomization.yaml" {
+				continue
+			}
+			manifest, err := os.ReadFile(path)
+			if err != nil {
+				return "", err
+			}
+			fmt.Fprintf(&text, "---\n%s\n", strings.TrimSpace(replacer.Replace(string(manifest))))
+		}
 	}
 	return text.String(), nil
 }

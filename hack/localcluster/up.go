@@ -5,8 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"os"
-	"path/filepath"
+	"slices"
 	"time"
 )
 
@@ -19,6 +18,7 @@ type upOptions struct {
 	dir             string
 	autoPorts       bool
 	bare            bool
+	warehouse       bool
 	installPackages bool
 	simulatedNodes  int
 }
@@ -31,6 +31,7 @@ func runUp(ctx context.Context, args []string) error {
 	flags.StringVar(&o.dir, "dir", defaultDirectory, "folder of the cluster")
 	flags.BoolVar(&o.autoPorts, "auto-ports", false, "pick free ports instead of the documented ones")
 	flags.BoolVar(&o.bare, "bare", false, "start the cluster and the registry only, without Quoin")
+	flags.BoolVar(&o.warehouse, "warehouse", false, "with --bare and --nodes real: start the warehouse of the samples too")
 	flags.BoolVar(&o.installPackages, "install-packages", false, "with --nodes real: install missing Debian packages")
 	flags.IntVar(&o.simulatedNodes, "simulated-nodes", 3, "how many simulated nodes")
 	if err := parseFlags(flags, args); err != nil {
@@ -39,10 +40,21 @@ func runUp(ctx context.Context, args []string) error {
 	if o.nodes != nodesSimulated && o.nodes != nodesReal {
 		return fmt.Errorf("--nodes %q: want %s or %s", o.nodes, nodesSimulated, nodesReal)
 	}
+	if o.warehouse && o.nodes != nodesReal {
+		return errors.New("--warehouse: nothing on simulated nodes would ask it; use --nodes real")
+	}
 	if o.simulatedNodes < 1 || o.simulatedNodes > 500 {
 		return errors.New("--simulated-nodes: want 1 to 500")
 	}
 	return up(ctx, o)
+}
+
+// hostPackages are what must be installed before anything starts.
+func (o upOptions) hostPackages() []hostPackage {
+	if o.bare && !o.warehouse {
+		return nodePrograms
+	}
+	return slices.Concat(nodePrograms, warehousePackages)
 }
 
 // up starts the cluster unless it runs, then Quoin unless the cluster is bare.
@@ -65,6 +77,9 @@ func up(ctx context.Context, o upOptions) error {
 		if c.Nodes != o.nodes {
 			return fmt.Errorf("a cluster with %s nodes runs in %s: stop it first (localcluster down --dir %s)", c.Nodes, c.Dir, o.dir)
 		}
+		if len(c.Ports) < len(defaultPorts) {
+			return fmt.Errorf("an earlier localcluster, which knew fewer ports, started the cluster in %s: stop it first (localcluster down --dir %s)", c.Dir, o.dir)
+		}
 		say("the cluster in %s already runs (API server %s)", c.Dir, c.apiServerURL())
 	} else {
 		if err := c.startFresh(ctx, o); err != nil {
@@ -72,10 +87,15 @@ func up(ctx context.Context, o upOptions) error {
 		}
 		say("cluster ready in %s: export KUBECONFIG=%s", seconds(time.Since(start)), c.path("kubeconfig"))
 	}
+	if o.warehouse {
+		if err := c.startWarehouse(ctx, o.installPackages); err != nil {
+			return err
+		}
+	}
 	if o.bare {
 		return nil
 	}
-	return c.startProduct(ctx)
+	return c.startProduct(ctx, o.installPackages)
 }
 
 // healthy reports whether all of the cluster's processes run and its API
@@ -104,7 +124,7 @@ func (c *cluster) startFresh(ctx context.Context, o upOptions) error {
 		return err
 	}
 	if o.nodes == nodesReal {
-		if err := checkRealNode(ctx, c.Dir, o.installPackages); err != nil {
+		if err := checkRealNode(ctx, c.Dir, o); err != nil {
 			return err
 		}
 	}
@@ -170,22 +190,20 @@ func (c *cluster) start(ctx context.Context) error {
 		return err
 	}
 	http.DefaultClient.CloseIdleConnections()
-	return c.writeEnvironment()
+	return c.setEnvironment(c.variables()...)
 }
 
-// writeEnvironment writes <dir>/env, the way in for shells and tests.
-func (c *cluster) writeEnvironment(more ...variable) error {
-	variables := append([]variable{
+// variables are what every cluster has in <dir>/env.
+func (c *cluster) variables() []variable {
+	variables := []variable{
 		{"KUBECONFIG", c.path("kubeconfig")},
 		{"KUBECACHEDIR", c.kubectlCache()},
 		{"QUOIN_REGISTRY", c.registryAddress()},
 		{"QUOIN_BIN", c.Bin},
 		{"QUOIN_NODES", c.Nodes},
-	}, more...)
-	// Renamed into place: a test that waits for the file reads it whole.
-	partial := c.path(".env.partial")
-	if err := os.WriteFile(partial, []byte(environmentText(variables)), 0o600); err != nil {
-		return err
 	}
-	return os.Rename(partial, filepath.Join(c.Dir, "env"))
+	if c.Nodes == nodesReal {
+		variables = append(variables, variable{"QUOIN_NODE_ADDRESS", c.Address})
+	}
+	return variables
 }

@@ -1,6 +1,6 @@
-// Command sampleserver stands in for the analytics data-plane server until the
-// project has an image of the real one: it answers the probes and the few
-// endpoints that a rollout needs, says which version it is, and knows no data.
+// Command sampleserver stands in for the analytics data-plane server where none of it is needed:
+// it answers the probes and the few endpoints that a rollout needs, says which version it is, and
+// knows no data. hack/dataplane is the real server.
 // "localcluster push" puts it into images that differ only in their version.
 //
 // It runs as any user on a read-only root file system, and ends gracefully on
@@ -77,7 +77,7 @@ func handler(c configuration) http.Handler {
 		answer(w, map[string][]string{"cubes": {}})
 	})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("X-Sampleserver-Version", c.version)
+		w.Header().Set("X-Data-Plane-Version", c.version)
 		mux.ServeHTTP(w, r)
 	})
 }

@@ -51,8 +51,8 @@ func TestHandler(t *testing.T) {
 			if recorder.Code != test.code || recorder.Body.String() != test.body {
 				t.Errorf("%s answered %d %q, want %d %q", test.path, recorder.Code, recorder.Body, test.code, test.body)
 			}
-			if got := recorder.Header().Get("X-Sampleserver-Version"); got != "v1.2.3" {
-				t.Errorf("X-Sampleserver-Version is %q", got)
+			if got := recorder.Header().Get("X-Data-Plane-Version"); got != "v1.2.3" {
+				t.Errorf("X-Data-Plane-Version is %q", got)
 			}
 		})
 	}

@@ -1,6 +1,7 @@
 package e2e_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -53,7 +54,7 @@ func startCluster(ctx context.Context, nodes string) (*cluster, error) {
 	GinkgoWriter.Println("the run's files are in", dir)
 	args := []string{"up", "--bare", "--auto-ports", "--nodes", nodes}
 	if nodes == real {
-		args = append(args, "--install-packages")
+		args = append(args, "--install-packages", "--warehouse")
 	}
 	err = errors.Join(build("bin/quoin", "build"), build("bin/localcluster", repository("bin", "localcluster")))
 	if err == nil {
@@ -61,6 +62,9 @@ func startCluster(ctx context.Context, nodes string) (*cluster, error) {
 	}
 	if err == nil {
 		err = c.install(ctx)
+	}
+	if err == nil && nodes == real {
+		err = c.pushQuoin(ctx)
 	}
 	if err != nil {
 		return nil, errors.Join(err, c.stop(context.WithoutCancel(ctx), true))
@@ -133,6 +137,19 @@ func (c *cluster) install(ctx context.Context) error {
 		return err
 	}
 	return c.connect(strings.TrimSpace(token))
+}
+
+// address of this machine, for pods too where there are real ones.
+func (c *cluster) address() string {
+	return cmp.Or(c.env["QUOIN_NODE_ADDRESS"], "127.0.0.1")
+}
+
+// pushQuoin puts the image of bin/quoin into the registry: pods fetch their model with it.
+func (c *cluster) pushQuoin(ctx context.Context) error {
+	push := exec.CommandContext(ctx, "go", "run", "./hack/image", "--binary", c.quoin, "--push", c.env["QUOIN_REGISTRY"]+"/quoin:e2e")
+	push.Dir = repository()
+	_, err := output(push)
+	return err
 }
 
 // readEnv reads the file that a shell would source.

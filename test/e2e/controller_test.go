@@ -17,13 +17,14 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// quoinImage is what the usual controller believes to be its own image.
-const quoinImage = "127.0.0.1:15000/quoin:e2e"
+// quoinImage is what the usual controller believes to be its own image. It is there on a real
+// node only, where it runs.
+func quoinImage() string { return world.env["QUOIN_REGISTRY"] + "/quoin:e2e" }
 
 // usualFlags are those of the controller that journeys find running. One process alone
 // needs no election, and without one it may be killed and started again without a wait for
 // the lease.
-var usualFlags = []string{"--leader-elect=false", "--quoin-image=" + quoinImage}
+func usualFlags() []string { return []string{"--leader-elect=false", "--quoin-image=" + quoinImage()} }
 
 // controller is a process of bin/quoin: the controller, or the front end.
 type controller struct {
@@ -119,10 +120,10 @@ func (c *controller) tail(lines int) string {
 
 // runUsualController makes sure that the usual controller runs, and no other flags.
 func runUsualController(ctx context.Context) {
-	if quoin != nil && quoin.running() && slices.Equal(quoin.flags, usualFlags) {
+	if quoin != nil && quoin.running() && slices.Equal(quoin.flags, usualFlags()) {
 		return
 	}
-	replaceController(ctx, usualFlags...)
+	replaceController(ctx, usualFlags()...)
 }
 
 // replaceController ends the controller and starts one with other flags.

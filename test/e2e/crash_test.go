@@ -50,11 +50,11 @@ var _ = Describe("The controller is killed", func() {
 		t := newTenant(ctx, "failover", "v1.2.3")
 		t.install(ctx, "analytics")
 		quoin.stop()
-		first := runController(ctx, "--leader-elect", "--quoin-image="+quoinImage)
+		first := runController(ctx, "--leader-elect", "--quoin-image="+quoinImage())
 		DeferCleanup(first.stop)
 		Eventually(leader).WithContext(ctx).ShouldNot(BeEmpty())
 		before := leaderNow(ctx)
-		second := runController(ctx, "--leader-elect", "--quoin-image="+quoinImage)
+		second := runController(ctx, "--leader-elect", "--quoin-image="+quoinImage())
 		DeferCleanup(second.stop)
 
 		first.kill()
@@ -65,7 +65,7 @@ var _ = Describe("The controller is killed", func() {
 		Expect(time.Since(killed)).To(BeNumerically("<=", 20*time.Second))
 		Eventually(t.deployment("analytics")).WithContext(ctx).Should(run("1.2.4"))
 
-		third := runController(ctx, "--leader-elect", "--quoin-image="+quoinImage)
+		third := runController(ctx, "--leader-elect", "--quoin-image="+quoinImage())
 		DeferCleanup(third.stop)
 		before = leaderNow(ctx)
 		go second.stop()

@@ -15,7 +15,7 @@ var _ = Describe("A channel that many deployments follow moves", func() {
 	It("in no more rollouts at once than allowed; who asks by hand does not wait", func(ctx SpecContext) {
 		onlySimulated("15 deployments want a bigger machine")
 		const allowed, count = 3, 15
-		replaceController(ctx, "--leader-elect=false", "--quoin-image="+quoinImage, fmt.Sprintf("--max-concurrent-rollouts=%d", allowed))
+		replaceController(ctx, "--leader-elect=false", "--quoin-image="+quoinImage(), fmt.Sprintf("--max-concurrent-rollouts=%d", allowed))
 		t := newTenant(ctx, "fleet", "v1.2.2", "v1.2.3")
 		for i := range count {
 			t.create(ctx, fleetName(i))

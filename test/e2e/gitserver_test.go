@@ -19,7 +19,7 @@ import (
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 )
 
-// gitRepository is a repository that a real Git server serves on loopback, over plain HTTP.
+// gitRepository is a repository that a real Git server serves over plain HTTP, where pods reach it.
 type gitRepository struct {
 	url, dir string
 	down     atomic.Bool
@@ -36,7 +36,7 @@ func newGitRepository() *gitRepository {
 		Env:    append(quietGit, "GIT_PROJECT_ROOT="+root, "GIT_HTTP_EXPORT_ALL=1"),
 		Stderr: GinkgoWriter,
 	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := net.Listen("tcp", net.JoinHostPort(world.address(), "0"))
 	Expect(err).NotTo(HaveOccurred())
 	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if r.down.Load() {

@@ -34,8 +34,8 @@ type frontEnd struct {
 const aggregated = "/apis/api.platform.quoin.dev/v1/accounts/"
 
 // runFrontEnd starts both replicas with the rights of their ServiceAccount, and registers the
-// first one with the Kubernetes API.
-func runFrontEnd(ctx context.Context, t *tenant) *frontEnd {
+// first one with the Kubernetes API; flags are further ones of both.
+func runFrontEnd(ctx context.Context, t *tenant, flags ...string) *frontEnd {
 	GinkgoHelper()
 	f := &frontEnd{tenant: t, roots: x509.NewCertPool()}
 	kubeconfig := filepath.Join(world.dir, "apiserver.kubeconfig")
@@ -43,9 +43,9 @@ func runFrontEnd(ctx context.Context, t *tenant) *frontEnd {
 	Expect(world.writeKubeconfig(kubeconfig, token)).To(Succeed())
 	for i := range f.replicas {
 		f.addresses[i] = freeAddress()
-		f.replicas[i] = runQuoin(ctx, "apiserver", []string{
+		f.replicas[i] = runQuoin(ctx, "apiserver", append([]string{
 			"--kubeconfig=" + kubeconfig, "--namespace=" + quoinNamespace, "--bind-address=" + f.addresses[i], "--shutdown-delay=0s",
-		}, nil)
+		}, flags...), nil)
 	}
 	manifest := kubectl(ctx, "kustomize", repository("config", "aggregation"))
 	_, port, err := net.SplitHostPort(f.addresses[0])
@@ -76,9 +76,10 @@ func runFrontEnd(ctx context.Context, t *tenant) *frontEnd {
 
 // reply is what a replica answered; status 0 when none came.
 type reply struct {
-	status int
-	body   map[string]any
-	text   string
+	status  int
+	body    map[string]any
+	text    string
+	version string // of the data plane that answered
 }
 
 func (r reply) String() string { return fmt.Sprintf("%d %s", r.status, r.text) }

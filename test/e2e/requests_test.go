@@ -43,6 +43,9 @@ type users struct {
 	failures []string
 }
 
+// versionHeader is how both servers, the sample and the real one, say which image answers.
+const versionHeader = "X-Data-Plane-Version"
+
 const (
 	usersAtOnce = 4
 	// pauseOfUser keeps the connections that are closing below what the machine has ports for.
@@ -79,7 +82,7 @@ func (u *users) once(c *http.Client, url string) {
 		u.failures = append(u.failures, resp.Status)
 		return
 	}
-	u.answers[resp.Header.Get("X-Sampleserver-Version")]++
+	u.answers[resp.Header.Get(versionHeader)]++
 }
 
 // end stops the users and returns what they got.

@@ -49,7 +49,7 @@ var _ = Describe("Quoin itself is upgraded", func() {
 			Expect(sets).To(Equal(templates), "ReplicaSets: each new pod template makes one")
 		})
 		if world.nodes == simulated {
-			Expect(t.pods(ctx, "sales")).To(HaveEach(HaveField("Spec.InitContainers", ConsistOf(HaveField("Image", quoinImage)))))
+			Expect(t.pods(ctx, "sales")).To(HaveEach(HaveField("Spec.InitContainers", ConsistOf(HaveField("Image", quoinImage())))))
 			t.push(ctx, "v1.2.4")
 			t.awaitAll(ctx, "1.2.4")
 			Expect(t.pods(ctx, "sales")).To(HaveEach(HaveField("Spec.InitContainers", ConsistOf(HaveField("Image", newImage)))))

@@ -22,6 +22,8 @@ type tenant struct {
 	name string
 	// digests of the images that were pushed, by tag.
 	digests map[string]string
+	// server says that the images are of the real server, and not of the sample one.
+	server bool
 }
 
 // tenants are those that have not been removed: what a failure is about.
@@ -77,16 +79,27 @@ subjects:
   - kind: ServiceAccount
     name: quoin-controller
     namespace: quoin-system
+  - kind: ServiceAccount
+    name: quoin-gateway
+    namespace: quoin-system
 `
 
 // newTenant makes an account whose channel holds the given tags, and removes it after the journey.
 func newTenant(ctx context.Context, name string, tags ...string) *tenant {
-	t := &tenant{name: name, digests: map[string]string{}}
+	return startTenant(ctx, &tenant{name: name, digests: map[string]string{}}, tags)
+}
+
+// newServerTenant is one whose channel holds the real server, in the versions that tags name.
+func newServerTenant(ctx context.Context, name string, tags ...string) *tenant {
+	return startTenant(ctx, &tenant{name: name, digests: map[string]string{}, server: true}, tags)
+}
+
+func startTenant(ctx context.Context, t *tenant, tags []string) *tenant {
 	tenants = append(tenants, t)
 	DeferCleanup(t.remove)
 	t.push(ctx, tags...)
-	apply(ctx, fmt.Sprintf(tenantManifest, name, t.repository()))
-	kubectl(ctx, "wait", "acct/"+name, "relch/"+name, "--for=condition=Ready", "--timeout=60s")
+	apply(ctx, fmt.Sprintf(tenantManifest, t.name, t.repository()))
+	kubectl(ctx, "wait", "acct/"+t.name, "relch/"+t.name, "--for=condition=Ready", "--timeout=60s")
 	return t
 }
 
@@ -101,12 +114,15 @@ func (t *tenant) remove(ctx SpecContext) {
 // repository is where the channel looks for versions.
 func (t *tenant) repository() string { return world.env["QUOIN_REGISTRY"] + "/" + t.name + "/cube" }
 
-// push puts versions into the repository: sample images that say which version they are.
+// push puts versions into the repository: images that say which version they are.
 // One with -broken in its tag never becomes ready, on simulated nodes as on a real one.
 func (t *tenant) push(ctx context.Context, tags ...string) {
 	GinkgoHelper()
 	for _, tag := range tags {
 		args := []string{"push", t.name + "/cube", tag}
+		if t.server {
+			args = append(args, "--server", "--install-packages")
+		}
 		if strings.Contains(tag, "-broken") {
 			args = append(args, "--broken")
 		}

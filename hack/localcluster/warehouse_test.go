@@ -1,0 +1,62 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+// What is in the warehouse, asked as the samples' user over the network.
+func TestWarehouse(t *testing.T) {
+	if os.Geteuid() != 0 || len(missingPackages(warehousePackages)) > 0 {
+		t.Skip("SKIPPED LOUDLY: the warehouse needs root and Debian's postgresql; make e2e installs it and asks it")
+	}
+	// Not below the test's own folder: the user that PostgreSQL runs as may not enter that.
+	state, err := os.MkdirTemp("/var/lib", "quoin-localcluster-test-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(state) })
+	if err := os.Chmod(state, 0o711); err != nil {
+		t.Fatal(err)
+	}
+	credential, err := postgresUser()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ports, release, err := pickPorts(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer release()
+	c := &cluster{Dir: t.TempDir(), Address: "127.0.0.1", Ports: ports}
+	if err := c.runWarehouse(t.Context(), warehouse{folder: state + "/warehouse", credential: credential}); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if ran, err := c.processes().stop(t.Context(), warehouseDaemon, stopGrace); err != nil || !ran {
+			t.Errorf("stop: ran %t, error %v", ran, err)
+		}
+	}()
+	environment, err := readEnvironment(c.path("env"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ask := func(password, query string) (string, error) {
+		cmd := exec.CommandContext(t.Context(), findProgram("psql"), "--no-psqlrc", "--tuples-only", "--no-align",
+			"--host", environment["QUOIN_WAREHOUSE_HOST"], "--port", environment["QUOIN_WAREHOUSE_PORT"],
+			"--username", environment["QUOIN_WAREHOUSE_USER"], "--dbname", environment["QUOIN_WAREHOUSE_DATABASE"], "--command", query)
+		cmd.Env = append(cleanEnvironment(os.Environ()), "PGPASSWORD="+password)
+		output, err := cmd.CombinedOutput()
+		return strings.TrimSpace(string(output)), err
+	}
+	query := "SELECT status, count(*), sum(amount) FROM public.orders GROUP BY status ORDER BY status"
+	want := "completed|100|27149.00\nprocessing|100|25249.00\nshipped|100|23449.00"
+	if got, err := ask(environment["QUOIN_WAREHOUSE_PASSWORD"], query); err != nil || got != want {
+		t.Errorf("got %q, error %v, want %q", got, err, want)
+	}
+	if got, err := ask("wrong", query); err == nil || !strings.Contains(got, "password authentication failed") {
+		t.Errorf("with the wrong password: %q, error %v", got, err)
+	}
+}

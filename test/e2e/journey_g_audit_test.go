@@ -1,0 +1,110 @@
+package e2e_test
+
+import (
+	"context"
+	"encoding/csv"
+	"net/http"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/quoin-dev/quoin/internal/store/postgrestest"
+)
+
+// Journey g: who changed what, on whichever way.
+var _ = Describe("Somebody exports the audit log", Ordered, func() {
+	const export = "/api/v1/audit-logs/export"
+	var (
+		t        *tenant
+		f        *frontEnd
+		database *postgrestest.Server
+	)
+
+	BeforeAll(func(ctx SpecContext) {
+		onlySimulated("what runs in the pods makes no difference")
+		database = postgrestest.StartServer(GinkgoTB())
+		t = newTenant(ctx, "audited", "v1.2.2", "v1.2.3")
+		kubectl(ctx, "patch", "acct/"+t.name, "--type=merge", "-p", `{"spec":{"plan":"Enterprise","auditLog":{"enabled":true}}}`)
+		f = runFrontEnd(ctx, t, "--database-url="+database.Database(GinkgoTB()))
+		kubectl(ctx, "apply", "--server-side", "-k", repository("config", "audit"))
+		DeferCleanup(func(ctx SpecContext) {
+			kubectl(ctx, "delete", "-k", repository("config", "audit"))
+		})
+		awaitWebhook(ctx, f, t)
+		t.install(ctx, "sales")
+	})
+
+	// events are those of the log that are about something, as replicas export them.
+	events := func(ctx context.Context, search string) []string {
+		GinkgoHelper()
+		answer := f.ask(ctx, 1, http.MethodGet, export+"?search="+search, nil)
+		Expect(answer.status).To(Equal(http.StatusOK), answer.String())
+		records, err := csv.NewReader(strings.NewReader(answer.text)).ReadAll()
+		Expect(err).NotTo(HaveOccurred())
+		Expect(records[0][:4]).To(Equal([]string{"time", "event", "user_email", "actor"}))
+		var lines []string
+		for _, r := range records[1:] {
+			lines = append(lines, strings.Join([]string{r[1], "by", r[3], "over", r[8] + ":", r[7]}, " "))
+		}
+		return lines
+	}
+
+	It("sees what programs have changed over REST and SCIM", func(ctx SpecContext) {
+		made := f.ask(ctx, 0, http.MethodPost, "/api/v1/api-keys", map[string]any{"name": "Nightly"})
+		Expect(made).To(haveStatus(http.StatusOK))
+		Expect(f.ask(ctx, 0, http.MethodPost, "/api/scim/v2/Users", map[string]any{"userName": "grace@example.com"})).To(haveStatus(http.StatusCreated))
+		Expect(events(ctx, "nightly")).To(Equal([]string{"Created API key by key:admin over rest: succeeded"}))
+		Expect(events(ctx, "grace@example.com")).To(Equal([]string{"Created user via SCIM by key:admin over scim: succeeded"}))
+	})
+
+	It("sees what people have changed with kubectl, under their names, once", func(ctx SpecContext) {
+		t.patch(ctx, "qdep/sales", `{"displayName": "Sales by kubectl"}`)
+		Eventually(events).WithContext(ctx).WithArguments("kubectl").Should(ConsistOf(MatchRegexp(`^Updated deployment configuration by kubernetes:\S+ over kubernetes: succeeded$`)))
+	})
+
+	It("sees a change through the aggregated API once, with the name of the Kubernetes user", func(ctx SpecContext) {
+		_, err := world.kubectl(ctx, `{"name":"Aggregated"}`, "create", "--raw", aggregated+t.name+"/proxy/api/v1/api-keys", "-f", "-")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(events(ctx, "aggregated")).To(ConsistOf(MatchRegexp(`^Created API key by kubernetes:\S+ over rest: succeeded$`)))
+	})
+
+	It("sees what the controllers have rolled", func(ctx SpecContext) {
+		t.push(ctx, "v1.2.4")
+		Eventually(t.deployment("sales")).WithContext(ctx).Should(run("1.2.4"))
+		rolled := func() []string { return events(ctx, "rolled") }
+		Eventually(rolled).WithContext(ctx).Should(HaveLen(2))
+		Consistently(rolled).WithContext(ctx).WithTimeout(aFewScans).Should(HaveEach("Rolled deployment to version by system:quoin-controller over controller: succeeded"))
+	})
+
+	It("gets the same with kubectl", func(ctx SpecContext) {
+		Expect(kubectl(ctx, "get", "--raw", aggregated+t.name+"/proxy"+export+"?search=grace")).To(And(HavePrefix("time,event,"), ContainSubstring("Created user via SCIM")))
+	})
+
+	It("is not needed by kubectl, and changes over REST wait for it", func(ctx SpecContext) {
+		database.Kill(GinkgoTB())
+		Expect(f.ask(ctx, 0, http.MethodPost, "/api/v1/api-keys", map[string]any{"name": "Refused"})).To(haveStatus(http.StatusServiceUnavailable))
+		Expect(f.ask(ctx, 0, http.MethodGet, "/api/v1/deployments", nil)).To(haveStatus(http.StatusOK))
+		t.patch(ctx, "qdep/sales", `{"displayName": "Sales, meanwhile"}`)
+		Expect(t.deployment("sales")(ctx)).To(HaveField("Spec.DisplayName", "Sales, meanwhile"))
+		database.Restart(GinkgoTB())
+		Eventually(func() reply {
+			return f.ask(ctx, 0, http.MethodPost, "/api/v1/api-keys", map[string]any{"name": "Taken again"})
+		}).WithContext(ctx).Should(haveStatus(http.StatusOK))
+		Eventually(func() reply { return f.ask(ctx, 1, http.MethodGet, export, nil) }).WithContext(ctx).Should(haveStatus(http.StatusOK), "the other replica")
+		Expect(events(ctx, "refused")).To(BeEmpty())
+		Expect(events(ctx, "taken")).NotTo(BeEmpty())
+	})
+})
+
+// awaitWebhook waits until the API server asks before changes: it learns of a webhook a moment
+// after it was made.
+func awaitWebhook(ctx context.Context, f *frontEnd, t *tenant) {
+	GinkgoHelper()
+	i := 0
+	Eventually(func() string {
+		i++
+		t.patch(ctx, "acct/"+t.name, `{"displayName": "Audited `+strings.Repeat("i", i)+`"}`)
+		return f.ask(ctx, 0, http.MethodGet, "/api/v1/audit-logs/export?search=audited", nil).text
+	}).WithContext(ctx).Should(ContainSubstring("Updated account settings"))
+}
