@@ -40,7 +40,8 @@ func (c *cluster) frontEndURL() string {
 	return fmt.Sprintf("https://%s:%d", sampleHost, c.Ports[portFrontEnd])
 }
 
-// registerFrontEnd puts the front end behind the Kubernetes API. The front end is no pod here:
+// registerFrontEnd puts the front end behind the Kubernetes API, which tells it what is changed with
+// kubectl. The front end is no pod here:
 // the Service is a name for this machine.
 func (c *cluster) registerFrontEnd(ctx context.Context, root string) error {
 	text, err := c.kubectl(ctx, "", "kustomize", filepath.Join(root, "config", "aggregation"))
@@ -51,7 +52,10 @@ func (c *cluster) registerFrontEnd(ctx context.Context, root string) error {
 	if err != nil {
 		return err
 	}
-	_, err = c.kubectl(ctx, manifest, "apply", "--server-side", "-f", "-")
+	if _, err = c.kubectl(ctx, manifest, "apply", "--server-side", "-f", "-"); err != nil {
+		return err
+	}
+	_, err = c.kubectl(ctx, "", "apply", "--server-side", "-k", filepath.Join(root, "config", "audit"))
 	return err
 }
 
