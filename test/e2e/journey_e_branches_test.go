@@ -124,6 +124,9 @@ func (t *tenant) staging(ctx context.Context, branch string) *v1alpha1.Environme
 	GinkgoHelper()
 	e := &v1alpha1.Environment{}
 	name := t.branch(ctx, branch).Status.Environment
+	if name == "" {
+		return nil
+	}
 	err := world.api.Get(ctx, client.ObjectKey{Namespace: t.name, Name: name}, e)
 	if apierrors.IsNotFound(err) {
 		return nil
