@@ -82,6 +82,20 @@ subjects:
   - kind: ServiceAccount
     name: quoin-gateway
     namespace: quoin-system
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata:
+  name: quoin-account-apiserver
+  namespace: %[1]s
+roleRef:
+  apiGroup: rbac.authorization.k8s.io
+  kind: ClusterRole
+  name: quoin-account-apiserver
+subjects:
+  - kind: ServiceAccount
+    name: quoin-apiserver
+    namespace: quoin-system
 `
 
 // newTenant makes an account whose channel holds the given tags, and removes it after the journey.
