@@ -167,29 +167,6 @@ var _ = Describe("Somebody queries data", Ordered, ContinueOnFailure, func() {
 		Expect(nobodyNotices(work)).To(And(HaveKey("v"+newerServer), HaveKey("v"+olderServer)))
 	}, SpecTimeout(6*patience))
 
-	It("gets right answers while a pod, the controller and a gateway are killed", func(ctx SpecContext) {
-		work := api.query(ctx, endpoint, token, ordersByStatus, right)
-		more := func(n int) {
-			GinkgoHelper()
-			before := work.soFar()
-			Eventually(work.soFar).WithContext(ctx).Should(BeNumerically(">=", before+n))
-		}
-		more(20)
-		// As a node does that dies: no grace, no farewell.
-		kubectl(ctx, "delete", "pod", t.pods(ctx, "sales")[0].Name, "-n", t.name, "--grace-period=0", "--force")
-		more(20)
-		quoin.kill()
-		more(20)
-		work.mayBreak.Store(true)
-		api.replicas[0].kill()
-		more(20)
-		runUsualController(ctx)
-		Eventually(t.deployment("sales")).WithContext(ctx).WithTimeout(rolled).Should(beReady())
-		nobodyNotices(work)
-		api = runGateways(ctx)
-		answerRight(ctx)
-	}, SpecTimeout(6*patience))
-
 	It("queries a branch while its staging environment is on, and is told when it is off", func(ctx SpecContext) {
 		repo.commit("next", ordersModel+"      - {name: largest, sql: amount, type: max}\n")
 		Eventually(t.branches).WithContext(ctx).Should(HaveLen(2))
@@ -222,7 +199,7 @@ var _ = Describe("Somebody queries data", Ordered, ContinueOnFailure, func() {
 		Expect(t.staging(ctx, "next").Status.Active).To(BeTrue())
 	}, SpecTimeout(5*patience))
 
-	// Last: staging environments run the newest version of the channel, and so this one.
+	// After those about branches: staging environments run the newest version of the channel.
 	It("does not notice a version that does not start", func(ctx SpecContext) {
 		work := api.query(ctx, endpoint, token, ordersByStatus, right)
 		t.push(ctx, "v0.35.99-broken")
@@ -233,6 +210,27 @@ var _ = Describe("Somebody queries data", Ordered, ContinueOnFailure, func() {
 		nobodyNotices(work)
 		t.patch(ctx, "qdep/sales", `{"rollout": {"progressDeadlineSeconds": 120}, "releaseChannelVersion": "`+olderServer+`"}`)
 		Eventually(t.deployment("sales")).WithContext(ctx).WithTimeout(rolled).Should(run(olderServer))
+	}, SpecTimeout(6*patience))
+
+	It("gets right answers while a pod, the controller and a gateway are killed", func(ctx SpecContext) {
+		work := api.query(ctx, endpoint, token, ordersByStatus, right)
+		more := func(n int) {
+			GinkgoHelper()
+			before := work.soFar()
+			Eventually(work.soFar).WithContext(ctx).Should(BeNumerically(">=", before+n))
+		}
+		more(20)
+		// As a node does that dies: no grace, no farewell.
+		kubectl(ctx, "delete", "pod", t.pods(ctx, "sales")[0].Name, "-n", t.name, "--grace-period=0", "--force")
+		more(20)
+		quoin.kill()
+		more(20)
+		work.mayBreak.Store(true)
+		api.replicas[0].kill()
+		more(20)
+		runUsualController(ctx)
+		Eventually(t.deployment("sales")).WithContext(ctx).WithTimeout(rolled).Should(beReady())
+		nobodyNotices(work)
 	}, SpecTimeout(6*patience))
 })
 
