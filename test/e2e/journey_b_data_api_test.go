@@ -195,7 +195,7 @@ var _ = Describe("Somebody queries data", Ordered, ContinueOnFailure, func() {
 		staging := t.staging(ctx, "next")
 		Eventually(func() reply {
 			return api.ask(ctx, http.MethodGet, t.dataURL(ctx, staging.Name)+"/v1/meta", control.issue(ctx, "tokens", staging.Name), "")
-		}).WithContext(ctx).WithTimeout(rolled).Should(And(haveStatus(http.StatusOK), HaveField("text", ContainSubstring(`"orders.largest"`))))
+		}).WithContext(ctx).WithTimeout(rolled).Should(And(haveStatus(http.StatusOK), WithTransform(reply.String, ContainSubstring(`"orders.largest"`))))
 		Expect(t.staging(ctx, "next").Status.Active).To(BeTrue())
 	}, SpecTimeout(5*patience))
 
