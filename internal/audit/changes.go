@@ -14,8 +14,8 @@ import (
 const (
 	// mostChanges is what is stored. Fields that do not fit are there by name.
 	mostChanges = 16 << 10
-	// mostChangesGiven is what is looked at.
-	mostChangesGiven = 4 << 20
+	// mostChangesGiven is what is looked into for secrets. Of more nothing is stored but its size.
+	mostChangesGiven = 256 << 10
 	// mostText is what is stored of one string in it.
 	mostText = 1 << 10
 )
@@ -46,7 +46,9 @@ func Diff(before, after any) (json.RawMessage, error) {
 		flatten(fields[i], "", decoded)
 	}
 	for name := range fields[0] {
-		fields[1][name] = fields[1][name] // a field that is gone has a nil value
+		if _, kept := fields[1][name]; !kept {
+			fields[1][name] = nil
+		}
 	}
 	for name, new := range fields[1] {
 		old := fields[0][name]

@@ -160,9 +160,11 @@ func (e Event) check() error {
 	return nil
 }
 
-// clean is text that both databases can hold: UTF-8 without NUL.
+var withoutControls = strings.NewReplacer("\x00", "\uFFFD", separator, "\uFFFD")
+
+// clean is text that both databases can hold: UTF-8 without NUL, and without the separator.
 func clean(text string) string {
-	return strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "\uFFFD")
+	return withoutControls.Replace(strings.ToValidUTF8(text, "\uFFFD"))
 }
 
 const ellipsis = "…"

@@ -50,8 +50,8 @@ func TestPrepareCutsVisibly(t *testing.T) {
 }
 
 func TestPrepareCleans(t *testing.T) {
-	e, err := Event{Account: "demo", Name: CreatedUser, Outcome: Attempted, Source: SourceSCIM, Actor: Actor{ActorKey, "a\x00b\xff", ""}, Time: time.Unix(1, 1999)}.prepare(time.Now())
-	if err != nil || e.Actor.ID != "a\uFFFDb\uFFFD" || !e.Time.Equal(time.Unix(1, 1000)) || e.Time.Location() != time.UTC || e.ID.Version() != 7 {
+	e, err := Event{Account: "demo", Name: CreatedUser, Outcome: Attempted, Source: SourceSCIM, Actor: Actor{ActorKey, "a\x00b\xff\x1f", ""}, Time: time.Unix(1, 1999)}.prepare(time.Now())
+	if err != nil || e.Actor.ID != "a\uFFFDb\uFFFD\uFFFD" || !e.Time.Equal(time.Unix(1, 1000)) || e.Time.Location() != time.UTC || e.ID.Version() != 7 {
 		t.Errorf("%+v, %v", e, err)
 	}
 }

@@ -36,9 +36,11 @@ func isSecret(name string) bool {
 	return slices.ContainsFunc(secretWords, func(word string) bool { return strings.Contains(name, word) })
 }
 
+var withoutMarks = strings.NewReplacer("_", "", "-", "")
+
 // holdsVariables tells whether the values below a name, or a path with dots, are environment variables.
 func holdsVariables(name string) bool {
-	name = strings.NewReplacer("_", "", "-", "").Replace(fold.Case(name))
+	name = withoutMarks.Replace(fold.Case(name))
 	for part := range strings.SplitSeq(name, ".") {
 		if slices.Contains(variableNames, part) {
 			return true
@@ -150,7 +152,9 @@ var credentials = []pattern{
 	{"gh", regexp.MustCompile(`\bgh[pousr]_\w{20,}|\bgithub_pat_\w{20,}`), hidden},
 	{"glpat-", regexp.MustCompile(`\bglpat-[\w-]{16,}`), hidden},
 	{"xox", regexp.MustCompile(`\bxox[a-z]-[\w-]{10,}`), hidden},
-	{"a", regexp.MustCompile(`\b(?:AKIA|ASIA)[0-9A-Z]{16}\b|\bAIza[\w-]{30,}`), hidden},
+	{"akia", regexp.MustCompile(`\bAKIA[0-9A-Z]{16}\b`), hidden},
+	{"asia", regexp.MustCompile(`\bASIA[0-9A-Z]{16}\b`), hidden},
+	{"aiza", regexp.MustCompile(`\bAIza[\w-]{30,}`), hidden},
 }
 
 // assignments are names of secrets with a value behind them, as in DSNs, queries and YAML.

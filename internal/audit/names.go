@@ -3,12 +3,14 @@ package audit
 import "slices"
 
 // Names of events, verbatim those of the documented product.
+//
+//nolint:gosec // names of events, no credentials
 const (
 	CreatedUser            = "Created user"
 	DeletedUser            = "Deleted user"
 	InvitedUser            = "Invited user"
 	UpdatedUserProfile     = "Updated user profile"
-	RequestedPasswordReset = "Requested password reset" //nolint:gosec // the name of an event, no password
+	RequestedPasswordReset = "Requested password reset"
 	ChangedPassword        = "Changed password"
 
 	CreatedUserViaSCIM  = "Created user via SCIM"
@@ -54,7 +56,7 @@ const (
 	GeneratedSSHKey           = "Generated SSH key for deployment"
 	ConnectedGitUpstream      = "Connected deployment to Git upstream"
 	GeneratedGitCredentials   = "Generated Git credentials for Cube Cloud repository"
-	GeneratedGitWebhookToken  = "Generated webhook token for Git repository" //nolint:gosec // the name of an event, no token
+	GeneratedGitWebhookToken  = "Generated webhook token for Git repository"
 	ReceivedGitHook           = "Received a Git hook"
 	StartedUploadingFiles     = "Started uploading files"
 	FinishedUploadingFiles    = "Finished uploading files"
@@ -65,6 +67,8 @@ const (
 )
 
 // Names of events that the documented product does not list.
+//
+//nolint:gosec // names of events, no credentials
 const (
 	CreatedAPIKey            = "Created API key"
 	UpdatedAPIKey            = "Updated API key"
@@ -73,8 +77,8 @@ const (
 	CreatedEnvironment       = "Created environment"
 	DeletedEnvironment       = "Deleted environment"
 	UpdatedEnvironment       = "Updated environment"
-	CreatedDataToken         = "Created data token"     //nolint:gosec // the name of an event, no token
-	CreatedMetadataToken     = "Created metadata token" //nolint:gosec // the name of an event, no token
+	CreatedDataToken         = "Created data token"
+	CreatedMetadataToken     = "Created metadata token"
 	ReadEnvironmentVariables = "Viewed environment variables"
 	RolledDeployment         = "Rolled deployment to version"
 	RolledBackDeployment     = "Rolled deployment back"

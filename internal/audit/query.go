@@ -34,7 +34,7 @@ type Filter struct {
 }
 
 const (
-	// pageSize is how many events are in memory at once.
+	// pageSize is how many events are read at once. Two pages are in memory.
 	pageSize = 500
 	// mostProposed is how many events the index may propose. With more of them it is quicker to
 	// read all events of the account in their order.
@@ -60,22 +60,47 @@ func (l *Log) Query(ctx context.Context, f Filter) (iter.Seq2[Event, error], err
 		return nil, q.failed(ctx, err)
 	}
 	return func(yield func(Event, error) bool) {
-		for page := first; ; {
-			for i := range page {
-				if q.matches(&page[i]) && !yield(page[i], nil) {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		for now := (page{events: first}); ; {
+			if now.err != nil {
+				yield(Event{}, q.failed(ctx, now.err))
+				return
+			}
+			next := q.readAhead(ctx)
+			for i := range now.events {
+				if q.matches(&now.events[i]) && !yield(now.events[i], nil) {
 					return
 				}
 			}
-			if q.finished {
-				return
-			}
-			var err error
-			if page, err = q.next(ctx, page[:0]); err != nil {
-				yield(Event{}, q.failed(ctx, err))
+			var more bool
+			if now, more = <-next; !more {
 				return
 			}
 		}
 	}, nil
+}
+
+// page is some events, or why there are none.
+type page struct {
+	events []Event
+	err    error
+}
+
+// readAhead reads the next page while the one before is worked on. The channel is closed without
+// one where there is none.
+func (q *query) readAhead(ctx context.Context) <-chan page {
+	next := make(chan page, 1)
+	if q.finished {
+		close(next)
+		return next
+	}
+	go func() {
+		defer close(next)
+		events, err := q.next(ctx)
+		next <- page{events, err}
+	}()
+	return next
 }
 
 // key is the place of an event in the order.
@@ -149,7 +174,7 @@ func (q *query) begin(ctx context.Context) ([]Event, error) {
 	if err := q.propose(ctx); err != nil {
 		return nil, err
 	}
-	return q.next(ctx, nil)
+	return q.next(ctx)
 }
 
 // boundEnd keeps what is recorded from now on from making the query endless. Events that are
@@ -167,11 +192,9 @@ func (q *query) propose(ctx context.Context) error {
 	if len(words) == 0 {
 		return nil
 	}
-	dialect := q.log.store.Dialect()
-	text := "SELECT audit_event.time, audit_event.id " + dialect.Matching("audit_event", "$1") +
-		" AND audit_event.account = $2 AND audit_event.time > $3 AND audit_event.time < $4 LIMIT $5"
+	text, args := q.proposal(words)
 	var keys []key
-	err := q.read(ctx, text, []any{dialect.Terms(words), q.Account, q.last.time, q.end, mostProposed + 1}, func(rows *sql.Rows) error {
+	err := q.read(ctx, text, args, func(rows *sql.Rows) error {
 		var k key
 		err := rows.Scan(&k.time, &k.id)
 		keys = append(keys, k)
@@ -183,6 +206,13 @@ func (q *query) propose(ctx context.Context) error {
 	slices.SortFunc(keys, key.compare)
 	q.proposed, q.byIndex = keys, true
 	return nil
+}
+
+func (q *query) proposal(words []string) (text string, args []any) {
+	dialect := q.log.store.Dialect()
+	text = "SELECT audit_event.time, audit_event.id " + dialect.Matching("audit_event", "$1") +
+		" AND audit_event.account = $2 AND audit_event.time > $3 AND audit_event.time < $4 LIMIT $5"
+	return text, []any{dialect.Terms(words), q.Account, q.last.time, q.end, mostProposed + 1}
 }
 
 // indexWords are words that every event has that is looked for: those of the search, and those of
@@ -205,26 +235,28 @@ func (q *query) indexWords() []string {
 	return words[:min(len(words), mostSearchWords)]
 }
 
-// next reads the next page into the memory of the one before.
-func (q *query) next(ctx context.Context, page []Event) ([]Event, error) {
+// inOrder reads the events after one.
+var inOrder = "SELECT " + selected + " FROM audit_event WHERE account = $1 AND (time, id) > ($2, $3) AND time < $4 ORDER BY time, id LIMIT $5"
+
+// next reads the next page.
+func (q *query) next(ctx context.Context) ([]Event, error) {
 	if q.byIndex {
-		return q.nextProposed(ctx, page)
+		return q.nextProposed(ctx)
 	}
-	const text = " FROM audit_event WHERE account = $1 AND (time, id) > ($2, $3) AND time < $4 ORDER BY time, id LIMIT $5"
-	page, err := q.events(ctx, page, "SELECT "+selected+text, q.Account, q.last.time, q.last.id, q.end, pageSize)
+	events, err := q.events(ctx, pageSize, inOrder, q.Account, q.last.time, q.last.id, q.end, pageSize)
 	if err != nil {
 		return nil, err
 	}
-	q.finished = len(page) < pageSize
+	q.finished = len(events) < pageSize
 	if !q.finished {
-		last := &page[len(page)-1]
+		last := &events[len(events)-1]
 		q.last = key{last.Time.UnixMicro(), last.ID.String()}
 	}
-	return page, nil
+	return events, nil
 }
 
 // nextProposed reads the next of the events that the index has proposed. Some may be gone.
-func (q *query) nextProposed(ctx context.Context, page []Event) ([]Event, error) {
+func (q *query) nextProposed(ctx context.Context) ([]Event, error) {
 	keys := q.proposed[:min(len(q.proposed), mostPerKey)]
 	q.proposed = q.proposed[len(keys):]
 	q.finished = len(q.proposed) == 0
@@ -236,11 +268,11 @@ func (q *query) nextProposed(ctx context.Context, page []Event) ([]Event, error)
 	for i := range ids {
 		ids[i] = keys[min(i, len(keys)-1)].id
 	}
-	page, err := q.events(ctx, page, byIDs, ids...)
-	slices.SortFunc(page, func(a, b Event) int {
+	events, err := q.events(ctx, len(keys), byIDs, ids...)
+	slices.SortFunc(events, func(a, b Event) int {
 		return key{a.Time.UnixMicro(), a.ID.String()}.compare(key{b.Time.UnixMicro(), b.ID.String()})
 	})
-	return page, err
+	return events, err
 }
 
 var byIDs = func() string {
@@ -251,12 +283,13 @@ var byIDs = func() string {
 	return "SELECT " + selected + " FROM audit_event WHERE id IN (" + strings.Join(parameters, ", ") + ")"
 }()
 
-func (q *query) events(ctx context.Context, page []Event, text string, args ...any) ([]Event, error) {
+func (q *query) events(ctx context.Context, most int, text string, args ...any) ([]Event, error) {
+	events := make([]Event, 0, most)
 	err := q.read(ctx, text, args, func(rows *sql.Rows) error {
-		page = append(page, Event{})
-		return page[len(page)-1].scan(rows)
+		events = append(events, Event{})
+		return events[len(events)-1].scan(rows)
 	})
-	return page, err
+	return events, err
 }
 
 // read runs a statement to its end.

@@ -36,15 +36,7 @@ func (l *Log) Retain(ctx context.Context, account string, limits Limits) (delete
 	statement := "DELETE FROM audit_event WHERE id IN (SELECT id FROM audit_event WHERE account = $1 AND (time, id) < ($2, $3) ORDER BY time, id LIMIT $4" +
 		l.store.Dialect().ForUpdateSkipLocked() + ")"
 	for {
-		var n int64
-		err := l.store.Write(ctx, func(tx *sql.Tx) error {
-			result, err := tx.ExecContext(ctx, statement, account, upTo.time, upTo.id, deletedAtOnce)
-			if err != nil {
-				return err
-			}
-			n, err = result.RowsAffected()
-			return err
-		})
+		n, err := l.delete(ctx, statement, account, upTo.time, upTo.id, deletedAtOnce)
 		if err != nil {
 			return deleted, fmt.Errorf("delete events of account %q: %w", account, err)
 		}
@@ -54,6 +46,20 @@ func (l *Log) Retain(ctx context.Context, account string, limits Limits) (delete
 			return deleted, nil
 		}
 	}
+}
+
+func (l *Log) delete(ctx context.Context, statement string, args ...any) (n int64, err error) {
+	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
+	defer cancel()
+	err = l.store.Write(ctx, func(tx *sql.Tx) error {
+		result, err := tx.ExecContext(ctx, statement, args...)
+		if err != nil {
+			return err
+		}
+		n, err = result.RowsAffected()
+		return err
+	})
+	return n, err
 }
 
 // firstKept is before every event that is kept and after every other.

@@ -152,12 +152,12 @@ func eachWord(text string, isJSON bool, visit func(word string) bool) {
 				return
 			}
 		}
-		i += separator(text[i:], isJSON)
+		i += gap(text[i:], isJSON)
 	}
 }
 
-// separator is how many bytes at the beginning belong to no word, for sure.
-func separator(text string, isJSON bool) int {
+// gap is how many bytes at the beginning belong to no word, for sure.
+func gap(text string, isJSON bool) int {
 	switch {
 	case text == "":
 		return 0

@@ -1,13 +1,18 @@
 package audit
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/google/uuid"
 
 	"github.com/quoin-dev/quoin/internal/store"
 )
@@ -196,21 +201,21 @@ func (w *writer) insert(ctx context.Context, together []*handedIn) (err error) {
 }
 
 // merge is all rows, one for each event: in one statement a row cannot be stored twice. An
-// outcome takes the place of an attempt, as in the statement.
-func merge(together []*handedIn) (rows [][]any) {
-	at := map[string]int{}
+// outcome takes the place of an attempt, as in the statement. They are in the order of their ids,
+// so that replicas that store the same events do not wait for each other in a circle.
+func merge(together []*handedIn) [][]any {
+	rows := map[uuid.UUID][]any{}
 	for _, h := range together {
 		for i, row := range h.rows {
-			key := h.events[i].ID.String()
-			before, twice := at[key]
-			switch {
-			case !twice:
-				at[key] = len(rows)
-				rows = append(rows, row)
-			case rows[before][outcomeColumn] == string(Attempted):
-				rows[before] = row
+			before, twice := rows[h.events[i].ID]
+			if !twice || before[outcomeColumn] == string(Attempted) {
+				rows[h.events[i].ID] = row
 			}
 		}
 	}
-	return rows
+	merged := make([][]any, 0, len(rows))
+	for _, id := range slices.SortedFunc(maps.Keys(rows), func(a, b uuid.UUID) int { return bytes.Compare(a[:], b[:]) }) {
+		merged = append(merged, rows[id])
+	}
+	return merged
 }

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 
 	"modernc.org/sqlite"
@@ -28,7 +29,7 @@ func openSQLite(ctx context.Context, text string, log *slog.Logger) (s *Store, e
 	if err != nil {
 		return nil, err
 	}
-	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil { //nolint:gosec // the administrator chooses the path
 		return nil, err
 	}
 	release, err := lock(file + ".lock")
@@ -69,7 +70,7 @@ func sqlitePath(text string) (string, error) {
 // lock keeps other processes away as long as this one lives. Two would not see each other's
 // locks on a network's file system, and WAL needs memory that they share.
 func lock(name string) (release func() error, err error) {
-	file, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR, 0o600)
+	file, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR, 0o600) //nolint:gosec // the administrator chooses the path
 	if err != nil {
 		return nil, err
 	}
@@ -80,13 +81,13 @@ func lock(name string) (release func() error, err error) {
 		}
 		return nil, fmt.Errorf("lock %s: %w", name, err)
 	}
-	return file.Close, nil
+	return sync.OnceValue(file.Close), nil
 }
 
 // makePrivate sees to it that only we can read the file; SQLite gives those beside it the same
 // mode. A volume's group may have been given the right since it was made.
 func makePrivate(name string, log *slog.Logger) error {
-	file, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR, 0o600)
+	file, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR, 0o600) //nolint:gosec // the administrator chooses the path
 	if err != nil {
 		return err
 	}

@@ -49,31 +49,50 @@ const (
 // StartServer starts a server. As it waits for the disk like a real one, tests can kill it.
 func StartServer(t testing.TB) *Server {
 	t.Helper()
-	programs := findPrograms()
-	if programs == "" {
-		const missing = "PostgreSQL is not installed (Debian: apt-get install postgresql)"
-		if os.Getenv("CI") != "" {
-			t.Fatal(missing)
-		}
-		t.Skip("SKIPPED LOUDLY: " + missing)
+	s, err := New()
+	if errors.Is(err, ErrNotInstalled) && os.Getenv("CI") == "" {
+		t.Skip("SKIPPED LOUDLY: ", err)
 	}
-	folder, err := os.MkdirTemp("", "quoin-postgres-")
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = os.RemoveAll(folder) })
-	s := &Server{programs: programs, folder: folder}
-	if err := s.leaveRoot(); err != nil {
-		t.Fatal(err)
+	t.Cleanup(s.Stop)
+	return s
+}
+
+// ErrNotInstalled is that there is no PostgreSQL on this machine.
+var ErrNotInstalled = errors.New("PostgreSQL is not installed (Debian: apt-get install postgresql)")
+
+// New starts a server outside of a test. Whoever calls it calls Stop.
+func New() (*Server, error) {
+	s := &Server{programs: findPrograms()}
+	if s.programs == "" {
+		return nil, ErrNotInstalled
 	}
-	// Nothing in the template needs to survive a crash before the server has run.
+	var err error
+	if s.folder, err = os.MkdirTemp("", "quoin-postgres-"); err != nil {
+		return nil, err
+	}
+	if err = s.leaveRoot(); err == nil {
+		err = s.initialize()
+	}
+	if err == nil {
+		err = s.start()
+	}
+	if err != nil {
+		s.Stop()
+		return nil, err
+	}
+	return s, nil
+}
+
+// initialize makes the data. Nothing in it needs to survive a crash before the server has run.
+func (s *Server) initialize() error {
 	initdb := s.command("initdb", "--pgdata", s.data(), "--username", superuser, "--auth", "trust", "--encoding", "UTF8", "--locale", "C", "--no-sync")
 	if output, err := initdb.CombinedOutput(); err != nil {
-		t.Fatalf("initdb: %v\n%s", err, output)
+		return fmt.Errorf("initdb: %w\n%s", err, output)
 	}
-	t.Cleanup(s.stop)
-	s.start(t)
-	return s
+	return nil
 }
 
 // findPrograms is the folder of the newest server, or empty.
@@ -125,24 +144,23 @@ func (s *Server) leaveRoot() error {
 func (s *Server) data() string { return filepath.Join(s.folder, "data") }
 
 func (s *Server) command(program string, args ...string) *exec.Cmd {
-	command := exec.Command(filepath.Join(s.programs, program), args...)
+	command := exec.Command(s.Program(program), args...)
 	command.Dir = s.folder
 	command.SysProcAttr = &syscall.SysProcAttr{Credential: s.account}
 	return command
 }
 
 // start starts the server on its data and waits until it answers.
-func (s *Server) start(t testing.TB) {
-	t.Helper()
+func (s *Server) start() error {
 	logs, err := os.OpenFile(filepath.Join(s.folder, "server.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
-		t.Fatal(err)
+		return err
 	}
 	defer func() { _ = logs.Close() }()
 	server := s.command("postgres", "-D", s.data(), "-k", s.folder, "-c", "listen_addresses=", "-c", "max_connections=200")
 	server.Stdout, server.Stderr = logs, logs
 	if err := server.Start(); err != nil {
-		t.Fatal(err)
+		return err
 	}
 	exited := make(chan struct{})
 	s.process, s.exited = server.Process, exited
@@ -155,7 +173,7 @@ func (s *Server) start(t testing.TB) {
 	for {
 		err := s.execute(ctx, "SELECT 1")
 		if err == nil {
-			return
+			return nil
 		}
 		select {
 		case <-time.After(20 * time.Millisecond):
@@ -164,7 +182,7 @@ func (s *Server) start(t testing.TB) {
 		case <-ctx.Done():
 		}
 		text, _ := os.ReadFile(logs.Name())
-		t.Fatalf("PostgreSQL does not answer: %v\n%s", err, text)
+		return fmt.Errorf("PostgreSQL does not answer: %w\n%s", err, text)
 	}
 }
 
@@ -186,14 +204,26 @@ func (s *Server) url(database string) string {
 // Database makes a database and returns its URL.
 func (s *Server) Database(t testing.TB) string {
 	t.Helper()
-	name := fmt.Sprintf("test%d", s.databases.Add(1))
-	if err := s.execute(context.Background(), "CREATE DATABASE "+name); err != nil {
+	url, err := s.NewDatabase()
+	if err != nil {
 		t.Fatal(err)
 	}
-	return s.url(name)
+	return url
 }
 
-// Folder is where the socket is, for programs such as psql.
+// NewDatabase makes a database outside of a test and returns its URL.
+func (s *Server) NewDatabase() (string, error) {
+	name := fmt.Sprintf("test%d", s.databases.Add(1))
+	if err := s.execute(context.Background(), "CREATE DATABASE "+name); err != nil {
+		return "", err
+	}
+	return s.url(name), nil
+}
+
+// Program is the path of one of the programs that come with the server, such as psql.
+func (s *Server) Program(name string) string { return filepath.Join(s.programs, name) }
+
+// Folder is where the socket is.
 func (s *Server) Folder() string { return s.folder }
 
 // Kill ends the server and all its children at once, as a power failure would. It returns when
@@ -222,16 +252,18 @@ func (s *Server) Kill(t testing.TB) {
 // Restart starts the server again after Kill, on its data.
 func (s *Server) Restart(t testing.TB) {
 	t.Helper()
-	s.start(t)
+	if err := s.start(); err != nil {
+		t.Fatal(err)
+	}
 }
 
-// stop ends the server if it runs, without waiting for its clients.
-func (s *Server) stop() {
-	if s.process == nil {
-		return
+// Stop ends the server if it runs, without waiting for its clients, and removes its data.
+func (s *Server) Stop() {
+	if s.process != nil {
+		_ = s.process.Signal(syscall.SIGINT) // it may have ended
+		<-s.exited
 	}
-	_ = s.process.Signal(syscall.SIGINT) // it may have ended
-	<-s.exited
+	_ = os.RemoveAll(s.folder)
 }
 
 // childrenOf are the processes that have a parent, from /proc.

@@ -1,0 +1,372 @@
+package audit
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/quoin-dev/quoin/internal/store"
+)
+
+func testAttempt(t *testing.T, w *world) {
+	l := w.log(t, Options{Clock: clocktesting.NewFakePassiveClock(epoch)})
+	a, err := l.Begin(t.Context(), Event{Account: "demo", Name: CreatedDeployment, Source: SourceREST, Actor: Actor{ActorKey, "k1", ""}, Object: Object{Kind: "Deployment"}, RequestID: "r1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Event{
+		ID: a.ID(), Account: "demo", Time: epoch, Name: CreatedDeployment, Outcome: Attempted, Source: SourceREST,
+		Actor: Actor{ActorKey, "k1", ""}, Object: Object{Kind: "Deployment"}, RequestID: "r1",
+	}
+	if diff := cmp.Diff([]Event{want}, find(t, l, Filter{})); diff != "" {
+		t.Fatal("attempted:", diff)
+	}
+	details := Details{Reason: "201", Deployment: Deployment{"7", "Analytics"}, Object: Object{"Deployment", "demo", "analytics", "7"}, Changes: json.RawMessage(`{"spec.size":{"after":"Large"}}`)}
+	if err := a.End(t.Context(), Succeeded, details); err != nil {
+		t.Fatal(err)
+	}
+	want.Outcome, want.Reason, want.Deployment, want.Object, want.Changes = Succeeded, details.Reason, details.Deployment, details.Object, details.Changes
+	if diff := cmp.Diff([]Event{want}, find(t, l, Filter{Search: "large analytics"})); diff != "" {
+		t.Fatal("succeeded:", diff)
+	}
+	// It has its outcome: nothing takes it away.
+	if err := a.End(t.Context(), Failed, Details{Reason: "500"}); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]Event{want}, find(t, l, Filter{})); diff != "" {
+		t.Fatal("ended twice:", diff)
+	}
+	if err := a.End(t.Context(), "done", Details{}); !errors.Is(err, ErrInvalid) {
+		t.Error("an unknown outcome:", err)
+	}
+	if _, err := l.Begin(t.Context(), Event{}); !errors.Is(err, ErrInvalid) {
+		t.Error("an empty event:", err)
+	}
+}
+
+func testAllFields(t *testing.T, w *world) {
+	l := w.log(t, Options{})
+	odd := "é'\"\\;--\n\t\U0001F600 $1 ?"
+	e := Event{
+		ID: uuid.Must(uuid.NewV7()), Account: "demo", Time: epoch.Add(123456 * time.Microsecond), Name: UpdatedBranch, Outcome: Failed, Reason: odd + "1",
+		Source: SourceKubernetes, Actor: Actor{ActorServiceAccount, odd + "2", odd + "3"}, Deployment: Deployment{odd + "4", odd + "5"},
+		Object: Object{odd + "6", odd + "7", odd + "8", odd + "9"}, IP: odd + "a", RequestID: odd + "b", Changes: json.RawMessage(`{"a":{"after":"é\u0000\n'\"","before":[1,null]}}`),
+	}
+	record(t, l, e)
+	if diff := cmp.Diff([]Event{e}, find(t, l, Filter{})); diff != "" {
+		t.Error(diff)
+	}
+	long := strings.Repeat("\U0001F600x ", 5000)
+	record(t, l, Event{
+		Account: strings.Repeat("a", mostAccount), Name: UpdatedBranch, Outcome: Failed, Reason: long, Source: SourceSCIM, Actor: Actor{ActorSystem, long, long},
+		Deployment: Deployment{long, long}, Object: Object{long, long, long, long}, IP: long, RequestID: long, Changes: json.RawMessage(`{"a":"` + long + `"}`),
+	})
+	if got := find(t, l, Filter{Account: strings.Repeat("a", mostAccount)}); len(got) != 1 {
+		t.Errorf("the longest event: %d", len(got))
+	}
+}
+
+func testSameID(t *testing.T, w *world) {
+	l := w.log(t, Options{})
+	first, again := at(1), at(1, func(e *Event) { e.Outcome, e.Reason = Failed, "again" })
+	record(t, l, first, first, at(2), again)
+	record(t, l, again, at(2))
+	got := find(t, l, Filter{})
+	if diff := cmp.Diff([]Event{first, at(2)}, got); diff != "" {
+		t.Error(diff)
+	}
+	// An attempt gets its outcome, also when both come together; another account's stays.
+	record(t, l, at(3, func(e *Event) { e.Outcome = Attempted }), at(3))
+	record(t, l, at(4, func(e *Event) { e.Outcome = Attempted }))
+	record(t, l, at(4, func(e *Event) { e.Account = "other" }))
+	got = find(t, l, Filter{Start: epoch.Add(3 * time.Second)})
+	if len(got) != 2 || got[0].Outcome != Succeeded || got[1].Outcome != Attempted {
+		t.Errorf("%+v", got)
+	}
+}
+
+// testSeveralRecordTheSame is what replicas do that see the same change, each in an order of its own.
+func testSeveralRecordTheSame(t *testing.T, w *world) {
+	const n = 200
+	var all sync.WaitGroup
+	for i := range 4 {
+		l := w.log(t, Options{})
+		for range 5 {
+			var events []Event
+			for _, j := range rand.New(rand.NewPCG(uint64(i), 7)).Perm(n) {
+				events = append(events, at(j))
+			}
+			all.Go(func() {
+				if err := l.Record(context.Background(), events...); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+	}
+	all.Wait()
+	if got := find(t, w.log(t, Options{}), Filter{}); len(got) != n {
+		t.Errorf("%d events, want %d", len(got), n)
+	}
+}
+
+func testCancelled(t *testing.T, w *world) {
+	l := w.log(t, Options{})
+	release := w.block(t)
+	l.writer.occupy(t)
+	var all sync.WaitGroup
+	results := make([]error, 20)
+	ctx, cancel := context.WithCancel(context.Background())
+	for i := range results {
+		all.Go(func() {
+			ctx := ctx
+			if i%2 == 1 {
+				ctx = context.Background()
+			}
+			results[i] = l.Record(ctx, at(i))
+		})
+	}
+	eventually(t, "everybody waits", func() bool { return l.writer.handedInNow() == len(results) })
+	cancel()
+	eventually(t, "the cancelled have gone", func() bool { return l.writer.goneNow() == len(results)/2 })
+	release()
+	all.Wait()
+	stored := map[int]bool{}
+	for _, n := range numbers(find(t, l, Filter{})) {
+		stored[n] = true
+	}
+	for i, err := range results {
+		switch {
+		case i%2 == 0 && !errors.Is(err, context.Canceled):
+			t.Errorf("caller %d was cancelled and got %v", i, err)
+		case i%2 == 1 && (err != nil || !stored[i]):
+			t.Errorf("caller %d was not cancelled: %v, stored %v", i, err, stored[i])
+		}
+	}
+	if err := l.Record(ctx, at(100)); !errors.Is(err, context.Canceled) {
+		t.Error("a context that is over:", err)
+	}
+}
+
+// occupy begins a transaction, of another account, while the database is blocked: what comes next
+// has to wait.
+func (w *writer) occupy(t *testing.T) {
+	t.Helper()
+	e := at(0, func(e *Event) { e.ID, e.Account = uuid.New(), "occupied" })
+	if err := w.handIn(&handedIn{events: []Event{e}, rows: [][]any{e.row()}, stored: make(chan error, 1)}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "it is being stored", func() bool { return w.handedInNow() == 0 })
+}
+
+// handedInNow and goneNow look at what waits for the transaction after the one under way.
+func (w *writer) handedInNow() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.waiting)
+}
+
+func (w *writer) goneNow() (n int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, h := range w.waiting {
+		if h.gone.Load() {
+			n++
+		}
+	}
+	return n
+}
+
+func testClientGone(t *testing.T, w *world) {
+	l := w.log(t, Options{})
+	ctx, cancel := context.WithCancel(t.Context())
+	a, err := l.Begin(ctx, at(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	if err := a.End(ctx, Succeeded, Details{}); err != nil {
+		t.Fatal(err)
+	}
+	if got := find(t, l, Filter{}); len(got) != 1 || got[0].Outcome != Succeeded {
+		t.Errorf("%+v", got)
+	}
+}
+
+func testNoAnswer(t *testing.T, w *world) {
+	l := w.log(t, Options{Timeout: 200 * time.Millisecond})
+	before := gathered(t, "quoin_audit_unavailable_total")
+	release := w.block(t)
+	for i := range 3 {
+		if _, err := l.Begin(t.Context(), at(i)); !errors.Is(err, ErrUnavailable) {
+			t.Errorf("try %d: %v", i, err)
+		}
+	}
+	if counted := gathered(t, "quoin_audit_unavailable_total") - before; counted != 3 {
+		t.Errorf("%v calls were counted, want 3", counted)
+	}
+	// Others read meanwhile.
+	if got := find(t, l, Filter{}); len(got) != 0 {
+		t.Errorf("%+v", got)
+	}
+	release()
+	eventually(t, "it takes events again", func() bool { return l.Record(context.Background(), at(10)) == nil })
+}
+
+func TestFullQueue(t *testing.T) {
+	w := &writer{most: 5, wake: make(chan struct{}, 1)} // nobody takes from it
+	for n := range 5 {
+		if err := w.handIn(&handedIn{events: []Event{at(n)}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	err := w.handIn(&handedIn{events: []Event{at(6)}})
+	if !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), "5 events wait") {
+		t.Error(err)
+	}
+	if taken, _ := w.take(); len(taken) != 5 {
+		t.Errorf("%d were taken together, want 5", len(taken))
+	}
+	// More than fit are taken when nothing waits: otherwise they never would be.
+	if err := w.handIn(&handedIn{events: make([]Event, 9)}); err != nil {
+		t.Error(err)
+	}
+}
+
+func testRefusedRow(t *testing.T, w *world) {
+	refuse := "ALTER TABLE audit_event ADD CHECK (request_id <> 'refuse')"
+	if w.store.Dialect() == store.SQLite {
+		refuse = "CREATE TRIGGER refuse BEFORE INSERT ON audit_event WHEN new.request_id = 'refuse' BEGIN SELECT RAISE(ABORT, 'refused'); END"
+	}
+	w.exec(t, refuse)
+	l := w.log(t, Options{})
+	release := w.block(t)
+	l.writer.occupy(t)
+	var all sync.WaitGroup
+	results := make([]error, 10)
+	for i := range results {
+		all.Go(func() {
+			results[i] = l.Record(context.Background(), at(i, func(e *Event) {
+				if i == 5 {
+					e.RequestID = "refuse"
+				}
+			}))
+		})
+	}
+	eventually(t, "all wait", func() bool { return l.writer.handedInNow() == len(results) })
+	release()
+	all.Wait()
+	for i, err := range results {
+		if (i == 5) != errors.Is(err, ErrUnavailable) {
+			t.Errorf("event %d: %v", i, err)
+		}
+	}
+	if diff := cmp.Diff([]int{0, 1, 2, 3, 4, 6, 7, 8, 9}, numbers(find(t, l, Filter{}))); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func testClosed(t *testing.T, w *world) {
+	l := NewLog(w.store, Options{Timeout: patient})
+	release := w.block(t)
+	l.writer.occupy(t)
+	var all sync.WaitGroup
+	for i := range 3 {
+		all.Go(func() {
+			if err := l.Record(context.Background(), at(i)); err != nil {
+				t.Errorf("event %d waited when the log was closed: %v", i, err)
+			}
+		})
+	}
+	eventually(t, "they wait", func() bool { return l.writer.handedInNow() == 3 })
+	closed := make(chan struct{})
+	go func() { l.Close(); close(closed) }()
+	eventually(t, "nothing more is taken", func() bool {
+		l.writer.mu.Lock()
+		defer l.writer.mu.Unlock()
+		return l.writer.closed
+	})
+	if err := l.Record(t.Context(), at(9)); !errors.Is(err, ErrUnavailable) {
+		t.Error(err)
+	}
+	release()
+	<-closed
+	all.Wait()
+	if diff := cmp.Diff([]int{0, 1, 2}, numbers(find(t, l, Filter{}))); diff != "" {
+		t.Error(diff)
+	}
+	l.Close() // again
+}
+
+func testMetrics(t *testing.T, w *world) {
+	l := w.log(t, Options{Clock: clocktesting.NewFakePassiveClock(epoch.Add(time.Hour))})
+	names := []string{"quoin_audit_events_total", "quoin_audit_store_duration_seconds", "quoin_audit_deleted_total", "quoin_audit_exported_rows_total", "quoin_audit_queue_length"}
+	before := map[string]float64{}
+	for _, name := range names {
+		before[name] = gathered(t, name)
+	}
+	a, err := l.Begin(t.Context(), at(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := a.End(t.Context(), Failed, Details{}); err != nil {
+		t.Fatal(err)
+	}
+	events, err := l.Query(t.Context(), Filter{Account: "demo"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := WriteCSV(&strings.Builder{}, events); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.Retain(t.Context(), "demo", Limits{MaxAge: time.Second}); err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]float64{}
+	for _, name := range names {
+		got[name] = gathered(t, name) - before[name]
+	}
+	want := map[string]float64{names[0]: 2, names[1]: 2, names[2]: 1, names[3]: 1, names[4]: 0}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// gathered is the value of a metric, all labels together; of a histogram the count.
+func gathered(t testing.TB, name string) (sum float64) {
+	t.Helper()
+	families, err := metrics.Registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		if family.GetName() != name {
+			continue
+		}
+		for _, m := range family.GetMetric() {
+			sum += m.GetCounter().GetValue() + m.GetGauge().GetValue() + float64(m.GetHistogram().GetSampleCount())
+		}
+	}
+	return sum
+}
+
+func (w *world) exec(t testing.TB, statement string, args ...any) {
+	t.Helper()
+	err := w.store.Write(context.Background(), func(tx *sql.Tx) error {
+		_, err := tx.ExecContext(context.Background(), statement, args...)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}

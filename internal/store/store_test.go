@@ -1,0 +1,415 @@
+package store
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/fstest"
+
+	"github.com/quoin-dev/quoin/internal/store/postgrestest"
+)
+
+// cases are run on both databases; fresh is the URL of an empty one.
+var cases = []struct {
+	name string
+	run  func(t *testing.T, fresh string)
+}{
+	{"opens, answers, opens again", testOpen},
+	{"a transaction is whole or not at all", testWrite},
+	{"an older schema is brought up to date", testMigrate},
+	{"a newer schema is refused", testNewer},
+	{"another schema is refused", testChangedMigration},
+	{"a migration that fails changes nothing", testBrokenMigration},
+	{"the search finds words by their beginning", testMatching},
+	{"refused rows are told from other failures", testRefused},
+	{"a cancelled context", testCancelled},
+}
+
+func TestSQLite(t *testing.T) {
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) { c.run(t, sqliteURL(t)) })
+	}
+}
+
+func TestPostgreSQL(t *testing.T) {
+	server := postgrestest.StartServer(t)
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) { c.run(t, server.Database(t)) })
+	}
+	t.Run("replicas start at the same time", func(t *testing.T) { testReplicas(t, server.Database(t)) })
+	t.Run("the database must be UTF-8", func(t *testing.T) { testEncoding(t, server.Database(t)) })
+	t.Run("commits wait for the disk", func(t *testing.T) { testSynchronousCommit(t, server.Database(t)) })
+	t.Run("a plan is made for each search", func(t *testing.T) { testPlans(t, server.Database(t)) })
+	t.Run("the password is never shown", func(t *testing.T) { testPassword(t, server) })
+}
+
+func sqliteURL(t *testing.T) string {
+	return "sqlite://" + filepath.Join(t.TempDir(), "folder", "content.db")
+}
+
+// steps are migrations, as texts.
+func steps(texts ...string) []migration {
+	folder := fstest.MapFS{}
+	for i, text := range texts {
+		folder[fmt.Sprintf("m/%04d_step.sql", i+1)] = &fstest.MapFile{Data: []byte(text)}
+	}
+	return readMigrations(folder, "m")
+}
+
+func mustOpen(t *testing.T, url string, migrations []migration) *Store {
+	t.Helper()
+	s, err := open(t.Context(), url, nil, migrations)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+func execute(t *testing.T, s *Store, statement string, args ...any) {
+	t.Helper()
+	err := s.Write(t.Context(), func(tx *sql.Tx) error {
+		_, err := tx.ExecContext(t.Context(), statement, args...)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func number(t *testing.T, s *Store, query string, args ...any) (n int) {
+	t.Helper()
+	if err := s.Reader().QueryRowContext(t.Context(), query, args...).Scan(&n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func testOpen(t *testing.T, fresh string) {
+	for range 2 {
+		s, err := Open(t.Context(), fresh, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Ping(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if n := number(t, s, "SELECT COUNT(*) FROM schema_migration"); n != len(migrations) {
+			t.Errorf("%d migrations are recorded, want %d", n, len(migrations))
+		}
+		if s.Replicated() != (s.Dialect() == PostgreSQL) {
+			t.Error("Replicated is wrong")
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := s.Ping(t.Context()); err == nil {
+			t.Error("it answers although it is closed")
+		}
+	}
+}
+
+func testWrite(t *testing.T, fresh string) {
+	s := mustOpen(t, fresh, steps("CREATE TABLE a (b INTEGER)"))
+	broken := errors.New("broken")
+	err := s.Write(t.Context(), func(tx *sql.Tx) error {
+		if _, err := tx.ExecContext(t.Context(), "INSERT INTO a VALUES (1)"); err != nil {
+			return err
+		}
+		return broken
+	})
+	if !errors.Is(err, broken) || number(t, s, "SELECT COUNT(*) FROM a") != 0 {
+		t.Errorf("%v, or the row is there", err)
+	}
+	execute(t, s, "INSERT INTO a VALUES ($1)", 7)
+	if number(t, s, "SELECT b FROM a") != 7 {
+		t.Error("what was written is not read")
+	}
+}
+
+func testMigrate(t *testing.T, fresh string) {
+	first, second := "CREATE TABLE a (b INTEGER); INSERT INTO a VALUES (1)", "ALTER TABLE a ADD COLUMN c INTEGER NOT NULL DEFAULT 5; UPDATE a SET b = b + 1"
+	old := mustOpen(t, fresh, steps(first))
+	if err := old.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // each step is made once
+		s := mustOpen(t, fresh, steps(first, second))
+		if b, c := number(t, s, "SELECT b FROM a"), number(t, s, "SELECT c FROM a"); b != 2 || c != 5 {
+			t.Errorf("b is %d, c is %d", b, c)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func testNewer(t *testing.T, fresh string) {
+	newer := mustOpen(t, fresh, steps("CREATE TABLE a (b INTEGER)", "CREATE TABLE c (d INTEGER)"))
+	if err := newer.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, known := range [][]migration{steps("CREATE TABLE a (b INTEGER)"), nil} {
+		_, err := open(t.Context(), fresh, nil, known)
+		if !errors.Is(err, ErrNewer) || len(known) == 1 && !strings.Contains(err.Error(), "0002_step") {
+			t.Errorf("knows %d: %v", len(known), err)
+		}
+	}
+}
+
+func testChangedMigration(t *testing.T, fresh string) {
+	s := mustOpen(t, fresh, steps("CREATE TABLE a (b INTEGER)"))
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := open(t.Context(), fresh, nil, steps("CREATE TABLE a (b TEXT)")); err == nil || !strings.Contains(err.Error(), "0001_step is not the one") {
+		t.Error(err)
+	}
+}
+
+func testBrokenMigration(t *testing.T, fresh string) {
+	if _, err := open(t.Context(), fresh, nil, steps("CREATE TABLE a (b INTEGER)", "CREATE TABLE c (d INTEGER); SELECT * FROM missing")); err == nil || !strings.Contains(err.Error(), "0002_step") {
+		t.Fatal(err)
+	}
+	s := mustOpen(t, fresh, steps("CREATE TABLE a (b INTEGER)"))
+	if n := number(t, s, "SELECT COUNT(*) FROM schema_migration"); n != 1 {
+		t.Errorf("%d migrations are recorded", n)
+	}
+}
+
+func testMatching(t *testing.T, fresh string) {
+	s := mustOpen(t, fresh, migrations)
+	d := s.Dialect()
+	text := "SELECT COUNT(*) " + d.Matching("audit_event", "$1")
+	for _, words := range [][]string{{"a"}, {"größe", "17"}, {"and"}, {"or", "near", "not"}} {
+		if n := number(t, s, text, d.Terms(words)); n != 0 {
+			t.Errorf("%q: %d", words, n)
+		}
+	}
+}
+
+func testRefused(t *testing.T, fresh string) {
+	s := mustOpen(t, fresh, steps("CREATE TABLE a (b INTEGER PRIMARY KEY CHECK (b < 10))"))
+	for statement, want := range map[string]bool{
+		"INSERT INTO a VALUES (10)":      true,
+		"INSERT INTO a VALUES (1), (1)":  true,
+		"INSERT INTO missing VALUES (1)": false,
+	} {
+		err := s.Write(t.Context(), func(tx *sql.Tx) error {
+			_, err := tx.ExecContext(t.Context(), statement)
+			return fmt.Errorf("wrapped: %w", err)
+		})
+		if s.Dialect().Refused(err) != want {
+			t.Errorf("%s: %v, refused %v", statement, err, !want)
+		}
+	}
+	if s.Dialect().Refused(context.Canceled) {
+		t.Error("a cancelled context is no refusal")
+	}
+}
+
+func testCancelled(t *testing.T, fresh string) {
+	s := mustOpen(t, fresh, nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := s.Ping(ctx); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	if err := s.Write(ctx, func(*sql.Tx) error { return nil }); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	if _, err := Open(ctx, fresh, nil); err == nil {
+		t.Error("opened")
+	}
+}
+
+func testReplicas(t *testing.T, fresh string) {
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			s, err := Open(t.Context(), fresh, nil)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	if n := number(t, mustOpen(t, fresh, migrations), "SELECT COUNT(*) FROM schema_migration"); n != len(migrations) {
+		t.Errorf("%d migrations are recorded", n)
+	}
+}
+
+func testEncoding(t *testing.T, fresh string) {
+	s := mustOpen(t, fresh, nil)
+	if _, err := s.write.ExecContext(t.Context(), "CREATE DATABASE latin ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0"); err != nil {
+		t.Fatal(err)
+	}
+	before, query, _ := strings.Cut(fresh, "?")
+	if _, err := Open(t.Context(), before[:strings.LastIndex(before, "/")]+"/latin?"+query, nil); err == nil || !strings.Contains(err.Error(), "LATIN1, must be UTF8") {
+		t.Error(err)
+	}
+}
+
+func testSynchronousCommit(t *testing.T, fresh string) {
+	setting := func(s *Store) (value string) {
+		if err := s.write.QueryRowContext(t.Context(), "SHOW synchronous_commit").Scan(&value); err != nil {
+			t.Fatal(err)
+		}
+		return value
+	}
+	for given, want := range map[string]string{"off": "on", "local": "local", "remote_apply": "remote_apply"} {
+		if got := setting(mustOpen(t, fresh+"&options=-csynchronous_commit%3D"+given, nil)); got != want {
+			t.Errorf("synchronous_commit is %s, became %s, want %s", given, got, want)
+		}
+	}
+}
+
+func testPlans(t *testing.T, fresh string) {
+	s := mustOpen(t, fresh, migrations)
+	var mode string
+	if err := s.Reader().QueryRowContext(t.Context(), "SHOW plan_cache_mode").Scan(&mode); err != nil || mode != "force_custom_plan" {
+		t.Error(mode, err)
+	}
+}
+
+// testPassword looks for the password in all errors and log lines that a wrong URL can cause.
+func testPassword(t *testing.T, server *postgrestest.Server) {
+	const password = "hunter2secret"
+	for _, url := range []string{
+		"postgres://quoin:" + password + "@127.0.0.1:1/quoin", "postgres://quoin:" + password + "@/quoin?host=" + server.Folder() + "/missing",
+		"postgres://quoin:" + password + "@/missing?host=" + server.Folder(), "postgres://nobody:" + password + "@/test1?host=" + server.Folder(),
+		"postgres://quoin:pa#" + password + "@host/quoin", "postgres://quoin:pa/" + password + "@host/quoin", "postgres://quoin:%zz" + password + "@host/quoin",
+		"postgres://quoin:pa?" + password + "@host:x/quoin", "postgres://host/quoin?password=" + password + "&sslmode=wrong", "postgres://[" + password, "postgres:" + password,
+		"mysql://quoin:" + password + "@host/quoin", "sqlite://quoin:" + password + "@host/quoin", "sqlite:///x?password=" + password, password, "postgresql://host:" + password + "/x",
+	} {
+		var logs bytes.Buffer
+		_, err := Open(t.Context(), url, slog.New(slog.NewTextHandler(&logs, nil)))
+		if err == nil || strings.Contains(err.Error(), password) || strings.Contains(logs.String(), password) {
+			t.Errorf("%s: %v %s", url, err, logs.String())
+		}
+	}
+}
+
+func TestWrongURLs(t *testing.T) {
+	for _, url := range []string{"", "/var/lib/content.db", "sqlite:content.db", "sqlite://content.db", "sqlite:///", "sqlite:///folder/", "sqlite:///x?mode=ro", "sqlite:///x#y", "file:///x"} {
+		if _, err := Open(t.Context(), url, nil); err == nil || !strings.Contains(err.Error(), "sqlite:///") {
+			t.Errorf("%q: %v", url, err)
+		}
+	}
+}
+
+func TestSQLiteFilesArePrivate(t *testing.T) {
+	url := sqliteURL(t)
+	file := strings.TrimPrefix(url, "sqlite://")
+	for range 2 {
+		s := mustOpen(t, url, migrations)
+		execute(t, s, "CREATE TABLE IF NOT EXISTS a (b INTEGER)")
+		for name, want := range map[string]fs.FileMode{filepath.Dir(file): fs.ModeDir | 0o700, file: 0o600, file + "-wal": 0o600, file + "-shm": 0o600, file + ".lock": 0o600} {
+			if info, err := os.Stat(name); err != nil || info.Mode() != want {
+				t.Errorf("%s: %v %v, want %v", name, info.Mode(), err, want)
+			}
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(file, 0o664); err != nil { // as a volume's group does
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestSQLiteIsDurable(t *testing.T) {
+	s := mustOpen(t, sqliteURL(t), nil)
+	for _, pool := range []*sql.DB{s.read, s.write} {
+		for pragma, want := range map[string]string{"journal_mode": "wal", "synchronous": "2", "foreign_keys": "1", "busy_timeout": "2000"} {
+			var got string
+			if err := pool.QueryRowContext(t.Context(), "PRAGMA "+pragma).Scan(&got); err != nil || got != want {
+				t.Errorf("%s is %s, want %s, %v", pragma, got, want, err)
+			}
+		}
+	}
+	if _, err := s.Reader().ExecContext(t.Context(), "CREATE TABLE a (b INTEGER)"); err == nil {
+		t.Error("a reader can write")
+	}
+}
+
+func TestSQLiteOddPath(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "a b%20é", "con#tent'.db")
+	s := mustOpen(t, "sqlite://"+strings.NewReplacer("%", "%25", "#", "%23", " ", "%20").Replace(file), migrations)
+	if _, err := os.Stat(file); err != nil {
+		t.Error(err)
+	}
+	if err := s.Ping(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestNotADatabase(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "text")
+	if err := os.WriteFile(file, []byte(strings.Repeat("no database ", 1000)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // the lock is given back
+		if _, err := Open(t.Context(), "sqlite://"+file, nil); err == nil || errors.Is(err, ErrInUse) {
+			t.Error(err)
+		}
+	}
+}
+
+// childURL makes the test binary a process that opens a database and holds it.
+const childURL = "QUOIN_STORE_CHILD_URL"
+
+func TestMain(m *testing.M) {
+	if url := os.Getenv(childURL); url != "" {
+		if _, err := Open(context.Background(), url, nil); err != nil {
+			fmt.Println(err)
+			os.Exit(1)
+		}
+		fmt.Println("open")
+		select {}
+	}
+	os.Exit(m.Run())
+}
+
+func TestTwoProcessesOnOneSQLiteFile(t *testing.T) {
+	url := sqliteURL(t)
+	child := exec.Command(os.Args[0])
+	child.Env = append(os.Environ(), childURL+"="+url)
+	output, err := child.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := child.Start(); err != nil {
+		t.Fatal(err)
+	}
+	line, err := bufio.NewReader(output).ReadString('\n')
+	if err != nil || line != "open\n" {
+		t.Fatal(line, err)
+	}
+	if _, err := Open(t.Context(), url, nil); !errors.Is(err, ErrInUse) || !strings.Contains(err.Error(), "use PostgreSQL") {
+		t.Error(err)
+	}
+	if err := child.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = child.Wait() // it was killed
+	// Whoever was killed keeps nobody away.
+	if err := mustOpen(t, url, migrations).Ping(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
