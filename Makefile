@@ -18,7 +18,7 @@ TEST_FLAGS ?=
 ##@ A local cluster
 
 .PHONY: up
-up: $(BIN)/localcluster ## Start a cluster with Quoin and a sample account (NODES=simulated or real).
+up: $(BIN)/localcluster ## Start a cluster with Quoin and a sample account (NODES=simulated, or real: Linux, root; runs Cube).
 	@$(BIN)/localcluster up --nodes $(NODES)
 
 .PHONY: down
@@ -26,7 +26,7 @@ down: $(BIN)/localcluster ## Stop it; nothing is left running.
 	@$(BIN)/localcluster down
 
 .PHONY: push
-push: $(BIN)/localcluster ## Push a sample image: make push TAG=v1.2.4
+push: $(BIN)/localcluster ## Push a new version, of the sample server or, with NODES=real, of Cube: make push TAG=v1.2.4
 	@# The store first: a version is complete when the channel sees it.
 	@$(BIN)/localcluster push cube-store $(TAG)
 	@$(BIN)/localcluster push cube $(TAG)
@@ -85,6 +85,14 @@ bench-rest: $(BIN)/localcluster build ## List 1,000 deployments over REST, besid
 .PHONY: bench-scim
 bench-scim: $(BIN)/localcluster build ## SCIM at 100,000 users, beside raw creates and gets, and beside scimmy (npm).
 	KUBEBUILDER_ASSETS="$(ASSETS)" go run ./test/bench/scim
+
+.PHONY: bench-audit
+bench-audit: ## The audit log at 1,000,000 events, in PostgreSQL and SQLite, beside psql's \copy.
+	go run ./test/bench/audit
+
+.PHONY: bench-gateway
+bench-gateway: $(BIN)/localcluster build ## The data API through the gateway, beside Caddy and nginx in front of the same backend.
+	KUBEBUILDER_ASSETS="$(ASSETS)" go run ./test/bench/gateway
 
 .PHONY: lint
 lint: $(BIN)/golangci-lint ## Static checks.

@@ -1,13 +1,19 @@
 package upstream
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"sync"
 )
 
-// maxReplay is how much of a body is kept to be sent again.
-const maxReplay = 1 << 20
+const (
+	// maxReplay is how much of a body is kept to be sent again.
+	maxReplay = 1 << 20
+	// maxReadAhead is how long a body may be that is read before its request is sent: net/http
+	// writes it together with the headers then, instead of one after the other.
+	maxReadAhead = 4 << 10
+)
 
 var errSuperseded = errors.New("the request is being sent again")
 
@@ -40,8 +46,20 @@ func (r *replay) again() (io.ReadCloser, bool) {
 	if r.lost {
 		return nil, false
 	}
+	if r.err == io.EOF { //nolint:errorlint // io.Reader returns io.EOF itself
+		r.current = nil
+		return io.NopCloser(bytes.NewReader(r.kept)), true // of a type that net/http knows
+	}
 	r.current = &reading{replay: r}
 	return r.current, true
+}
+
+// readAhead reads a body of a known length. What goes wrong is met again by who sends it.
+func (r *replay) readAhead(length int64) {
+	r.kept = make([]byte, 0, length)
+	if whole, ok := r.again(); ok {
+		_, _ = io.Copy(io.Discard, whole)
+	}
 }
 
 // failure is why the body could not be read; nil when that is not what went wrong.

@@ -124,6 +124,10 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, errors.New("a request without a call")
 	}
 	body := &replay{source: r.Body}
+	// Who expects 100 Continue sends its body when the pod wants it.
+	if 0 < r.ContentLength && r.ContentLength <= maxReadAhead && r.Header.Get("Expect") == "" {
+		body.readAhead(r.ContentLength)
+	}
 	for {
 		begun := time.Now()
 		endpoint, err := call.Pool.Acquire(r.Context(), call.tried)

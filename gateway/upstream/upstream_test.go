@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -182,6 +185,60 @@ func TestReplay(t *testing.T) {
 	_, _ = io.ReadAll(pass)
 	if !errors.Is(broken.failure(), io.ErrUnexpectedEOF) {
 		t.Errorf("%v", broken.failure())
+	}
+}
+
+// TestReadsAhead: a pod gets a short body in the same packet as the headers. Who waits for 100
+// Continue before sending one still does.
+func TestReadsAhead(t *testing.T) {
+	pod := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		all, _ := io.ReadAll(r.Body)
+		_, _ = w.Write(all)
+	}))
+	defer pod.Close()
+	for name, tc := range map[string]struct {
+		length int
+		expect string
+		writes int64
+	}{
+		"short":     {maxReadAhead / 2, "", 1},
+		"long":      {maxReadAhead + 1, "", 2},
+		"expecting": {maxReadAhead / 2, "100-continue", 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			transport := NewTransport(NewMetrics(prometheus.NewRegistry()))
+			defer transport.CloseIdleConnections()
+			var used *countedConn
+			dial := transport.base.DialContext
+			transport.base.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+				conn, err := dial(ctx, network, address)
+				used, _ = conn.(*countedConn)
+				return conn, err
+			}
+			call := &Call{Pool: testPool(0, 0, pod.Listener.Addr().String())}
+			sent := strings.Repeat("x", tc.length)
+			// Of a type that net/http does not know, as a body from a caller is.
+			body := io.MultiReader(strings.NewReader(sent))
+			r, err := http.NewRequestWithContext(WithCall(t.Context(), call), http.MethodPost, "http://pod/", body)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.ContentLength = int64(tc.length)
+			if tc.expect != "" {
+				r.Header.Set("Expect", tc.expect)
+			}
+			response, err := transport.RoundTrip(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer response.Body.Close()
+			if got, err := io.ReadAll(response.Body); string(got) != sent || err != nil {
+				t.Errorf("%d bytes arrive, %v", len(got), err)
+			}
+			if got := used.writes.Load(); got != tc.writes {
+				t.Errorf("%d writes, want %d", got, tc.writes)
+			}
+		})
 	}
 }
 

@@ -1,0 +1,171 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"debug/buildinfo"
+	"embed"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"text/template"
+)
+
+//go:embed peers/Caddyfile peers/nginx.conf
+var configurations embed.FS
+
+const (
+	// caddyModule is a module of its own: Caddy's dependencies are not Quoin's.
+	caddyModule  = "test/bench/gateway/caddy"
+	caddyPackage = "github.com/caddyserver/caddy/v2"
+	// none leaves a peer out.
+	none = "none"
+)
+
+// errNoPeer says why a peer cannot be had here.
+var errNoPeer = errors.New("cannot be had here")
+
+// peer is a program that does what the gateway does, but for the token.
+type peer struct {
+	name, binary, configuration string
+	// find gets the binary when none is given, version says which it is.
+	find, version func(ctx context.Context, where string) (string, error)
+	// arguments with which it runs in the foreground; the configuration's file comes after them.
+	arguments []string
+}
+
+// startPeers starts those that can be had, and says which cannot.
+func (w *world) startPeers(ctx context.Context, o options) (skipped []string, err error) {
+	for _, p := range []peer{
+		{nameCaddy, o.caddy, "Caddyfile", buildCaddy, caddyVersion, []string{"run", "--adapter", "caddyfile", "--config"}},
+		{"nginx", o.nginx, "nginx.conf", findNginx, nginxVersion, []string{"-e", "stderr", "-c"}},
+	} {
+		if p.binary == none {
+			skipped = append(skipped, fmt.Sprintf("%s: left out (-%s=none)", p.name, strings.ToLower(p.name)))
+			continue
+		}
+		err := w.startPeer(ctx, o, p)
+		if errors.Is(err, errNoPeer) && ctx.Err() == nil {
+			progress("SKIPPED LOUDLY: %s %v", p.name, err)
+			skipped = append(skipped, fmt.Sprintf("%s: **skipped**: %v", p.name, err))
+			continue
+		}
+		if err != nil {
+			return skipped, fmt.Errorf("%s: %w", p.name, err)
+		}
+	}
+	return skipped, nil
+}
+
+func (w *world) startPeer(ctx context.Context, o options, p peer) error {
+	progress("getting %s", p.name)
+	version, err := p.get(ctx, w.dir)
+	if err != nil {
+		return err
+	}
+	address, err := freeAddress()
+	if err != nil {
+		return err
+	}
+	name := strings.ToLower(p.name)
+	t := &target{name: p.name, version: version, address: address, trust: w.trust, accessLog: filepath.Join(w.dir, name+"-access.log")}
+	file := filepath.Join(w.dir, p.configuration)
+	if err := w.configure(o, p.configuration, file, t); err != nil {
+		return err
+	}
+	t.launch = func() (*process, error) {
+		return startProcess(ctx, name, w.dir, p.binary, append(p.arguments, file)...)
+	}
+	w.peers = append(w.peers, t)
+	return t.startAndWait(ctx, w.request(pathSmall))
+}
+
+// get finds the binary and says its version. Only one that is not given may be missing.
+func (p *peer) get(ctx context.Context, dir string) (string, error) {
+	if p.binary != "" {
+		return p.version(ctx, p.binary)
+	}
+	var err error
+	if p.binary, err = p.find(ctx, dir); err != nil {
+		return "", fmt.Errorf("%w: %w", errNoPeer, err)
+	}
+	version, err := p.version(ctx, p.binary)
+	if err != nil {
+		return "", fmt.Errorf("%w: %w", errNoPeer, err)
+	}
+	return version, nil
+}
+
+// configure writes a peer's configuration.
+func (w *world) configure(o options, name, file string, t *target) error {
+	parsed, err := template.ParseFS(configurations, "peers/"+name)
+	if err != nil {
+		return err
+	}
+	_, port, err := net.SplitHostPort(t.address)
+	if err != nil {
+		return err
+	}
+	var text bytes.Buffer
+	if err := parsed.Execute(&text, map[string]any{
+		"Directory": w.dir, "Host": host, "Port": port, "Certificate": w.certificateFile(), "Key": w.keyFile(),
+		"AccessLog": t.accessLog, "Backend": w.backendAddress, "Root": os.Getuid() == 0, "Files": o.idle + spareFiles,
+	}); err != nil {
+		return err
+	}
+	return os.WriteFile(file, text.Bytes(), 0o600)
+}
+
+// buildCaddy builds Caddy as it is published.
+func buildCaddy(ctx context.Context, dir string) (string, error) {
+	binary := filepath.Join(dir, "caddy")
+	build := exec.CommandContext(ctx, "go", "build", "-C", caddyModule, "-ldflags", "-s -w", "-o", binary, caddyPackage+"/cmd/caddy")
+	if said, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("go build: %w: %.500s", err, oneLine(said))
+	}
+	return binary, nil
+}
+
+// caddyVersion looks into the binary: one that is built like that does not know its own.
+func caddyVersion(_ context.Context, binary string) (string, error) {
+	built, err := buildinfo.ReadFile(binary)
+	if err != nil {
+		return "", err
+	}
+	for _, module := range append(built.Deps, &built.Main) {
+		if module.Path == caddyPackage {
+			return module.Version, nil
+		}
+	}
+	return "", fmt.Errorf("%s is not Caddy", binary)
+}
+
+// findNginx takes what is installed, else Debian's package without installing it: nothing is kept.
+func findNginx(ctx context.Context, dir string) (string, error) {
+	if binary, err := exec.LookPath("nginx"); err == nil {
+		return binary, nil
+	}
+	// A machine that is new has no lists of packages yet.
+	const get = `apt-get -q download nginx || { [ "$(id -u)" = 0 ] && apt-get -q update && apt-get -q download nginx; } && dpkg-deb -x nginx_*.deb nginx`
+	fetch := exec.CommandContext(ctx, "sh", "-ec", get)
+	fetch.Dir = dir
+	if said, err := fetch.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("it is not installed, and apt-get download nginx: %w: %.500s", err, oneLine(said))
+	}
+	return filepath.Join(dir, "nginx", "usr", "sbin", "nginx"), nil
+}
+
+func oneLine(text []byte) string { return strings.Join(strings.Fields(string(text)), " ") }
+
+func nginxVersion(ctx context.Context, binary string) (string, error) {
+	said, err := exec.CommandContext(ctx, binary, "-v").CombinedOutput()
+	if err != nil { // such as for want of a library
+		return "", fmt.Errorf("%s -v: %w: %.500s", binary, err, oneLine(said))
+	}
+	_, version, _ := strings.Cut(oneLine(said), "/")
+	return version, nil
+}

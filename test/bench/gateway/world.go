@@ -1,0 +1,245 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/internal/engine"
+)
+
+const (
+	accountHost = "bench.example.com"
+	deployment  = "sales"
+	host        = deployment + ".data." + accountHost
+	namespace   = "bench"
+	system      = "quoin-system"
+	// certificates are made by the gateway and kept in this Secret; all use this one.
+	certificate = "quoin-gateway-tls"
+)
+
+// world is an API server, a backend, and what stands in front of the backend.
+type world struct {
+	dir     string
+	env     *envtest.Environment
+	k8s     client.Client
+	backend *process
+	// backendAddress is where the backend listens, token what the gateway wants to see.
+	backendAddress, token string
+	trust                 *tls.Config
+	gateway, direct       *target
+	// peers are those that could be had; never nil.
+	peers []*target
+}
+
+// startWorld returns what is to be stopped, even when it fails.
+func startWorld(ctx context.Context, o options) (*world, error) {
+	progress("starting an API server")
+	dir, err := os.MkdirTemp("", "quoin-bench-gateway-")
+	if err != nil {
+		return nil, err
+	}
+	w := &world{dir: dir, env: &envtest.Environment{CRDDirectoryPaths: []string{filepath.Join("config", "crd", "bases")}, ErrorIfCRDPathMissing: true}}
+	config, err := w.env.Start()
+	if err != nil {
+		return w, err
+	}
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, corev1.AddToScheme, discoveryv1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			return w, err
+		}
+	}
+	if w.k8s, err = client.New(config, client.Options{Scheme: scheme}); err != nil {
+		return w, err
+	}
+	progress("starting the backend and quoin gateway")
+	if err := w.startBackend(ctx); err != nil {
+		return w, err
+	}
+	if err := w.furnish(ctx); err != nil {
+		return w, err
+	}
+	return w, w.startGateway(ctx, o)
+}
+
+func (w *world) startBackend(ctx context.Context) error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	w.backend = &process{name: "backend", command: exec.CommandContext(ctx, self, backendCommand)}
+	w.backend.command.Stderr = os.Stderr
+	out, err := w.backend.command.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := w.backend.command.Start(); err != nil {
+		w.backend = nil
+		return err
+	}
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		return fmt.Errorf("start the backend: %w", err)
+	}
+	w.backendAddress = strings.TrimSpace(line)
+	w.direct = &target{name: nameDirect, address: w.backendAddress, process: w.backend}
+	return nil
+}
+
+// furnish makes an account with a deployment, as the controllers would have left them, and a token
+// for it.
+func (w *world) furnish(ctx context.Context) error {
+	ip, port, err := net.SplitHostPort(w.backendAddress)
+	if err != nil {
+		return err
+	}
+	number, err := strconv.ParseInt(port, 10, 32)
+	if err != nil {
+		return err
+	}
+	const secret = "a secret that is long enough for HS256"
+	if w.token, err = jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.MapClaims{
+		"iat": time.Now().Unix(), "exp": time.Now().Add(24 * time.Hour).Unix(), "tenant": "acme",
+	}).SignedString([]byte(secret)); err != nil {
+		return err
+	}
+	environment := v1alpha1.ProductionName(deployment)
+	in := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: namespace, Name: name} }
+	for _, object := range []client.Object{
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: system}},
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}},
+		&v1alpha1.Account{ObjectMeta: metav1.ObjectMeta{Name: "bench"}, Spec: v1alpha1.AccountSpec{Host: accountHost, Namespace: namespace}},
+		&v1alpha1.Deployment{ObjectMeta: in(deployment), Spec: v1alpha1.DeploymentSpec{
+			ReleaseChannel: "latest", Model: v1alpha1.ModelSource{ConfigMapRef: &v1alpha1.LocalReference{Name: "model"}},
+		}},
+		&v1alpha1.Environment{ObjectMeta: in(environment), Spec: v1alpha1.EnvironmentSpec{
+			DeploymentRef: v1alpha1.LocalReference{Name: deployment}, Type: v1alpha1.EnvironmentProduction, Version: "1.0.0", Image: "cube:v1.0.0",
+		}},
+		&corev1.Secret{ObjectMeta: in(engine.CredentialsName(environment)), Data: map[string][]byte{engine.KeyAPISecret: []byte(secret)}},
+		&corev1.Secret{ObjectMeta: in(engine.GatewayCredentialsName(environment)), Data: map[string][]byte{engine.KeyMetadata: []byte("another secret, for metadata tokens")}},
+		&discoveryv1.EndpointSlice{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "backend", Labels: map[string]string{
+				discoveryv1.LabelServiceName: engine.APIName(environment),
+			}},
+			AddressType: discoveryv1.AddressTypeIPv4,
+			Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{ip}, Conditions: discoveryv1.EndpointConditions{Ready: ptr.To(true)}}},
+			Ports:       []discoveryv1.EndpointPort{{Name: ptr.To(engine.PortNameHTTP), Port: ptr.To(int32(number))}},
+		},
+	} {
+		if err := w.k8s.Create(ctx, object); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// startGateway starts it as it is by default, but for limits that nobody shall meet here.
+func (w *world) startGateway(ctx context.Context, o options) error {
+	kubeconfig := filepath.Join(w.dir, "kubeconfig")
+	if err := os.WriteFile(kubeconfig, w.env.KubeConfig, 0o600); err != nil {
+		return err
+	}
+	address, err := freeAddress()
+	if err != nil {
+		return err
+	}
+	w.gateway = &target{name: nameGateway, address: address, accessLog: filepath.Join(w.dir, "gateway.log")}
+	w.gateway.launch = func() (*process, error) {
+		return startProcess(ctx, "gateway", w.dir, o.quoin, "gateway", "--kubeconfig", kubeconfig, "--bind-address", address,
+			"--sql-bind-address=0", "--metrics-bind-address=0", "--health-probe-bind-address=0",
+			"--requests-per-second=1000000", "--burst=1000000", "--max-in-flight=100000", "--shutdown-delay=0s", "--drain-timeout=1s")
+	}
+	if err := w.gateway.start(); err != nil {
+		return err
+	}
+	return w.takeCertificate(ctx)
+}
+
+// takeCertificate waits for the certificate that the gateway makes: the others get it too.
+func (w *world) takeCertificate(ctx context.Context) error {
+	var last error
+	for range 300 {
+		secret := &corev1.Secret{}
+		if last = w.k8s.Get(ctx, client.ObjectKey{Namespace: system, Name: certificate}, secret); last == nil {
+			roots := x509.NewCertPool()
+			roots.AppendCertsFromPEM(secret.Data["ca.crt"])
+			w.trust = &tls.Config{RootCAs: roots, ServerName: host, MinVersion: tls.VersionTLS13, NextProtos: []string{"http/1.1"}}
+			w.gateway.trust = w.trust
+			if last = w.gateway.try(w.request(pathSmall), bytesSmall); last == nil {
+				return w.writeCertificate(secret)
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+	return fmt.Errorf("the gateway does not answer: %w\n%s", last, w.lastWords())
+}
+
+func (w *world) writeCertificate(secret *corev1.Secret) error {
+	for file, key := range map[string]string{w.certificateFile(): corev1.TLSCertKey, w.keyFile(): corev1.TLSPrivateKeyKey} {
+		if err := os.WriteFile(file, secret.Data[key], 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *world) certificateFile() string { return filepath.Join(w.dir, "tls.crt") }
+func (w *world) keyFile() string         { return filepath.Join(w.dir, "tls.key") }
+
+// fronts are all that stand in front of the backend, targets the backend too.
+func (w *world) fronts() []*target  { return append([]*target{w.gateway}, w.peers...) }
+func (w *world) targets() []*target { return append(w.fronts(), w.direct) }
+
+// describe names what was measured and how.
+func (w *world) describe() string {
+	said := "HTTP/1.1 over TLS 1.3, kept open; an access log each; the gateway checks a token (HS256); backend: net/http, plain"
+	for _, t := range w.peers {
+		said += "; " + t.name + " " + t.version
+	}
+	return said
+}
+
+func (w *world) lastWords() string {
+	said := ""
+	if w.gateway != nil {
+		for _, t := range w.fronts() {
+			said += t.process.lastWords()
+		}
+	}
+	return said
+}
+
+func (w *world) stop() {
+	if w.gateway != nil {
+		for _, t := range w.fronts() {
+			t.process.stop()
+		}
+	}
+	w.backend.stop()
+	_ = w.env.Stop()
+	_ = os.RemoveAll(w.dir)
+}
