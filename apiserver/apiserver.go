@@ -79,7 +79,9 @@ type Config struct {
 // +kubebuilder:rbac:groups=platform.quoin.dev,resources=accounts;releasechannels;environments,verbs=get;list;watch
 // +kubebuilder:rbac:groups=platform.quoin.dev,resources=deployments;branches;apikeys,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=platform.quoin.dev,resources=apikeys/status,verbs=patch
-// +kubebuilder:rbac:groups="",resources=secrets,verbs=get;create;update;patch
+// +kubebuilder:rbac:groups=platform.quoin.dev,resources=deployments/finalizers,verbs=update
+// +kubebuilder:rbac:groups="",namespace=quoin-system,resources=secrets,verbs=create
+// +kubebuilder:rbac:groups="",namespace=quoin-system,resources=secrets,resourceNames=quoin-apiserver-tls,verbs=get;update
 // +kubebuilder:rbac:groups="",resources=configmaps,verbs=create;patch
 // +kubebuilder:rbac:groups=authentication.k8s.io,resources=tokenreviews,verbs=create
 // +kubebuilder:rbac:groups=authorization.k8s.io,resources=subjectaccessreviews,verbs=create
@@ -123,6 +125,7 @@ func addIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 		rest.AddIndexes(ctx, indexer),
 		indexer.IndexField(ctx, &v1alpha1.ApiKey{}, auth.IndexTokenID, auth.TokenIDs),
 		indexer.IndexField(ctx, &v1alpha1.ScimUser{}, auth.IndexUserName, auth.UserNames),
+		indexer.IndexField(ctx, &v1alpha1.Deployment{}, auth.IndexGitHook, auth.GitHookNumbers),
 	)
 }
 
@@ -153,6 +156,7 @@ func serve(ctx context.Context, k8s cluster.Cluster, restConfig *clientrest.Conf
 	used := auth.NewLastUsed(k8s.GetClient())
 	background.Run("last use of keys", used.Start)
 	f.authenticator = auth.Chain(
+		auth.NewGitHooks(rest.GitHookPath, k8s.GetClient(), k8s.GetAPIReader(), clock.RealClock{}),
 		auth.NewKeys(k8s.GetClient(), k8s.GetAPIReader(), clock.RealClock{}, used),
 		auth.NewOIDC(k8s.GetClient(), clock.RealClock{}, c.OIDCClient),
 		auth.NewServiceAccounts(k8s.GetClient(), clock.RealClock{}),

@@ -87,6 +87,8 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case errors.Is(err, auth.ErrNoCredential):
 		w.Header().Set("WWW-Authenticate", `Bearer realm="quoin"`)
 		serving.WriteError(w, http.StatusUnauthorized, err.Error())
+	case errors.Is(err, auth.ErrBody):
+		serving.WriteReadError(w, err)
 	case err != nil:
 		unavailable(w, r, err)
 	default:

@@ -69,6 +69,12 @@ type GitSource struct {
 	// +kubebuilder:validation:Type=string
 	// +optional
 	Interval *metav1.Duration `json:"interval,omitempty"`
+
+	// webhookSecretRef names the Secret, in the same namespace, that the Git host signs its push
+	// hooks with, at least 16 bytes; a hook has the branches read at once; no hook is taken when
+	// absent.
+	// +optional
+	WebhookSecretRef *SecretKeyReference `json:"webhookSecretRef,omitempty"`
 }
 
 // ModelSource is where the data model comes from.

@@ -65,7 +65,8 @@ func indexed(t *testing.T, objs ...client.Object) client.WithWatch {
 			}
 			return nil
 		}).
-		WithIndex(&v1alpha1.ScimUser{}, IndexUserName, UserNames).Build()
+		WithIndex(&v1alpha1.ScimUser{}, IndexUserName, UserNames).
+		WithIndex(&v1alpha1.Deployment{}, IndexGitHook, GitHookNumbers).Build()
 }
 
 func TestKeys(t *testing.T) {

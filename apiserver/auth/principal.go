@@ -1,9 +1,10 @@
 // Package auth turns the credential of a request into a principal, and says what a principal
 // may do. Which permission a route needs stands beside the route.
 //
-// A credential stands in the one Authorization header. Each form has its authenticator, and
-// Chain tries them in turn:
+// A credential stands in the one Authorization header, but for hooks of Git hosts, which cannot
+// send it. Each form has its authenticator, and Chain tries them in turn:
 //
+//   - no such header, on the one path for them: GitHooks.
 //   - "Bearer <API key>" or "Api-Key <API key>": Keys. LastUsed notes when.
 //   - "Bearer <JWT>" of one of the account's spec.oidcIssuers: OIDC.
 //   - "Bearer <JWT>" of any other issuer: ServiceAccounts, which asks the cluster.
@@ -17,8 +18,9 @@
 //	delete  Admin
 //
 // One that may do none of these is not recognised. The front end's own role needs get, list
-// and watch on apikeys and scimusers, patch on apikeys/status, and create on
-// tokenreviews.authentication.k8s.io and subjectaccessreviews.authorization.k8s.io.
+// and watch on apikeys, deployments and scimusers, patch on apikeys/status, create on
+// tokenreviews.authentication.k8s.io and subjectaccessreviews.authorization.k8s.io, and get on
+// the secrets of accounts whose deployments take hooks.
 //
 // Errors tell a missing from a malformed, an expired from a revoked credential; the latter two
 // only to whoever has shown the whole of it. A fault on this side, such as an API server or an
@@ -47,6 +49,8 @@ const (
 	KindServiceAccount Kind = "ServiceAccount"
 	// KindKubernetes is a user of the Kubernetes API, on the aggregated way.
 	KindKubernetes Kind = "Kubernetes"
+	// KindGitHook is the Git host of a deployment, by the secret that they share.
+	KindGitHook Kind = "GitHook"
 )
 
 // Principal is who asks, in one account.

@@ -72,6 +72,7 @@ var actors = map[auth.Kind]audit.ActorKind{
 	auth.KindUser:           audit.ActorUser,
 	auth.KindServiceAccount: audit.ActorServiceAccount,
 	auth.KindKubernetes:     audit.ActorKubernetes,
+	auth.KindGitHook:        audit.ActorSystem,
 }
 
 func actor(p *auth.Principal) audit.Actor {

@@ -24,6 +24,7 @@ var branches = family{"Data Model", "Branches of a deployment's data model.", []
 	on(http.MethodPut, buildPath+"/branches/staging-environment", "setBranchStagingEnvironment", mayUpdateModel,
 		"Switch the staging environment of a shared branch", (*API).setStaging),
 	on(http.MethodPost, buildPath+"/pull", "pull", mayUpdateModel, "Read the repository now", (*API).pull),
+	on(http.MethodPost, GitHookPath, "gitHook", mayUpdateModel, "Have the repository read, as a Git host's push hook does", (*API).gitHook).signed(),
 }}
 
 // Branch as it is documented.

@@ -20,6 +20,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/apiserver/auth"
@@ -60,6 +61,7 @@ type Options struct {
 type API struct {
 	Options
 	catalog  *catalog
+	hooks    *hookTurns
 	mux      *http.ServeMux
 	api      huma.API
 	document []byte
@@ -82,7 +84,7 @@ func New(o Options) (*API, error) {
 	if o.Random == nil {
 		o.Random = rand.Reader
 	}
-	a := &API{Options: o, mux: http.NewServeMux(), repeatable: map[string]bool{}}
+	a := &API{Options: o, hooks: newHookTurns(clock.RealClock{}), mux: http.NewServeMux(), repeatable: map[string]bool{}}
 	var err error
 	if a.catalog, err = newCatalog(o.Deployments); err != nil {
 		return nil, err

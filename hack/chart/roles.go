@@ -46,6 +46,7 @@ const (
 var roleFiles = []roleFile{
 	{name: "role.yaml", condition: whenRoles, component: "controller"},
 	{name: "account_role.yaml", condition: whenRoles},
+	{name: "account_apiserver_role.yaml", condition: whenFrontEnd},
 	{name: "metrics_reader_role.yaml", condition: whenMetrics, component: "controller"},
 	{name: "apiserver_role.yaml", condition: whenFrontEnd, component: "apiserver"},
 	{name: "gateway_role.yaml", condition: whenGateway, component: "gateway"},

@@ -106,7 +106,8 @@ func gitSource(field string) string {
 func gitCases() []validationCase {
 	cases := []validationCase{
 		{name: "git: no url", with: gitSource("branch: main"), field: "spec.model.git.url", message: "Required value"},
-		{name: "git: everything", with: gitSource(`url: "https://git.example.com/m.git", branch: main, path: models/sales, secretRef: {name: git}, interval: 30s`)},
+		{name: "git: everything", with: gitSource(`url: "https://git.example.com/m.git", branch: main, path: models/sales, secretRef: {name: git}, interval: 30s, webhookSecretRef: {name: git, key: hooks}`)},
+		{name: "git: webhook secret without a key", with: gitSource(`url: "https://git.example.com/m.git", webhookSecretRef: {name: git}`), field: "spec.model.git.webhookSecretRef.key", message: "Required value"},
 		{name: "git: interval below 1s", with: gitSource(`url: "https://git.example.com/m.git", interval: 500ms`), field: "spec.model.git.interval", message: intervalMessage},
 		{name: "git: interval without unit", with: gitSource(`url: "https://git.example.com/m.git", interval: "30"`), field: "spec.model.git.interval", message: intervalPattern},
 		{name: "git: absolute path", with: gitSource(`url: "https://git.example.com/m.git", path: /models`), field: "spec.model.git.path", message: pathMessage},

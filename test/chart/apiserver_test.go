@@ -2,29 +2,75 @@ package chart_test
 
 import (
 	"context"
+	"crypto/rand"
 	"crypto/x509"
 	"encoding/base64"
+	"fmt"
 	"net/http"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/quoin-dev/quoin/internal/apikey"
 )
 
-// TestFrontEndRunsWithItsRights starts the front end as the chart does, but on this machine.
+// TestFrontEndRunsWithItsRights starts the front end as the chart does, but on this machine. One
+// account's namespace is in accountNamespaces, the other's is bound by hand later.
 func TestFrontEndRunsWithItsRights(t *testing.T) {
 	c := newCluster(t)
-	c.namespaces(t, releaseNamespace, "tenant-a")
-	c.helm(t, "install", releaseName, chartFolder)
+	c.namespaces(t, releaseNamespace, "tenant-a", "tenant-b")
+	c.helm(t, "install", releaseName, chartFolder, "--set", "accountNamespaces={tenant-a}")
+	keys := map[string]string{"a": c.furnish(t, "a"), "b": c.furnish(t, "b")}
 	health, address := freeAddress(t), freeAddress(t)
-	log, stop := c.run(t, "apiserver", buildQuoin(t),
+	log, stop := c.run(t, "apiserver", buildQuoin(t), "--database-url=sqlite://"+filepath.Join(t.TempDir(), "quoin.db"),
 		"--health-probe-bind-address="+health, "--bind-address="+address, "--metrics-bind-address=0", "--shutdown-delay=0s")
 	c.eventually(t, "the front end is ready", func(ctx context.Context) bool {
 		return status(ctx, "http://"+health+"/readyz", "") == http.StatusOK
 	})
-	c.createAccount(t)
+	roots := c.authority(t)
+	// For the Kubernetes API server, and for the account's users.
+	c.wantCertificate(t, roots, address, "quoin-apiserver."+releaseNamespace+".svc", "a.example.com", "b.example.com")
+	const url = "https://a.example.com/api/v1/deployments"
+	if got, body := get(t, roots, address, url, ""); got != http.StatusUnauthorized {
+		t.Errorf("without a key: status %d %s", got, body)
+	}
+	if got, body := get(t, roots, address, url, "nonsense"); got != http.StatusUnauthorized {
+		t.Errorf("with a wrong key: status %d %s", got, body)
+	}
+	c.eventually(t, "the database opens", func(context.Context) bool {
+		got, _ := get(t, roots, address, "https://a.example.com/api/v1/audit-logs/export", keys["a"])
+		return got == http.StatusOK
+	})
+	ask := func(account string, wantStatus int, want string) {
+		t.Helper()
+		status, body := call(t, http.MethodPost, roots, address, "https://"+account+".example.com/api/v1/deployments/1/token", keys[account])
+		if status != wantStatus || !strings.Contains(body, want) {
+			t.Errorf("a token of account %s: %d %s, want %d %s", account, status, body, wantStatus, want)
+		}
+	}
+	ask("a", http.StatusOK, `"cubeApiToken":"ey`)
+	wantAllRights(t, log)
+	ask("b", http.StatusServiceUnavailable, "an administrator has to allow")
+	// The answer may be here before the line is.
+	c.eventually(t, "the log says where a binding is missing", func(context.Context) bool {
+		return log.has(`"namespace":"tenant-b"`, "quoin-account-apiserver", "RoleBinding")
+	})
+
+	// What the documentation tells an administrator to do.
+	c.kubectl(t, "create", "rolebinding", "quoin-account-apiserver", "--clusterrole=quoin-account-apiserver", "--namespace=tenant-b",
+		"--serviceaccount=quoin-system:quoin-apiserver")
+	c.wantRights(t, "quoin-apiserver", right{"tenant-b", "secrets", "get", true})
+	ask("b", http.StatusOK, `"cubeApiToken":"ey`)
+	stop()
+}
+
+// authority is the one that the front end has told the Kubernetes API server.
+func (c *cluster) authority(t *testing.T) *x509.CertPool {
+	t.Helper()
 	authority := ""
 	c.eventually(t, "the Kubernetes API server is told the authority", func(ctx context.Context) bool {
 		service := &unstructured.Unstructured{}
@@ -41,17 +87,30 @@ func TestFrontEndRunsWithItsRights(t *testing.T) {
 	}
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(pem)
-	// For the Kubernetes API server, and for the account's users.
-	c.wantCertificate(t, roots, address, "quoin-apiserver."+releaseNamespace+".svc", "a.example.com")
-	const url = "https://a.example.com/api/v1/deployments"
-	if got, body := get(t, roots, address, url, ""); got != http.StatusUnauthorized {
-		t.Errorf("without a key: status %d %s", got, body)
+	return roots
+}
+
+// furnish makes an account with a deployment and an audit log, and returns the token of a key.
+func (c *cluster) furnish(t *testing.T, account string) string {
+	t.Helper()
+	token, err := apikey.New(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
 	}
-	if got, body := get(t, roots, address, url, "nonsense"); got != http.StatusUnauthorized {
-		t.Errorf("with a wrong key: status %d %s", got, body)
-	}
-	stop()
-	wantAllRights(t, log)
+	hash := token.Hash()
+	file := filepath.Join(t.TempDir(), "tenant.yaml")
+	writeFile(t, file, strings.ReplaceAll(tenant, "NAME", account)+fmt.Sprintf(`
+---
+apiVersion: platform.quoin.dev/v1alpha1
+kind: ApiKey
+metadata: {name: admin, namespace: tenant-%s}
+spec: {token: {id: %q, sha256: %q}}
+`, account, hash.ID, hash.SHA256))
+	c.kubectl(t, "wait", "crd", "--all", "--for=condition=Established")
+	c.kubectl(t, "apply", "-f", file)
+	c.kubectl(t, "label", "-n", "tenant-"+account, "deployments.platform.quoin.dev/sales", "platform.quoin.dev/id=1")
+	c.kubectl(t, "patch", "account", account, "--type=merge", "-p", `{"spec":{"plan":"Enterprise","auditLog":{"enabled":true}}}`)
+	return token.Reveal()
 }
 
 // TestAuthorityOfTheFrontEnd: that of a given certificate is registered.
@@ -68,7 +127,7 @@ func TestAuthorityOfTheFrontEnd(t *testing.T) {
 func TestWithoutFrontEnd(t *testing.T) {
 	for _, set := range []string{"apiserver.enabled=false", "apiserver.aggregation.enabled=false"} {
 		for _, object := range render(t, "--set", set) {
-			if strings.Contains(object.GetName(), "proxy") || strings.Contains(object.GetName(), "auth") || object.GetKind() == "APIService" {
+			if strings.Contains(object.GetName(), "proxy") || strings.Contains(object.GetName(), "auth") || object.GetKind() == "APIService" || object.GetKind() == "ValidatingWebhookConfiguration" {
 				t.Errorf("%s: %s %s", set, object.GetKind(), object.GetName())
 			}
 		}

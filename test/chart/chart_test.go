@@ -25,7 +25,7 @@ func TestLint(t *testing.T) {
 func TestEveryObjectIsTheReleases(t *testing.T) {
 	cluster := map[string]bool{
 		"CustomResourceDefinition": true, "ClusterRole": true, "ClusterRoleBinding": true, "APIService": true,
-		"ValidatingAdmissionPolicy": true, "ValidatingAdmissionPolicyBinding": true,
+		"ValidatingAdmissionPolicy": true, "ValidatingAdmissionPolicyBinding": true, "ValidatingWebhookConfiguration": true,
 	}
 	eachValues(t, func(t *testing.T, args []string) {
 		names := map[string]bool{}
@@ -144,25 +144,24 @@ func TestChartAndManagerAgree(t *testing.T) {
 		agree(t, "rbac/"+server+"_service_account.yaml", own, "ServiceAccount", func(a *corev1.ServiceAccount) any { return a.AutomountServiceAccountToken })
 	}
 	agree(t, "aggregation/api_service.yaml", all.of("apiserver"), "APIService", func(s *apiService) any { return s.Spec })
+	agree(t, "audit/validating_webhook.yaml", all.of("apiserver"), "ValidatingWebhookConfiguration", func(c *admissionv1.ValidatingWebhookConfiguration) any { return c.Webhooks })
+	agree(t, "manager/apiserver_persistentvolumeclaim.yaml", all.of("apiserver"), "PersistentVolumeClaim", func(c *corev1.PersistentVolumeClaim) any { return c.Spec })
 	agree(t, "rbac/gateway_admission_policy.yaml", all, "ValidatingAdmissionPolicy", func(p *admissionv1.ValidatingAdmissionPolicy) any { return p.Spec })
 	agree(t, "rbac/gateway_admission_policy.yaml", all, "ValidatingAdmissionPolicyBinding", func(b *admissionv1.ValidatingAdmissionPolicyBinding) any { return b.Spec })
 	for _, binding := range []struct{ kind, file, name string }{
 		{"ClusterRoleBinding", "rbac/role_binding.yaml", "quoin-controller"},
 		{"RoleBinding", "rbac/role_binding.yaml", "quoin-controller"},
 		{"ClusterRoleBinding", "rbac/apiserver_role_binding.yaml", "quoin-apiserver"},
+		{"RoleBinding", "rbac/apiserver_role_binding.yaml", "quoin-apiserver"},
 		{"ClusterRoleBinding", "aggregation/auth_delegator_binding.yaml", "quoin-apiserver-auth-delegator"},
 		{"RoleBinding", "aggregation/authentication_reader_binding.yaml", "quoin-apiserver-authentication-reader"},
 		{"ClusterRoleBinding", "rbac/gateway_role_binding.yaml", "quoin-gateway"},
 		{"RoleBinding", "rbac/gateway_role_binding.yaml", "quoin-gateway"},
 		{"RoleBinding", "samples/50-rolebinding.yaml", "quoin-account"},
+		{"RoleBinding", "samples/50-rolebinding.yaml", "quoin-account-apiserver"},
 	} {
-		var found objects
-		for _, object := range all.ofKind(binding.kind) {
-			if object.GetName() == binding.name {
-				found = append(found, object)
-			}
-		}
-		agree(t, binding.file, found, binding.kind, func(b *rbacv1.RoleBinding) any { return []any{b.Namespace, b.RoleRef, b.Subjects} })
+		agreeOn(t, binding.file, readConfig(t, binding.file).named(binding.name), all.named(binding.name), binding.kind,
+			func(b *rbacv1.RoleBinding) any { return []any{b.Namespace, b.RoleRef, b.Subjects} })
 	}
 }
 
@@ -173,10 +172,15 @@ type apiService struct {
 	Spec              map[string]any `json:"spec"`
 }
 
-// agree compares what matters of an object in the kustomize tree and in the chart.
+// agree compares what matters of the one object of a kind in a file of the kustomize tree and in
+// the chart.
 func agree[T any](t *testing.T, file string, chart objects, kind string, matters func(*T) any) {
 	t.Helper()
-	config := readConfig(t, file)
+	agreeOn(t, file, readConfig(t, file), chart, kind, matters)
+}
+
+func agreeOn[T any](t *testing.T, file string, config, chart objects, kind string, matters func(*T) any) {
+	t.Helper()
 	ignored := cmp.Options{
 		cmpopts.IgnoreFields(corev1.Container{}, "ImagePullPolicy"),
 		cmpopts.IgnoreMapEntries(func(label, _ string) bool { return label == "app.kubernetes.io/instance" }),

@@ -135,6 +135,17 @@ func (o objects) ofKind(kind string) objects {
 	return found
 }
 
+// named are the objects of a name.
+func (o objects) named(name string) objects {
+	var found objects
+	for _, object := range o {
+		if object.GetName() == name {
+			found = append(found, object)
+		}
+	}
+	return found
+}
+
 // of are the objects of a component.
 func (o objects) of(component string) objects {
 	var found objects

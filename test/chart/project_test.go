@@ -148,7 +148,7 @@ func TestDockerfileCopiesTheProgram(t *testing.T) {
 
 // TestKustomizationsAreComplete: a file that no kustomization names is never applied.
 func TestKustomizationsAreComplete(t *testing.T) {
-	for folder, pattern := range map[string]string{"crd": "bases/*.yaml", "rbac": "*.yaml", "manager": "*.yaml", "prometheus": "*.yaml", "network-policy": "*.yaml", "aggregation": "*.yaml"} {
+	for folder, pattern := range map[string]string{"crd": "bases/*.yaml", "rbac": "*.yaml", "manager": "*.yaml", "prometheus": "*.yaml", "network-policy": "*.yaml", "aggregation": "*.yaml", "audit": "*.yaml"} {
 		var kustomization struct{ Resources []string }
 		text, err := os.ReadFile(filepath.Join(root, "config", folder, "kustomization.yaml"))
 		if err != nil {

@@ -157,7 +157,7 @@ func TestKustomizeTreeApplies(t *testing.T) {
 	c := newCluster(t)
 	// Without --server-side too, where a CRD has to fit into an annotation.
 	c.kubectl(t, "apply", "--dry-run=server", "-k", filepath.Join(root, "config", "crd"))
-	for _, folder := range []string{"crd", "rbac", "aggregation", "default", "prometheus", "network-policy"} {
+	for _, folder := range []string{"crd", "rbac", "aggregation", "audit", "default", "prometheus", "network-policy"} {
 		// Twice: nothing may change the second time.
 		args := []string{"apply", "--server-side", "-k", filepath.Join(root, "config", folder)}
 		c.kubectl(t, args...)
@@ -190,6 +190,7 @@ func TestLifeOfARelease(t *testing.T) {
 	c.helm(t, "install", releaseName, old)
 	c.wantRights(t, "quoin-controller", right{"tenant-a", "secrets", "get", false}, right{releaseNamespace, "secrets", "get", true})
 	c.wantRights(t, "quoin-gateway", right{"tenant-a", "secrets", "get", false})
+	c.wantRights(t, "quoin-apiserver", right{"tenant-a", "secrets", "get", false}, right{"tenant-a", "secrets", "create", false})
 	account := c.createAccount(t)
 
 	// An upgrade brings CRDs up to date; "helm.sh/resource-policy: keep" must not stop it.
@@ -201,7 +202,7 @@ func TestLifeOfARelease(t *testing.T) {
 	if err := c.Get(t.Context(), client.ObjectKey{Namespace: releaseNamespace, Name: "quoin-controller"}, deployment); err != nil || *deployment.Spec.Replicas != 2 {
 		t.Errorf("after the upgrade: %v, %v replicas", err, *deployment.Spec.Replicas)
 	}
-	for _, account := range []string{"quoin-controller", "quoin-gateway"} {
+	for _, account := range []string{"quoin-controller", "quoin-gateway", "quoin-apiserver"} {
 		c.wantRights(t, account,
 			right{"tenant-a", "secrets", "get", true},
 			right{"tenant-a", "secrets", "list", false},
@@ -220,6 +221,18 @@ func TestLifeOfARelease(t *testing.T) {
 		right{"tenant-a", "environments/status", "patch", false},
 		right{"tenant-a", "deployments", "patch", false},
 		right{"", "accounts", "patch", false},
+	)
+	c.wantRights(t, "quoin-apiserver",
+		right{releaseNamespace, "secrets", "create", true},
+		right{releaseNamespace, "secrets", "get", false},
+		right{releaseNamespace, "secrets", "patch", false},
+		right{"tenant-a", "secrets", "create", true},
+		right{"tenant-a", "secrets", "patch", true},
+		right{"tenant-a", "secrets", "update", false},
+		right{"tenant-a", "secrets", "delete", false},
+		right{"tenant-b", "secrets", "create", false},
+		right{"tenant-b", "secrets", "patch", false},
+		right{"", "secrets", "create", false},
 	)
 	c.wantRights(t, "quoin-controller",
 		right{"tenant-b", "deployments/status", "patch", true},

@@ -196,10 +196,16 @@ func (c *cluster) wantCertificate(t *testing.T, roots *x509.CertPool, address st
 	}
 }
 
-// get asks a server that listens on an address of this machine, whatever the host in the URL.
+// get asks a server for what is at a URL.
 func get(t *testing.T, roots *x509.CertPool, address, url, token string) (int, string) {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	return call(t, http.MethodGet, roots, address, url, token)
+}
+
+// call asks a server that listens on an address of this machine, whatever the host in the URL.
+func call(t *testing.T, method string, roots *x509.CertPool, address, url, token string) (int, string) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), method, url, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

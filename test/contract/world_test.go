@@ -121,7 +121,11 @@ func run(m *testing.M) (int, error) {
 	}
 	defer func() { _ = os.RemoveAll(folder) }()
 	failed := make(chan error, 1)
-	if err := startFront(ctx, config, folder, failed); err != nil {
+	confined, err := restricted(ctx, config)
+	if err != nil {
+		return 0, err
+	}
+	if err := startFront(ctx, confined, folder, failed); err != nil {
 		return 0, err
 	}
 	git, err := newGitServer(ctx)
@@ -129,6 +133,7 @@ func run(m *testing.M) (int, error) {
 		return 0, err
 	}
 	defer func() { _ = os.RemoveAll(git.root) }()
+	gitHost = git
 	if err := channels(ctx); err != nil {
 		return 0, err
 	}
@@ -324,6 +329,9 @@ func (a *account) furnish(ctx context.Context, git *gitServer) error {
 			return err
 		}
 	}
+	if err := a.letRead(ctx); err != nil {
+		return err
+	}
 	token := &corev1.Secret{}
 	err = eventually(func() error {
 		return k8s.Get(ctx, client.ObjectKey{Namespace: a.name, Name: "admin-token"}, token)
@@ -361,6 +369,9 @@ func eventually(check func() error) error {
 
 // gitServer serves repositories on loopback with the git binary.
 type gitServer struct{ root, url string }
+
+// gitHost serves those of all deployments.
+var gitHost *gitServer
 
 type repository struct{ dir, url string }
 
@@ -400,20 +411,26 @@ func (g *gitServer) repository(name string) (*repository, error) {
 }
 
 func (r *repository) commit(branch string) error {
+	_, err := r.push(branch, "model of "+branch)
+	return err
+}
+
+// push moves a branch to a new commit, and returns it.
+func (r *repository) push(branch, message string) (string, error) {
 	blob, err := git(r.dir, "cubes: [] # "+branch+"\n", "hash-object", "-w", "--stdin")
 	if err != nil {
-		return err
+		return "", err
 	}
 	tree, err := git(r.dir, "100644 blob "+blob+"\torders.yml\n", "mktree")
 	if err != nil {
-		return err
+		return "", err
 	}
-	hash, err := git(r.dir, "", "commit-tree", tree, "-m", "model of "+branch)
+	hash, err := git(r.dir, "", "commit-tree", tree, "-m", message)
 	if err != nil {
-		return err
+		return "", err
 	}
 	_, err = git(r.dir, "", "update-ref", "refs/heads/"+branch, hash)
-	return err
+	return hash, err
 }
 
 // quietGit keeps the settings of whoever runs the tests out of them.

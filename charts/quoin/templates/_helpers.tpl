@@ -57,8 +57,9 @@ the image's version is among them: a new chart does not restart pods by itself. 
 {{- /* The components that this release runs. A new one is a name here and in the values, a role, and
 a template "quoin.<name>.own" with what is its own, in YAML: args, env, ports (a port with "service"
 is open to everybody, under that number of the Service), and where it needs them strategy,
-gracePeriodSeconds, spread (over nodes, unless the values say otherwise) and role (one in quoin's own
-namespace, besides that in the whole cluster). The rest is in the folder components. */}}
+gracePeriodSeconds, volume (the claim, and where it is mounted), spread (over nodes, unless the values
+say otherwise) and role (one in quoin's own namespace, besides that in the whole cluster). The rest is
+in the folder components. */}}
 {{- define "quoin.components" -}}
 - controller
 {{- range list "apiserver" "gateway" }}

@@ -1,7 +1,11 @@
 {{- define "quoin.apiserver.own" -}}
+{{- $database := include "quoin.apiserver.database" . }}
 {{- with .Values.apiserver }}
 {{- if and .tls.secretName .aggregation.enabled (not .aggregation.caBundle) }}
 {{- fail "apiserver.tls.secretName with apiserver.aggregation.enabled needs apiserver.aggregation.caBundle, the authority of that certificate; or turn the aggregation off" }}
+{{- end }}
+{{- if and (eq $database "sqlite") (gt (int .replicas) 1) }}
+{{- fail "apiserver.replicas above 1 needs PostgreSQL, in apiserver.database.existingSecret.name: SQLite is for one pod; without an audit log set apiserver.database.enabled=false" }}
 {{- end }}
 args:
   - apiserver
@@ -15,6 +19,26 @@ args:
   - --aggregation={{ .aggregation.enabled }}
   - --log-level={{ .log.level }}
   - --log-format={{ .log.format }}
+{{- if eq $database "postgresql" }}
+env:
+  - name: DATABASE_URL
+    valueFrom:
+      secretKeyRef:
+        name: {{ .database.existingSecret.name }}
+        key: {{ .database.existingSecret.key }}
+{{- else if eq $database "sqlite" }}
+env:
+  - name: DATABASE_URL
+    value: sqlite:///var/lib/quoin/quoin.db
+  # Long searches and retention put something aside, and the pod can write nowhere else.
+  - name: SQLITE_TMPDIR
+    value: /var/lib/quoin
+volume:
+  claim: {{ .database.sqlite.existingClaim | default (printf "%s-apiserver" (include "quoin.fullname" $)) }}
+  mountPath: /var/lib/quoin
+# The old pod has to close the database before the new one opens it.
+strategy: Recreate
+{{- end }}
 ports:
   - name: https
     containerPort: 8443
@@ -23,8 +47,18 @@ ports:
   - name: metrics
     containerPort: 8080
   {{- end }}
+role: true
 spread: true
 # Longer than --shutdown-delay and the 30 s in which requests may finish after it.
 gracePeriodSeconds: 45
+{{- end }}
+{{- end }}
+
+{{- /* What the audit log is kept in: postgresql, sqlite, or nothing. */}}
+{{- define "quoin.apiserver.database" -}}
+{{- with .Values.apiserver.database }}
+{{- if .enabled }}
+{{- ternary "postgresql" "sqlite" (ne .existingSecret.name "") }}
+{{- end }}
 {{- end }}
 {{- end }}

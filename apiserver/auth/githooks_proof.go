@@ -1,0 +1,71 @@
+package auth
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"io"
+	"net/http"
+	"strings"
+)
+
+// proof is what a hook shows of the secret: one of the two.
+type proof struct {
+	// signature is the HMAC-SHA256 of the body.
+	signature []byte
+	// token is the secret itself.
+	token string
+}
+
+// signatures are the headers in which Git hosts send signatures, and what stands before the
+// digits. GitHub, Gitea and Forgejo send the first; of Gitea's older versions it is the second,
+// and Bitbucket's is the third, where the others have SHA-1.
+var signatures = []struct{ header, before string }{
+	{"X-Hub-Signature-256", "sha256="},
+	{"X-Gitea-Signature", ""},
+	{"X-Hub-Signature", "sha256="},
+}
+
+// tokenHeader is that of GitLab.
+const tokenHeader = "X-Gitlab-Token" //nolint:gosec // the name of a header, no token
+
+// proofOf reads the proof from the headers of a hook. The first that is there counts, and there
+// must be one of it.
+func proofOf(header http.Header) (proof, bool) {
+	for _, form := range signatures {
+		if values := header.Values(form.header); len(values) > 0 {
+			signature, ok := parseSignature(values[0], form.before)
+			return proof{signature: signature}, ok && len(values) == 1
+		}
+	}
+	values := header.Values(tokenHeader)
+	if len(values) != 1 || values[0] == "" {
+		return proof{}, false
+	}
+	return proof{token: values[0]}, true
+}
+
+// parseSignature reads an HMAC-SHA256 in hexadecimal digits.
+func parseSignature(value, before string) ([]byte, bool) {
+	digits, ok := strings.CutPrefix(value, before)
+	if !ok || len(digits) != hex.EncodedLen(sha256.Size) {
+		return nil, false
+	}
+	signature, err := hex.DecodeString(digits)
+	return signature, err == nil
+}
+
+// holds tells whether the proof is one of a secret and a body, which it reads to its end when it
+// is signed. How long that takes does not depend on the secret.
+func (p proof) holds(secret []byte, body io.Reader) (bool, error) {
+	if p.signature == nil {
+		// Of their hashes not even the length tells anything.
+		shown, held := sha256.Sum256([]byte(p.token)), sha256.Sum256(secret)
+		return hmac.Equal(shown[:], held[:]), nil
+	}
+	mac := hmac.New(sha256.New, secret)
+	if _, err := io.Copy(mac, body); err != nil {
+		return false, err
+	}
+	return hmac.Equal(p.signature, mac.Sum(nil)), nil
+}

@@ -1,0 +1,411 @@
+package auth
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr/funcr"
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/quoin-dev/quoin/api/v1alpha1"
+)
+
+const (
+	hookRoute = "/build/api/v1/deployments/{deploymentId}/git-hook"
+	hookBody  = `{"ref":"refs/heads/main","after":"0123456789abcdef0123456789abcdef01234567"}`
+)
+
+// sales is a Deployment of acme's, number 7, that takes hooks.
+func sales(change ...func(*v1alpha1.Deployment)) *v1alpha1.Deployment {
+	d := &v1alpha1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "acme-ns", Name: "sales", Labels: map[string]string{v1alpha1.LabelID: "7"}}}
+	d.Spec.Model.Git = &v1alpha1.GitSource{URL: "https://git.example.com/sales.git", WebhookSecretRef: &v1alpha1.SecretKeyReference{Name: "hooks", Key: "sales"}}
+	for _, f := range change {
+		f(d)
+	}
+	return d
+}
+
+// shared is the Secret of acme's hooks.
+func shared(values ...string) *corev1.Secret {
+	s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "acme-ns", Name: "hooks"}, Data: map[string][]byte{}}
+	for i := 0; i+1 < len(values); i += 2 {
+		s.Data[values[i]] = []byte(values[i+1])
+	}
+	return s
+}
+
+// hook is one that is posted to the deployment with a number.
+func hook(number string, header http.Header, body io.Reader) *http.Request {
+	r := httptest.NewRequest(http.MethodPost, strings.Replace("https://acme.example.com"+hookRoute, "{deploymentId}", number, 1), body)
+	r.Header = header
+	return r
+}
+
+// signed is one that is signed as GitHub does.
+func signed(number, secret string) *http.Request {
+	return hook(number, headersOf("X-Hub-Signature-256", "sha256="+sha256Of(secret, hookBody)), strings.NewReader(hookBody))
+}
+
+func gitHooks(t *testing.T, objs ...client.Object) *GitHooks {
+	t.Helper()
+	c := indexed(t, objs...)
+	return NewGitHooks(hookRoute, c, c, clocktesting.NewFakePassiveClock(now))
+}
+
+func TestGitHooks(t *testing.T) {
+	want := &Principal{Kind: KindGitHook, Account: "acme", ID: "git-hook/sales", Name: "sales", Permissions: []v1alpha1.Permission{"SchemaUpdate"}, Deployments: []string{"sales"}}
+	for host, header := range hosts(hookSecret, hookBody) {
+		got, err := gitHooks(t, sales(), shared("sales", hookSecret)).Authenticate(t.Context(), acme(), hook("7", header, strings.NewReader(hookBody)))
+		if diff := cmp.Diff(want, got); diff != "" || err != nil {
+			t.Errorf("%s: %v (-want +got):\n%s", host, err, diff)
+		}
+	}
+	for name, value := range map[string]string{"a file with a line break": hookSecret + "\n", "of Windows": hookSecret + "\r\n"} {
+		if _, err := gitHooks(t, sales(), shared("sales", value)).Authenticate(t.Context(), acme(), signed("7", hookSecret)); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := gitHooks(t, sales(), shared("sales", hookSecret[:16])).Authenticate(t.Context(), acme(), signed("7", hookSecret[:16])); err != nil {
+		t.Errorf("a secret of 16 bytes: %v", err)
+	}
+}
+
+// TestGitHooksRefuse: whatever is wrong, the answer is the same, and as much is asked for.
+func TestGitHooksRefuse(t *testing.T) {
+	other := func(d *v1alpha1.Deployment) {
+		d.Name, d.Labels[v1alpha1.LabelID], d.Spec.Model.Git.WebhookSecretRef.Key = "other", "8", "other"
+	}
+	elsewhere := func(d *v1alpha1.Deployment) { d.Namespace = "globex-ns" }
+	theirs := shared("sales", strings.Repeat("globex", 4))
+	theirs.Namespace = "globex-ns"
+	type objects = []client.Object
+	both := objects{sales(), sales(other), shared("sales", hookSecret, "other", strings.Repeat("other", 4))}
+	for name, tc := range map[string]struct {
+		objs objects
+		r    *http.Request
+	}{
+		"no such deployment":      {both, signed("9", hookSecret)},
+		"no deployment at all":    {nil, signed("7", hookSecret)},
+		"written otherwise":       {both, signed("07", hookSecret)},
+		"wrong secret":            {both, signed("7", hookSecret+"x")},
+		"another deployment's":    {both, signed("7", strings.Repeat("other", 4))},
+		"to another deployment":   {both, signed("8", hookSecret)},
+		"another account's":       {append(objects{sales(elsewhere), theirs}, both...), signed("7", strings.Repeat("globex", 4))},
+		"only in another account": {objects{sales(elsewhere), theirs}, signed("7", strings.Repeat("globex", 4))},
+		"Secret of another account": {objects{sales(), theirs},
+			signed("7", strings.Repeat("globex", 4))},
+		"takes no hooks": {objects{sales(func(d *v1alpha1.Deployment) { d.Spec.Model.Git.WebhookSecretRef = nil }), shared("sales", hookSecret)}, signed("7", hookSecret)},
+		"is not in Git":  {objects{sales(func(d *v1alpha1.Deployment) { d.Spec.Model.Git = nil }), shared("sales", hookSecret)}, signed("7", hookSecret)},
+		"number twice": {objects{sales(), sales(func(d *v1alpha1.Deployment) { d.Name = "copy" }), shared("sales", hookSecret)},
+			signed("7", hookSecret)},
+		"no Secret":      {objects{sales()}, signed("7", hookSecret)},
+		"no key":         {objects{sales(), shared("other", hookSecret)}, signed("7", hookSecret)},
+		"empty secret":   {objects{sales(), shared("sales", "")}, signed("7", "")},
+		"only a break":   {objects{sales(), shared("sales", "\n")}, signed("7", "")},
+		"short secret":   {objects{sales(), shared("sales", hookSecret[:15])}, signed("7", hookSecret[:15])},
+		"short token":    {objects{sales(), shared("sales", hookSecret[:15])}, hook("7", headersOf("X-Gitlab-Token", hookSecret[:15]), strings.NewReader(hookBody))},
+		"other body":     {both, hook("7", signed("7", hookSecret).Header, strings.NewReader(hookBody+" "))},
+		"shortened body": {both, hook("7", signed("7", hookSecret).Header, strings.NewReader(hookBody[:20]))},
+		"no body":        {both, hook("7", signed("7", hookSecret).Header, http.NoBody)},
+		"wrong token":    {both, hook("7", headersOf("X-Gitlab-Token", hookSecret+"x"), strings.NewReader(hookBody))},
+	} {
+		t.Run(name, func(t *testing.T) {
+			lists, gets := 0, 0
+			c := interceptor.NewClient(indexed(t, tc.objs...), interceptor.Funcs{
+				List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+					lists++
+					return c.List(ctx, list, opts...)
+				},
+				Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+					if gets++; key.Namespace != "acme-ns" {
+						t.Errorf("%s is read", key)
+					}
+					return c.Get(ctx, key, o, opts...)
+				},
+			})
+			p, err := NewGitHooks(hookRoute, c, c, clocktesting.NewFakePassiveClock(now)).Authenticate(t.Context(), acme(), tc.r)
+			if p != nil || !errors.Is(err, ErrNoCredential) || err.Error() != errHook.Error() {
+				t.Errorf("%v, %v", p, err)
+			}
+			if left, _ := io.ReadAll(tc.r.Body); lists != 1 || gets != 1 || len(left) > 0 && tc.r.Header.Get("X-Gitlab-Token") == "" {
+				t.Errorf("%d lists, %d gets, %d bytes left", lists, gets, len(left))
+			}
+		})
+	}
+	t.Run("without a signature nothing is asked for", func(t *testing.T) {
+		for name, header := range map[string]http.Header{"none": {}, "malformed": headersOf("X-Hub-Signature-256", "sha256=0"), "SHA-1": headersOf("X-Hub-Signature", "sha1=0")} {
+			if _, err := NewGitHooks(hookRoute, nil, nil, nil).Authenticate(t.Context(), acme(), hook("7", header, strings.NewReader(hookBody))); err == nil || err.Error() != errHook.Error() {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	})
+}
+
+// TestGitHooksLeaveOthers: a signature is one on its route only, and only without the header in
+// which credentials stand.
+func TestGitHooksLeaveOthers(t *testing.T) {
+	hooks := gitHooks(t, sales(), shared("sales", hookSecret))
+	of := func(change func(*http.Request)) *http.Request {
+		r := signed("7", hookSecret)
+		change(r)
+		return r
+	}
+	requests := map[string]*http.Request{
+		"Authorization":       of(func(r *http.Request) { r.Header.Set("Authorization", "Bearer "+hookSecret) }),
+		"empty Authorization": of(func(r *http.Request) { r.Header.Set("Authorization", "") }),
+	}
+	for _, method := range []string{"GET", "HEAD", "PUT", "PATCH", "DELETE", "OPTIONS", "post", ""} {
+		requests["method "+method] = of(func(r *http.Request) { r.Method = method })
+	}
+	for _, path := range []string{
+		"/build/api/v1/deployments/7/pull", "/build/api/v1/deployments/7", "/api/v1/deployments/7", "/build/api/v1/deployments", "/api/v1/deployments/7/git-hook",
+		"/build/api/v1/deployments/7/git-hook/x", "/build/api/v1/deployments/7/git-hooks", "/build/api/v1/deployments//git-hook", "/build/api/v1/deployments/git-hook",
+		"/build/api/v1/deployments/7/x/git-hook", "/build/api/v1/deployments/7/branches/git-hook", "/Build/api/v1/deployments/7/git-hook", "/x/build/api/v1/deployments/7/git-hook",
+		"/build/api/v1/deployments/-7/git-hook", "/build/api/v1/deployments/7 /git-hook", "/build/api/v1/deployments/sales/git-hook", "/build/api/v1/deployments/7;x/git-hook",
+		"/build/api/v1/deployments/" + strings.Repeat("7", 17) + "/git-hook", "/build/api/v1/deployments/٧/git-hook", "/build/api/v1/deployments/7\n/git-hook",
+		"/api/scim/v2/Users", "/", "",
+	} {
+		requests["path "+path] = of(func(r *http.Request) { r.URL.Path = path })
+	}
+	var other otherCredential
+	for name, r := range requests {
+		if p, err := hooks.Authenticate(t.Context(), acme(), r); p != nil || !errors.As(err, &other) {
+			t.Errorf("%s: %v, %v", name, p, err)
+		}
+		if left, _ := io.ReadAll(r.Body); string(left) != hookBody {
+			t.Errorf("%s: the body has been read", name)
+		}
+	}
+	if _, err := hooks.Authenticate(t.Context(), acme(), signed("7", hookSecret)); err != nil {
+		t.Errorf("this test shows nothing: %v", err)
+	}
+}
+
+// TestGitHooksPermissions: a hook may do what its route needs, to its deployment.
+func TestGitHooksPermissions(t *testing.T) {
+	p, err := gitHooks(t, sales(), shared("sales", hookSecret)).Authenticate(t.Context(), acme(), signed("7", hookSecret))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, permission := range []v1alpha1.Permission{"Admin", "DeploymentsManage", "DeploymentCreate", "DeploymentRead", "DeploymentUpdate", "DeploymentDelete", "SecretsManage", "AuditLogManage", "SqlRunnerRead", "ScimManage"} {
+		if p.May(permission) {
+			t.Errorf("it may %s", permission)
+		}
+	}
+	if !p.May("SchemaUpdate") || !p.Reaches("sales") || p.Reaches("other") || p.Reaches("") {
+		t.Errorf("%+v", p)
+	}
+}
+
+// gets counts the objects that are read by name, and fails when told to.
+func gets(c client.WithWatch, n *int, fail *error) client.WithWatch {
+	return interceptor.NewClient(c, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			if *n++; *fail != nil {
+				return *fail
+			}
+			return c.Get(ctx, key, o, opts...)
+		},
+	})
+}
+
+// TestGitHooksCostLittle: the API server is asked once a second for the same deployment, and at
+// most so often for any.
+func TestGitHooksCostLittle(t *testing.T) {
+	n, fail := 0, error(nil)
+	c := indexed(t, sales(), shared("sales", hookSecret))
+	clock := clocktesting.NewFakePassiveClock(now)
+	hooks := NewGitHooks(hookRoute, c, gets(c, &n, &fail), clock)
+	ask := func(number, secret string) error {
+		_, err := hooks.Authenticate(t.Context(), acme(), signed(number, secret))
+		return err
+	}
+	for range 200 {
+		if err := ask("7", hookSecret); err != nil {
+			t.Fatal(err)
+		}
+		if err := ask("7", "wrong"); !errors.Is(err, ErrNoCredential) {
+			t.Fatal(err)
+		}
+	}
+	if n != 1 {
+		t.Errorf("%d look-ups in a second", n)
+	}
+	s := shared("sales", "another secret of bytes")
+	if err := c.Update(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+	clock.SetTime(now.Add(hookSecretFor))
+	if err := ask("7", hookSecret); !errors.Is(err, ErrNoCredential) {
+		t.Errorf("the old secret after a second: %v", err)
+	}
+	if err := ask("7", "another secret of bytes"); err != nil || n != 2 {
+		t.Errorf("the new one: %v, %d look-ups", err, n)
+	}
+	busy := 0
+	for i := range 1000 {
+		switch err := ask(fmt.Sprint(1000+i), hookSecret); {
+		case errors.Is(err, ErrBusy) && !errors.Is(err, ErrNoCredential):
+			busy++
+		case !errors.Is(err, ErrNoCredential):
+			t.Fatal(err)
+		}
+	}
+	if busy < 500 || n+busy != 1002 {
+		t.Errorf("%d of 1000 were not looked up, %d look-ups", busy, n)
+	}
+	if err := ask("7", "another secret of bytes"); err != nil {
+		t.Errorf("a secret that is known, meanwhile: %v", err)
+	}
+}
+
+func TestGitHooksFaults(t *testing.T) {
+	broken := errors.New("connection refused")
+	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "hooks", errors.New("rbac"))
+	for name, tc := range map[string]struct {
+		number string
+		fail   error
+		says   string
+	}{
+		"no answer":                          {"7", broken, "read the secret of hooks: connection refused"},
+		"no right":                           {"7", forbidden, `bind ClusterRole quoin-account-apiserver to quoin apiserver with a RoleBinding in namespace "acme-ns"`},
+		"no right, and no such deployment":   {"9", forbidden, `bind ClusterRole quoin-account-apiserver`},
+		"no answer, and no such deployment":  {"9", broken, "read the secret of hooks: connection refused"},
+		"no answer, a signature that is bad": {"7", broken, "connection refused"},
+	} {
+		n, fail := 0, tc.fail
+		c := indexed(t, sales(), shared("sales", hookSecret))
+		hooks := NewGitHooks(hookRoute, c, gets(c, &n, &fail), clocktesting.NewFakePassiveClock(now))
+		for range 2 { // a failure is not remembered as an answer
+			_, err := hooks.Authenticate(t.Context(), acme(), signed(tc.number, hookSecret))
+			if !errors.Is(err, tc.fail) || errors.Is(err, ErrNoCredential) || errors.Is(err, ErrBody) || !strings.Contains(err.Error(), tc.says) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		fail = nil
+		if _, err := hooks.Authenticate(t.Context(), acme(), signed("7", hookSecret)); err != nil {
+			t.Errorf("%s: afterwards: %v", name, err)
+		}
+	}
+	t.Run("cache", func(t *testing.T) {
+		n := 0
+		_, err := NewGitHooks(hookRoute, counted(indexed(t), &n, broken), nil, clocktesting.NewFakePassiveClock(now)).Authenticate(t.Context(), acme(), signed("7", hookSecret))
+		if !errors.Is(err, broken) || errors.Is(err, ErrNoCredential) {
+			t.Error(err)
+		}
+	})
+	t.Run("body", func(t *testing.T) {
+		for _, number := range []string{"7", "9"} {
+			r := signed(number, hookSecret)
+			r.Body = http.MaxBytesReader(httptest.NewRecorder(), r.Body, int64(len(hookBody)-1))
+			_, err := gitHooks(t, sales(), shared("sales", hookSecret)).Authenticate(t.Context(), acme(), r)
+			var tooLarge *http.MaxBytesError
+			if !errors.Is(err, ErrBody) || !errors.As(err, &tooLarge) || errors.Is(err, ErrNoCredential) {
+				t.Errorf("%s: %v", number, err)
+			}
+		}
+	})
+}
+
+// TestGitHooksThatAreSentSlowly: so many bodies are read at a time, and the next caller is not
+// kept waiting.
+func TestGitHooksThatAreSentSlowly(t *testing.T) {
+	hooks := gitHooks(t, sales(), shared("sales", hookSecret))
+	var group sync.WaitGroup
+	var slow []*io.PipeWriter
+	for range hooksAtOnce {
+		body, rest := io.Pipe()
+		slow = append(slow, rest)
+		r := hook("7", signed("7", hookSecret).Header, body)
+		group.Go(func() {
+			if _, err := hooks.Authenticate(t.Context(), acme(), r); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	for _, rest := range slow {
+		if _, err := rest.Write([]byte(hookBody[:1])); err != nil { // returns when it has been read
+			t.Fatal(err)
+		}
+	}
+	if _, err := hooks.Authenticate(t.Context(), acme(), signed("7", hookSecret)); !errors.Is(err, ErrBusy) {
+		t.Errorf("besides %d others: %v", hooksAtOnce, err)
+	}
+	for _, rest := range slow {
+		if _, err := rest.Write([]byte(hookBody[1:])); err != nil {
+			t.Fatal(err)
+		}
+		if err := rest.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	group.Wait()
+	if _, err := hooks.Authenticate(t.Context(), acme(), signed("7", hookSecret)); err != nil {
+		t.Errorf("afterwards: %v", err)
+	}
+}
+
+// TestGitHooksSayWhatIsWrongInTheLog: whoever has set it up finds out why it does not work; of the
+// secret nothing is there.
+func TestGitHooksSayWhatIsWrongInTheLog(t *testing.T) {
+	for name, tc := range map[string]struct {
+		objs []client.Object
+		want string
+	}{
+		"no Secret":         {[]client.Object{sales()}, `"found"=false`},
+		"short":             {[]client.Object{sales(), shared("sales", "hunter2hunter2")}, `"found"=true`},
+		"fine":              {[]client.Object{sales(), shared("sales", "hunter2hunter2hunter2")}, ""},
+		"takes no hooks":    {[]client.Object{shared("sales", "hunter2hunter2")}, ""},
+		"other account too": {[]client.Object{sales(func(d *v1alpha1.Deployment) { d.Namespace = "globex-ns" })}, ""},
+	} {
+		var lines bytes.Buffer
+		ctx := log.IntoContext(t.Context(), funcr.New(func(_, args string) { lines.WriteString(args + "\n") }, funcr.Options{}))
+		hooks := gitHooks(t, tc.objs...)
+		for range 3 {
+			if _, err := hooks.Authenticate(ctx, acme(), signed("7", "something else")); !errors.Is(err, ErrNoCredential) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		text := lines.String()
+		if tc.want == "" && text != "" || tc.want != "" && (strings.Count(text, "\n") != 1 || !strings.Contains(text, tc.want)) || strings.Contains(text, "hunter2") {
+			t.Errorf("%s: the log says %q", name, text)
+		}
+	}
+}
+
+// TestGitHooksRemember: what is remembered of a reference is not taken for another.
+func TestGitHooksRemember(t *testing.T) {
+	d := sales()
+	c := indexed(t, d, shared("sales", hookSecret, "new", "the new secret of sales"))
+	hooks := NewGitHooks(hookRoute, c, c, clocktesting.NewFakePassiveClock(now.Add(time.Minute)))
+	if _, err := hooks.Authenticate(t.Context(), acme(), signed("7", hookSecret)); err != nil {
+		t.Fatal(err)
+	}
+	d.Spec.Model.Git.WebhookSecretRef.Key = "new"
+	if err := c.Update(t.Context(), d); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := hooks.Authenticate(t.Context(), acme(), signed("7", hookSecret)); !errors.Is(err, ErrNoCredential) {
+		t.Errorf("the old key: %v", err)
+	}
+	if _, err := hooks.Authenticate(t.Context(), acme(), signed("7", "the new secret of sales")); err != nil {
+		t.Errorf("the new key: %v", err)
+	}
+}
