@@ -18,6 +18,7 @@ func scimPatch(operations ...map[string]any) map[string]any {
 // Journey d: an identity provider provisions, and kubectl shows what it does.
 var _ = Describe("An identity provider provisions over SCIM", Ordered, func() {
 	It("creates, matches, updates, deactivates, pushes a group and deletes", func(ctx SpecContext) {
+		onlySimulated("there are no pods in it")
 		t := newTenant(ctx, "directory", "v1.2.3")
 		f := runFrontEnd(ctx, t)
 		const base = "/api/scim/v2"

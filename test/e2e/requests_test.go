@@ -3,9 +3,6 @@ package e2e_test
 import (
 	"context"
 	"fmt"
-	"net/http"
-	"sync"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -33,61 +30,5 @@ func (t *tenant) address(ctx context.Context, deployment string) string {
 	return ""
 }
 
-// users ask again and again, several at once, and count what they get.
-type users struct {
-	stop context.CancelFunc
-	done sync.WaitGroup
-
-	mu       sync.Mutex
-	answers  map[string]int // by the version that answered
-	failures []string
-}
-
 // versionHeader is how both servers, the sample and the real one, say which image answers.
 const versionHeader = "X-Data-Plane-Version"
-
-const (
-	usersAtOnce = 4
-	// pauseOfUser keeps the connections that are closing below what the machine has ports for.
-	pauseOfUser = 20 * time.Millisecond
-)
-
-// ask lets users send requests until the end of the journey. Each request is a connection
-// of its own: one that is kept open would stay with its pod and not see who else is there.
-func ask(ctx context.Context, url string) *users {
-	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	u := &users{stop: cancel, answers: map[string]int{}}
-	c := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
-	for range usersAtOnce {
-		u.done.Go(func() {
-			for ctx.Err() == nil {
-				u.once(c, url)
-				time.Sleep(pauseOfUser)
-			}
-		})
-	}
-	return u
-}
-
-func (u *users) once(c *http.Client, url string) {
-	resp, err := c.Get(url)
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if err != nil {
-		u.failures = append(u.failures, err.Error())
-		return
-	}
-	resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		u.failures = append(u.failures, resp.Status)
-		return
-	}
-	u.answers[resp.Header.Get(versionHeader)]++
-}
-
-// end stops the users and returns what they got.
-func (u *users) end() (answers map[string]int, failures []string) {
-	u.stop()
-	u.done.Wait()
-	return u.answers, u.failures
-}

@@ -17,6 +17,7 @@ import (
 
 var _ = Describe("Nothing happens", func() {
 	It("and so nothing is written to the API server, by anybody", func(ctx SpecContext) {
+		onlySimulated("what runs in the pods makes no difference")
 		const rest = time.Minute
 		t := newTenant(ctx, "rest", "v1.2.2", "v1.2.3")
 		settings := map[string][]setting{
@@ -25,11 +26,9 @@ var _ = Describe("Nothing happens", func() {
 			"large":   {replicas(2)},
 			"unknown": {pinnedTo("9.9.9")}, // stays Stalled
 		}
-		if world.nodes == simulated {
-			repo := newGitRepository()
-			repo.commit("next", "cubes: []")
-			settings["in-git"] = []setting{modelIn(repo.source())}
-		}
+		repo := newGitRepository()
+		repo.commit("next", "cubes: []")
+		settings["in-git"] = []setting{modelIn(repo.source())}
 		for i := range 10 - len(settings) {
 			settings[fleetName(i)] = nil
 		}
@@ -42,12 +41,10 @@ var _ = Describe("Nothing happens", func() {
 				Eventually(t.deployment(name)).WithContext(ctx).Should(beReady())
 			}
 		}
-		if world.nodes == simulated {
-			Eventually(t.branches).WithContext(ctx).Should(HaveLen(2))
-			next := "qbr/" + t.branch(ctx, "next").Name
-			t.patch(ctx, next, `{"stagingEnvironmentEnabled": true}`)
-			kubectl(ctx, "wait", next, "-n", t.name, "--for=condition=Ready", "--timeout=60s")
-		}
+		Eventually(t.branches).WithContext(ctx).Should(HaveLen(2))
+		next := "qbr/" + t.branch(ctx, "next").Name
+		t.patch(ctx, next, `{"stagingEnvironmentEnabled": true}`)
+		kubectl(ctx, "wait", next, "-n", t.name, "--for=condition=Ready", "--timeout=60s")
 		awaitCalm(ctx)
 
 		writesBefore, versionsBefore := writes(ctx), resourceVersions(ctx)
