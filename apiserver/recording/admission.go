@@ -66,7 +66,7 @@ func (a *Admission) record(ctx context.Context, request *admissionv1.AdmissionRe
 		return nil
 	}
 	account, err := a.accountOf(ctx, request)
-	if err != nil || account == nil || !IsOn(account) {
+	if err != nil || account == nil {
 		return err
 	}
 	if a.Log == nil {
@@ -108,16 +108,26 @@ func (a *Admission) isOwn(user string) bool {
 	return strings.HasPrefix(user, "system:serviceaccount:"+a.Namespace+":") || slices.Contains(collectors, user)
 }
 
-// accountOf is the account that an object belongs to; nil when it belongs to none.
+// accountOf is the account that an object belongs to, if it has its log on; else nil. Of an account
+// that is changed one of the two counts: switching the log off is an event too.
 func (a *Admission) accountOf(ctx context.Context, request *admissionv1.AdmissionRequest) (*v1alpha1.Account, error) {
 	if request.Kind.Kind != "Account" {
 		account, err := tenant.Of(ctx, a.Reader, request.Namespace)
-		return account, ignoreNoAccount(err)
+		if err != nil || !IsOn(account) {
+			return nil, ignoreNoAccount(err)
+		}
+		return account, nil
 	}
-	account := &v1alpha1.Account{}
 	for _, raw := range [][]byte{request.Object.Raw, request.OldObject.Raw} {
-		if len(raw) > 0 {
-			return account, json.Unmarshal(raw, account)
+		account := &v1alpha1.Account{}
+		if len(raw) == 0 {
+			continue
+		}
+		if err := json.Unmarshal(raw, account); err != nil {
+			return nil, err
+		}
+		if IsOn(account) {
+			return account, nil
 		}
 	}
 	return nil, nil

@@ -383,6 +383,15 @@ func TestChangesPastTheFrontEnd(t *testing.T) {
 		`Updated deployment configuration: Deployment acme/sales succeeded [7 Sales]  {"spec.displayName":{"after":"By kubectl","before":"Sales"}}`,
 		`Deleted deployment: Deployment acme/sales succeeded [7 Sales]  {"spec.displayName":{"before":"Sales"},"spec.env":{"before":[{"name":"CUBEJS_DB_PASS","value":"[HIDDEN]"}]}}`,
 	)
+	account := func(enabled bool) runtime.RawExtension {
+		return runtime.RawExtension{Raw: fmt.Appendf(nil, `{"metadata":{"name":"acme"},"spec":{"namespace":"acme","plan":"Enterprise","auditLog":{"enabled":%t}}}`, enabled)}
+	}
+	a.Review(t.Context(), review("bob", "", "", func(r *admissionv1.AdmissionRequest) {
+		r.Kind.Kind, r.Namespace, r.Name, r.OldObject, r.Object = "Account", "", "acme", account(true), account(false)
+	}))
+	if events := w.events(); len(events) != 3 || events[2] != `Updated account settings: Account /acme succeeded [ ]  {"spec.auditLog.enabled":{"after":false,"before":true}}` {
+		t.Errorf("switching the log off: %q", events)
+	}
 	w.log.Close()
 	if got := a.Review(t.Context(), review("bob", "Sales", "Unheard", nil)); !got.Allowed || len(got.Warnings) != 1 {
 		t.Errorf("with a log that is away: %+v", got)
