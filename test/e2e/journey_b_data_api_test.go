@@ -196,7 +196,8 @@ var _ = Describe("Somebody queries data", Ordered, ContinueOnFailure, func() {
 		Eventually(func() reply {
 			return api.ask(ctx, http.MethodGet, t.dataURL(ctx, staging.Name)+"/v1/meta", control.issue(ctx, "tokens", staging.Name), "")
 		}).WithContext(ctx).WithTimeout(rolled).Should(And(haveStatus(http.StatusOK), WithTransform(reply.String, ContainSubstring(`"orders.largest"`))))
-		Expect(t.staging(ctx, "next").Status.Active).To(BeTrue())
+		// The status follows the pods that answer already.
+		Eventually(func() *v1alpha1.Environment { return t.staging(ctx, "next") }).WithContext(ctx).Should(HaveField("Status.Active", true))
 	}, SpecTimeout(5*patience))
 
 	// After those about branches: staging environments run the newest version of the channel.
