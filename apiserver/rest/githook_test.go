@@ -62,7 +62,11 @@ func TestHookTurnsWait(t *testing.T) {
 	second := make(chan bool)
 	go func() { second <- hooks.wait("a") }()
 	for !clock.HasWaiters() {
-		time.Sleep(time.Millisecond)
+		select {
+		case mine := <-second:
+			t.Fatalf("the second does not wait: %v", mine)
+		case <-time.After(time.Millisecond):
+		}
 	}
 	for range 100 {
 		if hooks.wait("a") {

@@ -1,0 +1,221 @@
+package auth
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr/funcr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/quoin-dev/quoin/api/v1alpha1"
+)
+
+// gets counts the objects that are read by name, and fails when told to.
+func gets(c client.WithWatch, n *int, fail *error) client.WithWatch {
+	return interceptor.NewClient(c, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			if *n++; *fail != nil {
+				return *fail
+			}
+			return c.Get(ctx, key, o, opts...)
+		},
+	})
+}
+
+// TestGitHooksCostLittle: the API server is asked once a second for the same deployment, and at
+// most so often for any.
+func TestGitHooksCostLittle(t *testing.T) {
+	n, fail := 0, error(nil)
+	c := indexed(t, sales(), shared("sales", hookSecret))
+	clock := clocktesting.NewFakePassiveClock(now)
+	hooks := NewGitHooks(hookRoute, c, gets(c, &n, &fail), clock)
+	ask := func(number, secret string) error {
+		_, err := hooks.Authenticate(t.Context(), acme(), signed(number, secret))
+		return err
+	}
+	for range 200 {
+		if err := ask("7", hookSecret); err != nil {
+			t.Fatal(err)
+		}
+		if err := ask("7", "wrong"); !errors.Is(err, ErrNoCredential) {
+			t.Fatal(err)
+		}
+	}
+	if n != 1 {
+		t.Errorf("%d look-ups in a second", n)
+	}
+	s := shared("sales", "another secret of bytes")
+	if err := c.Update(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+	clock.SetTime(now.Add(hookSecretFor))
+	if err := ask("7", hookSecret); !errors.Is(err, ErrNoCredential) {
+		t.Errorf("the old secret after a second: %v", err)
+	}
+	if err := ask("7", "another secret of bytes"); err != nil || n != 2 {
+		t.Errorf("the new one: %v, %d look-ups", err, n)
+	}
+	busy := 0
+	for i := range 1000 {
+		switch err := ask(fmt.Sprint(1000+i), hookSecret); {
+		case errors.Is(err, ErrBusy) && !errors.Is(err, ErrNoCredential):
+			busy++
+		case !errors.Is(err, ErrNoCredential):
+			t.Fatal(err)
+		}
+	}
+	if busy < 500 || n+busy != 1002 {
+		t.Errorf("%d of 1000 were not looked up, %d look-ups", busy, n)
+	}
+	if err := ask("7", "another secret of bytes"); err != nil {
+		t.Errorf("a secret that is known, meanwhile: %v", err)
+	}
+}
+
+func TestGitHooksFaults(t *testing.T) {
+	broken := errors.New("connection refused")
+	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "hooks", errors.New("rbac"))
+	for name, tc := range map[string]struct {
+		number string
+		fail   error
+		says   string
+	}{
+		"no answer":                          {"7", broken, "read the secret of hooks: connection refused"},
+		"no right":                           {"7", forbidden, `bind ClusterRole quoin-account-apiserver to quoin apiserver with a RoleBinding in namespace "acme-ns"`},
+		"no right, and no such deployment":   {"9", forbidden, `bind ClusterRole quoin-account-apiserver`},
+		"no answer, and no such deployment":  {"9", broken, "read the secret of hooks: connection refused"},
+		"no answer, a signature that is bad": {"7", broken, "connection refused"},
+	} {
+		n, fail := 0, tc.fail
+		c := indexed(t, sales(), shared("sales", hookSecret))
+		hooks := NewGitHooks(hookRoute, c, gets(c, &n, &fail), clocktesting.NewFakePassiveClock(now))
+		for range 2 { // a failure is not remembered as an answer
+			_, err := hooks.Authenticate(t.Context(), acme(), signed(tc.number, hookSecret))
+			if !errors.Is(err, tc.fail) || errors.Is(err, ErrNoCredential) || errors.Is(err, ErrBody) || !strings.Contains(err.Error(), tc.says) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		fail = nil
+		if _, err := hooks.Authenticate(t.Context(), acme(), signed("7", hookSecret)); err != nil {
+			t.Errorf("%s: afterwards: %v", name, err)
+		}
+	}
+	t.Run("cache", func(t *testing.T) {
+		n := 0
+		_, err := NewGitHooks(hookRoute, counted(indexed(t), &n, broken), nil, clocktesting.NewFakePassiveClock(now)).Authenticate(t.Context(), acme(), signed("7", hookSecret))
+		if !errors.Is(err, broken) || errors.Is(err, ErrNoCredential) {
+			t.Error(err)
+		}
+	})
+	t.Run("body", func(t *testing.T) {
+		for _, number := range []string{"7", "9"} {
+			r := signed(number, hookSecret)
+			r.Body = http.MaxBytesReader(httptest.NewRecorder(), r.Body, int64(len(hookBody)-1))
+			_, err := gitHooks(t, sales(), shared("sales", hookSecret)).Authenticate(t.Context(), acme(), r)
+			var tooLarge *http.MaxBytesError
+			if !errors.Is(err, ErrBody) || !errors.As(err, &tooLarge) || errors.Is(err, ErrNoCredential) {
+				t.Errorf("%s: %v", number, err)
+			}
+		}
+	})
+}
+
+// TestGitHooksThatAreSentSlowly: so many bodies are read at a time, and the next caller is not
+// kept waiting.
+func TestGitHooksThatAreSentSlowly(t *testing.T) {
+	hooks := gitHooks(t, sales(), shared("sales", hookSecret))
+	var group sync.WaitGroup
+	var slow []*io.PipeWriter
+	for range hooksAtOnce {
+		body, rest := io.Pipe()
+		slow = append(slow, rest)
+		r := hook("7", signed("7", hookSecret).Header, body)
+		group.Go(func() {
+			if _, err := hooks.Authenticate(t.Context(), acme(), r); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	for _, rest := range slow {
+		if _, err := rest.Write([]byte(hookBody[:1])); err != nil { // returns when it has been read
+			t.Fatal(err)
+		}
+	}
+	if _, err := hooks.Authenticate(t.Context(), acme(), signed("7", hookSecret)); !errors.Is(err, ErrBusy) {
+		t.Errorf("besides %d others: %v", hooksAtOnce, err)
+	}
+	for _, rest := range slow {
+		if _, err := rest.Write([]byte(hookBody[1:])); err != nil {
+			t.Fatal(err)
+		}
+		if err := rest.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	group.Wait()
+	if _, err := hooks.Authenticate(t.Context(), acme(), signed("7", hookSecret)); err != nil {
+		t.Errorf("afterwards: %v", err)
+	}
+}
+
+// TestGitHooksSayWhatIsWrongInTheLog: whoever has set it up finds out why it does not work; of the
+// secret nothing is there.
+func TestGitHooksSayWhatIsWrongInTheLog(t *testing.T) {
+	for name, tc := range map[string]struct {
+		objs []client.Object
+		want string
+	}{
+		"no Secret":         {[]client.Object{sales()}, `"found"=false`},
+		"short":             {[]client.Object{sales(), shared("sales", "hunter2hunter2")}, `"found"=true`},
+		"fine":              {[]client.Object{sales(), shared("sales", "hunter2hunter2hunter2")}, ""},
+		"takes no hooks":    {[]client.Object{shared("sales", "hunter2hunter2")}, ""},
+		"other account too": {[]client.Object{sales(func(d *v1alpha1.Deployment) { d.Namespace = "globex-ns" })}, ""},
+	} {
+		var lines bytes.Buffer
+		ctx := log.IntoContext(t.Context(), funcr.New(func(_, args string) { lines.WriteString(args + "\n") }, funcr.Options{}))
+		hooks := gitHooks(t, tc.objs...)
+		for range 3 {
+			if _, err := hooks.Authenticate(ctx, acme(), signed("7", "something else")); !errors.Is(err, ErrNoCredential) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		text := lines.String()
+		if tc.want == "" && text != "" || tc.want != "" && (strings.Count(text, "\n") != 1 || !strings.Contains(text, tc.want)) || strings.Contains(text, "hunter2") {
+			t.Errorf("%s: the log says %q", name, text)
+		}
+	}
+}
+
+// TestGitHooksRemember: what is remembered of a reference is not taken for another.
+func TestGitHooksRemember(t *testing.T) {
+	d := sales()
+	c := indexed(t, d, shared("sales", hookSecret, "new", "the new secret of sales"))
+	hooks := NewGitHooks(hookRoute, c, c, clocktesting.NewFakePassiveClock(now.Add(time.Minute)))
+	if _, err := hooks.Authenticate(t.Context(), acme(), signed("7", hookSecret)); err != nil {
+		t.Fatal(err)
+	}
+	d.Spec.Model.Git.WebhookSecretRef.Key = "new"
+	if err := c.Update(t.Context(), d); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := hooks.Authenticate(t.Context(), acme(), signed("7", hookSecret)); !errors.Is(err, ErrNoCredential) {
+		t.Errorf("the old key: %v", err)
+	}
+	if _, err := hooks.Authenticate(t.Context(), acme(), signed("7", "the new secret of sales")); err != nil {
+		t.Errorf("the new key: %v", err)
+	}
+}
