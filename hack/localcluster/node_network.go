@@ -22,22 +22,31 @@ const (
 // the cluster's folder, so that a cluster finds its own after a crash and no
 // other cluster's.
 type nodeNetwork struct {
-	id         string // short name of the cluster's folder
-	nodeBridge string // carries the node's address: it must not be a loopback one
-	podBridge  string // connects the pods
-	address    string // of the node; the API server listens there too, for pods
+	id      string // short name of the cluster's folder
+	address string // of the node; the API server listens there too, for pods
 }
 
 func newNodeNetwork(dir string) nodeNetwork {
 	sum := sha256.Sum256([]byte(dir))
-	id := hex.EncodeToString(sum[:])[:6]
 	return nodeNetwork{
-		id:         id,
-		nodeBridge: "qln" + id,
-		podBridge:  "qlp" + id,
-		address:    fmt.Sprintf("172.30.%d.1", 1+int(sum[3])%254),
+		id:      hex.EncodeToString(sum[:])[:6],
+		address: fmt.Sprintf("172.30.%d.1", 1+int(sum[3])%254),
 	}
 }
+
+// Beginnings of names on the machine; a network's id follows.
+const (
+	nodeBridgePrefix     = "qln"
+	podBridgePrefix      = "qlp"
+	stateDirectoryPrefix = "/var/lib/quoin-localcluster-"
+	runDirectoryPrefix   = "/run/quoin-localcluster-"
+)
+
+// nodeBridge carries the node's address: it must not be a loopback one.
+func (n nodeNetwork) nodeBridge() string { return nodeBridgePrefix + n.id }
+
+// podBridge connects the pods.
+func (n nodeNetwork) podBridge() string { return podBridgePrefix + n.id }
 
 // name is the network's name in the CNI configuration and in iptables comments.
 func (n nodeNetwork) name() string { return "quoin-" + n.id }
@@ -45,10 +54,10 @@ func (n nodeNetwork) name() string { return "quoin-" + n.id }
 // stateDirectory holds containerd's and the kubelet's files. It is not below
 // the cluster's folder: sockets there would exceed the 108 bytes of a socket
 // path, and mounts would trip whoever walks a source tree.
-func (n nodeNetwork) stateDirectory() string { return "/var/lib/quoin-localcluster-" + n.id }
+func (n nodeNetwork) stateDirectory() string { return stateDirectoryPrefix + n.id }
 
 // runDirectory holds containerd's socket and run-time state.
-func (n nodeNetwork) runDirectory() string { return "/run/quoin-localcluster-" + n.id }
+func (n nodeNetwork) runDirectory() string { return runDirectoryPrefix + n.id }
 
 // containerdSocket is where containerd listens.
 func (n nodeNetwork) containerdSocket() string { return n.runDirectory() + "/containerd.sock" }
@@ -56,15 +65,15 @@ func (n nodeNetwork) containerdSocket() string { return n.runDirectory() + "/con
 // create makes the bridge that carries the node's address, and lets the kernel
 // forward between pods and the world.
 func (n nodeNetwork) create(ctx context.Context) error {
-	if _, err := net.InterfaceByName(n.nodeBridge); err == nil {
+	if _, err := net.InterfaceByName(n.nodeBridge()); err == nil {
 		if err := n.remove(ctx); err != nil {
 			return err
 		}
 	}
 	for _, args := range [][]string{
-		{"link", "add", n.nodeBridge, "type", "bridge"},
-		{"address", "add", n.address + "/24", "dev", n.nodeBridge},
-		{"link", "set", n.nodeBridge, "up"},
+		{"link", "add", n.nodeBridge(), "type", "bridge"},
+		{"address", "add", n.address + "/24", "dev", n.nodeBridge()},
+		{"link", "set", n.nodeBridge(), "up"},
 	} {
 		if err := runHost(ctx, "ip", args...); err != nil {
 			return fmt.Errorf("make the node's bridge: %w", err)
@@ -75,7 +84,7 @@ func (n nodeNetwork) create(ctx context.Context) error {
 
 // remove deletes the bridges. Pods' interfaces are gone with their namespaces.
 func (n nodeNetwork) remove(ctx context.Context) error {
-	for _, bridge := range []string{n.podBridge, n.nodeBridge} {
+	for _, bridge := range []string{n.podBridge(), n.nodeBridge()} {
 		if _, err := net.InterfaceByName(bridge); err != nil {
 			continue
 		}
@@ -110,5 +119,5 @@ const cniConfiguration = `{
 `
 
 func (n nodeNetwork) cniConfiguration() string {
-	return fmt.Sprintf(cniConfiguration, n.name(), n.podBridge, n.stateDirectory()+"/addresses", realPodSubnet)
+	return fmt.Sprintf(cniConfiguration, n.name(), n.podBridge(), n.stateDirectory()+"/addresses", realPodSubnet)
 }

@@ -37,7 +37,7 @@ func checkRealNode(ctx context.Context, dir string, o upOptions) error {
 	if pids := podProcesses(); len(pids) > 0 {
 		return fmt.Errorf("containers of another kubelet run here (process %d and others): stop them first", pids[0])
 	}
-	return nil
+	return removeDeadNodes(ctx, newNodeNetwork(dir))
 }
 
 // claimRealNode writes into the file who has the machine's real node, unless

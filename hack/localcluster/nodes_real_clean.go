@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -45,24 +47,80 @@ func (c *cluster) drainRealNode(ctx context.Context) (stopped int, err error) {
 	return stopped, errors.Join(problems...)
 }
 
-// cleanRealNode removes what the node made on the machine: mounts, state,
-// bridges, cgroups, iptables rules.
+// cleanRealNode removes what the node made on the machine.
 func (c *cluster) cleanRealNode(ctx context.Context) error {
 	n := newNodeNetwork(c.Dir)
-	problems := []error{n.unmount()}
-	if errors.Join(problems...) == nil {
-		// Never through a mount: what is mounted there is not ours to delete.
-		problems = append(problems, os.RemoveAll(n.stateDirectory()), os.RemoveAll(n.runDirectory()))
-	}
-	problems = append(problems, n.remove(ctx))
 	if !ownsRealNode(c.Dir) {
-		return errors.Join(problems...)
+		return n.clean(ctx)
 	}
-	for _, command := range []string{"iptables", "ip6tables"} {
-		problems = append(problems, n.cleanRules(ctx, command))
-	}
+	err := errors.Join(n.clean(ctx), n.cleanRules(ctx))
 	removePodCgroups()
-	return errors.Join(append(problems, removeIfExists(realNodeOwner))...)
+	return errors.Join(err, removeIfExists(realNodeOwner))
+}
+
+// removeDeadNodes removes what nodes have left that were killed, with those who
+// would have cleaned up: whoever has claimed the machine's real node knows that
+// every other one is dead. A bridge that is left has the subnet of the pods, and
+// their traffic would go there.
+func removeDeadNodes(ctx context.Context, claimed nodeNetwork) error {
+	names, err := namesOnMachine()
+	if err != nil {
+		return err
+	}
+	var problems []error
+	for _, dead := range networksNamed(names) {
+		if dead.id == claimed.id {
+			continue
+		}
+		say("removing what is left of a dead real node (%s)", dead.name())
+		problems = append(problems, dead.clean(ctx), dead.cleanRules(ctx))
+	}
+	return errors.Join(problems...)
+}
+
+// namesOnMachine are the names of interfaces, and of the folders where nodes
+// have theirs.
+func namesOnMachine() ([]string, error) {
+	interfaces, err := net.Interfaces()
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, i := range interfaces {
+		names = append(names, i.Name)
+	}
+	for _, prefix := range []string{stateDirectoryPrefix, runDirectoryPrefix} {
+		folders, _ := filepath.Glob(prefix + "*") // the pattern is well-formed: no other error exists
+		names = append(names, folders...)
+	}
+	return names, nil
+}
+
+// networkName is the name of something that a node has made.
+var networkName = regexp.MustCompile("^(?:" + strings.Join([]string{
+	nodeBridgePrefix, podBridgePrefix, regexp.QuoteMeta(stateDirectoryPrefix), regexp.QuoteMeta(runDirectoryPrefix),
+}, "|") + ")([0-9a-f]{6})$")
+
+// networksNamed are those to which names belong.
+func networksNamed(names []string) []nodeNetwork {
+	var networks []nodeNetwork
+	for _, name := range names {
+		found := networkName.FindStringSubmatch(name)
+		if found != nil && !slices.Contains(networks, nodeNetwork{id: found[1]}) {
+			networks = append(networks, nodeNetwork{id: found[1]})
+		}
+	}
+	return networks
+}
+
+// clean removes mounts, state and bridges.
+func (n nodeNetwork) clean(ctx context.Context) error {
+	err := n.unmount()
+	if err == nil {
+		// Never through a mount: what is mounted there is not ours to delete.
+		err = errors.Join(os.RemoveAll(n.stateDirectory()), os.RemoveAll(n.runDirectory()))
+	}
+	return errors.Join(err, n.remove(ctx))
 }
 
 // ownsRealNode reports whether the machine's real node is that of the cluster
@@ -178,8 +236,13 @@ func mountsBelow(mountinfo string, folders ...string) []string {
 }
 
 // cleanRules takes the rules of kube-proxy, kubelet and the pod network out of
-// every table, in one transaction for each.
-func (n nodeNetwork) cleanRules(ctx context.Context, command string) error {
+// every table, in one transaction for each. Those of the first two have the same
+// names for every node, so only the owner of the machine's real node may call it.
+func (n nodeNetwork) cleanRules(ctx context.Context) error {
+	return errors.Join(n.cleanRulesOf(ctx, "iptables"), n.cleanRulesOf(ctx, "ip6tables"))
+}
+
+func (n nodeNetwork) cleanRulesOf(ctx context.Context, command string) error {
 	save, restore := findProgram(command+"-save"), findProgram(command+"-restore")
 	if save == "" || restore == "" {
 		return nil

@@ -9,19 +9,34 @@ import (
 
 func TestNodeNetworkNames(t *testing.T) {
 	a, b := newNodeNetwork("/home/a/.local"), newNodeNetwork("/home/b/.local")
-	if a == b || a.nodeBridge == b.nodeBridge {
+	if a == b || a.nodeBridge() == b.nodeBridge() {
 		t.Errorf("two folders share names: %+v", a)
 	}
 	if a != newNodeNetwork("/home/a/.local") {
 		t.Error("the names of one folder change")
 	}
-	for _, name := range []string{a.nodeBridge, a.podBridge} {
+	for _, name := range []string{a.nodeBridge(), a.podBridge()} {
 		if len(name) > 15 {
 			t.Errorf("interface name %s is longer than Linux takes", name)
 		}
 	}
 	if len(a.containerdSocket()) > 100 {
 		t.Errorf("socket path %s is longer than Linux takes", a.containerdSocket())
+	}
+}
+
+// Whatever of a dead node is left tells whose it was; what only looks alike is not touched.
+func TestNetworksNamed(t *testing.T) {
+	dead := newNodeNetwork("/home/a/.local")
+	for _, name := range []string{dead.nodeBridge(), dead.podBridge(), dead.stateDirectory(), dead.runDirectory()} {
+		got := networksNamed([]string{"lo", "eth0", name, name})
+		if len(got) != 1 || got[0].id != dead.id {
+			t.Errorf("%s: got %+v", name, got)
+		}
+	}
+	others := []string{"qlnetwork", "qln", "xqln" + dead.id, dead.nodeBridge() + "0", dead.stateDirectory() + "/etc", realNodeOwner, realNodeOwner + ".lock"}
+	if got := networksNamed(others); len(got) != 0 {
+		t.Errorf("taken for a node's: %+v", got)
 	}
 }
 
