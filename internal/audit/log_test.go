@@ -96,27 +96,39 @@ func testSameID(t *testing.T, w *world) {
 	}
 }
 
-// testSeveralRecordTheSame is what replicas do that see the same change, each in an order of its own.
+// testSeveralRecordTheSame is what replicas do that see the same change: at the same moment, or
+// many at once, each in an order of its own.
 func testSeveralRecordTheSame(t *testing.T, w *world) {
-	const n = 200
-	var all sync.WaitGroup
-	for i := range 4 {
-		l := w.log(t, Options{})
-		for range 5 {
-			var events []Event
-			for _, j := range rand.New(rand.NewPCG(uint64(i), 7)).Perm(n) {
-				events = append(events, at(j))
-			}
+	const n, replicas = 200, 4
+	var logs [replicas]*Log
+	for i := range logs {
+		logs[i] = w.log(t, Options{})
+	}
+	together := func(record func(replica int) error) {
+		var all sync.WaitGroup
+		for i := range replicas {
 			all.Go(func() {
-				if err := l.Record(context.Background(), events...); err != nil {
+				if err := record(i); err != nil {
 					t.Error(err)
 				}
 			})
 		}
+		all.Wait()
 	}
-	all.Wait()
-	if got := find(t, w.log(t, Options{}), Filter{}); len(got) != n {
-		t.Errorf("%d events, want %d", len(got), n)
+	for i := range n {
+		together(func(replica int) error { return logs[replica].Record(context.Background(), at(i)) })
+	}
+	for round := range 5 {
+		together(func(replica int) error {
+			var events []Event
+			for _, i := range rand.New(rand.NewPCG(uint64(replica), uint64(round))).Perm(n) {
+				events = append(events, at(n*(1+round)+i))
+			}
+			return logs[replica].Record(context.Background(), events...)
+		})
+	}
+	if got := find(t, logs[0], Filter{}); len(got) != 6*n {
+		t.Errorf("%d events, want %d", len(got), 6*n)
 	}
 }
 

@@ -29,7 +29,9 @@ CREATE TABLE audit_event (
     words            {{if .PostgreSQL}}TSVECTOR{{else}}TEXT{{end}} NOT NULL
 );
 
-CREATE UNIQUE INDEX audit_event_order ON audit_event (account, time, id);
+-- Not UNIQUE, though it is: where two processes store the same event at once, ON CONFLICT (id) helps
+-- with the key alone, and the one that comes later would fail at this index.
+CREATE INDEX audit_event_order ON audit_event (account, time, id);
 
 {{if .PostgreSQL -}}
 -- A short list of what is not in the index yet (KiB): whoever has to put it there waits less.
