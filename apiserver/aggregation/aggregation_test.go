@@ -48,11 +48,21 @@ func TestAggregated(t *testing.T) {
 	c.bind(t, "carol", "only-demo", "")
 	c.bind(t, "dora", "quoin-proxy-admin", "default")
 	c.bind(t, "ida", "impersonator", "")
-	for _, user := range []string{"ada", "bob", "carol"} {
+	c.create(t, &rbacv1.ClusterRole{
+		ObjectMeta: metav1.ObjectMeta{Name: "manager"},
+		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{GroupVersion.Group}, Resources: []string{"accounts/proxy"}, Verbs: []string{"get", "update"}}},
+	})
+	c.create(t, &rbacv1.ClusterRole{
+		ObjectMeta: metav1.ObjectMeta{Name: "only-create"},
+		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{GroupVersion.Group}, Resources: []string{"accounts/proxy"}, Verbs: []string{"create"}}},
+	})
+	c.bind(t, "max", "manager", "")
+	c.bind(t, "cleo", "only-create", "")
+	for user, method := range map[string]string{"ada": http.MethodGet, "bob": http.MethodGet, "carol": http.MethodGet, "max": http.MethodGet, "cleo": http.MethodPost} {
 		config, answer := c.as(t, user), ""
 		eventually(t, func() bool {
 			var code int
-			code, answer = send(t, config, http.MethodGet, demo+"/ready")
+			code, answer = send(t, config, method, demo+"/ready")
 			return code == http.StatusAccepted
 		}, func() any { return user + ": " + answer })
 	}
@@ -60,6 +70,7 @@ func TestAggregated(t *testing.T) {
 
 	t.Run("proxy", c.testProxy)
 	t.Run("authorization", c.testAuthorization)
+	t.Run("permissions", c.testPermissions)
 	t.Run("front proxy", c.testFrontProxy)
 	t.Run("tokens", c.testTokens)
 	t.Run("paths", c.testPaths)
@@ -155,6 +166,31 @@ func (c *cluster) testAuthorization(t *testing.T) {
 				t.Errorf("%d calls", len(calls))
 			}
 		})
+	}
+}
+
+// testPermissions: which of the product's permissions come with the verbs; a method that is
+// allowed gives none by itself.
+func (c *cluster) testPermissions(t *testing.T) {
+	read := []v1alpha1.Permission{"DeploymentRead", "SchemaRead"}
+	for user, want := range map[string]struct {
+		method      string
+		permissions []v1alpha1.Permission
+	}{
+		"ada":  {http.MethodGet, []v1alpha1.Permission{v1alpha1.PermissionAdmin}},
+		"bob":  {http.MethodGet, read},
+		"max":  {http.MethodPut, append(slices.Clone(read), v1alpha1.PermissionDeploymentsManage)},
+		"cleo": {http.MethodPost, nil},
+	} {
+		code, answer := send(t, c.as(t, user), want.method, demo+"/a")
+		calls := c.taken()
+		if code != http.StatusAccepted || len(calls) != 1 {
+			t.Errorf("%s: %d, %d calls: %s", user, code, len(calls), answer)
+			continue
+		}
+		if diff := cmp.Diff(want.permissions, calls[0].Principal.Permissions); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", user, diff)
+		}
 	}
 }
 

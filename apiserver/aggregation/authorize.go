@@ -38,18 +38,27 @@ func toPath(who user.Info, r *http.Request) authorizer.AttributesRecord {
 	return authorizer.AttributesRecord{User: who, Verb: strings.ToLower(r.Method), Path: r.URL.Path}
 }
 
-// authorize asks Kubernetes; the error is the answer to the caller.
-func (s *Server) authorize(ctx context.Context, attempt authorizer.AttributesRecord) error {
+// may asks Kubernetes.
+func (s *Server) may(ctx context.Context, attempt authorizer.AttributesRecord) (bool, error) {
 	decision, reason, err := s.authorizer.Authorize(ctx, attempt)
 	if decision == authorizer.DecisionAllow {
-		return nil
+		return true, nil
 	}
 	logger := log.FromContext(ctx).WithValues("user", attempt.User.GetName(), "verb", attempt.Verb)
 	if err != nil {
 		logger.Error(err, "Failed to ask Kubernetes what a user may do")
-		return apierrors.NewInternalError(errors.New("kubernetes did not say what this user may do"))
+		return false, apierrors.NewInternalError(errors.New("kubernetes did not say what this user may do"))
 	}
 	logger.V(1).Info("Refused", "reason", reason)
+	return false, nil
+}
+
+// authorize asks Kubernetes; the error is the answer to the caller.
+func (s *Server) authorize(ctx context.Context, attempt authorizer.AttributesRecord) error {
+	allowed, err := s.may(ctx, attempt)
+	if allowed || err != nil {
+		return err
+	}
 	if !attempt.ResourceRequest {
 		return apierrors.NewForbidden(accountResource("").GroupResource(), "", fmt.Errorf("user %q cannot %s path %q", attempt.User.GetName(), attempt.Verb, attempt.Path))
 	}

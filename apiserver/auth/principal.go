@@ -17,7 +17,8 @@
 //	update  those and DeploymentsManage
 //	delete  Admin
 //
-// One that may do none of these is not recognised. The front end's own role needs get, list
+// The same goes for users of the Kubernetes API on the aggregated way (Granted). A ServiceAccount
+// that may do none of these is not recognised. The front end's own role needs get, list
 // and watch on apikeys, deployments and scimusers, patch on apikeys/status, create on
 // tokenreviews.authentication.k8s.io and subjectaccessreviews.authorization.k8s.io, and get on
 // the secrets of accounts whose deployments take hooks.

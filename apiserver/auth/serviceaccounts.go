@@ -127,35 +127,22 @@ func (a *ServiceAccounts) review(ctx context.Context, account *v1alpha1.Account,
 	}, nil
 }
 
-// grants are the verbs and what they give, the most first.
-var grants = []struct {
-	verb        string
-	permissions []v1alpha1.Permission
-}{
-	{"delete", []v1alpha1.Permission{v1alpha1.PermissionAdmin}},
-	{"update", []v1alpha1.Permission{"DeploymentRead", "SchemaRead", v1alpha1.PermissionDeploymentsManage}},
-	{"get", []v1alpha1.Permission{"DeploymentRead", "SchemaRead"}},
-}
-
-// permissions are those of the first verb that the cluster allows; nil when it allows none.
+// permissions are those that the cluster's RBAC gives in the account; nil when it gives none.
 func (a *ServiceAccounts) permissions(ctx context.Context, account *v1alpha1.Account, user authenticationv1.UserInfo) ([]v1alpha1.Permission, error) {
 	extra := map[string]authorizationv1.ExtraValue{}
 	for key, values := range user.Extra {
 		extra[key] = authorizationv1.ExtraValue(values)
 	}
-	for _, grant := range grants {
+	return Granted(func(verb string) (bool, error) {
 		s := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 			User: user.Username, UID: user.UID, Groups: user.Groups, Extra: extra,
 			ResourceAttributes: &authorizationv1.ResourceAttributes{
-				Group: accessGroup, Resource: accessResource, Subresource: accessSubresource, Name: account.Name, Verb: grant.verb,
+				Group: accessGroup, Resource: accessResource, Subresource: accessSubresource, Name: account.Name, Verb: verb,
 			},
 		}}
 		if err := a.client.Create(ctx, s); err != nil {
-			return nil, fmt.Errorf("review access: %w", err)
+			return false, fmt.Errorf("review access: %w", err)
 		}
-		if s.Status.Allowed {
-			return grant.permissions, nil
-		}
-	}
-	return nil, nil
+		return s.Status.Allowed, nil
+	})
 }

@@ -81,6 +81,22 @@ var _ = Describe("Somebody exports the audit log", Ordered, func() {
 		Expect(kubectl(ctx, "get", "--raw", aggregated+t.name+"/proxy"+export+"?search=grace")).To(And(HavePrefix("time,event,"), ContainSubstring("Created user via SCIM")))
 	})
 
+	It("is told no by kubectl that may only read deployments", func(ctx SpecContext) {
+		kubectl(ctx, "apply", "--server-side", "-f", repository("config", "aggregation", "proxy_viewer_role.yaml"))
+		kubectl(ctx, "create", "clusterrolebinding", "ivy-reads", "--clusterrole=quoin-proxy-viewer", "--user=ivy")
+		DeferCleanup(func(ctx SpecContext) {
+			kubectl(ctx, "delete", "clusterrolebinding/ivy-reads", "clusterrole/quoin-proxy-viewer")
+		})
+		asIvy := func(path string) func() (string, error) {
+			return func() (string, error) {
+				return world.kubectl(ctx, "", "get", "--as=ivy", "--raw", aggregated+t.name+"/proxy"+path)
+			}
+		}
+		Eventually(asIvy("/api/v1/deployments")).WithContext(ctx).Should(ContainSubstring(`"pagination"`))
+		_, err := asIvy(export)()
+		Expect(err).To(MatchError(ContainSubstring("AuditLogManage")))
+	})
+
 	It("is not needed by kubectl, and changes over REST wait for it", func(ctx SpecContext) {
 		database.Kill(GinkgoTB())
 		Expect(f.ask(ctx, 0, http.MethodPost, "/api/v1/api-keys", map[string]any{"name": "Refused"})).To(haveStatus(http.StatusServiceUnavailable))
