@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/pressly/goose/v3"
 	"modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
 )
@@ -18,6 +19,14 @@ const (
 	PostgreSQL Dialect = "postgres"
 	SQLite     Dialect = "sqlite"
 )
+
+// goose is what the library of migrations calls it.
+func (d Dialect) goose() goose.Dialect {
+	if d == SQLite {
+		return goose.DialectSQLite3
+	}
+	return goose.DialectPostgres
+}
 
 // RowsPerInsert is how many rows one INSERT may carry. A round trip to PostgreSQL costs more
 // than a row; SQLite has none, and its driver binds many parameters slowly.

@@ -2,10 +2,8 @@ package store
 
 import (
 	"context"
-	"crypto/sha256"
 	"database/sql"
 	"embed"
-	"encoding/hex"
 	"fmt"
 	"io/fs"
 	"log/slog"
@@ -13,7 +11,9 @@ import (
 	"slices"
 	"strings"
 	"text/template"
-	"time"
+
+	"github.com/pressly/goose/v3"
+	"github.com/pressly/goose/v3/lock"
 )
 
 //go:embed migrations/*.sql
@@ -22,12 +22,11 @@ var files embed.FS
 // migrations are all there are, in order.
 var migrations = readMigrations(files, "migrations")
 
-// migration is one step of the schema. Steps go forward only, and never change once released: a
-// database remembers the hash of each.
+// migration is one step of the schema, a template of which each database has its text. Steps go
+// forward only, and never change once released.
 type migration struct {
-	version int
+	version int64
 	name    string
-	sha256  string
 	text    *template.Template
 }
 
@@ -49,81 +48,58 @@ func readMigrations(folder fs.FS, root string) []migration {
 		if !strings.HasPrefix(name, fmt.Sprintf("%04d_", i+1)) {
 			panic(fmt.Sprintf("migration %q is not number %04d", name, i+1))
 		}
-		sum := sha256.Sum256(text)
-		all = append(all, migration{i + 1, name, hex.EncodeToString(sum[:]), template.Must(template.New(name).Option("missingkey=error").Parse(string(text)))})
+		all = append(all, migration{int64(i + 1), name, template.Must(template.New(name).Option("missingkey=error").Parse(string(text)))})
 	}
 	return all
 }
 
-// statements are the migration's for one database.
-func (m migration) statements(d Dialect) (string, error) {
-	text := &strings.Builder{}
-	if err := m.text.Execute(text, map[string]bool{"PostgreSQL": d == PostgreSQL}); err != nil {
-		return "", err
-	}
-	return text.String(), nil
-}
-
-// migrationLock is the advisory lock in PostgreSQL, any number that nobody else takes.
-const migrationLock = 0x71756f696e // "quoin"
-
-// migrate makes the missing steps, in one transaction. Processes that start at the same time
-// wait for each other: in SQLite a transaction for writing is exclusive.
-func (s *Store) migrate(ctx context.Context, steps []migration, log *slog.Logger) error {
-	return s.Write(ctx, func(tx *sql.Tx) error {
-		if s.dialect == PostgreSQL {
-			if _, err := tx.ExecContext(ctx, "SELECT pg_advisory_xact_lock($1)", int64(migrationLock)); err != nil {
-				return fmt.Errorf("lock schema: %w", err)
-			}
-		}
-		const table = `CREATE TABLE IF NOT EXISTS schema_migration (version INTEGER PRIMARY KEY, name TEXT NOT NULL, sha256 TEXT NOT NULL, applied BIGINT NOT NULL)`
-		if _, err := tx.ExecContext(ctx, table); err != nil {
-			return fmt.Errorf("make table of migrations: %w", err)
-		}
-		applied, err := checkApplied(ctx, tx, steps)
-		if err != nil {
+// step is the migration as goose makes it: in a transaction, in which its version is recorded too.
+func (m migration) step(d Dialect, log *slog.Logger) *goose.Migration {
+	return goose.NewGoMigration(m.version, &goose.GoFunc{RunTx: func(ctx context.Context, tx *sql.Tx) error {
+		text := &strings.Builder{}
+		if err := m.text.Execute(text, map[string]bool{"PostgreSQL": d == PostgreSQL}); err != nil {
 			return err
 		}
-		for _, step := range steps[applied:] {
-			if err := step.apply(ctx, tx, s.dialect); err != nil {
-				return fmt.Errorf("migration %s: %w", step.name, err)
-			}
-			log.Info("Migrated the database", "migration", step.name)
+		log.Info("Migrating the database", "migration", m.name)
+		if _, err := tx.ExecContext(ctx, text.String()); err != nil {
+			return fmt.Errorf("%s: %w", m.name, err)
 		}
 		return nil
-	})
+	}}, nil)
 }
 
-func (m migration) apply(ctx context.Context, tx *sql.Tx, d Dialect) error {
-	text, err := m.statements(d)
-	if err != nil {
-		return err
-	}
-	if _, err := tx.ExecContext(ctx, text); err != nil {
-		return err
-	}
-	_, err = tx.ExecContext(ctx, "INSERT INTO schema_migration (version, name, sha256, applied) VALUES ($1, $2, $3, $4)", m.version, m.name, m.sha256, time.Now().UnixMicro())
-	return err
-}
+// versions is the table that says which migrations have been made.
+const versions = "schema_migration"
 
-// checkApplied counts the steps that have been made, and fails unless they are the first of ours.
-func checkApplied(ctx context.Context, tx *sql.Tx, steps []migration) (applied int, err error) {
-	rows, err := tx.QueryContext(ctx, "SELECT version, name, sha256 FROM schema_migration ORDER BY version")
+// migrate makes the missing steps. Processes that start at the same time wait for each other: in
+// PostgreSQL by an advisory lock that they ask for every second, for as long as ctx lets them;
+// SQLite lets one process in.
+func (s *Store) migrate(ctx context.Context, steps []migration, log *slog.Logger) error {
+	options := []goose.ProviderOption{goose.WithDisableGlobalRegistry(true), goose.WithTableName(versions)}
+	for _, m := range steps {
+		options = append(options, goose.WithGoMigrations(m.step(s.dialect, log)))
+	}
+	if s.dialect == PostgreSQL {
+		const everySecond, forever = 1, 1 << 32
+		locker, err := lock.NewPostgresSessionLocker(lock.WithLockTimeout(everySecond, forever))
+		if err != nil {
+			return fmt.Errorf("migrate: %w", err)
+		}
+		options = append(options, goose.WithSessionLocker(locker))
+	}
+	provider, err := goose.NewProvider(s.dialect.goose(), s.write, nil, options...)
 	if err != nil {
-		return 0, fmt.Errorf("read migrations: %w", err)
+		return fmt.Errorf("migrate: %w", err)
 	}
-	defer func() { _ = rows.Close() }()
-	for ; rows.Next(); applied++ {
-		var m migration
-		if err := rows.Scan(&m.version, &m.name, &m.sha256); err != nil {
-			return 0, fmt.Errorf("read migrations: %w", err)
-		}
-		switch {
-		case m.version > len(steps):
-			return 0, fmt.Errorf("%w: it has migration %s, this one knows %d; run the newer Quoin, or restore a backup from before the upgrade", ErrNewer, m.name, len(steps))
-		case m.version != applied+1 || m.sha256 != steps[applied].sha256:
-			return 0, fmt.Errorf("migration %s is not the one that this Quoin knows as %s", m.name, steps[applied].name)
-		}
+	if _, err := provider.Up(ctx); err != nil {
+		return fmt.Errorf("migrate: %w", err)
 	}
-	return applied, rows.Err()
+	current, known, err := provider.GetVersions(ctx)
+	if err != nil {
+		return fmt.Errorf("migrate: %w", err)
+	}
+	if current > known {
+		return fmt.Errorf("%w: it has migration %d, this one knows %d; run the newer Quoin, or restore a backup from before the upgrade", ErrNewer, current, known)
+	}
+	return nil
 }

@@ -32,7 +32,7 @@ func openSQLite(ctx context.Context, text string, log *slog.Logger) (s *Store, e
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil { //nolint:gosec // the administrator chooses the path
 		return nil, err
 	}
-	release, err := lock(file + ".lock")
+	release, err := lockFile(file + ".lock")
 	if err != nil {
 		return nil, err
 	}
@@ -67,9 +67,9 @@ func sqlitePath(text string) (string, error) {
 	return filepath.Clean(u.Path), nil
 }
 
-// lock keeps other processes away as long as this one lives. Two would not see each other's
+// lockFile keeps other processes away as long as this one lives. Two would not see each other's
 // locks on a network's file system, and WAL needs memory that they share.
-func lock(name string) (release func() error, err error) {
+func lockFile(name string) (release func() error, err error) {
 	file, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR, 0o600) //nolint:gosec // the administrator chooses the path
 	if err != nil {
 		return nil, err

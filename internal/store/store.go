@@ -94,7 +94,7 @@ func (s *Store) Write(ctx context.Context, work func(tx *sql.Tx) error) error {
 // Ping tells whether the database answers, for readiness.
 func (s *Store) Ping(ctx context.Context) error {
 	var steps int
-	if err := s.read.QueryRowContext(ctx, "SELECT COUNT(*) FROM schema_migration").Scan(&steps); err != nil {
+	if err := s.read.QueryRowContext(ctx, "SELECT COUNT(*) FROM "+versions).Scan(&steps); err != nil {
 		return fmt.Errorf("database: %w", err)
 	}
 	return nil

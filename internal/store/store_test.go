@@ -29,7 +29,6 @@ var cases = []struct {
 	{"a transaction is whole or not at all", testWrite},
 	{"an older schema is brought up to date", testMigrate},
 	{"a newer schema is refused", testNewer},
-	{"another schema is refused", testChangedMigration},
 	{"a migration that fails changes nothing", testBrokenMigration},
 	{"the search finds words by their beginning", testMatching},
 	{"refused rows are told from other failures", testRefused},
@@ -105,8 +104,8 @@ func testOpen(t *testing.T, fresh string) {
 		if err := s.Ping(t.Context()); err != nil {
 			t.Error(err)
 		}
-		if n := number(t, s, "SELECT COUNT(*) FROM schema_migration"); n != len(migrations) {
-			t.Errorf("%d migrations are recorded, want %d", n, len(migrations))
+		if n := number(t, s, "SELECT MAX(version_id) FROM schema_migration"); n != len(migrations) {
+			t.Errorf("migration %d is the last recorded, want %d", n, len(migrations))
 		}
 		if s.Replicated() != (s.Dialect() == PostgreSQL) {
 			t.Error("Replicated is wrong")
@@ -160,20 +159,7 @@ func testNewer(t *testing.T, fresh string) {
 	if err := newer.Close(); err != nil {
 		t.Fatal(err)
 	}
-	for _, known := range [][]migration{steps("CREATE TABLE a (b INTEGER)"), nil} {
-		_, err := open(t.Context(), fresh, nil, known)
-		if !errors.Is(err, ErrNewer) || len(known) == 1 && !strings.Contains(err.Error(), "0002_step") {
-			t.Errorf("knows %d: %v", len(known), err)
-		}
-	}
-}
-
-func testChangedMigration(t *testing.T, fresh string) {
-	s := mustOpen(t, fresh, steps("CREATE TABLE a (b INTEGER)"))
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := open(t.Context(), fresh, nil, steps("CREATE TABLE a (b TEXT)")); err == nil || !strings.Contains(err.Error(), "0001_step is not the one") {
+	if _, err := open(t.Context(), fresh, nil, steps("CREATE TABLE a (b INTEGER)")); !errors.Is(err, ErrNewer) {
 		t.Error(err)
 	}
 }
@@ -183,8 +169,8 @@ func testBrokenMigration(t *testing.T, fresh string) {
 		t.Fatal(err)
 	}
 	s := mustOpen(t, fresh, steps("CREATE TABLE a (b INTEGER)"))
-	if n := number(t, s, "SELECT COUNT(*) FROM schema_migration"); n != 1 {
-		t.Errorf("%d migrations are recorded", n)
+	if n := number(t, s, "SELECT MAX(version_id) FROM schema_migration"); n != 1 {
+		t.Errorf("migration %d is the last recorded", n)
 	}
 }
 
@@ -220,7 +206,7 @@ func testRefused(t *testing.T, fresh string) {
 }
 
 func testCancelled(t *testing.T, fresh string) {
-	s := mustOpen(t, fresh, nil)
+	s := mustOpen(t, fresh, migrations)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := s.Ping(ctx); !errors.Is(err, context.Canceled) {
@@ -249,13 +235,13 @@ func testReplicas(t *testing.T, fresh string) {
 		})
 	}
 	all.Wait()
-	if n := number(t, mustOpen(t, fresh, migrations), "SELECT COUNT(*) FROM schema_migration"); n != len(migrations) {
-		t.Errorf("%d migrations are recorded", n)
+	if n := number(t, mustOpen(t, fresh, migrations), "SELECT MAX(version_id) FROM schema_migration"); n != len(migrations) {
+		t.Errorf("migration %d is the last recorded", n)
 	}
 }
 
 func testEncoding(t *testing.T, fresh string) {
-	s := mustOpen(t, fresh, nil)
+	s := mustOpen(t, fresh, migrations)
 	if _, err := s.write.ExecContext(t.Context(), "CREATE DATABASE latin ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0"); err != nil {
 		t.Fatal(err)
 	}
@@ -273,7 +259,7 @@ func testSynchronousCommit(t *testing.T, fresh string) {
 		return value
 	}
 	for given, want := range map[string]string{"off": "on", "local": "local", "remote_apply": "remote_apply"} {
-		if got := setting(mustOpen(t, fresh+"&options=-csynchronous_commit%3D"+given, nil)); got != want {
+		if got := setting(mustOpen(t, fresh+"&options=-csynchronous_commit%3D"+given, migrations)); got != want {
 			t.Errorf("synchronous_commit is %s, became %s, want %s", given, got, want)
 		}
 	}
@@ -334,7 +320,7 @@ func TestSQLiteFilesArePrivate(t *testing.T) {
 }
 
 func TestSQLiteIsDurable(t *testing.T) {
-	s := mustOpen(t, sqliteURL(t), nil)
+	s := mustOpen(t, sqliteURL(t), migrations)
 	for _, pool := range []*sql.DB{s.read, s.write} {
 		for pragma, want := range map[string]string{"journal_mode": "wal", "synchronous": "2", "foreign_keys": "1", "busy_timeout": "2000"} {
 			var got string
