@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quoin-dev/quoin/apiserver/edit"
+	"github.com/quoin-dev/quoin/apiserver/recording"
 	"github.com/quoin-dev/quoin/apiserver/scim/schema"
 	"github.com/quoin-dev/quoin/apiserver/scim/scimerror"
 	"github.com/quoin-dev/quoin/internal/audit"
@@ -46,14 +47,12 @@ func toSCIM(err error) error {
 	return err
 }
 
-// isRefusal tells whether the API server has said no, or was not asked: then nothing was written,
-// and nothing will be.
+// isRefusal tells whether nothing was written, and nothing will be. What is there already may have
+// been written by us, before an answer was lost.
 func isRefusal(err error) bool {
 	var known *scimerror.Error
 	var owned *edit.OwnedError
-	return errors.As(err, &known) || errors.As(err, &owned) || errors.Is(err, audit.ErrUnavailable) ||
-		apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) || apierrors.IsNotFound(err) ||
-		apierrors.IsBadRequest(err) || apierrors.IsConflict(err) || apierrors.IsTooManyRequests(err) || apierrors.IsRequestEntityTooLargeError(err)
+	return errors.As(err, &known) || errors.As(err, &owned) || recording.Refused(err) && !apierrors.IsAlreadyExists(err)
 }
 
 // isNotFound tells whether a resource is not there.

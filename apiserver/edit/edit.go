@@ -62,7 +62,7 @@ func Spec[T client.Object](ctx context.Context, c *kube.Client, key client.Objec
 		if err := edit(live, edited); err != nil {
 			return live, false, err
 		}
-		changed, err := Changes(live, edited)
+		changed, err := changedFields(live, edited)
 		if err != nil || len(changed) == 0 {
 			return live, false, err
 		}
@@ -123,7 +123,7 @@ func Owner(o client.Object) string {
 }
 
 // permitted refuses a change to fields that a program owns.
-func permitted(entries []metav1.ManagedFieldsEntry, changed []Change) error {
+func permitted(entries []metav1.ManagedFieldsEntry, changed []fieldpath.Path) error {
 	for _, entry := range entries {
 		if entry.Subresource != "" || entry.FieldsV1 == nil || slices.Contains(interactive, entry.Manager) {
 			continue
@@ -132,9 +132,9 @@ func permitted(entries []metav1.ManagedFieldsEntry, changed []Change) error {
 		if err := owned.FromJSON(entry.FieldsV1.GetRawReader()); err != nil {
 			return fmt.Errorf("read managed fields: %w", err)
 		}
-		for _, change := range changed {
-			if ownsAny(owned, change.path) {
-				return &OwnedError{Field: change.Field(), Manager: entry.Manager}
+		for _, path := range changed {
+			if ownsAny(owned, path) {
+				return &OwnedError{Field: strings.TrimPrefix(path.String(), "."), Manager: entry.Manager}
 			}
 		}
 	}
@@ -155,19 +155,8 @@ func ownsAny(owned *fieldpath.Set, path fieldpath.Path) bool {
 	return found
 }
 
-// Change is a field that two objects have with different values.
-type Change struct {
-	path fieldpath.Path
-	// Before and After are the values, as JSON has them; nil where there is none.
-	Before, After any
-}
-
-// Field is the field's path, such as spec.displayName.
-func (c Change) Field() string { return strings.TrimPrefix(c.path.String(), ".") }
-
-// Changes lists the fields of two objects' specs that differ, as deep as they differ. Either object
-// may be nil: then it has no fields.
-func Changes(before, after client.Object) ([]Change, error) {
+// changedFields lists the fields of two objects' specs that differ, as deep as they differ.
+func changedFields(before, after client.Object) ([]fieldpath.Path, error) {
 	x, err := specOf(before)
 	if err != nil {
 		return nil, err
@@ -176,15 +165,12 @@ func Changes(before, after client.Object) ([]Change, error) {
 	if err != nil {
 		return nil, err
 	}
-	var changed []Change
+	var changed []fieldpath.Path
 	compare(fieldpath.MakePathOrDie("spec"), x, y, &changed)
 	return changed, nil
 }
 
 func specOf(o client.Object) (map[string]any, error) {
-	if o == nil {
-		return nil, nil
-	}
 	all, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
 	if err != nil {
 		return nil, fmt.Errorf("encode %T: %w", o, err)
@@ -193,7 +179,7 @@ func specOf(o client.Object) (map[string]any, error) {
 	return spec, nil
 }
 
-func compare(at fieldpath.Path, x, y any, changed *[]Change) {
+func compare(at fieldpath.Path, x, y any, changed *[]fieldpath.Path) {
 	if reflect.DeepEqual(x, y) {
 		return
 	}
@@ -211,7 +197,7 @@ func compare(at fieldpath.Path, x, y any, changed *[]Change) {
 			return
 		}
 	}
-	*changed = append(*changed, Change{path: at.Copy(), Before: x, After: y})
+	*changed = append(*changed, at.Copy())
 }
 
 // both reads two values as one type; a value that is absent is empty.

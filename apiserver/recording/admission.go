@@ -12,7 +12,6 @@ import (
 
 	"github.com/google/uuid"
 	admissionv1 "k8s.io/api/admission/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -72,34 +71,24 @@ func (a *Admission) record(ctx context.Context, request *admissionv1.AdmissionRe
 	if a.Log == nil {
 		return errNoLog
 	}
-	before, after, err := objects(request)
+	documents, err := parse(request.OldObject.Raw, request.Object.Raw)
 	if err != nil {
 		return err
 	}
-	changes, err := s.difference(asClient(before), asClient(after))
+	changes, err := s.difference(documents)
 	if err != nil {
 		return err
 	}
 	if v == update && len(changes) == 0 {
 		return nil // labels, annotations, managed fields: no part of what is documented
 	}
-	shown := after
-	if v == remove {
-		shown = before
-	}
-	e := audit.Event{
-		Account: account.Name, Name: s.names[v], Outcome: audit.Succeeded, Source: audit.SourceKubernetes,
-		Actor:     audit.Actor{Kind: audit.ActorKubernetes, ID: request.UserInfo.Username},
-		Object:    audit.Object{Kind: s.kind, Namespace: request.Namespace, Name: request.Name, ID: shown.Labels[v1alpha1.LabelID]},
-		RequestID: string(request.UID),
-	}
-	if name := shown.deployment(s.kind); name != "" {
-		e.Deployment = deploymentOf(ctx, a.Reader, shown, name)
-	}
+	e := s.event(ctx, a.Reader, v, audit.SourceKubernetes, documents)
+	e.Account, e.Outcome, e.RequestID = account.Name, audit.Succeeded, string(request.UID)
+	e.Actor = audit.Actor{Kind: audit.ActorKubernetes, ID: request.UserInfo.Username}
 	if e.Changes, err = encode(changes); err != nil {
 		return err
 	}
-	e.ID = identity(request, before, e.Changes)
+	e.ID = identity(request, documents[0], e.Changes)
 	return a.Log.Record(ctx, e)
 }
 
@@ -150,47 +139,4 @@ func identity(request *admissionv1.AdmissionRequest, before *document, changes [
 	sum := sha256.Sum256(changes)
 	return uuid.NewSHA1(uuid.NameSpaceURL, fmt.Appendf(nil, "%s %s %s/%s %s %s %x", request.Operation, request.Kind.Kind,
 		request.Namespace, request.Name, version, request.UserInfo.Username, sum))
-}
-
-// document is an object of any kind.
-type document struct {
-	metav1.PartialObjectMetadata
-	Spec map[string]any `json:"spec"`
-}
-
-// asClient is nil for a nil document.
-func asClient(d *document) client.Object {
-	if d == nil {
-		return nil
-	}
-	return d
-}
-
-// deployment is the name of the Deployment object that the object belongs to; empty for none.
-func (d *document) deployment(kind string) string {
-	switch kind {
-	case "Deployment":
-		return d.Name
-	case "Branch":
-		reference, _ := d.Spec["deploymentRef"].(map[string]any)
-		name, _ := reference["name"].(string)
-		return name
-	}
-	return ""
-}
-
-// objects are those before and after a change; nil where there is none.
-func objects(request *admissionv1.AdmissionRequest) (before, after *document, err error) {
-	parse := func(raw []byte) (*document, error) {
-		if len(raw) == 0 {
-			return nil, nil
-		}
-		d := &document{}
-		return d, json.Unmarshal(raw, d)
-	}
-	if before, err = parse(request.OldObject.Raw); err != nil {
-		return nil, nil, err
-	}
-	after, err = parse(request.Object.Raw)
-	return before, after, err
 }

@@ -2,9 +2,7 @@ package recording
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -71,14 +69,6 @@ func (c *Client) subject(o client.Object) *subject {
 	return subjectOf(gvk.Kind)
 }
 
-func subjectOf(kind string) *subject {
-	i := slices.IndexFunc(subjects, func(s subject) bool { return s.kind == kind })
-	if i < 0 {
-		return nil
-	}
-	return &subjects[i]
-}
-
 // record makes a change between two halves of its event.
 func (c *Client) record(ctx context.Context, v verb, o, before, after client.Object, write func() error) error {
 	s := c.subject(o)
@@ -92,24 +82,28 @@ func (c *Client) record(ctx context.Context, v verb, o, before, after client.Obj
 	case r.who == nil:
 		return write()
 	}
-	changes, err := s.difference(before, after)
+	documents, err := documentsOf(before, after)
+	if err != nil {
+		return err
+	}
+	changes, err := s.difference(documents)
 	if err != nil {
 		return err
 	}
 	// The write may change the object: what its event says was there before.
 	t := target{v, s.kind, o.GetName()}
-	attempt, err := r.begin(ctx, t, c.event(ctx, s, v, o, r.who.Source), changes)
+	attempt, err := r.begin(ctx, t, s.event(ctx, c.Client, v, r.who.Source, documents), changes)
 	if err != nil {
 		return err
 	}
 	err = write()
-	details := audit.Details{Object: objectOf(s, o)}
+	details := audit.Details{Object: s.object(o)}
 	switch {
 	case err == nil:
 		r.end(ctx, t, attempt, audit.Succeeded, details)
 	case apierrors.IsConflict(err) && v == update:
 		// It is tried again, or settle ends it.
-	case isRefusal(err):
+	case Refused(err):
 		details.Reason = string(apierrors.ReasonForError(err))
 		r.end(ctx, t, attempt, audit.Failed, details)
 	default:
@@ -126,82 +120,12 @@ func (r *Request) forget(t target) {
 	delete(r.open, t)
 }
 
-// isRefusal tells whether the API server has said no: then nothing was written, and nothing will be.
-func isRefusal(err error) bool {
-	return apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) || apierrors.IsNotFound(err) ||
+// Refused tells whether an error means that a change is not made, and will not be: the API server has
+// said no, or its event could not be stored. After others it may have been made, as after a lost
+// answer.
+func Refused(err error) bool {
+	return errors.Is(err, audit.ErrUnavailable) ||
+		apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) || apierrors.IsNotFound(err) ||
 		apierrors.IsAlreadyExists(err) || apierrors.IsBadRequest(err) || apierrors.IsConflict(err) || apierrors.IsTooManyRequests(err) ||
 		apierrors.IsRequestEntityTooLargeError(err)
-}
-
-// event of a change to an object.
-func (c *Client) event(ctx context.Context, s *subject, v verb, o client.Object, source audit.Source) audit.Event {
-	e := audit.Event{Name: s.names[v], Object: objectOf(s, o)}
-	if source == audit.SourceSCIM && s.viaSCIM[v] != "" {
-		e.Name = s.viaSCIM[v]
-	}
-	if s.deployment != nil {
-		e.Deployment = deploymentOf(ctx, c.Client, o, s.deployment(o))
-	}
-	return e
-}
-
-func objectOf(s *subject, o client.Object) audit.Object {
-	return audit.Object{Kind: s.kind, Namespace: o.GetNamespace(), Name: o.GetName(), ID: o.GetLabels()[v1alpha1.LabelID]}
-}
-
-// deploymentOf is what people call the Deployment that an object belongs to; its object's name
-// while it is not known yet.
-func deploymentOf(ctx context.Context, reader client.Reader, o client.Object, name string) audit.Deployment {
-	d, ok := o.(*v1alpha1.Deployment)
-	if !ok {
-		d = &v1alpha1.Deployment{}
-		if err := reader.Get(ctx, client.ObjectKey{Namespace: o.GetNamespace(), Name: name}, d); err != nil {
-			return audit.Deployment{Name: name}
-		}
-	}
-	shown := audit.Deployment{ID: d.Labels[v1alpha1.LabelID], Name: d.Spec.DisplayName}
-	if shown.Name == "" {
-		shown.Name = d.Name
-	}
-	return shown
-}
-
-// difference is what differs between the specs of two objects, of which one may be nil.
-func (s *subject) difference(before, after client.Object) (map[string]any, error) {
-	x, err := specOf(before)
-	if err != nil {
-		return nil, err
-	}
-	y, err := specOf(after)
-	if err != nil {
-		return nil, err
-	}
-	data, err := audit.Diff(x, y)
-	if err != nil {
-		return nil, err
-	}
-	changes := map[string]any{}
-	if len(data) > 0 {
-		err = json.Unmarshal(data, &changes)
-	}
-	delete(changes, s.hidden)
-	return changes, err
-}
-
-// specOf is the spec of an object, below its name; nil of none.
-func specOf(o client.Object) (any, error) {
-	if o == nil {
-		return nil, nil
-	}
-	data, err := json.Marshal(o)
-	if err != nil {
-		return nil, err
-	}
-	var whole struct {
-		Spec map[string]any `json:"spec"`
-	}
-	if err := json.Unmarshal(data, &whole); err != nil {
-		return nil, err
-	}
-	return map[string]any{"spec": whole.Spec}, nil
 }

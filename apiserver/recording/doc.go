@@ -12,6 +12,7 @@
 //	request.go    whose request it is, and what it has changed so far
 //	client.go     writes with their events
 //	subjects.go   the kinds that are recorded, and what their events are called
+//	documents.go  an object before and after, and how they differ
 //	gate.go       holds a success back whose outcome is not stored
 //	admission.go  what kubectl and GitOps change, as the Kubernetes API server tells it
 //	versions.go   what the controllers roll

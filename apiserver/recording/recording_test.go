@@ -380,7 +380,7 @@ func TestChangesPastTheFrontEnd(t *testing.T) {
 		}
 	}
 	w.want(
-		`Updated deployment configuration: Deployment acme/sales succeeded [7 Sales]  {"spec.displayName":{"after":"By kubectl","before":"Sales"}}`,
+		`Updated deployment configuration: Deployment acme/sales succeeded [7 By kubectl]  {"spec.displayName":{"after":"By kubectl","before":"Sales"}}`,
 		`Deleted deployment: Deployment acme/sales succeeded [7 Sales]  {"spec.displayName":{"before":"Sales"},"spec.env":{"before":[{"name":"CUBEJS_DB_PASS","value":"[HIDDEN]"}]}}`,
 	)
 	account := func(enabled bool) runtime.RawExtension {

@@ -103,15 +103,11 @@ func (v *Versions) record(ctx context.Context, key cache.ObjectName, known map[u
 func rollouts(d *v1alpha1.Deployment) []audit.Event {
 	event := func(name, what string, at time.Time, changes map[string]any) audit.Event {
 		data, _ := encode(changes) // of strings: it does not fail
-		shown := audit.Deployment{ID: d.Labels[v1alpha1.LabelID], Name: d.Spec.DisplayName}
-		if shown.Name == "" {
-			shown.Name = d.Name
-		}
 		return audit.Event{
 			ID:   uuid.NewSHA1(uuid.NameSpaceURL, fmt.Appendf(nil, "%s %s %s %s", d.UID, name, what, at.UTC().Format(time.RFC3339))),
 			Time: at, Name: name, Outcome: audit.Succeeded, Source: audit.SourceController,
 			Actor:      audit.Actor{Kind: audit.ActorSystem, ID: "quoin-controller"},
-			Deployment: shown,
+			Deployment: DeploymentOf(d),
 			Object:     audit.Object{Kind: "Deployment", Namespace: d.Namespace, Name: d.Name, ID: d.Labels[v1alpha1.LabelID]},
 			Changes:    data,
 		}

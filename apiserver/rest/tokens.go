@@ -1,7 +1,6 @@
 package rest
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"maps"
@@ -181,10 +180,9 @@ func (a *API) sign(ctx context.Context, e *v1alpha1.Environment, securityContext
 
 // recordToken puts it into the audit log that a token is given out, and not the token.
 func recordToken(ctx context.Context, e *v1alpha1.Environment, expires time.Time, metadataOnly bool) error {
-	d := scopeOf(ctx).deployment
 	event := audit.Event{
 		Name:       audit.CreatedDataToken,
-		Deployment: audit.Deployment{ID: d.Labels[v1alpha1.LabelID], Name: cmp.Or(d.Spec.DisplayName, d.Name)},
+		Deployment: recording.DeploymentOf(scopeOf(ctx).deployment),
 		Object:     audit.Object{Kind: "Environment", Namespace: e.Namespace, Name: e.Name, ID: e.Labels[v1alpha1.LabelID]},
 		Reason:     "valid until " + expires.Format(time.RFC3339),
 	}

@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/apiserver/recording"
 	"github.com/quoin-dev/quoin/internal/engine"
 )
 
@@ -152,7 +153,7 @@ func (a *API) setVariables(ctx context.Context, in *SetVariablesInput) (*List[Va
 // not known, such as a lost answer.
 func isRefusal(err error) bool {
 	var p *Problem
-	return errors.As(err, &p) || apierrors.IsInvalid(err) || apierrors.IsConflict(err)
+	return errors.As(err, &p) || recording.Refused(err)
 }
 
 // storeSecrets adds keys to the Secret that holds the values of a deployment's secrets.

@@ -31,8 +31,8 @@ type change struct {
 // Diff tells how the JSON of two values differs, as Changes has it: a field of an object in an
 // object is named with a dot, {"spec.size": {"before": "Shared", "after": "Large"}}; lists are
 // compared whole. A nil value is one that did not exist, or does not any more.
-func Diff(before, after any) (json.RawMessage, error) {
-	changes := map[string]change{}
+func Diff(before, after any) (map[string]any, error) {
+	changes := map[string]any{}
 	fields := [2]map[string]any{{}, {}}
 	for i, value := range []any{before, after} {
 		text, err := json.Marshal(value)
@@ -57,7 +57,7 @@ func Diff(before, after any) (json.RawMessage, error) {
 		}
 		changes[name] = change{rawUnlessNil(old), rawUnlessNil(new)}
 	}
-	return encode(changes)
+	return changes, nil
 }
 
 // flatten collects the fields of a value by their paths. null is a field that is not there.

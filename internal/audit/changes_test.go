@@ -28,7 +28,11 @@ func TestDiff(t *testing.T) {
 		"large numbers":   {spec{"a": json.Number("12345678901234567890")}, spec{"a": json.Number("12345678901234567891")}, `{"a":{"before":12345678901234567890,"after":12345678901234567891}}`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := Diff(test.before, test.after)
+			changes, err := Diff(test.before, test.after)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := encode(changes)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -1,0 +1,69 @@
+package recording
+
+import (
+	"encoding/json"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/quoin-dev/quoin/internal/audit"
+)
+
+// document is an object of any kind, with as much of it as events show.
+type document struct {
+	metav1.PartialObjectMetadata
+	Spec map[string]any `json:"spec"`
+}
+
+// beforeAndAfter is an object before and after a change; nil where there is none.
+type beforeAndAfter [2]*document
+
+// shown is the object by which a change is called.
+func (b beforeAndAfter) shown() *document {
+	if b[1] != nil {
+		return b[1]
+	}
+	return b[0]
+}
+
+// documentsOf are those of two objects, of which one may be nil.
+func documentsOf(before, after client.Object) (beforeAndAfter, error) {
+	var texts [2][]byte
+	for i, o := range []client.Object{before, after} {
+		if o == nil {
+			continue
+		}
+		var err error
+		if texts[i], err = json.Marshal(o); err != nil {
+			return beforeAndAfter{}, err
+		}
+	}
+	return parse(texts[0], texts[1])
+}
+
+// parse reads two objects, of which one may be empty.
+func parse(before, after []byte) (b beforeAndAfter, err error) {
+	for i, text := range [][]byte{before, after} {
+		if len(text) == 0 {
+			continue
+		}
+		b[i] = &document{}
+		if err := json.Unmarshal(text, b[i]); err != nil {
+			return beforeAndAfter{}, err
+		}
+	}
+	return b, nil
+}
+
+// difference is what differs between the specs, by field.
+func (s *subject) difference(documents beforeAndAfter) (map[string]any, error) {
+	var specs [2]any
+	for i, d := range documents {
+		if d != nil {
+			specs[i] = map[string]any{"spec": d.Spec}
+		}
+	}
+	changes, err := audit.Diff(specs[0], specs[1])
+	delete(changes, s.hidden)
+	return changes, err
+}
