@@ -82,7 +82,6 @@ type Config struct {
 // +kubebuilder:rbac:groups=platform.quoin.dev,resources=deployments/finalizers,verbs=update
 // +kubebuilder:rbac:groups="",namespace=quoin-system,resources=secrets,verbs=create
 // +kubebuilder:rbac:groups="",namespace=quoin-system,resources=secrets,resourceNames=quoin-apiserver-tls,verbs=get;update
-// +kubebuilder:rbac:groups="",resources=configmaps,verbs=create;patch
 // +kubebuilder:rbac:groups=authentication.k8s.io,resources=tokenreviews,verbs=create
 // +kubebuilder:rbac:groups=authorization.k8s.io,resources=subjectaccessreviews,verbs=create
 

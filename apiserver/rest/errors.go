@@ -144,20 +144,26 @@ func toProblem(ctx context.Context, err error) *Problem {
 		return problem(http.StatusServiceUnavailable, "Kubernetes did not answer in time; try again")
 	case apierrors.IsConflict(err):
 		return conflict("the object is being changed by others; try again")
-	case mayNotUseSecret(err):
-		log.FromContext(ctx).Error(err, "Secrets of the account cannot be used: bind ClusterRole quoin-account-apiserver to quoin apiserver with a RoleBinding in the namespace",
-			"namespace", scopeOf(ctx).namespace())
-		return problem(http.StatusServiceUnavailable, "quoin may not use the account's Secrets, which an administrator has to allow: try again later")
+	case mayNotUse(err) != "":
+		log.FromContext(ctx).Error(err, "Objects of the account cannot be used: bind ClusterRole quoin-account-apiserver to quoin apiserver with a RoleBinding in the namespace",
+			"kind", mayNotUse(err), "namespace", scopeOf(ctx).namespace())
+		return problem(http.StatusServiceUnavailable, "quoin may not use the account's %s, which an administrator has to allow: try again later", mayNotUse(err))
 	}
 	log.FromContext(ctx).Error(err, "Request failed")
 	return problem(http.StatusInternalServerError, "internal error")
 }
 
-// mayNotUseSecret tells whether Kubernetes has refused us a Secret: of an account, for others are
-// not touched for a request. That is nothing that the caller may not do.
-func mayNotUseSecret(err error) bool {
+// lent are kinds that the front end may use only where an administrator lets it, by their resources.
+var lent = map[string]string{"secrets": "Secrets", "configmaps": "ConfigMaps"}
+
+// mayNotUse is the lent kind of which Kubernetes has refused us an object: of an account, for others
+// are not touched for a request. That is nothing that the caller may not do. Empty for other errors.
+func mayNotUse(err error) string {
 	var status apierrors.APIStatus
-	return apierrors.IsForbidden(err) && errors.As(err, &status) && status.Status().Details != nil && status.Status().Details.Kind == "secrets"
+	if !apierrors.IsForbidden(err) || !errors.As(err, &status) || status.Status().Details == nil {
+		return ""
+	}
+	return lent[status.Status().Details.Kind]
 }
 
 // invalidMessage says what the API server refused, field by field.

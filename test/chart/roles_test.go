@@ -104,6 +104,10 @@ func breaches(r role, rule rbacv1.PolicyRule) []string {
 	}) {
 		found = append(found, "a resource that gives away every right")
 	}
+	if slices.Contains(rule.Resources, "configmaps") && r.kind == "ClusterRole" && !isForAccounts(r.name) &&
+		slices.ContainsFunc(rule.Verbs, func(verb string) bool { return verb != "get" && verb != "list" && verb != "watch" }) {
+		found = append(found, "configmaps: writes, in kube-system too")
+	}
 	if !slices.Contains(rule.Resources, "secrets") {
 		return found
 	}
@@ -159,6 +163,8 @@ func TestBreachesAreFound(t *testing.T) {
 		"front end writes to all":  {"ClusterRole quoin-apiserver", rule("patch", "secrets"), 1},
 		"front end of account":     {"ClusterRole quoin-account-apiserver", rule("patch", "secrets"), 0},
 		"others of account write":  {"ClusterRole quoin-account", rule("patch", "secrets"), 1},
+		"writes configmaps":        {"ClusterRole quoin-apiserver", rule("patch", "configmaps"), 1},
+		"configmaps of account":    {"ClusterRole quoin-account-apiserver", rule("patch", "configmaps"), 0},
 		"makes secrets":            {"ClusterRole quoin-controller", rule("create", "secrets"), 0},
 		"makes secrets anywhere":   {"ClusterRole quoin-gateway", rule("create", "secrets"), 1},
 		"reads secrets anywhere":   {"ClusterRole quoin-gateway", rule("get", "secrets"), 1},
