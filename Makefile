@@ -64,10 +64,13 @@ test-unit: $(BIN)/localcluster ## Unit, CRD, controller and chart tests, on a re
 
 .PHONY: test-cluster
 test-cluster: $(BIN)/localcluster build ## Journeys on simulated nodes.
+	@# The binaries of the cluster first: building them takes minutes, and go test would not show it.
+	@$(BIN)/localcluster binaries --nodes simulated >/dev/null
 	QUOIN_E2E_NODES=simulated go test $(TEST_FLAGS) -count=1 -timeout 30m ./test/e2e
 
 .PHONY: e2e
 e2e: $(BIN)/localcluster build ## Journeys on a real node with real containers (Linux, root).
+	@$(BIN)/localcluster binaries --nodes real >/dev/null
 	QUOIN_E2E_NODES=real go test $(TEST_FLAGS) -count=1 -timeout 30m ./test/e2e
 
 .PHONY: chaos

@@ -83,7 +83,7 @@ func Scheme() (*runtime.Scheme, error) {
 // CacheOptions keep in memory only what the controllers made, where a kind is not ours, and
 // of managed fields only when users and groups were last modified.
 func CacheOptions() cache.Options {
-	ours := cache.ByObject{Label: labels.SelectorFromSet(labels.Set{"app.kubernetes.io/managed-by": "quoin"})}
+	ours := cache.ByObject{Label: labels.SelectorFromSet(labels.Set{engine.LabelManagedBy: engine.ManagedBy})}
 	dated := cache.ByObject{Transform: lastmodified.Transform()}
 	return cache.Options{
 		DefaultTransform: cache.TransformStripManagedFields(),

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientrest "k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -122,7 +123,13 @@ func newCluster(restConfig *clientrest.Config) (cluster.Cluster, error) {
 	}
 	k8s, err := cluster.New(restConfig, func(o *cluster.Options) {
 		o.Scheme = scheme
-		o.Cache = cache.Options{DefaultTransform: cache.TransformStripManagedFields()}
+		o.Cache = cache.Options{
+			DefaultTransform: cache.TransformStripManagedFields(),
+			// Kubernetes gives slices the labels of their Service; most of a cluster's are others'.
+			ByObject: map[client.Object]cache.ByObject{
+				&discoveryv1.EndpointSlice{}: {Label: labels.SelectorFromSet(labels.Set{engine.LabelManagedBy: engine.ManagedBy})},
+			},
+		}
 		// Secrets are read one at a time and by name.
 		o.Client.Cache = &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}}}
 	})

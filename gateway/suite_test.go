@@ -240,7 +240,7 @@ func (w *world) endpoint(environment, address string) (drop func()) {
 	slice := &discoveryv1.EndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: w.namespace, Name: fmt.Sprintf("%s-%d", environment, w.slices.Add(1)),
-			Labels: map[string]string{discoveryv1.LabelServiceName: engine.APIName(environment)},
+			Labels: map[string]string{discoveryv1.LabelServiceName: engine.APIName(environment), engine.LabelManagedBy: engine.ManagedBy},
 		},
 		AddressType: discoveryv1.AddressTypeIPv4,
 		Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{host}, Conditions: discoveryv1.EndpointConditions{Ready: ptr.To(true)}}},

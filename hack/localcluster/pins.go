@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 )
 
@@ -34,25 +35,27 @@ func kubernetesPin(binary, cold string) pin {
 	return pin{binary, "kubernetes", kubernetesModule + "/cmd/" + binary, kubernetesModule, cold}
 }
 
-// pinSets lists what each kind of cluster needs beyond the set before it. The
-// order inside a set is the order of building: the slow one first, because the
-// rest of Kubernetes reuses its build cache.
+// pinSets lists what clusters need, by the kinds of nodes for which they do. The
+// order is the order of building: the slow one first, because the rest of
+// Kubernetes reuses its build cache.
 var pinSets = []struct {
-	nodes string
+	nodes []string
 	pins  []pin
 }{
-	{nodesNone, []pin{
+	{[]string{nodesNone, nodesSimulated, nodesReal}, []pin{
 		kubernetesPin("kube-apiserver", "3 min"),
 		{"etcd", "etcd", "go.etcd.io/etcd/server/v3", "go.etcd.io/etcd/server/v3", "30 s"},
 		kubernetesPin("kubectl", "20 s"),
 	}},
-	{nodesSimulated, []pin{
+	{[]string{nodesSimulated, nodesReal}, []pin{
 		kubernetesPin("kube-controller-manager", "1 min"),
 		kubernetesPin("kube-scheduler", "5 s"),
-		{"kwok", "kwok", "sigs.k8s.io/kwok/cmd/kwok", "sigs.k8s.io/kwok", "1 min"},
 		{"registry", "registry", "github.com/distribution/distribution/v3/cmd/registry", "github.com/distribution/distribution/v3", "1 min"},
 	}},
-	{nodesReal, []pin{
+	{[]string{nodesSimulated}, []pin{
+		{"kwok", "kwok", "sigs.k8s.io/kwok/cmd/kwok", "sigs.k8s.io/kwok", "1 min"},
+	}},
+	{[]string{nodesReal}, []pin{
 		kubernetesPin("kubelet", "20 s"),
 		kubernetesPin("kube-proxy", "10 s"),
 	}},
@@ -62,10 +65,12 @@ var pinSets = []struct {
 func pinsFor(nodes string) ([]pin, error) {
 	var pins []pin
 	for _, set := range pinSets {
-		pins = append(pins, set.pins...)
-		if set.nodes == nodes {
-			return pins, nil
+		if slices.Contains(set.nodes, nodes) {
+			pins = append(pins, set.pins...)
 		}
+	}
+	if len(pins) > 0 {
+		return pins, nil
 	}
 	return nil, fmt.Errorf("unknown nodes %q: want %s, %s or %s", nodes, nodesNone, nodesSimulated, nodesReal)
 }

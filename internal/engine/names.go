@@ -26,7 +26,10 @@ const (
 	labelInstance  = "app.kubernetes.io/instance"
 	labelComponent = "app.kubernetes.io/component"
 	labelPartOf    = "app.kubernetes.io/part-of"
-	labelManagedBy = "app.kubernetes.io/managed-by"
+
+	// LabelManagedBy with the value ManagedBy is on all that the controllers make of an environment.
+	LabelManagedBy = "app.kubernetes.io/managed-by"
+	ManagedBy      = "quoin"
 )
 
 // maxWorkloadName leaves room for the 11 characters that a StatefulSet's revision adds to
@@ -79,7 +82,7 @@ func (in Inputs) objectLabels(component string) map[string]string {
 		labelName:                 "quoin-environment",
 		labelInstance:             in.Environment,
 		labelPartOf:               "quoin",
-		labelManagedBy:            "quoin",
+		LabelManagedBy:            ManagedBy,
 		v1alpha1.LabelDeployment:  in.Deployment,
 		v1alpha1.LabelEnvironment: in.Environment,
 	}
