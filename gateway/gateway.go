@@ -168,7 +168,7 @@ func serve(ctx context.Context, k8s cluster.Cluster, f *front, c Config, backgro
 	if c.CertFile == "" {
 		background.Run("hosts", func(ctx context.Context) error { return followHosts(ctx, k8s, certificates) })
 	}
-	sql, err := listenSQL(ctx, c.SQL)
+	sql, err := c.SQL.Listen(ctx, "sql")
 	if err != nil {
 		return err
 	}
@@ -203,20 +203,6 @@ func serve(ctx context.Context, k8s cluster.Cluster, f *front, c Config, backgro
 	}
 	<-sqlEnded
 	return served
-}
-
-func listenSQL(ctx context.Context, e serving.Endpoint) (net.Listener, error) {
-	if e.Listener != nil {
-		return e.Listener, nil
-	}
-	if e.Address == "" || e.Address == "0" {
-		return nil, nil
-	}
-	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", e.Address)
-	if err != nil {
-		return nil, fmt.Errorf("serve sql on address %q: %w", e.Address, err)
-	}
-	return l, nil
 }
 
 // serveSQL serves the SQL interface until the context ends and, like the other listener, for

@@ -124,7 +124,7 @@ func (s *server) start(ctx context.Context, handler http.Handler) error {
 		return err
 	}
 	for _, name := range []string{"https", "probes", "metrics"} {
-		l, err := endpoints[name].listen(ctx, name)
+		l, err := endpoints[name].Listen(ctx, name)
 		if err != nil {
 			return abandon(err)
 		}
@@ -165,8 +165,8 @@ func (s *server) start(ctx context.Context, handler http.Handler) error {
 	return nil
 }
 
-// listen binds an endpoint; nil when it is off.
-func (e Endpoint) listen(ctx context.Context, name string) (net.Listener, error) {
+// Listen binds the endpoint, whose name errors say; nil when it is off.
+func (e Endpoint) Listen(ctx context.Context, name string) (net.Listener, error) {
 	if e.Listener != nil {
 		return e.Listener, nil
 	}

@@ -50,13 +50,17 @@ type layer func(next http.Handler) http.Handler
 // of the body, the limit of requests at a time.
 func Wrap(next http.Handler, o WrapOptions) http.Handler {
 	log := cmp.Or(o.Log, slog.Default())
+	measure := layer(func(next http.Handler) http.Handler { return next })
+	if o.Registerer != nil {
+		measure = newRequestMetrics(o.Registerer).measure
+	}
 	layers := []layer{
 		recoverPanics(log, o.Errors),
 		identify,
 		secureHeaders,
 		findClient(o.TrustedProxies),
 		logAccess(log),
-		newRequestMetrics(o.Registerer).measure,
+		measure,
 		limitBody(cmp.Or(o.BodyLimit, defaultBodyLimit)),
 		limitInFlight(cmp.Or(o.MaxInFlight, defaultMaxInFlight)),
 	}
