@@ -112,6 +112,9 @@ func referred(ctx context.Context, reader client.Reader, d *document) audit.Depl
 	return DeploymentOf(found)
 }
 
+// ObjectOf is what a Deployment is called in events.
+func ObjectOf(d *v1alpha1.Deployment) audit.Object { return subjectOf("Deployment").object(d) }
+
 // DeploymentOf is a Deployment as people call it.
 func DeploymentOf(d *v1alpha1.Deployment) audit.Deployment {
 	return audit.Deployment{ID: d.Labels[v1alpha1.LabelID], Name: cmp.Or(d.Spec.DisplayName, d.Name)}

@@ -108,7 +108,7 @@ func rollouts(d *v1alpha1.Deployment) []audit.Event {
 			Time: at, Name: name, Outcome: audit.Succeeded, Source: audit.SourceController,
 			Actor:      audit.Actor{Kind: audit.ActorSystem, ID: "quoin-controller"},
 			Deployment: DeploymentOf(d),
-			Object:     audit.Object{Kind: "Deployment", Namespace: d.Namespace, Name: d.Name, ID: d.Labels[v1alpha1.LabelID]},
+			Object:     ObjectOf(d),
 			Changes:    data,
 		}
 	}
