@@ -2,13 +2,13 @@ package main
 
 import (
 	"context"
-
 	"fmt"
 	"os"
 	"path/filepath"
 	"time"
 
 	"github.com/quoin-dev/quoin/internal/audit"
+	"github.com/quoin-dev/quoin/test/bench/internal/measure"
 )
 
 // storeChanges measures Begin and End.
@@ -23,29 +23,29 @@ func (b *bench) storeChanges(ctx context.Context) error {
 			}
 			return time.Since(start), err
 		}
-		alone, err := spread(ctx, b.alone, 1, change)
+		alone, err := measure.Spread(ctx, b.alone, 1, change)
 		if err != nil {
 			return err
 		}
-		b.report.add(b.name+": a change alone", alone, "two commits")
-		many, err := spread(ctx, b.changes, b.callers, change)
+		b.report.Add(b.name+": a change alone", alone, "two commits")
+		many, err := measure.Spread(ctx, b.changes, b.callers, change)
 		if err != nil {
 			return err
 		}
-		b.report.add(fmt.Sprintf("%s: a change, %d callers", b.name, b.callers), many, "%.1f × as many a second as alone", many.perSecond()/alone.perSecond())
+		b.report.Add(fmt.Sprintf("%s: a change, %d callers", b.name, b.callers), many, "%.1f × as many a second as alone", many.PerSecond()/alone.PerSecond())
 		return nil
 	})
 }
 
 // measureDisk writes and waits for the disk, as a commit does at least.
-func measureDisk(folder string, r *report) error {
+func measureDisk(folder string, r *measure.Report) error {
 	file, err := os.Create(filepath.Join(folder, "disk"))
 	if err != nil {
 		return err
 	}
 	defer func() { _ = file.Close() }()
 	page := make([]byte, 8<<10)
-	m, err := spread(context.Background(), 300, 1, func(context.Context, int) (time.Duration, error) {
+	m, err := measure.Spread(context.Background(), 300, 1, func(context.Context, int) (time.Duration, error) {
 		start := time.Now()
 		if _, err := file.Write(page); err != nil {
 			return 0, err
@@ -53,7 +53,7 @@ func measureDisk(folder string, r *report) error {
 		err := file.Sync()
 		return time.Since(start), err
 	})
-	r.add("the disk: write of 8 KiB and fsync", m, "")
+	r.Add("the disk: write of 8 KiB and fsync", m, "")
 	return err
 }
 
@@ -78,7 +78,7 @@ func (b *bench) search(ctx context.Context) error {
 			if !kind.bar {
 				times = max(times/10, 1)
 			}
-			m, err := spread(ctx, times, 1, func(ctx context.Context, i int) (time.Duration, error) {
+			m, err := measure.Spread(ctx, times, 1, func(ctx context.Context, i int) (time.Duration, error) {
 				f := kind.of(i * 7919 % b.events)
 				f.Account = account
 				start := time.Now()
@@ -107,7 +107,7 @@ func (b *bench) search(ctx context.Context) error {
 			if !kind.bar {
 				note = "until the first event"
 			}
-			b.report.add(b.name+": "+kind.what, m, "%s", note)
+			b.report.Add(b.name+": "+kind.what, m, "%s", note)
 		}
 		return nil
 	})

@@ -4,12 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/quoin-dev/quoin/internal/audit"
 	"github.com/quoin-dev/quoin/internal/store"
+	"github.com/quoin-dev/quoin/test/bench/internal/measure"
 )
 
 const (
@@ -56,39 +55,24 @@ func (b *bench) fill(ctx context.Context) error {
 	from := time.Now().Add(-30 * 24 * time.Hour)
 	start := time.Now()
 	err := b.with(ctx, func(l *audit.Log) error {
-		var all sync.WaitGroup
-		var next atomic.Int64
-		failed := make([]error, fillers)
-		for i := range fillers {
-			all.Go(func() {
-				for failed[i] == nil {
-					first := int(next.Add(together)) - together
-					if first >= b.events {
-						return
-					}
-					var events []audit.Event
-					for n := first; n < min(first+together, b.events); n++ {
-						events = append(events, b.event(n, from))
-					}
-					failed[i] = l.Record(ctx, events...)
-					if first%100_000 == 0 && first > 0 {
-						progress("  %d of %d, %.0f/s", first, b.events, float64(first)/time.Since(start).Seconds())
-					}
-				}
-			})
-		}
-		all.Wait()
-		for _, err := range failed {
-			if err != nil {
-				return err
+		_, err := measure.Spread(ctx, (b.events+together-1)/together, fillers, func(ctx context.Context, i int) (time.Duration, error) {
+			first := i * together
+			var events []audit.Event
+			for n := first; n < min(first+together, b.events); n++ {
+				events = append(events, b.event(n, from))
 			}
-		}
-		return nil
+			err := l.Record(ctx, events...)
+			if first%100_000 == 0 && first > 0 {
+				measure.Progress("  %d of %d, %.0f/s", first, b.events, float64(first)/time.Since(start).Seconds())
+			}
+			return 0, err
+		})
+		return err
 	})
 	if err != nil {
 		return err
 	}
-	b.report.fact(b.name+": storing finished events", "%.0f/s, %d callers with %d each", float64(b.events)/time.Since(start).Seconds(), fillers, together)
+	b.report.Fact(b.name+": storing finished events", "%.0f/s, %d callers with %d each", float64(b.events)/time.Since(start).Seconds(), fillers, together)
 	if b.name == "PostgreSQL" {
 		return b.psql.analyze(ctx)
 	}

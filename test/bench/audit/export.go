@@ -9,11 +9,12 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/quoin-dev/quoin/internal/audit"
 	"github.com/quoin-dev/quoin/internal/store"
+	"github.com/quoin-dev/quoin/test/bench/internal/measure"
+	"github.com/quoin-dev/quoin/test/bench/internal/process"
 )
 
 // exportFlags are those of the process that exports: one of its own, so that its memory can be
@@ -37,7 +38,7 @@ func (f exportFlags) run(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, s.Close()) }()
 	l := audit.NewLog(s, audit.Options{})
 	defer l.Close()
-	found := exported{Opened: memory("VmRSS")}
+	found := exported{Opened: memory().Resident}
 	total := 0
 	if err := s.Reader().QueryRowContext(ctx, "SELECT COUNT(*) FROM audit_event").Scan(&total); err != nil {
 		return err
@@ -55,7 +56,7 @@ func (f exportFlags) run(ctx context.Context) (err error) {
 		n := 0
 		for e, err := range events {
 			if n++; n == total/4 {
-				found.Quarter = memory("VmHWM")
+				found.Quarter = memory().Peak
 			}
 			if !yield(e, err) {
 				return
@@ -66,28 +67,23 @@ func (f exportFlags) run(ctx context.Context) (err error) {
 		return err
 	}
 	found.Seconds = time.Since(start).Seconds()
-	found.Most = memory("VmHWM")
+	found.Most = memory().Peak
 	if err := file.Close(); err != nil {
 		return err
 	}
 	return json.NewEncoder(os.Stdout).Encode(found)
 }
 
-// memory of this process in MiB: VmRSS is resident now, VmHWM the most there was.
-func memory(field string) float64 {
-	text, _ := os.ReadFile("/proc/self/status") // not everywhere
-	_, rest, _ := strings.Cut(string(text), field+":")
-	if fields := strings.Fields(rest); len(fields) > 0 {
-		kib, _ := strconv.ParseFloat(fields[0], 64)
-		return kib / 1024
-	}
-	return 0
+// memory of this process; zeroes where there is no /proc.
+func memory() process.Memory {
+	m, _ := process.MemoryOf(os.Getpid())
+	return m
 }
 
 // compareExports lets an export and \copy of the rows in PostgreSQL take turns.
 func (b *bench) compareExports(ctx context.Context) error {
 	file := filepath.Join(b.folder, "export.csv")
-	var ours, theirs measured
+	var ours, theirs measure.Times
 	var last exported
 	for range b.turns {
 		command := exec.CommandContext(ctx, os.Args[0], "-export", b.url, "-to", file)
@@ -102,24 +98,24 @@ func (b *bench) compareExports(ctx context.Context) error {
 		if last.Rows != b.events {
 			return fmt.Errorf("%d rows were exported, want %d", last.Rows, b.events)
 		}
-		ours = ours.with(time.Duration(last.Seconds * float64(time.Second)))
+		ours.Each = append(ours.Each, time.Duration(last.Seconds*float64(time.Second)))
 		took, err := b.psql.copyOut(ctx, b.events)
 		if err != nil {
 			return err
 		}
-		theirs = theirs.with(took)
+		theirs.Each = append(theirs.Each, took)
 	}
-	rate := func(m measured) float64 { return float64(b.events) * 1000 / m.ms(0.5) }
+	rate := func(t measure.Times) float64 { return float64(b.events) * 1000 / t.Milliseconds(0.5) }
 	info, err := os.Stat(file)
 	if err != nil {
 		return err
 	}
-	b.report.fact(b.name+": export as CSV", "**%.0f rows/s**, %.0f MiB/s; psql \\copy from PostgreSQL %.0f rows/s; median of %d turns",
-		rate(ours), float64(info.Size())/(1<<20)*1000/ours.ms(0.5), rate(theirs), b.turns)
-	b.report.fact(b.name+": memory of the export", "resident at most %.0f MiB, %.0f at a quarter of the rows, %.0f before", last.Most, last.Quarter, last.Opened)
-	b.report.atLeast(b.name+": export, rows a second", rate(ours), 100_000, "")
-	b.report.fact(b.name+": export ÷ psql \\copy", "%.2f", rate(ours)/rate(theirs))
-	b.report.atMost(b.name+": memory at the end of the export ÷ at a quarter", last.Most/last.Quarter, 1.2, "")
+	b.report.Fact(b.name+": export as CSV", "**%.0f rows/s**, %.0f MiB/s; psql \\copy from PostgreSQL %.0f rows/s; median of %d turns",
+		rate(ours), float64(info.Size())/(1<<20)*1000/ours.Milliseconds(0.5), rate(theirs), b.turns)
+	b.report.Fact(b.name+": memory of the export", "resident at most %.0f MiB, %.0f at a quarter of the rows, %.0f before", last.Most, last.Quarter, last.Opened)
+	b.report.AtLeast(b.name+": export, rows a second", rate(ours), 100_000, "")
+	b.report.Fact(b.name+": export ÷ psql \\copy", "%.2f", rate(ours)/rate(theirs))
+	b.report.AtMost(b.name+": memory at the end of the export ÷ at a quarter", last.Most/last.Quarter, 1.2, "")
 	return nil
 }
 

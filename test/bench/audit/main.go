@@ -17,13 +17,12 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"runtime"
-	"syscall"
-	"time"
 
 	"github.com/quoin-dev/quoin/internal/store/postgrestest"
+	"github.com/quoin-dev/quoin/test/bench/internal/measure"
+	"github.com/quoin-dev/quoin/test/bench/internal/process"
 )
 
 // options are the flags.
@@ -47,20 +46,15 @@ func main() {
 	flag.StringVar(&child.url, "export", "", "be the process that exports the database at this `URL`, for this program itself")
 	flag.StringVar(&child.file, "to", "", "`file` that it writes")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	work := func() error { return run(ctx, o) }
 	if child.url != "" {
-		work = func() error { return child.run(ctx) }
+		process.Main("audit", child.run)
+		return
 	}
-	if err := work(); err != nil {
-		fmt.Fprintln(os.Stderr, "audit:", err)
-		os.Exit(1)
-	}
+	process.Main("audit", func(ctx context.Context) error { return run(ctx, o) })
 }
 
 func run(ctx context.Context, o options) error {
-	if err := o.check(); err != nil {
+	if err := process.CheckFlags(map[string]int{"events": 10_000, "turns": 1, "searches": 1, "alone": 1, "changes": 1, "callers": 1}); err != nil {
 		return err
 	}
 	folder, err := os.MkdirTemp(o.folder, "quoin-audit-")
@@ -68,35 +62,21 @@ func run(ctx context.Context, o options) error {
 		return err
 	}
 	defer func() { _ = os.RemoveAll(folder) }()
-	r := &report{}
-	before := load()
-	err = measure(ctx, o, folder, r)
-	if len(r.rows) == 0 {
+	r := &measure.Report{}
+	before := measure.Load()
+	err = measureAll(ctx, o, folder, r)
+	if r.Empty() {
 		return err
 	}
 	// What was found before something failed is shown too.
-	fmt.Printf("%d events; %d cores, %s %s/%s; load before %s, after %s\n\n", o.events, runtime.NumCPU(), runtime.Version(), runtime.GOOS, runtime.GOARCH, before, load())
-	r.print(os.Stdout)
+	fmt.Printf("%d events; %d cores, %s %s/%s; load before %s, after %s\n\n", o.events, runtime.NumCPU(), runtime.Version(), runtime.GOOS, runtime.GOARCH, before, measure.Load())
+	r.PrintRows(os.Stdout, "Times")
+	r.PrintBars(os.Stdout)
 	return err
 }
 
-func (o options) check() error {
-	for _, f := range []struct {
-		name         string
-		value, least int
-	}{{"events", o.events, 10_000}, {"turns", o.turns, 1}, {"searches", o.searches, 1}, {"alone", o.alone, 1}, {"changes", o.changes, 1}, {"callers", o.callers, 1}} {
-		if f.value < f.least {
-			return fmt.Errorf("-%s is %d, must be %d or more", f.name, f.value, f.least)
-		}
-	}
-	if flag.NArg() > 0 {
-		return fmt.Errorf("unexpected argument %q", flag.Arg(0))
-	}
-	return nil
-}
-
-// measure does everything with each database.
-func measure(ctx context.Context, o options, folder string, r *report) error {
+// measureAll does everything with each database.
+func measureAll(ctx context.Context, o options, folder string, r *measure.Report) error {
 	server, err := postgrestest.New()
 	if err != nil {
 		return err
@@ -124,7 +104,7 @@ func measure(ctx context.Context, o options, folder string, r *report) error {
 			{"searching", b.search},
 			{"storing changes", b.storeChanges},
 		} {
-			progress("%s: %s", d.name, step.what)
+			measure.Progress("%s: %s", d.name, step.what)
 			if err := step.run(ctx); err != nil {
 				return fmt.Errorf("%s: %s: %w", d.name, step.what, err)
 			}
@@ -140,14 +120,7 @@ type database struct{ name, url string }
 type bench struct {
 	options
 	*database
-	report *report
+	report *measure.Report
 	psql   *psql
 	folder string
-}
-
-var began = time.Now()
-
-// progress tells on stderr what happens now.
-func progress(format string, args ...any) {
-	fmt.Fprintf(os.Stderr, "%7s  %s\n", time.Since(began).Round(100*time.Millisecond), fmt.Sprintf(format, args...))
 }

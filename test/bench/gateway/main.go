@@ -22,14 +22,14 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"runtime"
-	"syscall"
+	"strings"
 	"time"
 
-	"github.com/go-logr/logr"
-	"sigs.k8s.io/controller-runtime/pkg/log"
+	"github.com/quoin-dev/quoin/test/bench/internal/controlplane"
+	"github.com/quoin-dev/quoin/test/bench/internal/measure"
+	"github.com/quoin-dev/quoin/test/bench/internal/process"
 )
 
 // options are the flags.
@@ -56,52 +56,26 @@ func main() {
 	flag.StringVar(&o.caddy, "caddy", "", "`binary` of Caddy; built from the pinned module when empty, left out when it is none")
 	flag.StringVar(&o.nginx, "nginx", "", "`binary` of nginx; that of the path, else Debian's, when empty, left out when it is none")
 	flag.Parse()
-	log.SetLogger(logr.Discard())
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx, o); err != nil {
-		fmt.Fprintln(os.Stderr, "gateway:", err)
-		os.Exit(1)
-	}
+	process.Main("gateway", func(ctx context.Context) error {
+		if err := o.check(); err != nil {
+			return err
+		}
+		return controlplane.WithAPIServer("gateway", func(server *controlplane.APIServer) error { return run(ctx, o, server) })
+	})
 }
 
 func (o options) check() error {
-	for _, f := range []struct {
-		name         string
-		value, least int
-	}{
-		{"rounds", o.rounds, 1}, {"connections", o.connections, 1}, {"rate", o.rate, 1},
-		{"rate-connections", o.rateConnections, 1}, {"idle", o.idle, 0},
-	} {
-		if f.value < f.least {
-			return fmt.Errorf("-%s is %d, must be %d or more", f.name, f.value, f.least)
-		}
-	}
 	if o.time < 100*time.Millisecond {
 		return errors.New("-time must be 100ms or more")
 	}
-	if flag.NArg() > 0 {
-		return fmt.Errorf("unexpected argument %q", flag.Arg(0))
-	}
-	return nil
+	return process.CheckFlags(map[string]int{"rounds": 1, "connections": 1, "rate": 1, "rate-connections": 1, "idle": 0})
 }
 
-func run(ctx context.Context, o options) (err error) {
-	if err := o.check(); err != nil {
-		return err
-	}
-	w, err := startWorld(ctx, o)
-	if w != nil {
-		defer w.stop()
-	}
+func run(ctx context.Context, o options, server *controlplane.APIServer) error {
+	w, err := newWorld(ctx, o, server)
 	if err != nil {
 		return err
 	}
-	defer func() {
-		if err != nil {
-			err = fmt.Errorf("%w\n%s", err, w.lastWords())
-		}
-	}()
 	r := &report{options: o}
 	if r.skipped, err = w.startPeers(ctx, o); err != nil {
 		return err
@@ -109,23 +83,17 @@ func run(ctx context.Context, o options) (err error) {
 	if err := w.verify(); err != nil {
 		return err
 	}
-	began := load()
+	began, _, _ := strings.Cut(measure.Load(), " ")
 	if err := w.takeTurns(ctx, o, r); err != nil {
 		return err
 	}
 	if err := w.weigh(ctx, o, r); err != nil {
 		return err
 	}
+	ended, _, _ := strings.Cut(measure.Load(), " ")
 	fmt.Printf("%d rounds of %s a turn; %d cores, %s %s/%s; load before %s, after %s\n%s\n", o.rounds, o.time,
-		runtime.NumCPU(), runtime.Version(), runtime.GOOS, runtime.GOARCH, began, load(), w.describe())
+		runtime.NumCPU(), runtime.Version(), runtime.GOOS, runtime.GOARCH, began, ended, w.describe())
 	fmt.Printf("Only ratios within a round count, most of all where others use the machine too (load before: 0.5 or more)\n\n")
 	r.print(os.Stdout)
 	return nil
-}
-
-var began = time.Now()
-
-// progress tells on stderr what happens now.
-func progress(format string, args ...any) {
-	fmt.Fprintf(os.Stderr, "%7s  %s\n", time.Since(began).Round(100*time.Millisecond), fmt.Sprintf(format, args...))
 }

@@ -3,9 +3,11 @@ package main
 import (
 	"context"
 	"fmt"
-	"sync"
 	"syscall"
 	"time"
+
+	"github.com/quoin-dev/quoin/test/bench/internal/measure"
+	"github.com/quoin-dev/quoin/test/bench/internal/process"
 )
 
 // spareFiles are those that a process needs besides its idle connections.
@@ -14,7 +16,7 @@ const spareFiles = 2000
 // weighed is what a process takes at rest and with idle connections.
 type weighed struct {
 	name          string
-	before, after float64 // KiB
+	before, after float64 // MiB
 	connections   int
 }
 
@@ -24,13 +26,13 @@ func (w *world) weigh(ctx context.Context, o options, r *report) error {
 		return nil
 	}
 	if err := allowFiles(uint64(o.idle + spareFiles)); err != nil {
-		progress("SKIPPED LOUDLY: memory with %d connections: %v", o.idle, err)
+		measure.Progress("SKIPPED LOUDLY: memory with %d connections: %v", o.idle, err)
 		r.skipped = append(r.skipped, fmt.Sprintf("memory: **skipped**: %v", err))
 		return nil
 	}
 	for _, t := range w.fronts() {
-		progress("%s with %d idle connections", t.name, o.idle)
-		t.process.stop()
+		measure.Progress("%s with %d idle connections", t.name, o.idle)
+		t.process.Stop()
 		if err := t.startAndWait(ctx, w.request(pathSmall)); err != nil {
 			return err
 		}
@@ -78,58 +80,36 @@ func (w *world) weighOne(ctx context.Context, t *target, n int) (weighed, error)
 func (w *world) openIdle(ctx context.Context, t *target, n int) ([]*connection, error) {
 	const dialers = 32
 	request := w.request(pathSmall)
-	var lock sync.Mutex
-	var all sync.WaitGroup
-	var open []*connection
-	var failed error
-	for d := range dialers {
-		all.Go(func() {
-			for i := d; i < n && ctx.Err() == nil; i += dialers {
-				c, err := t.dial()
-				if err == nil {
-					if err = c.allow(2 * time.Minute); err == nil {
-						err = c.ask(request, bytesSmall)
-					}
-				}
-				lock.Lock()
-				if c != nil {
-					open = append(open, c)
-				}
-				if err != nil {
-					failed = err
-				}
-				over := failed != nil
-				lock.Unlock()
-				if over {
-					return
-				}
-			}
-		})
-	}
-	all.Wait()
-	if failed == nil {
-		failed = ctx.Err()
-	}
-	return open, failed
+	open := make([]*connection, n) // nil are those that could not be made
+	_, err := measure.Spread(ctx, n, dialers, func(_ context.Context, i int) (_ time.Duration, err error) {
+		if open[i], err = t.dial(); err != nil {
+			return 0, err
+		}
+		if err := open[i].allow(2 * time.Minute); err != nil {
+			return 0, err
+		}
+		return 0, open[i].ask(request, bytesSmall)
+	})
+	return open, err
 }
 
 // settled is the memory of a process once it has stayed the same, within a hundredth, for a few
 // seconds.
-func settled(ctx context.Context, p *process) float64 {
+func settled(ctx context.Context, p *process.Process) float64 {
 	const (
 		often  = 500 * time.Millisecond
 		enough = 6
 		atMost = 40
 	)
-	last, same := p.residentKiB(), 0
+	last, same := residentMiB(p), 0
 	for i := 0; i < atMost && same < enough && ctx.Err() == nil; i++ {
 		time.Sleep(often)
-		now := p.residentKiB()
+		now := residentMiB(p)
 		if change := now - last; change*change < last*last/1e4 {
 			same++
 			continue
 		}
 		last, same = now, 0
 	}
-	return p.residentKiB()
+	return residentMiB(p)
 }

@@ -13,6 +13,9 @@ import (
 	"path/filepath"
 	"strings"
 	"text/template"
+
+	"github.com/quoin-dev/quoin/test/bench/internal/measure"
+	"github.com/quoin-dev/quoin/test/bench/internal/process"
 )
 
 //go:embed peers/Caddyfile peers/nginx.conf
@@ -50,7 +53,7 @@ func (w *world) startPeers(ctx context.Context, o options) (skipped []string, er
 		}
 		err := w.startPeer(ctx, o, p)
 		if errors.Is(err, errNoPeer) && ctx.Err() == nil {
-			progress("SKIPPED LOUDLY: %s %v", p.name, err)
+			measure.Progress("SKIPPED LOUDLY: %s %v", p.name, err)
 			skipped = append(skipped, fmt.Sprintf("%s: **skipped**: %v", p.name, err))
 			continue
 		}
@@ -62,23 +65,23 @@ func (w *world) startPeers(ctx context.Context, o options) (skipped []string, er
 }
 
 func (w *world) startPeer(ctx context.Context, o options, p peer) error {
-	progress("getting %s", p.name)
-	version, err := p.get(ctx, w.dir)
+	measure.Progress("getting %s", p.name)
+	version, err := p.get(ctx, w.server.Dir)
 	if err != nil {
 		return err
 	}
-	address, err := freeAddress()
+	address, err := process.FreeAddress()
 	if err != nil {
 		return err
 	}
 	name := strings.ToLower(p.name)
-	t := &target{name: p.name, version: version, address: address, trust: w.trust, accessLog: filepath.Join(w.dir, name+"-access.log")}
-	file := filepath.Join(w.dir, p.configuration)
+	t := &target{name: p.name, version: version, address: address, trust: w.trust, accessLog: filepath.Join(w.server.Dir, name+"-access.log")}
+	file := filepath.Join(w.server.Dir, p.configuration)
 	if err := w.configure(o, p.configuration, file, t); err != nil {
 		return err
 	}
-	t.launch = func() (*process, error) {
-		return startProcess(ctx, name, w.dir, p.binary, append(p.arguments, file)...)
+	t.launch = func() (*process.Process, error) {
+		return w.server.Start(ctx, name, p.binary, append(p.arguments, file)...)
 	}
 	w.peers = append(w.peers, t)
 	return t.startAndWait(ctx, w.request(pathSmall))
@@ -112,7 +115,7 @@ func (w *world) configure(o options, name, file string, t *target) error {
 	}
 	var text bytes.Buffer
 	if err := parsed.Execute(&text, map[string]any{
-		"Directory": w.dir, "Host": host, "Port": port, "Certificate": w.certificateFile(), "Key": w.keyFile(),
+		"Directory": w.server.Dir, "Host": host, "Port": port, "Certificate": w.certificateFile(), "Key": w.keyFile(),
 		"AccessLog": t.accessLog, "Backend": w.backendAddress, "Root": os.Getuid() == 0, "Files": o.idle + spareFiles,
 	}); err != nil {
 		return err

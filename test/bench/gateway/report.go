@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"io"
 	"slices"
+
+	"github.com/quoin-dev/quoin/test/bench/internal/measure"
 )
 
 // report is what was found.
@@ -13,7 +15,7 @@ type report struct {
 	works   []*result
 	weights []weighed
 	skipped []string
-	bars    []bar
+	measure.Bars
 }
 
 // result is what came of one kind of work.
@@ -22,12 +24,6 @@ type result struct {
 	// targets in the order in which they are shown; turns by target, one for each round.
 	targets []string
 	turns   map[string][]turn
-}
-
-// bar is what is wanted, and what it became.
-type bar struct {
-	what, wanted, got string
-	kept              bool
 }
 
 // How the gateway and what is nearest to it are named.
@@ -47,7 +43,7 @@ func (r *report) add(work int, what, target string, t turn) {
 		k.targets = append(k.targets, target)
 	}
 	k.turns[target] = append(k.turns[target], t)
-	progress("  %-24s %-18s %7.0f/s  p50 %6.2f ms  p99 %7.2f ms  %5.0f µs of a processor", what, target, t.perSecond, t.p50, t.p99, t.processor)
+	measure.Progress("  %-24s %-18s %7.0f/s  p50 %6.2f ms  p99 %7.2f ms  %5.0f µs of a processor", what, target, t.perSecond, t.p50, t.p99, t.processor)
 }
 
 // of is the median of something over the rounds.
@@ -56,7 +52,7 @@ func (k *result) of(target string, what func(turn) float64) float64 {
 	for _, t := range k.turns[target] {
 		all = append(all, what(t))
 	}
-	return median(all)
+	return measure.Median(all)
 }
 
 // perRound combines two targets, round by round.
@@ -84,10 +80,10 @@ func (r *report) print(w io.Writer) {
 		for _, t := range k.targets {
 			added, part := "", ""
 			if t != nameDirect {
-				added = fmt.Sprintf("%.2f", median(k.perRound(t, nameDirect, difference)))
+				added = fmt.Sprintf("%.2f", measure.Median(k.perRound(t, nameDirect, difference)))
 			}
 			if t != nameGateway && k != r.works[workRate] {
-				part = fmt.Sprintf("%.2f", median(k.perRound(nameGateway, t, ratio)))
+				part = fmt.Sprintf("%.2f", measure.Median(k.perRound(nameGateway, t, ratio)))
 			}
 			fmt.Fprintf(w, "| %s | %s | %.0f | %.2f | %.2f | %s | %.0f | %s |\n", k.what, t, k.of(t, perSecond), k.of(t, p50), k.of(t, p99), added, k.of(t, processor), part)
 		}
@@ -96,17 +92,14 @@ func (r *report) print(w io.Writer) {
 	if len(r.weights) > 0 {
 		fmt.Fprintln(w, "\n| Memory | At rest, MiB | With idle connections | MiB | KiB each |\n|---|---:|---:|---:|---:|")
 		for _, m := range r.weights {
-			fmt.Fprintf(w, "| %s | %.0f | %d | %.0f | %.1f |\n", m.name, m.before/1024, m.connections, m.after/1024, (m.after-m.before)/float64(m.connections))
+			fmt.Fprintf(w, "| %s | %.0f | %d | %.0f | %.1f |\n", m.name, m.before, m.connections, m.after, (m.after-m.before)*1024/float64(m.connections))
 		}
 	}
 	for _, what := range r.skipped {
 		fmt.Fprintf(w, "\n%s\n", what)
 	}
 	r.judge()
-	fmt.Fprintln(w, "\n| Bar | Wanted | Measured | |\n|---|---:|---:|---|")
-	for _, b := range r.bars {
-		fmt.Fprintf(w, "| %s | %s | %s | %s |\n", b.what, b.wanted, b.got, map[bool]string{true: "kept", false: "**missed**"}[b.kept])
-	}
+	r.PrintBars(w)
 }
 
 // printRounds shows what the medians are of.
@@ -141,15 +134,13 @@ func (r *report) judge() {
 		k := r.works[i]
 		ratios := k.perRound(nameGateway, nameCaddy, ratio)
 		if len(ratios) == 0 {
-			r.bars = append(r.bars, bar{k.what + ", of Caddy's throughput", fmt.Sprintf("≥ %g", throughput), "no Caddy", false})
+			r.Missed(k.what+", of Caddy's throughput", fmt.Sprintf("≥ %g", throughput), "no Caddy")
 			continue
 		}
-		got := median(ratios)
-		r.bars = append(r.bars, bar{k.what + ", of Caddy's throughput", fmt.Sprintf("≥ %g", throughput), fmt.Sprintf("%.2f", got), got >= throughput})
+		r.AtLeast(k.what+", of Caddy's throughput", measure.Median(ratios), throughput, "")
 	}
 	for _, i := range []int{workOne, workRate} {
 		k := r.works[i]
-		got := median(k.perRound(nameGateway, nameDirect, difference))
-		r.bars = append(r.bars, bar{k.what + ", added to the median", fmt.Sprintf("< %g ms", added), fmt.Sprintf("%.2f ms", got), got < added})
+		r.AtMost(k.what+", added to the median", measure.Median(k.perRound(nameGateway, nameDirect, difference)), added, " ms")
 	}
 }

@@ -1,9 +1,14 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"io"
+	"os"
 	"time"
+
+	"github.com/quoin-dev/quoin/test/bench/internal/measure"
 )
 
 // work is one way to send requests.
@@ -42,7 +47,7 @@ func (w *world) takeTurns(ctx context.Context, o options, r *report) error {
 			return err
 		}
 	}
-	progress("warming up")
+	measure.Progress("warming up")
 	for _, k := range w.works(o, o.time/4) {
 		for _, t := range targets {
 			if _, err := takeTurn(ctx, t, k, o.time/4); err != nil {
@@ -51,7 +56,7 @@ func (w *world) takeTurns(ctx context.Context, o options, r *report) error {
 		}
 	}
 	for round := range o.rounds {
-		progress("round %d of %d", round+1, o.rounds)
+		measure.Progress("round %d of %d", round+1, o.rounds)
 		for i, k := range w.works(o, o.time) {
 			for n := range targets {
 				t := targets[(n+round)%len(targets)]
@@ -88,4 +93,25 @@ func takeTurn(ctx context.Context, t *target, k work, length time.Duration) (tur
 		time.Sleep(20 * time.Millisecond)
 	}
 	return done, fmt.Errorf("%s, %s: %d lines in the access log, want %d", t.name, k.what, lines, done.requests)
+}
+
+// emptyLog counts the lines of an access log and takes them away: the machine's disk is not what is
+// measured.
+func emptyLog(file string) (int, error) {
+	f, err := os.OpenFile(file, os.O_RDWR, 0)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = f.Close() }()
+	lines, room := 0, make([]byte, 1<<20)
+	for {
+		n, err := f.Read(room)
+		lines += bytes.Count(room[:n], []byte{'\n'})
+		if err == io.EOF {
+			return lines, f.Truncate(0)
+		}
+		if err != nil {
+			return lines, err
+		}
+	}
 }

@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/quoin-dev/quoin/test/bench/internal/process"
 )
 
 // target is what requests are sent to.
@@ -21,8 +23,8 @@ type target struct {
 	address string
 	trust   *tls.Config
 	// launch starts the process again; accessLog is where it writes a line for each request.
-	launch    func() (*process, error)
-	process   *process
+	launch    func() (*process.Process, error)
+	process   *process.Process
 	accessLog string
 }
 
@@ -36,18 +38,7 @@ func (t *target) startAndWait(ctx context.Context, request []byte) error {
 	if err := t.start(); err != nil {
 		return err
 	}
-	var last error
-	for range 300 {
-		if last = t.try(request, bytesSmall); last == nil {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(100 * time.Millisecond):
-		}
-	}
-	return fmt.Errorf("%s does not answer: %w", t.name, last)
+	return process.Await(ctx, t.name, 300, 100*time.Millisecond, func() error { return t.try(request, bytesSmall) })
 }
 
 // patience is how long a request may take, and a connection to be made.

@@ -2,9 +2,9 @@ package main
 
 import (
 	"context"
-	"slices"
-	"sync"
 	"time"
+
+	"github.com/quoin-dev/quoin/test/bench/internal/measure"
 )
 
 // turn is what came of one turn of one target.
@@ -65,32 +65,15 @@ func (t *target) measure(ctx context.Context, connections int, length time.Durat
 	if err != nil {
 		return turn{}, err
 	}
-	var lock sync.Mutex
-	var all sync.WaitGroup
-	var each []time.Duration
-	var failed error
-	processor, begun := t.process.processorSeconds(), time.Now()
-	for i, c := range open {
-		all.Go(func() {
-			own, err := send(c, i, begun)
-			lock.Lock()
-			defer lock.Unlock()
-			each = append(each, own...)
-			if err != nil {
-				failed = err
-			}
-		})
+	processor := processorSeconds(t.process)
+	times, err := measure.Together(len(open), func(i int, begun time.Time) ([]time.Duration, error) { return send(open[i], i, begun) })
+	processor = processorSeconds(t.process) - processor
+	if err != nil || len(times.Each) == 0 {
+		return turn{}, err
 	}
-	all.Wait()
-	took := time.Since(begun)
-	processor = t.process.processorSeconds() - processor
-	if failed != nil || len(each) == 0 {
-		return turn{}, failed
-	}
-	slices.Sort(each)
 	return turn{
-		requests: len(each), perSecond: float64(len(each)) / took.Seconds(), p50: percentile(each, 0.5), p99: percentile(each, 0.99),
-		processor: processor * 1e6 / float64(len(each)),
+		requests: len(times.Each), perSecond: times.PerSecond(), p50: times.Milliseconds(0.5), p99: times.Milliseconds(0.99),
+		processor: processor * 1e6 / float64(len(times.Each)),
 	}, ctx.Err()
 }
 
@@ -111,25 +94,8 @@ func (t *target) dialAll(ctx context.Context, connections int, length time.Durat
 
 func closeAll(open []*connection) {
 	for _, c := range open {
-		_ = c.Close()
+		if c != nil {
+			_ = c.Close()
+		}
 	}
-}
-
-// percentile is the shortest of sorted times that so many did not exceed, in milliseconds.
-func percentile(sorted []time.Duration, of float64) float64 {
-	i := min(int(of*float64(len(sorted))), len(sorted)-1)
-	return float64(sorted[i]) / float64(time.Millisecond)
-}
-
-// median of any numbers; 0 of none.
-func median(values []float64) float64 {
-	if len(values) == 0 {
-		return 0
-	}
-	sorted := slices.Sorted(slices.Values(values))
-	middle := len(sorted) / 2
-	if len(sorted)%2 == 0 {
-		return (sorted[middle-1] + sorted[middle]) / 2
-	}
-	return sorted[middle]
 }

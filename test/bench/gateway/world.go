@@ -1,30 +1,28 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"fmt"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/internal/engine"
+	"github.com/quoin-dev/quoin/test/bench/internal/controlplane"
+	"github.com/quoin-dev/quoin/test/bench/internal/measure"
+	"github.com/quoin-dev/quoin/test/bench/internal/process"
 )
 
 const (
@@ -32,17 +30,13 @@ const (
 	deployment  = "sales"
 	host        = deployment + ".data." + accountHost
 	namespace   = "bench"
-	system      = "quoin-system"
 	// certificates are made by the gateway and kept in this Secret; all use this one.
 	certificate = "quoin-gateway-tls"
 )
 
 // world is an API server, a backend, and what stands in front of the backend.
 type world struct {
-	dir     string
-	env     *envtest.Environment
-	k8s     client.Client
-	backend *process
+	server *controlplane.APIServer
 	// backendAddress is where the backend listens, token what the gateway wants to see.
 	backendAddress, token string
 	trust                 *tls.Config
@@ -51,33 +45,14 @@ type world struct {
 	peers []*target
 }
 
-// startWorld returns what is to be stopped, even when it fails.
-func startWorld(ctx context.Context, o options) (*world, error) {
-	progress("starting an API server")
-	dir, err := os.MkdirTemp("", "quoin-bench-gateway-")
-	if err != nil {
+func newWorld(ctx context.Context, o options, server *controlplane.APIServer) (*world, error) {
+	w := &world{server: server}
+	measure.Progress("starting the backend and quoin gateway")
+	if err := w.startBackend(ctx); err != nil {
 		return nil, err
 	}
-	w := &world{dir: dir, env: &envtest.Environment{CRDDirectoryPaths: []string{filepath.Join("config", "crd", "bases")}, ErrorIfCRDPathMissing: true}}
-	config, err := w.env.Start()
-	if err != nil {
-		return w, err
-	}
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, corev1.AddToScheme, discoveryv1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			return w, err
-		}
-	}
-	if w.k8s, err = client.New(config, client.Options{Scheme: scheme}); err != nil {
-		return w, err
-	}
-	progress("starting the backend and quoin gateway")
-	if err := w.startBackend(ctx); err != nil {
-		return w, err
-	}
 	if err := w.furnish(ctx); err != nil {
-		return w, err
+		return nil, err
 	}
 	return w, w.startGateway(ctx, o)
 }
@@ -87,22 +62,12 @@ func (w *world) startBackend(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	w.backend = &process{name: "backend", command: exec.CommandContext(ctx, self, backendCommand)}
-	w.backend.command.Stderr = os.Stderr
-	out, err := w.backend.command.StdoutPipe()
+	backend, address, err := process.StartTelling("backend", exec.CommandContext(ctx, self, backendCommand))
 	if err != nil {
 		return err
 	}
-	if err := w.backend.command.Start(); err != nil {
-		w.backend = nil
-		return err
-	}
-	line, err := bufio.NewReader(out).ReadString('\n')
-	if err != nil {
-		return fmt.Errorf("start the backend: %w", err)
-	}
-	w.backendAddress = strings.TrimSpace(line)
-	w.direct = &target{name: nameDirect, address: w.backendAddress, process: w.backend}
+	w.server.Programs = append(w.server.Programs, backend)
+	w.backendAddress, w.direct = address, &target{name: nameDirect, address: address, process: backend}
 	return nil
 }
 
@@ -125,8 +90,8 @@ func (w *world) furnish(ctx context.Context) error {
 	}
 	environment := v1alpha1.ProductionName(deployment)
 	in := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: namespace, Name: name} }
-	for _, object := range []client.Object{
-		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: system}},
+	return w.server.CreateAll(ctx,
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: controlplane.SystemNamespace}},
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}},
 		&v1alpha1.Account{ObjectMeta: metav1.ObjectMeta{Name: "bench"}, Spec: v1alpha1.AccountSpec{Host: accountHost, Namespace: namespace}},
 		&v1alpha1.Deployment{ObjectMeta: in(deployment), Spec: v1alpha1.DeploymentSpec{
@@ -140,32 +105,24 @@ func (w *world) furnish(ctx context.Context) error {
 		&discoveryv1.EndpointSlice{
 			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "backend", Labels: map[string]string{
 				discoveryv1.LabelServiceName: engine.APIName(environment),
+				engine.LabelManagedBy:        engine.ManagedBy,
 			}},
 			AddressType: discoveryv1.AddressTypeIPv4,
 			Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{ip}, Conditions: discoveryv1.EndpointConditions{Ready: ptr.To(true)}}},
 			Ports:       []discoveryv1.EndpointPort{{Name: ptr.To(engine.PortNameHTTP), Port: ptr.To(int32(number))}},
 		},
-	} {
-		if err := w.k8s.Create(ctx, object); err != nil {
-			return err
-		}
-	}
-	return nil
+	)
 }
 
 // startGateway starts it as it is by default, but for limits that nobody shall meet here.
 func (w *world) startGateway(ctx context.Context, o options) error {
-	kubeconfig := filepath.Join(w.dir, "kubeconfig")
-	if err := os.WriteFile(kubeconfig, w.env.KubeConfig, 0o600); err != nil {
-		return err
-	}
-	address, err := freeAddress()
+	address, err := process.FreeAddress()
 	if err != nil {
 		return err
 	}
-	w.gateway = &target{name: nameGateway, address: address, accessLog: filepath.Join(w.dir, "gateway.log")}
-	w.gateway.launch = func() (*process, error) {
-		return startProcess(ctx, "gateway", w.dir, o.quoin, "gateway", "--kubeconfig", kubeconfig, "--bind-address", address,
+	w.gateway = &target{name: nameGateway, address: address, accessLog: filepath.Join(w.server.Dir, "gateway.log")}
+	w.gateway.launch = func() (*process.Process, error) {
+		return w.server.Start(ctx, "gateway", o.quoin, "gateway", "--kubeconfig", w.server.Kubeconfig, "--bind-address", address,
 			"--sql-bind-address=0", "--metrics-bind-address=0", "--health-probe-bind-address=0",
 			"--requests-per-second=1000000", "--burst=1000000", "--max-in-flight=100000", "--shutdown-delay=0s", "--drain-timeout=1s")
 	}
@@ -177,25 +134,21 @@ func (w *world) startGateway(ctx context.Context, o options) error {
 
 // takeCertificate waits for the certificate that the gateway makes: the others get it too.
 func (w *world) takeCertificate(ctx context.Context) error {
-	var last error
-	for range 300 {
-		secret := &corev1.Secret{}
-		if last = w.k8s.Get(ctx, client.ObjectKey{Namespace: system, Name: certificate}, secret); last == nil {
-			roots := x509.NewCertPool()
-			roots.AppendCertsFromPEM(secret.Data["ca.crt"])
-			w.trust = &tls.Config{RootCAs: roots, ServerName: host, MinVersion: tls.VersionTLS13, NextProtos: []string{"http/1.1"}}
-			w.gateway.trust = w.trust
-			if last = w.gateway.try(w.request(pathSmall), bytesSmall); last == nil {
-				return w.writeCertificate(secret)
-			}
+	secret := &corev1.Secret{}
+	err := process.Await(ctx, "the gateway", 300, 100*time.Millisecond, func() error {
+		if err := w.server.Get(ctx, client.ObjectKey{Namespace: controlplane.SystemNamespace, Name: certificate}, secret); err != nil {
+			return err
 		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(100 * time.Millisecond):
-		}
+		roots := x509.NewCertPool()
+		roots.AppendCertsFromPEM(secret.Data["ca.crt"])
+		w.trust = &tls.Config{RootCAs: roots, ServerName: host, MinVersion: tls.VersionTLS13, NextProtos: []string{"http/1.1"}}
+		w.gateway.trust = w.trust
+		return w.gateway.try(w.request(pathSmall), bytesSmall)
+	})
+	if err != nil {
+		return err
 	}
-	return fmt.Errorf("the gateway does not answer: %w\n%s", last, w.lastWords())
+	return w.writeCertificate(secret)
 }
 
 func (w *world) writeCertificate(secret *corev1.Secret) error {
@@ -207,8 +160,8 @@ func (w *world) writeCertificate(secret *corev1.Secret) error {
 	return nil
 }
 
-func (w *world) certificateFile() string { return filepath.Join(w.dir, "tls.crt") }
-func (w *world) keyFile() string         { return filepath.Join(w.dir, "tls.key") }
+func (w *world) certificateFile() string { return filepath.Join(w.server.Dir, "tls.crt") }
+func (w *world) keyFile() string         { return filepath.Join(w.server.Dir, "tls.key") }
 
 // fronts are all that stand in front of the backend, targets the backend too.
 func (w *world) fronts() []*target  { return append([]*target{w.gateway}, w.peers...) }
@@ -221,25 +174,4 @@ func (w *world) describe() string {
 		said += "; " + t.name + " " + t.version
 	}
 	return said
-}
-
-func (w *world) lastWords() string {
-	said := ""
-	if w.gateway != nil {
-		for _, t := range w.fronts() {
-			said += t.process.lastWords()
-		}
-	}
-	return said
-}
-
-func (w *world) stop() {
-	if w.gateway != nil {
-		for _, t := range w.fronts() {
-			t.process.stop()
-		}
-	}
-	w.backend.stop()
-	_ = w.env.Stop()
-	_ = os.RemoveAll(w.dir)
 }

@@ -9,6 +9,9 @@ import (
 
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/quoin-dev/quoin/test/bench/internal/measure"
+	"github.com/quoin-dev/quoin/test/bench/internal/process"
 )
 
 // bench takes the measurements in order.
@@ -133,7 +136,7 @@ func (b *bench) rollOut(ctx context.Context, to string, p *pair) error {
 
 // patchDirectly stops Quoin and brings another image to the same workloads without it.
 func (b *bench) patchDirectly(ctx context.Context, to string, p *pair) error {
-	b.controller.stop(ctx)
+	b.controller.stop()
 	b.meter.awaitQuiet(ctx)
 	say("patching directly to %s", to)
 	before, err := b.meter.read(ctx)
@@ -173,13 +176,13 @@ func (b *bench) atRest(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	pause(ctx, b.rest)
+	process.Pause(ctx, b.rest)
 	after, err := b.meter.read(ctx)
 	if err != nil {
 		return err
 	}
 	used := after.since(before)
-	b.result.RestWrites = float64(total(used.writes)) / b.rest.Minutes()
+	b.result.RestWrites = float64(measure.Total(used.writes)) / b.rest.Minutes()
 	b.result.RestCPU = used.cpu[controllerName] / b.rest.Minutes()
 	b.result.RestMemory, err = b.controller.memory(ctx)
 	return err
@@ -192,17 +195,10 @@ const settling = 3 * time.Second
 // the writes include those that follow in a moment.
 func (b *bench) used(ctx context.Context, before reading) (reading, error) {
 	cpu := b.meter.processorTime()
-	pause(ctx, settling)
+	process.Pause(ctx, settling)
 	after, err := b.meter.read(ctx)
 	after.cpu = cpu
 	return after.since(before), err
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(d):
-	}
 }
 
 // say reports a step.

@@ -3,16 +3,17 @@ package main
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
-	"strings"
-	"syscall"
 	"time"
+
+	"github.com/quoin-dev/quoin/test/bench/internal/measure"
+	"github.com/quoin-dev/quoin/test/bench/internal/process"
 )
 
 // controllerName is the controller's among the processes.
@@ -23,10 +24,9 @@ const controllerName = "quoin"
 type controller struct {
 	cluster *cluster
 	binary  string
-	log     string
 	workers int
-	process *exec.Cmd
-	token   string // reads the metrics
+	process *process.Process // nil while it does not run
+	token   string           // reads the metrics
 }
 
 // newController copies the binary, so that what is measured stays the same when somebody
@@ -41,9 +41,7 @@ func newController(c *cluster, o options) (*controller, error) {
 		return nil, fmt.Errorf("%w: start this with make bench-rollout, which builds it", err)
 	}
 	binary := filepath.Join(c.dir, "quoin")
-	return &controller{
-		cluster: c, binary: binary, log: filepath.Join(c.dir, "quoin.log"), workers: o.workers,
-	}, os.WriteFile(binary, content, 0o700)
+	return &controller{cluster: c, binary: binary, workers: o.workers}, os.WriteFile(binary, content, 0o700)
 }
 
 // start starts the controller and waits until it is ready.
@@ -55,59 +53,34 @@ func (c *controller) start(ctx context.Context) error {
 	if c.token, err = c.cluster.token(ctx, "default", "default"); err != nil {
 		return err
 	}
-	log, err := os.OpenFile(c.log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
-	if err != nil {
-		return err
-	}
-	defer log.Close()
 	health := fmt.Sprintf("127.0.0.1:%d", c.cluster.ports[controllerHealth])
-	cmd := exec.Command(c.binary, "controller",
+	// An interruption leaves it to stop to end it.
+	if c.process, err = process.Start(context.WithoutCancel(ctx), controllerName, c.cluster.dir, c.binary, "controller",
 		"--kubeconfig="+kubeconfig,
 		"--leader-elect=false",
 		"--concurrency="+strconv.Itoa(c.workers),
 		"--max-concurrent-rollouts=0",
 		"--warm-up=false", // nobody is behind the pods
 		"--health-probe-bind-address="+health,
-		fmt.Sprintf("--metrics-bind-address=127.0.0.1:%d", c.cluster.ports[controllerServes]))
-	cmd.Stdout, cmd.Stderr = log, log
-	if err := cmd.Start(); err != nil {
+		fmt.Sprintf("--metrics-bind-address=127.0.0.1:%d", c.cluster.ports[controllerServes])); err != nil {
 		return err
 	}
-	c.process = cmd
-	for range 300 {
+	return process.Await(ctx, "the controller", 300, 200*time.Millisecond, func() error {
 		answer, err := http.Get("http://" + health + "/readyz")
-		if err == nil {
-			answer.Body.Close()
-			if answer.StatusCode == http.StatusOK {
-				return nil
-			}
+		if err != nil {
+			return err
 		}
-		pause(ctx, 200*time.Millisecond)
-		if ctx.Err() != nil {
-			return ctx.Err()
+		answer.Body.Close()
+		if answer.StatusCode != http.StatusOK {
+			return errors.New(answer.Status)
 		}
-	}
-	return fmt.Errorf("the controller is not ready after a minute")
+		return nil
+	})
 }
 
-// stop ends the controller, in order if it lets itself be.
-func (c *controller) stop(ctx context.Context) {
-	if c.process == nil {
-		return
-	}
-	ended := make(chan struct{})
-	go func() {
-		_ = c.process.Wait() // reaps it; how it ended is in its log
-		close(ended)
-	}()
-	_ = c.process.Process.Signal(syscall.SIGTERM)
-	select {
-	case <-ended:
-	case <-ctx.Done():
-	case <-time.After(30 * time.Second):
-	}
-	_ = c.process.Process.Kill() // nothing happens when it has ended
-	<-ended
+// stop ends the controller, if it runs.
+func (c *controller) stop() {
+	c.process.Stop()
 	c.process = nil
 }
 
@@ -122,35 +95,12 @@ type memory struct {
 
 // memory reads /proc, which only Linux has, and the metrics.
 func (c *controller) memory(ctx context.Context) (memory, error) {
-	m := memory{}
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", c.process.Process.Pid))
+	used, err := process.MemoryOf(c.process.ID())
 	if err != nil {
-		return m, fmt.Errorf("the controller's memory: %w", err)
-	}
-	for line := range strings.Lines(string(text)) {
-		fields := strings.Fields(line)
-		if len(fields) < 2 {
-			continue
-		}
-		kib, _ := strconv.ParseFloat(fields[1], 64)
-		switch fields[0] {
-		case "VmRSS:":
-			m.Resident = kib / 1024
-		case "VmHWM:":
-			m.Peak = kib / 1024
-		}
+		return memory{}, fmt.Errorf("the controller's memory: %w", err)
 	}
 	metrics, err := c.metrics(ctx)
-	if err != nil {
-		return m, err
-	}
-	for line := range strings.Lines(metrics) {
-		if value, ok := strings.CutPrefix(line, "go_memstats_heap_alloc_bytes "); ok {
-			bytes, _ := strconv.ParseFloat(strings.TrimSpace(value), 64)
-			m.Heap = bytes / (1 << 20)
-		}
-	}
-	return m, nil
+	return memory{used.Resident, used.Peak, measure.Metric(metrics, "go_memstats_heap_alloc_bytes") / (1 << 20)}, err
 }
 
 func (c *controller) metrics(ctx context.Context) (string, error) {
@@ -172,14 +122,4 @@ func (c *controller) metrics(ctx context.Context) (string, error) {
 	}
 	text, err := io.ReadAll(answer.Body)
 	return string(text), err
-}
-
-// lastWords are the end of the controller's log.
-func (c *controller) lastWords() string {
-	text, err := os.ReadFile(c.log)
-	if err != nil {
-		return ""
-	}
-	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
-	return "the end of the controller's log:\n" + strings.Join(lines[max(0, len(lines)-20):], "\n")
 }

@@ -24,6 +24,7 @@ import (
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/controllers"
+	"github.com/quoin-dev/quoin/test/bench/internal/process"
 )
 
 const (
@@ -249,7 +250,7 @@ func (f *fleet) await(ctx context.Context, what string, wanted state) (time.Time
 		if time.Since(start) > f.patience {
 			return last, fmt.Errorf("%d of %d are %s after %s; %s", there, f.deployments, what, f.patience, f.describe())
 		}
-		pause(ctx, look)
+		process.Pause(ctx, look)
 		if ctx.Err() != nil {
 			return last, ctx.Err()
 		}

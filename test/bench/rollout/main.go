@@ -15,10 +15,10 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
 	"path/filepath"
-	"syscall"
 	"time"
+
+	"github.com/quoin-dev/quoin/test/bench/internal/process"
 )
 
 // options are the flags.
@@ -44,13 +44,7 @@ func main() {
 	flag.BoolVar(&o.verbose, "v", false, "report progress every few seconds")
 	flag.BoolVar(&o.keep, "keep", false, "leave the cluster running")
 	flag.Parse()
-
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx, o); err != nil {
-		fmt.Fprintln(os.Stderr, "rollout:", err)
-		os.Exit(1)
-	}
+	process.Main("rollout", func(ctx context.Context) error { return run(ctx, o) })
 }
 
 func run(ctx context.Context, o options) error {
@@ -72,9 +66,9 @@ func run(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
-	defer b.controller.stop(context.WithoutCancel(ctx))
+	defer b.controller.stop()
 	if err := b.run(ctx); err != nil {
-		return fmt.Errorf("%w\n%s", err, b.controller.lastWords())
+		return fmt.Errorf("%w\n%s", err, b.controller.process.LastWords())
 	}
 	b.result.print(os.Stdout)
 	return nil

@@ -8,13 +8,15 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/quoin-dev/quoin/test/bench/internal/measure"
+	"github.com/quoin-dev/quoin/test/bench/internal/process"
 )
 
 // meter reads what is used: writes and reads of the controller, time of the processors.
@@ -150,18 +152,8 @@ func (m *meter) read(ctx context.Context) (reading, error) {
 // samples are the values of a metric, summed up by one of its labels.
 func samples(metrics, name, label string) map[string]int {
 	sums := map[string]int{}
-	for line := range strings.Lines(metrics) {
-		labels, ok := strings.CutPrefix(line, name+"{")
-		if !ok {
-			continue
-		}
-		_, key, _ := strings.Cut(","+labels, ","+label+`="`)
-		key, _, _ = strings.Cut(key, `"`)
-		_, value, _ := strings.Cut(labels, "} ")
-		number, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
-		if err == nil {
-			sums[key] += int(number)
-		}
+	for labels, value := range measure.Samples(metrics, name) {
+		sums[labels.Value(label)] += int(value)
 	}
 	return sums
 }
@@ -188,20 +180,12 @@ func increase(from, to map[string]int) map[string]int {
 	return more
 }
 
-func total[K comparable, V int | float64](of map[K]V) V {
-	var sum V
-	for _, v := range of {
-		sum += v
-	}
-	return sum
-}
-
 // processorTime is how long each process of the cluster, the controller and this program
 // have had a processor, in seconds; empty where there is no /proc.
 func (m *meter) processorTime() map[string]float64 {
-	used := map[string]float64{"bench": processorTimeOf(os.Getpid())}
+	used := map[string]float64{"bench": process.UsageOf(os.Getpid()).Processor}
 	if m.controller.process != nil {
-		used[controllerName] = processorTimeOf(m.controller.process.Process.Pid)
+		used[controllerName] = process.UsageOf(m.controller.process.ID()).Processor
 	}
 	records, _ := filepath.Glob(filepath.Join(m.cluster.dir, "pids", "*.json")) // the pattern is well-formed
 	for _, path := range records {
@@ -210,29 +194,9 @@ func (m *meter) processorTime() map[string]float64 {
 		if err != nil || json.Unmarshal(text, &record) != nil {
 			continue
 		}
-		used[strings.TrimSuffix(filepath.Base(path), ".json")] = processorTimeOf(record.PID)
+		used[strings.TrimSuffix(filepath.Base(path), ".json")] = process.UsageOf(record.PID).Processor
 	}
 	return used
-}
-
-// ticks is how many a second has in /proc; Linux has had no other value for users in years.
-const ticks = 100
-
-func processorTimeOf(pid int) float64 {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return 0
-	}
-	// The name of the program, in parentheses, may hold blanks. After it, the 12th and 13th
-	// fields are the time in user and in kernel mode.
-	_, rest, _ := strings.Cut(string(text), ") ")
-	fields := strings.Fields(rest)
-	if len(fields) < 13 {
-		return 0
-	}
-	user, _ := strconv.ParseFloat(fields[11], 64)
-	kernel, _ := strconv.ParseFloat(fields[12], 64)
-	return (user + kernel) / ticks
 }
 
 // awaitQuiet waits until the cluster has done what was left to do, such as removing pods,
@@ -246,9 +210,9 @@ func (m *meter) awaitQuiet(ctx context.Context) {
 	)
 	start := time.Now()
 	for time.Since(start) < atMost && ctx.Err() == nil {
-		before := total(m.processorTime())
-		pause(ctx, window)
-		if used := total(m.processorTime()) - before; used < enough*window.Seconds() && time.Since(start) >= atLeast {
+		before := measure.Total(m.processorTime())
+		process.Pause(ctx, window)
+		if used := measure.Total(m.processorTime()) - before; used < enough*window.Seconds() && time.Since(start) >= atLeast {
 			return
 		}
 	}

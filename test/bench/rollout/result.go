@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"os"
 	"runtime"
 	"slices"
-	"strings"
 	"text/tabwriter"
+
+	"github.com/quoin-dev/quoin/test/bench/internal/measure"
 )
 
 // The bars of the project; see the budgets in the design.
@@ -38,7 +38,7 @@ type pair struct {
 
 func (p pair) ratio() float64 { return p.Quoin / p.Direct }
 
-func (p pair) cpuRatio() float64 { return total(p.QuoinCPU) / total(p.DirectCPU) }
+func (p pair) cpuRatio() float64 { return measure.Total(p.QuoinCPU) / measure.Total(p.DirectCPU) }
 
 // result is all that was measured.
 type result struct {
@@ -69,12 +69,7 @@ func (r result) median(of func(pair) float64) float64 {
 	for _, p := range r.Pairs {
 		values = append(values, of(p))
 	}
-	slices.Sort(values)
-	middle := len(values) / 2
-	if len(values)%2 == 1 {
-		return values[middle]
-	}
-	return (values[middle-1] + values[middle]) / 2
+	return measure.Median(values)
 }
 
 // peak is the most memory that the controller had.
@@ -88,7 +83,7 @@ func (r result) peak() float64 {
 
 // print writes a table for people and one line of JSON.
 func (r result) print(w io.Writer) {
-	fmt.Fprintf(w, "\n%d deployments, %d workers, %d processors%s\n\n", r.Deployments, r.Workers, runtime.NumCPU(), load())
+	fmt.Fprintf(w, "\n%d deployments, %d workers, %d processors, load %s\n\n", r.Deployments, r.Workers, runtime.NumCPU(), measure.Load())
 	r.printPairs(w)
 	r.printWrites(w)
 	r.printMemory(w)
@@ -122,13 +117,13 @@ func (r result) printPairs(w io.Writer) {
 	row("Quoin from the push, s", "%.1f", func(p pair) float64 { return p.FromPush })
 	row("patched directly, s", "%.1f", func(p pair) float64 { return p.Direct })
 	row("ratio", "%.2f", pair.ratio)
-	row("CPU, Quoin, s", "%.1f", func(p pair) float64 { return total(p.QuoinCPU) })
+	row("CPU, Quoin, s", "%.1f", func(p pair) float64 { return measure.Total(p.QuoinCPU) })
 	row("of it the controller, s", "%.1f", func(p pair) float64 { return p.QuoinCPU[controllerName] })
 	row("of it the API server, s", "%.1f", func(p pair) float64 { return p.QuoinCPU["kube-apiserver"] })
-	row("CPU, directly, s", "%.1f", func(p pair) float64 { return total(p.DirectCPU) })
+	row("CPU, directly, s", "%.1f", func(p pair) float64 { return measure.Total(p.DirectCPU) })
 	row("of it the API server, s", "%.1f", func(p pair) float64 { return p.DirectCPU["kube-apiserver"] })
 	row("ratio of CPU", "%.2f", pair.cpuRatio)
-	row("writes a deployment", "%.2f", func(p pair) float64 { return total(p.Writes) })
+	row("writes a deployment", "%.2f", func(p pair) float64 { return measure.Total(p.Writes) })
 	row("reads a deployment", "%.2f", func(p pair) float64 { return p.Reads })
 	for _, name := range []string{"deployment", "environment"} {
 		row("reconciles of "+name+"s", "%.2f", func(p pair) float64 { return p.Reconciles[name] })
@@ -146,7 +141,7 @@ func (r result) printWrites(w io.Writer) {
 	for _, name := range slices.Sorted(maps.Keys(names)) {
 		fmt.Fprintf(t, "%s\t%.2f\t%.2f\t\n", name, r.InstallWrites[name], last[name])
 	}
-	fmt.Fprintf(t, "all\t%.2f\t%.2f\t\n", total(r.InstallWrites), total(last))
+	fmt.Fprintf(t, "all\t%.2f\t%.2f\t\n", measure.Total(r.InstallWrites), measure.Total(last))
 	t.Flush()
 }
 
@@ -160,13 +155,4 @@ func (r result) printMemory(w io.Writer) {
 	row("rolled out", r.Pairs[0].Memory)
 	row("at rest", r.RestMemory)
 	t.Flush()
-}
-
-// load says how busy the machine is, where that can be known.
-func load() string {
-	text, err := os.ReadFile("/proc/loadavg")
-	if err != nil {
-		return ""
-	}
-	return ", load " + strings.Join(strings.Fields(string(text))[:3], " ")
 }

@@ -1,15 +1,15 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"fmt"
 	"maps"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
+
+	"github.com/quoin-dev/quoin/test/bench/internal/measure"
 )
 
 // cost is what work uses: time of the processors in ms by program, and calls of the API server. Calls
@@ -34,14 +34,6 @@ func (c cost) spending(ctx context.Context, w *world, work func() error) error {
 	return err
 }
 
-// processors is the time of all programs together.
-func (c cost) processors() (sum float64) {
-	for _, ms := range c.cpu {
-		sum += ms
-	}
-	return sum
-}
-
 func addIncrease(to, before, after map[string]float64) {
 	for name, value := range after {
 		to[name] += value - before[name]
@@ -58,28 +50,18 @@ func (w *world) spent(ctx context.Context) (cost, error) {
 	if err != nil {
 		return c, err
 	}
-	for line := range bytes.Lines(metrics) {
-		labels, ok := strings.CutPrefix(string(line), "apiserver_request_total{")
-		if !ok || !strings.Contains(labels, `group="platform.quoin.dev"`) {
+	for labels, count := range measure.Samples(string(metrics), "apiserver_request_total") {
+		if labels.Value("group") != "platform.quoin.dev" || labels.Value("verb") == "WATCH" {
 			continue
 		}
-		labels, value, _ := strings.Cut(labels, "} ")
-		label := func(name string) string {
-			_, rest, _ := strings.Cut(","+labels, ","+name+`="`)
-			text, _, _ := strings.Cut(rest, `"`)
-			return text
-		}
-		call := label("verb") + " " + label("resource")
-		if sub := label("subresource"); sub != "" {
+		call := labels.Value("verb") + " " + labels.Value("resource")
+		if sub := labels.Value("subresource"); sub != "" {
 			call += "/" + sub
 		}
-		if code := label("code"); code >= "400" {
+		if code := labels.Value("code"); code >= "400" {
 			call += " (" + code + ")"
 		}
-		count, _ := strconv.ParseFloat(strings.TrimSpace(value), 64)
-		if label("verb") != "WATCH" {
-			c.calls[call] += count
-		}
+		c.calls[call] += count
 	}
 	return c, nil
 }

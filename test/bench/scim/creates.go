@@ -13,6 +13,7 @@ import (
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/internal/claims"
+	"github.com/quoin-dev/quoin/test/bench/internal/measure"
 )
 
 // compareCreates compares creating users over SCIM with creating the same objects with a Kubernetes client.
@@ -20,8 +21,8 @@ import (
 // that the claims on the names of the raw ones, which SCIM makes within its time, are made before
 // theirs.
 func (b *bench) compareCreates(ctx context.Context) error {
-	b.unfilled = b.world.front.memory(b.world.metrics)
-	var scim, raw measured
+	b.unfilled = memoryOf(b.world.front)
+	var scim, raw measure.Times
 	var ratios []float64
 	scimCost, rawCost := newCost(), newCost()
 	next := 0
@@ -30,9 +31,9 @@ func (b *bench) compareCreates(ctx context.Context) error {
 		if n == 0 {
 			continue
 		}
-		var s, d measured
+		var s, d measure.Times
 		err := scimCost.spending(ctx, b.world, func() (err error) {
-			s, err = spread(ctx, n, b.callers, b.createUser(b.world.rfc, next))
+			s, err = measure.Spread(ctx, n, b.callers, b.createUser(b.world.rfc, next))
 			return err
 		})
 		if err != nil {
@@ -45,9 +46,9 @@ func (b *bench) compareCreates(ctx context.Context) error {
 		}
 		b.world.settle(ctx)
 		err = rawCost.spending(ctx, b.world, func() (err error) {
-			d, err = spread(ctx, n, b.callers, func(ctx context.Context, i int) (time.Duration, error) {
+			d, err = measure.Spread(ctx, n, b.callers, func(ctx context.Context, i int) (time.Duration, error) {
 				start := time.Now()
-				err := b.world.k8s.Create(ctx, objects[i])
+				err := b.world.server.Create(ctx, objects[i])
 				return time.Since(start), err
 			})
 			return err
@@ -56,16 +57,15 @@ func (b *bench) compareCreates(ctx context.Context) error {
 			return err
 		}
 		next += n
-		ratios = append(ratios, s.perSecond()/d.perSecond())
-		progress("  turn %d: SCIM %.0f/s, raw %.0f/s, ratio %.2f", turn+1, s.perSecond(), d.perSecond(), ratios[len(ratios)-1])
-		scim, raw = scim.with(s), raw.with(d)
+		ratios = append(ratios, s.PerSecond()/d.PerSecond())
+		measure.Progress("  turn %d: SCIM %.0f/s, raw %.0f/s, ratio %.2f", turn+1, s.PerSecond(), d.PerSecond(), ratios[len(ratios)-1])
+		scim, raw = scim.With(s), raw.With(d)
 	}
-	b.report.add(workCreate, scim, "%d at once; all programs together: %.2f × the processor time of the raw one", b.callers, scimCost.processors()/rawCost.processors())
-	b.report.cost(workCreate, scimCost, len(scim.each))
-	b.report.add("raw create of the same object", raw, "%d at once", b.callers)
-	b.report.cost("raw create", rawCost, len(raw.each))
-	slices.Sort(ratios)
-	b.report.atLeast(fmt.Sprintf("creates over SCIM ÷ raw creates, the median of %d turns (%.2f to %.2f)", len(ratios), ratios[0], ratios[len(ratios)-1]), ratios[len(ratios)/2], 0.45, "")
+	b.report.Add(workCreate, scim, "%d at once; all programs together: %.2f × the processor time of the raw one", b.callers, measure.Total(scimCost.cpu)/measure.Total(rawCost.cpu))
+	b.report.cost(workCreate, scimCost, len(scim.Each))
+	b.report.Add("raw create of the same object", raw, "%d at once", b.callers)
+	b.report.cost("raw create", rawCost, len(raw.Each))
+	b.report.AtLeast(fmt.Sprintf("creates over SCIM ÷ raw creates, the median of %d turns (%.2f to %.2f)", len(ratios), slices.Min(ratios), slices.Max(ratios)), measure.Median(ratios), 0.45, "")
 	return nil
 }
 
@@ -89,8 +89,8 @@ func (b *bench) rawUsers(ctx context.Context, from, n int) ([]*v1alpha1.ScimUser
 		users[i].Namespace, users[i].Name = namespace, id.String()
 		b.ids[from+i] = users[i].Name
 	}
-	_, err := spread(ctx, n, b.callers, func(ctx context.Context, i int) (time.Duration, error) {
-		return 0, b.world.k8s.Create(ctx, &v1alpha1.Claim{
+	_, err := measure.Spread(ctx, n, b.callers, func(ctx context.Context, i int) (time.Duration, error) {
+		return 0, b.world.server.Create(ctx, &v1alpha1.Claim{
 			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: claims.UserName.Name(users[i].Spec.UserName)},
 			Spec: v1alpha1.ClaimSpec{
 				Attribute: claims.UserName.Kind + "." + claims.UserName.Field, Holder: v1alpha1.ClaimHolder{Kind: claims.UserName.Kind, Name: users[i].Name},
@@ -103,7 +103,7 @@ func (b *bench) rawUsers(ctx context.Context, from, n int) ([]*v1alpha1.ScimUser
 // readTemplate reads the first user as SCIM has stored it.
 func (b *bench) readTemplate(ctx context.Context) error {
 	stored := &v1alpha1.ScimUser{}
-	if err := b.world.k8s.Get(ctx, client.ObjectKey{Namespace: namespace, Name: b.ids[0]}, stored); err != nil {
+	if err := b.world.server.Get(ctx, client.ObjectKey{Namespace: namespace, Name: b.ids[0]}, stored); err != nil {
 		return err
 	}
 	var err error
@@ -120,9 +120,9 @@ func (b *bench) fill(ctx context.Context) error {
 	if n == 0 {
 		return nil
 	}
-	m, err := spread(ctx, n, b.callers, reporting("users", n, b.createUser(b.world.rfc, from)))
+	m, err := measure.Spread(ctx, n, b.callers, reporting("users", n, b.createUser(b.world.rfc, from)))
 	if err == nil {
-		b.report.add("POST /Users, filling up", m, "%d at once", b.callers)
+		b.report.Add("POST /Users, filling up", m, "%d at once", b.callers)
 	}
 	return err
 }

@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"slices"
 	"time"
+
+	"github.com/quoin-dev/quoin/test/bench/internal/measure"
 )
 
 // largeGroup is one whose members are changed.
@@ -52,7 +54,7 @@ func groupBody(name string, members []map[string]string) ([]byte, error) {
 
 // makeGroups makes the large groups first, so that the first page of groups holds them.
 func (b *bench) makeGroups(ctx context.Context) error {
-	var batches measured
+	var batches measure.Times
 	for _, size := range b.groupSizes() {
 		body, err := groupBody(fmt.Sprintf("Group of %d", size), nil)
 		if err != nil {
@@ -63,7 +65,7 @@ func (b *bench) makeGroups(ctx context.Context) error {
 			return err
 		}
 		n := (size + b.batch - 1) / b.batch
-		m, err := spread(ctx, n, 1, reporting("batches of members", n, func(ctx context.Context, i int) (time.Duration, error) {
+		m, err := measure.Spread(ctx, n, 1, reporting("batches of members", n, func(ctx context.Context, i int) (time.Duration, error) {
 			return b.world.entra.patch(ctx, "/Groups/"+id, http.StatusNoContent, map[string]any{
 				"op": "add", "path": "members", "value": membersOf(b.ids, sequence(i*b.batch, min((i+1)*b.batch, size))),
 			})
@@ -76,7 +78,7 @@ func (b *bench) makeGroups(ctx context.Context) error {
 		}
 		b.large = append(b.large, &largeGroup{id, sequence(0, size), sequence(size, b.users)})
 	}
-	b.report.add(fmt.Sprintf("PATCH that adds %d members", min(b.batch, b.members)), batches, "up to %d members", b.members)
+	b.report.Add(fmt.Sprintf("PATCH that adds %d members", min(b.batch, b.members)), batches, "up to %d members", b.members)
 	rest := b.groups - len(b.large)
 	if rest == 0 {
 		return nil
@@ -91,20 +93,20 @@ func (b *bench) makeGroups(ctx context.Context) error {
 			return err
 		}
 	}
-	m, err := spread(ctx, rest, b.callers, reporting("groups", rest, func(ctx context.Context, i int) (time.Duration, error) {
+	m, err := measure.Spread(ctx, rest, b.callers, reporting("groups", rest, func(ctx context.Context, i int) (time.Duration, error) {
 		_, took, err := b.world.entra.create(ctx, "/Groups", bodies[i])
 		return took, err
 	}))
 	if err == nil {
-		b.report.add(fmt.Sprintf("POST /Groups with %d members", small), m, "%d at once", b.callers)
+		b.report.Add(fmt.Sprintf("POST /Groups with %d members", small), m, "%d at once", b.callers)
 	}
 	return err
 }
 
 // change has a user join a group, and another one leave it.
-func change(ctx context.Context, s *service, status int, group, joins, leaves string) (added, removed measured, err error) {
-	patch := func(operation map[string]any) (measured, error) {
-		return spread(ctx, 1, 1, func(ctx context.Context, _ int) (time.Duration, error) {
+func change(ctx context.Context, s *service, status int, group, joins, leaves string) (added, removed measure.Times, err error) {
+	patch := func(operation map[string]any) (measure.Times, error) {
+		return measure.Spread(ctx, 1, 1, func(ctx context.Context, _ int) (time.Duration, error) {
 			return s.patch(ctx, "/Groups/"+group, status, operation)
 		})
 	}
@@ -117,7 +119,7 @@ func change(ctx context.Context, s *service, status int, group, joins, leaves st
 
 // changeMembers changes groups of all sizes by turns: what else the machine does meets all of them.
 func (b *bench) changeMembers(ctx context.Context) error {
-	added, removed := make([]measured, len(b.large)), make([]measured, len(b.large))
+	added, removed := make([]measure.Times, len(b.large)), make([]measure.Times, len(b.large))
 	spent := newCost()
 	err := spent.spending(ctx, b.world, func() error {
 		for range b.patches {
@@ -127,7 +129,7 @@ func (b *bench) changeMembers(ctx context.Context) error {
 				if err != nil {
 					return err
 				}
-				added[i], removed[i] = added[i].with(a), removed[i].with(r)
+				added[i], removed[i] = added[i].With(a), removed[i].With(r)
 			}
 		}
 		return nil
@@ -138,13 +140,13 @@ func (b *bench) changeMembers(ctx context.Context) error {
 	b.report.cost("PATCH of one member", spent, 2*b.patches*len(b.large))
 	for i, g := range b.large {
 		size := len(g.in)
-		b.report.add(memberWork("add", size), added[i], "")
-		b.report.add(memberWork("remove", size), removed[i], "")
-		b.report.atMost(memberWork("add or remove", size)+", p99", added[i].with(removed[i]).ms(0.99), 50, " ms")
+		b.report.Add(memberWork("add", size), added[i], "")
+		b.report.Add(memberWork("remove", size), removed[i], "")
+		b.report.AtMost(memberWork("add or remove", size)+", p99", added[i].With(removed[i]).Milliseconds(0.99), 50, " ms")
 	}
 	last := len(b.large) - 1
-	b.report.fact("flat?", "p50 at %d members ÷ p50 at %d: add %.2f, remove %.2f", len(b.large[last].in), len(b.large[0].in),
-		added[last].ms(0.5)/added[0].ms(0.5), removed[last].ms(0.5)/removed[0].ms(0.5))
+	b.report.Fact("flat?", "p50 at %d members ÷ p50 at %d: add %.2f, remove %.2f", len(b.large[last].in), len(b.large[0].in),
+		added[last].Milliseconds(0.5)/added[0].Milliseconds(0.5), removed[last].Milliseconds(0.5)/removed[0].Milliseconds(0.5))
 	return nil
 }
 
@@ -165,7 +167,7 @@ func (b *bench) listGroups(ctx context.Context) error {
 	}
 	for _, l := range lists {
 		size := 0
-		m, err := spread(ctx, few, 1, func(ctx context.Context, _ int) (time.Duration, error) {
+		m, err := measure.Spread(ctx, few, 1, func(ctx context.Context, _ int) (time.Duration, error) {
 			answer, took, err := b.world.rfc.call(ctx, http.MethodGet, fmt.Sprintf("/Groups?%s&count=%d", l.query, n), nil, http.StatusOK)
 			size = len(answer)
 			return took, err
@@ -173,8 +175,8 @@ func (b *bench) listGroups(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		b.report.add("GET "+l.what, m, "%s; %.1f MB", l.note, float64(size)/1e6)
-		b.report.atMost("GET "+l.what+", p99", m.ms(0.99), 600, " ms")
+		b.report.Add("GET "+l.what, m, "%s; %.1f MB", l.note, float64(size)/1e6)
+		b.report.AtMost("GET "+l.what+", p99", m.Milliseconds(0.99), 600, " ms")
 	}
 	return nil
 }

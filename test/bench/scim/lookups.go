@@ -5,12 +5,14 @@ import (
 	"fmt"
 	"net/http"
 	"time"
+
+	"github.com/quoin-dev/quoin/test/bench/internal/measure"
 )
 
 // lookUp finds users by what identity providers know of them.
 func (b *bench) lookUp(ctx context.Context) error {
 	who := anyOf(b.lookups, b.users)
-	by := func(attribute, value string) timed {
+	by := func(attribute, value string) measure.Timed {
 		return func(ctx context.Context, i int) (time.Duration, error) {
 			found, took, err := b.world.rfc.list(ctx, eq(attribute, value, who[i]), 1)
 			if err == nil && found.Resources[0].ID != b.ids[who[i]] {
@@ -28,29 +30,29 @@ func (b *bench) lookUp(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	b.report.add(workLookup, one[0], "%.1f × the raw GET", one[0].ms(0.5)/one[1].ms(0.5))
-	b.report.add("raw GET of the object", one[1], "")
-	b.report.add("externalId eq", one[2], "%.1f × the raw GET", one[2].ms(0.5)/one[1].ms(0.5))
-	b.report.add("emails.value eq", one[3], "%.1f × the raw GET", one[3].ms(0.5)/one[1].ms(0.5))
-	b.report.atMost(fmt.Sprintf("userName eq, p99 (that of the raw GET: %.2f)", one[1].ms(0.99)), one[0].ms(0.99), 5, " ms")
-	b.report.atMost("externalId eq, p99", one[2].ms(0.99), 5, " ms")
-	b.report.atMost("emails.value eq, p99", one[3].ms(0.99), 5, " ms")
+	b.report.Add(workLookup, one[0], "%.1f × the raw GET", one[0].Milliseconds(0.5)/one[1].Milliseconds(0.5))
+	b.report.Add("raw GET of the object", one[1], "")
+	b.report.Add("externalId eq", one[2], "%.1f × the raw GET", one[2].Milliseconds(0.5)/one[1].Milliseconds(0.5))
+	b.report.Add("emails.value eq", one[3], "%.1f × the raw GET", one[3].Milliseconds(0.5)/one[1].Milliseconds(0.5))
+	b.report.AtMost(fmt.Sprintf("userName eq, p99 (that of the raw GET: %.2f)", one[1].Milliseconds(0.99)), one[0].Milliseconds(0.99), 5, " ms")
+	b.report.AtMost("externalId eq, p99", one[2].Milliseconds(0.99), 5, " ms")
+	b.report.AtMost("emails.value eq, p99", one[3].Milliseconds(0.99), 5, " ms")
 	const several = 8
-	var eight measured
+	var eight measure.Times
 	spent := newCost()
 	err = spent.spending(ctx, b.world, func() (err error) {
-		eight, err = spread(ctx, len(who), several, userName)
+		eight, err = measure.Spread(ctx, len(who), several, userName)
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	rawEight, err := spread(ctx, len(who), several, rawGet)
+	rawEight, err := measure.Spread(ctx, len(who), several, rawGet)
 	if err != nil {
 		return err
 	}
-	b.report.add(workLookup+", several at once", eight, "%d at once; %.1f × the raw GET", several, eight.ms(0.5)/rawEight.ms(0.5))
+	b.report.Add(workLookup+", several at once", eight, "%d at once; %.1f × the raw GET", several, eight.Milliseconds(0.5)/rawEight.Milliseconds(0.5))
 	b.report.cost(workLookup, spent, len(who))
-	b.report.add("raw GET of the object, several at once", rawEight, "%d at once", several)
+	b.report.Add("raw GET of the object, several at once", rawEight, "%d at once", several)
 	return nil
 }

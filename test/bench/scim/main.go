@@ -17,14 +17,12 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"runtime"
-	"syscall"
-	"time"
 
-	"github.com/go-logr/logr"
-	"sigs.k8s.io/controller-runtime/pkg/log"
+	"github.com/quoin-dev/quoin/test/bench/internal/controlplane"
+	"github.com/quoin-dev/quoin/test/bench/internal/measure"
+	"github.com/quoin-dev/quoin/test/bench/internal/process"
 )
 
 // options are the flags.
@@ -58,13 +56,7 @@ func main() {
 	flag.BoolVar(&o.controller, "controller", true, "run `quoin controller` too, as a real deployment does")
 	flag.StringVar(&o.quoin, "quoin", filepath.Join("bin", "quoin"), "`binary` to measure")
 	flag.Parse()
-	log.SetLogger(logr.Discard())
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx, o); err != nil {
-		fmt.Fprintln(os.Stderr, "scim:", err)
-		os.Exit(1)
-	}
+	process.Main("scim", func(ctx context.Context) error { return run(ctx, o) })
 }
 
 func run(ctx context.Context, o options) error {
@@ -72,54 +64,33 @@ func run(ctx context.Context, o options) error {
 		return err
 	}
 	r := &report{}
-	err := measureQuoin(ctx, o, r)
+	err := controlplane.WithAPIServer("scim", func(server *controlplane.APIServer) error { return measureQuoin(ctx, o, r, server) })
 	if err == nil {
 		err = measurePeer(ctx, o, r)
 	}
-	if len(r.rows) == 0 {
+	if r.Empty() {
 		return err
 	}
 	// What was found before something failed is shown too.
-	fmt.Printf("%d users, %d groups, one of %d members; controller %s; %d cores, %s %s/%s%s\n\n", o.users, o.groups, o.members,
-		map[bool]string{true: "running", false: "not running"}[o.controller], runtime.NumCPU(), runtime.Version(), runtime.GOOS, runtime.GOARCH, load())
+	fmt.Printf("%d users, %d groups, one of %d members; controller %s; %d cores, %s %s/%s, load %s\n\n", o.users, o.groups, o.members,
+		map[bool]string{true: "running", false: "not running"}[o.controller], runtime.NumCPU(), runtime.Version(), runtime.GOOS, runtime.GOARCH, measure.Load())
 	r.print(os.Stdout)
 	return err
 }
 
 func (o options) check() error {
-	for _, f := range []struct {
-		name  string
-		value int
-		least int
-	}{
-		{"creates", o.creates, 1}, {"turns", o.turns, 1}, {"callers", o.callers, 1}, {"lookups", o.lookups, 1}, {"pages", o.pages, 1},
-		{"patches", o.patches, 1}, {"sync", o.sync, 1}, {"sync-workers", o.syncWorkers, 1}, {"batch", o.batch, 1}, {"members", o.members, 1},
-		{"users", o.users, max(2*o.creates, o.members+1, pageSize)}, {"groups", o.groups, len(o.groupSizes())}, {"peer-users", o.peerUsers, pageSize},
-	} {
-		if f.value < f.least {
-			return fmt.Errorf("-%s is %d, must be %d or more", f.name, f.value, f.least)
-		}
-	}
-	if flag.NArg() > 0 {
-		return fmt.Errorf("unexpected argument %q", flag.Arg(0))
-	}
-	return nil
+	return process.CheckFlags(map[string]int{
+		"creates": 1, "turns": 1, "callers": 1, "lookups": 1, "pages": 1, "patches": 1, "sync": 1, "sync-workers": 1, "batch": 1, "members": 1,
+		"users": max(2*o.creates, o.members+1, pageSize), "groups": len(o.groupSizes()), "peer-users": pageSize,
+	})
 }
 
 // measureQuoin takes the steps in order; each finds what the one before has left.
-func measureQuoin(ctx context.Context, o options, r *report) (err error) {
-	w, err := startWorld(ctx, o)
-	if w != nil {
-		defer w.stop()
-	}
+func measureQuoin(ctx context.Context, o options, r *report, server *controlplane.APIServer) error {
+	w, err := newWorld(ctx, o, server)
 	if err != nil {
 		return err
 	}
-	defer func() {
-		if err != nil {
-			err = fmt.Errorf("%w\n%s", err, w.lastWords())
-		}
-	}()
 	b := &bench{options: o, world: w, report: r, ids: make([]string, o.users+o.sync)}
 	for _, step := range []struct {
 		what string
@@ -135,7 +106,7 @@ func measureQuoin(ctx context.Context, o options, r *report) (err error) {
 		{"listing groups", b.listGroups},
 		{fmt.Sprintf("matching and creating %d users", o.sync), b.syncUsers},
 	} {
-		progress("%s", step.what)
+		measure.Progress("%s", step.what)
 		w.settle(ctx)
 		if err := step.run(ctx); err != nil {
 			return fmt.Errorf("%s: %w", step.what, err)
@@ -157,11 +128,4 @@ type bench struct {
 	template []byte
 	// unfilled is the memory of the front end before there were users.
 	unfilled memory
-}
-
-var began = time.Now()
-
-// progress tells on stderr what happens now.
-func progress(format string, args ...any) {
-	fmt.Fprintf(os.Stderr, "%7s  %s\n", time.Since(began).Round(100*time.Millisecond), fmt.Sprintf(format, args...))
 }

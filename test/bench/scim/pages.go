@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net/url"
 	"time"
+
+	"github.com/quoin-dev/quoin/test/bench/internal/measure"
 )
 
 const pageSize = 100
@@ -12,7 +14,7 @@ const pageSize = 100
 // readPages reads pages of users: anywhere, one after the other, and such that all users are looked at.
 func (b *bench) readPages(ctx context.Context) error {
 	offsets := []int{1, b.users / 2, b.users - pageSize + 1}
-	var kinds []timed
+	var kinds []measure.Timed
 	for _, offset := range offsets {
 		path := fmt.Sprintf("/Users?startIndex=%d&count=%d", offset, pageSize)
 		kinds = append(kinds, func(ctx context.Context, _ int) (time.Duration, error) {
@@ -26,8 +28,8 @@ func (b *bench) readPages(ctx context.Context) error {
 	}
 	for i, m := range byOffset {
 		what := pageWork(offsets[i])
-		b.report.add(what, m, "")
-		b.report.atMost(what+", p99", m.ms(0.99), 20, " ms")
+		b.report.Add(what, m, "")
+		b.report.AtMost(what+", p99", m.Milliseconds(0.99), 20, " ms")
 	}
 	if err := b.walk(ctx); err != nil {
 		return err
@@ -38,14 +40,14 @@ func (b *bench) readPages(ctx context.Context) error {
 		{"sortBy userName", "sortBy=userName"},
 		{"sortBy userName, in the middle", fmt.Sprintf("sortBy=userName&startIndex=%d", b.users/2)},
 	} {
-		m, err := spread(ctx, few, 1, func(ctx context.Context, _ int) (time.Duration, error) {
+		m, err := measure.Spread(ctx, few, 1, func(ctx context.Context, _ int) (time.Duration, error) {
 			_, took, err := b.world.rfc.list(ctx, fmt.Sprintf("/Users?%s&count=%d", all.query, pageSize), -1)
 			return took, err
 		})
 		if err != nil {
 			return err
 		}
-		b.report.add(all.what, m, "for information")
+		b.report.Add(all.what, m, "for information")
 	}
 	return nil
 }
@@ -56,7 +58,7 @@ func pageWork(offset int) string { return fmt.Sprintf("page of %d at %d", pageSi
 func (b *bench) walk(ctx context.Context) error {
 	length := min(20, b.users/pageSize)
 	next := ""
-	m, err := spread(ctx, b.pages/length*length, 1, func(ctx context.Context, i int) (time.Duration, error) {
+	m, err := measure.Spread(ctx, b.pages/length*length, 1, func(ctx context.Context, i int) (time.Duration, error) {
 		if i%length == 0 {
 			next = ""
 		}
@@ -64,10 +66,10 @@ func (b *bench) walk(ctx context.Context) error {
 		next = page.NextCursor
 		return took, err
 	})
-	if err != nil || len(m.each) == 0 {
+	if err != nil || len(m.Each) == 0 {
 		return err
 	}
-	b.report.add(fmt.Sprintf("page of %d by cursor", pageSize), m, "walks of %d pages", length)
-	b.report.atMost("page by cursor, p99", m.ms(0.99), 20, " ms")
+	b.report.Add(fmt.Sprintf("page of %d by cursor", pageSize), m, "walks of %d pages", length)
+	b.report.AtMost("page by cursor, p99", m.Milliseconds(0.99), 20, " ms")
 	return nil
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"crypto/rand"
@@ -13,8 +12,11 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
+
+	"github.com/quoin-dev/quoin/test/bench/internal/controlplane"
+	"github.com/quoin-dev/quoin/test/bench/internal/measure"
+	"github.com/quoin-dev/quoin/test/bench/internal/process"
 )
 
 // peerFiles are the peer's versions and its few lines.
@@ -34,10 +36,10 @@ var errNoPeer = errors.New("no peer")
 // measurePeer has scimmy do the same work, at sizes that it can carry, with the machine to itself.
 func measurePeer(ctx context.Context, o options, r *report) error {
 	if !o.peer {
-		r.fact("scimmy", "left out (-peer=false)")
+		r.Fact("scimmy", "left out (-peer=false)")
 		return nil
 	}
-	progress("installing scimmy")
+	measure.Progress("installing scimmy")
 	dir, err := os.MkdirTemp("", "quoin-bench-scim-peer-")
 	if err != nil {
 		return err
@@ -45,8 +47,8 @@ func measurePeer(ctx context.Context, o options, r *report) error {
 	defer func() { _ = os.RemoveAll(dir) }()
 	err = install(ctx, dir)
 	if errors.Is(err, errNoPeer) && ctx.Err() == nil {
-		progress("SKIPPED LOUDLY: %v", err)
-		r.fact("scimmy", "**skipped**: %v", err)
+		measure.Progress("SKIPPED LOUDLY: %v", err)
+		r.Fact("scimmy", "**skipped**: %v", err)
 		return nil
 	}
 	if err != nil {
@@ -57,7 +59,7 @@ func measurePeer(ctx context.Context, o options, r *report) error {
 		return err
 	}
 	defer stop()
-	progress("the same work by scimmy, with %d users", o.peerUsers)
+	measure.Progress("the same work by scimmy, with %d users", o.peerUsers)
 	return p.measure(ctx, o, r)
 }
 
@@ -88,44 +90,32 @@ func install(ctx context.Context, dir string) error {
 func startPeer(ctx context.Context, dir string) (*peer, func(), error) {
 	token := rand.Text()
 	node := exec.CommandContext(ctx, "node", "server.js")
-	node.Dir, node.Stderr = dir, os.Stderr
+	node.Dir = dir
 	node.Env = append(os.Environ(), "NODE_ENV=production", "PEER_TOKEN="+token)
-	out, err := node.StdoutPipe()
+	started, port, err := process.StartTelling("scimmy", node)
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := node.Start(); err != nil {
-		return nil, nil, err
-	}
-	stop := func() {
-		_ = node.Process.Kill()
-		_ = node.Wait()
-	}
-	port, err := bufio.NewReader(out).ReadString('\n')
-	if err != nil {
-		stop()
-		return nil, nil, fmt.Errorf("start scimmy: %w", err)
-	}
-	return &peer{service: &service{client: newClient(nil), base: "http://127.0.0.1:" + strings.TrimSpace(port) + "/scim/v2", token: token}}, stop, nil
+	return &peer{service: &service{client: controlplane.NewHTTPClient(nil), base: "http://127.0.0.1:" + port + "/scim/v2", token: token}}, started.Stop, nil
 }
 
 func (p *peer) measure(ctx context.Context, o options, r *report) error {
 	const few = 5 // what takes seconds
-	add := func(what, like string, m measured) {
-		beside := r.find(like)
-		r.add("scimmy: "+what, m, "p50 %.1f × Quoin's with %d users", m.ms(0.5)/beside.ms(0.5), o.users)
+	add := func(what, like string, m measure.Times) {
+		beside := r.Find(like)
+		r.Add("scimmy: "+what, m, "p50 %.1f × Quoin's with %d users", m.Milliseconds(0.5)/beside.Milliseconds(0.5), o.users)
 	}
 	p.ids = make([]string, o.peerUsers)
-	m, err := spread(ctx, o.peerUsers, o.callers, reporting("users", o.peerUsers, func(ctx context.Context, i int) (took time.Duration, err error) {
+	m, err := measure.Spread(ctx, o.peerUsers, o.callers, reporting("users", o.peerUsers, func(ctx context.Context, i int) (took time.Duration, err error) {
 		p.ids[i], took, err = p.create(ctx, "/Users", numbered(user, i))
 		return took, err
 	}))
 	if err != nil {
 		return err
 	}
-	r.add("scimmy: POST /Users", m, "%d at once; keeps nothing on disk; Quoin makes %.2f × as many a second", o.callers, r.find(workCreate).perSecond()/m.perSecond())
+	r.Add("scimmy: POST /Users", m, "%d at once; keeps nothing on disk; Quoin makes %.2f × as many a second", o.callers, r.Find(workCreate).PerSecond()/m.PerSecond())
 	who := anyOf(min(o.lookups, 40*few), o.peerUsers)
-	if m, err = spread(ctx, len(who), 1, func(ctx context.Context, i int) (time.Duration, error) {
+	if m, err = measure.Spread(ctx, len(who), 1, func(ctx context.Context, i int) (time.Duration, error) {
 		_, took, err := p.list(ctx, eq("userName", "user."+number+"@bench.example.com", who[i]), 1)
 		return took, err
 	}); err != nil {
@@ -133,7 +123,7 @@ func (p *peer) measure(ctx context.Context, o options, r *report) error {
 	}
 	add(fmt.Sprintf("userName eq, %d users", o.peerUsers), workLookup, m)
 	middle := fmt.Sprintf("/Users?startIndex=%d&count=%d", (o.peerUsers-pageSize)/2+1, pageSize)
-	if m, err = spread(ctx, few, 1, func(ctx context.Context, _ int) (time.Duration, error) {
+	if m, err = measure.Spread(ctx, few, 1, func(ctx context.Context, _ int) (time.Duration, error) {
 		_, took, err := p.list(ctx, middle, pageSize)
 		return took, err
 	}); err != nil {
@@ -152,8 +142,8 @@ func (p *peer) measure(ctx context.Context, o options, r *report) error {
 }
 
 // changeMembers makes a group and changes its members.
-func (p *peer) changeMembers(ctx context.Context, size, n int) (measured, error) {
-	added := measured{}
+func (p *peer) changeMembers(ctx context.Context, size, n int) (measure.Times, error) {
+	added := measure.Times{}
 	body, err := groupBody(fmt.Sprintf("Group of %d", size), membersOf(p.ids, sequence(0, size)))
 	if err != nil {
 		return added, err
@@ -169,7 +159,7 @@ func (p *peer) changeMembers(ctx context.Context, size, n int) (measured, error)
 		if err != nil {
 			return added, err
 		}
-		added = added.with(a)
+		added = added.With(a)
 	}
 	return added, nil
 }

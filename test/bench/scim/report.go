@@ -3,29 +3,14 @@ package main
 import (
 	"fmt"
 	"io"
-	"os"
-	"strings"
+
+	"github.com/quoin-dev/quoin/test/bench/internal/measure"
 )
 
-// report is what was found.
+// report is what was found, and what it costs.
 type report struct {
-	rows  []row
+	measure.Report
 	costs []string
-	bars  []bar
-}
-
-// row is one kind of work.
-type row struct {
-	what string
-	measured
-	note string
-}
-
-// bar is what DESIGN asks for, and what it became.
-type bar struct {
-	what, unit string
-	got, limit float64
-	atMost     bool
 }
 
 // Work that the peer does too.
@@ -34,69 +19,17 @@ const (
 	workLookup = "userName eq"
 )
 
-// find is what was measured of a kind of work.
-func (r *report) find(what string) measured {
-	for _, x := range r.rows {
-		if x.what == what {
-			return x.measured
-		}
-	}
-	return measured{}
-}
-
-func (r *report) add(what string, m measured, note string, args ...any) {
-	r.rows = append(r.rows, row{what, m, fmt.Sprintf(note, args...)})
-	progress("  %s: p50 %.2f ms, p99 %.2f ms, %.0f/s %s", what, m.ms(0.5), m.ms(0.99), m.perSecond(), r.rows[len(r.rows)-1].note)
-}
-
-// fact is a row without times.
-func (r *report) fact(what, note string, args ...any) {
-	r.rows = append(r.rows, row{what: what, note: fmt.Sprintf(note, args...)})
-	progress("  %s: %s", what, r.rows[len(r.rows)-1].note)
-}
-
 // cost is what n requests have used.
 func (r *report) cost(what string, c cost, n int) {
 	r.costs = append(r.costs, fmt.Sprintf("| %s | %s | %s |", what, each(c.cpu, n), each(c.calls, n)))
 }
 
-func (r *report) atMost(what string, got, limit float64, unit string) {
-	r.bars = append(r.bars, bar{what, unit, got, limit, true})
-}
-
-func (r *report) atLeast(what string, got, limit float64, unit string) {
-	r.bars = append(r.bars, bar{what, unit, got, limit, false})
-}
-
 // print writes tables in Markdown: the measurements, what they cost, the bars.
 func (r *report) print(w io.Writer) {
-	fmt.Fprintln(w, "| Work | Requests | p50 ms | p99 ms | /s | |\n|---|---:|---:|---:|---:|---|")
-	for _, x := range r.rows {
-		if len(x.each) == 0 {
-			fmt.Fprintf(w, "| %s | | | | | %s |\n", x.what, x.note)
-			continue
-		}
-		fmt.Fprintf(w, "| %s | %d | %.2f | %.2f | %.0f | %s |\n", x.what, len(x.each), x.ms(0.5), x.ms(0.99), x.perSecond(), x.note)
-	}
+	r.PrintRows(w, "Requests")
 	fmt.Fprintln(w, "\n| One costs | CPU, ms | Calls of the API server |\n|---|---|---|")
 	for _, line := range r.costs {
 		fmt.Fprintln(w, line)
 	}
-	fmt.Fprintln(w, "\n| Bar | Wanted | Measured | |\n|---|---:|---:|---|")
-	for _, b := range r.bars {
-		sign, kept := "≥", b.got >= b.limit
-		if b.atMost {
-			sign, kept = "<", b.got < b.limit
-		}
-		fmt.Fprintf(w, "| %s | %s %g%s | %.2f%s | %s |\n", b.what, sign, b.limit, b.unit, b.got, b.unit, map[bool]string{true: "kept", false: "**missed**"}[kept])
-	}
-}
-
-// load says how busy the machine is, where that can be known.
-func load() string {
-	text, err := os.ReadFile("/proc/loadavg")
-	if err != nil {
-		return ""
-	}
-	return ", load " + strings.Join(strings.Fields(string(text))[:3], " ")
+	r.PrintBars(w)
 }

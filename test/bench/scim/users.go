@@ -7,6 +7,8 @@ import (
 	"math/rand/v2"
 	"net/url"
 	"time"
+
+	"github.com/quoin-dev/quoin/test/bench/internal/measure"
 )
 
 // user is what an identity provider sends of one; its number is all that users differ by.
@@ -42,7 +44,7 @@ func anyOf(n, limit int) []int {
 }
 
 // createUser is a request that creates users from a number on.
-func (b *bench) createUser(s *service, from int) timed {
+func (b *bench) createUser(s *service, from int) measure.Timed {
 	return func(ctx context.Context, i int) (took time.Duration, err error) {
 		b.ids[from+i], took, err = s.create(ctx, "/Users", numbered(user, from+i))
 		return took, err

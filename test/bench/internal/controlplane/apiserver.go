@@ -1,0 +1,132 @@
+// Package controlplane starts a kube-apiserver with Quoin's kinds, and Quoin's front end beside it.
+package controlplane
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/test/bench/internal/measure"
+	"github.com/quoin-dev/quoin/test/bench/internal/process"
+)
+
+// connections are kept open to each server.
+const connections = 64
+
+// APIServer is a kube-apiserver, the etcd behind it, and the programs beside it.
+type APIServer struct {
+	env *envtest.Environment
+	// Programs were started beside it, in this order.
+	Programs []*process.Process
+	// Dir is for files.
+	Dir string
+	// Kubeconfig is a file in it, with the rights of an administrator.
+	Kubeconfig string
+	// Client has those rights and no limit.
+	client.Client
+	// HTTP has them too, without any client library. URL is where the server is.
+	HTTP *http.Client
+	URL  string
+}
+
+// WithAPIServer does a bench's work beside a server, which it stops then with the programs and the folder.
+// An error shows the ends of their logs. KUBEBUILDER_ASSETS is set, and this is Quoin's folder.
+func WithAPIServer(bench string, work func(*APIServer) error) error {
+	log.SetLogger(logr.Discard())
+	measure.Progress("starting an API server")
+	dir, err := os.MkdirTemp("", "quoin-bench-"+bench+"-")
+	if err != nil {
+		return err
+	}
+	s := &APIServer{Dir: dir, Kubeconfig: filepath.Join(dir, "kubeconfig"), env: &envtest.Environment{
+		CRDDirectoryPaths: []string{filepath.Join("config", "crd", "bases")}, ErrorIfCRDPathMissing: true,
+	}}
+	defer s.stop()
+	config, err := s.env.Start()
+	if err != nil {
+		return err
+	}
+	if err := s.connect(config); err != nil {
+		return err
+	}
+	if err := work(s); err != nil {
+		said := ""
+		for _, p := range s.Programs {
+			said += p.LastWords()
+		}
+		return fmt.Errorf("%w\n%s", err, said)
+	}
+	return nil
+}
+
+func (s *APIServer) stop() {
+	for _, p := range slices.Backward(s.Programs) {
+		p.Stop()
+	}
+	_ = s.env.Stop()
+	_ = os.RemoveAll(s.Dir)
+}
+
+func (s *APIServer) connect(config *rest.Config) error {
+	config.QPS = -1
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, corev1.AddToScheme, discoveryv1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			return err
+		}
+	}
+	var err error
+	if s.Client, err = client.New(config, client.Options{Scheme: scheme}); err != nil {
+		return err
+	}
+	trust, err := rest.TLSConfigFor(config)
+	if err != nil {
+		return err
+	}
+	s.HTTP, s.URL = NewHTTPClient(trust), strings.TrimSuffix(config.Host, "/")
+	return os.WriteFile(s.Kubeconfig, s.env.KubeConfig, 0o600)
+}
+
+// NewHTTPClient keeps its connections open.
+func NewHTTPClient(trust *tls.Config) *http.Client {
+	return &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: connections, TLSClientConfig: trust}}
+}
+
+// Namespaced is where the objects of Quoin's kinds in a namespace are.
+func (s *APIServer) Namespaced(namespace string) string {
+	return fmt.Sprintf("%s/apis/%s/namespaces/%s", s.URL, v1alpha1.GroupVersion, namespace)
+}
+
+// CreateAll makes objects in order.
+func (s *APIServer) CreateAll(ctx context.Context, objects ...client.Object) error {
+	for _, object := range objects {
+		if err := s.Create(ctx, object); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Start starts a program beside the server; it takes the place of one of that name.
+func (s *APIServer) Start(ctx context.Context, name, program string, args ...string) (*process.Process, error) {
+	p, err := process.Start(ctx, name, s.Dir, program, args...)
+	if err == nil {
+		s.Programs = append(slices.DeleteFunc(s.Programs, func(other *process.Process) bool { return other.Name == name }), p)
+	}
+	return p, err
+}

@@ -1,0 +1,161 @@
+package process
+
+import (
+	"errors"
+	"flag"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// start has a shell run cat, which ends with the test.
+func start(t *testing.T, cat string) *Process {
+	command := exec.CommandContext(t.Context(), "sh", "-c", `exec 3<&0; "$0" <&3 & echo " 127.0.0.1:1 "; wait`, cat)
+	input, err := command.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, where, err := StartTelling("shell", command)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = input.Close()
+		p.Stop()
+	})
+	if where != "127.0.0.1:1" {
+		t.Errorf("it tells %q", where)
+	}
+	return p
+}
+
+func TestFamily(t *testing.T) {
+	if _, err := os.Stat("/proc/self/stat"); err != nil {
+		t.Skip("SKIPPED LOUDLY: this machine has no /proc")
+	}
+	const odd = "c) a (t"
+	cat, err := exec.LookPath("cat")
+	if err != nil {
+		t.Fatal(err)
+	}
+	linked := filepath.Join(t.TempDir(), odd)
+	if err := os.Symlink(cat, linked); err != nil {
+		t.Fatal(err)
+	}
+	p := start(t, linked)
+	// The child becomes cat a moment after the shell has told where it listens.
+	if err := Await(t.Context(), "cat", 1000, 10*time.Millisecond, func() error {
+		shell, child := 0, 0
+		for _, u := range Family(p.ID()) {
+			switch {
+			case u.ID == p.ID() && u.Parent == os.Getpid():
+				shell++
+			case u.Parent == p.ID() && u.Program == odd:
+				child++
+			}
+		}
+		if shell != 1 || child != 1 {
+			return errors.New("the family is not complete")
+		}
+		return nil
+	}); err != nil {
+		t.Errorf("%v: %v", err, Family(p.ID()))
+	}
+}
+
+func TestUsage(t *testing.T) {
+	if _, err := os.Stat("/proc/self/stat"); err != nil {
+		t.Skip("SKIPPED LOUDLY: this machine has no /proc")
+	}
+	before := UsageOf(os.Getpid())
+	if before.ID != os.Getpid() || before.Parent != os.Getppid() {
+		t.Errorf("this process is %v, want the id %d and the parent %d", before, os.Getpid(), os.Getppid())
+	}
+	for start := time.Now(); UsageOf(os.Getpid()).Processor <= before.Processor; {
+		if time.Since(start) > time.Minute {
+			t.Fatal("work does not use the processor")
+		}
+	}
+	m, err := MemoryOf(os.Getpid())
+	if err != nil || m.Resident < 1 || m.Resident > 10_000 || m.Peak < m.Resident {
+		t.Errorf("memory of this process: %+v MiB, %v", m, err)
+	}
+	p := start(t, "cat")
+	p.Stop()
+	if u := UsageOf(p.ID()); u != (Usage{ID: p.ID()}) {
+		t.Errorf("a process that has ended uses %v", u)
+	}
+	if _, err := MemoryOf(p.ID()); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("memory of a process that has ended: %v", err)
+	}
+}
+
+func TestLastWords(t *testing.T) {
+	dir := t.TempDir()
+	p, err := Start(t.Context(), "talker", dir, "sh", "-c", "echo out; echo err >&2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = p.command.Wait()
+	if got := p.LastWords(); got != "--- talker\nout\nerr\n" {
+		t.Errorf("its last words are %q", got)
+	}
+	if _, err := Start(t.Context(), "nothing", dir, filepath.Join(dir, "nothing")); !errors.Is(err, os.ErrNotExist) || !strings.HasPrefix(err.Error(), "start nothing: ") {
+		t.Errorf("a program that is not there: %v", err)
+	}
+	p = nil
+	p.Stop()
+	if got := p.LastWords(); got != "" {
+		t.Errorf("the last words of none are %q", got)
+	}
+}
+
+func TestAwait(t *testing.T) {
+	tried, broken := 0, errors.New("broken")
+	try := func() error {
+		if tried++; tried < 3 {
+			return broken
+		}
+		return nil
+	}
+	if err := Await(t.Context(), "it", 3, time.Millisecond, try); err != nil || tried != 3 {
+		t.Errorf("tried %d times: %v", tried, err)
+	}
+	tried = 0
+	if err := Await(t.Context(), "it", 2, time.Millisecond, try); !errors.Is(err, broken) || err.Error() != "it does not answer: broken" {
+		t.Errorf("tried %d times: %v", tried, err)
+	}
+}
+
+func TestCheckFlags(t *testing.T) {
+	before := flag.CommandLine
+	t.Cleanup(func() { flag.CommandLine = before })
+	flag.CommandLine = flag.NewFlagSet("bench", flag.ContinueOnError)
+	flag.Int("callers", 4, "")
+	flag.Int("turns", 0, "")
+	for _, test := range []struct {
+		least map[string]int
+		want  string
+	}{
+		{map[string]int{"callers": 4, "turns": 0}, ""},
+		{map[string]int{"callers": 5}, "-callers is 4, must be 5 or more"},
+		{map[string]int{"callers": 1, "turns": 1}, "-turns is 0, must be 1 or more"},
+	} {
+		got := ""
+		if err := CheckFlags(test.least); err != nil {
+			got = err.Error()
+		}
+		if got != test.want {
+			t.Errorf("%v: %q, want %q", test.least, got, test.want)
+		}
+	}
+	if err := flag.CommandLine.Parse([]string{"-callers", "5", "more"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := CheckFlags(map[string]int{"callers": 5}); err == nil || err.Error() != `unexpected argument "more"` {
+		t.Errorf("an argument behind the flags: %v", err)
+	}
+}

@@ -1,0 +1,79 @@
+package process
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// ticks is how many a second has in /proc; Linux has had no other value for users in years.
+const ticks = 100
+
+// Usage is what /proc tells of a process.
+type Usage struct {
+	ID, Parent int
+	Program    string
+	// Processor is how long it has had a processor, in seconds.
+	Processor float64
+}
+
+// UsageOf reads /proc/<id>/stat; zeroes when there is none: it has ended, or this is not Linux.
+func UsageOf(id int) Usage {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", id))
+	if err != nil {
+		return Usage{ID: id}
+	}
+	// The name of the program, in parentheses, may hold blanks and parentheses. After it come the
+	// state, the parent and, as the 12th and 13th fields, the time in user and in kernel mode.
+	first, last := bytes.IndexByte(text, '('), bytes.LastIndexByte(text, ')')
+	fields := strings.Fields(string(text[last+1:]))
+	if first < 0 || last < first || len(fields) < 13 {
+		return Usage{ID: id}
+	}
+	parent, _ := strconv.Atoi(fields[1])
+	user, _ := strconv.ParseFloat(fields[11], 64)
+	kernel, _ := strconv.ParseFloat(fields[12], 64)
+	return Usage{id, parent, string(text[first+1 : last]), (user + kernel) / ticks}
+}
+
+// Family is what a process and its children use; nothing where there is no /proc.
+func Family(id int) []Usage {
+	var family []Usage
+	all, _ := filepath.Glob("/proc/[0-9]*/stat") // the pattern is well-formed
+	for _, file := range all {
+		member, _ := strconv.Atoi(filepath.Base(filepath.Dir(file))) // digits, by the pattern
+		if u := UsageOf(member); u.ID == id || u.Parent == id {
+			family = append(family, u)
+		}
+	}
+	return family
+}
+
+// Memory is how much a process has resident, in MiB: now, and at most since it started.
+type Memory struct{ Resident, Peak float64 }
+
+// MemoryOf reads /proc/<id>/status, which only Linux has.
+func MemoryOf(id int) (Memory, error) {
+	m := Memory{}
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", id))
+	if err != nil {
+		return m, err
+	}
+	for line := range strings.Lines(string(text)) {
+		fields := strings.Fields(line)
+		if len(fields) < 2 {
+			continue
+		}
+		kib, _ := strconv.ParseFloat(fields[1], 64) // other lines hold no numbers
+		switch fields[0] {
+		case "VmRSS:":
+			m.Resident = kib / 1024
+		case "VmHWM:":
+			m.Peak = kib / 1024
+		}
+	}
+	return m, nil
+}
