@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/test/contract/internal/apiclient"
 )
 
 // creation is the body that the command line client sends.
@@ -168,15 +169,12 @@ func TestCreateDeployment(t *testing.T) {
 	if d.Name != "q3-reports" || d.Spec.DisplayName != "Q3 Reports" || d.Spec.ReleaseChannel != "latest" {
 		t.Errorf("kubectl sees %s: %+v", d.Name, d.Spec)
 	}
-	err := eventually(func() error {
+	apiclient.Soon(t, func() error {
 		if d := object(t, acme, id); d.Status.CurrentVersion != "1.2.3" {
 			return fmt.Errorf("runs %q: %v", d.Status.CurrentVersion, d.Status.Conditions)
 		}
 		return nil
 	})
-	if err != nil {
-		t.Error(err)
-	}
 	model := &corev1.ConfigMap{}
 	if err := k8s.Get(t.Context(), client.ObjectKey{Namespace: acme.name, Name: d.Spec.Model.ConfigMapRef.Name}, model); err != nil {
 		t.Error(err)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/internal/engine"
+	"github.com/quoin-dev/quoin/test/contract/internal/apiclient"
 )
 
 // Spec: "List environments of a deployment", and the staging toggle with its transitions.
@@ -51,27 +52,23 @@ func TestEnvironmentsAndStaging(t *testing.T) {
 		if hash, _ := a.at("data.lastHash").(string); len(hash) != 40 {
 			t.Errorf("lastHash is %q", hash)
 		}
-		if err := eventually(func() error {
+		apiclient.Soon(t, func() error {
 			if listed("staging") != 1 {
 				return fmt.Errorf("the staging environment is not listed")
 			}
 			return nil
-		}); err != nil {
-			t.Fatal(err)
-		}
+		})
 		admin.call(t, "GET", environments+"?type=staging", nil).is(200).want("items.0.name", "next").want("items.0.branch", "next")
 		admin.call(t, "GET", "/api/v1/deployments/"+acme.id+"/build-status?branchName=next", nil).is(200).want("mode", "staging")
 	})
 	t.Run("off, by id", func(t *testing.T) {
 		admin.call(t, "PUT", staging, map[string]any{"enabled": false, "branchId": ids["next"]}).is(200).want("data.isStagingEnvironmentEnabled", false)
-		if err := eventually(func() error {
+		apiclient.Soon(t, func() error {
 			if listed("staging") != 0 {
 				return fmt.Errorf("the staging environment is still listed")
 			}
 			return nil
-		}); err != nil {
-			t.Fatal(err)
-		}
+		})
 	})
 	for name, c := range map[string]struct {
 		body   map[string]any
@@ -337,13 +334,11 @@ func TestAPIKeys(t *testing.T) {
 	admin.call(t, "POST", "/api/v1/api-keys", map[string]any{"deploymentIds": []string{"999"}}).refused(400, "deploymentIds", "999")
 	t.Run("expires", func(t *testing.T) {
 		token, _ := admin.call(t, "POST", "/api/v1/api-keys", map[string]any{"expiresAt": time.Now().Add(5 * time.Second)}).is(200).at("token").(string)
-		if err := eventually(func() error {
+		apiclient.Soon(t, func() error {
 			if a := acme.as(token).call(t, "GET", "/api/v1/regions", nil); a.status != 401 {
 				return fmt.Errorf("it still answers %d", a.status)
 			}
 			return nil
-		}); err != nil {
-			t.Error(err)
-		}
+		})
 	})
 }

@@ -17,6 +17,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/quoin-dev/quoin/test/contract/internal/apiclient"
 )
 
 // A commit is pushed, the Git host says so in its own way, and the branch is at the commit, though
@@ -147,14 +149,12 @@ func TestGitHooksThatAreRefused(t *testing.T) {
 		if err := k8s.Update(t.Context(), secret); err != nil {
 			t.Fatal(err)
 		}
-		if err := eventually(func() error {
+		apiclient.Soon(t, func() error {
 			if a := h.send(t, old); a.status != 401 {
 				return fmt.Errorf("the old one is answered %d", a.status)
 			}
 			return nil
-		}); err != nil {
-			t.Error(err)
-		}
+		})
 		h.send(t, h.signed(body)).is(202)
 	})
 	t.Run("a short secret is none", func(t *testing.T) {
@@ -162,14 +162,12 @@ func TestGitHooksThatAreRefused(t *testing.T) {
 		if err := k8s.Patch(t.Context(), secret, client.RawPatch("application/merge-patch+json", []byte(`{"stringData":{"secret":"hunter2"}}`))); err != nil {
 			t.Fatal(err)
 		}
-		if err := eventually(func() error {
+		apiclient.Soon(t, func() error {
 			if a := other.send(t, other.signed(body)); a.status != 401 {
 				return fmt.Errorf("the old one is answered %d", a.status)
 			}
 			return nil
-		}); err != nil {
-			t.Error(err)
-		}
+		})
 		other.secret = "hunter2"
 		other.send(t, other.signed(body)).refused(401)
 	})
@@ -254,7 +252,7 @@ func TestGitHooksThatAreTooLarge(t *testing.T) {
 		for i := 0; i+1 < len(a.headers); i += 2 {
 			request.Header.Set(a.headers[i], a.headers[i+1])
 		}
-		response, err := httpClient().Do(request)
+		response, err := httpClient.Do(request)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/test/contract/internal/apiclient"
 )
 
 // hooked is a deployment whose repository is read when its Git host says so, and once a day.
@@ -55,7 +56,7 @@ func newHooked(t *testing.T, a *account, name string) *hooked {
 			}
 		})
 	}
-	if err := eventually(func() error {
+	apiclient.Soon(t, func() error {
 		if err := k8s.Get(t.Context(), client.ObjectKeyFromObject(d), d); err != nil {
 			return err
 		}
@@ -68,9 +69,7 @@ func newHooked(t *testing.T, a *account, name string) *hooked {
 			return fmt.Errorf("a ping is answered %d %s", a.status, a.raw)
 		}
 		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
+	})
 	return h
 }
 
@@ -99,14 +98,12 @@ func (h *hooked) asked(t *testing.T) string {
 // follows waits until a branch is known to be at a commit.
 func (h *hooked) follows(t *testing.T, branch, commit string) {
 	t.Helper()
-	if err := eventually(func() error {
+	apiclient.Soon(t, func() error {
 		if at := h.commits(t)[branch]; at != commit {
 			return fmt.Errorf("%s is at %q, %s was pushed", branch, at, commit)
 		}
 		return nil
-	}); err != nil {
-		t.Error(err)
-	}
+	})
 }
 
 // push moves a branch, which nobody notices by themselves.

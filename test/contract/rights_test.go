@@ -17,6 +17,8 @@ import (
 	clientrest "k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
+
+	"github.com/quoin-dev/quoin/test/contract/internal/apiclient"
 )
 
 // frontUser is whom the API server takes the front end for: config/rbac makes its account.
@@ -34,7 +36,7 @@ func restricted(ctx context.Context, config *clientrest.Config) (*clientrest.Con
 	for _, right := range []authorizationv1.ResourceAttributes{
 		{Verb: "list", Group: "platform.quoin.dev", Resource: "accounts"}, {Namespace: "quoin-system", Verb: "create", Resource: "secrets"},
 	} {
-		if err := eventually(func() error { return wantRight(ctx, right, true) }); err != nil {
+		if err := apiclient.Eventually(func() error { return wantRight(ctx, right, true) }); err != nil {
 			return nil, err
 		}
 	}
@@ -69,7 +71,7 @@ func (a *account) letRead(ctx context.Context) error {
 	if err := apply(ctx, "samples/50-rolebinding.yaml", a.name); err != nil {
 		return err
 	}
-	return eventually(func() error { return wantRight(ctx, secretsOf(a), true) })
+	return apiclient.Eventually(func() error { return wantRight(ctx, secretsOf(a), true) })
 }
 
 // forbid takes the bindings of the account away until the test is over.
@@ -91,9 +93,7 @@ func (a *account) forbid(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	if err := eventually(func() error { return wantRight(ctx, secretsOf(a), false) }); err != nil {
-		t.Fatal(err)
-	}
+	apiclient.Soon(t, func() error { return wantRight(ctx, secretsOf(a), false) })
 }
 
 func secretsOf(a *account) authorizationv1.ResourceAttributes {
@@ -145,12 +145,21 @@ func TestWithoutTheRightToUseSecrets(t *testing.T) {
 		t.Errorf("objects have changed:\n%s\n%s", before, after)
 	}
 	set("CUBEJS_DB_HOST").is(200)
+	before = snapshot(t, globex)
+	create := func() *answer { return admin.call(t, "POST", "/build/api/v1/deployments", creation("Without a right")) }
+	got = create()
+	got.refused(503)
+	got.want("error", "quoin may not use the account's ConfigMaps, which an administrator has to allow: try again later")
+	if after := snapshot(t, globex); after != before {
+		t.Errorf("objects have changed:\n%s\n%s", before, after)
+	}
 
 	if err := globex.letRead(ctx); err != nil {
 		t.Fatal(err)
 	}
 	admin.call(t, "POST", path+"/token", map[string]any{}).is(200)
 	set("CUBEJS_DB_PASS").is(200)
+	create().is(200)
 	held := &corev1.Secret{}
 	if err := k8s.Get(ctx, client.ObjectKey{Namespace: globex.name, Name: "analytics-variables"}, held); err != nil || len(held.Data) != 1 {
 		t.Errorf("the values are kept: %v, %d of them, want 1", err, len(held.Data))

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/test/contract/internal/apiclient"
 )
 
 // Spec: "List versions of a deployment".
@@ -31,15 +32,12 @@ func TestListVersions(t *testing.T) {
 // runs waits until production of a deployment runs a version.
 func runs(t *testing.T, a *account, id, version string) {
 	t.Helper()
-	err := eventually(func() error {
+	apiclient.Soon(t, func() error {
 		if d := object(t, a, id); d.Status.CurrentVersion != version {
 			return fmt.Errorf("deployment %s runs %q, want %q: %v", id, d.Status.CurrentVersion, version, d.Status.Conditions)
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 // Spec: "Update a deployment (version switch)", each written form, and the rejections.
@@ -104,16 +102,13 @@ func TestFieldsOwnedByOthers(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = k8s.Delete(t.Context(), d) })
 	id := ""
-	err := eventually(func() error {
+	apiclient.Soon(t, func() error {
 		err := k8s.Get(t.Context(), client.ObjectKeyFromObject(d), d)
 		if id = d.Status.ID; err == nil && id == "" {
 			err = fmt.Errorf("no number yet: %v", d.Status.Conditions)
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	path := "/api/v1/deployments/" + id
 	admin.call(t, "PUT", path, map[string]any{"releaseChannelVersion": imageRepository + ":v1.1.0"}).
 		refused(409, "spec.releaseChannelVersion", "argocd-controller", "Git")

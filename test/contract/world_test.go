@@ -4,10 +4,8 @@
 package contract_test
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -15,15 +13,12 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"net/http/cgi"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
 	ociname "github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/registry"
 	"github.com/google/go-containerregistry/pkg/v1/random"
@@ -35,8 +30,6 @@ import (
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
@@ -45,19 +38,20 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/rest"
 	"github.com/quoin-dev/quoin/controllers"
 	"github.com/quoin-dev/quoin/internal/serving"
+	"github.com/quoin-dev/quoin/test/contract/internal/apiclient"
+	"github.com/quoin-dev/quoin/test/contract/internal/clustertest"
 )
-
-// patience is how long something may take that has no deadline of its own.
-const patience = 60 * time.Second
 
 // k8s is the API server as an administrator sees it.
 var k8s client.Client
 
-// front is where `quoin apiserver` listens, roots are those of its certificate.
+// kubeAdmin is how an administrator reaches it.
+var kubeAdmin *clientrest.Config
+
+// front is where `quoin apiserver` listens, httpClient trusts its certificate.
 var (
-	front     net.Addr
-	roots     *x509.CertPool
-	kubeAdmin *clientrest.Config
+	front      net.Addr
+	httpClient *http.Client
 )
 
 // The tenants. They have objects of the same names, so that a mix-up would be seen.
@@ -77,75 +71,41 @@ type account struct {
 	repository *repository
 }
 
-func TestMain(m *testing.M) {
-	log.SetLogger(logr.Discard())
-	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
-		fmt.Println("SKIPPED LOUDLY: KUBEBUILDER_ASSETS is not set; run make test-unit, which builds an API server")
-		if os.Getenv("CI") != "" {
-			os.Exit(1)
-		}
-		os.Exit(0)
-	}
-	code, err := run(m)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "start the world:", err)
-		os.Exit(1)
-	}
-	os.Exit(code)
-}
+func TestMain(m *testing.M) { clustertest.Main(m, run) }
 
-func run(m *testing.M) (int, error) {
-	env := &envtest.Environment{
-		CRDDirectoryPaths: []string{filepath.Join("..", "..", "config", "crd", "bases")}, ErrorIfCRDPathMissing: true,
-	}
-	config, err := env.Start()
-	if err != nil {
-		return 0, err
-	}
-	defer func() { _ = env.Stop() }()
-	config.QPS = -1
-	kubeAdmin = config
-	ctx, stop := context.WithCancel(context.Background())
-	defer stop()
+func run(ctx context.Context, c *clustertest.Cluster, m *testing.M) (code int, err error) {
+	k8s, kubeAdmin = c.Client, c.Config
 	if idp, err = newIdentityProvider(); err != nil {
 		return 0, err
 	}
 	defer idp.Close()
-	if err := startControllers(ctx, config); err != nil {
+	if err := startControllers(ctx, c.Config); err != nil {
 		return 0, err
 	}
 	go workloadsGetReady(ctx)
-	folder, err := os.MkdirTemp("", "quoin-contract-")
-	if err != nil {
-		return 0, err
-	}
-	defer func() { _ = os.RemoveAll(folder) }()
 	failed := make(chan error, 1)
-	confined, err := restricted(ctx, config)
+	confined, err := restricted(ctx, c.Config)
 	if err != nil {
 		return 0, err
 	}
-	if err := startFront(ctx, confined, folder, failed); err != nil {
+	if err := startFront(ctx, confined, c.Folder, failed); err != nil {
 		return 0, err
 	}
-	git, err := newGitServer(ctx)
-	if err != nil {
+	if gitHost, err = newGitServer(ctx, c.Folder); err != nil {
 		return 0, err
 	}
-	defer func() { _ = os.RemoveAll(git.root) }()
-	gitHost = git
 	if err := channels(ctx); err != nil {
 		return 0, err
 	}
 	for _, a := range []*account{acme, globex} {
-		if err := a.furnish(ctx, git); err != nil {
+		if err := a.furnish(ctx, c); err != nil {
 			return 0, fmt.Errorf("account %s: %w", a.name, err)
 		}
 	}
-	if err := trust(ctx); err != nil {
+	if err := trust(ctx, c); err != nil {
 		return 0, err
 	}
-	code := m.Run()
+	code = m.Run()
 	select {
 	case err := <-failed:
 		return 0, fmt.Errorf("the front end ended: %w", err)
@@ -155,23 +115,13 @@ func run(m *testing.M) (int, error) {
 }
 
 func startControllers(ctx context.Context, config *clientrest.Config) error {
-	scheme, err := controllers.Scheme()
-	if err != nil {
-		return err
-	}
-	if k8s, err = client.New(config, client.Options{Scheme: scheme}); err != nil {
-		return err
-	}
-	if err := k8s.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "quoin-system"}}); err != nil {
-		return err
-	}
 	mgr, err := ctrl.NewManager(config, manager.Options{
-		Scheme: scheme, Cache: controllers.CacheOptions(), Metrics: metricsserver.Options{BindAddress: "0"},
+		Scheme: k8s.Scheme(), Cache: controllers.CacheOptions(), Metrics: metricsserver.Options{BindAddress: "0"},
 	})
 	if err != nil {
 		return err
 	}
-	err = controllers.Setup(ctx, mgr, controllers.Config{Namespace: "quoin-system", Image: "quoin:test", Concurrency: 4, AllowInsecureGit: true})
+	err = controllers.Setup(ctx, mgr, controllers.Config{Namespace: clustertest.Namespace, Image: "quoin:test", Concurrency: 4, AllowInsecureGit: true})
 	if err != nil {
 		return err
 	}
@@ -195,7 +145,7 @@ func startFront(ctx context.Context, config *clientrest.Config, folder string, f
 	}
 	go func() {
 		failed <- apiserver.Run(ctx, config, apiserver.Config{
-			Namespace: "quoin-system", Region: rest.Region{Name: "here", Title: "Here"}, Version: "test",
+			Namespace: clustertest.Namespace, Region: rest.Region{Name: "here", Title: "Here"}, Version: "test",
 			HTTPS: serving.Endpoint{Listener: listener}, OnListen: func(a serving.Addresses) { listening <- a },
 			DatabaseURL: "sqlite://" + filepath.Join(folder, "audit.db"), OIDCClient: idp.Client(), RequestsPerSecond: 1e6, Burst: 1e6, Log: slog.New(slog.NewTextHandler(logs, nil)),
 		})
@@ -206,23 +156,19 @@ func startFront(ctx context.Context, config *clientrest.Config, folder string, f
 		return nil
 	case err := <-failed:
 		return err
-	case <-time.After(patience):
-		return fmt.Errorf("the front end does not listen after %s", patience)
+	case <-time.After(apiclient.Patience):
+		return fmt.Errorf("the front end does not listen after %s", apiclient.Patience)
 	}
 }
 
 // trust reads the certificate authority that the front end has made.
-func trust(ctx context.Context) error {
-	secret := &corev1.Secret{}
-	if err := k8s.Get(ctx, client.ObjectKey{Namespace: "quoin-system", Name: serving.SecretName}, secret); err != nil {
+func trust(ctx context.Context, c *clustertest.Cluster) error {
+	roots, err := c.Roots(ctx)
+	if err != nil {
 		return err
 	}
-	roots = x509.NewCertPool()
-	if !roots.AppendCertsFromPEM(secret.Data["ca.crt"]) {
-		return fmt.Errorf("%s has no ca.crt", serving.SecretName)
-	}
 	for _, host := range []string{acme.host, globex.host, globex.domain} {
-		err := eventually(func() error { // the certificate follows the accounts
+		err := apiclient.Eventually(func() error { // the certificate follows the accounts
 			dialer := tls.Dialer{Config: &tls.Config{RootCAs: roots, ServerName: host, MinVersion: tls.VersionTLS12}}
 			conn, err := dialer.DialContext(ctx, "tcp", front.String())
 			if err != nil {
@@ -234,6 +180,9 @@ func trust(ctx context.Context) error {
 			return err
 		}
 	}
+	transport := apiclient.Transport(roots, front.String)
+	transport.ForceAttemptHTTP2 = true
+	httpClient = &http.Client{Transport: transport, Timeout: apiclient.Patience, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	return nil
 }
 
@@ -297,13 +246,13 @@ func channels(ctx context.Context) error {
 
 // furnish makes the tenant: its namespace, an admin key by YAML, and the deployment
 // "analytics" with its model in Git, on the branches main, next and dev-ada.
-func (a *account) furnish(ctx context.Context, git *gitServer) error {
+func (a *account) furnish(ctx context.Context, c *clustertest.Cluster) error {
 	var err error
-	if a.repository, err = git.repository(a.name); err != nil {
+	if a.repository, err = gitHost.repository(a.name); err != nil {
 		return err
 	}
 	spec := v1alpha1.AccountSpec{
-		Host: v1alpha1.Host(a.host), Namespace: a.name,
+		Host: v1alpha1.Host(a.host),
 		// All that the tests change goes through the audit log.
 		Plan: v1alpha1.PlanEnterprise, AuditLog: &v1alpha1.AuditLog{Enabled: ptr.To(true)},
 	}
@@ -319,28 +268,22 @@ func (a *account) furnish(ctx context.Context, git *gitServer) error {
 			URL: a.repository.url, Interval: &metav1.Duration{Duration: time.Second},
 		}}},
 	}
-	for _, obj := range []client.Object{
-		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: a.name}},
-		&v1alpha1.Account{ObjectMeta: metav1.ObjectMeta{Name: a.name}, Spec: spec},
-		&v1alpha1.ApiKey{ObjectMeta: metav1.ObjectMeta{Namespace: a.name, Name: "admin"}},
-		analytics,
-	} {
-		if err := k8s.Create(ctx, obj); err != nil {
-			return err
-		}
+	admin := &v1alpha1.ApiKey{ObjectMeta: metav1.ObjectMeta{Namespace: a.name, Name: "admin"}}
+	if err := c.Account(ctx, a.name, spec, admin, analytics); err != nil {
+		return err
 	}
 	if err := a.letRead(ctx); err != nil {
 		return err
 	}
 	token := &corev1.Secret{}
-	err = eventually(func() error {
+	err = apiclient.Eventually(func() error {
 		return k8s.Get(ctx, client.ObjectKey{Namespace: a.name, Name: "admin-token"}, token)
 	})
 	if err != nil {
 		return err
 	}
 	a.admin = string(token.Data["token"])
-	return eventually(func() error {
+	return apiclient.Eventually(func() error {
 		if err := k8s.Get(ctx, client.ObjectKeyFromObject(analytics), analytics); err != nil {
 			return err
 		}
@@ -354,99 +297,6 @@ func (a *account) furnish(ctx context.Context, git *gitServer) error {
 		}
 		return nil
 	})
-}
-
-func eventually(check func() error) error {
-	deadline := time.Now().Add(patience)
-	for {
-		err := check()
-		if err == nil || time.Now().After(deadline) {
-			return err
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
-}
-
-// gitServer serves repositories on loopback with the git binary.
-type gitServer struct{ root, url string }
-
-// gitHost serves those of all deployments.
-var gitHost *gitServer
-
-type repository struct{ dir, url string }
-
-func newGitServer(ctx context.Context) (*gitServer, error) {
-	root, err := os.MkdirTemp("", "quoin-contract-git-")
-	if err != nil {
-		return nil, err
-	}
-	path, err := git(root, "", "--exec-path")
-	if err != nil {
-		return nil, err
-	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, err
-	}
-	server := &http.Server{ReadHeaderTimeout: time.Minute, Handler: &cgi.Handler{
-		Path: filepath.Join(path, "git-http-backend"), Dir: root, Stderr: io.Discard,
-		Env: append(quietGit, "GIT_PROJECT_ROOT="+root, "GIT_HTTP_EXPORT_ALL=1"),
-	}}
-	go func() { _ = server.Serve(listener) }()
-	context.AfterFunc(ctx, func() { _ = server.Close() })
-	return &gitServer{root: root, url: "http://" + listener.Addr().String()}, nil
-}
-
-func (g *gitServer) repository(name string) (*repository, error) {
-	r := &repository{dir: filepath.Join(g.root, name+".git"), url: g.url + "/" + name + ".git"}
-	if _, err := git(g.root, "", "init", "--quiet", "--bare", "--initial-branch=main", r.dir); err != nil {
-		return nil, err
-	}
-	for _, branch := range []string{"main", "next", "dev-ada"} {
-		if err := r.commit(branch); err != nil {
-			return nil, err
-		}
-	}
-	return r, nil
-}
-
-func (r *repository) commit(branch string) error {
-	_, err := r.push(branch, "model of "+branch)
-	return err
-}
-
-// push moves a branch to a new commit, and returns it.
-func (r *repository) push(branch, message string) (string, error) {
-	blob, err := git(r.dir, "cubes: [] # "+branch+"\n", "hash-object", "-w", "--stdin")
-	if err != nil {
-		return "", err
-	}
-	tree, err := git(r.dir, "100644 blob "+blob+"\torders.yml\n", "mktree")
-	if err != nil {
-		return "", err
-	}
-	hash, err := git(r.dir, "", "commit-tree", tree, "-m", message)
-	if err != nil {
-		return "", err
-	}
-	_, err = git(r.dir, "", "update-ref", "refs/heads/"+branch, hash)
-	return hash, err
-}
-
-// quietGit keeps the settings of whoever runs the tests out of them.
-var quietGit = []string{
-	"GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_NOSYSTEM=1",
-	"GIT_AUTHOR_NAME=t", "GIT_AUTHOR_EMAIL=t@example.com", "GIT_COMMITTER_NAME=t", "GIT_COMMITTER_EMAIL=t@example.com",
-}
-
-func git(dir, stdin string, args ...string) (string, error) {
-	cmd := exec.Command("git", args...)
-	cmd.Dir, cmd.Env, cmd.Stdin = dir, append(os.Environ(), quietGit...), strings.NewReader(stdin)
-	out, err := cmd.Output()
-	if err != nil {
-		return "", fmt.Errorf("git %v: %w", args, err)
-	}
-	return strings.TrimSpace(string(out)), nil
 }
 
 // answer is what came back.
@@ -463,60 +313,17 @@ type as struct{ host, authorization string }
 
 func (a *account) as(token string) as { return as{a.host, "Bearer " + token} }
 
-var transport = &http.Transport{
-	DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, "tcp", front.String())
-	},
-	MaxIdleConnsPerHost: 64, ForceAttemptHTTP2: true,
-}
-
-func httpClient() *http.Client {
-	if transport.TLSClientConfig == nil {
-		transport.TLSClientConfig = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
-	}
-	return &http.Client{Transport: transport, Timeout: patience, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-}
-
 // call sends a request; body is a value for JSON, a string as it is, or nil.
 func (c as) call(t testing.TB, method, path string, body any, headers ...string) *answer {
 	t.Helper()
-	var reader io.Reader
-	contentType := ""
-	switch b := body.(type) {
-	case nil:
-	case string:
-		reader, contentType = strings.NewReader(b), "application/json"
-	default:
-		data, err := json.Marshal(b)
-		if err != nil {
-			t.Fatal(err)
-		}
-		reader, contentType = bytes.NewReader(data), "application/json"
-	}
-	req, err := http.NewRequestWithContext(context.WithoutCancel(t.Context()), method, "https://"+acme.host+path, reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	req.Host = c.host // the certificate is checked where the world begins
-	if contentType != "" {
-		req.Header.Set("Content-Type", contentType)
-	}
-	if c.authorization != "" {
-		req.Header.Set("Authorization", c.authorization)
-	}
-	for i := 0; i+1 < len(headers); i += 2 {
-		req.Header.Set(headers[i], headers[i+1])
-	}
-	response, err := httpClient().Do(req)
+	got, err := apiclient.Request{
+		Method: method, URL: "https://" + acme.host + path, Host: c.host, // the certificate is checked where the world begins
+		Authorization: c.authorization, Body: body, MediaType: "application/json", Header: headers,
+	}.Send(context.WithoutCancel(t.Context()), httpClient)
 	if err != nil {
 		t.Fatalf("%s %s: %v", method, path, err)
 	}
-	defer response.Body.Close()
-	raw, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatalf("%s %s: %v", method, path, err)
-	}
-	return &answer{t: t, what: method + " " + path, status: response.StatusCode, header: response.Header, raw: raw}
+	return &answer{t: t, what: method + " " + path, status: got.Status, header: got.Header, raw: got.Body}
 }
 
 // is checks the status.
@@ -554,20 +361,7 @@ func (a *answer) at(path string) any {
 	if err := json.Unmarshal(a.raw, &value); err != nil {
 		a.t.Fatalf("%s: not JSON: %s", a.what, a.raw)
 	}
-	for part := range strings.SplitSeq(path, ".") {
-		switch v := value.(type) {
-		case map[string]any:
-			value = v[part]
-		case []any:
-			i := 0
-			if _, err := fmt.Sscan(part, &i); err != nil || i >= len(v) {
-				return nil
-			}
-			value = v[i]
-		default:
-			return nil
-		}
-	}
+	value, _ = apiclient.Lookup(value, path)
 	return value
 }
 

@@ -9,6 +9,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
+	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/internal/store/postgrestest"
 )
 
@@ -49,6 +50,12 @@ var _ = Describe("Somebody exports the audit log", Ordered, func() {
 		}
 		return lines
 	}
+	variables := func(ctx context.Context) string {
+		GinkgoHelper()
+		d, err := t.deployment("sales")(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		return "/api/v1/deployments/" + d.Labels[v1alpha1.LabelID] + "/env-vars"
+	}
 
 	It("sees what programs have changed over REST and SCIM", func(ctx SpecContext) {
 		made := f.ask(ctx, 0, http.MethodPost, "/api/v1/api-keys", map[string]any{"name": "Nightly"})
@@ -77,6 +84,11 @@ var _ = Describe("Somebody exports the audit log", Ordered, func() {
 		Consistently(rolled).WithContext(ctx).WithTimeout(aFewScans).Should(HaveEach("Rolled deployment to version by system:quoin-controller over controller: succeeded"))
 	})
 
+	It("sees who has looked at variables", func(ctx SpecContext) {
+		Expect(f.ask(ctx, 0, http.MethodGet, variables(ctx), nil)).To(haveStatus(http.StatusOK))
+		Expect(events(ctx, "viewed")).To(Equal([]string{"Viewed environment variables by key:admin over rest: succeeded"}))
+	})
+
 	It("gets the same with kubectl", func(ctx SpecContext) {
 		Expect(kubectl(ctx, "get", "--raw", aggregated+t.name+"/proxy"+export+"?search=grace")).To(And(HavePrefix("time,event,"), ContainSubstring("Created user via SCIM")))
 	})
@@ -100,7 +112,9 @@ var _ = Describe("Somebody exports the audit log", Ordered, func() {
 	It("is not needed by kubectl, and changes over REST wait for it", func(ctx SpecContext) {
 		database.Kill(GinkgoTB())
 		Expect(f.ask(ctx, 0, http.MethodPost, "/api/v1/api-keys", map[string]any{"name": "Refused"})).To(haveStatus(http.StatusServiceUnavailable))
-		Expect(f.ask(ctx, 0, http.MethodGet, "/api/v1/deployments", nil)).To(haveStatus(http.StatusOK))
+		for _, read := range []string{"/api/v1/deployments", variables(ctx)} {
+			Expect(f.ask(ctx, 0, http.MethodGet, read, nil)).To(haveStatus(http.StatusOK))
+		}
 		t.patch(ctx, "qdep/sales", `{"displayName": "Sales, meanwhile"}`)
 		Expect(t.deployment("sales")(ctx)).To(HaveField("Spec.DisplayName", "Sales, meanwhile"))
 		database.Restart(GinkgoTB())

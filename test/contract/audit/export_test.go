@@ -185,9 +185,9 @@ func TestPreconditions(t *testing.T) {
 		w.want(401, "", "GET", path, nil)
 
 		account := &v1alpha1.Account{}
-		ok(t, kubernetes.api.Get(t.Context(), client.ObjectKey{Name: w.account}, account))
+		ok(t, kubernetes.Client.Get(t.Context(), client.ObjectKey{Name: w.account}, account))
 		account.Spec.AuditLog.Enabled = ptr.To(false)
-		ok(t, kubernetes.api.Update(t.Context(), account))
+		ok(t, kubernetes.Client.Update(t.Context(), account))
 		w.eventually(func() error {
 			a := w.call(manager, "GET", path, nil)
 			if a.status != 403 || !strings.Contains(a.field("error"), "not enabled") {

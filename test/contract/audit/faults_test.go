@@ -95,7 +95,7 @@ func TestKilledFrontEnd(t *testing.T) {
 			for _, n := range []int{changes / 6, changes / 3} {
 				waitFor(done, n)
 				w.isAway.Store(true)
-				w.kill()
+				w.front.Kill()
 				w.start()
 				w.isAway.Store(false)
 			}

@@ -3,17 +3,14 @@ package scim_test
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
 	"fmt"
-	"io"
-	"net"
 	"net/http"
 	"strings"
-	"sync"
 	"testing"
-	"time"
+
+	"github.com/quoin-dev/quoin/test/contract/internal/apiclient"
 )
 
 // URNs of schemas and messages.
@@ -28,9 +25,6 @@ const (
 	searchURN     = "urn:ietf:params:scim:api:messages:2.0:SearchRequest"
 	bulkURN       = "urn:ietf:params:scim:api:messages:2.0:BulkRequest"
 )
-
-// patience is how long something may take that has no deadline of its own.
-const patience = 60 * time.Second
 
 // account is a tenant of the tests, with a token for each kind of client.
 type account struct {
@@ -53,36 +47,15 @@ func (a *account) base() string { return "https://" + a.host + "/api/scim/v2" }
 // replicas are the addresses on which front ends listen.
 var replicas [2]string
 
-var (
-	clients  [2]*http.Client
-	clientMu sync.Mutex
-)
+var clients [2]*http.Client
 
 // setRoots makes clients that trust a certificate authority.
 func setRoots(pool *x509.CertPool) {
-	clientMu.Lock()
-	defer clientMu.Unlock()
 	for i := range clients {
-		clients[i] = &http.Client{Timeout: patience, Transport: &http.Transport{
-			DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-				return (&net.Dialer{}).DialContext(ctx, "tcp", replicas[i])
-			},
-			TLSClientConfig:     &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12},
-			MaxIdleConnsPerHost: 64, ForceAttemptHTTP2: true,
-		}}
+		transport := apiclient.Transport(pool, func() string { return replicas[i] })
+		transport.ForceAttemptHTTP2 = true
+		clients[i] = &http.Client{Timeout: apiclient.Patience, Transport: transport}
 	}
-}
-
-func (a *account) reachable(replica int) error {
-	response, err := clients[replica].Get(a.base() + "/ServiceProviderConfig")
-	if err != nil {
-		return err
-	}
-	defer func() { _ = response.Body.Close() }()
-	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s answers %d", a.host, response.StatusCode)
-	}
-	return nil
 }
 
 // as is a caller: of an account, with a token, at a replica.
@@ -123,41 +96,13 @@ func (a as) call(t testing.TB, method, path string, body any, header ...string) 
 
 // try is call for those who expect that the server may be gone.
 func (a as) try(ctx context.Context, method, path string, body any, header ...string) (*answer, error) {
-	var sent io.Reader
-	if body != nil {
-		text, ok := body.(string)
-		if !ok {
-			data, err := json.Marshal(body)
-			if err != nil {
-				return nil, err
-			}
-			text = string(data)
-		}
-		sent = strings.NewReader(text)
-	}
-	request, err := http.NewRequestWithContext(ctx, method, a.base()+path, sent)
+	got, err := apiclient.Request{
+		Method: method, URL: a.base() + path, Authorization: a.authorization, Body: body, MediaType: "application/scim+json", Header: header,
+	}.Send(ctx, clients[a.replica])
 	if err != nil {
 		return nil, err
 	}
-	if a.authorization != "" {
-		request.Header.Set("Authorization", a.authorization)
-	}
-	if body != nil {
-		request.Header.Set("Content-Type", "application/scim+json")
-	}
-	for i := 0; i+1 < len(header); i += 2 {
-		request.Header.Set(header[i], header[i+1])
-	}
-	response, err := clients[a.replica].Do(request)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = response.Body.Close() }()
-	raw, err := io.ReadAll(response.Body)
-	if err != nil {
-		return nil, err
-	}
-	return &answer{what: method + " " + path, status: response.StatusCode, header: response.Header, raw: raw}, nil
+	return &answer{what: method + " " + path, status: got.Status, header: got.Header, raw: got.Body}, nil
 }
 
 // is checks the status; an answer with a body has SCIM's media type.
@@ -200,27 +145,7 @@ func (a *answer) at(path string) any {
 	if err := json.Unmarshal(a.raw, &value); err != nil {
 		a.t.Fatalf("%s: not JSON: %s", a.what, a.raw)
 	}
-	for path != "" {
-		var part string
-		if rest, ok := strings.CutPrefix(path, "["); ok {
-			part, path, _ = strings.Cut(rest, "]")
-			path = strings.TrimPrefix(path, ".")
-		} else {
-			part, path, _ = strings.Cut(path, ".")
-		}
-		switch v := value.(type) {
-		case map[string]any:
-			value = v[part]
-		case []any:
-			i := 0
-			if _, err := fmt.Sscan(part, &i); err != nil || i >= len(v) {
-				return nil
-			}
-			value = v[i]
-		default:
-			return nil
-		}
-	}
+	value, _ = apiclient.Lookup(value, path)
 	return value
 }
 
@@ -298,15 +223,4 @@ func (a as) created(t testing.TB, endpoint, body string) string {
 // patch is the body of a PATCH of operations, as JSON.
 func patch(operations ...string) string {
 	return fmt.Sprintf(`{"schemas":[%q],"Operations":[%s]}`, patchURN, strings.Join(operations, ","))
-}
-
-func eventually(check func() error) error {
-	deadline := time.Now().Add(patience)
-	for {
-		err := check()
-		if err == nil || time.Now().After(deadline) {
-			return err
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
 }

@@ -202,8 +202,8 @@ func TestKillingAFrontEndLosesAndBlocksNothing(t *testing.T) {
 	}
 	for i := range 6 {
 		time.Sleep(time.Duration(150+i*47) * time.Millisecond)
-		fronts[0].kill()
-		if err := fronts[0].start(); err != nil {
+		fronts[0].Kill()
+		if err := fronts[0].Start(); err != nil {
 			t.Fatal(err)
 		}
 		soon(t, "the front end is back", func() error { return acme.reachable(0) })

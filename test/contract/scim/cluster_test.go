@@ -4,7 +4,6 @@ package scim_test
 
 import (
 	"context"
-	"crypto/rand"
 	"fmt"
 	"slices"
 	"strings"
@@ -16,7 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
-	"github.com/quoin-dev/quoin/internal/apikey"
+	"github.com/quoin-dev/quoin/test/contract/internal/apiclient"
+	"github.com/quoin-dev/quoin/test/contract/internal/clustertest"
 )
 
 // What SCIM and Kubernetes are to each other: the same resources, whoever writes them.
@@ -49,7 +49,7 @@ func dns(name string) string { return strings.TrimSuffix(unique(name), "@rfc.tes
 // soon waits for a condition that controllers or informers have to bring about.
 func soon(t *testing.T, what string, check func() error) {
 	t.Helper()
-	if err := eventually(check); err != nil {
+	if err := apiclient.Eventually(check); err != nil {
 		t.Fatalf("%s: %v", what, err)
 	}
 }
@@ -268,15 +268,14 @@ func TestADeletedUserLeavesEveryGroupAndFreesTheName(t *testing.T) {
 // keyOf makes a key that a user owns, and returns its token.
 func keyOf(t *testing.T, user string, permissions ...v1alpha1.Permission) string {
 	t.Helper()
-	token, err := apikey.New(rand.Reader)
+	key, token, err := clustertest.Key(acme.name, dns("key"), v1alpha1.ApiKeySpec{
+		Owner: &v1alpha1.ApiKeyOwner{ScimUser: user}, Permissions: permissions, ScimProfile: "RFC",
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	hash := token.Hash()
-	apply(t, &v1alpha1.ApiKey{ObjectMeta: metav1.ObjectMeta{Namespace: acme.name, Name: dns("key")}, Spec: v1alpha1.ApiKeySpec{
-		Owner: &v1alpha1.ApiKeyOwner{ScimUser: user}, Permissions: permissions, ScimProfile: "RFC", Token: &hash,
-	}})
-	return token.Reveal()
+	apply(t, key)
+	return token
 }
 
 // answers waits until GET /Me has a status on both replicas.
@@ -368,11 +367,7 @@ func TestAFieldThatGitOwnsIsNotChanged(t *testing.T) {
 func each(n int, f func(i int)) {
 	var all sync.WaitGroup
 	for i := range n {
-		all.Add(1)
-		go func() {
-			defer all.Done()
-			f(i)
-		}()
+		all.Go(func() { f(i) })
 	}
 	all.Wait()
 }

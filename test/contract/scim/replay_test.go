@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/quoin-dev/quoin/test/contract/internal/apiclient"
 )
 
 // keyNames are the keys that a conversation can be held with: of a profile, or auto without one.
@@ -300,32 +302,5 @@ func lookup(body any, path string) (any, bool) {
 	if path == "body" {
 		return body, body != nil
 	}
-	for path != "" {
-		var part string
-		if rest, ok := strings.CutPrefix(path, "["); ok {
-			part, path, _ = strings.Cut(rest, "]")
-			path = strings.TrimPrefix(path, ".")
-		} else {
-			part, path, _ = strings.Cut(path, ".")
-		}
-		switch value := body.(type) {
-		case map[string]any:
-			var ok bool
-			if body, ok = value[part]; !ok {
-				return nil, false
-			}
-		case []any:
-			i, err := strconv.Atoi(part)
-			switch {
-			case part == "length" && path == "":
-				return float64(len(value)), true
-			case err != nil || i < 0 || i >= len(value):
-				return nil, false
-			}
-			body = value[i]
-		default:
-			return nil, false
-		}
-	}
-	return body, true
+	return apiclient.Lookup(body, path)
 }

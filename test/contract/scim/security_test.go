@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/quoin-dev/quoin/test/contract/internal/apiclient"
 )
 
 // What went wrong elsewhere, case by case (shared/domain/scim.md section 6): who may do what.
@@ -26,7 +28,7 @@ func raw(t *testing.T, request string) *answer {
 		t.Fatal(err)
 	}
 	defer func() { _ = conn.Close() }()
-	_ = conn.SetDeadline(time.Now().Add(patience))
+	_ = conn.SetDeadline(time.Now().Add(apiclient.Patience))
 	go func() { _, _ = io.WriteString(conn, request) }() // it may be answered before it is read
 	response, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil {

@@ -4,12 +4,10 @@ package scim_test
 
 import (
 	"bytes"
-	"crypto/rand"
 	"encoding/json"
 	"net"
 	"net/http"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -20,7 +18,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
-	"github.com/quoin-dev/quoin/internal/apikey"
+	"github.com/quoin-dev/quoin/test/contract/internal/apiclient"
+	"github.com/quoin-dev/quoin/test/contract/internal/clustertest"
 )
 
 // What went wrong elsewhere, as far as only a cluster and processes can show it (shared/domain/scim.md
@@ -51,9 +50,9 @@ func passwordIsNowhere(t *testing.T, id, secret string) {
 	if bytes.Contains(users, []byte(secret)) {
 		t.Error("the password is kept")
 	}
-	for _, p := range []*process{fronts[0], fronts[1], controller} {
-		if bytes.Contains(logOf(p), []byte(secret)) {
-			t.Errorf("%s: the password is logged", filepath.Base(p.logFile))
+	for _, p := range processes() {
+		if bytes.Contains(p.Logged(), []byte(secret)) {
+			t.Errorf("%s: the password is logged", filepath.Base(p.LogFile))
 		}
 	}
 }
@@ -76,37 +75,36 @@ func TestCure53Passbolt_TokensAreNowhere(t *testing.T) {
 		if bytes.Contains(keys, []byte(token)) {
 			t.Error("a token is kept as it is")
 		}
-		for _, p := range []*process{fronts[0], fronts[1], controller} {
-			log := logOf(p)
+		for _, p := range processes() {
+			log := p.Logged()
 			if len(log) == 0 {
-				t.Fatalf("%s is empty", p.logFile)
+				t.Fatalf("%s is empty", p.LogFile)
 			}
 			if bytes.Contains(log, []byte(token)) || bytes.Contains(log, []byte(token[len(token)-20:])) {
-				t.Errorf("%s: a token is logged", filepath.Base(p.logFile))
+				t.Errorf("%s: a token is logged", filepath.Base(p.LogFile))
 			}
 		}
 	}
-	if !bytes.Contains(logOf(fronts[0]), []byte("/Users/"+id)) {
+	if !bytes.Contains(fronts[0].Logged(), []byte("/Users/"+id)) {
 		t.Error("the log lacks what was asked: it was looked into too early, or is another one")
 	}
 }
 
 // A key that has expired, and two headers of which two readers would take one each.
 func TestExpiredAndDoubledCredentials(t *testing.T) {
-	token, err := apikey.New(rand.Reader)
+	past := metav1.NewTime(time.Now().Add(-time.Hour))
+	key, token, err := clustertest.Key(acme.name, "expired", v1alpha1.ApiKeySpec{
+		ScimProfile: "RFC", Permissions: []v1alpha1.Permission{v1alpha1.PermissionScimManage}, ExpirationTime: &past,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	hash, past := token.Hash(), metav1.NewTime(time.Now().Add(-time.Hour))
-	key := &v1alpha1.ApiKey{ObjectMeta: metav1.ObjectMeta{Namespace: acme.name, Name: "expired"}, Spec: v1alpha1.ApiKeySpec{
-		ScimProfile: "RFC", Permissions: []v1alpha1.Permission{v1alpha1.PermissionScimManage}, Token: &hash, ExpirationTime: &past,
-	}}
 	if err := k8s.Create(t.Context(), key); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = k8s.Delete(t.Context(), key) })
 	for _, path := range []string{"/Users", "/Me", "/Nothing"} {
-		got := acme.as(token.Reveal()).call(t, "GET", path, nil)
+		got := acme.as(token).call(t, "GET", path, nil)
 		got.refused(401, "")
 		if !strings.HasPrefix(got.header.Get("WWW-Authenticate"), "Bearer ") {
 			t.Errorf("WWW-Authenticate is %q", got.header.Get("WWW-Authenticate"))
@@ -136,27 +134,24 @@ func TestHostsOfTenants(t *testing.T) {
 
 // etcd as a victim: each caller has a rate, also within a bulk request.
 func TestRatesAreLimited(t *testing.T) {
-	address, err := freeAddress()
+	address, err := clustertest.FreeAddress()
 	if err != nil {
 		t.Fatal(err)
 	}
-	args := slices.Clone(fronts[0].args)
-	for flag, value := range map[string]string{"--bind-address": address, "--requests-per-second": "1", "--burst": "5"} {
-		args[slices.Index(args, flag)+1] = value
-	}
-	limited := &process{args: args, env: fronts[0].env, logFile: filepath.Join(t.TempDir(), "limited.log")}
-	if err := limited.start(); err != nil {
+	limited := kubernetes.FrontEnd(filepath.Join(t.TempDir(), "limited.log"), address)
+	limited.Args = append(limited.Args, "--requests-per-second", "1", "--burst", "5")
+	t.Cleanup(limited.Kill)
+	if err := limited.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(limited.kill)
-	if err := eventually(func() error {
+	if err := apiclient.Eventually(func() error {
 		conn, err := net.DialTimeout("tcp", address, time.Second)
 		if err == nil {
 			err = conn.Close()
 		}
 		return err
 	}); err != nil {
-		t.Fatalf("%v: %s", err, logOf(limited))
+		t.Fatalf("%v: %s", err, limited.Logged())
 	}
 	before := replicas[1]
 	replicas[1] = address // the client of the second replica dials what stands here

@@ -1,0 +1,142 @@
+// Package clustertest gives a suite what it asks: an API server with Quoin's kinds, `quoin` as
+// processes that a test may kill, and accounts with their keys.
+package clustertest
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/x509"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"testing"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/controllers"
+	"github.com/quoin-dev/quoin/internal/apikey"
+	"github.com/quoin-dev/quoin/internal/serving"
+)
+
+// Namespace is Quoin's own.
+const Namespace = "quoin-system"
+
+// Cluster is a real API server.
+type Cluster struct {
+	// Config is how an administrator reaches it, Client is that administrator.
+	Config *rest.Config
+	Client client.Client
+	// Folder is removed when the tests are over.
+	Folder string
+}
+
+// Main is the TestMain of a suite: run starts what the suite has beside the cluster, runs the tests,
+// and returns their code. The context ends before the cluster does.
+func Main(m *testing.M, run func(ctx context.Context, c *Cluster, m *testing.M) (int, error)) {
+	log.SetLogger(logr.Discard())
+	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
+		fmt.Println("SKIPPED LOUDLY: KUBEBUILDER_ASSETS is not set; run make test-unit, which builds an API server")
+		if os.Getenv("CI") != "" {
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	code, err := with(func(ctx context.Context, c *Cluster) (int, error) { return run(ctx, c, m) })
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "start the world:", err)
+		os.Exit(1)
+	}
+	os.Exit(code)
+}
+
+// with starts the cluster, and stops it after run.
+func with(run func(ctx context.Context, c *Cluster) (int, error)) (int, error) {
+	folder, err := os.MkdirTemp("", "quoin-contract-")
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = os.RemoveAll(folder) }()
+	_, here, _, _ := runtime.Caller(0)
+	env := &envtest.Environment{
+		CRDDirectoryPaths:     []string{filepath.Join(filepath.Dir(here), "..", "..", "..", "..", "config", "crd", "bases")},
+		ErrorIfCRDPathMissing: true,
+	}
+	config, err := env.Start()
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = env.Stop() }()
+	config.QPS = -1
+	scheme, err := controllers.Scheme()
+	if err != nil {
+		return 0, err
+	}
+	c := &Cluster{Config: config, Folder: folder}
+	if c.Client, err = client.New(config, client.Options{Scheme: scheme}); err != nil {
+		return 0, err
+	}
+	if err := os.WriteFile(c.kubeconfig(), env.KubeConfig, 0o600); err != nil {
+		return 0, err
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	if err := c.create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: Namespace}}); err != nil {
+		return 0, err
+	}
+	return run(ctx, c)
+}
+
+func (c *Cluster) kubeconfig() string { return filepath.Join(c.Folder, "kubeconfig") }
+
+func (c *Cluster) create(ctx context.Context, objects ...client.Object) error {
+	for _, o := range objects {
+		if err := c.Client.Create(ctx, o); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Roots are the certificate authority of the front ends, once one of them has made it.
+func (c *Cluster) Roots(ctx context.Context) (*x509.CertPool, error) {
+	secret := &corev1.Secret{}
+	if err := c.Client.Get(ctx, client.ObjectKey{Namespace: Namespace, Name: serving.SecretName}, secret); err != nil {
+		return nil, err
+	}
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(secret.Data["ca.crt"]) {
+		return nil, fmt.Errorf("%s has no ca.crt", serving.SecretName)
+	}
+	return roots, nil
+}
+
+// Account makes an account in a namespace of its name, and what it has there from the beginning.
+func (c *Cluster) Account(ctx context.Context, name string, spec v1alpha1.AccountSpec, has ...client.Object) error {
+	spec.Namespace = name
+	if err := c.create(ctx,
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}},
+		&v1alpha1.Account{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec},
+	); err != nil {
+		return err
+	}
+	return c.create(ctx, has...)
+}
+
+// Key is a key of an account whose token is known before the controller sees it, and that token.
+func Key(account, name string, spec v1alpha1.ApiKeySpec) (key *v1alpha1.ApiKey, token string, err error) {
+	made, err := apikey.New(rand.Reader)
+	if err != nil {
+		return nil, "", err
+	}
+	hash := made.Hash()
+	spec.Token = &hash
+	return &v1alpha1.ApiKey{ObjectMeta: metav1.ObjectMeta{Namespace: account, Name: name}, Spec: spec}, made.Reveal(), nil
+}
