@@ -40,7 +40,10 @@ type front struct {
 
 // errorsOn says in which form errors are answered on a path.
 func errorsOn(path string) serving.ErrorWriter {
-	if !scim.Handles(path) {
+	switch {
+	case aggregation.Handles(path):
+		return aggregation.WriteFailure
+	case !scim.Handles(path):
 		return nil
 	}
 	return func(w http.ResponseWriter, status int, message string) {

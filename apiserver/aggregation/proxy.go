@@ -46,7 +46,9 @@ func (s *Server) proxy(w http.ResponseWriter, r *http.Request, who user.Info, na
 		Name:        who.GetName(),
 		Permissions: permissions,
 	}
-	s.options.Next(w, s.documented(r, principal, documented), account, principal)
+	answer := &failures{ResponseWriter: w}
+	s.options.Next(answer, s.documented(r, principal, documented), account, principal)
+	answer.end()
 	return nil
 }
 
