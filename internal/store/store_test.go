@@ -29,6 +29,7 @@ var cases = []struct {
 	{"a transaction is whole or not at all", testWrite},
 	{"an older schema is brought up to date", testMigrate},
 	{"a newer schema is refused", testNewer},
+	{"another schema is refused", testChangedMigration},
 	{"a migration that fails changes nothing", testBrokenMigration},
 	{"the search finds words by their beginning", testMatching},
 	{"refused rows are told from other failures", testRefused},
@@ -159,8 +160,25 @@ func testNewer(t *testing.T, fresh string) {
 	if err := newer.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := open(t.Context(), fresh, nil, steps("CREATE TABLE a (b INTEGER)")); !errors.Is(err, ErrNewer) {
+	if _, err := open(t.Context(), fresh, nil, steps("CREATE TABLE a (b INTEGER)")); !errors.Is(err, ErrNewer) || !strings.Contains(err.Error(), "0002_step") {
 		t.Error(err)
+	}
+}
+
+// testChangedMigration: nothing more is made of a schema that is not ours.
+func testChangedMigration(t *testing.T, fresh string) {
+	s := mustOpen(t, fresh, steps("CREATE TABLE a (b INTEGER)"))
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, changed := range [][]migration{steps("CREATE TABLE a (b TEXT)"), steps("CREATE TABLE a (b TEXT)", "CREATE TABLE c (d INTEGER)")} {
+		if _, err := open(t.Context(), fresh, nil, changed); err == nil || !strings.Contains(err.Error(), "0001_step is not the one") {
+			t.Error(err)
+		}
+	}
+	s = mustOpen(t, fresh, steps("CREATE TABLE a (b INTEGER)"))
+	if n := number(t, s, "SELECT MAX(version_id) FROM schema_migration"); n != 1 {
+		t.Errorf("migration %d is the last recorded", n)
 	}
 }
 
