@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/google/uuid"
 	admissionv1 "k8s.io/api/admission/v1"
@@ -31,9 +30,6 @@ type Admission struct {
 	// follows from it.
 	Namespace string
 }
-
-// longestRecording bounds how long somebody with kubectl waits for the log.
-const longestRecording = 2 * time.Second
 
 // collectors are the ServiceAccounts of Kubernetes that remove what has lost its owner: nobody
 // has asked for that.

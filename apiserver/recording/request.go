@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"maps"
 	"sync"
+	"time"
 
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/apiserver/auth"
@@ -131,6 +133,18 @@ func Do(ctx context.Context, e audit.Event) error {
 		return errNoLog
 	}
 	return r.log.Record(ctx, r.event(e, audit.Succeeded))
+}
+
+// longestRecording bounds how long somebody waits for the log whom it does not hold up.
+const longestRecording = 2 * time.Second
+
+// Note records as Do does what goes on without the log too, such as a read.
+func Note(ctx context.Context, e audit.Event) {
+	bounded, cancel := context.WithTimeout(ctx, longestRecording)
+	defer cancel()
+	if err := Do(bounded, e); err != nil {
+		log.FromContext(ctx).Error(err, "Something is not in the audit log, and goes on without", "event", e.Name, "object", e.Object.Name)
+	}
 }
 
 // errNoLog is a front end without a database that serves an account whose changes are to be

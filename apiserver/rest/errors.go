@@ -125,6 +125,7 @@ func conflict(format string, args ...any) *Problem {
 func toProblem(ctx context.Context, err error) *Problem {
 	var p *Problem
 	var owned *edit.OwnedError
+	kind := mayNotUse(err)
 	switch {
 	case errors.As(err, &p):
 		return p
@@ -144,10 +145,10 @@ func toProblem(ctx context.Context, err error) *Problem {
 		return problem(http.StatusServiceUnavailable, "Kubernetes did not answer in time; try again")
 	case apierrors.IsConflict(err):
 		return conflict("the object is being changed by others; try again")
-	case mayNotUse(err) != "":
+	case kind != "":
 		log.FromContext(ctx).Error(err, "Objects of the account cannot be used: bind ClusterRole quoin-account-apiserver to quoin apiserver with a RoleBinding in the namespace",
-			"kind", mayNotUse(err), "namespace", scopeOf(ctx).namespace())
-		return problem(http.StatusServiceUnavailable, "quoin may not use the account's %s, which an administrator has to allow: try again later", mayNotUse(err))
+			"kind", kind, "namespace", scopeOf(ctx).namespace())
+		return problem(http.StatusServiceUnavailable, "quoin may not use the account's %s, which an administrator has to allow: try again later", kind)
 	}
 	log.FromContext(ctx).Error(err, "Request failed")
 	return problem(http.StatusInternalServerError, "internal error")

@@ -13,13 +13,11 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -52,22 +50,8 @@ type ListVariablesInput struct {
 
 func (a *API) listVariables(ctx context.Context, in *ListVariablesInput) (*List[Variable], error) {
 	d := scopeOf(ctx).deployment
-	a.recordView(ctx, d)
+	recording.Note(ctx, audit.Event{Name: audit.ReadEnvironmentVariables, Deployment: recording.DeploymentOf(d), Object: recording.ObjectOf(d)})
 	return variablesOf(d, in.CursorPage)
-}
-
-// longestViewRecorded bounds how long somebody who reads waits for the audit log.
-const longestViewRecorded = 2 * time.Second
-
-// recordView puts it into the audit log that variables were looked at. Reads go on while the log
-// does not answer: this one shows no secrets.
-func (a *API) recordView(ctx context.Context, d *v1alpha1.Deployment) {
-	bounded, cancel := context.WithTimeout(ctx, longestViewRecorded)
-	defer cancel()
-	err := recording.Do(bounded, audit.Event{Name: audit.ReadEnvironmentVariables, Deployment: recording.DeploymentOf(d), Object: recording.ObjectOf(d)})
-	if err != nil {
-		log.FromContext(ctx).Error(err, "That variables were viewed is not in the audit log", "deployment", klog.KObj(d))
-	}
 }
 
 func variablesOf(d *v1alpha1.Deployment, p CursorPage) (*List[Variable], error) {

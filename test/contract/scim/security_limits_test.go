@@ -12,7 +12,7 @@ import (
 
 // quick is how long a request may take that is refused, or that has next to nothing to do. It is far
 // above what is needed, and far below what any of the cases would take that is not bounded.
-const quick = 20 * time.Second
+const quick = 5 * time.Second
 
 // promptly fails when what is done takes too long, or ends the server.
 func promptly(t *testing.T, what string, do func() *answer) *answer {
