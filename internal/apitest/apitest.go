@@ -39,24 +39,32 @@ func run(m *testing.M) int {
 	if os.Getenv("KUBEBUILDER_ASSETS") == "" || flag.Lookup("test.fuzz").Value.String() != "" {
 		return m.Run()
 	}
-	_, here, _, _ := runtime.Caller(0)
-	env := &envtest.Environment{
-		CRDDirectoryPaths:     []string{filepath.Join(filepath.Dir(here), "..", "..", "config", "crd", "bases")},
-		ErrorIfCRDPathMissing: true,
-	}
-	config, err := env.Start()
+	config, _, stop, err := Start()
 	if err != nil {
 		fmt.Println("start the API server:", err)
 		return 1
 	}
 	defer func() {
-		if err := env.Stop(); err != nil {
+		if err := stop(); err != nil {
 			fmt.Println("stop the API server:", err)
 		}
 	}()
-	config.QPS = -1
 	server = config
 	return m.Run()
+}
+
+// Start starts an API server with Quoin's kinds; kubeconfig is that of an administrator.
+func Start() (config *rest.Config, kubeconfig []byte, stop func() error, err error) {
+	_, here, _, _ := runtime.Caller(0)
+	env := &envtest.Environment{
+		CRDDirectoryPaths:     []string{filepath.Join(filepath.Dir(here), "..", "..", "config", "crd", "bases")},
+		ErrorIfCRDPathMissing: true,
+	}
+	if config, err = env.Start(); err != nil {
+		return nil, nil, nil, err
+	}
+	config.QPS = -1
+	return config, env.KubeConfig, env.Stop, nil
 }
 
 // Scheme knows Quoin's kinds and those of Kubernetes.

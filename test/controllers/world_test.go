@@ -28,6 +28,7 @@ import (
 	"github.com/quoin-dev/quoin/controllers/scimgroup"
 	"github.com/quoin-dev/quoin/controllers/scimuser"
 	"github.com/quoin-dev/quoin/controllers/warmup"
+	"github.com/quoin-dev/quoin/internal/apitest"
 	"github.com/quoin-dev/quoin/internal/engine"
 	"github.com/quoin-dev/quoin/internal/git"
 	"github.com/quoin-dev/quoin/internal/ids"
@@ -80,7 +81,7 @@ func newWorld(t *testing.T, seed uint64) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	api, err := client.NewWithWatch(apiServer, client.Options{Scheme: scheme})
+	api, err := client.NewWithWatch(apitest.Server(t), client.Options{Scheme: scheme})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"testing"
 
 	"github.com/go-logr/logr"
@@ -17,12 +16,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/controllers"
 	"github.com/quoin-dev/quoin/internal/apikey"
+	"github.com/quoin-dev/quoin/internal/apitest"
 	"github.com/quoin-dev/quoin/internal/serving"
 )
 
@@ -64,17 +63,11 @@ func with(run func(ctx context.Context, c *Cluster) (int, error)) (int, error) {
 		return 0, err
 	}
 	defer func() { _ = os.RemoveAll(folder) }()
-	_, here, _, _ := runtime.Caller(0)
-	env := &envtest.Environment{
-		CRDDirectoryPaths:     []string{filepath.Join(filepath.Dir(here), "..", "..", "..", "..", "config", "crd", "bases")},
-		ErrorIfCRDPathMissing: true,
-	}
-	config, err := env.Start()
+	config, kubeconfig, stopServer, err := apitest.Start()
 	if err != nil {
 		return 0, err
 	}
-	defer func() { _ = env.Stop() }()
-	config.QPS = -1
+	defer func() { _ = stopServer() }()
 	scheme, err := controllers.Scheme()
 	if err != nil {
 		return 0, err
@@ -83,7 +76,7 @@ func with(run func(ctx context.Context, c *Cluster) (int, error)) (int, error) {
 	if c.Client, err = client.New(config, client.Options{Scheme: scheme}); err != nil {
 		return 0, err
 	}
-	if err := os.WriteFile(c.kubeconfig(), env.KubeConfig, 0o600); err != nil {
+	if err := os.WriteFile(c.kubeconfig(), kubeconfig, 0o600); err != nil {
 		return 0, err
 	}
 	ctx, stop := context.WithCancel(context.Background())
