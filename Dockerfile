@@ -14,7 +14,7 @@ COPY go.mod go.sum ./
 RUN --mount=type=cache,target=/go/pkg/mod go mod download
 
 # Only what the binary consists of: no test, no chart and no .git makes it build again.
-COPY main.go ./
+COPY cmd cmd
 COPY api api
 COPY apiserver apiserver
 COPY gateway gateway
@@ -26,8 +26,8 @@ ARG TARGETARCH
 ARG VERSION=dev
 RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
     GOOS=$TARGETOS GOARCH=$TARGETARCH go build -trimpath -buildvcs=false \
-      -ldflags "-s -w -X github.com/quoin-dev/quoin/internal/command.version=$VERSION" \
-      -o /out/quoin .
+      -ldflags "-s -w -X main.version=$VERSION" \
+      -o /out/quoin ./cmd/quoin
 
 # CA certificates, time zones, a user that is not root; no shell and no package manager.
 FROM gcr.io/distroless/static-debian13:nonroot@sha256:e2e927ec666bae08560abb3c55d0659eceabb657f56b6782ab500a9fc7f555e3

@@ -10,7 +10,7 @@ SHELL := bash
 BIN := $(CURDIR)/bin
 NODES ?= simulated
 VERSION ?= dev
-GO_BUILD := CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X github.com/quoin-dev/quoin/internal/command.version=$(VERSION)"
+GO_BUILD := CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.version=$(VERSION)"
 # Evaluated when used: building the API server for the first time takes minutes.
 ASSETS = $(shell $(BIN)/localcluster binaries --nodes simulated)
 TEST_FLAGS ?=
@@ -35,7 +35,7 @@ push: $(BIN)/localcluster ## Push a new version, of the sample server or, with N
 
 .PHONY: build
 build: ## Build bin/quoin.
-	$(GO_BUILD) -o $(BIN)/quoin .
+	$(GO_BUILD) -o $(BIN)/quoin ./cmd/quoin
 
 .PHONY: image
 image: build ## Build an OCI image without a container engine: make image PUSH=127.0.0.1:15000/quoin:dev
@@ -45,7 +45,7 @@ image: build ## Build an OCI image without a container engine: make image PUSH=1
 generate: $(BIN)/controller-gen ## Regenerate everything that is derived: deepcopy, CRDs, RBAC, chart, reference.
 	$(BIN)/controller-gen object:headerFile=hack/boilerplate.go.txt paths=./api/...
 	$(BIN)/controller-gen crd paths=./api/... output:crd:dir=config/crd/bases
-	$(BIN)/controller-gen rbac:roleName=quoin-controller paths="./controllers/...;./internal/command/..." output:rbac:dir=config/rbac
+	$(BIN)/controller-gen rbac:roleName=quoin-controller paths="./controllers/...;./cmd/quoin/..." output:rbac:dir=config/rbac
 	$(BIN)/controller-gen rbac:roleName=quoin-apiserver,fileName=apiserver_role.yaml paths="./apiserver/..." output:rbac:dir=config/rbac
 	$(BIN)/controller-gen rbac:roleName=quoin-gateway,fileName=gateway_role.yaml paths="./gateway/..." output:rbac:dir=config/rbac
 	go run ./hack/chart

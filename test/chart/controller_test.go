@@ -185,7 +185,7 @@ func (c *cluster) token(t *testing.T, namespace, name string) string {
 func buildQuoin(t *testing.T) string {
 	t.Helper()
 	binary := filepath.Join(t.TempDir(), "quoin")
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", binary, ".")
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "./cmd/quoin")
 	build.Dir = root
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if output, err := build.CombinedOutput(); err != nil {

@@ -124,7 +124,7 @@ func TestDockerfileCopiesTheProgram(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	list := exec.CommandContext(t.Context(), "go", "list", "-deps", "-f", "{{if .Module}}{{if .Module.Main}}{{.ImportPath}}{{end}}{{end}}", ".")
+	list := exec.CommandContext(t.Context(), "go", "list", "-deps", "-f", "{{if .Module}}{{if .Module.Main}}{{.ImportPath}}{{end}}{{end}}", "./cmd/quoin")
 	list.Dir = root
 	packages, err := list.Output()
 	if err != nil {

@@ -53,7 +53,7 @@ func (c *Cluster) binary() string { return filepath.Join(c.Folder, "quoin") }
 
 // Build makes the program of the processes below.
 func (c *Cluster) Build() error {
-	if out, err := exec.Command("go", "build", "-o", c.binary(), "github.com/quoin-dev/quoin").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-o", c.binary(), "github.com/quoin-dev/quoin/cmd/quoin").CombinedOutput(); err != nil {
 		return fmt.Errorf("build quoin: %w: %s", err, out)
 	}
 	return nil

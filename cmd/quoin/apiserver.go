@@ -1,4 +1,4 @@
-package command
+package main
 
 import (
 	"cmp"
@@ -18,8 +18,8 @@ type apiserverFlags struct {
 	config apiserver.Config
 }
 
-// APIServer runs `quoin apiserver`.
-func APIServer(ctx context.Context, args []string, _, stderr io.Writer) int {
+// serveAPI runs `quoin apiserver`.
+func serveAPI(ctx context.Context, args []string, _, stderr io.Writer) int {
 	f, err := parseAPIServerFlags(args, stderr)
 	return start("quoin apiserver", stderr, err, &f.log, func(logger logr.Logger) error {
 		config, err := restConfig(f.kubeconfig, "quoin-apiserver")

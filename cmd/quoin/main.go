@@ -11,8 +11,7 @@ import (
 	"os/signal"
 	"syscall"
 
-	"github.com/quoin-dev/quoin/internal/command"
-	"github.com/quoin-dev/quoin/internal/modelfetch"
+	"github.com/quoin-dev/quoin/cmd/quoin/modelfetch"
 )
 
 // subcommands by name. Each returns the exit code: 0 done, 1 failed, 2 used wrongly.
@@ -20,11 +19,11 @@ var subcommands = map[string]struct {
 	run     func(ctx context.Context, args []string, stdout, stderr io.Writer) int
 	summary string
 }{
-	"apiserver":   {command.APIServer, "serve the REST API over HTTPS and behind the Kubernetes API"},
-	"controller":  {command.Controller, "run the controllers of all kinds"},
-	"gateway":     {command.Gateway, "serve the data APIs and SQL interfaces of all deployments"},
+	"apiserver":   {serveAPI, "serve the REST API over HTTPS and behind the Kubernetes API"},
+	"controller":  {runControllers, "run the controllers of all kinds"},
+	"gateway":     {serveGateway, "serve the data APIs and SQL interfaces of all deployments"},
 	"model-fetch": {modelfetch.Run, "fetch a data model from Git into a folder, then exit"},
-	"version":     {command.Version, "print the version"},
+	"version":     {printVersion, "print the version"},
 }
 
 func main() {

@@ -1,4 +1,4 @@
-package command
+package main
 
 import (
 	"bytes"
@@ -28,7 +28,7 @@ func TestWrongUseOfAPIServer(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var stderr bytes.Buffer
-			if code := APIServer(t.Context(), c.args, io.Discard, &stderr); code != 2 {
+			if code := serveAPI(t.Context(), c.args, io.Discard, &stderr); code != 2 {
 				t.Errorf("exit code %d, want 2", code)
 			}
 			if !strings.Contains(stderr.String(), c.says) {

@@ -1,4 +1,4 @@
-package command
+package main
 
 import (
 	"cmp"
@@ -33,8 +33,8 @@ type controllerFlags struct {
 	config         controllers.Config
 }
 
-// Controller runs `quoin controller`.
-func Controller(ctx context.Context, args []string, _, stderr io.Writer) int {
+// runControllers runs `quoin controller`.
+func runControllers(ctx context.Context, args []string, _, stderr io.Writer) int {
 	f, err := parseControllerFlags(args, stderr)
 	return start("quoin controller", stderr, err, &f.log, func(logr.Logger) error { return runController(ctx, f) })
 }

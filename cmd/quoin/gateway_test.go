@@ -1,4 +1,4 @@
-package command
+package main
 
 import (
 	"bytes"
@@ -31,7 +31,7 @@ func TestWrongUseOfGateway(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var stderr bytes.Buffer
-			if code := Gateway(t.Context(), c.args, io.Discard, &stderr); code != 2 {
+			if code := serveGateway(t.Context(), c.args, io.Discard, &stderr); code != 2 {
 				t.Errorf("exit code %d, want 2", code)
 			}
 			if !strings.Contains(stderr.String(), c.says) {

@@ -1,5 +1,4 @@
-// Package command holds the subcommands of quoin: flags in, exit code out.
-package command
+package main
 
 import (
 	"errors"

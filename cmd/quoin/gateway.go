@@ -1,4 +1,4 @@
-package command
+package main
 
 import (
 	"context"
@@ -19,8 +19,8 @@ type gatewayFlags struct {
 	config gateway.Config
 }
 
-// Gateway runs `quoin gateway`.
-func Gateway(ctx context.Context, args []string, _, stderr io.Writer) int {
+// serveGateway runs `quoin gateway`.
+func serveGateway(ctx context.Context, args []string, _, stderr io.Writer) int {
 	f, err := parseGatewayFlags(args, stderr)
 	return start("quoin gateway", stderr, err, &f.log, func(logger logr.Logger) error {
 		config, err := restConfig(f.kubeconfig, "quoin-gateway")

@@ -1,4 +1,4 @@
-package command
+package main
 
 import (
 	"bytes"
@@ -39,7 +39,7 @@ func TestWrongUse(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			var stdout, stderr bytes.Buffer
-			if code := Controller(t.Context(), tc.args, &stdout, &stderr); code != 2 {
+			if code := runControllers(t.Context(), tc.args, &stdout, &stderr); code != 2 {
 				t.Errorf("exit code %d, want 2", code)
 			}
 			for _, part := range tc.says {
@@ -57,7 +57,7 @@ func TestWrongUse(t *testing.T) {
 func TestHelp(t *testing.T) {
 	for _, arg := range []string{"-h", "--help"} {
 		var stderr bytes.Buffer
-		if code := Controller(t.Context(), []string{arg}, io.Discard, &stderr); code != 0 {
+		if code := runControllers(t.Context(), []string{arg}, io.Discard, &stderr); code != 0 {
 			t.Errorf("%s: exit code %d", arg, code)
 		}
 		for _, name := range []string{
@@ -127,7 +127,7 @@ func TestCannotBegin(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			var stderr bytes.Buffer
-			if code := Controller(t.Context(), tc.args, io.Discard, &stderr); code != 1 {
+			if code := runControllers(t.Context(), tc.args, io.Discard, &stderr); code != 1 {
 				t.Errorf("exit code %d, want 1", code)
 			}
 			var line struct{ Level, Msg, Err string }
@@ -177,7 +177,7 @@ func TestLogs(t *testing.T) {
 
 func TestVersion(t *testing.T) {
 	var stdout, stderr bytes.Buffer
-	if code := Version(t.Context(), nil, &stdout, &stderr); code != 0 || stderr.Len() > 0 {
+	if code := printVersion(t.Context(), nil, &stdout, &stderr); code != 0 || stderr.Len() > 0 {
 		t.Errorf("exit code %d, stderr %s", code, stderr.String())
 	}
 	if text := stdout.String(); !strings.HasPrefix(text, "quoin dev") || !strings.HasSuffix(text, "\n") || strings.Count(text, "\n") != 1 {

@@ -1,4 +1,4 @@
-package command
+package main
 
 import (
 	"context"
@@ -10,8 +10,8 @@ import (
 // version is set when a release is built.
 var version = "dev"
 
-// Version runs `quoin version`.
-func Version(_ context.Context, _ []string, stdout, _ io.Writer) int {
+// printVersion runs `quoin version`.
+func printVersion(_ context.Context, _ []string, stdout, _ io.Writer) int {
 	revision := ""
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, s := range info.Settings {
