@@ -101,9 +101,15 @@ bench-gateway: $(BIN)/localcluster build ## The data API through the gateway, be
 	KUBEBUILDER_ASSETS="$(ASSETS)" go run ./test/bench/gateway
 
 .PHONY: lint
-lint: $(BIN)/golangci-lint ## Static checks.
+lint: $(BIN)/golangci-lint prose ## Static checks of code and prose.
 	@# A cache of its own: a shared one answers with the files of another clone.
 	GOLANGCI_LINT_CACHE=$(BIN)/.golangci-cache $(BIN)/golangci-lint run
+
+.PHONY: prose
+prose: $(BIN)/vale ## Words and sentences of comments and documentation.
+	@# Vale reads Go with tree-sitter, so building it needs a C compiler.
+	@if [ -x $(BIN)/vale ]; then $(BIN)/vale --output=line $$(git ls-files '*.go' '*.md' ':!*zz_generated*'); \
+	else echo "SKIPPED LOUDLY: make prose needs a C compiler (Debian: apt-get install gcc libc6-dev)"; fi
 
 .PHONY: verify
 verify: generate ## Fail when generated files are not up to date, or modules not tidy.
@@ -122,6 +128,10 @@ $(BIN)/controller-gen: hack/tools/go.mod
 $(BIN)/golangci-lint: hack/tools/golangci-lint/go.mod
 	@echo "building golangci-lint (about 4 min cold)" >&2
 	@go build -C hack/tools/golangci-lint -ldflags "-s -w" -o $@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+
+$(BIN)/vale: hack/tools/vale/go.mod
+	@echo "building vale (about 1 min cold)" >&2
+	@if command -v $$(go env CC) >/dev/null; then CGO_ENABLED=1 go build -C hack/tools/vale -ldflags "-s -w" -o $@ github.com/errata-ai/vale/v3/cmd/vale; fi
 
 .PHONY: help
 help:
