@@ -12,6 +12,7 @@ import (
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/internal/engine"
+	"github.com/quoin-dev/quoin/internal/engine/dataapi"
 	"github.com/quoin-dev/quoin/internal/serving"
 )
 
@@ -22,20 +23,20 @@ const maxMetadata = 64 << 20
 type derivation struct {
 	// query of the request for the metadata.
 	query string
-	make  func(ctx context.Context, f *front, e *exchange, entities []engine.Entity) (any, error)
+	make  func(ctx context.Context, f *front, e *exchange, entities []dataapi.Entity) (any, error)
 }
 
 var derivations = map[string]*derivation{
-	engine.PathEntities: {"", func(_ context.Context, _ *front, _ *exchange, entities []engine.Entity) (any, error) {
+	dataapi.PathEntities: {"", func(_ context.Context, _ *front, _ *exchange, entities []dataapi.Entity) (any, error) {
 		return map[string]any{"entities": entities}, nil
 	}},
-	engine.PathDataSources: {"extended=true", func(ctx context.Context, f *front, e *exchange, entities []engine.Entity) (any, error) {
+	dataapi.PathDataSources: {"extended=true", func(ctx context.Context, f *front, e *exchange, entities []dataapi.Entity) (any, error) {
 		d := &v1alpha1.Deployment{}
 		key := client.ObjectKey{Namespace: e.target.Namespace, Name: e.target.Deployment}
 		if err := f.objects.Get(ctx, key, d); client.IgnoreNotFound(err) != nil {
 			return nil, err
 		}
-		sources, err := engine.DataSources(entities, d.Spec.Env)
+		sources, err := dataapi.DataSources(entities, d.Spec.Env)
 		return map[string]any{"dataSources": sources}, err
 	}},
 }
@@ -47,7 +48,7 @@ func (f *front) derive(w http.ResponseWriter, r *http.Request, e *exchange, d *d
 	out := r.Clone(r.Context())
 	out.Method, out.Body, out.ContentLength, out.RequestURI = http.MethodGet, nil, 0, ""
 	out.URL.Scheme, out.URL.Host = "http", "pod"
-	setPath(out, engine.BasePath+engine.PathMeta)
+	setPath(out, engine.BasePath+dataapi.PathMeta)
 	out.URL.RawQuery = d.query
 	out.Header = http.Header{"Accept": {"application/json"}, "X-Request-Id": {serving.RequestID(r.Context())}}
 	value := e.relay
@@ -73,7 +74,7 @@ func (f *front) derive(w http.ResponseWriter, r *http.Request, e *exchange, d *d
 		_, _ = w.Write(meta)
 		return
 	}
-	entities, err := engine.Entities(meta)
+	entities, err := dataapi.Entities(meta)
 	if err != nil {
 		f.failed(w, r, err)
 		return
@@ -81,7 +82,7 @@ func (f *front) derive(w http.ResponseWriter, r *http.Request, e *exchange, d *d
 	listing, err := d.make(r.Context(), f, e, entities)
 	e.outcome = outcomeDerived
 	switch {
-	case errors.Is(err, engine.ErrNoDataSources):
+	case errors.Is(err, dataapi.ErrNoDataSources):
 		refuse(w, http.StatusNotImplemented, err.Error())
 	case err != nil:
 		f.failed(w, r, err)

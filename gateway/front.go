@@ -18,6 +18,7 @@ import (
 	"github.com/quoin-dev/quoin/gateway/upstream"
 	"github.com/quoin-dev/quoin/gateway/usage"
 	"github.com/quoin-dev/quoin/internal/engine"
+	"github.com/quoin-dev/quoin/internal/engine/dataapi"
 	"github.com/quoin-dev/quoin/internal/serving"
 )
 
@@ -134,7 +135,7 @@ func (f *front) serve(w http.ResponseWriter, r *http.Request, e *exchange) {
 	}
 	defer done()
 	e.call.Pool = f.pools.Of(target.Namespace, target.Name, engine.PortNameHTTP)
-	e.call.Query = engine.IsQuery(r.Method, target.Rest)
+	e.call.Query = dataapi.IsQuery(r.Method, target.Rest)
 	if e.stranger && !e.call.Pool.Ready() {
 		f.turnAway(w, r, e)
 		return
@@ -179,7 +180,7 @@ func (f *front) authorize(w http.ResponseWriter, r *http.Request, e *exchange) b
 		refuse(w, http.StatusUnauthorized, err.Error())
 	case err != nil:
 		f.unavailable(w, r, e, err)
-	case kind == token.Metadata && (e.webSocket || !engine.IsMetadata(r.Method, e.target.Rest)):
+	case kind == token.Metadata && (e.webSocket || !dataapi.IsMetadata(r.Method, e.target.Rest)):
 		e.outcome = outcomeForbidden
 		refuse(w, http.StatusForbidden, forbidden(e.target.Rest))
 	default:
@@ -191,7 +192,7 @@ func (f *front) authorize(w http.ResponseWriter, r *http.Request, e *exchange) b
 // forbidden names the scope that a metadata token lacks, in the words of the server.
 func forbidden(rest string) string {
 	const only = "this token is for metadata only: GET /v1/meta, /v1/entities and /v1/data-sources"
-	if scope := engine.Scope(rest); scope != engine.ScopeMeta {
+	if scope := dataapi.Scope(rest); scope != dataapi.ScopeMeta {
 		return "API scope is missing: " + scope + " (" + only + ")"
 	}
 	return only

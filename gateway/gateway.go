@@ -28,6 +28,7 @@ import (
 	"github.com/quoin-dev/quoin/gateway/upstream"
 	"github.com/quoin-dev/quoin/gateway/usage"
 	"github.com/quoin-dev/quoin/internal/engine"
+	"github.com/quoin-dev/quoin/internal/engine/dataapi"
 	"github.com/quoin-dev/quoin/internal/serving"
 )
 
@@ -196,7 +197,7 @@ func serve(ctx context.Context, k8s cluster.Cluster, f *front, c Config, backgro
 		},
 	}
 	served := serving.Run(ctx, options, serving.Wrap(f, serving.WrapOptions{
-		Log: c.Log, TrustedProxies: c.TrustedProxies, BodyLimit: engine.MaxRequestBytes, MaxInFlight: c.MaxRequests,
+		Log: c.Log, TrustedProxies: c.TrustedProxies, BodyLimit: dataapi.MaxRequestBytes, MaxInFlight: c.MaxRequests,
 	}))
 	if served != nil && sql != nil {
 		_ = sql.Close()

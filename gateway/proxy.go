@@ -17,7 +17,7 @@ import (
 
 	"github.com/quoin-dev/quoin/gateway/token"
 	"github.com/quoin-dev/quoin/gateway/upstream"
-	"github.com/quoin-dev/quoin/internal/engine"
+	"github.com/quoin-dev/quoin/internal/engine/dataapi"
 	"github.com/quoin-dev/quoin/internal/serving"
 )
 
@@ -58,7 +58,7 @@ func rewrite(p *httputil.ProxyRequest, trusted []netip.Prefix) {
 	}
 	out.Header.Set("X-Request-Id", serving.RequestID(p.In.Context()))
 	if e.relay != "" {
-		out.Header.Del(engine.HeaderToken)
+		out.Header.Del(dataapi.HeaderToken)
 		out.Header.Set("Authorization", e.relay)
 	}
 	if _, sent := p.In.Header["User-Agent"]; !sent {

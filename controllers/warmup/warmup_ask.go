@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/quoin-dev/quoin/internal/engine"
+	"github.com/quoin-dev/quoin/internal/engine/dataapi"
 )
 
 const (
@@ -56,7 +57,7 @@ func get(ctx context.Context, c *http.Client, address, token string) (int, []byt
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		WroteRequest: func(info httptrace.WroteRequestInfo) { taken.Store(info.Err == nil) },
 	})
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address+engine.BasePath+engine.PathMeta, nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address+engine.BasePath+dataapi.PathMeta, nil)
 	if err != nil {
 		return 0, nil, err
 	}

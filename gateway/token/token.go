@@ -14,7 +14,7 @@ import (
 
 	"github.com/golang-jwt/jwt/v5"
 
-	"github.com/quoin-dev/quoin/internal/engine"
+	"github.com/quoin-dev/quoin/internal/engine/dataapi"
 )
 
 // maxBytes bounds a token. The server's own limit is that of all headers together, 16 KiB.
@@ -62,7 +62,7 @@ type Keys struct {
 // Find returns the token of a request as the server would, and the header that it is in. The
 // server takes any scheme before the token; here it is none or Bearer, with one space.
 func Find(header http.Header) (token, name string, err error) {
-	for _, name := range []string{engine.HeaderToken, "Authorization"} {
+	for _, name := range []string{dataapi.HeaderToken, "Authorization"} {
 		values := header[name]
 		if len(values) > 1 {
 			return "", "", ErrAmbiguous

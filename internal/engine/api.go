@@ -28,7 +28,7 @@ const minReadySeconds = 3
 func (in Inputs) apiDeployment() *appsv1.Deployment {
 	pod := in.serverPod(ComponentAPI, in.Dedicated())
 	container := &pod.Spec.Containers[0]
-	container.ReadinessProbe = tcpProbe(portNameHTTP, 5, 2)
+	container.ReadinessProbe = tcpProbe(PortNameHTTP, 5, 2)
 	container.Lifecycle = &corev1.Lifecycle{
 		PreStop: &corev1.LifecycleHandler{Sleep: &corev1.SleepAction{Seconds: preStopSeconds}},
 	}
@@ -55,17 +55,18 @@ func (in Inputs) apiDeployment() *appsv1.Deployment {
 	return d
 }
 
+// Names of ports in the API Service and in its EndpointSlices.
 const (
-	portNameHTTP = "http"
-	portNameSQL  = "sql"
+	PortNameHTTP = "http"
+	PortNameSQL  = "sql"
 )
 
 // apiService is how the gateway reaches the API pods.
 func (in Inputs) apiService() *corev1.Service {
 	s := in.service(APIName(in.Environment), ComponentAPI)
 	s.Spec.Ports = []corev1.ServicePort{
-		servicePort(portNameHTTP, PortHTTP),
-		servicePort(portNameSQL, PortSQL),
+		servicePort(PortNameHTTP, PortHTTP),
+		servicePort(PortNameSQL, PortSQL),
 	}
 	return s
 }
@@ -97,12 +98,12 @@ func (in Inputs) serverPod(component string, dedicated bool) corev1.PodTemplateS
 		Env:     merge(in.serverEnv(component, dedicated), in.server.Env),
 		EnvFrom: envFrom(in.server.EnvFrom),
 		Ports: []corev1.ContainerPort{
-			{Name: portNameHTTP, ContainerPort: PortHTTP},
-			{Name: portNameSQL, ContainerPort: PortSQL},
+			{Name: PortNameHTTP, ContainerPort: PortHTTP},
+			{Name: PortNameSQL, ContainerPort: PortSQL},
 		},
 		Resources:     resources(component, wanted),
-		StartupProbe:  startupProbe(portNameHTTP),
-		LivenessProbe: livenessProbe(portNameHTTP),
+		StartupProbe:  startupProbe(PortNameHTTP),
+		LivenessProbe: livenessProbe(PortNameHTTP),
 	})
 	pod.Spec.ImagePullSecrets = pullSecretReferences(in.server.ImagePullSecrets)
 	in.addModel(&pod)

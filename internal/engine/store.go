@@ -85,13 +85,13 @@ func (in Inputs) routerSet() *appsv1.StatefulSet {
 	pod := in.storePod(ComponentStoreRouter, env, corev1.Container{
 		Name: "router",
 		Ports: []corev1.ContainerPort{
-			{Name: portNameHTTP, ContainerPort: portStoreHTTP},
+			{Name: PortNameHTTP, ContainerPort: portStoreHTTP},
 			{Name: "status", ContainerPort: portStoreStatus},
 			{Name: "meta", ContainerPort: portStoreMeta},
 		},
 		Resources:     resources(ComponentStoreRouter, in.store.Router),
-		StartupProbe:  startupProbe(portNameHTTP),
-		LivenessProbe: livenessProbe(portNameHTTP),
+		StartupProbe:  startupProbe(PortNameHTTP),
+		LivenessProbe: livenessProbe(PortNameHTTP),
 		// /readyz asks the router's own metadata only, not the workers, who wait for it.
 		ReadinessProbe: &corev1.Probe{
 			ProbeHandler:     corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/readyz", Port: intstr.FromString("status")}},
@@ -196,7 +196,7 @@ func (in Inputs) statefulSet(name, component string, replicas int32, pod corev1.
 func (in Inputs) routerService() *corev1.Service {
 	s := in.service(StoreRouterName(in.Environment), ComponentStoreRouter)
 	s.Spec.Ports = []corev1.ServicePort{
-		servicePort(portNameHTTP, portStoreHTTP),
+		servicePort(PortNameHTTP, portStoreHTTP),
 		servicePort("status", portStoreStatus),
 		servicePort("meta", portStoreMeta),
 	}

@@ -2,9 +2,11 @@ package engine
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"time"
 
+	"github.com/golang-jwt/jwt/v5"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
@@ -80,4 +82,16 @@ func WarmUpOf(pods []corev1.Pod, inputs string) (reason, message string) {
 		worst, reason, message = rank, c.Reason, c.Message
 	}
 	return reason, message
+}
+
+// WarmUpToken is a data API token for one question: without a security context, and good for
+// a minute. secret is the API secret of the environment.
+func WarmUpToken(secret string, now time.Time) (string, error) {
+	token, err := jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.MapClaims{
+		"iat": now.Unix(), "exp": now.Add(time.Minute).Unix(),
+	}).SignedString([]byte(secret))
+	if err != nil {
+		return "", fmt.Errorf("sign token: %w", err)
+	}
+	return token, nil
 }

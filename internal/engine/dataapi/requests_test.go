@@ -1,4 +1,4 @@
-package engine_test
+package dataapi_test
 
 import (
 	"errors"
@@ -7,7 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
-	"github.com/quoin-dev/quoin/internal/engine"
+	"github.com/quoin-dev/quoin/internal/engine/dataapi"
 )
 
 func TestWhatRequestsNeed(t *testing.T) {
@@ -37,13 +37,13 @@ func TestWhatRequestsNeed(t *testing.T) {
 		{"POST", "/v1/unknown", false, false, "data"},
 		{"POST", "", false, false, "data"},
 	} {
-		if got := engine.IsMetadata(tc.method, tc.path); got != tc.metadata {
+		if got := dataapi.IsMetadata(tc.method, tc.path); got != tc.metadata {
 			t.Errorf("%s %s: metadata %t", tc.method, tc.path, got)
 		}
-		if got := engine.IsQuery(tc.method, tc.path); got != tc.query {
+		if got := dataapi.IsQuery(tc.method, tc.path); got != tc.query {
 			t.Errorf("%s %s: query %t", tc.method, tc.path, got)
 		}
-		if got := engine.Scope(tc.path); got != tc.scope {
+		if got := dataapi.Scope(tc.path); got != tc.scope {
 			t.Errorf("%s: scope %q, want %q", tc.path, got, tc.scope)
 		}
 	}
@@ -54,25 +54,25 @@ func TestListings(t *testing.T) {
 		{"name":"orders","title":"Orders","description":"All","type":"cube","sql":"SELECT secret","measures":[{"name":"orders.count","title":"Orders Count","shortTitle":"Count","type":"number","aggType":"count","sql":"x"}],"dimensions":[{"name":"orders.id","type":"number","primaryKey":true}]},
 		{"name":"sales","type":"view","segments":[{"name":"sales.big"}]},
 		{"name":"old"}]}`
-	entities, err := engine.Entities([]byte(meta))
+	entities, err := dataapi.Entities([]byte(meta))
 	if err != nil {
 		t.Fatal(err)
 	}
-	none := []engine.Member{}
-	want := []engine.Entity{
+	none := []dataapi.Member{}
+	want := []dataapi.Entity{
 		{Name: "orders", Title: "Orders", Description: "All", Type: "cube", Segments: none,
-			Measures:   []engine.Member{{Name: "orders.count", Title: "Orders Count", ShortTitle: "Count", Type: "number", AggType: "count"}},
-			Dimensions: []engine.Member{{Name: "orders.id", Type: "number", PrimaryKey: true}}},
-		{Name: "sales", Type: "view", Measures: none, Dimensions: none, Segments: []engine.Member{{Name: "sales.big"}}},
+			Measures:   []dataapi.Member{{Name: "orders.count", Title: "Orders Count", ShortTitle: "Count", Type: "number", AggType: "count"}},
+			Dimensions: []dataapi.Member{{Name: "orders.id", Type: "number", PrimaryKey: true}}},
+		{Name: "sales", Type: "view", Measures: none, Dimensions: none, Segments: []dataapi.Member{{Name: "sales.big"}}},
 		{Name: "old", Type: "cube", Measures: none, Dimensions: none, Segments: none},
 	}
 	if diff := cmp.Diff(want, entities); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if empty, err := engine.Entities([]byte(`{"cubes":[]}`)); err != nil || empty == nil {
+	if empty, err := dataapi.Entities([]byte(`{"cubes":[]}`)); err != nil || empty == nil {
 		t.Errorf("%v, %v", empty, err)
 	}
-	if _, err := engine.Entities([]byte(`<html>`)); err == nil {
+	if _, err := dataapi.Entities([]byte(`<html>`)); err == nil {
 		t.Error("HTML is metadata")
 	}
 }
@@ -84,21 +84,21 @@ func TestDataSources(t *testing.T) {
 		}
 		return out
 	}
-	named := []engine.Entity{{Name: "a", DataSource: "second"}, {Name: "b", DataSource: "default"}, {Name: "c", DataSource: "second"}}
+	named := []dataapi.Entity{{Name: "a", DataSource: "second"}, {Name: "b", DataSource: "default"}, {Name: "c", DataSource: "second"}}
 	for name, tc := range map[string]struct {
-		entities []engine.Entity
+		entities []dataapi.Entity
 		env      []v1alpha1.EnvVar
-		want     []engine.DataSource
+		want     []dataapi.DataSource
 		err      error
 	}{
-		"one":             {nil, env("CUBEJS_DB_TYPE", "postgres"), []engine.DataSource{{Name: "default", Type: "postgres"}}, nil},
-		"several":         {nil, env("CUBEJS_DATASOURCES", "default, second", "CUBEJS_DB_TYPE", "postgres", "CUBEJS_DS_SECOND_DB_TYPE", "duckdb"), []engine.DataSource{{Name: "default", Type: "postgres"}, {Name: "second", Type: "duckdb"}}, nil},
-		"of the model":    {named, env("CUBEJS_DB_TYPE", "postgres"), []engine.DataSource{{Name: "default", Type: "postgres", Entities: []string{"b"}}, {Name: "second", Entities: []string{"a", "c"}}}, nil},
-		"nothing said":    {[]engine.Entity{{Name: "a"}}, nil, nil, engine.ErrNoDataSources},
-		"type in secrets": {nil, []v1alpha1.EnvVar{{Name: "CUBEJS_DB_TYPE", ValueFrom: &v1alpha1.EnvVarSource{}}}, nil, engine.ErrNoDataSources},
+		"one":             {nil, env("CUBEJS_DB_TYPE", "postgres"), []dataapi.DataSource{{Name: "default", Type: "postgres"}}, nil},
+		"several":         {nil, env("CUBEJS_DATASOURCES", "default, second", "CUBEJS_DB_TYPE", "postgres", "CUBEJS_DS_SECOND_DB_TYPE", "duckdb"), []dataapi.DataSource{{Name: "default", Type: "postgres"}, {Name: "second", Type: "duckdb"}}, nil},
+		"of the model":    {named, env("CUBEJS_DB_TYPE", "postgres"), []dataapi.DataSource{{Name: "default", Type: "postgres", Entities: []string{"b"}}, {Name: "second", Entities: []string{"a", "c"}}}, nil},
+		"nothing said":    {[]dataapi.Entity{{Name: "a"}}, nil, nil, dataapi.ErrNoDataSources},
+		"type in secrets": {nil, []v1alpha1.EnvVar{{Name: "CUBEJS_DB_TYPE", ValueFrom: &v1alpha1.EnvVarSource{}}}, nil, dataapi.ErrNoDataSources},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := engine.DataSources(tc.entities, tc.env)
+			got, err := dataapi.DataSources(tc.entities, tc.env)
 			if diff := cmp.Diff(tc.want, got); diff != "" || !errors.Is(err, tc.err) {
 				t.Errorf("%v (-want +got):\n%s", err, diff)
 			}

@@ -1,4 +1,4 @@
-package engine
+package dataapi
 
 import (
 	"encoding/json"

@@ -1,4 +1,6 @@
-package engine
+// Package dataapi describes the HTTP API of the data-plane server as its clients see it: paths,
+// scopes, headers and the metadata document.
+package dataapi
 
 import (
 	"net/http"
@@ -13,12 +15,6 @@ const HeaderToken = "X-Cube-Authorization" //nolint:gosec // a name, no credenti
 // MaxRequestBytes is the largest body that the server can be told to take
 // (CUBEJS_MAX_REQUEST_SIZE, packages/cubejs-backend-shared/src/env.ts).
 const MaxRequestBytes = 64 << 20
-
-// Names of ports in the API Service and in its EndpointSlices.
-const (
-	PortNameHTTP = portNameHTTP
-	PortNameSQL  = portNameSQL
-)
 
 // Scopes that the server asks for, see its initApp. The empty scope belongs to what only
 // needs a valid token.
