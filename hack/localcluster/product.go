@@ -87,7 +87,7 @@ func (c *cluster) prepareDataplane(ctx context.Context, installPackages bool) er
 }
 
 func (c *cluster) buildProduct(ctx context.Context, root string) error {
-	return goBuild(ctx, goBuildOptions{folder: root, goPackage: ".", output: c.path("bin", "quoin"), goos: runtime.GOOS})
+	return goBuild(ctx, goBuildOptions{folder: root, goPackage: "./cmd/quoin", output: c.path("bin", "quoin"), goos: runtime.GOOS})
 }
 
 // installProduct applies the CRDs and the roles, and writes the kubeconfigs
