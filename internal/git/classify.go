@@ -2,15 +2,9 @@ package git
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
-	"io"
-	"net"
-	"net/http"
 	"strings"
-	"syscall"
 
 	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/go-git/go-git/v5/plumbing/format/pktline"
@@ -18,6 +12,8 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/transport"
 	githttp "github.com/go-git/go-git/v5/plumbing/transport/http"
 	"golang.org/x/crypto/ssh/knownhosts"
+
+	"github.com/quoin-dev/quoin/internal/neterror"
 )
 
 // fail makes an error about the remote.
@@ -43,10 +39,18 @@ func (r remote) transportError(ctx context.Context, err error) error {
 	if kind, reason := protocolReason(err); kind != nil {
 		return r.fail(kind, "%s", reason)
 	}
-	if reason := trustReason(err); reason != "" {
-		return &Error{Subject: "repository " + r.display, Reason: reason, kind: ErrUnreachable, cause: ErrUntrusted}
+	failure := neterror.Classify(err)
+	if reason := hostKeyReason(err); reason != "" {
+		failure = neterror.Failure{Cause: neterror.Untrusted, Message: reason}
 	}
-	return r.fail(ErrUnreachable, "%s", networkReason(err))
+	if failure.Cause == neterror.Unknown && strings.Contains(err.Error(), "http redirect:") { // go-git has no type for it
+		failure.Message = "redirect refused"
+	}
+	unreachable := &Error{Subject: "repository " + r.display, Reason: failure.Message, kind: ErrUnreachable}
+	if !failure.Retryable() {
+		unreachable.cause = ErrUntrusted
+	}
+	return unreachable
 }
 
 // unwrapLibrary takes off the two wrappers of go-git that errors.Is cannot see through.
@@ -111,25 +115,14 @@ func messageReason(text string) (kind error, reason string) {
 	return ErrUnreachable, "the server refused"
 }
 
-// trustReason is empty unless the server did not prove who it is.
-func trustReason(err error) string {
+// hostKeyReason returns why an SSH host key is not trusted, or "" for any
+// other error.
+func hostKeyReason(err error) string {
 	var (
-		authority x509.UnknownAuthorityError
-		hostname  x509.HostnameError
-		invalid   x509.CertificateInvalidError
-		verify    *tls.CertificateVerificationError
-		key       *knownhosts.KeyError
-		revoked   *knownhosts.RevokedError
+		key     *knownhosts.KeyError
+		revoked *knownhosts.RevokedError
 	)
 	switch {
-	case errors.As(err, &authority):
-		return "certificate signed by unknown authority"
-	case errors.As(err, &hostname):
-		return "certificate is not valid for this host"
-	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
-		return "certificate has expired or is not yet valid"
-	case errors.As(err, &invalid), errors.As(err, &verify):
-		return "certificate is not valid"
 	case errors.As(err, &key) && len(key.Want) == 0:
 		return "host is not in known_hosts"
 	case errors.As(err, &key):
@@ -138,45 +131,4 @@ func trustReason(err error) string {
 		return "host key is revoked in known_hosts"
 	}
 	return ""
-}
-
-// errorReasons maps errors that can be compared to their stable text.
-var errorReasons = []struct {
-	target error
-	reason string
-}{
-	{context.DeadlineExceeded, "timed out"},
-	{syscall.ECONNREFUSED, "connection refused"},
-	{syscall.ECONNRESET, "connection reset"},
-	{syscall.EHOSTUNREACH, "no route to host"},
-	{syscall.ENETUNREACH, "network is unreachable"},
-	{syscall.ETIMEDOUT, "timed out"},
-	{http.ErrSchemeMismatch, "does not speak TLS"},
-	{io.EOF, "connection closed"},
-	{io.ErrUnexpectedEOF, "connection closed"},
-	{net.ErrClosed, "connection closed"},
-}
-
-// networkReason says in a few stable words why no answer came.
-func networkReason(err error) string {
-	var dns *net.DNSError
-	if errors.As(err, &dns) {
-		if dns.IsNotFound {
-			return "no such host"
-		}
-		return "name resolution failed"
-	}
-	for _, r := range errorReasons {
-		if errors.Is(err, r.target) {
-			return r.reason
-		}
-	}
-	var timeout net.Error
-	if errors.As(err, &timeout) && timeout.Timeout() {
-		return "timed out"
-	}
-	if strings.Contains(err.Error(), "http redirect:") { // go-git has no type for it
-		return "redirect refused"
-	}
-	return "no usable answer"
 }

@@ -2,16 +2,13 @@ package registry
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
-	"io"
-	"net"
 	"net/http"
-	"syscall"
 
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
+
+	"github.com/quoin-dev/quoin/internal/neterror"
 )
 
 // statusError turns a status of a request about a repository into an error.
@@ -71,68 +68,28 @@ func (s *session) transportError(ctx context.Context, err error) error {
 	return e
 }
 
-// errorReasons maps errors that can be compared to their stable text.
-var errorReasons = []struct {
-	target error
+// refusals are the errors of this package's transport.
+var refusals = []struct {
+	err    error
 	reason string
 }{
-	{context.DeadlineExceeded, "timed out"},
 	{errTooLarge, "answer too large"},
 	{errRedirect, "redirects to a private address"},
-	{syscall.ECONNREFUSED, "connection refused"},
-	{syscall.ECONNRESET, "connection reset"},
-	{syscall.EHOSTUNREACH, "no route to host"},
-	{syscall.ENETUNREACH, "network is unreachable"},
-	{syscall.ETIMEDOUT, "timed out"},
-	{http.ErrSchemeMismatch, "does not speak TLS"},
 	{errPlainHTTP, "refusing plain HTTP"},
-	{io.EOF, "connection closed"},
-	{io.ErrUnexpectedEOF, "connection closed"},
 }
 
-// networkReason says in a few stable words why no answer came.
+// networkReason returns a short stable text for a request without a response.
+// A network error comes first: errPlainHTTP may only be the error of the
+// library's second attempt.
 func networkReason(err error) string {
-	var dns *net.DNSError
-	if errors.As(err, &dns) {
-		if dns.IsNotFound {
-			return "no such host"
-		}
-		return "name resolution failed"
+	failure := neterror.Classify(err)
+	if failure.Cause != neterror.Unknown {
+		return failure.Message
 	}
-	if reason := certificateReason(err); reason != "" {
-		return reason
-	}
-	for _, r := range errorReasons {
-		if errors.Is(err, r.target) {
+	for _, r := range refusals {
+		if errors.Is(err, r.err) {
 			return r.reason
 		}
 	}
-	var timeout net.Error
-	if errors.As(err, &timeout) && timeout.Timeout() {
-		return "timed out"
-	}
-	return "no usable answer"
-}
-
-func certificateReason(err error) string {
-	var (
-		authority x509.UnknownAuthorityError
-		hostname  x509.HostnameError
-		invalid   x509.CertificateInvalidError
-		verify    *tls.CertificateVerificationError
-		alert     tls.AlertError
-	)
-	switch {
-	case errors.As(err, &authority):
-		return "certificate signed by unknown authority"
-	case errors.As(err, &hostname):
-		return "certificate is not valid for this host"
-	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
-		return "certificate has expired or is not yet valid"
-	case errors.As(err, &invalid), errors.As(err, &verify):
-		return "certificate is not valid"
-	case errors.As(err, &alert):
-		return "TLS handshake failed"
-	}
-	return ""
+	return failure.Message
 }
