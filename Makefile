@@ -43,6 +43,7 @@ image: build ## Build an OCI image without a container engine: make image PUSH=1
 
 .PHONY: generate
 generate: $(BIN)/controller-gen ## Regenerate everything that is derived: deepcopy, CRDs, RBAC, chart, reference.
+	go run ./hack/manifests
 	$(BIN)/controller-gen object:headerFile=hack/boilerplate.go.txt paths=./api/...
 	$(BIN)/controller-gen crd paths=./api/... output:crd:dir=config/crd/bases
 	$(BIN)/controller-gen rbac:roleName=quoin-controller paths="./controllers/...;./cmd/quoin/..." output:rbac:dir=config/rbac

@@ -124,8 +124,7 @@ func (f *front) serve(w http.ResponseWriter, r *http.Request, account *v1alpha1.
 	}
 	f.scim.ServeHTTP(w, r, f.tenant(account), scim.Caller{
 		User: p.User,
-		// A key that is confined to deployments would get out of them by making users.
-		Manages: p.May(v1alpha1.PermissionScimManage) && p.Deployments == nil,
+		Manages: p.May(v1alpha1.PermissionScimManage) && !p.LimitedFor(v1alpha1.PermissionScimManage),
 		Profile: string(p.ScimProfile),
 		Wait:    func(ctx context.Context) error { return f.rates.wait(ctx, caller) },
 	})

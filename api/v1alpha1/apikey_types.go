@@ -4,22 +4,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Permission is a right that a key may hold, by its documented name.
-// +kubebuilder:validation:Enum=Admin;AuditLogManage;DeploymentsManage;DeploymentCreate;DeploymentRead;DeploymentUpdate;DeploymentDelete;SecretsManage;SchemaRead;SchemaUpdate;SqlRunnerRead;ScimManage
-type Permission string
-
-// Permissions that the front end asks for.
-const (
-	// PermissionAdmin is every permission.
-	PermissionAdmin Permission = "Admin"
-	// PermissionAuditLogManage lets the audit log be exported.
-	PermissionAuditLogManage Permission = "AuditLogManage"
-	// PermissionDeploymentsManage is every permission on deployments.
-	PermissionDeploymentsManage Permission = "DeploymentsManage"
-	// PermissionScimManage lets users and groups be provisioned.
-	PermissionScimManage Permission = "ScimManage"
-)
-
 // ScimProfile says how a provisioning client wants to be answered.
 // +kubebuilder:validation:Enum=RFC;Okta;EntraID
 type ScimProfile string

@@ -179,7 +179,7 @@ func (c *cluster) testPermissions(t *testing.T) {
 	}{
 		"ada":  {http.MethodGet, []v1alpha1.Permission{v1alpha1.PermissionAdmin}},
 		"bob":  {http.MethodGet, read},
-		"max":  {http.MethodPut, append(slices.Clone(read), v1alpha1.PermissionDeploymentsManage)},
+		"max":  {http.MethodPut, append([]v1alpha1.Permission{v1alpha1.PermissionDeploymentsManage}, read...)},
 		"cleo": {http.MethodPost, nil},
 	} {
 		code, answer := send(t, c.as(t, user), want.method, demo+"/a")

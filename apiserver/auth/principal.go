@@ -35,6 +35,7 @@ import (
 	"slices"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/internal/permission"
 )
 
 // Kind says by what a principal was recognised.
@@ -79,25 +80,18 @@ type Principal struct {
 	Deployments []string
 }
 
-// implied are the permissions that come with another one. Admin comes with all.
-var implied = map[v1alpha1.Permission][]v1alpha1.Permission{
-	v1alpha1.PermissionDeploymentsManage: {
-		"DeploymentCreate", "DeploymentRead", "DeploymentUpdate", "DeploymentDelete", "SecretsManage", "SchemaRead", "SchemaUpdate",
-	},
-	"DeploymentUpdate": {"DeploymentRead"},
-	"DeploymentDelete": {"DeploymentRead"},
-	"SchemaUpdate":     {"SchemaRead"},
+// May reports whether the principal holds a permission or one that implies it. Every principal
+// holds the empty permission.
+func (p *Principal) May(needed v1alpha1.Permission) bool {
+	return needed == "" || slices.ContainsFunc(p.Permissions, func(held v1alpha1.Permission) bool {
+		return permission.Name(held).Includes(permission.Name(needed))
+	})
 }
 
-// May tells whether the principal holds a permission, itself or by one that implies it. The
-// empty permission is held by everybody who is recognised.
-func (p *Principal) May(wanted v1alpha1.Permission) bool {
-	if wanted == "" {
-		return true
-	}
-	return slices.ContainsFunc(p.Permissions, func(held v1alpha1.Permission) bool {
-		return held == wanted || held == v1alpha1.PermissionAdmin || slices.Contains(implied[held], wanted)
-	})
+// LimitedFor reports whether the principal is limited to certain deployments while the permission
+// acts on the whole account: the request is then forbidden.
+func (p *Principal) LimitedFor(needed v1alpha1.Permission) bool {
+	return p.Deployments != nil && permission.Name(needed).AccountWide()
 }
 
 // Reaches tells whether a deployment, by object name, is in the principal's scope.

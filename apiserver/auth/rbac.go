@@ -1,28 +1,21 @@
 package auth
 
-import "github.com/quoin-dev/quoin/api/v1alpha1"
+import (
+	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/internal/permission"
+)
 
-// grants are verbs and what they give, the most first: see the package's documentation.
-var grants = []struct {
-	verb        string
-	permissions []v1alpha1.Permission
-}{
-	{"delete", []v1alpha1.Permission{v1alpha1.PermissionAdmin}},
-	{"update", []v1alpha1.Permission{"DeploymentRead", "SchemaRead", v1alpha1.PermissionDeploymentsManage}},
-	{"get", []v1alpha1.Permission{"DeploymentRead", "SchemaRead"}},
-}
-
-// Granted are the permissions of somebody of Kubernetes in an account: those of the first verb
-// that the cluster's RBAC allows them on the account's proxy; nil when it allows none.
-func Granted(may func(verb string) (bool, error)) ([]v1alpha1.Permission, error) {
-	for _, grant := range grants {
-		allowed, err := may(grant.verb)
-		if err != nil {
-			return nil, err
-		}
-		if allowed {
-			return grant.permissions, nil
-		}
+// Granted returns the permissions of a Kubernetes user or ServiceAccount in an account, nil if it
+// has none. It calls allowed to check whether RBAC allows a verb on the account's proxy
+// subresource: see permission.Granted.
+func Granted(allowed func(verb string) (bool, error)) ([]v1alpha1.Permission, error) {
+	names, err := permission.Granted(allowed)
+	if err != nil || names == nil {
+		return nil, err
 	}
-	return nil, nil
+	granted := make([]v1alpha1.Permission, len(names))
+	for i, name := range names {
+		granted[i] = v1alpha1.Permission(name)
+	}
+	return granted, nil
 }

@@ -77,7 +77,7 @@ func TestServiceAccounts(t *testing.T) {
 		says   string
 	}{
 		"may read":       {loader(), []string{"get"}, []v1alpha1.Permission{"DeploymentRead", "SchemaRead"}, ""},
-		"may update":     {loader(), []string{"get", "update"}, []v1alpha1.Permission{"DeploymentRead", "SchemaRead", "DeploymentsManage"}, ""},
+		"may update":     {loader(), []string{"get", "update"}, []v1alpha1.Permission{"DeploymentsManage", "DeploymentRead", "SchemaRead"}, ""},
 		"may all":        {loader(), []string{"delete"}, []v1alpha1.Permission{"Admin"}, ""},
 		"may nothing":    {loader(), []string{"create"}, nil, `system:serviceaccount:jobs:loader may not use account "acme"`},
 		"not valid":      {status(func(s *authenticationv1.TokenReviewStatus) { s.Authenticated = false }), []string{"delete"}, nil, "no valid token"},

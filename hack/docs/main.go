@@ -51,6 +51,7 @@ func run(root string, check bool) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", page, err)
 		}
+		after = withPermissions(after)
 		if bytes.Equal(before, after) {
 			continue
 		}
