@@ -75,7 +75,7 @@ func BenchmarkQueries(b *testing.B) {
 		b.Run(c.name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				page, err := tenant.Query(b.Context(), c.t, c.q)
+				page, err := tenant.ListResources(b.Context(), c.t, c.q)
 				if err != nil || len(page.Resources) != c.want {
 					b.Fatalf("%d resources, %v", len(page.Resources), err)
 				}
@@ -87,7 +87,7 @@ func BenchmarkQueries(b *testing.B) {
 		u := m.users.visible("acme", "u050000")
 		for b.Loop() {
 			m.put(u)
-			if _, err := tenant.Query(b.Context(), tenant.user, &scim.Query{Start: many - 100, Count: 1}); err != nil {
+			if _, err := tenant.ListResources(b.Context(), tenant.user, &scim.Query{Start: many - 100, Count: 1}); err != nil {
 				b.Fatal(err)
 			}
 		}
@@ -127,7 +127,7 @@ func BenchmarkOnServer(b *testing.B) {
 		r.user("user@example.com")
 		q := query(b, r.Tenant.user, `userName eq "USER@example.com"`)
 		for b.Loop() {
-			if page, err := r.Query(b.Context(), r.Tenant.user, q); err != nil || page.Total != 1 {
+			if page, err := r.ListResources(b.Context(), r.Tenant.user, q); err != nil || page.Total != 1 {
 				b.Fatal(page, err)
 			}
 		}

@@ -88,7 +88,7 @@ func TestForgedChunk(t *testing.T) {
 	r.must(r.api.Create(t.Context(), &v1alpha1.ScimMemberChunk{
 		ObjectMeta: metav1.ObjectMeta{Namespace: r.namespace, Name: name}, Spec: v1alpha1.ScimMemberChunkSpec{Members: []v1alpha1.ScimMember{{Value: "evil"}}},
 	}))
-	_, err = r.Create(t.Context(), r.Tenant.group, schema.Document{"displayName": "g", "members": memberList("a")})
+	_, err = r.CreateResource(t.Context(), r.Tenant.group, schema.Document{"displayName": "g", "members": memberList("a")})
 	if err == nil || !strings.Contains(err.Error(), "other members than its name says") {
 		t.Errorf("got %v", err)
 	}
@@ -137,9 +137,9 @@ func TestVersions(t *testing.T) {
 		cached := r.d.users.visible(r.namespace, u.ID)
 		return cached != nil && cached.ResourceVersion == object.ResourceVersion
 	})
-	live, err := r.Get(t.Context(), r.Tenant.user, u.ID, nil)
+	live, err := r.GetResource(t.Context(), r.Tenant.user, u.ID, nil)
 	r.must(err)
-	page, err := r.Query(t.Context(), r.Tenant.user, query(t, r.Tenant.user, ""))
+	page, err := r.ListResources(t.Context(), r.Tenant.user, query(t, r.Tenant.user, ""))
 	r.must(err)
 	for name, got := range map[string]*schema.Resource{"live": live, "listed": page.Resources[0]} {
 		if got.Version != u.Version || !got.LastModified.Equal(u.LastModified) || !got.Created.Equal(u.Created) {

@@ -109,7 +109,7 @@ func (c *collection[T, S]) live(ctx context.Context, namespace, id string) (T, e
 // isName tells whether an object can have such a name.
 func isName(id string) bool { return len(validation.IsDNS1123Subdomain(id)) == 0 }
 
-func (c *collection[T, S]) get(v *view, id string) (*schema.Resource, error) {
+func (c *collection[T, S]) getResource(v *view, id string) (*schema.Resource, error) {
 	o, err := c.live(v.ctx, v.namespace, id)
 	if err != nil {
 		return nil, err

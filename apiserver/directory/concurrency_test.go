@@ -31,7 +31,7 @@ func TestOneOfManyCreatesWins(t *testing.T) {
 		group.Go(func() {
 			<-start
 			on := tenants[i%2]
-			u, err := on.Create(t.Context(), on.user, schema.Document{"userName": []string{"Bjensen", "bjensen"}[i/2%2]})
+			u, err := on.CreateResource(t.Context(), on.user, schema.Document{"userName": []string{"Bjensen", "bjensen"}[i/2%2]})
 			mu.Lock()
 			defer mu.Unlock()
 			if err == nil {
@@ -148,7 +148,7 @@ func TestGroupsOfUsers(t *testing.T) {
 		v.ID: "Department direct, Company indirect, Team indirect",
 	}
 	for id, want := range want {
-		got, err := r.Get(t.Context(), r.Tenant.user, id, nil)
+		got, err := r.GetResource(t.Context(), r.Tenant.user, id, nil)
 		r.must(err)
 		if s := groupNames(got.Document["groups"]); s != want {
 			t.Errorf("groups: %s, want %s", s, want)
@@ -166,13 +166,13 @@ func TestGroupsOfUsers(t *testing.T) {
 		}
 	}
 	without := &schema.Projection{Include: []schema.Ref{{Attribute: r.Tenant.user.Core.Attribute("userName")}}}
-	got, err := r.Get(t.Context(), r.Tenant.user, u.ID, without)
+	got, err := r.GetResource(t.Context(), r.Tenant.user, u.ID, without)
 	r.must(err)
 	if got.Document["groups"] != nil {
 		t.Error("groups are read though nobody wants them")
 	}
-	r.must(r.Delete(t.Context(), r.Tenant.group, department.ID, pass))
-	got, err = r.Get(t.Context(), r.Tenant.user, u.ID, nil)
+	r.must(r.DeleteResource(t.Context(), r.Tenant.group, department.ID, pass))
+	got, err = r.GetResource(t.Context(), r.Tenant.user, u.ID, nil)
 	r.must(err)
 	if s := groupNames(got.Document["groups"]); s != "Team direct" {
 		t.Errorf("groups: %s", s)

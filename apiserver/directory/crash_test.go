@@ -97,7 +97,7 @@ func TestDeathAtEveryWrite(t *testing.T) {
 	lives := map[string]life{
 		"create user": {
 			do: func(on *Tenant, ctx context.Context, _ string) error {
-				_, err := on.Create(ctx, on.user, schema.Document{"userName": "new"})
+				_, err := on.CreateResource(ctx, on.user, schema.Document{"userName": "new"})
 				return err
 			},
 			then: func(r *room, _ string) { r.wantOne(r.Tenant.user, "userName", "new") },
@@ -112,9 +112,11 @@ func TestDeathAtEveryWrite(t *testing.T) {
 			},
 		},
 		"delete user": {
-			do: func(on *Tenant, ctx context.Context, id string) error { return on.Delete(ctx, on.user, id, pass) },
+			do: func(on *Tenant, ctx context.Context, id string) error {
+				return on.DeleteResource(ctx, on.user, id, pass)
+			},
 			then: func(r *room, id string) {
-				if err := r.Delete(r.t.Context(), r.Tenant.user, id, pass); err != nil {
+				if err := r.DeleteResource(r.t.Context(), r.Tenant.user, id, pass); err != nil {
 					wantError(r.t, err, 404, "")
 				}
 				if got := r.wantOne(r.Tenant.user, "userName", "old"); got == id {
@@ -129,7 +131,7 @@ func TestDeathAtEveryWrite(t *testing.T) {
 		},
 		"create group": {
 			do: func(on *Tenant, ctx context.Context, _ string) error {
-				_, err := on.Create(ctx, on.group, schema.Document{"displayName": "new", "members": memberList(big...)})
+				_, err := on.CreateResource(ctx, on.group, schema.Document{"displayName": "new", "members": memberList(big...)})
 				return err
 			},
 			then: func(r *room, _ string) {
@@ -141,7 +143,7 @@ func TestDeathAtEveryWrite(t *testing.T) {
 		"change members": {
 			ofGroup: true,
 			do: func(on *Tenant, ctx context.Context, id string) error {
-				_, err := on.Update(ctx, on.group, id, func(g *schema.Resource) (schema.Document, error) {
+				_, err := on.ReplaceResource(ctx, on.group, id, func(g *schema.Resource) (schema.Document, error) {
 					s := g.Document["members"].(schema.Set)
 					put(s, big...)
 					s.Delete("first")
@@ -170,7 +172,7 @@ func TestDeathAtEveryWrite(t *testing.T) {
 }
 
 func renameUser(on *Tenant, ctx context.Context, id, to string) error {
-	_, err := on.Update(ctx, on.user, id, func(u *schema.Resource) (schema.Document, error) {
+	_, err := on.ReplaceResource(ctx, on.user, id, func(u *schema.Resource) (schema.Document, error) {
 		u.Document["userName"] = to
 		return u.Document, nil
 	})
@@ -212,7 +214,7 @@ func (l life) live(t *testing.T, at int, after bool) bool {
 // wants it is turned away unless somebody has it.
 func (r *room) wantOne(rt *schema.ResourceType, name, value string) string {
 	r.t.Helper()
-	made, err := r.Create(r.t.Context(), rt, schema.Document{name: value})
+	made, err := r.CreateResource(r.t.Context(), rt, schema.Document{name: value})
 	if err != nil {
 		wantError(r.t, err, 409, "uniqueness")
 	}
@@ -222,7 +224,7 @@ func (r *room) wantOne(rt *schema.ResourceType, name, value string) string {
 	}
 	listed := 0
 	for _, id := range r.find(r.Tenant, rt, "") {
-		u, err := r.Get(r.t.Context(), rt, id, nil)
+		u, err := r.GetResource(r.t.Context(), rt, id, nil)
 		r.must(err)
 		if u.Document[name] == value {
 			listed++
@@ -259,15 +261,15 @@ func TestLostAnswers(t *testing.T) {
 			},
 		})
 		on := r.replica(lossy).Of(r.account)
-		u, err := on.Create(t.Context(), on.user, schema.Document{"userName": "u"})
+		u, err := on.CreateResource(t.Context(), on.user, schema.Document{"userName": "u"})
 		if (err == nil) != through {
 			t.Fatalf("came through: %v, and got %v", through, err)
 		}
 		if through {
-			if _, err := r.Get(t.Context(), r.Tenant.user, u.ID, nil); err != nil {
+			if _, err := r.GetResource(t.Context(), r.Tenant.user, u.ID, nil); err != nil {
 				t.Error(err)
 			}
-			r.must(r.Delete(t.Context(), r.Tenant.user, u.ID, pass))
+			r.must(r.DeleteResource(t.Context(), r.Tenant.user, u.ID, pass))
 		}
 	}
 	r.user("u")
@@ -293,13 +295,13 @@ func TestSlowWrites(t *testing.T) {
 	clk := testingclock.NewFakeClock(time.Now())
 	d.clock = sleepy{clk}
 	on := d.Of(r.account)
-	_, err := on.Create(t.Context(), on.user, schema.Document{"userName": "slow"})
+	_, err := on.CreateResource(t.Context(), on.user, schema.Document{"userName": "slow"})
 	wantError(t, err, 409, "uniqueness")
 	r.eventually(func() bool { return len(r.find(r.Tenant, r.Tenant.user, "")) == 0 })
 	r.must(r.api.Delete(t.Context(), robbed))
 	u := r.user("fast")
 	wantError(t, renameUser(on, t.Context(), u.ID, "slow"), 409, "uniqueness")
-	got, err := r.Get(t.Context(), r.Tenant.user, u.ID, nil)
+	got, err := r.GetResource(t.Context(), r.Tenant.user, u.ID, nil)
 	r.must(err)
 	if got.Document["userName"] != "fast" {
 		t.Errorf("got %v", got.Document["userName"])

@@ -20,8 +20,8 @@ import (
 // +kubebuilder:rbac:groups=platform.quoin.dev,resources=scimusers;scimgroups,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=platform.quoin.dev,resources=claims,verbs=get;create;update;delete
 
-// create makes the object of a new resource: first the claim on its unique value, then the object.
-func (c *collection[T, S]) create(v *view, d schema.Document) (*schema.Resource, error) {
+// createResource makes the object of a new resource: first the claim on its unique value, then the object.
+func (c *collection[T, S]) createResource(v *view, d schema.Document) (*schema.Resource, error) {
 	id, err := newID()
 	if err != nil {
 		return nil, err

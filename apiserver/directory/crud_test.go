@@ -23,12 +23,12 @@ func TestUserFromBirthToDeath(t *testing.T) {
 	r := newRoom(t)
 	ctx := t.Context()
 	full := r.d.users.resource(&view{ctx: ctx, d: r.d, namespace: r.namespace, resourceType: r.Tenant.user}, validUser()).Document
-	made, err := r.Create(ctx, r.Tenant.user, full)
+	made, err := r.CreateResource(ctx, r.Tenant.user, full)
 	r.must(err)
 	if len(made.ID) != 36 || !strings.HasPrefix(made.Version, "1-") || made.Created.IsZero() || made.LastModified.Before(made.Created) || made.Location != "" {
 		t.Errorf("made %+v", made)
 	}
-	got, err := r.Get(ctx, r.Tenant.user, made.ID, nil)
+	got, err := r.GetResource(ctx, r.Tenant.user, made.ID, nil)
 	r.must(err)
 	if diff := cmp.Diff(made, got); diff != "" {
 		t.Errorf("read (-made +got):\n%s", diff)
@@ -37,12 +37,12 @@ func TestUserFromBirthToDeath(t *testing.T) {
 		t.Errorf("document (-sent +got):\n%s", diff)
 	}
 
-	same, err := r.Update(ctx, r.Tenant.user, made.ID, func(u *schema.Resource) (schema.Document, error) { return u.Document, nil })
+	same, err := r.ReplaceResource(ctx, r.Tenant.user, made.ID, func(u *schema.Resource) (schema.Document, error) { return u.Document, nil })
 	r.must(err)
 	if same.Version != made.Version {
 		t.Errorf("a change that changes nothing makes version %s of %s", same.Version, made.Version)
 	}
-	changed, err := r.Update(ctx, r.Tenant.user, made.ID, func(u *schema.Resource) (schema.Document, error) {
+	changed, err := r.ReplaceResource(ctx, r.Tenant.user, made.ID, func(u *schema.Resource) (schema.Document, error) {
 		u.Document["active"], u.Document["title"] = false, "Boss"
 		delete(u.Document, "emails")
 		return u.Document, nil
@@ -55,18 +55,18 @@ func TestUserFromBirthToDeath(t *testing.T) {
 		t.Errorf("a list does not show the change: %v", got)
 	}
 	halt := errors.New("halt")
-	if _, err := r.Update(ctx, r.Tenant.user, made.ID, func(*schema.Resource) (schema.Document, error) { return nil, halt }); !errors.Is(err, halt) {
+	if _, err := r.ReplaceResource(ctx, r.Tenant.user, made.ID, func(*schema.Resource) (schema.Document, error) { return nil, halt }); !errors.Is(err, halt) {
 		t.Errorf("got %v", err)
 	}
-	if err := r.Delete(ctx, r.Tenant.user, made.ID, func(*schema.Resource) error { return halt }); !errors.Is(err, halt) {
+	if err := r.DeleteResource(ctx, r.Tenant.user, made.ID, func(*schema.Resource) error { return halt }); !errors.Is(err, halt) {
 		t.Errorf("got %v", err)
 	}
-	r.must(r.Delete(ctx, r.Tenant.user, made.ID, pass))
+	r.must(r.DeleteResource(ctx, r.Tenant.user, made.ID, pass))
 	if got := r.find(r.Tenant, r.Tenant.user, ""); len(got) != 0 {
 		t.Errorf("a list shows what was deleted: %v", got)
 	}
 	r.wantGone(r.Tenant.user, made.ID)
-	again, err := r.Create(ctx, r.Tenant.user, full)
+	again, err := r.CreateResource(ctx, r.Tenant.user, full)
 	r.must(err)
 	if again.ID == made.ID {
 		t.Error("an id was given again")
@@ -90,11 +90,11 @@ func pass(*schema.Resource) error { return nil }
 // wantGone wants a resource not to be there, whatever is asked of it.
 func (r *room) wantGone(rt *schema.ResourceType, id string) {
 	r.t.Helper()
-	_, err := r.Get(r.t.Context(), rt, id, nil)
+	_, err := r.GetResource(r.t.Context(), rt, id, nil)
 	wantError(r.t, err, http.StatusNotFound, "")
-	_, err = r.Update(r.t.Context(), rt, id, func(u *schema.Resource) (schema.Document, error) { return u.Document, nil })
+	_, err = r.ReplaceResource(r.t.Context(), rt, id, func(u *schema.Resource) (schema.Document, error) { return u.Document, nil })
 	wantError(r.t, err, http.StatusNotFound, "")
-	wantError(r.t, r.Delete(r.t.Context(), rt, id, pass), http.StatusNotFound, "")
+	wantError(r.t, r.DeleteResource(r.t.Context(), rt, id, pass), http.StatusNotFound, "")
 	if len(id) < 64 && !strings.ContainsAny(id, `"\`) {
 		if got := r.find(r.Tenant, rt, `id eq "`+id+`"`); len(got) != 0 {
 			r.t.Errorf("id eq finds %v", got)
@@ -115,10 +115,10 @@ func TestUniqueNames(t *testing.T) {
 	r := newRoom(t)
 	ctx := t.Context()
 	first, second := r.user("Bjensen@example.com"), r.user("other")
-	_, err := r.Create(ctx, r.Tenant.user, schema.Document{"userName": "bJENSEN@example.com"})
+	_, err := r.CreateResource(ctx, r.Tenant.user, schema.Document{"userName": "bJENSEN@example.com"})
 	wantError(t, err, http.StatusConflict, scimerror.Uniqueness)
 	rename := func(id, to string) error {
-		_, err := r.Update(ctx, r.Tenant.user, id, func(u *schema.Resource) (schema.Document, error) {
+		_, err := r.ReplaceResource(ctx, r.Tenant.user, id, func(u *schema.Resource) (schema.Document, error) {
 			u.Document["userName"] = to
 			return u.Document, nil
 		})
@@ -161,12 +161,12 @@ func (r *room) wantClaims(want map[string]string) {
 func TestWhatIsRefusedLeavesNothing(t *testing.T) {
 	r := newRoom(t)
 	u := r.user("u")
-	_, err := r.Create(t.Context(), r.Tenant.user, schema.Document{"userName": "v", "title": strings.Repeat("x", 300)})
+	_, err := r.CreateResource(t.Context(), r.Tenant.user, schema.Document{"userName": "v", "title": strings.Repeat("x", 300)})
 	wantError(t, err, http.StatusBadRequest, scimerror.InvalidValue)
 	if !strings.Contains(err.Error(), "title: ") || strings.Contains(err.Error(), "spec") {
 		t.Errorf("says %v", err)
 	}
-	_, err = r.Update(t.Context(), r.Tenant.user, u.ID, func(u *schema.Resource) (schema.Document, error) {
+	_, err = r.ReplaceResource(t.Context(), r.Tenant.user, u.ID, func(u *schema.Resource) (schema.Document, error) {
 		u.Document["userName"] = "w"
 		u.Document[schema.EnterpriseURN] = map[string]any{"department": strings.Repeat("x", 300)}
 		return u.Document, nil
@@ -184,11 +184,11 @@ func TestWhatIsRefusedLeavesNothing(t *testing.T) {
 func TestNoNamespace(t *testing.T) {
 	r := newRoom(t)
 	nowhere := r.d.Of(accountOf("nowhere-" + r.namespace))
-	_, err := nowhere.Create(t.Context(), nowhere.user, schema.Document{"userName": "u"})
+	_, err := nowhere.CreateResource(t.Context(), nowhere.user, schema.Document{"userName": "u"})
 	wantError(t, err, http.StatusServiceUnavailable, "")
-	_, err = nowhere.Get(t.Context(), nowhere.user, "u", nil)
+	_, err = nowhere.GetResource(t.Context(), nowhere.user, "u", nil)
 	wantError(t, err, http.StatusNotFound, "")
-	page, err := nowhere.Query(t.Context(), nowhere.user, query(t, nowhere.user, ""))
+	page, err := nowhere.ListResources(t.Context(), nowhere.user, query(t, nowhere.user, ""))
 	if err != nil || page.Total != 0 {
 		t.Errorf("got %v, %v", page, err)
 	}
@@ -201,9 +201,9 @@ func TestOrderAndPages(t *testing.T) {
 	q := &scim.Query{Count: 10}
 	var got []string
 	for pages := 0; pages < 3; pages++ {
-		page, err := r.Query(t.Context(), r.Tenant.user, q)
+		page, err := r.ListResources(t.Context(), r.Tenant.user, q)
 		r.must(err)
-		byIndex, err := r.Query(t.Context(), r.Tenant.user, &scim.Query{Start: len(got), Count: 10})
+		byIndex, err := r.ListResources(t.Context(), r.Tenant.user, &scim.Query{Start: len(got), Count: 10})
 		r.must(err)
 		if page.Total != 25 || byIndex.Total != 25 || (page.Next == nil) != (pages == 2) {
 			t.Errorf("page %d: total %d, next %v", pages, page.Total, page.Next)
@@ -220,7 +220,7 @@ func TestOrderAndPages(t *testing.T) {
 		t.Errorf("order %v, want %v", got, ids)
 	}
 	for _, empty := range []*scim.Query{{Count: 0}, {Start: 99, Count: 5}, {Count: 5, After: &scim.Position{Created: time.Now().Add(time.Hour).UnixNano()}}} {
-		page, err := r.Query(t.Context(), r.Tenant.user, empty)
+		page, err := r.ListResources(t.Context(), r.Tenant.user, empty)
 		r.must(err)
 		if page.Total != 25 || len(page.Resources) != 0 || page.Next != nil {
 			t.Errorf("%+v: %d, %v", empty, len(page.Resources), page.Next)

@@ -15,8 +15,8 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/scim/scimerror"
 )
 
-// remove deletes the object of a resource, as it was checked, and then what refers to it.
-func (c *collection[T, S]) remove(v *view, id string, check func(*schema.Resource) error) error {
+// deleteResource deletes the object of a resource, as it was checked, and then what refers to it.
+func (c *collection[T, S]) deleteResource(v *view, id string, check func(*schema.Resource) error) error {
 	w := c.d.seen.expect(c.name, v.namespace, id)
 	defer w.end()
 	const tries = 5

@@ -127,11 +127,11 @@ func (t *Tenant) ResourceTypes() []*schema.ResourceType {
 
 // resources is what a kind of resources can do.
 type resources interface {
-	create(v *view, d schema.Document) (*schema.Resource, error)
-	get(v *view, id string) (*schema.Resource, error)
-	update(v *view, id string, change func(*schema.Resource) (schema.Document, error)) (*schema.Resource, error)
-	remove(v *view, id string, check func(*schema.Resource) error) error
-	query(v *view, q *scim.Query) (*scim.Page, error)
+	createResource(v *view, d schema.Document) (*schema.Resource, error)
+	getResource(v *view, id string) (*schema.Resource, error)
+	replaceResource(v *view, id string, change func(*schema.Resource) (schema.Document, error)) (*schema.Resource, error)
+	deleteResource(v *view, id string, check func(*schema.Resource) error) error
+	listResources(v *view, q *scim.Query) (*scim.Page, error)
 }
 
 // of is a kind of resources, and how one request sees it.
@@ -143,36 +143,36 @@ func (t *Tenant) of(ctx context.Context, rt *schema.ResourceType, p *schema.Proj
 	return t.d.users, v
 }
 
-// Create implements scim.Store.
-func (t *Tenant) Create(ctx context.Context, rt *schema.ResourceType, d schema.Document) (*schema.Resource, error) {
+// CreateResource implements scim.Store.
+func (t *Tenant) CreateResource(ctx context.Context, rt *schema.ResourceType, d schema.Document) (*schema.Resource, error) {
 	kind, v := t.of(ctx, rt, nil)
-	r, err := kind.create(v, d)
+	r, err := kind.createResource(v, d)
 	return r, toSCIM(err)
 }
 
-// Get implements scim.Store.
-func (t *Tenant) Get(ctx context.Context, rt *schema.ResourceType, id string, p *schema.Projection) (*schema.Resource, error) {
+// GetResource implements scim.Store.
+func (t *Tenant) GetResource(ctx context.Context, rt *schema.ResourceType, id string, p *schema.Projection) (*schema.Resource, error) {
 	kind, v := t.of(ctx, rt, p)
-	r, err := kind.get(v, id)
+	r, err := kind.getResource(v, id)
 	return r, toSCIM(err)
 }
 
-// Update implements scim.Store.
-func (t *Tenant) Update(ctx context.Context, rt *schema.ResourceType, id string, change func(*schema.Resource) (schema.Document, error)) (*schema.Resource, error) {
+// ReplaceResource implements scim.Store.
+func (t *Tenant) ReplaceResource(ctx context.Context, rt *schema.ResourceType, id string, change func(*schema.Resource) (schema.Document, error)) (*schema.Resource, error) {
 	kind, v := t.of(ctx, rt, nil)
-	r, err := kind.update(v, id, change)
+	r, err := kind.replaceResource(v, id, change)
 	return r, toSCIM(err)
 }
 
-// Delete implements scim.Store.
-func (t *Tenant) Delete(ctx context.Context, rt *schema.ResourceType, id string, check func(*schema.Resource) error) error {
+// DeleteResource implements scim.Store.
+func (t *Tenant) DeleteResource(ctx context.Context, rt *schema.ResourceType, id string, check func(*schema.Resource) error) error {
 	kind, v := t.of(ctx, rt, nil)
-	return toSCIM(kind.remove(v, id, check))
+	return toSCIM(kind.deleteResource(v, id, check))
 }
 
-// Query implements scim.Store.
-func (t *Tenant) Query(ctx context.Context, rt *schema.ResourceType, q *scim.Query) (*scim.Page, error) {
+// ListResources implements scim.Store.
+func (t *Tenant) ListResources(ctx context.Context, rt *schema.ResourceType, q *scim.Query) (*scim.Page, error) {
 	kind, v := t.of(ctx, rt, q.Projection)
-	page, err := kind.query(v, q)
+	page, err := kind.listResources(v, q)
 	return page, toSCIM(err)
 }

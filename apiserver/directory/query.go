@@ -15,9 +15,9 @@ import (
 // lookup finds the resources that may have a value: all of those that do, and perhaps others.
 type lookup[T v1alpha1.Object, S any] func(c *collection[T, S], v *view, value string) ([]T, error)
 
-// query chooses how candidates are found: by an index, all of them, or, where nothing is filtered
+// listResources chooses how candidates are found: by an index, all of them, or, where nothing is filtered
 // and nothing sorted, only those on the page.
-func (c *collection[T, S]) query(v *view, q *scim.Query) (*scim.Page, error) {
+func (c *collection[T, S]) listResources(v *view, q *scim.Query) (*scim.Page, error) {
 	page, err := c.find(v, q)
 	if v.err != nil {
 		return nil, v.err

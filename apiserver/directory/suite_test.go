@@ -102,7 +102,7 @@ func (r *room) must(err error) {
 // user makes a user.
 func (r *room) user(userName string) *schema.Resource {
 	r.t.Helper()
-	u, err := r.Create(r.t.Context(), r.Tenant.user, schema.Document{"userName": userName})
+	u, err := r.CreateResource(r.t.Context(), r.Tenant.user, schema.Document{"userName": userName})
 	r.must(err)
 	return u
 }
@@ -119,7 +119,7 @@ func (r *room) users(prefix string, n int) []string {
 // group makes a group with members.
 func (r *room) group(displayName string, members ...string) *schema.Resource {
 	r.t.Helper()
-	g, err := r.Create(r.t.Context(), r.Tenant.group, schema.Document{"displayName": displayName, "members": memberList(members...)})
+	g, err := r.CreateResource(r.t.Context(), r.Tenant.group, schema.Document{"displayName": displayName, "members": memberList(members...)})
 	r.must(err)
 	return g
 }
@@ -134,7 +134,7 @@ func memberList(ids ...string) []any {
 
 // change changes the members of a group.
 func (r *room) change(t *Tenant, id string, with func(schema.Set)) error {
-	_, err := t.Update(r.t.Context(), t.group, id, func(g *schema.Resource) (schema.Document, error) {
+	_, err := t.ReplaceResource(r.t.Context(), t.group, id, func(g *schema.Resource) (schema.Document, error) {
 		with(g.Document["members"].(schema.Set))
 		return g.Document, nil
 	})
@@ -161,7 +161,7 @@ func (r *room) kept(t *Tenant, id string) []string {
 // shown are the members of a group that are shown.
 func (r *room) shown(id string) []string {
 	r.t.Helper()
-	g, err := r.Get(r.t.Context(), r.Tenant.group, id, nil)
+	g, err := r.GetResource(r.t.Context(), r.Tenant.group, id, nil)
 	r.must(err)
 	var ids []string
 	for element := range g.Document["members"].(schema.Set).All() {
@@ -174,7 +174,7 @@ func (r *room) shown(id string) []string {
 // find are the ids that a filter finds, in order.
 func (r *room) find(t *Tenant, rt *schema.ResourceType, text string) []string {
 	r.t.Helper()
-	page, err := t.Query(r.t.Context(), rt, query(r.t, rt, text))
+	page, err := t.ListResources(r.t.Context(), rt, query(r.t, rt, text))
 	r.must(err)
 	if page.Total != len(page.Resources) {
 		r.t.Errorf("%s: total %d, %d resources", text, page.Total, len(page.Resources))

@@ -9,10 +9,10 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/scim/scimerror"
 )
 
-// update changes the spec of a resource's object, in one write that is made only if the object is
+// replaceResource changes the spec of a resource's object, in one write that is made only if the object is
 // still what the change was made of. A new unique value is reserved before, and the old one
 // released afterwards.
-func (c *collection[T, S]) update(v *view, id string, change func(*schema.Resource) (schema.Document, error)) (*schema.Resource, error) {
+func (c *collection[T, S]) replaceResource(v *view, id string, change func(*schema.Resource) (schema.Document, error)) (*schema.Resource, error) {
 	if !isName(id) {
 		return nil, scimerror.NotFound(c.name, id)
 	}

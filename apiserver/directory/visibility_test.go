@@ -32,9 +32,9 @@ func TestVisibility(t *testing.T) {
 	if got := r.find(r.Tenant, r.Tenant.user, `userName eq "hand"`); !slices.Equal(got, []string{"by-hand"}) {
 		t.Errorf("an object without a claim is not found: %v", got)
 	}
-	_, err := r.Create(ctx, r.Tenant.user, schema.Document{"userName": "HAND"})
+	_, err := r.CreateResource(ctx, r.Tenant.user, schema.Document{"userName": "HAND"})
 	wantError(t, err, http.StatusConflict, scimerror.Uniqueness)
-	got, err := r.Get(ctx, r.Tenant.user, "by-hand", nil)
+	got, err := r.GetResource(ctx, r.Tenant.user, "by-hand", nil)
 	r.must(err)
 	if got.Document["active"] != true {
 		t.Error("active is not shown as true")
@@ -134,7 +134,7 @@ func TestOwnedByGit(t *testing.T) {
 		return r.d.groups.visible(r.namespace, "gith") != nil && r.d.users.visible(r.namespace, "git") != nil
 	})
 	set := func(rt *schema.ResourceType, id, name string, value any) error {
-		_, err := r.Update(ctx, rt, id, func(u *schema.Resource) (schema.Document, error) {
+		_, err := r.ReplaceResource(ctx, rt, id, func(u *schema.Resource) (schema.Document, error) {
 			u.Document[name] = value
 			return u.Document, nil
 		})
@@ -159,7 +159,7 @@ func TestOwnedByGit(t *testing.T) {
 		t.Errorf("members %v", got)
 	}
 	for rt, id := range map[*schema.ResourceType]string{r.Tenant.user: "git", r.Tenant.group: "gitg"} {
-		err := r.Delete(ctx, rt, id, pass)
+		err := r.DeleteResource(ctx, rt, id, pass)
 		wantError(t, err, http.StatusConflict, "")
 		if err == nil || !strings.Contains(err.Error(), "argocd-controller") {
 			t.Errorf("says %v", err)
@@ -177,7 +177,7 @@ func TestDeletedUserLeavesAllGroups(t *testing.T) {
 	one, two := r.group("one", ids...), r.group("two", ids[0])
 	r.apply("argocd-controller", applied("ScimGroup", "gitg", map[string]any{"displayName": "Git", "members": []any{map[string]any{"value": ids[0]}, map[string]any{"value": ids[1]}}}))
 	r.eventually(func() bool { return r.d.groups.visible(r.namespace, "gitg") != nil })
-	r.must(r.Delete(t.Context(), r.Tenant.user, ids[0], pass))
+	r.must(r.DeleteResource(t.Context(), r.Tenant.user, ids[0], pass))
 	for id, want := range map[string][]string{one.ID: ids[1:], two.ID: nil, "gitg": {ids[1]}} {
 		if got := r.shown(id); !slices.Equal(got, sorted(want)) {
 			t.Errorf("%s shows %v, want %v", id, got, want)
@@ -190,7 +190,7 @@ func TestDeletedUserLeavesAllGroups(t *testing.T) {
 	}
 	sub := r.group("sub")
 	r.must(r.change(r.Tenant, one.ID, func(s schema.Set) { put(s, sub.ID) }))
-	r.must(r.Delete(t.Context(), r.Tenant.group, sub.ID, pass))
+	r.must(r.DeleteResource(t.Context(), r.Tenant.group, sub.ID, pass))
 	if got := r.kept(r.Tenant, one.ID); !slices.Equal(got, sorted(ids[1:])) {
 		t.Errorf("keeps a group that is gone: %v", got)
 	}

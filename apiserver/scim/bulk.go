@@ -11,13 +11,13 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/scim/scimerror"
 )
 
-// Limits of a bulk request, as /ServiceProviderConfig names them.
+// Limits of a bulk request, as published in /ServiceProviderConfig.
 const (
 	maxOperations = 1000
 	maxPayload    = 1 << 20
 )
 
-// URNs of the messages (RFC 7644 section 3.7).
+// Message schemas (RFC 7644 section 3.7).
 const (
 	bulkRequestURN  = "urn:ietf:params:scim:api:messages:2.0:BulkRequest"
 	bulkResponseURN = "urn:ietf:params:scim:api:messages:2.0:BulkResponse"
@@ -33,7 +33,7 @@ type bulkOperation struct {
 	result     *bulkResult
 }
 
-// bulkResult is how an operation ended.
+// bulkResult is the result of an operation.
 type bulkResult struct {
 	Method   string          `json:"method"`
 	BulkID   string          `json:"bulkId,omitempty"`
@@ -43,8 +43,8 @@ type bulkResult struct {
 	Status   string          `json:"status"`
 }
 
-// bulk does many operations in one request. Each is done as if it had come alone; those that
-// refer to what another one creates wait for it (RFC 7644 section 3.7).
+// bulk performs several operations in one request, each like a request of its own. An operation
+// that refers to a resource that another operation creates runs after it (RFC 7644 section 3.7).
 func (x *exchange) bulk() error {
 	body, err := x.body()
 	if err != nil {
@@ -60,7 +60,7 @@ func (x *exchange) bulk() error {
 			run.creations[o.bulkID] = o
 		}
 	}
-	if err := run.all(x.Context()); err != nil {
+	if err := run.runAll(x.Context()); err != nil {
 		return err
 	}
 	results := []*bulkResult{}
@@ -72,26 +72,26 @@ func (x *exchange) bulk() error {
 	return x.writeJSON(object{"schemas": []string{bulkResponseURN}, "Operations": results})
 }
 
-// bulkRun does the operations of one request.
+// bulkRun performs the operations of one request.
 type bulkRun struct {
 	x            *exchange
 	operations   []*bulkOperation
 	failOnErrors int
 	errors       int
-	// creations are the operations that create what a bulkId stands for.
+	// creations are the POST operations by bulkId.
 	creations map[string]*bulkOperation
-	// ids of the resources that operations have created, by bulkId.
+	// ids are the ids of created resources by bulkId.
 	ids map[string]string
-	// unfinished are resources that were created without references to what came later.
+	// unfinished are creations that still lack references to resources created later.
 	unfinished []*bulkOperation
 }
 
-// all does the operations in an order in which what one refers to is there: that of the request
-// as far as possible. Where they refer to each other in a circle, one is created without the
-// references, which are added when they exist.
-func (run *bulkRun) all(ctx context.Context) error {
+// runAll performs the operations in the order of the request, except that an operation runs after
+// the creations that it refers to. In a reference cycle one resource is created without the
+// references, which are added as soon as their targets exist.
+func (run *bulkRun) runAll(ctx context.Context) error {
 	for !run.stopped() {
-		o, whole := run.next()
+		o, complete := run.next()
 		if o == nil {
 			break
 		}
@@ -100,7 +100,7 @@ func (run *bulkRun) all(ctx context.Context) error {
 				return err
 			}
 		}
-		run.do(ctx, o, whole)
+		run.run(ctx, o, complete)
 		run.finish(ctx)
 	}
 	return ctx.Err()
@@ -110,10 +110,11 @@ func (run *bulkRun) stopped() bool {
 	return run.failOnErrors > 0 && run.errors >= run.failOnErrors
 }
 
-// next is the first operation whose references are all known, or else the first creation, which
-// then is not whole; what still waits for something that will never be is done to fail.
-func (run *bulkRun) next() (*bulkOperation, bool) {
-	var creation, any *bulkOperation
+// next returns the first pending operation whose references are all resolved. If there is none, it
+// returns the first creation in a cycle, with complete false. If there is none either, the
+// references can never be resolved: it returns the first pending operation, which then fails.
+func (run *bulkRun) next() (o *bulkOperation, complete bool) {
+	var creation, first *bulkOperation
 	for _, o := range run.operations {
 		switch {
 		case o.result != nil:
@@ -123,17 +124,17 @@ func (run *bulkRun) next() (*bulkOperation, bool) {
 		case creation == nil && o.method == http.MethodPost && run.pending(o):
 			creation = o
 		}
-		if any == nil {
-			any = o
+		if first == nil {
+			first = o
 		}
 	}
 	if creation != nil {
 		return creation, false
 	}
-	return any, true
+	return first, true
 }
 
-// missing are the bulkIds that an operation refers to and that have no id yet.
+// missing returns the bulkIds that an operation refers to and that have no id yet.
 func (run *bulkRun) missing(o *bulkOperation) []string {
 	var missing []string
 	for _, id := range o.references {
@@ -144,7 +145,7 @@ func (run *bulkRun) missing(o *bulkOperation) []string {
 	return missing
 }
 
-// pending tells whether all that an operation misses is still to be created.
+// pending reports whether all missing references of an operation can still be created.
 func (run *bulkRun) pending(o *bulkOperation) bool {
 	for _, id := range run.missing(o) {
 		if o := run.creations[id]; o == nil || o.result != nil {
@@ -154,17 +155,17 @@ func (run *bulkRun) pending(o *bulkOperation) bool {
 	return true
 }
 
-// do does one operation and notes how it ended.
-func (run *bulkRun) do(ctx context.Context, o *bulkOperation, whole bool) {
+// run performs one operation and records its result.
+func (run *bulkRun) run(ctx context.Context, o *bulkOperation, complete bool) {
 	o.result = &bulkResult{Method: o.method, BulkID: o.bulkID}
-	status, r, err := run.perform(ctx, o, whole)
-	if err == nil && !whole {
+	status, r, err := run.perform(ctx, o, complete)
+	if err == nil && !complete {
 		run.unfinished = append(run.unfinished, o)
 	}
-	run.note(o, status, r, err)
+	run.record(o, status, r, err)
 }
 
-func (run *bulkRun) note(o *bulkOperation, status int, r *schema.Resource, err error) {
+func (run *bulkRun) record(o *bulkOperation, status int, r *schema.Resource, err error) {
 	if err != nil {
 		e := toError(run.x.Context(), err)
 		o.result.Status, o.result.Response = strconv.Itoa(e.Status), errorBody(e)
@@ -180,10 +181,10 @@ func (run *bulkRun) note(o *bulkOperation, status int, r *schema.Resource, err e
 	}
 }
 
-func (run *bulkRun) perform(ctx context.Context, o *bulkOperation, whole bool) (int, *schema.Resource, error) {
-	if whole {
+func (run *bulkRun) perform(ctx context.Context, o *bulkOperation, complete bool) (int, *schema.Resource, error) {
+	if complete {
 		if missing := run.missing(o); len(missing) > 0 {
-			return 0, nil, scimerror.New(http.StatusConflict, "bulkId:%s: no operation has created it", clipID(missing[0]))
+			return 0, nil, scimerror.New(http.StatusConflict, "bulkId:%s: no operation created it", clipID(missing[0]))
 		}
 	}
 	t, id, err := run.target(o)
@@ -191,28 +192,28 @@ func (run *bulkRun) perform(ctx context.Context, o *bulkOperation, whole bool) (
 		return 0, nil, err
 	}
 	if id != "" {
-		o.result.Location = run.x.locate(t.Name, id) // of what failed, too (RFC 7644 section 3.7.3)
+		o.result.Location = run.x.locate(t.Name, id) // also of a failed operation (RFC 7644 section 3.7.3)
 	}
 	if o.data == nil && o.method != http.MethodDelete {
 		return 0, nil, scimerror.Bad(scimerror.InvalidSyntax, "Operations[%d].data: is required", o.index)
 	}
-	data, _ := resolve(o.data, run.ids, !whole).(map[string]any)
-	x, c := run.x, condition(o.version)
+	data, _ := resolve(o.data, run.ids, !complete).(map[string]any)
+	operations, c := run.x.operations(), condition(o.version)
 	switch o.method {
 	case http.MethodPost:
-		r, err := x.createResource(ctx, t, data)
+		r, err := operations.createResource(ctx, t, data)
 		return http.StatusCreated, r, err
 	case http.MethodPut:
-		r, err := x.replaceResource(ctx, t, id, data, c)
+		r, err := operations.replaceResource(ctx, t, id, data, c)
 		return http.StatusOK, r, err
 	case http.MethodPatch:
-		r, err := x.patchResource(ctx, t, id, data, c)
+		r, err := operations.patchResource(ctx, t, id, data, c)
 		return http.StatusOK, r, err
 	}
-	return http.StatusNoContent, nil, x.deleteResource(ctx, t, id, c)
+	return http.StatusNoContent, nil, operations.deleteResource(ctx, t, id, c)
 }
 
-// target is what the path of an operation names.
+// target returns the type and the id that the path of an operation names; POST has no id.
 func (run *bulkRun) target(o *bulkOperation) (*schema.ResourceType, string, error) {
 	endpoint, id, hasID := strings.Cut(strings.TrimPrefix(o.path, "/"), "/")
 	wantsID := o.method != http.MethodPost
@@ -231,27 +232,27 @@ func (run *bulkRun) target(o *bulkOperation) (*schema.ResourceType, string, erro
 	return t, id, nil
 }
 
-// finish gives what was created without its references those that are known by now.
+// finish adds resolved references to resources that were created without them.
 func (run *bulkRun) finish(ctx context.Context) {
-	var still []*bulkOperation
+	var unfinished []*bulkOperation
 	for _, o := range run.unfinished {
 		missing := run.missing(o)
 		if len(missing) > 0 && run.pending(o) {
-			still = append(still, o)
+			unfinished = append(unfinished, o)
 			continue
 		}
 		if len(missing) > 0 {
-			run.note(o, 0, nil, scimerror.New(http.StatusConflict, "bulkId:%s: no operation has created it; the resource exists without it", clipID(missing[0])))
+			run.record(o, 0, nil, scimerror.New(http.StatusConflict, "bulkId:%s: no operation created it; the resource was created without it", clipID(missing[0])))
 			continue
 		}
 		t, _, err := run.target(o)
 		if err != nil {
-			run.note(o, 0, nil, err)
+			run.record(o, 0, nil, err)
 			continue
 		}
 		data, _ := resolve(o.data, run.ids, false).(map[string]any)
-		r, err := run.x.replaceResource(ctx, t, run.ids[o.bulkID], data, "")
-		run.note(o, http.StatusCreated, r, err)
+		r, err := run.x.operations().replaceResource(ctx, t, run.ids[o.bulkID], data, "")
+		run.record(o, http.StatusCreated, r, err)
 	}
-	run.unfinished = still
+	run.unfinished = unfinished
 }

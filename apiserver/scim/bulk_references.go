@@ -6,12 +6,12 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/scim/scimerror"
 )
 
-// bulkIDPrefix begins a reference to what another operation creates.
+// bulkIDPrefix is the prefix of a reference to a resource that another operation creates.
 const bulkIDPrefix = "bulkId:"
 
 func clipID(id string) string { return strings.Trim(scimerror.Quote(id), `"`) }
 
-// references are the bulkIds that an operation's path and data refer to.
+// references returns the bulkIds that the path and the data of an operation refer to.
 func references(o *bulkOperation) []string {
 	var found []string
 	if _, id, ok := strings.Cut(o.path, "/"+bulkIDPrefix); ok {
@@ -38,8 +38,8 @@ func references(o *bulkOperation) []string {
 	return found
 }
 
-// resolve copies data with ids in place of references. What refers to something that has no id
-// yet is left out when drop says so: an element of a list, a member of an object.
+// resolve returns a copy of value with references replaced by ids. If drop is set, list elements
+// and object members with an unresolved reference are omitted.
 func resolve(value any, ids map[string]string, drop bool) any {
 	switch value := value.(type) {
 	case string:
@@ -67,7 +67,7 @@ func resolve(value any, ids map[string]string, drop bool) any {
 		for name, item := range value {
 			resolved := resolve(item, ids, drop)
 			if resolved == nil && item != nil && strings.EqualFold(name, "value") {
-				return nil // an element is nothing without its value
+				return nil // an element without its value is meaningless
 			}
 			copied[name] = resolved
 		}

@@ -9,18 +9,18 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/scim/scimerror"
 )
 
-// parseBulk reads a bulk request: its operations, and after how many errors it ends (0 for never).
-func parseBulk(body map[string]any) ([]*bulkOperation, int, error) {
+// parseBulk parses a bulk request. failOnErrors is the number of errors after which processing
+// stops; 0 for never.
+func parseBulk(body map[string]any) (operations []*bulkOperation, failOnErrors int, err error) {
 	var list []any
-	failOnErrors := 0
-	named := false
+	hasSchema := false
 	for name, value := range body {
 		switch strings.ToLower(name) {
 		case "schemas":
 			if err := checkMessage(value, bulkRequestURN); err != nil {
 				return nil, 0, err
 			}
-			named = true
+			hasSchema = true
 		case "failonerrors":
 			n, err := positive(value)
 			if err != nil {
@@ -30,18 +30,18 @@ func parseBulk(body map[string]any) ([]*bulkOperation, int, error) {
 		case "operations":
 			list, _ = value.([]any)
 		default:
-			return nil, 0, scimerror.Bad(scimerror.InvalidSyntax, "%s is not part of a bulk request", scimerror.Quote(name))
+			return nil, 0, scimerror.Bad(scimerror.InvalidSyntax, "%s is not an attribute of a bulk request", scimerror.Quote(name))
 		}
 	}
 	switch {
-	case !named:
+	case !hasSchema:
 		return nil, 0, scimerror.Bad(scimerror.InvalidSyntax, "schemas: must be [%q]", bulkRequestURN)
 	case len(list) == 0:
-		return nil, 0, scimerror.Bad(scimerror.InvalidSyntax, "Operations: must be a list of one operation or more")
+		return nil, 0, scimerror.Bad(scimerror.InvalidSyntax, "Operations: must be a non-empty list")
 	case len(list) > maxOperations:
-		return nil, 0, scimerror.New(http.StatusRequestEntityTooLarge, "Operations: %d of them; at most %d are taken", len(list), maxOperations)
+		return nil, 0, scimerror.New(http.StatusRequestEntityTooLarge, "Operations: %d operations; at most %d are allowed", len(list), maxOperations)
 	}
-	operations := make([]*bulkOperation, len(list))
+	operations = make([]*bulkOperation, len(list))
 	seen := map[string]bool{}
 	for i, item := range list {
 		o, err := parseOperation(i, item)
@@ -49,7 +49,7 @@ func parseBulk(body map[string]any) ([]*bulkOperation, int, error) {
 			return nil, 0, err
 		}
 		if o.bulkID != "" && seen[o.bulkID] {
-			return nil, 0, scimerror.Bad(scimerror.InvalidValue, "Operations[%d].bulkId: %s is there twice", i, scimerror.Quote(o.bulkID))
+			return nil, 0, scimerror.Bad(scimerror.InvalidValue, "Operations[%d].bulkId: %s is not unique", i, scimerror.Quote(o.bulkID))
 		}
 		seen[o.bulkID] = true
 		o.references = references(o)
@@ -90,7 +90,7 @@ func parseOperation(i int, item any) (*bulkOperation, error) {
 			}
 			continue
 		default:
-			return nil, scimerror.Bad(scimerror.InvalidSyntax, "Operations[%d]: %s is not part of an operation", i, scimerror.Quote(name))
+			return nil, scimerror.Bad(scimerror.InvalidSyntax, "Operations[%d]: %s is not an attribute of an operation", i, scimerror.Quote(name))
 		}
 		if *to, ok = value.(string); !ok && value != nil {
 			return nil, scimerror.Bad(scimerror.InvalidSyntax, "Operations[%d].%s: must be a string", i, name)

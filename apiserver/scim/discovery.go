@@ -10,30 +10,30 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/scim/scimerror"
 )
 
-// URNs of what discovery answers.
+// Schemas of the discovery resources.
 const (
 	configURN       = "urn:ietf:params:scim:schemas:core:2.0:ServiceProviderConfig"
 	resourceTypeURN = "urn:ietf:params:scim:schemas:core:2.0:ResourceType"
 	schemaURN       = "urn:ietf:params:scim:schemas:core:2.0:Schema"
-	// limitsURN is ours: the budgets of a filter, and the limits of a PATCH.
+	// limitsURN is an extension of Quoin: the limits of a filter.
 	limitsURN = "urn:quoin:params:scim:schemas:1.0:Limits"
 )
 
-// object is a JSON object in the making.
+// object is a JSON object.
 type object = map[string]any
 
-// plain refuses a filter, which discovery does not take (RFC 7644 section 4). Other parameters of
-// lists mean nothing here.
-func (x *exchange) plain() error {
+// rejectFilter returns a 403 error for a filter (RFC 7644 section 4). Other list parameters are
+// ignored.
+func (x *exchange) rejectFilter() error {
 	if x.URL.Query().Has("filter") {
-		return scimerror.New(http.StatusForbidden, "filter: discovery cannot be filtered")
+		return scimerror.New(http.StatusForbidden, "filter: is not supported by discovery endpoints")
 	}
 	return nil
 }
 
-// serviceProviderConfig says what is served (RFC 7643 section 5, RFC 9865 section 4).
+// serviceProviderConfig returns the supported features (RFC 7643 section 5, RFC 9865 section 4).
 func (x *exchange) serviceProviderConfig() error {
-	if err := x.plain(); err != nil {
+	if err := x.rejectFilter(); err != nil {
 		return err
 	}
 	return x.writeJSON(object{
@@ -58,7 +58,7 @@ func (x *exchange) serviceProviderConfig() error {
 }
 
 func (x *exchange) listResourceTypes() error {
-	if err := x.plain(); err != nil {
+	if err := x.rejectFilter(); err != nil {
 		return err
 	}
 	return x.writeJSON(listResponse(x.tenant.Types, x.describeType))
@@ -84,7 +84,7 @@ func (x *exchange) describeType(t *schema.ResourceType) object {
 	}
 }
 
-// schemas are those of the resource types, each once.
+// schemas returns the distinct schemas of all resource types.
 func (x *exchange) schemas() []*schema.Schema {
 	var all []*schema.Schema
 	add := func(s *schema.Schema) {
@@ -104,7 +104,7 @@ func (x *exchange) schemas() []*schema.Schema {
 }
 
 func (x *exchange) listSchemas() error {
-	if err := x.plain(); err != nil {
+	if err := x.rejectFilter(); err != nil {
 		return err
 	}
 	return x.writeJSON(listResponse(x.schemas(), x.describeSchema))
@@ -127,7 +127,7 @@ func (x *exchange) describeSchema(s *schema.Schema) object {
 	}
 }
 
-// listResponse is always whole: discovery has no pages (RFC 7644 section 4).
+// listResponse returns all items: discovery is not paginated (RFC 7644 section 4).
 func listResponse[T any](items []T, describe func(T) object) object {
 	resources := make([]object, len(items))
 	for i, item := range items {

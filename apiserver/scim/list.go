@@ -11,61 +11,19 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/scim/scimerror"
 )
 
-// Sizes of pages.
+// Page sizes.
 const (
 	defaultPage = 100
 	maxPage     = 1000
 )
 
-// listURN and searchURN are the schemas of the messages (RFC 7644 sections 3.4.2 and 3.4.3).
+// listURN and searchURN are message schemas (RFC 7644 sections 3.4.2 and 3.4.3).
 const (
 	listURN   = "urn:ietf:params:scim:api:messages:2.0:ListResponse"
 	searchURN = "urn:ietf:params:scim:api:messages:2.0:SearchRequest"
 )
 
-// The routes of lists.
-
-func (x *exchange) list() error {
-	t, err := x.resourceType()
-	if err != nil {
-		return err
-	}
-	l, err := x.query()
-	if err != nil {
-		return err
-	}
-	return x.answerList(l, []*schema.ResourceType{t})
-}
-
-func (x *exchange) search() error {
-	t, err := x.resourceType()
-	if err != nil {
-		return err
-	}
-	l, err := x.searchRequest()
-	if err != nil {
-		return err
-	}
-	return x.answerList(l, []*schema.ResourceType{t})
-}
-
-func (x *exchange) listAll() error {
-	l, err := x.query()
-	if err != nil {
-		return err
-	}
-	return x.answerList(l, x.tenant.Types)
-}
-
-func (x *exchange) searchAll() error {
-	l, err := x.searchRequest()
-	if err != nil {
-		return err
-	}
-	return x.answerList(l, x.tenant.Types)
-}
-
-// forType makes the query of one type; its page is still open.
+// forType returns the query for one type, without a page.
 func (l *listRequest) forType(t *schema.ResourceType, several bool) (*Query, error) {
 	q := &Query{}
 	var err error
@@ -86,14 +44,15 @@ func (l *listRequest) forType(t *schema.ResourceType, several bool) (*Query, err
 	return q, err
 }
 
-// typedQuery is the query of one type of a list.
+// typedQuery is the query for one resource type of a list.
 type typedQuery struct {
 	t *schema.ResourceType
 	q *Query
 }
 
-// queries makes one for each type. In a list of several types one that lacks an attribute has no
-// resource that matches; one that no type has is an error.
+// queries returns a query for each type. A list over several types skips a type that lacks an
+// attribute of the request, because none of its resources can match; an attribute that no type has
+// is an error.
 func (l *listRequest) queries(types []*schema.ResourceType) ([]typedQuery, error) {
 	if err := l.checkProjection(types); err != nil {
 		return nil, err
@@ -102,7 +61,7 @@ func (l *listRequest) queries(types []*schema.ResourceType) ([]typedQuery, error
 	var first error
 	for _, t := range types {
 		q, err := l.forType(t, len(types) > 1)
-		var unknown errUnknown
+		var unknown unknownAttributeError
 		var e *scimerror.Error
 		switch {
 		case err == nil:
@@ -121,16 +80,17 @@ func (l *listRequest) queries(types []*schema.ResourceType) ([]typedQuery, error
 	return all, nil
 }
 
-// listed is what a list has found.
+// listed is the result of a list.
 type listed struct {
 	total     int
 	resources []*schema.Resource
-	queries   []*schema.Projection // of each resource
-	next      *cursor
+	// projections of the resources, by index.
+	projections []*schema.Projection
+	next        *cursor
 }
 
-// answerList goes through the types in their order: a page may end in another one than it began.
-func (x *exchange) answerList(l *listRequest, types []*schema.ResourceType) error {
+// writeList lists the types in order and writes the page; a page may span several types.
+func (x *exchange) writeList(l *listRequest, types []*schema.ResourceType) error {
 	start, count, err := l.window()
 	if err != nil {
 		return err
@@ -166,9 +126,9 @@ func (x *exchange) collect(queries []typedQuery, skip, count int, after *cursor)
 		case !begun && after.Type == typed.t.Name:
 			begun, q.After = true, after.Position
 		case !begun:
-			q.Count = 0 // only its total matters
+			q.Count = 0 // only the total
 		}
-		page, err := x.tenant.Store.Query(x.Context(), typed.t, q)
+		page, err := x.tenant.Store.ListResources(x.Context(), typed.t, q)
 		if err != nil {
 			return nil, err
 		}
@@ -176,23 +136,23 @@ func (x *exchange) collect(queries []typedQuery, skip, count int, after *cursor)
 		skip = max(0, skip-page.Total)
 		for _, r := range page.Resources {
 			found.resources = append(found.resources, r)
-			found.queries = append(found.queries, q.Projection)
+			found.projections = append(found.projections, q.Projection)
 		}
 		switch full := count > 0 && q.Count == 0 && begun; {
 		case found.next != nil:
 		case page.Next != nil:
 			found.next = &cursor{Type: typed.t.Name, Position: page.Next}
 		case full && page.Total > 0:
-			found.next = &cursor{Type: typed.t.Name} // its first resource begins the next page
+			found.next = &cursor{Type: typed.t.Name} // the next page begins with its first resource
 		}
 	}
 	if !begun {
-		return nil, scimerror.Bad(scimerror.InvalidCursor, "cursor: was not given out for this list")
+		return nil, scimerror.Bad(scimerror.InvalidCursor, "cursor: was not issued for this list")
 	}
 	return found, nil
 }
 
-// renderList writes a ListResponse. Its numbers are numbers, and Resources is there even when empty.
+// renderList returns a ListResponse. Resources is present even if it is empty.
 func (x *exchange) renderList(found *listed, start int, byCursor bool) []byte {
 	body := make([]byte, 0, 256+1024*len(found.resources))
 	body = append(body, `{"schemas":["`+listURN+`"],"totalResults":`...)
@@ -212,7 +172,7 @@ func (x *exchange) renderList(found *listed, start int, byCursor bool) []byte {
 			body = append(body, ',')
 		}
 		r.Location = x.locate(r.Type.Name, r.ID)
-		body = r.Render(body, found.queries[i], x.locate)
+		body = r.Render(body, found.projections[i], x.locate)
 	}
 	return append(body, `]}`...)
 }

@@ -12,7 +12,8 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/scim/scimerror"
 )
 
-// listRequest is what is asked of a list, by a query or by a search. Values are as they came.
+// listRequest is the parameters of a list, from a query or from a search body, as the client sent
+// them.
 type listRequest struct {
 	filter, sortBy, sortOrder string
 	startIndex, count, cursor string
@@ -20,19 +21,19 @@ type listRequest struct {
 	attributes, excluded      []string
 }
 
-// parameters of a list's query.
+// parameters are the query parameters of a list.
 var parameters = []string{"filter", "sortBy", "sortOrder", "startIndex", "count", "cursor", "attributes", "excludedAttributes"}
 
-// query reads the query of the URL. Parameters of others, such as flags of the client's, are left
-// alone; one of ours that is there twice could be read in two ways.
-func (x *exchange) query() (*listRequest, error) {
+// listQuery parses the query of the URL. It ignores unknown parameters, such as client flags, and
+// rejects a known parameter that is repeated, because its meaning would be ambiguous.
+func (x *exchange) listQuery() (*listRequest, error) {
 	values, err := url.ParseQuery(x.URL.RawQuery)
 	if err != nil {
 		return nil, scimerror.Bad(scimerror.InvalidSyntax, "query: %s", scimerror.Quote(x.URL.RawQuery))
 	}
 	for _, name := range parameters {
 		if n := len(values[name]); n > 1 {
-			return nil, scimerror.Bad(scimerror.InvalidValue, "%s: is there %d times; allowed: once", name, n)
+			return nil, scimerror.Bad(scimerror.InvalidValue, "%s: occurs %d times; allowed: once", name, n)
 		}
 	}
 	return &listRequest{
@@ -54,7 +55,7 @@ func splitList(s string) []string {
 	return names
 }
 
-// searchRequest reads the body of a search.
+// searchRequest parses the body of a search.
 func (x *exchange) searchRequest() (*listRequest, error) {
 	body, err := x.body()
 	if err != nil {
@@ -112,7 +113,7 @@ func (l *listRequest) member(name string, value any) error {
 	case "excludedattributes":
 		return texts(name, value, &l.excluded)
 	}
-	return scimerror.Bad(scimerror.InvalidSyntax, "%s is not part of a search", scimerror.Quote(name))
+	return scimerror.Bad(scimerror.InvalidSyntax, "%s is not an attribute of a search request", scimerror.Quote(name))
 }
 
 func texts(name string, value any, to *[]string) error {
@@ -129,7 +130,7 @@ func texts(name string, value any, to *[]string) error {
 	return nil
 }
 
-// checkMessage tells whether the schemas of a message name what it is.
+// checkMessage returns an error unless the schemas of a message contain urn.
 func checkMessage(value any, urn string) error {
 	list, _ := value.([]any)
 	if slices.ContainsFunc(list, func(item any) bool {
@@ -141,9 +142,9 @@ func checkMessage(value any, urn string) error {
 	return scimerror.Bad(scimerror.InvalidSyntax, "schemas: must be [%q]", urn)
 }
 
-// window is the page that is asked for: startIndex below 1 is 1, a negative count is 0, and a
-// count over the maximum is the maximum (RFC 7644 section 3.4.2.4). With a cursor a count out of
-// bounds is an error (RFC 9865 section 2.1).
+// window returns the requested page. A startIndex below 1 is 1, a negative count is 0, and a count
+// above the maximum is the maximum (RFC 7644 section 3.4.2.4). With a cursor a count out of range
+// is an error (RFC 9865 section 2.1).
 func (l *listRequest) window() (start, count int, err error) {
 	start, count = 1, defaultPage
 	if l.startIndex != "" {
@@ -151,7 +152,7 @@ func (l *listRequest) window() (start, count int, err error) {
 			return 0, 0, scimerror.Bad(scimerror.InvalidValue, "startIndex: %s is not an integer", scimerror.Quote(l.startIndex))
 		}
 		if l.byCursor {
-			return 0, 0, scimerror.Bad(scimerror.InvalidValue, "startIndex and cursor exclude each other")
+			return 0, 0, scimerror.Bad(scimerror.InvalidValue, "startIndex and cursor are mutually exclusive")
 		}
 	}
 	if l.count != "" {
@@ -165,7 +166,7 @@ func (l *listRequest) window() (start, count int, err error) {
 	return max(start, 1), min(max(count, 0), maxPage), nil
 }
 
-// order reads how a list is sorted.
+// order parses sortBy and sortOrder; nil for the default order.
 func (l *listRequest) order(t *schema.ResourceType) (*Order, error) {
 	descending := false
 	switch strings.ToLower(l.sortOrder) {
@@ -185,30 +186,30 @@ func (l *listRequest) order(t *schema.ResourceType) (*Order, error) {
 	return &Order{By: ref, Descending: descending}, filter.Sortable(ref)
 }
 
-// attribute finds one that a parameter names.
+// attribute resolves the attribute that a parameter names.
 func attribute(t *schema.ResourceType, parameter, name string) (schema.Ref, error) {
 	path, err := filter.ParseAttribute(name)
 	if err != nil {
-		return schema.Ref{}, scimerror.Bad(scimerror.InvalidValue, "%s: %s is not an attribute's name", parameter, scimerror.Quote(name))
+		return schema.Ref{}, scimerror.Bad(scimerror.InvalidValue, "%s: %s is not an attribute name", parameter, scimerror.Quote(name))
 	}
 	ref, ok := path.Resolve(t)
 	if !ok {
-		return schema.Ref{}, errUnknown{scimerror.Bad(scimerror.InvalidValue, "%s: %s is not an attribute of %s", parameter, scimerror.Quote(name), t.Name)}
+		return schema.Ref{}, unknownAttributeError{scimerror.Bad(scimerror.InvalidValue, "%s: %s is not an attribute of %s", parameter, scimerror.Quote(name), t.Name)}
 	}
 	return ref, nil
 }
 
-// errUnknown says that a type has no such attribute; another type of the same list may have it.
-type errUnknown struct{ cause *scimerror.Error }
+// unknownAttributeError means that a type lacks an attribute; another type of the list may have it.
+type unknownAttributeError struct{ cause *scimerror.Error }
 
-func (e errUnknown) Error() string { return e.cause.Error() }
-func (e errUnknown) Unwrap() error { return e.cause }
+func (e unknownAttributeError) Error() string { return e.cause.Error() }
+func (e unknownAttributeError) Unwrap() error { return e.cause }
 
-// projection reads which attributes are wanted; nil for what is returned by default. In a list of
-// several types each shows those of the attributes that it has.
+// projection parses the attributes to return; nil for the default ones. In a list over several types
+// each type returns the requested attributes that it has.
 func (l *listRequest) projection(t *schema.ResourceType, several bool) (*schema.Projection, error) {
 	if len(l.attributes) > 0 && len(l.excluded) > 0 {
-		return nil, scimerror.Bad(scimerror.InvalidValue, "attributes and excludedAttributes exclude each other")
+		return nil, scimerror.Bad(scimerror.InvalidValue, "attributes and excludedAttributes are mutually exclusive")
 	}
 	if len(l.attributes)+len(l.excluded) == 0 {
 		return nil, nil
@@ -221,8 +222,8 @@ func (l *listRequest) projection(t *schema.ResourceType, several bool) (*schema.
 	}{{"attributes", l.attributes, &p.Include}, {"excludedAttributes", l.excluded, &p.Exclude}} {
 		for _, name := range list.names {
 			ref, err := attribute(t, list.parameter, name)
-			if errors.As(err, &errUnknown{}) && several {
-				ref, _ = t.Resolve("", "schemas", "") // which is shown anyway
+			if errors.As(err, &unknownAttributeError{}) && several {
+				ref, _ = t.Resolve("", "schemas", "") // always returned
 			} else if err != nil {
 				return nil, err
 			}
@@ -232,7 +233,7 @@ func (l *listRequest) projection(t *schema.ResourceType, several bool) (*schema.
 	return p, nil
 }
 
-// checkProjection refuses what none of the types has.
+// checkProjection rejects attributes that no type has.
 func (l *listRequest) checkProjection(types []*schema.ResourceType) error {
 	for parameter, names := range map[string][]string{"attributes": l.attributes, "excludedAttributes": l.excluded} {
 		for _, name := range names {
@@ -248,9 +249,9 @@ func (l *listRequest) checkProjection(types []*schema.ResourceType) error {
 	return nil
 }
 
-// projection is that of a request about one resource.
+// projection parses the attributes to return of a request for one resource.
 func (x *exchange) projection(t *schema.ResourceType) (*schema.Projection, error) {
-	l, err := x.query()
+	l, err := x.listQuery()
 	if err != nil {
 		return nil, err
 	}

@@ -8,27 +8,27 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/scim/schema"
 )
 
-// Profile is what a provisioning client does besides what the RFCs say, and how it wants to be
-// answered. The table in profiles has one row for each difference.
+// Profile is the deviations of a provisioning client from the RFCs that the server supports. The
+// table in profiles has one row for each deviation.
 type Profile struct {
 	// Name is RFC, Okta or EntraID.
 	Name string
-	// Quirks are what is taken.
+	// Quirks are the accepted deviations in requests.
 	Quirks patch.Quirks
-	// SilentGroupPatch answers a PATCH of a group with 204: its members are not read back.
+	// SilentGroupPatch responds to a PATCH of a group with 204, without reading its members.
 	SilentGroupPatch bool
 }
 
-// The names of the profiles, as ApiKeys have them.
+// Profile names, as in the spec of an ApiKey.
 const (
 	ProfileRFC     = "RFC"
 	ProfileOkta    = "Okta"
 	ProfileEntraID = "EntraID"
 )
 
-// profiles is the table: what differs, whose need it is, and where that is known from. "EntraID
-// flag" is Entra ID with the aadOptscim062020 flag, which comes nearer to the RFC. Each row has a
-// test of its name in test/contract/scim.
+// profiles is the table of deviations: the deviation, its source, and the profiles that need it.
+// "EntraID flag" is Entra ID with the aadOptscim062020 flag, which is closer to the RFC. Each row
+// has a test of its name in test/contract/scim/clients.
 var profiles = []struct {
 	quirk  string
 	source string
@@ -49,13 +49,13 @@ var profiles = []struct {
 		[]string{ProfileEntraID}, func(p *Profile) { p.Quirks.BareValues = true }},
 	{"dotted and URN-qualified keys in a value", "Entra ID flag: {\"name.givenName\": …}",
 		[]string{ProfileEntraID}, func(p *Profile) { p.Quirks.QualifiedKeys = true }},
-	{"schemas that are not known", "Entra ID: http://schemas.microsoft.com/2006/11/ResourceManagement/ADSCIM/2.0/Group",
+	{"unknown schemas", "Entra ID: http://schemas.microsoft.com/2006/11/ResourceManagement/ADSCIM/2.0/Group",
 		[]string{ProfileEntraID}, func(p *Profile) { p.Quirks.ForeignSchemas = true }},
-	{"\"\" takes a value away", "Entra ID gallery test SCIM_Null_Update; Okta sends \"\" for what is empty in its profile",
+	{"\"\" removes a value", "Entra ID gallery test SCIM_Null_Update; Okta sends \"\" for empty profile attributes",
 		[]string{ProfileOkta, ProfileEntraID}, func(p *Profile) { p.Quirks.EmptyUnassigns = true }},
 }
 
-// profileOf builds a profile from the table; an unknown name is RFC.
+// profileOf returns the profile of a name; an unknown name has no deviations.
 func profileOf(name string) *Profile {
 	p := &Profile{Name: name}
 	for _, row := range profiles {
@@ -74,12 +74,12 @@ var (
 	profileEntraID = profileOf(ProfileEntraID)
 )
 
-// entraSchemas begins the URNs that only Entra ID sends.
+// entraSchemas is the prefix of schema URNs that only Entra ID sends.
 const entraSchemas = "http://schemas.microsoft.com/"
 
-// chooseProfile takes the one that the credential is for, or tells the client by its own marks:
-// Okta by its User-Agent; Entra ID by the query of its flag, by its schemas, and by operations in
-// capitals, which no other client sends. Without a mark the RFCs count.
+// chooseProfile returns the profile configured for the credential. Without one it detects the
+// client: Okta by its User-Agent; Entra ID by the query parameter of its flag, by its schemas and
+// by capitalized operations, which no other client sends. All others have the RFC profile.
 func chooseProfile(configured string, r *http.Request, body map[string]any) *Profile {
 	switch configured {
 	case ProfileRFC:
@@ -92,13 +92,13 @@ func chooseProfile(configured string, r *http.Request, body map[string]any) *Pro
 	switch {
 	case strings.Contains(strings.ToLower(r.UserAgent()), "okta"):
 		return profileOkta
-	case r.URL.Query().Has("aadOptscim062020"), hasEntraMarks(body):
+	case r.URL.Query().Has("aadOptscim062020"), isFromEntra(body):
 		return profileEntraID
 	}
 	return profileRFC
 }
 
-func hasEntraMarks(body map[string]any) bool {
+func isFromEntra(body map[string]any) bool {
 	urns, _ := body["schemas"].([]any)
 	for _, item := range urns {
 		if urn, _ := item.(string); strings.HasPrefix(urn, entraSchemas) {
@@ -116,20 +116,20 @@ func hasEntraMarks(body map[string]any) bool {
 	return false
 }
 
-// answersPatch tells whether a PATCH of a resource answers with the resource. A group of many
-// members is not shown to a client that has not asked for attributes: what it costs to write one
-// member must not depend on how many there are.
-func (p *Profile) answersPatch(r *schema.Resource, asked bool) bool {
-	if asked {
+// returnsPatched reports whether the response to a PATCH contains the resource. A large group is
+// returned only if the request selects attributes (hasProjection): the cost of changing one member
+// must not depend on the size of the group.
+func (p *Profile) returnsPatched(r *schema.Resource, hasProjection bool) bool {
+	if hasProjection {
 		return true
 	}
 	for _, value := range r.Document {
 		if set, ok := value.(schema.Set); ok {
-			return !p.SilentGroupPatch && set.Len() <= largestShown
+			return !p.SilentGroupPatch && set.Len() <= maxReturnedMembers
 		}
 	}
 	return !p.SilentGroupPatch || r.Type.Name != schema.Group.Name
 }
 
-// largestShown is how many members a group may have for a PATCH to answer with it.
-const largestShown = 1000
+// maxReturnedMembers is the number of members up to which the response to a PATCH contains the group.
+const maxReturnedMembers = 1000

@@ -12,55 +12,58 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/scim/schema"
 )
 
-// Query says which resources of a type are wanted, in which order, and which page of them.
+// Query selects resources of one type: a filter, an order and a page.
 type Query struct {
-	// Filter, nil for all.
+	// Filter matches resources; nil for all.
 	Filter *filter.Predicate
-	// Order, nil for the store's own: by time of creation, then by id. So new resources come last.
+	// Order of the resources; nil for the default order: by creation time, then by id, so that new
+	// resources are last.
 	Order *Order
-	// Start is the index of the first resource wanted, from 0. It does not count where After is given.
+	// Start is the zero-based index of the first resource. It is ignored if After is set.
 	Start int
-	// After continues behind the last resource of another page; nil on the first.
+	// After is the position of the last resource of the previous page; nil for the first page.
 	After *Position
-	// Count is how many are wanted at most; 0 asks for the total alone.
+	// Count is the page size; 0 returns only the total.
 	Count int
-	// Projection says which attributes are wanted.
+	// Projection selects the attributes; nil for the default ones.
 	Projection *schema.Projection
 }
 
-// Order sorts resources by an attribute (RFC 7644 section 3.4.2.3); those without a value come
-// last, or first when it is descending.
+// Order sorts resources by an attribute (RFC 7644 section 3.4.2.3). Resources without a value come
+// last, or first if Descending is set.
 type Order struct {
 	By         schema.Ref
 	Descending bool
 }
 
-// Page is what a Query has found.
+// Page is the result of a Query.
 type Page struct {
-	// Total is how many resources match.
+	// Total is the number of resources that match.
 	Total int
-	// Resources of the page.
+	// Resources are the resources of the page.
 	Resources []*schema.Resource
-	// Next continues behind this page; nil when it is the last one.
+	// Next is the position after which the next page begins; nil on the last page.
 	Next *Position
 }
 
-// Position is where a resource stands in an order. It tells two resources apart always.
+// Position is the position of a resource in an order, the key of keyset pagination. No two
+// resources have the same position.
 type Position struct {
-	// Key is the value that is sorted by; empty in the store's own order.
+	// Key is the sort key; empty in the default order.
 	Key filter.SortKey `json:"k,omitzero"`
-	// Created is the time of creation, in nanoseconds since 1970.
+	// Created is the creation time in nanoseconds since the Unix epoch.
 	Created int64 `json:"t"`
-	// ID of the resource.
+	// ID is the id of the resource.
 	ID string `json:"i"`
 }
 
-// PositionOf is a resource's position in the store's own order.
+// PositionOf returns the position of a resource in the default order.
 func PositionOf(created time.Time, id string) Position {
 	return Position{Created: created.UnixNano(), ID: id}
 }
 
-// Compare says which comes first in a query's order.
+// Compare compares two positions in an order: negative if p is first. A nil Order is the default
+// order.
 func (p Position) Compare(other Position, o *Order) int {
 	if o != nil {
 		if c := filter.Compare(p.Key, other.Key); c != 0 {
@@ -73,29 +76,29 @@ func (p Position) Compare(other Position, o *Order) int {
 	return cmp.Or(cmp.Compare(p.Created, other.Created), strings.Compare(p.ID, other.ID))
 }
 
-// Item is a resource that a Query may be about.
+// Item is a candidate of a Query.
 type Item interface {
 	schema.Source
-	// Position in the store's own order.
+	// Position returns the position in the default order.
 	Position() Position
-	// Resource is made of those on the page only.
+	// Resource returns the resource. It is called only for the items of the page.
 	Resource() *schema.Resource
 }
 
-// checkEvery is after how many candidates it is looked whether the caller has gone.
+// checkEvery is the number of candidates between two checks whether the context is done.
 const checkEvery = 1 << 10
 
-// Select matches, sorts and counts candidates, and cuts the page. They come in the store's own
-// order. The work is that of the candidates' number, the memory too where an Order is given, and
-// that of the page otherwise.
+// Select matches, sorts and counts candidates, and returns the page. The candidates are in the
+// default order. Time is linear in the number of candidates; memory is linear in the number of
+// matches if an Order is set, and in the page size otherwise.
 func (q *Query) Select(ctx context.Context, candidates iter.Seq[Item]) (*Page, error) {
 	if q.Order != nil {
 		return q.selectSorted(ctx, candidates)
 	}
 	w := &window{q: q, page: &Page{}}
-	seen := 0
+	checked := 0
 	for item := range candidates {
-		if seen++; seen%checkEvery == 0 && ctx.Err() != nil {
+		if checked++; checked%checkEvery == 0 && ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
 		if q.Filter == nil || q.Filter.Match(item) {
@@ -112,9 +115,9 @@ type sorted struct {
 
 func (q *Query) selectSorted(ctx context.Context, candidates iter.Seq[Item]) (*Page, error) {
 	var matches []sorted
-	seen := 0
+	checked := 0
 	for item := range candidates {
-		if seen++; seen%checkEvery == 0 && ctx.Err() != nil {
+		if checked++; checked%checkEvery == 0 && ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
 		if q.Filter == nil || q.Filter.Match(item) {
@@ -131,7 +134,7 @@ func (q *Query) selectSorted(ctx context.Context, candidates iter.Seq[Item]) (*P
 	return w.page, ctx.Err()
 }
 
-// window takes matches in order and keeps those of the page.
+// window receives matches in order and keeps those of the page.
 type window struct {
 	q    *Query
 	page *Page

@@ -12,48 +12,49 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/scim/scimerror"
 )
 
-// BasePath is where the service is served, below an account's base address.
+// BasePath is the path of the service below an account's base URL.
 const BasePath = "/api/scim/v2"
 
-// Handles tells whether a canonical path is served here.
+// Handles reports whether a canonical path belongs to the SCIM service.
 func Handles(path string) bool {
 	return path == BasePath || strings.HasPrefix(path, BasePath+"/")
 }
 
-// Tenant is whose resources are asked for.
+// Tenant is the account whose resources a request accesses.
 type Tenant struct {
-	// Name keeps the cursors of tenants apart.
+	// Name is part of the hash in a cursor, so that no cursor is valid for two tenants.
 	Name string
-	// BaseURL is the address of the service, with BasePath; it comes from configuration.
+	// BaseURL is the URL of the service including BasePath. It comes from configuration, never from
+	// the request.
 	BaseURL string
-	// Types of resources, with the tenant's own extensions.
+	// Types are the resource types with the tenant's own extensions.
 	Types []*schema.ResourceType
-	// Store keeps the resources.
+	// Store holds the resources.
 	Store Store
 }
 
-// Caller is who asks.
+// Caller is the authenticated caller of a request.
 type Caller struct {
-	// User is the id of the caller's own User; empty when it has none.
+	// User is the id of the caller's own User; empty if it has none.
 	User string
-	// Manages tells whether it may provision. Without that it may read itself, and no more.
+	// Manages reports whether the caller may provision. Other callers may only read their own User.
 	Manages bool
-	// Profile that is configured for its credential; empty to tell it by the client's marks.
+	// Profile is the profile configured for the credential; empty to detect it from the request.
 	Profile string
-	// Wait lets the caller do one more operation of a bulk, at its own rate; nil for any rate.
+	// Wait blocks until the caller's rate limit allows another bulk operation; nil for no limit.
 	Wait func(context.Context) error
 }
 
-// Server is the protocol.
+// Server serves the SCIM protocol. Create it with NewServer.
 type Server struct {
-	// Now is the clock that cursors expire by.
+	// Now is the clock for the expiry of cursors.
 	Now func() time.Time
-	// Annotate is told the route of each request; may be nil.
+	// Annotate is called with the route of each request; may be nil.
 	Annotate func(ctx context.Context, route string)
 	mux      *http.ServeMux
 }
 
-// NewServer makes a server.
+// NewServer returns a Server with all routes. annotate may be nil.
 func NewServer(now func() time.Time, annotate func(ctx context.Context, route string)) *Server {
 	s := &Server{Now: now, Annotate: annotate, mux: http.NewServeMux()}
 	for _, r := range routes {
@@ -62,67 +63,67 @@ func NewServer(now func() time.Time, annotate func(ctx context.Context, route st
 	return s
 }
 
-// ServeHTTP is that of the route's place in the mux, which is only asked for the route.
+// ServeHTTP does nothing: the mux only matches routes, and never serves them.
 func (r *route) ServeHTTP(http.ResponseWriter, *http.Request) {}
 
-// access says who may use a route.
+// access is who may use a route.
 type access int
 
 const (
-	managers access = iota // who may provision
-	self                   // any caller, for its own user
-	public                 // everybody: nothing of the tenant but its schemas is shown
+	managers access = iota // callers that may provision
+	self                   // any caller, for its own User
+	public                 // unauthenticated callers: discovery shows only the tenant's schemas
 )
 
-// route is a line of the table of routes.
+// route is a row of the table of routes.
 type route struct {
 	pattern string
 	access  access
-	answer  func(*exchange) error
+	handle  func(*exchange) error
 }
 
-// routes are all of RFC 7644 table 2. The patterns of paths are below BasePath.
+// routes are the endpoints of RFC 7644 table 2. Paths are relative to BasePath.
 var routes = []*route{
 	{"GET /ServiceProviderConfig", public, (*exchange).serviceProviderConfig},
 	{"GET /ResourceTypes", public, (*exchange).listResourceTypes},
 	{"GET /ResourceTypes/{id}", public, (*exchange).getResourceType},
 	{"GET /Schemas", public, (*exchange).listSchemas},
 	{"GET /Schemas/{id}", public, (*exchange).getSchema},
-	{"GET /Me", self, (*exchange).getMe},
-	{"PUT /Me", managers, (*exchange).replaceMe},
-	{"PATCH /Me", managers, (*exchange).patchMe},
-	{"DELETE /Me", managers, (*exchange).deleteMe},
+	{"GET /Me", self, (*exchange).getResource},
+	{"PUT /Me", managers, (*exchange).replaceResource},
+	{"PATCH /Me", managers, (*exchange).patchResource},
+	{"DELETE /Me", managers, (*exchange).deleteResource},
 	{"POST /Bulk", managers, (*exchange).bulk},
-	{"GET /{$}", managers, (*exchange).listAll},
-	{"POST /.search", managers, (*exchange).searchAll},
-	{"GET /{type}", managers, (*exchange).list},
-	{"POST /{type}", managers, (*exchange).create},
-	{"POST /{type}/.search", managers, (*exchange).search},
-	{"GET /{type}/{id}", managers, (*exchange).get},
-	{"PUT /{type}/{id}", managers, (*exchange).replace},
-	{"PATCH /{type}/{id}", managers, (*exchange).patch},
-	{"DELETE /{type}/{id}", managers, (*exchange).delete},
+	{"GET /{$}", managers, (*exchange).listResources},
+	{"POST /.search", managers, (*exchange).searchResources},
+	{"GET /{type}", managers, (*exchange).listResources},
+	{"POST /{type}", managers, (*exchange).createResource},
+	{"POST /{type}/.search", managers, (*exchange).searchResources},
+	{"GET /{type}/{id}", managers, (*exchange).getResource},
+	{"PUT /{type}/{id}", managers, (*exchange).replaceResource},
+	{"PATCH /{type}/{id}", managers, (*exchange).patchResource},
+	{"DELETE /{type}/{id}", managers, (*exchange).deleteResource},
 }
 
-// IsPublic tells whether a request is served to those who show no credential (RFC 7643 section 5).
+// IsPublic reports whether a request is served without a credential (RFC 7643 section 5).
 func (s *Server) IsPublic(r *http.Request) bool {
 	found, _ := s.route(r)
 	return found != nil && found.access == public
 }
 
-// exchange is one request with what is known of it.
+// exchange is one request with its response, tenant and caller.
 type exchange struct {
 	http.ResponseWriter
 	*http.Request
 	server *Server
 	tenant *Tenant
 	caller Caller
-	// profile is known when the body was read: nothing else needs it.
+	// profile is ProfileRFC until the body has been read: it may depend on the body.
 	profile *Profile
 }
 
-// ServeHTTP answers a request whose tenant and caller are known; for a public route the caller
-// may be the empty one. The path is canonical.
+// ServeHTTP serves a request with a canonical path. For a public route the caller may be the zero
+// Caller.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request, tenant *Tenant, caller Caller) {
 	found, inner := s.route(r)
 	if found == nil {
@@ -132,17 +133,18 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request, tenant *Tenan
 	if s.Annotate != nil {
 		s.Annotate(r.Context(), BasePath+strings.TrimSuffix(found.pattern[strings.Index(found.pattern, "/"):], "/{$}"))
 	}
-	x := &exchange{ResponseWriter: w, Request: inner, server: s, tenant: tenant, caller: caller}
+	x := &exchange{ResponseWriter: w, Request: inner, server: s, tenant: tenant, caller: caller, profile: profileRFC}
 	if found.access == managers && !caller.Manages {
 		WriteError(w, r, scimerror.New(http.StatusForbidden, "the credential does not hold the permission ScimManage, or is confined to certain deployments"))
 		return
 	}
-	if err := found.answer(x); err != nil {
+	if err := found.handle(x); err != nil {
 		WriteError(w, r, err)
 	}
 }
 
-// route finds the line of the table for a request, and the request as that line sees it.
+// route returns the route of a request and the request with a path relative to BasePath and with
+// path values; nil if no route matches.
 func (s *Server) route(r *http.Request) (*route, *http.Request) {
 	inner, below := r.WithContext(r.Context()), *r.URL
 	below.Path = cmp.Or(strings.TrimPrefix(r.URL.Path, BasePath), "/")
@@ -165,10 +167,10 @@ func (s *Server) route(r *http.Request) (*route, *http.Request) {
 	return found, inner
 }
 
-// reserved are the endpoints that no resource type can have.
+// reserved are endpoints that cannot be resource types.
 var reserved = []string{"ServiceProviderConfig", "ResourceTypes", "Schemas", "Me", "Bulk", ".search"}
 
-// noRoute answers 405 when the path is served with other methods, else 404.
+// noRoute responds with 405 if the path supports other methods, else with 404.
 func (s *Server) noRoute(w http.ResponseWriter, r *http.Request) {
 	var allowed []string
 	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
@@ -183,10 +185,10 @@ func (s *Server) noRoute(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Allow", strings.Join(allowed, ", "))
-	WriteError(w, r, scimerror.New(http.StatusMethodNotAllowed, "method %s is not served here; allowed: %s", scimerror.Quote(r.Method), strings.Join(allowed, ", ")))
+	WriteError(w, r, scimerror.New(http.StatusMethodNotAllowed, "method %s is not allowed; allowed: %s", scimerror.Quote(r.Method), strings.Join(allowed, ", ")))
 }
 
-// resourceType is the one that the path names.
+// resourceType returns the resource type that the path names, or a 404 error.
 func (x *exchange) resourceType() (*schema.ResourceType, error) {
 	return x.typeByEndpoint("/" + x.PathValue("type"))
 }
@@ -199,7 +201,7 @@ func (x *exchange) typeByEndpoint(endpoint string) (*schema.ResourceType, error)
 	return x.tenant.Types[i], nil
 }
 
-// locate is the address of a resource.
+// locate returns the URL of a resource; empty if its type is not served.
 func (x *exchange) locate(resourceType, id string) string {
 	for _, t := range x.tenant.Types {
 		if t.Name == resourceType {

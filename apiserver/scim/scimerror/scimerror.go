@@ -1,4 +1,4 @@
-// Package scimerror is how SCIM says no (RFC 7644 section 3.12).
+// Package scimerror is the error responses of SCIM (RFC 7644 section 3.12).
 package scimerror
 
 import (
@@ -8,10 +8,10 @@ import (
 	"unicode/utf8"
 )
 
-// Type is a scimType: what is wrong with a request, in a word.
+// Type is a scimType, the error keyword.
 type Type string
 
-// The scimTypes of RFC 7644 table 9 and RFC 9865 table 1.
+// scimTypes of RFC 7644 table 9 and RFC 9865 table 1.
 const (
 	InvalidFilter Type = "invalidFilter"
 	TooMany       Type = "tooMany"
@@ -28,17 +28,17 @@ const (
 	InvalidCount  Type = "invalidCount"
 )
 
-// URN is the schema of an error.
+// URN is the schema of an error response.
 const URN = "urn:ietf:params:scim:api:messages:2.0:Error"
 
-// Error is an answer that says no. Detail is shown to the caller: it never holds a secret, and
-// what the caller sent stands in it only quoted and clipped.
+// Error is a SCIM error response. Detail is returned to the client: it contains no secrets, and
+// values from the request only as returned by Quote.
 type Error struct {
 	// Status is the HTTP status.
 	Status int
-	// Type is empty where the status says it all.
+	// Type is empty if the status is sufficient.
 	Type Type
-	// Detail for people: which attribute, what was given, what is allowed.
+	// Detail is a human-readable message: the attribute, its value, the allowed values.
 	Detail string
 }
 
@@ -50,35 +50,35 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%d %s: %s", e.Status, e.Type, e.Detail)
 }
 
-// New is an error with a status that says it all.
+// New returns an error without a scimType.
 func New(status int, format string, args ...any) *Error {
 	return &Error{Status: status, Detail: fmt.Sprintf(format, args...)}
 }
 
-// Bad is a 400.
+// Bad returns a 400 error with a scimType.
 func Bad(scimType Type, format string, args ...any) *Error {
 	return &Error{Status: http.StatusBadRequest, Type: scimType, Detail: fmt.Sprintf(format, args...)}
 }
 
-// NotFound is the 404 of a resource.
+// NotFound returns the 404 error for a resource.
 func NotFound(resourceType, id string) *Error {
 	return New(http.StatusNotFound, "%s %s does not exist", resourceType, Quote(id))
 }
 
-// Conflict is the 409 of a value that another resource has.
+// Conflict returns the 409 error for a value that belongs to another resource.
 func Conflict(format string, args ...any) *Error {
 	return &Error{Status: http.StatusConflict, Type: Uniqueness, Detail: fmt.Sprintf(format, args...)}
 }
 
-// longest is how much of what a caller sent is sent back, in bytes.
-const longest = 80
+// maxQuoted is the length in bytes to which Quote truncates.
+const maxQuoted = 80
 
-// Quote shows a text of the caller in a detail: quoted, and clipped.
+// Quote returns a value from the request for use in a Detail: quoted and truncated.
 func Quote(s string) string {
-	if len(s) <= longest {
+	if len(s) <= maxQuoted {
 		return fmt.Sprintf("%q", strings.ToValidUTF8(s, "?"))
 	}
-	cut := longest
+	cut := maxQuoted
 	for cut > 0 && !utf8.RuneStart(s[cut]) {
 		cut--
 	}

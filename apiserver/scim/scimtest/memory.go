@@ -1,4 +1,4 @@
-// Package scimtest has a Store in memory, for tests of the protocol alone.
+// Package scimtest provides an in-memory Store for tests of the SCIM protocol.
 package scimtest
 
 import (
@@ -18,14 +18,14 @@ import (
 	"github.com/quoin-dev/quoin/internal/fold"
 )
 
-// Memory is a Store. The zero value is empty and ready.
+// Memory is an in-memory scim.Store. The zero value is an empty store.
 type Memory struct {
-	// Now is the clock; time.Now when nil.
+	// Now is the clock; nil for time.Now.
 	Now func() time.Time
 
-	// Made is how many resources it counts as made before: the ids of stores that are to be told
-	// apart begin at different numbers.
-	Made int
+	// LastID is the number in the id that was assigned last. Tests with several stores set it to
+	// different values so that ids are distinct.
+	LastID int
 
 	mu        sync.Mutex
 	resources []*schema.Resource
@@ -38,7 +38,7 @@ func (m *Memory) now() time.Time {
 	return m.Now()
 }
 
-// uniqueness is the value that a resource may share with none of its type.
+// uniqueness returns the unique attribute of a type and its case-folded value.
 func uniqueness(t *schema.ResourceType, d schema.Document) (name, value string) {
 	for _, a := range t.Core.Attributes {
 		if a.Uniqueness == "server" {
@@ -49,7 +49,7 @@ func uniqueness(t *schema.ResourceType, d schema.Document) (name, value string) 
 	return "", ""
 }
 
-func (m *Memory) taken(t *schema.ResourceType, id string, d schema.Document) error {
+func (m *Memory) checkUnique(t *schema.ResourceType, id string, d schema.Document) error {
 	name, value := uniqueness(t, d)
 	for _, r := range m.resources {
 		if _, other := uniqueness(t, r.Document); r.Type.Name == t.Name && r.ID != id && name != "" && other == value {
@@ -68,7 +68,7 @@ func (m *Memory) find(t *schema.ResourceType, id string) (*schema.Resource, erro
 	return nil, scimerror.NotFound(t.Name, id)
 }
 
-// copyOf is a resource that the caller may alter, with its groups where it has some.
+// copyOf returns a copy of a resource that the caller may modify, with the groups of a user.
 func (m *Memory) copyOf(r *schema.Resource) *schema.Resource {
 	c := *r
 	c.Document = r.Document.Clone()
@@ -87,8 +87,8 @@ func (m *Memory) copyOf(r *schema.Resource) *schema.Resource {
 	return &c
 }
 
-// kept is a document as it is kept: members are a Set, what is derived is not there.
-func kept(t *schema.ResourceType, d schema.Document) schema.Document {
+// stored returns a document in its stored form: members as a Set, without derived attributes.
+func stored(t *schema.ResourceType, d schema.Document) schema.Document {
 	d = d.Clone()
 	delete(d, "groups")
 	if t.Name == schema.Group.Name {
@@ -103,22 +103,22 @@ func kept(t *schema.ResourceType, d schema.Document) schema.Document {
 	return d
 }
 
-// Create implements scim.Store.
-func (m *Memory) Create(_ context.Context, t *schema.ResourceType, d schema.Document) (*schema.Resource, error) {
+// CreateResource implements scim.Store.
+func (m *Memory) CreateResource(_ context.Context, t *schema.ResourceType, d schema.Document) (*schema.Resource, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if err := m.taken(t, "", d); err != nil {
+	if err := m.checkUnique(t, "", d); err != nil {
 		return nil, err
 	}
-	m.Made++
+	m.LastID++
 	now := m.now()
-	r := &schema.Resource{Type: t, ID: fmt.Sprintf("%s-%06d", strings.ToLower(t.Name), m.Made), Document: kept(t, d), Created: now, LastModified: now, Version: "1"}
+	r := &schema.Resource{Type: t, ID: fmt.Sprintf("%s-%06d", strings.ToLower(t.Name), m.LastID), Document: stored(t, d), Created: now, LastModified: now, Version: "1"}
 	m.resources = append(m.resources, r)
 	return m.copyOf(r), nil
 }
 
-// Get implements scim.Store.
-func (m *Memory) Get(_ context.Context, t *schema.ResourceType, id string, _ *schema.Projection) (*schema.Resource, error) {
+// GetResource implements scim.Store.
+func (m *Memory) GetResource(_ context.Context, t *schema.ResourceType, id string, _ *schema.Projection) (*schema.Resource, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	r, err := m.find(t, id)
@@ -128,8 +128,8 @@ func (m *Memory) Get(_ context.Context, t *schema.ResourceType, id string, _ *sc
 	return m.copyOf(r), nil
 }
 
-// Update implements scim.Store.
-func (m *Memory) Update(_ context.Context, t *schema.ResourceType, id string, change func(*schema.Resource) (schema.Document, error)) (*schema.Resource, error) {
+// ReplaceResource implements scim.Store.
+func (m *Memory) ReplaceResource(_ context.Context, t *schema.ResourceType, id string, change func(*schema.Resource) (schema.Document, error)) (*schema.Resource, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	r, err := m.find(t, id)
@@ -140,8 +140,8 @@ func (m *Memory) Update(_ context.Context, t *schema.ResourceType, id string, ch
 	if err != nil {
 		return nil, err
 	}
-	d = kept(t, d)
-	if err := m.taken(t, id, d); err != nil {
+	d = stored(t, d)
+	if err := m.checkUnique(t, id, d); err != nil {
 		return nil, err
 	}
 	if !reflect.DeepEqual(r.Document, d) {
@@ -152,8 +152,8 @@ func (m *Memory) Update(_ context.Context, t *schema.ResourceType, id string, ch
 	return m.copyOf(r), nil
 }
 
-// Delete implements scim.Store.
-func (m *Memory) Delete(_ context.Context, t *schema.ResourceType, id string, check func(*schema.Resource) error) error {
+// DeleteResource implements scim.Store.
+func (m *Memory) DeleteResource(_ context.Context, t *schema.ResourceType, id string, check func(*schema.Resource) error) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	r, err := m.find(t, id)
@@ -172,8 +172,8 @@ func (m *Memory) Delete(_ context.Context, t *schema.ResourceType, id string, ch
 	return nil
 }
 
-// Query implements scim.Store.
-func (m *Memory) Query(ctx context.Context, t *schema.ResourceType, q *scim.Query) (*scim.Page, error) {
+// ListResources implements scim.Store.
+func (m *Memory) ListResources(ctx context.Context, t *schema.ResourceType, q *scim.Query) (*scim.Page, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return q.Select(ctx, func(yield func(scim.Item) bool) {
@@ -196,7 +196,7 @@ func (i item) Position() scim.Position { return scim.PositionOf(i.of.Created, i.
 // Resource implements scim.Item.
 func (i item) Resource() *schema.Resource { return i.of }
 
-// members is a Set in memory.
+// members is an in-memory schema.Set.
 type members struct{ elements map[string]map[string]any }
 
 // Len implements schema.Set.

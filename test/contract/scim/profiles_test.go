@@ -29,8 +29,8 @@ var profileRows = []struct {
 	{"add or replace where the filter matches nothing", []string{"EntraID"}, filterMatchesNothing},
 	{"manager as a plain id", []string{"EntraID"}, managerAsPlainID},
 	{"dotted and URN-qualified keys in a value", []string{"EntraID"}, qualifiedKeys},
-	{"schemas that are not known", []string{"EntraID"}, unknownSchemas},
-	{`"" takes a value away`, []string{"Okta", "EntraID"}, emptyTakesAway},
+	{"unknown schemas", []string{"EntraID"}, unknownSchemas},
+	{`"" removes a value`, []string{"Okta", "EntraID"}, emptyTakesAway},
 }
 
 func TestProfileRows(t *testing.T) {

@@ -23,7 +23,7 @@ const inMemory = true
 
 func TestMain(m *testing.M) {
 	server := scim.NewServer(time.Now, nil)
-	stores := map[*account]*scimtest.Memory{acme: {}, globex: {Made: 500_000}} // no id is in both
+	stores := map[*account]*scimtest.Memory{acme: {}, globex: {LastID: 500_000}} // distinct ids
 	extension := schema.Extension{Schema: &schema.Schema{ID: attributesURN, Name: "UserAttribute", Attributes: []*schema.Attribute{
 		attribute("team", schema.String), attribute("level", schema.Integer),
 		{Name: "tags", Type: schema.String, MultiValued: true, Mutability: schema.ReadWrite, Returned: schema.Default, Uniqueness: "none"},

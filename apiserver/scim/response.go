@@ -17,24 +17,24 @@ import (
 	"github.com/quoin-dev/quoin/internal/strictjson"
 )
 
-// MediaType is that of every answer.
+// MediaType is the media type of every response.
 const MediaType = "application/scim+json"
 
-// toError is the one way from an error to an answer. Faults on this side are logged, and said in
-// general words.
+// toError converts an error to a SCIM error. Internal errors are logged, and the client only
+// receives "internal error".
 func toError(ctx context.Context, err error) *scimerror.Error {
 	var e *scimerror.Error
 	switch {
 	case errors.As(err, &e):
 		return e
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		return scimerror.New(http.StatusServiceUnavailable, "it took too long; try again")
+		return scimerror.New(http.StatusServiceUnavailable, "the request timed out; try again")
 	}
 	log.FromContext(ctx).Error(err, "SCIM request failed")
 	return scimerror.New(http.StatusInternalServerError, "internal error")
 }
 
-// WriteError answers with a SCIM error (RFC 7644 section 3.12).
+// WriteError responds with err as a SCIM error (RFC 7644 section 3.12).
 func WriteError(w http.ResponseWriter, r *http.Request, err error) {
 	e := toError(r.Context(), err)
 	if e.Status == http.StatusServiceUnavailable && w.Header().Get("Retry-After") == "" {
@@ -43,7 +43,7 @@ func WriteError(w http.ResponseWriter, r *http.Request, err error) {
 	WriteStatus(w, e)
 }
 
-// WriteStatus answers with a SCIM error that is known to be one.
+// WriteStatus responds with a SCIM error.
 func WriteStatus(w http.ResponseWriter, e *scimerror.Error) {
 	header := w.Header()
 	for _, name := range []string{"Content-Length", "Content-Encoding", "ETag", "Last-Modified", "Location"} {
@@ -51,10 +51,10 @@ func WriteStatus(w http.ResponseWriter, e *scimerror.Error) {
 	}
 	header.Set("Content-Type", MediaType)
 	w.WriteHeader(e.Status)
-	_, _ = w.Write(errorBody(e)) // a caller that is gone cannot be told
+	_, _ = w.Write(errorBody(e)) // the client may have disconnected
 }
 
-// errorBody is an error as JSON; its status is a string (RFC 7644 section 3.12).
+// errorBody returns an error as JSON; status is a string (RFC 7644 section 3.12).
 func errorBody(e *scimerror.Error) []byte {
 	body, err := json.Marshal(struct {
 		Schemas  []string       `json:"schemas"`
@@ -68,31 +68,33 @@ func errorBody(e *scimerror.Error) []byte {
 	return body
 }
 
-// write answers with a body that is JSON already.
+// write responds with a JSON body.
 func (x *exchange) write(status int, body []byte) error {
 	x.Header().Set("Content-Type", MediaType)
 	x.Header().Set("Content-Length", strconv.Itoa(len(body)))
 	x.WriteHeader(status)
-	_, _ = x.ResponseWriter.Write(body) // a caller that is gone cannot be told
+	_, _ = x.ResponseWriter.Write(body) // the client may have disconnected
 	return nil
 }
 
-// writeJSON answers 200 with a value.
+// writeJSON responds with 200 and a value as JSON.
 func (x *exchange) writeJSON(value any) error {
 	body, err := json.Marshal(value)
 	if err != nil {
-		return fmt.Errorf("encode answer: %w", err)
+		return fmt.Errorf("encode response: %w", err)
 	}
 	return x.write(http.StatusOK, body)
 }
 
-// Header is that of the answer: both halves of an exchange have one.
+// Header returns the response headers. It resolves the ambiguity between the embedded Request and
+// ResponseWriter.
 func (x *exchange) Header() http.Header { return x.ResponseWriter.Header() }
 
-// Write is that of the answer: both halves of an exchange have one.
+// Write writes to the response body. It resolves the ambiguity between the embedded Request and
+// ResponseWriter.
 func (x *exchange) Write(data []byte) (int, error) { return x.ResponseWriter.Write(data) }
 
-// writeResource answers with a resource.
+// writeResource responds with a resource.
 func (x *exchange) writeResource(status int, r *schema.Resource, p *schema.Projection) error {
 	r.Location = x.locate(r.Type.Name, r.ID)
 	if status == http.StatusCreated {
@@ -102,7 +104,7 @@ func (x *exchange) writeResource(status int, r *schema.Resource, p *schema.Proje
 	return x.write(status, r.Render(nil, p, x.locate))
 }
 
-// body reads what was sent, and tells the client's profile by it.
+// body decodes the request body and chooses the client profile.
 func (x *exchange) body() (map[string]any, error) {
 	if declared := x.Request.Header.Get("Content-Type"); declared != "" {
 		media, _, err := mime.ParseMediaType(declared)
