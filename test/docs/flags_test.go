@@ -1,0 +1,117 @@
+package docs_test
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"sync"
+	"testing"
+)
+
+var (
+	bareFlag     = regexp.MustCompile(`^--([a-z][a-z0-9-]*)(?:[= ].*)?$`)
+	quoinCommand = regexp.MustCompile(`^(?:bin/)?quoin ([a-z][a-z-]*)((?: -[^|;&]*)?)$`)
+	flagArgument = regexp.MustCompile(`(?:^|\s)--?([a-z][a-z0-9-]*)`)
+	flagOfHelp   = regexp.MustCompile(`(?m)^  -([a-z][a-z0-9-]*)`)
+	summary      = regexp.MustCompile(`(?m)^  ([a-z][a-z-]*) +\S`)
+)
+
+// otherFlags are flags of other programs that the documentation names on their own.
+var otherFlags = map[string][]string{
+	"helm":           {"set", "take-ownership"},
+	"kube-apiserver": {"audit-policy-file", "audit-webhook-config-file", "proxy-client-cert-file", "requestheader-client-ca-file"},
+	"velero":         {"exclude-resources", "restore-status"},
+}
+
+// unknownFlags checks flags that stand alone in a code span, and commands of quoin with their flags.
+func unknownFlags(t *testing.T, p page) []problem {
+	t.Helper()
+	known := quoinFlags(t)
+	var problems []problem
+	for _, s := range p.spans {
+		if match := bareFlag.FindStringSubmatch(s.text); match != nil && !isFlag(known, match[1]) {
+			problems = append(problems, problem{s.line, "flag --" + match[1] + " does not exist"})
+		}
+	}
+	for _, s := range p.code() {
+		if match := quoinCommand.FindStringSubmatch(s.text); match != nil {
+			problems = append(problems, unknownArguments(known, s.line, match[1], match[2])...)
+		}
+	}
+	return problems
+}
+
+// isFlag reports whether any subcommand of quoin or one of the other programs has the flag.
+func isFlag(known map[string][]string, name string) bool {
+	for _, flags := range known {
+		if slices.Contains(flags, name) {
+			return true
+		}
+	}
+	for _, flags := range otherFlags {
+		if slices.Contains(flags, name) {
+			return true
+		}
+	}
+	return false
+}
+
+// unknownArguments checks the subcommand and the flags of a command of quoin.
+func unknownArguments(known map[string][]string, line int, subcommand, arguments string) []problem {
+	flags, found := known[subcommand]
+	if !found {
+		return []problem{{line, fmt.Sprintf("quoin has no subcommand %q", subcommand)}}
+	}
+	var problems []problem
+	for _, name := range submatches(flagArgument, arguments) {
+		if !slices.Contains(flags, name) && name != "h" {
+			problems = append(problems, problem{line, fmt.Sprintf("quoin %s has no flag --%s", subcommand, name)})
+		}
+	}
+	return problems
+}
+
+// quoinFlags returns the flags of every subcommand of quoin, as -h prints them.
+func quoinFlags(t *testing.T) map[string][]string {
+	t.Helper()
+	known, err := helpOfQuoin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return known
+}
+
+var helpOfQuoin = sync.OnceValues(func() (map[string][]string, error) {
+	folder, err := os.MkdirTemp("", "quoin-docs")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(folder)
+	program := filepath.Join(folder, "quoin")
+	build := exec.Command("go", "build", "-o", program, "./cmd/quoin")
+	build.Dir = root
+	if output, err := build.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("%w: %s", err, output)
+	}
+	known := map[string][]string{}
+	for _, subcommand := range submatches(summary, output(program)) {
+		known[subcommand] = submatches(flagOfHelp, output(program, subcommand, "-h"))
+	}
+	if len(known["controller"]) == 0 {
+		return nil, fmt.Errorf("found no flags of quoin controller in the help of %d subcommands", len(known))
+	}
+	return known, nil
+})
+
+// output returns what a program prints, whatever its exit code: usage errors exit with 2.
+func output(program string, args ...string) string {
+	var text bytes.Buffer
+	command := exec.Command(program, args...)
+	command.Stdout, command.Stderr = &text, &text
+	_ = command.Run()
+	return text.String()
+}
