@@ -13,7 +13,7 @@ import (
 	"github.com/quoin-dev/quoin/internal/kube"
 )
 
-// production reads the production environment; nil when there is none.
+// production returns the production environment; nil when there is none.
 func (r *deploymentReconciler) production(ctx context.Context, s *scope) (*v1alpha1.Environment, error) {
 	env := &v1alpha1.Environment{}
 	err := s.Get(ctx, client.ObjectKey{Namespace: s.Object.Namespace, Name: v1alpha1.ProductionName(s.Object.Name)}, env)
@@ -26,7 +26,7 @@ func (r *deploymentReconciler) production(ctx context.Context, s *scope) (*v1alp
 	return env, nil
 }
 
-// apply makes production run what is planned.
+// apply writes the planned version and commit to the production environment.
 func (r *deploymentReconciler) apply(ctx context.Context, s *scope, p plan) error {
 	d, run := s.Object, p.run
 	env := &v1alpha1.Environment{
@@ -54,7 +54,7 @@ func (r *deploymentReconciler) apply(ctx context.Context, s *scope, p plan) erro
 	return err
 }
 
-// mirror shows in the deployment's status what its environments are.
+// mirror copies the current version and the production environment's replicas to the status.
 func (r *deploymentReconciler) mirror(d *v1alpha1.Deployment, production *v1alpha1.Environment) {
 	status := &d.Status
 	if len(status.History) > 0 {

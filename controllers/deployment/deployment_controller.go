@@ -1,5 +1,5 @@
-// Package deployment reconciles Deployments: decides which version production runs, brings
-// it in at the fleet's pace, and puts the version before back when it does not become ready.
+// Package deployment reconciles Deployments: it decides which version production runs, rolls
+// it out when the fleet has a free slot, and rolls it back when it does not become ready.
 package deployment
 
 import (
@@ -31,9 +31,9 @@ var displayName = claims.Attribute[*v1alpha1.Deployment]{
 
 // Options configure the reconciler.
 type Options struct {
-	// IDs gives out numbers.
+	// IDs allocates the IDs of deployments and environments.
 	IDs *ids.Allocator
-	// Fleet paces rollouts.
+	// Fleet limits concurrent rollouts.
 	Fleet *Fleet
 	// Remotes reads the branches of Git repositories.
 	Remotes *Remotes
@@ -55,29 +55,29 @@ func New(c *kube.Client, recorder reconciler.Recorder, clk clock.PassiveClock, o
 
 type scope = reconciler.Scope[*v1alpha1.Deployment]
 
-// forget gives back what a deployment held in memory.
+// forget removes the in-memory state of a deployment.
 func (r *deploymentReconciler) forget(ctx context.Context, key client.ObjectKey) {
-	r.Fleet.Release(ctx, key)
+	r.Fleet.ReleaseSlot(ctx, key)
 	r.Remotes.Forget(key)
 }
 
-// teardown leaves it to owner references to remove what the deployment consists of.
+// teardown leaves the deletion of the deployment's objects to owner references.
 func (r *deploymentReconciler) teardown(ctx context.Context, s *scope) reconciler.Outcome {
 	r.forget(ctx, client.ObjectKeyFromObject(s.Object))
 	return reconciler.Progressing(v1alpha1.ReasonTerminating, "The deployment is being deleted")
 }
 
-// work takes the steps in order; the first that cannot be taken ends it, and says why.
+// work runs the steps in order; the first that fails determines the outcome.
 func (r *deploymentReconciler) work(ctx context.Context, s *scope) reconciler.Outcome {
 	if suspend := s.Object.Spec.Suspend; suspend != nil && *suspend {
-		// A rollout that is suspended lets another one begin.
-		r.Fleet.Release(ctx, client.ObjectKeyFromObject(s.Object))
-		return reconciler.Done("Reconciliation is suspended; everything stays as it is").Because(v1alpha1.ReasonSuspended)
+		// A suspended rollout does not occupy a slot.
+		r.Fleet.ReleaseSlot(ctx, client.ObjectKeyFromObject(s.Object))
+		return reconciler.Done("Reconciliation is suspended").Because(v1alpha1.ReasonSuspended)
 	}
 	account, err := tenant.Of(ctx, s.Client, s.Object.Namespace)
 	if errors.Is(err, tenant.ErrNoAccount) {
 		return reconciler.Stalled(v1alpha1.ReasonAccountNotFound, fmt.Sprintf(
-			"no Account has spec.namespace %q; the deployment runs as soon as one does", s.Object.Namespace))
+			"no Account has spec.namespace %q; the deployment starts when one has", s.Object.Namespace))
 	}
 	if err != nil {
 		return reconciler.Failed(err)
@@ -92,7 +92,7 @@ func (r *deploymentReconciler) work(ctx context.Context, s *scope) reconciler.Ou
 	return r.version(ctx, s, model)
 }
 
-// identify makes sure that the deployment's name is its own, and gives it its numbers.
+// identify claims the deployment's display name and allocates its IDs.
 func (r *deploymentReconciler) identify(ctx context.Context, s *scope, account *v1alpha1.Account) *reconciler.Outcome {
 	d := s.Object
 	holder, err := displayName.Ensure(ctx, s.Client, d)
@@ -101,10 +101,10 @@ func (r *deploymentReconciler) identify(ctx context.Context, s *scope, account *
 	}
 	if holder != "" {
 		o := reconciler.Stalled(v1alpha1.ReasonNameTaken, fmt.Sprintf(
-			"spec.displayName: %q belongs to deployment %q of the same account; choose another", d.DisplayName(), holder))
+			"spec.displayName: %q is used by deployment %q of the same account; choose another", d.DisplayName(), holder))
 		return &o
 	}
-	if o := r.number(ctx, s, account.Name); o != nil {
+	if o := r.allocateIDs(ctx, s, account.Name); o != nil {
 		return o
 	}
 	d.Status.ID = d.Labels[v1alpha1.LabelID]
@@ -112,28 +112,28 @@ func (r *deploymentReconciler) identify(ctx context.Context, s *scope, account *
 	return nil
 }
 
-// number gives the deployment and its production environment their numbers. A number that
-// is already there, as after a restore, is kept and not given out again.
-func (r *deploymentReconciler) number(ctx context.Context, s *scope, account string) *reconciler.Outcome {
+// allocateIDs allocates the IDs of the deployment and its production environment. An ID that
+// the object carries already, for example after a restore, is kept and never allocated again.
+func (r *deploymentReconciler) allocateIDs(ctx context.Context, s *scope, account string) *reconciler.Outcome {
 	d := s.Object
-	carried, environment := d.Labels[v1alpha1.LabelID], d.Annotations[v1alpha1.AnnotationEnvironmentID]
-	if d.Status.ID != "" && d.Status.ID == carried && environment != "" {
+	carried, carriedEnvironment := d.Labels[v1alpha1.LabelID], d.Annotations[v1alpha1.AnnotationEnvironmentID]
+	if d.Status.ID != "" && d.Status.ID == carried && carriedEnvironment != "" {
 		return nil
 	}
-	if o := copied(ctx, s, carried, environment); o != nil {
+	if o := checkCopiedIDs(ctx, s, carried, carriedEnvironment); o != nil {
 		return o
 	}
 	deploymentID, err := r.IDs.Keep(ctx, account, ids.Deployments, carried)
 	if err != nil {
 		return failed(err)
 	}
-	environmentID, err := r.IDs.Keep(ctx, account, ids.Environments, environment)
+	environmentID, err := r.IDs.Keep(ctx, account, ids.Environments, carriedEnvironment)
 	if err != nil {
 		return failed(err)
 	}
 	err = s.Label(ctx, func(d *v1alpha1.Deployment) {
-		d.Labels = withNumber(d.Labels, v1alpha1.LabelID, deploymentID)
-		d.Annotations = withNumber(d.Annotations, v1alpha1.AnnotationEnvironmentID, environmentID)
+		d.Labels = withID(d.Labels, v1alpha1.LabelID, deploymentID)
+		d.Annotations = withID(d.Annotations, v1alpha1.AnnotationEnvironmentID, environmentID)
 	})
 	if err != nil {
 		return failed(err)
@@ -141,14 +141,14 @@ func (r *deploymentReconciler) number(ctx context.Context, s *scope, account str
 	return nil
 }
 
-// copied finds numbers that came along when somebody copied another deployment's YAML.
-func copied(ctx context.Context, s *scope, deployment, environment string) *reconciler.Outcome {
+// checkCopiedIDs rejects IDs that another deployment has: its YAML was copied.
+func checkCopiedIDs(ctx context.Context, s *scope, deployment, environment string) *reconciler.Outcome {
 	if deployment == "" && environment == "" {
 		return nil
 	}
 	list := &v1alpha1.DeploymentList{}
 	if err := s.Live().List(ctx, list, client.InNamespace(s.Object.Namespace)); err != nil {
-		return failed(fmt.Errorf("look for the numbers of others: %w", err))
+		return failed(fmt.Errorf("list deployments to compare IDs: %w", err))
 	}
 	for i := range list.Items {
 		other := &list.Items[i]
@@ -157,7 +157,7 @@ func copied(ctx context.Context, s *scope, deployment, environment string) *reco
 		}
 		if other.Status.ID == deployment || (environment != "" && other.Annotations[v1alpha1.AnnotationEnvironmentID] == environment) {
 			o := reconciler.Stalled(v1alpha1.ReasonInvalidSpec, fmt.Sprintf(
-				"metadata: the label %s or the annotation %s holds a number of deployment %q; remove both, new numbers are given",
+				"metadata: label %s or annotation %s has an ID of deployment %q; remove both, and new IDs are allocated",
 				v1alpha1.LabelID, v1alpha1.AnnotationEnvironmentID, other.Name))
 			return &o
 		}
@@ -165,10 +165,10 @@ func copied(ctx context.Context, s *scope, deployment, environment string) *reco
 	return nil
 }
 
-// version decides what production runs and brings it in.
+// version decides which version production runs and applies it.
 func (r *deploymentReconciler) version(ctx context.Context, s *scope, model modelState) reconciler.Outcome {
 	d := s.Object
-	target, byHand, o := r.resolve(ctx, s)
+	target, manual, o := r.resolve(ctx, s)
 	if o != nil {
 		return *o
 	}
@@ -177,40 +177,44 @@ func (r *deploymentReconciler) version(ctx context.Context, s *scope, model mode
 		return reconciler.Failed(err)
 	}
 	key := client.ObjectKeyFromObject(d)
-	p := makePlan(observation{
-		deployment: d, target: *target, commit: model.commit, byHand: byHand, production: production, now: s.Clock.Now(),
-		takeSlot: func() bool { return r.Fleet.Acquire(ctx, key) },
-	})
+	observed := observation{
+		deployment: d, target: *target, commit: model.commit, manual: manual, production: production, now: s.Clock.Now(),
+	}
+	p := makePlan(observed)
+	if p.needsSlot && !r.Fleet.AcquireSlot(ctx, key) {
+		p = waitForSlot(observed)
+	}
+	d.Status = p.status
 	r.mirror(d, production)
 	if rollout := d.Status.Rollout; rollout != nil && rollout.StartTime != nil {
-		r.Fleet.Hold(ctx, key)
+		r.Fleet.OccupySlot(ctx, key)
 	}
-	// What was decided is recorded before it is acted on: after a crash it is still decided.
-	outcome := p.outcome.In(model.lookAgain)
-	if model.trouble != nil && outcome.IsDone() {
-		outcome = *model.trouble
+	// The decision is recorded before it takes effect, so that it survives a crash.
+	outcome := p.outcome.In(model.nextFetch)
+	if model.warning != nil && outcome.IsDone() {
+		outcome = *model.warning
 	}
 	if err := s.Record(ctx, outcome); err != nil {
 		return reconciler.Failed(err)
 	}
 	if d.Status.Rollout == nil {
-		// Only now: who takes the place must not begin before this one's end is on record.
-		r.Fleet.Release(ctx, key)
+		// After Record: the next rollout must not start before the end of this one is recorded.
+		r.Fleet.ReleaseSlot(ctx, key)
 	}
-	count(p)
+	observeMetrics(p)
 	if err := r.apply(ctx, s, p); err != nil {
 		return reconciler.Failed(err)
 	}
 	return outcome
 }
 
-// count counts a rollout that ended. People are told when the version before is back.
-func count(p plan) {
-	if p.ended == "" {
+// observeMetrics records a rollout that ended.
+func observeMetrics(p plan) {
+	if p.result == "" {
 		return
 	}
-	rolloutsTotal.WithLabelValues(p.ended).Inc()
-	rolloutSeconds.Observe(p.took.Seconds())
+	rolloutsTotal.WithLabelValues(p.result).Inc()
+	rolloutSeconds.Observe(p.duration.Seconds())
 }
 
 func failed(err error) *reconciler.Outcome {
@@ -218,8 +222,8 @@ func failed(err error) *reconciler.Outcome {
 	return &o
 }
 
-// withNumber sets a key that has no number yet.
-func withNumber(m map[string]string, key, value string) map[string]string {
+// withID sets a key to an ID unless it has a valid one.
+func withID(m map[string]string, key, value string) map[string]string {
 	if m == nil {
 		m = map[string]string{}
 	}

@@ -18,7 +18,7 @@ import (
 	"github.com/quoin-dev/quoin/internal/kube"
 )
 
-// acme is an account whose ledger stands at 5.
+// acme returns an account that has allocated 5 IDs of each kind.
 func acme() *v1alpha1.Account {
 	return &v1alpha1.Account{
 		ObjectMeta: metav1.ObjectMeta{Name: "acme", Annotations: map[string]string{v1alpha1.AnnotationIssuedIDs: "deployments=5,environments=5"}},
@@ -26,7 +26,7 @@ func acme() *v1alpha1.Account {
 	}
 }
 
-// carrying is a deployment that carries numbers.
+// carrying returns a deployment that carries IDs.
 func carrying(name, id, environment string) *v1alpha1.Deployment {
 	d := &v1alpha1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "acme", Name: name, UID: types.UID(name), Generation: 1, Labels: map[string]string{}, Annotations: map[string]string{}},
@@ -41,8 +41,8 @@ func carrying(name, id, environment string) *v1alpha1.Deployment {
 	return d
 }
 
-// once reconciles a deployment and returns it.
-func once(t *testing.T, api client.WithWatch, name string) *v1alpha1.Deployment {
+// reconcileOnce reconciles a deployment and returns it.
+func reconcileOnce(t *testing.T, api client.WithWatch, name string) *v1alpha1.Deployment {
 	t.Helper()
 	k := kube.NewClient(api, api, "quoin-test")
 	clk := clocktesting.NewFakePassiveClock(time.Now())
@@ -57,25 +57,24 @@ func once(t *testing.T, api client.WithWatch, name string) *v1alpha1.Deployment 
 	return d
 }
 
-// TestNumbers: a deployment keeps the numbers that it carries, and gets new ones in place of
-// what is no number.
-func TestNumbers(t *testing.T) {
+// TestIDsAreAllocatedOrKept: a deployment keeps the valid IDs that it carries.
+func TestIDsAreAllocatedOrKept(t *testing.T) {
 	cases := map[string]struct {
 		id, environment         string
 		wantID, wantEnvironment string
 		ledger                  string
 	}{
-		"fresh":                   {"", "", "6", "6", "deployments=6,environments=6"},
-		"restored":                {"9", "4", "9", "4", "deployments=9,environments=5"},
-		"restored in part":        {"", "8", "6", "8", "deployments=6,environments=8"},
-		"what is no number":       {"abc", "x y", "6", "6", "deployments=6,environments=6"},
-		"a number in other words": {"007", "+7", "6", "6", "deployments=6,environments=6"},
+		"new":             {"", "", "6", "6", "deployments=6,environments=6"},
+		"restored":        {"9", "4", "9", "4", "deployments=9,environments=5"},
+		"restored partly": {"", "8", "6", "8", "deployments=6,environments=8"},
+		"not a number":    {"abc", "x y", "6", "6", "deployments=6,environments=6"},
+		"not canonical":   {"007", "+7", "6", "6", "deployments=6,environments=6"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			api := newAPI(t, acme(), carrying("sales", tc.id, tc.environment))
 			for range 2 {
-				d := once(t, api, "sales")
+				d := reconcileOnce(t, api, "sales")
 				id, environment := d.Labels[v1alpha1.LabelID], d.Annotations[v1alpha1.AnnotationEnvironmentID]
 				if id != tc.wantID || environment != tc.wantEnvironment || d.Status.ID != tc.wantID {
 					t.Errorf("label %q, environment %q, status %q; want %q and %q", id, environment, d.Status.ID, tc.wantID, tc.wantEnvironment)
@@ -86,27 +85,27 @@ func TestNumbers(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got := acct.Annotations[v1alpha1.AnnotationIssuedIDs]; got != tc.ledger {
-				t.Errorf("the ledger is %q, want %q", got, tc.ledger)
+				t.Errorf("issued IDs are %q, want %q", got, tc.ledger)
 			}
 		})
 	}
 }
 
-func TestCopiedNumber(t *testing.T) {
+func TestCopiedIDsAreRejected(t *testing.T) {
 	first := carrying("sales", "3", "3")
 	first.Status.ID = "3"
 	for name, copied := range map[string]*v1alpha1.Deployment{
 		"both": carrying("copy", "3", "3"), "label": carrying("copy", "3", ""), "annotation": carrying("copy", "", "3"),
 	} {
-		t.Run(name, func(t *testing.T) { refusesCopy(t, newAPI(t, acme(), first.DeepCopy(), copied)) })
+		t.Run(name, func(t *testing.T) { expectCopyRejected(t, newAPI(t, acme(), first.DeepCopy(), copied)) })
 	}
 }
 
-func refusesCopy(t *testing.T, api client.WithWatch) {
+func expectCopyRejected(t *testing.T, api client.WithWatch) {
 	t.Helper()
-	d := once(t, api, "copy")
+	d := reconcileOnce(t, api, "copy")
 	c := meta.FindStatusCondition(d.Status.Conditions, v1alpha1.ConditionReady)
-	if c == nil || c.Reason != v1alpha1.ReasonInvalidSpec || !strings.Contains(c.Message, `holds a number of deployment "sales"; remove both`) || d.Status.ID != "" {
-		t.Errorf("says %+v, with number %q", c, d.Status.ID)
+	if c == nil || c.Reason != v1alpha1.ReasonInvalidSpec || !strings.Contains(c.Message, `has an ID of deployment "sales"; remove both`) || d.Status.ID != "" {
+		t.Errorf("condition %+v, ID %q", c, d.Status.ID)
 	}
 }

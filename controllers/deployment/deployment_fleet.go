@@ -12,24 +12,24 @@ import (
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 )
 
-// Fleet bounds how many deployments roll out at once, over all accounts, so that a new
-// version does not take the whole fleet down in one go.
+// Fleet limits the number of concurrent rollouts over all accounts, so that a new version
+// does not affect the whole fleet at once.
 //
-// What is rolling out is in the deployments' statuses; the Fleet only counts it, and is
-// filled from there when the controller starts.
+// The rollouts in progress are recorded in the statuses of the deployments. The Fleet only
+// counts them, and initializes its count from there when the controller starts.
 type Fleet struct {
 	limit  int
 	reader client.Reader
 	wake   chan event.GenericEvent
 
-	mu      sync.Mutex
-	filled  bool
-	rolling map[client.ObjectKey]struct{}
-	waiting []client.ObjectKey
+	mu          sync.Mutex
+	initialized bool
+	rolling     map[client.ObjectKey]struct{}
+	waiting     []client.ObjectKey
 }
 
-// NewFleet returns a Fleet that lets limit deployments roll out at once; any number when
-// limit is 0. reader reads Deployments.
+// NewFleet returns a Fleet with limit slots, or without a limit when it is 0. reader reads
+// Deployments.
 func NewFleet(reader client.Reader, limit int) *Fleet {
 	return &Fleet{
 		limit: limit, reader: reader,
@@ -38,16 +38,16 @@ func NewFleet(reader client.Reader, limit int) *Fleet {
 	}
 }
 
-// Acquire asks for leave to begin a rollout. Without it the deployment is queued, and is
-// reconciled when its turn comes.
-func (f *Fleet) Acquire(ctx context.Context, key client.ObjectKey) bool {
+// AcquireSlot acquires a slot for a rollout and reports whether it did. Otherwise the
+// deployment is queued, and reconciled when a slot is released.
+func (f *Fleet) AcquireSlot(ctx context.Context, key client.ObjectKey) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if !f.fill(ctx) {
+	if !f.initialize(ctx) {
 		return false
 	}
-	_, has := f.rolling[key]
-	if has || f.limit <= 0 || len(f.rolling) < f.limit {
+	_, occupied := f.rolling[key]
+	if occupied || f.limit <= 0 || len(f.rolling) < f.limit {
 		f.rolling[key] = struct{}{}
 		f.waiting = slices.DeleteFunc(f.waiting, func(k client.ObjectKey) bool { return k == key })
 		return true
@@ -58,31 +58,33 @@ func (f *Fleet) Acquire(ctx context.Context, key client.ObjectKey) bool {
 	return false
 }
 
-// Hold counts a rollout that goes on whatever the limit: begun before, or by hand.
-func (f *Fleet) Hold(ctx context.Context, key client.ObjectKey) {
+// OccupySlot counts a rollout that is in progress or was requested by a user, regardless of
+// the limit.
+func (f *Fleet) OccupySlot(ctx context.Context, key client.ObjectKey) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.fill(ctx)
+	f.initialize(ctx)
 	f.rolling[key] = struct{}{}
 }
 
-// Release ends a deployment's rollout, or its waiting, and wakes who waits for the place.
-func (f *Fleet) Release(ctx context.Context, key client.ObjectKey) {
+// ReleaseSlot releases a deployment's slot, or removes it from the queue, and wakes the next
+// deployments in the queue.
+func (f *Fleet) ReleaseSlot(ctx context.Context, key client.ObjectKey) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.fill(ctx)
+	f.initialize(ctx)
 	delete(f.rolling, key)
 	f.waiting = slices.DeleteFunc(f.waiting, func(k client.ObjectKey) bool { return k == key })
 	for range min(f.limit-len(f.rolling), len(f.waiting)) {
-		// Taken off the queue: one that has lost interest must not keep its place in it. One
-		// that finds the place taken queues again.
+		// Dequeued now, because a deployment that no longer needs the slot must not block the
+		// queue. One that is too late is queued again.
 		wake(f.wake, f.waiting[0])
 		f.waiting = f.waiting[1:]
 	}
 }
 
-// wake asks for a deployment to be reconciled. Nothing is lost when the channel is full:
-// who waits also looks again by itself.
+// wake enqueues a deployment for reconciliation. A full channel loses nothing: a waiting
+// deployment is also reconciled after slotRetryInterval.
 func wake(ch chan<- event.GenericEvent, key client.ObjectKey) {
 	d := &v1alpha1.Deployment{}
 	d.Namespace, d.Name = key.Namespace, key.Name
@@ -92,15 +94,15 @@ func wake(ch chan<- event.GenericEvent, key client.ObjectKey) {
 	}
 }
 
-// fill counts, once, what was rolling out when the controller started. It comes before the
-// first change: later, a status that the cache shows late would count a rollout that is over.
-func (f *Fleet) fill(ctx context.Context) bool {
-	if f.filled || f.limit <= 0 {
+// initialize counts, once, the rollouts in progress when the controller started. It must run
+// before the first change: later, a stale status would count a rollout that has ended.
+func (f *Fleet) initialize(ctx context.Context) bool {
+	if f.initialized || f.limit <= 0 {
 		return true
 	}
 	list := &v1alpha1.DeploymentList{}
 	if err := f.reader.List(ctx, list); err != nil {
-		log.FromContext(ctx).Error(err, "Cannot count the rollouts under way")
+		log.FromContext(ctx).Error(err, "Cannot count the rollouts in progress")
 		return false
 	}
 	for i := range list.Items {
@@ -108,6 +110,6 @@ func (f *Fleet) fill(ctx context.Context) bool {
 			f.rolling[client.ObjectKeyFromObject(&list.Items[i])] = struct{}{}
 		}
 	}
-	f.filled = true
+	f.initialized = true
 	return true
 }

@@ -25,7 +25,7 @@ import (
 	"github.com/quoin-dev/quoin/internal/tenant"
 )
 
-// newAPI is an API server in memory with objects on it.
+// newAPI returns a fake client with objects.
 func newAPI(t *testing.T, objs ...client.Object) client.WithWatch {
 	t.Helper()
 	scheme := runtime.NewScheme()
@@ -50,7 +50,7 @@ func newAPI(t *testing.T, objs ...client.Object) client.WithWatch {
 
 func keyOf(name string) client.ObjectKey { return client.ObjectKey{Namespace: "acme", Name: name} }
 
-// rolling is a deployment with a rollout under way; waiting for its turn when not started.
+// rolling returns a deployment with a rollout: in progress, or waiting for a slot.
 func rolling(name string, started bool) *v1alpha1.Deployment {
 	d := &v1alpha1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "acme", Name: name}}
 	d.Status.Rollout = &v1alpha1.RolloutStatus{To: run("1.2.3")}
@@ -60,7 +60,7 @@ func rolling(name string, started bool) *v1alpha1.Deployment {
 	return d
 }
 
-// woken are the deployments that a channel asks for, in order.
+// woken returns the deployments that the fleet woke, in order.
 func woken(f *Fleet) []string {
 	var names []string
 	for {
@@ -73,48 +73,48 @@ func woken(f *Fleet) []string {
 	}
 }
 
-// TestFleet plays a fleet of two places: "+a" asks for a place, "!a" holds one, "-a" gives it back.
-func TestFleet(t *testing.T) {
+// TestFleetSlots runs steps: "+a" acquires a slot, "!a" occupies one, "-a" releases it.
+func TestFleetSlots(t *testing.T) {
 	cases := map[string]struct {
 		limit int
-		do    []string
-		// refused and wakes in the order in which they came about.
-		refused, wakes []string
+		steps []string
+		// denied and wakes are in the order in which they happened.
+		denied, wakes []string
 	}{
-		"up to the limit":                 {2, []string{"+a", "+b", "+c"}, []string{"c"}, nil},
-		"asking again is no second place": {2, []string{"+a", "+a", "+b"}, nil, nil},
-		"who has a place keeps it":        {1, []string{"+a", "+b", "+a"}, []string{"b"}, nil},
-		"no limit":                        {0, []string{"+a", "+b", "+c", "-a"}, nil, nil},
-		"a place is given on":             {1, []string{"+a", "+b", "-a", "+b"}, []string{"b"}, []string{"b"}},
-		"in the order of asking":          {1, []string{"+a", "+b", "+c", "-a", "+b", "-b"}, []string{"b", "c"}, []string{"b", "c"}},
-		"queued once":                     {1, []string{"+a", "+b", "+b", "+c", "-a", "+b", "-b"}, []string{"b", "b", "c"}, []string{"b", "c"}},
-		"who loses interest is passed by": {1, []string{"+a", "+b", "+c", "-b", "-a"}, []string{"b", "c"}, []string{"c"}},
-		"who sleeps blocks nobody":        {1, []string{"+a", "+b", "+c", "-a", "-x"}, []string{"b", "c"}, []string{"b", "c"}},
-		"who comes too late queues again": {1, []string{"+a", "+b", "-a", "+c", "+b", "-c"}, []string{"b", "b"}, []string{"b", "b"}},
-		"held ones count":                 {1, []string{"!a", "+b"}, []string{"b"}, nil},
-		"held over the limit":             {1, []string{"!a", "!b", "+c", "-a", "-b"}, []string{"c"}, []string{"c"}},
-		"giving back what one never had":  {1, []string{"-a", "+b"}, nil, nil},
-		"as many as there are places":     {2, []string{"+a", "+b", "+c", "+d", "+e", "-a", "-b"}, []string{"c", "d", "e"}, []string{"c", "d", "e"}},
+		"up to the limit":                {2, []string{"+a", "+b", "+c"}, []string{"c"}, nil},
+		"acquiring is idempotent":        {2, []string{"+a", "+a", "+b"}, nil, nil},
+		"a slot is kept":                 {1, []string{"+a", "+b", "+a"}, []string{"b"}, nil},
+		"no limit":                       {0, []string{"+a", "+b", "+c", "-a"}, nil, nil},
+		"a released slot wakes the next": {1, []string{"+a", "+b", "-a", "+b"}, []string{"b"}, []string{"b"}},
+		"first in, first out":            {1, []string{"+a", "+b", "+c", "-a", "+b", "-b"}, []string{"b", "c"}, []string{"b", "c"}},
+		"queued once":                    {1, []string{"+a", "+b", "+b", "+c", "-a", "+b", "-b"}, []string{"b", "b", "c"}, []string{"b", "c"}},
+		"released while waiting":         {1, []string{"+a", "+b", "+c", "-b", "-a"}, []string{"b", "c"}, []string{"c"}},
+		"a waiter that does not come back blocks nothing": {1, []string{"+a", "+b", "+c", "-a", "-x"}, []string{"b", "c"}, []string{"b", "c"}},
+		"too late, queued again":                          {1, []string{"+a", "+b", "-a", "+c", "+b", "-c"}, []string{"b", "b"}, []string{"b", "b"}},
+		"occupied slots count":                            {1, []string{"!a", "+b"}, []string{"b"}, nil},
+		"occupied over the limit":                         {1, []string{"!a", "!b", "+c", "-a", "-b"}, []string{"c"}, []string{"c"}},
+		"releasing without a slot":                        {1, []string{"-a", "+b"}, nil, nil},
+		"two slots":                                       {2, []string{"+a", "+b", "+c", "+d", "+e", "-a", "-b"}, []string{"c", "d", "e"}, []string{"c", "d", "e"}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			f := NewFleet(newAPI(t), tc.limit)
-			var refused []string
-			for _, step := range tc.do {
+			var denied []string
+			for _, step := range tc.steps {
 				key := keyOf(step[1:])
 				switch step[0] {
 				case '+':
-					if !f.Acquire(t.Context(), key) {
-						refused = append(refused, key.Name)
+					if !f.AcquireSlot(t.Context(), key) {
+						denied = append(denied, key.Name)
 					}
 				case '!':
-					f.Hold(t.Context(), key)
+					f.OccupySlot(t.Context(), key)
 				case '-':
-					f.Release(t.Context(), key)
+					f.ReleaseSlot(t.Context(), key)
 				}
 			}
-			if diff := cmp.Diff(tc.refused, refused); diff != "" {
-				t.Errorf("refused (-want +got):\n%s", diff)
+			if diff := cmp.Diff(tc.denied, denied); diff != "" {
+				t.Errorf("denied (-want +got):\n%s", diff)
 			}
 			if diff := cmp.Diff(tc.wakes, woken(f), cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("woken (-want +got):\n%s", diff)
@@ -123,41 +123,42 @@ func TestFleet(t *testing.T) {
 	}
 }
 
-// TestFleetAfterRestart: what was rolling out before goes on counting.
-func TestFleetAfterRestart(t *testing.T) {
+// TestFleetCountsRolloutsInProgressAfterRestart reads them from the statuses.
+func TestFleetCountsRolloutsInProgressAfterRestart(t *testing.T) {
 	f := NewFleet(newAPI(t, rolling("a", true), rolling("b", false), rolling("c", true)), 3)
-	if !f.Acquire(t.Context(), keyOf("b")) {
-		t.Error("two of three places are taken: b only waits")
+	if !f.AcquireSlot(t.Context(), keyOf("b")) {
+		t.Error("denied, with two of three slots occupied: b only waits")
 	}
-	if f.Acquire(t.Context(), keyOf("d")) {
-		t.Error("d got a fourth place")
+	if f.AcquireSlot(t.Context(), keyOf("d")) {
+		t.Error("d acquired a fourth slot")
 	}
-	f.Release(t.Context(), keyOf("a"))
-	if !f.Acquire(t.Context(), keyOf("d")) {
-		t.Error("the place of a was not given on")
+	f.ReleaseSlot(t.Context(), keyOf("a"))
+	if !f.AcquireSlot(t.Context(), keyOf("d")) {
+		t.Error("the slot of a was not released")
 	}
 }
 
-// TestFleetFillsBeforeItForgets: a rollout that ends before anybody asks for a place must not
-// come back into the count from a status that still shows it.
-func TestFleetFillsBeforeItForgets(t *testing.T) {
+// TestFleetInitializesBeforeFirstChange: a rollout that ends before the first AcquireSlot must
+// not be counted from a stale status.
+func TestFleetInitializesBeforeFirstChange(t *testing.T) {
 	for name, first := range map[string]func(f *Fleet){
 		"release": func(*Fleet) {},
-		"hold":    func(f *Fleet) { f.Hold(t.Context(), keyOf("a")) },
+		"occupy":  func(f *Fleet) { f.OccupySlot(t.Context(), keyOf("a")) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := NewFleet(newAPI(t, rolling("a", true)), 1)
 			first(f)
-			f.Release(t.Context(), keyOf("a")) // the cache does not show it yet
-			if !f.Acquire(t.Context(), keyOf("b")) {
-				t.Error("the place of a is taken for good")
+			f.ReleaseSlot(t.Context(), keyOf("a")) // the cache is stale
+			if !f.AcquireSlot(t.Context(), keyOf("b")) {
+				t.Error("the slot of a is never released")
 			}
 		})
 	}
 }
 
-// TestFleetThatCannotCount gives no places, and recovers.
-func TestFleetThatCannotCount(t *testing.T) {
+// TestFleetDeniesSlotsUntilInitialized: while the rollouts in progress cannot be counted, no
+// slot is acquired.
+func TestFleetDeniesSlotsUntilInitialized(t *testing.T) {
 	api := newAPI(t)
 	broken := true
 	f := NewFleet(interceptor.NewClient(api, interceptor.Funcs{
@@ -168,34 +169,34 @@ func TestFleetThatCannotCount(t *testing.T) {
 			return c.List(ctx, list, opts...)
 		},
 	}), 1)
-	if f.Acquire(t.Context(), keyOf("a")) {
-		t.Error("gave a place without knowing how many are taken")
+	if f.AcquireSlot(t.Context(), keyOf("a")) {
+		t.Error("acquired a slot while the count is unknown")
 	}
 	broken = false
-	if !f.Acquire(t.Context(), keyOf("a")) {
-		t.Error("gave no place")
+	if !f.AcquireSlot(t.Context(), keyOf("a")) {
+		t.Error("no slot after the count succeeded")
 	}
 }
 
-// TestFleetWakesWithoutBlocking: a full channel loses a wake, which who waits does without.
+// TestFleetWakesWithoutBlocking: a full channel drops wakes; waiting deployments retry by themselves.
 func TestFleetWakesWithoutBlocking(t *testing.T) {
 	f := NewFleet(newAPI(t), 1)
 	for i := range cap(f.wake) + 10 {
-		f.Hold(t.Context(), keyOf("a"))
-		f.Acquire(t.Context(), keyOf(fmt.Sprint("w", i)))
-		f.Release(t.Context(), keyOf("a"))
+		f.OccupySlot(t.Context(), keyOf("a"))
+		f.AcquireSlot(t.Context(), keyOf(fmt.Sprint("w", i)))
+		f.ReleaseSlot(t.Context(), keyOf("a"))
 	}
 	if got := len(woken(f)); got != cap(f.wake) {
 		t.Errorf("%d wakes, want %d", got, cap(f.wake))
 	}
 }
 
-// TestFleetOfMany: with many workers, never more than the limit, and all get their turn.
-func TestFleetOfMany(t *testing.T) {
+// TestFleetNeverExceedsLimit: with concurrent workers, all deployments get a slot in the end.
+func TestFleetNeverExceedsLimit(t *testing.T) {
 	const limit, deployments = 3, 40
 	f := NewFleet(newAPI(t), limit)
 	var mu sync.Mutex
-	at, most, done := 0, 0, map[string]bool{}
+	current, maximum, done := 0, 0, map[string]bool{}
 	work := make(chan string, 10*deployments)
 	for i := range deployments {
 		work <- fmt.Sprint("d", i)
@@ -216,19 +217,19 @@ func TestFleetOfMany(t *testing.T) {
 				case e := <-f.wake:
 					name = e.Object.GetName()
 				}
-				if !f.Acquire(t.Context(), keyOf(name)) {
-					continue // it is woken
+				if !f.AcquireSlot(t.Context(), keyOf(name)) {
+					continue // until it is woken
 				}
 				mu.Lock()
-				at++
-				most = max(most, at)
+				current++
+				maximum = max(maximum, current)
 				mu.Unlock()
 				mu.Lock()
-				at--
+				current--
 				again := done[name]
 				done[name] = true
 				mu.Unlock()
-				f.Release(t.Context(), keyOf(name))
+				f.ReleaseSlot(t.Context(), keyOf(name))
 				if !again {
 					left.Done()
 				}
@@ -236,27 +237,27 @@ func TestFleetOfMany(t *testing.T) {
 		})
 	}
 	group.Wait()
-	if most > limit || len(done) != deployments {
-		t.Errorf("%d at once, %d of %d had their turn", most, len(done), deployments)
+	if maximum > limit || len(done) != deployments {
+		t.Errorf("%d concurrent rollouts, %d of %d acquired a slot", maximum, len(done), deployments)
 	}
 }
 
-// TestDeletedDeploymentGivesItsPlaceBack: a deployment that is deleted in the middle of a
-// rollout goes without a finalizer, and must not take a place along.
-func TestDeletedDeploymentGivesItsPlaceBack(t *testing.T) {
+// TestDeletedDeploymentReleasesItsSlot: a Deployment has no finalizer, so its slot is released
+// when it is found to be deleted.
+func TestDeletedDeploymentReleasesItsSlot(t *testing.T) {
 	api := newAPI(t)
 	fleet := NewFleet(api, 1)
-	fleet.Hold(t.Context(), keyOf("gone"))
+	fleet.OccupySlot(t.Context(), keyOf("deleted"))
 	remotes := NewRemotes(api, nil, clocktesting.NewFakePassiveClock(time.Now()))
-	remotes.known[keyOf("gone")] = &remoteState{}
+	remotes.states[keyOf("deleted")] = &remoteState{}
 	r := New(kube.NewClient(api, api, "quoin-test"), nil, nil, Options{Fleet: fleet, Remotes: remotes})
-	if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: keyOf("gone")}); err != nil {
+	if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: keyOf("deleted")}); err != nil {
 		t.Fatal(err)
 	}
-	if !fleet.Acquire(t.Context(), keyOf("other")) {
-		t.Error("the place is taken for good")
+	if !fleet.AcquireSlot(t.Context(), keyOf("other")) {
+		t.Error("the slot is not released")
 	}
-	if len(remotes.known) != 0 {
-		t.Error("its remote is remembered for good")
+	if len(remotes.states) != 0 {
+		t.Error("the state of its remote is kept")
 	}
 }

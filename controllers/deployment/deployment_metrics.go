@@ -12,7 +12,7 @@ var (
 	}, []string{"result"})
 	rolloutSeconds = prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name:    "quoin_deployment_rollout_duration_seconds",
-		Help:    "Time from the beginning of a rollout to its end: the last ready pod, or the deadline.",
+		Help:    "Time from the start of a rollout to its end: the last pod is ready, or the deadline is exceeded.",
 		Buckets: prometheus.ExponentialBuckets(1, 2, 12),
 	})
 )

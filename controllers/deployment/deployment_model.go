@@ -20,44 +20,44 @@ import (
 )
 
 const (
-	// IndexDeployment is the field by which the branches and environments of a deployment are found.
+	// IndexDeployment is the indexed field of branches and environments that names their deployment.
 	IndexDeployment = "spec.deploymentRef.name"
 	// personalPrefix begins the names of personal branches.
 	personalPrefix = "dev-"
-	// quietFailures is how many looks at a remote in a row may fail before the deployment shows it.
-	quietFailures = 3
-	// maxRequest bounds what is kept of a request to reconcile now.
+	// failureThreshold is the number of consecutive failed fetches that the status reports.
+	failureThreshold = 3
+	// maxRequest bounds status.lastHandledReconcileAt.
 	maxRequest = 64
 )
 
-// modelState is what production serves of the data model.
+// modelState is the state of the data model's source.
 type modelState struct {
 	// branch is the name of the production Branch object; empty without Git.
 	branch string
-	// commit of the production branch.
+	// commit is the head of the production branch.
 	commit string
-	// trouble with the remote that does not keep production from running.
-	trouble *reconciler.Outcome
-	// lookAgain is when the remote is looked at next.
-	lookAgain time.Duration
+	// warning is a failure of the remote that does not affect production.
+	warning *reconciler.Outcome
+	// nextFetch is the time until the remote is fetched again.
+	nextFetch time.Duration
 }
 
-// model brings the Branch objects in line with the remote's refs and finds the commit that
-// production serves. A model in a ConfigMap is the environment's own business.
+// model applies the remote's refs to the Branch objects and returns the head of the
+// production branch. A model in a ConfigMap is left to the Environment controller.
 func (r *deploymentReconciler) model(ctx context.Context, s *scope) (modelState, *reconciler.Outcome) {
 	git := s.Object.Spec.Model.Git
 	if git == nil {
-		handled(s.Object)
+		markHandled(s.Object)
 		return modelState{}, nil
 	}
 	branches := &v1alpha1.BranchList{}
 	if err := s.List(ctx, branches, client.InNamespace(s.Object.Namespace), client.MatchingFields{IndexDeployment: s.Object.Name}); err != nil {
 		return modelState{}, failed(fmt.Errorf("list branches: %w", err))
 	}
-	look := r.Remotes.Look(ctx, s.Object)
-	state := modelState{lookAgain: look.next}
-	if look.known() {
-		if err := follow(ctx, s, branches.Items, look); err != nil {
+	remote := r.Remotes.State(ctx, s.Object)
+	state := modelState{nextFetch: remote.next}
+	if remote.known() {
+		if err := syncBranches(ctx, s, branches.Items, remote); err != nil {
 			if apierrors.IsInvalid(err) {
 				o := reconciler.Stalled(v1alpha1.ReasonInvalidSpec, err.Error())
 				return state, &o
@@ -65,43 +65,42 @@ func (r *deploymentReconciler) model(ctx context.Context, s *scope) (modelState,
 			return state, failed(err)
 		}
 	}
-	if !look.seen.IsZero() && look.request == s.Object.Annotations[v1alpha1.AnnotationReconcile] {
-		handled(s.Object)
+	if !remote.fetched.IsZero() && remote.request == s.Object.Annotations[v1alpha1.AnnotationReconcile] {
+		markHandled(s.Object)
 	}
-	state.branch, state.commit = productionCommit(s.Object, branches.Items, look)
-	if look.err != nil {
-		o := look.outcome()
+	state.branch, state.commit = productionCommit(s.Object, branches.Items, remote)
+	if remote.err != nil {
+		o := remote.outcome()
 		if state.commit == "" {
 			return state, &o
 		}
-		if look.failures >= quietFailures {
-			state.trouble = &o
+		if remote.failures >= failureThreshold {
+			state.warning = &o
 		}
 	}
 	if state.commit != "" {
 		return state, nil
 	}
-	if !look.known() {
-		o := reconciler.Progressing(v1alpha1.ReasonProgressing, "Reading the branches of "+git.URL).In(look.next)
+	if !remote.known() {
+		o := reconciler.Progressing(v1alpha1.ReasonProgressing, "Reading the branches of "+git.URL).In(remote.next)
 		return state, &o
 	}
 	o := reconciler.Failing(v1alpha1.ReasonModelNotFound, fmt.Sprintf(
-		"spec.model.git.branch: %s has no branch %q", git.URL, look.production(s.Object)), look.next)
+		"spec.model.git.branch: %s has no branch %q", git.URL, remote.productionBranch(s.Object)), remote.next)
 	return state, &o
 }
 
-// handled notes that a request to reconcile now has been dealt with: whoever asked for it
-// waits for that, and not for some time.
-func handled(d *v1alpha1.Deployment) {
+// markHandled records that a reconcile request has been handled, for clients that wait for it.
+func markHandled(d *v1alpha1.Deployment) {
 	d.Status.LastHandledReconcileAt = reconciler.Clip(d.Annotations[v1alpha1.AnnotationReconcile], maxRequest)
 }
 
-// productionCommit is what the production branch points at: by the remote, or as long as it
-// does not answer by the Branch object.
-func productionCommit(d *v1alpha1.Deployment, branches []v1alpha1.Branch, look remoteState) (name, commit string) {
-	if look.known() {
-		for _, ref := range look.refs {
-			if ref.Name == look.production(d) {
+// productionCommit returns the name of the production Branch object and its commit: from the
+// remote, or from the Branch object until the remote was fetched once.
+func productionCommit(d *v1alpha1.Deployment, branches []v1alpha1.Branch, remote remoteState) (name, commit string) {
+	if remote.known() {
+		for _, ref := range remote.refs {
+			if ref.Name == remote.productionBranch(d) {
 				return branchName(d, branches, ref.Name), ref.Commit
 			}
 		}
@@ -116,11 +115,11 @@ func productionCommit(d *v1alpha1.Deployment, branches []v1alpha1.Branch, look r
 	return "", ""
 }
 
-// follow makes, moves and removes Branch objects as the remote's refs do. A branch that
-// somebody declared is never removed: it is told what the remote has.
-func follow(ctx context.Context, s *scope, branches []v1alpha1.Branch, look remoteState) error {
+// syncBranches creates, updates and deletes Branch objects to match the remote's refs. A
+// branch that a user declared is never deleted; only its commit annotation is updated.
+func syncBranches(ctx context.Context, s *scope, branches []v1alpha1.Branch, remote remoteState) error {
 	refs := map[string]string{}
-	for _, ref := range look.refs {
+	for _, ref := range remote.refs {
 		refs[ref.Name] = ref.Commit
 	}
 	declared := map[string]bool{}
@@ -131,34 +130,34 @@ func follow(ctx context.Context, s *scope, branches []v1alpha1.Branch, look remo
 	}
 	for i := range branches {
 		b := &branches[i]
-		commit, there := refs[b.Spec.Name]
+		commit, exists := refs[b.Spec.Name]
 		switch {
 		case b.Labels[v1alpha1.LabelRemote] != "true":
-			if !there {
+			if !exists {
 				commit = v1alpha1.CommitMissing
 			}
-			if err := tell(ctx, s, b, commit); err != nil {
+			if err := annotateCommit(ctx, s, b, commit); err != nil {
 				return err
 			}
-		case !there || declared[b.Spec.Name]:
+		case !exists || declared[b.Spec.Name]:
 			if err := s.Delete(ctx, b, client.Preconditions{UID: &b.UID}); client.IgnoreNotFound(err) != nil {
 				return fmt.Errorf("remove branch %q: %w", b.Spec.Name, err)
 			}
 		}
 	}
-	for _, ref := range look.refs {
+	for _, ref := range remote.refs {
 		if declared[ref.Name] {
 			continue
 		}
-		desired := desiredBranch(s.Object, ref.Name, ref.Commit, look.production(s.Object))
+		desired := desiredBranch(s.Object, ref.Name, ref.Commit, remote.productionBranch(s.Object))
 		if err := controllerutil.SetControllerReference(s.Object, desired, s.Scheme()); err != nil {
 			return err
 		}
 		_, _, err := kube.Apply(ctx, s.Client, desired)
 		if apierrors.IsInvalid(err) && desired.Spec.Role != v1alpha1.BranchProduction {
-			// Its name is longer than an object can hold. Anybody may push such a branch; it has
-			// no object, and production and the other branches go on.
-			log.FromContext(ctx).V(1).Info("Left out a branch", "branch", ref.Name, "cause", err.Error())
+			// The name exceeds the limit of the API. Such a branch gets no object, and must not
+			// affect production and the other branches.
+			log.FromContext(ctx).V(1).Info("Ignored a branch", "branch", ref.Name, "cause", err.Error())
 			continue
 		}
 		if err != nil {
@@ -168,8 +167,8 @@ func follow(ctx context.Context, s *scope, branches []v1alpha1.Branch, look remo
 	return nil
 }
 
-// tell notes on a declared branch what the remote has.
-func tell(ctx context.Context, s *scope, b *v1alpha1.Branch, commit string) error {
+// annotateCommit updates the commit annotation of a declared branch.
+func annotateCommit(ctx context.Context, s *scope, b *v1alpha1.Branch, commit string) error {
 	if b.Annotations[v1alpha1.AnnotationCommit] == commit {
 		return nil
 	}
@@ -198,7 +197,7 @@ func desiredBranch(d *v1alpha1.Deployment, name, commit, production string) *v1a
 	return b
 }
 
-// branchName is the name of the Branch object of a branch.
+// branchName returns the name of the Branch object of a branch.
 func branchName(d *v1alpha1.Deployment, branches []v1alpha1.Branch, branch string) string {
 	for i := range branches {
 		if branches[i].Spec.Name == branch {
@@ -208,9 +207,9 @@ func branchName(d *v1alpha1.Deployment, branches []v1alpha1.Branch, branch strin
 	return BranchObjectName(d.Name, branch)
 }
 
-// BranchObjectName is the name under which the controller makes the Branch object of a
-// branch: readable, and unique by a hash. The deployment's name stays as it is in it, for a
-// branch of that name may be in the repository of another deployment too.
+// BranchObjectName returns the name of the Branch object that the controller creates for a
+// branch: readable, and unique by a hash. It begins with the deployment's name, because
+// another deployment may have a branch of the same name.
 func BranchObjectName(deployment, branch string) string {
 	words := strings.FieldsFunc(strings.ToLower(branch), func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < '0' || r > '9')

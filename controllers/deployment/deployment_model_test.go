@@ -25,9 +25,8 @@ import (
 	"github.com/quoin-dev/quoin/internal/reconciler"
 )
 
-// TestBranchObjectName: whatever a branch is called, the name of its object is one that
-// Kubernetes takes, and no other branch of any deployment has it.
-func TestBranchObjectName(t *testing.T) {
+// TestBranchObjectNameIsValidAndUnique for any name of a branch, over all deployments.
+func TestBranchObjectNameIsValidAndUnique(t *testing.T) {
 	deployments := []string{"a", "a-b", "a--b", "a-main", "d" + strings.Repeat("9", 31), "x-" + strings.Repeat("-", 20) + "y"}
 	branches := []string{
 		"main", "Main", "MAIN", "feature/orders", "feature-orders", "feature--orders", "feature_orders", "feature.orders",
@@ -55,7 +54,7 @@ func TestBranchObjectName(t *testing.T) {
 			if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 || strings.Contains(name, ".") || len(name) > 82 {
 				t.Errorf("branch %s: %q (%d): %v", owner, name, len(name), problems)
 			}
-			if other, twice := owners[name]; twice {
+			if other, exists := owners[name]; exists {
 				t.Fatalf("branches %s and %s have the same object %q", owner, other, name)
 			}
 			owners[name] = owner
@@ -81,9 +80,9 @@ func gitDeployment(branch string) *v1alpha1.Deployment {
 
 func commit(digit string) string { return strings.Repeat(digit, 40) }
 
-// answered is a remote that has answered, with main as its default branch.
-func answered(refs ...git.Ref) remoteState {
-	return remoteState{refs: refs, defaultBranch: "main", good: time.Unix(1, 0), next: time.Minute}
+// fetchedState returns the state after a successful fetch, with main as the default branch.
+func fetchedState(refs ...git.Ref) remoteState {
+	return remoteState{refs: refs, defaultBranch: "main", succeeded: time.Unix(1, 0), next: time.Minute}
 }
 
 func TestDesiredBranch(t *testing.T) {
@@ -91,12 +90,12 @@ func TestDesiredBranch(t *testing.T) {
 		name, production string
 		want             v1alpha1.BranchSpec
 	}{
-		"production":            {"main", "main", v1alpha1.BranchSpec{Name: "main", Role: v1alpha1.BranchProduction}},
-		"shared":                {"feature/x", "main", v1alpha1.BranchSpec{Name: "feature/x", Role: v1alpha1.BranchShared, ParentBranch: "main"}},
-		"personal":              {"dev-ada", "main", v1alpha1.BranchSpec{Name: "dev-ada", Role: v1alpha1.BranchPersonal, ParentBranch: "main"}},
-		"personal by its name":  {"dev-", "main", v1alpha1.BranchSpec{Name: "dev-", Role: v1alpha1.BranchPersonal, ParentBranch: "main"}},
-		"production like a dev": {"dev-main", "dev-main", v1alpha1.BranchSpec{Name: "dev-main", Role: v1alpha1.BranchProduction}},
-		"not personal":          {"devel", "main", v1alpha1.BranchSpec{Name: "devel", Role: v1alpha1.BranchShared, ParentBranch: "main"}},
+		"production":           {"main", "main", v1alpha1.BranchSpec{Name: "main", Role: v1alpha1.BranchProduction}},
+		"shared":               {"feature/x", "main", v1alpha1.BranchSpec{Name: "feature/x", Role: v1alpha1.BranchShared, ParentBranch: "main"}},
+		"personal":             {"dev-ada", "main", v1alpha1.BranchSpec{Name: "dev-ada", Role: v1alpha1.BranchPersonal, ParentBranch: "main"}},
+		"personal by its name": {"dev-", "main", v1alpha1.BranchSpec{Name: "dev-", Role: v1alpha1.BranchPersonal, ParentBranch: "main"}},
+		"production with dev-": {"dev-main", "dev-main", v1alpha1.BranchSpec{Name: "dev-main", Role: v1alpha1.BranchProduction}},
+		"not personal":         {"devel", "main", v1alpha1.BranchSpec{Name: "devel", Role: v1alpha1.BranchShared, ParentBranch: "main"}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -112,7 +111,7 @@ func TestDesiredBranch(t *testing.T) {
 	}
 }
 
-// declared is a Branch object that somebody made.
+// declared returns a Branch that a user created.
 func declared(name, branch string) *v1alpha1.Branch {
 	return &v1alpha1.Branch{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "acme", Name: name},
@@ -120,13 +119,13 @@ func declared(name, branch string) *v1alpha1.Branch {
 	}
 }
 
-// made is a Branch object that the controller made.
-func made(branch, digit string) *v1alpha1.Branch {
+// created returns a Branch that the controller created.
+func created(branch, digit string) *v1alpha1.Branch {
 	return desiredBranch(gitDeployment(""), branch, commit(digit), "main")
 }
 
-// tooLong refuses names of branches as the API server does.
-func tooLong(c client.WithWatch) client.WithWatch {
+// rejectTooLong rejects branch names with "toolong", as the API server rejects long ones.
+func rejectTooLong(c client.WithWatch) client.WithWatch {
 	return interceptor.NewClient(c, interceptor.Funcs{
 		Apply: func(ctx context.Context, c client.WithWatch, obj runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
 			if named, ok := obj.(interface{ GetName() string }); ok && strings.Contains(named.GetName(), "toolong") {
@@ -137,61 +136,61 @@ func tooLong(c client.WithWatch) client.WithWatch {
 	})
 }
 
-// followed is how the Branch objects look after follow: object, branch, role, commit.
-func followed(t *testing.T, api client.WithWatch, d *v1alpha1.Deployment, look remoteState) ([]string, error) {
+// synced returns the Branch objects after syncBranches: origin, branch, role, commit.
+func synced(t *testing.T, api client.WithWatch, d *v1alpha1.Deployment, remote remoteState) ([]string, error) {
 	t.Helper()
-	api = tooLong(api)
+	api = rejectTooLong(api)
 	s := &scope{Client: kube.NewClient(api, api, FieldManager), Object: d, Clock: clocktesting.NewFakePassiveClock(time.Now())}
 	list := &v1alpha1.BranchList{}
 	if err := api.List(t.Context(), list); err != nil {
 		t.Fatal(err)
 	}
-	err := follow(t.Context(), s, list.Items, look)
+	err := syncBranches(t.Context(), s, list.Items, remote)
 	if err := api.List(t.Context(), list); err != nil {
 		t.Fatal(err)
 	}
 	var found []string
 	for i := range list.Items {
 		b := &list.Items[i]
-		who := "declared"
+		origin := "declared"
 		if b.Labels[v1alpha1.LabelRemote] == "true" {
-			who = "followed"
+			origin = "followed"
 		}
 		at := b.Annotations[v1alpha1.AnnotationCommit]
-		found = append(found, fmt.Sprintf("%s %s %s %.7s", who, b.Spec.Name, b.Spec.Role, at))
+		found = append(found, fmt.Sprintf("%s %s %s %.7s", origin, b.Spec.Name, b.Spec.Role, at))
 	}
 	return found, err
 }
 
-func TestFollow(t *testing.T) {
+func TestSyncBranches(t *testing.T) {
 	cases := map[string]struct {
 		objects []client.Object
 		refs    []git.Ref
 		want    []string
 	}{
-		"first look": {
+		"first fetch": {
 			nil, []git.Ref{{Name: "dev-ada", Commit: commit("c")}, {Name: "feature", Commit: commit("b")}, {Name: "main", Commit: commit("a")}},
 			[]string{"followed dev-ada personal ccccccc", "followed feature shared bbbbbbb", "followed main production aaaaaaa"},
 		},
-		"refs move and go": {
-			[]client.Object{made("main", "a"), made("feature", "b")}, []git.Ref{{Name: "main", Commit: commit("d")}},
+		"refs move and are deleted": {
+			[]client.Object{created("main", "a"), created("feature", "b")}, []git.Ref{{Name: "main", Commit: commit("d")}},
 			[]string{"followed main production ddddddd"},
 		},
 		"empty repository": {
-			[]client.Object{made("main", "a")}, nil, nil,
+			[]client.Object{created("main", "a")}, nil, nil,
 		},
-		"declared branch is told, not made twice": {
-			[]client.Object{declared("mine", "feature")}, []git.Ref{{Name: "feature", Commit: commit("b")}, {Name: "main", Commit: commit("a")}},
+		"declared branch is annotated, not created twice": {
+			[]client.Object{declared("custom", "feature")}, []git.Ref{{Name: "feature", Commit: commit("b")}, {Name: "main", Commit: commit("a")}},
 			[]string{"declared feature shared bbbbbbb", "followed main production aaaaaaa"},
 		},
-		"declared branch takes the place of the followed one": {
-			[]client.Object{declared("mine", "feature"), made("feature", "b")}, []git.Ref{{Name: "feature", Commit: commit("b")}},
+		"declared branch replaces the followed one": {
+			[]client.Object{declared("custom", "feature"), created("feature", "b")}, []git.Ref{{Name: "feature", Commit: commit("b")}},
 			[]string{"declared feature shared bbbbbbb"},
 		},
-		"declared branch outlives its ref": {
-			[]client.Object{declared("mine", "feature")}, nil, []string{"declared feature shared missing"},
+		"declared branch is kept without its ref": {
+			[]client.Object{declared("custom", "feature")}, nil, []string{"declared feature shared missing"},
 		},
-		"a name that no object can have keeps nobody else": {
+		"an invalid name does not affect other branches": {
 			nil, []git.Ref{{Name: "a-toolong", Commit: commit("c")}, {Name: "main", Commit: commit("a")}},
 			[]string{"followed main production aaaaaaa"},
 		},
@@ -199,8 +198,8 @@ func TestFollow(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			api := newAPI(t, tc.objects...)
-			for range 2 { // the second time changes nothing
-				got, err := followed(t, api, gitDeployment(""), answered(tc.refs...))
+			for range 2 { // idempotent
+				got, err := synced(t, api, gitDeployment(""), fetchedState(tc.refs...))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -212,17 +211,17 @@ func TestFollow(t *testing.T) {
 	}
 }
 
-// TestFollowOfAnImpossibleProductionBranch: the branch that production runs cannot be left out.
-func TestFollowOfAnImpossibleProductionBranch(t *testing.T) {
-	_, err := followed(t, newAPI(t), gitDeployment("toolong"), answered(git.Ref{Name: "toolong", Commit: commit("a")}))
+// TestSyncBranchesFailsForInvalidProductionBranch: the production branch cannot be ignored.
+func TestSyncBranchesFailsForInvalidProductionBranch(t *testing.T) {
+	_, err := synced(t, newAPI(t), gitDeployment("toolong"), fetchedState(git.Ref{Name: "toolong", Commit: commit("a")}))
 	if !apierrors.IsInvalid(err) {
-		t.Errorf("got %v, want what the API server says of the name", err)
+		t.Errorf("got %v, want the error of the API server", err)
 	}
 }
 
-func TestFollowLeavesItsChildrenToTheDeployment(t *testing.T) {
+func TestDeploymentOwnsItsBranches(t *testing.T) {
 	api := newAPI(t)
-	if _, err := followed(t, api, gitDeployment(""), answered(git.Ref{Name: "main", Commit: commit("a")})); err != nil {
+	if _, err := synced(t, api, gitDeployment(""), fetchedState(git.Ref{Name: "main", Commit: commit("a")})); err != nil {
 		t.Fatal(err)
 	}
 	b := &v1alpha1.Branch{}
@@ -235,27 +234,27 @@ func TestFollowLeavesItsChildrenToTheDeployment(t *testing.T) {
 }
 
 func TestProductionCommit(t *testing.T) {
-	silent := remoteState{}
-	lost := declared("main", "main")
-	lost.Spec.Role = v1alpha1.BranchProduction
-	lost.Annotations = map[string]string{v1alpha1.AnnotationCommit: v1alpha1.CommitMissing}
+	unknown := remoteState{}
+	missing := declared("main", "main")
+	missing.Spec.Role = v1alpha1.BranchProduction
+	missing.Annotations = map[string]string{v1alpha1.AnnotationCommit: v1alpha1.CommitMissing}
 	cases := map[string]struct {
 		branch       string
 		objects      []v1alpha1.Branch
-		look         remoteState
+		remote       remoteState
 		name, commit string
 	}{
-		"default branch":                      {"", nil, answered(git.Ref{Name: "main", Commit: commit("a")}), BranchObjectName("sales", "main"), commit("a")},
-		"named branch":                        {"live", nil, answered(git.Ref{Name: "live", Commit: commit("b")}, git.Ref{Name: "main", Commit: commit("a")}), BranchObjectName("sales", "live"), commit("b")},
-		"declared branch keeps its name":      {"", []v1alpha1.Branch{*declared("mine", "main")}, answered(git.Ref{Name: "main", Commit: commit("a")}), "mine", commit("a")},
-		"branch is gone":                      {"", []v1alpha1.Branch{*made("main", "a")}, answered(), "", ""},
-		"after a restart, without an answer":  {"", []v1alpha1.Branch{*made("feature", "b"), *made("main", "a")}, silent, BranchObjectName("sales", "main"), commit("a")},
-		"never seen, without an answer":       {"", nil, silent, "", ""},
-		"known to be gone, without an answer": {"", []v1alpha1.Branch{*lost}, silent, "", ""},
+		"default branch":                       {"", nil, fetchedState(git.Ref{Name: "main", Commit: commit("a")}), BranchObjectName("sales", "main"), commit("a")},
+		"named branch":                         {"live", nil, fetchedState(git.Ref{Name: "live", Commit: commit("b")}, git.Ref{Name: "main", Commit: commit("a")}), BranchObjectName("sales", "live"), commit("b")},
+		"declared branch keeps its name":       {"", []v1alpha1.Branch{*declared("custom", "main")}, fetchedState(git.Ref{Name: "main", Commit: commit("a")}), "custom", commit("a")},
+		"branch does not exist":                {"", []v1alpha1.Branch{*created("main", "a")}, fetchedState(), "", ""},
+		"after a restart, not fetched yet":     {"", []v1alpha1.Branch{*created("feature", "b"), *created("main", "a")}, unknown, BranchObjectName("sales", "main"), commit("a")},
+		"new, not fetched yet":                 {"", nil, unknown, "", ""},
+		"known to be missing, not fetched yet": {"", []v1alpha1.Branch{*missing}, unknown, "", ""},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			name, at := productionCommit(gitDeployment(tc.branch), tc.objects, tc.look)
+			name, at := productionCommit(gitDeployment(tc.branch), tc.objects, tc.remote)
 			if name != tc.name || at != tc.commit {
 				t.Errorf("got %q at %q, want %q at %q", name, at, tc.name, tc.commit)
 			}
@@ -263,8 +262,8 @@ func TestProductionCommit(t *testing.T) {
 	}
 }
 
-// TestModel: what production serves, and what is said, by how the remote is.
-func TestModel(t *testing.T) {
+// TestModelByStateOfTheRemote: which commit production serves, and what the status reports.
+func TestModelByStateOfTheRemote(t *testing.T) {
 	refused := errors.New("connection refused")
 	main := git.Ref{Name: "main", Commit: commit("b")}
 	failing := func(failures int, state remoteState) remoteState {
@@ -273,23 +272,23 @@ func TestModel(t *testing.T) {
 	}
 	cases := map[string]struct {
 		objects []client.Object
-		look    remoteState
+		remote  remoteState
 		commit  string
-		// says is what keeps production from running, trouble what does not.
-		says, trouble string
+		// outcome keeps production from running, warning does not.
+		outcome, warning string
 	}{
-		"answered":                           {nil, answered(main), commit("b"), "", ""},
-		"not read yet":                       {nil, remoteState{}, "", "Unknown Progressing: Reading the branches of https://git.example.com/model.git", ""},
-		"not read yet, after a restart":      {[]client.Object{made("main", "a")}, remoteState{}, commit("a"), "", ""},
-		"no such branch":                     {nil, answered(git.Ref{Name: "x", Commit: commit("b")}), "", `False ModelNotFound: spec.model.git.branch: https://git.example.com/model.git has no branch "main"`, ""},
-		"never answered":                     {nil, failing(1, remoteState{}), "", "False GitFailed: spec.model.git: connection refused", ""},
-		"fails after a restart":              {[]client.Object{made("main", "a")}, failing(1, remoteState{}), commit("a"), "", ""},
-		"keeps failing after a restart":      {[]client.Object{made("main", "a")}, failing(3, remoteState{}), commit("a"), "", "False GitFailed: spec.model.git: connection refused"},
-		"fails twice":                        {nil, failing(2, answered(main)), commit("b"), "", ""},
-		"fails a third time":                 {nil, failing(3, answered(main)), commit("b"), "", "False GitFailed: spec.model.git: connection refused"},
-		"fails, and the branch is not there": {nil, failing(1, answered()), "", "False GitFailed: spec.model.git: connection refused", ""},
+		"fetched":                              {nil, fetchedState(main), commit("b"), "", ""},
+		"not fetched yet":                      {nil, remoteState{}, "", "Unknown Progressing: Reading the branches of https://git.example.com/model.git", ""},
+		"not fetched yet, after a restart":     {[]client.Object{created("main", "a")}, remoteState{}, commit("a"), "", ""},
+		"no such branch":                       {nil, fetchedState(git.Ref{Name: "x", Commit: commit("b")}), "", `False ModelNotFound: spec.model.git.branch: https://git.example.com/model.git has no branch "main"`, ""},
+		"never fetched":                        {nil, failing(1, remoteState{}), "", "False GitFailed: spec.model.git: connection refused", ""},
+		"fails once after a restart":           {[]client.Object{created("main", "a")}, failing(1, remoteState{}), commit("a"), "", ""},
+		"fails three times after a restart":    {[]client.Object{created("main", "a")}, failing(3, remoteState{}), commit("a"), "", "False GitFailed: spec.model.git: connection refused"},
+		"fails twice":                          {nil, failing(2, fetchedState(main)), commit("b"), "", ""},
+		"fails a third time":                   {nil, failing(3, fetchedState(main)), commit("b"), "", "False GitFailed: spec.model.git: connection refused"},
+		"fails, and the branch does not exist": {nil, failing(1, fetchedState()), "", "False GitFailed: spec.model.git: connection refused", ""},
 	}
-	said := func(o *reconciler.Outcome) string {
+	describe := func(o *reconciler.Outcome) string {
 		if o == nil {
 			return ""
 		}
@@ -303,15 +302,15 @@ func TestModel(t *testing.T) {
 			api, d := newAPI(t, tc.objects...), gitDeployment("")
 			s := &scope{Client: kube.NewClient(api, api, FieldManager), Object: d}
 			remotes := NewRemotes(api, nil, clocktesting.NewFakePassiveClock(time.Now()))
-			tc.look.source, tc.look.looking = sourceOf(d), true // so that nothing is read
-			remotes.known[client.ObjectKeyFromObject(d)] = &tc.look
+			tc.remote.source, tc.remote.fetching = sourceOf(d), true // so that no fetch starts
+			remotes.states[client.ObjectKeyFromObject(d)] = &tc.remote
 			r := &deploymentReconciler{Options{Remotes: remotes}}
 			model, o := r.model(t.Context(), s)
-			if model.commit != tc.commit || said(o) != tc.says || said(model.trouble) != tc.trouble {
-				t.Errorf("commit %q, says %q, trouble %q; want %q, %q, %q", model.commit, said(o), said(model.trouble), tc.commit, tc.says, tc.trouble)
+			if model.commit != tc.commit || describe(o) != tc.outcome || describe(model.warning) != tc.warning {
+				t.Errorf("commit %q, outcome %q, warning %q; want %q, %q, %q", model.commit, describe(o), describe(model.warning), tc.commit, tc.outcome, tc.warning)
 			}
-			if model.lookAgain <= 0 || (o != nil && o.After <= 0) {
-				t.Errorf("the remote is not looked at again: %+v, %+v", model, o)
+			if model.nextFetch <= 0 || (o != nil && o.After <= 0) {
+				t.Errorf("no further fetch: %+v, %+v", model, o)
 			}
 		})
 	}

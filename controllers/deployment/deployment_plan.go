@@ -14,227 +14,253 @@ import (
 )
 
 const (
-	// defaultDeadline is how long a rollout may take when the spec does not say.
-	defaultDeadline = 600 * time.Second
-	// slotPause is when a deployment that waits for its turn looks for itself.
-	slotPause = 30 * time.Second
-	// keptHistory is how many versions the history keeps.
-	keptHistory = 20
-	// maxTrouble bounds status.failed.message: a status that is too long cannot be written,
-	// and the version before would not be put back.
-	maxTrouble = 1024
+	// defaultProgressDeadline applies when spec.rollout.progressDeadlineSeconds is not set.
+	defaultProgressDeadline = 600 * time.Second
+	// slotRetryInterval is how often a deployment that waits for a rollout slot tries again by itself.
+	slotRetryInterval = 30 * time.Second
+	// maxHistory is the number of versions in status.history.
+	maxHistory = 20
+	// maxFailureMessage bounds status.failed.message: a status that exceeds the limit of the
+	// API cannot be written, and the version would not be rolled back.
+	maxFailureMessage = 1024
 )
 
-// observation is what a plan is made from.
+// observation is the input of makePlan, which does not change it.
 type observation struct {
 	deployment *v1alpha1.Deployment
-	// target is the version that spec and channel ask for.
+	// target is the version that spec and channel select.
 	target v1alpha1.VersionRun
-	// commit that the production branch points at; empty when the model is not in Git.
+	// commit is the head of the production branch; empty when the model is not in Git.
 	commit string
-	// byHand tells that a person asked for the target, who is not made to queue behind the fleet.
-	byHand bool
-	// production is the environment as it is; nil when there is none.
+	// manual reports whether a user requested the target. Manual rollouts need no slot.
+	manual bool
+	// production is the production environment; nil when there is none.
 	production *v1alpha1.Environment
 	now        time.Time
-	// takeSlot asks the fleet for leave to begin a rollout.
-	takeSlot func() bool
+	// slotDenied reports that no rollout slot is free.
+	slotDenied bool
 }
 
-// plan is what is to be done.
+// plan is the result of makePlan: the deployment's new status, and what to do.
 type plan struct {
-	// run is what production shall run, and commit the one of the data model.
+	status v1alpha1.DeploymentStatus
+	// run and commit are the version and the commit of the data model for production.
 	run     v1alpha1.VersionRun
 	commit  string
 	outcome reconciler.Outcome
-	// ended is how a rollout ended just now, and took how long it took; empty when none did.
-	ended string
-	took  time.Duration
+	// needsSlot reports whether the plan starts a rollout that needs a slot of the fleet. The
+	// caller acquires one before it records the plan; if none is free, waitForSlot amends it.
+	needsSlot bool
+	// result is resultSucceeded or resultFailed when the plan ends a rollout, else empty;
+	// duration is the time that the rollout took.
+	result   string
+	duration time.Duration
 }
 
-// How a rollout ends.
+// Values of plan.result, which are those of the label "result" of rolloutsTotal.
 const (
-	endedSucceeded = "succeeded"
-	endedFailed    = "failed"
+	resultSucceeded = "succeeded"
+	resultFailed    = "failed"
 )
 
-// makePlan decides what production runs and writes what must be remembered into the
-// deployment's status: the rollout under way, what failed, what has been run.
+// planner holds the state of one makePlan: the observation, and the status under construction.
+type planner struct {
+	observation
+	status *v1alpha1.DeploymentStatus
+}
+
+// makePlan decides which version and commit production runs, and what the status records: the
+// rollout in progress, the last failure, the history. It is a pure function.
 //
 //	target ─▶ waiting ─▶ rolling out ─▶ current
 //	                         │ deadline
 //	                         ▼
 //	                     rolling back ─▶ stalled, until spec or channel change
 func makePlan(o observation) plan {
-	status := &o.deployment.Status
-	status.TargetVersion = o.target.Version
-	if f := status.Failed; f != nil && (!sameImage(f.Version, o.target) || f.Generation != o.deployment.Generation) {
-		status.Failed = nil
+	status := o.deployment.Status.DeepCopy()
+	p := (&planner{observation: o, status: status}).plan()
+	p.status = *status
+	return p
+}
+
+// waitForSlot returns the plan that replaces one that needs a slot when none is free.
+func waitForSlot(o observation) plan {
+	o.slotDenied = true
+	return makePlan(o)
+}
+
+func (o *planner) plan() plan {
+	o.status.TargetVersion = o.target.Version
+	if f := o.status.Failed; f != nil && (!sameImage(f.Version, o.target) || f.Generation != o.deployment.Generation) {
+		o.status.Failed = nil
 	}
-	if p, failed := o.judgeModel(); failed {
+	if p, rejected := o.judgeCommit(); rejected {
 		return p
 	}
 	p := o.planVersion()
 	p.commit = o.chooseCommit(p.run)
-	if f := status.FailedModel; f != nil && p.outcome.IsDone() {
-		p.outcome = o.withoutModel(*f)
+	if f := o.status.FailedModel; f != nil && p.outcome.IsDone() {
+		p.outcome = o.commitRejected(*f)
 	}
 	return p
 }
 
 // planVersion decides which version production runs.
-func (o observation) planVersion() plan {
-	status := &o.deployment.Status
+func (o *planner) planVersion() plan {
 	switch {
-	case status.Failed != nil:
-		return o.backOut()
-	case o.runs(o.target) && o.settled() && o.asleep():
+	case o.status.Failed != nil:
+		return o.rollBack()
+	case o.isSet(o.target) && o.settled() && o.asleep():
 		return o.sleep()
-	case o.runs(o.target) && o.settled():
+	case o.isSet(o.target) && o.settled():
 		return o.complete()
-	case o.hasRun(o.target):
-		return o.restore()
+	case o.ranLast(o.target):
+		return o.update()
 	}
 	return o.rollOut()
 }
 
-// complete ends a rollout: what was the target is what runs.
-func (o observation) complete() plan {
-	status := &o.deployment.Status
+// complete ends a rollout: the target becomes the current version.
+func (o *planner) complete() plan {
 	p := plan{run: o.target, outcome: reconciler.Done("Production runs " + o.target.Version)}
-	if r := status.Rollout; r != nil && r.StartTime != nil && !o.hasRun(o.target) {
-		p.ended, p.took = endedSucceeded, o.now.Sub(r.StartTime.Time)
+	if r := o.status.Rollout; r != nil && r.StartTime != nil && !o.ranLast(o.target) {
+		p.result, p.duration = resultSucceeded, o.now.Sub(r.StartTime.Time)
 	}
-	status.Rollout = nil
-	if !o.hasRun(o.target) || status.History[0].StoreImage != o.target.StoreImage {
-		status.History = remembered(status.History, o.target, o.now)
+	o.status.Rollout = nil
+	if !o.ranLast(o.target) || o.status.History[0].StoreImage != o.target.StoreImage {
+		o.status.History = prepend(o.status.History, o.target, o.now)
 	}
 	return p
 }
 
-// sleep leaves a deployment that is scaled to nothing alone. Nothing has run, so nothing is
-// proven: when it is scaled up, a version that has not run before is rolled out like any other.
-func (o observation) sleep() plan {
-	o.deployment.Status.Rollout = nil
+// sleep leaves a deployment that is scaled to zero alone. A version that has not run is not
+// recorded in the history: it is rolled out when the deployment is scaled up.
+func (o *planner) sleep() plan {
+	o.status.Rollout = nil
 	return plan{run: o.target, outcome: reconciler.Done(fmt.Sprintf(
-		"Scaled to nothing; version %s begins when it is scaled up", o.target.Version)).Because(v1alpha1.ReasonAsleep)}
+		"Scaled to zero; version %s starts when it is scaled up", o.target.Version)).Because(v1alpha1.ReasonAsleep)}
 }
 
-// restore brings back what ran last, with the settings of today: there is no other version
-// to go back to, so the environment's own judgement counts.
-func (o observation) restore() plan {
-	o.deployment.Status.Rollout = nil
-	reason, message := v1alpha1.ReasonProgressing, "Production is being brought up to date"
-	if f := o.deployment.Status.FailedModel; f != nil {
-		reason, message = v1alpha1.ReasonRollingBack, o.puttingBack(*f)
+// update runs the version that ran last with the current settings. There is no other version
+// to roll back to, so the environment's own condition is reported.
+func (o *planner) update() plan {
+	o.status.Rollout = nil
+	reason, message := v1alpha1.ReasonProgressing, "Production is being updated"
+	if f := o.status.FailedModel; f != nil {
+		reason, message = v1alpha1.ReasonRollingBack, o.rollingBackCommit(*f)
 	}
 	p := plan{run: o.target, outcome: reconciler.Progressing(reason, message)}
-	if o.production != nil && o.runs(o.target) {
-		p.outcome = o.echo(reason, message)
+	if o.production != nil && o.isSet(o.target) {
+		p.outcome = o.stalledOr(reason, message)
 	}
 	return p
 }
 
-// rollOut brings the target in.
-func (o observation) rollOut() plan {
-	status := &o.deployment.Status
-	underWay := status.Rollout != nil && status.Rollout.StartTime != nil
-	if status.Rollout == nil || !sameImage(status.Rollout.To, o.target) {
-		status.Rollout = &v1alpha1.RolloutStatus{To: o.target}
+// rollOut starts or continues the rollout of the target.
+func (o *planner) rollOut() plan {
+	inProgress := o.status.Rollout != nil && o.status.Rollout.StartTime != nil
+	if o.status.Rollout == nil || !sameImage(o.status.Rollout.To, o.target) {
+		o.status.Rollout = &v1alpha1.RolloutStatus{To: o.target}
 	}
-	rollout := status.Rollout
-	if rollout.StartTime == nil {
-		first := len(status.History) == 0
-		if !first && !o.byHand && !underWay && !o.runs(o.target) && !o.takeSlot() {
-			return plan{run: status.History[0], outcome: reconciler.Progressing(v1alpha1.ReasonWaitingForSlot, fmt.Sprintf(
-				"Version %s waits: as many deployments are rolling out as may at once", o.target.Version)).In(slotPause)}
-		}
-		rollout.StartTime = &metav1.Time{Time: o.now.Truncate(time.Second)}
+	if o.status.Rollout.StartTime != nil {
+		return o.continueRollout()
 	}
-	left := rollout.StartTime.Add(o.patience()).Sub(o.now)
-	blocked := o.runs(o.target) && o.blocked()
+	install := len(o.status.History) == 0
+	needsSlot := !install && !o.manual && !inProgress && !o.isSet(o.target)
+	if needsSlot && o.slotDenied {
+		return plan{run: o.status.History[0], outcome: reconciler.Progressing(v1alpha1.ReasonWaitingForSlot, fmt.Sprintf(
+			"Version %s waits for a rollout slot: the maximum number of concurrent rollouts is reached", o.target.Version)).In(slotRetryInterval)}
+	}
+	o.status.Rollout.StartTime = &metav1.Time{Time: o.now.Truncate(time.Second)}
+	p := o.continueRollout()
+	p.needsSlot = needsSlot
+	return p
+}
+
+// continueRollout decides how a rollout that has a start time goes on.
+func (o *planner) continueRollout() plan {
+	rollout := o.status.Rollout
+	remaining := rollout.StartTime.Add(o.rolloutTimeout()).Sub(o.now)
+	blocked := o.isSet(o.target) && o.blocked()
 	switch {
-	case blocked && len(status.History) > 0 && o.brokenModel():
-		return o.giveUp() // the commit is one that compiled before, so it is the version
+	case blocked && len(o.status.History) > 0 && o.modelBroken():
+		return o.failRollout() // the commit has compiled before, so the version is at fault
 	case blocked:
-		// Nothing was tried yet, so the clock does not run.
+		// The rollout has not started, so its deadline does not either.
 		rollout.StartTime = nil
-		return plan{run: o.target, outcome: o.echo(v1alpha1.ReasonRollingOut, "")}
-	case left > 0:
-		return plan{run: o.target, outcome: o.echo(v1alpha1.ReasonRollingOut, o.describe()).In(left)}
-	case len(status.History) == 0:
+		return plan{run: o.target, outcome: o.stalledOr(v1alpha1.ReasonRollingOut, "")}
+	case remaining > 0:
+		return plan{run: o.target, outcome: o.stalledOr(v1alpha1.ReasonRollingOut, o.describe()).In(remaining)}
+	case len(o.status.History) == 0:
 		return plan{run: o.target, outcome: reconciler.Stalled(v1alpha1.ReasonDeadlineExceeded, fmt.Sprintf(
-			"Version %s did not become ready within %s: %s", o.target.Version, deadline(o.deployment), o.trouble()))}
+			"Version %s did not become ready within %s: %s", o.target.Version, progressDeadline(o.deployment), o.failureMessage()))}
 	}
-	return o.giveUp()
+	return o.failRollout()
 }
 
-// patience is how long a rollout may take. While pods compile their data model that has its
-// own limit.
-func (o observation) patience() time.Duration {
+// rolloutTimeout is the progress deadline, plus the limit for compilation while pods compile
+// their data model.
+func (o *planner) rolloutTimeout() time.Duration {
 	if c := o.ready(); c != nil && c.Reason == v1alpha1.ReasonWarmingUp && c.ObservedGeneration == o.production.Generation {
-		return deadline(o.deployment) + engine.CompileLimit
+		return progressDeadline(o.deployment) + engine.CompileLimit
 	}
-	return deadline(o.deployment)
+	return progressDeadline(o.deployment)
 }
 
-// giveUp ends a rollout that missed its deadline, or of a version that certainly cannot serve.
-func (o observation) giveUp() plan {
-	status := &o.deployment.Status
-	status.Failed = &v1alpha1.FailedRollout{
-		Version: o.target, Generation: o.deployment.Generation, Message: reconciler.Clip(o.trouble(), maxTrouble),
+// failRollout ends a rollout that exceeded its deadline or whose version cannot serve the model.
+func (o *planner) failRollout() plan {
+	o.status.Failed = &v1alpha1.FailedRollout{
+		Version: o.target, Generation: o.deployment.Generation, Message: reconciler.Clip(o.failureMessage(), maxFailureMessage),
 		Time: metav1.NewTime(o.now.Truncate(time.Second)),
 	}
-	if o.brokenModel() {
-		status.Failed.Reason = v1alpha1.ReasonModelBroken
+	if o.modelBroken() {
+		o.status.Failed.Reason = v1alpha1.ReasonModelBroken
 	}
-	took := o.now.Sub(status.Rollout.StartTime.Time)
-	p := o.backOut()
-	p.ended, p.took = endedFailed, took
+	duration := o.now.Sub(o.status.Rollout.StartTime.Time)
+	p := o.rollBack()
+	p.result, p.duration = resultFailed, duration
 	return p
 }
 
-// backOut puts the version before back and leaves it there.
-func (o observation) backOut() plan {
-	status := &o.deployment.Status
-	status.Rollout = nil
-	before := status.History[0]
-	p := plan{run: before}
-	if o.runs(before) && o.settled() {
+// rollBack returns production to the version that ran last.
+func (o *planner) rollBack() plan {
+	o.status.Rollout = nil
+	previous := o.status.History[0]
+	p := plan{run: previous}
+	if o.isSet(previous) && o.settled() {
 		p.outcome = reconciler.Stalled(v1alpha1.ReasonRolloutFailed, fmt.Sprintf(
-			"Version %s %s (%s); production is back on %s. It is tried again when the spec or the channel changes",
-			o.target.Version, failing(status.Failed, "within "+deadline(o.deployment).String()), status.Failed.Message, before.Version))
+			"Version %s %s (%s); rolled back to %s. Retried when the spec or the channel changes",
+			o.target.Version, failure(o.status.Failed, "within "+progressDeadline(o.deployment).String()), o.status.Failed.Message, previous.Version))
 		return p
 	}
 	p.outcome = reconciler.Progressing(v1alpha1.ReasonRollingBack, fmt.Sprintf(
-		"Version %s %s; putting %s back", o.target.Version, failing(status.Failed, "in time"), before.Version))
-	if o.runs(before) && o.brokenModel() {
-		p.outcome = o.echo(v1alpha1.ReasonRollingBack, "")
+		"Version %s %s; rolling back to %s", o.target.Version, failure(o.status.Failed, "in time"), previous.Version))
+	if o.isSet(previous) && o.modelBroken() {
+		p.outcome = o.stalledOr(v1alpha1.ReasonRollingBack, "")
 	}
 	return p
 }
 
-// failing says in which way a version failed; when is what the deadline is called.
-func failing(f *v1alpha1.FailedRollout, when string) string {
+// failure describes how a version failed; deadline is the text for an exceeded deadline.
+func failure(f *v1alpha1.FailedRollout, deadline string) string {
 	if f.Reason == v1alpha1.ReasonModelBroken {
 		return "cannot serve the data model"
 	}
-	return "did not become ready " + when
+	return "did not become ready " + deadline
 }
 
-// runs tells whether production is set to run a version.
-func (o observation) runs(v v1alpha1.VersionRun) bool {
+// isSet reports whether the spec of production asks for a version.
+func (o *planner) isSet(v v1alpha1.VersionRun) bool {
 	return o.production != nil && o.production.Spec.Image == v.Pinned() && o.production.Spec.StoreImage == v.StoreImage
 }
 
-// hasRun tells whether a version is the one that ran last.
-func (o observation) hasRun(v v1alpha1.VersionRun) bool {
-	history := o.deployment.Status.History
-	return len(history) > 0 && sameImage(history[0], v)
+// ranLast reports whether a version is the head of the history.
+func (o *planner) ranLast(v v1alpha1.VersionRun) bool {
+	return len(o.status.History) > 0 && sameImage(o.status.History[0], v)
 }
 
-// settled tells whether all of production runs what it is set to, with today's settings.
-func (o observation) settled() bool {
+// settled reports whether all pods of production run its spec, with the deployment's current settings.
+func (o *planner) settled() bool {
 	env := o.production
 	return env.Status.ObservedGeneration == env.Generation &&
 		env.Spec.DeploymentGeneration == o.deployment.Generation &&
@@ -242,20 +268,20 @@ func (o observation) settled() bool {
 		meta.IsStatusConditionTrue(env.Status.Conditions, v1alpha1.ConditionReady)
 }
 
-// asleep tells whether production is scaled to nothing.
-func (o observation) asleep() bool {
+// asleep reports whether production is scaled to zero.
+func (o *planner) asleep() bool {
 	c := o.ready()
 	return c != nil && c.Reason == v1alpha1.ReasonAsleep
 }
 
-// blocked tells whether the environment waits for a person, rather than for its pods.
-func (o observation) blocked() bool {
+// blocked reports whether the environment waits for a change by a user, not for its pods.
+func (o *planner) blocked() bool {
 	stalled := o.stalled()
 	return stalled != nil && stalled.Reason != v1alpha1.ReasonDeadlineExceeded
 }
 
-// stalled is the environment's Stalled condition, when it speaks of the spec of now.
-func (o observation) stalled() *metav1.Condition {
+// stalled returns the environment's Stalled condition if it is about the current specs, else nil.
+func (o *planner) stalled() *metav1.Condition {
 	if o.production == nil || o.production.Spec.DeploymentGeneration != o.deployment.Generation {
 		return nil
 	}
@@ -266,55 +292,57 @@ func (o observation) stalled() *metav1.Condition {
 	return c
 }
 
-// echo passes a stalled environment's complaint on; else work is under way.
-func (o observation) echo(reason, message string) reconciler.Outcome {
+// stalledOr returns the environment's Stalled condition as an outcome, or else Progressing
+// with the given reason and message. During a rollout an exceeded deadline of the
+// environment is left out: the rollout has its own.
+func (o *planner) stalledOr(reason, message string) reconciler.Outcome {
 	if c := o.stalled(); c != nil && (reason != v1alpha1.ReasonRollingOut || c.Reason != v1alpha1.ReasonDeadlineExceeded) {
 		return reconciler.Stalled(c.Reason, c.Message)
 	}
 	return reconciler.Progressing(reason, message)
 }
 
-// trouble is what the environment says is wrong.
-func (o observation) trouble() string {
+// failureMessage returns the message of the environment's Ready condition.
+func (o *planner) failureMessage() string {
 	if o.production == nil {
-		return "the environment was not made"
+		return "the environment does not exist"
 	}
 	if c := o.ready(); c != nil && c.Status != metav1.ConditionTrue {
 		return c.Message
 	}
-	return "the environment did not report"
+	return "the environment has not reported its state"
 }
 
-// ready is the environment's Ready condition; nil when there is none.
-func (o observation) ready() *metav1.Condition {
+// ready returns the environment's Ready condition; nil when there is none.
+func (o *planner) ready() *metav1.Condition {
 	if o.production == nil {
 		return nil
 	}
 	return meta.FindStatusCondition(o.production.Status.Conditions, v1alpha1.ConditionReady)
 }
 
-func (o observation) describe() string {
-	if history := o.deployment.Status.History; len(history) > 0 {
+func (o *planner) describe() string {
+	if history := o.status.History; len(history) > 0 {
 		return fmt.Sprintf("Rolling out version %s in place of %s", o.target.Version, history[0].Version)
 	}
 	return "Rolling out version " + o.target.Version
 }
 
-// remembered puts a version at the head of the history, where it stands once.
-func remembered(history []v1alpha1.VersionRun, run v1alpha1.VersionRun, now time.Time) []v1alpha1.VersionRun {
+// prepend puts a version at the head of the history and removes its earlier entry.
+func prepend(history []v1alpha1.VersionRun, run v1alpha1.VersionRun, now time.Time) []v1alpha1.VersionRun {
 	run.CompletionTime = metav1.NewTime(now.Truncate(time.Second))
 	others := slices.DeleteFunc(slices.Clone(history), func(h v1alpha1.VersionRun) bool { return sameImage(h, run) })
 	history = append([]v1alpha1.VersionRun{run}, others...)
-	return history[:min(len(history), keptHistory)]
+	return history[:min(len(history), maxHistory)]
 }
 
-func deadline(d *v1alpha1.Deployment) time.Duration {
+func progressDeadline(d *v1alpha1.Deployment) time.Duration {
 	if r := d.Spec.Rollout; r != nil && r.ProgressDeadlineSeconds != nil {
 		return time.Duration(*r.ProgressDeadlineSeconds) * time.Second
 	}
-	return defaultDeadline
+	return defaultProgressDeadline
 }
 
-// sameImage tells whether two versions are the same content. The store's image is left out:
-// a store that comes with another size is a new setting, not a version to go back from.
+// sameImage reports whether two versions have the same API image. The store's image is
+// ignored: a store that comes with another size is a setting, not a version to roll back.
 func sameImage(a, b v1alpha1.VersionRun) bool { return a.Pinned() == b.Pinned() }

@@ -10,26 +10,26 @@ import (
 	"github.com/quoin-dev/quoin/internal/reconciler"
 )
 
-// What becomes of a commit of the data model follows what becomes of a version:
+// A commit of the data model is rolled out as a version is:
 //
-//	branch moves ─▶ on trial ─▶ served
+//	branch moves ─▶ candidate ─▶ served
 //	                   │ does not compile, or deadline
 //	                   ▼
-//	               the commit before is back ─▶ stalled, until spec, version or commit change
+//	               rolled back ─▶ stalled, until spec, version or commit change
 //
-// When a version and a commit are on trial together and the model does not compile, the
-// commit is taken back first: with a commit that has compiled before, the version shows
-// whether it was to blame.
+// When both the version and the commit are candidates and the model does not compile, the
+// commit is rolled back first: if the version cannot serve a commit that has compiled before
+// either, the version is at fault.
 
-// judgeModel remembers the commit that production serves and, once, one that it cannot serve.
-// Then the plan is to put the one before back.
-func (o observation) judgeModel() (_ plan, failed bool) {
-	status := &o.deployment.Status
+// judgeCommit records the commit that production serves, or the rejection of the candidate
+// commit; in the second case it returns the plan that rolls the commit back.
+func (o *planner) judgeCommit() (_ plan, rejected bool) {
+	status := o.status
 	if f := status.FailedModel; f != nil && (f.Commit != o.commit || f.Generation != o.deployment.Generation) {
 		status.FailedModel = nil
 	}
 	if o.commit == "" {
-		status.ModelCommit = "" // the model is not in Git (any more)
+		status.ModelCommit = "" // the model is not, or no longer, in Git
 		return plan{}, false
 	}
 	if o.production == nil {
@@ -38,76 +38,75 @@ func (o observation) judgeModel() (_ plan, failed bool) {
 	if o.settled() && !o.asleep() && o.production.Status.ModelCommit == o.production.Spec.ModelCommit {
 		status.ModelCommit = o.production.Spec.ModelCommit
 	}
-	c := o.condemned()
+	c := o.rejectionReason()
 	if c == nil {
 		return plan{}, false
 	}
 	status.FailedModel = &v1alpha1.FailedModel{
 		Commit: o.commit, Image: o.production.Spec.Image, Generation: o.deployment.Generation, Reason: c.Reason,
-		Message: reconciler.Clip(c.Message, maxTrouble), Time: metav1.NewTime(o.now.Truncate(time.Second)),
+		Message: reconciler.Clip(c.Message, maxFailureMessage), Time: metav1.NewTime(o.now.Truncate(time.Second)),
 	}
 	if r := status.Rollout; r != nil && r.StartTime != nil {
-		// The version has its whole time with the other commit.
+		// With the previous commit, the version gets the whole deadline.
 		r.StartTime = &metav1.Time{Time: o.now.Truncate(time.Second)}
 	}
 	run := o.target
-	if !o.runs(o.target) {
+	if !o.isSet(o.target) {
 		run = status.History[0]
 	}
 	return plan{run: run, commit: status.ModelCommit, outcome: reconciler.Progressing(
-		v1alpha1.ReasonRollingBack, o.puttingBack(*status.FailedModel))}, true
+		v1alpha1.ReasonRollingBack, o.rollingBackCommit(*status.FailedModel))}, true
 }
 
-// condemned is why the commit on trial cannot be served; nil while it may be, and when there is
-// none to go back to.
-func (o observation) condemned() *metav1.Condition {
-	status, spec := &o.deployment.Status, &o.production.Spec
-	onTrial := status.ModelCommit != "" && spec.ModelCommit == o.commit && spec.ModelCommit != status.ModelCommit
+// rejectionReason returns the condition that rejects the candidate commit; nil if there is no
+// candidate, none to roll back to, or no reason to reject it.
+func (o *planner) rejectionReason() *metav1.Condition {
+	served, spec := o.status.ModelCommit, &o.production.Spec
+	isCandidate := served != "" && spec.ModelCommit == o.commit && spec.ModelCommit != served
 	c := o.stalled()
-	if !onTrial || c == nil || len(status.History) == 0 {
+	if !isCandidate || c == nil || len(o.status.History) == 0 {
 		return nil
 	}
-	proven := o.runs(status.History[0])
+	proven := o.isSet(o.status.History[0])
 	switch {
-	case !proven && !o.runs(o.target):
+	case !proven && !o.isSet(o.target):
 		return nil
 	case c.Reason == v1alpha1.ReasonModelBroken:
 		return c
 	case c.Reason == v1alpha1.ReasonDeadlineExceeded && proven:
-		return c // else the version is given up by its own deadline
+		return c // a version that is a candidate itself has its own deadline
 	}
 	return nil
 }
 
-// chooseCommit is the commit that production serves with a version.
-func (o observation) chooseCommit(run v1alpha1.VersionRun) string {
-	status := &o.deployment.Status
-	if f := status.FailedModel; f != nil && f.Image != run.Pinned() {
-		status.FailedModel = nil // it failed with another version
+// chooseCommit returns the commit that production serves with a version.
+func (o *planner) chooseCommit(run v1alpha1.VersionRun) string {
+	if f := o.status.FailedModel; f != nil && f.Image != run.Pinned() {
+		o.status.FailedModel = nil // it failed with another version
 	}
-	if status.FailedModel == nil || status.ModelCommit == "" {
+	if o.status.FailedModel == nil || o.status.ModelCommit == "" {
 		return o.commit
 	}
-	return status.ModelCommit
+	return o.status.ModelCommit
 }
 
-// brokenModel tells whether production is certain that its model does not compile.
-func (o observation) brokenModel() bool {
+// modelBroken reports whether production has found that its model does not compile.
+func (o *planner) modelBroken() bool {
 	c := o.stalled()
 	return c != nil && c.Reason == v1alpha1.ReasonModelBroken
 }
 
-// withoutModel says that production is well, without the commit that its branch points at.
-func (o observation) withoutModel(f v1alpha1.FailedModel) reconciler.Outcome {
+// commitRejected is the outcome when production is ready without the head of its branch.
+func (o *planner) commitRejected(f v1alpha1.FailedModel) reconciler.Outcome {
 	reason := v1alpha1.ReasonModelBroken
 	if f.Reason != reason {
 		reason = v1alpha1.ReasonRolloutFailed
 	}
 	return reconciler.Stalled(reason, fmt.Sprintf(
-		"Commit %.12s cannot be served (%s); production serves commit %.12s. It is tried again when the spec, the version or the commit changes",
-		f.Commit, f.Message, o.deployment.Status.ModelCommit))
+		"Commit %.12s cannot be served (%s); production serves commit %.12s. Retried when the spec, the version or the commit changes",
+		f.Commit, f.Message, o.status.ModelCommit))
 }
 
-func (o observation) puttingBack(f v1alpha1.FailedModel) string {
-	return fmt.Sprintf("Commit %.12s cannot be served; putting %.12s back", f.Commit, o.deployment.Status.ModelCommit)
+func (o *planner) rollingBackCommit(f v1alpha1.FailedModel) string {
+	return fmt.Sprintf("Commit %.12s cannot be served; rolling back to %.12s", f.Commit, o.status.ModelCommit)
 }

@@ -19,25 +19,25 @@ import (
 	"github.com/quoin-dev/quoin/internal/reconciler"
 )
 
-var update = flag.Bool("update", false, "write the golden transcripts anew")
+var update = flag.Bool("update", false, "update the golden transcripts")
 
-// world is a deployment, its environment, and the two controllers that look after them,
-// without an API server: the planner is pure.
+// world simulates a deployment, its environment and their two controllers without an API
+// server, which is possible because makePlan is pure.
 type world struct {
 	now        time.Time
 	deployment *v1alpha1.Deployment
 	production *v1alpha1.Environment
 	target     string
-	byHand     bool
+	manual     bool
 	slots      int
-	broken     map[string]bool // versions whose pods never get ready
-	blocked    bool            // the environment waits for a person
-	asleep     bool            // the deployment is scaled to nothing
-	commit     string          // what the branch points at
-	uncompiled map[string]bool // "version commit" or "commit": what does not compile
-	compiling  bool            // pods are at it
+	broken     map[string]bool // versions whose pods never become ready
+	blocked    bool            // the environment waits for a change by a user
+	asleep     bool            // the deployment is scaled to zero
+	commit     string          // the head of the branch
+	uncompiled map[string]bool // "version commit" or "commit": versions and commits that do not compile
+	compiling  bool            // pods compile their data model
 	transcript []string
-	said       map[string]string
+	last       map[string]string // the last line of each controller
 }
 
 func newWorld() *world {
@@ -47,7 +47,7 @@ func newWorld() *world {
 			ObjectMeta: metav1.ObjectMeta{Name: "analytics", Generation: 1},
 			Spec:       v1alpha1.DeploymentSpec{Rollout: &v1alpha1.RolloutPolicy{ProgressDeadlineSeconds: ptr.To(int32(60))}},
 		},
-		slots: 1, broken: map[string]bool{}, uncompiled: map[string]bool{}, said: map[string]string{},
+		slots: 1, broken: map[string]bool{}, uncompiled: map[string]bool{}, last: map[string]string{},
 	}
 }
 
@@ -55,27 +55,31 @@ func run(version string) v1alpha1.VersionRun {
 	return v1alpha1.VersionRun{Version: version, ReleaseChannel: "latest", Image: "registry/cube:v" + version, Digest: "sha256:" + version}
 }
 
-// plan is a reconciliation of the deployment.
+// plan simulates a reconciliation of the deployment.
 func (w *world) plan() {
-	p := makePlan(observation{
-		deployment: w.deployment, target: run(w.target), commit: w.commit, byHand: w.byHand, production: w.production, now: w.now,
-		takeSlot: func() bool { return w.slots > 0 },
-	})
+	observed := observation{
+		deployment: w.deployment, target: run(w.target), commit: w.commit, manual: w.manual, production: w.production, now: w.now,
+	}
+	p := makePlan(observed)
+	if p.needsSlot && w.slots == 0 {
+		p = waitForSlot(observed)
+	}
+	w.deployment.Status = p.status
 	reconciler.Summarise(w.deployment, p.outcome)
 	if w.production == nil {
 		w.production = &v1alpha1.Environment{}
 		w.production.Status.ObservedGeneration = -1
 	}
-	was := w.production.Spec
+	before := w.production.Spec
 	w.production.Spec.Image, w.production.Spec.Version = p.run.Pinned(), p.run.Version
 	w.production.Spec.DeploymentGeneration, w.production.Spec.ModelCommit = w.deployment.Generation, p.commit
-	if was != w.production.Spec {
+	if before != w.production.Spec {
 		w.production.Generation++
 	}
 	w.note("plan")
 }
 
-// environment is a reconciliation of the environment: its pods get ready, or they do not.
+// environment simulates a reconciliation of the environment, whose pods become ready or do not.
 func (w *world) environment() {
 	env := w.production
 	if env == nil {
@@ -84,7 +88,7 @@ func (w *world) environment() {
 	outcome := reconciler.Done("All pods run " + env.Spec.Version)
 	switch {
 	case w.asleep:
-		outcome = reconciler.Done("Scaled to nothing on purpose").Because(v1alpha1.ReasonAsleep)
+		outcome = reconciler.Done("Scaled to zero").Because(v1alpha1.ReasonAsleep)
 		env.Status.Image = env.Spec.Image
 	case w.blocked:
 		outcome = reconciler.Stalled(v1alpha1.ReasonInvalidSpec, "spec.env[X]: is set by the platform")
@@ -103,7 +107,7 @@ func (w *world) environment() {
 
 func (w *world) pass(d time.Duration) { w.now = w.now.Add(d) }
 
-func (w *world) note(who string) {
+func (w *world) note(controller string) {
 	d := w.deployment
 	ready := meta.FindStatusCondition(d.Status.Conditions, v1alpha1.ConditionReady)
 	state := ""
@@ -116,29 +120,29 @@ func (w *world) note(who string) {
 	for _, h := range d.Status.History {
 		history = append(history, h.Version)
 	}
-	line := fmt.Sprintf("%-5s production=%s history=%v ready=%s/%s%s", who,
+	line := fmt.Sprintf("%-5s production=%s history=%v ready=%s/%s%s", controller,
 		w.production.Spec.Version, history, ready.Status, ready.Reason, state)
 	if d.Status.ModelCommit != "" {
 		line = strings.Replace(line, " history", fmt.Sprintf(" commit=%s served=%s history", w.production.Spec.ModelCommit, d.Status.ModelCommit), 1)
 	}
-	if who == "plan" {
+	if controller == "plan" {
 		line += ": " + ready.Message
 	} else {
-		line = fmt.Sprintf("%-5s production=%s image=%s", who, w.production.Spec.Version, w.production.Status.Image)
+		line = fmt.Sprintf("%-5s production=%s image=%s", controller, w.production.Spec.Version, w.production.Status.Image)
 		if commit := w.production.Status.ModelCommit; commit != "" {
 			line += " commit=" + commit
 		}
 	}
-	if w.said[who] != line {
-		w.said[who] = line
+	if w.last[controller] != line {
+		w.last[controller] = line
 		w.transcript = append(w.transcript, fmt.Sprintf("%4ds %s", int(w.now.Sub(newWorld().now).Seconds()), line))
 	}
 }
 
-// end is the state of the deployment in one line.
-func (w *world) end() string { return w.said["plan"] }
+// summary returns the state of the deployment in one line.
+func (w *world) summary() string { return w.last["plan"] }
 
-// settle runs both controllers, in an order that the seed decides, until neither has more to say.
+// settle runs both controllers in a random order until nothing changes.
 func (w *world) settle(order *rand.Rand) {
 	for range 12 {
 		if order.IntN(2) == 0 {
@@ -153,7 +157,7 @@ func (w *world) settle(order *rand.Rand) {
 	}
 }
 
-// scenarios are the life of a deployment, step by step.
+// scenarios are the steps of golden transcripts.
 var scenarios = map[string][]func(*world){
 	"install-and-upgrade": {
 		func(w *world) { w.target = "1.2.3" },
@@ -246,7 +250,7 @@ var scenarios = map[string][]func(*world){
 	},
 	"rollout-by-hand-does-not-queue": {
 		func(w *world) { w.target = "1.2.3" },
-		func(w *world) { w.target, w.slots, w.byHand = "1.2.2", 0, true },
+		func(w *world) { w.target, w.slots, w.manual = "1.2.2", 0, true },
 	},
 	"target-changes-in-the-middle": {
 		func(w *world) { w.target = "1.2.3" },
@@ -266,7 +270,7 @@ var scenarios = map[string][]func(*world){
 	},
 }
 
-// TestTranscripts holds what the planner decides, step by step, against golden files.
+// TestTranscripts compares the decisions of the planner with golden files.
 func TestTranscripts(t *testing.T) {
 	for name, steps := range scenarios {
 		t.Run(name, func(t *testing.T) {
@@ -282,7 +286,7 @@ func TestTranscripts(t *testing.T) {
 	}
 }
 
-// TestOrderDoesNotMatter runs every scenario under many orders of the two controllers: each
+// TestOrderDoesNotMatter runs every scenario with many orders of the two controllers: each
 // step ends in the same state.
 func TestOrderDoesNotMatter(t *testing.T) {
 	for name, steps := range scenarios {
@@ -291,25 +295,25 @@ func TestOrderDoesNotMatter(t *testing.T) {
 			for seed := range uint64(200) {
 				w := newWorld()
 				order := rand.New(rand.NewPCG(seed, 7))
-				var ends []string
+				var summaries []string
 				for _, step := range steps {
 					step(w)
 					w.settle(order)
-					ends = append(ends, w.end())
+					summaries = append(summaries, w.summary())
 				}
 				if seed == 0 {
-					want = ends
+					want = summaries
 				}
-				if diff := cmp.Diff(want, ends); diff != "" {
-					t.Fatalf("seed %d ends elsewhere than seed 0 (-want +got):\n%s", seed, diff)
+				if diff := cmp.Diff(want, summaries); diff != "" {
+					t.Fatalf("seed %d ends in another state than seed 0 (-want +got):\n%s", seed, diff)
 				}
 			}
 		})
 	}
 }
 
-// TestPlanIsAtRest says that a plan made twice from the same facts changes nothing.
-func TestPlanIsAtRest(t *testing.T) {
+// TestPlanIsIdempotent: a plan from unchanged observations changes nothing.
+func TestPlanIsIdempotent(t *testing.T) {
 	for name, steps := range scenarios {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld()
@@ -319,28 +323,53 @@ func TestPlanIsAtRest(t *testing.T) {
 				deployment, production := w.deployment.DeepCopy(), w.production.DeepCopy()
 				w.plan()
 				if diff := cmp.Diff(deployment, w.deployment); diff != "" {
-					t.Errorf("the deployment is written again at rest:\n%s", diff)
+					t.Errorf("the deployment is changed:\n%s", diff)
 				}
 				if diff := cmp.Diff(production, w.production); diff != "" {
-					t.Errorf("the environment is written again at rest:\n%s", diff)
+					t.Errorf("the environment is changed:\n%s", diff)
 				}
 			}
 		})
 	}
 }
 
-func TestHistory(t *testing.T) {
+// TestPlanIsPure: makePlan changes none of its input, and the same input gives the same plan.
+func TestPlanIsPure(t *testing.T) {
+	for name, steps := range scenarios {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld()
+			for _, step := range steps {
+				step(w)
+				o := observation{
+					deployment: w.deployment, target: run(w.target), commit: w.commit, manual: w.manual, production: w.production, now: w.now,
+				}
+				deployment, production := w.deployment.DeepCopy(), w.production.DeepCopy()
+				first := makePlan(o)
+				waitForSlot(o)
+				if diff := cmp.Diff(first, makePlan(o), cmp.AllowUnexported(plan{}, reconciler.Outcome{})); diff != "" {
+					t.Errorf("the second plan differs:\n%s", diff)
+				}
+				if diff := cmp.Diff(deployment, w.deployment) + cmp.Diff(production, w.production); diff != "" {
+					t.Errorf("the input is changed:\n%s", diff)
+				}
+				w.settle(rand.New(rand.NewPCG(3, 4)))
+			}
+		})
+	}
+}
+
+func TestHistoryIsBoundedAndUnique(t *testing.T) {
 	now := time.Now()
 	var history []v1alpha1.VersionRun
-	for i := range keptHistory + 5 {
-		history = remembered(history, run(fmt.Sprintf("1.0.%d", i)), now)
+	for i := range maxHistory + 5 {
+		history = prepend(history, run(fmt.Sprintf("1.0.%d", i)), now)
 	}
-	history = remembered(history, run("1.0.20"), now)
-	if len(history) != keptHistory {
-		t.Errorf("history holds %d versions, want %d", len(history), keptHistory)
+	history = prepend(history, run("1.0.20"), now)
+	if len(history) != maxHistory {
+		t.Errorf("history holds %d versions, want %d", len(history), maxHistory)
 	}
 	if history[0].Version != "1.0.20" || history[1].Version != "1.0.24" {
-		t.Errorf("history begins %s, %s; want the newest run first and each version once", history[0].Version, history[1].Version)
+		t.Errorf("history begins %s, %s; want the latest run first and each version once", history[0].Version, history[1].Version)
 	}
 }
 
@@ -356,9 +385,9 @@ func compare(t *testing.T, path, got string) {
 	}
 	want, err := os.ReadFile(path)
 	if err != nil {
-		t.Fatalf("no transcript: %v; write it with -update and read it", err)
+		t.Fatalf("no transcript: %v; create it with -update and review it", err)
 	}
 	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("the planner decides otherwise (-want +got); if that is meant, run with -update:\n%s", diff)
+		t.Errorf("other decisions (-want +got); if they are intended, run with -update:\n%s", diff)
 	}
 }

@@ -21,31 +21,31 @@ import (
 
 const (
 	defaultGitInterval = time.Minute
-	// lookTimeout bounds one look at a remote.
-	lookTimeout = 30 * time.Second
-	// looksAtOnce is how many remotes are read at the same time. A remote that hangs costs a
-	// place here, never a worker of the controller.
-	looksAtOnce = 8
+	// fetchTimeout bounds one fetch of a remote.
+	fetchTimeout = 30 * time.Second
+	// maxConcurrentFetches limits how many remotes are fetched at the same time. A remote that
+	// hangs occupies one of these slots, never a worker of the controller.
+	maxConcurrentFetches = 8
 )
 
-// ReadRefs reads the branches of a Git repository and the name of its default branch. secret
-// is the data of the Git secret, nil without one.
+// ReadRefs returns the branches of a Git repository and the name of its default branch.
+// secret is the data of the Git secret; nil when there is none.
 type ReadRefs func(ctx context.Context, url string, secret map[string][]byte) ([]git.Ref, string, error)
 
-// Remotes remembers what the remotes of deployments look like, and looks at them in the
-// background at their intervals.
+// Remotes caches the refs of the deployments' remotes and fetches them in the background at
+// the interval of each deployment.
 type Remotes struct {
 	live  client.Reader
 	read  ReadRefs
 	clock clock.PassiveClock
 	wake  chan event.GenericEvent
-	turn  chan struct{}
+	slots chan struct{}
 
-	mu    sync.Mutex
-	known map[client.ObjectKey]*remoteState
+	mu     sync.Mutex
+	states map[client.ObjectKey]*remoteState
 }
 
-// remoteState is one remote as it was last seen.
+// remoteState is the state of one remote after the last fetch.
 type remoteState struct {
 	source        string
 	request       string
@@ -53,65 +53,66 @@ type remoteState struct {
 	defaultBranch string
 	err           error
 	failures      int
-	seen, good    time.Time
-	looking       bool
-	// next is when it is looked at again.
+	// fetched is the time of the last fetch, succeeded that of the last one without an error.
+	fetched, succeeded time.Time
+	fetching           bool
+	// next is the time until the next fetch.
 	next time.Duration
 }
 
-// NewRemotes returns Remotes that read secrets and repositories with the given functions.
+// NewRemotes returns Remotes that read secrets with live and repositories with read.
 func NewRemotes(live client.Reader, read ReadRefs, clk clock.PassiveClock) *Remotes {
 	return &Remotes{
 		live: live, read: read, clock: clk,
-		wake:  make(chan event.GenericEvent, 1024),
-		turn:  make(chan struct{}, looksAtOnce),
-		known: map[client.ObjectKey]*remoteState{},
+		wake:   make(chan event.GenericEvent, 1024),
+		slots:  make(chan struct{}, maxConcurrentFetches),
+		states: map[client.ObjectKey]*remoteState{},
 	}
 }
 
-// Look returns the deployment's remote as it was last seen, and has it looked at again when
-// that is too long ago; the deployment is reconciled when that look ends.
-func (r *Remotes) Look(ctx context.Context, d *v1alpha1.Deployment) remoteState {
+// State returns the state of the deployment's remote after the last fetch. If the interval
+// has passed, it starts a fetch; the deployment is reconciled when the fetch ends.
+func (r *Remotes) State(ctx context.Context, d *v1alpha1.Deployment) remoteState {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	key := client.ObjectKeyFromObject(d)
 	source, request := sourceOf(d), d.Annotations[v1alpha1.AnnotationReconcile]
-	state := r.known[key]
-	// A request to look now waits for the end of the look under way, whose turn it would only
-	// take from others: after that the deployment is reconciled again.
-	if state == nil || state.source != source || (state.request != request && !state.looking) {
+	state := r.states[key]
+	// A request for an immediate fetch waits for a fetch in progress instead of occupying
+	// another slot: the deployment is reconciled when that one ends.
+	if state == nil || state.source != source || (state.request != request && !state.fetching) {
 		state = &remoteState{source: source, request: request}
-		r.known[key] = state
+		r.states[key] = state
 	}
-	every := gitInterval(d)
-	age := r.clock.Since(state.seen)
-	if !state.looking && age >= every {
-		state.looking = true
-		go r.look(context.WithoutCancel(ctx), key, d.DeepCopy(), state)
+	interval := gitInterval(d)
+	age := r.clock.Since(state.fetched)
+	if !state.fetching && age >= interval {
+		state.fetching = true
+		go r.fetch(context.WithoutCancel(ctx), key, d.DeepCopy(), state)
 	}
-	seen := *state
-	seen.next = wait.Jitter(max(every-age, time.Second), 0.1)
-	return seen
+	current := *state
+	current.next = wait.Jitter(max(interval-age, time.Second), 0.1)
+	return current
 }
 
-// Forget ends the memory of a deployment's remote.
+// Forget removes the state of a deployment's remote.
 func (r *Remotes) Forget(key client.ObjectKey) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	delete(r.known, key)
+	delete(r.states, key)
 }
 
-func (r *Remotes) look(ctx context.Context, key client.ObjectKey, d *v1alpha1.Deployment, state *remoteState) {
-	r.turn <- struct{}{}
-	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+func (r *Remotes) fetch(ctx context.Context, key client.ObjectKey, d *v1alpha1.Deployment, state *remoteState) {
+	r.slots <- struct{}{}
+	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
 	refs, defaultBranch, err := r.readRemote(ctx, d)
 	cancel()
-	<-r.turn
+	<-r.slots
 
 	r.mu.Lock()
-	state.looking, state.seen, state.err = false, r.clock.Now(), err
+	state.fetching, state.fetched, state.err = false, r.clock.Now(), err
 	if err == nil {
-		state.refs, state.defaultBranch, state.failures, state.good = refs, defaultBranch, 0, state.seen
+		state.refs, state.defaultBranch, state.failures, state.succeeded = refs, defaultBranch, 0, state.fetched
 	} else {
 		state.failures++
 	}
@@ -142,25 +143,25 @@ func (r *Remotes) readRemote(ctx context.Context, d *v1alpha1.Deployment) ([]git
 	return r.read(ctx, source.URL, data)
 }
 
-// gitSecretError says that a Git secret cannot be used, and which.
+// gitSecretError reports a Git secret that cannot be used.
 type gitSecretError struct{ name, problem string }
 
 func (e *gitSecretError) Error() string {
 	return fmt.Sprintf("spec.model.git.secretRef: secret %q %s", e.name, e.problem)
 }
 
-// known tells whether the remote has answered.
-func (s remoteState) known() bool { return !s.good.IsZero() }
+// known reports whether a fetch has succeeded.
+func (s remoteState) known() bool { return !s.succeeded.IsZero() }
 
-// production is the name of the branch that production runs.
-func (s remoteState) production(d *v1alpha1.Deployment) string {
+// productionBranch returns the name of the branch that production runs.
+func (s remoteState) productionBranch(d *v1alpha1.Deployment) string {
 	if branch := d.Spec.Model.Git.Branch; branch != "" {
 		return branch
 	}
 	return s.defaultBranch
 }
 
-// outcome says what is wrong with the remote.
+// outcome returns the outcome of a failed fetch.
 func (s remoteState) outcome() reconciler.Outcome {
 	var secret *gitSecretError
 	if errors.As(s.err, &secret) {
@@ -169,7 +170,7 @@ func (s remoteState) outcome() reconciler.Outcome {
 	return reconciler.Failing(v1alpha1.ReasonGitFailed, "spec.model.git: "+s.err.Error(), s.next)
 }
 
-// sourceOf is what a look depends on: a change of it makes what is known worthless.
+// sourceOf returns a key of what a fetch depends on; when it changes, the state is discarded.
 func sourceOf(d *v1alpha1.Deployment) string {
 	source := d.Spec.Model.Git
 	secret := ""
@@ -180,8 +181,8 @@ func sourceOf(d *v1alpha1.Deployment) string {
 }
 
 func gitInterval(d *v1alpha1.Deployment) time.Duration {
-	if every := d.Spec.Model.Git.Interval; every != nil {
-		return every.Duration
+	if interval := d.Spec.Model.Git.Interval; interval != nil {
+		return interval.Duration
 	}
 	return defaultGitInterval
 }

@@ -24,35 +24,35 @@ import (
 	"github.com/quoin-dev/quoin/internal/reconciler"
 )
 
-// answer is what a remote says.
+// answer is the result of a fetch.
 type answer struct {
 	refs []git.Ref
 	err  error
 }
 
-// visit is a look that a remote sees; it ends when it is answered.
-type visit struct {
+// fetch is a fetch in progress; it ends when the test sends an answer.
+type fetch struct {
 	ctx    context.Context
 	url    string
 	secret map[string][]byte
 	answer chan answer
 }
 
-// desk are Remotes whose remote is the test.
-type desk struct {
+// remoteTest has Remotes whose fetches the test answers.
+type remoteTest struct {
 	t       *testing.T
 	remotes *Remotes
 	clock   *clocktesting.FakePassiveClock
-	asked   chan visit
+	fetches chan fetch
 }
 
-func newDesk(t *testing.T, live client.Reader) *desk {
+func newRemoteTest(t *testing.T, live client.Reader) *remoteTest {
 	t.Helper()
-	d := &desk{t: t, clock: clocktesting.NewFakePassiveClock(time.Unix(1000, 0)), asked: make(chan visit, 100)}
+	d := &remoteTest{t: t, clock: clocktesting.NewFakePassiveClock(time.Unix(1000, 0)), fetches: make(chan fetch, 100)}
 	d.remotes = NewRemotes(live, func(ctx context.Context, url string, secret map[string][]byte) ([]git.Ref, string, error) {
-		r := visit{ctx, url, secret, make(chan answer)}
-		d.asked <- r
-		a := <-r.answer
+		f := fetch{ctx, url, secret, make(chan answer)}
+		d.fetches <- f
+		a := <-f.answer
 		return a.refs, "main", a.err
 	}, d.clock)
 	return d
@@ -69,33 +69,33 @@ func receive[T any](t *testing.T, ch <-chan T, what string) T {
 	}
 }
 
-// wait waits for the look under way to begin.
-func (d *desk) wait() visit {
+// wait waits for a fetch to start.
+func (d *remoteTest) wait() fetch {
 	d.t.Helper()
-	return receive(d.t, d.asked, "a look at the remote")
+	return receive(d.t, d.fetches, "a fetch of the remote")
 }
 
-// answers ends a look and waits for the wake that follows it.
-func (d *desk) answers(r visit, a answer) {
+// answer ends a fetch and waits for the wake that follows it.
+func (d *remoteTest) answer(f fetch, a answer) {
 	d.t.Helper()
-	r.answer <- a
+	f.answer <- a
 	if e := receive(d.t, d.remotes.wake, "a wake"); e.Object.GetName() != "sales" || e.Object.GetNamespace() != "acme" {
 		d.t.Errorf("%s/%s is woken", e.Object.GetNamespace(), e.Object.GetName())
 	}
 }
 
-func (d *desk) look(obj *v1alpha1.Deployment) remoteState {
-	return d.remotes.Look(d.t.Context(), obj)
+func (d *remoteTest) state(obj *v1alpha1.Deployment) remoteState {
+	return d.remotes.State(d.t.Context(), obj)
 }
 
-// idle makes sure that no look is under way.
-func (d *desk) idle() {
+// idle fails the test when a fetch is in progress.
+func (d *remoteTest) idle() {
 	d.t.Helper()
 	d.remotes.mu.Lock()
 	defer d.remotes.mu.Unlock()
-	for key, state := range d.remotes.known {
-		if state.looking {
-			d.t.Errorf("%s is being looked at", key)
+	for key, state := range d.remotes.states {
+		if state.fetching {
+			d.t.Errorf("%s is being fetched", key)
 		}
 	}
 }
@@ -104,182 +104,180 @@ func refsAt(digit string) answer {
 	return answer{refs: []git.Ref{{Name: "main", Commit: commit(digit)}}}
 }
 
-// TestRemotes: a remote is read in the background at its interval; what is known meanwhile is
-// what was read last.
-func TestRemotes(t *testing.T) {
-	d := newDesk(t, nil)
+// TestRemotesAreFetchedAtTheirInterval in the background; until a fetch ends the previous state counts.
+func TestRemotesAreFetchedAtTheirInterval(t *testing.T) {
+	d := newRemoteTest(t, nil)
 	obj := gitDeployment("")
-	if state := d.look(obj); state.known() || state.err != nil || state.next <= 0 || state.next > 2*time.Second {
-		t.Errorf("before the first answer: %+v", state)
+	if state := d.state(obj); state.known() || state.err != nil || state.next <= 0 || state.next > 2*time.Second {
+		t.Errorf("before the first fetch: %+v", state)
 	}
 	first := d.wait()
-	if deadline, ok := first.ctx.Deadline(); !ok || time.Until(deadline) > lookTimeout {
-		t.Error("a remote that hangs is waited for without end")
+	if deadline, ok := first.ctx.Deadline(); !ok || time.Until(deadline) > fetchTimeout {
+		t.Error("the fetch has no timeout")
 	}
-	d.look(obj) // a second look at the same time is not begun
-	d.answers(first, refsAt("a"))
+	d.state(obj) // must not start a second fetch
+	d.answer(first, refsAt("a"))
 
-	state := d.look(obj)
-	if diff := cmp.Diff(refsAt("a").refs, state.refs); diff != "" || !state.known() || state.production(obj) != "main" {
-		t.Errorf("after the answer: %+v", state)
+	state := d.state(obj)
+	if diff := cmp.Diff(refsAt("a").refs, state.refs); diff != "" || !state.known() || state.productionBranch(obj) != "main" {
+		t.Errorf("after the fetch: %+v", state)
 	}
 	if state.next < time.Minute || state.next > time.Minute+6*time.Second {
-		t.Errorf("looks again after %s; want a minute and up to a tenth more", state.next)
+		t.Errorf("next fetch after %s; want a minute and up to a tenth more", state.next)
 	}
 	d.clock.SetTime(d.clock.Now().Add(59 * time.Second))
-	d.look(obj)
+	d.state(obj)
 	d.idle()
 	d.clock.SetTime(d.clock.Now().Add(time.Second))
-	if state := d.look(obj); state.refs[0].Commit != commit("a") {
-		t.Errorf("while the remote is read: %+v", state)
+	if state := d.state(obj); state.refs[0].Commit != commit("a") {
+		t.Errorf("during the second fetch: %+v", state)
 	}
-	d.answers(d.wait(), refsAt("b"))
-	if state := d.look(obj); state.refs[0].Commit != commit("b") {
-		t.Errorf("after the second answer: %+v", state)
+	d.answer(d.wait(), refsAt("b"))
+	if state := d.state(obj); state.refs[0].Commit != commit("b") {
+		t.Errorf("after the second fetch: %+v", state)
 	}
 	d.idle()
 }
 
-func TestRemotesInterval(t *testing.T) {
-	d := newDesk(t, nil)
+func TestRemotesUseTheIntervalOfTheSpec(t *testing.T) {
+	d := newRemoteTest(t, nil)
 	obj := gitDeployment("live")
 	obj.Spec.Model.Git.Interval = &metav1.Duration{Duration: 10 * time.Second}
-	d.look(obj)
-	d.answers(d.wait(), refsAt("a"))
+	d.state(obj)
+	d.answer(d.wait(), refsAt("a"))
 	d.clock.SetTime(d.clock.Now().Add(10 * time.Second))
-	if state := d.look(obj); state.production(obj) != "live" {
-		t.Errorf("production is %q", state.production(obj))
+	if state := d.state(obj); state.productionBranch(obj) != "live" {
+		t.Errorf("production is %q", state.productionBranch(obj))
 	}
-	d.answers(d.wait(), refsAt("b"))
+	d.answer(d.wait(), refsAt("b"))
 }
 
-// TestRemotesOutliveTheReconciliation: the look goes on when the reconciliation that began it ends.
-func TestRemotesOutliveTheReconciliation(t *testing.T) {
-	d := newDesk(t, nil)
+// TestFetchOutlivesTheReconciliation that started it.
+func TestFetchOutlivesTheReconciliation(t *testing.T) {
+	d := newRemoteTest(t, nil)
 	ctx, cancel := context.WithCancel(t.Context())
-	d.remotes.Look(ctx, gitDeployment(""))
-	r := d.wait()
+	d.remotes.State(ctx, gitDeployment(""))
+	f := d.wait()
 	cancel()
-	if err := r.ctx.Err(); err != nil {
-		t.Errorf("the look ends with %v", err)
+	if err := f.ctx.Err(); err != nil {
+		t.Errorf("the fetch ends with %v", err)
 	}
-	d.answers(r, refsAt("a"))
+	d.answer(f, refsAt("a"))
 }
 
-// TestRemotesFail: a failure keeps what was known, is counted, and is tried at the interval.
-func TestRemotesFail(t *testing.T) {
-	d := newDesk(t, nil)
+// TestFailedFetchKeepsTheRefs, is counted, and is retried at the interval.
+func TestFailedFetchKeepsTheRefs(t *testing.T) {
+	d := newRemoteTest(t, nil)
 	obj := gitDeployment("")
 	refused := errors.New("connection refused")
-	d.look(obj)
-	d.answers(d.wait(), refsAt("a"))
+	d.state(obj)
+	d.answer(d.wait(), refsAt("a"))
 	for failures := 1; failures <= 3; failures++ {
 		d.clock.SetTime(d.clock.Now().Add(time.Minute))
-		d.look(obj)
-		d.answers(d.wait(), answer{err: refused})
-		state := d.look(obj)
+		d.state(obj)
+		d.answer(d.wait(), answer{err: refused})
+		state := d.state(obj)
 		if !errors.Is(state.err, refused) || state.failures != failures || !state.known() || state.refs[0].Commit != commit("a") {
 			t.Errorf("after %d failures: %+v", failures, state)
 		}
 		d.idle()
 	}
 	d.clock.SetTime(d.clock.Now().Add(time.Minute))
-	d.look(obj)
-	d.answers(d.wait(), refsAt("b"))
-	if state := d.look(obj); state.err != nil || state.failures != 0 || state.refs[0].Commit != commit("b") {
-		t.Errorf("after it answers again: %+v", state)
+	d.state(obj)
+	d.answer(d.wait(), refsAt("b"))
+	if state := d.state(obj); state.err != nil || state.failures != 0 || state.refs[0].Commit != commit("b") {
+		t.Errorf("after a successful fetch: %+v", state)
 	}
 }
 
-// TestRemotesForgetAnotherSource: what one source said is not said of another.
-func TestRemotesForgetAnotherSource(t *testing.T) {
+// TestChangedSourceDiscardsTheState: the refs of one source are not used for another.
+func TestChangedSourceDiscardsTheState(t *testing.T) {
 	cases := map[string]func(obj *v1alpha1.Deployment){
-		"url":         func(obj *v1alpha1.Deployment) { obj.Spec.Model.Git.URL = "https://git.example.com/other.git" },
-		"secret":      func(obj *v1alpha1.Deployment) { obj.Spec.Model.Git.SecretRef = nil },
-		"another one": func(obj *v1alpha1.Deployment) { obj.UID = "2" },
+		"url":      func(obj *v1alpha1.Deployment) { obj.Spec.Model.Git.URL = "https://git.example.com/other.git" },
+		"secret":   func(obj *v1alpha1.Deployment) { obj.Spec.Model.Git.SecretRef = nil },
+		"namesake": func(obj *v1alpha1.Deployment) { obj.UID = "2" },
 	}
 	for name, change := range cases {
 		t.Run(name, func(t *testing.T) {
 			secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "acme", Name: "git"}, Data: map[string][]byte{"bearerToken": []byte("t")}}
-			d := newDesk(t, secrets(t, secret))
+			d := newRemoteTest(t, secrets(t, secret))
 			obj := gitDeployment("")
 			obj.Spec.Model.Git.SecretRef = &v1alpha1.LocalReference{Name: "git"}
-			d.look(obj)
-			d.answers(d.wait(), refsAt("a"))
+			d.state(obj)
+			d.answer(d.wait(), refsAt("a"))
 			d.clock.SetTime(d.clock.Now().Add(time.Minute))
-			d.look(obj)
+			d.state(obj)
 			late := d.wait()
 			change(obj)
-			if state := d.look(obj); state.known() {
-				t.Errorf("of the new source is known: %+v", state)
+			if state := d.state(obj); state.known() {
+				t.Errorf("state of the new source: %+v", state)
 			}
-			d.answers(d.wait(), refsAt("c"))
-			d.answers(late, refsAt("b"))
-			if state := d.look(obj); state.refs[0].Commit != commit("c") {
-				t.Errorf("the late answer of the old source counts: %+v", state)
+			d.answer(d.wait(), refsAt("c"))
+			d.answer(late, refsAt("b"))
+			if state := d.state(obj); state.refs[0].Commit != commit("c") {
+				t.Errorf("the late answer of the old source is used: %+v", state)
 			}
 		})
 	}
-	t.Run("a request waits for the look under way", func(t *testing.T) {
-		d := newDesk(t, nil)
+	t.Run("a request waits for the fetch in progress", func(t *testing.T) {
+		d := newRemoteTest(t, nil)
 		obj := gitDeployment("")
-		d.look(obj)
+		d.state(obj)
 		late := d.wait()
 		obj.Annotations = map[string]string{v1alpha1.AnnotationReconcile: "now"}
-		if state := d.look(obj); state.request != "" || !state.looking {
-			t.Errorf("a second look begins beside the first: %+v", state)
+		if state := d.state(obj); state.request != "" || !state.fetching {
+			t.Errorf("a second concurrent fetch: %+v", state)
 		}
-		d.answers(late, refsAt("b"))
-		if state := d.look(obj); state.known() || state.request != "now" {
-			t.Errorf("what was seen before the request answers it: %+v", state)
+		d.answer(late, refsAt("b"))
+		if state := d.state(obj); state.known() || state.request != "now" {
+			t.Errorf("the request is answered by an earlier fetch: %+v", state)
 		}
-		d.answers(d.wait(), refsAt("c"))
-		if state := d.look(obj); state.refs[0].Commit != commit("c") || state.request != "now" {
-			t.Errorf("after the look that was asked for: %+v", state)
+		d.answer(d.wait(), refsAt("c"))
+		if state := d.state(obj); state.refs[0].Commit != commit("c") || state.request != "now" {
+			t.Errorf("after the requested fetch: %+v", state)
 		}
 	})
 	t.Run("another branch is the same source", func(t *testing.T) {
-		d := newDesk(t, nil)
-		d.look(gitDeployment(""))
-		d.answers(d.wait(), refsAt("a"))
-		if state := d.look(gitDeployment("live")); !state.known() {
-			t.Error("the remote is read again")
+		d := newRemoteTest(t, nil)
+		d.state(gitDeployment(""))
+		d.answer(d.wait(), refsAt("a"))
+		if state := d.state(gitDeployment("live")); !state.known() {
+			t.Error("the remote is fetched again")
 		}
 		d.idle()
 	})
 }
 
-func TestRemotesForget(t *testing.T) {
-	d := newDesk(t, nil)
-	d.look(gitDeployment(""))
-	r := d.wait()
+func TestForgetDiscardsTheState(t *testing.T) {
+	d := newRemoteTest(t, nil)
+	d.state(gitDeployment(""))
+	f := d.wait()
 	d.remotes.Forget(keyOf("sales"))
-	d.answers(r, refsAt("a"))
-	if len(d.remotes.known) != 0 {
-		t.Error("the answer to a look brings the memory back")
+	d.answer(f, refsAt("a"))
+	if len(d.remotes.states) != 0 {
+		t.Error("the end of the fetch restores the state")
 	}
-	if state := d.look(gitDeployment("")); state.known() {
-		t.Error("something is remembered")
+	if state := d.state(gitDeployment("")); state.known() {
+		t.Error("the state is kept")
 	}
-	d.answers(d.wait(), refsAt("b"))
+	d.answer(d.wait(), refsAt("b"))
 }
 
-// TestRemotesAtOnce: some remotes that hang do not keep the controller from working, and no
-// more than a few are read at the same time.
-func TestRemotesAtOnce(t *testing.T) {
-	d := newDesk(t, nil)
-	const many = looksAtOnce + 3
+// TestConcurrentFetchesAreLimited: remotes that hang neither block the controller nor exceed the limit.
+func TestConcurrentFetchesAreLimited(t *testing.T) {
+	d := newRemoteTest(t, nil)
+	const many = maxConcurrentFetches + 3
 	for i := range many {
 		obj := gitDeployment("")
 		obj.Name = fmt.Sprint("d", i)
-		d.look(obj)
+		d.state(obj)
 	}
-	var open []visit
-	for range looksAtOnce {
+	var open []fetch
+	for range maxConcurrentFetches {
 		open = append(open, d.wait())
 	}
-	if len(d.asked) > 0 {
-		t.Errorf("more than %d remotes are read at once", looksAtOnce)
+	if len(d.fetches) > 0 {
+		t.Errorf("more than %d concurrent fetches", maxConcurrentFetches)
 	}
 	for i := range many {
 		open[i].answer <- refsAt("a")
@@ -290,7 +288,7 @@ func TestRemotesAtOnce(t *testing.T) {
 	}
 }
 
-// secrets is an API server with secrets.
+// secrets returns a fake client with secrets.
 func secrets(t *testing.T, objs ...client.Object) client.WithWatch {
 	t.Helper()
 	scheme := runtime.NewScheme()
@@ -300,8 +298,8 @@ func secrets(t *testing.T, objs ...client.Object) client.WithWatch {
 	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objs...).Build()
 }
 
-// TestRemotesSecret: a secret that is of no use is named, with what is wrong and what helps.
-func TestRemotesSecret(t *testing.T) {
+// TestUnusableGitSecretIsReported with its name, the problem and the remedy.
+func TestUnusableGitSecretIsReported(t *testing.T) {
 	secret := func(data map[string][]byte) *corev1.Secret {
 		return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "acme", Name: "git"}, Data: data}
 	}
@@ -314,8 +312,8 @@ func TestRemotesSecret(t *testing.T) {
 	}
 	resource := schema.GroupResource{Resource: "secrets"}
 	cases := map[string]struct {
-		live         client.Reader
-		reason, says string
+		live            client.Reader
+		reason, message string
 	}{
 		"missing":   {secrets(t), "GitSecretUnreadable", `spec.model.git.secretRef: secret "git" does not exist`},
 		"forbidden": {failing(apierrors.NewForbidden(resource, "git", errors.New("rbac"))), "GitSecretUnreadable", `bind ClusterRole quoin-account to it with a RoleBinding in namespace "acme"`},
@@ -324,33 +322,33 @@ func TestRemotesSecret(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			d := newDesk(t, tc.live)
+			d := newRemoteTest(t, tc.live)
 			obj := gitDeployment("")
 			obj.Spec.Model.Git.SecretRef = &v1alpha1.LocalReference{Name: "git"}
-			d.look(obj)
+			d.state(obj)
 			receive(t, d.remotes.wake, "a wake")
 			d.idle()
-			state := d.look(obj)
+			state := d.state(obj)
 			o := state.outcome()
 			reconciler.Summarise(obj, o)
 			ready := obj.Status.Conditions[0]
-			if ready.Reason != tc.reason || !strings.Contains(ready.Message, tc.says) {
-				t.Errorf("says %s: %s; want %s: …%s…", ready.Reason, ready.Message, tc.reason, tc.says)
+			if ready.Reason != tc.reason || !strings.Contains(ready.Message, tc.message) {
+				t.Errorf("condition %s: %s; want %s: …%s…", ready.Reason, ready.Message, tc.reason, tc.message)
 			}
 			if o.After != state.next || o.Err() != nil {
-				t.Errorf("tried again after %s (%v); want %s", o.After, o.Err(), state.next)
+				t.Errorf("retried after %s (%v); want %s", o.After, o.Err(), state.next)
 			}
 		})
 	}
-	t.Run("passed on", func(t *testing.T) {
-		d := newDesk(t, secrets(t, secret(map[string][]byte{"bearerToken": []byte("t")})))
+	t.Run("used", func(t *testing.T) {
+		d := newRemoteTest(t, secrets(t, secret(map[string][]byte{"bearerToken": []byte("t")})))
 		obj := gitDeployment("")
 		obj.Spec.Model.Git.SecretRef = &v1alpha1.LocalReference{Name: "git"}
-		d.look(obj)
-		r := d.wait()
-		if string(r.secret["bearerToken"]) != "t" || r.url != obj.Spec.Model.Git.URL {
-			t.Errorf("looked at %s with %v", r.url, r.secret)
+		d.state(obj)
+		f := d.wait()
+		if string(f.secret["bearerToken"]) != "t" || f.url != obj.Spec.Model.Git.URL {
+			t.Errorf("fetched %s with %v", f.url, f.secret)
 		}
-		d.answers(r, refsAt("a"))
+		d.answer(f, refsAt("a"))
 	})
 }

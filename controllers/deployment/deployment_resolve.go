@@ -13,7 +13,7 @@ import (
 	"github.com/quoin-dev/quoin/internal/version"
 )
 
-// resolve finds the version that spec and channel ask for, and whether a person asked for it.
+// resolve returns the version that spec and channel select, and whether a user requested it.
 func (r *deploymentReconciler) resolve(ctx context.Context, s *scope) (*v1alpha1.VersionRun, bool, *reconciler.Outcome) {
 	d := s.Object
 	offered, err := channels.List(ctx, s.Client)
@@ -22,7 +22,7 @@ func (r *deploymentReconciler) resolve(ctx context.Context, s *scope) (*v1alpha1
 	}
 	var runs []version.Run
 	if d.Spec.ReleaseChannelVersion != "" {
-		// Only a pin may name what others have run; without one the list is not needed.
+		// Only a pin may name a version that another deployment has run.
 		if runs, err = accountRuns(ctx, s, d.Namespace); err != nil {
 			return nil, false, failed(err)
 		}
@@ -39,11 +39,11 @@ func (r *deploymentReconciler) resolve(ctx context.Context, s *scope) (*v1alpha1
 	if d.Spec.Size != v1alpha1.SizeDedicated {
 		target.StoreImage = ""
 	}
-	byHand := decision.Reason == version.ReasonPinned || d.Status.ObservedGeneration != d.Generation
-	return &target, byHand, nil
+	manual := decision.Reason == version.ReasonPinned || d.Status.ObservedGeneration != d.Generation
+	return &target, manual, nil
 }
 
-// request is what the spec asks of internal/version.
+// request returns the input of version.Resolve.
 func request(d *v1alpha1.Deployment) version.Request {
 	req := version.Request{
 		Channel: d.Spec.ReleaseChannel,
@@ -62,7 +62,7 @@ func request(d *v1alpha1.Deployment) version.Request {
 	return req
 }
 
-// accountRuns are the versions that any deployment of the account has run.
+// accountRuns returns the versions that any deployment of the account has run.
 func accountRuns(ctx context.Context, c client.Reader, namespace string) ([]version.Run, error) {
 	list := &v1alpha1.DeploymentList{}
 	if err := c.List(ctx, list, client.InNamespace(namespace)); err != nil {
@@ -79,7 +79,7 @@ func accountRuns(ctx context.Context, c client.Reader, namespace string) ([]vers
 	return runs, nil
 }
 
-// unresolved says what is wrong with what the spec asks for. What runs goes on running.
+// unresolved returns the outcome of a failed version.Resolve. Production keeps its version.
 func unresolved(err error) *reconciler.Outcome {
 	var unknownVersion *version.UnknownVersionError
 	var unknownChannel *version.UnknownChannelError

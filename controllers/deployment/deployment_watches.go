@@ -45,13 +45,13 @@ func SetupWithManager(mgr ctrl.Manager, r reconcile.Reconciler, o Options, opts 
 		Complete(r)
 }
 
-// offerChanged lets through what changes which versions a channel offers.
+// offerChanged selects updates that change which versions a channel offers.
 var offerChanged = predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
-		was, ok := e.ObjectOld.(*v1alpha1.ReleaseChannel)
-		is, ok2 := e.ObjectNew.(*v1alpha1.ReleaseChannel)
-		return ok && ok2 && (was.Spec.ImageRepository != is.Spec.ImageRepository ||
-			!equality.Semantic.DeepEqual(was.Status.Versions, is.Status.Versions))
+		before, ok := e.ObjectOld.(*v1alpha1.ReleaseChannel)
+		after, ok2 := e.ObjectNew.(*v1alpha1.ReleaseChannel)
+		return ok && ok2 && (before.Spec.ImageRepository != after.Spec.ImageRepository ||
+			!equality.Semantic.DeepEqual(before.Status.Versions, after.Status.Versions))
 	},
 }
 
@@ -63,8 +63,8 @@ func ofBranch(_ context.Context, obj client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: client.ObjectKey{Namespace: b.Namespace, Name: b.Spec.DeploymentRef.Name}}}
 }
 
-// ofChannel maps a channel to the deployments that follow it, and to those that may have
-// pinned one of its versions in vain.
+// ofChannel maps a channel to the deployments that follow it, and to those whose pin is
+// unknown so far.
 func ofChannel(c client.Reader) handler.MapFunc {
 	return func(ctx context.Context, channel client.Object) []reconcile.Request {
 		return requests.For(ctx, c, &v1alpha1.DeploymentList{}, func(d *v1alpha1.Deployment) bool {
@@ -84,7 +84,7 @@ func ofAccount(c client.Reader) handler.MapFunc {
 	}
 }
 
-// ofClaim maps a claim that came or went to those that wanted a name in vain.
+// ofClaim maps a created or deleted claim to the deployments whose name was taken.
 func ofClaim(c client.Reader) handler.MapFunc {
 	return func(ctx context.Context, claim client.Object) []reconcile.Request {
 		return requests.For(ctx, c, &v1alpha1.DeploymentList{}, func(d *v1alpha1.Deployment) bool {

@@ -12,9 +12,9 @@ import (
 	"github.com/quoin-dev/quoin/internal/reconciler"
 )
 
-// TestWhomAChangeConcerns: the deployments that a change of another object may concern, and
-// no others.
-func TestWhomAChangeConcerns(t *testing.T) {
+// TestWatchesEnqueueAffectedDeployments: a change of another object enqueues the deployments that
+// it may affect, and no others.
+func TestWatchesEnqueueAffectedDeployments(t *testing.T) {
 	deployment := func(namespace, name, channel string, o reconciler.Outcome) *v1alpha1.Deployment {
 		d := &v1alpha1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Generation: 1}}
 		d.Spec.ReleaseChannel = channel
@@ -29,23 +29,23 @@ func TestWhomAChangeConcerns(t *testing.T) {
 	)
 	meta := metav1.ObjectMeta{Namespace: "acme", Name: "x"}
 	cases := map[string]struct {
-		found []reconcile.Request
-		want  []string
+		requests []reconcile.Request
+		want     []string
 	}{
-		"channel that is followed": {ofChannel(api)(t.Context(), &v1alpha1.ReleaseChannel{ObjectMeta: metav1.ObjectMeta{Name: "stable"}}), []string{"acme/follows", "acme/pinned"}},
-		"channel of nobody":        {ofChannel(api)(t.Context(), &v1alpha1.ReleaseChannel{ObjectMeta: metav1.ObjectMeta{Name: "none"}}), []string{"acme/pinned"}},
-		"account":                  {ofAccount(api)(t.Context(), &v1alpha1.Account{Spec: v1alpha1.AccountSpec{Namespace: "other"}}), []string{"other/nameless"}},
-		"claim":                    {ofClaim(api)(t.Context(), &v1alpha1.Claim{ObjectMeta: meta}), []string{"acme/nameless"}},
-		"branch":                   {ofBranch(t.Context(), &v1alpha1.Branch{ObjectMeta: meta, Spec: v1alpha1.BranchSpec{DeploymentRef: v1alpha1.LocalReference{Name: "follows"}}}), []string{"acme/follows"}},
+		"channel":        {ofChannel(api)(t.Context(), &v1alpha1.ReleaseChannel{ObjectMeta: metav1.ObjectMeta{Name: "stable"}}), []string{"acme/follows", "acme/pinned"}},
+		"unused channel": {ofChannel(api)(t.Context(), &v1alpha1.ReleaseChannel{ObjectMeta: metav1.ObjectMeta{Name: "none"}}), []string{"acme/pinned"}},
+		"account":        {ofAccount(api)(t.Context(), &v1alpha1.Account{Spec: v1alpha1.AccountSpec{Namespace: "other"}}), []string{"other/nameless"}},
+		"claim":          {ofClaim(api)(t.Context(), &v1alpha1.Claim{ObjectMeta: meta}), []string{"acme/nameless"}},
+		"branch":         {ofBranch(t.Context(), &v1alpha1.Branch{ObjectMeta: meta, Spec: v1alpha1.BranchSpec{DeploymentRef: v1alpha1.LocalReference{Name: "follows"}}}), []string{"acme/follows"}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			var got []string
-			for _, r := range tc.found {
+			for _, r := range tc.requests {
 				got = append(got, r.String())
 			}
 			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("reconciled (-want +got):\n%s", diff)
+				t.Errorf("enqueued (-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -67,12 +67,12 @@ func TestOfferChanged(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			was := &v1alpha1.ReleaseChannel{}
-			was.Status.Versions = []v1alpha1.ChannelVersion{{Version: "1.2.3", Digest: "sha256:1"}}
-			is := was.DeepCopy()
-			tc.change(is)
-			if got := offerChanged.Update(event.UpdateEvent{ObjectOld: was, ObjectNew: is}); got != tc.want {
-				t.Errorf("let through: %v", got)
+			before := &v1alpha1.ReleaseChannel{}
+			before.Status.Versions = []v1alpha1.ChannelVersion{{Version: "1.2.3", Digest: "sha256:1"}}
+			after := before.DeepCopy()
+			tc.change(after)
+			if got := offerChanged.Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after}); got != tc.want {
+				t.Errorf("selected: %v", got)
 			}
 		})
 	}
