@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// largeAccount is the largest world that is promised: 5 channels with 200 releases each and
+// largeAccount returns the largest supported account: 5 channels with 200 releases each and
 // 1,000 runs.
 func largeAccount() ([]Channel, []Run) {
 	var channels []Channel

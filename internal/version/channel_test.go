@@ -12,7 +12,7 @@ const (
 	otherRepository = "mirror.test/cube"
 )
 
-// release writes a release as a registry would hold it.
+// release returns a release as a registry scan finds it.
 func release(repository, text string) Release {
 	v := mustParse(text)
 	return Release{Version: v, Image: v.Image(repository), Digest: "sha256:" + repository + "/" + text}
@@ -44,7 +44,7 @@ func TestReleasePinned(t *testing.T) {
 func TestNewChannel(t *testing.T) {
 	withoutDigest := release(repository, "1.2.0")
 	withoutDigest.Digest = ""
-	given := []Release{
+	releases := []Release{
 		withoutDigest,
 		release(repository, "1.2.0"),
 		release(repository, "1.10.0"),
@@ -60,13 +60,13 @@ func TestNewChannel(t *testing.T) {
 	}
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 50 {
-		random.Shuffle(len(given), func(i, j int) { given[i], given[j] = given[j], given[i] })
-		before := append([]Release(nil), given...)
-		channel := NewChannel("latest", repository, given)
+		random.Shuffle(len(releases), func(i, j int) { releases[i], releases[j] = releases[j], releases[i] })
+		before := append([]Release(nil), releases...)
+		channel := NewChannel("latest", repository, releases)
 		if diff := cmp.Diff(Channel{Name: "latest", Repository: repository, Releases: want}, channel); diff != "" {
 			t.Fatalf("(-want +got):\n%s", diff)
 		}
-		if diff := cmp.Diff(before, given); diff != "" {
+		if diff := cmp.Diff(before, releases); diff != "" {
 			t.Fatalf("the argument was changed (-want +got):\n%s", diff)
 		}
 	}
@@ -75,7 +75,7 @@ func TestNewChannel(t *testing.T) {
 func TestHead(t *testing.T) {
 	cases := map[string]struct {
 		channel Channel
-		want    string // empty: none
+		want    string // empty: no head
 	}{
 		"none":                      {channel: channelOf("latest", repository)},
 		"zero":                      {},

@@ -8,8 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// maxNamed bounds how many choices an error names, and maxQuoted how many bytes of what was
-// given it repeats: the messages go into conditions and HTTP answers.
+// maxNamed is the number of choices that an error names at most, and maxQuoted the number of
+// bytes of the input that it quotes: the messages appear in conditions and HTTP responses.
 const (
 	maxNamed  = 20
 	maxQuoted = 256
@@ -19,7 +19,7 @@ const (
 type FormError struct {
 	// Given is the text.
 	Given string
-	// ImageRepository is what the third form has to begin with.
+	// ImageRepository is the repository that the third form must name.
 	ImageRepository string
 }
 
@@ -38,12 +38,12 @@ type UnknownVersionError struct {
 	Given string
 	// Channel of the deployment.
 	Channel string
-	// Allowed names what can be chosen instead, newest first, at most 20. Each is in a
-	// written form that is accepted: <version> where that is enough.
+	// Allowed lists the available versions, newest first, at most 20. Each is in an
+	// accepted written form: <version> where that is unambiguous.
 	Allowed []string
-	// More is how many more can be chosen.
+	// More is the number of available versions that are not in Allowed.
 	More int
-	// Form is set when the text is no version at all.
+	// Form is set if the text is not a version.
 	Form *FormError
 }
 
@@ -58,7 +58,7 @@ func (e *UnknownVersionError) Error() string {
 	return problem + "; available: " + enumerate(e.Allowed, e.More)
 }
 
-// Unwrap gives the *FormError, if there is one.
+// Unwrap returns the *FormError, or nil.
 func (e *UnknownVersionError) Unwrap() error {
 	if e.Form == nil {
 		return nil
@@ -69,9 +69,9 @@ func (e *UnknownVersionError) Unwrap() error {
 // UnknownChannelError reports a release channel that does not exist.
 type UnknownChannelError struct {
 	Channel string
-	// Existing names the channels there are, sorted, at most 20.
+	// Existing lists the names of the existing channels, sorted, at most 20.
 	Existing []string
-	// More is how many more there are.
+	// More is the number of channels that are not in Existing.
 	More int
 }
 
@@ -83,8 +83,8 @@ func (e *UnknownChannelError) Error() string {
 	return problem + "; existing: " + enumerate(e.Existing, e.More)
 }
 
-// EmptyChannelError reports a release channel without releases, so that a deployment that
-// runs nothing yet has nothing to run.
+// EmptyChannelError reports that a release channel has no releases, so that a deployment that
+// runs nothing yet cannot be installed.
 type EmptyChannelError struct {
 	Channel string
 }
@@ -93,7 +93,7 @@ func (e *EmptyChannelError) Error() string {
 	return fmt.Sprintf("release channel %q has no releases yet", e.Channel)
 }
 
-// choice is a version that can be chosen, in a written form that chooses it.
+// choice is an available version, in a written form that names it.
 type choice struct {
 	version Version
 	written string
@@ -134,7 +134,7 @@ func enumerate(named []string, more int) string {
 	return text
 }
 
-// quote bounds what it quotes; a rune at the cut is left out whole.
+// quote quotes at most maxQuoted bytes of the text, without splitting a rune.
 func quote(text string) string {
 	if len(text) <= maxQuoted {
 		return fmt.Sprintf("%q", text)

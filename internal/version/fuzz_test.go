@@ -23,7 +23,7 @@ func FuzzParseTag(f *testing.F) {
 		}
 		if err != nil {
 			if len(err.Error()) > 4*maxQuoted+128 || !utf8.ValidString(err.Error()) {
-				t.Errorf("error is too long or no text: %q", err)
+				t.Errorf("error is too long or not UTF-8: %q", err)
 			}
 			return
 		}
@@ -31,7 +31,7 @@ func FuzzParseTag(f *testing.F) {
 			t.Errorf("ParseTag(%q) prints as %q and %q", tag, v.Tag(), v.String())
 		}
 		if v.Compare(v) != 0 || v.Compare(Version{}) < 0 && v.preRelease == "" {
-			t.Errorf("%q compares wrongly", tag)
+			t.Errorf("%q is not ordered by precedence", tag)
 		}
 	})
 }
@@ -68,7 +68,7 @@ func FuzzParseWritten(f *testing.F) {
 			}
 		}
 		if !identical {
-			t.Errorf("%q was taken, which is none of %q", written, forms)
+			t.Errorf("%q was accepted, which is none of %q", written, forms)
 		}
 	})
 }
@@ -91,7 +91,7 @@ func FuzzParsePolicy(f *testing.F) {
 		}
 		library, libraryErr := semver.NewConstraint(rangeText)
 		if want := rangeText == "" || libraryErr == nil; (err == nil) != want {
-			t.Fatalf("%q: got %v, the library says %v", rangeText, err, libraryErr)
+			t.Fatalf("%q: got %v, the library returns %v", rangeText, err, libraryErr)
 		}
 		v, tagErr := ParseTag(tag)
 		if err != nil || tagErr != nil {
@@ -102,7 +102,7 @@ func FuzzParsePolicy(f *testing.F) {
 		}
 		if v.IsPreRelease() {
 			if releases.Matches(v) {
-				t.Errorf("%q takes %v", rangeText, v)
+				t.Errorf("%q matches %v", rangeText, v)
 			}
 			return
 		}

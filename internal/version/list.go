@@ -13,19 +13,18 @@ type Entry struct {
 	// ReleaseChannel is the channel's name.
 	ReleaseChannel    string
 	IsLatestInChannel bool
-	// IsCurrent is true for what production runs now, so for one entry at most.
+	// IsCurrent is true for the entry that production runs; at most one.
 	IsCurrent bool
 }
 
-// List is the documented list of versions: the head of each channel plus the versions that
-// the account has run. current is what production of the deployment at hand runs, nil before
-// the first install.
+// List returns the documented list of versions: the head of each channel and the versions that
+// the account has run. current is what production of the deployment runs, nil before the first
+// install.
 //
 // A channel lists a version once; a version that is the head of two channels is listed for
-// both. Channels come by name; in each the head comes first, then the newest.
+// both. Entries are sorted by channel name; in each channel the head is first, then the newest.
 //
-// The ReleaseChannelVersion of every entry is a pin that Resolve accepts, whatever the
-// deployment's channel.
+// The ReleaseChannelVersion of every entry is a pin that Resolve accepts in every channel.
 func List(channels []Channel, runs []Run, current *Run) []Entry {
 	entries := make([]Entry, 0, len(channels)+len(runs))
 	heads := make(map[listKey]bool, len(channels))
@@ -41,7 +40,7 @@ func List(channels []Channel, runs []Run, current *Run) []Entry {
 			entries = append(entries, key.entry(image, false))
 		}
 	}
-	entries = withoutNameless(entries)
+	entries = withoutUnknownChannels(entries)
 	slices.SortFunc(entries, func(a, b Entry) int {
 		return cmp.Or(
 			cmp.Compare(a.ReleaseChannel, b.ReleaseChannel),
@@ -55,12 +54,12 @@ func List(channels []Channel, runs []Run, current *Run) []Entry {
 	return entries
 }
 
-// Listed finds a version, in any written form, on the documented list, as the REST API needs
-// it. channel is the one that the deployment is going to follow: of several entries that fit,
-// its own is taken, then one with the same image as it would have there. Errors are of type
-// *UnknownVersionError.
+// Listed returns the entry of a version, in any written form, on the documented list. channel is
+// the channel that the deployment will follow: of several matching entries, that of the channel is
+// preferred, then one with the image that the version would have in the channel. Errors are of
+// type *UnknownVersionError.
 //
-// Callers should keep the entry's ReleaseChannelVersion rather than what was written: it says
+// Callers should store the entry's ReleaseChannelVersion rather than the written form: it means
 // the same in every channel.
 func Listed(written string, entries []Entry, channel Channel) (Entry, error) {
 	v, repository, isVersion := parseWritten(written)
@@ -92,9 +91,9 @@ func Listed(written string, entries []Entry, channel Channel) (Entry, error) {
 	return Entry{}, newUnknownVersionError(written, channel, isVersion, choices)
 }
 
-// HoldForChoice is the hold that goes with choosing a version of a channel: a request that
-// says so decides; else anything but the channel's newest is held, because the channel would
-// move the deployment away from it at once.
+// HoldForChoice returns whether to hold a version that was chosen from the list: as requested, or,
+// without a request, if it is not the head of the channel. Otherwise the channel would replace it
+// at once.
 func HoldForChoice(chosen Version, channel Channel, requested *bool) bool {
 	if requested != nil {
 		return *requested
@@ -103,7 +102,7 @@ func HoldForChoice(chosen Version, channel Channel, requested *bool) bool {
 	return !ok || chosen != head.Version
 }
 
-// listKey is what the documented list holds once.
+// listKey identifies an entry of the documented list.
 type listKey struct {
 	channel string
 	version Version
@@ -113,8 +112,8 @@ func (k listKey) entry(image string, isHead bool) Entry {
 	return Entry{ReleaseChannelVersion: image, Version: k.version, ReleaseChannel: k.channel, IsLatestInChannel: isHead}
 }
 
-// runImages gives the image of every version that has run, which is the channel's own where
-// the channel still offers the version.
+// runImages returns the image of every version that has run: the channel's image if the channel
+// still has the version.
 func runImages(channels []Channel, runs []Run, current *Run) map[listKey]string {
 	images := make(map[listKey]string, len(runs)+1)
 	add := func(run Run) {
@@ -140,9 +139,9 @@ func runImages(channels []Channel, runs []Run, current *Run) map[listKey]string 
 	return images
 }
 
-// withoutNameless drops entries of which the channel is not known where a channel lists the
-// same version.
-func withoutNameless(entries []Entry) []Entry {
+// withoutUnknownChannels drops the entries without a channel whose version is listed for a
+// channel.
+func withoutUnknownChannels(entries []Entry) []Entry {
 	named := make(map[Version]bool, len(entries))
 	for _, entry := range entries {
 		if entry.ReleaseChannel != "" {
@@ -152,8 +151,8 @@ func withoutNameless(entries []Entry) []Entry {
 	return slices.DeleteFunc(entries, func(e Entry) bool { return e.ReleaseChannel == "" && named[e.Version] })
 }
 
-// indexCurrent finds the entry of what runs now: in its own channel, or else the first of
-// its version; -1 when nothing runs.
+// indexCurrent returns the index of the entry for current: the one of its channel, or else the
+// first of its version; -1 if nothing runs.
 func indexCurrent(entries []Entry, current *Run) int {
 	if current == nil {
 		return -1

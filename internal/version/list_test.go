@@ -15,80 +15,84 @@ func entryOf(channel, repository, text string, isHead, isCurrent bool) Entry {
 
 func ptr[T any](value T) *T { return &value }
 
+// Arguments of entryOf.
+const head, current = true, true
+
+var listCases = map[string]struct {
+	channels []Channel
+	runs     []Run
+	current  *Run
+	want     []Entry
+}{
+	"no channels": {want: []Entry{}},
+	"heads by channel name, without older releases that never ran": {
+		channels: []Channel{channelOf("release", repository, "1.6.0", "1.5.0"), channelOf("latest", repository, "1.7.0", "1.6.9")},
+		want:     []Entry{entryOf("latest", repository, "1.7.0", head, !current), entryOf("release", repository, "1.6.0", head, !current)},
+	},
+	"empty channel has no entry": {
+		channels: []Channel{channelOf("latest", repository), channelOf("release", repository, "1.6.0")},
+		want:     []Entry{entryOf("release", repository, "1.6.0", head, !current)},
+	},
+	"runs newest first after the head of their channel": {
+		channels: []Channel{channelOf("latest", repository, "1.7.0"), channelOf("release", repository, "1.6.0")},
+		runs: []Run{runOf("latest", repository, "1.2.0"), runOf("release", repository, "1.5.0"), runOf("latest", repository, "1.10.0"),
+			runOf("latest", repository, "1.3.0")},
+		want: []Entry{
+			entryOf("latest", repository, "1.7.0", head, !current),
+			entryOf("latest", repository, "1.10.0", !head, !current), // withdrawn from the channel, so not its head
+			entryOf("latest", repository, "1.3.0", !head, !current),
+			entryOf("latest", repository, "1.2.0", !head, !current),
+			entryOf("release", repository, "1.6.0", head, !current),
+			entryOf("release", repository, "1.5.0", !head, !current),
+		},
+	},
+	"a version once a channel": {
+		channels: []Channel{channelOf("latest", repository, "1.7.0")},
+		runs:     []Run{runOf("latest", repository, "1.7.0"), runOf("latest", repository, "1.2.0"), runOf("latest", repository, "1.2.0")},
+		current:  ptr(runOf("latest", repository, "1.2.0")),
+		want:     []Entry{entryOf("latest", repository, "1.7.0", head, !current), entryOf("latest", repository, "1.2.0", !head, current)},
+	},
+	"head of two channels is listed for both, current only in its own": {
+		channels: []Channel{channelOf("latest", repository, "1.7.0"), channelOf("release", repository, "1.7.0")},
+		runs:     []Run{runOf("latest", repository, "1.7.0")},
+		current:  ptr(runOf("release", repository, "1.7.0")),
+		want:     []Entry{entryOf("latest", repository, "1.7.0", head, !current), entryOf("release", repository, "1.7.0", head, current)},
+	},
+	"current is listed although it is not among the runs": {
+		channels: []Channel{channelOf("latest", repository, "1.7.0")},
+		current:  ptr(runOf("latest", repository, "1.6.0")),
+		want:     []Entry{entryOf("latest", repository, "1.7.0", head, !current), entryOf("latest", repository, "1.6.0", !head, current)},
+	},
+	"current from a deleted channel": {
+		channels: []Channel{channelOf("latest", repository, "1.7.0")},
+		current:  ptr(runOf("gone", repository, "1.7.0")),
+		want:     []Entry{entryOf("gone", repository, "1.7.0", !head, current), entryOf("latest", repository, "1.7.0", head, !current)},
+	},
+	"current from an unknown channel marks the first entry of its version": {
+		channels: []Channel{channelOf("release", repository, "1.7.0"), channelOf("latest", repository, "1.7.0")},
+		current:  ptr(runOf("", repository, "1.7.0")),
+		want:     []Entry{entryOf("latest", repository, "1.7.0", head, current), entryOf("release", repository, "1.7.0", head, !current)},
+	},
+	"current from an unknown channel, version in no channel": {
+		channels: []Channel{channelOf("latest", repository, "1.7.0")},
+		current:  ptr(runOf("", repository, "1.6.0")),
+		want:     []Entry{entryOf("", repository, "1.6.0", !head, current), entryOf("latest", repository, "1.7.0", head, !current)},
+	},
+	"channel that moved to another repository": {
+		channels: []Channel{channelOf("latest", otherRepository, "1.7.0", "1.6.0")},
+		runs:     []Run{runOf("latest", repository, "1.6.0"), runOf("latest", repository, "1.5.0")},
+		current:  ptr(runOf("latest", repository, "1.7.0")),
+		want: []Entry{
+			entryOf("latest", otherRepository, "1.7.0", head, current),
+			entryOf("latest", otherRepository, "1.6.0", !head, !current), // the channel still offers it
+			entryOf("latest", repository, "1.5.0", !head, !current),
+		},
+	},
+}
+
 func TestList(t *testing.T) {
-	const head, current = true, true
-	cases := map[string]struct {
-		channels []Channel
-		runs     []Run
-		current  *Run
-		want     []Entry
-	}{
-		"nothing": {want: []Entry{}},
-		"heads by name, older releases that never ran are left out": {
-			channels: []Channel{channelOf("release", repository, "1.6.0", "1.5.0"), channelOf("latest", repository, "1.7.0", "1.6.9")},
-			want:     []Entry{entryOf("latest", repository, "1.7.0", head, !current), entryOf("release", repository, "1.6.0", head, !current)},
-		},
-		"empty channel has no entry": {
-			channels: []Channel{channelOf("latest", repository), channelOf("release", repository, "1.6.0")},
-			want:     []Entry{entryOf("release", repository, "1.6.0", head, !current)},
-		},
-		"runs newest first behind the head of their channel": {
-			channels: []Channel{channelOf("latest", repository, "1.7.0"), channelOf("release", repository, "1.6.0")},
-			runs: []Run{runOf("latest", repository, "1.2.0"), runOf("release", repository, "1.5.0"), runOf("latest", repository, "1.10.0"),
-				runOf("latest", repository, "1.3.0")},
-			want: []Entry{
-				entryOf("latest", repository, "1.7.0", head, !current),
-				entryOf("latest", repository, "1.10.0", !head, !current), // withdrawn from the channel, so not its head
-				entryOf("latest", repository, "1.3.0", !head, !current),
-				entryOf("latest", repository, "1.2.0", !head, !current),
-				entryOf("release", repository, "1.6.0", head, !current),
-				entryOf("release", repository, "1.5.0", !head, !current),
-			},
-		},
-		"same version in the same channel once": {
-			channels: []Channel{channelOf("latest", repository, "1.7.0")},
-			runs:     []Run{runOf("latest", repository, "1.7.0"), runOf("latest", repository, "1.2.0"), runOf("latest", repository, "1.2.0")},
-			current:  ptr(runOf("latest", repository, "1.2.0")),
-			want:     []Entry{entryOf("latest", repository, "1.7.0", head, !current), entryOf("latest", repository, "1.2.0", !head, current)},
-		},
-		"head of two channels is listed for both, current in its own": {
-			channels: []Channel{channelOf("latest", repository, "1.7.0"), channelOf("release", repository, "1.7.0")},
-			runs:     []Run{runOf("latest", repository, "1.7.0")},
-			current:  ptr(runOf("release", repository, "1.7.0")),
-			want:     []Entry{entryOf("latest", repository, "1.7.0", head, !current), entryOf("release", repository, "1.7.0", head, current)},
-		},
-		"current is listed even if nobody wrote down that it ran": {
-			channels: []Channel{channelOf("latest", repository, "1.7.0")},
-			current:  ptr(runOf("latest", repository, "1.6.0")),
-			want:     []Entry{entryOf("latest", repository, "1.7.0", head, !current), entryOf("latest", repository, "1.6.0", !head, current)},
-		},
-		"current from a channel that is gone": {
-			channels: []Channel{channelOf("latest", repository, "1.7.0")},
-			current:  ptr(runOf("gone", repository, "1.7.0")),
-			want:     []Entry{entryOf("gone", repository, "1.7.0", !head, current), entryOf("latest", repository, "1.7.0", head, !current)},
-		},
-		"current of which the channel is not known counts for the first with its version": {
-			channels: []Channel{channelOf("release", repository, "1.7.0"), channelOf("latest", repository, "1.7.0")},
-			current:  ptr(runOf("", repository, "1.7.0")),
-			want:     []Entry{entryOf("latest", repository, "1.7.0", head, current), entryOf("release", repository, "1.7.0", head, !current)},
-		},
-		"current of which the channel is not known, and nobody has the version": {
-			channels: []Channel{channelOf("latest", repository, "1.7.0")},
-			current:  ptr(runOf("", repository, "1.6.0")),
-			want:     []Entry{entryOf("", repository, "1.6.0", !head, current), entryOf("latest", repository, "1.7.0", head, !current)},
-		},
-		"channel that moved to another repository": {
-			channels: []Channel{channelOf("latest", otherRepository, "1.7.0", "1.6.0")},
-			runs:     []Run{runOf("latest", repository, "1.6.0"), runOf("latest", repository, "1.5.0")},
-			current:  ptr(runOf("latest", repository, "1.7.0")),
-			want: []Entry{
-				entryOf("latest", otherRepository, "1.7.0", head, current),
-				entryOf("latest", otherRepository, "1.6.0", !head, !current), // the channel still offers it
-				entryOf("latest", repository, "1.5.0", !head, !current),
-			},
-		},
-	}
-	for name, tc := range cases {
+
+	for name, tc := range listCases {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(tc.want, List(tc.channels, tc.runs, tc.current)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
@@ -109,24 +113,24 @@ func TestListed(t *testing.T) {
 	cases := map[string]struct {
 		written   string
 		channel   Channel
-		want      string // channel and image; empty: refused
+		want      string // channel and image; empty: rejected
 		wantError string
 	}{
-		"version":                            {written: "1.7.0", channel: latest, want: "latest " + repository + ":v1.7.0"},
-		"v version":                          {written: "v1.7.0", channel: latest, want: "latest " + repository + ":v1.7.0"},
-		"image":                              {written: repository + ":v1.7.0", channel: latest, want: "latest " + repository + ":v1.7.0"},
-		"older version that ran":             {written: "1.5.0", channel: latest, want: "latest " + repository + ":v1.5.0"},
-		"own channel first":                  {written: "1.5.0", channel: beta, want: "beta " + otherRepository + ":v1.5.0"},
-		"own image next":                     {written: "1.5.0", channel: stable, want: "latest " + repository + ":v1.5.0"},
-		"image outranks channel":             {written: repository + ":v1.5.0", channel: beta, want: "latest " + repository + ":v1.5.0"},
-		"head of another channel":            {written: "2.0.0", channel: latest, want: "beta " + otherRepository + ":v2.0.0"},
-		"first of those left over":           {written: "1.4.0", channel: latest, want: "gone old.test/cube:v1.4.0"},
-		"first of those left over, as image": {written: "old.test/cube2:v1.4.0", channel: latest, want: "missing old.test/cube2:v1.4.0"},
-		"current":                            {written: "1.6.0", channel: latest, want: "release " + repository + ":v1.6.0"},
-		"release that is no head":            {written: "1.6.9", channel: latest},
-		"image, other repository":            {written: otherRepository + ":v1.7.0", channel: latest},
-		"version that is not there":          {written: "9.9.9", channel: latest, wantError: `version "9.9.9" is not available to deployments of release channel "latest"; available: mirror.test/cube:v2.0.0, 1.7.0, 1.6.0, 1.5.0, mirror.test/cube:v1.5.0, old.test/cube2:v1.4.0, old.test/cube:v1.4.0`},
-		"no version": {written: "newest", channel: latest, wantError: `version "newest" is not in an accepted form: write <version> (such as 1.2.3), v<version> or registry.test:5000/cube:v<version>; ` +
+		"version":                    {written: "1.7.0", channel: latest, want: "latest " + repository + ":v1.7.0"},
+		"v version":                  {written: "v1.7.0", channel: latest, want: "latest " + repository + ":v1.7.0"},
+		"image":                      {written: repository + ":v1.7.0", channel: latest, want: "latest " + repository + ":v1.7.0"},
+		"older version that ran":     {written: "1.5.0", channel: latest, want: "latest " + repository + ":v1.5.0"},
+		"own channel first":          {written: "1.5.0", channel: beta, want: "beta " + otherRepository + ":v1.5.0"},
+		"same image next":            {written: "1.5.0", channel: stable, want: "latest " + repository + ":v1.5.0"},
+		"image outranks channel":     {written: repository + ":v1.5.0", channel: beta, want: "latest " + repository + ":v1.5.0"},
+		"head of another channel":    {written: "2.0.0", channel: latest, want: "beta " + otherRepository + ":v2.0.0"},
+		"first of other channels":    {written: "1.4.0", channel: latest, want: "gone old.test/cube:v1.4.0"},
+		"image of a deleted channel": {written: "old.test/cube2:v1.4.0", channel: latest, want: "missing old.test/cube2:v1.4.0"},
+		"current":                    {written: "1.6.0", channel: latest, want: "release " + repository + ":v1.6.0"},
+		"release that is not a head": {written: "1.6.9", channel: latest},
+		"image, other repository":    {written: otherRepository + ":v1.7.0", channel: latest},
+		"unknown version":            {written: "9.9.9", channel: latest, wantError: `version "9.9.9" is not available to deployments of release channel "latest"; available: mirror.test/cube:v2.0.0, 1.7.0, 1.6.0, 1.5.0, mirror.test/cube:v1.5.0, old.test/cube2:v1.4.0, old.test/cube:v1.4.0`},
+		"not a version": {written: "newest", channel: latest, wantError: `version "newest" is not in an accepted form: write <version> (such as 1.2.3), v<version> or registry.test:5000/cube:v<version>; ` +
 			`available: mirror.test/cube:v2.0.0, 1.7.0, 1.6.0, 1.5.0, mirror.test/cube:v1.5.0, old.test/cube2:v1.4.0, old.test/cube:v1.4.0`},
 		"digest": {written: repository + ":v1.7.0@sha256:0123", channel: latest},
 		"empty":  {written: "", channel: latest},
@@ -164,14 +168,14 @@ func TestHoldForChoice(t *testing.T) {
 		requested *bool
 		want      bool
 	}{
-		"newest":                        {chosen: "1.7.0", channel: latest, want: false},
-		"older":                         {chosen: "1.6.0", channel: latest, want: true},
-		"newer than what is offered":    {chosen: "1.8.0", channel: latest, want: true},
-		"channel without releases":      {chosen: "1.7.0", channel: channelOf("latest", repository), want: true},
-		"newest, hold asked for":        {chosen: "1.7.0", channel: latest, requested: ptr(true), want: true},
-		"older, hold said no to":        {chosen: "1.6.0", channel: latest, requested: ptr(false), want: false},
-		"newest, hold said no to":       {chosen: "1.7.0", channel: latest, requested: ptr(false), want: false},
-		"pre-release of what is newest": {chosen: "1.7.0-rc.1", channel: latest, want: true},
+		"newest":                    {chosen: "1.7.0", channel: latest, want: false},
+		"older":                     {chosen: "1.6.0", channel: latest, want: true},
+		"newer than all releases":   {chosen: "1.8.0", channel: latest, want: true},
+		"channel without releases":  {chosen: "1.7.0", channel: channelOf("latest", repository), want: true},
+		"newest, hold requested":    {chosen: "1.7.0", channel: latest, requested: ptr(true), want: true},
+		"older, hold declined":      {chosen: "1.6.0", channel: latest, requested: ptr(false), want: false},
+		"newest, hold declined":     {chosen: "1.7.0", channel: latest, requested: ptr(false), want: false},
+		"pre-release of the newest": {chosen: "1.7.0-rc.1", channel: latest, want: true},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -2,21 +2,21 @@ package version
 
 import "cmp"
 
-// ObservedPin is what has to be remembered of a pin between two calls of Resolve.
+// ObservedPin is the state of a pin between two calls of Resolve.
 //
-// Its zero value says that no pin is there. That is not the same as nothing being remembered
-// (a nil Request.Observed): a pin that replaces no pin is new, so it is run even if it is
-// older than what runs; a pin found on a deployment whose status was lost may have been
-// overtaken long ago, so it is not.
+// Its zero value means that there was no pin. That differs from no state (a nil
+// Request.Observed): a pin that is set where none was is new, and applies even if it is a
+// downgrade; a pin of a deployment whose status was lost may have been overtaken, so it does
+// not downgrade.
 type ObservedPin struct {
 	// Written is the pin's text.
 	Written string
-	// ChannelHead was the newest version of the channel when the pin was first seen. It is
-	// empty once the channel has moved past it and taken the deployment along.
+	// ChannelHead is the head of the channel when the pin was first observed. It is empty once
+	// the channel has moved past it and the pin no longer applies.
 	ChannelHead string
 }
 
-// Overtaken tells whether the channel has taken the deployment away from the pin.
+// Overtaken reports whether the channel has moved past the pin, so that the pin no longer applies.
 func (o ObservedPin) Overtaken() bool { return o.Written != "" && o.ChannelHead == "" }
 
 func (r *resolution) pinned() (Decision, error) {
@@ -32,7 +32,7 @@ func (r *resolution) pinned() (Decision, error) {
 
 func (r *resolution) pinnedTo(v Version, repository string, observed ObservedPin) (Decision, error) {
 	if !r.hold && observed.Overtaken() {
-		// The pin is not looked up: it may have gone from everywhere meanwhile.
+		// The pin is not looked up: its version may no longer be available.
 		decision, err := r.follow()
 		decision.Reason = ReasonPinOvertaken
 		return decision, err
@@ -45,13 +45,13 @@ func (r *resolution) pinnedTo(v Version, repository string, observed ObservedPin
 		return Decision{}, newUnknownVersionError(r.Pin, r.channel, true, r.choices())
 	}
 	if r.runsImage(found.Image) {
-		// A version that is pinned stays as it is, even if somebody pushes its tag again.
+		// A pinned version keeps its digest, even if its tag is pushed again.
 		found.Release = r.running()
 	}
 	return Decision{Target: found.Release, Channel: found.Channel, Reason: ReasonPinned}, nil
 }
 
-// observe gives what is to be remembered of the pin after this decision.
+// observe returns the state of the pin after this decision.
 func (r *resolution) observe(pin Version) ObservedPin {
 	head, ok := r.channel.Head()
 	overtaken := ObservedPin{Written: r.Pin}
@@ -71,13 +71,13 @@ func (r *resolution) observe(pin Version) ObservedPin {
 		}
 	}
 	if !ok {
-		// Without a head there is nothing to move past: the pin counts as seen once there is one.
+		// Without a head there is nothing to move past: the pin is observed once there is one.
 		return ObservedPin{}
 	}
 	return ObservedPin{Written: r.Pin, ChannelHead: head.Version.String()}
 }
 
-// Where a pin may come from, best first.
+// Sources of a pinned release, in order of preference.
 const (
 	fromOwnChannel = iota
 	fromCurrent
@@ -87,9 +87,9 @@ const (
 	fromNowhere
 )
 
-// find looks for a version where a pin may come from. Without a repository it is meant as a
-// version of the deployment's channel: one that the channel offers, one that came from it, or
-// one from elsewhere that is the image this channel would have.
+// find returns the release that a pin names. A version without a repository is a version of the
+// deployment's channel: a release of the channel, a run from it, or a release from another
+// source with the image that the version would have in this channel.
 func (r *resolution) find(v Version, repository string) (Run, bool) {
 	var found Run
 	best := fromNowhere
@@ -110,7 +110,7 @@ func (r *resolution) find(v Version, repository string) (Run, bool) {
 			from = fromOtherRun
 		}
 		offer(run.Release, run.Channel, from)
-		// The list shows a run with the image that its channel has for it now.
+		// The list shows a run with its channel's present image.
 		if channel, ok := findChannel(r.channels, run.Channel); ok {
 			if release, ok := channel.release(v); ok {
 				offer(release, run.Channel, from)
@@ -137,12 +137,12 @@ func (r *resolution) find(v Version, repository string) (Run, bool) {
 	return found, best < fromNowhere
 }
 
-// compareRuns only makes the choice between equally good runs independent of their order.
+// compareRuns makes the choice between runs of equal preference independent of their order.
 func compareRuns(a, b Run) int {
 	return cmp.Or(cmp.Compare(a.Channel, b.Channel), compareReleases(a.Release, b.Release))
 }
 
-// choices are the versions that a pin may name.
+// choices returns the versions that a pin may name.
 func (r *resolution) choices() []choice {
 	var choices []choice
 	for _, release := range r.channel.Releases {
@@ -162,7 +162,7 @@ func (r *resolution) choices() []choice {
 	return choices
 }
 
-// choice writes a version for a deployment of this channel as briefly as it can be written.
+// choice returns a version in the shortest form that names it for a deployment of this channel.
 func (c Channel) choice(v Version, image, from string) choice {
 	if from == c.Name || image == v.Image(c.Repository) {
 		return choice{version: v, written: v.String()}

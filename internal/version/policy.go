@@ -7,35 +7,35 @@ import (
 	"github.com/Masterminds/semver/v3"
 )
 
-// Policy says which versions of an image repository belong to a channel: those in a range,
-// and pre-releases only when asked for. The zero value takes every release.
+// Policy selects the versions of an image repository that belong to a channel: those in a range,
+// with pre-releases only if they are enabled. The zero value matches every release.
 //
-// Pre-releases are left out unless the policy takes them, whatever the range says. When it
-// takes them, each comparator of the range is applied by itself:
+// Pre-releases never match unless they are enabled, whatever the range. If they are enabled, each
+// comparator of the range is applied separately:
 //
-//   - One that names no pre-release looks at the release that the pre-release leads to:
-//     >=1.2.0 takes 1.2.0-rc.1, and <2.0.0 leaves out 2.0.0-rc.1.
-//   - One that names a pre-release compares by precedence: >=1.2.0-rc.2 leaves out
+//   - A comparator without a pre-release compares the release that the pre-release precedes:
+//     >=1.2.0 matches 1.2.0-rc.1, and <2.0.0 does not match 2.0.0-rc.1.
+//   - A comparator with a pre-release compares by precedence: >=1.2.0-rc.2 does not match
 //     1.2.0-rc.1.
 //
-// So nobody has to write >=1.2.0-0 to be shown pre-releases, and nobody who keeps away from
-// 2.0.0 gets its release candidates.
+// So >=1.2.0 needs no -0 suffix to include pre-releases, and <2.0.0 excludes the release
+// candidates of 2.0.0.
 type Policy struct {
 	text        string
 	preReleases bool
-	// alternatives are the parts between ||; one of them has to hold, with all of its
-	// comparators. Empty means any version.
+	// alternatives are the parts between ||; a version matches if all comparators of one of them
+	// match. Empty means any version.
 	alternatives [][]comparator
 }
 
 // comparator is one bound of a range, such as >=1.2.0.
 type comparator struct {
-	constraint       *semver.Constraints
-	namesAPreRelease bool
+	constraint    *semver.Constraints
+	hasPreRelease bool
 }
 
-// ParsePolicy reads a range in the syntax of github.com/Masterminds/semver, such as
-// ">=1.2.0 <2" or "~1.6 || ^2.1". An empty range takes any version.
+// ParsePolicy parses a range in the syntax of github.com/Masterminds/semver, such as
+// ">=1.2.0 <2" or "~1.6 || ^2.1". An empty range matches any version.
 func ParsePolicy(rangeText string, preReleases bool) (Policy, error) {
 	policy := Policy{text: rangeText, preReleases: preReleases}
 	if rangeText == "" {
@@ -45,8 +45,8 @@ func ParsePolicy(rangeText string, preReleases bool) (Policy, error) {
 	if err != nil {
 		return Policy{}, fmt.Errorf("version range %s: %w", quote(rangeText), err)
 	}
-	// The library decides about pre-releases for a whole range at once. Its normal form has
-	// one separator each between alternatives and comparators, which makes it safe to take apart.
+	// The library handles pre-releases for a whole range at once. Its normal form has exactly
+	// one separator between alternatives and between comparators, so it can be split.
 	for alternative := range strings.SplitSeq(whole.String(), " || ") {
 		var comparators []comparator
 		for text := range strings.SplitSeq(alternative, " ") {
@@ -62,10 +62,10 @@ func ParsePolicy(rangeText string, preReleases bool) (Policy, error) {
 	return policy, nil
 }
 
-// String is the range as it was given.
+// String returns the range as it was passed to ParsePolicy.
 func (p Policy) String() string { return p.text }
 
-// Matches tells whether the policy takes the version.
+// Matches reports whether the policy selects the version.
 func (p Policy) Matches(v Version) bool {
 	if v.IsPreRelease() && !p.preReleases {
 		return false
@@ -79,17 +79,17 @@ func (p Policy) Matches(v Version) bool {
 		whole = semver.New(v.major, v.minor, v.patch, v.preRelease, "")
 	}
 	for _, comparators := range p.alternatives {
-		if allHold(comparators, release, whole) {
+		if allMatch(comparators, release, whole) {
 			return true
 		}
 	}
 	return false
 }
 
-func allHold(comparators []comparator, release, whole *semver.Version) bool {
+func allMatch(comparators []comparator, release, whole *semver.Version) bool {
 	for _, c := range comparators {
 		subject := release
-		if c.namesAPreRelease {
+		if c.hasPreRelease {
 			subject = whole
 		}
 		if !c.constraint.Check(subject) {

@@ -10,58 +10,58 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// world is a random but small set of channels and runs: small enough that versions, images
-// and names meet often.
-type world struct {
+// scenario is a random set of channels and runs, small enough that versions, images and
+// names often coincide.
+type scenario struct {
 	*rand.Rand
 	channels []Channel
 	runs     []Run
 }
 
-const worlds = 1000
+const scenarioCount = 1000
 
-// inWorlds runs a check in many worlds. The seed is in the test's name, so that one of them
-// can be run again by itself.
-func inWorlds(t *testing.T, check func(t *testing.T, w *world)) {
+// forEachScenario runs a check for many scenarios. The seed is the name of the subtest, so that a
+// single scenario can be run again.
+func forEachScenario(t *testing.T, check func(t *testing.T, s *scenario)) {
 	t.Helper()
-	for seed := range uint64(worlds) {
-		w := newWorld(seed)
-		if !t.Run(fmt.Sprint(seed), func(t *testing.T) { check(t, w) }) {
+	for seed := range uint64(scenarioCount) {
+		s := newScenario(seed)
+		if !t.Run(fmt.Sprint(seed), func(t *testing.T) { check(t, s) }) {
 			t.FailNow()
 		}
 	}
 }
 
-func newWorld(seed uint64) *world {
-	w := &world{Rand: rand.New(rand.NewPCG(seed, 2026))}
-	for _, name := range []string{"latest", "release", "beta", "lts"}[:1+w.IntN(4)] {
-		channel := Channel{Name: name, Repository: w.repository()}
-		for range w.IntN(9) {
-			channel.Releases = append(channel.Releases, w.release(channel.Repository))
+func newScenario(seed uint64) *scenario {
+	s := &scenario{Rand: rand.New(rand.NewPCG(seed, 2026))}
+	for _, name := range []string{"latest", "release", "beta", "lts"}[:1+s.IntN(4)] {
+		channel := Channel{Name: name, Repository: s.repository()}
+		for range s.IntN(9) {
+			channel.Releases = append(channel.Releases, s.release(channel.Repository))
 		}
-		w.channels = append(w.channels, NewChannel(channel.Name, channel.Repository, channel.Releases))
+		s.channels = append(s.channels, NewChannel(channel.Name, channel.Repository, channel.Releases))
 	}
-	for range w.IntN(8) {
-		w.runs = append(w.runs, w.run())
+	for range s.IntN(8) {
+		s.runs = append(s.runs, s.run())
 	}
-	return w
+	return s
 }
 
-func (w *world) repository() string {
-	return []string{repository, repository, otherRepository, "old.test/cube"}[w.IntN(4)]
+func (s *scenario) repository() string {
+	return []string{repository, repository, otherRepository, "old.test/cube"}[s.IntN(4)]
 }
 
-func (w *world) text() string {
-	text := fmt.Sprintf("%d.%d.%d", 1+w.IntN(2), w.IntN(3), w.IntN(3))
-	if w.IntN(6) == 0 {
-		text += fmt.Sprintf("-rc.%d", w.IntN(3))
+func (s *scenario) text() string {
+	text := fmt.Sprintf("%d.%d.%d", 1+s.IntN(2), s.IntN(3), s.IntN(3))
+	if s.IntN(6) == 0 {
+		text += fmt.Sprintf("-rc.%d", s.IntN(3))
 	}
 	return text
 }
 
-func (w *world) release(repository string) Release {
-	r := release(repository, w.text())
-	switch w.IntN(6) {
+func (s *scenario) release(repository string) Release {
+	r := release(repository, s.text())
+	switch s.IntN(6) {
 	case 0:
 		r.Digest = ""
 	case 1:
@@ -72,61 +72,61 @@ func (w *world) release(repository string) Release {
 	return r
 }
 
-func (w *world) run() Run {
-	return Run{Release: w.release(w.repository()), Channel: []string{"latest", "release", "beta", "lts", "gone"}[w.IntN(5)]}
+func (s *scenario) run() Run {
+	return Run{Release: s.release(s.repository()), Channel: []string{"latest", "release", "beta", "lts", "gone"}[s.IntN(5)]}
 }
 
-func (w *world) current() *Run {
-	switch w.IntN(4) {
+func (s *scenario) current() *Run {
+	switch s.IntN(4) {
 	case 0:
 		return nil
 	case 1:
-		if len(w.runs) > 0 {
-			return &w.runs[w.IntN(len(w.runs))]
+		if len(s.runs) > 0 {
+			return &s.runs[s.IntN(len(s.runs))]
 		}
 	}
-	return ptr(w.run())
+	return ptr(s.run())
 }
 
-func (w *world) hold() *bool { return []*bool{nil, ptr(true), ptr(false)}[w.IntN(3)] }
+func (s *scenario) hold() *bool { return []*bool{nil, ptr(true), ptr(false)}[s.IntN(3)] }
 
-func (w *world) upgrade() UpgradePolicy {
-	return []UpgradePolicy{"", UpgradeLatest, UpgradeMinor, UpgradePatch}[w.IntN(4)]
+func (s *scenario) upgrade() UpgradePolicy {
+	return []UpgradePolicy{"", UpgradeLatest, UpgradeMinor, UpgradePatch}[s.IntN(4)]
 }
 
-func (w *world) request() Request {
+func (s *scenario) request() Request {
 	request := Request{
-		Channel: w.channels[w.IntN(len(w.channels))].Name,
-		Hold:    w.hold(),
-		Upgrade: w.upgrade(),
-		Current: w.current(),
+		Channel: s.channels[s.IntN(len(s.channels))].Name,
+		Hold:    s.hold(),
+		Upgrade: s.upgrade(),
+		Current: s.current(),
 	}
-	if w.IntN(3) > 0 {
-		v := mustParse(w.text())
-		request.Pin = []string{v.String(), v.Tag(), v.Image(w.repository())}[w.IntN(3)]
+	if s.IntN(3) > 0 {
+		v := mustParse(s.text())
+		request.Pin = []string{v.String(), v.Tag(), v.Image(s.repository())}[s.IntN(3)]
 	}
-	switch w.IntN(4) {
+	switch s.IntN(4) {
 	case 0:
 		request.Observed = &ObservedPin{}
 	case 1:
-		request.Observed = &ObservedPin{Written: request.Pin, ChannelHead: w.text()}
+		request.Observed = &ObservedPin{Written: request.Pin, ChannelHead: s.text()}
 	case 2:
 		request.Observed = &ObservedPin{Written: request.Pin}
 	}
 	return request
 }
 
-// allowed is, written independently of Resolve, what may be run in a channel, as channel and image.
-func (w *world) allowed(request Request) map[string]bool {
+// allowed returns, independently of Resolve, the releases that a request may resolve to, as channel and image.
+func (s *scenario) allowed(request Request) map[string]bool {
 	allowed := map[string]bool{}
-	runs := slices.Clone(w.runs)
+	runs := slices.Clone(s.runs)
 	if request.Current != nil {
 		runs = append(runs, *request.Current)
 	}
 	for _, run := range runs {
 		allowed[run.Channel+" "+run.Image] = true
 	}
-	for _, channel := range w.channels {
+	for _, channel := range s.channels {
 		for i, r := range channel.Releases { // newest first
 			hasRun := slices.ContainsFunc(runs, func(run Run) bool { return run.Channel == channel.Name && run.Version == r.Version })
 			if channel.Name == request.Channel || i == 0 || hasRun {
@@ -137,36 +137,36 @@ func (w *world) allowed(request Request) map[string]bool {
 	return allowed
 }
 
-// next is the request after the decision was carried out and kept.
+// next returns the request after the decision was applied and stored.
 func (r Request) next(d Decision) Request {
 	r.Current = &Run{Release: d.Target, Channel: d.Channel}
 	r.Observed = &d.Observed
 	return r
 }
 
-func TestResolveStaysAmongTheAllowed(t *testing.T) {
-	decided := 0
-	inWorlds(t, func(t *testing.T, w *world) {
-		request := w.request()
-		decision, err := Resolve(request, w.channels, w.runs)
+func TestResolveReturnsAllowedReleases(t *testing.T) {
+	resolved := 0
+	forEachScenario(t, func(t *testing.T, s *scenario) {
+		request := s.request()
+		decision, err := Resolve(request, s.channels, s.runs)
 		if err != nil {
 			return
 		}
-		decided++
-		if target := decision.Channel + " " + decision.Target.Image; !w.allowed(request)[target] {
+		resolved++
+		if target := decision.Channel + " " + decision.Target.Image; !s.allowed(request)[target] {
 			t.Errorf("%+v: got %s, which is not allowed", request, target)
 		}
 	})
-	if decided < worlds/2 {
-		t.Errorf("only %d of %d requests were decided: the worlds are too poor", decided, worlds)
+	if resolved < scenarioCount/2 {
+		t.Errorf("only %d of %d requests were resolved: the scenarios are not varied enough", resolved, scenarioCount)
 	}
 }
 
-func TestResolveHoldKeepsWhatRuns(t *testing.T) {
-	inWorlds(t, func(t *testing.T, w *world) {
-		request := w.request()
-		request.Hold, request.Pin, request.Current = ptr(true), "", ptr(w.run())
-		decision, err := Resolve(request, w.channels, w.runs)
+func TestResolveHoldKeepsCurrent(t *testing.T) {
+	forEachScenario(t, func(t *testing.T, s *scenario) {
+		request := s.request()
+		request.Hold, request.Pin, request.Current = ptr(true), "", ptr(s.run())
+		decision, err := Resolve(request, s.channels, s.runs)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -180,16 +180,16 @@ func TestResolveHoldKeepsWhatRuns(t *testing.T) {
 	})
 }
 
-// A deployment that runs what was decided is left alone: else it would be rolled forever.
-func TestResolveComesToRest(t *testing.T) {
-	inWorlds(t, func(t *testing.T, w *world) {
-		request := w.request()
-		first, err := Resolve(request, w.channels, w.runs)
+// A deployment that runs the target is not changed again: otherwise it would be rolled out forever.
+func TestResolveIsStable(t *testing.T) {
+	forEachScenario(t, func(t *testing.T, s *scenario) {
+		request := s.request()
+		first, err := Resolve(request, s.channels, s.runs)
 		if err != nil {
 			return
 		}
 		request = request.next(first)
-		second, err := Resolve(request, w.channels, w.runs)
+		second, err := Resolve(request, s.channels, s.runs)
 		if err != nil {
 			t.Fatalf("%+v: %v", request, err)
 		}
@@ -200,17 +200,17 @@ func TestResolveComesToRest(t *testing.T) {
 	})
 }
 
-// Channels and runs come from caches, which give them in any order.
-func TestOrderDoesNotMatter(t *testing.T) {
-	inWorlds(t, func(t *testing.T, w *world) {
-		request := w.request()
-		decision, err := Resolve(request, w.channels, w.runs)
-		entries := List(w.channels, w.runs, request.Current)
-		shuffled := &world{Rand: w.Rand, runs: slices.Clone(w.runs)}
-		for _, channel := range w.channels {
+// Channels and runs come from caches, which return them in any order.
+func TestResolveIgnoresOrder(t *testing.T) {
+	forEachScenario(t, func(t *testing.T, s *scenario) {
+		request := s.request()
+		decision, err := Resolve(request, s.channels, s.runs)
+		entries := List(s.channels, s.runs, request.Current)
+		shuffled := &scenario{Rand: s.Rand, runs: slices.Clone(s.runs)}
+		for _, channel := range s.channels {
 			releases := slices.Clone(channel.Releases)
-			w.Shuffle(len(releases), func(i, j int) { releases[i], releases[j] = releases[j], releases[i] })
-			// Not by NewChannel: the order in a channel must not matter either.
+			s.Shuffle(len(releases), func(i, j int) { releases[i], releases[j] = releases[j], releases[i] })
+			// Without NewChannel, which sorts: the order in a channel must not matter either.
 			shuffled.channels = append(shuffled.channels, Channel{Name: channel.Name, Repository: channel.Repository, Releases: releases})
 		}
 		for _, swap := range []struct {
@@ -222,7 +222,7 @@ func TestOrderDoesNotMatter(t *testing.T) {
 			}},
 			{len(shuffled.runs), func(i, j int) { shuffled.runs[i], shuffled.runs[j] = shuffled.runs[j], shuffled.runs[i] }},
 		} {
-			w.Shuffle(swap.n, swap.swap)
+			s.Shuffle(swap.n, swap.swap)
 		}
 		again, errAgain := Resolve(request, shuffled.channels, shuffled.runs)
 		if fmt.Sprint(err) != fmt.Sprint(errAgain) {
@@ -237,10 +237,10 @@ func TestOrderDoesNotMatter(t *testing.T) {
 	})
 }
 
-func TestListHasOneHeadAChannelAndOneCurrent(t *testing.T) {
-	inWorlds(t, func(t *testing.T, w *world) {
-		current := w.current()
-		entries := List(w.channels, w.runs, current)
+func TestListHasOneHeadPerChannelAndOneCurrent(t *testing.T) {
+	forEachScenario(t, func(t *testing.T, s *scenario) {
+		current := s.current()
+		entries := List(s.channels, s.runs, current)
 		heads, currents := map[string]int{}, 0
 		seen := map[string]bool{}
 		for _, entry := range entries {
@@ -259,7 +259,7 @@ func TestListHasOneHeadAChannelAndOneCurrent(t *testing.T) {
 			}
 			seen[key] = true
 		}
-		for _, channel := range w.channels {
+		for _, channel := range s.channels {
 			if want := min(len(channel.Releases), 1); heads[channel.Name] != want {
 				t.Errorf("channel %s has %d heads, want %d", channel.Name, heads[channel.Name], want)
 			}
@@ -267,7 +267,7 @@ func TestListHasOneHeadAChannelAndOneCurrent(t *testing.T) {
 		if want := map[bool]int{true: 1}[current != nil]; currents != want {
 			t.Errorf("%d current entries, want %d", currents, want)
 		}
-		for _, run := range w.runs {
+		for _, run := range s.runs {
 			if !seen[run.Channel+" "+run.Version.String()] {
 				t.Errorf("%s has run and is not listed", run.Image)
 			}
@@ -275,19 +275,19 @@ func TestListHasOneHeadAChannelAndOneCurrent(t *testing.T) {
 	})
 }
 
-// Whatever the list shows can be chosen by the REST API and written down as a pin.
-func TestWhatIsListedCanBePinned(t *testing.T) {
-	inWorlds(t, func(t *testing.T, w *world) {
-		current := w.current()
-		entries := List(w.channels, w.runs, current)
+// Every entry of the list can be chosen over REST and named as a pin.
+func TestListedVersionsCanBePinned(t *testing.T) {
+	forEachScenario(t, func(t *testing.T, s *scenario) {
+		current := s.current()
+		entries := List(s.channels, s.runs, current)
 		for _, entry := range entries {
-			channel := w.channels[w.IntN(len(w.channels))]
+			channel := s.channels[s.IntN(len(s.channels))]
 			for _, written := range []string{entry.ReleaseChannelVersion, entry.Version.String(), entry.Version.Tag()} {
 				listed, err := Listed(written, entries, channel)
 				if err != nil || listed.Version != entry.Version {
 					t.Fatalf("Listed(%s) = %+v, %v", written, listed, err)
 				}
-				decision, err := Resolve(Request{Channel: channel.Name, Pin: listed.ReleaseChannelVersion, Current: current}, w.channels, w.runs)
+				decision, err := Resolve(Request{Channel: channel.Name, Pin: listed.ReleaseChannelVersion, Current: current}, s.channels, s.runs)
 				if err != nil || decision.Target.Image != listed.ReleaseChannelVersion || decision.Reason != ReasonPinned {
 					t.Fatalf("pin %s in %s: got %+v, %v", listed.ReleaseChannelVersion, channel.Name, decision, err)
 				}
@@ -296,54 +296,54 @@ func TestWhatIsListedCanBePinned(t *testing.T) {
 	})
 }
 
-// What an error offers instead is accepted.
-func TestWhatAnErrorOffersIsAccepted(t *testing.T) {
-	offered := 0
-	inWorlds(t, func(t *testing.T, w *world) {
-		request := Request{Channel: w.channels[0].Name, Pin: "9.9.9", Current: w.current()}
-		_, err := Resolve(request, w.channels, w.runs)
+// Every version that an error suggests is accepted.
+func TestSuggestedVersionsAreAccepted(t *testing.T) {
+	suggested := 0
+	forEachScenario(t, func(t *testing.T, s *scenario) {
+		request := Request{Channel: s.channels[0].Name, Pin: "9.9.9", Current: s.current()}
+		_, err := Resolve(request, s.channels, s.runs)
 		var unknown *UnknownVersionError
 		if !errors.As(err, &unknown) {
 			return
 		}
 		for _, written := range unknown.Allowed {
-			offered++
+			suggested++
 			request.Pin = written
-			if _, err := Resolve(request, w.channels, w.runs); err != nil {
-				t.Errorf("%s was offered: %v", written, err)
+			if _, err := Resolve(request, s.channels, s.runs); err != nil {
+				t.Errorf("%s was suggested, but: %v", written, err)
 			}
 		}
 	})
-	if offered < worlds {
-		t.Errorf("only %d versions were offered: the worlds are too poor", offered)
+	if suggested < scenarioCount {
+		t.Errorf("only %d versions were suggested: the scenarios are not varied enough", suggested)
 	}
 }
 
-// While channels only grow and nobody asks for something else, nothing ever goes back: not by
+// While channels only grow and the request stays the same, no deployment is downgraded: not by
 // any upgrade policy, and not to a pin that was overtaken.
-func TestGrowingChannelsNeverGoBack(t *testing.T) {
+func TestGrowingChannelsNeverDowngrade(t *testing.T) {
 	moved := 0
-	inWorlds(t, func(t *testing.T, w *world) {
-		name := w.channels[0].Name
-		w.channels[0].Releases = append(w.channels[0].Releases, w.release(w.channels[0].Repository))
-		request := Request{Channel: name, Upgrade: w.upgrade()}
-		if w.IntN(2) == 0 {
-			request.Pin, request.Hold = w.channels[0].Releases[0].Version.String(), ptr(false)
+	forEachScenario(t, func(t *testing.T, s *scenario) {
+		name := s.channels[0].Name
+		s.channels[0].Releases = append(s.channels[0].Releases, s.release(s.channels[0].Repository))
+		request := Request{Channel: name, Upgrade: s.upgrade()}
+		if s.IntN(2) == 0 {
+			request.Pin, request.Hold = s.channels[0].Releases[0].Version.String(), ptr(false)
 		}
 		overtaken := false
 		for range 8 {
-			decision, err := Resolve(request, w.channels, w.runs)
+			decision, err := Resolve(request, s.channels, s.runs)
 			if err != nil {
 				t.Fatal(err)
 			}
 			if request.Current != nil && decision.Target.Version.Compare(request.Current.Version) < 0 {
-				t.Fatalf("%+v: went back to %v", request, decision.Target.Version)
+				t.Fatalf("%+v: downgraded to %v", request, decision.Target.Version)
 			}
 			if overtaken && decision.Reason == ReasonPinned {
-				t.Fatalf("%+v: went back to the pin", request)
+				t.Fatalf("%+v: returned to the pin", request)
 			}
 			if request.Upgrade != UpgradeMinor && request.Upgrade != UpgradePatch && decision.Reason != ReasonPinned {
-				head, _ := w.channels[0].Head()
+				head, _ := s.channels[0].Head()
 				if decision.Target.Version != head.Version {
 					t.Fatalf("%+v: got %v, want the head %v", request, decision.Target.Version, head.Version)
 				}
@@ -353,12 +353,12 @@ func TestGrowingChannelsNeverGoBack(t *testing.T) {
 			}
 			overtaken = overtaken || decision.Reason == ReasonPinOvertaken
 			request = request.next(decision)
-			for i, channel := range w.channels {
-				w.channels[i] = NewChannel(channel.Name, channel.Repository, append(channel.Releases, w.release(channel.Repository)))
+			for i, channel := range s.channels {
+				s.channels[i] = NewChannel(channel.Name, channel.Repository, append(channel.Releases, s.release(channel.Repository)))
 			}
 		}
 	})
-	if moved < worlds/4 {
-		t.Errorf("only %d upgrades: the worlds are too poor", moved)
+	if moved < scenarioCount/4 {
+		t.Errorf("only %d upgrades: the scenarios are not varied enough", moved)
 	}
 }

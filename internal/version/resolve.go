@@ -2,74 +2,74 @@ package version
 
 import "fmt"
 
-// UpgradePolicy says which newer releases of its channel a deployment takes by itself.
+// UpgradePolicy limits the newer releases of its channel that a deployment is upgraded to.
 type UpgradePolicy string
 
 const (
-	// UpgradeLatest takes the newest; it is meant when nothing is said.
+	// UpgradeLatest upgrades to the newest release. It is the default.
 	UpgradeLatest UpgradePolicy = "Latest"
-	// UpgradeMinor takes the newest with the same major number.
+	// UpgradeMinor upgrades to the newest release with the same major number.
 	UpgradeMinor UpgradePolicy = "Minor"
-	// UpgradePatch takes the newest with the same major and minor numbers.
+	// UpgradePatch upgrades to the newest release with the same major and minor numbers.
 	UpgradePatch UpgradePolicy = "Patch"
 )
 
-// Reason says why a release was chosen.
+// Reason is why a release was chosen.
 type Reason string
 
 const (
 	// ReasonPinned: the spec names the version.
 	ReasonPinned Reason = "Pinned"
-	// ReasonPinOvertaken: the spec names a version without holding it, and the channel has moved since.
+	// ReasonPinOvertaken: the spec names a version without a hold, and the channel has moved past it.
 	ReasonPinOvertaken Reason = "PinOvertaken"
-	// ReasonHeld: what runs is held.
+	// ReasonHeld: the current release is held.
 	ReasonHeld Reason = "Held"
-	// ReasonChannelHead: it is the newest of the channel.
+	// ReasonChannelHead: the newest release of the channel.
 	ReasonChannelHead Reason = "ChannelHead"
-	// ReasonPolicyHead: it is the newest of the channel that the upgrade policy allows.
+	// ReasonPolicyHead: the newest release of the channel that the upgrade policy allows.
 	ReasonPolicyHead Reason = "PolicyHead"
-	// ReasonKeptByPolicy: the channel only has newer releases that the upgrade policy forbids.
+	// ReasonKeptByPolicy: the upgrade policy allows none of the channel's newer releases.
 	ReasonKeptByPolicy Reason = "KeptByPolicy"
-	// ReasonChannelEmpty: the channel has no releases, so what runs stays.
+	// ReasonChannelEmpty: the channel has no releases, so the current release stays.
 	ReasonChannelEmpty Reason = "ChannelEmpty"
 )
 
-// Request is what is asked for a deployment, and what is known of it.
+// Request is the desired version of a deployment and its present state.
 type Request struct {
 	// Channel is the name of the release channel that the deployment follows.
 	Channel string
-	// Pin is a version in any written form; empty when none is named.
+	// Pin is a version in any written form; empty for none.
 	Pin string
-	// Hold as asked for. When nil, a pin is held and anything else is not.
+	// Hold as requested. If nil, a pin is held and anything else is not.
 	Hold *bool
-	// Upgrade policy; UpgradeLatest when empty.
+	// Upgrade policy; UpgradeLatest if empty.
 	Upgrade UpgradePolicy
-	// Current is what production runs now; nil before the first install.
+	// Current is what production runs; nil before the first install.
 	Current *Run
-	// Observed is what the last decision gave to keep. nil means that nothing was kept: the
-	// deployment is new, or its status was lost. It makes a difference: see ObservedPin.
+	// Observed is the Observed of the last decision. nil means no state: the deployment is new, or
+	// its status was lost. See ObservedPin for the difference.
 	Observed *ObservedPin
 }
 
-// Decision is what a deployment shall run.
+// Decision is the release that a deployment should run.
 type Decision struct {
 	Target Release
-	// Channel that the target came from. It is not the channel asked for while the deployment
-	// is held on, or pinned to, a release of another one.
+	// Channel of the target. It differs from the requested channel while the deployment is held
+	// on, or pinned to, a release of another channel.
 	Channel string
 	// Hold in effect.
 	Hold   bool
 	Reason Reason
-	// Observed has to be kept, also when it is empty, and given to the next Resolve.
+	// Observed must be stored, even if it is empty, and passed to the next Resolve.
 	Observed ObservedPin
 }
 
-// Resolve decides which release a deployment shall run, among those of the channels and those
-// that the account has run. The rules are in docs/decisions/0003-versions-pin-and-hold.md.
+// Resolve returns the release that a deployment should run, among the releases of the channels and
+// those that the account has run. The rules are in docs/decisions/0003-versions-pin-and-hold.md.
 //
-// Errors: *UnknownChannelError; *EmptyChannelError when there is nothing to run and nothing
-// runs; *UnknownVersionError for a pin that cannot be chosen; a plain error for an upgrade
-// policy that does not exist. What runs should go on running then.
+// Errors: *UnknownChannelError; *EmptyChannelError if the channel is empty and nothing runs;
+// *UnknownVersionError for a pin that is not available; an untyped error for an unknown upgrade
+// policy. On error, the current release should keep running.
 func Resolve(req Request, channels []Channel, runs []Run) (Decision, error) {
 	channel, ok := findChannel(channels, req.Channel)
 	if !ok {
@@ -96,7 +96,7 @@ func Resolve(req Request, channels []Channel, runs []Run) (Decision, error) {
 	return decision, nil
 }
 
-// resolution is one Resolve under way.
+// resolution is the state of one call of Resolve.
 type resolution struct {
 	Request
 	channel  Channel
@@ -112,14 +112,14 @@ func (r *resolution) unpinned() (Decision, error) {
 	return r.follow()
 }
 
-// follow gives the newest release of the channel that the upgrade policy allows.
+// follow returns the newest release of the channel that the upgrade policy allows.
 func (r *resolution) follow() (Decision, error) {
 	head, ok := r.channel.Head()
 	switch {
 	case !ok:
 		return r.emptyChannel()
 	case r.Current == nil || r.Current.Channel != r.channel.Name:
-		// An upgrade policy speaks of steps within a channel; the first step into one goes to its head.
+		// An upgrade policy applies within a channel; an install and a change of channel go to the head.
 		return r.moveTo(head, ReasonChannelHead), nil
 	}
 	newest, ok := r.channel.newest(r.allowedByUpgrade)
@@ -127,16 +127,16 @@ func (r *resolution) follow() (Decision, error) {
 	case ok && newest.Version == head.Version:
 		return r.moveTo(head, ReasonChannelHead), nil
 	case ok:
-		// It is older than what runs only if the channel has withdrawn what runs.
+		// It is older than the current release only if the channel has withdrawn the latter.
 		return r.moveTo(newest, ReasonPolicyHead), nil
 	case head.Version.Compare(r.Current.Version) < 0:
-		// Everything new enough was withdrawn: the channel is the truth.
+		// The channel has withdrawn all allowed releases and is authoritative.
 		return r.moveTo(head, ReasonChannelHead), nil
 	}
 	return r.stay(ReasonKeptByPolicy), nil
 }
 
-// allowedByUpgrade tells whether the upgrade policy lets the deployment go from what it runs
+// allowedByUpgrade reports whether the upgrade policy allows an upgrade from the current version
 // to v, if v is newer.
 func (r *resolution) allowedByUpgrade(v Version) bool {
 	current := r.Current.Version
@@ -156,10 +156,11 @@ func (r *resolution) emptyChannel() (Decision, error) {
 	return r.stay(ReasonChannelEmpty), nil
 }
 
-// moveTo goes along with the channel, so also to a new digest of the version that runs.
+// moveTo returns the decision for a release of the channel, including a new digest of the current
+// version.
 func (r *resolution) moveTo(release Release, reason Reason) Decision {
 	if release.Digest == "" && r.runsImage(release.Image) {
-		// The channel has not read the digest: no reason to let go of the one that runs.
+		// The channel does not know the digest: keep the current one.
 		release = r.running()
 	}
 	return Decision{Target: release, Channel: r.channel.Name, Reason: reason}
@@ -169,13 +170,13 @@ func (r *resolution) stay(reason Reason) Decision {
 	return Decision{Target: r.running(), Channel: r.Current.Channel, Reason: reason}
 }
 
-// runsImage tells whether production runs this image, by a digest.
+// runsImage reports whether production runs this image, pinned by digest.
 func (r *resolution) runsImage(image string) bool {
 	return r.Current != nil && r.Current.Image == image && r.Current.Digest != ""
 }
 
-// running is what production runs. If it ran without a store image and its channel has one
-// for the version by now, that is added: a deployment that is held can still be given a store.
+// running returns the current release. If it has no store image but its channel now has one for
+// the version, that is added: a store can be added to a held deployment.
 func (r *resolution) running() Release {
 	release := r.Current.Release
 	if release.StoreImage != "" {

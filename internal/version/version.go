@@ -7,24 +7,24 @@ import (
 	"strings"
 )
 
-// MaxTagLength bounds a version written as a tag, the leading v included. It is the limit
-// that the OCI distribution specification sets for tags.
+// MaxTagLength is the maximum length of a version written as a tag, including the leading v. It is
+// the limit of the OCI distribution specification for tags.
 const MaxTagLength = 128
 
 // Version is a semantic version without build metadata (semver.org 2.0.0): three numbers
-// and perhaps a pre-release. The zero value is 0.0.0.
+// and an optional pre-release. The zero value is 0.0.0.
 //
-// There is one way to write each version, so == holds exactly when neither has precedence
-// over the other, and a Version can be a map key.
+// Each version has exactly one written form, so == holds exactly if neither version has
+// precedence over the other, and a Version can be a map key.
 //
-// A variant such as v1.2.3-jdk reads as a pre-release: it comes before 1.2.3, and channels
-// leave it out unless they take pre-releases.
+// A variant such as v1.2.3-jdk is a pre-release: it precedes 1.2.3, and belongs only to channels
+// with pre-releases.
 type Version struct {
 	major, minor, patch uint64
 	preRelease          string
 }
 
-// Parse reads the form that String writes: 1.2.3 or 1.2.3-rc.1.
+// Parse parses the form that String returns: 1.2.3 or 1.2.3-rc.1.
 func Parse(text string) (Version, error) {
 	v, ok := parse(text)
 	if !ok {
@@ -33,8 +33,8 @@ func Parse(text string) (Version, error) {
 	return v, nil
 }
 
-// ParseTag reads an image tag: v1.2.3 or v1.2.3-rc.1. Registries hold many other tags
-// (latest, v1.2, dev); for these the error is the answer and nothing is wrong.
+// ParseTag parses an image tag: v1.2.3 or v1.2.3-rc.1. Registries hold many other tags
+// (latest, v1.2, dev), for which an error is expected.
 func ParseTag(tag string) (Version, error) {
 	v, ok := parseTag(tag)
 	if !ok {
@@ -43,9 +43,9 @@ func ParseTag(tag string) (Version, error) {
 	return v, nil
 }
 
-// ParseWritten reads a version as people and programs write it: <version>, v<version> or
-// <image_repo>:v<version> (spec "Update a deployment"). The repository must be
-// imageRepository to the letter; it may hold a port. Errors are of type *FormError.
+// ParseWritten parses a version in any written form: <version>, v<version> or
+// <image_repo>:v<version> (spec "Update a deployment"). The repository must equal
+// imageRepository; it may include a port. Errors are of type *FormError.
 func ParseWritten(written, imageRepository string) (Version, error) {
 	v, repository, ok := parseWritten(written)
 	if !ok || (repository != "" && repository != imageRepository) {
@@ -54,23 +54,23 @@ func ParseWritten(written, imageRepository string) (Version, error) {
 	return v, nil
 }
 
-// String writes the version without a prefix: 1.2.3.
+// String returns the version without a prefix: 1.2.3.
 func (v Version) String() string { return string(v.append(make([]byte, 0, 32))) }
 
-// Tag writes the version as an image tag: v1.2.3.
+// Tag returns the version as an image tag: v1.2.3.
 func (v Version) Tag() string { return string(v.append(append(make([]byte, 0, 32), 'v'))) }
 
-// Image writes the version as an image reference: <repository>:v1.2.3.
+// Image returns the version as an image reference: <repository>:v1.2.3.
 func (v Version) Image(repository string) string { return repository + ":" + v.Tag() }
 
-// IsPreRelease tells whether the version comes before a release, as 1.2.3-rc.1 does.
+// IsPreRelease reports whether the version is a pre-release, such as 1.2.3-rc.1.
 func (v Version) IsPreRelease() bool { return v.preRelease != "" }
 
-// Equal is ==, for comparers such as go-cmp that look for the method.
+// Equal reports whether v == other, for packages such as go-cmp that look for the method.
 func (v Version) Equal(other Version) bool { return v == other }
 
-// Compare orders by precedence (semver.org 2.0.0, item 11): negative when v comes before
-// other, 0 when they are equal, positive when v comes after it.
+// Compare compares by precedence (semver.org 2.0.0, item 11). The result is negative if v precedes
+// other, 0 if they are equal, and positive if v follows other.
 func (v Version) Compare(other Version) int {
 	return cmp.Or(
 		cmp.Compare(v.major, other.major),
@@ -93,7 +93,7 @@ func (v Version) append(b []byte) []byte {
 	return b
 }
 
-// parseWritten takes a written form apart; repository is empty when none was written.
+// parseWritten splits a written form; repository is empty if the form has none.
 func parseWritten(written string) (v Version, repository string, ok bool) {
 	colon := strings.LastIndexByte(written, ':')
 	switch {
@@ -137,7 +137,7 @@ func parse(text string) (v Version, ok bool) {
 	return v, true
 }
 
-// parseNumber refuses leading zeros, so that every version has one written form.
+// parseNumber rejects leading zeros, so that each version has exactly one written form.
 func parseNumber(text string) (uint64, bool) {
 	if !isNumeric(text) || hasLeadingZero(text) {
 		return 0, false
@@ -161,7 +161,7 @@ func validPreRelease(text string) bool {
 }
 
 // comparePreReleases compares identifier by identifier. Numbers are compared as text, by
-// length first: they may be larger than any integer type.
+// length first, because they may exceed every integer type.
 func comparePreReleases(a, b string) int {
 	switch {
 	case a == b:
