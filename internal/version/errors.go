@@ -78,7 +78,7 @@ type UnknownChannelError struct {
 func (e *UnknownChannelError) Error() string {
 	problem := fmt.Sprintf("release channel %s does not exist", quote(e.Channel))
 	if len(e.Existing) == 0 {
-		return problem + "; there is none"
+		return problem + "; there are no release channels"
 	}
 	return problem + "; existing: " + enumerate(e.Existing, e.More)
 }

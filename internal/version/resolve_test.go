@@ -53,7 +53,7 @@ func TestResolveUnknownChannelOrPolicy(t *testing.T) {
 	empty := []Channel{channelOf("latest", repository)}
 	runResolveCases(t, map[string]resolveCase{
 		"no channels": {
-			request: Request{Channel: "latest"}, wantError: `release channel "latest" does not exist; there is none`,
+			request: Request{Channel: "latest"}, wantError: `release channel "latest" does not exist; there are no release channels`,
 		},
 		"sorted names": {
 			request: Request{Channel: "x"}, channels: []Channel{channelOf("release", repository), channelOf("latest", repository)},
