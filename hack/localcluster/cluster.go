@@ -11,6 +11,13 @@ import (
 	"strings"
 )
 
+// Which nodes a cluster has, and so which binaries it needs.
+const (
+	nodesNone      = "none"      // API server, etcd and kubectl only: enough for envtest
+	nodesSimulated = "simulated" // KWOK plays the kubelets
+	nodesReal      = "real"      // containerd and kubelet on this machine
+)
+
 // cluster is one local cluster: everything that belongs to it lies below Dir.
 // It is stored as <Dir>/cluster.json so that later commands find it again.
 type cluster struct {
@@ -32,6 +39,11 @@ const (
 	serviceAddress   = "10.96.0.1" // of the Service "kubernetes": the first of the range
 	simulatedPodCIDR = "10.128.0.0/9"
 	simulatedMask    = 18
+
+	// One node's worth of pods: the controllers give the first node the first
+	// range of realPodMask bits, which the bridge of the real node serves.
+	realPodCIDR = "10.244.0.0/16"
+	realPodMask = 24
 )
 
 // generated are the names below Dir that a cluster makes. down --purge and a
@@ -145,3 +157,6 @@ func (c *cluster) isLocked() bool {
 	unlock()
 	return false
 }
+
+// nodeName is the name of the real node.
+const nodeName = "localnode"

@@ -68,8 +68,6 @@ type clusterUser struct {
 	groups []string
 }
 
-const adminUser = "admin"
-
 func (c *cluster) users() []clusterUser {
 	users := []clusterUser{
 		{adminUser, "localcluster-admin", []string{"system:masters"}},
@@ -83,14 +81,6 @@ func (c *cluster) users() []clusterUser {
 	}
 	// KWOK writes the status of every node and pod: no predefined role fits.
 	return append(users, clusterUser{"kwok", "localcluster-kwok", []string{"system:masters"}})
-}
-
-// userKubeconfig is the path of a user's kubeconfig: the admin's is at the top.
-func (c *cluster) userKubeconfig(file string) string {
-	if file == adminUser {
-		return c.path("kubeconfig")
-	}
-	return c.path("kubeconfigs", file)
 }
 
 func (c *cluster) writeKubeconfigs() error {
@@ -113,35 +103,4 @@ func (c *cluster) writeKubeconfigs() error {
 		}
 	}
 	return nil
-}
-
-// kubeconfigTemplate embeds all it refers to, so that a copy of the file works
-// from any folder.
-const kubeconfigTemplate = `apiVersion: v1
-kind: Config
-clusters:
-- name: localcluster
-  cluster:
-    server: %s
-    certificate-authority-data: %s
-users:
-- name: %s
-  user:
-    %s
-contexts:
-- name: localcluster
-  context:
-    cluster: localcluster
-    user: %[3]s
-current-context: localcluster
-`
-
-// writeKubeconfig writes a kubeconfig; credential is the YAML of its user.
-func (c *cluster) writeKubeconfig(path, user, credential string) error {
-	ca, err := os.ReadFile(c.pki("ca.crt"))
-	if err != nil {
-		return err
-	}
-	text := fmt.Sprintf(kubeconfigTemplate, c.apiServerURL(), base64.StdEncoding.EncodeToString(ca), user, credential)
-	return os.WriteFile(path, []byte(text), 0o600)
 }

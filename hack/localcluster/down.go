@@ -14,10 +14,6 @@ var startOrder = []string{
 	"kwok", "containerd", "kubelet", "kube-proxy", "warehouse", "git", "quoin-controller", "quoin-apiserver", "quoin-gateway",
 }
 
-// stopGrace is how long a daemon may take to end before it is killed. Nothing
-// of a cluster that is thrown away is worth waiting longer for.
-const stopGrace = 5 * time.Second
-
 // expected lists the daemons that a cluster of this kind has, without Quoin.
 func (c *cluster) expected() []string {
 	common := []string{"etcd", "registry", "kube-apiserver", "kube-controller-manager", "kube-scheduler"}

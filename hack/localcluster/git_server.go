@@ -99,24 +99,18 @@ func git(ctx context.Context, args ...string) error {
 	return nil
 }
 
-// runServeGit is the command "serve-git": the daemon behind startGit.
-func runServeGit(ctx context.Context, args []string) error {
-	flags := newFlagSet("serve-git")
-	root := flags.String("root", "", "folder of the repositories")
-	address := flags.String("address", "", "where to listen")
-	if err := parseFlags(flags, args); err != nil {
-		return err
-	}
+// serveGit serves the repositories below root at an address until ctx ends.
+func serveGit(ctx context.Context, root, address string) error {
 	programs, err := exec.CommandContext(ctx, "git", "--exec-path").Output()
 	if err != nil {
 		return fmt.Errorf("ask git for its programs: %w", err)
 	}
 	server := &http.Server{
-		Addr:              *address,
+		Addr:              address,
 		ReadHeaderTimeout: 10 * time.Second,
 		Handler: &cgi.Handler{
 			Path: filepath.Join(strings.TrimSpace(string(programs)), "git-http-backend"),
-			Env:  append(gitEnvironment, "GIT_PROJECT_ROOT="+*root, "GIT_HTTP_EXPORT_ALL=1"),
+			Env:  append(gitEnvironment, "GIT_PROJECT_ROOT="+root, "GIT_HTTP_EXPORT_ALL=1"),
 		},
 	}
 	go func() {

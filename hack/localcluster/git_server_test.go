@@ -27,7 +27,7 @@ func TestGitServer(t *testing.T) {
 	defer release()
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- runServeGit(ctx, []string{"--root", root, "--address", loopback(ports[portGit])}) }()
+	go func() { ended <- serveGit(ctx, root, loopback(ports[portGit])) }()
 	defer func() {
 		stop()
 		if err := <-ended; err != nil {

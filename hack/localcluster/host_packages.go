@@ -11,6 +11,9 @@ import (
 	"strings"
 )
 
+// cniPlugins is the folder of Debian's CNI plugins.
+const cniPlugins = "/usr/lib/cni"
+
 // hostPackage is a Debian package, with a file that shows that it is there,
 // whoever installed it.
 type hostPackage struct{ name, program string }

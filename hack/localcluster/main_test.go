@@ -1,10 +1,8 @@
 package main
 
 import (
-	"errors"
 	"slices"
 	"testing"
-	"time"
 )
 
 func TestParseMixed(t *testing.T) {
@@ -23,29 +21,4 @@ func TestParseMixed(t *testing.T) {
 	if err := parseFlags(newFlagSet("test"), []string{"stray"}); err == nil {
 		t.Error("no error for a stray argument")
 	}
-}
-
-func TestSeconds(t *testing.T) {
-	for d, want := range map[time.Duration]string{1234 * time.Millisecond: "1.2 s", 171400 * time.Millisecond: "171 s"} {
-		if got := seconds(d); got != want {
-			t.Errorf("%s: got %q, want %q", d, got, want)
-		}
-	}
-}
-
-func TestLock(t *testing.T) {
-	path := t.TempDir() + "/lock"
-	unlock, err := tryLock(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := tryLock(path); !errors.Is(err, errLocked) {
-		t.Errorf("second lock: %v", err)
-	}
-	unlock()
-	unlock, err = tryLock(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	unlock()
 }

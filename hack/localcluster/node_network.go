@@ -9,14 +9,8 @@ import (
 	"os"
 )
 
-// Network of a real node. One node's worth of pods: the controllers give the
-// first node the first range of realPodMask bits, which the bridge serves.
-const (
-	realPodCIDR   = "10.244.0.0/16"
-	realPodMask   = 24
-	realPodSubnet = "10.244.0.0/24"
-	cniPlugins    = "/usr/lib/cni"
-)
+// realPodSubnet is the first node's part of realPodCIDR.
+const realPodSubnet = "10.244.0.0/24"
 
 // nodeNetwork names what a real node makes on the machine. The names come from
 // the cluster's folder, so that a cluster finds its own after a crash and no

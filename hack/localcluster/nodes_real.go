@@ -12,16 +12,13 @@ import (
 	"time"
 )
 
-// nodeName is the name of the real node.
-const nodeName = "localnode"
-
 // realNodeOwner holds the folder of the cluster that has the machine's real
 // node. Two kube-proxies on one machine would delete each other's rules, so
 // there is one real node at a time.
 const realNodeOwner = "/run/quoin-localcluster-owner"
 
 // checkRealNode says early and plainly why this machine cannot be a node.
-func checkRealNode(ctx context.Context, dir string, o upOptions) error {
+func checkRealNode(ctx context.Context, dir string, packages []hostPackage, install bool) error {
 	if runtime.GOOS != "linux" {
 		return errors.New("--nodes real needs Linux; use --nodes simulated")
 	}
@@ -31,7 +28,7 @@ func checkRealNode(ctx context.Context, dir string, o upOptions) error {
 	if err := claimRealNode(ctx, realNodeOwner, dir); err != nil {
 		return err
 	}
-	if err := ensurePackages(ctx, o.hostPackages(), o.installPackages); err != nil {
+	if err := ensurePackages(ctx, packages, install); err != nil {
 		return err
 	}
 	if pids := podProcesses(); len(pids) > 0 {

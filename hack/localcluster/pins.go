@@ -13,13 +13,6 @@ import (
 	"strings"
 )
 
-// Which nodes a cluster has, and so which binaries it needs.
-const (
-	nodesNone      = "none"      // API server, etcd and kubectl only: enough for envtest
-	nodesSimulated = "simulated" // KWOK plays the kubelets
-	nodesReal      = "real"      // containerd and kubelet on this machine
-)
-
 // pin is one binary that localcluster builds from a published Go module.
 type pin struct {
 	binary    string // file name in the cache

@@ -177,3 +177,7 @@ func removeIfExists(path string) error {
 	}
 	return nil
 }
+
+// stopGrace is how long a daemon may take to end before it is killed. Nothing
+// of a cluster that is thrown away is worth waiting longer for.
+const stopGrace = 5 * time.Second

@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -118,13 +117,5 @@ func TestCleanEnvironment(t *testing.T) {
 	got := cleanEnvironment([]string{"PATH=/bin", "HTTPS_PROXY=x", "no_proxy=y", "KUBECONFIG=z", "HOME=/root"})
 	if want := []string{"PATH=/bin", "HOME=/root"}; !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
-	}
-}
-
-func TestStopOrder(t *testing.T) {
-	got := stopOrder([]string{"etcd", "kube-apiserver", "kwok", "quoin-apiserver", "quoin-controller", "registry"})
-	want := "quoin-apiserver quoin-controller kwok kube-apiserver registry etcd"
-	if strings.Join(got, " ") != want {
-		t.Errorf("got %v, want %s", got, want)
 	}
 }

@@ -124,7 +124,7 @@ func (c *cluster) startFresh(ctx context.Context, o upOptions) error {
 		return err
 	}
 	if o.nodes == nodesReal {
-		if err := checkRealNode(ctx, c.Dir, o); err != nil {
+		if err := checkRealNode(ctx, c.Dir, o.hostPackages(), o.installPackages); err != nil {
 			return err
 		}
 	}

@@ -1,0 +1,14 @@
+package main
+
+import "context"
+
+// runServeGit is the command "serve-git": the daemon behind startGit.
+func runServeGit(ctx context.Context, args []string) error {
+	flags := newFlagSet("serve-git")
+	root := flags.String("root", "", "folder of the repositories")
+	address := flags.String("address", "", "where to listen")
+	if err := parseFlags(flags, args); err != nil {
+		return err
+	}
+	return serveGit(ctx, *root, *address)
+}

@@ -1,0 +1,48 @@
+package main
+
+import (
+	"encoding/base64"
+	"fmt"
+	"os"
+)
+
+const adminUser = "admin"
+
+// kubeconfigTemplate embeds all it refers to, so that a copy of the file works
+// from any folder.
+const kubeconfigTemplate = `apiVersion: v1
+kind: Config
+clusters:
+- name: localcluster
+  cluster:
+    server: %s
+    certificate-authority-data: %s
+users:
+- name: %s
+  user:
+    %s
+contexts:
+- name: localcluster
+  context:
+    cluster: localcluster
+    user: %[3]s
+current-context: localcluster
+`
+
+// writeKubeconfig writes a kubeconfig; credential is the YAML of its user.
+func (c *cluster) writeKubeconfig(path, user, credential string) error {
+	ca, err := os.ReadFile(c.pki("ca.crt"))
+	if err != nil {
+		return err
+	}
+	text := fmt.Sprintf(kubeconfigTemplate, c.apiServerURL(), base64.StdEncoding.EncodeToString(ca), user, credential)
+	return os.WriteFile(path, []byte(text), 0o600)
+}
+
+// userKubeconfig is the path of a user's kubeconfig: the admin's is at the top.
+func (c *cluster) userKubeconfig(file string) string {
+	if file == adminUser {
+		return c.path("kubeconfig")
+	}
+	return c.path("kubeconfigs", file)
+}
