@@ -127,11 +127,6 @@ func dataplaneLayers(ctx context.Context, source string, install bool) (string, 
 	return target, step(title, func() error { return buildDataplane(ctx, source, work, target) })
 }
 
-func isFolder(path string) bool {
-	info, err := os.Stat(path)
-	return err == nil && info.IsDir()
-}
-
 // dataplaneHash names what the layers are made from.
 func dataplaneHash(source string) (string, error) {
 	sum := sha256.New()

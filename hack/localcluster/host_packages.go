@@ -160,3 +160,8 @@ func runHost(ctx context.Context, program string, args ...string) error {
 	}
 	return nil
 }
+
+func isFolder(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
+}
