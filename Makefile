@@ -119,7 +119,7 @@ verify: generate ## Fail when generated files are not up to date, or modules not
 
 ##@ Tools
 
-$(BIN)/localcluster: $(wildcard hack/localcluster/*.go hack/localcluster/go.* hack/localcluster/*/go.* hack/localcluster/*.yaml hack/localcluster/assets/*)
+$(BIN)/localcluster: $(wildcard $(addprefix hack/localcluster/,*.go go.* */*.go */go.* */*.yaml))
 	@echo "building localcluster" >&2
 	@go build -C hack/localcluster -o $@ .
 

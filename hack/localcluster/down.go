@@ -5,6 +5,11 @@ import (
 	"errors"
 	"slices"
 	"time"
+
+	"github.com/quoin-dev/quoin/hack/localcluster/cluster"
+	"github.com/quoin-dev/quoin/hack/localcluster/node"
+	"github.com/quoin-dev/quoin/hack/localcluster/process"
+	"github.com/quoin-dev/quoin/hack/localcluster/progress"
 )
 
 // startOrder is the order in which the daemons of a cluster start. They stop
@@ -15,9 +20,9 @@ var startOrder = []string{
 }
 
 // expected lists the daemons that a cluster of this kind has, without Quoin.
-func (c *cluster) expected() []string {
+func expected(c *cluster.Cluster) []string {
 	common := []string{"etcd", "registry", "kube-apiserver", "kube-controller-manager", "kube-scheduler"}
-	if c.Nodes == nodesReal {
+	if c.Nodes == cluster.NodesReal {
 		return append(common, "containerd", "kubelet", "kube-proxy")
 	}
 	return append(common, "kwok")
@@ -31,45 +36,45 @@ func runDown(ctx context.Context, args []string) error {
 	if err := parseFlags(flags, args); err != nil {
 		return err
 	}
-	c, exists, err := loadCluster(*dir)
+	c, exists, err := cluster.Load(*dir)
 	if err != nil {
 		return err
 	}
 	if !exists {
-		say("no cluster in %s", c.Dir)
+		progress.Infof("no cluster in %s", c.Dir)
 		return nil
 	}
-	unlock, err := c.lock(ctx)
+	unlock, err := c.Lock(ctx)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	stopped, err := c.stop(ctx)
+	stopped, err := stop(ctx, c)
 	if err != nil {
 		return err
 	}
 	if stopped == 0 {
-		say("nothing of the cluster in %s ran", c.Dir)
+		progress.Infof("nothing of the cluster in %s ran", c.Dir)
 	}
 	if !*purge {
 		return nil
 	}
-	defer removeIfExists(c.path("lock")) //nolint:errcheck // only tidiness
-	return c.removeGenerated()
+	defer process.RemoveIfExists(c.Path("lock")) //nolint:errcheck // only tidiness
+	return c.RemoveGenerated()
 }
 
 // stop ends every daemon of the cluster in reverse order of starting and, for
 // a real node, the containers and the network that it made. It goes on after a
 // failure, so that as little as possible is left, and returns how many ran.
-func (c *cluster) stop(ctx context.Context) (stopped int, err error) {
+func stop(ctx context.Context, c *cluster.Cluster) (stopped int, err error) {
 	start := time.Now()
 	var problems []error
-	if c.Nodes == nodesReal {
-		stopped, err = c.drainRealNode(ctx)
+	if c.Nodes == cluster.NodesReal {
+		stopped, err = node.DrainReal(ctx, c)
 		problems = append(problems, err)
 	}
-	for _, name := range stopOrder(c.processes().names()) {
-		ran, err := c.processes().stop(ctx, name, stopGrace)
+	for _, name := range stopOrder(c.Daemons().Names()) {
+		ran, err := c.Daemons().Stop(ctx, name, process.StopTimeout)
 		if err != nil {
 			problems = append(problems, err)
 		}
@@ -77,13 +82,13 @@ func (c *cluster) stop(ctx context.Context) (stopped int, err error) {
 			stopped++
 		}
 	}
-	if c.Nodes == nodesReal {
-		problems = append(problems, c.cleanRealNode(ctx))
+	if c.Nodes == cluster.NodesReal {
+		problems = append(problems, node.CleanReal(ctx, c))
 	}
 	// The way in is gone with the cluster.
-	problems = append(problems, removeIfExists(c.path("env")))
+	problems = append(problems, process.RemoveIfExists(c.Path("env")))
 	if stopped > 0 {
-		say("stopped %d processes of the cluster in %s in %s", stopped, c.Dir, seconds(time.Since(start)))
+		progress.Infof("stopped %d processes of the cluster in %s in %s", stopped, c.Dir, progress.Seconds(time.Since(start)))
 	}
 	return stopped, errors.Join(problems...)
 }

@@ -2,113 +2,58 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"path"
 	"strings"
 
-	"github.com/google/go-containerregistry/pkg/name"
-	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/quoin-dev/quoin/hack/localcluster/cluster"
+	"github.com/quoin-dev/quoin/hack/localcluster/product"
+	"github.com/quoin-dev/quoin/hack/localcluster/progress"
 )
 
-// pushOptions say which images are pushed.
-type pushOptions struct {
-	repository      string
-	versions        []string // the tags
-	broken          bool     // they exit at once
-	server          bool     // the real server instead of the sample
-	installPackages bool
+// runPush is the command "push". It prints one line for each image, in the
+// form that a pod or a ReleaseChannel shows: repository:version@digest.
+func runPush(ctx context.Context, args []string) error {
+	var o product.PushOptions
+	flags := newFlagSet("push")
+	dir := flags.String("dir", defaultDirectory, "folder of the cluster")
+	flags.BoolVar(&o.Broken, "broken", false, "push an image that exits at once")
+	flags.BoolVar(&o.Server, "server", false, "push the real server; where the samples run it, that is so without the flag")
+	flags.BoolVar(&o.InstallPackages, "install-packages", false, "with the real server: install npm when it is missing")
+	positional, err := parseMixed(flags, args)
+	if err != nil {
+		return err
+	}
+	if len(positional) < 2 {
+		return errors.New("push: want a repository and at least one version, as in: push cube v1.2.4")
+	}
+	c, exists, err := cluster.Load(*dir)
+	if err != nil {
+		return err
+	}
+	if !exists || !c.Daemons().Running("registry") {
+		return fmt.Errorf("no registry runs for %s: start it with localcluster up", c.Dir)
+	}
+	o.Repository, o.Versions = positional[0], positional[1:]
+	if o.Server && product.IsStore(o.Repository) {
+		return errors.New("push: --server has no store")
+	}
+	o.Server = o.Server || c.Dataplane && !product.IsStore(o.Repository)
+	images, err := product.Push(ctx, c, o)
+	for _, image := range images {
+		fmt.Println(image)
+	}
+	if err == nil && o.Broken && c.Nodes == cluster.NodesSimulated {
+		noteBrokenTags(o.Versions)
+	}
+	return err
 }
 
-// isStore tells the repositories whose images play the store.
-func isStore(repository string) bool { return strings.HasSuffix(repository, "-store") }
-
-// push pushes one image for each version and returns their references.
-func (c *cluster) push(ctx context.Context, o pushOptions) ([]string, error) {
-	describe, err := c.images(ctx, o)
-	if err != nil {
-		return nil, err
-	}
-	var pushed []string
-	for _, version := range o.versions {
-		reference, err := name.NewTag(c.registryAddress()+"/"+o.repository+":"+version, name.StrictValidation, name.Insecure)
-		if err != nil {
-			return pushed, err
+// noteBrokenTags says that simulated nodes never run an image.
+func noteBrokenTags(versions []string) {
+	for _, version := range versions {
+		if !strings.Contains(version, "-broken") {
+			progress.Infof("note: simulated nodes do not run images and will report %s as healthy; a tag with -broken fails there", version)
 		}
-		options, err := describe(version)
-		if err != nil {
-			return pushed, err
-		}
-		image, err := buildImage(options)
-		if err != nil {
-			return pushed, err
-		}
-		if err := remote.Write(reference, image, remote.WithContext(ctx)); err != nil {
-			return pushed, fmt.Errorf("push %s: %w", reference, err)
-		}
-		digest, err := image.Digest()
-		if err != nil {
-			return pushed, err
-		}
-		pushed = append(pushed, reference.String()+"@"+digest.String())
 	}
-	return pushed, nil
-}
-
-// images prepares what the images have in common and returns what describes
-// that of one version.
-func (c *cluster) images(ctx context.Context, o pushOptions) (func(version string) (imageOptions, error), error) {
-	if !o.server {
-		binary, err := c.buildSampleServer(ctx)
-		return func(version string) (imageOptions, error) {
-			return sampleImage(binary, o.repository, version, o.broken)
-		}, err
-	}
-	source, err := dataplaneSource()
-	if err != nil {
-		return nil, err
-	}
-	layers, err := dataplaneLayers(ctx, source, o.installPackages)
-	return func(version string) (imageOptions, error) { return dataplaneImage(layers, source, version, o.broken) }, err
-}
-
-// sampleImage describes the image of one version: the binary is the same, the
-// configuration and so the digest differ.
-func sampleImage(binary, repository, version string, broken bool) (imageOptions, error) {
-	options, err := binaryImage(binary, "1000:1000")
-	if err != nil {
-		return imageOptions{}, err
-	}
-	role := "server"
-	if isStore(repository) {
-		role = "store"
-	}
-	options.environment = []string{
-		"SAMPLESERVER_VERSION=" + version,
-		"SAMPLESERVER_ROLE=" + role,
-		fmt.Sprintf("SAMPLESERVER_BROKEN=%t", broken),
-	}
-	options.labels = map[string]string{
-		"org.opencontainers.image.title":       path.Base(repository),
-		"org.opencontainers.image.version":     version,
-		"org.opencontainers.image.description": "Stand-in for the data plane in a local cluster; see hack/sampleserver",
-		"org.opencontainers.image.source":      "https://github.com/quoin-dev/quoin",
-	}
-	return options, nil
-}
-
-// buildSampleServer builds hack/sampleserver for the nodes. Without paths and
-// build ids in it, the same source gives the same image digests.
-func (c *cluster) buildSampleServer(ctx context.Context) (string, error) {
-	root, err := repositoryRoot()
-	if err != nil {
-		return "", err
-	}
-	binary := c.path("bin", "sampleserver")
-	return binary, goBuild(ctx, goBuildOptions{
-		folder:    root,
-		goPackage: "./hack/sampleserver",
-		output:    binary,
-		flags:     []string{"-trimpath", "-ldflags", "-s -w -buildid="},
-		goos:      "linux",
-	})
 }

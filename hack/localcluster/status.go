@@ -7,6 +7,8 @@ import (
 	"os"
 	"slices"
 	"text/tabwriter"
+
+	"github.com/quoin-dev/quoin/hack/localcluster/cluster"
 )
 
 // runStatus is the command "status". It fails when the cluster does not run as
@@ -17,7 +19,7 @@ func runStatus(ctx context.Context, args []string) error {
 	if err := parseFlags(flags, args); err != nil {
 		return err
 	}
-	c, exists, err := loadCluster(*dir)
+	c, exists, err := cluster.Load(*dir)
 	if err != nil {
 		return err
 	}
@@ -26,20 +28,20 @@ func runStatus(ctx context.Context, args []string) error {
 	}
 	table := tabwriter.NewWriter(os.Stdout, 0, 8, 2, ' ', 0)
 	fmt.Fprintf(table, "PROCESS\tSTATE\tPID\tPORT\tLOG\n")
-	for _, name := range c.statusNames() {
+	for _, name := range statusNames(c) {
 		state, pid, port := "stopped", "-", "-"
-		if record, ok := c.processes().read(name); ok && record.running() {
+		if record, ok := c.Daemons().Read(name); ok && record.Running() {
 			state, pid = "running", fmt.Sprint(record.PID)
 		}
-		if number, ok := c.Ports[portName(name)]; ok {
+		if number, ok := c.Ports[cluster.PortName(name)]; ok {
 			port = fmt.Sprint(number)
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", name, state, pid, port, c.processes().logPath(name))
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", name, state, pid, port, c.Daemons().LogPath(name))
 	}
 	if err := table.Flush(); err != nil {
 		return err
 	}
-	if !c.healthy(ctx) {
+	if !healthy(ctx, c) {
 		return errors.New("the cluster does not run, or not as a whole: localcluster up starts it anew")
 	}
 	return nil
@@ -47,9 +49,9 @@ func runStatus(ctx context.Context, args []string) error {
 
 // statusNames lists the expected daemons in start order, then all others that
 // were recorded.
-func (c *cluster) statusNames() []string {
-	names := c.expected()
-	for _, name := range c.processes().names() {
+func statusNames(c *cluster.Cluster) []string {
+	names := expected(c)
+	for _, name := range c.Daemons().Names() {
 		if !slices.Contains(names, name) {
 			names = append(names, name)
 		}

@@ -7,6 +7,16 @@ import (
 	"net/http"
 	"slices"
 	"time"
+
+	"github.com/quoin-dev/quoin/hack/localcluster/binaries"
+	"github.com/quoin-dev/quoin/hack/localcluster/cluster"
+	"github.com/quoin-dev/quoin/hack/localcluster/controlplane"
+	"github.com/quoin-dev/quoin/hack/localcluster/host"
+	"github.com/quoin-dev/quoin/hack/localcluster/node"
+	"github.com/quoin-dev/quoin/hack/localcluster/process"
+	"github.com/quoin-dev/quoin/hack/localcluster/product"
+	"github.com/quoin-dev/quoin/hack/localcluster/progress"
+	"github.com/quoin-dev/quoin/hack/localcluster/warehouse"
 )
 
 // defaultDirectory holds a cluster when --dir is not given.
@@ -27,7 +37,7 @@ type upOptions struct {
 func runUp(ctx context.Context, args []string) error {
 	var o upOptions
 	flags := newFlagSet("up")
-	flags.StringVar(&o.nodes, "nodes", nodesSimulated, "simulated, or real (Linux as root: containerd and kubelet)")
+	flags.StringVar(&o.nodes, "nodes", cluster.NodesSimulated, "simulated, or real (Linux as root: containerd and kubelet)")
 	flags.StringVar(&o.dir, "dir", defaultDirectory, "folder of the cluster")
 	flags.BoolVar(&o.autoPorts, "auto-ports", false, "pick free ports instead of the documented ones")
 	flags.BoolVar(&o.bare, "bare", false, "start the cluster and the registry only, without Quoin")
@@ -37,10 +47,10 @@ func runUp(ctx context.Context, args []string) error {
 	if err := parseFlags(flags, args); err != nil {
 		return err
 	}
-	if o.nodes != nodesSimulated && o.nodes != nodesReal {
-		return fmt.Errorf("--nodes %q: want %s or %s", o.nodes, nodesSimulated, nodesReal)
+	if o.nodes != cluster.NodesSimulated && o.nodes != cluster.NodesReal {
+		return fmt.Errorf("--nodes %q: want %s or %s", o.nodes, cluster.NodesSimulated, cluster.NodesReal)
 	}
-	if o.warehouse && o.nodes != nodesReal {
+	if o.warehouse && o.nodes != cluster.NodesReal {
 		return errors.New("--warehouse: nothing on simulated nodes would ask it; use --nodes real")
 	}
 	if o.simulatedNodes < 1 || o.simulatedNodes > 500 {
@@ -50,160 +60,160 @@ func runUp(ctx context.Context, args []string) error {
 }
 
 // hostPackages are what must be installed before anything starts.
-func (o upOptions) hostPackages() []hostPackage {
+func (o upOptions) hostPackages() []host.Package {
 	if o.bare && !o.warehouse {
-		return nodePrograms
+		return host.NodePackages
 	}
-	return slices.Concat(nodePrograms, warehousePackages)
+	return slices.Concat(host.NodePackages, host.WarehousePackages)
 }
 
 // up starts the cluster unless it runs, then Quoin unless the cluster is bare.
 func up(ctx context.Context, o upOptions) error {
 	start := time.Now()
-	c, exists, err := loadCluster(o.dir)
+	c, exists, err := cluster.Load(o.dir)
 	if err != nil {
 		return err
 	}
-	unlock, err := c.lock(ctx)
+	unlock, err := c.Lock(ctx)
 	if err != nil {
 		return err
 	}
 	defer unlock()
 	// Read again under the lock: another up may just have finished.
-	if c, exists, err = loadCluster(o.dir); err != nil {
+	if c, exists, err = cluster.Load(o.dir); err != nil {
 		return err
 	}
-	if exists && c.healthy(ctx) {
+	if exists && healthy(ctx, c) {
 		if c.Nodes != o.nodes {
 			return fmt.Errorf("a cluster with %s nodes runs in %s: stop it first (localcluster down --dir %s)", c.Nodes, c.Dir, o.dir)
 		}
-		if len(c.Ports) < len(defaultPorts) {
+		if len(c.Ports) < len(cluster.DefaultPorts) {
 			return fmt.Errorf("an earlier localcluster, which knew fewer ports, started the cluster in %s: stop it first (localcluster down --dir %s)", c.Dir, o.dir)
 		}
-		say("the cluster in %s already runs (API server %s)", c.Dir, c.apiServerURL())
+		progress.Infof("the cluster in %s already runs (API server %s)", c.Dir, c.ApiServerURL())
 	} else {
-		if err := c.startFresh(ctx, o); err != nil {
+		if err := startFresh(ctx, c, o); err != nil {
 			return err
 		}
-		say("cluster ready in %s: export KUBECONFIG=%s", seconds(time.Since(start)), c.path("kubeconfig"))
+		progress.Infof("cluster ready in %s: export KUBECONFIG=%s", progress.Seconds(time.Since(start)), c.Path("kubeconfig"))
 	}
 	if o.warehouse {
-		if err := c.startWarehouse(ctx, o.installPackages); err != nil {
+		if err := warehouse.Start(ctx, c, o.installPackages); err != nil {
 			return err
 		}
 	}
 	if o.bare {
 		return nil
 	}
-	return c.startProduct(ctx, o.installPackages)
+	return product.Start(ctx, c, o.installPackages)
 }
 
 // healthy reports whether all of the cluster's processes run and its API
 // server is ready.
-func (c *cluster) healthy(ctx context.Context) bool {
-	for _, name := range c.expected() {
-		if !c.processes().running(name) {
+func healthy(ctx context.Context, c *cluster.Cluster) bool {
+	for _, name := range expected(c) {
+		if !c.Daemons().Running(name) {
 			return false
 		}
 	}
-	client, err := probeClient(c.pki("ca.crt"))
+	client, err := process.ProbeClient(c.PKI("ca.crt"))
 	if err != nil {
 		return false
 	}
 	client.Timeout = 5 * time.Second
-	return httpProbe(client, c.apiServerURL()+"/readyz")(ctx) == nil
+	return process.HTTPProbe(client, c.ApiServerURL()+"/readyz")(ctx) == nil
 }
 
 // startFresh removes what is left of an earlier cluster in the folder and
 // starts a new one. When that fails everything is stopped again; the logs stay.
-func (c *cluster) startFresh(ctx context.Context, o upOptions) error {
-	if len(c.processes().names()) > 0 {
-		say("removing what is left of an earlier cluster in %s", c.Dir)
+func startFresh(ctx context.Context, c *cluster.Cluster, o upOptions) error {
+	if len(c.Daemons().Names()) > 0 {
+		progress.Infof("removing what is left of an earlier cluster in %s", c.Dir)
 	}
-	if _, err := c.stop(ctx); err != nil {
+	if _, err := stop(ctx, c); err != nil {
 		return err
 	}
-	if o.nodes == nodesReal {
-		if err := checkRealNode(ctx, c.Dir, o.hostPackages(), o.installPackages); err != nil {
+	if o.nodes == cluster.NodesReal {
+		if err := node.CheckReal(ctx, c.Dir, o.hostPackages(), o.installPackages); err != nil {
 			return err
 		}
 	}
-	bin, err := buildBinaries(ctx, o.nodes)
+	bin, err := binaries.Build(ctx, o.nodes)
 	if err != nil {
 		return err
 	}
-	if err := c.removeGenerated(); err != nil {
+	if err := c.RemoveGenerated(); err != nil {
 		return err
 	}
-	*c = cluster{Dir: c.Dir, Nodes: o.nodes, SimulatedNodes: o.simulatedNodes, Bin: bin, Address: "127.0.0.1"}
-	release, err := c.choosePorts(o.autoPorts)
+	*c = cluster.Cluster{Dir: c.Dir, Nodes: o.nodes, SimulatedNodes: o.simulatedNodes, Bin: bin, Address: "127.0.0.1"}
+	release, err := choosePorts(c, o.autoPorts)
 	if err != nil {
 		return err
 	}
 	defer release()
-	if err := c.start(ctx); err != nil {
-		say("stopping what was started; the logs stay in %s", c.path("logs"))
-		_, stopErr := c.stop(context.WithoutCancel(ctx))
+	if err := start(ctx, c); err != nil {
+		progress.Infof("stopping what was started; the logs stay in %s", c.Path("logs"))
+		_, stopErr := stop(context.WithoutCancel(ctx), c)
 		return errors.Join(err, stopErr)
 	}
 	return nil
 }
 
 // choosePorts gives the cluster its ports; release is called once it listens.
-func (c *cluster) choosePorts(auto bool) (release func(), err error) {
+func choosePorts(c *cluster.Cluster, auto bool) (release func(), err error) {
 	if !auto {
-		c.Ports = defaultPorts
-		return func() {}, checkPorts(c.Ports)
+		c.Ports = cluster.DefaultPorts
+		return func() {}, cluster.CheckPorts(c.Ports)
 	}
-	cache, err := cacheDirectory()
+	cache, err := binaries.CacheDirectory()
 	if err != nil {
 		return nil, err
 	}
-	c.Ports, release, err = pickPorts(cache)
+	c.Ports, release, err = cluster.PickPorts(cache)
 	return release, err
 }
 
 // start starts the processes of a new cluster.
-func (c *cluster) start(ctx context.Context) error {
-	if c.Nodes == nodesReal {
-		c.Address = newNodeNetwork(c.Dir).address
+func start(ctx context.Context, c *cluster.Cluster) error {
+	if c.Nodes == cluster.NodesReal {
+		c.Address = node.NewNetwork(c.Dir).Address
 	}
-	if err := c.save(); err != nil {
+	if err := c.Save(); err != nil {
 		return err
 	}
-	if c.Nodes == nodesReal {
-		if err := newNodeNetwork(c.Dir).create(ctx); err != nil {
+	if c.Nodes == cluster.NodesReal {
+		if err := node.NewNetwork(c.Dir).Create(ctx); err != nil {
 			return err
 		}
 	}
-	if err := c.makeCredentials(); err != nil {
+	if err := controlplane.MakeCredentials(c); err != nil {
 		return fmt.Errorf("make the cluster's credentials: %w", err)
 	}
-	if err := c.startControlPlane(ctx); err != nil {
+	if err := controlplane.Start(ctx, c); err != nil {
 		return err
 	}
-	startNodes := c.startSimulatedNodes
-	if c.Nodes == nodesReal {
-		startNodes = c.startRealNode
+	startNodes := node.StartSimulated
+	if c.Nodes == cluster.NodesReal {
+		startNodes = node.StartReal
 	}
-	if err := startNodes(ctx); err != nil {
+	if err := startNodes(ctx, c); err != nil {
 		return err
 	}
 	http.DefaultClient.CloseIdleConnections()
-	return c.setEnvironment(c.variables()...)
+	return c.SetEnvironment(variables(c)...)
 }
 
 // variables are what every cluster has in <dir>/env.
-func (c *cluster) variables() []variable {
-	variables := []variable{
-		{"KUBECONFIG", c.path("kubeconfig")},
-		{"KUBECACHEDIR", c.kubectlCache()},
-		{"QUOIN_REGISTRY", c.registryAddress()},
-		{"QUOIN_BIN", c.Bin},
-		{"QUOIN_NODES", c.Nodes},
+func variables(c *cluster.Cluster) []cluster.Variable {
+	variables := []cluster.Variable{
+		{Name: "KUBECONFIG", Value: c.Path("kubeconfig")},
+		{Name: "KUBECACHEDIR", Value: c.KubectlCache()},
+		{Name: "QUOIN_REGISTRY", Value: c.RegistryAddress()},
+		{Name: "QUOIN_BIN", Value: c.Bin},
+		{Name: "QUOIN_NODES", Value: c.Nodes},
 	}
-	if c.Nodes == nodesReal {
-		variables = append(variables, variable{"QUOIN_NODE_ADDRESS", c.Address})
+	if c.Nodes == cluster.NodesReal {
+		variables = append(variables, cluster.Variable{Name: "QUOIN_NODE_ADDRESS", Value: c.Address})
 	}
 	return variables
 }

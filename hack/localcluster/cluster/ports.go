@@ -1,0 +1,143 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"net"
+	"path/filepath"
+	"slices"
+	"strconv"
+
+	"github.com/quoin-dev/quoin/hack/localcluster/process"
+)
+
+// PortName names one listener of a cluster.
+type PortName string
+
+// The listeners. The names appear in cluster.json and in messages.
+const (
+	PortRegistry               PortName = "registry"
+	PortEtcd                   PortName = "etcd"
+	PortEtcdPeer               PortName = "etcd-peer"
+	PortAPIServer              PortName = "kube-apiserver"
+	PortControllerManager      PortName = "kube-controller-manager"
+	PortScheduler              PortName = "kube-scheduler"
+	PortKubelet                PortName = "kubelet"
+	PortKubeletHealth          PortName = "kubelet-health"
+	PortProxyHealth            PortName = "kube-proxy"
+	PortProxyMetrics           PortName = "kube-proxy-metrics"
+	PortQuoinControllerHealth  PortName = "quoin-controller"
+	PortQuoinControllerMetrics PortName = "quoin-controller-metrics"
+	PortQuoinAPIServer         PortName = "quoin-apiserver"
+	PortQuoinAPIServerHealth   PortName = "quoin-apiserver-health"
+	PortQuoinAPIServerMetrics  PortName = "quoin-apiserver-metrics"
+	PortGateway                PortName = "quoin-gateway"
+	PortGatewaySQL             PortName = "quoin-gateway-sql"
+	PortGatewayHealth          PortName = "quoin-gateway-health"
+	PortGatewayMetrics         PortName = "quoin-gateway-metrics"
+	PortWarehouse              PortName = "warehouse"
+	PortGit                    PortName = "git"
+)
+
+// DefaultPorts are unusual on purpose: a developer's machine often runs
+// something on 6443, 2379 and 5000. They stay clear of the ephemeral range.
+var DefaultPorts = map[PortName]int{
+	PortRegistry:               15000,
+	PortEtcd:                   12379,
+	PortEtcdPeer:               12380,
+	PortAPIServer:              16443,
+	PortControllerManager:      16257,
+	PortScheduler:              16259,
+	PortKubelet:                16250,
+	PortKubeletHealth:          16248,
+	PortProxyHealth:            16256,
+	PortProxyMetrics:           16249,
+	PortQuoinControllerHealth:  18081,
+	PortQuoinControllerMetrics: 18080,
+	PortQuoinAPIServer:         18443,
+	PortQuoinAPIServerHealth:   18083,
+	PortQuoinAPIServerMetrics:  18082,
+	PortGateway:                18444,
+	PortGatewaySQL:             15432,
+	PortGatewayHealth:          18085,
+	PortGatewayMetrics:         18084,
+	PortWarehouse:              15433,
+	PortGit:                    15080,
+}
+
+// The range that --auto-ports picks blocks from: below Linux's ephemeral ports
+// (32768 and up), so that no outgoing connection takes one between the check
+// and the start.
+const (
+	autoPortsFirst = 20000
+	autoPortsLast  = 32000
+	autoPortsBlock = 30
+)
+
+// sortedPortNames gives the ports of a block their order.
+func sortedPortNames() []PortName { return slices.Sorted(maps.Keys(DefaultPorts)) }
+
+// PickPorts finds a block of free ports. The block stays claimed by a lock
+// file until release is called: by then the daemons listen, and clusters that
+// start at the same moment have not been given the same block.
+func PickPorts(cache string) (ports map[PortName]int, release func(), err error) {
+	blocks := (autoPortsLast - autoPortsFirst) / autoPortsBlock
+	first := rand.IntN(blocks)
+	for i := range blocks {
+		base := autoPortsFirst + (first+i)%blocks*autoPortsBlock
+		release, err := process.TryLock(filepath.Join(cache, "ports", strconv.Itoa(base)+".lock"))
+		if errors.Is(err, process.ErrLocked) {
+			continue
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		ports := PortBlock(base)
+		if len(takenPorts(ports)) == 0 {
+			return ports, release, nil
+		}
+		release()
+	}
+	return nil, nil, fmt.Errorf("no %d free ports in a row between %d and %d", autoPortsBlock, autoPortsFirst, autoPortsLast)
+}
+
+// PortBlock lays the listeners out from base upwards.
+func PortBlock(base int) map[PortName]int {
+	ports := map[PortName]int{}
+	for i, name := range sortedPortNames() {
+		ports[name] = base + i
+	}
+	return ports
+}
+
+// takenPorts returns the names of the ports that cannot be listened on.
+func takenPorts(ports map[PortName]int) []PortName {
+	var taken []PortName
+	for _, name := range sortedPortNames() {
+		listener, err := net.Listen("tcp", Loopback(ports[name]))
+		if err != nil {
+			taken = append(taken, name)
+			continue
+		}
+		listener.Close()
+	}
+	return taken
+}
+
+// CheckPorts fails when a port is taken and says by whom and what to do.
+func CheckPorts(ports map[PortName]int) error {
+	var problems []error
+	for _, name := range takenPorts(ports) {
+		problems = append(problems, fmt.Errorf("port %d (for %s) is taken by %s", ports[name], name, process.PortOwner(ports[name])))
+	}
+	if len(problems) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%w\nend that process, stop the other cluster (localcluster down --dir <its folder>), or start with --auto-ports",
+		errors.Join(problems...))
+}
+
+// Loopback is the address of a port on 127.0.0.1.
+func Loopback(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }

@@ -1,0 +1,69 @@
+package gitserver
+
+import (
+	"context"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/quoin-dev/quoin/hack/localcluster/cluster"
+	"github.com/quoin-dev/quoin/hack/localcluster/dataplane"
+	"github.com/quoin-dev/quoin/hack/localcluster/process"
+)
+
+// What pods and people do with the repository: clone it and push to it, with the git that is here.
+func TestGitServer(t *testing.T) {
+	source, err := dataplane.Source()
+	if err != nil {
+		t.Fatal(err)
+	}
+	root := filepath.Join(t.TempDir(), "git")
+	if err := createRepository(t.Context(), root, filepath.Join(source, "model")); err != nil {
+		t.Fatal(err)
+	}
+	ports, release, err := cluster.PickPorts(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer release()
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- Serve(ctx, root, cluster.Loopback(ports[cluster.PortGit])) }()
+	defer func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}()
+	url := "http://" + cluster.Loopback(ports[cluster.PortGit]) + "/" + repository
+	if err := process.WaitReady(t.Context(), "git", os.DevNull, nil, 30*time.Second, process.HTTPProbe(http.DefaultClient, url+"/info/refs?service=git-upload-pack")); err != nil {
+		t.Fatal(err)
+	}
+
+	clone, again := filepath.Join(t.TempDir(), "clone"), filepath.Join(t.TempDir(), "again")
+	run := func(args ...string) {
+		t.Helper()
+		cmd := exec.CommandContext(t.Context(), "git", args...)
+		cmd.Env = append(process.CleanEnvironment(os.Environ()), environment...)
+		if output, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("git %v: %v\n%s", args, err, output)
+		}
+	}
+	run("clone", "--quiet", "--branch", branch, url, clone)
+	if _, err := os.Stat(filepath.Join(clone, "orders.yml")); err != nil {
+		t.Error(err)
+	}
+	if err := os.WriteFile(filepath.Join(clone, "customers.yml"), []byte("cubes: []\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	run("-C", clone, "add", ".")
+	run("-C", clone, "commit", "--quiet", "--message", "Customers")
+	run("-C", clone, "push", "--quiet", "origin", branch)
+	run("clone", "--quiet", url, again)
+	if _, err := os.Stat(filepath.Join(again, "customers.yml")); err != nil {
+		t.Error(err)
+	}
+}

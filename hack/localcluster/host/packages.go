@@ -1,0 +1,170 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/quoin-dev/quoin/hack/localcluster/process"
+	"github.com/quoin-dev/quoin/hack/localcluster/progress"
+)
+
+// CniPlugins is the folder of Debian's CNI plugins.
+const CniPlugins = "/usr/lib/cni"
+
+// Package is a Debian package, with a file that shows that it is there,
+// whoever installed it.
+type Package struct{ name, program string }
+
+// NodePackages are what a real node needs.
+var NodePackages = []Package{
+	{"containerd", "containerd"},
+	{"runc", "runc"},
+	{"containernetworking-plugins", CniPlugins + "/bridge"},
+	{"iproute2", "ip"},
+	{"iptables", "iptables"},
+	{"conntrack", "conntrack"},
+	{"ethtool", "ethtool"},
+	{"socat", "socat"},
+}
+
+// NPMPackages are what the images of the real server are built with.
+var NPMPackages = []Package{{"npm", "npm"}}
+
+// WarehousePackages are what the warehouse needs.
+var WarehousePackages = []Package{{"postgresql", "postgres"}}
+
+// MissingPackages returns the packages whose program is not on this machine.
+func MissingPackages(packages []Package) []string {
+	var missing []string
+	for _, p := range packages {
+		if FindProgram(p.program) == "" {
+			missing = append(missing, p.name)
+		}
+	}
+	return missing
+}
+
+// programFolders are those of system programs, which are not always in PATH.
+// Debian has PostgreSQL's in a folder for each version.
+var programFolders = []string{"/usr/sbin", "/sbin", "/usr/lib/postgresql/*/bin"}
+
+// FindProgram looks in the folders of system programs after PATH.
+func FindProgram(program string) string {
+	candidates := []string{program}
+	if !filepath.IsAbs(program) {
+		if path, err := exec.LookPath(program); err == nil {
+			return path
+		}
+		candidates = nil
+		for _, folder := range programFolders {
+			paths, _ := filepath.Glob(filepath.Join(folder, program)) // the patterns are well-formed: no other error exists
+			slices.Reverse(paths)                                     // the newest first
+			candidates = append(candidates, paths...)
+		}
+	}
+	for _, candidate := range candidates {
+		if info, err := os.Stat(candidate); err == nil && info.Mode()&0o111 != 0 {
+			return candidate
+		}
+	}
+	return ""
+}
+
+// EnsurePackages makes sure that the packages are there; it installs only when
+// asked to.
+func EnsurePackages(ctx context.Context, packages []Package, install bool) error {
+	missing := MissingPackages(packages)
+	if len(missing) == 0 {
+		return nil
+	}
+	aptGet := "apt-get install -y --no-install-recommends " + strings.Join(missing, " ")
+	if !install {
+		return fmt.Errorf("packages are missing here; run\n  apt-get update && %s\nor start again with --install-packages", aptGet)
+	}
+	if FindProgram("apt-get") == "" {
+		return fmt.Errorf("--install-packages needs apt-get; install by hand: %s", strings.Join(missing, " "))
+	}
+	return progress.Step("installing "+strings.Join(missing, " "), func() error {
+		return installPackages(ctx, packages)
+	})
+}
+
+// packageServices are services that packages start, which nothing here uses.
+var packageServices = []string{"containerd", "postgresql"}
+
+// installPackages runs apt-get. A service that was not there before is
+// switched off again.
+func installPackages(ctx context.Context, packages []Package) error {
+	var unwanted []string
+	for _, service := range packageServices {
+		if !serviceActive(ctx, service) {
+			unwanted = append(unwanted, service)
+		}
+	}
+	for _, args := range [][]string{
+		{"update"},
+		append([]string{"install", "-y", "--no-install-recommends"}, MissingPackages(packages)...),
+	} {
+		cmd := exec.CommandContext(ctx, "apt-get", args...)
+		cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
+		if output, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("apt-get %s: %w\n%s", args[0], err, process.LastLines(string(output), 20))
+		}
+	}
+	if missing := MissingPackages(packages); len(missing) > 0 {
+		return errors.New("still missing after apt-get: " + strings.Join(missing, " "))
+	}
+	for _, service := range unwanted {
+		if err := stopService(ctx, service); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// serviceActive asks the service's own script, or systemd where it runs.
+func serviceActive(ctx context.Context, service string) bool {
+	if hasSystemd() {
+		return exec.CommandContext(ctx, "systemctl", "is-active", "--quiet", service).Run() == nil
+	}
+	return exec.CommandContext(ctx, "/etc/init.d/"+service, "status").Run() == nil
+}
+
+// stopService stops a service that runs, and keeps it from starting again.
+func stopService(ctx context.Context, service string) error {
+	if !serviceActive(ctx, service) {
+		return nil
+	}
+	if hasSystemd() {
+		return Run(ctx, "systemctl", "disable", "--now", service)
+	}
+	return Run(ctx, "/etc/init.d/"+service, "stop")
+}
+
+func hasSystemd() bool {
+	_, err := os.Stat("/run/systemd/system")
+	return err == nil
+}
+
+// Run runs a program of this machine and reports what it said when it fails.
+func Run(ctx context.Context, program string, args ...string) error {
+	path := FindProgram(program)
+	if path == "" {
+		return fmt.Errorf("%s is not installed", program)
+	}
+	if output, err := exec.CommandContext(ctx, path, args...).CombinedOutput(); err != nil {
+		return fmt.Errorf("%s %s: %w: %s", program, strings.Join(args, " "), err, process.LastLines(string(output), 5))
+	}
+	return nil
+}
+
+func IsFolder(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
+}

@@ -1,0 +1,315 @@
+package node
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/quoin-dev/quoin/hack/localcluster/cluster"
+	"github.com/quoin-dev/quoin/hack/localcluster/host"
+	"github.com/quoin-dev/quoin/hack/localcluster/process"
+	"github.com/quoin-dev/quoin/hack/localcluster/progress"
+)
+
+// DrainReal ends the node's containers. It does not ask containerd, which
+// may be gone after a crash: it stops who would start new containers, then
+// kills what runs in the pods' cgroups and the shims that wait for it.
+func DrainReal(ctx context.Context, c *cluster.Cluster) (stopped int, err error) {
+	var problems []error
+	for _, name := range []string{"kube-proxy", "kubelet"} {
+		ran, err := c.Daemons().Stop(ctx, name, process.StopTimeout)
+		problems = append(problems, err)
+		if ran {
+			stopped++
+		}
+	}
+	if !ownsRealNode(c.Dir) {
+		return stopped, errors.Join(problems...)
+	}
+	n := NewNetwork(c.Dir)
+	gone := process.WaitUntil(ctx, 20*time.Second, func() bool {
+		pids := slices.Concat(podProcesses(), n.shims())
+		for _, pid := range pids {
+			_ = syscall.Kill(pid, syscall.SIGKILL) // already gone is as good
+		}
+		return len(pids) == 0
+	})
+	if !gone {
+		problems = append(problems, errors.New("some containers did not end"))
+	}
+	return stopped, errors.Join(problems...)
+}
+
+// CleanReal removes what the node made on the machine.
+func CleanReal(ctx context.Context, c *cluster.Cluster) error {
+	n := NewNetwork(c.Dir)
+	if !ownsRealNode(c.Dir) {
+		return n.clean(ctx)
+	}
+	err := errors.Join(n.clean(ctx), n.cleanRules(ctx))
+	removePodCgroups()
+	return errors.Join(err, process.RemoveIfExists(realNodeOwner))
+}
+
+// removeDeadNodes removes what nodes have left that were killed, with those who
+// would have cleaned up: whoever has claimed the machine's real node knows that
+// every other one is dead. A bridge that is left has the subnet of the pods, and
+// their traffic would go there.
+func removeDeadNodes(ctx context.Context, claimed Network) error {
+	names, err := namesOnMachine()
+	if err != nil {
+		return err
+	}
+	var problems []error
+	for _, dead := range networksOf(names) {
+		if dead.id == claimed.id {
+			continue
+		}
+		progress.Infof("removing what is left of a dead real node (%s)", dead.name())
+		problems = append(problems, dead.clean(ctx), dead.cleanRules(ctx))
+	}
+	return errors.Join(problems...)
+}
+
+// namesOnMachine are the names of interfaces, and of the folders where nodes
+// have theirs.
+func namesOnMachine() ([]string, error) {
+	interfaces, err := net.Interfaces()
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, i := range interfaces {
+		names = append(names, i.Name)
+	}
+	for _, prefix := range []string{stateDirectoryPrefix, runDirectoryPrefix} {
+		folders, _ := filepath.Glob(prefix + "*") // the pattern is well-formed: no other error exists
+		names = append(names, folders...)
+	}
+	return names, nil
+}
+
+// networkName is the name of something that a node has made.
+var networkName = regexp.MustCompile("^(?:" + strings.Join([]string{
+	nodeBridgePrefix, podBridgePrefix, regexp.QuoteMeta(stateDirectoryPrefix), regexp.QuoteMeta(runDirectoryPrefix),
+}, "|") + ")([0-9a-f]{6})$")
+
+// networksOf are those to which names belong.
+func networksOf(names []string) []Network {
+	var networks []Network
+	for _, name := range names {
+		found := networkName.FindStringSubmatch(name)
+		if found != nil && !slices.Contains(networks, Network{id: found[1]}) {
+			networks = append(networks, Network{id: found[1]})
+		}
+	}
+	return networks
+}
+
+// clean removes mounts, state and bridges.
+func (n Network) clean(ctx context.Context) error {
+	err := n.unmount()
+	if err == nil {
+		// Never through a mount: what is mounted there is not ours to delete.
+		err = errors.Join(os.RemoveAll(n.StateDirectory()), os.RemoveAll(n.runDirectory()))
+	}
+	return errors.Join(err, n.remove(ctx))
+}
+
+// ownsRealNode reports whether the machine's real node is that of the cluster
+// in dir. Cgroups and rules have the same names for every node, so only their
+// owner may touch them.
+func ownsRealNode(dir string) bool {
+	owner, err := os.ReadFile(realNodeOwner)
+	return err == nil && string(owner) == dir
+}
+
+// podCgroups returns the cgroup folders of the kubelet's pods, parents first;
+// with cgroup v1 there is a tree for each controller.
+func podCgroups() []string {
+	var folders []string
+	for _, pattern := range []string{"/sys/fs/cgroup/kubepods", "/sys/fs/cgroup/*/kubepods"} {
+		roots, _ := filepath.Glob(pattern) // the pattern is well-formed: no other error exists
+		for _, root := range roots {
+			_ = filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+				if err == nil && entry.IsDir() {
+					folders = append(folders, path)
+				}
+				return nil // a cgroup that went away meanwhile is no matter
+			})
+		}
+	}
+	return folders
+}
+
+// podProcesses returns the processes in the pods' cgroups.
+func podProcesses() []int {
+	seen := map[int]bool{}
+	for _, folder := range podCgroups() {
+		text, err := os.ReadFile(filepath.Join(folder, "cgroup.procs"))
+		if err != nil {
+			continue
+		}
+		for field := range strings.FieldsSeq(string(text)) {
+			if pid, err := strconv.Atoi(field); err == nil && pid > 0 {
+				seen[pid] = true
+			}
+		}
+	}
+	var pids []int
+	for pid := range seen {
+		pids = append(pids, pid)
+	}
+	return pids
+}
+
+// removePodCgroups removes the cgroups, children first. The kernel refuses to
+// remove one that is in use, so nothing can be broken here.
+func removePodCgroups() {
+	for _, folder := range slices.Backward(podCgroups()) {
+		_ = syscall.Rmdir(folder)
+	}
+}
+
+// shims returns the processes that watch over containers of this cluster's
+// containerd: its socket is among their arguments.
+func (n Network) shims() []int {
+	var pids []int
+	paths, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		if err != nil || !bytes.Contains(text, []byte("containerd-shim")) || !bytes.Contains(text, []byte(n.containerdSocket())) {
+			continue
+		}
+		if pid, err := strconv.Atoi(strings.Split(path, "/")[2]); err == nil {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// unmount takes away every mount below the node's folders, the innermost first.
+func (n Network) unmount() error {
+	text, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return err
+	}
+	var problems []error
+	for _, target := range slices.Backward(mountsBelow(string(text), n.StateDirectory(), n.runDirectory())) {
+		if err := syscall.Unmount(target, 0); err == nil {
+			continue
+		}
+		// Busy: detached now, freed by the kernel when its last user is gone.
+		if err := syscall.Unmount(target, 2 /* MNT_DETACH */); err != nil {
+			problems = append(problems, fmt.Errorf("unmount %s: %w", target, err))
+		}
+	}
+	return errors.Join(problems...)
+}
+
+// mountsBelow returns the mount points below the folders, in mount order, from
+// text in the form of /proc/self/mountinfo (the fifth field, with spaces and
+// the like as octal escapes).
+func mountsBelow(mountinfo string, folders ...string) []string {
+	unescape := strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
+	var targets []string
+	for line := range strings.Lines(mountinfo) {
+		fields := strings.Fields(line)
+		if len(fields) < 5 {
+			continue
+		}
+		target := unescape.Replace(fields[4])
+		for _, folder := range folders {
+			if target == folder || strings.HasPrefix(target, folder+"/") {
+				targets = append(targets, target)
+			}
+		}
+	}
+	return targets
+}
+
+// cleanRules takes the rules of kube-proxy, kubelet and the pod network out of
+// every table, in one transaction for each. Those of the first two have the same
+// names for every node, so only the owner of the machine's real node may call it.
+func (n Network) cleanRules(ctx context.Context) error {
+	return errors.Join(n.cleanRulesOf(ctx, "iptables"), n.cleanRulesOf(ctx, "ip6tables"))
+}
+
+func (n Network) cleanRulesOf(ctx context.Context, command string) error {
+	save, restore := host.FindProgram(command+"-save"), host.FindProgram(command+"-restore")
+	if save == "" || restore == "" {
+		return nil
+	}
+	before, err := exec.CommandContext(ctx, save).Output()
+	if err != nil {
+		return nil // a kernel without this address family has no rules either
+	}
+	after := withoutClusterRules(string(before), n.name())
+	if after == string(before) {
+		return nil
+	}
+	cmd := exec.CommandContext(ctx, restore)
+	cmd.Stdin = strings.NewReader(after)
+	if output, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s-restore: %w: %s", command, err, process.LastLines(string(output), 5))
+	}
+	return nil
+}
+
+// withoutClusterRules drops from the output of iptables-save the chains of
+// Kubernetes and the pod network's, and every rule in them or leading to them.
+// CNI chains are ours when a rule's comment names our network; those of
+// another container engine stay.
+func withoutClusterRules(rules, network string) string {
+	ours := map[string]bool{}
+	for line := range strings.Lines(rules) {
+		for field := range strings.FieldsSeq(line) {
+			if strings.Contains(line, network) && strings.HasPrefix(field, "CNI-") && !strings.HasPrefix(field, hostPortChains) {
+				ours[field] = true
+			}
+		}
+	}
+	kept := withoutLines(rules, func(line string) bool {
+		return strings.Contains(line, network) || mentionsChain(line, func(chain string) bool {
+			return strings.HasPrefix(chain, "KUBE-") || ours[chain]
+		})
+	})
+	if strings.Contains(kept, ":CNI-DN-") {
+		return kept
+	}
+	return withoutLines(kept, func(line string) bool {
+		return mentionsChain(line, func(chain string) bool { return strings.HasPrefix(chain, hostPortChains) })
+	})
+}
+
+// hostPortChains is the prefix of the chains that all CNI networks share: they
+// go only with the last host port (CNI-DN-…) on the machine.
+const hostPortChains = "CNI-HOSTPORT-"
+
+func withoutLines(text string, drop func(line string) bool) string {
+	var kept strings.Builder
+	for line := range strings.Lines(text) {
+		if !drop(line) {
+			kept.WriteString(line)
+		}
+	}
+	return kept.String()
+}
+
+// mentionsChain reports whether a line of iptables-save declares a matching
+// chain (":NAME"), adds to it ("-A NAME") or jumps to it ("-j NAME").
+func mentionsChain(line string, match func(chain string) bool) bool {
+	return slices.ContainsFunc(strings.Fields(strings.TrimPrefix(line, ":")), match)
+}

@@ -1,0 +1,70 @@
+package product
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+
+	"github.com/quoin-dev/quoin/hack/localcluster/cluster"
+	"github.com/quoin-dev/quoin/hack/localcluster/process"
+)
+
+// How the controller is deployed: config/rbac has these names too.
+const (
+	controllerAccount    = "quoin-controller"
+	controllerDaemon     = "quoin-controller"
+	controllerKubeconfig = "controller.kubeconfig"
+)
+
+// quoinImageVariable names Quoin's own image in <dir>/env: pods fetch a model from Git with it.
+const quoinImageVariable = "QUOIN_IMAGE"
+
+// pushQuoin builds Quoin's image and pushes it. The reference has the digest: a node keeps what
+// it has of a tag.
+func pushQuoin(ctx context.Context, c *cluster.Cluster, root string) (string, error) {
+	reference := c.RegistryAddress() + "/quoin:dev"
+	cmd := exec.CommandContext(ctx, "go", "run", "./hack/image", "--binary", c.Path("bin", "quoin"), "--push", reference)
+	cmd.Dir = root
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off")
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	digest, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("push %s: %w: %s", reference, err, process.LastLines(stderr.String(), 10))
+	}
+	return reference + "@" + strings.TrimSpace(string(digest)), nil
+}
+
+// startController starts the controller anew, in case its binary has changed.
+func startController(ctx context.Context, c *cluster.Cluster) error {
+	if _, err := c.Daemons().Stop(ctx, controllerDaemon, 2*process.StopTimeout); err != nil {
+		return err
+	}
+	health := cluster.Loopback(c.Ports[cluster.PortQuoinControllerHealth])
+	args := []string{
+		"controller",
+		"--kubeconfig=" + c.Path(controllerKubeconfig),
+		"--leader-elect=false",
+		// Behind simulated pods is nobody who could be asked whether the model compiles.
+		fmt.Sprintf("--warm-up=%t", c.Nodes == cluster.NodesReal),
+		"--health-probe-bind-address=" + health,
+		"--metrics-bind-address=" + cluster.Loopback(c.Ports[cluster.PortQuoinControllerMetrics]),
+	}
+	if c.Nodes == cluster.NodesReal {
+		environment, err := cluster.ReadEnvironment(c.Path("env"))
+		if err != nil {
+			return err
+		}
+		args = append(args, "--quoin-image="+environment[quoinImageVariable], "--allow-insecure-git")
+	}
+	return c.StartAll(ctx, []cluster.Component{{
+		Daemon:  process.Daemon{Name: controllerDaemon, Path: c.Path("bin", "quoin"), Args: args},
+		Port:    cluster.PortQuoinControllerHealth,
+		Timeout: time.Minute,
+		Ready:   process.HTTPProbe(http.DefaultClient, "http://"+health+"/readyz"),
+	}})
+}

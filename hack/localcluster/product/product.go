@@ -1,0 +1,154 @@
+package product
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+
+	"github.com/quoin-dev/quoin/hack/localcluster/binaries"
+	"github.com/quoin-dev/quoin/hack/localcluster/cluster"
+	"github.com/quoin-dev/quoin/hack/localcluster/controlplane"
+	"github.com/quoin-dev/quoin/hack/localcluster/dataplane"
+	"github.com/quoin-dev/quoin/hack/localcluster/gitserver"
+	"github.com/quoin-dev/quoin/hack/localcluster/progress"
+	"github.com/quoin-dev/quoin/hack/localcluster/warehouse"
+)
+
+// quoinNamespace is where config/rbac puts Quoin.
+const quoinNamespace = "quoin-system"
+
+// Start installs Quoin in a running cluster, starts its processes on this machine with the
+// rights that they have in a real cluster, and applies the samples. It may be repeated: that is
+// how a change is tried.
+func Start(ctx context.Context, c *cluster.Cluster, installPackages bool) error {
+	root, err := binaries.RepositoryRoot()
+	if err != nil {
+		return err
+	}
+	if err := prepareProduct(ctx, c, root, installPackages); err != nil {
+		return fmt.Errorf("%w\nthe cluster runs without Quoin; --bare stops there on purpose", err)
+	}
+	for _, start := range []func(context.Context, *cluster.Cluster) error{startController, startAPIServer, startGateway} {
+		if err := start(ctx, c); err != nil {
+			return err
+		}
+	}
+	if err := progress.Step("samples", func() error { return applySamples(ctx, c, root) }); err != nil {
+		return err
+	}
+	if err := waitForSamples(ctx, c); err != nil {
+		return err
+	}
+	var rest *http.Client
+	if err := progress.Step("REST API at "+apiServerURL(c), func() (err error) { rest, err = waitForAPIServer(ctx, c); return err }); err != nil {
+		return err
+	}
+	if err := progress.Step("data API", func() error { return waitForDataAPI(ctx, c, rest) }); err != nil {
+		return err
+	}
+	return printNextSteps(ctx, c)
+}
+
+// prepareProduct makes all that Quoin's processes and the samples need. On a real node that is
+// also a data plane that answers, and what it reads.
+func prepareProduct(ctx context.Context, c *cluster.Cluster, root string, installPackages bool) error {
+	if c.Nodes == cluster.NodesReal {
+		if err := prepareDataplane(ctx, c, installPackages); err != nil {
+			return err
+		}
+	}
+	for _, stage := range []struct {
+		name string
+		work func(ctx context.Context, c *cluster.Cluster, root string) error
+	}{
+		{"building quoin", buildProduct},
+		{"CRDs and roles", installProduct},
+		{"sample images", pushSampleImages},
+	} {
+		if err := progress.Step(stage.name, func() error { return stage.work(ctx, c, root) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func prepareDataplane(ctx context.Context, c *cluster.Cluster, installPackages bool) error {
+	source, err := dataplane.Source()
+	if err != nil {
+		return err
+	}
+	if _, err := dataplane.Layers(ctx, source, installPackages); err != nil {
+		return err
+	}
+	if err := warehouse.Start(ctx, c, installPackages); err != nil {
+		return err
+	}
+	if err := gitserver.Start(ctx, c); err != nil {
+		return err
+	}
+	c.Dataplane = true
+	return c.Save()
+}
+
+func buildProduct(ctx context.Context, c *cluster.Cluster, root string) error {
+	return binaries.GoBuild(ctx, binaries.GoBuildOptions{Folder: root, GoPackage: "./cmd/quoin", Output: c.Path("bin", "quoin"), Goos: runtime.GOOS})
+}
+
+// installProduct applies the CRDs and the roles, and writes the kubeconfigs
+// with which Quoin's processes act as their own ServiceAccounts: with the
+// admin's, a missing RBAC rule would only be seen by users.
+func installProduct(ctx context.Context, c *cluster.Cluster, root string) error {
+	for _, args := range [][]string{
+		{"apply", "--server-side", "-k", filepath.Join(root, "config", "crd")},
+		{"wait", "--for=condition=Established", "customresourcedefinitions", "--all", "--timeout=30s"},
+		{"apply", "--server-side", "-k", filepath.Join(root, "config", "rbac")},
+	} {
+		if _, err := c.Kubectl(ctx, "", args...); err != nil {
+			return err
+		}
+	}
+	// kubectl keeps the list of kinds for ten minutes; it has new ones now.
+	if err := os.RemoveAll(c.KubectlCache()); err != nil {
+		return err
+	}
+	for account, file := range map[string]string{
+		controllerAccount: controllerKubeconfig,
+		apiServerAccount:  apiServerKubeconfig,
+		gatewayAccount:    gatewayKubeconfig,
+	} {
+		token, err := c.Kubectl(ctx, "", "create", "token", account, "--namespace", quoinNamespace, "--duration", controlplane.TokenLifetime.String())
+		if err != nil {
+			return err
+		}
+		if err := c.WriteKubeconfig(c.Path(file), account, "token: "+strings.TrimSpace(token)); err != nil {
+			return err
+		}
+	}
+	return registerAPIServer(ctx, c, root)
+}
+
+// printNextSteps closes with what runs and what can be done with it. The table
+// goes to stdout: it is the answer, not progress.
+func printNextSteps(ctx context.Context, c *cluster.Cluster) error {
+	table, err := c.Kubectl(ctx, "", "get", "quoin", "--all-namespaces")
+	if err != nil {
+		return err
+	}
+	fmt.Print("\n", table)
+	next := "v1.2.4"
+	if c.Dataplane {
+		next = "v0.35.82" // Cube 0.35.81 once more, under another name
+	}
+	progress.Infof("\nNext:\n"+
+		"  . %[1]s                                     # KUBECONFIG and the addresses\n"+
+		"  %[2]s/kubectl get quoin -A\n"+
+		"  curl --cacert $QUOIN_CA_FILE -H \"Authorization: Bearer $QUOIN_API_KEY\" $QUOIN_URL/api/v1/deployments\n"+
+		"  curl --cacert $QUOIN_DATA_CA_FILE -H \"Authorization: $QUOIN_DATA_TOKEN\" $QUOIN_DATA_URL/v1/meta\n"+
+		"  bin/localcluster push cube %[4]s --dir %[3]s   # a new version: watch it roll out\n"+
+		"  make down", c.Path("env"), c.Bin, c.Dir, next)
+	return nil
+}

@@ -1,0 +1,81 @@
+package product
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/quoin-dev/quoin/hack/localcluster/cluster"
+	"github.com/quoin-dev/quoin/hack/localcluster/dataplane"
+)
+
+// What config/samples is written for: the addresses of a cluster with the
+// documented ports, and on simulated nodes.
+const (
+	samplesRegistry   = "127.0.0.1:15000"
+	samplesHost       = sampleHost + ":18443"
+	samplesDataDomain = sampleDataDomain + ":18444"
+	samplesGit        = "http://git.quoin.localhost:15080"
+	samplesRange      = `range: "~1.2.0"`
+	samplesWarehouse  = "value: warehouse\n"
+	samplesPort       = `value: "5432"`
+)
+
+// sampleFolders are those whose manifests a cluster gets.
+func sampleFolders(c *cluster.Cluster, root string) []string {
+	folders := []string{filepath.Join(root, "config", "samples")}
+	if c.Nodes == cluster.NodesReal {
+		folders = append(folders, filepath.Join(folders[0], "real"))
+	}
+	return folders
+}
+
+// sampleReplacements puts what is true of a cluster in the place of what the
+// samples say, in pairs.
+func sampleReplacements(c *cluster.Cluster) []string {
+	replacements := []string{
+		samplesRegistry, c.RegistryAddress(),
+		samplesHost, fmt.Sprintf("%s:%d", sampleHost, c.Ports[cluster.PortQuoinAPIServer]),
+		samplesDataDomain, fmt.Sprintf("%s:%d", sampleDataDomain, c.Ports[cluster.PortGateway]),
+	}
+	if c.Nodes != cluster.NodesReal {
+		return replacements
+	}
+	newest := strings.Split(dataplane.Versions[len(dataplane.Versions)-1], ".")
+	return append(replacements,
+		samplesGit, "http://"+net.JoinHostPort(c.Address, strconv.Itoa(c.Ports[cluster.PortGit])),
+		samplesRange, fmt.Sprintf("range: \"~%s.%s.0\"", newest[0], newest[1]),
+		samplesWarehouse, "value: "+c.Address+"\n",
+		samplesPort, fmt.Sprintf("value: %q", strconv.Itoa(c.Ports[cluster.PortWarehouse])),
+	)
+}
+
+// sampleManifests joins the manifests of folders, in the order of their file
+// names, and replaces in them.
+func sampleManifests(folders, replacements []string) (string, error) {
+	replacer := strings.NewReplacer(replacements...)
+	var text strings.Builder
+	for _, folder := range folders {
+		paths, err := filepath.Glob(filepath.Join(folder, "*.yaml"))
+		if err != nil {
+			return "", err
+		}
+		if len(paths) == 0 {
+			return "", fmt.Errorf("no samples in %s", folder)
+		}
+		for _, path := range paths {
+			if filepath.Base(path) == "kustomization.yaml" {
+				continue
+			}
+			manifest, err := os.ReadFile(path)
+			if err != nil {
+				return "", err
+			}
+			fmt.Fprintf(&text, "---\n%s\n", strings.TrimSpace(replacer.Replace(string(manifest))))
+		}
+	}
+	return text.String(), nil
+}

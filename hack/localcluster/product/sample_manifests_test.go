@@ -1,0 +1,66 @@
+package product
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/quoin-dev/quoin/hack/localcluster/binaries"
+	"github.com/quoin-dev/quoin/hack/localcluster/cluster"
+)
+
+func TestSampleManifests(t *testing.T) {
+	first, second := t.TempDir(), t.TempDir()
+	for path, text := range map[string]string{
+		filepath.Join(first, "20_channel.yaml"):    "kind: ReleaseChannel\nspec:\n  imageRepository: 127.0.0.1:15000/cube\n",
+		filepath.Join(first, "10_account.yaml"):    "kind: Account\n",
+		filepath.Join(first, "kustomization.yaml"): "resources: [10_account.yaml]\n",
+		filepath.Join(first, "README.md"):          "not a manifest",
+		filepath.Join(second, "00_more.yaml"):      "kind: Deployment\n",
+	} {
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := sampleManifests([]string{first, second}, []string{samplesRegistry, "127.0.0.1:20211"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := "---\nkind: Account\n---\nkind: ReleaseChannel\nspec:\n  imageRepository: 127.0.0.1:20211/cube\n---\nkind: Deployment\n"
+	if got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	if _, err := sampleManifests([]string{first, t.TempDir()}, nil); err == nil {
+		t.Error("no error for an empty folder")
+	}
+}
+
+// Whatever a cluster replaces is in the samples: a sample that was reworded would keep an
+// address that nobody listens on.
+func TestSamplesHaveWhatIsReplaced(t *testing.T) {
+	root, err := binaries.RepositoryRoot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, nodes := range []string{cluster.NodesSimulated, cluster.NodesReal} {
+		c := &cluster.Cluster{Nodes: nodes, Address: "172.30.7.1", Ports: cluster.PortBlock(20000)}
+		replacements := sampleReplacements(c)
+		text, err := sampleManifests(sampleFolders(c, root), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		replaced, err := sampleManifests(sampleFolders(c, root), replacements)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := 0; i < len(replacements); i += 2 {
+			if !strings.Contains(text, replacements[i]) || strings.Contains(replaced, replacements[i]) {
+				t.Errorf("%s: %q is not in the samples, or stays there", nodes, replacements[i])
+			}
+		}
+		if nodes == cluster.NodesReal && !strings.Contains(replaced, `range: "~0.35.0"`) {
+			t.Errorf("the channel with a range does not have the newest server:\n%s", replaced)
+		}
+	}
+}

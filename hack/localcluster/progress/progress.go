@@ -1,0 +1,34 @@
+package progress
+
+import (
+	"fmt"
+	"os"
+	"time"
+)
+
+// Infof prints one line of progress. Progress goes to stderr: stdout is for
+// what a script reads.
+func Infof(format string, args ...any) {
+	fmt.Fprintf(os.Stderr, format+"\n", args...)
+}
+
+// Step runs work and prints one line with its name and duration. The name is
+// printed before the work starts, so that a slow step is seen to be running.
+func Step(name string, work func() error) error {
+	fmt.Fprintf(os.Stderr, "%s … ", name)
+	start := time.Now()
+	if err := work(); err != nil {
+		fmt.Fprintf(os.Stderr, "failed after %s\n", Seconds(time.Since(start)))
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	fmt.Fprintf(os.Stderr, "done in %s\n", Seconds(time.Since(start)))
+	return nil
+}
+
+// Seconds formats a duration for people: tenths below ten seconds.
+func Seconds(d time.Duration) string {
+	if d < 10*time.Second {
+		return fmt.Sprintf("%.1f s", d.Seconds())
+	}
+	return fmt.Sprintf("%.0f s", d.Seconds())
+}

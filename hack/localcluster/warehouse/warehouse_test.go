@@ -1,0 +1,66 @@
+package warehouse
+
+import (
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/quoin-dev/quoin/hack/localcluster/cluster"
+	"github.com/quoin-dev/quoin/hack/localcluster/host"
+	"github.com/quoin-dev/quoin/hack/localcluster/process"
+)
+
+// What is in the warehouse, asked as the samples' user over the network.
+func TestWarehouse(t *testing.T) {
+	if os.Geteuid() != 0 || len(host.MissingPackages(host.WarehousePackages)) > 0 {
+		t.Skip("SKIPPED LOUDLY: the warehouse needs root and Debian's postgresql; make e2e installs it and asks it")
+	}
+	// Not below the test's own folder: the user that PostgreSQL runs as may not enter that.
+	state, err := os.MkdirTemp("/var/lib", "quoin-localcluster-test-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(state) })
+	if err := os.Chmod(state, 0o711); err != nil {
+		t.Fatal(err)
+	}
+	credential, err := postgresUser()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ports, release, err := cluster.PickPorts(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer release()
+	c := &cluster.Cluster{Dir: t.TempDir(), Address: "127.0.0.1", Ports: ports}
+	if err := run(t.Context(), c, warehouse{folder: state + "/warehouse", credential: credential}); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if ran, err := c.Daemons().Stop(t.Context(), daemonName, process.StopTimeout); err != nil || !ran {
+			t.Errorf("stop: ran %t, error %v", ran, err)
+		}
+	}()
+	environment, err := cluster.ReadEnvironment(c.Path("env"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ask := func(password, query string) (string, error) {
+		cmd := exec.CommandContext(t.Context(), host.FindProgram("psql"), "--no-psqlrc", "--tuples-only", "--no-align",
+			"--host", environment["QUOIN_WAREHOUSE_HOST"], "--port", environment["QUOIN_WAREHOUSE_PORT"],
+			"--username", environment["QUOIN_WAREHOUSE_USER"], "--dbname", environment["QUOIN_WAREHOUSE_DATABASE"], "--command", query)
+		cmd.Env = append(process.CleanEnvironment(os.Environ()), "PGPASSWORD="+password)
+		output, err := cmd.CombinedOutput()
+		return strings.TrimSpace(string(output)), err
+	}
+	query := "SELECT status, count(*), sum(amount) FROM public.orders GROUP BY status ORDER BY status"
+	want := "completed|100|27149.00\nprocessing|100|25249.00\nshipped|100|23449.00"
+	if got, err := ask(environment["QUOIN_WAREHOUSE_PASSWORD"], query); err != nil || got != want {
+		t.Errorf("got %q, error %v, want %q", got, err, want)
+	}
+	if got, err := ask("wrong", query); err == nil || !strings.Contains(got, "password authentication failed") {
+		t.Errorf("with the wrong password: %q, error %v", got, err)
+	}
+}
