@@ -63,7 +63,7 @@ test-unit: $(BIN)/localcluster ## Unit, CRD, controller and chart tests, on a re
 	@# These start programs that they build, of which go's cache of results knows nothing. The first
 	@# one waits for a quarter of an hour, mostly; the others go on beside it.
 	KUBEBUILDER_ASSETS="$(ASSETS)" go test -timeout 40m -count=1 $(TEST_FLAGS) ./test/controllers $$(go list ./test/... | grep -v -e /test/e2e -e /test/controllers)
-	go test $(TEST_FLAGS) -tags memory ./test/contract/scim
+	go test $(TEST_FLAGS) -tags memory ./test/contract/scim/...
 	cd hack/localcluster && go test $(TEST_FLAGS) ./...
 
 .PHONY: test-cluster

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quoin-dev/quoin/test/contract/scim/internal/suite"
+
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -19,9 +21,9 @@ import (
 )
 
 func TestOneUserNameIsGivenOnce(t *testing.T) {
-	admin := acme.as(acme.rfc)
+	admin := acme.WithToken(acme.RFC)
 	for round := range 2 {
-		name := unique("Race")
+		name := suite.UniqueName("Race")
 		const scim, kubectl = 64, 4
 		var created, conflicts atomic.Int64
 		objects := make([]*v1alpha1.ScimUser, kubectl)
@@ -31,30 +33,30 @@ func TestOneUserNameIsGivenOnce(t *testing.T) {
 		ids := make([]string, scim)
 		each(scim+kubectl, func(i int) {
 			if i >= scim {
-				if err := k8s.Create(t.Context(), objects[i-scim]); err != nil {
+				if err := suite.Kubernetes.Create(t.Context(), objects[i-scim]); err != nil {
 					t.Error(err)
 				}
 				return
 			}
-			got, err := admin.at(i%2).try(t.Context(), "POST", "/Users", `{"userName":`+quote(name)+`}`)
+			got, err := admin.OnReplica(i%2).Try(t.Context(), "POST", "/Users", `{"userName":`+suite.Quote(name)+`}`)
 			switch {
 			case err != nil:
 				t.Error(err)
-			case got.status == 201:
-				got.t = t
-				ids[i] = got.text("id")
+			case got.Status == 201:
+				got.T = t
+				ids[i] = got.Text("id")
 				created.Add(1)
-			case got.status == 409:
-				got.t = t
-				got.want("scimType", "uniqueness")
+			case got.Status == 409:
+				got.T = t
+				got.Want("scimType", "uniqueness")
 				conflicts.Add(1)
 			default:
-				t.Errorf("%d: %s", got.status, got.raw)
+				t.Errorf("%d: %s", got.Status, got.Raw)
 			}
 		})
 		winners := 0
 		for _, o := range objects {
-			t.Cleanup(func() { _ = k8s.Delete(context.WithoutCancel(t.Context()), o) })
+			t.Cleanup(func() { _ = suite.Kubernetes.Delete(context.WithoutCancel(t.Context()), o) })
 			if hasItsName(t, o.Name) {
 				winners++
 			}
@@ -62,10 +64,10 @@ func TestOneUserNameIsGivenOnce(t *testing.T) {
 		if created.Load()+int64(winners) != 1 || created.Load()+conflicts.Load() != scim {
 			t.Errorf("round %d: %d created and %d conflicts over SCIM, %d objects of kubectl won", round, created.Load(), conflicts.Load(), winners)
 		}
-		totals(t, "/Users", `userName eq `+quote(name), 1)
+		totals(t, "/Users", `userName eq `+suite.Quote(name), 1)
 		for _, id := range ids {
 			if id != "" {
-				admin.call(t, "DELETE", "/Users/"+id, nil).is(204)
+				admin.Call(t, "DELETE", "/Users/"+id, nil).WantStatus(204)
 			}
 		}
 	}
@@ -87,61 +89,61 @@ func hasItsName(t *testing.T, name string) (has bool) {
 }
 
 func TestConcurrentPatchesOfOneGroupLoseNothing(t *testing.T) {
-	admin := acme.as(acme.rfc)
+	admin := acme.WithToken(acme.RFC)
 	const n = 40
 	ids := make([]string, n)
 	for i := range ids {
-		ids[i] = admin.user(t, unique("m"))
+		ids[i] = admin.CreateUser(t, suite.UniqueName("m"))
 	}
-	group := admin.group(t, unique("g"))
+	group := admin.CreateGroup(t, suite.UniqueName("g"))
 	each(n, func(i int) {
-		got, err := admin.at(i%2).try(t.Context(), "PATCH", "/Groups/"+group, patch(`{"op":"add","path":"members","value":[{"value":"`+ids[i]+`"}]}`))
-		if err != nil || got.status != 200 {
+		got, err := admin.OnReplica(i%2).Try(t.Context(), "PATCH", "/Groups/"+group, suite.PatchBody(`{"op":"add","path":"members","value":[{"value":"`+ids[i]+`"}]}`))
+		if err != nil || got.Status != 200 {
 			t.Errorf("%d: %v %s", i, err, got)
 		}
 	})
-	members := admin.call(t, "GET", "/Groups/"+group, nil).is(200).memberIDs()
+	members := admin.Call(t, "GET", "/Groups/"+group, nil).WantStatus(200).MemberIDs()
 	for _, id := range ids {
 		if !members[id] {
 			t.Errorf("%s is lost", id)
 		}
 	}
 	each(n, func(i int) {
-		got, err := admin.at(i%2).try(t.Context(), "PATCH", "/Groups/"+group, patch(`{"op":"remove","path":"members[value eq \"`+ids[i]+`\"]"}`))
-		if err != nil || got.status != 200 {
+		got, err := admin.OnReplica(i%2).Try(t.Context(), "PATCH", "/Groups/"+group, suite.PatchBody(`{"op":"remove","path":"members[value eq \"`+ids[i]+`\"]"}`))
+		if err != nil || got.Status != 200 {
 			t.Errorf("%d: %v %s", i, err, got)
 		}
 	})
-	admin.call(t, "GET", "/Groups/"+group, nil).is(200).want("members", nil)
+	admin.Call(t, "GET", "/Groups/"+group, nil).WantStatus(200).Want("members", nil)
 }
 
 func TestWhatOneReplicaWroteItListsAtOnce(t *testing.T) {
-	for replica := range replicas {
-		admin := acme.as(acme.rfc).at(replica)
-		mark := unique("own")
-		all := `title eq ` + quote(mark)
+	for replica := range suite.Replicas {
+		admin := acme.WithToken(acme.RFC).OnReplica(replica)
+		mark := suite.UniqueName("own")
+		all := `title eq ` + suite.Quote(mark)
 		for i := range 20 {
-			id := admin.user(t, unique("own"), `"title":`+quote(mark))
-			if got := admin.find(t, "/Users", all).is(200).ids(); len(got) != 1 || got[0] != id {
+			id := admin.CreateUser(t, suite.UniqueName("own"), `"title":`+suite.Quote(mark))
+			if got := admin.Find(t, "/Users", all).WantStatus(200).IDs(); len(got) != 1 || got[0] != id {
 				t.Fatalf("replica %d, round %d: created %s, listed %v", replica, i, id, got)
 			}
-			admin.call(t, "PATCH", "/Users/"+id, patch(`{"op":"replace","path":"nickName","value":`+quote(mark)+`}`)).is(200)
-			admin.find(t, "/Users", `nickName eq `+quote(mark)).is(200).want("totalResults", 1)
-			group := admin.group(t, unique("own"), id)
-			admin.find(t, "/Users", `groups.value eq "`+group+`"`).is(200).want("totalResults", 1)
-			admin.find(t, "/Groups", `members.value eq "`+id+`"`).is(200).want("Resources.0.id", group)
-			admin.call(t, "PATCH", "/Groups/"+group, patch(`{"op":"remove","path":"members"}`)).is(200)
-			admin.find(t, "/Users", `groups.value eq "`+group+`"`).is(200).want("totalResults", 0)
-			admin.call(t, "DELETE", "/Users/"+id, nil).is(204)
-			admin.find(t, "/Users", all).is(200).want("totalResults", 0)
-			admin.find(t, "/Users", `nickName eq `+quote(mark)).is(200).want("totalResults", 0)
+			admin.Call(t, "PATCH", "/Users/"+id, suite.PatchBody(`{"op":"replace","path":"nickName","value":`+suite.Quote(mark)+`}`)).WantStatus(200)
+			admin.Find(t, "/Users", `nickName eq `+suite.Quote(mark)).WantStatus(200).Want("totalResults", 1)
+			group := admin.CreateGroup(t, suite.UniqueName("own"), id)
+			admin.Find(t, "/Users", `groups.value eq "`+group+`"`).WantStatus(200).Want("totalResults", 1)
+			admin.Find(t, "/Groups", `members.value eq "`+id+`"`).WantStatus(200).Want("Resources.0.id", group)
+			admin.Call(t, "PATCH", "/Groups/"+group, suite.PatchBody(`{"op":"remove","path":"members"}`)).WantStatus(200)
+			admin.Find(t, "/Users", `groups.value eq "`+group+`"`).WantStatus(200).Want("totalResults", 0)
+			admin.Call(t, "DELETE", "/Users/"+id, nil).WantStatus(204)
+			admin.Find(t, "/Users", all).WantStatus(200).Want("totalResults", 0)
+			admin.Find(t, "/Users", `nickName eq `+suite.Quote(mark)).WantStatus(200).Want("totalResults", 0)
 		}
 	}
 }
 
 // crashes is what clients were told while the front end was killed again and again.
 type crashes struct {
-	as
+	suite.Caller
 	group string
 
 	mu sync.Mutex
@@ -155,19 +157,19 @@ type crashes struct {
 // write creates users and adds them to the group until the context ends.
 func (c *crashes) write(ctx context.Context) {
 	for ctx.Err() == nil {
-		name := unique("crash")
+		name := suite.UniqueName("crash")
 		c.mu.Lock()
 		c.attempted = append(c.attempted, name)
 		c.mu.Unlock()
 		within, cancel := context.WithTimeout(context.WithoutCancel(ctx), 20*time.Second)
-		got, err := c.try(within, "POST", "/Users", `{"userName":`+quote(name)+`}`)
-		if err == nil && got.status == 201 {
-			got.t = quiet{}
-			id := got.text("id")
+		got, err := c.Try(within, "POST", "/Users", `{"userName":`+suite.Quote(name)+`}`)
+		if err == nil && got.Status == 201 {
+			got.T = quiet{}
+			id := got.Text("id")
 			c.mu.Lock()
 			c.created[name] = id
 			c.mu.Unlock()
-			if got, err := c.try(within, "PATCH", "/Groups/"+c.group, patch(`{"op":"add","path":"members","value":[{"value":"`+id+`"}]}`)); err == nil && (got.status == 200 || got.status == 204) {
+			if got, err := c.Try(within, "PATCH", "/Groups/"+c.group, suite.PatchBody(`{"op":"add","path":"members","value":[{"value":"`+id+`"}]}`)); err == nil && (got.Status == 200 || got.Status == 204) {
 				c.mu.Lock()
 				c.members = append(c.members, id)
 				c.mu.Unlock()
@@ -189,8 +191,8 @@ func (quiet) Helper() {}
 func (quiet) Fatalf(format string, args ...any) { panic(fmt.Sprintf(format, args...)) }
 
 func TestKillingAFrontEndLosesAndBlocksNothing(t *testing.T) {
-	admin := acme.as(acme.rfc)
-	c := &crashes{as: admin, group: admin.group(t, unique("g")), created: map[string]string{}}
+	admin := acme.WithToken(acme.RFC)
+	c := &crashes{Caller: admin, group: admin.CreateGroup(t, suite.UniqueName("g")), created: map[string]string{}}
 	ctx, stop := context.WithCancel(t.Context())
 	var writers sync.WaitGroup
 	for range 8 {
@@ -202,11 +204,11 @@ func TestKillingAFrontEndLosesAndBlocksNothing(t *testing.T) {
 	}
 	for i := range 6 {
 		time.Sleep(time.Duration(150+i*47) * time.Millisecond)
-		fronts[0].Kill()
-		if err := fronts[0].Start(); err != nil {
+		suite.APIServers[0].Kill()
+		if err := suite.APIServers[0].Start(); err != nil {
 			t.Fatal(err)
 		}
-		soon(t, "the front end is back", func() error { return acme.reachable(0) })
+		soon(t, "the front end is back", func() error { return acme.Reachable(0) })
 	}
 	time.Sleep(200 * time.Millisecond)
 	stop()
@@ -215,7 +217,7 @@ func TestKillingAFrontEndLosesAndBlocksNothing(t *testing.T) {
 	if len(c.created) < 10 || len(c.members) < 10 {
 		t.Error("too few writes to tell anything")
 	}
-	members := admin.call(t, "GET", "/Groups/"+c.group, nil).is(200).memberIDs()
+	members := admin.Call(t, "GET", "/Groups/"+c.group, nil).WantStatus(200).MemberIDs()
 	for _, id := range c.members {
 		if !members[id] {
 			t.Errorf("member %s is lost", id)
@@ -228,45 +230,45 @@ func TestKillingAFrontEndLosesAndBlocksNothing(t *testing.T) {
 func (c *crashes) check(t *testing.T) {
 	for _, name := range c.attempted {
 		if id, acknowledged := c.created[name]; acknowledged {
-			for replica := range replicas {
-				got := c.at(replica).find(t, "/Users", `userName eq `+quote(name)).is(200)
-				if !slices.Equal(got.ids(), []string{id}) {
-					t.Errorf("%s was acknowledged as %s; there is %v", name, id, got.ids())
+			for replica := range suite.Replicas {
+				got := c.OnReplica(replica).Find(t, "/Users", `userName eq `+suite.Quote(name)).WantStatus(200)
+				if !slices.Equal(got.IDs(), []string{id}) {
+					t.Errorf("%s was acknowledged as %s; there is %v", name, id, got.IDs())
 				}
 			}
 			continue
 		}
-		again, err := c.try(t.Context(), "POST", "/Users", `{"userName":`+quote(name)+`}`)
+		again, err := c.Try(t.Context(), "POST", "/Users", `{"userName":`+suite.Quote(name)+`}`)
 		if err != nil {
 			t.Fatal(err)
 		}
-		found := c.find(t, "/Users", `userName eq `+quote(name)).is(200).want("totalResults", 1)
-		again.t = t
+		found := c.Find(t, "/Users", `userName eq `+suite.Quote(name)).WantStatus(200).Want("totalResults", 1)
+		again.T = t
 		switch {
-		case again.status == 201 && slices.Equal(found.ids(), []string{again.text("id")}):
-		case again.status == 409 && len(found.ids()) == 1:
+		case again.Status == 201 && slices.Equal(found.IDs(), []string{again.Text("id")}):
+		case again.Status == 409 && len(found.IDs()) == 1:
 		default:
-			t.Errorf("%s is blocked: %d %s, and there is %v", name, again.status, again.raw, found.ids())
+			t.Errorf("%s is blocked: %d %s, and there is %v", name, again.Status, again.Raw, found.IDs())
 		}
 	}
 	for _, name := range c.attempted {
-		for _, id := range c.find(t, "/Users", `userName eq `+quote(name)).is(200).ids() {
-			c.call(t, "DELETE", "/Users/"+id, nil).is(204)
+		for _, id := range c.Find(t, "/Users", `userName eq `+suite.Quote(name)).WantStatus(200).IDs() {
+			c.Call(t, "DELETE", "/Users/"+id, nil).WantStatus(204)
 		}
 	}
 }
 
 func TestALargeGroup(t *testing.T) {
-	admin := acme.as(acme.rfc)
+	admin := acme.WithToken(acme.RFC)
 	const n = 2000
 	ids := bulkUsers(t, admin, n)
-	extra := admin.user(t, unique("extra"))
-	path := "/Groups/" + admin.group(t, unique("large"), ids...)
+	extra := admin.CreateUser(t, suite.UniqueName("extra"))
+	path := "/Groups/" + admin.CreateGroup(t, suite.UniqueName("large"), ids...)
 	count := func(want int, extraIn bool) {
 		t.Helper()
-		for replica := range replicas {
+		for replica := range suite.Replicas {
 			soon(t, fmt.Sprintf("members on replica %d", replica), func() error {
-				members := admin.at(replica).call(t, "GET", path, nil).is(200).memberIDs()
+				members := admin.OnReplica(replica).Call(t, "GET", path, nil).WantStatus(200).MemberIDs()
 				if len(members) != want || members[extra] != extraIn {
 					return fmt.Errorf("%d members, want %d; the further one: %v", len(members), want, members[extra])
 				}
@@ -276,53 +278,53 @@ func TestALargeGroup(t *testing.T) {
 	}
 	change := func(operation string) {
 		t.Helper()
-		if got := admin.call(t, "PATCH", path, patch(operation)); got.status != 200 && got.status != 204 {
-			t.Fatalf("%d: %s", got.status, got.raw)
+		if got := admin.Call(t, "PATCH", path, suite.PatchBody(operation)); got.Status != 200 && got.Status != 204 {
+			t.Fatalf("%d: %s", got.Status, got.Raw)
 		}
 	}
 	count(n, false)
 	change(`{"op":"add","path":"members","value":[{"value":"` + extra + `"}]}`)
 	count(n+1, true)
-	before := admin.call(t, "GET", path+"?attributes=displayName,meta", nil).is(200)
+	before := admin.Call(t, "GET", path+"?attributes=displayName,meta", nil).WantStatus(200)
 	change(`{"op":"add","path":"members","value":[{"value":"` + ids[n/2] + `"}]}`)
-	admin.call(t, "GET", path+"?attributes=displayName,meta", nil).is(200).want("meta.version", before.at("meta.version"))
+	admin.Call(t, "GET", path+"?attributes=displayName,meta", nil).WantStatus(200).Want("meta.version", before.Value("meta.version"))
 	change(`{"op":"remove","path":"members[value eq \"` + ids[0] + `\"]"}`)
 	change(`{"op":"remove","path":"members[value eq \"` + extra + `\"]"}`)
 	count(n-1, false)
-	admin.find(t, "/Users", `groups pr and id eq "`+ids[1]+`"`).is(200).want("totalResults", 1)
-	admin.find(t, "/Groups", `members.value eq "`+ids[n-1]+`"`, "excludedAttributes", "members").is(200).want("totalResults", 1).want("Resources.0.members", nil)
+	admin.Find(t, "/Users", `groups pr and id eq "`+ids[1]+`"`).WantStatus(200).Want("totalResults", 1)
+	admin.Find(t, "/Groups", `members.value eq "`+ids[n-1]+`"`, "excludedAttributes", "members").WantStatus(200).Want("totalResults", 1).Want("Resources.0.members", nil)
 	soon(t, "memberCount", func() error {
 		if g := read(t, strings.TrimPrefix(path, "/Groups/"), &v1alpha1.ScimGroup{}); g.Status.MemberCount != n-1 {
 			return fmt.Errorf("memberCount is %d", g.Status.MemberCount)
 		}
 		return nil
 	})
-	admin.call(t, "PATCH", path+"?attributes=displayName", patch(`{"op":"replace","path":"members","value":[{"value":"`+extra+`"}]}`)).is(200).want("members", nil)
+	admin.Call(t, "PATCH", path+"?attributes=displayName", suite.PatchBody(`{"op":"replace","path":"members","value":[{"value":"`+extra+`"}]}`)).WantStatus(200).Want("members", nil)
 	count(1, true)
 }
 
 // bulkUsers creates users by bulk requests, and deletes them so with the test.
-func bulkUsers(t *testing.T, admin as, n int) []string {
+func bulkUsers(t *testing.T, admin suite.Caller, n int) []string {
 	t.Helper()
 	const requests = 8
 	var created [requests][]string
 	each(requests, func(r int) {
 		var operations []string
 		for i := range n / requests {
-			operations = append(operations, fmt.Sprintf(`{"method":"POST","path":"/Users","bulkId":"%d","data":{"userName":%q}}`, i, unique("large")))
+			operations = append(operations, fmt.Sprintf(`{"method":"POST","path":"/Users","bulkId":"%d","data":{"userName":%q}}`, i, suite.UniqueName("large")))
 		}
-		got, err := admin.at(r%2).try(t.Context(), "POST", "/Bulk", bulk(operations...))
-		if err != nil || got.status != 200 {
+		got, err := admin.OnReplica(r%2).Try(t.Context(), "POST", "/Bulk", bulk(operations...))
+		if err != nil || got.Status != 200 {
 			t.Errorf("%v %s", err, got)
 			return
 		}
-		got.t = t
-		for _, o := range got.list("Operations") {
+		got.T = t
+		for _, o := range got.List("Operations") {
 			location, _ := o["location"].(string)
 			if o["status"] != "201" {
 				t.Errorf("%v", o)
 			}
-			created[r] = append(created[r], strings.TrimPrefix(location, admin.base()+"/Users/"))
+			created[r] = append(created[r], strings.TrimPrefix(location, admin.BaseURL()+"/Users/"))
 		}
 	})
 	t.Cleanup(func() {
@@ -331,7 +333,7 @@ func bulkUsers(t *testing.T, admin as, n int) []string {
 			for _, id := range created[r] {
 				operations = append(operations, `{"method":"DELETE","path":"/Users/`+id+`"}`)
 			}
-			_, _ = admin.at(r%2).try(context.WithoutCancel(t.Context()), "POST", "/Bulk", bulk(operations...))
+			_, _ = admin.OnReplica(r%2).Try(context.WithoutCancel(t.Context()), "POST", "/Bulk", bulk(operations...))
 		})
 	})
 	return slices.Concat(created[:]...)

@@ -6,24 +6,26 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/quoin-dev/quoin/test/contract/scim/internal/suite"
 )
 
 const resourceTypeURN = "urn:ietf:params:scim:schemas:core:2.0:ResourceType"
 
 func TestRFC7643Section5_ServiceProviderConfig(t *testing.T) {
-	got := acme.as(acme.rfc).call(t, "GET", "/ServiceProviderConfig", nil).is(200)
-	got.want("schemas.0", "urn:ietf:params:scim:schemas:core:2.0:ServiceProviderConfig").want("meta.resourceType", "ServiceProviderConfig").want("meta.location", acme.base()+"/ServiceProviderConfig")
+	got := acme.WithToken(acme.RFC).Call(t, "GET", "/ServiceProviderConfig", nil).WantStatus(200)
+	got.Want("schemas.0", "urn:ietf:params:scim:schemas:core:2.0:ServiceProviderConfig").Want("meta.resourceType", "ServiceProviderConfig").Want("meta.location", acme.BaseURL()+"/ServiceProviderConfig")
 	for feature, supported := range map[string]bool{"patch": true, "bulk": true, "filter": true, "sort": true, "etag": true, "changePassword": false} {
-		got.want(feature+".supported", supported)
+		got.Want(feature+".supported", supported)
 	}
-	got.want("bulk.maxOperations", 1000).want("bulk.maxPayloadSize", 1<<20).want("filter.maxResults", 1000)
+	got.Want("bulk.maxOperations", 1000).Want("bulk.maxPayloadSize", 1<<20).Want("filter.maxResults", 1000)
 	t.Run("RFC 9865 section 4: pagination", func(*testing.T) {
-		got.has(`{"pagination":{"cursor":true,"index":true,"defaultPaginationMethod":"index","defaultPageSize":100,"maxPageSize":1000,"cursorTimeout":3600}}`)
+		got.WantMembers(`{"pagination":{"cursor":true,"index":true,"defaultPaginationMethod":"index","defaultPageSize":100,"maxPageSize":1000,"cursorTimeout":3600}}`)
 	})
 	t.Run("the ways to authenticate", func(t *testing.T) {
-		schemes := got.list("authenticationSchemes")
+		schemes := got.List("authenticationSchemes")
 		if len(schemes) == 0 {
-			t.Fatalf("%s", got.raw)
+			t.Fatalf("%s", got.Raw)
 		}
 		for _, scheme := range schemes {
 			if scheme["type"] == nil || scheme["name"] == nil || scheme["description"] == nil {
@@ -32,24 +34,24 @@ func TestRFC7643Section5_ServiceProviderConfig(t *testing.T) {
 		}
 	})
 	t.Run("the budgets of a filter are told", func(*testing.T) {
-		got.has(`{"urn:quoin:params:scim:schemas:1.0:Limits":{"filterMaxLength":8192,"filterMaxDepth":32,"filterMaxNodes":200}}`)
+		got.WantMembers(`{"urn:quoin:params:scim:schemas:1.0:Limits":{"filterMaxLength":8192,"filterMaxDepth":32,"filterMaxNodes":200}}`)
 	})
 }
 
 func TestRFC7643Section6_ResourceTypes(t *testing.T) {
-	for _, a := range accounts {
-		t.Run(a.name, func(t *testing.T) {
-			admin := a.as(a.rfc)
-			all := admin.call(t, "GET", "/ResourceTypes", nil).is(200).want("schemas.0", listURN).want("totalResults", 2).want("startIndex", 1).want("itemsPerPage", 2)
+	for _, a := range suite.Accounts {
+		t.Run(a.Name, func(t *testing.T) {
+			admin := a.WithToken(a.RFC)
+			all := admin.Call(t, "GET", "/ResourceTypes", nil).WantStatus(200).Want("schemas.0", suite.ListURN).Want("totalResults", 2).Want("startIndex", 1).Want("itemsPerPage", 2)
 			for i, want := range []struct {
 				name, endpoint, urn string
 				extensions          []string
-			}{{"User", "/Users", userURN, a.extensions()}, {"Group", "/Groups", groupURN, nil}} {
-				one := admin.call(t, "GET", "/ResourceTypes/"+want.name, nil).is(200)
-				one.want("schemas.0", resourceTypeURN).want("id", want.name).want("name", want.name).want("endpoint", want.endpoint).want("schema", want.urn)
-				one.want("meta.resourceType", "ResourceType").want("meta.location", a.base()+"/ResourceTypes/"+want.name)
+			}{{"User", "/Users", suite.UserURN, extensions(a)}, {"Group", "/Groups", suite.GroupURN, nil}} {
+				one := admin.Call(t, "GET", "/ResourceTypes/"+want.name, nil).WantStatus(200)
+				one.Want("schemas.0", resourceTypeURN).Want("id", want.name).Want("name", want.name).Want("endpoint", want.endpoint).Want("schema", want.urn)
+				one.Want("meta.resourceType", "ResourceType").Want("meta.location", a.BaseURL()+"/ResourceTypes/"+want.name)
 				var extensions []string
-				for _, e := range one.list("schemaExtensions") {
+				for _, e := range one.List("schemaExtensions") {
 					urn, _ := e["schema"].(string)
 					if e["required"] != false {
 						t.Errorf("%v", e)
@@ -59,46 +61,46 @@ func TestRFC7643Section6_ResourceTypes(t *testing.T) {
 				if !slices.Equal(extensions, want.extensions) {
 					t.Errorf("extensions are %v, want %v", extensions, want.extensions)
 				}
-				if listed := asJSON(all.at(fmt.Sprintf("Resources.%d", i))); listed != asJSON(one.at("")) {
-					t.Errorf("listed as %s, alone %s", listed, one.raw)
+				if listed := suite.FormatJSON(all.Value(fmt.Sprintf("Resources.%d", i))); listed != suite.FormatJSON(one.Value("")) {
+					t.Errorf("listed as %s, alone %s", listed, one.Raw)
 				}
 				for _, urn := range append(extensions, want.urn) {
-					admin.call(t, "GET", "/Schemas/"+urn, nil).is(200).want("id", urn)
+					admin.Call(t, "GET", "/Schemas/"+urn, nil).WantStatus(200).Want("id", urn)
 				}
-				admin.call(t, "GET", want.endpoint+"?count=0", nil).is(200)
+				admin.Call(t, "GET", want.endpoint+"?count=0", nil).WantStatus(200)
 			}
 		})
 	}
 }
 
 // extensions are the URNs of what the account's users may have.
-func (a *account) extensions() []string {
+func extensions(a *suite.Account) []string {
 	if a == acme {
-		return []string{enterpriseURN, attributesURN}
+		return []string{suite.EnterpriseURN, suite.AttributesURN}
 	}
-	return []string{enterpriseURN}
+	return []string{suite.EnterpriseURN}
 }
 
 var attributeName = regexp.MustCompile(`^(\$ref|[A-Za-z][A-Za-z0-9_-]*)$`)
 
 func TestRFC7643Section7_Schemas(t *testing.T) {
-	for _, a := range accounts {
-		t.Run(a.name, func(t *testing.T) {
-			admin := a.as(a.rfc)
-			all := admin.call(t, "GET", "/Schemas", nil).is(200).want("schemas.0", listURN)
-			if want := append([]string{userURN, groupURN}, a.extensions()...); !slices.Equal(all.ids(), want) {
-				t.Errorf("there are %v, want %v", all.ids(), want)
+	for _, a := range suite.Accounts {
+		t.Run(a.Name, func(t *testing.T) {
+			admin := a.WithToken(a.RFC)
+			all := admin.Call(t, "GET", "/Schemas", nil).WantStatus(200).Want("schemas.0", suite.ListURN)
+			if want := append([]string{suite.UserURN, suite.GroupURN}, extensions(a)...); !slices.Equal(all.IDs(), want) {
+				t.Errorf("there are %v, want %v", all.IDs(), want)
 			}
-			all.want("totalResults", len(all.ids())).want("itemsPerPage", len(all.ids())).want("startIndex", 1)
-			for i, urn := range all.ids() {
-				one := admin.call(t, "GET", "/Schemas/"+urn, nil).is(200).want("schemas.0", "urn:ietf:params:scim:schemas:core:2.0:Schema").want("meta.resourceType", "Schema").want("meta.location", a.base()+"/Schemas/"+urn)
-				if listed := asJSON(all.at(fmt.Sprintf("Resources.%d", i))); listed != asJSON(one.at("")) {
-					t.Errorf("listed as %s, alone %s", listed, one.raw)
+			all.Want("totalResults", len(all.IDs())).Want("itemsPerPage", len(all.IDs())).Want("startIndex", 1)
+			for i, urn := range all.IDs() {
+				one := admin.Call(t, "GET", "/Schemas/"+urn, nil).WantStatus(200).Want("schemas.0", "urn:ietf:params:scim:schemas:core:2.0:Schema").Want("meta.resourceType", "Schema").Want("meta.location", a.BaseURL()+"/Schemas/"+urn)
+				if listed := suite.FormatJSON(all.Value(fmt.Sprintf("Resources.%d", i))); listed != suite.FormatJSON(one.Value("")) {
+					t.Errorf("listed as %s, alone %s", listed, one.Raw)
 				}
-				for _, attribute := range one.list("attributes") {
+				for _, attribute := range one.List("attributes") {
 					checkCharacteristics(t, urn, attribute)
 				}
-				admin.call(t, "GET", "/Schemas/"+strings.ToUpper(urn), nil).is(200).want("id", urn)
+				admin.Call(t, "GET", "/Schemas/"+strings.ToUpper(urn), nil).WantStatus(200).Want("id", urn)
 			}
 		})
 	}
@@ -146,33 +148,33 @@ func checkCharacteristics(t *testing.T, path string, attribute map[string]any) {
 func TestRFC7644Section4_Discovery(t *testing.T) {
 	t.Run("cannot be filtered", func(t *testing.T) {
 		for _, path := range []string{"/ServiceProviderConfig", "/ResourceTypes", "/Schemas"} {
-			acme.as(acme.rfc).call(t, "GET", path+query("filter", `id eq "User"`), nil).refused(403, "", "filter")
-			as{acme, "", 0}.call(t, "GET", path+query("filter", ``), nil).refused(403, "", "filter")
+			acme.WithToken(acme.RFC).Call(t, "GET", path+suite.Query("filter", `id eq "User"`), nil).WantError(403, "", "filter")
+			acme.WithAuthorization("").Call(t, "GET", path+suite.Query("filter", ``), nil).WantError(403, "", "filter")
 		}
 	})
 	t.Run("has no pages and no order", func(t *testing.T) {
 		for _, path := range []string{"/ResourceTypes", "/Schemas"} {
-			whole := acme.as(acme.rfc).call(t, "GET", path, nil).is(200)
-			part := acme.as(acme.rfc).call(t, "GET", path+"?count=1&startIndex=2&sortBy=name&sortOrder=descending&attributes=name", nil).is(200)
-			if string(whole.raw) != string(part.raw) {
-				t.Errorf("%s: %s", path, part.raw)
+			whole := acme.WithToken(acme.RFC).Call(t, "GET", path, nil).WantStatus(200)
+			part := acme.WithToken(acme.RFC).Call(t, "GET", path+"?count=1&startIndex=2&sortBy=name&sortOrder=descending&attributes=name", nil).WantStatus(200)
+			if string(whole.Raw) != string(part.Raw) {
+				t.Errorf("%s: %s", path, part.Raw)
 			}
 		}
 	})
 	t.Run("is public, and tells strangers nothing of the account", func(t *testing.T) {
-		for _, path := range []string{"/ServiceProviderConfig", "/ResourceTypes", "/ResourceTypes/User", "/ResourceTypes/Group", "/Schemas", "/Schemas/" + userURN, "/Schemas/" + enterpriseURN} {
-			one := as{acme, "", 0}.call(t, "GET", path, nil).is(200)
-			other := as{globex, "", 0}.call(t, "GET", path, nil).is(200)
-			if strings.ReplaceAll(string(one.raw), acme.host, globex.host) != string(other.raw) || strings.Contains(string(one.raw), attributesURN) {
-				t.Errorf("%s: %s and %s", path, one.raw, other.raw)
+		for _, path := range []string{"/ServiceProviderConfig", "/ResourceTypes", "/ResourceTypes/User", "/ResourceTypes/Group", "/Schemas", "/Schemas/" + suite.UserURN, "/Schemas/" + suite.EnterpriseURN} {
+			one := acme.WithAuthorization("").Call(t, "GET", path, nil).WantStatus(200)
+			other := globex.WithAuthorization("").Call(t, "GET", path, nil).WantStatus(200)
+			if strings.ReplaceAll(string(one.Raw), acme.Host, globex.Host) != string(other.Raw) || strings.Contains(string(one.Raw), suite.AttributesURN) {
+				t.Errorf("%s: %s and %s", path, one.Raw, other.Raw)
 			}
 		}
-		as{acme, "", 0}.call(t, "GET", "/Schemas/"+attributesURN, nil).refused(404, "")
-		acme.as(acme.rfc).call(t, "GET", "/Schemas/"+attributesURN, nil).is(200)
+		acme.WithAuthorization("").Call(t, "GET", "/Schemas/"+suite.AttributesURN, nil).WantError(404, "")
+		acme.WithToken(acme.RFC).Call(t, "GET", "/Schemas/"+suite.AttributesURN, nil).WantStatus(200)
 	})
 	t.Run("is open to every key of the account, and to no wrong one", func(t *testing.T) {
-		acme.as(acme.reader).call(t, "GET", "/Schemas", nil).is(200)
-		acme.as("nonsense").call(t, "GET", "/Schemas", nil).refused(401, "")
-		acme.as(globex.rfc).call(t, "GET", "/Schemas", nil).refused(401, "")
+		acme.WithToken(acme.Reader).Call(t, "GET", "/Schemas", nil).WantStatus(200)
+		acme.WithToken("nonsense").Call(t, "GET", "/Schemas", nil).WantError(401, "")
+		acme.WithToken(globex.RFC).Call(t, "GET", "/Schemas", nil).WantError(401, "")
 	})
 }

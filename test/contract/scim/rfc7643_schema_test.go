@@ -6,6 +6,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/quoin-dev/quoin/test/contract/scim/internal/suite"
 )
 
 // described is an attribute as /Schemas describes it.
@@ -51,7 +53,7 @@ func (d *described) sample(n int, resources []string) any {
 			value = "User"
 		}
 		if d.Uniqueness == "server" {
-			value = unique("Value")
+			value = suite.UniqueName("Value")
 		}
 	}
 	if d.MultiValued {
@@ -109,7 +111,7 @@ func covers(got, want any) bool {
 
 // attributeTest tries one attribute of a type of resources.
 type attributeTest struct {
-	as
+	suite.Caller
 	*described
 	endpoint, urn string
 	// path of the attribute, with the URN of its extension.
@@ -119,16 +121,16 @@ type attributeTest struct {
 }
 
 func TestRFC7643Section7_EveryAttributeIsAsItsCharacteristicsSay(t *testing.T) {
-	admin := acme.as(acme.rfc)
-	resources := []string{admin.user(t, unique("r")), admin.user(t, unique("r"))}
-	for endpoint, urns := range map[string][]string{"/Users": {userURN, enterpriseURN, attributesURN}, "/Groups": {groupURN}} {
+	admin := acme.WithToken(acme.RFC)
+	resources := []string{admin.CreateUser(t, suite.UniqueName("r")), admin.CreateUser(t, suite.UniqueName("r"))}
+	for endpoint, urns := range map[string][]string{"/Users": {suite.UserURN, suite.EnterpriseURN, suite.AttributesURN}, "/Groups": {suite.GroupURN}} {
 		for i, urn := range urns {
 			var s struct{ Attributes []described }
-			if err := json.Unmarshal(admin.call(t, "GET", "/Schemas/"+urn, nil).is(200).raw, &s); err != nil || len(s.Attributes) == 0 {
+			if err := json.Unmarshal(admin.Call(t, "GET", "/Schemas/"+urn, nil).WantStatus(200).Raw, &s); err != nil || len(s.Attributes) == 0 {
 				t.Fatalf("%s: %v", urn, err)
 			}
 			for _, d := range s.Attributes {
-				at := &attributeTest{as: admin, described: &d, endpoint: endpoint, urn: urn, path: d.Name, core: i == 0, resources: resources}
+				at := &attributeTest{Caller: admin, described: &d, endpoint: endpoint, urn: urn, path: d.Name, core: i == 0, resources: resources}
 				if !at.core {
 					at.path = urn + ":" + d.Name
 				}
@@ -144,66 +146,66 @@ func (at *attributeTest) body(value any) string {
 	if at.endpoint == "/Groups" {
 		name = "displayName"
 	}
-	body := map[string]any{name: unique("s")}
+	body := map[string]any{name: suite.UniqueName("s")}
 	if at.core {
 		body[at.Name] = value
 	} else {
 		body[at.urn] = map[string]any{at.Name: value}
 	}
-	return asJSON(body)
+	return suite.FormatJSON(body)
 }
 
 // of is the attribute's value in an answer.
-func (at *attributeTest) of(a *answer) any {
+func (at *attributeTest) of(a *suite.Response) any {
 	if at.core {
-		return a.at(at.Name)
+		return a.Value(at.Name)
 	}
-	return a.at("[" + at.urn + "]." + at.Name)
+	return a.Value("[" + at.urn + "]." + at.Name)
 }
 
 func (at *attributeTest) run(t *testing.T) {
 	value := at.sample(0, at.resources)
-	created := at.post(t, at.endpoint, at.body(value)).is(201)
-	path := at.endpoint + "/" + created.text("id")
+	created := at.Post(t, at.endpoint, at.body(value)).WantStatus(201)
+	path := at.endpoint + "/" + created.Text("id")
 	if at.Mutability == "readOnly" {
 		if at.of(created) != nil {
-			t.Errorf("is read-only, and was written: %s", created.raw)
+			t.Errorf("is read-only, and was written: %s", created.Raw)
 		}
-		at.call(t, "PATCH", path, at.operation("replace", value)).refused(400, "mutability", at.Name)
-		at.call(t, "PATCH", path, patch(`{"op":"remove","path":`+quote(at.path)+`}`)).refused(400, "mutability", at.Name)
+		at.Call(t, "PATCH", path, at.operation("replace", value)).WantError(400, "mutability", at.Name)
+		at.Call(t, "PATCH", path, suite.PatchBody(`{"op":"remove","path":`+suite.Quote(at.path)+`}`)).WantError(400, "mutability", at.Name)
 		return
 	}
-	for _, a := range []*answer{created, at.call(t, "GET", path, nil).is(200)} {
+	for _, a := range []*suite.Response{created, at.Call(t, "GET", path, nil).WantStatus(200)} {
 		if !covers(at.of(a), value) {
-			t.Errorf("wrote %s, %s shows %s", asJSON(value), a.what, asJSON(at.of(a)))
+			t.Errorf("wrote %s, %s shows %s", suite.FormatJSON(value), a.Request, suite.FormatJSON(at.of(a)))
 		}
 	}
-	at.post(t, at.endpoint, at.body(at.misfit())).refused(400, "invalidValue", at.Name)
+	at.Post(t, at.endpoint, at.body(at.misfit())).WantError(400, "invalidValue", at.Name)
 	if list := []any{value}; !at.MultiValued {
-		at.post(t, at.endpoint, at.body(list)).refused(400, "invalidValue", at.Name)
+		at.Post(t, at.endpoint, at.body(list)).WantError(400, "invalidValue", at.Name)
 	}
 	if at.Uniqueness == "server" {
-		at.post(t, at.endpoint, at.body(value)).refused(409, "uniqueness", at.Name)
+		at.Post(t, at.endpoint, at.body(value)).WantError(409, "uniqueness", at.Name)
 	}
 	at.projected(t, path)
-	at.filtered(t, created.text("id"), value)
+	at.filtered(t, created.Text("id"), value)
 	at.replaced(t, path)
 	at.removed(t, path)
 }
 
 func (at *attributeTest) operation(op string, value any) string {
-	return patch(`{"op":"` + op + `","path":` + quote(at.path) + `,"value":` + asJSON(value) + `}`)
+	return suite.PatchBody(`{"op":"` + op + `","path":` + suite.Quote(at.path) + `,"value":` + suite.FormatJSON(value) + `}`)
 }
 
 func (at *attributeTest) projected(t *testing.T, path string) {
 	if at.Returned != "default" {
 		t.Errorf("returned is %s, for which there is no test here", at.Returned)
 	}
-	if only := at.call(t, "GET", path+query("attributes", at.path), nil).is(200); at.of(only) == nil || len(only.names("")) != 3 {
-		t.Errorf("asked for alone: %s", only.raw)
+	if only := at.Call(t, "GET", path+suite.Query("attributes", at.path), nil).WantStatus(200); at.of(only) == nil || len(only.Names("")) != 3 {
+		t.Errorf("asked for alone: %s", only.Raw)
 	}
-	if without := at.call(t, "GET", path+query("excludedAttributes", at.path), nil).is(200); at.of(without) != nil {
-		t.Errorf("excluded: %s", without.raw)
+	if without := at.Call(t, "GET", path+suite.Query("excludedAttributes", at.path), nil).WantStatus(200); at.of(without) != nil {
+		t.Errorf("excluded: %s", without.Raw)
 	}
 }
 
@@ -211,8 +213,8 @@ func (at *attributeTest) projected(t *testing.T, path string) {
 func (at *attributeTest) filtered(t *testing.T, id string, value any) {
 	matches := func(filter string, want bool) {
 		t.Helper()
-		if got := at.find(t, at.endpoint, fmt.Sprintf(`id eq %q and %s`, id, filter)).is(200); (got.at("totalResults") == 1.0) != want {
-			t.Errorf("%s: %v, want %v", filter, got.at("totalResults"), want)
+		if got := at.Find(t, at.endpoint, fmt.Sprintf(`id eq %q and %s`, id, filter)).WantStatus(200); (got.Value("totalResults") == 1.0) != want {
+			t.Errorf("%s: %v, want %v", filter, got.Value("totalResults"), want)
 		}
 	}
 	simple := func(d *described, path string, value any) {
@@ -221,9 +223,9 @@ func (at *attributeTest) filtered(t *testing.T, id string, value any) {
 		if list, ok := value.([]any); ok {
 			value = list[0]
 		}
-		matches(path+" eq "+asJSON(value), true)
+		matches(path+" eq "+suite.FormatJSON(value), true)
 		if text, ok := value.(string); ok && d.Type != "dateTime" && strings.ToUpper(text) != text {
-			matches(path+" eq "+quote(strings.ToUpper(text)), !d.CaseExact)
+			matches(path+" eq "+suite.Quote(strings.ToUpper(text)), !d.CaseExact)
 		}
 	}
 	if at.Type != "complex" {
@@ -244,13 +246,13 @@ func (at *attributeTest) filtered(t *testing.T, id string, value any) {
 
 func (at *attributeTest) replaced(t *testing.T, path string) {
 	other := at.sample(1, at.resources)
-	got := at.call(t, "PATCH", path, at.operation("replace", other))
+	got := at.Call(t, "PATCH", path, at.operation("replace", other))
 	if at.Mutability == "immutable" {
-		got.refused(400, "mutability", at.Name)
+		got.WantError(400, "mutability", at.Name)
 		return
 	}
-	if got.is(200); !covers(at.of(got), other) {
-		t.Errorf("replaced by %s, is %s", asJSON(other), asJSON(at.of(got)))
+	if got.WantStatus(200); !covers(at.of(got), other) {
+		t.Errorf("replaced by %s, is %s", suite.FormatJSON(other), suite.FormatJSON(at.of(got)))
 	}
 	back, _ := at.sample(0, at.resources).(map[string]any)
 	if list, ok := at.sample(0, at.resources).([]any); ok {
@@ -260,25 +262,25 @@ func (at *attributeTest) replaced(t *testing.T, path string) {
 		if sub.Name == "$ref" && sub.Mutability != "readOnly" || sub.CanonicalValues != nil && sub.CanonicalValues[0] == "User" {
 			continue // follows from value
 		}
-		operation := patch(`{"op":"replace","path":` + quote(at.path+"."+sub.Name) + `,"value":` + asJSON(back[sub.Name]) + `}`)
-		if got := at.call(t, "PATCH", path, operation); sub.Mutability != "readWrite" {
-			got.refused(400, "mutability", sub.Name)
-		} else if got.is(200); !strings.Contains(asJSON(at.of(got)), asJSON(sub.Name)+":"+asJSON(back[sub.Name])) {
-			t.Errorf("%s replaced by %s: %s", sub.Name, asJSON(back[sub.Name]), asJSON(at.of(got)))
+		operation := suite.PatchBody(`{"op":"replace","path":` + suite.Quote(at.path+"."+sub.Name) + `,"value":` + suite.FormatJSON(back[sub.Name]) + `}`)
+		if got := at.Call(t, "PATCH", path, operation); sub.Mutability != "readWrite" {
+			got.WantError(400, "mutability", sub.Name)
+		} else if got.WantStatus(200); !strings.Contains(suite.FormatJSON(at.of(got)), suite.FormatJSON(sub.Name)+":"+suite.FormatJSON(back[sub.Name])) {
+			t.Errorf("%s replaced by %s: %s", sub.Name, suite.FormatJSON(back[sub.Name]), suite.FormatJSON(at.of(got)))
 		}
 	}
 }
 
 func (at *attributeTest) removed(t *testing.T, path string) {
-	got := at.call(t, "PATCH", path, patch(`{"op":"remove","path":`+quote(at.path)+`}`))
+	got := at.Call(t, "PATCH", path, suite.PatchBody(`{"op":"remove","path":`+suite.Quote(at.path)+`}`))
 	if at.Required || at.Mutability == "immutable" {
-		got.refused(400, "mutability", at.Name)
+		got.WantError(400, "mutability", at.Name)
 		return
 	}
-	if got.is(200); at.of(got) != nil && at.Name != "active" { // who is not inactive is active
-		t.Errorf("removed, is %s", asJSON(at.of(got)))
+	if got.WantStatus(200); at.of(got) != nil && at.Name != "active" { // who is not inactive is active
+		t.Errorf("removed, is %s", suite.FormatJSON(at.of(got)))
 	}
 	if at.Name != "active" {
-		at.find(t, at.endpoint, fmt.Sprintf(`id eq %q and %s eq null`, got.text("id"), at.path)).is(200).want("totalResults", 1)
+		at.Find(t, at.endpoint, fmt.Sprintf(`id eq %q and %s eq null`, got.Text("id"), at.path)).WantStatus(200).Want("totalResults", 1)
 	}
 }

@@ -3,53 +3,55 @@ package scim_test
 import (
 	"strings"
 	"testing"
+
+	"github.com/quoin-dev/quoin/test/contract/scim/internal/suite"
 )
 
 func TestRFC7644Section3_12_Errors(t *testing.T) {
-	admin := acme.as(acme.rfc)
+	admin := acme.WithToken(acme.RFC)
 	t.Run("what does not exist is a 404", func(t *testing.T) {
 		for _, path := range []string{"/Users/nobody", "/Groups/nobody", "/Users/00919288221112222", "/Users/NOT_A_NAME", "/Users/" + strings.Repeat("x", 300), "/Devices", "/Devices/1", "/Users/a/b", "/users", "/Schemas/urn:nobody", "/ResourceTypes/Device"} {
-			admin.call(t, "GET", path, nil).refused(404, "")
+			admin.Call(t, "GET", path, nil).WantError(404, "")
 		}
-		admin.call(t, "DELETE", "/Users/nobody", nil).refused(404, "")
-		admin.call(t, "PATCH", "/Users/nobody", patch(`{"op":"add","path":"title","value":"x"}`)).refused(404, "")
+		admin.Call(t, "DELETE", "/Users/nobody", nil).WantError(404, "")
+		admin.Call(t, "PATCH", "/Users/nobody", suite.PatchBody(`{"op":"add","path":"title","value":"x"}`)).WantError(404, "")
 	})
 	t.Run("a method that is not served is a 405 that names those that are", func(t *testing.T) {
 		for _, tc := range []struct{ method, path, allow string }{
 			{"PUT", "/Users", "GET, POST"}, {"PATCH", "/Groups", "GET, POST"}, {"DELETE", "/Users", "GET, POST"},
 			{"POST", "/Users/x", "GET, PUT, PATCH, DELETE"}, {"GET", "/Bulk", "POST"}, {"GET", "/.search", "POST"}, {"PUT", "/.search", "POST"},
 			{"POST", "/Me", "GET, PUT, PATCH, DELETE"},
-			{"POST", "/Schemas", "GET"}, {"PUT", "/Schemas/" + userURN, "GET"}, {"PATCH", "/ResourceTypes/User", "GET"},
+			{"POST", "/Schemas", "GET"}, {"PUT", "/Schemas/" + suite.UserURN, "GET"}, {"PATCH", "/ResourceTypes/User", "GET"},
 			{"DELETE", "/ServiceProviderConfig", "GET"}, {"POST", "/ServiceProviderConfig", "GET"}, {"DELETE", "", "GET"},
 		} {
-			got := admin.call(t, tc.method, tc.path, nil)
-			got.refused(405, "", tc.method)
-			if allow := got.header.Get("Allow"); allow != tc.allow {
+			got := admin.Call(t, tc.method, tc.path, nil)
+			got.WantError(405, "", tc.method)
+			if allow := got.Header.Get("Allow"); allow != tc.allow {
 				t.Errorf("%s %s: Allow is %q, want %q", tc.method, tc.path, allow, tc.allow)
 			}
 		}
 	})
 	t.Run("a body of more than 1 MiB is a 413", func(t *testing.T) {
 		large := `{"userName":"` + strings.Repeat("x", 1<<20) + `"}`
-		admin.call(t, "POST", "/Users", large).refused(413, "", "1048576")
-		admin.call(t, "POST", "/Bulk", large).refused(413, "", "1048576")
-		path := admin.userOf(t)
-		admin.call(t, "PUT", path, large).refused(413, "")
-		admin.call(t, "PATCH", path, large).refused(413, "")
-		admin.call(t, "POST", "/Users/.search", large).refused(413, "")
+		admin.Call(t, "POST", "/Users", large).WantError(413, "", "1048576")
+		admin.Call(t, "POST", "/Bulk", large).WantError(413, "", "1048576")
+		path := admin.CreateUserPath(t)
+		admin.Call(t, "PUT", path, large).WantError(413, "")
+		admin.Call(t, "PATCH", path, large).WantError(413, "")
+		admin.Call(t, "POST", "/Users/.search", large).WantError(413, "")
 	})
 	t.Run("a parameter that is there twice could mean two things", func(t *testing.T) {
-		admin.call(t, "GET", "/Users?count=1&count=2", nil).refused(400, "invalidValue", "count")
-		admin.call(t, "GET", "/Users?filter=active+pr&filter=id+pr", nil).refused(400, "invalidValue", "filter")
+		admin.Call(t, "GET", "/Users?count=1&count=2", nil).WantError(400, "invalidValue", "count")
+		admin.Call(t, "GET", "/Users?filter=active+pr&filter=id+pr", nil).WantError(400, "invalidValue", "filter")
 	})
 	t.Run("parameters of others are left alone", func(t *testing.T) {
-		admin.call(t, "GET", "/Users?count=0&aadOptscim062020&x=1&x=2", nil).is(200)
+		admin.Call(t, "GET", "/Users?count=0&aadOptscim062020&x=1&x=2", nil).WantStatus(200)
 	})
 	t.Run("what was sent is shown clipped and quoted", func(t *testing.T) {
-		got := admin.find(t, "/Users", strings.Repeat("a", 5000)+` eq "x"`)
-		got.refused(400, "invalidFilter")
-		if len(got.raw) > 500 {
-			t.Errorf("%d bytes: %s", len(got.raw), got.raw)
+		got := admin.Find(t, "/Users", strings.Repeat("a", 5000)+` eq "x"`)
+		got.WantError(400, "invalidFilter")
+		if len(got.Raw) > 500 {
+			t.Errorf("%d bytes: %s", len(got.Raw), got.Raw)
 		}
 	})
 }
@@ -57,68 +59,68 @@ func TestRFC7644Section3_12_Errors(t *testing.T) {
 func TestRFC7644Section2_Authentication(t *testing.T) {
 	t.Run("both schemes of a key are taken", func(t *testing.T) {
 		for _, scheme := range []string{"Bearer ", "bearer ", "Api-Key ", "api-key "} {
-			as{acme, scheme + acme.rfc, 0}.call(t, "GET", "/Users?count=0", nil).is(200)
+			acme.WithAuthorization(scheme+acme.RFC).Call(t, "GET", "/Users?count=0", nil).WantStatus(200)
 		}
 	})
 	t.Run("without a credential, or with a wrong one, a 401 that says how", func(t *testing.T) {
-		for _, authorization := range []string{"", "non-token", "Bearer", "Bearer ", "Bearer nonsense", "Api-Key nonsense", "Basic YTpi", "Bearer " + globex.rfc} {
-			got := as{acme, authorization, 0}.call(t, "GET", "/Users", nil)
-			got.refused(401, "")
-			if got.header.Get("WWW-Authenticate") == "" {
+		for _, authorization := range []string{"", "non-token", "Bearer", "Bearer ", "Bearer nonsense", "Api-Key nonsense", "Basic YTpi", "Bearer " + globex.RFC} {
+			got := acme.WithAuthorization(authorization).Call(t, "GET", "/Users", nil)
+			got.WantError(401, "")
+			if got.Header.Get("WWW-Authenticate") == "" {
 				t.Errorf("%q: no WWW-Authenticate", authorization)
 			}
 		}
 	})
 	t.Run("an unknown path does not tell strangers that it is unknown", func(t *testing.T) {
-		acme.as("").call(t, "GET", "/Nothing", nil).refused(401, "")
+		acme.WithToken("").Call(t, "GET", "/Nothing", nil).WantError(401, "")
 	})
 	t.Run("who may not provision gets a 403", func(t *testing.T) {
-		for _, token := range []string{acme.reader, acme.scoped} {
-			c := acme.as(token)
-			c.call(t, "GET", "/Users", nil).refused(403, "")
-			c.call(t, "GET", "/", nil).refused(403, "")
-			c.call(t, "POST", "/Users", `{"userName":"x"}`).refused(403, "")
-			c.call(t, "POST", "/Bulk", `{}`).refused(403, "")
-			c.call(t, "POST", "/.search", `{}`).refused(403, "")
-			c.call(t, "PATCH", "/Groups/x", `{}`).refused(403, "")
+		for _, token := range []string{acme.Reader, acme.Scoped} {
+			c := acme.WithToken(token)
+			c.Call(t, "GET", "/Users", nil).WantError(403, "")
+			c.Call(t, "GET", "/", nil).WantError(403, "")
+			c.Call(t, "POST", "/Users", `{"userName":"x"}`).WantError(403, "")
+			c.Call(t, "POST", "/Bulk", `{}`).WantError(403, "")
+			c.Call(t, "POST", "/.search", `{}`).WantError(403, "")
+			c.Call(t, "PATCH", "/Groups/x", `{}`).WantError(403, "")
 		}
 	})
 	t.Run("another account's resource does not exist", func(t *testing.T) {
-		path := acme.as(acme.rfc).userOf(t)
-		other := globex.as(globex.rfc)
-		other.call(t, "GET", path, nil).refused(404, "")
-		other.call(t, "PUT", path, `{"userName":"x"}`).refused(404, "")
-		other.call(t, "PATCH", path, patch(`{"op":"add","path":"title","value":"x"}`)).refused(404, "")
-		other.call(t, "DELETE", path, nil).refused(404, "")
-		other.find(t, "/Users", `id eq "`+strings.TrimPrefix(path, "/Users/")+`"`).is(200).want("totalResults", 0)
-		acme.as(acme.rfc).call(t, "GET", path, nil).is(200)
+		path := acme.WithToken(acme.RFC).CreateUserPath(t)
+		other := globex.WithToken(globex.RFC)
+		other.Call(t, "GET", path, nil).WantError(404, "")
+		other.Call(t, "PUT", path, `{"userName":"x"}`).WantError(404, "")
+		other.Call(t, "PATCH", path, suite.PatchBody(`{"op":"add","path":"title","value":"x"}`)).WantError(404, "")
+		other.Call(t, "DELETE", path, nil).WantError(404, "")
+		other.Find(t, "/Users", `id eq "`+strings.TrimPrefix(path, "/Users/")+`"`).WantStatus(200).Want("totalResults", 0)
+		acme.WithToken(acme.RFC).Call(t, "GET", path, nil).WantStatus(200)
 	})
 }
 
 func TestRFC7644Section3_6_Delete(t *testing.T) {
-	admin := acme.as(acme.rfc)
-	name := unique("u")
-	id := admin.user(t, name)
-	group := admin.group(t, unique("g"), id)
-	if got := admin.call(t, "DELETE", "/Users/"+id, nil).is(204); len(got.raw) > 0 {
-		t.Errorf("a body: %s", got.raw)
+	admin := acme.WithToken(acme.RFC)
+	name := suite.UniqueName("u")
+	id := admin.CreateUser(t, name)
+	group := admin.CreateGroup(t, suite.UniqueName("g"), id)
+	if got := admin.Call(t, "DELETE", "/Users/"+id, nil).WantStatus(204); len(got.Raw) > 0 {
+		t.Errorf("a body: %s", got.Raw)
 	}
-	admin.call(t, "DELETE", "/Users/"+id, nil).refused(404, "")
-	admin.call(t, "GET", "/Users/"+id, nil).refused(404, "")
-	admin.call(t, "PUT", "/Users/"+id, `{"userName":`+quote(name)+`}`).refused(404, "")
-	admin.find(t, "/Users", `userName eq `+quote(name)).is(200).want("totalResults", 0)
-	admin.call(t, "GET", "/Groups/"+group, nil).is(200).want("members", nil)
-	if again := admin.user(t, name); again == id {
+	admin.Call(t, "DELETE", "/Users/"+id, nil).WantError(404, "")
+	admin.Call(t, "GET", "/Users/"+id, nil).WantError(404, "")
+	admin.Call(t, "PUT", "/Users/"+id, `{"userName":`+suite.Quote(name)+`}`).WantError(404, "")
+	admin.Find(t, "/Users", `userName eq `+suite.Quote(name)).WantStatus(200).Want("totalResults", 0)
+	admin.Call(t, "GET", "/Groups/"+group, nil).WantStatus(200).Want("members", nil)
+	if again := admin.CreateUser(t, name); again == id {
 		t.Error("the id was given again")
 	}
 }
 
 func TestRFC7644Section3_11_MeWithoutAUser(t *testing.T) {
-	admin := acme.as(acme.rfc)
-	admin.call(t, "GET", "/Me", nil).refused(404, "")
-	admin.call(t, "PATCH", "/Me", patch(`{"op":"add","path":"title","value":"x"}`)).refused(404, "")
-	admin.call(t, "DELETE", "/Me", nil).refused(404, "")
-	acme.as(acme.reader).call(t, "GET", "/Me", nil).refused(404, "")
-	acme.as(acme.reader).call(t, "DELETE", "/Me", nil).refused(403, "")
-	acme.as("").call(t, "GET", "/Me", nil).refused(401, "")
+	admin := acme.WithToken(acme.RFC)
+	admin.Call(t, "GET", "/Me", nil).WantError(404, "")
+	admin.Call(t, "PATCH", "/Me", suite.PatchBody(`{"op":"add","path":"title","value":"x"}`)).WantError(404, "")
+	admin.Call(t, "DELETE", "/Me", nil).WantError(404, "")
+	acme.WithToken(acme.Reader).Call(t, "GET", "/Me", nil).WantError(404, "")
+	acme.WithToken(acme.Reader).Call(t, "DELETE", "/Me", nil).WantError(403, "")
+	acme.WithToken("").Call(t, "GET", "/Me", nil).WantError(401, "")
 }

@@ -7,32 +7,34 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/quoin-dev/quoin/test/contract/scim/internal/suite"
 )
 
 // The people of the tests of filters. Of each the part of userName before the @ is its name.
 const filterDomain = "@filter.test"
 
 // populate creates them; the ids are by name.
-func populate(t *testing.T, admin as) map[string]string {
+func populate(t *testing.T, admin suite.Caller) map[string]string {
 	t.Helper()
 	ids := map[string]string{}
-	ids["ada"] = admin.user(t, "ada"+filterDomain, `"externalId":"X-1","title":"Countess","active":true,"profileUrl":"https://example.com/Ada",
+	ids["ada"] = admin.CreateUser(t, "ada"+filterDomain, `"externalId":"X-1","title":"Countess","active":true,"profileUrl":"https://example.com/Ada",
 		"name":{"givenName":"Ada","familyName":"Lovelace"},
 		"emails":[{"value":"ada@work.test","type":"work","primary":true},{"value":"ada@home.test","type":"home"}],
 		"roles":[{"value":"admin"},{"value":"editor"}],"x509Certificates":[{"value":"AAEC"}],
-		"`+enterpriseURN+`":{"department":"Engines","employeeNumber":"1"},
-		"`+attributesURN+`":{"team":"Blue","level":3,"tags":["red","green"],"badge":"Ab-1","since":"2020-01-01T00:00:00Z","score":1.5,"remote":true}`)
-	ids["bob"] = admin.user(t, "bob"+filterDomain, `"externalId":"x-1","active":false,"name":{"familyName":"Moss"},"emails":[{"value":"bob@home.test","type":"home"}],
-		"`+enterpriseURN+`":{"department":"Support","manager":{"value":"`+ids["ada"]+`"}},
-		"`+attributesURN+`":{"team":"blue","level":10,"badge":"ab-1","since":"2020-01-01T01:00:00.5+02:00","score":2,"remote":false}`)
-	ids["cyd"] = admin.user(t, "Cyd"+filterDomain, `"active":true,"displayName":"Cy \"D\" \\ Ö","nickName":"","emails":[{"value":"cyd@work.test","type":"work"}]`)
+		"`+suite.EnterpriseURN+`":{"department":"Engines","employeeNumber":"1"},
+		"`+suite.AttributesURN+`":{"team":"Blue","level":3,"tags":["red","green"],"badge":"Ab-1","since":"2020-01-01T00:00:00Z","score":1.5,"remote":true}`)
+	ids["bob"] = admin.CreateUser(t, "bob"+filterDomain, `"externalId":"x-1","active":false,"name":{"familyName":"Moss"},"emails":[{"value":"bob@home.test","type":"home"}],
+		"`+suite.EnterpriseURN+`":{"department":"Support","manager":{"value":"`+ids["ada"]+`"}},
+		"`+suite.AttributesURN+`":{"team":"blue","level":10,"badge":"ab-1","since":"2020-01-01T01:00:00.5+02:00","score":2,"remote":false}`)
+	ids["cyd"] = admin.CreateUser(t, "Cyd"+filterDomain, `"active":true,"displayName":"Cy \"D\" \\ Ö","nickName":"","emails":[{"value":"cyd@work.test","type":"work"}]`)
 	return ids
 }
 
 // found are the people that a list has, in the order of their names.
-func found(list *answer) string {
+func found(list *suite.Response) string {
 	var names []string
-	for _, r := range list.is(200).list("Resources") {
+	for _, r := range list.WantStatus(200).List("Resources") {
 		userName, _ := r["userName"].(string)
 		if name, ok := strings.CutSuffix(strings.ToLower(userName), filterDomain); ok {
 			names = append(names, name)
@@ -50,26 +52,26 @@ var filters = []struct{ filter, want string }{
 	{`userName lt "BOB@filter.test"`, "ada"}, {`userName le "bob@filter.test"`, "ada bob"}, {`userName pr`, "ada bob cyd"}, {`title pr`, "ada"},
 	// caseExact.
 	{`externalId eq "X-1"`, "ada"}, {`externalId eq "x-1"`, "bob"}, {`externalId sw "X"`, "ada"}, {`externalId co "x-"`, "bob"}, {`externalId gt "X-1"`, "bob"}, {`externalId ne "x-1"`, "ada cyd"},
-	{attributesURN + `:badge eq "Ab-1"`, "ada"}, {attributesURN + `:badge sw "ab"`, "bob"}, {attributesURN + `:team eq "BLUE"`, "ada bob"},
+	{suite.AttributesURN + `:badge eq "Ab-1"`, "ada"}, {suite.AttributesURN + `:badge sw "ab"`, "bob"}, {suite.AttributesURN + `:team eq "BLUE"`, "ada bob"},
 	{`id eq "{ada}"`, "ada"}, {`id eq "{ada}x"`, ""}, {`id pr`, "ada bob cyd"},
 	// Boolean.
 	{`active eq true`, "ada cyd"}, {`active eq false`, "bob"}, {`active ne true`, "bob"}, {`active eq TRUE`, "ada cyd"}, {`active pr`, "ada bob cyd"},
-	{attributesURN + `:remote eq false`, "bob"}, {attributesURN + `:remote ne true`, "bob cyd"},
+	{suite.AttributesURN + `:remote eq false`, "bob"}, {suite.AttributesURN + `:remote ne true`, "bob cyd"},
 	// Integer and decimal.
-	{attributesURN + `:level eq 3`, "ada"}, {attributesURN + `:level eq 3.0`, "ada"}, {attributesURN + `:level eq 3.5`, ""}, {attributesURN + `:level gt 3`, "bob"}, {attributesURN + `:level ge 3`, "ada bob"},
-	{attributesURN + `:level lt 10`, "ada"}, {attributesURN + `:level le 9`, "ada"}, {attributesURN + `:level ne 3`, "bob cyd"}, {attributesURN + `:level gt -1e3`, "ada bob"},
-	{attributesURN + `:score eq 1.5`, "ada"}, {attributesURN + `:score gt 1.5`, "bob"}, {attributesURN + `:score le 15e-1`, "ada"}, {attributesURN + `:score eq 2`, "bob"},
+	{suite.AttributesURN + `:level eq 3`, "ada"}, {suite.AttributesURN + `:level eq 3.0`, "ada"}, {suite.AttributesURN + `:level eq 3.5`, ""}, {suite.AttributesURN + `:level gt 3`, "bob"}, {suite.AttributesURN + `:level ge 3`, "ada bob"},
+	{suite.AttributesURN + `:level lt 10`, "ada"}, {suite.AttributesURN + `:level le 9`, "ada"}, {suite.AttributesURN + `:level ne 3`, "bob cyd"}, {suite.AttributesURN + `:level gt -1e3`, "ada bob"},
+	{suite.AttributesURN + `:score eq 1.5`, "ada"}, {suite.AttributesURN + `:score gt 1.5`, "bob"}, {suite.AttributesURN + `:score le 15e-1`, "ada"}, {suite.AttributesURN + `:score eq 2`, "bob"},
 	// Times, chronologically and with zones: Bob's is half a second after 23:00 UTC of the day before.
-	{attributesURN + `:since eq "2020-01-01T00:00:00Z"`, "ada"}, {attributesURN + `:since eq "2020-01-01T02:00:00+02:00"`, "ada"}, {attributesURN + `:since eq "2019-12-31T23:00:00.500Z"`, "bob"},
-	{attributesURN + `:since gt "2019-12-31T23:00:00.5Z"`, "ada"}, {attributesURN + `:since ge "2019-12-31T23:00:00.5Z"`, "ada bob"}, {attributesURN + `:since lt "2020-01-01T00:30:00+01:00"`, "bob"},
-	{attributesURN + `:since le "2020-01-01T00:00:00"`, "ada bob"}, {attributesURN + `:since pr`, "ada bob"}, {`meta.created gt "2000-01-01T00:00:00Z"`, "ada bob cyd"}, {`meta.lastModified lt "2000-01-01T00:00:00Z"`, ""},
+	{suite.AttributesURN + `:since eq "2020-01-01T00:00:00Z"`, "ada"}, {suite.AttributesURN + `:since eq "2020-01-01T02:00:00+02:00"`, "ada"}, {suite.AttributesURN + `:since eq "2019-12-31T23:00:00.500Z"`, "bob"},
+	{suite.AttributesURN + `:since gt "2019-12-31T23:00:00.5Z"`, "ada"}, {suite.AttributesURN + `:since ge "2019-12-31T23:00:00.5Z"`, "ada bob"}, {suite.AttributesURN + `:since lt "2020-01-01T00:30:00+01:00"`, "bob"},
+	{suite.AttributesURN + `:since le "2020-01-01T00:00:00"`, "ada bob"}, {suite.AttributesURN + `:since pr`, "ada bob"}, {`meta.created gt "2000-01-01T00:00:00Z"`, "ada bob cyd"}, {`meta.lastModified lt "2000-01-01T00:00:00Z"`, ""},
 	{`meta.resourceType eq "User"`, "ada bob cyd"}, {`meta.resourceType eq "user"`, ""}, {`meta.created pr`, "ada bob cyd"},
 	// Reference and binary.
 	{`profileUrl eq "https://example.com/Ada"`, "ada"}, {`profileUrl eq "https://example.com/ada"`, ""}, {`profileUrl sw "https:"`, "ada"}, {`x509Certificates.value eq "AAEC"`, "ada"}, {`x509Certificates eq "aaec"`, ""},
 	// Complex and multi-valued: one value is enough, and a bare name means value.
 	{`name.familyName co "LOVE"`, "ada"}, {`name pr`, "ada bob"}, {`name.givenName pr`, "ada"}, {`emails eq "ADA@home.test"`, "ada"}, {`emails co "home.test"`, "ada bob"}, {`emails.value ew "work.test"`, "ada cyd"},
 	{`emails.type eq "work"`, "ada cyd"}, {`roles eq "editor"`, "ada"}, {`roles.value ne "admin"`, "ada bob cyd"}, {`not (roles.value eq "admin")`, "bob cyd"}, {`roles pr`, "ada"},
-	{attributesURN + `:tags eq "GREEN"`, "ada"}, {attributesURN + `:tags pr`, "ada"}, {`groups pr`, ""},
+	{suite.AttributesURN + `:tags eq "GREEN"`, "ada"}, {suite.AttributesURN + `:tags pr`, "ada"}, {`groups pr`, ""},
 	// Value paths: the terms hold for one and the same element.
 	{`emails[type eq "work" and value co "ada"]`, "ada"}, {`emails[type eq "home" and value ew "@work.test"]`, ""}, {`emails.type eq "home" and emails.value ew "@work.test"`, "ada"},
 	{`emails[not (type eq "work")]`, "ada bob"}, {`emails[type eq "home" or primary eq true]`, "ada bob"}, {`emails[(type eq "work") and value pr]`, "ada cyd"}, {`EMAILS[TYPE EQ "home"]`, "ada bob"},
@@ -81,8 +83,8 @@ var filters = []struct{ filter, want string }{
 	// No value: ne matches, the other operators do not; null and empty are the same.
 	{`title ne "Countess"`, "bob cyd"}, {`title co ""`, "ada"}, {`nickName pr`, ""}, {`title eq null`, "bob cyd"}, {`title ne null`, "ada"}, {`nickName eq null and displayName pr`, "cyd"},
 	// URNs, in any case.
-	{userURN + `:userName eq "ada@filter.test"`, "ada"}, {enterpriseURN + `:department eq "engines"`, "ada"}, {strings.ToUpper(enterpriseURN) + `:DEPARTMENT pr`, "ada bob"}, {userURN + `:name.familyName eq "moss"`, "bob"},
-	{enterpriseURN + `:manager.value eq "{ada}"`, "bob"}, {enterpriseURN + `:manager eq "{ada}"`, "bob"}, {`schemas eq "` + enterpriseURN + `"`, "ada bob"}, {userURN + `:emails[type eq "home"]`, "ada bob"},
+	{suite.UserURN + `:userName eq "ada@filter.test"`, "ada"}, {suite.EnterpriseURN + `:department eq "engines"`, "ada"}, {strings.ToUpper(suite.EnterpriseURN) + `:DEPARTMENT pr`, "ada bob"}, {suite.UserURN + `:name.familyName eq "moss"`, "bob"},
+	{suite.EnterpriseURN + `:manager.value eq "{ada}"`, "bob"}, {suite.EnterpriseURN + `:manager eq "{ada}"`, "bob"}, {`schemas eq "` + suite.EnterpriseURN + `"`, "ada bob"}, {suite.UserURN + `:emails[type eq "home"]`, "ada bob"},
 	// Texts: escapes, letters beyond ASCII.
 	{`displayName eq "cy \"d\" \\ \u00d6"`, "cyd"}, {`displayName co "ö"`, "cyd"}, {`displayName co "\""`, "cyd"}, {`displayName ew "\\ Ö"`, "cyd"},
 	// What clients send besides the grammar.
@@ -91,44 +93,44 @@ var filters = []struct{ filter, want string }{
 }
 
 func TestRFC7644Section3_4_2_2_Filtering(t *testing.T) {
-	admin := acme.as(acme.rfc)
+	admin := acme.WithToken(acme.RFC)
 	ids := populate(t, admin)
 	for _, tc := range filters {
 		t.Run(tc.filter, func(t *testing.T) {
 			filter := strings.NewReplacer("{ada}", ids["ada"], "{bob}", ids["bob"]).Replace(tc.filter)
-			got := admin.find(t, "/Users", filter, "count", "1000")
+			got := admin.Find(t, "/Users", filter, "count", "1000")
 			if names := found(got); names != tc.want {
 				t.Errorf("found %q, want %q", names, tc.want)
 			}
-			if total, _ := got.at("totalResults").(float64); int(total) != len(got.list("Resources")) {
-				t.Errorf("totalResults is %v, but %d are there", total, len(got.list("Resources")))
+			if total, _ := got.Value("totalResults").(float64); int(total) != len(got.List("Resources")) {
+				t.Errorf("totalResults is %v, but %d are there", total, len(got.List("Resources")))
 			}
-			searched := admin.search(t, "/Users", `"filter":`+quote(filter)+`,"count":1000`)
+			searched := admin.Search(t, "/Users", `"filter":`+suite.Quote(filter)+`,"count":1000`)
 			if names := found(searched); names != tc.want {
 				t.Errorf(".search found %q, want %q", names, tc.want)
 			}
 		})
 	}
 	t.Run("meta.lastModified moves with a change", func(t *testing.T) {
-		now := admin.call(t, "GET", "/Users/"+ids["cyd"], nil).text("meta.lastModified")
-		nextSecond()
-		admin.call(t, "PATCH", "/Users/"+ids["cyd"], patch(`{"op":"add","path":"locale","value":"de"}`)).is(200)
-		if names := found(admin.find(t, "/Users", `meta.lastModified gt "`+now+`"`)); names != "cyd" {
+		now := admin.Call(t, "GET", "/Users/"+ids["cyd"], nil).Text("meta.lastModified")
+		suite.NextSecond()
+		admin.Call(t, "PATCH", "/Users/"+ids["cyd"], suite.PatchBody(`{"op":"add","path":"locale","value":"de"}`)).WantStatus(200)
+		if names := found(admin.Find(t, "/Users", `meta.lastModified gt "`+now+`"`)); names != "cyd" {
 			t.Errorf("%q", names)
 		}
 	})
 	t.Run("groups of users and members of groups", func(t *testing.T) {
-		g := admin.group(t, unique("G"), ids["ada"], ids["bob"])
-		if names := found(admin.find(t, "/Users", `groups.value eq "`+g+`"`)); names != "ada bob" {
+		g := admin.CreateGroup(t, suite.UniqueName("G"), ids["ada"], ids["bob"])
+		if names := found(admin.Find(t, "/Users", `groups.value eq "`+g+`"`)); names != "ada bob" {
 			t.Errorf("%q", names)
 		}
-		if names := found(admin.find(t, "/Users", `groups pr`)); names != "ada bob" {
+		if names := found(admin.Find(t, "/Users", `groups pr`)); names != "ada bob" {
 			t.Errorf("%q", names)
 		}
 		for filter, want := range map[string]int{`members eq "%s"`: 1, `members.value eq "%s"`: 1, `members[value eq "%s"]`: 1, `id eq "` + g + `" and members eq "%s"`: 1, `members.value eq "%sx"`: 0, `displayName pr and not (members eq "%s")`: 0} {
-			admin.find(t, "/Groups", `id eq "`+g+`" and (`+fmt.Sprintf(filter, ids["ada"])+`)`).is(200).want("totalResults", want)
+			admin.Find(t, "/Groups", `id eq "`+g+`" and (`+fmt.Sprintf(filter, ids["ada"])+`)`).WantStatus(200).Want("totalResults", want)
 		}
-		admin.find(t, "/Groups", `displayName sw "g-" and members.value eq "`+ids["cyd"]+`"`).is(200).want("totalResults", 0)
+		admin.Find(t, "/Groups", `displayName sw "g-" and members.value eq "`+ids["cyd"]+`"`).WantStatus(200).Want("totalResults", 0)
 	})
 }
 
@@ -137,41 +139,41 @@ var malformed = []string{
 	``, ` `, `userName`, `userName eq`, `userName eq `, `eq "x"`, `"x" eq userName`, `userName eq "x`, `userName eq 'x'`, `userName xx "x"`, `userName = "x"`, `userName == "x"`, `userName eq "x" "y"`,
 	`(userName pr`, `userName pr)`, `()`, `(`, `)`, `userName pr and`, `userName pr or`, `and userName pr`, `userName pr userName pr`, `userName pr && active pr`, `userName pr and or active pr`, `not`, `not ()`, `not and`,
 	`emails[type eq "work"`, `emails[]`, `emails[type eq "work"]]`, `emails type eq "work"]`, `emails[type eq "work"].`, `emails[type eq "work"].value`, `emails[type eq "work"].nothing pr`, `emails[emails[type pr] pr]`,
-	`nothing eq "x"`, `name.nothing eq "x"`, `emails[nothing eq "x"]`, `urn:nobody:1.0:X:a eq "x"`, userURN + ` pr`, `urn: pr`, `members.value eq "x"`, `userName.value eq "x"`, `userName[value eq "x"]`, `user-name! pr`, `.userName pr`, `userName. pr`, `name..givenName pr`,
-	`active eq 1`, `active eq "yes"`, `active gt true`, `active ge false`, `active co true`, `active sw "t"`, `x509Certificates.value gt "AA"`, `x509Certificates.value lt "AA"`, attributesURN + `:level eq "3"`, attributesURN + `:level co 3`, attributesURN + `:level eq 1e999`,
-	attributesURN + `:since gt "yesterday"`, attributesURN + `:since eq 2020`, attributesURN + `:remote gt true`, `userName eq 5`, `userName eq true`, `userName gt null`, `userName co null`, `name eq "x"`, `name co "x"`, `addresses eq "x"`, `meta gt "x"`,
+	`nothing eq "x"`, `name.nothing eq "x"`, `emails[nothing eq "x"]`, `urn:nobody:1.0:X:a eq "x"`, suite.UserURN + ` pr`, `urn: pr`, `members.value eq "x"`, `userName.value eq "x"`, `userName[value eq "x"]`, `user-name! pr`, `.userName pr`, `userName. pr`, `name..givenName pr`,
+	`active eq 1`, `active eq "yes"`, `active gt true`, `active ge false`, `active co true`, `active sw "t"`, `x509Certificates.value gt "AA"`, `x509Certificates.value lt "AA"`, suite.AttributesURN + `:level eq "3"`, suite.AttributesURN + `:level co 3`, suite.AttributesURN + `:level eq 1e999`,
+	suite.AttributesURN + `:since gt "yesterday"`, suite.AttributesURN + `:since eq 2020`, suite.AttributesURN + `:remote gt true`, `userName eq 5`, `userName eq true`, `userName gt null`, `userName co null`, `name eq "x"`, `name co "x"`, `addresses eq "x"`, `meta gt "x"`,
 	`userName eq "\x"`, "userName eq \"a\nb\"", "userName eq \x00", "userName\x00 eq \"x\"", `userName eq "x"; drop`, `*`, `%`, `userName eq "x" #`, `userName eq {"a":1}`, `userName eq ["x"]`,
 }
 
 func TestRFC7644Section3_4_2_2_WhatIsNotUnderstoodIsNeverAFullList(t *testing.T) {
-	admin := acme.as(acme.rfc)
-	admin.user(t, unique("u"))
+	admin := acme.WithToken(acme.RFC)
+	admin.CreateUser(t, suite.UniqueName("u"))
 	for _, filter := range malformed {
 		t.Run(filter, func(t *testing.T) {
-			admin.find(t, "/Users", filter).refused(400, "invalidFilter", "at position ")
-			admin.search(t, "/Users", `"filter":`+quote(filter)).refused(400, "invalidFilter", "at position ")
-			admin.find(t, "/Users", filter, "count", "0").refused(400, "invalidFilter", "at position ")
+			admin.Find(t, "/Users", filter).WantError(400, "invalidFilter", "at position ")
+			admin.Search(t, "/Users", `"filter":`+suite.Quote(filter)).WantError(400, "invalidFilter", "at position ")
+			admin.Find(t, "/Users", filter, "count", "0").WantError(400, "invalidFilter", "at position ")
 		})
 	}
 	for at, filter := range map[string]string{"11": `userName  eeq "x"`, "13": `userName eq `, "19": `(userName pr) and `, "8": `emails[x eq "a"]`, "22": `active pr and active gt true`, "1": ``} {
 		t.Run("the position counts bytes from 1: "+filter, func(t *testing.T) {
-			admin.find(t, "/Users", filter).refused(400, "invalidFilter", "at position "+at+":")
+			admin.Find(t, "/Users", filter).WantError(400, "invalidFilter", "at position "+at+":")
 		})
 	}
 	t.Run("over all types too", func(t *testing.T) {
 		for _, filter := range []string{``, `userName eq`, `nothing eq "x"`, `(`} {
-			admin.find(t, "", filter).refused(400, "invalidFilter", "position")
-			admin.search(t, "", `"filter":`+quote(filter)).refused(400, "invalidFilter", "position")
+			admin.Find(t, "", filter).WantError(400, "invalidFilter", "position")
+			admin.Search(t, "", `"filter":`+suite.Quote(filter)).WantError(400, "invalidFilter", "position")
 		}
 	})
 	t.Run("a filter that is no text", func(t *testing.T) {
-		admin.search(t, "/Users", `"filter":5`).refused(400, "invalidValue", "filter")
-		admin.call(t, "GET", "/Users?filter=%zz", nil).refused(400, "invalidSyntax")
+		admin.Search(t, "/Users", `"filter":5`).WantError(400, "invalidValue", "filter")
+		admin.Call(t, "GET", "/Users?filter=%zz", nil).WantError(400, "invalidSyntax")
 	})
 }
 
 func TestRFC7644Section3_4_2_2_Budgets(t *testing.T) {
-	admin := acme.as(acme.rfc)
+	admin := acme.WithToken(acme.RFC)
 	nested := func(n int) string { return strings.Repeat("(", n) + "userName pr" + strings.Repeat(")", n) }
 	many := func(n int) string { return strings.TrimSuffix(strings.Repeat(`id eq "x" or `, n), " or ") }
 	long := func(n int) string { return `userName eq "` + strings.Repeat("x", n-len(`userName eq ""`)) + `"` }
@@ -185,11 +187,11 @@ func TestRFC7644Section3_4_2_2_Budgets(t *testing.T) {
 		"not within not": {strings.Repeat("not (", 33) + "userName pr" + strings.Repeat(")", 33), 400},
 	} {
 		t.Run(name, func(t *testing.T) {
-			get := admin.find(t, "/Users", tc.filter, "count", "0")
-			post := admin.search(t, "/Users", `"count":0,"filter":`+quote(tc.filter))
-			for _, got := range []*answer{get, post} {
-				if got.is(tc.status); tc.status == 400 {
-					got.refused(400, "invalidFilter")
+			get := admin.Find(t, "/Users", tc.filter, "count", "0")
+			post := admin.Search(t, "/Users", `"count":0,"filter":`+suite.Quote(tc.filter))
+			for _, got := range []*suite.Response{get, post} {
+				if got.WantStatus(tc.status); tc.status == 400 {
+					got.WantError(400, "invalidFilter")
 				}
 			}
 		})
@@ -197,9 +199,9 @@ func TestRFC7644Section3_4_2_2_Budgets(t *testing.T) {
 	t.Run("1 MiB of ( costs nothing", func(t *testing.T) {
 		begun := time.Now()
 		open := strings.Repeat("(", 1<<20-300)
-		admin.search(t, "/Users", `"filter":`+quote(open)).refused(400, "invalidFilter")
-		admin.search(t, "", `"filter":`+quote(open)).refused(400, "invalidFilter")
-		admin.call(t, "PATCH", admin.userOf(t), patch(`{"op":"add","path":`+quote("emails["+open)+`,"value":"x"}`)).refused(400, "invalidPath")
+		admin.Search(t, "/Users", `"filter":`+suite.Quote(open)).WantError(400, "invalidFilter")
+		admin.Search(t, "", `"filter":`+suite.Quote(open)).WantError(400, "invalidFilter")
+		admin.Call(t, "PATCH", admin.CreateUserPath(t), suite.PatchBody(`{"op":"add","path":`+suite.Quote("emails["+open)+`,"value":"x"}`)).WantError(400, "invalidPath")
 		if took := time.Since(begun); took > 5*time.Second {
 			t.Errorf("took %v", took)
 		}
@@ -207,7 +209,7 @@ func TestRFC7644Section3_4_2_2_Budgets(t *testing.T) {
 	t.Run("an expansion into alternatives is never made", func(t *testing.T) {
 		begun := time.Now()
 		filter := strings.TrimSuffix(strings.Repeat(`(title eq "a" or title eq "b") and `, 50), " and ")
-		admin.find(t, "/Users", filter).is(200).want("totalResults", 0)
+		admin.Find(t, "/Users", filter).WantStatus(200).Want("totalResults", 0)
 		if took := time.Since(begun); took > 5*time.Second {
 			t.Errorf("took %v", took)
 		}
@@ -215,27 +217,27 @@ func TestRFC7644Section3_4_2_2_Budgets(t *testing.T) {
 }
 
 func TestRFC7644Section7_5_SensitiveAttributesAreNotAskedFor(t *testing.T) {
-	admin := acme.as(acme.rfc)
-	for _, filter := range []string{`password eq "x"`, `password pr`, `not (PASSWORD sw "a")`, userURN + `:password ge "a"`, `userName pr or password eq "x"`, `password eq null`} {
-		admin.find(t, "/Users", filter).refused(403, "sensitive", "password")
-		admin.search(t, "/Users", `"filter":`+quote(filter)).refused(403, "sensitive", "password")
-		admin.find(t, "", filter).refused(403, "sensitive", "password")
+	admin := acme.WithToken(acme.RFC)
+	for _, filter := range []string{`password eq "x"`, `password pr`, `not (PASSWORD sw "a")`, suite.UserURN + `:password ge "a"`, `userName pr or password eq "x"`, `password eq null`} {
+		admin.Find(t, "/Users", filter).WantError(403, "sensitive", "password")
+		admin.Search(t, "/Users", `"filter":`+suite.Quote(filter)).WantError(403, "sensitive", "password")
+		admin.Find(t, "", filter).WantError(403, "sensitive", "password")
 	}
-	admin.call(t, "GET", "/Users?sortBy=password", nil).refused(403, "sensitive", "password")
-	admin.call(t, "GET", "/Users?"+url.Values{"sortBy": {userURN + ":password"}}.Encode(), nil).refused(403, "sensitive", "password")
+	admin.Call(t, "GET", "/Users?sortBy=password", nil).WantError(403, "sensitive", "password")
+	admin.Call(t, "GET", "/Users?"+url.Values{"sortBy": {suite.UserURN + ":password"}}.Encode(), nil).WantError(403, "sensitive", "password")
 }
 
 func TestRFC7643Section3_3_DeclaredExtensions(t *testing.T) {
 	t.Run("another account has none of it", func(t *testing.T) {
-		other := globex.as(globex.rfc)
-		other.post(t, "/Users", `{"userName":`+quote(unique("u"))+`,"`+attributesURN+`":{"team":"x"}}`).refused(400, "invalidSyntax", attributesURN)
-		other.post(t, "/Users", `{"schemas":["`+userURN+`","`+attributesURN+`"],"userName":`+quote(unique("u"))+`}`).refused(400, "invalidSyntax", "schemas[1]")
-		other.find(t, "/Users", attributesURN+`:team pr`).refused(400, "invalidFilter", "position 1")
-		other.call(t, "GET", "/Users"+query("sortBy", attributesURN+":team"), nil).refused(400, "invalidValue", "sortBy")
-		other.call(t, "PATCH", other.userOf(t), patch(`{"op":"add","path":"`+attributesURN+`:team","value":"x"}`)).refused(400, "invalidPath")
-		other.call(t, "GET", "/Schemas/"+attributesURN, nil).refused(404, "")
+		other := globex.WithToken(globex.RFC)
+		other.Post(t, "/Users", `{"userName":`+suite.Quote(suite.UniqueName("u"))+`,"`+suite.AttributesURN+`":{"team":"x"}}`).WantError(400, "invalidSyntax", suite.AttributesURN)
+		other.Post(t, "/Users", `{"schemas":["`+suite.UserURN+`","`+suite.AttributesURN+`"],"userName":`+suite.Quote(suite.UniqueName("u"))+`}`).WantError(400, "invalidSyntax", "schemas[1]")
+		other.Find(t, "/Users", suite.AttributesURN+`:team pr`).WantError(400, "invalidFilter", "position 1")
+		other.Call(t, "GET", "/Users"+suite.Query("sortBy", suite.AttributesURN+":team"), nil).WantError(400, "invalidValue", "sortBy")
+		other.Call(t, "PATCH", other.CreateUserPath(t), suite.PatchBody(`{"op":"add","path":"`+suite.AttributesURN+`:team","value":"x"}`)).WantError(400, "invalidPath")
+		other.Call(t, "GET", "/Schemas/"+suite.AttributesURN, nil).WantError(404, "")
 	})
 	t.Run("groups have none of it", func(t *testing.T) {
-		acme.as(acme.rfc).find(t, "/Groups", attributesURN+`:team pr`).refused(400, "invalidFilter")
+		acme.WithToken(acme.RFC).Find(t, "/Groups", suite.AttributesURN+`:team pr`).WantError(400, "invalidFilter")
 	})
 }

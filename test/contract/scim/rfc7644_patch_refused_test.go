@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/quoin-dev/quoin/test/contract/scim/internal/suite"
 )
 
 // Operations that are refused, against a user with a title, e-mail addresses, a name and a badge.
@@ -26,7 +28,7 @@ var refusedOperations = []struct{ name, operation, scimType, word string }{
 	{"an unknown sub-attribute", `{"op":"add","path":"name.nothing","value":"x"}`, "invalidPath", "name.nothing"},
 	{"an unknown schema", `{"op":"add","path":"urn:nobody:1.0:X:a","value":"x"}`, "invalidPath", "urn:nobody"},
 	{"an unknown attribute without a path", `{"op":"add","value":{"nothing":"x"}}`, "invalidSyntax", "nothing"},
-	{"an unknown attribute of an extension without a path", `{"op":"add","value":{"` + enterpriseURN + `":{"nothing":"x"}}}`, "invalidSyntax", "nothing"},
+	{"an unknown attribute of an extension without a path", `{"op":"add","value":{"` + suite.EnterpriseURN + `":{"nothing":"x"}}}`, "invalidSyntax", "nothing"},
 	{"a prototype", `{"op":"add","path":"__proto__.x","value":"x"}`, "invalidPath", ""},
 	{"an empty path", `{"op":"add","path":"","value":"x"}`, "invalidPath", "at position 1:"},
 	{"a path with a blank", `{"op":"add","path":"na me","value":"x"}`, "invalidPath", "at position 4:"},
@@ -44,7 +46,7 @@ var refusedOperations = []struct{ name, operation, scimType, word string }{
 	{"a text for a boolean", `{"op":"replace","path":"active","value":"false"}`, "invalidValue", "active"},
 	{"a text for a list", `{"op":"add","path":"emails","value":"x@x"}`, "invalidValue", "emails"},
 	{"a text for a complex value", `{"op":"replace","path":"name","value":"Ada"}`, "invalidValue", "name"},
-	{"a text for an extension", `{"op":"add","path":"` + enterpriseURN + `","value":"x"}`, "invalidValue", enterpriseURN},
+	{"a text for an extension", `{"op":"add","path":"` + suite.EnterpriseURN + `","value":"x"}`, "invalidValue", suite.EnterpriseURN},
 	{"two primary values", `{"op":"add","path":"emails","value":[{"value":"a","primary":true},{"value":"b","primary":true}]}`, "invalidValue", "primary"},
 	{"primary for all values", `{"op":"replace","path":"emails.primary","value":true}`, "invalidValue", "primary"},
 	{"to change id", `{"op":"replace","path":"id","value":"x"}`, "mutability", "id"},
@@ -52,85 +54,85 @@ var refusedOperations = []struct{ name, operation, scimType, word string }{
 	{"to change meta", `{"op":"replace","path":"meta.created","value":"2020-01-01T00:00:00Z"}`, "mutability", "meta"},
 	{"to change groups", `{"op":"add","path":"groups","value":[{"value":"x"}]}`, "mutability", "groups"},
 	{"to remove groups", `{"op":"remove","path":"groups"}`, "mutability", "groups"},
-	{"to change a read-only sub-attribute", `{"op":"add","path":"` + enterpriseURN + `:manager.displayName","value":"x"}`, "mutability", "manager.displayName"},
+	{"to change a read-only sub-attribute", `{"op":"add","path":"` + suite.EnterpriseURN + `:manager.displayName","value":"x"}`, "mutability", "manager.displayName"},
 	{"to remove what is required", `{"op":"remove","path":"userName"}`, "mutability", "userName"},
-	{"to change what is immutable", `{"op":"replace","path":"` + attributesURN + `:badge","value":"C"}`, "mutability", "badge"},
-	{"to change what is immutable without a path", `{"op":"add","value":{"` + attributesURN + `":{"badge":"C"}}}`, "mutability", "badge"},
-	{"to remove what is immutable", `{"op":"remove","path":"` + attributesURN + `:badge"}`, "mutability", "badge"},
-	{"to remove an extension with what is immutable", `{"op":"remove","path":"` + attributesURN + `"}`, "mutability", "badge"},
+	{"to change what is immutable", `{"op":"replace","path":"` + suite.AttributesURN + `:badge","value":"C"}`, "mutability", "badge"},
+	{"to change what is immutable without a path", `{"op":"add","value":{"` + suite.AttributesURN + `":{"badge":"C"}}}`, "mutability", "badge"},
+	{"to remove what is immutable", `{"op":"remove","path":"` + suite.AttributesURN + `:badge"}`, "mutability", "badge"},
+	{"to remove an extension with what is immutable", `{"op":"remove","path":"` + suite.AttributesURN + `"}`, "mutability", "badge"},
 	{"required by null", `{"op":"replace","path":"userName","value":null}`, "invalidValue", "userName"},
 	{"required by nothing", `{"op":"replace","value":{"userName":""}}`, "invalidValue", "userName"},
-	{"an integer that is none", `{"op":"add","path":"` + attributesURN + `:level","value":1.5}`, "invalidValue", "level"},
-	{"a time that is none", `{"op":"add","path":"` + attributesURN + `:since","value":"now"}`, "invalidValue", "since"},
+	{"an integer that is none", `{"op":"add","path":"` + suite.AttributesURN + `:level","value":1.5}`, "invalidValue", "level"},
+	{"a time that is none", `{"op":"add","path":"` + suite.AttributesURN + `:since","value":"now"}`, "invalidValue", "since"},
 }
 
 func TestRFC7644Section3_5_2_PatchIsAtomic(t *testing.T) {
-	admin := acme.as(acme.rfc)
-	path := admin.userOf(t, `"title":"T",`+mails+`,`+ada+`,`+ext+`{"badge":"B"},"active":true`)
-	before := admin.call(t, "GET", path, nil).is(200)
+	admin := acme.WithToken(acme.RFC)
+	path := admin.CreateUserPath(t, `"title":"T",`+mails+`,`+ada+`,`+ext+`{"badge":"B"},"active":true`)
+	before := admin.Call(t, "GET", path, nil).WantStatus(200)
 	unchanged := func(t *testing.T) {
 		t.Helper()
-		if now := admin.call(t, "GET", path, nil).is(200); string(now.raw) != string(before.raw) {
-			t.Fatalf("was %s, is %s", before.raw, now.raw)
+		if now := admin.Call(t, "GET", path, nil).WantStatus(200); string(now.Raw) != string(before.Raw) {
+			t.Fatalf("was %s, is %s", before.Raw, now.Raw)
 		}
 	}
 	for _, tc := range refusedOperations {
 		t.Run("refuses "+tc.name, func(t *testing.T) {
-			admin.call(t, "PATCH", path, patch(tc.operation)).refused(400, tc.scimType, tc.word)
-			got := admin.call(t, "PATCH", path, patch(`{"op":"replace","path":"title","value":"other"}`, `{"op":"remove","path":"name"}`, `{"op":"add","path":"`+enterpriseURN+`:department","value":"D"}`, tc.operation))
-			if got.refused(400, tc.scimType, tc.word); !strings.Contains(tc.name, "required by") && !strings.Contains(got.text("detail"), "Operations[3]") {
-				t.Errorf("does not name the operation: %s", got.raw)
+			admin.Call(t, "PATCH", path, suite.PatchBody(tc.operation)).WantError(400, tc.scimType, tc.word)
+			got := admin.Call(t, "PATCH", path, suite.PatchBody(`{"op":"replace","path":"title","value":"other"}`, `{"op":"remove","path":"name"}`, `{"op":"add","path":"`+suite.EnterpriseURN+`:department","value":"D"}`, tc.operation))
+			if got.WantError(400, tc.scimType, tc.word); !strings.Contains(tc.name, "required by") && !strings.Contains(got.Text("detail"), "Operations[3]") {
+				t.Errorf("does not name the operation: %s", got.Raw)
 			}
 			unchanged(t)
 		})
 	}
 	t.Run("a name that belongs to another one", func(t *testing.T) {
-		other := unique("other")
-		admin.user(t, other)
-		admin.call(t, "PATCH", path, patch(`{"op":"replace","path":"title","value":"other"}`, `{"op":"replace","path":"userName","value":`+quote(strings.ToUpper(other))+`}`)).refused(409, "uniqueness", "userName")
+		other := suite.UniqueName("other")
+		admin.CreateUser(t, other)
+		admin.Call(t, "PATCH", path, suite.PatchBody(`{"op":"replace","path":"title","value":"other"}`, `{"op":"replace","path":"userName","value":`+suite.Quote(strings.ToUpper(other))+`}`)).WantError(409, "uniqueness", "userName")
 		unchanged(t)
 	})
 	t.Run("a body that is no PATCH", func(t *testing.T) {
 		for body, word := range map[string]string{
-			`{}`: "schemas", `{"Operations":[{"op":"remove","path":"title"}]}`: "schemas", `{"schemas":["` + userURN + `"],"Operations":[{"op":"remove","path":"title"}]}`: "schemas",
-			`{"schemas":["` + patchURN + `"]}`: "Operations", patch(): "Operations", `{"schemas":["` + patchURN + `"],"Operations":{}}`: "Operations", `{"schemas":["` + patchURN + `"],"Operations":["x"]}`: "Operations[0]",
-			`{"schemas":["` + patchURN + `"],"title":"x","Operations":[{"op":"remove","path":"title"}]}`: "title", `{"userName":"x"}`: "userName",
+			`{}`: "schemas", `{"Operations":[{"op":"remove","path":"title"}]}`: "schemas", `{"schemas":["` + suite.UserURN + `"],"Operations":[{"op":"remove","path":"title"}]}`: "schemas",
+			`{"schemas":["` + suite.PatchURN + `"]}`: "Operations", suite.PatchBody(): "Operations", `{"schemas":["` + suite.PatchURN + `"],"Operations":{}}`: "Operations", `{"schemas":["` + suite.PatchURN + `"],"Operations":["x"]}`: "Operations[0]",
+			`{"schemas":["` + suite.PatchURN + `"],"title":"x","Operations":[{"op":"remove","path":"title"}]}`: "title", `{"userName":"x"}`: "userName",
 		} {
-			admin.call(t, "PATCH", path, body).refused(400, "invalidSyntax", word)
+			admin.Call(t, "PATCH", path, body).WantError(400, "invalidSyntax", word)
 		}
 		unchanged(t)
 	})
 	t.Run("names of the body are taken in any case", func(t *testing.T) {
-		admin.call(t, "PATCH", path, `{"SCHEMAS":["`+strings.ToUpper(patchURN)+`"],"operations":[{"OP":"add","Path":"title","VALUE":"T"}]}`).is(200)
+		admin.Call(t, "PATCH", path, `{"SCHEMAS":["`+strings.ToUpper(suite.PatchURN)+`"],"operations":[{"OP":"add","Path":"title","VALUE":"T"}]}`).WantStatus(200)
 		unchanged(t)
 	})
 }
 
 func TestRFC7644Section3_5_2_Limits(t *testing.T) {
-	admin := acme.as(acme.rfc)
-	path := admin.userOf(t)
+	admin := acme.WithToken(acme.RFC)
+	path := admin.CreateUserPath(t)
 	many := func(n int) string {
-		return patch(strings.TrimSuffix(strings.Repeat(`{"op":"add","path":"title","value":"x"},`, n), ","))
+		return suite.PatchBody(strings.TrimSuffix(strings.Repeat(`{"op":"add","path":"title","value":"x"},`, n), ","))
 	}
-	admin.call(t, "PATCH", path, many(1000)).is(200).want("title", "x")
-	admin.call(t, "PATCH", path, many(1001)).refused(413, "", "1000")
+	admin.Call(t, "PATCH", path, many(1000)).WantStatus(200).Want("title", "x")
+	admin.Call(t, "PATCH", path, many(1001)).WantError(413, "", "1000")
 	t.Run("paths are as bounded as filters", func(t *testing.T) {
 		for _, filter := range []string{strings.Repeat("(", 100) + "type pr" + strings.Repeat(")", 100), strings.Repeat("type pr or ", 300) + "type pr", `value eq "` + strings.Repeat("x", 9000) + `"`} {
-			admin.call(t, "PATCH", path, patch(`{"op":"remove","path":`+quote("emails["+filter+"]")+`}`)).refused(400, "invalidPath")
+			admin.Call(t, "PATCH", path, suite.PatchBody(`{"op":"remove","path":`+suite.Quote("emails["+filter+"]")+`}`)).WantError(400, "invalidPath")
 		}
 	})
 	t.Run("what a body can make the server do is bounded", func(t *testing.T) {
 		begun := time.Now()
-		got := admin.call(t, "PATCH", path, many(1000))
-		if got.is(200); time.Since(begun) > 5*time.Second {
+		got := admin.Call(t, "PATCH", path, many(1000))
+		if got.WantStatus(200); time.Since(begun) > 5*time.Second {
 			t.Errorf("took %v", time.Since(begun))
 		}
 	})
 }
 
 func TestRFC7644Section3_5_2_MembersOfGroups(t *testing.T) {
-	admin := acme.as(acme.rfc)
-	a, b, c := admin.user(t, unique("a")), admin.user(t, unique("b")), admin.user(t, unique("c"))
+	admin := acme.WithToken(acme.RFC)
+	a, b, c := admin.CreateUser(t, suite.UniqueName("a")), admin.CreateUser(t, suite.UniqueName("b")), admin.CreateUser(t, suite.UniqueName("c"))
 	replace := strings.NewReplacer("{a}", a, "{b}", b, "{c}", c)
 	for _, tc := range []struct{ name, before, operation, after string }{
 		{"add one", "a", `{"op":"add","path":"members","value":[{"value":"{b}"}]}`, "a b"},
@@ -156,25 +158,25 @@ func TestRFC7644Section3_5_2_MembersOfGroups(t *testing.T) {
 			for _, m := range strings.Fields(tc.before) {
 				members = append(members, ids[m])
 			}
-			path := "/Groups/" + admin.group(t, unique("g"), members...)
-			got := admin.call(t, "PATCH", path, patch(replace.Replace(tc.operation))).is(200)
-			read := admin.call(t, "GET", path, nil).is(200)
-			for _, seen := range []*answer{got, read} {
-				names := seen.memberIDs()
+			path := "/Groups/" + admin.CreateGroup(t, suite.UniqueName("g"), members...)
+			got := admin.Call(t, "PATCH", path, suite.PatchBody(replace.Replace(tc.operation))).WantStatus(200)
+			read := admin.Call(t, "GET", path, nil).WantStatus(200)
+			for _, seen := range []*suite.Response{got, read} {
+				names := seen.MemberIDs()
 				for name, id := range ids {
 					if names[id] != strings.Contains(tc.after, name) {
-						t.Errorf("%s: member %s: %v, want %q: %s", seen.what, name, names[id], tc.after, seen.raw)
+						t.Errorf("%s: member %s: %v, want %q: %s", seen.Request, name, names[id], tc.after, seen.Raw)
 					}
 				}
 			}
 			if tc.before == tc.after {
-				again := admin.call(t, "PATCH", path, patch(replace.Replace(tc.operation))).is(200)
-				again.want("meta.version", read.at("meta.version")).want("meta.lastModified", read.at("meta.lastModified"))
+				again := admin.Call(t, "PATCH", path, suite.PatchBody(replace.Replace(tc.operation))).WantStatus(200)
+				again.Want("meta.version", read.Value("meta.version")).Want("meta.lastModified", read.Value("meta.lastModified"))
 			}
 			for name, id := range ids {
-				in := admin.find(t, "/Users", fmt.Sprintf(`id eq %q and groups.value eq %q`, id, read.text("id"))).is(200)
-				if want := strings.Contains(tc.after, name); (in.at("totalResults") == 1.0) != want {
-					t.Errorf("user %s says of its group %v, want %v", name, in.at("totalResults"), want)
+				in := admin.Find(t, "/Users", fmt.Sprintf(`id eq %q and groups.value eq %q`, id, read.Text("id"))).WantStatus(200)
+				if want := strings.Contains(tc.after, name); (in.Value("totalResults") == 1.0) != want {
+					t.Errorf("user %s says of its group %v, want %v", name, in.Value("totalResults"), want)
 				}
 			}
 		})
@@ -182,17 +184,17 @@ func TestRFC7644Section3_5_2_MembersOfGroups(t *testing.T) {
 }
 
 func TestRFC7644Section3_5_2_ARefusedOperationLeavesAllMembers(t *testing.T) {
-	admin := acme.as(acme.rfc)
-	a, b, c := admin.user(t, unique("a")), admin.user(t, unique("b")), admin.user(t, unique("c"))
-	path := "/Groups/" + admin.group(t, unique("g"), a, b)
-	before := admin.call(t, "GET", path, nil)
+	admin := acme.WithToken(acme.RFC)
+	a, b, c := admin.CreateUser(t, suite.UniqueName("a")), admin.CreateUser(t, suite.UniqueName("b")), admin.CreateUser(t, suite.UniqueName("c"))
+	path := "/Groups/" + admin.CreateGroup(t, suite.UniqueName("g"), a, b)
+	before := admin.Call(t, "GET", path, nil)
 	for _, tc := range []struct{ operation, scimType string }{
 		{`{"op":"add","path":"members","value":[{"type":"User"}]}`, "invalidValue"}, {`{"op":"add","path":"members","value":["x"]}`, "invalidValue"}, {`{"op":"remove","path":"members","value":[{"value":"` + a + `"}]}`, "invalidValue"},
 		{`{"op":"replace","path":"members[value eq \"` + a + `\"].value","value":"` + c + `"}`, "mutability"}, {`{"op":"remove","path":"displayName"}`, "mutability"}, {`{"op":"replace","path":"members[value eq \"` + c + `\"]","value":{"value":"` + c + `"}}`, "noTarget"},
 	} {
-		admin.call(t, "PATCH", path, patch(`{"op":"remove","path":"members[value eq \"`+b+`\"]"}`, tc.operation)).refused(400, tc.scimType, "Operations[1]")
+		admin.Call(t, "PATCH", path, suite.PatchBody(`{"op":"remove","path":"members[value eq \"`+b+`\"]"}`, tc.operation)).WantError(400, tc.scimType, "Operations[1]")
 	}
-	if now := admin.call(t, "GET", path, nil).is(200); string(now.raw) != string(before.raw) {
-		t.Errorf("was %s, is %s", before.raw, now.raw)
+	if now := admin.Call(t, "GET", path, nil).WantStatus(200); string(now.Raw) != string(before.Raw) {
+		t.Errorf("was %s, is %s", before.Raw, now.Raw)
 	}
 }

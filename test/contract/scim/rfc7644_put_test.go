@@ -4,151 +4,153 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/quoin-dev/quoin/test/contract/scim/internal/suite"
 )
 
 // fullUser is the body of a user with something of every kind.
 func fullUser(name string) string {
 	return fmt.Sprintf(`{"schemas":[%q,%q,%q],"userName":%q,"externalId":"x","title":"T","active":true,"name":{"givenName":"Ada","familyName":"L"},
 		"emails":[{"value":"a@x","type":"work","primary":true},{"value":"b@x"}],%q:{"department":"d"},%q:{"badge":"B-1","level":1,"tags":["a","b"]}}`,
-		userURN, enterpriseURN, attributesURN, name, enterpriseURN, attributesURN)
+		suite.UserURN, suite.EnterpriseURN, suite.AttributesURN, name, suite.EnterpriseURN, suite.AttributesURN)
 }
 
-// full creates a user with something of every kind.
-func (a as) full(t *testing.T) (path, name string, before *answer) {
+// createFullUser creates a user with something of every kind.
+func createFullUser(t *testing.T, a suite.Caller) (path, name string, before *suite.Response) {
 	t.Helper()
-	name = unique("u")
-	path = "/Users/" + a.created(t, "/Users", fullUser(name))
-	return path, name, a.call(t, "GET", path, nil).is(200)
+	name = suite.UniqueName("u")
+	path = "/Users/" + a.Create(t, "/Users", fullUser(name))
+	return path, name, a.Call(t, "GET", path, nil).WantStatus(200)
 }
 
 func TestRFC7644Section3_5_1_ReplacingWithPUT(t *testing.T) {
-	admin := acme.as(acme.rfc)
+	admin := acme.WithToken(acme.RFC)
 	t.Run("answers 200 with the resource as it is then", func(t *testing.T) {
-		path, _, before := admin.full(t)
-		renamed := unique("renamed")
-		nextSecond()
-		got := admin.call(t, "PUT", path, fmt.Sprintf(`{"schemas":[%q],"userName":%q,"title":"U","emails":[{"value":"c@x"}],%q:{"badge":"B-1"}}`, userURN, renamed, attributesURN)).is(200)
-		got.has(fmt.Sprintf(`{"userName":%q,"title":"U","emails":[{"value":"c@x"}],%q:{"badge":"B-1"},"schemas":[%q,%q]}`, renamed, attributesURN, userURN, attributesURN))
-		got.want("id", before.at("id")).want("meta.created", before.at("meta.created")).want("meta.version", got.header.Get("ETag"))
-		if got.at("meta.version") == before.at("meta.version") || got.at("meta.lastModified") == before.at("meta.lastModified") {
-			t.Errorf("version and lastModified did not move: %s", got.raw)
+		path, _, before := createFullUser(t, admin)
+		renamed := suite.UniqueName("renamed")
+		suite.NextSecond()
+		got := admin.Call(t, "PUT", path, fmt.Sprintf(`{"schemas":[%q],"userName":%q,"title":"U","emails":[{"value":"c@x"}],%q:{"badge":"B-1"}}`, suite.UserURN, renamed, suite.AttributesURN)).WantStatus(200)
+		got.WantMembers(fmt.Sprintf(`{"userName":%q,"title":"U","emails":[{"value":"c@x"}],%q:{"badge":"B-1"},"schemas":[%q,%q]}`, renamed, suite.AttributesURN, suite.UserURN, suite.AttributesURN))
+		got.Want("id", before.Value("id")).Want("meta.created", before.Value("meta.created")).Want("meta.version", got.Header.Get("ETag"))
+		if got.Value("meta.version") == before.Value("meta.version") || got.Value("meta.lastModified") == before.Value("meta.lastModified") {
+			t.Errorf("version and lastModified did not move: %s", got.Raw)
 		}
-		if read := admin.call(t, "GET", path, nil).is(200); string(read.raw) != string(got.raw) {
-			t.Errorf("reads as %s, answered %s", read.raw, got.raw)
+		if read := admin.Call(t, "GET", path, nil).WantStatus(200); string(read.Raw) != string(got.Raw) {
+			t.Errorf("reads as %s, answered %s", read.Raw, got.Raw)
 		}
 	})
 	t.Run("what is left out is cleared", func(t *testing.T) {
-		path, name, _ := admin.full(t)
-		admin.call(t, "PUT", path, `{"userName":`+quote(name)+`,"`+attributesURN+`":{"badge":"B-1"}}`).is(200).
-			has(`{"externalId":null,"title":null,"name":null,"emails":null,"` + enterpriseURN + `":null,"` + attributesURN + `":{"badge":"B-1"}}`)
+		path, name, _ := createFullUser(t, admin)
+		admin.Call(t, "PUT", path, `{"userName":`+suite.Quote(name)+`,"`+suite.AttributesURN+`":{"badge":"B-1"}}`).WantStatus(200).
+			WantMembers(`{"externalId":null,"title":null,"name":null,"emails":null,"` + suite.EnterpriseURN + `":null,"` + suite.AttributesURN + `":{"badge":"B-1"}}`)
 	})
 	t.Run("null and the empty list clear too", func(t *testing.T) {
-		path, name, _ := admin.full(t)
-		admin.call(t, "PUT", path, strings.Replace(fullUser(name), `"title":"T"`, `"title":null,"roles":[]`, 1)).is(200).want("title", nil).want("roles", nil).want("externalId", "x")
+		path, name, _ := createFullUser(t, admin)
+		admin.Call(t, "PUT", path, strings.Replace(fullUser(name), `"title":"T"`, `"title":null,"roles":[]`, 1)).WantStatus(200).Want("title", nil).Want("roles", nil).Want("externalId", "x")
 	})
 	t.Run("what is read-only is ignored, and what was read can be sent back", func(t *testing.T) {
-		path, _, before := admin.full(t)
-		group := admin.group(t, unique("g"), strings.TrimPrefix(path, "/Users/"))
-		sent := strings.Replace(string(before.raw), `"meta":{`, `"groups":[{"value":"other"}],"meta":{"resourceType":"Group",`, 1)
+		path, _, before := createFullUser(t, admin)
+		group := admin.CreateGroup(t, suite.UniqueName("g"), strings.TrimPrefix(path, "/Users/"))
+		sent := strings.Replace(string(before.Raw), `"meta":{`, `"groups":[{"value":"other"}],"meta":{"resourceType":"Group",`, 1)
 		sent = strings.Replace(sent, `"resourceType":"User",`, ``, 1)
-		sent = strings.Replace(sent, before.text("id"), "another-id", 1)
-		got := admin.call(t, "PUT", path, sent).is(200)
-		got.want("id", before.at("id")).want("meta.resourceType", "User").want("groups.0.value", group).want("groups.1", nil)
-		got.want("meta.version", before.at("meta.version"))
+		sent = strings.Replace(sent, before.Text("id"), "another-id", 1)
+		got := admin.Call(t, "PUT", path, sent).WantStatus(200)
+		got.Want("id", before.Value("id")).Want("meta.resourceType", "User").Want("groups.0.value", group).Want("groups.1", nil)
+		got.Want("meta.version", before.Value("meta.version"))
 	})
 	t.Run("saying the same again keeps version and lastModified", func(t *testing.T) {
-		path, name, before := admin.full(t)
-		nextSecond()
-		got := admin.call(t, "PUT", path, fullUser(name)).is(200)
-		got.want("meta.version", before.at("meta.version")).want("meta.lastModified", before.at("meta.lastModified"))
-		admin.call(t, "PUT", path, string(before.raw)).is(200).want("meta.version", before.at("meta.version")).want("meta.lastModified", before.at("meta.lastModified"))
+		path, name, before := createFullUser(t, admin)
+		suite.NextSecond()
+		got := admin.Call(t, "PUT", path, fullUser(name)).WantStatus(200)
+		got.Want("meta.version", before.Value("meta.version")).Want("meta.lastModified", before.Value("meta.lastModified"))
+		admin.Call(t, "PUT", path, string(before.Raw)).WantStatus(200).Want("meta.version", before.Value("meta.version")).Want("meta.lastModified", before.Value("meta.lastModified"))
 	})
 }
 
 func TestRFC7644Section3_5_1_PUTOfImmutableAttributes(t *testing.T) {
-	admin := acme.as(acme.rfc)
+	admin := acme.WithToken(acme.RFC)
 	t.Run("an immutable attribute must be what it was", func(t *testing.T) {
-		path, name, before := admin.full(t)
-		admin.call(t, "PUT", path, strings.Replace(fullUser(name), "B-1", "b-1", 1)).refused(400, "mutability", "badge")
-		admin.call(t, "GET", path, nil).is(200).want("meta.version", before.at("meta.version"))
+		path, name, before := createFullUser(t, admin)
+		admin.Call(t, "PUT", path, strings.Replace(fullUser(name), "B-1", "b-1", 1)).WantError(400, "mutability", "badge")
+		admin.Call(t, "GET", path, nil).WantStatus(200).Want("meta.version", before.Value("meta.version"))
 	})
 	t.Run("an immutable attribute that had no value may get one, once", func(t *testing.T) {
-		path := admin.userOf(t)
-		name := admin.call(t, "GET", path, nil).text("userName")
-		admin.call(t, "PUT", path, fullUser(name)).is(200).want("["+attributesURN+"].badge", "B-1")
-		admin.call(t, "PUT", path, strings.Replace(fullUser(name), "B-1", "B-2", 1)).refused(400, "mutability", "badge")
+		path := admin.CreateUserPath(t)
+		name := admin.Call(t, "GET", path, nil).Text("userName")
+		admin.Call(t, "PUT", path, fullUser(name)).WantStatus(200).Want("["+suite.AttributesURN+"].badge", "B-1")
+		admin.Call(t, "PUT", path, strings.Replace(fullUser(name), "B-1", "B-2", 1)).WantError(400, "mutability", "badge")
 	})
 	t.Run("an immutable attribute that is left out stays", func(t *testing.T) {
-		path, name, _ := admin.full(t)
-		admin.call(t, "PUT", path, `{"userName":`+quote(name)+`}`).is(200).want("["+attributesURN+"].badge", "B-1").want("["+attributesURN+"].level", nil)
+		path, name, _ := createFullUser(t, admin)
+		admin.Call(t, "PUT", path, `{"userName":`+suite.Quote(name)+`}`).WantStatus(200).Want("["+suite.AttributesURN+"].badge", "B-1").Want("["+suite.AttributesURN+"].level", nil)
 	})
 }
 
 func TestRFC7644Section3_5_1_WhatPUTRefuses(t *testing.T) {
-	admin := acme.as(acme.rfc)
+	admin := acme.WithToken(acme.RFC)
 	t.Run("what is required must be there", func(t *testing.T) {
-		path, _, before := admin.full(t)
+		path, _, before := createFullUser(t, admin)
 		for _, body := range []string{`{}`, `{"title":"x"}`, `{"userName":null}`, `{"userName":""}`} {
-			admin.call(t, "PUT", path, body).refused(400, "invalidValue", "userName")
+			admin.Call(t, "PUT", path, body).WantError(400, "invalidValue", "userName")
 		}
-		admin.call(t, "PUT", "/Groups/"+admin.group(t, unique("g")), `{"members":[]}`).refused(400, "invalidValue", "displayName")
-		admin.call(t, "GET", path, nil).is(200).want("meta.version", before.at("meta.version"))
+		admin.Call(t, "PUT", "/Groups/"+admin.CreateGroup(t, suite.UniqueName("g")), `{"members":[]}`).WantError(400, "invalidValue", "displayName")
+		admin.Call(t, "GET", path, nil).WantStatus(200).Want("meta.version", before.Value("meta.version"))
 	})
 	t.Run("it never creates", func(t *testing.T) {
-		name := unique("u")
-		admin.call(t, "PUT", "/Users/ghost", `{"userName":`+quote(name)+`}`).refused(404, "")
-		admin.find(t, "/Users", `userName eq `+quote(name)).is(200).want("totalResults", 0)
+		name := suite.UniqueName("u")
+		admin.Call(t, "PUT", "/Users/ghost", `{"userName":`+suite.Quote(name)+`}`).WantError(404, "")
+		admin.Find(t, "/Users", `userName eq `+suite.Quote(name)).WantStatus(200).Want("totalResults", 0)
 	})
 	t.Run("a name that belongs to another one is a 409", func(t *testing.T) {
-		path, name, _ := admin.full(t)
-		other := unique("other")
-		admin.user(t, other)
-		admin.call(t, "PUT", path, `{"userName":`+quote(strings.ToUpper(other))+`}`).refused(409, "uniqueness")
-		admin.call(t, "PUT", path, strings.Replace(fullUser(name), name, strings.ToUpper(name), 1)).is(200).want("userName", strings.ToUpper(name))
+		path, name, _ := createFullUser(t, admin)
+		other := suite.UniqueName("other")
+		admin.CreateUser(t, other)
+		admin.Call(t, "PUT", path, `{"userName":`+suite.Quote(strings.ToUpper(other))+`}`).WantError(409, "uniqueness")
+		admin.Call(t, "PUT", path, strings.Replace(fullUser(name), name, strings.ToUpper(name), 1)).WantStatus(200).Want("userName", strings.ToUpper(name))
 	})
 	t.Run("a name that was given up is free", func(t *testing.T) {
-		path, name, _ := admin.full(t)
-		admin.call(t, "PUT", path, strings.Replace(fullUser(name), name, unique("renamed"), 1)).is(200)
-		admin.user(t, name)
+		path, name, _ := createFullUser(t, admin)
+		admin.Call(t, "PUT", path, strings.Replace(fullUser(name), name, suite.UniqueName("renamed"), 1)).WantStatus(200)
+		admin.CreateUser(t, name)
 	})
 	for _, tc := range refusedBodies[3:8] {
 		t.Run("refused as with POST: "+tc.name, func(t *testing.T) {
-			path, name, before := admin.full(t)
-			admin.call(t, "PUT", path, strings.Replace(tc.body, "%s", name, 1)).refused(400, tc.scimType, tc.word)
-			admin.call(t, "GET", path, nil).is(200).want("meta.version", before.at("meta.version"))
+			path, name, before := createFullUser(t, admin)
+			admin.Call(t, "PUT", path, strings.Replace(tc.body, "%s", name, 1)).WantError(400, tc.scimType, tc.word)
+			admin.Call(t, "GET", path, nil).WantStatus(200).Want("meta.version", before.Value("meta.version"))
 		})
 	}
 }
 
 func TestRFC7644Section3_5_1_PUTOfAGroupReplacesItsMembers(t *testing.T) {
-	admin := acme.as(acme.rfc)
-	a, b, c := admin.user(t, unique("a")), admin.user(t, unique("b")), admin.user(t, unique("c"))
-	name := unique("g")
-	path := "/Groups/" + admin.group(t, name, a, b)
-	put := func(members string) *answer {
+	admin := acme.WithToken(acme.RFC)
+	a, b, c := admin.CreateUser(t, suite.UniqueName("a")), admin.CreateUser(t, suite.UniqueName("b")), admin.CreateUser(t, suite.UniqueName("c"))
+	name := suite.UniqueName("g")
+	path := "/Groups/" + admin.CreateGroup(t, name, a, b)
+	put := func(members string) *suite.Response {
 		t.Helper()
-		return admin.call(t, "PUT", path, `{"schemas":["`+groupURN+`"],"displayName":`+quote(name)+members+`}`).is(200)
+		return admin.Call(t, "PUT", path, `{"schemas":["`+suite.GroupURN+`"],"displayName":`+suite.Quote(name)+members+`}`).WantStatus(200)
 	}
-	is := func(got *answer, ids ...string) {
+	is := func(got *suite.Response, ids ...string) {
 		t.Helper()
-		for _, seen := range []*answer{got, admin.call(t, "GET", path, nil).is(200)} {
-			members := seen.memberIDs()
+		for _, seen := range []*suite.Response{got, admin.Call(t, "GET", path, nil).WantStatus(200)} {
+			members := seen.MemberIDs()
 			for _, id := range ids {
 				if !members[id] {
-					t.Errorf("%s lacks %s: %s", seen.what, id, seen.raw)
+					t.Errorf("%s lacks %s: %s", seen.Request, id, seen.Raw)
 				}
 			}
 			if len(members) != len(ids) {
-				t.Errorf("%s: %d members, want %d: %s", seen.what, len(members), len(ids), seen.raw)
+				t.Errorf("%s: %d members, want %d: %s", seen.Request, len(members), len(ids), seen.Raw)
 			}
 		}
 	}
-	before := admin.call(t, "GET", path, nil).is(200)
-	is(put(`,"members":[{"value":"`+b+`"},{"value":"`+a+`"}]`).want("meta.version", before.at("meta.version")), a, b)
+	before := admin.Call(t, "GET", path, nil).WantStatus(200)
+	is(put(`,"members":[{"value":"`+b+`"},{"value":"`+a+`"}]`).Want("meta.version", before.Value("meta.version")), a, b)
 	is(put(`,"members":[{"value":"`+b+`"},{"value":"`+c+`"}]`), b, c)
 	is(put(`,"members":[{"value":"`+c+`"},{"value":"`+c+`"}]`), c)
-	admin.call(t, "GET", "/Users/"+a, nil).is(200).want("groups", nil)
-	admin.call(t, "GET", "/Users/"+c, nil).is(200).want("groups.0.value", before.text("id")).want("groups.0.display", name).want("groups.0.$ref", acme.base()+path)
+	admin.Call(t, "GET", "/Users/"+a, nil).WantStatus(200).Want("groups", nil)
+	admin.Call(t, "GET", "/Users/"+c, nil).WantStatus(200).Want("groups.0.value", before.Text("id")).Want("groups.0.display", name).Want("groups.0.$ref", acme.BaseURL()+path)
 	is(put(``))
 	is(put(`,"members":[{"value":"`+a+`","type":"User"}]`), a)
 	is(put(`,"members":null`))

@@ -6,26 +6,28 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/quoin-dev/quoin/test/contract/scim/internal/suite"
 )
 
 // sortedPeople creates people of whom a filter finds just these. Each is a userName's beginning
 // and the members of its body.
-func sortedPeople(t *testing.T, admin as, people ...[2]string) (filter string) {
+func sortedPeople(t *testing.T, admin suite.Caller, people ...[2]string) (filter string) {
 	t.Helper()
-	mark := unique("sorted")
+	mark := suite.UniqueName("sorted")
 	for _, p := range people {
-		body := `"userType":` + quote(mark)
+		body := `"userType":` + suite.Quote(mark)
 		if p[1] != "" {
 			body += "," + p[1]
 		}
-		admin.user(t, p[0]+"@"+mark, body)
+		admin.CreateUser(t, p[0]+"@"+mark, body)
 	}
-	return `userType eq ` + quote(mark)
+	return `userType eq ` + suite.Quote(mark)
 }
 
 func TestRFC7644Section3_4_2_3_Sorting(t *testing.T) {
-	admin := acme.as(acme.rfc)
-	extension := func(members string) string { return `"` + attributesURN + `":{` + members + `}` }
+	admin := acme.WithToken(acme.RFC)
+	extension := func(members string) string { return `"` + suite.AttributesURN + `":{` + members + `}` }
 	filter := sortedPeople(t, admin,
 		[2]string{"Bea", `"title":"b","externalId":"b","emails":[{"value":"z@x"},{"value":"a@x","primary":true}],"active":false,` + extension(`"level":10,"since":"2020-01-01T00:00:00Z","score":1.5,"badge":"a"`)},
 		[2]string{"adam", `"title":"A","externalId":"a","emails":[{"value":"C@x"}],"name":{"familyName":"Z"},"active":true,` + extension(`"level":9,"since":"2020-01-01T00:30:00+01:00","score":-2,"badge":"B"`)},
@@ -34,62 +36,62 @@ func TestRFC7644Section3_4_2_3_Sorting(t *testing.T) {
 	)
 	for _, tc := range []struct{ by, order, want string }{
 		{"userName", "", "adam Bea caro Émile"}, {"userName", "ascending", "adam Bea caro Émile"}, {"userName", "descending", "Émile caro Bea adam"}, {"USERNAME", "Descending", "Émile caro Bea adam"},
-		{userURN + ":userName", "", "adam Bea caro Émile"},
+		{suite.UserURN + ":userName", "", "adam Bea caro Émile"},
 		// Without case b and B are equal: the order in which they were created decides.
 		{"title", "ascending", "adam Bea caro Émile"},
 		{"title", "descending", "Émile Bea caro adam"},
 		// With case, capitals come before small letters.
-		{"externalId", "", "Émile caro adam Bea"}, {attributesURN + ":badge", "", "adam Bea caro Émile"},
+		{"externalId", "", "Émile caro adam Bea"}, {suite.AttributesURN + ":badge", "", "adam Bea caro Émile"},
 		// Of many values the primary one counts, or else the first.
 		{"emails", "", "Bea Émile adam caro"}, {"emails.value", "descending", "caro adam Émile Bea"},
 		// What has no value is last, or first when descending.
 		{"name.familyName", "", "caro adam Bea Émile"}, {"name.familyName", "descending", "Bea Émile adam caro"},
 		{"active", "", "Bea adam Émile caro"},
-		{attributesURN + ":level", "", "caro adam Bea Émile"}, {attributesURN + ":level", "descending", "Émile Bea adam caro"}, {attributesURN + ":score", "", "adam caro Bea Émile"},
-		{attributesURN + ":since", "", "adam Bea Émile caro"}, {attributesURN + ":nothing-but-case", "", ""},
+		{suite.AttributesURN + ":level", "", "caro adam Bea Émile"}, {suite.AttributesURN + ":level", "descending", "Émile Bea adam caro"}, {suite.AttributesURN + ":score", "", "adam caro Bea Émile"},
+		{suite.AttributesURN + ":since", "", "adam Bea Émile caro"}, {suite.AttributesURN + ":nothing-but-case", "", ""},
 		{"nickName", "", "Bea adam Émile caro"}, {"nickName", "descending", "Bea adam Émile caro"}, {"meta.resourceType", "", "Bea adam Émile caro"},
 	} {
 		t.Run(tc.by+" "+tc.order, func(t *testing.T) {
-			got := admin.find(t, "/Users", filter, "sortBy", tc.by, "sortOrder", tc.order)
+			got := admin.Find(t, "/Users", filter, "sortBy", tc.by, "sortOrder", tc.order)
 			if tc.want == "" {
-				got.refused(400, "invalidValue", "sortBy", "nothing-but-case")
+				got.WantError(400, "invalidValue", "sortBy", "nothing-but-case")
 				return
 			}
 			// Those that are equal come in the order of their creation, which a server may measure in seconds.
-			ties := tc.by == "title" || tc.by == "active" || tc.by == "nickName" || tc.by == "meta.resourceType" || strings.Contains(tc.by, ".familyName") || tc.by == attributesURN+":since" || tc.by == "emails.value" || tc.by == "emails"
-			if names := got.is(200).column("userName"); names != tc.want && (!ties || inMemory) {
+			ties := tc.by == "title" || tc.by == "active" || tc.by == "nickName" || tc.by == "meta.resourceType" || strings.Contains(tc.by, ".familyName") || tc.by == suite.AttributesURN+":since" || tc.by == "emails.value" || tc.by == "emails"
+			if names := got.WantStatus(200).Column("userName"); names != tc.want && (!ties || suite.InMemory) {
 				t.Errorf("got %q, want %q", names, tc.want)
 			}
-			body := fmt.Sprintf(`"filter":%s,"sortBy":%q,"sortOrder":%q`, quote(filter), tc.by, tc.order)
-			if searched := admin.search(t, "/Users", body).is(200); !slices.Equal(searched.ids(), got.ids()) {
-				t.Errorf(".search orders %q, not %q", searched.column("userName"), got.column("userName"))
+			body := fmt.Sprintf(`"filter":%s,"sortBy":%q,"sortOrder":%q`, suite.Quote(filter), tc.by, tc.order)
+			if searched := admin.Search(t, "/Users", body).WantStatus(200); !slices.Equal(searched.IDs(), got.IDs()) {
+				t.Errorf(".search orders %q, not %q", searched.Column("userName"), got.Column("userName"))
 			}
 		})
 	}
 	t.Run("what cannot be sorted by", func(t *testing.T) {
 		for _, by := range []string{"nothing", "name.nothing", "urn:nobody:1.0:X:a", `emails[type eq "work"]`, "user name", "a.b.c", "."} {
-			admin.call(t, "GET", "/Users"+query("sortBy", by), nil).refused(400, "invalidValue", "sortBy")
+			admin.Call(t, "GET", "/Users"+suite.Query("sortBy", by), nil).WantError(400, "invalidValue", "sortBy")
 		}
-		for _, by := range []string{"name", "meta", "addresses", enterpriseURN} {
-			admin.call(t, "GET", "/Users"+query("sortBy", by), nil).refused(400, "invalidPath", by)
+		for _, by := range []string{"name", "meta", "addresses", suite.EnterpriseURN} {
+			admin.Call(t, "GET", "/Users"+suite.Query("sortBy", by), nil).WantError(400, "invalidPath", by)
 		}
-		admin.call(t, "GET", "/Groups?sortBy=members", nil).refused(400, "invalidPath", "members")
-		admin.call(t, "GET", "/Groups?sortBy=userName", nil).refused(400, "invalidValue", "sortBy")
-		admin.call(t, "GET", "/Users?sortBy=userName&sortOrder=up", nil).refused(400, "invalidValue", "sortOrder")
-		admin.call(t, "GET", "?sortBy=nothing", nil).refused(400, "invalidValue", "sortBy")
+		admin.Call(t, "GET", "/Groups?sortBy=members", nil).WantError(400, "invalidPath", "members")
+		admin.Call(t, "GET", "/Groups?sortBy=userName", nil).WantError(400, "invalidValue", "sortBy")
+		admin.Call(t, "GET", "/Users?sortBy=userName&sortOrder=up", nil).WantError(400, "invalidValue", "sortOrder")
+		admin.Call(t, "GET", "?sortBy=nothing", nil).WantError(400, "invalidValue", "sortBy")
 	})
 }
 
 func TestRFC7644Section3_4_2_4_Pagination(t *testing.T) {
-	admin := acme.as(acme.rfc)
+	admin := acme.WithToken(acme.RFC)
 	var people [][2]string
 	for i := range 7 {
 		people = append(people, [2]string{fmt.Sprintf("p%d", i), ""})
 	}
 	filter := sortedPeople(t, admin, people...)
-	page := func(pairs ...string) *answer {
+	page := func(pairs ...string) *suite.Response {
 		t.Helper()
-		return admin.find(t, "/Users", filter, append([]string{"sortBy", "userName"}, pairs...)...)
+		return admin.Find(t, "/Users", filter, append([]string{"sortBy", "userName"}, pairs...)...)
 	}
 	for _, tc := range []struct {
 		start, count, want string
@@ -99,35 +101,35 @@ func TestRFC7644Section3_4_2_4_Pagination(t *testing.T) {
 		{"0", "2", "p0 p1", 1}, {"-5", "2", "p0 p1", 1}, {"1", "0", "", 1}, {"1", "-3", "", 1}, {"1", "1000000", "p0 p1 p2 p3 p4 p5 p6", 1},
 	} {
 		t.Run("startIndex="+tc.start+" count="+tc.count, func(t *testing.T) {
-			got := page("startIndex", tc.start, "count", tc.count).is(200)
-			got.want("schemas.0", listURN).want("totalResults", 7).want("startIndex", tc.startIndex).want("itemsPerPage", len(strings.Fields(tc.want)))
-			if names := got.column("userName"); names != tc.want {
+			got := page("startIndex", tc.start, "count", tc.count).WantStatus(200)
+			got.Want("schemas.0", suite.ListURN).Want("totalResults", 7).Want("startIndex", tc.startIndex).Want("itemsPerPage", len(strings.Fields(tc.want)))
+			if names := got.Column("userName"); names != tc.want {
 				t.Errorf("got %q, want %q", names, tc.want)
 			}
-			if _, list := got.at("Resources").([]any); !list {
-				t.Errorf("Resources is no list: %s", got.raw)
+			if _, list := got.Value("Resources").([]any); !list {
+				t.Errorf("Resources is no list: %s", got.Raw)
 			}
 			if tc.start == "" || tc.count == "" {
 				return
 			}
-			members := fmt.Sprintf(`"filter":%s,"sortBy":"userName","startIndex":%s,"count":%s`, quote(filter), tc.start, tc.count)
-			admin.search(t, "/Users", members).is(200).want("totalResults", 7).want("startIndex", tc.startIndex).want("itemsPerPage", len(strings.Fields(tc.want)))
+			members := fmt.Sprintf(`"filter":%s,"sortBy":"userName","startIndex":%s,"count":%s`, suite.Quote(filter), tc.start, tc.count)
+			admin.Search(t, "/Users", members).WantStatus(200).Want("totalResults", 7).Want("startIndex", tc.startIndex).Want("itemsPerPage", len(strings.Fields(tc.want)))
 		})
 	}
 	t.Run("what is no integer is refused", func(t *testing.T) {
 		for _, bad := range []string{"x", "1.5", "1e3", "99999999999999999999"} {
-			page("startIndex", bad).refused(400, "invalidValue", "startIndex")
-			page("count", bad).refused(400, "invalidValue", "count")
+			page("startIndex", bad).WantError(400, "invalidValue", "startIndex")
+			page("count", bad).WantError(400, "invalidValue", "count")
 		}
-		admin.search(t, "/Users", `"count":"5"`).refused(400, "invalidValue", "count")
-		admin.search(t, "/Users", `"startIndex":1.5`).refused(400, "invalidValue", "startIndex")
+		admin.Search(t, "/Users", `"count":"5"`).WantError(400, "invalidValue", "count")
+		admin.Search(t, "/Users", `"startIndex":1.5`).WantError(400, "invalidValue", "startIndex")
 	})
 	t.Run("the order is total and stable, with or without sorting", func(t *testing.T) {
 		for _, sort := range []string{"", "userType", "nickName", "userName"} {
 			var whole, paged []string
-			whole = admin.find(t, "/Users", filter, "sortBy", sort).is(200).ids()
+			whole = admin.Find(t, "/Users", filter, "sortBy", sort).WantStatus(200).IDs()
 			for start := 1; start <= 7; start += 2 {
-				paged = append(paged, admin.find(t, "/Users", filter, "sortBy", sort, "startIndex", fmt.Sprint(start), "count", "2").is(200).ids()...)
+				paged = append(paged, admin.Find(t, "/Users", filter, "sortBy", sort, "startIndex", fmt.Sprint(start), "count", "2").WantStatus(200).IDs()...)
 			}
 			if !slices.Equal(whole, paged) || len(whole) != 7 {
 				t.Errorf("sorted by %q: whole %v, in pages %v", sort, whole, paged)
@@ -137,13 +139,13 @@ func TestRFC7644Section3_4_2_4_Pagination(t *testing.T) {
 }
 
 func TestRFC7644Section3_4_2_4_PagesWhileOthersWrite(t *testing.T) {
-	admin := acme.as(acme.rfc)
+	admin := acme.WithToken(acme.RFC)
 	var people [][2]string
 	for i := range 20 {
 		people = append(people, [2]string{fmt.Sprintf("p%02d", i), `"title":"tie"`})
 	}
 	filter := sortedPeople(t, admin, people...)
-	want := admin.find(t, "/Users", filter, "sortBy", "title").is(200).ids()
+	want := admin.Find(t, "/Users", filter, "sortBy", "title").WantStatus(200).IDs()
 	stop := make(chan struct{})
 	var writers sync.WaitGroup
 	for i, id := range want[:2] {
@@ -157,7 +159,7 @@ func TestRFC7644Section3_4_2_4_PagesWhileOthersWrite(t *testing.T) {
 				default:
 				}
 				// Neither changes what the list is filtered and sorted by.
-				if got, err := admin.try(t.Context(), "PATCH", "/Users/"+id, patch(fmt.Sprintf(`{"op":"replace","path":"nickName","value":"n%d-%d"}`, i, n))); err != nil || got.status != 200 {
+				if got, err := admin.Try(t.Context(), "PATCH", "/Users/"+id, suite.PatchBody(fmt.Sprintf(`{"op":"replace","path":"nickName","value":"n%d-%d"}`, i, n))); err != nil || got.Status != 200 {
 					t.Errorf("%v %v", got, err)
 					return
 				}
@@ -167,7 +169,7 @@ func TestRFC7644Section3_4_2_4_PagesWhileOthersWrite(t *testing.T) {
 	for range 5 {
 		var got []string
 		for start := 1; start <= 20; start += 3 {
-			got = append(got, admin.find(t, "/Users", filter, "sortBy", "title", "startIndex", fmt.Sprint(start), "count", "3").is(200).ids()...)
+			got = append(got, admin.Find(t, "/Users", filter, "sortBy", "title", "startIndex", fmt.Sprint(start), "count", "3").WantStatus(200).IDs()...)
 		}
 		if !slices.Equal(got, want) {
 			t.Errorf("pages give %v, want %v", got, want)
@@ -178,71 +180,71 @@ func TestRFC7644Section3_4_2_4_PagesWhileOthersWrite(t *testing.T) {
 }
 
 func TestRFC7644Section3_4_3_SearchByPOST(t *testing.T) {
-	admin := acme.as(acme.rfc)
+	admin := acme.WithToken(acme.RFC)
 	filter := sortedPeople(t, admin, [2]string{"ada", ""}, [2]string{"bob", ""})
 	t.Run("answers 200 with a ListResponse", func(t *testing.T) {
-		got := admin.search(t, "/Users", `"filter":`+quote(filter)+`,"sortBy":"userName","sortOrder":"descending","attributes":["userName"]`).is(200)
-		if got.want("schemas.0", listURN).want("totalResults", 2).column("userName") != "bob ada" || got.at("Resources.0.userType") != nil {
-			t.Errorf("%s", got.raw)
+		got := admin.Search(t, "/Users", `"filter":`+suite.Quote(filter)+`,"sortBy":"userName","sortOrder":"descending","attributes":["userName"]`).WantStatus(200)
+		if got.Want("schemas.0", suite.ListURN).Want("totalResults", 2).Column("userName") != "bob ada" || got.Value("Resources.0.userType") != nil {
+			t.Errorf("%s", got.Raw)
 		}
 	})
 	t.Run("without members it lists all", func(t *testing.T) {
-		got := admin.call(t, "POST", "/Users/.search", `{"schemas":["`+searchURN+`"]}`).is(200)
-		if total, _ := got.at("totalResults").(float64); total < 2 {
-			t.Errorf("%s", got.raw)
+		got := admin.Call(t, "POST", "/Users/.search", `{"schemas":["`+suite.SearchURN+`"]}`).WantStatus(200)
+		if total, _ := got.Value("totalResults").(float64); total < 2 {
+			t.Errorf("%s", got.Raw)
 		}
 	})
 	t.Run("a body that is not a search is refused", func(t *testing.T) {
 		for body, word := range map[string]string{
-			`{"schemas":["` + listURN + `"]}`: "schemas", `{"schemas":"` + searchURN + `"}`: "schemas", `{"schemas":["` + searchURN + `"],"filters":"x"}`: "filters",
+			`{"schemas":["` + suite.ListURN + `"]}`: "schemas", `{"schemas":"` + suite.SearchURN + `"}`: "schemas", `{"schemas":["` + suite.SearchURN + `"],"filters":"x"}`: "filters",
 		} {
-			admin.call(t, "POST", "/Users/.search", body).refused(400, "invalidSyntax", word)
+			admin.Call(t, "POST", "/Users/.search", body).WantError(400, "invalidSyntax", word)
 		}
 		for body, word := range map[string]string{`"attributes":"userName"`: "attributes", `"sortBy":1`: "sortBy", `"excludedAttributes":[1]`: "excludedAttributes", `"cursor":1`: "cursor"} {
-			admin.search(t, "/Users", body).refused(400, "invalidValue", word)
+			admin.Search(t, "/Users", body).WantError(400, "invalidValue", word)
 		}
 	})
 	t.Run("an unknown type is a 404", func(t *testing.T) {
-		admin.search(t, "/Devices", `"count":1`).refused(404, "")
+		admin.Search(t, "/Devices", `"count":1`).WantError(404, "")
 	})
 }
 
 func TestRFC7644Section3_4_2_1_ListsOverAllTypes(t *testing.T) {
-	admin := acme.as(acme.rfc)
-	mark := unique("root")
-	user := admin.user(t, mark, `"externalId":`+quote(mark)+`,"displayName":"Z"`)
-	group := admin.created(t, "/Groups", `{"displayName":`+quote(mark)+`,"externalId":`+quote(mark)+`,"members":[{"value":`+quote(user)+`}]}`)
-	both := `externalId eq ` + quote(mark)
+	admin := acme.WithToken(acme.RFC)
+	mark := suite.UniqueName("root")
+	user := admin.CreateUser(t, mark, `"externalId":`+suite.Quote(mark)+`,"displayName":"Z"`)
+	group := admin.Create(t, "/Groups", `{"displayName":`+suite.Quote(mark)+`,"externalId":`+suite.Quote(mark)+`,"members":[{"value":`+suite.Quote(user)+`}]}`)
+	both := `externalId eq ` + suite.Quote(mark)
 	for _, tc := range []struct {
 		filter string
 		want   []string
 	}{
-		{both, []string{user, group}}, {both + ` and meta.resourceType eq "Group"`, []string{group}}, {both + ` and userName pr`, []string{user}}, {`userName eq ` + quote(mark), []string{user}},
-		{`displayName eq ` + quote(mark), []string{group}}, {`members.value eq ` + quote(user), []string{group}}, {both + ` and not (id eq ` + quote(user) + `)`, []string{group}},
+		{both, []string{user, group}}, {both + ` and meta.resourceType eq "Group"`, []string{group}}, {both + ` and userName pr`, []string{user}}, {`userName eq ` + suite.Quote(mark), []string{user}},
+		{`displayName eq ` + suite.Quote(mark), []string{group}}, {`members.value eq ` + suite.Quote(user), []string{group}}, {both + ` and not (id eq ` + suite.Quote(user) + `)`, []string{group}},
 	} {
 		t.Run(tc.filter, func(t *testing.T) {
-			for _, got := range []*answer{admin.find(t, "", tc.filter), admin.search(t, "", `"filter":`+quote(tc.filter))} {
-				if ids := got.is(200).want("totalResults", len(tc.want)).ids(); !slices.Equal(ids, tc.want) {
-					t.Errorf("%s: got %v, want %v", got.what, ids, tc.want)
+			for _, got := range []*suite.Response{admin.Find(t, "", tc.filter), admin.Search(t, "", `"filter":`+suite.Quote(tc.filter))} {
+				if ids := got.WantStatus(200).Want("totalResults", len(tc.want)).IDs(); !slices.Equal(ids, tc.want) {
+					t.Errorf("%s: got %v, want %v", got.Request, ids, tc.want)
 				}
 			}
 		})
 	}
 	t.Run("pages go on from one type in the other", func(t *testing.T) {
-		first := admin.find(t, "", both, "count", "1").is(200).want("totalResults", 2).want("itemsPerPage", 1)
-		second := admin.find(t, "", both, "count", "1", "startIndex", "2").is(200).want("totalResults", 2).want("startIndex", 2)
-		if !slices.Equal(append(first.ids(), second.ids()...), []string{user, group}) {
-			t.Errorf("%v %v", first.ids(), second.ids())
+		first := admin.Find(t, "", both, "count", "1").WantStatus(200).Want("totalResults", 2).Want("itemsPerPage", 1)
+		second := admin.Find(t, "", both, "count", "1", "startIndex", "2").WantStatus(200).Want("totalResults", 2).Want("startIndex", 2)
+		if !slices.Equal(append(first.IDs(), second.IDs()...), []string{user, group}) {
+			t.Errorf("%v %v", first.IDs(), second.IDs())
 		}
-		admin.find(t, "", both, "count", "0").is(200).want("totalResults", 2).want("Resources.0", nil)
+		admin.Find(t, "", both, "count", "0").WantStatus(200).Want("totalResults", 2).Want("Resources.0", nil)
 	})
 	t.Run("attributes of one type only are shown where they are", func(t *testing.T) {
-		got := admin.find(t, "", both, "attributes", "userName,members").is(200)
-		got.want("Resources.0.userName", mark).want("Resources.0.displayName", nil).want("Resources.1.members.0.value", user).want("Resources.1.displayName", nil)
-		admin.find(t, "", both, "attributes", "nothing").refused(400, "invalidValue", "nothing")
+		got := admin.Find(t, "", both, "attributes", "userName,members").WantStatus(200)
+		got.Want("Resources.0.userName", mark).Want("Resources.0.displayName", nil).Want("Resources.1.members.0.value", user).Want("Resources.1.displayName", nil)
+		admin.Find(t, "", both, "attributes", "nothing").WantError(400, "invalidValue", "nothing")
 	})
 	t.Run("without a filter all are listed", func(t *testing.T) {
-		all := admin.call(t, "GET", "?count=1000", nil).is(200).ids()
+		all := admin.Call(t, "GET", "?count=1000", nil).WantStatus(200).IDs()
 		if !slices.Contains(all, user) || !slices.Contains(all, group) {
 			t.Errorf("%v", all)
 		}

@@ -8,18 +8,20 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quoin-dev/quoin/test/contract/scim/internal/suite"
+
 	"github.com/quoin-dev/quoin/test/contract/internal/apiclient"
 )
 
-// byCursors goes through a list by its cursors, and calls between after each page. It returns the ids.
-func (a as) byCursors(t *testing.T, endpoint string, between func(page int), pairs ...string) []string {
+// listByCursor goes through a list by its cursors, and calls between after each page. It returns the ids.
+func listByCursor(t *testing.T, a suite.Caller, endpoint string, between func(page int), pairs ...string) []string {
 	t.Helper()
 	var all []string
 	cursor := ""
 	for page := 1; page < 100; page++ {
-		got := a.call(t, "GET", endpoint+query(append([]string{"cursor", cursor}, pairs...)...), nil).is(200)
-		all = append(all, got.ids()...)
-		if cursor = got.text("nextCursor"); cursor == "" {
+		got := a.Call(t, "GET", endpoint+suite.Query(append([]string{"cursor", cursor}, pairs...)...), nil).WantStatus(200)
+		all = append(all, got.IDs()...)
+		if cursor = got.Text("nextCursor"); cursor == "" {
 			return all
 		}
 		between(page)
@@ -31,7 +33,7 @@ func (a as) byCursors(t *testing.T, endpoint string, between func(page int), pai
 func nothing(int) {}
 
 // seven creates as many people as a filter then finds.
-func seven(t *testing.T, admin as) (filter string) {
+func seven(t *testing.T, admin suite.Caller) (filter string) {
 	t.Helper()
 	var people [][2]string
 	for i := range 7 {
@@ -41,100 +43,100 @@ func seven(t *testing.T, admin as) (filter string) {
 }
 
 func TestRFC9865Section2_CursorPagination(t *testing.T) {
-	admin := acme.as(acme.rfc)
+	admin := acme.WithToken(acme.RFC)
 	filter := seven(t, admin)
 	t.Run("an empty cursor is the first page, and the last one has no nextCursor", func(t *testing.T) {
-		first := admin.find(t, "/Users", filter, "cursor", "", "count", "4").is(200).want("schemas.0", listURN).want("totalResults", 7).want("itemsPerPage", 4).want("startIndex", nil)
-		next := first.text("nextCursor")
+		first := admin.Find(t, "/Users", filter, "cursor", "", "count", "4").WantStatus(200).Want("schemas.0", suite.ListURN).Want("totalResults", 7).Want("itemsPerPage", 4).Want("startIndex", nil)
+		next := first.Text("nextCursor")
 		if next == "" || len(next) > 1000 {
 			t.Fatalf("nextCursor %q", next)
 		}
-		second := admin.find(t, "/Users", filter, "cursor", next, "count", "4").is(200).want("totalResults", 7).want("itemsPerPage", 3).want("nextCursor", nil)
-		whole := admin.find(t, "/Users", filter).is(200).want("nextCursor", nil).ids()
-		if !slices.Equal(append(first.ids(), second.ids()...), whole) {
-			t.Errorf("pages %v %v, whole %v", first.ids(), second.ids(), whole)
+		second := admin.Find(t, "/Users", filter, "cursor", next, "count", "4").WantStatus(200).Want("totalResults", 7).Want("itemsPerPage", 3).Want("nextCursor", nil)
+		whole := admin.Find(t, "/Users", filter).WantStatus(200).Want("nextCursor", nil).IDs()
+		if !slices.Equal(append(first.IDs(), second.IDs()...), whole) {
+			t.Errorf("pages %v %v, whole %v", first.IDs(), second.IDs(), whole)
 		}
-		again := admin.find(t, "/Users", filter, "cursor", next, "count", "4").is(200)
-		if !slices.Equal(again.ids(), second.ids()) {
+		again := admin.Find(t, "/Users", filter, "cursor", next, "count", "4").WantStatus(200)
+		if !slices.Equal(again.IDs(), second.IDs()) {
 			t.Error("a cursor is good more than once")
 		}
 	})
 	t.Run("a page that is just full and the last has no nextCursor", func(t *testing.T) {
-		admin.find(t, "/Users", filter, "cursor", "", "count", "7").is(200).want("itemsPerPage", 7).want("nextCursor", nil)
+		admin.Find(t, "/Users", filter, "cursor", "", "count", "7").WantStatus(200).Want("itemsPerPage", 7).Want("nextCursor", nil)
 	})
 	t.Run("count may change from page to page", func(t *testing.T) {
-		first := admin.find(t, "/Users", filter, "cursor", "", "count", "1").is(200)
-		admin.find(t, "/Users", filter, "cursor", first.text("nextCursor"), "count", "6").is(200).want("itemsPerPage", 6).want("nextCursor", nil)
+		first := admin.Find(t, "/Users", filter, "cursor", "", "count", "1").WantStatus(200)
+		admin.Find(t, "/Users", filter, "cursor", first.Text("nextCursor"), "count", "6").WantStatus(200).Want("itemsPerPage", 6).Want("nextCursor", nil)
 	})
 	t.Run("count=0 tells the total alone", func(t *testing.T) {
-		admin.find(t, "/Users", filter, "cursor", "", "count", "0").is(200).want("totalResults", 7).want("itemsPerPage", 0).want("nextCursor", nil)
+		admin.Find(t, "/Users", filter, "cursor", "", "count", "0").WantStatus(200).Want("totalResults", 7).Want("itemsPerPage", 0).Want("nextCursor", nil)
 	})
 	t.Run("without a cursor in the request there is none in the answer", func(t *testing.T) {
-		admin.find(t, "/Users", filter, "count", "2").is(200).want("nextCursor", nil).want("startIndex", 1)
+		admin.Find(t, "/Users", filter, "count", "2").WantStatus(200).Want("nextCursor", nil).Want("startIndex", 1)
 	})
 }
 
 func TestRFC9865Section2_CursorsOfOtherLists(t *testing.T) {
-	admin := acme.as(acme.rfc)
+	admin := acme.WithToken(acme.RFC)
 	filter := seven(t, admin)
 	t.Run("sorted lists too, equal values included", func(t *testing.T) {
 		for _, order := range []string{"ascending", "descending"} {
 			for _, by := range []string{"title", "nickName", "userName", "emails"} {
-				whole := admin.find(t, "/Users", filter, "sortBy", by, "sortOrder", order).is(200).ids()
-				if paged := admin.byCursors(t, "/Users", nothing, "filter", filter, "sortBy", by, "sortOrder", order, "count", "2"); !slices.Equal(whole, paged) || len(paged) != 7 {
+				whole := admin.Find(t, "/Users", filter, "sortBy", by, "sortOrder", order).WantStatus(200).IDs()
+				if paged := listByCursor(t, admin, "/Users", nothing, "filter", filter, "sortBy", by, "sortOrder", order, "count", "2"); !slices.Equal(whole, paged) || len(paged) != 7 {
 					t.Errorf("by %s %s: whole %v, in pages %v", by, order, whole, paged)
 				}
 			}
 		}
 	})
 	t.Run("from one replica to the other", func(t *testing.T) {
-		first := admin.find(t, "/Users", filter, "cursor", "", "count", "4").is(200)
+		first := admin.Find(t, "/Users", filter, "cursor", "", "count", "4").WantStatus(200)
 		apiclient.Soon(t, func() error {
-			second := admin.at(1).find(t, "/Users", filter, "cursor", first.text("nextCursor"), "count", "4").is(200)
-			if len(append(first.ids(), second.ids()...)) != 7 {
-				return fmt.Errorf("pages %v %v", first.ids(), second.ids())
+			second := admin.OnReplica(1).Find(t, "/Users", filter, "cursor", first.Text("nextCursor"), "count", "4").WantStatus(200)
+			if len(append(first.IDs(), second.IDs()...)) != 7 {
+				return fmt.Errorf("pages %v %v", first.IDs(), second.IDs())
 			}
 			return nil
 		})
 	})
 	t.Run("with POST .search", func(t *testing.T) {
-		members := `"filter":` + quote(filter) + `,"count":5,"cursor":`
-		first := admin.search(t, "/Users", members+`""`).is(200).want("itemsPerPage", 5).want("startIndex", nil)
-		second := admin.search(t, "/Users", members+quote(first.text("nextCursor"))).is(200).want("itemsPerPage", 2).want("nextCursor", nil)
-		if len(second.ids()) != 2 || slices.Contains(first.ids(), second.ids()[0]) {
-			t.Errorf("%v %v", first.ids(), second.ids())
+		members := `"filter":` + suite.Quote(filter) + `,"count":5,"cursor":`
+		first := admin.Search(t, "/Users", members+`""`).WantStatus(200).Want("itemsPerPage", 5).Want("startIndex", nil)
+		second := admin.Search(t, "/Users", members+suite.Quote(first.Text("nextCursor"))).WantStatus(200).Want("itemsPerPage", 2).Want("nextCursor", nil)
+		if len(second.IDs()) != 2 || slices.Contains(first.IDs(), second.IDs()[0]) {
+			t.Errorf("%v %v", first.IDs(), second.IDs())
 		}
 	})
 	t.Run("over all types", func(t *testing.T) {
-		mark := unique("root")
-		want := []string{admin.user(t, unique("u"), `"externalId":`+quote(mark)), admin.created(t, "/Groups", `{"displayName":`+quote(unique("g"))+`,"externalId":`+quote(mark)+`}`)}
-		if got := admin.byCursors(t, "", nothing, "filter", "externalId eq "+quote(mark), "count", "1"); !slices.Equal(got, want) {
+		mark := suite.UniqueName("root")
+		want := []string{admin.CreateUser(t, suite.UniqueName("u"), `"externalId":`+suite.Quote(mark)), admin.Create(t, "/Groups", `{"displayName":`+suite.Quote(suite.UniqueName("g"))+`,"externalId":`+suite.Quote(mark)+`}`)}
+		if got := listByCursor(t, admin, "", nothing, "filter", "externalId eq "+suite.Quote(mark), "count", "1"); !slices.Equal(got, want) {
 			t.Errorf("got %v, want %v", got, want)
 		}
 	})
 }
 
 func TestRFC9865Section2_WritesDuringPagingLoseAndRepeatNothing(t *testing.T) {
-	admin := acme.as(acme.rfc)
+	admin := acme.WithToken(acme.RFC)
 	for _, sort := range []string{"", "userName"} {
 		t.Run("sorted by "+sort, func(t *testing.T) {
-			mark := unique("w")
+			mark := suite.UniqueName("w")
 			var there []string
-			create := func(name string) string { return admin.user(t, name+mark, `"userType":`+quote(mark)) }
+			create := func(name string) string { return admin.CreateUser(t, name+mark, `"userType":`+suite.Quote(mark)) }
 			for i := range 10 {
 				there = append(there, create(fmt.Sprintf("m%d-", i)))
 			}
 			gone := there[0]
-			got := admin.byCursors(t, "/Users", func(page int) {
+			got := listByCursor(t, admin, "/Users", func(page int) {
 				create(fmt.Sprintf("a%d-", page)) // before and behind what was seen
 				create(fmt.Sprintf("z%d-", page))
 				if page == 1 {
-					admin.call(t, "DELETE", "/Users/"+gone, nil).is(204)
+					admin.Call(t, "DELETE", "/Users/"+gone, nil).WantStatus(204)
 				}
 				if page > 20 {
 					t.Fatal("the list does not end")
 				}
-			}, "filter", `userType eq `+quote(mark)+` and not (userName sw "z")`, "sortBy", sort, "count", "3")
+			}, "filter", `userType eq `+suite.Quote(mark)+` and not (userName sw "z")`, "sortBy", sort, "count", "3")
 			seen := map[string]int{}
 			for _, id := range got {
 				seen[id]++
@@ -165,55 +167,55 @@ func forge(t *testing.T, cursor, member string, value any) string {
 		t.Fatalf("cursor %q: %v", cursor, err)
 	}
 	members[member] = value
-	return base64.RawURLEncoding.EncodeToString([]byte(asJSON(members)))
+	return base64.RawURLEncoding.EncodeToString([]byte(suite.FormatJSON(members)))
 }
 
 func TestRFC9865Section2_1_Refusals(t *testing.T) {
-	admin := acme.as(acme.rfc)
+	admin := acme.WithToken(acme.RFC)
 	filter := sortedPeople(t, admin, [2]string{"a", ""}, [2]string{"b", ""}, [2]string{"c", ""})
-	list := func(pairs ...string) *answer {
+	list := func(pairs ...string) *suite.Response {
 		t.Helper()
-		return admin.find(t, "/Users", filter, pairs...)
+		return admin.Find(t, "/Users", filter, pairs...)
 	}
-	cursor := list("cursor", "", "count", "1").is(200).text("nextCursor")
-	list("cursor", cursor).is(200)
+	cursor := list("cursor", "", "count", "1").WantStatus(200).Text("nextCursor")
+	list("cursor", cursor).WantStatus(200)
 	t.Run("a cursor that was not given out is an invalidCursor", func(t *testing.T) {
 		for _, bad := range []string{"x", "!!!", cursor[:len(cursor)/2], cursor + "x", base64.RawURLEncoding.EncodeToString([]byte(`{}`)), base64.RawURLEncoding.EncodeToString([]byte(`[]`)), forge(t, cursor, "q", "AAAA"), forge(t, cursor, "p", map[string]any{}), forge(t, cursor, "y", "Device")} {
-			list("cursor", bad).refused(400, "invalidCursor", "cursor")
-			admin.search(t, "/Users", `"filter":`+quote(filter)+`,"cursor":`+quote(bad)).refused(400, "invalidCursor", "cursor")
+			list("cursor", bad).WantError(400, "invalidCursor", "cursor")
+			admin.Search(t, "/Users", `"filter":`+suite.Quote(filter)+`,"cursor":`+suite.Quote(bad)).WantError(400, "invalidCursor", "cursor")
 		}
 	})
 	t.Run("a cursor of another list is an invalidCursor", func(t *testing.T) {
-		admin.find(t, "/Users", `userName pr`, "cursor", cursor).refused(400, "invalidCursor")
-		admin.call(t, "GET", "/Users"+query("cursor", cursor), nil).refused(400, "invalidCursor")
-		admin.find(t, "", filter, "cursor", cursor).refused(400, "invalidCursor")
-		admin.call(t, "GET", "/Groups"+query("cursor", cursor), nil).refused(400, "invalidCursor")
-		list("cursor", cursor, "sortBy", "userName").refused(400, "invalidCursor")
-		sorted := list("cursor", "", "count", "1", "sortBy", "userName").is(200).text("nextCursor")
-		list("cursor", sorted, "sortBy", "userName", "sortOrder", "descending").refused(400, "invalidCursor")
-		globex.as(globex.rfc).find(t, "/Users", filter, "cursor", cursor).refused(400, "invalidCursor")
+		admin.Find(t, "/Users", `userName pr`, "cursor", cursor).WantError(400, "invalidCursor")
+		admin.Call(t, "GET", "/Users"+suite.Query("cursor", cursor), nil).WantError(400, "invalidCursor")
+		admin.Find(t, "", filter, "cursor", cursor).WantError(400, "invalidCursor")
+		admin.Call(t, "GET", "/Groups"+suite.Query("cursor", cursor), nil).WantError(400, "invalidCursor")
+		list("cursor", cursor, "sortBy", "userName").WantError(400, "invalidCursor")
+		sorted := list("cursor", "", "count", "1", "sortBy", "userName").WantStatus(200).Text("nextCursor")
+		list("cursor", sorted, "sortBy", "userName", "sortOrder", "descending").WantError(400, "invalidCursor")
+		globex.WithToken(globex.RFC).Find(t, "/Users", filter, "cursor", cursor).WantError(400, "invalidCursor")
 	})
 	t.Run("a cursor is good for as long as discovery says, then it is an expiredCursor", func(t *testing.T) {
-		timeout, _ := admin.call(t, "GET", "/ServiceProviderConfig", nil).is(200).at("pagination.cursorTimeout").(float64)
+		timeout, _ := admin.Call(t, "GET", "/ServiceProviderConfig", nil).WantStatus(200).Value("pagination.cursorTimeout").(float64)
 		if timeout < 60 {
 			t.Fatalf("cursorTimeout is %v", timeout)
 		}
 		age := func(seconds float64) string { return forge(t, cursor, "a", time.Now().Unix()-int64(seconds)) }
-		list("cursor", age(timeout-30)).is(200)
-		list("cursor", age(timeout+30)).refused(400, "expiredCursor", "cursor")
-		list("cursor", forge(t, cursor, "a", time.Now().Add(24*time.Hour).Unix())).refused(400, "expiredCursor")
+		list("cursor", age(timeout-30)).WantStatus(200)
+		list("cursor", age(timeout+30)).WantError(400, "expiredCursor", "cursor")
+		list("cursor", forge(t, cursor, "a", time.Now().Add(24*time.Hour).Unix())).WantError(400, "expiredCursor")
 	})
 	t.Run("a count out of bounds is an invalidCount", func(t *testing.T) {
 		for _, count := range []string{"-1", "1001", "1000000"} {
-			list("cursor", "", "count", count).refused(400, "invalidCount", "count")
-			list("cursor", cursor, "count", count).refused(400, "invalidCount", "count")
+			list("cursor", "", "count", count).WantError(400, "invalidCount", "count")
+			list("cursor", cursor, "count", count).WantError(400, "invalidCount", "count")
 		}
-		list("cursor", "", "count", "1000").is(200)
-		admin.search(t, "/Users", `"cursor":"","count":-1`).refused(400, "invalidCount", "count")
+		list("cursor", "", "count", "1000").WantStatus(200)
+		admin.Search(t, "/Users", `"cursor":"","count":-1`).WantError(400, "invalidCount", "count")
 	})
 	t.Run("cursor and startIndex exclude each other", func(t *testing.T) {
-		list("cursor", "", "startIndex", "1").refused(400, "invalidValue", "startIndex", "cursor")
-		list("cursor", cursor, "startIndex", "2").refused(400, "invalidValue", "startIndex", "cursor")
-		admin.search(t, "/Users", `"cursor":"","startIndex":1`).refused(400, "invalidValue", "startIndex")
+		list("cursor", "", "startIndex", "1").WantError(400, "invalidValue", "startIndex", "cursor")
+		list("cursor", cursor, "startIndex", "2").WantError(400, "invalidValue", "startIndex", "cursor")
+		admin.Search(t, "/Users", `"cursor":"","startIndex":1`).WantError(400, "invalidValue", "startIndex")
 	})
 }

@@ -1,6 +1,6 @@
 //go:build memory
 
-package scim_test
+package security_test
 
 import "testing"
 

@@ -1,6 +1,6 @@
 //go:build !memory
 
-package scim_test
+package security_test
 
 import (
 	"bytes"
@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/quoin-dev/quoin/test/contract/scim/internal/suite"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -30,7 +32,7 @@ func objectsOf(t *testing.T, group schema.GroupVersion, kind string) []byte {
 	t.Helper()
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(group.WithKind(kind + "List"))
-	if err := k8s.List(t.Context(), list); err != nil {
+	if err := suite.Kubernetes.List(t.Context(), list); err != nil {
 		t.Fatal(err)
 	}
 	data, err := json.Marshal(list)
@@ -50,7 +52,7 @@ func passwordIsNowhere(t *testing.T, id, secret string) {
 	if bytes.Contains(users, []byte(secret)) {
 		t.Error("the password is kept")
 	}
-	for _, p := range processes() {
+	for _, p := range suite.Processes() {
 		if bytes.Contains(p.Logged(), []byte(secret)) {
 			t.Errorf("%s: the password is logged", filepath.Base(p.LogFile))
 		}
@@ -61,21 +63,21 @@ func passwordIsNowhere(t *testing.T, id, secret string) {
 // no object, whether they are good or not.
 func TestCure53Passbolt_TokensAreNowhere(t *testing.T) {
 	wrong := "sk-quoin-" + strings.Repeat("1", 50)
-	id := acme.as(acme.rfc).user(t, "token-"+runName())
-	for _, token := range []string{acme.rfc, acme.okta, acme.entra, acme.auto, acme.reader, acme.scoped, globex.rfc, wrong} {
+	id := acme.WithToken(acme.RFC).CreateUser(t, "token-"+suite.RunID())
+	for _, token := range []string{acme.RFC, acme.Okta, acme.Entra, acme.Auto, acme.Reader, acme.Scoped, globex.RFC, wrong} {
 		for _, authorization := range []string{"Bearer " + token, "Api-Key " + token, token, "Basic " + token} {
-			caller := as{acme, authorization, 0}
-			caller.call(t, "GET", "/Users/"+id, nil)
-			caller.call(t, "GET", "/Users?access_token="+token, nil)
-			caller.call(t, "PATCH", "/Users/"+id, `{`)
+			caller := acme.WithAuthorization(authorization)
+			caller.Call(t, "GET", "/Users/"+id, nil)
+			caller.Call(t, "GET", "/Users?access_token="+token, nil)
+			caller.Call(t, "PATCH", "/Users/"+id, `{`)
 		}
 	}
 	keys := objectsOf(t, v1alpha1.GroupVersion, "ApiKey")
-	for _, token := range []string{acme.rfc, acme.okta, acme.entra, acme.auto, acme.reader, acme.scoped, globex.rfc, wrong} {
+	for _, token := range []string{acme.RFC, acme.Okta, acme.Entra, acme.Auto, acme.Reader, acme.Scoped, globex.RFC, wrong} {
 		if bytes.Contains(keys, []byte(token)) {
 			t.Error("a token is kept as it is")
 		}
-		for _, p := range processes() {
+		for _, p := range suite.Processes() {
 			log := p.Logged()
 			if len(log) == 0 {
 				t.Fatalf("%s is empty", p.LogFile)
@@ -85,7 +87,7 @@ func TestCure53Passbolt_TokensAreNowhere(t *testing.T) {
 			}
 		}
 	}
-	if !bytes.Contains(fronts[0].Logged(), []byte("/Users/"+id)) {
+	if !bytes.Contains(suite.APIServers[0].Logged(), []byte("/Users/"+id)) {
 		t.Error("the log lacks what was asked: it was looked into too early, or is another one")
 	}
 }
@@ -93,43 +95,43 @@ func TestCure53Passbolt_TokensAreNowhere(t *testing.T) {
 // A key that has expired, and two headers of which two readers would take one each.
 func TestExpiredAndDoubledCredentials(t *testing.T) {
 	past := metav1.NewTime(time.Now().Add(-time.Hour))
-	key, token, err := clustertest.Key(acme.name, "expired", v1alpha1.ApiKeySpec{
+	key, token, err := clustertest.Key(acme.Name, "expired", v1alpha1.ApiKeySpec{
 		ScimProfile: "RFC", Permissions: []v1alpha1.Permission{v1alpha1.PermissionScimManage}, ExpirationTime: &past,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := k8s.Create(t.Context(), key); err != nil {
+	if err := suite.Kubernetes.Create(t.Context(), key); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = k8s.Delete(t.Context(), key) })
+	t.Cleanup(func() { _ = suite.Kubernetes.Delete(t.Context(), key) })
 	for _, path := range []string{"/Users", "/Me", "/Nothing"} {
-		got := acme.as(token).call(t, "GET", path, nil)
-		got.refused(401, "")
-		if !strings.HasPrefix(got.header.Get("WWW-Authenticate"), "Bearer ") {
-			t.Errorf("WWW-Authenticate is %q", got.header.Get("WWW-Authenticate"))
+		got := acme.WithToken(token).Call(t, "GET", path, nil)
+		got.WantError(401, "")
+		if !strings.HasPrefix(got.Header.Get("WWW-Authenticate"), "Bearer ") {
+			t.Errorf("WWW-Authenticate is %q", got.Header.Get("WWW-Authenticate"))
 		}
 	}
-	raw(t, "GET /api/scim/v2/Users HTTP/1.1\r\nHost: "+acme.host+"\r\nConnection: close\r\nAuthorization: Bearer "+acme.rfc+"\r\nAuthorization: Bearer "+acme.rfc+"\r\n\r\n").refused(401, "")
+	raw(t, "GET /api/scim/v2/Users HTTP/1.1\r\nHost: "+acme.Host+"\r\nConnection: close\r\nAuthorization: Bearer "+acme.RFC+"\r\nAuthorization: Bearer "+acme.RFC+"\r\n\r\n").WantError(401, "")
 	// Who shows a credential that is not good is refused where none is needed, too.
-	as{acme, "non-token", 0}.call(t, "GET", "/ServiceProviderConfig", nil).refused(401, "")
+	acme.WithAuthorization("non-token").Call(t, "GET", "/ServiceProviderConfig", nil).WantError(401, "")
 }
 
 // Host names that are nobody's are not served, and those in another spelling show the configured one.
 func TestHostsOfTenants(t *testing.T) {
-	id := acme.as(acme.rfc).user(t, "hosts-"+runName())
-	get := func(host string) *answer {
-		return raw(t, "GET /api/scim/v2/Users/"+id+" HTTP/1.1\r\nHost: "+host+"\r\nX-Forwarded-Host: "+acme.host+"\r\nConnection: close\r\nAuthorization: Bearer "+acme.rfc+"\r\n\r\n")
+	id := acme.WithToken(acme.RFC).CreateUser(t, "hosts-"+suite.RunID())
+	get := func(host string) *suite.Response {
+		return raw(t, "GET /api/scim/v2/Users/"+id+" HTTP/1.1\r\nHost: "+host+"\r\nX-Forwarded-Host: "+acme.Host+"\r\nConnection: close\r\nAuthorization: Bearer "+acme.RFC+"\r\n\r\n")
 	}
-	for _, host := range []string{"evil.test", "", "127.0.0.1", acme.host + ".evil.test", "evil." + acme.host, "acme"} {
-		if got := get(host); got.status != 404 && got.status != 400 {
-			t.Errorf("host %q: %d %s", host, got.status, got.raw)
+	for _, host := range []string{"evil.test", "", "127.0.0.1", acme.Host + ".evil.test", "evil." + acme.Host, "acme"} {
+		if got := get(host); got.Status != 404 && got.Status != 400 {
+			t.Errorf("host %q: %d %s", host, got.Status, got.Raw)
 		}
 	}
-	for _, host := range []string{strings.ToUpper(acme.host), acme.host + ":8443"} {
-		get(host).is(200).want("meta.location", acme.base()+"/Users/"+id)
+	for _, host := range []string{strings.ToUpper(acme.Host), acme.Host + ":8443"} {
+		get(host).WantStatus(200).Want("meta.location", acme.BaseURL()+"/Users/"+id)
 	}
-	get(globex.host).refused(401, "")
+	get(globex.Host).WantError(401, "")
 }
 
 // etcd as a victim: each caller has a rate, also within a bulk request.
@@ -138,7 +140,7 @@ func TestRatesAreLimited(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	limited := kubernetes.FrontEnd(filepath.Join(t.TempDir(), "limited.log"), address)
+	limited := suite.Cluster.FrontEnd(filepath.Join(t.TempDir(), "limited.log"), address)
 	limited.Args = append(limited.Args, "--requests-per-second", "1", "--burst", "5")
 	t.Cleanup(limited.Kill)
 	if err := limited.Start(); err != nil {
@@ -153,14 +155,14 @@ func TestRatesAreLimited(t *testing.T) {
 	}); err != nil {
 		t.Fatalf("%v: %s", err, limited.Logged())
 	}
-	before := replicas[1]
-	replicas[1] = address // the client of the second replica dials what stands here
-	idle(clients[1])
-	t.Cleanup(func() { replicas[1] = before; idle(clients[1]) })
-	caller := acme.as(acme.rfc).at(1)
-	var refused *answer
+	before := suite.Replicas[1]
+	suite.Replicas[1] = address // the client of the second replica dials what stands here
+	idle(suite.Clients[1])
+	t.Cleanup(func() { suite.Replicas[1] = before; idle(suite.Clients[1]) })
+	caller := acme.WithToken(acme.RFC).OnReplica(1)
+	var refused *suite.Response
 	for range 20 {
-		if got := caller.call(t, "GET", "/Users?count=0", nil); got.status != 200 {
+		if got := caller.Call(t, "GET", "/Users?count=0", nil); got.Status != 200 {
 			refused = got
 			break
 		}
@@ -168,18 +170,18 @@ func TestRatesAreLimited(t *testing.T) {
 	if refused == nil {
 		t.Fatal("20 requests at once are served at a rate of 1 a second")
 	}
-	refused.refused(429, "")
-	if wait, err := strconv.Atoi(refused.header.Get("Retry-After")); err != nil || wait < 1 || wait > 5 {
-		t.Errorf("Retry-After is %q", refused.header.Get("Retry-After"))
+	refused.WantError(429, "")
+	if wait, err := strconv.Atoi(refused.Header.Get("Retry-After")); err != nil || wait < 1 || wait > 5 {
+		t.Errorf("Retry-After is %q", refused.Header.Get("Retry-After"))
 	}
 	// Another caller has a rate of its own, and the one that waits is served again.
-	acme.as(acme.okta).at(1).call(t, "GET", "/Users?count=0", nil).is(200)
+	acme.WithToken(acme.Okta).OnReplica(1).Call(t, "GET", "/Users?count=0", nil).WantStatus(200)
 	time.Sleep(1500 * time.Millisecond)
-	caller.call(t, "GET", "/Users?count=0", nil).is(200)
+	caller.Call(t, "GET", "/Users?count=0", nil).WantStatus(200)
 	// Each operation of a bulk counts: eight of them are not done in no time.
 	began := time.Now()
-	bulk := `{"schemas":["` + bulkURN + `"],"Operations":[` + strings.TrimSuffix(strings.Repeat(`{"method":"DELETE","path":"/Users/nobody"},`, 8), ",") + `]}`
-	acme.as(acme.entra).at(1).call(t, "POST", "/Bulk", bulk).is(200)
+	bulk := `{"schemas":["` + suite.BulkURN + `"],"Operations":[` + strings.TrimSuffix(strings.Repeat(`{"method":"DELETE","path":"/Users/nobody"},`, 8), ",") + `]}`
+	acme.WithToken(acme.Entra).OnReplica(1).Call(t, "POST", "/Bulk", bulk).WantStatus(200)
 	if took := time.Since(began); took < 2*time.Second {
 		t.Errorf("8 operations took %s at a rate of 1 a second and 5 at once", took)
 	}
@@ -190,16 +192,16 @@ func idle(c *http.Client) { c.CloseIdleConnections() }
 // authentik GHSA-9m7q-6qg6-888h: a client could make itself a member of the administrators' group.
 // Groups of names that Kubernetes gives power to have none here, and no object of RBAC names them.
 func TestGroupsOfPowerfulNamesHaveNoPower(t *testing.T) {
-	a, run := acme.as(acme.rfc), runName()
-	id := a.user(t, "powerless-"+run)
+	a, run := acme.WithToken(acme.RFC), suite.RunID()
+	id := a.CreateUser(t, "powerless-"+run)
 	for _, name := range []string{"system:masters", "system:authenticated", "kubeadm:cluster-admins", "Admin", "cluster-admin"} {
-		created := a.call(t, "POST", "/Groups", `{"displayName":"`+name+`","members":[{"value":"`+id+`"}]}`)
-		if created.status != 201 {
-			created.refused(400, "invalidValue")
+		created := a.Call(t, "POST", "/Groups", `{"displayName":"`+name+`","members":[{"value":"`+id+`"}]}`)
+		if created.Status != 201 {
+			created.WantError(400, "invalidValue")
 			continue
 		}
-		location := "/Groups/" + created.text("id")
-		t.Cleanup(func() { a.tidy(t, location) })
+		location := "/Groups/" + created.Text("id")
+		t.Cleanup(func() { a.Delete(t, location) })
 	}
 	for _, kind := range []string{"ClusterRoleBinding", "RoleBinding"} {
 		bindings := objectsOf(t, schema.GroupVersion{Group: "rbac.authorization.k8s.io", Version: "v1"}, kind)
@@ -207,34 +209,34 @@ func TestGroupsOfPowerfulNamesHaveNoPower(t *testing.T) {
 			t.Errorf("a %s names a user that SCIM has made", kind)
 		}
 	}
-	acme.as(acme.reader).call(t, "GET", "/Groups", nil).refused(403, "")
+	acme.WithToken(acme.Reader).Call(t, "GET", "/Groups", nil).WantError(403, "")
 }
 
 // What Kubernetes would refuse is the client's fault, and told as such.
 func TestValuesThatAreTooLong(t *testing.T) {
-	a, run := acme.as(acme.rfc), runName()
-	id := a.user(t, "long-"+run)
+	a, run := acme.WithToken(acme.RFC), suite.RunID()
+	id := a.CreateUser(t, "long-"+run)
 	long := strings.Repeat("x", 9000)
 	var emails []string
 	for range 40 {
-		emails = append(emails, `{"value":"`+runName()+`@x.test"}`)
+		emails = append(emails, `{"value":"`+suite.RunID()+`@x.test"}`)
 	}
 	for member, word := range map[string]string{
 		`"userName":"` + long + `"`: "userName", `"title":"` + long + `"`: "title", `"name":{"givenName":"` + long + `"}`: "givenName", `"externalId":"` + long + `"`: "externalId",
-		`"emails":[{"value":"` + long + `"}]`: "emails", `"emails":[` + strings.Join(emails, ",") + `]`: "emails", `"` + enterpriseURN + `":{"department":"` + long + `"}`: "department",
+		`"emails":[{"value":"` + long + `"}]`: "emails", `"emails":[` + strings.Join(emails, ",") + `]`: "emails", `"` + suite.EnterpriseURN + `":{"department":"` + long + `"}`: "department",
 	} {
 		body := `{` + member + `}`
 		if !strings.HasPrefix(member, `"userName"`) {
 			body = `{"userName":"long2-` + run + `",` + member + `}`
 		}
-		a.call(t, "POST", "/Users", body).refused(400, "invalidValue", word)
-		a.call(t, "PATCH", "/Users/"+id, patch(`{"op":"replace","value":{`+member+`}}`)).refused(400, "invalidValue", word)
+		a.Call(t, "POST", "/Users", body).WantError(400, "invalidValue", word)
+		a.Call(t, "PATCH", "/Users/"+id, suite.PatchBody(`{"op":"replace","value":{`+member+`}}`)).WantError(400, "invalidValue", word)
 	}
-	a.call(t, "POST", "/Groups", `{"displayName":"`+long+`"}`).refused(400, "invalidValue", "displayName")
-	a.call(t, "POST", "/Groups", `{"displayName":"Long `+run+`","members":[{"value":"`+long+`"}]}`).refused(400, "invalidValue", "members")
+	a.Call(t, "POST", "/Groups", `{"displayName":"`+long+`"}`).WantError(400, "invalidValue", "displayName")
+	a.Call(t, "POST", "/Groups", `{"displayName":"Long `+run+`","members":[{"value":"`+long+`"}]}`).WantError(400, "invalidValue", "members")
 	for _, id := range []string{strings.Repeat("x", 300), "UPPER", "a_b", "..", "a..b", "-a", "ä", "a b", "kube-system%2fx"} {
-		if got := rawGet(t, "/api/scim/v2/Users/"+strings.ReplaceAll(strings.ReplaceAll(id, " ", "%20"), "ä", "%c3%a4"), "Bearer "+acme.rfc); got.status != 404 {
-			t.Errorf("id %q: %d %s", id, got.status, got.raw)
+		if got := rawGet(t, "/api/scim/v2/Users/"+strings.ReplaceAll(strings.ReplaceAll(id, " ", "%20"), "ä", "%c3%a4"), "Bearer "+acme.RFC); got.Status != 404 {
+			t.Errorf("id %q: %d %s", id, got.Status, got.Raw)
 		}
 	}
 }

@@ -1,7 +1,6 @@
-package scim_test
+package clients_test
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -12,15 +11,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quoin-dev/quoin/test/contract/scim/internal/suite"
+
 	"github.com/quoin-dev/quoin/test/contract/internal/apiclient"
 )
 
 // keyNames are the keys that a conversation can be held with: of a profile, or auto without one.
 var keyNames = []string{"rfc", "okta", "entra", "auto"}
-
-func (a *account) token(key string) string {
-	return map[string]string{"rfc": a.rfc, "okta": a.okta, "entra": a.entra, "auto": a.auto}[key]
-}
 
 // replay holds a conversation of testdata with each of its keys.
 func replay(t *testing.T, name string) {
@@ -30,8 +27,8 @@ func replay(t *testing.T, name string) {
 	}
 	for _, key := range c.keys {
 		t.Run(key, func(t *testing.T) {
-			r := &replayed{caller: acme.as(acme.token(key)), values: map[string]any{
-				"run": runName(), "token": acme.token(key), "base": acme.base(),
+			r := &replayed{caller: acme.WithToken(acme.Token(key)), values: map[string]any{
+				"run": suite.RunID(), "token": acme.Token(key), "base": acme.BaseURL(),
 			}}
 			t.Cleanup(func() { r.tidy(t) })
 			held := 0
@@ -51,12 +48,9 @@ func replay(t *testing.T, name string) {
 	}
 }
 
-// runName is a text that no other run has.
-func runName() string { return strconv.FormatInt(time.Now().UnixNano(), 36) }
-
 // replayed is a conversation that is going on.
 type replayed struct {
-	caller as
+	caller suite.Caller
 	// values by the names of their placeholders.
 	values map[string]any
 	// made are the locations of what was created.
@@ -71,14 +65,14 @@ func (r *replayed) section(t *testing.T, file string, s *section) {
 			t.Fatalf("%s: %v", at, err)
 		}
 		began := time.Now()
-		got := r.caller.call(t, e.method, target, body, header...)
+		got := r.caller.Call(t, e.method, target, body, header...)
 		took := time.Since(began)
-		got.what = at + ": " + got.what
-		if got.status == 201 {
-			r.made = append(r.made, strings.TrimPrefix(got.header.Get("Location"), r.caller.base()))
+		got.Request = at + ": " + got.Request
+		if got.Status == 201 {
+			r.made = append(r.made, strings.TrimPrefix(got.Header.Get("Location"), r.caller.BaseURL()))
 		}
 		if faults := r.check(e, got, took); len(faults) > 0 {
-			t.Fatalf("%s:\n\t%s\nanswered %d: %s", got.what, strings.Join(faults, "\n\t"), got.status, clip(got.raw))
+			t.Fatalf("%s:\n\t%s\nanswered %d: %s", got.Request, strings.Join(faults, "\n\t"), got.Status, suite.Truncate(got.Raw))
 		}
 	}
 }
@@ -86,15 +80,7 @@ func (r *replayed) section(t *testing.T, file string, s *section) {
 // tidy deletes what the conversation has left.
 func (r *replayed) tidy(t *testing.T) {
 	for _, location := range slices.Backward(r.made) {
-		r.caller.tidy(t, location)
-	}
-}
-
-// tidy deletes what a test has left, if it is still there.
-func (a as) tidy(t *testing.T, location string) {
-	got, err := a.try(context.WithoutCancel(t.Context()), "DELETE", location, nil)
-	if err != nil || got.status != 204 && got.status != 404 {
-		t.Errorf("DELETE %s: %v %v", location, got, err)
+		r.caller.Delete(t, location)
 	}
 }
 
@@ -110,14 +96,14 @@ func (r *replayed) request(e *exchange) (target string, body any, header []strin
 		header = append(header, text)
 	}
 	if e.body == "" {
-		return encoded(target), nil, header, nil
+		return suite.EncodeTarget(target), nil, header, nil
 	}
 	if copied := changedCopy.FindStringSubmatch(e.body); copied != nil {
 		body, err = r.changed(copied[1], copied[2])
 	} else {
 		body, err = r.fill(e.body)
 	}
-	return encoded(target), body, header, err
+	return suite.EncodeTarget(target), body, header, err
 }
 
 // changed is an object that was kept, with other members.
@@ -151,27 +137,14 @@ func (r *replayed) fill(text string) (string, error) {
 	return filled, err
 }
 
-// encoded is a target in which what cannot stand in a URL is percent-encoded.
-func encoded(target string) string {
-	var b strings.Builder
-	for _, c := range []byte(target) {
-		if 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.IndexByte("-._~:/?@!$&'()*+,;=%", c) >= 0 {
-			b.WriteByte(c)
-			continue
-		}
-		fmt.Fprintf(&b, "%%%02X", c)
-	}
-	return b.String()
-}
-
 // check returns what is wrong with an answer.
-func (r *replayed) check(e *exchange, got *answer, took time.Duration) []string {
-	if got.status != e.status {
+func (r *replayed) check(e *exchange, got *suite.Response, took time.Duration) []string {
+	if got.Status != e.status {
 		return []string{fmt.Sprintf("the status is not %d", e.status)}
 	}
 	var body any
-	if len(got.raw) > 0 {
-		if err := json.Unmarshal(got.raw, &body); err != nil {
+	if len(got.Raw) > 0 {
+		if err := json.Unmarshal(got.Raw, &body); err != nil {
 			return []string{"the body is not JSON"}
 		}
 	}
@@ -186,9 +159,9 @@ func (r *replayed) check(e *exchange, got *answer, took time.Duration) []string 
 
 // rules are what is true of every answer: its media type is SCIM's and nothing else, a 204 has no
 // body and every other one has, a 201 says where, and an error is one of SCIM with a reason.
-func (e *exchange) rules(got *answer, body any) []string {
+func (e *exchange) rules(got *suite.Response, body any) []string {
 	if e.status == 204 {
-		if len(got.raw) > 0 {
+		if len(got.Raw) > 0 {
 			return []string{"a 204 has a body"}
 		}
 		return nil
@@ -199,16 +172,16 @@ func (e *exchange) rules(got *answer, body any) []string {
 			faults = append(faults, fmt.Sprintf(format, args...))
 		}
 	}
-	must(got.header.Get("Content-Type") == "application/scim+json", "Content-Type is %q", got.header.Get("Content-Type"))
+	must(got.Header.Get("Content-Type") == "application/scim+json", "Content-Type is %q", got.Header.Get("Content-Type"))
 	schemas, _ := lookup(body, "schemas.length")
 	must(schemas != nil, "no schemas")
 	if e.status == 201 {
 		location, _ := lookup(body, "meta.location")
-		must(location != nil && got.header.Get("Location") == location, "Location is %q, and meta.location %v", got.header.Get("Location"), location)
+		must(location != nil && got.Header.Get("Location") == location, "Location is %q, and meta.location %v", got.Header.Get("Location"), location)
 	}
 	if e.status >= 400 {
 		urn, _ := lookup(body, "schemas.0")
-		must(urn == errorURN, "no SCIM error")
+		must(urn == suite.ErrorURN, "no SCIM error")
 		status, _ := lookup(body, "status")
 		must(status == strconv.Itoa(e.status), "status in the body is %v", status)
 		detail, _ := lookup(body, "detail")
@@ -217,7 +190,7 @@ func (e *exchange) rules(got *answer, body any) []string {
 	return faults
 }
 
-func (r *replayed) expect(x expectation, got *answer, body any, took time.Duration) error {
+func (r *replayed) expect(x expectation, got *suite.Response, body any, took time.Duration) error {
 	value, found := lookup(body, x.path)
 	switch x.verb {
 	case "keep":
@@ -233,7 +206,7 @@ func (r *replayed) expect(x expectation, got *answer, body any, took time.Durati
 		}
 		return err
 	case "header":
-		value, found = got.header.Get(x.path), true
+		value, found = got.Header.Get(x.path), true
 	case "is":
 		if kind := kindOf(value, found); kind != x.wanted {
 			return fmt.Errorf("%s is %s, not %s", x.path, kind, x.wanted)

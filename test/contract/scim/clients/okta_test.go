@@ -1,8 +1,10 @@
-package scim_test
+package clients_test
 
 import (
 	"fmt"
 	"testing"
+
+	"github.com/quoin-dev/quoin/test/contract/scim/internal/suite"
 )
 
 // The conversations of Okta, with a key for it and, by its User-Agent, with any key.
@@ -20,19 +22,19 @@ func TestCubeCLI(t *testing.T)         { replay(t, "cube-cli") }
 // An import reads page after page until it has totalResults users: each of them comes once, and the
 // order is the same the second time (shared/domain/scim.md section 2.1, "Import").
 func TestOktaImport(t *testing.T) {
-	okta, run := acme.as(acme.okta), runName()
+	okta, run := acme.WithToken(acme.Okta), suite.RunID()
 	made := map[string]bool{}
 	for i := range 25 {
-		made[okta.user(t, fmt.Sprintf("import-%02d-%s@okta.test", i, run))] = true
+		made[okta.CreateUser(t, fmt.Sprintf("import-%02d-%s@okta.test", i, run))] = true
 	}
 	imported := func() (order []string) {
 		for start, total := 1, 1; start <= total; start += 10 {
-			page := okta.call(t, "GET", fmt.Sprintf("/Users?startIndex=%d&count=10", start), nil, "User-Agent", "Okta SCIM Client 1.0.0").is(200).want("startIndex", start)
-			n, _ := page.at("totalResults").(float64)
+			page := okta.Call(t, "GET", fmt.Sprintf("/Users?startIndex=%d&count=10", start), nil, "User-Agent", "Okta SCIM Client 1.0.0").WantStatus(200).Want("startIndex", start)
+			n, _ := page.Value("totalResults").(float64)
 			total = int(n)
-			users := page.list("Resources")
-			if want := min(10, total-start+1); len(users) != want || page.at("itemsPerPage") != float64(want) {
-				t.Fatalf("the page from %d of %d has %d users, not %d: %s", start, total, len(users), want, clip(page.raw))
+			users := page.List("Resources")
+			if want := min(10, total-start+1); len(users) != want || page.Value("itemsPerPage") != float64(want) {
+				t.Fatalf("the page from %d of %d has %d users, not %d: %s", start, total, len(users), want, suite.Truncate(page.Raw))
 			}
 			for _, u := range users {
 				id, _ := u["id"].(string)

@@ -1,6 +1,6 @@
 //go:build memory
 
-package scim_test
+package suite
 
 import (
 	"crypto/x509"
@@ -19,35 +19,35 @@ import (
 
 // inMemory tells that the protocol is tested without Kubernetes: go test -tags memory takes a
 // second, and skips what needs a cluster.
-const inMemory = true
+const InMemory = true
 
-func TestMain(m *testing.M) {
+func Main(m *testing.M) {
 	server := scim.NewServer(time.Now, nil)
-	stores := map[*account]*scimtest.Memory{acme: {}, globex: {LastID: 500_000}} // distinct ids
-	extension := schema.Extension{Schema: &schema.Schema{ID: attributesURN, Name: "UserAttribute", Attributes: []*schema.Attribute{
+	stores := map[*Account]*scimtest.Memory{Acme: {}, Globex: {LastID: 500_000}} // distinct ids
+	extension := schema.Extension{Schema: &schema.Schema{ID: AttributesURN, Name: "UserAttribute", Attributes: []*schema.Attribute{
 		attribute("team", schema.String), attribute("level", schema.Integer),
 		{Name: "tags", Type: schema.String, MultiValued: true, Mutability: schema.ReadWrite, Returned: schema.Default, Uniqueness: "none"},
 		{Name: "badge", Type: schema.String, CaseExact: true, Mutability: schema.Immutable, Returned: schema.Default, Uniqueness: "none"},
 		attribute("since", schema.DateTime), attribute("score", schema.Decimal), attribute("remote", schema.Boolean),
 	}}}
-	for _, a := range accounts {
-		a.rfc, a.okta, a.entra, a.auto, a.reader, a.scoped = "rfc-"+a.name, "okta-"+a.name, "entra-"+a.name, "auto-"+a.name, "reader-"+a.name, "scoped-"+a.name
+	for _, a := range Accounts {
+		a.RFC, a.Okta, a.Entra, a.Auto, a.Reader, a.Scoped = "rfc-"+a.Name, "okta-"+a.Name, "entra-"+a.Name, "auto-"+a.Name, "reader-"+a.Name, "scoped-"+a.Name
 	}
 	front := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		for _, a := range accounts {
-			if r.Host != a.host {
+		for _, a := range Accounts {
+			if r.Host != a.Host {
 				continue
 			}
-			tenant := &scim.Tenant{Name: a.name, BaseURL: a.base(), Types: []*schema.ResourceType{schema.User, schema.Group}, Store: stores[a]}
+			tenant := &scim.Tenant{Name: a.Name, BaseURL: a.BaseURL(), Types: []*schema.ResourceType{schema.User, schema.Group}, Store: stores[a]}
 			_, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-			kind, ok := strings.CutSuffix(token, "-"+a.name)
+			kind, ok := strings.CutSuffix(token, "-"+a.Name)
 			switch {
 			case token == "" && server.IsPublic(r):
 			case !ok:
 				w.Header().Set("WWW-Authenticate", `Bearer realm="quoin"`)
 				scim.WriteStatus(w, scimerror.New(http.StatusUnauthorized, "not authenticated"))
 				return
-			case a == acme:
+			case a == Acme:
 				tenant.Types = []*schema.ResourceType{schema.User.With(extension), schema.Group}
 			}
 			profile := map[string]string{"rfc": "RFC", "okta": "Okta", "entra": "EntraID"}[kind]
@@ -55,9 +55,9 @@ func TestMain(m *testing.M) {
 			server.ServeHTTP(w, r, tenant, scim.Caller{Manages: ok && kind != "reader" && kind != "scoped", Profile: profile})
 		}
 	}))
-	replicas = [2]string{front.Listener.Addr().String(), front.Listener.Addr().String()}
+	Replicas = [2]string{front.Listener.Addr().String(), front.Listener.Addr().String()}
 	setRoots(&x509.CertPool{})
-	for _, c := range clients {
+	for _, c := range Clients {
 		transport, _ := c.Transport.(*http.Transport)
 		transport.TLSClientConfig.InsecureSkipVerify = true
 	}

@@ -1,4 +1,4 @@
-package scim_test
+package clients_test
 
 import (
 	"net/http"
@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/quoin-dev/quoin/test/contract/scim/internal/suite"
 )
 
 // Tests of the replayer itself: what it reads, what it refuses, and that each of its checks can fail.
@@ -112,7 +114,7 @@ func TestReplayNotices(t *testing.T) {
 		for raw, want := range map[string]int{yes: 0, no: 1} {
 			r := &replayed{values: map[string]any{"one": "1"}}
 			etag := map[int]string{0: `W/"1"`, 1: `W/"2"`}[want]
-			got := &answer{status: 200, raw: []byte(raw), header: http.Header{"Content-Type": {"application/scim+json"}, "Etag": {etag}}}
+			got := &suite.Response{Status: 200, Raw: []byte(raw), Header: http.Header{"Content-Type": {"application/scim+json"}, "Etag": {etag}}}
 			if faults := r.check(e, got, time.Duration(want)*time.Second); len(faults) != want {
 				t.Errorf("%s: %q of %s", line, faults, raw)
 			}
@@ -126,7 +128,7 @@ func TestReplayNotices(t *testing.T) {
 
 // What is true of every answer is noticed when it is not.
 func TestReplayRules(t *testing.T) {
-	const refusal = `{"schemas":["` + errorURN + `"],"status":"404","detail":"no"}`
+	const refusal = `{"schemas":["` + suite.ErrorURN + `"],"status":"404","detail":"no"}`
 	for name, c := range map[string]struct {
 		status, got int
 		raw         string
@@ -143,13 +145,13 @@ func TestReplayRules(t *testing.T) {
 		"201 without a place": {201, 201, `{"schemas":[],"meta":{"location":"l"}}`, "", 1},
 		"status as a number":  {404, 404, strings.Replace(refusal, `"404"`, `404`, 1), "", 1},
 		"no detail":           {404, 404, strings.Replace(refusal, `"no"`, `""`, 1), "", 1},
-		"no SCIM error":       {404, 404, strings.Replace(refusal, errorURN, userURN, 1), "", 1},
+		"no SCIM error":       {404, 404, strings.Replace(refusal, suite.ErrorURN, suite.UserURN, 1), "", 1},
 		"fine":                {404, 404, refusal, "", 0},
 	} {
 		if c.header == "" {
 			c.header = "application/scim+json"
 		}
-		got := &answer{status: c.got, raw: []byte(c.raw), header: http.Header{"Content-Type": {c.header}}}
+		got := &suite.Response{Status: c.got, Raw: []byte(c.raw), Header: http.Header{"Content-Type": {c.header}}}
 		if faults := (&replayed{}).check(&exchange{status: c.status}, got, 0); len(faults) != c.faults {
 			t.Errorf("%s: %q", name, faults)
 		}

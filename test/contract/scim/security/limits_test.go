@@ -1,4 +1,4 @@
-package scim_test
+package security_test
 
 import (
 	"fmt"
@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/quoin-dev/quoin/test/contract/scim/internal/suite"
 )
 
 // What went wrong elsewhere, case by case (shared/domain/scim.md section 6): what costs too much.
@@ -15,7 +17,7 @@ import (
 const quick = 5 * time.Second
 
 // promptly fails when what is done takes too long, or ends the server.
-func promptly(t *testing.T, what string, do func() *answer) *answer {
+func promptly(t *testing.T, what string, do func() *suite.Response) *suite.Response {
 	t.Helper()
 	began := time.Now()
 	got := do()
@@ -26,14 +28,14 @@ func promptly(t *testing.T, what string, do func() *answer) *answer {
 }
 
 func searchBody(filter string) string {
-	return `{"schemas":["` + searchURN + `"],"filter":` + asText(filter) + `}`
+	return `{"schemas":["` + suite.SearchURN + `"],"filter":` + asText(filter) + `}`
 }
 
 // Keycloak #46705: one unpaged list exhausted the memory.
 func TestKeycloak46705_UnpagedListsAreCapped(t *testing.T) {
-	a, run := acme.as(acme.rfc), runName()
+	a, run := acme.WithToken(acme.RFC), suite.RunID()
 	n := 105
-	if inMemory {
+	if suite.InMemory {
 		n = 1005
 	}
 	var operations []string
@@ -43,51 +45,51 @@ func TestKeycloak46705_UnpagedListsAreCapped(t *testing.T) {
 	var made []map[string]any
 	for len(operations) > 0 {
 		part := operations[:min(500, len(operations))]
-		made = append(made, a.call(t, "POST", "/Bulk", `{"schemas":["`+bulkURN+`"],"Operations":[`+strings.Join(part, ",")+`]}`).is(200).list("Operations")...)
+		made = append(made, a.Call(t, "POST", "/Bulk", `{"schemas":["`+suite.BulkURN+`"],"Operations":[`+strings.Join(part, ",")+`]}`).WantStatus(200).List("Operations")...)
 		operations = operations[len(part):]
 	}
 	t.Cleanup(func() {
 		for _, o := range made {
 			location, _ := o["location"].(string)
-			a.tidy(t, strings.TrimPrefix(location, a.base()))
+			a.Delete(t, strings.TrimPrefix(location, a.BaseURL()))
 		}
 	})
-	filter := encoded(`filter=userName sw "capped-"`)
+	filter := suite.EncodeTarget(`filter=userName sw "capped-"`)
 	for query, want := range map[string]int{"": 100, "&count=1000000": min(n, 1000), "&startIndex=1": 100, "&count=-1": 0} {
-		got := a.call(t, "GET", "/Users?"+filter+query, nil).is(200).want("totalResults", n)
-		if items := len(got.list("Resources")); items != want {
+		got := a.Call(t, "GET", "/Users?"+filter+query, nil).WantStatus(200).Want("totalResults", n)
+		if items := len(got.List("Resources")); items != want {
 			t.Errorf("%q: %d resources, not %d", query, items, want)
 		}
 	}
-	for _, got := range []*answer{a.call(t, "GET", "/Users", nil), a.call(t, "GET", "/", nil), a.call(t, "POST", "/.search", `{"schemas":["`+searchURN+`"]}`)} {
-		if items := len(got.is(200).list("Resources")); items != 100 {
-			t.Errorf("%s: %d resources", got.what, items)
+	for _, got := range []*suite.Response{a.Call(t, "GET", "/Users", nil), a.Call(t, "GET", "/", nil), a.Call(t, "POST", "/.search", `{"schemas":["`+suite.SearchURN+`"]}`)} {
+		if items := len(got.WantStatus(200).List("Resources")); items != 100 {
+			t.Errorf("%s: %d resources", got.Request, items)
 		}
 	}
 }
 
 // Keycloak #50475: a PATCH of any number of operations.
 func TestKeycloak50475_PatchOperationsAreLimited(t *testing.T) {
-	a := acme.as(acme.rfc)
-	id := a.user(t, "ops-"+runName(), `"title":"before"`)
+	a := acme.WithToken(acme.RFC)
+	id := a.CreateUser(t, "ops-"+suite.RunID(), `"title":"before"`)
 	operations := func(n int) string {
-		return patch(strings.TrimSuffix(strings.Repeat(`{"op":"replace","path":"title","value":"after"},`, n), ","))
+		return suite.PatchBody(strings.TrimSuffix(strings.Repeat(`{"op":"replace","path":"title","value":"after"},`, n), ","))
 	}
-	a.call(t, "PATCH", "/Users/"+id, operations(1001)).refused(413, "", "1000")
-	a.call(t, "GET", "/Users/"+id, nil).is(200).want("title", "before")
-	promptly(t, "1000 operations", func() *answer {
-		return a.call(t, "PATCH", "/Users/"+id, operations(1000)).is(200).want("title", "after")
+	a.Call(t, "PATCH", "/Users/"+id, operations(1001)).WantError(413, "", "1000")
+	a.Call(t, "GET", "/Users/"+id, nil).WantStatus(200).Want("title", "before")
+	promptly(t, "1000 operations", func() *suite.Response {
+		return a.Call(t, "PATCH", "/Users/"+id, operations(1000)).WantStatus(200).Want("title", "after")
 	})
-	a.call(t, "POST", "/Bulk", `{"schemas":["`+bulkURN+`"],"Operations":[`+strings.TrimSuffix(strings.Repeat(`{"method":"DELETE","path":"/Users/x"},`, 1001), ",")+`]}`).refused(413, "", "1000")
+	a.Call(t, "POST", "/Bulk", `{"schemas":["`+suite.BulkURN+`"],"Operations":[`+strings.TrimSuffix(strings.Repeat(`{"method":"DELETE","path":"/Users/x"},`, 1001), ",")+`]}`).WantError(413, "", "1000")
 	// Nor do a few operations grow without bound by what they work on.
 	elements := make([]string, 0, 3000)
 	for i := range cap(elements) {
 		elements = append(elements, fmt.Sprintf(`{"value":"%d@x.test"}`, i))
 	}
 	add := `{"op":"add","path":"emails","value":[` + strings.Join(elements, ",") + `]}`
-	got := promptly(t, "3000 values, many times", func() *answer { return a.call(t, "PATCH", "/Users/"+id, patch(add, add, add, add)) })
-	if want := map[bool]int{true: 200, false: 400}[inMemory]; got.status != want { // in a cluster there is room for 32
-		t.Errorf("%d: %s", got.status, clip(got.raw))
+	got := promptly(t, "3000 values, many times", func() *suite.Response { return a.Call(t, "PATCH", "/Users/"+id, suite.PatchBody(add, add, add, add)) })
+	if want := map[bool]int{true: 200, false: 400}[suite.InMemory]; got.Status != want { // in a cluster there is room for 32
+		t.Errorf("%d: %s", got.Status, suite.Truncate(got.Raw))
 	}
 	alive(t)
 }
@@ -95,8 +97,8 @@ func TestKeycloak50475_PatchOperationsAreLimited(t *testing.T) {
 // Keycloak #50467 and a filter library whose parser knew no limit: deep nesting ended the process.
 // ShiftControl scim-v2-rust #49: the depth was looked at when all had been read.
 func TestKeycloak50467_NestingIsLimited(t *testing.T) {
-	a := acme.as(acme.rfc)
-	id := a.user(t, "deep-"+runName(), `"emails":[{"value":"deep@x.test"}]`)
+	a := acme.WithToken(acme.RFC)
+	id := a.CreateUser(t, "deep-"+suite.RunID(), `"emails":[{"value":"deep@x.test"}]`)
 	const term = `userName eq "x"`
 	nested := func(open string, n int, inner string) string {
 		return strings.Repeat(open, n) + inner + strings.Repeat(")", strings.Count(open, "(")*n)
@@ -106,30 +108,30 @@ func TestKeycloak50467_NestingIsLimited(t *testing.T) {
 		"brackets": `emails[` + nested("(", 33, `value eq "x"`) + `]`, "open": strings.Repeat("(", 8000), "open and words": strings.Repeat("(a ", 2000), "brackets in brackets": strings.Repeat("emails[", 1000),
 		"not, 2000 times": strings.Repeat("not(", 2000), "201 terms": strings.TrimSuffix(strings.Repeat("id pr or ", 201), " or "), "9000 bytes": `userName eq "` + strings.Repeat("x", 9000) + `"`,
 	} {
-		for _, got := range []*answer{a.call(t, "GET", "/Users?filter="+url.QueryEscape(filter), nil), a.call(t, "POST", "/Users/.search", searchBody(filter)), a.call(t, "POST", "/.search", searchBody(filter))} {
-			got.what = name + ": " + got.what[:min(60, len(got.what))]
-			got.refused(400, "invalidFilter")
-			if len(got.raw) > 500 {
-				t.Errorf("%s: the answer repeats what was sent: %d bytes", name, len(got.raw))
+		for _, got := range []*suite.Response{a.Call(t, "GET", "/Users?filter="+url.QueryEscape(filter), nil), a.Call(t, "POST", "/Users/.search", searchBody(filter)), a.Call(t, "POST", "/.search", searchBody(filter))} {
+			got.Request = name + ": " + got.Request[:min(60, len(got.Request))]
+			got.WantError(400, "invalidFilter")
+			if len(got.Raw) > 500 {
+				t.Errorf("%s: the answer repeats what was sent: %d bytes", name, len(got.Raw))
 			}
 		}
 	}
-	a.call(t, "GET", encoded("/Users?filter="+nested("(", 32, term)), nil).is(200).want("totalResults", 0)
+	a.Call(t, "GET", suite.EncodeTarget("/Users?filter="+nested("(", 32, term)), nil).WantStatus(200).Want("totalResults", 0)
 	// A million parentheses, wherever a filter can stand.
 	for n, statuses := range map[int]string{20_000: "400", 100_000: "400 431", 1 << 20: "400 431"} {
 		open := strings.Repeat("(", n)
-		got := promptly(t, "GET", func() *answer { return rawGet(t, "/api/scim/v2/Users?filter="+open, "Bearer "+acme.rfc) })
-		if !strings.Contains(statuses, fmt.Sprint(got.status)) {
-			t.Errorf("GET with %d parentheses: %d", n, got.status)
+		got := promptly(t, "GET", func() *suite.Response { return rawGet(t, "/api/scim/v2/Users?filter="+open, "Bearer "+acme.RFC) })
+		if !strings.Contains(statuses, fmt.Sprint(got.Status)) {
+			t.Errorf("GET with %d parentheses: %d", n, got.Status)
 		}
 		for _, body := range []foreign{
 			{"POST", "/Users/.search", searchBody(open)}, {"POST", "/.search", searchBody(open)},
-			{"PATCH", "/Users/" + id, patch(`{"op":"replace","path":"emails[` + open + `","value":"x"}`)}, {"PATCH", "/Users/" + id, patch(`{"op":"remove","path":"` + open + `"}`)},
-			{"PATCH", "/Users/" + id, patch(`{"op":"add","value":{"emails[` + open + `":"x"}}`)}, {"POST", "/Users", `{"userName":` + strings.ReplaceAll(open, "(", "[")},
+			{"PATCH", "/Users/" + id, suite.PatchBody(`{"op":"replace","path":"emails[` + open + `","value":"x"}`)}, {"PATCH", "/Users/" + id, suite.PatchBody(`{"op":"remove","path":"` + open + `"}`)},
+			{"PATCH", "/Users/" + id, suite.PatchBody(`{"op":"add","value":{"emails[` + open + `":"x"}}`)}, {"POST", "/Users", `{"userName":` + strings.ReplaceAll(open, "(", "[")},
 		} {
-			got := promptly(t, body.path, func() *answer { return body.by(t, acme.as(acme.entra)) })
-			if want := map[bool]int{true: 413, false: 400}[n >= 1<<20]; got.status != want || len(got.raw) > 500 {
-				t.Errorf("%s %s with %d parentheses: %d, not %d: %s", body.method, body.path, n, got.status, want, clip(got.raw))
+			got := promptly(t, body.path, func() *suite.Response { return body.by(t, acme.WithToken(acme.Entra)) })
+			if want := map[bool]int{true: 413, false: 400}[n >= 1<<20]; got.Status != want || len(got.Raw) > 500 {
+				t.Errorf("%s %s with %d parentheses: %d, not %d: %s", body.method, body.path, n, got.Status, want, suite.Truncate(got.Raw))
 			}
 		}
 	}
@@ -138,23 +140,23 @@ func TestKeycloak50467_NestingIsLimited(t *testing.T) {
 
 // SCIMMY made a sum of products of each filter: sixteen times "(a or b) and" were 65,536 of them.
 func TestSCIMMY_FiltersAreNotExpanded(t *testing.T) {
-	a := acme.as(acme.rfc)
-	name := "bomb-" + runName()
-	a.user(t, name, `"emails":[{"value":"bomb@x.test","type":"work"}]`)
+	a := acme.WithToken(acme.RFC)
+	name := "bomb-" + suite.RunID()
+	a.CreateUser(t, name, `"emails":[{"value":"bomb@x.test","type":"work"}]`)
 	for n := 1; n <= 100; n++ {
 		product := strings.TrimSuffix(strings.Repeat(`(userName eq "`+name+`" or title eq "b") and `, n), " and ")
-		got := promptly(t, product[:20], func() *answer { return a.call(t, "POST", "/Users/.search", searchBody(product)) })
-		inside := promptly(t, "brackets", func() *answer {
-			return a.call(t, "POST", "/Users/.search", searchBody(`userName eq "`+name+`" and emails[`+strings.TrimSuffix(strings.Repeat(`(type eq "work" or value eq "b") and `, n), " and ")+`]`))
+		got := promptly(t, product[:20], func() *suite.Response { return a.Call(t, "POST", "/Users/.search", searchBody(product)) })
+		inside := promptly(t, "brackets", func() *suite.Response {
+			return a.Call(t, "POST", "/Users/.search", searchBody(`userName eq "`+name+`" and emails[`+strings.TrimSuffix(strings.Repeat(`(type eq "work" or value eq "b") and `, n), " and ")+`]`))
 		})
 		switch { // n products have 2n comparisons, n or, n-1 and: at most 200
 		case n <= 50:
-			got.is(200).want("totalResults", 1)
+			got.WantStatus(200).Want("totalResults", 1)
 		default:
-			got.refused(400, "invalidFilter", "200")
+			got.WantError(400, "invalidFilter", "200")
 		}
-		if want := map[bool]int{true: 200, false: 400}[n <= 49]; inside.status != want {
-			t.Errorf("%d products in brackets: %d", n, inside.status)
+		if want := map[bool]int{true: 200, false: 400}[n <= 49]; inside.Status != want {
+			t.Errorf("%d products in brackets: %d", n, inside.Status)
 		}
 	}
 	alive(t)
@@ -163,32 +165,32 @@ func TestSCIMMY_FiltersAreNotExpanded(t *testing.T) {
 // idenplane #946, open-mercato #3605, the-dmz #309: filters that were made regular expressions, or
 // LIKE. Ours are compared letter by letter.
 func TestIdenplane946_FiltersAreNoPatterns(t *testing.T) {
-	a, run := acme.as(acme.rfc), runName()
+	a, run := acme.WithToken(acme.RFC), suite.RunID()
 	long := strings.Repeat("a", 250) + "!"
-	id := a.user(t, "redos-"+run, `"displayName":"`+long+`"`)
+	id := a.CreateUser(t, "redos-"+run, `"displayName":"`+long+`"`)
 	for _, value := range []string{`(a+)+$`, `(a|a)*$`, `(.*)*`, `.*`, `^a`, `a.*!`, `[a]`, `a{250}`, `%`, `_`, `a%`, `*`, `a*`, `?`, `(?i)A`, `\\d`, `a|b`} {
 		for _, operator := range []string{"co", "sw", "ew", "eq"} {
 			filter := fmt.Sprintf(`id eq "%s" and displayName %s "%s"`, id, operator, value)
-			promptly(t, filter, func() *answer {
-				return a.call(t, "POST", "/Users/.search", searchBody(filter)).is(200).want("totalResults", 0)
+			promptly(t, filter, func() *suite.Response {
+				return a.Call(t, "POST", "/Users/.search", searchBody(filter)).WantStatus(200).Want("totalResults", 0)
 			})
 		}
 	}
 	for _, filter := range []string{`displayName sw "AAAA"`, `displayName ew "a!"`, `displayName co "a!"`, `displayName eq "` + strings.ToUpper(long) + `"`} {
-		a.call(t, "POST", "/Users/.search", searchBody(`id eq "`+id+`" and `+filter)).is(200).want("totalResults", 1)
+		a.Call(t, "POST", "/Users/.search", searchBody(`id eq "`+id+`" and `+filter)).WantStatus(200).Want("totalResults", 1)
 	}
 	// The worst that plain searching can meet.
 	worst := strings.Repeat("a", 200) + "b"
-	promptly(t, "co", func() *answer {
-		return a.call(t, "POST", "/Users/.search", searchBody(strings.TrimSuffix(strings.Repeat(`displayName co "`+worst[120:]+`" or `, 60), " or "))).is(200).want("totalResults", 0)
+	promptly(t, "co", func() *suite.Response {
+		return a.Call(t, "POST", "/Users/.search", searchBody(strings.TrimSuffix(strings.Repeat(`displayName co "`+worst[120:]+`" or `, 60), " or "))).WantStatus(200).Want("totalResults", 0)
 	})
 }
 
 // Cogtrix #124, eneo #443, Snowflake BCR-2276: a filter that was not understood was answered with
 // everybody, and the first of them was taken for the one that was looked for.
 func TestCogtrix124_NoFilterIsIgnored(t *testing.T) {
-	a := acme.as(acme.rfc)
-	a.user(t, "ignored-"+runName(), `"active":true`)
+	a := acme.WithToken(acme.RFC)
+	a.CreateUser(t, "ignored-"+suite.RunID(), `"active":true`)
 	for _, filter := range []string{
 		`nothing eq "x"`, `nothing pr`, `not (nothing pr)`, `name.nothing eq "x"`, `emails[nothing eq "x"]`, `emails[type eq "work" and nothing pr]`, `urn:x:y:2.0:User:a eq "b"`,
 		`userName foo "x"`, `userName eq`, `userName`, ``, ` `, `userName eq "x" and`, `and userName eq "x"`, `(userName eq "x"`, `userName eq "x")`, `userName eq "x" or nothing eq "y"`,
@@ -197,31 +199,31 @@ func TestCogtrix124_NoFilterIsIgnored(t *testing.T) {
 		`not userName`, `!(userName pr)`, `userName pr && active pr`, `userName prx`, `meta.lastModified gt "yesterday"`, `userName gt true`, `userName eq 1`, `emails[`, `emails[]`, `emails]`, `emails[type eq "work"].`, `*`, `%`, `\`, `userName eq "\x"`,
 		`userName[value eq "x"]`, `members[value eq "x"]`, `name eq "x"`, `addresses eq "x"`, `name gt "a"`, `groups.nothing pr`, `.userName pr`, `userName. pr`, `user Name pr`,
 	} {
-		for _, got := range []*answer{a.call(t, "GET", "/Users?filter="+url.QueryEscape(filter), nil), a.call(t, "POST", "/Users/.search", searchBody(filter))} {
-			got.what = filter + ": " + got.what
-			got.refused(400, "invalidFilter")
+		for _, got := range []*suite.Response{a.Call(t, "GET", "/Users?filter="+url.QueryEscape(filter), nil), a.Call(t, "POST", "/Users/.search", searchBody(filter))} {
+			got.Request = filter + ": " + got.Request
+			got.WantError(400, "invalidFilter")
 		}
 	}
 	// Where there are several types, one of them must know each of the attributes.
 	for _, filter := range []string{`nothing eq "x"`, `userName eq "x" and displayName foo "y"`, ``, `userName pr and members pr`} {
-		a.call(t, "GET", "/?filter="+url.QueryEscape(filter), nil).refused(400, "invalidFilter")
-		a.call(t, "POST", "/.search", searchBody(filter)).refused(400, "invalidFilter")
+		a.Call(t, "GET", "/?filter="+url.QueryEscape(filter), nil).WantError(400, "invalidFilter")
+		a.Call(t, "POST", "/.search", searchBody(filter)).WantError(400, "invalidFilter")
 	}
-	a.call(t, "GET", "/Users?filter=active+pr&filter=userName+pr", nil).refused(400, "invalidValue", "filter")
-	a.call(t, "GET", "/Users?filter=%zz", nil).refused(400, "invalidSyntax")
-	a.call(t, "POST", "/Users/.search", `{"schemas":["`+searchURN+`"],"filter":null}`).refused(400, "invalidValue", "filter")
-	a.call(t, "POST", "/Users/.search", `{"schemas":["`+searchURN+`"],"Filter":"nothing pr"}`).refused(400, "invalidFilter")
-	a.call(t, "POST", "/Users/.search", `{"schemas":["`+searchURN+`"],"filters":"userName pr"}`).refused(400, "invalidSyntax", "filters")
+	a.Call(t, "GET", "/Users?filter=active+pr&filter=userName+pr", nil).WantError(400, "invalidValue", "filter")
+	a.Call(t, "GET", "/Users?filter=%zz", nil).WantError(400, "invalidSyntax")
+	a.Call(t, "POST", "/Users/.search", `{"schemas":["`+suite.SearchURN+`"],"filter":null}`).WantError(400, "invalidValue", "filter")
+	a.Call(t, "POST", "/Users/.search", `{"schemas":["`+suite.SearchURN+`"],"Filter":"nothing pr"}`).WantError(400, "invalidFilter")
+	a.Call(t, "POST", "/Users/.search", `{"schemas":["`+suite.SearchURN+`"],"filters":"userName pr"}`).WantError(400, "invalidSyntax", "filters")
 	for _, path := range []string{"/Schemas", "/ResourceTypes", "/ServiceProviderConfig"} {
-		a.call(t, "GET", path+"?filter=id+pr", nil).refused(403, "", "filter")
+		a.Call(t, "GET", path+"?filter=id+pr", nil).WantError(403, "", "filter")
 	}
 }
 
 // bulkIds that refer to themselves, to each other, to bulkIds, in long chains and all to all.
 func TestBulkIDsThatReferToEachOther(t *testing.T) {
-	a, run := acme.as(acme.rfc), runName()
-	groups := map[bool]int{true: 1000, false: 40}[inMemory]
-	dense := map[bool]int{true: 120, false: 12}[inMemory]
+	a, run := acme.WithToken(acme.RFC), suite.RunID()
+	groups := map[bool]int{true: 1000, false: 40}[suite.InMemory]
+	dense := map[bool]int{true: 120, false: 12}[suite.InMemory]
 	for name, operations := range map[string][]string{
 		"itself":            {bulkGroup("a"+run, "a"+run)},
 		"a bulkId's bulkId": {bulkGroup("b" + run), bulkGroup("c"+run, "bulkId:b"+run)},
@@ -230,10 +232,10 @@ func TestBulkIDsThatReferToEachOther(t *testing.T) {
 		"a chain":           chainOf(run, groups),
 		"all to all":        allToAll(run, dense),
 	} {
-		got := promptly(t, name, func() *answer {
-			return a.call(t, "POST", "/Bulk", `{"schemas":["`+bulkURN+`"],"Operations":[`+strings.Join(operations, ",")+`]}`).is(200)
+		got := promptly(t, name, func() *suite.Response {
+			return a.Call(t, "POST", "/Bulk", `{"schemas":["`+suite.BulkURN+`"],"Operations":[`+strings.Join(operations, ",")+`]}`).WantStatus(200)
 		})
-		results := got.list("Operations")
+		results := got.List("Operations")
 		if len(results) != len(operations) {
 			t.Errorf("%s: %d results for %d operations", name, len(results), len(operations))
 		}
@@ -243,7 +245,7 @@ func TestBulkIDsThatReferToEachOther(t *testing.T) {
 			case "201":
 				made++
 				location, _ := o["location"].(string)
-				t.Cleanup(func() { a.tidy(t, strings.TrimPrefix(location, a.base())) })
+				t.Cleanup(func() { a.Delete(t, strings.TrimPrefix(location, a.BaseURL())) })
 			case "409":
 				conflicts++
 			default:
@@ -254,7 +256,7 @@ func TestBulkIDsThatReferToEachOther(t *testing.T) {
 			t.Errorf("%s: %d made, %d conflicts", name, made, conflicts)
 		}
 	}
-	a.call(t, "POST", "/Bulk", `{"schemas":["`+bulkURN+`"],"Operations":[`+bulkGroup("g"+run)+","+bulkGroup("g"+run)+`]}`).refused(400, "invalidValue", "bulkId")
+	a.Call(t, "POST", "/Bulk", `{"schemas":["`+suite.BulkURN+`"],"Operations":[`+bulkGroup("g"+run)+","+bulkGroup("g"+run)+`]}`).WantError(400, "invalidValue", "bulkId")
 	alive(t)
 }
 
@@ -294,16 +296,16 @@ func allToAll(run string, n int) []string {
 
 // Unknown paths and methods are answered as SCIM does, and nothing is redirected.
 func TestUnknownPathsAreSCIMErrors(t *testing.T) {
-	a := acme.as(acme.rfc)
+	a := acme.WithToken(acme.RFC)
 	for _, path := range []string{"/Nothing", "/Nothing/x", "/Users/x/y", "/Users/x/y/z", "/Schemas/x", "/Schemas/x/y", "/ResourceTypes/x", "/Me/x", "/Bulk/x", "/users", "/USERS", "/.searchx", "/Users/x/.search", "/Users/nobody"} {
-		a.call(t, "GET", path, nil).refused(404, "")
+		a.Call(t, "GET", path, nil).WantError(404, "")
 	}
 	for path, methods := range map[string]string{"/Users": "PUT PATCH DELETE", "/ServiceProviderConfig": "POST PUT PATCH DELETE", "/Schemas": "POST PUT PATCH DELETE", "/ResourceTypes/User": "POST PUT PATCH DELETE", "/Bulk": "GET PUT PATCH DELETE", "/.search": "PUT DELETE", "/Users/x": "POST OPTIONS"} {
 		for method := range strings.FieldsSeq(methods) {
-			got := a.call(t, method, path, nil)
-			got.refused(405, "", method)
-			if got.header.Get("Allow") == "" || strings.Contains(got.header.Get("Allow"), method) {
-				t.Errorf("%s: Allow is %q", got.what, got.header.Get("Allow"))
+			got := a.Call(t, method, path, nil)
+			got.WantError(405, "", method)
+			if got.Header.Get("Allow") == "" || strings.Contains(got.Header.Get("Allow"), method) {
+				t.Errorf("%s: Allow is %q", got.Request, got.Header.Get("Allow"))
 			}
 		}
 	}

@@ -1,8 +1,10 @@
-package scim_test
+package clients_test
 
 import (
 	"fmt"
 	"testing"
+
+	"github.com/quoin-dev/quoin/test/contract/scim/internal/suite"
 )
 
 // The conversations of Entra ID, with a key for it and, where it can be told by its own marks, with
@@ -16,32 +18,32 @@ func TestEntraFlag(t *testing.T)      { replay(t, "entra-flag") }
 // SCIM_User_Pagination and SCIM_Group_Pagination: at least 11 of them, count=5, and startIndex of
 // page n, from 0, is n*5+1 (shared/domain/scim.md section 1.7).
 func TestEntraGalleryPagination(t *testing.T) {
-	for key, token := range map[string]string{"entra": acme.entra, "auto": acme.auto} {
+	for key, token := range map[string]string{"entra": acme.Entra, "auto": acme.Auto} {
 		t.Run(key, func(t *testing.T) {
-			entra, run := acme.as(token), runName()
+			entra, run := acme.WithToken(token), suite.RunID()
 			users, groups := map[string]bool{}, map[string]bool{}
 			for i := range 11 {
-				users[entra.user(t, fmt.Sprintf("page-%s-%02d@entra.test", run, i))] = true
-				groups[entra.group(t, fmt.Sprintf("Page %s %02d", run, i))] = true
+				users[entra.CreateUser(t, fmt.Sprintf("page-%s-%02d@entra.test", run, i))] = true
+				groups[entra.CreateGroup(t, fmt.Sprintf("Page %s %02d", run, i))] = true
 			}
-			entra.pages(t, "/Users", users)
-			entra.pages(t, "/Groups", groups)
+			checkPages(t, entra, "/Users", users)
+			checkPages(t, entra, "/Groups", groups)
 		})
 	}
 }
 
-// pages reads an endpoint in pages of five, and finds each of the wanted once.
-func (a as) pages(t *testing.T, endpoint string, wanted map[string]bool) {
+// checkPages reads an endpoint in pages of five, and finds each of the wanted once.
+func checkPages(t *testing.T, a suite.Caller, endpoint string, wanted map[string]bool) {
 	t.Helper()
 	seen := map[string]int{}
 	for n, total := 0, 1; n*5 < total; n++ {
-		page := a.call(t, "GET", fmt.Sprintf("%s?startIndex=%d&count=5&aadOptscim062020", endpoint, n*5+1), nil).is(200).want("startIndex", n*5+1)
-		number, _ := page.at("totalResults").(float64)
+		page := a.Call(t, "GET", fmt.Sprintf("%s?startIndex=%d&count=5&aadOptscim062020", endpoint, n*5+1), nil).WantStatus(200).Want("startIndex", n*5+1)
+		number, _ := page.Value("totalResults").(float64)
 		if total = int(number); total < len(wanted) {
 			t.Fatalf("totalResults is %d, and %d were made", total, len(wanted))
 		}
-		resources := page.list("Resources")
-		page.want("itemsPerPage", len(resources))
+		resources := page.List("Resources")
+		page.Want("itemsPerPage", len(resources))
 		if want := min(5, total-n*5); len(resources) != want {
 			t.Errorf("page %d of %d has %d, not %d", n, total, len(resources), want)
 		}

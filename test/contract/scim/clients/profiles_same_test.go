@@ -1,4 +1,4 @@
-package scim_test
+package clients_test
 
 import (
 	"encoding/json"
@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/quoin-dev/quoin/test/contract/scim/internal/suite"
 )
 
 // sameEverywhere is sent with each profile: none of it is in the table, and the answers are the same.
@@ -75,17 +77,17 @@ GET /Me
 // The profiles differ in what the table says and in nothing else.
 func TestProfilesDifferInNothingElse(t *testing.T) {
 	answers := map[string][]string{}
-	for profile, key := range profileNames {
-		a, run := acme.as(acme.token(key)), runName()
-		id := a.user(t, "same-"+run, `"active":true`, `"emails":[{"value":"a-`+run+`@x.test","type":"work","primary":true}]`)
-		r := &replayed{caller: a, values: map[string]any{"run": run, "id": id, "gid": a.group(t, "Same "+run, id)}}
+	for profile, key := range suite.ProfileKeys {
+		a, run := acme.WithToken(acme.Token(key)), suite.RunID()
+		id := a.CreateUser(t, "same-"+run, `"active":true`, `"emails":[{"value":"a-`+run+`@x.test","type":"work","primary":true}]`)
+		r := &replayed{caller: a, values: map[string]any{"run": run, "id": id, "gid": a.CreateGroup(t, "Same "+run, id)}}
 		t.Cleanup(func() { r.tidy(t) })
 		for line := range strings.Lines(strings.TrimSpace(sameEverywhere)) {
 			answers[profile] = append(answers[profile], r.same(t, line))
 		}
 	}
 	for i, want := range answers["RFC"] {
-		for profile := range profileNames {
+		for profile := range suite.ProfileKeys {
 			if got := answers[profile][i]; got != want {
 				t.Errorf("RFC answers\n\t%s\nand %s\n\t%s", want, profile, got)
 			}
@@ -110,19 +112,19 @@ func (r *replayed) same(t *testing.T, line string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := r.caller.call(t, e.method, target, body)
-	text := timeOrVersion.ReplaceAllString(string(got.raw), "…")
-	if got.status == 201 {
-		location := got.header.Get("Location")
-		r.made = append(r.made, strings.TrimPrefix(location, r.caller.base()))
+	got := r.caller.Call(t, e.method, target, body)
+	text := timeOrVersion.ReplaceAllString(string(got.Raw), "…")
+	if got.Status == 201 {
+		location := got.Header.Get("Location")
+		r.made = append(r.made, strings.TrimPrefix(location, r.caller.BaseURL()))
 		r.values[fmt.Sprint("made", len(r.made))] = location[strings.LastIndex(location, "/")+1:]
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.values)) {
 		value, _ := r.values[name].(string)
 		text = strings.NewReplacer(value, "{"+name+"}").Replace(text)
 	}
-	if len(got.raw) > 0 && !json.Valid(got.raw) {
-		t.Errorf("%s: not JSON: %s", line, got.raw)
+	if len(got.Raw) > 0 && !json.Valid(got.Raw) {
+		t.Errorf("%s: not JSON: %s", line, got.Raw)
 	}
-	return fmt.Sprintf("%s: %d, Allow %q, ETag %t: %s", strings.TrimSpace(line), got.status, got.header.Get("Allow"), got.header.Get("ETag") != "", text)
+	return fmt.Sprintf("%s: %d, Allow %q, ETag %t: %s", strings.TrimSpace(line), got.Status, got.Header.Get("Allow"), got.Header.Get("ETag") != "", text)
 }

@@ -1,4 +1,4 @@
-package scim_test
+package clients_test
 
 import (
 	"encoding/json"

@@ -3,7 +3,7 @@
 // Package scim_test reads like the RFCs of SCIM, requirement by requirement, and like what identity
 // providers send. It asks two replicas of `quoin apiserver` over HTTPS; they ask a real
 // kube-apiserver, beside which `quoin controller` runs: three processes, which tests may kill.
-package scim_test
+package suite
 
 import (
 	"context"
@@ -21,33 +21,33 @@ import (
 )
 
 // inMemory tells that the protocol is tested without Kubernetes (go test -tags memory).
-const inMemory = false
+const InMemory = false
 
 // k8s is the API server as an administrator sees it.
-var k8s client.Client
+var Kubernetes client.Client
 
-var kubernetes *clustertest.Cluster
+var Cluster *clustertest.Cluster
 
 // fronts are the two replicas of `quoin apiserver`; controller is `quoin controller`.
 var (
-	fronts     [2]*clustertest.Process
+	APIServers [2]*clustertest.Process
 	controller *clustertest.Process
 )
 
-func processes() []*clustertest.Process {
-	return []*clustertest.Process{controller, fronts[0], fronts[1]}
+func Processes() []*clustertest.Process {
+	return []*clustertest.Process{controller, APIServers[0], APIServers[1]}
 }
 
-func TestMain(m *testing.M) { clustertest.Main(m, run) }
+func Main(m *testing.M) { clustertest.Main(m, run) }
 
 func run(ctx context.Context, c *clustertest.Cluster, m *testing.M) (int, error) {
-	kubernetes, k8s = c, c.Client
+	Cluster, Kubernetes = c, c.Client
 	if err := c.Build(); err != nil {
 		return 0, err
 	}
-	for _, a := range accounts {
+	for _, a := range Accounts {
 		if err := a.furnish(ctx); err != nil {
-			return 0, fmt.Errorf("account %s: %w", a.name, err)
+			return 0, fmt.Errorf("account %s: %w", a.Name, err)
 		}
 	}
 	logs := os.Getenv("QUOIN_TEST_LOGS") // a folder to keep the logs in
@@ -55,14 +55,14 @@ func run(ctx context.Context, c *clustertest.Cluster, m *testing.M) (int, error)
 		logs = c.Folder
 	}
 	controller = c.Quoin(filepath.Join(logs, "controller.log"), "controller", "--leader-elect=false")
-	for i := range fronts {
+	for i := range APIServers {
 		var err error
-		if replicas[i], err = clustertest.FreeAddress(); err != nil {
+		if Replicas[i], err = clustertest.FreeAddress(); err != nil {
 			return 0, err
 		}
-		fronts[i] = c.FrontEnd(filepath.Join(logs, fmt.Sprintf("apiserver-%d.log", i)), replicas[i])
+		APIServers[i] = c.FrontEnd(filepath.Join(logs, fmt.Sprintf("apiserver-%d.log", i)), Replicas[i])
 	}
-	for _, p := range processes() {
+	for _, p := range Processes() {
 		defer p.Kill()
 		if err := p.Start(); err != nil {
 			return 0, err
@@ -77,14 +77,14 @@ func run(ctx context.Context, c *clustertest.Cluster, m *testing.M) (int, error)
 // trust reads the certificate authority that the front ends have made, and waits for them.
 func trust(ctx context.Context) error {
 	return apiclient.Eventually(func() error {
-		pool, err := kubernetes.Roots(ctx)
+		pool, err := Cluster.Roots(ctx)
 		if err != nil {
 			return err
 		}
 		setRoots(pool)
-		for _, a := range accounts {
-			for replica := range replicas {
-				if err := a.reachable(replica); err != nil {
+		for _, a := range Accounts {
+			for replica := range Replicas {
+				if err := a.Reachable(replica); err != nil {
 					return err
 				}
 			}
@@ -93,51 +93,51 @@ func trust(ctx context.Context) error {
 	})
 }
 
-func (a *account) reachable(replica int) error {
-	response, err := clients[replica].Get(a.base() + "/ServiceProviderConfig")
+func (a *Account) Reachable(replica int) error {
+	response, err := Clients[replica].Get(a.BaseURL() + "/ServiceProviderConfig")
 	if err != nil {
 		return err
 	}
 	defer func() { _ = response.Body.Close() }()
 	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s answers %d", a.host, response.StatusCode)
+		return fmt.Errorf("%s answers %d", a.Host, response.StatusCode)
 	}
 	return nil
 }
 
 // furnish makes the tenant and its keys: what is kept of them is known, so the controller is not
 // needed for it.
-func (a *account) furnish(ctx context.Context) error {
+func (a *Account) furnish(ctx context.Context) error {
 	var keys []client.Object
 	for _, key := range []struct {
-		name  string
+		Name  string
 		token *string
 		spec  v1alpha1.ApiKeySpec
 	}{
-		{"rfc", &a.rfc, v1alpha1.ApiKeySpec{ScimProfile: "RFC", Permissions: []v1alpha1.Permission{v1alpha1.PermissionScimManage}}},
-		{"okta", &a.okta, v1alpha1.ApiKeySpec{ScimProfile: "Okta", Permissions: []v1alpha1.Permission{v1alpha1.PermissionScimManage}}},
-		{"entra", &a.entra, v1alpha1.ApiKeySpec{ScimProfile: "EntraID", Permissions: []v1alpha1.Permission{v1alpha1.PermissionScimManage}}},
-		{"auto", &a.auto, v1alpha1.ApiKeySpec{}},
-		{"reader", &a.reader, v1alpha1.ApiKeySpec{Permissions: []v1alpha1.Permission{"DeploymentRead"}}},
-		{"scoped", &a.scoped, v1alpha1.ApiKeySpec{Deployments: []string{"analytics"}}},
+		{"rfc", &a.RFC, v1alpha1.ApiKeySpec{ScimProfile: "RFC", Permissions: []v1alpha1.Permission{v1alpha1.PermissionScimManage}}},
+		{"okta", &a.Okta, v1alpha1.ApiKeySpec{ScimProfile: "Okta", Permissions: []v1alpha1.Permission{v1alpha1.PermissionScimManage}}},
+		{"entra", &a.Entra, v1alpha1.ApiKeySpec{ScimProfile: "EntraID", Permissions: []v1alpha1.Permission{v1alpha1.PermissionScimManage}}},
+		{"auto", &a.Auto, v1alpha1.ApiKeySpec{}},
+		{"reader", &a.Reader, v1alpha1.ApiKeySpec{Permissions: []v1alpha1.Permission{"DeploymentRead"}}},
+		{"scoped", &a.Scoped, v1alpha1.ApiKeySpec{Deployments: []string{"analytics"}}},
 	} {
-		object, token, err := clustertest.Key(a.name, key.name, key.spec)
+		object, token, err := clustertest.Key(a.Name, key.Name, key.spec)
 		if err != nil {
 			return err
 		}
 		*key.token, keys = token, append(keys, object)
 	}
-	return kubernetes.Account(ctx, a.name, v1alpha1.AccountSpec{Host: v1alpha1.Host(a.host), Scim: a.scim()}, keys...)
+	return Cluster.Account(ctx, a.Name, v1alpha1.AccountSpec{Host: v1alpha1.Host(a.Host), Scim: a.scim()}, keys...)
 }
 
 // scim declares a schema of the account's own, in acme only.
-func (a *account) scim() *v1alpha1.Scim {
-	if a != acme {
+func (a *Account) scim() *v1alpha1.Scim {
+	if a != Acme {
 		return nil
 	}
 	yes := true
 	return &v1alpha1.Scim{Schemas: []v1alpha1.ScimSchema{{
-		ID: attributesURN, ResourceType: "User", Name: "UserAttribute", Attributes: []v1alpha1.ScimAttribute{
+		ID: AttributesURN, ResourceType: "User", Name: "UserAttribute", Attributes: []v1alpha1.ScimAttribute{
 			{Name: "team", Type: "string"}, {Name: "level", Type: "integer"}, {Name: "tags", Type: "string", MultiValued: &yes},
 			{Name: "badge", Type: "string", CaseExact: &yes, Immutable: &yes}, {Name: "since", Type: "dateTime"}, {Name: "score", Type: "decimal"}, {Name: "remote", Type: "boolean"},
 		},

@@ -1,0 +1,229 @@
+package suite
+
+import (
+	"bytes"
+	"context"
+	"crypto/x509"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/quoin-dev/quoin/test/contract/internal/apiclient"
+)
+
+// URNs of schemas and messages.
+const (
+	UserURN       = "urn:ietf:params:scim:schemas:core:2.0:User"
+	GroupURN      = "urn:ietf:params:scim:schemas:core:2.0:Group"
+	EnterpriseURN = "urn:ietf:params:scim:schemas:extension:enterprise:2.0:User"
+	AttributesURN = "urn:cube:params:1.0:UserAttribute"
+	PatchURN      = "urn:ietf:params:scim:api:messages:2.0:PatchOp"
+	ListURN       = "urn:ietf:params:scim:api:messages:2.0:ListResponse"
+	ErrorURN      = "urn:ietf:params:scim:api:messages:2.0:Error"
+	SearchURN     = "urn:ietf:params:scim:api:messages:2.0:SearchRequest"
+	BulkURN       = "urn:ietf:params:scim:api:messages:2.0:BulkRequest"
+)
+
+// account is a tenant of the tests, with a token for each kind of client.
+type Account struct {
+	Name, Host string
+	// rfc, okta and entra are tokens of keys for that profile, auto that of an administrator's key
+	// without one; reader and scoped may not provision.
+	RFC, Okta, Entra, Auto, Reader, Scoped string
+}
+
+// The tenants. acme declares a schema of its own.
+var (
+	Acme     = &Account{Name: "acme", Host: "acme.example.com"}
+	Globex   = &Account{Name: "globex", Host: "globex.example.com"}
+	Accounts = []*Account{Acme, Globex}
+)
+
+// base is the address of an account's service, as its resources' locations show it.
+func (a *Account) BaseURL() string { return "https://" + a.Host + "/api/scim/v2" }
+
+// replicas are the addresses on which front ends listen.
+var Replicas [2]string
+
+var Clients [2]*http.Client
+
+// setRoots makes clients that trust a certificate authority.
+func setRoots(pool *x509.CertPool) {
+	for i := range Clients {
+		transport := apiclient.Transport(pool, func() string { return Replicas[i] })
+		transport.ForceAttemptHTTP2 = true
+		Clients[i] = &http.Client{Timeout: apiclient.Patience, Transport: transport}
+	}
+}
+
+// as is a caller: of an account, with a token, at a replica.
+type Caller struct {
+	*Account
+	authorization string
+	replica       int
+}
+
+func (a *Account) WithToken(token string) Caller { return Caller{a, "Bearer " + token, 0} }
+
+// authorized is a caller with an Authorization header; "" for none.
+func (a *Account) WithAuthorization(authorization string) Caller { return Caller{a, authorization, 0} }
+
+// at is the same caller at a replica.
+func (a Caller) OnReplica(replica int) Caller {
+	a.replica = replica
+	return a
+}
+
+// answer is what came back.
+type Response struct {
+	T       testing.TB
+	Request string
+	Status  int
+	Header  http.Header
+	Raw     []byte
+}
+
+// call sends a request to a path below the service's base. body is a string of JSON, any value to be
+// encoded, or nil; header are names and values of headers.
+func (a Caller) Call(t testing.TB, method, path string, body any, header ...string) *Response {
+	t.Helper()
+	got, err := a.Try(t.Context(), method, path, body, header...)
+	if err != nil {
+		t.Fatalf("%s %s: %v", method, path, err)
+	}
+	got.T = t
+	return got
+}
+
+// try is call for those who expect that the server may be gone.
+func (a Caller) Try(ctx context.Context, method, path string, body any, header ...string) (*Response, error) {
+	got, err := apiclient.Request{
+		Method: method, URL: a.BaseURL() + path, Authorization: a.authorization, Body: body, MediaType: "application/scim+json", Header: header,
+	}.Send(ctx, Clients[a.replica])
+	if err != nil {
+		return nil, err
+	}
+	return &Response{Request: method + " " + path, Status: got.Status, Header: got.Header, Raw: got.Body}, nil
+}
+
+// is checks the status; an answer with a body has SCIM's media type.
+func (a *Response) WantStatus(status int) *Response {
+	a.T.Helper()
+	if a.Status != status {
+		a.T.Fatalf("%s: got %d, want %d: %s", a.Request, a.Status, status, a.Raw)
+	}
+	if media := a.Header.Get("Content-Type"); len(a.Raw) > 0 && media != "application/scim+json" {
+		a.T.Errorf("%s: Content-Type is %q", a.Request, media)
+	}
+	return a
+}
+
+// refused checks that the answer is a SCIM error with a status, a scimType ("" for none) and a
+// detail that has all the words.
+func (a *Response) WantError(status int, scimType string, words ...string) {
+	a.T.Helper()
+	a.WantStatus(status)
+	a.Want("schemas.0", ErrorURN).Want("status", fmt.Sprint(status))
+	if got, _ := a.Value("scimType").(string); got != scimType {
+		a.T.Errorf("%s: scimType is %q, want %q: %s", a.Request, got, scimType, a.Raw)
+	}
+	detail, _ := a.Value("detail").(string)
+	if detail == "" {
+		a.T.Errorf("%s: no detail: %s", a.Request, a.Raw)
+	}
+	for _, word := range words {
+		if !strings.Contains(detail, word) {
+			a.T.Errorf("%s: the detail does not name %q: %s", a.Request, word, detail)
+		}
+	}
+}
+
+// at is a value of the body: names and indexes separated by dots, a URN as a whole in brackets:
+// "[urn:…].manager.value". It is nil where there is none.
+func (a *Response) Value(path string) any {
+	a.T.Helper()
+	var value any
+	if err := json.Unmarshal(a.Raw, &value); err != nil {
+		a.T.Fatalf("%s: not JSON: %s", a.Request, a.Raw)
+	}
+	value, _ = apiclient.Lookup(value, path)
+	return value
+}
+
+// text is a value of the body that is a string; "" where it is none.
+func (a *Response) Text(path string) string {
+	a.T.Helper()
+	s, _ := a.Value(path).(string)
+	return s
+}
+
+// list is a value of the body that is a list of objects; empty where there is none.
+func (a *Response) List(path string) []map[string]any {
+	a.T.Helper()
+	items, _ := a.Value(path).([]any)
+	all := make([]map[string]any, len(items))
+	for i := range items {
+		all[i], _ = items[i].(map[string]any)
+	}
+	return all
+}
+
+// want checks a value of the body; numbers are compared as float64, nil is absence.
+func (a *Response) Want(path string, value any) *Response {
+	a.T.Helper()
+	if n, ok := value.(int); ok {
+		value = float64(n)
+	}
+	if got := a.Value(path); got != value {
+		a.T.Errorf("%s: %s is %v (%T), want %v: %s", a.Request, path, got, got, value, Truncate(a.Raw))
+	}
+	return a
+}
+
+func Truncate(raw []byte) []byte {
+	if len(raw) > 2000 {
+		return append(bytes.Clone(raw[:2000]), "…"...)
+	}
+	return raw
+}
+
+// user creates one and returns its id; members are further members of the body, as JSON without
+// braces. It is deleted with the test.
+func (a Caller) CreateUser(t testing.TB, userName string, members ...string) string {
+	t.Helper()
+	body := fmt.Sprintf(`{"schemas":[%q],"userName":%q`, UserURN, userName)
+	for _, m := range members {
+		body += "," + m
+	}
+	return a.Create(t, "/Users", body+"}")
+}
+
+// group creates one of members by their ids, and returns its id. It is deleted with the test.
+func (a Caller) CreateGroup(t testing.TB, displayName string, members ...string) string {
+	t.Helper()
+	list := make([]map[string]string, len(members))
+	for i, id := range members {
+		list[i] = map[string]string{"value": id}
+	}
+	encoded, err := json.Marshal(list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a.Create(t, "/Groups", fmt.Sprintf(`{"schemas":[%q],"displayName":%q,"members":%s}`, GroupURN, displayName, encoded))
+}
+
+func (a Caller) Create(t testing.TB, endpoint, body string) string {
+	t.Helper()
+	id := a.Call(t, "POST", endpoint, body).WantStatus(201).Text("id")
+	t.Cleanup(func() {
+		_, _ = a.Try(context.WithoutCancel(t.Context()), "DELETE", endpoint+"/"+id, nil)
+	})
+	return id
+}
+
+// patch is the body of a PATCH of operations, as JSON.
+func PatchBody(operations ...string) string {
+	return fmt.Sprintf(`{"schemas":[%q],"Operations":[%s]}`, PatchURN, strings.Join(operations, ","))
+}

@@ -1,0 +1,154 @@
+package security_test
+
+import (
+	"encoding/base64"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/quoin-dev/quoin/test/contract/scim/internal/suite"
+)
+
+// vouch #310, tale #2036, Atlas #175: the token was recognised, and whose it is forgotten. Each
+// route is asked for the other tenant's user and group, with the keys and on the hosts of both.
+
+// foreign is a request for something of another tenant.
+type foreign struct{ method, path, body string }
+
+func foreignRequests(user, group string) []foreign {
+	title := suite.PatchBody(`{"op":"replace","path":"displayName","value":"stolen"}`)
+	return []foreign{
+		{"GET", "/Users/" + user, ""}, {"PUT", "/Users/" + user, `{"userName":"stolen"}`}, {"PATCH", "/Users/" + user, title}, {"DELETE", "/Users/" + user, ""},
+		{"GET", "/Groups/" + group, ""}, {"PUT", "/Groups/" + group, `{"displayName":"stolen"}`}, {"PATCH", "/Groups/" + group, title}, {"DELETE", "/Groups/" + group, ""},
+		{"PATCH", "/Groups/" + group, suite.PatchBody(`{"op":"remove","path":"members"}`)}, {"GET", "/Users/" + user + "?attributes=userName", ""},
+		{"GET", "/Groups/" + user, ""}, {"GET", "/Users/" + group, ""},
+	}
+}
+
+func (f foreign) by(t *testing.T, a suite.Caller) *suite.Response {
+	t.Helper()
+	return a.Call(t, f.method, f.path, suite.Body(f.body), "If-Match", "*")
+}
+
+func TestVouch310_TenantsAreApart(t *testing.T) {
+	run := suite.RunID()
+	owner := acme.WithToken(acme.RFC)
+	user := owner.CreateUser(t, "tenant-"+run, `"displayName":"Secret Sally"`, `"externalId":"tenant-`+run+`"`, `"emails":[{"value":"tenant-`+run+`@x.test"}]`)
+	group := owner.CreateGroup(t, "Secret Group "+run, user)
+	userBefore, groupBefore := owner.Call(t, "GET", "/Users/"+user, nil).WantStatus(200), owner.Call(t, "GET", "/Groups/"+group, nil).WantStatus(200)
+	for _, request := range foreignRequests(user, group) {
+		for name, token := range map[string]string{"rfc": globex.RFC, "okta": globex.Okta, "entra": globex.Entra, "auto": globex.Auto} {
+			got := request.by(t, globex.WithToken(token))
+			got.Request = name + ": " + got.Request
+			got.WantError(404, "")
+			request.by(t, acme.WithAuthorization("Bearer "+token)).WantError(401, "")
+		}
+		request.by(t, globex.WithAuthorization("Bearer "+acme.RFC)).WantError(401, "")
+		request.by(t, globex.WithToken(globex.Reader)).WantError(403, "")
+	}
+	globexCannotReach(t, user, group, run)
+	for before, now := range map[*suite.Response]*suite.Response{userBefore: owner.Call(t, "GET", "/Users/"+user, nil).WantStatus(200), groupBefore: owner.Call(t, "GET", "/Groups/"+group, nil).WantStatus(200)} {
+		if string(before.Raw) != string(now.Raw) {
+			t.Errorf("was %s\nis %s", before.Raw, now.Raw)
+		}
+	}
+	// What is unique is so in one tenant.
+	globex.WithToken(globex.RFC).CreateUser(t, "tenant-"+run)
+	globex.WithToken(globex.RFC).CreateGroup(t, "Secret Group "+run)
+}
+
+// globexCannotReach looks for acme's resources by all that leads from one resource to others.
+func globexCannotReach(t *testing.T, user, group, run string) {
+	t.Helper()
+	thief := globex.WithToken(globex.RFC)
+	for endpoint, filters := range map[string][]string{
+		"/Users":  {`id eq "` + user + `"`, `userName eq "tenant-` + run + `"`, `externalId eq "tenant-` + run + `"`, `emails.value eq "tenant-` + run + `@x.test"`, `groups.value eq "` + group + `"`, `displayName sw "Secret"`},
+		"/Groups": {`id eq "` + group + `"`, `displayName eq "Secret Group ` + run + `"`, `members.value eq "` + user + `"`},
+	} {
+		for _, filter := range filters {
+			thief.Call(t, "GET", suite.EncodeTarget(endpoint+"?filter="+filter), nil).WantStatus(200).Want("totalResults", 0)
+			search := fmt.Sprintf(`{"schemas":[%q],"filter":%q}`, suite.SearchURN, filter)
+			thief.Call(t, "POST", endpoint+"/.search", search).WantStatus(200).Want("totalResults", 0)
+			thief.Call(t, "POST", "/.search", search).WantStatus(200).Want("totalResults", 0)
+		}
+	}
+	// References to ids of the other tenant lead nowhere and show no names.
+	own := thief.CreateUser(t, "thief-"+run)
+	grafted := thief.CreateGroup(t, "Graft "+run, own)
+	operation := func(method, path, data string) string {
+		return `{"method":"` + method + `","path":"` + path + `","bulkId":"b` + path[len(path)-3:] + method + `","data":` + data + `}`
+	}
+	for _, request := range []foreign{
+		{"PATCH", "/Groups/" + grafted, suite.PatchBody(`{"op":"add","path":"members","value":[{"value":"` + user + `","$ref":"` + acme.BaseURL() + `/Users/` + user + `"},{"value":"` + group + `","type":"Group"}]}`)},
+		{"PUT", "/Groups/" + grafted, `{"displayName":"Graft ` + run + `","members":[{"value":"` + user + `"},{"value":"` + group + `","type":"Group"}]}`},
+		{"PATCH", "/Users/" + own, suite.PatchBody(`{"op":"add","path":"` + suite.EnterpriseURN + `:manager","value":{"value":"` + user + `"}}`)},
+		{"PUT", "/Users/" + own, `{"userName":"thief-` + run + `","` + suite.EnterpriseURN + `":{"manager":{"value":"` + user + `","displayName":"x"}}}`},
+		{"POST", "/Bulk", `{"schemas":["` + suite.BulkURN + `"],"Operations":[` + strings.Join([]string{
+			operation("PATCH", "/Users/"+user, suite.PatchBody(`{"op":"replace","path":"displayName","value":"stolen"}`)), operation("PUT", "/Groups/"+group, `{"displayName":"stolen"}`),
+			operation("DELETE", "/Users/"+user, "null"), operation("DELETE", "/Groups/"+group, "null"),
+		}, ",") + `]}`},
+		{"GET", "/Groups/" + grafted, ""}, {"GET", "/Users/" + own, ""}, {"GET", "/Users", ""}, {"GET", "/Groups", ""}, {"GET", "/", ""},
+	} {
+		var body any
+		if request.body != "" {
+			body = request.body
+		}
+		got := thief.Call(t, request.method, request.path, body)
+		if got.Status != 200 && got.Status != 400 || strings.Contains(string(got.Raw), "Secret") || strings.Contains(string(got.Raw), acme.Host) {
+			t.Errorf("%s: %d %s", got.Request, got.Status, suite.Truncate(got.Raw))
+		}
+		if request.path == "/Bulk" {
+			for i := range 4 {
+				got.Want(fmt.Sprintf("Operations.%d.status", i), "404")
+			}
+		}
+	}
+}
+
+// What one tenant declares, the others do not see, and who shows no credential sees none of it.
+func TestSchemasOfATenantAreItsOwn(t *testing.T) {
+	has := func(a suite.Caller) bool {
+		return strings.Contains(string(a.Call(t, "GET", "/Schemas", nil).WantStatus(200).Raw), suite.AttributesURN)
+	}
+	for name, c := range map[string]struct {
+		caller suite.Caller
+		want   bool
+	}{
+		"acme": {acme.WithToken(acme.RFC), true}, "globex": {globex.WithToken(globex.RFC), false},
+		"nobody at acme": {acme.WithAuthorization(""), false}, "nobody at globex": {globex.WithAuthorization(""), false},
+	} {
+		if has(c.caller) != c.want {
+			t.Errorf("%s: the schema of acme is shown: %t", name, !c.want)
+		}
+	}
+	globex.WithToken(globex.RFC).Call(t, "GET", "/Schemas/"+suite.AttributesURN, nil).WantError(404, "")
+	globex.WithToken(globex.RFC).Call(t, "POST", "/Users", `{"userName":"x-`+suite.RunID()+`","`+suite.AttributesURN+`":{"team":"red"}}`).WantError(400, "invalidSyntax")
+}
+
+// A cursor is good for the list that it was given out for, in the tenant that it was given out in.
+func TestCursorOfAnotherTenant(t *testing.T) {
+	run := suite.RunID()
+	for _, a := range suite.Accounts {
+		for i := range 3 {
+			a.WithToken(a.RFC).CreateUser(t, fmt.Sprintf("cursor-%d-%s", i, run))
+		}
+	}
+	list := suite.EncodeTarget(`/Users?count=2&filter=userName sw "cursor-"&cursor`)
+	next := acme.WithToken(acme.RFC).Call(t, "GET", list, nil).WantStatus(200).Text("nextCursor")
+	if next == "" {
+		t.Fatal("no nextCursor")
+	}
+	globex.WithToken(globex.RFC).Call(t, "GET", list+"="+next, nil).WantError(400, "invalidCursor")
+	globex.WithToken(globex.RFC).Call(t, "POST", "/Users/.search", `{"schemas":["`+suite.SearchURN+`"],"count":2,"filter":"userName sw \"cursor-\"","cursor":"`+next+`"}`).WantError(400, "invalidCursor")
+	for name, cursor := range map[string]string{
+		"nonsense": "abc", "not base64": "%22", "empty JSON": base64.RawURLEncoding.EncodeToString([]byte("{}")), "null": base64.RawURLEncoding.EncodeToString([]byte("null")),
+		"long": strings.Repeat("A", 6000), "cut": next[:len(next)-8], "deep": base64.RawURLEncoding.EncodeToString([]byte(strings.Repeat(`{"p":`, 500))),
+	} {
+		got := acme.WithToken(acme.RFC).Call(t, "GET", list+"="+cursor, nil)
+		got.Request = name + ": " + got.Request
+		got.WantError(400, "invalidCursor")
+	}
+	acme.WithToken(acme.RFC).Call(t, "GET", strings.Replace(list, "cursor-", "curso", 1)+"="+next, nil).WantError(400, "invalidCursor")
+	acme.WithToken(acme.RFC).Call(t, "GET", strings.Replace(list, "/Users", "/Groups", 1)+"="+next, nil).WantError(400, "invalidFilter")
+	acme.WithToken(acme.RFC).Call(t, "GET", list+"="+next, nil).WantStatus(200)
+}
