@@ -16,9 +16,9 @@ import (
 )
 
 const (
-	maxNameLength = 255 // bytes, of Linux file systems
-	maxDepth      = 100 // folders in folders
-	// maxTreeSize bounds one folder's list of entries, bytes.
+	maxNameLength = 255 // bytes; Linux's NAME_MAX
+	maxDepth      = 100 // nested folders
+	// maxTreeSize bounds the tree object of a folder, bytes.
 	maxTreeSize = 16 << 20
 )
 
@@ -33,10 +33,10 @@ type checkout struct {
 	folders int
 }
 
-// checkOut writes the sub folder into the workspace.
+// checkOut writes the sub folder to the workspace.
 func (f *fetch) checkOut(ctx context.Context, store *filesystem.Storage, work *workspace) (FetchResult, error) {
 	commit, err := object.GetCommit(store, f.commit)
-	if err != nil { // a tag or a tree has such a name too
+	if err != nil { // the hash may be that of a tag or a tree
 		return FetchResult{}, f.remote.fail(ErrCommitNotFound, "%s is not a commit", f.commit)
 	}
 	out, err := os.OpenRoot(work.tree)
@@ -59,7 +59,7 @@ func (f *fetch) localError(err error) error {
 	return localError(fmt.Sprintf("target %q", f.Dir), err)
 }
 
-// start finds the sub folder; symbolic links on the way are not followed.
+// start returns the tree of the sub folder; it does not follow symbolic links.
 func (c *checkout) start() (*object.Tree, error) {
 	tree, err := c.tree(c.root)
 	if err != nil {
@@ -111,8 +111,7 @@ func (c *checkout) damaged() error {
 	return c.remote.fail(ErrUnreachable, "the download is not complete")
 }
 
-// folder writes the entries of one folder; dir is its place under the sub
-// folder.
+// folder writes the entries of a folder; dir is its path below the sub folder.
 func (c *checkout) folder(tree *object.Tree, dir []string) error {
 	c.folders++
 	if c.folders > c.MaxFiles {
@@ -138,30 +137,30 @@ func (c *checkout) folder(tree *object.Tree, dir []string) error {
 	return nil
 }
 
-func (c *checkout) entry(entry object.TreeEntry, place []string) error {
+func (c *checkout) entry(entry object.TreeEntry, target []string) error {
 	switch entry.Mode {
 	case filemode.Dir:
 		tree, err := c.tree(entry.Hash)
 		if err != nil {
 			return err
 		}
-		return c.folder(tree, place)
+		return c.folder(tree, target)
 	case filemode.Submodule:
 		return nil
 	case filemode.Symlink:
-		file, err := c.resolve(entry, place)
+		file, err := c.resolve(entry, target)
 		if err != nil {
 			return err
 		}
-		return c.file(file.Hash, place)
+		return c.file(file.Hash, target)
 	case filemode.Regular, filemode.Executable, filemode.Deprecated:
-		return c.file(entry.Hash, place)
+		return c.file(entry.Hash, target)
 	}
-	return c.remote.fail(ErrInvalidTree, "%q has an unknown type", path.Join(place...))
+	return c.remote.fail(ErrInvalidTree, "%q has an unknown type", path.Join(target...))
 }
 
-// file writes one file; the limits are checked before anything is written.
-func (c *checkout) file(hash plumbing.Hash, place []string) error {
+// file writes a file after checking the limits.
+func (c *checkout) file(hash plumbing.Hash, target []string) error {
 	blob, err := object.GetBlob(c.store, hash)
 	if err != nil {
 		return c.damaged()
@@ -172,13 +171,13 @@ func (c *checkout) file(hash plumbing.Hash, place []string) error {
 	if c.result.Bytes += blob.Size; c.result.Bytes > c.MaxBytes {
 		return c.remote.fail(ErrTooLarge, "more than %d bytes in path %q", c.MaxBytes, c.displayPath())
 	}
-	if err := c.makeFolder(place[:len(place)-1]); err != nil {
+	if err := c.makeFolder(target[:len(target)-1]); err != nil {
 		return err
 	}
-	return c.write(blob, path.Join(place...))
+	return c.write(blob, path.Join(target...))
 }
 
-// makeFolder makes a folder and those above it, whatever the umask.
+// makeFolder creates a folder and its parents, independent of the umask.
 func (c *checkout) makeFolder(dir []string) error {
 	for i := range dir {
 		name := path.Join(dir[:i+1]...)
@@ -203,7 +202,7 @@ func (c *checkout) write(blob *object.Blob, name string) error {
 	}
 	defer content.Close()
 	file, err := c.out.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
-	if errors.Is(err, os.ErrExist) || errors.Is(err, syscall.ENOTDIR) { // a file and a folder of one name
+	if errors.Is(err, os.ErrExist) || errors.Is(err, syscall.ENOTDIR) { // a file and a folder with the same name
 		return c.remote.fail(ErrInvalidTree, "%q is in its folder twice", name)
 	}
 	if err != nil {

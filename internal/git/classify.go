@@ -16,14 +16,13 @@ import (
 	"github.com/quoin-dev/quoin/internal/neterror"
 )
 
-// fail makes an error about the remote.
+// fail returns an error about the remote.
 func (r remote) fail(kind error, format string, args ...any) error {
 	return &Error{Subject: "repository " + r.display, Reason: fmt.Sprintf(format, args...), kind: kind}
 }
 
-// transportError turns whatever the transports return into an error of one of
-// the kinds. When it was the caller who ended the call, the kind is the
-// context's error alone.
+// transportError returns the *Error for an error of a transport. A canceled
+// call has no kind, only the context's error.
 func (r remote) transportError(ctx context.Context, err error) error {
 	switch cause := ctx.Err(); {
 	case errors.Is(cause, context.Canceled):
@@ -53,7 +52,7 @@ func (r remote) transportError(ctx context.Context, err error) error {
 	return unreachable
 }
 
-// unwrapLibrary takes off the two wrappers of go-git that errors.Is cannot see through.
+// unwrapLibrary removes the two wrappers of go-git that do not implement Unwrap.
 func unwrapLibrary(err error) error {
 	for {
 		var unexpected *plumbing.UnexpectedError
@@ -69,7 +68,8 @@ func unwrapLibrary(err error) error {
 	}
 }
 
-// protocolReason knows what Git servers answer; kind is nil for anything else.
+// protocolReason classifies error responses of Git servers; kind is nil for
+// other errors.
 func protocolReason(err error) (kind error, reason string) {
 	var (
 		status   *githttp.Err
@@ -98,8 +98,8 @@ func protocolReason(err error) (kind error, reason string) {
 	return nil, ""
 }
 
-// messageReason sorts the free text of the usual servers. The text itself is
-// never shown: it is not stable.
+// messageReason classifies a server's error message by its text. The text
+// itself is not shown: it is not stable.
 func messageReason(text string) (kind error, reason string) {
 	text = strings.ToLower(text)
 	for _, s := range []string{"not found", "not exist", "could not be found", "not appear to be a git repository", "no such"} {

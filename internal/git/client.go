@@ -15,18 +15,18 @@ import (
 // DefaultTimeout is used where Options.Timeout is zero.
 const DefaultTimeout = 30 * time.Second
 
-// Options configure a Client; the zero value is right outside tests.
+// Options configure a Client; production uses the zero value.
 type Options struct {
 	// AllowInsecure allows http://, git:// and file:// URLs: for tests and
 	// loopback only.
 	AllowInsecure bool
-	// Timeout limits connecting to a server, its TLS or SSH handshake included;
-	// zero means DefaultTimeout. The whole call is limited by its context.
+	// Timeout limits connecting to a server, including the TLS or SSH handshake;
+	// zero means DefaultTimeout. The context limits the whole call.
 	Timeout time.Duration
 }
 
-// Client reads remotes. It keeps no state and is safe for concurrent use. It
-// does not retry: callers have their own backoff.
+// Client reads remotes. It is stateless and safe for concurrent use. It does
+// not retry: callers have their own backoff.
 type Client struct {
 	options Options
 }
@@ -39,15 +39,15 @@ func New(o Options) *Client {
 	return &Client{options: o}
 }
 
-// uploadPack is one conversation with git-upload-pack: the refs first, then at
-// most one pack. go-git's sessions are that, and sshSession.
+// uploadPack is a session with git-upload-pack: the refs first, then at most
+// one pack. go-git's sessions and sshSession implement it.
 type uploadPack interface {
 	AdvertisedReferencesContext(context.Context) (*packp.AdvRefs, error)
 	UploadPack(context.Context, *packp.UploadPackRequest) (*packp.UploadPackResponse, error)
 	Close() error
 }
 
-// session is an open conversation and the refs it began with.
+// session is an open upload-pack session with the advertised refs.
 type session struct {
 	uploadPack
 	remote remote
@@ -55,7 +55,7 @@ type session struct {
 }
 
 // open connects and reads the refs; an empty repository has none. The caller
-// closes the session.
+// must close the session.
 func (c *Client) open(ctx context.Context, r remote, creds Credentials) (*session, error) {
 	conversation, err := c.connect(ctx, r, creds)
 	if err != nil {
@@ -90,7 +90,7 @@ func (c *Client) connect(ctx context.Context, r remote, creds Credentials) (uplo
 	return nil, invalid(ErrInvalidURL, "want %s", c.options.allowedSchemes())
 }
 
-// tip finds a ref by its full name.
+// tip returns the commit of a ref with the full name.
 func (s *session) tip(name plumbing.ReferenceName) (plumbing.Hash, bool) {
 	hash, ok := s.refs.References[name.String()]
 	return hash, ok

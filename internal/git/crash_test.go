@@ -13,14 +13,14 @@ import (
 	"time"
 )
 
-// The variables that make the test binary fetch, and tell it what.
+// The environment variables with the options of a fetch in a child process.
 const (
 	childURL    = "QUOIN_TEST_FETCH_URL"
 	childCommit = "QUOIN_TEST_FETCH_COMMIT"
 	childDir    = "QUOIN_TEST_FETCH_DIR"
 )
 
-// TestMain makes the test binary a process that fetches, for
+// TestMain fetches, instead of running tests, in the child processes of
 // TestFetchSurvivesKill.
 func TestMain(m *testing.M) {
 	url := os.Getenv(childURL)
@@ -36,8 +36,9 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// TestFetchSurvivesKill kills fetches at random moments. After each the target
-// is absent or one of the two commits, whole; the last fetch clears up.
+// TestFetchSurvivesKill kills fetches at random times. After each, the target
+// is absent or holds one of the two commits completely; the last fetch removes
+// the leftovers.
 func TestFetchSurvivesKill(t *testing.T) {
 	const files = 300
 	root := t.TempDir()
@@ -64,13 +65,13 @@ func TestFetchSurvivesKill(t *testing.T) {
 	if out, err := child(commits[0]).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	usual := time.Since(began)
+	duration := time.Since(began)
 	for i := range 12 {
 		cmd := child(commits[i%2])
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Duration(rand.Int64N(int64(usual))))
+		time.Sleep(time.Duration(rand.Int64N(int64(duration))))
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 		checkWhole(t, dir, files)
@@ -99,6 +100,6 @@ func checkWhole(t *testing.T, dir string, files int) {
 		versions[content] = true
 	}
 	if len(entries) != files || len(versions) != 1 {
-		t.Errorf("half a target: %d files of %d version(s): %s", len(entries), len(versions), strings.Join(entries[:min(3, len(entries))], ", "))
+		t.Errorf("incomplete target: %d files of %d version(s): %s", len(entries), len(versions), strings.Join(entries[:min(3, len(entries))], ", "))
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// The keys of a credentials Secret: the convention of Flux's GitRepository,
+// The keys of a credentials Secret, as in Flux's GitRepository documentation,
 // heading "Secret reference". Other keys are ignored.
 const (
 	KeyUsername    = "username"
@@ -23,9 +23,9 @@ const (
 	KeyCACert      = "ca.crt"
 )
 
-// Credentials authenticate to a remote and say which server to trust. The
-// zero value is anonymous over HTTPS, trusting the system's certificates; SSH
-// always needs credentials. It prints as a placeholder.
+// Credentials authenticate to a remote and name the trusted servers. The zero
+// value is anonymous over HTTPS and trusts the system's certificates; SSH
+// always needs credentials. It formats as a placeholder.
 type Credentials struct {
 	http   githttp.AuthMethod
 	roots  []byte // PEM
@@ -33,28 +33,28 @@ type Credentials struct {
 	hosts  hostKeys
 }
 
-// hostKeys is what a known_hosts file knows.
+// hostKeys are the host keys of a known_hosts file.
 type hostKeys struct {
 	check      ssh.HostKeyCallback
 	algorithms func(hostWithPort string) []string
 }
 
-// String implements fmt.Stringer; it shows nothing.
+// String implements fmt.Stringer; it omits the secrets.
 func (Credentials) String() string { return "git.Credentials{…}" }
 
-// GoString implements fmt.GoStringer; it shows nothing.
+// GoString implements fmt.GoStringer; it omits the secrets.
 func (Credentials) GoString() string { return "git.Credentials{…}" }
 
-// ParseCredentials reads a Secret's data for a repository URL.
+// ParseCredentials parses a Secret's data for a repository URL.
 //
 //   - https://: username and password, or bearerToken, or none of them; ca.crt
-//     is PEM certificates to trust next to the system's.
+//     holds PEM certificates to trust in addition to the system's.
 //   - ssh://: identity (a private key; password is its passphrase) and
-//     known_hosts, both required: an unknown host is never trusted.
+//     known_hosts, both required: unknown hosts are not trusted.
 //
-// Line ends after a user name, password or token, which `kubectl create secret
-// --from-file` keeps, are cut off. The error wraps ErrInvalidCredentials or
-// ErrInvalidURL, names the key and never shows its value.
+// Newlines after a user name, password or token, which `kubectl create secret
+// --from-file` keeps, are trimmed. The error wraps ErrInvalidCredentials or
+// ErrInvalidURL; it names the key and omits its value.
 func ParseCredentials(rawURL string, data map[string][]byte) (Credentials, error) {
 	u, err := url.Parse(rawURL)
 	if err != nil {
@@ -134,8 +134,8 @@ func parseIdentity(pem []byte, passphrase string) (ssh.Signer, error) {
 	return signer, nil
 }
 
-// parseKnownHosts goes through a file because the library reads files only.
-// /dev/shm is there for pods whose root file system is read-only.
+// parseKnownHosts writes a temporary file because the library reads files only;
+// in /dev/shm in pods with a read-only root file system.
 func parseKnownHosts(data []byte) (hostKeys, error) {
 	file, err := os.CreateTemp("", "known_hosts-*")
 	if err != nil {

@@ -28,25 +28,25 @@ func TestValidateURL(t *testing.T) {
 	}
 }
 
-func TestValidateURLRefuses(t *testing.T) {
+func TestValidateURLRejects(t *testing.T) {
 	tests := map[string]struct{ url, want string }{
-		"empty":            {"", "want https://host/path or ssh://user@host/path"},
-		"path":             {"/srv/a.git", "want https://host/path or ssh://user@host/path"},
-		"other scheme":     {"ext::sh -c id", "has blanks"},
-		"ftp":              {"ftp://example.com/a.git", "want https://"},
-		"scp-like":         {"git@github.com:demo/model.git", "want ssh://user@host/path"},
-		"password":         {"https://u:hunter2@example.com/a.git", "must not have a password, use a Secret"},
-		"ssh password":     {"ssh://git:hunter2@example.com/a.git", "must not have a password, use a Secret"},
-		"token as user":    {"https://hunter2@example.com/a.git", "must not have user information, use a Secret"},
-		"no host":          {"https:///a.git", "has no host"},
-		"no path":          {"https://example.com/", "has no path"},
-		"query":            {"https://example.com/a.git?token=hunter2", "must not have a query"},
-		"fragment":         {"https://example.com/a.git#hunter2", "must not have a query"},
-		"blank":            {"https://example.com/a b.git", "has blanks"},
-		"line end":         {"https://example.com/a.git\n", "has blanks"},
-		"escaped line end": {"https://example.com/a%0a.git", "control characters"},
-		"bad escape":       {"https://hunter2@example.com/%zz", "want https://"},
-		"too long":         {"https://example.com/" + strings.Repeat("a", 3000), "longer than 2048"},
+		"empty":           {"", "want https://host/path or ssh://user@host/path"},
+		"path":            {"/srv/a.git", "want https://host/path or ssh://user@host/path"},
+		"other scheme":    {"ext::sh -c id", "has blanks"},
+		"ftp":             {"ftp://example.com/a.git", "want https://"},
+		"scp-like":        {"git@github.com:demo/model.git", "want ssh://user@host/path"},
+		"password":        {"https://u:hunter2@example.com/a.git", "must not have a password, use a Secret"},
+		"ssh password":    {"ssh://git:hunter2@example.com/a.git", "must not have a password, use a Secret"},
+		"token as user":   {"https://hunter2@example.com/a.git", "must not have user information, use a Secret"},
+		"no host":         {"https:///a.git", "has no host"},
+		"no path":         {"https://example.com/", "has no path"},
+		"query":           {"https://example.com/a.git?token=hunter2", "must not have a query"},
+		"fragment":        {"https://example.com/a.git#hunter2", "must not have a query"},
+		"blank":           {"https://example.com/a b.git", "has blanks"},
+		"newline":         {"https://example.com/a.git\n", "has blanks"},
+		"escaped newline": {"https://example.com/a%0a.git", "control characters"},
+		"bad escape":      {"https://hunter2@example.com/%zz", "want https://"},
+		"too long":        {"https://example.com/" + strings.Repeat("a", 3000), "longer than 2048"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -64,7 +64,7 @@ func TestValidateURLRefuses(t *testing.T) {
 	}
 }
 
-func TestParseCredentialsRefuses(t *testing.T) {
+func TestParseCredentialsRejects(t *testing.T) {
 	const https, ssh = "https://example.com/a.git", "ssh://git@example.com/a.git"
 	_, plain := newKey(t, "")
 	_, encrypted := newKey(t, "open sesame")
@@ -77,8 +77,8 @@ func TestParseCredentialsRefuses(t *testing.T) {
 	}{
 		"no password":      {https, map[string]string{KeyUsername: "hunter2"}, `key "password" is missing`},
 		"no user":          {https, map[string]string{KeyPassword: "hunter2"}, `key "username" is missing`},
-		"two ways":         {https, map[string]string{KeyBearerToken: "hunter2", KeyPassword: "hunter2", KeyUsername: "u"}, `keys "bearerToken" and "password" exclude each other`},
-		"token of lines":   {https, map[string]string{KeyBearerToken: "hunter2\nhunter2"}, `key "bearerToken" has more than one line`},
+		"two methods":      {https, map[string]string{KeyBearerToken: "hunter2", KeyPassword: "hunter2", KeyUsername: "u"}, `keys "bearerToken" and "password" exclude each other`},
+		"multi-line token": {https, map[string]string{KeyBearerToken: "hunter2\nhunter2"}, `key "bearerToken" has more than one line`},
 		"CA":               {https, map[string]string{KeyCACert: "hunter2"}, `key "ca.crt" holds no certificate in PEM form`},
 		"nothing for SSH":  {ssh, nil, `key "identity" is missing`},
 		"no known_hosts":   {ssh, map[string]string{KeyIdentity: plain}, `key "known_hosts" is missing`},
@@ -136,7 +136,7 @@ func FuzzValidateURL(f *testing.F) {
 			t.Fatalf("%q is shown as %q", in, r.display)
 		}
 		if _, err := r.endpoint(); err != nil {
-			t.Fatalf("%q: accepted here, refused by the library: %v", in, err)
+			t.Fatalf("%q: accepted here, rejected by the library: %v", in, err)
 		}
 	})
 }

@@ -15,22 +15,22 @@ import (
 )
 
 const (
-	// shortHistory is how many commits of a branch are downloaded before all
-	// are: a commit that is asked for is seldom far from its branch's tip.
+	// shortHistory is the depth of a branch that is downloaded before the full
+	// history is: the wanted commit is usually close to the tip of its branch.
 	shortHistory = 100
 
 	packFactor = 4
 	packFloor  = 64 << 20
 )
 
-// attempt is one way to get hold of the commit.
+// attempt is a request that may download the commit.
 type attempt struct {
 	want  plumbing.Hash
-	depth int // 0 is the whole history
+	depth int // 0 means the full history
 }
 
-// download gets a pack with the commit in it, and returns it as an object
-// store in the workspace.
+// download downloads a pack that contains the commit, and returns it as an
+// object store in the workspace.
 func (f *fetch) download(ctx context.Context, work *workspace) (*filesystem.Storage, error) {
 	s, err := f.client.open(ctx, f.remote, f.Creds)
 	if err != nil {
@@ -42,7 +42,7 @@ func (f *fetch) download(ctx context.Context, work *workspace) (*filesystem.Stor
 		return nil, err
 	}
 	for i, a := range attempts {
-		if i > 0 { // a conversation is for one pack
+		if i > 0 { // a session downloads one pack
 			_ = s.Close()
 			if s, err = f.client.open(ctx, f.remote, f.Creds); err != nil {
 				return nil, err
@@ -56,10 +56,10 @@ func (f *fetch) download(ctx context.Context, work *workspace) (*filesystem.Stor
 	return nil, f.commitNotFound()
 }
 
-// plan chooses by what the server can: a tip, or a commit it hands out by
-// name, is asked for alone; else the branch is. Over HTTP git-upload-pack hands
-// out what the branches reach without saying so (its --stateless-rpc), so that
-// is worth a try.
+// plan returns the attempts by the server's capabilities: the commit alone if
+// it is a tip or the server serves commits by name, otherwise its branch. Over
+// HTTP, git-upload-pack serves reachable commits without advertising it
+// (--stateless-rpc), so the commit is tried first.
 func (f *fetch) plan(s *session) ([]attempt, error) {
 	shallow := 0
 	if s.refs.Capabilities.Supports(capability.Shallow) {
@@ -117,7 +117,8 @@ func (f *fetch) commitNotFound() error {
 	return f.remote.fail(ErrCommitNotFound, "commit %s not found", f.commit)
 }
 
-// try downloads one pack. The store is nil when the commit is not in it.
+// try downloads a pack. The store is nil if the pack does not contain the
+// commit.
 func (f *fetch) try(ctx context.Context, s *session, a attempt, work *workspace) (*filesystem.Storage, error) {
 	req := packp.NewUploadPackRequestFromCapabilities(s.refs.Capabilities)
 	req.Wants = []plumbing.Hash{a.want}
@@ -162,7 +163,7 @@ func limitHistory(req *packp.UploadPackRequest, server *capability.List, depth i
 	return req.Capabilities.Set(capability.Shallow)
 }
 
-// demultiplex separates the pack from messages where the server mixes them.
+// demultiplex separates the pack from messages if the server multiplexes them.
 func demultiplex(req *packp.UploadPackRequest, resp *packp.UploadPackResponse) io.Reader {
 	switch {
 	case req.Capabilities.Supports(capability.Sideband64k):
@@ -173,7 +174,8 @@ func demultiplex(req *packp.UploadPackRequest, resp *packp.UploadPackResponse) i
 	return resp
 }
 
-// isNotOurRef knows git-upload-pack's answer to a commit that no branch has.
+// isNotOurRef reports whether err is git-upload-pack's response to the request
+// of a commit that is in no branch.
 func isNotOurRef(err error) bool {
 	var line *pktline.ErrorLine
 	text := err.Error()
@@ -183,8 +185,7 @@ func isNotOurRef(err error) bool {
 	return strings.Contains(text, "not our ref")
 }
 
-// packError sorts what goes wrong between the first byte of a pack and its
-// index.
+// packError returns the error for a failure to receive or index a pack.
 func (f *fetch) packError(ctx context.Context, err error) error {
 	var local *localFailure
 	switch {

@@ -9,56 +9,57 @@ import (
 
 // The kinds of failure, for errors.Is.
 var (
-	// ErrUnauthorized says that the server refused the credentials, or wants some.
+	// ErrUnauthorized means that the server rejected the credentials, or
+	// requires some.
 	ErrUnauthorized = errors.New("unauthorized")
-	// ErrNotFound is what each of the four errors below also is.
+	// ErrNotFound is wrapped by the four errors below.
 	ErrNotFound = errors.New("not found")
-	// ErrRepositoryNotFound says that there is no such repository, or that the
-	// server hides it from these credentials.
+	// ErrRepositoryNotFound means that the repository does not exist, or that
+	// the server hides it from these credentials.
 	ErrRepositoryNotFound = fmt.Errorf("repository %w", ErrNotFound)
-	// ErrRefNotFound says that the repository has no such branch.
+	// ErrRefNotFound means that the repository does not have the branch.
 	ErrRefNotFound = fmt.Errorf("branch %w", ErrNotFound)
-	// ErrCommitNotFound says that the repository has no such commit, or does not
-	// hand it out.
+	// ErrCommitNotFound means that the repository does not have the commit, or
+	// that the server does not serve it.
 	ErrCommitNotFound = fmt.Errorf("commit %w", ErrNotFound)
-	// ErrPathNotFound says that the commit has no folder at the path.
+	// ErrPathNotFound means that the commit has no folder at the path.
 	ErrPathNotFound = fmt.Errorf("path %w", ErrNotFound)
-	// ErrUnreachable says that no usable answer came: network, name resolution,
-	// TLS, host key, time out, status 429 or 5xx, or not a Git server.
+	// ErrUnreachable means that there was no usable response: network, name
+	// resolution, TLS, host key, timeout, status 429 or 5xx, or not a Git server.
 	ErrUnreachable = errors.New("unreachable")
-	// ErrUntrusted is always an ErrUnreachable too: the server's certificate or
-	// host key is not trusted. Trying again does not help.
+	// ErrUntrusted means that the server's certificate or host key is not
+	// trusted. It always comes with ErrUnreachable. A retry does not help.
 	ErrUntrusted = errors.New("untrusted server")
-	// ErrTooLarge says that a limit on bytes, files or branches was reached.
+	// ErrTooLarge means that a limit on bytes, files or branches was exceeded.
 	ErrTooLarge = errors.New("too large")
-	// ErrInvalidTree says that the commit holds what must not be served: a
-	// symbolic link out of the tree, a name that is not one.
+	// ErrInvalidTree means that the commit contains entries that must not be
+	// served: a symbolic link out of the tree, an invalid file name.
 	ErrInvalidTree = errors.New("invalid tree")
-	// ErrInvalidURL says that a URL is malformed or of a scheme not allowed.
+	// ErrInvalidURL means that a URL is malformed or its scheme is not allowed.
 	ErrInvalidURL = errors.New("invalid repository URL")
-	// ErrInvalidCredentials says that a key of a credentials Secret is missing
+	// ErrInvalidCredentials means that a key of a credentials Secret is missing
 	// or malformed.
 	ErrInvalidCredentials = errors.New("invalid credentials")
-	// ErrInvalidOptions says that a field of FetchOptions is malformed.
+	// ErrInvalidOptions means that a field of FetchOptions is malformed.
 	ErrInvalidOptions = errors.New("invalid fetch options")
 )
 
-// Error is a failure to read from a remote. Its text is "subject: reason".
-// errors.Is finds its kind, and the context's error where that ended the call.
+// Error is a failure to read from a remote. Its text is "subject: reason". It
+// wraps its kind and, if the context ended the call, the context's error.
 type Error struct {
-	// Subject is what was read: "repository https://example.com/a.git".
+	// Subject names the remote: "repository https://example.com/a.git".
 	Subject string
 	// Reason is a short stable text: "unauthorized", "connection refused".
 	Reason string
 
 	kind  error
-	cause error // ErrUntrusted, a context error or nil: nothing else is stable
+	cause error // ErrUntrusted, a context error or nil: other errors are not stable
 }
 
 // Error returns "subject: reason".
 func (e *Error) Error() string { return e.Subject + ": " + e.Reason }
 
-// Unwrap returns the kind and, where there is one, the cause.
+// Unwrap returns the kind and the cause, if they are set.
 func (e *Error) Unwrap() []error {
 	var errs []error
 	for _, err := range []error{e.kind, e.cause} {
@@ -73,8 +74,8 @@ func invalid(kind error, format string, args ...any) error {
 	return fmt.Errorf("%w: %s", kind, fmt.Sprintf(format, args...))
 }
 
-// localError is about a local file or folder, named by what. The names of
-// temporary ones, which are random, are left out.
+// localError returns an error about the local file or folder that what names.
+// It omits the random names of temporary files.
 func localError(what string, err error) error {
 	var path *fs.PathError
 	var link *os.LinkError

@@ -15,65 +15,65 @@ const (
 	DefaultMaxFiles = 10000
 )
 
-// FetchOptions say what to fetch, and where to.
+// FetchOptions configure a fetch.
 type FetchOptions struct {
 	// URL is the repository, as ValidateURL allows it.
 	URL string
 	// Creds authenticate; see ParseCredentials.
 	Creds Credentials
-	// Commit is the commit to check out, 40 hex digits. (64, of a SHA-256
-	// repository, are understood and refused.)
+	// Commit is the commit to check out, 40 hex digits. SHA-256 repositories
+	// are not supported.
 	Commit string
-	// Ref is the branch that has the commit, "main" or "refs/heads/main". It is
-	// needed only for servers that do not hand out commits by name, where empty
-	// means the default branch.
+	// Ref is the branch that contains the commit, "main" or "refs/heads/main".
+	// Only servers that do not serve commits by name need it; empty means the
+	// default branch.
 	Ref string
 	// Path is the sub folder to check out, slash separated and relative; empty
 	// or "." is the whole tree.
 	Path string
-	// Dir is the absolute path of the target folder. It is replaced as a whole,
-	// by a rename, so it must not be a mount point; its parent is made when
-	// missing and must be writable.
+	// Dir is the absolute path of the target folder. It is replaced by a rename,
+	// so it must not be a mount point. Its parent is created if missing, and
+	// must be writable.
 	Dir string
-	// MaxBytes limits the size of all files together; zero means
-	// DefaultMaxBytes. The download may be 4 times that and 64 MiB.
+	// MaxBytes limits the total size of the files; zero means DefaultMaxBytes.
+	// The limit of the download is 4 times that plus 64 MiB.
 	MaxBytes int64
-	// MaxFiles limits the number of files, and that of folders; zero means
+	// MaxFiles limits the number of files and the number of folders; zero means
 	// DefaultMaxFiles.
 	MaxFiles int
 }
 
-// FetchResult says what was written.
+// FetchResult describes the files that a fetch wrote.
 type FetchResult struct {
-	// Files is the number of files, copies of symbolic links included.
+	// Files is the number of files, including copies of symbolic links.
 	Files int
-	// Bytes is their size together.
+	// Bytes is their total size.
 	Bytes int64
 }
 
-// Fetch checks out exactly one commit's sub folder into o.Dir. The content is
-// verified by the commit's hash.
+// Fetch checks out the sub folder of one commit into o.Dir. The commit's hash
+// verifies the content.
 //
 // The data-plane server that reads the folder follows symbolic links and reads
 // dot folders (it would load a copy in them a second time). Therefore:
 //
-//   - Files and folders whose name starts with a dot, .git of course, are left
-//     out; so are submodules.
+//   - Files and folders whose name starts with a dot, including .git, are
+//     omitted; so are submodules.
 //   - A symbolic link that resolves, inside the commit's tree, to a regular
-//     file becomes a copy of that file. Any other one (absolute, out of the
-//     tree, to a folder, to nothing) fails the fetch with ErrInvalidTree.
-//   - Files have mode 0644, folders 0755; folders without files are left out.
+//     file becomes a copy of that file. Any other link (absolute, out of the
+//     tree, to a folder, dangling) fails the fetch with ErrInvalidTree.
+//   - Files have mode 0644, folders 0755; folders without files are omitted.
 //
-// The commit is downloaded without its history where the server can; else with
-// a short history of the branch, then with all of it.
+// The commit is downloaded without its history if the server supports that;
+// otherwise with a short history of the branch, then with the full history.
 //
-// Dir appears at once, by a rename: a fetch that is killed leaves at most a
-// hidden folder next to it, which the next fetch into the same Dir removes.
-// One Dir must not be fetched into twice at the same time.
+// Dir is replaced by a rename. A killed fetch leaves at most a hidden folder
+// next to it, which the next fetch into the same Dir removes. Concurrent
+// fetches into the same Dir are not allowed.
 //
 // The error is an *Error of one of the kinds, or wraps ErrInvalidURL,
-// ErrInvalidOptions or the error of the local file system. What is in Dir stays
-// unless the fetch succeeds.
+// ErrInvalidOptions or the error of the local file system. A failed fetch does
+// not change Dir.
 func (c *Client) Fetch(ctx context.Context, o FetchOptions) (FetchResult, error) {
 	f, err := c.newFetch(o)
 	if err != nil {
@@ -99,14 +99,14 @@ func (c *Client) Fetch(ctx context.Context, o FetchOptions) (FetchResult, error)
 	return result, work.place()
 }
 
-// Validate checks the options without a network or a file system. The error
-// wraps ErrInvalidURL or ErrInvalidOptions.
+// Validate checks the options without using the network or the file system.
+// The error wraps ErrInvalidURL or ErrInvalidOptions.
 func (o FetchOptions) Validate(options Options) error {
 	_, err := New(options).newFetch(o)
 	return err
 }
 
-// fetch is a Fetch under way, its options checked and completed.
+// fetch is a Fetch in progress, with validated and defaulted options.
 type fetch struct {
 	FetchOptions
 	client *Client
@@ -143,7 +143,7 @@ func (c *Client) newFetch(o FetchOptions) (*fetch, error) {
 	return f, nil
 }
 
-// parseCommit reads a full object name.
+// parseCommit parses a full object name.
 func parseCommit(s string) (plumbing.Hash, error) {
 	hex := len(strings.Trim(s, "0123456789abcdefABCDEF")) == 0
 	switch {
@@ -155,7 +155,8 @@ func parseCommit(s string) (plumbing.Hash, error) {
 	return plumbing.Hash{}, invalid(ErrInvalidOptions, "commit %q: want 40 hex digits", s)
 }
 
-// parsePath splits a sub folder's path; the whole tree has no components.
+// parsePath splits a sub folder's path into components, none for the whole
+// tree.
 func parsePath(s string) ([]string, error) {
 	trimmed := strings.TrimSuffix(strings.TrimPrefix(s, "./"), "/")
 	if trimmed == "" || trimmed == "." {
@@ -173,16 +174,16 @@ func parsePath(s string) ([]string, error) {
 	return parts, nil
 }
 
-// validName tells whether a name of a tree is one that a file can have.
+// validName reports whether the name of a tree entry is a valid file name.
 func validName(name string) bool {
 	return name != "" && name != "." && name != ".." && len(name) <= maxNameLength &&
 		!strings.ContainsAny(name, "/\\\x00")
 }
 
-// isHidden tells whether an entry is left out for its name.
+// isHidden reports whether an entry is omitted because of its name.
 func isHidden(name string) bool { return strings.HasPrefix(name, ".") }
 
-// displayPath is the sub folder for messages.
+// displayPath returns the sub folder for messages.
 func (f *fetch) displayPath() string {
 	if len(f.path) == 0 {
 		return "."

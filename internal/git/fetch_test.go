@@ -17,8 +17,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// listing returns the files under dir with their content, and fails on what
-// must not be there: hidden names, links, odd modes.
+// listing returns the files under dir with their content. It fails the test on
+// hidden names, links and unexpected modes.
 func listing(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	files := map[string]string{}
@@ -57,7 +57,7 @@ func listing(t *testing.T, dir string) map[string]string {
 	return files
 }
 
-// onlyTarget fails when the fetch left anything next to its target.
+// onlyTarget fails the test if there are other files next to the target.
 func onlyTarget(t *testing.T, dir string) {
 	t.Helper()
 	entries, err := os.ReadDir(filepath.Dir(dir))
@@ -73,7 +73,7 @@ func onlyTarget(t *testing.T, dir string) {
 
 func TestFetch(t *testing.T) {
 	r, url, creds := httpsFixture(t)
-	long := strings.Repeat("# a long file that is worth a delta\n", 40000) // over streamedSize
+	long := strings.Repeat("# a long file that compresses to a delta\n", 40000) // over streamedSize
 	model := func(version string) treeEntry {
 		return r.folder("model",
 			r.file("a.yml", version),
@@ -122,23 +122,58 @@ func TestFetch(t *testing.T) {
 	}
 }
 
-func TestFetchOddTrees(t *testing.T) {
+// treeTest is a fetch of the folder "model" of a commit.
+type treeTest struct {
+	tree string
+	path string // instead of "model"
+	want map[string]string
+	is   error
+	text string // after "repository URL: "
+}
+
+// testTrees fetches the tree of each test.
+func testTrees(t *testing.T, r *repo, url string, creds Credentials, tests map[string]treeTest) {
+	t.Helper()
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			commit := r.commit("main", tt.tree)
+			dir := filepath.Join(t.TempDir(), "model")
+			o := FetchOptions{URL: url, Creds: creds, Commit: commit, Path: "model", Dir: dir}
+			if tt.path != "" {
+				o.Path = tt.path
+			}
+			_, err := New(Options{}).Fetch(t.Context(), o)
+			onlyTarget(t, dir)
+			if tt.is == nil {
+				if err != nil {
+					t.Fatal(err)
+				}
+				if diff := cmp.Diff(tt.want, listing(t, dir)); diff != "" {
+					t.Error(diff)
+				}
+				return
+			}
+			if want := "repository " + url + ": " + strings.ReplaceAll(tt.text, "COMMIT", commit); !errors.Is(err, tt.is) || err.Error() != want {
+				t.Errorf("error %v, want %v", err, want)
+			}
+			if _, err := os.Lstat(dir); !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("the target exists: %v", err)
+			}
+		})
+	}
+}
+
+func TestFetchSymbolicLinks(t *testing.T) {
 	r, url, creds := httpsFixture(t)
 	file := func(name string) treeEntry { return r.file(name, "content") }
 	sub := func(entries ...treeEntry) string { return r.tree(r.folder("model", entries...)) }
-	outside := r.file("shared.yml", "shared")
-	tests := map[string]struct {
-		tree string
-		path string
-		want map[string]string
-		is   error
-		text string // after "repository URL: "
-	}{
+	shared := r.file("shared.yml", "shared")
+	testTrees(t, r, url, creds, map[string]treeTest{
 		"link to a file beside it":   {tree: sub(file("a.yml"), r.link("b.yml", "a.yml")), want: map[string]string{"a.yml": "content", "b.yml": "content"}},
 		"link through folders":       {tree: sub(r.folder("x", file("a.yml")), r.folder("y", r.link("b.yml", "../x/./a.yml"))), want: map[string]string{"x/a.yml": "content", "y/b.yml": "content"}},
 		"link to a link":             {tree: sub(file("a.yml"), r.link("b.yml", "c.yml"), r.link("c.yml", "a.yml")), want: map[string]string{"a.yml": "content", "b.yml": "content", "c.yml": "content"}},
 		"link through a folder link": {tree: r.tree(r.folder("model", r.link("b.yml", "../lib/a.yml")), r.link("lib", "real"), r.folder("real", file("a.yml"))), want: map[string]string{"b.yml": "content"}},
-		"link above the sub folder":  {tree: r.tree(r.folder("model", r.link("b.yml", "../shared.yml")), outside), want: map[string]string{"b.yml": "shared"}},
+		"link above the sub folder":  {tree: r.tree(r.folder("model", r.link("b.yml", "../shared.yml")), shared), want: map[string]string{"b.yml": "shared"}},
 		"hidden link":                {tree: sub(r.link(".b.yml", "/etc/passwd"), file("a.yml")), want: map[string]string{"a.yml": "content"}},
 		"link out":                   {tree: sub(r.link("b.yml", "../../etc/passwd")), is: ErrInvalidTree, text: `symbolic link "b.yml" points out of the repository`},
 		"link out and in again":      {tree: sub(r.link("b.yml", "../../model/a.yml"), file("a.yml")), is: ErrInvalidTree, text: `symbolic link "b.yml" points out of the repository`},
@@ -151,48 +186,35 @@ func TestFetchOddTrees(t *testing.T) {
 		"link below a file":          {tree: sub(r.link("b.yml", "a.yml/x"), file("a.yml")), is: ErrInvalidTree, text: `symbolic link "b.yml" points below a file`},
 		"link to a submodule":        {tree: sub(r.link("b.yml", "s"), submodule("s")), is: ErrInvalidTree, text: `symbolic link "b.yml" points to a submodule`},
 		"empty link":                 {tree: sub(r.link("b.yml", "")), is: ErrInvalidTree, text: `symbolic link "b.yml" has no valid target`},
-		"nested .git":                {tree: r.tree(treeEntry{"040000", "tree", r.rawTree(r.folder(".git", file("config")), file("a.yml")), "model"}), want: map[string]string{"a.yml": "content"}},
-		"name with ..":               {tree: r.tree(treeEntry{"040000", "tree", r.rawTree(r.folder("..", file("a.yml"))), "model"}), is: ErrInvalidTree, text: `".." in folder "/" is not a file name`},
-		"name with slashes":          {tree: r.tree(treeEntry{"040000", "tree", r.rawTree(file("../../a.yml")), "model"}), is: ErrInvalidTree, text: `"../../a.yml" in folder "/" is not a file name`},
-		"name with backslash":        {tree: sub(file(`a\b.yml`)), is: ErrInvalidTree, text: `"a\\b.yml" in folder "/" is not a file name`},
-		"long name":                  {tree: sub(file(strings.Repeat("a", 256))), is: ErrInvalidTree, text: `"` + strings.Repeat("a", 256) + `" in folder "/" is not a file name`},
-		"name twice":                 {tree: r.tree(treeEntry{"040000", "tree", r.rawTree(file("a"), r.folder("a", file("b"))), "model"}), is: ErrInvalidTree, text: `"a/b" is in its folder twice`},
-		"file twice":                 {tree: r.tree(treeEntry{"040000", "tree", r.rawTree(file("a"), file("a")), "model"}), is: ErrInvalidTree, text: `"a" is in its folder twice`},
-		"no files":                   {tree: sub(file(".keep")), want: map[string]string{}},
-		"missing path":               {tree: r.tree(outside), is: ErrPathNotFound, text: `path "model" not found in commit COMMIT`},
-		"path is a file":             {tree: r.tree(file("model")), is: ErrPathNotFound, text: `path "model" is not a folder in commit COMMIT`},
-		"path is a link":             {tree: r.tree(r.link("model", "real"), r.folder("real", file("a.yml"))), is: ErrPathNotFound, text: `path "model" is not a folder in commit COMMIT`},
-		"path is a submodule":        {tree: r.tree(submodule("model")), is: ErrPathNotFound, text: `path "model" is not a folder in commit COMMIT`},
-		"deep path":                  {tree: r.tree(r.folder("a", r.folder("b", r.folder(".c", file("d.yml"))))), path: "a/b/.c", want: map[string]string{"d.yml": "content"}},
-	}
-	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			commit := r.commit("main", tt.tree)
-			dir := filepath.Join(t.TempDir(), "model")
-			o := FetchOptions{URL: url, Creds: creds, Commit: commit, Path: "model", Dir: dir}
-			if tt.path != "" {
-				o.Path = tt.path
-			}
-			_, err := New(Options{}).Fetch(t.Context(), o)
-			onlyTarget(t, dir)
-			if tt.is != nil {
-				want := "repository " + url + ": " + strings.ReplaceAll(tt.text, "COMMIT", commit)
-				if !errors.Is(err, tt.is) || err.Error() != want {
-					t.Errorf("error %v, want %v", err, want)
-				}
-				if _, err := os.Lstat(dir); !errors.Is(err, fs.ErrNotExist) {
-					t.Errorf("the target exists: %v", err)
-				}
-				return
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(tt.want, listing(t, dir)); diff != "" {
-				t.Error(diff)
-			}
-		})
-	}
+	})
+}
+
+func TestFetchFileNames(t *testing.T) {
+	r, url, creds := httpsFixture(t)
+	file := func(name string) treeEntry { return r.file(name, "content") }
+	sub := func(entries ...treeEntry) string { return r.tree(r.folder("model", entries...)) }
+	testTrees(t, r, url, creds, map[string]treeTest{
+		"nested .git":         {tree: r.tree(treeEntry{"040000", "tree", r.rawTree(r.folder(".git", file("config")), file("a.yml")), "model"}), want: map[string]string{"a.yml": "content"}},
+		"name with ..":        {tree: r.tree(treeEntry{"040000", "tree", r.rawTree(r.folder("..", file("a.yml"))), "model"}), is: ErrInvalidTree, text: `".." in folder "/" is not a file name`},
+		"name with slashes":   {tree: r.tree(treeEntry{"040000", "tree", r.rawTree(file("../../a.yml")), "model"}), is: ErrInvalidTree, text: `"../../a.yml" in folder "/" is not a file name`},
+		"name with backslash": {tree: sub(file(`a\b.yml`)), is: ErrInvalidTree, text: `"a\\b.yml" in folder "/" is not a file name`},
+		"long name":           {tree: sub(file(strings.Repeat("a", 256))), is: ErrInvalidTree, text: `"` + strings.Repeat("a", 256) + `" in folder "/" is not a file name`},
+		"name twice":          {tree: r.tree(treeEntry{"040000", "tree", r.rawTree(file("a"), r.folder("a", file("b"))), "model"}), is: ErrInvalidTree, text: `"a/b" is in its folder twice`},
+		"file twice":          {tree: r.tree(treeEntry{"040000", "tree", r.rawTree(file("a"), file("a")), "model"}), is: ErrInvalidTree, text: `"a" is in its folder twice`},
+	})
+}
+
+func TestFetchPath(t *testing.T) {
+	r, url, creds := httpsFixture(t)
+	file := func(name string) treeEntry { return r.file(name, "content") }
+	testTrees(t, r, url, creds, map[string]treeTest{
+		"no files":            {tree: r.tree(r.folder("model", file(".keep"))), want: map[string]string{}},
+		"missing path":        {tree: r.tree(file("shared.yml")), is: ErrPathNotFound, text: `path "model" not found in commit COMMIT`},
+		"path is a file":      {tree: r.tree(file("model")), is: ErrPathNotFound, text: `path "model" is not a folder in commit COMMIT`},
+		"path is a link":      {tree: r.tree(r.link("model", "real"), r.folder("real", file("a.yml"))), is: ErrPathNotFound, text: `path "model" is not a folder in commit COMMIT`},
+		"path is a submodule": {tree: r.tree(submodule("model")), is: ErrPathNotFound, text: `path "model" is not a folder in commit COMMIT`},
+		"deep path":           {tree: r.tree(r.folder("a", r.folder("b", r.folder(".c", file("d.yml"))))), path: "a/b/.c", want: map[string]string{"d.yml": "content"}},
+	})
 }
 
 func TestFetchLimits(t *testing.T) {
@@ -203,7 +225,7 @@ func TestFetchLimits(t *testing.T) {
 	}
 	files := r.commit("files", r.tree(wide...))
 	links := r.commit("links", r.tree(append(wide[:1:1], r.link("b", "a"), r.link("c", "a"))...))
-	// A tree of 10 levels of 10 times the same folder: ten thousand million folders.
+	// 10 levels of 10 times the same folder: 10^10 folders.
 	bomb := r.tree(r.file(".keep", ""))
 	for range 10 {
 		var same []treeEntry
@@ -257,7 +279,7 @@ func TestFetchMissingCommit(t *testing.T) {
 	r, url, creds := httpsFixture(t)
 	tree := r.tree(r.file("a.yml", "1"))
 	r.commit("main", tree)
-	gone := r.git("commit-tree", tree, "-m", "of no branch")
+	unreachable := r.git("commit-tree", tree, "-m", "in no branch")
 	absent := strings.Repeat("a", 40)
 	notFound := func(commit string) string { return "repository " + url + ": commit " + commit + " not found" }
 	tests := map[string]struct {
@@ -267,14 +289,14 @@ func TestFetchMissingCommit(t *testing.T) {
 	}{
 		"absent":         {absent, "main", ErrCommitNotFound, notFound(absent)},
 		"absent, no ref": {absent, "", ErrCommitNotFound, notFound(absent)},
-		"of no branch":   {gone, "main", ErrCommitNotFound, notFound(gone)},
+		"in no branch":   {unreachable, "main", ErrCommitNotFound, notFound(unreachable)},
 		"no such branch": {absent, "gone", ErrRefNotFound, "repository " + url + `: branch "gone" not found`},
 	}
-	for _, config := range []string{"false", "true"} { // whether the server hands out commits by name
+	for _, config := range []string{"false", "true"} { // whether the server serves commits by name
 		r.git("config", "uploadpack.allowReachableSHA1InWant", config)
 		for name, tt := range tests {
 			if config == "true" && tt.ref == "gone" {
-				continue // the branch is not looked at then
+				continue // the branch is not read then
 			}
 			t.Run(name+", by name "+config, func(t *testing.T) {
 				dir := filepath.Join(t.TempDir(), "model")
@@ -286,7 +308,7 @@ func TestFetchMissingCommit(t *testing.T) {
 			})
 		}
 	}
-	t.Run("a tag's name", func(t *testing.T) {
+	t.Run("hash of a tag", func(t *testing.T) {
 		r.git("tag", "-a", "v1", "-m", "annotated", "main")
 		tag := r.git("rev-parse", "v1")
 		_, err := New(Options{}).Fetch(t.Context(), FetchOptions{URL: url, Creds: creds, Commit: tag, Dir: filepath.Join(t.TempDir(), "x")})
@@ -296,8 +318,8 @@ func TestFetchMissingCommit(t *testing.T) {
 	})
 }
 
-// TestFetchOlderCommit asks for commits that are not tips, near and far, over
-// file://, where the server refuses commits by name.
+// TestFetchOlderCommit fetches commits behind the tip, also over file://, where
+// the server does not serve commits by name.
 func TestFetchOlderCommit(t *testing.T) {
 	r, url, creds := httpsFixture(t)
 	var commits []string
@@ -322,7 +344,7 @@ func TestFetchOlderCommit(t *testing.T) {
 	}
 }
 
-func TestFetchKeepsTheTargetOnFailure(t *testing.T) {
+func TestFetchKeepsTargetOnFailure(t *testing.T) {
 	r, url, creds := httpsFixture(t)
 	good := r.commit("main", r.tree(r.file("a.yml", "good")))
 	bad := r.commit("bad", r.tree(r.file("a.yml", "bad"), r.link("z.yml", "/etc/passwd")))
@@ -350,8 +372,8 @@ func TestFetchKeepsTheTargetOnFailure(t *testing.T) {
 	onlyTarget(t, dir)
 }
 
-// TestFetchHonoursContext lets the server stop after the refs, and in the
-// middle of a pack.
+// TestFetchHonoursContext uses servers that stop responding after the refs and
+// in the middle of a pack.
 func TestFetchHonoursContext(t *testing.T) {
 	root := t.TempDir()
 	r := newRepo(t, root, "model.git")
@@ -359,7 +381,7 @@ func TestFetchHonoursContext(t *testing.T) {
 	inner := backend(t, root)
 	tests := map[string]func(w http.ResponseWriter, req *http.Request){
 		"silent": func(_ http.ResponseWriter, req *http.Request) {
-			_, _ = io.Copy(io.Discard, req.Body) // a server sees the client go only when it has read all
+			_, _ = io.Copy(io.Discard, req.Body) // a server detects a disconnect only after it has read the body
 			<-req.Context().Done()
 		},
 		"middle of the pack": func(w http.ResponseWriter, req *http.Request) {
@@ -374,10 +396,10 @@ func TestFetchHonoursContext(t *testing.T) {
 	}
 	for name, upload := range tests {
 		t.Run(name, func(t *testing.T) {
-			var asked atomic.Bool
+			var requested atomic.Bool
 			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 				if req.Method == http.MethodPost {
-					asked.Store(true)
+					requested.Store(true)
 					upload(w, req)
 					return
 				}
@@ -393,15 +415,15 @@ func TestFetchHonoursContext(t *testing.T) {
 			if !errors.Is(err, ErrUnreachable) || !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("error %v, want ErrUnreachable and DeadlineExceeded", err)
 			}
-			if !asked.Load() {
-				t.Error("the pack was not asked for")
+			if !requested.Load() {
+				t.Error("the pack was not requested")
 			}
 			onlyTarget(t, dir)
 		})
 	}
 }
 
-func TestFetchOptionsRefused(t *testing.T) {
+func TestFetchRejectsInvalidOptions(t *testing.T) {
 	good := FetchOptions{URL: "https://127.0.0.1:1/a.git", Commit: strings.Repeat("a", 40), Dir: "/tmp/model"}
 	tests := map[string]struct {
 		change func(*FetchOptions)

@@ -20,7 +20,7 @@ const (
 	testPassword = "hunter2-do-not-print"
 )
 
-// gitEnv keeps the configuration of whoever runs the tests out of them.
+// gitEnv returns an environment without the current user's Git configuration.
 func gitEnv() []string {
 	return append(os.Environ(),
 		"GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_NOSYSTEM=1",
@@ -34,7 +34,7 @@ type repo struct {
 	dir string
 }
 
-// newRepo makes root/name, or skips where git is not installed.
+// newRepo creates root/name, or skips the test if git is not installed.
 func newRepo(t *testing.T, root, name string, initArgs ...string) *repo {
 	t.Helper()
 	if _, err := exec.LookPath("git"); err != nil {
@@ -66,7 +66,7 @@ func (r *repo) blob(content string) string {
 	return run(r.t, r.dir, content, "hash-object", "-w", "--stdin")
 }
 
-// entry is one line of a tree: mode, type and hash are filled by the helpers.
+// treeEntry is a line of git mktree's input.
 type treeEntry struct{ mode, kind, hash, name string }
 
 func (r *repo) file(name, content string) treeEntry {
@@ -94,7 +94,7 @@ func (r *repo) tree(entries ...treeEntry) string {
 	return run(r.t, r.dir, in.String(), "mktree", "--missing")
 }
 
-// rawTree writes a tree that git itself would refuse.
+// rawTree writes a tree that git mktree rejects.
 func (r *repo) rawTree(entries ...treeEntry) string {
 	r.t.Helper()
 	var in bytes.Buffer
@@ -114,7 +114,7 @@ func unhex(c byte) byte {
 	return c - 'a' + 10
 }
 
-// commit makes a commit of a tree and points the branch to it.
+// commit creates a commit of a tree and updates the branch to it.
 func (r *repo) commit(branch, tree string, parents ...string) string {
 	r.t.Helper()
 	args := []string{"commit-tree", tree, "-m", "test"}
@@ -126,8 +126,8 @@ func (r *repo) commit(branch, tree string, parents ...string) string {
 	return commit
 }
 
-// serveHTTPS serves the repositories under root by git http-backend, over TLS
-// with basic authentication. It returns the base URL and the CA.
+// serveHTTPS serves the repositories under root with git http-backend, over
+// TLS with basic authentication. It returns the base URL and the CA.
 func serveHTTPS(t *testing.T, root string) (base string, ca []byte) {
 	t.Helper()
 	server := httptest.NewUnstartedServer(backend(t, root))
@@ -153,14 +153,14 @@ func backend(t *testing.T, root string) http.Handler {
 		user, password, _ := r.BasicAuth()
 		if user != testUser || password != testPassword {
 			w.Header().Set("WWW-Authenticate", `Basic realm="test"`)
-			http.Error(w, "who are you, "+password, http.StatusUnauthorized)
+			http.Error(w, "wrong password "+password, http.StatusUnauthorized)
 			return
 		}
 		handler.ServeHTTP(w, r)
 	})
 }
 
-// credentials parses a Secret's data, given as pairs.
+// credentials parses a Secret's data, as pairs of key and value.
 func credentials(t *testing.T, url string, pairs ...string) Credentials {
 	t.Helper()
 	data := map[string][]byte{}
@@ -174,7 +174,8 @@ func credentials(t *testing.T, url string, pairs ...string) Credentials {
 	return c
 }
 
-// httpsFixture is one repository served over HTTPS, and credentials for it.
+// httpsFixture returns a repository that is served over HTTPS, with its URL and
+// credentials.
 func httpsFixture(t *testing.T) (r *repo, url string, creds Credentials) {
 	t.Helper()
 	root := t.TempDir()

@@ -17,16 +17,16 @@ const (
 	// maxAdvertisement bounds the list of refs, bytes. Protocol version 0 sends
 	// all refs, tags and pull requests too: some 100 bytes each.
 	maxAdvertisement = 64 << 20
-	// maxErrorBody bounds the answer to a refused request, bytes.
+	// maxErrorBody bounds the body of an error response, bytes.
 	maxErrorBody = 64 << 10
-	// headerTimeout limits the wait for the first byte of an answer. A server
+	// headerTimeout limits the wait for the first byte of a response. A server
 	// counts the objects of a pack before it sends any.
 	headerTimeout = 2 * time.Minute
 )
 
 var errAdvertisement = errors.New("list of refs too large")
 
-// httpSession closes its connections when the conversation is over.
+// httpSession closes its idle connections on Close.
 type httpSession struct {
 	transport.UploadPackSession
 	transport *http.Transport
@@ -38,9 +38,9 @@ func (s httpSession) Close() error {
 	return s.UploadPackSession.Close()
 }
 
-// connectHTTP prepares a conversation; it connects with the first request.
-// go-git drops the credentials when a redirect leaves the host, and refuses
-// one from https to http.
+// connectHTTP returns a session that connects with its first request. go-git
+// drops the credentials on a redirect to another host, and rejects a redirect
+// from https to http.
 func (c *Client) connectHTTP(endpoint *transport.Endpoint, creds Credentials) (uploadPack, error) {
 	t := http.DefaultTransport.(*http.Transport).Clone()
 	t.DialContext = (&net.Dialer{Timeout: c.options.Timeout}).DialContext
@@ -67,8 +67,8 @@ func (c *Client) connectHTTP(endpoint *transport.Endpoint, creds Credentials) (u
 	return httpSession{UploadPackSession: s, transport: t}, nil
 }
 
-// bounded limits what is read into memory of an answer: the refs and the text
-// of errors. Packs go to a file and are limited there.
+// bounded limits the responses that are read into memory: refs and errors.
+// Packs are written to a file and limited there.
 type bounded struct{ inner http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.
@@ -92,7 +92,7 @@ type limitedBody struct {
 	over    error
 }
 
-// Read implements io.Reader; past the limit it returns over.
+// Read implements io.Reader; beyond the limit it returns over.
 func (b *limitedBody) Read(p []byte) (int, error) {
 	if b.limited.N <= 0 {
 		return 0, b.over

@@ -17,15 +17,16 @@ import (
 )
 
 const (
-	// maxPackObjects bounds the index, which is built in memory: some 300 bytes
+	// maxPackObjects bounds the index, which is built in memory: about 300 bytes
 	// an object.
 	maxPackObjects = 1_000_000
 	// maxObjectSize bounds one object, which the library inflates in memory,
-	// bytes. Hosters refuse files of 100 MB and more.
+	// bytes. Git hosts reject files of 100 MB and more.
 	maxObjectSize = 128 << 20
 
 	objectCacheSize = 8 * cache.MiByte
-	// streamedSize is the size from which a file is not read into memory whole.
+	// streamedSize is the size from which a file is streamed, not read into
+	// memory.
 	streamedSize = 1 << 20
 )
 
@@ -36,8 +37,7 @@ var (
 	errMalformedPack = errors.New("malformed pack")
 )
 
-// localFailure is an error of the local file system, in contrast to one of the
-// remote.
+// localFailure is an error of the local file system, not of the remote.
 type localFailure struct{ err error }
 
 // Error implements error.
@@ -50,7 +50,7 @@ func failLocally(err error) error {
 	return &localFailure{err}
 }
 
-// pack is a downloaded pack file, in a folder laid out like .git.
+// pack is a downloaded pack file in a folder with the layout of .git.
 type pack struct {
 	dir  string
 	file string
@@ -76,7 +76,7 @@ func receivePack(ctx context.Context, dir string, r io.Reader, limit int64) (*pa
 	return p, err
 }
 
-// localWriter marks its errors as local ones.
+// localWriter wraps its errors in localFailure.
 type localWriter struct{ w io.Writer }
 
 // Write implements io.Writer.
@@ -85,7 +85,7 @@ func (l localWriter) Write(p []byte) (int, error) {
 	return n, failLocally(err)
 }
 
-// contextReader ends with its context.
+// contextReader is a reader that fails when its context ends.
 type contextReader struct {
 	ctx context.Context
 	r   io.Reader
@@ -99,13 +99,13 @@ func (c contextReader) Read(p []byte) (int, error) {
 	return c.r.Read(p)
 }
 
-// packReader reads a pack file, seekable, and ends with its context.
+// packReader is a seekable reader that fails when its context ends.
 type packReader struct {
 	contextReader
 	io.Seeker
 }
 
-// open checks the pack, indexes it, and returns it as an object store.
+// open checks and indexes the pack, and returns it as an object store.
 func (p *pack) open(ctx context.Context) (*filesystem.Storage, error) {
 	file, err := os.Open(p.file)
 	if err != nil {
@@ -129,9 +129,9 @@ func (p *pack) open(ctx context.Context) (*filesystem.Storage, error) {
 
 func (p *pack) remove() error { return os.RemoveAll(p.dir) }
 
-// checkPack reads a pack once without keeping anything, so that what the
-// library later inflates in memory is known to be small: the number of
-// objects, the size of each, and the size each delta says it makes.
+// checkPack scans a pack and returns an error if the number of objects, the
+// size of an object or the declared target size of a delta exceeds its limit:
+// the library inflates objects in memory.
 func checkPack(r io.ReadSeeker) error {
 	scanner := packfile.NewScanner(r)
 	_, count, err := scanner.Header()
@@ -160,7 +160,7 @@ func checkPack(r io.ReadSeeker) error {
 	return nil
 }
 
-// malformed tells a damaged pack from a reader that was ended by its context.
+// malformed wraps err in errMalformedPack unless it is a context's error.
 func malformed(err error) error {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err
@@ -168,8 +168,8 @@ func malformed(err error) error {
 	return fmt.Errorf("%w: %w", errMalformedPack, err)
 }
 
-// prefix is a writer that keeps the first bytes: enough for the two sizes that
-// a delta starts with.
+// prefix is a writer that stores the first bytes: enough for the two sizes at
+// the start of a delta.
 type prefix struct {
 	bytes [20]byte
 	n     int
@@ -181,8 +181,8 @@ func (p *prefix) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// deltaTarget reads the size of what a delta makes, gitformat-pack(5) heading
-// "Deltified representation". A malformed one is left for the index to refuse.
+// deltaTarget returns the target size of a delta, gitformat-pack(5) heading
+// "Deltified representation". Building the index detects a malformed delta.
 func (p *prefix) deltaTarget() uint64 {
 	rest := p.bytes[:p.n]
 	_, rest = deltaSize(rest)
@@ -200,8 +200,8 @@ func deltaSize(b []byte) (size uint64, rest []byte) {
 	return size, nil
 }
 
-// index writes the pack's index and gives both files their final names.
-// Building it hashes every object, so what is found by a hash has that hash.
+// index writes the pack's index and renames both files to their final names.
+// Building the index hashes every object, which verifies the content.
 func (p *pack) index(r io.ReadSeeker) error {
 	writer := new(idxfile.Writer)
 	parser, err := packfile.NewParser(packfile.NewScanner(r), writer)

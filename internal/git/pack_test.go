@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// packOf writes a pack with a header that claims count objects.
+// packOf returns a pack whose header declares count objects.
 func packOf(count uint32, objects ...[]byte) []byte {
 	out := binary.BigEndian.AppendUint32([]byte("PACK\x00\x00\x00\x02"), count)
 	for _, o := range objects {
@@ -23,7 +23,7 @@ func packOf(count uint32, objects ...[]byte) []byte {
 	return append(out, sum[:]...)
 }
 
-// packedObject writes an object of a type that claims a size.
+// packedObject returns an object with a declared type and size.
 func packedObject(kind byte, size uint64, extra, content []byte) []byte {
 	first := kind<<4 | byte(size&0x0f)
 	size >>= 4
@@ -42,7 +42,7 @@ func packedObject(kind byte, size uint64, extra, content []byte) []byte {
 
 func TestPackLimits(t *testing.T) {
 	const blob, offsetDelta, refDelta = 3, 6, 7
-	bomb := append(binary.AppendUvarint(binary.AppendUvarint(nil, 5), 1<<40), 0x90, 5) // copies 5 bytes, says 1 TiB
+	bomb := append(binary.AppendUvarint(binary.AppendUvarint(nil, 5), 1<<40), 0x90, 5) // copies 5 bytes, declares 1 TiB
 	wrap := append([]byte{5}, bytes.Repeat([]byte{0xff}, 15)...)
 	hello := packedObject(blob, 5, nil, []byte("hello"))
 	tests := map[string]struct {
@@ -50,15 +50,15 @@ func TestPackLimits(t *testing.T) {
 		is   error
 	}{
 		"good":                      {packOf(1, hello), nil},
-		"many objects claimed":      {packOf(maxPackObjects+1, hello), errPackObjects},
+		"many objects declared":     {packOf(maxPackObjects+1, hello), errPackObjects},
 		"more objects than sent":    {packOf(2, hello), errMalformedPack},
-		"huge object claimed":       {packOf(1, packedObject(blob, 1<<40, nil, []byte("x"))), errObjectSize},
-		"larger than claimed":       {packOf(1, packedObject(blob, 5, nil, []byte("hello, world"))), errMalformedPack},
+		"huge object declared":      {packOf(1, packedObject(blob, 1<<40, nil, []byte("x"))), errObjectSize},
+		"larger than declared":      {packOf(1, packedObject(blob, 5, nil, []byte("hello, world"))), errMalformedPack},
 		"delta bomb":                {packOf(2, hello, packedObject(offsetDelta, uint64(len(bomb)), []byte{byte(len(hello))}, bomb)), errObjectSize},
 		"delta with endless number": {packOf(2, hello, packedObject(offsetDelta, uint64(len(wrap)), []byte{byte(len(hello))}, wrap)), errObjectSize},
-		"base is not there":         {packOf(1, packedObject(refDelta, 4, make([]byte, 20), []byte{5, 5, 0x90, 5})), errMalformedPack},
+		"missing base":              {packOf(1, packedObject(refDelta, 4, make([]byte, 20), []byte{5, 5, 0x90, 5})), errMalformedPack},
 		"not a pack":                {[]byte("<html>"), errMalformedPack},
-		"nothing":                   {nil, errMalformedPack},
+		"empty":                     {nil, errMalformedPack},
 		"bad checksum":              {append(packOf(1, hello)[:len(packOf(1, hello))-1], 0), errMalformedPack},
 	}
 	for name, tt := range tests {
@@ -103,7 +103,7 @@ func TestReceivePackLimits(t *testing.T) {
 	}
 }
 
-// FuzzPack checks that no pack makes the reading of it panic.
+// FuzzPack checks that reading a malformed pack does not panic.
 func FuzzPack(f *testing.F) {
 	hello := packedObject(3, 5, nil, []byte("hello"))
 	f.Add(packOf(1, hello))

@@ -65,8 +65,9 @@ func branches(adv *packp.AdvRefs) []Ref {
 	return refs
 }
 
-// defaultBranch is where HEAD points to. Servers older than Git 1.8.4.3 do not
-// tell; then it is the branch with HEAD's commit, main and master first.
+// defaultBranch returns the branch that HEAD points to. Servers before Git
+// 1.8.4.3 do not advertise it; for them it is a branch with HEAD's commit, main
+// and master first.
 func defaultBranch(adv *packp.AdvRefs, refs []Ref) string {
 	has := func(name string) bool {
 		return slices.ContainsFunc(refs, func(r Ref) bool { return r.Name == name })

@@ -16,7 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestRefsFollowBranches(t *testing.T) {
+func TestRefsReflectBranchChanges(t *testing.T) {
 	r, url, creds := httpsFixture(t)
 	client := New(Options{})
 	check := func(step, wantDefault string, want ...Ref) {
@@ -122,9 +122,21 @@ func closedPort(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// TestRefsStrangeServers are servers that are not, or not quite, Git's.
-func TestRefsStrangeServers(t *testing.T) {
-	const zeros = "0000000000000000000000000000000000000000"
+// testRefsResponse reads the refs of a server and checks the error.
+func testRefsResponse(t *testing.T, handler http.HandlerFunc, kind error, reason string) {
+	t.Helper()
+	server := httptest.NewServer(handler)
+	t.Cleanup(server.Close)
+	_, _, err := New(Options{AllowInsecure: true}).Refs(t.Context(), server.URL+"/a.git", Credentials{})
+	if !errors.Is(err, kind) {
+		t.Errorf("error %v, want %v", err, kind)
+	}
+	if want := "repository " + server.URL + "/a.git: " + reason; err == nil || err.Error() != want {
+		t.Errorf("error %q, want %q", err, want)
+	}
+}
+
+func TestRefsUnexpectedResponses(t *testing.T) {
 	tests := map[string]struct {
 		handler http.HandlerFunc
 		is      error
@@ -156,31 +168,7 @@ func TestRefsStrangeServers(t *testing.T) {
 			func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, pkt("ERR hunter2 is not allowed")) },
 			ErrUnreachable, "the server refused",
 		},
-		"too many branches": {
-			func(w http.ResponseWriter, _ *http.Request) {
-				io.WriteString(w, pkt("# service=git-upload-pack\n")+"0000")
-				io.WriteString(w, pkt("1"+zeros[1:]+" HEAD\x00agent=test\n"))
-				for i := range MaxRefs + 1 {
-					io.WriteString(w, pkt(fmt.Sprintf("1%s refs/heads/b%d\n", zeros[1:], i)))
-				}
-				io.WriteString(w, "0000")
-			},
-			ErrTooLarge, "more than 5000 branches",
-		},
-		"endless refs": {
-			func(w http.ResponseWriter, _ *http.Request) {
-				io.WriteString(w, pkt("# service=git-upload-pack\n")+"0000")
-				io.WriteString(w, pkt("1"+zeros[1:]+" HEAD\x00agent=test\n"))
-				line := strings.Repeat(pkt("1"+zeros[1:]+" refs/pull/"+strings.Repeat("x", 900)+"\n"), 64)
-				for range 2 * maxAdvertisement / len(line) {
-					if _, err := io.WriteString(w, line); err != nil {
-						return
-					}
-				}
-			},
-			ErrTooLarge, "the list of refs is too large",
-		},
-		"broken off": {
+		"truncated": {
 			func(w http.ResponseWriter, _ *http.Request) {
 				io.WriteString(w, pkt("# service=git-upload-pack\n")+"0000"+"00ff1")
 			},
@@ -188,23 +176,50 @@ func TestRefsStrangeServers(t *testing.T) {
 		},
 	}
 	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			server := httptest.NewServer(tt.handler)
-			t.Cleanup(server.Close)
-			_, _, err := New(Options{AllowInsecure: true}).Refs(t.Context(), server.URL+"/a.git", Credentials{})
-			if !errors.Is(err, tt.is) {
-				t.Errorf("error %v, want %v", err, tt.is)
-			}
-			if want := "repository " + server.URL + "/a.git: " + tt.reason; err == nil || err.Error() != want {
-				t.Errorf("error %q, want %q", err, want)
-			}
-		})
+		t.Run(name, func(t *testing.T) { testRefsResponse(t, tt.handler, tt.is, tt.reason) })
+	}
+}
+
+func TestRefsLimits(t *testing.T) {
+	const commit = "1000000000000000000000000000000000000000"
+	tests := map[string]struct {
+		handler http.HandlerFunc
+		reason  string
+	}{
+		"too many branches": {
+			func(w http.ResponseWriter, _ *http.Request) {
+				io.WriteString(w, pkt("# service=git-upload-pack\n")+"0000")
+				io.WriteString(w, pkt(commit+" HEAD\x00agent=test\n"))
+				for i := range MaxRefs + 1 {
+					io.WriteString(w, pkt(fmt.Sprintf("%s refs/heads/b%d\n", commit, i)))
+				}
+				io.WriteString(w, "0000")
+			},
+			"more than 5000 branches",
+		},
+		"endless refs": {
+			func(w http.ResponseWriter, _ *http.Request) {
+				io.WriteString(w, pkt("# service=git-upload-pack\n")+"0000")
+				io.WriteString(w, pkt(commit+" HEAD\x00agent=test\n"))
+				line := strings.Repeat(pkt(commit+" refs/pull/"+strings.Repeat("x", 900)+"\n"), 64)
+				for range 2 * maxAdvertisement / len(line) {
+					if _, err := io.WriteString(w, line); err != nil {
+						return
+					}
+				}
+			},
+			"the list of refs is too large",
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) { testRefsResponse(t, tt.handler, ErrTooLarge, tt.reason) })
 	}
 }
 
 func pkt(s string) string { return fmt.Sprintf("%04x%s", len(s)+4, s) }
 
-// TestRefsWithoutSymref is a server that does not tell where HEAD points to.
+// TestRefsWithoutSymref uses a server that does not advertise the target of
+// HEAD.
 func TestRefsWithoutSymref(t *testing.T) {
 	const other = "2222222222222222222222222222222222222222"
 	const head = "1111111111111111111111111111111111111111"
@@ -226,8 +241,8 @@ func TestRefsWithoutSymref(t *testing.T) {
 	}
 }
 
-// TestRefsBearerToken also checks that a redirect to another host does not
-// take the token along.
+// TestRefsBearerToken also checks that a redirect to another host does not leak
+// the token.
 func TestRefsBearerToken(t *testing.T) {
 	var leaked atomic.Value
 	other := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -274,7 +289,7 @@ func TestRefsSHA256Repository(t *testing.T) {
 }
 
 func TestRefsHonoursContext(t *testing.T) {
-	silent, err := net.Listen("tcp", "127.0.0.1:0") // accepts and says nothing
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // accepts and never responds
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -317,7 +332,8 @@ func TestRefsHonoursContext(t *testing.T) {
 	}
 }
 
-// shortly bounds what only a context ends: a plain-HTTP server that is silent.
+// shortly returns a context that ends soon, for a silent plain-HTTP server,
+// which no connect timeout detects.
 func shortly(t *testing.T) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)

@@ -21,9 +21,9 @@ const (
 	defaultSSHPort = "22"
 )
 
-// sshSession is git-upload-pack over SSH. go-git's own does without the
-// context while it connects, and reads the SSH configuration of whoever runs
-// the program.
+// sshSession is git-upload-pack over SSH. go-git's implementation ignores the
+// context while it connects, and reads the SSH configuration of the current
+// user.
 type sshSession struct {
 	client  *ssh.Client
 	session *ssh.Session
@@ -32,17 +32,17 @@ type sshSession struct {
 	stderr  *messageBuffer
 	stop    func() bool // detaches from the context
 	refs    *packp.AdvRefs
-	asked   bool // a pack was asked for
+	wanted  bool // a pack was requested
 }
 
-// remoteMessage is what the server wrote to standard error.
+// remoteMessage is the server's output on standard error.
 type remoteMessage struct{ text string }
 
 // Error implements error.
 func (m *remoteMessage) Error() string { return m.text }
 
-// connectSSH connects, authenticates and starts git-upload-pack. Ending ctx
-// closes the connection, whatever is under way.
+// connectSSH connects, authenticates and starts git-upload-pack. The end of
+// ctx closes the connection at any time.
 func (c *Client) connectSSH(ctx context.Context, r remote, creds Credentials) (uploadPack, error) {
 	if creds.signer == nil || creds.hosts.check == nil {
 		return nil, r.fail(ErrUnauthorized, "SSH needs credentials with %q and %q", KeyIdentity, KeyKnownHosts)
@@ -82,7 +82,7 @@ func (r remote) sshUser() string {
 	return defaultSSHUser
 }
 
-// sshPath is the path for the command line: /~user is relative to a home.
+// sshPath returns the path for the command line: /~user is a home directory.
 func (r remote) sshPath() string {
 	if strings.HasPrefix(r.url.Path, "/~") {
 		return r.url.Path[1:]
@@ -123,14 +123,14 @@ func (s *sshSession) start(path string) error {
 	return s.session.Start(transport.UploadPackServiceName + " " + shellQuote(path))
 }
 
-// shellQuote is git's sq_quote_buf: servers undo exactly that.
+// shellQuote quotes as git's sq_quote_buf does: servers unquote exactly that.
 func shellQuote(s string) string {
 	s = strings.ReplaceAll(s, `'`, `'\''`)
 	return `'` + strings.ReplaceAll(s, `!`, `'\!'`) + `'`
 }
 
-// AdvertisedReferencesContext implements uploadPack; the context is that of
-// connectSSH.
+// AdvertisedReferencesContext implements uploadPack; the context of connectSSH
+// applies.
 func (s *sshSession) AdvertisedReferencesContext(context.Context) (*packp.AdvRefs, error) {
 	if s.refs != nil {
 		return s.refs, nil
@@ -154,10 +154,10 @@ func (s *sshSession) AdvertisedReferencesContext(context.Context) (*packp.AdvRef
 	return refs, nil
 }
 
-// UploadPack implements uploadPack. All of the request is sent at once: there
-// is nothing to negotiate about, nothing is there yet.
+// UploadPack implements uploadPack. It sends the request without negotiation:
+// the client has no objects yet.
 func (s *sshSession) UploadPack(_ context.Context, req *packp.UploadPackRequest) (*packp.UploadPackResponse, error) {
-	s.asked = true
+	s.wanted = true
 	if err := req.Validate(); err != nil {
 		return nil, err
 	}
@@ -178,9 +178,10 @@ func (s *sshSession) UploadPack(_ context.Context, req *packp.UploadPackRequest)
 	return resp, resp.Decode(io.NopCloser(s.stdout))
 }
 
-// Close implements uploadPack; it says goodbye where no pack was asked for.
+// Close implements uploadPack. Unless a pack was requested, it sends a flush
+// packet, which ends the session on the server.
 func (s *sshSession) Close() error {
-	if s.stdin != nil && !s.asked {
+	if s.stdin != nil && !s.wanted {
 		_, _ = s.stdin.Write(pktline.FlushPkt)
 	}
 	s.stop()
@@ -190,7 +191,7 @@ func (s *sshSession) Close() error {
 	return s.client.Close()
 }
 
-// messageBuffer keeps the first 4 KiB written to it.
+// messageBuffer stores the first 4 KiB written to it.
 type messageBuffer struct {
 	mu   sync.Mutex
 	text []byte
@@ -204,7 +205,7 @@ func (b *messageBuffer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// String returns what was kept.
+// String returns the stored text.
 func (b *messageBuffer) String() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/crypto/ssh/knownhosts"
 )
 
-// sshServer runs git-upload-pack for whoever has the client's key.
+// sshServer runs git-upload-pack for clients with the right key.
 type sshServer struct {
 	t       *testing.T
 	root    string
@@ -99,7 +99,7 @@ func (s *sshServer) serve(conn net.Conn) {
 	}
 }
 
-// exec runs the one command that the server knows.
+// exec runs git-upload-pack; the server rejects other commands.
 func (s *sshServer) exec(channel ssh.Channel, requests <-chan *ssh.Request) {
 	defer channel.Close()
 	for req := range requests {

@@ -14,26 +14,26 @@ const (
 	maxLinkLength = 4096 // bytes, of a link's target: Linux's PATH_MAX
 )
 
-// resolution is the following of one symbolic link through the commit's tree.
+// resolution is the state of resolving a symbolic link in the commit's tree.
 type resolution struct {
 	c    *checkout
 	link string   // for messages
-	at   []string // the folder arrived at, from the root of the tree
-	todo []string // components still to walk
+	dir  []string // the current folder, from the root of the tree
+	rest []string // the remaining components
 	hops int
 }
 
-// resolve finds the regular file that a symbolic link stands for. Only the
-// commit's tree is looked at, never the local file system.
-func (c *checkout) resolve(link object.TreeEntry, place []string) (object.TreeEntry, error) {
-	r := &resolution{c: c, link: path.Join(place...)}
-	r.at = append(append([]string{}, c.path...), place[:len(place)-1]...)
+// resolve returns the regular file that a symbolic link points to. It reads
+// the commit's tree only, never the local file system.
+func (c *checkout) resolve(link object.TreeEntry, linkPath []string) (object.TreeEntry, error) {
+	r := &resolution{c: c, link: path.Join(linkPath...)}
+	r.dir = append(append([]string{}, c.path...), linkPath[:len(linkPath)-1]...)
 	if err := r.follow(link); err != nil {
 		return object.TreeEntry{}, err
 	}
-	for len(r.todo) > 0 {
-		name := r.todo[0]
-		r.todo = r.todo[1:]
+	for len(r.rest) > 0 {
+		name := r.rest[0]
+		r.rest = r.rest[1:]
 		file, err := r.step(name)
 		if err != nil || file != nil {
 			return deref(file), err
@@ -42,30 +42,30 @@ func (c *checkout) resolve(link object.TreeEntry, place []string) (object.TreeEn
 	return object.TreeEntry{}, r.fail("points to a folder")
 }
 
-// step walks one component; it returns the file when that is where it leads.
+// step resolves one component; it returns the file if the link ends there.
 func (r *resolution) step(name string) (*object.TreeEntry, error) {
 	switch name {
 	case "", ".":
 		return nil, nil
 	case "..":
-		if len(r.at) == 0 {
+		if len(r.dir) == 0 {
 			return nil, r.fail("points out of the repository")
 		}
-		r.at = r.at[:len(r.at)-1]
+		r.dir = r.dir[:len(r.dir)-1]
 		return nil, nil
 	}
-	entry, err := r.look(name)
+	entry, err := r.lookup(name)
 	if err != nil {
 		return nil, err
 	}
 	switch entry.Mode {
 	case filemode.Dir:
-		r.at = append(r.at, name)
+		r.dir = append(r.dir, name)
 		return nil, nil
 	case filemode.Symlink:
 		return nil, r.follow(entry)
 	case filemode.Regular, filemode.Executable, filemode.Deprecated:
-		if len(r.todo) > 0 {
+		if len(r.rest) > 0 {
 			return nil, r.fail("points below a file")
 		}
 		return &entry, nil
@@ -73,13 +73,13 @@ func (r *resolution) step(name string) (*object.TreeEntry, error) {
 	return nil, r.fail("points to a submodule")
 }
 
-// look finds a name in the folder arrived at.
-func (r *resolution) look(name string) (object.TreeEntry, error) {
+// lookup returns the entry of a name in the current folder.
+func (r *resolution) lookup(name string) (object.TreeEntry, error) {
 	tree, err := r.c.tree(r.c.root)
 	if err != nil {
 		return object.TreeEntry{}, err
 	}
-	for _, dir := range r.at {
+	for _, dir := range r.dir {
 		entry, ok := find(tree, dir)
 		if !ok {
 			return object.TreeEntry{}, r.fail("points to nothing")
@@ -95,7 +95,7 @@ func (r *resolution) look(name string) (object.TreeEntry, error) {
 	return entry, nil
 }
 
-// follow puts a link's target before what is still to walk.
+// follow prepends a link's target to the remaining components.
 func (r *resolution) follow(link object.TreeEntry) error {
 	if r.hops++; r.hops > maxLinkHops {
 		return r.fail("is a chain of too many symbolic links")
@@ -110,7 +110,7 @@ func (r *resolution) follow(link object.TreeEntry) error {
 	if strings.HasPrefix(target, "/") {
 		return r.fail("points to an absolute path")
 	}
-	r.todo = append(strings.Split(target, "/"), r.todo...)
+	r.rest = append(strings.Split(target, "/"), r.rest...)
 	return nil
 }
 

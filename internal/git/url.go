@@ -14,19 +14,19 @@ const maxURLLength = 2048
 // scpLike is git's short form of an SSH address: user@host:path.
 var scpLike = regexp.MustCompile(`^[A-Za-z0-9._-]+@[A-Za-z0-9._-]+:`)
 
-// remote is a checked repository URL.
+// remote is a validated repository URL.
 type remote struct {
 	url *url.URL
 	// display is the URL without user information, for messages.
 	display string
 }
 
-// ValidateURL checks a repository URL: "https://host[:port]/path" without user
-// information, or "ssh://[user@]host[:port]/path". The short form
-// user@host:path is refused with the long one named, so that a URL has one
-// spelling. Options.AllowInsecure adds http://, git:// and file://.
+// ValidateURL validates a repository URL: "https://host[:port]/path" without
+// user information, or "ssh://[user@]host[:port]/path". The scp-like form
+// user@host:path is rejected, so that a URL has one spelling.
+// Options.AllowInsecure adds http://, git:// and file://.
 //
-// The error wraps ErrInvalidURL, says what is allowed and never shows user
+// The error wraps ErrInvalidURL, names the allowed forms and omits user
 // information.
 func ValidateURL(rawURL string, o Options) error {
 	_, err := parseURL(rawURL, o)
@@ -93,13 +93,13 @@ func (r remote) check() error {
 	return nil
 }
 
-// display is the URL without user information, query and fragment.
+// display returns the URL without user information, query and fragment.
 func display(u *url.URL) string {
 	clean := url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path, RawPath: u.RawPath}
 	return clean.String()
 }
 
-// endpoint is the remote as go-git knows it, without credentials.
+// endpoint returns the remote in go-git's type, without credentials.
 func (r remote) endpoint() (*transport.Endpoint, error) {
 	return transport.NewEndpoint(r.display)
 }

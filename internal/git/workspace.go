@@ -12,14 +12,14 @@ import (
 )
 
 // workspace is a hidden temporary folder next to the target, on the same file
-// system: the new folder is built in it and renamed from it.
+// system, so that the new folder can be renamed to the target.
 type workspace struct {
 	target string
 	dir    string
 	tree   string // the new folder
 }
 
-// newWorkspace makes one, after removing what a killed fetch left.
+// newWorkspace creates a workspace, after removing those of killed fetches.
 func newWorkspace(target string) (*workspace, error) {
 	parent, prefix := filepath.Dir(target), "."+filepath.Base(target)+".fetch-"
 	fail := func(err error) (*workspace, error) {
@@ -43,14 +43,14 @@ func newWorkspace(target string) (*workspace, error) {
 		w.remove()
 		return fail(err)
 	}
-	if err := os.Chmod(w.tree, 0o755); err != nil { // whatever the umask
+	if err := os.Chmod(w.tree, 0o755); err != nil { // independent of the umask
 		w.remove()
 		return fail(err)
 	}
 	return w, nil
 }
 
-// checkTarget refuses what a rename must not replace.
+// checkTarget returns an error if the target exists and is not a folder.
 func checkTarget(target string) error {
 	info, err := os.Lstat(target)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -80,13 +80,13 @@ func removeStale(parent, prefix string) error {
 	return nil
 }
 
-// receive writes a pack into the workspace.
+// receive writes a pack to the workspace.
 func (w *workspace) receive(ctx context.Context, r io.Reader, limit int64) (*pack, error) {
 	return receivePack(ctx, filepath.Join(w.dir, "git"), r, limit)
 }
 
-// place moves the new folder to the target. Between the two renames there is
-// no target at all, which is for a fetch that runs again to see.
+// place renames the new folder to the target. A crash between the two renames
+// leaves no target; the next fetch creates it.
 func (w *workspace) place() error {
 	old := filepath.Join(w.dir, "old")
 	err := os.Rename(w.target, old)
@@ -106,6 +106,5 @@ func (w *workspace) place() error {
 	return nil
 }
 
-// remove deletes the workspace; what cannot be deleted is left for the next
-// fetch.
+// remove deletes the workspace, best-effort: the next fetch removes the rest.
 func (w *workspace) remove() { _ = os.RemoveAll(w.dir) }
