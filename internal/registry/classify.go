@@ -11,9 +11,9 @@ import (
 	"github.com/quoin-dev/quoin/internal/neterror"
 )
 
-// statusError turns a status of a request about a repository into an error.
-// what is empty, or names the part that a 404 is about: "tag 1.2.3".
-func (s *session) statusError(status int, what string) error {
+// statusError returns the error for the status of a request to a repository.
+// resource names the resource that a 404 is about, "tag 1.2.3", or is empty.
+func (s *session) statusError(status int, resource string) error {
 	e := &Error{Subject: "repository " + s.path}
 	switch {
 	case status == http.StatusUnauthorized:
@@ -22,8 +22,8 @@ func (s *session) statusError(status int, what string) error {
 		e.kind, e.Reason = ErrUnauthorized, "access denied"
 	case status == http.StatusNotFound:
 		e.kind, e.Reason = ErrNotFound, "not found"
-		if what != "" {
-			e.Reason = what + " not found"
+		if resource != "" {
+			e.Reason = resource + " not found"
 		}
 	case status == http.StatusTooManyRequests:
 		e.kind, e.Reason, e.retryAfter = ErrThrottled, "too many requests", s.meter.retryAfter()
@@ -34,8 +34,8 @@ func (s *session) statusError(status int, what string) error {
 	return e
 }
 
-// openError turns a failure of the first contact (ping and token) into an
-// error. A 404 there means that the host is not a registry.
+// openError returns the error for a failed ping or token request. A 404 means
+// that the host is not a registry.
 func (s *session) openError(ctx context.Context, err error) error {
 	var status *transport.Error
 	if !errors.As(err, &status) {
@@ -47,13 +47,14 @@ func (s *session) openError(ctx context.Context, err error) error {
 	return s.statusError(status.StatusCode, "")
 }
 
-// protocolError is about an answer that is not the distribution API's.
+// protocolError returns the error for a response that violates the distribution
+// API.
 func (s *session) protocolError(reason string) error {
 	return &Error{Subject: "registry " + s.host, Reason: reason, kind: ErrUnreachable}
 }
 
-// transportError turns a failure to get an answer into an error. When it was
-// the caller who ended the call, the kind is the context's error alone.
+// transportError returns the error for a request without a response. A canceled
+// call has no kind, only the context's error.
 func (s *session) transportError(ctx context.Context, err error) error {
 	e := &Error{Subject: "registry " + s.host, Reason: networkReason(err), kind: ErrUnreachable}
 	if status := (*transport.Error)(nil); errors.As(err, &status) {

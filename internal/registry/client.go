@@ -21,15 +21,15 @@ const (
 
 // Options configure a Client; the zero value reads public registries.
 type Options struct {
-	// Keychain gives the credentials for a registry; anonymous when nil.
-	// ParseDockerConfig makes one from a pull secret.
+	// Keychain returns the credentials for a registry; nil means anonymous.
+	// ParseDockerConfig returns the keychain of a pull secret.
 	Keychain authn.Keychain
-	// CABundle is PEM certificates to trust next to the system's.
+	// CABundle holds PEM certificates to trust in addition to the system's.
 	CABundle []byte
-	// PlainHTTP allows http:// where a registry does not answer https://. Without
-	// it credentials never leave unencrypted.
+	// PlainHTTP allows http:// for registries that do not serve https://. Without
+	// it, credentials are never sent unencrypted.
 	PlainHTTP bool
-	// Timeout limits each request and the reading of its answer.
+	// Timeout limits each request, including reading its response.
 	Timeout time.Duration
 	// UserAgent is sent with every request.
 	UserAgent string
@@ -37,8 +37,8 @@ type Options struct {
 	Transport http.RoundTripper
 }
 
-// Client reads repositories. It keeps connections and nothing else, and is
-// safe for concurrent use. It does not retry: callers have their own backoff.
+// Client reads repositories. Its only state is its connections. It is safe for
+// concurrent use. It does not retry: callers have their own backoff.
 type Client struct {
 	keychain  authn.Keychain
 	plainHTTP bool
@@ -79,15 +79,15 @@ func New(o Options) (*Client, error) {
 	return c, nil
 }
 
-// CloseIdleConnections closes the connections that are kept for later calls,
-// for a Client that is made for one pull secret and then let go.
+// CloseIdleConnections closes the idle connections of a Client that is no
+// longer used.
 func (c *Client) CloseIdleConnections() {
 	if t, ok := c.transport.(interface{ CloseIdleConnections() }); ok {
 		t.CloseIdleConnections()
 	}
 }
 
-// session is one authenticated way to one repository.
+// session is an authenticated client of one repository.
 type session struct {
 	host, path string
 	base       url.URL
@@ -95,8 +95,8 @@ type session struct {
 	http       *http.Client
 }
 
-// open asks the registry how to authenticate and gets a token where it wants
-// one. Source: OCI Distribution Specification, and Docker Registry v2
+// open discovers how the registry authenticates and requests a token if it
+// needs one. Source: OCI Distribution Specification, and Docker Registry v2
 // authentication ("Token Authentication Specification").
 func (c *Client) open(ctx context.Context, repository string) (*session, error) {
 	repo, err := ParseRepository(repository)
@@ -129,7 +129,7 @@ func (c *Client) authenticate(ctx context.Context, repo name.Repository, base ht
 	return transport.NewWithContext(ctx, repo.Registry, auth, base, []string{repo.Scope(transport.PullScope)})
 }
 
-// do sends one request. The caller closes the body.
+// do sends a request. The caller must close the body.
 func (s *session) do(ctx context.Context, method, address string, accept []string) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, method, address, nil)
 	if err != nil {
@@ -145,13 +145,12 @@ func (s *session) do(ctx context.Context, method, address string, accept []strin
 	return resp, nil
 }
 
-// address is that of a part of the repository: "tags", "list".
+// address returns the URL of a resource of the repository: "tags", "list".
 func (s *session) address(parts ...string) string {
 	return s.base.JoinPath(parts...).String()
 }
 
-// discard reads what is left of a small answer, so that its connection is
-// used again.
+// discard drains a small response, so that its connection is reused.
 func discard(body io.ReadCloser) {
 	_, _ = io.CopyN(io.Discard, body, 64<<10)
 	_ = body.Close()

@@ -24,8 +24,8 @@ const (
 
 var digestPattern = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
 
-// manifestTypes are the media types asked for. The indexes come first and are
-// always accepted, so that a multi-platform image gives its index's digest.
+// manifestTypes are the accepted media types. Indexes come first, so that the
+// digest of a multi-platform image is that of its index.
 var manifestTypes = []string{
 	"application/vnd.oci.image.index.v1+json",
 	"application/vnd.docker.distribution.manifest.list.v2+json",
@@ -33,9 +33,9 @@ var manifestTypes = []string{
 	"application/vnd.docker.distribution.manifest.v2+json",
 }
 
-// Digest returns "sha256:<64 hex>" of what a tag points to: the index of a
-// multi-platform image, else the manifest. It asks with HEAD, and with GET
-// where the registry does not answer that in full.
+// Digest returns the digest of a tag, "sha256:<64 hex>": that of the index of a
+// multi-platform image, otherwise that of the manifest. It sends a HEAD
+// request, and a GET request if the response has no digest.
 //
 // The error is an *Error of one of the kinds (a missing tag: ErrNotFound), or
 // wraps ErrInvalidName.
@@ -53,10 +53,10 @@ func (c *Client) Digest(ctx context.Context, repository, tag string) (string, er
 	return s.digest(ctx, tag)
 }
 
-// Digests returns the digests of several tags, read with up to concurrency
-// requests at a time (4 when it is not positive). A tag that does not exist,
-// say because it was deleted since it was listed, is left out; any other error
-// ends the call.
+// Digests returns the digests of several tags, with up to concurrency requests
+// at a time (4 if it is not positive). A tag that does not exist, for example
+// because it was deleted after it was listed, is omitted; any other error ends
+// the call.
 func (c *Client) Digests(ctx context.Context, repository string, tags []string, concurrency int) (map[string]string, error) {
 	for _, tag := range tags {
 		if err := checkTag(tag); err != nil {
@@ -117,7 +117,7 @@ func (s *session) digest(ctx context.Context, tag string) (string, error) {
 			return digest, nil
 		}
 	case http.StatusBadRequest, http.StatusMethodNotAllowed, http.StatusNotImplemented:
-		// Registries that do not know HEAD answer so.
+		// Some registries do not support HEAD.
 	default:
 		return "", s.statusError(resp.StatusCode, "tag "+tag)
 	}
@@ -143,7 +143,7 @@ func (s *session) manifestDigest(ctx context.Context, address, tag string) (stri
 	}
 	sum := sha256.Sum256(manifest)
 	digest := "sha256:" + hex.EncodeToString(sum[:])
-	if told := resp.Header.Get(digestHeader); digestPattern.MatchString(told) && told != digest {
+	if declared := resp.Header.Get(digestHeader); digestPattern.MatchString(declared) && declared != digest {
 		return "", s.protocolError("a manifest does not have the digest that the registry says")
 	}
 	return digest, nil

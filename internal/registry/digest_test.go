@@ -54,10 +54,10 @@ func TestDigestFallsBackToGet(t *testing.T) {
 		get    int
 		is     error
 	}{
-		"no header":      {head: http.StatusOK, get: http.StatusOK},
-		"no HEAD":        {head: http.StatusMethodNotAllowed, get: http.StatusOK},
-		"wrong digest":   {head: http.StatusOK, get: http.StatusOK, header: other, is: ErrUnreachable},
-		"gone meanwhile": {head: http.StatusOK, get: http.StatusNotFound, is: ErrNotFound},
+		"no header":    {head: http.StatusOK, get: http.StatusOK},
+		"no HEAD":      {head: http.StatusMethodNotAllowed, get: http.StatusOK},
+		"wrong digest": {head: http.StatusOK, get: http.StatusOK, header: other, is: ErrUnreachable},
+		"deleted":      {head: http.StatusOK, get: http.StatusNotFound, is: ErrNotFound},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -99,7 +99,7 @@ type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) { return len(p), nil }
 
-func TestDigestRefusesTags(t *testing.T) {
+func TestDigestRejectsInvalidTags(t *testing.T) {
 	c := newTestClient(t, Options{})
 	for _, tag := range []string{"", "a/b", "../x", "-a", "sha256:abc", strings.Repeat("a", 129)} {
 		if _, err := c.Digest(t.Context(), "127.0.0.1:1/demo", tag); !errors.Is(err, ErrInvalidName) {
@@ -111,11 +111,11 @@ func TestDigestRefusesTags(t *testing.T) {
 	}
 }
 
-func TestDigestsAreBoundedAndStopAtAnError(t *testing.T) {
-	var running, most, total atomic.Int32
+func TestDigestsLimitConcurrencyAndStopOnError(t *testing.T) {
+	var running, peak, total atomic.Int32
 	host := serve(t, func(w http.ResponseWriter, r *http.Request) {
-		if now := running.Add(1); now > most.Load() {
-			most.Store(now)
+		if now := running.Add(1); now > peak.Load() {
+			peak.Store(now)
 		}
 		defer running.Add(-1)
 		total.Add(1)
@@ -134,16 +134,15 @@ func TestDigestsAreBoundedAndStopAtAnError(t *testing.T) {
 	if want := "registry " + host + ": unexpected status 503"; err == nil || err.Error() != want {
 		t.Errorf("error %v, want %q", err, want)
 	}
-	if most.Load() > 3 {
-		t.Errorf("%d requests at a time, want at most 3", most.Load())
+	if peak.Load() > 3 {
+		t.Errorf("%d requests at a time, want at most 3", peak.Load())
 	}
 	if total.Load() >= 200 {
-		t.Error("all tags were asked for after an error")
+		t.Error("all tags were requested despite an error")
 	}
 }
 
-// TestRedirects follows a registry that hands over to another host, but not
-// to an address inside the cluster.
+// TestRedirects checks that a redirect to a private address is rejected.
 func TestRedirects(t *testing.T) {
 	host := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, "http://169.254.169.254/latest/meta-data", http.StatusTemporaryRedirect)

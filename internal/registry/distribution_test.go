@@ -22,7 +22,8 @@ import (
 	"golang.org/x/crypto/bcrypt"
 )
 
-// distributionBinary finds the CNCF distribution registry, or skips.
+// distributionBinary returns the path of the CNCF distribution registry, or
+// skips the test.
 func distributionBinary(t *testing.T) string {
 	t.Helper()
 	if path := os.Getenv("QUOIN_REGISTRY_BINARY"); path != "" {
@@ -141,8 +142,8 @@ func TestDistributionRegistry(t *testing.T) {
 	}
 }
 
-// TestDistributionRegistryPages makes more tags than fit into one page, by
-// tagging one manifest, so that the real Link header is followed.
+// TestDistributionRegistryPages creates more tags than one page holds, so that
+// the real Link header is followed.
 func TestDistributionRegistryPages(t *testing.T) {
 	const count = pageSize + 250
 	host := startDistribution(t, "ci", "pw")

@@ -1,10 +1,10 @@
 // Package registry reads tags and digests of an OCI repository over the
-// distribution API. It reads and does not decide: which tag is a version, and
-// which version to run, is for the caller.
+// distribution API. It only reads: selecting the tags that are versions, and
+// the version to run, is the caller's.
 //
-// Every error it returns is stable text: no ephemeral ports, no timestamps, no
-// credentials, nothing the registry wrote. The same failure gives the same
-// words, so an error may go into a Kubernetes condition as it is.
+// Errors are stable: they contain no ephemeral ports, no timestamps, no
+// credentials and no text from the registry. The same failure has the same
+// message, so an error can be used as the message of a condition.
 //
 // Source: OCI Distribution Specification v1.1, headings "Content Discovery"
 // and "Pulling manifests".

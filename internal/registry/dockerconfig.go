@@ -13,18 +13,18 @@ import (
 	"github.com/google/go-containerregistry/pkg/authn"
 )
 
-// maxDockerConfig bounds a docker config, bytes; a Secret holds no more.
+// maxDockerConfig bounds a docker config, bytes: the limit of a Secret.
 const maxDockerConfig = 1 << 20
 
-// ParseDockerConfig reads the `.dockerconfigjson` of a Secret of the type
-// kubernetes.io/dockerconfigjson. Each entry of `auths` has `auth`
-// (base64 of user:password, which wins) or `username` and `password`, or
+// ParseDockerConfig parses the `.dockerconfigjson` of a Secret of the type
+// kubernetes.io/dockerconfigjson. Each entry of `auths` has `auth` (base64 of
+// user:password, which takes precedence) or `username` and `password`, or
 // `identitytoken`, or `registrytoken`; an empty entry is anonymous.
 //
-// The keychain matches like the kubelet: host with port, `*` for a part of a
-// host name, an optional path prefix, the longest first; docker.io and its
-// other names are one. The error wraps ErrInvalidConfig and names the field
-// that is wrong, never its content.
+// The keychain matches as the kubelet does: host with port, `*` for a part of a
+// host name, an optional path prefix, the longest first; the aliases of
+// docker.io are equal. The error wraps ErrInvalidConfig; it names the invalid
+// field and omits its value.
 //
 // Source: Kubernetes documentation, "Pull an Image from a Private Registry".
 func ParseDockerConfig(data []byte) (authn.Keychain, error) {
@@ -52,7 +52,7 @@ func ParseDockerConfig(data []byte) (authn.Keychain, error) {
 	return k, nil
 }
 
-// parseEntry reads one entry of auths.
+// parseEntry parses an entry of auths.
 func parseEntry(key string, raw json.RawMessage) (entry, error) {
 	e, err := parseEntryKey(key)
 	if err != nil {
@@ -85,7 +85,7 @@ func parseEntry(key string, raw json.RawMessage) (entry, error) {
 	return e, checkAuth(field, e.auth)
 }
 
-// checkAuth refuses half a pair: sent as it is, the registry would only say no.
+// checkAuth rejects a user name without a password and vice versa.
 func checkAuth(field string, a authn.AuthConfig) error {
 	if a.IdentityToken != "" || a.RegistryToken != "" {
 		return nil
@@ -99,8 +99,8 @@ func checkAuth(field string, a authn.AuthConfig) error {
 	return nil
 }
 
-// decodeAuth splits base64(user:password), padded or not. reason is empty or
-// says what is wrong without quoting it.
+// decodeAuth decodes base64(user:password), padded or not. reason is the
+// description of an error, without the value, or empty.
 func decodeAuth(s string) (user, password, reason string) {
 	decoded, err := base64.RawStdEncoding.DecodeString(strings.TrimRight(strings.TrimSpace(s), "="))
 	if err != nil {
@@ -113,8 +113,8 @@ func decodeAuth(s string) (user, password, reason string) {
 	return user, strings.Trim(password, "\x00"), ""
 }
 
-// parseEntryKey reads "host[:port][/path]" in any of the forms that docker
-// login has written: with a scheme, with /v1/ or /v2/ at the end.
+// parseEntryKey parses "host[:port][/path]" in the forms that docker login
+// writes: with a scheme, with /v1/ or /v2/ at the end.
 func parseEntryKey(key string) (entry, error) {
 	s := key
 	if i := strings.Index(s, "://"); i >= 0 {
@@ -138,8 +138,8 @@ func parseEntryKey(key string) (entry, error) {
 	return entry{host: host, path: path}, nil
 }
 
-// jsonReason says where JSON is wrong without quoting it, as the errors of
-// encoding/json do.
+// jsonReason describes an error of encoding/json without quoting the input, as
+// the error itself does.
 func jsonReason(where, field string, err error) string {
 	var syntax *json.SyntaxError
 	var wrongType *json.UnmarshalTypeError

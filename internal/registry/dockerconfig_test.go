@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/name"
 )
 
-// resolve returns the user name and identity token for a repository.
+// resolve returns the credentials for a repository.
 func resolve(t *testing.T, k authn.Keychain, repository string) authn.AuthConfig {
 	t.Helper()
 	repo, err := name.NewRepository(repository)
@@ -80,8 +80,8 @@ func TestParseDockerConfig(t *testing.T) {
 	}
 }
 
-// TestParseDockerConfigOrder parses the same config often: two names of one
-// host must not win in turns.
+// TestParseDockerConfigOrder parses the same config repeatedly: the precedence
+// of two names of one host must be deterministic.
 func TestParseDockerConfigOrder(t *testing.T) {
 	config := `{"auths":{"docker.io":{"username":"a","password":"pw"},"https://index.docker.io/v1/":{"username":"b","password":"pw"}}}`
 	for range 50 {
@@ -95,7 +95,7 @@ func TestParseDockerConfigOrder(t *testing.T) {
 	}
 }
 
-func TestParseDockerConfigRefuses(t *testing.T) {
+func TestParseDockerConfigRejects(t *testing.T) {
 	const secret = "aHVudGVyMi1kby1ub3QtcHJpbnQ" // base64 without a colon in it
 	tests := map[string]struct{ in, want string }{
 		"not JSON":         {`{"auths":` + secret, ".dockerconfigjson: not JSON (byte 10)"},

@@ -49,7 +49,7 @@ func TestStatusErrors(t *testing.T) {
 	}
 }
 
-func TestFirstContactErrors(t *testing.T) {
+func TestPingErrors(t *testing.T) {
 	tests := map[string]struct {
 		status int
 		is     error
@@ -108,7 +108,7 @@ func TestRetryAfter(t *testing.T) {
 	}
 }
 
-// closedPort returns an address of the loopback that nothing listens on.
+// closedPort returns an unused loopback address.
 func closedPort(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -144,7 +144,7 @@ func TestNetworkErrors(t *testing.T) {
 	}
 }
 
-// TestErrorsAreStable asks twice: a condition must not change with the
+// TestErrorsAreStable fails twice: a condition must not change with the
 // ephemeral port of a connection.
 func TestErrorsAreStable(t *testing.T) {
 	host := serve(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -164,7 +164,7 @@ func TestErrorsAreStable(t *testing.T) {
 	}
 }
 
-func TestNewRefuses(t *testing.T) {
+func TestNewRejectsInvalidOptions(t *testing.T) {
 	tests := map[string]Options{
 		"bundle":               {CABundle: []byte("not a certificate")},
 		"bundle and transport": {CABundle: selfSigned(t), Transport: http.DefaultTransport},
@@ -192,8 +192,7 @@ func selfSigned(t *testing.T) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 }
 
-// TestTokenServer goes through the token authentication with a wrong and a
-// right password.
+// TestTokenServer uses token authentication with a right and a wrong password.
 func TestTokenServer(t *testing.T) {
 	const password = "hunter2-do-not-print"
 	var server *httptest.Server

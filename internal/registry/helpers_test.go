@@ -16,7 +16,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 )
 
-// newTestClient returns a Client with the options, failing the test otherwise.
+// newTestClient returns a Client with the options.
 func newTestClient(t *testing.T, o Options) *Client {
 	t.Helper()
 	c, err := New(o)
@@ -27,8 +27,8 @@ func newTestClient(t *testing.T, o Options) *Client {
 	return c
 }
 
-// serve starts a plain-HTTP server that answers /v2/ with 200 and everything
-// else with the handler; it returns "host:port".
+// serve starts a plain-HTTP server that responds 200 to /v2/ and calls the
+// handler for other paths; it returns "host:port".
 func serve(t *testing.T, h http.HandlerFunc) string {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -23,11 +23,11 @@ func (e entry) name() string {
 	return e.host + "/" + e.path
 }
 
-// keychain resolves a repository to the first entry that matches; sort puts
-// the most specific first.
+// keychain resolves a repository to the first matching entry. It is sorted by
+// specificity.
 type keychain []entry
 
-// Resolve implements authn.Keychain; it never fails.
+// Resolve implements authn.Keychain; it never returns an error.
 func (k keychain) Resolve(target authn.Resource) (authn.Authenticator, error) {
 	host := strings.ToLower(target.RegistryStr())
 	_, repository, _ := strings.Cut(target.String(), "/")
@@ -49,8 +49,8 @@ func (e entry) authenticator() authn.Authenticator {
 	return authn.FromConfig(e.auth)
 }
 
-// sort orders by path length, then exact hosts before patterns, then name;
-// entries under several names of one host keep the order they came in.
+// sort orders by path length, then exact hosts before patterns, then name. It
+// is stable for entries under several names of one host.
 func (k keychain) sort() {
 	slices.SortStableFunc(k, func(a, b entry) int {
 		return cmp.Or(
@@ -61,8 +61,8 @@ func (k keychain) sort() {
 	})
 }
 
-// matchHost compares label by label, so that * never spans a dot; ports must
-// be equal.
+// matchHost reports whether the labels of a host match those of a pattern: *
+// does not span a dot. The ports must be equal.
 func matchHost(pattern, host string) bool {
 	if pattern == host {
 		return true
@@ -87,7 +87,7 @@ func matchHost(pattern, host string) bool {
 	return true
 }
 
-// matchPath compares whole components.
+// matchPath reports whether prefix is the repository or a parent of it.
 func matchPath(prefix, repository string) bool {
 	return prefix == "" || repository == prefix || strings.HasPrefix(repository, prefix+"/")
 }

@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// dockerHub is the host a repository without one belongs to, as for the kubelet.
+	// dockerHub is the default host, as for the kubelet.
 	dockerHub = "docker.io"
 
 	maxHostLength = 255
@@ -28,19 +28,19 @@ var (
 
 // Repository names a repository of a registry.
 type Repository struct {
-	// Host is the registry's host, with its port where it is not 443: "ghcr.io",
-	// "127.0.0.1:15000"; "docker.io" where the name had none.
+	// Host is the registry's host, with its port unless it is 443: "ghcr.io",
+	// "127.0.0.1:15000". The default is "docker.io".
 	Host string
-	// Path is the name inside the registry: "demo/cube"; on docker.io a single
-	// component is completed to "library/<component>".
+	// Path is the name in the registry: "demo/cube"; on docker.io a single
+	// component is prefixed with "library/".
 	Path string
 }
 
-// String returns "host/path", which a kubelet reads as the same repository.
+// String returns "host/path", which the kubelet parses as the same repository.
 func (r Repository) String() string { return r.Host + "/" + r.Path }
 
-// ParseRepository reads "[host[:port]/]path", without scheme, tag, digest or
-// user information. The error wraps ErrInvalidName and says what is allowed.
+// ParseRepository parses "[host[:port]/]path", without scheme, tag, digest or
+// user information. The error wraps ErrInvalidName and names the allowed form.
 func ParseRepository(s string) (Repository, error) {
 	switch {
 	case s == "":
@@ -63,7 +63,7 @@ func ParseRepository(s string) (Repository, error) {
 	return r, nil
 }
 
-// isHost tells a host from a first path component the way the kubelet does.
+// isHost reports whether the first component is a host, as the kubelet decides.
 func isHost(s string) bool {
 	return s == "localhost" || strings.ContainsAny(s, ".:")
 }
@@ -94,7 +94,8 @@ func validPort(host string) bool {
 	return err == nil && port >= 1 && port <= 65535 && validAddress(host[:colon])
 }
 
-// validAddress accepts names and, in brackets, real IPv6 addresses.
+// validAddress reports whether host is a name or a valid IPv6 address in
+// brackets.
 func validAddress(host string) bool {
 	if !strings.HasPrefix(host, "[") {
 		return true
@@ -112,7 +113,7 @@ func (r Repository) normalise() Repository {
 	return r
 }
 
-// isDockerHub knows the names that Docker Hub goes by.
+// isDockerHub reports whether host is one of Docker Hub's names.
 func isDockerHub(host string) bool {
 	switch host {
 	case dockerHub, "index.docker.io", "registry-1.docker.io", "registry.hub.docker.com":
@@ -121,7 +122,7 @@ func isDockerHub(host string) bool {
 	return false
 }
 
-// remoteName is the repository as go-containerregistry knows it.
+// remoteName returns the repository in go-containerregistry's type.
 func (r Repository) remoteName(plainHTTP bool) (name.Repository, error) {
 	var opts []name.Option
 	if plainHTTP {

@@ -38,7 +38,7 @@ func TestParseRepository(t *testing.T) {
 	}
 }
 
-func TestParseRepositoryRefuses(t *testing.T) {
+func TestParseRepositoryRejects(t *testing.T) {
 	tests := map[string]struct{ in, want string }{
 		"empty":           {"", "repository is empty"},
 		"scheme":          {"https://ghcr.io/demo/cube", "must not have a scheme"},
@@ -90,11 +90,11 @@ func FuzzParseRepository(f *testing.F) {
 		}
 		again, err := ParseRepository(r.String())
 		if err != nil || again != r {
-			t.Fatalf("%q: read again %v, %v, want %v", in, again, err, r)
+			t.Fatalf("%q: parsed again %v, %v, want %v", in, again, err, r)
 		}
 		remote, err := r.remoteName(false)
 		if err != nil {
-			t.Fatalf("%q: accepted here, refused by the library: %v", in, err)
+			t.Fatalf("%q: accepted here, rejected by the library: %v", in, err)
 		}
 		if remote.RepositoryStr() != r.Path {
 			t.Fatalf("%q: path %q here, %q in the library", in, r.Path, remote.RepositoryStr())

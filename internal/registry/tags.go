@@ -15,18 +15,18 @@ const (
 	// MaxTags bounds the tags read of one repository.
 	MaxTags = 10000
 
-	// pageSize is the largest that Amazon ECR takes.
+	// pageSize is the maximum of Amazon ECR.
 	pageSize = 1000
-	// maxPages ends a registry that gives new links for ever.
+	// maxPages bounds the pages of a registry whose links do not end.
 	maxPages = 1000
 )
 
-// Tags returns all tags of a repository, sorted and without duplicates; empty
-// when it has none. Strings that are not valid tags are left out.
+// Tags returns all tags of a repository, sorted and without duplicates. Invalid
+// tags are omitted.
 //
-// Links to further pages are followed on the same host only; a link that was
-// followed before is the end. The error is an *Error of one of the kinds, or
-// wraps ErrInvalidName or ErrTooManyTags.
+// Links to further pages are followed on the same host only, until a link
+// repeats. The error is an *Error of one of the kinds, or wraps ErrInvalidName
+// or ErrTooManyTags.
 //
 // Source: OCI Distribution Specification, heading "Listing Tags".
 func (c *Client) Tags(ctx context.Context, repository string) ([]string, error) {
@@ -37,7 +37,7 @@ func (c *Client) Tags(ctx context.Context, repository string) ([]string, error) 
 	tags, seen := map[string]struct{}{}, map[string]struct{}{}
 	next := fmt.Sprintf("%s?n=%d", s.address("tags", "list"), pageSize)
 	for page := 0; next != ""; page++ {
-		if _, again := seen[next]; again {
+		if _, repeated := seen[next]; repeated {
 			break
 		}
 		if page == maxPages {
@@ -56,8 +56,8 @@ func (c *Client) Tags(ctx context.Context, repository string) ([]string, error) 
 	return list, nil
 }
 
-// tagPage adds the tags of one page and returns the address of the next one,
-// or nothing.
+// tagPage adds the tags of one page and returns the address of the next one, or
+// "".
 func (s *session) tagPage(ctx context.Context, address string, tags map[string]struct{}) (string, error) {
 	resp, err := s.do(ctx, http.MethodGet, address, []string{"application/json"})
 	if err != nil {
@@ -88,7 +88,7 @@ func (s *session) tagPage(ctx context.Context, address string, tags map[string]s
 	return s.nextPage(resp)
 }
 
-// decodeError tells an answer that broke off from one that is not JSON.
+// decodeError returns the error for a response that is truncated or not JSON.
 func (s *session) decodeError(ctx context.Context, err error) error {
 	var syntax *json.SyntaxError
 	var wrongType *json.UnmarshalTypeError
@@ -98,9 +98,9 @@ func (s *session) decodeError(ctx context.Context, err error) error {
 	return s.transportError(ctx, err)
 }
 
-// nextPage reads the Link header, RFC 8288. The link is taken relative to the
-// host that answered, and keeps its scheme: registries behind a proxy often
-// write http:// there.
+// nextPage parses the Link header, RFC 8288. The link is relative to the URL of
+// the response and keeps its scheme: registries behind a proxy often send
+// http:// there.
 func (s *session) nextPage(resp *http.Response) (string, error) {
 	link := resp.Header.Get("Link")
 	if link == "" {

@@ -34,7 +34,7 @@ func TestTagsOverTLS(t *testing.T) {
 	}
 }
 
-func TestTagsPlainHTTPIsRefused(t *testing.T) {
+func TestTagsRejectsPlainHTTP(t *testing.T) {
 	var authorized atomic.Bool
 	host := serve(t, func(_ http.ResponseWriter, r *http.Request) { authorized.Store(true) })
 	_, err := newTestClient(t, Options{}).Tags(t.Context(), host+"/demo/cube")
@@ -45,11 +45,11 @@ func TestTagsPlainHTTPIsRefused(t *testing.T) {
 		t.Errorf("error %q, want %q", err, want)
 	}
 	if authorized.Load() {
-		t.Error("a request went out over plain HTTP")
+		t.Error("a request was sent over plain HTTP")
 	}
 }
 
-// pages serves the tags in pages of the size, with the Link written by link.
+// pages serves the tags in pages of size, with the Link headers of link.
 func pages(tags []string, size int, link func(r *http.Request, last string) string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		start := 0
@@ -99,12 +99,10 @@ func TestTagsPages(t *testing.T) {
 	}
 }
 
-func TestTagsEnds(t *testing.T) {
+func TestTagsOfUnusualResponses(t *testing.T) {
 	tests := map[string]struct {
 		handler http.HandlerFunc
 		want    []string
-		is      error
-		text    string
 	}{
 		"null tags": {
 			handler: func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, `{"tags":null}`) },
@@ -125,7 +123,82 @@ func TestTagsEnds(t *testing.T) {
 			},
 			want: []string{"t", "ta", "tb"},
 		},
-		"new links for ever": {
+		"invalid tags": {
+			handler: func(w http.ResponseWriter, _ *http.Request) {
+				io.WriteString(w, `{"tags":["a","../b","","c d","-e","a"]}`)
+			},
+			want: []string{"a"},
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			host := serve(t, tt.handler)
+			got, err := newTestClient(t, Options{PlainHTTP: true}).Tags(t.Context(), host+"/demo/cube")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// tagsError reads the tags of a server and checks the error; %s in text is the
+// host.
+func tagsError(t *testing.T, handler http.HandlerFunc, kind error, text string) {
+	t.Helper()
+	host := serve(t, handler)
+	_, err := newTestClient(t, Options{PlainHTTP: true}).Tags(t.Context(), host+"/demo/cube")
+	if !errors.Is(err, kind) {
+		t.Fatalf("error %v, want %v", err, kind)
+	}
+	if want := strings.ReplaceAll(text, "%s", host); err.Error() != want {
+		t.Errorf("error %q, want %q", err, want)
+	}
+}
+
+func TestTagsRejectsInvalidResponses(t *testing.T) {
+	tests := map[string]struct {
+		handler http.HandlerFunc
+		is      error
+		text    string
+	}{
+		"other host": {
+			handler: func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Link", `<http://169.254.169.254/latest>; rel="next"`)
+				io.WriteString(w, `{"tags":["a"]}`)
+			},
+			is: ErrUnreachable, text: "registry %s: the next page of tags is on another host",
+		},
+		"malformed link": {
+			handler: func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Link", `/v2/next`)
+				io.WriteString(w, `{"tags":["a"]}`)
+			},
+			is: ErrUnreachable, text: "registry %s: malformed Link header",
+		},
+		"HTML": {
+			handler: func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, `<html>login</html>`) },
+			is:      ErrUnreachable, text: "registry %s: the list of tags is not JSON of the distribution API",
+		},
+		"truncated": {
+			handler: func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, `{"tags":["a"`) },
+			is:      ErrUnreachable, text: "registry %s: connection closed",
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) { tagsError(t, tt.handler, tt.is, tt.text) })
+	}
+}
+
+func TestTagsLimits(t *testing.T) {
+	tests := map[string]struct {
+		handler http.HandlerFunc
+		is      error
+		text    string
+	}{
+		"links that do not end": {
 			handler: func(w http.ResponseWriter, r *http.Request) {
 				last, _ := strconv.Atoi(r.URL.Query().Get("last"))
 				w.Header().Set("Link", fmt.Sprintf(`<?last=%d>`, last+1))
@@ -143,35 +216,7 @@ func TestTagsEnds(t *testing.T) {
 			},
 			is: ErrTooManyTags, text: "repository demo/cube: more than 10000 tags",
 		},
-		"other host": {
-			handler: func(w http.ResponseWriter, _ *http.Request) {
-				w.Header().Set("Link", `<http://169.254.169.254/latest>; rel="next"`)
-				io.WriteString(w, `{"tags":["a"]}`)
-			},
-			is: ErrUnreachable, text: "registry %s: the next page of tags is on another host",
-		},
-		"malformed link": {
-			handler: func(w http.ResponseWriter, _ *http.Request) {
-				w.Header().Set("Link", `/v2/next`)
-				io.WriteString(w, `{"tags":["a"]}`)
-			},
-			is: ErrUnreachable, text: "registry %s: malformed Link header",
-		},
-		"strings that are no tags": {
-			handler: func(w http.ResponseWriter, _ *http.Request) {
-				io.WriteString(w, `{"tags":["a","../b","","c d","-e","a"]}`)
-			},
-			want: []string{"a"},
-		},
-		"HTML": {
-			handler: func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, `<html>login</html>`) },
-			is:      ErrUnreachable, text: "registry %s: the list of tags is not JSON of the distribution API",
-		},
-		"broken off": {
-			handler: func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, `{"tags":["a"`) },
-			is:      ErrUnreachable, text: "registry %s: connection closed",
-		},
-		"endless answer": {
+		"response too large": {
 			handler: func(w http.ResponseWriter, _ *http.Request) {
 				io.WriteString(w, `{"tags":["a"`)
 				chunk := strings.Repeat(`,"a"`, 1<<14)
@@ -185,22 +230,7 @@ func TestTagsEnds(t *testing.T) {
 		},
 	}
 	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			host := serve(t, tt.handler)
-			got, err := newTestClient(t, Options{PlainHTTP: true}).Tags(t.Context(), host+"/demo/cube")
-			if !errors.Is(err, tt.is) {
-				t.Fatalf("error %v, want %v", err, tt.is)
-			}
-			if err != nil {
-				if want := strings.ReplaceAll(tt.text, "%s", host); err.Error() != want {
-					t.Errorf("error %q, want %q", err, want)
-				}
-				return
-			}
-			if diff := cmp.Diff(tt.want, got); diff != "" {
-				t.Error(diff)
-			}
-		})
+		t.Run(name, func(t *testing.T) { tagsError(t, tt.handler, tt.is, tt.text) })
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// maxBody bounds one answer, bytes: a page of 10,000 tags of 128 characters
+	// maxBody bounds a response, bytes: a page of 10,000 tags of 128 characters
 	// is 1.3 MB, a manifest at most 4 MiB.
 	maxBody = 8 << 20
 
@@ -28,11 +28,11 @@ var (
 	errRedirect  = errors.New("redirect to a private address")
 )
 
-// meter is the bottom transport of one call. It gives every request its own
-// time limit, bounds every answer, refuses plain HTTP unless allowed (the
-// library above falls back to it for private addresses on its own, which would
-// send credentials in the clear), and keeps the Retry-After of the last 429,
-// which the library drops.
+// meter is the innermost transport of a call. It applies the timeout to every
+// request, bounds every response, and records the Retry-After of the last 429,
+// which the library drops. It rejects plain HTTP unless allowed: the library
+// falls back to it for private addresses, which would send credentials
+// unencrypted.
 type meter struct {
 	inner     http.RoundTripper
 	userAgent string
@@ -63,7 +63,7 @@ func (m *meter) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// setRetryAfter reads the header's two forms, RFC 9110 section 10.2.3.
+// setRetryAfter parses the header's two forms, RFC 9110 section 10.2.3.
 func (m *meter) setRetryAfter(value string) {
 	wait := time.Duration(0)
 	if seconds, err := strconv.Atoi(value); err == nil {
@@ -82,14 +82,14 @@ func (m *meter) retryAfter() time.Duration {
 	return m.retry
 }
 
-// body bounds an answer and releases its time limit when it is closed.
+// body bounds a response and cancels its timeout on Close.
 type body struct {
 	io.ReadCloser
 	left   int64
 	cancel context.CancelFunc
 }
 
-// Read implements io.Reader; it fails with errTooLarge past the bound.
+// Read implements io.Reader; beyond the bound it returns errTooLarge.
 func (b *body) Read(p []byte) (int, error) {
 	if b.left <= 0 {
 		if n, err := b.ReadCloser.Read(make([]byte, 1)); n == 0 {
@@ -108,8 +108,8 @@ func (b *body) Close() error {
 	return b.ReadCloser.Close()
 }
 
-// checkRedirect follows registries that hand over to a regional host, but not
-// into the cluster's own network.
+// checkRedirect allows redirects to other hosts, such as regional ones, but not
+// to private addresses.
 func checkRedirect(req *http.Request, via []*http.Request) error {
 	if len(via) > maxRedirects {
 		return http.ErrUseLastResponse
@@ -125,8 +125,8 @@ func checkRedirect(req *http.Request, via []*http.Request) error {
 	return nil
 }
 
-// newTransport returns a transport that trusts the system's roots and, where
-// given, those of the PEM bundle.
+// newTransport returns a transport that trusts the system's roots and those of
+// the optional PEM bundle.
 func newTransport(caBundle []byte) (*http.Transport, error) {
 	t := http.DefaultTransport.(*http.Transport).Clone()
 	t.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12}
