@@ -21,19 +21,9 @@ var GroupVersion = schema.GroupVersion{Group: Group, Version: "v1alpha1"}
 
 // AddToScheme adds the kinds of this package to a scheme.
 func AddToScheme(s *runtime.Scheme) error {
-	s.AddKnownTypes(GroupVersion,
-		&Account{}, &AccountList{},
-		&ReleaseChannel{}, &ReleaseChannelList{},
-		&Deployment{}, &DeploymentList{},
-		&Environment{}, &EnvironmentList{},
-		&Branch{}, &BranchList{},
-		&Claim{}, &ClaimList{},
-		&ScimUser{}, &ScimUserList{},
-		&ScimGroup{}, &ScimGroupList{},
-		&ScimMemberChunk{}, &ScimMemberChunkList{},
-		&ApiKey{}, &ApiKeyList{},
-		&DbtSync{}, &DbtSyncList{},
-	)
+	for _, k := range Kinds {
+		s.AddKnownTypes(GroupVersion, k.Object, k.List)
+	}
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil
 }
