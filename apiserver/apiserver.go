@@ -76,8 +76,7 @@ type Config struct {
 	Log *slog.Logger
 }
 
-// +kubebuilder:rbac:groups=platform.quoin.dev,resources=accounts;releasechannels;environments,verbs=get;list;watch
-// +kubebuilder:rbac:groups=platform.quoin.dev,resources=deployments;branches;apikeys,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=platform.quoin.dev,resources=deployments;branches;apikeys,verbs=create;patch;delete
 // +kubebuilder:rbac:groups=platform.quoin.dev,resources=apikeys/status,verbs=patch
 // +kubebuilder:rbac:groups=platform.quoin.dev,resources=deployments/finalizers,verbs=update
 // +kubebuilder:rbac:groups="",namespace=quoin-system,resources=secrets,verbs=create
@@ -107,9 +106,12 @@ func Run(ctx context.Context, restConfig *clientrest.Config, c Config) error {
 	}
 	ctx, background := serving.NewBackground(ctx)
 	background.Run("cache", k8s.Start)
-	for _, kind := range []client.Object{&v1alpha1.Account{}, &v1alpha1.ReleaseChannel{}, &v1alpha1.Deployment{}, &v1alpha1.Environment{}, &v1alpha1.Branch{}, &v1alpha1.ApiKey{}, &v1alpha1.ScimUser{}, &v1alpha1.ScimGroup{}, &v1alpha1.ScimMemberChunk{}} {
-		if _, err := k8s.GetCache().GetInformer(ctx, kind); err != nil {
-			return background.End(fmt.Errorf("watch %T: %w", kind, err))
+	for _, kind := range v1alpha1.Kinds {
+		if kind.Cached.APIServer == v1alpha1.NotCached {
+			continue
+		}
+		if _, err := k8s.GetCache().GetInformer(ctx, kind.Object); err != nil {
+			return background.End(fmt.Errorf("watch %s: %w", kind.Plural, err))
 		}
 	}
 	if !k8s.GetCache().WaitForCacheSync(ctx) {

@@ -123,7 +123,7 @@ func (f *front) serve(w http.ResponseWriter, r *http.Request, account *v1alpha1.
 		return
 	}
 	f.scim.ServeHTTP(w, r, f.tenant(account), scim.Caller{
-		User: p.User,
+		User:    p.User,
 		Manages: p.May(v1alpha1.PermissionScimManage) && !p.LimitedFor(v1alpha1.PermissionScimManage),
 		Profile: string(p.ScimProfile),
 		Wait:    func(ctx context.Context) error { return f.rates.wait(ctx, caller) },

@@ -80,25 +80,28 @@ func Scheme() (*runtime.Scheme, error) {
 	return scheme, nil
 }
 
-// CacheOptions keep in memory only what the controllers made, where a kind is not ours, and
-// of managed fields only when users and groups were last modified.
+// CacheOptions restrict the cache of Kubernetes' own kinds to objects that the controllers created,
+// and keep of managedFields what v1alpha1.Kinds declares.
 func CacheOptions() cache.Options {
-	ours := cache.ByObject{Label: labels.SelectorFromSet(labels.Set{engine.LabelManagedBy: engine.ManagedBy})}
-	dated := cache.ByObject{Transform: lastmodified.Transform()}
-	return cache.Options{
+	managed := cache.ByObject{Label: labels.SelectorFromSet(labels.Set{engine.LabelManagedBy: engine.ManagedBy})}
+	options := cache.Options{
 		DefaultTransform: cache.TransformStripManagedFields(),
 		ByObject: map[client.Object]cache.ByObject{
-			&appsv1.Deployment{}:            ours,
-			&appsv1.StatefulSet{}:           ours,
-			&corev1.Service{}:               ours,
-			&corev1.ServiceAccount{}:        ours,
-			&networkingv1.NetworkPolicy{}:   ours,
-			&policyv1.PodDisruptionBudget{}: ours,
+			&appsv1.Deployment{}:            managed,
+			&appsv1.StatefulSet{}:           managed,
+			&corev1.Service{}:               managed,
+			&corev1.ServiceAccount{}:        managed,
+			&networkingv1.NetworkPolicy{}:   managed,
+			&policyv1.PodDisruptionBudget{}: managed,
 			&corev1.Pod{}:                   warmup.CacheOptions(),
-			&v1alpha1.ScimUser{}:            dated,
-			&v1alpha1.ScimGroup{}:           dated,
 		},
 	}
+	for _, kind := range v1alpha1.Kinds {
+		if kind.Cached.Controller == v1alpha1.WithTimes {
+			options.ByObject[kind.Object] = cache.ByObject{Transform: lastmodified.Transform()}
+		}
+	}
+	return options
 }
 
 // Run runs the controllers until the context ends.

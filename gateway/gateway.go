@@ -81,8 +81,7 @@ type Addresses struct {
 // The secrets of environments are read with a right that an administrator gives in the namespaces
 // of accounts: config/rbac/account_role.yaml.
 //
-// +kubebuilder:rbac:groups=platform.quoin.dev,resources=accounts;branches;deployments,verbs=get;list;watch
-// +kubebuilder:rbac:groups=platform.quoin.dev,resources=environments,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=platform.quoin.dev,resources=environments,verbs=patch
 // +kubebuilder:rbac:groups=discovery.k8s.io,resources=endpointslices,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",namespace=quoin-system,resources=secrets,verbs=create
 // +kubebuilder:rbac:groups="",namespace=quoin-system,resources=secrets,resourceNames=quoin-gateway-tls,verbs=get;update

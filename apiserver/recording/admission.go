@@ -55,9 +55,9 @@ func (a *Admission) Review(ctx context.Context, request *admissionv1.AdmissionRe
 }
 
 func (a *Admission) record(ctx context.Context, request *admissionv1.AdmissionRequest) error {
-	s := subjectOf(request.Kind.Kind)
+	k := recordedKindOf(request.Kind.Kind)
 	v, known := verbs[request.Operation]
-	if s == nil || !known || request.SubResource != "" || request.DryRun != nil && *request.DryRun || a.isOwn(request.UserInfo.Username) {
+	if k == nil || !known || request.SubResource != "" || request.DryRun != nil && *request.DryRun || a.isOwn(request.UserInfo.Username) {
 		return nil
 	}
 	account, err := a.accountOf(ctx, request)
@@ -71,14 +71,14 @@ func (a *Admission) record(ctx context.Context, request *admissionv1.AdmissionRe
 	if err != nil {
 		return err
 	}
-	changes, err := s.difference(documents)
+	changes, err := k.difference(documents)
 	if err != nil {
 		return err
 	}
 	if v == update && len(changes) == 0 {
 		return nil // labels, annotations, managed fields: no part of what is documented
 	}
-	e := s.event(ctx, a.Reader, v, audit.SourceKubernetes, documents)
+	e := k.event(ctx, a.Reader, v, audit.SourceKubernetes, documents)
 	e.Account, e.Outcome, e.RequestID = account.Name, audit.Succeeded, string(request.UID)
 	e.Actor = audit.Actor{Kind: audit.ActorKubernetes, ID: request.UserInfo.Username}
 	if e.Changes, err = encode(changes); err != nil {

@@ -46,7 +46,7 @@ func (c *Client) Patch(ctx context.Context, o client.Object, patch client.Patch,
 
 // Update is not how the front end writes: a patch says what it changes.
 func (c *Client) Update(ctx context.Context, o client.Object, opts ...client.UpdateOption) error {
-	if s := c.subject(o); s != nil {
+	if c.recordedKind(o) != nil {
 		return errors.New("recording: objects are patched, not updated")
 	}
 	return c.Client.Update(ctx, o, opts...)
@@ -54,25 +54,25 @@ func (c *Client) Update(ctx context.Context, o client.Object, opts ...client.Upd
 
 // DeleteAllOf is not how the front end deletes: each object is an event of its own.
 func (c *Client) DeleteAllOf(ctx context.Context, o client.Object, opts ...client.DeleteAllOfOption) error {
-	if s := c.subject(o); s != nil {
+	if c.recordedKind(o) != nil {
 		return errors.New("recording: objects are deleted one by one")
 	}
 	return c.Client.DeleteAllOf(ctx, o, opts...)
 }
 
-// subject of an object; nil for one whose changes are not recorded.
-func (c *Client) subject(o client.Object) *subject {
+// recordedKind returns the kind of an object, nil if its changes are not recorded.
+func (c *Client) recordedKind(o client.Object) *recordedKind {
 	gvk, err := apiutil.GVKForObject(o, c.Scheme())
 	if err != nil || gvk.Group != v1alpha1.GroupVersion.Group {
 		return nil
 	}
-	return subjectOf(gvk.Kind)
+	return recordedKindOf(gvk.Kind)
 }
 
 // record makes a change between two halves of its event.
 func (c *Client) record(ctx context.Context, v verb, o, before, after client.Object, write func() error) error {
-	s := c.subject(o)
-	if s == nil {
+	k := c.recordedKind(o)
+	if k == nil {
 		return write()
 	}
 	r := requestOf(ctx)
@@ -86,18 +86,18 @@ func (c *Client) record(ctx context.Context, v verb, o, before, after client.Obj
 	if err != nil {
 		return err
 	}
-	changes, err := s.difference(documents)
+	changes, err := k.difference(documents)
 	if err != nil {
 		return err
 	}
 	// The write may change the object: what its event says was there before.
-	t := target{v, s.kind, o.GetName()}
-	attempt, err := r.begin(ctx, t, s.event(ctx, c.Client, v, r.who.Source, documents), changes)
+	t := target{v, k.Name(), o.GetName()}
+	attempt, err := r.begin(ctx, t, k.event(ctx, c.Client, v, r.who.Source, documents), changes)
 	if err != nil {
 		return err
 	}
 	err = write()
-	details := audit.Details{Object: s.object(o)}
+	details := audit.Details{Object: k.object(o)}
 	switch {
 	case err == nil:
 		r.end(ctx, t, attempt, audit.Succeeded, details)

@@ -56,7 +56,7 @@ func parse(before, after []byte) (b beforeAndAfter, err error) {
 }
 
 // difference is what differs between the specs, by field.
-func (s *subject) difference(documents beforeAndAfter) (map[string]any, error) {
+func (k *recordedKind) difference(documents beforeAndAfter) (map[string]any, error) {
 	var specs [2]any
 	for i, d := range documents {
 		if d != nil {
@@ -64,6 +64,6 @@ func (s *subject) difference(documents beforeAndAfter) (map[string]any, error) {
 		}
 	}
 	changes, err := audit.Diff(specs[0], specs[1])
-	delete(changes, s.hidden)
+	delete(changes, k.Unrecorded)
 	return changes, err
 }

@@ -24,18 +24,8 @@ const (
 	teardownPatience = 5 * time.Minute
 )
 
-// owned are the kinds that go with an account, in the order in which they are deleted:
-// first what makes others.
-func owned() []client.ObjectList {
-	return []client.ObjectList{
-		&v1alpha1.DbtSyncList{}, &v1alpha1.DeploymentList{}, &v1alpha1.BranchList{}, &v1alpha1.EnvironmentList{},
-		&v1alpha1.ApiKeyList{}, &v1alpha1.ScimGroupList{}, &v1alpha1.ScimMemberChunkList{}, &v1alpha1.ScimUserList{},
-		&v1alpha1.ClaimList{},
-	}
-}
-
 // +kubebuilder:rbac:groups=platform.quoin.dev,resources=accounts/finalizers,verbs=update
-// +kubebuilder:rbac:groups=platform.quoin.dev,resources=apikeys;branches;claims;dbtsyncs;deployments;environments;scimgroups;scimmemberchunks;scimusers,verbs=delete;get;list;watch
+// The verbs on the deleted kinds are in controllers/zz_generated.rbac.go.
 
 // teardown deletes the account's objects and lets the account go when none is left. The
 // namespace stays: it was there before the account. Workloads and secrets of environments
@@ -75,7 +65,11 @@ func deleteObjects(ctx context.Context, s *reconciler.Scope[*v1alpha1.Account], 
 		return "", nil
 	}
 	left := ""
-	for _, list := range owned() {
+	for _, kind := range v1alpha1.Kinds {
+		if kind.Cluster {
+			continue
+		}
+		list := kind.NewList()
 		// Live: an object that the cache has not seen yet must not be left behind.
 		if err := s.Live().List(ctx, list, client.InNamespace(acct.Spec.Namespace)); err != nil {
 			return "", fmt.Errorf("list objects of account %q: %w", acct.Name, err)

@@ -221,29 +221,6 @@ func TestTeardown(t *testing.T) {
 	})
 }
 
-// TestOwnedKinds: what makes others goes first, and every kind in a namespace goes.
-func TestOwnedKinds(t *testing.T) {
-	scheme := runtime.NewScheme()
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
-	listed := map[string]bool{}
-	for _, list := range owned() {
-		gvks, _, err := scheme.ObjectKinds(list)
-		if err != nil {
-			t.Fatal(err)
-		}
-		listed[gvks[0].Kind] = true
-	}
-	for kind := range scheme.KnownTypes(v1alpha1.GroupVersion) {
-		isList := strings.HasSuffix(kind, "List") && kind != "List"
-		clusterWide := kind == "AccountList" || kind == "ReleaseChannelList"
-		if isList && !clusterWide && !listed[kind] {
-			t.Errorf("%s stays when its account goes", kind)
-		}
-	}
-}
-
 // TestWhomAChangeConcerns: accounts that may have waited for it, and no others.
 func TestWhomAChangeConcerns(t *testing.T) {
 	ready := func(a *v1alpha1.Account) { reconciler.Summarise(a, reconciler.Done("x")) }

@@ -1,7 +1,7 @@
-// Command chart brings the Helm chart in step with the kustomize tree: it writes the chart's
-// CRDs from config/crd/bases, its roles from config/rbac and config/aggregation, and the table
-// of values in its README from the comments in values.yaml. Everything else in the chart is
-// written by hand.
+// Command chart writes the generated files of the Helm chart: its CRDs from config/crd/bases, its
+// roles from config/rbac and config/aggregation, the table of values in its README from the comments
+// in values.yaml, and the list of CRDs in Chart.yaml. All other files of the chart are written by
+// hand.
 //
 //	go run ./hack/chart
 package main
@@ -36,6 +36,7 @@ func generate(root string) (map[string]string, error) {
 		generateCRDs,
 		generateRoles,
 		generateReadme,
+		generateMetadata,
 	} {
 		if err := generator(root, files); err != nil {
 			return nil, err

@@ -51,7 +51,9 @@ func run(root string, check bool) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", page, err)
 		}
-		after = withPermissions(after)
+		if after, err = withKinds(withPermissions(after), filepath.Dir(page)); err != nil {
+			return fmt.Errorf("%s: %w", page, err)
+		}
 		if bytes.Equal(before, after) {
 			continue
 		}

@@ -62,6 +62,11 @@ func generate(root string) (map[string]string, error) {
 	files := map[string]string{}
 	for _, generator := range []func(root string, files map[string]string) error{
 		generatePermissions,
+		generateMarkers,
+		generateCRDList,
+		generateProject,
+		generateWebhooks,
+		generateRoles,
 	} {
 		if err := generator(root, files); err != nil {
 			return nil, err

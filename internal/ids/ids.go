@@ -1,9 +1,10 @@
-// Package ids gives out the numbers by which deployments, environments and branches are
-// known over REST: per account and kind, in order, never twice.
+// Package ids issues the numbers that the REST API uses as ids: one sequence per account and kind,
+// ascending, never reused.
 //
-// The ledger is an annotation on the Account, raised before a number is used, so a number
-// may be skipped by a crash but not given again. A number is stored as a label before it is
-// shown; an object restored from a backup brings its label, and the ledger is raised to it.
+// The ledger of issued numbers is an annotation of the Account. It is raised before a number is
+// used, so a crash may skip a number but never issues it twice. A number is stored as a label
+// before it is shown. An object restored from a backup keeps its label, and the ledger is raised to
+// that number.
 package ids
 
 import (
@@ -24,39 +25,43 @@ import (
 	"github.com/quoin-dev/quoin/internal/kube"
 )
 
-// Counter is a sequence of numbers in an account.
+// Counter is a sequence of numbers in an account. That of a numbered kind is named by the kind's
+// plural.
 type Counter string
 
-// The counters.
+// The counters that other packages use.
 const (
 	Deployments  Counter = "deployments"
 	Environments Counter = "environments"
 	Branches     Counter = "branches"
 )
 
-// kinds are those that carry the numbers of a counter, as label or as annotation.
-var kinds = map[Counter][]string{
-	Deployments:  {"Deployment"},
-	Environments: {"Environment", "Deployment", "Branch"},
-	Branches:     {"Branch"},
+// carriers returns the names of the kinds whose objects carry numbers of a counter: the numbered
+// kind in a label, and for Environments also the kinds that have an Environment, in an annotation.
+func carriers(counter Counter) []string {
+	var names []string
+	for _, k := range v1alpha1.Kinds {
+		if k.Numbered && (k.Plural == string(counter) || counter == Environments) {
+			names = append(names, k.Name())
+		}
+	}
+	return names
 }
 
-// maxID is the greatest number: the last one that every reader of JSON holds exactly (RFC 8259,
-// section 6).
+// maxID is the greatest integer that every JSON parser represents exactly (RFC 8259, section 6).
 const maxID = 1<<53 - 1
 
-// tries is how often a lost race for the ledger is run again before the caller's queue is
-// left to do so.
-const tries = 5
+// maxTries bounds the tries to write the ledger after conflicts. The caller retries after that.
+const maxTries = 5
 
-// Allocator gives out numbers.
+// Allocator issues numbers.
 type Allocator struct {
 	client *kube.Client
-	// mu makes the workers of this process take turns: they would lose races to each other.
+	// mu serializes the workers of this process, which would otherwise conflict with each other.
 	mu sync.Mutex
 }
 
-// New returns an allocator that keeps its ledgers through the client.
+// New returns an allocator that reads and writes ledgers with the client.
 func New(c *kube.Client) *Allocator { return &Allocator{client: c} }
 
 // Next returns the next number of a counter of an account.
@@ -64,18 +69,18 @@ func (a *Allocator) Next(ctx context.Context, account string, counter Counter) (
 	return a.raise(ctx, account, counter, func(issued int64) int64 { return issued + 1 })
 }
 
-// Keep returns the number that an object carries, making sure that it is not given out
-// again, or the next one when it carries none.
+// Keep returns the number that an object carries and reserves it, or the next number if the object
+// carries none.
 func (a *Allocator) Keep(ctx context.Context, account string, counter Counter, carried string) (string, error) {
 	if id, ok := Parse(carried); ok {
-		return carried, a.Seen(ctx, account, counter, id)
+		return carried, a.Reserve(ctx, account, counter, id)
 	}
 	id, err := a.Next(ctx, account, counter)
 	return strconv.FormatInt(id, 10), err
 }
 
-// Seen makes sure that a number found on an object is not given out again.
-func (a *Allocator) Seen(ctx context.Context, account string, counter Counter, id int64) error {
+// Reserve raises the ledger to a number that an object carries, so that it is not issued again.
+func (a *Allocator) Reserve(ctx context.Context, account string, counter Counter, id int64) error {
 	_, err := a.raise(ctx, account, counter, func(issued int64) int64 { return max(issued, id) })
 	return err
 }
@@ -84,7 +89,7 @@ func (a *Allocator) raise(ctx context.Context, account string, counter Counter, 
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	var err error
-	for range tries {
+	for range maxTries {
 		var id int64
 		if id, err = a.tryRaise(ctx, account, counter, to); !apierrors.IsConflict(err) {
 			return id, err
@@ -113,8 +118,8 @@ func (a *Allocator) tryRaise(ctx context.Context, account string, counter Counte
 		return id, nil
 	}
 	if id > maxID {
-		return 0, fmt.Errorf("account %q: no number is left for %s: an object carries %d, which annotation %s has taken over",
-			account, counter, issued, v1alpha1.AnnotationIssuedIDs)
+		return 0, fmt.Errorf("account %q: no %s number is left: annotation %s is at %d, the number of an object",
+			account, counter, v1alpha1.AnnotationIssuedIDs, issued)
 	}
 	ledger[counter] = id
 	before := acct.DeepCopy()
@@ -125,14 +130,14 @@ func (a *Allocator) tryRaise(ctx context.Context, account string, counter Counte
 	return id, nil
 }
 
-// highest is the greatest number that any object carries: what a lost ledger is rebuilt from.
+// highest returns the greatest number that an object carries, 0 for none. It restores a lost ledger.
 func (a *Allocator) highest(ctx context.Context, namespace string, counter Counter) (int64, error) {
 	var top int64
-	for _, kind := range kinds[counter] {
+	for _, kind := range carriers(counter) {
 		list := &metav1.PartialObjectMetadataList{}
 		list.SetGroupVersionKind(schema.GroupVersionKind{Group: v1alpha1.Group, Version: v1alpha1.GroupVersion.Version, Kind: kind + "List"})
 		if err := a.client.Live().List(ctx, list, client.InNamespace(namespace)); err != nil {
-			return 0, fmt.Errorf("look for numbers in use: %w", err)
+			return 0, fmt.Errorf("list issued numbers: %w", err)
 		}
 		for i := range list.Items {
 			top = max(top, numberOn(&list.Items[i], kind, counter))
@@ -141,7 +146,7 @@ func (a *Allocator) highest(ctx context.Context, namespace string, counter Count
 	return top, nil
 }
 
-// numberOn is the number that an object carries for a counter, 0 for none.
+// numberOn returns the number that an object carries for a counter, 0 for none.
 func numberOn(obj metav1.Object, kind string, counter Counter) int64 {
 	text := obj.GetLabels()[v1alpha1.LabelID]
 	if counter == Environments && kind != "Environment" {
@@ -151,8 +156,8 @@ func numberOn(obj metav1.Object, kind string, counter Counter) int64 {
 	return id
 }
 
-// Parse reads a number as it is written in labels and paths: decimal digits without
-// leading zeros, greater than zero.
+// Parse parses a number as labels and paths have it: decimal digits without leading zeros, greater
+// than zero. It returns false for anything else.
 func Parse(text string) (int64, bool) {
 	id, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || id <= 0 || id > maxID || text[0] < '1' { // neither +1 nor 01
@@ -161,7 +166,7 @@ func Parse(text string) (int64, bool) {
 	return id, true
 }
 
-// Or is the number that an object carries, or the other one where it carries none.
+// Or returns the number that an object carries, or other if it carries none.
 func Or(carried, other string) string {
 	if _, ok := Parse(carried); ok {
 		return carried
@@ -177,9 +182,9 @@ func parseLedger(text string) (map[Counter]int64, error) {
 	for entry := range strings.SplitSeq(text, ",") {
 		name, number, ok := strings.Cut(entry, "=")
 		id, err := strconv.ParseInt(number, 10, 64)
-		_, twice := ledger[Counter(name)]
-		if !ok || err != nil || id < 0 || twice {
-			return nil, fmt.Errorf("annotation %s: %q must be like deployments=12,environments=30; remove it to have it counted again", v1alpha1.AnnotationIssuedIDs, text)
+		_, duplicate := ledger[Counter(name)]
+		if !ok || err != nil || id < 0 || duplicate {
+			return nil, fmt.Errorf("annotation %s: %q must have the form deployments=12,environments=30; remove the annotation to recount", v1alpha1.AnnotationIssuedIDs, text)
 		}
 		ledger[Counter(name)] = id
 	}

@@ -18,6 +18,25 @@ import (
 	"github.com/quoin-dev/quoin/internal/kube"
 )
 
+// TestCountersAreThoseOfNumberedKinds compares the constants with the table of kinds.
+func TestCountersAreThoseOfNumberedKinds(t *testing.T) {
+	var numbered []string
+	for _, k := range v1alpha1.Kinds {
+		if k.Numbered {
+			numbered = append(numbered, k.Plural)
+		}
+	}
+	if diff := cmp.Diff([]string{string(Deployments), string(Branches), string(Environments)}, numbered); diff != "" {
+		t.Errorf("-counters +kinds:\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"Deployment"}, carriers(Deployments)); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([]string{"Deployment", "Branch", "Environment"}, carriers(Environments)); diff != "" {
+		t.Error(diff)
+	}
+}
+
 func TestParse(t *testing.T) {
 	cases := map[string]struct {
 		text string
@@ -100,7 +119,7 @@ func TestLedger(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			got, err := parseLedger(tc.text)
 			if tc.bad {
-				for _, part := range []string{v1alpha1.AnnotationIssuedIDs, tc.text, "remove it to have it counted again"} {
+				for _, part := range []string{v1alpha1.AnnotationIssuedIDs, tc.text, "remove the annotation to recount"} {
 					if err == nil || !strings.Contains(err.Error(), part) {
 						t.Errorf("got %v, want an error with %q", err, part)
 					}
@@ -307,7 +326,7 @@ func TestSeenFillsTheLedger(t *testing.T) {
 		t.Fatal(err)
 	}
 	a := allocator(c)
-	if err := a.Seen(t.Context(), name, Branches, 2); err != nil {
+	if err := a.Reserve(t.Context(), name, Branches, 2); err != nil {
 		t.Fatal(err)
 	}
 	if got := ledgerOf(t, c, name); got != "branches=8" {
@@ -323,7 +342,7 @@ func TestErrors(t *testing.T) {
 	cases := map[string]struct{ account, says string }{
 		"malformed ledger":       {name, `account "` + name + `": annotation platform.quoin.dev/issued-ids: "deployments=twelve" must be like`},
 		"no account":             {"nobody", `read ledger of account "nobody"`},
-		"no numbers left":        {full, `account "` + full + `": no number is left for deployments`},
+		"no numbers left":        {full, `account "` + full + `": no deployments number is left`},
 		"no numbers left either": {full, "platform.quoin.dev/issued-ids"},
 	}
 	for what, tc := range cases {
