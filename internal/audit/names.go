@@ -2,114 +2,101 @@ package audit
 
 import "slices"
 
-// Names of events, verbatim those of the documented product.
-//
-//nolint:gosec // names of events, no credentials
-const (
-	CreatedUser            = "Created user"
-	DeletedUser            = "Deleted user"
-	InvitedUser            = "Invited user"
-	UpdatedUserProfile     = "Updated user profile"
-	RequestedPasswordReset = "Requested password reset"
-	ChangedPassword        = "Changed password"
+// names are the declared names.
+var names []string
 
-	CreatedUserViaSCIM  = "Created user via SCIM"
-	UpdatedUserViaSCIM  = "Updated user via SCIM"
-	DeletedUserViaSCIM  = "Deleted user via SCIM"
-	CreatedGroupViaSCIM = "Created group via SCIM"
-	UpdatedGroupViaSCIM = "Updated group via SCIM"
-	DeletedGroupViaSCIM = "Deleted group via SCIM"
+// declare adds a name to Names.
+func declare(name string) string {
+	names = append(names, name)
+	return name
+}
 
-	CreatedRole         = "Created role"
-	DeletedRole         = "Deleted role"
-	UpdatedRole         = "Updated role"
-	AssignedRoleToUser  = "Assigned role to user"
-	AssignedRolesToUser = "Assigned roles to user"
-	RemovedRoleFromUser = "Removed role from user"
+// Names of events that the documented product lists, verbatim.
+var (
+	CreatedUser            = declare("Created user")
+	DeletedUser            = declare("Deleted user")
+	InvitedUser            = declare("Invited user")
+	UpdatedUserProfile     = declare("Updated user profile")
+	RequestedPasswordReset = declare("Requested password reset")
+	ChangedPassword        = declare("Changed password")
 
-	LoggedIn                 = "Logged in"
-	LoggedOut                = "Logged out"
-	RedirectedToSAMLProvider = "Redirected to SAML provider for login"
-	LoggedInViaSAML          = "Logged in via SAML"
+	CreatedUserViaSCIM  = declare("Created user via SCIM")
+	UpdatedUserViaSCIM  = declare("Updated user via SCIM")
+	DeletedUserViaSCIM  = declare("Deleted user via SCIM")
+	CreatedGroupViaSCIM = declare("Created group via SCIM")
+	UpdatedGroupViaSCIM = declare("Updated group via SCIM")
+	DeletedGroupViaSCIM = declare("Deleted group via SCIM")
 
-	UpdatedAccountSettings       = "Updated account settings"
-	UpdatedAccountAuthentication = "Updated account authentication configuration"
-	UpdatedAccountSAML           = "Updated account SAML configuration"
-	UploadedIdentityProvider     = "Uploaded identity provider metadata file"
+	CreatedRole         = declare("Created role")
+	DeletedRole         = declare("Deleted role")
+	UpdatedRole         = declare("Updated role")
+	AssignedRoleToUser  = declare("Assigned role to user")
+	AssignedRolesToUser = declare("Assigned roles to user")
+	RemovedRoleFromUser = declare("Removed role from user")
 
-	CreatedDeployment              = "Created deployment"
-	DeletedDeployment              = "Deleted deployment"
-	UpdatedDeploymentConfiguration = "Updated deployment configuration"
-	EnabledSQLAPI                  = "Enabled SQL API for deployment"
-	GeneratedDataModel             = "Generated data model"
+	LoggedIn                 = declare("Logged in")
+	LoggedOut                = declare("Logged out")
+	RedirectedToSAMLProvider = declare("Redirected to SAML provider for login")
+	LoggedInViaSAML          = declare("Logged in via SAML")
 
-	CreatedGitBranch          = "Created Git branch"
-	DeletedGitBranch          = "Deleted Git branch"
-	EnteredDevMode            = "Entered dev mode"
-	ExitedDevMode             = "Exited dev mode"
-	PulledChanges             = "Pulled changes to data model"
-	CommittedAndMergedChanges = "Committed and merged changes to data model"
-	MergedChanges             = "Merged changes to data model"
-	RevertedChanges           = "Reverted changes to data model in branch"
-	RequestedGitHubConnection = "Requested connection of GitHub account"
-	ConnectedGitHubRepository = "Connected deployment to GitHub repository"
-	GeneratedSSHKey           = "Generated SSH key for deployment"
-	ConnectedGitUpstream      = "Connected deployment to Git upstream"
-	GeneratedGitCredentials   = "Generated Git credentials for Cube Cloud repository"
-	GeneratedGitWebhookToken  = "Generated webhook token for Git repository"
-	ReceivedGitHook           = "Received a Git hook"
-	StartedUploadingFiles     = "Started uploading files"
-	FinishedUploadingFiles    = "Finished uploading files"
-	TriggeredNewBuild         = "Triggered new build"
-	CreatedBudget             = "Created budget"
-	DeletedBudget             = "Deleted budget"
-	UpdatedBudget             = "Updated budget"
+	UpdatedAccountSettings       = declare("Updated account settings")
+	UpdatedAccountAuthentication = declare("Updated account authentication configuration")
+	UpdatedAccountSAML           = declare("Updated account SAML configuration")
+	UploadedIdentityProvider     = declare("Uploaded identity provider metadata file")
+
+	CreatedDeployment              = declare("Created deployment")
+	DeletedDeployment              = declare("Deleted deployment")
+	UpdatedDeploymentConfiguration = declare("Updated deployment configuration")
+	EnabledSQLAPI                  = declare("Enabled SQL API for deployment")
+	GeneratedDataModel             = declare("Generated data model")
+
+	CreatedGitBranch          = declare("Created Git branch")
+	DeletedGitBranch          = declare("Deleted Git branch")
+	EnteredDevMode            = declare("Entered dev mode")
+	ExitedDevMode             = declare("Exited dev mode")
+	PulledChanges             = declare("Pulled changes to data model")
+	CommittedAndMergedChanges = declare("Committed and merged changes to data model")
+	MergedChanges             = declare("Merged changes to data model")
+	RevertedChanges           = declare("Reverted changes to data model in branch")
+	RequestedGitHubConnection = declare("Requested connection of GitHub account")
+	ConnectedGitHubRepository = declare("Connected deployment to GitHub repository")
+	GeneratedSSHKey           = declare("Generated SSH key for deployment")
+	ConnectedGitUpstream      = declare("Connected deployment to Git upstream")
+	GeneratedGitCredentials   = declare("Generated Git credentials for Cube Cloud repository")
+	GeneratedGitWebhookToken  = declare("Generated webhook token for Git repository")
+	ReceivedGitHook           = declare("Received a Git hook")
+	StartedUploadingFiles     = declare("Started uploading files")
+	FinishedUploadingFiles    = declare("Finished uploading files")
+	TriggeredNewBuild         = declare("Triggered new build")
+	CreatedBudget             = declare("Created budget")
+	DeletedBudget             = declare("Deleted budget")
+	UpdatedBudget             = declare("Updated budget")
 )
 
 // Names of events that the documented product does not list.
-//
-//nolint:gosec // names of events, no credentials
-const (
-	CreatedAPIKey            = "Created API key"
-	UpdatedAPIKey            = "Updated API key"
-	DeletedAPIKey            = "Deleted API key"
-	UpdatedBranch            = "Updated branch"
-	CreatedEnvironment       = "Created environment"
-	DeletedEnvironment       = "Deleted environment"
-	UpdatedEnvironment       = "Updated environment"
-	CreatedDataToken         = "Created data token"
-	CreatedMetadataToken     = "Created metadata token"
-	ReadEnvironmentVariables = "Viewed environment variables"
-	RolledDeployment         = "Rolled deployment to version"
-	RolledBackDeployment     = "Rolled deployment back"
-	StartedDbtSync           = "Started dbt sync"
-	FinishedDbtSync          = "Finished dbt sync"
-	ExportedAuditLog         = "Exported audit log"
-	CreatedObject            = "Created object"
-	UpdatedObject            = "Updated object"
-	DeletedObject            = "Deleted object"
+var (
+	CreatedAPIKey            = declare("Created API key")
+	UpdatedAPIKey            = declare("Updated API key")
+	DeletedAPIKey            = declare("Deleted API key")
+	UpdatedBranch            = declare("Updated branch")
+	CreatedEnvironment       = declare("Created environment")
+	DeletedEnvironment       = declare("Deleted environment")
+	UpdatedEnvironment       = declare("Updated environment")
+	CreatedDataToken         = declare("Created data token")
+	CreatedMetadataToken     = declare("Created metadata token")
+	ReadEnvironmentVariables = declare("Viewed environment variables")
+	RolledDeployment         = declare("Rolled deployment to version")
+	RolledBackDeployment     = declare("Rolled deployment back")
+	StartedDbtSync           = declare("Started dbt sync")
+	FinishedDbtSync          = declare("Finished dbt sync")
+	ExportedAuditLog         = declare("Exported audit log")
+	CreatedObject            = declare("Created object")
+	UpdatedObject            = declare("Updated object")
+	DeletedObject            = declare("Deleted object")
 )
 
-// names is the table of what can be recorded and filtered for.
-var names = []string{
-	CreatedUser, DeletedUser, InvitedUser, UpdatedUserProfile, RequestedPasswordReset, ChangedPassword,
-	CreatedUserViaSCIM, UpdatedUserViaSCIM, DeletedUserViaSCIM, CreatedGroupViaSCIM, UpdatedGroupViaSCIM, DeletedGroupViaSCIM,
-	CreatedRole, DeletedRole, UpdatedRole, AssignedRoleToUser, AssignedRolesToUser, RemovedRoleFromUser,
-	LoggedIn, LoggedOut, RedirectedToSAMLProvider, LoggedInViaSAML,
-	UpdatedAccountSettings, UpdatedAccountAuthentication, UpdatedAccountSAML, UploadedIdentityProvider,
-	CreatedDeployment, DeletedDeployment, UpdatedDeploymentConfiguration, EnabledSQLAPI, GeneratedDataModel,
-	CreatedGitBranch, DeletedGitBranch, EnteredDevMode, ExitedDevMode, PulledChanges, CommittedAndMergedChanges, MergedChanges, RevertedChanges,
-	RequestedGitHubConnection, ConnectedGitHubRepository, GeneratedSSHKey, ConnectedGitUpstream, GeneratedGitCredentials, GeneratedGitWebhookToken,
-	ReceivedGitHook, StartedUploadingFiles, FinishedUploadingFiles, TriggeredNewBuild,
-	CreatedBudget, DeletedBudget, UpdatedBudget,
-
-	CreatedAPIKey, UpdatedAPIKey, DeletedAPIKey, UpdatedBranch, CreatedEnvironment, DeletedEnvironment, UpdatedEnvironment, CreatedDataToken, CreatedMetadataToken,
-	ReadEnvironmentVariables, RolledDeployment, RolledBackDeployment, StartedDbtSync, FinishedDbtSync, ExportedAuditLog,
-	CreatedObject, UpdatedObject, DeletedObject,
-}
-
-// Names are those that an event can have.
+// Names returns the names that an event can have, in the order of declaration.
 func Names() []string { return slices.Clone(names) }
 
-// Known tells whether an event can have a name.
+// Known reports whether a name is declared.
 func Known(name string) bool { return slices.Contains(names, name) }
