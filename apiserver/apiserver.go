@@ -141,7 +141,7 @@ func serve(ctx context.Context, k8s cluster.Cluster, restConfig *clientrest.Conf
 	o := rest.Options{Deployments: deployments, Kube: writer, Region: c.Region, Version: c.Version}
 	f := &front{tenants: hosts, rates: newRates(c.RequestsPerSecond, c.Burst), scim: newSCIM()}
 	if c.DatabaseURL != "" {
-		events := runAuditLog(k8s, c, deployments, background)
+		_, events := runContentStore(k8s, c, deployments, background)
 		f.log, o.AuditLog = events, events
 	}
 	if f.api, err = rest.New(o); err != nil {

@@ -2,42 +2,28 @@ package apiserver
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"iter"
 	"log/slog"
 	"sync/atomic"
 	"time"
 
-	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/cluster"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/apiserver/recording"
 	"github.com/quoin-dev/quoin/apiserver/rest"
 	"github.com/quoin-dev/quoin/internal/audit"
-	"github.com/quoin-dev/quoin/internal/serving"
 	"github.com/quoin-dev/quoin/internal/store"
 )
 
-// auditLog is the audit log of all accounts, also before its database could be opened: a front end
-// that starts while the database is away answers what changes nothing.
+// auditLog is the audit log of all accounts. While the database is not open it returns
+// audit.ErrUnavailable, so that requests that change nothing are still answered.
 type auditLog struct {
-	url    string
 	reader client.Reader
 	log    *slog.Logger
 	opened atomic.Pointer[audit.Log]
-}
-
-// runAuditLog keeps the audit log in the background, with what the controllers roll in it.
-func runAuditLog(k8s cluster.Cluster, c Config, deployments toolscache.SharedIndexInformer, background *serving.Background) *auditLog {
-	events := &auditLog{url: c.DatabaseURL, reader: k8s.GetCache(), log: c.Log}
-	background.Run("audit log", events.run)
-	versions := &recording.Versions{Log: events, Deployments: deployments, Reader: k8s.GetCache(), Now: time.Now}
-	background.Run("versions", versions.Start)
-	return events
 }
 
 var (
@@ -45,46 +31,21 @@ var (
 	_ rest.AuditLog = &auditLog{}
 )
 
-// How often the database is tried again, and events are looked over whether they are kept.
-const (
-	openAgain   = 3 * time.Second
-	retainAgain = 10 * time.Minute
-)
+// retentionInterval is the time between two runs of retention.
+const retentionInterval = 10 * time.Minute
 
-// run opens the database, for as long as that takes, and keeps the log in order until the context
-// ends. Its end is what cannot be mended by waiting, such as a database of a newer Quoin.
-func (l *auditLog) run(ctx context.Context) error {
-	for {
-		err := l.open(ctx)
-		if err == nil || ctx.Err() != nil || errors.Is(err, store.ErrNewer) {
-			return err
-		}
-		l.log.Error("The database does not open; changes of accounts with an audit log are refused meanwhile", "err", err)
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(openAgain):
-		}
-	}
-}
-
-// open serves events until the context ends.
-func (l *auditLog) open(ctx context.Context) error {
-	content, err := store.Open(ctx, l.url, l.log)
-	if err != nil {
-		return err
-	}
-	events := audit.NewLog(content, audit.Options{Log: l.log})
+// run is a job of the database: it serves the log of an open store until the context ends.
+func (l *auditLog) run(ctx context.Context, s *store.Store) error {
+	events := audit.NewLog(s, audit.Options{Log: l.log})
 	l.opened.Store(events)
-	err = events.RunRetention(ctx, retainAgain, l.limits(ctx))
-	// Requests that are being answered end with an error from here on: their changes were waited for.
+	err := events.RunRetention(ctx, retentionInterval, l.limits(ctx))
+	// From here on, requests in progress fail: shutdown has waited for those that change something.
 	l.opened.Store(nil)
 	events.Close()
-	return errors.Join(err, content.Close())
+	return err
 }
 
-// limits are what an account's events are kept for; those of an account that is gone, as long as
-// usual.
+// limits returns how long events of an account are kept: the default for a deleted account.
 func (l *auditLog) limits(ctx context.Context) func(string) audit.Limits {
 	return func(name string) audit.Limits {
 		limits := audit.Limits{MaxAge: audit.DefaultMaxAge}
@@ -100,8 +61,8 @@ func (l *auditLog) limits(ctx context.Context) func(string) audit.Limits {
 	}
 }
 
-// now is the log, when its database is open.
-func (l *auditLog) now() (*audit.Log, error) {
+// current returns the log, or an error while its database is not open.
+func (l *auditLog) current() (*audit.Log, error) {
 	if opened := l.opened.Load(); opened != nil {
 		return opened, nil
 	}
@@ -110,7 +71,7 @@ func (l *auditLog) now() (*audit.Log, error) {
 
 // Begin implements recording.Log.
 func (l *auditLog) Begin(ctx context.Context, e audit.Event) (*audit.Attempt, error) {
-	log, err := l.now()
+	log, err := l.current()
 	if err != nil {
 		return nil, err
 	}
@@ -119,7 +80,7 @@ func (l *auditLog) Begin(ctx context.Context, e audit.Event) (*audit.Attempt, er
 
 // Record implements recording.Log.
 func (l *auditLog) Record(ctx context.Context, events ...audit.Event) error {
-	log, err := l.now()
+	log, err := l.current()
 	if err != nil {
 		return err
 	}
@@ -128,7 +89,7 @@ func (l *auditLog) Record(ctx context.Context, events ...audit.Event) error {
 
 // Query implements rest.AuditLog.
 func (l *auditLog) Query(ctx context.Context, f audit.Filter) (iter.Seq2[audit.Event, error], error) {
-	log, err := l.now()
+	log, err := l.current()
 	if err != nil {
 		return nil, err
 	}

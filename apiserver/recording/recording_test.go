@@ -54,7 +54,7 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	s, err := store.Open(t.Context(), "sqlite://"+filepath.Join(t.TempDir(), "audit.db"), nil)
+	s, err := store.Open(t.Context(), "sqlite://"+filepath.Join(t.TempDir(), "audit.db"), nil, audit.Owner)
 	if err != nil {
 		t.Fatal(err)
 	}

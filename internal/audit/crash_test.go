@@ -31,8 +31,12 @@ const (
 )
 
 func TestMain(m *testing.M) {
-	if url := os.Getenv(childURL); url != "" {
-		if err := recordChanges(url); err != nil {
+	for variable, run := range map[string]func(url string) error{childURL: recordChanges, childContentURL: changeContent} {
+		url := os.Getenv(variable)
+		if url == "" {
+			continue
+		}
+		if err := run(url); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
@@ -42,7 +46,7 @@ func TestMain(m *testing.M) {
 }
 
 func recordChanges(url string) error {
-	s, err := store.Open(context.Background(), url, nil)
+	s, err := store.Open(context.Background(), url, nil, Owner)
 	if err != nil {
 		return err
 	}

@@ -2,6 +2,8 @@ package audit
 
 import (
 	"context"
+	"database/sql"
+	"embed"
 	"encoding/json"
 	"fmt"
 	"log/slog"
@@ -13,15 +15,27 @@ import (
 	"github.com/quoin-dev/quoin/internal/store"
 )
 
-// Options are for NewLog; the zero value is fine.
+//go:embed migrations/*.sql
+var migrations embed.FS
+
+// Owner has the tables of the audit log. Events belong to the name of an account and are deleted
+// by retention only, so it has no Purge.
+var Owner = store.Owner{Name: "audit", Migrations: migrations}
+
+// planning makes PostgreSQL plan each read of events for its words and times: one plan for all
+// would read every event where the index suffices. It also makes it read in the order of an index:
+// without statistics the planner takes the table for small, and sorts all events for each page.
+var planning = map[string]string{"plan_cache_mode": "force_custom_plan", "enable_sort": "off"}
+
+// Options configure NewLog; the zero value is valid.
 type Options struct {
-	// Clock tells the time of events; the machine's when nil.
+	// Clock returns the time of events; the system clock if nil.
 	Clock clock.PassiveClock
-	// Log is told what retention does; nobody when nil.
+	// Log receives the results of retention; none if nil.
 	Log *slog.Logger
-	// Queue is how many events may wait to be stored; 4096 when zero.
+	// Queue is the maximum number of events that wait to be stored; 4096 if zero.
 	Queue int
-	// Timeout is how long a caller waits at most; five seconds when zero.
+	// Timeout is the maximum time that a caller waits; five seconds if zero.
 	Timeout time.Duration
 }
 
@@ -33,12 +47,14 @@ const (
 // Log is the audit log in a content store.
 type Log struct {
 	store  *store.Store
+	reader *sql.DB
 	clock  clock.PassiveClock
 	log    *slog.Logger
 	writer *writer
 }
 
-// NewLog begins to take events. Whoever calls it calls Close.
+// NewLog returns the audit log in a store, which has been opened with Owner. The caller must call
+// Close.
 func NewLog(s *store.Store, o Options) *Log {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
@@ -52,10 +68,10 @@ func NewLog(s *store.Store, o Options) *Log {
 	if o.Timeout == 0 {
 		o.Timeout = defaultTimeout
 	}
-	return &Log{store: s, clock: o.Clock, log: o.Log, writer: startWriter(s, o.Queue, o.Timeout)}
+	return &Log{store: s, reader: s.NewReader(planning), clock: o.Clock, log: o.Log, writer: startWriter(s, o.Queue, o.Timeout)}
 }
 
-// Close stores what waits, and takes nothing more.
+// Close stores the queued events; later ones are ErrUnavailable.
 func (l *Log) Close() { l.writer.close() }
 
 // Attempt is a change whose outcome is not stored yet.
@@ -64,12 +80,12 @@ type Attempt struct {
 	event Event
 }
 
-// ID is that of the event.
+// ID returns the id of the event.
 func (a *Attempt) ID() uuid.UUID { return a.event.ID }
 
-// Begin stores that a change is attempted: what e says of an outcome does not count. When it
-// returns without an error the event is on disk. After an error nothing may be changed: it is
-// ErrUnavailable, the context's, or, where the program is at fault, ErrInvalid.
+// Begin stores that a change is attempted; the outcome of e is ignored. Without an error the event
+// is on disk. After an error the change must not be made: it is ErrUnavailable, the error of the
+// context, or, for a bug, ErrInvalid.
 func (l *Log) Begin(ctx context.Context, e Event) (*Attempt, error) {
 	e.Outcome = Attempted
 	e, err := e.prepare(l.clock.Now())
@@ -82,8 +98,8 @@ func (l *Log) Begin(ctx context.Context, e Event) (*Attempt, error) {
 	return &Attempt{log: l, event: e}, nil
 }
 
-// Details are what is known of a change once it has been made. What is not zero takes the place
-// of what Begin was given.
+// Details are known once a change has been made. Fields that are not zero replace those of the event
+// of Begin.
 type Details struct {
 	Reason     string
 	Deployment Deployment
@@ -91,10 +107,10 @@ type Details struct {
 	Changes    json.RawMessage
 }
 
-// End stores the outcome of the change. When it returns without an error the outcome is on disk,
-// and the change may be acknowledged. After an error, ErrUnavailable, the event may stay as
-// attempted. It goes on when the context is cancelled: the change has been made, whether or not
-// somebody waits for the answer. An event that has an outcome keeps it.
+// End stores the outcome of the change. Without an error the outcome is on disk, and the change may
+// be acknowledged. After an error, ErrUnavailable, the event may remain Attempted. Cancelling the
+// context does not stop it, because the change has been made whether or not the caller still waits.
+// An event that has an outcome keeps it.
 func (a *Attempt) End(ctx context.Context, outcome Outcome, d Details) error {
 	e := a.event
 	e.Outcome = outcome
@@ -117,8 +133,8 @@ func (a *Attempt) End(ctx context.Context, outcome Outcome, d Details) error {
 	return a.log.writer.store(context.WithoutCancel(ctx), []Event{e})
 }
 
-// Record stores events. One whose ID is stored already is passed over, unless it was attempted:
-// so the same events may be recorded again after an error. After one, some may be stored.
+// Record stores events. An event whose ID is stored is ignored, unless the stored one is Attempted,
+// so the same events may be recorded again after an error. After an error, some may be stored.
 func (l *Log) Record(ctx context.Context, events ...Event) error {
 	prepared := make([]Event, len(events))
 	for i, e := range events {
@@ -128,11 +144,26 @@ func (l *Log) Record(ctx context.Context, events ...Event) error {
 		}
 	}
 	for len(prepared) > 0 {
-		n := min(len(prepared), mostTogether)
+		n := min(len(prepared), maxBatch)
 		if err := l.writer.store(ctx, prepared[:n]); err != nil {
 			return err
 		}
 		prepared = prepared[n:]
 	}
+	return nil
+}
+
+// RecordTx stores an event in the transaction of the change itself: both are committed, or neither
+// is. It is for changes in the content store; for all others there are Begin and End.
+func RecordTx(ctx context.Context, tx *store.Tx, e Event) error {
+	e.Outcome = Succeeded
+	e, err := e.prepare(time.Now())
+	if err != nil {
+		return err
+	}
+	if err := upsert(ctx, tx, [][]any{e.row()}); err != nil {
+		return err
+	}
+	tx.AfterCommit(func() { eventsTotal.WithLabelValues(string(e.Outcome)).Inc() })
 	return nil
 }

@@ -2,7 +2,6 @@ package audit
 
 import (
 	"context"
-	"database/sql"
 	"encoding/json"
 	"errors"
 	"math/rand/v2"
@@ -374,11 +373,38 @@ func gathered(t testing.TB, name string) (sum float64) {
 
 func (w *world) exec(t testing.TB, statement string, args ...any) {
 	t.Helper()
-	err := w.store.Write(context.Background(), func(tx *sql.Tx) error {
+	err := w.store.Tx(context.Background(), func(tx *store.Tx) error {
 		_, err := tx.ExecContext(context.Background(), statement, args...)
 		return err
 	})
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+func testRecordTx(t *testing.T, w *world) {
+	l := w.log(t, Options{})
+	broken := errors.New("broken")
+	before := gathered(t, "quoin_audit_events_total")
+	write := func(n int, fail error) error {
+		return w.store.Tx(t.Context(), func(tx *store.Tx) error {
+			return errors.Join(RecordTx(t.Context(), tx, at(n, func(e *Event) { e.Outcome = "" })), fail)
+		})
+	}
+	if err := errors.Join(write(1, nil), write(3, nil)); err != nil {
+		t.Fatal(err)
+	}
+	if err := write(2, broken); !errors.Is(err, broken) {
+		t.Error(err)
+	}
+	if diff := cmp.Diff([]Event{at(1), at(3)}, find(t, l, Filter{})); diff != "" {
+		t.Error(diff)
+	}
+	if n := gathered(t, "quoin_audit_events_total") - before; n != 2 {
+		t.Errorf("%v events are counted, want 2", n)
+	}
+	err := w.store.Tx(t.Context(), func(tx *store.Tx) error { return RecordTx(t.Context(), tx, Event{Account: "demo"}) })
+	if !errors.Is(err, ErrInvalid) {
+		t.Error(err)
 	}
 }

@@ -210,9 +210,9 @@ func (q *query) propose(ctx context.Context) error {
 
 func (q *query) proposal(words []string) (text string, args []any) {
 	dialect := q.log.store.Dialect()
-	text = "SELECT audit_event.time, audit_event.id " + dialect.Matching("audit_event", "$1") +
+	text = "SELECT audit_event.time, audit_event.id " + matching(dialect) +
 		" AND audit_event.account = $2 AND audit_event.time > $3 AND audit_event.time < $4 LIMIT $5"
-	return text, []any{dialect.Terms(words), q.Account, q.last.time, q.end, mostProposed + 1}
+	return text, []any{terms(dialect, words), q.Account, q.last.time, q.end, mostProposed + 1}
 }
 
 // indexWords are words that every event has that is looked for: those of the search, and those of
@@ -296,7 +296,7 @@ func (q *query) events(ctx context.Context, most int, text string, args ...any) 
 func (q *query) read(ctx context.Context, text string, args []any, each func(*sql.Rows) error) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
-	rows, err := q.log.store.Reader().QueryContext(ctx, text, args...)
+	rows, err := q.log.reader.QueryContext(ctx, text, args...)
 	if err != nil {
 		return err
 	}

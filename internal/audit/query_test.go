@@ -372,19 +372,19 @@ func TestPostgreSQLReadsByIndex(t *testing.T) {
 			}
 		}
 		for range 10 { // after five the server would keep a plan
-			if plan := w.explain(t, inOrder, "demo", epoch.UnixMicro(), uuid.Nil.String(), q.end, pageSize); !strings.Contains(plan, "audit_event_order") || strings.Contains(plan, "Sort") {
+			if plan := l.explain(t, inOrder, "demo", epoch.UnixMicro(), uuid.Nil.String(), q.end, pageSize); !strings.Contains(plan, "audit_event_order") || strings.Contains(plan, "Sort") {
 				t.Fatalf("statistics %v: in order: %s", statistics, plan)
 			}
-			if plan := w.explain(t, proposal, args...); statistics && !strings.Contains(plan, "audit_event_words") {
+			if plan := l.explain(t, proposal, args...); statistics && !strings.Contains(plan, "audit_event_words") {
 				t.Fatalf("statistics %v: by words: %s", statistics, plan)
 			}
 		}
 	}
 }
 
-func (w *world) explain(t *testing.T, statement string, args ...any) (plan string) {
+func (l *Log) explain(t *testing.T, statement string, args ...any) (plan string) {
 	t.Helper()
-	rows, err := w.store.Reader().QueryContext(t.Context(), "EXPLAIN "+statement, args...)
+	rows, err := l.reader.QueryContext(t.Context(), "EXPLAIN "+statement, args...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/quoin-dev/quoin/internal/store"
 )
 
 // What the documented product keeps.
@@ -51,7 +53,7 @@ func (l *Log) Retain(ctx context.Context, account string, limits Limits) (delete
 func (l *Log) delete(ctx context.Context, statement string, args ...any) (n int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
-	err = l.store.Write(ctx, func(tx *sql.Tx) error {
+	err = l.store.Tx(ctx, func(tx *store.Tx) error {
 		result, err := tx.ExecContext(ctx, statement, args...)
 		if err != nil {
 			return err
@@ -73,7 +75,7 @@ func (l *Log) firstKept(ctx context.Context, account string, limits Limits) (key
 	}
 	var oldest key
 	const text = "SELECT time, id FROM audit_event WHERE account = $1 ORDER BY time DESC, id DESC LIMIT 1 OFFSET $2"
-	err := l.store.Reader().QueryRowContext(ctx, text, account, limits.MaxEvents-1).Scan(&oldest.time, &oldest.id)
+	err := l.reader.QueryRowContext(ctx, text, account, limits.MaxEvents-1).Scan(&oldest.time, &oldest.id)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return kept, nil
@@ -107,7 +109,7 @@ func (l *Log) retainAll(ctx context.Context, limits func(account string) Limits)
 	for account := ""; ; {
 		// One step of the index an account, however many events it has.
 		const text = "SELECT account FROM audit_event WHERE account > $1 ORDER BY account LIMIT 1"
-		err := l.store.Reader().QueryRowContext(ctx, text, account).Scan(&account)
+		err := l.reader.QueryRowContext(ctx, text, account).Scan(&account)
 		if errors.Is(err, sql.ErrNoRows) {
 			return errors.Join(failed...)
 		}

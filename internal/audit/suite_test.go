@@ -2,7 +2,6 @@ package audit
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"iter"
 	"path/filepath"
@@ -49,6 +48,7 @@ var cases = []struct {
 	{"retention by several, while others write", testRetentionWhileWriting},
 	{"retention of all accounts", testRunRetention},
 	{"metrics", testMetrics},
+	{"an event in the transaction of its change", testRecordTx},
 }
 
 func TestSQLite(t *testing.T) {
@@ -68,7 +68,7 @@ func runCases(t *testing.T, fresh func(t *testing.T) string) {
 
 func openWorld(t testing.TB, url string) *world {
 	t.Helper()
-	s, err := store.Open(t.Context(), url, nil)
+	s, err := store.Open(t.Context(), url, nil, Owner)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -161,13 +161,13 @@ func (w *world) block(t testing.TB) (release func()) {
 	t.Helper()
 	blocked, free, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 	go func() {
-		ended <- w.store.Write(context.Background(), func(tx *sql.Tx) error {
+		ended <- w.store.Tx(context.Background(), func(tx *store.Tx) error {
 			// SQLite's transaction is exclusive by itself; the statement does nothing there.
 			statement := "LOCK TABLE audit_event IN EXCLUSIVE MODE"
 			if w.store.Dialect() == store.SQLite {
 				statement = "SELECT 1"
 			}
-			_, err := tx.Exec(statement)
+			_, err := tx.ExecContext(context.Background(), statement)
 			close(blocked)
 			<-free
 			return err

@@ -49,8 +49,8 @@ func (e *Event) row() []any {
 }
 
 // upsert stores rows, no event twice among them.
-func upsert(ctx context.Context, tx *sql.Tx, d store.Dialect, rows [][]any) error {
-	per := d.RowsPerInsert()
+func upsert(ctx context.Context, tx *store.Tx, rows [][]any) error {
+	per := tx.Dialect().RowsPerInsert()
 	if whole := len(rows) / per * per; whole > per {
 		statement, err := tx.PrepareContext(ctx, insertStatement(per))
 		if err != nil {

@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/quoin-dev/quoin/internal/fold"
+	"github.com/quoin-dev/quoin/internal/store"
 )
 
 // Search is over words: runs of letters and digits, without regard to case. An event is found
@@ -177,3 +178,22 @@ var isASCIIWord = func() (is [utf8.RuneSelf]bool) {
 	}
 	return is
 }()
+
+// matching returns FROM and WHERE of a search for the events that have all the words of $1, in the
+// form of terms. In SQLite the words are indexed in a table of their own.
+func matching(d store.Dialect) string {
+	if d == store.SQLite {
+		// CROSS JOIN makes the planner read the index first.
+		return "FROM audit_event_words CROSS JOIN audit_event ON audit_event.number = audit_event_words.rowid WHERE audit_event_words MATCH $1"
+	}
+	return "FROM audit_event WHERE words @@ CAST($1 AS tsquery)"
+}
+
+// terms returns the parameter of matching for events in which each word is the prefix of a word.
+// Words are letters and digits only, so they contain nothing of either query language.
+func terms(d store.Dialect, words []string) string {
+	if d == store.SQLite {
+		return `"` + strings.Join(words, `"* AND "`) + `"*`
+	}
+	return "'" + strings.Join(words, "':* & '") + "':*"
+}

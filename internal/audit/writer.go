@@ -3,7 +3,6 @@ package audit
 import (
 	"bytes"
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"maps"
@@ -18,8 +17,8 @@ import (
 )
 
 const (
-	// mostTogether is how many events one transaction takes, a few more if they came together.
-	mostTogether = 256
+	// maxBatch is how many events one transaction takes, a few more if they came together.
+	maxBatch = 256
 	// tries is how often a transaction is tried. After the server was restarted the first one on
 	// each connection of before fails.
 	tries = 3
@@ -151,7 +150,7 @@ func (w *writer) take() (together []*handedIn, closed bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	taken := 0
-	for len(w.waiting) > 0 && taken < mostTogether {
+	for len(w.waiting) > 0 && taken < maxBatch {
 		h := w.waiting[0]
 		w.waiting[0] = nil
 		w.waiting = w.waiting[1:]
@@ -189,7 +188,7 @@ func (w *writer) commit(together []*handedIn) {
 func (w *writer) insert(ctx context.Context, together []*handedIn) (err error) {
 	rows := merge(together)
 	for range tries {
-		err = w.to.Write(ctx, func(tx *sql.Tx) error { return upsert(ctx, tx, w.to.Dialect(), rows) })
+		err = w.to.Tx(ctx, func(tx *store.Tx) error { return upsert(ctx, tx, rows) })
 		if err == nil {
 			return nil
 		}

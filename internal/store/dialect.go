@@ -1,7 +1,13 @@
 package store
 
 import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
 	"errors"
+	"fmt"
+	"io"
+	"net"
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -10,8 +16,8 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 )
 
-// Dialect is one of the two databases: everything in which they differ. Both take $1 for a
-// parameter, ON CONFLICT, comparisons of rows, and LIMIT.
+// Dialect is one of the two databases, with everything in which they differ. Both take $1 for a
+// parameter, ON CONFLICT, RETURNING, comparisons of rows, and LIMIT.
 type Dialect string
 
 // The two databases.
@@ -20,7 +26,6 @@ const (
 	SQLite     Dialect = "sqlite"
 )
 
-// goose is what the library of migrations calls it.
 func (d Dialect) goose() goose.Dialect {
 	if d == SQLite {
 		return goose.DialectSQLite3
@@ -28,8 +33,8 @@ func (d Dialect) goose() goose.Dialect {
 	return goose.DialectPostgres
 }
 
-// RowsPerInsert is how many rows one INSERT may carry. A round trip to PostgreSQL costs more
-// than a row; SQLite has none, and its driver binds many parameters slowly.
+// RowsPerInsert returns how many rows one INSERT should carry at most. A round trip to PostgreSQL
+// costs more than a row; SQLite has none, and its driver binds many parameters slowly.
 func (d Dialect) RowsPerInsert() int {
 	if d == SQLite {
 		return 1
@@ -37,8 +42,9 @@ func (d Dialect) RowsPerInsert() int {
 	return 256
 }
 
-// ForUpdateSkipLocked ends a SELECT whose rows are then deleted: rows that others are at are left
-// out, so that it waits for nobody and nobody deadlocks. SQLite has one writer.
+// ForUpdateSkipLocked returns the end of a SELECT whose rows are then deleted: rows that other
+// transactions have locked are left out, so that it neither waits nor deadlocks. SQLite has one
+// writer.
 func (d Dialect) ForUpdateSkipLocked() string {
 	if d == SQLite {
 		return ""
@@ -46,40 +52,75 @@ func (d Dialect) ForUpdateSkipLocked() string {
 	return " FOR UPDATE SKIP LOCKED"
 }
 
-// Matching is FROM and WHERE of a search for rows of a table whose column words holds all the
-// words of Terms, given as the parameter. In SQLite the words are indexed in <table>_words.
-func (d Dialect) Matching(table, parameter string) string {
-	if d == SQLite {
-		// CROSS JOIN: the index comes first, whatever the planner believes.
-		words := table + "_words"
-		return "FROM " + words + " CROSS JOIN " + table + " ON " + table + ".number = " + words + ".rowid WHERE " + words + " MATCH " + parameter
-	}
-	return "FROM " + table + " WHERE words @@ CAST(" + parameter + " AS tsquery)"
-}
-
-// Terms is what Matching's parameter has to be, for rows in which all of the words begin a word.
-// Words are letters and digits only, so nothing in them has a meaning in either language.
-func (d Dialect) Terms(words []string) string {
-	if d == SQLite {
-		return `"` + strings.Join(words, `"* AND "`) + `"*`
-	}
-	return "'" + strings.Join(words, "':* & '") + "':*"
-}
-
-// Refused tells whether the database refuses the rows themselves: they would not be stored at
-// another time either.
+// Refused reports whether the database rejected the rows themselves, so that a retry fails too.
 func (d Dialect) Refused(err error) bool {
-	var fromPostgreSQL *pgconn.PgError
-	if errors.As(err, &fromPostgreSQL) {
-		class, _, _ := strings.Cut(fromPostgreSQL.Code+"  ", "  ")
-		return strings.HasPrefix(class, "22") || strings.HasPrefix(class, "23") // data exception, integrity
+	state := sqlState(err)
+	if strings.HasPrefix(state, "22") || strings.HasPrefix(state, "23") { // data exception, integrity
+		return true
 	}
-	var fromSQLite *sqlite.Error
-	if errors.As(err, &fromSQLite) {
-		switch fromSQLite.Code() & 0xff {
-		case sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_MISMATCH:
-			return true
-		}
+	switch sqliteCode(err) {
+	case sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_MISMATCH:
+		return true
 	}
 	return false
+}
+
+// retryable reports whether a transaction was rolled back because of others that ran at the same
+// time: a serialization failure, a deadlock, or a lock that was not acquired in time.
+func retryable(err error) bool {
+	switch sqlState(err) {
+	case "40001", "40P01", "55P03":
+		return true
+	}
+	code := sqliteCode(err)
+	return code == sqlite3.SQLITE_BUSY || code == sqlite3.SQLITE_LOCKED
+}
+
+// unavailable reports whether the database could not be reached or could not do its work, as
+// opposed to a rejected statement.
+func unavailable(err error) bool {
+	if state := sqlState(err); state != "" {
+		// Connection, resources, operator intervention, system error; a read-only standby.
+		for _, class := range []string{"08", "53", "57", "58", "25006"} {
+			if strings.HasPrefix(state, class) {
+				return true
+			}
+		}
+		return retryable(err)
+	}
+	switch sqliteCode(err) {
+	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_NOMEM:
+		return true
+	}
+	var connecting *pgconn.ConnectError
+	var network net.Error
+	return errors.As(err, &connecting) || errors.As(err, &network) || pgconn.SafeToRetry(err) ||
+		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, driver.ErrBadConn) || errors.Is(err, sql.ErrConnDone)
+}
+
+// classify wraps an error of the database as ErrUnavailable if it is one. Other errors, and those
+// of a caller who has gone, are returned as they are.
+func classify(ctx context.Context, err error) error {
+	if err == nil || ctx.Err() != nil || errors.Is(err, ErrUnavailable) || !unavailable(err) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", ErrUnavailable, err)
+}
+
+// sqlState returns the SQLSTATE of an error of PostgreSQL, or "".
+func sqlState(err error) string {
+	var failure *pgconn.PgError
+	if errors.As(err, &failure) {
+		return failure.Code
+	}
+	return ""
+}
+
+// sqliteCode returns the primary result code of an error of SQLite, or 0.
+func sqliteCode(err error) int {
+	var failure *sqlite.Error
+	if errors.As(err, &failure) {
+		return failure.Code() & 0xff
+	}
+	return 0
 }

@@ -14,29 +14,22 @@ import (
 
 const (
 	postgresReaders = 8
-	postgresWriters = 2
-	// connectTimeout bounds a connection attempt where the URL has no connect_timeout.
+	postgresWriters = 8
+	// connectTimeout bounds a connection attempt if the URL has no connect_timeout.
 	connectTimeout = 5 * time.Second
-	// After these times a connection is made anew, so that another primary is found.
+	// Connections are replaced after these times, so that a new primary is found.
 	connectionLifetime = 30 * time.Minute
 	connectionIdle     = 5 * time.Minute
 )
 
-// Settings of connections.
-const (
-	// waitForDisk makes a commit wait for the disk where the server's default is that it does not.
-	// Stronger settings, such as remote_apply, stay.
-	waitForDisk = "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'"
-	// planForReading plans a statement for the words and times that it is run with: one plan for all
-	// of them reads everything where the index would do. And it reads in the order of an index,
-	// where without statistics the planner takes a table for small and sorts all of it for a page.
-	planForReading = "SET plan_cache_mode = force_custom_plan; SET enable_sort = off"
-)
+// waitForDisk makes a commit wait for the disk where the server's default is that it does not.
+// Stronger settings, such as remote_apply, stay.
+const waitForDisk = "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'"
 
 func openPostgreSQL(ctx context.Context, url string, log *slog.Logger) (*Store, error) {
 	config, err := pgx.ParseConfig(url)
 	if err != nil {
-		// The error may quote what stands between two marks of a password that is not escaped.
+		// The error may quote part of a password that is not escaped.
 		return nil, errors.New("its URL is malformed: postgres://user:password@host:5432/name?sslmode=verify-full, with special characters of the password percent-encoded")
 	}
 	if config.ConnectTimeout == 0 {
@@ -45,22 +38,35 @@ func openPostgreSQL(ctx context.Context, url string, log *slog.Logger) (*Store, 
 	if config.RuntimeParams["application_name"] == "" {
 		config.RuntimeParams["application_name"] = "quoin"
 	}
-	pool := func(connections int, setting string) *sql.DB {
-		pool := stdlib.OpenDB(*config, stdlib.OptionAfterConnect(func(ctx context.Context, connection *pgx.Conn) error {
-			_, err := connection.Exec(ctx, setting)
-			return err
-		}))
-		pool.SetMaxOpenConns(connections)
-		pool.SetMaxIdleConns(connections)
-		pool.SetConnMaxLifetime(connectionLifetime)
-		pool.SetConnMaxIdleTime(connectionIdle)
-		return pool
+	newReader := func(parameters map[string]string) *sql.DB {
+		return postgresPool(config, postgresReaders, func(ctx context.Context, connection *pgx.Conn) error {
+			// Not as start-up parameters, which connection poolers refuse.
+			for name, value := range parameters {
+				if _, err := connection.Exec(ctx, "SELECT set_config($1, $2, false)", name, value); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
 	}
-	s := &Store{dialect: PostgreSQL, read: pool(postgresReaders, planForReading), write: pool(postgresWriters, waitForDisk), release: func() error { return nil }}
+	write := postgresPool(config, postgresWriters, func(ctx context.Context, connection *pgx.Conn) error {
+		_, err := connection.Exec(ctx, waitForDisk)
+		return err
+	})
+	s := &Store{dialect: PostgreSQL, read: newReader(nil), write: write, newReader: newReader, release: func() error { return nil }}
 	if err := checkServer(ctx, s.read, log); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
+}
+
+func postgresPool(config *pgx.ConnConfig, connections int, prepare func(context.Context, *pgx.Conn) error) *sql.DB {
+	pool := stdlib.OpenDB(*config, stdlib.OptionAfterConnect(prepare))
+	pool.SetMaxOpenConns(connections)
+	pool.SetMaxIdleConns(connections)
+	pool.SetConnMaxLifetime(connectionLifetime)
+	pool.SetConnMaxIdleTime(connectionIdle)
+	return pool
 }
 
 func checkServer(ctx context.Context, pool *sql.DB, log *slog.Logger) error {
@@ -77,7 +83,7 @@ func checkServer(ctx context.Context, pool *sql.DB, log *slog.Logger) error {
 	case encoding != "UTF8":
 		return fmt.Errorf("the encoding of the database is %s, must be UTF8", encoding)
 	case fsync == "off":
-		log.Warn("PostgreSQL runs with fsync=off: what was acknowledged can be lost in a power failure")
+		log.Warn("PostgreSQL runs with fsync=off: a power failure can lose acknowledged changes")
 	}
 	return nil
 }

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -17,11 +18,11 @@ import (
 	"modernc.org/sqlite"
 )
 
-// sqliteReaders is how many statements may read at once.
+// sqliteReaders is the number of connections of a pool for reading.
 const sqliteReaders = 4
 
-// pragmas are set on every connection, in this order. FULL: a commit is on disk when it returns.
-// The WAL is cut back after it has grown in a long transaction.
+// pragmas are set on every connection, in this order. With FULL a commit is on disk when it returns.
+// The WAL is truncated after it has grown in a long transaction.
 var pragmas = []string{"busy_timeout(2000)", "journal_mode(WAL)", "synchronous(FULL)", "foreign_keys(ON)", "journal_size_limit(67108864)"}
 
 func openSQLite(ctx context.Context, text string, log *slog.Logger) (s *Store, err error) {
@@ -44,21 +45,23 @@ func openSQLite(ctx context.Context, text string, log *slog.Logger) (s *Store, e
 	if err := makePrivate(file, log); err != nil {
 		return nil, err
 	}
-	write, err := sqlitePool(file, 1, "immediate")
+	write, err := sqliteConnector(file, "immediate")
 	if err != nil {
 		return nil, err
 	}
-	s = &Store{dialect: SQLite, write: write, release: release}
-	if s.read, err = sqlitePool(file, sqliteReaders, "deferred", "query_only(ON)"); err != nil {
-		return nil, errors.Join(err, write.Close())
+	read, err := sqliteConnector(file, "deferred", "query_only(ON)")
+	if err != nil {
+		return nil, err
 	}
-	if err := checkDurable(ctx, write); err != nil {
-		return nil, errors.Join(fmt.Errorf("%s: %w", file, err), s.read.Close(), write.Close())
+	newReader := func(map[string]string) *sql.DB { return sqlitePool(read, sqliteReaders) }
+	s = &Store{dialect: SQLite, read: newReader(nil), write: sqlitePool(write, 1), newReader: newReader, release: release}
+	if err := checkDurable(ctx, s.write); err != nil {
+		return nil, errors.Join(fmt.Errorf("%s: %w", file, err), s.read.Close(), s.write.Close())
 	}
 	return s, nil
 }
 
-// sqlitePath is the file of a URL.
+// sqlitePath returns the file of a URL.
 func sqlitePath(text string) (string, error) {
 	u, err := url.Parse(text)
 	if err != nil || u.Host != "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" || !filepath.IsAbs(u.Path) || strings.HasSuffix(u.Path, "/") {
@@ -67,8 +70,8 @@ func sqlitePath(text string) (string, error) {
 	return filepath.Clean(u.Path), nil
 }
 
-// lockFile keeps other processes away as long as this one lives. Two would not see each other's
-// locks on a network's file system, and WAL needs memory that they share.
+// lockFile locks out other processes for the lifetime of this one. On a network file system two
+// processes would not see each other's locks, and WAL needs shared memory.
 func lockFile(name string) (release func() error, err error) {
 	file, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR, 0o600) //nolint:gosec // the administrator chooses the path
 	if err != nil {
@@ -84,8 +87,8 @@ func lockFile(name string) (release func() error, err error) {
 	return sync.OnceValue(file.Close), nil
 }
 
-// makePrivate sees to it that only we can read the file; SQLite gives those beside it the same
-// mode. A volume's group may have been given the right since it was made.
+// makePrivate makes the file readable for its owner only; SQLite creates the files beside it with
+// the same mode. A volume may have added the permission of its group since the file was created.
 func makePrivate(name string, log *slog.Logger) error {
 	file, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR, 0o600) //nolint:gosec // the administrator chooses the path
 	if err != nil {
@@ -94,26 +97,27 @@ func makePrivate(name string, log *slog.Logger) error {
 	defer func() { _ = file.Close() }()
 	err = file.Chmod(0o600)
 	if errors.Is(err, fs.ErrPermission) {
-		log.Warn("Others may be able to read the database: its file belongs to another user", "file", name)
+		log.Warn("Other users may be able to read the database: its file belongs to another user", "file", name)
 		return nil
 	}
 	return err
 }
 
-func sqlitePool(file string, connections int, lock string, more ...string) (*sql.DB, error) {
+func sqliteConnector(file, lock string, more ...string) (driver.Connector, error) {
 	query := url.Values{"_txlock": {lock}, "_pragma": append(pragmas[:len(pragmas):len(pragmas)], more...)}
 	address := url.URL{Scheme: "file", Path: file, RawQuery: query.Encode()}
-	connector, err := sqlite.NewConnector(address.String())
-	if err != nil {
-		return nil, err
-	}
+	return sqlite.NewConnector(address.String())
+}
+
+func sqlitePool(connector driver.Connector, connections int) *sql.DB {
 	pool := sql.OpenDB(connector)
 	pool.SetMaxOpenConns(connections)
 	pool.SetMaxIdleConns(connections)
-	return pool, nil
+	return pool
 }
 
-// checkDurable fails where the file system does not allow what is promised.
+// checkDurable returns an error if the file system does not support the journal mode that makes
+// commits durable.
 func checkDurable(ctx context.Context, pool *sql.DB) error {
 	var journal string
 	var synchronous int

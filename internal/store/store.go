@@ -1,7 +1,18 @@
-// Package store opens the content store: what is not cluster state lives in SQL, on SQLite for
-// one process and on PostgreSQL for several. Schema and statements are the same on both; where
-// the two differ is in Dialect. Families of content, such as internal/audit, each have their
-// tables in migrations and a package of their own beside this one.
+// Package store is the content store: a SQL database for everything that is not cluster state, on
+// SQLite for one replica and on PostgreSQL for several. Schema and statements are the same on both;
+// Dialect holds the differences.
+//
+// Tables belong to owners (Owner), packages such as internal/audit and internal/content/folder,
+// each with its own migrations. The store itself owns the tables of accounts, deployments and
+// sequences, and knows no other.
+//
+//	database.go   a database that is opened in the background and retried while it is away
+//	store.go      an open database
+//	migrate.go    migrations by owner
+//	tx.go         transactions and their retries
+//	tenants.go    accounts, deployments, integer ids
+//	page.go       keyset pagination
+//	purge.go      deletion of the content of deleted accounts and deployments
 package store
 
 import (
@@ -11,35 +22,42 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync"
 )
 
 var (
-	// ErrNewer is that the schema was made by a newer Quoin than this one.
+	// ErrNewer is returned for a database whose schema was made by a newer Quoin.
 	ErrNewer = errors.New("the database is of a newer Quoin")
-	// ErrInUse is that another process has the SQLite file open.
+	// ErrInUse is returned for a SQLite file that another process has open.
 	ErrInUse = errors.New("the database is in use by another process")
+	// ErrUnavailable is returned while the database is closed, cannot be reached, or cannot write.
+	ErrUnavailable = errors.New("the database is not available")
+	// ErrUnknownOutcome is returned, together with ErrUnavailable, when the answer to a commit was
+	// lost: the transaction may have been committed.
+	ErrUnknownOutcome = errors.New("the outcome of the transaction is unknown")
 )
 
 // Store is an open database.
 type Store struct {
 	dialect Dialect
+	owners  []Owner
 	read    *sql.DB
 	write   *sql.DB
-	// release gives back what keeps other processes away.
+	// newReader returns a further pool of connections for reading.
+	newReader func(parameters map[string]string) *sql.DB
+	mu        sync.Mutex
+	readers   []*sql.DB // guarded by mu
+	// release releases the lock that keeps other processes away.
 	release func() error
 }
 
-// Open opens the database at a URL and brings its schema up to date:
+// Open opens the database at a URL and applies the missing migrations of the owners:
 //
-//	sqlite:///var/lib/quoin/content.db     made with its folder when it is missing; one process only
-//	postgres://user:password@host/name     any number of processes; parameters as libpq takes them
+//	sqlite:///var/lib/quoin/content.db     created with its directory if missing; one process only
+//	postgres://user:password@host/name     any number of processes; parameters as in libpq
 //
-// Errors and log lines never hold the password.
-func Open(ctx context.Context, url string, log *slog.Logger) (*Store, error) {
-	return open(ctx, url, log, migrations)
-}
-
-func open(ctx context.Context, url string, log *slog.Logger, steps []migration) (*Store, error) {
+// Errors and log lines never contain the password.
+func Open(ctx context.Context, url string, log *slog.Logger, owners ...Owner) (*Store, error) {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
@@ -47,7 +65,8 @@ func open(ctx context.Context, url string, log *slog.Logger, steps []migration) 
 	if err != nil {
 		return nil, fmt.Errorf("open database: %w", err)
 	}
-	if err := s.migrate(ctx, steps, log); err != nil {
+	s.owners = append([]Owner{self}, owners...)
+	if err := s.migrate(ctx, log); err != nil {
 		return nil, errors.Join(fmt.Errorf("open database: %w", err), s.Close())
 	}
 	return s, nil
@@ -64,43 +83,43 @@ func connect(ctx context.Context, url string, log *slog.Logger) (*Store, error) 
 	return nil, errors.New("its URL must begin with sqlite:/// or postgres://")
 }
 
-// Dialect tells which database it is.
+// Dialect returns which of the two databases it is.
 func (s *Store) Dialect() Dialect { return s.dialect }
 
-// Replicated tells whether several processes may have the database open.
+// Replicated reports whether several processes may have the database open.
 func (s *Store) Replicated() bool { return s.dialect == PostgreSQL }
 
-// Reader is for statements that change nothing. None should take long, nor be kept open while
-// something else is waited for: a statement keeps old rows from being removed.
+// Reader returns the connections for statements that change nothing. Statements should be short
+// and not be kept open while waiting for something else: an open one keeps old rows from being
+// removed.
 func (s *Store) Reader() *sql.DB { return s.read }
 
-// Write runs work in a transaction and commits it. It is durable when there is no error; when
-// there is one, it may still have been committed, if the answer was lost.
-func (s *Store) Write(ctx context.Context, work func(tx *sql.Tx) error) error {
-	tx, err := s.write.BeginTx(ctx, nil)
-	if err != nil {
-		return fmt.Errorf("begin transaction: %w", err)
-	}
-	if err := work(tx); err != nil {
-		_ = tx.Rollback() // the first error says more
-		return err
-	}
-	if err := tx.Commit(); err != nil {
-		return fmt.Errorf("commit: %w", err)
-	}
-	return nil
+// NewReader returns connections for reading apart from Reader's, with PostgreSQL parameters of
+// their own, such as {"enable_sort": "off"}. They are closed with the store.
+func (s *Store) NewReader(parameters map[string]string) *sql.DB {
+	reader := s.newReader(parameters)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.readers = append(s.readers, reader)
+	return reader
 }
 
-// Ping tells whether the database answers, for readiness.
+// Ping returns an error if the database does not answer, for readiness.
 func (s *Store) Ping(ctx context.Context) error {
-	var steps int
-	if err := s.read.QueryRowContext(ctx, "SELECT COUNT(*) FROM "+versions).Scan(&steps); err != nil {
+	var migrations int
+	if err := s.read.QueryRowContext(ctx, "SELECT COUNT(*) FROM "+hashes).Scan(&migrations); err != nil {
 		return fmt.Errorf("database: %w", err)
 	}
 	return nil
 }
 
-// Close closes the database; nobody may use it any more.
+// Close closes the database. The store must not be used afterwards.
 func (s *Store) Close() error {
-	return errors.Join(s.read.Close(), s.write.Close(), s.release())
+	failed := []error{s.read.Close(), s.write.Close()}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, reader := range s.readers {
+		failed = append(failed, reader.Close())
+	}
+	return errors.Join(append(failed, s.release())...)
 }

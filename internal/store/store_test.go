@@ -20,20 +20,33 @@ import (
 	"github.com/quoin-dev/quoin/internal/store/postgrestest"
 )
 
-// cases are run on both databases; fresh is the URL of an empty one.
+// cases run on both databases; fresh is the URL of an empty one.
 var cases = []struct {
 	name string
 	run  func(t *testing.T, fresh string)
 }{
 	{"opens, answers, opens again", testOpen},
-	{"a transaction is whole or not at all", testWrite},
-	{"an older schema is brought up to date", testMigrate},
-	{"a newer schema is refused", testNewer},
-	{"another schema is refused", testChangedMigration},
-	{"a migration that fails changes nothing", testBrokenMigration},
-	{"the search finds words by their beginning", testMatching},
-	{"refused rows are told from other failures", testRefused},
+	{"a transaction is committed whole or not at all", testTx},
+	{"a panic rolls a transaction back", testPanic},
+	{"missing migrations are applied", testMigrate},
+	{"a newer schema is rejected", testNewer},
+	{"a changed migration is rejected", testChangedMigration},
+	{"a failed migration changes nothing", testBrokenMigration},
+	{"owners migrate independently", testOwners},
+	{"invalid owners are rejected", testInvalidOwners},
+	{"a database of the first release is upgraded", testFirstRelease},
+	{"rejected rows are told from other failures", testRefused},
 	{"a cancelled context", testCancelled},
+	{"transactions that collide are retried", testRetries},
+	{"transactions on one account are serialized", testLock},
+	{"ids are never reused", testNextID},
+	{"pages in both directions and orders", testPages},
+	{"pages of a list that changes", testChangingList},
+	{"a purge deletes only content of absent objects", testPurge},
+	{"a purge waits for the delay", testPurgeDelay},
+	{"a purge that failed half-way continues", testPurgeContinues},
+	{"a purge keeps the record while rows are left", testPurgeKeepsRecord},
+	{"a database opens in the background", testDatabase},
 }
 
 func TestSQLite(t *testing.T) {
@@ -50,26 +63,27 @@ func TestPostgreSQL(t *testing.T) {
 	t.Run("replicas start at the same time", func(t *testing.T) { testReplicas(t, server.Database(t)) })
 	t.Run("the database must be UTF-8", func(t *testing.T) { testEncoding(t, server.Database(t)) })
 	t.Run("commits wait for the disk", func(t *testing.T) { testSynchronousCommit(t, server.Database(t)) })
-	t.Run("a plan is made for each search", func(t *testing.T) { testPlans(t, server.Database(t)) })
 	t.Run("the password is never shown", func(t *testing.T) { testPassword(t, server) })
 }
 
-func sqliteURL(t *testing.T) string {
+func sqliteURL(t testing.TB) string {
 	return "sqlite://" + filepath.Join(t.TempDir(), "folder", "content.db")
 }
 
-// steps are migrations, as texts.
-func steps(texts ...string) []migration {
+// owner returns the owner "test" with migrations of these texts.
+func owner(texts ...string) Owner { return ownerNamed("test", texts...) }
+
+func ownerNamed(name string, texts ...string) Owner {
 	folder := fstest.MapFS{}
 	for i, text := range texts {
-		folder[fmt.Sprintf("m/%04d_step.sql", i+1)] = &fstest.MapFile{Data: []byte(text)}
+		folder[fmt.Sprintf("migrations/%04d_step.sql", i+1)] = &fstest.MapFile{Data: []byte(text)}
 	}
-	return readMigrations(folder, "m")
+	return Owner{Name: name, Migrations: folder}
 }
 
-func mustOpen(t *testing.T, url string, migrations []migration) *Store {
+func mustOpen(t testing.TB, url string, owners ...Owner) *Store {
 	t.Helper()
-	s, err := open(t.Context(), url, nil, migrations)
+	s, err := Open(t.Context(), url, nil, owners...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,9 +91,9 @@ func mustOpen(t *testing.T, url string, migrations []migration) *Store {
 	return s
 }
 
-func execute(t *testing.T, s *Store, statement string, args ...any) {
+func execute(t testing.TB, s *Store, statement string, args ...any) {
 	t.Helper()
-	err := s.Write(t.Context(), func(tx *sql.Tx) error {
+	err := s.Tx(t.Context(), func(tx *Tx) error {
 		_, err := tx.ExecContext(t.Context(), statement, args...)
 		return err
 	})
@@ -88,7 +102,7 @@ func execute(t *testing.T, s *Store, statement string, args ...any) {
 	}
 }
 
-func number(t *testing.T, s *Store, query string, args ...any) (n int) {
+func number(t testing.TB, s *Store, query string, args ...any) (n int) {
 	t.Helper()
 	if err := s.Reader().QueryRowContext(t.Context(), query, args...).Scan(&n); err != nil {
 		t.Fatal(err)
@@ -98,54 +112,78 @@ func number(t *testing.T, s *Store, query string, args ...any) (n int) {
 
 func testOpen(t *testing.T, fresh string) {
 	for range 2 {
-		s, err := Open(t.Context(), fresh, nil)
+		s, err := Open(t.Context(), fresh, nil, owner("CREATE TABLE a (b INTEGER)"))
 		if err != nil {
 			t.Fatal(err)
 		}
 		if err := s.Ping(t.Context()); err != nil {
 			t.Error(err)
 		}
-		if n := number(t, s, "SELECT MAX(version_id) FROM schema_migration"); n != len(migrations) {
-			t.Errorf("migration %d is the last recorded, want %d", n, len(migrations))
+		if n := number(t, s, "SELECT MAX(version_id) FROM migration_test"); n != 1 {
+			t.Errorf("the last migration is %d, want 1", n)
 		}
 		if s.Replicated() != (s.Dialect() == PostgreSQL) {
 			t.Error("Replicated is wrong")
 		}
+		reader := s.NewReader(map[string]string{"enable_sort": "off"})
+		if err := reader.PingContext(t.Context()); err != nil {
+			t.Error(err)
+		}
 		if err := s.Close(); err != nil {
 			t.Error(err)
 		}
-		if err := s.Ping(t.Context()); err == nil {
+		if s.Ping(t.Context()) == nil || reader.PingContext(t.Context()) == nil {
 			t.Error("it answers although it is closed")
 		}
 	}
 }
 
-func testWrite(t *testing.T, fresh string) {
-	s := mustOpen(t, fresh, steps("CREATE TABLE a (b INTEGER)"))
+func testTx(t *testing.T, fresh string) {
+	s := mustOpen(t, fresh, owner("CREATE TABLE a (b INTEGER)"))
 	broken := errors.New("broken")
-	err := s.Write(t.Context(), func(tx *sql.Tx) error {
+	committed := 0
+	err := s.Tx(t.Context(), func(tx *Tx) error {
+		tx.AfterCommit(func() { committed++ })
 		if _, err := tx.ExecContext(t.Context(), "INSERT INTO a VALUES (1)"); err != nil {
 			return err
 		}
 		return broken
 	})
-	if !errors.Is(err, broken) || number(t, s, "SELECT COUNT(*) FROM a") != 0 {
+	if !errors.Is(err, broken) || errors.Is(err, ErrUnavailable) || number(t, s, "SELECT COUNT(*) FROM a") != 0 || committed != 0 {
 		t.Errorf("%v, or the row is there", err)
 	}
 	execute(t, s, "INSERT INTO a VALUES ($1)", 7)
 	if number(t, s, "SELECT b FROM a") != 7 {
-		t.Error("what was written is not read")
+		t.Error("a committed row is not read")
+	}
+	if err := s.Tx(t.Context(), func(tx *Tx) error { tx.AfterCommit(func() { committed++ }); return nil }); err != nil || committed != 1 {
+		t.Error(committed, err)
+	}
+}
+
+func testPanic(t *testing.T, fresh string) {
+	s := mustOpen(t, fresh, owner("CREATE TABLE a (b INTEGER)"))
+	func() {
+		defer func() { _ = recover() }()
+		_ = s.Tx(t.Context(), func(tx *Tx) error {
+			_, _ = tx.ExecContext(t.Context(), "INSERT INTO a VALUES (1)")
+			panic("broken")
+		})
+	}()
+	execute(t, s, "INSERT INTO a VALUES (2)") // it does not wait for the first one
+	if number(t, s, "SELECT SUM(b) FROM a") != 2 {
+		t.Error("the transaction was not rolled back")
 	}
 }
 
 func testMigrate(t *testing.T, fresh string) {
 	first, second := "CREATE TABLE a (b INTEGER); INSERT INTO a VALUES (1)", "ALTER TABLE a ADD COLUMN c INTEGER NOT NULL DEFAULT 5; UPDATE a SET b = b + 1"
-	old := mustOpen(t, fresh, steps(first))
+	old := mustOpen(t, fresh, owner(first))
 	if err := old.Close(); err != nil {
 		t.Fatal(err)
 	}
-	for range 2 { // each step is made once
-		s := mustOpen(t, fresh, steps(first, second))
+	for range 2 { // each migration is applied once
+		s := mustOpen(t, fresh, owner(first, second))
 		if b, c := number(t, s, "SELECT b FROM a"), number(t, s, "SELECT c FROM a"); b != 2 || c != 5 {
 			t.Errorf("b is %d, c is %d", b, c)
 		}
@@ -156,81 +194,70 @@ func testMigrate(t *testing.T, fresh string) {
 }
 
 func testNewer(t *testing.T, fresh string) {
-	newer := mustOpen(t, fresh, steps("CREATE TABLE a (b INTEGER)", "CREATE TABLE c (d INTEGER)"))
+	newer := mustOpen(t, fresh, owner("CREATE TABLE a (b INTEGER)", "CREATE TABLE c (d INTEGER)"))
 	if err := newer.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := open(t.Context(), fresh, nil, steps("CREATE TABLE a (b INTEGER)")); !errors.Is(err, ErrNewer) || !strings.Contains(err.Error(), "0002_step") {
+	if _, err := Open(t.Context(), fresh, nil, owner("CREATE TABLE a (b INTEGER)")); !errors.Is(err, ErrNewer) || !strings.Contains(err.Error(), "0002_step") {
 		t.Error(err)
 	}
 }
 
-// testChangedMigration: nothing more is made of a schema that is not ours.
+// testChangedMigration checks that nothing is applied to a schema with other migrations.
 func testChangedMigration(t *testing.T, fresh string) {
-	s := mustOpen(t, fresh, steps("CREATE TABLE a (b INTEGER)"))
+	s := mustOpen(t, fresh, owner("CREATE TABLE a (b INTEGER)"))
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	for _, changed := range [][]migration{steps("CREATE TABLE a (b TEXT)"), steps("CREATE TABLE a (b TEXT)", "CREATE TABLE c (d INTEGER)")} {
-		if _, err := open(t.Context(), fresh, nil, changed); err == nil || !strings.Contains(err.Error(), "0001_step is not the one") {
+	for _, changed := range []Owner{owner("CREATE TABLE a (b TEXT)"), owner("CREATE TABLE a (b TEXT)", "CREATE TABLE c (d INTEGER)")} {
+		if _, err := Open(t.Context(), fresh, nil, changed); err == nil || !strings.Contains(err.Error(), "0001_step differs") {
 			t.Error(err)
 		}
 	}
-	s = mustOpen(t, fresh, steps("CREATE TABLE a (b INTEGER)"))
-	if n := number(t, s, "SELECT MAX(version_id) FROM schema_migration"); n != 1 {
-		t.Errorf("migration %d is the last recorded", n)
+	s = mustOpen(t, fresh, owner("CREATE TABLE a (b INTEGER)"))
+	if n := number(t, s, "SELECT MAX(version_id) FROM migration_test"); n != 1 {
+		t.Errorf("the last migration is %d", n)
 	}
 }
 
 func testBrokenMigration(t *testing.T, fresh string) {
-	if _, err := open(t.Context(), fresh, nil, steps("CREATE TABLE a (b INTEGER)", "CREATE TABLE c (d INTEGER); SELECT * FROM missing")); err == nil || !strings.Contains(err.Error(), "0002_step") {
+	if _, err := Open(t.Context(), fresh, nil, owner("CREATE TABLE a (b INTEGER)", "CREATE TABLE c (d INTEGER); SELECT * FROM missing")); err == nil || !strings.Contains(err.Error(), "0002_step") {
 		t.Fatal(err)
 	}
-	s := mustOpen(t, fresh, steps("CREATE TABLE a (b INTEGER)"))
-	if n := number(t, s, "SELECT MAX(version_id) FROM schema_migration"); n != 1 {
-		t.Errorf("migration %d is the last recorded", n)
-	}
-}
-
-func testMatching(t *testing.T, fresh string) {
-	s := mustOpen(t, fresh, migrations)
-	d := s.Dialect()
-	text := "SELECT COUNT(*) " + d.Matching("audit_event", "$1")
-	for _, words := range [][]string{{"a"}, {"größe", "17"}, {"and"}, {"or", "near", "not"}} {
-		if n := number(t, s, text, d.Terms(words)); n != 0 {
-			t.Errorf("%q: %d", words, n)
-		}
+	s := mustOpen(t, fresh, owner("CREATE TABLE a (b INTEGER)"))
+	if n := number(t, s, "SELECT MAX(version_id) FROM migration_test"); n != 1 {
+		t.Errorf("the last migration is %d", n)
 	}
 }
 
 func testRefused(t *testing.T, fresh string) {
-	s := mustOpen(t, fresh, steps("CREATE TABLE a (b INTEGER PRIMARY KEY CHECK (b < 10))"))
+	s := mustOpen(t, fresh, owner("CREATE TABLE a (b INTEGER PRIMARY KEY CHECK (b < 10))"))
 	for statement, want := range map[string]bool{
 		"INSERT INTO a VALUES (10)":      true,
 		"INSERT INTO a VALUES (1), (1)":  true,
 		"INSERT INTO missing VALUES (1)": false,
 	} {
-		err := s.Write(t.Context(), func(tx *sql.Tx) error {
+		err := s.Tx(t.Context(), func(tx *Tx) error {
 			_, err := tx.ExecContext(t.Context(), statement)
 			return fmt.Errorf("wrapped: %w", err)
 		})
 		if s.Dialect().Refused(err) != want {
-			t.Errorf("%s: %v, refused %v", statement, err, !want)
+			t.Errorf("%s: %v, rejected %v", statement, err, !want)
 		}
 	}
 	if s.Dialect().Refused(context.Canceled) {
-		t.Error("a cancelled context is no refusal")
+		t.Error("a cancelled context is not a rejection")
 	}
 }
 
 func testCancelled(t *testing.T, fresh string) {
-	s := mustOpen(t, fresh, migrations)
+	s := mustOpen(t, fresh)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := s.Ping(ctx); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
-	if err := s.Write(ctx, func(*sql.Tx) error { return nil }); !errors.Is(err, context.Canceled) {
+	if err := s.Tx(ctx, func(*Tx) error { return nil }); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 	if _, err := Open(ctx, fresh, nil); err == nil {
@@ -242,7 +269,7 @@ func testReplicas(t *testing.T, fresh string) {
 	var all sync.WaitGroup
 	for range 8 {
 		all.Go(func() {
-			s, err := Open(t.Context(), fresh, nil)
+			s, err := Open(t.Context(), fresh, nil, owner("CREATE TABLE a (b INTEGER)"), ownerNamed("other", "CREATE TABLE c (d INTEGER)"))
 			if err != nil {
 				t.Error(err)
 				return
@@ -253,13 +280,13 @@ func testReplicas(t *testing.T, fresh string) {
 		})
 	}
 	all.Wait()
-	if n := number(t, mustOpen(t, fresh, migrations), "SELECT MAX(version_id) FROM schema_migration"); n != len(migrations) {
-		t.Errorf("migration %d is the last recorded", n)
+	if n := number(t, mustOpen(t, fresh), "SELECT COUNT(*) FROM migration_hash"); n != 3 {
+		t.Errorf("%d migrations are recorded, want 3", n)
 	}
 }
 
 func testEncoding(t *testing.T, fresh string) {
-	s := mustOpen(t, fresh, migrations)
+	s := mustOpen(t, fresh)
 	if _, err := s.write.ExecContext(t.Context(), "CREATE DATABASE latin ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0"); err != nil {
 		t.Fatal(err)
 	}
@@ -277,21 +304,13 @@ func testSynchronousCommit(t *testing.T, fresh string) {
 		return value
 	}
 	for given, want := range map[string]string{"off": "on", "local": "local", "remote_apply": "remote_apply"} {
-		if got := setting(mustOpen(t, fresh+"&options=-csynchronous_commit%3D"+given, migrations)); got != want {
+		if got := setting(mustOpen(t, fresh+"&options=-csynchronous_commit%3D"+given)); got != want {
 			t.Errorf("synchronous_commit is %s, became %s, want %s", given, got, want)
 		}
 	}
 }
 
-func testPlans(t *testing.T, fresh string) {
-	s := mustOpen(t, fresh, migrations)
-	var mode string
-	if err := s.Reader().QueryRowContext(t.Context(), "SHOW plan_cache_mode").Scan(&mode); err != nil || mode != "force_custom_plan" {
-		t.Error(mode, err)
-	}
-}
-
-// testPassword looks for the password in all errors and log lines that a wrong URL can cause.
+// testPassword looks for the password in the errors and log lines that wrong URLs cause.
 func testPassword(t *testing.T, server *postgrestest.Server) {
 	const password = "hunter2secret"
 	for _, url := range []string{
@@ -321,7 +340,7 @@ func TestSQLiteFilesArePrivate(t *testing.T) {
 	url := sqliteURL(t)
 	file := strings.TrimPrefix(url, "sqlite://")
 	for range 2 {
-		s := mustOpen(t, url, migrations)
+		s := mustOpen(t, url)
 		execute(t, s, "CREATE TABLE IF NOT EXISTS a (b INTEGER)")
 		for name, want := range map[string]fs.FileMode{filepath.Dir(file): fs.ModeDir | 0o700, file: 0o600, file + "-wal": 0o600, file + "-shm": 0o600, file + ".lock": 0o600} {
 			if info, err := os.Stat(name); err != nil || info.Mode() != want {
@@ -331,14 +350,14 @@ func TestSQLiteFilesArePrivate(t *testing.T) {
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.Chmod(file, 0o664); err != nil { // as a volume's group does
+		if err := os.Chmod(file, 0o664); err != nil { // as a volume with a group does
 			t.Fatal(err)
 		}
 	}
 }
 
 func TestSQLiteIsDurable(t *testing.T) {
-	s := mustOpen(t, sqliteURL(t), migrations)
+	s := mustOpen(t, sqliteURL(t))
 	for _, pool := range []*sql.DB{s.read, s.write} {
 		for pragma, want := range map[string]string{"journal_mode": "wal", "synchronous": "2", "foreign_keys": "1", "busy_timeout": "2000"} {
 			var got string
@@ -352,9 +371,9 @@ func TestSQLiteIsDurable(t *testing.T) {
 	}
 }
 
-func TestSQLiteOddPath(t *testing.T) {
+func TestSQLitePathWithSpecialCharacters(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "a b%20é", "con#tent'.db")
-	s := mustOpen(t, "sqlite://"+strings.NewReplacer("%", "%25", "#", "%23", " ", "%20").Replace(file), migrations)
+	s := mustOpen(t, "sqlite://"+strings.NewReplacer("%", "%25", "#", "%23", " ", "%20").Replace(file))
 	if _, err := os.Stat(file); err != nil {
 		t.Error(err)
 	}
@@ -368,14 +387,14 @@ func TestNotADatabase(t *testing.T) {
 	if err := os.WriteFile(file, []byte(strings.Repeat("no database ", 1000)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for range 2 { // the lock is given back
+	for range 2 { // the lock is released
 		if _, err := Open(t.Context(), "sqlite://"+file, nil); err == nil || errors.Is(err, ErrInUse) {
 			t.Error(err)
 		}
 	}
 }
 
-// childURL makes the test binary a process that opens a database and holds it.
+// childURL makes the test binary a process that opens a database and keeps it open.
 const childURL = "QUOIN_STORE_CHILD_URL"
 
 func TestMain(m *testing.M) {
@@ -412,8 +431,8 @@ func TestTwoProcessesOnOneSQLiteFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = child.Wait() // it was killed
-	// Whoever was killed keeps nobody away.
-	if err := mustOpen(t, url, migrations).Ping(t.Context()); err != nil {
+	// The lock ends with the process.
+	if err := mustOpen(t, url).Ping(t.Context()); err != nil {
 		t.Error(err)
 	}
 }

@@ -22,7 +22,7 @@ const (
 
 // with opens the database for some work.
 func (b *bench) with(ctx context.Context, work func(*audit.Log) error) error {
-	s, err := store.Open(ctx, b.url, nil)
+	s, err := store.Open(ctx, b.url, nil, audit.Owner)
 	if err != nil {
 		return err
 	}

@@ -31,7 +31,7 @@ type exported struct {
 
 // run exports, and prints what it found as JSON.
 func (f exportFlags) run(ctx context.Context) (err error) {
-	s, err := store.Open(ctx, f.url, nil)
+	s, err := store.Open(ctx, f.url, nil, audit.Owner)
 	if err != nil {
 		return err
 	}
