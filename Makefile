@@ -14,6 +14,8 @@ GO_BUILD := CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.version=$(V
 # Evaluated when used: building the API server for the first time takes minutes.
 ASSETS = $(shell $(BIN)/localcluster binaries --nodes simulated)
 TEST_FLAGS ?=
+# BENCH_FLAGS=-docs writes the results of a bench into docs/operations/sizing.md.
+BENCH_FLAGS ?=
 
 ##@ A local cluster
 
@@ -83,23 +85,23 @@ chaos: $(BIN)/localcluster ## Let every single API call of the controllers go wr
 
 .PHONY: bench-rollout
 bench-rollout: $(BIN)/localcluster build ## Roll 1,000 deployments, beside patching the same workloads directly.
-	go run ./test/bench/rollout
+	go run ./test/bench/rollout $(BENCH_FLAGS)
 
 .PHONY: bench-rest
 bench-rest: $(BIN)/localcluster build ## List 1,000 deployments over REST, beside the same list from the API server.
-	KUBEBUILDER_ASSETS="$(ASSETS)" go run ./test/bench/rest
+	KUBEBUILDER_ASSETS="$(ASSETS)" go run ./test/bench/rest $(BENCH_FLAGS)
 
 .PHONY: bench-scim
 bench-scim: $(BIN)/localcluster build ## SCIM at 100,000 users, beside raw creates and gets, and beside scimmy (npm).
-	KUBEBUILDER_ASSETS="$(ASSETS)" go run ./test/bench/scim
+	KUBEBUILDER_ASSETS="$(ASSETS)" go run ./test/bench/scim $(BENCH_FLAGS)
 
 .PHONY: bench-audit
 bench-audit: ## The audit log at 1,000,000 events, in PostgreSQL and SQLite, beside psql's \copy.
-	go run ./test/bench/audit
+	go run ./test/bench/audit $(BENCH_FLAGS)
 
 .PHONY: bench-gateway
 bench-gateway: $(BIN)/localcluster build ## The data API through the gateway, beside Caddy and nginx in front of the same backend.
-	KUBEBUILDER_ASSETS="$(ASSETS)" go run ./test/bench/gateway
+	KUBEBUILDER_ASSETS="$(ASSETS)" go run ./test/bench/gateway $(BENCH_FLAGS)
 
 .PHONY: lint
 lint: $(BIN)/golangci-lint prose ## Static checks of code and prose.

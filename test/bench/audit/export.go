@@ -113,7 +113,7 @@ func (b *bench) compareExports(ctx context.Context) error {
 	b.report.Fact(b.name+": export as CSV", "**%.0f rows/s**, %.0f MiB/s; psql \\copy from PostgreSQL %.0f rows/s; median of %d turns",
 		rate(ours), float64(info.Size())/(1<<20)*1000/ours.Milliseconds(0.5), rate(theirs), b.turns)
 	b.report.Fact(b.name+": memory of the export", "resident at most %.0f MiB, %.0f at a quarter of the rows, %.0f before", last.Most, last.Quarter, last.Opened)
-	b.report.AtLeast(b.name+": export, rows a second", rate(ours), 100_000, "")
+	b.report.AtLeast(b.name+": export, rows a second", rate(ours), 200_000, "")
 	b.report.Fact(b.name+": export ÷ psql \\copy", "%.2f", rate(ours)/rate(theirs))
 	b.report.AtMost(b.name+": memory at the end of the export ÷ at a quarter", last.Most/last.Quarter, 1.2, "")
 	return nil

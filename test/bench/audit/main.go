@@ -16,9 +16,9 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
-	"runtime"
 
 	"github.com/quoin-dev/quoin/internal/store/postgrestest"
 	"github.com/quoin-dev/quoin/test/bench/internal/measure"
@@ -31,10 +31,11 @@ type options struct {
 	searches                int
 	changes, callers, alone int
 	folder                  string
+	docs                    *bool
 }
 
 func main() {
-	o := options{}
+	o := options{docs: measure.DocsFlag()}
 	child := exportFlags{}
 	flag.IntVar(&o.events, "events", 1_000_000, "`number` of events")
 	flag.IntVar(&o.turns, "turns", 3, "how `often` export and \\copy take turns")
@@ -62,17 +63,25 @@ func run(ctx context.Context, o options) error {
 		return err
 	}
 	defer func() { _ = os.RemoveAll(folder) }()
+	results, err := measure.OpenResults("audit", *o.docs)
+	if err != nil {
+		return err
+	}
 	r := &measure.Report{}
-	before := measure.Load()
 	err = measureAll(ctx, o, folder, r)
 	if r.Empty() {
 		return err
 	}
-	// What was found before something failed is shown too.
-	fmt.Printf("%d events; %d cores, %s %s/%s; load before %s, after %s\n\n", o.events, runtime.NumCPU(), runtime.Version(), runtime.GOOS, runtime.GOARCH, before, measure.Load())
-	r.PrintRows(os.Stdout, "Times")
-	r.PrintBars(os.Stdout)
-	return err
+	setup := fmt.Sprintf("%d events of one account", o.events)
+	tables := func(w io.Writer) {
+		r.PrintBars(w)
+		r.PrintRows(w, "Times")
+	}
+	if err != nil { // print what was measured before the error
+		results.Print(setup, tables)
+		return err
+	}
+	return results.Publish(setup, tables)
 }
 
 // measureAll does everything with each database.

@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-// backendCommand is the argument with which this program is the backend.
+// backendCommand is the argument that makes this program the backend.
 const backendCommand = "backend"
 
-// What is asked for.
+// The requests.
 const (
 	pathSmall = "/cubejs-api/v1/load"
 	pathLarge = "/cubejs-api/v1/large"
@@ -25,8 +25,8 @@ const (
 	query = `{"query":{"measures":["orders.count"],"dimensions":["orders.status"],"timeDimensions":[{"dimension":"orders.created_at","granularity":"day","dateRange":"last 7 days"}],"limit":100}}`
 )
 
-// serveBackend answers until it is ended. It says on stdout where: an address of this machine's
-// that is not loopback, for no EndpointSlice takes one that is. The packets take the same way.
+// serveBackend serves until the process is stopped. It prints its address on stdout: one of this machine that is not
+// loopback, which an EndpointSlice rejects. Packets stay on the machine.
 func serveBackend() {
 	ip, err := ownAddress()
 	if err != nil {
@@ -39,15 +39,15 @@ func serveBackend() {
 		os.Exit(1)
 	}
 	mux := http.NewServeMux()
-	mux.HandleFunc("POST "+pathSmall, answering(bytesSmall))
-	mux.HandleFunc("POST "+pathLarge, answering(bytesLarge))
+	mux.HandleFunc("POST "+pathSmall, respondWith(bytesSmall))
+	mux.HandleFunc("POST "+pathLarge, respondWith(bytesLarge))
 	fmt.Println(l.Addr())
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: time.Minute}
 	fmt.Fprintln(os.Stderr, server.Serve(l))
 }
 
-// answering sends JSON of a size.
-func answering(size int) http.HandlerFunc {
+// respondWith returns a handler that sends JSON of a size.
+func respondWith(size int) http.HandlerFunc {
 	const before, after = `{"data":"`, `"}`
 	body := []byte(before + strings.Repeat("x", size-len(before)-len(after)) + after)
 	length := strconv.Itoa(size)
@@ -58,7 +58,7 @@ func answering(size int) http.HandlerFunc {
 		}
 		w.Header().Set("Content-Type", "application/json; charset=utf-8")
 		w.Header().Set("Content-Length", length)
-		_, _ = w.Write(body) // a caller that is gone cannot be told
+		_, _ = w.Write(body) // the client has disconnected
 	}
 }
 
@@ -72,5 +72,5 @@ func ownAddress() (string, error) {
 			return ip.IP.String(), nil
 		}
 	}
-	return "", fmt.Errorf("this machine has no address but loopback, which Kubernetes takes for no pod's")
+	return "", fmt.Errorf("this machine has no address but loopback, which an EndpointSlice rejects")
 }

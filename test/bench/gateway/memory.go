@@ -10,18 +10,18 @@ import (
 	"github.com/quoin-dev/quoin/test/bench/internal/process"
 )
 
-// spareFiles are those that a process needs besides its idle connections.
+// spareFiles is the number of open files that a process needs besides its idle connections.
 const spareFiles = 2000
 
-// weighed is what a process takes at rest and with idle connections.
-type weighed struct {
+// memoryUse is the memory of a process at rest and with idle connections.
+type memoryUse struct {
 	name          string
 	before, after float64 // MiB
 	connections   int
 }
 
-// weigh measures the memory of each front in a process that is new.
-func (w *world) weigh(ctx context.Context, o options, r *report) error {
+// measureMemory measures the memory of each proxy in a new process.
+func (w *world) measureMemory(ctx context.Context, o options, r *report) error {
 	if o.idle == 0 {
 		return nil
 	}
@@ -30,17 +30,17 @@ func (w *world) weigh(ctx context.Context, o options, r *report) error {
 		r.skipped = append(r.skipped, fmt.Sprintf("memory: **skipped**: %v", err))
 		return nil
 	}
-	for _, t := range w.fronts() {
+	for _, t := range w.proxies() {
 		measure.Progress("%s with %d idle connections", t.name, o.idle)
 		t.process.Stop()
 		if err := t.startAndWait(ctx, w.request(pathSmall)); err != nil {
 			return err
 		}
-		m, err := w.weighOne(ctx, t, o.idle)
+		m, err := w.memoryOf(ctx, t, o.idle)
 		if err != nil {
 			return fmt.Errorf("%s with %d idle connections: %w", t.name, o.idle, err)
 		}
-		r.weights = append(r.weights, m)
+		r.memory = append(r.memory, m)
 	}
 	return nil
 }
@@ -59,19 +59,18 @@ func allowFiles(wanted uint64) error {
 	return nil
 }
 
-// weighOne opens the connections, asks once over each, and looks when nothing has happened for a
-// while.
-func (w *world) weighOne(ctx context.Context, t *target, n int) (weighed, error) {
-	m := weighed{name: t.name, before: settled(ctx, t.process), connections: n}
+// memoryOf opens the connections, sends one request over each, and measures when memory is stable.
+func (w *world) memoryOf(ctx context.Context, t *target, n int) (memoryUse, error) {
+	m := memoryUse{name: t.name, before: stableMemory(ctx, t.process), connections: n}
 	open, err := w.openIdle(ctx, t, n)
 	defer closeAll(open)
 	if err != nil {
 		return m, err
 	}
-	m.after = settled(ctx, t.process)
-	for i := 0; i < n; i += max(1, n/100) { // they must not have been closed meanwhile
-		if err := open[i].ask(w.request(pathSmall), bytesSmall); err != nil {
-			return m, fmt.Errorf("a connection that was idle: %w", err)
+	m.after = stableMemory(ctx, t.process)
+	for i := 0; i < n; i += max(1, n/100) { // they must still be open
+		if err := open[i].send(w.request(pathSmall), bytesSmall); err != nil {
+			return m, fmt.Errorf("an idle connection: %w", err)
 		}
 	}
 	return m, ctx.Err()
@@ -80,30 +79,29 @@ func (w *world) weighOne(ctx context.Context, t *target, n int) (weighed, error)
 func (w *world) openIdle(ctx context.Context, t *target, n int) ([]*connection, error) {
 	const dialers = 32
 	request := w.request(pathSmall)
-	open := make([]*connection, n) // nil are those that could not be made
+	open := make([]*connection, n) // nil if it could not be opened
 	_, err := measure.Spread(ctx, n, dialers, func(_ context.Context, i int) (_ time.Duration, err error) {
 		if open[i], err = t.dial(); err != nil {
 			return 0, err
 		}
-		if err := open[i].allow(2 * time.Minute); err != nil {
+		if err := open[i].SetDeadline(time.Now().Add(2 * time.Minute)); err != nil {
 			return 0, err
 		}
-		return 0, open[i].ask(request, bytesSmall)
+		return 0, open[i].send(request, bytesSmall)
 	})
 	return open, err
 }
 
-// settled is the memory of a process once it has stayed the same, within a hundredth, for a few
-// seconds.
-func settled(ctx context.Context, p *process.Process) float64 {
+// stableMemory returns the memory of a process after it has not changed by more than 1 % for 3 seconds.
+func stableMemory(ctx context.Context, p *process.Process) float64 {
 	const (
-		often  = 500 * time.Millisecond
-		enough = 6
-		atMost = 40
+		interval = 500 * time.Millisecond
+		stable   = 6
+		limit    = 40
 	)
 	last, same := residentMiB(p), 0
-	for i := 0; i < atMost && same < enough && ctx.Err() == nil; i++ {
-		time.Sleep(often)
+	for i := 0; i < limit && same < stable && ctx.Err() == nil; i++ {
+		time.Sleep(interval)
 		now := residentMiB(p)
 		if change := now - last; change*change < last*last/1e4 {
 			same++

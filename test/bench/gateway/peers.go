@@ -22,33 +22,33 @@ import (
 var configurations embed.FS
 
 const (
-	// caddyModule is a module of its own: Caddy's dependencies are not Quoin's.
+	// caddyModule is a separate module, to keep Caddy's dependencies out of Quoin's.
 	caddyModule  = "test/bench/gateway/caddy"
 	caddyPackage = "github.com/caddyserver/caddy/v2"
-	// none leaves a peer out.
+	// none skips a peer.
 	none = "none"
 )
 
-// errNoPeer says why a peer cannot be had here.
-var errNoPeer = errors.New("cannot be had here")
+// errNoPeer is the error if a peer is not available on this machine.
+var errNoPeer = errors.New("is not available")
 
-// peer is a program that does what the gateway does, but for the token.
+// peer is a proxy that does what the gateway does, except checking the token.
 type peer struct {
 	name, binary, configuration string
-	// find gets the binary when none is given, version says which it is.
-	find, version func(ctx context.Context, where string) (string, error)
-	// arguments with which it runs in the foreground; the configuration's file comes after them.
+	// find returns the binary if none is configured; version returns its version.
+	find, version func(ctx context.Context, path string) (string, error)
+	// arguments run it in the foreground; the configuration file follows them.
 	arguments []string
 }
 
-// startPeers starts those that can be had, and says which cannot.
+// startPeers starts the available peers, and returns which are skipped.
 func (w *world) startPeers(ctx context.Context, o options) (skipped []string, err error) {
 	for _, p := range []peer{
 		{nameCaddy, o.caddy, "Caddyfile", buildCaddy, caddyVersion, []string{"run", "--adapter", "caddyfile", "--config"}},
-		{"nginx", o.nginx, "nginx.conf", findNginx, nginxVersion, []string{"-e", "stderr", "-c"}},
+		{nameNginx, o.nginx, "nginx.conf", findNginx, nginxVersion, []string{"-e", "stderr", "-c"}},
 	} {
 		if p.binary == none {
-			skipped = append(skipped, fmt.Sprintf("%s: left out (-%s=none)", p.name, strings.ToLower(p.name)))
+			skipped = append(skipped, fmt.Sprintf("%s: skipped (-%s=none)", p.name, strings.ToLower(p.name)))
 			continue
 		}
 		err := w.startPeer(ctx, o, p)
@@ -87,7 +87,7 @@ func (w *world) startPeer(ctx context.Context, o options, p peer) error {
 	return t.startAndWait(ctx, w.request(pathSmall))
 }
 
-// get finds the binary and says its version. Only one that is not given may be missing.
+// get returns the version of the binary, and finds the binary if none is configured. Only then may it be missing.
 func (p *peer) get(ctx context.Context, dir string) (string, error) {
 	if p.binary != "" {
 		return p.version(ctx, p.binary)
@@ -103,7 +103,7 @@ func (p *peer) get(ctx context.Context, dir string) (string, error) {
 	return version, nil
 }
 
-// configure writes a peer's configuration.
+// configure writes a peer's configuration file.
 func (w *world) configure(o options, name, file string, t *target) error {
 	parsed, err := template.ParseFS(configurations, "peers/"+name)
 	if err != nil {
@@ -123,17 +123,17 @@ func (w *world) configure(o options, name, file string, t *target) error {
 	return os.WriteFile(file, text.Bytes(), 0o600)
 }
 
-// buildCaddy builds Caddy as it is published.
+// buildCaddy builds the published Caddy.
 func buildCaddy(ctx context.Context, dir string) (string, error) {
 	binary := filepath.Join(dir, "caddy")
 	build := exec.CommandContext(ctx, "go", "build", "-C", caddyModule, "-ldflags", "-s -w", "-o", binary, caddyPackage+"/cmd/caddy")
-	if said, err := build.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("go build: %w: %.500s", err, oneLine(said))
+	if output, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("go build: %w: %.500s", err, oneLine(output))
 	}
 	return binary, nil
 }
 
-// caddyVersion looks into the binary: one that is built like that does not know its own.
+// caddyVersion reads the build information: a Caddy built with go build does not know its version.
 func caddyVersion(_ context.Context, binary string) (string, error) {
 	built, err := buildinfo.ReadFile(binary)
 	if err != nil {
@@ -147,17 +147,17 @@ func caddyVersion(_ context.Context, binary string) (string, error) {
 	return "", fmt.Errorf("%s is not Caddy", binary)
 }
 
-// findNginx takes what is installed, else Debian's package without installing it: nothing is kept.
+// findNginx returns the installed nginx, or else unpacks Debian's package into a temporary folder.
 func findNginx(ctx context.Context, dir string) (string, error) {
 	if binary, err := exec.LookPath("nginx"); err == nil {
 		return binary, nil
 	}
-	// A machine that is new has no lists of packages yet.
+	// A new machine has no package lists yet.
 	const get = `apt-get -q download nginx || { [ "$(id -u)" = 0 ] && apt-get -q update && apt-get -q download nginx; } && dpkg-deb -x nginx_*.deb nginx`
 	fetch := exec.CommandContext(ctx, "sh", "-ec", get)
 	fetch.Dir = dir
-	if said, err := fetch.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("it is not installed, and apt-get download nginx: %w: %.500s", err, oneLine(said))
+	if output, err := fetch.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("it is not installed, and apt-get download nginx: %w: %.500s", err, oneLine(output))
 	}
 	return filepath.Join(dir, "nginx", "usr", "sbin", "nginx"), nil
 }
@@ -165,10 +165,10 @@ func findNginx(ctx context.Context, dir string) (string, error) {
 func oneLine(text []byte) string { return strings.Join(strings.Fields(string(text)), " ") }
 
 func nginxVersion(ctx context.Context, binary string) (string, error) {
-	said, err := exec.CommandContext(ctx, binary, "-v").CombinedOutput()
-	if err != nil { // such as for want of a library
-		return "", fmt.Errorf("%s -v: %w: %.500s", binary, err, oneLine(said))
+	output, err := exec.CommandContext(ctx, binary, "-v").CombinedOutput()
+	if err != nil { // for example a missing library
+		return "", fmt.Errorf("%s -v: %w: %.500s", binary, err, oneLine(output))
 	}
-	_, version, _ := strings.Cut(oneLine(said), "/")
+	_, version, _ := strings.Cut(oneLine(output), "/")
 	return version, nil
 }

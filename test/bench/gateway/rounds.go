@@ -19,7 +19,7 @@ type work struct {
 	send        sender
 }
 
-// works are all of them.
+// works returns all kinds of work.
 func (w *world) works(o options, length time.Duration) []work {
 	small, large := w.request(pathSmall), w.request(pathLarge)
 	return []work{
@@ -30,7 +30,7 @@ func (w *world) works(o options, length time.Duration) []work {
 	}
 }
 
-// Places of the works above.
+// Indexes of the works above.
 const (
 	workSmall = iota
 	workLarge
@@ -38,11 +38,10 @@ const (
 	workRate
 )
 
-// takeTurns has all targets do all of the work, round after round; each round begins with another
-// one.
-func (w *world) takeTurns(ctx context.Context, o options, r *report) error {
+// runRounds measures all work with all targets in every round. Each round begins with another target.
+func (w *world) runRounds(ctx context.Context, o options, r *report) error {
 	targets := w.targets()
-	for _, t := range w.fronts() { // what was asked while they started
+	for _, t := range w.proxies() { // requests of the readiness checks
 		if _, err := emptyLog(t.accessLog); err != nil {
 			return err
 		}
@@ -50,7 +49,7 @@ func (w *world) takeTurns(ctx context.Context, o options, r *report) error {
 	measure.Progress("warming up")
 	for _, k := range w.works(o, o.time/4) {
 		for _, t := range targets {
-			if _, err := takeTurn(ctx, t, k, o.time/4); err != nil {
+			if _, err := measureWork(ctx, t, k, o.time/4); err != nil {
 				return err
 			}
 		}
@@ -60,53 +59,52 @@ func (w *world) takeTurns(ctx context.Context, o options, r *report) error {
 		for i, k := range w.works(o, o.time) {
 			for n := range targets {
 				t := targets[(n+round)%len(targets)]
-				done, err := takeTurn(ctx, t, k, o.time)
+				s, err := measureWork(ctx, t, k, o.time)
 				if err != nil {
 					return err
 				}
-				r.add(i, k.what, t.name, done)
+				r.add(i, k.what, t.name, s)
 			}
 		}
 	}
 	return nil
 }
 
-// takeTurn measures, and checks that the access log has had a line for each request.
-func takeTurn(ctx context.Context, t *target, k work, length time.Duration) (turn, error) {
-	done, err := t.measure(ctx, k.connections, length, k.send)
+// measureWork measures, and checks that the access log has a line for each request.
+func measureWork(ctx context.Context, t *target, k work, length time.Duration) (sample, error) {
+	s, err := t.measure(ctx, k.connections, length, k.send)
 	if err != nil {
-		return done, fmt.Errorf("%s, %s: %w", t.name, k.what, err)
+		return s, fmt.Errorf("%s, %s: %w", t.name, k.what, err)
 	}
 	if t.accessLog == "" {
-		return done, nil
+		return s, nil
 	}
-	// The line of an answer may be written after it.
+	// The line may be written after the response.
 	lines := 0
 	for range 100 {
 		more, err := emptyLog(t.accessLog)
 		if err != nil {
-			return done, err
+			return s, err
 		}
-		if lines += more; lines >= done.requests {
-			return done, nil
+		if lines += more; lines >= s.requests {
+			return s, nil
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
-	return done, fmt.Errorf("%s, %s: %d lines in the access log, want %d", t.name, k.what, lines, done.requests)
+	return s, fmt.Errorf("%s, %s: %d lines in the access log, want %d", t.name, k.what, lines, s.requests)
 }
 
-// emptyLog counts the lines of an access log and takes them away: the machine's disk is not what is
-// measured.
+// emptyLog counts the lines of an access log and truncates it: the disk is not measured.
 func emptyLog(file string) (int, error) {
 	f, err := os.OpenFile(file, os.O_RDWR, 0)
 	if err != nil {
 		return 0, err
 	}
 	defer func() { _ = f.Close() }()
-	lines, room := 0, make([]byte, 1<<20)
+	lines, buffer := 0, make([]byte, 1<<20)
 	for {
-		n, err := f.Read(room)
-		lines += bytes.Count(room[:n], []byte{'\n'})
+		n, err := f.Read(buffer)
+		lines += bytes.Count(buffer[:n], []byte{'\n'})
 		if err == io.EOF {
 			return lines, f.Truncate(0)
 		}

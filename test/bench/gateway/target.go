@@ -16,13 +16,13 @@ import (
 	"github.com/quoin-dev/quoin/test/bench/internal/process"
 )
 
-// target is what requests are sent to.
+// target is a server under test.
 type target struct {
 	name, version string
-	// address to connect to; trust is nil for plain HTTP.
+	// trust is nil for plain HTTP.
 	address string
 	trust   *tls.Config
-	// launch starts the process again; accessLog is where it writes a line for each request.
+	// launch starts a new process; accessLog is its file with a line for each request.
 	launch    func() (*process.Process, error)
 	process   *process.Process
 	accessLog string
@@ -33,7 +33,7 @@ func (t *target) start() (err error) {
 	return err
 }
 
-// startAndWait starts the process and waits until it answers.
+// startAndWait starts the process and waits until a request succeeds.
 func (t *target) startAndWait(ctx context.Context, request []byte) error {
 	if err := t.start(); err != nil {
 		return err
@@ -41,18 +41,18 @@ func (t *target) startAndWait(ctx context.Context, request []byte) error {
 	return process.Await(ctx, t.name, 300, 100*time.Millisecond, func() error { return t.try(request, bytesSmall) })
 }
 
-// patience is how long a request may take, and a connection to be made.
-const patience = 30 * time.Second
+// requestTimeout is the timeout of a request, and of a connection attempt.
+const requestTimeout = 30 * time.Second
 
-// connection sends one request at a time. It is leaner than net/http's client: what it takes of the
-// processors is missing to whom it measures.
+// connection sends one request at a time. It uses less processor time than net/http's client, which would be taken from
+// the target.
 type connection struct {
 	net.Conn
 	reader *bufio.Reader
 }
 
 func (t *target) dial() (*connection, error) {
-	plain, err := net.DialTimeout("tcp", t.address, patience)
+	plain, err := net.DialTimeout("tcp", t.address, requestTimeout)
 	if err != nil {
 		return nil, err
 	}
@@ -60,7 +60,7 @@ func (t *target) dial() (*connection, error) {
 		return &connection{plain, bufio.NewReader(plain)}, nil
 	}
 	secure := tls.Client(plain, t.trust)
-	_ = plain.SetDeadline(time.Now().Add(patience)) // fails on a closed connection only, which the handshake tells
+	_ = plain.SetDeadline(time.Now().Add(requestTimeout)) // an error shows in the handshake too
 	if err := secure.Handshake(); err != nil {
 		_ = plain.Close()
 		return nil, fmt.Errorf("%s: TLS handshake: %w", t.name, err)
@@ -68,11 +68,8 @@ func (t *target) dial() (*connection, error) {
 	return &connection{secure, bufio.NewReader(secure)}, nil
 }
 
-// allow gives the requests that follow some time.
-func (c *connection) allow(d time.Duration) error { return c.SetDeadline(time.Now().Add(d)) }
-
-// ask sends a request and reads the answer to its end, which must be 200 with a body of that size.
-func (c *connection) ask(request []byte, size int) error {
+// send sends a request and reads the response, which must have the status 200 and a body of the given size.
+func (c *connection) send(request []byte, size int) error {
 	if _, err := c.Write(request); err != nil {
 		return err
 	}
@@ -82,35 +79,35 @@ func (c *connection) ask(request []byte, size int) error {
 	}
 	defer func() { _ = response.Body.Close() }()
 	if response.StatusCode != http.StatusOK {
-		said, _ := io.ReadAll(io.LimitReader(response.Body, 300))
-		return fmt.Errorf("%s: %s", response.Status, said)
+		body, _ := io.ReadAll(io.LimitReader(response.Body, 300))
+		return fmt.Errorf("%s: %s", response.Status, body)
 	}
 	n, err := io.Copy(io.Discard, response.Body)
 	switch {
 	case err != nil:
 		return err
 	case n != int64(size):
-		return fmt.Errorf("an answer of %d bytes, want %d", n, size)
+		return fmt.Errorf("the response has %d bytes, want %d", n, size)
 	case response.Close:
-		return errors.New("the connection is not kept open")
+		return errors.New("the server closes the connection")
 	}
 	return nil
 }
 
-// try asks once, over a connection of its own.
+// try sends one request over a new connection.
 func (t *target) try(request []byte, size int) error {
 	c, err := t.dial()
 	if err != nil {
 		return err
 	}
 	defer func() { _ = c.Close() }()
-	if err := c.allow(patience); err != nil {
+	if err := c.SetDeadline(time.Now().Add(requestTimeout)); err != nil {
 		return err
 	}
-	return c.ask(request, size)
+	return c.send(request, size)
 }
 
-// request is one of HTTP/1.1, as a client of the data API sends it.
+// request returns an HTTP/1.1 request, as clients of the data API send it.
 func (w *world) request(path string) []byte {
 	return requestWith(path, "Authorization: "+w.token+"\r\n")
 }
@@ -120,7 +117,7 @@ func requestWith(path, authorization string) []byte {
 		"Content-Type: application/json\r\nAccept: */*\r\nUser-Agent: quoin-bench-gateway\r\nContent-Length: " + strconv.Itoa(len(query)) + "\r\n\r\n" + query)
 }
 
-// verify checks that all do what they are here for.
+// verify checks the responses of all targets, and that the gateway rejects requests without a valid token.
 func (w *world) verify() error {
 	for _, t := range w.targets() {
 		for path, size := range map[string]int{pathSmall: bytesSmall, pathLarge: bytesLarge} {
@@ -132,7 +129,7 @@ func (w *world) verify() error {
 	for _, authorization := range []string{"", "Authorization: " + w.token + "x\r\n"} {
 		err := w.gateway.try(requestWith(pathSmall, authorization), bytesSmall)
 		if err == nil || !strings.HasPrefix(err.Error(), "401 ") {
-			return fmt.Errorf("the gateway does not check the token: %w", err)
+			return fmt.Errorf("the gateway accepts an invalid token: %w", err)
 		}
 	}
 	return nil

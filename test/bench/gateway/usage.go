@@ -2,7 +2,7 @@ package main
 
 import "github.com/quoin-dev/quoin/test/bench/internal/process"
 
-// processorSeconds is how long a process and its children have had a processor.
+// processorSeconds returns the processor time of a process and its children.
 func processorSeconds(p *process.Process) (used float64) {
 	for _, u := range process.Family(p.ID()) {
 		used += u.Processor
@@ -10,10 +10,10 @@ func processorSeconds(p *process.Process) (used float64) {
 	return used
 }
 
-// residentMiB is the memory of a process and its children; pages that they share count for each.
+// residentMiB returns the memory of a process and its children. Shared pages count for each of them.
 func residentMiB(p *process.Process) (sum float64) {
 	for _, u := range process.Family(p.ID()) {
-		m, _ := process.MemoryOf(u.ID) // one that has just ended has none
+		m, _ := process.MemoryOf(u.ID) // zero if it has just exited
 		sum += m.Resident
 	}
 	return sum

@@ -30,18 +30,18 @@ const (
 	deployment  = "sales"
 	host        = deployment + ".data." + accountHost
 	namespace   = "bench"
-	// certificates are made by the gateway and kept in this Secret; all use this one.
-	certificate = "quoin-gateway-tls"
+	// certificateSecret is the Secret in which the gateway keeps its certificate. All proxies use it.
+	certificateSecret = "quoin-gateway-tls"
 )
 
-// world is an API server, a backend, and what stands in front of the backend.
+// world is a kube-apiserver, a backend, and its proxies.
 type world struct {
 	server *controlplane.APIServer
-	// backendAddress is where the backend listens, token what the gateway wants to see.
+	// token is valid for the gateway.
 	backendAddress, token string
 	trust                 *tls.Config
 	gateway, direct       *target
-	// peers are those that could be had; never nil.
+	// peers are the available ones.
 	peers []*target
 }
 
@@ -51,7 +51,7 @@ func newWorld(ctx context.Context, o options, server *controlplane.APIServer) (*
 	if err := w.startBackend(ctx); err != nil {
 		return nil, err
 	}
-	if err := w.furnish(ctx); err != nil {
+	if err := w.createObjects(ctx); err != nil {
 		return nil, err
 	}
 	return w, w.startGateway(ctx, o)
@@ -62,7 +62,7 @@ func (w *world) startBackend(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	backend, address, err := process.StartTelling("backend", exec.CommandContext(ctx, self, backendCommand))
+	backend, address, err := process.StartListener("backend", exec.CommandContext(ctx, self, backendCommand))
 	if err != nil {
 		return err
 	}
@@ -71,9 +71,8 @@ func (w *world) startBackend(ctx context.Context) error {
 	return nil
 }
 
-// furnish makes an account with a deployment, as the controllers would have left them, and a token
-// for it.
-func (w *world) furnish(ctx context.Context) error {
+// createObjects creates an account with a deployment, as the controllers would, and a token.
+func (w *world) createObjects(ctx context.Context) error {
 	ip, port, err := net.SplitHostPort(w.backendAddress)
 	if err != nil {
 		return err
@@ -114,7 +113,7 @@ func (w *world) furnish(ctx context.Context) error {
 	)
 }
 
-// startGateway starts it as it is by default, but for limits that nobody shall meet here.
+// startGateway starts the gateway with its defaults, but without effective rate limits.
 func (w *world) startGateway(ctx context.Context, o options) error {
 	address, err := process.FreeAddress()
 	if err != nil {
@@ -129,14 +128,14 @@ func (w *world) startGateway(ctx context.Context, o options) error {
 	if err := w.gateway.start(); err != nil {
 		return err
 	}
-	return w.takeCertificate(ctx)
+	return w.copyCertificate(ctx)
 }
 
-// takeCertificate waits for the certificate that the gateway makes: the others get it too.
-func (w *world) takeCertificate(ctx context.Context) error {
+// copyCertificate waits for the certificate of the gateway, and copies it for the other proxies.
+func (w *world) copyCertificate(ctx context.Context) error {
 	secret := &corev1.Secret{}
 	err := process.Await(ctx, "the gateway", 300, 100*time.Millisecond, func() error {
-		if err := w.server.Get(ctx, client.ObjectKey{Namespace: controlplane.SystemNamespace, Name: certificate}, secret); err != nil {
+		if err := w.server.Get(ctx, client.ObjectKey{Namespace: controlplane.SystemNamespace, Name: certificateSecret}, secret); err != nil {
 			return err
 		}
 		roots := x509.NewCertPool()
@@ -163,15 +162,15 @@ func (w *world) writeCertificate(secret *corev1.Secret) error {
 func (w *world) certificateFile() string { return filepath.Join(w.server.Dir, "tls.crt") }
 func (w *world) keyFile() string         { return filepath.Join(w.server.Dir, "tls.key") }
 
-// fronts are all that stand in front of the backend, targets the backend too.
-func (w *world) fronts() []*target  { return append([]*target{w.gateway}, w.peers...) }
-func (w *world) targets() []*target { return append(w.fronts(), w.direct) }
+// proxies are the gateway and its peers; targets include the backend.
+func (w *world) proxies() []*target { return append([]*target{w.gateway}, w.peers...) }
+func (w *world) targets() []*target { return append(w.proxies(), w.direct) }
 
-// describe names what was measured and how.
+// describe describes the setup.
 func (w *world) describe() string {
-	said := "HTTP/1.1 over TLS 1.3, kept open; an access log each; the gateway checks a token (HS256); backend: net/http, plain"
+	text := "HTTP/1.1 over TLS 1.3, keep-alive; access logs on; the gateway checks a token (HS256); backend: net/http without TLS"
 	for _, t := range w.peers {
-		said += "; " + t.name + " " + t.version
+		text += "; " + t.name + " " + t.version
 	}
-	return said
+	return text
 }

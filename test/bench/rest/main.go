@@ -1,8 +1,8 @@
-// Command rest measures the list of deployments over REST, beside the same list taken from
-// the API server: 1,000 deployments, pages of 20, the same number of callers, taking turns.
-// The ratio is what the front end is worth; requests a second say more about the machine.
+// Command rest measures the list of deployments over REST, compared with the same list from kube-apiserver: 1,000
+// deployments, pages of 20, the same number of callers, alternating. The ratio measures Quoin; absolute throughput
+// depends on the machine.
 //
-//	make bench-rest
+//	make bench-rest BENCH_FLAGS=-docs      # also writes the results into the documentation
 //	go run ./test/bench/rest -callers 4 -time 3s        # KUBEBUILDER_ASSETS is set
 package main
 
@@ -14,6 +14,7 @@ import (
 	"io"
 	"net/http"
 	"path/filepath"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -37,14 +38,15 @@ type options struct {
 	deployments, callers, pairs int
 	time                        time.Duration
 	quoin                       string
+	docs                        *bool
 }
 
 func main() {
-	o := options{}
+	o := options{docs: measure.DocsFlag()}
 	flag.IntVar(&o.deployments, "n", 1000, "`number` of deployments")
-	flag.IntVar(&o.callers, "callers", 8, "`number` of callers at once")
-	flag.IntVar(&o.pairs, "pairs", 3, "how `often` the two take turns")
-	flag.DurationVar(&o.time, "time", 5*time.Second, "how `long` a turn takes")
+	flag.IntVar(&o.callers, "callers", 8, "`number` of concurrent callers")
+	flag.IntVar(&o.pairs, "pairs", 3, "`number` of pairs of measurements")
+	flag.DurationVar(&o.time, "time", 5*time.Second, "`duration` of a measurement")
 	flag.StringVar(&o.quoin, "quoin", filepath.Join("bin", "quoin"), "`binary` to measure")
 	flag.Parse()
 	process.Main("rest", func(ctx context.Context) error {
@@ -53,50 +55,69 @@ func main() {
 }
 
 func run(ctx context.Context, o options, server *controlplane.APIServer) error {
-	measure.Progress("making %d deployments", o.deployments)
-	token, err := furnish(ctx, server, o.deployments)
+	results, err := measure.OpenResults("rest", *o.docs)
+	if err != nil {
+		return err
+	}
+	measure.Progress("creating %d deployments", o.deployments)
+	token, err := createObjects(ctx, server, o.deployments)
 	if err != nil {
 		return err
 	}
 	var through *target
-	front, err := server.StartFront(ctx, o.quoin, func(f *controlplane.Front) error {
-		through = frontTarget(f, token)
+	quoin, err := server.StartQuoin(ctx, o.quoin, func(q *controlplane.Quoin) error {
+		through = quoinTarget(q, token)
 		_, err := through.once(ctx)
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	return takeTurns(ctx, o, front, through, directTarget(server))
+	report, err := compare(ctx, o, quoin, through, directTarget(server))
+	if err != nil {
+		return err
+	}
+	setup := fmt.Sprintf("%d deployments, pages of %d, %d callers, %s a measurement", o.deployments, limit, o.callers, o.time)
+	return results.Publish(setup, func(w io.Writer) {
+		report.PrintBars(w)
+		report.PrintRows(w, "Requests")
+	})
 }
 
-// takeTurns has both answer, pair by pair, and prints what came of it.
-func takeTurns(ctx context.Context, o options, front *controlplane.Front, through, direct *target) error {
-	mallocs := func() float64 { return front.Metric("go_memstats_mallocs_total") }
-	fmt.Printf("%d deployments, limit=%d, %d callers, %s a turn\n\n", o.deployments, limit, o.callers, o.time)
-	fmt.Printf("%-6s %14s %14s %10s %14s %14s %16s\n", "pair", "Quoin req/s", "API srv req/s", "ratio", "Quoin p99 ms", "API srv p99", "mallocs/request")
-	var ratios []float64
+// compare measures both targets, pair by pair.
+func compare(ctx context.Context, o options, server *controlplane.Quoin, through, direct *target) (*measure.Report, error) {
+	r := &measure.Report{}
+	mallocs := func() float64 { return server.Metric("go_memstats_mallocs_total") }
+	var quoin, kubernetes measure.Times
+	var ratios, allocations, latencies []float64
 	for pair := range o.pairs {
 		before := mallocs()
 		q, err := through.measure(ctx, o)
 		if err != nil {
-			return fmt.Errorf("over REST: %w", err)
+			return nil, fmt.Errorf("over REST: %w", err)
 		}
-		spent := (mallocs() - before) / float64(len(q.Each))
+		allocations = append(allocations, (mallocs()-before)/float64(len(q.Each)))
 		d, err := direct.measure(ctx, o)
 		if err != nil {
-			return fmt.Errorf("from the API server: %w", err)
+			return nil, fmt.Errorf("from kube-apiserver: %w", err)
 		}
-		ratio := q.PerSecond() / d.PerSecond()
-		ratios = append(ratios, ratio)
-		fmt.Printf("%-6d %14.0f %14.0f %10.2f %14.2f %14.2f %16.0f\n", pair+1, q.PerSecond(), d.PerSecond(), ratio, q.Milliseconds(0.99), d.Milliseconds(0.99), spent)
+		ratios = append(ratios, q.PerSecond()/d.PerSecond())
+		latencies = append(latencies, q.Milliseconds(0.99))
+		quoin, kubernetes = quoin.With(q), kubernetes.With(d)
+		measure.Progress("  pair %d: ratio %.2f, p99 %.2f ms, %.0f allocations a request", pair+1, ratios[pair], latencies[pair], allocations[pair])
 	}
-	fmt.Printf("\nratio %.2f (bar 5), the median of %d\n", measure.Median(ratios), len(ratios))
-	return nil
+	r.Add("list over REST", quoin, "%d callers", o.callers)
+	r.Add("the same list from kube-apiserver", kubernetes, "%d callers", o.callers)
+	medians := fmt.Sprintf("median of %d pairs", len(ratios))
+	r.AtLeast(fmt.Sprintf("requests a second ÷ those of kube-apiserver, %s (%.1f to %.1f)", medians, slices.Min(ratios), slices.Max(ratios)), measure.Median(ratios), 10, "")
+	r.AtMost("p99 of a list, "+medians, measure.Median(latencies), 8, " ms")
+	r.AtMost("allocations a request, "+medians, measure.Median(allocations), 120, "")
+	return r, nil
 }
 
-// furnish makes the account, its key and its deployments, as the controllers would have left them.
-func furnish(ctx context.Context, server *controlplane.APIServer, n int) (string, error) {
+// createObjects creates the account, its key and its deployments, with the status that the controllers would write. It
+// returns the token of the key.
+func createObjects(ctx context.Context, server *controlplane.APIServer, n int) (string, error) {
 	token, err := apikey.New(rand.Reader)
 	if err != nil {
 		return "", err
@@ -129,15 +150,15 @@ func furnish(ctx context.Context, server *controlplane.APIServer, n int) (string
 	return token.Reveal(), nil
 }
 
-// target is a list that can be asked for.
+// target is a list to request.
 type target struct {
 	client *http.Client
 	build  func(ctx context.Context) (*http.Request, error)
 }
 
-func frontTarget(f *controlplane.Front, token string) *target {
-	url := fmt.Sprintf("%s/api/v1/deployments?limit=%d", f.URL, limit)
-	return &target{f.HTTP, func(ctx context.Context) (*http.Request, error) {
+func quoinTarget(q *controlplane.Quoin, token string) *target {
+	url := fmt.Sprintf("%s/api/v1/deployments?limit=%d", q.URL, limit)
+	return &target{q.HTTP, func(ctx context.Context) (*http.Request, error) {
 		r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 		if err == nil {
 			r.Host = host
@@ -154,13 +175,13 @@ func directTarget(server *controlplane.APIServer) *target {
 	}}
 }
 
-// once asks once and reads the answer to its end.
+// once sends a request and reads the whole response.
 func (t *target) once(ctx context.Context) (time.Duration, error) {
 	r, err := t.build(ctx)
 	if err != nil {
 		return 0, err
 	}
-	began := time.Now()
+	start := time.Now()
 	response, err := t.client.Do(r)
 	if err != nil {
 		return 0, err
@@ -170,10 +191,10 @@ func (t *target) once(ctx context.Context) (time.Duration, error) {
 	if err == nil && response.StatusCode != http.StatusOK {
 		err = fmt.Errorf("%s: %.200s", response.Status, body)
 	}
-	return time.Since(began), err
+	return time.Since(start), err
 }
 
-// measure takes a turn: all callers ask again and again until it is over.
+// measure sends requests with all callers for the time of a measurement.
 func (t *target) measure(ctx context.Context, o options) (measure.Times, error) {
 	return measure.Together(o.callers, func(_ int, start time.Time) (each []time.Duration, err error) {
 		for time.Since(start) < o.time && err == nil {

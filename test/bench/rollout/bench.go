@@ -14,7 +14,7 @@ import (
 	"github.com/quoin-dev/quoin/test/bench/internal/process"
 )
 
-// bench takes the measurements in order.
+// bench runs the measurements in order.
 type bench struct {
 	options
 	cluster    *cluster
@@ -41,7 +41,7 @@ func newBench(ctx context.Context, c *cluster, o options) (*bench, error) {
 }
 
 func (b *bench) run(ctx context.Context) error {
-	log.SetLogger(klog.Background()) // of the watch, which has nothing to say
+	log.SetLogger(klog.Background()) // used by the informers
 	if err := b.meter.countWrites(ctx); err != nil {
 		return err
 	}
@@ -66,18 +66,18 @@ func (b *bench) run(ctx context.Context) error {
 		if err := b.patchDirectly(ctx, fmt.Sprintf("direct-%d", i+1), &p); err != nil {
 			return err
 		}
-		say("quoin %.1f s, directly %.1f s: ratio %.2f", p.Quoin, p.Direct, p.ratio())
+		progress("quoin %.1f s, directly %.1f s: ratio %.2f", p.Quoin, p.Direct, p.ratio())
 		b.result.Pairs = append(b.result.Pairs, p)
 	}
 	return nil
 }
 
-// version is the one that deployments have after i rollouts.
+// version returns the version of the deployments after i rollouts.
 func version(i int) string { return fmt.Sprintf("1.2.%d", 3+i) }
 
-// install makes the deployments and waits until they are Ready.
+// install creates the deployments and waits until they are Ready.
 func (b *bench) install(ctx context.Context) error {
-	say("installing %d deployments", b.deployments)
+	progress("installing %d deployments", b.deployments)
 	if err := b.cluster.push(ctx, version(0)); err != nil {
 		return err
 	}
@@ -109,7 +109,7 @@ func (b *bench) install(ctx context.Context) error {
 // rollOut pushes a new tag and waits until every deployment runs it.
 func (b *bench) rollOut(ctx context.Context, to string, p *pair) error {
 	b.meter.awaitQuiet(ctx)
-	say("Quoin rolls %s out", to)
+	progress("Quoin rolls %s out", to)
 	before, err := b.meter.read(ctx)
 	if err != nil {
 		return err
@@ -122,7 +122,7 @@ func (b *bench) rollOut(ctx context.Context, to string, p *pair) error {
 	if err != nil {
 		return err
 	}
-	p.Quoin, p.FromPush = end.Sub(b.fleet.offered(to)).Seconds(), end.Sub(pushed).Seconds()
+	p.Quoin, p.FromPush = end.Sub(b.fleet.firstOffered(to)).Seconds(), end.Sub(pushed).Seconds()
 	used, err := b.used(ctx, before)
 	if err != nil {
 		return err
@@ -134,11 +134,11 @@ func (b *bench) rollOut(ctx context.Context, to string, p *pair) error {
 	return err
 }
 
-// patchDirectly stops Quoin and brings another image to the same workloads without it.
+// patchDirectly stops Quoin and patches the same workloads to another image.
 func (b *bench) patchDirectly(ctx context.Context, to string, p *pair) error {
 	b.controller.stop()
 	b.meter.awaitQuiet(ctx)
-	say("patching directly to %s", to)
+	progress("patching directly to %s", to)
 	before, err := b.meter.read(ctx)
 	if err != nil {
 		return err
@@ -148,7 +148,7 @@ func (b *bench) patchDirectly(ctx context.Context, to string, p *pair) error {
 	if err := b.fleet.patch(ctx, image, b.workers); err != nil {
 		return err
 	}
-	end, err := b.fleet.await(ctx, "on "+to, b.fleet.holds(image))
+	end, err := b.fleet.await(ctx, "on "+to, b.fleet.hasImage(image))
 	if err != nil {
 		return err
 	}
@@ -158,9 +158,9 @@ func (b *bench) patchDirectly(ctx context.Context, to string, p *pair) error {
 	return err
 }
 
-// repair starts Quoin again, which puts back what was patched behind its back.
+// repair starts Quoin, which reverts the direct patches.
 func (b *bench) repair(ctx context.Context, to string) error {
-	say("Quoin puts %s back", to)
+	progress("Quoin restores %s", to)
 	if err := b.controller.start(ctx); err != nil {
 		return err
 	}
@@ -168,10 +168,10 @@ func (b *bench) repair(ctx context.Context, to string) error {
 	return err
 }
 
-// atRest counts what is written while nothing happens.
+// atRest counts the writes while nothing changes.
 func (b *bench) atRest(ctx context.Context) error {
 	b.meter.awaitQuiet(ctx)
-	say("at rest for %s", b.rest)
+	progress("at rest for %s", b.rest)
 	before, err := b.meter.read(ctx)
 	if err != nil {
 		return err
@@ -188,20 +188,19 @@ func (b *bench) atRest(ctx context.Context) error {
 	return err
 }
 
-// settling is how long after the end the counters are read: events are written behind.
-const settling = 3 * time.Second
+// eventDelay is how long after the end the counters are read: events are written asynchronously.
+const eventDelay = 3 * time.Second
 
-// used is what was used since an earlier reading. The processors' time is that until now,
-// the writes include those that follow in a moment.
+// used returns the usage since an earlier reading. Processor time ends now; writes include the events that follow.
 func (b *bench) used(ctx context.Context, before reading) (reading, error) {
 	cpu := b.meter.processorTime()
-	process.Pause(ctx, settling)
+	process.Pause(ctx, eventDelay)
 	after, err := b.meter.read(ctx)
 	after.cpu = cpu
 	return after.since(before), err
 }
 
-// say reports a step.
-func say(format string, args ...any) {
+// progress writes a line of progress to stderr.
+func progress(format string, args ...any) {
 	fmt.Fprintln(os.Stderr, time.Now().Format("15:04:05"), strings.TrimSpace(fmt.Sprintf(format, args...)))
 }

@@ -24,7 +24,7 @@ const (
 	controllerServes = "quoin-controller-metrics"
 )
 
-// cluster is a local cluster with simulated nodes, Quoin's kinds and its roles.
+// cluster is a local cluster with simulated nodes, and Quoin's CRDs and roles.
 type cluster struct {
 	root, dir string
 	keep      bool
@@ -34,14 +34,14 @@ type cluster struct {
 	config    *rest.Config // of the administrator
 }
 
-// startCluster starts a cluster. It returns one that is to be stopped also with an error.
+// startCluster starts a cluster. The caller stops it even if there is an error.
 func startCluster(ctx context.Context, root string, o options) (*cluster, error) {
 	dir, err := os.MkdirTemp("", "quoin-rollout-")
 	if err != nil {
 		return nil, err
 	}
 	c := &cluster{root: root, dir: dir, keep: o.keep}
-	say("starting a cluster in %s", dir)
+	progress("starting a cluster in %s", dir)
 	if _, err := c.localcluster(ctx, "up", "--bare", "--auto-ports", "--nodes", "simulated"); err != nil {
 		return c, err
 	}
@@ -52,7 +52,7 @@ func startCluster(ctx context.Context, root string, o options) (*cluster, error)
 		{"apply", "--server-side", "-k", filepath.Join(root, "config", "crd")},
 		{"wait", "--for=condition=Established", "customresourcedefinitions", "--all", "--timeout=60s"},
 		{"apply", "--server-side", "-k", filepath.Join(root, "config", "rbac")},
-		// The metrics are for those who may read them.
+		// The bench reads the controller's metrics.
 		{"create", "clusterrolebinding", "bench-metrics", "--clusterrole=quoin-metrics-reader", "--serviceaccount=default:default"},
 	} {
 		if _, err := c.admin(ctx, args...); err != nil {
@@ -62,7 +62,7 @@ func startCluster(ctx context.Context, root string, o options) (*cluster, error)
 	return c, nil
 }
 
-// load reads how the cluster is reached.
+// load reads the addresses and credentials of the cluster.
 func (c *cluster) load() error {
 	text, err := os.ReadFile(filepath.Join(c.dir, "env"))
 	if err != nil {
@@ -94,31 +94,31 @@ func (c *cluster) load() error {
 	return nil
 }
 
-// stop ends the cluster. Its files stay where it is left running.
+// stop stops the cluster and removes its files, unless it is kept.
 func (c *cluster) stop(ctx context.Context) {
 	if c.keep {
-		say("the cluster runs on: . %s/env; %s/bin/localcluster down --purge --dir %s", c.dir, c.root, c.dir)
+		progress("the cluster runs on: . %s/env; %s/bin/localcluster down --purge --dir %s", c.dir, c.root, c.dir)
 		return
 	}
 	if _, err := c.localcluster(ctx, "down", "--purge"); err != nil {
-		say("%v", err)
+		progress("%v", err)
 		return
 	}
 	if err := os.RemoveAll(c.dir); err != nil {
-		say("%v", err)
+		progress("%v", err)
 	}
 }
 
-// push puts an image into the cluster's registry.
+// push pushes an image to the cluster's registry.
 func (c *cluster) push(ctx context.Context, version string) error {
 	_, err := c.localcluster(ctx, "push", repository, "v"+version)
 	return err
 }
 
-// image is an image in the cluster's registry.
+// image returns the reference of an image in the cluster's registry.
 func (c *cluster) image(version string) string { return c.registry + "/" + repository + ":v" + version }
 
-// controllerKubeconfig writes one with the controller's own rights.
+// controllerKubeconfig writes a kubeconfig with the controller's own permissions.
 func (c *cluster) controllerKubeconfig(ctx context.Context) (string, error) {
 	token, err := c.token(ctx, quoinNamespace, serviceAccount)
 	if err != nil {
@@ -147,7 +147,7 @@ func (c *cluster) token(ctx context.Context, namespace, account string) (string,
 	return strings.TrimSpace(token), err
 }
 
-// admin runs kubectl.
+// admin runs kubectl as the administrator.
 func (c *cluster) admin(ctx context.Context, args ...string) (string, error) {
 	return execute(ctx, []string{
 		"KUBECONFIG=" + filepath.Join(c.dir, "kubeconfig"), "KUBECACHEDIR=" + filepath.Join(c.dir, "kubectl-cache"),
@@ -157,12 +157,12 @@ func (c *cluster) admin(ctx context.Context, args ...string) (string, error) {
 func (c *cluster) localcluster(ctx context.Context, command string, args ...string) (string, error) {
 	binary := filepath.Join(c.root, "bin", "localcluster")
 	if _, err := os.Stat(binary); err != nil {
-		return "", fmt.Errorf("%w: start this with make bench-rollout, which builds it", err)
+		return "", fmt.Errorf("%w: run make bench-rollout, which builds it", err)
 	}
 	return execute(ctx, nil, binary, append([]string{command, "--dir", c.dir}, args...)...)
 }
 
-// execute runs a program and returns what it answers. It has time to end in order.
+// execute runs a program and returns its stdout. When the context ends, the program gets SIGTERM and a minute.
 func execute(ctx context.Context, environment []string, program string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Env = append(os.Environ(), environment...)

@@ -16,21 +16,19 @@ import (
 	"github.com/quoin-dev/quoin/test/bench/internal/process"
 )
 
-// controllerName is the controller's among the processes.
+// controllerName is the name of the controller's process.
 const controllerName = "quoin"
 
-// controller is `quoin controller` as a process of this machine, with the rights that it
-// has in a real cluster.
+// controller is `quoin controller` as a local process, with the permissions that it has in a real cluster.
 type controller struct {
 	cluster *cluster
 	binary  string
 	workers int
-	process *process.Process // nil while it does not run
-	token   string           // reads the metrics
+	process *process.Process // nil if it is not running
+	token   string           // for the metrics
 }
 
-// newController copies the binary, so that what is measured stays the same when somebody
-// builds it anew.
+// newController copies the binary, so that a rebuild during the bench has no effect.
 func newController(c *cluster, o options) (*controller, error) {
 	from := o.controller
 	if !filepath.IsAbs(from) {
@@ -38,7 +36,7 @@ func newController(c *cluster, o options) (*controller, error) {
 	}
 	content, err := os.ReadFile(from)
 	if err != nil {
-		return nil, fmt.Errorf("%w: start this with make bench-rollout, which builds it", err)
+		return nil, fmt.Errorf("%w: run make bench-rollout, which builds it", err)
 	}
 	binary := filepath.Join(c.dir, "quoin")
 	return &controller{cluster: c, binary: binary, workers: o.workers}, os.WriteFile(binary, content, 0o700)
@@ -54,13 +52,13 @@ func (c *controller) start(ctx context.Context) error {
 		return err
 	}
 	health := fmt.Sprintf("127.0.0.1:%d", c.cluster.ports[controllerHealth])
-	// An interruption leaves it to stop to end it.
+	// stop ends the process, also after an interruption.
 	if c.process, err = process.Start(context.WithoutCancel(ctx), controllerName, c.cluster.dir, c.binary, "controller",
 		"--kubeconfig="+kubeconfig,
 		"--leader-elect=false",
 		"--concurrency="+strconv.Itoa(c.workers),
 		"--max-concurrent-rollouts=0",
-		"--warm-up=false", // nobody is behind the pods
+		"--warm-up=false", // the pods are simulated
 		"--health-probe-bind-address="+health,
 		fmt.Sprintf("--metrics-bind-address=127.0.0.1:%d", c.cluster.ports[controllerServes])); err != nil {
 		return err
@@ -78,22 +76,22 @@ func (c *controller) start(ctx context.Context) error {
 	})
 }
 
-// stop ends the controller, if it runs.
+// stop stops the controller if it is running.
 func (c *controller) stop() {
 	c.process.Stop()
 	c.process = nil
 }
 
-// memory is how much of it the controller has.
+// memory is the memory of the controller.
 type memory struct {
-	// Resident now, and at most since the process started.
+	// Resident is the current resident memory, Peak the highest since the process started.
 	Resident float64 `json:"residentMiB"`
 	Peak     float64 `json:"peakMiB"`
-	// Heap is what Go's allocator has given out.
+	// Heap is what Go's allocator has allocated.
 	Heap float64 `json:"heapMiB"`
 }
 
-// memory reads /proc, which only Linux has, and the metrics.
+// memory reads /proc (Linux) and the metrics.
 func (c *controller) memory(ctx context.Context) (memory, error) {
 	used, err := process.MemoryOf(c.process.ID())
 	if err != nil {
@@ -110,7 +108,7 @@ func (c *controller) metrics(ctx context.Context) (string, error) {
 		return "", err
 	}
 	request.Header.Set("Authorization", "Bearer "+c.token)
-	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} // it makes its own certificate
+	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} // self-signed
 	defer transport.CloseIdleConnections()
 	answer, err := (&http.Client{Transport: transport, Timeout: time.Minute}).Do(request)
 	if err != nil {

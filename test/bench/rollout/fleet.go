@@ -33,7 +33,7 @@ const (
 	model     = "model"
 )
 
-// fleet is the deployments and their workloads, as a watch shows them.
+// fleet tracks the deployments and their workloads with informers.
 type fleet struct {
 	options
 	registry string
@@ -43,26 +43,26 @@ type fleet struct {
 	mu      sync.Mutex
 	members map[string]*member
 	offers  map[string]time.Time // when the channel first showed a version
-	wanted  state                // what is waited for; nil for nothing
-	there   int                  // how many are as wanted
-	last    time.Time            // when the last of them got there
+	goal    condition            // what await waits for; nil for nothing
+	reached int                  // number of members that meet the goal
+	last    time.Time            // when the last of them met it
 }
 
 // member is a deployment with its workload.
 type member struct {
 	deployment *v1alpha1.Deployment
 	workload   *appsv1.Deployment
-	there      bool
+	reached    bool
 }
 
-// state tells whether a deployment and its workload are as wanted.
-type state func(*v1alpha1.Deployment, *appsv1.Deployment) bool
+// condition reports whether a deployment and its workload are in a state.
+type condition func(*v1alpha1.Deployment, *appsv1.Deployment) bool
 
-func (m *member) is(s state) bool {
-	return s != nil && m.deployment != nil && m.workload != nil && s(m.deployment, m.workload)
+func (m *member) meets(c condition) bool {
+	return c != nil && m.deployment != nil && m.workload != nil && c(m.deployment, m.workload)
 }
 
-// newFleet starts the watch.
+// newFleet starts the informers.
 func newFleet(ctx context.Context, c *cluster, o options) (*fleet, error) {
 	scheme, err := controllers.Scheme()
 	if err != nil {
@@ -94,21 +94,21 @@ func newFleet(ctx context.Context, c *cluster, o options) (*fleet, error) {
 			return nil, err
 		}
 		if _, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-			AddFunc:    f.see,
-			UpdateFunc: func(_, obj any) { f.see(obj) },
+			AddFunc:    f.observe,
+			UpdateFunc: func(_, obj any) { f.observe(obj) },
 		}); err != nil {
 			return nil, err
 		}
 	}
 	go func() { _ = watched.Start(ctx) }() // ends with the context
 	if !watched.WaitForCacheSync(ctx) {
-		return nil, errors.New("the watch does not start")
+		return nil, errors.New("the informers do not sync")
 	}
 	return f, nil
 }
 
-// see takes note of an object.
-func (f *fleet) see(obj any) {
+// observe stores an object that an informer delivers.
+func (f *fleet) observe(obj any) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch obj := obj.(type) {
@@ -119,30 +119,30 @@ func (f *fleet) see(obj any) {
 	case *v1alpha1.Deployment:
 		if m := f.members[obj.Name]; m != nil {
 			m.deployment = obj
-			f.judge(m)
+			f.count(m)
 		}
 	case *appsv1.Deployment:
 		if m := f.members[obj.Labels[v1alpha1.LabelDeployment]]; m != nil {
 			m.workload = obj
-			f.judge(m)
+			f.count(m)
 		}
 	}
 }
 
-// judge counts a member that has changed.
-func (f *fleet) judge(m *member) {
-	is := m.is(f.wanted)
+// count updates the counter after a member or the goal has changed.
+func (f *fleet) count(m *member) {
+	reached := m.meets(f.goal)
 	switch {
-	case is && !m.there:
-		f.there++
+	case reached && !m.reached:
+		f.reached++
 		f.last = time.Now()
-	case !is && m.there:
-		f.there--
+	case !reached && m.reached:
+		f.reached--
 	}
-	m.there = is
+	m.reached = reached
 }
 
-// create makes an account, a channel and the deployments.
+// create creates an account, a channel and the deployments.
 func (f *fleet) create(ctx context.Context) error {
 	interval := metav1.Duration{Duration: time.Second}
 	for _, obj := range []client.Object{
@@ -175,7 +175,7 @@ func (f *fleet) create(ctx context.Context) error {
 	})
 }
 
-// patch brings an image to all workloads.
+// patch sets the image of all workloads.
 func (f *fleet) patch(ctx context.Context, image string, workers int) error {
 	return f.each(ctx, workers, func(ctx context.Context, name string) error {
 		f.mu.Lock()
@@ -200,15 +200,15 @@ func (f *fleet) each(ctx context.Context, workers int, do func(ctx context.Conte
 
 func nameOf(i int) string { return fmt.Sprintf("sales-%04d", i) }
 
-// offered is when the channel first showed a version.
-func (f *fleet) offered(version string) time.Time {
+// firstOffered returns when the channel first showed a version.
+func (f *fleet) firstOffered(version string) time.Time {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.offers[version]
 }
 
-// runs tells whether Quoin says that a deployment runs a version, and its workload does.
-func (f *fleet) runs(version string) state {
+// runs returns the condition that a Deployment reports a version as current and its workload runs it.
+func (f *fleet) runs(version string) condition {
 	image := fmt.Sprintf("%s/%s:v%s@", f.registry, repository, version)
 	return func(d *v1alpha1.Deployment, w *appsv1.Deployment) bool {
 		return d.Status.CurrentVersion == version && d.Status.ObservedGeneration == d.Generation &&
@@ -217,71 +217,73 @@ func (f *fleet) runs(version string) state {
 	}
 }
 
-// holds tells whether a workload has an image.
-func (f *fleet) holds(image string) state {
+// hasImage returns the condition that a workload runs an image.
+func (f *fleet) hasImage(image string) condition {
 	return func(_ *v1alpha1.Deployment, w *appsv1.Deployment) bool {
 		return w.Spec.Template.Spec.Containers[0].Image == image && rolledOut(w)
 	}
 }
 
-// rolledOut tells whether every pod is of the newest template and available.
+// rolledOut reports whether every pod has the newest template and is available.
 func rolledOut(w *appsv1.Deployment) bool {
-	wanted, s := ptr.Deref(w.Spec.Replicas, 1), w.Status
-	return s.ObservedGeneration >= w.Generation && s.Replicas == wanted && s.UpdatedReplicas == wanted && s.AvailableReplicas == wanted
+	replicas, s := ptr.Deref(w.Spec.Replicas, 1), w.Status
+	return s.ObservedGeneration >= w.Generation && s.Replicas == replicas && s.UpdatedReplicas == replicas && s.AvailableReplicas == replicas
 }
 
-// await waits until every deployment is as wanted, and returns when that was. what says it in words.
-func (f *fleet) await(ctx context.Context, what string, wanted state) (time.Time, error) {
+// await waits until every deployment meets a condition, and returns when the last one met it. what describes the
+// condition.
+func (f *fleet) await(ctx context.Context, what string, goal condition) (time.Time, error) {
 	const (
-		look   = 50 * time.Millisecond
-		report = 5 * time.Second
+		pollInterval   = 50 * time.Millisecond
+		reportInterval = 5 * time.Second
 	)
-	f.want(wanted)
+	f.setGoal(goal)
 	start, reported := time.Now(), time.Now()
 	for {
-		there, last := f.progress()
-		if there == f.deployments {
+		reached, last := f.state()
+		if reached == f.deployments {
 			return last, nil
 		}
-		if f.verbose && time.Since(reported) >= report {
-			say("%d of %d are %s", there, f.deployments, what)
+		if f.verbose && time.Since(reported) >= reportInterval {
+			progress("%d of %d are %s", reached, f.deployments, what)
 			reported = time.Now()
 		}
-		if time.Since(start) > f.patience {
-			return last, fmt.Errorf("%d of %d are %s after %s; %s", there, f.deployments, what, f.patience, f.describe())
+		if time.Since(start) > f.timeout {
+			return last, fmt.Errorf("%d of %d are %s after %s; %s", reached, f.deployments, what, f.timeout, f.describe())
 		}
-		process.Pause(ctx, look)
+		process.Pause(ctx, pollInterval)
 		if ctx.Err() != nil {
 			return last, ctx.Err()
 		}
 	}
 }
 
-func (f *fleet) want(wanted state) {
+func (f *fleet) setGoal(goal condition) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.wanted = wanted
+	f.goal = goal
 	for _, m := range f.members {
-		f.judge(m)
+		f.count(m)
 	}
 }
 
-func (f *fleet) progress() (int, time.Time) {
+// state returns how many members meet the goal, and when the last one met it.
+func (f *fleet) state() (int, time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.there, f.last
+	return f.reached, f.last
 }
 
-// describe says how a deployment is that is not as wanted.
+// describe describes a deployment that does not meet the goal.
 func (f *fleet) describe() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for name, m := range f.members {
 		switch {
-		case m.there:
+		case m.reached:
 			continue
 		case m.deployment == nil:
-			return fmt.Sprintf("%q was not made", name)
+			return fmt.Sprintf("%q was not created", name)
 		}
 		text := fmt.Sprintf("%q runs %q", name, m.deployment.Status.CurrentVersion)
 		if c := meta.FindStatusCondition(m.deployment.Status.Conditions, v1alpha1.ConditionReady); c != nil {

@@ -1,12 +1,11 @@
-// Command rollout measures how long Quoin takes to bring a new version to many deployments,
-// beside patching the same workloads directly with client-go in the same cluster.
+// Command rollout measures how long Quoin takes to roll a new version out to many deployments, compared with patching
+// the same workloads directly with client-go in the same cluster.
 //
-// It starts a cluster with simulated nodes, installs the deployments and then takes turns:
-// a tag is pushed and Quoin rolls it out, pacing off; Quoin is stopped and as many workers
-// patch the same workloads to another image. The ratio of a pair is what Quoin costs. How
-// long either takes says little: it depends on the machine, and on what else runs on it.
+// It starts a cluster with simulated nodes, installs the deployments and then alternates: it pushes a tag, which Quoin
+// rolls out without a limit of concurrent rollouts; then it stops Quoin, and as many workers patch the same workloads to
+// another image. The ratio of a pair is the cost of Quoin; absolute times depend on the machine and its load.
 //
-//	make bench-rollout
+//	make bench-rollout BENCH_FLAGS=-docs      # also writes the results into the documentation
 //	go run ./test/bench/rollout -n 100 -pairs 1 -v
 package main
 
@@ -18,6 +17,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/quoin-dev/quoin/test/bench/internal/measure"
 	"github.com/quoin-dev/quoin/test/bench/internal/process"
 )
 
@@ -27,19 +27,20 @@ type options struct {
 	pairs       int
 	workers     int
 	rest        time.Duration
-	patience    time.Duration
+	timeout     time.Duration
 	controller  string
 	verbose     bool
 	keep        bool
+	docs        *bool
 }
 
 func main() {
-	o := options{}
+	o := options{docs: measure.DocsFlag()}
 	flag.IntVar(&o.deployments, "n", 1000, "`number` of deployments")
-	flag.IntVar(&o.pairs, "pairs", 3, "how `often` Quoin and direct patching take turns")
-	flag.IntVar(&o.workers, "workers", 10, "`number` of workers that patch directly, and of each of the controller's queues")
-	flag.DurationVar(&o.rest, "rest", time.Minute, "how `long` writes are counted while nothing happens")
-	flag.DurationVar(&o.patience, "patience", 20*time.Minute, "how `long` a step may take before it counts as failed")
+	flag.IntVar(&o.pairs, "pairs", 3, "`number` of pairs of a rollout by Quoin and direct patches")
+	flag.IntVar(&o.workers, "workers", 10, "`number` of workers that patch directly, and of workers of each controller")
+	flag.DurationVar(&o.rest, "rest", time.Minute, "`duration` for which writes are counted at rest")
+	flag.DurationVar(&o.timeout, "timeout", 20*time.Minute, "`timeout` of a step")
 	flag.StringVar(&o.controller, "controller", filepath.Join("bin", "quoin"), "`binary` to measure")
 	flag.BoolVar(&o.verbose, "v", false, "report progress every few seconds")
 	flag.BoolVar(&o.keep, "keep", false, "leave the cluster running")
@@ -52,6 +53,10 @@ func run(ctx context.Context, o options) error {
 		return fmt.Errorf("want -n, -pairs and -workers of 1 or more, and nothing else; see -help")
 	}
 	root, err := repositoryRoot()
+	if err != nil {
+		return err
+	}
+	results, err := measure.OpenResults("rollout", *o.docs)
 	if err != nil {
 		return err
 	}
@@ -68,13 +73,16 @@ func run(ctx context.Context, o options) error {
 	}
 	defer b.controller.stop()
 	if err := b.run(ctx); err != nil {
-		return fmt.Errorf("%w\n%s", err, b.controller.process.LastWords())
+		return fmt.Errorf("%w\n%s", err, b.controller.process.LogTail())
 	}
-	b.result.print(os.Stdout)
-	return nil
+	if err := results.Publish(b.result.setup(), b.result.print); err != nil {
+		return err
+	}
+	fmt.Println()
+	return b.result.printJSON(os.Stdout)
 }
 
-// repositoryRoot is the folder with Quoin's go.mod, this one or one above it.
+// repositoryRoot returns the root of the repository: the working directory or one above it.
 func repositoryRoot() (string, error) {
 	start, err := os.Getwd()
 	if err != nil {

@@ -19,19 +19,18 @@ import (
 	"github.com/quoin-dev/quoin/test/bench/internal/process"
 )
 
-// meter reads what is used: writes and reads of the controller, time of the processors.
+// meter reads usage: writes and reads of the controller, and processor time.
 //
-// The API server does not count its requests by who asks. But it puts each into a flow by
-// rules that may name the one who asks, the verb and the resource, and it counts what it
-// dispatches from each flow. So each kind of write gets a rule of its own, which changes
-// nothing else: the priority is that of all service accounts.
+// kube-apiserver does not count requests by user. But API Priority and Fairness assigns each request to a FlowSchema,
+// by user, verb and resource, and counts the requests dispatched from each. So each kind of write gets a FlowSchema of
+// its own, with the priority level of all service accounts, which changes nothing else.
 type meter struct {
 	cluster    *cluster
 	controller *controller
 	api        *kubernetes.Clientset
 }
 
-// flow is a kind of request that is counted by itself.
+// flow is a kind of request that is counted separately.
 type flow struct {
 	verbs, groups, resources []string
 	precedence               int32
@@ -40,14 +39,13 @@ type flow struct {
 const (
 	flowPrefix = "bench."
 	flowReads  = flowPrefix + "reads"
-	// What is written neither for users nor about deployments: reviews of those who read
-	// the metrics.
+	// Token and access reviews for the metrics endpoint: not counted.
 	flowReviews  = flowPrefix + "reviews"
 	flowPriority = "workload-low"
 	everything   = "*"
 )
 
-// written are the kinds that the controller writes.
+// written are the resources that the controller writes.
 var written = []struct {
 	group     string
 	resources []string
@@ -62,7 +60,7 @@ var written = []struct {
 	{"events.k8s.io", []string{"events"}},
 }
 
-// flows are all that are counted, by name. Names read like "patch.environments.status".
+// flows returns the flows by name, such as "bench.patch.environments.status".
 func flows() map[string]flow {
 	verbs := []string{"create", "delete", "patch", "update"}
 	all := map[string]flow{
@@ -84,7 +82,7 @@ func flows() map[string]flow {
 	return all
 }
 
-// countWrites makes the rules.
+// countWrites creates the FlowSchemas.
 func (m *meter) countWrites(ctx context.Context) error {
 	var err error
 	if m.api, err = kubernetes.NewForConfig(m.cluster.config); err != nil {
@@ -118,7 +116,7 @@ func (m *meter) countWrites(ctx context.Context) error {
 	return nil
 }
 
-// reading is what was used until now, or between two readings.
+// reading is the usage until now, or between two readings.
 type reading struct {
 	writes     map[string]int
 	reads      int
@@ -149,7 +147,7 @@ func (m *meter) read(ctx context.Context) (reading, error) {
 	return r, err
 }
 
-// samples are the values of a metric, summed up by one of its labels.
+// samples returns the values of a metric, summed by one of its labels.
 func samples(metrics, name, label string) map[string]int {
 	sums := map[string]int{}
 	for labels, value := range measure.Samples(metrics, name) {
@@ -158,7 +156,7 @@ func samples(metrics, name, label string) map[string]int {
 	return sums
 }
 
-// since is what was used between two readings.
+// since returns the usage between two readings.
 func (r reading) since(before reading) reading {
 	used := reading{
 		writes: increase(before.writes, r.writes), reads: r.reads - before.reads,
@@ -180,8 +178,8 @@ func increase(from, to map[string]int) map[string]int {
 	return more
 }
 
-// processorTime is how long each process of the cluster, the controller and this program
-// have had a processor, in seconds; empty where there is no /proc.
+// processorTime returns the processor time of each process of the cluster, the controller and this program, in
+// seconds. It is empty if there is no /proc.
 func (m *meter) processorTime() map[string]float64 {
 	used := map[string]float64{"bench": process.UsageOf(os.Getpid()).Processor}
 	if m.controller.process != nil {
@@ -199,12 +197,12 @@ func (m *meter) processorTime() map[string]float64 {
 	return used
 }
 
-// awaitQuiet waits until the cluster has done what was left to do, such as removing pods,
-// so that one measurement does not pay for the one before.
+// awaitQuiet waits until the cluster has finished background work, such as removing pods, so that it does not count in
+// the next measurement.
 func (m *meter) awaitQuiet(ctx context.Context) {
 	const (
 		window  = 3 * time.Second
-		enough  = 0.15 // of one processor
+		quiet   = 0.15 // of one processor
 		atMost  = 2 * time.Minute
 		atLeast = 10 * time.Second
 	)
@@ -212,7 +210,7 @@ func (m *meter) awaitQuiet(ctx context.Context) {
 	for time.Since(start) < atMost && ctx.Err() == nil {
 		before := measure.Total(m.processorTime())
 		process.Pause(ctx, window)
-		if used := measure.Total(m.processorTime()) - before; used < enough*window.Seconds() && time.Since(start) >= atLeast {
+		if used := measure.Total(m.processorTime()) - before; used < quiet*window.Seconds() && time.Since(start) >= atLeast {
 			return
 		}
 	}

@@ -5,33 +5,35 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"runtime"
 	"slices"
-	"text/tabwriter"
+	"strings"
 
 	"github.com/quoin-dev/quoin/test/bench/internal/measure"
 )
 
-// The bars of the project; see the budgets in the design.
+// The project's bars.
 const (
-	barRatio  = 1.3
-	barMemory = 256
+	barRatio      = 1.15
+	barRestWrites = 0
+	// Memory of the controller in MiB, with up to 1,000 deployments and with more (10,000).
+	barMemory      = 192
+	barMemoryLarge = 1536
 )
 
-// pair is one rollout by Quoin and one without.
+// pair is a rollout by Quoin and one by direct patches.
 type pair struct {
-	// Quoin is the time from the channel's showing the version, FromPush from the end of
-	// the push, Direct from the first patch, in seconds.
+	// Quoin is the time since the channel showed the version, FromPush since the end of the push, Direct since the
+	// first patch, in seconds.
 	Quoin    float64 `json:"quoinSeconds"`
 	FromPush float64 `json:"quoinSecondsFromPush"`
 	Direct   float64 `json:"directSeconds"`
-	// Writes and Reads of the controller, for each deployment.
+	// Writes and Reads of the controller, per deployment.
 	Writes map[string]float64 `json:"writesPerDeployment"`
 	Reads  float64            `json:"readsPerDeployment"`
-	// Reconciles for each deployment, by controller.
+	// Reconciles per deployment, by controller.
 	Reconciles map[string]float64 `json:"reconcilesPerDeployment"`
 	Memory     memory             `json:"memory"`
-	// QuoinCPU and DirectCPU are the time of the processors by process, in seconds.
+	// QuoinCPU and DirectCPU are processor time by process, in seconds.
 	QuoinCPU  map[string]float64 `json:"quoinCPUSeconds"`
 	DirectCPU map[string]float64 `json:"directCPUSeconds"`
 }
@@ -40,7 +42,7 @@ func (p pair) ratio() float64 { return p.Quoin / p.Direct }
 
 func (p pair) cpuRatio() float64 { return measure.Total(p.QuoinCPU) / measure.Total(p.DirectCPU) }
 
-// result is all that was measured.
+// result is everything that was measured.
 type result struct {
 	Deployments   int                `json:"deployments"`
 	Workers       int                `json:"workers"`
@@ -63,96 +65,107 @@ func perDeployment(counts map[string]int, deployments int) map[string]float64 {
 
 func perUnit(count, deployments int) float64 { return float64(count) / float64(deployments) }
 
-// median of one figure of the pairs.
-func (r result) median(of func(pair) float64) float64 {
+// values returns one figure of every pair.
+func (r result) values(of func(pair) float64) []float64 {
 	values := make([]float64, 0, len(r.Pairs))
 	for _, p := range r.Pairs {
 		values = append(values, of(p))
 	}
-	return measure.Median(values)
+	return values
 }
 
-// peak is the most memory that the controller had.
+// median returns the median of one figure of the pairs.
+func (r result) median(of func(pair) float64) float64 { return measure.Median(r.values(of)) }
+
+// peak returns the highest memory of the controller.
 func (r result) peak() float64 {
-	most := max(r.InstallMemory.Peak, r.RestMemory.Peak)
+	highest := max(r.InstallMemory.Peak, r.RestMemory.Peak)
 	for _, p := range r.Pairs {
-		most = max(most, p.Memory.Peak)
+		highest = max(highest, p.Memory.Peak)
 	}
-	return most
+	return highest
 }
 
-// print writes a table for people and one line of JSON.
+// setup describes the run.
+func (r result) setup() string {
+	return fmt.Sprintf("%d deployments on simulated nodes, %d workers, no limit of concurrent rollouts; etcd, kube-apiserver, controllers and bench share the machine", r.Deployments, r.Workers)
+}
+
+// print writes Markdown tables: the figures with bars, the pairs, writes and memory.
 func (r result) print(w io.Writer) {
-	fmt.Fprintf(w, "\n%d deployments, %d workers, %d processors, load %s\n\n", r.Deployments, r.Workers, runtime.NumCPU(), measure.Load())
+	ratios := r.values(pair.ratio)
+	memoryBar := float64(barMemory)
+	if r.Deployments > 1000 {
+		memoryBar = barMemoryLarge
+	}
+	bars := measure.Bars{}
+	bars.AtMost(fmt.Sprintf("time of a rollout ÷ time of patching the workloads directly, median of %d pairs (%.2f to %.2f)", len(ratios), slices.Min(ratios), slices.Max(ratios)),
+		measure.Median(ratios), barRatio, "")
+	bars.AtMost("writes a minute at rest", r.RestWrites, barRestWrites, "")
+	bars.AtMost("peak memory of the controller", r.peak(), memoryBar, " MiB")
+	bars.PrintBars(w)
 	r.printPairs(w)
 	r.printWrites(w)
 	r.printMemory(w)
-	fmt.Fprintf(w, "\nratio %.2f (bar %.1f), memory %.0f MiB (bar %d), writes at rest %.1f a minute (bar 0), installed in %.1f s\n",
-		r.median(pair.ratio), barRatio, r.peak(), barMemory, r.RestWrites, r.Install)
-	line, err := json.Marshal(struct {
+}
+
+// printJSON writes the result as one line.
+func (r result) printJSON(w io.Writer) error {
+	return json.NewEncoder(w).Encode(struct {
 		Ratio   float64 `json:"ratio"`
 		PeakMiB float64 `json:"peakMiB"`
 		result
 	}{r.median(pair.ratio), r.peak(), r})
-	if err == nil {
-		fmt.Fprintf(w, "%s\n", line)
-	}
 }
 
 func (r result) printPairs(w io.Writer) {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	row := func(title, format string, of func(pair) float64) {
-		fmt.Fprintf(t, "%s\t", title)
-		for _, p := range r.Pairs {
-			fmt.Fprintf(t, format+"\t", of(p))
+		fmt.Fprintf(w, "| %s |", title)
+		for _, value := range append(r.values(of), r.median(of)) {
+			fmt.Fprintf(w, " "+format+" |", value)
 		}
-		fmt.Fprintf(t, format+"\t\n", r.median(of))
+		fmt.Fprintln(w)
 	}
-	fmt.Fprint(t, "rollout\t")
+	fmt.Fprint(w, "| Rollout |")
 	for i := range r.Pairs {
-		fmt.Fprintf(t, "pair %d\t", i+1)
+		fmt.Fprintf(w, " Pair %d |", i+1)
 	}
-	fmt.Fprint(t, "median\t\n")
+	fmt.Fprintf(w, " Median |\n|---|%s\n", strings.Repeat("---:|", len(r.Pairs)+1))
 	row("Quoin, s", "%.1f", func(p pair) float64 { return p.Quoin })
-	row("Quoin from the push, s", "%.1f", func(p pair) float64 { return p.FromPush })
-	row("patched directly, s", "%.1f", func(p pair) float64 { return p.Direct })
+	row("Quoin, since the push, s", "%.1f", func(p pair) float64 { return p.FromPush })
+	row("direct patches, s", "%.1f", func(p pair) float64 { return p.Direct })
 	row("ratio", "%.2f", pair.ratio)
-	row("CPU, Quoin, s", "%.1f", func(p pair) float64 { return measure.Total(p.QuoinCPU) })
-	row("of it the controller, s", "%.1f", func(p pair) float64 { return p.QuoinCPU[controllerName] })
-	row("of it the API server, s", "%.1f", func(p pair) float64 { return p.QuoinCPU["kube-apiserver"] })
-	row("CPU, directly, s", "%.1f", func(p pair) float64 { return measure.Total(p.DirectCPU) })
-	row("of it the API server, s", "%.1f", func(p pair) float64 { return p.DirectCPU["kube-apiserver"] })
-	row("ratio of CPU", "%.2f", pair.cpuRatio)
-	row("writes a deployment", "%.2f", func(p pair) float64 { return measure.Total(p.Writes) })
-	row("reads a deployment", "%.2f", func(p pair) float64 { return p.Reads })
+	row("processor time, Quoin, s", "%.1f", func(p pair) float64 { return measure.Total(p.QuoinCPU) })
+	row("of which the controller, s", "%.1f", func(p pair) float64 { return p.QuoinCPU[controllerName] })
+	row("of which kube-apiserver, s", "%.1f", func(p pair) float64 { return p.QuoinCPU["kube-apiserver"] })
+	row("processor time, direct patches, s", "%.1f", func(p pair) float64 { return measure.Total(p.DirectCPU) })
+	row("of which kube-apiserver, s", "%.1f", func(p pair) float64 { return p.DirectCPU["kube-apiserver"] })
+	row("ratio of processor time", "%.2f", pair.cpuRatio)
+	row("writes per deployment", "%.2f", func(p pair) float64 { return measure.Total(p.Writes) })
+	row("reads per deployment", "%.2f", func(p pair) float64 { return p.Reads })
 	for _, name := range []string{"deployment", "environment"} {
-		row("reconciles of "+name+"s", "%.2f", func(p pair) float64 { return p.Reconciles[name] })
+		row("reconciliations of "+name+"s, per deployment", "%.2f", func(p pair) float64 { return p.Reconciles[name] })
 	}
-	t.Flush()
 }
 
-// printWrites shows what is written for a deployment when it is made, and in a rollout.
+// printWrites prints the writes per deployment of the installation and of the last rollout.
 func (r result) printWrites(w io.Writer) {
 	last := r.Pairs[len(r.Pairs)-1].Writes
 	names := maps.Clone(r.InstallWrites)
 	maps.Copy(names, last)
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprint(t, "\nwrites a deployment\tinstall\trollout\t\n")
+	fmt.Fprint(w, "\n| Writes per deployment | Installation | Rollout |\n|---|---:|---:|\n")
 	for _, name := range slices.Sorted(maps.Keys(names)) {
-		fmt.Fprintf(t, "%s\t%.2f\t%.2f\t\n", name, r.InstallWrites[name], last[name])
+		fmt.Fprintf(w, "| %s | %.2f | %.2f |\n", name, r.InstallWrites[name], last[name])
 	}
-	fmt.Fprintf(t, "all\t%.2f\t%.2f\t\n", measure.Total(r.InstallWrites), measure.Total(last))
-	t.Flush()
+	fmt.Fprintf(w, "| all | %.2f | %.2f |\n", measure.Total(r.InstallWrites), measure.Total(last))
 }
 
 func (r result) printMemory(w io.Writer) {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprint(t, "\nmemory of the controller, MiB\tresident\tpeak\tGo heap\t\n")
+	fmt.Fprint(w, "\n| Memory of the controller, MiB | Resident | Peak | Go heap |\n|---|---:|---:|---:|\n")
 	row := func(title string, m memory) {
-		fmt.Fprintf(t, "%s\t%.0f\t%.0f\t%.0f\t\n", title, m.Resident, m.Peak, m.Heap)
+		fmt.Fprintf(w, "| %s | %.0f | %.0f | %.0f |\n", title, m.Resident, m.Peak, m.Heap)
 	}
-	row("installed", r.InstallMemory)
+	row(fmt.Sprintf("installed in %.1f s", r.Install), r.InstallMemory)
 	row("rolled out", r.Pairs[0].Memory)
 	row("at rest", r.RestMemory)
-	t.Flush()
 }

@@ -12,15 +12,15 @@ import (
 	"github.com/quoin-dev/quoin/test/bench/internal/measure"
 )
 
-// cost is what work uses: time of the processors in ms by program, and calls of the API server. Calls
-// depend on nothing but the work, so they tell more than times where the machine is busy.
+// cost is the cost of work: processor time in ms by program, and calls of kube-apiserver. Calls depend only on the work,
+// so they are comparable even if the machine is busy.
 type cost struct{ cpu, calls map[string]float64 }
 
 func newCost() cost { return cost{map[string]float64{}, map[string]float64{}} }
 
-// spending adds to a cost what the work uses, and what others do because of it.
-func (c cost) spending(ctx context.Context, w *world, work func() error) error {
-	before, err := w.spent(ctx)
+// addOf adds the cost of work, including what other programs do because of it.
+func (c cost) addOf(ctx context.Context, w *world, work func() error) error {
+	before, err := w.costSoFar(ctx)
 	if err != nil {
 		return err
 	}
@@ -28,7 +28,7 @@ func (c cost) spending(ctx context.Context, w *world, work func() error) error {
 		return err
 	}
 	w.settle(ctx)
-	after, err := w.spent(ctx)
+	after, err := w.costSoFar(ctx)
 	addIncrease(c.cpu, before.cpu, after.cpu)
 	addIncrease(c.calls, before.calls, after.calls)
 	return err
@@ -40,8 +40,8 @@ func addIncrease(to, before, after map[string]float64) {
 	}
 }
 
-// spent is the cost of everything until now.
-func (w *world) spent(ctx context.Context) (cost, error) {
+// costSoFar returns the cost of everything until now.
+func (w *world) costSoFar(ctx context.Context) (cost, error) {
 	c := newCost()
 	for name, seconds := range w.processorTime() {
 		c.cpu[name] = 1000 * seconds
@@ -66,14 +66,14 @@ func (w *world) spent(ctx context.Context) (cost, error) {
 	return c, nil
 }
 
-// each says what one of n requests uses, the largest first.
+// each formats the cost of one of n requests, the largest first.
 func each(of map[string]float64, n int) string {
 	names := slices.SortedFunc(maps.Keys(of), func(x, y string) int { return cmp.Or(cmp.Compare(of[y], of[x]), strings.Compare(x, y)) })
-	var said []string
+	var parts []string
 	for _, name := range names {
 		if value := of[name] / float64(n); value >= 0.01 {
-			said = append(said, fmt.Sprintf("%s %.2f", name, value))
+			parts = append(parts, fmt.Sprintf("%s %.2f", name, value))
 		}
 	}
-	return strings.Join(said, ", ")
+	return strings.Join(parts, ", ")
 }

@@ -11,7 +11,7 @@ import (
 
 const pageSize = 100
 
-// readPages reads pages of users: anywhere, one after the other, and such that all users are looked at.
+// readPages reads pages of users at offsets, by cursor, and with filters that scan all users.
 func (b *bench) readPages(ctx context.Context) error {
 	offsets := []int{1, b.users / 2, b.users - pageSize + 1}
 	var kinds []measure.Timed
@@ -22,7 +22,7 @@ func (b *bench) readPages(ctx context.Context) error {
 			return took, err
 		})
 	}
-	byOffset, err := inTurns(ctx, b.pages, kinds...)
+	byOffset, err := alternate(ctx, b.pages, kinds...)
 	if err != nil {
 		return err
 	}
@@ -38,7 +38,7 @@ func (b *bench) readPages(ctx context.Context) error {
 	for _, all := range []struct{ what, query string }{
 		{`userName co "77@", a scan`, "filter=" + url.QueryEscape(`userName co "77@"`)},
 		{"sortBy userName", "sortBy=userName"},
-		{"sortBy userName, in the middle", fmt.Sprintf("sortBy=userName&startIndex=%d", b.users/2)},
+		{"sortBy userName, middle page", fmt.Sprintf("sortBy=userName&startIndex=%d", b.users/2)},
 	} {
 		m, err := measure.Spread(ctx, few, 1, func(ctx context.Context, _ int) (time.Duration, error) {
 			_, took, err := b.world.rfc.list(ctx, fmt.Sprintf("/Users?%s&count=%d", all.query, pageSize), -1)
@@ -47,14 +47,14 @@ func (b *bench) readPages(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		b.report.Add(all.what, m, "for information")
+		b.report.Add(all.what, m, "no bar")
 	}
 	return nil
 }
 
 func pageWork(offset int) string { return fmt.Sprintf("page of %d at %d", pageSize, offset) }
 
-// walk reads page after page by cursor.
+// walk reads consecutive pages by cursor.
 func (b *bench) walk(ctx context.Context) error {
 	length := min(20, b.users/pageSize)
 	next := ""

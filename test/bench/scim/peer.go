@@ -19,24 +19,24 @@ import (
 	"github.com/quoin-dev/quoin/test/bench/internal/process"
 )
 
-// peerFiles are the peer's versions and its few lines.
+// peerFiles are the peer's package.json and its program.
 //
 //go:embed peer/package.json peer/server.js
 var peerFiles embed.FS
 
-// peer is a SCIM service of scimmy.
+// peer is a SCIM service built with scimmy.
 type peer struct {
 	*service
 	ids []string
 }
 
-// errNoPeer says why the peer cannot be had here.
-var errNoPeer = errors.New("no peer")
+// errNoPeer is the error if the peer is not available on this machine.
+var errNoPeer = errors.New("peer not available")
 
-// measurePeer has scimmy do the same work, at sizes that it can carry, with the machine to itself.
+// measurePeer measures the same work with scimmy, at sizes that it can handle, while Quoin is stopped.
 func measurePeer(ctx context.Context, o options, r *report) error {
 	if !o.peer {
-		r.Fact("scimmy", "left out (-peer=false)")
+		r.Fact("scimmy", "skipped (-peer=false)")
 		return nil
 	}
 	measure.Progress("installing scimmy")
@@ -59,11 +59,11 @@ func measurePeer(ctx context.Context, o options, r *report) error {
 		return err
 	}
 	defer stop()
-	measure.Progress("the same work by scimmy, with %d users", o.peerUsers)
+	measure.Progress("the same work with scimmy and %d users", o.peerUsers)
 	return p.measure(ctx, o, r)
 }
 
-// install puts the peer into a folder. Nothing is kept of it.
+// install installs the peer in a temporary folder.
 func install(ctx context.Context, dir string) error {
 	for _, name := range []string{"package.json", "server.js"} {
 		text, err := peerFiles.ReadFile("peer/" + name)
@@ -92,7 +92,7 @@ func startPeer(ctx context.Context, dir string) (*peer, func(), error) {
 	node := exec.CommandContext(ctx, "node", "server.js")
 	node.Dir = dir
 	node.Env = append(os.Environ(), "NODE_ENV=production", "PEER_TOKEN="+token)
-	started, port, err := process.StartTelling("scimmy", node)
+	started, port, err := process.StartListener("scimmy", node)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -100,23 +100,23 @@ func startPeer(ctx context.Context, dir string) (*peer, func(), error) {
 }
 
 func (p *peer) measure(ctx context.Context, o options, r *report) error {
-	const few = 5 // what takes seconds
+	const few = 5 // requests that take seconds
 	add := func(what, like string, m measure.Times) {
-		beside := r.Find(like)
-		r.Add("scimmy: "+what, m, "p50 %.1f × Quoin's with %d users", m.Milliseconds(0.5)/beside.Milliseconds(0.5), o.users)
+		quoin := r.Find(like)
+		r.Add("scimmy: "+what, m, "p50 %.1f × Quoin's with %d users", m.Milliseconds(0.5)/quoin.Milliseconds(0.5), o.users)
 	}
 	p.ids = make([]string, o.peerUsers)
 	m, err := measure.Spread(ctx, o.peerUsers, o.callers, reporting("users", o.peerUsers, func(ctx context.Context, i int) (took time.Duration, err error) {
-		p.ids[i], took, err = p.create(ctx, "/Users", numbered(user, i))
+		p.ids[i], took, err = p.create(ctx, "/Users", withNumber(user, i))
 		return took, err
 	}))
 	if err != nil {
 		return err
 	}
-	r.Add("scimmy: POST /Users", m, "%d at once; keeps nothing on disk; Quoin makes %.2f × as many a second", o.callers, r.Find(workCreate).PerSecond()/m.PerSecond())
-	who := anyOf(min(o.lookups, 40*few), o.peerUsers)
-	if m, err = measure.Spread(ctx, len(who), 1, func(ctx context.Context, i int) (time.Duration, error) {
-		_, took, err := p.list(ctx, eq("userName", "user."+number+"@bench.example.com", who[i]), 1)
+	r.Add("scimmy: POST /Users", m, "%d at once; stores nothing on disk; Quoin creates %.2f × as many a second", o.callers, r.Find(workCreate).PerSecond()/m.PerSecond())
+	users := randomNumbers(min(o.lookups, 40*few), o.peerUsers)
+	if m, err = measure.Spread(ctx, len(users), 1, func(ctx context.Context, i int) (time.Duration, error) {
+		_, took, err := p.list(ctx, eq("userName", "user."+number+"@bench.example.com", users[i]), 1)
 		return took, err
 	}); err != nil {
 		return err
@@ -141,7 +141,7 @@ func (p *peer) measure(ctx context.Context, o options, r *report) error {
 	return nil
 }
 
-// changeMembers makes a group and changes its members.
+// changeMembers creates a group and changes its members.
 func (p *peer) changeMembers(ctx context.Context, size, n int) (measure.Times, error) {
 	added := measure.Times{}
 	body, err := groupBody(fmt.Sprintf("Group of %d", size), membersOf(p.ids, sequence(0, size)))
@@ -154,8 +154,8 @@ func (p *peer) changeMembers(ctx context.Context, size, n int) (measure.Times, e
 	}
 	g := largeGroup{id, sequence(0, size), sequence(size, len(p.ids))}
 	for range n {
-		joins, leaves := g.swap()
-		a, _, err := change(ctx, p.service, http.StatusOK, id, p.ids[joins], p.ids[leaves]) // it answers with the group
+		user, member := g.swap()
+		a, _, err := change(ctx, p.service, http.StatusOK, id, p.ids[user], p.ids[member]) // the response is the group
 		if err != nil {
 			return added, err
 		}

@@ -9,8 +9,8 @@ import (
 	"github.com/quoin-dev/quoin/test/bench/internal/process"
 )
 
-// processorTime is how long this program and the ones that it started have had a processor, in
-// seconds, by name; empty where there is no /proc.
+// processorTime returns the processor time of this program and its children in seconds, by name. It is empty if there is
+// no /proc.
 func (w *world) processorTime() map[string]float64 {
 	names := map[int]string{os.Getpid(): "bench"}
 	for _, p := range w.server.Programs {
@@ -26,18 +26,18 @@ func (w *world) processorTime() map[string]float64 {
 	return used
 }
 
-// settle waits until what was begun is done, such as the controller's writes, so that one
-// measurement does not pay for the one before.
+// settle waits until background work, such as the controller's writes, is done, so that it does not count in the next
+// measurement.
 func (w *world) settle(ctx context.Context) {
 	const (
 		window = 400 * time.Millisecond
-		enough = 0.2 // of one processor, all programs together
+		quiet  = 0.2 // of one processor, all programs together
 		atMost = 2 * time.Minute
 	)
 	for start := time.Now(); time.Since(start) < atMost && ctx.Err() == nil; {
 		before := measure.Total(w.processorTime())
 		time.Sleep(window)
-		if measure.Total(w.processorTime())-before < enough*window.Seconds() {
+		if measure.Total(w.processorTime())-before < quiet*window.Seconds() {
 			return
 		}
 	}

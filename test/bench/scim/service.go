@@ -17,17 +17,16 @@ const (
 	patchURN      = "urn:ietf:params:scim:api:messages:2.0:PatchOp"
 )
 
-// service is something that answers over HTTP: Quoin, the API server, the peer.
+// service is an HTTP server: Quoin, kube-apiserver or the peer.
 type service struct {
 	client *http.Client
-	// base is what paths are appended to.
+	// base is the URL prefix of all paths.
 	base string
-	// host is sent instead of the base's, unless it is empty; so is the token.
+	// host replaces the host of base in the Host header; it and the token may be empty.
 	host, token string
 }
 
-// call sends a request and reads the answer to its end. Any other status than the wanted one is an
-// error.
+// call sends a request and reads the whole response. A status other than want is an error.
 func (s *service) call(ctx context.Context, method, path string, body []byte, want int) ([]byte, time.Duration, error) {
 	request, err := http.NewRequestWithContext(ctx, method, s.base+path, bytes.NewReader(body))
 	if err != nil {
@@ -48,53 +47,53 @@ func (s *service) call(ctx context.Context, method, path string, body []byte, wa
 		return nil, 0, err
 	}
 	defer func() { _ = response.Body.Close() }()
-	var answer bytes.Buffer
-	answer.Grow(max(int(response.ContentLength), 0) + bytes.MinRead)
-	_, err = answer.ReadFrom(response.Body)
+	var content bytes.Buffer
+	content.Grow(max(int(response.ContentLength), 0) + bytes.MinRead)
+	_, err = content.ReadFrom(response.Body)
 	took := time.Since(start)
 	if err == nil && response.StatusCode != want {
-		err = fmt.Errorf("%s %s: %s: %.300s", method, path, response.Status, answer.Bytes())
+		err = fmt.Errorf("%s %s: %s: %.300s", method, path, response.Status, content.Bytes())
 	}
-	return answer.Bytes(), took, err
+	return content.Bytes(), took, err
 }
 
-// create makes a resource and tells its id.
+// create creates a resource and returns its id.
 func (s *service) create(ctx context.Context, path string, body []byte) (string, time.Duration, error) {
-	answer, took, err := s.call(ctx, http.MethodPost, path, body, http.StatusCreated)
+	content, took, err := s.call(ctx, http.MethodPost, path, body, http.StatusCreated)
 	if err != nil {
 		return "", 0, err
 	}
-	made := struct{ ID string }{}
-	if err := json.Unmarshal(answer, &made); err != nil || made.ID == "" {
-		return "", 0, fmt.Errorf("POST %s: no id in %.300s", path, answer)
+	created := struct{ ID string }{}
+	if err := json.Unmarshal(content, &created); err != nil || created.ID == "" {
+		return "", 0, fmt.Errorf("POST %s: no id in %.300s", path, content)
 	}
-	return made.ID, took, nil
+	return created.ID, took, nil
 }
 
-// listed is a ListResponse, as far as it is looked at.
-type listed struct {
+// listResponse has the attributes of a ListResponse that the bench reads.
+type listResponse struct {
 	TotalResults int
 	Resources    []struct{ ID string }
 	NextCursor   string
 }
 
-// list reads a list and checks how many resources are on the page; -1 is any number.
-func (s *service) list(ctx context.Context, path string, want int) (listed, time.Duration, error) {
-	l := listed{}
-	answer, took, err := s.call(ctx, http.MethodGet, path, nil, http.StatusOK)
+// list reads a list and checks the number of resources on the page, unless it is -1.
+func (s *service) list(ctx context.Context, path string, want int) (listResponse, time.Duration, error) {
+	l := listResponse{}
+	content, took, err := s.call(ctx, http.MethodGet, path, nil, http.StatusOK)
 	if err != nil {
 		return l, 0, err
 	}
-	if err := json.NewDecoder(bytes.NewReader(answer)).Decode(&l); err != nil && err != io.EOF {
+	if err := json.NewDecoder(bytes.NewReader(content)).Decode(&l); err != nil && err != io.EOF {
 		return l, 0, fmt.Errorf("GET %s: %w", path, err)
 	}
 	if want >= 0 && len(l.Resources) != want {
-		return l, 0, fmt.Errorf("GET %s: %d resources of %d, want %d on the page: %.300s", path, len(l.Resources), l.TotalResults, want, answer)
+		return l, 0, fmt.Errorf("GET %s: %d resources of %d, want %d on the page: %.300s", path, len(l.Resources), l.TotalResults, want, content)
 	}
 	return l, took, nil
 }
 
-// patch changes a resource.
+// patch sends a PATCH with one operation.
 func (s *service) patch(ctx context.Context, path string, want int, operation map[string]any) (time.Duration, error) {
 	body, err := json.Marshal(map[string]any{"schemas": []string{patchURN}, "Operations": []any{operation}})
 	if err != nil {

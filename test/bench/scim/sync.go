@@ -7,7 +7,7 @@ import (
 	"github.com/quoin-dev/quoin/test/bench/internal/measure"
 )
 
-// syncUsers does what Entra ID does at first: each user is looked for, and created.
+// syncUsers does an initial synchronisation like Entra ID: it looks each user up and creates it.
 func (b *bench) syncUsers(ctx context.Context) error {
 	create := b.createUser(b.world.entra, b.users)
 	var matches, posts = make([]time.Duration, b.sync), make([]time.Duration, b.sync)
@@ -21,8 +21,8 @@ func (b *bench) syncUsers(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	b.report.Add("match, as Entra ID", measure.Times{Each: matches, Took: all.Took}, "%d workers", b.syncWorkers)
+	b.report.Add("match, like Entra ID", measure.Times{Each: matches, Took: all.Took}, "%d workers", b.syncWorkers)
 	b.report.Add("and create", measure.Times{Each: posts, Took: all.Took}, "%d workers", b.syncWorkers)
-	b.report.AtLeast("Entra-like sync", 2*all.PerSecond(), 25, " requests/s")
+	b.report.AtLeast("match and create, like Entra ID", 2*all.PerSecond(), 25, " requests/s")
 	return nil
 }

@@ -8,9 +8,9 @@ import (
 	"github.com/quoin-dev/quoin/test/bench/internal/measure"
 )
 
-// inTurns sends n requests of each kind, one at a time, a few of each kind in turn: what else the
-// machine does meets all of them.
-func inTurns(ctx context.Context, n int, kinds ...measure.Timed) ([]measure.Times, error) {
+// alternate sends n requests of each kind, one at a time, alternating between blocks of each kind, so that other load on
+// the machine affects all of them.
+func alternate(ctx context.Context, n int, kinds ...measure.Timed) ([]measure.Times, error) {
 	const block = 20
 	all := make([]measure.Times, len(kinds))
 	for done := 0; done < n; done += block {
@@ -25,16 +25,16 @@ func inTurns(ctx context.Context, n int, kinds ...measure.Timed) ([]measure.Time
 	return all, nil
 }
 
-// reporting tells the progress of n requests every few seconds.
+// reporting writes the progress of n requests every few seconds.
 func reporting(what string, n int, request measure.Timed) measure.Timed {
-	const often = 5 * time.Second
-	var done, told atomic.Int64
+	const interval = 5 * time.Second
+	var done, reported atomic.Int64
 	start := time.Now()
 	return func(ctx context.Context, i int) (time.Duration, error) {
 		took, err := request(ctx, i)
 		passed := time.Since(start)
 		count := done.Add(1)
-		if last := told.Load(); passed >= time.Duration(last+1)*often && told.CompareAndSwap(last, int64(passed/often)) {
+		if last := reported.Load(); passed >= time.Duration(last+1)*interval && reported.CompareAndSwap(last, int64(passed/interval)) {
 			rate := float64(count) / passed.Seconds()
 			measure.Progress("  %d of %d %s, %.0f/s, %s to go", count, n, what, rate, time.Duration(float64(n-int(count))/rate*float64(time.Second)).Round(time.Second))
 		}

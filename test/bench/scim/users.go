@@ -11,7 +11,7 @@ import (
 	"github.com/quoin-dev/quoin/test/bench/internal/measure"
 )
 
-// user is what an identity provider sends of one; its number is all that users differ by.
+// user is a user as an identity provider sends it. Users differ only in their number.
 const (
 	user = `{"schemas":["` + userURN + `","` + enterpriseURN + `"],"userName":"user.0000000@bench.example.com","externalId":"00u0000000",` +
 		`"name":{"givenName":"Given0000000","familyName":"Family0000000","formatted":"Given0000000 Family0000000"},"displayName":"Given0000000 Family0000000",` +
@@ -21,21 +21,21 @@ const (
 	number = "0000000"
 )
 
-// numbered is a text about the user with a number.
-func numbered[T string | []byte](text T, i int) []byte {
+// withNumber returns a text with the number of a user filled in.
+func withNumber[T string | []byte](text T, i int) []byte {
 	return bytes.ReplaceAll([]byte(text), []byte(number), fmt.Appendf(nil, "%07d", i))
 }
 
-// eq is the query for what the user with a number has.
+// eq returns the query for the value of an attribute of a user.
 func eq(attribute, value string, i int) string {
-	return "/Users?filter=" + url.QueryEscape(fmt.Sprintf(`%s eq "%s"`, attribute, numbered(value, i)))
+	return "/Users?filter=" + url.QueryEscape(fmt.Sprintf(`%s eq "%s"`, attribute, withNumber(value, i)))
 }
 
-// random numbers are the same in each run.
+// random returns the same numbers in each run.
 var random = rand.New(rand.NewPCG(1, 2))
 
-// anyOf are n random numbers below a limit.
-func anyOf(n, limit int) []int {
+// randomNumbers returns n random numbers below a limit.
+func randomNumbers(n, limit int) []int {
 	all := make([]int, n)
 	for i := range all {
 		all[i] = random.IntN(limit)
@@ -43,10 +43,10 @@ func anyOf(n, limit int) []int {
 	return all
 }
 
-// createUser is a request that creates users from a number on.
+// createUser returns a request that creates users, starting at a number.
 func (b *bench) createUser(s *service, from int) measure.Timed {
 	return func(ctx context.Context, i int) (took time.Duration, err error) {
-		b.ids[from+i], took, err = s.create(ctx, "/Users", numbered(user, from+i))
+		b.ids[from+i], took, err = s.create(ctx, "/Users", withNumber(user, from+i))
 		return took, err
 	}
 }

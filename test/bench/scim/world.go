@@ -20,14 +20,13 @@ const (
 	namespace = "bench"
 )
 
-// world is an API server, the processes of Quoin beside it, and one account.
+// world is a kube-apiserver, the processes of Quoin, and one account.
 type world struct {
 	server *controlplane.APIServer
-	front  *controlplane.Front
-	// rfc and entra are Quoin's SCIM service, as clients with keys of these profiles see it.
+	quoin  *controlplane.Quoin
+	// rfc and entra are Quoin's SCIM service, with API keys of these client profiles.
 	rfc, entra *service
-	// direct is the account's namespace on the API server, without any client library, and root all
-	// of that server.
+	// direct is the account's namespace on kube-apiserver, and root the server itself.
 	direct, root *service
 }
 
@@ -36,7 +35,7 @@ func newWorld(ctx context.Context, o options, server *controlplane.APIServer) (w
 		server: server, root: &service{client: server.HTTP, base: server.URL}, direct: &service{client: server.HTTP, base: server.Namespaced(namespace)},
 		rfc: &service{host: host}, entra: &service{host: host},
 	}
-	if err := w.furnish(ctx); err != nil {
+	if err := w.createObjects(ctx); err != nil {
 		return nil, err
 	}
 	measure.Progress("starting quoin")
@@ -46,9 +45,9 @@ func newWorld(ctx context.Context, o options, server *controlplane.APIServer) (w
 			return nil, err
 		}
 	}
-	w.front, err = server.StartFront(ctx, o.quoin, func(f *controlplane.Front) error {
+	w.quoin, err = server.StartQuoin(ctx, o.quoin, func(q *controlplane.Quoin) error {
 		for _, s := range []*service{w.rfc, w.entra} {
-			s.client, s.base = f.HTTP, f.URL+"/api/scim/v2"
+			s.client, s.base = q.HTTP, q.URL+"/api/scim/v2"
 		}
 		_, _, err := w.rfc.list(ctx, "/Users?count=1", 0)
 		return err
@@ -56,8 +55,8 @@ func newWorld(ctx context.Context, o options, server *controlplane.APIServer) (w
 	return w, err
 }
 
-// furnish makes the account and its keys, as the controllers would have left them.
-func (w *world) furnish(ctx context.Context) error {
+// createObjects creates the account and its keys, as the controllers would.
+func (w *world) createObjects(ctx context.Context) error {
 	objects := []client.Object{
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: controlplane.SystemNamespace}},
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}},

@@ -1,4 +1,4 @@
-// Package controlplane starts a kube-apiserver with Quoin's kinds, and Quoin's front end beside it.
+// Package controlplane starts kube-apiserver with Quoin's CRDs, and `quoin apiserver` with it.
 package controlplane
 
 import (
@@ -25,27 +25,28 @@ import (
 	"github.com/quoin-dev/quoin/test/bench/internal/process"
 )
 
-// connections are kept open to each server.
+// connections is the number of idle connections kept to each server.
 const connections = 64
 
-// APIServer is a kube-apiserver, the etcd behind it, and the programs beside it.
+// APIServer is kube-apiserver with its etcd, and the programs started with it.
 type APIServer struct {
 	env *envtest.Environment
-	// Programs were started beside it, in this order.
+	// Programs are the programs started with it, in order.
 	Programs []*process.Process
-	// Dir is for files.
+	// Dir is a temporary folder.
 	Dir string
-	// Kubeconfig is a file in it, with the rights of an administrator.
+	// Kubeconfig is a file in Dir with an administrator's credentials.
 	Kubeconfig string
-	// Client has those rights and no limit.
+	// Client has these credentials and no rate limit.
 	client.Client
-	// HTTP has them too, without any client library. URL is where the server is.
+	// HTTP has the same credentials. URL is the server's address.
 	HTTP *http.Client
 	URL  string
 }
 
-// WithAPIServer does a bench's work beside a server, which it stops then with the programs and the folder.
-// An error shows the ends of their logs. KUBEBUILDER_ASSETS is set, and this is Quoin's folder.
+// WithAPIServer starts a server, calls work, and then stops the server and its programs and removes the folder.
+// An error includes the ends of their logs. KUBEBUILDER_ASSETS must be set, and the working directory must be the root
+// of the repository.
 func WithAPIServer(bench string, work func(*APIServer) error) error {
 	log.SetLogger(logr.Discard())
 	measure.Progress("starting an API server")
@@ -65,11 +66,11 @@ func WithAPIServer(bench string, work func(*APIServer) error) error {
 		return err
 	}
 	if err := work(s); err != nil {
-		said := ""
+		logs := ""
 		for _, p := range s.Programs {
-			said += p.LastWords()
+			logs += p.LogTail()
 		}
-		return fmt.Errorf("%w\n%s", err, said)
+		return fmt.Errorf("%w\n%s", err, logs)
 	}
 	return nil
 }
@@ -102,17 +103,17 @@ func (s *APIServer) connect(config *rest.Config) error {
 	return os.WriteFile(s.Kubeconfig, s.env.KubeConfig, 0o600)
 }
 
-// NewHTTPClient keeps its connections open.
+// NewHTTPClient returns a client that keeps its connections open.
 func NewHTTPClient(trust *tls.Config) *http.Client {
 	return &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: connections, TLSClientConfig: trust}}
 }
 
-// Namespaced is where the objects of Quoin's kinds in a namespace are.
+// Namespaced returns the URL of a namespace in Quoin's API group.
 func (s *APIServer) Namespaced(namespace string) string {
 	return fmt.Sprintf("%s/apis/%s/namespaces/%s", s.URL, v1alpha1.GroupVersion, namespace)
 }
 
-// CreateAll makes objects in order.
+// CreateAll creates objects in order.
 func (s *APIServer) CreateAll(ctx context.Context, objects ...client.Object) error {
 	for _, object := range objects {
 		if err := s.Create(ctx, object); err != nil {
@@ -122,7 +123,7 @@ func (s *APIServer) CreateAll(ctx context.Context, objects ...client.Object) err
 	return nil
 }
 
-// Start starts a program beside the server; it takes the place of one of that name.
+// Start starts a program that WithAPIServer stops. It replaces one of the same name.
 func (s *APIServer) Start(ctx context.Context, name, program string, args ...string) (*process.Process, error) {
 	p, err := process.Start(ctx, name, s.Dir, program, args...)
 	if err == nil {

@@ -6,17 +6,17 @@ import (
 	"strings"
 )
 
-// Labels of a sample, such as `verb="GET",code="200"`.
+// Labels are the labels of a sample, such as `verb="GET",code="200"`.
 type Labels string
 
-// Value of a label; empty when there is none of that name.
+// Value returns the value of a label, or "".
 func (l Labels) Value(name string) string {
 	_, rest, _ := strings.Cut(","+string(l), ","+name+`="`)
 	value, _, _ := strings.Cut(rest, `"`)
 	return value
 }
 
-// Samples are those of one metric in Prometheus' text format.
+// Samples iterates over the samples of one metric in Prometheus' text format.
 func Samples(text, metric string) iter.Seq2[Labels, float64] {
 	return func(yield func(Labels, float64) bool) {
 		for line := range strings.Lines(text) {
@@ -27,7 +27,7 @@ func Samples(text, metric string) iter.Seq2[Labels, float64] {
 				continue
 			case strings.HasPrefix(rest, "{"):
 				labels, rest, _ = strings.Cut(rest[1:], "} ")
-			case !strings.HasPrefix(rest, " "): // one whose name goes on
+			case !strings.HasPrefix(rest, " "): // a metric with a longer name
 				continue
 			}
 			value, err := strconv.ParseFloat(strings.TrimSpace(rest), 64)
@@ -38,7 +38,7 @@ func Samples(text, metric string) iter.Seq2[Labels, float64] {
 	}
 }
 
-// Metric is the value of a metric that has one; 0 when it is not there.
+// Metric returns the value of the first sample of a metric, or 0.
 func Metric(text, metric string) float64 {
 	for _, value := range Samples(text, metric) {
 		return value

@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-var began = time.Now()
+var started = time.Now()
 
-// Progress tells on stderr what happens now.
+// Progress writes a line of progress to stderr.
 func Progress(format string, args ...any) {
-	fmt.Fprintf(os.Stderr, "%7s  %s\n", time.Since(began).Round(100*time.Millisecond), fmt.Sprintf(format, args...))
+	fmt.Fprintf(os.Stderr, "%7s  %s\n", time.Since(started).Round(100*time.Millisecond), fmt.Sprintf(format, args...))
 }
 
-// Load says how busy the machine is, in the last minute, five and fifteen, where that can be known.
+// Load returns the load averages of the last 1, 5 and 15 minutes, or "unknown".
 func Load() string {
 	text, err := os.ReadFile("/proc/loadavg")
 	if err != nil {

@@ -3,25 +3,26 @@ package measure
 import (
 	"fmt"
 	"io"
+	"strconv"
 )
 
-// Report is what was found, row by row, and the bars.
+// Report collects the measurements of a bench, and compares figures with their bars.
 type Report struct {
 	rows []row
 	Bars
 }
 
-// row is one kind of work.
+// row is a kind of work with its times, or a fact without times.
 type row struct {
 	what  string
 	times Times
 	note  string
 }
 
-// Empty is true when nothing was found.
+// Empty reports whether nothing was measured.
 func (r *Report) Empty() bool { return len(r.rows) == 0 }
 
-// Find is what was measured of a kind of work.
+// Find returns the times of a kind of work; no times if it was not measured.
 func (r *Report) Find(what string) Times {
 	for _, x := range r.rows {
 		if x.what == what {
@@ -45,9 +46,9 @@ func (r *Report) Fact(what, note string, args ...any) {
 	Progress("  %s: %s", what, note)
 }
 
-// PrintRows writes a table in Markdown. The pieces of work are called what the caller calls them.
-func (r *Report) PrintRows(w io.Writer, pieces string) {
-	fmt.Fprintf(w, "| Work | %s | p50 ms | p99 ms | /s | |\n|---|---:|---:|---:|---:|---|\n", pieces)
+// PrintRows writes the rows as a Markdown table. count is the heading of the column with the number of times.
+func (r *Report) PrintRows(w io.Writer, count string) {
+	fmt.Fprintf(w, "| Work | %s | p50 ms | p99 ms | /s | |\n|---|---:|---:|---:|---:|---|\n", count)
 	for _, x := range r.rows {
 		if len(x.times.Each) == 0 {
 			fmt.Fprintf(w, "| %s | | | | | %s |\n", x.what, x.note)
@@ -58,33 +59,57 @@ func (r *Report) PrintRows(w io.Writer, pieces string) {
 	}
 }
 
-// Bars are what is wanted, and what it became.
+// Bars are figures with the limits that the project sets for them.
 type Bars struct{ bars []bar }
 
 type bar struct {
-	what, wanted, got string
-	kept              bool
+	what, got, limit string
+	met              bool
 }
 
-// AtMost wants less than a limit.
+// AtMost adds a figure that must not exceed a limit.
 func (b *Bars) AtMost(what string, got, limit float64, unit string) {
-	b.bars = append(b.bars, bar{what, fmt.Sprintf("< %g%s", limit, unit), fmt.Sprintf("%.2f%s", got, unit), got < limit})
+	b.bars = append(b.bars, bar{what, number(got) + unit, "≤ " + number(limit) + unit, got <= limit})
 }
 
-// AtLeast wants a limit or more.
+// AtLeast adds a figure that must reach a limit.
 func (b *Bars) AtLeast(what string, got, limit float64, unit string) {
-	b.bars = append(b.bars, bar{what, fmt.Sprintf("≥ %g%s", limit, unit), fmt.Sprintf("%.2f%s", got, unit), got >= limit})
+	b.bars = append(b.bars, bar{what, number(got) + unit, "≥ " + number(limit) + unit, got >= limit})
 }
 
-// Missed is a bar that was missed because nothing was measured.
-func (b *Bars) Missed(what, wanted, why string) {
-	b.bars = append(b.bars, bar{what, wanted, why, false})
+// Missed adds a bar that is missed because nothing was measured.
+func (b *Bars) Missed(what, limit, reason string) {
+	b.bars = append(b.bars, bar{what, reason, limit, false})
 }
 
-// PrintBars writes a table in Markdown.
+// PrintBars writes the figures beside their bars as a Markdown table.
 func (b *Bars) PrintBars(w io.Writer) {
-	fmt.Fprintln(w, "\n| Bar | Wanted | Measured | |\n|---|---:|---:|---|")
+	fmt.Fprint(w, "| Figure | Measured | Bar | |\n|---|---:|---:|---|\n")
 	for _, x := range b.bars {
-		fmt.Fprintf(w, "| %s | %s | %s | %s |\n", x.what, x.wanted, x.got, map[bool]string{true: "kept", false: "**missed**"}[x.kept])
+		result := "met"
+		if !x.met {
+			result = "**missed**"
+		}
+		fmt.Fprintf(w, "| %s | %s | %s | %s |\n", x.what, x.got, x.limit, result)
 	}
+	fmt.Fprintln(w)
+}
+
+// number formats a figure with three significant digits, and thousands with separators.
+func number(value float64) string {
+	switch {
+	case value >= 1000:
+		whole := strconv.FormatFloat(value, 'f', 0, 64)
+		for i := len(whole) - 3; i > 0; i -= 3 {
+			whole = whole[:i] + "," + whole[i:]
+		}
+		return whole
+	case value >= 100:
+		return strconv.FormatFloat(value, 'f', 0, 64)
+	case value == float64(int(value)):
+		return strconv.Itoa(int(value))
+	case value >= 10:
+		return strconv.FormatFloat(value, 'f', 1, 64)
+	}
+	return strconv.FormatFloat(value, 'f', 2, 64)
 }

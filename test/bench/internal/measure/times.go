@@ -1,5 +1,5 @@
-// Package measure is what the benches find out with: how long work takes, what a program says of
-// itself in its metrics, and tables of what was found beside what is wanted.
+// Package measure measures how long work takes, reads the metrics of programs, and publishes results beside their
+// bars.
 package measure
 
 import (
@@ -10,16 +10,16 @@ import (
 	"time"
 )
 
-// Times are how long pieces of work took, each and together.
+// Times are the durations of pieces of work, and the time that all of them took together.
 type Times struct {
 	Each []time.Duration
 	Took time.Duration
 }
 
-// PerSecond is how many were done in a second.
+// PerSecond returns the throughput.
 func (t Times) PerSecond() float64 { return float64(len(t.Each)) / t.Took.Seconds() }
 
-// Milliseconds is a percentile, such as 0.99: the shortest time that so many did not exceed; 0 of none.
+// Milliseconds returns a percentile, such as 0.99, or 0 if there are no times.
 func (t Times) Milliseconds(percentile float64) float64 {
 	if len(t.Each) == 0 {
 		return 0
@@ -29,15 +29,15 @@ func (t Times) Milliseconds(percentile float64) float64 {
 	return float64(sorted[i]) / float64(time.Millisecond)
 }
 
-// With is both, one after the other.
+// With returns the times of both, as if done one after the other.
 func (t Times) With(other Times) Times {
 	return Times{append(t.Each, other.Each...), t.Took + other.Took}
 }
 
-// Timed is a piece of work, by its number; it tells how long it took.
+// Timed does the piece of work with index i and returns how long it took.
 type Timed func(ctx context.Context, i int) (time.Duration, error)
 
-// Spread does n pieces, as many at once as there are callers. The first that fails ends it.
+// Spread does n pieces of work with the given number of concurrent callers. The first error ends it.
 func Spread(ctx context.Context, n, callers int, work Timed) (Times, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -62,31 +62,30 @@ func Spread(ctx context.Context, n, callers int, work Timed) (Times, error) {
 	return t, context.Cause(ctx)
 }
 
-// Together has workers work at once, and puts the times together that each tells. An error is that of
-// any of them.
+// Together runs workers concurrently and returns all their times. The error is that of any of them.
 func Together(workers int, work func(worker int, start time.Time) ([]time.Duration, error)) (Times, error) {
-	var lock sync.Mutex
+	var mu sync.Mutex
 	var all sync.WaitGroup
 	t := Times{}
-	var failed error
+	var err error
 	start := time.Now()
 	for worker := range workers {
 		all.Go(func() {
-			each, err := work(worker, start)
-			lock.Lock()
-			defer lock.Unlock()
+			each, workErr := work(worker, start)
+			mu.Lock()
+			defer mu.Unlock()
 			t.Each = append(t.Each, each...)
-			if err != nil {
-				failed = err
+			if workErr != nil {
+				err = workErr
 			}
 		})
 	}
 	all.Wait()
 	t.Took = time.Since(start)
-	return t, failed
+	return t, err
 }
 
-// Median of any numbers; 0 of none.
+// Median returns the median, or 0 if there are no values.
 func Median(values []float64) float64 {
 	if len(values) == 0 {
 		return 0
@@ -99,7 +98,7 @@ func Median(values []float64) float64 {
 	return sorted[middle]
 }
 
-// Total is the sum of all values.
+// Total returns the sum of all values.
 func Total[K comparable, V int | float64](of map[K]V) V {
 	var sum V
 	for _, v := range of {

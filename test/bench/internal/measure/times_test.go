@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// upTo are n times, from one millisecond to n, the longest first.
+// upTo returns n times, from n milliseconds down to one.
 func upTo(n int) Times {
 	t := Times{}
 	for i := n; i > 0; i-- {
@@ -71,7 +71,7 @@ func TestMedian(t *testing.T) {
 	}
 }
 
-func TestSpreadDoesEachPieceOnce(t *testing.T) {
+func TestSpreadRunsEveryPieceOnce(t *testing.T) {
 	const n = 100
 	for _, callers := range []int{1, 7, 2 * n} {
 		var did [n]atomic.Int64
@@ -90,7 +90,7 @@ func TestSpreadDoesEachPieceOnce(t *testing.T) {
 	}
 }
 
-func TestTogetherTakesAllTimes(t *testing.T) {
+func TestTogetherReturnsAllTimes(t *testing.T) {
 	broken := errors.New("broken")
 	work := func(worker int, _ time.Time) ([]time.Duration, error) {
 		each := slices.Repeat([]time.Duration{time.Duration(worker)}, worker)
@@ -102,12 +102,12 @@ func TestTogetherTakesAllTimes(t *testing.T) {
 	for workers, wanted := range map[int]error{4: nil, 5: broken} {
 		times, err := Together(workers, work)
 		if len(times.Each) != workers*(workers-1)/2 || times.Took <= 0 || !errors.Is(err, wanted) {
-			t.Errorf("%d workers tell %d times: %v, want %v", workers, len(times.Each), err, wanted)
+			t.Errorf("%d workers return %d times: %v, want %v", workers, len(times.Each), err, wanted)
 		}
 	}
 }
 
-func TestSpreadEndsWithTheFirstFailure(t *testing.T) {
+func TestSpreadStopsAtTheFirstError(t *testing.T) {
 	broken := errors.New("broken")
 	var last atomic.Int64
 	_, err := Spread(t.Context(), 1000, 1, func(_ context.Context, i int) (time.Duration, error) {
@@ -118,6 +118,6 @@ func TestSpreadEndsWithTheFirstFailure(t *testing.T) {
 		return 0, nil
 	})
 	if !errors.Is(err, broken) || last.Load() != 3 {
-		t.Errorf("piece 3 fails: the last was %d, and the error is %v", last.Load(), err)
+		t.Errorf("piece 3 fails: the last piece is %d, the error %v", last.Load(), err)
 	}
 }

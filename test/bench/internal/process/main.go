@@ -12,7 +12,7 @@ import (
 	"syscall"
 )
 
-// Main does the work of this program, which ends early when it is told to. A failure goes to stderr.
+// Main runs a program. SIGINT and SIGTERM cancel the context; an error is printed, and the exit code is 1.
 func Main(name string, work func(context.Context) error) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := work(ctx)
@@ -23,16 +23,15 @@ func Main(name string, work func(context.Context) error) {
 	}
 }
 
-// CheckFlags looks at flags that are numbers, by the least that each may be, and that nothing stands
-// behind the flags.
-func CheckFlags(least map[string]int) error {
-	for _, name := range slices.Sorted(maps.Keys(least)) {
+// CheckFlags checks numeric flags against their minimum, and that there are no arguments after the flags.
+func CheckFlags(minimum map[string]int) error {
+	for _, name := range slices.Sorted(maps.Keys(minimum)) {
 		value, err := strconv.Atoi(flag.Lookup(name).Value.String())
 		if err != nil {
 			return fmt.Errorf("-%s: %w", name, err)
 		}
-		if value < least[name] {
-			return fmt.Errorf("-%s is %d, must be %d or more", name, value, least[name])
+		if value < minimum[name] {
+			return fmt.Errorf("-%s is %d, must be %d or more", name, value, minimum[name])
 		}
 	}
 	if flag.NArg() > 0 {

@@ -1,5 +1,4 @@
-// Package process is about programs: what the main functions of the benches share, the programs that
-// they start, and what those use.
+// Package process has the shared main function of the benches, and starts, stops and observes their child processes.
 package process
 
 import (
@@ -15,18 +14,17 @@ import (
 	"time"
 )
 
-// patience is how long a program may take to end.
-const patience = 30 * time.Second
+// stopTimeout is how long a program may take to exit after SIGTERM.
+const stopTimeout = 30 * time.Second
 
-// Process is a program that was started here.
+// Process is a child process.
 type Process struct {
 	Name    string
 	log     string
 	command *exec.Cmd
 }
 
-// Start starts a program whose output is added to a file in dir, <name>.log, that may be emptied at any
-// time.
+// Start starts a program. Its output is appended to <dir>/<name>.log, which may be truncated at any time.
 func Start(ctx context.Context, name, dir, program string, args ...string) (*Process, error) {
 	p := &Process{Name: name, log: filepath.Join(dir, name+".log"), command: exec.CommandContext(ctx, program, args...)}
 	logs, err := os.OpenFile(p.log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
@@ -41,8 +39,8 @@ func Start(ctx context.Context, name, dir, program string, args ...string) (*Pro
 	return p, nil
 }
 
-// StartTelling starts a program that tells in its first line on stdout where it listens.
-func StartTelling(name string, command *exec.Cmd) (p *Process, where string, err error) {
+// StartListener starts a program that prints the address it listens on as the first line of stdout.
+func StartListener(name string, command *exec.Cmd) (p *Process, address string, err error) {
 	command.Stderr = os.Stderr
 	out, err := command.StdoutPipe()
 	if err != nil {
@@ -60,22 +58,22 @@ func StartTelling(name string, command *exec.Cmd) (p *Process, where string, err
 	return p, strings.TrimSpace(line), nil
 }
 
-// ID is the process' number.
+// ID returns the process id.
 func (p *Process) ID() int { return p.command.Process.Pid }
 
-// Stop ends the program, in order if it lets itself be; nil has none.
+// Stop sends SIGTERM, and SIGKILL after stopTimeout. It does nothing if p is nil.
 func (p *Process) Stop() {
 	if p != nil {
 		_ = p.command.Process.Signal(syscall.SIGTERM)
-		late := time.AfterFunc(patience, func() { _ = p.command.Process.Kill() })
-		defer late.Stop()
-		_ = p.command.Wait() // how it ended is in its log
+		kill := time.AfterFunc(stopTimeout, func() { _ = p.command.Process.Kill() })
+		defer kill.Stop()
+		_ = p.command.Wait() // the log has the reason
 	}
 }
 
-// LastWords are the end of the log; empty for nil.
-func (p *Process) LastWords() string {
-	const most = 2000
+// LogTail returns the end of the log; "" if p is nil.
+func (p *Process) LogTail() string {
+	const limit = 2000
 	if p == nil {
 		return ""
 	}
@@ -83,10 +81,10 @@ func (p *Process) LastWords() string {
 	if err != nil || len(text) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("--- %s\n%s", p.Name, text[max(0, len(text)-most):])
+	return fmt.Sprintf("--- %s\n%s", p.Name, text[max(0, len(text)-limit):])
 }
 
-// FreeAddress is one of this machine where nothing listens.
+// FreeAddress returns a loopback address with a free port.
 func FreeAddress() (string, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -11,14 +11,14 @@ import (
 	"time"
 )
 
-// start has a shell run cat, which ends with the test.
+// start runs cat in a shell, until the test ends.
 func start(t *testing.T, cat string) *Process {
 	command := exec.CommandContext(t.Context(), "sh", "-c", `exec 3<&0; "$0" <&3 & echo " 127.0.0.1:1 "; wait`, cat)
 	input, err := command.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, where, err := StartTelling("shell", command)
+	p, address, err := StartListener("shell", command)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,13 +26,13 @@ func start(t *testing.T, cat string) *Process {
 		_ = input.Close()
 		p.Stop()
 	})
-	if where != "127.0.0.1:1" {
-		t.Errorf("it tells %q", where)
+	if address != "127.0.0.1:1" {
+		t.Errorf("the address is %q", address)
 	}
 	return p
 }
 
-func TestFamily(t *testing.T) {
+func TestFamilyIsTheProcessAndItsChildren(t *testing.T) {
 	if _, err := os.Stat("/proc/self/stat"); err != nil {
 		t.Skip("SKIPPED LOUDLY: this machine has no /proc")
 	}
@@ -46,7 +46,7 @@ func TestFamily(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := start(t, linked)
-	// The child becomes cat a moment after the shell has told where it listens.
+	// The child executes cat shortly after the shell has printed its address.
 	if err := Await(t.Context(), "cat", 1000, 10*time.Millisecond, func() error {
 		shell, child := 0, 0
 		for _, u := range Family(p.ID()) {
@@ -66,7 +66,7 @@ func TestFamily(t *testing.T) {
 	}
 }
 
-func TestUsage(t *testing.T) {
+func TestUsageAndMemoryOfAProcess(t *testing.T) {
 	if _, err := os.Stat("/proc/self/stat"); err != nil {
 		t.Skip("SKIPPED LOUDLY: this machine has no /proc")
 	}
@@ -76,7 +76,7 @@ func TestUsage(t *testing.T) {
 	}
 	for start := time.Now(); UsageOf(os.Getpid()).Processor <= before.Processor; {
 		if time.Since(start) > time.Minute {
-			t.Fatal("work does not use the processor")
+			t.Fatal("the processor time does not increase")
 		}
 	}
 	m, err := MemoryOf(os.Getpid())
@@ -86,76 +86,76 @@ func TestUsage(t *testing.T) {
 	p := start(t, "cat")
 	p.Stop()
 	if u := UsageOf(p.ID()); u != (Usage{ID: p.ID()}) {
-		t.Errorf("a process that has ended uses %v", u)
+		t.Errorf("the usage of a process that has exited is %v", u)
 	}
 	if _, err := MemoryOf(p.ID()); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("memory of a process that has ended: %v", err)
+		t.Errorf("memory of a process that has exited: %v", err)
 	}
 }
 
-func TestLastWords(t *testing.T) {
+func TestLogTail(t *testing.T) {
 	dir := t.TempDir()
-	p, err := Start(t.Context(), "talker", dir, "sh", "-c", "echo out; echo err >&2")
+	p, err := Start(t.Context(), "printer", dir, "sh", "-c", "echo out; echo err >&2")
 	if err != nil {
 		t.Fatal(err)
 	}
 	_ = p.command.Wait()
-	if got := p.LastWords(); got != "--- talker\nout\nerr\n" {
-		t.Errorf("its last words are %q", got)
+	if got := p.LogTail(); got != "--- printer\nout\nerr\n" {
+		t.Errorf("the end of the log is %q", got)
 	}
 	if _, err := Start(t.Context(), "nothing", dir, filepath.Join(dir, "nothing")); !errors.Is(err, os.ErrNotExist) || !strings.HasPrefix(err.Error(), "start nothing: ") {
-		t.Errorf("a program that is not there: %v", err)
+		t.Errorf("a program that does not exist: %v", err)
 	}
 	p = nil
 	p.Stop()
-	if got := p.LastWords(); got != "" {
-		t.Errorf("the last words of none are %q", got)
+	if got := p.LogTail(); got != "" {
+		t.Errorf("the log of no process is %q", got)
 	}
 }
 
-func TestAwait(t *testing.T) {
-	tried, broken := 0, errors.New("broken")
+func TestAwaitReturnsTheLastError(t *testing.T) {
+	tries, broken := 0, errors.New("broken")
 	try := func() error {
-		if tried++; tried < 3 {
+		if tries++; tries < 3 {
 			return broken
 		}
 		return nil
 	}
-	if err := Await(t.Context(), "it", 3, time.Millisecond, try); err != nil || tried != 3 {
-		t.Errorf("tried %d times: %v", tried, err)
+	if err := Await(t.Context(), "server", 3, time.Millisecond, try); err != nil || tries != 3 {
+		t.Errorf("%d tries: %v", tries, err)
 	}
-	tried = 0
-	if err := Await(t.Context(), "it", 2, time.Millisecond, try); !errors.Is(err, broken) || err.Error() != "it does not answer: broken" {
-		t.Errorf("tried %d times: %v", tried, err)
+	tries = 0
+	if err := Await(t.Context(), "server", 2, time.Millisecond, try); !errors.Is(err, broken) || err.Error() != "server does not answer: broken" {
+		t.Errorf("%d tries: %v", tries, err)
 	}
 }
 
-func TestCheckFlags(t *testing.T) {
+func TestCheckFlagsNamesTheFlag(t *testing.T) {
 	before := flag.CommandLine
 	t.Cleanup(func() { flag.CommandLine = before })
 	flag.CommandLine = flag.NewFlagSet("bench", flag.ContinueOnError)
 	flag.Int("callers", 4, "")
 	flag.Int("turns", 0, "")
 	for _, test := range []struct {
-		least map[string]int
-		want  string
+		minimum map[string]int
+		want    string
 	}{
 		{map[string]int{"callers": 4, "turns": 0}, ""},
 		{map[string]int{"callers": 5}, "-callers is 4, must be 5 or more"},
 		{map[string]int{"callers": 1, "turns": 1}, "-turns is 0, must be 1 or more"},
 	} {
 		got := ""
-		if err := CheckFlags(test.least); err != nil {
+		if err := CheckFlags(test.minimum); err != nil {
 			got = err.Error()
 		}
 		if got != test.want {
-			t.Errorf("%v: %q, want %q", test.least, got, test.want)
+			t.Errorf("%v: %q, want %q", test.minimum, got, test.want)
 		}
 	}
 	if err := flag.CommandLine.Parse([]string{"-callers", "5", "more"}); err != nil {
 		t.Fatal(err)
 	}
 	if err := CheckFlags(map[string]int{"callers": 5}); err == nil || err.Error() != `unexpected argument "more"` {
-		t.Errorf("an argument behind the flags: %v", err)
+		t.Errorf("an argument after the flags: %v", err)
 	}
 }

@@ -9,24 +9,24 @@ import (
 	"strings"
 )
 
-// ticks is how many a second has in /proc; Linux has had no other value for users in years.
+// ticks is the number of clock ticks in a second (USER_HZ), in which /proc counts.
 const ticks = 100
 
-// Usage is what /proc tells of a process.
+// Usage is what /proc reports of a process.
 type Usage struct {
 	ID, Parent int
 	Program    string
-	// Processor is how long it has had a processor, in seconds.
+	// Processor is the processor time in seconds, user and kernel mode.
 	Processor float64
 }
 
-// UsageOf reads /proc/<id>/stat; zeroes when there is none: it has ended, or this is not Linux.
+// UsageOf reads /proc/<id>/stat. It returns zeroes if the process has exited or there is no /proc.
 func UsageOf(id int) Usage {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", id))
 	if err != nil {
 		return Usage{ID: id}
 	}
-	// The name of the program, in parentheses, may hold blanks and parentheses. After it come the
+	// The name of the program, in parentheses, may contain spaces and parentheses. After it come the
 	// state, the parent and, as the 12th and 13th fields, the time in user and in kernel mode.
 	first, last := bytes.IndexByte(text, '('), bytes.LastIndexByte(text, ')')
 	fields := strings.Fields(string(text[last+1:]))
@@ -39,7 +39,7 @@ func UsageOf(id int) Usage {
 	return Usage{id, parent, string(text[first+1 : last]), (user + kernel) / ticks}
 }
 
-// Family is what a process and its children use; nothing where there is no /proc.
+// Family returns the usage of a process and its children; nothing if there is no /proc.
 func Family(id int) []Usage {
 	var family []Usage
 	all, _ := filepath.Glob("/proc/[0-9]*/stat") // the pattern is well-formed
@@ -52,10 +52,10 @@ func Family(id int) []Usage {
 	return family
 }
 
-// Memory is how much a process has resident, in MiB: now, and at most since it started.
+// Memory is the resident memory of a process in MiB: the current one, and the highest since it started.
 type Memory struct{ Resident, Peak float64 }
 
-// MemoryOf reads /proc/<id>/status, which only Linux has.
+// MemoryOf reads /proc/<id>/status. It needs Linux.
 func MemoryOf(id int) (Memory, error) {
 	m := Memory{}
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", id))
@@ -67,7 +67,7 @@ func MemoryOf(id int) (Memory, error) {
 		if len(fields) < 2 {
 			continue
 		}
-		kib, _ := strconv.ParseFloat(fields[1], 64) // other lines hold no numbers
+		kib, _ := strconv.ParseFloat(fields[1], 64) // zero for lines without a number
 		switch fields[0] {
 		case "VmRSS:":
 			m.Resident = kib / 1024

@@ -1,6 +1,6 @@
-// A SCIM service of scimmy and scimmy-routers that keeps its resources in memory, as their
-// documentation shows it. It prints the port that it listens on. Express 4: the routers write into
-// request.query, which Express 5 does not let them.
+// A SCIM service built with scimmy and scimmy-routers that keeps its resources in memory, as in their
+// documentation. It prints the port that it listens on. Express 4: the routers write to request.query,
+// which is read-only in Express 5.
 import {randomUUID} from "node:crypto";
 import express from "express";
 import SCIMMY from "scimmy";

@@ -16,21 +16,21 @@ import (
 	"github.com/quoin-dev/quoin/test/bench/internal/process"
 )
 
-// SystemNamespace is Quoin's own.
+// SystemNamespace is the namespace of Quoin itself.
 const SystemNamespace = "quoin-system"
 
-// Front is `quoin apiserver`.
-type Front struct {
+// Quoin is a `quoin apiserver` process.
+type Quoin struct {
 	*process.Process
-	// URL is where it is, HTTP trusts its certificate.
+	// URL is its address. HTTP trusts its certificate.
 	URL     string
 	HTTP    *http.Client
 	metrics string
 }
 
-// StartFront starts one as it is by default, but for limits that nobody shall meet here. What it is
-// asked once tells whether it answers.
-func (s *APIServer) StartFront(ctx context.Context, quoin string, ask func(*Front) error) (*Front, error) {
+// StartQuoin starts `quoin apiserver` with its defaults, but without effective rate limits. It is ready when check
+// succeeds.
+func (s *APIServer) StartQuoin(ctx context.Context, quoin string, check func(*Quoin) error) (*Quoin, error) {
 	address, err := process.FreeAddress()
 	if err != nil {
 		return nil, err
@@ -46,23 +46,23 @@ func (s *APIServer) StartFront(ctx context.Context, quoin string, ask func(*Fron
 		return nil, err
 	}
 	roots := x509.NewCertPool()
-	f := &Front{
+	q := &Quoin{
 		Process: p, URL: "https://" + address, metrics: "http://" + metrics + "/metrics",
 		HTTP: NewHTTPClient(&tls.Config{RootCAs: roots, ServerName: "localhost", MinVersion: tls.VersionTLS12}),
 	}
-	return f, process.Await(ctx, "the front end", 300, 100*time.Millisecond, func() error {
+	return q, process.Await(ctx, "quoin apiserver", 300, 100*time.Millisecond, func() error {
 		secret := &corev1.Secret{}
 		if err := s.Get(ctx, client.ObjectKey{Namespace: SystemNamespace, Name: serving.SecretName}, secret); err != nil {
 			return err
 		}
 		roots.AppendCertsFromPEM(secret.Data["ca.crt"])
-		return ask(f)
+		return check(q)
 	})
 }
 
-// Metric is one of the front end's that has no labels; 0 when it cannot be read.
-func (f *Front) Metric(name string) float64 {
-	response, err := http.Get(f.metrics)
+// Metric returns the value of a metric without labels, or 0 if it cannot be read.
+func (q *Quoin) Metric(name string) float64 {
+	response, err := http.Get(q.metrics)
 	if err != nil {
 		return 0
 	}
