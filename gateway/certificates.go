@@ -13,10 +13,11 @@ import (
 	"github.com/quoin-dev/quoin/internal/serving"
 )
 
-// secretName is the name of the Secret with the certificate that is made.
+// secretName is the name of the Secret with the generated certificate.
 const secretName = "quoin-gateway-tls"
 
-// certificatesFor are those of the files, or made for the hosts of all deployments.
+// certificatesFor returns the certificate from files, or one that is generated for the hosts of
+// all deployments.
 func certificatesFor(ctx context.Context, k8s cluster.Cluster, c Config) (*serving.Certificates, error) {
 	if c.CertFile != "" {
 		return serving.CertificatesFromFiles(ctx, c.CertFile, c.KeyFile, c.Log)
@@ -31,7 +32,7 @@ func certificatesFor(ctx context.Context, k8s cluster.Cluster, c Config) (*servi
 			accounts, deployments := &v1alpha1.AccountList{}, &v1alpha1.DeploymentList{}
 			for _, list := range []client.ObjectList{accounts, deployments} {
 				if err := k8s.GetCache().List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
-					c.Log.Error("Cannot read the hosts that the certificate should be for", "error", err)
+					c.Log.Error("Cannot list the hosts of the serving certificate", "error", err)
 				}
 			}
 			return append(serving.OwnNames(c.Service, c.Namespace), certificateNames(accounts.Items, deployments.Items)...)
@@ -39,8 +40,9 @@ func certificatesFor(ctx context.Context, k8s cluster.Cluster, c Config) (*servi
 	})
 }
 
-// certificateNames are those of all data APIs and SQL interfaces: a certificate has room for
-// few, so all below a data domain are two.
+// certificateNames returns the DNS names of all data APIs and SQL interfaces: two wildcards for
+// each data domain, because the number of names in a certificate is limited, and the custom
+// domains.
 func certificateNames(accounts []v1alpha1.Account, deployments []v1alpha1.Deployment) []string {
 	var names []string
 	for i := range accounts {
@@ -57,12 +59,12 @@ func certificateNames(accounts []v1alpha1.Account, deployments []v1alpha1.Deploy
 	return slices.Compact(append(slices.Compact(names), slices.Compact(custom)...))
 }
 
-// followHosts asks for a new certificate soon after there are new hosts.
+// followHosts renews the certificate when hosts are added.
 func followHosts(ctx context.Context, k8s cluster.Cluster, certificates *serving.Certificates) error {
 	return certificates.Follow(ctx, k8s.GetCache(), namesOf, &v1alpha1.Account{}, &v1alpha1.Deployment{})
 }
 
-// namesOf is what an object adds to the names of the certificate.
+// namesOf returns the names that an object adds to the certificate.
 func namesOf(o any) []string {
 	switch o := o.(type) {
 	case *v1alpha1.Account:

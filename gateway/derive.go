@@ -16,24 +16,24 @@ import (
 	"github.com/quoin-dev/quoin/internal/serving"
 )
 
-// maxMetadata bounds the metadata of a pod that is read as a whole.
+// maxMetadata is the maximum size of a pod's metadata.
 const maxMetadata = 64 << 20
 
-// derivation is a listing that the server lacks, made of its metadata.
+// derivation is a listing that the server lacks, derived from its metadata.
 type derivation struct {
-	// query of the request for the metadata.
+	// query is the query of the metadata request.
 	query string
-	make  func(ctx context.Context, f *front, e *exchange, entities []dataapi.Entity) (any, error)
+	make  func(ctx context.Context, h *handler, e *exchange, entities []dataapi.Entity) (any, error)
 }
 
 var derivations = map[string]*derivation{
-	dataapi.PathEntities: {"", func(_ context.Context, _ *front, _ *exchange, entities []dataapi.Entity) (any, error) {
+	dataapi.PathEntities: {"", func(_ context.Context, _ *handler, _ *exchange, entities []dataapi.Entity) (any, error) {
 		return map[string]any{"entities": entities}, nil
 	}},
-	dataapi.PathDataSources: {"extended=true", func(ctx context.Context, f *front, e *exchange, entities []dataapi.Entity) (any, error) {
+	dataapi.PathDataSources: {"extended=true", func(ctx context.Context, h *handler, e *exchange, entities []dataapi.Entity) (any, error) {
 		d := &v1alpha1.Deployment{}
 		key := client.ObjectKey{Namespace: e.target.Namespace, Name: e.target.Deployment}
-		if err := f.objects.Get(ctx, key, d); client.IgnoreNotFound(err) != nil {
+		if err := h.objects.Get(ctx, key, d); client.IgnoreNotFound(err) != nil {
 			return nil, err
 		}
 		sources, err := dataapi.DataSources(entities, d.Spec.Env)
@@ -41,9 +41,9 @@ var derivations = map[string]*derivation{
 	}},
 }
 
-// derive answers with a listing made of what a pod says under /v1/meta to the same token. What
-// else the pod answers, such as that the model does not compile, is passed on.
-func (f *front) derive(w http.ResponseWriter, r *http.Request, e *exchange, d *derivation) {
+// derive responds with a listing that is derived from a pod's response to GET /v1/meta with the
+// same token. Responses other than 200, such as compile errors, are forwarded.
+func (h *handler) derive(w http.ResponseWriter, r *http.Request, e *exchange, d *derivation) {
 	e.call.Query = true
 	out := r.Clone(r.Context())
 	out.Method, out.Body, out.ContentLength, out.RequestURI = http.MethodGet, nil, 0, ""
@@ -51,20 +51,20 @@ func (f *front) derive(w http.ResponseWriter, r *http.Request, e *exchange, d *d
 	setPath(out, engine.BasePath+dataapi.PathMeta)
 	out.URL.RawQuery = d.query
 	out.Header = http.Header{"Accept": {"application/json"}, "X-Request-Id": {serving.RequestID(r.Context())}}
-	value := e.relay
+	value := e.exchanged
 	if value == "" {
 		value = r.Header.Get(e.header)
 	}
 	out.Header.Set("Authorization", value)
-	response, err := f.transport.RoundTrip(out)
+	response, err := h.transport.RoundTrip(out)
 	if err != nil {
-		f.failed(w, r, err)
+		h.handleError(w, r, err)
 		return
 	}
 	defer response.Body.Close()
 	meta, err := io.ReadAll(io.LimitReader(response.Body, maxMetadata))
 	if err != nil {
-		f.failed(w, r, fmt.Errorf("read the metadata: %w", err))
+		h.handleError(w, r, fmt.Errorf("read the metadata: %w", err))
 		return
 	}
 	if response.StatusCode != http.StatusOK {
@@ -76,19 +76,19 @@ func (f *front) derive(w http.ResponseWriter, r *http.Request, e *exchange, d *d
 	}
 	entities, err := dataapi.Entities(meta)
 	if err != nil {
-		f.failed(w, r, err)
+		h.handleError(w, r, err)
 		return
 	}
-	listing, err := d.make(r.Context(), f, e, entities)
+	listing, err := d.make(r.Context(), h, e, entities)
 	e.outcome = outcomeDerived
 	switch {
 	case errors.Is(err, dataapi.ErrNoDataSources):
-		refuse(w, http.StatusNotImplemented, err.Error())
+		writeError(w, http.StatusNotImplemented, err.Error())
 	case err != nil:
-		f.failed(w, r, err)
+		h.handleError(w, r, err)
 	default:
 		w.Header().Set("Access-Control-Allow-Origin", "*")
 		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(listing) // a caller that is gone cannot be told
+		_ = json.NewEncoder(w).Encode(listing) // fails only if the client has disconnected
 	}
 }

@@ -1,15 +1,16 @@
-// Package gateway is the front door of the data API: what the users of the platform call. It
-// knows deployments, environments and tokens, and nothing of REST or SCIM. It keeps nothing:
-// any number of replicas serve side by side.
+// Package gateway is a reverse proxy for the data APIs of all deployments. It routes by
+// deployments and environments and checks tokens; it does not serve REST or SCIM. It is stateless:
+// any number of replicas can run.
 //
-// A request goes through the rooms in one direction:
+// A request passes through the packages in one direction:
 //
-//	serving ──▶ front ───────────────────────────▶ proxy ──▶ upstream ──▶ a pod
-//	listener,     route: host, path → environment    headers    picks a pod, waits for one,
-//	limits, log   token: what may be asked for                  sends again what none has got
-//	              limits: how much
+//	serving ──▶ handler ─────────────────────────▶ proxy ──▶ upstream ──▶ pod
+//	listener,     route: host, path → environment    headers    picks a pod or waits for one,
+//	limits, log   token: authorization                          retries
+//	              limits: rate and concurrency
 //
 //	postgres ──▶ route ──▶ upstream, for the SQL interface
 //
-// What it does not understand passes as it is. An error of its own is {"error": "..."}.
+// Paths, headers and bodies are forwarded unchanged unless stated otherwise. The gateway's own
+// errors are {"error": "..."}.
 package gateway

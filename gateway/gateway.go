@@ -32,54 +32,54 @@ import (
 	"github.com/quoin-dev/quoin/internal/serving"
 )
 
-// manager is the field manager of what the gateway writes.
+// manager is the field manager of the gateway.
 const manager = "quoin-gateway"
 
 // none is a timeout that never comes; 0 would be the default.
-const none = -1
+const noTimeout = -1
 
-// Config is what an administrator may set.
+// Config is the configuration of the gateway.
 type Config struct {
-	// Namespace is quoin's own: the certificate that is made is kept there.
+	// Namespace is quoin's own: the generated certificate is stored there.
 	Namespace string
 	// Service is the name of the Service in front of the replicas, in that namespace.
 	Service string
-	// HTTPS, SQL, Probes and Metrics say where to listen.
+	// HTTPS, SQL, Probes and Metrics are the endpoints to listen on.
 	HTTPS, SQL, Probes, Metrics serving.Endpoint
-	// OnListen is told the addresses; may be nil.
+	// OnListen is called with the bound addresses; may be nil.
 	OnListen func(Addresses)
-	// CertFile and KeyFile hold the certificate; one is made when both are empty.
+	// CertFile and KeyFile are the files of the certificate; if both are empty, one is generated.
 	CertFile, KeyFile string
-	// TrustedProxies are those whose X-Forwarded-For is believed.
+	// TrustedProxies are the networks of proxies whose X-Forwarded-For is trusted.
 	TrustedProxies []netip.Prefix
-	// RequestsPerSecond, Burst and MaxInFlight bound what each deployment is asked.
+	// RequestsPerSecond, Burst and MaxInFlight limit the requests to each deployment.
 	RequestsPerSecond  float64
 	Burst, MaxInFlight int
-	// MaxRequests bounds what is answered at a time, in all.
+	// MaxRequests limits the concurrent requests in total.
 	MaxRequests int
-	// WaitTimeout is how long a request waits for a pod, and MaxWaiting how many may for
-	// those of one environment.
+	// WaitTimeout is how long a request waits for a pod, and MaxWaiting how many requests may
+	// wait for each environment.
 	WaitTimeout time.Duration
 	MaxWaiting  int
-	// MaxSQLConnections bounds the SQL connections to each deployment.
+	// MaxSQLConnections limits the SQL connections to each deployment.
 	MaxSQLConnections int
-	// ShutdownDelay is how long requests are still taken after /readyz has turned;
-	// DrainTimeout is what those that run get after that.
+	// ShutdownDelay is how long requests are accepted after /readyz returns 503; DrainTimeout is
+	// how long requests may run after that.
 	ShutdownDelay, DrainTimeout time.Duration
-	// Log gets the access log.
+	// Log receives the access log.
 	Log *slog.Logger
-	// Registerer of the metrics; that of the process when nil.
+	// Registerer of the metrics; the default registry if nil.
 	Registerer prometheus.Registerer
 }
 
-// Addresses are those that are bound; nil for an endpoint that is off.
+// Addresses are the bound addresses; nil for a disabled endpoint.
 type Addresses struct {
 	serving.Addresses
 	SQL net.Addr
 }
 
-// The secrets of environments are read with a right that an administrator gives in the namespaces
-// of accounts: config/rbac/account_role.yaml.
+// The permission to read the Secrets of environments is granted by an administrator in each
+// account's namespace: config/rbac/account_role.yaml.
 //
 // +kubebuilder:rbac:groups=platform.quoin.dev,resources=environments,verbs=patch
 // +kubebuilder:rbac:groups=discovery.k8s.io,resources=endpointslices,verbs=get;list;watch
@@ -100,8 +100,8 @@ func Run(ctx context.Context, restConfig *clientrest.Config, c Config) error {
 	}
 	ctx, background := serving.NewBackground(ctx)
 	background.Run("cache", k8s.Start)
-	f := newFront(k8s, c)
-	w := &watch{cache: k8s.GetCache(), front: f, pools: f.pools, change: make(chan struct{}, 1)}
+	h := newHandler(k8s, c)
+	w := &watch{cache: k8s.GetCache(), handler: h, pools: h.pools, change: make(chan struct{}, 1)}
 	starting, started := context.WithCancel(background.Context())
 	release := context.AfterFunc(ctx, started)
 	err = w.start(starting)
@@ -110,8 +110,8 @@ func Run(ctx context.Context, restConfig *clientrest.Config, c Config) error {
 		return background.End(err)
 	}
 	background.Run("routes", w.run)
-	background.Run("usage", f.usage.Run)
-	return background.End(serve(ctx, k8s, f, c, background))
+	background.Run("usage", h.usage.Run)
+	return background.End(serve(ctx, k8s, h, c, background))
 }
 
 func newCluster(restConfig *clientrest.Config) (cluster.Cluster, error) {
@@ -125,12 +125,12 @@ func newCluster(restConfig *clientrest.Config) (cluster.Cluster, error) {
 		o.Scheme = scheme
 		o.Cache = cache.Options{
 			DefaultTransform: cache.TransformStripManagedFields(),
-			// Kubernetes gives slices the labels of their Service; most of a cluster's are others'.
+			// EndpointSlices have the labels of their Service; most in a cluster are not Quoin's.
 			ByObject: map[client.Object]cache.ByObject{
 				&discoveryv1.EndpointSlice{}: {Label: labels.SelectorFromSet(labels.Set{engine.LabelManagedBy: engine.ManagedBy})},
 			},
 		}
-		// Secrets are read one at a time and by name.
+		// Secrets are read by name and never cached.
 		o.Client.Cache = &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}}}
 	})
 	if err != nil {
@@ -139,9 +139,9 @@ func newCluster(restConfig *clientrest.Config) (cluster.Cluster, error) {
 	return k8s, nil
 }
 
-func newFront(k8s cluster.Cluster, c Config) *front {
+func newHandler(k8s cluster.Cluster, c Config) *handler {
 	m := upstream.NewMetrics(c.Registerer)
-	f := &front{
+	h := &handler{
 		objects:   k8s.GetCache(),
 		keys:      &token.Store{Reader: k8s.GetAPIReader(), Now: time.Now, Log: c.Log},
 		usage:     &usage.Recorder{Cache: k8s.GetCache(), Writer: client.WithFieldOwner(k8s.GetClient(), manager), Log: c.Log, Now: time.Now},
@@ -150,13 +150,13 @@ func newFront(k8s cluster.Cluster, c Config) *front {
 		metrics:   newRequestMetrics(c.Registerer),
 		transport: upstream.NewTransport(m),
 	}
-	f.proxy = f.newProxy(f.transport, c.TrustedProxies, c.Log)
-	f.table.Store(route.NewTable(route.Objects{}))
-	return f
+	h.proxy = h.newProxy(h.transport, c.TrustedProxies, c.Log)
+	h.table.Store(route.NewTable(route.Objects{}))
+	return h
 }
 
-// serve listens until the context ends, then lets what runs finish.
-func serve(ctx context.Context, k8s cluster.Cluster, f *front, c Config, background *serving.Background) error {
+// serve listens until the context ends, then drains.
+func serve(ctx context.Context, k8s cluster.Cluster, h *handler, c Config, background *serving.Background) error {
 	certificates, err := certificatesFor(ctx, k8s, c)
 	if err != nil {
 		return err
@@ -176,13 +176,13 @@ func serve(ctx context.Context, k8s cluster.Cluster, f *front, c Config, backgro
 	if sql == nil {
 		close(sqlEnded)
 	} else {
-		go serveSQL(ctx, sql, certificates, f, c, sqlEnded)
+		go serveSQL(ctx, sql, certificates, h, c, sqlEnded)
 	}
 	options := serving.Options{
 		HTTPS: c.HTTPS, Probes: c.Probes, Metrics: c.Metrics, Log: c.Log, Gatherer: metrics.Registry,
 		GetCertificate: certificates.GetCertificate,
-		// Bodies and answers may be streams; front cuts those that stall.
-		ReadTimeout: none, WriteTimeout: none,
+		// Bodies and responses may be streams; the handler closes those that stall.
+		ReadTimeout: noTimeout, WriteTimeout: noTimeout,
 		ShutdownDelay: c.ShutdownDelay, DrainTimeout: c.DrainTimeout,
 		OnListen: func(a serving.Addresses) {
 			if c.OnListen == nil {
@@ -195,7 +195,7 @@ func serve(ctx context.Context, k8s cluster.Cluster, f *front, c Config, backgro
 			c.OnListen(bound)
 		},
 	}
-	served := serving.Run(ctx, options, serving.Wrap(f, serving.WrapOptions{
+	served := serving.Run(ctx, options, serving.Wrap(h, serving.WrapOptions{
 		Log: c.Log, TrustedProxies: c.TrustedProxies, BodyLimit: dataapi.MaxRequestBytes, MaxInFlight: c.MaxRequests,
 	}))
 	if served != nil && sql != nil {
@@ -205,23 +205,23 @@ func serve(ctx context.Context, k8s cluster.Cluster, f *front, c Config, backgro
 	return served
 }
 
-// serveSQL serves the SQL interface until the context ends and, like the other listener, for
-// ShutdownDelay after it.
-func serveSQL(ctx context.Context, l net.Listener, certificates *serving.Certificates, f *front, c Config, ended chan<- struct{}) {
+// serveSQL serves the SQL interface until the context ends and, like HTTPS, for ShutdownDelay
+// after that.
+func serveSQL(ctx context.Context, l net.Listener, certificates *serving.Certificates, h *handler, c Config, ended chan<- struct{}) {
 	defer close(ended)
 	accepting, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	context.AfterFunc(ctx, func() { time.AfterFunc(c.ShutdownDelay, stop) })
 	postgres.New(postgres.Options{
 		GetCertificate:   certificates.GetCertificate,
-		Environment:      func(host string) (route.Environment, error) { return f.table.Load().SQL(host) },
-		Pools:            f.pools,
+		Environment:      func(host string) (route.Environment, error) { return h.table.Load().SQL(host) },
+		Pools:            h.pools,
 		MaxPerDeployment: c.MaxSQLConnections, MaxConnections: maxSQLConnections,
 		DrainTimeout: c.DrainTimeout, Log: c.Log, Registerer: c.Registerer,
 	}).Run(accepting, l)
 }
 
-// maxSQLConnections bounds the memory of all SQL connections.
+// maxSQLConnections limits all SQL connections, and so their memory.
 const maxSQLConnections = 10_000
 
-var _ http.Handler = (*front)(nil)
+var _ http.Handler = (*handler)(nil)

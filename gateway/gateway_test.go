@@ -17,60 +17,39 @@ import (
 	"github.com/quoin-dev/quoin/internal/engine"
 )
 
-// TestTokensAndRoutes: journey f, and that every environment is reached under its address alone.
-func TestTokensAndRoutes(t *testing.T) {
-	w := newWorld(t, nil)
-	w.deployment("sales", nil, "feature/a")
-	w.deployment("other", &v1alpha1.DataAPI{BasePath: "/semantic/x", CustomDomain: v1alpha1.Host("metrics." + w.namespace + ".org")})
-	const production, staging, other = "sales-production", "sales-stg-0", "other-production"
+const production, staging, other = "sales-production", "sales-stg-0", "other-production"
+
+// newRoutes starts a gateway with the environments production, staging and other. It returns their
+// base URLs.
+func newRoutes(t *testing.T) (f *fixture, base, dev, custom string) {
+	t.Helper()
+	f = newFixture(t, nil)
+	f.createDeployment("sales", nil, "feature/a")
+	f.createDeployment("other", &v1alpha1.DataAPI{BasePath: "/semantic/x", CustomDomain: v1alpha1.Host("metrics." + f.namespace + ".org")})
 	for _, environment := range []string{production, staging, other} {
-		w.serve(environment, nil)
+		f.startPod(environment, nil)
 	}
-	w.routed("sales", "/dev-mode/feature%2Fa/cubejs-api/v1/load")
-	w.routed("other", "/semantic/x/v1/load")
-	custom := "https://metrics." + w.namespace + ".org/semantic/x/v1/load"
-	w.known(custom)
-	base, dev := w.url("sales", "/cubejs-api"), w.url("sales", "/dev-mode/feature%2Fa/cubejs-api")
-	expired := w.token(production, engine.KeyAPISecret, jwt.MapClaims{"exp": time.Now().Add(-time.Minute).Unix()})
-	for name, tc := range map[string]struct {
-		method, url, token string
-		header             []string
-		status             int
-		body               string
-	}{
-		"data, load":                {"POST", base + "/v1/load", w.data(production), nil, 200, `"environment":"sales-production"`},
-		"data, with Bearer":         {"POST", base + "/v1/load", "Bearer " + w.data(production), nil, 200, `"uri":"/cubejs-api/v1/load"`},
-		"data, own header":          {"POST", base + "/v1/load", "", []string{"X-Cube-Authorization", w.data(production)}, 200, `sales-production`},
-		"own header wins":           {"POST", base + "/v1/load", "nonsense", []string{"X-Cube-Authorization", w.data(production)}, 200, `sales-production`},
-		"own header is wrong":       {"POST", base + "/v1/load", w.data(production), []string{"X-Cube-Authorization", "nonsense"}, 401, `not valid for this environment`},
-		"staging":                   {"POST", dev + "/v1/load?x=1;y=%zz", w.data(staging), nil, 200, `"uri":"/cubejs-api/v1/load?x=1;y=%zz"`},
-		"custom domain, base path":  {"GET", custom + "%2Fz", w.data(other), nil, 200, `"uri":"/cubejs-api/v1/load%2Fz"`},
-		"metadata, meta":            {"GET", base + "/v1/meta", w.meta(production), nil, 200, `"uri":"/cubejs-api/v1/meta"`},
-		"metadata, meta extended":   {"GET", base + "/v1/meta?extended", w.meta(production), nil, 200, `"uri":"/cubejs-api/v1/meta?extended"`},
-		"metadata, own header":      {"GET", base + "/v1/meta", "", []string{"X-Cube-Authorization", w.meta(production)}, 200, `sales-production`},
-		"metadata, load":            {"POST", base + "/v1/load", w.meta(production), nil, 403, `API scope is missing: data (this token is for metadata only`},
-		"metadata, sql":             {"POST", base + "/v1/sql", w.meta(production), nil, 403, `API scope is missing: sql`},
-		"metadata, graphql":         {"POST", base + "/graphql", w.meta(production), nil, 403, `API scope is missing: graphql`},
-		"metadata, around":          {"GET", base + "/v1/meta%2F..%2Fload", w.meta(production), nil, 404, `base path`},
-		"metadata, meta of a slash": {"GET", base + "/v1/meta/", w.meta(production), nil, 403, `metadata only`},
-		"metadata of staging":       {"GET", base + "/v1/meta", w.meta(staging), nil, 401, `not valid for this environment`},
-		"data of staging":           {"POST", base + "/v1/load", w.data(staging), nil, 401, `not valid for this environment`},
-		"data of production":        {"POST", dev + "/v1/load", w.data(production), nil, 401, `not valid for this environment`},
-		"of another deployment":     {"POST", base + "/v1/load", w.data(other), nil, 401, `not valid for this environment`},
-		"expired":                   {"POST", base + "/v1/load", expired, nil, 401, `expired`},
-		"no token":                  {"POST", base + "/v1/load", "", nil, 401, `missing`},
-		"two tokens":                {"POST", base + "/v1/load", w.data(production), []string{"Authorization", "x"}, 400, `more than one Authorization header`},
-		"large token":               {"POST", base + "/v1/load", strings.Repeat("x", 17<<10), nil, 431, `16 KiB`},
-		"unknown host":              {"POST", w.url("nobody", "/cubejs-api/v1/load"), w.data(production), nil, 404, `no deployment answers on this host`},
-		"unknown branch":            {"POST", w.url("sales", "/dev-mode/x/cubejs-api/v1/load"), w.data(production), nil, 404, `no environment serves this branch`},
-		"health":                    {"GET", w.url("sales", "/readyz"), w.data(production), nil, 404, `base path`},
-		"system":                    {"GET", w.url("sales", "/cubejs-system/v1/context"), w.data(production), nil, 404, `base path`},
-		"preflight":                 {"OPTIONS", base + "/v1/load", "", []string{"Origin", "https://x", "Access-Control-Request-Method", "POST"}, 200, `OPTIONS`},
-		"options":                   {"OPTIONS", base + "/v1/load", "", nil, 401, `missing`},
-	} {
+	f.waitForRoute("sales", "/dev-mode/feature%2Fa/cubejs-api/v1/load")
+	f.waitForRoute("other", "/semantic/x/v1/load")
+	custom = "https://metrics." + f.namespace + ".org/semantic/x/v1/load"
+	f.waitForURL(custom)
+	return f, f.url("sales", "/cubejs-api"), f.url("sales", "/dev-mode/feature%2Fa/cubejs-api"), custom
+}
+
+type requestCase struct {
+	method, url, token string
+	header             []string
+	status             int
+	body               string // a part of the response
+}
+
+// testRequests sends requests over HTTP/1.1 and HTTP/2.
+func (f *fixture) testRequests(t *testing.T, cases map[string]requestCase) {
+	t.Helper()
+	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			for protocol, c := range map[string]*http.Client{"HTTP/1.1": w.http, "HTTP/2": w.client(true)} {
-				got := w.ask(c, tc.method, tc.url, tc.token, nil, tc.header...)
+			for protocol, c := range map[string]*http.Client{"HTTP/1.1": f.http, "HTTP/2": f.client(true)} {
+				got := f.do(c, tc.method, tc.url, tc.token, nil, tc.header...)
 				if got.status != tc.status || !strings.Contains(got.body, tc.body) {
 					t.Errorf("%s: %d %s, want %d %s", protocol, got.status, got.body, tc.status, tc.body)
 				}
@@ -84,100 +63,148 @@ func TestTokensAndRoutes(t *testing.T) {
 			}
 		})
 	}
-	for _, secret := range []string{w.data(production), w.meta(production), w.key(production, engine.KeyAPISecret)} {
-		if strings.Contains(w.log.String(), secret[strings.LastIndexByte(secret, 0x2e)+1:]) {
-			t.Error("the log has a secret")
+}
+
+// TestTokens: a token is valid for its own environment, and a metadata token for metadata
+// endpoints only.
+func TestTokens(t *testing.T) {
+	f, base, dev, custom := newRoutes(t)
+	expired := f.sign(production, engine.KeyAPISecret, jwt.MapClaims{"exp": time.Now().Add(-time.Minute).Unix()})
+	f.testRequests(t, map[string]requestCase{
+		"data, load":                {"POST", base + "/v1/load", f.dataToken(production), nil, 200, `"environment":"sales-production"`},
+		"data, with Bearer":         {"POST", base + "/v1/load", "Bearer " + f.dataToken(production), nil, 200, `"uri":"/cubejs-api/v1/load"`},
+		"data, server's header":     {"POST", base + "/v1/load", "", []string{"X-Cube-Authorization", f.dataToken(production)}, 200, `sales-production`},
+		"server's header wins":      {"POST", base + "/v1/load", "nonsense", []string{"X-Cube-Authorization", f.dataToken(production)}, 200, `sales-production`},
+		"server's header is wrong":  {"POST", base + "/v1/load", f.dataToken(production), []string{"X-Cube-Authorization", "nonsense"}, 401, `not valid for this environment`},
+		"staging":                   {"POST", dev + "/v1/load?x=1;y=%zz", f.dataToken(staging), nil, 200, `"uri":"/cubejs-api/v1/load?x=1;y=%zz"`},
+		"custom domain, base path":  {"GET", custom + "%2Fz", f.dataToken(other), nil, 200, `"uri":"/cubejs-api/v1/load%2Fz"`},
+		"metadata, meta":            {"GET", base + "/v1/meta", f.metadataToken(production), nil, 200, `"uri":"/cubejs-api/v1/meta"`},
+		"metadata, meta extended":   {"GET", base + "/v1/meta?extended", f.metadataToken(production), nil, 200, `"uri":"/cubejs-api/v1/meta?extended"`},
+		"metadata, server's header": {"GET", base + "/v1/meta", "", []string{"X-Cube-Authorization", f.metadataToken(production)}, 200, `sales-production`},
+		"metadata, load":            {"POST", base + "/v1/load", f.metadataToken(production), nil, 403, `API scope is missing: data (this token is for metadata only`},
+		"metadata, sql":             {"POST", base + "/v1/sql", f.metadataToken(production), nil, 403, `API scope is missing: sql`},
+		"metadata, graphql":         {"POST", base + "/graphql", f.metadataToken(production), nil, 403, `API scope is missing: graphql`},
+		"metadata, parent segment":  {"GET", base + "/v1/meta%2F..%2Fload", f.metadataToken(production), nil, 404, `base path`},
+		"metadata, trailing slash":  {"GET", base + "/v1/meta/", f.metadataToken(production), nil, 403, `metadata only`},
+		"metadata of staging":       {"GET", base + "/v1/meta", f.metadataToken(staging), nil, 401, `not valid for this environment`},
+		"data of staging":           {"POST", base + "/v1/load", f.dataToken(staging), nil, 401, `not valid for this environment`},
+		"data of production":        {"POST", dev + "/v1/load", f.dataToken(production), nil, 401, `not valid for this environment`},
+		"of another deployment":     {"POST", base + "/v1/load", f.dataToken(other), nil, 401, `not valid for this environment`},
+		"expired":                   {"POST", base + "/v1/load", expired, nil, 401, `expired`},
+		"no token":                  {"POST", base + "/v1/load", "", nil, 401, `missing`},
+		"two tokens":                {"POST", base + "/v1/load", f.dataToken(production), []string{"Authorization", "x"}, 400, `more than one Authorization header`},
+		"large token":               {"POST", base + "/v1/load", strings.Repeat("x", 17<<10), nil, 431, `16 KiB`},
+	})
+	for _, secret := range []string{f.dataToken(production), f.metadataToken(production), f.signingKey(production, engine.KeyAPISecret)} {
+		if strings.Contains(f.log.String(), secret[strings.LastIndexByte(secret, '.')+1:]) {
+			t.Error("the log contains a secret")
 		}
 	}
 }
 
-// TestIsolation: of all tokens at all addresses only the one of the place itself is taken.
+// TestRoutes: only the base paths of environments are served.
+func TestRoutes(t *testing.T) {
+	f, base, _, _ := newRoutes(t)
+	f.testRequests(t, map[string]requestCase{
+		"unknown host":   {"POST", f.url("nobody", "/cubejs-api/v1/load"), f.dataToken(production), nil, 404, `no deployment is served on this host`},
+		"unknown branch": {"POST", f.url("sales", "/dev-mode/x/cubejs-api/v1/load"), f.dataToken(production), nil, 404, `no environment serves this branch`},
+		"health":         {"GET", f.url("sales", "/readyz"), f.dataToken(production), nil, 404, `base path`},
+		"system":         {"GET", f.url("sales", "/cubejs-system/v1/context"), f.dataToken(production), nil, 404, `base path`},
+		"preflight":      {"OPTIONS", base + "/v1/load", "", []string{"Origin", "https://x", "Access-Control-Request-Method", "POST"}, 200, `OPTIONS`},
+		"options":        {"OPTIONS", base + "/v1/load", "", nil, 401, `missing`},
+	})
+}
+
+// TestIsolation: each environment accepts its own tokens and no others.
 func TestIsolation(t *testing.T) {
-	a, b := newWorld(t, nil), newWorld(t, nil)
-	type place struct {
-		w                *world
+	a, b := newFixture(t, nil), newFixture(t, nil)
+	type target struct {
+		f                *fixture
 		url, environment string
 	}
-	var places []place
-	for _, w := range []*world{a, b} {
+	var targets []target
+	for _, f := range []*fixture{a, b} {
 		for _, deployment := range []string{"one", "two"} {
-			w.deployment(deployment, nil, "x")
-			places = append(places,
-				place{w, w.url(deployment, "/cubejs-api/v1/meta"), deployment + "-production"},
-				place{w, w.url(deployment, "/dev-mode/x/cubejs-api/v1/meta"), deployment + "-stg-0"})
+			f.createDeployment(deployment, nil, "x")
+			targets = append(targets,
+				target{f, f.url(deployment, "/cubejs-api/v1/meta"), deployment + "-production"},
+				target{f, f.url(deployment, "/dev-mode/x/cubejs-api/v1/meta"), deployment + "-stg-0"})
 		}
 	}
-	for _, p := range places {
-		p.w.serve(p.environment, nil)
+	for _, p := range targets {
+		p.f.startPod(p.environment, nil)
 	}
-	for _, at := range places {
-		a.known(at.url) // one gateway serves both accounts
-		for _, of := range places {
-			for kind, value := range map[string]string{"data": of.w.data(of.environment), "metadata": of.w.meta(of.environment)} {
-				got := a.ask(a.http, "GET", at.url, value, nil)
+	for _, at := range targets {
+		a.waitForURL(at.url) // one gateway serves both accounts
+		for _, of := range targets {
+			for kind, value := range map[string]string{"data": of.f.dataToken(of.environment), "metadata": of.f.metadataToken(of.environment)} {
+				got := a.do(a.http, "GET", at.url, value, nil)
 				want := 401
 				if at == of {
 					want = 200
 				}
 				if got.status != want || want == 200 && !strings.Contains(got.body, `"environment":"`+at.environment+`"`) {
-					t.Errorf("%s token of %s/%s at %s: %d %s", kind, of.w.namespace, of.environment, at.url, got.status, got.body)
+					t.Errorf("%s token of %s/%s at %s: %d %s", kind, of.f.namespace, of.environment, at.url, got.status, got.body)
 				}
 			}
 		}
 	}
 }
 
-// TestMetadataTokenAtThePod: what the gateway lets pass to the pod is another token, and the pod
-// refuses the one that was made for the gateway.
-func TestMetadataTokenAtThePod(t *testing.T) {
-	w := newWorld(t, nil)
-	w.deployment("sales", nil)
-	p := w.serve("sales-production", nil)
-	w.routed("sales", "/cubejs-api")
-	made := w.token("sales-production", engine.KeyMetadata, jwt.MapClaims{"tenant": "acme", "scope": []string{"meta"}})
-	if got := w.ask(w.http, "GET", w.url("sales", "/cubejs-api/v1/meta"), made, nil); got.status != 200 {
+// TestMetadataTokenIsExchanged: the pod receives a data token in place of a metadata token, and
+// rejects the metadata token itself.
+func TestMetadataTokenIsExchanged(t *testing.T) {
+	f := newFixture(t, nil)
+	f.createDeployment("sales", nil)
+	p := f.startPod("sales-production", nil)
+	f.waitForRoute("sales", "/cubejs-api")
+	metadataToken := f.sign("sales-production", engine.KeyMetadata, jwt.MapClaims{"tenant": "acme", "scope": []string{"meta"}})
+	if got := f.do(f.http, "GET", f.url("sales", "/cubejs-api/v1/meta"), metadataToken, nil); got.status != 200 {
 		t.Fatalf("%d %s", got.status, got.body)
 	}
-	relayed := p.last.Load().Header.Get("Authorization")
+	exchanged := p.last.Load().Header.Get("Authorization")
 	claims := jwt.MapClaims{}
-	if _, err := jwt.ParseWithClaims(relayed, claims, func(*jwt.Token) (any, error) { return []byte(w.key("sales-production", engine.KeyAPISecret)), nil }); err != nil {
+	if _, err := jwt.ParseWithClaims(exchanged, claims, func(*jwt.Token) (any, error) {
+		return []byte(f.signingKey("sales-production", engine.KeyAPISecret)), nil
+	}); err != nil {
 		t.Fatal(err)
 	}
 	end, err := claims.GetExpirationTime()
-	if err != nil || time.Until(end.Time) > time.Minute || claims["tenant"] != "acme" || relayed == made {
+	if err != nil || time.Until(end.Time) > time.Minute || claims["tenant"] != "acme" || exchanged == metadataToken {
 		t.Errorf("claims %v, %v", claims, err)
 	}
 	for _, path := range []string{"/v1/meta", "/v1/load"} {
-		if got := w.ask(http.DefaultClient, "GET", "http://"+p.address()+"/cubejs-api"+path, made, nil); got.status != 403 {
-			t.Errorf("the pod answers %s with %d", path, got.status)
+		if got := f.do(http.DefaultClient, "GET", "http://"+p.address()+"/cubejs-api"+path, metadataToken, nil); got.status != 403 {
+			t.Errorf("the pod responds to %s with %d", path, got.status)
 		}
 	}
 }
 
-// TestPassesThrough: what the pod gets is what the caller sent, and the other way round.
-func TestPassesThrough(t *testing.T) {
-	w := newWorld(t, nil)
-	w.deployment("sales", nil)
-	p := w.serve("sales-production", func(rw http.ResponseWriter, r *http.Request) {
-		rw.Header().Set("Trailer", "X-End")
-		rw.Header().Set("Cache-Control", "max-age=5")
-		rw.Header().Set("X-Own", "kept")
-		rw.Header().Set("Connection", "X-Hop")
-		rw.Header().Set("X-Hop", "gone")
-		rw.WriteHeader(http.StatusTeapot)
-		_, _ = io.Copy(rw, r.Body)
-		rw.Header().Set("X-End", "here")
+// TestRequestsAreForwarded: requests and responses are forwarded unchanged, except for hop-by-hop
+// and forwarding headers.
+func TestRequestsAreForwarded(t *testing.T) {
+	f := newFixture(t, nil)
+	f.createDeployment("sales", nil)
+	p := f.startPod("sales-production", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Trailer", "X-End")
+		w.Header().Set("Cache-Control", "max-age=5")
+		w.Header().Set("X-Own", "kept")
+		w.Header().Set("Connection", "X-Hop")
+		w.Header().Set("X-Hop", "gone")
+		w.WriteHeader(http.StatusTeapot)
+		_, _ = io.Copy(w, r.Body)
+		w.Header().Set("X-End", "here")
 	})
-	w.routed("sales", "/cubejs-api")
-	r, err := http.NewRequestWithContext(t.Context(), "PROPFIND", w.url("sales", "/cubejs-api/v1/new?a=b;c"), strings.NewReader("body"))
+	f.waitForRoute("sales", "/cubejs-api")
+	r, err := http.NewRequestWithContext(t.Context(), "PROPFIND", f.url("sales", "/cubejs-api/v1/new?a=b;c"), strings.NewReader("body"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	r.Header = http.Header{
-		"Authorization": {w.data("sales-production")}, "X-Request-Id": {"abc-span-1"}, "X-Forwarded-For": {"6.6.6.6"}, "Forwarded": {"for=6.6.6.6"},
+		"Authorization": {f.dataToken("sales-production")}, "X-Request-Id": {"abc-span-1"}, "X-Forwarded-For": {"6.6.6.6"}, "Forwarded": {"for=6.6.6.6"},
 		"Connection": {"X-Secret"}, "X-Secret": {"x"}, "Accept-Language": {"de", "en"}, "Traceparent": {"00-1-2-01"}, "Upgrade": {"h2c"},
 	}
-	response, err := w.http.Do(r)
+	response, err := f.http.Do(r)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -188,7 +215,7 @@ func TestPassesThrough(t *testing.T) {
 	}
 	h := response.Header
 	if diff := cmp.Diff([]string{"max-age=5", "kept", "", "abc-span-1"}, []string{strings.Join(h.Values("Cache-Control"), "|"), h.Get("X-Own"), h.Get("X-Hop"), h.Get("X-Request-Id")}); diff != "" {
-		t.Errorf("answer (-want +got):\n%s", diff)
+		t.Errorf("response (-want +got):\n%s", diff)
 	}
 	got := p.last.Load()
 	want := map[string]string{
@@ -205,92 +232,93 @@ func TestPassesThrough(t *testing.T) {
 	}
 }
 
-// TestListings: entities and data sources, which the open-source server does not have.
-func TestListings(t *testing.T) {
-	w := newWorld(t, nil)
-	w.deployment("sales", nil)
-	w.deployment("broken", nil)
-	w.serve("sales-production", func(rw http.ResponseWriter, r *http.Request) {
+// TestDerivedListings: entities and data sources, which the open-source server lacks, are derived
+// from its metadata.
+func TestDerivedListings(t *testing.T) {
+	f := newFixture(t, nil)
+	f.createDeployment("sales", nil)
+	f.createDeployment("broken", nil)
+	f.startPod("sales-production", func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/cubejs-api/v1/meta" {
-			t.Errorf("asks for %s", r.URL)
+			t.Errorf("unexpected request for %s", r.URL)
 		}
-		_, _ = io.WriteString(rw, `{"cubes":[{"name":"orders","title":"Orders","type":"cube","measures":[{"name":"orders.count","type":"number"}]}]}`)
+		_, _ = io.WriteString(w, `{"cubes":[{"name":"orders","title":"Orders","type":"cube","measures":[{"name":"orders.count","type":"number"}]}]}`)
 	})
-	w.serve("broken-production", func(rw http.ResponseWriter, _ *http.Request) {
-		rw.WriteHeader(http.StatusInternalServerError)
-		_, _ = io.WriteString(rw, `{"error":"Compile errors"}`)
+	f.startPod("broken-production", func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusInternalServerError)
+		_, _ = io.WriteString(w, `{"error":"Compile errors"}`)
 	})
-	w.routed("sales", "/cubejs-api")
-	w.routed("broken", "/cubejs-api")
+	f.waitForRoute("sales", "/cubejs-api")
+	f.waitForRoute("broken", "/cubejs-api")
 	const entities = `{"entities":[{"name":"orders","title":"Orders","type":"cube","measures":[{"name":"orders.count","type":"number"}],"dimensions":[],"segments":[]}]}`
 	for _, tc := range []struct {
 		url, token string
 		status     int
 		want       string
 	}{
-		{w.url("sales", "/cubejs-api/v1/entities"), w.meta("sales-production"), 200, entities},
-		{w.url("sales", "/cubejs-api/v1/entities"), w.data("sales-production"), 200, entities},
-		{w.url("sales", "/cubejs-api/v1/data-sources"), w.meta("sales-production"), 200, `{"dataSources":[{"name":"default","type":"postgres"}]}`},
-		{w.url("sales", "/cubejs-api/v1/entities"), "", 401, `{"error":"the header Authorization with a token is missing"}`},
-		{w.url("broken", "/cubejs-api/v1/entities"), w.meta("broken-production"), 500, `{"error":"Compile errors"}`},
+		{f.url("sales", "/cubejs-api/v1/entities"), f.metadataToken("sales-production"), 200, entities},
+		{f.url("sales", "/cubejs-api/v1/entities"), f.dataToken("sales-production"), 200, entities},
+		{f.url("sales", "/cubejs-api/v1/data-sources"), f.metadataToken("sales-production"), 200, `{"dataSources":[{"name":"default","type":"postgres"}]}`},
+		{f.url("sales", "/cubejs-api/v1/entities"), "", 401, `{"error":"the header Authorization with a token is missing"}`},
+		{f.url("broken", "/cubejs-api/v1/entities"), f.metadataToken("broken-production"), 500, `{"error":"Compile errors"}`},
 	} {
-		if got := w.ask(w.http, "GET", tc.url, tc.token, nil); got.status != tc.status || strings.TrimSpace(got.body) != tc.want {
+		if got := f.do(f.http, "GET", tc.url, tc.token, nil); got.status != tc.status || strings.TrimSpace(got.body) != tc.want {
 			t.Errorf("%s: %d %s\nwant %d %s", tc.url, got.status, got.body, tc.status, tc.want)
 		}
 	}
 	unset := &v1alpha1.Deployment{}
-	w.get("sales", unset)
+	f.get("sales", unset)
 	unset.Spec.Env = nil
-	if err := w.kube.Update(t.Context(), unset); err != nil {
+	if err := f.kube.Update(t.Context(), unset); err != nil {
 		t.Fatal(err)
 	}
-	w.eventually("501", func() bool {
-		got := w.ask(w.http, "GET", w.url("sales", "/cubejs-api/v1/data-sources"), w.meta("sales-production"), nil)
+	f.eventually("501", func() bool {
+		got := f.do(f.http, "GET", f.url("sales", "/cubejs-api/v1/data-sources"), f.metadataToken("sales-production"), nil)
 		return got.status == http.StatusNotImplemented && strings.Contains(got.body, "names a data source")
 	})
 }
 
-// TestLimits: requests a second, at a time, and the size of bodies.
+// TestLimits: the limits of rate, concurrency and body size.
 func TestLimits(t *testing.T) {
-	w := newWorld(t, func(c *gateway.Config) { c.RequestsPerSecond, c.Burst, c.MaxInFlight = 0.01, 3, 1 })
-	w.deployment("sales", nil)
-	w.deployment("other", nil)
-	hold, begun := make(chan struct{}), make(chan struct{})
+	f := newFixture(t, func(c *gateway.Config) { c.RequestsPerSecond, c.Burst, c.MaxInFlight = 0.01, 3, 1 })
+	f.createDeployment("sales", nil)
+	f.createDeployment("other", nil)
+	hold, start := make(chan struct{}), make(chan struct{})
 	for _, e := range []string{"sales-production", "other-production"} {
-		w.serve(e, func(rw http.ResponseWriter, r *http.Request) {
+		f.startPod(e, func(w http.ResponseWriter, r *http.Request) {
 			if r.URL.Path == "/cubejs-api/v1/slow" {
-				close(begun)
+				close(start)
 				<-hold
 			}
 			_, _ = io.Copy(io.Discard, r.Body)
 		})
 	}
-	w.routed("sales", "/cubejs-api")
-	w.routed("other", "/cubejs-api")
+	f.waitForRoute("sales", "/cubejs-api")
+	f.waitForRoute("other", "/cubejs-api")
 	var codes []int
 	for range 4 {
-		codes = append(codes, w.ask(w.http, "GET", w.url("sales", "/cubejs-api/v1/load"), w.data("sales-production"), nil).status)
+		codes = append(codes, f.do(f.http, "GET", f.url("sales", "/cubejs-api/v1/load"), f.dataToken("sales-production"), nil).status)
 	}
 	if diff := cmp.Diff([]int{200, 200, 200, 429}, codes); diff != "" {
 		t.Errorf("codes (-want +got):\n%s", diff)
 	}
-	limited := w.ask(w.http, "GET", w.url("sales", "/cubejs-api/v1/load"), w.data("sales-production"), nil)
+	limited := f.do(f.http, "GET", f.url("sales", "/cubejs-api/v1/load"), f.dataToken("sales-production"), nil)
 	if limited.header.Get("Retry-After") == "" || !strings.Contains(limited.body, "too many requests") {
 		t.Errorf("%v %s", limited.header, limited.body)
 	}
 	slow := make(chan answer)
 	go func() {
-		slow <- w.ask(w.http, "GET", w.url("other", "/cubejs-api/v1/slow"), w.data("other-production"), nil)
+		slow <- f.do(f.http, "GET", f.url("other", "/cubejs-api/v1/slow"), f.dataToken("other-production"), nil)
 	}()
-	<-begun
-	if got := w.ask(w.http, "GET", w.url("other", "/cubejs-api/v1/load"), w.data("other-production"), nil); got.status != 429 {
-		t.Errorf("a second one at a time is answered with %d", got.status)
+	<-start
+	if got := f.do(f.http, "GET", f.url("other", "/cubejs-api/v1/load"), f.dataToken("other-production"), nil); got.status != 429 {
+		t.Errorf("the concurrent request is answered with %d", got.status)
 	}
 	close(hold)
 	if got := <-slow; got.status != 200 {
-		t.Errorf("the one is answered with %d", got.status)
+		t.Errorf("the first request is answered with %d", got.status)
 	}
-	large := w.ask(w.http, "POST", w.url("other", "/cubejs-api/v1/load"), w.data("other-production"), io.LimitReader(zeros{}, 64<<20+1), "Content-Type", "x")
+	large := f.do(f.http, "POST", f.url("other", "/cubejs-api/v1/load"), f.dataToken("other-production"), io.LimitReader(zeros{}, 64<<20+1), "Content-Type", "x")
 	if large.status != http.StatusRequestEntityTooLarge || !strings.Contains(large.body, "larger than 67108864 bytes") {
 		t.Errorf("%d %s", large.status, large.body)
 	}
@@ -300,17 +328,17 @@ type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) { return len(p), nil }
 
-// TestLargeBodies: what is under the limit arrives whole, and is not held in memory.
+// TestLargeBodies: bodies up to the limit are streamed completely.
 func TestLargeBodies(t *testing.T) {
-	w := newWorld(t, nil)
-	w.deployment("sales", nil)
-	w.serve("sales-production", func(rw http.ResponseWriter, r *http.Request) {
+	f := newFixture(t, nil)
+	f.createDeployment("sales", nil)
+	f.startPod("sales-production", func(w http.ResponseWriter, r *http.Request) {
 		n, err := io.Copy(io.Discard, r.Body)
-		fmt.Fprintf(rw, "%d %v", n, err)
+		fmt.Fprintf(w, "%d %v", n, err)
 	})
-	w.routed("sales", "/cubejs-api")
+	f.waitForRoute("sales", "/cubejs-api")
 	for _, size := range []int64{0, 1, 1 << 20, 1<<20 + 1, 64 << 20} {
-		got := w.ask(w.http, "POST", w.url("sales", "/cubejs-api/v1/load"), w.data("sales-production"), io.LimitReader(zeros{}, size))
+		got := f.do(f.http, "POST", f.url("sales", "/cubejs-api/v1/load"), f.dataToken("sales-production"), io.LimitReader(zeros{}, size))
 		if want := fmt.Sprintf("%d <nil>", size); got.status != 200 || got.body != want {
 			t.Errorf("%d bytes: %d %s", size, got.status, got.body)
 		}

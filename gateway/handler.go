@@ -22,35 +22,36 @@ import (
 	"github.com/quoin-dev/quoin/internal/serving"
 )
 
-// wakeAgain is how often an environment that somebody waits for is looked at: it may fall
-// asleep in between.
-const wakeAgain = 2 * time.Second
+// wakeInterval is how often an environment is requested to wake while a request waits: it may go
+// to sleep in between.
+const wakeInterval = 2 * time.Second
 
-// front decides for which environment a request is and whether it may ask what it asks for.
-type front struct {
+// handler routes and authorizes requests.
+type handler struct {
 	table atomic.Pointer[route.Table]
-	// objects are read for what the table does not have.
+	// objects reads what is not in the table.
 	objects client.Reader
 	keys    *token.Store
 	usage   *usage.Recorder
 	pools   *upstream.Pools
 	limits  *limits
 	metrics *requestMetrics
-	// proxy passes a request on; transport is what it and the derived listings send with.
+	// proxy forwards requests; transport is used by it and for derived listings.
 	proxy     http.Handler
 	transport http.RoundTripper
 }
 
-// exchange is one request on its way.
+// exchange is the state of one request.
 type exchange struct {
 	target    route.Target
 	call      upstream.Call
 	webSocket bool
-	// header has the token; relay, when it is not empty, is what takes its place.
-	header, relay string
-	// stranger has shown no token: what it may do is up to the pod.
-	stranger bool
-	outcome  string
+	// header is the name of the header with the token; exchanged, unless it is empty, is the token
+	// that replaces it.
+	header, exchanged string
+	// unauthenticated is set for requests without a token that the pod authorizes.
+	unauthenticated bool
+	outcome         string
 }
 
 type exchangeKey struct{}
@@ -67,33 +68,33 @@ func (e *exchange) environment() types.NamespacedName {
 }
 
 // ServeHTTP implements http.Handler.
-func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	begun := time.Now()
-	guarded := newGuardedWriter(w, begun)
+func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	start := time.Now()
+	writer := newDeadlineWriter(w, start)
 	e, finished := &exchange{outcome: outcomeAborted}, false
-	f.metrics.inFlight.Inc()
+	h.metrics.inFlight.Inc()
 	defer func() {
-		f.metrics.inFlight.Dec()
-		if !finished { // an answer that broke off
+		h.metrics.inFlight.Dec()
+		if !finished { // panicked, such as by http.ErrAbortHandler
 			e.outcome = outcomeAborted
 		}
-		if guarded.status == 0 && e.webSocket {
-			guarded.status = http.StatusSwitchingProtocols // written past us
+		if writer.status == 0 && e.webSocket {
+			writer.status = http.StatusSwitchingProtocols // written to the hijacked connection
 		}
-		f.metrics.count(e.kind(), e.outcome, guarded.status, time.Since(begun))
-		f.annotate(r.Context(), e)
+		h.metrics.count(e.kind(), e.outcome, writer.status, time.Since(start))
+		h.annotate(r.Context(), e)
 	}()
 	if r.Body != nil && r.Body != http.NoBody {
-		body := &guardedBody{ReadCloser: r.Body, control: guarded.control}
+		body := &deadlineBody{ReadCloser: r.Body, control: writer.control}
 		defer body.release()
 		r.Body = body
 	}
-	f.serve(guarded, r, e)
+	h.serve(writer, r, e)
 	finished = true
 }
 
-// annotate adds to the access log what the request turned out to be for.
-func (f *front) annotate(ctx context.Context, e *exchange) {
+// annotate adds the target and the outcome to the access log.
+func (h *handler) annotate(ctx context.Context, e *exchange) {
 	serving.Annotate(ctx, "outcome", e.outcome)
 	if e.target.Name == "" {
 		return
@@ -111,85 +112,87 @@ func (f *front) annotate(ctx context.Context, e *exchange) {
 	}
 }
 
-func (f *front) serve(w http.ResponseWriter, r *http.Request, e *exchange) {
+func (h *handler) serve(w http.ResponseWriter, r *http.Request, e *exchange) {
 	e.webSocket = isWebSocket(r)
 	if !e.webSocket {
-		r.Header.Del("Upgrade") // any other protocol would be out of our sight
+		r.Header.Del("Upgrade") // other protocols could not be inspected
 	}
-	target, err := f.table.Load().HTTP(r.Host, r.URL.EscapedPath(), e.webSocket)
+	target, err := h.table.Load().HTTP(r.Host, r.URL.EscapedPath(), e.webSocket)
 	if err != nil {
 		e.outcome = outcomeNoRoute
-		refuse(w, http.StatusNotFound, err.Error())
+		writeError(w, http.StatusNotFound, err.Error())
 		return
 	}
 	e.target = target
-	if !f.authorize(w, r, e) {
+	if !h.authorize(w, r, e) {
 		return
 	}
-	done, wait := f.limits.take(types.NamespacedName{Namespace: target.Namespace, Name: target.Deployment}, e.stranger)
+	done, wait := h.limits.acquire(types.NamespacedName{Namespace: target.Namespace, Name: target.Deployment}, e.unauthenticated)
 	if wait > 0 {
 		e.outcome = outcomeLimited
 		serving.RetryAfter(w, wait)
-		refuse(w, http.StatusTooManyRequests, "too many requests to this deployment: wait as long as Retry-After says")
+		writeError(w, http.StatusTooManyRequests, "too many requests to this deployment: retry after the delay in Retry-After")
 		return
 	}
 	defer done()
-	e.call.Pool = f.pools.Of(target.Namespace, target.Name, engine.PortNameHTTP)
+	e.call.Pool = h.pools.Get(target.Namespace, target.Name, engine.PortNameHTTP)
 	e.call.Query = dataapi.IsQuery(r.Method, target.Rest)
-	if e.stranger && !e.call.Pool.Ready() {
-		f.turnAway(w, r, e)
+	if e.unauthenticated && !e.call.Pool.Ready() {
+		h.rejectUnauthenticated(w, r, e)
 		return
 	}
-	if target.MaySleep() && !e.stranger {
-		f.usage.Used(e.environment())
+	if target.MaySleep() && !e.unauthenticated {
+		h.usage.Used(e.environment())
 		if !e.call.Pool.Ready() {
-			defer f.wake(r.Context(), e)()
+			defer h.wake(r.Context(), e)()
 		}
 	}
 	r = r.WithContext(upstream.WithCall(context.WithValue(r.Context(), exchangeKey{}, e), &e.call))
 	if derive := derivations[target.Rest]; derive != nil && slices.Contains([]string{http.MethodGet, http.MethodHead}, r.Method) {
-		f.derive(w, r, e, derive)
+		h.derive(w, r, e, derive)
 		return
 	}
-	f.proxy.ServeHTTP(w, r)
+	h.proxy.ServeHTTP(w, r)
 }
 
-// authorize decides with the token what may be asked for, or refuses.
-func (f *front) authorize(w http.ResponseWriter, r *http.Request, e *exchange) bool {
+// authorize checks the token and whether it permits the request. If not, it writes an error and
+// returns false.
+func (h *handler) authorize(w http.ResponseWriter, r *http.Request, e *exchange) bool {
 	value, header, err := token.Find(r.Header)
 	if errors.Is(err, token.ErrNone) && (e.webSocket || isPreflight(r)) {
-		// Browsers cannot send a token with either. On a WebSocket it is in the first
-		// message, which the pod checks: it knows no metadata key, so a metadata token opens
-		// nothing there. A preflight reads no data.
-		e.stranger = true
+		// Browsers cannot send a token with either. On a WebSocket, the token is in the first
+		// message, which the pod checks: it does not know the metadata key, so it rejects metadata
+		// tokens. A preflight reads no data.
+		e.unauthenticated = true
 		return true
 	}
 	kind := token.Kind(0)
 	if err == nil {
-		kind, e.relay, err = f.keys.Check(r.Context(), e.environment(), value)
+		kind, e.exchanged, err = h.keys.Check(r.Context(), e.environment(), value)
 	}
 	e.header = header
 	switch {
 	case errors.Is(err, token.ErrAmbiguous):
-		refuse(w, http.StatusBadRequest, err.Error())
+		writeError(w, http.StatusBadRequest, err.Error())
 	case errors.Is(err, token.ErrTooLarge):
-		refuse(w, http.StatusRequestHeaderFieldsTooLarge, err.Error())
+		writeError(w, http.StatusRequestHeaderFieldsTooLarge, err.Error())
 	case errors.Is(err, token.ErrNone), errors.Is(err, token.ErrInvalid), errors.Is(err, token.ErrExpired), errors.Is(err, token.ErrNotYet):
 		e.outcome = outcomeUnauthorized
 		w.Header().Set("WWW-Authenticate", `Bearer realm="data API"`)
-		refuse(w, http.StatusUnauthorized, err.Error())
+		writeError(w, http.StatusUnauthorized, err.Error())
 	case err != nil:
-		f.unavailable(w, r, e, err)
+		h.writeUnavailable(w, r, e, err)
 	case kind == token.Metadata && (e.webSocket || !dataapi.IsMetadata(r.Method, e.target.Rest)):
 		e.outcome = outcomeForbidden
-		refuse(w, http.StatusForbidden, forbidden(e.target.Rest))
+		writeError(w, http.StatusForbidden, forbidden(e.target.Rest))
 	default:
 		return true
 	}
 	return false
 }
 
-// forbidden names the scope that a metadata token lacks, in the words of the server.
+// forbidden returns the error for a metadata token without the required scope, with the server's
+// message.
 func forbidden(rest string) string {
 	const only = "this token is for metadata only: GET /v1/meta, /v1/entities and /v1/data-sources"
 	if scope := dataapi.Scope(rest); scope != dataapi.ScopeMeta {
@@ -198,25 +201,25 @@ func forbidden(rest string) string {
 	return only
 }
 
-// turnAway answers strangers while there is no pod: they neither wake one nor take the place of
-// those who wait for one.
-func (f *front) turnAway(w http.ResponseWriter, r *http.Request, e *exchange) {
+// rejectUnauthenticated responds to unauthenticated requests while there is no pod: they neither
+// wake the environment nor take up the slots of waiting requests.
+func (h *handler) rejectUnauthenticated(w http.ResponseWriter, r *http.Request, e *exchange) {
 	if e.webSocket {
-		f.unavailable(w, r, e, upstream.ErrNoEndpoint)
+		h.writeUnavailable(w, r, e, upstream.ErrNoEndpoint)
 		return
 	}
 	e.outcome = outcomePreflight
 	answerPreflight(w, r)
 }
 
-// wake asks for an environment to be woken until stop is called.
-func (f *front) wake(ctx context.Context, e *exchange) (stop func()) {
+// wake requests that an environment wakes until it has a pod or stop is called.
+func (h *handler) wake(ctx context.Context, e *exchange) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	go func() {
-		ticker := time.NewTicker(wakeAgain)
+		ticker := time.NewTicker(wakeInterval)
 		defer ticker.Stop()
 		for !e.call.Pool.Ready() {
-			f.usage.Wanted(e.environment())
+			h.usage.RequestWake(e.environment())
 			select {
 			case <-ctx.Done():
 				return
@@ -232,10 +235,11 @@ func isWebSocket(r *http.Request) bool {
 		hasToken(r.Header.Values("Connection"), "upgrade") && hasToken(r.Header.Values("Upgrade"), "websocket")
 }
 
-func hasToken(values []string, wanted string) bool {
+// hasToken reports whether a comma-separated header contains a token.
+func hasToken(values []string, token string) bool {
 	for _, value := range values {
 		for part := range strings.SplitSeq(value, ",") {
-			if strings.EqualFold(strings.TrimSpace(part), wanted) {
+			if strings.EqualFold(strings.TrimSpace(part), token) {
 				return true
 			}
 		}
@@ -243,29 +247,28 @@ func hasToken(values []string, wanted string) bool {
 	return false
 }
 
-// isPreflight tells whether a browser asks what another site may send (Fetch standard, "CORS
-// preflight").
+// isPreflight reports whether a request is a CORS preflight (Fetch standard, "CORS-preflight
+// request").
 func isPreflight(r *http.Request) bool {
 	return r.Method == http.MethodOptions && r.Header.Get("Origin") != "" && r.Header.Get("Access-Control-Request-Method") != ""
 }
 
-// answerPreflight says what the server says unless it is configured otherwise. It stands in for
-// an environment that sleeps: who has no token does not wake it, and the request that follows
-// has one.
+// answerPreflight responds to a preflight with the server's defaults, on behalf of a sleeping
+// environment: requests without a token do not wake it, but the request that follows does.
 func answerPreflight(w http.ResponseWriter, r *http.Request) {
 	header := w.Header()
 	header.Set("Access-Control-Allow-Origin", "*")
 	header.Set("Access-Control-Allow-Methods", "GET,HEAD,PUT,PATCH,POST,DELETE")
-	if asked := r.Header.Get("Access-Control-Request-Headers"); asked != "" {
-		header.Set("Access-Control-Allow-Headers", asked)
+	if requested := r.Header.Get("Access-Control-Request-Headers"); requested != "" {
+		header.Set("Access-Control-Allow-Headers", requested)
 	}
 	header.Add("Vary", "Access-Control-Request-Headers")
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// refuse answers with an error. Scripts of any site may read it, as they may the server's: it
-// holds nothing that its reader does not know.
-func refuse(w http.ResponseWriter, status int, message string) {
+// writeError writes an error. Like the server's errors, it is readable by scripts of any origin,
+// and it contains nothing that the caller does not know.
+func writeError(w http.ResponseWriter, status int, message string) {
 	w.Header().Set("Access-Control-Allow-Origin", "*")
 	serving.WriteError(w, status, message)
 }

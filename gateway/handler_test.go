@@ -30,16 +30,16 @@ import (
 	"github.com/quoin-dev/quoin/internal/serving"
 )
 
-// newTestFront is a front with one deployment, acme/sales, whose keys are "data" and "meta" and
-// whose pod is at address.
-func newTestFront(t testing.TB, address string, requestsPerSecond float64) *front {
+// newTestHandler returns a handler with one deployment, acme/sales, whose keys are "data" and
+// "meta" and whose pod is at address.
+func newTestHandler(t testing.TB, address string, requestsPerSecond float64) *handler {
 	t.Helper()
 	secret := func(name, key, value string) client.Object {
 		return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "acme", Name: name}, Data: map[string][]byte{key: []byte(value)}}
 	}
 	reader := fake.NewClientBuilder().WithObjects(secret("sales-production-credentials", "apiSecret", "data"), secret("sales-production-gateway", "metadataKey", "meta")).Build()
 	m := upstream.NewMetrics(nil)
-	f := &front{
+	f := &handler{
 		objects: reader, keys: &token.Store{Reader: reader, Now: time.Now}, usage: &usage.Recorder{Now: time.Now},
 		pools:  upstream.NewPools(upstream.Limits{Wait: 100 * time.Millisecond, MaxWaiting: 10}, m),
 		limits: newLimits(requestsPerSecond, max(1, int(requestsPerSecond)), 1000), metrics: newRequestMetrics(prometheus.NewRegistry()), transport: upstream.NewTransport(m),
@@ -75,9 +75,8 @@ func signed(t testing.TB, key string) string {
 	return s
 }
 
-// TestNeverSentTwice: a request that may change something is sent again only when no pod has got
-// any of it.
-func TestNeverSentTwice(t *testing.T) {
+// TestOnlyQueriesAreRetried: other requests are retried only if no pod has received any of them.
+func TestOnlyQueriesAreRetried(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -96,7 +95,7 @@ func TestNeverSentTwice(t *testing.T) {
 			_ = conn.Close()
 		}
 	}()
-	f := newTestFront(t, l.Addr().String(), 1000)
+	f := newTestHandler(t, l.Addr().String(), 1000)
 	for _, tc := range []struct {
 		method, path string
 		attempts     int
@@ -122,21 +121,21 @@ func TestNeverSentTwice(t *testing.T) {
 	}
 }
 
-// TestUnavailable: without a pod, and without credentials.
+// TestUnavailable: requests without a pod, or without credentials, receive a 503.
 func TestUnavailable(t *testing.T) {
-	f := newTestFront(t, "", 1000)
-	ask := func() *httptest.ResponseRecorder {
+	f := newTestHandler(t, "", 1000)
+	get := func() *httptest.ResponseRecorder {
 		r := httptest.NewRequest(http.MethodGet, "https://sales.data.example.com/cubejs-api/v1/load", nil)
 		r.Header.Set("Authorization", signed(t, "data"))
 		w := httptest.NewRecorder()
 		f.ServeHTTP(w, r)
 		return w
 	}
-	if w := ask(); w.Code != 503 || w.Header().Get("Retry-After") == "" || !strings.Contains(w.Body.String(), "no pod of the environment is ready") {
+	if w := get(); w.Code != 503 || w.Header().Get("Retry-After") == "" || !strings.Contains(w.Body.String(), "no pod of the environment is ready") {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}
 	f.keys = &token.Store{Reader: fake.NewClientBuilder().Build(), Now: time.Now}
-	if w := ask(); w.Code != 503 || !strings.Contains(w.Body.String(), "no credentials yet") {
+	if w := get(); w.Code != 503 || !strings.Contains(w.Body.String(), "no credentials yet") {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}
 	f.keys = &token.Store{Reader: fake.NewClientBuilder().Build(), Now: time.Now}
@@ -146,31 +145,31 @@ func TestUnavailable(t *testing.T) {
 	r.Header.Set("Authorization", signed(t, "data"))
 	w := httptest.NewRecorder()
 	f.ServeHTTP(w, r)
-	if w.Code != statusClientGone && w.Code != 503 {
-		t.Errorf("a caller that has gone: %d %s", w.Code, w.Body)
+	if w.Code != statusClientClosedRequest && w.Code != 503 {
+		t.Errorf("canceled request: %d %s", w.Code, w.Body)
 	}
 }
 
 func TestLimitsArePerDeployment(t *testing.T) {
 	l := newLimits(1, 2, 2)
 	a, b := types.NamespacedName{Namespace: "acme", Name: "a"}, types.NamespacedName{Namespace: "acme", Name: "b"}
-	done, wait := l.take(a, false)
+	done, wait := l.acquire(a, false)
 	if wait != 0 {
 		t.Fatal(wait)
 	}
 	done()
 	for _, tc := range []struct {
-		deployment types.NamespacedName
-		stranger   bool
-		through    bool
+		deployment      types.NamespacedName
+		unauthenticated bool
+		admitted        bool
 	}{{a, false, true}, {a, false, false}, {a, true, true}, {a, true, false}, {b, false, true}} {
-		if _, wait := l.take(tc.deployment, tc.stranger); (wait == 0) != tc.through {
-			t.Errorf("%s, stranger %t: wait %s", tc.deployment, tc.stranger, wait)
+		if _, wait := l.acquire(tc.deployment, tc.unauthenticated); (wait == 0) != tc.admitted {
+			t.Errorf("%s, unauthenticated %t: wait %s", tc.deployment, tc.unauthenticated, wait)
 		}
 	}
-	l.keep(func(string, string) bool { return false })
-	if len(l.held) != 2 {
-		t.Error("limits of requests that run were dropped")
+	l.prune(func(string, string) bool { return false })
+	if len(l.deployments) != 2 {
+		t.Error("limits with requests in flight were removed")
 	}
 }
 
@@ -184,16 +183,16 @@ func TestCertificateNames(t *testing.T) {
 	}
 }
 
-// BenchmarkProxy is a request through the gateway beside one straight to the pod: without TLS,
-// which is the same for both, with the access log.
+// BenchmarkProxy compares requests through the gateway, with its access log, to requests directly
+// to the pod. Both are without TLS.
 func BenchmarkProxy(b *testing.B) {
 	answer := strings.Repeat("x", 2048)
 	pod := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, answer) }))
 	defer pod.Close()
-	f := newTestFront(b, pod.Listener.Addr().String(), 1e9)
-	through := httptest.NewServer(serving.Wrap(f, serving.WrapOptions{Log: slog.New(slog.NewJSONHandler(io.Discard, nil)), MaxInFlight: 1000}))
-	defer through.Close()
-	for name, url := range map[string]string{"direct": pod.URL, "gateway": through.URL} {
+	f := newTestHandler(b, pod.Listener.Addr().String(), 1e9)
+	proxied := httptest.NewServer(serving.Wrap(f, serving.WrapOptions{Log: slog.New(slog.NewJSONHandler(io.Discard, nil)), MaxInFlight: 1000}))
+	defer proxied.Close()
+	for name, url := range map[string]string{"direct": pod.URL, "gateway": proxied.URL} {
 		for kind, key := range map[string]string{"data": "data", "metadata": "meta"} {
 			value, path := signed(b, key), map[string]string{"data": "/cubejs-api/v1/load", "metadata": "/cubejs-api/v1/meta"}[kind]
 			b.Run(name+"/"+kind, func(b *testing.B) {

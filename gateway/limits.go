@@ -8,44 +8,44 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// limits bound what each deployment is asked. Those who have shown no token have a bucket of
-// their own: they cannot use up what belongs to the others.
+// limits are the rate and concurrency limits of each deployment. Unauthenticated requests have a
+// rate limiter of their own, so that they cannot exhaust the one of authenticated requests.
 type limits struct {
 	perSecond rate.Limit
 	burst     int
 	inFlight  int
 
-	mu   sync.Mutex
-	held map[types.NamespacedName]*deploymentLimits
+	mu          sync.Mutex
+	deployments map[types.NamespacedName]*deploymentLimits
 }
 
 type deploymentLimits struct {
-	callers, strangers *rate.Limiter
-	inFlight           int // guarded by limits
+	authenticated, unauthenticated *rate.Limiter
+	inFlight                       int // guarded by limits
 }
 
 func newLimits(perSecond float64, burst, inFlight int) *limits {
-	return &limits{perSecond: rate.Limit(perSecond), burst: burst, inFlight: inFlight, held: map[types.NamespacedName]*deploymentLimits{}}
+	return &limits{perSecond: rate.Limit(perSecond), burst: burst, inFlight: inFlight, deployments: map[types.NamespacedName]*deploymentLimits{}}
 }
 
-// take lets a request to a deployment through, until done is called; or says how long it
-// should wait.
-func (l *limits) take(deployment types.NamespacedName, stranger bool) (done func(), wait time.Duration) {
+// acquire admits a request to a deployment, which ends when done is called, or returns the delay
+// after which the caller should retry.
+func (l *limits) acquire(deployment types.NamespacedName, unauthenticated bool) (done func(), wait time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	d := l.held[deployment]
+	d := l.deployments[deployment]
 	if d == nil {
-		d = &deploymentLimits{callers: rate.NewLimiter(l.perSecond, l.burst), strangers: rate.NewLimiter(l.perSecond, l.burst)}
-		l.held[deployment] = d
+		d = &deploymentLimits{authenticated: rate.NewLimiter(l.perSecond, l.burst), unauthenticated: rate.NewLimiter(l.perSecond, l.burst)}
+		l.deployments[deployment] = d
 	}
 	if d.inFlight >= l.inFlight {
 		return nil, time.Second
 	}
-	bucket := d.callers
-	if stranger {
-		bucket = d.strangers
+	limiter := d.authenticated
+	if unauthenticated {
+		limiter = d.unauthenticated
 	}
-	if bucket.Allow() {
+	if limiter.Allow() {
 		d.inFlight++
 		return func() {
 			l.mu.Lock()
@@ -56,13 +56,13 @@ func (l *limits) take(deployment types.NamespacedName, stranger bool) (done func
 	return nil, time.Duration(float64(time.Second) / float64(l.perSecond))
 }
 
-// keep drops what is held of deployments that are gone.
-func (l *limits) keep(serves func(namespace, name string) bool) {
+// prune removes the limits of deployments that no longer exist.
+func (l *limits) prune(serves func(namespace, name string) bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for name, d := range l.held {
+	for name, d := range l.deployments {
 		if d.inFlight == 0 && !serves(name.Namespace, name.Name) {
-			delete(l.held, name)
+			delete(l.deployments, name)
 		}
 	}
 }

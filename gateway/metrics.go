@@ -8,21 +8,21 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
-// What became of a request: values of the label outcome.
+// Outcomes of requests: values of the label outcome.
 const (
-	outcomeServed       = "served"       // a pod has answered, whatever it said
-	outcomeDerived      = "derived"      // answered from a pod's metadata
-	outcomePreflight    = "preflight"    // answered for an environment without a pod
-	outcomeNoRoute      = "no_route"     // no such host, path or branch
-	outcomeUnauthorized = "unauthorized" // no token, or none of this environment
-	outcomeForbidden    = "forbidden"    // a metadata token for something else
+	outcomeServed       = "served"       // a pod responded, with any status
+	outcomeDerived      = "derived"      // a listing derived from a pod's metadata
+	outcomePreflight    = "preflight"    // a preflight for an environment without a pod
+	outcomeNoRoute      = "no_route"     // unknown host, path or branch
+	outcomeUnauthorized = "unauthorized" // no token, or none for this environment
+	outcomeForbidden    = "forbidden"    // a metadata token for another endpoint
 	outcomeLimited      = "limited"      // too many requests
-	outcomeUnavailable  = "unavailable"  // no pod, or no credentials to check with
-	outcomeFailed       = "failed"       // a pod did not answer
-	outcomeAborted      = "aborted"      // the caller has gone or sent too much
+	outcomeUnavailable  = "unavailable"  // no pod, or no credentials to check the token
+	outcomeFailed       = "failed"       // no pod responded
+	outcomeAborted      = "aborted"      // the client disconnected or exceeded a limit
 )
 
-// kindNone is the kind of environment of a request that is for none.
+// kindNone is the label kind of requests without an environment.
 const kindNone = "none"
 
 type requestMetrics struct {
@@ -36,17 +36,17 @@ func newRequestMetrics(registerer prometheus.Registerer) *requestMetrics {
 	return &requestMetrics{
 		total: factory.NewCounterVec(prometheus.CounterOpts{
 			Name: "quoin_gateway_requests_total",
-			Help: "Requests answered, by the kind of environment, what became of them and status code.",
+			Help: "Requests by kind of environment, outcome and status code.",
 		}, []string{"kind", "outcome", "code"}),
 		seconds: factory.NewHistogramVec(prometheus.HistogramOpts{
 			Name:                        "quoin_gateway_request_duration_seconds",
-			Help:                        "How long requests took, waiting for a pod included, by the kind of environment.",
+			Help:                        "Duration of requests, including the wait for a pod, by kind of environment.",
 			Buckets:                     []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60},
 			NativeHistogramBucketFactor: 1.1,
 		}, []string{"kind"}),
 		inFlight: factory.NewGauge(prometheus.GaugeOpts{
 			Name: "quoin_gateway_requests_in_flight",
-			Help: "Requests that are being answered, WebSockets included.",
+			Help: "Requests in flight, including WebSockets.",
 		}),
 	}
 }

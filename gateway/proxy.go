@@ -21,52 +21,51 @@ import (
 	"github.com/quoin-dev/quoin/internal/serving"
 )
 
-// retryAfter is what callers are told who found no pod.
+// retryAfter is the Retry-After of a 503.
 const retryAfter = 5 * time.Second
 
-// newProxy passes requests on. An answer of unknown length may be a stream, and
-// httputil.ReverseProxy flushes it as it comes; for one whose length is known that would cost a
-// system call and gain nothing.
-func (f *front) newProxy(transport http.RoundTripper, trusted []netip.Prefix, logger *slog.Logger) http.Handler {
+// newProxy returns the reverse proxy. httputil.ReverseProxy flushes responses of unknown length,
+// which may be streams, after each write; for other responses that would only cost system calls.
+func (h *handler) newProxy(transport http.RoundTripper, trusted []netip.Prefix, logger *slog.Logger) http.Handler {
 	proxy := &httputil.ReverseProxy{
 		Transport:      transport,
 		Rewrite:        func(p *httputil.ProxyRequest) { rewrite(p, trusted) },
-		ModifyResponse: answered,
-		ErrorHandler:   f.failed,
+		ModifyResponse: modifyResponse,
+		ErrorHandler:   h.handleError,
 		BufferPool:     &buffers{},
 		ErrorLog:       slog.NewLogLogger(logger.Handler(), slog.LevelDebug),
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		// These are the server's to set, if it likes to.
+		// Only the server sets these.
 		w.Header().Del("Cache-Control")
 		w.Header().Del("X-Content-Type-Options")
 		proxy.ServeHTTP(w, r)
 	})
 }
 
-// rewrite makes the request that a pod gets: the caller's, but for the path, the forwarding
-// headers and a token that only the gateway knows.
+// rewrite sets the path, the forwarding headers and, for a metadata token, the exchanged token of
+// the request to a pod.
 func rewrite(p *httputil.ProxyRequest, trusted []netip.Prefix) {
 	e := exchangeOf(p.In.Context())
 	out := p.Out
-	out.URL.Scheme, out.URL.Host = "http", "pod" // upstream.Transport says which
+	out.URL.Scheme, out.URL.Host = "http", "pod" // upstream.Transport sets the address
 	setPath(out, e.target.Path)
-	out.URL.RawQuery = p.In.URL.RawQuery // as it is, even what Go cannot parse
+	out.URL.RawQuery = p.In.URL.RawQuery // unchanged, even if net/url cannot parse it
 	p.SetXForwarded()
 	if before := p.In.Header["X-Forwarded-For"]; len(before) > 0 && serving.IsTrusted(p.In.RemoteAddr, trusted) {
 		out.Header.Set("X-Forwarded-For", strings.Join(append(slices.Clone(before), out.Header.Get("X-Forwarded-For")), ", "))
 	}
 	out.Header.Set("X-Request-Id", serving.RequestID(p.In.Context()))
-	if e.relay != "" {
+	if e.exchanged != "" {
 		out.Header.Del(dataapi.HeaderToken)
-		out.Header.Set("Authorization", e.relay)
+		out.Header.Set("Authorization", e.exchanged)
 	}
 	if _, sent := p.In.Header["User-Agent"]; !sent {
-		out.Header["User-Agent"] = nil // net/http would put its own
+		out.Header["User-Agent"] = nil // suppresses the default of net/http
 	}
 }
 
-// setPath sets an escaped path, which stays as it is.
+// setPath sets an escaped path, without re-encoding it.
 func setPath(r *http.Request, escaped string) {
 	r.URL.Path, r.URL.RawPath = escaped, ""
 	if strings.Contains(escaped, "%") {
@@ -76,16 +75,16 @@ func setPath(r *http.Request, escaped string) {
 	}
 }
 
-// answered notes that a pod has answered. Headers of ours are not there twice.
-func answered(response *http.Response) error {
+// modifyResponse sets the outcome, and removes the headers that the gateway sets itself.
+func modifyResponse(response *http.Response) error {
 	exchangeOf(response.Request.Context()).outcome = outcomeServed
 	response.Header.Del("X-Request-Id")
 	response.Header.Del("Strict-Transport-Security")
 	return nil
 }
 
-// failed answers for a request that no pod has answered.
-func (f *front) failed(w http.ResponseWriter, r *http.Request, err error) {
+// handleError responds to a request that no pod has answered.
+func (h *handler) handleError(w http.ResponseWriter, r *http.Request, err error) {
 	e := exchangeOf(r.Context())
 	var tooLarge *http.MaxBytesError
 	switch {
@@ -93,20 +92,20 @@ func (f *front) failed(w http.ResponseWriter, r *http.Request, err error) {
 		w.Header().Set("Access-Control-Allow-Origin", "*")
 		serving.WriteReadError(w, err)
 	case r.Context().Err() != nil:
-		// Nobody reads it; the log has it. 499 is what nginx calls it.
-		w.WriteHeader(statusClientGone)
+		// For log and metrics only.
+		w.WriteHeader(statusClientClosedRequest)
 	default:
-		f.unavailable(w, r, e, err)
+		h.writeUnavailable(w, r, e, err)
 	}
 }
 
-// statusClientGone says in log and metrics that the caller did not wait.
-const statusClientGone = 499
+// statusClientClosedRequest is nginx's status for requests whose client has disconnected.
+const statusClientClosedRequest = 499
 
-// unavailable answers when a request cannot be served now.
-func (f *front) unavailable(w http.ResponseWriter, r *http.Request, e *exchange, err error) {
+// writeUnavailable responds to a request that cannot be served now.
+func (h *handler) writeUnavailable(w http.ResponseWriter, r *http.Request, e *exchange, err error) {
 	if errors.Is(err, context.Canceled) {
-		w.WriteHeader(statusClientGone)
+		w.WriteHeader(statusClientClosedRequest)
 		return
 	}
 	id := serving.RequestID(r.Context())
@@ -116,18 +115,18 @@ func (f *front) unavailable(w http.ResponseWriter, r *http.Request, e *exchange,
 	switch {
 	case errors.Is(err, upstream.ErrNoEndpoint), errors.Is(err, upstream.ErrTooManyWaiting), errors.Is(err, token.ErrNoKeys):
 		logger.Info("Cannot serve a request", "reason", err.Error())
-		refuse(w, http.StatusServiceUnavailable, err.Error()+": try again later")
+		writeError(w, http.StatusServiceUnavailable, err.Error()+": try again later")
 	case e.call.Address == "":
 		logger.Error(err, "Cannot check a token")
-		refuse(w, http.StatusServiceUnavailable, "cannot check the token now: try again")
+		writeError(w, http.StatusServiceUnavailable, "cannot check the token now: try again")
 	default:
 		e.outcome = outcomeFailed
 		logger.Info("A pod did not answer", "pod", e.call.Address, "retries", e.call.Retries, "error", err.Error())
-		refuse(w, http.StatusBadGateway, "the environment did not answer; request id "+id)
+		writeError(w, http.StatusBadGateway, "the environment did not answer; request id "+id)
 	}
 }
 
-// exchangeOf is the exchange of a request; an empty one outside of front.
+// exchangeOf returns the exchange of a request, or an empty one outside of handler.
 func exchangeOf(ctx context.Context) *exchange {
 	if e, ok := ctx.Value(exchangeKey{}).(*exchange); ok {
 		return e
@@ -135,15 +134,15 @@ func exchangeOf(ctx context.Context) *exchange {
 	return &exchange{}
 }
 
-// buffers are those that answers are copied with.
+// buffers is the pool of the buffers that responses are copied with.
 type buffers struct{ pool sync.Pool }
 
 const bufferBytes = 32 << 10
 
 // Get implements httputil.BufferPool.
 func (b *buffers) Get() []byte {
-	if held, ok := b.pool.Get().(*[bufferBytes]byte); ok {
-		return held[:]
+	if buffer, ok := b.pool.Get().(*[bufferBytes]byte); ok {
+		return buffer[:]
 	}
 	return make([]byte, bufferBytes)
 }

@@ -14,15 +14,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// newSQLPod speaks enough of the PostgreSQL protocol for a client: it answers every query with
-// its own name and the query.
-func (w *world) newSQLPod(name string) net.Addr {
-	w.Helper()
-	l, err := net.Listen("tcp", net.JoinHostPort(podIP(w), "0"))
+// newSQLPod starts a server with a part of the PostgreSQL protocol. It answers every query with its
+// own name and the query.
+func (f *fixture) newSQLPod(name string) net.Addr {
+	f.Helper()
+	l, err := net.Listen("tcp", net.JoinHostPort(podIP(f), "0"))
 	if err != nil {
-		w.Fatal(err)
+		f.Fatal(err)
 	}
-	w.Cleanup(func() { _ = l.Close() })
+	f.Cleanup(func() { _ = l.Close() })
 	go func() {
 		for {
 			conn, err := l.Accept()
@@ -69,20 +69,20 @@ func answerSQL(conn net.Conn, name string) {
 	}
 }
 
-// TestSQL: psql, with the certificate checked, reaches the deployment that it names.
+// TestSQL: psql, with sslmode=verify-full, connects to the deployment of the host.
 func TestSQL(t *testing.T) {
 	psql, err := exec.LookPath("psql")
 	if err != nil {
-		t.Skip("SKIPPED: there is no psql")
+		t.Skip("SKIPPED: psql is not installed")
 	}
-	w := newWorld(t, nil)
+	f := newFixture(t, nil)
 	for _, name := range []string{"sales", "other"} {
-		w.deployment(name, nil)
-		w.endpoint(name+"-production", w.newSQLPod(name).String())
-		w.routed(name, "/cubejs-api")
+		f.createDeployment(name, nil)
+		f.addEndpoint(name+"-production", f.newSQLPod(name).String())
+		f.waitForRoute(name, "/cubejs-api")
 	}
 	secret := &corev1.Secret{}
-	w.get("quoin-gateway-tls", secret)
+	f.get("quoin-gateway-tls", secret)
 	if block, _ := pem.Decode(secret.Data["ca.crt"]); block == nil {
 		t.Fatal("no CA")
 	}
@@ -90,24 +90,24 @@ func TestSQL(t *testing.T) {
 	if err := os.WriteFile(ca, secret.Data["ca.crt"], 0o600); err != nil {
 		t.Fatal(err)
 	}
-	_, port, err := net.SplitHostPort(w.addresses.SQL.String())
+	_, port, err := net.SplitHostPort(f.addresses.SQL.String())
 	if err != nil {
 		t.Fatal(err)
 	}
 	for name, tc := range map[string]struct {
-		host, mode, says string
+		host, mode, want string
 		fails            bool
 	}{
-		"a deployment":       {"sales.sql." + w.domain, "verify-full", "sales: SELECT 1", false},
-		"another one":        {"other.sql." + w.domain, "verify-full", "other: SELECT 1", false},
-		"unknown":            {"nobody.sql." + w.domain, "verify-full", "no deployment answers on this host", true},
-		"without TLS":        {"sales.sql." + w.domain, "disable", "TLS is required", true},
-		"with TLS preferred": {"sales.sql." + w.domain, "prefer", "sales: SELECT 1", false},
+		"a deployment":       {"sales.sql." + f.domain, "verify-full", "sales: SELECT 1", false},
+		"another one":        {"other.sql." + f.domain, "verify-full", "other: SELECT 1", false},
+		"unknown":            {"nobody.sql." + f.domain, "verify-full", "no deployment is served on this host", true},
+		"without TLS":        {"sales.sql." + f.domain, "disable", "TLS is required", true},
+		"with TLS preferred": {"sales.sql." + f.domain, "prefer", "sales: SELECT 1", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			out, err := exec.CommandContext(t.Context(), psql, "-X", "-A", "-t", "-c", "SELECT 1",
 				"host="+tc.host+" hostaddr=127.0.0.1 port="+port+" user=cube dbname=db connect_timeout=10 sslmode="+tc.mode+" sslrootcert="+ca).CombinedOutput()
-			if (err != nil) != tc.fails || !strings.Contains(string(out), tc.says) {
+			if (err != nil) != tc.fails || !strings.Contains(string(out), tc.want) {
 				t.Errorf("%v: %s", err, out)
 			}
 		})

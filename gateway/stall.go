@@ -6,72 +6,72 @@ import (
 	"time"
 )
 
-// stallTimeout is how long a caller may neither send nor take anything while it should. The
-// answer as a whole has no limit: it may be a stream.
+// stallTimeout is how long a client may neither send nor receive anything. Responses as a whole
+// have no timeout, because they may be streams.
 const stallTimeout = 2 * time.Minute
 
-// guardedWriter remembers the status, and cuts a caller that does not take its answer. Moving
-// the deadline costs, so a short answer goes without: it fits into the buffers of the network.
-type guardedWriter struct {
+// deadlineWriter records the status, and disconnects a client that does not read the response.
+// Setting a deadline is expensive, so short responses, which fit into socket buffers, have none.
+type deadlineWriter struct {
 	http.ResponseWriter
-	control *http.ResponseController
-	status  int
-	since   int
-	moved   time.Time
+	control     *http.ResponseController
+	status      int
+	written     int
+	deadlineSet time.Time
 }
 
-const unguarded = 64 << 10
+const writeThreshold = 64 << 10
 
-func newGuardedWriter(w http.ResponseWriter, now time.Time) *guardedWriter {
-	return &guardedWriter{ResponseWriter: w, control: http.NewResponseController(w), moved: now}
+func newDeadlineWriter(w http.ResponseWriter, now time.Time) *deadlineWriter {
+	return &deadlineWriter{ResponseWriter: w, control: http.NewResponseController(w), deadlineSet: now}
 }
 
 // WriteHeader implements http.ResponseWriter.
-func (g *guardedWriter) WriteHeader(status int) {
-	if g.status == 0 && (status >= 200 || status == http.StatusSwitchingProtocols) {
-		g.status = status
+func (d *deadlineWriter) WriteHeader(status int) {
+	if d.status == 0 && (status >= 200 || status == http.StatusSwitchingProtocols) {
+		d.status = status
 	}
-	g.ResponseWriter.WriteHeader(status)
+	d.ResponseWriter.WriteHeader(status)
 }
 
 // Write implements http.ResponseWriter.
-func (g *guardedWriter) Write(p []byte) (int, error) {
-	if g.status == 0 {
-		g.status = http.StatusOK
+func (d *deadlineWriter) Write(p []byte) (int, error) {
+	if d.status == 0 {
+		d.status = http.StatusOK
 	}
-	g.since += len(p)
-	if now := time.Now(); g.since >= unguarded || now.Sub(g.moved) > stallTimeout/10 {
-		g.since, g.moved = 0, now
-		_ = g.control.SetWriteDeadline(now.Add(stallTimeout))
+	d.written += len(p)
+	if now := time.Now(); d.written >= writeThreshold || now.Sub(d.deadlineSet) > stallTimeout/10 {
+		d.written, d.deadlineSet = 0, now
+		_ = d.control.SetWriteDeadline(now.Add(stallTimeout))
 	}
-	return g.ResponseWriter.Write(p)
+	return d.ResponseWriter.Write(p)
 }
 
-// Unwrap gives http.ResponseController the rest.
-func (g *guardedWriter) Unwrap() http.ResponseWriter { return g.ResponseWriter }
+// Unwrap returns the wrapped writer, for http.ResponseController.
+func (d *deadlineWriter) Unwrap() http.ResponseWriter { return d.ResponseWriter }
 
-// guardedBody cuts a caller that stops sending.
-type guardedBody struct {
+// deadlineBody disconnects a client that stops sending its body.
+type deadlineBody struct {
 	io.ReadCloser
-	control *http.ResponseController
-	moved   time.Time
+	control     *http.ResponseController
+	deadlineSet time.Time
 }
 
-func (g *guardedBody) Read(p []byte) (int, error) {
-	if now := time.Now(); now.Sub(g.moved) > stallTimeout/10 {
-		g.moved = now
-		_ = g.control.SetReadDeadline(now.Add(stallTimeout))
+func (d *deadlineBody) Read(p []byte) (int, error) {
+	if now := time.Now(); now.Sub(d.deadlineSet) > stallTimeout/10 {
+		d.deadlineSet = now
+		_ = d.control.SetReadDeadline(now.Add(stallTimeout))
 	}
-	n, err := g.ReadCloser.Read(p)
+	n, err := d.ReadCloser.Read(p)
 	if err != nil {
-		g.release()
+		d.release()
 	}
 	return n, err
 }
 
-// release takes the deadline back: the connection goes on to the next request.
-func (g *guardedBody) release() {
-	if !g.moved.IsZero() {
-		_ = g.control.SetReadDeadline(time.Time{})
+// release resets the deadline for the next request on the connection.
+func (d *deadlineBody) release() {
+	if !d.deadlineSet.IsZero() {
+		_ = d.control.SetReadDeadline(time.Time{})
 	}
 }

@@ -37,7 +37,7 @@ import (
 func TestMain(m *testing.M) { apitest.Main(m) }
 
 // world is an account with deployments, and a gateway in front of it.
-type world struct {
+type fixture struct {
 	testing.TB
 	kube      client.WithWatch
 	namespace string
@@ -67,7 +67,7 @@ func (l *lockedBuffer) String() string {
 	return l.b.String()
 }
 
-// podIP is an address that pods of the test can have: an EndpointSlice takes no loopback.
+// podIP returns an address for pods of the test: EndpointSlices reject loopback addresses.
 func podIP(t testing.TB) string {
 	t.Helper()
 	all, err := net.InterfaceAddrs()
@@ -79,34 +79,34 @@ func podIP(t testing.TB) string {
 			return ip.IP.String()
 		}
 	}
-	t.Skip("SKIPPED: this machine has no address but loopback, which Kubernetes takes for no pod's")
+	t.Skip("SKIPPED: this machine has only loopback addresses, which EndpointSlices reject")
 	return ""
 }
 
-// newWorld makes an account of the test's own, and starts a gateway. change may change its
+// newFixture creates an account for the test, and starts a gateway. change may modify its
 // configuration.
-func newWorld(t testing.TB, change func(*gateway.Config)) *world {
+func newFixture(t testing.TB, change func(*gateway.Config)) *fixture {
 	t.Helper()
-	w := &world{TB: t, log: &lockedBuffer{}}
-	w.kube, w.namespace = apitest.Direct(t)
-	w.domain = "data." + w.namespace + ".example.com"
-	w.create(&v1alpha1.Account{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}, Spec: v1alpha1.AccountSpec{
-		Host: v1alpha1.Host(w.namespace + ".example.com"), Namespace: w.namespace,
+	f := &fixture{TB: t, log: &lockedBuffer{}}
+	f.kube, f.namespace = apitest.Direct(t)
+	f.domain = "data." + f.namespace + ".example.com"
+	f.create(&v1alpha1.Account{ObjectMeta: metav1.ObjectMeta{Name: f.namespace}, Spec: v1alpha1.AccountSpec{
+		Host: v1alpha1.Host(f.namespace + ".example.com"), Namespace: f.namespace,
 	}})
-	w.start(change)
-	return w
+	f.start(change)
+	return f
 }
 
-func (w *world) start(change func(*gateway.Config)) {
-	w.Helper()
+func (f *fixture) start(change func(*gateway.Config)) {
+	f.Helper()
 	bound := make(chan gateway.Addresses, 1)
 	c := gateway.Config{
-		Namespace: w.namespace, Service: "quoin-gateway",
+		Namespace: f.namespace, Service: "quoin-gateway",
 		HTTPS: serving.Endpoint{Address: "127.0.0.1:0"}, SQL: serving.Endpoint{Address: "127.0.0.1:0"}, Probes: serving.Endpoint{Address: "127.0.0.1:0"},
 		OnListen:          func(a gateway.Addresses) { bound <- a },
 		RequestsPerSecond: 100_000, Burst: 100_000, MaxInFlight: 10_000, MaxRequests: 10_000,
 		WaitTimeout: 10 * time.Second, MaxWaiting: 1000, MaxSQLConnections: 100, DrainTimeout: 5 * time.Second,
-		Log:        slog.New(slog.NewTextHandler(w.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		Log:        slog.New(slog.NewTextHandler(f.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		Registerer: prometheus.NewRegistry(),
 	}
 	if change != nil {
@@ -114,160 +114,162 @@ func (w *world) start(change func(*gateway.Config)) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	config := w.restricted(apitest.Server(w))
+	config := f.restrictedConfig(apitest.Server(f))
 	go func() { ended <- gateway.Run(ctx, config, c) }()
 	select {
-	case w.addresses = <-bound:
+	case f.addresses = <-bound:
 	case err := <-ended:
-		w.Fatalf("the gateway has ended: %v", err)
+		f.Fatalf("the gateway stopped: %v", err)
 	case <-time.After(30 * time.Second):
-		w.Fatal("the gateway does not listen")
+		f.Fatal("the gateway does not listen")
 	}
-	w.stop = sync.OnceFunc(func() {
+	f.stop = sync.OnceFunc(func() {
 		cancel()
 		if err := <-ended; err != nil {
-			w.Errorf("the gateway ended with %v", err)
+			f.Errorf("the gateway stopped with %v", err)
 		}
 	})
-	w.Cleanup(w.stop)
+	f.Cleanup(f.stop)
 	secret := &corev1.Secret{}
-	w.get("quoin-gateway-tls", secret)
-	w.roots = x509.NewCertPool()
-	w.roots.AppendCertsFromPEM(secret.Data["ca.crt"])
-	w.http = w.client(false)
+	f.get("quoin-gateway-tls", secret)
+	f.roots = x509.NewCertPool()
+	f.roots.AppendCertsFromPEM(secret.Data["ca.crt"])
+	f.http = f.client(false)
 }
 
-// client sends everything to the gateway, whatever the host.
-func (w *world) client(http2 bool) *http.Client {
+// client returns a client that connects to the gateway for every host.
+func (f *fixture) client(http2 bool) *http.Client {
 	transport := &http.Transport{
 		DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
-			return (&net.Dialer{}).DialContext(ctx, network, w.addresses.HTTPS.String())
+			return (&net.Dialer{}).DialContext(ctx, network, f.addresses.HTTPS.String())
 		},
-		TLSClientConfig: &tls.Config{RootCAs: w.roots}, ForceAttemptHTTP2: http2, MaxIdleConnsPerHost: 64, DisableCompression: true,
+		TLSClientConfig: &tls.Config{RootCAs: f.roots}, ForceAttemptHTTP2: http2, MaxIdleConnsPerHost: 64, DisableCompression: true,
 	}
 	if !http2 {
 		transport.TLSNextProto = map[string]func(string, *tls.Conn) http.RoundTripper{}
 	}
-	w.Cleanup(transport.CloseIdleConnections)
+	f.Cleanup(transport.CloseIdleConnections)
 	return &http.Client{Transport: transport}
 }
 
-func (w *world) create(o client.Object) {
-	w.Helper()
-	if err := w.kube.Create(w.Context(), o); err != nil {
-		w.Fatal(err)
+func (f *fixture) create(o client.Object) {
+	f.Helper()
+	if err := f.kube.Create(f.Context(), o); err != nil {
+		f.Fatal(err)
 	}
-	w.Cleanup(func() { _ = w.kube.Delete(context.Background(), o) })
+	f.Cleanup(func() { _ = f.kube.Delete(context.Background(), o) })
 }
 
-func (w *world) get(name string, o client.Object) {
-	w.Helper()
-	if err := w.kube.Get(w.Context(), client.ObjectKey{Namespace: w.namespace, Name: name}, o); err != nil {
-		w.Fatal(err)
+func (f *fixture) get(name string, o client.Object) {
+	f.Helper()
+	if err := f.kube.Get(f.Context(), client.ObjectKey{Namespace: f.namespace, Name: name}, o); err != nil {
+		f.Fatal(err)
 	}
 }
 
-// deployment makes one with an environment of each branch, production when there is none.
-func (w *world) deployment(name string, api *v1alpha1.DataAPI, branches ...string) {
-	w.Helper()
-	w.create(&v1alpha1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name}, Spec: v1alpha1.DeploymentSpec{
+// createDeployment creates a deployment with production and an environment for each branch.
+func (f *fixture) createDeployment(name string, api *v1alpha1.DataAPI, branches ...string) {
+	f.Helper()
+	f.create(&v1alpha1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: name}, Spec: v1alpha1.DeploymentSpec{
 		ReleaseChannel: "latest", Model: v1alpha1.ModelSource{ConfigMapRef: &v1alpha1.LocalReference{Name: "model"}}, DataAPI: api,
 		Env: []v1alpha1.EnvVar{{Name: "CUBEJS_DB_TYPE", Value: ptr.To("postgres")}},
 	}})
-	w.environment(name, v1alpha1.ProductionName(name), "")
+	f.createEnvironment(name, v1alpha1.ProductionName(name), "")
 	for i, branch := range branches {
 		object := name + "-branch-" + strconv.Itoa(i)
-		w.create(&v1alpha1.Branch{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: object}, Spec: v1alpha1.BranchSpec{
+		f.create(&v1alpha1.Branch{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: object}, Spec: v1alpha1.BranchSpec{
 			DeploymentRef: v1alpha1.LocalReference{Name: name}, Name: branch, Role: v1alpha1.BranchShared,
 		}})
-		w.environment(name, name+"-stg-"+strconv.Itoa(i), object)
+		f.createEnvironment(name, name+"-stg-"+strconv.Itoa(i), object)
 	}
 }
 
-func (w *world) environment(deployment, name, branch string) {
-	w.Helper()
-	e := &v1alpha1.Environment{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name}, Spec: v1alpha1.EnvironmentSpec{
+func (f *fixture) createEnvironment(deployment, name, branch string) {
+	f.Helper()
+	e := &v1alpha1.Environment{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: name}, Spec: v1alpha1.EnvironmentSpec{
 		DeploymentRef: v1alpha1.LocalReference{Name: deployment}, Type: v1alpha1.EnvironmentProduction, Version: "1.0.0", Image: "cube:v1.0.0",
 	}}
 	if branch != "" {
 		e.Spec.Type, e.Spec.BranchRef = v1alpha1.EnvironmentStaging, &v1alpha1.LocalReference{Name: branch}
 	}
-	w.create(e)
+	f.create(e)
 	for secret, keys := range map[string][]string{engine.CredentialsName(name): {engine.KeyAPISecret}, engine.GatewayCredentialsName(name): {engine.KeyMetadata}} {
 		data := map[string][]byte{}
 		for _, key := range keys {
-			data[key] = []byte(w.key(name, key))
+			data[key] = []byte(f.signingKey(name, key))
 		}
-		w.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: secret}, Data: data})
+		f.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: secret}, Data: data})
 	}
 }
 
-// key is what a key of an environment is in the tests.
-func (w *world) key(environment, key string) string {
-	return w.namespace + "/" + environment + "/" + key
+// signingKey returns the value of a key of an environment.
+func (f *fixture) signingKey(environment, key string) string {
+	return f.namespace + "/" + environment + "/" + key
 }
 
-// token signs one for an environment.
-func (w *world) token(environment, key string, claims jwt.MapClaims) string {
-	w.Helper()
+// sign returns a token for an environment.
+func (f *fixture) sign(environment, key string, claims jwt.MapClaims) string {
+	f.Helper()
 	all := jwt.MapClaims{"iat": time.Now().Unix(), "exp": time.Now().Add(time.Hour).Unix()}
 	for name, value := range claims {
 		all[name] = value
 	}
-	signed, err := jwt.NewWithClaims(jwt.SigningMethodHS256, all).SignedString([]byte(w.key(environment, key)))
+	signed, err := jwt.NewWithClaims(jwt.SigningMethodHS256, all).SignedString([]byte(f.signingKey(environment, key)))
 	if err != nil {
-		w.Fatal(err)
+		f.Fatal(err)
 	}
 	return signed
 }
 
-func (w *world) data(environment string) string {
-	return w.token(environment, engine.KeyAPISecret, nil)
+func (f *fixture) dataToken(environment string) string {
+	return f.sign(environment, engine.KeyAPISecret, nil)
 }
-func (w *world) meta(environment string) string { return w.token(environment, engine.KeyMetadata, nil) }
+func (f *fixture) metadataToken(environment string) string {
+	return f.sign(environment, engine.KeyMetadata, nil)
+}
 
-// endpoint puts an address behind an environment; drop takes it away.
-func (w *world) endpoint(environment, address string) (drop func()) {
-	w.Helper()
+// addEndpoint adds an address to an environment; drop removes it.
+func (f *fixture) addEndpoint(environment, address string) (drop func()) {
+	f.Helper()
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
-		w.Fatal(err)
+		f.Fatal(err)
 	}
 	number, err := strconv.Atoi(port)
 	if err != nil {
-		w.Fatal(err)
+		f.Fatal(err)
 	}
 	slice := &discoveryv1.EndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: w.namespace, Name: fmt.Sprintf("%s-%d", environment, w.slices.Add(1)),
+			Namespace: f.namespace, Name: fmt.Sprintf("%s-%d", environment, f.slices.Add(1)),
 			Labels: map[string]string{discoveryv1.LabelServiceName: engine.APIName(environment), engine.LabelManagedBy: engine.ManagedBy},
 		},
 		AddressType: discoveryv1.AddressTypeIPv4,
 		Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{host}, Conditions: discoveryv1.EndpointConditions{Ready: ptr.To(true)}}},
 		Ports:       []discoveryv1.EndpointPort{{Name: ptr.To("http"), Port: ptr.To(int32(number))}, {Name: ptr.To("sql"), Port: ptr.To(int32(number))}},
 	}
-	if err := w.kube.Create(context.Background(), slice); err != nil {
-		w.Fatal(err)
+	if err := f.kube.Create(context.Background(), slice); err != nil {
+		f.Fatal(err)
 	}
-	return func() { _ = w.kube.Delete(context.Background(), slice) }
+	return func() { _ = f.kube.Delete(context.Background(), slice) }
 }
 
-// pod is a fake of the data-plane server: it checks tokens as the real one does.
+// pod is a fake data-plane server: it checks tokens like the real one.
 type pod struct {
 	*httptest.Server
 	served atomic.Int64
 	last   atomic.Pointer[http.Request]
 }
 
-// newPod starts a pod of an environment, and other on top of what it answers.
-func (w *world) newPod(environment string, other http.HandlerFunc) *pod {
-	w.Helper()
+// newPod starts a pod of an environment. handler, unless nil, responds to authorized requests.
+func (f *fixture) newPod(environment string, handler http.HandlerFunc) *pod {
+	f.Helper()
 	p := &pod{}
-	listener, err := net.Listen("tcp", net.JoinHostPort(podIP(w), "0"))
+	listener, err := net.Listen("tcp", net.JoinHostPort(podIP(f), "0"))
 	if err != nil {
-		w.Fatal(err)
+		f.Fatal(err)
 	}
-	p.Server = &httptest.Server{Listener: listener, Config: &http.Server{Handler: http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+	p.Server = &httptest.Server{Listener: listener, Config: &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		p.served.Add(1)
 		p.last.Store(r)
 		token := r.Header.Get("X-Cube-Authorization")
@@ -276,32 +278,32 @@ func (w *world) newPod(environment string, other http.HandlerFunc) *pod {
 		}
 		token = strings.TrimPrefix(token, "Bearer ")
 		if !strings.EqualFold(r.Header.Get("Upgrade"), "websocket") && r.Method != http.MethodOptions {
-			if _, err := jwt.Parse(token, func(*jwt.Token) (any, error) { return []byte(w.key(environment, engine.KeyAPISecret)), nil }, jwt.WithValidMethods([]string{"HS256"})); err != nil {
-				rw.WriteHeader(http.StatusForbidden)
-				_, _ = io.WriteString(rw, `{"error":"Invalid token"}`)
+			if _, err := jwt.Parse(token, func(*jwt.Token) (any, error) { return []byte(f.signingKey(environment, engine.KeyAPISecret)), nil }, jwt.WithValidMethods([]string{"HS256"})); err != nil {
+				w.WriteHeader(http.StatusForbidden)
+				_, _ = io.WriteString(w, `{"error":"Invalid token"}`)
 				return
 			}
 		}
-		if other != nil {
-			other(rw, r)
+		if handler != nil {
+			handler(w, r)
 			return
 		}
-		rw.Header().Set("Content-Type", "application/json")
+		w.Header().Set("Content-Type", "application/json")
 		body, _ := io.ReadAll(r.Body)
-		_ = json.NewEncoder(rw).Encode(map[string]any{"environment": environment, "method": r.Method, "uri": r.RequestURI, "body": string(body)})
+		_ = json.NewEncoder(w).Encode(map[string]any{"environment": environment, "method": r.Method, "uri": r.RequestURI, "body": string(body)})
 	})}}
 	p.Start()
-	w.Cleanup(p.Close)
+	f.Cleanup(p.Close)
 	return p
 }
 
 func (p *pod) address() string { return p.Listener.Addr().String() }
 
-// serve starts a pod and puts it behind its environment.
-func (w *world) serve(environment string, other http.HandlerFunc) *pod {
-	w.Helper()
-	p := w.newPod(environment, other)
-	w.Cleanup(w.endpoint(environment, p.address()))
+// startPod starts a pod and adds it to its environment.
+func (f *fixture) startPod(environment string, handler http.HandlerFunc) *pod {
+	f.Helper()
+	p := f.newPod(environment, handler)
+	f.Cleanup(f.addEndpoint(environment, p.address()))
 	return p
 }
 
@@ -311,12 +313,12 @@ type answer struct {
 	body   string
 }
 
-// ask sends a request; header are pairs of name and value.
-func (w *world) ask(c *http.Client, method, url, token string, body io.Reader, header ...string) answer {
-	w.Helper()
-	r, err := http.NewRequestWithContext(w.Context(), method, url, body)
+// do sends a request; header are pairs of name and value.
+func (f *fixture) do(c *http.Client, method, url, token string, body io.Reader, header ...string) answer {
+	f.Helper()
+	r, err := http.NewRequestWithContext(f.Context(), method, url, body)
 	if err != nil {
-		w.Fatal(err)
+		f.Fatal(err)
 	}
 	if token != "" {
 		r.Header.Set("Authorization", token)
@@ -326,44 +328,44 @@ func (w *world) ask(c *http.Client, method, url, token string, body io.Reader, h
 	}
 	response, err := c.Do(r)
 	if err != nil {
-		w.Errorf("%s %s: %v", method, url, err)
+		f.Errorf("%s %s: %v", method, url, err)
 		return answer{}
 	}
 	defer response.Body.Close()
 	all, err := io.ReadAll(response.Body)
 	if err != nil {
-		w.Errorf("%s %s: %v", method, url, err)
+		f.Errorf("%s %s: %v", method, url, err)
 	}
 	return answer{response.StatusCode, response.Header, string(all)}
 }
 
-func (w *world) url(deployment, path string) string {
-	return "https://" + deployment + "." + w.domain + path
+func (f *fixture) url(deployment, path string) string {
+	return "https://" + deployment + "." + f.domain + path
 }
 
-// eventually waits until the gateway has seen what was made.
-func (w *world) eventually(what string, is func() bool) {
-	w.Helper()
+// eventually waits until is returns true.
+func (f *fixture) eventually(what string, is func() bool) {
+	f.Helper()
 	for range 400 {
 		if is() {
 			return
 		}
 		time.Sleep(25 * time.Millisecond)
 	}
-	w.Fatal("not in time: " + what)
+	f.Fatal("timeout: " + what)
 }
 
-// routed waits until a deployment's host is known.
-func (w *world) routed(deployment, path string) {
-	w.Helper()
-	w.known(w.url(deployment, path))
+// waitForRoute waits until a deployment is routed.
+func (f *fixture) waitForRoute(deployment, path string) {
+	f.Helper()
+	f.waitForURL(f.url(deployment, path))
 }
 
-// known waits until an address leads somewhere.
-func (w *world) known(url string) {
-	w.Helper()
-	w.eventually(url, func() bool {
-		r, err := w.http.Get(url)
+// waitForURL waits until a URL is routed.
+func (f *fixture) waitForURL(url string) {
+	f.Helper()
+	f.eventually(url, func() bool {
+		r, err := f.http.Get(url)
 		if err == nil {
 			_ = r.Body.Close()
 		}

@@ -19,39 +19,39 @@ import (
 	"github.com/quoin-dev/quoin/gateway/upstream"
 )
 
-// indexService is the field by which the slices of a Service are found.
+// indexService is the index of EndpointSlices by Service.
 const indexService = "service"
 
-// settle is how long changes of the table are gathered: those of many objects that are applied
-// at once are one.
-const settle = 50 * time.Millisecond
+// rebuildInterval is the minimum time between rebuilds of the table, so that many changes at once
+// cause one rebuild.
+const rebuildInterval = 50 * time.Millisecond
 
-// watch keeps the table and the pools up to date with a cache.
+// watch updates the routing table and the pools from a cache.
 type watch struct {
-	cache  cache.Cache
-	front  *front
-	pools  *upstream.Pools
-	change chan struct{}
+	cache   cache.Cache
+	handler *handler
+	pools   *upstream.Pools
+	change  chan struct{}
 }
 
-// start follows the objects; when it returns nil, what was there has been taken in.
+// start adds the event handlers, waits for the caches to sync and builds the first table.
 func (w *watch) start(ctx context.Context) error {
 	service := func(o client.Object) []string { return []string{o.GetLabels()[discoveryv1.LabelServiceName]} }
 	if err := w.cache.IndexField(ctx, &discoveryv1.EndpointSlice{}, indexService, service); err != nil {
 		return fmt.Errorf("index endpoint slices: %w", err)
 	}
 	handlers := map[client.Object]toolscache.ResourceEventHandler{
-		&v1alpha1.Account{}: w.handler(func(a, b any) bool {
+		&v1alpha1.Account{}: w.eventHandler(func(a, b any) bool {
 			return differ(a, b, func(o *v1alpha1.Account) any { return o.Spec })
 		}),
-		&v1alpha1.Deployment{}: w.handler(func(a, b any) bool {
+		&v1alpha1.Deployment{}: w.eventHandler(func(a, b any) bool {
 			return differ(a, b, func(o *v1alpha1.Deployment) any { return o.Spec.DataAPI })
 		}),
-		// Nothing of these that matters here can be changed.
-		&v1alpha1.Environment{}: w.handler(func(a, b any) bool {
+		// The fields of environments and branches that routes depend on are immutable.
+		&v1alpha1.Environment{}: w.eventHandler(func(a, b any) bool {
 			return differ(a, b, func(o *v1alpha1.Environment) any { return o.Spec.DeploymentRef })
 		}),
-		&v1alpha1.Branch{}: w.handler(func(a, b any) bool {
+		&v1alpha1.Branch{}: w.eventHandler(func(a, b any) bool {
 			return differ(a, b, func(o *v1alpha1.Branch) any { return o.Spec.Name })
 		}),
 		&discoveryv1.EndpointSlice{}: toolscache.ResourceEventHandlerFuncs{
@@ -73,31 +73,31 @@ func (w *watch) start(ctx context.Context) error {
 		synced = append(synced, registration.HasSynced)
 	}
 	if !toolscache.WaitForCacheSync(ctx.Done(), synced...) {
-		return errors.New("the caches were not filled")
+		return errors.New("the caches did not sync")
 	}
 	return w.rebuild(ctx)
 }
 
-// handler asks for another table when an object comes, goes or differs.
-func (w *watch) handler(changed func(before, after any) bool) toolscache.ResourceEventHandler {
-	tell := func() {
+// eventHandler requests a rebuild of the table when an object is added, deleted or changed.
+func (w *watch) eventHandler(changed func(before, after any) bool) toolscache.ResourceEventHandler {
+	notify := func() {
 		select {
 		case w.change <- struct{}{}:
 		default:
 		}
 	}
 	return toolscache.ResourceEventHandlerFuncs{
-		AddFunc:    func(any) { tell() },
-		DeleteFunc: func(any) { tell() },
+		AddFunc:    func(any) { notify() },
+		DeleteFunc: func(any) { notify() },
 		UpdateFunc: func(before, after any) {
 			if changed(before, after) {
-				tell()
+				notify()
 			}
 		},
 	}
 }
 
-// differ compares what of two objects decides routes.
+// differ reports whether two versions of an object differ in what routes depend on.
 func differ[T client.Object](before, after any, of func(T) any) bool {
 	a, okA := before.(T)
 	b, okB := after.(T)
@@ -114,11 +114,11 @@ func (w *watch) run(ctx context.Context) error {
 		case <-w.change:
 		}
 		if err := w.rebuild(ctx); err != nil && ctx.Err() == nil {
-			log.FromContext(ctx).Error(err, "Cannot read the deployments; the routes stay as they are")
+			log.FromContext(ctx).Error(err, "Cannot list deployments; keeping the present routes")
 		}
 		select {
 		case <-ctx.Done():
-		case <-time.After(settle):
+		case <-time.After(rebuildInterval):
 		}
 	}
 }
@@ -138,15 +138,15 @@ func (w *watch) rebuild(ctx context.Context) error {
 	table := route.NewTable(route.Objects{
 		Accounts: accounts.Items, Deployments: deployments.Items, Environments: environments.Items, Branches: branches.Items,
 	})
-	w.front.table.Store(table)
-	w.front.limits.keep(table.Has)
+	w.handler.table.Store(table)
+	w.handler.limits.prune(table.Has)
 	return nil
 }
 
-// endpoints takes in what has become of a Service's slices.
+// endpoints updates the pools of the Service of a changed EndpointSlice.
 func (w *watch) endpoints(ctx context.Context, o any) {
-	if gone, ok := o.(toolscache.DeletedFinalStateUnknown); ok {
-		o = gone.Obj
+	if unknown, ok := o.(toolscache.DeletedFinalStateUnknown); ok {
+		o = unknown.Obj
 	}
 	slice, ok := o.(*discoveryv1.EndpointSlice)
 	if !ok || slice.Labels[discoveryv1.LabelServiceName] == "" {
@@ -157,7 +157,7 @@ func (w *watch) endpoints(ctx context.Context, o any) {
 	err := w.cache.List(ctx, list, client.InNamespace(service.Namespace), client.MatchingFields{indexService: service.Name}, client.UnsafeDisableDeepCopy)
 	if err != nil {
 		if ctx.Err() == nil {
-			log.FromContext(ctx).Error(err, "Cannot read the endpoints of a service", "service", service)
+			log.FromContext(ctx).Error(err, "Cannot list the endpoint slices of a service", "service", service)
 		}
 		return
 	}

@@ -16,11 +16,11 @@ func newMetrics(registerer prometheus.Registerer) *metrics {
 	return &metrics{
 		open: factory.NewGauge(prometheus.GaugeOpts{
 			Name: "quoin_gateway_sql_connections",
-			Help: "SQL connections that are open.",
+			Help: "Open SQL connections.",
 		}),
 		total: factory.NewCounterVec(prometheus.CounterOpts{
 			Name: "quoin_gateway_sql_connections_total",
-			Help: "SQL connections that have ended, by what became of them: served, cancel, refused, unavailable or aborted.",
+			Help: "SQL connections by outcome: served, cancel, refused, unavailable or aborted.",
 		}, []string{"outcome"}),
 	}
 }

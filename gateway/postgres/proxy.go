@@ -15,39 +15,39 @@ import (
 	"github.com/quoin-dev/quoin/internal/engine"
 )
 
-// lingering is how long a client may take to close after the pod has.
-const lingering = 5 * time.Second
+// lingerTimeout is how long a client may take to close its side after the pod.
+const lingerTimeout = 5 * time.Second
 
-// pass connects a client with a pod until one of them ends.
-func (s *Server) pass(ctx context.Context, raw net.Conn, client *tls.Conn, e route.Environment, first packet) {
+// proxy forwards a client's connection to a pod until one of them closes it.
+func (s *Server) proxy(ctx context.Context, raw net.Conn, client *tls.Conn, e route.Environment, first packet) {
 	deployment := e.Namespace + "/" + e.Deployment
-	if !s.take(deployment) {
-		s.refuse(client, refusal{"refused", stateTooMany, "too many connections to this deployment", ""})
+	if !s.acquire(deployment) {
+		s.reject(client, rejection{"refused", stateTooMany, "too many connections to this deployment", ""})
 		return
 	}
-	defer s.give(deployment)
-	_ = raw.SetDeadline(time.Time{}) // waiting for a pod has its own limit
+	defer s.release(deployment)
+	_ = raw.SetDeadline(time.Time{}) // waiting for a pod has its own timeout
 	pod, release, err := s.dial(ctx, e)
 	if err != nil {
-		s.refuse(client, refusal{"unavailable", stateUnavailable, err.Error(), "Try again later."})
+		s.reject(client, rejection{"unavailable", stateUnavailable, err.Error(), "Try again later."})
 		return
 	}
 	defer release()
 	defer pod.Close()
-	begun := time.Now()
+	start := time.Now()
 	if _, err := pod.Write(first.raw); err != nil {
-		s.refuse(client, refusal{"unavailable", stateUnavailable, "the pod has closed the connection", "Try again."})
+		s.reject(client, rejection{"unavailable", stateUnavailable, "the pod has closed the connection", "Try again."})
 		return
 	}
 	in, out := splice(client, pod)
 	s.metrics.total.WithLabelValues("served").Inc()
 	s.Log.Info("Served SQL connection", "client", raw.RemoteAddr().String(), "account", e.Account, "deployment", e.Deployment,
-		"pod", pod.RemoteAddr().String(), "bytesIn", in+int64(len(first.raw)), "bytesOut", out, "durationSeconds", time.Since(begun).Seconds())
+		"pod", pod.RemoteAddr().String(), "bytesIn", in+int64(len(first.raw)), "bytesOut", out, "durationSeconds", time.Since(start).Seconds())
 }
 
-// dial connects to a pod. The pod has seen nothing yet, so another one is as good.
+// dial connects to a pod, and retries with another one: no pod has received anything yet.
 func (s *Server) dial(ctx context.Context, e route.Environment) (net.Conn, func(), error) {
-	pool := s.Pools.Of(e.Namespace, e.Name, engine.PortNameSQL)
+	pool := s.Pools.Get(e.Namespace, e.Name, engine.PortNameSQL)
 	dialer := &net.Dialer{Timeout: dialTimeout, KeepAlive: 30 * time.Second}
 	var tried []*upstream.Endpoint
 	for {
@@ -68,7 +68,8 @@ func (s *Server) dial(ctx context.Context, e route.Environment) (net.Conn, func(
 	}
 }
 
-// splice copies both ways. Who ends writing may go on reading; when one is gone, both are.
+// splice copies in both directions until both sides have closed. A side that has stopped writing
+// may continue to read; an error closes both connections.
 func splice(client *tls.Conn, pod net.Conn) (in, out int64) {
 	var toPod, toClient atomic.Int64
 	var both sync.WaitGroup
@@ -89,8 +90,8 @@ func splice(client *tls.Conn, pod net.Conn) (in, out int64) {
 	both.Go(func() { oneWay(pod, client, &toPod) })
 	both.Go(func() {
 		oneWay(client, pod, &toClient)
-		// Nobody listens to the client any more, but it may not have noticed.
-		_ = client.SetReadDeadline(time.Now().Add(lingering))
+		// The pod no longer reads, but the client may not close its side.
+		_ = client.SetReadDeadline(time.Now().Add(lingerTimeout))
 	})
 	both.Wait()
 	return toPod.Load(), toClient.Load()

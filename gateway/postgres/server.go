@@ -1,14 +1,13 @@
-// Package postgres passes connections of the SQL interface on to the pods. It understands how a
-// connection begins, and nothing of what follows.
+// Package postgres proxies connections of the SQL interface to pods. It parses the start of a
+// connection only.
 //
-// Which deployment a connection is for is told by the name that the client says in the TLS
-// handshake (SNI), as the PostgreSQL protocol names no host: <deployment>.sql.<data domain>, or
-// a custom domain. Users and passwords are the pod's to check.
+// The server name in the TLS handshake (SNI) determines the deployment, because the PostgreSQL
+// protocol has no host name: <deployment>.sql.<data domain>, or a custom domain. The pod checks
+// user and password.
 //
-// A request to cancel a query comes over a connection of its own and names a key that one pod
-// knows. Under TLS it is sent to all pods of the environment, for those that do not know the key
-// ignore it. In the clear, as libpq before release 17 sends it, it does not say for which
-// deployment it is, and is dropped.
+// A cancel request uses a separate connection and contains a key that one pod knows. Over TLS, it
+// is sent to all pods of the environment; those that do not know the key ignore it. Without TLS,
+// as sent by libpq before release 17, the deployment is unknown and the request is dropped.
 package postgres
 
 import (
@@ -29,27 +28,26 @@ import (
 )
 
 const (
-	// startTimeout bounds the time until a connection has said what it wants.
-	startTimeout = 10 * time.Second
-	dialTimeout  = 2 * time.Second
-	maxDials     = 4
-	acceptPause  = 100 * time.Millisecond
-	// protocol is the ALPN name; a client must offer it that begins with TLS at once.
-	protocol = "postgresql"
+	// startTimeout is the timeout for TLS handshake and start-up packet.
+	startTimeout  = 10 * time.Second
+	dialTimeout   = 2 * time.Second
+	maxDials      = 4
+	acceptBackoff = 100 * time.Millisecond
+	// alpnProtocol is the ALPN protocol, which direct TLS connections must offer.
+	alpnProtocol = "postgresql"
 )
 
-// Options say how connections are served.
+// Options configure a Server.
 type Options struct {
-	// GetCertificate gives the serving certificate.
+	// GetCertificate returns the serving certificate.
 	GetCertificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
-	// Environment is that of a host.
+	// Environment returns the environment of a host.
 	Environment func(host string) (route.Environment, error)
-	// Pools have the endpoints.
+	// Pools hold the endpoints.
 	Pools *upstream.Pools
-	// MaxPerDeployment connections are open for a deployment at a time, and MaxConnections in
-	// all.
+	// MaxPerDeployment limits the open connections to a deployment, and MaxConnections all.
 	MaxPerDeployment, MaxConnections int
-	// DrainTimeout is what open connections get when the server ends.
+	// DrainTimeout is how long open connections may continue after the server stops accepting.
 	DrainTimeout time.Duration
 	Log          *slog.Logger
 	Registerer   prometheus.Registerer
@@ -61,54 +59,54 @@ type Server struct {
 	tls     *tls.Config
 	metrics *metrics
 
-	mu      sync.Mutex
-	open    map[net.Conn]struct{}
-	per     map[string]int
-	running sync.WaitGroup
+	mu            sync.Mutex
+	open          map[net.Conn]struct{}
+	perDeployment map[string]int
+	running       sync.WaitGroup
 }
 
-// New makes a server.
+// New returns a server.
 func New(o Options) *Server {
 	o.Log = cmp.Or(o.Log, slog.Default())
 	return &Server{
-		Options: o, metrics: newMetrics(o.Registerer), open: map[net.Conn]struct{}{}, per: map[string]int{},
-		tls: &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: o.GetCertificate, NextProtos: []string{protocol}},
+		Options: o, metrics: newMetrics(o.Registerer), open: map[net.Conn]struct{}{}, perDeployment: map[string]int{},
+		tls: &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: o.GetCertificate, NextProtos: []string{alpnProtocol}},
 	}
 }
 
-// Run serves until ctx ends; then it takes no more connections, and those that are open get
-// DrainTimeout before they are cut. It closes the listener.
+// Run serves until ctx ends. Then it accepts no more connections, and closes the open ones after
+// DrainTimeout. It closes the listener.
 func (s *Server) Run(ctx context.Context, l net.Listener) {
 	stop := context.AfterFunc(ctx, func() { _ = l.Close() })
 	defer stop()
 	defer l.Close()
-	// What is open outlives ctx.
-	work, cut := context.WithCancel(context.WithoutCancel(ctx))
-	defer cut()
+	// Open connections outlive ctx.
+	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
 	for {
 		conn, err := l.Accept()
 		if err != nil {
 			if ctx.Err() != nil || errors.Is(err, net.ErrClosed) {
-				s.drain(cut)
+				s.drain(cancel)
 				return
 			}
-			// Such as too many open files: it passes.
+			// Possibly temporary, such as too many open files.
 			s.Log.Error("Cannot accept an SQL connection", "error", err)
-			time.Sleep(acceptPause)
+			time.Sleep(acceptBackoff)
 			continue
 		}
-		if !s.admit(conn) {
+		if !s.track(conn) {
 			_ = conn.Close()
 			continue
 		}
 		s.running.Go(func() {
-			defer s.dismiss(conn)
+			defer s.untrack(conn)
 			s.serve(work, conn)
 		})
 	}
 }
 
-func (s *Server) admit(conn net.Conn) bool {
+func (s *Server) track(conn net.Conn) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.open) >= s.MaxConnections {
@@ -120,7 +118,7 @@ func (s *Server) admit(conn net.Conn) bool {
 	return true
 }
 
-func (s *Server) dismiss(conn net.Conn) {
+func (s *Server) untrack(conn net.Conn) {
 	_ = conn.Close()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -128,7 +126,7 @@ func (s *Server) dismiss(conn net.Conn) {
 	s.metrics.open.Dec()
 }
 
-func (s *Server) drain(cut func()) {
+func (s *Server) drain(cancel func()) {
 	ended := make(chan struct{})
 	go func() { s.running.Wait(); close(ended) }()
 	select {
@@ -137,47 +135,47 @@ func (s *Server) drain(cut func()) {
 	case <-time.After(s.DrainTimeout):
 	}
 	s.mu.Lock()
-	s.Log.Warn("Cutting the SQL connections that are still open", "count", len(s.open))
+	s.Log.Warn("Closing the SQL connections that are still open", "count", len(s.open))
 	for conn := range s.open {
 		_ = conn.Close()
 	}
 	s.mu.Unlock()
-	cut()
+	cancel()
 	<-ended
 }
 
-// take counts a connection for a deployment; false when it has too many.
-func (s *Server) take(deployment string) bool {
+// acquire counts a connection to a deployment, or returns false if it has the maximum.
+func (s *Server) acquire(deployment string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.per[deployment] >= s.MaxPerDeployment {
+	if s.perDeployment[deployment] >= s.MaxPerDeployment {
 		return false
 	}
-	s.per[deployment]++
+	s.perDeployment[deployment]++
 	return true
 }
 
-func (s *Server) give(deployment string) {
+func (s *Server) release(deployment string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.per[deployment]--; s.per[deployment] <= 0 {
-		delete(s.per, deployment)
+	if s.perDeployment[deployment]--; s.perDeployment[deployment] <= 0 {
+		delete(s.perDeployment, deployment)
 	}
 }
 
-// refusal is an end with a reason for the user.
-type refusal struct{ outcome, state, message, hint string }
+// rejection is the reason for closing a connection, for the user.
+type rejection struct{ outcome, state, message, hint string }
 
 func (s *Server) serve(ctx context.Context, conn net.Conn) {
 	_ = conn.SetDeadline(time.Now().Add(startTimeout))
-	client, refused, err := s.secure(ctx, conn)
+	client, rejected, err := s.secure(ctx, conn)
 	if err != nil {
-		s.Log.Debug("SQL connection ended before it began", "client", conn.RemoteAddr().String(), "error", err)
+		s.Log.Debug("SQL connection ended before start-up", "client", conn.RemoteAddr().String(), "error", err)
 		s.metrics.total.WithLabelValues("aborted").Inc()
 		return
 	}
-	if refused != nil {
-		s.refuse(conn, *refused)
+	if rejected != nil {
+		s.reject(conn, *rejected)
 		return
 	}
 	first, err := readPacket(client, nil)
@@ -187,36 +185,36 @@ func (s *Server) serve(ctx context.Context, conn net.Conn) {
 	}
 	environment, err := s.Environment(client.ConnectionState().ServerName)
 	if err != nil {
-		hint := "Connect to the host that the environment's api_credentials.sql.host says; the client must send it as SNI."
-		s.refuse(client, refusal{"refused", stateNoDatabase, err.Error(), hint})
+		hint := "Connect to the host in the environment's api_credentials.sql.host; the client must send it as SNI."
+		s.reject(client, rejection{"refused", stateNoDatabase, err.Error(), hint})
 		return
 	}
 	if first.code == codeCancel {
 		s.cancel(ctx, environment, first)
 		return
 	}
-	s.pass(ctx, conn, client, environment, first)
+	s.proxy(ctx, conn, client, environment, first)
 }
 
-// secure answers what comes before the TLS handshake, and makes it.
-func (s *Server) secure(ctx context.Context, conn net.Conn) (*tls.Conn, *refusal, error) {
+// secure handles the requests before the TLS handshake, and performs the handshake.
+func (s *Server) secure(ctx context.Context, conn net.Conn) (*tls.Conn, *rejection, error) {
 	for range 3 { // an SSLRequest may follow a GSSENCRequest
 		first := make([]byte, 1)
 		if _, err := conn.Read(first); err != nil {
 			return nil, nil, err
 		}
 		if first[0] == firstTLS {
-			client, err := s.handshake(ctx, &prefixed{Conn: conn, prefix: first})
-			if err == nil && client.ConnectionState().NegotiatedProtocol != protocol {
-				err = errors.New("TLS at once needs the ALPN protocol " + protocol)
+			client, err := s.handshake(ctx, &prefixedConn{Conn: conn, prefix: first})
+			if err == nil && client.ConnectionState().NegotiatedProtocol != alpnProtocol {
+				err = errors.New("direct TLS requires the ALPN protocol " + alpnProtocol)
 			}
 			return client, nil, err
 		}
-		asked, err := readPacket(conn, first)
+		request, err := readPacket(conn, first)
 		if err != nil {
 			return nil, nil, err
 		}
-		switch asked.code {
+		switch request.code {
 		case codeSSL:
 			if _, err := conn.Write([]byte{'S'}); err != nil {
 				return nil, nil, err
@@ -228,13 +226,13 @@ func (s *Server) secure(ctx context.Context, conn net.Conn) (*tls.Conn, *refusal
 				return nil, nil, err
 			}
 		case codeCancel:
-			return nil, nil, errors.New("a request to cancel, in the clear")
+			return nil, nil, errors.New("cancel request without TLS")
 		default:
-			return nil, &refusal{"refused", stateNoTLS, "TLS is required: the name of the server in it says which deployment is meant",
+			return nil, &rejection{"refused", stateNoTLS, "TLS is required: its server name determines the deployment",
 				"Use sslmode=require or stricter, with a client that sends SNI (libpq 14 or later)."}, nil
 		}
 	}
-	return nil, &refusal{"refused", stateProtocol, "too many requests for encryption", ""}, nil
+	return nil, &rejection{"refused", stateProtocol, "too many encryption requests", ""}, nil
 }
 
 func (s *Server) handshake(ctx context.Context, conn net.Conn) (*tls.Conn, error) {
@@ -242,11 +240,11 @@ func (s *Server) handshake(ctx context.Context, conn net.Conn) (*tls.Conn, error
 	return client, client.HandshakeContext(ctx)
 }
 
-// refuse says why and ends the connection. Writing ends first: a connection that is closed with
-// something unread is reset, and the reason lost.
-func (s *Server) refuse(conn net.Conn, why refusal) {
+// reject sends the reason and closes the connection. It closes the write side first: closing a
+// connection with unread data resets it, and the client would not receive the reason.
+func (s *Server) reject(conn net.Conn, why rejection) {
 	s.metrics.total.WithLabelValues(why.outcome).Inc()
-	s.Log.Info("Refused SQL connection", "client", conn.RemoteAddr().String(), "reason", why.message)
+	s.Log.Info("Rejected SQL connection", "client", conn.RemoteAddr().String(), "reason", why.message)
 	_ = conn.SetDeadline(time.Now().Add(2 * time.Second))
 	_, _ = conn.Write(errorResponse(why.state, why.message, why.hint))
 	if half, ok := conn.(interface{ CloseWrite() error }); ok && half.CloseWrite() == nil {
@@ -254,13 +252,13 @@ func (s *Server) refuse(conn net.Conn, why refusal) {
 	}
 }
 
-// prefixed gives back what was read to see what the client wants.
-type prefixed struct {
+// prefixedConn is a connection whose first bytes have already been read.
+type prefixedConn struct {
 	net.Conn
 	prefix []byte
 }
 
-func (p *prefixed) Read(b []byte) (int, error) {
+func (p *prefixedConn) Read(b []byte) (int, error) {
 	if len(p.prefix) > 0 {
 		n := copy(b, p.prefix)
 		p.prefix = p.prefix[n:]
@@ -269,19 +267,19 @@ func (p *prefixed) Read(b []byte) (int, error) {
 	return p.Conn.Read(b)
 }
 
-func (p *prefixed) CloseWrite() error {
+func (p *prefixedConn) CloseWrite() error {
 	if half, ok := p.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()
 	}
 	return errors.ErrUnsupported
 }
 
-// cancel tells all pods of the environment, and waits for no answer: there is none.
+// cancel sends a cancel request to all pods of the environment. Pods do not respond to it.
 func (s *Server) cancel(ctx context.Context, e route.Environment, request packet) {
 	s.metrics.total.WithLabelValues("cancel").Inc()
-	var told sync.WaitGroup
-	for _, address := range s.Pools.Of(e.Namespace, e.Name, engine.PortNameSQL).Addresses() {
-		told.Go(func() {
+	var sent sync.WaitGroup
+	for _, address := range s.Pools.Get(e.Namespace, e.Name, engine.PortNameSQL).Addresses() {
+		sent.Go(func() {
 			conn, err := (&net.Dialer{Timeout: dialTimeout}).DialContext(ctx, "tcp", address)
 			if err != nil {
 				return
@@ -293,5 +291,5 @@ func (s *Server) cancel(ctx context.Context, e route.Environment, request packet
 			}
 		})
 	}
-	told.Wait()
+	sent.Wait()
 }

@@ -29,7 +29,7 @@ import (
 	"github.com/quoin-dev/quoin/internal/engine"
 )
 
-// fakePod speaks as much of the protocol as the tests need: it lets everybody in and echoes.
+// fakePod implements a part of the protocol: it accepts every start-up packet and echoes data.
 type fakePod struct {
 	net.Listener
 	name string
@@ -133,8 +133,8 @@ func newServer(t *testing.T, change func(*Options)) *fixture {
 	return f
 }
 
-// put puts pods behind an environment.
-func (f *fixture) put(environment string, pods ...net.Addr) {
+// setPods sets the pods of an environment.
+func (f *fixture) setPods(environment string, pods ...net.Addr) {
 	var all []*discoveryv1.EndpointSlice
 	for _, pod := range pods {
 		address := pod.(*net.TCPAddr)
@@ -158,7 +158,7 @@ func (f *fixture) plain(t *testing.T) *net.TCPConn {
 	return conn.(*net.TCPConn)
 }
 
-// secure opens one with TLS, after asking for it unless direct.
+// secure opens a connection with TLS, after an SSLRequest unless direct.
 func (f *fixture) secure(t *testing.T, host string, direct bool, protocols ...string) (*tls.Conn, error) {
 	t.Helper()
 	conn := f.plain(t)
@@ -167,7 +167,7 @@ func (f *fixture) secure(t *testing.T, host string, direct bool, protocols ...st
 			t.Fatal(err)
 		}
 		if got := read(t, conn, 1); got != "S" {
-			t.Fatalf("answers %q", got)
+			t.Fatalf("response to SSLRequest: %q", got)
 		}
 	}
 	config := &tls.Config{RootCAs: f.roots, ServerName: host, NextProtos: protocols}
@@ -189,7 +189,7 @@ func read(t *testing.T, r io.Reader, n int) string {
 
 var hello = startup(196608, []byte("user\x00cube\x00\x00")...)
 
-func TestPasses(t *testing.T) {
+func TestConnectionsAreProxied(t *testing.T) {
 	f := newServer(t, nil)
 	pod := newPod(t, "pod-a")
 	dead, err := net.Listen("tcp", "127.0.0.1:0")
@@ -197,14 +197,14 @@ func TestPasses(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = dead.Close()
-	f.put("sales", dead.Addr(), pod.Addr())
+	f.setPods("sales", dead.Addr(), pod.Addr())
 	for name, tc := range map[string]struct {
 		direct bool
 		before []byte
 	}{
-		"asked for TLS": {},
-		"TLS at once":   {direct: true},
-		"GSS first":     {before: startup(codeGSS)},
+		"SSLRequest":    {},
+		"direct TLS":    {direct: true},
+		"GSSENCRequest": {before: startup(codeGSS)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			conn := f.plain(t)
@@ -218,7 +218,7 @@ func TestPasses(t *testing.T) {
 				_, _ = conn.Write(startup(codeSSL))
 				_ = read(t, conn, 1)
 			}
-			client := tls.Client(conn, &tls.Config{RootCAs: f.roots, ServerName: "sales.sql.example.com", NextProtos: []string{protocol}})
+			client := tls.Client(conn, &tls.Config{RootCAs: f.roots, ServerName: "sales.sql.example.com", NextProtos: []string{alpnProtocol}})
 			if _, err := client.Write(hello); err != nil {
 				t.Fatal(err)
 			}
@@ -228,13 +228,13 @@ func TestPasses(t *testing.T) {
 			large := strings.Repeat("0123456789", 100_000)
 			go func() {
 				_, _ = io.WriteString(client, large)
-				_ = client.CloseWrite() // the pod goes on answering
+				_ = client.CloseWrite() // the pod continues to respond
 			}()
 			if got := read(t, client, len(large)+3); got != large+"end" {
-				t.Error("what came back is not what was sent")
+				t.Error("the echoed data differs")
 			}
 			if n, err := client.Read(make([]byte, 1)); n != 0 || !errors.Is(err, io.EOF) {
-				t.Errorf("after the end: %d, %v", n, err)
+				t.Errorf("after EOF: %d, %v", n, err)
 			}
 		})
 	}
@@ -242,7 +242,7 @@ func TestPasses(t *testing.T) {
 	defer pod.mu.Unlock()
 	for _, start := range pod.starts {
 		if !bytes.Equal(start, hello) {
-			t.Errorf("the pod got %q", start)
+			t.Errorf("the pod received %q", start)
 		}
 	}
 }
@@ -259,26 +259,25 @@ func fields(t *testing.T, r io.Reader) map[byte]string {
 		out[field[0]] = field[1:]
 	}
 	if n, err := r.Read(make([]byte, 1)); n != 0 || !errors.Is(err, io.EOF) {
-		t.Errorf("the connection goes on: %d, %v", n, err)
+		t.Errorf("the connection is not closed: %d, %v", n, err)
 	}
 	return out
 }
 
-func TestRefuses(t *testing.T) {
+func TestConnectionsWithoutTLSAreRejected(t *testing.T) {
 	f := newServer(t, nil)
-	pod := newPod(t, "pod")
-	f.put("sales", pod.Addr())
-	f.put("busy", pod.Addr())
-	t.Run("without TLS", func(t *testing.T) {
-		conn := f.plain(t)
-		_, _ = conn.Write(hello)
-		if got := fields(t, conn); got['C'] != "28000" || !strings.Contains(got['M'], "TLS is required") {
-			t.Errorf("%v", got)
-		}
-	})
-	for name, tc := range map[string]struct{ host, state, says string }{
-		"no SNI":       {"", "3D000", "no deployment answers on this host"},
-		"unknown host": {"sales.example.com", "3D000", "no deployment answers on this host"},
+	conn := f.plain(t)
+	_, _ = conn.Write(hello)
+	if got := fields(t, conn); got['C'] != "28000" || !strings.Contains(got['M'], "TLS is required") {
+		t.Errorf("%v", got)
+	}
+}
+
+func TestConnectionsWithoutAPodAreRejected(t *testing.T) {
+	f := newServer(t, nil)
+	for name, tc := range map[string]struct{ host, state, message string }{
+		"no SNI":       {"", "3D000", "no deployment is served on this host"},
+		"unknown host": {"sales.example.com", "3D000", "no deployment is served on this host"},
 		"no pod":       {"empty.sql.example.com", "57P03", "no pod of the environment is ready"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -287,93 +286,102 @@ func TestRefuses(t *testing.T) {
 			_ = read(t, conn, 1)
 			client := tls.Client(conn, &tls.Config{InsecureSkipVerify: true, ServerName: tc.host})
 			_, _ = client.Write(hello)
-			if got := fields(t, client); got['C'] != tc.state || got['M'] != tc.says || got['S'] != "FATAL" {
+			if got := fields(t, client); got['C'] != tc.state || got['M'] != tc.message || got['S'] != "FATAL" {
 				t.Errorf("%v", got)
 			}
 		})
 	}
-	t.Run("too many", func(t *testing.T) {
-		for range 2 {
-			client, err := f.secure(t, "busy.sql.example.com", false)
-			if err != nil {
-				t.Fatal(err)
-			}
-			_, _ = client.Write(hello)
-			_ = read(t, client, 4)
-		}
-		client, err := f.secure(t, "busy.sql.example.com", false)
+}
+
+func TestConnectionsOverTheLimitAreRejected(t *testing.T) {
+	f := newServer(t, nil)
+	f.setPods("sales", newPod(t, "pod").Addr())
+	for range 2 {
+		client, err := f.secure(t, "sales.sql.example.com", false)
 		if err != nil {
 			t.Fatal(err)
 		}
 		_, _ = client.Write(hello)
-		if got := fields(t, client); got['C'] != "53300" {
-			t.Errorf("%v", got)
-		}
-	})
-	t.Run("TLS at once without ALPN", func(t *testing.T) {
-		client, err := f.secure(t, "sales.sql.example.com", true)
-		if err == nil {
-			_, err = client.Read(make([]byte, 1))
-		}
-		if err == nil {
-			t.Error("goes on")
-		}
-	})
-	t.Run("stuffed", func(t *testing.T) {
-		// What was sent in the clear after the request must not count as sent under TLS.
-		conn := f.plain(t)
-		_, _ = conn.Write(append(startup(codeSSL), hello...))
-		_ = read(t, conn, 1)
-		client := tls.Client(conn, &tls.Config{InsecureSkipVerify: true, ServerName: "sales.sql.example.com"})
-		if err := client.Handshake(); err == nil {
-			t.Error("goes on")
-		}
-	})
+		_ = read(t, client, 4)
+	}
+	client, err := f.secure(t, "sales.sql.example.com", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _ = client.Write(hello)
+	if got := fields(t, client); got['C'] != "53300" {
+		t.Errorf("%v", got)
+	}
 }
 
-func TestCancels(t *testing.T) {
+func TestDirectTLSRequiresALPN(t *testing.T) {
+	f := newServer(t, nil)
+	f.setPods("sales", newPod(t, "pod").Addr())
+	client, err := f.secure(t, "sales.sql.example.com", true)
+	if err == nil {
+		_, err = client.Read(make([]byte, 1))
+	}
+	if err == nil {
+		t.Error("accepted without ALPN")
+	}
+}
+
+// Data in plain text after the SSLRequest must not be treated as sent over TLS.
+func TestInjectedPlainTextIsRejected(t *testing.T) {
+	f := newServer(t, nil)
+	f.setPods("sales", newPod(t, "pod").Addr())
+	conn := f.plain(t)
+	_, _ = conn.Write(append(startup(codeSSL), hello...))
+	_ = read(t, conn, 1)
+	client := tls.Client(conn, &tls.Config{InsecureSkipVerify: true, ServerName: "sales.sql.example.com"})
+	if err := client.Handshake(); err == nil {
+		t.Error("accepted")
+	}
+}
+
+func TestCancelRequestsReachAllPods(t *testing.T) {
 	f := newServer(t, nil)
 	a, b, other := newPod(t, "a"), newPod(t, "b"), newPod(t, "other")
-	f.put("sales", a.Addr(), b.Addr())
-	f.put("other", other.Addr())
+	f.setPods("sales", a.Addr(), b.Addr())
+	f.setPods("other", other.Addr())
 	request := startup(codeCancel, 0, 0, 0, 1, 0, 0, 0, 2)
-	client, err := f.secure(t, "sales.sql.example.com", false, protocol)
+	client, err := f.secure(t, "sales.sql.example.com", false, alpnProtocol)
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, _ = client.Write(request)
 	if n, err := client.Read(make([]byte, 1)); n != 0 || err == nil {
-		t.Error("answered")
+		t.Error("cancel request was answered")
 	}
 	for _, pod := range []*fakePod{a, b} {
 		pod.mu.Lock()
 		if len(pod.cancels) != 1 || !bytes.Equal(pod.cancels[0], request) {
-			t.Errorf("%s got %x", pod.name, pod.cancels)
+			t.Errorf("%s received %x", pod.name, pod.cancels)
 		}
 		pod.mu.Unlock()
 	}
 	plain := f.plain(t)
 	_, _ = plain.Write(request)
 	if n, err := plain.Read(make([]byte, 1)); n != 0 || err == nil {
-		t.Error("answered in the clear")
+		t.Error("cancel request without TLS was answered")
 	}
 	other.mu.Lock()
 	defer other.mu.Unlock()
 	if len(other.cancels) > 0 {
-		t.Error("another deployment was told")
+		t.Error("another deployment received the cancel request")
 	}
 }
 
-func TestDrains(t *testing.T) {
+func TestRunDrains(t *testing.T) {
 	f := newServer(t, nil)
-	f.put("sales", newPod(t, "pod").Addr())
+	f.setPods("sales", newPod(t, "pod").Addr())
 	client, err := f.secure(t, "sales.sql.example.com", false)
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, _ = client.Write(hello)
 	_ = read(t, client, 4)
-	begun := time.Now()
+	start := time.Now()
 	ended := make(chan struct{})
 	go func() { f.stop(); close(ended) }()
 	time.Sleep(100 * time.Millisecond)
@@ -383,10 +391,10 @@ func TestDrains(t *testing.T) {
 	_ = read(t, client, 5)
 	if conn, err := net.Dial("tcp", f.address); err == nil {
 		_ = conn.Close()
-		t.Error("still listens")
+		t.Error("still listening")
 	}
 	<-ended
-	if took := time.Since(begun); took < 300*time.Millisecond || took > 2*time.Second {
+	if took := time.Since(start); took < 300*time.Millisecond || took > 2*time.Second {
 		t.Errorf("drained in %s", took)
 	}
 }

@@ -7,21 +7,21 @@ import (
 	"io"
 )
 
-// Codes of the packets that begin a connection. Source: PostgreSQL, "Message Formats", and
+// Codes of start-up packets. Source: PostgreSQL, "Message Formats", and
 // src/include/libpq/pqcomm.h.
 const (
 	codeCancel = 80877102
 	codeSSL    = 80877103
 	codeGSS    = 80877104
-	// firstTLS is the first octet of a TLS handshake record: no packet begins with it, for
-	// that would be a length of 369 MB.
+	// firstTLS is the first octet of a TLS handshake record. No start-up packet begins with it:
+	// its length would be 369 MB.
 	firstTLS = 0x16
 )
 
-// maxStartup bounds a start-up packet (MAX_STARTUP_PACKET_LENGTH).
+// maxStartup is the maximum length of a start-up packet (MAX_STARTUP_PACKET_LENGTH).
 const maxStartup = 10_000
 
-// SQLSTATEs of refusals.
+// SQLSTATEs of rejections.
 const (
 	stateProtocol    = "08P01" // protocol_violation
 	stateNoTLS       = "28000" // invalid_authorization_specification
@@ -32,14 +32,14 @@ const (
 
 var errPacket = errors.New("malformed start-up packet")
 
-// packet is a start-up packet: its code and all its octets, length included.
+// packet is a start-up packet: its code and all its octets, including the length.
 type packet struct {
 	code uint32
 	raw  []byte
 }
 
-// readPacket reads exactly one packet. Nothing beyond it is taken from r: what follows an
-// SSLRequest in the clear would else count as sent under TLS (CVE-2021-23214).
+// readPacket reads exactly one packet, and nothing beyond it: otherwise, data that follows an
+// SSLRequest in plain text would be treated as sent over TLS (CVE-2021-23214).
 func readPacket(r io.Reader, already []byte) (packet, error) {
 	head := make([]byte, 8)
 	if _, err := io.ReadFull(r, head[copy(head, already):]); err != nil {
@@ -67,7 +67,7 @@ func readPacket(r io.Reader, already []byte) (packet, error) {
 	return packet{code: code, raw: raw}, nil
 }
 
-// errorResponse is the message that ends a connection with a reason for the user.
+// errorResponse returns the ErrorResponse message that closes a connection.
 func errorResponse(state, message, hint string) []byte {
 	body := []byte{'E', 0, 0, 0, 0}
 	for _, field := range []struct {

@@ -15,7 +15,7 @@ func startup(code uint32, rest ...byte) []byte {
 func TestReadPacket(t *testing.T) {
 	for name, tc := range map[string]struct {
 		data []byte
-		code uint32 // 0 when refused
+		code uint32 // 0 for an error
 	}{
 		"start-up":         {startup(196608, []byte("user\x00ann\x00\x00")...), 196608},
 		"protocol 3.2":     {startup(196610, 0), 196610},
@@ -23,14 +23,14 @@ func TestReadPacket(t *testing.T) {
 		"GSS":              {startup(codeGSS), codeGSS},
 		"cancel":           {startup(codeCancel, make([]byte, 8)...), codeCancel},
 		"cancel, long key": {startup(codeCancel, make([]byte, 260)...), codeCancel},
-		"SSL with more":    {startup(codeSSL, 0), 0},
+		"SSL, too long":    {startup(codeSSL, 0), 0},
 		"short cancel":     {startup(codeCancel, 0), 0},
 		"too short":        {[]byte{0, 0, 0, 7, 0, 3, 0, 0}, 0},
 		"negative":         {[]byte{0xff, 0xff, 0xff, 0xff, 0, 3, 0, 0}, 0},
 		"too long":         {startup(196608, make([]byte, maxStartup)...), 0},
-		"cut":              {startup(196608, 0)[:8], 0},
+		"truncated":        {startup(196608, 0)[:8], 0},
 		"HTTP":             {[]byte("GET / HTTP/1.1\r\n\r\n"), 0},
-		"nothing":          {nil, 0},
+		"empty":            {nil, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p, err := readPacket(bytes.NewReader(tc.data), nil)
@@ -44,7 +44,7 @@ func TestReadPacket(t *testing.T) {
 	}
 }
 
-// FuzzReadPacket: nothing beyond the packet is read, and nothing panics.
+// FuzzReadPacket: readPacket reads nothing beyond the packet, and does not panic.
 func FuzzReadPacket(f *testing.F) {
 	f.Add(startup(codeSSL), []byte{firstTLS})
 	f.Add(startup(196608, 0), []byte("more"))

@@ -12,7 +12,7 @@ import (
 	"github.com/quoin-dev/quoin/internal/tenant"
 )
 
-// Objects are all that decide routes, in any order. They are not changed.
+// Objects are the objects that routes are built from, in any order. They are not modified.
 type Objects struct {
 	Accounts     []v1alpha1.Account
 	Deployments  []v1alpha1.Deployment
@@ -20,15 +20,15 @@ type Objects struct {
 	Branches     []v1alpha1.Branch
 }
 
-// NewTable builds a table.
+// NewTable builds a routing table.
 //
-// A host that two deployments want belongs to the older one. The hosts below an account's data
-// domain come before custom domains, and a custom domain below the data domain of another
-// account counts for nothing: otherwise somebody could take the name of a deployment that its
-// owner has yet to make, and be sent its tokens.
+// If two deployments claim a host, the older one gets it. Hosts below an account's data domain
+// take precedence over custom domains, and a custom domain below the data domain of another
+// account is ignored: otherwise a tenant could claim the host of a future deployment of another
+// tenant, and receive its tokens.
 func NewTable(o Objects) *Table {
 	b := builder{table: &Table{http: map[string]*deployment{}, sql: map[string]*deployment{}}}
-	b.findAccounts(o.Accounts)
+	b.setOwners(o.Accounts)
 	deployments := b.deployments(o.Deployments)
 	entries := map[types.NamespacedName]*deployment{}
 	for _, d := range deployments {
@@ -54,24 +54,24 @@ func NewTable(o Objects) *Table {
 
 type builder struct {
 	table *Table
-	// owners are the accounts by the namespace that each has to itself.
+	// owners are the accounts by the namespace that each of them owns.
 	owners map[string]*v1alpha1.Account
 }
 
-// claim gives a host to who asks first.
+// claim assigns a host to the first deployment that claims it.
 func claim(hosts map[string]*deployment, host string, d *deployment) {
 	if _, taken := hosts[host]; !taken {
 		hosts[host] = d
 	}
 }
 
-// findAccounts leaves out accounts that are going away and those whose namespace is an older
-// one's.
-func (b *builder) findAccounts(accounts []v1alpha1.Account) {
+// setOwners sets the owner of each namespace: the oldest account with the namespace, unless it is
+// being deleted.
+func (b *builder) setOwners(accounts []v1alpha1.Account) {
 	b.owners = map[string]*v1alpha1.Account{}
 	for i := range accounts {
 		a := &accounts[i]
-		if held := b.owners[a.Spec.Namespace]; held == nil || tenant.Older(a, held) {
+		if owner := b.owners[a.Spec.Namespace]; owner == nil || tenant.Older(a, owner) {
 			b.owners[a.Spec.Namespace] = a
 		}
 	}
@@ -82,7 +82,7 @@ func (b *builder) findAccounts(accounts []v1alpha1.Account) {
 	}
 }
 
-// deployments are those of an account, the oldest first.
+// deployments returns the deployments in namespaces of accounts, oldest first.
 func (b *builder) deployments(all []v1alpha1.Deployment) []*v1alpha1.Deployment {
 	var out []*v1alpha1.Deployment
 	for i := range all {
@@ -100,8 +100,8 @@ func (b *builder) deployments(all []v1alpha1.Deployment) []*v1alpha1.Deployment 
 	return out
 }
 
-// isForeign tells whether a host is below the data domain of other accounts only. Where domains
-// are one below the other, the longest counts.
+// isForeign reports whether a host is below the data domain of other accounts only. Of nested
+// domains, the longest decides.
 func (b *builder) isForeign(host string, own *v1alpha1.Account) bool {
 	longest, foreign := "", false
 	for _, a := range b.owners {
@@ -117,14 +117,14 @@ func (b *builder) isForeign(host string, own *v1alpha1.Account) bool {
 	return foreign
 }
 
-// addEnvironments puts environments behind the deployments. A branch that several
-// environments serve has its staging before its development one, then the oldest.
+// addEnvironments adds the environments to their deployments. If several environments serve a
+// branch, staging takes precedence over development, then the older one.
 func (b *builder) addEnvironments(o Objects, entries map[types.NamespacedName]*deployment) {
 	branches := map[types.NamespacedName]*v1alpha1.Branch{}
 	for i := range o.Branches {
 		branches[types.NamespacedName{Namespace: o.Branches[i].Namespace, Name: o.Branches[i].Name}] = &o.Branches[i]
 	}
-	for _, e := range inOrder(o.Environments) {
+	for _, e := range sortedEnvironments(o.Environments) {
 		entry := entries[types.NamespacedName{Namespace: e.Namespace, Name: e.Spec.DeploymentRef.Name}]
 		if entry == nil {
 			continue
@@ -152,7 +152,9 @@ func (b *builder) addEnvironments(o Objects, entries map[types.NamespacedName]*d
 	}
 }
 
-func inOrder(all []v1alpha1.Environment) []*v1alpha1.Environment {
+// sortedEnvironments returns the environments in order of precedence, without those that are being
+// deleted.
+func sortedEnvironments(all []v1alpha1.Environment) []*v1alpha1.Environment {
 	var out []*v1alpha1.Environment
 	for i := range all {
 		if all[i].DeletionTimestamp.IsZero() {

@@ -1,5 +1,5 @@
-// Package route says for which environment a request is. It is pure: objects in, a table out,
-// and the table answers.
+// Package route maps hosts and paths of requests to environments. It is pure: NewTable builds a
+// table from objects, and the table resolves requests.
 //
 //	https://<deployment>.<data domain>/cubejs-api/v1/load                    production
 //	https://<custom domain>/dev-mode/feature%2Fa/cubejs-api/v1/load          the branch feature/a
@@ -18,16 +18,16 @@ import (
 	"github.com/quoin-dev/quoin/internal/engine"
 )
 
-// Why there is no environment for a request. The texts are shown to callers: none says
-// whether somebody else has what is missing.
+// Reasons why a request has no environment. The texts are shown to callers, and do not disclose
+// whether another tenant has the host or branch.
 var (
-	ErrHost        = errors.New("no deployment answers on this host")
-	ErrPath        = errors.New("nothing is served under this path: it must begin with the base path of the data API, or with /dev-mode/<branch> and the base path")
+	ErrHost        = errors.New("no deployment is served on this host")
+	ErrPath        = errors.New("unknown path: it must begin with the base path of the data API, or with /dev-mode/<branch> and the base path")
 	ErrBranch      = errors.New("no environment serves this branch")
 	ErrEnvironment = errors.New("the deployment has no production environment yet")
 )
 
-// Environment is one that requests can be for.
+// Environment is the environment that serves a request.
 type Environment struct {
 	Account    string
 	Namespace  string
@@ -36,20 +36,20 @@ type Environment struct {
 	Type       v1alpha1.EnvironmentType
 }
 
-// MaySleep tells whether the environment is one that is put to sleep when nobody uses it.
+// MaySleep reports whether the environment may be put to sleep while it is unused.
 func (e Environment) MaySleep() bool { return e.Type != v1alpha1.EnvironmentProduction }
 
-// Target is where a request goes.
+// Target is the destination of a request.
 type Target struct {
 	Environment
-	// Path is the escaped path as the server gets it.
+	// Path is the escaped path of the request to the server.
 	Path string
-	// Rest is what of it is below the server's base path; empty at the base path itself, and
+	// Rest is the part of Path below the server's base path; empty at the base path itself, and
 	// for a WebSocket at the root.
 	Rest string
 }
 
-// Table knows all deployments. It does not change once it is built.
+// Table is the routing table of all deployments. It is immutable.
 type Table struct {
 	http, sql   map[string]*deployment
 	deployments map[types.NamespacedName]*deployment
@@ -61,14 +61,14 @@ type deployment struct {
 	branches   map[string]Environment
 }
 
-// Has tells whether a deployment is served.
+// Has reports whether a deployment is served.
 func (t *Table) Has(namespace, name string) bool {
 	return t.deployments[types.NamespacedName{Namespace: namespace, Name: name}] != nil
 }
 
-// HTTP is the target of a request to host, with or without a port, for an escaped path.
-// webSocket says that the request opens one: clients open it at the root (of the host or of a
-// branch) unless they are told otherwise, so this is served too.
+// HTTP returns the target of a request to host, with or without a port, for an escaped path.
+// webSocket is set if the request opens a WebSocket: by default, clients open it at the root of
+// the host or of a branch, so the root is served too.
 func (t *Table) HTTP(host, escapedPath string, webSocket bool) (Target, error) {
 	d := t.http[HostName(host)]
 	if d == nil {
@@ -78,9 +78,9 @@ func (t *Table) HTTP(host, escapedPath string, webSocket bool) (Target, error) {
 		segment, rest, _ := strings.Cut(after, "/")
 		name, err := url.PathUnescape(segment)
 		if environment, known := d.branches[name]; known && err == nil {
-			return d.below(environment, "/"+rest, webSocket)
+			return d.target(environment, "/"+rest, webSocket)
 		}
-		// A deployment may have a base path that begins like that.
+		// The base path of a deployment may begin with /dev-mode/ too.
 		if _, ok := cutPath(escapedPath, d.basePath); !ok {
 			return Target{}, ErrBranch
 		}
@@ -88,14 +88,14 @@ func (t *Table) HTTP(host, escapedPath string, webSocket bool) (Target, error) {
 	if d.production == nil {
 		return Target{}, ErrEnvironment
 	}
-	return d.below(*d.production, escapedPath, webSocket)
+	return d.target(*d.production, escapedPath, webSocket)
 }
 
-// below is the target in an environment, for the path after what names it.
-func (d *deployment) below(e Environment, path string, webSocket bool) (Target, error) {
+// target returns the target in an environment, for the path after the branch.
+func (d *deployment) target(e Environment, path string, webSocket bool) (Target, error) {
 	rest, ok := cutPath(path, d.basePath)
 	switch {
-	case ok && !climbs(rest):
+	case ok && !hasParentSegment(rest):
 		return Target{Environment: e, Path: engine.BasePath + rest, Rest: rest}, nil
 	case webSocket && path == "/":
 		return Target{Environment: e, Path: "/"}, nil
@@ -103,15 +103,16 @@ func (d *deployment) below(e Environment, path string, webSocket bool) (Target, 
 	return Target{}, ErrPath
 }
 
-// cutPath takes whole segments off a path.
+// cutPath removes a prefix of whole segments from a path.
 func cutPath(path, prefix string) (rest string, ok bool) {
 	rest, ok = strings.CutPrefix(path, prefix)
 	return rest, ok && (rest == "" || rest[0] == '/')
 }
 
-// climbs tells whether a path has a segment that some reader takes for one that leads up, out
-// of the base path. The server's health is outside of it, and not for callers.
-func climbs(path string) bool {
+// hasParentSegment reports whether a path has a segment that the server may interpret as "..",
+// which would lead out of the base path. The server's health endpoints are outside of it, and not
+// public.
+func hasParentSegment(path string) bool {
 	if !strings.Contains(path, ".") && !strings.Contains(path, "%2") {
 		return false
 	}
@@ -127,8 +128,8 @@ func climbs(path string) bool {
 	return false
 }
 
-// SQL is the environment of a host of the SQL interface: the protocol has no path, so it is
-// production.
+// SQL returns the environment of a host of the SQL interface: always production, because the
+// protocol has no path.
 func (t *Table) SQL(host string) (Environment, error) {
 	d := t.sql[HostName(host)]
 	switch {
@@ -140,7 +141,7 @@ func (t *Table) SQL(host string) (Environment, error) {
 	return *d.production, nil
 }
 
-// HostName is a host as the table knows it: in lower case, without a port and a final dot.
+// HostName returns a host in the form of the table: in lower case, without port and trailing dot.
 func HostName(host string) string {
 	if strings.LastIndexByte(host, ':') >= 0 {
 		if name, _, err := net.SplitHostPort(host); err == nil {

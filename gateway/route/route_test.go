@@ -48,9 +48,9 @@ func branch(namespace, object, of, name string) v1alpha1.Branch {
 	return b
 }
 
-// world has two tenants with a deployment of the same name each, and some who want what is
-// another's.
-func world() route.Objects {
+// objects returns two tenants with a deployment of the same name each, and others that claim the
+// namespace or hosts of another tenant.
+func objects() route.Objects {
 	const production, staging, development = v1alpha1.EnvironmentProduction, v1alpha1.EnvironmentStaging, v1alpha1.EnvironmentDevelopment
 	return route.Objects{
 		Accounts: []v1alpha1.Account{
@@ -97,62 +97,17 @@ func world() route.Objects {
 	}
 }
 
-func TestHTTP(t *testing.T) {
-	table := route.NewTable(world())
-	for name, tc := range map[string]struct {
-		host, path, want string
-		rest             string
-		webSocket        bool
-		err              error
-	}{
-		"production":          {host: "sales.data.acme.example.com", path: "/cubejs-api/v1/load", want: "acme/sales-production /cubejs-api/v1/load", rest: "/v1/load"},
-		"with a port":         {host: "sales.data.acme.example.com:8443", path: "/cubejs-api/v1/load", want: "acme/sales-production /cubejs-api/v1/load", rest: "/v1/load"},
-		"upper case, dot":     {host: "SALES.data.Acme.example.com.", path: "/cubejs-api/v1/load", want: "acme/sales-production /cubejs-api/v1/load", rest: "/v1/load"},
-		"base path alone":     {host: "sales.data.acme.example.com", path: "/cubejs-api", want: "acme/sales-production /cubejs-api"},
-		"base path and slash": {host: "sales.data.acme.example.com", path: "/cubejs-api/", want: "acme/sales-production /cubejs-api/", rest: "/"},
-		"encoding stays":      {host: "sales.data.acme.example.com", path: "/cubejs-api/v1/x%2Fy//%41", want: "acme/sales-production /cubejs-api/v1/x%2Fy//%41", rest: "/v1/x%2Fy//%41"},
-		"longer segment":      {host: "sales.data.acme.example.com", path: "/cubejs-apis/v1/load", err: route.ErrPath},
-		"health":              {host: "sales.data.acme.example.com", path: "/readyz", err: route.ErrPath},
-		"system":              {host: "sales.data.acme.example.com", path: "/cubejs-system/v1/context", err: route.ErrPath},
-		"climbing out":        {host: "sales.data.acme.example.com", path: "/cubejs-api/../readyz", err: route.ErrPath},
-		"climbing, encoded":   {host: "sales.data.acme.example.com", path: "/cubejs-api/%2e%2E/readyz", err: route.ErrPath},
-		"climbing, backslash": {host: "sales.data.acme.example.com", path: "/cubejs-api/..%5Creadyz", err: route.ErrPath},
-		"dots are no climb":   {host: "sales.data.acme.example.com", path: "/cubejs-api/v1/..a", want: "acme/sales-production /cubejs-api/v1/..a", rest: "/v1/..a"},
+type httpCase struct {
+	host, path, want string
+	rest             string
+	webSocket        bool
+	err              error
+}
 
-		"branch":                 {host: "sales.data.acme.example.com", path: "/dev-mode/feature%2F%C3%A4%20b/cubejs-api/v1/meta", want: "acme/sales-stg /cubejs-api/v1/meta", rest: "/v1/meta"},
-		"branch in other case":   {host: "sales.data.acme.example.com", path: "/dev-mode/feature%2f%c3%a4%20b/cubejs-api/v1/meta", want: "acme/sales-stg /cubejs-api/v1/meta", rest: "/v1/meta"},
-		"personal branch":        {host: "sales.data.acme.example.com", path: "/dev-mode/dev-ann/cubejs-api/v1/meta", want: "acme/sales-dev /cubejs-api/v1/meta", rest: "/v1/meta"},
-		"branch not escaped":     {host: "sales.data.acme.example.com", path: "/dev-mode/feature/a/cubejs-api/v1/meta", err: route.ErrBranch},
-		"branch without path":    {host: "sales.data.acme.example.com", path: "/dev-mode/dev-ann/v1/meta", err: route.ErrPath},
-		"unknown branch":         {host: "sales.data.acme.example.com", path: "/dev-mode/x/cubejs-api/v1/meta", err: route.ErrBranch},
-		"another's branch":       {host: "sales.data.acme.example.com", path: "/dev-mode/secret/cubejs-api/v1/meta", err: route.ErrBranch},
-		"branch of another":      {host: "sales.data.acme.example.com", path: "/dev-mode/odd/cubejs-api/v1/meta", err: route.ErrBranch},
-		"malformed escape":       {host: "sales.data.acme.example.com", path: "/dev-mode/%zz/cubejs-api", err: route.ErrBranch},
-		"empty branch":           {host: "sales.data.acme.example.com", path: "/dev-mode//cubejs-api", err: route.ErrBranch},
-		"base path of dev-mode":  {host: "odd.data.acme.example.com", path: "/dev-mode/v1/load", want: "acme/odd-production /cubejs-api/v1/load", rest: "/v1/load"},
-		"dev-mode of dev-mode":   {host: "odd.data.acme.example.com", path: "/dev-mode/x/dev-mode/v1/load", want: "acme/odd-stg /cubejs-api/v1/load", rest: "/v1/load"},
-		"environment of another": {host: "empty.data.acme.example.com", path: "/cubejs-api/v1/load", err: route.ErrEnvironment},
-
-		"custom domain":             {host: "metrics.acme.com", path: "/a/b/v1/load", want: "acme/custom-production /cubejs-api/v1/load", rest: "/v1/load"},
-		"beside the custom domain":  {host: "custom.data.acme.example.com", path: "/a/b/v1/load", want: "acme/custom-production /cubejs-api/v1/load", rest: "/v1/load"},
-		"base path moved":           {host: "metrics.acme.com", path: "/cubejs-api/v1/load", err: route.ErrPath},
-		"data domain":               {host: "sales.bi.example.org", path: "/cubejs-api/v1/load", want: "beta/sales-production /cubejs-api/v1/load", rest: "/v1/load"},
-		"squatter's host":           {host: "new.data.acme.example.com", path: "/cubejs-api/v1/load", err: route.ErrHost},
-		"two accounts, one domain":  {host: "own.data.acme.example.com", path: "/cubejs-api/v1/load", want: "late/own-production /cubejs-api/v1/load", rest: "/v1/load"},
-		"no deployment":             {host: "other.data.acme.example.com", path: "/cubejs-api/v1/load", err: route.ErrHost},
-		"domain alone":              {host: "data.acme.example.com", path: "/cubejs-api/v1/load", err: route.ErrHost},
-		"tenant host":               {host: "acme.example.com", path: "/cubejs-api/v1/load", err: route.ErrHost},
-		"SQL host":                  {host: "sales.sql.data.acme.example.com", path: "/cubejs-api/v1/load", err: route.ErrHost},
-		"namespace without account": {host: "sales.data.nobody.example.com", path: "/cubejs-api/v1/load", err: route.ErrHost},
-		"namespace taken":           {host: "sales.data.thief.example.com", path: "/cubejs-api/v1/load", err: route.ErrHost},
-		"no host":                   {host: "", path: "/cubejs-api/v1/load", err: route.ErrHost},
-
-		"WebSocket at the root":    {host: "sales.data.acme.example.com", path: "/", webSocket: true, want: "acme/sales-production /"},
-		"WebSocket of a branch":    {host: "sales.data.acme.example.com", path: "/dev-mode/dev-ann", webSocket: true, want: "acme/sales-dev /"},
-		"WebSocket at base path":   {host: "sales.data.acme.example.com", path: "/cubejs-api/", webSocket: true, want: "acme/sales-production /cubejs-api/", rest: "/"},
-		"WebSocket elsewhere":      {host: "sales.data.acme.example.com", path: "/livez", webSocket: true, err: route.ErrPath},
-		"no WebSocket at the root": {host: "sales.data.acme.example.com", path: "/", err: route.ErrPath},
-	} {
+func testHTTP(t *testing.T, cases map[string]httpCase) {
+	t.Helper()
+	table := route.NewTable(objects())
+	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			target, err := table.HTTP(tc.host, tc.path, tc.webSocket)
 			if !errors.Is(err, tc.err) {
@@ -168,8 +123,72 @@ func TestHTTP(t *testing.T) {
 	}
 }
 
+func TestHTTPBelowTheBasePath(t *testing.T) {
+	testHTTP(t, map[string]httpCase{
+		"production":          {host: "sales.data.acme.example.com", path: "/cubejs-api/v1/load", want: "acme/sales-production /cubejs-api/v1/load", rest: "/v1/load"},
+		"with a port":         {host: "sales.data.acme.example.com:8443", path: "/cubejs-api/v1/load", want: "acme/sales-production /cubejs-api/v1/load", rest: "/v1/load"},
+		"upper case, dot":     {host: "SALES.data.Acme.example.com.", path: "/cubejs-api/v1/load", want: "acme/sales-production /cubejs-api/v1/load", rest: "/v1/load"},
+		"base path alone":     {host: "sales.data.acme.example.com", path: "/cubejs-api", want: "acme/sales-production /cubejs-api"},
+		"base path and slash": {host: "sales.data.acme.example.com", path: "/cubejs-api/", want: "acme/sales-production /cubejs-api/", rest: "/"},
+		"encoding stays":      {host: "sales.data.acme.example.com", path: "/cubejs-api/v1/x%2Fy//%41", want: "acme/sales-production /cubejs-api/v1/x%2Fy//%41", rest: "/v1/x%2Fy//%41"},
+		"longer segment":      {host: "sales.data.acme.example.com", path: "/cubejs-apis/v1/load", err: route.ErrPath},
+		"health":              {host: "sales.data.acme.example.com", path: "/readyz", err: route.ErrPath},
+		"system":              {host: "sales.data.acme.example.com", path: "/cubejs-system/v1/context", err: route.ErrPath},
+		"parent segment":      {host: "sales.data.acme.example.com", path: "/cubejs-api/../readyz", err: route.ErrPath},
+		"parent, encoded":     {host: "sales.data.acme.example.com", path: "/cubejs-api/%2e%2E/readyz", err: route.ErrPath},
+		"parent, backslash":   {host: "sales.data.acme.example.com", path: "/cubejs-api/..%5Creadyz", err: route.ErrPath},
+		"other dots":          {host: "sales.data.acme.example.com", path: "/cubejs-api/v1/..a", want: "acme/sales-production /cubejs-api/v1/..a", rest: "/v1/..a"},
+	})
+}
+
+func TestHTTPBranches(t *testing.T) {
+	testHTTP(t, map[string]httpCase{
+		"branch":                {host: "sales.data.acme.example.com", path: "/dev-mode/feature%2F%C3%A4%20b/cubejs-api/v1/meta", want: "acme/sales-stg /cubejs-api/v1/meta", rest: "/v1/meta"},
+		"escapes in lower case": {host: "sales.data.acme.example.com", path: "/dev-mode/feature%2f%c3%a4%20b/cubejs-api/v1/meta", want: "acme/sales-stg /cubejs-api/v1/meta", rest: "/v1/meta"},
+		"personal branch":       {host: "sales.data.acme.example.com", path: "/dev-mode/dev-ann/cubejs-api/v1/meta", want: "acme/sales-dev /cubejs-api/v1/meta", rest: "/v1/meta"},
+		"branch not escaped":    {host: "sales.data.acme.example.com", path: "/dev-mode/feature/a/cubejs-api/v1/meta", err: route.ErrBranch},
+		"without the base path": {host: "sales.data.acme.example.com", path: "/dev-mode/dev-ann/v1/meta", err: route.ErrPath},
+		"unknown branch":        {host: "sales.data.acme.example.com", path: "/dev-mode/x/cubejs-api/v1/meta", err: route.ErrBranch},
+		"other tenant's branch": {host: "sales.data.acme.example.com", path: "/dev-mode/secret/cubejs-api/v1/meta", err: route.ErrBranch},
+		"other deployment's":    {host: "sales.data.acme.example.com", path: "/dev-mode/odd/cubejs-api/v1/meta", err: route.ErrBranch},
+		"malformed escape":      {host: "sales.data.acme.example.com", path: "/dev-mode/%zz/cubejs-api", err: route.ErrBranch},
+		"empty branch":          {host: "sales.data.acme.example.com", path: "/dev-mode//cubejs-api", err: route.ErrBranch},
+		"base path of dev-mode": {host: "odd.data.acme.example.com", path: "/dev-mode/v1/load", want: "acme/odd-production /cubejs-api/v1/load", rest: "/v1/load"},
+		"dev-mode of dev-mode":  {host: "odd.data.acme.example.com", path: "/dev-mode/x/dev-mode/v1/load", want: "acme/odd-stg /cubejs-api/v1/load", rest: "/v1/load"},
+		"no production":         {host: "empty.data.acme.example.com", path: "/cubejs-api/v1/load", err: route.ErrEnvironment},
+	})
+}
+
+func TestHTTPHosts(t *testing.T) {
+	testHTTP(t, map[string]httpCase{
+		"custom domain":             {host: "metrics.acme.com", path: "/a/b/v1/load", want: "acme/custom-production /cubejs-api/v1/load", rest: "/v1/load"},
+		"first host also works":     {host: "custom.data.acme.example.com", path: "/a/b/v1/load", want: "acme/custom-production /cubejs-api/v1/load", rest: "/v1/load"},
+		"default base path":         {host: "metrics.acme.com", path: "/cubejs-api/v1/load", err: route.ErrPath},
+		"data domain":               {host: "sales.bi.example.org", path: "/cubejs-api/v1/load", want: "beta/sales-production /cubejs-api/v1/load", rest: "/v1/load"},
+		"squatter's host":           {host: "new.data.acme.example.com", path: "/cubejs-api/v1/load", err: route.ErrHost},
+		"nested data domains":       {host: "own.data.acme.example.com", path: "/cubejs-api/v1/load", want: "late/own-production /cubejs-api/v1/load", rest: "/v1/load"},
+		"no deployment":             {host: "other.data.acme.example.com", path: "/cubejs-api/v1/load", err: route.ErrHost},
+		"only the domain":           {host: "data.acme.example.com", path: "/cubejs-api/v1/load", err: route.ErrHost},
+		"tenant host":               {host: "acme.example.com", path: "/cubejs-api/v1/load", err: route.ErrHost},
+		"SQL host":                  {host: "sales.sql.data.acme.example.com", path: "/cubejs-api/v1/load", err: route.ErrHost},
+		"namespace without account": {host: "sales.data.nobody.example.com", path: "/cubejs-api/v1/load", err: route.ErrHost},
+		"namespace of another":      {host: "sales.data.thief.example.com", path: "/cubejs-api/v1/load", err: route.ErrHost},
+		"no host":                   {host: "", path: "/cubejs-api/v1/load", err: route.ErrHost},
+	})
+}
+
+func TestHTTPWebSockets(t *testing.T) {
+	testHTTP(t, map[string]httpCase{
+		"WebSocket at the root":    {host: "sales.data.acme.example.com", path: "/", webSocket: true, want: "acme/sales-production /"},
+		"WebSocket of a branch":    {host: "sales.data.acme.example.com", path: "/dev-mode/dev-ann", webSocket: true, want: "acme/sales-dev /"},
+		"WebSocket at base path":   {host: "sales.data.acme.example.com", path: "/cubejs-api/", webSocket: true, want: "acme/sales-production /cubejs-api/", rest: "/"},
+		"WebSocket elsewhere":      {host: "sales.data.acme.example.com", path: "/livez", webSocket: true, err: route.ErrPath},
+		"no WebSocket at the root": {host: "sales.data.acme.example.com", path: "/", err: route.ErrPath},
+	})
+}
+
 func TestSQL(t *testing.T) {
-	table := route.NewTable(world())
+	table := route.NewTable(objects())
 	for host, want := range map[string]string{
 		"sales.sql.data.acme.example.com": "acme/sales-production",
 		"SALES.sql.data.acme.example.com": "acme/sales-production",
@@ -187,9 +206,9 @@ func TestSQL(t *testing.T) {
 	}
 }
 
-// TestAddressesAreServed: what the status says is where the gateway answers.
+// TestAddressesAreServed: the gateway serves the addresses in the status of environments.
 func TestAddressesAreServed(t *testing.T) {
-	objects := world()
+	objects := objects()
 	table := route.NewTable(objects)
 	accounts := map[string]*v1alpha1.Account{"acme": &objects.Accounts[0]}
 	names := map[string]string{}
@@ -213,33 +232,33 @@ func TestAddressesAreServed(t *testing.T) {
 		host, path, _ := strings.Cut(strings.TrimPrefix(address.REST.URL, "https://"), "/")
 		target, err := table.HTTP(host, "/"+path+"/v1/load", false)
 		if err != nil || target.Name != e.Name || target.Path != "/cubejs-api/v1/load" {
-			t.Errorf("%s leads to %q %s, %v; want %q", address.REST.URL, target.Name, target.Path, err, e.Name)
+			t.Errorf("%s is routed to %q %s, %v; want %q", address.REST.URL, target.Name, target.Path, err, e.Name)
 		}
 	}
 }
 
-// FuzzHTTP: whatever is asked, the server is asked below its base path only.
+// FuzzHTTP: every target is below the server's base path, except for the root of a WebSocket.
 func FuzzHTTP(f *testing.F) {
 	for _, seed := range []string{"/cubejs-api/v1/load", "/dev-mode/dev-ann/cubejs-api/../../readyz", "/cubejs-api/%2e%2e%2freadyz", "/"} {
 		f.Add("sales.data.acme.example.com", seed, true)
 	}
-	table := route.NewTable(world())
+	table := route.NewTable(objects())
 	f.Fuzz(func(t *testing.T, host, path string, webSocket bool) {
 		target, err := table.HTTP(host, path, webSocket)
 		if err != nil {
 			return
 		}
 		if !strings.HasPrefix(target.Path, engine.BasePath) && (!webSocket || target.Path != "/") {
-			t.Errorf("%q leads to %q", path, target.Path)
+			t.Errorf("%q is routed to %q", path, target.Path)
 		}
 		if strings.Contains(target.Path, "/../") {
-			t.Errorf("%q climbs: %q", path, target.Path)
+			t.Errorf("%q leaves the base path: %q", path, target.Path)
 		}
 	})
 }
 
 func BenchmarkHTTP(b *testing.B) {
-	table := route.NewTable(world())
+	table := route.NewTable(objects())
 	b.ReportAllocs()
 	for b.Loop() {
 		if _, err := table.HTTP("sales.data.acme.example.com:8443", "/cubejs-api/v1/load", false); err != nil {

@@ -9,82 +9,82 @@ import (
 )
 
 const (
-	// maxChecked bounds how many tokens are remembered; beyond it the oldest are forgotten.
-	maxChecked = 8192
-	// relayReserve is what a token that takes another's place must have left.
-	relayReserve = relayed / 2
+	// maxVerified is the number of tokens in the cache; beyond it the oldest are dropped.
+	maxVerified = 8192
+	// exchangedReserve is the remaining lifetime of an exchanged token below which it is replaced.
+	exchangedReserve = exchangedLifetime / 2
 )
 
-// memory remembers tokens that were good, so that one that is sent many times is verified once
-// for each time that the keys are read. It holds their digests, not the tokens.
-type memory struct {
-	mu         sync.Mutex
-	young, old map[digest]checked
+// cache holds valid tokens, so that a token that is sent repeatedly is verified only once after
+// each read of the keys. It stores digests, not tokens.
+type cache struct {
+	mu               sync.Mutex
+	recent, previous map[digest]verification
 }
 
 type digest [sha256.Size]byte
 
-// checked is what is known of a token.
-type checked struct {
-	kind  Kind
-	relay string
-	// keys is when the keys were read that it was verified with: with others it counts for
-	// nothing.
-	keys time.Time
-	// end is when it has to be looked at again; zero is never.
-	end time.Time
+// verification is the result of verifying a token.
+type verification struct {
+	kind      Kind
+	exchanged string
+	// keysRead is when the keys were read that verified the token. The entry is invalid for keys
+	// that were read at another time.
+	keysRead time.Time
+	// expires is when the token must be verified again; zero means never.
+	expires time.Time
 }
 
 func digestOf(environment types.NamespacedName, token string) digest {
-	// No name holds a slash, and no token a zero.
-	var room [512]byte
-	data := append(room[:0], environment.Namespace...)
+	// No name contains a slash, and no token a NUL.
+	var buffer [512]byte
+	data := append(buffer[:0], environment.Namespace...)
 	data = append(append(data, '/'), environment.Name...)
 	data = append(append(data, 0), token...)
 	return sha256.Sum256(data)
 }
 
-// check verifies a token, or remembers it.
-func (m *memory) check(environment types.NamespacedName, token string, keys heldKeys, now time.Time) (checked, error) {
+// verify returns the cached verification of a token, or verifies it and caches the result.
+func (c *cache) verify(environment types.NamespacedName, token string, keys cachedKeys, now time.Time) (verification, error) {
 	id := digestOf(environment, token)
-	if c, ok := m.get(id); ok && c.keys.Equal(keys.read) && (c.end.IsZero() || now.Before(c.end)) {
-		return c, nil
+	if v, ok := c.get(id); ok && v.keysRead.Equal(keys.read) && (v.expires.IsZero() || now.Before(v.expires)) {
+		return v, nil
 	}
 	kind, claims, err := keys.Check(token, now)
 	if err != nil {
-		return checked{}, err
+		return verification{}, err
 	}
-	c := checked{kind: kind, keys: keys.read}
+	v := verification{kind: kind, keysRead: keys.read}
 	if expiry, err := claims.GetExpirationTime(); err == nil && expiry != nil {
-		c.end = expiry.Time
+		v.expires = expiry.Time
 	}
 	if kind == Metadata {
-		if c.relay, err = keys.Relay(claims, now); err != nil {
-			return checked{}, err
+		if v.exchanged, err = keys.Exchange(claims, now); err != nil {
+			return verification{}, err
 		}
-		if again := now.Add(relayed - relayReserve); again.Before(c.end) {
-			c.end = again
+		if replaceAt := now.Add(exchangedLifetime - exchangedReserve); replaceAt.Before(v.expires) {
+			v.expires = replaceAt
 		}
 	}
-	m.put(id, c)
-	return c, nil
+	c.put(id, v)
+	return v, nil
 }
 
-func (m *memory) get(id digest) (checked, bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if c, ok := m.young[id]; ok {
-		return c, true
+func (c *cache) get(id digest) (verification, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if v, ok := c.recent[id]; ok {
+		return v, true
 	}
-	c, ok := m.old[id]
-	return c, ok
+	v, ok := c.previous[id]
+	return v, ok
 }
 
-func (m *memory) put(id digest, c checked) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.young == nil || len(m.young) >= maxChecked/2 {
-		m.old, m.young = m.young, make(map[digest]checked)
+func (c *cache) put(id digest, v verification) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.recent == nil || len(c.recent) >= maxVerified/2 {
+		c.previous, c.recent = c.recent, make(map[digest]verification)
 	}
-	m.young[id] = c
+	c.recent[id] = v
 }

@@ -9,46 +9,46 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// refusals are the environments whose Secrets the gateway may not read. The API server is asked
-// again every few seconds only, whatever callers send, and the log is told now and then.
-type refusals struct {
-	mu   sync.Mutex
-	held map[types.NamespacedName]refusal
+// denials are the environments whose Secrets the gateway is not permitted to read. They limit the
+// rate of requests to the Kubernetes API server and of log messages, whatever callers send.
+type denials struct {
+	mu            sync.Mutex
+	byEnvironment map[types.NamespacedName]denial
 }
 
-// refusal is when the API server has refused last, and when the log was told so.
-type refusal struct{ asked, told time.Time }
+// denial is when the Kubernetes API server last denied the read, and when that was last logged.
+type denial struct{ read, logged time.Time }
 
-// recent tells whether it is too early to ask again.
-func (r *refusals) recent(environment types.NamespacedName, now time.Time) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	held, refused := r.held[environment]
-	return refused && now.Sub(held.asked) < again
+// recent reports whether the read was denied so recently that it is not tried again.
+func (d *denials) recent(environment types.NamespacedName, now time.Time) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	last, denied := d.byEnvironment[environment]
+	return denied && now.Sub(last.read) < minRefreshInterval
 }
 
-// note remembers a refusal, and says in the log who can mend it.
-func (r *refusals) note(environment types.NamespacedName, secret string, now time.Time, log *slog.Logger) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	// Nobody asks for those any more: an environment that is gone is among them.
-	maps.DeleteFunc(r.held, func(_ types.NamespacedName, held refusal) bool { return now.Sub(held.asked) >= stale })
-	if r.held == nil {
-		r.held = map[types.NamespacedName]refusal{}
+// record stores a denial, and logs the binding that an administrator must create.
+func (d *denials) record(environment types.NamespacedName, secret string, now time.Time, log *slog.Logger) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	// Environments without recent requests, including deleted ones.
+	maps.DeleteFunc(d.byEnvironment, func(_ types.NamespacedName, old denial) bool { return now.Sub(old.read) >= maxStaleness })
+	if d.byEnvironment == nil {
+		d.byEnvironment = map[types.NamespacedName]denial{}
 	}
-	held := r.held[environment]
-	held.asked = now
-	if held.told.IsZero() || now.Sub(held.told) >= stale {
-		held.told = now
+	entry := d.byEnvironment[environment]
+	entry.read = now
+	if entry.logged.IsZero() || now.Sub(entry.logged) >= maxStaleness {
+		entry.logged = now
 		log.Error("Cannot check tokens: bind ClusterRole quoin-account to the gateway with a RoleBinding in the namespace",
 			"namespace", environment.Namespace, "roleBinding", "quoin-account", "secret", secret)
 	}
-	r.held[environment] = held
+	d.byEnvironment[environment] = entry
 }
 
-// forget is for an environment whose Secrets could be read.
-func (r *refusals) forget(environment types.NamespacedName) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.held, environment)
+// remove removes an environment whose Secrets could be read.
+func (d *denials) remove(environment types.NamespacedName) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.byEnvironment, environment)
 }

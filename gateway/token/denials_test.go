@@ -20,16 +20,16 @@ import (
 	"github.com/quoin-dev/quoin/gateway/token"
 )
 
-// TestStoreMayNotRead: the API server is asked seldom and the log told once, whatever callers
-// send; keys that were read before the right was taken away serve on for a while.
-func TestStoreMayNotRead(t *testing.T) {
+// TestStoreWithoutPermission: reads and log messages are rate-limited, whatever callers send;
+// cached keys remain valid for a while after the permission is revoked.
+func TestStoreWithoutPermission(t *testing.T) {
 	production := types.NamespacedName{Namespace: "acme", Name: "sales-production"}
 	var log bytes.Buffer
-	clock, allowed, reads := now, false, 0
+	clock, permitted, reads := now, false, 0
 	reader := fake.NewClientBuilder().WithObjects(secret("sales-production-credentials", "apiSecret", "one")).WithInterceptorFuncs(interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
 			reads++
-			if !allowed {
+			if !permitted {
 				return apierrors.NewForbidden(corev1.Resource("secrets"), key.Name, errors.New("RBAC"))
 			}
 			return c.Get(ctx, key, o, options...)
@@ -40,29 +40,29 @@ func TestStoreMayNotRead(t *testing.T) {
 	for _, step := range []struct {
 		name         string
 		later        time.Duration
-		allow        bool
+		permitted    bool
 		want         error
-		reads, lines int // so far
+		reads, lines int // in total
 	}{
-		{"the first time", 0, false, token.ErrNotAllowed, 1, 1},
-		{"at once again", 0, false, token.ErrNotAllowed, 1, 1},
-		{"allowed, too soon to see it", time.Second, true, token.ErrNotAllowed, 1, 1},
-		{"a moment later", 2 * time.Second, false, token.ErrNotAllowed, 2, 1},
-		{"nine minutes later", 9 * time.Minute, false, token.ErrNotAllowed, 3, 1},
-		{"ten minutes after the line", time.Minute, false, token.ErrNotAllowed, 4, 2},
-		{"allowed", 2 * time.Second, true, nil, 6, 2},
-		{"taken away, not looked at yet", 29 * time.Second, false, nil, 6, 2},
-		{"taken away", time.Second, false, nil, 7, 3},
-		{"the keys of before", 9 * time.Minute, false, nil, 8, 3},
-		{"are too old now", time.Minute, false, token.ErrNotAllowed, 9, 4},
+		{"first request", 0, false, token.ErrNotAllowed, 1, 1},
+		{"second request", 0, false, token.ErrNotAllowed, 1, 1},
+		{"permitted, but within the minimum interval", time.Second, true, token.ErrNotAllowed, 1, 1},
+		{"after the minimum interval", 2 * time.Second, false, token.ErrNotAllowed, 2, 1},
+		{"nine minutes later, not logged again", 9 * time.Minute, false, token.ErrNotAllowed, 3, 1},
+		{"ten minutes later, logged again", time.Minute, false, token.ErrNotAllowed, 4, 2},
+		{"permitted", 2 * time.Second, true, nil, 6, 2},
+		{"revoked, keys still fresh", 29 * time.Second, false, nil, 6, 2},
+		{"revoked, read again", time.Second, false, nil, 7, 3},
+		{"stale keys are used", 9 * time.Minute, false, nil, 8, 3},
+		{"stale keys have expired", time.Minute, false, token.ErrNotAllowed, 9, 4},
 	} {
-		clock, allowed = clock.Add(step.later), step.allow
+		clock, permitted = clock.Add(step.later), step.permitted
 		_, _, err := s.Check(t.Context(), production, value)
 		if !errors.Is(err, step.want) || step.want != nil && !errors.Is(err, token.ErrNoKeys) {
 			t.Errorf("%s: %v, want %v", step.name, err, step.want)
 		}
 		if lines := strings.Count(log.String(), "\n"); reads != step.reads || lines != step.lines {
-			t.Errorf("%s: %d reads and %d lines so far, want %d and %d", step.name, reads, lines, step.reads, step.lines)
+			t.Errorf("%s: %d reads and %d lines, want %d and %d", step.name, reads, lines, step.reads, step.lines)
 		}
 	}
 	for _, want := range []string{"level=ERROR", "ClusterRole quoin-account", "RoleBinding", "namespace=acme", "secret=sales-production-credentials"} {
@@ -71,6 +71,6 @@ func TestStoreMayNotRead(t *testing.T) {
 		}
 	}
 	if text := token.ErrNotAllowed.Error(); strings.Contains(text, "acme") || strings.Contains(text, "quoin") || strings.Contains(text, "RBAC") {
-		t.Errorf("callers are told %q", text)
+		t.Errorf("error for callers: %q", text)
 	}
 }

@@ -20,138 +20,140 @@ import (
 )
 
 const (
-	// fresh is how long keys are used without looking again.
-	fresh = 30 * time.Second
-	// stale is how long they are used when they cannot be read: an API server that is away
-	// must not take the data plane with it.
-	stale = 10 * time.Minute
-	// again is how soon keys are read another time because a signature did not match: a new
-	// key works at once, and nobody can make the gateway read all the time.
-	again = 2 * time.Second
-	// readTimeout bounds a look at the Secrets.
+	// refreshInterval is how long keys are used before they are read again.
+	refreshInterval = 30 * time.Second
+	// maxStaleness is how long keys are used while they cannot be read: the data plane must
+	// survive an outage of the Kubernetes API server.
+	maxStaleness = 10 * time.Minute
+	// minRefreshInterval is the minimum age of keys that are read again because a signature did
+	// not match: a new key works at once, and invalid tokens cannot cause a read per request.
+	minRefreshInterval = 2 * time.Second
+	// readTimeout is the timeout for reading the Secrets.
 	readTimeout = 5 * time.Second
 )
 
-// Why there is nothing to check a token with. The texts are shown to callers.
+// Reasons why an environment has no keys. The texts are shown to callers.
 var (
-	// ErrNoKeys says that the environment has no secrets yet.
+	// ErrNoKeys means that the environment has no Secrets yet.
 	ErrNoKeys = errors.New("the environment has no credentials yet")
-	// ErrNotAllowed is an ErrNoKeys: nobody has allowed the gateway to read the secrets.
-	ErrNotAllowed error = notAllowed{}
+	// ErrNotAllowed is an ErrNoKeys: the gateway is not permitted to read the Secrets.
+	ErrNotAllowed error = forbiddenError{}
 )
 
-type notAllowed struct{}
+type forbiddenError struct{}
 
-// Error implements error. Which namespace and binding it is about is for the log only.
-func (notAllowed) Error() string {
-	return "the gateway may not read the environment's credentials, which an administrator has to allow"
+// Error implements error. The namespace and the missing binding are only logged.
+func (forbiddenError) Error() string {
+	return "the gateway may not read the environment's credentials; an administrator must grant access"
 }
 
-// Is lets it pass for an ErrNoKeys.
-func (notAllowed) Is(target error) bool { return target == ErrNoKeys }
+// Is reports whether target is ErrNoKeys.
+func (forbiddenError) Is(target error) bool { return target == ErrNoKeys }
 
-// Store holds the keys of the environments that are in use. They are read by name, one
-// environment at a time, and are in memory only.
+// Store reads and caches the keys of environments. Secrets are read by name, one environment at a
+// time, and kept in memory only.
 type Store struct {
 	// Reader must not read from a cache.
 	Reader client.Reader
-	// Now is the time.
+	// Now returns the current time.
 	Now func() time.Time
-	// Log is told where Secrets may not be read; slog.Default() when nil.
+	// Log receives errors about Secrets that may not be read; slog.Default() if nil.
 	Log *slog.Logger
 
-	checked memory
-	refused refusals
-	reads   singleflight.Group
-	mu      sync.Mutex
-	held    map[types.NamespacedName]heldKeys
+	verified cache
+	denied   denials
+	reads    singleflight.Group
+	mu       sync.Mutex
+	cached   map[types.NamespacedName]cachedKeys
 }
 
-type heldKeys struct {
+type cachedKeys struct {
 	Keys
 	read time.Time
 }
 
-// Check says what a token may be used for in an environment. A signature that does not match
-// may be one of a key that is newer than those in memory, so these are read again.
+// Check verifies a token for an environment. It returns the token's kind and, for a metadata
+// token, the data token that it is exchanged for. If the signature does not match, the keys are
+// read again, because the token may be signed with a newer key.
 func (s *Store) Check(ctx context.Context, environment types.NamespacedName, token string) (Kind, string, error) {
-	keys, err := s.keys(ctx, environment, fresh)
+	keys, err := s.keys(ctx, environment, refreshInterval)
 	if err != nil {
 		return 0, "", err
 	}
-	checked, err := s.checked.check(environment, token, keys, s.Now())
-	if errors.Is(err, ErrInvalid) && s.Now().Sub(keys.read) >= again {
-		if keys, err = s.keys(ctx, environment, again); err != nil {
+	v, err := s.verified.verify(environment, token, keys, s.Now())
+	if errors.Is(err, ErrInvalid) && s.Now().Sub(keys.read) >= minRefreshInterval {
+		if keys, err = s.keys(ctx, environment, minRefreshInterval); err != nil {
 			return 0, "", err
 		}
-		checked, err = s.checked.check(environment, token, keys, s.Now())
+		v, err = s.verified.verify(environment, token, keys, s.Now())
 	}
-	return checked.kind, checked.relay, err
+	return v.kind, v.exchanged, err
 }
 
-// keys returns keys that were read no longer than age ago.
-func (s *Store) keys(ctx context.Context, environment types.NamespacedName, age time.Duration) (heldKeys, error) {
+// keys returns keys that are not older than age, or stale ones if they cannot be read.
+func (s *Store) keys(ctx context.Context, environment types.NamespacedName, age time.Duration) (cachedKeys, error) {
 	s.mu.Lock()
-	held, known := s.held[environment]
+	cached, known := s.cached[environment]
 	s.mu.Unlock()
-	if known && s.Now().Sub(held.read) < age {
-		return held, nil
+	if known && s.Now().Sub(cached.read) < age {
+		return cached, nil
 	}
 	keys, err := s.lookUp(ctx, environment)
-	gone := errors.Is(err, ErrNoKeys) && !errors.Is(err, ErrNotAllowed)
-	if err != nil && ctx.Err() == nil && known && !gone && s.Now().Sub(held.read) < stale {
-		return held, nil
+	deleted := errors.Is(err, ErrNoKeys) && !errors.Is(err, ErrNotAllowed)
+	if err != nil && ctx.Err() == nil && known && !deleted && s.Now().Sub(cached.read) < maxStaleness {
+		return cached, nil
 	}
 	return keys, err
 }
 
-// lookUp reads the keys of an environment, once for all who want them.
-func (s *Store) lookUp(ctx context.Context, environment types.NamespacedName) (heldKeys, error) {
-	if s.refused.recent(environment, s.Now()) {
-		return heldKeys{}, ErrNotAllowed
+// lookUp reads the keys of an environment; concurrent calls share one read.
+func (s *Store) lookUp(ctx context.Context, environment types.NamespacedName) (cachedKeys, error) {
+	if s.denied.recent(environment, s.Now()) {
+		return cachedKeys{}, ErrNotAllowed
 	}
-	// Who waits may go; the others still want the answer.
-	answer := s.reads.DoChan(environment.String(), func() (any, error) {
+	// The read does not end with the first caller's context, because others may wait for it.
+	results := s.reads.DoChan(environment.String(), func() (any, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readTimeout)
 		defer cancel()
 		return s.read(ctx, environment)
 	})
 	select {
 	case <-ctx.Done():
-		return heldKeys{}, ctx.Err()
-	case result := <-answer:
-		keys, _ := result.Val.(heldKeys)
+		return cachedKeys{}, ctx.Err()
+	case result := <-results:
+		keys, _ := result.Val.(cachedKeys)
 		return keys, result.Err
 	}
 }
 
-func (s *Store) read(ctx context.Context, environment types.NamespacedName) (heldKeys, error) {
-	held := heldKeys{read: s.Now()}
+func (s *Store) read(ctx context.Context, environment types.NamespacedName) (cachedKeys, error) {
+	result := cachedKeys{read: s.Now()}
 	pods, gateway := &corev1.Secret{}, &corev1.Secret{}
 	key := client.ObjectKey{Namespace: environment.Namespace, Name: engine.CredentialsName(environment.Name)}
 	if err := s.Reader.Get(ctx, key, pods); err != nil {
-		return heldKeys{}, s.failed(environment, key.Name, err)
+		return cachedKeys{}, s.readError(environment, key.Name, err)
 	}
 	key.Name = engine.GatewayCredentialsName(environment.Name)
-	// Without it there are no metadata tokens, and data tokens work all the same.
+	// Without this Secret there are no metadata tokens, but data tokens work.
 	if err := s.Reader.Get(ctx, key, gateway); client.IgnoreNotFound(err) != nil {
-		return heldKeys{}, s.failed(environment, key.Name, err)
+		return cachedKeys{}, s.readError(environment, key.Name, err)
 	}
-	s.refused.forget(environment)
-	held.Keys = FromSecrets(pods.Data, gateway.Data)
+	s.denied.remove(environment)
+	result.Keys = FromSecrets(pods.Data, gateway.Data)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.held == nil {
-		s.held = map[types.NamespacedName]heldKeys{}
+	if s.cached == nil {
+		s.cached = map[types.NamespacedName]cachedKeys{}
 	}
-	s.held[environment] = held
-	return held, nil
+	s.cached[environment] = result
+	return result, nil
 }
 
-func (s *Store) failed(environment types.NamespacedName, secret string, err error) error {
+// readError returns the error for a Secret that could not be read.
+func (s *Store) readError(environment types.NamespacedName, secret string, err error) error {
 	switch {
 	case apierrors.IsForbidden(err):
-		s.refused.note(environment, secret, s.Now(), cmp.Or(s.Log, slog.Default()))
+		s.denied.record(environment, secret, s.Now(), cmp.Or(s.Log, slog.Default()))
 		return ErrNotAllowed
 	case apierrors.IsNotFound(err):
 		s.Forget(environment)
@@ -160,30 +162,30 @@ func (s *Store) failed(environment types.NamespacedName, secret string, err erro
 	return fmt.Errorf("read the credentials of environment %s: %w", environment, err)
 }
 
-// Forget drops the keys of an environment that is gone.
+// Forget removes the keys of a deleted environment.
 func (s *Store) Forget(environment types.NamespacedName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.held, environment)
+	delete(s.cached, environment)
 }
 
-// FromSecrets are the keys in the data of an environment's two Secrets. While a secret is being
-// replaced there is a list of all that the pods accept: it counts alone, as in the server, and
-// the one to sign with comes first.
+// FromSecrets returns the keys in the data of an environment's two Secrets. During a rotation,
+// the list of all secrets that the pods accept replaces the single one, as in the server; the
+// secret to sign with is first.
 func FromSecrets(pods, gateway map[string][]byte) Keys {
 	keys := Keys{Metadata: gateway[engine.KeyMetadata]}
-	signs := pods[engine.KeyAPISecret]
+	signing := pods[engine.KeyAPISecret]
 	for listed := range bytes.SplitSeq(pods[engine.KeyAPISecrets], []byte(",")) {
 		switch listed = bytes.TrimSpace(listed); {
 		case len(listed) == 0:
-		case bytes.Equal(listed, signs):
+		case bytes.Equal(listed, signing):
 			keys.Data = append([][]byte{listed}, keys.Data...)
 		default:
 			keys.Data = append(keys.Data, listed)
 		}
 	}
-	if len(keys.Data) == 0 && len(signs) > 0 {
-		keys.Data = [][]byte{signs}
+	if len(keys.Data) == 0 && len(signing) > 0 {
+		keys.Data = [][]byte{signing}
 	}
 	return keys
 }

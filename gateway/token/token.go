@@ -1,9 +1,9 @@
-// Package token decides which requests a token is good for. It is pure but for Keys, which
-// reads the Secrets.
+// Package token authorizes requests by their token. It is pure except for Store, which reads
+// Secrets.
 //
-// An environment has two kinds of token, told apart by what signed them and by nothing that is
-// written in them: data tokens, signed with a secret that the pods know, and metadata tokens,
-// signed with a key that only the gateway knows. See DESIGN, decision 7.
+// An environment has two kinds of token, distinguished by the key that signed them and not by
+// their claims: data tokens, signed with a secret that the pods know, and metadata tokens,
+// signed with a key that only the gateway knows.
 package token
 
 import (
@@ -17,30 +17,30 @@ import (
 	"github.com/quoin-dev/quoin/internal/engine/dataapi"
 )
 
-// maxBytes bounds a token. The server's own limit is that of all headers together, 16 KiB.
+// maxBytes is the maximum size of a token: the server's limit for all headers together, 16 KiB.
 const maxBytes = 16 << 10
 
-// relayed is how long a token lives that a metadata token is exchanged for. It has to reach a
-// pod of this cluster, whose clock may be behind or ahead a little.
-const relayed = time.Minute
+// exchangedLifetime is the lifetime of the data token that a metadata token is exchanged for. It
+// covers the way to a pod of the cluster, whose clock may differ slightly.
+const exchangedLifetime = time.Minute
 
-// Why a token is not taken. The texts are shown to callers.
+// Reasons for rejecting a token. The texts are shown to callers.
 var (
-	// ErrNone says that there is no token.
+	// ErrNone means that the request has no token.
 	ErrNone = errors.New("the header Authorization with a token is missing")
-	// ErrAmbiguous says that readers could differ about which token counts.
+	// ErrAmbiguous means that the request has more than one token.
 	ErrAmbiguous = errors.New("more than one Authorization header")
-	// ErrTooLarge says that the token cannot be one.
+	// ErrTooLarge means that the token exceeds the maximum size.
 	ErrTooLarge = errors.New("the token is larger than 16 KiB")
-	// ErrInvalid says that the token is none of this environment's.
+	// ErrInvalid means that the token is malformed or not signed for this environment.
 	ErrInvalid = errors.New("the token is not valid for this environment")
-	// ErrExpired says that it was.
+	// ErrExpired means that the token's exp is in the past.
 	ErrExpired = errors.New("the token has expired")
-	// ErrNotYet says that it will be.
+	// ErrNotYet means that the token's nbf is in the future.
 	ErrNotYet = errors.New("the token is not valid yet")
 )
 
-// Kind says what a token may be used for.
+// Kind is what a token may be used for.
 type Kind int
 
 // The kinds of tokens.
@@ -51,16 +51,17 @@ const (
 	Metadata
 )
 
-// Keys are what the tokens of one environment are signed with.
+// Keys are the signing keys of the tokens of one environment.
 type Keys struct {
 	// Data are all secrets that the pods accept, the one to sign with first.
 	Data [][]byte
-	// Metadata is the key that only the gateway knows; empty when there is none.
+	// Metadata is the key that only the gateway knows; empty for none.
 	Metadata []byte
 }
 
-// Find returns the token of a request as the server would, and the header that it is in. The
-// server takes any scheme before the token; here it is none or Bearer, with one space.
+// Find returns the token of a request, with the precedence of the server, and the name of its
+// header. The server accepts any scheme before the token; Find accepts none or Bearer, with one
+// space.
 func Find(header http.Header) (token, name string, err error) {
 	for _, name := range []string{dataapi.HeaderToken, "Authorization"} {
 		values := header[name]
@@ -83,7 +84,7 @@ func Find(header http.Header) (token, name string, err error) {
 		case value == "" || strings.ContainsAny(value, " \t,"):
 			return "", "", ErrInvalid
 		}
-		// The other header must be unambiguous too: what is passed on has both.
+		// The other header must be unambiguous too: both are forwarded.
 		if len(header["Authorization"]) > 1 {
 			return "", "", ErrAmbiguous
 		}
@@ -92,8 +93,8 @@ func Find(header http.Header) (token, name string, err error) {
 	return "", "", ErrNone
 }
 
-// parser takes HS256 only, whatever the token says of itself. There is no leeway: the server
-// has none, and would refuse what was let through here.
+// parser returns a parser that accepts HS256 only, whatever the token's header. Clock skew is not
+// tolerated: the server does not tolerate it either, and would reject the token.
 func parser(now time.Time) *jwt.Parser {
 	return jwt.NewParser(
 		jwt.WithValidMethods([]string{jwt.SigningMethodHS256.Alg()}),
@@ -103,7 +104,7 @@ func parser(now time.Time) *jwt.Parser {
 	)
 }
 
-// Check says what a token may be used for, and what its claims are.
+// Check verifies a token and returns its kind and its claims.
 func (k Keys) Check(token string, now time.Time) (Kind, jwt.MapClaims, error) {
 	if claims, err := verify(token, k.Data, now); err == nil || !errors.Is(err, ErrInvalid) {
 		return Data, claims, err
@@ -112,19 +113,19 @@ func (k Keys) Check(token string, now time.Time) (Kind, jwt.MapClaims, error) {
 	if err != nil {
 		return 0, nil, err
 	}
-	// The platform makes these tokens, and never one without an end.
+	// Every metadata token that Quoin issues has an expiry.
 	if expiry, err := claims.GetExpirationTime(); err != nil || expiry == nil {
 		return 0, nil, ErrInvalid
 	}
 	return Metadata, claims, nil
 }
 
-// verify returns the claims of a token that one of keys has signed. ErrInvalid says that none
-// has; all keys are tried with a comparison in constant time.
+// verify returns the claims of a token that one of keys has signed, or ErrInvalid if none has.
+// Signatures are compared in constant time.
 func verify(token string, keys [][]byte, now time.Time) (jwt.MapClaims, error) {
 	set := jwt.VerificationKeySet{}
 	for _, key := range keys {
-		if len(key) > 0 { // anybody can sign with nothing
+		if len(key) > 0 { // an empty key is no secret
 			set.Keys = append(set.Keys, key)
 		}
 	}
@@ -151,21 +152,21 @@ func verify(token string, keys [][]byte, now time.Time) (jwt.MapClaims, error) {
 	return claims, nil
 }
 
-// Relay makes the data token that a pod gets in place of a metadata token: of the same security
-// context, for the next minute and not beyond the end of the other. The scope that it is marked
-// with stays, for servers that are configured to look at it.
-func (k Keys) Relay(claims jwt.MapClaims, now time.Time) (string, error) {
+// Exchange returns the data token that a pod receives in place of a metadata token: with the same
+// security context, valid for a minute at most and no longer than the metadata token. Its scope
+// claim is kept, for servers that are configured to check it.
+func (k Keys) Exchange(claims jwt.MapClaims, now time.Time) (string, error) {
 	if len(k.Data) == 0 || len(k.Data[0]) == 0 {
 		return "", errors.New("the environment has no API secret")
 	}
-	relay := jwt.MapClaims{}
+	exchanged := jwt.MapClaims{}
 	for name, value := range claims {
-		relay[name] = value
+		exchanged[name] = value
 	}
-	end := now.Add(relayed)
-	if expiry, err := claims.GetExpirationTime(); err == nil && expiry != nil && expiry.Before(end) {
-		end = expiry.Time
+	expires := now.Add(exchangedLifetime)
+	if expiry, err := claims.GetExpirationTime(); err == nil && expiry != nil && expiry.Before(expires) {
+		expires = expiry.Time
 	}
-	relay["exp"] = end.Unix()
-	return jwt.NewWithClaims(jwt.SigningMethodHS256, relay).SignedString(k.Data[0])
+	exchanged["exp"] = expires.Unix()
+	return jwt.NewWithClaims(jwt.SigningMethodHS256, exchanged).SignedString(k.Data[0])
 }

@@ -34,11 +34,11 @@ var keys = token.Keys{Data: [][]byte{[]byte("new-secret"), []byte("old-secret")}
 
 func sign(t testing.TB, method jwt.SigningMethod, key any, claims jwt.MapClaims, header map[string]any) string {
 	t.Helper()
-	made := jwt.NewWithClaims(method, claims)
+	unsigned := jwt.NewWithClaims(method, claims)
 	for name, value := range header {
-		made.Header[name] = value
+		unsigned.Header[name] = value
 	}
-	signed, err := made.SignedString(key)
+	signed, err := unsigned.SignedString(key)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,21 +52,21 @@ func TestFind(t *testing.T) {
 		token, from string
 		err         error
 	}{
-		"plain":                  {http.Header{"Authorization": {"a.b.c"}}, "a.b.c", "Authorization", nil},
-		"Bearer":                 {http.Header{"Authorization": {"Bearer a.b.c"}}, "a.b.c", "Authorization", nil},
-		"bearer":                 {http.Header{"Authorization": {"bearer a.b.c"}}, "a.b.c", "Authorization", nil},
-		"two spaces":             {http.Header{"Authorization": {"Bearer  a.b.c"}}, "", "", token.ErrInvalid},
-		"other scheme":           {http.Header{"Authorization": {"Basic a.b.c"}}, "", "", token.ErrInvalid},
-		"list":                   {http.Header{"Authorization": {"a.b.c,d.e.f"}}, "", "", token.ErrInvalid},
-		"scheme alone":           {http.Header{"Authorization": {"Bearer "}}, "", "", token.ErrInvalid},
-		"none":                   {http.Header{}, "", "", token.ErrNone},
-		"empty":                  {http.Header{"Authorization": {""}}, "", "", token.ErrNone},
-		"two":                    {http.Header{"Authorization": {"a", "a"}}, "", "", token.ErrAmbiguous},
-		"own header":             {http.Header{"X-Cube-Authorization": {"a"}, "Authorization": {"b"}}, "a", "X-Cube-Authorization", nil},
-		"own header empty":       {http.Header{"X-Cube-Authorization": {""}, "Authorization": {"b"}}, "b", "Authorization", nil},
-		"two own":                {http.Header{"X-Cube-Authorization": {"a", "b"}}, "", "", token.ErrAmbiguous},
-		"own, and two of others": {http.Header{"X-Cube-Authorization": {"a"}, "Authorization": {"b", "c"}}, "", "", token.ErrAmbiguous},
-		"too long":               {http.Header{"Authorization": {long}}, "", "", token.ErrTooLarge},
+		"plain":                 {http.Header{"Authorization": {"a.b.c"}}, "a.b.c", "Authorization", nil},
+		"Bearer":                {http.Header{"Authorization": {"Bearer a.b.c"}}, "a.b.c", "Authorization", nil},
+		"bearer":                {http.Header{"Authorization": {"bearer a.b.c"}}, "a.b.c", "Authorization", nil},
+		"two spaces":            {http.Header{"Authorization": {"Bearer  a.b.c"}}, "", "", token.ErrInvalid},
+		"other scheme":          {http.Header{"Authorization": {"Basic a.b.c"}}, "", "", token.ErrInvalid},
+		"list":                  {http.Header{"Authorization": {"a.b.c,d.e.f"}}, "", "", token.ErrInvalid},
+		"only a scheme":         {http.Header{"Authorization": {"Bearer "}}, "", "", token.ErrInvalid},
+		"none":                  {http.Header{}, "", "", token.ErrNone},
+		"empty":                 {http.Header{"Authorization": {""}}, "", "", token.ErrNone},
+		"two":                   {http.Header{"Authorization": {"a", "a"}}, "", "", token.ErrAmbiguous},
+		"server's header":       {http.Header{"X-Cube-Authorization": {"a"}, "Authorization": {"b"}}, "a", "X-Cube-Authorization", nil},
+		"server's header empty": {http.Header{"X-Cube-Authorization": {""}, "Authorization": {"b"}}, "b", "Authorization", nil},
+		"server's header twice": {http.Header{"X-Cube-Authorization": {"a", "b"}}, "", "", token.ErrAmbiguous},
+		"server's and two":      {http.Header{"X-Cube-Authorization": {"a"}, "Authorization": {"b", "c"}}, "", "", token.ErrAmbiguous},
+		"too long":              {http.Header{"Authorization": {long}}, "", "", token.ErrTooLarge},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, from, err := token.Find(tc.header)
@@ -77,56 +77,16 @@ func TestFind(t *testing.T) {
 	}
 }
 
-func TestCheck(t *testing.T) {
-	private, err := rsa.GenerateKey(rand.Reader, 2048)
-	if err != nil {
-		t.Fatal(err)
-	}
-	curve, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	hs := jwt.SigningMethodHS256
-	later, before := now.Add(time.Hour).Unix(), now.Add(-time.Second).Unix()
-	good := sign(t, hs, []byte("new-secret"), jwt.MapClaims{"exp": later}, nil)
-	parts := strings.Split(good, ".")
-	raw := func(header string) string {
-		return base64.RawURLEncoding.EncodeToString([]byte(header)) + "." + parts[1] + "." + parts[2]
-	}
-	for name, tc := range map[string]struct {
-		token string
-		kind  token.Kind
-		err   error
-	}{
-		"data":               {good, token.Data, nil},
-		"older secret":       {sign(t, hs, []byte("old-secret"), jwt.MapClaims{"exp": later}, nil), token.Data, nil},
-		"data without end":   {sign(t, hs, []byte("new-secret"), jwt.MapClaims{"u": 1}, nil), token.Data, nil},
-		"data, marked meta":  {sign(t, hs, []byte("new-secret"), jwt.MapClaims{"scope": []string{"meta"}}, nil), token.Data, nil},
-		"metadata":           {sign(t, hs, []byte("metadata-key"), jwt.MapClaims{"exp": later}, nil), token.Metadata, nil},
-		"metadata, no end":   {sign(t, hs, []byte("metadata-key"), jwt.MapClaims{}, nil), 0, token.ErrInvalid},
-		"expired":            {sign(t, hs, []byte("new-secret"), jwt.MapClaims{"exp": before}, nil), 0, token.ErrExpired},
-		"expired metadata":   {sign(t, hs, []byte("metadata-key"), jwt.MapClaims{"exp": before}, nil), 0, token.ErrExpired},
-		"not yet":            {sign(t, hs, []byte("new-secret"), jwt.MapClaims{"nbf": now.Add(2 * time.Minute).Unix()}, nil), 0, token.ErrNotYet},
-		"end is text":        {sign(t, hs, []byte("new-secret"), jwt.MapClaims{"exp": "tomorrow"}, nil), 0, token.ErrInvalid},
-		"another's":          {sign(t, hs, []byte("another"), jwt.MapClaims{"exp": later}, nil), 0, token.ErrInvalid},
-		"another's, expired": {sign(t, hs, []byte("another"), jwt.MapClaims{"exp": before}, nil), 0, token.ErrInvalid},
-		"empty key":          {sign(t, hs, []byte{}, jwt.MapClaims{"exp": later}, nil), 0, token.ErrInvalid},
-		"none":               {sign(t, jwt.SigningMethodNone, jwt.UnsafeAllowNoneSignatureType, jwt.MapClaims{"exp": later}, nil), 0, token.ErrInvalid},
-		"HS384":              {sign(t, jwt.SigningMethodHS384, []byte("new-secret"), jwt.MapClaims{"exp": later}, nil), 0, token.ErrInvalid},
-		"HS512":              {sign(t, jwt.SigningMethodHS512, []byte("new-secret"), jwt.MapClaims{"exp": later}, nil), 0, token.ErrInvalid},
-		"RS256":              {sign(t, jwt.SigningMethodRS256, private, jwt.MapClaims{"exp": later}, nil), 0, token.ErrInvalid},
-		"ES256":              {sign(t, jwt.SigningMethodES256, curve, jwt.MapClaims{"exp": later}, nil), 0, token.ErrInvalid},
-		"header says none":   {raw(`{"alg":"none","typ":"JWT"}`), 0, token.ErrInvalid},
-		"header says hs256":  {raw(`{"alg":"hs256"}`), 0, token.ErrInvalid},
-		"no algorithm":       {raw(`{"typ":"JWT"}`), 0, token.ErrInvalid},
-		"critical":           {sign(t, hs, []byte("new-secret"), jwt.MapClaims{"exp": later}, map[string]any{"crit": []string{"x"}}), 0, token.ErrInvalid},
-		"cut":                {good[:len(good)-1], 0, token.ErrInvalid},
-		"no signature":       {parts[0] + "." + parts[1] + ".", 0, token.ErrInvalid},
-		"two parts":          {parts[0] + "." + parts[1], 0, token.ErrInvalid},
-		"four parts":         {good + ".x", 0, token.ErrInvalid},
-		"no JSON":            {"a.b.c", 0, token.ErrInvalid},
-		"empty":              {"", 0, token.ErrInvalid},
-	} {
+type checkCase struct {
+	token string
+	kind  token.Kind
+	err   error
+}
+
+// testCheck checks tokens with keys, and without any key.
+func testCheck(t *testing.T, cases map[string]checkCase) {
+	t.Helper()
+	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			kind, _, err := keys.Check(tc.token, now)
 			if !errors.Is(err, tc.err) || err == nil && kind != tc.kind {
@@ -139,25 +99,80 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-func TestRelay(t *testing.T) {
-	for name, tc := range map[string]struct{ end, want int64 }{
+func TestCheckClaims(t *testing.T) {
+	hs := jwt.SigningMethodHS256
+	later, before := now.Add(time.Hour).Unix(), now.Add(-time.Second).Unix()
+	testCheck(t, map[string]checkCase{
+		"data": {sign(t, hs, []byte("new-secret"), jwt.MapClaims{"exp": later}, nil), token.Data, nil},
+
+		"previous secret":    {sign(t, hs, []byte("old-secret"), jwt.MapClaims{"exp": later}, nil), token.Data, nil},
+		"data without exp":   {sign(t, hs, []byte("new-secret"), jwt.MapClaims{"u": 1}, nil), token.Data, nil},
+		"data, scope meta":   {sign(t, hs, []byte("new-secret"), jwt.MapClaims{"scope": []string{"meta"}}, nil), token.Data, nil},
+		"metadata":           {sign(t, hs, []byte("metadata-key"), jwt.MapClaims{"exp": later}, nil), token.Metadata, nil},
+		"metadata, no exp":   {sign(t, hs, []byte("metadata-key"), jwt.MapClaims{}, nil), 0, token.ErrInvalid},
+		"expired":            {sign(t, hs, []byte("new-secret"), jwt.MapClaims{"exp": before}, nil), 0, token.ErrExpired},
+		"expired metadata":   {sign(t, hs, []byte("metadata-key"), jwt.MapClaims{"exp": before}, nil), 0, token.ErrExpired},
+		"nbf in the future":  {sign(t, hs, []byte("new-secret"), jwt.MapClaims{"nbf": now.Add(2 * time.Minute).Unix()}, nil), 0, token.ErrNotYet},
+		"exp is a string":    {sign(t, hs, []byte("new-secret"), jwt.MapClaims{"exp": "tomorrow"}, nil), 0, token.ErrInvalid},
+		"other key":          {sign(t, hs, []byte("another"), jwt.MapClaims{"exp": later}, nil), 0, token.ErrInvalid},
+		"other key, expired": {sign(t, hs, []byte("another"), jwt.MapClaims{"exp": before}, nil), 0, token.ErrInvalid},
+		"empty key":          {sign(t, hs, []byte{}, jwt.MapClaims{"exp": later}, nil), 0, token.ErrInvalid},
+	})
+}
+
+func TestCheckRejectsAlgorithmsAndForms(t *testing.T) {
+	private, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	curve, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	later := now.Add(time.Hour).Unix()
+	valid := sign(t, jwt.SigningMethodHS256, []byte("new-secret"), jwt.MapClaims{"exp": later}, nil)
+	parts := strings.Split(valid, ".")
+	withHeader := func(header string) string {
+		return base64.RawURLEncoding.EncodeToString([]byte(header)) + "." + parts[1] + "." + parts[2]
+	}
+	testCheck(t, map[string]checkCase{
+		"none":            {sign(t, jwt.SigningMethodNone, jwt.UnsafeAllowNoneSignatureType, jwt.MapClaims{"exp": later}, nil), 0, token.ErrInvalid},
+		"HS384":           {sign(t, jwt.SigningMethodHS384, []byte("new-secret"), jwt.MapClaims{"exp": later}, nil), 0, token.ErrInvalid},
+		"HS512":           {sign(t, jwt.SigningMethodHS512, []byte("new-secret"), jwt.MapClaims{"exp": later}, nil), 0, token.ErrInvalid},
+		"RS256":           {sign(t, jwt.SigningMethodRS256, private, jwt.MapClaims{"exp": later}, nil), 0, token.ErrInvalid},
+		"ES256":           {sign(t, jwt.SigningMethodES256, curve, jwt.MapClaims{"exp": later}, nil), 0, token.ErrInvalid},
+		"alg none":        {withHeader(`{"alg":"none","typ":"JWT"}`), 0, token.ErrInvalid},
+		"alg hs256":       {withHeader(`{"alg":"hs256"}`), 0, token.ErrInvalid},
+		"no alg":          {withHeader(`{"typ":"JWT"}`), 0, token.ErrInvalid},
+		"critical header": {sign(t, jwt.SigningMethodHS256, []byte("new-secret"), jwt.MapClaims{"exp": later}, map[string]any{"crit": []string{"x"}}), 0, token.ErrInvalid},
+		"truncated":       {valid[:len(valid)-1], 0, token.ErrInvalid},
+		"no signature":    {parts[0] + "." + parts[1] + ".", 0, token.ErrInvalid},
+		"two parts":       {parts[0] + "." + parts[1], 0, token.ErrInvalid},
+		"four parts":      {valid + ".x", 0, token.ErrInvalid},
+		"not JSON":        {"a.b.c", 0, token.ErrInvalid},
+		"empty":           {"", 0, token.ErrInvalid},
+	})
+}
+
+func TestExchange(t *testing.T) {
+	for name, tc := range map[string]struct{ exp, want int64 }{
 		"long":  {now.Add(time.Hour).Unix(), now.Add(time.Minute).Unix()},
 		"short": {now.Add(time.Second).Unix(), now.Add(time.Second).Unix()},
 	} {
 		t.Run(name, func(t *testing.T) {
-			claims := jwt.MapClaims{"exp": tc.end, "iat": 5, "scope": []string{"meta"}, "tenant": map[string]any{"id": json.Number("9007199254740993")}}
+			claims := jwt.MapClaims{"exp": tc.exp, "iat": 5, "scope": []string{"meta"}, "tenant": map[string]any{"id": json.Number("9007199254740993")}}
 			kind, read, err := keys.Check(sign(t, jwt.SigningMethodHS256, []byte("metadata-key"), claims, nil), now)
 			if err != nil || kind != token.Metadata {
 				t.Fatal(kind, err)
 			}
-			relay, err := keys.Relay(read, now)
+			exchanged, err := keys.Exchange(read, now)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if kind, _, err := keys.Check(relay, now); kind != token.Data || err != nil {
-				t.Errorf("the relay is of kind %v, %v", kind, err)
+			if kind, _, err := keys.Check(exchanged, now); kind != token.Data || err != nil {
+				t.Errorf("the exchanged token is of kind %v, %v", kind, err)
 			}
-			payload, err := base64.RawURLEncoding.DecodeString(strings.Split(relay, ".")[1])
+			payload, err := base64.RawURLEncoding.DecodeString(strings.Split(exchanged, ".")[1])
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -171,8 +186,8 @@ func TestRelay(t *testing.T) {
 			}
 		})
 	}
-	if _, err := (token.Keys{}).Relay(jwt.MapClaims{}, now); err == nil {
-		t.Error("signs with nothing")
+	if _, err := (token.Keys{}).Exchange(jwt.MapClaims{}, now); err == nil {
+		t.Error("signed without a key")
 	}
 }
 
@@ -182,14 +197,14 @@ func TestFromSecrets(t *testing.T) {
 		pods map[string][]byte
 		want [][]byte
 	}{
-		"one":           {map[string][]byte{"apiSecret": b("a")}, [][]byte{b("a")}},
-		"list":          {map[string][]byte{"apiSecret": b("a"), "apiSecrets": b("b,a,c")}, [][]byte{b("a"), b("b"), b("c")}},
-		"list, spaces":  {map[string][]byte{"apiSecret": b("a"), "apiSecrets": b(" b , a ")}, [][]byte{b("a"), b("b")}},
-		"not in list":   {map[string][]byte{"apiSecret": b("a"), "apiSecrets": b("b,c")}, [][]byte{b("b"), b("c")}},
-		"empty list":    {map[string][]byte{"apiSecret": b("a"), "apiSecrets": b(", ,")}, [][]byte{b("a")}},
-		"nothing":       {nil, nil},
-		"empty secret":  {map[string][]byte{"apiSecret": b("")}, nil},
-		"list, nothing": {map[string][]byte{"apiSecrets": b("b")}, [][]byte{b("b")}},
+		"one":          {map[string][]byte{"apiSecret": b("a")}, [][]byte{b("a")}},
+		"list":         {map[string][]byte{"apiSecret": b("a"), "apiSecrets": b("b,a,c")}, [][]byte{b("a"), b("b"), b("c")}},
+		"list, spaces": {map[string][]byte{"apiSecret": b("a"), "apiSecrets": b(" b , a ")}, [][]byte{b("a"), b("b")}},
+		"not in list":  {map[string][]byte{"apiSecret": b("a"), "apiSecrets": b("b,c")}, [][]byte{b("b"), b("c")}},
+		"empty list":   {map[string][]byte{"apiSecret": b("a"), "apiSecrets": b(", ,")}, [][]byte{b("a")}},
+		"no data":      {nil, nil},
+		"empty secret": {map[string][]byte{"apiSecret": b("")}, nil},
+		"only a list":  {map[string][]byte{"apiSecrets": b("b")}, [][]byte{b("b")}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := token.FromSecrets(tc.pods, map[string][]byte{"metadataKey": b("m")})
@@ -200,7 +215,7 @@ func TestFromSecrets(t *testing.T) {
 	}
 }
 
-// FuzzCheck: nobody without a key makes a token, and nothing panics.
+// FuzzCheck: no token is valid without a key, and nothing panics.
 func FuzzCheck(f *testing.F) {
 	f.Add(sign(f, jwt.SigningMethodHS256, []byte("another"), jwt.MapClaims{"exp": now.Add(time.Hour).Unix()}, nil))
 	f.Add("eyJhbGciOiJub25lIn0.e30.")
@@ -211,7 +226,7 @@ func FuzzCheck(f *testing.F) {
 			return
 		}
 		if _, _, err := keys.Check(found, now); err == nil {
-			t.Errorf("%q is taken", found)
+			t.Errorf("%q is accepted", found)
 		}
 	})
 }
@@ -226,7 +241,7 @@ func BenchmarkCheck(b *testing.B) {
 	}
 }
 
-// reader counts what is read, and can be told to fail.
+// reader counts reads, and fails if fail is set.
 type reader struct {
 	client.WithWatch
 	gets atomic.Int64
@@ -239,7 +254,7 @@ func newReader(secrets ...client.Object) *reader {
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
 			r.gets.Add(1)
 			if r.fail.Load() {
-				return errors.New("the API server is away")
+				return errors.New("the API server is unavailable")
 			}
 			return c.Get(ctx, key, o, options...)
 		},
@@ -261,9 +276,9 @@ func TestStore(t *testing.T) {
 	check := func(value string, wantKind token.Kind, wantErr error, reads int64) {
 		t.Helper()
 		before := r.gets.Load()
-		kind, relay, err := s.Check(t.Context(), production, value)
-		if kind != wantKind && wantErr == nil || !errors.Is(err, wantErr) || (relay != "") != (wantErr == nil && wantKind == token.Metadata) {
-			t.Errorf("%v, %v, relay %t; want %v, %v", kind, err, relay != "", wantKind, wantErr)
+		kind, exchanged, err := s.Check(t.Context(), production, value)
+		if kind != wantKind && wantErr == nil || !errors.Is(err, wantErr) || (exchanged != "") != (wantErr == nil && wantKind == token.Metadata) {
+			t.Errorf("%v, %v, exchanged %t; want %v, %v", kind, err, exchanged != "", wantKind, wantErr)
 		}
 		if got := r.gets.Load() - before; got != reads {
 			t.Errorf("%d reads, want %d", got, reads)
@@ -272,7 +287,7 @@ func TestStore(t *testing.T) {
 	check(tokenOf("one"), token.Data, nil, 2)
 	check(tokenOf("one"), token.Data, nil, 0)
 	check(tokenOf("meta"), token.Metadata, nil, 0)
-	check(tokenOf("two"), 0, token.ErrInvalid, 0) // too soon to look again
+	check(tokenOf("two"), 0, token.ErrInvalid, 0) // within the minimum interval
 
 	rotated := secret("sales-production-credentials", "apiSecret", "two")
 	if err := r.Update(t.Context(), rotated); err != nil {
@@ -280,14 +295,14 @@ func TestStore(t *testing.T) {
 	}
 	check(tokenOf("one"), token.Data, nil, 0)
 	clock = clock.Add(3 * time.Second)
-	check(tokenOf("two"), token.Data, nil, 2) // what does not match is looked up
+	check(tokenOf("two"), token.Data, nil, 2) // the keys are read again
 	check(tokenOf("one"), 0, token.ErrInvalid, 0)
 	clock = clock.Add(31 * time.Second)
 	r.fail.Store(true)
-	check(tokenOf("two"), token.Data, nil, 1) // an API server that is away
+	check(tokenOf("two"), token.Data, nil, 1) // the API server is unavailable
 	clock = clock.Add(time.Hour)
 	if _, _, err := s.Check(t.Context(), production, tokenOf("two")); err == nil || errors.Is(err, token.ErrInvalid) {
-		t.Errorf("keys of an hour ago: %v", err)
+		t.Errorf("keys older than maxStaleness: %v", err)
 	}
 	r.fail.Store(false)
 	if err := r.Delete(t.Context(), rotated); err != nil {
@@ -296,7 +311,7 @@ func TestStore(t *testing.T) {
 	check(tokenOf("two"), 0, token.ErrNoKeys, 1)
 }
 
-func TestStoreReadsOnceForMany(t *testing.T) {
+func TestStoreSharesConcurrentReads(t *testing.T) {
 	production := types.NamespacedName{Namespace: "acme", Name: "sales-production"}
 	r := newReader(secret("sales-production-credentials", "apiSecret", "one"))
 	s := &token.Store{Reader: r, Now: time.Now}
@@ -311,29 +326,29 @@ func TestStoreReadsOnceForMany(t *testing.T) {
 	}
 	all.Wait()
 	if got := r.gets.Load(); got > 8 {
-		t.Errorf("%d reads for 64 requests at a time", got)
+		t.Errorf("%d reads for 64 concurrent requests", got)
 	}
 }
 
-// TestRemembered: a token that was good is not good any more once it has expired or its key is
-// gone, and one for another environment never is.
-func TestRemembered(t *testing.T) {
+// TestStoreCachesTokens: a cached token is rejected once it has expired or its key was replaced,
+// and always in another environment.
+func TestStoreCachesTokens(t *testing.T) {
 	production, staging := types.NamespacedName{Namespace: "acme", Name: "production"}, types.NamespacedName{Namespace: "acme", Name: "staging"}
 	r := newReader(secret("production-credentials", "apiSecret", "one"), secret("production-gateway", "metadataKey", "meta"), secret("staging-credentials", "apiSecret", "two"))
 	clock := now
 	s := &token.Store{Reader: r, Now: func() time.Time { return clock }}
 	data := sign(t, jwt.SigningMethodHS256, []byte("one"), jwt.MapClaims{"exp": now.Add(10 * time.Second).Unix()}, nil)
 	meta := sign(t, jwt.SigningMethodHS256, []byte("meta"), jwt.MapClaims{"exp": now.Add(time.Hour).Unix()}, nil)
-	var relays []string
+	var exchanges []string
 	for range 2 {
 		if kind, _, err := s.Check(t.Context(), production, data); kind != token.Data || err != nil {
 			t.Error(kind, err)
 		}
-		kind, relay, err := s.Check(t.Context(), production, meta)
+		kind, exchanged, err := s.Check(t.Context(), production, meta)
 		if kind != token.Metadata || err != nil {
 			t.Error(kind, err)
 		}
-		relays = append(relays, relay)
+		exchanges = append(exchanges, exchanged)
 		for _, value := range []string{data, meta} {
 			if _, _, err := s.Check(t.Context(), staging, value); !errors.Is(err, token.ErrInvalid) {
 				t.Errorf("another environment: %v", err)
@@ -346,24 +361,24 @@ func TestRemembered(t *testing.T) {
 	}
 	for _, step := range []time.Duration{25 * time.Second, 20 * time.Second, 50 * time.Minute} {
 		clock = clock.Add(step)
-		_, relay, err := s.Check(t.Context(), production, meta)
+		_, exchanged, err := s.Check(t.Context(), production, meta)
 		if err != nil {
 			t.Fatal(err)
 		}
-		relays = append(relays, relay)
+		exchanges = append(exchanges, exchanged)
 		keys := token.Keys{Data: [][]byte{[]byte("one")}}
-		if kind, _, err := keys.Check(relay, clock.Add(20*time.Second)); kind != token.Data || err != nil {
-			t.Errorf("20 seconds after it was relayed: %v", err)
+		if kind, _, err := keys.Check(exchanged, clock.Add(20*time.Second)); kind != token.Data || err != nil {
+			t.Errorf("20 seconds after the exchange: %v", err)
 		}
 	}
-	if relays[0] != relays[1] || relays[1] == relays[2] {
-		t.Error("relays are not remembered, or for too long")
+	if exchanges[0] != exchanges[1] || exchanges[1] == exchanges[2] {
+		t.Error("exchanged tokens are not cached, or for too long")
 	}
 	if err := r.Update(t.Context(), secret("production-gateway", "metadataKey", "new")); err != nil {
 		t.Fatal(err)
 	}
 	clock = clock.Add(31 * time.Second)
 	if _, _, err := s.Check(t.Context(), production, meta); !errors.Is(err, token.ErrInvalid) {
-		t.Errorf("a key that is gone: %v", err)
+		t.Errorf("replaced key: %v", err)
 	}
 }

@@ -8,61 +8,60 @@ import (
 )
 
 const (
-	// maxReplay is how much of a body is kept to be sent again.
+	// maxReplay is how much of a body is buffered for retries.
 	maxReplay = 1 << 20
-	// maxReadAhead is how long a body may be that is read before its request is sent: net/http
-	// writes it together with the headers then, instead of one after the other.
+	// maxReadAhead is the maximum length of a body that is read before its request is sent:
+	// net/http then writes headers and body in one packet.
 	maxReadAhead = 4 << 10
 )
 
-var errSuperseded = errors.New("the request is being sent again")
+var errSuperseded = errors.New("the request is being retried")
 
-// replay is a body that can be read from the beginning several times, as long as no more than
-// maxReplay has been read. It is kept as it is read: nothing waits for it, and a body that
-// streams goes on streaming.
+// replay is a body that can be read several times from the start, until more than maxReplay has
+// been read. It is buffered while it is read, so that it does not delay a streamed body.
 type replay struct {
 	source io.Reader
 
-	mu sync.Mutex // held while source is read, so that nobody overtakes
-	// kept is what was read; lost says that more was read than is kept.
-	kept []byte
-	lost bool
-	// err is how source ended, io.EOF included.
+	mu sync.Mutex // held while source is read, to keep the order
+	// kept is what was read; overflowed is set once more was read than is kept.
+	kept       []byte
+	overflowed bool
+	// err is the error that ended source, including io.EOF.
 	err     error
-	current *reading
+	current *replayReader
 }
 
-// reading is one pass over the body. The transport may go on reading after it has failed; what
-// it takes then is kept for the next pass.
-type reading struct {
+// replayReader is one pass over the body. The transport may continue to read after an attempt has
+// failed; what it reads is kept for the next pass.
+type replayReader struct {
 	*replay
-	at int
+	offset int
 }
 
-// again begins another pass; false when the beginning is lost.
-func (r *replay) again() (io.ReadCloser, bool) {
+// newReader starts another pass, or returns false if the start of the body is no longer buffered.
+func (r *replay) newReader() (io.ReadCloser, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.lost {
+	if r.overflowed {
 		return nil, false
 	}
 	if r.err == io.EOF { //nolint:errorlint // io.Reader returns io.EOF itself
 		r.current = nil
-		return io.NopCloser(bytes.NewReader(r.kept)), true // of a type that net/http knows
+		return io.NopCloser(bytes.NewReader(r.kept)), true // bytes.Reader is known to net/http
 	}
-	r.current = &reading{replay: r}
+	r.current = &replayReader{replay: r}
 	return r.current, true
 }
 
-// readAhead reads a body of a known length. What goes wrong is met again by who sends it.
+// readAhead reads a body of a known length. An error is returned again when the body is sent.
 func (r *replay) readAhead(length int64) {
 	r.kept = make([]byte, 0, length)
-	if whole, ok := r.again(); ok {
+	if whole, ok := r.newReader(); ok {
 		_, _ = io.Copy(io.Discard, whole)
 	}
 }
 
-// failure is why the body could not be read; nil when that is not what went wrong.
+// failure returns the error that reading the body failed with, or nil.
 func (r *replay) failure() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -73,15 +72,15 @@ func (r *replay) failure() error {
 }
 
 // Read implements io.Reader.
-func (r *reading) Read(p []byte) (int, error) {
+func (r *replayReader) Read(p []byte) (int, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.current != r {
 		return 0, errSuperseded
 	}
-	if r.at < len(r.kept) {
-		n := copy(p, r.kept[r.at:])
-		r.at += n
+	if r.offset < len(r.kept) {
+		n := copy(p, r.kept[r.offset:])
+		r.offset += n
 		return n, nil
 	}
 	if r.err != nil {
@@ -90,15 +89,15 @@ func (r *reading) Read(p []byte) (int, error) {
 	n, err := r.source.Read(p)
 	r.err = err
 	switch {
-	case r.lost:
+	case r.overflowed:
 	case len(r.kept)+n > maxReplay:
-		r.kept, r.lost = nil, true
+		r.kept, r.overflowed = nil, true
 	default:
 		r.kept = append(r.kept, p[:n]...)
 	}
-	r.at += n
+	r.offset += n
 	return n, err
 }
 
 // Close implements io.Closer. The source belongs to the server, which closes it.
-func (r *reading) Close() error { return nil }
+func (r *replayReader) Close() error { return nil }

@@ -5,20 +5,20 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
-// Metrics of what goes on behind the gateway.
+// Metrics of requests to pods.
 type Metrics struct {
 	Retries     *prometheus.CounterVec
 	Waiting     prometheus.Gauge
 	Connections prometheus.Gauge
 }
 
-// NewMetrics registers the metrics; nil for none.
+// NewMetrics creates the metrics and registers them; a nil registerer is allowed.
 func NewMetrics(registerer prometheus.Registerer) *Metrics {
 	factory := promauto.With(registerer)
 	return &Metrics{
 		Retries: factory.NewCounterVec(prometheus.CounterOpts{
 			Name: "quoin_gateway_retries_total",
-			Help: "Requests that were sent to a pod again, by what had happened: unreachable, unsent, unanswered or draining.",
+			Help: "Requests to pods that were retried, by reason: unreachable, unsent, unanswered or draining.",
 		}, []string{"reason"}),
 		Waiting: factory.NewGauge(prometheus.GaugeOpts{
 			Name: "quoin_gateway_waiting_requests",

@@ -8,56 +8,55 @@ import (
 	"time"
 )
 
-// Why there is no endpoint for a request.
+// Reasons why a request has no endpoint.
 var (
-	// ErrNoEndpoint says that none became ready in time.
+	// ErrNoEndpoint means that no endpoint became ready before the timeout.
 	ErrNoEndpoint = errors.New("no pod of the environment is ready")
-	// ErrTooManyWaiting says that enough others wait for one.
+	// ErrTooManyWaiting means that the maximum number of requests wait for an endpoint.
 	ErrTooManyWaiting = errors.New("no pod of the environment is ready, and too many requests wait for one")
 )
 
-// An endpoint that cannot be connected to is left out for a moment, longer each time: pods die
-// before anybody says so.
+// Exponential backoff of an endpoint that cannot be connected to: a pod may fail before its
+// EndpointSlice changes.
 const (
-	firstPause = 250 * time.Millisecond
-	maxPause   = 4 * time.Second
+	minBackoff = 250 * time.Millisecond
+	maxBackoff = 4 * time.Second
 )
 
-// Limits say how long and how many requests wait for an endpoint.
+// Limits are the timeout of requests that wait for an endpoint, and their maximum number.
 type Limits struct {
 	Wait       time.Duration
 	MaxWaiting int
 }
 
-// Pool is the ready endpoints of one port of an environment.
+// Pool holds the ready endpoints of one port of an environment.
 type Pool struct {
 	limits  Limits
 	metrics *Metrics
 
 	mu        sync.Mutex
 	endpoints []*Endpoint
-	next      int // where to begin looking: equals take turns
+	next      int // where to start: equally loaded endpoints are used round-robin
 	waiting   int
 	changed   chan struct{} // closed when endpoints change
 }
 
-// Endpoint is a pod's address and what the gateway knows of it. Its fields are guarded by the
-// pool.
+// Endpoint is a pod's address and its state. The fields are guarded by the pool's mutex.
 type Endpoint struct {
 	// Address is host:port.
 	Address string
 
-	pool        *Pool
-	inFlight    int
-	failures    int
-	pausedUntil time.Time
+	pool         *Pool
+	inFlight     int
+	failures     int
+	backoffUntil time.Time
 }
 
 func newPool(limits Limits, m *Metrics) *Pool {
 	return &Pool{limits: limits, metrics: m, changed: make(chan struct{})}
 }
 
-// set replaces the endpoints; what is known of those that stay is kept.
+// set replaces the endpoints, and keeps the state of those that remain.
 func (p *Pool) set(addresses []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -75,14 +74,14 @@ func (p *Pool) set(addresses []string) {
 	p.changed = make(chan struct{})
 }
 
-// Ready tells whether a request would be sent at once.
+// Ready reports whether the pool has an endpoint.
 func (p *Pool) Ready() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return len(p.endpoints) > 0
 }
 
-// Addresses are those of all endpoints.
+// Addresses returns the addresses of all endpoints.
 func (p *Pool) Addresses() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -93,8 +92,8 @@ func (p *Pool) Addresses() []string {
 	return out
 }
 
-// Acquire takes the endpoint with the least in flight, one that is not in tried if there is
-// any, and waits for one within the limits. Release must be called when it is done with.
+// Acquire returns the endpoint with the fewest requests in flight, preferably one that is not in
+// tried, and waits for one within the limits. The caller must call Release after use.
 func (p *Pool) Acquire(ctx context.Context, tried []*Endpoint) (*Endpoint, error) {
 	p.mu.Lock()
 	if e, _ := p.pick(tried); e != nil {
@@ -113,93 +112,92 @@ func (p *Pool) Acquire(ctx context.Context, tried []*Endpoint) (*Endpoint, error
 		p.waiting--
 		p.mu.Unlock()
 	}()
-	limit := time.NewTimer(p.limits.Wait)
-	defer limit.Stop()
+	timeout := time.NewTimer(p.limits.Wait)
+	defer timeout.Stop()
 	p.mu.Unlock()
-	return p.wait(ctx, tried, limit.C)
+	return p.wait(ctx, tried, timeout.C)
 }
 
-func (p *Pool) wait(ctx context.Context, tried []*Endpoint, limit <-chan time.Time) (*Endpoint, error) {
+func (p *Pool) wait(ctx context.Context, tried []*Endpoint, timeout <-chan time.Time) (*Endpoint, error) {
 	for {
 		p.mu.Lock()
-		e, soonest := p.pick(tried)
+		e, retryAfter := p.pick(tried)
 		changed := p.changed
 		p.mu.Unlock()
 		if e != nil {
 			return e, nil
 		}
-		pause := time.NewTimer(soonest)
+		backoff := time.NewTimer(retryAfter)
 		select {
 		case <-ctx.Done():
-			pause.Stop()
+			backoff.Stop()
 			return nil, ctx.Err()
-		case <-limit:
-			pause.Stop()
+		case <-timeout:
+			backoff.Stop()
 			return nil, ErrNoEndpoint
 		case <-changed:
-		case <-pause.C:
+		case <-backoff.C:
 		}
-		pause.Stop()
+		backoff.Stop()
 	}
 }
 
-// pick takes an endpoint, or says how soon one that is paused may be tried again.
+// pick acquires an endpoint, or returns after which time an endpoint leaves its backoff.
 func (p *Pool) pick(tried []*Endpoint) (*Endpoint, time.Duration) {
-	now, soonest := time.Now(), maxPause
+	now, retryAfter := time.Now(), maxBackoff
 	var best *Endpoint
 	bestTried := false
 	for i := range p.endpoints {
 		e := p.endpoints[(p.next+i)%len(p.endpoints)]
-		if pause := e.pausedUntil.Sub(now); pause > 0 {
-			soonest = min(soonest, pause)
+		if backoff := e.backoffUntil.Sub(now); backoff > 0 {
+			retryAfter = min(retryAfter, backoff)
 			continue
 		}
-		again := slices.Contains(tried, e)
-		if best == nil || bestTried && !again || bestTried == again && e.inFlight < best.inFlight {
-			best, bestTried = e, again
+		wasTried := slices.Contains(tried, e)
+		if best == nil || bestTried && !wasTried || bestTried == wasTried && e.inFlight < best.inFlight {
+			best, bestTried = e, wasTried
 		}
 	}
 	if best == nil {
-		return nil, soonest
+		return nil, retryAfter
 	}
 	p.next++
 	best.inFlight++
 	return best, 0
 }
 
-// other tells whether there is an endpoint besides those tried that may be sent to now.
-func (p *Pool) other(tried []*Endpoint) bool {
+// hasUntried reports whether an endpoint that is not in tried is available now.
+func (p *Pool) hasUntried(tried []*Endpoint) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := time.Now()
 	return slices.ContainsFunc(p.endpoints, func(e *Endpoint) bool {
-		return !slices.Contains(tried, e) && !e.pausedUntil.After(now)
+		return !slices.Contains(tried, e) && !e.backoffUntil.After(now)
 	})
 }
 
-// Release gives an endpoint back.
+// Release ends the use of an endpoint.
 func (e *Endpoint) Release() {
 	e.pool.mu.Lock()
 	defer e.pool.mu.Unlock()
 	e.inFlight--
 }
 
-// Failed says that no connection to the endpoint could be made. Of many who say so at the same
-// time one counts.
+// Failed records that a connection to the endpoint failed. Concurrent failures count once.
 func (e *Endpoint) Failed() {
 	e.pool.mu.Lock()
 	defer e.pool.mu.Unlock()
 	now := time.Now()
-	if e.pausedUntil.After(now) {
+	if e.backoffUntil.After(now) {
 		return
 	}
-	e.pausedUntil = now.Add(min(maxPause, firstPause<<min(e.failures, 10)))
+	e.backoffUntil = now.Add(min(maxBackoff, minBackoff<<min(e.failures, 10)))
 	e.failures++
 }
 
-// Reached says that the endpoint has answered.
+// Reached records that the endpoint has answered, and ends its backoff.
 func (e *Endpoint) Reached() {
 	e.pool.mu.Lock()
 	defer e.pool.mu.Unlock()
-	e.failures, e.pausedUntil = 0, time.Time{}
+	e.failures, e.backoffUntil = 0, time.Time{}
 }

@@ -1,5 +1,5 @@
-// Package upstream sends requests to the pods of an environment: it follows who is ready, picks
-// one, and sends again what no pod has got.
+// Package upstream sends requests to the pods of an environment: it tracks the ready pods, picks
+// one, and retries requests that no pod has received.
 package upstream
 
 import (
@@ -28,18 +28,18 @@ type poolKey struct {
 	port    string
 }
 
-// NewPools makes pools that are empty until Set is called.
+// NewPools returns pools that are empty until Set is called.
 func NewPools(limits Limits, m *Metrics) *Pools {
 	return &Pools{limits: limits, metrics: m, pools: map[poolKey]*Pool{}}
 }
 
-// Of is the pool of a port of an environment's API pods. It is there, though empty, before the
-// pods are, so that requests can wait in it.
-func (p *Pools) Of(namespace, environment, port string) *Pool {
-	return p.of(poolKey{types.NamespacedName{Namespace: namespace, Name: engine.APIName(environment)}, port})
+// Get returns the pool of a port of an environment's API pods. It exists, without endpoints,
+// before the pods do, so that requests can wait in it.
+func (p *Pools) Get(namespace, environment, port string) *Pool {
+	return p.pool(poolKey{types.NamespacedName{Namespace: namespace, Name: engine.APIName(environment)}, port})
 }
 
-func (p *Pools) of(key poolKey) *Pool {
+func (p *Pools) pool(key poolKey) *Pool {
 	p.mu.RLock()
 	pool := p.pools[key]
 	p.mu.RUnlock()
@@ -55,16 +55,16 @@ func (p *Pools) of(key poolKey) *Pool {
 	return pool
 }
 
-// Set says what all slices of a Service are now.
+// Set replaces the endpoints of a Service by those of its slices.
 func (p *Pools) Set(service types.NamespacedName, slices []*discoveryv1.EndpointSlice) {
 	for _, port := range []string{engine.PortNameHTTP, engine.PortNameSQL} {
-		p.of(poolKey{service, port}).set(Addresses(slices, port))
+		p.pool(poolKey{service, port}).set(Addresses(slices, port))
 	}
 }
 
-// Addresses are those of the endpoints that take new connections on a port, sorted. One that is
-// terminating is not among them, ready as it may be: it answers what it was sent, and is sent
-// nothing more.
+// Addresses returns the sorted addresses of the endpoints that accept new connections on a port.
+// Terminating endpoints are excluded, even if they are ready: they only finish the requests that
+// they have received.
 func Addresses(all []*discoveryv1.EndpointSlice, port string) []string {
 	var out []string
 	for _, slice := range all {
@@ -76,7 +76,7 @@ func Addresses(all []*discoveryv1.EndpointSlice, port string) []string {
 			ready := e.Conditions.Ready == nil || *e.Conditions.Ready
 			terminating := e.Conditions.Terminating != nil && *e.Conditions.Terminating
 			if ready && !terminating && len(e.Addresses) > 0 {
-				// Those after the first are other ways to the same pod.
+				// All addresses of an endpoint belong to the same pod.
 				out = append(out, net.JoinHostPort(e.Addresses[0], strconv.Itoa(int(number))))
 			}
 		}

@@ -15,26 +15,27 @@ import (
 
 const (
 	maxRetries = 3
-	// retryWindow is how long after the first failure a request is sent again. Waiting for an
-	// endpoint does not count: that has a limit of its own.
+	// retryWindow is how long after the first failure a request is retried. Waiting for an
+	// endpoint does not count: it has its own timeout.
 	retryWindow = 2 * time.Second
 	dialTimeout = time.Second
-	// idleTimeout is less than the 5 seconds after which the server (Node.js, keepAliveTimeout)
-	// closes an idle connection: so nothing is sent into one that is being closed.
-	idleTimeout     = 4 * time.Second
-	maxIdlePerPod   = 256
-	maxHeaderBytes  = 256 << 10
-	tcpKeepAlive    = 15 * time.Second
-	expectContinues = time.Second
+	// idleTimeout is shorter than the 5 seconds after which the server (Node.js,
+	// keepAliveTimeout) closes an idle connection, so that no request is sent on a connection
+	// that is being closed.
+	idleTimeout           = 4 * time.Second
+	maxIdlePerPod         = 256
+	maxHeaderBytes        = 256 << 10
+	tcpKeepAlive          = 15 * time.Second
+	expectContinueTimeout = time.Second
 )
 
-// Call is one request: what the transport has to know of it, and what it learnt.
+// Call holds the parameters of one request, and what the transport records about it.
 type Call struct {
 	Pool *Pool
-	// Query says that the request may be sent again although a pod may have read it.
+	// Query means that the request may be retried although a pod may have read it.
 	Query bool
 
-	// Address of the last pod it was sent to, and how often it was sent again.
+	// Address is the last pod that it was sent to, and Retries the number of retries.
 	Address string
 	Retries int
 
@@ -43,11 +44,11 @@ type Call struct {
 	waited       time.Duration
 }
 
-var errLost = errors.New("the request cannot be sent again: too much of its body was read")
+var errNotReplayable = errors.New("the request cannot be retried: its body exceeds the replay buffer")
 
 type callKey struct{}
 
-// WithCall is a context for a request to a pool.
+// WithCall returns a context with a call.
 func WithCall(ctx context.Context, c *Call) context.Context {
 	return context.WithValue(ctx, callKey{}, c)
 }
@@ -58,7 +59,7 @@ type Transport struct {
 	metrics *Metrics
 }
 
-// NewTransport makes a transport that speaks HTTP/1.1, all that the server knows.
+// NewTransport returns a transport for HTTP/1.1, the only version that the server supports.
 func NewTransport(m *Metrics) *Transport {
 	dialer := &net.Dialer{Timeout: dialTimeout, KeepAlive: tcpKeepAlive}
 	protocols := &http.Protocols{}
@@ -73,18 +74,18 @@ func NewTransport(m *Metrics) *Transport {
 			return &countedConn{Conn: conn, closed: m.Connections.Dec}, nil
 		},
 		Protocols:              protocols,
-		DisableCompression:     true, // bodies pass as they are
+		DisableCompression:     true, // bodies are forwarded unchanged
 		MaxIdleConnsPerHost:    maxIdlePerPod,
 		IdleConnTimeout:        idleTimeout,
 		MaxResponseHeaderBytes: maxHeaderBytes,
-		ExpectContinueTimeout:  expectContinues,
+		ExpectContinueTimeout:  expectContinueTimeout,
 	}}
 }
 
-// CloseIdleConnections lets go of what is not in use.
+// CloseIdleConnections closes the connections that are not in use.
 func (t *Transport) CloseIdleConnections() { t.base.CloseIdleConnections() }
 
-// countedConn knows whether anything was written to it.
+// countedConn counts the writes to a connection.
 type countedConn struct {
 	net.Conn
 	writes atomic.Int64
@@ -92,8 +93,8 @@ type countedConn struct {
 	closed func()
 }
 
-// Write counts before it writes, and takes that back when nothing was written: who looks at
-// the count in between must not believe that nothing was sent.
+// Write counts before it writes, and corrects the count if nothing was written: a concurrent
+// reader of the count must not conclude that nothing was sent.
 func (c *countedConn) Write(p []byte) (int, error) {
 	c.writes.Add(1)
 	n, err := c.Conn.Write(p)
@@ -103,7 +104,7 @@ func (c *countedConn) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// CloseWrite lets a WebSocket end one direction.
+// CloseWrite closes the write side of a WebSocket.
 func (c *countedConn) CloseWrite() error {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()
@@ -116,25 +117,25 @@ func (c *countedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// RoundTrip implements http.RoundTripper. It sends a request again, on another pod if there is
-// one, when no pod has got it; a query also when a pod may have got it and has not answered.
+// RoundTrip implements http.RoundTripper. It retries a request, on another pod if possible, if no
+// pod has received it; a query also if a pod may have received it but has not answered.
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	call, ok := r.Context().Value(callKey{}).(*Call)
 	if !ok {
-		return nil, errors.New("a request without a call")
+		return nil, errors.New("the request has no call in its context")
 	}
 	body := &replay{source: r.Body}
-	// Who expects 100 Continue sends its body when the pod wants it.
+	// With Expect: 100-continue, the client sends its body when the pod requests it.
 	if 0 < r.ContentLength && r.ContentLength <= maxReadAhead && r.Header.Get("Expect") == "" {
 		body.readAhead(r.ContentLength)
 	}
 	for {
-		begun := time.Now()
+		start := time.Now()
 		endpoint, err := call.Pool.Acquire(r.Context(), call.tried)
 		if err != nil {
 			return nil, err
 		}
-		call.waited += time.Since(begun)
+		call.waited += time.Since(start)
 		response, reason, err := t.attempt(r, body, call, endpoint)
 		if reason == "" {
 			return response, err
@@ -145,7 +146,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		}
 		spent := time.Since(call.firstFailure) - call.waited
 		draining := response != nil
-		if call.Retries >= maxRetries || spent >= retryWindow || body.gone() || draining && !call.Pool.other(call.tried) {
+		if call.Retries >= maxRetries || spent >= retryWindow || body.truncated() || draining && !call.Pool.hasUntried(call.tried) {
 			return response, err
 		}
 		if draining {
@@ -156,21 +157,21 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 }
 
-func (r *replay) gone() bool {
+func (r *replay) truncated() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.lost
+	return r.overflowed
 }
 
-// Why a request may be sent again.
+// Reasons for a retry: values of the label reason.
 const (
-	unreachable = "unreachable" // no connection
-	unsent      = "unsent"      // a connection that broke before anything was written
-	unanswered  = "unanswered"  // a query whose connection broke before the answer
-	draining    = "draining"    // a server that is about to end and takes nothing new
+	reasonUnreachable = "unreachable" // no connection
+	reasonUnsent      = "unsent"      // the connection broke before anything was written
+	reasonUnanswered  = "unanswered"  // the connection broke before a query was answered
+	reasonDraining    = "draining"    // the server is shutting down and accepts no new requests
 )
 
-// attempt sends the request once. The reason is empty when that was that.
+// attempt sends the request once. The reason is empty if the request must not be retried.
 func (t *Transport) attempt(r *http.Request, body *replay, call *Call, e *Endpoint) (*http.Response, string, error) {
 	call.Address = e.Address
 	var conn net.Conn
@@ -187,10 +188,10 @@ func (t *Transport) attempt(r *http.Request, body *replay, call *Call, e *Endpoi
 	u.Host = e.Address
 	out.URL = &u
 	if r.Body != nil && r.Body != http.NoBody {
-		var whole bool
-		if out.Body, whole = body.again(); !whole {
+		var ok bool
+		if out.Body, ok = body.newReader(); !ok {
 			e.Release()
-			return nil, "", errLost
+			return nil, "", errNotReplayable
 		}
 		out.GetBody = nil
 	}
@@ -198,9 +199,9 @@ func (t *Transport) attempt(r *http.Request, body *replay, call *Call, e *Endpoi
 	if err == nil {
 		e.Reached()
 		release := sync.OnceFunc(e.Release)
-		response.Body = released(response.Body, release)
+		response.Body = releaseOnEnd(response.Body, release)
 		if call.Query && response.StatusCode == http.StatusServiceUnavailable && response.Header.Get("Retry-After") != "" {
-			return response, draining, nil
+			return response, reasonDraining, nil
 		}
 		return response, "", nil
 	}
@@ -213,22 +214,22 @@ func (t *Transport) attempt(r *http.Request, body *replay, call *Call, e *Endpoi
 	switch {
 	case errors.As(err, &operation) && operation.Op == "dial":
 		e.Failed()
-		return nil, unreachable, err
+		return nil, reasonUnreachable, err
 	case ok && counted.writes.Load() == before:
-		return nil, unsent, err
+		return nil, reasonUnsent, err
 	case call.Query:
-		return nil, unanswered, err
+		return nil, reasonUnanswered, err
 	}
 	return nil, "", err
 }
 
-// releasedBody gives the endpoint back when the answer has been read or let go.
-type releasedBody struct {
+// releasingBody releases the endpoint when the response body has been read or closed.
+type releasingBody struct {
 	io.ReadCloser
 	release func()
 }
 
-func (b *releasedBody) Read(p []byte) (int, error) {
+func (b *releasingBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if err != nil {
 		b.release()
@@ -236,7 +237,7 @@ func (b *releasedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-func (b *releasedBody) Close() error {
+func (b *releasingBody) Close() error {
 	b.release()
 	return b.ReadCloser.Close()
 }
@@ -259,9 +260,9 @@ func (b *upgradedBody) CloseWrite() error {
 	return errors.ErrUnsupported
 }
 
-func released(body io.ReadCloser, release func()) io.ReadCloser {
+func releaseOnEnd(body io.ReadCloser, release func()) io.ReadCloser {
 	if both, ok := body.(io.ReadWriteCloser); ok {
 		return &upgradedBody{both, release}
 	}
-	return &releasedBody{body, release}
+	return &releasingBody{body, release}
 }

@@ -33,7 +33,7 @@ func TestAddresses(t *testing.T) {
 	names.AddressType = discoveryv1.AddressTypeFQDN
 	got := Addresses([]*discoveryv1.EndpointSlice{
 		slice("http", 4000, at("10.0.0.2", yes, no), at("10.0.0.1", nil, nil), at("10.0.0.3", no, nil), at("10.0.0.4", yes, yes)),
-		slice("http", 4000, at("10.0.0.2", yes, no)), // it moves from one slice to another
+		slice("http", 4000, at("10.0.0.2", yes, no)), // moves from one slice to another
 		slice("http", 4001, at("fd00::1", yes, nil)),
 		slice("sql", 15432, at("10.0.0.5", yes, nil)),
 		slice("http", 4000, discoveryv1.Endpoint{}),
@@ -59,37 +59,37 @@ func acquire(t *testing.T, p *Pool, tried ...*Endpoint) *Endpoint {
 	return e
 }
 
-func TestPicks(t *testing.T) {
+func TestAcquireBalances(t *testing.T) {
 	p := testPool(0, 0, "a", "b", "c")
 	count := map[string]int{}
-	for range 30 { // one after the other: all take turns
+	for range 30 { // sequential requests: round-robin
 		e := acquire(t, p)
 		count[e.Address]++
 		e.Release()
 	}
 	if diff := cmp.Diff(map[string]int{"a": 10, "b": 10, "c": 10}, count); diff != "" {
-		t.Errorf("in turns (-want +got):\n%s", diff)
+		t.Errorf("round-robin (-want +got):\n%s", diff)
 	}
 	busy := acquire(t, p)
-	for range 20 { // one that hangs keeps its request, and gets few others
+	for range 20 { // an endpoint that hangs receives few other requests
 		one, two := acquire(t, p), acquire(t, p)
 		if one == busy || two == busy {
-			t.Error("the busy one is picked")
+			t.Error("the busy endpoint is picked")
 		}
 		one.Release()
 		two.Release()
 	}
 	first := acquire(t, p)
 	if second := acquire(t, p, first, busy); second == first || second == busy {
-		t.Error("one that was tried is picked though another is there")
+		t.Error("a tried endpoint is picked although another is available")
 	}
 	p.set([]string{busy.Address})
 	if again := acquire(t, p, busy); again != busy {
-		t.Error("what is known of an endpoint that stays is lost")
+		t.Error("the state of a remaining endpoint is lost")
 	}
 }
 
-func TestPauses(t *testing.T) {
+func TestAcquireBacksOff(t *testing.T) {
 	p := testPool(5*time.Second, 10, "a", "b")
 	a := acquire(t, p)
 	for range 100 {
@@ -97,31 +97,31 @@ func TestPauses(t *testing.T) {
 	}
 	a.Release()
 	if a.failures != 1 {
-		t.Errorf("100 who fail at the same time count %d times", a.failures)
+		t.Errorf("100 concurrent failures count %d times", a.failures)
 	}
 	for range 10 {
 		e := acquire(t, p)
 		if e == a {
-			t.Fatal("a paused endpoint is picked")
+			t.Fatal("an endpoint in backoff is picked")
 		}
 		e.Release()
 	}
 	p.set([]string{a.Address})
-	begun := time.Now()
-	if e := acquire(t, p); e != a || time.Since(begun) < firstPause/2 {
-		t.Errorf("the last endpoint is tried again after %s", time.Since(begun))
+	start := time.Now()
+	if e := acquire(t, p); e != a || time.Since(start) < minBackoff/2 {
+		t.Errorf("the last endpoint is tried again after %s", time.Since(start))
 	}
 	a.Failed()
-	if pause := time.Until(a.pausedUntil); pause < firstPause {
-		t.Errorf("the second pause is %s", pause)
+	if pause := time.Until(a.backoffUntil); pause < minBackoff {
+		t.Errorf("the second backoff is %s", pause)
 	}
 	a.Reached()
 	if acquire(t, p, a) != a {
-		t.Error("one that has answered is still paused")
+		t.Error("an endpoint that has answered is still in backoff")
 	}
 }
 
-func TestWaits(t *testing.T) {
+func TestAcquireWaits(t *testing.T) {
 	p := testPool(200*time.Millisecond, 2)
 	var all sync.WaitGroup
 	results := make(chan error, 3)
@@ -139,7 +139,7 @@ func TestWaits(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(20*time.Millisecond, cancel)
 	if _, err := p.Acquire(ctx, nil); !errors.Is(err, context.Canceled) {
-		t.Errorf("a caller that goes: %v", err)
+		t.Errorf("canceled: %v", err)
 	}
 	time.AfterFunc(20*time.Millisecond, func() { p.set([]string{"a"}) })
 	if e := acquire(t, p); e.Address != "a" || p.waiting != 0 {
@@ -149,48 +149,48 @@ func TestWaits(t *testing.T) {
 
 func TestReplay(t *testing.T) {
 	r := &replay{source: iotest.OneByteReader(strings.NewReader("hello"))}
-	first, _ := r.again()
+	first, _ := r.newReader()
 	head := make([]byte, 2)
 	if _, err := io.ReadFull(first, head); err != nil {
 		t.Fatal(err)
 	}
-	second, ok := r.again()
+	second, ok := r.newReader()
 	if !ok {
-		t.Fatal("lost")
+		t.Fatal("not replayable")
 	}
 	if _, err := first.Read(head); !errors.Is(err, errSuperseded) {
-		t.Errorf("the first pass goes on: %v", err)
+		t.Errorf("the first pass is not superseded: %v", err)
 	}
-	for range 2 { // also once the end has been read
+	for range 2 { // also after the end was read
 		if all, err := io.ReadAll(second); string(all) != "hello" || err != nil {
 			t.Errorf("%q, %v", all, err)
 		}
-		second, _ = r.again()
+		second, _ = r.newReader()
 	}
 	if r.failure() != nil {
-		t.Error("the end is a failure")
+		t.Error("io.EOF is a failure")
 	}
 
 	large := &replay{source: strings.NewReader(strings.Repeat("x", maxReplay+1))}
-	pass, _ := large.again()
+	pass, _ := large.newReader()
 	if n, err := io.Copy(io.Discard, pass); n != maxReplay+1 || err != nil {
 		t.Errorf("%d, %v", n, err)
 	}
-	if _, ok := large.again(); ok || !large.gone() {
-		t.Error("more is kept than may be")
+	if _, ok := large.newReader(); ok || !large.truncated() {
+		t.Error("more than maxReplay is kept")
 	}
 
 	broken := &replay{source: iotest.ErrReader(io.ErrUnexpectedEOF)}
-	pass, _ = broken.again()
+	pass, _ = broken.newReader()
 	_, _ = io.ReadAll(pass)
 	if !errors.Is(broken.failure(), io.ErrUnexpectedEOF) {
 		t.Errorf("%v", broken.failure())
 	}
 }
 
-// TestReadsAhead: a pod gets a short body in the same packet as the headers. Who waits for 100
-// Continue before sending one still does.
-func TestReadsAhead(t *testing.T) {
+// TestShortBodiesAreReadAhead: a pod receives a short body in the same packet as the headers,
+// unless the client expects 100 Continue before it sends the body.
+func TestShortBodiesAreReadAhead(t *testing.T) {
 	pod := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		all, _ := io.ReadAll(r.Body)
 		_, _ = w.Write(all)
@@ -217,7 +217,7 @@ func TestReadsAhead(t *testing.T) {
 			}
 			call := &Call{Pool: testPool(0, 0, pod.Listener.Addr().String())}
 			sent := strings.Repeat("x", tc.length)
-			// Of a type that net/http does not know, as a body from a caller is.
+			// Of a type that is unknown to net/http, like the body of a client.
 			body := io.MultiReader(strings.NewReader(sent))
 			r, err := http.NewRequestWithContext(WithCall(t.Context(), call), http.MethodPost, "http://pod/", body)
 			if err != nil {

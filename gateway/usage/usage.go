@@ -1,5 +1,5 @@
-// Package usage tells the controllers, by annotations on Environments, which of those that may
-// sleep are used, and which of those that sleep are wanted.
+// Package usage records, in annotations on Environments, which of those that may sleep are in use,
+// and which sleeping ones are requested to wake.
 package usage
 
 import (
@@ -15,80 +15,79 @@ import (
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 )
 
-// How often an environment is written to at most. Annotations that another replica wrote count
-// too.
+// Minimum intervals between writes to an environment, including those of other replicas.
 const (
 	wakeInterval = 10 * time.Second
 	usedInterval = 5 * time.Minute
 )
 
-// maxPending bounds what waits to be written; more is written when it is noted the next time.
+// maxPending is the length of the queue. An update that finds it full is dropped, and queued with
+// the next request.
 const maxPending = 1024
 
-// Recorder writes the annotations, in the background: no request waits for it.
+// Recorder writes the annotations in the background, so that they do not delay requests.
 type Recorder struct {
-	// Cache is where environments are looked up; Writer is who writes.
+	// Cache is used to read environments, and Writer to patch them.
 	Cache  client.Reader
 	Writer client.Client
 	Log    *slog.Logger
-	// Now is the time.
+	// Now returns the current time.
 	Now func() time.Time
 
 	once    sync.Once
-	pending chan note
+	pending chan update
 	mu      sync.Mutex
-	last    map[note]time.Time
+	last    map[update]time.Time
 }
 
-// note is that an annotation of an environment should have the time.
-type note struct {
+// update sets an annotation of an environment to the current time.
+type update struct {
 	environment types.NamespacedName
 	annotation  string
 }
 
-// Used notes that a request was passed on to an environment that may sleep.
+// Used records a request to an environment that may sleep.
 func (r *Recorder) Used(environment types.NamespacedName) {
-	r.note(note{environment, v1alpha1.AnnotationLastUsed}, usedInterval)
+	r.enqueue(update{environment, v1alpha1.AnnotationLastUsed}, usedInterval)
 }
 
-// Wanted notes that a request waits for an environment that may sleep: if it does, it is asked
-// to wake.
-func (r *Recorder) Wanted(environment types.NamespacedName) {
-	r.note(note{environment, v1alpha1.AnnotationWakeRequested}, wakeInterval)
+// RequestWake requests that an environment wakes, if it sleeps.
+func (r *Recorder) RequestWake(environment types.NamespacedName) {
+	r.enqueue(update{environment, v1alpha1.AnnotationWakeRequested}, wakeInterval)
 }
 
-func (r *Recorder) note(n note, interval time.Duration) {
+func (r *Recorder) enqueue(u update, interval time.Duration) {
 	now := r.Now()
 	r.mu.Lock()
 	if r.last == nil {
-		r.last = map[note]time.Time{}
+		r.last = map[update]time.Time{}
 	}
-	if last, noted := r.last[n]; noted && now.Sub(last) < interval {
+	if last, ok := r.last[u]; ok && now.Sub(last) < interval {
 		r.mu.Unlock()
 		return
 	}
-	r.last[n] = now
+	r.last[u] = now
 	r.mu.Unlock()
 	select {
-	case r.queue() <- n:
+	case r.queue() <- u:
 	default:
-		r.retract(n)
+		r.reset(u)
 	}
 }
 
-func (r *Recorder) queue() chan note {
-	r.once.Do(func() { r.pending = make(chan note, maxPending) })
+func (r *Recorder) queue() chan update {
+	r.once.Do(func() { r.pending = make(chan update, maxPending) })
 	return r.pending
 }
 
-// retract lets a note be made again at once.
-func (r *Recorder) retract(n note) {
+// reset allows an update to be queued again at once.
+func (r *Recorder) reset(u update) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	delete(r.last, n)
+	delete(r.last, u)
 }
 
-// Run writes what is noted until the context ends. It returns nil.
+// Run writes the queued updates until the context ends. It returns nil.
 func (r *Recorder) Run(ctx context.Context) error {
 	sweep := time.NewTicker(usedInterval)
 	defer sweep.Stop()
@@ -96,9 +95,9 @@ func (r *Recorder) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case n := <-r.queue():
-			if err := r.write(ctx, n); err != nil && ctx.Err() == nil {
-				r.Log.Warn("Cannot annotate an environment; it is tried again when it is used again", "environment", n.environment.String(), "annotation", n.annotation, "error", err)
+		case u := <-r.queue():
+			if err := r.write(ctx, u); err != nil && ctx.Err() == nil {
+				r.Log.Warn("Cannot annotate an environment; retrying when it is used again", "environment", u.environment.String(), "annotation", u.annotation, "error", err)
 			}
 		case <-sweep.C:
 			r.sweep()
@@ -106,49 +105,49 @@ func (r *Recorder) Run(ctx context.Context) error {
 	}
 }
 
-// sweep forgets what no longer holds anything back, such as environments that are gone.
+// sweep removes the entries that no longer limit updates, such as those of deleted environments.
 func (r *Recorder) sweep() {
 	now := r.Now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for n, last := range r.last {
+	for u, last := range r.last {
 		if now.Sub(last) > usedInterval {
-			delete(r.last, n)
+			delete(r.last, u)
 		}
 	}
 }
 
-func (r *Recorder) write(ctx context.Context, n note) error {
+func (r *Recorder) write(ctx context.Context, u update) error {
 	environment := &v1alpha1.Environment{}
-	if err := r.Cache.Get(ctx, n.environment, environment); err != nil {
+	if err := r.Cache.Get(ctx, u.environment, environment); err != nil {
 		return client.IgnoreNotFound(err)
 	}
 	interval := usedInterval
-	if n.annotation == v1alpha1.AnnotationWakeRequested {
+	if u.annotation == v1alpha1.AnnotationWakeRequested {
 		interval = wakeInterval
 		if !asleep(environment) {
-			// It may fall asleep while the request waits.
-			r.retract(n)
+			// It may go to sleep while the request waits.
+			r.reset(u)
 			return nil
 		}
 	}
 	now := r.Now().UTC()
-	if last, err := time.Parse(time.RFC3339, environment.Annotations[n.annotation]); err == nil && now.Sub(last) < interval && !last.After(now) {
+	if last, err := time.Parse(time.RFC3339, environment.Annotations[u.annotation]); err == nil && now.Sub(last) < interval && !last.After(now) {
 		return nil
 	}
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"annotations": map[string]string{n.annotation: now.Format(time.RFC3339)},
+		"annotations": map[string]string{u.annotation: now.Format(time.RFC3339)},
 	}})
 	if err != nil {
 		return err
 	}
 	target := &v1alpha1.Environment{}
-	target.Namespace, target.Name = n.environment.Namespace, n.environment.Name
+	target.Namespace, target.Name = u.environment.Namespace, u.environment.Name
 	err = r.Writer.Patch(ctx, target, client.RawPatch(types.MergePatchType, patch))
 	return client.IgnoreNotFound(err)
 }
 
-// asleep tells whether the environment's pods were taken away on purpose.
+// asleep reports whether the environment sleeps.
 func asleep(e *v1alpha1.Environment) bool {
 	for _, c := range e.Status.Conditions {
 		if c.Reason == v1alpha1.ReasonAsleep {

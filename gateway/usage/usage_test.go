@@ -18,8 +18,8 @@ import (
 
 var name = types.NamespacedName{Namespace: "acme", Name: "sales-stg"}
 
-// TestWrites: how often an environment is written to.
-func TestWrites(t *testing.T) {
+// TestWritesAreRateLimited: an environment is written at most once an interval, over all replicas.
+func TestWritesAreRateLimited(t *testing.T) {
 	scheme := runtime.NewScheme()
 	if err := v1alpha1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
@@ -35,11 +35,11 @@ func TestWrites(t *testing.T) {
 	clock := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	r := &Recorder{Cache: kube, Writer: kube, Log: slog.New(slog.DiscardHandler), Now: func() time.Time { return clock }}
 	other := &Recorder{Cache: kube, Writer: kube, Log: r.Log, Now: r.Now} // another replica
-	step := func(what string, pass time.Duration, on *Recorder, note func(types.NamespacedName), want int) {
+	step := func(what string, elapsed time.Duration, on *Recorder, record func(types.NamespacedName), want int) {
 		t.Helper()
-		clock, writes = clock.Add(pass), 0
+		clock, writes = clock.Add(elapsed), 0
 		for range 3 {
-			note(name)
+			record(name)
 		}
 		for len(on.queue()) > 0 {
 			if err := on.write(t.Context(), <-on.queue()); err != nil {
@@ -54,7 +54,7 @@ func TestWrites(t *testing.T) {
 	step("again", 4*time.Minute, r, r.Used, 0)
 	step("by another replica", 0, other, other.Used, 0)
 	step("after 5 minutes", 2*time.Minute, r, r.Used, 1)
-	step("wanted, but awake", 0, r, r.Wanted, 0)
+	step("wake requested, but awake", 0, r, r.RequestWake, 0)
 	if err := kube.Get(t.Context(), name, environment); err != nil {
 		t.Fatal(err)
 	}
@@ -62,28 +62,28 @@ func TestWrites(t *testing.T) {
 	if err := kube.Update(t.Context(), environment); err != nil {
 		t.Fatal(err)
 	}
-	step("wanted, and asleep", 0, r, r.Wanted, 1)
-	step("wanted again", 5*time.Second, r, r.Wanted, 0)
-	step("wanted by another replica", 0, other, other.Wanted, 0)
-	step("after 10 seconds", 6*time.Second, r, r.Wanted, 1)
+	step("wake requested, asleep", 0, r, r.RequestWake, 1)
+	step("wake requested again", 5*time.Second, r, r.RequestWake, 0)
+	step("wake requested by another replica", 0, other, other.RequestWake, 0)
+	step("after 10 seconds", 6*time.Second, r, r.RequestWake, 1)
 	if err := kube.Delete(t.Context(), environment); err != nil {
 		t.Fatal(err)
 	}
-	step("of one that is gone", time.Hour, r, r.Used, 0)
+	step("deleted environment", time.Hour, r, r.Used, 0)
 	clock = clock.Add(time.Hour)
 	r.sweep()
 	if len(r.last) != 0 {
-		t.Errorf("%d notes are kept for ever", len(r.last))
+		t.Errorf("%d entries are never removed", len(r.last))
 	}
 }
 
-// TestDoesNotBlock: notes that nobody writes cost nothing but themselves.
-func TestDoesNotBlock(t *testing.T) {
+// TestFullQueueDoesNotBlock: updates that exceed the queue are dropped.
+func TestFullQueueDoesNotBlock(t *testing.T) {
 	r := &Recorder{Now: time.Now}
 	for i := range 2 * maxPending {
 		r.Used(types.NamespacedName{Name: time.Duration(i).String()})
 	}
 	if len(r.queue()) != maxPending || len(r.last) != maxPending {
-		t.Errorf("%d pending, %d remembered", len(r.queue()), len(r.last))
+		t.Errorf("%d pending, %d entries", len(r.queue()), len(r.last))
 	}
 }
