@@ -23,7 +23,7 @@ import (
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 )
 
-// kinds of all objects that the controllers make or read, owners before what they own.
+// kinds returns lists of the kinds that the controllers create or read, owners first.
 func kinds() []client.ObjectList {
 	return []client.ObjectList{
 		&v1alpha1.AccountList{}, &v1alpha1.ReleaseChannelList{}, &v1alpha1.DeploymentList{}, &v1alpha1.BranchList{},
@@ -33,51 +33,51 @@ func kinds() []client.ObjectList {
 	}
 }
 
-// clusterActs does what the controllers of a cluster do: objects whose owner is gone are
-// removed, and workloads are rolled out. Pods of an image whose tag holds "-broken" never
-// get ready, all others do at once.
-func (w *world) clusterActs() {
+// runCluster simulates the controllers of Kubernetes: it deletes objects whose owner does not
+// exist, and rolls out workloads. Pods whose image tag contains "-broken" never become ready,
+// all others do at once.
+func (w *world) runCluster() {
 	w.t.Helper()
-	living := map[string]bool{}
+	existing := map[string]bool{}
 	var objs []client.Object
 	for _, list := range kinds() {
 		for _, obj := range w.all(list) {
-			living[string(obj.GetUID())] = true
+			existing[string(obj.GetUID())] = true
 			objs = append(objs, obj)
 		}
 	}
 	for _, obj := range objs {
 		owners := obj.GetOwnerReferences()
-		if len(owners) > 0 && !slices.ContainsFunc(owners, func(o metav1.OwnerReference) bool { return living[string(o.UID)] }) {
+		if len(owners) > 0 && !slices.ContainsFunc(owners, func(o metav1.OwnerReference) bool { return existing[string(o.UID)] }) {
 			if err := w.api.Delete(w.ctx, obj); err != nil && !apierrors.IsNotFound(err) {
 				w.t.Fatal(err)
 			}
-			delete(living, string(obj.GetUID()))
+			delete(existing, string(obj.GetUID()))
 			w.acted++
 			continue
 		}
 		switch obj := obj.(type) {
 		case *appsv1.Deployment:
-			w.rollOut(obj.DeepCopy(), obj)
+			w.rollOutDeployment(obj.DeepCopy(), obj)
 		case *appsv1.StatefulSet:
-			w.populate(obj.DeepCopy(), obj)
+			w.rollOutStatefulSet(obj.DeepCopy(), obj)
 		}
 	}
 }
 
-func (w *world) rollOut(before, d *appsv1.Deployment) {
+func (w *world) rollOutDeployment(before, d *appsv1.Deployment) {
 	w.t.Helper()
 	n := ptr.Deref(d.Spec.Replicas, 1)
 	d.Status = appsv1.DeploymentStatus{
 		ObservedGeneration: d.Generation, Replicas: n, UpdatedReplicas: n, ReadyReplicas: n, AvailableReplicas: n,
 	}
-	if strings.Contains(d.Spec.Template.Spec.Containers[0].Image, "-broken") || !w.warmed(d) {
+	if strings.Contains(d.Spec.Template.Spec.Containers[0].Image, "-broken") || !w.updatePods(d) {
 		d.Status.Replicas, d.Status.UpdatedReplicas = n+1, 1
 	}
 	w.patchStatus(before, d)
 }
 
-func (w *world) populate(before, s *appsv1.StatefulSet) {
+func (w *world) rollOutStatefulSet(before, s *appsv1.StatefulSet) {
 	w.t.Helper()
 	n := ptr.Deref(s.Spec.Replicas, 1)
 	s.Status = appsv1.StatefulSetStatus{
@@ -107,7 +107,7 @@ var (
 	hashes     = regexp.MustCompile(`"platform\.quoin\.dev/applied-hash":"[0-9a-f]+"`)
 )
 
-// dump writes down all objects of the world, without what differs from run to run.
+// dump returns all objects of the world as text, without what differs between runs.
 func (w *world) dump() string {
 	w.t.Helper()
 	var lines []string
@@ -128,28 +128,28 @@ func (w *world) dump() string {
 			lines = append(lines, fmt.Sprintf("%T %s", obj, text))
 		}
 	}
-	// Claims are named by a hash that holds no world's name, so their order is the same.
+	// The names of claims are hashes that do not depend on the name of the world.
 	sort.Strings(lines)
 	return strings.Join(lines, "\n")
 }
 
-// checkNumbers says that no two objects have the same number.
-func (w *world) checkNumbers() {
+// checkIDs fails the test when two objects have the same ID.
+func (w *world) checkIDs() {
 	w.t.Helper()
 	for _, list := range []client.ObjectList{&v1alpha1.DeploymentList{}, &v1alpha1.BranchList{}, &v1alpha1.EnvironmentList{}} {
-		seen := map[string]string{}
+		names := map[string]string{}
 		for _, obj := range w.all(list) {
 			id := obj.GetLabels()[v1alpha1.LabelID]
-			if other, twice := seen[id]; twice || id == "" {
-				w.t.Errorf("%T %s has number %q, as has %q", obj, obj.GetName(), id, other)
+			if other, exists := names[id]; exists || id == "" {
+				w.t.Errorf("%T %s has ID %q, as has %q", obj, obj.GetName(), id, other)
 			}
-			seen[id] = obj.GetName()
+			names[id] = obj.GetName()
 		}
 	}
 }
 
-// checkContract holds an object against what tools rely on in a status.
-func checkContract(t *testing.T, obj v1alpha1.Object) {
+// checkStatus checks the rules of a status that tools rely on (kstatus).
+func checkStatus(t *testing.T, obj v1alpha1.Object) {
 	t.Helper()
 	status := obj.Common()
 	name := fmt.Sprintf("%T %s", obj, obj.GetName())
@@ -167,7 +167,7 @@ func checkContract(t *testing.T, obj v1alpha1.Object) {
 	}
 	for _, c := range []*metav1.Condition{reconciling, stalled} {
 		if c != nil && c.Status != metav1.ConditionTrue {
-			t.Errorf("%s: condition %s is %s; it is there only while True", name, c.Type, c.Status)
+			t.Errorf("%s: condition %s is %s; it must be absent unless True", name, c.Type, c.Status)
 		}
 	}
 	if ready.Status == metav1.ConditionTrue && (reconciling != nil || stalled != nil) {
@@ -184,7 +184,7 @@ func checkContract(t *testing.T, obj v1alpha1.Object) {
 			t.Errorf("%s: condition %s has no reason or no message", name, c.Type)
 		}
 		if c.ObservedGeneration <= 0 || c.ObservedGeneration > obj.GetGeneration() {
-			t.Errorf("%s: condition %s speaks of generation %d of %d", name, c.Type, c.ObservedGeneration, obj.GetGeneration())
+			t.Errorf("%s: condition %s is about generation %d of %d", name, c.Type, c.ObservedGeneration, obj.GetGeneration())
 		}
 	}
 	if status.ObservedGeneration > obj.GetGeneration() {

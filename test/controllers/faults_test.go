@@ -13,41 +13,43 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
-// fault is what goes wrong at a call.
+// fault is the way in which a call fails.
 type fault string
 
 const (
-	// failing: the API server answers 500 and nothing is done; the controller goes on.
+	// failing: the API server answers 500 and does nothing; the controller continues.
 	failing fault = "call fails"
-	// lost: the call is carried out, and its answer is lost.
-	lost fault = "answer is lost"
-	// killedBefore: the process dies before the call.
+	// lost: the call is executed, but the controller gets an error.
+	lost fault = "response is lost"
+	// killedBefore: the process is killed before the call.
 	killedBefore fault = "killed before"
-	// killedAfter: the process dies after the call, before it sees the answer.
+	// killedAfter: the process is killed after the call, before it gets the response.
 	killedAfter fault = "killed after"
 )
 
 var errKilled = errors.New("killed")
 
-// faults lets one call of a controller go wrong.
+// faults records the calls of the controllers and disturbs one of them.
 type faults struct {
 	mu     sync.Mutex
 	calls  int
 	writes int
-	at     int // the number of the call that goes wrong; 0 for none
-	what   fault
-	where  string // what the call was
-	// who makes the calls: the act and the controller.
-	who string
-	// sites are the calls by what they are, each with the number of its first occurrence.
+	at     int // the number of the call to disturb; 0 for none
+	kind   fault
+	where  string // the site of the disturbed call
+	// controller is the kind whose controller makes the calls.
+	controller string
+	// sites are the distinct calls, each with the number of its first occurrence; made are the
+	// sites of all calls in order.
 	sites map[string]int
+	made  []string
 	log   []string
 	dead  bool
-	// before each write, somebody else may write.
-	rival func(ctx context.Context, obj client.Object)
+	// beforeWrite, if not nil, is called before each update and patch.
+	beforeWrite func(ctx context.Context, obj client.Object)
 }
 
-// call runs a call, or lets it go wrong.
+// call makes a call, or injects the fault.
 func (f *faults) call(op string, obj any, write bool, do func() error) error {
 	f.mu.Lock()
 	if f.dead {
@@ -58,10 +60,11 @@ func (f *faults) call(op string, obj any, write bool, do func() error) error {
 	if f.sites == nil {
 		f.sites = map[string]int{}
 	}
-	site := fmt.Sprintf("%s: %s %T", f.who, op, obj)
-	if _, seen := f.sites[site]; !seen {
+	site := fmt.Sprintf("%s: %s %T", f.controller, op, obj)
+	if _, exists := f.sites[site]; !exists {
 		f.sites[site] = f.calls
 	}
+	f.made = append(f.made, site)
 	if write {
 		f.writes++
 		f.log = append(f.log, fmt.Sprintf("%s %T", op, obj))
@@ -69,14 +72,14 @@ func (f *faults) call(op string, obj any, write bool, do func() error) error {
 	hit := f.calls == f.at
 	if hit {
 		f.where = site
-		f.dead = f.what == killedBefore || f.what == killedAfter
+		f.dead = f.kind == killedBefore || f.kind == killedAfter
 	}
 	f.mu.Unlock()
 	if !hit {
 		return do()
 	}
 	failure := apierrors.NewInternalError(errors.New("injected"))
-	switch f.what {
+	switch f.kind {
 	case failing:
 		return failure
 	case lost:
@@ -89,7 +92,7 @@ func (f *faults) call(op string, obj any, write bool, do func() error) error {
 	return errKilled
 }
 
-// wrap puts the faults between a controller and its API server.
+// wrap returns a client with the faults between the controllers and the API server.
 func (f *faults) wrap(c client.WithWatch) client.WithWatch {
 	return interceptor.NewClient(c, interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
@@ -105,37 +108,44 @@ func (f *faults) wrap(c client.WithWatch) client.WithWatch {
 			return f.call("delete", obj, true, func() error { return c.Delete(ctx, obj, opts...) })
 		},
 		Update: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.UpdateOption) error {
-			f.disturb(ctx, obj)
+			f.notify(ctx, obj)
 			return f.call("update", obj, true, func() error { return c.Update(ctx, obj, opts...) })
 		},
 		Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
-			f.disturb(ctx, obj)
+			f.notify(ctx, obj)
 			return f.call("patch", obj, true, func() error { return c.Patch(ctx, obj, patch, opts...) })
 		},
 		Apply: func(ctx context.Context, c client.WithWatch, obj runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
 			return f.call(fmt.Sprintf("apply %s", kindOf(obj)), obj, true, func() error { return c.Apply(ctx, obj, opts...) })
 		},
 		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, obj client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
-			f.disturb(ctx, obj)
+			f.notify(ctx, obj)
 			return f.call("patch "+sub, obj, true, func() error { return c.SubResource(sub).Patch(ctx, obj, patch, opts...) })
 		},
 	})
 }
 
-func (f *faults) disturb(ctx context.Context, obj client.Object) {
-	if f.rival != nil {
-		f.rival(ctx, obj)
+// setController sets the controller that makes the next calls.
+func (f *faults) setController(kind string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.controller = kind
+}
+
+func (f *faults) notify(ctx context.Context, obj client.Object) {
+	if f.beforeWrite != nil {
+		f.beforeWrite(ctx, obj)
 	}
 }
 
-// written is how many writes were tried.
+// written returns the number of attempted writes.
 func (f *faults) written() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.writes
 }
 
-// kindOf is the kind of an apply configuration, which its Go type does not tell.
+// kindOf returns the kind of an apply configuration, which its Go type does not show.
 func kindOf(obj runtime.ApplyConfiguration) string {
 	if named, ok := obj.(interface{ GetKind() *string }); ok && named.GetKind() != nil {
 		return *named.GetKind()

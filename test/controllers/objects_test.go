@@ -11,7 +11,7 @@ import (
 	"github.com/quoin-dev/quoin/internal/git"
 )
 
-// objects of the world, as a user applies them.
+// The objects of a world, as a user applies them.
 
 func (w *world) account() *v1alpha1.Account {
 	return &v1alpha1.Account{
@@ -89,8 +89,8 @@ func members(users []string) []v1alpha1.ScimMember {
 	return all
 }
 
-// furnished is a world with an account, a channel at 1.2.3 and a model.
-func (w *world) furnished() *world {
+// populate creates an account, a channel at 1.2.3 and a model.
+func (w *world) populate() *world {
 	w.t.Helper()
 	w.images.push("v1.2.3")
 	w.create(w.account())
@@ -99,7 +99,7 @@ func (w *world) furnished() *world {
 	return w
 }
 
-func ref(name string, digit string) git.Ref {
+func ref(name, digit string) git.Ref {
 	commit := ""
 	for len(commit) < 40 {
 		commit += digit
@@ -109,7 +109,7 @@ func ref(name string, digit string) git.Ref {
 
 func yes() *bool { b := true; return &b }
 
-// condition is one condition of an object as "status reason", for comparing.
+// condition returns a condition of an object as "status reason", and its message.
 func (w *world) condition(obj v1alpha1.Object, kind string) (state, message string) {
 	w.t.Helper()
 	w.get(obj)

@@ -16,7 +16,7 @@ import (
 	"github.com/quoin-dev/quoin/internal/engine"
 )
 
-// ask is what a pod answers when it is asked for its metadata.
+// ask answers a request for the metadata of a pod.
 func (w *world) ask(_ context.Context, pod *corev1.Pod, _ string) (int, []byte, error) {
 	for _, arg := range pod.Spec.InitContainers[0].Args {
 		if commit, ok := strings.CutPrefix(arg, "--commit="); ok && w.uncompiled[commit] {
@@ -26,15 +26,16 @@ func (w *world) ask(_ context.Context, pod *corev1.Pod, _ string) (int, []byte, 
 	return http.StatusOK, []byte(`{"cubes":[]}`), nil
 }
 
-// warmed plays the pods of a workload whose template has a gate, one pod a template, and tells
-// whether the pod of now may serve. Pods of before go when it does.
-func (w *world) warmed(d *appsv1.Deployment) bool {
+// updatePods simulates the pods of a workload whose template has a readiness gate, one pod per
+// template, and reports whether the pod of the current template is ready. Then the pods of
+// earlier templates are deleted.
+func (w *world) updatePods(d *appsv1.Deployment) bool {
 	w.t.Helper()
 	template := d.Spec.Template.Labels[v1alpha1.LabelWarmUp]
 	if template == "" {
 		return true
 	}
-	ready, found := ptr.Deref(d.Spec.Replicas, 1) == 0, false
+	ready, exists := ptr.Deref(d.Spec.Replicas, 1) == 0, false
 	var others []client.Object
 	for _, obj := range w.all(&corev1.PodList{}) {
 		pod, _ := obj.(*corev1.Pod)
@@ -42,12 +43,12 @@ func (w *world) warmed(d *appsv1.Deployment) bool {
 		case pod.Labels[v1alpha1.LabelEnvironment] != d.Labels[v1alpha1.LabelEnvironment]:
 		case pod.Labels[v1alpha1.LabelWarmUp] == template && !ready:
 			c := engine.Compiled(pod)
-			found, ready = true, c != nil && c.Status == corev1.ConditionTrue
+			exists, ready = true, c != nil && c.Status == corev1.ConditionTrue
 		default:
 			others = append(others, pod)
 		}
 	}
-	if !found && !ready {
+	if !exists && !ready {
 		w.startPod(d, template)
 	}
 	for i := 0; ready && i < len(others); i++ {
@@ -59,7 +60,7 @@ func (w *world) warmed(d *appsv1.Deployment) bool {
 	return ready
 }
 
-// startPod makes a pod whose containers are ready at once.
+// startPod creates a pod whose containers are ready at once.
 func (w *world) startPod(d *appsv1.Deployment, template string) {
 	w.t.Helper()
 	pod := &corev1.Pod{

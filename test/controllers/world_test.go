@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
@@ -36,13 +38,14 @@ import (
 	"github.com/quoin-dev/quoin/internal/registry"
 )
 
-// world is an API server with an account on it, and controllers that are run one step at a
-// time, in an order that a seed decides. What a cluster's own controllers do, garbage
-// collection and rolling out workloads, the world does between the steps.
+// world is an account on the API server, and controllers that are run one step at a time, in
+// an order that depends on a seed. It simulates the controllers of Kubernetes between the
+// steps: garbage collection and the rollout of workloads. Worlds run side by side: each has
+// its own namespace, and its controllers see no objects of other worlds.
 type world struct {
 	t      *testing.T
 	ctx    context.Context
-	api    client.WithWatch // the API server, without faults
+	api    client.WithWatch // without faults, and with a cache that is always current
 	name   string           // of the namespace, the account and the channel
 	clock  *clocktesting.FakeClock
 	order  *rand.Rand
@@ -50,30 +53,29 @@ type world struct {
 	images *images
 	refs   []git.Ref
 	gitErr error
-	stale  *lagging
-	// isWarm has pods compile their data model before they are ready; uncompiled are the commits
+	stale  *staleReads
+	// warmUp makes pods compile their data model before they are ready; uncompiled are the commits
 	// that do not compile.
-	isWarm     bool
+	warmUp     bool
 	uncompiled map[string]bool
 	running    []controllerUnderTest
-	// acted counts what the cluster's own controllers did.
+	// acted counts the writes of the simulated Kubernetes controllers.
 	acted int
-	// dirty says that somebody changed something that the cluster may have to act on.
+	// dirty reports whether the Kubernetes controllers may have work to do.
 	dirty bool
-	// patience is how many passes without a write count as rest.
-	patience int
-	// checked is called with every object after each step.
-	checked func(obj v1alpha1.Object)
+	// quietPasses is the number of passes without a write after which the world has settled.
+	quietPasses int
 }
 
 type controllerUnderTest struct {
-	kind   string
-	empty  func() v1alpha1.Object
-	list   client.ObjectList
-	reconc reconcile.Reconciler
+	kind       string
+	empty      func() v1alpha1.Object
+	list       client.ObjectList
+	reconciler reconcile.Reconciler
 }
 
-var worlds int
+// worlds is the number of worlds so far.
+var worlds atomic.Int64
 
 func newWorld(t *testing.T, seed uint64) *world {
 	t.Helper()
@@ -85,26 +87,24 @@ func newWorld(t *testing.T, seed uint64) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	worlds++
 	w := &world{
-		t: t, ctx: t.Context(), api: api,
-		name:   fmt.Sprintf("w%d", worlds),
+		t: t, ctx: t.Context(), api: newReadCache().wrap(api),
+		name:   fmt.Sprintf("w%d", worlds.Add(1)),
 		clock:  clocktesting.NewFakeClock(time.Now()),
 		order:  rand.New(rand.NewPCG(seed, 11)),
-		faults: &faults{}, patience: 4,
+		faults: &faults{}, quietPasses: 4,
 		images: &images{tags: map[string]string{}},
 	}
-	w.checked = func(obj v1alpha1.Object) { checkContract(t, obj) }
 	t.Cleanup(w.cleanUp)
 	w.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.name, Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"}}})
 	w.restart()
 	return w
 }
 
-// restart starts the controllers anew: all they had in memory is gone.
+// restart starts new controllers without the in-memory state of the old ones.
 func (w *world) restart() {
 	w.faults.dead = false
-	var reads client.WithWatch = w.faults.wrap(w.api)
+	reads := w.faults.wrap(w.confine(w.api))
 	live := client.Reader(reads)
 	if w.stale != nil {
 		reads = w.stale.wrap(reads)
@@ -129,7 +129,7 @@ func (w *world) restart() {
 			IDs: allocator, Fleet: deployment.NewFleet(k, 1), Remotes: deployment.NewRemotes(live, readRefs, w.clock),
 		})},
 		{"Environment", func() v1alpha1.Object { return &v1alpha1.Environment{} }, &v1alpha1.EnvironmentList{}, environment.New(k, recorder, w.clock, environment.Options{
-			Engine: engine.Options{QuoinImage: "quoin:test", GatewayNamespace: "quoin-system", WarmUp: w.isWarm},
+			Engine: engine.Options{QuoinImage: "quoin:test", GatewayNamespace: "quoin-system", WarmUp: w.warmUp},
 		})},
 		{"Branch", func() v1alpha1.Object { return &v1alpha1.Branch{} }, &v1alpha1.BranchList{}, branch.New(k, recorder, w.clock, allocator)},
 		{"Pod", nil, &corev1.PodList{}, warmup.New(k, w.clock, warmup.Options{Ask: w.ask})},
@@ -144,8 +144,8 @@ type step struct {
 	request    ctrl.Request
 }
 
-// pass reconciles every object of the world once, in a random order, and then lets the
-// cluster do its part.
+// pass reconciles every object of the world once, in a random order, and then runs the
+// simulated Kubernetes controllers if something has changed.
 func (w *world) pass() {
 	w.t.Helper()
 	written := w.faults.written()
@@ -157,8 +157,9 @@ func (w *world) pass() {
 	}
 	w.order.Shuffle(len(steps), func(i, j int) { steps[i], steps[j] = steps[j], steps[i] })
 	for _, s := range steps {
-		w.faults.who = s.controller.kind
-		_, err := s.controller.reconc.Reconcile(w.ctx, s.request)
+		before := w.faults.written()
+		w.faults.setController(s.controller.kind)
+		_, err := s.controller.reconciler.Reconcile(w.ctx, s.request)
 		if err != nil && w.faults.at == 0 {
 			w.t.Errorf("%s %s: %v", s.controller.kind, s.request.Name, err)
 		}
@@ -166,72 +167,97 @@ func (w *world) pass() {
 			w.restart()
 			continue
 		}
-		w.check(s)
+		if w.faults.written() != before {
+			w.check(s)
+		}
 	}
 	if w.dirty || w.faults.written() != written {
 		acted := w.acted
-		w.clusterActs()
+		w.runCluster()
 		w.dirty = w.acted != acted
 	}
-	// Remotes are read in the background.
-	time.Sleep(2 * time.Millisecond)
+	if w.refs != nil || w.gitErr != nil {
+		time.Sleep(2 * time.Millisecond) // remotes are fetched in the background
+	}
 }
 
-// settle passes until nothing is written any more, for longer than a rollout may take.
+// settle runs passes until nothing is written for quietPasses of them.
 func (w *world) settle() {
 	w.t.Helper()
-	calm := 0
+	quiet := 0
 	w.dirty = true
 	for range 60 {
 		before := w.faults.written() + w.acted
 		w.pass()
 		if w.faults.written()+w.acted != before {
-			calm = 0
+			quiet = 0
 			w.clock.Step(5 * time.Second)
 			continue
 		}
-		if calm++; calm == w.patience {
+		if quiet++; quiet == w.quietPasses {
 			return
 		}
 		w.clock.Step(31 * time.Second)
 	}
-	w.t.Fatalf("the controllers do not come to rest; the last writes were %v", w.faults.log[max(0, len(w.faults.log)-10):])
+	w.t.Fatalf("the controllers do not settle; the last writes were %v", w.faults.log[max(0, len(w.faults.log)-10):])
 }
 
-// check holds the object of a step against the contract of its status.
+// check checks the status of the object of a step.
 func (w *world) check(s step) {
 	w.t.Helper()
 	if s.controller.empty == nil {
-		return // not a kind of ours
+		return // not a kind of Quoin
 	}
 	obj := s.controller.empty()
 	if err := w.api.Get(w.ctx, s.request.NamespacedName, obj); err == nil {
-		w.checked(obj)
+		checkStatus(w.t, obj)
 	}
 }
 
-// all lists the objects of a kind that belong to the world.
+// all returns the objects of a kind that belong to the world.
 func (w *world) all(list client.ObjectList) []client.Object {
 	w.t.Helper()
 	list, _ = list.DeepCopyObject().(client.ObjectList)
-	var opts []client.ListOption
-	switch list.(type) {
-	case *v1alpha1.AccountList, *v1alpha1.ReleaseChannelList:
-	default:
-		opts = append(opts, client.InNamespace(w.name))
-	}
-	if err := w.api.List(w.ctx, list, opts...); err != nil {
+	if err := w.list(w.ctx, w.api, list); err != nil {
 		w.t.Fatal(err)
 	}
 	var objs []client.Object
 	_ = meta.EachListItem(list, func(o runtime.Object) error {
 		obj, _ := o.(client.Object)
-		if obj.GetNamespace() != "" || strings.HasPrefix(obj.GetName()+"-", w.name+"-") {
-			objs = append(objs, obj)
-		}
+		objs = append(objs, obj)
 		return nil
 	})
 	return objs
+}
+
+// confine returns a client that lists the objects of the world only.
+func (w *world) confine(c client.WithWatch) client.WithWatch {
+	return interceptor.NewClient(c, interceptor.Funcs{
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			return w.list(ctx, c, list, opts...)
+		},
+	})
+}
+
+// list lists objects of the world: those in its namespace, and of cluster-scoped kinds those
+// with its name or with its name as a prefix.
+func (w *world) list(ctx context.Context, c client.Reader, list client.ObjectList, opts ...client.ListOption) error {
+	switch list.(type) {
+	case *v1alpha1.AccountList, *v1alpha1.ReleaseChannelList:
+	default:
+		return c.List(ctx, list, append(opts, client.InNamespace(w.name))...)
+	}
+	if err := c.List(ctx, list, opts...); err != nil {
+		return err
+	}
+	var own []runtime.Object
+	_ = meta.EachListItem(list, func(o runtime.Object) error {
+		if obj, ok := o.(client.Object); ok && strings.HasPrefix(obj.GetName()+"-", w.name+"-") {
+			own = append(own, obj)
+		}
+		return nil
+	})
+	return meta.SetList(list, own)
 }
 
 func (w *world) create(obj client.Object) {
@@ -248,7 +274,7 @@ func (w *world) delete(obj client.Object) {
 	}
 }
 
-// change reads an object, changes it, and writes it back, as a user does.
+// change reads an object, changes it and patches it, as a user does.
 func change[T client.Object](w *world, obj T, mutate func(T)) {
 	w.t.Helper()
 	w.get(obj)
@@ -266,7 +292,7 @@ func (w *world) get(obj client.Object) {
 	}
 }
 
-// images is an image repository in memory. The scanner is tested on real registries elsewhere.
+// images is an image repository in memory. Tests of the scanner use real registries.
 type images struct {
 	tags map[string]string // tag to digest
 	err  error
@@ -294,7 +320,7 @@ func (i *images) Digests(_ context.Context, _ string, tags []string, _ int) (map
 
 func (i *images) CloseIdleConnections() {}
 
-// cleanUp removes the cluster-wide objects of the world, which the next ones would list.
+// cleanUp deletes the cluster-scoped objects of the world, which the other worlds would read.
 func (w *world) cleanUp() {
 	ctx := context.Background()
 	for _, obj := range []client.Object{w.account(), w.channel()} {

@@ -1,0 +1,309 @@
+package controllers_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/internal/git"
+)
+
+// visible are situations that users see in the status.
+var visible = []struct {
+	name string
+	test func(w *world)
+}{
+	{"a missing channel is named until it exists", testMissingChannel},
+	{"an unknown version is rejected with the list of known ones", testUnknownVersion},
+	{"pin, hold, and removal of both", testPinAndHold},
+	{"a broken version is rolled back and not retried", testBrokenVersion},
+	{"a commit that does not compile is rolled back at once and not retried", testBrokenCommit},
+	{"an environment sleeps until it is used, and has no workloads before", testSleepAndWake},
+	{"two deployments with the same name", testNameTaken},
+	{"a missing model, and a registry that does not answer", testMissingModelAndRegistry},
+	{"a Git secret that cannot be used is named", testGitSecret},
+	{"a reserved variable is named", testReservedVariable},
+	{"an environment keeps its ID when staging is switched", testEnvironmentID},
+	{"an account without a namespace, and a host that is taken", testAccountConflicts},
+}
+
+// TestWhatUsersSee checks the conditions and messages on which users rely.
+func TestWhatUsersSee(t *testing.T) {
+	for _, tc := range visible {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			tc.test(newWorld(t, 1))
+		})
+	}
+}
+
+// expectReady checks the Ready condition of an object, which it reads: state is "status
+// reason", and the message contains text.
+func (w *world) expectReady(obj v1alpha1.Object, state, text string) {
+	w.t.Helper()
+	got, message := w.condition(obj, v1alpha1.ConditionReady)
+	if got != state || !strings.Contains(message, text) {
+		w.t.Errorf("%T is %s: %q; want %s and a message with %q", obj, got, message, state, text)
+	}
+}
+
+func testMissingChannel(w *world) {
+	w.images.push("v1.2.3")
+	w.create(w.account())
+	w.create(w.model())
+	d := w.deployment("analytics")
+	w.create(d)
+	w.settle()
+	w.expectReady(d, "False ReleaseChannelNotFound", w.name)
+	w.create(w.channel())
+	w.settle()
+	w.expectReady(d, "True Succeeded", "1.2.3")
+}
+
+func testUnknownVersion(w *world) {
+	w.populate()
+	d := w.deployment("analytics")
+	w.create(d)
+	w.settle()
+	change(w, d, func(d *v1alpha1.Deployment) { d.Spec.ReleaseChannelVersion = "9.9.9" })
+	w.settle()
+	w.expectReady(d, "False UnknownVersion", "1.2.3")
+	if d.Status.CurrentVersion != "1.2.3" {
+		w.t.Errorf("production runs %q meanwhile", d.Status.CurrentVersion)
+	}
+}
+
+func testPinAndHold(w *world) {
+	w.populate()
+	w.images.push("v1.2.2")
+	d := w.deployment("analytics")
+	w.create(d)
+	w.settle()
+	change(w, d, func(d *v1alpha1.Deployment) { d.Spec.ReleaseChannelVersion = "v1.2.2" })
+	w.settle()
+	w.get(d)
+	if d.Status.CurrentVersion != "1.2.2" || !d.Status.Hold {
+		w.t.Errorf("after the pin: %s, hold %v", d.Status.CurrentVersion, d.Status.Hold)
+	}
+	w.images.push("v1.2.4")
+	w.settle()
+	w.get(d)
+	if d.Status.CurrentVersion != "1.2.2" {
+		w.t.Errorf("a held deployment was updated to %s", d.Status.CurrentVersion)
+	}
+	change(w, d, func(d *v1alpha1.Deployment) { d.Spec.ReleaseChannelVersion, d.Spec.Hold = "", ptr.To(true) })
+	w.settle()
+	w.get(d)
+	if d.Status.CurrentVersion != "1.2.2" {
+		w.t.Errorf("a deployment held without a pin was updated to %s", d.Status.CurrentVersion)
+	}
+	change(w, d, func(d *v1alpha1.Deployment) { d.Spec.Hold = nil })
+	w.settle()
+	w.get(d)
+	if d.Status.CurrentVersion != "1.2.4" || d.Status.Hold {
+		w.t.Errorf("after the removal: %s, hold %v", d.Status.CurrentVersion, d.Status.Hold)
+	}
+}
+
+func testBrokenVersion(w *world) {
+	w.populate()
+	d := w.deployment("analytics")
+	w.create(d)
+	w.settle()
+	w.images.push("v1.2.4-broken")
+	w.settle()
+	w.expectReady(d, "False RolloutFailed", "1.2.4-broken")
+	if d.Status.CurrentVersion != "1.2.3" || d.Status.TargetVersion != "1.2.4-broken" {
+		w.t.Errorf("current %s, target %s", d.Status.CurrentVersion, d.Status.TargetVersion)
+	}
+	env := &v1alpha1.Environment{ObjectMeta: metav1.ObjectMeta{Namespace: w.name, Name: "analytics-production"}}
+	w.expectReady(env, "True Succeeded", "1.2.3")
+	for range 3 {
+		w.clock.Step(time.Hour)
+		w.settle()
+	}
+	w.expectReady(d, "False RolloutFailed", "1.2.3")
+	w.images.push("v1.2.5")
+	w.settle()
+	w.expectReady(d, "True Succeeded", "1.2.5")
+}
+
+func testBrokenCommit(w *world) {
+	w.warmUp, w.uncompiled = true, map[string]bool{ref("", "b").Commit: true}
+	w.restart()
+	w.populate()
+	w.refs = []git.Ref{ref("main", "a")}
+	d := w.gitDeployment("analytics")
+	d.Spec.Rollout.ProgressDeadlineSeconds = ptr.To(int32(86400)) // which must not matter
+	w.create(d)
+	w.settle()
+	env := &v1alpha1.Environment{ObjectMeta: metav1.ObjectMeta{Namespace: w.name, Name: "analytics-production"}}
+	w.expectReady(env, "True Succeeded", "1.2.3")
+	w.refs = []git.Ref{ref("main", "b")}
+	w.settle()
+	w.expectReady(d, "False ModelBroken", "Compile errors: | orders.yml: bad); production serves commit aaaaaaaaaaaa")
+	w.expectReady(env, "True Succeeded", "1.2.3")
+	if env.Status.ModelCommit != ref("", "a").Commit || d.Status.FailedModel.Commit != ref("", "b").Commit {
+		w.t.Errorf("serves %s, failed: %+v", env.Status.ModelCommit, d.Status.FailedModel)
+	}
+	generation := env.Generation
+	for range 3 {
+		w.clock.Step(time.Hour)
+		w.settle()
+	}
+	if w.expectReady(env, "True Succeeded", ""); env.Generation != generation {
+		w.t.Errorf("the commit was retried: generation %d, was %d", env.Generation, generation)
+	}
+	w.images.push("v1.2.4") // the commit is retried with the new version
+	w.settle()
+	w.expectReady(d, "False ModelBroken", "production serves commit aaaaaaaaaaaa")
+	if w.expectReady(env, "True Succeeded", "1.2.4"); d.Status.CurrentVersion != "1.2.4" || env.Generation != generation+2 {
+		w.t.Errorf("runs %s; generation %d, was %d", d.Status.CurrentVersion, env.Generation, generation)
+	}
+	w.refs = []git.Ref{ref("main", "c")}
+	w.settle()
+	w.expectReady(d, "True Succeeded", "1.2.4")
+	if w.expectReady(env, "True Succeeded", ""); env.Status.ModelCommit != ref("", "c").Commit || d.Status.FailedModel != nil {
+		w.t.Errorf("serves %s, failed: %+v", env.Status.ModelCommit, d.Status.FailedModel)
+	}
+}
+
+func testSleepAndWake(w *world) {
+	w.populate()
+	w.refs = []git.Ref{ref("main", "a"), ref("feature", "b")}
+	d := w.gitDeployment("analytics")
+	d.Spec.OnDemand = &v1alpha1.OnDemand{Roles: []v1alpha1.OnDemandRole{"shared"}, IdleSeconds: ptr.To(int32(600))}
+	w.create(d)
+	w.settle()
+	env := w.environmentOf(v1alpha1.EnvironmentStaging)
+	w.expectReady(env, "True Asleep", "the next request wakes it")
+	if env.Status.Active || env.Status.ID == "" || env.Status.APICredentials == nil || len(w.all(&appsv1.DeploymentList{})) != 1 {
+		w.t.Errorf("asleep from the beginning: %+v", env.Status)
+	}
+	w.wake(v1alpha1.EnvironmentStaging)
+	w.settle()
+	if w.expectReady(env, "True Succeeded", "1.2.3"); !env.Status.Active || len(w.all(&appsv1.DeploymentList{})) != 2 {
+		w.t.Errorf("woken: %+v", env.Status)
+	}
+	w.clock.Step(11 * time.Minute)
+	w.settle()
+	if w.expectReady(env, "True Asleep", ""); env.Status.Active || env.Status.Replicas != 0 {
+		w.t.Errorf("asleep again: %+v", env.Status)
+	}
+	branch := w.all(&v1alpha1.BranchList{})
+	for _, obj := range branch {
+		if b, ok := obj.(*v1alpha1.Branch); ok && b.Spec.Name == "feature" {
+			w.expectReady(b, "True Asleep", "asleep")
+		}
+	}
+}
+
+func testNameTaken(w *world) {
+	w.populate()
+	first, second := w.deployment("one"), w.deployment("two")
+	first.Spec.DisplayName, second.Spec.DisplayName = "Analytics", "Analytics"
+	w.create(first)
+	w.settle()
+	w.create(second)
+	w.settle()
+	w.expectReady(first, "True Succeeded", "")
+	w.expectReady(second, "False NameTaken", `"one"`)
+	change(w, first, func(d *v1alpha1.Deployment) { d.Spec.DisplayName = "Other" })
+	w.settle()
+	w.expectReady(second, "True Succeeded", "")
+}
+
+func testMissingModelAndRegistry(w *world) {
+	w.images.push("v1.2.3")
+	w.create(w.account())
+	w.create(w.channel())
+	d := w.deployment("analytics")
+	w.create(d)
+	w.settle()
+	w.expectReady(d, "False ModelNotFound", `"model"`)
+	w.create(w.model())
+	w.settle()
+	w.expectReady(d, "True Succeeded", "")
+	w.images.err = errUnreachable
+	w.settle()
+	channel := w.channel()
+	w.expectReady(channel, "False ScanFailed", "last good scan is kept")
+	if channel.Status.LatestVersion != "1.2.3" {
+		w.t.Errorf("the list was lost: %q", channel.Status.LatestVersion)
+	}
+	w.expectReady(d, "True Succeeded", "")
+}
+
+func testGitSecret(w *world) {
+	w.populate()
+	w.refs = []git.Ref{ref("main", "a")}
+	d := w.gitDeployment("analytics")
+	d.Spec.Model.Git.SecretRef = &v1alpha1.LocalReference{Name: "git"}
+	w.create(d)
+	w.settle()
+	w.expectReady(d, "False GitSecretUnreadable", `"git" does not exist`)
+	w.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.name, Name: "git"}, Data: map[string][]byte{"username": []byte("ada")}})
+	w.settle()
+	w.expectReady(d, "False GitSecretUnreadable", `key "password" is missing`)
+}
+
+func testReservedVariable(w *world) {
+	w.populate()
+	d := w.deployment("analytics")
+	d.Spec.Env = []v1alpha1.EnvVar{{Name: "CUBEJS_API_SECRET", Value: ptr.To("x")}}
+	w.create(d)
+	w.settle()
+	w.expectReady(d, "False InvalidSpec", "CUBEJS_API_SECRET")
+}
+
+func testEnvironmentID(w *world) {
+	w.populate()
+	w.refs = []git.Ref{ref("main", "a"), ref("feature", "b")}
+	w.create(w.gitDeployment("analytics"))
+	w.settle()
+	stagingID := func() string {
+		for _, obj := range w.all(&v1alpha1.EnvironmentList{}) {
+			if e, ok := obj.(*v1alpha1.Environment); ok && e.Spec.Type == v1alpha1.EnvironmentStaging {
+				return e.Status.ID
+			}
+		}
+		return ""
+	}
+	w.staging("feature", true)
+	w.settle()
+	before := stagingID()
+	w.staging("feature", false)
+	w.settle()
+	if stagingID() != "" {
+		w.t.Error("the staging environment still exists")
+	}
+	w.staging("feature", true)
+	w.settle()
+	if before == "" || stagingID() != before {
+		w.t.Errorf("the ID of the environment was %q and is %q", before, stagingID())
+	}
+}
+
+func testAccountConflicts(w *world) {
+	acct := w.account()
+	acct.Spec.Namespace = w.name + "-missing"
+	w.create(acct)
+	w.settle()
+	w.expectReady(acct, "False NamespaceNotFound", w.name+"-missing")
+	w.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.name + "-missing"}})
+	w.settle()
+	w.expectReady(acct, "True Succeeded", "")
+	time.Sleep(time.Second) // creation times have a resolution of one second
+	rival := w.account()
+	rival.Name = w.name + "-rival"
+	rival.Spec.Namespace = w.name + "-other"
+	w.create(rival)
+	w.settle()
+	w.expectReady(rival, "False HostTaken", acct.Name)
+}
