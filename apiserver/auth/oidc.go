@@ -244,7 +244,7 @@ func (a *OIDC) mayAct(ctx context.Context, namespace, userName string) (string, 
 		return "", fmt.Errorf("find user: %w", err)
 	}
 	// Of several with the name one has it, and the others have lost it.
-	list.Items = slices.DeleteFunc(list.Items, func(u v1alpha1.ScimUser) bool { return claims.Lost(&u) })
+	list.Items = slices.DeleteFunc(list.Items, func(u v1alpha1.ScimUser) bool { return claims.IsNameTaken(&u) })
 	for i := range list.Items {
 		if !apikey.Active(&list.Items[i]) {
 			return "", refused("the user is not active")

@@ -33,7 +33,7 @@ func slim() toolscache.TransformFunc {
 			return out, err
 		}
 		slimMetadata(o)
-		lost, common := claims.Lost(o), o.Common()
+		lost, common := claims.IsNameTaken(o), o.Common()
 		common.Conditions = nil
 		if lost {
 			common.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNameTaken}}

@@ -75,7 +75,7 @@ func handler(changed func(before, after any)) toolscache.ResourceEventHandler {
 
 // isVisible tells whether an object is a resource.
 func isVisible(o v1alpha1.Object) bool {
-	return o.GetDeletionTimestamp().IsZero() && !claims.Lost(o)
+	return o.GetDeletionTimestamp().IsZero() && !claims.IsNameTaken(o)
 }
 
 // visible is a resource's object as the cache has it, nil when there is none. It is shared: not to

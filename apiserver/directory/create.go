@@ -177,7 +177,7 @@ func (r *reservation[T, S]) release(ctx context.Context) {
 
 // confirm tells whether the value is still the object's: who took long may have lost it.
 func (r *reservation[T, S]) confirm(ctx context.Context) (bool, error) {
-	if r.value == "" || r.c.d.clock.Since(r.since) < claims.Grace/2 {
+	if r.value == "" || r.c.d.clock.Since(r.since) < claims.ReserveTimeout/2 {
 		return true, nil
 	}
 	return r.c.unique.Confirm(ctx, r.c.d.kube, r.v.namespace, r.id, r.value)

@@ -299,7 +299,7 @@ func (a *API) numbered(ctx context.Context, d *v1alpha1.Deployment) (*Deployment
 		if err := a.Kube.Client.Get(ctx, client.ObjectKeyFromObject(d), fresh); err != nil {
 			return false, client.IgnoreNotFound(err)
 		}
-		lost = claims.Lost(fresh)
+		lost = claims.IsNameTaken(fresh)
 		return lost || numberOf(fresh) > 0 && fresh.Status.URL != "", nil
 	})
 	if err != nil {

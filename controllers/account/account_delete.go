@@ -48,9 +48,9 @@ func teardown(ctx context.Context, s *reconciler.Scope[*v1alpha1.Account]) recon
 	}
 	if s.Clock.Since(acct.DeletionTimestamp.Time) > teardownPatience {
 		return reconciler.Stalled(v1alpha1.ReasonTerminating, fmt.Sprintf(
-			"%s does not go away: look at its metadata.finalizers and remove what holds it", left)).In(teardownPause)
+			"%s does not go away: look at its metadata.finalizers and remove what holds it", left)).RequeueIn(teardownPause)
 	}
-	return reconciler.Progressing(v1alpha1.ReasonTerminating, "Objects of the account are being removed").In(teardownPause)
+	return reconciler.Progressing(v1alpha1.ReasonTerminating, "Objects of the account are being removed").RequeueIn(teardownPause)
 }
 
 // deleteObjects deletes what is in the account's namespace and returns the name of one

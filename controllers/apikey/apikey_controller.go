@@ -53,7 +53,7 @@ func work(ctx context.Context, s *scope) reconciler.Outcome {
 		return *o
 	}
 	// Nothing else happens when the key expires.
-	return o.In(k.Spec.ExpirationTime.Sub(s.Clock.Now()))
+	return o.RequeueIn(k.Spec.ExpirationTime.Sub(s.Clock.Now()))
 }
 
 // ownerOf is the user that the key acts for; nil when there is none.
@@ -86,7 +86,7 @@ func works(ctx context.Context, s *scope) *reconciler.Outcome {
 	}
 	o := reconciler.Done("The API key works")
 	if len(missing) > 0 {
-		o = o.Saying("spec.deployments: does not exist: " + strings.Join(missing, ", "))
+		o = o.WithDetail("spec.deployments: does not exist: " + strings.Join(missing, ", "))
 	}
 	return &o
 }

@@ -110,7 +110,7 @@ func stalled(reason, message string) *reconciler.Outcome {
 }
 
 func again(reason, message string) *reconciler.Outcome {
-	o := reconciler.Stalled(reason, message).In(secretPause)
+	o := reconciler.Stalled(reason, message).RequeueIn(secretPause)
 	return &o
 }
 

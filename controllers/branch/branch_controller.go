@@ -184,7 +184,7 @@ func ready(env *v1alpha1.Environment) reconciler.Outcome {
 	isReady := c != nil && c.Status == metav1.ConditionTrue && env.Status.ObservedGeneration == env.Generation
 	switch {
 	case isReady && c.Reason == v1alpha1.ReasonAsleep:
-		return reconciler.Done(fmt.Sprintf("The %s environment is asleep", env.Spec.Type)).Because(v1alpha1.ReasonAsleep)
+		return reconciler.Done(fmt.Sprintf("The %s environment is asleep", env.Spec.Type)).WithReason(v1alpha1.ReasonAsleep)
 	case isReady:
 		return reconciler.Done(fmt.Sprintf("The %s environment is active", env.Spec.Type))
 	}

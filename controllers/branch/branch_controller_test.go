@@ -405,7 +405,7 @@ func TestReady(t *testing.T) {
 		"stalled before":     {env(2, 1, stalled), "Unknown Progressing", "brought up"},
 		"rolling out":        {env(2, 2, reconciler.Progressing("B", "x")), "Unknown Progressing", "brought up"},
 		"failing is no end":  {env(2, 2, reconciler.Failing("C", "x", 1)), "Unknown Progressing", "brought up"},
-		"asleep is in order": {env(2, 2, reconciler.Done("x").Because(v1alpha1.ReasonAsleep)), "True Asleep", "is asleep"},
+		"asleep is in order": {env(2, 2, reconciler.Done("x").WithReason(v1alpha1.ReasonAsleep)), "True Asleep", "is asleep"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

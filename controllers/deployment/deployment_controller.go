@@ -49,7 +49,7 @@ func New(c *kube.Client, recorder reconciler.Recorder, clk clock.PassiveClock, o
 		New:    func() *v1alpha1.Deployment { return &v1alpha1.Deployment{} },
 		Work:   r.work,
 		Delete: r.teardown,
-		Gone:   r.forget,
+		Forget: r.forget,
 	}
 }
 
@@ -72,7 +72,7 @@ func (r *deploymentReconciler) work(ctx context.Context, s *scope) reconciler.Ou
 	if suspend := s.Object.Spec.Suspend; suspend != nil && *suspend {
 		// A suspended rollout does not occupy a slot.
 		r.Fleet.ReleaseSlot(ctx, client.ObjectKeyFromObject(s.Object))
-		return reconciler.Done("Reconciliation is suspended").Because(v1alpha1.ReasonSuspended)
+		return reconciler.Done("Reconciliation is suspended").WithReason(v1alpha1.ReasonSuspended)
 	}
 	account, err := tenant.Of(ctx, s.Client, s.Object.Namespace)
 	if errors.Is(err, tenant.ErrNoAccount) {
@@ -190,7 +190,7 @@ func (r *deploymentReconciler) version(ctx context.Context, s *scope, model mode
 		r.Fleet.OccupySlot(ctx, key)
 	}
 	// The decision is recorded before it takes effect, so that it survives a crash.
-	outcome := p.outcome.In(model.nextFetch)
+	outcome := p.outcome.RequeueIn(model.nextFetch)
 	if model.warning != nil && outcome.IsDone() {
 		outcome = *model.warning
 	}

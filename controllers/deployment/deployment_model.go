@@ -82,7 +82,7 @@ func (r *deploymentReconciler) model(ctx context.Context, s *scope) (modelState,
 		return state, nil
 	}
 	if !remote.known() {
-		o := reconciler.Progressing(v1alpha1.ReasonProgressing, "Reading the branches of "+git.URL).In(remote.next)
+		o := reconciler.Progressing(v1alpha1.ReasonProgressing, "Reading the branches of "+git.URL).RequeueIn(remote.next)
 		return state, &o
 	}
 	o := reconciler.Failing(v1alpha1.ReasonModelNotFound, fmt.Sprintf(

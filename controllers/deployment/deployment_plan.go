@@ -138,7 +138,7 @@ func (o *planner) complete() plan {
 func (o *planner) sleep() plan {
 	o.status.Rollout = nil
 	return plan{run: o.target, outcome: reconciler.Done(fmt.Sprintf(
-		"Scaled to zero; version %s starts when it is scaled up", o.target.Version)).Because(v1alpha1.ReasonAsleep)}
+		"Scaled to zero; version %s starts when it is scaled up", o.target.Version)).WithReason(v1alpha1.ReasonAsleep)}
 }
 
 // update runs the version that ran last with the current settings. There is no other version
@@ -169,7 +169,7 @@ func (o *planner) rollOut() plan {
 	needsSlot := !install && !o.manual && !inProgress && !o.isSet(o.target)
 	if needsSlot && o.slotDenied {
 		return plan{run: o.status.History[0], outcome: reconciler.Progressing(v1alpha1.ReasonWaitingForSlot, fmt.Sprintf(
-			"Version %s waits for a rollout slot: the maximum number of concurrent rollouts is reached", o.target.Version)).In(slotRetryInterval)}
+			"Version %s waits for a rollout slot: the maximum number of concurrent rollouts is reached", o.target.Version)).RequeueIn(slotRetryInterval)}
 	}
 	o.status.Rollout.StartTime = &metav1.Time{Time: o.now.Truncate(time.Second)}
 	p := o.continueRollout()
@@ -190,7 +190,7 @@ func (o *planner) continueRollout() plan {
 		rollout.StartTime = nil
 		return plan{run: o.target, outcome: o.stalledOr(v1alpha1.ReasonRollingOut, "")}
 	case remaining > 0:
-		return plan{run: o.target, outcome: o.stalledOr(v1alpha1.ReasonRollingOut, o.describe()).In(remaining)}
+		return plan{run: o.target, outcome: o.stalledOr(v1alpha1.ReasonRollingOut, o.describe()).RequeueIn(remaining)}
 	case len(o.status.History) == 0:
 		return plan{run: o.target, outcome: reconciler.Stalled(v1alpha1.ReasonDeadlineExceeded, fmt.Sprintf(
 			"Version %s did not become ready within %s: %s", o.target.Version, progressDeadline(o.deployment), o.failureMessage()))}

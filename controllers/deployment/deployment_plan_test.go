@@ -88,7 +88,7 @@ func (w *world) environment() {
 	outcome := reconciler.Done("All pods run " + env.Spec.Version)
 	switch {
 	case w.asleep:
-		outcome = reconciler.Done("Scaled to zero").Because(v1alpha1.ReasonAsleep)
+		outcome = reconciler.Done("Scaled to zero").WithReason(v1alpha1.ReasonAsleep)
 		env.Status.Image = env.Spec.Image
 	case w.blocked:
 		outcome = reconciler.Stalled(v1alpha1.ReasonInvalidSpec, "spec.env[X]: is set by the platform")

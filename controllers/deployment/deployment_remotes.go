@@ -41,6 +41,8 @@ type Remotes struct {
 	wake  chan event.GenericEvent
 	slots chan struct{}
 
+	fetches sync.WaitGroup
+
 	mu     sync.Mutex
 	states map[client.ObjectKey]*remoteState
 }
@@ -88,12 +90,16 @@ func (r *Remotes) State(ctx context.Context, d *v1alpha1.Deployment) remoteState
 	age := r.clock.Since(state.fetched)
 	if !state.fetching && age >= interval {
 		state.fetching = true
-		go r.fetch(context.WithoutCancel(ctx), key, d.DeepCopy(), state)
+		d := d.DeepCopy()
+		r.fetches.Go(func() { r.fetch(context.WithoutCancel(ctx), key, d, state) })
 	}
 	current := *state
 	current.next = wait.Jitter(max(interval-age, time.Second), 0.1)
 	return current
 }
+
+// Wait waits until no fetch is in progress.
+func (r *Remotes) Wait() { r.fetches.Wait() }
 
 // Forget removes the state of a deployment's remote.
 func (r *Remotes) Forget(key client.ObjectKey) {

@@ -88,10 +88,10 @@ func (r *environmentReconciler) work(ctx context.Context, s *scope) reconciler.O
 func (r *environmentReconciler) report(ctx context.Context, s *scope, in engine.Inputs, outcome reconciler.Outcome, begun bool) reconciler.Outcome {
 	env := s.Object
 	if pause := r.memories.pause(env, begun, s.Clock.Now()); pause > 0 {
-		return outcome.In(pause).Quietly()
+		return outcome.RequeueIn(pause).Transient()
 	}
 	if !begun {
-		return outcome.In(lookAgain)
+		return outcome.RequeueIn(lookAgain)
 	}
 	return r.explain(ctx, s, in, outcome)
 }
@@ -110,7 +110,7 @@ func (r *environmentReconciler) inputs(ctx context.Context, s *scope) (engine.In
 		return engine.Inputs{}, failed(err)
 	case d.Generation < env.Spec.DeploymentGeneration:
 		// The environment was written for a deployment that the cache has not seen yet.
-		o := reconciler.Progressing(v1alpha1.ReasonProgressing, "Waiting for the deployment's newest settings").In(time.Second).Quietly()
+		o := reconciler.Progressing(v1alpha1.ReasonProgressing, "Waiting for the deployment's newest settings").RequeueIn(time.Second).Transient()
 		return engine.Inputs{}, &o
 	}
 	account, err := tenant.Of(ctx, s.Client, env.Namespace)

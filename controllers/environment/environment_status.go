@@ -67,7 +67,7 @@ func observe(env *v1alpha1.Environment, workloads []client.Object) (reconciler.O
 	case len(open) == 0:
 		status.Version, status.Image, status.ModelCommit = env.Spec.Version, env.Spec.Image, env.Spec.ModelCommit
 		if status.Replicas == 0 {
-			return reconciler.Done("Scaled to nothing on purpose").Because(v1alpha1.ReasonAsleep), true
+			return reconciler.Done("Scaled to nothing on purpose").WithReason(v1alpha1.ReasonAsleep), true
 		}
 		return reconciler.Done("All pods run version " + env.Spec.Version), true
 	case late:
@@ -118,7 +118,7 @@ func (r *environmentReconciler) explain(ctx context.Context, s *scope, in engine
 	if err != nil {
 		// The explanation is missing; what there is to say remains true.
 		log.FromContext(ctx).Error(err, "Cannot look at the pods")
-		return o.In(lookAgain)
+		return o.RequeueIn(lookAgain)
 	}
 	trouble := ""
 	for i := range pods.Items {
@@ -133,9 +133,9 @@ func (r *environmentReconciler) explain(ctx context.Context, s *scope, in engine
 		}
 	}
 	if trouble != "" {
-		o = o.Saying(trouble)
+		o = o.WithDetail(trouble)
 	}
-	return o.In(lookAgain)
+	return o.RequeueIn(lookAgain)
 }
 
 // podTrouble says what keeps a pod from being ready, in words that do not change from look

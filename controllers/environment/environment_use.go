@@ -47,13 +47,13 @@ func (u use) of(o reconciler.Outcome) reconciler.Outcome {
 		return asleep()
 	case u.left > 0:
 		// A little late, so that many environments that were woken at once do not end at once.
-		return o.In(wait.Jitter(u.left+time.Second, 0.02))
+		return o.RequeueIn(wait.Jitter(u.left+time.Second, 0.02))
 	}
 	return o
 }
 
 func asleep() reconciler.Outcome {
-	return reconciler.Done("Asleep: the next request wakes it").Because(v1alpha1.ReasonAsleep)
+	return reconciler.Done("Asleep: the next request wakes it").WithReason(v1alpha1.ReasonAsleep)
 }
 
 // untouched ends the work on an environment that nobody has ever used: nothing but its

@@ -58,7 +58,7 @@ func TestUseInOutcome(t *testing.T) {
 	}{
 		"always awake":   {use{}, done, "Succeeded", [2]time.Duration{0, 0}},
 		"awake":          {use{left: time.Hour}, done, "Succeeded", [2]time.Duration{time.Hour, 62 * time.Minute}},
-		"waking":         {use{left: time.Hour}, progressing.In(time.Second), "WorkloadsNotReady", [2]time.Duration{time.Second, time.Second}},
+		"waking":         {use{left: time.Hour}, progressing.RequeueIn(time.Second), "WorkloadsNotReady", [2]time.Duration{time.Second, time.Second}},
 		"asleep":         {use{isIdle: true}, done, "Asleep", [2]time.Duration{0, 0}},
 		"going to sleep": {use{isIdle: true}, progressing, "WorkloadsNotReady", [2]time.Duration{0, 0}},
 	}

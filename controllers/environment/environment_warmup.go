@@ -40,9 +40,9 @@ func (r *environmentReconciler) warmUp(ctx context.Context, s *scope, workloads 
 		return reconciler.Stalled(v1alpha1.ReasonCredentialsUnreadable, message), true
 	case engine.WarmUpCompiling:
 		// It has a limit of its own, so the deadline of the rollout does not count.
-		return o.Progressing(v1alpha1.ReasonWarmingUp).Saying("the data model is being compiled"), false
+		return o.Progressing(v1alpha1.ReasonWarmingUp).WithDetail("the data model is being compiled"), false
 	case engine.WarmUpNoAnswer:
-		return o.Saying(message), false
+		return o.WithDetail(message), false
 	}
 	return o, false
 }

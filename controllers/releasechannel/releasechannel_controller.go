@@ -73,7 +73,7 @@ func SetupWithManager(mgr ctrl.Manager, r reconcile.Reconciler, opts controller.
 func (r *channelReconciler) work(ctx context.Context, s *reconciler.Scope[*v1alpha1.ReleaseChannel]) reconciler.Outcome {
 	channel := s.Object
 	if channel.Spec.Suspend != nil && *channel.Spec.Suspend {
-		return reconciler.Done("Scanning is suspended; the list stays as it is").Because(v1alpha1.ReasonSuspended)
+		return reconciler.Done("Scanning is suspended; the list stays as it is").WithReason(v1alpha1.ReasonSuspended)
 	}
 	selection, err := newSelection(&channel.Spec)
 	if err != nil {
@@ -87,7 +87,7 @@ func (r *channelReconciler) work(ctx context.Context, s *reconciler.Scope[*v1alp
 		return scanFailed(err, interval(channel))
 	}
 	scansTotal.WithLabelValues("succeeded").Inc()
-	return summarise(s, selection, found).In(wait.Jitter(interval(channel), 0.1))
+	return summarise(s, selection, found).RequeueIn(wait.Jitter(interval(channel), 0.1))
 }
 
 // summarise puts what was found into the status, if it differs from what is there.
@@ -106,7 +106,7 @@ func summarise(s *reconciler.Scope[*v1alpha1.ReleaseChannel], selection *selecti
 	status.LatestVersion = versions[0].Version
 	if repushed != "" {
 		return reconciler.Done(fmt.Sprintf("tag %s was pushed again with other content; the digest first seen is kept", repushed)).
-			Because(v1alpha1.ReasonDigestChanged)
+			WithReason(v1alpha1.ReasonDigestChanged)
 	}
 	if len(found.missing) > 0 {
 		return reconciler.Done(fmt.Sprintf("Newest version is %s; not in the repository: %v", status.LatestVersion, found.missing))

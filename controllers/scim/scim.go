@@ -64,7 +64,7 @@ func claim[T v1alpha1.Object](ctx context.Context, s *reconciler.Scope[T], name 
 	if errors.Is(err, claims.ErrInFlight) {
 		// Whose it is comes out within a minute. Said only where something else was said before.
 		o := reconciler.Progressing(v1alpha1.ReasonProgressing, fmt.Sprintf(
-			"spec.%s: %q is just being given to another object", name.Field, name.Value(s.Object))).Quietly().In(inFlightPause)
+			"spec.%s: %q is just being given to another object", name.Field, name.Value(s.Object))).Transient().RequeueIn(inFlightPause)
 		return &o
 	}
 	if err != nil {
@@ -72,7 +72,7 @@ func claim[T v1alpha1.Object](ctx context.Context, s *reconciler.Scope[T], name 
 	}
 	if holder != "" {
 		o := reconciler.Stalled(v1alpha1.ReasonNameTaken, fmt.Sprintf(
-			"spec.%s: %q belongs to %s %q of the same account; choose another", name.Field, name.Value(s.Object), name.Kind, holder)).In(takenPause)
+			"spec.%s: %q belongs to %s %q of the same account; choose another", name.Field, name.Value(s.Object), name.Kind, holder)).RequeueIn(takenPause)
 		return &o
 	}
 	return nil

@@ -66,9 +66,9 @@ func New(c *kube.Client, recorder reconciler.Recorder, clk clock.PassiveClock) *
 	r := &groupReconciler{looked: map[client.ObjectKey]time.Time{}}
 	return &reconciler.Reconciler[*v1alpha1.ScimGroup]{
 		Client: c.As(FieldManager), Recorder: scim.Warnings(recorder), Clock: clk,
-		New:  func() *v1alpha1.ScimGroup { return &v1alpha1.ScimGroup{} },
-		Work: r.work,
-		Gone: func(_ context.Context, key client.ObjectKey) { r.forget(key) },
+		New:    func() *v1alpha1.ScimGroup { return &v1alpha1.ScimGroup{} },
+		Work:   r.work,
+		Forget: func(_ context.Context, key client.ObjectKey) { r.forget(key) },
 	}
 }
 
@@ -95,7 +95,7 @@ func (r *groupReconciler) work(ctx context.Context, s *scope) reconciler.Outcome
 	done := reconciler.Done("The group is in effect")
 	for _, note := range []string{unread, cycle} {
 		if note != "" {
-			done = done.Saying(note)
+			done = done.WithDetail(note)
 		}
 	}
 	return done
@@ -112,7 +112,7 @@ func (r *groupReconciler) wait(s *scope) *reconciler.Outcome {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if rest := r.looked[key].Add(pause).Sub(now); rest > 0 {
-		o := reconciler.Progressing(v1alpha1.ReasonProgressing, "The members are being counted").Quietly().In(rest)
+		o := reconciler.Progressing(v1alpha1.ReasonProgressing, "The members are being counted").Transient().RequeueIn(rest)
 		return &o
 	}
 	r.looked[key] = now

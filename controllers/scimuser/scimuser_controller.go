@@ -47,7 +47,7 @@ func work(ctx context.Context, s *scope) reconciler.Outcome {
 	done := reconciler.Done("The user is in effect")
 	for _, note := range []string{unread, manager} {
 		if note != "" {
-			done = done.Saying(note)
+			done = done.WithDetail(note)
 		}
 	}
 	return done

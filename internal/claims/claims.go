@@ -12,7 +12,7 @@
 //
 // A claim whose holder no longer exists or no longer has the value is taken over. One
 // without UID may be in flight: its holder is about to be written. It is left alone while it
-// is younger than a minute, except by Reserve, which waits for Grace to see what becomes of
+// is younger than a minute, except by Reserve, which waits for ReserveTimeout to see what becomes of
 // it; who takes longer than that to write has to Confirm.
 package claims
 
@@ -73,8 +73,8 @@ func (a Attribute[T]) Name(value string) string {
 	return strings.ToLower(a.Kind+"-"+a.Field) + "-" + hex.EncodeToString(sum[:16])
 }
 
-// Lost tells whether an object's unique value is held by another one: a controller has said so.
-func Lost(o v1alpha1.Object) bool {
+// IsNameTaken tells whether an object's unique value is held by another one: a controller has said so.
+func IsNameTaken(o v1alpha1.Object) bool {
 	ready := meta.FindStatusCondition(o.Common().Conditions, v1alpha1.ConditionReady)
 	return ready != nil && ready.Status == metav1.ConditionFalse && ready.Reason == v1alpha1.ReasonNameTaken
 }

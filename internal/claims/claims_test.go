@@ -338,8 +338,8 @@ func TestName(t *testing.T) {
 	}
 }
 
-// TestLost: only a controller's word that another has the name counts.
-func TestLost(t *testing.T) {
+// TestIsNameTaken: only a controller's word that another has the name counts.
+func TestIsNameTaken(t *testing.T) {
 	for name, c := range map[string]struct {
 		conditions []metav1.Condition
 		want       bool
@@ -352,7 +352,7 @@ func TestLost(t *testing.T) {
 	} {
 		u := &v1alpha1.ScimUser{}
 		u.Status.Conditions = c.conditions
-		if got := Lost(u); got != c.want {
+		if got := IsNameTaken(u); got != c.want {
 			t.Errorf("%s: got %t, want %t", name, got, c.want)
 		}
 	}

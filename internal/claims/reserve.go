@@ -13,10 +13,10 @@ import (
 	"github.com/quoin-dev/quoin/internal/kube"
 )
 
-// Grace is how long a claim may be in flight before Reserve takes it over. Another replica
+// ReserveTimeout is how long a claim may be in flight before Reserve takes it over. Another replica
 // may be between its claim and its object: killed there, the name must not stay blocked, and
 // who asks for it gets a slow answer rather than a wrong one.
-const Grace = 5 * time.Second
+const ReserveTimeout = 5 * time.Second
 
 const (
 	// firstLook and lastLook are the shortest and the longest pause between two looks at a
@@ -34,7 +34,7 @@ var errChanged = errors.New("the claim has changed")
 // value. It returns the name of the object that has the value when that is another one, and
 // empty when the value is reserved: one create in the good case.
 //
-// Who has not finished writing the object Grace/2 after calling Reserve must ask Confirm
+// Who has not finished writing the object ReserveTimeout/2 after calling Reserve must ask Confirm
 // afterwards, and undo the write when the value was lost meanwhile. Who does not write it
 // after all calls Release. ErrInFlight says that others were faster again and again.
 //
@@ -86,10 +86,10 @@ func (a Attribute[T]) reserve(ctx context.Context, c *kube.Client, key client.Ob
 	return a.takeOver(ctx, c, claim, name)
 }
 
-// await waits until the holder of a claim has the value, or Grace is over.
+// await waits until the holder of a claim has the value, or ReserveTimeout is over.
 func (a Attribute[T]) await(ctx context.Context, c *kube.Client, claim *v1alpha1.Claim) (held bool, err error) {
 	clk := a.clock()
-	end := clk.Now().Add(Grace)
+	end := clk.Now().Add(ReserveTimeout)
 	for pause := firstLook; clk.Now().Before(end); pause = min(2*pause, lastLook) {
 		select {
 		case <-ctx.Done():

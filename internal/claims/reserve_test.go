@@ -144,15 +144,15 @@ func TestReserveCosts(t *testing.T) {
 	}
 }
 
-// TestReserveAfterACrash: a claim whose object never came is taken over, after Grace while it
+// TestReserveAfterACrash: a claim whose object never came is taken over, after ReserveTimeout while it
 // may be in flight and at once when it is old.
 func TestReserveAfterACrash(t *testing.T) {
 	cases := map[string]struct {
 		clock          clock.Clock
 		atLeast, below time.Duration
 	}{
-		"young": {newQuick(0, 10), Grace / 10, 2 * Grace / 10},
-		"old":   {newQuick(2*time.Minute, 1), 0, Grace / 2},
+		"young": {newQuick(0, 10), ReserveTimeout / 10, 2 * ReserveTimeout / 10},
+		"old":   {newQuick(2*time.Minute, 1), 0, ReserveTimeout / 2},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -220,7 +220,7 @@ func TestReserveWaitsForTheHolder(t *testing.T) {
 		}()
 		begin := time.Now()
 		r.reserve(UserName, "second", "ann", "first")
-		if took := time.Since(begin); took > Grace/2 {
+		if took := time.Since(begin); took > ReserveTimeout/2 {
 			t.Errorf("took %s", took)
 		}
 	})
@@ -235,7 +235,7 @@ func TestReserveWaitsForTheHolder(t *testing.T) {
 		}()
 		begin := time.Now()
 		r.reserve(UserName, "second", "ann", "")
-		if took := time.Since(begin); took > Grace/2 {
+		if took := time.Since(begin); took > ReserveTimeout/2 {
 			t.Errorf("took %s", took)
 		}
 	})
@@ -298,7 +298,7 @@ func TestReserveOfSomebodyElses(t *testing.T) {
 	// Its UID says that it was there once: nothing is in flight.
 	begin := time.Now()
 	r.reserve(UserName, "other", "Ann", "")
-	if took := time.Since(begin); took > Grace/2 {
+	if took := time.Since(begin); took > ReserveTimeout/2 {
 		t.Errorf("took %s", took)
 	}
 }

@@ -1,9 +1,10 @@
-// Package reconciler is the frame around every controller: read the object, let the
-// controller do its work, sum the outcome up in conditions, write the status if it changed.
+// Package reconciler runs the work that all controllers have in common: it reads the object,
+// calls the controller, summarises the outcome in conditions, and patches the status if it
+// changed.
 //
-// Only this package writes the conditions Ready, Reconciling and Stalled, so they keep the
-// contract that tools rely on (kstatus): Reconciling and Stalled are present only while
-// True and never both, and observedGeneration moves only when a generation is dealt with.
+// Only this package writes the conditions Ready, Reconciling and Stalled, so that they follow
+// the rules that tools rely on (kstatus): Reconciling and Stalled are present only while True
+// and never both, and observedGeneration is set only when a generation has been handled.
 package reconciler
 
 import (
@@ -28,86 +29,88 @@ const (
 	stateFailing
 )
 
-// Outcome is how a reconciliation ended. Make one with Done, Progressing, Stalled or Failed.
+// Outcome is the result of a reconciliation. See Done, Progressing, Stalled, Failing and Failed.
 type Outcome struct {
 	state   state
 	reason  string
 	message string
 	err     error
-	quiet   bool
+	// transient is set by Transient.
+	transient bool
 
-	// After asks for another reconciliation after that time; zero for none.
+	// After is the time until the next reconciliation; zero for none.
 	After time.Duration
 }
 
-// Done says that the spec is in effect.
+// Done returns the outcome when the spec is in effect.
 func Done(message string) Outcome {
 	return Outcome{state: stateDone, reason: v1alpha1.ReasonSucceeded, message: message}
 }
 
-// Progressing says that work is under way and needs nobody's help.
+// Progressing returns the outcome while work is in progress and needs no action by a user.
 func Progressing(reason, message string) Outcome {
 	return Outcome{state: stateProgressing, reason: reason, message: message}
 }
 
-// Stalled says that nothing more happens until somebody changes something. The message
-// names it and what is allowed.
+// Stalled returns the outcome when a user has to change something first. The message names
+// the field and the allowed values.
 func Stalled(reason, message string) Outcome {
 	return Outcome{state: stateStalled, reason: reason, message: message}
 }
 
-// Failing says that something outside failed, which is tried again after a while; reason
-// and message say what, without anything that differs from try to try.
+// Failing returns the outcome when an external system fails, which is retried after a time.
+// The message must not contain text that differs between retries.
 func Failing(reason, message string, after time.Duration) Outcome {
 	return Outcome{state: stateFailing, reason: reason, message: message, After: after}
 }
 
-// Failed says that a call failed; it is tried again with growing pauses. Conflicts are not
-// failures: another writer was faster, and the next try sees what it wrote.
+// Failed returns the outcome of a failed call, which is retried with backoff. A conflict is
+// not a failure: the next reconciliation reads the current object.
 func Failed(err error) Outcome {
 	return Outcome{state: stateFailing, reason: v1alpha1.ReasonError, message: stableText(err), err: err}
 }
 
-// In asks for another reconciliation after d at the latest.
-func (o Outcome) In(d time.Duration) Outcome {
+// RequeueIn returns the outcome with another reconciliation after d at the latest.
+func (o Outcome) RequeueIn(d time.Duration) Outcome {
 	if d > 0 && (o.After == 0 || d < o.After) {
 		o.After = d
 	}
 	return o
 }
 
-// Because gives another reason than the usual one.
-func (o Outcome) Because(reason string) Outcome {
+// WithReason returns the outcome with another reason.
+func (o Outcome) WithReason(reason string) Outcome {
 	o.reason = reason
 	return o
 }
 
-// Progressing turns the outcome into work under way, for another reason and with the same message.
+// Progressing returns a Progressing outcome with another reason and the same message.
 func (o Outcome) Progressing(reason string) Outcome {
 	o.state, o.reason, o.err = stateProgressing, reason, nil
 	return o
 }
 
-// Saying adds to the message.
-func (o Outcome) Saying(more string) Outcome {
-	o.message += " (" + more + ")"
+// WithDetail returns the outcome with text added to the message in parentheses.
+func (o Outcome) WithDetail(detail string) Outcome {
+	o.message += " (" + detail + ")"
 	return o
 }
 
-// Quietly writes no status while the object's generation says already that work is under
-// way: progress that will be over in a moment is not worth a write.
-func (o Outcome) Quietly() Outcome {
-	o.quiet = true
+// Transient returns an outcome that is not written to the status while the generation is
+// unobserved, which shows already that work is in progress: a short-lived state is not worth
+// a write.
+func (o Outcome) Transient() Outcome {
+	o.transient = true
 	return o
 }
 
-// IsDone tells whether the spec is in effect.
+// IsDone reports whether the spec is in effect.
 func (o Outcome) IsDone() bool { return o.state == stateDone }
 
-// Err is the error of Failed.
+// Err returns the error of Failed.
 func (o Outcome) Err() error { return o.err }
 
-// Summarise writes the outcome into the conditions of an object.
+// Summarise sets the conditions and observedGeneration of an object from the outcome.
 func Summarise(obj v1alpha1.Object, o Outcome) {
 	ready, abnormal := metav1.ConditionFalse, v1alpha1.ConditionReconciling
 	switch o.state {
@@ -137,32 +140,32 @@ func Summarise(obj v1alpha1.Object, o Outcome) {
 		}
 		meta.RemoveStatusCondition(&status.Conditions, kind)
 	}
-	// Ready first, as people read it, and the same order whatever came to pass.
+	// The order does not depend on the history of the object; Ready comes first.
 	slices.SortStableFunc(status.Conditions, func(a, b metav1.Condition) int {
 		return cmp.Compare(rank(a.Type), rank(b.Type))
 	})
 }
 
-// rank is the place of a condition in the list.
+// rank returns the position of a condition in the list.
 func rank(kind string) int {
 	return slices.Index([]string{
 		v1alpha1.ConditionStalled, v1alpha1.ConditionReconciling, v1alpha1.ConditionAvailable, v1alpha1.ConditionReady,
 	}, kind) * -1
 }
 
-// maxMessage bounds the message of a condition, in bytes.
+// maxMessage is the maximum length of the message of a condition, in bytes.
 const maxMessage = 2048
 
-// Clip keeps a text within a number of bytes, without cutting a character in two.
-func Clip(s string, most int) string {
-	if len(s) <= most {
+// Clip returns s shortened to maxBytes, without splitting a character.
+func Clip(s string, maxBytes int) string {
+	if len(s) <= maxBytes {
 		return s
 	}
-	return strings.ToValidUTF8(s[:most-3], "") + "..."
+	return strings.ToValidUTF8(s[:maxBytes-3], "") + "..."
 }
 
-// stableText is the text of an error for a condition. Errors that carry text of their own
-// for users offer it; the others are shown whole.
+// stableText returns the text of an error for a condition: that of UserMessage if the error
+// has this method, else the whole text.
 func stableText(err error) string {
 	var user interface{ UserMessage() string }
 	if errors.As(err, &user) {

@@ -15,27 +15,27 @@ import (
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 )
 
-// outcomes are one of each state.
+// outcomes returns one outcome of each state.
 func outcomes() map[string]Outcome {
 	return map[string]Outcome{
-		"done":        Done("All is well"),
-		"progressing": Progressing(v1alpha1.ReasonProgressing, "Under way"),
+		"done":        Done("Ready"),
+		"progressing": Progressing(v1alpha1.ReasonProgressing, "In progress"),
 		"stalled":     Stalled(v1alpha1.ReasonInvalidSpec, "spec.x: must be y"),
 		"failing":     Failing(v1alpha1.ReasonGitFailed, "No answer", time.Minute),
 		"failed":      Failed(errors.New("connection refused")),
 	}
 }
 
-// shown is a condition as it is compared: without the time.
-type shown struct {
+// condition is a condition without its time.
+type condition struct {
 	Type, Status, Reason, Message string
 	Generation                    int64
 }
 
-func shownOf(obj v1alpha1.Object) []shown {
-	var all []shown
+func conditionsOf(obj v1alpha1.Object) []condition {
+	var all []condition
 	for _, c := range obj.Common().Conditions {
-		all = append(all, shown{c.Type, string(c.Status), c.Reason, c.Message, c.ObservedGeneration})
+		all = append(all, condition{c.Type, string(c.Status), c.Reason, c.Message, c.ObservedGeneration})
 	}
 	return all
 }
@@ -48,20 +48,20 @@ func branch(generation int64) *v1alpha1.Branch {
 
 func TestSummarise(t *testing.T) {
 	cases := map[string]struct {
-		want     []shown
+		want     []condition
 		observed int64
 	}{
-		"done": {[]shown{{"Ready", "True", "Succeeded", "All is well", 3}}, 3},
-		"progressing": {[]shown{
-			{"Ready", "Unknown", "Progressing", "Under way", 3}, {"Reconciling", "True", "Progressing", "Under way", 3},
+		"done": {[]condition{{"Ready", "True", "Succeeded", "Ready", 3}}, 3},
+		"progressing": {[]condition{
+			{"Ready", "Unknown", "Progressing", "In progress", 3}, {"Reconciling", "True", "Progressing", "In progress", 3},
 		}, -1},
-		"stalled": {[]shown{
+		"stalled": {[]condition{
 			{"Ready", "False", "InvalidSpec", "spec.x: must be y", 3}, {"Stalled", "True", "InvalidSpec", "spec.x: must be y", 3},
 		}, 3},
-		"failing": {[]shown{
+		"failing": {[]condition{
 			{"Ready", "False", "GitFailed", "No answer", 3}, {"Reconciling", "True", "GitFailed", "No answer", 3},
 		}, -1},
-		"failed": {[]shown{
+		"failed": {[]condition{
 			{"Ready", "False", "ReconcileError", "connection refused", 3}, {"Reconciling", "True", "ReconcileError", "connection refused", 3},
 		}, -1},
 	}
@@ -69,7 +69,7 @@ func TestSummarise(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := branch(3)
 			Summarise(b, outcomes()[name])
-			if diff := cmp.Diff(tc.want, shownOf(b)); diff != "" {
+			if diff := cmp.Diff(tc.want, conditionsOf(b)); diff != "" {
 				t.Errorf("conditions (-want +got):\n%s", diff)
 			}
 			if b.Status.ObservedGeneration != tc.observed {
@@ -79,36 +79,35 @@ func TestSummarise(t *testing.T) {
 	}
 }
 
-// TestSummariseAfterAnything holds the contract of kstatus against every outcome after every
-// other one, on the same generation and on the next.
-func TestSummariseAfterAnything(t *testing.T) {
-	for was, before := range outcomes() {
-		for is, now := range outcomes() {
+// TestSummariseDoesNotDependOnThePreviousOutcome, on the same generation and on the next.
+func TestSummariseDoesNotDependOnThePreviousOutcome(t *testing.T) {
+	for previousName, previous := range outcomes() {
+		for name, outcome := range outcomes() {
 			for _, generation := range []int64{1, 2} {
-				t.Run(fmt.Sprintf("%s after %s, generation %d", is, was, generation), func(t *testing.T) {
+				t.Run(fmt.Sprintf("%s after %s, generation %d", name, previousName, generation), func(t *testing.T) {
 					b := branch(1)
 					meta.SetStatusCondition(&b.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionAvailable, Status: "True", Reason: "Succeeded"})
-					Summarise(b, before)
+					Summarise(b, previous)
 					observed := b.Status.ObservedGeneration
 					b.Generation = generation
-					Summarise(b, now)
+					Summarise(b, outcome)
 
 					fresh := branch(generation)
-					Summarise(fresh, now)
-					var got []shown
-					for _, c := range shownOf(b) {
+					Summarise(fresh, outcome)
+					var got []condition
+					for _, c := range conditionsOf(b) {
 						if c.Type != v1alpha1.ConditionAvailable {
 							got = append(got, c)
 						}
 					}
-					if diff := cmp.Diff(shownOf(fresh), got); diff != "" {
-						t.Errorf("conditions depend on what was before (-want +got):\n%s", diff)
+					if diff := cmp.Diff(conditionsOf(fresh), got); diff != "" {
+						t.Errorf("conditions depend on the previous outcome (-want +got):\n%s", diff)
 					}
 					if meta.FindStatusCondition(b.Status.Conditions, v1alpha1.ConditionAvailable) == nil {
-						t.Error("the controller's own condition is gone")
+						t.Error("the controller's own condition was removed")
 					}
 					want := observed
-					if now.state == stateDone || now.state == stateStalled {
+					if outcome.state == stateDone || outcome.state == stateStalled {
 						want = generation
 					}
 					if b.Status.ObservedGeneration != want {
@@ -120,8 +119,8 @@ func TestSummariseAfterAnything(t *testing.T) {
 	}
 }
 
-// TestSummariseKeepsTimes: lastTransitionTime is that of the status, not of the last look.
-func TestSummariseKeepsTimes(t *testing.T) {
+// TestLastTransitionTimeChangesWithTheStatus only.
+func TestLastTransitionTimeChangesWithTheStatus(t *testing.T) {
 	past := metav1.NewTime(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
 	cases := map[string]struct {
 		before, after Outcome
@@ -148,8 +147,8 @@ func TestSummariseKeepsTimes(t *testing.T) {
 	}
 }
 
-// TestOrderOfConditions: the same order, however they came to be there; Ready first.
-func TestOrderOfConditions(t *testing.T) {
+// TestOrderOfConditionsIsFixed with Ready first.
+func TestOrderOfConditionsIsFixed(t *testing.T) {
 	b := branch(1)
 	for _, kind := range []string{"Other", v1alpha1.ConditionAvailable, v1alpha1.ConditionReconciling, "Another"} {
 		meta.SetStatusCondition(&b.Status.Conditions, metav1.Condition{Type: kind, Status: "True", Reason: "x"})
@@ -167,9 +166,9 @@ func TestOrderOfConditions(t *testing.T) {
 func TestClip(t *testing.T) {
 	cases := map[string]struct{ text, want string }{
 		"short":              {"x", "x"},
-		"just fits":          {strings.Repeat("x", 2048), strings.Repeat("x", 2048)},
-		"one too many":       {strings.Repeat("x", 2049), strings.Repeat("x", 2045) + "..."},
-		"no half characters": {strings.Repeat("x", 2043) + "€uro and more", strings.Repeat("x", 2043) + "..."},
+		"maximum length":     {strings.Repeat("x", 2048), strings.Repeat("x", 2048)},
+		"one byte too long":  {strings.Repeat("x", 2049), strings.Repeat("x", 2045) + "..."},
+		"no split character": {strings.Repeat("x", 2043) + "€uro and more", strings.Repeat("x", 2043) + "..."},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -197,7 +196,7 @@ func FuzzClip(f *testing.F) {
 	})
 }
 
-// userError is an error with words for users.
+// userError is an error with a message for users.
 type userError struct{ error }
 
 func (userError) UserMessage() string { return "the registry did not answer" }
@@ -205,29 +204,29 @@ func (userError) UserMessage() string { return "the registry did not answer" }
 func TestOutcomes(t *testing.T) {
 	cases := map[string]struct {
 		outcome Outcome
-		want    shown
+		want    condition
 		after   time.Duration
 	}{
-		"user's words of an error":    {Failed(fmt.Errorf("scan: %w", userError{errors.New("dial tcp 10.0.0.1:37512")})), shown{"Ready", "False", "ReconcileError", "the registry did not answer", 1}, 0},
-		"other reason":                {Done("x").Because("Suspended"), shown{"Ready", "True", "Suspended", "x", 1}, 0},
-		"more words":                  {Stalled("A", "x").Saying("y"), shown{"Ready", "False", "A", "x (y)", 1}, 0},
-		"comes back":                  {Done("x").In(time.Minute), shown{"Ready", "True", "Succeeded", "x", 1}, time.Minute},
-		"comes back at the earlier":   {Done("x").In(time.Minute).In(time.Second), shown{"Ready", "True", "Succeeded", "x", 1}, time.Second},
-		"later does not delay":        {Done("x").In(time.Second).In(time.Minute), shown{"Ready", "True", "Succeeded", "x", 1}, time.Second},
-		"zero asks for nothing":       {Done("x").In(time.Second).In(0), shown{"Ready", "True", "Succeeded", "x", 1}, time.Second},
-		"the past asks for nothing":   {Done("x").In(-time.Second), shown{"Ready", "True", "Succeeded", "x", 1}, 0},
-		"failing comes back anyway":   {Failing("A", "x", time.Hour), shown{"Ready", "False", "A", "x", 1}, time.Hour},
-		"quiet says the same in time": {Progressing("A", "x").Quietly(), shown{"Ready", "Unknown", "A", "x", 1}, 0},
+		"message for users":          {Failed(fmt.Errorf("scan: %w", userError{errors.New("dial tcp 10.0.0.1:37512")})), condition{"Ready", "False", "ReconcileError", "the registry did not answer", 1}, 0},
+		"other reason":               {Done("x").WithReason("Suspended"), condition{"Ready", "True", "Suspended", "x", 1}, 0},
+		"detail":                     {Stalled("A", "x").WithDetail("y"), condition{"Ready", "False", "A", "x (y)", 1}, 0},
+		"requeued":                   {Done("x").RequeueIn(time.Minute), condition{"Ready", "True", "Succeeded", "x", 1}, time.Minute},
+		"the earlier requeue counts": {Done("x").RequeueIn(time.Minute).RequeueIn(time.Second), condition{"Ready", "True", "Succeeded", "x", 1}, time.Second},
+		"a later requeue is ignored": {Done("x").RequeueIn(time.Second).RequeueIn(time.Minute), condition{"Ready", "True", "Succeeded", "x", 1}, time.Second},
+		"zero is ignored":            {Done("x").RequeueIn(time.Second).RequeueIn(0), condition{"Ready", "True", "Succeeded", "x", 1}, time.Second},
+		"negative is ignored":        {Done("x").RequeueIn(-time.Second), condition{"Ready", "True", "Succeeded", "x", 1}, 0},
+		"failing is requeued":        {Failing("A", "x", time.Hour), condition{"Ready", "False", "A", "x", 1}, time.Hour},
+		"transient":                  {Progressing("A", "x").Transient(), condition{"Ready", "Unknown", "A", "x", 1}, 0},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			b := branch(1)
 			Summarise(b, tc.outcome)
-			if diff := cmp.Diff(tc.want, shownOf(b)[0]); diff != "" {
+			if diff := cmp.Diff(tc.want, conditionsOf(b)[0]); diff != "" {
 				t.Errorf("Ready (-want +got):\n%s", diff)
 			}
 			if tc.outcome.After != tc.after {
-				t.Errorf("comes back after %s, want %s", tc.outcome.After, tc.after)
+				t.Errorf("requeued after %s, want %s", tc.outcome.After, tc.after)
 			}
 		})
 	}

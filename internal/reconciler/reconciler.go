@@ -21,14 +21,14 @@ import (
 	"github.com/quoin-dev/quoin/internal/kube"
 )
 
-// quietFailures is how many tries in a row may fail before conditions show it: one lost
+// failureThreshold is the number of consecutive failures that the conditions show: one failed
 // request must not make a healthy object flap.
-const quietFailures = 3
+const failureThreshold = 3
 
-// conflictPause is the pause before the next try after another writer was faster.
-const conflictPause = 100 * time.Millisecond
+// conflictBackoff is the time until the next reconciliation after a conflict.
+const conflictBackoff = 100 * time.Millisecond
 
-// Recorder writes events for people. Events are told, never read.
+// Recorder writes events. Controllers never read events.
 type Recorder interface {
 	Eventf(regarding, related runtime.Object, eventtype, reason, action, note string, args ...any)
 }
@@ -38,16 +38,16 @@ type Scope[T v1alpha1.Object] struct {
 	*kube.Client
 	// Object is the object; the controller changes its status in place.
 	Object T
-	// Clock tells the time.
+	// Clock returns the current time.
 	Clock clock.PassiveClock
 
-	first, before T
-	recorder      Recorder
+	// initial is the object as it was read, before as it was last written.
+	initial, before T
+	recorder        Recorder
 }
 
-// Record writes the status as it is now, with the outcome to come if all goes well. A
-// controller calls it before it acts on a decision that it must not take twice: whatever
-// happens next, the decision is known.
+// Record patches the status with the expected outcome. A controller calls it before it acts
+// on a decision that it must not take twice, so that the decision survives a crash.
 func (s *Scope[T]) Record(ctx context.Context, o Outcome) error {
 	Summarise(s.Object, o)
 	if _, err := kube.PatchStatus(ctx, s.Client, s.before, s.Object); err != nil {
@@ -57,16 +57,16 @@ func (s *Scope[T]) Record(ctx context.Context, o Outcome) error {
 	return nil
 }
 
-// labelTries is how often labels are written again after another writer was faster. What
-// they say, such as a number just given out, would be lost otherwise.
-const labelTries = 5
+// labelAttempts is the maximum number of attempts to write labels when there are conflicts.
+// Their values, for example an ID just allocated, would be lost otherwise.
+const labelAttempts = 5
 
-// Label writes labels, annotations and finalizers of the object. change may be called
-// again on a newer copy, and must leave alone what it finds done. The status is not
-// touched: what was changed in it stays to be written.
+// Label patches labels, annotations and finalizers of the object. change must be idempotent:
+// after a conflict it is called again on the current object. Changes of the status are kept
+// and not written.
 func (s *Scope[T]) Label(ctx context.Context, change func(obj T)) error {
 	generation := s.Object.GetGeneration()
-	for try := 1; ; try++ {
+	for attempt := 1; ; attempt++ {
 		changed, _ := s.before.DeepCopyObject().(T)
 		change(changed)
 		err := kube.PatchMetadata(ctx, s.Client, s.before, changed)
@@ -78,7 +78,7 @@ func (s *Scope[T]) Label(ctx context.Context, change func(obj T)) error {
 			s.Object.SetResourceVersion(changed.GetResourceVersion())
 			return nil
 		}
-		if !apierrors.IsConflict(err) || try == labelTries {
+		if !apierrors.IsConflict(err) || attempt == labelAttempts {
 			return err
 		}
 		newer, _ := s.before.DeepCopyObject().(T)
@@ -86,32 +86,32 @@ func (s *Scope[T]) Label(ctx context.Context, change func(obj T)) error {
 			return err
 		}
 		if newer.GetUID() != s.Object.GetUID() || newer.GetGeneration() != generation {
-			return err // another object, or another spec: begin anew
+			return err // another object or another spec: the next reconciliation starts over
 		}
 		s.before = newer
 	}
 }
 
-// Event tells people of something that happened to the object.
+// Event writes an event about the object.
 func (s *Scope[T]) Event(kind, reason, action, note string, args ...any) {
 	s.recorder.Eventf(s.Object, nil, kind, reason, action, note, args...)
 }
 
-// Reconciler runs a controller's work on objects of one kind.
+// Reconciler reconciles objects of one kind.
 type Reconciler[T v1alpha1.Object] struct {
 	Client   *kube.Client
 	Recorder Recorder
 	Clock    clock.PassiveClock
-	// New makes an empty object.
+	// New returns an empty object.
 	New func() T
-	// Work brings the world in line with the object.
+	// Work reconciles the object.
 	Work func(context.Context, *Scope[T]) Outcome
-	// Delete cleans up before an object goes; nil when owner references do it all. It is
-	// called while the object has a deletion timestamp, and takes the finalizer away itself.
+	// Delete cleans up while the object has a deletion timestamp, and removes the finalizer; nil
+	// when owner references suffice.
 	Delete func(context.Context, *Scope[T]) Outcome
-	// Gone forgets what is held in memory of an object that does not exist any more; nil when
-	// that is nothing. An object without finalizers goes without a call of Delete.
-	Gone func(context.Context, client.ObjectKey)
+	// Forget, if not nil, removes the in-memory state of an object that no longer exists. Delete
+	// is not called for an object without finalizers.
+	Forget func(context.Context, client.ObjectKey)
 
 	mu       sync.Mutex
 	failures map[types.NamespacedName]int
@@ -122,9 +122,9 @@ func (r *Reconciler[T]) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.R
 	obj := r.New()
 	if err := r.Client.Get(ctx, req.NamespacedName, obj); err != nil {
 		if apierrors.IsNotFound(err) {
-			r.failed(req, nil)
-			if r.Gone != nil {
-				r.Gone(ctx, req.NamespacedName)
+			r.countFailure(req, nil)
+			if r.Forget != nil {
+				r.Forget(ctx, req.NamespacedName)
 			}
 			return ctrl.Result{}, nil
 		}
@@ -138,52 +138,52 @@ func (r *Reconciler[T]) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.R
 		work = r.Delete
 	}
 	scope := &Scope[T]{Client: r.Client, Object: obj, Clock: r.Clock, recorder: r.Recorder}
-	scope.first, _ = obj.DeepCopyObject().(T)
-	scope.before = scope.first
+	scope.initial, _ = obj.DeepCopyObject().(T)
+	scope.before = scope.initial
 	outcome := work(ctx, scope)
 	return r.finish(ctx, req, scope, outcome)
 }
 
-// finish sums the outcome up in the status and tells the queue when to come back.
+// finish writes the outcome to the status and returns when to reconcile again.
 func (r *Reconciler[T]) finish(ctx context.Context, req ctrl.Request, scope *Scope[T], o Outcome) (ctrl.Result, error) {
 	logger := log.FromContext(ctx)
-	if again(o.err) {
-		logger.V(1).Info("Another writer was faster", "cause", o.err.Error())
-		return ctrl.Result{RequeueAfter: wait.Jitter(conflictPause, 1)}, nil
+	if isConflict(o.err) {
+		logger.V(1).Info("Conflict with another writer", "cause", o.err.Error())
+		return ctrl.Result{RequeueAfter: wait.Jitter(conflictBackoff, 1)}, nil
 	}
-	if gone(o.err) {
+	if isTerminating(o.err) {
 		return ctrl.Result{}, nil
 	}
 	if err := ctx.Err(); err != nil {
-		// Out of time, or shutting down: nothing can be written, and the queue keeps the object.
+		// Timeout or shutdown: nothing can be written, and the queue keeps the object.
 		return ctrl.Result{}, errors.Join(o.err, err)
 	}
-	times := r.failed(req, o.err)
-	if o.err != nil && times < quietFailures && scope.Object.Common().ObservedGeneration == scope.Object.GetGeneration() {
+	failures := r.countFailure(req, o.err)
+	if o.err != nil && failures < failureThreshold && scope.Object.Common().ObservedGeneration == scope.Object.GetGeneration() {
 		return ctrl.Result{}, o.err
 	}
-	if o.quiet && scope.Object.Common().ObservedGeneration != scope.Object.GetGeneration() {
+	if o.transient && scope.Object.Common().ObservedGeneration != scope.Object.GetGeneration() {
 		return ctrl.Result{RequeueAfter: o.After}, nil
 	}
 	Summarise(scope.Object, o)
 	if _, err := kube.PatchStatus(ctx, scope.Client, scope.before, scope.Object); err != nil {
 		switch {
-		case again(err):
-			return ctrl.Result{RequeueAfter: wait.Jitter(conflictPause, 1)}, nil
+		case isConflict(err):
+			return ctrl.Result{RequeueAfter: wait.Jitter(conflictBackoff, 1)}, nil
 		case apierrors.IsNotFound(err):
 			return ctrl.Result{}, nil
 		}
 		return ctrl.Result{}, errors.Join(o.err, err)
 	}
-	r.tell(scope, o)
+	r.recordEvent(scope, o)
 	if o.err != nil {
 		return ctrl.Result{}, o.err
 	}
 	return ctrl.Result{RequeueAfter: o.After}, nil
 }
 
-// failed counts failures in a row; a nil error ends the row.
-func (r *Reconciler[T]) failed(req ctrl.Request, err error) int {
+// countFailure returns the number of consecutive failures; a nil error resets it.
+func (r *Reconciler[T]) countFailure(req ctrl.Request, err error) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err == nil {
@@ -197,30 +197,29 @@ func (r *Reconciler[T]) failed(req ctrl.Request, err error) int {
 	return r.failures[req.NamespacedName]
 }
 
-// tell writes an event when the object became ready, or stopped being so for a reason that
-// somebody should look at.
-func (r *Reconciler[T]) tell(scope *Scope[T], o Outcome) {
-	was := meta.FindStatusCondition(scope.first.Common().Conditions, v1alpha1.ConditionReady)
-	is := meta.FindStatusCondition(scope.Object.Common().Conditions, v1alpha1.ConditionReady)
-	if was != nil && was.Status == is.Status && was.Reason == is.Reason {
+// recordEvent writes an event when the status or the reason of Ready changed, except for progress.
+func (r *Reconciler[T]) recordEvent(scope *Scope[T], o Outcome) {
+	before := meta.FindStatusCondition(scope.initial.Common().Conditions, v1alpha1.ConditionReady)
+	after := meta.FindStatusCondition(scope.Object.Common().Conditions, v1alpha1.ConditionReady)
+	if before != nil && before.Status == after.Status && before.Reason == after.Reason {
 		return
 	}
 	switch o.state {
 	case stateDone:
-		scope.Event(corev1.EventTypeNormal, is.Reason, "Reconcile", "%s", is.Message)
+		scope.Event(corev1.EventTypeNormal, after.Reason, "Reconcile", "%s", after.Message)
 	case stateStalled, stateFailing:
-		scope.Event(corev1.EventTypeWarning, is.Reason, "Reconcile", "%s", is.Message)
+		scope.Event(corev1.EventTypeWarning, after.Reason, "Reconcile", "%s", after.Message)
 	case stateProgressing:
 	}
 }
 
-// again tells whether the write lost a race and a fresh read will do.
-func again(err error) bool {
+// isConflict reports whether a write failed because the object has changed since it was read.
+func isConflict(err error) bool {
 	return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err)
 }
 
-// gone tells whether the write failed because the namespace is on its way out, which
-// takes the object with it.
-func gone(err error) bool {
+// isTerminating reports whether a write failed because the namespace, and with it the object,
+// is being deleted.
+func isTerminating(err error) bool {
 	return apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
 }

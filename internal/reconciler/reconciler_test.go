@@ -24,36 +24,36 @@ import (
 	"github.com/quoin-dev/quoin/internal/kube"
 )
 
-// events are what people were told.
+// events records events.
 type events []string
 
 func (e *events) Eventf(_, _ runtime.Object, kind, reason, action, note string, args ...any) {
 	*e = append(*e, kind+" "+reason+" "+action+" "+fmt.Sprintf(note, args...))
 }
 
-// frame is a reconciler around work that a test says.
-type frame struct {
+// fixture is a reconciler of one Branch, whose work the test defines.
+type fixture struct {
 	t      *testing.T
 	api    client.WithWatch
 	r      *Reconciler[*v1alpha1.Branch]
-	told   *events
+	events *events
 	writes int
-	// refuse, when set, answers a write instead of the API server.
-	refuse func(write int) error
+	// beforeWrite, if not nil, is called before each write; its error fails the write.
+	beforeWrite func(write int) error
 }
 
-func newFrame(t *testing.T, obj *v1alpha1.Branch) *frame {
+func newFixture(t *testing.T, obj *v1alpha1.Branch) *fixture {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	if err := v1alpha1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
-	f := &frame{t: t, told: &events{}}
+	f := &fixture{t: t, events: &events{}}
 	f.api = fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&v1alpha1.Branch{}).WithObjects(obj).Build()
 	write := func(do func() error) error {
 		f.writes++
-		if f.refuse != nil {
-			if err := f.refuse(f.writes); err != nil {
+		if f.beforeWrite != nil {
+			if err := f.beforeWrite(f.writes); err != nil {
 				return err
 			}
 		}
@@ -69,19 +69,19 @@ func newFrame(t *testing.T, obj *v1alpha1.Branch) *frame {
 	})
 	f.r = &Reconciler[*v1alpha1.Branch]{
 		Client:   kube.NewClient(counted, counted, "quoin-test"),
-		Recorder: f.told,
+		Recorder: f.events,
 		Clock:    clocktesting.NewFakePassiveClock(time.Now()),
 		New:      func() *v1alpha1.Branch { return &v1alpha1.Branch{} },
 	}
 	return f
 }
 
-func (f *frame) reconcile(ctx context.Context) (ctrl.Result, error) {
+func (f *fixture) reconcile(ctx context.Context) (ctrl.Result, error) {
 	return f.r.Reconcile(ctx, ctrl.Request{NamespacedName: client.ObjectKey{Namespace: "acme", Name: "main"}})
 }
 
-// run reconciles with an outcome and wants no error.
-func (f *frame) run(o Outcome) ctrl.Result {
+// run reconciles with an outcome and expects no error.
+func (f *fixture) run(o Outcome) ctrl.Result {
 	f.t.Helper()
 	f.r.Work = func(context.Context, *Scope[*v1alpha1.Branch]) Outcome { return o }
 	result, err := f.reconcile(f.t.Context())
@@ -91,7 +91,7 @@ func (f *frame) run(o Outcome) ctrl.Result {
 	return result
 }
 
-func (f *frame) get() *v1alpha1.Branch {
+func (f *fixture) get() *v1alpha1.Branch {
 	f.t.Helper()
 	b := &v1alpha1.Branch{}
 	if err := f.api.Get(f.t.Context(), client.ObjectKey{Namespace: "acme", Name: "main"}, b); err != nil {
@@ -100,8 +100,8 @@ func (f *frame) get() *v1alpha1.Branch {
 	return b
 }
 
-// rival writes to the object as another program does.
-func (f *frame) rival(change func(b *v1alpha1.Branch)) {
+// changeObject writes to the object as another client does.
+func (f *fixture) changeObject(change func(b *v1alpha1.Branch)) {
 	f.t.Helper()
 	b := f.get()
 	change(b)
@@ -110,10 +110,10 @@ func (f *frame) rival(change func(b *v1alpha1.Branch)) {
 	}
 }
 
-// ready is what the object says of itself.
-func (f *frame) ready() string {
+// ready returns the status and reason of the Ready condition.
+func (f *fixture) ready() string {
 	f.t.Helper()
-	all := shownOf(f.get())
+	all := conditionsOf(f.get())
 	if len(all) == 0 {
 		return ""
 	}
@@ -122,17 +122,17 @@ func (f *frame) ready() string {
 
 var resource = schema.GroupResource{Group: v1alpha1.Group, Resource: "branches"}
 
-// TestQuietFailures: one lost request must not make an object that was dealt with flap.
-func TestQuietFailures(t *testing.T) {
+// TestFailuresBelowTheThresholdAreNotShown: one failed request must not make a ready object flap.
+func TestFailuresBelowTheThresholdAreNotShown(t *testing.T) {
 	broken := errors.New("connection refused")
 	t.Run("of a ready object", func(t *testing.T) {
-		f := newFrame(t, branch(1))
+		f := newFixture(t, branch(1))
 		f.run(Done("x"))
 		f.r.Work = func(context.Context, *Scope[*v1alpha1.Branch]) Outcome { return Failed(broken) }
 		var got []string
 		for range 4 {
 			if _, err := f.reconcile(t.Context()); !errors.Is(err, broken) {
-				t.Fatalf("got %v: the queue must see the error to try again with growing pauses", err)
+				t.Fatalf("got %v: the queue needs the error to retry with backoff", err)
 			}
 			got = append(got, f.ready())
 		}
@@ -141,8 +141,8 @@ func TestQuietFailures(t *testing.T) {
 			t.Errorf("Ready after each failure (-want +got):\n%s", diff)
 		}
 	})
-	t.Run("a success ends the row", func(t *testing.T) {
-		f := newFrame(t, branch(1))
+	t.Run("a success resets the count", func(t *testing.T) {
+		f := newFixture(t, branch(1))
 		f.run(Done("x"))
 		for range 3 {
 			f.r.Work = func(context.Context, *Scope[*v1alpha1.Branch]) Outcome { return Failed(broken) }
@@ -155,19 +155,19 @@ func TestQuietFailures(t *testing.T) {
 			t.Errorf("Ready is %s after %d writes", f.ready(), f.writes)
 		}
 	})
-	t.Run("of a new spec are shown at once", func(t *testing.T) {
-		f := newFrame(t, branch(1))
+	t.Run("shown at once for a new spec", func(t *testing.T) {
+		f := newFixture(t, branch(1))
 		f.r.Work = func(context.Context, *Scope[*v1alpha1.Branch]) Outcome { return Failed(broken) }
 		_, _ = f.reconcile(t.Context())
 		if f.ready() != "False ReconcileError" {
 			t.Errorf("Ready is %q", f.ready())
 		}
 	})
-	t.Run("that are no errors are shown at once", func(t *testing.T) {
-		f := newFrame(t, branch(1))
+	t.Run("Failing is shown at once", func(t *testing.T) {
+		f := newFixture(t, branch(1))
 		f.run(Done("x"))
 		if result := f.run(Failing(v1alpha1.ReasonGitFailed, "x", time.Minute)); result.RequeueAfter != time.Minute {
-			t.Errorf("comes back after %s", result.RequeueAfter)
+			t.Errorf("requeued after %s", result.RequeueAfter)
 		}
 		if f.ready() != "False GitFailed" {
 			t.Errorf("Ready is %q", f.ready())
@@ -175,82 +175,82 @@ func TestQuietFailures(t *testing.T) {
 	})
 }
 
-// TestNotErrors: what is no failure writes nothing, tells nobody, and is no error.
-func TestNotErrors(t *testing.T) {
+// TestConflictsAreNotFailures: they write no status and no event, and return no error.
+func TestConflictsAreNotFailures(t *testing.T) {
 	terminating := apierrors.NewForbidden(resource, "main", errors.New("namespace is being terminated"))
 	terminating.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
 	cases := map[string]struct {
-		err   error
-		again bool
+		err      error
+		requeued bool
 	}{
 		"conflict":              {fmt.Errorf("apply: %w", apierrors.NewConflict(resource, "main", errors.New("x"))), true},
 		"already exists":        {fmt.Errorf("create: %w", apierrors.NewAlreadyExists(resource, "main")), true},
-		"namespace on its way":  {fmt.Errorf("create: %w", terminating), false},
+		"namespace is deleted":  {fmt.Errorf("create: %w", terminating), false},
 		"conflict of the patch": {nil, true},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			f := newFrame(t, branch(1))
+			f := newFixture(t, branch(1))
 			outcome := Done("x")
 			if tc.err != nil {
 				outcome = Failed(tc.err)
 			} else {
-				f.refuse = func(int) error { return apierrors.NewConflict(resource, "main", errors.New("x")) }
+				f.beforeWrite = func(int) error { return apierrors.NewConflict(resource, "main", errors.New("x")) }
 			}
 			for range 4 {
 				result := f.run(outcome)
-				if soon := result.RequeueAfter > 0 && result.RequeueAfter <= 2*conflictPause; soon != tc.again {
-					t.Errorf("comes back after %s", result.RequeueAfter)
+				if soon := result.RequeueAfter > 0 && result.RequeueAfter <= 2*conflictBackoff; soon != tc.requeued {
+					t.Errorf("requeued after %s", result.RequeueAfter)
 				}
 			}
-			if f.ready() != "" || len(*f.told) != 0 {
-				t.Errorf("Ready is %q, told %v", f.ready(), *f.told)
+			if f.ready() != "" || len(*f.events) != 0 {
+				t.Errorf("Ready is %q, events %v", f.ready(), *f.events)
 			}
 		})
 	}
 }
 
-func TestObjectIsGone(t *testing.T) {
-	t.Run("before", func(t *testing.T) {
+func TestObjectDoesNotExist(t *testing.T) {
+	t.Run("deleted before", func(t *testing.T) {
 		b := branch(1)
 		b.Name = "other"
-		f := newFrame(t, b)
+		f := newFixture(t, b)
 		f.r.Work = func(context.Context, *Scope[*v1alpha1.Branch]) Outcome {
-			t.Error("there is nothing to work on")
+			t.Error("Work was called")
 			return Done("")
 		}
 		if result, err := f.reconcile(t.Context()); err != nil || result != (ctrl.Result{}) {
 			t.Errorf("got %v, %v", result, err)
 		}
-		var gone []client.ObjectKey
-		f.r.Gone = func(_ context.Context, key client.ObjectKey) { gone = append(gone, key) }
-		if _, err := f.reconcile(t.Context()); err != nil || len(gone) != 1 || gone[0].Name != "main" {
-			t.Errorf("what is forgotten is %v, %v", gone, err)
+		var forgotten []client.ObjectKey
+		f.r.Forget = func(_ context.Context, key client.ObjectKey) { forgotten = append(forgotten, key) }
+		if _, err := f.reconcile(t.Context()); err != nil || len(forgotten) != 1 || forgotten[0].Name != "main" {
+			t.Errorf("forgotten: %v, %v", forgotten, err)
 		}
 	})
-	t.Run("meanwhile", func(t *testing.T) {
-		f := newFrame(t, branch(1))
+	t.Run("deleted during the work", func(t *testing.T) {
+		f := newFixture(t, branch(1))
 		f.r.Work = func(ctx context.Context, s *Scope[*v1alpha1.Branch]) Outcome {
 			if err := f.api.Delete(ctx, s.Object.DeepCopy()); err != nil {
 				t.Fatal(err)
 			}
 			return Done("x")
 		}
-		if result, err := f.reconcile(t.Context()); err != nil || result != (ctrl.Result{}) || len(*f.told) != 0 {
-			t.Errorf("got %v, %v, told %v", result, err, *f.told)
+		if result, err := f.reconcile(t.Context()); err != nil || result != (ctrl.Result{}) || len(*f.events) != 0 {
+			t.Errorf("got %v, %v, events %v", result, err, *f.events)
 		}
 	})
 }
 
-// TestDeletion: an object that is being deleted is not worked on any more.
-func TestDeletion(t *testing.T) {
+// TestDeletingObjectIsOnlyCleanedUp: Work is not called for it.
+func TestDeletingObjectIsOnlyCleanedUp(t *testing.T) {
 	b := branch(1)
 	b.Finalizers = []string{v1alpha1.FinalizerAccount}
-	f := newFrame(t, b)
+	f := newFixture(t, b)
 	if err := f.api.Delete(t.Context(), f.get()); err != nil {
 		t.Fatal(err)
 	}
-	f.r.Work = func(context.Context, *Scope[*v1alpha1.Branch]) Outcome { t.Error("worked on"); return Done("") }
+	f.r.Work = func(context.Context, *Scope[*v1alpha1.Branch]) Outcome { t.Error("Work was called"); return Done("") }
 	if _, err := f.reconcile(t.Context()); err != nil || f.writes != 0 {
 		t.Fatalf("without Delete: %v, %d writes", err, f.writes)
 	}
@@ -264,8 +264,8 @@ func TestDeletion(t *testing.T) {
 	}
 }
 
-func TestReadFails(t *testing.T) {
-	f := newFrame(t, branch(1))
+func TestReadErrorIsReturned(t *testing.T) {
+	f := newFixture(t, branch(1))
 	broken := errors.New("cache is not started")
 	f.r.Client = kube.NewClient(interceptor.NewClient(f.api, interceptor.Funcs{
 		Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
@@ -277,10 +277,9 @@ func TestReadFails(t *testing.T) {
 	}
 }
 
-// TestOutOfTime: with the context at its end nothing can be written; the queue keeps the
-// object, and the failure is not held against it.
-func TestOutOfTime(t *testing.T) {
-	f := newFrame(t, branch(1))
+// TestCancelledContextWritesNothing: the queue keeps the object, and the failure is not counted.
+func TestCancelledContextWritesNothing(t *testing.T) {
+	f := newFixture(t, branch(1))
 	ctx, cancel := context.WithCancel(t.Context())
 	f.r.Work = func(context.Context, *Scope[*v1alpha1.Branch]) Outcome {
 		cancel()
@@ -296,25 +295,25 @@ func TestOutOfTime(t *testing.T) {
 	}
 }
 
-// TestStatusCannotBeWritten: the queue tries again, and nobody is told of what is not so.
-func TestStatusCannotBeWritten(t *testing.T) {
-	f := newFrame(t, branch(1))
+// TestFailedStatusPatchIsRetried, and no event is written.
+func TestFailedStatusPatchIsRetried(t *testing.T) {
+	f := newFixture(t, branch(1))
 	broken := errors.New("connection refused")
-	f.refuse = func(int) error { return broken }
+	f.beforeWrite = func(int) error { return broken }
 	f.r.Work = func(context.Context, *Scope[*v1alpha1.Branch]) Outcome { return Done("x") }
-	if _, err := f.reconcile(t.Context()); !errors.Is(err, broken) || len(*f.told) != 0 {
-		t.Errorf("got %v, told %v", err, *f.told)
+	if _, err := f.reconcile(t.Context()); !errors.Is(err, broken) || len(*f.events) != 0 {
+		t.Errorf("got %v, events %v", err, *f.events)
 	}
 }
 
-// TestNothingNewIsNotWritten: reconciling an object on which nothing has changed costs no write.
-func TestNothingNewIsNotWritten(t *testing.T) {
+// TestUnchangedStatusIsNotWritten again.
+func TestUnchangedStatusIsNotWritten(t *testing.T) {
 	for name, o := range outcomes() {
 		if o.Err() != nil {
 			continue
 		}
 		t.Run(name, func(t *testing.T) {
-			f := newFrame(t, branch(1))
+			f := newFixture(t, branch(1))
 			for range 3 {
 				f.run(o)
 			}
@@ -325,67 +324,66 @@ func TestNothingNewIsNotWritten(t *testing.T) {
 	}
 }
 
-func TestEvents(t *testing.T) {
+func TestEventsOnChangesOfReady(t *testing.T) {
 	ready := "Normal Succeeded Reconcile x"
 	cases := map[string]struct {
 		outcomes []Outcome
 		want     []string
 	}{
 		"ready":                        {[]Outcome{Done("x")}, []string{ready}},
-		"ready, and still":             {[]Outcome{Done("x"), Done("x"), Done("y")}, []string{ready}},
-		"under way is no news":         {[]Outcome{Progressing("A", "x"), Progressing("B", "y")}, nil},
-		"ready after work":             {[]Outcome{Progressing("A", "y"), Done("x")}, []string{ready}},
+		"still ready":                  {[]Outcome{Done("x"), Done("x"), Done("y")}, []string{ready}},
+		"no event for progress":        {[]Outcome{Progressing("A", "x"), Progressing("B", "y")}, nil},
+		"ready after progress":         {[]Outcome{Progressing("A", "y"), Done("x")}, []string{ready}},
 		"stalled":                      {[]Outcome{Stalled("A", "x"), Stalled("A", "x")}, []string{"Warning A Reconcile x"}},
 		"stalled for another reason":   {[]Outcome{Stalled("A", "x"), Stalled("B", "y")}, []string{"Warning A Reconcile x", "Warning B Reconcile y"}},
 		"failing":                      {[]Outcome{Failing("A", "x", 1), Failing("A", "x", 1)}, []string{"Warning A Reconcile x"}},
 		"ready again":                  {[]Outcome{Done("x"), Stalled("A", "y"), Done("x")}, []string{ready, "Warning A Reconcile y", ready}},
 		"a message with format verbs":  {[]Outcome{Stalled("A", "100%d")}, []string{"Warning A Reconcile 100%d"}},
-		"ready for another reason too": {[]Outcome{Done("x"), Done("y").Because("Suspended")}, []string{ready, "Normal Suspended Reconcile y"}},
+		"ready for another reason too": {[]Outcome{Done("x"), Done("y").WithReason("Suspended")}, []string{ready, "Normal Suspended Reconcile y"}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			f := newFrame(t, branch(1))
+			f := newFixture(t, branch(1))
 			for _, o := range tc.outcomes {
 				f.run(o)
 			}
-			if diff := cmp.Diff(tc.want, []string(*f.told), cmpopts.EquateEmpty()); diff != "" {
+			if diff := cmp.Diff(tc.want, []string(*f.events), cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("events (-want +got):\n%s", diff)
 			}
 		})
 	}
 }
 
-// TestQuietly: progress that is over in a moment is not worth a write, as long as the status
-// says already that this generation is not dealt with.
-func TestQuietly(t *testing.T) {
-	quiet := Progressing("A", "x").In(time.Second).Quietly()
-	f := newFrame(t, branch(1))
-	if result := f.run(quiet); result.RequeueAfter != time.Second || f.writes != 0 {
-		t.Errorf("a fresh object: comes back after %s, %d writes", result.RequeueAfter, f.writes)
+// TestTransientOutcomeIsNotWritten while the status shows that the generation is not handled yet.
+func TestTransientOutcomeIsNotWritten(t *testing.T) {
+	transient := Progressing("A", "x").RequeueIn(time.Second).Transient()
+	f := newFixture(t, branch(1))
+	if result := f.run(transient); result.RequeueAfter != time.Second || f.writes != 0 {
+		t.Errorf("a new object: requeued after %s, %d writes", result.RequeueAfter, f.writes)
 	}
 	f.run(Done("x"))
-	if f.run(quiet); f.ready() != "Unknown A" {
+	if f.run(transient); f.ready() != "Unknown A" {
 		t.Errorf("an object that was ready: Ready is %q", f.ready())
 	}
 	f.run(Done("x"))
-	f.rival(func(b *v1alpha1.Branch) { b.Generation = 2 })
+	f.changeObject(func(b *v1alpha1.Branch) { b.Generation = 2 })
 	f.writes = 0
-	if f.run(quiet); f.writes != 0 || f.ready() != "True Succeeded" {
+	if f.run(transient); f.writes != 0 || f.ready() != "True Succeeded" {
 		t.Errorf("a new spec: %d writes, Ready is %q", f.writes, f.ready())
 	}
 }
 
-// TestRecord: what is recorded is known whatever happens next.
-func TestRecord(t *testing.T) {
+// TestRecordWritesTheStatusBeforeTheWorkEnds.
+func TestRecordWritesTheStatusBeforeTheWorkEnds(t *testing.T) {
 	t.Run("before the work fails", func(t *testing.T) {
-		f := newFrame(t, branch(1))
+		f := newFixture(t, branch(1))
 		f.r.Work = func(ctx context.Context, s *Scope[*v1alpha1.Branch]) Outcome {
 			s.Object.Status.ID = 7
 			if err := s.Record(ctx, Progressing("A", "x")); err != nil {
 				return Failed(err)
 			}
 			if got := f.get(); got.Status.ID != 7 || f.ready() != "Unknown A" {
-				t.Errorf("while at work, the status is %+v", got.Status)
+				t.Errorf("during the work, the status is %+v", got.Status)
 			}
 			s.Object.Status.LastHash = "abc"
 			return Stalled("B", "y")
@@ -397,8 +395,8 @@ func TestRecord(t *testing.T) {
 			t.Errorf("after %d writes the status is %+v", f.writes, got.Status)
 		}
 	})
-	t.Run("and the same in the end is one write and one event", func(t *testing.T) {
-		f := newFrame(t, branch(1))
+	t.Run("the same outcome is one write and one event", func(t *testing.T) {
+		f := newFixture(t, branch(1))
 		f.r.Work = func(ctx context.Context, s *Scope[*v1alpha1.Branch]) Outcome {
 			o := Done("x")
 			if err := s.Record(ctx, o); err != nil {
@@ -411,14 +409,14 @@ func TestRecord(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if f.writes != 1 || len(*f.told) != 1 {
-			t.Errorf("%d writes, told %v", f.writes, *f.told)
+		if f.writes != 1 || len(*f.events) != 1 {
+			t.Errorf("%d writes, events %v", f.writes, *f.events)
 		}
 	})
-	t.Run("not on a stale copy", func(t *testing.T) {
-		f := newFrame(t, branch(1))
+	t.Run("a stale object is a conflict", func(t *testing.T) {
+		f := newFixture(t, branch(1))
 		f.r.Work = func(ctx context.Context, s *Scope[*v1alpha1.Branch]) Outcome {
-			f.rival(func(b *v1alpha1.Branch) { b.Labels = map[string]string{"rival": "x"} })
+			f.changeObject(func(b *v1alpha1.Branch) { b.Labels = map[string]string{"other": "x"} })
 			if err := s.Record(ctx, Done("x")); !apierrors.IsConflict(err) {
 				t.Errorf("got %v, want a conflict", err)
 			}
@@ -430,98 +428,98 @@ func TestRecord(t *testing.T) {
 	})
 }
 
-func TestLabel(t *testing.T) {
-	number := func(b *v1alpha1.Branch) {
-		if b.Labels[v1alpha1.LabelID] == "" {
-			metav1.SetMetaDataLabel(&b.ObjectMeta, v1alpha1.LabelID, "7")
+// setID allocates an ID as the controllers do.
+func setID(b *v1alpha1.Branch) {
+	if b.Labels[v1alpha1.LabelID] == "" {
+		metav1.SetMetaDataLabel(&b.ObjectMeta, v1alpha1.LabelID, "7")
+	}
+}
+
+type labelCase struct {
+	// disturb changes the object before the nth write of the controller.
+	disturb func(f *fixture, write int)
+	labels  map[string]string
+	// isExpected checks the error of Label; nil for none.
+	isExpected func(error) bool
+	writes     int
+}
+
+// beforeFirstWrite changes the object before the first write of the controller.
+func beforeFirstWrite(change func(b *v1alpha1.Branch)) func(f *fixture, write int) {
+	return func(f *fixture, write int) {
+		if write == 1 {
+			f.changeObject(change)
 		}
 	}
-	cases := map[string]struct {
-		// rival writes before the nth write of the controller.
-		rival  func(f *frame, write int)
-		labels map[string]string
-		// fails tells what Label returns.
-		fails  func(error) bool
-		writes int
-	}{
+}
+
+func TestLabelRetriesConflicts(t *testing.T) {
+	cases := map[string]labelCase{
 		"undisturbed": {nil, map[string]string{v1alpha1.LabelID: "7"}, nil, 1},
-		"over a conflict": {func(f *frame, write int) {
-			if write == 1 {
-				f.rival(func(b *v1alpha1.Branch) { b.Labels = map[string]string{"rival": "x"} })
-			}
-		}, map[string]string{v1alpha1.LabelID: "7", "rival": "x"}, nil, 2},
-		"another writer's value is kept": {func(f *frame, write int) {
-			if write == 1 {
-				f.rival(func(b *v1alpha1.Branch) { b.Labels = map[string]string{v1alpha1.LabelID: "5"} })
-			}
-		}, map[string]string{v1alpha1.LabelID: "5"}, nil, 1},
-		"another spec begins anew": {func(f *frame, write int) {
-			if write == 1 {
-				f.rival(func(b *v1alpha1.Branch) { b.Generation = 2 })
-			}
-		}, nil, apierrors.IsConflict, 1},
-		"another object begins anew": {func(f *frame, write int) {
-			if write == 1 {
-				f.rival(func(b *v1alpha1.Branch) { b.UID = "2" })
-			}
-		}, nil, apierrors.IsConflict, 1},
-		"a storm ends": {func(f *frame, write int) {
-			f.rival(func(b *v1alpha1.Branch) { b.Labels = map[string]string{"rival": fmt.Sprint(write)} })
-		}, map[string]string{"rival": "5"}, apierrors.IsConflict, labelTries},
-		"gone meanwhile": {func(f *frame, _ int) {
+		"conflict": {
+			beforeFirstWrite(func(b *v1alpha1.Branch) { b.Labels = map[string]string{"other": "x"} }),
+			map[string]string{v1alpha1.LabelID: "7", "other": "x"}, nil, 2,
+		},
+		"another writer's value is kept": {
+			beforeFirstWrite(func(b *v1alpha1.Branch) { b.Labels = map[string]string{v1alpha1.LabelID: "5"} }),
+			map[string]string{v1alpha1.LabelID: "5"}, nil, 1,
+		},
+		"new spec":       {beforeFirstWrite(func(b *v1alpha1.Branch) { b.Generation = 2 }), nil, apierrors.IsConflict, 1},
+		"another object": {beforeFirstWrite(func(b *v1alpha1.Branch) { b.UID = "2" }), nil, apierrors.IsConflict, 1},
+		"too many conflicts": {func(f *fixture, write int) {
+			f.changeObject(func(b *v1alpha1.Branch) { b.Labels = map[string]string{"other": fmt.Sprint(write)} })
+		}, map[string]string{"other": "5"}, apierrors.IsConflict, labelAttempts},
+		"deleted": {func(f *fixture, _ int) {
 			if err := f.api.Delete(f.t.Context(), f.get()); err != nil {
 				f.t.Fatal(err)
 			}
 		}, nil, apierrors.IsNotFound, 1},
 	}
 	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			f := newFrame(t, branch(1))
-			if tc.rival != nil {
-				f.refuse = func(write int) error { tc.rival(f, write); return nil }
-			}
-			var err error
-			f.r.Work = func(ctx context.Context, s *Scope[*v1alpha1.Branch]) Outcome {
-				s.Object.Status.ID = 7
-				err = s.Label(ctx, number)
-				f.refuse = nil
-				if f.writes != tc.writes {
-					t.Errorf("%d writes, want %d", f.writes, tc.writes)
-				}
-				if err != nil {
-					return Failed(err)
-				}
-				if diff := cmp.Diff(tc.labels, s.Object.Labels); diff != "" {
-					t.Errorf("labels in the controller's hands (-want +got):\n%s", diff)
-				}
-				return Done("x")
-			}
-			_, _ = f.reconcile(t.Context())
-			if tc.fails != nil {
-				if err == nil || !tc.fails(err) {
-					t.Fatalf("got %v", err)
-				}
-				if tc.labels == nil {
-					return
-				}
-			} else if err != nil {
-				t.Fatal(err)
-			}
-			got := f.get()
-			if diff := cmp.Diff(tc.labels, got.Labels); diff != "" {
-				t.Errorf("labels (-want +got):\n%s", diff)
-			}
-			if tc.fails == nil && (got.Status.ID != 7 || f.ready() != "True Succeeded") {
-				t.Errorf("what was in the status got lost: %+v", got.Status)
-			}
-		})
+		t.Run(name, func(t *testing.T) { tc.run(t, newFixture(t, branch(1))) })
 	}
 }
 
-// TestLabelOfMetadata: annotations and finalizers go the same way, and nothing to change is
-// no write.
-func TestLabelOfMetadata(t *testing.T) {
-	f := newFrame(t, branch(1))
+func (tc labelCase) run(t *testing.T, f *fixture) {
+	t.Helper()
+	if tc.disturb != nil {
+		f.beforeWrite = func(write int) error { tc.disturb(f, write); return nil }
+	}
+	var err error
+	f.r.Work = func(ctx context.Context, s *Scope[*v1alpha1.Branch]) Outcome {
+		s.Object.Status.ID = 7
+		err = s.Label(ctx, setID)
+		f.beforeWrite = nil
+		if f.writes != tc.writes {
+			t.Errorf("%d writes, want %d", f.writes, tc.writes)
+		}
+		if err != nil {
+			return Failed(err)
+		}
+		if diff := cmp.Diff(tc.labels, s.Object.Labels); diff != "" {
+			t.Errorf("labels of the controller's copy (-want +got):\n%s", diff)
+		}
+		return Done("x")
+	}
+	_, _ = f.reconcile(t.Context())
+	if tc.isExpected == nil && err != nil || tc.isExpected != nil && !tc.isExpected(err) {
+		t.Fatalf("got %v", err)
+	}
+	if tc.labels == nil {
+		return
+	}
+	got := f.get()
+	if diff := cmp.Diff(tc.labels, got.Labels); diff != "" {
+		t.Errorf("labels (-want +got):\n%s", diff)
+	}
+	if tc.isExpected == nil && (got.Status.ID != 7 || f.ready() != "True Succeeded") {
+		t.Errorf("the change of the status is lost: %+v", got.Status)
+	}
+}
+
+// TestLabelWritesAnnotationsAndFinalizers too, once.
+func TestLabelWritesAnnotationsAndFinalizers(t *testing.T) {
+	f := newFixture(t, branch(1))
 	f.r.Work = func(ctx context.Context, s *Scope[*v1alpha1.Branch]) Outcome {
 		err := s.Label(ctx, func(b *v1alpha1.Branch) {
 			b.Annotations = map[string]string{v1alpha1.AnnotationCommit: "abc"}

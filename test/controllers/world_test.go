@@ -54,6 +54,8 @@ type world struct {
 	refs   []git.Ref
 	gitErr error
 	stale  *staleReads
+	// remotes fetches refs in the background.
+	remotes *deployment.Remotes
 	// warmUp makes pods compile their data model before they are ready; uncompiled are the commits
 	// that do not compile.
 	warmUp     bool
@@ -116,9 +118,10 @@ func (w *world) restart() {
 		}
 	}()
 	allocator := ids.New(k)
-	readRefs := func(context.Context, string, map[string][]byte) ([]git.Ref, string, error) {
+	w.remotes = deployment.NewRemotes(live, func(context.Context, string, map[string][]byte) ([]git.Ref, string, error) {
 		return w.refs, "main", w.gitErr
-	}
+	}, w.clock)
+
 	w.running = []controllerUnderTest{
 		{"Account", func() v1alpha1.Object { return &v1alpha1.Account{} }, &v1alpha1.AccountList{}, account.New(k, recorder, w.clock)},
 		{"ReleaseChannel", func() v1alpha1.Object { return &v1alpha1.ReleaseChannel{} }, &v1alpha1.ReleaseChannelList{}, releasechannel.New(k, recorder, w.clock, releasechannel.Options{
@@ -126,7 +129,7 @@ func (w *world) restart() {
 			Connect:   func(registry.Options) (releasechannel.Registry, error) { return w.images, nil },
 		})},
 		{"Deployment", func() v1alpha1.Object { return &v1alpha1.Deployment{} }, &v1alpha1.DeploymentList{}, deployment.New(k, recorder, w.clock, deployment.Options{
-			IDs: allocator, Fleet: deployment.NewFleet(k, 1), Remotes: deployment.NewRemotes(live, readRefs, w.clock),
+			IDs: allocator, Fleet: deployment.NewFleet(k, 1), Remotes: w.remotes,
 		})},
 		{"Environment", func() v1alpha1.Object { return &v1alpha1.Environment{} }, &v1alpha1.EnvironmentList{}, environment.New(k, recorder, w.clock, environment.Options{
 			Engine: engine.Options{QuoinImage: "quoin:test", GatewayNamespace: "quoin-system", WarmUp: w.warmUp},
@@ -176,9 +179,7 @@ func (w *world) pass() {
 		w.runCluster()
 		w.dirty = w.acted != acted
 	}
-	if w.refs != nil || w.gitErr != nil {
-		time.Sleep(2 * time.Millisecond) // remotes are fetched in the background
-	}
+	w.remotes.Wait()
 }
 
 // settle runs passes until nothing is written for quietPasses of them.
