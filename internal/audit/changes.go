@@ -12,25 +12,25 @@ import (
 
 // The bounds of Changes, in bytes of JSON.
 const (
-	// mostChanges is what is stored. Fields that do not fit are there by name.
-	mostChanges = 16 << 10
-	// mostChangesGiven is what is looked into for secrets. Of more nothing is stored but its size.
-	mostChangesGiven = 256 << 10
-	// mostText is what is stored of one string in it.
-	mostText = 1 << 10
+	// maxChanges bounds what is stored. Of fields that do not fit only the names are stored.
+	maxChanges = 16 << 10
+	// maxChangesInput bounds what is searched for secrets. Of larger input only the size is stored.
+	maxChangesInput = 256 << 10
+	// maxText bounds one string in it.
+	maxText = 1 << 10
 )
 
-var errMoreJSON = errors.New("something follows the JSON value")
+var errTrailingJSON = errors.New("data after the JSON value")
 
-// change is what happened to one field. Neither is there when the field was not.
+// change is the value of a field before and after; absent if the field was.
 type change struct {
 	Before json.RawMessage `json:"before,omitempty"`
 	After  json.RawMessage `json:"after,omitempty"`
 }
 
-// Diff tells how the JSON of two values differs, as Changes has it: a field of an object in an
-// object is named with a dot, {"spec.size": {"before": "Shared", "after": "Large"}}; lists are
-// compared whole. A nil value is one that did not exist, or does not any more.
+// Diff returns how the JSON of two values differs, in the form of Changes: nested fields are named
+// with dots, {"spec.size": {"before": "Shared", "after": "Large"}}; lists are compared as a whole. A
+// nil value does not exist.
 func Diff(before, after any) (map[string]any, error) {
 	changes := map[string]any{}
 	fields := [2]map[string]any{{}, {}}
@@ -60,7 +60,7 @@ func Diff(before, after any) (map[string]any, error) {
 	return changes, nil
 }
 
-// flatten collects the fields of a value by their paths. null is a field that is not there.
+// flatten collects the fields of a value by their paths. A null field is absent.
 func flatten(into map[string]any, path string, value any) {
 	object, ok := value.(map[string]any)
 	if !ok || len(object) == 0 && path != "" {
@@ -88,7 +88,7 @@ func rawUnlessNil(value any) json.RawMessage {
 	return text
 }
 
-// encode writes JSON without escapes but those that JSON asks for.
+// encode returns JSON with no escapes except those that JSON requires.
 func encode(value any) ([]byte, error) {
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)
@@ -99,36 +99,36 @@ func encode(value any) ([]byte, error) {
 	return bytes.TrimSuffix(text.Bytes(), []byte("\n")), nil
 }
 
-// prepareChanges is the JSON that is stored: masked, valid and at most mostChanges long. What is
-// not JSON becomes a string of it.
-func prepareChanges(given json.RawMessage) json.RawMessage {
-	if len(bytes.TrimSpace(given)) == 0 {
+// prepareChanges returns the JSON that is stored: masked, valid and at most maxChanges long. Input
+// that is not JSON becomes a JSON string.
+func prepareChanges(input json.RawMessage) json.RawMessage {
+	if len(bytes.TrimSpace(input)) == 0 {
 		return nil
 	}
-	if len(given) > mostChangesGiven {
-		return quoted(cutMark(len(given)))
+	if len(input) > maxChangesInput {
+		return quoted(cutMark(len(input)))
 	}
-	value, err := decode(given)
+	value, err := decode(input)
 	if err != nil {
-		value = clean(string(given))
+		value = clean(string(input))
 	}
-	text, err := encode(fit(cutTexts(maskValue(value, 0)), mostChanges))
-	if err != nil || len(text) > mostChanges {
-		return quoted(cutMark(len(given)))
+	text, err := encode(fit(cutTexts(maskValue(value, 0)), maxChanges))
+	if err != nil || len(text) > maxChanges {
+		return quoted(cutMark(len(input)))
 	}
 	return text
 }
 
-// cutMark stands for JSON that is left out.
+// cutMark returns the text that replaces JSON that is left out.
 func cutMark(size int) string { return fmt.Sprintf("[CUT: %d bytes]", size) }
 
 func quoted(text string) json.RawMessage { return json.RawMessage(`"` + text + `"`) }
 
-// cutTexts cuts the strings in a value and in the names of fields.
+// cutTexts truncates the strings in a value and the names of its fields.
 func cutTexts(value any) any {
 	switch v := value.(type) {
 	case string:
-		return cut(v, mostText)
+		return cut(v, maxText)
 	case []any:
 		for i := range v {
 			v[i] = cutTexts(v[i])
@@ -137,32 +137,32 @@ func cutTexts(value any) any {
 		for _, name := range slices.Sorted(maps.Keys(v)) {
 			inner := cutTexts(v[name])
 			delete(v, name)
-			v[cut(name, mostName)] = inner
+			v[cut(name, maxName)] = inner
 		}
 	}
 	return value
 }
 
 const (
-	// leastObject is the room in which an object is worth showing.
-	leastObject = 64
-	// fieldRoom is what the mark of one field needs, besides its name.
+	// minObject is the smallest size in which an object is shown field by field.
+	minObject = 64
+	// fieldRoom is the size of the mark of one field, without its name.
 	fieldRoom = len(`:"[CUT: 4194304 bytes]",`)
 )
 
-// fit is a value whose JSON has at most so many bytes. Of an object every field stays by name, as
-// far as even the names fit.
-func fit(value any, most int) any {
+// fit returns a value whose JSON has at most limit bytes. An object keeps the names of its fields, as
+// many as fit.
+func fit(value any, limit int) any {
 	size := encodedLength(value)
-	if size <= most {
+	if size <= limit {
 		return value
 	}
 	object, ok := value.(map[string]any)
-	if !ok || most < leastObject {
+	if !ok || limit < minObject {
 		return cutMark(size)
 	}
 	names := slices.Sorted(maps.Keys(object))
-	room := most - len(`{"[CUT]":"1000000 fields"}`)
+	room := limit - len(`{"[CUT]":"1000000 fields"}`)
 	shown := 0
 	for ; shown < len(names) && room >= encodedLength(names[shown])+fieldRoom; shown++ {
 		room -= encodedLength(names[shown]) + fieldRoom
@@ -182,7 +182,7 @@ func fit(value any, most int) any {
 func encodedLength(value any) int {
 	text, err := encode(value)
 	if err != nil {
-		return 0 // it came out of JSON
+		return 0 // it was decoded from JSON
 	}
 	return len(text)
 }

@@ -16,16 +16,16 @@ func TestDiff(t *testing.T) {
 		before, after any
 		want          string
 	}{
-		"same":            {spec{"a": 1}, spec{"a": 1}, `{}`},
-		"changed":         {spec{"a": 1, "b": 2}, spec{"a": 1, "b": "<2>"}, `{"b":{"before":2,"after":"<2>"}}`},
-		"added and gone":  {spec{"a": 1}, spec{"b": 2}, `{"a":{"before":1},"b":{"after":2}}`},
-		"nested":          {spec{"a": spec{"b": 1, "c": 2}}, spec{"a": spec{"b": 1, "c": 3}}, `{"a.c":{"before":2,"after":3}}`},
-		"lists are whole": {spec{"a": []int{1, 2}}, spec{"a": []int{2}}, `{"a":{"before":[1,2],"after":[2]}}`},
-		"created":         {nil, spec{"a": spec{"b": 1}}, `{"a.b":{"after":1}}`},
-		"deleted":         {spec{"a": 1}, nil, `{"a":{"before":1}}`},
-		"null is nothing": {spec{"a": nil}, spec{}, `{}`},
-		"emptied":         {spec{"a": spec{"b": 1}}, spec{"a": spec{}}, `{"a":{"after":{}},"a.b":{"before":1}}`},
-		"large numbers":   {spec{"a": json.Number("12345678901234567890")}, spec{"a": json.Number("12345678901234567891")}, `{"a":{"before":12345678901234567890,"after":12345678901234567891}}`},
+		"same":                          {spec{"a": 1}, spec{"a": 1}, `{}`},
+		"changed":                       {spec{"a": 1, "b": 2}, spec{"a": 1, "b": "<2>"}, `{"b":{"before":2,"after":"<2>"}}`},
+		"added and removed":             {spec{"a": 1}, spec{"b": 2}, `{"a":{"before":1},"b":{"after":2}}`},
+		"nested":                        {spec{"a": spec{"b": 1, "c": 2}}, spec{"a": spec{"b": 1, "c": 3}}, `{"a.c":{"before":2,"after":3}}`},
+		"lists are compared as a whole": {spec{"a": []int{1, 2}}, spec{"a": []int{2}}, `{"a":{"before":[1,2],"after":[2]}}`},
+		"created":                       {nil, spec{"a": spec{"b": 1}}, `{"a.b":{"after":1}}`},
+		"deleted":                       {spec{"a": 1}, nil, `{"a":{"before":1}}`},
+		"null is absent":                {spec{"a": nil}, spec{}, `{}`},
+		"emptied":                       {spec{"a": spec{"b": 1}}, spec{"a": spec{}}, `{"a":{"after":{}},"a.b":{"before":1}}`},
+		"large numbers":                 {spec{"a": json.Number("12345678901234567890")}, spec{"a": json.Number("12345678901234567891")}, `{"a":{"before":12345678901234567890,"after":12345678901234567891}}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			changes, err := Diff(test.before, test.after)
@@ -42,15 +42,15 @@ func TestDiff(t *testing.T) {
 		})
 	}
 	if _, err := Diff(func() {}, nil); err == nil {
-		t.Error("what has no JSON must be an error")
+		t.Error("a value without JSON must be an error")
 	}
 }
 
-func TestLongChangesStayJSONAndSayWhatIsCut(t *testing.T) {
-	long := strings.Repeat("é", mostText)
+func TestLongChangesAreTruncatedAsJSON(t *testing.T) {
+	long := strings.Repeat("é", maxText)
 	for name, test := range map[string]struct {
 		given any
-		want  string // somewhere in it
+		want  string // a part of the result
 	}{
 		"a long string":       {map[string]any{"a": long}, ellipsis},
 		"a long list":         {map[string]any{"a": strings.Split(strings.Repeat("word ", 9000), " "), "b": 1}, `{"a":"[CUT: `},
@@ -59,7 +59,7 @@ func TestLongChangesStayJSONAndSayWhatIsCut(t *testing.T) {
 		"many fields":         {manyFields(5000), `"[CUT]":"`},
 		"many fields, nested": {map[string]any{"a": manyFields(2000), "b": manyFields(2000), "c": true}, `"c":true`},
 		"a long name":         {map[string]any{strings.Repeat("n", 5000): 1}, ellipsis + `":1`},
-		"far too long":        {strings.Repeat("x", mostChangesGiven), `"[CUT: `},
+		"far too long":        {strings.Repeat("x", maxChangesInput), `"[CUT: `},
 	} {
 		t.Run(name, func(t *testing.T) {
 			given, err := json.Marshal(test.given)
@@ -67,7 +67,7 @@ func TestLongChangesStayJSONAndSayWhatIsCut(t *testing.T) {
 				t.Fatal(err)
 			}
 			got := prepareChanges(given)
-			if !json.Valid(got) || len(got) > mostChanges || !strings.Contains(string(got), test.want) {
+			if !json.Valid(got) || len(got) > maxChanges || !strings.Contains(string(got), test.want) {
 				t.Errorf("%d bytes, valid %v, want %q in %s", len(got), json.Valid(got), test.want, got)
 			}
 		})
@@ -85,15 +85,15 @@ func manyFields(n int) map[string]any {
 	return fields
 }
 
-// TestAnyChangesFit makes JSON of all shapes near the bound.
-func TestAnyChangesFit(t *testing.T) {
+// TestAllChangesFit tries random JSON near the limit.
+func TestAllChangesFit(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 200 {
 		given, err := json.Marshal(map[string]any{"a": randomValue(random, 1), "b": randomValue(random, 1)})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := prepareChanges(given); !json.Valid(got) || len(got) > mostChanges {
+		if got := prepareChanges(given); !json.Valid(got) || len(got) > maxChanges {
 			t.Fatalf("%d bytes became %d, valid %v", len(given), len(got), json.Valid(got))
 		}
 	}
@@ -127,7 +127,7 @@ func BenchmarkPrepareChanges(b *testing.B) {
 }
 
 func BenchmarkPrepareLongestChanges(b *testing.B) {
-	given, err := json.Marshal(map[string]string{"a": strings.Repeat("ab.cd: e=f gh ", mostChangesGiven/16)})
+	given, err := json.Marshal(map[string]string{"a": strings.Repeat("ab.cd: e=f gh ", maxChangesInput/16)})
 	if err != nil {
 		b.Fatal(err)
 	}

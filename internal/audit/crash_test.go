@@ -21,8 +21,8 @@ import (
 	"github.com/quoin-dev/quoin/internal/store/postgrestest"
 )
 
-// childURL makes the test binary a process that records changes and tells on its standard output
-// what it does, until it is killed.
+// childURL makes the test binary a process that records changes and reports them on standard output
+// until it is killed.
 const childURL = "QUOIN_AUDIT_CHILD_URL"
 
 const (
@@ -50,14 +50,14 @@ func recordChanges(url string) error {
 	if err != nil {
 		return err
 	}
-	l := NewLog(s, Options{Timeout: patient})
+	l := NewLog(s, Options{Timeout: longTimeout})
 	var all sync.WaitGroup
 	var next atomic.Int64
 	var failed atomic.Value
 	for range childCallers {
 		all.Go(func() {
 			for next.Add(1) <= childChanges {
-				if err := recordChange(context.Background(), l, tell); err != nil {
+				if err := recordChange(context.Background(), l, report); err != nil {
 					failed.Store(err)
 				}
 			}
@@ -68,33 +68,33 @@ func recordChanges(url string) error {
 	return err
 }
 
-// recordChange tells what it is about to do and what has been acknowledged.
-func recordChange(ctx context.Context, l *Log, tell func(what string, id uuid.UUID)) error {
+// recordChange reports each step before it begins and after it is acknowledged.
+func recordChange(ctx context.Context, l *Log, report func(step string, id uuid.UUID)) error {
 	id := uuid.Must(uuid.NewV7())
 	outcome := []Outcome{Succeeded, Failed}[id[15]%2]
-	tell("begins", id)
+	report("begins", id)
 	a, err := l.Begin(ctx, Event{ID: id, Account: "demo", Name: CreatedDeployment, Source: SourceREST, Actor: Actor{Kind: ActorKey}})
 	if err != nil {
 		return err
 	}
-	tell("attempted", id)
+	report("attempted", id)
 	if err := a.End(ctx, outcome, Details{Object: Object{Name: id.String()}}); err != nil {
 		return err
 	}
-	tell(string(outcome), id)
+	report(string(outcome), id)
 	return nil
 }
 
-// tell writes a line at once and whole: it outlives the process.
-func tell(what string, id uuid.UUID) { _, _ = os.Stdout.WriteString(what + " " + id.String() + "\n") }
+// report writes a line with one call, so that it survives the process.
+func report(step string, id uuid.UUID) { _, _ = os.Stdout.WriteString(step + " " + id.String() + "\n") }
 
-// told is what changes have told of themselves: the last word of each.
-type told map[string]string
+// reported has the last step that each change has reported.
+type reported map[string]string
 
-func (all told) count(words ...string) (n int) {
+func (all reported) count(steps ...string) (n int) {
 	for _, last := range all {
-		for _, word := range words {
-			if last == word {
+		for _, step := range steps {
+			if last == step {
 				n++
 			}
 		}
@@ -102,8 +102,8 @@ func (all told) count(words ...string) (n int) {
 	return n
 }
 
-// check compares it with what is stored.
-func (all told) check(t *testing.T, w *world) {
+// check compares the reports with the stored events.
+func (all reported) check(t *testing.T, w *world) {
 	t.Helper()
 	rows, err := w.store.Reader().QueryContext(t.Context(), "SELECT id, outcome FROM audit_event")
 	if err != nil {
@@ -129,7 +129,7 @@ func (all told) check(t *testing.T, w *world) {
 		case "begins":
 		case "attempted":
 			if stored[id] == "" {
-				t.Errorf("the attempt %s was acknowledged and is not there", id)
+				t.Errorf("the attempt %s was acknowledged and is not stored", id)
 			}
 		default:
 			if stored[id] != last {
@@ -147,7 +147,7 @@ func TestKillPostgreSQL(t *testing.T) { testKill(t, postgrestest.Start(t)) }
 
 // testKill kills the recording process three times, on the same database.
 func testKill(t *testing.T, url string) {
-	all := told{}
+	all := reported{}
 	for _, after := range []int{1, 300, 2000} {
 		child := exec.Command(os.Args[0])
 		child.Env = append(os.Environ(), childURL+"="+url)
@@ -162,17 +162,17 @@ func testKill(t *testing.T, url string) {
 		ended := 0
 		lines := bufio.NewScanner(output)
 		for lines.Scan() {
-			what, id, _ := strings.Cut(lines.Text(), " ")
-			all[id] = what
-			if what != "begins" && what != "attempted" {
+			step, id, _ := strings.Cut(lines.Text(), " ")
+			all[id] = step
+			if step != "begins" && step != "attempted" {
 				ended++
 			}
 			if ended == after {
-				_ = child.Process.Kill() // what it has told until now is still read
+				_ = child.Process.Kill() // the lines that it has written are still read
 			}
 		}
 		if err := child.Wait(); err == nil || ended < after {
-			t.Fatalf("the child ended by itself after %d changes: %v", ended, err)
+			t.Fatalf("the child exited after %d changes: %v", ended, err)
 		}
 		w := openWorld(t, url)
 		all.check(t, w)
@@ -183,11 +183,11 @@ func testKill(t *testing.T, url string) {
 	t.Logf("%d changes were acknowledged, %d attempts without outcome, %d had begun", all.count("succeeded", "failed"), all.count("attempted"), all.count("begins"))
 }
 
-// recorder records changes in this process, all the time.
+// recorder records changes in this process until it is stopped.
 type recorder struct {
 	log         *Log
 	mu          sync.Mutex
-	all         told
+	all         reported
 	ended       atomic.Int64
 	unavailable atomic.Int64
 	others      atomic.Value
@@ -196,17 +196,17 @@ type recorder struct {
 }
 
 func startRecorder(t *testing.T, l *Log) *recorder {
-	r := &recorder{log: l, all: told{}}
+	r := &recorder{log: l, all: reported{}}
 	for range 16 {
 		r.callers.Go(func() {
 			for !r.stop.Load() {
-				err := recordChange(context.Background(), l, r.tell)
+				err := recordChange(context.Background(), l, r.report)
 				switch {
 				case err == nil:
 					r.ended.Add(1)
 				case errors.Is(err, ErrUnavailable):
 					r.unavailable.Add(1)
-					time.Sleep(time.Millisecond) // it is refused at once
+					time.Sleep(time.Millisecond) // it fails immediately
 				default:
 					r.others.Store(err)
 				}
@@ -222,13 +222,13 @@ func (r *recorder) end() {
 	r.callers.Wait()
 }
 
-func (r *recorder) tell(what string, id uuid.UUID) {
+func (r *recorder) report(step string, id uuid.UUID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.all[id.String()] = what
+	r.all[id.String()] = step
 }
 
-// more waits until so many more changes have been acknowledged.
+// more waits until n more changes have been acknowledged.
 func (r *recorder) more(t *testing.T, n int64) {
 	t.Helper()
 	before := r.ended.Load()
@@ -245,7 +245,7 @@ func (r *recorder) check(t *testing.T, w *world) {
 	t.Logf("%d changes were acknowledged, %d calls got ErrUnavailable", r.ended.Load(), r.unavailable.Load())
 }
 
-func TestPostgreSQLIsKilledAndComesBack(t *testing.T) {
+func TestPostgreSQLIsKilledAndRestarted(t *testing.T) {
 	server := postgrestest.StartServer(t)
 	w := openWorld(t, server.Database(t))
 	l := w.log(t, Options{})
@@ -260,10 +260,10 @@ func TestPostgreSQLIsKilledAndComesBack(t *testing.T) {
 			t.Error("a query while it is down:", err)
 		}
 		if err := w.store.Ping(t.Context()); err == nil {
-			t.Error("it answers a ping while it is down")
+			t.Error("Ping succeeds while the server is down")
 		}
 		before := r.unavailable.Load()
-		eventually(t, "callers are told", func() bool { return r.unavailable.Load() >= before+50 })
+		eventually(t, "callers get errors", func() bool { return r.unavailable.Load() >= before+50 })
 		server.Restart(t)
 	}
 	r.more(t, 300)
@@ -271,19 +271,19 @@ func TestPostgreSQLIsKilledAndComesBack(t *testing.T) {
 	eventually(t, "it answers", func() bool { return w.store.Ping(t.Context()) == nil })
 }
 
-// TestFullSQLite lets the database have no more pages than it has.
+// TestFullSQLite forbids the database to grow.
 func TestFullSQLite(t *testing.T) {
 	w := openWorld(t, "sqlite://"+filepath.Join(t.TempDir(), "content.db"))
 	r := startRecorder(t, w.log(t, Options{}))
 	r.more(t, 100)
-	w.exec(t, "PRAGMA max_page_count = 1") // no less than there are
+	w.exec(t, "PRAGMA max_page_count = 1") // SQLite raises it to the current number
 	checkFull(t, w, r)
 	w.exec(t, "PRAGMA max_page_count = 1000000")
 	r.more(t, 300)
 	r.check(t, w)
 }
 
-// TestFullDisk fills a file system of its own.
+// TestFullDisk fills a file system that the test has created.
 func TestFullDisk(t *testing.T) {
 	folder := t.TempDir()
 	if err := syscall.Mount("tmpfs", folder, "tmpfs", 0, "size=16m"); err != nil {
@@ -309,10 +309,10 @@ func TestFullDisk(t *testing.T) {
 	r.check(t, w)
 }
 
-// checkFull waits until callers are told, and looks whether they can still read.
+// checkFull waits until callers get errors, and checks that reads still succeed.
 func checkFull(t *testing.T, w *world, r *recorder) {
 	t.Helper()
-	eventually(t, "callers are told", func() bool { return r.unavailable.Load() >= 50 })
+	eventually(t, "callers get errors", func() bool { return r.unavailable.Load() >= 50 })
 	if err := w.store.Ping(t.Context()); err != nil {
 		t.Error(err)
 	}

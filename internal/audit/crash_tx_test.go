@@ -38,7 +38,7 @@ func changeContent(url string) error {
 	for {
 		id := uuid.Must(uuid.NewV7())
 		step := func(what string) {
-			tell(what, id)
+			report(what, id)
 			time.Sleep(time.Millisecond)
 		}
 		err := s.Tx(ctx, func(tx *store.Tx) error {

@@ -8,23 +8,22 @@ import (
 	"unicode/utf8"
 )
 
-// CSVContentType is that of WriteCSV.
+// CSVContentType is the media type of WriteCSV.
 const CSVContentType = "text/csv; charset=utf-8"
 
-// CSVColumns are the header row of WriteCSV.
+// CSVColumns is the header row of WriteCSV.
 var CSVColumns = []string{
 	"time", "event", "user_email", "actor", "deployment_id", "deployment_name", "object", "outcome", "source", "ip", "request_id", "data",
 }
 
-// csvBuffer is how much is written at once.
+// csvBuffer is the number of bytes written at once.
 const csvBuffer = 64 << 10
 
 // timeFormat is RFC 3339 in UTC with microseconds, so that text sorts as time does.
 const timeFormat = "2006-01-02T15:04:05.000000Z"
 
-// WriteCSV writes events as CSV of RFC 4180 with a header row, in UTF-8. A cell that a
-// spreadsheet would take for a formula begins with an apostrophe. After an error what was written
-// is not whole, and its reader has to be told.
+// WriteCSV writes events as CSV (RFC 4180) with a header row, in UTF-8. A cell that a spreadsheet
+// would take for a formula begins with an apostrophe. After an error the output is incomplete.
 func WriteCSV(w io.Writer, events iter.Seq2[Event, error]) (rows int, err error) {
 	buffer := make([]byte, 0, csvBuffer+csvBuffer/2)
 	for _, name := range CSVColumns {
@@ -51,7 +50,7 @@ func WriteCSV(w io.Writer, events iter.Seq2[Event, error]) (rows int, err error)
 	return rows, err
 }
 
-// appendEvent appends the row of an event. data is memory to work in.
+// appendEvent appends the row of an event. data is a scratch buffer.
 func appendEvent(to, data []byte, e *Event) (row, scratch []byte) {
 	to = append(e.Time.UTC().AppendFormat(to, timeFormat), ',')
 	actor := string(e.Actor.Kind)
@@ -67,7 +66,7 @@ func appendEvent(to, data []byte, e *Event) (row, scratch []byte) {
 	return endRow(appendCell(to, data)), data
 }
 
-// String is kind, namespace and name, as far as they are known, with slashes.
+// String returns kind, namespace and name, as far as known, separated by slashes.
 func (o Object) String() string {
 	text := o.Kind
 	for _, part := range []string{o.Namespace, o.Name} {
@@ -79,7 +78,7 @@ func (o Object) String() string {
 	return text
 }
 
-// endRow puts the end of a row in place of the last comma.
+// endRow replaces the last comma by the end of the row.
 func endRow(to []byte) []byte { return append(to[:len(to)-1], "\r\n"...) }
 
 // appendCell appends a cell and a comma.
@@ -109,8 +108,8 @@ func appendCell[T string | []byte](to []byte, text T) []byte {
 	return append(to, `",`...)
 }
 
-// beginsFormula tells whether a spreadsheet may calculate a cell with this text. The wide forms
-// are those that some take for the same signs.
+// beginsFormula reports whether a spreadsheet may evaluate a cell with this text. Some accept the
+// full-width forms of the signs too.
 func beginsFormula[T string | []byte](text T) bool {
 	if len(text) == 0 {
 		return false
@@ -122,7 +121,7 @@ func beginsFormula[T string | []byte](text T) bool {
 	return strings.ContainsRune("＝＋－＠", first)
 }
 
-// appendData appends what has no column of its own, as a JSON object.
+// appendData appends the fields without a column as a JSON object.
 func (e *Event) appendData(to []byte) []byte {
 	to = append(to, '{')
 	for _, f := range [...]struct{ name, text string }{{`"reason":`, e.Reason}, {`"objectId":`, e.Object.ID}} {
@@ -139,13 +138,13 @@ func (e *Event) appendData(to []byte) []byte {
 	return append(to, '}')
 }
 
-// appendJSON appends a string of JSON.
+// appendJSON appends a JSON string.
 func appendJSON(to []byte, text string) []byte {
 	for i := range len(text) {
 		if text[i] < ' ' || text[i] == '"' || text[i] == '\\' {
 			quoted, err := json.Marshal(text)
 			if err != nil {
-				return append(to, `""`...) // a string always has JSON
+				return append(to, `""`...) // strings can always be encoded
 			}
 			return append(to, quoted...)
 		}

@@ -64,12 +64,12 @@ func TestNoCellIsAFormula(t *testing.T) {
 	}
 }
 
-func TestCellsComeBackAsTheyWere(t *testing.T) {
+func TestCellsAreReadAsTheyWereWritten(t *testing.T) {
 	for _, text := range []string{"", "plain", "a,b", `a"b`, `"`, "a\nb", " a ", "é, ü", ";x", "'x", strings.Repeat(`",`, 1000)} {
 		record := string(endRow(appendCell(appendCell(nil, "x"), text)))
 		got, err := csv.NewReader(strings.NewReader(record)).Read()
 		if err != nil || len(got) != 2 || got[1] != text {
-			t.Errorf("%q came back as %q, %v", text, got, err)
+			t.Errorf("%q was read as %q, %v", text, got, err)
 		}
 	}
 }

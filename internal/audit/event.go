@@ -1,9 +1,10 @@
-// Package audit is the audit log: who changed what, when, from where, and what became of it. It
-// is kept in the content store and knows neither HTTP nor Kubernetes.
+// Package audit is the audit log: who changed what, when, from where, and with which outcome. It is
+// kept in the content store and knows neither HTTP nor Kubernetes.
 //
-// A change is recorded twice. Log.Begin stores that it is attempted before anything is done,
-// Attempt.End stores its outcome before anybody is told: what is acknowledged has its event.
-// Secrets are masked and sizes bounded before an event leaves the caller's goroutine.
+// A change is recorded in two steps: Log.Begin stores an attempt before the change is made, and
+// Attempt.End stores its outcome before the change is acknowledged, so every acknowledged change has
+// its event. A change in the content store is recorded by RecordTx in its own transaction. Secrets
+// are masked and sizes bounded before an event leaves the caller's goroutine.
 package audit
 
 import (
@@ -19,24 +20,24 @@ import (
 )
 
 var (
-	// ErrUnavailable is that the store does not take or give events now.
+	// ErrUnavailable is returned while events cannot be stored or read.
 	ErrUnavailable = errors.New("the audit log is not available")
-	// ErrInvalid is that an event or a filter is not well-formed; the text says what is wrong.
+	// ErrInvalid is returned for a malformed event or filter.
 	ErrInvalid = errors.New("invalid")
 )
 
 // Event is a change, or the attempt at one.
 type Event struct {
-	// ID is what makes it one event, however often it is stored; a UUIDv7 when zero.
+	// ID identifies the event: storing it again has no effect. A UUIDv7 if zero.
 	ID uuid.UUID
-	// Account is the name of the account. It must be given.
+	// Account is the name of the account; required.
 	Account string
-	// Time is kept in UTC with microseconds; now when zero.
+	// Time is stored in UTC with microseconds; the current time if zero.
 	Time time.Time
 	// Name is one of Names.
 	Name    string
 	Outcome Outcome
-	// Reason is a status code, or why it failed in a few words.
+	// Reason is a status code, or a short reason of a failure.
 	Reason     string
 	Source     Source
 	Actor      Actor
@@ -44,21 +45,21 @@ type Event struct {
 	Object     Object
 	IP         string
 	RequestID  string
-	// Changes is JSON, as Diff makes it.
+	// Changes is JSON as Diff returns it.
 	Changes json.RawMessage
 }
 
-// Outcome is what became of a change.
+// Outcome is the outcome of a change.
 type Outcome string
 
-// Outcomes. Attempted stays where nobody could say: the change may have been made or not.
+// Outcomes. An event stays Attempted if the outcome is unknown: the change may have been made.
 const (
 	Attempted Outcome = "attempted"
 	Succeeded Outcome = "succeeded"
 	Failed    Outcome = "failed"
 )
 
-// Source is the way by which a change came.
+// Source is the interface through which a change was made.
 type Source string
 
 // Sources.
@@ -69,11 +70,11 @@ const (
 	SourceController Source = "controller"
 )
 
-// ActorKind says what ID of an Actor names.
+// ActorKind is the kind of an Actor.
 type ActorKind string
 
-// Kinds of actors: an API key, a person of an OIDC issuer, a service account, a user of
-// Kubernetes, and Quoin itself.
+// Kinds of actors: an API key, a user of an OIDC issuer, a service account, a Kubernetes user, and
+// Quoin itself.
 const (
 	ActorKey            ActorKind = "key"
 	ActorUser           ActorKind = "user"
@@ -82,17 +83,17 @@ const (
 	ActorSystem         ActorKind = "system"
 )
 
-// Actor is who asked for a change.
+// Actor is the caller who made a change.
 type Actor struct {
 	Kind  ActorKind
 	ID    string
 	Email string
 }
 
-// Deployment is the one that a change concerns, if any.
+// Deployment is the deployment that a change concerns, if any.
 type Deployment struct{ ID, Name string }
 
-// Object is what was changed.
+// Object is the object that was changed.
 type Object struct{ Kind, Namespace, Name, ID string }
 
 var (
@@ -101,18 +102,18 @@ var (
 	actors   = []ActorKind{ActorKey, ActorUser, ActorServiceAccount, ActorKubernetes, ActorSystem}
 )
 
-// The most bytes of a text. Identifiers of Kubernetes, DNS and RFC 5321 fit; of what is longer
-// the beginning is kept, with an ellipsis that is counted in.
+// Maximum lengths of texts in bytes. Identifiers of Kubernetes, DNS and RFC 5321 fit; longer texts
+// are truncated, and end with an ellipsis.
 const (
-	mostAccount = 63
-	mostID      = 256
-	mostName    = 256
-	mostEmail   = 320
-	mostReason  = 512
-	mostIP      = 64
+	maxAccount = 63
+	maxID      = 256
+	maxName    = 256
+	maxEmail   = 320
+	maxReason  = 512
+	maxIP      = 64
 )
 
-// prepare is the event as it is stored: complete, masked and bounded.
+// prepare returns the event as it is stored: complete, masked and bounded.
 func (e Event) prepare(now time.Time) (Event, error) {
 	if err := e.check(); err != nil {
 		return Event{}, err
@@ -130,26 +131,26 @@ func (e Event) prepare(now time.Time) (Event, error) {
 	e.Time = e.Time.UTC().Truncate(time.Microsecond)
 	for _, f := range []struct {
 		text *string
-		most int
+		max  int
 	}{
-		{&e.Actor.ID, mostID}, {&e.Actor.Email, mostEmail},
-		{&e.Deployment.ID, mostID}, {&e.Deployment.Name, mostName},
-		{&e.Object.Kind, mostName}, {&e.Object.Namespace, mostName}, {&e.Object.Name, mostName}, {&e.Object.ID, mostID},
-		{&e.IP, mostIP}, {&e.RequestID, mostID},
+		{&e.Actor.ID, maxID}, {&e.Actor.Email, maxEmail},
+		{&e.Deployment.ID, maxID}, {&e.Deployment.Name, maxName},
+		{&e.Object.Kind, maxName}, {&e.Object.Namespace, maxName}, {&e.Object.Name, maxName}, {&e.Object.ID, maxID},
+		{&e.IP, maxIP}, {&e.RequestID, maxID},
 	} {
-		*f.text = cut(maskCredentials(clean(*f.text)), f.most)
+		*f.text = cut(maskCredentials(clean(*f.text)), f.max)
 	}
-	e.Reason = cut(maskText(clean(e.Reason)), mostReason)
+	e.Reason = cut(maskText(clean(e.Reason)), maxReason)
 	e.Changes = prepareChanges(e.Changes)
 	return e, nil
 }
 
 func (e Event) check() error {
 	switch {
-	case e.Account == "" || len(e.Account) > mostAccount || clean(e.Account) != e.Account:
-		return fmt.Errorf("%w event: the account %q must be the name of one", ErrInvalid, cut(clean(e.Account), mostAccount))
+	case e.Account == "" || len(e.Account) > maxAccount || clean(e.Account) != e.Account:
+		return fmt.Errorf("%w event: the account %q must be the name of one", ErrInvalid, cut(clean(e.Account), maxAccount))
 	case !Known(e.Name):
-		return fmt.Errorf("%w event: the name %q is none of audit.Names", ErrInvalid, cut(clean(e.Name), mostName))
+		return fmt.Errorf("%w event: the name %q is none of audit.Names", ErrInvalid, cut(clean(e.Name), maxName))
 	case !slices.Contains(outcomes, e.Outcome):
 		return fmt.Errorf("%w event: the outcome %q is none of %q", ErrInvalid, e.Outcome, outcomes)
 	case !slices.Contains(sources, e.Source):
@@ -162,19 +163,19 @@ func (e Event) check() error {
 
 var withoutControls = strings.NewReplacer("\x00", "\uFFFD", separator, "\uFFFD")
 
-// clean is text that both databases can hold: UTF-8 without NUL, and without the separator.
+// clean returns text that both databases can store: UTF-8 without NUL and without the separator.
 func clean(text string) string {
 	return withoutControls.Replace(strings.ToValidUTF8(text, "\uFFFD"))
 }
 
 const ellipsis = "…"
 
-// cut is text of at most so many bytes, ending with an ellipsis if something is missing.
-func cut(text string, most int) string {
-	if len(text) <= most {
+// cut truncates text to limit bytes, the ellipsis included.
+func cut(text string, limit int) string {
+	if len(text) <= limit {
 		return text
 	}
-	end := most - len(ellipsis)
+	end := limit - len(ellipsis)
 	for end > 0 && !utf8.RuneStart(text[end]) {
 		end--
 	}

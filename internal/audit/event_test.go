@@ -8,14 +8,14 @@ import (
 	"unicode/utf8"
 )
 
-func TestPrepareRefuses(t *testing.T) {
+func TestPrepareRejectsInvalidEvents(t *testing.T) {
 	good := Event{Account: "demo", Name: CreatedUser, Outcome: Attempted, Source: SourceSCIM, Actor: Actor{Kind: ActorKey}}
 	if _, err := good.prepare(time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	for name, change := range map[string]func(*Event){
 		"no account":      func(e *Event) { e.Account = "" },
-		"long account":    func(e *Event) { e.Account = strings.Repeat("a", mostAccount+1) },
+		"long account":    func(e *Event) { e.Account = strings.Repeat("a", maxAccount+1) },
 		"NUL in account":  func(e *Event) { e.Account = "a\x00" },
 		"unknown name":    func(e *Event) { e.Name = "Did something" },
 		"unknown outcome": func(e *Event) { e.Outcome = "done" },
@@ -30,7 +30,7 @@ func TestPrepareRefuses(t *testing.T) {
 	}
 }
 
-func TestPrepareCutsVisibly(t *testing.T) {
+func TestPrepareTruncatesWithAnEllipsis(t *testing.T) {
 	for _, unit := range []string{"x", "é", "日", "\U0001F600"} {
 		long := strings.Repeat(unit, 1000)
 		e, err := Event{
@@ -42,14 +42,14 @@ func TestPrepareCutsVisibly(t *testing.T) {
 		}
 		texts := e.texts()
 		for _, text := range append(texts[1:11:11], e.Reason) {
-			if !strings.HasSuffix(text, ellipsis) || len(text) > mostReason || !utf8.ValidString(text) {
+			if !strings.HasSuffix(text, ellipsis) || len(text) > maxReason || !utf8.ValidString(text) {
 				t.Errorf("%q has %d bytes", text, len(text))
 			}
 		}
 	}
 }
 
-func TestPrepareCleans(t *testing.T) {
+func TestPrepareReplacesInvalidCharacters(t *testing.T) {
 	e, err := Event{Account: "demo", Name: CreatedUser, Outcome: Attempted, Source: SourceSCIM, Actor: Actor{ActorKey, "a\x00b\xff\x1f", ""}, Time: time.Unix(1, 1999)}.prepare(time.Now())
 	if err != nil || e.Actor.ID != "a\uFFFDb\uFFFD\uFFFD" || !e.Time.Equal(time.Unix(1, 1000)) || e.Time.Location() != time.UTC || e.ID.Version() != 7 {
 		t.Errorf("%+v, %v", e, err)

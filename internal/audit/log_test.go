@@ -39,7 +39,7 @@ func testAttempt(t *testing.T, w *world) {
 	if diff := cmp.Diff([]Event{want}, find(t, l, Filter{Search: "large analytics"})); diff != "" {
 		t.Fatal("succeeded:", diff)
 	}
-	// It has its outcome: nothing takes it away.
+	// An outcome is final.
 	if err := a.End(t.Context(), Failed, Details{Reason: "500"}); err != nil {
 		t.Fatal(err)
 	}
@@ -68,10 +68,10 @@ func testAllFields(t *testing.T, w *world) {
 	}
 	long := strings.Repeat("\U0001F600x ", 5000)
 	record(t, l, Event{
-		Account: strings.Repeat("a", mostAccount), Name: UpdatedBranch, Outcome: Failed, Reason: long, Source: SourceSCIM, Actor: Actor{ActorSystem, long, long},
+		Account: strings.Repeat("a", maxAccount), Name: UpdatedBranch, Outcome: Failed, Reason: long, Source: SourceSCIM, Actor: Actor{ActorSystem, long, long},
 		Deployment: Deployment{long, long}, Object: Object{long, long, long, long}, IP: long, RequestID: long, Changes: json.RawMessage(`{"a":"` + long + `"}`),
 	})
-	if got := find(t, l, Filter{Account: strings.Repeat("a", mostAccount)}); len(got) != 1 {
+	if got := find(t, l, Filter{Account: strings.Repeat("a", maxAccount)}); len(got) != 1 {
 		t.Errorf("the longest event: %d", len(got))
 	}
 }
@@ -85,7 +85,7 @@ func testSameID(t *testing.T, w *world) {
 	if diff := cmp.Diff([]Event{first, at(2)}, got); diff != "" {
 		t.Error(diff)
 	}
-	// An attempt gets its outcome, also when both come together; another account's stays.
+	// An attempt gets its outcome, also in the same batch; that of another account does not.
 	record(t, l, at(3, func(e *Event) { e.Outcome = Attempted }), at(3))
 	record(t, l, at(4, func(e *Event) { e.Outcome = Attempted }))
 	record(t, l, at(4, func(e *Event) { e.Account = "other" }))
@@ -95,9 +95,9 @@ func testSameID(t *testing.T, w *world) {
 	}
 }
 
-// testSeveralRecordTheSame is what replicas do that see the same change: at the same moment, or
-// many at once, each in an order of its own.
-func testSeveralRecordTheSame(t *testing.T, w *world) {
+// testReplicasRecordTheSame records the same events from several replicas: at the same time, and in
+// batches of different orders.
+func testReplicasRecordTheSame(t *testing.T, w *world) {
 	const n, replicas = 200, 4
 	var logs [replicas]*Log
 	for i := range logs {
@@ -147,9 +147,9 @@ func testCancelled(t *testing.T, w *world) {
 			results[i] = l.Record(ctx, at(i))
 		})
 	}
-	eventually(t, "everybody waits", func() bool { return l.writer.handedInNow() == len(results) })
+	eventually(t, "all calls are queued", func() bool { return l.writer.queued() == len(results) })
 	cancel()
-	eventually(t, "the cancelled have gone", func() bool { return l.writer.goneNow() == len(results)/2 })
+	eventually(t, "cancelled calls return", func() bool { return l.writer.abandoned() == len(results)/2 })
 	release()
 	all.Wait()
 	stored := map[int]bool{}
@@ -165,40 +165,39 @@ func testCancelled(t *testing.T, w *world) {
 		}
 	}
 	if err := l.Record(ctx, at(100)); !errors.Is(err, context.Canceled) {
-		t.Error("a context that is over:", err)
+		t.Error("with a cancelled context:", err)
 	}
 }
 
-// occupy begins a transaction, of another account, while the database is blocked: what comes next
-// has to wait.
+// occupy makes the writer wait for a transaction while the database is blocked, so that later events
+// are queued.
 func (w *writer) occupy(t *testing.T) {
 	t.Helper()
 	e := at(0, func(e *Event) { e.ID, e.Account = uuid.New(), "occupied" })
-	if err := w.handIn(&handedIn{events: []Event{e}, rows: [][]any{e.row()}, stored: make(chan error, 1)}); err != nil {
+	if err := w.submit(&submission{events: []Event{e}, rows: [][]any{e.row()}, stored: make(chan error, 1)}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "it is being stored", func() bool { return w.handedInNow() == 0 })
+	eventually(t, "the writer has taken it", func() bool { return w.queued() == 0 })
 }
 
-// handedInNow and goneNow look at what waits for the transaction after the one under way.
-func (w *writer) handedInNow() int {
+func (w *writer) queued() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return len(w.waiting)
+	return len(w.queue)
 }
 
-func (w *writer) goneNow() (n int) {
+func (w *writer) abandoned() (n int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, h := range w.waiting {
-		if h.gone.Load() {
+	for _, sub := range w.queue {
+		if sub.abandoned.Load() {
 			n++
 		}
 	}
 	return n
 }
 
-func testClientGone(t *testing.T, w *world) {
+func testDisconnectedClient(t *testing.T, w *world) {
 	l := w.log(t, Options{})
 	ctx, cancel := context.WithCancel(t.Context())
 	a, err := l.Begin(ctx, at(1))
@@ -220,46 +219,46 @@ func testNoAnswer(t *testing.T, w *world) {
 	release := w.block(t)
 	for i := range 3 {
 		if _, err := l.Begin(t.Context(), at(i)); !errors.Is(err, ErrUnavailable) {
-			t.Errorf("try %d: %v", i, err)
+			t.Errorf("attempt %d: %v", i, err)
 		}
 	}
 	if counted := gathered(t, "quoin_audit_unavailable_total") - before; counted != 3 {
 		t.Errorf("%v calls were counted, want 3", counted)
 	}
-	// Others read meanwhile.
+	// Reads go on meanwhile.
 	if got := find(t, l, Filter{}); len(got) != 0 {
 		t.Errorf("%+v", got)
 	}
 	release()
-	eventually(t, "it takes events again", func() bool { return l.Record(context.Background(), at(10)) == nil })
+	eventually(t, "events are stored again", func() bool { return l.Record(context.Background(), at(10)) == nil })
 }
 
 func TestFullQueue(t *testing.T) {
-	w := &writer{most: 5, wake: make(chan struct{}, 1)} // nobody takes from it
+	w := &writer{limit: 5, wake: make(chan struct{}, 1)} // not running
 	for n := range 5 {
-		if err := w.handIn(&handedIn{events: []Event{at(n)}}); err != nil {
+		if err := w.submit(&submission{events: []Event{at(n)}}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	err := w.handIn(&handedIn{events: []Event{at(6)}})
-	if !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), "5 events wait") {
+	err := w.submit(&submission{events: []Event{at(6)}})
+	if !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), "queue is full (5 events)") {
 		t.Error(err)
 	}
 	if taken, _ := w.take(); len(taken) != 5 {
-		t.Errorf("%d were taken together, want 5", len(taken))
+		t.Errorf("the batch has %d submissions, want 5", len(taken))
 	}
-	// More than fit are taken when nothing waits: otherwise they never would be.
-	if err := w.handIn(&handedIn{events: make([]Event, 9)}); err != nil {
+	// An empty queue accepts a submission of any size; it would never fit otherwise.
+	if err := w.submit(&submission{events: make([]Event, 9)}); err != nil {
 		t.Error(err)
 	}
 }
 
-func testRefusedRow(t *testing.T, w *world) {
-	refuse := "ALTER TABLE audit_event ADD CHECK (request_id <> 'refuse')"
+func testRejectedRow(t *testing.T, w *world) {
+	reject := "ALTER TABLE audit_event ADD CHECK (request_id <> 'reject')"
 	if w.store.Dialect() == store.SQLite {
-		refuse = "CREATE TRIGGER refuse BEFORE INSERT ON audit_event WHEN new.request_id = 'refuse' BEGIN SELECT RAISE(ABORT, 'refused'); END"
+		reject = "CREATE TRIGGER reject BEFORE INSERT ON audit_event WHEN new.request_id = 'reject' BEGIN SELECT RAISE(ABORT, 'rejected'); END"
 	}
-	w.exec(t, refuse)
+	w.exec(t, reject)
 	l := w.log(t, Options{})
 	release := w.block(t)
 	l.writer.occupy(t)
@@ -269,12 +268,12 @@ func testRefusedRow(t *testing.T, w *world) {
 		all.Go(func() {
 			results[i] = l.Record(context.Background(), at(i, func(e *Event) {
 				if i == 5 {
-					e.RequestID = "refuse"
+					e.RequestID = "reject"
 				}
 			}))
 		})
 	}
-	eventually(t, "all wait", func() bool { return l.writer.handedInNow() == len(results) })
+	eventually(t, "all calls are queued", func() bool { return l.writer.queued() == len(results) })
 	release()
 	all.Wait()
 	for i, err := range results {
@@ -288,21 +287,21 @@ func testRefusedRow(t *testing.T, w *world) {
 }
 
 func testClosed(t *testing.T, w *world) {
-	l := NewLog(w.store, Options{Timeout: patient})
+	l := NewLog(w.store, Options{Timeout: longTimeout})
 	release := w.block(t)
 	l.writer.occupy(t)
 	var all sync.WaitGroup
 	for i := range 3 {
 		all.Go(func() {
 			if err := l.Record(context.Background(), at(i)); err != nil {
-				t.Errorf("event %d waited when the log was closed: %v", i, err)
+				t.Errorf("event %d was queued when the log was closed: %v", i, err)
 			}
 		})
 	}
-	eventually(t, "they wait", func() bool { return l.writer.handedInNow() == 3 })
+	eventually(t, "the calls are queued", func() bool { return l.writer.queued() == 3 })
 	closed := make(chan struct{})
 	go func() { l.Close(); close(closed) }()
-	eventually(t, "nothing more is taken", func() bool {
+	eventually(t, "the writer is closed", func() bool {
 		l.writer.mu.Lock()
 		defer l.writer.mu.Unlock()
 		return l.writer.closed
@@ -316,7 +315,7 @@ func testClosed(t *testing.T, w *world) {
 	if diff := cmp.Diff([]int{0, 1, 2}, numbers(find(t, l, Filter{}))); diff != "" {
 		t.Error(diff)
 	}
-	l.Close() // again
+	l.Close() // may be repeated
 }
 
 func testMetrics(t *testing.T, w *world) {
@@ -353,7 +352,7 @@ func testMetrics(t *testing.T, w *world) {
 	}
 }
 
-// gathered is the value of a metric, all labels together; of a histogram the count.
+// gathered returns the sum of a metric over all labels; of a histogram, its count.
 func gathered(t testing.TB, name string) (sum float64) {
 	t.Helper()
 	families, err := metrics.Registry.Gather()

@@ -10,27 +10,26 @@ import (
 	"github.com/quoin-dev/quoin/internal/fold"
 )
 
-// hidden stands for a secret, as in the documented product.
+// hidden replaces a secret, as in the documented product.
 const hidden = "[HIDDEN]"
 
-// secretWords are those that make a name that of a secret: the documented four, and what else
-// people and protocols call one.
+// secretWords mark the name of a secret: the four documented ones, and other common ones.
 var secretWords = []string{"pass", "secret", "token", "key", "pwd", "authorization", "cookie"}
 
-// variableNames are names of fields whose values are environment variables.
+// variableNames are names of fields that hold environment variables.
 var variableNames = []string{"env", "envs", "envvar", "envvars", "envvariable", "envvariables", "environmentvariable", "environmentvariables", "variables"}
 
-// namesOfNames are fields that name what another field of the same object is the value of, as in
-// {"name": "DB_PASS", "value": "…"}.
+// namesOfNames are fields with the name of a value that is in another field of the same object, as
+// in {"name": "DB_PASS", "value": "…"}.
 var namesOfNames = []string{"name", "field", "path", "header", "variable", "attribute"}
 
-// namesOfValues are such other fields.
+// namesOfValues are the fields with such values.
 var namesOfValues = []string{"value", "values", "before", "after", "old", "new", "default", "data", "content"}
 
-// mostMaskDepth bounds how deep JSON is looked into; what is deeper is hidden.
-const mostMaskDepth = 32
+// maxMaskDepth is the depth up to which JSON is searched; deeper values are hidden.
+const maxMaskDepth = 32
 
-// isSecret tells whether the value of a field with this name is a secret.
+// isSecret reports whether the value of a field with this name is a secret.
 func isSecret(name string) bool {
 	name = fold.Case(name)
 	return slices.ContainsFunc(secretWords, func(word string) bool { return strings.Contains(name, word) })
@@ -38,7 +37,8 @@ func isSecret(name string) bool {
 
 var withoutMarks = strings.NewReplacer("_", "", "-", "")
 
-// holdsVariables tells whether the values below a name, or a path with dots, are environment variables.
+// holdsVariables reports whether the values of a field with this name, or dotted path, are
+// environment variables.
 func holdsVariables(name string) bool {
 	name = withoutMarks.Replace(fold.Case(name))
 	for part := range strings.SplitSeq(name, ".") {
@@ -49,9 +49,9 @@ func holdsVariables(name string) bool {
 	return false
 }
 
-// maskValue is a value of JSON without its secrets. It is made anew.
+// maskValue returns a copy of a JSON value without its secrets.
 func maskValue(value any, depth int) any {
-	if depth > mostMaskDepth {
+	if depth > maxMaskDepth {
 		return hidden
 	}
 	switch v := value.(type) {
@@ -92,7 +92,7 @@ func maskObject(object map[string]any, depth int) map[string]any {
 // maskVariables hides the values of environment variables and keeps their names, in both forms:
 // {"NAME": "value"} and [{"name": "NAME", "value": "value"}].
 func maskVariables(value any, depth int) any {
-	if depth > mostMaskDepth {
+	if depth > maxMaskDepth {
 		return hidden
 	}
 	switch v := value.(type) {
@@ -120,7 +120,7 @@ func maskVariables(value any, depth int) any {
 	return hidden
 }
 
-// maskString masks JSON in a string as JSON, any other as text.
+// maskString masks a string as JSON if it is JSON, otherwise as text.
 func maskString(text string, depth int) string {
 	trimmed := strings.TrimSpace(text)
 	if strings.HasPrefix(trimmed, "{") || strings.HasPrefix(trimmed, "[") {
@@ -133,15 +133,15 @@ func maskString(text string, depth int) string {
 	return maskText(text)
 }
 
-// pattern is one form of credentials in text.
+// pattern is a form of credentials in text.
 type pattern struct {
-	// hint is in every text that could match, in lower case: looking for it is much faster.
+	// hint is contained in every text that can match, in lower case. It is much faster to find.
 	hint        string
 	expression  *regexp.Regexp
 	replacement string
 }
 
-// credentials are recognised by what they are, whatever stands before them.
+// credentials are recognised by their own form.
 var credentials = []pattern{
 	{"-----begin", regexp.MustCompile(`(?is)-----BEGIN [A-Z0-9 ]*PRIVATE KEY.*?(?:-----END [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----|$)`), hidden},
 	{"eyj", regexp.MustCompile(`eyJ[\w-]+\.[\w-]*\.?[\w-]*`), hidden},
@@ -157,7 +157,7 @@ var credentials = []pattern{
 	{"aiza", regexp.MustCompile(`\bAIza[\w-]{30,}`), hidden},
 }
 
-// assignments are names of secrets with a value behind them, as in DSNs, queries and YAML.
+// assignments are names of secrets followed by a value, as in DSNs, queries and YAML.
 var assignments = func() []pattern {
 	name := `(?i)([\w.-]*(?:` + strings.Join(secretWords, "|") + `)[\w.-]*`
 	const value = `(?:\\?"[^"]*"|'[^']*'|[^\s"'&;,]+)`
@@ -167,7 +167,7 @@ var assignments = func() []pattern {
 	}
 }()
 
-// maskCredentials hides credentials in a text. It is for names of people and things.
+// maskCredentials hides credentials in the name of a user or an object.
 func maskCredentials(text string) string { return replaceAll(text, credentials) }
 
 // maskText hides credentials and assignments of secrets in a text.
@@ -185,7 +185,7 @@ func replaceAll(text string, patterns []pattern) string {
 	return text
 }
 
-// decode reads one value of JSON, numbers as they are written.
+// decode decodes one JSON value, and keeps numbers as they are written.
 func decode(data []byte) (any, error) {
 	var value any
 	decoder := json.NewDecoder(strings.NewReader(string(data)))
@@ -194,7 +194,7 @@ func decode(data []byte) (any, error) {
 		return nil, err
 	}
 	if decoder.More() {
-		return nil, errMoreJSON
+		return nil, errTrailingJSON
 	}
 	return value, nil
 }

@@ -26,34 +26,34 @@ func aKey(t testing.TB) string {
 func TestMaskChanges(t *testing.T) {
 	key := aKey(t)
 	for name, test := range map[string]struct{ given, want string }{
-		"nothing secret":            {`{"spec.size":{"before":"Shared","after":"Large"},"n":12345678901234567890,"b":[true,null]}`, `{"b":[true,null],"n":12345678901234567890,"spec.size":{"after":"Large","before":"Shared"}}`},
-		"names with PASS":           {`{"DB_PASS":"a","passphrase":{"x":1},"Password":["b"]}`, `{"DB_PASS":"[HIDDEN]","Password":"[HIDDEN]","passphrase":"[HIDDEN]"}`},
-		"names with SECRET":         {`{"secretRef":{"name":"git"},"MYSECRETS":1}`, `{"MYSECRETS":"[HIDDEN]","secretRef":"[HIDDEN]"}`},
-		"names with TOKEN":          {`{"accessToken":"x","spec.token.sha256":{"before":"a","after":"b"}}`, `{"accessToken":"[HIDDEN]","spec.token.sha256":"[HIDDEN]"}`},
-		"names with KEY":            {`{"keyId":"x","AWS_KEY":null}`, `{"AWS_KEY":"[HIDDEN]","keyId":"[HIDDEN]"}`},
-		"case of other alphabets":   {`{"pa` + "\u017f\u017f" + `word":"x","` + "\u212a" + `EY":"y"}`, `{"pa` + "\u017f\u017f" + `word":"[HIDDEN]","` + "\u212a" + `EY":"[HIDDEN]"}`},
-		"escaped names":             {`{"\u0070assword":"x"}`, `{"password":"[HIDDEN]"}`},
-		"variables in a list":       {`{"spec.env":{"before":[{"name":"HOST","value":"db"}],"after":[{"name":"HOST","value":"db2"},{"name":"A","valueFrom":{"x":"y"}}]}}`, `{"spec.env":{"after":[{"name":"HOST","value":"[HIDDEN]"},{"name":"A","valueFrom":{"x":"[HIDDEN]"}}],"before":[{"name":"HOST","value":"[HIDDEN]"}]}}`},
-		"variables in an object":    {`{"env_variables":{"HOST":"db","name":"x"},"envVars":"A=B"}`, `{"envVars":"[HIDDEN]","env_variables":{"HOST":"[HIDDEN]","name":"[HIDDEN]"}}`},
-		"variables in a path":       {`{"spec.env.HOST":{"before":"a","after":"b"}}`, `{"spec.env.HOST":{"after":"[HIDDEN]","before":"[HIDDEN]"}}`},
-		"a name beside its value":   {`[{"name":"DB_PASS","value":"x"},{"op":"replace","path":"password","value":{"a":1}},{"name":"HOST","value":"x"}]`, `[{"name":"DB_PASS","value":"[HIDDEN]"},{"op":"replace","path":"password","value":"[HIDDEN]"},{"name":"HOST","value":"x"}]`},
-		"a thing named like one":    {`{"name":"token-service","size":3}`, `{"name":"token-service","size":3}`},
-		"a JWT":                     {`{"x":"` + aJWT + `","y":"before ` + aJWT + ` after"}`, `{"x":"[HIDDEN]","y":"before [HIDDEN] after"}`},
-		"a bearer token":            {`{"x":"Authorization: Bearer abc.def","y":"bearer abc"}`, `{"x":"Authorization: [HIDDEN]","y":"bearer [HIDDEN]"}`},
-		"basic authentication":      {`{"x":"authorization: Basic aHVudGVyMg== and","y":"'Authorization':'aHVudGVyMg=='"}`, `{"x":"authorization: [HIDDEN] and","y":"'Authorization':[HIDDEN]"}`},
-		"a private key":             {`{"x":"-----BEGIN RSA PRIVATE KEY-----\nMIIE\n-----END RSA PRIVATE KEY-----\nrest","y":"-----BEGIN OPENSSH PRIVATE KEY-----\nb3Blb"}`, `{"x":"[HIDDEN]\nrest","y":"[HIDDEN]"}`},
-		"our API key":               {`{"x":"` + key + `","y":"a` + key[:30] + `"}`, `{"x":"[HIDDEN]","y":"a[HIDDEN]"}`},
-		"a URL with a password":     {`{"x":"postgres://quoin:hunter2@db:5432/quoin?sslmode=disable","y":"https://git.example.com/a@b","z":"https://user@host/"}`, `{"x":"postgres://[HIDDEN]@db:5432/quoin?sslmode=disable","y":"https://git.example.com/a@b","z":"https://user@host/"}`},
-		"an @ in a URL's password":  {`{"x":"mysql://u:p@ss:word@db/x"}`, `{"x":"mysql://[HIDDEN]@db/x"}`},
-		"tokens of Git hosts":       {`["ghp_abcdefghijklmnopqrstuvwxyz0123456789","glpat-abcdefghij0123456789","xoxb-123456789012","AKIAIOSFODNN7EXAMPLE"]`, `["[HIDDEN]","[HIDDEN]","[HIDDEN]","[HIDDEN]"]`},
-		"a DSN":                     {`{"x":"host=db password=hunter2 user=q","y":"https://x/?access_token=abc&z=1","z":"passwd='a b' c"}`, `{"x":"host=db password=[HIDDEN] user=q","y":"https://x/?access_token=[HIDDEN]&z=1","z":"passwd=[HIDDEN] c"}`},
-		"YAML":                      {`{"x":"user: q\npassword: hunter2\nhost: db"}`, `{"x":"user: q\npassword: [HIDDEN]\nhost: db"}`},
-		"JSON in a string":          {`{"x":"{\"password\":\"hunter2\",\"a\":1}"}`, `{"x":"{\"a\":1,\"password\":\"[HIDDEN]\"}"}`},
-		"broken JSON in a string":   {`{"x":"{\"password\":\"hunter2\",\"a\""}`, `{"x":"{\"password\":[HIDDEN],\"a\""}`},
-		"a secret as a name":        {`{"` + aJWT + `":1}`, `{"[HIDDEN]":1}`},
-		"no JSON":                   {`password=hunter2`, `"password=[HIDDEN]"`},
-		"something behind the JSON": {`{} {"password":"hunter2"}`, `"{} {\"password\":[HIDDEN]}"`},
-		"deep":                      {strings.Repeat("[", 50) + `"hunter2"` + strings.Repeat("]", 50), strings.Repeat("[", mostMaskDepth+1) + `"[HIDDEN]"` + strings.Repeat("]", mostMaskDepth+1)},
+		"nothing secret":                {`{"spec.size":{"before":"Shared","after":"Large"},"n":12345678901234567890,"b":[true,null]}`, `{"b":[true,null],"n":12345678901234567890,"spec.size":{"after":"Large","before":"Shared"}}`},
+		"names with PASS":               {`{"DB_PASS":"a","passphrase":{"x":1},"Password":["b"]}`, `{"DB_PASS":"[HIDDEN]","Password":"[HIDDEN]","passphrase":"[HIDDEN]"}`},
+		"names with SECRET":             {`{"secretRef":{"name":"git"},"MYSECRETS":1}`, `{"MYSECRETS":"[HIDDEN]","secretRef":"[HIDDEN]"}`},
+		"names with TOKEN":              {`{"accessToken":"x","spec.token.sha256":{"before":"a","after":"b"}}`, `{"accessToken":"[HIDDEN]","spec.token.sha256":"[HIDDEN]"}`},
+		"names with KEY":                {`{"keyId":"x","AWS_KEY":null}`, `{"AWS_KEY":"[HIDDEN]","keyId":"[HIDDEN]"}`},
+		"case of other alphabets":       {`{"pa` + "\u017f\u017f" + `word":"x","` + "\u212a" + `EY":"y"}`, `{"pa` + "\u017f\u017f" + `word":"[HIDDEN]","` + "\u212a" + `EY":"[HIDDEN]"}`},
+		"escaped names":                 {`{"\u0070assword":"x"}`, `{"password":"[HIDDEN]"}`},
+		"variables in a list":           {`{"spec.env":{"before":[{"name":"HOST","value":"db"}],"after":[{"name":"HOST","value":"db2"},{"name":"A","valueFrom":{"x":"y"}}]}}`, `{"spec.env":{"after":[{"name":"HOST","value":"[HIDDEN]"},{"name":"A","valueFrom":{"x":"[HIDDEN]"}}],"before":[{"name":"HOST","value":"[HIDDEN]"}]}}`},
+		"variables in an object":        {`{"env_variables":{"HOST":"db","name":"x"},"envVars":"A=B"}`, `{"envVars":"[HIDDEN]","env_variables":{"HOST":"[HIDDEN]","name":"[HIDDEN]"}}`},
+		"variables in a path":           {`{"spec.env.HOST":{"before":"a","after":"b"}}`, `{"spec.env.HOST":{"after":"[HIDDEN]","before":"[HIDDEN]"}}`},
+		"a name beside its value":       {`[{"name":"DB_PASS","value":"x"},{"op":"replace","path":"password","value":{"a":1}},{"name":"HOST","value":"x"}]`, `[{"name":"DB_PASS","value":"[HIDDEN]"},{"op":"replace","path":"password","value":"[HIDDEN]"},{"name":"HOST","value":"x"}]`},
+		"an object named like a secret": {`{"name":"token-service","size":3}`, `{"name":"token-service","size":3}`},
+		"a JWT":                         {`{"x":"` + aJWT + `","y":"before ` + aJWT + ` after"}`, `{"x":"[HIDDEN]","y":"before [HIDDEN] after"}`},
+		"a bearer token":                {`{"x":"Authorization: Bearer abc.def","y":"bearer abc"}`, `{"x":"Authorization: [HIDDEN]","y":"bearer [HIDDEN]"}`},
+		"basic authentication":          {`{"x":"authorization: Basic aHVudGVyMg== and","y":"'Authorization':'aHVudGVyMg=='"}`, `{"x":"authorization: [HIDDEN] and","y":"'Authorization':[HIDDEN]"}`},
+		"a private key":                 {`{"x":"-----BEGIN RSA PRIVATE KEY-----\nMIIE\n-----END RSA PRIVATE KEY-----\nrest","y":"-----BEGIN OPENSSH PRIVATE KEY-----\nb3Blb"}`, `{"x":"[HIDDEN]\nrest","y":"[HIDDEN]"}`},
+		"an API key of Quoin":           {`{"x":"` + key + `","y":"a` + key[:30] + `"}`, `{"x":"[HIDDEN]","y":"a[HIDDEN]"}`},
+		"a URL with a password":         {`{"x":"postgres://quoin:hunter2@db:5432/quoin?sslmode=disable","y":"https://git.example.com/a@b","z":"https://user@host/"}`, `{"x":"postgres://[HIDDEN]@db:5432/quoin?sslmode=disable","y":"https://git.example.com/a@b","z":"https://user@host/"}`},
+		"an @ in a URL's password":      {`{"x":"mysql://u:p@ss:word@db/x"}`, `{"x":"mysql://[HIDDEN]@db/x"}`},
+		"tokens of Git hosts":           {`["ghp_abcdefghijklmnopqrstuvwxyz0123456789","glpat-abcdefghij0123456789","xoxb-123456789012","AKIAIOSFODNN7EXAMPLE"]`, `["[HIDDEN]","[HIDDEN]","[HIDDEN]","[HIDDEN]"]`},
+		"a DSN":                         {`{"x":"host=db password=hunter2 user=q","y":"https://x/?access_token=abc&z=1","z":"passwd='a b' c"}`, `{"x":"host=db password=[HIDDEN] user=q","y":"https://x/?access_token=[HIDDEN]&z=1","z":"passwd=[HIDDEN] c"}`},
+		"YAML":                          {`{"x":"user: q\npassword: hunter2\nhost: db"}`, `{"x":"user: q\npassword: [HIDDEN]\nhost: db"}`},
+		"JSON in a string":              {`{"x":"{\"password\":\"hunter2\",\"a\":1}"}`, `{"x":"{\"a\":1,\"password\":\"[HIDDEN]\"}"}`},
+		"broken JSON in a string":       {`{"x":"{\"password\":\"hunter2\",\"a\""}`, `{"x":"{\"password\":[HIDDEN],\"a\""}`},
+		"a secret as a name":            {`{"` + aJWT + `":1}`, `{"[HIDDEN]":1}`},
+		"not JSON":                      {`password=hunter2`, `"password=[HIDDEN]"`},
+		"data after the JSON":           {`{} {"password":"hunter2"}`, `"{} {\"password\":[HIDDEN]}"`},
+		"deep":                          {strings.Repeat("[", 50) + `"hunter2"` + strings.Repeat("]", 50), strings.Repeat("[", maxMaskDepth+1) + `"[HIDDEN]"` + strings.Repeat("]", maxMaskDepth+1)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := string(prepareChanges(json.RawMessage(test.given)))
@@ -61,13 +61,13 @@ func TestMaskChanges(t *testing.T) {
 				t.Error(diff)
 			}
 			if strings.Contains(got, "hunter2") {
-				t.Error("the secret is there")
+				t.Error("the secret is not masked")
 			}
 		})
 	}
 }
 
-func TestMaskNamesOfPeopleAndThings(t *testing.T) {
+func TestMaskNamesOfUsersAndObjects(t *testing.T) {
 	key := aKey(t)
 	for given, want := range map[string]string{
 		"system:serviceaccount:demo:token-reader": "system:serviceaccount:demo:token-reader",
@@ -83,7 +83,7 @@ func TestMaskNamesOfPeopleAndThings(t *testing.T) {
 	}
 }
 
-func TestPreparedEventHoldsNoSecret(t *testing.T) {
+func TestPreparedEventContainsNoSecret(t *testing.T) {
 	key := aKey(t)
 	e := Event{
 		Account: "demo", Name: UpdatedAPIKey, Outcome: Failed, Source: SourceREST, Reason: "refused: token=" + key,
@@ -99,8 +99,8 @@ func TestPreparedEventHoldsNoSecret(t *testing.T) {
 	}
 }
 
-// FuzzMask hides a secret in the ways that are known and looks for it in what comes out, which is
-// always JSON of bounded size, and the same when it is masked again.
+// FuzzMask checks that masking removes a secret in all known forms, and that the result is JSON of
+// bounded size and does not change when it is masked again.
 func FuzzMask(f *testing.F) {
 	const secret = "Zx9Qw7Vb3NmKj5Hg2Fd"
 	forms := []string{
@@ -122,7 +122,7 @@ func FuzzMask(f *testing.F) {
 		inside := string(quoted[1 : len(quoted)-1])
 		given := strings.Replace(forms[uint(form)%uint(len(forms))], "%s", inside, 1)
 		once := prepareChanges(json.RawMessage(given))
-		if !json.Valid(once) || len(once) > mostChanges {
+		if !json.Valid(once) || len(once) > maxChanges {
 			t.Fatalf("%q became %q, which is no JSON, or too long", given, once)
 		}
 		if strings.Contains(string(once), secret) {
@@ -131,7 +131,7 @@ func FuzzMask(f *testing.F) {
 		if twice := prepareChanges(once); string(twice) != string(once) {
 			t.Fatalf("%q became %q, then %q", given, once, twice)
 		}
-		// Whatever comes, not only what is JSON.
+		// Input that is not JSON, too.
 		if any := prepareChanges(json.RawMessage(around)); len(any) > 0 && !json.Valid(any) {
 			t.Fatalf("%q became %q, which is no JSON", around, any)
 		}

@@ -12,25 +12,25 @@ var (
 	}, []string{"outcome"})
 	storeSeconds = prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name:                        "quoin_audit_store_duration_seconds",
-		Help:                        "How long callers waited until audit events were stored.",
+		Help:                        "Time that callers waited until audit events were stored.",
 		Buckets:                     []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5},
 		NativeHistogramBucketFactor: 1.1,
 	})
 	queueLength = prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "quoin_audit_queue_length",
-		Help: "Audit events that wait to be stored.",
+		Help: "Audit events in the queue.",
 	})
 	unavailableTotal = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "quoin_audit_unavailable_total",
-		Help: "Calls that ended because audit events could not be stored.",
+		Help: "Calls that failed because audit events could not be stored.",
 	})
 	deletedTotal = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "quoin_audit_deleted_total",
-		Help: "Audit events that retention has deleted.",
+		Help: "Audit events deleted by retention.",
 	})
 	exportedTotal = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "quoin_audit_exported_rows_total",
-		Help: "Rows of audit events that were exported.",
+		Help: "Rows of audit events exported.",
 	})
 )
 

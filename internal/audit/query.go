@@ -17,39 +17,39 @@ import (
 	"github.com/quoin-dev/quoin/internal/fold"
 )
 
-// Filter says which events. Those that match all of it are found.
+// Filter selects events: those that match all its fields.
 type Filter struct {
-	// Account is the name of the account. It must be given.
+	// Account is the name of the account; required.
 	Account string
-	// Start and End bound the time: Start ≤ time < End. Zero is no bound.
+	// Start and End bound the time: Start ≤ time < End. Zero means no bound.
 	Start, End time.Time
-	// Search is words in the text of an event: names, ids, e-mail address, IP address, changes.
+	// Search has words of the text of an event: names, ids, e-mail address, IP address, changes.
 	Search string
 	// EventName is one of Names.
 	EventName string
-	// UserEmail is compared without regard to case.
+	// UserEmail is compared case-insensitively.
 	UserEmail string
-	// DeploymentIDs are of any of these deployments; nil is all, and events without one.
+	// DeploymentIDs selects events of any of these deployments; nil selects all events.
 	DeploymentIDs []string
 }
 
 const (
-	// pageSize is how many events are read at once. Two pages are in memory.
+	// pageSize is the number of events read at once. Two pages are in memory.
 	pageSize = 500
-	// mostProposed is how many events the index may propose. With more of them it is quicker to
-	// read all events of the account in their order.
-	mostProposed = 50_000
-	// mostPerKey is how many events are read by their ids at once.
-	mostPerKey = 200
+	// maxProposed is the maximum number of events that the index proposes. With more it is faster to
+	// read all events of the account in order.
+	maxProposed = 50_000
+	// maxPerQuery is the number of events read by id at once.
+	maxPerQuery = 200
 	// statementTimeout bounds one statement.
 	statementTimeout = 30 * time.Second
 )
 
-// Query finds events, in the order of time and id. Every change that was acknowledged before
-// Query is in it; whether later ones are is not said. The first events are read before it
-// returns; an error in the middle is the last thing yielded. It can be ranged over once.
+// Query returns events in the order of time and id. It includes every change that was acknowledged
+// before the call, and possibly later ones. The first events are read before it returns; a later
+// error is yielded last. The sequence can be ranged over once.
 //
-// Between two pages it holds nothing of the database: no transaction, no lock.
+// Between two pages it holds neither a transaction nor a lock.
 func (l *Log) Query(ctx context.Context, f Filter) (iter.Seq2[Event, error], error) {
 	q, err := l.newQuery(f)
 	if err != nil {
@@ -62,33 +62,33 @@ func (l *Log) Query(ctx context.Context, f Filter) (iter.Seq2[Event, error], err
 	return func(yield func(Event, error) bool) {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
-		for now := (page{events: first}); ; {
-			if now.err != nil {
-				yield(Event{}, q.failed(ctx, now.err))
+		for current := (page{events: first}); ; {
+			if current.err != nil {
+				yield(Event{}, q.failed(ctx, current.err))
 				return
 			}
 			next := q.readAhead(ctx)
-			for i := range now.events {
-				if q.matches(&now.events[i]) && !yield(now.events[i], nil) {
+			for i := range current.events {
+				if q.matches(&current.events[i]) && !yield(current.events[i], nil) {
 					return
 				}
 			}
 			var more bool
-			if now, more = <-next; !more {
+			if current, more = <-next; !more {
 				return
 			}
 		}
 	}, nil
 }
 
-// page is some events, or why there are none.
+// page is a page of events, or the error of reading it.
 type page struct {
 	events []Event
 	err    error
 }
 
-// readAhead reads the next page while the one before is worked on. The channel is closed without
-// one where there is none.
+// readAhead reads the next page while the current one is processed. After the last page it returns
+// a closed channel.
 func (q *query) readAhead(ctx context.Context) <-chan page {
 	next := make(chan page, 1)
 	if q.finished {
@@ -103,7 +103,7 @@ func (q *query) readAhead(ctx context.Context) <-chan page {
 	return next
 }
 
-// key is the place of an event in the order.
+// key is the position of an event in the order.
 type key struct {
 	time int64
 	id   string
@@ -113,17 +113,17 @@ func (k key) compare(other key) int {
 	return cmp.Or(cmp.Compare(k.time, other.time), strings.Compare(k.id, other.id))
 }
 
-// query is a Filter at work.
+// query is the state of a Query.
 type query struct {
 	Filter
 	log   *Log
 	words []string
 	email string
-	// end is the time that no event reaches.
+	// end is the exclusive upper bound of the time.
 	end int64
-	// last is the event that was read last, where events are read in their order.
+	// last is the last event read, if events are read in order.
 	last key
-	// proposed are the events still to be read, where the index has proposed some.
+	// proposed are the events left to be read, if the index has proposed them.
 	proposed []key
 	byIndex  bool
 	finished bool
@@ -144,16 +144,16 @@ func (l *Log) newQuery(f Filter) (*query, error) {
 	case err != nil:
 		return nil, err
 	case f.Account == "":
-		return nil, fmt.Errorf("%w filter: the account must be given", ErrInvalid)
+		return nil, fmt.Errorf("%w filter: the account is required", ErrInvalid)
 	case f.EventName != "" && !Known(f.EventName):
-		return nil, fmt.Errorf("%w filter: no event is named %q", ErrInvalid, cut(clean(f.EventName), mostName))
-	case len(f.UserEmail) > mostEmail || clean(f.UserEmail) != f.UserEmail:
-		return nil, fmt.Errorf("%w filter: the e-mail address has more than %d bytes, or is not UTF-8", ErrInvalid, mostEmail)
+		return nil, fmt.Errorf("%w filter: no event is named %q", ErrInvalid, cut(clean(f.EventName), maxName))
+	case len(f.UserEmail) > maxEmail || clean(f.UserEmail) != f.UserEmail:
+		return nil, fmt.Errorf("%w filter: the e-mail address has more than %d bytes, or is not UTF-8", ErrInvalid, maxEmail)
 	}
 	return q, nil
 }
 
-// ceilMicro is the first microsecond that is not before t.
+// ceilMicro returns the first microsecond that is not before t.
 func ceilMicro(t time.Time) int64 {
 	micros := t.UnixMicro()
 	if time.UnixMicro(micros).Before(t) {
@@ -162,7 +162,7 @@ func ceilMicro(t time.Time) int64 {
 	return micros
 }
 
-// begin reads the first page, and decides how the others are read.
+// begin reads the first page and decides how the others are read.
 func (q *query) begin(ctx context.Context) ([]Event, error) {
 	if q.DeploymentIDs != nil && len(q.DeploymentIDs) == 0 || q.last.time >= q.end {
 		q.finished = true
@@ -177,8 +177,8 @@ func (q *query) begin(ctx context.Context) ([]Event, error) {
 	return q.next(ctx)
 }
 
-// boundEnd keeps what is recorded from now on from making the query endless. Events that are
-// there count even when they are of the future: another replica's clock may be ahead.
+// boundEnd excludes events that are recorded from now on, so that the query ends. Stored events are
+// included even if their time is in the future: the clock of another replica may be ahead.
 func (q *query) boundEnd(ctx context.Context) error {
 	var last sql.NullInt64
 	err := q.read(ctx, "SELECT MAX(time) FROM audit_event WHERE account = $1", []any{q.Account}, func(rows *sql.Rows) error { return rows.Scan(&last) })
@@ -186,7 +186,7 @@ func (q *query) boundEnd(ctx context.Context) error {
 	return err
 }
 
-// propose asks the index for events that have the words, if there are words worth it.
+// propose reads from the index which events have the words, if there are words in it.
 func (q *query) propose(ctx context.Context) error {
 	words := q.indexWords()
 	if len(words) == 0 {
@@ -200,7 +200,7 @@ func (q *query) propose(ctx context.Context) error {
 		keys = append(keys, k)
 		return err
 	})
-	if err != nil || len(keys) > mostProposed {
+	if err != nil || len(keys) > maxProposed {
 		return err
 	}
 	slices.SortFunc(keys, key.compare)
@@ -212,11 +212,11 @@ func (q *query) proposal(words []string) (text string, args []any) {
 	dialect := q.log.store.Dialect()
 	text = "SELECT audit_event.time, audit_event.id " + matching(dialect) +
 		" AND audit_event.account = $2 AND audit_event.time > $3 AND audit_event.time < $4 LIMIT $5"
-	return text, []any{terms(dialect, words), q.Account, q.last.time, q.end, mostProposed + 1}
+	return text, []any{terms(dialect, words), q.Account, q.last.time, q.end, maxProposed + 1}
 }
 
-// indexWords are words that every event has that is looked for: those of the search, and those of
-// a name or an address, which are among the words of their event.
+// indexWords returns words that every matching event has: those of the search, and those of the name
+// and the e-mail address, which are among the words of their event.
 func (q *query) indexWords() []string {
 	words := slices.Clone(q.words)
 	for _, text := range []string{q.EventName, q.UserEmail} {
@@ -225,17 +225,17 @@ func (q *query) indexWords() []string {
 			return true
 		})
 	}
-	words = slices.DeleteFunc(words, func(word string) bool { return len(word) < leastIndexed })
+	words = slices.DeleteFunc(words, func(word string) bool { return len(word) < minIndexed })
 	prefix := indexPrefix(q.Account)
 	for i := range words {
 		words[i] = prefix + indexedPart(words[i])
 	}
 	slices.Sort(words)
 	words = slices.Compact(words)
-	return words[:min(len(words), mostSearchWords)]
+	return words[:min(len(words), maxSearchWords)]
 }
 
-// inOrder reads the events after one.
+// inOrder reads the events after a key.
 var inOrder = "SELECT " + selected + " FROM audit_event WHERE account = $1 AND (time, id) > ($2, $3) AND time < $4 ORDER BY time, id LIMIT $5"
 
 // next reads the next page.
@@ -255,16 +255,16 @@ func (q *query) next(ctx context.Context) ([]Event, error) {
 	return events, nil
 }
 
-// nextProposed reads the next of the events that the index has proposed. Some may be gone.
+// nextProposed reads the next events that the index has proposed. Some may have been deleted.
 func (q *query) nextProposed(ctx context.Context) ([]Event, error) {
-	keys := q.proposed[:min(len(q.proposed), mostPerKey)]
+	keys := q.proposed[:min(len(q.proposed), maxPerQuery)]
 	q.proposed = q.proposed[len(keys):]
 	q.finished = len(q.proposed) == 0
 	if len(keys) == 0 {
 		return nil, nil
 	}
-	// The same number of parameters always, so that the statement is prepared once.
-	ids := make([]any, mostPerKey)
+	// The number of parameters is constant, so that the statement is prepared once.
+	ids := make([]any, maxPerQuery)
 	for i := range ids {
 		ids[i] = keys[min(i, len(keys)-1)].id
 	}
@@ -276,15 +276,15 @@ func (q *query) nextProposed(ctx context.Context) ([]Event, error) {
 }
 
 var byIDs = func() string {
-	parameters := make([]string, mostPerKey)
+	parameters := make([]string, maxPerQuery)
 	for i := range parameters {
 		parameters[i] = fmt.Sprintf("$%d", i+1)
 	}
 	return "SELECT " + selected + " FROM audit_event WHERE id IN (" + strings.Join(parameters, ", ") + ")"
 }()
 
-func (q *query) events(ctx context.Context, most int, text string, args ...any) ([]Event, error) {
-	events := make([]Event, 0, most)
+func (q *query) events(ctx context.Context, capacity int, text string, args ...any) ([]Event, error) {
+	events := make([]Event, 0, capacity)
 	err := q.read(ctx, text, args, func(rows *sql.Rows) error {
 		events = append(events, Event{})
 		return events[len(events)-1].scan(rows)
@@ -292,7 +292,7 @@ func (q *query) events(ctx context.Context, most int, text string, args ...any) 
 	return events, err
 }
 
-// read runs a statement to its end.
+// read runs a statement and reads all its rows.
 func (q *query) read(ctx context.Context, text string, args []any, each func(*sql.Rows) error) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
@@ -309,7 +309,7 @@ func (q *query) read(ctx context.Context, text string, args []any, each func(*sq
 	return rows.Err()
 }
 
-// matches decides about an event that was read. It is the only place that does.
+// matches reports whether an event matches the filter. Nothing else decides that.
 func (q *query) matches(e *Event) bool {
 	return (q.EventName == "" || e.Name == q.EventName) &&
 		(q.email == "" || fold.Case(e.Actor.Email) == q.email) &&
@@ -317,7 +317,7 @@ func (q *query) matches(e *Event) bool {
 		e.Account == q.Account && e.hasWords(q.words)
 }
 
-// failed is what the caller is told.
+// failed returns the error for the caller.
 func (q *query) failed(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()

@@ -62,7 +62,7 @@ func testFilters(t *testing.T, w *world) {
 	for name, f := range map[string]Filter{
 		"no account":    {Account: ""},
 		"unknown name":  {Account: "demo", EventName: "Did something"},
-		"long e-mail":   {Account: "demo", UserEmail: strings.Repeat("x", mostEmail+1)},
+		"long e-mail":   {Account: "demo", UserEmail: strings.Repeat("x", maxEmail+1)},
 		"NUL in e-mail": {Account: "demo", UserEmail: "a\x00"},
 	} {
 		if _, err := l.Query(t.Context(), f); !errors.Is(err, ErrInvalid) {
@@ -71,7 +71,7 @@ func testFilters(t *testing.T, w *world) {
 	}
 }
 
-// testPages has more events than pages hold, many of the same time, and ids in no order.
+// testPages has several pages of events, many with the same time, and ids in random order.
 func testPages(t *testing.T, w *world) {
 	l := w.log(t, Options{})
 	var all []Event
@@ -100,15 +100,15 @@ func testPages(t *testing.T, w *world) {
 		t.Fatal(err)
 	}
 	for range events {
-		break // whoever stops early leaves nothing open
+		break // no statement stays open
 	}
 }
 
-func testBoundsOfTime(t *testing.T, w *world) {
+func testTimeBounds(t *testing.T, w *world) {
 	now := epoch.Add(time.Minute)
 	l := w.log(t, Options{Clock: clocktesting.NewFakePassiveClock(now)})
 	old := at(0, func(e *Event) { e.ID = uuid.New(); e.Time = time.Date(1969, 1, 1, 0, 0, 0, 0, time.UTC) })
-	// Another replica's clock is ahead.
+	// The clock of another replica is ahead.
 	future := at(0, func(e *Event) { e.ID = uuid.New(); e.Time = now.Add(time.Hour) })
 	record(t, l, at(1), future, old)
 	if diff := cmp.Diff([]Event{old, at(1), future}, find(t, l, Filter{})); diff != "" {
@@ -122,11 +122,11 @@ func testBoundsOfTime(t *testing.T, w *world) {
 	}
 }
 
-// testMovingLog changes what is being exported.
-func testMovingLog(t *testing.T, w *world) {
+// testExportDuringChanges changes the events that are being exported.
+func testExportDuringChanges(t *testing.T, w *world) {
 	clock := clocktesting.NewFakePassiveClock(epoch.Add(time.Hour))
 	l := w.log(t, Options{Clock: clock})
-	const n = 4 * pageSize // one is read ahead
+	const n = 4 * pageSize // one page is read ahead
 	var all []Event
 	for i := range n {
 		all = append(all, at(i))
@@ -143,7 +143,7 @@ func testMovingLog(t *testing.T, w *world) {
 			t.Fatal(err)
 		}
 		got = append(got, numbers([]Event{e})...)
-		// For each that is read another comes: this must end all the same.
+		// For each event read another is recorded; the export ends nevertheless.
 		record(t, l, at(2*3600+len(got)))
 		if len(got) == 1 {
 			w.exec(t, "DELETE FROM audit_event WHERE time = $1", epoch.Add((n-1)*time.Second).UnixMicro())
@@ -212,8 +212,8 @@ func testSearch(t *testing.T, w *world) {
 	}
 }
 
-// testOddSearches has what means something in the query languages of the databases.
-func testOddSearches(t *testing.T, w *world) {
+// testSearchSyntax has searches with operators of the query languages of the databases.
+func testSearchSyntax(t *testing.T, w *world) {
 	l := w.log(t, Options{})
 	record(t, l, at(1, func(e *Event) { e.Object.Name = "near and or not words rowid alpha beta" }), at(2))
 	for search, want := range map[string][]int{
@@ -237,8 +237,8 @@ func testOddSearches(t *testing.T, w *world) {
 	}
 }
 
-// testIndexAgainstReading makes events and searches of a few syllables and compares what the
-// index proposes with what is found without it.
+// testIndexAgainstReading compares searches with and without the index, for random events and
+// searches of a few syllables.
 func testIndexAgainstReading(t *testing.T, w *world) {
 	l := w.log(t, Options{})
 	random := rand.New(rand.NewPCG(3, 4))
@@ -284,11 +284,11 @@ func testIndexAgainstReading(t *testing.T, w *world) {
 		}
 	}
 	if byIndex < 100 || found < 100 {
-		t.Errorf("only %d searches went by the index, only %d events were found", byIndex, found)
+		t.Errorf("only %d searches used the index, only %d events were found", byIndex, found)
 	}
 }
 
-// all reads what is left of a query.
+// all reads the rest of a query.
 func (q *query) all(t *testing.T) (found []int) {
 	t.Helper()
 	for !q.finished {
@@ -305,13 +305,13 @@ func (q *query) all(t *testing.T) (found []int) {
 	return found
 }
 
-// testManyMatches has more matches than the index may propose, stored past the log: it is about
-// how they are read.
+// testManyMatches has more matches than the index may propose. They are inserted directly, to save
+// time.
 func testManyMatches(t *testing.T, w *world) {
 	l := w.log(t, Options{})
 	e := at(0, func(e *Event) { e.Object.Name = "everywhere" })
 	words := e.indexed()
-	const n = mostProposed + 10
+	const n = maxProposed + 10
 	numbered := "generate_series(1, $3) AS s (value)"
 	value := "CAST(LPAD(TO_HEX(s.value), 32, '0') AS UUID)"
 	if w.store.Dialect() == store.SQLite {
@@ -349,8 +349,8 @@ func testManyMatches(t *testing.T, w *world) {
 	}
 }
 
-// TestPostgreSQLReadsByIndex looks at plans: one that is wrong would make an export read everything
-// for each page. Pages must not depend on statistics; a search may read once without them.
+// TestPostgreSQLReadsByIndex checks plans. With a wrong one an export reads all events for each page.
+// The plans of pages do not depend on statistics; those of searches may.
 func TestPostgreSQLReadsByIndex(t *testing.T) {
 	w := openWorld(t, postgrestest.Start(t))
 	w.exec(t, "ALTER TABLE audit_event SET (autovacuum_enabled = false)")
@@ -367,11 +367,11 @@ func TestPostgreSQLReadsByIndex(t *testing.T) {
 	proposal, args := q.proposal(q.indexWords())
 	for _, statistics := range []bool{false, true} {
 		if statistics {
-			if _, err := w.store.Reader().ExecContext(t.Context(), "VACUUM ANALYZE audit_event"); err != nil { // in no transaction
+			if _, err := w.store.Reader().ExecContext(t.Context(), "VACUUM ANALYZE audit_event"); err != nil { // outside a transaction
 				t.Fatal(err)
 			}
 		}
-		for range 10 { // after five the server would keep a plan
+		for range 10 { // by default the server keeps a plan after five
 			if plan := l.explain(t, inOrder, "demo", epoch.UnixMicro(), uuid.Nil.String(), q.end, pageSize); !strings.Contains(plan, "audit_event_order") || strings.Contains(plan, "Sort") {
 				t.Fatalf("statistics %v: in order: %s", statistics, plan)
 			}

@@ -13,38 +13,37 @@ import (
 	"github.com/quoin-dev/quoin/internal/store"
 )
 
-// What the documented product keeps.
+// The limits of the documented product.
 const (
 	DefaultMaxAge    = 30 * 24 * time.Hour
 	DefaultMaxEvents = 10_000
 )
 
-// Limits say how much is kept of an account; zero is no limit.
+// Limits bound the events of an account; zero means no limit.
 type Limits struct {
 	MaxAge    time.Duration
 	MaxEvents int
 }
 
-// deletedAtOnce is how many events one transaction deletes: others wait no longer than that takes.
-const deletedAtOnce = 500
+// deleteBatch is the maximum number of events that one transaction deletes, while others wait.
+const deleteBatch = 500
 
-// Retain deletes what is over the limits of an account, the oldest first. Several may do so at
-// the same time.
+// Retain deletes the oldest events of an account that exceed its limits. It may run concurrently.
 func (l *Log) Retain(ctx context.Context, account string, limits Limits) (deleted int, err error) {
-	upTo, err := l.firstKept(ctx, account, limits)
-	if err != nil || upTo.time == math.MinInt64 {
+	bound, err := l.firstKept(ctx, account, limits)
+	if err != nil || bound.time == math.MinInt64 {
 		return 0, err
 	}
 	statement := "DELETE FROM audit_event WHERE id IN (SELECT id FROM audit_event WHERE account = $1 AND (time, id) < ($2, $3) ORDER BY time, id LIMIT $4" +
 		l.store.Dialect().ForUpdateSkipLocked() + ")"
 	for {
-		n, err := l.delete(ctx, statement, account, upTo.time, upTo.id, deletedAtOnce)
+		n, err := l.delete(ctx, statement, account, bound.time, bound.id, deleteBatch)
 		if err != nil {
 			return deleted, fmt.Errorf("delete events of account %q: %w", account, err)
 		}
 		deleted += int(n)
 		deletedTotal.Add(float64(n))
-		if n < deletedAtOnce {
+		if n < deleteBatch {
 			return deleted, nil
 		}
 	}
@@ -64,7 +63,7 @@ func (l *Log) delete(ctx context.Context, statement string, args ...any) (n int6
 	return n, err
 }
 
-// firstKept is before every event that is kept and after every other.
+// firstKept returns a key before every event to keep and after all others.
 func (l *Log) firstKept(ctx context.Context, account string, limits Limits) (key, error) {
 	kept := key{time: math.MinInt64}
 	if limits.MaxAge > 0 {
@@ -87,14 +86,14 @@ func (l *Log) firstKept(ctx context.Context, account string, limits Limits) (key
 	return kept, nil
 }
 
-// RunRetention deletes what is over the limits of each account that has events, every so often
-// until the context ends. Any number of replicas may run it.
-func (l *Log) RunRetention(ctx context.Context, every time.Duration, limits func(account string) Limits) error {
-	ticker := time.NewTicker(every)
+// RunRetention runs Retain for each account that has events, at an interval until the context ends.
+// Any number of replicas may run it.
+func (l *Log) RunRetention(ctx context.Context, interval time.Duration, limits func(account string) Limits) error {
+	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
 	for {
 		if err := l.retainAll(ctx, limits); err != nil && ctx.Err() == nil {
-			l.log.Warn("Audit events that are too old or too many are still there, for the next time", "cause", err.Error())
+			l.log.Warn("Expired audit events could not be deleted; it is retried", "cause", err.Error())
 		}
 		select {
 		case <-ctx.Done():
@@ -107,7 +106,7 @@ func (l *Log) RunRetention(ctx context.Context, every time.Duration, limits func
 func (l *Log) retainAll(ctx context.Context, limits func(account string) Limits) error {
 	var failed []error
 	for account := ""; ; {
-		// One step of the index an account, however many events it has.
+		// One index lookup for each account, regardless of the number of its events.
 		const text = "SELECT account FROM audit_event WHERE account > $1 ORDER BY account LIMIT 1"
 		err := l.reader.QueryRowContext(ctx, text, account).Scan(&account)
 		if errors.Is(err, sql.ErrNoRows) {

@@ -39,7 +39,7 @@ func testRetention(t *testing.T, w *world) {
 	if got := find(t, l, Filter{Account: "other", Search: "created"}); len(got) != 10 {
 		t.Errorf("%d events of another account are left", len(got))
 	}
-	// What is deleted is not found by the index either.
+	// The index does not find deleted events either.
 	if got := find(t, l, Filter{Search: "created user"}); len(got) != 4 {
 		t.Errorf("%d events are found", len(got))
 	}
@@ -47,7 +47,7 @@ func testRetention(t *testing.T, w *world) {
 
 func testRetentionWhileWriting(t *testing.T, w *world) {
 	l := w.log(t, Options{})
-	const old, writers, each, cleaners = 3 * deletedAtOnce, 4, 50, 3
+	const old, writers, each, cleaners = 3 * deleteBatch, 4, 50, 3
 	var events []Event
 	for i := range old {
 		events = append(events, at(i, func(e *Event) { e.Outcome = Attempted }))
@@ -67,7 +67,7 @@ func testRetentionWhileWriting(t *testing.T, w *world) {
 	for i := range writers {
 		all.Go(func() {
 			for j := range each {
-				// New ones, and outcomes for those that are being deleted.
+				// New events, and outcomes of events that are being deleted.
 				a, err := l.Begin(context.Background(), Event{Account: "demo", Time: time.Now().Add(time.Hour), Name: CreatedUser, Source: SourceREST, Actor: Actor{Kind: ActorKey}})
 				if err == nil {
 					err = a.End(context.Background(), Succeeded, Details{})
@@ -83,7 +83,7 @@ func testRetentionWhileWriting(t *testing.T, w *world) {
 		})
 	}
 	all.Wait()
-	// Outcomes may have come back after their attempts were deleted; now they go.
+	// Outcomes may have been stored after their attempts were deleted.
 	again, err := l.Retain(t.Context(), "demo", limits)
 	if err != nil {
 		t.Fatal(err)
@@ -115,7 +115,7 @@ func testRunRetention(t *testing.T, w *world) {
 	}()
 	eventually(t, "a has one event, b none, c two", func() bool { return w.count(t) == 3 })
 	record(t, l, at(10, func(e *Event) { e.Account = "b" }))
-	eventually(t, "it goes on", func() bool { return w.count(t) == 3 })
+	eventually(t, "retention runs again", func() bool { return w.count(t) == 3 })
 	cancel()
 	if err := <-ended; err != nil {
 		t.Error(err)

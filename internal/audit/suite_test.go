@@ -14,38 +14,38 @@ import (
 	"github.com/quoin-dev/quoin/internal/store/postgrestest"
 )
 
-// world is one of the two databases, empty at first.
+// world is a database, empty at first.
 type world struct {
 	url   string
 	store *store.Store
 }
 
-// cases are run on both databases.
+// cases run on both databases.
 var cases = []struct {
 	name string
 	run  func(t *testing.T, w *world)
 }{
-	{"an attempt is stored before, its outcome after", testAttempt},
-	{"all fields come back", testAllFields},
-	{"the same ID is one event", testSameID},
-	{"several record the same events", testSeveralRecordTheSame},
-	{"what is cancelled does not lose others", testCancelled},
-	{"the outcome is stored when the client is gone", testClientGone},
+	{"an attempt is stored, then its outcome", testAttempt},
+	{"fields are read as they were stored", testAllFields},
+	{"storing an ID again has no effect", testSameID},
+	{"replicas record the same events", testReplicasRecordTheSame},
+	{"a cancelled call loses no other events", testCancelled},
+	{"the outcome is stored after the client has disconnected", testDisconnectedClient},
 	{"a database that does not answer", testNoAnswer},
-	{"a refused row does not lose others", testRefusedRow},
+	{"a rejected row loses no other events", testRejectedRow},
 	{"a closed log", testClosed},
 	{"filters", testFilters},
 	{"order and pages", testPages},
-	{"bounds of time", testBoundsOfTime},
-	{"a moving log", testMovingLog},
+	{"time bounds", testTimeBounds},
+	{"an export while events come and go", testExportDuringChanges},
 	{"search", testSearch},
-	{"odd searches", testOddSearches},
-	{"the index finds what reading finds", testIndexAgainstReading},
+	{"searches with syntax of the query languages", testSearchSyntax},
+	{"the index finds the same as reading all events", testIndexAgainstReading},
 	{"many matches", testManyMatches},
 	{"a cancelled query", testCancelledQuery},
 	{"an export", testExport},
 	{"retention by age and by count", testRetention},
-	{"retention by several, while others write", testRetentionWhileWriting},
+	{"concurrent retention and writes", testRetentionWhileWriting},
 	{"retention of all accounts", testRunRetention},
 	{"metrics", testMetrics},
 	{"an event in the transaction of its change", testRecordTx},
@@ -80,23 +80,23 @@ func openWorld(t testing.TB, url string) *world {
 	return &world{url: url, store: s}
 }
 
-// patient is the timeout where a test is not about it, on a busy machine.
-const patient = 2 * time.Minute
+// longTimeout is for tests that are not about timeouts, on a busy machine.
+const longTimeout = 2 * time.Minute
 
 func (w *world) log(t testing.TB, o Options) *Log {
 	t.Helper()
 	if o.Timeout == 0 {
-		o.Timeout = patient
+		o.Timeout = longTimeout
 	}
 	l := NewLog(w.store, o)
 	t.Cleanup(l.Close)
 	return l
 }
 
-// epoch is the time of the first event in tests.
+// epoch is the time of the first event of the tests.
 var epoch = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
-// at is a finished event, n seconds after epoch, with an id in the order of n.
+// at returns a finished event, n seconds after epoch, with an id in the order of n.
 func at(n int, change ...func(*Event)) Event {
 	e := Event{
 		ID: uuid.MustParse(fmt.Sprintf("00000000-0000-7000-8000-%012x", n)), Account: "demo", Time: epoch.Add(time.Duration(n) * time.Second),
@@ -115,7 +115,7 @@ func record(t testing.TB, l *Log, events ...Event) {
 	}
 }
 
-// find is what a query yields.
+// find returns the result of a query.
 func find(t testing.TB, l *Log, f Filter) []Event {
 	t.Helper()
 	if f.Account == "" {
@@ -139,7 +139,7 @@ func collect(t testing.TB, events iter.Seq2[Event, error]) (all []Event) {
 	return all
 }
 
-// numbers are those that at was given.
+// numbers returns the arguments of at of the events.
 func numbers(events []Event) []int {
 	all := []int{}
 	for _, e := range events {
@@ -156,13 +156,13 @@ func (w *world) count(t testing.TB) (n int) {
 	return n
 }
 
-// block keeps others from writing until release is called.
+// block keeps other transactions from writing until release is called.
 func (w *world) block(t testing.TB) (release func()) {
 	t.Helper()
 	blocked, free, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 	go func() {
 		ended <- w.store.Tx(context.Background(), func(tx *store.Tx) error {
-			// SQLite's transaction is exclusive by itself; the statement does nothing there.
+			// In SQLite the transaction itself is exclusive.
 			statement := "LOCK TABLE audit_event IN EXCLUSIVE MODE"
 			if w.store.Dialect() == store.SQLite {
 				statement = "SELECT 1"
@@ -182,12 +182,12 @@ func (w *world) block(t testing.TB) (release func()) {
 	}
 }
 
-// eventually waits for a condition.
+// eventually waits until a condition holds.
 func eventually(t testing.TB, what string, holds func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(patient); !holds(); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(longTimeout); !holds(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatal("it never came: ", what)
+			t.Fatal("timeout: ", what)
 		}
 	}
 }

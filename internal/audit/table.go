@@ -15,21 +15,21 @@ import (
 	"github.com/quoin-dev/quoin/internal/store"
 )
 
-// columns of audit_event, in the order of row and scan; words is only written.
+// columns of audit_event, in the order of row and scan; words is write-only.
 var columns = []string{
 	"id", "account", "time", "name", "outcome", "reason", "source", "actor_kind", "actor_id", "actor_email", "deployment_id", "deployment_name",
 	"object_kind", "object_namespace", "object_name", "object_id", "ip", "request_id", "changes", "words",
 }
 
-// separator parts columns; clean leaves none in a text.
+// separator separates columns; clean removes it from texts.
 const separator = "\x1f"
 
 var (
 	outcomeColumn = slices.Index(columns, "outcome")
-	// selected is what scan reads: the time, and all other columns as one text, because a driver's
-	// work is for each column, not for each byte.
+	// selected is what scan reads: the time, and all other columns as one text, because the cost of
+	// the drivers is per column, not per byte.
 	selected = "time, CONCAT_WS('" + separator + "', " + strings.Join(slices.DeleteFunc(slices.Clone(columns[:len(columns)-1]), func(c string) bool { return c == "time" }), ", ") + ")"
-	// onConflict lets an outcome take the place of an attempt, and nothing take that of an outcome.
+	// onConflict replaces an attempt by an outcome, and never an outcome.
 	onConflict = func() string {
 		var set []string
 		for _, c := range columns[1:] {
@@ -39,7 +39,7 @@ var (
 	}()
 )
 
-// row is the event as the statement takes it.
+// row returns the values of the columns.
 func (e *Event) row() []any {
 	return []any{
 		e.ID.String(), e.Account, e.Time.UnixMicro(), e.Name, string(e.Outcome), e.Reason, string(e.Source),
@@ -48,7 +48,7 @@ func (e *Event) row() []any {
 	}
 }
 
-// upsert stores rows, no event twice among them.
+// upsert stores rows, each of a different event.
 func upsert(ctx context.Context, tx *store.Tx, rows [][]any) error {
 	per := tx.Dialect().RowsPerInsert()
 	if whole := len(rows) / per * per; whole > per {
@@ -57,8 +57,8 @@ func upsert(ctx context.Context, tx *store.Tx, rows [][]any) error {
 			return fmt.Errorf("store events: %w", err)
 		}
 		defer func() { _ = statement.Close() }()
-		for some := range slices.Chunk(rows[:whole], per) {
-			if _, err := statement.ExecContext(ctx, slices.Concat(some...)...); err != nil {
+		for chunk := range slices.Chunk(rows[:whole], per) {
+			if _, err := statement.ExecContext(ctx, slices.Concat(chunk...)...); err != nil {
 				return fmt.Errorf("store events: %w", err)
 			}
 		}
@@ -73,7 +73,7 @@ func upsert(ctx context.Context, tx *store.Tx, rows [][]any) error {
 	return nil
 }
 
-// insertStatement is for so many rows.
+// insertStatement returns the statement for a number of rows.
 func insertStatement(rows int) string {
 	text := &strings.Builder{}
 	text.WriteString("INSERT INTO audit_event (" + strings.Join(columns, ", ") + ") VALUES ")

@@ -13,27 +13,26 @@ import (
 	"github.com/quoin-dev/quoin/internal/store"
 )
 
-// Search is over words: runs of letters and digits, without regard to case. An event is found
-// when each word of the search begins one of its words.
+// A search is by words: runs of letters and digits, case-insensitive. An event matches if each word
+// of the search is a prefix of one of its words.
 //
-// The databases index the words that Go has found. That index only proposes events: some may be
-// too many, because it holds the beginnings of long words, and matches decides. So both find the
-// same.
+// The databases index the words as Go has split them. The index only proposes events, possibly too
+// many, because it holds prefixes of long words; matches decides. So both databases find the same.
 
-// The bounds of a search.
+// The limits of a search.
 const (
-	mostSearch      = 512 // bytes
-	mostSearchWords = 16
+	maxSearch      = 512 // bytes
+	maxSearchWords = 16
 )
 
-// mostIndexed is how many bytes of a word the index holds.
-const mostIndexed = 48
+// maxIndexed is the number of bytes of a word that the index holds.
+const maxIndexed = 48
 
-// leastIndexed is how many bytes a word of a search must have for the index to be asked: so many
-// words begin with less that it would be slower than to read all events.
-const leastIndexed = 3
+// minIndexed is the minimum length in bytes of a word for which the index is used. Shorter prefixes
+// match so many words that reading all events is faster.
+const minIndexed = 3
 
-// texts are everything that is searched for words, the changes last.
+// texts returns the searchable texts of an event, the changes last.
 func (e *Event) texts() [12]string {
 	return [...]string{
 		e.Name, e.Actor.ID, e.Actor.Email, e.Deployment.ID, e.Deployment.Name,
@@ -41,7 +40,7 @@ func (e *Event) texts() [12]string {
 	}
 }
 
-// indexed are the words of an event as the index holds them, parted by blanks.
+// indexed returns the words of an event as the index holds them, separated by blanks.
 func (e *Event) indexed() string {
 	prefix := indexPrefix(e.Account)
 	var all []string
@@ -56,31 +55,31 @@ func (e *Event) indexed() string {
 	return strings.Join(slices.Compact(all), " ")
 }
 
-// indexPrefix is before every word of an account in the index, so that a search takes as long as
-// the account is large, however many events others have.
+// indexPrefix returns the prefix of every word of an account in the index. It makes the cost of a
+// search independent of the events of other accounts.
 func indexPrefix(account string) string {
 	sum := sha256.Sum256([]byte(account))
 	return strings.ToLower(base32.StdEncoding.EncodeToString(sum[:5])[:6])
 }
 
 func indexedPart(word string) string {
-	if len(word) <= mostIndexed {
+	if len(word) <= maxIndexed {
 		return word
 	}
-	end := mostIndexed
+	end := maxIndexed
 	for !utf8.RuneStart(word[end]) {
 		end--
 	}
 	return word[:end]
 }
 
-// searchWords are the words of a search, none for an empty one.
+// searchWords returns the words of a search; none for an empty one.
 func searchWords(search string) ([]string, error) {
 	if strings.TrimSpace(search) == "" {
 		return nil, nil
 	}
-	if len(search) > mostSearch {
-		return nil, fmt.Errorf("%w search: it has %d bytes, at most %d are allowed", ErrInvalid, len(search), mostSearch)
+	if len(search) > maxSearch {
+		return nil, fmt.Errorf("%w search: it has %d bytes, at most %d are allowed", ErrInvalid, len(search), maxSearch)
 	}
 	var words []string
 	eachWord(search, false, func(word string) bool {
@@ -92,24 +91,24 @@ func searchWords(search string) ([]string, error) {
 	if len(words) == 0 {
 		return nil, fmt.Errorf("%w search: there is no letter and no digit in it", ErrInvalid)
 	}
-	if len(words) > mostSearchWords {
-		return nil, fmt.Errorf("%w search: it has %d words, at most %d are allowed", ErrInvalid, len(words), mostSearchWords)
+	if len(words) > maxSearchWords {
+		return nil, fmt.Errorf("%w search: it has %d words, at most %d are allowed", ErrInvalid, len(words), maxSearchWords)
 	}
 	return words, nil
 }
 
-// hasWords tells whether each word begins one of the event's.
+// hasWords reports whether each word is a prefix of a word of the event.
 func (e *Event) hasWords(words []string) bool {
 	if len(words) == 0 {
 		return true
 	}
-	var found uint64 // a bit for each word; there are at most mostSearchWords
+	var found uint64 // a bit for each word; there are at most maxSearchWords
 	all := uint64(1)<<len(words) - 1
 	texts := e.texts()
 	for i, text := range texts {
 		eachWord(text, i == len(texts)-1, func(word string) bool {
-			for j, wanted := range words {
-				if strings.HasPrefix(word, wanted) {
+			for j, prefix := range words {
+				if strings.HasPrefix(word, prefix) {
 					found |= 1 << j
 				}
 			}
@@ -122,8 +121,8 @@ func (e *Event) hasWords(words []string) bool {
 	return false
 }
 
-// eachWord visits the words of a text, folded, until visit returns false. In JSON as we write it
-// an escape stands for no letter: it ends a word. The word is valid during the visit only.
+// eachWord calls visit for the folded words of a text until it returns false. In the JSON of encode
+// an escape never stands for a letter, so it ends a word. A word is valid during the call only.
 func eachWord(text string, isJSON bool, visit func(word string) bool) {
 	for i := 0; i < len(text); {
 		start, ascii, lower := i, true, true
@@ -157,7 +156,7 @@ func eachWord(text string, isJSON bool, visit func(word string) bool) {
 	}
 }
 
-// gap is how many bytes at the beginning belong to no word, for sure.
+// gap returns the number of leading bytes that cannot belong to a word.
 func gap(text string, isJSON bool) int {
 	switch {
 	case text == "":

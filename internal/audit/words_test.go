@@ -33,7 +33,7 @@ func TestEachWord(t *testing.T) {
 	}
 }
 
-func TestEscapesInJSONAreNoLetters(t *testing.T) {
+func TestJSONEscapesEndWords(t *testing.T) {
 	var got []string
 	eachWord(`{"a\nb":"c\u0000d\"e\\f\t","g":12}`, true, func(word string) bool { got = append(got, word); return true })
 	if diff := cmp.Diff([]string{"a", "b", "c", "d", "e", "f", "g", "12"}, got); diff != "" {
@@ -52,7 +52,7 @@ func TestEscapesInJSONAreNoLetters(t *testing.T) {
 func TestSearchIsBounded(t *testing.T) {
 	for search, want := range map[string]string{
 		strings.Repeat("x", 10<<10):           "bytes",
-		strings.Repeat("x", mostSearch+1):     "bytes",
+		strings.Repeat("x", maxSearch+1):      "bytes",
 		"a b c d e f g h i j k l m n o p q r": "18 words",
 		"***":                                 "no letter",
 		"\U0001F600":                          "no letter",
@@ -69,9 +69,9 @@ func TestSearchIsBounded(t *testing.T) {
 	}
 }
 
-// TestIndexHoldsWhatASearchAsksFor: otherwise the index would not propose what matches.
-func TestIndexHoldsWhatASearchAsksFor(t *testing.T) {
-	long := strings.Repeat("é", mostIndexed)
+// TestIndexHasTheWordsOfMatchingSearches checks that the index proposes every match.
+func TestIndexHasTheWordsOfMatchingSearches(t *testing.T) {
+	long := strings.Repeat("é", maxIndexed)
 	e := Event{Account: "demo", Name: CreatedUser, Actor: Actor{ID: long + "z"}}
 	indexed := strings.Fields(e.indexed())
 	for _, search := range []string{"cre", "created", "USER", long, long + "Z", long[:10]} {
@@ -82,13 +82,13 @@ func TestIndexHoldsWhatASearchAsksFor(t *testing.T) {
 		if !e.hasWords(words) {
 			t.Errorf("%q does not match", search)
 		}
-		wanted := indexPrefix("demo") + indexedPart(words[0])
-		if !slices.ContainsFunc(indexed, func(word string) bool { return strings.HasPrefix(word, wanted) }) {
-			t.Errorf("%q is not in the index %q", wanted, indexed)
+		prefix := indexPrefix("demo") + indexedPart(words[0])
+		if !slices.ContainsFunc(indexed, func(word string) bool { return strings.HasPrefix(word, prefix) }) {
+			t.Errorf("%q is not in the index %q", prefix, indexed)
 		}
 	}
 	if words, _ := searchWords(long + "y"); e.hasWords(words) {
-		t.Error("a word that differs behind the index's part matches")
+		t.Error("a word that differs after the indexed prefix matches")
 	}
 	for _, word := range indexed {
 		if len(word) > 60 {

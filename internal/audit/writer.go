@@ -17,68 +17,68 @@ import (
 )
 
 const (
-	// maxBatch is how many events one transaction takes, a few more if they came together.
+	// maxBatch is the number of events in one transaction, exceeded only by those of one caller.
 	maxBatch = 256
-	// tries is how often a transaction is tried. After the server was restarted the first one on
-	// each connection of before fails.
-	tries = 3
+	// maxTries bounds the tries of a transaction. After a restart of the server the first try on
+	// each old connection fails.
+	maxTries = 3
 )
 
-// writer stores what callers hand in. One goroutine takes everything that waits and stores it in
-// one transaction; what comes meanwhile waits for the next. So a caller alone waits for nobody,
-// and many share the wait for the disk.
+// writer stores events in batches. One goroutine stores all queued events in one transaction; those
+// that arrive meanwhile wait for the next. So a single caller never waits for a batch to fill, and
+// many callers share the wait for the disk.
 type writer struct {
 	to      *store.Store
-	most    int
+	limit   int
 	timeout time.Duration
 
-	mu      sync.Mutex
-	waiting []*handedIn
-	events  int // in waiting
-	closed  bool
+	mu     sync.Mutex
+	queue  []*submission
+	events int // in queue
+	closed bool
 
-	wake chan struct{} // holds one when there is something to look at
+	wake chan struct{} // has one element if the queue or closed has changed
 	done chan struct{} // closed when the goroutine has ended
 }
 
-// handedIn is what one caller waits for.
-type handedIn struct {
+// submission is the events of one caller.
+type submission struct {
 	events []Event
 	rows   [][]any
-	// stored gets one value.
+	// stored receives the result.
 	stored chan error
-	// gone tells that the caller waits no more; what has not begun is not done then.
-	gone atomic.Bool
+	// abandoned is set when the caller no longer waits; unless stored by then, it is dropped.
+	abandoned atomic.Bool
 }
 
-func startWriter(to *store.Store, most int, timeout time.Duration) *writer {
-	w := &writer{to: to, most: most, timeout: timeout, wake: make(chan struct{}, 1), done: make(chan struct{})}
+func startWriter(to *store.Store, limit int, timeout time.Duration) *writer {
+	w := &writer{to: to, limit: limit, timeout: timeout, wake: make(chan struct{}, 1), done: make(chan struct{})}
 	go w.run()
 	return w
 }
 
-// store returns when the events are on disk, or with an error when they may not be.
+// store returns nil once the events are on disk. After an error they may be.
 func (w *writer) store(ctx context.Context, events []Event) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	start := time.Now()
-	h := &handedIn{events: events, rows: make([][]any, len(events)), stored: make(chan error, 1)}
+	sub := &submission{events: events, rows: make([][]any, len(events)), stored: make(chan error, 1)}
 	for i := range events {
-		h.rows[i] = events[i].row()
+		sub.rows[i] = events[i].row()
 	}
 	timeout := time.NewTimer(w.timeout)
 	defer timeout.Stop()
-	err := w.handIn(h)
+	err := w.submit(sub)
 	if err == nil {
 		select {
-		case err = <-h.stored:
+		case err = <-sub.stored:
 		case <-timeout.C:
-			err = fmt.Errorf("%w: the database has not answered in %s", ErrUnavailable, w.timeout)
+			err = fmt.Errorf("%w: the database did not answer within %s", ErrUnavailable, w.timeout)
 		case <-ctx.Done():
 			err = ctx.Err()
 		}
-		h.gone.Store(true)
+		sub.abandoned.Store(true)
 	}
 	if errors.Is(err, ErrUnavailable) {
 		unavailableTotal.Inc()
@@ -93,22 +93,22 @@ func (w *writer) store(ctx context.Context, events []Event) error {
 	return nil
 }
 
-func (w *writer) handIn(h *handedIn) error {
+func (w *writer) submit(sub *submission) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.closed {
 		return fmt.Errorf("%w: it is shut down", ErrUnavailable)
 	}
-	if w.events+len(h.events) > w.most && w.events > 0 {
-		return fmt.Errorf("%w: %d events wait to be stored", ErrUnavailable, w.events)
+	if w.events+len(sub.events) > w.limit && w.events > 0 {
+		return fmt.Errorf("%w: the queue is full (%d events)", ErrUnavailable, w.events)
 	}
-	w.waiting = append(w.waiting, h)
-	w.count(len(h.events))
+	w.queue = append(w.queue, sub)
+	w.count(len(sub.events))
 	w.signal()
 	return nil
 }
 
-// count and signal are called with mu held.
+// count and signal must be called with mu held.
 func (w *writer) count(n int) {
 	w.events += n
 	queueLength.Add(float64(n))
@@ -133,61 +133,61 @@ func (w *writer) run() {
 	defer close(w.done)
 	for range w.wake {
 		for {
-			together, closed := w.take()
-			if len(together) == 0 && closed {
+			batch, closed := w.take()
+			if len(batch) == 0 && closed {
 				return
 			}
-			if len(together) == 0 {
+			if len(batch) == 0 {
 				break
 			}
-			w.commit(together)
+			w.commit(batch)
 		}
 	}
 }
 
-// take takes what waits, up to the size of a transaction, without those whose callers are gone.
-func (w *writer) take() (together []*handedIn, closed bool) {
+// take removes a batch from the queue, without abandoned submissions.
+func (w *writer) take() (batch []*submission, closed bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	taken := 0
-	for len(w.waiting) > 0 && taken < maxBatch {
-		h := w.waiting[0]
-		w.waiting[0] = nil
-		w.waiting = w.waiting[1:]
-		w.count(-len(h.events))
-		if !h.gone.Load() {
-			together = append(together, h)
-			taken += len(h.events)
+	for len(w.queue) > 0 && taken < maxBatch {
+		next := w.queue[0]
+		w.queue[0] = nil
+		w.queue = w.queue[1:]
+		w.count(-len(next.events))
+		if !next.abandoned.Load() {
+			batch = append(batch, next)
+			taken += len(next.events)
 		}
 	}
-	if len(w.waiting) == 0 {
-		w.waiting = nil
+	if len(w.queue) == 0 {
+		w.queue = nil
 	}
-	return together, w.closed
+	return batch, w.closed
 }
 
-// commit stores what several callers have handed in and tells each. Rows that the database
-// refuses must not keep those of others from being stored: then each goes alone.
-func (w *writer) commit(together []*handedIn) {
+// commit stores a batch and sends the result to each caller. If the database rejects rows, each
+// submission is stored on its own, so that it does not affect those of other callers.
+func (w *writer) commit(batch []*submission) {
 	ctx, cancel := context.WithTimeout(context.Background(), w.timeout)
 	defer cancel()
-	err := w.insert(ctx, together)
-	if err == nil || len(together) == 1 || !w.to.Dialect().Refused(err) {
-		for _, h := range together {
-			h.stored <- err
+	err := w.insert(ctx, batch)
+	if err == nil || len(batch) == 1 || !w.to.Dialect().Refused(err) {
+		for _, sub := range batch {
+			sub.stored <- err
 		}
 		return
 	}
-	for _, h := range together {
-		h.stored <- w.insert(ctx, []*handedIn{h})
+	for _, sub := range batch {
+		sub.stored <- w.insert(ctx, []*submission{sub})
 	}
 }
 
-// insert may try again after any error, as storing an event twice stores it once: also after a
-// commit whose answer was lost.
-func (w *writer) insert(ctx context.Context, together []*handedIn) (err error) {
-	rows := merge(together)
-	for range tries {
+// insert retries after any error, also after a commit whose answer was lost, because storing an
+// event is idempotent.
+func (w *writer) insert(ctx context.Context, batch []*submission) (err error) {
+	rows := merge(batch)
+	for range maxTries {
 		err = w.to.Tx(ctx, func(tx *store.Tx) error { return upsert(ctx, tx, rows) })
 		if err == nil {
 			return nil
@@ -199,16 +199,16 @@ func (w *writer) insert(ctx context.Context, together []*handedIn) (err error) {
 	return fmt.Errorf("%w: %w", ErrUnavailable, err)
 }
 
-// merge is all rows, one for each event: in one statement a row cannot be stored twice. An
-// outcome takes the place of an attempt, as in the statement. They are in the order of their ids,
-// so that replicas that store the same events do not wait for each other in a circle.
-func merge(together []*handedIn) [][]any {
+// merge returns one row for each event of a batch: one statement cannot store a row twice. An
+// outcome replaces an attempt, as in the statement. The rows are in the order of their ids, so that
+// replicas that store the same events do not deadlock.
+func merge(batch []*submission) [][]any {
 	rows := map[uuid.UUID][]any{}
-	for _, h := range together {
-		for i, row := range h.rows {
-			before, twice := rows[h.events[i].ID]
-			if !twice || before[outcomeColumn] == string(Attempted) {
-				rows[h.events[i].ID] = row
+	for _, sub := range batch {
+		for i, row := range sub.rows {
+			before, repeated := rows[sub.events[i].ID]
+			if !repeated || before[outcomeColumn] == string(Attempted) {
+				rows[sub.events[i].ID] = row
 			}
 		}
 	}

@@ -1,6 +1,6 @@
-// Package postgrestest starts PostgreSQL for tests: the real server, on a Unix socket in a folder
-// of its own. It is looked for in $PATH and where Debian's package postgresql has it. Where there
-// is none a test is skipped, and fails when CI is set.
+// Package postgrestest starts PostgreSQL servers for tests, on a Unix socket in a directory of their
+// own. It looks for the programs in $PATH and in the directories of Debian's package postgresql.
+// Without them a test is skipped, or fails if CI is set.
 package postgrestest
 
 import (
@@ -24,13 +24,13 @@ import (
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
 )
 
-// Start returns the URL of a fresh database, on a server that ends with the test.
+// Start returns the URL of an empty database, on a server that is stopped at the end of the test.
 func Start(t testing.TB) string {
 	t.Helper()
 	return StartServer(t).Database(t)
 }
 
-// Server is a PostgreSQL server that ends with its test.
+// Server is a PostgreSQL server.
 type Server struct {
 	programs  string // folder
 	folder    string // of the data and the socket
@@ -46,7 +46,8 @@ const (
 	startTimeout = 2 * time.Minute
 )
 
-// StartServer starts a server. As it waits for the disk like a real one, tests can kill it.
+// StartServer starts a server that is stopped at the end of the test. It waits for the disk as in
+// production, so tests can kill it.
 func StartServer(t testing.TB) *Server {
 	t.Helper()
 	s, err := New()
@@ -60,10 +61,10 @@ func StartServer(t testing.TB) *Server {
 	return s
 }
 
-// ErrNotInstalled is that there is no PostgreSQL on this machine.
+// ErrNotInstalled is returned if PostgreSQL is not installed.
 var ErrNotInstalled = errors.New("PostgreSQL is not installed (Debian: apt-get install postgresql)")
 
-// New starts a server outside of a test. Whoever calls it calls Stop.
+// New starts a server outside of a test. The caller must call Stop.
 func New() (*Server, error) {
 	s := &Server{programs: findPrograms()}
 	if s.programs == "" {
@@ -86,7 +87,7 @@ func New() (*Server, error) {
 	return s, nil
 }
 
-// initialize makes the data. Nothing in it needs to survive a crash before the server has run.
+// initialize creates the data directory, without waiting for the disk.
 func (s *Server) initialize() error {
 	initdb := s.command("initdb", "--pgdata", s.data(), "--username", superuser, "--auth", "trust", "--encoding", "UTF8", "--locale", "C", "--no-sync")
 	if output, err := initdb.CombinedOutput(); err != nil {
@@ -95,7 +96,7 @@ func (s *Server) initialize() error {
 	return nil
 }
 
-// findPrograms is the folder of the newest server, or empty.
+// findPrograms returns the directory of the newest server, or "".
 func findPrograms() string {
 	if program, err := exec.LookPath("postgres"); err == nil {
 		if program, err = filepath.EvalSymlinks(program); err == nil && exists(filepath.Join(filepath.Dir(program), "initdb")) {
@@ -114,13 +115,13 @@ func exists(file string) bool {
 	return err == nil
 }
 
-// release is 15 of /usr/lib/postgresql/15/bin/initdb.
+// release returns 15 for /usr/lib/postgresql/15/bin/initdb.
 func release(program string) int {
 	number, _ := strconv.Atoi(filepath.Base(filepath.Dir(filepath.Dir(program)))) // 0 sorts first
 	return number
 }
 
-// leaveRoot chooses another user for the server, which refuses to run as root.
+// leaveRoot selects another user if this one is root, as which the server does not run.
 func (s *Server) leaveRoot() error {
 	if os.Geteuid() != 0 {
 		return nil
@@ -150,7 +151,7 @@ func (s *Server) command(program string, args ...string) *exec.Cmd {
 	return command
 }
 
-// start starts the server on its data and waits until it answers.
+// start starts the server and waits until it answers.
 func (s *Server) start() error {
 	logs, err := os.OpenFile(filepath.Join(s.folder, "server.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -186,7 +187,7 @@ func (s *Server) start() error {
 	}
 }
 
-// execute runs a statement in the database that every server has.
+// execute runs a statement in the database postgres.
 func (s *Server) execute(ctx context.Context, statement string) error {
 	pool, err := sql.Open("pgx", s.url("postgres"))
 	if err != nil {
@@ -201,7 +202,7 @@ func (s *Server) url(database string) string {
 	return fmt.Sprintf("postgres:///%s?%s", database, url.Values{"host": {s.folder}, "user": {superuser}}.Encode())
 }
 
-// Database makes a database and returns its URL.
+// Database creates a database and returns its URL.
 func (s *Server) Database(t testing.TB) string {
 	t.Helper()
 	url, err := s.NewDatabase()
@@ -211,7 +212,7 @@ func (s *Server) Database(t testing.TB) string {
 	return url
 }
 
-// NewDatabase makes a database outside of a test and returns its URL.
+// NewDatabase creates a database outside of a test and returns its URL.
 func (s *Server) NewDatabase() (string, error) {
 	name := fmt.Sprintf("test%d", s.databases.Add(1))
 	if err := s.execute(context.Background(), "CREATE DATABASE "+name); err != nil {
@@ -220,17 +221,17 @@ func (s *Server) NewDatabase() (string, error) {
 	return s.url(name), nil
 }
 
-// Program is the path of one of the programs that come with the server, such as psql.
+// Program returns the path of a program of the server, such as psql.
 func (s *Server) Program(name string) string { return filepath.Join(s.programs, name) }
 
-// Folder is where the socket is.
+// Folder returns the directory of the socket.
 func (s *Server) Folder() string { return s.folder }
 
-// Kill ends the server and all its children at once, as a power failure would. It returns when
-// none is left.
+// Kill kills the server and all its child processes, as a power failure does. It returns when all
+// have ended.
 func (s *Server) Kill(t testing.TB) {
 	t.Helper()
-	// Nobody takes the place of a child while the children are looked for.
+	// A stopped server starts no new child processes.
 	if err := s.process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
@@ -249,7 +250,7 @@ func (s *Server) Kill(t testing.TB) {
 	}
 }
 
-// Restart starts the server again after Kill, on its data.
+// Restart starts the server again after Kill, with its data.
 func (s *Server) Restart(t testing.TB) {
 	t.Helper()
 	if err := s.start(); err != nil {
@@ -257,7 +258,7 @@ func (s *Server) Restart(t testing.TB) {
 	}
 }
 
-// Stop ends the server if it runs, without waiting for its clients, and removes its data.
+// Stop stops the server if it runs, without waiting for its clients, and removes its data.
 func (s *Server) Stop() {
 	if s.process != nil {
 		_ = s.process.Signal(syscall.SIGINT) // it may have ended
@@ -266,7 +267,7 @@ func (s *Server) Stop() {
 	_ = os.RemoveAll(s.folder)
 }
 
-// childrenOf are the processes that have a parent, from /proc.
+// childrenOf returns the child processes of a process, from /proc.
 func childrenOf(parent int) (children []int) {
 	all, _ := filepath.Glob("/proc/[0-9]*/stat") // the pattern is well-formed
 	for _, file := range all {
@@ -283,8 +284,8 @@ func isZombie(pid int) bool {
 	return len(fields) == 0 || fields[0] == "Z"
 }
 
-// stat is the state, the parent and what follows, of a process. Before them stands the name of the
-// program in parentheses, which may hold blanks.
+// stat returns the fields of /proc/<pid>/stat from the state and the parent on. Before them is the
+// name of the program in parentheses, which may contain blanks.
 func stat(file string) []string {
 	text, err := os.ReadFile(file)
 	if err != nil {

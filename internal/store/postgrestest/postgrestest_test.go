@@ -27,7 +27,7 @@ func count(t *testing.T, url string) (n int) {
 	return n
 }
 
-func TestDatabasesAreApartAndSurvive(t *testing.T) {
+func TestDatabasesAreSeparateAndSurviveACrash(t *testing.T) {
 	server := postgrestest.StartServer(t)
 	one, two := server.Database(t), server.Database(t)
 	if n := count(t, one); n != 1 {
