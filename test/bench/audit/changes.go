@@ -37,7 +37,7 @@ func (b *bench) storeChanges(ctx context.Context) error {
 	})
 }
 
-// measureDisk writes and waits for the disk, as a commit does at least.
+// measureDisk measures a write and fsync, the minimum of a commit.
 func measureDisk(folder string, r *measure.Report) error {
 	file, err := os.Create(filepath.Join(folder, "disk"))
 	if err != nil {
@@ -60,7 +60,7 @@ func measureDisk(folder string, r *measure.Report) error {
 // searchEveryEvent is the search with the most results.
 const searchEveryEvent = "search for a word of every event, first page"
 
-// search measures full-text searches, with the rows that each finds.
+// search measures full-text searches, with the number of rows that each finds.
 func (b *bench) search(ctx context.Context) error {
 	return b.with(ctx, func(l *audit.Log) error {
 		for _, kind := range []struct {

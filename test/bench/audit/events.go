@@ -15,12 +15,12 @@ const (
 	account     = "demo"
 	users       = 1000
 	deployments = 200
-	// together is how many events are handed in at once when the log is filled.
-	together = 200
-	fillers  = 4
+	// batch is the number of events per call when the log is filled.
+	batch   = 200
+	fillers = 4
 )
 
-// with opens the database for some work.
+// with opens the database for the duration of work.
 func (b *bench) with(ctx context.Context, work func(*audit.Log) error) error {
 	s, err := store.Open(ctx, b.url, nil, audit.Owner)
 	if err != nil {
@@ -32,7 +32,7 @@ func (b *bench) with(ctx context.Context, work func(*audit.Log) error) error {
 	return work(l)
 }
 
-// event is the one with a number: of an ordinary size, 30 days in all.
+// event returns the nth event, of ordinary size. All events span 30 days.
 func (b *bench) event(n int, from time.Time) audit.Event {
 	step := 30 * 24 * time.Hour / time.Duration(b.events)
 	deployment := n % deployments
@@ -47,7 +47,7 @@ func (b *bench) event(n int, from time.Time) audit.Event {
 	}
 }
 
-// requestID is 16 digits that begin like no others of the log.
+// requestID returns 16 digits with a prefix that no other event has.
 func requestID(n int) string { return fmt.Sprintf("%016x", uint64(n)*0x9E3779B97F4A7C15) }
 
 // fill stores the events.
@@ -55,10 +55,10 @@ func (b *bench) fill(ctx context.Context) error {
 	from := time.Now().Add(-30 * 24 * time.Hour)
 	start := time.Now()
 	err := b.with(ctx, func(l *audit.Log) error {
-		_, err := measure.Spread(ctx, (b.events+together-1)/together, fillers, func(ctx context.Context, i int) (time.Duration, error) {
-			first := i * together
+		_, err := measure.Spread(ctx, (b.events+batch-1)/batch, fillers, func(ctx context.Context, i int) (time.Duration, error) {
+			first := i * batch
 			var events []audit.Event
-			for n := first; n < min(first+together, b.events); n++ {
+			for n := first; n < min(first+batch, b.events); n++ {
 				events = append(events, b.event(n, from))
 			}
 			err := l.Record(ctx, events...)
@@ -72,7 +72,7 @@ func (b *bench) fill(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	b.report.Fact(b.name+": storing finished events", "%.0f/s, %d callers with %d each", float64(b.events)/time.Since(start).Seconds(), fillers, together)
+	b.report.Fact(b.name+": storing finished events", "%.0f/s, %d callers with %d each", float64(b.events)/time.Since(start).Seconds(), fillers, batch)
 	if b.name == "PostgreSQL" {
 		return b.psql.analyze(ctx)
 	}

@@ -17,19 +17,19 @@ import (
 	"github.com/quoin-dev/quoin/test/bench/internal/process"
 )
 
-// exportFlags are those of the process that exports: one of its own, so that its memory can be
-// told from that of the rest.
+// exportFlags are the flags of the process that exports, a separate one so that its memory can be
+// measured.
 type exportFlags struct{ url, file string }
 
-// exported is what it found, memory in MiB.
+// exported is its result, memory in MiB.
 type exported struct {
 	Rows            int
 	Seconds         float64
-	Opened, Quarter float64 // resident after the database was opened, and at a quarter of the rows
-	Most            float64 // most that was ever resident
+	Opened, Quarter float64 // resident after the database was opened, and peak at a quarter of the rows
+	Peak            float64 // peak resident
 }
 
-// run exports, and prints what it found as JSON.
+// run exports and prints the result as JSON.
 func (f exportFlags) run(ctx context.Context) (err error) {
 	s, err := store.Open(ctx, f.url, nil, audit.Owner)
 	if err != nil {
@@ -67,20 +67,20 @@ func (f exportFlags) run(ctx context.Context) (err error) {
 		return err
 	}
 	found.Seconds = time.Since(start).Seconds()
-	found.Most = memory().Peak
+	found.Peak = memory().Peak
 	if err := file.Close(); err != nil {
 		return err
 	}
 	return json.NewEncoder(os.Stdout).Encode(found)
 }
 
-// memory of this process; zeroes where there is no /proc.
+// memory returns the memory of this process, zero without /proc.
 func memory() process.Memory {
 	m, _ := process.MemoryOf(os.Getpid())
 	return m
 }
 
-// compareExports lets an export and \copy of the rows in PostgreSQL take turns.
+// compareExports alternates exports with \copy of the rows in PostgreSQL.
 func (b *bench) compareExports(ctx context.Context) error {
 	file := filepath.Join(b.folder, "export.csv")
 	var ours, theirs measure.Times
@@ -112,10 +112,10 @@ func (b *bench) compareExports(ctx context.Context) error {
 	}
 	b.report.Fact(b.name+": export as CSV", "**%.0f rows/s**, %.0f MiB/s; psql \\copy from PostgreSQL %.0f rows/s; median of %d turns",
 		rate(ours), float64(info.Size())/(1<<20)*1000/ours.Milliseconds(0.5), rate(theirs), b.turns)
-	b.report.Fact(b.name+": memory of the export", "resident at most %.0f MiB, %.0f at a quarter of the rows, %.0f before", last.Most, last.Quarter, last.Opened)
+	b.report.Fact(b.name+": memory of the export", "resident at most %.0f MiB, %.0f at a quarter of the rows, %.0f before", last.Peak, last.Quarter, last.Opened)
 	b.report.AtLeast(b.name+": export, rows a second", rate(ours), 200_000, "")
 	b.report.Fact(b.name+": export ÷ psql \\copy", "%.2f", rate(ours)/rate(theirs))
-	b.report.AtMost(b.name+": memory at the end of the export ÷ at a quarter", last.Most/last.Quarter, 1.2, "")
+	b.report.AtMost(b.name+": memory at the end of the export ÷ at a quarter", last.Peak/last.Quarter, 1.2, "")
 	return nil
 }
 
@@ -130,10 +130,10 @@ func (p *psql) run(ctx context.Context, statement string) error {
 	return nil
 }
 
-// analyze does now what autovacuum would soon.
+// analyze updates the statistics, as autovacuum does later.
 func (p *psql) analyze(ctx context.Context) error { return p.run(ctx, "VACUUM ANALYZE audit_event") }
 
-// copyOut writes the rows that an export writes, in the same order.
+// copyOut writes the rows of an export, in the same order.
 func (p *psql) copyOut(ctx context.Context, rows int) (time.Duration, error) {
 	start := time.Now()
 	err := p.run(ctx, `\copy (SELECT to_timestamp(time / 1000000.0), name, actor_email, actor_kind || ':' || actor_id, deployment_id, deployment_name, `+

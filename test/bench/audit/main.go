@@ -1,12 +1,12 @@
 // Command audit measures the audit log at a million events, in PostgreSQL and in SQLite:
 //
-//   - the export as CSV, beside `psql \copy` of the same rows, taking turns, and its memory
+//   - the export as CSV and its memory, alternating with `psql \copy` of the same rows
 //   - full-text searches
-//   - what storing a change costs (Begin and End), alone and with many at once, beside a bare
-//     write and fsync of the same disk
+//   - the cost of storing a change (Begin and End), alone and with many callers, beside a write and
+//     fsync on the same disk
 //
-// Ratios are what Quoin is worth; rows a second say more about the machine. PostgreSQL is a real
-// one, with its defaults: it waits for the disk.
+// Compare ratios: rows per second depend mostly on the machine. PostgreSQL has its default settings
+// and waits for the disk.
 //
 //	make bench-audit
 //	go run ./test/bench/audit -events 100000
@@ -38,14 +38,14 @@ func main() {
 	o := options{docs: measure.DocsFlag()}
 	child := exportFlags{}
 	flag.IntVar(&o.events, "events", 1_000_000, "`number` of events")
-	flag.IntVar(&o.turns, "turns", 3, "how `often` export and \\copy take turns")
+	flag.IntVar(&o.turns, "turns", 3, "`number` of rounds of export and \\copy")
 	flag.IntVar(&o.searches, "searches", 200, "`number` of searches of each kind")
 	flag.IntVar(&o.alone, "alone", 500, "`number` of changes stored one after the other")
 	flag.IntVar(&o.changes, "changes", 10_000, "`number` of changes stored by many callers")
 	flag.IntVar(&o.callers, "callers", 64, "`number` of callers at once")
 	flag.StringVar(&o.folder, "folder", os.TempDir(), "`folder` for SQLite and the exports; PostgreSQL is in the one for temporary files")
-	flag.StringVar(&child.url, "export", "", "be the process that exports the database at this `URL`, for this program itself")
-	flag.StringVar(&child.file, "to", "", "`file` that it writes")
+	flag.StringVar(&child.url, "export", "", "run as the process that exports the database at this `URL`; used by this program itself")
+	flag.StringVar(&child.file, "to", "", "`file` of that export")
 	flag.Parse()
 	if child.url != "" {
 		process.Main("audit", child.run)
