@@ -5,7 +5,6 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -23,14 +22,13 @@ import (
 func TestFreshObjectsAreNotReady(t *testing.T) {
 	s := server(t)
 	namespace := s.namespace(t)
-	for _, file := range yamlFiles(t, wholeFolder) {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".yaml"), func(t *testing.T) {
-			u := readWhole(t, file, namespace)
+	for _, u := range wholeObjects(t, namespace) {
+		t.Run(u.GetKind(), func(t *testing.T) {
 			if err := s.Create(testContext(t), u, client.DryRunAll); err != nil {
 				t.Fatal(err)
 			}
 			var want any
-			if !withoutStatus[u.GetKind()] {
+			if !withoutStatus(u.GetKind()) {
 				want = freshStatus(u.GetKind())
 			}
 			if diff := cmp.Diff(want, u.Object["status"]); diff != "" {
@@ -85,9 +83,8 @@ func TestSpecWritesLeaveStatusAlone(t *testing.T) {
 func TestUnknownFields(t *testing.T) {
 	s := server(t)
 	namespace := s.namespace(t)
-	for _, file := range yamlFiles(t, wholeFolder) {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".yaml"), func(t *testing.T) {
-			u := readWhole(t, file, namespace)
+	for _, u := range wholeObjects(t, namespace) {
+		t.Run(u.GetKind(), func(t *testing.T) {
 			want := u.DeepCopy().Object["spec"]
 			if err := unstructured.SetNestedField(u.Object, "x", "spec", "unheardOf"); err != nil {
 				t.Fatal(err)
@@ -161,22 +158,6 @@ func TestScale(t *testing.T) {
 	}
 }
 
-// selectable are the fields that lists can be filtered by, with the value that the objects
-// of testdata/whole have. The front end filters on them: none may go missing.
-var selectable = map[string]map[string]string{
-	"Account":         {"spec.namespace": "whole", "spec.host": "whole.example.com"},
-	"ReleaseChannel":  {},
-	"Deployment":      {"spec.displayName": "Whole", "spec.releaseChannel": "latest"},
-	"Environment":     {"spec.deploymentRef.name": "analytics", "spec.type": "staging"},
-	"Branch":          {"spec.deploymentRef.name": "analytics", "spec.name": "next"},
-	"ApiKey":          {"spec.token.id": "0123456789ab", "status.token.id": ""},
-	"ScimUser":        {"spec.userName": "ada@example.com", "spec.externalId": "00u1"},
-	"ScimGroup":       {"spec.displayName": "Analysts", "spec.externalId": "g1"},
-	"ScimMemberChunk": {},
-	"DbtSync":         {"spec.deploymentRef.name": "analytics"},
-	"Claim":           {"spec.holder.name": "analytics"},
-}
-
 func TestSelectableFields(t *testing.T) {
 	s := server(t)
 	namespace := s.namespace(t)
@@ -184,15 +165,16 @@ func TestSelectableFields(t *testing.T) {
 		crd := readCRD(t, file)
 		kind := crd.Spec.Names.Kind
 		t.Run(kind, func(t *testing.T) {
+			selectable := tableOf(t, kind).selectable
 			var declared []string
 			for _, f := range crd.Spec.Versions[0].SelectableFields {
 				declared = append(declared, strings.TrimPrefix(f.JSONPath, "."))
 			}
-			if diff := cmp.Diff(slices.Sorted(maps.Keys(selectable[kind])), slices.Sorted(slices.Values(declared))); diff != "" {
+			if diff := cmp.Diff(slices.Sorted(maps.Keys(selectable)), slices.Sorted(slices.Values(declared))); diff != "" {
 				t.Errorf("selectable fields (-tested +declared):\n%s", diff)
 			}
 			whole := s.createWhole(t, kind, namespace)
-			for field, value := range selectable[kind] {
+			for field, value := range selectable {
 				requireListed(t, s, whole, field+"="+value, true)
 				requireListed(t, s, whole, field+"=another", false)
 			}
@@ -214,37 +196,15 @@ func requireListed(t *testing.T, s *apiServer, u *unstructured.Unstructured, sel
 	}
 }
 
-// createWhole creates an object of testdata/whole for the length of the test.
+// createWhole creates an object with the first whole spec of its kind, for the duration of the test.
 func (s *apiServer) createWhole(t *testing.T, kind, namespace string) *unstructured.Unstructured {
 	t.Helper()
-	for _, file := range yamlFiles(t, wholeFolder) {
-		u := readWhole(t, file, namespace)
-		if u.GetKind() != kind {
-			continue
-		}
-		if err := s.Create(testContext(t), u); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { s.remove(t, u) })
-		return u
+	u := fresh(t, kind, namespace, "whole", tableOf(t, kind).whole[0])
+	if err := s.Create(testContext(t), u); err != nil {
+		t.Fatal(err)
 	}
-	t.Fatalf("%s has no object of the kind %s", wholeFolder, kind)
-	return nil
-}
-
-// headings are what kubectl get shows; those in brackets only with -o wide.
-var headings = map[string]string{
-	"Account":         "Name URL Namespace [Plan] Ready Reason [Message] Age",
-	"ReleaseChannel":  "Name Repository Latest Ready Reason [Message] Changed Age",
-	"Deployment":      "Name ID Channel Version Target Hold Ready Reason [URL] [Message] Age",
-	"Environment":     "Name ID Deployment Type Version Replicas Active Ready Reason [URL] [Message] Age",
-	"Branch":          "Name ID Deployment Branch Role Staging [Commit] Ready Reason [Message] Age",
-	"ApiKey":          "Name Display name Expires Last used Ready Reason Age",
-	"ScimUser":        "Name User Active Ready Reason [Message] [External] Age",
-	"ScimGroup":       "Name Group Members Ready Reason [Message] Age",
-	"ScimMemberChunk": "Name Age",
-	"DbtSync":         "Name Deployment Branch Stage Ready Reason Age",
-	"Claim":           "Name Attribute Kind Holder Age",
+	t.Cleanup(func() { s.remove(t, u) })
+	return u
 }
 
 func TestPrintColumns(t *testing.T) {
@@ -264,7 +224,7 @@ func TestPrintColumns(t *testing.T) {
 				}
 				got = append(got, c.Name)
 			}
-			if diff := cmp.Diff(headings[kind], strings.Join(got, " ")); diff != "" {
+			if diff := cmp.Diff(tableOf(t, kind).headings, strings.Join(got, " ")); diff != "" {
 				t.Errorf("headings (-want +got):\n%s", diff)
 			}
 			if len(table.Rows) != 1 || len(table.Rows[0].Cells) != len(table.ColumnDefinitions) {

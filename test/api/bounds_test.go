@@ -3,8 +3,6 @@ package api_test
 import (
 	"fmt"
 	"maps"
-	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -17,19 +15,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// wholeFolder holds objects that together have a value in every field of every spec.
-const wholeFolder = "testdata/whole"
-
 // TestBounds breaks every bound of every field of every spec, one at a time, and wants the
-// server to name the field and the bound. The objects of testdata/whole are where it begins.
+// server to name the field and the bound. It starts from the whole specs of the tables.
 func TestBounds(t *testing.T) {
 	s := server(t)
 	namespace := s.namespace(t)
 	schemas := schemasByKind(t)
 	visited := map[string]bool{}
-	for _, file := range yamlFiles(t, wholeFolder) {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".yaml"), func(t *testing.T) {
-			whole := readWhole(t, file, namespace)
+	for _, whole := range wholeObjects(t, namespace) {
+		t.Run(whole.GetKind(), func(t *testing.T) {
 			strict := client.FieldValidation(metav1.FieldValidationStrict)
 			if err := s.Create(testContext(t), whole.DeepCopy(), client.DryRunAll, strict); err != nil {
 				t.Fatalf("the whole object is refused: %v", err)
@@ -44,7 +38,7 @@ func TestBounds(t *testing.T) {
 	for kind, schema := range schemas {
 		for _, path := range fieldPaths("spec", schema.Properties["spec"]) {
 			if !visited[kind+" "+path] {
-				t.Errorf("%s: no object in %s has the field %s: its bounds are not tested", kind, wholeFolder, path)
+				t.Errorf("%s: no spec in whole sets %s: its bounds are not tested", kind, path)
 			}
 		}
 	}
@@ -261,16 +255,14 @@ func schemasByKind(t *testing.T) map[string]*apiextensionsv1.JSONSchemaProps {
 	return schemas
 }
 
-// readWhole reads an object of testdata/whole into a namespace.
-func readWhole(t *testing.T, file, namespace string) *unstructured.Unstructured {
+// wholeObjects returns an object for each whole spec of the tables.
+func wholeObjects(t *testing.T, namespace string) []*unstructured.Unstructured {
 	t.Helper()
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
+	var objects []*unstructured.Unstructured
+	for _, table := range tables {
+		for _, spec := range table.whole {
+			objects = append(objects, fresh(t, table.kind, namespace, "whole", spec))
+		}
 	}
-	u := object(t, string(text))
-	if !clusterScoped[u.GetKind()] {
-		u.SetNamespace(namespace)
-	}
-	return u
+	return objects
 }

@@ -14,14 +14,20 @@ import (
 	"github.com/google/go-cmp/cmp"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/quoin-dev/quoin/api/v1alpha1"
 )
 
 // maximumCRDBytes is what fits beside everything else into the last-applied annotation
 // of a client-side apply.
 const maximumCRDBytes = 256 << 10
 
-// withoutStatus are the kinds that only programs write, and that nobody waits for.
-var withoutStatus = map[string]bool{"Claim": true, "ScimMemberChunk": true}
+// withoutStatus reports whether a kind has no status: it is an implementation detail that only
+// programs write.
+func withoutStatus(kind string) bool {
+	k, found := v1alpha1.KindOf(kind)
+	return found && !k.HasConditions()
+}
 
 // freeForm are the only fields that may hold what the schema does not know: attributes of
 // SCIM schemas that the identity provider brings along. RFC 7643 section 3.3.
@@ -77,7 +83,7 @@ func (r *rules) names(n apiextensionsv1.CustomResourceDefinitionNames) {
 	if len(n.ShortNames) == 0 {
 		r.breach("", "no short name")
 	}
-	if want := !withoutStatus[r.kind]; slices.Contains(n.Categories, "quoin") != want {
+	if want := !withoutStatus(r.kind); slices.Contains(n.Categories, "quoin") != want {
 		r.breach("", "category quoin: is %t, want %t", !want, want)
 	}
 	if want := r.kind == "Deployment"; slices.Contains(n.Categories, "all") != want {
@@ -99,7 +105,7 @@ func (r *rules) version(v *apiextensionsv1.CustomResourceDefinitionVersion) {
 	r.schema("spec", "spec", &spec)
 
 	status, ok := root.Properties["status"]
-	if withoutStatus[r.kind] {
+	if withoutStatus(r.kind) {
 		if ok {
 			r.breach("status", "this kind has none")
 		}
@@ -141,7 +147,7 @@ func (r *rules) columns(columns []apiextensionsv1.CustomResourceColumnDefinition
 		}
 	}
 	want := []string{"Ready", "Reason", "Age"}
-	if withoutStatus[r.kind] {
+	if withoutStatus(r.kind) {
 		want = []string{"Age"}
 	}
 	for _, w := range want {

@@ -17,6 +17,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	"sigs.k8s.io/yaml"
+
+	"github.com/quoin-dev/quoin/api/v1alpha1"
 )
 
 // groupVersion of all kinds, as people write it: the tests see the API from outside.
@@ -119,13 +121,11 @@ func fresh(t *testing.T, kind, namespace, name, spec string) *unstructured.Unstr
 	u.SetAPIVersion(groupVersion)
 	u.SetKind(kind)
 	u.SetName(name)
-	if !clusterScoped[kind] {
+	if k, _ := v1alpha1.KindOf(kind); !k.Cluster {
 		u.SetNamespace(namespace)
 	}
 	return u
 }
-
-var clusterScoped = map[string]bool{"Account": true, "ReleaseChannel": true}
 
 func indent(text string) string {
 	return "  " + strings.ReplaceAll(strings.TrimSpace(text), "\n", "\n  ") + "\n"

@@ -19,9 +19,16 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// table is what one kind takes and refuses.
+// table declares what the API server accepts and rejects of a kind, and how kubectl shows it. Each
+// kind has one, in a file of its own.
 type table struct {
 	kind string
+	// headings are the columns of kubectl get; those in brackets only with -o wide.
+	headings string
+	// selectable are the fields that lists can be filtered by, with their value in whole[0].
+	selectable map[string]string
+	// whole are specs that together set every field.
+	whole []string
 	// spec is valid as it stands; every case begins with it.
 	spec  string
 	cases []validationCase
@@ -46,7 +53,6 @@ func TestValidation(t *testing.T) {
 	s := server(t)
 	namespace := s.namespace(t)
 	seen := &refusals{}
-	tables := validationTables()
 	for _, table := range tables {
 		t.Run(table.kind, func(t *testing.T) {
 			for i, c := range table.cases {
@@ -67,11 +73,23 @@ func TestValidation(t *testing.T) {
 	}
 }
 
-func validationTables() []table {
-	return []table{
-		accountTable, releaseChannelTable, deploymentTable, environmentTable, branchTable,
-		apiKeyTable, scimUserTable, scimGroupTable, scimMemberChunkTable, dbtSyncTable, claimTable,
+// tables are the declared tables.
+var tables []table
+
+// declare adds a table to tables.
+func declare(t table) table {
+	tables = append(tables, t)
+	return t
+}
+
+// tableOf returns the table of a kind.
+func tableOf(t *testing.T, kind string) table {
+	t.Helper()
+	i := slices.IndexFunc(tables, func(of table) bool { return of.kind == kind })
+	if i < 0 {
+		t.Fatalf("%s has no table: declare one in %s_test.go", kind, strings.ToLower(kind))
 	}
+	return tables[i]
 }
 
 // judge asks the server about the case's object, or about the change of it.

@@ -17,11 +17,83 @@ const (
 	workersMessage = "workers need a place they share: remoteClaimRef, or env with the settings of a bucket"
 )
 
-var deploymentTable = table{
-	kind:  "Deployment",
+var deploymentTable = declare(table{
+	kind:       "Deployment",
+	headings:   "Name ID Channel Version Target Hold Ready Reason [URL] [Message] Age",
+	selectable: map[string]string{"spec.displayName": "Whole", "spec.releaseChannel": "latest"},
+	whole: []string{
+		// configmap
+		`
+displayName: Whole
+releaseChannel: latest
+releaseChannelVersion: v1.2.3
+hold: true
+upgradePolicy: Minor
+model:
+  configMapRef:
+    name: model
+env:
+- name: CUBEJS_DB_TYPE
+  value: postgres
+- name: CUBEJS_DB_PASS
+  valueFrom:
+    secretKeyRef:
+      name: warehouse
+      key: password
+envFrom:
+- name: settings
+imagePullSecrets:
+- name: registry
+size: Dedicated
+replicas: 2
+resources:
+  api: &part
+    requests: {cpu: 100m, memory: 256Mi}
+    limits: {memory: 1Gi}
+  refreshWorker: *part
+  storeRouter: *part
+  storeWorker: *part
+store:
+  workers: 2
+  remoteClaimRef:
+    name: store
+  env:
+  - name: CUBESTORE_S3_BUCKET
+    value: bucket
+  - name: CUBESTORE_AWS_SECRET_ACCESS_KEY
+    valueFrom:
+      secretKeyRef:
+        name: bucket
+        key: secret
+dataAPI:
+  customDomain: data.example.com
+  basePath: /analytics
+rollout:
+  progressDeadlineSeconds: 600
+suspend: false
+`,
+		// git
+		`
+releaseChannel: latest
+model:
+  git:
+    url: ssh://git@git.example.com/team/model.git
+    branch: main
+    path: models
+    secretRef:
+      name: git
+    interval: 1m
+    webhookSecretRef:
+      name: git
+      key: hooks
+onDemand:
+  roles: [shared, personal]
+  idleSeconds: 1800
+`,
+	},
 	spec:  `{releaseChannel: latest, model: {configMapRef: {name: model}}}`,
 	cases: slices.Concat(deploymentCases, versionCases(), gitCases(), onDemandCases, storeCases),
-}
+})
 
 var deploymentCases = []validationCase{
 	{name: "a channel and a model are enough"},

@@ -1,0 +1,35 @@
+package api_test
+
+var scimGroupTable = declare(table{
+	kind:       "ScimGroup",
+	headings:   "Name Group Members Ready Reason [Message] Age",
+	selectable: map[string]string{"spec.displayName": "Analysts", "spec.externalId": "g1"},
+	whole: []string{
+		`
+displayName: Analysts
+externalId: g1
+members:
+- value: ada
+  type: User
+  display: Ada
+memberChunks:
+- name: whole-0
+  count: 2
+extensions:
+- schema: urn:example:extension:Group
+  attributes:
+    colour: blue
+`,
+	},
+	spec: `{displayName: Analysts}`,
+	cases: []validationCase{
+		{name: "a displayName is enough"},
+		{name: "members in place", with: `{externalId: g1, members: [{value: ada, display: Ada}, {value: engineers, type: Group}]}`},
+		{name: "members in chunks", with: `{memberChunks: [{name: analysts-0a0b, count: 1000}]}`},
+		{name: "no displayName", with: `{displayName: null}`, field: "spec.displayName", message: "Required value"},
+		{name: "members: the same twice", with: `{members: [{value: ada}, {value: ada}]}`, field: "spec.members[1]", message: "Duplicate value"},
+		{name: "members: type", with: `{members: [{value: ada, type: Robot}]}`, field: "spec.members[0].type", message: `supported values: "User", "Group"`},
+		{name: "memberChunks: empty chunk", with: `{memberChunks: [{name: c, count: 0}]}`, field: "spec.memberChunks[0].count", message: "should be greater than or equal to 1"},
+		{name: "displayName: may change", then: `{displayName: Data analysts}`},
+	},
+})

@@ -1,0 +1,21 @@
+package api_test
+
+var scimMemberChunkTable = declare(table{
+	kind:     "ScimMemberChunk",
+	headings: "Name Age",
+	whole: []string{
+		`
+members:
+- value: ada
+  type: User
+  display: Ada
+`,
+	},
+	spec: `{members: [{value: ada}]}`,
+	cases: []validationCase{
+		{name: "a member is enough"},
+		{name: "no member", with: `{members: []}`, field: "spec.members", message: "should have at least 1 items"},
+		{name: "a member added", then: `{members: [{value: ada}, {value: grace}]}`, field: "spec", message: "a chunk is immutable: make another one"},
+		{name: "a member changed", then: `{members: [{value: grace}]}`, field: "spec", message: "a chunk is immutable: make another one"},
+	},
+})
