@@ -35,12 +35,12 @@ func parseAPIServerFlags(args []string, stderr io.Writer) (*apiserverFlags, erro
 	f := &apiserverFlags{}
 	c := &f.config
 	fs := newFlagSet("quoin apiserver", stderr)
-	f.register(fs, listenerWords{service: "quoin-apiserver", serves: "the APIs", bounds: "one caller may send"})
-	fs.StringVar(&c.Region.Name, "region", "local", "`name` of the region that this cluster is")
-	fs.StringVar(&c.Region.Title, "region-title", "", "`name` of the region shown to people; that of --region when empty")
+	f.register(fs, listenerUsage{service: "quoin-apiserver", serves: "the APIs", limits: "for each caller"})
+	fs.StringVar(&c.Region.Name, "region", "local", "`name` of the region of this cluster")
+	fs.StringVar(&c.Region.Title, "region-title", "", "display `name` of the region; --region when empty")
 	fs.StringVar(&c.DatabaseURL, "database-url", os.Getenv("DATABASE_URL"), "`URL` of the database of the audit log: sqlite:///path/file.db for one replica, or postgres://…; none when empty")
-	fs.BoolVar(&c.Aggregation, "aggregation", true, "serve behind the Kubernetes API too (APIService v1.api.platform.quoin.dev)")
-	if err := parse(fs, args, f.problem); err != nil {
+	fs.BoolVar(&c.Aggregation, "aggregation", true, "also serve as an aggregated API server (APIService v1.api.platform.quoin.dev)")
+	if err := parse(fs, args, f.validate); err != nil {
 		return f, err
 	}
 	c.Region.Title = cmp.Or(c.Region.Title, c.Region.Name)
@@ -51,19 +51,19 @@ func parseAPIServerFlags(args []string, stderr io.Writer) (*apiserverFlags, erro
 	return f, nil
 }
 
-// problem says what is wrong with the flags.
-func (f *apiserverFlags) problem() string {
+// validate returns the problem with the flags, or "".
+func (f *apiserverFlags) validate() string {
 	own := ""
 	switch {
 	case f.config.Region.Name == "":
 		own = "--region must not be empty"
 	case !isDatabase(f.config.DatabaseURL):
-		own = "--database-url must begin with sqlite:/// or postgres://" // and is not shown: it may hold a password
+		own = "--database-url must begin with sqlite:/// or postgres://" // without the URL, which may contain a password
 	}
-	return f.listenerFlags.problem(own)
+	return f.listenerFlags.validate(own)
 }
 
-// isDatabase tells whether a URL is of a database that is supported, or none.
+// isDatabase reports whether a URL is empty or that of a supported database.
 func isDatabase(url string) bool {
 	return url == "" || strings.HasPrefix(url, "sqlite:///") || strings.HasPrefix(url, "postgres://") || strings.HasPrefix(url, "postgresql://")
 }

@@ -9,17 +9,16 @@ import (
 	"testing"
 )
 
-// TestWrongUseOfAPIServer: who calls quoin apiserver wrongly is told which flag it is and what
-// is allowed, and nothing is begun.
-func TestWrongUseOfAPIServer(t *testing.T) {
+// TestAPIServerInvalidUsage checks that an error names the flag and the allowed values.
+func TestAPIServerInvalidUsage(t *testing.T) {
 	for name, c := range map[string]struct {
 		args []string
-		says string
+		want string
 	}{
 		"unknown flag":      {[]string{"--colour"}, "-colour"},
 		"argument":          {[]string{"now"}, `unexpected argument "now"`},
-		"half a pair":       {[]string{"--tls-cert-file=x"}, "--tls-cert-file and --tls-key-file go together"},
-		"the other half":    {[]string{"--tls-key-file=x"}, "--tls-cert-file and --tls-key-file go together"},
+		"no key":            {[]string{"--tls-cert-file=x"}, "--tls-cert-file and --tls-key-file must be set together"},
+		"no certificate":    {[]string{"--tls-key-file=x"}, "--tls-cert-file and --tls-key-file must be set together"},
 		"no rate":           {[]string{"--requests-per-second=0"}, "--requests-per-second must be more than 0"},
 		"no burst":          {[]string{"--burst=0"}, "--burst 1 or more"},
 		"no region":         {[]string{"--region="}, "--region must not be empty"},
@@ -31,8 +30,8 @@ func TestWrongUseOfAPIServer(t *testing.T) {
 			if code := serveAPI(t.Context(), c.args, io.Discard, &stderr); code != 2 {
 				t.Errorf("exit code %d, want 2", code)
 			}
-			if !strings.Contains(stderr.String(), c.says) {
-				t.Errorf("does not say %q:\n%s", c.says, stderr.String())
+			if !strings.Contains(stderr.String(), c.want) {
+				t.Errorf("stderr does not contain %q:\n%s", c.want, stderr.String())
 			}
 		})
 	}

@@ -16,8 +16,8 @@ import (
 	"github.com/quoin-dev/quoin/controllers"
 )
 
-// Leader election is generous: a slow API server must not cost the leadership. After a
-// crash another replica takes over within leaseDuration; after a normal end at once.
+// The durations of leader election tolerate a slow API server. After a crash, another replica takes
+// over within leaseDuration; after a normal shutdown, immediately.
 const (
 	leaseDuration = 15 * time.Second
 	renewDeadline = 12 * time.Second
@@ -43,21 +43,21 @@ func parseControllerFlags(args []string, stderr io.Writer) (*controllerFlags, er
 	f := &controllerFlags{}
 	fs := newFlagSet("quoin controller", stderr)
 	registerKubeconfig(fs, &f.kubeconfig)
-	fs.BoolVar(&f.leaderElect, "leader-elect", true, "let one of several replicas work at a time")
-	fs.StringVar(&f.metricsAddress, "metrics-bind-address", ":8443", "`address` of the metrics, over HTTPS and for those who may read them; 0 for none")
-	fs.StringVar(&f.probeAddress, "health-probe-bind-address", ":8081", "`address` of /healthz and /readyz; 0 for none")
+	fs.BoolVar(&f.leaderElect, "leader-elect", true, "elect a leader, so that one replica is active at a time")
+	fs.StringVar(&f.metricsAddress, "metrics-bind-address", ":8443", "`address` of the metrics, over HTTPS with authentication and authorization; 0 disables them")
+	fs.StringVar(&f.probeAddress, "health-probe-bind-address", ":8081", "`address` of /healthz and /readyz; 0 disables them")
 	fs.StringVar(&f.config.Namespace, "namespace", cmp.Or(os.Getenv("POD_NAMESPACE"), "quoin-system"), "the controller's own `namespace`")
 	fs.StringVar(&f.config.Image, "quoin-image", os.Getenv("QUOIN_IMAGE"), "`image` of quoin, which fetches models from Git in the pods")
-	fs.IntVar(&f.config.Concurrency, "concurrency", 10, "`objects` of a kind that are reconciled at once")
-	fs.IntVar(&f.config.MaxRollouts, "max-concurrent-rollouts", 10, "`deployments` that roll out at once; 0 for any number")
-	fs.BoolVar(&f.config.AllowInsecureGit, "allow-insecure-git", false, "allow http:// for Git repositories: for tests and closed networks")
-	fs.BoolVar(&f.config.WarmUp, "warm-up", false, "have API pods compile their data model before they are ready; needs the RoleBinding quoin-account in the accounts' namespaces")
+	fs.IntVar(&f.config.Concurrency, "concurrency", 10, "maximum concurrent reconciles of `objects` of each kind")
+	fs.IntVar(&f.config.MaxRollouts, "max-concurrent-rollouts", 10, "maximum concurrent rollouts of `deployments`; 0 for no limit")
+	fs.BoolVar(&f.config.AllowInsecureGit, "allow-insecure-git", false, "allow http:// for Git repositories: for tests and isolated networks")
+	fs.BoolVar(&f.config.WarmUp, "warm-up", false, "API pods compile their data model before they are ready; needs the RoleBinding quoin-account in the accounts' namespaces")
 	f.log.register(fs)
-	return f, parse(fs, args, f.problem)
+	return f, parse(fs, args, f.validate)
 }
 
-// problem says what is wrong with the flags.
-func (f *controllerFlags) problem() string {
+// validate returns the problem with the flags, or "".
+func (f *controllerFlags) validate() string {
 	switch {
 	case f.config.Concurrency < 1:
 		return fmt.Sprintf("--concurrency is %d, must be 1 or more", f.config.Concurrency)

@@ -25,8 +25,8 @@ func registerKubeconfig(fs *flag.FlagSet, to *string) {
 	fs.StringVar(to, "kubeconfig", os.Getenv("KUBECONFIG"), "kubeconfig `file`; the pod's service account when empty")
 }
 
-// parse reads the flags. What is wrong with them, by problem too, is told to the user.
-func parse(fs *flag.FlagSet, args []string, problem func() string) error {
+// parse parses and validates the flags, and prints the error.
+func parse(fs *flag.FlagSet, args []string, validate func() string) error {
 	if err := fs.Parse(args); err != nil {
 		return err
 	}
@@ -34,7 +34,7 @@ func parse(fs *flag.FlagSet, args []string, problem func() string) error {
 	if fs.NArg() > 0 {
 		text = fmt.Sprintf("unexpected argument %q", fs.Arg(0))
 	} else {
-		text = problem()
+		text = validate()
 	}
 	if text == "" {
 		return nil
@@ -43,7 +43,8 @@ func parse(fs *flag.FlagSet, args []string, problem func() string) error {
 	return errors.New(text)
 }
 
-// start runs what serves until it is told to end: flags that were parsed in, exit code out.
+// start sets up logging, runs a server until it ends, and returns the exit code. parsed is the
+// result of parse.
 func start(name string, stderr io.Writer, parsed error, l *logFlags, work func(logr.Logger) error) int {
 	if errors.Is(parsed, flag.ErrHelp) {
 		return 0
@@ -59,20 +60,20 @@ func start(name string, stderr io.Writer, parsed error, l *logFlags, work func(l
 	log.SetLogger(logger)
 	klog.SetLogger(logger)
 	if err := work(logger); err != nil {
-		logger.Error(err, "Cannot go on")
+		logger.Error(err, "Exiting with an error")
 		return 1
 	}
 	return 0
 }
 
-// restConfig says how to reach the API server, and as whom.
+// restConfig returns the configuration of a client of the Kubernetes API server.
 func restConfig(kubeconfig, userAgent string) (*rest.Config, error) {
 	config, err := readConfig(kubeconfig)
 	if err != nil {
 		return nil, err
 	}
 	config.UserAgent = userAgent
-	// The API server's own priority and fairness decides who waits.
+	// API Priority and Fairness limits the requests.
 	config.QPS = -1
 	return config, nil
 }
@@ -92,7 +93,7 @@ func readConfig(kubeconfig string) (*rest.Config, error) {
 	return config, nil
 }
 
-// logFlags say how much is logged and in which form.
+// logFlags are the level and the format of the log.
 type logFlags struct{ level, format string }
 
 func (l *logFlags) register(fs *flag.FlagSet) {

@@ -16,25 +16,24 @@ import (
 	"github.com/quoin-dev/quoin/controllers"
 )
 
-// TestWrongUse: who calls quoin wrongly is told which flag it is and what is allowed, and
-// nothing is begun.
-func TestWrongUse(t *testing.T) {
+// TestControllerInvalidUsage checks that an error names the flag and the allowed values.
+func TestControllerInvalidUsage(t *testing.T) {
 	cases := map[string]struct {
 		args []string
-		says []string
+		want []string
 	}{
-		"unknown flag":        {[]string{"--colour"}, []string{"-colour", "Usage of quoin controller", "-log-level"}},
-		"no objects at once":  {[]string{"--concurrency", "0"}, []string{"--concurrency is 0, must be 1 or more"}},
-		"not a number":        {[]string{"--concurrency=many"}, []string{`"many"`, "-concurrency"}},
-		"negative rollouts":   {[]string{"--max-concurrent-rollouts", "-1"}, []string{"--max-concurrent-rollouts is -1, must be 0 or more"}},
-		"argument":            {[]string{"--leader-elect=false", "now"}, []string{`unexpected argument "now"`}},
-		"value apart":         {[]string{"--leader-elect", "false"}, []string{`unexpected argument "false"`}},
-		"unknown log level":   {[]string{"--log-level", "loud"}, []string{`--log-level is "loud", must be debug, info, warn or error`}},
-		"unknown log format":  {[]string{"--log-format", "xml"}, []string{`--log-format is "xml", must be json or text`}},
-		"yes is no boolean":   {[]string{"--allow-insecure-git=yes"}, []string{`"yes"`, "-allow-insecure-git"}},
-		"flag without value":  {[]string{"--namespace"}, []string{"-namespace"}},
-		"empty concurrency":   {[]string{"--concurrency="}, []string{"-concurrency"}},
-		"more than a machine": {[]string{"--concurrency=99999999999999999999"}, []string{"-concurrency"}},
+		"unknown flag":       {[]string{"--colour"}, []string{"-colour", "Usage of quoin controller", "-log-level"}},
+		"no concurrency":     {[]string{"--concurrency", "0"}, []string{"--concurrency is 0, must be 1 or more"}},
+		"not a number":       {[]string{"--concurrency=many"}, []string{`"many"`, "-concurrency"}},
+		"negative rollouts":  {[]string{"--max-concurrent-rollouts", "-1"}, []string{"--max-concurrent-rollouts is -1, must be 0 or more"}},
+		"argument":           {[]string{"--leader-elect=false", "now"}, []string{`unexpected argument "now"`}},
+		"separate value":     {[]string{"--leader-elect", "false"}, []string{`unexpected argument "false"`}},
+		"unknown log level":  {[]string{"--log-level", "loud"}, []string{`--log-level is "loud", must be debug, info, warn or error`}},
+		"unknown log format": {[]string{"--log-format", "xml"}, []string{`--log-format is "xml", must be json or text`}},
+		"not a boolean":      {[]string{"--allow-insecure-git=yes"}, []string{`"yes"`, "-allow-insecure-git"}},
+		"flag without value": {[]string{"--namespace"}, []string{"-namespace"}},
+		"empty concurrency":  {[]string{"--concurrency="}, []string{"-concurrency"}},
+		"integer overflow":   {[]string{"--concurrency=99999999999999999999"}, []string{"-concurrency"}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -42,9 +41,9 @@ func TestWrongUse(t *testing.T) {
 			if code := runControllers(t.Context(), tc.args, &stdout, &stderr); code != 2 {
 				t.Errorf("exit code %d, want 2", code)
 			}
-			for _, part := range tc.says {
+			for _, part := range tc.want {
 				if !strings.Contains(stderr.String(), part) {
-					t.Errorf("does not say %q:\n%s", part, stderr.String())
+					t.Errorf("stderr does not contain %q:\n%s", part, stderr.String())
 				}
 			}
 			if stdout.Len() > 0 {
@@ -82,9 +81,9 @@ func TestFlags(t *testing.T) {
 	}{
 		"defaults":    {nil, nil, controllers.Config{Namespace: "quoin-system", Concurrency: 10, MaxRollouts: 10}},
 		"environment": {map[string]string{"POD_NAMESPACE": "ops", "QUOIN_IMAGE": "quoin:v1"}, nil, controllers.Config{Namespace: "ops", Image: "quoin:v1", Concurrency: 10, MaxRollouts: 10}},
-		"flags come first": {map[string]string{"POD_NAMESPACE": "ops", "QUOIN_IMAGE": "quoin:v1"},
-			[]string{"--namespace=mine", "--quoin-image", "quoin:v2", "-concurrency", "1", "--max-concurrent-rollouts=0", "--allow-insecure-git", "--warm-up"},
-			controllers.Config{Namespace: "mine", Image: "quoin:v2", Concurrency: 1, AllowInsecureGit: true, WarmUp: true}},
+		"flags take precedence": {map[string]string{"POD_NAMESPACE": "ops", "QUOIN_IMAGE": "quoin:v1"},
+			[]string{"--namespace=custom", "--quoin-image", "quoin:v2", "-concurrency", "1", "--max-concurrent-rollouts=0", "--allow-insecure-git", "--warm-up"},
+			controllers.Config{Namespace: "custom", Image: "quoin:v2", Concurrency: 1, AllowInsecureGit: true, WarmUp: true}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -108,8 +107,8 @@ func TestFlags(t *testing.T) {
 	}
 }
 
-// TestCannotBegin: what stands in the way is named, in the log and with exit code 1.
-func TestCannotBegin(t *testing.T) {
+// TestStartErrors checks that errors at startup are logged and that the exit code is 1.
+func TestStartErrors(t *testing.T) {
 	t.Setenv("KUBECONFIG", "")
 	t.Setenv("KUBERNETES_SERVICE_HOST", "")
 	malformed := filepath.Join(t.TempDir(), "kubeconfig")
@@ -118,7 +117,7 @@ func TestCannotBegin(t *testing.T) {
 	}
 	cases := map[string]struct {
 		args []string
-		says string
+		want string
 	}{
 		"not in a pod":         {nil, "no --kubeconfig and not in a pod"},
 		"missing kubeconfig":   {[]string{"--kubeconfig", "/nowhere/kubeconfig"}, `read kubeconfig "/nowhere/kubeconfig"`},
@@ -131,15 +130,14 @@ func TestCannotBegin(t *testing.T) {
 				t.Errorf("exit code %d, want 1", code)
 			}
 			var line struct{ Level, Msg, Err string }
-			if err := json.Unmarshal(stderr.Bytes(), &line); err != nil || line.Level != "ERROR" || !strings.Contains(line.Err, tc.says) {
-				t.Errorf("logs %s (%v), want an error with %s", stderr.String(), err, tc.says)
+			if err := json.Unmarshal(stderr.Bytes(), &line); err != nil || line.Level != "ERROR" || !strings.Contains(line.Err, tc.want) {
+				t.Errorf("logs %s (%v), want an error with %s", stderr.String(), err, tc.want)
 			}
 		})
 	}
 }
 
-// TestLogs: each line is one of its level and form.
-func TestLogs(t *testing.T) {
+func TestLogLevelAndFormat(t *testing.T) {
 	cases := map[string]struct {
 		flags logFlags
 		want  []string

@@ -36,7 +36,7 @@ func parseGatewayFlags(args []string, stderr io.Writer) (*gatewayFlags, error) {
 	f := &gatewayFlags{}
 	fs := newFlagSet("quoin gateway", stderr)
 	f.register(fs)
-	if err := parse(fs, args, f.problem); err != nil {
+	if err := parse(fs, args, f.validate); err != nil {
 		return f, err
 	}
 	c := &f.config
@@ -49,19 +49,19 @@ func parseGatewayFlags(args []string, stderr io.Writer) (*gatewayFlags, error) {
 }
 
 func (f *gatewayFlags) register(fs *flag.FlagSet) {
-	f.listenerFlags.register(fs, listenerWords{service: "quoin-gateway", serves: "the data APIs", bounds: "each deployment takes"})
+	f.listenerFlags.register(fs, listenerUsage{service: "quoin-gateway", serves: "the data APIs", limits: "for each deployment"})
 	c := &f.config
-	fs.StringVar(&f.sql, "sql-bind-address", ":5432", "`address` of the SQL interfaces, PostgreSQL over TLS; 0 for none")
-	fs.IntVar(&c.MaxInFlight, "max-in-flight", 1000, "`requests` to each deployment that are answered at a time, WebSockets included")
-	fs.IntVar(&c.MaxRequests, "max-requests", 10000, "`requests` that are answered at a time, in all")
-	fs.IntVar(&c.MaxSQLConnections, "max-sql-connections", 200, "SQL `connections` to each deployment that are open at a time")
-	fs.DurationVar(&c.WaitTimeout, "wait-timeout", 30*time.Second, "how `long` a request waits for a pod while there is none")
-	fs.IntVar(&c.MaxWaiting, "max-waiting", 200, "`requests` that wait for the pods of one environment at a time")
-	fs.DurationVar(&c.DrainTimeout, "drain-timeout", 30*time.Second, "how `long` what runs may take after that before it is cut")
+	fs.StringVar(&f.sql, "sql-bind-address", ":5432", "`address` of the SQL interfaces, PostgreSQL over TLS; 0 disables them")
+	fs.IntVar(&c.MaxInFlight, "max-in-flight", 1000, "maximum concurrent `requests` to each deployment, including WebSockets")
+	fs.IntVar(&c.MaxRequests, "max-requests", 10000, "maximum concurrent `requests` in total")
+	fs.IntVar(&c.MaxSQLConnections, "max-sql-connections", 200, "maximum open SQL `connections` to each deployment")
+	fs.DurationVar(&c.WaitTimeout, "wait-timeout", 30*time.Second, "maximum `duration` for which a request waits for a ready pod")
+	fs.IntVar(&c.MaxWaiting, "max-waiting", 200, "maximum `requests` that wait for the pods of one environment")
+	fs.DurationVar(&c.DrainTimeout, "drain-timeout", 30*time.Second, "maximum `duration` for requests in progress at shutdown, after --shutdown-delay")
 }
 
-// problem says what is wrong with the flags.
-func (f *gatewayFlags) problem() string {
+// validate returns the problem with the flags, or "".
+func (f *gatewayFlags) validate() string {
 	c, own := &f.config, ""
 	switch {
 	case c.MaxInFlight < 1 || c.MaxRequests < 1 || c.MaxSQLConnections < 1:
@@ -71,5 +71,5 @@ func (f *gatewayFlags) problem() string {
 	case f.shutdownDelay < 0 || c.DrainTimeout <= 0:
 		own = "--shutdown-delay must be 0 or more, --drain-timeout more than 0"
 	}
-	return f.listenerFlags.problem(own)
+	return f.listenerFlags.validate(own)
 }

@@ -10,21 +10,20 @@ import (
 	"time"
 )
 
-// TestWrongUseOfGateway: who calls quoin gateway wrongly is told which flag it is and what is
-// allowed, and nothing is begun.
-func TestWrongUseOfGateway(t *testing.T) {
+// TestGatewayInvalidUsage checks that an error names the flag and the allowed values.
+func TestGatewayInvalidUsage(t *testing.T) {
 	for name, c := range map[string]struct {
 		args []string
-		says string
+		want string
 	}{
 		"unknown flag":      {[]string{"--colour"}, "-colour"},
 		"argument":          {[]string{"now"}, `unexpected argument "now"`},
-		"half a pair":       {[]string{"--tls-cert-file=x"}, "--tls-cert-file and --tls-key-file go together"},
+		"no key":            {[]string{"--tls-cert-file=x"}, "--tls-cert-file and --tls-key-file must be set together"},
 		"no rate":           {[]string{"--requests-per-second=0"}, "--requests-per-second must be more than 0"},
 		"no burst":          {[]string{"--burst=0"}, "--burst 1 or more"},
 		"nothing in flight": {[]string{"--max-in-flight=0"}, "--max-in-flight, --max-requests and --max-sql-connections must be 1 or more"},
 		"no SQL":            {[]string{"--max-sql-connections=0"}, "--max-sql-connections must be 1 or more"},
-		"back in time":      {[]string{"--wait-timeout=-1s"}, "--wait-timeout and --max-waiting must be 0 or more"},
+		"negative wait":     {[]string{"--wait-timeout=-1s"}, "--wait-timeout and --max-waiting must be 0 or more"},
 		"no drain":          {[]string{"--drain-timeout=0"}, "--drain-timeout more than 0"},
 		"host, no network":  {[]string{"--trusted-proxies=10.0.0.1"}, `"10.0.0.1" is not a network such as 10.0.0.0/8`},
 		"unknown log level": {[]string{"--log-level=loud"}, `--log-level is "loud"`},
@@ -34,8 +33,8 @@ func TestWrongUseOfGateway(t *testing.T) {
 			if code := serveGateway(t.Context(), c.args, io.Discard, &stderr); code != 2 {
 				t.Errorf("exit code %d, want 2", code)
 			}
-			if !strings.Contains(stderr.String(), c.says) {
-				t.Errorf("does not say %q:\n%s", c.says, stderr.String())
+			if !strings.Contains(stderr.String(), c.want) {
+				t.Errorf("stderr does not contain %q:\n%s", c.want, stderr.String())
 			}
 		})
 	}

@@ -12,49 +12,49 @@ import (
 	"github.com/quoin-dev/quoin/internal/serving"
 )
 
-// listenerFlags are those of what answers requests: `quoin apiserver` and `quoin gateway`.
+// listenerFlags are the flags of the servers: `quoin apiserver` and `quoin gateway`.
 type listenerFlags struct {
 	kubeconfig             string
 	https, probes, metrics string // addresses
 	namespace, service     string
 	certFile, keyFile      string
 	trustedProxies         string
-	networks               []netip.Prefix // what trustedProxies says, once it was read
+	networks               []netip.Prefix // trustedProxies, parsed
 	requestsPerSecond      float64
 	burst                  int
 	shutdownDelay          time.Duration
 	log                    logFlags
 }
 
-// listenerWords are what the flags say of the subcommand that has them.
-type listenerWords struct {
-	service string // the name of its Service
-	serves  string // what is at its address
-	bounds  string // whom its rates bound, and in what
+// listenerUsage are the parts of the flags' usage that depend on the subcommand.
+type listenerUsage struct {
+	service string // default of --service
+	serves  string // the APIs that it serves
+	limits  string // the scope of --requests-per-second and --burst
 }
 
-func (l *listenerFlags) register(fs *flag.FlagSet, words listenerWords) {
+func (l *listenerFlags) register(fs *flag.FlagSet, usage listenerUsage) {
 	registerKubeconfig(fs, &l.kubeconfig)
-	fs.StringVar(&l.https, "bind-address", ":8443", "`address` of "+words.serves+", over HTTPS")
-	fs.StringVar(&l.metrics, "metrics-bind-address", "127.0.0.1:8080", "`address` of the metrics, over plain HTTP and for everybody who reaches it; 0 for none")
-	fs.StringVar(&l.probes, "health-probe-bind-address", ":8081", "`address` of /healthz and /readyz; 0 for none")
-	fs.StringVar(&l.namespace, "namespace", cmp.Or(os.Getenv("POD_NAMESPACE"), "quoin-system"), "quoin's own `namespace`, where the certificate is kept")
-	fs.StringVar(&l.service, "service", words.service, "`name` of the Service in that namespace, for which the certificate is made too")
-	fs.StringVar(&l.certFile, "tls-cert-file", "", "certificate `file`, read again when it changes; one is made and renewed when empty")
+	fs.StringVar(&l.https, "bind-address", ":8443", "`address` of "+usage.serves+", over HTTPS")
+	fs.StringVar(&l.metrics, "metrics-bind-address", "127.0.0.1:8080", "`address` of the metrics, over plain HTTP without authentication; 0 disables them")
+	fs.StringVar(&l.probes, "health-probe-bind-address", ":8081", "`address` of /healthz and /readyz; 0 disables them")
+	fs.StringVar(&l.namespace, "namespace", cmp.Or(os.Getenv("POD_NAMESPACE"), "quoin-system"), "quoin's own `namespace`, which contains the certificate's Secret")
+	fs.StringVar(&l.service, "service", usage.service, "`name` of the Service in that namespace, which the generated certificate includes")
+	fs.StringVar(&l.certFile, "tls-cert-file", "", "certificate `file`, reloaded when it changes; a certificate is generated and renewed when empty")
 	fs.StringVar(&l.keyFile, "tls-key-file", "", "`file` with the certificate's key")
-	fs.StringVar(&l.trustedProxies, "trusted-proxies", "", "`networks` such as 10.0.0.0/8,fd00::/8 whose X-Forwarded-For is believed")
-	fs.Float64Var(&l.requestsPerSecond, "requests-per-second", 100, "`requests` a second that "+words.bounds+" on average")
-	fs.IntVar(&l.burst, "burst", 200, "`requests` that "+words.bounds+" at once")
-	fs.DurationVar(&l.shutdownDelay, "shutdown-delay", 5*time.Second, "how `long` requests are still taken after /readyz has turned")
+	fs.StringVar(&l.trustedProxies, "trusted-proxies", "", "`networks` such as 10.0.0.0/8,fd00::/8 whose X-Forwarded-For is trusted")
+	fs.Float64Var(&l.requestsPerSecond, "requests-per-second", 100, "average `requests` per second, "+usage.limits)
+	fs.IntVar(&l.burst, "burst", 200, "burst of `requests`, "+usage.limits)
+	fs.DurationVar(&l.shutdownDelay, "shutdown-delay", 5*time.Second, "`duration` for which requests are accepted after /readyz fails at shutdown")
 	l.log.register(fs)
 }
 
-// problem says what is wrong with the flags, and reads the networks; own is what is wrong with
-// the flags that only this subcommand has.
-func (l *listenerFlags) problem(own string) string {
+// validate parses the networks and returns the problem with the flags, or ""; own is the problem
+// with the subcommand's own flags.
+func (l *listenerFlags) validate(own string) string {
 	switch {
 	case (l.certFile == "") != (l.keyFile == ""):
-		return "--tls-cert-file and --tls-key-file go together"
+		return "--tls-cert-file and --tls-key-file must be set together"
 	case l.requestsPerSecond <= 0 || l.burst < 1:
 		return "--requests-per-second must be more than 0, --burst 1 or more"
 	case own != "":
@@ -67,12 +67,12 @@ func (l *listenerFlags) problem(own string) string {
 	return ""
 }
 
-// endpoints say where to listen.
+// endpoints returns the addresses to listen on.
 func (l *listenerFlags) endpoints() (https, probes, metrics serving.Endpoint) {
 	return serving.Endpoint{Address: l.https}, serving.Endpoint{Address: l.probes}, serving.Endpoint{Address: l.metrics}
 }
 
-// parseNetworks reads networks with commas between them.
+// parseNetworks parses a comma-separated list of networks.
 func parseNetworks(list string) ([]netip.Prefix, error) {
 	var networks []netip.Prefix
 	for network := range strings.SplitSeq(list, ",") {

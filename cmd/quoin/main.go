@@ -1,6 +1,6 @@
 // Command quoin is the control plane for analytics deployments on Kubernetes.
 //
-// Each part is a subcommand and scales on its own; all state is in Kubernetes objects.
+// Each component is a subcommand and scales independently.
 package main
 
 import (
@@ -14,7 +14,8 @@ import (
 	"github.com/quoin-dev/quoin/cmd/quoin/modelfetch"
 )
 
-// subcommands by name. Each returns the exit code: 0 done, 1 failed, 2 used wrongly.
+// subcommands are the subcommands by name. Each returns the exit code: 0 success, 1 failure, 2
+// invalid usage.
 var subcommands = map[string]struct {
 	run     func(ctx context.Context, args []string, stdout, stderr io.Writer) int
 	summary string
@@ -37,7 +38,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		if sub, ok := subcommands[args[0]]; ok {
 			return sub.run(ctx, args[1:], stdout, stderr)
 		}
-		fmt.Fprintf(stderr, "quoin: there is no subcommand %q\n\n", args[0])
+		fmt.Fprintf(stderr, "quoin: unknown subcommand %q\n\n", args[0])
 	}
 	fmt.Fprintln(stderr, "Usage: quoin <subcommand> [flags]; -h after a subcommand lists its flags")
 	for _, name := range []string{"apiserver", "controller", "gateway", "model-fetch", "version"} {

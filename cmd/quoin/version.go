@@ -7,7 +7,7 @@ import (
 	"runtime/debug"
 )
 
-// version is set when a release is built.
+// version is the release, set by the linker.
 var version = "dev"
 
 // printVersion runs `quoin version`.

@@ -14,14 +14,15 @@ import (
 const (
 	// terminationLog is the kubelet's default terminationMessagePath.
 	terminationLog = "/dev/termination-log"
-	// maxTermination is how much of it the kubelet keeps, bytes.
+	// maxTermination is the kubelet's limit of its size, bytes.
 	maxTermination = 4096
-	// maxKey bounds one file of the credentials, bytes: a Secret holds no more.
+	// maxKey bounds one file of the credentials, bytes: the limit of a Secret.
 	maxKey = 1 << 20
 )
 
-// readCredentials reads a mounted Secret: a file is a key. Names that start
-// with a dot are the kubelet's own. No folder is anonymous.
+// readCredentials reads a mounted Secret with a file for each key. It ignores
+// names that start with a dot, which are the kubelet's. Without a folder the
+// credentials are anonymous.
 func readCredentials(url, dir string) (git.Credentials, error) {
 	data := map[string][]byte{}
 	if dir == "" {
@@ -46,8 +47,8 @@ func readCredentials(url, dir string) (git.Credentials, error) {
 	return git.ParseCredentials(url, data)
 }
 
-// readKey reads a file, through the links of a Secret volume; nil for what is
-// not one.
+// readKey reads a file, following the links of a Secret volume. It returns nil
+// if path is not a regular file.
 func readKey(path string) ([]byte, error) {
 	info, err := os.Stat(path)
 	if err != nil || !info.Mode().IsRegular() {
@@ -65,8 +66,8 @@ func readKey(path string) ([]byte, error) {
 	return value, err
 }
 
-// writeTermination leaves the message for the pod's status. The file is there
-// when the kubelet runs the command; it is not made.
+// writeTermination writes the termination message of the container, if its file
+// exists.
 func writeTermination(path, message string) {
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_TRUNC, 0)
 	if err != nil {
@@ -74,5 +75,5 @@ func writeTermination(path, message string) {
 	}
 	defer file.Close()
 	message = message[:min(len(message), maxTermination)]
-	_, _ = io.WriteString(file, strings.ToValidUTF8(message, "")) // the cut may be inside a character
+	_, _ = io.WriteString(file, strings.ToValidUTF8(message, "")) // truncation may split a character
 }

@@ -10,11 +10,11 @@ import (
 	"strings"
 )
 
-// marker records what a target holds, in a hidden file next to it: the
-// data-plane server reads every file inside.
+// marker records the commit in a target, in a hidden file next to it: the
+// data-plane server would read a file inside it.
 type marker struct {
 	Commit string `json:"commit"` // lower-case hex
-	Path   string `json:"path"`   // the sub folder, cleaned
+	Path   string `json:"path"`   // the sub folder, normalized
 
 	target string
 }
@@ -31,9 +31,10 @@ func (m marker) file() string {
 	return filepath.Join(filepath.Dir(m.target), "."+filepath.Base(m.target)+".commit")
 }
 
-// holds tells whether the target is there and is what the marker wants. The
-// repository's URL does not matter: a commit's name says what is in it.
-func (m marker) holds() bool {
+// matches reports whether the target exists and holds the marker's commit. The
+// URL of the repository is irrelevant: the hash of a commit identifies its
+// content.
+func (m marker) matches() bool {
 	info, err := os.Lstat(m.target)
 	if err != nil || !info.IsDir() {
 		return false
@@ -53,7 +54,7 @@ func (m marker) remove() error {
 	return nil
 }
 
-// write records the commit, by a rename: half a marker is none.
+// write records the commit atomically, by a rename.
 func (m marker) write() error {
 	data, err := json.Marshal(m)
 	if err != nil {

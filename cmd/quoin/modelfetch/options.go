@@ -24,23 +24,22 @@ type options struct {
 	allowInsecure                  bool
 }
 
-// parseOptions reads the flags; it writes what is wrong, or the help, to
-// output.
+// parseOptions parses the flags; it writes errors and the help to output.
 func parseOptions(args []string, output io.Writer) (options, error) {
 	o := options{maxBytes: git.DefaultMaxBytes}
 	flags := flag.NewFlagSet("quoin model-fetch", flag.ContinueOnError)
 	flags.SetOutput(output)
 	flags.StringVar(&o.url, "url", "", "repository: https://host/path or ssh://user@host/path (required)")
 	flags.StringVar(&o.commit, "commit", "", "commit to check out, 40 hex digits (required)")
-	flags.StringVar(&o.ref, "ref", "", "branch that has the commit, for servers that do not hand out commits by name")
-	flags.StringVar(&o.path, "path", "", "sub folder of the repository; the whole of it when empty")
-	flags.StringVar(&o.target, "target", "", "absolute path of the folder to write, which is replaced as a whole (required)")
+	flags.StringVar(&o.ref, "ref", "", "branch that contains the commit, for servers that do not serve commits by name")
+	flags.StringVar(&o.path, "path", "", "sub folder of the repository; the whole repository when empty")
+	flags.StringVar(&o.target, "target", "", "absolute path of the folder to write; an existing folder is replaced (required)")
 	flags.StringVar(&o.credentialsDir, "credentials-dir", "", "mounted Secret: "+
 		"username and password, or bearerToken, and ca.crt; or identity, known_hosts and password")
-	flags.DurationVar(&o.timeout, "timeout", defaultTimeout, "time for all attempts together")
-	flags.Var(&o.maxBytes, "max-bytes", "limit on the size of all files together")
+	flags.DurationVar(&o.timeout, "timeout", defaultTimeout, "timeout of all attempts together")
+	flags.Var(&o.maxBytes, "max-bytes", "limit on the total size of the files")
 	flags.IntVar(&o.maxFiles, "max-files", git.DefaultMaxFiles, "limit on the number of files")
-	flags.BoolVar(&o.allowInsecure, "allow-insecure-git", false, "allow http:// for the repository: for tests and closed networks")
+	flags.BoolVar(&o.allowInsecure, "allow-insecure-git", false, "allow http:// for the repository: for tests and isolated networks")
 	if err := flags.Parse(args); err != nil {
 		return options{}, err
 	}
@@ -82,7 +81,7 @@ type byteSize int64
 
 // String implements flag.Value.
 func (b *byteSize) String() string {
-	if b == nil || *b == 0 { // flag asks a zero value for its text
+	if b == nil || *b == 0 { // package flag calls it on the zero value
 		return ""
 	}
 	return resource.NewQuantity(int64(*b), resource.BinarySI).String()

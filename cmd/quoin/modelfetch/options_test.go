@@ -14,7 +14,7 @@ import (
 
 var testCommit = strings.Repeat("a", 40)
 
-// required are the flags that must be there, and more.
+// required returns the required flags followed by others.
 func required(more ...string) []string {
 	return append([]string{"--url=https://example.com/a.git", "--commit=" + testCommit, "--target=/workspace/model"}, more...)
 }
@@ -48,12 +48,12 @@ func TestParseOptions(t *testing.T) {
 	}
 }
 
-func TestParseOptionsRefuses(t *testing.T) {
+func TestParseOptionsRejects(t *testing.T) {
 	tests := map[string]struct {
 		args []string
 		want string
 	}{
-		"nothing":       {nil, "--url is required"},
+		"no flags":      {nil, "--url is required"},
 		"no commit":     {[]string{"--url=https://example.com/a"}, "--commit is required"},
 		"no target":     {[]string{"--url=https://example.com/a", "--commit=" + testCommit}, "--target is required"},
 		"unknown flag":  {required("--token=hunter2"), "not defined: -token"},
@@ -65,11 +65,11 @@ func TestParseOptionsRefuses(t *testing.T) {
 		"target":        {required("--target=model"), "want an absolute path"},
 		"timeout":       {required("--timeout=0s"), "must be positive"},
 		"bytes":         {required("--max-bytes=many"), "want a number of bytes"},
-		"minus bytes":   {required("--max-bytes=-1"), "must be positive"},
+		"negative size": {required("--max-bytes=-1"), "must be positive"},
 		"no files":      {required("--max-files=0"), "must be positive"},
 		"not a number":  {required("--max-files=x"), "max-files"},
 		"not a time":    {required("--timeout=5"), "timeout"},
-		"help is asked": {[]string{"-h"}, flag.ErrHelp.Error()},
+		"help":          {[]string{"-h"}, flag.ErrHelp.Error()},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -15,8 +15,8 @@ import (
 // Exit codes of the command.
 const (
 	exitDone   = 0
-	exitFailed = 1 // may go well another time
-	exitUsage  = 2 // a flag is wrong: will not
+	exitFailed = 1 // a retry may succeed
+	exitUsage  = 2 // invalid flags
 )
 
 const (
@@ -25,10 +25,10 @@ const (
 	jitter     = 0.2
 )
 
-// Run is the command. It fetches what the flags in args say, retries what may
-// pass within --timeout, writes a line a step to stdout and the error to
-// stderr and to the termination message, and returns the exit code: 0 done, 1
-// failed, 2 wrong flags.
+// Run is the command. It fetches the commit of the flags in args and retries
+// transient errors within --timeout. It writes progress to stdout and the error
+// to stderr and to the termination message. It returns the exit code: 0
+// success, 1 failure, 2 invalid flags.
 func Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	c := command{
 		fetch: func(o options) fetchFunc {
@@ -45,7 +45,7 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 // fetchFunc checks out a commit.
 type fetchFunc func(context.Context, git.FetchOptions) (git.FetchResult, error)
 
-// command is Run with what tests replace.
+// command is Run with dependencies that tests replace.
 type command struct {
 	fetch          func(options) fetchFunc
 	sleep          func(context.Context, time.Duration) error
@@ -71,56 +71,57 @@ func (c command) run(ctx context.Context, args []string) int {
 	return exitDone
 }
 
-// ensure makes the target hold the wanted commit.
+// ensure fetches the commit unless the target already holds it.
 func (c command) ensure(ctx context.Context, o options) error {
 	m := newMarker(o)
-	if m.holds() {
-		c.say("Commit %s is already in %s", m.Commit, o.target)
+	if m.matches() {
+		c.printf("Commit %s is already in %s", m.Commit, o.target)
 		return nil
 	}
 	creds, err := readCredentials(o.url, o.credentialsDir)
 	if err != nil {
 		return err
 	}
-	// Before the target changes: a marker must never be wrong.
+	// Before the target changes: a marker must not be stale.
 	if err := m.remove(); err != nil {
 		return err
 	}
-	c.say("Fetching commit %s of %s", m.Commit, o.url)
+	c.printf("Fetching commit %s of %s", m.Commit, o.url)
 	result, err := c.retry(ctx, c.fetch(o), o.fetchOptions(creds))
 	if err != nil {
 		return err
 	}
-	c.say("Wrote %s (files: %d, bytes: %d)", o.target, result.Files, result.Bytes)
+	c.printf("Wrote %s (files: %d, bytes: %d)", o.target, result.Files, result.Bytes)
 	return m.write()
 }
 
-// retry fetches until it goes well, cannot go well, or the time is over.
+// retry fetches until it succeeds, the error is permanent, or the timeout
+// expires.
 func (c command) retry(ctx context.Context, fetch fetchFunc, o git.FetchOptions) (git.FetchResult, error) {
 	for delay := firstDelay; ; delay = min(2*delay, maxDelay) {
 		result, err := fetch(ctx, o)
 		if err == nil || !isTransient(err) || ctx.Err() != nil {
 			return result, err
 		}
-		wait := spread(delay)
+		wait := withJitter(delay)
 		if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < wait {
 			return git.FetchResult{}, fmt.Errorf("gave up: %w", err)
 		}
-		c.say("Trying again in %s: %v", wait.Round(100*time.Millisecond), err)
+		c.printf("Retrying in %s: %v", wait.Round(100*time.Millisecond), err)
 		if c.sleep(ctx, wait) != nil {
 			return git.FetchResult{}, err
 		}
 	}
 }
 
-// isTransient tells what another attempt may cure. A server that is not
-// trusted is not: the certificate or the host key in the Secret is wrong.
+// isTransient reports whether a retry may succeed. It cannot if the server is
+// not trusted: the certificate or the host key in the Secret is wrong.
 func isTransient(err error) bool {
 	return errors.Is(err, git.ErrUnreachable) && !errors.Is(err, git.ErrUntrusted)
 }
 
-// spread varies a delay, so that the pods of a fleet do not come together.
-func spread(d time.Duration) time.Duration {
+// withJitter randomizes a delay, so that many pods do not retry at once.
+func withJitter(d time.Duration) time.Duration {
 	return time.Duration(float64(d) * (1 + jitter*(2*rand.Float64()-1)))
 }
 
@@ -135,7 +136,7 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-func (c command) say(format string, args ...any) {
+func (c command) printf(format string, args ...any) {
 	fmt.Fprintf(c.stdout, format+"\n", args...)
 }
 

@@ -15,7 +15,8 @@ import (
 	"github.com/quoin-dev/quoin/internal/git"
 )
 
-// script is a fetch that fails as told and then goes well, making the target.
+// script is a fetch that returns errs in order, then succeeds and creates the
+// target.
 type script struct {
 	errs  []error
 	calls int
@@ -29,7 +30,7 @@ func (s *script) fetch(_ context.Context, o git.FetchOptions) (git.FetchResult, 
 	return git.FetchResult{Files: 2, Bytes: 30}, os.MkdirAll(o.Dir, 0o755)
 }
 
-// result is what a run left.
+// result is the outcome of a run.
 type result struct {
 	Code           int
 	Stdout, Stderr string
@@ -70,14 +71,14 @@ func TestRunRetries(t *testing.T) {
 		calls  int
 		stderr string
 	}{
-		"goes well":        {nil, nil, exitDone, 1, ""},
-		"down for a while": {[]error{down, down, down}, nil, exitDone, 4, ""},
-		"no time left":     {[]error{down}, []string{"--timeout=500ms"}, exitFailed, 1, "model-fetch: gave up: repository x: connection refused: unreachable\n"},
-		"unauthorized":     {[]error{git.ErrUnauthorized}, nil, exitFailed, 1, "model-fetch: unauthorized\n"},
-		"not found":        {[]error{git.ErrCommitNotFound}, nil, exitFailed, 1, "model-fetch: commit not found\n"},
-		"too large":        {[]error{git.ErrTooLarge}, nil, exitFailed, 1, "model-fetch: too large\n"},
-		"untrusted":        {[]error{untrusted}, nil, exitFailed, 1, "model-fetch: repository x: unreachable: untrusted server\n"},
-		"disk":             {[]error{errors.New("no space left on device")}, nil, exitFailed, 1, "model-fetch: no space left on device\n"},
+		"success":         {nil, nil, exitDone, 1, ""},
+		"transient error": {[]error{down, down, down}, nil, exitDone, 4, ""},
+		"no time left":    {[]error{down}, []string{"--timeout=500ms"}, exitFailed, 1, "model-fetch: gave up: repository x: connection refused: unreachable\n"},
+		"unauthorized":    {[]error{git.ErrUnauthorized}, nil, exitFailed, 1, "model-fetch: unauthorized\n"},
+		"not found":       {[]error{git.ErrCommitNotFound}, nil, exitFailed, 1, "model-fetch: commit not found\n"},
+		"too large":       {[]error{git.ErrTooLarge}, nil, exitFailed, 1, "model-fetch: too large\n"},
+		"untrusted":       {[]error{untrusted}, nil, exitFailed, 1, "model-fetch: repository x: unreachable: untrusted server\n"},
+		"disk":            {[]error{errors.New("no space left on device")}, nil, exitFailed, 1, "model-fetch: no space left on device\n"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -107,14 +108,14 @@ func TestRunIsIdempotent(t *testing.T) {
 		calls int
 	}{
 		{"first", args(), nil, 1},
-		{"again", args(), nil, 0},
-		{"again, spelled differently", args("--commit="+strings.ToUpper(testCommit), "--path=./model/", "--target="+target+"/"), nil, 0},
+		{"same commit", args(), nil, 0},
+		{"same commit, spelled differently", args("--commit="+strings.ToUpper(testCommit), "--path=./model/", "--target="+target+"/"), nil, 0},
 		{"other path", args("--path=."), nil, 1},
 		{"whole repository is the same path", args("--path="), nil, 0},
 		{"other commit", args(other), nil, 1},
-		{"back", args(), nil, 1},
+		{"first commit again", args(), nil, 1},
 		{"other commit fails", args(other), []error{git.ErrTooLarge}, 1},
-		{"back after a failure", args(), nil, 1},
+		{"first commit after a failure", args(), nil, 1},
 	}
 	for _, s := range steps {
 		got := runScript(t, &script{errs: s.errs}, s.args...)
@@ -126,13 +127,13 @@ func TestRunIsIdempotent(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := runScript(t, &script{}, args()...); got.Calls != 1 {
-		t.Errorf("target gone: %d calls, want 1", got.Calls)
+		t.Errorf("target removed: %d calls, want 1", got.Calls)
 	}
 	if err := os.WriteFile(filepath.Join(volume, ".model.commit"), []byte(`{"commit":`), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if got := runScript(t, &script{}, args()...); got.Calls != 1 {
-		t.Errorf("half a marker: %d calls, want 1", got.Calls)
+		t.Errorf("truncated marker: %d calls, want 1", got.Calls)
 	}
 	entries, err := os.ReadDir(target)
 	if err != nil || len(entries) != 0 {
@@ -147,7 +148,7 @@ func TestRunOutput(t *testing.T) {
 	got := runScript(t, &script{errs: []error{down}}, args...)
 	lines := strings.Split(strings.TrimSpace(got.Stdout), "\n")
 	if len(lines) != 3 || lines[0] != "Fetching commit "+testCommit+" of https://example.com/a.git" ||
-		!strings.HasPrefix(lines[1], "Trying again in ") || !strings.HasSuffix(lines[1], ": repository x: unreachable") ||
+		!strings.HasPrefix(lines[1], "Retrying in ") || !strings.HasSuffix(lines[1], ": repository x: unreachable") ||
 		lines[2] != "Wrote "+target+" (files: 2, bytes: 30)" {
 		t.Errorf("output %q", lines)
 	}
@@ -206,7 +207,7 @@ func TestWriteTermination(t *testing.T) {
 	absent := filepath.Join(dir, "absent")
 	writeTermination(absent, "message")
 	if _, err := os.Stat(absent); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("the file was made: %v", err)
+		t.Errorf("the file was created: %v", err)
 	}
 	path := filepath.Join(dir, "log")
 	if err := os.WriteFile(path, nil, 0o600); err != nil {
@@ -219,7 +220,7 @@ func TestWriteTermination(t *testing.T) {
 	}
 }
 
-// TestReadCredentials lays a folder out like the kubelet does.
+// TestReadCredentials uses a folder with the layout of a Secret volume.
 func TestReadCredentials(t *testing.T) {
 	const url = "https://example.com/a.git"
 	dir := t.TempDir()

@@ -18,7 +18,7 @@ import (
 
 const password = "hunter2-do-not-print"
 
-// run calls git in dir and returns what it says.
+// run runs git in dir and returns its output.
 func run(t *testing.T, dir string, args ...string) string {
 	t.Helper()
 	cmd := exec.Command("git", args...)
@@ -32,7 +32,7 @@ func run(t *testing.T, dir string, args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// serveModel serves a repository with model/a.yml by git http-backend over
+// serveModel serves a repository with model/a.yml with git http-backend over
 // TLS; the first requests fail with 503.
 func serveModel(t *testing.T, failures int32) (url, commit string, ca []byte) {
 	t.Helper()
