@@ -2,10 +2,10 @@
 #
 #   docker buildx build --platform linux/amd64,linux/arm64 --build-arg VERSION=v0.1.0 --tag ghcr.io/quoin-dev/quoin:v0.1.0 .
 #
-# Without a container engine, `make image` builds the same with hack/image. Both bases are pinned
-# by digest; a new digest is a change like any other.
+# `make image` builds an equivalent image with hack/image, without a container engine. Both base
+# images are pinned by digest.
 
-# The builder runs on the machine's own architecture and cross-compiles.
+# The builder runs on the build platform and cross-compiles.
 FROM --platform=$BUILDPLATFORM golang:1.26.8-bookworm@sha256:dc9ad6c05acc7a88e5b71bde60a5fe3bd4b9f0db209011711b464107438a8107 AS build
 WORKDIR /src
 ENV CGO_ENABLED=0 GOTOOLCHAIN=local
@@ -13,7 +13,7 @@ ENV CGO_ENABLED=0 GOTOOLCHAIN=local
 COPY go.mod go.sum ./
 RUN --mount=type=cache,target=/go/pkg/mod go mod download
 
-# Only what the binary consists of: no test, no chart and no .git makes it build again.
+# Only the sources of the binary, so that other changes do not invalidate the cache.
 COPY cmd cmd
 COPY api api
 COPY apiserver apiserver
@@ -29,7 +29,7 @@ RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache
       -ldflags "-s -w -X main.version=$VERSION" \
       -o /out/quoin ./cmd/quoin
 
-# CA certificates, time zones, a user that is not root; no shell and no package manager.
+# CA certificates, time zones, a non-root user; no shell and no package manager.
 FROM gcr.io/distroless/static-debian13:nonroot@sha256:e2e927ec666bae08560abb3c55d0659eceabb657f56b6782ab500a9fc7f555e3
 ARG VERSION=dev
 ARG REVISION=""
@@ -40,6 +40,6 @@ LABEL org.opencontainers.image.title="Quoin" \
       org.opencontainers.image.version=$VERSION \
       org.opencontainers.image.revision=$REVISION
 COPY --from=build /out/quoin /usr/local/bin/quoin
-# By number: with a name, Kubernetes could not tell that it is not root.
+# Numeric: Kubernetes cannot verify runAsNonRoot with a user name.
 USER 65532:65532
 ENTRYPOINT ["/usr/local/bin/quoin"]

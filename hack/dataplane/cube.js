@@ -1,2 +1,2 @@
-// The settings of the data plane are variables of its container; see internal/engine.
+// Environment variables of the container configure the data plane; see internal/engine.
 module.exports = {};

@@ -1,5 +1,5 @@
-// Loaded before the server (node --require): what makes it run and be told apart in a local
-// cluster. None of it changes the body of an answer.
+// Loaded before the server (node --require): replaces the native addon and adds a version header.
+// It does not change response bodies.
 'use strict';
 
 const http = require('http');
@@ -12,8 +12,8 @@ if (process.env.DATAPLANE_BROKEN === 'true') {
   process.exit(1);
 }
 
-// The server's native addon is downloaded when it is installed, from outside of the registry.
-// Without it there is no SQL interface, no Jinja and no Python; everything else is whole.
+// The install script of the server's native addon, which downloads it from outside of the registry,
+// is not run. Without the addon there is no SQL interface, no Jinja and no Python.
 // Source of the functions: packages/cubejs-backend-native/js/index.ts.
 const native = {
   setupLogger() {},
@@ -31,7 +31,7 @@ Module._load = function (request, ...rest) {
   return request === '@cubejs-backend/native' ? native : load.call(this, request, ...rest);
 };
 
-// A test sees which version has answered.
+// Tests read the version from the header.
 const emit = http.Server.prototype.emit;
 http.Server.prototype.emit = function (event, ...args) {
   if (event === 'request') {

@@ -18,7 +18,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// What the image looks like inside. The Dockerfile says the same.
+// The layout of the image, as in the Dockerfile.
 const (
 	binaryPath       = "usr/local/bin/quoin"
 	certificatesPath = "etc/ssl/certs/ca-certificates.crt"
@@ -26,13 +26,13 @@ const (
 	userID           = 65532
 )
 
-// passwd and group give the user of the distroless images its name; some libraries look it up.
+// passwd and group name the user as the distroless images do; some libraries look it up.
 const (
 	passwd = "root:x:0:0:root:/root:/sbin/nologin\nnonroot:x:65532:65532:nonroot:/home/nonroot:/sbin/nologin\n"
 	group  = "root:x:0:\nnonroot:x:65532:\n"
 )
 
-// inputs of an image.
+// inputs are the inputs of an image.
 type inputs struct {
 	binary       string
 	certificates string
@@ -40,7 +40,7 @@ type inputs struct {
 	revision     string
 }
 
-// build makes the image: a layer that seldom changes, and the binary's.
+// build returns the image: a layer that rarely changes, and the layer of the binary.
 func build(in inputs) (v1.Image, error) {
 	architecture, err := architectureOf(in.binary)
 	if err != nil {
@@ -69,9 +69,10 @@ func build(in inputs) (v1.Image, error) {
 	return mutate.ConfigFile(image, in.config(image, architecture))
 }
 
-// config is the image's configuration. It holds no time: the same inputs give the same digest.
+// config returns the configuration of the image, without timestamps: the same inputs give the same
+// digest.
 func (in inputs) config(image v1.Image, architecture string) *v1.ConfigFile {
-	// The image is built in memory: its configuration is always there.
+	// An image in memory always has a configuration.
 	built, _ := image.ConfigFile()
 	config := built.DeepCopy()
 	config.OS = "linux"
@@ -101,7 +102,7 @@ func (in inputs) config(image v1.Image, architecture string) *v1.ConfigFile {
 	return config
 }
 
-// architectures are Go's names for the machines of ELF.
+// architectures maps ELF machines to Go architectures.
 var architectures = map[elf.Machine]string{
 	elf.EM_X86_64:  "amd64",
 	elf.EM_AARCH64: "arm64",
@@ -109,8 +110,8 @@ var architectures = map[elf.Machine]string{
 	elf.EM_S390:    "s390x",
 }
 
-// architectureOf reads the binary's architecture, and refuses one that needs a loader: the image
-// has none.
+// architectureOf returns the architecture of a binary. It returns an error for a dynamically linked
+// binary: the image has no loader.
 func architectureOf(path string) (string, error) {
 	binary, err := elf.Open(path)
 	if err != nil {
@@ -129,7 +130,7 @@ func architectureOf(path string) (string, error) {
 	return architecture, nil
 }
 
-// file in a layer; a folder when the path ends with a slash.
+// file is a file in a layer, or a folder if the path ends with a slash.
 type file struct {
 	path    string
 	mode    int64
@@ -137,7 +138,7 @@ type file struct {
 	content []byte
 }
 
-// baseFiles is what a static binary finds around it.
+// baseFiles returns the files that a static binary needs.
 func baseFiles(certificates string) ([]file, error) {
 	files := []file{
 		{path: "etc/", mode: 0o755},
@@ -162,7 +163,7 @@ func baseFiles(certificates string) ([]file, error) {
 	), nil
 }
 
-// appendLayer adds the files as one layer.
+// appendLayer appends a layer with the files.
 func appendLayer(image v1.Image, files []file) (v1.Image, error) {
 	content, err := archive(files)
 	if err != nil {
@@ -177,7 +178,7 @@ func appendLayer(image v1.Image, files []file) (v1.Image, error) {
 	return mutate.Append(image, mutate.Addendum{Layer: layer, History: v1.History{CreatedBy: "hack/image"}})
 }
 
-// archive writes the files as a tar with no times in it.
+// archive returns a tar archive of the files, without timestamps.
 func archive(files []file) ([]byte, error) {
 	var out bytes.Buffer
 	writer := tar.NewWriter(&out)

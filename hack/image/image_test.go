@@ -17,12 +17,22 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-containerregistry/pkg/crane"
 	"github.com/google/go-containerregistry/pkg/registry"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/google/go-containerregistry/pkg/v1/validate"
 )
 
-func TestPushAndArchiveHoldTheSameImage(t *testing.T) {
+// builtImage is an image that run built, pushed and archived.
+type builtImage struct {
+	v1.Image
+	binary  []byte
+	archive string
+}
+
+// buildImage builds, pushes and archives an image twice, and pulls it by its digest.
+func buildImage(t *testing.T) builtImage {
+	t.Helper()
 	binary := buildProgram(t, "arm64")
 	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
 	t.Cleanup(server.Close)
@@ -43,11 +53,19 @@ func TestPushAndArchiveHoldTheSameImage(t *testing.T) {
 	if digests[0] != digests[1] {
 		t.Errorf("two builds of the same inputs differ: %v", digests)
 	}
-
 	image, err := crane.Pull(strings.TrimSuffix(reference, ":dev") + "@" + digests[0])
 	if err != nil {
 		t.Fatalf("pull by the printed digest: %v", err)
 	}
+	content, err := os.ReadFile(binary)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return builtImage{image, content, archive}
+}
+
+func TestImage(t *testing.T) {
+	image := buildImage(t)
 	if err := validate.Image(image); err != nil {
 		t.Error(err)
 	}
@@ -64,22 +82,20 @@ func TestPushAndArchiveHoldTheSameImage(t *testing.T) {
 	if got := config.Config.Labels["org.opencontainers.image.version"]; got != "v1.2.3" {
 		t.Errorf("version label %q", got)
 	}
-
-	want, err := os.ReadFile(binary)
-	if err != nil {
-		t.Fatal(err)
-	}
 	content := mutate.Extract(image)
 	defer content.Close()
 	files := readArchive(t, content)
-	if !bytes.Equal(files["usr/local/bin/quoin"], want) {
-		t.Error("the binary in the image is another one")
+	if !bytes.Equal(files["usr/local/bin/quoin"], image.binary) {
+		t.Error("the binary in the image differs")
 	}
 	if got := string(files["etc/ssl/certs/ca-certificates.crt"]); got != "certificates" {
 		t.Errorf("certificates %q", got)
 	}
+}
 
-	loaded, err := tarball.ImageFromPath(archive, nil)
+func TestPushAndArchiveHoldTheSameImage(t *testing.T) {
+	image := buildImage(t)
+	loaded, err := tarball.ImageFromPath(image.archive, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +106,7 @@ func TestPushAndArchiveHoldTheSameImage(t *testing.T) {
 	}
 }
 
-func TestMissingCertificatesAreLeftOut(t *testing.T) {
+func TestMissingCertificatesAreOmitted(t *testing.T) {
 	image, err := build(inputs{binary: buildProgram(t, "amd64"), certificates: filepath.Join(t.TempDir(), "none")})
 	if err != nil {
 		t.Fatal(err)
@@ -98,20 +114,20 @@ func TestMissingCertificatesAreLeftOut(t *testing.T) {
 	content := mutate.Extract(image)
 	defer content.Close()
 	if _, present := readArchive(t, content)["etc/ssl/certs/ca-certificates.crt"]; present {
-		t.Error("certificates out of nowhere")
+		t.Error("the image has certificates")
 	}
 }
 
-func TestWrongInputsAreRefused(t *testing.T) {
+func TestRejectsInvalidInputs(t *testing.T) {
 	if runtime.GOOS != "linux" {
-		t.Skip("takes /bin/sh as the binary that is linked dynamically")
+		t.Skip("uses /bin/sh as a dynamically linked binary")
 	}
 	script := writeFile(t, "script", "#!/bin/sh\n")
 	for name, test := range map[string]struct {
 		args []string
 		want string
 	}{
-		"no target":      {[]string{"--binary", script}, "nothing to do"},
+		"no target":      {[]string{"--binary", script}, "no target"},
 		"argument":       {[]string{"bin/quoin"}, "unexpected argument"},
 		"not a binary":   {[]string{"--binary", script, "--push", "127.0.0.1:1/quoin:dev"}, "not a binary for Linux"},
 		"dynamic binary": {[]string{"--binary", "/bin/sh", "--push", "127.0.0.1:1/quoin:dev"}, "CGO_ENABLED=0"},

@@ -1,6 +1,6 @@
 // Command image builds Quoin's container image without a container engine: a static binary, CA
-// certificates, and a user that is not root. The image is the same as that of the Dockerfile in
-// what it runs and as whom; the same inputs give the same digest.
+// certificates, and a non-root user. Its entrypoint and user are those of the Dockerfile. The same
+// inputs give the same digest.
 //
 //	go run ./hack/image --binary bin/quoin --push 127.0.0.1:15000/quoin:dev
 //	go run ./hack/image --binary bin/quoin --tarball dist/quoin.tar --name quoin:dev
@@ -37,17 +37,17 @@ func main() {
 	}
 }
 
-// run does what the arguments ask for and prints the image's digest.
+// run builds the image, writes it to the targets of the flags and prints its digest.
 func run(ctx context.Context, args []string, stdout io.Writer) error {
 	flags := flag.NewFlagSet("image", flag.ContinueOnError)
 	var (
 		in       inputs
-		push     = flags.String("push", "", "push the image under this name; registries on loopback are spoken to over HTTP")
+		push     = flags.String("push", "", "push the image under this name; over HTTP to registries on loopback")
 		archive  = flags.String("tarball", "", "write a docker-archive to this file, for `ctr images import` and `docker load`")
 		fullName = flags.String("name", "quoin:dev", "the image's name in the docker-archive")
 	)
 	flags.StringVar(&in.binary, "binary", "bin/quoin", "the static binary, built for Linux")
-	flags.StringVar(&in.certificates, "certificates", "/etc/ssl/certs/ca-certificates.crt", "PEM bundle of CA certificates; left out when the file does not exist")
+	flags.StringVar(&in.certificates, "certificates", "/etc/ssl/certs/ca-certificates.crt", "PEM bundle of CA certificates; omitted when the file does not exist")
 	flags.StringVar(&in.version, "version", "", "version for the image's labels")
 	flags.StringVar(&in.revision, "revision", "", "commit for the image's labels")
 	if err := flags.Parse(args); err != nil {
@@ -57,7 +57,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 		return fmt.Errorf("unexpected argument %q", flags.Arg(0))
 	}
 	if *push == "" && *archive == "" {
-		return errors.New("nothing to do: give --push, --tarball or both")
+		return errors.New("no target: set --push, --tarball or both")
 	}
 	image, err := build(in)
 	if err != nil {
@@ -92,7 +92,7 @@ func writeArchive(image v1.Image, path, fullName string) error {
 	return tarball.WriteToFile(path, tag, image)
 }
 
-// pushTimeout bounds a push to a registry that does not answer.
+// pushTimeout limits a push to an unresponsive registry.
 const pushTimeout = 10 * time.Minute
 
 func pushImage(ctx context.Context, image v1.Image, reference string) error {

@@ -1,10 +1,8 @@
-// Command sampleserver stands in for the analytics data-plane server where none of it is needed:
-// it answers the probes and the few endpoints that a rollout needs, says which version it is, and
-// knows no data. hack/dataplane is the real server.
-// "localcluster push" puts it into images that differ only in their version.
+// Command sampleserver is a stub of the analytics data-plane server. It serves the probes, its
+// version and the few endpoints that a rollout needs, without data. hack/dataplane is the real
+// server. "localcluster push" builds images of it that differ only in their version.
 //
-// It runs as any user on a read-only root file system, and ends gracefully on
-// SIGTERM.
+// It runs as any user on a read-only root file system, and shuts down gracefully on SIGTERM.
 package main
 
 import (
@@ -22,16 +20,16 @@ import (
 	"time"
 )
 
-// configuration comes from the environment only, as the real server's does.
+// configuration is read from the environment, as the real server's is.
 type configuration struct {
-	version   string   // what the image claims to be
-	isBroken  bool     // exit at once, to play an image that cannot start
-	httpPorts []string // listeners that speak HTTP
-	tcpPorts  []string // listeners that only accept, for TCP probes
+	version   string   // reported version
+	isBroken  bool     // exit immediately, as an image that cannot start
+	httpPorts []string // ports that serve HTTP
+	tcpPorts  []string // ports that only accept connections, for TCP probes
 }
 
-// readConfiguration tells the API server from the store by the variables that
-// only the store is given.
+// readConfiguration returns the configuration of the API server or, by
+// SAMPLESERVER_ROLE, of the store.
 func readConfiguration(getenv func(string) string) configuration {
 	c := configuration{
 		version:  getenv("SAMPLESERVER_VERSION"),
@@ -57,16 +55,16 @@ func withDefault(value, fallback string) string {
 	return value
 }
 
-// handler answers what the data plane answers without a data model.
+// handler serves the responses of a data plane without a data model.
 func handler(c configuration) http.Handler {
 	mux := http.NewServeMux()
 	health := func(w http.ResponseWriter, _ *http.Request) {
-		answer(w, map[string]string{"health": "HEALTH"})
+		writeJSON(w, map[string]string{"health": "HEALTH"})
 	}
 	mux.HandleFunc("GET /readyz", health)
 	mux.HandleFunc("GET /livez", health)
 	mux.HandleFunc("GET /version", func(w http.ResponseWriter, _ *http.Request) {
-		answer(w, map[string]string{"version": c.version})
+		writeJSON(w, map[string]string{"version": c.version})
 	})
 	mux.HandleFunc("GET /", func(w http.ResponseWriter, r *http.Request) {
 		// The REST API may have any base path, /cubejs-api by default.
@@ -74,7 +72,7 @@ func handler(c configuration) http.Handler {
 			http.NotFound(w, r)
 			return
 		}
-		answer(w, map[string][]string{"cubes": {}})
+		writeJSON(w, map[string][]string{"cubes": {}})
 	})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Data-Plane-Version", c.version)
@@ -82,14 +80,14 @@ func handler(c configuration) http.Handler {
 	})
 }
 
-func answer(w http.ResponseWriter, body any) {
+func writeJSON(w http.ResponseWriter, body any) {
 	w.Header().Set("Content-Type", "application/json")
 	if err := json.NewEncoder(w).Encode(body); err != nil {
-		log.Printf("Write an answer: %v", err)
+		log.Printf("Write a response: %v", err)
 	}
 }
 
-// serve listens on every port until ctx ends, then lets open requests finish.
+// serve listens on every port until ctx ends, then drains open requests.
 func serve(ctx context.Context, c configuration) error {
 	server := &http.Server{Handler: handler(c), ReadHeaderTimeout: 10 * time.Second}
 	failed := make(chan error, len(c.httpPorts))
@@ -114,12 +112,12 @@ func serve(ctx context.Context, c configuration) error {
 		return err
 	case <-ctx.Done():
 	}
-	grace, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	drain, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
-	return server.Shutdown(grace)
+	return server.Shutdown(drain)
 }
 
-// acceptAndClose lets TCP probes pass.
+// acceptAndClose accepts and closes connections, for TCP probes.
 func acceptAndClose(listener net.Listener) {
 	for {
 		connection, err := listener.Accept()
