@@ -1,7 +1,7 @@
-# Quoin: what a developer types. `make help` lists it.
+# Developer commands; `make help` lists them.
 #
-# Nothing has to be installed beforehand but Go: tools are built at the versions that
-# hack/tools and hack/localcluster pin.
+# The only prerequisite is Go: tools are built at the versions that hack/tools and hack/localcluster
+# pin.
 
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -11,24 +11,24 @@ BIN := $(CURDIR)/bin
 NODES ?= simulated
 VERSION ?= dev
 GO_BUILD := CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.version=$(VERSION)"
-# Evaluated when used: building the API server for the first time takes minutes.
+# Evaluated lazily: the first build of the API server takes minutes.
 ASSETS = $(shell $(BIN)/localcluster binaries --nodes simulated)
 TEST_FLAGS ?=
-# BENCH_FLAGS=-docs writes the results of a bench into docs/operations/sizing.md.
+# BENCH_FLAGS=-docs writes the results of a benchmark to docs/operations/sizing.md.
 BENCH_FLAGS ?=
 
 ##@ A local cluster
 
 .PHONY: up
-up: $(BIN)/localcluster ## Start a cluster with Quoin and a sample account (NODES=simulated, or real: Linux, root; runs Cube).
+up: $(BIN)/localcluster ## Start a cluster with Quoin and a sample account (NODES=simulated, or NODES=real for Cube on a real node: Linux, root).
 	@$(BIN)/localcluster up --nodes $(NODES)
 
 .PHONY: down
-down: $(BIN)/localcluster ## Stop it; nothing is left running.
+down: $(BIN)/localcluster ## Stop the cluster and all its processes.
 	@$(BIN)/localcluster down
 
 .PHONY: push
-push: $(BIN)/localcluster ## Push a new version, of the sample server or, with NODES=real, of Cube: make push TAG=v1.2.4
+push: $(BIN)/localcluster ## Push a new version of the sample server or, with NODES=real, of Cube: make push TAG=v1.2.4
 	@# The store first: a version is complete when the channel sees it.
 	@$(BIN)/localcluster push cube-store $(TAG)
 	@$(BIN)/localcluster push cube $(TAG)
@@ -44,7 +44,7 @@ image: build ## Build an OCI image without a container engine: make image PUSH=1
 	go run ./hack/image --binary $(BIN)/quoin $(if $(PUSH),--push $(PUSH),--tarball $(BIN)/quoin.tar)
 
 .PHONY: generate
-generate: $(BIN)/controller-gen ## Regenerate everything that is derived: deepcopy, CRDs, RBAC, chart, reference.
+generate: $(BIN)/controller-gen ## Regenerate derived files: deepcopy, CRDs, RBAC, chart, reference.
 	go run ./hack/manifests
 	$(BIN)/controller-gen object:headerFile=hack/boilerplate.go.txt paths=./api/...
 	$(BIN)/controller-gen crd paths=./api/... output:crd:dir=config/crd/bases
@@ -62,15 +62,15 @@ test: lint test-unit test-cluster ## All tests that need no root.
 .PHONY: test-unit
 test-unit: $(BIN)/localcluster ## Unit, CRD, controller and chart tests, on a real API server.
 	KUBEBUILDER_ASSETS="$(ASSETS)" go test -timeout 40m $(TEST_FLAGS) $$(go list ./... | grep -v /test/)
-	@# These start programs that they build, of which go's cache of results knows nothing. The first
-	@# one waits for a quarter of an hour, mostly; the others go on beside it.
+	@# -count=1: these tests run binaries that they build, which the test cache does not track. The
+	@# first package mostly waits, for 15 minutes, so the others run in parallel with it.
 	KUBEBUILDER_ASSETS="$(ASSETS)" go test -timeout 40m -count=1 $(TEST_FLAGS) ./test/controllers $$(go list ./test/... | grep -v -e /test/e2e -e /test/controllers)
 	go test $(TEST_FLAGS) -tags memory ./test/contract/scim/...
 	cd hack/localcluster && go test $(TEST_FLAGS) ./...
 
 .PHONY: test-cluster
 test-cluster: $(BIN)/localcluster build ## Journeys on simulated nodes.
-	@# The binaries of the cluster first: building them takes minutes, and go test would not show it.
+	@# Build the binaries of the cluster first: it takes minutes, and go test would not show progress.
 	@$(BIN)/localcluster binaries --nodes simulated >/dev/null
 	QUOIN_E2E_NODES=simulated go test $(TEST_FLAGS) -count=1 -timeout 30m ./test/e2e
 
@@ -80,32 +80,32 @@ e2e: $(BIN)/localcluster build ## Journeys on a real node with real containers (
 	QUOIN_E2E_NODES=real go test $(TEST_FLAGS) -count=1 -timeout 30m ./test/e2e
 
 .PHONY: chaos
-chaos: $(BIN)/localcluster ## Let every single API call of the controllers go wrong, one at a time (hours).
+chaos: $(BIN)/localcluster ## Fault injection at every API call of the controllers, one at a time (hours).
 	KUBEBUILDER_ASSETS="$(ASSETS)" QUOIN_FAULTS=all go test $(TEST_FLAGS) -count=1 -timeout 12h -run TestFaultAtEveryCall ./test/controllers
 
 .PHONY: bench-rollout
-bench-rollout: $(BIN)/localcluster build ## Roll 1,000 deployments, beside patching the same workloads directly.
+bench-rollout: $(BIN)/localcluster build ## Roll out 1,000 deployments, compared with patching the same workloads directly.
 	go run ./test/bench/rollout $(BENCH_FLAGS)
 
 .PHONY: bench-rest
-bench-rest: $(BIN)/localcluster build ## List 1,000 deployments over REST, beside the same list from the API server.
+bench-rest: $(BIN)/localcluster build ## List 1,000 deployments over REST, compared with the same list from the API server.
 	KUBEBUILDER_ASSETS="$(ASSETS)" go run ./test/bench/rest $(BENCH_FLAGS)
 
 .PHONY: bench-scim
-bench-scim: $(BIN)/localcluster build ## SCIM at 100,000 users, beside raw creates and gets, and beside scimmy (npm).
+bench-scim: $(BIN)/localcluster build ## SCIM at 100,000 users, compared with raw creates and gets, and with scimmy (npm).
 	KUBEBUILDER_ASSETS="$(ASSETS)" go run ./test/bench/scim $(BENCH_FLAGS)
 
 .PHONY: bench-audit
-bench-audit: ## The audit log at 1,000,000 events, in PostgreSQL and SQLite, beside psql's \copy.
+bench-audit: ## The audit log at 1,000,000 events, in PostgreSQL and SQLite, compared with psql's \copy.
 	go run ./test/bench/audit $(BENCH_FLAGS)
 
 .PHONY: bench-gateway
-bench-gateway: $(BIN)/localcluster build ## The data API through the gateway, beside Caddy and nginx in front of the same backend.
+bench-gateway: $(BIN)/localcluster build ## The data API through the gateway, compared with Caddy and nginx in front of the same backend.
 	KUBEBUILDER_ASSETS="$(ASSETS)" go run ./test/bench/gateway $(BENCH_FLAGS)
 
 .PHONY: lint
 lint: $(BIN)/golangci-lint prose ## Static checks of code and prose.
-	@# A cache of its own: a shared one answers with the files of another clone.
+	@# A cache per clone: a shared cache reports file names of another clone.
 	GOLANGCI_LINT_CACHE=$(BIN)/.golangci-cache $(BIN)/golangci-lint run
 
 .PHONY: prose
