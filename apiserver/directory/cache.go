@@ -13,8 +13,9 @@ import (
 	"github.com/quoin-dev/quoin/internal/lastmodified"
 )
 
-// CacheOptions make the cache of a process keep of the objects only what is read here, for there
-// may be a hundred thousand. What is read of them with other clients than the cache's is whole.
+// CacheOptions returns the options of a cache for a Directory: it keeps only the fields that a
+// Directory reads, because there may be hundreds of thousands of objects. Reads that bypass the cache
+// return complete objects.
 func CacheOptions() map[client.Object]cache.ByObject {
 	return map[client.Object]cache.ByObject{
 		&v1alpha1.ScimUser{}:        {Transform: slim()},
@@ -23,7 +24,8 @@ func CacheOptions() map[client.Object]cache.ByObject {
 	}
 }
 
-// slim keeps of metadata and status when the spec changed and whether the name was lost.
+// slim returns a transform that keeps, of metadata and status, only the time of the last change of the
+// spec and whether the object lost its name.
 func slim() toolscache.TransformFunc {
 	reduce := lastmodified.Transform()
 	return func(in any) (any, error) {
@@ -42,7 +44,7 @@ func slim() toolscache.TransformFunc {
 	}
 }
 
-// slimChunk keeps the members of a chunk.
+// slimChunk is a transform that keeps only the members of a chunk.
 func slimChunk(in any) (any, error) {
 	if chunk, ok := in.(*v1alpha1.ScimMemberChunk); ok {
 		slimMetadata(chunk)
@@ -51,8 +53,7 @@ func slimChunk(in any) (any, error) {
 	return in, nil
 }
 
-// slimMetadata drops what every object repeats: its kind, which the cache knows, and what kubectl
-// apply has written down.
+// slimMetadata removes the kind, which the cache knows, and the annotation of kubectl apply.
 func slimMetadata(o client.Object) {
 	o.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
 	annotations := o.GetAnnotations()

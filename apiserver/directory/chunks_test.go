@@ -16,11 +16,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/apiserver/directory/membership"
 	"github.com/quoin-dev/quoin/apiserver/scim/schema"
 )
 
-// chunksOf are the chunks of a group as the API server has them; nil for one that is not there.
-func (r *room) chunksOf(id string) []*v1alpha1.ScimMemberChunk {
+// chunksOf reads the chunks of a group from the API server; nil for a chunk that does not exist.
+func (r *fixture) chunksOf(id string) []*v1alpha1.ScimMemberChunk {
 	r.t.Helper()
 	g := &v1alpha1.ScimGroup{}
 	r.must(r.api.Get(r.t.Context(), client.ObjectKey{Namespace: r.namespace, Name: id}, g))
@@ -37,93 +38,92 @@ func (r *room) chunksOf(id string) []*v1alpha1.ScimMemberChunk {
 	return chunks
 }
 
-// TestChunksThatAreThere: one that somebody else refers to, or that is about to be collected, is
-// held before it is referred to; nobody touches those that the group has.
-func TestChunksThatAreThere(t *testing.T) {
-	r := newRoom(t)
+// TestReusedChunks checks that a chunk that exists is protected from the collector before a group refers
+// to it, and that chunks that the group has already are not written.
+func TestReusedChunks(t *testing.T) {
+	r := newFixture(t)
 	first, second := r.group("first", "a", "b"), r.group("second")
 	chunk := r.chunksOf(first.ID)[0]
 	if chunk.Annotations[v1alpha1.AnnotationUsed] != "" {
-		t.Error("a chunk that was made is touched too")
+		t.Error("a new chunk has the annotation")
 	}
 	r.must(r.change(r.Tenant, second.ID, func(s schema.Set) { put(s, "b", "a") }))
 	same := r.chunksOf(second.ID)[0]
 	if same.Name != chunk.Name || same.Annotations[v1alpha1.AnnotationUsed] == "" || same.ResourceVersion == chunk.ResourceVersion {
-		t.Errorf("%s is not held: %v", same.Name, same.Annotations)
+		t.Errorf("%s is not protected: %v", same.Name, same.Annotations)
 	}
 	r.must(r.change(r.Tenant, second.ID, func(s schema.Set) { put(s, "c") }))
 	r.must(r.change(r.Tenant, first.ID, func(s schema.Set) { put(s, "a") }))
 	if again := r.chunksOf(first.ID)[0]; again.ResourceVersion != same.ResourceVersion {
-		t.Error("a chunk that the group has is touched")
+		t.Error("a chunk of the group was written")
 	}
 }
 
-// TestLostChunk: what is not there is not shown, and a change does not make the loss for good.
-func TestLostChunk(t *testing.T) {
-	r := newRoom(t)
+// TestMissingChunk checks that members in a missing chunk are not visible, and that a change keeps the
+// reference to it.
+func TestMissingChunk(t *testing.T) {
+	r := newFixture(t)
 	ids := r.users("u", 2)
-	g := r.group("g", append(numbered("m", 0, chunkSize-1), ids...)...)
+	g := r.group("g", append(sequence("m", 0, 256-1), ids...)...)
 	chunks := r.chunksOf(g.ID)
 	if len(chunks) != 2 {
 		t.Fatalf("%d chunks", len(chunks))
 	}
 	r.must(r.api.Delete(t.Context(), chunks[0]))
-	r.eventually(func() bool { _, ok, _ := r.d.chunks.GetIndexer().Get(chunks[0]); return !ok })
+	r.eventually(func() bool { _, ok, _ := r.d.chunks.Informer.GetIndexer().Get(chunks[0]); return !ok })
 	r.must(r.change(r.Tenant, g.ID, func(s schema.Set) { put(s, "more") }))
 	if got := r.chunksOf(g.ID); len(got) != 2 || got[0] != nil || len(got[1].Spec.Members) != len(chunks[1].Spec.Members)+1 {
 		t.Errorf("chunks %v", got)
 	}
 	chunks[0].ResourceVersion = ""
-	r.must(r.api.Create(t.Context(), chunks[0])) // from a backup
-	if got := r.kept(r.Tenant, g.ID); len(got) != chunkSize+2 {
+	r.must(r.api.Create(t.Context(), chunks[0])) // as from a backup
+	if got := r.storedMembers(r.Tenant, g.ID); len(got) != 256+2 {
 		t.Errorf("%d members", len(got))
 	}
 }
 
-// TestForgedChunk: a chunk that does not hold what its name says is not taken for it.
+// TestForgedChunk checks that a chunk whose content does not match its name is rejected.
 func TestForgedChunk(t *testing.T) {
-	r := newRoom(t)
-	name, err := chunkName([]v1alpha1.ScimMember{{Value: "a"}})
+	r := newFixture(t)
+	name, err := membership.ChunkName([]v1alpha1.ScimMember{{Value: "a"}})
 	r.must(err)
 	r.must(r.api.Create(t.Context(), &v1alpha1.ScimMemberChunk{
 		ObjectMeta: metav1.ObjectMeta{Namespace: r.namespace, Name: name}, Spec: v1alpha1.ScimMemberChunkSpec{Members: []v1alpha1.ScimMember{{Value: "evil"}}},
 	}))
 	_, err = r.CreateResource(t.Context(), r.Tenant.group, schema.Document{"displayName": "g", "members": memberList("a")})
-	if err == nil || !strings.Contains(err.Error(), "other members than its name says") {
+	if err == nil || !strings.Contains(err.Error(), "its members do not match its name") {
 		t.Errorf("got %v", err)
 	}
 }
 
-// TestCacheThatLags: chunks that the cache does not show yet are read from the API server, to show
-// members and to change them.
-func TestCacheThatLags(t *testing.T) {
-	r := newRoom(t)
+// TestStaleCache checks that chunks that are not in the cache yet are read from the API server.
+func TestStaleCache(t *testing.T) {
+	r := newFixture(t)
 	ids := r.users("u", 3)
 	g := r.group("g", ids...)
-	lagging := r.replica(r.api)
-	lagging.chunks = toolscache.NewSharedIndexInformer(&toolscache.ListWatch{}, &v1alpha1.ScimMemberChunk{}, 0, toolscache.Indexers{
-		indexMember: func(any) ([]string, error) { return nil, nil },
-	})
-	lagging.clock, lagging.seen = impatient{}, newSeen(impatient{})
-	on := lagging.Of(r.account)
+	stale := r.replica(r.api)
+	stale.chunks.Informer = toolscache.NewSharedIndexInformer(&toolscache.ListWatch{}, &v1alpha1.ScimMemberChunk{}, 0, toolscache.Indexers{})
+	r.must(stale.chunks.AddIndex())
+	stale.clock, stale.seen = expiredClock{}, newSeen(expiredClock{})
+	on := stale.Of(r.account)
 	r.must(r.change(on, g.ID, func(s schema.Set) { s.Delete(ids[0]); put(s, ids[1], "new") }))
-	if got := r.kept(on, g.ID); !slices.Equal(got, append(sorted(ids[1:]), "new")) {
-		t.Errorf("kept %v", got)
+	if got := r.storedMembers(on, g.ID); !slices.Equal(got, append(sorted(ids[1:]), "new")) {
+		t.Errorf("stored members %v", got)
 	}
-	if got := r.shown(g.ID); !slices.Equal(got, sorted(ids[1:])) {
-		t.Errorf("shown %v", got)
+	if got := r.visibleMembers(g.ID); !slices.Equal(got, sorted(ids[1:])) {
+		t.Errorf("visible members %v", got)
 	}
 }
 
-// impatient is a clock that rings at once.
-type impatient struct{ clock.RealClock }
+// expiredClock is a clock whose timers fire immediately.
+type expiredClock struct{ clock.RealClock }
 
 // NewTimer implements clock.Clock.
-func (impatient) NewTimer(time.Duration) clock.Timer { return clock.RealClock{}.NewTimer(0) }
+func (expiredClock) NewTimer(time.Duration) clock.Timer { return clock.RealClock{}.NewTimer(0) }
 
-// TestVersions: a status is no change, and no news.
+// TestVersions checks that a status update changes neither version nor lastModified.
 func TestVersions(t *testing.T) {
-	r := newRoom(t)
+	r := newFixture(t)
 	u := r.user("u")
 	object := &v1alpha1.ScimUser{}
 	r.must(r.api.Get(t.Context(), client.ObjectKey{Namespace: r.namespace, Name: u.ID}, object))
@@ -148,7 +148,7 @@ func TestVersions(t *testing.T) {
 	}
 }
 
-// TestWaiting: for what is written, and not for ever.
+// TestWaiting checks that waiting ends when the cache has the write, or after a timeout.
 func TestWaiting(t *testing.T) {
 	clk := testingclock.NewFakeClock(time.Now())
 	s := newSeen(clk)
@@ -166,12 +166,12 @@ func TestWaiting(t *testing.T) {
 	s.happened("Group", nil, at("11"))
 	select {
 	case <-done:
-		t.Error("an older version ends the waiting")
+		t.Error("an older version ended the wait")
 	case <-time.After(20 * time.Millisecond):
 	}
 	s.happened("User", at("9"), at("10"))
 	<-done
-	w.version(t.Context(), "7") // was seen already
+	w.version(t.Context(), "7") // handled already
 	<-ended(func() { w.absence(t.Context(), "other uid") })
 
 	late := s.expect("User", "acme", "late")
@@ -187,11 +187,11 @@ func TestWaiting(t *testing.T) {
 	w.end()
 	late.end()
 	if len(s.waiting) != 0 {
-		t.Errorf("%v is still waited for", s.waiting)
+		t.Errorf("waits left: %v", s.waiting)
 	}
 }
 
-// TestTurns come one after the other, and who gives up holds nobody up.
+// TestTurns checks mutual exclusion, and that a cancelled waiter does not block others.
 func TestTurns(t *testing.T) {
 	s := newTurns()
 	first, err := s.take(t.Context(), "Group", "acme", "g")
@@ -201,7 +201,7 @@ func TestTurns(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := s.take(ctx, "Group", "acme", "g"); err == nil {
-		t.Error("two have their turn at once")
+		t.Error("two holders at once")
 	}
 	got := make(chan func())
 	go func() {
@@ -211,11 +211,11 @@ func TestTurns(t *testing.T) {
 	first()
 	(<-got)()
 	if len(s.queue) != 0 {
-		t.Errorf("%v are left", s.queue)
+		t.Errorf("entries left: %v", s.queue)
 	}
 }
 
-// TestSlim: the cache keeps what is read here, and no more.
+// TestSlim checks that the cache keeps only the fields that a Directory reads.
 func TestSlim(t *testing.T) {
 	now := metav1.NewTime(time.Unix(1_700_000_000, 0))
 	stored := func(reason string) *v1alpha1.ScimUser {

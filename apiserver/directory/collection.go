@@ -2,39 +2,42 @@ package directory
 
 import (
 	"context"
+	"strconv"
 
 	"k8s.io/apimachinery/pkg/util/validation"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/apiserver/directory/extension"
+	"github.com/quoin-dev/quoin/apiserver/directory/membership"
 	"github.com/quoin-dev/quoin/apiserver/scim/schema"
 	"github.com/quoin-dev/quoin/apiserver/scim/scimerror"
 	"github.com/quoin-dev/quoin/internal/claims"
 	"github.com/quoin-dev/quoin/internal/lastmodified"
 )
 
-// kind is what tells Users from Groups: all else is the same for both.
+// kind is the differences between Users and Groups; all other code is shared.
 type kind[T v1alpha1.Object, S any] struct {
-	// name of the resource type.
+	// name is the name of the resource type.
 	name string
-	// table is what the spec consists of, without the extensions that accounts declare.
+	// table maps the fields of the spec, except extensions that accounts declare.
 	table      *table[S]
 	spec       func(T) *S
 	extensions func(*S) *[]v1alpha1.ScimExtension
-	// uniqueName is the attribute that is unique, and unique how it is kept so.
+	// uniqueName is the name of the unique attribute, and unique manages the claims on it.
 	uniqueName string
 	unique     claims.Attribute[T]
-	// complete sets what a new object has even if nobody says so; may be nil.
-	complete func(T)
-	// store writes what of an object, which has a name, is kept in others, and refers to them in the
-	// spec; may be nil.
+	// setDefaults sets defaults of a new object; may be nil.
+	setDefaults func(T)
+	// store writes attributes that are stored in other objects and refers to them in the spec; may be
+	// nil. name is the name of the object.
 	store func(v *view, name string, s *S, d schema.Document) error
-	// lookups are the indexes by the paths of their attributes.
+	// lookups are the available lookups by attribute path.
 	lookups map[string]lookup[T, S]
 }
 
-// collection is all resources of a kind.
+// collection is all resources of a kind, of all tenants.
 type collection[T v1alpha1.Object, S any] struct {
 	kind[T, S]
 	d        *Directory
@@ -46,40 +49,41 @@ func newCollection[T v1alpha1.Object, S any](d *Directory, k kind[T, S], informe
 	return &collection[T, S]{kind: k, d: d, informer: informer, records: newRecords[T]()}
 }
 
-// follow keeps the records up to date, and tells those who wait for a write.
+// follow registers an event handler that updates the records and notifies waiting writers.
 func (c *collection[T, S]) follow() (toolscache.ResourceEventHandlerRegistration, error) {
 	return c.informer.AddEventHandler(handler(c.changed))
 }
 
-// changed is told of each event of the informer.
+// changed handles an event of the informer.
 func (c *collection[T, S]) changed(before, after any) {
-	was, _ := before.(T)
-	is, _ := after.(T)
-	c.records.change(was, is)
+	old, _ := before.(T)
+	changed, _ := after.(T)
+	c.records.change(old, changed)
 	c.d.seen.happened(c.name, before, after)
 }
 
-// handler calls one function with what was and what is: nil where there is nothing.
+// handler returns an event handler that calls changed with the old and the new object; nil if there is
+// none.
 func handler(changed func(before, after any)) toolscache.ResourceEventHandler {
 	return toolscache.ResourceEventHandlerFuncs{
 		AddFunc:    func(o any) { changed(nil, o) },
 		UpdateFunc: changed,
 		DeleteFunc: func(o any) {
-			if gone, ok := o.(toolscache.DeletedFinalStateUnknown); ok {
-				o = gone.Obj
+			if unknown, ok := o.(toolscache.DeletedFinalStateUnknown); ok {
+				o = unknown.Obj
 			}
 			changed(o, nil)
 		},
 	}
 }
 
-// isVisible tells whether an object is a resource.
+// isVisible reports whether an object is a resource: it is not being deleted and has its unique value.
 func isVisible(o v1alpha1.Object) bool {
 	return o.GetDeletionTimestamp().IsZero() && !claims.IsNameTaken(o)
 }
 
-// visible is a resource's object as the cache has it, nil when there is none. It is shared: not to
-// be changed.
+// visible returns the object of a resource from the cache, or nil. The object is shared and must not be
+// modified.
 func (c *collection[T, S]) visible(namespace, id string) T {
 	var none T
 	o, ok, err := c.informer.GetIndexer().GetByKey(keyOf(namespace, id))
@@ -89,8 +93,8 @@ func (c *collection[T, S]) visible(namespace, id string) T {
 	return none
 }
 
-// live is a resource's object as the API server has it. An object of any other name than Kubernetes
-// gives cannot be there, and is not asked for.
+// live returns the object of a resource from the API server, or a 404 error. It does not send a request
+// for an id that is not a valid object name.
 func (c *collection[T, S]) live(ctx context.Context, namespace, id string) (T, error) {
 	o := c.unique.New()
 	if !isName(id) {
@@ -106,7 +110,7 @@ func (c *collection[T, S]) live(ctx context.Context, namespace, id string) (T, e
 	return o, nil
 }
 
-// isName tells whether an object can have such a name.
+// isName reports whether an id is a valid object name.
 func isName(id string) bool { return len(validation.IsDNS1123Subdomain(id)) == 0 }
 
 func (c *collection[T, S]) getResource(v *view, id string) (*schema.Resource, error) {
@@ -115,30 +119,41 @@ func (c *collection[T, S]) getResource(v *view, id string) (*schema.Resource, er
 		return nil, err
 	}
 	r := c.resource(v, o)
-	return r, v.err
+	return r, v.members.Err()
 }
 
-// view is how one request sees the directory.
+// view is the directory as one request sees it.
 type view struct {
 	ctx          context.Context
 	d            *Directory
 	namespace    string
 	resourceType *schema.ResourceType
 	projection   *schema.Projection
-	// editing sees what is kept, whether it is shown or not, and nothing that is derived.
+	// editing includes stored values that are not visible, and excludes derived values.
 	editing bool
-	// err is what went wrong where no error can be returned: the answer is then no answer.
-	err error
-	// written are the chunks that were written for the change.
-	written []*wait
+	// members reads and changes the members of groups. Its error invalidates the response.
+	members *membership.Session
 }
 
-// forEditing is the same view for a change.
+func (d *Directory) view(ctx context.Context, namespace string, rt *schema.ResourceType, p *schema.Projection) *view {
+	return d.newView(&view{ctx: ctx, namespace: namespace, resourceType: rt, projection: p})
+}
+
+func (d *Directory) newView(v *view) *view {
+	v.d = d
+	v.members = &membership.Session{
+		Context: v.ctx, Chunks: d.chunks, Namespace: v.namespace, Unresolved: v.editing,
+		Resolve: func(m *v1alpha1.ScimMember) (membership.Resolved, bool) { return d.resolve(v.namespace, m) },
+	}
+	return v
+}
+
+// forEditing returns a view of the same tenant for a change.
 func (v *view) forEditing() *view {
-	return &view{ctx: v.ctx, d: v.d, namespace: v.namespace, resourceType: v.resourceType, editing: true}
+	return v.d.newView(&view{ctx: v.ctx, namespace: v.namespace, resourceType: v.resourceType, editing: true})
 }
 
-// wants tells whether a core attribute that is costly is asked for.
+// wants reports whether the request needs an expensive core attribute.
 func (v *view) wants(name string) bool {
 	if v.editing {
 		return name == attributeMembers
@@ -147,7 +162,7 @@ func (v *view) wants(name string) bool {
 	return a != nil && v.projection.Wants("", a)
 }
 
-// resource is an object as a resource, with what the view wants.
+// resource converts an object to a resource with the attributes that the view needs.
 func (c *collection[T, S]) resource(v *view, o T) *schema.Resource {
 	r := c.bare(v, o)
 	spec := c.spec(o)
@@ -156,7 +171,34 @@ func (c *collection[T, S]) resource(v *view, o T) *schema.Resource {
 	return r
 }
 
-// bare is a resource without its document.
+// readExtensions adds the extensions that the account declares. Extensions under other URNs are not
+// visible.
+func (c *collection[T, S]) readExtensions(t *schema.ResourceType, stored []v1alpha1.ScimExtension, d schema.Document) {
+	for _, e := range t.Extensions {
+		if c.table.byName[e.Schema.ID] != nil {
+			continue
+		}
+		if values := extension.Read(e.Schema, stored); len(values) > 0 {
+			d[e.Schema.ID] = values
+		}
+	}
+}
+
+// writeExtensions sets the extensions that the account declares to those of a document.
+func (c *collection[T, S]) writeExtensions(t *schema.ResourceType, to *[]v1alpha1.ScimExtension, d schema.Document) error {
+	for _, e := range t.Extensions {
+		if c.table.byName[e.Schema.ID] != nil {
+			continue
+		}
+		values, _ := d[e.Schema.ID].(map[string]any)
+		if err := extension.Write(e.Schema, to, values); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// bare returns a resource without its document.
 func (c *collection[T, S]) bare(v *view, o T) *schema.Resource {
 	created, modified := o.GetCreationTimestamp().Time, lastmodified.Of(o)
 	if modified.Before(created) {
@@ -166,4 +208,12 @@ func (c *collection[T, S]) bare(v *view, o T) *schema.Resource {
 		Type: v.resourceType, ID: o.GetName(), Version: version(o),
 		Created: created.UTC(), LastModified: modified.UTC(),
 	}
+}
+
+// version returns the version of a resource: the generation, which status updates do not change, and
+// part of the UID, which distinguishes successive objects of the same name.
+func version(o v1alpha1.Object) string {
+	const uidLength = 8
+	uid := string(o.GetUID())
+	return strconv.FormatInt(o.GetGeneration(), 10) + "-" + uid[:min(uidLength, len(uid))]
 }

@@ -14,14 +14,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/apiserver/directory/membership"
 	"github.com/quoin-dev/quoin/apiserver/scim/schema"
 	"github.com/quoin-dev/quoin/apiserver/scim/scimerror"
 )
 
-// TestOneOfManyCreatesWins: of 64 creates of one name over two replicas one makes a user, and the
-// others are told that it is there.
-func TestOneOfManyCreatesWins(t *testing.T) {
-	r := newRoom(t)
+// TestConcurrentCreates checks that of 64 concurrent creates of one name on two replicas exactly one
+// succeeds and the others fail with 409.
+func TestConcurrentCreates(t *testing.T) {
+	r := newFixture(t)
 	tenants := []*Tenant{r.Tenant, r.replica(r.api).Of(r.account)}
 	var mu sync.Mutex
 	var made []string
@@ -44,7 +45,7 @@ func TestOneOfManyCreatesWins(t *testing.T) {
 	close(start)
 	group.Wait()
 	if len(made) != 1 {
-		t.Fatalf("%d creates have won", len(made))
+		t.Fatalf("%d creates succeeded", len(made))
 	}
 	for _, on := range tenants {
 		r.eventually(func() bool { return slices.Equal(r.find(on, on.user, ""), made) })
@@ -55,10 +56,10 @@ func TestOneOfManyCreatesWins(t *testing.T) {
 	r.wantClaims(map[string]string{"bjensen": made[0]})
 }
 
-// TestNoMemberIsLost: what many change in one group at once over two replicas is all there
-// afterwards. Who is told that others were faster tries again, as clients do.
-func TestNoMemberIsLost(t *testing.T) {
-	r := newRoom(t)
+// TestConcurrentMemberChanges checks that no concurrent change of one group on two replicas is lost.
+// Conflicts are retried, as clients do.
+func TestConcurrentMemberChanges(t *testing.T) {
+	r := newFixture(t)
 	tenants := []*Tenant{r.Tenant, r.replica(r.api).Of(r.account)}
 	var leaving []string
 	for i := range 32 {
@@ -90,33 +91,33 @@ func TestNoMemberIsLost(t *testing.T) {
 	}
 	group.Wait()
 	for _, on := range tenants {
-		if got := r.kept(on, g.ID); !slices.Equal(got, sorted(want)) {
+		if got := r.storedMembers(on, g.ID); !slices.Equal(got, sorted(want)) {
 			t.Errorf("members %v", got)
 		}
 	}
 }
 
-// TestLargeGroupAgainstModel: three thousand members, changed at random on two replicas in turn.
-func TestLargeGroupAgainstModel(t *testing.T) {
+// TestLargeGroupMatchesModel changes a group of 3,000 members at random on two replicas.
+func TestLargeGroupMatchesModel(t *testing.T) {
 	const seed = 7
 	random := rand.New(rand.NewPCG(seed, 0))
-	r := newRoom(t)
+	r := newFixture(t)
 	tenants := []*Tenant{r.Tenant, r.replica(r.api).Of(r.account)}
 	model := map[string]bool{}
-	for _, id := range numbered("m", 0, 3000) {
+	for _, id := range sequence("m", 0, 3000) {
 		model[id] = true
 	}
 	g := r.group("large", sortedKeys(model)...)
 	for step := range 25 {
 		on := tenants[step%2]
-		r.must(r.change(on, g.ID, func(s schema.Set) { randomMembers(random, s, model) })) // nobody else: it is called once
-		if got := r.kept(on, g.ID); !slices.Equal(got, sortedKeys(model)) {
+		r.must(r.change(on, g.ID, func(s schema.Set) { randomMembers(random, s, model) })) // no concurrent writers: called once
+		if got := r.storedMembers(on, g.ID); !slices.Equal(got, sortedKeys(model)) {
 			t.Fatalf("seed %d, step %d: %d members, want %d", seed, step, len(got), len(model))
 		}
 	}
 	object := &v1alpha1.ScimGroup{ObjectMeta: metav1.ObjectMeta{Namespace: r.namespace, Name: g.ID}}
 	r.must(r.api.Get(t.Context(), client.ObjectKeyFromObject(object), object))
-	if len(object.Spec.Members) > 0 || len(object.Spec.MemberChunks) < len(model)/chunkSize {
+	if len(object.Spec.Members) > 0 || len(object.Spec.MemberChunks) < len(model)/256 {
 		t.Errorf("%d members in place, %d chunks", len(object.Spec.Members), len(object.Spec.MemberChunks))
 	}
 }
@@ -135,14 +136,14 @@ func randomMembers(random *rand.Rand, s schema.Set, model map[string]bool) {
 	}
 }
 
-// TestGroupsOfUsers: direct ones, those that they are in, however deep, and no end in a circle.
+// TestGroupsOfUsers checks direct and indirect groups of users, with a cycle of groups.
 func TestGroupsOfUsers(t *testing.T) {
-	r := newRoom(t)
+	r := newFixture(t)
 	u, v := r.user("u"), r.user("v")
 	team := r.group("Team", u.ID)
 	department := r.group("Department", team.ID, v.ID)
 	company := r.group("Company", department.ID)
-	r.must(r.change(r.Tenant, team.ID, func(s schema.Set) { put(s, company.ID) })) // a circle
+	r.must(r.change(r.Tenant, team.ID, func(s schema.Set) { put(s, company.ID) })) // a cycle
 	want := map[string]string{
 		u.ID: "Team direct, Department indirect, Company indirect",
 		v.ID: "Department direct, Company indirect, Team indirect",
@@ -169,7 +170,7 @@ func TestGroupsOfUsers(t *testing.T) {
 	got, err := r.GetResource(t.Context(), r.Tenant.user, u.ID, without)
 	r.must(err)
 	if got.Document["groups"] != nil {
-		t.Error("groups are read though nobody wants them")
+		t.Error("groups are read although they are not selected")
 	}
 	r.must(r.DeleteResource(t.Context(), r.Tenant.group, department.ID, pass))
 	got, err = r.GetResource(t.Context(), r.Tenant.user, u.ID, nil)
@@ -189,8 +190,8 @@ func groupNames(value any) string {
 	return strings.Join(names, ", ")
 }
 
-// TestGroupsAreBounded: a chain longer than what is followed ends.
-func TestGroupsAreBounded(t *testing.T) {
+// TestNestingIsBounded checks that nested groups are followed up to a maximum depth.
+func TestNestingIsBounded(t *testing.T) {
 	m, _, v := inMemory(t)
 	m.put(&v1alpha1.ScimUser{ObjectMeta: metav1.ObjectMeta{Namespace: "acme", Name: "u"}, Spec: v1alpha1.ScimUserSpec{UserName: "u"}})
 	member := "u"
@@ -210,12 +211,13 @@ func TestGroupsAreBounded(t *testing.T) {
 	}
 }
 
-// TestNamesakes: a user and a group of the same name are told apart by the type that is written.
-func TestNamesakes(t *testing.T) {
+// TestUserAndGroupOfTheSameID checks that the declared type of a member decides between a user and a
+// group with the same id.
+func TestUserAndGroupOfTheSameID(t *testing.T) {
 	m, _, v := inMemory(t)
 	m.put(&v1alpha1.ScimUser{ObjectMeta: metav1.ObjectMeta{Namespace: "acme", Name: "both"}, Spec: v1alpha1.ScimUserSpec{UserName: "both"}})
 	for name, members := range map[string][]v1alpha1.ScimMember{
-		"both": {}, "of-user": {{Value: "both"}}, "of-group": {{Value: "both", Type: typeGroup}},
+		"both": {}, "of-user": {{Value: "both"}}, "of-group": {{Value: "both", Type: membership.TypeGroup}},
 	} {
 		m.put(&v1alpha1.ScimGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "acme", Name: name}, Spec: v1alpha1.ScimGroupSpec{DisplayName: name, Members: members}})
 	}
@@ -224,7 +226,7 @@ func TestNamesakes(t *testing.T) {
 	}
 	for name, want := range map[string]string{"of-user": "User", "of-group": "Group"} {
 		g := m.groups.visible("acme", name)
-		if element, _ := newMembers(v, &g.Spec).Get("both"); element["type"] != want {
+		if element, _ := v.members.Members(&g.Spec).Get("both"); element["type"] != want {
 			t.Errorf("%s: %v", name, element)
 		}
 	}

@@ -20,7 +20,7 @@ import (
 // +kubebuilder:rbac:groups=platform.quoin.dev,resources=scimusers;scimgroups,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=platform.quoin.dev,resources=claims,verbs=get;create;update;delete
 
-// createResource makes the object of a new resource: first the claim on its unique value, then the object.
+// createResource creates the claim on the unique value of a new resource, and then its object.
 func (c *collection[T, S]) createResource(v *view, d schema.Document) (*schema.Resource, error) {
 	id, err := newID()
 	if err != nil {
@@ -30,23 +30,23 @@ func (c *collection[T, S]) createResource(v *view, d schema.Document) (*schema.R
 	o.SetNamespace(v.namespace)
 	o.SetName(id)
 	editing := v.forEditing()
-	defer editing.end()
+	defer editing.members.End()
 	if err := c.writeSpec(editing, o, d); err != nil {
 		return nil, err
 	}
-	if err := c.taken(v, c.unique.Value(o)); err != nil {
+	if err := c.checkUnique(v, c.unique.Value(o)); err != nil {
 		return nil, err
 	}
-	// First what takes long: a reserved value must not wait.
-	if err := c.storeApart(editing, o, d); err != nil {
+	// Slow writes come before the reservation, which must not expire.
+	if err := c.storeSeparately(editing, o, d); err != nil {
 		return nil, err
 	}
 	r := c.reservation(v, id)
 	if err := r.reserve(c.unique.Value(o)); err != nil {
 		return nil, err
 	}
-	if c.complete != nil {
-		c.complete(o)
+	if c.setDefaults != nil {
+		c.setDefaults(o)
 	}
 	w := c.d.seen.expect(c.name, v.namespace, id)
 	defer w.end()
@@ -55,29 +55,29 @@ func (c *collection[T, S]) createResource(v *view, d schema.Document) (*schema.R
 	}
 	if held, err := r.confirm(v.ctx); !held || err != nil {
 		c.undo(v, o)
-		return nil, c.lost(v.ctx, err, c.unique.Value(o))
+		return nil, c.reservationLost(v.ctx, err, c.unique.Value(o))
 	}
-	editing.seen()
+	editing.members.WaitForCache()
 	w.version(v.ctx, o.GetResourceVersion())
 	created := c.resource(v, o)
-	return created, v.err
+	return created, v.members.Err()
 }
 
-// newID is an id that nobody has had or will have. It grows with the time, so that of the
-// resources made within a second, too, those made later are listed later.
+// newID returns a unique id. Ids increase with time, so that resources created within the same second
+// are listed in the order of their creation.
 func newID() (string, error) {
 	id, err := uuid.NewV7()
 	if err != nil {
-		return "", fmt.Errorf("make an id: %w", err)
+		return "", fmt.Errorf("generate an id: %w", err)
 	}
 	return id.String(), nil
 }
 
-// taken refuses a value that a resource has of which the cache knows: it may be one that kubectl
-// has made, and whose claim is not made yet; and mostly it saves the writes.
-func (c *collection[T, S]) taken(v *view, value string) error {
-	for _, known := range indexed[T](c.informer, indexUnique, v.namespace, fold.Case(value)) {
-		live, err := c.live(v.ctx, v.namespace, known.GetName())
+// checkUnique returns a conflict if a cached resource has a unique value. It detects objects created
+// with kubectl that have no claim yet, and in most cases avoids writing a claim in vain.
+func (c *collection[T, S]) checkUnique(v *view, value string) error {
+	for _, cached := range indexed[T](c.informer, indexUnique, v.namespace, fold.Case(value)) {
+		live, err := c.live(v.ctx, v.namespace, cached.GetName())
 		switch {
 		case isNotFound(err):
 		case err != nil:
@@ -93,50 +93,50 @@ func (c *collection[T, S]) conflict(value string) error {
 	return scimerror.Conflict("%s: %s belongs to another %s", c.uniqueName, scimerror.Quote(value), c.name)
 }
 
-// lost is the answer of who was too slow: somebody else has the value by now.
-func (c *collection[T, S]) lost(ctx context.Context, err error, value string) error {
+// reservationLost returns the error after a reservation expired and could not be confirmed.
+func (c *collection[T, S]) reservationLost(ctx context.Context, err error, value string) error {
 	if err != nil {
-		log.FromContext(ctx).Error(err, "Cannot tell whose name it is; the change was undone")
+		log.FromContext(ctx).Error(err, "Cannot confirm the claim on a name; the change was undone")
 		return err
 	}
 	return c.conflict(value)
 }
 
-// createObject creates the object for which a value is reserved.
+// createObject creates the object for which a unique value is reserved.
 func (c *collection[T, S]) createObject(v *view, o T, r *reservation[T, S]) error {
 	err := c.d.kube.Client.Create(v.ctx, o)
 	if err == nil {
 		return nil
 	}
-	if isRefusal(err) {
+	if isRejection(err) {
 		r.release(v.ctx)
 		return err
 	}
-	// Nobody knows whether it was created: an answer may get lost. The claim stays: whoever wants
-	// the value next waits for what becomes of it.
-	ctx, cancel := afterwards(v.ctx)
+	// The object may have been created although the response was lost. The claim is kept until the
+	// controller finds out.
+	ctx, cancel := cleanupContext(v.ctx)
 	defer cancel()
-	if known := c.d.kube.Live().Get(ctx, client.ObjectKeyFromObject(o), o); known == nil {
+	if c.d.kube.Live().Get(ctx, client.ObjectKeyFromObject(o), o) == nil {
 		return nil
 	}
 	return err
 }
 
-// undo deletes what was created in vain.
+// undo deletes an object whose unique value was lost.
 func (c *collection[T, S]) undo(v *view, o T) {
-	ctx, cancel := afterwards(v.ctx)
+	ctx, cancel := cleanupContext(v.ctx)
 	defer cancel()
 	if err := c.d.kube.Client.Delete(ctx, o); client.IgnoreNotFound(err) != nil {
-		log.FromContext(ctx).Error(err, "Cannot delete what has lost its name; it stays as one with the name taken", "kind", c.name, "name", o.GetName())
+		log.FromContext(ctx).Error(err, "Cannot delete an object that lost its name; it stays with Ready=False, NameTaken", "kind", c.name, "name", o.GetName())
 	}
 }
 
-// afterwards is a context for what has to be done whether or not the caller still waits.
-func afterwards(ctx context.Context) (context.Context, context.CancelFunc) {
+// cleanupContext returns a context for cleanup that must happen even if the client has disconnected.
+func cleanupContext(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), patience)
 }
 
-// reservation is of a unique value, for an object that is about to have it.
+// reservation is the reservation of a unique value for an object that is about to be written.
 type reservation[T v1alpha1.Object, S any] struct {
 	c         *collection[T, S]
 	v         *view
@@ -148,7 +148,7 @@ func (c *collection[T, S]) reservation(v *view, id string) *reservation[T, S] {
 	return &reservation[T, S]{c: c, v: v, id: id}
 }
 
-// reserve asks for a value. Another one that was reserved before is given back.
+// reserve reserves a value and releases the value that was reserved before.
 func (r *reservation[T, S]) reserve(value string) error {
 	if r.value == value {
 		return nil
@@ -166,7 +166,7 @@ func (r *reservation[T, S]) reserve(value string) error {
 	return nil
 }
 
-// release gives back what is reserved. What fails is left to the sweep of claims.
+// release releases the reserved value, best-effort: the controllers delete unused claims.
 func (r *reservation[T, S]) release(ctx context.Context) {
 	if r.value == "" {
 		return
@@ -175,7 +175,7 @@ func (r *reservation[T, S]) release(ctx context.Context) {
 	r.value = ""
 }
 
-// confirm tells whether the value is still the object's: who took long may have lost it.
+// confirm reports whether the object still holds the value: a slow request may have lost it.
 func (r *reservation[T, S]) confirm(ctx context.Context) (bool, error) {
 	if r.value == "" || r.c.d.clock.Since(r.since) < claims.ReserveTimeout/2 {
 		return true, nil
@@ -183,14 +183,14 @@ func (r *reservation[T, S]) confirm(ctx context.Context) (bool, error) {
 	return r.c.unique.Confirm(ctx, r.c.d.kube, r.v.namespace, r.id, r.value)
 }
 
-// releaseClaim gives a value back that an object has no more, or does not get.
+// releaseClaim releases the claim of an object on a value, best-effort.
 func (c *collection[T, S]) releaseClaim(ctx context.Context, namespace, id, value string) {
-	ctx, cancel := afterwards(ctx)
+	ctx, cancel := cleanupContext(ctx)
 	defer cancel()
 	if err := c.unique.Release(ctx, c.d.kube, namespace, id, value); err != nil {
-		log.FromContext(ctx).Error(err, "Cannot release a claim; the sweep does it later")
+		log.FromContext(ctx).Error(err, "Cannot release a claim; the controller will delete it")
 	}
 }
 
-// errMissing is what becomes of a namespace that is not there.
-var errMissing = scimerror.New(http.StatusServiceUnavailable, "the account is not ready: its namespace does not exist or is being removed")
+// errNoNamespace is the error for an account whose namespace does not exist.
+var errNoNamespace = scimerror.New(http.StatusServiceUnavailable, "the account is not ready: its namespace does not exist or is being removed")

@@ -19,30 +19,30 @@ import (
 	"github.com/quoin-dev/quoin/internal/claims"
 )
 
-func TestUserFromBirthToDeath(t *testing.T) {
-	r := newRoom(t)
+func TestUserLifecycle(t *testing.T) {
+	r := newFixture(t)
 	ctx := t.Context()
-	full := r.d.users.resource(&view{ctx: ctx, d: r.d, namespace: r.namespace, resourceType: r.Tenant.user}, validUser()).Document
-	made, err := r.CreateResource(ctx, r.Tenant.user, full)
+	full := r.d.users.resource(r.d.view(ctx, r.namespace, r.Tenant.user, nil), validUser()).Document
+	created, err := r.CreateResource(ctx, r.Tenant.user, full)
 	r.must(err)
-	if len(made.ID) != 36 || !strings.HasPrefix(made.Version, "1-") || made.Created.IsZero() || made.LastModified.Before(made.Created) || made.Location != "" {
-		t.Errorf("made %+v", made)
+	if len(created.ID) != 36 || !strings.HasPrefix(created.Version, "1-") || created.Created.IsZero() || created.LastModified.Before(created.Created) || created.Location != "" {
+		t.Errorf("created %+v", created)
 	}
-	got, err := r.GetResource(ctx, r.Tenant.user, made.ID, nil)
+	got, err := r.GetResource(ctx, r.Tenant.user, created.ID, nil)
 	r.must(err)
-	if diff := cmp.Diff(made, got); diff != "" {
-		t.Errorf("read (-made +got):\n%s", diff)
+	if diff := cmp.Diff(created, got); diff != "" {
+		t.Errorf("read (-created +got):\n%s", diff)
 	}
 	if diff := cmp.Diff(full, got.Document); diff != "" {
 		t.Errorf("document (-sent +got):\n%s", diff)
 	}
 
-	same, err := r.ReplaceResource(ctx, r.Tenant.user, made.ID, func(u *schema.Resource) (schema.Document, error) { return u.Document, nil })
+	same, err := r.ReplaceResource(ctx, r.Tenant.user, created.ID, func(u *schema.Resource) (schema.Document, error) { return u.Document, nil })
 	r.must(err)
-	if same.Version != made.Version {
-		t.Errorf("a change that changes nothing makes version %s of %s", same.Version, made.Version)
+	if same.Version != created.Version {
+		t.Errorf("an update without a change: version %s, was %s", same.Version, created.Version)
 	}
-	changed, err := r.ReplaceResource(ctx, r.Tenant.user, made.ID, func(u *schema.Resource) (schema.Document, error) {
+	changed, err := r.ReplaceResource(ctx, r.Tenant.user, created.ID, func(u *schema.Resource) (schema.Document, error) {
 		u.Document["active"], u.Document["title"] = false, "Boss"
 		delete(u.Document, "emails")
 		return u.Document, nil
@@ -51,29 +51,29 @@ func TestUserFromBirthToDeath(t *testing.T) {
 	if changed.Version[0] != '2' || changed.Document["active"] != false || changed.Document["title"] != "Boss" || changed.Document["emails"] != nil {
 		t.Errorf("changed to %+v", changed)
 	}
-	if got := r.find(r.Tenant, r.Tenant.user, `title eq "boss"`); !slices.Equal(got, []string{made.ID}) {
-		t.Errorf("a list does not show the change: %v", got)
+	if got := r.find(r.Tenant, r.Tenant.user, `title eq "boss"`); !slices.Equal(got, []string{created.ID}) {
+		t.Errorf("a list does not have the change: %v", got)
 	}
 	halt := errors.New("halt")
-	if _, err := r.ReplaceResource(ctx, r.Tenant.user, made.ID, func(*schema.Resource) (schema.Document, error) { return nil, halt }); !errors.Is(err, halt) {
+	if _, err := r.ReplaceResource(ctx, r.Tenant.user, created.ID, func(*schema.Resource) (schema.Document, error) { return nil, halt }); !errors.Is(err, halt) {
 		t.Errorf("got %v", err)
 	}
-	if err := r.DeleteResource(ctx, r.Tenant.user, made.ID, func(*schema.Resource) error { return halt }); !errors.Is(err, halt) {
+	if err := r.DeleteResource(ctx, r.Tenant.user, created.ID, func(*schema.Resource) error { return halt }); !errors.Is(err, halt) {
 		t.Errorf("got %v", err)
 	}
-	r.must(r.DeleteResource(ctx, r.Tenant.user, made.ID, pass))
+	r.must(r.DeleteResource(ctx, r.Tenant.user, created.ID, pass))
 	if got := r.find(r.Tenant, r.Tenant.user, ""); len(got) != 0 {
-		t.Errorf("a list shows what was deleted: %v", got)
+		t.Errorf("a list has the deleted user: %v", got)
 	}
-	r.wantGone(r.Tenant.user, made.ID)
+	r.wantNotFound(r.Tenant.user, created.ID)
 	again, err := r.CreateResource(ctx, r.Tenant.user, full)
 	r.must(err)
-	if again.ID == made.ID {
-		t.Error("an id was given again")
+	if again.ID == created.ID {
+		t.Error("an id was reused")
 	}
 }
 
-// validUser is a full user that the API server takes.
+// validUser returns a user with all fields that conforms to the CRD.
 func validUser() *v1alpha1.ScimUser {
 	u := fullUser()
 	u.Spec.Extensions = u.Spec.Extensions[1:]
@@ -87,8 +87,8 @@ func validUser() *v1alpha1.ScimUser {
 
 func pass(*schema.Resource) error { return nil }
 
-// wantGone wants a resource not to be there, whatever is asked of it.
-func (r *room) wantGone(rt *schema.ResourceType, id string) {
+// wantNotFound checks that all operations on an id return 404.
+func (r *fixture) wantNotFound(rt *schema.ResourceType, id string) {
 	r.t.Helper()
 	_, err := r.GetResource(r.t.Context(), rt, id, nil)
 	wantError(r.t, err, http.StatusNotFound, "")
@@ -102,17 +102,17 @@ func (r *room) wantGone(rt *schema.ResourceType, id string) {
 	}
 }
 
-func TestIdsThatNothingCanHave(t *testing.T) {
-	r := newRoom(t)
+func TestInvalidIDs(t *testing.T) {
+	r := newFixture(t)
 	for _, id := range []string{"", ".", "..", "a/b", "%2e", "UPPER", "a b", strings.Repeat("x", 300), "00919288221112222"} {
-		r.wantGone(r.Tenant.user, id)
-		r.wantGone(r.Tenant.group, id)
+		r.wantNotFound(r.Tenant.user, id)
+		r.wantNotFound(r.Tenant.group, id)
 	}
 }
 
-// TestUniqueNames without regard to case, among all ways to make and to rename.
+// TestUniqueNames checks that names are unique, ignoring case, for creates and renames.
 func TestUniqueNames(t *testing.T) {
-	r := newRoom(t)
+	r := newFixture(t)
 	ctx := t.Context()
 	first, second := r.user("Bjensen@example.com"), r.user("other")
 	_, err := r.CreateResource(ctx, r.Tenant.user, schema.Document{"userName": "bJENSEN@example.com"})
@@ -125,46 +125,46 @@ func TestUniqueNames(t *testing.T) {
 		return err
 	}
 	wantError(t, rename(second.ID, "BJENSEN@EXAMPLE.COM"), http.StatusConflict, scimerror.Uniqueness)
-	r.must(rename(first.ID, "BJENSEN@example.com")) // its own in another case
+	r.must(rename(first.ID, "BJENSEN@example.com")) // the same name in another case
 	r.must(rename(first.ID, "new"))
 	r.must(rename(second.ID, "bjensen@example.com"))
 	if got := r.find(r.Tenant, r.Tenant.user, `userName eq "BJENSEN@EXAMPLE.com"`); !slices.Equal(got, []string{second.ID}) {
 		t.Errorf("found %v, want %v", got, second.ID)
 	}
-	r.group("bjensen@example.com") // groups have names of their own
+	r.group("bjensen@example.com") // names of groups are separate
 	if got := r.find(r.Tenant, r.Tenant.group, `displayName eq "Bjensen@example.COM"`); len(got) != 1 {
 		t.Errorf("found %v", got)
 	}
 	r.wantClaims(map[string]string{"new": first.ID, "bjensen@example.com": second.ID})
 }
 
-// wantClaims wants the claims on user names to be these and no others.
-func (r *room) wantClaims(want map[string]string) {
+// wantClaims checks the claims on user names.
+func (r *fixture) wantClaims(want map[string]string) {
 	r.t.Helper()
 	list := &v1alpha1.ClaimList{}
 	r.must(r.api.List(r.t.Context(), list, client.InNamespace(r.namespace)))
-	got, wanted := map[string]string{}, map[string]string{}
+	got, wantNames := map[string]string{}, map[string]string{}
 	for _, c := range list.Items {
 		if c.Spec.Attribute == "ScimUser.userName" {
 			got[c.Name] = c.Spec.Holder.Name
 		}
 	}
 	for name, holder := range want {
-		wanted[claims.UserName.Name(name)] = holder
+		wantNames[claims.UserName.Name(name)] = holder
 	}
-	if diff := cmp.Diff(wanted, got); diff != "" {
+	if diff := cmp.Diff(wantNames, got); diff != "" {
 		r.t.Errorf("claims (-want +got):\n%s", diff)
 	}
 }
 
-// TestWhatIsRefusedLeavesNothing: no claim, no object.
-func TestWhatIsRefusedLeavesNothing(t *testing.T) {
-	r := newRoom(t)
+// TestRejectedRequestsChangeNothing checks that a rejected request leaves no claim and no object.
+func TestRejectedRequestsChangeNothing(t *testing.T) {
+	r := newFixture(t)
 	u := r.user("u")
 	_, err := r.CreateResource(t.Context(), r.Tenant.user, schema.Document{"userName": "v", "title": strings.Repeat("x", 300)})
 	wantError(t, err, http.StatusBadRequest, scimerror.InvalidValue)
 	if !strings.Contains(err.Error(), "title: ") || strings.Contains(err.Error(), "spec") {
-		t.Errorf("says %v", err)
+		t.Errorf("got %v", err)
 	}
 	_, err = r.ReplaceResource(t.Context(), r.Tenant.user, u.ID, func(u *schema.Resource) (schema.Document, error) {
 		u.Document["userName"] = "w"
@@ -173,7 +173,7 @@ func TestWhatIsRefusedLeavesNothing(t *testing.T) {
 	})
 	wantError(t, err, http.StatusBadRequest, scimerror.InvalidValue)
 	if !strings.Contains(err.Error(), schema.EnterpriseURN+":department: ") {
-		t.Errorf("says %v", err)
+		t.Errorf("got %v", err)
 	}
 	r.wantClaims(map[string]string{"u": u.ID})
 	if got := r.find(r.Tenant, r.Tenant.user, ""); !slices.Equal(got, []string{u.ID}) {
@@ -182,7 +182,7 @@ func TestWhatIsRefusedLeavesNothing(t *testing.T) {
 }
 
 func TestNoNamespace(t *testing.T) {
-	r := newRoom(t)
+	r := newFixture(t)
 	nowhere := r.d.Of(accountOf("nowhere-" + r.namespace))
 	_, err := nowhere.CreateResource(t.Context(), nowhere.user, schema.Document{"userName": "u"})
 	wantError(t, err, http.StatusServiceUnavailable, "")
@@ -194,9 +194,9 @@ func TestNoNamespace(t *testing.T) {
 	}
 }
 
-// TestOrderAndPages: those made later come later, and a page continues behind another one.
+// TestOrderAndPages checks the default order and both kinds of pagination.
 func TestOrderAndPages(t *testing.T) {
-	r := newRoom(t)
+	r := newFixture(t)
 	ids := r.users("u", 25)
 	q := &scim.Query{Count: 10}
 	var got []string
@@ -228,7 +228,7 @@ func TestOrderAndPages(t *testing.T) {
 	}
 }
 
-// TestErrorsOfKubernetes are told in the words of SCIM.
+// TestErrorsOfKubernetes checks the conversion of Kubernetes errors to SCIM errors.
 func TestErrorsOfKubernetes(t *testing.T) {
 	resource := v1alpha1.GroupVersion.WithResource("scimusers").GroupResource()
 	for name, c := range map[string]struct {

@@ -1,21 +1,21 @@
-// Package directory keeps the resources of SCIM as Kubernetes objects: a User is a ScimUser, a
-// Group a ScimGroup with its ScimMemberChunks, and the id is the object's name. It is the
-// scim.Store. An object that somebody applied with kubectl is a resource like any other.
+// Package directory stores SCIM resources as Kubernetes objects and implements scim.Store: a User is a
+// ScimUser, a Group is a ScimGroup with its ScimMemberChunks, and the id is the object's name. Objects
+// applied with kubectl are resources like all others.
 //
-// What is read goes: look-up (by an index, a claim, or all in order) → item (an object seen through
-// the table of its kind) → filter, page → resource. What is written goes: document → table → spec
-// of the live object → one write.
+// A read passes through lookup (by index, by claim, or all in order), item (an object seen through the
+// attribute table of its kind), filter and page, and resource. A write passes through document,
+// attribute table, spec of the live object, and one write.
 //
-// How fresh: what is asked for by id, or by a value that is unique, comes from the API server.
-// Lists and other filters come from the informers' caches, and a write is answered when these show
-// it, so that who asks the same replica again finds what it has written.
+// Consistency: reads by id or by a unique value come from the API server. Lists and other filters come
+// from the informer caches. A write is acknowledged when the caches of this replica have it, so a client
+// reads its own writes from the same replica.
 //
-// What is no resource: objects that are being deleted, and those that lost their name to another
-// one (Ready=False, NameTaken). They are in no list, and asking for them by id is a 404.
+// Objects that are being deleted, and objects that lost their name to another one (Ready=False,
+// NameTaken), are not resources: lists omit them and reads by id return 404.
 //
-// A member of a group that names nothing that exists is kept, and not shown until it exists: Git
-// applies in any order, and so do some clients. A user who is deleted is gone from all groups at
-// once, because of that; the references are removed afterwards.
+// A member that refers to nothing is stored, and becomes visible when its user or group exists, because
+// GitOps tools and some clients create objects in any order. So a deleted user disappears from all groups
+// at once; the references are removed afterwards.
 package directory
 
 import (
@@ -29,19 +29,21 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/apiserver/directory/extension"
+	"github.com/quoin-dev/quoin/apiserver/directory/membership"
 	"github.com/quoin-dev/quoin/apiserver/scim"
 	"github.com/quoin-dev/quoin/apiserver/scim/schema"
 	"github.com/quoin-dev/quoin/internal/kube"
 )
 
-// Options are what a Directory is made of.
+// Options are the dependencies of a Directory.
 type Options struct {
-	// Users, Groups and Chunks follow ScimUsers, ScimGroups and ScimMemberChunks. They may run
-	// already, and are to come from a cache with CacheOptions.
+	// Users, Groups and Chunks are informers of ScimUsers, ScimGroups and ScimMemberChunks, from a
+	// cache with CacheOptions. They may be running.
 	Users, Groups, Chunks toolscache.SharedIndexInformer
-	// Kube reads the API server and writes, as the field manager edit.Manager.
+	// Kube reads from and writes to the API server with the field manager edit.Manager.
 	Kube *kube.Client
-	// Clock of this machine.
+	// Clock is the clock for timeouts and reservations.
 	Clock clock.Clock
 }
 
@@ -53,14 +55,14 @@ type Directory struct {
 	turns  *turns
 	users  *collection[*v1alpha1.ScimUser, v1alpha1.ScimUserSpec]
 	groups *collection[*v1alpha1.ScimGroup, v1alpha1.ScimGroupSpec]
-	chunks toolscache.SharedIndexInformer
+	chunks *membership.Chunks
 
 	mu sync.Mutex
-	// tenants by the name of their account.
+	// tenants are the tenants by account name.
 	tenants map[string]*Tenant
 }
 
-// New makes a Directory, and returns when it knows all that the informers know.
+// New returns a Directory when it has processed the initial lists of the informers.
 func New(ctx context.Context, o Options) (*Directory, error) {
 	d, err := newDirectory(o)
 	if err != nil {
@@ -75,31 +77,37 @@ func New(ctx context.Context, o Options) (*Directory, error) {
 		followed = append(followed, registration.HasSynced)
 	}
 	if !toolscache.WaitForCacheSync(ctx.Done(), followed...) {
-		return nil, errors.Join(errors.New("the SCIM objects were not read"), ctx.Err())
+		return nil, errors.Join(errors.New("the caches of SCIM objects did not sync"), ctx.Err())
 	}
 	return d, nil
 }
 
-// newDirectory makes one that follows nothing yet.
+// newDirectory returns a Directory without event handlers.
 func newDirectory(o Options) (*Directory, error) {
 	d := &Directory{
-		kube: o.Kube, clock: o.Clock, chunks: o.Chunks, seen: newSeen(o.Clock), turns: newTurns(),
+		kube: o.Kube, clock: o.Clock, seen: newSeen(o.Clock), turns: newTurns(),
 		tenants: map[string]*Tenant{},
+	}
+	d.chunks = &membership.Chunks{
+		Informer: o.Chunks, Kube: o.Kube, Clock: o.Clock,
+		Expect: func(namespace, name string) membership.Expectation {
+			return chunkExpectation{d.seen.expect(kindChunk, namespace, name)}
+		},
 	}
 	d.users = newCollection(d, userKind(), o.Users)
 	d.groups = newCollection(d, groupKind(), o.Groups)
-	return d, addIndexes(o)
+	return d, errors.Join(addIndexes(o), d.chunks.AddIndex())
 }
 
-// Of is the part of an account. The account is not kept.
+// Of returns the tenant of an account. It does not retain the account.
 func (d *Directory) Of(account *v1alpha1.Account) *Tenant {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	known := d.tenants[account.Name]
-	if known != nil && known.uid == account.UID && known.generation == account.Generation {
-		return known
+	cached := d.tenants[account.Name]
+	if cached != nil && cached.uid == account.UID && cached.generation == account.Generation {
+		return cached
 	}
-	user, group := resourceTypes(account)
+	user, group := extension.ResourceTypes(account)
 	t := &Tenant{
 		d: d, uid: account.UID, generation: account.Generation,
 		namespace: account.Spec.Namespace, user: user, group: group,
@@ -108,7 +116,7 @@ func (d *Directory) Of(account *v1alpha1.Account) *Tenant {
 	return t
 }
 
-// Tenant is the part of a Directory that belongs to one account: the objects of its namespace.
+// Tenant is the resources of one account: the objects in its namespace. It implements scim.Store.
 type Tenant struct {
 	d           *Directory
 	uid         types.UID
@@ -119,24 +127,24 @@ type Tenant struct {
 
 var _ scim.Store = (*Tenant)(nil)
 
-// ResourceTypes are User and Group with the extensions that the account declares. They are the same
-// as long as the account's spec is: shared, not to be changed.
+// ResourceTypes returns User and Group with the extensions that the account declares. They are shared
+// and must not be modified; they are identical until the spec of the account changes.
 func (t *Tenant) ResourceTypes() []*schema.ResourceType {
 	return []*schema.ResourceType{t.user, t.group}
 }
 
-// resources is what a kind of resources can do.
+// resources is the operations on one kind of resources.
 type resources interface {
 	createResource(v *view, d schema.Document) (*schema.Resource, error)
 	getResource(v *view, id string) (*schema.Resource, error)
-	replaceResource(v *view, id string, change func(*schema.Resource) (schema.Document, error)) (*schema.Resource, error)
+	replaceResource(v *view, id string, replace func(*schema.Resource) (schema.Document, error)) (*schema.Resource, error)
 	deleteResource(v *view, id string, check func(*schema.Resource) error) error
 	listResources(v *view, q *scim.Query) (*scim.Page, error)
 }
 
-// of is a kind of resources, and how one request sees it.
+// of returns the resources of a type and the view of one request.
 func (t *Tenant) of(ctx context.Context, rt *schema.ResourceType, p *schema.Projection) (resources, *view) {
-	v := &view{ctx: ctx, d: t.d, namespace: t.namespace, resourceType: rt, projection: p}
+	v := t.d.view(ctx, t.namespace, rt, p)
 	if rt.Name == schema.Group.Name {
 		return t.d.groups, v
 	}
@@ -158,9 +166,9 @@ func (t *Tenant) GetResource(ctx context.Context, rt *schema.ResourceType, id st
 }
 
 // ReplaceResource implements scim.Store.
-func (t *Tenant) ReplaceResource(ctx context.Context, rt *schema.ResourceType, id string, change func(*schema.Resource) (schema.Document, error)) (*schema.Resource, error) {
+func (t *Tenant) ReplaceResource(ctx context.Context, rt *schema.ResourceType, id string, replace func(*schema.Resource) (schema.Document, error)) (*schema.Resource, error) {
 	kind, v := t.of(ctx, rt, nil)
-	r, err := kind.replaceResource(v, id, change)
+	r, err := kind.replaceResource(v, id, replace)
 	return r, toSCIM(err)
 }
 

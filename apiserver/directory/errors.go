@@ -18,8 +18,7 @@ import (
 	"github.com/quoin-dev/quoin/internal/claims"
 )
 
-// toSCIM is the one way from an error of Kubernetes to one of SCIM. What nobody outside can do
-// anything about stays as it is.
+// toSCIM converts an error of Kubernetes to a SCIM error. It returns internal errors unchanged.
 func toSCIM(err error) error {
 	var known *scimerror.Error
 	var owned *edit.OwnedError
@@ -27,19 +26,19 @@ func toSCIM(err error) error {
 	case err == nil, errors.As(err, &known), errors.Is(err, context.Canceled):
 		return err
 	case errors.As(err, &owned):
-		return scimerror.New(http.StatusConflict, "%s: %q owns this attribute and would set it back: change it where that is written, such as in Git", attributeOf(owned.Field), owned.Manager)
+		return scimerror.New(http.StatusConflict, "%s: %q owns this attribute and would revert the change: change it at its source, such as Git", attributeOf(owned.Field), owned.Manager)
 	case noNamespace(err):
-		return errMissing
+		return errNoNamespace
 	case errors.Is(err, audit.ErrUnavailable):
 		return scimerror.New(http.StatusServiceUnavailable, "the audit log does not answer, and nothing is changed without it; try again")
 	case apierrors.IsInvalid(err):
 		return scimerror.Bad(scimerror.InvalidValue, "%s", invalid(err))
 	case apierrors.IsRequestEntityTooLargeError(err):
-		return scimerror.New(http.StatusRequestEntityTooLarge, "the resource is larger than Kubernetes keeps")
+		return scimerror.New(http.StatusRequestEntityTooLarge, "the resource is too large for Kubernetes")
 	case apierrors.IsConflict(err):
-		return scimerror.New(http.StatusConflict, "others are changing the same; try again")
-	case errors.Is(err, claims.ErrInFlight): // not a 409, which clients take for "is there already"
-		return scimerror.New(http.StatusServiceUnavailable, "somebody else is just taking the same name; try again")
+		return scimerror.New(http.StatusConflict, "the resource was changed concurrently; try again")
+	case errors.Is(err, claims.ErrInFlight): // clients treat a 409 as "already exists"
+		return scimerror.New(http.StatusServiceUnavailable, "another request for the same name is in progress; try again")
 	case errors.Is(err, context.DeadlineExceeded), apierrors.IsTimeout(err), apierrors.IsServerTimeout(err),
 		apierrors.IsTooManyRequests(err), apierrors.IsServiceUnavailable(err):
 		return scimerror.New(http.StatusServiceUnavailable, "Kubernetes did not answer in time; try again")
@@ -47,21 +46,21 @@ func toSCIM(err error) error {
 	return err
 }
 
-// isRefusal tells whether nothing was written, and nothing will be. What is there already may have
-// been written by us, before an answer was lost.
-func isRefusal(err error) bool {
+// isRejection reports whether a write was definitely rejected. AlreadyExists is not a rejection: the
+// object may have been written by an attempt whose response was lost.
+func isRejection(err error) bool {
 	var known *scimerror.Error
 	var owned *edit.OwnedError
 	return errors.As(err, &known) || errors.As(err, &owned) || recording.Refused(err) && !apierrors.IsAlreadyExists(err)
 }
 
-// isNotFound tells whether a resource is not there.
+// isNotFound reports whether err is the 404 error of a resource.
 func isNotFound(err error) bool {
 	var known *scimerror.Error
 	return errors.As(err, &known) && known.Status == http.StatusNotFound
 }
 
-// notFoundAs says of an object that is not there that the resource is not.
+// notFoundAs converts the NotFound error of an object to the 404 error of its resource.
 func notFoundAs(err error, kind, id string) error {
 	if apierrors.IsNotFound(err) && !noNamespace(err) {
 		return scimerror.NotFound(kind, id)
@@ -69,7 +68,7 @@ func notFoundAs(err error, kind, id string) error {
 	return err
 }
 
-// noNamespace tells whether the namespace is not there, or not for long.
+// noNamespace reports whether the namespace does not exist or is being deleted.
 func noNamespace(err error) bool {
 	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 		return true
@@ -82,29 +81,29 @@ func noNamespace(err error) bool {
 	return details != nil && details.Kind == "namespaces"
 }
 
-// invalid says what the API server refused, attribute by attribute.
+// invalid returns the messages of an Invalid error by attribute.
 func invalid(err error) string {
-	const most, longest = 5, 300
+	const maxCauses, maxLength = 5, 300
 	var status apierrors.APIStatus
 	var causes []metav1.StatusCause
 	if errors.As(err, &status) && status.Status().Details != nil {
 		causes = status.Status().Details.Causes
 	}
 	var parts []string
-	for _, cause := range causes[:min(most, len(causes))] {
+	for _, cause := range causes[:min(maxCauses, len(causes))] {
 		message := cause.Message
-		if len(message) > longest {
-			message = strings.ToValidUTF8(message[:longest], "") + "..."
+		if len(message) > maxLength {
+			message = strings.ToValidUTF8(message[:maxLength], "") + "..."
 		}
 		parts = append(parts, attributeOf(cause.Field)+": "+message)
 	}
 	if len(parts) == 0 {
-		return "Kubernetes does not take this resource"
+		return "Kubernetes rejects this resource"
 	}
 	return strings.Join(parts, "; ")
 }
 
-// attributeOf is the attribute that a field of a spec keeps.
+// attributeOf returns the attribute that is stored in a field of the spec.
 func attributeOf(field string) string {
 	name := strings.TrimPrefix(field, "spec.")
 	switch {

@@ -2,24 +2,35 @@ package directory
 
 import (
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/apiserver/recording"
 	"github.com/quoin-dev/quoin/apiserver/scim/schema"
 	"github.com/quoin-dev/quoin/internal/claims"
 )
 
-// group is the table of what groups consist of. Members are written apart (storeMembers), because
-// their chunks are objects of their own.
+// group is the attribute table of groups. Members are written by storeMembers, because chunks are
+// separate objects.
 var group = newTable(
 	text("externalId", func(s *v1alpha1.ScimGroupSpec) *string { return &s.ExternalID }),
 	text("displayName", func(s *v1alpha1.ScimGroupSpec) *string { return &s.DisplayName }),
-	&row[v1alpha1.ScimGroupSpec]{name: attributeMembers, costly: true, get: func(v *view, _ string, s *v1alpha1.ScimGroupSpec) any {
-		return newMembers(v, s)
+	&row[v1alpha1.ScimGroupSpec]{name: attributeMembers, expensive: true, get: func(v *view, _ string, s *v1alpha1.ScimGroupSpec) any {
+		return v.members.Members(s)
 	}},
 )
 
-// attributeMembers is the attribute that a Group keeps in a schema.Set.
+// attributeMembers is the attribute that is a schema.Set.
 const attributeMembers = "members"
 
-// groupKind is what Groups are.
+// storeMembers writes the members of a group and records the changes for the audit log.
+func storeMembers(v *view, name string, s *v1alpha1.ScimGroupSpec, d schema.Document) error {
+	changes, err := v.members.Save(s, d[attributeMembers])
+	if err != nil {
+		return err
+	}
+	recording.Detail(v.ctx, name, attributeMembers, changes)
+	return nil
+}
+
+// groupKind returns the kind of Groups.
 func groupKind() kind[*v1alpha1.ScimGroup, v1alpha1.ScimGroupSpec] {
 	return kind[*v1alpha1.ScimGroup, v1alpha1.ScimGroupSpec]{
 		name:       schema.Group.Name,

@@ -9,24 +9,24 @@ import (
 	"github.com/quoin-dev/quoin/internal/fold"
 )
 
-// Indexes of the informers. Their values are the keys that keyOf makes of a namespace and a value;
-// texts that are not case exact stand in their fold.
+// Indexes of the informers. Index keys are built by keyOf from a namespace and a value; values that are
+// not case-exact are case-folded.
 const (
-	// indexUnique is userName of users and displayName of groups.
+	// indexUnique is by userName of users and displayName of groups.
 	indexUnique     = "scim.unique"
 	indexExternalID = "scim.externalId"
 	indexEmail      = "scim.email"
-	// indexMember are the members of a chunk, and those that a group has without chunks.
+	// indexMember is by the members in the group itself; membership.Chunks has the index of chunks.
 	indexMember = "scim.member"
-	// indexChunk are the chunks that a group refers to.
+	// indexChunk is by the chunks that a group refers to.
 	indexChunk = "scim.chunk"
 )
 
-// keyOf is the key of a value in a namespace, and that of an object in its store. The name of a
-// namespace has no slash, so no two pairs have the same key.
+// keyOf returns the index key of a value and the cache key of an object. Namespace names contain no
+// slash, so keys are unique.
 func keyOf(namespace, value string) string { return namespace + "/" + value }
 
-// addIndexes makes the informers keep the indexes.
+// addIndexes adds the indexes to the informers.
 func addIndexes(o Options) error {
 	for _, of := range []struct {
 		informer toolscache.SharedIndexInformer
@@ -52,15 +52,16 @@ func addIndexes(o Options) error {
 					add(g.Spec.ExternalID)
 				}
 			}),
-			indexMember: index(func(g *v1alpha1.ScimGroup, add func(string)) { addMembers(g.Spec.Members, add) }),
+			indexMember: index(func(g *v1alpha1.ScimGroup, add func(string)) {
+				for i := range g.Spec.Members {
+					add(g.Spec.Members[i].Value)
+				}
+			}),
 			indexChunk: index(func(g *v1alpha1.ScimGroup, add func(string)) {
 				for i := range g.Spec.MemberChunks {
 					add(g.Spec.MemberChunks[i].Name)
 				}
 			}),
-		}},
-		{o.Chunks, toolscache.Indexers{
-			indexMember: index(func(c *v1alpha1.ScimMemberChunk, add func(string)) { addMembers(c.Spec.Members, add) }),
 		}},
 	} {
 		if err := of.informer.AddIndexers(of.indexers); err != nil {
@@ -70,14 +71,8 @@ func addIndexes(o Options) error {
 	return nil
 }
 
-func addMembers(members []v1alpha1.ScimMember, add func(string)) {
-	for i := range members {
-		add(members[i].Value)
-	}
-}
-
-// index makes an index function of one that adds values of an object.
-func index[T v1Object](values func(o T, add func(string))) toolscache.IndexFunc {
+// index returns an index function for a function that adds the values of an object.
+func index[T interface{ GetNamespace() string }](values func(o T, add func(string))) toolscache.IndexFunc {
 	return func(obj any) ([]string, error) {
 		o, ok := obj.(T)
 		if !ok {
@@ -89,11 +84,8 @@ func index[T v1Object](values func(o T, add func(string))) toolscache.IndexFunc 
 	}
 }
 
-// v1Object is what an index is of.
-type v1Object interface{ GetNamespace() string }
-
-// indexed are the objects of a kind with a value in an index. They are shared: not to be changed.
-// An index that is not there is a mistake of this package, and finds nothing.
+// indexed returns the objects with a value in an index, which must exist. The objects are shared and
+// must not be modified.
 func indexed[T any](informer toolscache.SharedIndexInformer, index, namespace, value string) []T {
 	found, err := informer.GetIndexer().ByIndex(index, keyOf(namespace, value))
 	if err != nil {

@@ -8,19 +8,20 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/apiserver/directory/extension"
 	"github.com/quoin-dev/quoin/apiserver/scim"
 	"github.com/quoin-dev/quoin/apiserver/scim/schema"
 )
 
-// lookup finds the resources that may have a value: all of those that do, and perhaps others.
+// lookup returns candidates for a value: all resources that have it, and possibly others.
 type lookup[T v1alpha1.Object, S any] func(c *collection[T, S], v *view, value string) ([]T, error)
 
-// listResources chooses how candidates are found: by an index, all of them, or, where nothing is filtered
-// and nothing sorted, only those on the page.
+// listResources selects the candidates of a query: by an index, all resources or, without filter and
+// order, only those on the page.
 func (c *collection[T, S]) listResources(v *view, q *scim.Query) (*scim.Page, error) {
 	page, err := c.find(v, q)
-	if v.err != nil {
-		return nil, v.err
+	if err := v.members.Err(); err != nil {
+		return nil, err
 	}
 	return page, err
 }
@@ -47,15 +48,15 @@ func (c *collection[T, S]) find(v *view, q *scim.Query) (*scim.Page, error) {
 	return q.Select(v.ctx, c.items(v, all.all()))
 }
 
-// newer of two copies of an object, one of which may come from the API server.
+// newer returns the newer of two copies of an object, from the cache and from the API server.
 func newer[T v1alpha1.Object](x, y T) T {
-	if exists(x) && x.GetGeneration() > y.GetGeneration() {
+	if !isNil(x) && x.GetGeneration() > y.GetGeneration() {
 		return x
 	}
 	return y
 }
 
-// inOrder goes through objects in the store's own order.
+// inOrder iterates over objects in the default order.
 func inOrder[T v1alpha1.Object](found map[string]T) iter.Seq[T] {
 	sorted := make([]record[T], 0, len(found))
 	for _, o := range found {
@@ -79,8 +80,8 @@ func inOrder[T v1alpha1.Object](found map[string]T) iter.Seq[T] {
 	}
 }
 
-// items makes candidates of objects, many at a time: one by one they would cost more than looking
-// at them.
+// items returns objects as candidates. It allocates them in blocks: one allocation for each would cost
+// more than matching it.
 func (c *collection[T, S]) items(v *view, objects iter.Seq[T]) iter.Seq[scim.Item] {
 	const block = 128
 	return func(yield func(scim.Item) bool) {
@@ -97,7 +98,7 @@ func (c *collection[T, S]) items(v *view, objects iter.Seq[T]) iter.Seq[scim.Ite
 	}
 }
 
-// page cuts a page out of all resources. It costs the same wherever the page is.
+// page returns a page of all resources. Its cost does not depend on the position of the page.
 func (c *collection[T, S]) page(v *view, all snapshot[T], q *scim.Query) *scim.Page {
 	page := &scim.Page{Total: all.len()}
 	if q.Count == 0 {
@@ -120,12 +121,12 @@ func (c *collection[T, S]) page(v *view, all snapshot[T], q *scim.Query) *scim.P
 	return page
 }
 
-// byID looks up a resource by its id, as the API server has it.
+// byID looks up a resource by id in the API server.
 func byID[T v1alpha1.Object, S any](c *collection[T, S], v *view, id string) ([]T, error) {
 	return one(c.live(v.ctx, v.namespace, id))
 }
 
-// one is a list of what was found, empty when nothing was.
+// one returns a list of the resource, or an empty list for a 404 error.
 func one[T v1alpha1.Object](o T, err error) ([]T, error) {
 	switch {
 	case isNotFound(err):
@@ -136,21 +137,21 @@ func one[T v1alpha1.Object](o T, err error) ([]T, error) {
 	return []T{o}, nil
 }
 
-// byUnique looks up the resource with a unique value, as the API server has it. The cache says
-// where to look, which is one read when it is right. Otherwise the claim on the value says which
-// object it is: the cache may be behind, or know several of which kubectl has made some.
+// byUnique looks up the resource with a unique value in the API server. If the cache has one candidate,
+// and it still has the value, this costs one read. Otherwise the claim on the value names the object:
+// the cache may be stale, or contain several candidates if some were created with kubectl.
 func byUnique[T v1alpha1.Object, S any](c *collection[T, S], v *view, value string) ([]T, error) {
-	var known []string
+	var cached []string
 	for _, o := range indexed[T](c.informer, indexUnique, v.namespace, value) {
 		if isVisible(o) {
-			known = append(known, o.GetName())
+			cached = append(cached, o.GetName())
 		}
 	}
-	if len(known) == 1 {
-		if found, err := c.withUnique(v, known, value); err != nil || len(found) > 0 {
+	if len(cached) == 1 {
+		if found, err := c.withUnique(v, cached, value); err != nil || len(found) > 0 {
 			return found, err
 		}
-		known = nil
+		cached = nil
 	}
 	holder, err := c.holder(v.ctx, v.namespace, value)
 	if err != nil {
@@ -161,10 +162,10 @@ func byUnique[T v1alpha1.Object, S any](c *collection[T, S], v *view, value stri
 			return found, err
 		}
 	}
-	return c.withUnique(v, known, value)
+	return c.withUnique(v, cached, value)
 }
 
-// withUnique are those of the named objects that have a unique value, as the API server has them.
+// withUnique reads objects from the API server and returns those that have a unique value.
 func (c *collection[T, S]) withUnique(v *view, names []string, value string) ([]T, error) {
 	var found []T
 	for _, name := range names {
@@ -180,17 +181,62 @@ func (c *collection[T, S]) withUnique(v *view, names []string, value string) ([]
 	return found, nil
 }
 
-// holder names the object that has claimed a unique value; empty when nobody has.
+// holder returns the name of the object that holds the claim on a unique value; empty if there is none.
 func (c *collection[T, S]) holder(ctx context.Context, namespace, value string) (string, error) {
 	claim := &v1alpha1.Claim{}
 	err := c.d.kube.Live().Get(ctx, client.ObjectKey{Namespace: namespace, Name: c.unique.Name(value)}, claim)
 	return claim.Spec.Holder.Name, client.IgnoreNotFound(err)
 }
 
-// byIndex looks up the resources with a value in an index of the cache.
+// byIndex looks up resources in an index of the cache.
 func byIndex[T v1alpha1.Object, S any](index string) lookup[T, S] {
 	return func(c *collection[T, S], v *view, value string) ([]T, error) {
 		found := indexed[T](c.informer, index, v.namespace, value)
 		return slices.DeleteFunc(found, func(o T) bool { return !isVisible(o) }), nil
 	}
 }
+
+// item is a candidate of a query. It converts only the attributes that are read.
+type item[T v1alpha1.Object, S any] struct {
+	c      *collection[T, S]
+	v      *view
+	object T
+}
+
+// Get implements schema.Source.
+func (i *item[T, S]) Get(ref schema.Ref) any {
+	if ref.Extension == "" {
+		switch ref.Attribute.Name {
+		case "id":
+			return i.object.GetName()
+		case "meta":
+			return i.c.bare(i.v, i.object).Get(ref)
+		case "schemas":
+			return i.Resource().Get(ref)
+		}
+	}
+	spec := i.c.spec(i.object)
+	if value, ok := i.c.table.attribute(i.v, i.object.GetName(), spec, ref); ok {
+		return value
+	}
+	s := i.v.resourceType.Extension(ref.Extension)
+	if s == nil {
+		return nil
+	}
+	values := extension.Read(s, *i.c.extensions(spec))
+	switch {
+	case ref.Attribute != nil:
+		return values[ref.Attribute.Name]
+	case len(values) == 0:
+		return nil
+	}
+	return values
+}
+
+// Position implements scim.Item.
+func (i *item[T, S]) Position() scim.Position {
+	return scim.PositionOf(i.object.GetCreationTimestamp().Time, i.object.GetName())
+}
+
+// Resource implements scim.Item.
+func (i *item[T, S]) Resource() *schema.Resource { return i.c.resource(i.v, i.object) }

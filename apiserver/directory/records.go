@@ -11,7 +11,7 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/scim"
 )
 
-// record is where an object stands in the store's own order, without looking at the object.
+// record is an object with its sort key in the default order.
 type record[T v1alpha1.Object] struct {
 	created int64
 	id      string
@@ -29,42 +29,41 @@ func before[T v1alpha1.Object](x, y record[T]) bool {
 	return x.id < y.id
 }
 
-// records are the visible objects of a kind, by namespace, in the store's own order: a page at any
-// place of any list costs the page, and an object more costs what a tree of that size does.
+// records are the visible objects of a kind by namespace, in the default order. The cost of a page does
+// not depend on its position, and a change costs O(log n).
 type records[T v1alpha1.Object] struct {
 	mu          sync.Mutex
 	byNamespace map[string]*ordered[T]
 }
 
-// ordered are those of a namespace.
+// ordered is the records of one namespace.
 type ordered[T v1alpha1.Object] struct {
 	tree *btree.BTreeG[record[T]]
-	// shown is a copy of the tree that is not changed any more: readers share it, and go through it
-	// without a lock. A copy is made for the first reader after a change, and shares all nodes with
-	// the tree that have not changed.
-	shown *btree.BTreeG[record[T]]
+	// snapshot is an immutable copy of the tree, which readers share without a lock. The first reader
+	// after a change creates it; copy-on-write shares the unchanged nodes.
+	snapshot *btree.BTreeG[record[T]]
 }
 
 func newRecords[T v1alpha1.Object]() *records[T] {
 	return &records[T]{byNamespace: map[string]*ordered[T]{}}
 }
 
-// change puts what is in the place of what was; each may be nil.
-func (r *records[T]) change(was, is T) {
+// change replaces an object; nil means that there was or is none.
+func (r *records[T]) change(old, changed T) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if exists(was) && (!exists(is) || !is.GetCreationTimestamp().Time.Equal(was.GetCreationTimestamp().Time) || !isVisible(is)) {
-		r.remove(was)
+	if !isNil(old) && (isNil(changed) || !changed.GetCreationTimestamp().Time.Equal(old.GetCreationTimestamp().Time) || !isVisible(changed)) {
+		r.remove(old)
 	}
-	if exists(is) && isVisible(is) {
-		r.put(is)
+	if !isNil(changed) && isVisible(changed) {
+		r.put(changed)
 	}
 }
 
-// exists tells whether there is an object: a nil pointer in a type parameter is not nil.
-func exists[T v1alpha1.Object](o T) bool {
+// isNil reports whether o is a nil pointer: a type parameter cannot be compared with nil.
+func isNil[T v1alpha1.Object](o T) bool {
 	var none T
-	return any(o) != any(none)
+	return any(o) == any(none)
 }
 
 func (r *records[T]) put(o T) {
@@ -73,7 +72,7 @@ func (r *records[T]) put(o T) {
 		of = &ordered[T]{tree: btree.NewBTreeGOptions(before[T], btree.Options{NoLocks: true})}
 		r.byNamespace[o.GetNamespace()] = of
 	}
-	of.shown = nil
+	of.snapshot = nil
 	of.tree.Set(recordOf(o))
 }
 
@@ -82,14 +81,14 @@ func (r *records[T]) remove(o T) {
 	if of == nil {
 		return
 	}
-	of.shown = nil
+	of.snapshot = nil
 	of.tree.Delete(recordOf(o))
 	if of.tree.Len() == 0 {
 		delete(r.byNamespace, o.GetNamespace())
 	}
 }
 
-// of are the records of a namespace as they are now.
+// of returns a snapshot of the records of a namespace.
 func (r *records[T]) of(namespace string) snapshot[T] {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -97,13 +96,13 @@ func (r *records[T]) of(namespace string) snapshot[T] {
 	if of == nil {
 		return snapshot[T]{}
 	}
-	if of.shown == nil {
-		of.shown = of.tree.Copy()
+	if of.snapshot == nil {
+		of.snapshot = of.tree.Copy()
 	}
-	return snapshot[T]{of.shown}
+	return snapshot[T]{of.snapshot}
 }
 
-// snapshot is a list that does not change. The empty one has no tree.
+// snapshot is an immutable sorted list. The empty snapshot has no tree.
 type snapshot[T v1alpha1.Object] struct{ tree *btree.BTreeG[record[T]] }
 
 func (s snapshot[T]) len() int {
@@ -113,7 +112,7 @@ func (s snapshot[T]) len() int {
 	return s.tree.Len()
 }
 
-// all goes through the objects in order.
+// all iterates over the objects in order.
 func (s snapshot[T]) all() iter.Seq[T] {
 	return func(yield func(T) bool) {
 		if s.tree != nil {
@@ -122,7 +121,7 @@ func (s snapshot[T]) all() iter.Seq[T] {
 	}
 }
 
-// from goes through the objects from an index on.
+// from iterates over the objects from an index.
 func (s snapshot[T]) from(start int) iter.Seq[T] {
 	return func(yield func(T) bool) {
 		if s.tree == nil {
@@ -134,7 +133,7 @@ func (s snapshot[T]) from(start int) iter.Seq[T] {
 	}
 }
 
-// after goes through the objects behind a position, whether or not one stands there.
+// after iterates over the objects after a position, which need not be that of an object.
 func (s snapshot[T]) after(p scim.Position) iter.Seq[T] {
 	return func(yield func(T) bool) {
 		if s.tree == nil {

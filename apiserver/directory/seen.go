@@ -36,8 +36,6 @@ type wait struct {
 	// last is the object as it was handled last, gone whether it was deleted; under seen.mu.
 	last metav1.Object
 	gone bool
-	// written is the version that was written, where it is not told to version.
-	written string
 }
 
 func newSeen(c clock.Clock) *seen { return &seen{clock: c, waiting: map[objectKey][]*wait{}} }

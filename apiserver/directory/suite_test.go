@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/apiserver/directory/membership"
 	"github.com/quoin-dev/quoin/apiserver/edit"
 	"github.com/quoin-dev/quoin/apiserver/scim"
 	"github.com/quoin-dev/quoin/apiserver/scim/filter"
@@ -27,8 +28,8 @@ import (
 
 func TestMain(m *testing.M) { apitest.Main(m) }
 
-// room is a tenant on a real API server.
-type room struct {
+// fixture is a tenant of a Directory on a real API server.
+type fixture struct {
 	t         testing.TB
 	api       client.WithWatch
 	namespace string
@@ -43,7 +44,7 @@ func accountOf(namespace string) *v1alpha1.Account {
 	return &v1alpha1.Account{
 		ObjectMeta: metav1.ObjectMeta{Name: namespace, UID: types.UID(namespace), Generation: 1},
 		Spec: v1alpha1.AccountSpec{Namespace: namespace, Scim: &v1alpha1.Scim{Schemas: []v1alpha1.ScimSchema{{
-			ID: customURN, ResourceType: typeUser, Attributes: []v1alpha1.ScimAttribute{
+			ID: customURN, ResourceType: membership.TypeUser, Attributes: []v1alpha1.ScimAttribute{
 				{Name: "badge", Type: "string"},
 				{Name: "level", Type: "integer"},
 				{Name: "rate", Type: "decimal"},
@@ -56,17 +57,17 @@ func accountOf(namespace string) *v1alpha1.Account {
 	}
 }
 
-func newRoom(t testing.TB) *room {
+func newFixture(t testing.TB) *fixture {
 	t.Helper()
 	api, namespace := apitest.Direct(t)
-	r := &room{t: t, api: api, namespace: namespace, account: accountOf(namespace)}
+	r := &fixture{t: t, api: api, namespace: namespace, account: accountOf(namespace)}
 	r.d = r.replica(api)
 	r.Tenant = r.d.Of(r.account)
 	return r
 }
 
-// replica is another process that serves the same.
-func (r *room) replica(c client.WithWatch) *Directory {
+// replica returns another Directory of the same objects, like that of another process.
+func (r *fixture) replica(c client.WithWatch) *Directory {
 	r.t.Helper()
 	ctx, cancel := context.WithCancel(r.t.Context())
 	r.t.Cleanup(cancel)
@@ -92,22 +93,22 @@ func (r *room) replica(c client.WithWatch) *Directory {
 	return d
 }
 
-func (r *room) must(err error) {
+func (r *fixture) must(err error) {
 	r.t.Helper()
 	if err != nil {
 		r.t.Fatal(err)
 	}
 }
 
-// user makes a user.
-func (r *room) user(userName string) *schema.Resource {
+// user creates a user.
+func (r *fixture) user(userName string) *schema.Resource {
 	r.t.Helper()
 	u, err := r.CreateResource(r.t.Context(), r.Tenant.user, schema.Document{"userName": userName})
 	r.must(err)
 	return u
 }
 
-func (r *room) users(prefix string, n int) []string {
+func (r *fixture) users(prefix string, n int) []string {
 	r.t.Helper()
 	var ids []string
 	for i := range n {
@@ -116,8 +117,8 @@ func (r *room) users(prefix string, n int) []string {
 	return ids
 }
 
-// group makes a group with members.
-func (r *room) group(displayName string, members ...string) *schema.Resource {
+// group creates a group with members.
+func (r *fixture) group(displayName string, members ...string) *schema.Resource {
 	r.t.Helper()
 	g, err := r.CreateResource(r.t.Context(), r.Tenant.group, schema.Document{"displayName": displayName, "members": memberList(members...)})
 	r.must(err)
@@ -133,16 +134,16 @@ func memberList(ids ...string) []any {
 }
 
 // change changes the members of a group.
-func (r *room) change(t *Tenant, id string, with func(schema.Set)) error {
+func (r *fixture) change(t *Tenant, id string, change func(schema.Set)) error {
 	_, err := t.ReplaceResource(r.t.Context(), t.group, id, func(g *schema.Resource) (schema.Document, error) {
-		with(g.Document["members"].(schema.Set))
+		change(g.Document["members"].(schema.Set))
 		return g.Document, nil
 	})
 	return err
 }
 
-// kept are the references of a group, whether shown or not, and each as often as it is kept.
-func (r *room) kept(t *Tenant, id string) []string {
+// storedMembers returns all members of a group, visible or not, with duplicates.
+func (r *fixture) storedMembers(t *Tenant, id string) []string {
 	r.t.Helper()
 	var ids []string
 	r.must(r.change(t, id, func(s schema.Set) {
@@ -151,15 +152,15 @@ func (r *room) kept(t *Tenant, id string) []string {
 			ids = append(ids, element["value"].(string))
 		}
 		if s.Len() != len(ids) {
-			r.t.Errorf("Len() = %d, and All() has %d", s.Len(), len(ids))
+			r.t.Errorf("Len() is %d, All() has %d", s.Len(), len(ids))
 		}
 	}))
 	slices.Sort(ids)
 	return ids
 }
 
-// shown are the members of a group that are shown.
-func (r *room) shown(id string) []string {
+// visibleMembers returns the visible members of a group.
+func (r *fixture) visibleMembers(id string) []string {
 	r.t.Helper()
 	g, err := r.GetResource(r.t.Context(), r.Tenant.group, id, nil)
 	r.must(err)
@@ -171,8 +172,8 @@ func (r *room) shown(id string) []string {
 	return ids
 }
 
-// find are the ids that a filter finds, in order.
-func (r *room) find(t *Tenant, rt *schema.ResourceType, text string) []string {
+// find returns the ids of the resources that match a filter, in order.
+func (r *fixture) find(t *Tenant, rt *schema.ResourceType, text string) []string {
 	r.t.Helper()
 	page, err := t.ListResources(r.t.Context(), rt, query(r.t, rt, text))
 	r.must(err)
@@ -210,7 +211,7 @@ func wantError(t testing.TB, err error, status int, scimType scimerror.Type) {
 	}
 }
 
-// memory is a Directory of objects that are put into it, without an API server.
+// memory is a Directory without an API server. Its objects are added with put.
 type memory struct {
 	*Directory
 	indexers map[string]toolscache.Indexer
@@ -234,7 +235,7 @@ func newMemory(t testing.TB) *memory {
 	}}
 }
 
-// put is what an informer does with an object that has come or changed.
+// put adds or changes an object, like an informer.
 func (m *memory) put(o client.Object) {
 	kind, changed := "Chunk", func(any, any) {}
 	switch o.(type) {
@@ -246,6 +247,21 @@ func (m *memory) put(o client.Object) {
 	before, _, _ := m.indexers[kind].Get(o)
 	_ = m.indexers[kind].Update(o)
 	changed(before, o)
+}
+
+func put(s schema.Set, values ...string) {
+	for _, value := range values {
+		s.Put(map[string]any{"value": value})
+	}
+}
+
+// sequence returns values with a prefix and consecutive numbers.
+func sequence(prefix string, from, to int) []string {
+	var values []string
+	for i := from; i < to; i++ {
+		values = append(values, fmt.Sprintf("%s%07d", prefix, i))
+	}
+	return values
 }
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

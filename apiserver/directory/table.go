@@ -6,26 +6,24 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/scim/schema"
 )
 
-// row is one attribute of what S holds: how it is read, and how it is written.
+// row maps one attribute to a field of S.
 type row[S any] struct {
-	// name of the attribute; for an extension with a row of its own its URN.
+	// name is the name of the attribute, or the URN of an extension with a row.
 	name string
-	// get is the attribute's value in the form that it has in a document; nil when there is none.
-	// id is that of the resource.
+	// get returns the value as in a document; nil if there is none. id is the id of the resource.
 	get func(v *view, id string, s *S) any
-	// set gives it a value of that form, or none; nil for what is derived from other objects, or
-	// is not written by the table.
+	// set sets the value, or removes it if it is nil. set is nil for attributes that are derived from
+	// other objects or that the table does not write.
 	set func(v *view, id string, s *S, value any)
-	// sub is one attribute of a complex one or of an extension, without making the whole; nil
-	// where there are none.
+	// sub returns one sub-attribute without converting the whole value; nil for simple attributes.
 	sub func(v *view, id string, s *S, name string) any
-	// absent is what it means to have no value.
-	absent any
-	// costly values are read only where they are asked for.
-	costly bool
+	// defaultValue is the value of an attribute that is not set.
+	defaultValue any
+	// expensive values are read only on request.
+	expensive bool
 }
 
-// table is all that S holds. It is the one place where attributes and fields meet.
+// table maps all attributes to the fields of S.
 type table[S any] struct {
 	rows   []*row[S]
 	byName map[string]*row[S]
@@ -39,7 +37,7 @@ func newTable[S any](rows ...*row[S]) *table[S] {
 	return t
 }
 
-// get is the value of one attribute.
+// get returns the value of one attribute.
 func (t *table[S]) get(v *view, id string, s *S, name string) any {
 	if r := t.byName[name]; r != nil {
 		return r.get(v, id, s)
@@ -47,11 +45,11 @@ func (t *table[S]) get(v *view, id string, s *S, name string) any {
 	return nil
 }
 
-// read is all that has a value, without what is costly and not wanted.
+// read returns all values, except expensive ones that the view does not need.
 func (t *table[S]) read(v *view, id string, s *S) map[string]any {
 	values := make(map[string]any, len(t.rows)/2)
 	for _, r := range t.rows {
-		if r.costly && !v.wants(r.name) {
+		if r.expensive && !v.wants(r.name) {
 			continue
 		}
 		if value := r.get(v, id, s); value != nil {
@@ -61,18 +59,18 @@ func (t *table[S]) read(v *view, id string, s *S) map[string]any {
 	return values
 }
 
-// write makes s what values say. A field whose attribute has the value already is left alone: what
-// means the same in two forms, such as an empty object and none, stays as somebody has written it.
+// write sets the fields of s to values. A field that already has the value is not modified, so that
+// equivalent notations, such as an empty object and none, stay as in the manifest.
 func (t *table[S]) write(v *view, id string, s *S, values map[string]any) {
 	for _, r := range t.rows {
 		if r.set == nil {
 			continue
 		}
-		wanted := values[r.name]
-		if wanted == nil {
-			wanted = r.absent
+		value := values[r.name]
+		if value == nil {
+			value = r.defaultValue
 		}
-		if !reflect.DeepEqual(r.get(v, id, s), wanted) {
+		if !reflect.DeepEqual(r.get(v, id, s), value) {
 			r.set(v, id, s, values[r.name])
 		}
 	}
@@ -92,15 +90,15 @@ func text[S any](name string, field func(*S) *string) *row[S] {
 	}
 }
 
-// flag is a boolean; absent is what is shown where the field is nil.
-func flag[S any](name string, field func(*S) **bool, absent any) *row[S] {
+// flag returns the row of a boolean with a default.
+func flag[S any](name string, field func(*S) **bool, defaultValue any) *row[S] {
 	return &row[S]{
-		name: name, absent: absent,
+		name: name, defaultValue: defaultValue,
 		get: func(_ *view, _ string, s *S) any {
 			if value := *field(s); value != nil {
 				return *value
 			}
-			return absent
+			return defaultValue
 		},
 		set: func(_ *view, _ string, s *S, value any) {
 			*field(s) = nil
@@ -111,7 +109,7 @@ func flag[S any](name string, field func(*S) **bool, absent any) *row[S] {
 	}
 }
 
-// object is a complex attribute, or an extension, in a struct of its own.
+// object returns the row of a complex attribute or of an extension, stored in a struct.
 func object[S, P any](name string, field func(*S) **P, of *table[P]) *row[S] {
 	return &row[S]{
 		name: name,
@@ -143,7 +141,7 @@ func object[S, P any](name string, field func(*S) **P, of *table[P]) *row[S] {
 	}
 }
 
-// list is a multi-valued complex attribute.
+// list returns the row of a multi-valued complex attribute.
 func list[S, E any](name string, field func(*S) *[]E, of *table[E]) *row[S] {
 	return &row[S]{
 		name: name,
@@ -176,7 +174,7 @@ func list[S, E any](name string, field func(*S) *[]E, of *table[E]) *row[S] {
 	}
 }
 
-// attribute reads one attribute of a resource.
+// attribute returns the value of one attribute, and false for an extension without a row.
 func (t *table[S]) attribute(v *view, id string, s *S, ref schema.Ref) (any, bool) {
 	if ref.Extension == "" {
 		return t.get(v, id, s, ref.Attribute.Name), true

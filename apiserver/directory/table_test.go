@@ -12,10 +12,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/apiserver/directory/extension"
+	"github.com/quoin-dev/quoin/apiserver/directory/membership"
 	"github.com/quoin-dev/quoin/apiserver/scim/schema"
 )
 
-// fill gives every field of a struct a value of its own.
+// fill sets every field of a struct to a distinct value.
 func fill(v reflect.Value, next *int) {
 	switch v.Kind() {
 	case reflect.String:
@@ -41,7 +43,7 @@ func fullUser() *v1alpha1.ScimUser {
 	u := &v1alpha1.ScimUser{ObjectMeta: metav1.ObjectMeta{Namespace: "acme", Name: "u1", UID: "12345678-aaaa"}}
 	next := 0
 	fill(reflect.ValueOf(&u.Spec).Elem(), &next)
-	u.Spec.Active = new(false) // true is what none means
+	u.Spec.Active = new(false) // true is the default
 	u.Spec.Extensions = []v1alpha1.ScimExtension{
 		{Schema: "urn:other:unknown", Attributes: apiextensionsv1.JSON{Raw: []byte(`{"kept":12345678901234567890}`)}},
 		{Schema: customURN, Attributes: apiextensionsv1.JSON{Raw: []byte(
@@ -58,19 +60,19 @@ func inMemory(t testing.TB) (*memory, *Tenant, *view) {
 	return m, tenant, v
 }
 
-// TestEveryAttributeOfUsers: every field of a user is an attribute, every attribute that can be
-// written is a field, and both ways lead back.
-func TestEveryAttributeOfUsers(t *testing.T) {
+// TestUserAttributesRoundTrip checks that every field of a user is an attribute, that every writable
+// attribute is a field, and that the conversion round-trips.
+func TestUserAttributesRoundTrip(t *testing.T) {
 	m, tenant, v := inMemory(t)
 	u := fullUser()
 	d := m.users.resource(v, u).Document
-	everyAttribute(t, "", tenant.user.Core.Attributes, d)
+	checkAttributes(t, "", tenant.user.Core.Attributes, d)
 	for _, e := range tenant.user.Extensions {
 		values, _ := d[e.Schema.ID].(map[string]any)
-		everyAttribute(t, e.Schema.ID+":", e.Schema.Attributes, values)
+		checkAttributes(t, e.Schema.ID+":", e.Schema.Attributes, values)
 	}
 	if _, shown := d["urn:other:unknown"]; shown {
-		t.Error("a schema that is not declared is shown")
+		t.Error("an undeclared schema is visible")
 	}
 	made := &v1alpha1.ScimUser{}
 	made.Spec.Extensions = []v1alpha1.ScimExtension{u.Spec.Extensions[0]}
@@ -78,7 +80,7 @@ func TestEveryAttributeOfUsers(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := u.DeepCopy()
-	want.Spec.Enterprise.Manager.DisplayName = "" // is read-only
+	want.Spec.Enterprise.Manager.DisplayName = "" // read-only
 	want.Spec.Extensions[1].Attributes.Raw = []byte(`{"badge":"b","level":7,"page":"https://x","rate":1.5,"remote":false,"since":"2026-01-31T12:00:00Z","teams":["a","b"]}`)
 	if diff := cmp.Diff(want.Spec, made.Spec); diff != "" {
 		t.Errorf("written from the document (-want +got):\n%s", diff)
@@ -92,7 +94,7 @@ func TestEveryAttributeOfUsers(t *testing.T) {
 	}
 }
 
-func everyAttribute(t *testing.T, path string, attributes []*schema.Attribute, values map[string]any) {
+func checkAttributes(t *testing.T, path string, attributes []*schema.Attribute, values map[string]any) {
 	t.Helper()
 	for _, a := range attributes {
 		value, ok := values[a.Name]
@@ -100,25 +102,25 @@ func everyAttribute(t *testing.T, path string, attributes []*schema.Attribute, v
 			continue
 		}
 		if !ok {
-			t.Errorf("%s is not shown", path+a.Name)
+			t.Errorf("%s is missing", path+a.Name)
 			continue
 		}
 		if elements, many := value.([]any); many && a.Type == schema.Complex {
 			value = elements[0]
 		}
 		if element, ok := value.(map[string]any); ok {
-			everyAttribute(t, path+a.Name+".", a.SubAttributes, element)
+			checkAttributes(t, path+a.Name+".", a.SubAttributes, element)
 		}
 	}
 	for name := range values {
 		if !slices.ContainsFunc(attributes, func(a *schema.Attribute) bool { return a.Name == name }) && name != "externalId" && path+name != schema.EnterpriseURN && path+name != customURN {
-			t.Errorf("%s is shown and in no schema", path+name)
+			t.Errorf("%s is not in a schema", path+name)
 		}
 	}
 }
 
-// TestNothingChanges: to write what is shown changes nothing, however it is written down.
-func TestNothingChanges(t *testing.T) {
+// TestWriteIsIdempotent checks that writing a document that was read changes nothing, in any notation.
+func TestWriteIsIdempotent(t *testing.T) {
 	m, _, v := inMemory(t)
 	cases := map[string]v1alpha1.ScimUserSpec{
 		"full":            fullUser().Spec,
@@ -138,14 +140,14 @@ func TestNothingChanges(t *testing.T) {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(u.Spec, after.Spec); diff != "" {
-				t.Errorf("changed (-was +is):\n%s", diff)
+				t.Errorf("changed (-before +after):\n%s", diff)
 			}
 		})
 	}
 }
 
-// TestUndeclaredAttributesStay: an update of a declared extension keeps what is not declared.
-func TestUndeclaredAttributesStay(t *testing.T) {
+// TestUndeclaredAttributesAreKept checks that a write keeps undeclared extensions and attributes.
+func TestUndeclaredAttributesAreKept(t *testing.T) {
 	m, _, v := inMemory(t)
 	u := fullUser()
 	d := m.users.resource(v, u).Document
@@ -159,12 +161,12 @@ func TestUndeclaredAttributesStay(t *testing.T) {
 	}
 	want := []string{`urn:other:unknown{"kept":12345678901234567890}`, customURN + `{"former":{"x":1}}`}
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("kept (-want +got):\n%s", diff)
+		t.Errorf("stored (-want +got):\n%s", diff)
 	}
 }
 
-// TestItemIsItsResource: what a filter reads of an object is what its resource shows.
-func TestItemIsItsResource(t *testing.T) {
+// TestItemMatchesResource checks that a filter reads the same values of an object as its resource has.
+func TestItemMatchesResource(t *testing.T) {
 	m, tenant, v := inMemory(t)
 	u := fullUser()
 	m.put(u)
@@ -213,11 +215,11 @@ func TestManager(t *testing.T) {
 	}
 	setManager(v, "", e, manager(v, "", e))
 	if e.Manager.DisplayName != "" {
-		t.Error("a derived name was written down")
+		t.Error("a derived name was stored")
 	}
 	e.Manager.DisplayName = "Chief"
 	if got := manager(v, "", e).(map[string]any)["displayName"]; got != "Chief" {
-		t.Errorf("got %v, want the name that is written down", got)
+		t.Errorf("got %v, want the stored name", got)
 	}
 	setManager(v, "", e, map[string]any{"value": "other"})
 	if diff := cmp.Diff(&v1alpha1.ScimManager{Value: "other"}, e.Manager); diff != "" {
@@ -228,12 +230,12 @@ func TestManager(t *testing.T) {
 func TestDeclaredSchemas(t *testing.T) {
 	account := accountOf("acme")
 	account.Spec.Scim.Schemas = append(account.Spec.Scim.Schemas,
-		v1alpha1.ScimSchema{ID: "URN:ACME:params:scim:schemas:custom:2.0:USER", ResourceType: typeUser, Attributes: []v1alpha1.ScimAttribute{{Name: "x", Type: "string"}}},
-		v1alpha1.ScimSchema{ID: "urn:acme:team", ResourceType: typeGroup, Attributes: []v1alpha1.ScimAttribute{
+		v1alpha1.ScimSchema{ID: "URN:ACME:params:scim:schemas:custom:2.0:USER", ResourceType: membership.TypeUser, Attributes: []v1alpha1.ScimAttribute{{Name: "x", Type: "string"}}},
+		v1alpha1.ScimSchema{ID: "urn:acme:team", ResourceType: membership.TypeGroup, Attributes: []v1alpha1.ScimAttribute{
 			{Name: "code", Type: "string", CaseExact: new(true), Required: new(true), Immutable: new(true), Description: "Code."},
 			{Name: "wiki", Type: "reference"}, {Name: "chat", Type: "reference", CaseExact: new(false)},
 		}})
-	user, group := resourceTypes(account)
+	user, group := extension.ResourceTypes(account)
 	if len(user.Extensions) != 2 || len(group.Extensions) != 1 || len(schema.User.Extensions) != 1 {
 		t.Fatalf("%d and %d extensions", len(user.Extensions), len(group.Extensions))
 	}
@@ -247,7 +249,7 @@ func TestDeclaredSchemas(t *testing.T) {
 	}
 }
 
-func TestTenantsAreKept(t *testing.T) {
+func TestTenantsAreCached(t *testing.T) {
 	m := newMemory(t)
 	account := accountOf("acme")
 	first := m.Of(account)
@@ -257,6 +259,6 @@ func TestTenantsAreKept(t *testing.T) {
 	account.Generation++
 	account.Spec.Scim = nil
 	if second := m.Of(account); second == first || second.ResourceTypes()[0] != schema.User {
-		t.Error("a changed account has the tenant of before")
+		t.Error("a changed account has its previous tenant")
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/quoin-dev/quoin/internal/claims"
 )
 
-// The tables of what users consist of.
+// Attribute tables of users.
 var (
 	multiValue = newTable(
 		text("value", func(m *v1alpha1.ScimMultiValue) *string { return &m.Value }),
@@ -61,7 +61,7 @@ var (
 		values("entitlements", func(s *v1alpha1.ScimUserSpec) *[]v1alpha1.ScimMultiValue { return &s.Entitlements }),
 		values("roles", func(s *v1alpha1.ScimUserSpec) *[]v1alpha1.ScimMultiValue { return &s.Roles }),
 		values("x509Certificates", func(s *v1alpha1.ScimUserSpec) *[]v1alpha1.ScimMultiValue { return &s.X509Certificates }),
-		&row[v1alpha1.ScimUserSpec]{name: "groups", get: groupsOfUser, costly: true},
+		&row[v1alpha1.ScimUserSpec]{name: "groups", get: groupsOfUser, expensive: true},
 		object(schema.EnterpriseURN, func(s *v1alpha1.ScimUserSpec) **v1alpha1.ScimEnterprise { return &s.Enterprise }, enterprise),
 	)
 )
@@ -70,7 +70,7 @@ func values(name string, field func(*v1alpha1.ScimUserSpec) *[]v1alpha1.ScimMult
 	return list(name, field, multiValue)
 }
 
-// userKind is what Users are.
+// userKind returns the kind of Users.
 func userKind() kind[*v1alpha1.ScimUser, v1alpha1.ScimUserSpec] {
 	return kind[*v1alpha1.ScimUser, v1alpha1.ScimUserSpec]{
 		name:       schema.User.Name,
@@ -79,9 +79,9 @@ func userKind() kind[*v1alpha1.ScimUser, v1alpha1.ScimUserSpec] {
 		extensions: func(s *v1alpha1.ScimUserSpec) *[]v1alpha1.ScimExtension { return &s.Extensions },
 		uniqueName: "userName",
 		unique:     claims.UserName,
-		complete: func(u *v1alpha1.ScimUser) {
+		setDefaults: func(u *v1alpha1.ScimUser) {
 			if u.Spec.Active == nil {
-				u.Spec.Active = new(true) // so that kubectl shows it
+				u.Spec.Active = new(true) // visible in kubectl
 			}
 		},
 		lookups: map[string]lookup[*v1alpha1.ScimUser, v1alpha1.ScimUserSpec]{
@@ -94,8 +94,8 @@ func userKind() kind[*v1alpha1.ScimUser, v1alpha1.ScimUserSpec] {
 	}
 }
 
-// manager is the enterprise extension's, with a name: the one that is written down, or else that
-// of the manager's user.
+// manager returns the manager of the enterprise extension with a display name: the stored one, or else
+// that of the manager's user.
 func manager(v *view, _ string, e *v1alpha1.ScimEnterprise) any {
 	m := e.Manager
 	if m == nil || m.Value == "" && m.DisplayName == "" {
@@ -115,7 +115,8 @@ func manager(v *view, _ string, e *v1alpha1.ScimEnterprise) any {
 	return element
 }
 
-// setManager leaves the name of a manager that stays alone: clients cannot write it.
+// setManager sets the manager. It keeps the stored display name of an unchanged manager, because the
+// display name is read-only.
 func setManager(_ *view, _ string, e *v1alpha1.ScimEnterprise, value any) {
 	element, _ := value.(map[string]any)
 	id, _ := element["value"].(string)

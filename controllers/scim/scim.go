@@ -1,5 +1,5 @@
-// Package scim is what the controllers of ScimUsers and ScimGroups have in common: the
-// account, the unique name, the extensions.
+// Package scim is the code shared by the controllers of ScimUsers and ScimGroups: account, unique name
+// and extensions.
 package scim
 
 import (
@@ -22,19 +22,18 @@ import (
 )
 
 const (
-	// inFlightPause is when to look again at a name that is just being given to another object.
-	inFlightPause = 10 * time.Second
-	// takenPause is when to look again at a name that is taken, should nobody have said that it
-	// came free.
-	takenPause = 10 * time.Minute
+	// inFlightInterval is the interval at which a name that is being claimed is checked.
+	inFlightInterval = 10 * time.Second
+	// takenInterval is the interval at which a taken name is checked, in case an event was missed.
+	takenInterval = 10 * time.Minute
 )
 
-// Admit takes the first steps of an object: whose it is, whether its name is its own, and what of
-// its extensions the CRD cannot judge. It returns a note on extensions that are not read, and an
-// outcome when the object gets no further.
+// Admit performs the first steps of a reconciliation: it finds the account, claims the name and checks
+// what the CRD cannot check of extensions. It returns a note on undeclared extensions, or an outcome
+// that ends the reconciliation.
 func Admit[T v1alpha1.Object](
 	ctx context.Context, s *reconciler.Scope[T], name claims.Attribute[T], resource v1alpha1.ScimMemberType, extensions []v1alpha1.ScimExtension,
-) (unread string, o *reconciler.Outcome) {
+) (note string, o *reconciler.Outcome) {
 	account, o := accountOf(ctx, s)
 	if o == nil {
 		o = claim(ctx, s, name)
@@ -45,7 +44,7 @@ func Admit[T v1alpha1.Object](
 	return checkExtensions(account, resource, extensions)
 }
 
-// accountOf is the account that an object belongs to.
+// accountOf returns the account that an object belongs to.
 func accountOf[T v1alpha1.Object](ctx context.Context, s *reconciler.Scope[T]) (*v1alpha1.Account, *reconciler.Outcome) {
 	account, err := tenant.Of(ctx, s.Client, s.Object.GetNamespace())
 	if errors.Is(err, tenant.ErrNoAccount) {
@@ -58,13 +57,13 @@ func accountOf[T v1alpha1.Object](ctx context.Context, s *reconciler.Scope[T]) (
 	return account, nil
 }
 
-// claim makes sure that the name of an object is its own.
+// claim ensures that an object holds the claim on its name.
 func claim[T v1alpha1.Object](ctx context.Context, s *reconciler.Scope[T], name claims.Attribute[T]) *reconciler.Outcome {
 	holder, err := name.Ensure(ctx, s.Client, s.Object)
 	if errors.Is(err, claims.ErrInFlight) {
-		// Whose it is comes out within a minute. Said only where something else was said before.
+		// The holder is known within a minute. The condition is set only if there is an older one.
 		o := reconciler.Progressing(v1alpha1.ReasonProgressing, fmt.Sprintf(
-			"spec.%s: %q is just being given to another object", name.Field, name.Value(s.Object))).Transient().RequeueIn(inFlightPause)
+			"spec.%s: %q is being claimed by another object", name.Field, name.Value(s.Object))).Transient().RequeueIn(inFlightInterval)
 		return &o
 	}
 	if err != nil {
@@ -72,19 +71,19 @@ func claim[T v1alpha1.Object](ctx context.Context, s *reconciler.Scope[T], name 
 	}
 	if holder != "" {
 		o := reconciler.Stalled(v1alpha1.ReasonNameTaken, fmt.Sprintf(
-			"spec.%s: %q belongs to %s %q of the same account; choose another", name.Field, name.Value(s.Object), name.Kind, holder)).RequeueIn(takenPause)
+			"spec.%s: %q belongs to %s %q of the same account; choose another", name.Field, name.Value(s.Object), name.Kind, holder)).RequeueIn(takenInterval)
 		return &o
 	}
 	return nil
 }
 
-// Exists tells whether there is an object of a name, which may be any text. The answer is the
-// cache's own object, not a copy of it: obj must not be changed, nor be read into by others.
+// Exists reports whether an object exists. name may be any text. obj is set to the cache's object
+// without a copy: it must not be modified, nor be the target of other reads.
 func Exists(ctx context.Context, c *kube.Client, namespace, name string, obj client.Object) (bool, error) {
 	if len(content.IsPathSegmentName(name)) > 0 {
 		return false, nil
 	}
-	// Past the client's memory of its own writes, which would read into the cache's object.
+	// The kube.Client would overwrite the cache's object when it reads a newer version.
 	err := c.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, obj, client.UnsafeDisableDeepCopy)
 	if err != nil && !apierrors.IsNotFound(err) {
 		return false, fmt.Errorf("read %q: %w", name, err)
@@ -92,14 +91,14 @@ func Exists(ctx context.Context, c *kube.Client, namespace, name string, obj cli
 	return err == nil, nil
 }
 
-// Failed is the outcome of a call that failed.
+// Failed returns the outcome of an error.
 func Failed(err error) *reconciler.Outcome {
 	o := reconciler.Failed(err)
 	return &o
 }
 
-// Warnings tells people of what is wrong only: that each of a hundred thousand users is in
-// effect is no news, and would be a hundred thousand objects more.
+// Warnings returns a recorder that drops Normal events: one for each of 100,000 users would be 100,000
+// objects.
 func Warnings(r reconciler.Recorder) reconciler.Recorder { return warnings{r} }
 
 type warnings struct{ reconciler.Recorder }

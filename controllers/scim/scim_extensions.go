@@ -11,15 +11,15 @@ import (
 )
 
 const (
-	// coreURN begins the schemas whose attributes have fields of their own in the spec.
+	// coreURN is the prefix of the core schemas, whose attributes are fields of the spec.
 	coreURN = "urn:ietf:params:scim:schemas:core:"
-	// enterpriseURN is the extension that has a field of its own (RFC 7643 section 4.3).
+	// enterpriseURN is the extension that is a field of the spec (RFC 7643 section 4.3).
 	enterpriseURN = "urn:ietf:params:scim:schemas:extension:enterprise:2.0:User"
 )
 
-// checkExtensions looks at what the CRD cannot judge. It returns a note on the schemas that the
-// account does not declare for a type of resource: their attributes are kept, and not read.
-// Schemas are compared without regard to case, as URNs are.
+// checkExtensions checks what the CRD cannot check. It returns a note on the schemas that the account
+// does not declare for a resource type: their attributes are stored and ignored. Schema URNs are
+// case-insensitive.
 func checkExtensions(account *v1alpha1.Account, resource v1alpha1.ScimMemberType, extensions []v1alpha1.ScimExtension) (note string, o *reconciler.Outcome) {
 	if len(extensions) == 0 {
 		return "", nil
@@ -32,29 +32,29 @@ func checkExtensions(account *v1alpha1.Account, resource v1alpha1.ScimMemberType
 			}
 		}
 	}
-	seen := map[string]bool{}
-	var unread []string
+	found := map[string]bool{}
+	var undeclared []string
 	for i, extension := range extensions {
 		urn := strings.ToLower(extension.Schema)
 		switch {
 		case strings.HasPrefix(urn, coreURN), strings.EqualFold(urn, enterpriseURN):
-			return "", invalid(i, "schema: %q has fields of its own in the spec; use these", extension.Schema)
-		case seen[urn]:
-			return "", invalid(i, "schema: %q is there twice, in different case", extension.Schema)
+			return "", invalid(i, "schema: the attributes of %q are fields of the spec; use those", extension.Schema)
+		case found[urn]:
+			return "", invalid(i, "schema: %q occurs twice, in different case", extension.Schema)
 		case !isObject(extension.Attributes.Raw):
 			return "", invalid(i, "attributes: must be an object")
 		case !declared[urn]:
-			unread = append(unread, fmt.Sprintf("%q", extension.Schema))
+			undeclared = append(undeclared, fmt.Sprintf("%q", extension.Schema))
 		}
-		seen[urn] = true
+		found[urn] = true
 	}
-	if len(unread) > 0 {
-		note = "spec.extensions: not declared in the Account's spec.scim.schemas, and kept unread: " + strings.Join(unread, ", ")
+	if len(undeclared) > 0 {
+		note = "spec.extensions: not declared in the Account's spec.scim.schemas, and ignored: " + strings.Join(undeclared, ", ")
 	}
 	return note, nil
 }
 
-// isObject tells whether valid JSON, as the API server stores it, is an object.
+// isObject reports whether data is a JSON object.
 func isObject(data []byte) bool {
 	return bytes.HasPrefix(bytes.TrimSpace(data), []byte("{")) && json.Valid(data)
 }

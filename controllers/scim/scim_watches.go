@@ -18,12 +18,12 @@ import (
 	"github.com/quoin-dev/quoin/internal/claims"
 )
 
-// IndexWanted is the field by which the objects are found that want a name in vain, by the
-// claim that another one has. Objects that have their name are not in it.
+// IndexWanted is the index of the objects that wait for a name, by the name of the claim. Objects that
+// hold their claim are not in it.
 const IndexWanted = requests.CacheOnly + "wanted-claim"
 
-// Wanted is the claim that an object wants in vain, for IndexWanted. What has not been dealt
-// with yet counts: the claim may come free while its status is on the way to the cache.
+// Wanted returns the index function for IndexWanted. Objects whose latest generation has not been
+// observed are included: their claim may be released before the cache has their status.
 func Wanted[T v1alpha1.Object](name claims.Attribute[T]) client.IndexerFunc {
 	return func(o client.Object) []string {
 		obj, ok := o.(T)
@@ -39,9 +39,9 @@ func Wanted[T v1alpha1.Object](name claims.Attribute[T]) client.IndexerFunc {
 	}
 }
 
-// Watch has the objects of a kind looked at when their account declares other schemas, when a
-// claim that they want in vain came or went, and when their own claim is gone. list is an empty
-// list of the kind.
+// Watch adds the watches that the kinds share: objects are reconciled when their account declares other
+// schemas, when a claim that they wait for is created or deleted, and when their own claim is deleted.
+// list is an empty list of the kind.
 func Watch[T v1alpha1.Object](b *builder.Builder, c client.Reader, name claims.Attribute[T], list client.ObjectList) *builder.Builder {
 	return b.
 		Watches(&v1alpha1.Account{}, handler.EnqueueRequestsFromMapFunc(ofAccount[T](c, list)), schemas()).
@@ -49,8 +49,7 @@ func Watch[T v1alpha1.Object](b *builder.Builder, c client.Reader, name claims.A
 		Watches(&v1alpha1.Claim{}, handler.EnqueueRequestsFromMapFunc(holderOf(name.Kind)), predicates.Deletion())
 }
 
-// ofClaim maps a claim that came or went to those that want the name in vain. list is an
-// empty list of their kind.
+// ofClaim maps a claim to the objects that wait for it. list is an empty list of their kind.
 func ofClaim[T client.Object](c client.Reader, list client.ObjectList) handler.MapFunc {
 	return func(ctx context.Context, claim client.Object) []reconcile.Request {
 		return requests.For(ctx, c, empty(list), requests.All[T],
@@ -58,8 +57,8 @@ func ofClaim[T client.Object](c client.Reader, list client.ObjectList) handler.M
 	}
 }
 
-// holderOf maps a claim that is gone to the object of a kind that had it, which has it made
-// again if it still has the value: a claim must not be lost by whoever deleted it.
+// holderOf maps a deleted claim to the object that held it, which creates it again if it still has the
+// value: deleting a claim must not release the name.
 func holderOf(kind string) handler.MapFunc {
 	return func(_ context.Context, obj client.Object) []reconcile.Request {
 		claim, ok := obj.(*v1alpha1.Claim)
@@ -70,7 +69,7 @@ func holderOf(kind string) handler.MapFunc {
 	}
 }
 
-// ofAccount maps an account to the objects of a kind in its namespace.
+// ofAccount maps an account to the objects in its namespace.
 func ofAccount[T client.Object](c client.Reader, list client.ObjectList) handler.MapFunc {
 	return func(ctx context.Context, obj client.Object) []reconcile.Request {
 		account, ok := obj.(*v1alpha1.Account)
@@ -81,20 +80,20 @@ func ofAccount[T client.Object](c client.Reader, list client.ObjectList) handler
 	}
 }
 
-// empty is a list of the same kind: map functions run at the same time.
+// empty returns a new list of the same kind: map functions run concurrently.
 func empty(list client.ObjectList) client.ObjectList {
-	fresh, _ := list.DeepCopyObject().(client.ObjectList)
-	return fresh
+	l, _ := list.DeepCopyObject().(client.ObjectList)
+	return l
 }
 
-// schemas lets through that an account came or went, or declares other schemas: nothing else
-// of it is worth a look at all users.
+// schemas accepts creations and deletions of accounts and changes of their schemas. Other changes do not
+// affect users and groups.
 func schemas() builder.Predicates {
 	return builder.WithPredicates(predicate.Funcs{
 		UpdateFunc: func(e event.UpdateEvent) bool {
-			was, ok := e.ObjectOld.(*v1alpha1.Account)
-			is, ok2 := e.ObjectNew.(*v1alpha1.Account)
-			return ok && ok2 && !equality.Semantic.DeepEqual(was.Spec.Scim, is.Spec.Scim)
+			before, ok := e.ObjectOld.(*v1alpha1.Account)
+			after, ok2 := e.ObjectNew.(*v1alpha1.Account)
+			return ok && ok2 && !equality.Semantic.DeepEqual(before.Spec.Scim, after.Spec.Scim)
 		},
 	})
 }

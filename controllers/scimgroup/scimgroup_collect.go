@@ -17,53 +17,54 @@ import (
 )
 
 const (
-	// Patience is how long a chunk must be unreferenced and untouched before it is collected.
-	// Who makes or touches a chunk has that long to refer to it; requests end far sooner.
-	Patience = 10 * time.Minute
-	// collectPause is the time between two looks.
-	collectPause = 2 * time.Minute
-	// page is how many groups are read at once.
-	page = 500
+	// UnusedGracePeriod is how long a chunk must be unreferenced and unmodified before it is deleted. A
+	// writer must refer to a chunk within that time after it creates or patches the chunk; requests time
+	// out much earlier.
+	UnusedGracePeriod = 10 * time.Minute
+	// collectInterval is the interval between two collections.
+	collectInterval = 2 * time.Minute
+	// pageSize is the page size for lists of groups.
+	pageSize = 500
 )
 
-// sighting is a chunk that no group referred to, and since when it was seen so.
-type sighting struct {
+// unusedChunk is an unreferenced chunk.
+type unusedChunk struct {
 	resourceVersion string
 	since           time.Time
 }
 
-// Collector deletes chunks that no group refers to. See the package's documentation for why
-// it deletes none that somebody is about to use. It remembers what it saw in memory: another
-// leader begins to count anew, and nothing is written at rest.
+// Collector deletes unreferenced chunks. The package documentation explains why it deletes no chunk that
+// a writer is about to use. Its state is in memory, so it writes nothing at rest and the grace period
+// starts again after a change of leader.
 type Collector struct {
 	client *kube.Client
 	clock  clock.Clock
-	unused map[types.UID]sighting
+	unused map[types.UID]unusedChunk
 }
 
-// NewCollector returns a collector of the chunks of all accounts.
+// NewCollector returns a Collector for the chunks of all accounts.
 func NewCollector(c *kube.Client, clk clock.Clock) *Collector {
-	return &Collector{client: c, clock: clk, unused: map[types.UID]sighting{}}
+	return &Collector{client: c, clock: clk, unused: map[types.UID]unusedChunk{}}
 }
 
-// NeedLeaderElection implements manager.LeaderElectionRunnable: one is enough.
+// NeedLeaderElection implements manager.LeaderElectionRunnable.
 func (c *Collector) NeedLeaderElection() bool { return true }
 
-// Start implements manager.Runnable: it collects now and then until the context ends.
+// Start implements manager.Runnable. It collects periodically until the context is done.
 func (c *Collector) Start(ctx context.Context) error {
 	for {
 		if err := c.Once(ctx); err != nil {
-			log.FromContext(ctx).Info("Chunks that no group refers to are still there, for the next look", "cause", err.Error())
+			log.FromContext(ctx).Info("Cannot collect unreferenced chunks; will retry", "cause", err.Error())
 		}
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-c.clock.After(collectPause):
+		case <-c.clock.After(collectInterval):
 		}
 	}
 }
 
-// Once looks at all chunks and deletes those that are due.
+// Once checks all chunks and deletes those that are due.
 func (c *Collector) Once(ctx context.Context) error {
 	due, err := c.due(ctx)
 	if err != nil {
@@ -78,8 +79,8 @@ func (c *Collector) Once(ctx context.Context) error {
 	return errors.Join(failed...)
 }
 
-// due are the chunks by namespace that the cache has shown unreferenced and untouched for
-// long enough.
+// due returns, by namespace, the chunks that have been unreferenced and unmodified in the cache for longer
+// than the grace period.
 func (c *Collector) due(ctx context.Context) (map[string][]*v1alpha1.ScimMemberChunk, error) {
 	list := &v1alpha1.ScimMemberChunkList{}
 	if err := c.client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
@@ -91,32 +92,32 @@ func (c *Collector) due(ctx context.Context) (map[string][]*v1alpha1.ScimMemberC
 	}
 	used := map[client.ObjectKey]bool{}
 	addReferences(used, groups)
-	now, unused, due := c.clock.Now(), map[types.UID]sighting{}, map[string][]*v1alpha1.ScimMemberChunk{}
+	now, unused, due := c.clock.Now(), map[types.UID]unusedChunk{}, map[string][]*v1alpha1.ScimMemberChunk{}
 	for i := range list.Items {
 		chunk := &list.Items[i]
 		if used[client.ObjectKeyFromObject(chunk)] {
 			continue
 		}
-		seen, ok := c.unused[chunk.UID]
-		if !ok || seen.resourceVersion != chunk.ResourceVersion {
-			seen = sighting{chunk.ResourceVersion, now}
+		u, ok := c.unused[chunk.UID]
+		if !ok || u.resourceVersion != chunk.ResourceVersion {
+			u = unusedChunk{chunk.ResourceVersion, now}
 		}
-		unused[chunk.UID] = seen
-		if now.Sub(seen.since) > Patience {
+		unused[chunk.UID] = u
+		if now.Sub(u.since) > UnusedGracePeriod {
 			due[chunk.Namespace] = append(due[chunk.Namespace], chunk)
 		}
 	}
-	c.unused = unused // what is used again or gone is forgotten
+	c.unused = unused // without chunks that are used again or deleted
 	return due, nil
 }
 
-// references are the chunks that the groups of a namespace refer to, as the API server says, page
-// by page. A cache knows no pages, and says of every list that it goes on.
+// references returns the chunks that the groups of a namespace refer to, from the API server: a cache does
+// not support pagination.
 func references(ctx context.Context, live client.Reader, namespace string) (map[client.ObjectKey]bool, error) {
 	used := map[client.ObjectKey]bool{}
 	for next := ""; ; {
 		list := &v1alpha1.ScimGroupList{}
-		if err := live.List(ctx, list, client.InNamespace(namespace), client.Limit(page), client.Continue(next)); err != nil {
+		if err := live.List(ctx, list, client.InNamespace(namespace), client.Limit(pageSize), client.Continue(next)); err != nil {
 			return nil, fmt.Errorf("list groups: %w", err)
 		}
 		addReferences(used, list)
@@ -134,13 +135,13 @@ func addReferences(used map[client.ObjectKey]bool, groups *v1alpha1.ScimGroupLis
 	}
 }
 
-// collect deletes chunks of a namespace that no group refers to, as the API server says.
+// collect deletes the chunks that no group in the API server refers to.
 func (c *Collector) collect(ctx context.Context, namespace string, chunks []*v1alpha1.ScimMemberChunk) error {
 	used, err := references(ctx, c.client.Live(), namespace)
 	if err != nil {
 		return err
 	}
-	removed := 0
+	deleted := 0
 	for _, chunk := range chunks {
 		if used[client.ObjectKeyFromObject(chunk)] {
 			continue
@@ -148,13 +149,13 @@ func (c *Collector) collect(ctx context.Context, namespace string, chunks []*v1a
 		err := c.client.Delete(ctx, chunk, client.Preconditions{UID: &chunk.UID, ResourceVersion: &chunk.ResourceVersion})
 		switch {
 		case err == nil:
-			removed++
+			deleted++
 		case !apierrors.IsConflict(err) && !apierrors.IsNotFound(err):
 			return err
 		}
 	}
-	if removed > 0 {
-		log.FromContext(ctx).Info("Removed chunks that no group refers to", "namespace", namespace, "chunks", removed)
+	if deleted > 0 {
+		log.FromContext(ctx).Info("Deleted unreferenced chunks", "namespace", namespace, "chunks", deleted)
 	}
 	return nil
 }

@@ -1,27 +1,25 @@
-// Package scimgroup reconciles ScimGroups: makes sure that a group's name is its own, counts
-// its members, and says which of them do not exist.
+// Package scimgroup reconciles ScimGroups: it claims the display name, counts the members and reports
+// members that do not exist.
 //
 // # Chunks
 //
-// The members of a group that is kept over SCIM are in ScimMemberChunks, which are named by
-// their content and never change. Who changes a group makes the chunks that are new and then
-// swaps the references in one update; what nobody refers to any more is collected here. A
-// chunk must not be collected between the moment in which somebody decides to use it again
-// and the update that does. That is kept by this protocol:
+// The members of a group that is provisioned over SCIM are in ScimMemberChunks, which are immutable and
+// named by a hash of their content. A writer of a group creates the new chunks and then swaps the
+// references in one update; the Collector deletes unreferenced chunks. It must not delete a chunk between
+// a writer's decision to reuse it and the writer's update. This protocol ensures that:
 //
-//   - Who wants a group to refer to a chunk that the group, as it was read, does not refer to
-//     creates the chunk, or patches its annotation v1alpha1.AnnotationUsed to another value
-//     when it is there; and creates it when the patch does not find it. Either changes the
-//     chunk's resource version.
-//   - It then updates the group with the resource version that was read, within Patience of
-//     the create or patch. On a conflict everything begins anew with the group as it is then.
-//   - The Collector deletes a chunk that it has seen unreferenced and at one resource version
-//     for longer than Patience, after it has asked the API server whether any group refers to
-//     it now, with UID and resource version as preconditions.
+//   - To refer to a chunk that the group, as it was read, does not refer to, a writer creates the chunk.
+//     If it exists, the writer patches its annotation v1alpha1.AnnotationUsed to a new value, and creates
+//     it if the patch returns NotFound. Each of these changes the resource version of the chunk.
+//   - The writer then updates the group with the resource version that it has read, within
+//     UnusedGracePeriod of the create or patch. On a conflict it starts again with the current group.
+//   - The Collector deletes a chunk that has been unreferenced at the same resource version for longer
+//     than UnusedGracePeriod. Before that it checks the references in the API server, and it deletes with
+//     UID and resource version as preconditions.
 //
-// So a patch before the deletion makes the deletion fail, and a patch after it finds nothing
-// and the chunk is made anew. References that were there before need no patch: if somebody
-// else removes one meanwhile, the update of the group has a conflict.
+// So a patch before the deletion makes the deletion fail, and a patch after it returns NotFound and the
+// chunk is created again. Existing references need no patch: if another writer removes one, the update of
+// the group conflicts.
 package scimgroup
 
 import (
@@ -45,25 +43,25 @@ import (
 const FieldManager = "quoin-scimgroup"
 
 const (
-	// large is the number of members from which on a look at all of them is not for every
-	// change: clients add members one by one.
-	large = 1000
-	// pause is the time between two looks at the members of a large group, and how long after
-	// a member came or went the groups that name it are looked at.
-	pause = 5 * time.Second
+	// largeGroup is the number of members from which on changes are batched: clients add members one at a
+	// time, and each reconciliation reads all of them.
+	largeGroup = 1000
+	// batchInterval is the interval between two reconciliations of a large group, and the delay between
+	// the creation or deletion of a member and the reconciliation of its groups.
+	batchInterval = 5 * time.Second
 )
 
 type scope = reconciler.Scope[*v1alpha1.ScimGroup]
 
 type groupReconciler struct {
 	mu sync.Mutex
-	// looked is when the members of a large group were last looked at.
-	looked map[client.ObjectKey]time.Time
+	// counted is the time when the members of a large group were last counted.
+	counted map[client.ObjectKey]time.Time
 }
 
 // New returns the reconciler of ScimGroups.
 func New(c *kube.Client, recorder reconciler.Recorder, clk clock.PassiveClock) *reconciler.Reconciler[*v1alpha1.ScimGroup] {
-	r := &groupReconciler{looked: map[client.ObjectKey]time.Time{}}
+	r := &groupReconciler{counted: map[client.ObjectKey]time.Time{}}
 	return &reconciler.Reconciler[*v1alpha1.ScimGroup]{
 		Client: c.As(FieldManager), Recorder: scim.Warnings(recorder), Clock: clk,
 		New:    func() *v1alpha1.ScimGroup { return &v1alpha1.ScimGroup{} },
@@ -72,13 +70,13 @@ func New(c *kube.Client, recorder reconciler.Recorder, clk clock.PassiveClock) *
 	}
 }
 
-// work takes the steps in order; members come last, because they are what costs.
+// work performs the steps in order. Members are last, because they are expensive.
 func (r *groupReconciler) work(ctx context.Context, s *scope) reconciler.Outcome {
 	g := s.Object
 	g.Status.LastModified = new(metav1.NewTime(lastmodified.Of(g)))
-	unread, o := scim.Admit(ctx, s, claims.GroupName, "Group", g.Spec.Extensions)
+	undeclared, o := scim.Admit(ctx, s, claims.GroupName, "Group", g.Spec.Extensions)
 	if o == nil {
-		o = r.wait(s)
+		o = r.throttle(s)
 	}
 	if o != nil {
 		return *o
@@ -93,7 +91,7 @@ func (r *groupReconciler) work(ctx context.Context, s *scope) reconciler.Outcome
 	}
 	found.report(g)
 	done := reconciler.Done("The group is in effect")
-	for _, note := range []string{unread, cycle} {
+	for _, note := range []string{undeclared, cycle} {
 		if note != "" {
 			done = done.WithDetail(note)
 		}
@@ -101,31 +99,31 @@ func (r *groupReconciler) work(ctx context.Context, s *scope) reconciler.Outcome
 	return done
 }
 
-// wait puts off a look at the members of a large group that were looked at a moment ago. The
-// status says by its observedGeneration that it is of the moment before.
-func (r *groupReconciler) wait(s *scope) *reconciler.Outcome {
+// throttle requeues a large group whose members were counted recently. Until then the
+// observedGeneration shows that the status is outdated.
+func (r *groupReconciler) throttle(s *scope) *reconciler.Outcome {
 	g := s.Object
-	if size(g) < large || g.Status.ObservedGeneration == g.Generation {
-		return nil // small, or called for by a change elsewhere, which has waited already
+	if size(g) < largeGroup || g.Status.ObservedGeneration == g.Generation {
+		return nil // small, or triggered by a delayed watch
 	}
 	key, now := client.ObjectKeyFromObject(g), s.Clock.Now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if rest := r.looked[key].Add(pause).Sub(now); rest > 0 {
+	if rest := r.counted[key].Add(batchInterval).Sub(now); rest > 0 {
 		o := reconciler.Progressing(v1alpha1.ReasonProgressing, "The members are being counted").Transient().RequeueIn(rest)
 		return &o
 	}
-	r.looked[key] = now
+	r.counted[key] = now
 	return nil
 }
 
 func (r *groupReconciler) forget(key client.ObjectKey) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	delete(r.looked, key)
+	delete(r.counted, key)
 }
 
-// size is the number of members as the references say it.
+// size returns the number of members according to the references.
 func size(g *v1alpha1.ScimGroup) int {
 	n := len(g.Spec.Members)
 	for _, chunk := range g.Spec.MemberChunks {

@@ -21,11 +21,11 @@ const (
 	typeUser  v1alpha1.ScimMemberType = "User"
 	typeGroup v1alpha1.ScimMemberType = "Group"
 
-	// named is how many members that do not exist are named.
-	named = 5
+	// maxNamed is the number of missing members that the condition names.
+	maxNamed = 5
 )
 
-// member is what a member is recognised by.
+// member identifies a member.
 type member struct {
 	kind v1alpha1.ScimMemberType
 	name string
@@ -38,20 +38,20 @@ func memberOf(m *v1alpha1.ScimMember) member {
 	return member{typeUser, m.Value}
 }
 
-// members is what was found of a group's members. The order is that of the spec, so that the
-// same state is said in the same words.
+// members is the state of a group's members. The order is that of the spec, so that equal states have
+// equal messages.
 type members struct {
-	seen    map[member]bool
-	count   int32
-	missing []string // the first of them
-	lost    int      // all of them
-	groups  []string // those that exist
+	visited      map[member]bool
+	count        int32
+	missing      []string // at most maxNamed
+	missingCount int
+	groups       []string // existing groups
 }
 
-// observe looks at each member of a group once, in the cache.
+// observe looks up each distinct member of a group in the cache.
 func observe(ctx context.Context, s *scope) (*members, *reconciler.Outcome) {
 	g := s.Object
-	found := &members{seen: make(map[member]bool, size(g))}
+	found := &members{visited: make(map[member]bool, size(g))}
 	if err := found.add(ctx, s.Client, g.Namespace, g.Spec.Members); err != nil {
 		return nil, scim.Failed(err)
 	}
@@ -59,7 +59,7 @@ func observe(ctx context.Context, s *scope) (*members, *reconciler.Outcome) {
 		chunk, err := chunkOf(ctx, s.Client, g.Namespace, ref.Name)
 		if apierrors.IsNotFound(err) {
 			o := reconciler.Stalled(v1alpha1.ReasonChunkMissing, fmt.Sprintf(
-				"spec.memberChunks: chunk %q does not exist, and with it %d members; set the group's members anew", ref.Name, ref.Count))
+				"spec.memberChunks: chunk %q with %d members does not exist; set the members of the group again", ref.Name, ref.Count))
 			return nil, &o
 		}
 		if err == nil {
@@ -72,8 +72,8 @@ func observe(ctx context.Context, s *scope) (*members, *reconciler.Outcome) {
 	return found, nil
 }
 
-// chunkOf reads a chunk that must not be changed. Chunks are made just before a group refers
-// to them, so what the cache does not have is asked of the API server.
+// chunkOf returns a chunk, which must not be modified. Chunks are created just before a group refers to
+// them, so a chunk that is not in the cache is read from the API server.
 func chunkOf(ctx context.Context, c *kube.Client, namespace, name string) (*v1alpha1.ScimMemberChunk, error) {
 	chunk := &v1alpha1.ScimMemberChunk{}
 	found, err := scim.Exists(ctx, c, namespace, name, chunk)
@@ -87,22 +87,22 @@ func chunkOf(ctx context.Context, c *kube.Client, namespace, name string) (*v1al
 	return chunk, err
 }
 
-// add looks at further members.
+// add looks up members.
 func (f *members) add(ctx context.Context, c *kube.Client, namespace string, list []v1alpha1.ScimMember) error {
-	// One object for all: tens of thousands would be for nothing.
+	// One target object for all lookups avoids tens of thousands of allocations.
 	into := map[v1alpha1.ScimMemberType]client.Object{typeUser: &v1alpha1.ScimUser{}, typeGroup: &v1alpha1.ScimGroup{}}
 	for i := range list {
 		m := memberOf(&list[i])
-		if f.seen[m] {
+		if f.visited[m] {
 			continue
 		}
-		f.seen[m] = true
+		f.visited[m] = true
 		exists, err := scim.Exists(ctx, c, namespace, m.name, into[m.kind])
 		switch {
 		case err != nil:
 			return err
 		case !exists:
-			f.miss(m)
+			f.addMissing(m)
 			continue
 		case m.kind == typeGroup:
 			f.groups = append(f.groups, m.name)
@@ -112,26 +112,26 @@ func (f *members) add(ctx context.Context, c *kube.Client, namespace string, lis
 	return nil
 }
 
-func (f *members) miss(m member) {
-	if f.lost++; f.lost <= named {
+func (f *members) addMissing(m member) {
+	if f.missingCount++; f.missingCount <= maxNamed {
 		f.missing = append(f.missing, fmt.Sprintf("%s %q", strings.ToLower(string(m.kind)), m.name))
 	}
 }
 
-// report writes what was found into the status.
+// report sets the status of the group.
 func (f *members) report(g *v1alpha1.ScimGroup) {
 	g.Status.MemberCount = f.count
 	condition := metav1.Condition{
 		Type: v1alpha1.ConditionMembersFound, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonMembersFound,
 		Message: "All members exist", ObservedGeneration: g.Generation,
 	}
-	if f.lost > 0 {
+	if f.missingCount > 0 {
 		text := strings.Join(f.missing, ", ")
-		if more := f.lost - len(f.missing); more > 0 {
+		if more := f.missingCount - len(f.missing); more > 0 {
 			text = fmt.Sprintf("%s and %d more", text, more)
 		}
 		condition.Status, condition.Reason = metav1.ConditionFalse, v1alpha1.ReasonMemberNotFound
-		condition.Message = reconciler.Clip("Members that do not exist do not count: "+text, 2048)
+		condition.Message = reconciler.Clip("Members that do not exist are not counted: "+text, 2048)
 	}
 	meta.SetStatusCondition(&g.Status.Conditions, condition)
 }

@@ -13,26 +13,26 @@ import (
 	"github.com/quoin-dev/quoin/internal/kube"
 )
 
-// maxNested bounds how many groups below a group are looked at.
+// maxNested is the maximum number of nested groups that are visited.
 const maxNested = 1000
 
-// findCycle is a note on a group that contains itself, by the shortest way; empty when it does
-// not. SCIM allows it and nothing here follows members in circles, but it is hardly meant.
+// findCycle returns a note on a group that contains itself, with the shortest path; empty if it does not.
+// SCIM allows cycles and all traversals here terminate, but a cycle is probably a mistake.
 func findCycle(ctx context.Context, c *kube.Client, g *v1alpha1.ScimGroup, groups []string) (string, error) {
-	above := map[string]string{} // the group through which a group was reached first
+	parent := map[string]string{} // the group from which a group was reached first
 	var queue []string
 	reach := func(names []string, from string) bool {
 		for _, name := range names {
-			if _, known := above[name]; known {
+			if _, visited := parent[name]; visited {
 				continue
 			}
-			above[name] = from
+			parent[name] = from
 			queue = append(queue, name)
 		}
 		return slices.Contains(names, g.Name)
 	}
 	found := reach(groups, g.Name)
-	for len(queue) > 0 && !found && len(above) <= maxNested {
+	for len(queue) > 0 && !found && len(parent) <= maxNested {
 		name := queue[0]
 		queue = queue[1:]
 		below, err := groupsIn(ctx, c, g.Namespace, name)
@@ -44,18 +44,18 @@ func findCycle(ctx context.Context, c *kube.Client, g *v1alpha1.ScimGroup, group
 	if !found {
 		return "", nil
 	}
-	var way []string
-	for name := above[g.Name]; name != g.Name; name = above[name] {
-		way = append(way, fmt.Sprintf("%q", name))
+	var path []string
+	for name := parent[g.Name]; name != g.Name; name = parent[name] {
+		path = append(path, fmt.Sprintf("%q", name))
 	}
-	slices.Reverse(way)
-	if len(way) == 0 {
+	slices.Reverse(path)
+	if len(path) == 0 {
 		return "the group is a member of itself", nil
 	}
-	return "the group contains itself, through " + strings.Join(way, ", "), nil
+	return "the group contains itself, through " + strings.Join(path, ", "), nil
 }
 
-// groupsIn are the groups that are members of a group; none when that does not exist.
+// groupsIn returns the groups that are members of a group; none if the group does not exist.
 func groupsIn(ctx context.Context, c *kube.Client, namespace, name string) ([]string, error) {
 	g := &v1alpha1.ScimGroup{}
 	if found, err := scim.Exists(ctx, c, namespace, name, g); err != nil || !found {
@@ -65,7 +65,7 @@ func groupsIn(ctx context.Context, c *kube.Client, namespace, name string) ([]st
 	for _, ref := range g.Spec.MemberChunks {
 		chunk, err := chunkOf(ctx, c, namespace, ref.Name)
 		if apierrors.IsNotFound(err) {
-			continue // which that group says of itself
+			continue // reported on that group
 		}
 		if err != nil {
 			return nil, err

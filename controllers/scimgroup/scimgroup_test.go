@@ -26,25 +26,25 @@ import (
 	"github.com/quoin-dev/quoin/internal/kube"
 )
 
-// fixture is a reconciler in a namespace of its own, with an account.
+// fixture is a reconciler with its own namespace and account.
 type fixture struct {
 	*testing.T
-	api       client.WithWatch
-	namespace string
-	recorder  *events.FakeRecorder
-	clock     *clocktesting.FakeClock
-	account   *v1alpha1.Account
-	reconc    reconcile.Reconciler
-	// calls are noted; refuse is asked before each one.
-	calls  []string
-	refuse func(call string) error
+	api        client.WithWatch
+	namespace  string
+	recorder   *events.FakeRecorder
+	clock      *clocktesting.FakeClock
+	account    *v1alpha1.Account
+	reconciler reconcile.Reconciler
+	// calls are the calls so far. fail is called before each call and may return an error.
+	calls []string
+	fail  func(call string) error
 }
 
 func newFixture(t *testing.T) *fixture {
 	api, namespace := apitest.Direct(t)
 	f := &fixture{
 		T: t, api: api, namespace: namespace, recorder: events.NewFakeRecorder(20),
-		clock: clocktesting.NewFakeClock(time.Now()), refuse: func(string) error { return nil },
+		clock: clocktesting.NewFakeClock(time.Now()), fail: func(string) error { return nil },
 	}
 	f.account = &v1alpha1.Account{
 		ObjectMeta: metav1.ObjectMeta{Name: namespace},
@@ -53,7 +53,7 @@ func newFixture(t *testing.T) *fixture {
 	f.must(api.Create(t.Context(), f.account))
 	t.Cleanup(func() { _ = api.Delete(context.Background(), f.account) })
 	c := f.client()
-	f.reconc = New(kube.NewClient(c, c, "quoin-test"), f.recorder, f.clock)
+	f.reconciler = New(kube.NewClient(c, c, "quoin-test"), f.recorder, f.clock)
 	return f
 }
 
@@ -61,7 +61,7 @@ func (f *fixture) client() client.WithWatch {
 	call := func(op string, obj any, do func() error) error {
 		name := op + " " + strings.TrimPrefix(reflect.TypeOf(obj).String(), "*v1alpha1.")
 		f.calls = append(f.calls, name)
-		if err := f.refuse(name); err != nil {
+		if err := f.fail(name); err != nil {
 			return err
 		}
 		return do()
@@ -103,7 +103,7 @@ func (f *fixture) user(name string) *v1alpha1.ScimUser {
 	return u
 }
 
-// list makes members of names; those that begin with a capital are groups.
+// list returns members with these names. Names that begin with a capital letter are groups.
 func list(names ...string) []v1alpha1.ScimMember {
 	var all []v1alpha1.ScimMember
 	for _, name := range names {
@@ -130,8 +130,8 @@ func (f *fixture) group(name string, members ...string) *v1alpha1.ScimGroup {
 	return g
 }
 
-// refer makes a group of chunks.
-func (f *fixture) refer(g *v1alpha1.ScimGroup, count int32, chunks ...string) {
+// setChunks sets the chunks of a group, each with a number of members.
+func (f *fixture) setChunks(g *v1alpha1.ScimGroup, count int32, chunks ...string) {
 	f.Helper()
 	g.Spec.MemberChunks = nil
 	for _, name := range chunks {
@@ -140,35 +140,36 @@ func (f *fixture) refer(g *v1alpha1.ScimGroup, count int32, chunks ...string) {
 	f.must(f.api.Update(f.Context(), g))
 }
 
-func (f *fixture) try(name string) (*v1alpha1.ScimGroup, ctrl.Result, error) {
+func (f *fixture) reconcile(name string) (*v1alpha1.ScimGroup, ctrl.Result, error) {
 	f.Helper()
 	key := client.ObjectKey{Namespace: f.namespace, Name: name}
-	result, err := f.reconc.Reconcile(f.Context(), ctrl.Request{NamespacedName: key})
+	result, err := f.reconciler.Reconcile(f.Context(), ctrl.Request{NamespacedName: key})
 	g := &v1alpha1.ScimGroup{}
 	f.must(f.api.Get(f.Context(), key, g))
 	return g, result, err
 }
 
-func (f *fixture) once(name string) *v1alpha1.ScimGroup {
+func (f *fixture) mustReconcile(name string) *v1alpha1.ScimGroup {
 	f.Helper()
-	g, _, err := f.try(name)
+	g, _, err := f.reconcile(name)
 	f.must(err)
 	return g
 }
 
-func (f *fixture) rests(name string) {
+// wantNoWrites checks that another reconciliation writes nothing.
+func (f *fixture) wantNoWrites(name string) {
 	f.Helper()
 	f.calls = nil
-	f.once(name)
+	f.mustReconcile(name)
 	for _, call := range f.calls {
 		if !strings.HasPrefix(call, "get ") && !strings.HasPrefix(call, "list ") {
-			f.Errorf("write at rest: %s", call)
+			f.Errorf("unexpected write: %s", call)
 		}
 	}
 }
 
-// says checks a condition.
-func (f *fixture) says(g *v1alpha1.ScimGroup, kind string, status metav1.ConditionStatus, reason, message string) {
+// wantCondition checks a condition.
+func (f *fixture) wantCondition(g *v1alpha1.ScimGroup, kind string, status metav1.ConditionStatus, reason, message string) {
 	f.Helper()
 	c := meta.FindStatusCondition(g.Status.Conditions, kind)
 	if c == nil || c.Status != status || c.Reason != reason || !strings.Contains(c.Message, message) {
@@ -185,101 +186,101 @@ func TestMembers(t *testing.T) {
 	f.user("bob")
 	f.group("sub")
 	f.group("empty")
-	g := f.once("empty")
-	f.says(g, "Ready", "True", "Succeeded", "in effect")
-	f.says(g, "MembersFound", "True", "MembersFound", "All members exist")
+	g := f.mustReconcile("empty")
+	f.wantCondition(g, "Ready", "True", "Succeeded", "in effect")
+	f.wantCondition(g, "MembersFound", "True", "MembersFound", "All members exist")
 
 	f.group("staff", "ann", "Sub")
 	f.chunk("c1", "bob", "ann", "Sub")
 	f.chunk("c2", "bob")
-	g = f.once("staff")
-	f.refer(g, 3, "c1", "c2")
-	g = f.once("staff")
-	f.says(g, "Ready", "True", "Succeeded", "in effect")
-	f.says(g, "MembersFound", "True", "MembersFound", "All members exist")
+	g = f.mustReconcile("staff")
+	f.setChunks(g, 3, "c1", "c2")
+	g = f.mustReconcile("staff")
+	f.wantCondition(g, "Ready", "True", "Succeeded", "in effect")
+	f.wantCondition(g, "MembersFound", "True", "MembersFound", "All members exist")
 	if g.Status.MemberCount != 3 || g.Status.LastModified == nil {
 		t.Errorf("%d members, modified at %s", g.Status.MemberCount, g.Status.LastModified)
 	}
-	f.rests("staff")
+	f.wantNoWrites("staff")
 }
 
-func TestMembersThatDoNotExist(t *testing.T) {
+func TestMissingMembers(t *testing.T) {
 	f := newFixture(t)
 	f.user("ann")
-	f.user("sub") // which is no group
+	f.user("sub") // not a group
 	f.group("staff", "ann", "b", "c", "no name/at all", "Sub", "d", "e", "f")
-	g := f.once("staff")
-	f.says(g, "Ready", "True", "Succeeded", "in effect")
-	f.says(g, "MembersFound", "False", "MemberNotFound", `user "b", user "c", user "no name/at all", group "sub", user "d" and 2 more`)
+	g := f.mustReconcile("staff")
+	f.wantCondition(g, "Ready", "True", "Succeeded", "in effect")
+	f.wantCondition(g, "MembersFound", "False", "MemberNotFound", `user "b", user "c", user "no name/at all", group "sub", user "d" and 2 more`)
 	if g.Status.MemberCount != 1 {
 		t.Errorf("%d members", g.Status.MemberCount)
 	}
-	f.rests("staff")
+	f.wantNoWrites("staff")
 }
 
 func TestChunkMissing(t *testing.T) {
 	f := newFixture(t)
 	f.user("ann")
-	f.refer(f.group("staff"), 7, "c1")
-	g := f.once("staff")
-	f.says(g, "Ready", "False", "ChunkMissing", `chunk "c1" does not exist, and with it 7 members`)
-	f.says(g, "Stalled", "True", "ChunkMissing", "")
-	f.rests("staff")
+	f.setChunks(f.group("staff"), 7, "c1")
+	g := f.mustReconcile("staff")
+	f.wantCondition(g, "Ready", "False", "ChunkMissing", `chunk "c1" with 7 members does not exist`)
+	f.wantCondition(g, "Stalled", "True", "ChunkMissing", "")
+	f.wantNoWrites("staff")
 	f.chunk("c1", "ann")
-	g = f.once("staff")
-	f.says(g, "Ready", "True", "Succeeded", "")
-	f.refer(g, 1, "no/name")
-	f.says(f.once("staff"), "Ready", "False", "ChunkMissing", `"no/name"`)
+	g = f.mustReconcile("staff")
+	f.wantCondition(g, "Ready", "True", "Succeeded", "")
+	f.setChunks(g, 1, "no/name")
+	f.wantCondition(f.mustReconcile("staff"), "Ready", "False", "ChunkMissing", `"no/name"`)
 }
 
 func TestNameTaken(t *testing.T) {
 	f := newFixture(t)
 	f.group("staff")
-	f.once("staff")
+	f.mustReconcile("staff")
 	other := &v1alpha1.ScimGroup{ObjectMeta: f.named("other"), Spec: v1alpha1.ScimGroupSpec{DisplayName: "STAFF"}}
 	f.must(f.api.Create(t.Context(), other))
-	g := f.once("other")
-	f.says(g, "Ready", "False", "NameTaken", `spec.displayName: "STAFF" belongs to ScimGroup "staff"`)
-	f.rests("other")
+	g := f.mustReconcile("other")
+	f.wantCondition(g, "Ready", "False", "NameTaken", `spec.displayName: "STAFF" belongs to ScimGroup "staff"`)
+	f.wantNoWrites("other")
 }
 
 func TestAccountNotFound(t *testing.T) {
 	f := newFixture(t)
 	f.must(f.api.Delete(t.Context(), f.account))
 	f.group("staff")
-	f.says(f.once("staff"), "Ready", "False", "AccountNotFound", f.namespace)
+	f.wantCondition(f.mustReconcile("staff"), "Ready", "False", "AccountNotFound", f.namespace)
 }
 
-// TestCycles are said, with the shortest way, and do no harm.
+// TestCycles checks that cycles are reported with the shortest path.
 func TestCycles(t *testing.T) {
 	f := newFixture(t)
 	f.group("self", "Self")
-	f.says(f.once("self"), "Ready", "True", "Succeeded", "the group is a member of itself")
+	f.wantCondition(f.mustReconcile("self"), "Ready", "True", "Succeeded", "the group is a member of itself")
 	f.group("a", "B", "D")
 	f.group("b", "C")
 	f.chunk("a-and-c", "A", "C")
-	f.refer(f.group("c"), 2, "a-and-c")
+	f.setChunks(f.group("c"), 2, "a-and-c")
 	f.group("d", "C", "gone", "Lost")
-	f.says(f.once("a"), "Ready", "True", "Succeeded", `the group contains itself, through "b", "c"`)
-	f.says(f.once("c"), "Ready", "True", "Succeeded", `the group is a member of itself`)
-	f.rests("a")
-	f.group("above", "A") // is above a cycle, not in one
-	g := f.once("above")
+	f.wantCondition(f.mustReconcile("a"), "Ready", "True", "Succeeded", `the group contains itself, through "b", "c"`)
+	f.wantCondition(f.mustReconcile("c"), "Ready", "True", "Succeeded", `the group is a member of itself`)
+	f.wantNoWrites("a")
+	f.group("above", "A") // contains a cycle, but is not part of it
+	g := f.mustReconcile("above")
 	if c := meta.FindStatusCondition(g.Status.Conditions, "Ready"); c.Message != "The group is in effect" {
-		t.Errorf("says %q", c.Message)
+		t.Errorf("message %q", c.Message)
 	}
 }
 
-// TestLargeGroupsAreLookedAtNowAndThen: the first change at once, those that follow it soon
-// all together.
-func TestLargeGroupsAreLookedAtNowAndThen(t *testing.T) {
+// TestLargeGroupsAreThrottled checks that the first change of a large group is reconciled immediately, and
+// following changes in a batch.
+func TestLargeGroupsAreThrottled(t *testing.T) {
 	f := newFixture(t)
 	f.user("ann")
 	f.chunk("c1", "ann")
 	g := f.group("staff")
-	f.refer(g, large, "c1")
-	g = f.once("staff")
-	f.says(g, "Ready", "True", "Succeeded", "")
+	f.setChunks(g, largeGroup, "c1")
+	g = f.mustReconcile("staff")
+	f.wantCondition(g, "Ready", "True", "Succeeded", "")
 	for i := range 5 {
 		g.Spec.ExternalID = fmt.Sprint(i)
 		f.must(f.api.Update(t.Context(), g))
@@ -287,10 +288,10 @@ func TestLargeGroupsAreLookedAtNowAndThen(t *testing.T) {
 		f.calls = nil
 		var result ctrl.Result
 		var err error
-		g, result, err = f.try("staff")
+		g, result, err = f.reconcile("staff")
 		f.must(err)
-		if g.Status.ObservedGeneration == g.Generation || result.RequeueAfter <= 0 || result.RequeueAfter > pause {
-			t.Errorf("generation %d of %d, comes back after %s", g.Status.ObservedGeneration, g.Generation, result.RequeueAfter)
+		if g.Status.ObservedGeneration == g.Generation || result.RequeueAfter <= 0 || result.RequeueAfter > batchInterval {
+			t.Errorf("observedGeneration %d of %d, requeued after %s", g.Status.ObservedGeneration, g.Generation, result.RequeueAfter)
 		}
 		for _, call := range f.calls {
 			if call == "get ScimMemberChunk" || strings.HasPrefix(call, "patch") {
@@ -298,12 +299,12 @@ func TestLargeGroupsAreLookedAtNowAndThen(t *testing.T) {
 			}
 		}
 	}
-	f.clock.Step(pause)
-	f.says(f.once("staff"), "Ready", "True", "Succeeded", "")
-	f.rests("staff")
+	f.clock.Step(batchInterval)
+	f.wantCondition(f.mustReconcile("staff"), "Ready", "True", "Succeeded", "")
+	f.wantNoWrites("staff")
 }
 
-// TestFailures: each call may fail; the next try goes on.
+// TestFailures checks that a reconciliation recovers from the failure of any call.
 func TestFailures(t *testing.T) {
 	for _, call := range []string{
 		"list AccountList", "get Claim", "create Claim", "list ClaimList", "get ScimUser", "get ScimMemberChunk", "get ScimGroup", "patch status ScimGroup",
@@ -312,26 +313,26 @@ func TestFailures(t *testing.T) {
 			f := newFixture(t)
 			f.user("ann")
 			f.chunk("c1", "ann")
-			f.refer(f.group("staff", "Staff"), 1, "c1")
+			f.setChunks(f.group("staff", "Staff"), 1, "c1")
 			failed := 0
-			f.refuse = func(c string) error {
+			f.fail = func(c string) error {
 				if c == call && failed == 0 {
 					failed++
 					return errors.New("connection refused")
 				}
 				return nil
 			}
-			if _, _, err := f.try("staff"); err == nil || failed == 0 {
+			if _, _, err := f.reconcile("staff"); err == nil || failed == 0 {
 				t.Errorf("got %v", err)
 			}
-			f.says(f.once("staff"), "Ready", "True", "Succeeded", "member of itself")
-			f.rests("staff")
+			f.wantCondition(f.mustReconcile("staff"), "Ready", "True", "Succeeded", "member of itself")
+			f.wantNoWrites("staff")
 		})
 	}
 }
 
-// collected are the chunks that are left.
-func (f *fixture) left() []string {
+// chunkNames returns the names of the chunks that exist.
+func (f *fixture) chunkNames() []string {
 	f.Helper()
 	list := &v1alpha1.ScimMemberChunkList{}
 	f.must(f.api.List(f.Context(), list, client.InNamespace(f.namespace)))
@@ -354,68 +355,68 @@ func TestCollect(t *testing.T) {
 	f.chunk("unused", "ann")
 	touched := f.chunk("touched", "ann")
 	f.chunk("used-again", "ann")
-	f.refer(g, 1, "used")
+	f.setChunks(g, 1, "used")
 	c := f.collector()
 	step := func(d time.Duration, want ...string) {
 		t.Helper()
 		f.clock.Step(d)
 		f.must(c.Once(t.Context()))
-		if diff := cmp.Diff(want, f.left()); diff != "" {
+		if diff := cmp.Diff(want, f.chunkNames()); diff != "" {
 			t.Errorf("chunks (-want +got):\n%s", diff)
 		}
 	}
 	step(0, "touched", "unused", "used", "used-again")
-	step(Patience-time.Minute, "touched", "unused", "used", "used-again")
+	step(UnusedGracePeriod-time.Minute, "touched", "unused", "used", "used-again")
 	f.must(f.api.Patch(t.Context(), touched, client.RawPatch("application/merge-patch+json",
 		fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"now"}}}`, v1alpha1.AnnotationUsed))))
-	f.refer(g, 1, "used", "used-again")
+	f.setChunks(g, 1, "used", "used-again")
 	step(time.Minute, "touched", "unused", "used", "used-again")
 	step(time.Second, "touched", "used", "used-again")
-	f.refer(g, 1, "used-again") // and "used" is used no more
-	step(Patience-2*time.Minute, "touched", "used", "used-again")
+	f.setChunks(g, 1, "used-again") // "used" is now unreferenced
+	step(UnusedGracePeriod-2*time.Minute, "touched", "used", "used-again")
 	step(2*time.Minute, "used", "used-again")
-	step(Patience, "used-again")
+	step(UnusedGracePeriod, "used-again")
 }
 
-// TestCollectBehindCache: with the client that the controller has, which lists from a cache.
-func TestCollectBehindCache(t *testing.T) {
+// TestCollectWithCache checks the collector with a client that reads from a cache.
+func TestCollectWithCache(t *testing.T) {
 	f := newFixture(t)
 	g := f.group("staff")
 	f.chunk("used", "ann")
 	f.chunk("unused", "ann")
-	f.refer(g, 1, "used")
+	f.setChunks(g, 1, "used")
 	k8s, err := cluster.New(apitest.Server(t), func(o *cluster.Options) {
 		o.Scheme, o.Cache.DefaultNamespaces = apitest.Scheme(t), map[string]cache.Config{f.namespace: {}}
 	})
 	f.must(err)
 	go func() { _ = k8s.Start(t.Context()) }() // ends with the test
 	for _, kind := range []client.Object{&v1alpha1.ScimGroup{}, &v1alpha1.ScimMemberChunk{}} {
-		_, err := k8s.GetCache().GetInformer(t.Context(), kind) // filled when it returns
+		_, err := k8s.GetCache().GetInformer(t.Context(), kind) // returns when synced
 		f.must(err)
 	}
 	c := NewCollector(kube.NewClient(k8s.GetClient(), k8s.GetAPIReader(), "quoin-test"), f.clock)
 	f.must(c.Once(t.Context()))
-	f.clock.Step(Patience + time.Second)
+	f.clock.Step(UnusedGracePeriod + time.Second)
 	f.must(c.Once(t.Context()))
-	if diff := cmp.Diff([]string{"used"}, f.left()); diff != "" {
+	if diff := cmp.Diff([]string{"used"}, f.chunkNames()); diff != "" {
 		t.Errorf("chunks (-want +got):\n%s", diff)
 	}
 }
 
-// TestCollectRaces: what somebody uses between the look and the deletion stays.
+// TestCollectRaces checks that a chunk that is reused before its deletion is kept.
 func TestCollectRaces(t *testing.T) {
 	cases := map[string]struct {
-		at   string // what happens before this call
+		at   string // the call before which the event happens
 		what func(f *fixture, g *v1alpha1.ScimGroup, chunk *v1alpha1.ScimMemberChunk)
 	}{
-		"touched before the deletion": {"delete ScimMemberChunk", func(f *fixture, _ *v1alpha1.ScimGroup, chunk *v1alpha1.ScimMemberChunk) {
+		"patched before the deletion": {"delete ScimMemberChunk", func(f *fixture, _ *v1alpha1.ScimGroup, chunk *v1alpha1.ScimMemberChunk) {
 			f.must(f.api.Patch(f.Context(), chunk, client.RawPatch("application/merge-patch+json",
 				fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"now"}}}`, v1alpha1.AnnotationUsed))))
 		}},
-		"the cache does not know that it is used": {"list ScimGroupList", func(f *fixture, g *v1alpha1.ScimGroup, _ *v1alpha1.ScimMemberChunk) {
-			f.refer(g, 1, "chunk")
+		"referenced, with a stale cache": {"list ScimGroupList", func(f *fixture, g *v1alpha1.ScimGroup, _ *v1alpha1.ScimMemberChunk) {
+			f.setChunks(g, 1, "chunk")
 		}},
-		"made anew": {"delete ScimMemberChunk", func(f *fixture, _ *v1alpha1.ScimGroup, chunk *v1alpha1.ScimMemberChunk) {
+		"created again": {"delete ScimMemberChunk", func(f *fixture, _ *v1alpha1.ScimGroup, chunk *v1alpha1.ScimMemberChunk) {
 			f.must(f.api.Delete(f.Context(), chunk))
 			f.chunk("chunk", "ann")
 		}},
@@ -426,9 +427,9 @@ func TestCollectRaces(t *testing.T) {
 			g, chunk := f.group("staff"), f.chunk("chunk", "ann")
 			c := f.collector()
 			f.must(c.Once(t.Context()))
-			f.clock.Step(Patience + time.Second)
+			f.clock.Step(UnusedGracePeriod + time.Second)
 			f.calls = nil
-			f.refuse = func(call string) error {
+			f.fail = func(call string) error {
 				lists := 0
 				for _, c := range f.calls {
 					if c == "list ScimGroupList" {
@@ -436,25 +437,25 @@ func TestCollectRaces(t *testing.T) {
 					}
 				}
 				if call == tc.at && (lists == 2 || call != "list ScimGroupList") {
-					f.refuse = func(string) error { return nil }
+					f.fail = func(string) error { return nil }
 					tc.what(f, g, chunk)
 				}
 				return nil
 			}
 			f.must(c.Once(t.Context()))
-			if diff := cmp.Diff([]string{"chunk"}, f.left()); diff != "" {
+			if diff := cmp.Diff([]string{"chunk"}, f.chunkNames()); diff != "" {
 				t.Errorf("chunks (-want +got):\n%s", diff)
 			}
 		})
 	}
 }
 
-// TestCollectorRuns by itself until it is told to end, whatever goes wrong.
+// TestCollectorRuns checks that the collector runs until its context is done, despite errors.
 func TestCollectorRuns(t *testing.T) {
 	f := newFixture(t)
 	f.chunk("unused", "ann")
 	failed := 0
-	f.refuse = func(call string) error {
+	f.fail = func(call string) error {
 		if failed++; failed < 4 {
 			return errors.New("connection refused")
 		}
@@ -464,16 +465,16 @@ func TestCollectorRuns(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() { ended <- c.Start(ctx) }()
-	for end := time.Now().Add(30 * time.Second); len(f.left()) > 0; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(30 * time.Second); len(f.chunkNames()) > 0; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatal("nothing is collected")
+			t.Fatal("timeout")
 		}
 		if f.clock.HasWaiters() {
-			f.clock.Step(collectPause)
+			f.clock.Step(collectInterval)
 		}
 	}
 	cancel()
 	if err := <-ended; err != nil || !c.NeedLeaderElection() {
-		t.Errorf("ended with %v", err)
+		t.Errorf("got %v", err)
 	}
 }

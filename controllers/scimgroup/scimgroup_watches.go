@@ -21,14 +21,12 @@ import (
 )
 
 const (
-	// indexChunk is the field by which the groups that refer to a chunk are found.
+	// indexChunk is the index of groups by chunk.
 	indexChunk = requests.CacheOnly + "chunk"
-	// indexMember is the field by which the groups and the chunks are found that may name a
-	// member: by its bucket.
+	// indexMember is the index of groups and chunks by the buckets of their members.
 	indexMember = requests.CacheOnly + "member"
-	// buckets into which members are divided. An index by the members themselves would hold
-	// several strings and a map for each of hundreds of thousands of memberships; this one
-	// finds a handful of chunks, which are then looked through.
+	// buckets is the number of buckets of members. An index by member would need several strings and a map
+	// for each of hundreds of thousands of memberships; this index returns a few chunks to search.
 	buckets = 1 << 14
 )
 
@@ -39,7 +37,7 @@ const (
 // +kubebuilder:rbac:groups=platform.quoin.dev,resources=scimmemberchunks,verbs=delete;get;list;watch
 // +kubebuilder:rbac:groups=platform.quoin.dev,resources=scimusers,verbs=get;list;watch
 
-// AddIndexes lets the cache find the groups of a member at once.
+// AddIndexes adds the indexes of the controller to the cache.
 func AddIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 	return errors.Join(
 		indexer.IndexField(ctx, &v1alpha1.ScimGroup{}, scim.IndexWanted, scim.Wanted(claims.GroupName)),
@@ -67,15 +65,15 @@ func AddIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 	)
 }
 
-// SetupWithManager starts the reconciler in a manager. The cache needs AddIndexes.
+// SetupWithManager adds the controller to a manager. The cache must have the indexes of AddIndexes.
 func SetupWithManager(mgr ctrl.Manager, r reconcile.Reconciler, opts controller.Options) error {
 	c := mgr.GetClient()
 	b := ctrl.NewControllerManagedBy(mgr).
 		Named("scimgroup").
 		For(&v1alpha1.ScimGroup{}, predicates.Spec()).
-		Watches(&v1alpha1.ScimGroup{}, requests.Later(pause, above(c)), predicates.Spec()).
-		Watches(&v1alpha1.ScimUser{}, requests.Later(pause, ofUser(c)), predicates.Existence()).
-		Watches(&v1alpha1.ScimMemberChunk{}, requests.Later(pause, ofChunk(c)), predicates.Existence())
+		Watches(&v1alpha1.ScimGroup{}, requests.Later(batchInterval, ofGroup(c)), predicates.Spec()).
+		Watches(&v1alpha1.ScimUser{}, requests.Later(batchInterval, ofUser(c)), predicates.Existence()).
+		Watches(&v1alpha1.ScimMemberChunk{}, requests.Later(batchInterval, ofChunk(c)), predicates.Existence())
 	return scim.Watch(b, c, claims.GroupName, &v1alpha1.ScimGroupList{}).WithOptions(opts).Complete(r)
 }
 
@@ -94,23 +92,23 @@ func bucketsOf(list []v1alpha1.ScimMember) []string {
 	return all
 }
 
-// ofUser maps a user that came or went to the groups that name it.
+// ofUser maps a user to the groups that it is a member of.
 func ofUser(c client.Reader) handler.MapFunc {
 	return func(ctx context.Context, user client.Object) []reconcile.Request {
-		return naming(ctx, c, user.GetNamespace(), member{typeUser, user.GetName()})
+		return groupsOf(ctx, c, user.GetNamespace(), member{typeUser, user.GetName()})
 	}
 }
 
-// above maps a group to those that contain it, directly or through others: it may exist now
-// or be gone, and the way in which they contain themselves may lead through it.
-func above(c client.Reader) handler.MapFunc {
+// ofGroup maps a group to the groups that contain it, directly or indirectly: the group may have been
+// created or deleted, or be part of a cycle.
+func ofGroup(c client.Reader) handler.MapFunc {
 	return func(ctx context.Context, group client.Object) []reconcile.Request {
 		var all []reconcile.Request
-		seen := map[string]bool{group.GetName(): true}
+		visited := map[string]bool{group.GetName(): true}
 		for queue := []string{group.GetName()}; len(queue) > 0 && len(all) < maxNested; queue = queue[1:] {
-			for _, request := range naming(ctx, c, group.GetNamespace(), member{typeGroup, queue[0]}) {
-				if !seen[request.Name] {
-					seen[request.Name] = true
+			for _, request := range groupsOf(ctx, c, group.GetNamespace(), member{typeGroup, queue[0]}) {
+				if !visited[request.Name] {
+					visited[request.Name] = true
 					all, queue = append(all, request), append(queue, request.Name)
 				}
 			}
@@ -119,20 +117,20 @@ func above(c client.Reader) handler.MapFunc {
 	}
 }
 
-// ofChunk maps a chunk that came or went to the groups that refer to it.
+// ofChunk maps a chunk to the groups that refer to it.
 func ofChunk(c client.Reader) handler.MapFunc {
 	return func(ctx context.Context, chunk client.Object) []reconcile.Request {
-		return referring(ctx, c, chunk.GetNamespace(), chunk.GetName())
+		return referrers(ctx, c, chunk.GetNamespace(), chunk.GetName())
 	}
 }
 
-func referring(ctx context.Context, c client.Reader, namespace, chunk string) []reconcile.Request {
+func referrers(ctx context.Context, c client.Reader, namespace, chunk string) []reconcile.Request {
 	return requests.For(ctx, c, &v1alpha1.ScimGroupList{}, requests.All[*v1alpha1.ScimGroup],
 		client.InNamespace(namespace), client.MatchingFields{indexChunk: chunk})
 }
 
-// naming are the groups that name a member, in place or in a chunk.
-func naming(ctx context.Context, c client.Reader, namespace string, m member) []reconcile.Request {
+// groupsOf returns the groups that have a member, in the group itself or in a chunk.
+func groupsOf(ctx context.Context, c client.Reader, namespace string, m member) []reconcile.Request {
 	isMember := func(other v1alpha1.ScimMember) bool { return memberOf(&other) == m }
 	in, bucket := client.InNamespace(namespace), client.MatchingFields{indexMember: bucketOf(m)}
 	found := requests.For(ctx, c, &v1alpha1.ScimGroupList{}, func(g *v1alpha1.ScimGroup) bool {
@@ -141,7 +139,7 @@ func naming(ctx context.Context, c client.Reader, namespace string, m member) []
 	for _, chunk := range requests.For(ctx, c, &v1alpha1.ScimMemberChunkList{}, func(chunk *v1alpha1.ScimMemberChunk) bool {
 		return slices.ContainsFunc(chunk.Spec.Members, isMember)
 	}, in, bucket) {
-		found = append(found, referring(ctx, c, namespace, chunk.Name)...)
+		found = append(found, referrers(ctx, c, namespace, chunk.Name)...)
 	}
 	return found
 }

@@ -46,8 +46,8 @@ func (f *fixture) start() {
 	go func() { _ = mgr.Start(f.Context()) }()
 }
 
-// comesTo waits until a condition of a group has a reason, and the group so many members.
-func (f *fixture) comesTo(name, kind, reason string, members int32) {
+// waitFor waits until a condition of a group has a reason and the group has a number of members.
+func (f *fixture) waitFor(name, kind, reason string, members int32) {
 	f.Helper()
 	g := &v1alpha1.ScimGroup{}
 	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
@@ -57,35 +57,35 @@ func (f *fixture) comesTo(name, kind, reason string, members int32) {
 			return
 		}
 	}
-	f.Fatalf("%s does not come to %s with %d members: %+v", name, reason, members, g.Status)
+	f.Fatalf("%s: no reason %s with %d members: %+v", name, reason, members, g.Status)
 }
 
-// TestWhatWakes a group: its members, its chunks, and who has its name.
-func TestWhatWakes(t *testing.T) {
+// TestWatches checks that changes of its members, chunks and claim reconcile a group.
+func TestWatches(t *testing.T) {
 	f := newFixture(t)
 	f.start()
 	f.chunk("c1", "bob", "Sub")
-	f.refer(f.group("staff", "ann"), 2, "c1")
-	f.comesTo("staff", "MembersFound", "MemberNotFound", 0)
+	f.setChunks(f.group("staff", "ann"), 2, "c1")
+	f.waitFor("staff", "MembersFound", "MemberNotFound", 0)
 	ann := f.user("ann")
 	f.user("bob")
 	f.group("sub", "Staff")
-	f.comesTo("staff", "MembersFound", "MembersFound", 3)
+	f.waitFor("staff", "MembersFound", "MembersFound", 3)
 	f.must(f.api.Delete(t.Context(), ann))
-	f.comesTo("staff", "MembersFound", "MemberNotFound", 2)
+	f.waitFor("staff", "MembersFound", "MemberNotFound", 2)
 	f.must(f.api.Delete(t.Context(), &v1alpha1.ScimMemberChunk{ObjectMeta: f.named("c1")}))
-	f.comesTo("staff", "Ready", "ChunkMissing", 2)
+	f.waitFor("staff", "Ready", "ChunkMissing", 2)
 
 	other := &v1alpha1.ScimGroup{ObjectMeta: f.named("other"), Spec: v1alpha1.ScimGroupSpec{DisplayName: "Staff"}}
 	f.must(f.api.Create(t.Context(), other))
-	f.comesTo("other", "Ready", "NameTaken", 0)
+	f.waitFor("other", "Ready", "NameTaken", 0)
 	f.must(f.api.Patch(t.Context(), &v1alpha1.ScimGroup{ObjectMeta: f.named("staff")},
 		client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"displayName":"people","memberChunks":null}}`))))
-	f.comesTo("other", "Ready", "Succeeded", 0)
-	f.comesTo("staff", "MembersFound", "MemberNotFound", 0)
+	f.waitFor("other", "Ready", "Succeeded", 0)
+	f.waitFor("staff", "MembersFound", "MemberNotFound", 0)
 }
 
-// inMemory are objects behind a cache's indexes.
+// inMemory returns a fake client with the indexes of the cache.
 func inMemory(t testing.TB, objs ...client.Object) client.WithWatch {
 	builder := fake.NewClientBuilder().WithScheme(apitest.Scheme(t)).WithObjects(objs...).WithStatusSubresource(&v1alpha1.ScimGroup{})
 	builder = builder.WithIndex(&v1alpha1.Account{}, tenant.IndexNamespace, func(o client.Object) []string { return []string{o.(*v1alpha1.Account).Spec.Namespace} })
@@ -115,8 +115,8 @@ func inMemoryGroup(namespace, name, chunk string, members ...string) *v1alpha1.S
 	return g
 }
 
-// TestWhomChangesConcern: those that name it, in place or in a chunk, in its namespace.
-func TestWhomChangesConcern(t *testing.T) {
+// TestMapFunctions checks which groups the change of an object reconciles.
+func TestMapFunctions(t *testing.T) {
 	c := inMemory(t,
 		inMemoryGroup("acme", "staff", "", "ann", "Sub"), inMemoryGroup("acme", "sub", "c1"), inMemoryGroup("acme", "all", "", "Staff", "All"),
 		inMemoryGroup("acme", "other", "", "eve"), inMemoryGroup("other", "staff", "c1", "ann"),
@@ -129,13 +129,13 @@ func TestWhomChangesConcern(t *testing.T) {
 		got  []ctrl.Request
 		want []string
 	}{
-		"a user":                {ofUser(c)(t.Context(), at("ann")), []string{"staff", "sub"}},
-		"a user of a chunk":     {ofUser(c)(t.Context(), at("bob")), []string{"sub"}},
-		"a user of no group":    {ofUser(c)(t.Context(), at("joe")), nil},
-		"a group's namesake":    {ofUser(c)(t.Context(), at("sub")), nil},
-		"a chunk":               {ofChunk(c)(t.Context(), at("c1")), []string{"sub"}},
-		"a group and all above": {above(c)(t.Context(), at("sub")), []string{"all", "staff"}},
-		"a group in itself":     {above(c)(t.Context(), at("all")), nil},
+		"a user":                          {ofUser(c)(t.Context(), at("ann")), []string{"staff", "sub"}},
+		"a user of a chunk":               {ofUser(c)(t.Context(), at("bob")), []string{"sub"}},
+		"a user of no group":              {ofUser(c)(t.Context(), at("joe")), nil},
+		"a user with the name of a group": {ofUser(c)(t.Context(), at("sub")), nil},
+		"a chunk":                         {ofChunk(c)(t.Context(), at("c1")), []string{"sub"}},
+		"a nested group":                  {ofGroup(c)(t.Context(), at("sub")), []string{"all", "staff"}},
+		"a group in itself":               {ofGroup(c)(t.Context(), at("all")), nil},
 	}
 	for name, tc := range cases {
 		var got []string
@@ -152,54 +152,18 @@ func TestWhomChangesConcern(t *testing.T) {
 	}
 }
 
-// BenchmarkLargeGroup measures a look at a group of 50,000, from a real cache, and whom one of
-// its members concerns.
+// BenchmarkLargeGroup measures the reconciliation of a group of 50,000 members with a real cache, and the
+// lookup of the groups of one member.
 func BenchmarkLargeGroup(b *testing.B) {
-	const members, perChunk = 50_000, 1000
 	api, namespace := apitest.Direct(b)
-	must := func(err error) {
-		b.Helper()
-		if err != nil {
-			b.Fatal(err)
-		}
-	}
-	account := &v1alpha1.Account{ObjectMeta: metav1.ObjectMeta{Name: namespace}, Spec: v1alpha1.AccountSpec{Namespace: namespace, Host: v1alpha1.Host(namespace + ".example.com")}}
-	must(api.Create(b.Context(), account))
-	group := inMemoryGroup(namespace, "all", "")
-	for i := 0; i < members; i += perChunk {
-		chunk := &v1alpha1.ScimMemberChunk{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprint("c", i)}}
-		for j := range perChunk {
-			// One user in a hundred exists: five hundred writes are enough, and a miss costs more.
-			chunk.Spec.Members = append(chunk.Spec.Members, v1alpha1.ScimMember{Value: fmt.Sprintf("2819c223-7f76-453a-919d-%012d", i+j)})
-		}
-		must(api.Create(b.Context(), chunk))
-		group.Spec.MemberChunks = append(group.Spec.MemberChunks, v1alpha1.ScimMemberChunkReference{Name: chunk.Name, Count: perChunk})
-		for j := 0; j < perChunk; j += 100 {
-			name := chunk.Spec.Members[j].Value
-			must(api.Create(b.Context(), &v1alpha1.ScimUser{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: v1alpha1.ScimUserSpec{UserName: name}}))
-		}
-	}
-	must(api.Create(b.Context(), group))
+	group := createLargeGroup(b, api, namespace)
 	before := heap()
-	store, err := cache.New(apitest.Server(b), cache.Options{Scheme: apitest.Scheme(b)})
-	must(err)
-	must(store.IndexField(b.Context(), &v1alpha1.Account{}, tenant.IndexNamespace, func(o client.Object) []string { return []string{o.(*v1alpha1.Account).Spec.Namespace} }))
-	must(store.IndexField(b.Context(), &v1alpha1.Claim{}, claims.IndexHolder, func(o client.Object) []string { return []string{o.(*v1alpha1.Claim).Spec.Holder.Name} }))
-	must(AddIndexes(b.Context(), store))
-	go func() { _ = store.Start(b.Context()) }()
-	for !store.WaitForCacheSync(b.Context()) {
-		time.Sleep(time.Millisecond)
-	}
-	c, err := client.New(apitest.Server(b), client.Options{Scheme: apitest.Scheme(b), Cache: &client.CacheOptions{Reader: store}})
-	must(err)
-	for _, list := range []client.ObjectList{&v1alpha1.ScimGroupList{}, &v1alpha1.ScimUserList{}, &v1alpha1.ScimMemberChunkList{}, &v1alpha1.ClaimList{}, &v1alpha1.AccountList{}} {
-		must(c.List(b.Context(), list))
-	}
+	c := cachedClient(b)
 	r := New(kube.NewClient(c, api, "quoin-test"), events.NewFakeRecorder(1), clock.RealClock{})
 	request := ctrl.Request{NamespacedName: client.ObjectKeyFromObject(group)}
 	reconcile := func() {
 		_, err := r.Reconcile(b.Context(), request)
-		must(err)
+		must(b, err)
 	}
 	reconcile()
 	time.Sleep(time.Second)
@@ -209,7 +173,7 @@ func BenchmarkLargeGroup(b *testing.B) {
 		}
 	})
 	user := &v1alpha1.ScimUser{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "2819c223-7f76-453a-919d-000000012345"}}
-	b.Run("whom a member concerns", func(b *testing.B) {
+	b.Run("groups of a member", func(b *testing.B) {
 		for b.Loop() {
 			if got := ofUser(c)(b.Context(), user); len(got) != 1 {
 				b.Fatal(got)
@@ -217,6 +181,57 @@ func BenchmarkLargeGroup(b *testing.B) {
 		}
 	})
 	b.Logf("cache of chunks, users and indexes: %d KiB", (heap()-before)/1024)
+}
+
+func must(b *testing.B, err error) {
+	b.Helper()
+	if err != nil {
+		b.Fatal(err)
+	}
+}
+
+// createLargeGroup creates an account and a group of 50,000 members.
+func createLargeGroup(b *testing.B, api client.Client, namespace string) *v1alpha1.ScimGroup {
+	b.Helper()
+	const members, perChunk = 50_000, 1000
+	account := &v1alpha1.Account{ObjectMeta: metav1.ObjectMeta{Name: namespace}, Spec: v1alpha1.AccountSpec{Namespace: namespace, Host: v1alpha1.Host(namespace + ".example.com")}}
+	must(b, api.Create(b.Context(), account))
+	group := inMemoryGroup(namespace, "all", "")
+	for i := 0; i < members; i += perChunk {
+		chunk := &v1alpha1.ScimMemberChunk{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprint("c", i)}}
+		for j := range perChunk {
+			// One user in a hundred exists: 500 writes are enough, and a missing user is the slower case.
+			chunk.Spec.Members = append(chunk.Spec.Members, v1alpha1.ScimMember{Value: fmt.Sprintf("2819c223-7f76-453a-919d-%012d", i+j)})
+		}
+		must(b, api.Create(b.Context(), chunk))
+		group.Spec.MemberChunks = append(group.Spec.MemberChunks, v1alpha1.ScimMemberChunkReference{Name: chunk.Name, Count: perChunk})
+		for j := 0; j < perChunk; j += 100 {
+			name := chunk.Spec.Members[j].Value
+			must(b, api.Create(b.Context(), &v1alpha1.ScimUser{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: v1alpha1.ScimUserSpec{UserName: name}}))
+		}
+	}
+	must(b, api.Create(b.Context(), group))
+	return group
+}
+
+// cachedClient returns a client that reads from a synced cache with the indexes of the controller.
+func cachedClient(b *testing.B) client.Client {
+	b.Helper()
+	store, err := cache.New(apitest.Server(b), cache.Options{Scheme: apitest.Scheme(b)})
+	must(b, err)
+	must(b, store.IndexField(b.Context(), &v1alpha1.Account{}, tenant.IndexNamespace, func(o client.Object) []string { return []string{o.(*v1alpha1.Account).Spec.Namespace} }))
+	must(b, store.IndexField(b.Context(), &v1alpha1.Claim{}, claims.IndexHolder, func(o client.Object) []string { return []string{o.(*v1alpha1.Claim).Spec.Holder.Name} }))
+	must(b, AddIndexes(b.Context(), store))
+	go func() { _ = store.Start(b.Context()) }()
+	for !store.WaitForCacheSync(b.Context()) {
+		time.Sleep(time.Millisecond)
+	}
+	c, err := client.New(apitest.Server(b), client.Options{Scheme: apitest.Scheme(b), Cache: &client.CacheOptions{Reader: store}})
+	must(b, err)
+	for _, list := range []client.ObjectList{&v1alpha1.ScimGroupList{}, &v1alpha1.ScimUserList{}, &v1alpha1.ScimMemberChunkList{}, &v1alpha1.ClaimList{}, &v1alpha1.AccountList{}} {
+		must(b, c.List(b.Context(), list))
+	}
+	return c
 }
 
 func heap() uint64 {

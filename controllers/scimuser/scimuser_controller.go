@@ -1,5 +1,5 @@
-// Package scimuser reconciles ScimUsers: makes sure that a user's name is its own, and says
-// what is wrong with a user that was written by hand.
+// Package scimuser reconciles ScimUsers: it claims the user name and reports problems of users that were
+// not created over SCIM.
 package scimuser
 
 import (
@@ -31,12 +31,12 @@ func New(c *kube.Client, recorder reconciler.Recorder, clk clock.PassiveClock) *
 	}
 }
 
-// work takes the steps in order. A user costs one write of its status after each change, and
-// reads from the cache only.
+// work performs the steps in order. It reads from the cache only, and writes the status once after a
+// change.
 func work(ctx context.Context, s *scope) reconciler.Outcome {
 	u := s.Object
 	u.Status.LastModified = new(metav1.NewTime(lastmodified.Of(u)))
-	unread, o := scim.Admit(ctx, s, claims.UserName, "User", u.Spec.Extensions)
+	undeclared, o := scim.Admit(ctx, s, claims.UserName, "User", u.Spec.Extensions)
 	if o != nil {
 		return *o
 	}
@@ -45,7 +45,7 @@ func work(ctx context.Context, s *scope) reconciler.Outcome {
 		return reconciler.Failed(err)
 	}
 	done := reconciler.Done("The user is in effect")
-	for _, note := range []string{unread, manager} {
+	for _, note := range []string{undeclared, manager} {
 		if note != "" {
 			done = done.WithDetail(note)
 		}
@@ -53,8 +53,8 @@ func work(ctx context.Context, s *scope) reconciler.Outcome {
 	return done
 }
 
-// missingManager is a note on a manager who does not exist. Clients provision users in any
-// order, so this is no mistake.
+// missingManager returns a note on a manager that does not exist. This is not an error, because clients
+// provision users in any order.
 func missingManager(ctx context.Context, s *scope) (string, error) {
 	name := managerOf(s.Object)
 	if name == "" {
@@ -67,7 +67,7 @@ func missingManager(ctx context.Context, s *scope) (string, error) {
 	return fmt.Sprintf("spec.enterprise.manager.value: there is no user %q", name), nil
 }
 
-// managerOf is the name of a user's manager; empty when there is none.
+// managerOf returns the name of a user's manager; empty if there is none.
 func managerOf(u *v1alpha1.ScimUser) string {
 	if u.Spec.Enterprise == nil || u.Spec.Enterprise.Manager == nil {
 		return ""

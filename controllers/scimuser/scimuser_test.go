@@ -24,21 +24,21 @@ import (
 	"github.com/quoin-dev/quoin/internal/kube"
 )
 
-// fixture is a reconciler in a namespace of its own, with an account.
+// fixture is a reconciler with its own namespace and account.
 type fixture struct {
 	*testing.T
 	api       client.WithWatch
 	namespace string
 	recorder  *events.FakeRecorder
 	account   *v1alpha1.Account
-	// writes are noted; refuse is asked before each call.
+	// writes are the writes so far. fail is called before each call and may return an error.
 	writes []string
-	refuse func(call string) error
+	fail   func(call string) error
 }
 
 func newFixture(t *testing.T) *fixture {
 	api, namespace := apitest.Direct(t)
-	f := &fixture{T: t, api: api, namespace: namespace, recorder: events.NewFakeRecorder(20), refuse: func(string) error { return nil }}
+	f := &fixture{T: t, api: api, namespace: namespace, recorder: events.NewFakeRecorder(20), fail: func(string) error { return nil }}
 	f.account = &v1alpha1.Account{
 		ObjectMeta: metav1.ObjectMeta{Name: namespace},
 		Spec: v1alpha1.AccountSpec{
@@ -60,7 +60,7 @@ func (f *fixture) client() client.WithWatch {
 		if write {
 			f.writes = append(f.writes, name)
 		}
-		if err := f.refuse(name); err != nil {
+		if err := f.fail(name); err != nil {
 			return err
 		}
 		return do()
@@ -82,7 +82,7 @@ func (f *fixture) client() client.WithWatch {
 			return call("delete", obj, true, func() error { return c.Delete(ctx, obj, opts...) })
 		},
 		Patch: func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
-			return errors.New("nothing but the status is to be patched")
+			return errors.New("only the status may be patched")
 		},
 		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, obj client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
 			return call("patch "+sub, obj, true, func() error { return c.SubResource(sub).Patch(ctx, obj, patch, opts...) })
@@ -97,7 +97,7 @@ func (f *fixture) must(err error) {
 	}
 }
 
-// user makes a user.
+// user creates a user.
 func (f *fixture) user(name string, spec v1alpha1.ScimUserSpec) *v1alpha1.ScimUser {
 	f.Helper()
 	u := &v1alpha1.ScimUser{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: name}, Spec: spec}
@@ -105,7 +105,7 @@ func (f *fixture) user(name string, spec v1alpha1.ScimUserSpec) *v1alpha1.ScimUs
 	return u
 }
 
-func (f *fixture) try(name string) (*v1alpha1.ScimUser, ctrl.Result, error) {
+func (f *fixture) reconcile(name string) (*v1alpha1.ScimUser, ctrl.Result, error) {
 	f.Helper()
 	c := f.client()
 	key := client.ObjectKey{Namespace: f.namespace, Name: name}
@@ -115,25 +115,25 @@ func (f *fixture) try(name string) (*v1alpha1.ScimUser, ctrl.Result, error) {
 	return u, result, err
 }
 
-func (f *fixture) once(name string) (*v1alpha1.ScimUser, ctrl.Result) {
+func (f *fixture) mustReconcile(name string) (*v1alpha1.ScimUser, ctrl.Result) {
 	f.Helper()
-	u, result, err := f.try(name)
+	u, result, err := f.reconcile(name)
 	f.must(err)
 	return u, result
 }
 
-// rests checks that another reconciliation writes nothing.
-func (f *fixture) rests(name string) {
+// wantNoWrites checks that another reconciliation writes nothing.
+func (f *fixture) wantNoWrites(name string) {
 	f.Helper()
 	f.writes = nil
-	f.once(name)
+	f.mustReconcile(name)
 	if len(f.writes) != 0 {
-		f.Errorf("writes at rest: %v", f.writes)
+		f.Errorf("unexpected writes: %v", f.writes)
 	}
 }
 
-// says checks the conditions: Ready, and Stalled where Ready is False.
-func (f *fixture) says(u *v1alpha1.ScimUser, status metav1.ConditionStatus, reason, message string) {
+// wantReady checks the Ready condition, and that Stalled is set if Ready is False.
+func (f *fixture) wantReady(u *v1alpha1.ScimUser, status metav1.ConditionStatus, reason, message string) {
 	f.Helper()
 	c := meta.FindStatusCondition(u.Status.Conditions, v1alpha1.ConditionReady)
 	if c == nil || c.Status != status || c.Reason != reason || !strings.Contains(c.Message, message) {
@@ -147,28 +147,28 @@ func (f *fixture) says(u *v1alpha1.ScimUser, status metav1.ConditionStatus, reas
 	}
 }
 
-// TestCosts: a user that the front end made costs one status, one that was applied its claim too.
-func TestCosts(t *testing.T) {
+// TestWrites checks that a user created over SCIM costs one status write, and an applied one also a claim.
+func TestWrites(t *testing.T) {
 	f := newFixture(t)
 	k := kube.NewClient(f.api, f.api, "quoin-test")
 	if holder, err := claims.UserName.Reserve(t.Context(), k, f.namespace, "ann", "ann@example.com"); holder != "" || err != nil {
 		t.Fatal(holder, err)
 	}
 	f.user("ann", v1alpha1.ScimUserSpec{UserName: "Ann@example.com"})
-	u, _ := f.once("ann")
-	f.says(u, "True", "Succeeded", "in effect")
+	u, _ := f.mustReconcile("ann")
+	f.wantReady(u, "True", "Succeeded", "in effect")
 	if diff := cmp.Diff([]string{"patch status ScimUser"}, f.writes); diff != "" {
 		t.Errorf("writes (-want +got):\n%s", diff)
 	}
-	f.rests("ann")
+	f.wantNoWrites("ann")
 	f.user("bob", v1alpha1.ScimUserSpec{UserName: "bob"})
 	f.writes = nil
-	u, _ = f.once("bob")
-	f.says(u, "True", "Succeeded", "in effect")
+	u, _ = f.mustReconcile("bob")
+	f.wantReady(u, "True", "Succeeded", "in effect")
 	if diff := cmp.Diff([]string{"create Claim", "patch status ScimUser"}, f.writes); diff != "" {
 		t.Errorf("writes (-want +got):\n%s", diff)
 	}
-	f.rests("bob")
+	f.wantNoWrites("bob")
 	close(f.recorder.Events)
 	for event := range f.recorder.Events {
 		t.Errorf("event %q", event)
@@ -179,19 +179,19 @@ func TestNameTaken(t *testing.T) {
 	f := newFixture(t)
 	ann := f.user("ann", v1alpha1.ScimUserSpec{UserName: "ann@example.com"})
 	f.user("eve", v1alpha1.ScimUserSpec{UserName: "ANN@example.com"})
-	f.once("ann")
-	u, _ := f.once("eve")
-	f.says(u, "False", "NameTaken", `spec.userName: "ANN@example.com" belongs to ScimUser "ann"`)
-	f.rests("eve")
+	f.mustReconcile("ann")
+	u, _ := f.mustReconcile("eve")
+	f.wantReady(u, "False", "NameTaken", `spec.userName: "ANN@example.com" belongs to ScimUser "ann"`)
+	f.wantNoWrites("eve")
 	if e := <-f.recorder.Events; !strings.Contains(e, "Warning NameTaken") {
 		t.Errorf("event %q", e)
 	}
 	f.must(f.api.Delete(t.Context(), ann))
-	u, _ = f.once("eve")
-	f.says(u, "True", "Succeeded", "")
+	u, _ = f.mustReconcile("eve")
+	f.wantReady(u, "True", "Succeeded", "")
 }
 
-// TestNameInFlight: nothing is said before it is known whose the name is.
+// TestNameInFlight checks that no condition is set while the name is being claimed.
 func TestNameInFlight(t *testing.T) {
 	f := newFixture(t)
 	k := kube.NewClient(f.api, f.api, "quoin-test")
@@ -199,22 +199,22 @@ func TestNameInFlight(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.user("eve", v1alpha1.ScimUserSpec{UserName: "Ann"})
-	u, result := f.once("eve")
+	u, result := f.mustReconcile("eve")
 	if len(u.Status.Conditions) != 0 || result.RequeueAfter <= 0 || len(f.writes) != 0 {
-		t.Errorf("conditions %v, comes back after %s, writes %v", u.Status.Conditions, result.RequeueAfter, f.writes)
+		t.Errorf("conditions %v, requeued after %s, writes %v", u.Status.Conditions, result.RequeueAfter, f.writes)
 	}
 	f.user("ann", v1alpha1.ScimUserSpec{UserName: "ann"})
-	u, _ = f.once("eve")
-	f.says(u, "False", "NameTaken", `"ann"`)
+	u, _ = f.mustReconcile("eve")
+	f.wantReady(u, "False", "NameTaken", `"ann"`)
 }
 
 func TestAccountNotFound(t *testing.T) {
 	f := newFixture(t)
 	f.must(f.api.Delete(t.Context(), f.account))
 	f.user("ann", v1alpha1.ScimUserSpec{UserName: "ann"})
-	u, _ := f.once("ann")
-	f.says(u, "False", "AccountNotFound", f.namespace)
-	f.rests("ann")
+	u, _ := f.mustReconcile("ann")
+	f.wantReady(u, "False", "AccountNotFound", f.namespace)
+	f.wantNoWrites("ann")
 }
 
 func TestExtensions(t *testing.T) {
@@ -222,29 +222,29 @@ func TestExtensions(t *testing.T) {
 		return v1alpha1.ScimExtension{Schema: schema, Attributes: apiextensionsv1.JSON{Raw: []byte(attributes)}}
 	}
 	cases := map[string]struct {
-		extensions   []v1alpha1.ScimExtension
-		reason, says string
+		extensions      []v1alpha1.ScimExtension
+		reason, message string
 	}{
 		"declared":                {[]v1alpha1.ScimExtension{extension("URN:example:badge", `{"number":"1"}`)}, "Succeeded", "The user is in effect"},
-		"not declared":            {[]v1alpha1.ScimExtension{extension("urn:example:Other", `{}`)}, "Succeeded", `kept unread: "urn:example:Other"`},
-		"declared for groups":     {[]v1alpha1.ScimExtension{extension("urn:example:Team", `{}`)}, "Succeeded", `kept unread: "urn:example:Team"`},
+		"not declared":            {[]v1alpha1.ScimExtension{extension("urn:example:Other", `{}`)}, "Succeeded", `and ignored: "urn:example:Other"`},
+		"declared for groups":     {[]v1alpha1.ScimExtension{extension("urn:example:Team", `{}`)}, "Succeeded", `and ignored: "urn:example:Team"`},
 		"a string":                {[]v1alpha1.ScimExtension{extension("urn:example:Badge", `"x"`)}, "InvalidSpec", "spec.extensions[0].attributes: must be an object"},
 		"a list":                  {[]v1alpha1.ScimExtension{extension("urn:example:Other", `{}`), extension("urn:example:Badge", `[{}]`)}, "InvalidSpec", "spec.extensions[1].attributes"},
-		"the core schema":         {[]v1alpha1.ScimExtension{extension("urn:ietf:params:scim:schemas:core:2.0:User", `{}`)}, "InvalidSpec", "fields of its own"},
-		"the enterprise schema":   {[]v1alpha1.ScimExtension{extension("urn:ietf:params:scim:schemas:extension:Enterprise:2.0:user", `{}`)}, "InvalidSpec", "fields of its own"},
+		"the core schema":         {[]v1alpha1.ScimExtension{extension("urn:ietf:params:scim:schemas:core:2.0:User", `{}`)}, "InvalidSpec", "are fields of the spec"},
+		"the enterprise schema":   {[]v1alpha1.ScimExtension{extension("urn:ietf:params:scim:schemas:extension:Enterprise:2.0:user", `{}`)}, "InvalidSpec", "are fields of the spec"},
 		"twice in different case": {[]v1alpha1.ScimExtension{extension("urn:example:Badge", `{}`), extension("urn:example:badge", `{}`)}, "InvalidSpec", "spec.extensions[1].schema"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t)
 			f.user("ann", v1alpha1.ScimUserSpec{UserName: "ann", Extensions: tc.extensions})
-			u, _ := f.once("ann")
+			u, _ := f.mustReconcile("ann")
 			status := metav1.ConditionTrue
 			if tc.reason != "Succeeded" {
 				status = metav1.ConditionFalse
 			}
-			f.says(u, status, tc.reason, tc.says)
-			f.rests("ann")
+			f.wantReady(u, status, tc.reason, tc.message)
+			f.wantNoWrites("ann")
 		})
 	}
 }
@@ -253,56 +253,56 @@ func TestManager(t *testing.T) {
 	f := newFixture(t)
 	for name, manager := range map[string]string{"ann": "boss", "bob": "no name/at all"} {
 		f.user(name, v1alpha1.ScimUserSpec{UserName: name, Enterprise: &v1alpha1.ScimEnterprise{Manager: &v1alpha1.ScimManager{Value: manager}}})
-		u, _ := f.once(name)
-		f.says(u, "True", "Succeeded", `manager.value: there is no user "`+manager)
-		f.rests(name)
+		u, _ := f.mustReconcile(name)
+		f.wantReady(u, "True", "Succeeded", `manager.value: there is no user "`+manager)
+		f.wantNoWrites(name)
 	}
 	f.user("boss", v1alpha1.ScimUserSpec{UserName: "boss"})
-	u, _ := f.once("ann")
-	f.says(u, "True", "Succeeded", "in effect")
+	u, _ := f.mustReconcile("ann")
+	f.wantReady(u, "True", "Succeeded", "in effect")
 	if c := meta.FindStatusCondition(u.Status.Conditions, "Ready"); strings.Contains(c.Message, "boss") {
-		t.Errorf("says %q", c.Message)
+		t.Errorf("message %q", c.Message)
 	}
 }
 
-// TestLastModified moves with the spec alone.
+// TestLastModified checks that only changes of the spec change lastModified.
 func TestLastModified(t *testing.T) {
 	f := newFixture(t)
-	made := f.user("ann", v1alpha1.ScimUserSpec{UserName: "ann"})
-	u, _ := f.once("ann")
-	if !u.Status.LastModified.Equal(&made.CreationTimestamp) {
-		t.Errorf("made at %s, modified at %s", made.CreationTimestamp, u.Status.LastModified)
+	created := f.user("ann", v1alpha1.ScimUserSpec{UserName: "ann"})
+	u, _ := f.mustReconcile("ann")
+	if !u.Status.LastModified.Equal(&created.CreationTimestamp) {
+		t.Errorf("created at %s, modified at %s", created.CreationTimestamp, u.Status.LastModified)
 	}
 	time.Sleep(1100 * time.Millisecond)
 	f.must(f.api.Patch(t.Context(), u, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"labels":{"a":"b"}}}`)), client.FieldOwner("other")))
-	f.rests("ann")
+	f.wantNoWrites("ann")
 	f.must(f.api.Patch(t.Context(), u, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"title":"Dr"}}`))))
-	u, _ = f.once("ann")
-	if !u.Status.LastModified.After(made.CreationTimestamp.Time) {
-		t.Errorf("made at %s, modified at %s", made.CreationTimestamp, u.Status.LastModified)
+	u, _ = f.mustReconcile("ann")
+	if !u.Status.LastModified.After(created.CreationTimestamp.Time) {
+		t.Errorf("created at %s, modified at %s", created.CreationTimestamp, u.Status.LastModified)
 	}
 }
 
-// TestFailures: each call may fail; the next try goes on.
+// TestFailures checks that a reconciliation recovers from the failure of any call.
 func TestFailures(t *testing.T) {
 	for _, call := range []string{"list AccountList", "get Claim", "create Claim", "list ClaimList", "get ScimUser", "patch status ScimUser"} {
 		t.Run(call, func(t *testing.T) {
 			f := newFixture(t)
 			f.user("ann", v1alpha1.ScimUserSpec{UserName: "ann", Enterprise: &v1alpha1.ScimEnterprise{Manager: &v1alpha1.ScimManager{Value: "boss"}}})
 			failed := 0
-			f.refuse = func(c string) error {
+			f.fail = func(c string) error {
 				if c == call && failed == 0 {
 					failed++
 					return errors.New("connection refused")
 				}
 				return nil
 			}
-			if _, _, err := f.try("ann"); err == nil || failed == 0 {
+			if _, _, err := f.reconcile("ann"); err == nil || failed == 0 {
 				t.Errorf("got %v", err)
 			}
-			u, _ := f.once("ann")
-			f.says(u, "True", "Succeeded", "boss")
-			f.rests("ann")
+			u, _ := f.mustReconcile("ann")
+			f.wantReady(u, "True", "Succeeded", "boss")
+			f.wantNoWrites("ann")
 		})
 	}
 }

@@ -18,19 +18,19 @@ import (
 	"github.com/quoin-dev/quoin/internal/claims"
 )
 
-// indexManager is the field by which the users with a manager are found.
+// indexManager is the index of users by manager.
 const indexManager = requests.CacheOnly + "manager"
 
-// reportsPause is how long after a manager came or went its reports are looked at: those who
-// provision an organisation create both.
-const reportsPause = time.Second
+// reportsDelay is the delay between the creation or deletion of a manager and the reconciliation of the
+// reports: clients usually create both.
+const reportsDelay = time.Second
 
 // +kubebuilder:rbac:groups=platform.quoin.dev,resources=accounts,verbs=get;list;watch
 // +kubebuilder:rbac:groups=platform.quoin.dev,resources=claims,verbs=create;delete;get;list;update;watch
 // +kubebuilder:rbac:groups=platform.quoin.dev,resources=scimusers,verbs=get;list;watch
 // +kubebuilder:rbac:groups=platform.quoin.dev,resources=scimusers/status,verbs=patch
 
-// AddIndexes lets the cache find users at once: a change must not cost a look at all of them.
+// AddIndexes adds the indexes of the controller to the cache, so that no change scans all users.
 func AddIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 	return errors.Join(
 		indexer.IndexField(ctx, &v1alpha1.ScimUser{}, scim.IndexWanted, scim.Wanted(claims.UserName)),
@@ -43,17 +43,17 @@ func AddIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 	)
 }
 
-// SetupWithManager starts the reconciler in a manager. The cache needs AddIndexes.
+// SetupWithManager adds the controller to a manager. The cache must have the indexes of AddIndexes.
 func SetupWithManager(mgr ctrl.Manager, r reconcile.Reconciler, opts controller.Options) error {
 	c := mgr.GetClient()
 	b := ctrl.NewControllerManagedBy(mgr).
 		Named("scimuser").
 		For(&v1alpha1.ScimUser{}, predicates.Spec()).
-		Watches(&v1alpha1.ScimUser{}, requests.Later(reportsPause, ofManager(c)), predicates.Existence())
+		Watches(&v1alpha1.ScimUser{}, requests.Later(reportsDelay, ofManager(c)), predicates.Existence())
 	return scim.Watch(b, c, claims.UserName, &v1alpha1.ScimUserList{}).WithOptions(opts).Complete(r)
 }
 
-// ofManager maps a user that came or went to those whose manager it is.
+// ofManager maps a user to its reports.
 func ofManager(c client.Reader) handler.MapFunc {
 	return func(ctx context.Context, user client.Object) []reconcile.Request {
 		return requests.For(ctx, c, &v1alpha1.ScimUserList{}, requests.All[*v1alpha1.ScimUser],

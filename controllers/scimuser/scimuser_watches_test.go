@@ -21,8 +21,8 @@ import (
 	"github.com/quoin-dev/quoin/internal/tenant"
 )
 
-// started is a fixture with a manager that runs the controller.
-func started(t *testing.T) *fixture {
+// startController returns a fixture with a manager that runs the controller.
+func startController(t *testing.T) *fixture {
 	f := newFixture(t)
 	mgr, err := ctrl.NewManager(apitest.Server(t), ctrl.Options{
 		Scheme:  apitest.Scheme(t),
@@ -47,62 +47,62 @@ func started(t *testing.T) *fixture {
 	return f
 }
 
-// comesTo waits until Ready of a user has a reason and says something.
-func (f *fixture) comesTo(name, reason string, says func(message string) bool) {
+// waitForReady waits until the Ready condition of a user has a reason and a matching message.
+func (f *fixture) waitForReady(name, reason string, matches func(message string) bool) {
 	f.Helper()
 	u := &v1alpha1.ScimUser{}
 	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		f.must(f.api.Get(f.Context(), client.ObjectKey{Namespace: f.namespace, Name: name}, u))
 		c := meta.FindStatusCondition(u.Status.Conditions, v1alpha1.ConditionReady)
-		if c != nil && c.Reason == reason && u.Status.ObservedGeneration == u.Generation && (says == nil || says(c.Message)) {
+		if c != nil && c.Reason == reason && u.Status.ObservedGeneration == u.Generation && (matches == nil || matches(c.Message)) {
 			if u.Status.LastModified == nil {
-				f.Errorf("%s was never modified", name)
+				f.Errorf("%s: status.lastModified is not set", name)
 			}
 			return
 		}
 	}
-	f.Fatalf("%s does not come to %s: %+v", name, reason, u.Status)
+	f.Fatalf("%s: no reason %s: %+v", name, reason, u.Status)
 }
 
-// TestWhatWakes a user: its account, its name, its manager, and nothing else.
-func TestWhatWakes(t *testing.T) {
-	f := started(t)
+// TestWatches checks that changes of its account, claim and manager reconcile a user.
+func TestWatches(t *testing.T) {
+	f := startController(t)
 	ann := f.user("ann", v1alpha1.ScimUserSpec{UserName: "ann"})
-	f.comesTo("ann", "Succeeded", nil)
+	f.waitForReady("ann", "Succeeded", nil)
 	f.user("eve", v1alpha1.ScimUserSpec{UserName: "Ann"})
-	f.comesTo("eve", "NameTaken", nil)
+	f.waitForReady("eve", "NameTaken", nil)
 
-	f.Log("a claim that somebody deletes is made again")
+	f.Log("a deleted claim is created again")
 	claim := &v1alpha1.Claim{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: claims.UserName.Name("ann")}}
 	f.must(f.api.Delete(t.Context(), claim))
 	for f.api.Get(t.Context(), client.ObjectKeyFromObject(claim), claim) != nil {
 		time.Sleep(20 * time.Millisecond)
 	}
 
-	f.Log("a name that comes free is taken")
+	f.Log("a released name is claimed")
 	owner, other := "ann", "eve"
 	if claim.Spec.Holder.Name == "eve" {
-		owner, other = other, owner // both were woken
+		owner, other = other, owner // both were reconciled
 	}
-	f.comesTo(other, "NameTaken", nil)
+	f.waitForReady(other, "NameTaken", nil)
 	renamed := &v1alpha1.ScimUser{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: owner}}
 	f.must(f.api.Patch(t.Context(), renamed, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"userName":"anna"}}`))))
-	f.comesTo(other, "Succeeded", nil)
-	f.comesTo(owner, "Succeeded", nil)
+	f.waitForReady(other, "Succeeded", nil)
+	f.waitForReady(owner, "Succeeded", nil)
 
-	f.Log("a manager who comes is no longer missing")
+	f.Log("a manager that is created is no longer missing")
 	f.must(f.api.Patch(t.Context(), ann, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"enterprise":{"manager":{"value":"boss"}}}}`))))
-	f.comesTo("ann", "Succeeded", func(m string) bool { return m != "The user is in effect" })
+	f.waitForReady("ann", "Succeeded", func(m string) bool { return m != "The user is in effect" })
 	boss := f.user("boss", v1alpha1.ScimUserSpec{UserName: "boss"})
-	f.comesTo("ann", "Succeeded", func(m string) bool { return m == "The user is in effect" })
+	f.waitForReady("ann", "Succeeded", func(m string) bool { return m == "The user is in effect" })
 	f.must(f.api.Delete(t.Context(), boss))
-	f.comesTo("ann", "Succeeded", func(m string) bool { return m != "The user is in effect" })
+	f.waitForReady("ann", "Succeeded", func(m string) bool { return m != "The user is in effect" })
 
-	f.Log("schemas that the account declares")
+	f.Log("declared schemas")
 	f.must(f.api.Patch(t.Context(), ann, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"enterprise":null,"extensions":[{"schema":"urn:example:Badge","attributes":{}}]}}`))))
-	f.comesTo("ann", "Succeeded", func(m string) bool { return m == "The user is in effect" })
+	f.waitForReady("ann", "Succeeded", func(m string) bool { return m == "The user is in effect" })
 	f.must(f.api.Patch(t.Context(), f.account, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"scim":null}}`))))
-	f.comesTo("ann", "Succeeded", func(m string) bool { return m != "The user is in effect" })
+	f.waitForReady("ann", "Succeeded", func(m string) bool { return m != "The user is in effect" })
 	f.must(f.api.Delete(t.Context(), f.account))
-	f.comesTo("ann", "AccountNotFound", nil)
+	f.waitForReady("ann", "AccountNotFound", nil)
 }

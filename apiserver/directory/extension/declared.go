@@ -1,4 +1,6 @@
-package directory
+// Package extension maps the SCIM extensions that an Account declares: the declaration to schemas, and
+// the attributes in a ScimUser or ScimGroup to documents.
+package extension
 
 import (
 	"strings"
@@ -7,8 +9,8 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/scim/schema"
 )
 
-// resourceTypes are the standard ones with the extensions that an account declares.
-func resourceTypes(account *v1alpha1.Account) (user, group *schema.ResourceType) {
+// ResourceTypes returns the standard resource types with the extensions that an account declares.
+func ResourceTypes(account *v1alpha1.Account) (user, group *schema.ResourceType) {
 	user, group = schema.User, schema.Group
 	if account.Spec.Scim == nil {
 		return user, group
@@ -19,14 +21,14 @@ func resourceTypes(account *v1alpha1.Account) (user, group *schema.ResourceType)
 		if declared.ResourceType == v1alpha1.ScimMemberType(schema.Group.Name) {
 			to = &group
 		}
-		if (*to).Extension(declared.ID) == nil { // URNs that differ in case only are the same
+		if (*to).Extension(declared.ID) == nil { // URNs are case-insensitive
 			*to = (*to).With(schema.Extension{Schema: schemaOf(declared)})
 		}
 	}
 	return user, group
 }
 
-// schemaOf is a declared schema as the protocol has it.
+// schemaOf converts a declared schema to a SCIM schema.
 func schemaOf(declared *v1alpha1.ScimSchema) *schema.Schema {
 	s := &schema.Schema{ID: declared.ID, Name: declared.Name, Description: declared.Description}
 	if s.Name == "" {
@@ -43,7 +45,7 @@ func schemaOf(declared *v1alpha1.ScimSchema) *schema.Schema {
 			a.Mutability = schema.Immutable
 		}
 		if a.Type == schema.Reference {
-			// RFC 7643 section 2.3.7: a reference is case exact.
+			// RFC 7643 section 2.3.7: a reference is case-exact.
 			a.CaseExact, a.ReferenceTypes = d.CaseExact == nil, []string{"external"}
 		}
 		a.CaseExact = a.CaseExact || isTrue(d.CaseExact)

@@ -1,0 +1,177 @@
+package membership
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/internal/kube"
+)
+
+// concurrentWrites is the number of chunks that a change writes at a time.
+const concurrentWrites = 8
+
+// indexMember is the index of chunks by the values of their members.
+const indexMember = "scim.member"
+
+// Expectation waits until the cache has a chunk that is about to be written.
+type Expectation interface {
+	// Version waits until the cache has the chunk at a resource version or later. It is best-effort:
+	// it returns without an error after a timeout or when the context is done.
+	Version(ctx context.Context, resourceVersion string)
+	// End releases the expectation.
+	End()
+}
+
+// Chunks reads and writes the ScimMemberChunks of all groups.
+type Chunks struct {
+	// Informer is an informer of ScimMemberChunks. AddIndex must have been called.
+	Informer toolscache.SharedIndexInformer
+	// Kube reads from and writes to the API server.
+	Kube *kube.Client
+	// Clock is the clock for the annotation of reused chunks.
+	Clock clock.PassiveClock
+	// Expect begins to wait for a chunk; it is called before the chunk is written.
+	Expect func(namespace, name string) Expectation
+}
+
+// AddIndex adds the index of members to the informer.
+func (c *Chunks) AddIndex() error {
+	err := c.Informer.AddIndexers(toolscache.Indexers{indexMember: func(o any) ([]string, error) {
+		chunk, ok := o.(*v1alpha1.ScimMemberChunk)
+		if !ok {
+			return nil, nil
+		}
+		keys := make([]string, len(chunk.Spec.Members))
+		for i := range chunk.Spec.Members {
+			keys[i] = cacheKey(chunk.Namespace, chunk.Spec.Members[i].Value)
+		}
+		return keys, nil
+	}})
+	if err != nil {
+		return fmt.Errorf("add the index of members: %w", err)
+	}
+	return nil
+}
+
+// cacheKey returns the cache key of an object and the index key of a value in a namespace.
+func cacheKey(namespace, value string) string { return namespace + "/" + value }
+
+// With returns the names of the cached chunks that contain a member.
+func (c *Chunks) With(namespace, value string) ([]string, error) {
+	keys, err := c.Informer.GetIndexer().IndexKeys(indexMember, cacheKey(namespace, value))
+	if err != nil {
+		return nil, fmt.Errorf("look up chunks of a member: %w", err)
+	}
+	names := make([]string, len(keys))
+	for i, key := range keys {
+		names[i] = key[len(namespace)+1:]
+	}
+	return names, nil
+}
+
+// load returns the chunk of a reference, from the cache or, if the cache does not have it yet, from
+// the API server.
+func (s *Session) load(reference v1alpha1.ScimMemberChunkReference) (p *part, cached bool) {
+	o, ok, err := s.Chunks.Informer.GetIndexer().GetByKey(cacheKey(s.Namespace, reference.Name))
+	if chunk, isChunk := o.(*v1alpha1.ScimMemberChunk); ok && isChunk && err == nil {
+		return &part{reference: reference, members: chunk.Spec.Members}, true
+	}
+	chunk := &v1alpha1.ScimMemberChunk{}
+	err = s.Chunks.Kube.Live().Get(s.Context, client.ObjectKey{Namespace: s.Namespace, Name: reference.Name}, chunk)
+	switch {
+	case apierrors.IsNotFound(err):
+		log.FromContext(s.Context).Error(err, "A group refers to a member chunk that does not exist", "namespace", s.Namespace, "chunk", reference.Name)
+		return &part{reference: reference, missing: true}, false
+	case err != nil:
+		s.fail(err)
+	}
+	return &part{reference: reference, members: chunk.Spec.Members}, false
+}
+
+// writtenChunk is a chunk that was written, and the wait for it.
+type writtenChunk struct {
+	Expectation
+	name            string
+	resourceVersion string
+}
+
+// +kubebuilder:rbac:groups=platform.quoin.dev,resources=scimmemberchunks,verbs=get;list;watch;create;patch
+
+// write writes the new chunks among parts and returns the references to all of them.
+func (s *Session) write(parts []*part) ([]v1alpha1.ScimMemberChunkReference, error) {
+	references := make([]v1alpha1.ScimMemberChunkReference, len(parts))
+	group, ctx := errgroup.WithContext(s.Context)
+	group.SetLimit(concurrentWrites)
+	for i, p := range parts {
+		if references[i] = p.reference; !p.isNew() {
+			continue
+		}
+		name, err := ChunkName(p.members)
+		if err != nil {
+			return nil, errors.Join(err, group.Wait())
+		}
+		references[i] = v1alpha1.ScimMemberChunkReference{Name: name, Count: int32(len(p.members))} //nolint:gosec // at most maxChunkSize
+		w := &writtenChunk{Expectation: s.Chunks.Expect(s.Namespace, name), name: name}
+		s.written = append(s.written, w)
+		group.Go(func() (err error) {
+			w.resourceVersion, err = s.Chunks.ensure(ctx, s.Namespace, name, p.members)
+			return err
+		})
+	}
+	return references, group.Wait()
+}
+
+// ChunkName returns the name of the chunk with these members: a hash of its content. So equal chunks
+// are stored once, and a chunk that exists has the expected content.
+func ChunkName(members []v1alpha1.ScimMember) (string, error) {
+	data, err := json.Marshal(members)
+	if err != nil {
+		return "", fmt.Errorf("encode members: %w", err)
+	}
+	sum := sha256.Sum256(data)
+	return "m-" + hex.EncodeToString(sum[:16]), nil
+}
+
+// ensure creates a chunk and returns its resource version. A chunk that exists may be unreferenced
+// and about to be collected. The collector (controllers/scimgroup) deletes a chunk only if it has not
+// changed since the collector read it, so a new value of an annotation prevents the deletion.
+func (c *Chunks) ensure(ctx context.Context, namespace, name string, members []v1alpha1.ScimMember) (resourceVersion string, err error) {
+	const maxAttempts = 5
+	for attempt := 1; ; attempt++ {
+		chunk := &v1alpha1.ScimMemberChunk{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+			Spec:       v1alpha1.ScimMemberChunkSpec{Members: members},
+		}
+		err := c.Kube.Client.Create(ctx, chunk)
+		if apierrors.IsAlreadyExists(err) {
+			touch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, v1alpha1.AnnotationUsed, c.Clock.Now().UTC().Format(time.RFC3339Nano))
+			err = c.Kube.Client.Patch(ctx, chunk, client.RawPatch(types.MergePatchType, []byte(touch)))
+			if apierrors.IsNotFound(err) && attempt < maxAttempts {
+				continue // collected in the meantime
+			}
+		}
+		if err != nil {
+			return "", fmt.Errorf("store members: %w", err)
+		}
+		if !slices.Equal(chunk.Spec.Members, members) {
+			return "", fmt.Errorf("chunk %q: its members do not match its name, which is a hash of them: it was not written by Quoin", chunk.Name)
+		}
+		return chunk.ResourceVersion, nil
+	}
+}

@@ -1,0 +1,161 @@
+package membership
+
+import (
+	"slices"
+
+	"github.com/quoin-dev/quoin/api/v1alpha1"
+)
+
+// This file plans the distribution of members over chunks. It writes nothing.
+//
+// Chunks are small, so that writing one is cheap whatever the size of the group: 256 members are
+// about 14 KiB. A group refers to at most 1,024 chunks, that is 262,144 members in chunks of 256, so
+// the chunk size grows with the group:
+//
+//	up to 196,608 members (768 × 256)    256 in a chunk
+//	up to 393,216 members (768 × 512)    512
+//	above                                1,000, up to 1,024,000 members
+//
+// Added members fill one chunk that has room, and the rest goes into new chunks: adding 1,000 members
+// to a group of any size writes about five chunks. Chunks shrink when members are removed, and empty
+// chunks are removed. If a group still has more than 768 chunks, all chunks with room are filled
+// before a new one is added. The sizes above leave enough room, so chunks never have to be merged.
+const (
+	chunkSize      = 256
+	largeChunkSize = 512
+	maxChunkSize   = 1000 // as in the CRD
+	manyChunks     = 768
+	maxReferences  = 1024 // as in the CRD
+	maxMembers     = maxReferences * maxChunkSize
+)
+
+// chunkSizeFor returns the chunk size of a group with a number of members.
+func chunkSizeFor(members int) int {
+	switch {
+	case members <= manyChunks*chunkSize:
+		return chunkSize
+	case members <= manyChunks*largeChunkSize:
+		return largeChunkSize
+	}
+	return maxChunkSize
+}
+
+// part is the members of one chunk, sorted by value.
+type part struct {
+	// reference refers to the chunk; zero for a new chunk.
+	reference v1alpha1.ScimMemberChunkReference
+	members   []v1alpha1.ScimMember
+	// missing chunks are referred to and do not exist. Their content is unknown, so the reference
+	// stays.
+	missing bool
+}
+
+// find returns the member with a value, or nil.
+func (p *part) find(value string) *v1alpha1.ScimMember {
+	i, ok := slices.BinarySearchFunc(p.members, value, compareValue)
+	if !ok { // a chunk that was not written by Quoin may be unsorted
+		i = slices.IndexFunc(p.members, func(m v1alpha1.ScimMember) bool { return m.Value == value })
+	}
+	if i < 0 {
+		return nil
+	}
+	return &p.members[i]
+}
+
+// with returns a new part with other members.
+func (p *part) with(members []v1alpha1.ScimMember) *part {
+	slices.SortFunc(members, func(x, y v1alpha1.ScimMember) int { return compareValue(x, y.Value) })
+	return &part{members: members}
+}
+
+// isNew reports whether the chunk has to be written.
+func (p *part) isNew() bool { return p.reference.Name == "" }
+
+// layout returns the members in the group itself and the parts after the changes.
+func (m *Members) layout() (inPlace []v1alpha1.ScimMember, parts []*part) {
+	for i := range m.inPlace {
+		if current := m.edited(&m.inPlace[i]); current != nil {
+			inPlace = append(inPlace, *current)
+		}
+	}
+	touched := map[*part]bool{}
+	var added []v1alpha1.ScimMember
+	for value, edited := range m.edits {
+		for _, p := range m.partsWith(value) {
+			touched[p] = true
+		}
+		if edited != nil && m.Stored(value) == nil {
+			added = append(added, *edited)
+		}
+	}
+	for _, p := range m.parts {
+		if m.cleared || touched[p] {
+			p = m.editPart(p)
+		}
+		if len(p.members) > 0 || p.missing {
+			parts = append(parts, p)
+		}
+	}
+	slices.SortFunc(added, func(x, y v1alpha1.ScimMember) int { return compareValue(x, y.Value) })
+	return inPlace, place(parts, added)
+}
+
+// editPart returns a part after the changes; the same part if nothing in it changes.
+func (m *Members) editPart(p *part) *part {
+	kept := make([]v1alpha1.ScimMember, 0, len(p.members))
+	unchanged := true
+	for i := range p.members {
+		stored := &p.members[i]
+		current := m.edited(stored)
+		if current != nil {
+			kept = append(kept, *current)
+		}
+		unchanged = unchanged && current == stored
+	}
+	if unchanged && !p.missing {
+		return p
+	}
+	return p.with(kept)
+}
+
+// place distributes added members over parts.
+func place(parts []*part, added []v1alpha1.ScimMember) []*part {
+	if len(added) == 0 {
+		return parts
+	}
+	total := len(added)
+	for _, p := range parts {
+		total += len(p.members)
+	}
+	size := chunkSizeFor(total)
+	for filledOne := false; len(added) > 0; filledOne = true {
+		more := (len(added) + size - 1) / size
+		target := emptiest(parts, size)
+		if target < 0 || filledOne && len(parts)+more <= manyChunks {
+			break
+		}
+		p := parts[target]
+		n := min(size-len(p.members), len(added))
+		parts[target] = p.with(slices.Concat(p.members, added[:n]))
+		added = added[n:]
+	}
+	for chunk := range slices.Chunk(added, size) {
+		parts = append(parts, (&part{}).with(slices.Clone(chunk)))
+	}
+	return parts
+}
+
+// emptiest returns the index of the part with the most room, preferring parts that have to be written
+// anyway; -1 if all are full.
+func emptiest(parts []*part, size int) int {
+	best := -1
+	for i, p := range parts {
+		switch {
+		case p.missing || len(p.members) >= size:
+		case best < 0, p.isNew() && !parts[best].isNew(),
+			p.isNew() == parts[best].isNew() && len(p.members) < len(parts[best].members):
+			best = i
+		}
+	}
+	return best
+}

@@ -1,0 +1,326 @@
+package membership
+
+import (
+	"errors"
+	"net/http"
+
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	toolscache "k8s.io/client-go/tools/cache"
+
+	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/apiserver/scim/schema"
+	"github.com/quoin-dev/quoin/apiserver/scim/scimerror"
+)
+
+// testGroup is a group whose chunks are in a cache without an API server.
+type testGroup struct {
+	cache *Chunks
+	spec  v1alpha1.ScimGroupSpec
+	// groups are the ids of members that are groups.
+	groups map[string]bool
+	// chunks is the number of chunks written by the last change, and members their members.
+	chunks, members int
+}
+
+func newTestGroup(t testing.TB) *testGroup {
+	cache := &Chunks{Informer: toolscache.NewSharedIndexInformer(&toolscache.ListWatch{}, &v1alpha1.ScimMemberChunk{}, 0, toolscache.Indexers{})}
+	if err := cache.AddIndex(); err != nil {
+		t.Fatal(err)
+	}
+	return &testGroup{cache: cache, groups: map[string]bool{}}
+}
+
+// session returns a session for a change.
+func (g *testGroup) session(t testing.TB) *Session {
+	return &Session{Context: t.Context(), Chunks: g.cache, Namespace: "acme", Unresolved: true, Resolve: func(m *v1alpha1.ScimMember) (Resolved, bool) {
+		return Resolved{Type: TypeGroup}, g.groups[m.Value]
+	}}
+}
+
+// change applies a change and stores its chunks in the cache.
+func (g *testGroup) change(t testing.TB, change func(schema.Set)) {
+	t.Helper()
+	session := g.session(t)
+	m := session.Members(&g.spec)
+	change(m)
+	inPlace, parts := m.layout()
+	if m.err != nil || session.err != nil {
+		t.Fatal(m.err, session.err)
+	}
+	g.spec.Members, g.spec.MemberChunks = inPlace, nil
+	g.chunks, g.members = 0, 0
+	for _, p := range parts {
+		reference := p.reference
+		if p.isNew() {
+			name, err := ChunkName(p.members)
+			if err != nil {
+				t.Fatal(err)
+			}
+			reference = v1alpha1.ScimMemberChunkReference{Name: name, Count: int32(len(p.members))}
+			g.chunks++
+			g.members += len(p.members)
+			err = g.cache.Informer.GetIndexer().Update(&v1alpha1.ScimMemberChunk{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "acme", Name: name}, Spec: v1alpha1.ScimMemberChunkSpec{Members: p.members},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		g.spec.MemberChunks = append(g.spec.MemberChunks, reference)
+	}
+}
+
+// all returns the sorted values of all stored members, with duplicates.
+func (g *testGroup) all(t testing.TB) []string {
+	t.Helper()
+	session := g.session(t)
+	var values []string
+	for i := range g.spec.Members {
+		values = append(values, g.spec.Members[i].Value)
+	}
+	for _, reference := range g.spec.MemberChunks {
+		p, cached := session.load(reference)
+		if !cached || len(p.members) != int(reference.Count) || len(p.members) == 0 || len(p.members) > maxChunkSize {
+			t.Errorf("chunk has %d members, its reference says %d", len(p.members), reference.Count)
+		}
+		for i := range p.members {
+			values = append(values, p.members[i].Value)
+		}
+	}
+	if len(g.spec.MemberChunks) > maxReferences {
+		t.Errorf("%d chunks", len(g.spec.MemberChunks))
+	}
+	slices.Sort(values)
+	return values
+}
+
+func put(s schema.Set, values ...string) {
+	for _, value := range values {
+		s.Put(map[string]any{"value": value})
+	}
+}
+
+func sequence(prefix string, from, to int) []string {
+	var values []string
+	for i := from; i < to; i++ {
+		values = append(values, fmt.Sprintf("%s%07d", prefix, i))
+	}
+	return values
+}
+
+// TestMembersMatchModel applies random changes to a group and to a map and compares the results.
+func TestMembersMatchModel(t *testing.T) {
+	for seed := range uint64(20) {
+		random := rand.New(rand.NewPCG(seed, 1))
+		g, model := newTestGroup(t), map[string]bool{}
+		for _, value := range sequence("m", 0, random.IntN(8)) { // members in the group itself, as in a manifest
+			g.spec.Members = append(g.spec.Members, v1alpha1.ScimMember{Value: value})
+			model[value] = true
+		}
+		for range 60 {
+			g.change(t, func(s schema.Set) { randomChanges(t, random, s, model) })
+			if want := slices.Sorted(maps.Keys(model)); !slices.Equal(g.all(t), want) {
+				t.Fatalf("seed %d: %d members are stored, want %d", seed, len(g.all(t)), len(want))
+			}
+			if t.Failed() {
+				t.Fatalf("seed %d", seed)
+			}
+		}
+	}
+}
+
+func randomChanges(t *testing.T, random *rand.Rand, s schema.Set, model map[string]bool) {
+	t.Helper()
+	if random.IntN(25) == 0 {
+		s.Clear()
+		clear(model)
+	}
+	some := 1 + random.IntN([]int{1, 3, 700}[random.IntN(3)])
+	adding := random.IntN(5) > 1
+	for range some {
+		value := fmt.Sprintf("m%07d", random.IntN(2000))
+		_, exists := s.Get(value)
+		switch {
+		case exists != model[value]:
+			t.Errorf("Get(%s) = %v", value, exists)
+		case adding:
+			if s.Put(map[string]any{"value": value}) == exists {
+				t.Errorf("Put(%s): got %v, member exists: %v", value, exists, exists)
+			}
+			model[value] = true
+		default:
+			if s.Delete(value) != exists {
+				t.Errorf("Delete(%s): got %v, member exists: %v", value, !exists, exists)
+			}
+			delete(model, value)
+		}
+	}
+	if s.Len() != len(model) {
+		t.Errorf("Len() = %d, want %d", s.Len(), len(model))
+	}
+	var all []string
+	for element := range s.All() {
+		all = append(all, element["value"].(string))
+	}
+	slices.Sort(all)
+	if !slices.Equal(all, slices.Sorted(maps.Keys(model))) {
+		t.Errorf("All() has %d, want %d", len(all), len(model))
+	}
+}
+
+// TestChangeWritesFewChunks checks that a change writes only the chunks that it affects.
+func TestChangeWritesFewChunks(t *testing.T) {
+	g := newTestGroup(t)
+	cases := []struct {
+		name            string
+		change          func(schema.Set)
+		chunks, members int
+		total           int
+	}{
+		{"add 50,000", func(s schema.Set) { put(s, sequence("m", 0, 50_000)...) }, 196, 50_000, 50_000},
+		{"add the same", func(s schema.Set) { put(s, sequence("m", 0, 50_000)...) }, 0, 0, 50_000},
+		{"replace all with the same", func(s schema.Set) { s.Clear(); put(s, sequence("m", 0, 50_000)...) }, 0, 0, 50_000},
+		{"add one", func(s schema.Set) { put(s, "m0000000x") }, 1, 81, 50_001},
+		{"remove one", func(s schema.Set) { s.Delete("m0000300") }, 1, 255, 50_000},
+		{"remove one and add it again", func(s schema.Set) { s.Delete("m0000301"); put(s, "m0000301") }, 0, 0, 50_000},
+		{"replace one", func(s schema.Set) { s.Delete("m0000301"); put(s, "n") }, 1, 255, 50_000},
+		{"add 1,000", func(s schema.Set) { put(s, sequence("x", 0, 1000)...) }, 5, 81 + 1000, 51_000},
+		{"keep one chunk", func(s schema.Set) { s.Clear(); put(s, sequence("m", 512, 768)...) }, 0, 0, 256},
+		{"remove all", func(s schema.Set) { s.Clear() }, 0, 0, 0},
+	}
+	for _, c := range cases {
+		g.change(t, c.change)
+		if g.chunks != c.chunks || g.members != c.members || len(g.all(t)) != c.total {
+			t.Errorf("%s: wrote %d chunks with %d members, and has %d; want %d with %d, and %d", c.name, g.chunks, g.members, len(g.all(t)), c.chunks, c.members, c.total)
+		}
+	}
+}
+
+// TestVeryLargeGroups checks that a group can have a million members, added at once or in steps, and
+// that chunks with room are filled before the limit on chunks is reached.
+func TestVeryLargeGroups(t *testing.T) {
+	for name, step := range map[string]int{"at once": maxMembers, "in 64 steps": maxMembers / 64} {
+		t.Run(name, func(t *testing.T) {
+			var parts []*part
+			for from := 0; from < maxMembers; from += step {
+				var added []v1alpha1.ScimMember
+				for i := range min(step, maxMembers-from) {
+					added = append(added, v1alpha1.ScimMember{Value: fmt.Sprintf("%08d", from+i)})
+				}
+				if parts = place(parts, added); len(parts) > maxReferences {
+					t.Fatalf("%d chunks of %d members", len(parts), from+len(added))
+				}
+			}
+			if parts = place(parts, []v1alpha1.ScimMember{{Value: "beyond the limit"}}); len(parts) != maxReferences+1 {
+				t.Errorf("%d chunks", len(parts))
+			}
+		})
+	}
+	t.Run("in chunks with room", func(t *testing.T) {
+		var parts []*part
+		for i := range 1000 {
+			parts = append(parts, &part{reference: v1alpha1.ScimMemberChunkReference{Name: fmt.Sprint(i)}, members: []v1alpha1.ScimMember{{Value: fmt.Sprint(i)}}})
+		}
+		for i := range 200_000 {
+			if i%1000 == 0 {
+				var added []v1alpha1.ScimMember
+				for j := range 1000 {
+					added = append(added, v1alpha1.ScimMember{Value: fmt.Sprintf("x%08d", i+j)})
+				}
+				if parts = place(parts, added); len(parts) > 1000 {
+					t.Fatalf("%d chunks after %d", len(parts), i)
+				}
+			}
+		}
+	})
+}
+
+// TestMembersInPlace checks that members in the group itself stay there until they are removed, and are
+// counted once if they are in a chunk too.
+func TestMembersInPlace(t *testing.T) {
+	g := newTestGroup(t)
+	g.change(t, func(s schema.Set) { put(s, "a", "b") })
+	g.spec.Members = []v1alpha1.ScimMember{{Value: "b", Display: "B"}, {Value: "c"}}
+	g.change(t, func(s schema.Set) {
+		if s.Len() != 3 {
+			t.Errorf("Len() = %d, want 3", s.Len())
+		}
+		put(s, "c", "d")
+	})
+	if len(g.spec.Members) != 2 || g.spec.Members[0].Display != "B" {
+		t.Errorf("in place: %v", g.spec.Members)
+	}
+	g.change(t, func(s schema.Set) { s.Delete("b"); s.Delete("c") })
+	if len(g.spec.Members) != 0 || !slices.Equal(g.all(t), []string{"a", "d"}) {
+		t.Errorf("in place %v, all %v", g.spec.Members, g.all(t))
+	}
+}
+
+// TestInvalidElements checks that Save rejects members without a value or with an unknown type.
+func TestInvalidElements(t *testing.T) {
+	for _, element := range []map[string]any{{}, {"value": ""}, {"value": "x", "type": "Robot"}} {
+		g := newTestGroup(t)
+		session := g.session(t)
+		m := session.Members(&g.spec)
+		if m.Put(element) {
+			t.Errorf("Put(%v) changed the members", element)
+		}
+		var e *scimerror.Error
+		if _, err := session.Save(&g.spec, m); !errors.As(err, &e) || e.Status != http.StatusBadRequest || e.Type != scimerror.InvalidValue {
+			t.Errorf("%v: got %v, want 400 invalidValue", element, err)
+		}
+	}
+}
+
+// TestMemberTypes checks that Put changes an existing member only if its type differs.
+func TestMemberTypes(t *testing.T) {
+	g := newTestGroup(t)
+	g.groups["sub"] = true
+	g.change(t, func(s schema.Set) { put(s, "sub", "unknown") })
+	g.change(t, func(s schema.Set) {
+		for _, same := range []map[string]any{
+			{"value": "sub"}, {"value": "sub", "type": "group"}, {"value": "unknown", "type": "User"}, {"value": "unknown", "display": "Unknown"},
+		} {
+			if s.Put(same) {
+				t.Errorf("Put(%v) changed the members", same)
+			}
+		}
+		if !s.Put(map[string]any{"value": "unknown", "type": "Group"}) {
+			t.Error("Put with another type did not change the members")
+		}
+		element, _ := s.Get("unknown")
+		if element["type"] != "Group" {
+			t.Errorf("got %v", element)
+		}
+	})
+	p, _ := g.session(t).load(g.spec.MemberChunks[0])
+	want := []v1alpha1.ScimMember{{Value: "sub"}, {Value: "unknown", Type: TypeGroup}}
+	if !slices.Equal(p.members, want) {
+		t.Errorf("stored %v, want %v", p.members, want)
+	}
+}
+
+// BenchmarkOneMember measures the change of one member without an API server.
+func BenchmarkOneMember(b *testing.B) {
+	for _, size := range []int{100, 50_000} {
+		b.Run(fmt.Sprint(size), func(b *testing.B) {
+			g := newTestGroup(b)
+			g.change(b, func(s schema.Set) { put(s, sequence("m", 0, size)...) })
+			b.ReportAllocs()
+			for b.Loop() {
+				m := g.session(b).Members(&g.spec)
+				put(m, "new")
+				if _, parts := m.layout(); len(parts) == 0 {
+					b.Fatal("no chunks")
+				}
+			}
+		})
+	}
+}

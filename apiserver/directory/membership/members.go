@@ -1,0 +1,312 @@
+package membership
+
+import (
+	"cmp"
+	"iter"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/apiserver/scim/schema"
+	"github.com/quoin-dev/quoin/apiserver/scim/scimerror"
+)
+
+// Members is the attribute members of a group as a schema.Set: the members in the group itself (in
+// place) and those in its chunks. Chunks are immutable and indexed by member in the cache, so a lookup
+// costs the same in a group of any size.
+//
+// Changes are recorded separately from the stored members; Session.Save rewrites the affected chunks.
+type Members struct {
+	session *Session
+	inPlace []v1alpha1.ScimMember
+	parts   []*part
+	// byName are the parts by chunk name.
+	byName map[string]*part
+	// uncached are the parts that the index of the cache does not cover yet.
+	uncached []*part
+
+	// edits are the members that were put; nil for those that were deleted.
+	edits map[string]*v1alpha1.ScimMember
+	// cleared means that all members that are not in edits are deleted.
+	cleared bool
+	// count is the number of members, if counted is set.
+	count   int
+	counted bool
+	// err is the error of the first invalid element that was put.
+	err error
+}
+
+var _ schema.Set = (*Members)(nil)
+
+// Members returns the members of a group.
+func (s *Session) Members(spec *v1alpha1.ScimGroupSpec) *Members {
+	m := &Members{
+		session: s, inPlace: spec.Members, edits: map[string]*v1alpha1.ScimMember{},
+		parts: make([]*part, 0, len(spec.MemberChunks)), byName: make(map[string]*part, len(spec.MemberChunks)),
+	}
+	for _, reference := range spec.MemberChunks {
+		if m.byName[reference.Name] != nil {
+			continue // a manifest may repeat a reference
+		}
+		p, cached := s.load(reference)
+		m.parts = append(m.parts, p)
+		m.byName[reference.Name] = p
+		if !cached {
+			m.uncached = append(m.uncached, p)
+		}
+	}
+	return m
+}
+
+// maxLogged is the number of members up to which the audit log lists the changed members. For larger
+// changes it contains only their number.
+const maxLogged = 100
+
+// changes returns the changes for the audit log.
+func (m *Members) changes() map[string]any {
+	changes := map[string]any{}
+	if m.cleared {
+		changes["replaced"] = true
+	}
+	if len(m.edits) > maxLogged {
+		changes["changed"] = len(m.edits)
+		return changes
+	}
+	var added, removed []string
+	for _, value := range slices.Sorted(maps.Keys(m.edits)) {
+		stored := m.Stored(value) != nil
+		switch edited := m.edits[value]; {
+		case edited != nil && !stored:
+			added = append(added, value)
+		case edited == nil && stored:
+			removed = append(removed, value)
+		}
+	}
+	if len(added) > 0 {
+		changes["added"] = added
+	}
+	if len(removed) > 0 {
+		changes["removed"] = removed
+	}
+	return changes
+}
+
+// partsWith returns the parts that contain a member: at most one if Quoin wrote all chunks.
+func (m *Members) partsWith(value string) []*part {
+	var found []*part
+	names, err := m.session.Chunks.With(m.session.Namespace, value)
+	if err != nil {
+		m.session.fail(err)
+	}
+	for _, name := range names {
+		if p := m.byName[name]; p != nil && !slices.Contains(m.uncached, p) {
+			found = append(found, p)
+		}
+	}
+	for _, p := range m.uncached {
+		if p.find(value) != nil {
+			found = append(found, p)
+		}
+	}
+	return found
+}
+
+// Stored returns a member as it is stored, without the changes; nil if there is none.
+func (m *Members) Stored(value string) *v1alpha1.ScimMember {
+	if i := slices.IndexFunc(m.inPlace, func(x v1alpha1.ScimMember) bool { return x.Value == value }); i >= 0 {
+		return &m.inPlace[i]
+	}
+	for _, p := range m.partsWith(value) {
+		if found := p.find(value); found != nil {
+			return found
+		}
+	}
+	return nil
+}
+
+// current returns a member with the changes; nil if there is none.
+func (m *Members) current(value string) *v1alpha1.ScimMember {
+	if edited, ok := m.edits[value]; ok {
+		return edited
+	}
+	if m.cleared {
+		return nil
+	}
+	return m.Stored(value)
+}
+
+// element returns a member as an element of a document; nil if it is not visible.
+func (m *Members) element(x *v1alpha1.ScimMember) map[string]any {
+	element := map[string]any{"value": x.Value}
+	r, ok := m.session.Resolve(x)
+	switch {
+	case ok:
+		element["type"] = string(r.Type)
+		if r.Display != "" {
+			element["display"] = r.Display
+		}
+	case !m.session.Unresolved:
+		return nil
+	case x.Type != "":
+		element["type"] = string(x.Type)
+	}
+	return element
+}
+
+// Len implements schema.Set. It counts all members, visible or not.
+func (m *Members) Len() int {
+	if m.counted {
+		return m.count
+	}
+	m.counted = true
+	for _, p := range m.parts {
+		m.count += len(p.members)
+	}
+	for i := range m.inPlace {
+		if len(m.parts) == 0 || len(m.partsWith(m.inPlace[i].Value)) == 0 {
+			m.count++
+		}
+	}
+	return m.count
+}
+
+// Get implements schema.Set.
+func (m *Members) Get(value string) (map[string]any, bool) {
+	x := m.current(value)
+	if x == nil {
+		return nil, false
+	}
+	element := m.element(x)
+	return element, element != nil
+}
+
+// All implements schema.Set. It includes members that refer to nothing only for a change.
+func (m *Members) All() iter.Seq[map[string]any] {
+	return func(yield func(map[string]any) bool) {
+		for x := range m.References() {
+			if element := m.element(x); element != nil && !yield(element) {
+				return
+			}
+		}
+	}
+}
+
+// References iterates over all members, visible or not, each once.
+func (m *Members) References() iter.Seq[*v1alpha1.ScimMember] {
+	return func(yield func(*v1alpha1.ScimMember) bool) {
+		added := map[string]bool{}
+		for value, edited := range m.edits {
+			if edited != nil {
+				added[value] = true
+			}
+		}
+		yieldCurrent := func(stored *v1alpha1.ScimMember) bool {
+			current := stored
+			if edited, ok := m.edits[stored.Value]; ok || m.cleared {
+				current = edited
+				delete(added, stored.Value)
+			}
+			return current == nil || yield(current)
+		}
+		inPlace := make(map[string]bool, len(m.inPlace))
+		for i := range m.inPlace {
+			inPlace[m.inPlace[i].Value] = true
+			if !yieldCurrent(&m.inPlace[i]) {
+				return
+			}
+		}
+		for _, p := range m.parts {
+			for i := range p.members {
+				if x := &p.members[i]; !inPlace[x.Value] && !yieldCurrent(x) {
+					return
+				}
+			}
+		}
+		for _, value := range slices.Sorted(maps.Keys(added)) {
+			if !yield(m.edits[value]) {
+				return
+			}
+		}
+	}
+}
+
+// Put implements schema.Set. It stores value and type of an element; display is derived from the
+// member. A member that exists is unchanged unless the element has another type.
+func (m *Members) Put(element map[string]any) bool {
+	value, _ := element["value"].(string)
+	declared, _ := element["type"].(string)
+	var memberType v1alpha1.ScimMemberType // empty means User
+	switch {
+	case value == "":
+		m.fail("members: value is required")
+		return false
+	case strings.EqualFold(declared, string(TypeGroup)):
+		memberType = TypeGroup
+	case declared != "" && !strings.EqualFold(declared, string(TypeUser)):
+		m.fail("members.type: must be User or Group, not %s", scimerror.Quote(declared))
+		return false
+	}
+	old := m.current(value)
+	if old != nil && (declared == "" || cmp.Or(memberType, TypeUser) == m.typeOf(old)) {
+		return false
+	}
+	m.set(value, old, &v1alpha1.ScimMember{Value: value, Type: memberType})
+	return true
+}
+
+// typeOf returns the actual type of a member; its declared type if it refers to nothing.
+func (m *Members) typeOf(x *v1alpha1.ScimMember) v1alpha1.ScimMemberType {
+	if r, ok := m.session.Resolve(x); ok {
+		return r.Type
+	}
+	return TypeOf(x)
+}
+
+func (m *Members) fail(format string, args ...any) {
+	if m.err == nil {
+		m.err = scimerror.Bad(scimerror.InvalidValue, format, args...)
+	}
+}
+
+// set records the change of a member from old to changed; nil for none.
+func (m *Members) set(value string, old, changed *v1alpha1.ScimMember) {
+	m.Len() // counts before the change
+	switch {
+	case old == nil && changed != nil:
+		m.count++
+	case old != nil && changed == nil:
+		m.count--
+	}
+	m.edits[value] = changed
+}
+
+// Delete implements schema.Set.
+func (m *Members) Delete(value string) bool {
+	old := m.current(value)
+	if old == nil {
+		return false
+	}
+	m.set(value, old, nil)
+	return true
+}
+
+// Clear implements schema.Set.
+func (m *Members) Clear() {
+	m.cleared, m.edits = true, map[string]*v1alpha1.ScimMember{}
+	m.count, m.counted = 0, true
+}
+
+// edited returns a stored member with the changes; nil if it is deleted.
+func (m *Members) edited(stored *v1alpha1.ScimMember) *v1alpha1.ScimMember {
+	edited, changed := m.edits[stored.Value]
+	switch {
+	case !changed && !m.cleared:
+		return stored
+	case edited != nil && TypeOf(edited) == TypeOf(stored):
+		return stored
+	}
+	return edited
+}
+
+func compareValue(m v1alpha1.ScimMember, value string) int { return cmp.Compare(m.Value, value) }
