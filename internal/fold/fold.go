@@ -1,6 +1,6 @@
-// Package fold says which texts differ only in case. Everything that compares names without
-// regard to case uses it: claims on unique names, indexes, filters. Two answers to that question
-// would let two objects have one name, or hide one of them.
+// Package fold implements case-insensitive comparison. All case-insensitive comparisons of names use
+// it: claims of unique names, indexes, filters. Different implementations could permit two objects
+// with one name, or hide one of them.
 package fold
 
 import (
@@ -9,12 +9,12 @@ import (
 	"unicode/utf8"
 )
 
-// Case is the form in which texts are compared without regard to case: Case(a) == Case(b) exactly
-// when strings.EqualFold(a, b). It is stable: the form of a form is the same.
+// Case returns the folded form of a string: Case(a) == Case(b) if and only if
+// strings.EqualFold(a, b). It is idempotent.
 //
-// Lower case alone would not do: it takes "İ" for "i", which EqualFold does not, and so would
-// have one person's name find another's. Full folding, which takes "ß" for "ss", would make two
-// names one that people write in two ways.
+// Lower case is not sufficient: it maps "İ" to "i", which EqualFold does not, and would match
+// different names. Full case folding maps "ß" to "ss", and would match names with different
+// spellings.
 func Case(s string) string {
 	for i := range len(s) {
 		if s[i] >= utf8.RuneSelf {
@@ -24,7 +24,8 @@ func Case(s string) string {
 	return strings.ToLower(s)
 }
 
-// foldRune is the same for all runes that differ in case only: the lower case of the smallest.
+// foldRune returns the same rune for all runes that differ only in case: the lower case of the
+// smallest.
 func foldRune(r rune) rune {
 	smallest := r
 	for next := unicode.SimpleFold(r); next != r; next = unicode.SimpleFold(next) {

@@ -14,12 +14,12 @@ func TestCase(t *testing.T) {
 		}
 	}
 	if Case("admİn") == Case("admin") {
-		t.Error("a dotted capital I is no i")
+		t.Error("İ is folded to i")
 	}
 	if got := Case("Bärbel"); got != "bärbel" {
 		t.Errorf("got %q", got)
 	}
-	// A rune folds to one that differs from it in case only, and all such to the same.
+	// All runes that differ only in case fold to one of them.
 	for r := rune(0); r <= unicode.MaxRune; r++ {
 		folded, same := foldRune(r), false
 		for next := unicode.SimpleFold(r); !same; next = unicode.SimpleFold(next) {

@@ -1,8 +1,8 @@
-// Package lastmodified tells when an object's spec last changed, without a field that
-// somebody would have to write: the API server keeps it in metadata.managedFields.
+// Package lastmodified returns when an object's spec was last changed, from metadata.managedFields,
+// which the Kubernetes API server maintains.
 //
-// Managed fields are larger than many an object, so a cache of a hundred thousand users must
-// not hold them. Transform reduces them to the one time that matters.
+// Managed fields may be larger than the rest of an object, so a cache of a hundred thousand users
+// must not store them. Transform reduces them to a single time.
 package lastmodified
 
 import (
@@ -15,9 +15,9 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 )
 
-// Of is when somebody last changed the spec, to the second; when the object was made where
-// the managed fields do not say. obj is as the API server gives it or as Transform leaves it.
-// Labels that the same manager changes count too: they share a time with its part of the spec.
+// Of returns when the spec was last changed, in seconds, or the creation time if the managed fields
+// have no later time. obj may have been reduced by Transform. Changes of labels by a manager of the
+// spec count too: its managed fields have one time for both.
 func Of(obj metav1.Object) time.Time {
 	latest := obj.GetCreationTimestamp().Time
 	for _, entry := range obj.GetManagedFields() {
@@ -28,11 +28,11 @@ func Of(obj metav1.Object) time.Time {
 	return latest
 }
 
-// Transform is for caches: it leaves of the managed fields one entry, with the time that Of
-// returns and nothing else.
+// Transform returns a transform function for caches. It replaces the managed fields by one entry,
+// with only the time that Of returns.
 func Transform() toolscache.TransformFunc {
 	return func(in any) (any, error) {
-		// What is no object, such as the mark of a deletion that was missed, stays as it is.
+		// Other types, such as DeletedFinalStateUnknown, are not modified.
 		if obj, err := meta.Accessor(in); err == nil && len(obj.GetManagedFields()) > 0 {
 			obj.SetManagedFields([]metav1.ManagedFieldsEntry{{Time: new(metav1.NewTime(Of(obj)))}})
 		}
@@ -40,17 +40,17 @@ func Transform() toolscache.TransformFunc {
 	}
 }
 
-// reduced tells the entry that Transform leaves: one of the API server has fields.
+// reduced reports whether an entry was written by Transform: it has no fields.
 func reduced(entry metav1.ManagedFieldsEntry) bool {
 	return entry.FieldsV1 == nil && entry.Manager == "" && entry.Subresource == ""
 }
 
-// ownsSpec tells whether an entry is of a manager that wrote something of the spec.
+// ownsSpec reports whether an entry contains fields of the spec.
 func ownsSpec(entry metav1.ManagedFieldsEntry) bool {
 	if entry.Subresource != "" || entry.FieldsV1 == nil {
 		return false
 	}
-	// Most entries are settled without decoding.
+	// Avoids decoding most entries.
 	raw := entry.FieldsV1.GetRawBytes()
 	if !bytes.Contains(raw, []byte(`"f:spec"`)) {
 		return false

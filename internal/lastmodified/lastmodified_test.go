@@ -14,13 +14,13 @@ import (
 
 func TestMain(m *testing.M) { apitest.Main(m) }
 
-var made = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+var created = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
-// entry of a manager that wrote fields some hours after the object was made.
+// entry returns a managedFields entry, written some hours after the object was created.
 func entry(hours int, subresource, fields string) metav1.ManagedFieldsEntry {
 	return metav1.ManagedFieldsEntry{
 		Manager: "kubectl", Operation: "Update", Subresource: subresource, FieldsType: "FieldsV1",
-		Time: new(metav1.NewTime(made.Add(time.Duration(hours) * time.Hour))), FieldsV1: &metav1.FieldsV1{Raw: []byte(fields)},
+		Time: new(metav1.NewTime(created.Add(time.Duration(hours) * time.Hour))), FieldsV1: &metav1.FieldsV1{Raw: []byte(fields)},
 	}
 }
 
@@ -30,25 +30,25 @@ func TestOf(t *testing.T) {
 		entries []metav1.ManagedFieldsEntry
 		hours   int
 	}{
-		"none":                       {nil, 0},
-		"one":                        {[]metav1.ManagedFieldsEntry{entry(1, "", spec)}, 1},
-		"the latest":                 {[]metav1.ManagedFieldsEntry{entry(1, "", spec), entry(3, "", spec), entry(2, "", spec)}, 3},
-		"not the status":             {[]metav1.ManagedFieldsEntry{entry(1, "", spec), entry(2, "status", `{"f:status":{}}`)}, 1},
-		"not a spec in a status":     {[]metav1.ManagedFieldsEntry{entry(1, "", spec), entry(2, "status", spec)}, 1},
-		"not labels":                 {[]metav1.ManagedFieldsEntry{entry(1, "", spec), entry(2, "", `{"f:metadata":{"f:labels":{}}}`)}, 1},
-		"not what is called f:spec":  {[]metav1.ManagedFieldsEntry{entry(2, "", `{"f:metadata":{"f:annotations":{"f:spec":{}}}}`)}, 0},
-		"not from before it existed": {[]metav1.ManagedFieldsEntry{entry(-1, "", spec)}, 0},
-		"malformed":                  {[]metav1.ManagedFieldsEntry{entry(1, "", `{"f:spec"`)}, 0},
-		"without time":               {[]metav1.ManagedFieldsEntry{{Manager: "kubectl", FieldsV1: &metav1.FieldsV1{Raw: []byte(spec)}}}, 0},
+		"none":                     {nil, 0},
+		"one":                      {[]metav1.ManagedFieldsEntry{entry(1, "", spec)}, 1},
+		"the latest":               {[]metav1.ManagedFieldsEntry{entry(1, "", spec), entry(3, "", spec), entry(2, "", spec)}, 3},
+		"not the status":           {[]metav1.ManagedFieldsEntry{entry(1, "", spec), entry(2, "status", `{"f:status":{}}`)}, 1},
+		"not a spec in the status": {[]metav1.ManagedFieldsEntry{entry(1, "", spec), entry(2, "status", spec)}, 1},
+		"not labels":               {[]metav1.ManagedFieldsEntry{entry(1, "", spec), entry(2, "", `{"f:metadata":{"f:labels":{}}}`)}, 1},
+		"not an annotation f:spec": {[]metav1.ManagedFieldsEntry{entry(2, "", `{"f:metadata":{"f:annotations":{"f:spec":{}}}}`)}, 0},
+		"not before the creation":  {[]metav1.ManagedFieldsEntry{entry(-1, "", spec)}, 0},
+		"malformed":                {[]metav1.ManagedFieldsEntry{entry(1, "", `{"f:spec"`)}, 0},
+		"without time":             {[]metav1.ManagedFieldsEntry{{Manager: "kubectl", FieldsV1: &metav1.FieldsV1{Raw: []byte(spec)}}}, 0},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			u := &v1alpha1.ScimUser{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(made), ManagedFields: tc.entries}}
-			want := made.Add(time.Duration(tc.hours) * time.Hour)
+			u := &v1alpha1.ScimUser{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(created), ManagedFields: tc.entries}}
+			want := created.Add(time.Duration(tc.hours) * time.Hour)
 			if got := Of(u); !got.Equal(want) {
 				t.Errorf("full: %s, want %s", got, want)
 			}
-			for range 2 { // caches may transform what they have transformed
+			for range 2 { // caches may transform an object twice
 				if _, err := Transform()(u); err != nil {
 					t.Fatal(err)
 				}
@@ -60,15 +60,15 @@ func TestOf(t *testing.T) {
 	}
 }
 
-func TestTransformLeavesOthersAlone(t *testing.T) {
-	mark := toolscache.DeletedFinalStateUnknown{Key: "acme/ann"}
-	if got, err := Transform()(mark); err != nil || got != any(mark) {
+func TestTransformKeepsOtherTypes(t *testing.T) {
+	unknown := toolscache.DeletedFinalStateUnknown{Key: "acme/ann"}
+	if got, err := Transform()(unknown); err != nil || got != any(unknown) {
 		t.Errorf("got %v, %v", got, err)
 	}
 }
 
-// TestOnTheAPIServer: what it writes into managed fields is read rightly.
-func TestOnTheAPIServer(t *testing.T) {
+// TestOfWithAPIServer checks Of with managed fields that the Kubernetes API server wrote.
+func TestOfWithAPIServer(t *testing.T) {
 	api, namespace := apitest.Direct(t)
 	u := &v1alpha1.ScimUser{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "ann"}, Spec: v1alpha1.ScimUserSpec{UserName: "ann"}}
 	if err := api.Create(t.Context(), u, client.FieldOwner("one")); err != nil {
@@ -76,9 +76,9 @@ func TestOnTheAPIServer(t *testing.T) {
 	}
 	created := Of(u)
 	if !created.Equal(u.CreationTimestamp.Time) {
-		t.Errorf("made at %s, modified at %s", u.CreationTimestamp, created)
+		t.Errorf("created at %s, modified at %s", u.CreationTimestamp, created)
 	}
-	time.Sleep(1100 * time.Millisecond) // times count in seconds
+	time.Sleep(1100 * time.Millisecond) // times are in seconds
 	patch := func(manager, patch string, sub bool) {
 		t.Helper()
 		var err error
@@ -95,10 +95,10 @@ func TestOnTheAPIServer(t *testing.T) {
 	patch("three", `{"metadata":{"labels":{"a":"b"}}}`, false)
 	patch("one", `{"spec":{"userName":"ann"}}`, false)
 	if got := Of(u); !got.Equal(created) {
-		t.Errorf("nothing of the spec has changed, and it was modified at %s", got)
+		t.Errorf("modified at %s without a change of the spec", got)
 	}
 	patch("two", `{"spec":{"title":"Dr"}}`, false)
 	if got := Of(u); !got.After(created) {
-		t.Errorf("the spec has changed, and it was modified at %s", got)
+		t.Errorf("modified at %s although the spec has changed", got)
 	}
 }

@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// clientAddress is the address of who sent the request. The peer is believed about whom it
-// forwards for when it is a trusted proxy, and so on from right to left through
-// X-Forwarded-For: the first address that is not trusted is the client, for what stands to
-// the left of it is only what the client said. An entry that is no address ends the walk.
+// clientAddress returns the address of the client. If the peer is a trusted proxy, the entries of
+// X-Forwarded-For are followed from right to left: the first address that is not trusted is the
+// client's, because the client can choose the entries to its left. A malformed entry ends the
+// search.
 func clientAddress(r *http.Request, trusted []netip.Prefix) netip.Addr {
 	client, ok := parseAddress(r.RemoteAddr)
 	if !ok {
@@ -18,7 +18,7 @@ func clientAddress(r *http.Request, trusted []netip.Prefix) netip.Addr {
 	}
 	entries := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
 	for _, entry := range slices.Backward(entries) {
-		if !contain(trusted, client) {
+		if !contains(trusted, client) {
 			return client
 		}
 		forwarded, ok := parseAddress(strings.TrimSpace(entry))
@@ -30,17 +30,17 @@ func clientAddress(r *http.Request, trusted []netip.Prefix) netip.Addr {
 	return client
 }
 
-// IsTrusted tells whether the peer of a request, its RemoteAddr, is a trusted proxy.
+// IsTrusted reports whether the peer of a request, its RemoteAddr, is a trusted proxy.
 func IsTrusted(peer string, trusted []netip.Prefix) bool {
 	address, ok := parseAddress(peer)
-	return ok && contain(trusted, address)
+	return ok && contains(trusted, address)
 }
 
-func contain(networks []netip.Prefix, address netip.Addr) bool {
+func contains(networks []netip.Prefix, address netip.Addr) bool {
 	return slices.ContainsFunc(networks, func(p netip.Prefix) bool { return p.Contains(address) })
 }
 
-// parseAddress reads an address with or without a port.
+// parseAddress parses an address with or without a port.
 func parseAddress(s string) (netip.Addr, bool) {
 	if withPort, err := netip.ParseAddrPort(s); err == nil {
 		return withPort.Addr().Unmap().WithZone(""), true

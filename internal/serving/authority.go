@@ -18,10 +18,10 @@ import (
 
 const (
 	authorityLifetime = 10 * 365 * 24 * time.Hour
-	// authorityReserve is what an authority must have left to issue another certificate.
+	// authorityReserve is the remaining lifetime below which an authority is replaced.
 	authorityReserve = 365 * 24 * time.Hour
 	servingLifetime  = 90 * 24 * time.Hour
-	// backdate is how far the clocks of clients may be behind.
+	// backdate is the tolerated clock skew of clients.
 	backdate = 5 * time.Minute
 )
 
@@ -29,11 +29,11 @@ const (
 type authority struct {
 	certificate *x509.Certificate
 	key         crypto.Signer
-	// The same in PEM.
+	// PEM encodings of the above.
 	certificatePEM, keyPEM []byte
 }
 
-// newAuthority makes a CA of a server, with an ECDSA P-256 key, that is valid for ten years.
+// newAuthority returns a new CA for a server, with an ECDSA P-256 key, valid for ten years.
 func newAuthority(server string, now time.Time) (*authority, error) {
 	template := &x509.Certificate{
 		Subject:               pkix.Name{CommonName: server + "-ca"},
@@ -51,7 +51,7 @@ func newAuthority(server string, now time.Time) (*authority, error) {
 	return parseAuthority(certificate, key)
 }
 
-// parseAuthority reads a CA from PEM. Its errors hold no key material.
+// parseAuthority parses a CA in PEM. Its errors contain no key material.
 func parseAuthority(certificate, key []byte) (*authority, error) {
 	pair, err := tls.X509KeyPair(certificate, key)
 	if err != nil {
@@ -59,13 +59,13 @@ func parseAuthority(certificate, key []byte) (*authority, error) {
 	}
 	signer, ok := pair.PrivateKey.(crypto.Signer)
 	if !ok || !pair.Leaf.IsCA {
-		return nil, errors.New("the certificate is no CA's")
+		return nil, errors.New("the certificate is not a CA certificate")
 	}
 	return &authority{certificate: pair.Leaf, key: signer, certificatePEM: certificate, keyPEM: key}, nil
 }
 
-// issue makes a certificate of a server for names, each a DNS name or an IP address, with a key
-// of its own, both in PEM.
+// issue returns a new certificate of a server for names, each a DNS name or an IP address, and its
+// new key, both in PEM.
 func (a *authority) issue(server string, names []string, now time.Time) (certificate, key []byte, err error) {
 	template := &x509.Certificate{
 		Subject:               pkix.Name{CommonName: server},
@@ -85,15 +85,15 @@ func (a *authority) issue(server string, names []string, now time.Time) (certifi
 	return sign(template, a)
 }
 
-// sign makes a key and a certificate for it, by parent or, when that is nil, by itself.
+// sign returns a new key and its certificate, signed by parent or, if that is nil, self-signed.
 func sign(template *x509.Certificate, parent *authority) (certificate, key []byte, err error) {
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return nil, nil, fmt.Errorf("make a key: %w", err)
+		return nil, nil, fmt.Errorf("generate key: %w", err)
 	}
 	// A positive number of at most 20 octets (RFC 5280, section 4.1.2.2).
 	if template.SerialNumber, err = rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127)); err != nil {
-		return nil, nil, fmt.Errorf("make a serial number: %w", err)
+		return nil, nil, fmt.Errorf("generate serial number: %w", err)
 	}
 	issuer, signer := template, crypto.Signer(private)
 	if parent != nil {
@@ -101,11 +101,11 @@ func sign(template *x509.Certificate, parent *authority) (certificate, key []byt
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, issuer, private.Public(), signer)
 	if err != nil {
-		return nil, nil, fmt.Errorf("sign a certificate: %w", err)
+		return nil, nil, fmt.Errorf("sign certificate: %w", err)
 	}
 	pkcs8, err := x509.MarshalPKCS8PrivateKey(private)
 	if err != nil {
-		return nil, nil, fmt.Errorf("encode a key: %w", err)
+		return nil, nil, fmt.Errorf("encode key: %w", err)
 	}
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: pkcs8}), nil
 }

@@ -8,21 +8,21 @@ import (
 	"time"
 )
 
-// Background is what a server does beside answering: caches, certificates, logs. It goes on until
-// the last request has been answered, because that one needs it too; the first failure ends all.
+// Background runs the background tasks of a server: caches, certificates, logs. They run until the
+// last request has been answered, because requests depend on them. The first failure of a task
+// stops the server.
 type Background struct {
-	serve   context.Context //nolint:containedctx // what the server runs in
+	serve   context.Context //nolint:containedctx // the context of the server
 	stop    context.CancelCauseFunc
-	work    context.Context //nolint:containedctx // what is in the background runs in
+	work    context.Context //nolint:containedctx // the context of the tasks
 	end     context.CancelFunc
 	running sync.WaitGroup
 }
 
-// longestEnd bounds how long what is in the background may take to end.
-const longestEnd = 10 * time.Second
+// endTimeout is how long End waits for the tasks.
+const endTimeout = 10 * time.Second
 
-// NewBackground returns the context to serve in, which ends with the given one, or when something
-// in the background fails.
+// NewBackground returns the context of the server, which ends with ctx or when a task fails.
 func NewBackground(ctx context.Context) (context.Context, *Background) {
 	b := &Background{}
 	b.serve, b.stop = context.WithCancelCause(ctx)
@@ -30,10 +30,10 @@ func NewBackground(ctx context.Context) (context.Context, *Background) {
 	return b.serve, b
 }
 
-// Context is that of the work. It outlives the one to serve in.
+// Context returns the context of the tasks. It outlives the context of the server.
 func (b *Background) Context() context.Context { return b.work }
 
-// Run begins to work at something; name says in the error what it was.
+// Run starts a task; name identifies it in errors.
 func (b *Background) Run(name string, work func(context.Context) error) {
 	b.running.Go(func() {
 		if err := work(b.work); err != nil && b.work.Err() == nil {
@@ -42,8 +42,8 @@ func (b *Background) Run(name string, work func(context.Context) error) {
 	})
 }
 
-// End ends the work, once serving has ended with err, and waits until it has. It returns what went
-// wrong first: in the background, if that is what ended the serving.
+// End stops the tasks after the server has stopped with err, and waits for them. It returns the
+// error of a task if that stopped the server, and err otherwise.
 func (b *Background) End(err error) error {
 	first := context.Cause(b.serve)
 	b.end()
@@ -55,7 +55,7 @@ func (b *Background) End(err error) error {
 	}()
 	select {
 	case <-ended:
-	case <-time.After(longestEnd): // the process ends, whatever it still does
+	case <-time.After(endTimeout): // the process exits without them
 	}
 	switch {
 	case first != nil && !errors.Is(first, context.Canceled) && !errors.Is(first, context.DeadlineExceeded):

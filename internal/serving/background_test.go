@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 )
 
-func TestBackgroundOutlivesServing(t *testing.T) {
+func TestBackgroundOutlivesServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		serve, background := NewBackground(ctx)
@@ -30,12 +30,12 @@ func TestBackgroundOutlivesServing(t *testing.T) {
 	})
 }
 
-func TestBackgroundSaysWhatEndedTheServing(t *testing.T) {
+func TestBackgroundReturnsErrorOfTask(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		serve, background := NewBackground(t.Context())
 		broken := errors.New("broken")
 		background.Run("cache", func(context.Context) error { return broken })
-		background.Run("certificates", func(ctx context.Context) error { <-ctx.Done(); return errors.New("a consequence") })
+		background.Run("certificates", func(ctx context.Context) error { <-ctx.Done(); return errors.New("canceled") })
 		<-serve.Done()
 		if err := background.End(context.Canceled); !errors.Is(err, broken) || err.Error() != "cache: broken" {
 			t.Errorf("%v", err)
@@ -43,19 +43,19 @@ func TestBackgroundSaysWhatEndedTheServing(t *testing.T) {
 	})
 }
 
-func TestBackgroundPassesOnWhatServingSays(t *testing.T) {
+func TestBackgroundReturnsErrorOfServer(t *testing.T) {
 	_, background := NewBackground(t.Context())
-	refused := errors.New("address in use")
-	if err := background.End(refused); !errors.Is(err, refused) {
+	inUse := errors.New("address in use")
+	if err := background.End(inUse); !errors.Is(err, inUse) {
 		t.Error(err)
 	}
 }
 
-func TestBackgroundDoesNotWaitForever(t *testing.T) {
+func TestBackgroundEndTimesOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, background := NewBackground(t.Context())
 		release := make(chan struct{})
-		background.Run("deaf", func(context.Context) error { <-release; return nil })
+		background.Run("stuck", func(context.Context) error { <-release; return nil })
 		if err := background.End(nil); err != nil {
 			t.Error(err)
 		}

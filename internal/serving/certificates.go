@@ -12,22 +12,22 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Certificates is the certificate that the listener shows, kept up to date while Run runs.
-// It comes from files (CertificatesFromFiles) or from a Secret that Quoin keeps
-// (CertificatesFromSecret). It is a prometheus.Collector of its expiry time.
+// Certificates holds the serving certificate, and keeps it up to date while Run runs. Its source is
+// files (CertificatesFromFiles) or a Secret that Quoin manages (CertificatesFromSecret). It is a
+// prometheus.Collector of the expiry time.
 type Certificates struct {
 	source   source
 	interval time.Duration
 	log      *slog.Logger
 
 	current atomic.Pointer[keyPair]
-	// mu is held while the source is read; failure is the error that was logged last.
+	// mu is held while the source is read; failure is the last logged error.
 	mu      sync.Mutex
 	failure string
 }
 
-// source reads the certificate. It may return one that can be shown together with an error
-// that says why there is no better one. Its errors hold no key material.
+// source loads the certificate. It may return a usable certificate together with the error that
+// prevented its renewal. Its errors contain no key material.
 type source interface {
 	load(ctx context.Context) (*keyPair, error)
 }
@@ -35,11 +35,11 @@ type source interface {
 // keyPair is a certificate with its private key.
 type keyPair struct {
 	tls.Certificate
-	// ca, in PEM, is what clients verify the certificate with; nil when not known.
+	// ca is the CA certificate for clients, in PEM; nil if unknown.
 	ca []byte
 }
 
-// newCertificates fails when there is no certificate to begin with.
+// newCertificates returns an error if the source has no certificate.
 func newCertificates(ctx context.Context, s source, interval time.Duration, log *slog.Logger) (*Certificates, error) {
 	c := &Certificates{source: s, interval: interval, log: log}
 	if err := c.Refresh(ctx); err != nil && c.current.Load() == nil {
@@ -48,17 +48,17 @@ func newCertificates(ctx context.Context, s source, interval time.Duration, log 
 	return c, nil
 }
 
-// GetCertificate is for tls.Config.
+// GetCertificate implements tls.Config.GetCertificate.
 func (c *Certificates) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	return &c.current.Load().Certificate, nil
 }
 
-// CA is what clients verify the certificate with, in PEM; nil when it came from files. It
+// CA returns the CA certificate for clients, in PEM; nil if the certificate is from files. It
 // changes about every nine years, and when the Secret is deleted.
 func (c *Certificates) CA() []byte { return c.current.Load().ca }
 
-// Refresh reads the certificate now. On an error the one that was shown before stays, and the
-// error is logged unless it is the same as the last time.
+// Refresh loads the certificate. On an error, the previous certificate remains in use, and the
+// error is logged unless it equals the last one.
 func (c *Certificates) Refresh(ctx context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -89,14 +89,14 @@ func (c *Certificates) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-ticker.C:
-			// Refresh has logged it, and the next tick tries again.
+			// Refresh has logged the error; the next tick retries.
 			_ = c.Refresh(ctx)
 		}
 	}
 }
 
 var expiry = prometheus.NewDesc("quoin_certificate_expiry_timestamp_seconds",
-	"When the serving certificate expires, in seconds since 1970.", nil, nil)
+	"Expiry of the serving certificate, in seconds since the Unix epoch.", nil, nil)
 
 // Describe implements prometheus.Collector.
 func (c *Certificates) Describe(descriptions chan<- *prometheus.Desc) { descriptions <- expiry }

@@ -11,11 +11,11 @@ import (
 	"time"
 )
 
-// filesInterval is how often the files are read. Their content is compared rather than their
-// times or events: the kubelet swaps a symbolic link above them.
+// filesInterval is how often the files are read. Their content is compared, because the kubelet
+// replaces a symbolic link above them, which file events and times may not show.
 const filesInterval = 5 * time.Second
 
-// fileSource is a certificate, with its chain, and a key in PEM files.
+// fileSource loads a certificate chain and its key from PEM files.
 type fileSource struct {
 	certificateFile, keyFile string
 
@@ -23,9 +23,9 @@ type fileSource struct {
 	last *keyPair
 }
 
-// CertificatesFromFiles reads a certificate (with its chain) and its key from PEM files, and
-// Run reads them again every five seconds. A new pair that cannot be used leaves the old one
-// in place. log is slog.Default() when nil.
+// CertificatesFromFiles loads a certificate (with its chain) and its key from PEM files, and
+// Run loads them again every five seconds. If a new pair is invalid, the previous one remains in
+// use. log is slog.Default() if nil.
 func CertificatesFromFiles(ctx context.Context, certificateFile, keyFile string, log *slog.Logger) (*Certificates, error) {
 	s := &fileSource{certificateFile: certificateFile, keyFile: keyFile}
 	return newCertificates(ctx, s, filesInterval, cmp.Or(log, slog.Default()))

@@ -11,33 +11,33 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// settle is how long after a renewal the next change is waited for: a handful of objects that
-// are applied at once are one certificate.
-const settle = time.Second
+// followInterval is the minimum time between renewals, so that objects that are applied together
+// cause one renewal.
+const followInterval = time.Second
 
-// OwnNames are those of the server itself, first in SecretOptions.Names: of the Service in front
-// of it, and of the machine that it runs on.
+// OwnNames returns the names of the server itself, which are first in SecretOptions.Names: those of
+// its Service, and of the local machine.
 func OwnNames(service, namespace string) []string {
 	host := service + "." + namespace + ".svc"
 	return []string{host, host + ".cluster.local", "localhost", "127.0.0.1"}
 }
 
-// Follow calls Refresh soon after an object of the kinds was made, or changed what names says
-// that it adds to the certificate's. It goes on until ctx ends and returns nil then; an error
-// says that a kind cannot be watched. names is given a pointer to the type of one of the kinds.
+// Follow calls Refresh when an object of the kinds is added, or when its names change. names
+// returns the names that an object, a pointer to a type of kinds, adds to the certificate. Follow
+// returns nil when ctx ends, or an error if a kind cannot be watched.
 func (c *Certificates) Follow(ctx context.Context, informers cache.Informers, names func(o any) []string, kinds ...client.Object) error {
 	changed := make(chan struct{}, 1)
-	tell := func() {
+	notify := func() {
 		select {
 		case changed <- struct{}{}:
 		default:
 		}
 	}
 	handler := toolscache.ResourceEventHandlerFuncs{
-		AddFunc: func(any) { tell() },
+		AddFunc: func(any) { notify() },
 		UpdateFunc: func(before, after any) {
 			if !slices.Equal(names(before), names(after)) {
-				tell()
+				notify()
 			}
 		},
 	}
@@ -56,11 +56,11 @@ func (c *Certificates) Follow(ctx context.Context, informers cache.Informers, na
 			return nil
 		case <-changed:
 		}
-		// Refresh has logged what went wrong, and Run tries again.
+		// Refresh has logged the error; Run retries.
 		_ = c.Refresh(ctx)
 		select {
 		case <-ctx.Done():
-		case <-time.After(settle):
+		case <-time.After(followInterval):
 		}
 	}
 }

@@ -13,68 +13,68 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
 )
 
-// counted is a source that counts how often it is read.
-type counted struct{ reads int }
+// countingSource is a source that counts its loads.
+type countingSource struct{ loads int }
 
-func (c *counted) load(context.Context) (*keyPair, error) {
-	c.reads++
+func (c *countingSource) load(context.Context) (*keyPair, error) {
+	c.loads++
 	return nil, errors.New("none")
 }
 
-// The certificate is read again when there may be another name, once for all that come together.
-func TestFollow(t *testing.T) {
+// The certificate is refreshed when names may have been added, once for concurrent changes.
+func TestFollowRefreshesForNewNames(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &counted{}
+		s := &countingSource{}
 		c := &Certificates{source: s, log: slog.New(slog.DiscardHandler)}
 		informers := &informertest.FakeInformers{Scheme: scheme.Scheme}
 		nodes, err := informers.FakeInformerFor(t.Context(), &corev1.Node{})
 		must(t, err)
 		ctx, stop := context.WithCancel(t.Context())
-		ended := make(chan error)
+		done := make(chan error)
 		go func() {
-			ended <- c.Follow(ctx, informers, func(o any) []string {
+			done <- c.Follow(ctx, informers, func(o any) []string {
 				node, ok := o.(*corev1.Node)
 				if !ok {
-					t.Errorf("asked for the names of a %T", o)
+					t.Errorf("names called with a %T", o)
 					return nil
 				}
 				return []string{node.Spec.ProviderID}
 			}, &corev1.Node{})
 		}()
 		synctest.Wait()
-		named := func(name string) *corev1.Node { return &corev1.Node{Spec: corev1.NodeSpec{ProviderID: name}} }
-		busy := named("a")
-		busy.Spec.Unschedulable = true
+		newNode := func(name string) *corev1.Node { return &corev1.Node{Spec: corev1.NodeSpec{ProviderID: name}} }
+		changed := newNode("a")
+		changed.Spec.Unschedulable = true
 		for _, step := range []struct {
 			name  string
 			do    func()
-			reads int
+			loads int
 		}{
-			{"nothing", func() {}, 0},
-			{"made", func() { nodes.Add(named("a")) }, 1},
-			{"changed otherwise", func() { nodes.Update(named("a"), busy) }, 1},
-			{"renamed", func() { nodes.Update(busy, named("b")) }, 2},
-			{"gone", func() { nodes.Delete(named("b")) }, 2},
+			{"no change", func() {}, 0},
+			{"added", func() { nodes.Add(newNode("a")) }, 1},
+			{"changed, same names", func() { nodes.Update(newNode("a"), changed) }, 1},
+			{"changed names", func() { nodes.Update(changed, newNode("b")) }, 2},
+			{"deleted", func() { nodes.Delete(newNode("b")) }, 2},
 		} {
 			step.do()
 			synctest.Wait()
-			if s.reads != step.reads {
-				t.Errorf("%s: read %d times, want %d", step.name, s.reads, step.reads)
+			if s.loads != step.loads {
+				t.Errorf("%s: loaded %d times, want %d", step.name, s.loads, step.loads)
 			}
-			time.Sleep(2 * settle) // in the clock of the bubble
+			time.Sleep(2 * followInterval)
 		}
 		for range 3 {
-			nodes.Add(named("c"))
+			nodes.Add(newNode("c"))
 			synctest.Wait()
 		}
-		time.Sleep(2 * settle)
+		time.Sleep(2 * followInterval)
 		synctest.Wait()
-		if s.reads != 4 {
-			t.Errorf("three that came together: read %d times, want 2 more than 2", s.reads)
+		if s.loads != 4 {
+			t.Errorf("three concurrent changes: loaded %d times, want 2 more than 2", s.loads)
 		}
 		stop()
-		if err := <-ended; err != nil {
-			t.Errorf("ends with %v", err)
+		if err := <-done; err != nil {
+			t.Errorf("Follow returns %v", err)
 		}
 	})
 }

@@ -21,12 +21,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// SecretName is the name of the Secret with the serving certificate that Quoin makes, unless
-// SecretOptions.Name says otherwise.
-const SecretName = "quoin-apiserver-tls" //nolint:gosec // a name, no credential
+// SecretName is the default name of the Secret with the generated serving certificate.
+const SecretName = "quoin-apiserver-tls" //nolint:gosec // a name, not a credential
 
-// The keys of the Secret, besides tls.crt and tls.key. The CA's key is beside what it signs:
-// who reads the one can do with it all that the other allows.
+// The keys of the Secret, besides tls.crt and tls.key. The CA's key is stored with the serving key,
+// because a client that can read the latter can impersonate the server anyway.
 const (
 	keyAuthority           = "ca.crt"
 	keyAuthorityPrivateKey = "ca.key"
@@ -35,47 +34,47 @@ const (
 const (
 	// secretInterval is how often the Secret is read.
 	secretInterval = time.Minute
-	// maxNames keeps the certificate within a TLS handshake message.
+	// maxNames limits the size of the certificate to that of a TLS handshake message.
 	maxNames = 256
-	// maxRaces is how often in a row another replica may be faster.
-	maxRaces = 5
+	// maxConflicts is the maximum number of attempts that conflict with writes of other replicas.
+	maxConflicts = 5
 )
 
-// SecretOptions say where and for what a serving certificate is made.
+// SecretOptions configure a generated serving certificate.
 type SecretOptions struct {
 	// Client must not read from a cache. It needs get and update of the Secret and, unless
-	// an empty one was made beforehand, create of Secrets.
+	// an empty Secret exists, create of Secrets.
 	Client client.Client
-	// Name of the Secret, <server>-tls; SecretName when empty. The subjects of the
-	// certificates say which server they are for.
+	// Name of the Secret, <server>-tls; SecretName if empty. The server is the subject of the
+	// certificates.
 	Name string
 	// Namespace of the Secret, quoin's own.
 	Namespace string
-	// Names returns the DNS names (a first label `*` is allowed) and IP addresses that the
-	// certificate is for, the most important ones first: what is neither, and what comes
-	// after the 256th, is left out and logged. It is called by Run and Refresh, never twice
-	// at a time.
+	// Names returns the DNS names (the first label may be `*`) and IP addresses of the
+	// certificate, in order of importance. Invalid names, and those after the 256th, are omitted
+	// and logged. It is called by Run and Refresh, never concurrently.
 	Names func() []string
-	// Clock is the time; the real one when nil.
+	// Clock is the real clock if nil.
 	Clock clock.PassiveClock
-	// Log is slog.Default() when nil.
+	// Log is slog.Default() if nil.
 	Log *slog.Logger
 }
 
-// secretSource makes a certificate and keeps it in a Secret, so that all replicas show the
-// same. Whoever writes first wins: the Secret is only created when it is not there, and only
-// updated as it was read; the others take what is there.
+// secretSource generates a certificate and stores it in a Secret, so that all replicas use the
+// same one. The first write wins: the Secret is created only if it does not exist, and updated with
+// the resource version that was read. The other replicas use the stored certificate.
 type secretSource struct {
 	SecretOptions
 	omitted []string
 }
 
-// CertificatesFromSecret keeps a serving certificate, and a CA of its own that signs it, in
-// a Secret. The certificate is valid for 90 days and renewed after
-// 60, or when a name is missing; the CA is valid for ten years and replaced in the last one.
-// Run looks once a minute; Refresh does so at once, say, for a new host.
+// CertificatesFromSecret manages a serving certificate, and the private CA that signs it, in a
+// Secret. The certificate is valid for 90 days and renewed after 60, or when a name is missing; the
+// CA is valid for ten years and replaced in the last one. Run checks the Secret once a minute;
+// Refresh checks it at once, for example for a new host.
 //
-// A Secret of that name with a certificate but no ca.key is somebody else's and not touched.
+// A Secret of that name with a certificate but no ca.key belongs to another owner, and is not
+// modified.
 func CertificatesFromSecret(ctx context.Context, o SecretOptions) (*Certificates, error) {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
@@ -84,26 +83,26 @@ func CertificatesFromSecret(ctx context.Context, o SecretOptions) (*Certificates
 	return newCertificates(ctx, &secretSource{SecretOptions: o}, secretInterval, o.Log)
 }
 
-// errRace says that another replica wrote the Secret first.
-var errRace = errors.New("written by another at the same time")
+// errConflict means that another replica wrote the Secret first.
+var errConflict = errors.New("written by another replica at the same time")
 
 func (s *secretSource) load(ctx context.Context) (*keyPair, error) {
 	names := s.names()
 	var usable *keyPair
-	for range maxRaces {
+	for range maxConflicts {
 		pair, err := s.try(ctx, names)
 		if pair != nil {
 			usable = pair
 		}
-		if !errors.Is(err, errRace) {
+		if !errors.Is(err, errConflict) {
 			return usable, err
 		}
 	}
-	return usable, s.wrap("write", errRace)
+	return usable, s.wrap("write", errConflict)
 }
 
-// try reads the Secret and, if it has to be, writes it, once. With an error it returns what
-// the Secret has, if that can be shown.
+// try reads the Secret and, if necessary, writes it once. With an error it also returns the stored
+// certificate, if that is usable.
 func (s *secretSource) try(ctx context.Context, names []string) (*keyPair, error) {
 	secret := &corev1.Secret{}
 	err := s.Client.Get(ctx, client.ObjectKey{Namespace: s.Namespace, Name: s.Name}, secret)
@@ -118,43 +117,43 @@ func (s *secretSource) try(ctx context.Context, names []string) (*keyPair, error
 		}}
 	}
 	if len(secret.Data[corev1.TLSCertKey]) > 0 && len(secret.Data[keyAuthorityPrivateKey]) == 0 {
-		return nil, s.wrap("use", fmt.Errorf("it has a certificate that is not quoin's: delete it, or give the certificate in files"))
+		return nil, s.wrap("use", fmt.Errorf("its certificate is not managed by quoin: delete the Secret, or pass the certificate as files"))
 	}
-	held, ca := decode(secret)
-	reason, names := s.renewal(held, ca, names)
+	stored, ca := decode(secret)
+	reason, names := s.renewal(stored, ca, names)
 	if reason == "" {
-		return held, nil
+		return stored, nil
 	}
-	s.Log.Info("Making a serving certificate", "reason", reason, "names", names)
-	made, err := s.fill(secret, ca, names)
+	s.Log.Info("Issuing a serving certificate", "reason", reason, "names", names)
+	issued, err := s.fill(secret, ca, names)
 	if err != nil {
-		return held, s.wrap("fill", err)
+		return stored, s.wrap("fill", err)
 	}
 	if missing {
 		err = s.Client.Create(ctx, secret)
 	} else {
 		err = s.Client.Update(ctx, secret)
 	}
-	// An update that finds nothing: the Secret was deleted meanwhile. A create that finds
-	// nothing has no namespace, which is no race.
+	// NotFound for an update means that the Secret was deleted meanwhile. For a create, it means
+	// that the namespace does not exist, which is not a conflict.
 	if apierrors.IsAlreadyExists(err) || apierrors.IsConflict(err) || !missing && apierrors.IsNotFound(err) {
-		return held, errRace
+		return stored, errConflict
 	}
 	if err != nil {
-		return held, s.wrap("write", err)
+		return stored, s.wrap("write", err)
 	}
-	return made, nil
+	return issued, nil
 }
 
-// subject is the server that the certificate is for.
+// subject returns the name of the server.
 func (s *secretSource) subject() string { return strings.TrimSuffix(s.Name, "-tls") }
 
 func (s *secretSource) wrap(verb string, err error) error {
 	return fmt.Errorf("%s secret %s/%s: %w", verb, s.Namespace, s.Name, err)
 }
 
-// decode returns what of a Secret can be used. A certificate that its CA has not signed
-// cannot be.
+// decode returns the usable certificate and CA of a Secret, or nil. A certificate that the CA has
+// not signed is not usable.
 func decode(secret *corev1.Secret) (*keyPair, *authority) {
 	ca, err := parseAuthority(secret.Data[keyAuthority], secret.Data[keyAuthorityPrivateKey])
 	if err != nil {
@@ -167,40 +166,39 @@ func decode(secret *corev1.Secret) (*keyPair, *authority) {
 	return &keyPair{Certificate: pair, ca: ca.certificatePEM}, ca
 }
 
-// renewal says why another certificate is needed, empty when none is, and for which names.
-// When a name is missing, the names that are there stay: replicas that do not see the same
-// accounts yet must not take each other's names away in turns. They go with the next
-// renewal by age.
-func (s *secretSource) renewal(held *keyPair, ca *authority, names []string) (string, []string) {
+// renewal returns why a new certificate is needed, or empty, and its names. If a name is missing,
+// the present names are kept until the next renewal by age: replicas whose caches differ must not
+// remove each other's names.
+func (s *secretSource) renewal(stored *keyPair, ca *authority, names []string) (string, []string) {
 	switch now := s.Clock.Now(); {
 	case ca == nil:
 		return "there is no CA", names
-	case held == nil:
+	case stored == nil:
 		return "there is no certificate", names
 	case now.After(ca.certificate.NotAfter.Add(-authorityReserve)):
 		return "the CA is about to expire", names
-	case now.After(renewAt(held.Leaf)):
+	case now.After(renewAt(stored.Leaf)):
 		return "the certificate is about to expire", names
 	}
-	lacking := slices.ContainsFunc(names, func(name string) bool { return held.Leaf.VerifyHostname(name) != nil })
-	if !lacking {
+	missing := slices.ContainsFunc(names, func(name string) bool { return stored.Leaf.VerifyHostname(name) != nil })
+	if !missing {
 		return "", names
 	}
-	all := slices.Concat(names, held.Leaf.DNSNames)
-	for _, ip := range held.Leaf.IPAddresses {
+	all := slices.Concat(names, stored.Leaf.DNSNames)
+	for _, ip := range stored.Leaf.IPAddresses {
 		all = append(all, ip.String())
 	}
 	all, _ = clean(all)
 	return "a name is missing", all
 }
 
-// renewAt is when two thirds of a certificate's life are over.
+// renewAt returns when two thirds of a certificate's lifetime have passed.
 func renewAt(leaf *x509.Certificate) time.Time {
 	return leaf.NotBefore.Add(leaf.NotAfter.Sub(leaf.NotBefore) / 3 * 2)
 }
 
-// fill puts a new certificate into secret, signed by ca if that is good for another one and
-// otherwise by a new one.
+// fill stores a new certificate in secret, signed by ca or, if that is nil or about to expire, by
+// a new CA.
 func (s *secretSource) fill(secret *corev1.Secret, ca *authority, names []string) (*keyPair, error) {
 	now := s.Clock.Now()
 	if ca == nil || now.After(ca.certificate.NotAfter.Add(-authorityReserve)) {
@@ -224,22 +222,22 @@ func (s *secretSource) fill(secret *corev1.Secret, ca *authority, names []string
 	return &keyPair{Certificate: pair, ca: ca.certificatePEM}, err
 }
 
-// names returns the wanted names as they stand in a certificate. Others are logged, when
-// they are not the same as the last time.
+// names returns the valid names in the form of a certificate. Omitted names are logged when they
+// change.
 func (s *secretSource) names() []string {
 	names, omitted := clean(s.Names())
 	if !slices.Equal(omitted, s.omitted) {
 		s.omitted = omitted
-		s.Log.Warn("Names left out of the serving certificate", "names", omitted[:min(len(omitted), 10)], "count", len(omitted), "max", maxNames)
+		s.Log.Warn("Names omitted from the serving certificate", "names", omitted[:min(len(omitted), 10)], "count", len(omitted), "max", maxNames)
 	}
 	return names
 }
 
-// clean returns the first 256 valid names, in lower case, sorted and each once, and those
-// that it left out.
-func clean(wanted []string) (names, omitted []string) {
+// clean returns the first 256 valid names, in lower case, sorted and without duplicates, and the
+// omitted ones.
+func clean(all []string) (names, omitted []string) {
 	seen := map[string]bool{}
-	for _, name := range wanted {
+	for _, name := range all {
 		name = strings.ToLower(strings.TrimSuffix(name, "."))
 		if seen[name] {
 			continue

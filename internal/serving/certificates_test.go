@@ -31,46 +31,79 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
-func TestFilesAreReloaded(t *testing.T) {
+// volume is a directory with tls.crt and tls.key as the kubelet mounts a Secret: both are links
+// through ..data, which is replaced atomically.
+type volume string
+
+func newVolume(t *testing.T) volume {
+	t.Helper()
 	dir := t.TempDir()
-	// As the kubelet does it: the files are links through ..data, which is swapped as a whole.
-	write := func(version string, certificate, key []byte) {
-		t.Helper()
-		for name, content := range map[string][]byte{"tls.crt": certificate, "tls.key": key} {
-			if err := errors.Join(os.MkdirAll(filepath.Join(dir, version), 0o700), os.WriteFile(filepath.Join(dir, version, name), content, 0o600)); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if err := errors.Join(os.Symlink(version, filepath.Join(dir, "..tmp")), os.Rename(filepath.Join(dir, "..tmp"), filepath.Join(dir, "..data"))); err != nil {
-			t.Fatal(err)
-		}
-	}
 	for _, name := range []string{"tls.crt", "tls.key"} {
-		if err := os.Symlink(filepath.Join("..data", name), filepath.Join(dir, name)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Symlink(filepath.Join("..data", name), filepath.Join(dir, name)))
 	}
+	return volume(dir)
+}
+
+func (v volume) path(name string) string { return filepath.Join(string(v), name) }
+
+func (v volume) write(t *testing.T, version string, certificate, key []byte) {
+	t.Helper()
+	for name, content := range map[string][]byte{"tls.crt": certificate, "tls.key": key} {
+		must(t, errors.Join(os.MkdirAll(v.path(version), 0o700), os.WriteFile(v.path(filepath.Join(version, name)), content, 0o600)))
+	}
+	must(t, errors.Join(os.Symlink(version, v.path("..tmp")), os.Rename(v.path("..tmp"), v.path("..data"))))
+}
+
+func (v volume) open(t *testing.T, log *logBuffer) *Certificates {
+	t.Helper()
+	c, err := CertificatesFromFiles(t.Context(), v.path("tls.crt"), v.path("tls.key"), log.logger())
+	must(t, err)
+	return c
+}
+
+func TestFilesAreReloaded(t *testing.T) {
+	v := newVolume(t)
 	oldCertificate, oldKey, _ := testPair(t, "old.example.com")
 	newCertificate, newKey, _ := testPair(t, "new.example.com")
-	write("1", oldCertificate, oldKey)
-	log := &logBuffer{}
-	c, err := CertificatesFromFiles(t.Context(), filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key"), log.logger())
-	if err != nil {
-		t.Fatal(err)
+	v.write(t, "1", oldCertificate, oldKey)
+	c := v.open(t, &logBuffer{})
+	if got := current(t, c).DNSNames; !slices.Equal(got, []string{"old.example.com"}) || c.CA() != nil {
+		t.Errorf("certificate for %q with CA %q", got, c.CA())
 	}
-	if got := shown(t, c).DNSNames; !slices.Equal(got, []string{"old.example.com"}) || c.CA() != nil {
-		t.Errorf("shows %q with CA %q", got, c.CA())
+	c.interval = time.Millisecond
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- c.Run(ctx) }()
+	v.write(t, "2", newCertificate, newKey)
+	eventually(t, func() bool { return slices.Equal(current(t, c).DNSNames, []string{"new.example.com"}) })
+	stop()
+	if err := <-ended; err != nil {
+		t.Errorf("Run returns %v", err)
 	}
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(c)
+	families, err := registry.Gather()
+	if err != nil || len(families) != 1 || families[0].GetName() != "quoin_certificate_expiry_timestamp_seconds" ||
+		families[0].GetMetric()[0].GetGauge().GetValue() != float64(current(t, c).NotAfter.Unix()) {
+		t.Errorf("metrics %v (%v)", families, err)
+	}
+}
 
+func TestBrokenFilesAreIgnored(t *testing.T) {
+	v, log := newVolume(t), &logBuffer{}
+	oldCertificate, oldKey, _ := testPair(t, "old.example.com")
+	newCertificate, newKey, _ := testPair(t, "new.example.com")
+	v.write(t, "1", oldCertificate, oldKey)
+	c := v.open(t, log)
 	for i, broken := range [][2][]byte{{newCertificate, oldKey}, {[]byte("junk"), newKey}, {newCertificate, nil}} {
-		write(fmt.Sprint("broken", i), broken[0], broken[1])
+		v.write(t, fmt.Sprint("broken", i), broken[0], broken[1])
 		for range 3 {
 			if err := c.Refresh(t.Context()); err == nil {
-				t.Errorf("broken pair %d is no error", i)
+				t.Errorf("no error for broken pair %d", i)
 			}
 		}
-		if got := shown(t, c).DNSNames; !slices.Equal(got, []string{"old.example.com"}) {
-			t.Errorf("shows %q after a broken pair", got)
+		if got := current(t, c).DNSNames; !slices.Equal(got, []string{"old.example.com"}) {
+			t.Errorf("certificate for %q after a broken pair", got)
 		}
 	}
 	if lines := log.lines(t, "Cannot renew the serving certificate"); len(lines) != 3 {
@@ -78,37 +111,19 @@ func TestFilesAreReloaded(t *testing.T) {
 	}
 	for _, key := range [][]byte{oldKey, newKey} {
 		if strings.Contains(log.String(), strings.Split(string(key), "\n")[1]) {
-			t.Error("the log has a key")
+			t.Error("the log contains a key")
 		}
-	}
-
-	c.interval = time.Millisecond
-	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan error)
-	go func() { ended <- c.Run(ctx) }()
-	write("2", newCertificate, newKey)
-	eventually(t, func() bool { return slices.Equal(shown(t, c).DNSNames, []string{"new.example.com"}) })
-	stop()
-	if err := <-ended; err != nil {
-		t.Errorf("Run ends with %v", err)
-	}
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(c)
-	families, err := registry.Gather()
-	if err != nil || len(families) != 1 || families[0].GetName() != "quoin_certificate_expiry_timestamp_seconds" ||
-		families[0].GetMetric()[0].GetGauge().GetValue() != float64(shown(t, c).NotAfter.Unix()) {
-		t.Errorf("metrics %v (%v)", families, err)
 	}
 }
 
-func TestNoFiles(t *testing.T) {
+func TestMissingFiles(t *testing.T) {
 	_, err := CertificatesFromFiles(t.Context(), filepath.Join(t.TempDir(), "tls.crt"), "tls.key", slog.New(slog.DiscardHandler))
 	if !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("error %v", err)
 	}
 }
 
-func shown(t *testing.T, c *Certificates) *x509.Certificate {
+func current(t *testing.T, c *Certificates) *x509.Certificate {
 	t.Helper()
 	certificate, err := c.GetCertificate(nil)
 	if err != nil {
@@ -117,7 +132,7 @@ func shown(t *testing.T, c *Certificates) *x509.Certificate {
 	return certificate.Leaf
 }
 
-// cluster is where secrets are kept, with a clock.
+// cluster is a fake cluster with a clock.
 type cluster struct {
 	client.Client
 	clock *clocktesting.FakePassiveClock
@@ -164,10 +179,10 @@ func (c *cluster) mustOpen(t *testing.T, names ...string) *Certificates {
 	return certificates
 }
 
-func TestSecretIsMade(t *testing.T) {
+func TestSecretIsCreated(t *testing.T) {
 	c := newCluster(interceptor.Funcs{}, "B.example.com.", "*.a.example.com", "b.example.com", "127.0.0.1", "not valid", "")
 	certificates := c.mustOpen(t)
-	leaf := shown(t, certificates)
+	leaf := current(t, certificates)
 	if diff := cmp.Diff([]string{"*.a.example.com", "b.example.com"}, leaf.DNSNames); diff != "" {
 		t.Error(diff)
 	}
@@ -196,63 +211,64 @@ func TestSecretIsMade(t *testing.T) {
 		}
 	}
 	if err := certificates.Refresh(t.Context()); err != nil || c.secret(t).ResourceVersion != secret.ResourceVersion {
-		t.Errorf("written again for nothing (%v)", err)
+		t.Errorf("written again without a change (%v)", err)
 	}
-	if lines := c.log.lines(t, "Names left out of the serving certificate"); len(lines) != 1 {
-		t.Errorf("%d lines about names that are left out", len(lines))
+	if lines := c.log.lines(t, "Names omitted from the serving certificate"); len(lines) != 1 {
+		t.Errorf("%d lines about omitted names", len(lines))
 	}
 	for _, key := range []string{"tls.key", "ca.key"} {
 		if strings.Contains(c.log.String(), strings.Split(string(secret.Data[key]), "\n")[1]) {
-			t.Errorf("%s is in the log", key)
+			t.Errorf("the log contains %s", key)
 		}
 	}
 }
 
+var renewalTests = []struct {
+	name   string
+	change func(t *testing.T, c *cluster)
+	leaf   bool // is renewed
+	ca     bool // is renewed
+	names  []string
+}{
+	{"no change", func(*testing.T, *cluster) {}, false, false, []string{"a"}},
+	{"before two thirds", func(_ *testing.T, c *cluster) { c.clock.SetTime(c.clock.Now().Add(59 * 24 * time.Hour)) }, false, false, []string{"a"}},
+	{"after two thirds", func(_ *testing.T, c *cluster) { c.clock.SetTime(c.clock.Now().Add(60 * 24 * time.Hour)) }, true, false, []string{"a"}},
+	{"CA in its last year", func(_ *testing.T, c *cluster) {
+		c.clock.SetTime(c.clock.Now().Add(authorityLifetime - authorityReserve + 1))
+	}, true, true, []string{"a"}},
+	{"name added", func(_ *testing.T, c *cluster) { c.names = []string{"b"} }, true, false, []string{"a", "b"}},
+	{"name removed", func(_ *testing.T, c *cluster) { c.names = nil }, false, false, []string{"a"}},
+	{"name removed, renewal by age", func(_ *testing.T, c *cluster) {
+		c.names = []string{"b"}
+		c.clock.SetTime(c.clock.Now().Add(60 * 24 * time.Hour))
+	}, true, false, []string{"b"}},
+	{"secret deleted", func(t *testing.T, c *cluster) { must(t, c.Delete(t.Context(), c.secret(t))) }, true, true, []string{"a"}},
+	{"secret emptied", func(t *testing.T, c *cluster) { c.edit(t, func(d map[string][]byte) { clear(d) }) }, true, true, []string{"a"}},
+	{"broken certificate", func(t *testing.T, c *cluster) {
+		c.edit(t, func(d map[string][]byte) { d["tls.crt"] = []byte("junk") })
+	}, true, false, []string{"a"}},
+	{"broken CA", func(t *testing.T, c *cluster) {
+		c.edit(t, func(d map[string][]byte) { d["ca.crt"] = []byte("junk") })
+	}, true, true, []string{"a"}},
+	{"certificate of another CA", func(t *testing.T, c *cluster) {
+		c.edit(t, func(d map[string][]byte) { d["tls.crt"], d["tls.key"], _ = testPair(t, "a") })
+	}, true, false, []string{"a"}},
+	{"CA that is not a CA certificate", func(t *testing.T, c *cluster) {
+		c.edit(t, func(d map[string][]byte) { d["ca.crt"], d["ca.key"] = d["tls.crt"], d["tls.key"] })
+	}, true, true, []string{"a"}},
+}
+
 func TestSecretIsRenewed(t *testing.T) {
-	tests := []struct {
-		name   string
-		change func(t *testing.T, c *cluster)
-		leaf   bool // is renewed
-		ca     bool // is renewed
-		names  []string
-	}{
-		{"nothing changes", func(*testing.T, *cluster) {}, false, false, []string{"a"}},
-		{"before two thirds", func(_ *testing.T, c *cluster) { c.clock.SetTime(c.clock.Now().Add(59 * 24 * time.Hour)) }, false, false, []string{"a"}},
-		{"after two thirds", func(_ *testing.T, c *cluster) { c.clock.SetTime(c.clock.Now().Add(60 * 24 * time.Hour)) }, true, false, []string{"a"}},
-		{"CA in its last year", func(_ *testing.T, c *cluster) {
-			c.clock.SetTime(c.clock.Now().Add(authorityLifetime - authorityReserve + 1))
-		}, true, true, []string{"a"}},
-		{"another name", func(_ *testing.T, c *cluster) { c.names = []string{"b"} }, true, false, []string{"a", "b"}},
-		{"a name is gone", func(_ *testing.T, c *cluster) { c.names = nil }, false, false, []string{"a"}},
-		{"a name is gone, and time", func(_ *testing.T, c *cluster) {
-			c.names = []string{"b"}
-			c.clock.SetTime(c.clock.Now().Add(60 * 24 * time.Hour))
-		}, true, false, []string{"b"}},
-		{"secret deleted", func(t *testing.T, c *cluster) { must(t, c.Delete(t.Context(), c.secret(t))) }, true, true, []string{"a"}},
-		{"emptied", func(t *testing.T, c *cluster) { c.edit(t, func(d map[string][]byte) { clear(d) }) }, true, true, []string{"a"}},
-		{"broken certificate", func(t *testing.T, c *cluster) {
-			c.edit(t, func(d map[string][]byte) { d["tls.crt"] = []byte("junk") })
-		}, true, false, []string{"a"}},
-		{"broken CA", func(t *testing.T, c *cluster) {
-			c.edit(t, func(d map[string][]byte) { d["ca.crt"] = []byte("junk") })
-		}, true, true, []string{"a"}},
-		{"certificate of another CA", func(t *testing.T, c *cluster) {
-			c.edit(t, func(d map[string][]byte) { d["tls.crt"], d["tls.key"], _ = testPair(t, "a") })
-		}, true, false, []string{"a"}},
-		{"CA that is none", func(t *testing.T, c *cluster) {
-			c.edit(t, func(d map[string][]byte) { d["ca.crt"], d["ca.key"] = d["tls.crt"], d["tls.key"] })
-		}, true, true, []string{"a"}},
-	}
-	for _, tt := range tests {
+	for _, tt := range renewalTests {
 		t.Run(tt.name, func(t *testing.T) {
 			c := newCluster(interceptor.Funcs{}, "a")
 			certificates := c.mustOpen(t)
-			leaf, ca := shown(t, certificates), certificates.CA()
+			leaf, ca := current(t, certificates), certificates.CA()
 			tt.change(t, c)
 			if err := certificates.Refresh(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			now := shown(t, certificates)
+			now := current(t, certificates)
 			if renewed := !now.Equal(leaf); renewed != tt.leaf {
 				t.Errorf("certificate renewed: %t", renewed)
 			}
@@ -265,8 +281,8 @@ func TestSecretIsRenewed(t *testing.T) {
 			if stored := c.secret(t); string(stored.Data["ca.crt"]) != string(certificates.CA()) {
 				t.Error("the secret has another CA")
 			}
-			if !shown(t, c.mustOpen(t)).Equal(now) {
-				t.Error("another replica shows another certificate")
+			if !current(t, c.mustOpen(t)).Equal(now) {
+				t.Error("another replica uses another certificate")
 			}
 		})
 	}
@@ -286,12 +302,12 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// However replicas race, all show the same in the end, for the names of all of them.
-func TestReplicasRace(t *testing.T) {
+// Concurrent replicas converge to one certificate, for the names of all of them.
+func TestReplicasConverge(t *testing.T) {
 	c := newCluster(interceptor.Funcs{}, "a")
 	const replicas = 4
 	all := make([]*Certificates, replicas)
-	together(replicas, func(i int) {
+	runConcurrently(replicas, func(i int) {
 		var err error
 		if all[i], err = c.open(t.Context()); err != nil {
 			t.Errorf("replica %d: %v", i, err)
@@ -303,15 +319,15 @@ func TestReplicasRace(t *testing.T) {
 	agree := func() {
 		t.Helper()
 		for i := range all {
-			if !shown(t, all[i]).Equal(shown(t, all[0])) || string(all[i].CA()) != string(c.secret(t).Data["ca.crt"]) {
-				t.Errorf("replica %d shows another certificate", i)
+			if !current(t, all[i]).Equal(current(t, all[0])) || string(all[i].CA()) != string(c.secret(t).Data["ca.crt"]) {
+				t.Errorf("replica %d uses another certificate", i)
 			}
 		}
 	}
 	agree()
 	ca := string(all[0].CA())
 	c.clock.SetTime(c.clock.Now().Add(60 * 24 * time.Hour))
-	together(replicas, func(i int) {
+	runConcurrently(replicas, func(i int) {
 		if err := all[i].Refresh(t.Context()); err != nil {
 			t.Errorf("replica %d: %v", i, err)
 		}
@@ -321,7 +337,7 @@ func TestReplicasRace(t *testing.T) {
 		t.Error("the CA was replaced")
 	}
 
-	// Replicas that see different names do not undo each other's.
+	// Replicas with different names do not remove each other's.
 	x, y := c.mustOpen(t, "x"), c.mustOpen(t, "y")
 	version := c.secret(t).ResourceVersion
 	for range 3 {
@@ -329,12 +345,12 @@ func TestReplicasRace(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got := shown(t, x).DNSNames; !slices.Equal(got, []string{"a", "x", "y"}) || c.secret(t).ResourceVersion != version {
+	if got := current(t, x).DNSNames; !slices.Equal(got, []string{"a", "x", "y"}) || c.secret(t).ResourceVersion != version {
 		t.Errorf("names %q, secret of version %s, before %s", got, c.secret(t).ResourceVersion, version)
 	}
 }
 
-func together(n int, run func(i int)) {
+func runConcurrently(n int, run func(i int)) {
 	var group sync.WaitGroup
 	for i := range n {
 		group.Go(func() { run(i) })
@@ -342,8 +358,8 @@ func together(n int, run func(i int)) {
 	group.Wait()
 }
 
-// The loser of a race takes what the winner wrote.
-func TestLostRaces(t *testing.T) {
+// A replica whose write conflicts uses the certificate that another one wrote.
+func TestConflicts(t *testing.T) {
 	resource := schema.GroupResource{Resource: "secrets"}
 	t.Run("create", func(t *testing.T) {
 		var winner []byte
@@ -361,7 +377,7 @@ func TestLostRaces(t *testing.T) {
 			return w.Create(ctx, obj, o...)
 		}}, "a")
 		if got := c.mustOpen(t).CA(); string(got) != string(winner) {
-			t.Error("does not show the winner's")
+			t.Error("does not use the stored certificate")
 		}
 	})
 	t.Run("always", func(t *testing.T) {
@@ -371,18 +387,18 @@ func TestLostRaces(t *testing.T) {
 			return apierrors.NewConflict(resource, SecretName, errors.New("changed"))
 		}}, "a")
 		certificates := c.mustOpen(t)
-		before := shown(t, certificates)
+		before := current(t, certificates)
 		c.names = []string{"b"}
-		if err := certificates.Refresh(t.Context()); !errors.Is(err, errRace) || attempts != maxRaces {
+		if err := certificates.Refresh(t.Context()); !errors.Is(err, errConflict) || attempts != maxConflicts {
 			t.Errorf("error %v after %d attempts", err, attempts)
 		}
-		if !shown(t, certificates).Equal(before) {
-			t.Error("does not show what it has")
+		if !current(t, certificates).Equal(before) {
+			t.Error("does not keep its certificate")
 		}
 	})
 }
 
-// What cannot be written does not take away what is there.
+// A failed write keeps the stored certificate in use.
 func TestSecretFailures(t *testing.T) {
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, SecretName, errors.New("no"))
 	deny := map[string]bool{}
@@ -414,34 +430,34 @@ func TestSecretFailures(t *testing.T) {
 		deny[verb] = false
 	}
 	certificates := c.mustOpen(t)
-	before := shown(t, certificates)
+	before := current(t, certificates)
 	c.names = []string{"b"}
 	for _, verb := range []string{"get", "update"} {
 		deny[verb] = true
-		if err := certificates.Refresh(t.Context()); !apierrors.IsForbidden(err) || !shown(t, certificates).Equal(before) {
+		if err := certificates.Refresh(t.Context()); !apierrors.IsForbidden(err) || !current(t, certificates).Equal(before) {
 			t.Errorf("%s: error %v", verb, err)
 		}
-		if verb == "update" && !shown(t, c.mustOpen(t)).Equal(before) {
-			t.Error("a replica that starts does not show what is there")
+		if verb == "update" && !current(t, c.mustOpen(t)).Equal(before) {
+			t.Error("a new replica does not use the stored certificate")
 		}
 		deny[verb] = false
 	}
 }
 
-func TestForeignSecretIsLeftAlone(t *testing.T) {
+func TestForeignSecretIsNotModified(t *testing.T) {
 	c := newCluster(interceptor.Funcs{}, "a")
 	foreign := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: secretKey.Namespace, Name: secretKey.Name}, Data: map[string][]byte{}}
 	foreign.Data["tls.crt"], foreign.Data["tls.key"], foreign.Data["ca.crt"] = testPair(t, "b")
 	must(t, c.Create(t.Context(), foreign))
-	if _, err := c.open(t.Context()); err == nil || !strings.Contains(err.Error(), "not quoin's") {
+	if _, err := c.open(t.Context()); err == nil || !strings.Contains(err.Error(), "not managed by quoin") {
 		t.Errorf("error %v", err)
 	}
 	if c.secret(t).ResourceVersion != foreign.ResourceVersion {
-		t.Error("is written")
+		t.Error("the Secret was written")
 	}
 }
 
-// One that was made empty, say by a chart, is filled.
+// An empty Secret, for example from a chart, is filled.
 func TestEmptySecretIsFilled(t *testing.T) {
 	c := newCluster(interceptor.Funcs{}, "a")
 	must(t, c.Create(t.Context(), &corev1.Secret{
@@ -449,7 +465,7 @@ func TestEmptySecretIsFilled(t *testing.T) {
 		Type:       corev1.SecretTypeTLS, Data: map[string][]byte{"tls.crt": nil, "tls.key": nil},
 	}))
 	first, second := c.mustOpen(t), c.mustOpen(t)
-	if !shown(t, first).Equal(shown(t, second)) || c.secret(t).Labels["app.kubernetes.io/managed-by"] != "Helm" {
+	if !current(t, first).Equal(current(t, second)) || c.secret(t).Labels["app.kubernetes.io/managed-by"] != "Helm" {
 		t.Errorf("labels %v", c.secret(t).Labels)
 	}
 }
@@ -461,11 +477,11 @@ func TestManyNames(t *testing.T) {
 	}
 	c := newCluster(interceptor.Funcs{}, names...)
 	certificates := c.mustOpen(t)
-	got := shown(t, certificates).DNSNames
+	got := current(t, certificates).DNSNames
 	if len(got) != maxNames || !slices.IsSorted(got) || !slices.Contains(got, names[0]) || slices.Contains(got, names[maxNames]) {
 		t.Errorf("%d names", len(got))
 	}
-	// It must still fit into a handshake.
+	// The certificate must fit into a handshake.
 	l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{GetCertificate: certificates.GetCertificate})
 	must(t, err)
 	defer l.Close()
@@ -481,8 +497,8 @@ func TestManyNames(t *testing.T) {
 	_ = connection.Close()
 }
 
-// A new certificate is shown to the next connection, without restart.
-func TestRenewalOverTheWire(t *testing.T) {
+// New connections use a renewed certificate, without a restart.
+func TestNewConnectionsUseRenewedCertificate(t *testing.T) {
 	c := newCluster(interceptor.Funcs{}, "localhost")
 	certificates := c.mustOpen(t)
 	bound := make(chan Addresses, 1)
@@ -507,7 +523,7 @@ func TestRenewalOverTheWire(t *testing.T) {
 	must(t, dial("localhost"))
 	var mismatch x509.HostnameError
 	if err := dial("new.example.com"); !errors.As(err, &mismatch) {
-		t.Errorf("error %v, want a wrong name", err)
+		t.Errorf("error %v, want a HostnameError", err)
 	}
 	c.mu.Lock()
 	c.names = append(c.names, "new.example.com")

@@ -1,10 +1,9 @@
-// Package serving is the front door of `quoin apiserver` and `quoin gateway`: the listeners, the
-// certificate they show, and what wraps every request. It knows nothing of routes or tenants.
+// Package serving is the HTTPS server of `quoin apiserver` and `quoin gateway`: listeners, serving
+// certificates, and the middleware of every request. It is independent of routes and tenants.
 //
 //	listener ─▶ Wrap ─▶ CanonicalPath ─▶ authentication, routes
 //	  Run        │
 //	             └ panics, request id, headers, client address, access log, metrics, limits
 //
-// An error is answered as the JSON object {"error": "..."}, here and, through WriteError,
-// everywhere else.
+// Errors are the JSON object {"error": "..."}, here and, through WriteError, in all handlers.
 package serving

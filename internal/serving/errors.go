@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// ErrorWriter answers with a status and a message in the form of one protocol.
+// ErrorWriter writes an error response with a status and a message in the form of a protocol.
 type ErrorWriter func(w http.ResponseWriter, status int, message string)
 
-// WriteError answers with a status and a message, in the form that WrapOptions.Errors gives for
-// the request's path, else as {"error": message}. Headers that an unfinished answer set for its
-// own body are taken back. The message is shown to the caller: it must not hold a secret.
+// WriteError writes an error response with a status and a message, in the form that
+// WrapOptions.Errors returns for the request's path, or as {"error": message}. Headers that an
+// unfinished response set for its body are removed. The message must not contain a secret.
 func WriteError(w http.ResponseWriter, status int, message string) {
 	if e, ok := w.(*exchange); ok && e.errors != nil {
 		e.errors(w, status, message)
@@ -21,8 +21,8 @@ func WriteError(w http.ResponseWriter, status int, message string) {
 	writeJSON(w, status, map[string]string{"error": message})
 }
 
-// RetryAfter tells the caller in how many seconds it may try again (RFC 9110, section 10.2.3):
-// wait, rounded up.
+// RetryAfter sets the header Retry-After (RFC 9110, section 10.2.3) to wait, rounded up to
+// seconds.
 func RetryAfter(w http.ResponseWriter, wait time.Duration) {
 	w.Header().Set("Retry-After", strconv.Itoa(int((wait+time.Second-1)/time.Second)))
 }
@@ -34,6 +34,6 @@ func writeJSON(w http.ResponseWriter, status int, body map[string]string) {
 	}
 	header.Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	// A caller that is gone cannot be told, and a map of strings is always encoded.
+	// Fails only if the client has disconnected: a map of strings can always be encoded.
 	_ = json.NewEncoder(w).Encode(body)
 }

@@ -9,21 +9,21 @@ import (
 	"sync"
 )
 
-// maxAnnotationBytes bounds a value that Annotate adds, and what the access log takes over
-// from the caller.
+// maxAnnotationBytes is the maximum length of a value of Annotate, and of values that the access
+// log copies from the request.
 const maxAnnotationBytes = 256
 
-// exchange is one request with its answer, as Wrap sees it. It is the ResponseWriter that
-// handlers get: it remembers what was answered.
+// exchange is the state of one request and its response. It is the ResponseWriter of handlers, and
+// records the response.
 type exchange struct {
 	http.ResponseWriter
-	// status that was sent, 0 before; bytes of the body.
+	// status is the status that was sent, or 0; bytes is the length of the body.
 	status int
 	bytes  int64
-	// id and client are set before any handler but Wrap's own runs.
+	// id and client are set before the wrapped handler runs.
 	id     string
 	client netip.Addr
-	// errors writes those of the request's protocol; nil for the usual form.
+	// errors writes errors in the form of the request's protocol; nil for the default form.
 	errors ErrorWriter
 
 	mu          sync.Mutex
@@ -32,7 +32,7 @@ type exchange struct {
 
 type exchangeKey struct{}
 
-// exchangeOf is the exchange of a context; an empty one outside of Wrap.
+// exchangeOf returns the exchange of a context, or an empty one outside of Wrap.
 func exchangeOf(ctx context.Context) *exchange {
 	if e, ok := ctx.Value(exchangeKey{}).(*exchange); ok {
 		return e
@@ -40,20 +40,20 @@ func exchangeOf(ctx context.Context) *exchange {
 	return &exchange{}
 }
 
-// RequestID is the id of the request: 1 to 64 of [A-Za-z0-9_-], the one in the answer's
-// X-Request-Id; empty outside of Wrap.
+// RequestID returns the id of the request, which is also in the response's X-Request-Id: 1 to 64
+// characters of [A-Za-z0-9_-]; empty outside of Wrap.
 func RequestID(ctx context.Context) string { return exchangeOf(ctx).id }
 
-// RemoteAddress is who the request comes from: the peer, or whom trusted proxies say they
-// forward for. It is the zero Addr, which is not valid, outside of Wrap.
+// RemoteAddress returns the address of the client: the peer, or the client for which trusted
+// proxies forward the request. Outside of Wrap, it returns the zero Addr, which is not valid.
 func RemoteAddress(ctx context.Context) netip.Addr { return exchangeOf(ctx).client }
 
-// AnnotationRoute is the annotation from which the metrics take their route. Its value is a
-// pattern such as "GET /api/v1/deployments/{id}", never a path: each value is a time series.
+// AnnotationRoute is the annotation for the label route of the metrics. Its value is a pattern such
+// as "GET /api/v1/deployments/{id}", never a path: each value is a time series.
 const AnnotationRoute = "route"
 
-// Annotate adds an attribute to the access log of the request, or replaces it; a value is cut
-// at 256 bytes and must not be a secret. It does nothing outside of Wrap.
+// Annotate adds an attribute to the access log of the request, or replaces it. The value is
+// truncated to 256 bytes and must not be a secret. Outside of Wrap, Annotate does nothing.
 func Annotate(ctx context.Context, key, value string) {
 	e := exchangeOf(ctx)
 	e.mu.Lock()
@@ -67,15 +67,15 @@ func Annotate(ctx context.Context, key, value string) {
 	e.annotations[i] = attribute
 }
 
-// annotated returns all annotations.
+// annotated returns a copy of the annotations.
 func (e *exchange) annotated() []slog.Attr {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return slices.Clone(e.annotations)
 }
 
-// outcome is the status that counts. A handler that panicked has failed, whatever it had
-// sent by then.
+// outcome returns the status for log and metrics: 500 if the handler panicked, even if it had sent
+// another status.
 func (e *exchange) outcome(panicked bool) int {
 	switch {
 	case panicked:
@@ -86,7 +86,7 @@ func (e *exchange) outcome(panicked bool) int {
 	return e.status
 }
 
-// WriteHeader implements http.ResponseWriter. Informational answers are not the answer.
+// WriteHeader implements http.ResponseWriter. Informational statuses are not recorded.
 func (e *exchange) WriteHeader(status int) {
 	if e.status == 0 && (status >= 200 || status == http.StatusSwitchingProtocols) {
 		e.status = status
@@ -102,16 +102,16 @@ func (e *exchange) Write(data []byte) (int, error) {
 	return n, err
 }
 
-// FlushError is what http.ResponseController calls; flushing sends the header.
+// FlushError is called by http.ResponseController. Flushing sends the header.
 func (e *exchange) FlushError() error {
 	e.implyOK()
 	return http.NewResponseController(e.ResponseWriter).Flush()
 }
 
-// Flush implements http.Flusher for those who do not use http.ResponseController.
+// Flush implements http.Flusher for handlers that do not use http.ResponseController.
 func (e *exchange) Flush() { _ = e.FlushError() }
 
-// Unwrap gives http.ResponseController the deadlines and Hijack of the connection.
+// Unwrap returns the wrapped writer, for deadlines and Hijack of http.ResponseController.
 func (e *exchange) Unwrap() http.ResponseWriter { return e.ResponseWriter }
 
 func (e *exchange) implyOK() {

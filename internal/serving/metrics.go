@@ -26,22 +26,22 @@ func newRequestMetrics(registerer prometheus.Registerer) *requestMetrics {
 	return &requestMetrics{
 		total: factory.NewCounterVec(prometheus.CounterOpts{
 			Name: "quoin_http_requests_total",
-			Help: "Requests answered, by the pattern of the route, method and status code.",
+			Help: "Requests by route pattern, method and status code.",
 		}, []string{"route", "method", "code"}),
 		seconds: factory.NewHistogramVec(prometheus.HistogramOpts{
 			Name:                        "quoin_http_request_duration_seconds",
-			Help:                        "How long requests took, by the pattern of the route and method.",
+			Help:                        "Duration of requests by route pattern and method.",
 			Buckets:                     []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60},
 			NativeHistogramBucketFactor: 1.1,
 		}, []string{"route", "method"}),
 		inFlight: factory.NewGauge(prometheus.GaugeOpts{
 			Name: "quoin_http_requests_in_flight",
-			Help: "Requests that are being answered.",
+			Help: "Requests in flight.",
 		}),
 	}
 }
 
-// measure counts requests, those that panic too.
+// measure records the metrics of requests, including those that panic.
 func (m *requestMetrics) measure(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		e := exchangeOf(r.Context())

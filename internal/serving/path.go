@@ -8,16 +8,16 @@ import (
 	"unicode/utf8"
 )
 
-// maxPathBytes bounds the decoded path.
+// maxPathBytes is the maximum length of the decoded path.
 const maxPathBytes = 2 << 10
 
-// CanonicalPath lets only one spelling of a path through, so that what authentication sees
-// is what routes see. The decoded path decides. Anything with an empty, `.` or `..` segment,
-// a backslash, an encoded slash, a control character, invalid UTF-8 or more than 2 KiB is
-// answered with 404. One trailing slash is taken away: both spellings are served, and nothing
-// is redirected, provided that next registers no pattern that ends in a slash besides "/".
+// CanonicalPath accepts only one spelling of each path, so that authentication and routing cannot
+// interpret a path differently. It checks the decoded path, and responds with 404 to paths with an
+// empty, `.` or `..` segment, a backslash, an encoded slash, a control character, invalid UTF-8 or
+// more than 2 KiB. One trailing slash is removed: both spellings are served without a redirect,
+// provided that next registers no pattern with a trailing slash other than "/".
 //
-// next gets a copy of the request whose URL.Path, URL.RawPath and RequestURI agree.
+// next receives a copy of the request whose URL.Path, URL.RawPath and RequestURI agree.
 func CanonicalPath(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		path, ok := canonical(r.URL)
@@ -34,10 +34,10 @@ func CanonicalPath(next http.Handler) http.Handler {
 	})
 }
 
-// canonical is the one spelling of a URL's path; false when the path is refused.
+// canonical returns the canonical spelling of a URL's path, or false if the path is rejected.
 func canonical(u *url.URL) (string, bool) {
 	path := u.Path
-	// RawPath is there whenever the path on the wire had an encoded slash.
+	// RawPath is set whenever the path of the request has an encoded slash.
 	if len(path) > maxPathBytes || !strings.HasPrefix(path, "/") ||
 		strings.Contains(strings.ToLower(u.RawPath), "%2f") ||
 		strings.ContainsRune(path, '\\') || strings.ContainsFunc(path, unicode.IsControl) || !utf8.ValidString(path) {

@@ -11,53 +11,55 @@ import (
 	"unicode/utf8"
 )
 
+var longestPath = "/" + strings.Repeat("a", maxPathBytes-1)
+
+var canonicalPathTests = []struct {
+	target string // of the request line
+	want   string // the served path; empty for 404
+}{
+	{"/", "/"},
+	{"/a", "/a"},
+	{"/a/", "/a"},
+	{"/a/b?x=/../", "/a/b"},
+	{"/a%20b/%C3%A9", "/a b/é"},
+	{"/%61", "/a"},
+	{"/...", "/..."},
+	{"/.a/b..", "/.a/b.."},
+	{"/a;b=c", "/a;b=c"},
+	{"/a%252fb", "/a%2fb"},
+	{longestPath, longestPath},
+	{longestPath + "/", ""},
+	{longestPath + "a", ""},
+	{"//", ""},
+	{"//a", ""},
+	{"/a//", ""},
+	{"/a//b", ""},
+	{"/.", ""},
+	{"/./a", ""},
+	{"/..", ""},
+	{"/a/../b", ""},
+	{"/a/..", ""},
+	{"/a/../", ""},
+	{"/a/%2e%2e/b", ""},
+	{"/a/%2E/b", ""},
+	{"/a%2fb", ""},
+	{"/a%2Fb", ""},
+	{"/a%2F", ""},
+	{"/a%5cb", ""},
+	{`/a\b`, ""},
+	{"/a%00", ""},
+	{"/a%0a", ""},
+	{"/a%7f", ""},
+	{"/a%c2%85", ""},
+	{"/a%ff", ""},
+	{"*", ""},
+	{"http://example.com", ""},
+	{"http://example.com/a/", "/a"},
+	{"x:y", ""},
+}
+
 func TestCanonicalPath(t *testing.T) {
-	long := "/" + strings.Repeat("a", maxPathBytes-1)
-	tests := []struct {
-		target string // as on the wire
-		want   string // what is served; empty for 404
-	}{
-		{"/", "/"},
-		{"/a", "/a"},
-		{"/a/", "/a"},
-		{"/a/b?x=/../", "/a/b"},
-		{"/a%20b/%C3%A9", "/a b/é"},
-		{"/%61", "/a"},
-		{"/...", "/..."},
-		{"/.a/b..", "/.a/b.."},
-		{"/a;b=c", "/a;b=c"},
-		{"/a%252fb", "/a%2fb"},
-		{long, long},
-		{long + "/", ""},
-		{long + "a", ""},
-		{"//", ""},
-		{"//a", ""},
-		{"/a//", ""},
-		{"/a//b", ""},
-		{"/.", ""},
-		{"/./a", ""},
-		{"/..", ""},
-		{"/a/../b", ""},
-		{"/a/..", ""},
-		{"/a/../", ""},
-		{"/a/%2e%2e/b", ""},
-		{"/a/%2E/b", ""},
-		{"/a%2fb", ""},
-		{"/a%2Fb", ""},
-		{"/a%2F", ""},
-		{"/a%5cb", ""},
-		{`/a\b`, ""},
-		{"/a%00", ""},
-		{"/a%0a", ""},
-		{"/a%7f", ""},
-		{"/a%c2%85", ""},
-		{"/a%ff", ""},
-		{"*", ""},
-		{"http://example.com", ""},
-		{"http://example.com/a/", "/a"},
-		{"x:y", ""},
-	}
-	for _, tt := range tests {
+	for _, tt := range canonicalPathTests {
 		t.Run(tt.target, func(t *testing.T) {
 			u, err := url.ParseRequestURI(tt.target)
 			if err != nil {
@@ -78,7 +80,7 @@ func TestCanonicalPath(t *testing.T) {
 				t.Errorf("served %q, want %q", got, tt.want)
 			}
 			if *r.URL != before {
-				t.Error("changed the caller's request")
+				t.Error("the request was modified")
 			}
 			if tt.want == "" {
 				wantError(t, w.Result(), http.StatusNotFound, "not found")
@@ -87,7 +89,7 @@ func TestCanonicalPath(t *testing.T) {
 	}
 }
 
-// FuzzCanonicalPath: what passes is one plain path, and http.ServeMux takes it as it is.
+// FuzzCanonicalPath: every accepted path is canonical, and http.ServeMux does not redirect it.
 func FuzzCanonicalPath(f *testing.F) {
 	for _, seed := range []string{
 		"/", "/a/b", "/a/", "//", "/a/../b", "/%2e%2e/", "/a%2fb", "/a%252fb", "/a%5c", "/\x7f", "/%ff", "*", "http://h/a", "/a;b", "/é", "/a?b//c",
@@ -103,7 +105,7 @@ func FuzzCanonicalPath(f *testing.F) {
 		r := httptest.NewRequest(http.MethodGet, "/", nil)
 		r.URL, r.RequestURI = u, target
 
-		passed, routed := "", ""
+		accepted, routed := "", ""
 		mux := http.NewServeMux()
 		mux.HandleFunc("/{rest...}", func(_ http.ResponseWriter, r *http.Request) {
 			routed = r.URL.Path
@@ -113,30 +115,30 @@ func FuzzCanonicalPath(f *testing.F) {
 		})
 		w := httptest.NewRecorder()
 		CanonicalPath(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			passed = r.URL.Path
+			accepted = r.URL.Path
 			mux.ServeHTTP(w, r)
 		})).ServeHTTP(w, r)
 
-		if passed == "" {
+		if accepted == "" {
 			if w.Code != http.StatusNotFound {
-				t.Fatalf("%q is refused with %d", target, w.Code)
+				t.Fatalf("%q is rejected with %d", target, w.Code)
 			}
 			return
 		}
-		if w.Code != http.StatusOK || routed != passed {
-			t.Errorf("%q passes as %q; ServeMux answers %d and routes %q", target, passed, w.Code, routed)
+		if w.Code != http.StatusOK || routed != accepted {
+			t.Errorf("%q is accepted as %q; ServeMux responds with %d and routes %q", target, accepted, w.Code, routed)
 		}
-		if path.Clean(passed) != passed || len(passed) > maxPathBytes || !utf8.ValidString(passed) ||
-			strings.ContainsRune(passed, '\\') || strings.ContainsFunc(passed, unicode.IsControl) {
-			t.Errorf("%q passes as %q", target, passed)
+		if path.Clean(accepted) != accepted || len(accepted) > maxPathBytes || !utf8.ValidString(accepted) ||
+			strings.ContainsRune(accepted, '\\') || strings.ContainsFunc(accepted, unicode.IsControl) {
+			t.Errorf("%q is accepted as %q", target, accepted)
 		}
-		if passed != u.Path && passed+"/" != u.Path {
-			t.Errorf("%q passes as %q, which is another path", target, passed)
+		if accepted != u.Path && accepted+"/" != u.Path {
+			t.Errorf("%q is accepted as %q, which is another path", target, accepted)
 		}
 		again := *u
-		again.Path, again.RawPath = passed, ""
-		if second, ok := canonical(&again); !ok || second != passed {
-			t.Errorf("%q becomes %q the second time (%t)", passed, second, ok)
+		again.Path, again.RawPath = accepted, ""
+		if second, ok := canonical(&again); !ok || second != accepted {
+			t.Errorf("%q becomes %q the second time (%t)", accepted, second, ok)
 		}
 	})
 }

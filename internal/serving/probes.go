@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// probes answers /healthz with 200 while the process is alive, and /readyz with 200 when it
-// should get requests; otherwise with 503 and the names of the checks that failed, for which
-// "draining" stands when it is shutting down.
+// probes returns the handler of /healthz, which is 200 while the process runs, and of /readyz,
+// which is 200 if all checks pass. Otherwise /readyz is 503 with the names of the failed checks, or
+// "draining" during shutdown.
 func (s *server) probes() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) {
@@ -26,7 +26,7 @@ func (s *server) probes() http.Handler {
 	return mux
 }
 
-// notReady returns the names of what failed, sorted.
+// notReady returns the sorted names of the failed checks.
 func (s *server) notReady(r *http.Request) []string {
 	if s.draining.Load() {
 		return []string{"draining"}

@@ -18,61 +18,60 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// maxHeaderBytes bounds the request line and headers; net/http allows 4 KiB more before it
-// answers with 431.
+// maxHeaderBytes limits the request line and headers; net/http accepts 4 KiB more before it
+// responds with 431.
 const maxHeaderBytes = 32 << 10
 
-// Endpoint is where something listens.
+// Endpoint is an address to listen on.
 type Endpoint struct {
-	// Address such as ":8443"; empty or "0" for none.
+	// Address such as ":8443"; empty or "0" to disable the endpoint.
 	Address string
-	// Listener is used instead of Address when it is not nil, and closed when Run ends.
+	// Listener is used instead of Address if it is not nil, and closed when Run ends.
 	Listener net.Listener
 }
 
-// Addresses are those that are bound; nil for an endpoint that is off.
+// Addresses are the bound addresses; nil for a disabled endpoint.
 type Addresses struct {
 	HTTPS, Probes, Metrics net.Addr
 }
 
-// Options say where and how Run listens. Durations of 0 stand for the default.
+// Options configure Run. Zero durations mean the default.
 type Options struct {
-	// HTTPS is where requests are served. It must be on.
+	// HTTPS serves requests. It is required.
 	HTTPS Endpoint
-	// Probes is where /healthz and /readyz are answered, over plain HTTP.
+	// Probes serves /healthz and /readyz over plain HTTP.
 	Probes Endpoint
-	// Metrics is where /metrics is answered, over plain HTTP and to everybody: bind it to
-	// where only those who may read them can reach it.
+	// Metrics serves /metrics over plain HTTP without authentication: bind it to an address that
+	// only authorized clients can reach.
 	Metrics Endpoint
-	// OnListen is called once all addresses are bound, before anything is served; may be nil.
+	// OnListen is called once all addresses are bound, before requests are served; may be nil.
 	OnListen func(Addresses)
 
-	// GetCertificate gives the serving certificate, see Certificates.
+	// GetCertificate returns the serving certificate, see Certificates.
 	GetCertificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
-	// ConfigureTLS changes the configuration before anything is served, such as to ask for
+	// ConfigureTLS modifies the configuration before requests are served, for example to request
 	// client certificates; may be nil.
 	ConfigureTLS func(*tls.Config)
-	// Ready are the checks of /readyz by name. What they return is logged; callers are told
-	// the names of those that failed.
+	// Ready are the checks of /readyz by name. Their errors are logged; the response contains only
+	// the names of the failed checks.
 	Ready map[string]func(*http.Request) error
-	// Gatherer of the metrics; must not be nil when Metrics is on.
+	// Gatherer of the metrics; required if Metrics is enabled.
 	Gatherer prometheus.Gatherer
-	// Log is slog.Default() when nil.
+	// Log is slog.Default() if nil.
 	Log *slog.Logger
 
-	// ReadHeaderTimeout is what a client may take to send the headers (10 s), ReadTimeout
-	// those and the body (60 s), WriteTimeout what an answer may take (60 s), IdleTimeout how
-	// long a connection may wait for its next request (2 min). A handler moves its own
-	// deadlines with http.ResponseController.
+	// ReadHeaderTimeout is the timeout for the headers (10 s), ReadTimeout for headers and body
+	// (60 s), WriteTimeout for the response (60 s), IdleTimeout for the next request on a
+	// connection (2 min). A handler can set its own deadlines with http.ResponseController.
 	ReadHeaderTimeout, ReadTimeout, WriteTimeout, IdleTimeout time.Duration
-	// ShutdownDelay is how long requests are still accepted after /readyz has turned 503, so
-	// that load balancers notice; 0 is none.
+	// ShutdownDelay is how long requests are accepted after /readyz returns 503, so that load
+	// balancers notice; 0 for no delay.
 	ShutdownDelay time.Duration
-	// DrainTimeout is what running requests may take after that before they are cut (30 s).
+	// DrainTimeout is how long requests may run after that (30 s).
 	DrainTimeout time.Duration
 }
 
-// server is what Run runs: up to three listeners with their servers.
+// server is the state of Run: up to three listeners with their servers.
 type server struct {
 	Options
 	draining  atomic.Bool
@@ -83,10 +82,10 @@ type server struct {
 	failed  chan error
 }
 
-// Run serves handler over HTTPS, as HTTP/1.1 and HTTP/2, until ctx ends; then it drains:
-// /readyz turns 503, ShutdownDelay passes, no more connections are accepted, running requests
-// get DrainTimeout and what is left is cut. It returns nil after that, and an error when it
-// cannot listen or a listener breaks. The contexts of requests do not end with ctx.
+// Run serves handler over HTTPS, with HTTP/1.1 and HTTP/2, until ctx ends. Then it drains: /readyz
+// returns 503; after ShutdownDelay, no more connections are accepted; running requests are aborted
+// after DrainTimeout; and Run returns nil. It returns an error if it cannot listen or a listener
+// fails. The contexts of requests do not end with ctx.
 func Run(ctx context.Context, o Options, handler http.Handler) error {
 	s := &server{Options: o.withDefaults(), failed: make(chan error, 3)}
 	if err := s.start(ctx, handler); err != nil {
@@ -111,11 +110,11 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// start binds all addresses and only then serves, so that a taken one is known at once.
+// start binds all addresses before it serves, so that an address in use is an error at once.
 func (s *server) start(ctx context.Context, handler http.Handler) error {
 	endpoints := map[string]Endpoint{"https": s.HTTPS, "probes": s.Probes, "metrics": s.Metrics}
 	listeners := map[string]net.Listener{}
-	abandon := func(err error) error {
+	closeAll := func(err error) error {
 		for name, endpoint := range endpoints {
 			if l := cmp.Or(listeners[name], endpoint.Listener); l != nil {
 				_ = l.Close()
@@ -126,7 +125,7 @@ func (s *server) start(ctx context.Context, handler http.Handler) error {
 	for _, name := range []string{"https", "probes", "metrics"} {
 		l, err := endpoints[name].Listen(ctx, name)
 		if err != nil {
-			return abandon(err)
+			return closeAll(err)
 		}
 		if l != nil {
 			listeners[name] = l
@@ -134,11 +133,11 @@ func (s *server) start(ctx context.Context, handler http.Handler) error {
 	}
 	switch {
 	case listeners["https"] == nil:
-		return abandon(errors.New("no address to serve https on"))
+		return closeAll(errors.New("no address to serve https on"))
 	case s.GetCertificate == nil:
-		return abandon(errors.New("no certificate to serve https with"))
+		return closeAll(errors.New("no certificate to serve https with"))
 	case listeners["metrics"] != nil && s.Gatherer == nil:
-		return abandon(errors.New("no metrics to serve"))
+		return closeAll(errors.New("no metrics to serve"))
 	}
 	if s.OnListen != nil {
 		s.OnListen(Addresses{HTTPS: address(listeners["https"]), Probes: address(listeners["probes"]), Metrics: address(listeners["metrics"])})
@@ -165,7 +164,8 @@ func (s *server) start(ctx context.Context, handler http.Handler) error {
 	return nil
 }
 
-// Listen binds the endpoint, whose name errors say; nil when it is off.
+// Listen binds the endpoint. It returns nil if the endpoint is disabled. name identifies the
+// endpoint in errors.
 func (e Endpoint) Listen(ctx context.Context, name string) (net.Listener, error) {
 	if e.Listener != nil {
 		return e.Listener, nil
@@ -205,7 +205,7 @@ func (s *server) serveAuxiliary(name string, l net.Listener, handler http.Handle
 	s.serve(name, func() error { return auxiliary.Serve(l) })
 }
 
-// serve runs one server; its end, other than by closing it, ends Run.
+// serve runs one server. If the server fails, Run returns its error.
 func (s *server) serve(name string, run func() error) {
 	s.running.Go(func() {
 		if err := run(); !errors.Is(err, http.ErrServerClosed) {
@@ -214,7 +214,7 @@ func (s *server) serve(name string, run func() error) {
 	})
 }
 
-// drain lets running requests finish. The probes go on answering meanwhile.
+// drain waits for running requests. The probes are served meanwhile.
 func (s *server) drain() error {
 	s.draining.Store(true)
 	s.Log.Info("Draining", "delay", s.ShutdownDelay.String(), "timeout", s.DrainTimeout.String())
@@ -226,12 +226,12 @@ func (s *server) drain() error {
 	ctx, cancel := context.WithTimeout(context.Background(), s.DrainTimeout)
 	defer cancel()
 	if err := s.https.Shutdown(ctx); err != nil {
-		s.Log.Warn("Cutting the requests that are still running", "error", err)
+		s.Log.Warn("Aborting the requests that are still running", "error", err)
 	}
 	return nil
 }
 
-// close cuts what is left and waits until nothing is served any more.
+// close closes all connections and waits for the servers.
 func (s *server) close() {
 	for _, server := range append(s.auxiliary, s.https) {
 		_ = server.Close()
@@ -239,8 +239,8 @@ func (s *server) close() {
 	s.running.Wait()
 }
 
-// quietHandshakes hides failed TLS handshakes, which any port scan or TCP health check
-// causes, below level debug. All else that net/http logs is worth a warning.
+// quietHandshakes logs failed TLS handshakes, which port scans and TCP health checks cause, at
+// level debug. All other messages of net/http are warnings.
 type quietHandshakes struct{ slog.Handler }
 
 // Handle implements slog.Handler.

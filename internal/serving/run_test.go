@@ -18,7 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// running is a Run over loopback whose certificate is for "localhost".
+// running is a running server on loopback with a certificate for "localhost".
 type running struct {
 	Addresses
 	ca   *x509.CertPool
@@ -27,7 +27,7 @@ type running struct {
 	done chan error
 }
 
-// testPair makes a CA and a certificate for names, in PEM.
+// testPair returns a new CA and a certificate for names, in PEM.
 func testPair(t *testing.T, names ...string) (certificate, key, ca []byte) {
 	t.Helper()
 	authority, err := newAuthority("quoin-apiserver", time.Now())
@@ -59,7 +59,7 @@ func start(t *testing.T, o Options, handler http.HandlerFunc) *running {
 	select {
 	case s.Addresses = <-bound:
 	case err := <-s.done:
-		t.Fatalf("ended at once: %v", err)
+		t.Fatalf("Run returned %v", err)
 	}
 	t.Cleanup(stop)
 	return s
@@ -67,7 +67,7 @@ func start(t *testing.T, o Options, handler http.HandlerFunc) *running {
 
 func (s *running) tlsConfig() *tls.Config { return &tls.Config{RootCAs: s.ca, ServerName: "localhost"} }
 
-// client speaks HTTP/2, or HTTP/1.1 only.
+// client returns a client for HTTP/2, or for HTTP/1.1 only.
 func (s *running) client(t *testing.T, http2 bool) *http.Client {
 	t.Helper()
 	transport := &http.Transport{TLSClientConfig: s.tlsConfig(), ForceAttemptHTTP2: http2}
@@ -77,16 +77,16 @@ func (s *running) client(t *testing.T, http2 bool) *http.Client {
 
 func (s *running) url(path string) string { return "https://" + s.HTTPS.String() + path }
 
-// ended waits for the end of Run.
-func (s *running) ended(t *testing.T) {
+// wait stops the server and waits until Run returns.
+func (s *running) wait(t *testing.T) {
 	t.Helper()
 	s.stop()
 	if err := <-s.done; err != nil {
-		t.Errorf("Run ends with %v", err)
+		t.Errorf("Run returns %v", err)
 	}
 }
 
-// get returns the status and the body of an answer.
+// get returns the status and the body of a response.
 func get(t *testing.T, c *http.Client, url string) (int, string) {
 	t.Helper()
 	resp, err := c.Get(url)
@@ -120,7 +120,7 @@ func TestProtocols(t *testing.T) {
 		config.MinVersion, config.MaxVersion = tls.VersionTLS10, tls.VersionTLS11
 		if c, err := tls.Dial("tcp", s.HTTPS.String(), config); err == nil {
 			_ = c.Close()
-			t.Error("is spoken")
+			t.Error("accepted")
 		}
 	})
 	t.Run("TLS 1.2", func(t *testing.T) {
@@ -138,10 +138,10 @@ func TestProtocols(t *testing.T) {
 			t.Errorf("%d %q, want 400", status, body)
 		}
 	})
-	s.ended(t)
+	s.wait(t)
 	for _, line := range s.log.lines(t, "Served request") {
 		if line["status"] != 200.0 {
-			t.Errorf("an informational answer is taken for the answer: %v", line)
+			t.Errorf("an informational status is logged: %v", line)
 		}
 	}
 	if strings.Contains(s.log.String(), `"level":"WARN","msg":"http: TLS handshake error`) {
@@ -156,16 +156,16 @@ func TestHijack(t *testing.T) {
 			t.Errorf("hijack: %v", err)
 			return
 		}
-		_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: close\r\n\r\nmine!")
+		_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: close\r\n\r\nhello")
 		_ = c.Close()
 	})
-	if _, got := get(t, s.client(t, false), s.url("/")); got != "mine!" {
-		t.Errorf("answered %q", got)
+	if _, got := get(t, s.client(t, false), s.url("/")); got != "hello" {
+		t.Errorf("response %q", got)
 	}
-	s.ended(t)
+	s.wait(t)
 }
 
-func TestLimitsOfHeaders(t *testing.T) {
+func TestHeaderLimit(t *testing.T) {
 	s := start(t, Options{}, func(http.ResponseWriter, *http.Request) {})
 	for _, http2 := range []bool{false, true} {
 		for size, want := range map[int]int{30 << 10: http.StatusOK, 40 << 10: http.StatusRequestHeaderFieldsTooLarge} {
@@ -176,7 +176,7 @@ func TestLimitsOfHeaders(t *testing.T) {
 			r.Header.Set("X-Large", strings.Repeat("x", size))
 			resp, err := s.client(t, http2).Do(r)
 			if err != nil {
-				// A client of HTTP/2 knows the limit and may refuse to send the request.
+				// An HTTP/2 client knows the limit and may not send the request.
 				if !http2 || want == http.StatusOK {
 					t.Errorf("HTTP/2 %t, %d bytes: %v", http2, size, err)
 				}
@@ -188,12 +188,12 @@ func TestLimitsOfHeaders(t *testing.T) {
 			}
 		}
 	}
-	s.ended(t)
+	s.wait(t)
 }
 
-// A client that never ends its headers is hung up on; without the timeout the test hangs.
-func TestSlowHeaders(t *testing.T) {
-	s := start(t, Options{ReadHeaderTimeout: 50 * time.Millisecond}, func(http.ResponseWriter, *http.Request) { t.Error("is served") })
+// Connections with incomplete headers are closed; without the timeout the test hangs.
+func TestReadHeaderTimeout(t *testing.T) {
+	s := start(t, Options{ReadHeaderTimeout: 50 * time.Millisecond}, func(http.ResponseWriter, *http.Request) { t.Error("the request is served") })
 	c, err := tls.Dial("tcp", s.HTTPS.String(), s.tlsConfig())
 	if err != nil {
 		t.Fatal(err)
@@ -203,14 +203,14 @@ func TestSlowHeaders(t *testing.T) {
 		t.Fatal(err)
 	}
 	if rest, err := io.ReadAll(c); strings.Contains(string(rest), "200 OK") {
-		t.Errorf("answered %q (%v)", rest, err)
+		t.Errorf("response %q (%v)", rest, err)
 	}
-	s.ended(t)
+	s.wait(t)
 }
 
-// Over HTTP/1.1 a body without a declared length is refused while it is sent, and its
-// connection is closed.
-func TestBodyOverTheWire(t *testing.T) {
+// Over HTTP/1.1, a chunked body over the limit is rejected while it is sent, and its connection is
+// closed.
+func TestChunkedBodyOverTheLimit(t *testing.T) {
 	s := start(t, Options{}, func(w http.ResponseWriter, r *http.Request) {
 		if _, err := io.Copy(io.Discard, r.Body); err != nil {
 			WriteReadError(w, err)
@@ -233,7 +233,7 @@ func TestBodyOverTheWire(t *testing.T) {
 		t.Error("the connection stays open")
 	}
 	_ = c.Close()
-	s.ended(t)
+	s.wait(t)
 }
 
 func TestProbesAndMetrics(t *testing.T) {
@@ -267,15 +267,15 @@ func TestProbesAndMetrics(t *testing.T) {
 	check(probes+"/metrics", http.StatusNotFound, `{"error":"not found"}`)
 	check(metrics+"/metrics", http.StatusOK, "some_metric 0")
 	check(metrics+"/healthz", http.StatusNotFound, `{"error":"not found"}`)
-	s.ended(t)
+	s.wait(t)
 }
 
-func TestOffEndpoints(t *testing.T) {
+func TestDisabledEndpoints(t *testing.T) {
 	s := start(t, Options{Probes: Endpoint{Address: "0"}}, func(http.ResponseWriter, *http.Request) {})
 	if s.Probes != nil || s.Metrics != nil {
 		t.Errorf("bound %v", s.Addresses)
 	}
-	s.ended(t)
+	s.wait(t)
 }
 
 func TestDrain(t *testing.T) {
@@ -304,7 +304,7 @@ func TestDrain(t *testing.T) {
 			}()
 			<-entered
 			s.stop()
-			// The listener is closed while the request still runs.
+			// The listener is closed while the request runs.
 			eventually(t, func() bool {
 				c, err := net.Dial("tcp", s.HTTPS.String())
 				if err == nil {
@@ -314,18 +314,18 @@ func TestDrain(t *testing.T) {
 			})
 			status, body := get(t, http.DefaultClient, "http://"+s.Probes.String()+"/readyz")
 			if status != http.StatusServiceUnavailable || !strings.Contains(body, "draining") {
-				t.Errorf("/readyz answers %d %q", status, body)
+				t.Errorf("/readyz returns %d %q", status, body)
 			}
 			close(leave)
 			if got := <-answer; got != "finished" {
-				t.Errorf("the running request gets %q", got)
+				t.Errorf("response of the running request: %q", got)
 			}
-			s.ended(t)
+			s.wait(t)
 		})
 	}
 }
 
-// While the delay lasts, /readyz is 503 and requests are still served.
+// During the delay, /readyz returns 503 and requests are served.
 func TestShutdownDelay(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -340,37 +340,37 @@ func TestShutdownDelay(t *testing.T) {
 		return status == http.StatusServiceUnavailable
 	})
 	if _, got := get(t, s.client(t, true), s.url("/")); got != "served" {
-		t.Errorf("answered %q", got)
+		t.Errorf("response %q", got)
 	}
 	if status, _ := get(t, http.DefaultClient, "http://"+s.Probes.String()+"/healthz"); status != http.StatusOK {
-		t.Errorf("/healthz answers %d", status)
+		t.Errorf("/healthz returns %d", status)
 	}
 	_ = l.Close()
 	if err := <-s.done; err == nil || !strings.Contains(err.Error(), "serve https: ") {
-		t.Errorf("a listener that breaks meanwhile ends Run with %v", err)
+		t.Errorf("Run returns %v for a failed listener", err)
 	}
 }
 
-// A request that outlives the drain is cut.
+// Requests that exceed the drain timeout are aborted.
 func TestDrainTimeout(t *testing.T) {
 	entered := make(chan struct{})
 	s := start(t, Options{DrainTimeout: time.Millisecond}, func(_ http.ResponseWriter, r *http.Request) {
 		close(entered)
 		<-r.Context().Done()
 	})
-	cut := make(chan error)
+	aborted := make(chan error)
 	client := s.client(t, false)
 	go func() {
 		resp, err := client.Get(s.url("/"))
 		if err == nil {
 			_ = resp.Body.Close()
 		}
-		cut <- err
+		aborted <- err
 	}()
 	<-entered
-	s.ended(t)
-	if err := <-cut; err == nil {
-		t.Error("the request is answered")
+	s.wait(t)
+	if err := <-aborted; err == nil {
+		t.Error("the request was not aborted")
 	}
 }
 
@@ -391,28 +391,28 @@ func TestCannotListen(t *testing.T) {
 		{"probes", Options{HTTPS: free, Probes: busy, GetCertificate: certificate}, []string{"serve probes on address", busy.Address, "in use"}},
 		{"metrics", Options{HTTPS: free, Metrics: busy, GetCertificate: certificate}, []string{"serve metrics on address", busy.Address, "in use"}},
 		{"malformed", Options{HTTPS: Endpoint{Address: "8443"}, GetCertificate: certificate}, []string{`serve https on address "8443"`}},
-		{"off", Options{GetCertificate: certificate}, []string{"no address"}},
+		{"disabled", Options{GetCertificate: certificate}, []string{"no address"}},
 		{"no certificate", Options{HTTPS: free}, []string{"no certificate"}},
 		{"no metrics", Options{HTTPS: free, Metrics: free, GetCertificate: certificate}, []string{"no metrics"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			tt.o.OnListen = func(Addresses) { t.Error("listens") }
+			tt.o.OnListen = func(Addresses) { t.Error("OnListen was called") }
 			err := Run(t.Context(), tt.o, http.NotFoundHandler())
 			if err == nil {
 				t.Fatal("no error")
 			}
 			for _, text := range tt.want {
 				if !strings.Contains(err.Error(), text) {
-					t.Errorf("%q has no %q", err, text)
+					t.Errorf("%q does not contain %q", err, text)
 				}
 			}
 		})
 	}
 }
 
-// A listener that breaks ends Run with an error.
-func TestBrokenListener(t *testing.T) {
+// Run returns an error if a listener fails.
+func TestListenerFails(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -424,16 +424,16 @@ func TestBrokenListener(t *testing.T) {
 		Log:            slog.New(slog.DiscardHandler),
 	}, http.NotFoundHandler())
 	if err == nil || !strings.Contains(err.Error(), "serve https: ") {
-		t.Errorf("Run ends with %v", err)
+		t.Errorf("Run returns %v", err)
 	}
 }
 
-// eventually waits until a condition holds; how long that takes does not matter.
+// eventually waits until a condition holds, without a timeout of its own.
 func eventually(t *testing.T, condition func() bool) {
 	t.Helper()
 	for !condition() {
 		if t.Context().Err() != nil {
-			t.Fatal("the test ends before the condition holds")
+			t.Fatal("the test ended before the condition held")
 		}
 		time.Sleep(5 * time.Millisecond)
 	}

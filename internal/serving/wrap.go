@@ -17,44 +17,43 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Limits for those who give none.
+// Default limits.
 const (
 	defaultBodyLimit   = 1 << 20
 	defaultMaxInFlight = 500
 )
 
-// WrapOptions say how requests are wrapped.
+// WrapOptions configure Wrap.
 type WrapOptions struct {
-	// Log gets the access log and panics; slog.Default() when nil.
+	// Log receives the access log and panics; slog.Default() if nil.
 	Log *slog.Logger
-	// Registerer of the metrics; nil for none. It can be given to one Wrap only.
+	// Registerer of the metrics; nil for none. It can be used for one Wrap only.
 	Registerer prometheus.Registerer
-	// TrustedProxies are the peers whose X-Forwarded-For is believed; none when empty.
+	// TrustedProxies are the peers whose X-Forwarded-For is trusted; none if empty.
 	TrustedProxies []netip.Prefix
-	// BodyLimit in bytes; 1 MiB when 0. A longer body is refused with 413 when its
-	// length is declared; otherwise reading it ends in an *http.MaxBytesError, for which
-	// WriteReadError answers.
+	// BodyLimit in bytes; 1 MiB if 0. A longer body is rejected with 413 if its length is
+	// declared; otherwise reading it returns an *http.MaxBytesError, for WriteReadError.
 	BodyLimit int64
-	// Errors says in which form errors are answered on a path; nil, or a nil answer, for the
-	// usual one.
+	// Errors returns the writer of errors for a path. If Errors or its result is nil, errors have
+	// the default form.
 	Errors func(path string) ErrorWriter
-	// MaxInFlight requests are served at a time; 500 when 0. More are answered with 503.
+	// MaxInFlight is the maximum number of concurrent requests; 500 if 0. Further requests
+	// receive a 503.
 	MaxInFlight int
 }
 
-// layer is one thing that is done around every request.
-type layer func(next http.Handler) http.Handler
+// middleware wraps a handler.
+type middleware func(next http.Handler) http.Handler
 
-// Wrap puts around next what every request goes through, outermost first: panics become 500,
-// a request id, security headers, the client's address, the access log, metrics, the limit
-// of the body, the limit of requests at a time.
+// Wrap adds the middleware of every request to next, outermost first: panic recovery, request id,
+// security headers, client address, access log, metrics, body limit, concurrency limit.
 func Wrap(next http.Handler, o WrapOptions) http.Handler {
 	log := cmp.Or(o.Log, slog.Default())
-	measure := layer(func(next http.Handler) http.Handler { return next })
+	measure := middleware(func(next http.Handler) http.Handler { return next })
 	if o.Registerer != nil {
 		measure = newRequestMetrics(o.Registerer).measure
 	}
-	layers := []layer{
+	chain := []middleware{
 		recoverPanics(log, o.Errors),
 		identify,
 		secureHeaders,
@@ -64,14 +63,14 @@ func Wrap(next http.Handler, o WrapOptions) http.Handler {
 		limitBody(cmp.Or(o.BodyLimit, defaultBodyLimit)),
 		limitInFlight(cmp.Or(o.MaxInFlight, defaultMaxInFlight)),
 	}
-	for _, l := range slices.Backward(layers) {
-		next = l(next)
+	for _, m := range slices.Backward(chain) {
+		next = m(next)
 	}
 	return next
 }
 
-// WriteReadError answers for an error met while reading the request's body: 413 when the
-// body is over the limit, otherwise 400 with a message that does not repeat the error.
+// WriteReadError responds to an error of reading the request's body: with 413 if the body exceeds
+// the limit, otherwise with 400 and a message that does not contain the error.
 func WriteReadError(w http.ResponseWriter, err error) {
 	var tooLarge *http.MaxBytesError
 	if errors.As(err, &tooLarge) {
@@ -85,9 +84,9 @@ func writeTooLarge(w http.ResponseWriter, limit int64) {
 	WriteError(w, http.StatusRequestEntityTooLarge, fmt.Sprintf("the body of the request is larger than %d bytes", limit))
 }
 
-// recoverPanics begins the exchange and outlives whatever happens in it. When the answer has
-// begun, its connection is cut: the caller must not take a part for the whole.
-func recoverPanics(log *slog.Logger, errorsOn func(path string) ErrorWriter) layer {
+// recoverPanics creates the exchange and recovers from panics. If the response has started, the
+// connection is aborted, so that the client does not mistake a part for the complete response.
+func recoverPanics(log *slog.Logger, errorsOn func(path string) ErrorWriter) middleware {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			e := &exchange{ResponseWriter: w}
@@ -99,8 +98,8 @@ func recoverPanics(log *slog.Logger, errorsOn func(path string) ErrorWriter) lay
 				if cause == nil {
 					return
 				}
-				// http.ErrAbortHandler is how a handler asks for the cut.
-				if cause == http.ErrAbortHandler { //nolint:errorlint // a panic is compared with the very value, as net/http does
+				// Handlers abort the connection with http.ErrAbortHandler.
+				if cause == http.ErrAbortHandler { //nolint:errorlint // net/http compares the value too
 					panic(cause)
 				}
 				log.Error("Handler panicked", "requestID", e.id, "panic", fmt.Sprint(cause), "stack", string(debug.Stack()))
@@ -116,7 +115,7 @@ func recoverPanics(log *slog.Logger, errorsOn func(path string) ErrorWriter) lay
 
 var requestIDForm = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 
-// identify gives the request its id: the caller's, if it has the form of one.
+// identify sets the request id: the client's, if it is valid, or a new one.
 func identify(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		id := r.Header.Get("X-Request-Id")
@@ -129,7 +128,7 @@ func identify(next http.Handler) http.Handler {
 	})
 }
 
-// secureHeaders sets what holds for every answer. A handler may replace Cache-Control.
+// secureHeaders sets the security headers of every response. A handler may replace Cache-Control.
 func secureHeaders(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		header := w.Header()
@@ -140,7 +139,7 @@ func secureHeaders(next http.Handler) http.Handler {
 	})
 }
 
-func findClient(trusted []netip.Prefix) layer {
+func findClient(trusted []netip.Prefix) middleware {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			exchangeOf(r.Context()).client = clientAddress(r, trusted)
@@ -149,9 +148,9 @@ func findClient(trusted []netip.Prefix) layer {
 	}
 }
 
-// logAccess writes one line for each request. Of its headers only the host and the user
-// agent are in it, and nothing of the query: tokens are passed in both.
-func logAccess(log *slog.Logger) layer {
+// logAccess logs one line for each request. Of the headers, it contains only host and user agent;
+// the query is omitted. Both may contain tokens.
+func logAccess(log *slog.Logger) middleware {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			e := exchangeOf(r.Context())
@@ -181,22 +180,22 @@ func logAccess(log *slog.Logger) layer {
 	}
 }
 
-func limitBody(limit int64) layer {
+func limitBody(limit int64) middleware {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.ContentLength > limit {
 				writeTooLarge(w, limit)
 				return
 			}
-			// Only net/http's own writer can be told to close the connection behind a body
-			// that is too large.
+			// MaxBytesReader needs the writer of net/http to close the connection after a body that
+			// is too large.
 			r.Body = http.MaxBytesReader(exchangeOf(r.Context()).ResponseWriter, r.Body, limit)
 			next.ServeHTTP(w, r)
 		})
 	}
 }
 
-func limitInFlight(limit int) layer {
+func limitInFlight(limit int) middleware {
 	return func(next http.Handler) http.Handler {
 		slots := make(chan struct{}, limit)
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -206,7 +205,7 @@ func limitInFlight(limit int) layer {
 				next.ServeHTTP(w, r)
 			default:
 				RetryAfter(w, time.Second)
-				WriteError(w, http.StatusServiceUnavailable, "too many requests at a time")
+				WriteError(w, http.StatusServiceUnavailable, "too many concurrent requests")
 			}
 		})
 	}

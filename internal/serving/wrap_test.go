@@ -19,7 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// wantError checks that an answer is the JSON of an error whose message has a text.
+// wantError checks that a response is a JSON error whose message contains a text.
 func wantError(t *testing.T, resp *http.Response, status int, text string) {
 	t.Helper()
 	body := map[string]string{}
@@ -31,7 +31,7 @@ func wantError(t *testing.T, resp *http.Response, status int, text string) {
 	}
 }
 
-// logBuffer is a log of JSON lines.
+// logBuffer collects a log of JSON lines.
 type logBuffer struct {
 	mu     sync.Mutex
 	buffer bytes.Buffer
@@ -73,7 +73,7 @@ func (b *logBuffer) lines(t *testing.T, message string) []map[string]any {
 	}
 }
 
-// exposition is what /metrics answers.
+// exposition returns the response of /metrics.
 func exposition(t *testing.T, registry *prometheus.Registry) string {
 	t.Helper()
 	w := httptest.NewRecorder()
@@ -84,7 +84,7 @@ func exposition(t *testing.T, registry *prometheus.Registry) string {
 func TestRequestID(t *testing.T) {
 	tests := []struct {
 		name, incoming string
-		honoured       bool
+		accepted       bool
 	}{
 		{"none", "", false},
 		{"one character", "a", true},
@@ -92,7 +92,7 @@ func TestRequestID(t *testing.T) {
 		{"64 characters", strings.Repeat("x", 64), true},
 		{"65 characters", strings.Repeat("x", 65), false},
 		{"space", "a b", false},
-		{"line feed at the end", "a\n", false},
+		{"trailing newline", "a\n", false},
 		{"markup", "<a>", false},
 		{"another alphabet", "é", false},
 	}
@@ -100,14 +100,14 @@ func TestRequestID(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			r := httptest.NewRequest(http.MethodGet, "/", nil)
 			r.Header["X-Request-Id"] = []string{tt.incoming}
-			seen := ""
+			id := ""
 			w := httptest.NewRecorder()
-			Wrap(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { seen = RequestID(r.Context()) }), WrapOptions{Log: slog.New(slog.DiscardHandler)}).ServeHTTP(w, r)
-			if (seen == tt.incoming) != tt.honoured || !requestIDForm.MatchString(seen) {
-				t.Errorf("id %q for %q", seen, tt.incoming)
+			Wrap(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { id = RequestID(r.Context()) }), WrapOptions{Log: slog.New(slog.DiscardHandler)}).ServeHTTP(w, r)
+			if (id == tt.incoming) != tt.accepted || !requestIDForm.MatchString(id) {
+				t.Errorf("id %q for %q", id, tt.incoming)
 			}
-			if got := w.Header().Get("X-Request-Id"); got != seen {
-				t.Errorf("answered %q, handlers saw %q", got, seen)
+			if got := w.Header().Get("X-Request-Id"); got != id {
+				t.Errorf("response header %q, id in the handler %q", got, id)
 			}
 		})
 	}
@@ -122,22 +122,22 @@ func TestRemoteAddress(t *testing.T) {
 		want       string
 	}{
 		{"no proxy", "192.0.2.1:1", nil, trusted, "192.0.2.1"},
-		{"nobody is trusted", "10.0.0.1:1", []string{"192.0.2.1"}, nil, "10.0.0.1"},
+		{"no trusted proxies", "10.0.0.1:1", []string{"192.0.2.1"}, nil, "10.0.0.1"},
 		{"spoofed by a client", "192.0.2.1:1", []string{"203.0.113.9"}, trusted, "192.0.2.1"},
 		{"trusted proxy", "10.0.0.1:1", []string{"192.0.2.1"}, trusted, "192.0.2.1"},
 		{"spoofed through a proxy", "10.0.0.1:1", []string{"203.0.113.9, 192.0.2.1"}, trusted, "192.0.2.1"},
-		{"spoofed in a header of its own", "10.0.0.1:1", []string{"203.0.113.9", "192.0.2.1"}, trusted, "192.0.2.1"},
+		{"spoofed in a separate header", "10.0.0.1:1", []string{"203.0.113.9", "192.0.2.1"}, trusted, "192.0.2.1"},
 		{"trusted address claimed by a client", "10.0.0.1:1", []string{"10.9.9.9, 192.0.2.1"}, trusted, "192.0.2.1"},
 		{"two proxies", "10.0.0.1:1", []string{"192.0.2.1, 10.0.0.2"}, trusted, "192.0.2.1"},
-		{"inside only", "10.0.0.1:1", []string{"10.0.0.3,10.0.0.2"}, trusted, "10.0.0.3"},
-		{"proxy says nothing", "10.0.0.1:1", nil, trusted, "10.0.0.1"},
-		{"no address", "10.0.0.1:1", []string{"192.0.2.1, unknown"}, trusted, "10.0.0.1"},
+		{"only trusted addresses", "10.0.0.1:1", []string{"10.0.0.3,10.0.0.2"}, trusted, "10.0.0.3"},
+		{"no header", "10.0.0.1:1", nil, trusted, "10.0.0.1"},
+		{"malformed entry", "10.0.0.1:1", []string{"192.0.2.1, unknown"}, trusted, "10.0.0.1"},
 		{"with port", "10.0.0.1:1", []string{"192.0.2.1:99"}, trusted, "192.0.2.1"},
 		{"IPv6", "[fd00::1]:1", []string{"[2001:db8::1]:99"}, trusted, "2001:db8::1"},
 		{"IPv6 without port", "[fd00::1]:1", []string{"[2001:db8::1]"}, trusted, "2001:db8::1"},
 		{"IPv4 in IPv6", "[::ffff:10.0.0.1]:1", []string{"::ffff:192.0.2.1"}, trusted, "192.0.2.1"},
 		{"IPv6 with zone", "[fd00::1%eth0]:1", []string{"192.0.2.1"}, trusted, "192.0.2.1"},
-		{"no peer", "@", []string{"192.0.2.1"}, trusted, "invalid IP"},
+		{"malformed peer", "@", []string{"192.0.2.1"}, trusted, "invalid IP"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -164,7 +164,7 @@ func TestIsTrusted(t *testing.T) {
 			t.Errorf("%s: got %t, want %t", peer, got, want)
 		}
 		if IsTrusted(peer, nil) {
-			t.Errorf("%s is trusted though nobody is", peer)
+			t.Errorf("%s is trusted without trusted proxies", peer)
 		}
 	}
 }
@@ -212,7 +212,7 @@ func TestAccessLogAndMetrics(t *testing.T) {
 	handler.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("BREW", "/unknown", nil))
 
 	if strings.Contains(log.String(), "SECRET") {
-		t.Errorf("a secret is in the log: %s", log)
+		t.Errorf("the log contains a secret: %s", log)
 	}
 	lines := log.lines(t, "Served request")
 	if len(lines) != 2 {
@@ -247,7 +247,7 @@ func TestAccessLogAndMetrics(t *testing.T) {
 }
 
 func TestPanics(t *testing.T) {
-	t.Run("before the answer", func(t *testing.T) {
+	t.Run("before the response", func(t *testing.T) {
 		log, registry := &logBuffer{}, prometheus.NewRegistry()
 		w := httptest.NewRecorder()
 		r := httptest.NewRequest(http.MethodGet, "/", nil)
@@ -273,7 +273,7 @@ func TestPanics(t *testing.T) {
 		}
 	})
 	for name, handler := range map[string]http.HandlerFunc{
-		"after the answer began": func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "part"); panic("oh no") },
+		"after the response started": func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "part"); panic("oh no") },
 		"after flushing": func(w http.ResponseWriter, _ *http.Request) {
 			_ = http.NewResponseController(w).Flush()
 			panic("oh no")
@@ -333,7 +333,7 @@ func TestBodyLimit(t *testing.T) {
 		w := httptest.NewRecorder()
 		WriteReadError(w, errors.New("SECRET"))
 		if strings.Contains(w.Body.String(), "SECRET") {
-			t.Errorf("answers %s", w.Body)
+			t.Errorf("response %s", w.Body)
 		}
 		wantError(t, w.Result(), http.StatusBadRequest, "cannot be read")
 	})
@@ -355,13 +355,13 @@ func TestInFlightLimit(t *testing.T) {
 		go func() { first <- serve() }()
 		<-entered
 		second := serve()
-		wantError(t, second.Result(), http.StatusServiceUnavailable, "too many requests")
+		wantError(t, second.Result(), http.StatusServiceUnavailable, "too many concurrent requests")
 		if second.Header().Get("Retry-After") != "1" {
 			t.Errorf("Retry-After is %q", second.Header().Get("Retry-After"))
 		}
 		leave <- struct{}{}
 		if got := <-first; got.Code != http.StatusOK {
-			t.Errorf("the first is answered with %d", got.Code)
+			t.Errorf("the first request is answered with %d", got.Code)
 		}
 	}
 }

@@ -1,5 +1,5 @@
-// Package strictjson reads JSON that means one thing: one value, no name twice in an object,
-// bounded depth. Two readers can then not take the same body for different ones.
+// Package strictjson decodes unambiguous JSON: a single value without duplicate names, of limited
+// depth. Different parsers interpret it in the same way.
 package strictjson
 
 import (
@@ -12,19 +12,20 @@ import (
 	"unicode/utf8"
 )
 
-// Options say what is allowed.
+// Options configure Decode.
 type Options struct {
-	// MaxDepth bounds the nesting; 32 when zero.
+	// MaxDepth is the maximum nesting depth; 32 if zero.
 	MaxDepth int
-	// FoldNames takes names that differ only in case for the same.
+	// FoldNames rejects names of an object that differ only in case.
 	FoldNames bool
 }
 
-// Decode returns the value: map[string]any, []any, string, json.Number, bool or nil. Work
-// and memory are bounded by the length of the data. Errors say where, and are fit to be shown.
+// Decode returns the value: map[string]any, []any, string, json.Number, bool or nil. Time and
+// memory are proportional to the length of the data. Errors name the position and may be shown to
+// callers.
 func Decode(data []byte, options Options) (any, error) {
 	if !utf8.Valid(data) {
-		return nil, errors.New("not JSON: it is not UTF-8")
+		return nil, errors.New("not JSON: invalid UTF-8")
 	}
 	if options.MaxDepth == 0 {
 		options.MaxDepth = 32
@@ -36,7 +37,7 @@ func Decode(data []byte, options Options) (any, error) {
 		return nil, err
 	}
 	if _, err := r.tokens.Token(); !errors.Is(err, io.EOF) {
-		return nil, errors.New("something follows the JSON value")
+		return nil, errors.New("data after the JSON value")
 	}
 	return value, nil
 }
@@ -51,7 +52,7 @@ type reader struct {
 func (r *reader) token() (json.Token, error) {
 	token, err := r.tokens.Token()
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return nil, errors.New("not JSON: it ends too early")
+		return nil, errors.New("not JSON: unexpected end")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("not JSON: %w", err)
@@ -69,7 +70,7 @@ func (r *reader) value() (any, error) {
 		return token, nil
 	}
 	if r.depth == r.MaxDepth {
-		return nil, fmt.Errorf("nested more than %d deep", r.MaxDepth)
+		return nil, fmt.Errorf("nested more than %d levels deep", r.MaxDepth)
 	}
 	r.depth++
 	defer func() { r.depth-- }()
@@ -92,17 +93,17 @@ func (r *reader) object() (any, error) {
 		}
 		name, ok := token.(string)
 		if !ok {
-			return nil, errors.New("not JSON: an object has something else than a name")
+			return nil, errors.New("not JSON: an object key is not a string")
 		}
-		_, twice := object[name]
+		_, duplicate := object[name]
 		if r.FoldNames {
 			lower := strings.ToLower(name)
-			twice = folded[lower]
+			duplicate = folded[lower]
 			folded[lower] = true
 		}
 		r.path = append(r.path, name)
-		if twice {
-			return nil, fmt.Errorf("%s: the name is there twice", clip(strings.Join(r.path, ".")))
+		if duplicate {
+			return nil, fmt.Errorf("%s: duplicate name", clip(strings.Join(r.path, ".")))
 		}
 		value, err := r.value()
 		if err != nil {
@@ -128,11 +129,11 @@ func (r *reader) array() (any, error) {
 	return list, err
 }
 
-// clip keeps what is shown of a caller's body short.
+// clip truncates a part of the body for error messages.
 func clip(s string) string {
-	const most = 80
-	if len(s) <= most {
+	const maxBytes = 80
+	if len(s) <= maxBytes {
 		return s
 	}
-	return strings.ToValidUTF8(s[:most], "") + "..."
+	return strings.ToValidUTF8(s[:maxBytes], "") + "..."
 }
