@@ -26,7 +26,7 @@ import (
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 )
 
-// identityProvider issues access tokens, as a company's does: discovery, keys, HTTPS.
+// identityProvider is an OIDC issuer with discovery and keys over HTTPS.
 type identityProvider struct {
 	*httptest.Server
 	key *ecdsa.PrivateKey
@@ -47,18 +47,18 @@ func newIdentityProvider() (*identityProvider, error) {
 	p := &identityProvider{key: key}
 	p.Server = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		answer := map[string]any{"issuer": p.URL, "jwks_uri": p.URL + "/keys", "authorization_endpoint": p.URL + "/authorize", "token_endpoint": p.URL + "/token",
+		document := map[string]any{"issuer": p.URL, "jwks_uri": p.URL + "/keys", "authorization_endpoint": p.URL + "/authorize", "token_endpoint": p.URL + "/token",
 			"id_token_signing_alg_values_supported": []string{"ES256"}}
 		if r.URL.Path == "/keys" {
 			b64 := base64.RawURLEncoding.EncodeToString
-			answer = map[string]any{"keys": []any{map[string]any{"kty": "EC", "crv": "P-256", "kid": "1", "alg": "ES256", "use": "sig", "x": b64(public[1:33]), "y": b64(public[33:])}}}
+			document = map[string]any{"keys": []any{map[string]any{"kty": "EC", "crv": "P-256", "kid": "1", "alg": "ES256", "use": "sig", "x": b64(public[1:33]), "y": b64(public[33:])}}}
 		}
-		_ = json.NewEncoder(w).Encode(answer)
+		_ = json.NewEncoder(w).Encode(document)
 	}))
 	return p, nil
 }
 
-// token is one for a user in groups, unless changed.
+// token returns an access token for a user in groups, with some claims changed.
 func (p *identityProvider) token(t testing.TB, change jwt.MapClaims, groups ...string) string {
 	t.Helper()
 	claims := jwt.MapClaims{"iss": p.URL, "sub": "1", "aud": "quoin-acme", "email": "ada@acme.example.com", "exp": time.Now().Add(time.Hour).Unix(), "groups": groups}
@@ -76,13 +76,13 @@ func (p *identityProvider) trusted() []v1alpha1.OIDCIssuer {
 	return []v1alpha1.OIDCIssuer{{URL: p.URL, Audiences: []string{"quoin-acme"}, AdminGroups: []string{"platform"}}}
 }
 
-// Spec: "Authentication", point 3: OAuth access tokens are sent as keys are.
-func TestAccessTokens(t *testing.T) {
+// Spec: "Authentication", point 3: OAuth access tokens are sent like API keys.
+func TestAccessTokensAuthenticateUsers(t *testing.T) {
 	admin, reader := acme.as(idp.token(t, nil, "platform")), acme.as(idp.token(t, nil, "sales"))
 	admin.call(t, "GET", "/api/v1/users/me", nil).is(200).want("email", "ada@acme.example.com").want("isAdmin", true)
 	admin.call(t, "GET", "/api/v1/api-keys", nil).is(200)
 	reader.call(t, "GET", "/api/v1/deployments/"+acme.id, nil).is(200).want("name", "analytics")
-	reader.call(t, "PUT", "/api/v1/deployments/"+acme.id, map[string]any{}).refused(403, "DeploymentUpdate")
+	reader.call(t, "PUT", "/api/v1/deployments/"+acme.id, map[string]any{}).rejected(403, "DeploymentUpdate")
 	for name, token := range map[string]string{
 		"expired":        idp.token(t, jwt.MapClaims{"exp": time.Now().Add(-time.Hour).Unix()}, "platform"),
 		"no expiry":      idp.token(t, jwt.MapClaims{"exp": nil}, "platform"),
@@ -90,14 +90,14 @@ func TestAccessTokens(t *testing.T) {
 		"other issuer":   idp.token(t, jwt.MapClaims{"iss": "https://evil.example.com"}, "platform"),
 		"other key":      idp.token(t, nil, "platform") + "x",
 	} {
-		t.Run(name, func(t *testing.T) { acme.as(token).call(t, "GET", "/api/v1/deployments", nil).refused(401) })
+		t.Run(name, func(t *testing.T) { acme.as(token).call(t, "GET", "/api/v1/deployments", nil).rejected(401) })
 	}
-	t.Run("of an issuer that the account does not trust", func(t *testing.T) {
-		globex.as(idp.token(t, nil, "platform")).call(t, "GET", "/api/v1/deployments", nil).refused(401)
+	t.Run("issuer not trusted by the account", func(t *testing.T) {
+		globex.as(idp.token(t, nil, "platform")).call(t, "GET", "/api/v1/deployments", nil).rejected(401)
 	})
 }
 
-// serviceAccountToken makes a ServiceAccount that RBAC lets use the account's proxy with verbs.
+// serviceAccountToken creates a ServiceAccount with verbs on the account's proxy, and returns a token.
 func serviceAccountToken(t *testing.T, name string, audience string, verbs ...string) string {
 	t.Helper()
 	clientset := kubernetes.NewForConfigOrDie(kubeAdmin)
@@ -128,67 +128,66 @@ func serviceAccountToken(t *testing.T, name string, audience string, verbs ...st
 	return token.Status.Token
 }
 
-// Programs in the cluster call with their ServiceAccount's token, and RBAC decides.
-func TestServiceAccounts(t *testing.T) {
+// RBAC authorizes ServiceAccounts.
+func TestServiceAccountsAreAuthorizedByRBAC(t *testing.T) {
 	reader := serviceAccountToken(t, "reader", "quoin", "get")
 	editor := serviceAccountToken(t, "editor", "quoin", "get", "update")
 	path := "/api/v1/deployments/" + acme.id
 	acme.as(reader).call(t, "GET", path, nil).is(200)
-	acme.as(reader).call(t, "PUT", path, map[string]any{}).refused(403, "DeploymentUpdate")
+	acme.as(reader).call(t, "PUT", path, map[string]any{}).rejected(403, "DeploymentUpdate")
 	acme.as(editor).call(t, "PUT", path, map[string]any{}).is(200)
-	acme.as(editor).call(t, "GET", "/api/v1/api-keys", nil).refused(403, "Admin")
+	acme.as(editor).call(t, "GET", "/api/v1/api-keys", nil).rejected(403, "Admin")
 	acme.as(serviceAccountToken(t, "administrator", "quoin", "delete")).call(t, "GET", "/api/v1/api-keys", nil).is(200)
-	t.Run("not for this account", func(t *testing.T) {
+	t.Run("another account", func(t *testing.T) {
 		if a := globex.as(editor).call(t, "GET", "/api/v1/deployments", nil); a.status != 401 && a.status != 403 {
 			t.Errorf("%d %s", a.status, a.raw)
 		}
 	})
-	t.Run("no rights", func(t *testing.T) {
-		if a := acme.as(serviceAccountToken(t, "nobody", "quoin")).call(t, "GET", "/api/v1/deployments", nil); a.status != 401 && a.status != 403 {
+	t.Run("no permissions", func(t *testing.T) {
+		if a := acme.as(serviceAccountToken(t, "unprivileged", "quoin")).call(t, "GET", "/api/v1/deployments", nil); a.status != 401 && a.status != 403 {
 			t.Errorf("%d %s", a.status, a.raw)
 		}
 	})
-	t.Run("for another audience", func(t *testing.T) {
-		acme.as(serviceAccountToken(t, "elsewhere", "vault", "delete")).call(t, "GET", "/api/v1/deployments", nil).refused(401)
+	t.Run("another audience", func(t *testing.T) {
+		acme.as(serviceAccountToken(t, "elsewhere", "vault", "delete")).call(t, "GET", "/api/v1/deployments", nil).rejected(401)
 	})
 }
 
-// Two accounts on one server: no route, asked on one host by whoever belongs there, reaches
-// what is the other's; and whoever belongs to the other is nobody here.
-func TestTenantsAreApart(t *testing.T) {
+// No route of one account reaches objects of another one, and credentials of one account are invalid on the other.
+func TestTenantsAreIsolated(t *testing.T) {
 	foreign := create(t, globex, "Foreign")
 	for i := 0; acme.as(acme.admin).call(t, "GET", "/api/v1/deployments/"+foreign, nil).status != 404 && i < 20; i++ {
-		foreign = create(t, globex, fmt.Sprintf("Foreign %d", i)) // until it is a number that acme has not given yet
+		foreign = create(t, globex, fmt.Sprintf("Foreign %d", i)) // until acme has no deployment with this id
 	}
 	globexAdmin := globex.as(globex.admin)
 	key, _ := globexAdmin.call(t, "POST", "/api/v1/api-keys", nil).is(200).at("id").(string)
 	scopedHere, _ := acme.as(acme.admin).call(t, "POST", "/api/v1/api-keys", map[string]any{"deploymentIds": []string{acme.id}}).is(200).at("token").(string)
 	scopedThere, _ := globexAdmin.call(t, "POST", "/api/v1/api-keys", map[string]any{"deploymentIds": []string{foreign}}).is(200).at("token").(string)
-	// Who belongs here, and what a deployment of the other account is to them.
-	here := map[string]struct {
-		token string
-		sees  []int
+	// Callers of this account, and the statuses that they get for a deployment of the other one.
+	callers := map[string]struct {
+		token    string
+		statuses []int
 	}{
 		"key": {acme.admin, []int{404}}, "access token": {idp.token(t, nil, "platform"), []int{404}},
-		"scoped key": {scopedHere, []int{403, 404}}, "ServiceAccount": {serviceAccountToken(t, "apart", "quoin", "delete"), []int{404}},
+		"scoped key": {scopedHere, []int{403, 404}}, "ServiceAccount": {serviceAccountToken(t, "isolated", "quoin", "delete"), []int{404}},
 	}
-	there := map[string]string{"key": globex.admin, "scoped key": scopedThere, "no credential": ""}
+	others := map[string]string{"key": globex.admin, "scoped key": scopedThere, "no credential": ""}
 	before := snapshot(t, globex)
 	for path, methods := range routes(t) {
 		for _, method := range methods {
 			filled := strings.NewReplacer("{deploymentId}", foreign, "{environmentId}", "1", "{apiKeyId}", key).Replace(path)
 			t.Run(method+" "+path, func(t *testing.T) {
-				for name, who := range here {
-					// A wrong body: a route that names nothing of the other account would make something.
-					a := acme.as(who.token).call(t, method, filled, "[]")
+				for name, c := range callers {
+					// An invalid body, so that routes without an id in the path create nothing.
+					a := acme.as(c.token).call(t, method, filled, "[]")
 					switch {
-					case filled != path && !slices.Contains(who.sees, a.status):
+					case filled != path && !slices.Contains(c.statuses, a.status):
 						t.Errorf("%s: %d %s", name, a.status, a.raw)
 					case strings.Contains(string(a.raw), "globex") || strings.Contains(string(a.raw), "Foreign"):
-						t.Errorf("%s shows something of the other account: %s", name, a.raw)
+						t.Errorf("%s: the response reveals the other account: %s", name, a.raw)
 					}
 				}
-				for name, token := range there {
+				for name, token := range others {
 					if a := acme.as(token).call(t, method, filled, "{}"); a.status != 401 {
 						t.Errorf("%s of the other account: %d %s", name, a.status, a.raw)
 					}
@@ -197,7 +196,7 @@ func TestTenantsAreApart(t *testing.T) {
 		}
 	}
 	if after := snapshot(t, globex); after != before {
-		t.Errorf("objects of the other account have changed:\n%s\n%s", before, after)
+		t.Errorf("the other account has changed:\n%s\n%s", before, after)
 	}
 	globexAdmin.call(t, "DELETE", "/api/v1/api-keys/"+key, nil).is(200)
 }

@@ -13,53 +13,55 @@ import (
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 )
 
-// What the upstream command line client sends, to the letter of its paths, and the fields
-// that it reads of each answer. It takes any 2xx, reads rows from items, else from data, and
-// sends writes without a body with Content-Length: 0.
-func TestCommandLineClient(t *testing.T) {
+// commandLineRequests are the requests that the upstream command-line client sends, and the fields that it reads from each
+// response. It accepts any 2xx status, reads rows from items or else from data, and sends writes without a body with
+// Content-Length: 0.
+var commandLineRequests = []struct {
+	command, method, path, body string
+	fields                      []string
+}{
+	{"whoami", "GET", "/api/v1/users/me", "", []string{"email", "username", "id", "isAdmin"}},
+	{"deployments list", "GET", "/api/v1/deployments/", "", []string{"items.0.id", "items.0.name", "items.0.deploymentUrl", "items.0.creationStep"}},
+	{"deployments list --offset 0 --limit 5", "GET", "/api/v1/deployments/?offset=0&limit=5", "", []string{"items.0.id"}},
+	{"deployments list --first 2 --after ''", "GET", "/api/v1/deployments/?first=2&after=", "", []string{"items.0.id"}},
+	{"deployments list --creation-step ready", "GET", "/api/v1/deployments/?creationStep=ready&creationStep=project", "", []string{"items.0.id"}},
+	{"deployments get", "GET", "/api/v1/deployments/{id}", "", []string{"deploymentUrl"}},
+	{"deployments update", "PUT", "/api/v1/deployments/{id}", `{"name":"Command line","releaseChannel":"latest","releaseChannelVersion":"v1.2.3"}`, []string{"releaseChannelVersion"}},
+	{"deployments update", "PUT", "/api/v1/deployments/{id}", `{}`, []string{"id"}},
+	{"deployments settings", "GET", "/api/v1/deployments/{id}/settings", "", []string{"id", "releaseChannel"}},
+	{"deployments versions", "GET", "/api/v1/deployments/{id}/versions", "", []string{"items.0.version", "items.0.releaseChannel", "items.0.isLatestInChannel", "items.0.isCurrent", "items.0.releaseChannelVersion"}},
+	{"deployments token", "POST", "/api/v1/deployments/{id}/token", "", []string{"cubeApiToken"}},
+	{"deployments build-status", "GET", "/api/v1/deployments/{id}/build-status", "", []string{"status"}},
+	{"deployments advance-step", "POST", "/api/v1/deployments/{id}/creation-step/advance", `{"creationStep":"schema"}`, []string{"creationStep"}},
+	{"deployments reset-step", "POST", "/api/v1/deployments/{id}/creation-step/reset", "", []string{"creationStep"}},
+	{"regions", "GET", "/api/v1/regions", "", []string{"items.0.id", "items.0.name", "items.0.title", "items.0.provider"}},
+	{"environments list", "GET", "/api/v1/deployments/{id}/environments", "", []string{"items.0.id", "items.0.type"}},
+	{"environments list --type ''", "GET", "/api/v1/deployments/{id}/environments?type=", "", []string{"items.0.id"}},
+	{"environments list", "GET", "/api/v1/deployments/{git}/environments", "", []string{"items.0.branch"}},
+	{"environments create-token", "POST", "/api/v1/deployments/{id}/environments/{env}/tokens", `{"security_context":{},"expires_in":60}`, []string{"data.token"}},
+	{"environments create-token --meta-sync", "POST", "/api/v1/deployments/{id}/environments/{env}/tokens-for-meta-sync", `{"security_context":{}}`, []string{"data.token"}},
+	{"environments tokens", "GET", "/api/v1/deployments/{id}/environments/{env}/tokens", "", []string{"items", "data", "pageInfo"}},
+	{"environments tokens --offset 0 --limit 5", "GET", "/api/v1/deployments/{id}/environments/{env}/tokens?offset=0&limit=5", "", []string{"items", "data"}},
+	{"variables set", "PUT", "/api/v1/deployments/{id}/env-vars", `{"env_variables":[{"name":"A","value":"1"}]}`, []string{"items.0.name"}},
+	{"variables list", "GET", "/api/v1/deployments/{id}/env-vars", "", []string{"items.0.name", "items.0.value"}},
+	{"data-model branches", "GET", "/build/api/v1/deployments/{git}/branches", "", []string{"items.0.name", "items.0.isStagingEnvironmentEnabled", "items.0.parentBranch"}},
+	{"data-model create-branch", "POST", "/build/api/v1/deployments/{git}/branches", `{"name":"cli","enterDevMode":false}`, []string{"branchName"}},
+	{"data-model delete-branch", "DELETE", "/build/api/v1/deployments/{git}/branches?branchName=cli", "", nil},
+	{"data-model disable-branch", "PUT", "/build/api/v1/deployments/{git}/branches/staging-environment", `{"branchName":"next","enabled":false}`, nil},
+	{"data-model pull", "POST", "/build/api/v1/deployments/{git}/pull", "", nil},
+	{"data-model pull --branch next", "POST", "/build/api/v1/deployments/{git}/pull", `{"branchName":"next"}`, nil},
+	{"api-keys list", "GET", "/api/v1/api-keys", "", []string{"items.0.id", "items.0.name"}},
+	{"spec", "GET", "/api/v1/spec", "", []string{"openapi", "info", "servers", "security", "components.schemas", "components.securitySchemes", "paths"}},
+	{"deployments delete", "DELETE", "/api/v1/deployments/{id}", "", nil},
+}
+
+func TestUpstreamCommandLineClientIsServed(t *testing.T) {
 	id := create(t, acme, "Command line")
 	runs(t, acme, id, "1.2.3")
-	admin := as{acme.host, "Api-Key " + acme.admin} // its scheme for keys that begin with sk-
+	admin := caller{acme.host, "Api-Key " + acme.admin} // its scheme for keys that begin with sk-
 	environment, _ := admin.call(t, "GET", "/api/v1/deployments/"+id+"/environments", nil).is(200).at("items.0.id").(string)
 	path := strings.NewReplacer("{id}", id, "{git}", acme.id, "{env}", environment)
-	for _, c := range []struct {
-		command, method, path, body string
-		reads                       []string
-	}{
-		{"whoami", "GET", "/api/v1/users/me", "", []string{"email", "username", "id", "isAdmin"}},
-		{"deployments list", "GET", "/api/v1/deployments/", "", []string{"items.0.id", "items.0.name", "items.0.deploymentUrl", "items.0.creationStep"}},
-		{"deployments list --offset 0 --limit 5", "GET", "/api/v1/deployments/?offset=0&limit=5", "", []string{"items.0.id"}},
-		{"deployments list --first 2 --after ''", "GET", "/api/v1/deployments/?first=2&after=", "", []string{"items.0.id"}},
-		{"deployments list --creation-step ready", "GET", "/api/v1/deployments/?creationStep=ready&creationStep=project", "", []string{"items.0.id"}},
-		{"deployments get", "GET", "/api/v1/deployments/{id}", "", []string{"deploymentUrl"}},
-		{"deployments update", "PUT", "/api/v1/deployments/{id}", `{"name":"Command line","releaseChannel":"latest","releaseChannelVersion":"v1.2.3"}`, []string{"releaseChannelVersion"}},
-		{"deployments update", "PUT", "/api/v1/deployments/{id}", `{}`, []string{"id"}},
-		{"deployments settings", "GET", "/api/v1/deployments/{id}/settings", "", []string{"id", "releaseChannel"}},
-		{"deployments versions", "GET", "/api/v1/deployments/{id}/versions", "", []string{"items.0.version", "items.0.releaseChannel", "items.0.isLatestInChannel", "items.0.isCurrent", "items.0.releaseChannelVersion"}},
-		{"deployments token", "POST", "/api/v1/deployments/{id}/token", "", []string{"cubeApiToken"}},
-		{"deployments build-status", "GET", "/api/v1/deployments/{id}/build-status", "", []string{"status"}},
-		{"deployments advance-step", "POST", "/api/v1/deployments/{id}/creation-step/advance", `{"creationStep":"schema"}`, []string{"creationStep"}},
-		{"deployments reset-step", "POST", "/api/v1/deployments/{id}/creation-step/reset", "", []string{"creationStep"}},
-		{"regions", "GET", "/api/v1/regions", "", []string{"items.0.id", "items.0.name", "items.0.title", "items.0.provider"}},
-		{"environments list", "GET", "/api/v1/deployments/{id}/environments", "", []string{"items.0.id", "items.0.type"}},
-		{"environments list --type ''", "GET", "/api/v1/deployments/{id}/environments?type=", "", []string{"items.0.id"}},
-		{"environments list", "GET", "/api/v1/deployments/{git}/environments", "", []string{"items.0.branch"}},
-		{"environments create-token", "POST", "/api/v1/deployments/{id}/environments/{env}/tokens", `{"security_context":{},"expires_in":60}`, []string{"data.token"}},
-		{"environments create-token --meta-sync", "POST", "/api/v1/deployments/{id}/environments/{env}/tokens-for-meta-sync", `{"security_context":{}}`, []string{"data.token"}},
-		{"environments tokens", "GET", "/api/v1/deployments/{id}/environments/{env}/tokens", "", []string{"items", "data", "pageInfo"}},
-		{"environments tokens --offset 0 --limit 5", "GET", "/api/v1/deployments/{id}/environments/{env}/tokens?offset=0&limit=5", "", []string{"items", "data"}},
-		{"variables set", "PUT", "/api/v1/deployments/{id}/env-vars", `{"env_variables":[{"name":"A","value":"1"}]}`, []string{"items.0.name"}},
-		{"variables list", "GET", "/api/v1/deployments/{id}/env-vars", "", []string{"items.0.name", "items.0.value"}},
-		{"data-model branches", "GET", "/build/api/v1/deployments/{git}/branches", "", []string{"items.0.name", "items.0.isStagingEnvironmentEnabled", "items.0.parentBranch"}},
-		{"data-model create-branch", "POST", "/build/api/v1/deployments/{git}/branches", `{"name":"cli","enterDevMode":false}`, []string{"branchName"}},
-		{"data-model delete-branch", "DELETE", "/build/api/v1/deployments/{git}/branches?branchName=cli", "", nil},
-		{"data-model disable-branch", "PUT", "/build/api/v1/deployments/{git}/branches/staging-environment", `{"branchName":"next","enabled":false}`, nil},
-		{"data-model pull", "POST", "/build/api/v1/deployments/{git}/pull", "", nil},
-		{"data-model pull --branch next", "POST", "/build/api/v1/deployments/{git}/pull", `{"branchName":"next"}`, nil},
-		{"api-keys list", "GET", "/api/v1/api-keys", "", []string{"items.0.id", "items.0.name"}},
-		{"spec", "GET", "/api/v1/spec", "", []string{"openapi", "info", "servers", "security", "components.schemas", "components.securitySchemes", "paths"}},
-		{"deployments delete", "DELETE", "/api/v1/deployments/{id}", "", nil},
-	} {
+	for _, c := range commandLineRequests {
 		t.Run(c.command, func(t *testing.T) {
 			var body any
 			if c.body != "" {
@@ -69,7 +71,7 @@ func TestCommandLineClient(t *testing.T) {
 			if a.status/100 != 2 {
 				t.Fatalf("%s: %d %s", a.what, a.status, a.raw)
 			}
-			for _, field := range c.reads {
+			for _, field := range c.fields {
 				if a.at(field) == nil {
 					t.Errorf("%s: no %s: %s", a.what, field, a.raw)
 				}
@@ -78,8 +80,8 @@ func TestCommandLineClient(t *testing.T) {
 	}
 }
 
-// kubectl and REST agree at every moment: what the one has written the other shows at once.
-func TestKubectlAndRESTAgree(t *testing.T) {
+// Writes of kubectl are visible over REST immediately, and vice versa.
+func TestKubectlAndRESTReadEachOthersWrites(t *testing.T) {
 	admin := acme.as(acme.admin)
 	id := create(t, acme, "Agreement")
 	d := object(t, acme, id)
@@ -100,13 +102,13 @@ func TestKubectlAndRESTAgree(t *testing.T) {
 			found = found || item["name"] == name
 		}
 		if !found {
-			t.Errorf("the list does not show %q", name)
+			t.Errorf("the list does not have %q", name)
 		}
 	}
 }
 
-// Decision 2: of many who create the same name at once, one wins.
-func TestOneNameManyCreators(t *testing.T) {
+// Decision 2: of concurrent creates with the same name, exactly one succeeds.
+func TestConcurrentCreatesOfOneName(t *testing.T) {
 	const many = 12
 	statuses := make([]int, many)
 	var all sync.WaitGroup
@@ -119,35 +121,35 @@ func TestOneNameManyCreators(t *testing.T) {
 		})
 	}
 	all.Wait()
-	won := 0
+	succeeded := 0
 	for _, status := range statuses {
 		if status == 200 {
-			won++
+			succeeded++
 		}
 	}
-	if won != 1 {
-		t.Errorf("%d creators of one name have won: %v", won, statuses)
+	if succeeded != 1 {
+		t.Errorf("%d creates succeeded: %v", succeeded, statuses)
 	}
 	list := &v1alpha1.DeploymentList{}
 	if err := k8s.List(t.Context(), list, client.InNamespace(globex.name)); err != nil {
 		t.Fatal(err)
 	}
-	left := 0
+	objects := 0
 	for i := range list.Items {
 		if list.Items[i].DisplayName() == "Contested" {
-			left++
+			objects++
 			if err := k8s.Delete(t.Context(), &list.Items[i]); err != nil {
 				t.Error(err)
 			}
 		}
 	}
-	if left != 1 {
-		t.Errorf("%d objects are left, want one", left)
+	if objects != 1 {
+		t.Errorf("%d objects, want 1", objects)
 	}
 }
 
-// Concurrent changes of one deployment: none is lost.
-func TestConcurrentChanges(t *testing.T) {
+// Concurrent updates of one deployment are all applied.
+func TestConcurrentUpdatesAreNotLost(t *testing.T) {
 	id := create(t, globex, "Concurrent")
 	var all sync.WaitGroup
 	for i := range 8 {
@@ -158,7 +160,7 @@ func TestConcurrentChanges(t *testing.T) {
 				if a.status == 200 {
 					return
 				}
-				if a.status != 409 { // changed by others too often: the client is told so, and tries again
+				if a.status != 409 { // too many conflicts: the client retries
 					t.Errorf("%d %s", a.status, a.raw)
 					return
 				}
@@ -168,12 +170,12 @@ func TestConcurrentChanges(t *testing.T) {
 	all.Wait()
 	if env := object(t, globex, id).Spec.Env; len(env) != 8 {
 		text, _ := json.Marshal(env)
-		t.Errorf("%d variables are there, want 8: %s", len(env), text)
+		t.Errorf("%d variables, want 8: %s", len(env), text)
 	}
 }
 
-// Concurrent changes of one secret: whoever is last has its value there, and only that.
-func TestConcurrentSecrets(t *testing.T) {
+// After concurrent updates of one secret, the Secret has only the last value.
+func TestConcurrentUpdatesOfASecretKeepTheLastValue(t *testing.T) {
 	id := create(t, globex, "Secrets")
 	var all sync.WaitGroup
 	for i := range 8 {

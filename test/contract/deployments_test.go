@@ -16,14 +16,14 @@ import (
 	"github.com/quoin-dev/quoin/test/contract/internal/apiclient"
 )
 
-// creation is the body that the command line client sends.
+// creation returns the body that the command-line client sends.
 func creation(name string) map[string]any {
 	return map[string]any{
 		"name": name, "region": "here", "cloudProvider": "cubecloud", "targetPlatform": "aws", "isManaged": true, "creationStep": "project",
 	}
 }
 
-// create makes a deployment over REST and removes it at the end of the test.
+// create creates a deployment over REST and deletes it at the end of the test.
 func create(t *testing.T, a *account, name string) string {
 	t.Helper()
 	id, _ := a.as(a.admin).call(t, "POST", "/build/api/v1/deployments", creation(name)).is(200).at("id").(string)
@@ -41,7 +41,7 @@ func create(t *testing.T, a *account, name string) string {
 	return id
 }
 
-// object is the Deployment with a number.
+// object returns the Deployment with an id.
 func object(t *testing.T, a *account, id string) *v1alpha1.Deployment {
 	t.Helper()
 	list := &v1alpha1.DeploymentList{}
@@ -49,13 +49,13 @@ func object(t *testing.T, a *account, id string) *v1alpha1.Deployment {
 		t.Fatal(err)
 	}
 	if len(list.Items) != 1 {
-		t.Fatalf("%d deployments have the number %s", len(list.Items), id)
+		t.Fatalf("%d deployments have the id %s", len(list.Items), id)
 	}
 	return &list.Items[0]
 }
 
 // Spec: "List deployments".
-func TestListDeployments(t *testing.T) {
+func TestDeploymentsAreListedInBothShapes(t *testing.T) {
 	admin := acme.as(acme.admin)
 	a := admin.call(t, "GET", "/api/v1/deployments", nil).is(200)
 	a.want("data.deployments.0.id", acme.id).want("data.deployments.0.name", "analytics")
@@ -64,23 +64,23 @@ func TestListDeployments(t *testing.T) {
 	if _, err := time.Parse(time.RFC3339, created); err != nil {
 		t.Errorf("created_at is %q, want an ISO 8601 timestamp", created)
 	}
-	t.Run("the other documented shape", func(t *testing.T) {
+	t.Run("items and pageInfo", func(t *testing.T) {
 		a := admin.call(t, "GET", "/api/v1/deployments?first=1", nil).is(200)
 		a.want("items.0.id", acme.id).want("items.0.deploymentUrl", "https://analytics.data.acme.example.com").want("items.0.creationStep", "ready")
 		a.want("pageInfo.hasNextPage", false).want("pageInfo.hasPreviousPage", false)
 	})
-	t.Run("a trailing slash is another spelling", func(t *testing.T) {
+	t.Run("trailing slash", func(t *testing.T) {
 		admin.call(t, "GET", "/api/v1/deployments/", nil).is(200).want("items.0.id", acme.id)
 	})
-	t.Run("by step of creation", func(t *testing.T) {
+	t.Run("filter by creationStep", func(t *testing.T) {
 		if n := len(admin.call(t, "GET", "/api/v1/deployments?creationStep=project&creationStep=upload", nil).is(200).list("items")); n != 0 {
-			t.Errorf("%d deployments are at project or upload, want none", n)
+			t.Errorf("%d deployments with the step project or upload, want none", n)
 		}
 		admin.call(t, "GET", "/api/v1/deployments?creationStep=ready&creationStep=demo", nil).is(200).want("items.0.id", acme.id)
 	})
 }
 
-func TestPagesOfDeployments(t *testing.T) {
+func TestDeploymentsArePaged(t *testing.T) {
 	admin := globex.as(globex.admin)
 	want := []string{globex.id}
 	for i := range 4 {
@@ -96,7 +96,7 @@ func TestPagesOfDeployments(t *testing.T) {
 			}
 		}
 		if strings.Join(got, " ") != strings.Join(want, " ") {
-			t.Errorf("the pages hold %v, want %v", got, want)
+			t.Errorf("the pages have %v, want %v", got, want)
 		}
 	})
 	t.Run("by cursor", func(t *testing.T) {
@@ -111,18 +111,18 @@ func TestPagesOfDeployments(t *testing.T) {
 			a.want("pageInfo.hasNextPage", len(got) < 5)
 		}
 		if strings.Join(got, " ") != strings.Join(want, " ") {
-			t.Errorf("the pages hold %v, want %v", got, want)
+			t.Errorf("the pages have %v, want %v", got, want)
 		}
 	})
 	t.Run("an empty page", func(t *testing.T) {
 		if n := len(admin.call(t, "GET", "/api/v1/deployments?limit=0", nil).is(200).list("data.deployments")); n != 0 {
-			t.Errorf("limit=0 gave %d", n)
+			t.Errorf("limit=0 returns %d deployments", n)
 		}
 		admin.call(t, "GET", "/api/v1/deployments?offset=99", nil).is(200).want("pagination.total", 5.0)
 	})
 }
 
-func TestWrongParameters(t *testing.T) {
+func TestInvalidParametersAreRejected(t *testing.T) {
 	admin := acme.as(acme.admin)
 	for query, words := range map[string][]string{
 		"offset=-1":            {"offset", "-1"},
@@ -140,38 +140,38 @@ func TestWrongParameters(t *testing.T) {
 		"creationStep=nowhere": {"creationStep", "nowhere", "project"},
 	} {
 		t.Run(query, func(t *testing.T) {
-			admin.call(t, "GET", "/api/v1/deployments?"+query, nil).refused(400, words...)
+			admin.call(t, "GET", "/api/v1/deployments?"+query, nil).rejected(400, words...)
 		})
 	}
 	t.Run("type of environments", func(t *testing.T) {
-		admin.call(t, "GET", "/api/v1/deployments/"+acme.id+"/environments?type=test", nil).refused(400, "type", "test", "production")
+		admin.call(t, "GET", "/api/v1/deployments/"+acme.id+"/environments?type=test", nil).rejected(400, "type", "test", "production")
 	})
 }
 
-func TestOneDeployment(t *testing.T) {
+func TestDeploymentIsReadByID(t *testing.T) {
 	admin := acme.as(acme.admin)
 	admin.call(t, "GET", "/api/v1/deployments/"+acme.id, nil).is(200).want("id", acme.id).want("name", "analytics")
 	admin.call(t, "GET", "/api/v1/deployments/"+acme.id+"/", nil).is(200)
-	admin.call(t, "GET", "/api/v1/deployments/999", nil).refused(404, "999")
-	admin.call(t, "GET", "/api/v1/deployments/analytics", nil).refused(400, "deploymentId", "analytics")
-	admin.call(t, "GET", "/api/v1/deployments/01", nil).refused(404)
-	admin.call(t, "PATCH", "/api/v1/deployments/"+acme.id, nil).refused(405, "PATCH", "GET", "PUT", "DELETE")
-	admin.call(t, "GET", "/api/v1/nothing", nil).refused(404)
+	admin.call(t, "GET", "/api/v1/deployments/999", nil).rejected(404, "999")
+	admin.call(t, "GET", "/api/v1/deployments/analytics", nil).rejected(400, "deploymentId", "analytics")
+	admin.call(t, "GET", "/api/v1/deployments/01", nil).rejected(404)
+	admin.call(t, "PATCH", "/api/v1/deployments/"+acme.id, nil).rejected(405, "PATCH", "GET", "PUT", "DELETE")
+	admin.call(t, "GET", "/api/v1/nothing", nil).rejected(404)
 }
 
 // Contract: "Deployment Creation", and `cube deployments create`.
-func TestCreateDeployment(t *testing.T) {
+func TestDeploymentIsCreated(t *testing.T) {
 	admin := acme.as(acme.admin)
 	id := create(t, acme, "Q3 Reports")
 	a := admin.call(t, "GET", "/api/v1/deployments/"+id, nil).is(200)
 	a.want("name", "Q3 Reports").want("creationStep", "project").want("deploymentUrl", "https://q3-reports.data.acme.example.com")
 	d := object(t, acme, id)
 	if d.Name != "q3-reports" || d.Spec.DisplayName != "Q3 Reports" || d.Spec.ReleaseChannel != "latest" {
-		t.Errorf("kubectl sees %s: %+v", d.Name, d.Spec)
+		t.Errorf("the object is %s: %+v", d.Name, d.Spec)
 	}
 	apiclient.Soon(t, func() error {
 		if d := object(t, acme, id); d.Status.CurrentVersion != "1.2.3" {
-			return fmt.Errorf("runs %q: %v", d.Status.CurrentVersion, d.Status.Conditions)
+			return fmt.Errorf("the deployment runs %q: %v", d.Status.CurrentVersion, d.Status.Conditions)
 		}
 		return nil
 	})
@@ -180,30 +180,30 @@ func TestCreateDeployment(t *testing.T) {
 		t.Error(err)
 	}
 	if len(model.OwnerReferences) != 1 || model.OwnerReferences[0].UID != d.UID {
-		t.Errorf("the model does not go with the deployment: %v", model.OwnerReferences)
+		t.Errorf("the owner of the model is not the deployment: %v", model.OwnerReferences)
 	}
-	t.Run("its name is taken, in any case", func(t *testing.T) {
-		admin.call(t, "POST", "/build/api/v1/deployments", creation("q3 reports")).refused(409, "name", "q3 reports")
+	t.Run("the name is unique, ignoring case", func(t *testing.T) {
+		admin.call(t, "POST", "/build/api/v1/deployments", creation("q3 reports")).rejected(409, "name", "q3 reports")
 	})
-	t.Run("names that make the same object name", func(t *testing.T) {
+	t.Run("names that map to the same object name", func(t *testing.T) {
 		other := create(t, acme, "Q3: Reports!")
 		if got := object(t, acme, other).Name; got != "q3-reports-2" {
-			t.Errorf("the object is called %q", got)
+			t.Errorf("the name of the object is %q", got)
 		}
 	})
 	t.Run("names without a letter", func(t *testing.T) {
 		if got := object(t, acme, create(t, acme, "2026 – Σ")).Name; got != "d-2026" {
-			t.Errorf("the object is called %q", got)
+			t.Errorf("the name of the object is %q", got)
 		}
 	})
-	t.Run("steps of the creation", func(t *testing.T) {
+	t.Run("creation steps", func(t *testing.T) {
 		admin.call(t, "POST", "/api/v1/deployments/"+id+"/creation-step/advance", map[string]any{"creationStep": "databases"}).is(200).want("creationStep", "databases")
 		admin.call(t, "POST", "/api/v1/deployments/"+id+"/creation-step/reset", nil).is(200).want("creationStep", "project")
-		admin.call(t, "POST", "/api/v1/deployments/"+id+"/creation-step/advance", map[string]any{"creationStep": "moon"}).refused(400, "creationStep", "moon", "databases")
+		admin.call(t, "POST", "/api/v1/deployments/"+id+"/creation-step/advance", map[string]any{"creationStep": "moon"}).rejected(400, "creationStep", "moon", "databases")
 	})
 }
 
-func TestCreateDeploymentRefused(t *testing.T) {
+func TestInvalidDeploymentsAreNotCreated(t *testing.T) {
 	admin := acme.as(acme.admin)
 	for name, c := range map[string]struct {
 		change map[string]any
@@ -222,13 +222,13 @@ func TestCreateDeploymentRefused(t *testing.T) {
 		"unknown field":         {map[string]any{"colour": "red"}, []string{"colour"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			body := creation("Refused")
+			body := creation("Rejected")
 			for key, value := range c.change {
 				if body[key] = value; value == nil {
 					delete(body, key)
 				}
 			}
-			admin.call(t, "POST", "/build/api/v1/deployments", body).refused(400, c.words...)
+			admin.call(t, "POST", "/build/api/v1/deployments", body).rejected(400, c.words...)
 		})
 	}
 	list := &v1alpha1.DeploymentList{}
@@ -236,34 +236,34 @@ func TestCreateDeploymentRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range list.Items {
-		if strings.Contains(list.Items[i].DisplayName(), "Refused") {
-			t.Errorf("%s was written all the same", list.Items[i].Name)
+		if strings.Contains(list.Items[i].DisplayName(), "Rejected") {
+			t.Errorf("%s was created", list.Items[i].Name)
 		}
 	}
 }
 
-func TestDeleteDeployment(t *testing.T) {
+func TestDeploymentIsDeletedAndItsIDNotReused(t *testing.T) {
 	admin := acme.as(acme.admin)
 	id := create(t, acme, "Short-lived")
 	d := object(t, acme, id)
 	admin.call(t, "DELETE", "/api/v1/deployments/"+id, nil).is(200).want("success", true)
-	admin.call(t, "GET", "/api/v1/deployments/"+id, nil).refused(404)
-	admin.call(t, "DELETE", "/api/v1/deployments/"+id, nil).refused(404)
+	admin.call(t, "GET", "/api/v1/deployments/"+id, nil).rejected(404)
+	admin.call(t, "DELETE", "/api/v1/deployments/"+id, nil).rejected(404)
 	for _, item := range admin.call(t, "GET", "/api/v1/deployments", nil).is(200).list("items") {
 		if item["id"] == id {
-			t.Error("it is still on the list")
+			t.Error("the list still has the deployment")
 		}
 	}
 	if err := k8s.Get(t.Context(), client.ObjectKeyFromObject(d), d); !apierrors.IsNotFound(err) {
-		t.Errorf("kubectl still sees it: %v", err)
+		t.Errorf("the object still exists: %v", err)
 	}
 	if next := create(t, acme, "Short-lived"); next == id {
-		t.Errorf("the number %s was given again", id)
+		t.Errorf("the id %s was reused", id)
 	}
 }
 
-// Contract: "GET D/settings" and "PUT D": partial, null and absent change nothing.
-func TestSettings(t *testing.T) {
+// Contract: "GET D/settings" and "PUT D": null and absent fields change nothing.
+func TestSettingsAreUpdatedPartially(t *testing.T) {
 	admin := acme.as(acme.admin)
 	admin.call(t, "GET", "/api/v1/deployments/"+acme.id+"/settings", nil).is(200).
 		want("id", acme.id).want("name", "analytics").want("releaseChannel", "latest").want("releaseChannelVersionHold", false).
@@ -278,43 +278,43 @@ func TestSettings(t *testing.T) {
 	for _, body := range []any{nil, map[string]any{}, map[string]any{"name": nil, "customDomain": nil, "templateVariables": map[string]any{}}, map[string]any{"name": "Renamed"}} {
 		admin.call(t, "PUT", path, body).is(200).want("name", "Renamed").want("customDomain", "cube.acme.example")
 	}
-	if now := object(t, acme, id).Generation; now != generation {
-		t.Errorf("a change of nothing was written: generation %d, was %d", now, generation)
+	if after := object(t, acme, id).Generation; after != generation {
+		t.Errorf("requests without changes were written: generation %d, was %d", after, generation)
 	}
-	t.Run("what cannot be changed may be sent as it is", func(t *testing.T) {
+	t.Run("read-only fields are accepted with their current value", func(t *testing.T) {
 		admin.call(t, "PUT", path, map[string]any{"region": "here", "cloudProvider": "cubecloud", "deployMode": "cli", "creationMethod": "upload"}).is(200).want("creationMethod", "upload")
-		admin.call(t, "PUT", path, map[string]any{"region": "mars"}).refused(400, "region", "mars", "here")
-		admin.call(t, "PUT", path, map[string]any{"deployMode": "git"}).refused(400, "deployMode", "cli")
-		admin.call(t, "PUT", path, map[string]any{"cloudProvider": "gcp"}).refused(400, "cloudProvider", "cubecloud")
+		admin.call(t, "PUT", path, map[string]any{"region": "mars"}).rejected(400, "region", "mars", "here")
+		admin.call(t, "PUT", path, map[string]any{"deployMode": "git"}).rejected(400, "deployMode", "cli")
+		admin.call(t, "PUT", path, map[string]any{"cloudProvider": "gcp"}).rejected(400, "cloudProvider", "cubecloud")
 	})
 	admin.call(t, "PUT", path, map[string]any{"customDomain": ""}).is(200).want("customDomain", nil)
 	for name, c := range map[string]struct {
 		body  map[string]any
 		words []string
 	}{
-		"image":               {map[string]any{"cubeImageCloud": "x"}, []string{"cubeImageCloud"}},
-		"not here":            {map[string]any{"cspsConfig": map[string]any{}}, []string{"cspsConfig"}},
-		"unknown variable":    {map[string]any{"templateVariables": map[string]any{"colour": 1}}, []string{"templateVariables", "colour"}},
-		"template":            {map[string]any{"template": "multiCluster"}, []string{"template", "multiCluster", "simpleCluster"}},
-		"too many replicas":   {map[string]any{"templateVariables": map[string]any{"replicas": 101}}, []string{"replicas", "101"}},
-		"no Git":              {map[string]any{"deployBranchName": "main"}, []string{"deployBranchName", "Git"}},
-		"name of another":     {map[string]any{"name": "analytics"}, nil},
-		"domain is no domain": {map[string]any{"customDomain": "a b"}, []string{"customDomain"}},
+		"image":             {map[string]any{"cubeImageCloud": "x"}, []string{"cubeImageCloud"}},
+		"unsupported":       {map[string]any{"cspsConfig": map[string]any{}}, []string{"cspsConfig"}},
+		"unknown variable":  {map[string]any{"templateVariables": map[string]any{"colour": 1}}, []string{"templateVariables", "colour"}},
+		"template":          {map[string]any{"template": "multiCluster"}, []string{"template", "multiCluster", "simpleCluster"}},
+		"too many replicas": {map[string]any{"templateVariables": map[string]any{"replicas": 101}}, []string{"replicas", "101"}},
+		"not in Git":        {map[string]any{"deployBranchName": "main"}, []string{"deployBranchName", "Git"}},
+		"name of another":   {map[string]any{"name": "analytics"}, nil},
+		"invalid domain":    {map[string]any{"customDomain": "a b"}, []string{"customDomain"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			status := 400
 			if c.words == nil {
 				status = 409
 			}
-			admin.call(t, "PUT", path, c.body).refused(status, c.words...)
+			admin.call(t, "PUT", path, c.body).rejected(status, c.words...)
 		})
 	}
-	if now := object(t, acme, id); now.Spec.DisplayName != "Renamed" || now.Spec.Size != "" {
-		t.Errorf("what was refused has changed something: %+v", now.Spec)
+	if d := object(t, acme, id); d.Spec.DisplayName != "Renamed" || d.Spec.Size != "" {
+		t.Errorf("a rejected request changed the spec: %+v", d.Spec)
 	}
 }
 
-func TestBuildStatus(t *testing.T) {
+func TestBuildStatusOfABranch(t *testing.T) {
 	admin := acme.as(acme.admin)
 	path := "/api/v1/deployments/" + acme.id + "/build-status"
 	a := admin.call(t, "GET", path, nil).is(200).want("status", "built").want("branchName", "main").want("mode", "production").want("deploymentId", acme.id)
@@ -326,20 +326,19 @@ func TestBuildStatus(t *testing.T) {
 	admin.call(t, "GET", path+"?branchName=next", nil).is(200).want("status", "none").want("errorText", "Branch is not active")
 }
 
-// TestPull: who has pushed has the repository read at once, and is told whether something came.
-func TestPull(t *testing.T) {
+// A pull triggers an immediate fetch, and reports whether there are new commits.
+func TestPullFetchesImmediately(t *testing.T) {
 	admin := acme.as(acme.admin)
 	path := "/build/api/v1/deployments/" + acme.id + "/pull"
 	admin.call(t, "POST", path, nil).is(200).want("buildTriggered", false)
 	admin.call(t, "POST", path, map[string]any{"branchName": "next"}).is(200).want("buildTriggered", false)
-	admin.call(t, "POST", path, map[string]any{"branchName": "gone"}).refused(404, "gone")
-	admin.call(t, "POST", path, map[string]any{"branch": "next"}).refused(400, "branch")
+	admin.call(t, "POST", path, map[string]any{"branchName": "gone"}).rejected(404, "gone")
+	admin.call(t, "POST", path, map[string]any{"branch": "next"}).rejected(400, "branch")
 	id := create(t, acme, "Nothing to pull")
-	admin.call(t, "POST", "/build/api/v1/deployments/"+id+"/pull", nil).refused(409, "not in Git")
+	admin.call(t, "POST", "/build/api/v1/deployments/"+id+"/pull", nil).rejected(409, "not in Git")
 }
 
-// TestBuildStatusWords: what is behind each word.
-func TestBuildStatusWords(t *testing.T) {
+func TestBuildStatusReportsARejectedModel(t *testing.T) {
 	admin := acme.as(acme.admin)
 	path := "/api/v1/deployments/" + acme.id + "/build-status"
 	setModel := func(failed *v1alpha1.FailedModel) {

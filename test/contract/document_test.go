@@ -14,7 +14,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-// specification is the served document, and its schemas ready to be checked against.
+// specification is the served OpenAPI document, with a compiler of its schemas.
 type specification struct {
 	t        *testing.T
 	compiler *jsonschema.Compiler
@@ -61,13 +61,13 @@ func readSpecification(t *testing.T) *specification {
 	return s
 }
 
-// check says whether an answer is one that the document describes.
-func (s *specification) check(path, method string, op operation, a *answer) error {
-	response, ok := op.Responses[fmt.Sprint(a.status)]
+// check returns an error unless the document describes the response.
+func (s *specification) check(path, method string, op operation, a *response) error {
+	documented, ok := op.Responses[fmt.Sprint(a.status)]
 	if !ok {
 		return fmt.Errorf("status %d is not in the document: %s", a.status, a.raw)
 	}
-	if response.Content["application/json"].Schema == nil {
+	if documented.Content["application/json"].Schema == nil {
 		return nil
 	}
 	pointer := fmt.Sprintf("https://spec.test/#/paths/%s/%s/responses/%d/content/application~1json/schema",
@@ -86,16 +86,16 @@ func (s *specification) check(path, method string, op operation, a *answer) erro
 	return nil
 }
 
-// odd are values that nobody expects.
-var odd = []any{
+// oddValues are unusual values for any field.
+var oddValues = []any{
 	nil, "", " ", "\x00", "😀", strings.Repeat("x", 5000), "../..", "%2e%2e", "'; DROP TABLE x; --", -1, 0, 1, 1.5, 9007199254740993, 1e300,
 	true, false, []any{}, []any{nil}, map[string]any{}, map[string]any{"": nil}, "null", "[ENCRYPTED]", "dev-x", "main", "next",
 }
 
-// value makes up a value for a schema: mostly one that fits.
+// value returns a random value for a schema, which is mostly valid.
 func (s *specification) value(r *rand.Rand, schema map[string]any, depth int) any {
 	if r.IntN(12) == 0 || depth > 5 {
-		return odd[r.IntN(len(odd))]
+		return oddValues[r.IntN(len(oddValues))]
 	}
 	if ref, ok := schema["$ref"].(string); ok {
 		return s.value(r, s.schemas[ref[strings.LastIndex(ref, "/")+1:]], depth+1)
@@ -109,26 +109,26 @@ func (s *specification) value(r *rand.Rand, schema map[string]any, depth int) an
 	}
 	switch kind {
 	case "object":
-		made := map[string]any{}
+		object := map[string]any{}
 		properties, _ := schema["properties"].(map[string]any)
 		required, _ := schema["required"].([]any)
 		for _, name := range slices.Sorted(maps.Keys(properties)) {
 			if slices.Contains(required, any(name)) && r.IntN(10) > 0 || r.IntN(3) == 0 {
 				property, _ := properties[name].(map[string]any)
-				made[name] = s.value(r, property, depth+1)
+				object[name] = s.value(r, property, depth+1)
 			}
 		}
 		if r.IntN(15) == 0 {
-			made["unexpected"] = 1
+			object["unexpected"] = 1
 		}
-		return made
+		return object
 	case "array":
 		items, _ := schema["items"].(map[string]any)
-		made := make([]any, r.IntN(3))
-		for i := range made {
-			made[i] = s.value(r, items, depth+1)
+		array := make([]any, r.IntN(3))
+		for i := range array {
+			array[i] = s.value(r, items, depth+1)
 		}
-		return made
+		return array
 	case "integer", "number":
 		return r.IntN(30) - 2
 	case "boolean":
@@ -142,7 +142,7 @@ func (s *specification) value(r *rand.Rand, schema map[string]any, depth int) an
 	return []string{"a", "Fuzz", "next", "v1.2.3", "1.1.0", "latest", "here", "cubecloud"}[r.IntN(8)]
 }
 
-// request makes up a request for an operation.
+// request returns a random request for an operation.
 func (s *specification) request(r *rand.Rand, path string, op operation, ids map[string]string) (string, any) {
 	query := url.Values{}
 	for _, p := range op.Parameters {
@@ -150,9 +150,9 @@ func (s *specification) request(r *rand.Rand, path string, op operation, ids map
 		case p.In == "path":
 			filled := ids[p.Name]
 			if filled == "" || r.IntN(8) == 0 {
-				filled = fmt.Sprint(odd[2+r.IntN(len(odd)-2)]) // an empty one is another path
+				filled = fmt.Sprint(oddValues[2+r.IntN(len(oddValues)-2)]) // an empty value is another path
 				if filled == globex.id {
-					filled = "0" // other tests need it
+					filled = "0" // other tests use it
 				}
 			}
 			path = strings.ReplaceAll(path, "{"+p.Name+"}", url.PathEscape(filled))
@@ -172,9 +172,9 @@ func (s *specification) request(r *rand.Rand, path string, op operation, ids map
 	return path, s.value(r, op.RequestBody.Content["application/json"].Schema, 0)
 }
 
-// Every route, with values from its own document: no 5xx, no status that is not listed, and
-// answers are what the document says they are.
-func TestRoutesAnswerAsTheDocumentSays(t *testing.T) {
+// TestResponsesMatchTheDocument sends random requests, generated from the document, to every route: no status is 5xx or
+// undocumented, and every response matches its schema.
+func TestResponsesMatchTheDocument(t *testing.T) {
 	s := readSpecification(t)
 	admin := globex.as(globex.admin)
 	rounds := 25
@@ -183,29 +183,7 @@ func TestRoutesAnswerAsTheDocumentSays(t *testing.T) {
 	}
 	r := rand.New(rand.NewPCG(20261121, 3))
 	id := create(t, globex, "Document")
-	answered := map[string]int{}
-	creations := s.paths["/build/api/v1/deployments"]["post"]
-	if err := s.check("/build/api/v1/deployments", "post", creations, admin.call(t, "POST", "/build/api/v1/deployments", creation("Document 2")).is(200)); err != nil {
-		t.Error(err)
-	}
-	answered[creations.OperationID]++ // few of the bodies made up here are as lucky
-	for _, c := range []struct {
-		method, path string
-		body         any
-		status       int
-	}{ // they need a model in Git
-		{"put", "/branches/staging-environment", map[string]any{"enabled": false, "branchName": "next"}, 200},
-		{"post", "/pull", map[string]any{"branchName": "next"}, 200},
-		{"post", "/git-hook", nil, 202},
-	} {
-		path := "/build/api/v1/deployments/{deploymentId}" + c.path
-		op := s.paths[path][c.method]
-		a := admin.call(t, strings.ToUpper(c.method), strings.Replace(path, "{deploymentId}", globex.id, 1), c.body).is(c.status)
-		if err := s.check(path, c.method, op, a); err != nil {
-			t.Error(err)
-		}
-		answered[op.OperationID]++
-	}
+	succeeded := s.checkValidRequests(t)
 	for range rounds {
 		for _, path := range slices.Sorted(maps.Keys(s.paths)) {
 			for _, method := range slices.Sorted(maps.Keys(s.paths[path])) {
@@ -219,33 +197,57 @@ func TestRoutesAnswerAsTheDocumentSays(t *testing.T) {
 				if a.status >= 500 {
 					t.Errorf("%s with %v: %d %s", a.what, body, a.status, a.raw)
 				}
-				// A path that is no path at all is answered before any route is.
 				if err := s.check(path, method, op, a); err != nil {
 					t.Errorf("%s with %v: %v", a.what, body, err)
 				}
 				if a.status < 300 {
-					answered[op.OperationID]++
+					succeeded[op.OperationID] = true
 				}
 			}
 		}
 	}
 	for path, methods := range s.paths {
 		for method, op := range methods {
-			if answered[op.OperationID] == 0 && !testing.Short() && !strings.Contains(path, "api-keys/{") {
-				t.Errorf("%s %s never succeeded: this test shows nothing of its answer", method, path)
+			if !succeeded[op.OperationID] && !testing.Short() && !strings.Contains(path, "api-keys/{") {
+				t.Errorf("%s %s never succeeded, so its response was not checked", method, path)
 			}
 		}
 	}
-	list := admin.call(t, "GET", "/api/v1/api-keys", nil).is(200).list("items")
-	for _, key := range list {
+	for _, key := range admin.call(t, "GET", "/api/v1/api-keys", nil).is(200).list("items") {
 		if id := key["id"].(string); id != "admin" {
 			admin.call(t, "DELETE", "/api/v1/api-keys/"+id, nil).is(200)
 		}
 	}
 }
 
-// The one table from route to permission, as the document shows it.
-func TestPermissions(t *testing.T) {
+// checkValidRequests checks the responses to valid requests of operations for which random requests rarely succeed. It
+// returns these operations.
+func (s *specification) checkValidRequests(t *testing.T) map[string]bool {
+	t.Helper()
+	succeeded := map[string]bool{}
+	for _, c := range []struct {
+		method, path string
+		body         any
+		status       int
+	}{
+		{"post", "/build/api/v1/deployments", creation("Document 2"), 200},
+		// These need a model in Git.
+		{"put", "/build/api/v1/deployments/{deploymentId}/branches/staging-environment", map[string]any{"enabled": false, "branchName": "next"}, 200},
+		{"post", "/build/api/v1/deployments/{deploymentId}/pull", map[string]any{"branchName": "next"}, 200},
+		{"post", "/build/api/v1/deployments/{deploymentId}/git-hook", nil, 202},
+	} {
+		op := s.paths[c.path][c.method]
+		a := globex.as(globex.admin).call(t, strings.ToUpper(c.method), strings.Replace(c.path, "{deploymentId}", globex.id, 1), c.body).is(c.status)
+		if err := s.check(c.path, c.method, op, a); err != nil {
+			t.Error(err)
+		}
+		succeeded[op.OperationID] = true
+	}
+	return succeeded
+}
+
+// TestRoutesRequireTheirPermission checks every operation of the document with a key for each permission.
+func TestRoutesRequireTheirPermission(t *testing.T) {
 	s := readSpecification(t)
 	want := map[string]string{
 		"getDeployments": "DeploymentRead", "createDeployment": "DeploymentCreate", "getDeployment": "DeploymentRead",
@@ -258,7 +260,7 @@ func TestPermissions(t *testing.T) {
 		"exportAuditLogs": "AuditLogManage", "listApiKeys": "Admin", "createApiKey": "Admin", "getApiKey": "Admin", "deleteApiKey": "Admin",
 	}
 	every := []string{"AuditLogManage", "DeploymentsManage", "DeploymentCreate", "DeploymentRead", "DeploymentUpdate", "DeploymentDelete", "SecretsManage", "SchemaRead", "SchemaUpdate", "SqlRunnerRead", "ScimManage"}
-	tokens := map[string]as{}
+	tokens := map[string]caller{}
 	for _, permission := range every {
 		a := acme.as(acme.admin).call(t, "POST", "/api/v1/api-keys", map[string]any{"name": permission, "permissions": []string{permission}}).is(200)
 		token, _ := a.at("token").(string)
@@ -274,16 +276,16 @@ func TestPermissions(t *testing.T) {
 	found := 0
 	for path, methods := range s.paths {
 		for method, op := range methods {
-			needs, ok := want[op.OperationID]
+			required, ok := want[op.OperationID]
 			if found++; !ok {
 				t.Errorf("%s is not in the table of this test", op.OperationID)
 				continue
 			}
-			// The number 999 does not exist and the body is wrong: whoever may, gets no further.
+			// The id 999 does not exist and the body is invalid, so that authorized requests change nothing.
 			filled := strings.NewReplacer("{deploymentId}", "999", "{environmentId}", "1", "{apiKeyId}", "none").Replace(path)
 			for permission, caller := range tokens {
-				may := needs == "" || permission == needs || slices.Contains(implies[permission], needs)
-				if status := caller.call(t, strings.ToUpper(method), filled, "[]").status; (status != 403) != may {
+				allowed := required == "" || permission == required || slices.Contains(implies[permission], required)
+				if status := caller.call(t, strings.ToUpper(method), filled, "[]").status; (status != 403) != allowed {
 					t.Errorf("%s %s with %s: %d", method, path, permission, status)
 				}
 			}

@@ -1,6 +1,7 @@
 package contract_test
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -15,12 +16,35 @@ import (
 	"github.com/quoin-dev/quoin/test/contract/internal/apiclient"
 )
 
-// Spec: "List environments of a deployment", and the staging toggle with its transitions.
-func TestEnvironmentsAndStaging(t *testing.T) {
-	admin := acme.as(acme.admin)
-	environments := "/api/v1/deployments/" + acme.id + "/environments"
-	staging := "/build/api/v1/deployments/" + acme.id + "/branches/staging-environment"
-	a := admin.call(t, "GET", environments, nil).is(200)
+// environmentsPath and stagingPath return the routes of the deployment "analytics" of acme.
+func environmentsPath() string { return "/api/v1/deployments/" + acme.id + "/environments" }
+func stagingPath() string {
+	return "/build/api/v1/deployments/" + acme.id + "/branches/staging-environment"
+}
+
+// countEnvironments returns the number of environments of a type.
+func countEnvironments(t *testing.T, kind string) int {
+	t.Helper()
+	return len(acme.as(acme.admin).call(t, "GET", environmentsPath()+"?type="+kind, nil).is(200).list("data.environments"))
+}
+
+// branchIDs returns the ids of the branches by name.
+func branchIDs(t *testing.T) map[string]float64 {
+	t.Helper()
+	branches := acme.as(acme.admin).call(t, "GET", "/build/api/v1/deployments/"+acme.id+"/branches", nil).is(200)
+	ids := map[string]float64{}
+	for _, b := range branches.list("items") {
+		ids[b["name"].(string)], _ = b["id"].(float64)
+	}
+	if len(ids) != 3 || ids["next"] == 0 || len(branches.list("data")) != 3 {
+		t.Fatalf("branches: %s", branches.raw)
+	}
+	return ids
+}
+
+// Spec: "List environments of a deployment".
+func TestEnvironmentsAreListedWithTheirEndpoints(t *testing.T) {
+	a := acme.as(acme.admin).call(t, "GET", environmentsPath(), nil).is(200)
 	a.want("data.environments.0.name", "production").want("data.environments.0.type", "production").want("pagination.total", 1.0)
 	a.want("data.environments.0.api_credentials.rest.url", "https://analytics.data.acme.example.com/cubejs-api")
 	if host, _ := a.at("data.environments.0.api_credentials.sql.host").(string); host == "" {
@@ -32,44 +56,44 @@ func TestEnvironmentsAndStaging(t *testing.T) {
 	if id, ok := a.at("items.0.id").(string); !ok || id == "" {
 		t.Errorf("the id is a string of digits: %s", a.raw)
 	}
-	listed := func(kind string) int {
-		return len(admin.call(t, "GET", environments+"?type="+kind, nil).is(200).list("data.environments"))
+	for kind, want := range map[string]int{"production": 1, "staging": 0, "development": 0} {
+		if got := countEnvironments(t, kind); got != want {
+			t.Errorf("%d %s environments, want %d", got, kind, want)
+		}
 	}
-	if listed("staging") != 0 || listed("production") != 1 || listed("development") != 0 {
-		t.Error("only production is there at first")
-	}
-	branches := admin.call(t, "GET", "/build/api/v1/deployments/"+acme.id+"/branches", nil).is(200)
-	ids := map[string]float64{}
-	for _, b := range branches.list("items") {
-		ids[b["name"].(string)], _ = b["id"].(float64)
-	}
-	if len(ids) != 3 || ids["next"] == 0 || len(branches.list("data")) != 3 {
-		t.Fatalf("branches: %s", branches.raw)
-	}
+}
+
+// Spec: the staging toggle and its transitions.
+func TestStagingEnvironmentFollowsItsToggle(t *testing.T) {
+	admin, ids := acme.as(acme.admin), branchIDs(t)
 	t.Run("on, by name", func(t *testing.T) {
-		a := admin.call(t, "PUT", staging, map[string]any{"enabled": true, "branchName": "next"}).is(200)
+		a := admin.call(t, "PUT", stagingPath(), map[string]any{"enabled": true, "branchName": "next"}).is(200)
 		a.want("data.id", ids["next"]).want("data.name", "next").want("data.parentBranch", "main").want("data.isStagingEnvironmentEnabled", true)
 		if hash, _ := a.at("data.lastHash").(string); len(hash) != 40 {
 			t.Errorf("lastHash is %q", hash)
 		}
 		apiclient.Soon(t, func() error {
-			if listed("staging") != 1 {
-				return fmt.Errorf("the staging environment is not listed")
+			if countEnvironments(t, "staging") != 1 {
+				return errors.New("the staging environment is not listed")
 			}
 			return nil
 		})
-		admin.call(t, "GET", environments+"?type=staging", nil).is(200).want("items.0.name", "next").want("items.0.branch", "next")
+		admin.call(t, "GET", environmentsPath()+"?type=staging", nil).is(200).want("items.0.name", "next").want("items.0.branch", "next")
 		admin.call(t, "GET", "/api/v1/deployments/"+acme.id+"/build-status?branchName=next", nil).is(200).want("mode", "staging")
 	})
 	t.Run("off, by id", func(t *testing.T) {
-		admin.call(t, "PUT", staging, map[string]any{"enabled": false, "branchId": ids["next"]}).is(200).want("data.isStagingEnvironmentEnabled", false)
+		admin.call(t, "PUT", stagingPath(), map[string]any{"enabled": false, "branchId": ids["next"]}).is(200).want("data.isStagingEnvironmentEnabled", false)
 		apiclient.Soon(t, func() error {
-			if listed("staging") != 0 {
-				return fmt.Errorf("the staging environment is still listed")
+			if countEnvironments(t, "staging") != 0 {
+				return errors.New("the staging environment is still listed")
 			}
 			return nil
 		})
 	})
+}
+
+func TestInvalidStagingRequestsChangeNothing(t *testing.T) {
+	admin, ids := acme.as(acme.admin), branchIDs(t)
 	for name, c := range map[string]struct {
 		body   map[string]any
 		status int
@@ -86,7 +110,7 @@ func TestEnvironmentsAndStaging(t *testing.T) {
 		"id is text":        {map[string]any{"enabled": true, "branchId": "1"}, 400, []string{"branchId"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			admin.call(t, "PUT", staging, c.body).refused(c.status, c.words...)
+			admin.call(t, "PUT", stagingPath(), c.body).rejected(c.status, c.words...)
 			list := &v1alpha1.BranchList{}
 			if err := k8s.List(t.Context(), list, client.InNamespace(acme.name)); err != nil {
 				t.Fatal(err)
@@ -100,77 +124,90 @@ func TestEnvironmentsAndStaging(t *testing.T) {
 	}
 }
 
-func TestBranches(t *testing.T) {
+func TestBranchesAreCreatedAndDeleted(t *testing.T) {
 	admin := acme.as(acme.admin)
 	path := "/build/api/v1/deployments/" + acme.id + "/branches"
 	admin.call(t, "POST", path, map[string]any{"name": "feature/x", "from": "next"}).is(200).
 		want("branchName", "feature/x").want("parentBranch", "next").want("active", false)
-	admin.call(t, "POST", path, map[string]any{"name": "feature/x"}).refused(409, "feature/x")
-	admin.call(t, "POST", path, map[string]any{"name": "next"}).refused(409, "next")
-	admin.call(t, "POST", path, map[string]any{"name": "y", "from": "gone"}).refused(400, "from", "gone")
-	admin.call(t, "POST", path, map[string]any{"name": "a..b"}).refused(400, "name")
-	admin.call(t, "POST", path, map[string]any{"name": "z", "enterDevMode": true}).refused(400, "enterDevMode")
+	admin.call(t, "POST", path, map[string]any{"name": "feature/x"}).rejected(409, "feature/x")
+	admin.call(t, "POST", path, map[string]any{"name": "next"}).rejected(409, "next")
+	admin.call(t, "POST", path, map[string]any{"name": "y", "from": "gone"}).rejected(400, "from", "gone")
+	admin.call(t, "POST", path, map[string]any{"name": "a..b"}).rejected(400, "name")
+	admin.call(t, "POST", path, map[string]any{"name": "z", "enterDevMode": true}).rejected(400, "enterDevMode")
 	admin.call(t, "DELETE", path+"?branchName=feature/x", nil).is(200).want("success", true)
-	admin.call(t, "DELETE", path+"?branchName=feature/x", nil).refused(404, "feature/x")
-	admin.call(t, "DELETE", path+"?branchName=main", nil).refused(400, "main", "production")
-	admin.call(t, "DELETE", path+"?branchName=next", nil).refused(409, "next", "repository")
-	admin.call(t, "DELETE", path+"?branchName=next&removeOnUpstream=true", nil).refused(400, "removeOnUpstream")
-	admin.call(t, "DELETE", path, nil).refused(400, "branchName")
+	admin.call(t, "DELETE", path+"?branchName=feature/x", nil).rejected(404, "feature/x")
+	admin.call(t, "DELETE", path+"?branchName=main", nil).rejected(400, "main", "production")
+	admin.call(t, "DELETE", path+"?branchName=next", nil).rejected(409, "next", "repository")
+	admin.call(t, "DELETE", path+"?branchName=next&removeOnUpstream=true", nil).rejected(400, "removeOnUpstream")
+	admin.call(t, "DELETE", path, nil).rejected(400, "branchName")
 }
 
-func TestRegions(t *testing.T) {
+func TestRegionsAreListed(t *testing.T) {
 	acme.as(acme.admin).call(t, "GET", "/api/v1/regions", nil).is(200).
 		want("items.0.name", "here").want("items.0.title", "Here").want("data.0.id", 1.0).want("pageInfo.hasNextPage", false)
 }
 
-// Contract: "D/env-vars".
-func TestVariables(t *testing.T) {
-	admin := acme.as(acme.admin)
-	id := create(t, acme, "Variables")
-	path := "/api/v1/deployments/" + id + "/env-vars"
-	set := func(pairs ...string) *answer {
-		var all []any
-		for i := 0; i < len(pairs); i += 2 {
-			all = append(all, map[string]any{"name": pairs[i], "value": pairs[i+1]})
-		}
-		return admin.call(t, "PUT", path, map[string]any{"env_variables": all})
+// variables are the environment variables of a deployment of acme.
+type variables struct{ id string }
+
+func (v variables) path() string { return "/api/v1/deployments/" + v.id + "/env-vars" }
+
+// set sends names and values, alternating.
+func (v variables) set(t *testing.T, pairs ...string) *response {
+	t.Helper()
+	var all []any
+	for i := 0; i < len(pairs); i += 2 {
+		all = append(all, map[string]any{"name": pairs[i], "value": pairs[i+1]})
 	}
-	admin.call(t, "GET", path, nil).is(200).want("pageInfo.hasNextPage", false)
-	set("CUBEJS_DB_TYPE", "postgres", "CUBEJS_DB_PASS", "hunter2", "Api_Key", "k-1").is(200)
-	a := set("CUBEJS_DB_HOST", "db", "CUBEJS_DB_TYPE", "mysql").is(200)
+	return acme.as(acme.admin).call(t, "PUT", v.path(), map[string]any{"env_variables": all})
+}
+
+// secrets returns the values in the deployment's Secret, by the name of the variable.
+func (v variables) secrets(t *testing.T) map[string]string {
+	t.Helper()
+	secret := &corev1.Secret{}
+	if err := k8s.Get(t.Context(), client.ObjectKey{Namespace: acme.name, Name: object(t, acme, v.id).Name + "-variables"}, secret); err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]string{}
+	for key, value := range secret.Data {
+		name, _, _ := strings.Cut(key, ".")
+		all[name] += string(value)
+	}
+	return all
+}
+
+// Contract: "D/env-vars".
+func TestSecretVariablesAreStoredInASecretAndMasked(t *testing.T) {
+	v := variables{create(t, acme, "Variables")}
+	acme.as(acme.admin).call(t, "GET", v.path(), nil).is(200).want("pageInfo.hasNextPage", false)
+	v.set(t, "CUBEJS_DB_TYPE", "postgres", "CUBEJS_DB_PASS", "hunter2", "Api_Key", "k-1").is(200)
+	a := v.set(t, "CUBEJS_DB_HOST", "db", "CUBEJS_DB_TYPE", "mysql").is(200)
 	for i, want := range []string{"Api_Key=[ENCRYPTED]", "CUBEJS_DB_HOST=db", "CUBEJS_DB_PASS=[ENCRYPTED]", "CUBEJS_DB_TYPE=mysql"} {
 		name, value, _ := strings.Cut(want, "=")
 		a.want(fmt.Sprintf("items.%d.name", i), name).want(fmt.Sprintf("data.%d.value", i), value)
 	}
-	d := object(t, acme, id)
-	values := func() map[string]string {
-		secret := &corev1.Secret{}
-		if err := k8s.Get(t.Context(), client.ObjectKey{Namespace: acme.name, Name: d.Name + "-variables"}, secret); err != nil {
-			t.Fatal(err)
-		}
-		all := map[string]string{}
-		for key, value := range secret.Data {
-			name, _, _ := strings.Cut(key, ".")
-			all[name] += string(value)
-		}
-		return all
+	if got := v.secrets(t); got["CUBEJS_DB_PASS"] != "hunter2" || got["Api_Key"] != "k-1" || len(got) != 2 {
+		t.Errorf("the Secret has %v", got)
 	}
-	if got := values(); got["CUBEJS_DB_PASS"] != "hunter2" || got["Api_Key"] != "k-1" || len(got) != 2 {
-		t.Errorf("the Secret holds %v", got)
+	if text := fmt.Sprintf("%+v", object(t, acme, v.id).Spec.Env); strings.Contains(text, "hunter2") {
+		t.Errorf("the spec contains the secret: %s", text)
 	}
-	if text := fmt.Sprintf("%+v", d.Spec.Env); strings.Contains(text, "hunter2") {
-		t.Errorf("the secret stands in the spec: %s", text)
-	}
-	t.Run("a new value of a secret is a change of the spec, and the old one goes", func(t *testing.T) {
-		before := object(t, acme, id).Generation
-		set("CUBEJS_DB_PASS", "hunter3").is(200)
-		if now := object(t, acme, id).Generation; now == before {
-			t.Error("the spec is the same: no pod would take the new value")
+	t.Run("a new value of a secret changes the spec and replaces the old value", func(t *testing.T) {
+		before := object(t, acme, v.id).Generation
+		v.set(t, "CUBEJS_DB_PASS", "hunter3").is(200)
+		if generation := object(t, acme, v.id).Generation; generation == before {
+			t.Error("the spec is unchanged: no pod would use the new value")
 		}
-		if got := values(); got["CUBEJS_DB_PASS"] != "hunter3" {
-			t.Errorf("the Secret holds %v", got)
+		if got := v.secrets(t); got["CUBEJS_DB_PASS"] != "hunter3" {
+			t.Errorf("the Secret has %v", got)
 		}
 	})
+}
+
+func TestInvalidVariablesChangeNothing(t *testing.T) {
+	v := variables{create(t, acme, "Invalid variables")}
+	admin := acme.as(acme.admin)
 	for name, c := range map[string]struct {
 		name, value string
 		words       []string
@@ -180,34 +217,34 @@ func TestVariables(t *testing.T) {
 		"reserved":    {"CUBEJS_API_SECRET", "x", []string{"CUBEJS_API_SECRET"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			before := object(t, acme, id).Generation
-			set("GOOD", "1", c.name, c.value).refused(400, c.words...)
-			if now := object(t, acme, id).Generation; now != before {
-				t.Error("something was written")
+			before := object(t, acme, v.id).Generation
+			v.set(t, "GOOD", "1", c.name, c.value).rejected(400, c.words...)
+			if generation := object(t, acme, v.id).Generation; generation != before {
+				t.Error("the spec has changed")
 			}
 		})
 	}
-	set("TWICE", "1", "TWICE", "2").refused(400, "TWICE")
-	admin.call(t, "PUT", path, map[string]any{}).refused(400, "env_variables")
-	if a := admin.call(t, "PUT", path, map[string]any{"env_variables": []any{map[string]any{"name": "A_TOKEN", "value": 17}}}); strings.Contains(string(a.raw), "17") {
-		t.Errorf("the error shows the value: %s", a.raw)
+	v.set(t, "TWICE", "1", "TWICE", "2").rejected(400, "TWICE")
+	admin.call(t, "PUT", v.path(), map[string]any{}).rejected(400, "env_variables")
+	if a := admin.call(t, "PUT", v.path(), map[string]any{"env_variables": []any{map[string]any{"name": "A_TOKEN", "value": 17}}}); strings.Contains(string(a.raw), "17") {
+		t.Errorf("the error contains the value: %s", a.raw)
 	}
 }
 
-// claims reads a token that was signed with a key of a Secret.
+// claims parses a token and verifies it with a key of a Secret.
 func claims(t *testing.T, token, secret, key string) (jwt.MapClaims, error) {
 	t.Helper()
-	held := &corev1.Secret{}
-	if err := k8s.Get(t.Context(), client.ObjectKey{Namespace: acme.name, Name: secret}, held); err != nil {
+	keys := &corev1.Secret{}
+	if err := k8s.Get(t.Context(), client.ObjectKey{Namespace: acme.name, Name: secret}, keys); err != nil {
 		t.Fatal(err)
 	}
 	parsed := jwt.MapClaims{}
-	_, err := jwt.NewParser(jwt.WithValidMethods([]string{"HS256"})).ParseWithClaims(token, parsed, func(*jwt.Token) (any, error) { return held.Data[key], nil })
+	_, err := jwt.NewParser(jwt.WithValidMethods([]string{"HS256"})).ParseWithClaims(token, parsed, func(*jwt.Token) (any, error) { return keys.Data[key], nil })
 	return parsed, err
 }
 
 // Spec: "Create metadata token".
-func TestMetadataToken(t *testing.T) {
+func TestMetadataTokensAreSignedWithTheGatewaysKey(t *testing.T) {
 	admin := acme.as(acme.admin)
 	id, _ := admin.call(t, "GET", "/api/v1/deployments/"+acme.id+"/environments?type=production", nil).is(200).at("items.0.id").(string)
 	path := "/api/v1/deployments/" + acme.id + "/environments/" + id
@@ -226,11 +263,11 @@ func TestMetadataToken(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got["team"] != "sales" || fmt.Sprint(got["scope"]) != "[meta]" || got["exp"] != float64(expires.Unix()) {
-		t.Errorf("the token says %v", got)
+		t.Errorf("the claims are %v", got)
 	}
-	t.Run("pods do not know its key", func(t *testing.T) {
+	t.Run("the key of the pods does not verify it", func(t *testing.T) {
 		if _, err := claims(t, token, engine.CredentialsName(production), engine.KeyAPISecret); err == nil {
-			t.Error("the secret of the pods verifies it")
+			t.Error("the secret of the pods verifies the token")
 		}
 	})
 	t.Run("expires_in", func(t *testing.T) {
@@ -258,57 +295,69 @@ func TestMetadataToken(t *testing.T) {
 		"security_context:": {"security_context": "x"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			admin.call(t, "POST", path+"/tokens-for-meta-sync", body).refused(400, strings.TrimRight(name, ": "))
+			admin.call(t, "POST", path+"/tokens-for-meta-sync", body).rejected(400, strings.TrimRight(name, ": "))
 		})
 	}
-	admin.call(t, "POST", "/api/v1/deployments/"+acme.id+"/environments/999/tokens-for-meta-sync", map[string]any{"security_context": map[string]any{}}).refused(404, "999")
+	admin.call(t, "POST", "/api/v1/deployments/"+acme.id+"/environments/999/tokens-for-meta-sync", map[string]any{"security_context": map[string]any{}}).rejected(404, "999")
+}
+
+// createAPIKey creates a key and returns its id and its token.
+func createAPIKey(t *testing.T, body map[string]any) (id, token string) {
+	t.Helper()
+	a := acme.as(acme.admin).call(t, "POST", "/api/v1/api-keys", body).is(200)
+	return fmt.Sprint(a.at("id")), fmt.Sprint(a.at("token"))
 }
 
 // Contract: "api-keys".
-func TestAPIKeys(t *testing.T) {
+func TestAPIKeysAreLimitedToTheirDeploymentsAndPermissions(t *testing.T) {
 	admin := acme.as(acme.admin)
 	other := create(t, acme, "Out of scope")
 	a := admin.call(t, "POST", "/api/v1/api-keys", map[string]any{"name": "CI", "deploymentIds": []string{acme.id}, "permissions": []string{"DeploymentRead"}}).is(200)
+	t.Cleanup(func() { admin.call(t, "DELETE", fmt.Sprintf("/api/v1/api-keys/%s", a.at("id")), nil).is(200) })
 	token, _ := a.at("token").(string)
-	id, _ := a.at("id").(string)
 	a.want("name", "CI").want("deploymentIds.0", acme.id)
 	scoped := acme.as(token)
-	t.Run("works at once, by both schemes", func(t *testing.T) {
+	t.Run("valid immediately, in both schemes", func(t *testing.T) {
 		scoped.call(t, "GET", "/api/v1/deployments/"+acme.id, nil).is(200)
-		as{acme.host, "Api-Key " + token}.call(t, "GET", "/api/v1/deployments/"+acme.id, nil).is(200)
-		as{acme.host, "bearer " + token}.call(t, "GET", "/api/v1/deployments/"+acme.id, nil).is(200)
+		caller{acme.host, "Api-Key " + token}.call(t, "GET", "/api/v1/deployments/"+acme.id, nil).is(200)
+		caller{acme.host, "bearer " + token}.call(t, "GET", "/api/v1/deployments/"+acme.id, nil).is(200)
 	})
-	t.Run("is for its deployments only", func(t *testing.T) {
-		scoped.call(t, "GET", "/api/v1/deployments/"+other, nil).refused(403, other)
-		scoped.call(t, "GET", "/api/v1/deployments/999", nil).refused(403)
+	t.Run("limited to its deployments", func(t *testing.T) {
+		scoped.call(t, "GET", "/api/v1/deployments/"+other, nil).rejected(403, other)
+		scoped.call(t, "GET", "/api/v1/deployments/999", nil).rejected(403)
 		for _, d := range scoped.call(t, "GET", "/api/v1/deployments", nil).is(200).list("items") {
 			if d["id"] != acme.id {
-				t.Errorf("it lists deployment %v", d["id"])
+				t.Errorf("the list has deployment %v", d["id"])
 			}
 		}
 	})
-	t.Run("has its permissions only", func(t *testing.T) {
-		scoped.call(t, "PUT", "/api/v1/deployments/"+acme.id, map[string]any{}).refused(403, "DeploymentUpdate")
-		scoped.call(t, "GET", "/api/v1/api-keys", nil).refused(403, "Admin")
-		scoped.call(t, "POST", "/build/api/v1/deployments", "not even JSON").refused(403, "DeploymentCreate")
+	t.Run("limited to its permissions", func(t *testing.T) {
+		scoped.call(t, "PUT", "/api/v1/deployments/"+acme.id, map[string]any{}).rejected(403, "DeploymentUpdate")
+		scoped.call(t, "GET", "/api/v1/api-keys", nil).rejected(403, "Admin")
+		scoped.call(t, "POST", "/build/api/v1/deployments", "not even JSON").rejected(403, "DeploymentCreate")
 	})
-	t.Run("who it is", func(t *testing.T) {
+	t.Run("users/me describes the key", func(t *testing.T) {
 		scoped.call(t, "GET", "/api/v1/users/me", nil).is(200).want("username", "CI").want("isAdmin", false).want("userPolicies.0.resources.0", acme.id)
 		admin.call(t, "GET", "/api/v1/users/me", nil).is(200).want("isAdmin", true).want("email", "admin@"+acme.host)
 	})
-	t.Run("confined, it does not get at the account's keys, Admin or not", func(t *testing.T) {
-		a := admin.call(t, "POST", "/api/v1/api-keys", map[string]any{"name": "Confined", "deploymentIds": []string{acme.id}}).is(200)
-		confined := acme.as(fmt.Sprint(a.at("token")))
+	t.Run("with all permissions, but confined to deployments, it cannot manage keys", func(t *testing.T) {
+		id, token := createAPIKey(t, map[string]any{"name": "Confined", "deploymentIds": []string{acme.id}})
+		confined := acme.as(token)
 		confined.call(t, "GET", "/api/v1/deployments/"+acme.id, nil).is(200)
-		confined.call(t, "POST", "/api/v1/api-keys", nil).refused(403, "confined")
-		confined.call(t, "DELETE", "/api/v1/api-keys/admin", nil).refused(403, "confined")
-		confined.call(t, "POST", "/build/api/v1/deployments", creation("Confined")).refused(403)
-		admin.call(t, "DELETE", fmt.Sprintf("/api/v1/api-keys/%s", a.at("id")), nil).is(200)
+		confined.call(t, "POST", "/api/v1/api-keys", nil).rejected(403, "confined")
+		confined.call(t, "DELETE", "/api/v1/api-keys/admin", nil).rejected(403, "confined")
+		confined.call(t, "POST", "/build/api/v1/deployments", creation("Confined")).rejected(403)
+		admin.call(t, "DELETE", "/api/v1/api-keys/"+id, nil).is(200)
 	})
-	t.Run("its token is never shown again", func(t *testing.T) {
+}
+
+func TestTokenOfAnAPIKeyIsShownOnce(t *testing.T) {
+	admin := acme.as(acme.admin)
+	id, token := createAPIKey(t, map[string]any{"name": "Shown once"})
+	t.Run("later responses and the object do not contain it", func(t *testing.T) {
 		for _, path := range []string{"/api/v1/api-keys", "/api/v1/api-keys/" + id} {
 			if a := admin.call(t, "GET", path, nil).is(200); strings.Contains(string(a.raw), token) || strings.Contains(string(a.raw), `"token"`) {
-				t.Errorf("%s shows it: %s", path, a.raw)
+				t.Errorf("%s contains the token: %s", path, a.raw)
 			}
 		}
 		key := &v1alpha1.ApiKey{}
@@ -316,29 +365,35 @@ func TestAPIKeys(t *testing.T) {
 			t.Fatal(err)
 		}
 		if text := fmt.Sprintf("%+v", key); strings.Contains(text, token) {
-			t.Error("the object holds the token")
+			t.Error("the object contains the token")
 		}
 	})
-	t.Run("stops working when it is deleted", func(t *testing.T) {
+	t.Run("a deleted key is rejected", func(t *testing.T) {
+		acme.as(token).call(t, "GET", "/api/v1/deployments/"+acme.id, nil).is(200)
 		admin.call(t, "DELETE", "/api/v1/api-keys/"+id, nil).is(200)
-		scoped.call(t, "GET", "/api/v1/deployments/"+acme.id, nil).refused(401)
-		admin.call(t, "GET", "/api/v1/api-keys/"+id, nil).refused(404)
+		acme.as(token).call(t, "GET", "/api/v1/deployments/"+acme.id, nil).rejected(401)
+		admin.call(t, "GET", "/api/v1/api-keys/"+id, nil).rejected(404)
 	})
+}
+
+func TestInvalidAPIKeysAreRejected(t *testing.T) {
+	admin := acme.as(acme.admin)
 	for _, name := range []string{"none", "No%20Name", "%252e%252e", "a%20b", strings.Repeat("x", 254)} {
 		if a := admin.call(t, "GET", "/api/v1/api-keys/"+name, nil); a.status != 404 && a.status != 400 {
 			t.Errorf("%s: %d %s", name, a.status, a.raw)
 		}
 	}
-	admin.call(t, "POST", "/api/v1/api-keys", map[string]any{"permissions": []string{"Everything"}}).refused(400, "permissions", "Everything")
-	admin.call(t, "POST", "/api/v1/api-keys", map[string]any{"expiresAt": "2001-01-01T00:00:00Z"}).refused(400, "expiresAt")
-	admin.call(t, "POST", "/api/v1/api-keys", map[string]any{"deploymentIds": []string{"999"}}).refused(400, "deploymentIds", "999")
-	t.Run("expires", func(t *testing.T) {
-		token, _ := admin.call(t, "POST", "/api/v1/api-keys", map[string]any{"expiresAt": time.Now().Add(5 * time.Second)}).is(200).at("token").(string)
-		apiclient.Soon(t, func() error {
-			if a := acme.as(token).call(t, "GET", "/api/v1/regions", nil); a.status != 401 {
-				return fmt.Errorf("it still answers %d", a.status)
-			}
-			return nil
-		})
+	admin.call(t, "POST", "/api/v1/api-keys", map[string]any{"permissions": []string{"Everything"}}).rejected(400, "permissions", "Everything")
+	admin.call(t, "POST", "/api/v1/api-keys", map[string]any{"expiresAt": "2001-01-01T00:00:00Z"}).rejected(400, "expiresAt")
+	admin.call(t, "POST", "/api/v1/api-keys", map[string]any{"deploymentIds": []string{"999"}}).rejected(400, "deploymentIds", "999")
+}
+
+func TestAPIKeysExpire(t *testing.T) {
+	_, token := createAPIKey(t, map[string]any{"expiresAt": time.Now().Add(5 * time.Second)})
+	apiclient.Soon(t, func() error {
+		if a := acme.as(token).call(t, "GET", "/api/v1/regions", nil); a.status != 401 {
+			return fmt.Errorf("status %d after the expiry", a.status)
+		}
+		return nil
 	})
 }

@@ -23,14 +23,14 @@ import (
 	"github.com/quoin-dev/quoin/test/contract/internal/apiclient"
 )
 
-// hooked is a deployment whose repository is read when its Git host says so, and once a day.
+// hooked is a deployment whose repository is fetched after a push hook, and once a day.
 type hooked struct {
 	account          *account
 	name, id, secret string
 	repository       *repository
 }
 
-// newHooked makes one whose branches main, next and dev-ada have been seen.
+// newHooked creates a deployment and waits until its branches main, next and dev-ada have been fetched.
 func newHooked(t *testing.T, a *account, name string) *hooked {
 	t.Helper()
 	h := &hooked{account: a, name: name, secret: "the secret of " + a.name + "'s " + name}
@@ -61,41 +61,41 @@ func newHooked(t *testing.T, a *account, name string) *hooked {
 			return err
 		}
 		h.id = d.Status.ID
-		if seen := h.commits(t); d.Status.CurrentVersion == "" || len(seen) != 3 || slices.Contains(slices.Collect(maps.Values(seen)), "") {
-			return fmt.Errorf("%s runs %q, and its branches are at %v", name, d.Status.CurrentVersion, seen)
+		if commits := h.commits(t); d.Status.CurrentVersion == "" || len(commits) != 3 || slices.Contains(slices.Collect(maps.Values(commits)), "") {
+			return fmt.Errorf("%s runs %q, and its branches are at %v", name, d.Status.CurrentVersion, commits)
 		}
-		// The front end follows the deployments, too.
+		// The REST server has an index of the deployments.
 		if a := h.send(t, h.signed("{}", "X-GitHub-Event", "ping")); a.status != 200 {
-			return fmt.Errorf("a ping is answered %d %s", a.status, a.raw)
+			return fmt.Errorf("status %d of a ping: %s", a.status, a.raw)
 		}
 		return nil
 	})
 	return h
 }
 
-// commits are those that the deployment's branches are known to be at.
+// commits returns the last known commits of the deployment's branches.
 func (h *hooked) commits(t *testing.T) map[string]string {
 	t.Helper()
 	list := &v1alpha1.BranchList{}
 	if err := k8s.List(t.Context(), list, client.InNamespace(h.account.name)); err != nil {
 		t.Fatal(err)
 	}
-	seen := map[string]string{}
+	commits := map[string]string{}
 	for _, b := range list.Items {
 		if b.Spec.DeploymentRef.Name == h.name {
-			seen[b.Spec.Name] = b.Status.LastHash
+			commits[b.Spec.Name] = b.Status.LastHash
 		}
 	}
-	return seen
+	return commits
 }
 
-// asked is the last request to read the repository.
-func (h *hooked) asked(t *testing.T) string {
+// lastRequest returns the time of the last requested fetch.
+func (h *hooked) lastRequest(t *testing.T) string {
 	t.Helper()
 	return object(t, h.account, h.id).Annotations[v1alpha1.AnnotationReconcile]
 }
 
-// follows waits until a branch is known to be at a commit.
+// follows waits until a branch is at a commit.
 func (h *hooked) follows(t *testing.T, branch, commit string) {
 	t.Helper()
 	apiclient.Soon(t, func() error {
@@ -106,7 +106,7 @@ func (h *hooked) follows(t *testing.T, branch, commit string) {
 	})
 }
 
-// push moves a branch, which nobody notices by themselves.
+// push pushes a commit. No fetch is due for a day.
 func (h *hooked) push(t *testing.T, branch, message string) string {
 	t.Helper()
 	commit, err := h.repository.push(branch, message)
@@ -127,13 +127,13 @@ type hook struct {
 	headers []string
 }
 
-// send sends it, without any credential but what is in its headers.
-func (h *hooked) send(t *testing.T, what hook) *answer {
+// send sends a hook without other credentials than its headers.
+func (h *hooked) send(t *testing.T, request hook) *response {
 	t.Helper()
-	return as{host: h.account.host}.call(t, "POST", h.path(), what.body, what.headers...)
+	return caller{host: h.account.host}.call(t, "POST", h.path(), request.body, request.headers...)
 }
 
-// signed is a hook as GitHub signs it.
+// signed returns a hook signed like GitHub does.
 func (h *hooked) signed(body string, headers ...string) hook {
 	return hook{body, append([]string{"X-Hub-Signature-256", "sha256=" + digits(sha256.New, h.secret, body)}, headers...)}
 }
@@ -144,7 +144,7 @@ func digits(algorithm func() hash.Hash, secret, body string) string {
 	return hex.EncodeToString(mac.Sum(nil))
 }
 
-// eventsOf are the events of a name that concern a deployment, by column.
+// eventsOf returns the events of a name for a deployment, by column.
 func eventsOf(t *testing.T, a *account, event, id string) []map[string]string {
 	t.Helper()
 	text := a.as(a.admin).call(t, "GET", "/api/v1/audit-logs/export?eventName="+url.QueryEscape(event), nil).is(200).raw

@@ -14,10 +14,10 @@ import (
 	"time"
 )
 
-// gitServer serves repositories on loopback with the git binary.
+// gitServer serves repositories on loopback with git-http-backend.
 type gitServer struct{ root, url string }
 
-// gitHost serves those of all deployments.
+// gitHost serves the repositories of all deployments.
 var gitHost *gitServer
 
 type repository struct{ dir, url string }
@@ -37,7 +37,7 @@ func newGitServer(ctx context.Context, folder string) (*gitServer, error) {
 	}
 	server := &http.Server{ReadHeaderTimeout: time.Minute, Handler: &cgi.Handler{
 		Path: filepath.Join(path, "git-http-backend"), Dir: root, Stderr: io.Discard,
-		Env: append(quietGit, "GIT_PROJECT_ROOT="+root, "GIT_HTTP_EXPORT_ALL=1"),
+		Env: append(isolatedGit, "GIT_PROJECT_ROOT="+root, "GIT_HTTP_EXPORT_ALL=1"),
 	}}
 	go func() { _ = server.Serve(listener) }()
 	context.AfterFunc(ctx, func() { _ = server.Close() })
@@ -62,7 +62,7 @@ func (r *repository) commit(branch string) error {
 	return err
 }
 
-// push moves a branch to a new commit, and returns it.
+// push sets a branch to a new commit and returns its hash.
 func (r *repository) push(branch, message string) (string, error) {
 	blob, err := git(r.dir, "cubes: [] # "+branch+"\n", "hash-object", "-w", "--stdin")
 	if err != nil {
@@ -80,15 +80,15 @@ func (r *repository) push(branch, message string) (string, error) {
 	return hash, err
 }
 
-// quietGit keeps the settings of whoever runs the tests out of them.
-var quietGit = []string{
+// isolatedGit makes git ignore the user's configuration.
+var isolatedGit = []string{
 	"GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_NOSYSTEM=1",
 	"GIT_AUTHOR_NAME=t", "GIT_AUTHOR_EMAIL=t@example.com", "GIT_COMMITTER_NAME=t", "GIT_COMMITTER_EMAIL=t@example.com",
 }
 
 func git(dir, stdin string, args ...string) (string, error) {
 	cmd := exec.Command("git", args...)
-	cmd.Dir, cmd.Env, cmd.Stdin = dir, append(os.Environ(), quietGit...), strings.NewReader(stdin)
+	cmd.Dir, cmd.Env, cmd.Stdin = dir, append(os.Environ(), isolatedGit...), strings.NewReader(stdin)
 	out, err := cmd.Output()
 	if err != nil {
 		return "", fmt.Errorf("git %v: %w", args, err)

@@ -21,31 +21,31 @@ import (
 	"github.com/quoin-dev/quoin/test/contract/internal/apiclient"
 )
 
-// frontUser is whom the API server takes the front end for: config/rbac makes its account.
-const frontUser = "system:serviceaccount:quoin-system:quoin-apiserver"
+// serverUser is the user name of `quoin apiserver`, whose ServiceAccount is in config/rbac.
+const serverUser = "system:serviceaccount:quoin-system:quoin-apiserver"
 
-// restricted is the API server as the front end sees it that has the rights of the kustomize tree
-// and no others: what every test of this package runs with.
+// restricted returns a configuration with only the permissions that the kustomize tree grants `quoin apiserver`. All tests
+// of this package run with it.
 func restricted(ctx context.Context, config *clientrest.Config) (*clientrest.Config, error) {
 	for _, file := range []string{"rbac/apiserver_role.yaml", "rbac/apiserver_role_binding.yaml", "rbac/account_apiserver_role.yaml"} {
 		if err := apply(ctx, file, ""); err != nil {
 			return nil, err
 		}
 	}
-	// The authorizer learns of roles by a watch.
-	for _, right := range []authorizationv1.ResourceAttributes{
+	// The authorizer watches roles.
+	for _, permission := range []authorizationv1.ResourceAttributes{
 		{Verb: "list", Group: "platform.quoin.dev", Resource: "accounts"}, {Namespace: "quoin-system", Verb: "create", Resource: "secrets"},
 	} {
-		if err := apiclient.Eventually(func() error { return wantRight(ctx, right, true) }); err != nil {
+		if err := apiclient.Eventually(func() error { return wantPermission(ctx, permission, true) }); err != nil {
 			return nil, err
 		}
 	}
-	confined := clientrest.CopyConfig(config)
-	confined.Impersonate.UserName, confined.Impersonate.Groups = frontUser, []string{"system:serviceaccounts", "system:authenticated"}
-	return confined, nil
+	restricted := clientrest.CopyConfig(config)
+	restricted.Impersonate.UserName, restricted.Impersonate.Groups = serverUser, []string{"system:serviceaccounts", "system:authenticated"}
+	return restricted, nil
 }
 
-// apply creates the objects in a file of the kustomize tree, in another namespace if one is given.
+// apply creates the objects in a file of the kustomize tree, in another namespace unless it is empty.
 func apply(ctx context.Context, file, namespace string) error {
 	text, err := os.ReadFile(filepath.Join("..", "..", "config", file))
 	if err != nil {
@@ -66,16 +66,16 @@ func apply(ctx context.Context, file, namespace string) error {
 	return nil
 }
 
-// letRead does what an administrator does in the namespace of an account.
-func (a *account) letRead(ctx context.Context) error {
+// grant creates the RoleBindings that an administrator creates in the namespace of an account.
+func (a *account) grant(ctx context.Context) error {
 	if err := apply(ctx, "samples/50-rolebinding.yaml", a.name); err != nil {
 		return err
 	}
-	return apiclient.Eventually(func() error { return wantRight(ctx, secretsOf(a), true) })
+	return apiclient.Eventually(func() error { return wantPermission(ctx, secretAccess(a), true) })
 }
 
-// forbid takes the bindings of the account away until the test is over.
-func (a *account) forbid(t *testing.T) {
+// revoke deletes the RoleBindings of the account until the end of the test.
+func (a *account) revoke(t *testing.T) {
 	t.Helper()
 	ctx := context.WithoutCancel(t.Context())
 	for _, name := range []string{"quoin-account", "quoin-account-apiserver"} {
@@ -89,20 +89,20 @@ func (a *account) forbid(t *testing.T) {
 		}
 	}
 	t.Cleanup(func() {
-		if err := a.letRead(ctx); err != nil && !apierrors.IsAlreadyExists(err) {
+		if err := a.grant(ctx); err != nil && !apierrors.IsAlreadyExists(err) {
 			t.Error(err)
 		}
 	})
-	apiclient.Soon(t, func() error { return wantRight(ctx, secretsOf(a), false) })
+	apiclient.Soon(t, func() error { return wantPermission(ctx, secretAccess(a), false) })
 }
 
-func secretsOf(a *account) authorizationv1.ResourceAttributes {
+func secretAccess(a *account) authorizationv1.ResourceAttributes {
 	return authorizationv1.ResourceAttributes{Namespace: a.name, Verb: "get", Resource: "secrets", Name: "analytics-production-credentials"}
 }
 
-// wantRight fails unless the front end may do something, or may not.
-func wantRight(ctx context.Context, right authorizationv1.ResourceAttributes, allowed bool) error {
-	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: frontUser, ResourceAttributes: &right}}
+// wantPermission returns an error unless the permission is allowed or not, as wanted.
+func wantPermission(ctx context.Context, permission authorizationv1.ResourceAttributes, allowed bool) error {
+	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: serverUser, ResourceAttributes: &permission}}
 	clientset, err := kubernetes.NewForConfig(kubeAdmin)
 	if err != nil {
 		return err
@@ -112,19 +112,19 @@ func wantRight(ctx context.Context, right authorizationv1.ResourceAttributes, al
 		return err
 	}
 	if review.Status.Allowed != allowed {
-		return fmt.Errorf("%s %s in %q: allowed is %t", right.Verb, right.Resource, right.Namespace, review.Status.Allowed)
+		return fmt.Errorf("%s %s in %q: allowed is %t", permission.Verb, permission.Resource, permission.Namespace, review.Status.Allowed)
 	}
 	return nil
 }
 
-// TestWithoutTheRightToUseSecrets: where no administrator has bound the front end, what needs a
-// Secret says so, nothing is changed, and all else goes on; it works as soon as that is done.
-func TestWithoutTheRightToUseSecrets(t *testing.T) {
+// Without the RoleBindings in the account's namespace, requests that need a Secret fail and change nothing, all others
+// succeed. After they are created, all requests succeed.
+func TestMissingRoleBindingsAreReported(t *testing.T) {
 	ctx := context.WithoutCancel(t.Context())
-	globex.forbid(t)
+	globex.revoke(t)
 	admin, path := globex.as(globex.admin), "/api/v1/deployments/"+globex.id
 	environment, _ := admin.call(t, "GET", path+"/environments", nil).is(200).list("items")[0]["id"].(string)
-	set := func(name string) *answer {
+	set := func(name string) *response {
 		return admin.call(t, "PUT", path+"/env-vars", map[string]any{"env_variables": []map[string]string{{"name": name, "value": "x"}}})
 	}
 	const missing = "quoin may not use the account's Secrets, which an administrator has to allow: try again later"
@@ -134,34 +134,36 @@ func TestWithoutTheRightToUseSecrets(t *testing.T) {
 			body = map[string]any{}
 		}
 		got := admin.call(t, "POST", path+route, body)
-		got.refused(503)
+		got.rejected(503)
 		got.want("error", missing)
 	}
 	before := snapshot(t, globex)
 	got := set("CUBEJS_DB_PASS")
-	got.refused(503)
+	got.rejected(503)
 	got.want("error", missing)
 	if after := snapshot(t, globex); after != before {
-		t.Errorf("objects have changed:\n%s\n%s", before, after)
+		t.Errorf("the deployments have changed:\n%s\n%s", before, after)
 	}
 	set("CUBEJS_DB_HOST").is(200)
 	before = snapshot(t, globex)
-	create := func() *answer { return admin.call(t, "POST", "/build/api/v1/deployments", creation("Without a right")) }
+	create := func() *response {
+		return admin.call(t, "POST", "/build/api/v1/deployments", creation("Without permission"))
+	}
 	got = create()
-	got.refused(503)
+	got.rejected(503)
 	got.want("error", "quoin may not use the account's ConfigMaps, which an administrator has to allow: try again later")
 	if after := snapshot(t, globex); after != before {
-		t.Errorf("objects have changed:\n%s\n%s", before, after)
+		t.Errorf("the deployments have changed:\n%s\n%s", before, after)
 	}
 
-	if err := globex.letRead(ctx); err != nil {
+	if err := globex.grant(ctx); err != nil {
 		t.Fatal(err)
 	}
 	admin.call(t, "POST", path+"/token", map[string]any{}).is(200)
 	set("CUBEJS_DB_PASS").is(200)
 	create().is(200)
-	held := &corev1.Secret{}
-	if err := k8s.Get(ctx, client.ObjectKey{Namespace: globex.name, Name: "analytics-variables"}, held); err != nil || len(held.Data) != 1 {
-		t.Errorf("the values are kept: %v, %d of them, want 1", err, len(held.Data))
+	variables := &corev1.Secret{}
+	if err := k8s.Get(ctx, client.ObjectKey{Namespace: globex.name, Name: "analytics-variables"}, variables); err != nil || len(variables.Data) != 1 {
+		t.Errorf("%d values in the Secret, want 1: %v", len(variables.Data), err)
 	}
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // Spec: "Authentication", points 1 and 8.
-func TestCredentials(t *testing.T) {
+func TestInvalidCredentialsAreRejected(t *testing.T) {
 	for name, authorization := range map[string]string{
 		"missing":              "",
 		"no scheme":            acme.admin,
@@ -24,10 +24,10 @@ func TestCredentials(t *testing.T) {
 		"of another account":   "Bearer " + globex.admin,
 	} {
 		t.Run(name, func(t *testing.T) {
-			a := as{acme.host, authorization}.call(t, "GET", "/api/v1/deployments", nil)
-			a.refused(401)
+			a := caller{acme.host, authorization}.call(t, "GET", "/api/v1/deployments", nil)
+			a.rejected(401)
 			if authorization != "" && len(acme.admin) > 20 && strings.Contains(string(a.raw), acme.admin[9:21]) {
-				t.Errorf("the error shows the credential: %s", a.raw)
+				t.Errorf("the error contains the credential: %s", a.raw)
 			}
 			if a.header.Get("WWW-Authenticate") == "" {
 				t.Error("no WWW-Authenticate")
@@ -36,8 +36,8 @@ func TestCredentials(t *testing.T) {
 	}
 }
 
-// Authentication comes before anything of the route: no spelling of a path steps around it.
-func TestNoPathStepsAroundAuthentication(t *testing.T) {
+// Authentication precedes routing, so no spelling of a path bypasses it.
+func TestNoPathBypassesAuthentication(t *testing.T) {
 	id := acme.id
 	for _, path := range []string{
 		"/api/v1/deployments", "/api/v1/deployments/", "//api/v1/deployments", "/api/v1//deployments", "/api/v1/./deployments",
@@ -45,22 +45,22 @@ func TestNoPathStepsAroundAuthentication(t *testing.T) {
 		"/docs/../api/v1/deployments", "/docs/%2e%2e/api/v1/deployments", "/docs%2f..%2fapi/v1/deployments", "/docs/", "/api/v1/spec", "/healthz", "/metrics",
 		"/api/v1/deployments;x", "/api/v1/deployments%00", "/api/v1/deployments\\",
 	} {
-		a := as{host: acme.host}.call(t, "GET", path, nil)
+		a := caller{host: acme.host}.call(t, "GET", path, nil)
 		if a.status == 200 && path != "/docs/" || a.status >= 300 && a.status < 400 || a.status >= 500 {
 			t.Errorf("%s without a credential: %d", path, a.status)
 		}
 	}
-	acme.as(acme.admin).call(t, "GET", "/API/v1/deployments", nil).refused(404)
-	acme.as(acme.admin).call(t, "GET", "/api/v1//deployments", nil).refused(404)
+	acme.as(acme.admin).call(t, "GET", "/API/v1/deployments", nil).rejected(404)
+	acme.as(acme.admin).call(t, "GET", "/api/v1//deployments", nil).rejected(404)
 }
 
-func TestHosts(t *testing.T) {
-	as{"unknown.example.com", "Bearer " + acme.admin}.call(t, "GET", "/api/v1/deployments", nil, "X-Forwarded-Host", acme.host).refused(404, "host")
-	as{globex.domain, "Bearer " + globex.admin}.call(t, "GET", "/api/v1/deployments", nil).is(200).want("items.0.deploymentUrl", "https://analytics.data.globex.example.com")
-	as{strings.ToUpper(globex.host) + ":8443", "Bearer " + globex.admin}.call(t, "GET", "/api/v1/deployments", nil).is(200)
+func TestHostSelectsTheAccount(t *testing.T) {
+	caller{"unknown.example.com", "Bearer " + acme.admin}.call(t, "GET", "/api/v1/deployments", nil, "X-Forwarded-Host", acme.host).rejected(404, "host")
+	caller{globex.domain, "Bearer " + globex.admin}.call(t, "GET", "/api/v1/deployments", nil).is(200).want("items.0.deploymentUrl", "https://analytics.data.globex.example.com")
+	caller{strings.ToUpper(globex.host) + ":8443", "Bearer " + globex.admin}.call(t, "GET", "/api/v1/deployments", nil).is(200)
 }
 
-// routes are those of the served document.
+// routes returns the methods by path of the served document.
 func routes(t *testing.T) map[string][]string {
 	t.Helper()
 	var doc struct {
@@ -83,7 +83,7 @@ func routes(t *testing.T) map[string][]string {
 	return all
 }
 
-// snapshot says which deployments an account has, and how often their specs have changed.
+// snapshot returns the names and generations of the deployments of an account.
 func snapshot(t *testing.T, a *account) string {
 	t.Helper()
 	list := &v1alpha1.DeploymentList{}
@@ -97,27 +97,26 @@ func snapshot(t *testing.T, a *account) string {
 	return text
 }
 
-// Bad input: JSON and media types.
-func TestBodies(t *testing.T) {
+func TestInvalidBodiesAreRejected(t *testing.T) {
 	admin := acme.as(acme.admin)
 	path := "/api/v1/deployments/" + acme.id
 	before := object(t, acme, acme.id).Generation
-	admin.call(t, "PUT", path, `{"name":`).refused(400)
-	admin.call(t, "PUT", path, `[]`).refused(400)
-	admin.call(t, "PUT", path, `{"name":"a","name":"b"}`).refused(400, "name", "twice")
-	admin.call(t, "PUT", path, `{"templateVariables":{"replicas":1,"replicas":2}}`).refused(400, "templateVariables.replicas", "twice")
-	admin.call(t, "PUT", path, `{} {}`).refused(400)
-	admin.call(t, "PUT", path, `{"Name":"a"}`).refused(400, "Name")
-	admin.call(t, "PUT", path, strings.Repeat(`{"a":`, 200)+"1"+strings.Repeat("}", 200)).refused(400, "deep")
-	admin.call(t, "PUT", path, `{}`, "Content-Type", "text/plain").refused(415)
+	admin.call(t, "PUT", path, `{"name":`).rejected(400)
+	admin.call(t, "PUT", path, `[]`).rejected(400)
+	admin.call(t, "PUT", path, `{"name":"a","name":"b"}`).rejected(400, "name", "twice")
+	admin.call(t, "PUT", path, `{"templateVariables":{"replicas":1,"replicas":2}}`).rejected(400, "templateVariables.replicas", "twice")
+	admin.call(t, "PUT", path, `{} {}`).rejected(400)
+	admin.call(t, "PUT", path, `{"Name":"a"}`).rejected(400, "Name")
+	admin.call(t, "PUT", path, strings.Repeat(`{"a":`, 200)+"1"+strings.Repeat("}", 200)).rejected(400, "deep")
+	admin.call(t, "PUT", path, `{}`, "Content-Type", "text/plain").rejected(415)
 	admin.call(t, "PUT", path, `{}`, "Content-Type", "application/json; charset=utf-8").is(200)
-	admin.call(t, "PUT", path, `{"name":"`+strings.Repeat("x", 10<<20)+`"}`).refused(413)
-	if now := object(t, acme, acme.id).Generation; now != before {
-		t.Error("something was written")
+	admin.call(t, "PUT", path, `{"name":"`+strings.Repeat("x", 10<<20)+`"}`).rejected(413)
+	if after := object(t, acme, acme.id).Generation; after != before {
+		t.Error("the spec has changed")
 	}
 }
 
-func TestHeaders(t *testing.T) {
+func TestSecurityHeadersAreSet(t *testing.T) {
 	a := acme.as(acme.admin).call(t, "GET", "/api/v1/regions", nil, "X-Request-Id", "abc-1").is(200)
 	for name, want := range map[string]string{"X-Request-Id": "abc-1", "Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"} {
 		if got := a.header.Get(name); got != want {
@@ -129,14 +128,14 @@ func TestHeaders(t *testing.T) {
 	}
 }
 
-func TestReferencePage(t *testing.T) {
-	a := as{host: acme.host}.call(t, "GET", "/docs", nil).is(200)
+func TestReferencePageIsSelfContained(t *testing.T) {
+	a := caller{host: acme.host}.call(t, "GET", "/docs", nil).is(200)
 	if !strings.Contains(string(a.raw), "Update") && !strings.Contains(string(a.raw), "/api/v1/deployments/{deploymentId}") {
-		t.Errorf("the page does not show the routes: %.200s", a.raw)
+		t.Errorf("the page does not list the routes: %.200s", a.raw)
 	}
 	for _, bad := range []string{"http://", "src=", "<script", acme.name + "."} {
 		if strings.Contains(string(a.raw), bad) {
-			t.Errorf("the page has %q", bad)
+			t.Errorf("the page contains %q", bad)
 		}
 	}
 	if a.header.Get("Content-Security-Policy") == "" || a.header.Get("Content-Type") != "text/html; charset=utf-8" {

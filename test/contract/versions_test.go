@@ -14,7 +14,7 @@ import (
 )
 
 // Spec: "List versions of a deployment".
-func TestListVersions(t *testing.T) {
+func TestVersionsOfChannelsAreListed(t *testing.T) {
 	a := acme.as(acme.admin).call(t, "GET", "/api/v1/deployments/"+acme.id+"/versions", nil).is(200)
 	for _, list := range []string{"data", "items"} {
 		a.want(list+".0.releaseChannelVersion", imageRepository+":v1.2.3").want(list+".0.version", "1.2.3").
@@ -29,7 +29,7 @@ func TestListVersions(t *testing.T) {
 	acme.as(acme.admin).call(t, "GET", next, nil).is(200).want("items.0.version", "1.1.0").want("pageInfo.hasNextPage", false)
 }
 
-// runs waits until production of a deployment runs a version.
+// runs waits until the production environment of a deployment runs a version.
 func runs(t *testing.T, a *account, id, version string) {
 	t.Helper()
 	apiclient.Soon(t, func() error {
@@ -41,7 +41,7 @@ func runs(t *testing.T, a *account, id, version string) {
 }
 
 // Spec: "Update a deployment (version switch)", each written form, and the rejections.
-func TestSwitchVersion(t *testing.T) {
+func TestVersionIsSwitched(t *testing.T) {
 	admin := globex.as(globex.admin)
 	id := create(t, globex, "Versions")
 	path := "/api/v1/deployments/" + id
@@ -52,7 +52,7 @@ func TestSwitchVersion(t *testing.T) {
 			admin.call(t, "PUT", path, body).is(200).want("releaseChannelVersion", imageRepository+":v1.1.0").want("releaseChannelVersionHold", false)
 			runs(t, globex, id, "1.1.0")
 			admin.call(t, "GET", path+"/versions", nil).is(200).want("data.1.version", "1.1.0").want("data.1.isCurrent", true)
-			t.Run("releaseChannel alone goes to its newest", func(t *testing.T) {
+			t.Run("releaseChannel alone selects its newest version", func(t *testing.T) {
 				admin.call(t, "PUT", path, map[string]any{"releaseChannel": "latest"}).is(200).
 					want("releaseChannel", "latest").want("releaseChannelVersionHold", false)
 				runs(t, globex, id, "1.2.3")
@@ -82,7 +82,7 @@ func TestSwitchVersion(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			before := object(t, globex, id).Generation
-			admin.call(t, "PUT", path, c.body).refused(400, c.words...)
+			admin.call(t, "PUT", path, c.body).rejected(400, c.words...)
 			if now := object(t, globex, id).Generation; now != before {
 				t.Error("the spec has changed")
 			}
@@ -90,8 +90,8 @@ func TestSwitchVersion(t *testing.T) {
 	}
 }
 
-// Decision 5: a field that Argo CD owns is changed in Git, not here.
-func TestFieldsOwnedByOthers(t *testing.T) {
+// Decision 5: a field that Argo CD owns cannot be changed over REST.
+func TestFieldsOwnedByGitOpsAreNotChanged(t *testing.T) {
 	admin := acme.as(acme.admin)
 	applied := fmt.Sprintf(`{"apiVersion":%q,"kind":"Deployment","metadata":{"name":"gitops","namespace":%q},
 		"spec":{"releaseChannel":"latest","releaseChannelVersion":"1.2.3","model":{"configMapRef":{"name":"none"}},"env":[{"name":"A","value":"1"}]}}`,
@@ -105,22 +105,22 @@ func TestFieldsOwnedByOthers(t *testing.T) {
 	apiclient.Soon(t, func() error {
 		err := k8s.Get(t.Context(), client.ObjectKeyFromObject(d), d)
 		if id = d.Status.ID; err == nil && id == "" {
-			err = fmt.Errorf("no number yet: %v", d.Status.Conditions)
+			err = fmt.Errorf("no id yet: %v", d.Status.Conditions)
 		}
 		return err
 	})
 	path := "/api/v1/deployments/" + id
 	admin.call(t, "PUT", path, map[string]any{"releaseChannelVersion": imageRepository + ":v1.1.0"}).
-		refused(409, "spec.releaseChannelVersion", "argocd-controller", "Git")
-	admin.call(t, "PUT", path, map[string]any{"releaseChannel": "release"}).refused(409, "argocd-controller")
+		rejected(409, "spec.releaseChannelVersion", "argocd-controller", "Git")
+	admin.call(t, "PUT", path, map[string]any{"releaseChannel": "release"}).rejected(409, "argocd-controller")
 	admin.call(t, "PUT", path+"/env-vars", map[string]any{"env_variables": []any{map[string]any{"name": "A", "value": "2"}}}).
-		refused(409, "env", "A", "argocd-controller")
-	admin.call(t, "DELETE", path, nil).refused(409, "argocd-controller")
-	t.Run("what nobody owns is changed", func(t *testing.T) {
+		rejected(409, "env", "A", "argocd-controller")
+	admin.call(t, "DELETE", path, nil).rejected(409, "argocd-controller")
+	t.Run("fields without an owner are changed", func(t *testing.T) {
 		admin.call(t, "PUT", path, map[string]any{"name": "Git Ops"}).is(200).want("name", "Git Ops")
 		admin.call(t, "PUT", path+"/env-vars", map[string]any{"env_variables": []any{map[string]any{"name": "B", "value": "2"}}}).is(200)
 	})
-	t.Run("what somebody typed with kubectl is changed", func(t *testing.T) {
+	t.Run("fields set with kubectl are changed", func(t *testing.T) {
 		patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"displayName":"Typed"}}`))
 		if err := k8s.Patch(t.Context(), d, patch, client.FieldOwner("kubectl-edit")); err != nil {
 			t.Fatal(err)

@@ -1,6 +1,5 @@
-// Package contract_test reads like the documented API, row by row, and asks a real front end
-// over HTTPS, which asks a real kube-apiserver. The real controllers run beside it, and a real
-// Git server; only the kubelet is missing: workloads are ready as soon as they are written.
+// Package contract_test tests the documented REST API, row by row, over HTTPS: a real `quoin apiserver` with a real
+// kube-apiserver, the real controllers and a real Git server. There is no kubelet: workloads become ready immediately.
 package contract_test
 
 import (
@@ -42,19 +41,19 @@ import (
 	"github.com/quoin-dev/quoin/test/contract/internal/clustertest"
 )
 
-// k8s is the API server as an administrator sees it.
+// k8s is a client of kube-apiserver with administrator permissions.
 var k8s client.Client
 
-// kubeAdmin is how an administrator reaches it.
+// kubeAdmin is the administrator's client configuration.
 var kubeAdmin *clientrest.Config
 
-// front is where `quoin apiserver` listens, httpClient trusts its certificate.
+// serverAddress is the address of `quoin apiserver`; httpClient trusts its certificate.
 var (
-	front      net.Addr
-	httpClient *http.Client
+	serverAddress net.Addr
+	httpClient    *http.Client
 )
 
-// The tenants. They have objects of the same names, so that a mix-up would be seen.
+// The tenants have objects of the same names, to detect requests that reach the wrong one.
 var (
 	acme   = &account{name: "acme", host: "acme.example.com"}
 	globex = &account{name: "globex", host: "globex.example.com", domain: "analytics.globex.example"}
@@ -65,9 +64,9 @@ type account struct {
 	name, host, domain string
 	// admin is the token of a key with all permissions.
 	admin string
-	// id is the number of the deployment "analytics".
+	// id is the id of the deployment "analytics".
 	id string
-	// repository is the deployment's.
+	// repository is the Git repository of the deployment.
 	repository *repository
 }
 
@@ -82,23 +81,23 @@ func run(ctx context.Context, c *clustertest.Cluster, m *testing.M) (code int, e
 	if err := startControllers(ctx, c.Config); err != nil {
 		return 0, err
 	}
-	go workloadsGetReady(ctx)
+	go makeWorkloadsReady(ctx)
 	failed := make(chan error, 1)
-	confined, err := restricted(ctx, c.Config)
+	config, err := restricted(ctx, c.Config)
 	if err != nil {
 		return 0, err
 	}
-	if err := startFront(ctx, confined, c.Folder, failed); err != nil {
+	if err := startServer(ctx, config, c.Folder, failed); err != nil {
 		return 0, err
 	}
 	if gitHost, err = newGitServer(ctx, c.Folder); err != nil {
 		return 0, err
 	}
-	if err := channels(ctx); err != nil {
+	if err := createChannels(ctx); err != nil {
 		return 0, err
 	}
 	for _, a := range []*account{acme, globex} {
-		if err := a.furnish(ctx, c); err != nil {
+		if err := a.createObjects(ctx, c); err != nil {
 			return 0, fmt.Errorf("account %s: %w", a.name, err)
 		}
 	}
@@ -108,7 +107,7 @@ func run(ctx context.Context, c *clustertest.Cluster, m *testing.M) (code int, e
 	code = m.Run()
 	select {
 	case err := <-failed:
-		return 0, fmt.Errorf("the front end ended: %w", err)
+		return 0, fmt.Errorf("quoin apiserver stopped: %w", err)
 	default:
 		return code, nil
 	}
@@ -133,7 +132,7 @@ func startControllers(ctx context.Context, config *clientrest.Config) error {
 	return nil
 }
 
-func startFront(ctx context.Context, config *clientrest.Config, folder string, failed chan error) error {
+func startServer(ctx context.Context, config *clientrest.Config, folder string, failed chan error) error {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
@@ -152,25 +151,25 @@ func startFront(ctx context.Context, config *clientrest.Config, folder string, f
 	}()
 	select {
 	case addresses := <-listening:
-		front = addresses.HTTPS
+		serverAddress = addresses.HTTPS
 		return nil
 	case err := <-failed:
 		return err
-	case <-time.After(apiclient.Patience):
-		return fmt.Errorf("the front end does not listen after %s", apiclient.Patience)
+	case <-time.After(apiclient.Timeout):
+		return fmt.Errorf("quoin apiserver does not listen after %s", apiclient.Timeout)
 	}
 }
 
-// trust reads the certificate authority that the front end has made.
+// trust reads the CA certificate of `quoin apiserver`.
 func trust(ctx context.Context, c *clustertest.Cluster) error {
 	roots, err := c.Roots(ctx)
 	if err != nil {
 		return err
 	}
 	for _, host := range []string{acme.host, globex.host, globex.domain} {
-		err := apiclient.Eventually(func() error { // the certificate follows the accounts
+		err := apiclient.Eventually(func() error { // the certificate is renewed for new accounts
 			dialer := tls.Dialer{Config: &tls.Config{RootCAs: roots, ServerName: host, MinVersion: tls.VersionTLS12}}
-			conn, err := dialer.DialContext(ctx, "tcp", front.String())
+			conn, err := dialer.DialContext(ctx, "tcp", serverAddress.String())
 			if err != nil {
 				return err
 			}
@@ -180,14 +179,14 @@ func trust(ctx context.Context, c *clustertest.Cluster) error {
 			return err
 		}
 	}
-	transport := apiclient.Transport(roots, front.String)
+	transport := apiclient.Transport(roots, serverAddress.String)
 	transport.ForceAttemptHTTP2 = true
-	httpClient = &http.Client{Transport: transport, Timeout: apiclient.Patience, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	httpClient = &http.Client{Transport: transport, Timeout: apiclient.Timeout, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	return nil
 }
 
-// workloadsGetReady is what a cluster does with workloads, at once.
-func workloadsGetReady(ctx context.Context) {
+// makeWorkloadsReady sets the status of all Deployments to ready.
+func makeWorkloadsReady(ctx context.Context) {
 	for ctx.Err() == nil {
 		list := &appsv1.DeploymentList{}
 		if err := k8s.List(ctx, list); err == nil {
@@ -200,19 +199,18 @@ func workloadsGetReady(ctx context.Context) {
 				d.Status = appsv1.DeploymentStatus{
 					ObservedGeneration: d.Generation, Replicas: n, UpdatedReplicas: n, ReadyReplicas: n, AvailableReplicas: n,
 				}
-				_ = k8s.Status().Patch(ctx, d, client.MergeFrom(before)) // tried again if it fails
+				_ = k8s.Status().Patch(ctx, d, client.MergeFrom(before)) // the next round retries
 			}
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
 }
 
-// imageRepository is that of all channels, in a real registry on loopback.
+// imageRepository is the image repository of all channels, in a real registry on loopback.
 var imageRepository string
 
-// channels pushes three versions and makes two channels of them: latest has 1.2.2 and 1.2.3,
-// release has 1.1.0.
-func channels(ctx context.Context) error {
+// createChannels pushes three versions and creates two channels: latest has 1.2.2 and 1.2.3, release has 1.1.0.
+func createChannels(ctx context.Context) error {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
@@ -244,16 +242,16 @@ func channels(ctx context.Context) error {
 	return nil
 }
 
-// furnish makes the tenant: its namespace, an admin key by YAML, and the deployment
-// "analytics" with its model in Git, on the branches main, next and dev-ada.
-func (a *account) furnish(ctx context.Context, c *clustertest.Cluster) error {
+// createObjects creates the account, its namespace, an API key with all permissions, and the deployment "analytics", whose
+// model is in Git on the branches main, next and dev-ada.
+func (a *account) createObjects(ctx context.Context, c *clustertest.Cluster) error {
 	var err error
 	if a.repository, err = gitHost.repository(a.name); err != nil {
 		return err
 	}
 	spec := v1alpha1.AccountSpec{
 		Host: v1alpha1.Host(a.host),
-		// All that the tests change goes through the audit log.
+		// The audit log records all changes of the tests.
 		Plan: v1alpha1.PlanEnterprise, AuditLog: &v1alpha1.AuditLog{Enabled: ptr.To(true)},
 	}
 	if a == acme {
@@ -272,7 +270,7 @@ func (a *account) furnish(ctx context.Context, c *clustertest.Cluster) error {
 	if err := c.Account(ctx, a.name, spec, admin, analytics); err != nil {
 		return err
 	}
-	if err := a.letRead(ctx); err != nil {
+	if err := a.grant(ctx); err != nil {
 		return err
 	}
 	token := &corev1.Secret{}
@@ -299,8 +297,8 @@ func (a *account) furnish(ctx context.Context, c *clustertest.Cluster) error {
 	})
 }
 
-// answer is what came back.
-type answer struct {
+// response is the response to a request.
+type response struct {
 	t      testing.TB
 	what   string
 	status int
@@ -308,26 +306,26 @@ type answer struct {
 	raw    []byte
 }
 
-// as is a caller: a token, the host it calls, and the way it names the credential.
-type as struct{ host, authorization string }
+// caller is the host that a client calls and its Authorization header.
+type caller struct{ host, authorization string }
 
-func (a *account) as(token string) as { return as{a.host, "Bearer " + token} }
+func (a *account) as(token string) caller { return caller{a.host, "Bearer " + token} }
 
-// call sends a request; body is a value for JSON, a string as it is, or nil.
-func (c as) call(t testing.TB, method, path string, body any, headers ...string) *answer {
+// call sends a request. body is a string to send as is, a value to encode as JSON, or nil.
+func (c caller) call(t testing.TB, method, path string, body any, headers ...string) *response {
 	t.Helper()
 	got, err := apiclient.Request{
-		Method: method, URL: "https://" + acme.host + path, Host: c.host, // the certificate is checked where the world begins
+		Method: method, URL: "https://" + acme.host + path, Host: c.host, // trust has checked the certificates
 		Authorization: c.authorization, Body: body, MediaType: "application/json", Header: headers,
 	}.Send(context.WithoutCancel(t.Context()), httpClient)
 	if err != nil {
 		t.Fatalf("%s %s: %v", method, path, err)
 	}
-	return &answer{t: t, what: method + " " + path, status: got.Status, header: got.Header, raw: got.Body}
+	return &response{t: t, what: method + " " + path, status: got.Status, header: got.Header, raw: got.Body}
 }
 
 // is checks the status.
-func (a *answer) is(status int) *answer {
+func (a *response) is(status int) *response {
 	a.t.Helper()
 	if a.status != status {
 		a.t.Fatalf("%s: got %d, want %d: %s", a.what, a.status, status, a.raw)
@@ -335,18 +333,18 @@ func (a *answer) is(status int) *answer {
 	return a
 }
 
-// refused checks the status and that the error is one text that has all the words.
-func (a *answer) refused(status int, words ...string) {
+// rejected checks the status, and that the body has only an error that contains all words.
+func (a *response) rejected(status int, words ...string) {
 	a.t.Helper()
 	a.is(status)
 	var body map[string]any
 	if err := json.Unmarshal(a.raw, &body); err != nil || len(body) != 1 {
-		a.t.Fatalf("%s: the body of an error is {\"error\": …} and nothing else, got %s", a.what, a.raw)
+		a.t.Fatalf("%s: the body is %s, want {\"error\": …} only", a.what, a.raw)
 	}
 	message, _ := body["error"].(string)
 	for _, word := range words {
 		if !strings.Contains(message, word) {
-			a.t.Errorf("%s: the error does not name %q: %s", a.what, word, message)
+			a.t.Errorf("%s: the error does not contain %q: %s", a.what, word, message)
 		}
 	}
 	if got := a.header.Get("Content-Type"); got != "application/json" {
@@ -354,8 +352,8 @@ func (a *answer) refused(status int, words ...string) {
 	}
 }
 
-// at reads a dotted path of the body: objects by name, arrays by number.
-func (a *answer) at(path string) any {
+// at returns the value at a dotted path of the body: names and array indexes.
+func (a *response) at(path string) any {
 	a.t.Helper()
 	var value any
 	if err := json.Unmarshal(a.raw, &value); err != nil {
@@ -365,12 +363,12 @@ func (a *answer) at(path string) any {
 	return value
 }
 
-// list reads an array of the body.
-func (a *answer) list(path string) []map[string]any {
+// list returns an array of objects in the body.
+func (a *response) list(path string) []map[string]any {
 	a.t.Helper()
 	items, ok := a.at(path).([]any)
 	if !ok {
-		a.t.Fatalf("%s: %s is no array: %s", a.what, path, a.raw)
+		a.t.Fatalf("%s: %s is not an array: %s", a.what, path, a.raw)
 	}
 	all := make([]map[string]any, len(items))
 	for i := range items {
@@ -380,7 +378,7 @@ func (a *answer) list(path string) []map[string]any {
 }
 
 // want checks a value of the body.
-func (a *answer) want(path string, value any) *answer {
+func (a *response) want(path string, value any) *response {
 	a.t.Helper()
 	if got := a.at(path); got != value {
 		a.t.Errorf("%s: %s is %v (%T), want %v: %s", a.what, path, got, got, value, a.raw)

@@ -21,15 +21,15 @@ const users, groups, keys = "/api/scim/v2/Users", "/api/scim/v2/Groups", "/api/v
 func user(name string) map[string]any { return map[string]any{"userName": name} }
 
 // Spec, "Export audit log": a CSV file, streamed as an attachment.
-func TestExport(t *testing.T) {
+func TestChangesAreExportedAsCSV(t *testing.T) {
 	onEach(t, func(t *testing.T, w *world) {
 		ada := w.want(201, w.admin, "POST", users, user("ada@example.com")).field("id")
 		w.want(201, w.admin, "POST", groups, map[string]any{"displayName": "Analysts", "members": []any{map[string]any{"value": ada}}})
 		w.want(409, w.admin, "POST", users, user("Ada@Example.com")) // changes nothing
 		w.want(200, w.admin, "PATCH", users+"/"+ada, map[string]any{"schemas": []string{"urn:ietf:params:scim:api:messages:2.0:PatchOp"},
 			"Operations": []any{map[string]any{"op": "replace", "path": "title", "value": "=HYPERLINK(\"x\")"}}})
-		made := w.want(200, w.admin, "POST", keys, map[string]any{"name": "CI"})
-		w.want(200, w.admin, "DELETE", keys+"/"+made.field("id"), nil)
+		key := w.want(200, w.admin, "POST", keys, map[string]any{"name": "CI"})
+		w.want(200, w.admin, "DELETE", keys+"/"+key.field("id"), nil)
 		w.want(204, w.admin, "DELETE", users+"/"+ada, nil)
 
 		a := w.want(200, w.admin, "GET", "/api/v1/audit-logs/export", nil)
@@ -42,19 +42,14 @@ func TestExport(t *testing.T) {
 		if !strings.HasPrefix(a.text, "time,event,user_email,actor,deployment_id,deployment_name,object,outcome,source,ip,request_id,data\r\n") {
 			t.Errorf("header row %.120q", a.text)
 		}
-		if strings.Contains(a.text, made.field("token")) {
-			t.Error("the token of a key is in the log")
+		if strings.Contains(a.text, key.field("token")) {
+			t.Error("the log contains the token of a key")
 		}
 		rows := w.export(nil)
-		var seen []string
+		w.checkRows(rows)
+		var events []string
 		for _, r := range rows {
-			seen = append(seen, strings.Join([]string{r["event"], r["outcome"], r["source"], r["actor"], r["ip"]}, ", "))
-			if at, err := time.Parse(time.RFC3339, r["time"]); err != nil || at.Before(w.started) || at.After(time.Now().Add(time.Second)) {
-				t.Errorf("time %q of %s", r["time"], r["event"])
-			}
-			if !json.Valid([]byte(r["data"])) || r["request_id"] == "" || strings.HasPrefix(r["data"], "=") {
-				t.Errorf("%v", r)
-			}
+			events = append(events, strings.Join([]string{r["event"], r["outcome"], r["source"], r["actor"], r["ip"]}, ", "))
 		}
 		want := []string{
 			"Created user via SCIM, succeeded, scim, key:admin, 127.0.0.1",
@@ -63,38 +58,109 @@ func TestExport(t *testing.T) {
 			"Created API key, succeeded, rest, key:admin, 127.0.0.1",
 			"Deleted API key, succeeded, rest, key:admin, 127.0.0.1",
 			"Deleted user via SCIM, succeeded, scim, key:admin, 127.0.0.1",
-			"Updated group via SCIM, succeeded, scim, key:admin, 127.0.0.1", // it loses its member
+			"Updated group via SCIM, succeeded, scim, key:admin, 127.0.0.1", // its member was deleted
 		}
 		slices.Sort(want)
-		slices.Sort(seen)
-		if diff := cmp.Diff(want, seen); diff != "" {
+		slices.Sort(events)
+		if diff := cmp.Diff(want, events); diff != "" {
 			t.Errorf("events (-want +got):\n%s", diff)
 		}
-		find := func(event string) row {
-			return rows[slices.IndexFunc(rows, func(r row) bool { return r["event"] == event })]
+		data := func(event string) string {
+			return rows[slices.IndexFunc(rows, func(r row) bool { return r["event"] == event })]["data"]
 		}
-		if data := find("Created group via SCIM")["data"]; !strings.Contains(data, ada) || strings.Contains(data, "memberChunks") {
-			t.Errorf("who was added to the group is not said: %s", data)
+		if data := data("Created group via SCIM"); !strings.Contains(data, ada) || strings.Contains(data, "memberChunks") {
+			t.Errorf("the added member is missing: %s", data)
 		}
-		if data := find("Updated group via SCIM")["data"]; !strings.Contains(data, `"removed":["`+ada) {
-			t.Errorf("who has left the group is not said: %s", data)
+		if data := data("Updated group via SCIM"); !strings.Contains(data, `"removed":["`+ada) {
+			t.Errorf("the removed member is missing: %s", data)
 		}
-		if data := find("Updated user via SCIM")["data"]; !strings.Contains(data, `"spec.title":{"after":"=HYPERLINK(\"x\")"}`) && !strings.Contains(data, "HYPERLINK") {
-			t.Errorf("what was changed is not said: %s", data)
+		if data := data("Updated user via SCIM"); !strings.Contains(data, "HYPERLINK") {
+			t.Errorf("the changed value is missing: %s", data)
 		}
 	})
 }
 
-// Each parameter by itself, and all pairs of them: what comes is what each of them lets through.
-func TestFilters(t *testing.T) {
+// checkRows checks the format of events.
+func (w *world) checkRows(rows []row) {
+	w.t.Helper()
+	for _, r := range rows {
+		if at, err := time.Parse(time.RFC3339, r["time"]); err != nil || at.Before(w.started) || at.After(time.Now().Add(time.Second)) {
+			w.t.Errorf("time %q of %s", r["time"], r["event"])
+		}
+		if !json.Valid([]byte(r["data"])) || r["request_id"] == "" || strings.HasPrefix(r["data"], "=") {
+			w.t.Errorf("%v", r)
+		}
+	}
+}
+
+// filter is a query parameter of an export and the events that pass it.
+type filter struct {
+	name, value string
+	passes      func(row) bool
+}
+
+// contradicts reports whether the filters are an interval that is rejected as empty.
+func (f filter) contradicts(other filter) bool {
+	return f.name == "start" && other.name == "end" && (f.value == day(1) || other.value == day(-1) || f.value > other.value)
+}
+
+// day returns a date n days from now.
+func day(n int) string { return time.Now().UTC().AddDate(0, 0, n).Format(time.DateOnly) }
+
+// exportFilters returns filters for three events: two users created before the time middle, an API key created after it by a
+// key of the first user.
+func exportFilters(middle time.Time) []filter {
+	after := func(r row) bool { at, _ := time.Parse(time.RFC3339, r["time"]); return !at.Before(middle) }
+	before := func(r row) bool { return !after(r) }
+	all, none := func(row) bool { return true }, func(row) bool { return false }
+	return []filter{
+		{"start", middle.Format(time.RFC3339Nano), after},
+		{"start", day(0), all},
+		{"start", day(1), none},
+		{"end", middle.Format(time.RFC3339Nano), before},
+		{"end", middle.In(time.FixedZone("", 7200)).Format(time.RFC3339Nano), before},
+		{"end", day(0), all}, // the day is included
+		{"end", day(-1), none},
+		{"search", "ADA", func(r row) bool { return strings.Contains(r["data"]+r["user_email"], "ada@") }},
+		{"search", "night bui", func(r row) bool { return strings.Contains(r["data"], "Nightly build") }},
+		{"search", "nothing-like-it", none},
+		{"eventName", "Created API key", func(r row) bool { return r["event"] == "Created API key" }},
+		{"eventName", "Deleted deployment", none},
+		{"userEmail", "Ada@Example.com", func(r row) bool { return r["user_email"] == "ada@example.com" }},
+		{"userEmail", "eve@example.com", none},
+	}
+}
+
+// checkFilters checks that an export has exactly the events that pass all filters.
+func (w *world) checkFilters(all []row, filters ...filter) {
+	w.t.Helper()
+	query, want := url.Values{}, []string(nil)
+	for _, f := range filters {
+		query.Set(f.name, f.value)
+	}
+	for _, r := range all {
+		if !slices.ContainsFunc(filters, func(f filter) bool { return !f.passes(r) }) {
+			want = append(want, r["time"]+r["event"])
+		}
+	}
+	var got []string
+	for _, r := range w.export(query) {
+		got = append(got, r["time"]+r["event"])
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		w.t.Errorf("%v (-want +got):\n%s", query, diff)
+	}
+}
+
+// Each filter alone, and all pairs of filters.
+func TestFiltersOfTheExportCombine(t *testing.T) {
 	onEach(t, func(t *testing.T, w *world) {
 		ada := w.want(201, w.admin, "POST", users, map[string]any{"userName": "ada@example.com", "emails": []any{map[string]any{"value": "ada@example.com", "primary": true}}})
 		w.want(201, w.admin, "POST", users, user("bob@example.com"))
-		// Times have microseconds; what comes after this is later.
-		time.Sleep(2 * time.Millisecond)
+		time.Sleep(2 * time.Millisecond) // times of events have microseconds
 		middle := time.Now().UTC()
 		owned := w.key("owned", v1alpha1.ApiKeySpec{Owner: &v1alpha1.ApiKeyOwner{ScimUser: ada.field("id")}})
-		w.eventually(func() error { // the front end learns of it from a watch
+		w.eventually(func() error { // until the watch of the server delivers the key
 			if a := w.call(owned, "GET", "/api/v1/users/me", nil); a.status != 200 {
 				return fmt.Errorf("%s", a)
 			}
@@ -105,64 +171,24 @@ func TestFilters(t *testing.T) {
 		if len(all) != 3 {
 			t.Fatalf("%d events: %v", len(all), all)
 		}
-		after := func(r row) bool { at, _ := time.Parse(time.RFC3339, r["time"]); return !at.Before(middle) }
-		day := func(n int) string { return time.Now().UTC().AddDate(0, 0, n).Format(time.DateOnly) }
-		type filter struct {
-			name, value string
-			lets        func(row) bool
-		}
-		everything, nothing := func(row) bool { return true }, func(row) bool { return false }
-		filters := []filter{
-			{"start", middle.Format(time.RFC3339Nano), after},
-			{"start", day(0), everything},
-			{"start", day(1), nothing},
-			{"end", middle.Format(time.RFC3339Nano), func(r row) bool { return !after(r) }},
-			{"end", middle.In(time.FixedZone("", 7200)).Format(time.RFC3339Nano), func(r row) bool { return !after(r) }},
-			{"end", day(0), everything}, // the day is included
-			{"end", day(-1), nothing},
-			{"search", "ADA", func(r row) bool { return strings.Contains(r["data"]+r["user_email"], "ada@") }},
-			{"search", "night bui", func(r row) bool { return strings.Contains(r["data"], "Nightly build") }},
-			{"search", "nothing-like-it", nothing},
-			{"eventName", "Created API key", func(r row) bool { return r["event"] == "Created API key" }},
-			{"eventName", "Deleted deployment", nothing},
-			{"userEmail", "Ada@Example.com", func(r row) bool { return r["user_email"] == "ada@example.com" }},
-			{"userEmail", "eve@example.com", nothing},
-		}
-		check := func(chosen ...filter) {
-			query, want := url.Values{}, []string(nil)
-			for _, f := range chosen {
-				query.Set(f.name, f.value)
-			}
-			for _, r := range all {
-				if !slices.ContainsFunc(chosen, func(f filter) bool { return !f.lets(r) }) {
-					want = append(want, r["time"]+r["event"])
-				}
-			}
-			var got []string
-			for _, r := range w.export(query) {
-				got = append(got, r["time"]+r["event"])
-			}
-			if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("%v (-want +got):\n%s", query, diff)
-			}
-		}
+		filters := exportFilters(middle)
 		for i, f := range filters {
-			check(f)
+			w.checkFilters(all, f)
 			for _, other := range filters[i+1:] {
-				if f.name != other.name && !(f.name == "start" && other.name == "end" && (f.value == day(1) || other.value == day(-1) || f.value > other.value)) {
-					check(f, other)
+				if f.name != other.name && !f.contradicts(other) {
+					w.checkFilters(all, f, other)
 				}
 			}
 		}
-		check(filters[0], filters[5], filters[8], filters[10], filters[12])
+		w.checkFilters(all, filters[0], filters[5], filters[8], filters[10], filters[12])
 		if owner := all[2]["user_email"]; owner != "ada@example.com" {
 			t.Errorf("the event of a key that acts for a user has the e-mail address %q", owner)
 		}
 	})
 }
 
-// Spec, preconditions: the feature is enabled on the top plan, the user holds AuditLogManage.
-func TestPreconditions(t *testing.T) {
+// Spec, preconditions: the audit log is enabled, and the caller has the permission AuditLogManage.
+func TestExportRequiresTheFeatureAndThePermission(t *testing.T) {
 	onEach(t, func(t *testing.T, w *world) {
 		const path = "/api/v1/audit-logs/export"
 		manager := w.key("manager", v1alpha1.ApiKeySpec{Permissions: []v1alpha1.Permission{v1alpha1.PermissionAuditLogManage}})
@@ -177,9 +203,9 @@ func TestPreconditions(t *testing.T) {
 			return nil
 		})
 		w.want(200, manager, "GET", path, nil)
-		for token, says := range map[string]string{other: "does not hold the permission AuditLogManage", confined: "confined to certain deployments"} {
-			if got := w.want(403, token, "GET", path, nil).field("error"); !strings.Contains(got, says) {
-				t.Errorf("%q, want %q", got, says)
+		for token, message := range map[string]string{other: "does not hold the permission AuditLogManage", confined: "confined to certain deployments"} {
+			if got := w.want(403, token, "GET", path, nil).field("error"); !strings.Contains(got, message) {
+				t.Errorf("%q, want %q", got, message)
 			}
 		}
 		w.want(401, "", "GET", path, nil)
@@ -196,16 +222,16 @@ func TestPreconditions(t *testing.T) {
 			return nil
 		})
 		if got := w.want(403, other, "GET", path, nil).field("error"); !strings.Contains(got, "AuditLogManage") {
-			t.Errorf("without either: %q", got)
+			t.Errorf("without feature and permission: %q", got)
 		}
 		w.want(201, w.admin, "POST", users, user("unrecorded"))
 	})
 }
 
-func TestBadInput(t *testing.T) {
+func TestInvalidParametersAreRejected(t *testing.T) {
 	onEach(t, func(t *testing.T, w *world) {
 		w.want(201, w.admin, "POST", users, user("ada@example.com"))
-		for query, says := range map[string]string{
+		for query, message := range map[string]string{
 			"start=yesterday":                                      `start: "yesterday" is no date such as`,
 			"start=2026-02-30":                                     `start: "2026-02-30" is no date`,
 			"end=2026-11-21T25:00:00Z":                             `end: "2026-11-21T25:00:00Z" is no date`,
@@ -222,24 +248,24 @@ func TestBadInput(t *testing.T) {
 			"start=":                                               "",
 		} {
 			status := 400
-			if says == "" {
+			if message == "" {
 				status = 200
 			}
-			if got := w.want(status, w.admin, "GET", "/api/v1/audit-logs/export?"+query, nil); status == 400 && !strings.Contains(got.field("error"), says) {
-				t.Errorf("%.60s: %q, want %q", query, got.field("error"), says)
+			if got := w.want(status, w.admin, "GET", "/api/v1/audit-logs/export?"+query, nil); status == 400 && !strings.Contains(got.field("error"), message) {
+				t.Errorf("%.60s: %q, want %q", query, got.field("error"), message)
 			}
 		}
-		// Words are words, whatever they mean to a database.
+		// Query syntax of the databases has no effect.
 		for _, search := range []string{`' OR '1'='1`, `ada" OR "x`, `NEAR(ada bob)`, `ada AND NOT created`, `:* | !x`, `title:ada`, "ada\x00bob"} {
 			if found := w.export(url.Values{"search": {search}}); len(found) != 0 {
-				t.Errorf("%q finds %v", search, found)
+				t.Errorf("the search for %q returns %v", search, found)
 			}
 		}
 		for _, search := range []string{`"`, `%`, `_`, "\x00", `\`, `{}`, "🦊", `' --`} {
 			w.want(400, w.admin, "GET", "/api/v1/audit-logs/export?search="+url.QueryEscape(search), nil)
 		}
 		if found := w.export(url.Values{"search": {"ada*"}}); len(found) != 1 {
-			t.Errorf("ada* finds %d events", len(found))
+			t.Errorf("the search for ada* returns %d events", len(found))
 		}
 	})
 }

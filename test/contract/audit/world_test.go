@@ -1,6 +1,5 @@
-// Package audit_test reads like the documented export of the audit log: each parameter, each
-// precondition, and what becomes of events when something dies. `quoin apiserver` is a process,
-// Kubernetes' API server and both databases are real, and tests kill them.
+// Package audit_test tests the documented export of the audit log: each parameter, each precondition, and events during
+// crashes. `quoin apiserver`, kube-apiserver and both databases are real processes, and tests kill them.
 package audit_test
 
 import (
@@ -38,7 +37,7 @@ func TestMain(m *testing.M) {
 	})
 }
 
-// databases are the kinds that there are: each test runs on all of them.
+// databases are the supported databases. Each test runs on all of them.
 var databases = map[string]func(t *testing.T) *database{
 	"sqlite": func(t *testing.T) *database {
 		return &database{url: "sqlite://" + filepath.Join(t.TempDir(), "quoin.db")}
@@ -51,11 +50,11 @@ var databases = map[string]func(t *testing.T) *database{
 
 type database struct {
 	url string
-	// server is PostgreSQL; nil for SQLite.
+	// server is the PostgreSQL server; nil for SQLite.
 	server *postgrestest.Server
 }
 
-// onEach runs a test on each database, with an account and a front end of its own.
+// onEach runs a test on each database, with its own account and `quoin apiserver`.
 func onEach(t *testing.T, test func(t *testing.T, w *world)) {
 	for name := range databases {
 		on(t, name, test)
@@ -66,31 +65,31 @@ func onEach(t *testing.T, test func(t *testing.T, w *world)) {
 func on(t *testing.T, name string, test func(t *testing.T, w *world)) {
 	t.Run(name, func(t *testing.T) {
 		w := &world{t: t, account: strings.ToLower(strings.ReplaceAll(t.Name(), "/", "-")), database: databases[name](t)}
-		w.furnish()
+		w.createAccount()
 		address, err := clustertest.FreeAddress()
 		ok(t, err)
-		w.address, w.front = address, kubernetes.FrontEnd(filepath.Join(t.TempDir(), "apiserver.log"), address)
-		// A URL with a password does not belong in arguments, which everybody on the machine sees.
-		w.front.Env = []string{"DATABASE_URL=" + w.database.url}
-		t.Cleanup(w.front.Kill)
+		w.address, w.server = address, kubernetes.APIServer(filepath.Join(t.TempDir(), "apiserver.log"), address)
+		// A URL may contain a password, and arguments are visible to all users of the machine.
+		w.server.Env = []string{"DATABASE_URL=" + w.database.url}
+		t.Cleanup(w.server.Kill)
 		w.start()
 		test(t, w)
 	})
 }
 
-// world is an account whose audit log is on, and the front end that answers for it.
+// world is an account with an audit log, and the `quoin apiserver` that serves it.
 type world struct {
 	t        *testing.T
 	account  string
 	database *database
 	address  string
-	front    *clustertest.Process
+	server   *clustertest.Process
 	client   *http.Client
-	// admin may do everything, by default.
+	// admin is the token of a key with all permissions.
 	admin string
-	// isAway is set while the front end or its database is killed and started again.
-	isAway atomic.Bool
-	// started is before the account's first change.
+	// isDown is set while the server or its database is killed and restarted.
+	isDown atomic.Bool
+	// started is a time before the first change.
 	started time.Time
 }
 
@@ -103,8 +102,8 @@ func ok(t testing.TB, err error) {
 
 func (w *world) host() string { return w.account + ".example.com" }
 
-// furnish makes the account and its first key.
-func (w *world) furnish() {
+// createAccount creates the account and its first key.
+func (w *world) createAccount() {
 	w.t.Helper()
 	ok(w.t, kubernetes.Account(w.t.Context(), w.account, v1alpha1.AccountSpec{
 		Host: v1alpha1.Host(w.host()), Plan: v1alpha1.PlanEnterprise, AuditLog: &v1alpha1.AuditLog{Enabled: ptr.To(true)},
@@ -113,7 +112,7 @@ func (w *world) furnish() {
 	w.started = time.Now().Add(-time.Second)
 }
 
-// key makes a key as an administrator does with kubectl, and returns its token.
+// key creates an ApiKey object and returns its token.
 func (w *world) key(name string, spec v1alpha1.ApiKeySpec) string {
 	w.t.Helper()
 	key, token, err := clustertest.Key(w.account, name, spec)
@@ -122,17 +121,17 @@ func (w *world) key(name string, spec v1alpha1.ApiKeySpec) string {
 	return token
 }
 
-// start starts the front end and waits until it answers for the account.
+// start starts the server and waits until it serves the account.
 func (w *world) start() {
 	w.t.Helper()
-	ok(w.t, w.front.Start())
+	ok(w.t, w.server.Start())
 	w.eventually(func() error {
 		roots, err := kubernetes.Roots(w.t.Context())
 		if err != nil {
 			return err
 		}
 		if w.client == nil {
-			w.client = &http.Client{Timeout: apiclient.Patience, Transport: apiclient.Transport(roots, func() string { return w.address })}
+			w.client = &http.Client{Timeout: apiclient.Timeout, Transport: apiclient.Transport(roots, func() string { return w.address })}
 		}
 		// An export works once the database is open.
 		if a := w.call(w.admin, http.MethodGet, "/api/v1/audit-logs/export", nil); a.status != http.StatusOK {
@@ -145,40 +144,40 @@ func (w *world) start() {
 func (w *world) eventually(try func() error) {
 	w.t.Helper()
 	if err := apiclient.Eventually(try); err != nil {
-		w.t.Fatalf("%v; the front end's log:\n%s", err, w.front.Logged())
+		w.t.Fatalf("%v; log of the server:\n%s", err, w.server.Log())
 	}
 }
 
-// answer is what was answered; status 0 when nothing was.
-type answer struct {
+// response is a response; its status is 0 if there was none.
+type response struct {
 	status int
 	header http.Header
 	text   string
 }
 
-func (a answer) String() string { return fmt.Sprintf("%d %s", a.status, a.text) }
+func (a response) String() string { return fmt.Sprintf("%d %s", a.status, a.text) }
 
-// field is a field of an answer in JSON.
-func (a answer) field(name string) string {
+// field returns a text field of a JSON body.
+func (a response) field(name string) string {
 	var fields map[string]any
-	_ = json.Unmarshal([]byte(a.text), &fields) // an answer that is none has no fields
+	_ = json.Unmarshal([]byte(a.text), &fields) // no fields if it is not JSON
 	text, _ := fields[name].(string)
 	return text
 }
 
-// call sends a request, as a program does. It may be called from any goroutine.
-func (w *world) call(token, method, path string, body any) answer {
+// call sends a request. It may be called from any goroutine.
+func (w *world) call(token, method, path string, body any) response {
 	got, err := apiclient.Request{
 		Method: method, URL: "https://" + w.host() + path, Authorization: "Bearer " + token, Body: body, MediaType: "application/json",
 	}.Send(context.Background(), w.client)
 	if err != nil {
-		return answer{text: err.Error()}
+		return response{text: err.Error()}
 	}
-	return answer{status: got.Status, header: got.Header, text: string(got.Body)}
+	return response{status: got.Status, header: got.Header, text: string(got.Body)}
 }
 
-// want calls and expects a status.
-func (w *world) want(status int, token, method, path string, body any) answer {
+// want sends a request and checks the status of the response.
+func (w *world) want(status int, token, method, path string, body any) response {
 	w.t.Helper()
 	a := w.call(token, method, path, body)
 	if a.status != status {
@@ -190,7 +189,7 @@ func (w *world) want(status int, token, method, path string, body any) answer {
 // row is an event of an export, by column.
 type row map[string]string
 
-// export is the whole of what some filters let through, but for exports themselves.
+// export returns the events that pass the filters, except those of exports.
 func (w *world) export(filters url.Values) []row {
 	w.t.Helper()
 	a := w.want(http.StatusOK, w.admin, http.MethodGet, "/api/v1/audit-logs/export?"+filters.Encode(), nil)
@@ -212,18 +211,18 @@ func (w *world) export(filters url.Values) []row {
 	return rows
 }
 
-// concurrently runs work many times, so many at once.
-func concurrently(times, atOnce int, work func(i int)) {
+// concurrently calls work n times with concurrent callers.
+func concurrently(n, callers int, work func(i int)) {
 	var group sync.WaitGroup
 	next := make(chan int)
-	for range atOnce {
+	for range callers {
 		group.Go(func() {
 			for i := range next {
 				work(i)
 			}
 		})
 	}
-	for i := range times {
+	for i := range n {
 		next <- i
 	}
 	close(next)

@@ -1,5 +1,4 @@
-// Package apiclient asks a front end as programs do, over HTTPS, and reads what it answers. It knows
-// nothing of Kubernetes.
+// Package apiclient sends HTTPS requests to `quoin apiserver` and reads the responses. It does not use Kubernetes.
 package apiclient
 
 import (
@@ -16,12 +15,12 @@ import (
 	"time"
 )
 
-// Patience is how long something may take that has no deadline of its own.
-const Patience = 60 * time.Second
+// Timeout limits requests, and waiting for conditions without a deadline of their own.
+const Timeout = 60 * time.Second
 
-// Eventually tries until there is no error, or until patience ends: then it returns the last one.
+// Eventually calls try until it succeeds. It returns the last error after Timeout.
 func Eventually(try func() error) error {
-	deadline := time.Now().Add(Patience)
+	deadline := time.Now().Add(Timeout)
 	for {
 		err := try()
 		if err == nil || time.Now().After(deadline) {
@@ -31,7 +30,7 @@ func Eventually(try func() error) error {
 	}
 }
 
-// Soon fails the test unless there is no error eventually.
+// Soon fails the test unless try succeeds eventually.
 func Soon(t testing.TB, try func() error) {
 	t.Helper()
 	if err := Eventually(try); err != nil {
@@ -39,8 +38,8 @@ func Soon(t testing.TB, try func() error) {
 	}
 }
 
-// Transport connects to an address, whichever host is asked for, and trusts the roots. The address
-// is looked up for each new connection.
+// Transport returns a transport that connects to an address, whatever the host of the URL, and trusts the roots. It calls
+// address for each new connection.
 func Transport(roots *x509.CertPool, address func() string) *http.Transport {
 	return &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -51,30 +50,30 @@ func Transport(roots *x509.CertPool, address func() string) *http.Transport {
 	}
 }
 
-// Request is what is sent.
+// Request is an HTTP request.
 type Request struct {
 	Method, URL string
-	// Host is sent instead of the URL's, whose name the certificate is checked for.
+	// Host replaces the Host header. The certificate is verified for the host of the URL.
 	Host string
-	// Authorization is the value of that header, which is not sent when it is empty.
+	// Authorization is the value of the header, which is not sent if it is empty.
 	Authorization string
-	// Body is sent as it is when it is a string, not at all when it is nil, and else as JSON.
+	// Body is a string to send as is, a value to encode as JSON, or nil.
 	Body any
-	// MediaType is that of a body.
+	// MediaType is the Content-Type of the body.
 	MediaType string
-	// Header are names and values of further headers, in turn; they replace those above.
+	// Header has names and values of further headers, alternating. They replace the headers above.
 	Header []string
 }
 
-// Answer is what came back, all of it.
-type Answer struct {
+// Response is a complete HTTP response.
+type Response struct {
 	Status int
 	Header http.Header
 	Body   []byte
 }
 
-// Send sends the request. The error is that nothing has answered, or not to the end.
-func (r Request) Send(ctx context.Context, client *http.Client) (*Answer, error) {
+// Send sends the request. It returns an error if there is no complete response.
+func (r Request) Send(ctx context.Context, client *http.Client) (*Response, error) {
 	request, err := r.build(ctx)
 	if err != nil {
 		return nil, err
@@ -88,11 +87,11 @@ func (r Request) Send(ctx context.Context, client *http.Client) (*Answer, error)
 	if err != nil {
 		return nil, err
 	}
-	return &Answer{Status: response.StatusCode, Header: response.Header, Body: body}, nil
+	return &Response{Status: response.StatusCode, Header: response.Header, Body: body}, nil
 }
 
 func (r Request) build(ctx context.Context) (*http.Request, error) {
-	var sent io.Reader
+	var body io.Reader
 	if r.Body != nil {
 		text, ok := r.Body.(string)
 		if !ok {
@@ -102,9 +101,9 @@ func (r Request) build(ctx context.Context) (*http.Request, error) {
 			}
 			text = string(data)
 		}
-		sent = strings.NewReader(text)
+		body = strings.NewReader(text)
 	}
-	request, err := http.NewRequestWithContext(ctx, r.Method, r.URL, sent)
+	request, err := http.NewRequestWithContext(ctx, r.Method, r.URL, body)
 	if err != nil {
 		return nil, err
 	}
@@ -123,10 +122,9 @@ func (r Request) build(ctx context.Context) (*http.Request, error) {
 	return request, nil
 }
 
-// Lookup finds a value in decoded JSON, and tells absence from null. The path is names and indexes
-// separated by dots, a URN as a whole in brackets: "[urn:…].manager.value". The last part may be the
-// length of an array.
-func Lookup(value any, path string) (found any, there bool) {
+// Lookup returns a value in decoded JSON, and whether it exists. The path has names and indexes separated by dots, and
+// URNs in brackets: "[urn:…].manager.value". The last part may be "length" of an array.
+func Lookup(value any, path string) (result any, found bool) {
 	for path != "" {
 		var part string
 		if rest, ok := strings.CutPrefix(path, "["); ok {
@@ -137,7 +135,7 @@ func Lookup(value any, path string) (found any, there bool) {
 		}
 		switch v := value.(type) {
 		case map[string]any:
-			if value, there = v[part]; !there {
+			if value, found = v[part]; !found {
 				return nil, false
 			}
 		case []any:

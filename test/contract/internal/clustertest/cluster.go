@@ -1,5 +1,5 @@
-// Package clustertest gives a suite what it asks: an API server with Quoin's kinds, `quoin` as
-// processes that a test may kill, and accounts with their keys.
+// Package clustertest provides the test suites with a kube-apiserver with Quoin's CRDs, `quoin` processes that a test can
+// kill, and accounts with API keys.
 package clustertest
 
 import (
@@ -25,20 +25,20 @@ import (
 	"github.com/quoin-dev/quoin/internal/serving"
 )
 
-// Namespace is Quoin's own.
+// Namespace is the namespace of Quoin itself.
 const Namespace = "quoin-system"
 
-// Cluster is a real API server.
+// Cluster is a real kube-apiserver.
 type Cluster struct {
-	// Config is how an administrator reaches it, Client is that administrator.
+	// Config and Client have administrator permissions.
 	Config *rest.Config
 	Client client.Client
-	// Folder is removed when the tests are over.
+	// Folder is a temporary folder, removed after the tests.
 	Folder string
 }
 
-// Main is the TestMain of a suite: run starts what the suite has beside the cluster, runs the tests,
-// and returns their code. The context ends before the cluster does.
+// Main is the TestMain of a suite. run starts the other programs of the suite, runs the tests and returns their exit code.
+// The context ends before the cluster stops.
 func Main(m *testing.M, run func(ctx context.Context, c *Cluster, m *testing.M) (int, error)) {
 	log.SetLogger(logr.Discard())
 	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
@@ -48,16 +48,16 @@ func Main(m *testing.M, run func(ctx context.Context, c *Cluster, m *testing.M) 
 		}
 		os.Exit(0)
 	}
-	code, err := with(func(ctx context.Context, c *Cluster) (int, error) { return run(ctx, c, m) })
+	code, err := withCluster(func(ctx context.Context, c *Cluster) (int, error) { return run(ctx, c, m) })
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "start the world:", err)
+		fmt.Fprintln(os.Stderr, "start the test environment:", err)
 		os.Exit(1)
 	}
 	os.Exit(code)
 }
 
-// with starts the cluster, and stops it after run.
-func with(run func(ctx context.Context, c *Cluster) (int, error)) (int, error) {
+// withCluster starts the cluster, calls run, and stops the cluster.
+func withCluster(run func(ctx context.Context, c *Cluster) (int, error)) (int, error) {
 	folder, err := os.MkdirTemp("", "quoin-contract-")
 	if err != nil {
 		return 0, err
@@ -98,7 +98,7 @@ func (c *Cluster) create(ctx context.Context, objects ...client.Object) error {
 	return nil
 }
 
-// Roots are the certificate authority of the front ends, once one of them has made it.
+// Roots returns the CA certificate of `quoin apiserver`. It returns an error until a process has created it.
 func (c *Cluster) Roots(ctx context.Context) (*x509.CertPool, error) {
 	secret := &corev1.Secret{}
 	if err := c.Client.Get(ctx, client.ObjectKey{Namespace: Namespace, Name: serving.SecretName}, secret); err != nil {
@@ -111,8 +111,8 @@ func (c *Cluster) Roots(ctx context.Context) (*x509.CertPool, error) {
 	return roots, nil
 }
 
-// Account makes an account in a namespace of its name, and what it has there from the beginning.
-func (c *Cluster) Account(ctx context.Context, name string, spec v1alpha1.AccountSpec, has ...client.Object) error {
+// Account creates an account, a namespace of the same name, and objects in it.
+func (c *Cluster) Account(ctx context.Context, name string, spec v1alpha1.AccountSpec, objects ...client.Object) error {
 	spec.Namespace = name
 	if err := c.create(ctx,
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}},
@@ -120,16 +120,16 @@ func (c *Cluster) Account(ctx context.Context, name string, spec v1alpha1.Accoun
 	); err != nil {
 		return err
 	}
-	return c.create(ctx, has...)
+	return c.create(ctx, objects...)
 }
 
-// Key is a key of an account whose token is known before the controller sees it, and that token.
+// Key returns an ApiKey of an account, with the hash already set, and its token.
 func Key(account, name string, spec v1alpha1.ApiKeySpec) (key *v1alpha1.ApiKey, token string, err error) {
-	made, err := apikey.New(rand.Reader)
+	generated, err := apikey.New(rand.Reader)
 	if err != nil {
 		return nil, "", err
 	}
-	hash := made.Hash()
+	hash := generated.Hash()
 	spec.Token = &hash
-	return &v1alpha1.ApiKey{ObjectMeta: metav1.ObjectMeta{Namespace: account, Name: name}, Spec: spec}, made.Reveal(), nil
+	return &v1alpha1.ApiKey{ObjectMeta: metav1.ObjectMeta{Namespace: account, Name: name}, Spec: spec}, generated.Reveal(), nil
 }

@@ -11,17 +11,17 @@ import (
 	"syscall"
 )
 
-// Process is a program that a test may kill and start again.
+// Process is a program that a test can kill and restart.
 type Process struct {
-	// Args are the program and its arguments, Env is what its environment has beside the test's.
+	// Args are the program and its arguments. Env is added to the environment of the test.
 	Args, Env []string
-	// LogFile is what its output is appended to.
+	// LogFile is the file to which its output is appended.
 	LogFile string
 
 	command *exec.Cmd
 }
 
-// Start starts the program. It dies with the test.
+// Start starts the program. It is killed when the test process exits.
 func (p *Process) Start() error {
 	logs, err := os.OpenFile(p.LogFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -34,24 +34,24 @@ func (p *Process) Start() error {
 	return errors.Join(p.command.Start(), logs.Close())
 }
 
-// Kill ends the program as a power cut would, and waits until it is gone.
+// Kill sends SIGKILL and waits until the program has exited.
 func (p *Process) Kill() {
 	if p.command == nil || p.command.Process == nil {
 		return
 	}
-	_ = p.command.Process.Kill() // it may have ended
+	_ = p.command.Process.Kill() // it may have exited
 	_, _ = p.command.Process.Wait()
 }
 
-// Logged is what it has logged; nothing if that cannot be read.
-func (p *Process) Logged() []byte {
+// Log returns the program's output, or nothing if it cannot be read.
+func (p *Process) Log() []byte {
 	text, _ := os.ReadFile(p.LogFile)
 	return bytes.TrimSpace(text)
 }
 
 func (c *Cluster) binary() string { return filepath.Join(c.Folder, "quoin") }
 
-// Build makes the program of the processes below.
+// Build builds `quoin`.
 func (c *Cluster) Build() error {
 	if out, err := exec.Command("go", "build", "-o", c.binary(), "github.com/quoin-dev/quoin/cmd/quoin").CombinedOutput(); err != nil {
 		return fmt.Errorf("build quoin: %w: %s", err, out)
@@ -59,8 +59,8 @@ func (c *Cluster) Build() error {
 	return nil
 }
 
-// Quoin is the process of a command of `quoin`, not started yet. More may be appended to its
-// arguments: of a flag that is there twice, the last value counts.
+// Quoin returns a process of a subcommand of `quoin`, not started yet. Arguments may be appended: the last value of a
+// repeated flag applies.
 func (c *Cluster) Quoin(logFile, command string, args ...string) *Process {
 	return &Process{
 		Args:    append([]string{c.binary(), command, "--kubeconfig", c.kubeconfig(), "--metrics-bind-address", "0", "--health-probe-bind-address", "0"}, args...),
@@ -68,12 +68,12 @@ func (c *Cluster) Quoin(logFile, command string, args ...string) *Process {
 	}
 }
 
-// FrontEnd is `quoin apiserver` at an address, with no rate that a test would meet.
-func (c *Cluster) FrontEnd(logFile, address string) *Process {
+// APIServer returns a process of `quoin apiserver`, without effective rate limits.
+func (c *Cluster) APIServer(logFile, address string) *Process {
 	return c.Quoin(logFile, "apiserver", "--bind-address", address, "--aggregation=false", "--requests-per-second", "1000000", "--burst", "1000000", "--shutdown-delay", "0s")
 }
 
-// FreeAddress is an address on loopback where nobody listens.
+// FreeAddress returns a loopback address with a free port.
 func FreeAddress() (string, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -30,7 +30,7 @@ func raw(t *testing.T, request string) *suite.Response {
 		t.Fatal(err)
 	}
 	defer func() { _ = conn.Close() }()
-	_ = conn.SetDeadline(time.Now().Add(apiclient.Patience))
+	_ = conn.SetDeadline(time.Now().Add(apiclient.Timeout))
 	go func() { _, _ = io.WriteString(conn, request) }() // it may be answered before it is read
 	response, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil {

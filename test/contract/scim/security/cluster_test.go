@@ -53,7 +53,7 @@ func passwordIsNowhere(t *testing.T, id, secret string) {
 		t.Error("the password is kept")
 	}
 	for _, p := range suite.Processes() {
-		if bytes.Contains(p.Logged(), []byte(secret)) {
+		if bytes.Contains(p.Log(), []byte(secret)) {
 			t.Errorf("%s: the password is logged", filepath.Base(p.LogFile))
 		}
 	}
@@ -78,7 +78,7 @@ func TestCure53Passbolt_TokensAreNowhere(t *testing.T) {
 			t.Error("a token is kept as it is")
 		}
 		for _, p := range suite.Processes() {
-			log := p.Logged()
+			log := p.Log()
 			if len(log) == 0 {
 				t.Fatalf("%s is empty", p.LogFile)
 			}
@@ -87,7 +87,7 @@ func TestCure53Passbolt_TokensAreNowhere(t *testing.T) {
 			}
 		}
 	}
-	if !bytes.Contains(suite.APIServers[0].Logged(), []byte("/Users/"+id)) {
+	if !bytes.Contains(suite.APIServers[0].Log(), []byte("/Users/"+id)) {
 		t.Error("the log lacks what was asked: it was looked into too early, or is another one")
 	}
 }
@@ -140,7 +140,7 @@ func TestRatesAreLimited(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	limited := suite.Cluster.FrontEnd(filepath.Join(t.TempDir(), "limited.log"), address)
+	limited := suite.Cluster.APIServer(filepath.Join(t.TempDir(), "limited.log"), address)
 	limited.Args = append(limited.Args, "--requests-per-second", "1", "--burst", "5")
 	t.Cleanup(limited.Kill)
 	if err := limited.Start(); err != nil {
@@ -153,7 +153,7 @@ func TestRatesAreLimited(t *testing.T) {
 		}
 		return err
 	}); err != nil {
-		t.Fatalf("%v: %s", err, limited.Logged())
+		t.Fatalf("%v: %s", err, limited.Log())
 	}
 	before := suite.Replicas[1]
 	suite.Replicas[1] = address // the client of the second replica dials what stands here

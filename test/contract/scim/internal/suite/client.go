@@ -54,7 +54,7 @@ func setRoots(pool *x509.CertPool) {
 	for i := range Clients {
 		transport := apiclient.Transport(pool, func() string { return Replicas[i] })
 		transport.ForceAttemptHTTP2 = true
-		Clients[i] = &http.Client{Timeout: apiclient.Patience, Transport: transport}
+		Clients[i] = &http.Client{Timeout: apiclient.Timeout, Transport: transport}
 	}
 }
 

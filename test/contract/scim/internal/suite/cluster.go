@@ -60,7 +60,7 @@ func run(ctx context.Context, c *clustertest.Cluster, m *testing.M) (int, error)
 		if Replicas[i], err = clustertest.FreeAddress(); err != nil {
 			return 0, err
 		}
-		APIServers[i] = c.FrontEnd(filepath.Join(logs, fmt.Sprintf("apiserver-%d.log", i)), Replicas[i])
+		APIServers[i] = c.APIServer(filepath.Join(logs, fmt.Sprintf("apiserver-%d.log", i)), Replicas[i])
 	}
 	for _, p := range Processes() {
 		defer p.Kill()
