@@ -103,8 +103,8 @@ func TestInvalidBodiesAreRejected(t *testing.T) {
 	before := object(t, acme, acme.id).Generation
 	admin.call(t, "PUT", path, `{"name":`).rejected(400)
 	admin.call(t, "PUT", path, `[]`).rejected(400)
-	admin.call(t, "PUT", path, `{"name":"a","name":"b"}`).rejected(400, "name", "twice")
-	admin.call(t, "PUT", path, `{"templateVariables":{"replicas":1,"replicas":2}}`).rejected(400, "templateVariables.replicas", "twice")
+	admin.call(t, "PUT", path, `{"name":"a","name":"b"}`).rejected(400, "name", "duplicate name")
+	admin.call(t, "PUT", path, `{"templateVariables":{"replicas":1,"replicas":2}}`).rejected(400, "templateVariables.replicas", "duplicate name")
 	admin.call(t, "PUT", path, `{} {}`).rejected(400)
 	admin.call(t, "PUT", path, `{"Name":"a"}`).rejected(400, "Name")
 	admin.call(t, "PUT", path, strings.Repeat(`{"a":`, 200)+"1"+strings.Repeat("}", 200)).rejected(400, "deep")
