@@ -60,6 +60,15 @@ func Diff(before, after any) (map[string]any, error) {
 	return changes, nil
 }
 
+// DiffJSON returns Diff as JSON, for Event.Changes.
+func DiffJSON(before, after any) (json.RawMessage, error) {
+	changes, err := Diff(before, after)
+	if err != nil || len(changes) == 0 {
+		return nil, err
+	}
+	return encode(changes)
+}
+
 // flatten collects the fields of a value by their paths. A null field is absent.
 func flatten(into map[string]any, path string, value any) {
 	object, ok := value.(map[string]any)

@@ -25,6 +25,23 @@ type Cluster interface {
 	DeploymentExists(ctx context.Context, d Deployment) (bool, error)
 }
 
+// PurgeTable returns Owner.Purge for a table with the columns account_uid and deployment_uid; key are
+// the columns of its primary key.
+func PurgeTable(table, key string) func(ctx context.Context, tx *Tx, of Deleted, limit int) (more bool, err error) {
+	return func(ctx context.Context, tx *Tx, of Deleted, limit int) (bool, error) {
+		where, args := "account_uid = $1 LIMIT $2", []any{of.AccountUID, limit}
+		if of.DeploymentUID != "" {
+			where, args = "account_uid = $1 AND deployment_uid = $2 LIMIT $3", []any{of.AccountUID, of.DeploymentUID, limit}
+		}
+		result, err := tx.ExecContext(ctx, fmt.Sprintf("DELETE FROM %s WHERE (%s) IN (SELECT %s FROM %s WHERE %s)", table, key, key, table, where), args...)
+		if err != nil {
+			return false, err
+		}
+		deleted, err := result.RowsAffected()
+		return int(deleted) == limit, err
+	}
+}
+
 const (
 	// purgeLimit is the maximum number of rows that one transaction of a purge deletes.
 	purgeLimit = 500

@@ -34,15 +34,7 @@ const notes = `CREATE TABLE note (
 // noteOwner owns the content of the tests.
 func noteOwner() Owner {
 	o := ownerNamed("note", notes)
-	o.Purge = func(ctx context.Context, tx *Tx, of Deleted, limit int) (bool, error) {
-		result, err := tx.ExecContext(ctx, `DELETE FROM note WHERE (account_uid, deployment_uid, id) IN (
-			SELECT account_uid, deployment_uid, id FROM note WHERE account_uid = $1 AND ($2 = '' OR deployment_uid = $2) LIMIT $3)`, of.AccountUID, of.DeploymentUID, limit)
-		if err != nil {
-			return false, err
-		}
-		n, err := result.RowsAffected()
-		return int(n) == limit, err
-	}
+	o.Purge = PurgeTable("note", "account_uid, deployment_uid, id")
 	return o
 }
 

@@ -1,0 +1,54 @@
+// Package content has what all resources of the content store share: their scope and the reasons
+// for which a request is rejected. Each resource is a package below it, with its model, rules,
+// statements and migrations; none knows HTTP or Kubernetes.
+package content
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/quoin-dev/quoin/internal/audit"
+	"github.com/quoin-dev/quoin/internal/store"
+)
+
+// Scope is the deployment whose content a request concerns. Every statement has both UIDs.
+type Scope struct {
+	Account    store.Account
+	Deployment store.Deployment
+}
+
+// Database is a *store.Database or *store.Store.
+type Database interface {
+	Tx(ctx context.Context, work func(tx *store.Tx) error) error
+	Read(ctx context.Context, work func(q store.Querier) error) error
+}
+
+// Record stores the event of a change in the transaction of the change.
+type Record func(ctx context.Context, tx *store.Tx, e audit.Event) error
+
+// Reason is the class of an Error.
+type Reason string
+
+// The reasons.
+const (
+	// NotFound: the object does not exist in the scope.
+	NotFound Reason = "NotFound"
+	// Invalid: the request is invalid. The message names the field and what is allowed.
+	Invalid Reason = "Invalid"
+	// Conflict: the state of other objects does not permit the request.
+	Conflict Reason = "Conflict"
+)
+
+// Error is the rejection of a request, which has changed nothing. The message is for the caller.
+type Error struct {
+	Reason  Reason
+	Message string
+}
+
+// Error implements error.
+func (e *Error) Error() string { return e.Message }
+
+// Errorf returns an Error.
+func Errorf(reason Reason, format string, args ...any) error {
+	return &Error{reason, fmt.Sprintf(format, args...)}
+}

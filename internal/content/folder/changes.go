@@ -1,0 +1,250 @@
+package folder
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/quoin-dev/quoin/internal/audit"
+	"github.com/quoin-dev/quoin/internal/content"
+	"github.com/quoin-dev/quoin/internal/store"
+)
+
+// New is a folder to create.
+type New struct {
+	Name     string
+	ParentID int64
+	// Position is after all siblings if nil.
+	Position *int64
+}
+
+// Update has the fields to change; those that are nil stay.
+type Update struct {
+	Name     *string
+	Position *int64
+}
+
+// Create creates a folder on behalf of a principal.
+func (f *Folders) Create(ctx context.Context, s content.Scope, by string, in New) (created *Folder, err error) {
+	if err := checkName(in.Name); err != nil {
+		return nil, err
+	}
+	if in.Position != nil {
+		if err := checkPosition(*in.Position); err != nil {
+			return nil, err
+		}
+	}
+	err = f.change(ctx, s, func(tx *store.Tx) error {
+		now := f.now().UTC()
+		created = &Folder{ParentID: in.ParentID, Name: in.Name, CreatedAt: now, UpdatedAt: now, CreatedBy: by, UpdatedBy: by}
+		above, err := levelsAbove(ctx, tx, s, in.ParentID)
+		if err != nil {
+			return err
+		}
+		if err := checkDepth(above+1, in.ParentID); err != nil {
+			return err
+		}
+		if err := checkPlace(ctx, tx, s, created); err != nil {
+			return err
+		}
+		if created.Position, err = positionIn(ctx, tx, s, in); err != nil {
+			return err
+		}
+		if created.ID, err = tx.NextID(ctx, s.Account.UID, "folder"); err != nil {
+			return err
+		}
+		if err := insert(ctx, tx, s, created); err != nil {
+			return err
+		}
+		return f.record(ctx, tx, audit.CreatedFolder, nil, created)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return created, nil
+}
+
+// Update changes a folder on behalf of a principal. An update that changes nothing has no event.
+func (f *Folders) Update(ctx context.Context, s content.Scope, by string, id int64, in Update) (*Folder, error) {
+	if in.Name != nil {
+		if err := checkName(*in.Name); err != nil {
+			return nil, err
+		}
+	}
+	if in.Position != nil {
+		if err := checkPosition(*in.Position); err != nil {
+			return nil, err
+		}
+	}
+	return f.replace(ctx, s, by, id, func(_ *store.Tx, after *Folder) error {
+		if in.Name != nil {
+			after.Name = *in.Name
+		}
+		if in.Position != nil {
+			after.Position = *in.Position
+		}
+		return nil
+	})
+}
+
+// Move moves a folder, with everything in it, into another folder or to the root. It becomes the
+// last one there.
+func (f *Folders) Move(ctx context.Context, s content.Scope, by string, id, parent int64) (*Folder, error) {
+	return f.replace(ctx, s, by, id, func(tx *store.Tx, after *Folder) error {
+		if after.ParentID == parent {
+			return nil
+		}
+		above := 0
+		if parent != Root {
+			path, err := parentPath(ctx, tx, s, parent)
+			if err != nil {
+				return err
+			}
+			if slices.ContainsFunc(path, func(f Folder) bool { return f.ID == id }) {
+				return content.Errorf(content.Invalid, "folderId: folder %d is in folder %d, which is to be moved; allowed: a folder outside it", parent, id)
+			}
+			above = len(path)
+		}
+		levels, err := height(ctx, tx, s, id)
+		if err != nil {
+			return err
+		}
+		if err := checkDepth(above+levels, parent); err != nil {
+			return err
+		}
+		after.ParentID = parent
+		after.Position, err = positionIn(ctx, tx, s, New{ParentID: parent})
+		return err
+	})
+}
+
+// Delete deletes a folder that contains no other.
+func (f *Folders) Delete(ctx context.Context, s content.Scope, id int64) error {
+	return f.change(ctx, s, func(tx *store.Tx) error {
+		before, err := get(ctx, tx, s, id)
+		if err != nil {
+			return err
+		}
+		children, err := countChildren(ctx, tx, s, id)
+		if err != nil {
+			return err
+		}
+		if children > 0 {
+			return content.Errorf(content.Invalid, "folderId: folder %d contains %d folders; allowed: a folder without sub-folders", id, children)
+		}
+		if _, err := tx.ExecContext(ctx, "DELETE FROM folder WHERE account_uid = $1 AND deployment_uid = $2 AND id = $3", s.Account.UID, s.Deployment.UID, id); err != nil {
+			return fmt.Errorf("delete folder %d: %w", id, err)
+		}
+		return f.record(ctx, tx, audit.DeletedFolder, before, nil)
+	})
+}
+
+// change runs work in a transaction that excludes other changes of the account.
+func (f *Folders) change(ctx context.Context, s content.Scope, work func(tx *store.Tx) error) error {
+	return f.DB.Tx(ctx, func(tx *store.Tx) error {
+		if err := tx.LockDeployment(ctx, s.Account, s.Deployment); err != nil {
+			return err
+		}
+		return work(tx)
+	})
+}
+
+// replace changes a folder as edit does.
+func (f *Folders) replace(ctx context.Context, s content.Scope, by string, id int64, edit func(tx *store.Tx, after *Folder) error) (after *Folder, err error) {
+	err = f.change(ctx, s, func(tx *store.Tx) error {
+		before, err := get(ctx, tx, s, id)
+		if err != nil {
+			return err
+		}
+		changed := *before
+		after = &changed
+		if err := edit(tx, after); err != nil || *after == *before {
+			return err
+		}
+		after.UpdatedAt, after.UpdatedBy = f.now().UTC(), by
+		if after.ParentID != before.ParentID || after.Name != before.Name {
+			if err := checkPlace(ctx, tx, s, after); err != nil {
+				return err
+			}
+		}
+		if err := update(ctx, tx, s, after); err != nil {
+			return err
+		}
+		return f.record(ctx, tx, audit.UpdatedFolder, before, after)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return after, nil
+}
+
+// levelsAbove returns the number of folders on the path to a parent.
+func levelsAbove(ctx context.Context, tx *store.Tx, s content.Scope, parent int64) (int, error) {
+	if parent == Root {
+		return 0, nil
+	}
+	path, err := parentPath(ctx, tx, s, parent)
+	return len(path), err
+}
+
+// parentPath returns the path to a parent that a request names.
+func parentPath(ctx context.Context, q store.Querier, s content.Scope, parent int64) ([]Folder, error) {
+	path, err := ancestors(ctx, q, s, parent)
+	var rejected *content.Error
+	if errors.As(err, &rejected) && rejected.Reason == content.NotFound {
+		return nil, content.Errorf(content.NotFound, "parentId: %s", rejected.Message)
+	}
+	return path, err
+}
+
+// checkPlace returns an error if a folder cannot be in its parent because of its siblings.
+func checkPlace(ctx context.Context, tx *store.Tx, s content.Scope, f *Folder) error {
+	const query = "SELECT name FROM folder WHERE deployment_uid = $1 AND account_uid = $2 AND parent_id = $3 AND name_key = $4 AND id <> $5"
+	var name string
+	err := tx.QueryRowContext(ctx, query, s.Deployment.UID, s.Account.UID, f.ParentID, nameKey(f.Name), f.ID).Scan(&name)
+	if err == nil {
+		return content.Errorf(content.Conflict, "name: %q is the name of another folder in the same folder (case-insensitive)", f.Name)
+	}
+	if !errors.Is(err, sql.ErrNoRows) {
+		return fmt.Errorf("check the name of a folder: %w", err)
+	}
+	siblings, err := countChildren(ctx, tx, s, f.ParentID)
+	if err == nil && siblings >= MaxChildren {
+		return content.Errorf(content.Conflict, "parentId: there are %d folders already; allowed: %d", siblings, MaxChildren)
+	}
+	return err
+}
+
+// positionIn returns the position of a new folder: the requested one, or after all siblings.
+func positionIn(ctx context.Context, tx *store.Tx, s content.Scope, in New) (position int64, err error) {
+	if in.Position != nil {
+		return *in.Position, nil
+	}
+	const query = "SELECT COALESCE(MAX(position) + 1, 0) FROM folder WHERE deployment_uid = $1 AND account_uid = $2 AND parent_id = $3"
+	if err := tx.QueryRowContext(ctx, query, s.Deployment.UID, s.Account.UID, in.ParentID).Scan(&position); err != nil {
+		return 0, fmt.Errorf("read the last position: %w", err)
+	}
+	return min(position, MaxPosition), nil
+}
+
+func insert(ctx context.Context, tx *store.Tx, s content.Scope, f *Folder) error {
+	const statement = "INSERT INTO folder (account_uid, deployment_uid, name_key, " + columns + ") VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"
+	_, err := tx.ExecContext(ctx, statement, s.Account.UID, s.Deployment.UID, nameKey(f.Name),
+		f.ID, f.ParentID, f.Name, f.Position, f.CreatedAt.UnixMicro(), f.CreatedBy, f.UpdatedAt.UnixMicro(), f.UpdatedBy)
+	if err != nil {
+		return fmt.Errorf("insert a folder: %w", err)
+	}
+	return nil
+}
+
+func update(ctx context.Context, tx *store.Tx, s content.Scope, f *Folder) error {
+	const statement = `UPDATE folder SET parent_id = $4, name = $5, name_key = $6, position = $7, updated_at = $8, updated_by = $9
+		WHERE account_uid = $1 AND deployment_uid = $2 AND id = $3`
+	_, err := tx.ExecContext(ctx, statement, s.Account.UID, s.Deployment.UID, f.ID, f.ParentID, f.Name, nameKey(f.Name), f.Position, f.UpdatedAt.UnixMicro(), f.UpdatedBy)
+	if err != nil {
+		return fmt.Errorf("update folder %d: %w", f.ID, err)
+	}
+	return nil
+}

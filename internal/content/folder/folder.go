@@ -1,0 +1,136 @@
+// Package folder has the folders of deployments: a tree of bounded depth, in which the names of
+// siblings are unique and siblings are ordered by position.
+//
+//	folder.go      the model and its rules
+//	changes.go     creating, updating, moving and deleting
+//	queries.go     reading
+//	migrations/    the table
+package folder
+
+import (
+	"context"
+	"embed"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/quoin-dev/quoin/internal/audit"
+	"github.com/quoin-dev/quoin/internal/content"
+	"github.com/quoin-dev/quoin/internal/fold"
+	"github.com/quoin-dev/quoin/internal/store"
+)
+
+//go:embed migrations/*.sql
+var migrations embed.FS
+
+// Owner has the table of folders.
+var Owner = store.Owner{Name: "folder", Migrations: migrations, Purge: store.PurgeTable("folder", "account_uid, id")}
+
+// Limits of folders.
+const (
+	// MaxDepth is the maximum number of folders on a path from the root.
+	MaxDepth = 10
+	// MaxName is the maximum number of characters of a name.
+	MaxName = 255
+	// MaxPosition is the maximum position.
+	MaxPosition = 1<<31 - 1
+	// MaxChildren is the maximum number of folders in a folder, and at the root.
+	MaxChildren = 10_000
+)
+
+// Root is the parent of the topmost folders.
+const Root int64 = 0
+
+// Folder is a folder of a deployment.
+type Folder struct {
+	// ID is unique in the account.
+	ID       int64
+	ParentID int64
+	Name     string
+	// Position orders siblings; those with the same are ordered by ID.
+	Position  int64
+	CreatedAt time.Time
+	UpdatedAt time.Time
+	// CreatedBy and UpdatedBy are principals: <kind>:<id>.
+	CreatedBy string
+	UpdatedBy string
+}
+
+// Folders are the folders of all deployments.
+type Folders struct {
+	DB     content.Database
+	Record content.Record
+	// Now is the clock; time.Now if nil.
+	Now func() time.Time
+}
+
+func (f *Folders) now() time.Time {
+	if f.Now == nil {
+		return time.Now()
+	}
+	return f.Now()
+}
+
+// checkName returns an error for a name that is not allowed.
+func checkName(name string) error {
+	switch {
+	case name == "":
+		return content.Errorf(content.Invalid, `name: "" is empty; allowed: 1 to %d characters`, MaxName)
+	case utf8.RuneCountInString(name) > MaxName:
+		return content.Errorf(content.Invalid, "name: it has %d characters; allowed: 1 to %d", utf8.RuneCountInString(name), MaxName)
+	case !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl):
+		return content.Errorf(content.Invalid, "name: %q contains control characters; allowed: printable characters", name)
+	case strings.TrimSpace(name) != name:
+		return content.Errorf(content.Invalid, "name: %q begins or ends with white space; allowed: names without", name)
+	}
+	return nil
+}
+
+func checkPosition(position int64) error {
+	if position < 0 || position > MaxPosition {
+		return content.Errorf(content.Invalid, "position: %d is out of range; allowed: 0 to %d", position, MaxPosition)
+	}
+	return nil
+}
+
+// checkDepth returns an error if a folder would be at a level beyond MaxDepth.
+func checkDepth(level int, parent int64) error {
+	if level > MaxDepth {
+		return content.Errorf(content.Invalid, "parentId: in folder %d the path would have %d folders; allowed: %d", parent, level, MaxDepth)
+	}
+	return nil
+}
+
+// nameKey returns the form in which names of siblings are compared.
+func nameKey(name string) string { return fold.Case(name) }
+
+func notFound(id int64) error {
+	return content.Errorf(content.NotFound, "folder %d does not exist", id)
+}
+
+// fields returns the fields of a folder that events show.
+func (f *Folder) fields() map[string]any {
+	if f == nil {
+		return nil
+	}
+	return map[string]any{"name": f.Name, "parentId": f.ParentID, "position": f.Position}
+}
+
+// record stores the event of a change of a folder; before is nil for a new one, after for a
+// deleted one.
+func (f *Folders) record(ctx context.Context, tx *store.Tx, name string, before, after *Folder) error {
+	shown := after
+	if shown == nil {
+		shown = before
+	}
+	changes, err := audit.DiffJSON(before.fields(), after.fields())
+	if err != nil {
+		return fmt.Errorf("record %q: %w", name, err)
+	}
+	return f.Record(ctx, tx, audit.Event{
+		Name: name, Object: audit.Object{Kind: "Folder", Name: shown.Name, ID: strconv.FormatInt(shown.ID, 10)}, Changes: changes,
+	})
+}

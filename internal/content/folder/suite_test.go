@@ -1,0 +1,161 @@
+package folder
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/utils/ptr"
+
+	"github.com/quoin-dev/quoin/internal/audit"
+	"github.com/quoin-dev/quoin/internal/content"
+	"github.com/quoin-dev/quoin/internal/store"
+	"github.com/quoin-dev/quoin/internal/store/postgrestest"
+)
+
+// world is a database with the tables of folders and of the audit log, empty at first.
+type world struct {
+	*testing.T
+	url     string
+	store   *store.Store
+	folders *Folders
+	// failing is returned instead of recording an event.
+	failing error
+	clock   time.Time
+}
+
+// cases run on both databases.
+var cases = []struct {
+	name string
+	run  func(w *world)
+}{
+	{"create, list, update, delete", testLifecycle},
+	{"names", testNames},
+	{"positions", testPositions},
+	{"depth", testDepth},
+	{"moves", testMove},
+	{"only empty folders are deleted", testDelete},
+	{"pages", testPages},
+	{"another account or deployment sees nothing", testTenants},
+	{"a change and its event are one transaction", testEvents},
+	{"concurrent changes keep the rules", testConcurrent},
+	{"random changes keep the tree", testTree},
+	{"a purge deletes folders of a deleted deployment only", testPurge},
+	{"pages are read by an index", testPlan},
+}
+
+func TestSQLite(t *testing.T) {
+	runCases(t, func(t *testing.T) string { return "sqlite://" + filepath.Join(t.TempDir(), "content.db") })
+}
+
+func TestPostgreSQL(t *testing.T) {
+	server := postgrestest.StartServer(t)
+	runCases(t, func(t *testing.T) string { return server.Database(t) })
+}
+
+func runCases(t *testing.T, fresh func(t *testing.T) string) {
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) { c.run(openWorld(t, fresh(t))) })
+	}
+}
+
+func openWorld(t *testing.T, url string) *world {
+	t.Helper()
+	s, err := store.Open(t.Context(), url, nil, audit.Owner, Owner)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	w := &world{T: t, url: url, store: s, clock: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)}
+	w.folders = &Folders{DB: s, Record: w.record, Now: func() time.Time { w.clock = w.clock.Add(time.Second); return w.clock }}
+	return w
+}
+
+func (w *world) record(ctx context.Context, tx *store.Tx, e audit.Event) error {
+	if w.failing != nil {
+		return w.failing
+	}
+	e.Account, e.Source, e.Actor = "demo", audit.SourceREST, audit.Actor{Kind: audit.ActorKey, ID: "k1"}
+	return audit.RecordTx(ctx, tx, e)
+}
+
+// scope returns a deployment of an account, by their UIDs.
+func scope(account, deployment string) content.Scope {
+	return content.Scope{Account: store.Account{UID: account, Name: "demo"}, Deployment: store.Deployment{UID: deployment, Namespace: "demo", Name: "sales"}}
+}
+
+var demo = scope("a1", "d1")
+
+const by = "key:k1"
+
+func (w *world) create(name string, parent int64) *Folder {
+	w.Helper()
+	f, err := w.folders.Create(w.Context(), demo, by, New{Name: name, ParentID: parent})
+	if err != nil {
+		w.Fatal(err)
+	}
+	return f
+}
+
+// createPath creates a folder at each of a number of levels, and returns the last one.
+func (w *world) createPath(name string, levels int) *Folder {
+	w.Helper()
+	f := w.create(name, Root)
+	for i := 1; i < levels; i++ {
+		f = w.create(fmt.Sprintf("%s %d", name, i), f.ID)
+	}
+	return f
+}
+
+// names returns the names of the folders in a folder, in order.
+func (w *world) names(s content.Scope, parent int64) string {
+	w.Helper()
+	level, err := w.folders.List(w.Context(), s, parent, store.PageRequest{Limit: MaxChildren})
+	if err != nil {
+		w.Fatal(err)
+	}
+	names := []string{}
+	for _, f := range level.Items {
+		names = append(names, f.Name)
+	}
+	if level.Total != len(names) {
+		w.Errorf("total is %d, want %d", level.Total, len(names))
+	}
+	return strings.Join(names, " ")
+}
+
+func (w *world) count(table string) (n int) {
+	w.Helper()
+	if err := w.store.Reader().QueryRowContext(w.Context(), "SELECT COUNT(*) FROM "+table).Scan(&n); err != nil {
+		w.Fatal(err)
+	}
+	return n
+}
+
+// rejects checks the reason of an error and a part of its message.
+func (w *world) rejects(err error, reason content.Reason, part string) {
+	w.Helper()
+	var rejected *content.Error
+	if !errors.As(err, &rejected) || rejected.Reason != reason || !strings.Contains(rejected.Message, part) {
+		w.Errorf("got %v, want %s with %q", err, reason, part)
+	}
+}
+
+// exec runs a statement in a transaction.
+func (w *world) exec(statement string, args ...any) {
+	w.Helper()
+	err := w.store.Tx(w.Context(), func(tx *store.Tx) error {
+		_, err := tx.ExecContext(w.Context(), statement, args...)
+		return err
+	})
+	if err != nil {
+		w.Fatal(err)
+	}
+}
+
+func rename(name string) Update        { return Update{Name: ptr.To(name)} }
+func reposition(position int64) Update { return Update{Position: ptr.To(position)} }
