@@ -1,4 +1,4 @@
-package rest
+package catalog
 
 import (
 	"cmp"
