@@ -32,15 +32,20 @@ import (
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/apiserver/aggregation"
 	"github.com/quoin-dev/quoin/apiserver/auth"
+	"github.com/quoin-dev/quoin/apiserver/catalog"
 	"github.com/quoin-dev/quoin/apiserver/directory"
 	"github.com/quoin-dev/quoin/apiserver/edit"
 	"github.com/quoin-dev/quoin/apiserver/recording"
 	"github.com/quoin-dev/quoin/apiserver/rest"
+	"github.com/quoin-dev/quoin/apiserver/rest/deployments"
+	"github.com/quoin-dev/quoin/apiserver/rest/identity"
+	"github.com/quoin-dev/quoin/apiserver/rest/model"
+	"github.com/quoin-dev/quoin/apiserver/rest/tenant"
 	"github.com/quoin-dev/quoin/apiserver/scim"
 	"github.com/quoin-dev/quoin/apiserver/tenants"
 	"github.com/quoin-dev/quoin/internal/kube"
 	"github.com/quoin-dev/quoin/internal/serving"
-	"github.com/quoin-dev/quoin/internal/tenant"
+	accounts "github.com/quoin-dev/quoin/internal/tenant"
 )
 
 // Config is what an administrator may set.
@@ -50,7 +55,7 @@ type Config struct {
 	// Service is the name of the Service in front of the replicas, in that namespace.
 	Service string
 	// Region of the cluster.
-	Region rest.Region
+	Region deployments.Region
 	// Version of quoin.
 	Version string
 	// HTTPS, Probes and Metrics say where to listen.
@@ -123,7 +128,7 @@ func Run(ctx context.Context, restConfig *clientrest.Config, c Config) error {
 func addIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 	return errors.Join(
 		tenants.AddIndexes(ctx, indexer),
-		rest.AddIndexes(ctx, indexer),
+		catalog.AddIndexes(ctx, indexer),
 		indexer.IndexField(ctx, &v1alpha1.ApiKey{}, auth.IndexTokenID, auth.TokenIDs),
 		indexer.IndexField(ctx, &v1alpha1.ScimUser{}, auth.IndexUserName, auth.UserNames),
 		indexer.IndexField(ctx, &v1alpha1.Deployment{}, auth.IndexGitHook, auth.GitHookNumbers),
@@ -132,19 +137,19 @@ func addIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 
 func serve(ctx context.Context, k8s cluster.Cluster, restConfig *clientrest.Config, c Config, background *serving.Background) error {
 	hosts := tenants.Tenants{Reader: k8s.GetCache()}
-	deployments, err := informerOf(ctx, k8s.GetCache(), &v1alpha1.Deployment{})
+	informer, err := informerOf(ctx, k8s.GetCache(), &v1alpha1.Deployment{})
 	if err != nil {
 		return err
 	}
-	// What is written for somebody is written here, and so recorded.
+	// All writes on behalf of callers go through this client, which records them.
 	writer := kube.NewClient(recording.NewClient(k8s.GetClient()), k8s.GetAPIReader(), edit.Manager)
-	o := rest.Options{Deployments: deployments, Kube: writer, Region: c.Region, Version: c.Version}
 	f := &front{tenants: hosts, rates: newRates(c.RequestsPerSecond, c.Burst), scim: newSCIM()}
+	var export tenant.AuditLog
 	if c.DatabaseURL != "" {
-		_, events := runContentStore(k8s, c, deployments, background)
-		f.log, o.AuditLog = events, events
+		_, events := runContentStore(k8s, c, informer, background)
+		f.log, export = events, events
 	}
-	if f.api, err = rest.New(o); err != nil {
+	if f.api, err = newREST(ctx, k8s, writer, informer, export, c); err != nil {
 		return err
 	}
 	if f.directory, err = newDirectory(ctx, k8s, writer); err != nil {
@@ -157,7 +162,7 @@ func serve(ctx context.Context, k8s cluster.Cluster, restConfig *clientrest.Conf
 	used := auth.NewLastUsed(k8s.GetClient())
 	background.Run("last use of keys", used.Start)
 	f.authenticator = auth.Chain(
-		auth.NewGitHooks(rest.GitHookPath, k8s.GetClient(), k8s.GetAPIReader(), clock.RealClock{}),
+		auth.NewGitHooks(model.GitHookPath, k8s.GetClient(), k8s.GetAPIReader(), clock.RealClock{}),
 		auth.NewKeys(k8s.GetClient(), k8s.GetAPIReader(), clock.RealClock{}, used),
 		auth.NewOIDC(k8s.GetClient(), clock.RealClock{}, c.OIDCClient),
 		auth.NewServiceAccounts(k8s.GetClient(), clock.RealClock{}),
@@ -202,6 +207,30 @@ func serve(ctx context.Context, k8s cluster.Cluster, restConfig *clientrest.Conf
 		Log: c.Log, Registerer: metrics.Registry, TrustedProxies: c.TrustedProxies, Errors: errorsOn,
 	})
 	return serving.Run(ctx, options, handler)
+}
+
+// newREST composes the REST API of its groups.
+func newREST(ctx context.Context, k8s cluster.Cluster, writer *kube.Client, informer toolscache.SharedIndexInformer, export tenant.AuditLog, c Config) (*rest.API, error) {
+	known, err := catalog.New(writer, informer)
+	if err != nil {
+		return nil, err
+	}
+	// The kinds that groups write and then wait for. The catalog observes Deployments.
+	for _, kind := range []client.Object{&v1alpha1.Account{}, &v1alpha1.ApiKey{}, &v1alpha1.Branch{}} {
+		informer, err := informerOf(ctx, k8s.GetCache(), kind)
+		if err != nil {
+			return nil, err
+		}
+		if _, err := informer.AddEventHandler(writer.Tracker().Handler(writer.KindOf(kind))); err != nil {
+			return nil, fmt.Errorf("observe %T: %w", kind, err)
+		}
+	}
+	return rest.New(rest.Options{Deployments: known, Version: c.Version}, slices.Concat(
+		deployments.New(deployments.Options{Kube: writer, Catalog: known, Region: c.Region}),
+		model.New(model.Options{Kube: writer, Catalog: known}),
+		identity.New(identity.Options{Kube: writer, Catalog: known}),
+		tenant.New(tenant.Options{AuditLog: export}),
+	)...)
 }
 
 // newSCIM is the protocol, which names its routes to the metrics and the access log.
@@ -272,7 +301,7 @@ func certificatesFor(ctx context.Context, k8s cluster.Cluster, c Config) (*servi
 			}
 			var hosts []string
 			for i := range list.Items {
-				hosts = append(hosts, tenant.Hosts(&list.Items[i])...)
+				hosts = append(hosts, accounts.Hosts(&list.Items[i])...)
 			}
 			slices.Sort(hosts)
 			return append(names, slices.Compact(hosts)...)
@@ -286,5 +315,5 @@ func hostsOf(o any) []string {
 	if !ok {
 		return nil
 	}
-	return tenant.Hosts(account)
+	return accounts.Hosts(account)
 }

@@ -13,7 +13,7 @@ import (
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/apiserver/recording"
-	"github.com/quoin-dev/quoin/apiserver/rest"
+	"github.com/quoin-dev/quoin/apiserver/rest/tenant"
 	"github.com/quoin-dev/quoin/internal/audit"
 	"github.com/quoin-dev/quoin/internal/store"
 )
@@ -27,8 +27,8 @@ type auditLog struct {
 }
 
 var (
-	_ recording.Log = &auditLog{}
-	_ rest.AuditLog = &auditLog{}
+	_ recording.Log   = &auditLog{}
+	_ tenant.AuditLog = &auditLog{}
 )
 
 // retentionInterval is the time between two runs of retention.
@@ -87,7 +87,7 @@ func (l *auditLog) Record(ctx context.Context, events ...audit.Event) error {
 	return log.Record(ctx, events...)
 }
 
-// Query implements rest.AuditLog.
+// Query implements tenant.AuditLog.
 func (l *auditLog) Query(ctx context.Context, f audit.Filter) (iter.Seq2[audit.Event, error], error) {
 	log, err := l.current()
 	if err != nil {

@@ -1,61 +1,84 @@
+// Package catalog reads the deployments of accounts, with their environments and branches, by the
+// numbers that the REST API shows.
 package catalog
 
 import (
-	"cmp"
+	"context"
 	"fmt"
+	"regexp"
 	"slices"
 	"sync"
 
 	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/apiserver/auth"
+	"github.com/quoin-dev/quoin/internal/freshness"
+	"github.com/quoin-dev/quoin/internal/kube"
 )
 
-// catalog keeps the deployments of each account in the order in which they are listed, so
-// that a page costs as much as the page, however many there are. A list is made anew after
-// something of the namespace has changed.
-type catalog struct {
-	store toolscache.Indexer
+// Catalog keeps the deployments of each account in the order in which they are listed, so that the
+// cost of a page does not depend on the length of the list. A list is rebuilt after a change in its
+// namespace. It is safe for concurrent use.
+type Catalog struct {
+	kube    *kube.Client
+	store   toolscache.Indexer
+	observe func(before, after any)
 
 	mu sync.Mutex
-	// changes counts those of a namespace; lists are gone when there was one.
+	// changes counts the changes of a namespace; a change removes the list of the namespace.
 	changes map[string]uint64
 	lists   map[string][]*v1alpha1.Deployment
 }
 
-func newCatalog(deployments toolscache.SharedIndexInformer) (*catalog, error) {
-	c := &catalog{store: deployments.GetIndexer(), changes: map[string]uint64{}, lists: map[string][]*v1alpha1.Deployment{}}
-	_, err := deployments.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-		AddFunc:    c.changed,
-		UpdateFunc: func(_, o any) { c.changed(o) },
-		DeleteFunc: c.changed,
-	})
-	if err != nil {
+// New returns a Catalog of the deployments of an informer. The cache of the client has the indexes of
+// AddIndexes.
+func New(c *kube.Client, deployments toolscache.SharedIndexInformer) (*Catalog, error) {
+	catalog := &Catalog{
+		kube: c, store: deployments.GetIndexer(), observe: c.Tracker().Observer(c.KindOf(&v1alpha1.Deployment{})),
+		changes: map[string]uint64{}, lists: map[string][]*v1alpha1.Deployment{},
+	}
+	if _, err := deployments.AddEventHandler(freshness.EventHandler(catalog.changed)); err != nil {
 		return nil, fmt.Errorf("follow deployments: %w", err)
 	}
-	return c, nil
+	return catalog, nil
 }
 
-func (c *catalog) changed(o any) {
-	if gone, ok := o.(toolscache.DeletedFinalStateUnknown); ok {
-		o = gone.Obj
+func (c *Catalog) changed(before, after any) {
+	for _, o := range []any{before, after} {
+		if d, ok := o.(*v1alpha1.Deployment); ok {
+			c.invalidate(d.Namespace)
+		}
 	}
-	if d, ok := o.(*v1alpha1.Deployment); ok {
-		c.forget(d.Namespace)
-	}
+	c.observe(before, after)
 }
 
-// forget makes the next list anew, from what the store has by then.
-func (c *catalog) forget(namespace string) {
+// invalidate makes the next caller rebuild the list of a namespace.
+func (c *Catalog) invalidate(namespace string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.changes[namespace]++
 	delete(c.lists, namespace)
 }
 
-// of lists the deployments of a namespace that have a number, by number. The list and what is
-// in it are shared: not to be changed.
-func (c *catalog) of(namespace string) ([]*v1alpha1.Deployment, error) {
+// Deployments returns the deployments of a namespace that have a number and are in the scope of a
+// principal, by number. The list and the objects are shared and must not be modified.
+func (c *Catalog) Deployments(namespace string, p *auth.Principal) ([]*v1alpha1.Deployment, error) {
+	all, err := c.all(namespace)
+	if err != nil || p.Deployments == nil {
+		return all, err
+	}
+	var reached []*v1alpha1.Deployment
+	for _, d := range all {
+		if p.Reaches(d.Name) {
+			reached = append(reached, d)
+		}
+	}
+	return reached, nil
+}
+
+func (c *Catalog) all(namespace string) ([]*v1alpha1.Deployment, error) {
 	c.mu.Lock()
 	list, ok := c.lists[namespace]
 	before := c.changes[namespace]
@@ -69,15 +92,80 @@ func (c *catalog) of(namespace string) ([]*v1alpha1.Deployment, error) {
 	}
 	list = make([]*v1alpha1.Deployment, 0, len(stored))
 	for _, o := range stored {
-		if d, ok := o.(*v1alpha1.Deployment); ok && d.DeletionTimestamp.IsZero() && numberOf(d) > 0 {
+		if d, ok := o.(*v1alpha1.Deployment); ok && d.DeletionTimestamp.IsZero() && NumberOf(d) > 0 {
 			list = append(list, d)
 		}
 	}
-	slices.SortFunc(list, func(x, y *v1alpha1.Deployment) int { return cmp.Compare(numberOf(x), numberOf(y)) })
+	slices.SortFunc(list, compareNumbers[*v1alpha1.Deployment])
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.changes[namespace] == before {
 		c.lists[namespace] = list
 	}
 	return list, nil
+}
+
+var numeric = regexp.MustCompile(`^[0-9]{1,16}$`)
+
+// Find returns the deployment of a namespace with an id, or nil if there is none. The name is read
+// from the cache, the object from the Kubernetes API server.
+func (c *Catalog) Find(ctx context.Context, namespace, id string) (*v1alpha1.Deployment, error) {
+	if !numeric.MatchString(id) {
+		return nil, nil
+	}
+	known := &v1alpha1.DeploymentList{}
+	if err := c.kube.List(ctx, known, client.InNamespace(namespace), client.MatchingFields{indexID: id}, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, err
+	}
+	if len(known.Items) == 1 {
+		d := &v1alpha1.Deployment{}
+		err := c.kube.Live().Get(ctx, client.ObjectKeyFromObject(&known.Items[0]), d)
+		if err == nil && d.Labels[v1alpha1.LabelID] == id && d.DeletionTimestamp.IsZero() {
+			return d, nil
+		}
+		if client.IgnoreNotFound(err) != nil {
+			return nil, err
+		}
+	}
+	// The cache may be behind, or two objects have the same number for a moment after a restore.
+	fresh := &v1alpha1.DeploymentList{}
+	if err := c.kube.Live().List(ctx, fresh, client.InNamespace(namespace), client.MatchingLabels{v1alpha1.LabelID: id}); err != nil {
+		return nil, err
+	}
+	for i := range fresh.Items {
+		if d := &fresh.Items[i]; d.DeletionTimestamp.IsZero() && (d.Status.ID == id || len(fresh.Items) == 1) {
+			return d, nil
+		}
+	}
+	return nil, nil
+}
+
+// Environments returns the environments of a deployment that have a number, by number, from the
+// cache. The objects are shared and must not be modified.
+func (c *Catalog) Environments(ctx context.Context, d *v1alpha1.Deployment) ([]*v1alpha1.Environment, error) {
+	list := &v1alpha1.EnvironmentList{}
+	err := c.kube.List(ctx, list, client.InNamespace(d.Namespace), client.MatchingFields{indexDeployment: d.Name}, client.UnsafeDisableDeepCopy)
+	return byNumber[v1alpha1.Environment](list.Items), err
+}
+
+// Branches returns the branches of a deployment that have a number, by number, from the cache. The
+// objects are shared and must not be modified.
+func (c *Catalog) Branches(ctx context.Context, d *v1alpha1.Deployment) ([]*v1alpha1.Branch, error) {
+	list := &v1alpha1.BranchList{}
+	err := c.kube.List(ctx, list, client.InNamespace(d.Namespace), client.MatchingFields{indexDeployment: d.Name}, client.UnsafeDisableDeepCopy)
+	return byNumber[v1alpha1.Branch](list.Items), err
+}
+
+// ProductionBranch returns the name of the branch that production runs; empty if the model is not in
+// Git and no branch is declared.
+func ProductionBranch(d *v1alpha1.Deployment, branches []*v1alpha1.Branch) string {
+	for _, b := range branches {
+		if b.Spec.Role == v1alpha1.BranchProduction {
+			return b.Spec.Name
+		}
+	}
+	if d.Spec.Model.Git != nil {
+		return d.Spec.Model.Git.Branch
+	}
+	return ""
 }

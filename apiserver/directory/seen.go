@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 
-	"github.com/quoin-dev/quoin/internal/kube"
+	"github.com/quoin-dev/quoin/internal/freshness"
 )
 
 // patience is how long a write waits to be seen in the cache. The write is done; what it waits for
@@ -92,7 +92,7 @@ func (s *seen) happened(kind string, before, after any) {
 // version waits until the object was handled as it was written, or as it was later.
 func (w *wait) version(ctx context.Context, written string) {
 	w.until(ctx, func(last metav1.Object, _ bool) bool {
-		return !kube.Older(last.GetResourceVersion(), written)
+		return !freshness.Older(last.GetResourceVersion(), written)
 	})
 }
 

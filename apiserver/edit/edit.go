@@ -1,11 +1,13 @@
-// Package edit changes the specs of objects on behalf of callers: as the API server has them
-// now, without losing what others write at the same time, and never against a program that owns
-// a field, such as Argo CD (docs/decisions/0014).
+// Package edit writes objects on behalf of callers: it changes the current object of the Kubernetes
+// API server without losing concurrent changes, and never a field that is owned by a program such as
+// Argo CD (docs/decisions/0014). A write returns when the caches of this process have observed it.
 package edit
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"reflect"
 	"slices"
@@ -18,28 +20,35 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
+	"github.com/quoin-dev/quoin/internal/freshness"
 	"github.com/quoin-dev/quoin/internal/kube"
 )
 
-// Manager is the field manager of the front end's writes.
+// Manager is the field manager of the writes of quoin apiserver.
 const Manager = "quoin-apiserver"
 
-// How often a change is made anew because the object has changed meanwhile, and the longest pause
-// before: a group to which forty clients add a member at once takes them all, one after another.
+// Timeout is how long a request waits for the effects of its write.
+const Timeout = 20 * time.Second
+
+// Attempts of a change in the case of conflicts, and the longest pause before one. Forty clients that
+// add a member to one group at the same time all succeed.
 const (
-	tries        = 30
+	attempts     = 30
 	longestPause = 250 * time.Millisecond
 )
 
-// interactive are the field managers of people at a keyboard: what they have set may be set
-// again. Any other is a program that would set it back: its word counts.
+// interactive are the field managers of interactive clients, whose fields may be changed. All others
+// are authoritative: they would set their value again.
 var interactive = []string{Manager, "kubectl-edit", "kubectl-patch", "kubectl-scale", "kubectl-label", "kubectl-annotate", "kubectl-create"}
 
-// OwnedError says that a field belongs to a program that would set it back.
+// ErrDeleted is returned if the object of a change has been deleted since it was read.
+var ErrDeleted = errors.New("the object has been deleted")
+
+// OwnedError is returned for a change of a field that an authoritative manager owns.
 type OwnedError struct {
 	// Field as a path, such as spec.displayName.
 	Field string
-	// Manager is the program's field manager.
+	// Manager is the field manager that owns the field.
 	Manager string
 }
 
@@ -48,12 +57,14 @@ func (e *OwnedError) Error() string {
 	return fmt.Sprintf("%s: %q owns this field and would set it back: change it where that is written, such as in Git", e.Field, e.Manager)
 }
 
-// Spec edits the spec of the object that a key names, and returns the object as it is then and
-// whether it was written. edit sees the object as the API server has it and alters a copy; it is
-// called anew when somebody else was faster. Nothing is written when it changes nothing, fails, or
-// gives another value to a field that a program owns, which is an *OwnedError.
+// Spec edits the spec of the object with a key, and returns the object as it is afterwards and
+// whether it was written. edit is called with the current object of the Kubernetes API server and
+// modifies a copy; it is called again after a conflict. Nothing is written if edit changes nothing,
+// fails, or changes a field that an authoritative manager owns, which is an *OwnedError.
+//
+// Spec does not wait for the cache: see Change.
 func Spec[T client.Object](ctx context.Context, c *kube.Client, key client.ObjectKey, edit func(live, edited T) error) (T, bool, error) {
-	for try := 1; ; try++ {
+	for attempt := 1; ; attempt++ {
 		live := newOf[T]()
 		if err := c.Live().Get(ctx, key, live); err != nil {
 			return live, false, err
@@ -70,10 +81,10 @@ func Spec[T client.Object](ctx context.Context, c *kube.Client, key client.Objec
 			return live, false, err
 		}
 		patch := mergePatch{Patch: client.MergeFromWithOptions(live, client.MergeFromWithOptimisticLock{}), before: live}
-		// Past the memory of writes, which is for those who read the cache.
+		// Not recorded for reads of the cache: writers wait for it instead.
 		err = c.Client.Patch(ctx, edited, patch, client.FieldOwner(Manager))
-		if apierrors.IsConflict(err) && try < tries {
-			if err := pause(ctx, try); err != nil {
+		if apierrors.IsConflict(err) && attempt < attempts {
+			if err := pause(ctx, attempt); err != nil {
 				return live, false, err
 			}
 			continue
@@ -85,22 +96,87 @@ func Spec[T client.Object](ctx context.Context, c *kube.Client, key client.Objec
 	}
 }
 
-// mergePatch is a patch that still knows what it was made from.
+// Change edits the spec of an object that was read before, waits until the cache has the change, and
+// returns the object as written. Nothing is written if edit changes nothing.
+func Change[T client.Object](ctx context.Context, c *kube.Client, obj T, edit func(T) error) (T, error) {
+	w := c.Expect(obj)
+	defer w.Stop()
+	edited, written, err := Spec(ctx, c, client.ObjectKeyFromObject(obj), func(live, edited T) error {
+		if live.GetUID() != obj.GetUID() || !live.GetDeletionTimestamp().IsZero() {
+			return ErrDeleted
+		}
+		return edit(edited)
+	})
+	if err != nil || !written {
+		return edited, err
+	}
+	return edited, settled(w.Version(ctx, Timeout, edited.GetResourceVersion()))
+}
+
+// Create creates an object, which has a name, and waits until the cache has it.
+func Create(ctx context.Context, c *kube.Client, obj client.Object) error {
+	w := c.Expect(obj)
+	defer w.Stop()
+	if err := c.Create(ctx, obj); err != nil {
+		return err
+	}
+	return settled(w.Version(ctx, Timeout, obj.GetResourceVersion()))
+}
+
+// Delete deletes an object that was read before and waits until the cache no longer has it. It is no
+// error if the object does not exist.
+func Delete(ctx context.Context, c *kube.Client, obj client.Object) error {
+	w := c.Expect(obj)
+	defer w.Stop()
+	uid := obj.GetUID()
+	if err := c.Delete(ctx, obj, client.Preconditions{UID: &uid}); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	return settled(w.Absence(ctx, Timeout, uid))
+}
+
+// Annotate sets an annotation of an object and waits until the cache has it.
+func Annotate(ctx context.Context, c *kube.Client, obj client.Object, name, value string) error {
+	w := c.Expect(obj)
+	defer w.Stop()
+	before, _ := obj.DeepCopyObject().(client.Object)
+	annotations := maps.Clone(obj.GetAnnotations())
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[name] = value
+	obj.SetAnnotations(annotations)
+	if err := c.Patch(ctx, obj, client.MergeFrom(before), client.FieldOwner(Manager)); err != nil {
+		return fmt.Errorf("set annotation %s: %w", name, err)
+	}
+	return settled(w.Version(ctx, Timeout, obj.GetResourceVersion()))
+}
+
+// settled returns the error of a wait after a write that succeeded: a slow cache or a caller that has
+// gone do not make the write fail.
+func settled(err error) error {
+	if errors.Is(err, freshness.ErrTimeout) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return nil
+	}
+	return err
+}
+
+// mergePatch is a patch that knows the object before the change.
 type mergePatch struct {
 	client.Patch
 	before client.Object
 }
 
-// Before is the object without the change.
+// Before returns the object without the change.
 func (p mergePatch) Before() client.Object { return p.before }
 
-// pause waits at random, longer with each try, so that those who wait do not come back together.
-func pause(ctx context.Context, try int) error {
-	most := min(longestPause, time.Millisecond<<min(try+1, 10))
+// pause waits for a random time that grows with the attempts, so that concurrent callers spread.
+func pause(ctx context.Context, attempt int) error {
+	most := min(longestPause, time.Millisecond<<min(attempt+1, 10))
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-time.After(rand.N(most)): //nolint:gosec // nothing is guarded by it
+	case <-time.After(rand.N(most)): //nolint:gosec // not security-relevant
 		return nil
 	}
 }
@@ -111,7 +187,8 @@ func newOf[T client.Object]() T {
 	return made
 }
 
-// Owner names the program whose spec an object is, if it is that of one.
+// Owner returns the authoritative field manager that applies the spec of an object; empty if there is
+// none.
 func Owner(o client.Object) string {
 	for _, entry := range o.GetManagedFields() {
 		if entry.Subresource == "" && entry.Operation == metav1.ManagedFieldsOperationApply && !slices.Contains(interactive, entry.Manager) &&
@@ -122,7 +199,7 @@ func Owner(o client.Object) string {
 	return ""
 }
 
-// permitted refuses a change to fields that a program owns.
+// permitted returns an *OwnedError if an authoritative manager owns a changed field.
 func permitted(entries []metav1.ManagedFieldsEntry, changed []fieldpath.Path) error {
 	for _, entry := range entries {
 		if entry.Subresource != "" || entry.FieldsV1 == nil || slices.Contains(interactive, entry.Manager) {
@@ -141,7 +218,7 @@ func permitted(entries []metav1.ManagedFieldsEntry, changed []fieldpath.Path) er
 	return nil
 }
 
-// ownsAny tells whether a set has a path or anything below it.
+// ownsAny reports whether a set has a path or one below it.
 func ownsAny(owned *fieldpath.Set, path fieldpath.Path) bool {
 	if owned.Has(path) {
 		return true
@@ -155,7 +232,7 @@ func ownsAny(owned *fieldpath.Set, path fieldpath.Path) bool {
 	return found
 }
 
-// changedFields lists the fields of two objects' specs that differ, as deep as they differ.
+// changedFields returns the paths of the deepest fields in which the specs of two objects differ.
 func changedFields(before, after client.Object) ([]fieldpath.Path, error) {
 	x, err := specOf(before)
 	if err != nil {
@@ -200,14 +277,14 @@ func compare(at fieldpath.Path, x, y any, changed *[]fieldpath.Path) {
 	*changed = append(*changed, at.Copy())
 }
 
-// both reads two values as one type; a value that is absent is empty.
+// both returns two values as one type; an absent value is empty.
 func both[T map[string]any | []any](x, y any) (T, T, bool) {
 	xs, okX := x.(T)
 	ys, okY := y.(T)
 	return xs, ys, (okX || x == nil) && (okY || y == nil) && (okX || okY)
 }
 
-// byName turns a list whose items have names into a map; nil when it is another list.
+// byName returns a list whose items have names as a map; 0 for another list.
 func byName(list []any) any {
 	items := map[string]any{}
 	for _, item := range list {

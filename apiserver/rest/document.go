@@ -14,9 +14,12 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 )
 
-var document = family{"OpenAPI Spec", "This document.", []route{
-	on(http.MethodGet, "/api/v1/spec", "getSpec", anybody, "Get the OpenAPI document", (*API).getDocument),
-}}
+// documentFamily serves the document itself.
+func (a *API) documentFamily() Family {
+	return Family{Tag: "OpenAPI Spec", Description: "This document.", Routes: []Route{
+		Handle(http.MethodGet, "/api/v1/spec", "getSpec", NoPermission, "Get the OpenAPI document", a.getDocument),
+	}}
+}
 
 // DocumentOutput is the OpenAPI document.
 type DocumentOutput struct {
@@ -28,29 +31,18 @@ func (a *API) getDocument(context.Context, *struct{}) (*DocumentOutput, error) {
 	return out, json.Unmarshal(a.document, &out.Body)
 }
 
-// Document is the OpenAPI 3.1 document of everything that is served, as JSON.
+// Document returns the OpenAPI 3.1 document of all routes, as JSON.
 func (a *API) Document() []byte { return a.document }
 
-// write writes the document and the page once: the routes do not change any more.
-func (a *API) write() error {
-	doc := a.api.OpenAPI()
-	for _, item := range doc.Paths {
-		for _, op := range []*huma.Operation{item.Get, item.Put, item.Post, item.Delete, item.Patch} {
-			if op != nil {
-				// The library's own status for bad input is 400 here.
-				delete(op.Responses, "422")
-				for _, p := range op.Parameters {
-					a.repeatable[op.OperationID+"?"+p.Name] = p.In == "query" && p.Schema.Type == huma.TypeArray
-				}
-			}
-		}
-	}
+// render writes the document and the reference page, once: routes do not change afterwards.
+func (a *API) render() error {
+	doc := a.huma.OpenAPI()
 	var err error
 	if a.document, err = json.Marshal(doc); err != nil {
 		return fmt.Errorf("write OpenAPI document: %w", err)
 	}
 	page := &bytes.Buffer{}
-	if err := reference.Execute(page, operations(doc)); err != nil {
+	if err := reference.Execute(page, referenceTags(doc)); err != nil {
 		return fmt.Errorf("write reference page: %w", err)
 	}
 	a.page = page.Bytes()
@@ -62,8 +54,7 @@ var referenceHTML string
 
 var reference = template.Must(template.New("reference").Parse(referenceHTML))
 
-// ServeReference answers with the browsable reference: one page, nothing loaded from elsewhere,
-// nothing of any tenant in it.
+// ServeReference serves the reference: one page without external resources and tenant data.
 func (a *API) ServeReference(w http.ResponseWriter, _ *http.Request) {
 	h := w.Header()
 	h.Set("Content-Type", "text/html; charset=utf-8")
@@ -72,7 +63,7 @@ func (a *API) ServeReference(w http.ResponseWriter, _ *http.Request) {
 	_, _ = w.Write(a.page)
 }
 
-// pageTag and the types below are what the page shows.
+// pageTag and the types below are the data of the page.
 type pageTag struct {
 	Name, About string
 	Operations  []pageOperation
@@ -90,14 +81,15 @@ type pageField struct {
 	Required              bool
 }
 
-func operations(doc *huma.OpenAPI) []pageTag {
+func referenceTags(doc *huma.OpenAPI) []pageTag {
 	var tags []pageTag
 	for _, tag := range doc.Tags {
 		shown := pageTag{Name: tag.Name, About: tag.Description}
 		for path, item := range doc.Paths {
-			for method, op := range map[string]*huma.Operation{"GET": item.Get, "PUT": item.Put, "POST": item.Post, "DELETE": item.Delete, "PATCH": item.Patch} {
+			for _, method := range routeMethods {
+				op := documentedOperation(item, method)
 				if op != nil && slices.Contains(op.Tags, tag.Name) {
-					shown.Operations = append(shown.Operations, operation(doc, method, path, op))
+					shown.Operations = append(shown.Operations, referenceOperation(doc, method, path, op))
 				}
 			}
 		}
@@ -109,7 +101,7 @@ func operations(doc *huma.OpenAPI) []pageTag {
 	return tags
 }
 
-func operation(doc *huma.OpenAPI, method, path string, op *huma.Operation) pageOperation {
+func referenceOperation(doc *huma.OpenAPI, method, path string, op *huma.Operation) pageOperation {
 	shown := pageOperation{ID: op.OperationID, Method: method, Path: path, Summary: op.Summary, Description: op.Description}
 	for _, p := range op.Parameters {
 		shown.Parameters = append(shown.Parameters, pageField{p.Name, p.In, describeType(p.Schema), p.Description, p.Required})
@@ -185,11 +177,4 @@ func describeType(s *huma.Schema) string {
 		described += fmt.Sprintf(" ≤ %v", *s.Maximum)
 	}
 	return described
-}
-
-func joined(words []string) string {
-	if len(words) == 0 {
-		return "none"
-	}
-	return strings.Join(words, ", ")
 }

@@ -1,37 +1,55 @@
 package rest
 
 import (
-	"regexp"
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
 	"slices"
-	"strings"
 	"testing"
 	"unicode/utf8"
 )
 
 func identity(n int) int { return n }
 
-func set[T any](v T) given[T] { return given[T]{Value: v, IsSet: true} }
+func set[T any](v T) Optional[T] { return Optional[T]{Value: v, IsSet: true} }
 
-func TestPage(t *testing.T) {
+// inList returns the context of a request for a list.
+func inList(list listID) context.Context {
+	return context.WithValue(context.Background(), scopeKey{}, &Scope{list: list})
+}
+
+func cursorOf(t *testing.T, list listID, key any) string {
+	t.Helper()
+	c, err := encodeCursor(list, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func TestPaginate(t *testing.T) {
 	all := []int{2, 3, 5, 7, 11}
 	for name, c := range map[string]struct {
-		page           AnyPage
+		page           Page
 		want           []int
 		next, previous bool
 		offset, limit  int
 	}{
-		"nothing said":     {AnyPage{}, all, false, false, 0, 20},
-		"limit":            {AnyPage{Limit: set(2)}, []int{2, 3}, true, false, 0, 2},
-		"offset":           {AnyPage{Offset: set(3)}, []int{7, 11}, false, true, 3, 20},
-		"beyond the end":   {AnyPage{Offset: set(9)}, []int{}, false, true, 9, 20},
-		"very far":         {AnyPage{Offset: set(1 << 62), Limit: set(1000)}, []int{}, false, true, 1 << 62, 1000},
-		"none at all":      {AnyPage{Limit: set(0)}, []int{}, true, false, 0, 0},
-		"first":            {AnyPage{CursorPage: CursorPage{First: set(3)}}, []int{2, 3, 5}, true, false, 0, 3},
-		"after":            {AnyPage{CursorPage: CursorPage{After: set(*toCursor(5))}}, []int{7, 11}, false, true, 3, 20},
-		"after a gone one": {AnyPage{CursorPage: CursorPage{First: set(1), After: set(*toCursor(4))}}, []int{5}, true, true, 2, 1},
+		"no parameters":           {Page{}, all, false, false, 0, 20},
+		"limit":                   {Page{Limit: set(2)}, []int{2, 3}, true, false, 0, 2},
+		"offset":                  {Page{Offset: set(3)}, []int{7, 11}, false, true, 3, 20},
+		"offset beyond the end":   {Page{Offset: set(9)}, []int{}, false, true, 9, 20},
+		"largest offset":          {Page{Offset: set(1 << 62), Limit: set(1000)}, []int{}, false, true, 1 << 62, 1000},
+		"limit of zero":           {Page{Limit: set(0)}, []int{}, true, false, 0, 0},
+		"first":                   {Page{CursorPage: CursorPage{First: set(3)}}, []int{2, 3, 5}, true, false, 0, 3},
+		"after":                   {Page{CursorPage: CursorPage{After: set(cursorOf(t, "l", 5))}}, []int{7, 11}, false, true, 3, 20},
+		"after a removed item":    {Page{CursorPage: CursorPage{First: set(1), After: set(cursorOf(t, "l", 4))}}, []int{5}, true, true, 2, 1},
+		"after the last item":     {Page{CursorPage: CursorPage{After: set(cursorOf(t, "l", 11))}}, []int{}, false, true, 5, 20},
+		"after a later one, gone": {Page{CursorPage: CursorPage{After: set(cursorOf(t, "l", 12))}}, []int{}, false, true, 5, 20},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, info, pagination, err := page(c.page, all, identity)
+			got, info, pagination, err := Paginate(inList("l"), c.page, all, identity)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -43,37 +61,108 @@ func TestPage(t *testing.T) {
 			}
 		})
 	}
-	if _, _, _, err := page(AnyPage{Offset: set(0), CursorPage: CursorPage{First: set(1)}}, all, identity); err == nil {
-		t.Error("both styles at once are taken")
+	if _, _, _, err := Paginate(inList("l"), Page{Offset: set(0), CursorPage: CursorPage{First: set(1)}}, all, identity); err == nil {
+		t.Error("both styles of paging are accepted in one request")
 	}
 }
 
-// Whatever a caller sends as a cursor, it is refused or means a place in the list; one that
-// was given out leads to the item after it.
+// TestPaginateStored pages through a list that is stored in order of a composite key.
+func TestPaginateStored(t *testing.T) {
+	type key struct {
+		Name string `json:"n"`
+		ID   int    `json:"i"`
+	}
+	stored := []key{{"a", 1}, {"a", 2}, {"b", 1}, {"c", 3}, {"c", 4}}
+	fetch := func(_ context.Context, after *key, limit int) ([]key, error) {
+		from := 0
+		if after != nil {
+			from = slices.Index(stored, *after) + 1
+		}
+		return stored[from:min(len(stored), from+limit)], nil
+	}
+	var got []key
+	page := CursorPage{First: set(2)}
+	for pages := 1; ; pages++ {
+		out, err := PaginateStored(inList("l"), page, fetch, func(k key) key { return k })
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, out.Body.Items...)
+		if out.Body.PageInfo.HasPreviousPage != (pages > 1) {
+			t.Errorf("page %d: hasPreviousPage is %v", pages, out.Body.PageInfo.HasPreviousPage)
+		}
+		if !out.Body.PageInfo.HasNextPage {
+			break
+		}
+		page.After = set(*out.Body.PageInfo.EndCursor)
+	}
+	if !slices.Equal(got, stored) {
+		t.Errorf("got %v", got)
+	}
+	page.After = set(cursorOf(t, "l", "a"))
+	if _, err := PaginateStored(inList("l"), page, fetch, func(k key) key { return k }); !isBadRequest(err) {
+		t.Errorf("a cursor with a key of another type: %v", err)
+	}
+	empty := func(context.Context, *key, int) ([]key, error) { return nil, nil }
+	out, err := PaginateStored(inList("l"), CursorPage{}, empty, func(k key) key { return k })
+	if err != nil || out.Body.Items == nil || out.Body.PageInfo != (PageInfo{}) {
+		t.Errorf("an empty list: %+v, %v", out, err)
+	}
+}
+
+func isBadRequest(err error) bool {
+	var p *Problem
+	return errors.As(err, &p) && p.GetStatus() == http.StatusBadRequest
+}
+
+// TestCursorIsBoundToItsList: a cursor is rejected in another list, whatever makes it another one.
+func TestCursorIsBoundToItsList(t *testing.T) {
+	list := newListID("listBranches", "uid-1", "/d/1/branches", url.Values{"sort": {"name"}, "first": {"2"}})
+	c := cursorOf(t, list, "k")
+	same := newListID("listBranches", "uid-1", "/d/1/branches", url.Values{"sort": {"name"}, "first": {"7"}, "after": {c}})
+	if got, err := decodeCursor[string](same, c); err != nil || got != "k" {
+		t.Errorf("another page of the same list: %q, %v", got, err)
+	}
+	for name, other := range map[string]listID{
+		"operation":  newListID("listEnvironments", "uid-1", "/d/1/branches", url.Values{"sort": {"name"}}),
+		"account":    newListID("listBranches", "uid-2", "/d/1/branches", url.Values{"sort": {"name"}}),
+		"deployment": newListID("listBranches", "uid-1", "/d/2/branches", url.Values{"sort": {"name"}}),
+		"order":      newListID("listBranches", "uid-1", "/d/1/branches", url.Values{"sort": {"-name"}}),
+		"filter":     newListID("listBranches", "uid-1", "/d/1/branches", url.Values{"sort": {"name"}, "role": {"shared"}}),
+	} {
+		if _, err := decodeCursor[string](other, c); !isBadRequest(err) {
+			t.Errorf("another %s: got %v, want 400", name, err)
+		}
+	}
+	if _, err := decodeCursor[int](list, c); !isBadRequest(err) {
+		t.Errorf("a key of another type: got %v, want 400", err)
+	}
+}
+
+// FuzzCursor: a cursor of the caller is rejected with 400 or is a position in the list, and a cursor
+// that was issued leads back to its key.
 func FuzzCursor(f *testing.F) {
-	for _, seed := range []string{"", "MQ", "Ig", "eyJhIjoxfQ", "!!", *toCursor(7), *toCursor("x")} {
+	issued, _ := encodeCursor("l", 7)
+	for _, seed := range []string{"", "MQ", "Ig", "eyJhIjoxfQ", "!!", issued, issued + "A", issued + "="} {
 		f.Add(seed)
 	}
 	all := []int{2, 3, 5, 7, 11}
-	f.Fuzz(func(t *testing.T, cursor string) {
-		if i, err := start(set(cursor), all, identity); err == nil && (i < 0 || i > len(all)) {
-			t.Errorf("%q is place %d", cursor, i)
+	f.Fuzz(func(t *testing.T, text string) {
+		i, err := indexAfter(inList("l"), set(text), all, identity)
+		if err == nil && (i < 0 || i > len(all)) || err != nil && !isBadRequest(err) {
+			t.Errorf("%q is index %d, %v", text, i, err)
 		}
-		if key, err := fromCursor[string](*toCursor(cursor)); utf8.ValidString(cursor) && (err != nil || key != cursor) {
-			t.Errorf("%q comes back as %q: %v", cursor, key, err)
+		if err == nil {
+			if _, err := indexAfter(inList("m"), set(text), all, identity); err == nil {
+				t.Errorf("%q is a cursor of two lists", text)
+			}
 		}
-	})
-}
-
-// The name of an object becomes a host name.
-func FuzzObjectName(f *testing.F) {
-	for _, seed := range []string{"Sales", "", "-", "2026", "ÄÖ", strings.Repeat("a-", 40), "a" + strings.Repeat(" ", 31) + "b"} {
-		f.Add(seed)
-	}
-	valid := regexp.MustCompile(`^[a-z]([-a-z0-9]*[a-z0-9])?-?$`)
-	f.Fuzz(func(t *testing.T, shown string) {
-		if name := objectName(shown); !valid.MatchString(name) || len(name) > maxObjectName {
-			t.Errorf("%q becomes %q", shown, name)
+		c, err := encodeCursor("l", text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if key, err := decodeCursor[string]("l", c); utf8.ValidString(text) && (err != nil || key != text) {
+			t.Errorf("%q comes back as %q: %v", text, key, err)
 		}
 	})
 }

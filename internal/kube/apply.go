@@ -18,14 +18,14 @@ import (
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 )
 
-// annotationApplied is, on every object written by Apply, the hash of what was applied. It
-// tells a field that is no longer wanted from one that somebody else set.
+// annotationApplied is the hash of the applied fields, on every object that Apply writes. It
+// distinguishes a field that is no longer desired from one that another manager has set.
 const annotationApplied = v1alpha1.Group + "/applied-hash"
 
-// Apply writes desired by server-side apply with force: what it names is owned by this
-// client's field manager. Nothing is written when the object holds it already, so a
-// reconciliation that changes nothing costs no request. desired is a typed object that
-// names only the wanted fields. It returns the object as it is now and whether it was written.
+// Apply writes desired by server-side apply with force: its fields are then owned by this client's
+// field manager. Nothing is written if the object has these fields already, so a reconciliation
+// without changes costs no request. desired is a typed object with the desired fields only. Apply
+// returns the current object and whether it was written.
 func Apply[T client.Object](ctx context.Context, c *Client, desired T) (T, bool, error) {
 	live, _ := reflect.New(reflect.TypeOf(desired).Elem()).Interface().(T)
 	hash, err := stamp(desired)
@@ -48,15 +48,15 @@ func Apply[T client.Object](ctx context.Context, c *Client, desired T) (T, bool,
 	if err := c.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), c.owner, client.ForceOwnership); err != nil {
 		return live, false, fmt.Errorf("apply %s: %w", describe(c, desired), err)
 	}
-	c.writes.remember(c.id(desired, client.ObjectKeyFromObject(desired)), u.GetResourceVersion())
+	c.tracker.Wrote(c.id(desired, client.ObjectKeyFromObject(desired)), u.GetResourceVersion())
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, live); err != nil {
 		return live, false, fmt.Errorf("decode %s: %w", describe(c, desired), err)
 	}
 	return live, true, nil
 }
 
-// stamp puts the hash of desired into its annotations and returns it. A hash that is there
-// from an earlier Apply of the same value does not count.
+// stamp sets the hash annotation of desired and returns the hash. The annotation of an earlier Apply
+// of the same value is not hashed.
 func stamp(desired client.Object) (string, error) {
 	annotations := maps.Clone(desired.GetAnnotations())
 	delete(annotations, annotationApplied)
@@ -75,15 +75,15 @@ func stamp(desired client.Object) (string, error) {
 	return hash, nil
 }
 
-// holds tells whether live has everything that desired names. What the API server filled in
-// and what others added does not matter.
+// holds reports whether live has all fields of desired. Defaults and fields of other managers are
+// ignored.
 func holds(live client.Object, desired *unstructured.Unstructured) (bool, error) {
 	have, err := runtime.DefaultUnstructuredConverter.ToUnstructured(live)
 	if err != nil {
 		return false, fmt.Errorf("encode %T: %w", live, err)
 	}
 	for key, want := range desired.Object {
-		// What is read from the cache does not say its kind.
+		// Cached objects have no type meta.
 		if key != "apiVersion" && key != "kind" && !within(want, have[key]) {
 			return false, nil
 		}
@@ -91,7 +91,7 @@ func holds(live client.Object, desired *unstructured.Unstructured) (bool, error)
 	return true, nil
 }
 
-// within tells whether have has everything that is set in want. Lists are compared item by item.
+// within reports whether have contains all values of want. Lists are compared item by item.
 func within(want, have any) bool {
 	switch want := want.(type) {
 	case nil:
@@ -119,7 +119,7 @@ func within(want, have any) bool {
 	return want == have
 }
 
-// toUnstructured turns a typed object into the fields to apply: no status, no empty metadata.
+// toUnstructured returns the fields of a typed object to apply: without status and empty metadata.
 func toUnstructured(scheme *runtime.Scheme, obj client.Object) (*unstructured.Unstructured, error) {
 	gvk, err := apiutil.GVKForObject(obj, scheme)
 	if err != nil {
@@ -148,9 +148,9 @@ func describe(c *Client, obj client.Object) string {
 	return gvk.Kind + " " + obj.GetName()
 }
 
-// PatchStatus writes the status of obj when it differs from that of before. The write is
-// refused with a conflict when the object has changed since before was read: a status is
-// never computed from one version and written to another.
+// PatchStatus writes the status of obj if it differs from that of before. The write is rejected with
+// a conflict if the object has changed since before was read: a status is never computed from one
+// version and written to another.
 func PatchStatus(ctx context.Context, c *Client, before, obj client.Object) (bool, error) {
 	if equality.Semantic.DeepEqual(before, obj) {
 		return false, nil
@@ -162,7 +162,8 @@ func PatchStatus(ctx context.Context, c *Client, before, obj client.Object) (boo
 	return true, nil
 }
 
-// PatchMetadata writes labels and annotations of obj that differ from before, on the same terms.
+// PatchMetadata writes labels and annotations of obj that differ from before, with the same
+// precondition.
 func PatchMetadata(ctx context.Context, c *Client, before, obj client.Object) error {
 	if equality.Semantic.DeepEqual(before, obj) {
 		return nil

@@ -1,6 +1,6 @@
-// Package kube is how the controllers read and write Kubernetes objects: reads that never
-// forget this process's own writes, server-side apply that writes only what differs, and
-// status patches that are skipped when nothing changed.
+// Package kube reads and writes Kubernetes objects: reads that are never older than the own writes
+// of the process, server-side apply that writes only differences, and status patches that are
+// skipped if nothing changed.
 package kube
 
 import (
@@ -8,104 +8,120 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+
+	"github.com/quoin-dev/quoin/internal/freshness"
 )
 
-// Client reads from a cache and writes to the API server, and never answers a Get with an
-// object older than what this process has written of it.
+// Client reads from a cache and writes to the Kubernetes API server. A Get never returns an object
+// that is older than the last write of this process.
 //
-// The cache lags behind the writes that fill it. A controller that decides on a copy from
-// before its own last write may undo it: put an image back, start a rollout again. So the
-// resource version of each write is remembered until the cache has caught up, and a Get in
-// between is answered by the API server.
+// A controller that decides on a copy from before its own last write may undo that write: restore an
+// old image, start a rollout again. Client therefore records the resource version of each write
+// until the cache has caught up, and reads the Kubernetes API server in between.
 type Client struct {
 	client.Client
-	live   client.Reader
-	owner  client.FieldOwner
-	writes *writes
+	live    client.Reader
+	owner   client.FieldOwner
+	tracker *freshness.Tracker
 }
 
-// NewClient wraps a cached client. live reads the API server itself; manager is the field
+// NewClient wraps a cached client. live reads the Kubernetes API server; manager is the field
 // manager of every write.
 func NewClient(cached client.Client, live client.Reader, manager string) *Client {
 	return &Client{
-		Client: client.WithFieldOwner(cached, manager),
-		live:   live,
-		owner:  client.FieldOwner(manager),
-		writes: newWrites(),
+		Client:  client.WithFieldOwner(cached, manager),
+		live:    live,
+		owner:   client.FieldOwner(manager),
+		tracker: freshness.New(clock.RealClock{}),
 	}
 }
 
-// As returns a client that writes under another field manager and shares the memory of writes.
+// As returns a client that writes under another field manager and shares the record of writes.
 func (c *Client) As(manager string) *Client {
 	return &Client{
-		Client: client.WithFieldOwner(c.Client, manager),
-		live:   c.live,
-		owner:  client.FieldOwner(manager),
-		writes: c.writes,
+		Client:  client.WithFieldOwner(c.Client, manager),
+		live:    c.live,
+		owner:   client.FieldOwner(manager),
+		tracker: c.tracker,
 	}
 }
 
-// Live reads the API server itself.
+// Live returns a reader of the Kubernetes API server.
 func (c *Client) Live() client.Reader { return c.live }
 
-// Get reads an object from the cache, or from the API server while the cache is behind a
+// Tracker returns the record of writes.
+func (c *Client) Tracker() *freshness.Tracker { return c.tracker }
+
+// Expect begins to wait for events of an object that is about to be written.
+func (c *Client) Expect(obj client.Object) *freshness.Wait {
+	return c.tracker.Expect(c.id(obj, client.ObjectKeyFromObject(obj)))
+}
+
+// Get reads an object from the cache, or from the Kubernetes API server while the cache is behind a
 // write of this process.
 func (c *Client) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
 	err := c.Client.Get(ctx, key, obj, opts...)
 	if err != nil && !apierrors.IsNotFound(err) {
 		return err
 	}
-	seen := ""
+	cached := ""
 	if err == nil {
-		seen = obj.GetResourceVersion()
+		cached = obj.GetResourceVersion()
 	}
-	if !c.writes.behind(c.id(obj, key), seen) {
+	id := c.id(obj, key)
+	if !c.tracker.Behind(id, cached) {
 		return err
 	}
 	err = c.live.Get(ctx, key, obj, opts...)
 	if apierrors.IsNotFound(err) {
-		// What was written has been deleted since.
-		c.writes.forget(c.id(obj, key))
+		c.tracker.Forget(id)
 	}
 	return err
 }
 
-// Create creates an object and remembers it.
+// Create creates an object and records the write.
 func (c *Client) Create(ctx context.Context, obj client.Object, opts ...client.CreateOption) error {
-	return c.remember(obj, c.Client.Create(ctx, obj, opts...))
+	return c.record(obj, c.Client.Create(ctx, obj, opts...))
 }
 
-// Update replaces an object and remembers it.
+// Update replaces an object and records the write.
 func (c *Client) Update(ctx context.Context, obj client.Object, opts ...client.UpdateOption) error {
-	return c.remember(obj, c.Client.Update(ctx, obj, opts...))
+	return c.record(obj, c.Client.Update(ctx, obj, opts...))
 }
 
-// Patch changes an object and remembers it.
+// Patch changes an object and records the write.
 func (c *Client) Patch(ctx context.Context, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
-	return c.remember(obj, c.Client.Patch(ctx, obj, patch, opts...))
+	return c.record(obj, c.Client.Patch(ctx, obj, patch, opts...))
 }
 
-// Status returns a writer of statuses that remembers too.
+// Status returns a writer of statuses that records its writes.
 func (c *Client) Status() client.SubResourceWriter {
 	return &statusWriter{SubResourceWriter: c.Client.Status(), client: c}
 }
 
-func (c *Client) remember(obj client.Object, err error) error {
+func (c *Client) record(obj client.Object, err error) error {
 	if err == nil {
-		c.writes.remember(c.id(obj, client.ObjectKeyFromObject(obj)), obj.GetResourceVersion())
+		c.tracker.Wrote(c.id(obj, client.ObjectKeyFromObject(obj)), obj.GetResourceVersion())
 	}
 	return err
 }
 
-func (c *Client) id(obj runtime.Object, key client.ObjectKey) writeID {
+func (c *Client) id(obj runtime.Object, key client.ObjectKey) freshness.ID {
+	return freshness.ID{Kind: c.KindOf(obj), Key: key}
+}
+
+// KindOf returns the kind of an object; the zero value for one outside of the scheme, which this
+// client cannot read or write.
+func (c *Client) KindOf(obj runtime.Object) schema.GroupKind {
 	gvk, err := apiutil.GVKForObject(obj, c.Scheme())
 	if err != nil {
-		// An object outside the scheme cannot have been read or written by this client.
-		return writeID{key: key}
+		return schema.GroupKind{}
 	}
-	return writeID{kind: gvk.GroupKind(), key: key}
+	return gvk.GroupKind()
 }
 
 type statusWriter struct {
@@ -113,12 +129,12 @@ type statusWriter struct {
 	client *Client
 }
 
-// Update replaces a status and remembers it.
+// Update replaces a status and records the write.
 func (w *statusWriter) Update(ctx context.Context, obj client.Object, opts ...client.SubResourceUpdateOption) error {
-	return w.client.remember(obj, w.SubResourceWriter.Update(ctx, obj, opts...))
+	return w.client.record(obj, w.SubResourceWriter.Update(ctx, obj, opts...))
 }
 
-// Patch changes a status and remembers it.
+// Patch changes a status and records the write.
 func (w *statusWriter) Patch(ctx context.Context, obj client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
-	return w.client.remember(obj, w.SubResourceWriter.Patch(ctx, obj, patch, opts...))
+	return w.client.record(obj, w.SubResourceWriter.Patch(ctx, obj, patch, opts...))
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/internal/apitest"
+	"github.com/quoin-dev/quoin/internal/freshness"
 )
 
 func newDeployment(namespace, name string) *v1alpha1.Deployment {
@@ -266,7 +267,7 @@ func TestGetBesideWrites(t *testing.T) {
 			for i := range 5 {
 				written := f.merge(f.k, fmt.Sprintf(`{"metadata":{"labels":{"w%d":"%d"}}}`, worker, i))
 				got, err := f.get()
-				if err != nil || Older(got.ResourceVersion, written.ResourceVersion) {
+				if err != nil || freshness.Older(got.ResourceVersion, written.ResourceVersion) {
 					t.Errorf("got version %s (%v) after %s was written", got.ResourceVersion, err, written.ResourceVersion)
 				}
 			}
@@ -283,43 +284,4 @@ func TestGetBesideWrites(t *testing.T) {
 		}
 	})
 	group.Wait()
-}
-
-func TestWrites(t *testing.T) {
-	id := writeID{key: client.ObjectKey{Namespace: "acme", Name: "sales"}}
-	other := writeID{key: client.ObjectKey{Namespace: "acme", Name: "other"}}
-	cases := map[string]struct {
-		written []string
-		seen    string
-		want    bool
-	}{
-		"nothing written":                      {nil, "5", false},
-		"nothing written, nothing seen":        {nil, "", false},
-		"older copy":                           {[]string{"7"}, "6", true},
-		"no copy":                              {[]string{"7"}, "", true},
-		"same copy":                            {[]string{"7"}, "7", false},
-		"newer copy":                           {[]string{"7"}, "8", false},
-		"numbers, not text":                    {[]string{"10"}, "9", true},
-		"last write counts":                    {[]string{"7", "9"}, "8", true},
-		"answers that come late do not lower":  {[]string{"9", "7"}, "8", true},
-		"write without a version is forgotten": {[]string{""}, "1", false},
-		"versions that cannot be compared":     {[]string{"abc"}, "1", false},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			w := newWrites()
-			for _, version := range tc.written {
-				w.remember(id, version)
-			}
-			if got := w.behind(id, tc.seen); got != tc.want {
-				t.Errorf("behind(%q) after writing %v = %v", tc.seen, tc.written, got)
-			}
-			if w.behind(other, "1") {
-				t.Error("another object is held to be behind")
-			}
-			if !tc.want && len(w.versions) != 0 {
-				t.Errorf("%v is still remembered, though it was seen", w.versions)
-			}
-		})
-	}
 }

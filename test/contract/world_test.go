@@ -34,7 +34,7 @@ import (
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/apiserver"
-	"github.com/quoin-dev/quoin/apiserver/rest"
+	"github.com/quoin-dev/quoin/apiserver/rest/deployments"
 	"github.com/quoin-dev/quoin/controllers"
 	"github.com/quoin-dev/quoin/internal/serving"
 	"github.com/quoin-dev/quoin/test/contract/internal/apiclient"
@@ -144,7 +144,7 @@ func startServer(ctx context.Context, config *clientrest.Config, folder string, 
 	}
 	go func() {
 		failed <- apiserver.Run(ctx, config, apiserver.Config{
-			Namespace: clustertest.Namespace, Region: rest.Region{Name: "here", Title: "Here"}, Version: "test",
+			Namespace: clustertest.Namespace, Region: deployments.Region{Name: "here", Title: "Here"}, Version: "test",
 			HTTPS: serving.Endpoint{Listener: listener}, OnListen: func(a serving.Addresses) { listening <- a },
 			DatabaseURL: "sqlite://" + filepath.Join(folder, "audit.db"), OIDCClient: idp.Client(), RequestsPerSecond: 1e6, Burst: 1e6, Log: slog.New(slog.NewTextHandler(logs, nil)),
 		})

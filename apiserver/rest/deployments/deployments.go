@@ -2,7 +2,6 @@ package deployments
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"slices"
 	"strconv"
@@ -16,40 +15,25 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/apiserver/catalog"
 	"github.com/quoin-dev/quoin/apiserver/edit"
+	"github.com/quoin-dev/quoin/apiserver/rest"
 	"github.com/quoin-dev/quoin/internal/claims"
+	"github.com/quoin-dev/quoin/internal/freshness"
 )
 
-const (
-	deploymentsPath = "/api/v1/deployments"
-	deploymentPath  = deploymentsPath + "/{deploymentId}"
-	buildPath       = "/build/api/v1/deployments/{deploymentId}"
-)
-
-// Permissions that single routes ask for.
-const (
-	mayCreate       v1alpha1.Permission = "DeploymentCreate"
-	mayRead         v1alpha1.Permission = "DeploymentRead"
-	mayUpdate       v1alpha1.Permission = "DeploymentUpdate"
-	mayDelete       v1alpha1.Permission = "DeploymentDelete"
-	mayReadModel    v1alpha1.Permission = "SchemaRead"
-	mayUpdateModel  v1alpha1.Permission = "SchemaUpdate"
-	maySecrets      v1alpha1.Permission = "SecretsManage"
-	mayAdmin                            = v1alpha1.PermissionAdmin
-	anybody         v1alpha1.Permission = ""
-	maxWaitForStart                     = time.Minute
-)
-
-var deployments = family{"Deployments", "Analytics deployments of the account.", []route{
-	on(http.MethodGet, deploymentsPath, "getDeployments", mayRead, "List deployments", (*API).listDeployments),
-	on(http.MethodPost, "/build/api/v1/deployments", "createDeployment", mayCreate, "Create a deployment", (*API).createDeployment),
-	on(http.MethodGet, deploymentPath, "getDeployment", mayRead, "Get a deployment", (*API).getDeployment),
-	on(http.MethodPut, deploymentPath, "updateDeployment", mayUpdate, "Change a deployment, or switch its version", (*API).updateDeployment),
-	on(http.MethodDelete, deploymentPath, "deleteDeployment", mayDelete, "Delete a deployment and all that belongs to it", (*API).deleteDeployment),
-	on(http.MethodGet, deploymentPath+"/build-status", "buildStatus", mayRead, "Tell how far a branch's environment is", (*API).buildStatus),
-	on(http.MethodPost, deploymentPath+"/creation-step/advance", "advanceCreationStep", mayUpdate, "Go to a step of the creation", (*API).advanceStep),
-	on(http.MethodPost, deploymentPath+"/creation-step/reset", "resetCreationStep", mayUpdate, "Go back to the first step of the creation", (*API).resetStep),
-}}
+func (a *api) deploymentsFamily() rest.Family {
+	return rest.Family{Tag: "Deployments", Description: "Analytics deployments of the account.", Routes: []rest.Route{
+		rest.Handle(http.MethodGet, deploymentsPath, "getDeployments", mayRead, "List deployments", a.listDeployments),
+		rest.Handle(http.MethodPost, "/build/api/v1/deployments", "createDeployment", mayCreate, "Create a deployment", a.createDeployment),
+		rest.Handle(http.MethodGet, deploymentPath, "getDeployment", mayRead, "Get a deployment", a.getDeployment),
+		rest.Handle(http.MethodPut, deploymentPath, "updateDeployment", mayUpdate, "Change a deployment, or switch its version", a.updateDeployment),
+		rest.Handle(http.MethodDelete, deploymentPath, "deleteDeployment", mayDelete, "Delete a deployment and all that belongs to it", a.deleteDeployment),
+		rest.Handle(http.MethodGet, deploymentPath+"/build-status", "buildStatus", mayRead, "Tell how far a branch's environment is", a.buildStatus),
+		rest.Handle(http.MethodPost, deploymentPath+"/creation-step/advance", "advanceCreationStep", mayUpdate, "Go to a step of the creation", a.advanceStep),
+		rest.Handle(http.MethodPost, deploymentPath+"/creation-step/reset", "resetCreationStep", mayUpdate, "Go back to the first step of the creation", a.resetStep),
+	}}
+}
 
 // Deployment as it is documented.
 type Deployment struct {
@@ -87,20 +71,21 @@ type deploymentItems struct {
 type DeploymentList struct {
 	Body struct {
 		Data       deploymentItems `json:"data"`
-		Pagination Pagination      `json:"pagination"`
+		Pagination rest.Pagination `json:"pagination"`
 		Items      []Deployment    `json:"items"`
-		PageInfo   PageInfo        `json:"pageInfo"`
+		PageInfo   rest.PageInfo   `json:"pageInfo"`
 	}
 }
 
 // ListDeploymentsInput are the parameters of the list.
 type ListDeploymentsInput struct {
-	AnyPage
+	rest.Page
 	CreationStep []string `query:"creationStep,explode" enum:"project,upload,schema,github,ssh,databases,ready,demo" maxItems:"8" doc:"Only deployments at one of these steps."`
 }
 
-func (a *API) listDeployments(ctx context.Context, in *ListDeploymentsInput) (*DeploymentList, error) {
-	all, err := a.deploymentsOf(ctx)
+func (a *api) listDeployments(ctx context.Context, in *ListDeploymentsInput) (*DeploymentList, error) {
+	s := rest.ScopeFrom(ctx)
+	all, err := a.Catalog.Deployments(s.Namespace(), s.Principal)
 	if err != nil {
 		return nil, err
 	}
@@ -109,7 +94,7 @@ func (a *API) listDeployments(ctx context.Context, in *ListDeploymentsInput) (*D
 			return !slices.Contains(in.CreationStep, deploymentOf(d).CreationStep)
 		})
 	}
-	cut, info, pagination, err := page(in.AnyPage, all, deploymentNumber)
+	cut, info, pagination, err := rest.Paginate(ctx, in.Page, all, catalog.NumberOf[*v1alpha1.Deployment])
 	if err != nil {
 		return nil, err
 	}
@@ -122,16 +107,11 @@ func (a *API) listDeployments(ctx context.Context, in *ListDeploymentsInput) (*D
 	return out, nil
 }
 
-// InDeployment has the number in the path. The deployment itself is in the scope by then.
-type InDeployment struct {
-	ID string `path:"deploymentId" pattern:"^[0-9]{1,16}$" doc:"Number of the deployment."`
-}
-
 // DeploymentOutput is one deployment.
 type DeploymentOutput struct{ Body Deployment }
 
-func (a *API) getDeployment(ctx context.Context, _ *InDeployment) (*DeploymentOutput, error) {
-	return &DeploymentOutput{deploymentOf(scopeOf(ctx).deployment)}, nil
+func (a *api) getDeployment(ctx context.Context, _ *rest.InDeployment) (*DeploymentOutput, error) {
+	return &DeploymentOutput{deploymentOf(rest.ScopeFrom(ctx).Deployment)}, nil
 }
 
 // CreateDeploymentInput is the body of a creation. The model is a ConfigMap without cubes at first.
@@ -148,22 +128,22 @@ type CreateDeploymentInput struct {
 	}
 }
 
-func (a *API) createDeployment(ctx context.Context, in *CreateDeploymentInput) (*DeploymentOutput, error) {
-	s := scopeOf(ctx)
+func (a *api) createDeployment(ctx context.Context, in *CreateDeploymentInput) (*DeploymentOutput, error) {
+	s := rest.ScopeFrom(ctx)
 	body := &in.Body
 	switch {
-	case s.principal.Deployments != nil:
-		return nil, forbidden("the key is confined to certain deployments and cannot make others")
+	case s.Principal.Deployments != nil:
+		return nil, rest.Forbidden("the key is confined to certain deployments and cannot make others")
 	case strings.TrimSpace(body.Name) != body.Name:
-		return nil, badRequest("name: %q begins or ends with white space", clip(body.Name))
+		return nil, rest.BadRequest("name: %q begins or ends with white space", rest.Clip(body.Name))
 	case body.Region != a.Region.Name:
-		return nil, badRequest("region: %q does not exist; existing: %s", clip(body.Region), a.Region.Name)
+		return nil, rest.BadRequest("region: %q does not exist; existing: %s", rest.Clip(body.Region), a.Region.Name)
 	case body.CloudProvider != "cubecloud":
-		return nil, badRequest("cloudProvider: %q is not served here; allowed: cubecloud", body.CloudProvider)
+		return nil, rest.BadRequest("cloudProvider: %q is not served here; allowed: cubecloud", body.CloudProvider)
 	case !body.IsManaged:
-		return nil, badRequest("isManaged: false is not served here; allowed: true")
+		return nil, rest.BadRequest("isManaged: false is not served here; allowed: true")
 	case body.DeployMode != nil && *body.DeployMode != "cli":
-		return nil, badRequest("deployMode: %q is not served at creation; allowed: cli", *body.DeployMode)
+		return nil, rest.BadRequest("deployMode: %q is not served at creation; allowed: cli", *body.DeployMode)
 	}
 	channel, err := a.defaultChannel(ctx)
 	if err != nil {
@@ -174,7 +154,7 @@ func (a *API) createDeployment(ctx context.Context, in *CreateDeploymentInput) (
 	}
 	d := &v1alpha1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace:   s.namespace(),
+			Namespace:   s.Namespace(),
 			Annotations: map[string]string{annotationStep: body.CreationStep, annotationPlatform: body.TargetPlatform},
 		},
 		Spec: v1alpha1.DeploymentSpec{DisplayName: body.Name, ReleaseChannel: channel},
@@ -182,14 +162,16 @@ func (a *API) createDeployment(ctx context.Context, in *CreateDeploymentInput) (
 	if body.CreationMethod != nil {
 		d.Annotations[annotationMethod] = *body.CreationMethod
 	}
-	if err := a.createUnderFreeName(ctx, d); err != nil {
+	w, err := a.createUnderFreeName(ctx, d)
+	if err != nil {
 		return nil, err
 	}
-	return a.numbered(ctx, d)
+	defer w.Stop()
+	return a.waitForID(ctx, d, w)
 }
 
 // defaultChannel is the one that a new deployment follows: latest, or the first by name.
-func (a *API) defaultChannel(ctx context.Context) (string, error) {
+func (a *api) defaultChannel(ctx context.Context) (string, error) {
 	list := &v1alpha1.ReleaseChannelList{}
 	if err := a.Kube.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
 		return "", err
@@ -205,29 +187,30 @@ func (a *API) defaultChannel(ctx context.Context) (string, error) {
 		}
 	}
 	if first == "" {
-		return "", conflict("there is no release channel yet: an administrator has to apply a ReleaseChannel first")
+		return "", rest.Conflict("there is no release channel yet: an administrator has to apply a ReleaseChannel first")
 	}
 	return first, nil
 }
 
 // nameIsFree is for a clear answer; who has a name is decided by the controller's claims.
-func (a *API) nameIsFree(ctx context.Context, name, except string) error {
+func (a *api) nameIsFree(ctx context.Context, name, except string) error {
 	list := &v1alpha1.DeploymentList{}
-	if err := a.Kube.List(ctx, list, client.InNamespace(scopeOf(ctx).namespace()), client.UnsafeDisableDeepCopy); err != nil {
+	if err := a.Kube.List(ctx, list, client.InNamespace(rest.ScopeFrom(ctx).Namespace()), client.UnsafeDisableDeepCopy); err != nil {
 		return err
 	}
 	for i := range list.Items {
 		d := &list.Items[i]
 		if d.Name != except && d.DeletionTimestamp.IsZero() && strings.EqualFold(d.DisplayName(), name) {
-			return conflict("name: %q is the name of another deployment of the account", clip(name))
+			return rest.Conflict("name: %q is the name of another deployment of the account", rest.Clip(name))
 		}
 	}
 	return nil
 }
 
-// createUnderFreeName makes the object under a name made of the one shown. Its model is there
-// before it is: a crash in between leaves a ConfigMap, which the next try takes.
-func (a *API) createUnderFreeName(ctx context.Context, d *v1alpha1.Deployment) error {
+// createUnderFreeName creates the object under a name derived from the display name, and returns a
+// wait that began before. The ConfigMap with its model is created first: after a crash in between,
+// the next attempt uses it.
+func (a *api) createUnderFreeName(ctx context.Context, d *v1alpha1.Deployment) (*freshness.Wait, error) {
 	stem := objectName(d.Spec.DisplayName)
 	for i := 1; i <= 50; i++ {
 		suffix := ""
@@ -240,30 +223,40 @@ func (a *API) createUnderFreeName(ctx context.Context, d *v1alpha1.Deployment) e
 			continue
 		}
 		if !apierrors.IsNotFound(err) {
-			return err
+			return nil, err
 		}
-		model := emptyModel(d)
-		err = a.Kube.Create(ctx, model)
-		if err != nil && !apierrors.IsAlreadyExists(err) {
-			return err
+		w := a.Kube.Expect(d)
+		err = a.createWithModel(ctx, d)
+		if err == nil {
+			return w, nil
 		}
-		isOurs := err == nil
-		d.ResourceVersion, d.Spec.Model.ConfigMapRef = "", &v1alpha1.LocalReference{Name: model.Name}
-		if err := a.Kube.Create(ctx, d); apierrors.IsAlreadyExists(err) {
-			continue
-		} else if err != nil {
-			return err
+		w.Stop()
+		if !apierrors.IsAlreadyExists(err) {
+			return nil, err
 		}
-		if !isOurs {
-			return nil // it was there: it does not go with the deployment
-		}
-		before := model.DeepCopy()
-		if err := controllerutil.SetControllerReference(d, model, a.Kube.Scheme()); err != nil {
-			return err
-		}
-		return a.Kube.Patch(ctx, model, client.MergeFrom(before))
 	}
-	return conflict("name: too many deployments have names like %q", clip(d.Spec.DisplayName))
+	return nil, rest.Conflict("name: too many deployments have names like %q", rest.Clip(d.Spec.DisplayName))
+}
+
+// createWithModel creates a deployment and, before it, the ConfigMap with its model.
+func (a *api) createWithModel(ctx context.Context, d *v1alpha1.Deployment) error {
+	model := emptyModel(d)
+	modelErr := a.Kube.Create(ctx, model)
+	if modelErr != nil && !apierrors.IsAlreadyExists(modelErr) {
+		return modelErr
+	}
+	d.ResourceVersion, d.Spec.Model.ConfigMapRef = "", &v1alpha1.LocalReference{Name: model.Name}
+	if err := a.Kube.Create(ctx, d); err != nil {
+		return err
+	}
+	if modelErr != nil {
+		return nil // the ConfigMap existed before: it is not deleted with the deployment
+	}
+	before := model.DeepCopy()
+	if err := controllerutil.SetControllerReference(d, model, a.Kube.Scheme()); err != nil {
+		return err
+	}
+	return a.Kube.Patch(ctx, model, client.MergeFrom(before))
 }
 
 // emptyModel is a model without cubes.
@@ -290,94 +283,57 @@ func objectName(shown string) string {
 	return name[:min(len(name), maxObjectName)]
 }
 
-// numbered waits for the number of a new deployment. One that has lost its name to another,
-// made at the same time, is removed again.
-func (a *API) numbered(ctx context.Context, d *v1alpha1.Deployment) (*DeploymentOutput, error) {
-	fresh := &v1alpha1.Deployment{}
-	lost := false
-	err := a.await(ctx, func(ctx context.Context) (bool, error) {
-		if err := a.Kube.Client.Get(ctx, client.ObjectKeyFromObject(d), fresh); err != nil {
-			return false, client.IgnoreNotFound(err)
-		}
-		lost = claims.IsNameTaken(fresh)
-		return lost || numberOf(fresh) > 0 && fresh.Status.URL != "", nil
+// waitForID waits for the id of a new deployment. A deployment that has lost its display name to
+// another one, created at the same time, is deleted again.
+func (a *api) waitForID(ctx context.Context, d *v1alpha1.Deployment, w *freshness.Wait) (*DeploymentOutput, error) {
+	var current *v1alpha1.Deployment
+	err := w.Until(ctx, edit.Timeout, func(o metav1.Object, _ bool) bool {
+		current, _ = o.(*v1alpha1.Deployment)
+		return current.UID == d.UID && (claims.IsNameTaken(current) || catalog.NumberOf(current) > 0 && current.Status.URL != "")
 	})
 	if err != nil {
 		return nil, err
 	}
-	a.catalog.forget(d.Namespace)
-	if lost {
+	if claims.IsNameTaken(current) {
 		if err := a.Kube.Delete(ctx, d, client.Preconditions{UID: &d.UID}); client.IgnoreNotFound(err) != nil {
 			return nil, err
 		}
-		return nil, conflict("name: %q is the name of another deployment of the account", clip(d.Spec.DisplayName))
+		return nil, rest.Conflict("name: %q is the name of another deployment of the account", rest.Clip(d.Spec.DisplayName))
 	}
-	return &DeploymentOutput{deploymentOf(fresh)}, nil
+	return &DeploymentOutput{deploymentOf(current)}, nil
 }
 
-// SuccessOutput is the answer to a deletion.
-type SuccessOutput struct {
-	Body struct {
-		Success bool `json:"success"`
-	}
-}
-
-func success() *SuccessOutput {
-	out := &SuccessOutput{}
-	out.Body.Success = true
-	return out
-}
-
-func (a *API) deleteDeployment(ctx context.Context, _ *InDeployment) (*SuccessOutput, error) {
-	d := scopeOf(ctx).deployment
+func (a *api) deleteDeployment(ctx context.Context, _ *rest.InDeployment) (*rest.SuccessOutput, error) {
+	d := rest.ScopeFrom(ctx).Deployment
 	if owner := edit.Owner(d); owner != "" {
-		return nil, conflict("deployment %s is applied by %q, which would make it again: delete it where it is written, such as in Git", d.Labels[v1alpha1.LabelID], owner)
+		return nil, rest.Conflict("deployment %s is applied by %q, which would make it again: delete it where it is written, such as in Git", d.Labels[v1alpha1.LabelID], owner)
 	}
-	if err := a.Kube.Delete(ctx, d, client.Preconditions{UID: &d.UID}); client.IgnoreNotFound(err) != nil {
+	if err := edit.Delete(ctx, a.Kube, d); err != nil {
 		return nil, err
 	}
-	a.seen(ctx, d, false)
-	return success(), nil
-}
-
-func said(text string) *string {
-	if text == "" {
-		return nil
-	}
-	return &text
+	return rest.Success(), nil
 }
 
 // AdvanceStepInput names the step.
 type AdvanceStepInput struct {
-	InDeployment
+	rest.InDeployment
 	Body struct {
 		CreationStep string `json:"creationStep" enum:"project,upload,schema,github,ssh,databases,ready,demo"`
 	}
 }
 
-func (a *API) advanceStep(ctx context.Context, in *AdvanceStepInput) (*DeploymentOutput, error) {
+func (a *api) advanceStep(ctx context.Context, in *AdvanceStepInput) (*DeploymentOutput, error) {
 	return a.setStep(ctx, in.Body.CreationStep)
 }
 
-func (a *API) resetStep(ctx context.Context, _ *InDeployment) (*DeploymentOutput, error) {
+func (a *api) resetStep(ctx context.Context, _ *rest.InDeployment) (*DeploymentOutput, error) {
 	return a.setStep(ctx, "project")
 }
 
-func (a *API) setStep(ctx context.Context, step string) (*DeploymentOutput, error) {
-	d := scopeOf(ctx).deployment
-	if err := a.annotate(ctx, d, annotationStep, step); err != nil {
+func (a *api) setStep(ctx context.Context, step string) (*DeploymentOutput, error) {
+	d := rest.ScopeFrom(ctx).Deployment
+	if err := edit.Annotate(ctx, a.Kube, d, annotationStep, step); err != nil {
 		return nil, err
 	}
 	return &DeploymentOutput{deploymentOf(d)}, nil
-}
-
-// annotate notes what a client says of a deployment and nothing depends on.
-func (a *API) annotate(ctx context.Context, d *v1alpha1.Deployment, name, value string) error {
-	before := d.DeepCopy()
-	metav1.SetMetaDataAnnotation(&d.ObjectMeta, name, value)
-	if err := a.Kube.Patch(ctx, d, client.MergeFrom(before), client.FieldOwner(edit.Manager)); err != nil {
-		return fmt.Errorf("note %s: %w", name, err)
-	}
-	a.seen(ctx, d, true)
-	return nil
 }

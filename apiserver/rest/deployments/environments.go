@@ -5,13 +5,17 @@ import (
 	"net/http"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/apiserver/catalog"
+	"github.com/quoin-dev/quoin/apiserver/rest"
 )
 
 const environmentPath = deploymentPath + "/environments/{environmentId}"
 
-var environments = family{"Environments", "Where a deployment's data API is served: production, staging, development.", []route{
-	on(http.MethodGet, deploymentPath+"/environments", "getDeploymentEnvironments", mayRead, "List the environments of a deployment", (*API).listEnvironments),
-}}
+func (a *api) environmentsFamily() rest.Family {
+	return rest.Family{Tag: "Environments", Description: "Where a deployment's data API is served: production, staging, development.", Routes: []rest.Route{
+		rest.Handle(http.MethodGet, deploymentPath+"/environments", "getDeploymentEnvironments", mayRead, "List the environments of a deployment", a.listEnvironments),
+	}}
+}
 
 // Environment as it is documented.
 type Environment struct {
@@ -42,22 +46,22 @@ type environmentItems struct {
 type EnvironmentList struct {
 	Body struct {
 		Data       environmentItems `json:"data"`
-		Pagination Pagination       `json:"pagination"`
+		Pagination rest.Pagination  `json:"pagination"`
 		Items      []Environment    `json:"items"`
-		PageInfo   PageInfo         `json:"pageInfo"`
+		PageInfo   rest.PageInfo    `json:"pageInfo"`
 	}
 }
 
 // ListEnvironmentsInput are the parameters of the list.
 type ListEnvironmentsInput struct {
-	InDeployment
-	AnyPage
-	Type given[string] `query:"type" enum:"production,staging,development" doc:"Only environments of this type."`
+	rest.InDeployment
+	rest.Page
+	Type rest.Optional[string] `query:"type" enum:"production,staging,development" doc:"Only environments of this type."`
 }
 
-func (a *API) listEnvironments(ctx context.Context, in *ListEnvironmentsInput) (*EnvironmentList, error) {
-	d := scopeOf(ctx).deployment
-	all, err := a.environmentsOf(ctx, d)
+func (a *api) listEnvironments(ctx context.Context, in *ListEnvironmentsInput) (*EnvironmentList, error) {
+	d := rest.ScopeFrom(ctx).Deployment
+	all, err := a.Catalog.Environments(ctx, d)
 	if err != nil {
 		return nil, err
 	}
@@ -68,11 +72,11 @@ func (a *API) listEnvironments(ctx context.Context, in *ListEnvironmentsInput) (
 			listed = append(listed, e)
 		}
 	}
-	cut, info, pagination, err := page(in.AnyPage, listed, environmentNumber)
+	cut, info, pagination, err := rest.Paginate(ctx, in.Page, listed, catalog.NumberOf[*v1alpha1.Environment])
 	if err != nil {
 		return nil, err
 	}
-	known, err := a.branchesOf(ctx, d)
+	known, err := a.Catalog.Branches(ctx, d)
 	if err != nil {
 		return nil, err
 	}
@@ -92,7 +96,7 @@ func isListed(e *v1alpha1.Environment) bool {
 }
 
 func environmentOf(e *v1alpha1.Environment, branch string) Environment {
-	out := Environment{ID: e.Labels[v1alpha1.LabelID], Name: string(e.Spec.Type), Type: string(e.Spec.Type), APICredentials: &APICredentials{}, Branch: said(branch)}
+	out := Environment{ID: e.Labels[v1alpha1.LabelID], Name: string(e.Spec.Type), Type: string(e.Spec.Type), APICredentials: &APICredentials{}, Branch: rest.NilIfEmpty(branch)}
 	if e.Spec.Type != v1alpha1.EnvironmentProduction && branch != "" {
 		out.Name = branch
 	}
@@ -105,7 +109,7 @@ func environmentOf(e *v1alpha1.Environment, branch string) Environment {
 // not in Git.
 func branchServed(e *v1alpha1.Environment, d *v1alpha1.Deployment, known []*v1alpha1.Branch) string {
 	if e.Spec.Type == v1alpha1.EnvironmentProduction {
-		return productionBranch(d, known)
+		return catalog.ProductionBranch(d, known)
 	}
 	for _, b := range known {
 		if e.Spec.BranchRef != nil && b.Name == e.Spec.BranchRef.Name {

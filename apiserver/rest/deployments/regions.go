@@ -3,11 +3,15 @@ package deployments
 import (
 	"context"
 	"net/http"
+
+	"github.com/quoin-dev/quoin/apiserver/rest"
 )
 
-var regions = family{"Regions", "Where deployments can run.", []route{
-	on(http.MethodGet, "/api/v1/regions", "listRegions", anybody, "List the regions", (*API).listRegions),
-}}
+func (a *api) regionsFamily() rest.Family {
+	return rest.Family{Tag: "Regions", Description: "Where deployments can run.", Routes: []rest.Route{
+		rest.Handle(http.MethodGet, "/api/v1/regions", "listRegions", rest.NoPermission, "List the regions", a.listRegions),
+	}}
+}
 
 // RegionItem is a region: this cluster.
 type RegionItem struct {
@@ -19,9 +23,9 @@ type RegionItem struct {
 }
 
 // ListRegionsInput are the parameters of the list.
-type ListRegionsInput struct{ CursorPage }
+type ListRegionsInput struct{ rest.CursorPage }
 
-func (a *API) listRegions(_ context.Context, in *ListRegionsInput) (*List[RegionItem], error) {
+func (a *api) listRegions(ctx context.Context, in *ListRegionsInput) (*rest.List[RegionItem], error) {
 	here := []RegionItem{{ID: 1, Name: a.Region.Name, Title: a.Region.Title, Provider: "kubernetes", IsPublic: true}}
-	return listOf(in.CursorPage, here, func(r RegionItem) int { return r.ID })
+	return rest.PaginateByCursor(ctx, in.CursorPage, here, func(r RegionItem) int { return r.ID })
 }

@@ -8,13 +8,18 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/apiserver/catalog"
+	"github.com/quoin-dev/quoin/apiserver/edit"
+	"github.com/quoin-dev/quoin/apiserver/rest"
 	"github.com/quoin-dev/quoin/internal/tenant"
 	"github.com/quoin-dev/quoin/internal/version"
 )
 
-var settings = family{"Settings", "All that a deployment is set to.", []route{
-	on(http.MethodGet, deploymentPath+"/settings", "getDeploymentSettings", mayRead, "Get the settings of a deployment", (*API).getSettings),
-}}
+func (a *api) settingsFamily() rest.Family {
+	return rest.Family{Tag: "Settings", Description: "All that a deployment is set to.", Routes: []rest.Route{
+		rest.Handle(http.MethodGet, deploymentPath+"/settings", "getDeploymentSettings", mayRead, "Get the settings of a deployment", a.getSettings),
+	}}
+}
 
 // Settings are all settings of a deployment.
 type Settings struct {
@@ -50,32 +55,32 @@ type Settings struct {
 // SettingsOutput is the answer.
 type SettingsOutput struct{ Body Settings }
 
-func (a *API) getSettings(ctx context.Context, _ *InDeployment) (*SettingsOutput, error) {
-	return a.settingsOf(ctx, scopeOf(ctx).deployment)
+func (a *api) getSettings(ctx context.Context, _ *rest.InDeployment) (*SettingsOutput, error) {
+	return a.settingsOf(ctx, rest.ScopeFrom(ctx).Deployment)
 }
 
-func (a *API) settingsOf(ctx context.Context, d *v1alpha1.Deployment) (*SettingsOutput, error) {
-	known, err := a.branchesOf(ctx, d)
+func (a *api) settingsOf(ctx context.Context, d *v1alpha1.Deployment) (*SettingsOutput, error) {
+	known, err := a.Catalog.Branches(ctx, d)
 	if err != nil {
 		return nil, err
 	}
 	shown := deploymentOf(d)
 	out := Settings{
 		ID: shown.ID, Name: shown.Name, DeploymentURL: shown.DeploymentURL, CreationStep: shown.CreationStep,
-		CreationMethod: said(d.Annotations[annotationMethod]),
-		CloudProvider:  "cubecloud", TargetPlatform: said(d.Annotations[annotationPlatform]), Region: a.Region.Name,
-		AutoDomain: said(d.Name + "." + tenant.DataDomain(scopeOf(ctx).account)),
+		CreationMethod: rest.NilIfEmpty(d.Annotations[annotationMethod]),
+		CloudProvider:  "cubecloud", TargetPlatform: rest.NilIfEmpty(d.Annotations[annotationPlatform]), Region: a.Region.Name,
+		AutoDomain: rest.NilIfEmpty(d.Name + "." + tenant.DataDomain(rest.ScopeFrom(ctx).Account)),
 		Template:   "single", TemplateVariables: map[string]any{},
 		IsManaged: true, IsCold: d.Spec.Replicas != nil && *d.Spec.Replicas == 0, IsCubeSQLEnabled: true,
-		DeployMode: "cli", DeployBranchReadOnly: true, DeployBranchName: productionBranch(d, known),
+		DeployMode: "cli", DeployBranchReadOnly: true, DeployBranchName: catalog.ProductionBranch(d, known),
 		ReleaseChannel: d.Spec.ReleaseChannel, ReleaseChannelVersionHold: holdOf(d),
-		CubeImageVersion: said(d.Status.CurrentVersion), CubeImageCloud: said(d.Status.CurrentImage),
+		CubeImageVersion: rest.NilIfEmpty(d.Status.CurrentVersion), CubeImageCloud: rest.NilIfEmpty(d.Status.CurrentImage),
 	}
-	if out.ReleaseChannelVersion = said(d.Spec.ReleaseChannelVersion); out.ReleaseChannelVersion == nil {
-		out.ReleaseChannelVersion = said(d.Status.ReleaseChannelVersion)
+	if out.ReleaseChannelVersion = rest.NilIfEmpty(d.Spec.ReleaseChannelVersion); out.ReleaseChannelVersion == nil {
+		out.ReleaseChannelVersion = rest.NilIfEmpty(d.Status.ReleaseChannelVersion)
 	}
 	if d.Spec.DataAPI != nil {
-		out.CustomDomain = said(string(d.Spec.DataAPI.CustomDomain))
+		out.CustomDomain = rest.NilIfEmpty(string(d.Spec.DataAPI.CustomDomain))
 	}
 	if d.Spec.Size == v1alpha1.SizeDedicated {
 		out.Template, out.IsSupportPreAggregations = "simpleCluster", true
@@ -84,7 +89,7 @@ func (a *API) settingsOf(ctx context.Context, d *v1alpha1.Deployment) (*Settings
 		out.TemplateVariables["replicas"] = *d.Spec.Replicas
 	}
 	if git := d.Spec.Model.Git; git != nil {
-		out.DeployMode, out.RepoType, out.DeployProjectRoot = "git", said("git"), git.Path
+		out.DeployMode, out.RepoType, out.DeployProjectRoot = "git", rest.NilIfEmpty("git"), git.Path
 	}
 	return &SettingsOutput{out}, nil
 }
@@ -96,7 +101,7 @@ func holdOf(d *v1alpha1.Deployment) bool {
 
 // UpdateDeploymentInput changes what is there; what is absent or null keeps its value.
 type UpdateDeploymentInput struct {
-	InDeployment
+	rest.InDeployment
 	Body *UpdateDeployment
 }
 
@@ -122,15 +127,15 @@ type UpdateTemplateOptions struct {
 	Replicas *int32 `json:"replicas,omitempty" nullable:"true" minimum:"0" maximum:"100"`
 }
 
-func (a *API) updateDeployment(ctx context.Context, in *UpdateDeploymentInput) (*SettingsOutput, error) {
-	d := scopeOf(ctx).deployment
+func (a *api) updateDeployment(ctx context.Context, in *UpdateDeploymentInput) (*SettingsOutput, error) {
+	d := rest.ScopeFrom(ctx).Deployment
 	body := in.Body
 	if body == nil {
 		body = &UpdateDeployment{}
 	}
 	if body.Name != nil {
 		if strings.TrimSpace(*body.Name) != *body.Name {
-			return nil, badRequest("name: %q begins or ends with white space", clip(*body.Name))
+			return nil, rest.BadRequest("name: %q begins or ends with white space", rest.Clip(*body.Name))
 		}
 		if err := a.nameIsFree(ctx, *body.Name, d.Name); err != nil {
 			return nil, err
@@ -144,11 +149,11 @@ func (a *API) updateDeployment(ctx context.Context, in *UpdateDeploymentInput) (
 		return nil, err
 	}
 	if body.CreationMethod != nil && *body.CreationMethod != d.Annotations[annotationMethod] {
-		if err := a.annotate(ctx, d, annotationMethod, *body.CreationMethod); err != nil {
+		if err := edit.Annotate(ctx, a.Kube, d, annotationMethod, *body.CreationMethod); err != nil {
 			return nil, err
 		}
 	}
-	changed, err := change(ctx, a, d, func(d *v1alpha1.Deployment) error {
+	changed, err := edit.Change(ctx, a.Kube, d, func(d *v1alpha1.Deployment) error {
 		if err := body.applyVersion(&d.Spec, entries, offered); err != nil {
 			return err
 		}
@@ -173,7 +178,7 @@ func (u *UpdateDeployment) keepsWhatIs(d *v1alpha1.Deployment, region string) er
 		is     string
 	}{{"region", u.Region, region}, {"cloudProvider", u.CloudProvider, "cubecloud"}, {"deployMode", u.DeployMode, mode}} {
 		if f.wanted != nil && *f.wanted != f.is {
-			return badRequest("%s: %q: it cannot be changed; allowed: %s", f.name, clip(*f.wanted), f.is)
+			return rest.BadRequest("%s: %q: it cannot be changed; allowed: %s", f.name, rest.Clip(*f.wanted), f.is)
 		}
 	}
 	return nil
@@ -194,7 +199,7 @@ func (u *UpdateDeployment) applyVersion(spec *v1alpha1.DeploymentSpec, entries [
 		}
 		entry, err := version.Listed(*u.ReleaseChannelVersion, entries, channel)
 		if err != nil {
-			return badRequest("releaseChannelVersion: %s", err)
+			return rest.BadRequest("releaseChannelVersion: %s", err)
 		}
 		spec.ReleaseChannelVersion = entry.ReleaseChannelVersion
 		spec.Hold = ptr.To(version.HoldForChoice(entry.Version, channel, u.ReleaseChannelVersionHold))
@@ -221,9 +226,9 @@ func (u *UpdateDeployment) applySettings(d *v1alpha1.Deployment) error {
 		git := spec.Model.Git
 		switch {
 		case git == nil && u.DeployBranchName != nil:
-			return badRequest("deployBranchName: the model of this deployment is not in Git")
+			return rest.BadRequest("deployBranchName: the model of this deployment is not in Git")
 		case git == nil:
-			return badRequest("deployProjectRoot: the model of this deployment is not in Git")
+			return rest.BadRequest("deployProjectRoot: the model of this deployment is not in Git")
 		}
 		if u.DeployBranchName != nil {
 			git.Branch = *u.DeployBranchName

@@ -13,6 +13,7 @@ import (
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/apiserver/recording"
+	"github.com/quoin-dev/quoin/apiserver/rest"
 	"github.com/quoin-dev/quoin/internal/audit"
 	"github.com/quoin-dev/quoin/internal/engine"
 )
@@ -26,20 +27,22 @@ const (
 // maxContext bounds a security context: the token has to fit into a header.
 const maxContext = 8 << 10
 
-var tokens = family{"Tokens", "Short-lived tokens for the data API of an environment.", []route{
-	on(http.MethodPost, environmentPath+"/tokens-for-meta-sync", "createDeploymentEnvironmentTokenForMetaSync", mayReadModel,
-		"Create a token that reads metadata and cannot query data", (*API).createMetadataToken),
-	on(http.MethodGet, environmentPath+"/tokens", "getDeploymentEnvironmentTokens", mayUpdate,
-		"List the tokens that are kept: none, for they are shown only when they are made", (*API).listTokens),
-	on(http.MethodPost, environmentPath+"/tokens", "createDeploymentEnvironmentToken", mayUpdate,
-		"Create a token that queries data", (*API).createDataToken),
-	on(http.MethodPost, deploymentPath+"/token", "deploymentToken", mayUpdate,
-		"Create a token that queries the data of production", (*API).createDeploymentToken),
-}}
+func (a *api) tokensFamily() rest.Family {
+	return rest.Family{Tag: "Tokens", Description: "Short-lived tokens for the data API of an environment.", Routes: []rest.Route{
+		rest.Handle(http.MethodPost, environmentPath+"/tokens-for-meta-sync", "createDeploymentEnvironmentTokenForMetaSync", mayReadModel,
+			"Create a token that reads metadata and cannot query data", a.createMetadataToken),
+		rest.Handle(http.MethodGet, environmentPath+"/tokens", "getDeploymentEnvironmentTokens", mayUpdate,
+			"List the tokens that are kept: none, for they are shown only when they are made", a.listTokens),
+		rest.Handle(http.MethodPost, environmentPath+"/tokens", "createDeploymentEnvironmentToken", mayUpdate,
+			"Create a token that queries data", a.createDataToken),
+		rest.Handle(http.MethodPost, deploymentPath+"/token", "deploymentToken", mayUpdate,
+			"Create a token that queries the data of production", a.createDeploymentToken),
+	}}
+}
 
 // InEnvironment has the numbers in the path.
 type InEnvironment struct {
-	InDeployment
+	rest.InDeployment
 	Environment string `path:"environmentId" pattern:"^[0-9]{1,16}$" doc:"Number of the environment."`
 }
 
@@ -47,7 +50,7 @@ type InEnvironment struct {
 type CreateTokenInput struct {
 	InEnvironment
 	Body struct {
-		SecurityContext map[string]any `json:"security_context" doc:"Embedded in the token; decides which parts of the model are visible."`
+		SecurityContext map[string]any `json:"security_context" secret:"true" doc:"Embedded in the token; decides which parts of the model are visible."`
 		ExpiresIn       *int64         `json:"expires_in,omitempty" nullable:"true" minimum:"1" maximum:"86400" doc:"Seconds; 86400 when absent."`
 		Scopes          []string       `json:"scopes,omitempty" nullable:"true" maxItems:"8" enum:"meta" doc:"meta confines the token to metadata."`
 	}
@@ -68,15 +71,15 @@ type TokenOutput struct {
 	}
 }
 
-func (a *API) createMetadataToken(ctx context.Context, in *CreateTokenInput) (*TokenOutput, error) {
+func (a *api) createMetadataToken(ctx context.Context, in *CreateTokenInput) (*TokenOutput, error) {
 	return a.createToken(ctx, in, true)
 }
 
-func (a *API) createDataToken(ctx context.Context, in *CreateTokenInput) (*TokenOutput, error) {
+func (a *api) createDataToken(ctx context.Context, in *CreateTokenInput) (*TokenOutput, error) {
 	return a.createToken(ctx, in, len(in.Body.Scopes) > 0)
 }
 
-func (a *API) createToken(ctx context.Context, in *CreateTokenInput, metadataOnly bool) (*TokenOutput, error) {
+func (a *api) createToken(ctx context.Context, in *CreateTokenInput, metadataOnly bool) (*TokenOutput, error) {
 	e, err := a.environment(ctx, in.InEnvironment)
 	if err != nil {
 		return nil, err
@@ -95,8 +98,8 @@ func (a *API) createToken(ctx context.Context, in *CreateTokenInput, metadataOnl
 }
 
 // environment is the one of the path: also one that sleeps, which is woken with a token.
-func (a *API) environment(ctx context.Context, in InEnvironment) (*v1alpha1.Environment, error) {
-	all, err := a.environmentsOf(ctx, scopeOf(ctx).deployment)
+func (a *api) environment(ctx context.Context, in InEnvironment) (*v1alpha1.Environment, error) {
+	all, err := a.Catalog.Environments(ctx, rest.ScopeFrom(ctx).Deployment)
 	if err != nil {
 		return nil, err
 	}
@@ -105,31 +108,31 @@ func (a *API) environment(ctx context.Context, in InEnvironment) (*v1alpha1.Envi
 			return e, nil
 		}
 	}
-	return nil, notFound("environmentId: environment %s of deployment %s does not exist or is not set up yet", in.Environment, in.ID)
+	return nil, rest.NotFound("environmentId: environment %s of deployment %s does not exist or is not set up yet", in.Environment, in.ID)
 }
 
 // ListTokensInput are the parameters of the list.
 type ListTokensInput struct {
 	InEnvironment
-	AnyPage
+	rest.Page
 }
 
 // TokenList is a page of tokens.
 type TokenList struct {
 	Body struct {
-		Data       []Token    `json:"data"`
-		Pagination Pagination `json:"pagination"`
-		Items      []Token    `json:"items"`
-		PageInfo   PageInfo   `json:"pageInfo"`
+		Data       []Token         `json:"data"`
+		Pagination rest.Pagination `json:"pagination"`
+		Items      []Token         `json:"items"`
+		PageInfo   rest.PageInfo   `json:"pageInfo"`
 	}
 }
 
 // listTokens answers what clients ask; no token is ever kept.
-func (a *API) listTokens(ctx context.Context, in *ListTokensInput) (*TokenList, error) {
+func (a *api) listTokens(ctx context.Context, in *ListTokensInput) (*TokenList, error) {
 	if _, err := a.environment(ctx, in.InEnvironment); err != nil {
 		return nil, err
 	}
-	kept, info, pagination, err := page(in.AnyPage, []Token{}, func(t Token) string { return t.Token })
+	kept, info, pagination, err := rest.Paginate(ctx, in.Page, []Token{}, func(t Token) string { return t.Token })
 	if err != nil {
 		return nil, err
 	}
@@ -143,12 +146,12 @@ var reserved = []string{"iat", "exp", "nbf", "iss", "aud", "sub", "jti", "scope"
 
 // sign makes a token (decision 7): one that queries data is signed with the secret that the
 // pods know, one for metadata with a key that only the gateway knows.
-func (a *API) sign(ctx context.Context, e *v1alpha1.Environment, securityContext map[string]any, lifetime int64, metadataOnly bool) (*Token, error) {
+func (a *api) sign(ctx context.Context, e *v1alpha1.Environment, securityContext map[string]any, lifetime int64, metadataOnly bool) (*Token, error) {
 	if securityContext == nil {
 		securityContext = map[string]any{}
 	}
 	if size, err := json.Marshal(securityContext); err != nil || len(size) > maxContext {
-		return nil, badRequest("security_context: larger than %d bytes", maxContext)
+		return nil, rest.BadRequest("security_context: larger than %d bytes", maxContext)
 	}
 	secret, key := engine.CredentialsName(e.Name), engine.KeyAPISecret
 	if metadataOnly {
@@ -182,7 +185,7 @@ func (a *API) sign(ctx context.Context, e *v1alpha1.Environment, securityContext
 func recordToken(ctx context.Context, e *v1alpha1.Environment, expires time.Time, metadataOnly bool) error {
 	event := audit.Event{
 		Name:       audit.CreatedDataToken,
-		Deployment: recording.DeploymentOf(scopeOf(ctx).deployment),
+		Deployment: recording.DeploymentOf(rest.ScopeFrom(ctx).Deployment),
 		Object:     audit.Object{Kind: "Environment", Namespace: e.Namespace, Name: e.Name, ID: e.Labels[v1alpha1.LabelID]},
 		Reason:     "valid until " + expires.Format(time.RFC3339),
 	}
@@ -194,7 +197,7 @@ func recordToken(ctx context.Context, e *v1alpha1.Environment, expires time.Time
 
 // DeploymentTokenInput says how long the token shall be valid.
 type DeploymentTokenInput struct {
-	InDeployment
+	rest.InDeployment
 	Body *struct {
 		ExpiresIn *int64 `json:"expiresIn,omitempty" nullable:"true" minimum:"60" maximum:"86400" doc:"Seconds; 86400 when absent."`
 	}
@@ -207,12 +210,12 @@ type DeploymentTokenOutput struct {
 	}
 }
 
-func (a *API) createDeploymentToken(ctx context.Context, in *DeploymentTokenInput) (*DeploymentTokenOutput, error) {
-	d := scopeOf(ctx).deployment
+func (a *api) createDeploymentToken(ctx context.Context, in *DeploymentTokenInput) (*DeploymentTokenOutput, error) {
+	d := rest.ScopeFrom(ctx).Deployment
 	production := &v1alpha1.Environment{}
 	if err := a.Kube.Get(ctx, client.ObjectKey{Namespace: d.Namespace, Name: v1alpha1.ProductionName(d.Name)}, production); err != nil {
 		if client.IgnoreNotFound(err) == nil {
-			return nil, conflict("the deployment has no production environment yet")
+			return nil, rest.Conflict("the deployment has no production environment yet")
 		}
 		return nil, err
 	}

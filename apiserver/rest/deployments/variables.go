@@ -23,15 +23,19 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/apiserver/edit"
 	"github.com/quoin-dev/quoin/apiserver/recording"
+	"github.com/quoin-dev/quoin/apiserver/rest"
 	"github.com/quoin-dev/quoin/internal/audit"
 	"github.com/quoin-dev/quoin/internal/engine"
 )
 
-var variables = family{"Env Variables", "Environment variables of a deployment's data plane.", []route{
-	on(http.MethodGet, deploymentPath+"/env-vars", "getEnvVariables", mayRead, "List the variables; values of secrets are masked", (*API).listVariables),
-	on(http.MethodPut, deploymentPath+"/env-vars", "setEnvVariables", maySecrets, "Set variables; those that are not named stay", (*API).setVariables),
-}}
+func (a *api) variablesFamily() rest.Family {
+	return rest.Family{Tag: "Env Variables", Description: "Environment variables of a deployment's data plane.", Routes: []rest.Route{
+		rest.Handle(http.MethodGet, deploymentPath+"/env-vars", "getEnvVariables", mayRead, "List the variables; values of secrets are masked", a.listVariables),
+		rest.Handle(http.MethodPut, deploymentPath+"/env-vars", "setEnvVariables", maySecrets, "Set variables; those that are not named stay", a.setVariables),
+	}}
+}
 
 // encrypted is shown instead of a secret, and refused as a value.
 const encrypted = "[ENCRYPTED]"
@@ -44,17 +48,17 @@ type Variable struct {
 
 // ListVariablesInput are the parameters of the list.
 type ListVariablesInput struct {
-	InDeployment
-	CursorPage
+	rest.InDeployment
+	rest.CursorPage
 }
 
-func (a *API) listVariables(ctx context.Context, in *ListVariablesInput) (*List[Variable], error) {
-	d := scopeOf(ctx).deployment
+func (a *api) listVariables(ctx context.Context, in *ListVariablesInput) (*rest.List[Variable], error) {
+	d := rest.ScopeFrom(ctx).Deployment
 	recording.Note(ctx, audit.Event{Name: audit.ReadEnvironmentVariables, Deployment: recording.DeploymentOf(d), Object: recording.ObjectOf(d)})
-	return variablesOf(d, in.CursorPage)
+	return variablesOf(ctx, d, in.CursorPage)
 }
 
-func variablesOf(d *v1alpha1.Deployment, p CursorPage) (*List[Variable], error) {
+func variablesOf(ctx context.Context, d *v1alpha1.Deployment, p rest.CursorPage) (*rest.List[Variable], error) {
 	all := make([]Variable, 0, len(d.Spec.Env))
 	for _, v := range d.Spec.Env {
 		shown := Variable{Name: v.Name, Value: encrypted}
@@ -64,7 +68,7 @@ func variablesOf(d *v1alpha1.Deployment, p CursorPage) (*List[Variable], error) 
 		all = append(all, shown)
 	}
 	slices.SortFunc(all, func(x, y Variable) int { return cmp.Compare(x.Name, y.Name) })
-	return listOf(p, all, func(v Variable) string { return v.Name })
+	return rest.PaginateByCursor(ctx, p, all, func(v Variable) string { return v.Name })
 }
 
 // isSecret tells by its name whether a variable holds a secret.
@@ -77,9 +81,9 @@ func isSecret(name string) bool {
 
 // SetVariablesInput is the documented body.
 type SetVariablesInput struct {
-	InDeployment
+	rest.InDeployment
 	Body struct {
-		Variables []Variable `json:"env_variables" maxItems:"256"`
+		Variables []Variable `json:"env_variables" maxItems:"256" secret:"true"`
 	}
 }
 
@@ -87,22 +91,22 @@ var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 // setVariables keeps the values of secrets in a Secret. Each value gets a key of its own in
 // it, so one change of the Deployment brings in the new values at once, and rolls the pods.
-func (a *API) setVariables(ctx context.Context, in *SetVariablesInput) (*List[Variable], error) {
-	d := scopeOf(ctx).deployment
+func (a *api) setVariables(ctx context.Context, in *SetVariablesInput) (*rest.List[Variable], error) {
+	d := rest.ScopeFrom(ctx).Deployment
 	seen := map[string]bool{}
 	for i, v := range in.Body.Variables {
 		field := fmt.Sprintf("env_variables[%d]", i)
 		switch {
 		case !variableName.MatchString(v.Name):
-			return nil, badRequest("%s.name: %q: allowed are letters, digits and _, not beginning with a digit", field, clip(v.Name))
+			return nil, rest.BadRequest("%s.name: %q: allowed are letters, digits and _, not beginning with a digit", field, rest.Clip(v.Name))
 		case seen[v.Name]:
-			return nil, badRequest("%s.name: %q is there twice", field, v.Name)
+			return nil, rest.BadRequest("%s.name: %q is there twice", field, v.Name)
 		case v.Value == encrypted:
-			return nil, badRequest("%s.value: %s stands for a value that is not shown: send the value itself, or leave the variable out to keep it", field, encrypted)
+			return nil, rest.BadRequest("%s.value: %s stands for a value that is not shown: send the value itself, or leave the variable out to keep it", field, encrypted)
 		case strings.ContainsRune(v.Value, 0):
-			return nil, badRequest("%s.value: has a NUL character", field)
+			return nil, rest.BadRequest("%s.value: has a NUL character", field)
 		case engine.ReservedVariable(v.Name):
-			return nil, badRequest("%s.name: %s is set by the platform", field, v.Name)
+			return nil, rest.BadRequest("%s.name: %s is set by the platform", field, v.Name)
 		}
 		seen[v.Name] = true
 	}
@@ -127,7 +131,7 @@ func (a *API) setVariables(ctx context.Context, in *SetVariablesInput) (*List[Va
 		return nil, err
 	}
 	var replaced []string // keys of values that this change takes out of use
-	changed, err := change(ctx, a, d, func(d *v1alpha1.Deployment) error {
+	changed, err := edit.Change(ctx, a.Kube, d, func(d *v1alpha1.Deployment) error {
 		replaced = nil
 		for _, entry := range entries {
 			i := slices.IndexFunc(d.Spec.Env, func(e v1alpha1.EnvVar) bool { return e.Name == entry.Name })
@@ -149,18 +153,18 @@ func (a *API) setVariables(ctx context.Context, in *SetVariablesInput) (*List[Va
 		return nil, err
 	}
 	a.forgetSecrets(ctx, d, holder, replaced)
-	return variablesOf(changed, CursorPage{})
+	return variablesOf(ctx, changed, rest.CursorPage{})
 }
 
 // isRefusal tells an error after which nothing has been written from one after which that is
 // not known, such as a lost answer.
 func isRefusal(err error) bool {
-	var p *Problem
+	var p *rest.Problem
 	return errors.As(err, &p) || recording.Refused(err)
 }
 
 // storeSecrets adds keys to the Secret that holds the values of a deployment's secrets.
-func (a *API) storeSecrets(ctx context.Context, d *v1alpha1.Deployment, name string, values map[string][]byte) error {
+func (a *api) storeSecrets(ctx context.Context, d *v1alpha1.Deployment, name string, values map[string][]byte) error {
 	if len(values) == 0 {
 		return nil
 	}
@@ -183,7 +187,7 @@ func (a *API) storeSecrets(ctx context.Context, d *v1alpha1.Deployment, name str
 // forgetSecrets removes keys that nothing refers to any more. Those of a request that is
 // under way are none of them: it has stored its values, and its change comes next. What is
 // not removed because of a fault does no harm to what runs.
-func (a *API) forgetSecrets(ctx context.Context, d *v1alpha1.Deployment, name string, unused []string) {
+func (a *api) forgetSecrets(ctx context.Context, d *v1alpha1.Deployment, name string, unused []string) {
 	if len(unused) == 0 {
 		return
 	}
@@ -197,13 +201,13 @@ func (a *API) forgetSecrets(ctx context.Context, d *v1alpha1.Deployment, name st
 }
 
 // patchSecret sets and removes (nil) single keys, whatever others do to the rest of it.
-func (a *API) patchSecret(ctx context.Context, d *v1alpha1.Deployment, name string, data map[string]any) error {
+func (a *api) patchSecret(ctx context.Context, d *v1alpha1.Deployment, name string, data map[string]any) error {
 	held := &corev1.Secret{}
 	if err := a.Kube.Live().Get(ctx, client.ObjectKey{Namespace: d.Namespace, Name: name}, held); err != nil {
 		return err
 	}
 	if !metav1.IsControlledBy(held, d) {
-		return conflict("the Secret %q exists and is not this deployment's", name)
+		return rest.Conflict("the Secret %q exists and is not this deployment's", name)
 	}
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": held.UID}, "data": data})
 	if err != nil {

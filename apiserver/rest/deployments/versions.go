@@ -4,17 +4,21 @@ import (
 	"context"
 	"net/http"
 	"slices"
+	"strings"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/apiserver/rest"
 	"github.com/quoin-dev/quoin/internal/channels"
 	"github.com/quoin-dev/quoin/internal/version"
 )
 
-var versions = family{"Versions", "Versions of the data plane that a deployment can be switched to.", []route{
-	on(http.MethodGet, deploymentPath+"/versions", "listDeploymentVersions", mayRead, "List the versions of a deployment", (*API).listVersions),
-}}
+func (a *api) versionsFamily() rest.Family {
+	return rest.Family{Tag: "Versions", Description: "Versions of the data plane that a deployment can be switched to.", Routes: []rest.Route{
+		rest.Handle(http.MethodGet, deploymentPath+"/versions", "listDeploymentVersions", mayRead, "List the versions of a deployment", a.listVersions),
+	}}
+}
 
 // Version is an entry of the documented list.
 type Version struct {
@@ -29,12 +33,12 @@ type Version struct {
 
 // ListVersionsInput are the parameters of the list.
 type ListVersionsInput struct {
-	InDeployment
-	CursorPage
+	rest.InDeployment
+	rest.CursorPage
 }
 
-func (a *API) listVersions(ctx context.Context, in *ListVersionsInput) (*List[Version], error) {
-	entries, _, err := a.versionsFor(ctx, scopeOf(ctx).deployment)
+func (a *api) listVersions(ctx context.Context, in *ListVersionsInput) (*rest.List[Version], error) {
+	entries, _, err := a.versionsFor(ctx, rest.ScopeFrom(ctx).Deployment)
 	if err != nil {
 		return nil, err
 	}
@@ -42,12 +46,12 @@ func (a *API) listVersions(ctx context.Context, in *ListVersionsInput) (*List[Ve
 	for i, e := range entries {
 		all[i] = Version{e.ReleaseChannelVersion, e.Version.String(), e.ReleaseChannel, e.IsLatestInChannel, e.IsCurrent, i}
 	}
-	return listOf(in.CursorPage, all, func(v Version) int { return v.place })
+	return rest.PaginateByCursor(ctx, in.CursorPage, all, func(v Version) int { return v.place })
 }
 
 // versionsFor is the documented list for a deployment, and the channels it comes from. What
 // deployments out of the principal's scope have run is on it: the list is the account's.
-func (a *API) versionsFor(ctx context.Context, d *v1alpha1.Deployment) ([]version.Entry, []version.Channel, error) {
+func (a *api) versionsFor(ctx context.Context, d *v1alpha1.Deployment) ([]version.Entry, []version.Channel, error) {
 	offered, err := channels.List(ctx, a.Kube)
 	if err != nil {
 		return nil, nil, err
@@ -89,5 +93,9 @@ func channelNamed(all []version.Channel, name, field string) (version.Channel, e
 		known = append(known, c.Name)
 	}
 	slices.Sort(known)
-	return version.Channel{}, badRequest("%s: %q does not exist; existing: %s", field, clip(name), joined(known))
+	existing := "none"
+	if len(known) > 0 {
+		existing = strings.Join(known, ", ")
+	}
+	return version.Channel{}, rest.BadRequest("%s: %q does not exist; existing: %s", field, rest.Clip(name), existing)
 }

@@ -9,23 +9,27 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilrand "k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/apiserver/edit"
+	"github.com/quoin-dev/quoin/apiserver/rest"
 	"github.com/quoin-dev/quoin/internal/apikey"
 )
 
 const keyPath = "/api/v1/api-keys/{apiKeyId}"
 
-var apiKeys = family{"API Keys", "Credentials of programs. Only their hashes are kept.", []route{
-	on(http.MethodGet, "/api/v1/api-keys", "listApiKeys", mayAdmin, "List the API keys of the account", (*API).listKeys),
-	on(http.MethodPost, "/api/v1/api-keys", "createApiKey", mayAdmin, "Create an API key; its token is shown only here", (*API).createKey),
-	on(http.MethodGet, keyPath, "getApiKey", mayAdmin, "Get an API key, without its token", (*API).getKey),
-	on(http.MethodDelete, keyPath, "deleteApiKey", mayAdmin, "Delete an API key: it stops working at once", (*API).deleteKey),
-}}
+func (a *api) apiKeysFamily() rest.Family {
+	return rest.Family{Tag: "API Keys", Description: "Credentials of programs. Only their hashes are kept.", Routes: []rest.Route{
+		rest.Handle(http.MethodGet, "/api/v1/api-keys", "listApiKeys", mayAdmin, "List the API keys of the account", a.listKeys),
+		rest.Handle(http.MethodPost, "/api/v1/api-keys", "createApiKey", mayAdmin, "Create an API key; its token is shown only here", a.createKey),
+		rest.Handle(http.MethodGet, keyPath, "getApiKey", mayAdmin, "Get an API key, without its token", a.getKey),
+		rest.Handle(http.MethodDelete, keyPath, "deleteApiKey", mayAdmin, "Delete an API key: it stops working at once", a.deleteKey),
+	}}
+}
 
 // APIKey is a key without its token.
 type APIKey struct {
@@ -40,11 +44,11 @@ type APIKey struct {
 }
 
 // ListKeysInput are the parameters of the list.
-type ListKeysInput struct{ CursorPage }
+type ListKeysInput struct{ rest.CursorPage }
 
-func (a *API) listKeys(ctx context.Context, in *ListKeysInput) (*List[APIKey], error) {
+func (a *api) listKeys(ctx context.Context, in *ListKeysInput) (*rest.List[APIKey], error) {
 	list := &v1alpha1.ApiKeyList{}
-	if err := a.Kube.List(ctx, list, client.InNamespace(scopeOf(ctx).namespace()), client.UnsafeDisableDeepCopy); err != nil {
+	if err := a.Kube.List(ctx, list, client.InNamespace(rest.ScopeFrom(ctx).Namespace()), client.UnsafeDisableDeepCopy); err != nil {
 		return nil, err
 	}
 	keys := make([]*v1alpha1.ApiKey, 0, len(list.Items))
@@ -61,10 +65,10 @@ func (a *API) listKeys(ctx context.Context, in *ListKeysInput) (*List[APIKey], e
 		}
 	}
 	slices.SortFunc(shown, func(x, y APIKey) int { return cmp.Compare(x.ID, y.ID) })
-	return listOf(in.CursorPage, shown, func(k APIKey) string { return k.ID })
+	return rest.PaginateByCursor(ctx, in.CursorPage, shown, func(k APIKey) string { return k.ID })
 }
 
-func (a *API) keyOf(ctx context.Context, k *v1alpha1.ApiKey) (APIKey, error) {
+func (a *api) keyOf(ctx context.Context, k *v1alpha1.ApiKey) (APIKey, error) {
 	out := APIKey{
 		ID: k.Name, Name: cmp.Or(k.Spec.DisplayName, k.Name), CreatedAt: k.CreationTimestamp.UTC(),
 		Permissions: []string{}, Revoked: ptr.Deref(k.Spec.Revoked, false),
@@ -84,7 +88,8 @@ func (a *API) keyOf(ctx context.Context, k *v1alpha1.ApiKey) (APIKey, error) {
 	if k.Spec.Deployments == nil {
 		return out, nil
 	}
-	all, err := a.deploymentsOf(ctx)
+	s := rest.ScopeFrom(ctx)
+	all, err := a.Catalog.Deployments(s.Namespace(), s.Principal)
 	if err != nil {
 		return out, err
 	}
@@ -118,13 +123,13 @@ type CreatedKeyOutput struct {
 	}
 }
 
-func (a *API) createKey(ctx context.Context, in *CreateKeyInput) (*CreatedKeyOutput, error) {
-	s := scopeOf(ctx)
+func (a *api) createKey(ctx context.Context, in *CreateKeyInput) (*CreatedKeyOutput, error) {
+	s := rest.ScopeFrom(ctx)
 	token, err := apikey.New(a.Random)
 	if err != nil {
 		return nil, err
 	}
-	k := &v1alpha1.ApiKey{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace(), GenerateName: "key-"}}
+	k := &v1alpha1.ApiKey{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace(), Name: "key-" + utilrand.String(10)}}
 	k.Spec.Token = ptr.To(token.Hash())
 	if body := in.Body; body != nil {
 		k.Spec.DisplayName = ptr.Deref(body.Name, "")
@@ -135,24 +140,26 @@ func (a *API) createKey(ctx context.Context, in *CreateKeyInput) (*CreatedKeyOut
 		}
 		if body.ExpiresAt != nil {
 			if !body.ExpiresAt.After(a.Now()) {
-				return nil, badRequest("expiresAt: %s is not in the future", body.ExpiresAt.Format(time.RFC3339))
+				return nil, rest.BadRequest("expiresAt: %s is not in the future", body.ExpiresAt.Format(time.RFC3339))
 			}
 			k.Spec.ExpirationTime = ptr.To(metav1.NewTime(*body.ExpiresAt))
 		}
 		for _, id := range body.DeploymentIDs {
-			d, err := a.deployment(ctx, id)
+			d, err := a.Catalog.Find(ctx, s.Namespace(), id)
 			if err != nil {
-				return nil, badRequest("deploymentIds: deployment %q does not exist", clip(id))
+				return nil, err
+			}
+			if d == nil {
+				return nil, rest.BadRequest("deploymentIds: deployment %q does not exist", rest.Clip(id))
 			}
 			if !slices.Contains(k.Spec.Deployments, d.Name) {
 				k.Spec.Deployments = append(k.Spec.Deployments, d.Name)
 			}
 		}
 	}
-	if err := a.Kube.Create(ctx, k); err != nil {
+	if err := edit.Create(ctx, a.Kube, k); err != nil {
 		return nil, err
 	}
-	a.seen(ctx, k, true)
 	out := &CreatedKeyOutput{}
 	if out.Body.APIKey, err = a.keyOf(ctx, k); err != nil {
 		return nil, err
@@ -166,19 +173,19 @@ type inKey struct {
 	ID string `path:"apiKeyId" minLength:"1" maxLength:"253" doc:"id of the key."`
 }
 
-func (a *API) key(ctx context.Context, id string) (*v1alpha1.ApiKey, error) {
+func (a *api) key(ctx context.Context, id string) (*v1alpha1.ApiKey, error) {
 	k := &v1alpha1.ApiKey{}
 	if len(validation.IsDNS1123Subdomain(id)) > 0 {
-		return nil, notFound("API key %q does not exist", clip(id)) // no object can have this name
+		return nil, rest.NotFound("API key %q does not exist", rest.Clip(id)) // no object can have this name
 	}
-	err := a.Kube.Live().Get(ctx, client.ObjectKey{Namespace: scopeOf(ctx).namespace(), Name: id}, k)
+	err := a.Kube.Live().Get(ctx, client.ObjectKey{Namespace: rest.ScopeFrom(ctx).Namespace(), Name: id}, k)
 	if apierrors.IsNotFound(err) || err == nil && !k.DeletionTimestamp.IsZero() {
-		return nil, notFound("API key %q does not exist", clip(id))
+		return nil, rest.NotFound("API key %q does not exist", rest.Clip(id))
 	}
 	return k, err
 }
 
-func (a *API) getKey(ctx context.Context, in *inKey) (*APIKeyOutput, error) {
+func (a *api) getKey(ctx context.Context, in *inKey) (*APIKeyOutput, error) {
 	k, err := a.key(ctx, in.ID)
 	if err != nil {
 		return nil, err
@@ -187,17 +194,16 @@ func (a *API) getKey(ctx context.Context, in *inKey) (*APIKeyOutput, error) {
 	return &APIKeyOutput{shown}, err
 }
 
-func (a *API) deleteKey(ctx context.Context, in *inKey) (*SuccessOutput, error) {
+func (a *api) deleteKey(ctx context.Context, in *inKey) (*rest.SuccessOutput, error) {
 	k, err := a.key(ctx, in.ID)
 	if err != nil {
 		return nil, err
 	}
 	if owner := edit.Owner(k); owner != "" {
-		return nil, conflict("API key %q is applied by %q, which would make it again: delete it where it is written, such as in Git", clip(in.ID), owner)
+		return nil, rest.Conflict("API key %q is applied by %q, which would make it again: delete it where it is written, such as in Git", rest.Clip(in.ID), owner)
 	}
-	if err := a.Kube.Delete(ctx, k, client.Preconditions{UID: &k.UID}); client.IgnoreNotFound(err) != nil {
+	if err := edit.Delete(ctx, a.Kube, k); err != nil {
 		return nil, err
 	}
-	a.seen(ctx, k, false)
-	return success(), nil
+	return rest.Success(), nil
 }

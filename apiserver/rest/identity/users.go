@@ -6,11 +6,14 @@ import (
 	"net/http"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/apiserver/rest"
 )
 
-var users = family{"Users", "Who asks.", []route{
-	on(http.MethodGet, "/api/v1/users/me", "getMe", anybody, "Tell who the credential belongs to", (*API).getMe),
-}}
+func (a *api) usersFamily() rest.Family {
+	return rest.Family{Tag: "Users", Description: "Who asks.", Routes: []rest.Route{
+		rest.Handle(http.MethodGet, "/api/v1/users/me", "getMe", rest.NoPermission, "Tell who the credential belongs to", a.getMe),
+	}}
+}
 
 // User is who asks: a person, or the key of a program.
 type User struct {
@@ -32,26 +35,26 @@ type Policy struct {
 // UserOutput is the answer.
 type UserOutput struct{ Body User }
 
-func (a *API) getMe(ctx context.Context, _ *struct{}) (*UserOutput, error) {
-	s := scopeOf(ctx)
+func (a *api) getMe(ctx context.Context, _ *struct{}) (*UserOutput, error) {
+	s := rest.ScopeFrom(ctx)
 	out := &UserOutput{User{
-		ID: stableNumber(s.account.Name, string(s.principal.Kind), s.principal.ID), Email: s.principal.Email, Username: s.principal.Name,
-		IsAdmin: s.principal.May(mayAdmin), Notifications: map[string]any{},
+		ID: stableNumber(s.Account.Name, string(s.Principal.Kind), s.Principal.ID), Email: s.Principal.Email, Username: s.Principal.Name,
+		IsAdmin: s.Principal.May(mayAdmin), Notifications: map[string]any{},
 	}}
 	if out.Body.Email == "" {
-		out.Body.Email = s.principal.ID + "@" + string(s.account.Spec.Host)
+		out.Body.Email = s.Principal.ID + "@" + string(s.Account.Spec.Host)
 	}
 	policy := Policy{ResourceType: "Global", Resources: []string{"All"}, Actions: []string{}}
-	for _, permission := range s.principal.Permissions {
+	for _, permission := range s.Principal.Permissions {
 		name := string(permission)
 		if permission == mayAdmin {
 			name = "All"
 		}
 		policy.Actions = append(policy.Actions, name)
 	}
-	if s.principal.Deployments != nil {
+	if s.Principal.Deployments != nil {
 		policy.ResourceType = "Deployment"
-		reached, err := a.deploymentsOf(ctx)
+		reached, err := a.Catalog.Deployments(s.Namespace(), s.Principal)
 		if err != nil {
 			return nil, err
 		}

@@ -11,21 +11,24 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/apiserver/catalog"
 	"github.com/quoin-dev/quoin/apiserver/edit"
+	"github.com/quoin-dev/quoin/apiserver/rest"
 )
 
-var branches = family{"Data Model", "Branches of a deployment's data model.", []route{
-	on(http.MethodGet, buildPath+"/branches", "listBranches", mayReadModel, "List the branches of a deployment", (*API).listBranches),
-	on(http.MethodPost, buildPath+"/branches", "createBranch", mayUpdateModel, "Declare a branch", (*API).createBranch),
-	on(http.MethodDelete, buildPath+"/branches", "removeBranch", mayUpdateModel, "Remove a declared branch", (*API).removeBranch),
-	on(http.MethodPut, buildPath+"/branches/staging-environment", "setBranchStagingEnvironment", mayUpdateModel,
-		"Switch the staging environment of a shared branch", (*API).setStaging),
-	on(http.MethodPost, buildPath+"/pull", "pull", mayUpdateModel, "Read the repository now", (*API).pull),
-	on(http.MethodPost, GitHookPath, "gitHook", mayUpdateModel, "Have the repository read, as a Git host's push hook does", (*API).gitHook).signed(),
-}}
+func (a *api) branchesFamily() rest.Family {
+	return rest.Family{Tag: "Data Model", Description: "Branches of a deployment's data model.", Routes: []rest.Route{
+		rest.Handle(http.MethodGet, buildPath+"/branches", "listBranches", mayReadModel, "List the branches of a deployment", a.listBranches),
+		rest.Handle(http.MethodPost, buildPath+"/branches", "createBranch", mayUpdateModel, "Declare a branch", a.createBranch),
+		rest.Handle(http.MethodDelete, buildPath+"/branches", "removeBranch", mayUpdateModel, "Remove a declared branch", a.removeBranch),
+		rest.Handle(http.MethodPut, buildPath+"/branches/staging-environment", "setBranchStagingEnvironment", mayUpdateModel,
+			"Switch the staging environment of a shared branch", a.setStaging),
+		rest.Handle(http.MethodPost, buildPath+"/pull", "pull", mayUpdateModel, "Read the repository now", a.pull),
+		rest.Handle(http.MethodPost, GitHookPath, "gitHook", mayUpdateModel, "Have the repository read, as a Git host's push hook does", a.gitHook).WithDocument(describeSignature),
+	}}
+}
 
 // Branch as it is documented.
 type Branch struct {
@@ -38,33 +41,19 @@ type Branch struct {
 
 func branchOf(b *v1alpha1.Branch) Branch {
 	return Branch{
-		ID: numberOf(b), Name: b.Spec.Name, ParentBranch: said(b.Spec.ParentBranch), LastHash: said(b.Status.LastHash),
+		ID: catalog.NumberOf(b), Name: b.Spec.Name, ParentBranch: rest.NilIfEmpty(b.Spec.ParentBranch), LastHash: rest.NilIfEmpty(b.Status.LastHash),
 		IsStagingEnvironmentEnabled: ptr.Deref(b.Spec.StagingEnvironmentEnabled, false),
 	}
 }
 
-// productionBranch is the branch that production runs; empty when the model is not in Git
-// and no branch is declared.
-func productionBranch(d *v1alpha1.Deployment, all []*v1alpha1.Branch) string {
-	for _, b := range all {
-		if b.Spec.Role == v1alpha1.BranchProduction {
-			return b.Spec.Name
-		}
-	}
-	if d.Spec.Model.Git != nil {
-		return d.Spec.Model.Git.Branch
-	}
-	return ""
-}
-
 // ListBranchesInput are the parameters of the list.
 type ListBranchesInput struct {
-	InDeployment
-	CursorPage
+	rest.InDeployment
+	rest.CursorPage
 }
 
-func (a *API) listBranches(ctx context.Context, in *ListBranchesInput) (*List[Branch], error) {
-	all, err := a.branchesOf(ctx, scopeOf(ctx).deployment)
+func (a *api) listBranches(ctx context.Context, in *ListBranchesInput) (*rest.List[Branch], error) {
+	all, err := a.Catalog.Branches(ctx, rest.ScopeFrom(ctx).Deployment)
 	if err != nil {
 		return nil, err
 	}
@@ -72,12 +61,12 @@ func (a *API) listBranches(ctx context.Context, in *ListBranchesInput) (*List[Br
 	for i, b := range all {
 		shown[i] = branchOf(b)
 	}
-	return listOf(in.CursorPage, shown, func(b Branch) int64 { return b.ID })
+	return rest.PaginateByCursor(ctx, in.CursorPage, shown, func(b Branch) int64 { return b.ID })
 }
 
 // CreateBranchInput is the body of a creation.
 type CreateBranchInput struct {
-	InDeployment
+	rest.InDeployment
 	Body struct {
 		Name         string  `json:"name" minLength:"1" maxLength:"244"`
 		From         *string `json:"from,omitempty" nullable:"true" minLength:"1" maxLength:"244" doc:"Branch it is made from; the one of production when absent."`
@@ -98,25 +87,25 @@ type DevBranchOutput struct{ Body DevBranch }
 
 // createBranch declares a branch: the repository is not written to, the branch serves as soon
 // as somebody pushes it.
-func (a *API) createBranch(ctx context.Context, in *CreateBranchInput) (*DevBranchOutput, error) {
-	d := scopeOf(ctx).deployment
-	known, err := a.branchesOf(ctx, d)
+func (a *api) createBranch(ctx context.Context, in *CreateBranchInput) (*DevBranchOutput, error) {
+	d := rest.ScopeFrom(ctx).Deployment
+	known, err := a.Catalog.Branches(ctx, d)
 	if err != nil {
 		return nil, err
 	}
-	parent := productionBranch(d, known)
+	parent := catalog.ProductionBranch(d, known)
 	named := func(name string) func(*v1alpha1.Branch) bool {
 		return func(b *v1alpha1.Branch) bool { return b.Spec.Name == name }
 	}
 	switch {
 	case ptr.Deref(in.Body.Activate, false):
-		return nil, badRequest("activate: true is not served here: there is no dev mode; allowed: false")
+		return nil, rest.BadRequest("activate: true is not served here: there is no dev mode; allowed: false")
 	case ptr.Deref(in.Body.EnterDevMode, false):
-		return nil, badRequest("enterDevMode: true is not served here: there is no dev mode; allowed: false")
+		return nil, rest.BadRequest("enterDevMode: true is not served here: there is no dev mode; allowed: false")
 	case slices.ContainsFunc(known, named(in.Body.Name)):
-		return nil, conflict("name: branch %q exists", clip(in.Body.Name))
+		return nil, rest.Conflict("name: branch %q exists", rest.Clip(in.Body.Name))
 	case in.Body.From != nil && *in.Body.From != parent && !slices.ContainsFunc(known, named(*in.Body.From)):
-		return nil, badRequest("from: branch %q does not exist", clip(*in.Body.From))
+		return nil, rest.BadRequest("from: branch %q does not exist", rest.Clip(*in.Body.From))
 	case in.Body.From != nil:
 		parent = *in.Body.From
 	}
@@ -132,32 +121,33 @@ func (a *API) createBranch(ctx context.Context, in *CreateBranchInput) (*DevBran
 		},
 		Spec: v1alpha1.BranchSpec{DeploymentRef: v1alpha1.LocalReference{Name: d.Name}, Name: in.Body.Name, ParentBranch: parent, Role: role},
 	}
+	w := a.Kube.Expect(b)
+	defer w.Stop()
 	if err := a.Kube.Create(ctx, b); err != nil {
 		if apierrors.IsAlreadyExists(err) {
-			return nil, conflict("name: branch %q exists", clip(in.Body.Name))
+			return nil, rest.Conflict("name: branch %q exists", rest.Clip(in.Body.Name))
 		}
 		return nil, err
 	}
-	err = a.await(ctx, func(ctx context.Context) (bool, error) {
-		fresh := &v1alpha1.Branch{}
-		err := a.Kube.Client.Get(ctx, client.ObjectKeyFromObject(b), fresh)
-		return err == nil && numberOf(fresh) > 0, client.IgnoreNotFound(err)
+	err = w.Until(ctx, edit.Timeout, func(o metav1.Object, _ bool) bool {
+		current, ok := o.(*v1alpha1.Branch)
+		return ok && current.UID == b.UID && catalog.NumberOf(current) > 0
 	})
 	if err != nil {
 		return nil, err
 	}
-	return &DevBranchOutput{DevBranch{BranchName: &b.Spec.Name, ParentBranch: said(parent)}}, nil
+	return &DevBranchOutput{DevBranch{BranchName: &b.Spec.Name, ParentBranch: rest.NilIfEmpty(parent)}}, nil
 }
 
 // RemoveBranchInput names the branch in the query, for it may contain slashes.
 type RemoveBranchInput struct {
-	InDeployment
+	rest.InDeployment
 	Name     string `query:"branchName" required:"true" minLength:"1" maxLength:"244"`
 	Upstream bool   `query:"removeOnUpstream" doc:"Only false is served: the repository is not written to."`
 }
 
-func (a *API) removeBranch(ctx context.Context, in *RemoveBranchInput) (*SuccessOutput, error) {
-	all, err := a.branchesOf(ctx, scopeOf(ctx).deployment)
+func (a *api) removeBranch(ctx context.Context, in *RemoveBranchInput) (*rest.SuccessOutput, error) {
+	all, err := a.Catalog.Branches(ctx, rest.ScopeFrom(ctx).Deployment)
 	if err != nil {
 		return nil, err
 	}
@@ -166,25 +156,24 @@ func (a *API) removeBranch(ctx context.Context, in *RemoveBranchInput) (*Success
 	case err != nil:
 		return nil, err
 	case in.Upstream:
-		return nil, badRequest("removeOnUpstream: true is not served here: the repository is not written to; allowed: false")
+		return nil, rest.BadRequest("removeOnUpstream: true is not served here: the repository is not written to; allowed: false")
 	case b.Spec.Role == v1alpha1.BranchProduction:
-		return nil, badRequest("branchName: %q is the production branch and cannot be removed", clip(in.Name))
+		return nil, rest.BadRequest("branchName: %q is the production branch and cannot be removed", rest.Clip(in.Name))
 	case b.Labels[v1alpha1.LabelRemote] == "true":
-		return nil, conflict("branchName: %q follows the branch of the repository: delete it there", clip(in.Name))
+		return nil, rest.Conflict("branchName: %q follows the branch of the repository: delete it there", rest.Clip(in.Name))
 	}
 	if owner := edit.Owner(b); owner != "" {
-		return nil, conflict("branchName: %q is applied by %q, which would make it again: delete it where it is written", clip(in.Name), owner)
+		return nil, rest.Conflict("branchName: %q is applied by %q, which would make it again: delete it where it is written", rest.Clip(in.Name), owner)
 	}
-	if err := a.Kube.Delete(ctx, b.DeepCopy(), client.Preconditions{UID: &b.UID}); client.IgnoreNotFound(err) != nil {
+	if err := edit.Delete(ctx, a.Kube, b.DeepCopy()); err != nil {
 		return nil, err
 	}
-	a.seen(ctx, b.DeepCopy(), false)
-	return success(), nil
+	return rest.Success(), nil
 }
 
 // SetStagingInput is the documented body: exactly one of branchName and branchId.
 type SetStagingInput struct {
-	InDeployment
+	rest.InDeployment
 	Body struct {
 		Enabled    bool    `json:"enabled"`
 		BranchName *string `json:"branchName,omitempty" nullable:"true" minLength:"1" maxLength:"244"`
@@ -199,15 +188,15 @@ type BranchOutput struct {
 	}
 }
 
-func (a *API) setStaging(ctx context.Context, in *SetStagingInput) (*BranchOutput, error) {
+func (a *api) setStaging(ctx context.Context, in *SetStagingInput) (*BranchOutput, error) {
 	body := &in.Body
 	if body.BranchName == nil && body.BranchID == nil {
-		return nil, badRequest("branchName or branchId is required")
+		return nil, rest.BadRequest("branchName or branchId is required")
 	}
 	if body.BranchName != nil && body.BranchID != nil {
-		return nil, badRequest("branchName and branchId: give one of them, not both")
+		return nil, rest.BadRequest("branchName and branchId: give one of them, not both")
 	}
-	all, err := a.branchesOf(ctx, scopeOf(ctx).deployment)
+	all, err := a.Catalog.Branches(ctx, rest.ScopeFrom(ctx).Deployment)
 	if err != nil {
 		return nil, err
 	}
@@ -215,15 +204,15 @@ func (a *API) setStaging(ctx context.Context, in *SetStagingInput) (*BranchOutpu
 	if body.BranchName != nil {
 		b, err = findBranch(all, func(b *v1alpha1.Branch) bool { return b.Spec.Name == *body.BranchName }, "branchName", *body.BranchName)
 	} else {
-		b, err = findBranch(all, func(b *v1alpha1.Branch) bool { return numberOf(b) == *body.BranchID }, "branchId", *body.BranchID)
+		b, err = findBranch(all, func(b *v1alpha1.Branch) bool { return catalog.NumberOf(b) == *body.BranchID }, "branchId", *body.BranchID)
 	}
 	switch {
 	case err != nil:
 		return nil, err
 	case body.Enabled && b.Spec.Role != v1alpha1.BranchShared:
-		return nil, badRequest("enabled: %q is a %s branch; only a shared branch can have a staging environment", clip(b.Spec.Name), b.Spec.Role)
+		return nil, rest.BadRequest("enabled: %q is a %s branch; only a shared branch can have a staging environment", rest.Clip(b.Spec.Name), b.Spec.Role)
 	}
-	changed, err := change(ctx, a, b.DeepCopy(), func(b *v1alpha1.Branch) error {
+	changed, err := edit.Change(ctx, a.Kube, b.DeepCopy(), func(b *v1alpha1.Branch) error {
 		if ptr.Deref(b.Spec.StagingEnvironmentEnabled, false) != body.Enabled {
 			b.Spec.StagingEnvironmentEnabled = &body.Enabled
 		}
@@ -241,5 +230,5 @@ func findBranch[V any](all []*v1alpha1.Branch, is func(*v1alpha1.Branch) bool, f
 	if i := slices.IndexFunc(all, is); i >= 0 {
 		return all[i], nil
 	}
-	return nil, notFound("%s: branch %v does not exist", field, given)
+	return nil, rest.NotFound("%s: branch %v does not exist", field, given)
 }

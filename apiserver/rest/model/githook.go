@@ -12,7 +12,9 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/apiserver/edit"
 	"github.com/quoin-dev/quoin/apiserver/recording"
+	"github.com/quoin-dev/quoin/apiserver/rest"
 	"github.com/quoin-dev/quoin/internal/audit"
 )
 
@@ -23,7 +25,7 @@ const GitHookPath = buildPath + "/git-hook"
 // GitHookInput says what a Git host tells. Its body is not read here: all branches are looked at,
 // whatever it says of one.
 type GitHookInput struct {
-	InDeployment
+	rest.InDeployment
 	Event string `header:"X-GitHub-Event" doc:"What GitHub tells of. A ping, which it sends when the hook is made, does nothing."`
 }
 
@@ -36,8 +38,8 @@ type GitHookOutput struct {
 }
 
 // gitHook has the repository read soon. A deployment that is suspended has it read when it goes on.
-func (a *API) gitHook(ctx context.Context, in *GitHookInput) (*GitHookOutput, error) {
-	d := scopeOf(ctx).deployment
+func (a *api) gitHook(ctx context.Context, in *GitHookInput) (*GitHookOutput, error) {
+	d := rest.ScopeFrom(ctx).Deployment
 	out := &GitHookOutput{Status: http.StatusAccepted}
 	out.Body.Success = true
 	switch {
@@ -45,35 +47,27 @@ func (a *API) gitHook(ctx context.Context, in *GitHookInput) (*GitHookOutput, er
 		out.Status = http.StatusOK
 		return out, nil
 	case d.Spec.Model.Git == nil:
-		return nil, conflict("the data model of deployment %s is not in Git: there is nothing to read", in.ID)
+		return nil, rest.Conflict("the data model of deployment %s is not in Git: there is nothing to read", in.ID)
 	case !a.hooks.wait(d.UID):
 		return out, nil
 	}
 	// Others count on this request: it goes on when its caller has gone.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), a.Patience)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), edit.Timeout)
 	defer cancel()
-	return out, a.annotate(recording.Named(ctx, audit.ReceivedGitHook), d, v1alpha1.AnnotationReconcile, a.Now().UTC().Format(time.RFC3339Nano))
+	return out, edit.Annotate(recording.Named(ctx, audit.ReceivedGitHook), a.Kube, d, v1alpha1.AnnotationReconcile, a.now())
 }
 
-// signed completes the document of the route that Git hosts call: how they show who they are, and
-// that what they ask for is done later.
-func (r route) signed() route {
-	register := r.register
-	r.register = func(r route, a *API, tag string) {
-		register(r, a, tag)
-		doc := a.api.OpenAPI()
-		doc.Components.SecuritySchemes["gitHook"] = &huma.SecurityScheme{
-			Type: "apiKey", In: "header", Name: "X-Hub-Signature-256",
-			Description: "sha256= followed by the HMAC-SHA256 of the body in hexadecimal, with the secret in spec.model.git.webhookSecretRef. " +
-				"Or X-Gitea-Signature, X-Hub-Signature, or the secret itself in X-Gitlab-Token.",
-		}
-		operation := doc.Paths[r.path].Post
-		operation.Security = append([]map[string][]string{{"gitHook": {}}}, doc.Security...)
-		accepted := *operation.Responses["200"]
-		accepted.Description = http.StatusText(http.StatusAccepted)
-		operation.Responses["202"] = &accepted
+// describeSignature documents how Git hosts authenticate, and that the fetch happens later.
+func describeSignature(doc *huma.OpenAPI, op *huma.Operation) {
+	doc.Components.SecuritySchemes["gitHook"] = &huma.SecurityScheme{
+		Type: "apiKey", In: "header", Name: "X-Hub-Signature-256",
+		Description: "sha256= followed by the HMAC-SHA256 of the body in hexadecimal, with the secret in spec.model.git.webhookSecretRef. " +
+			"Or X-Gitea-Signature, X-Hub-Signature, or the secret itself in X-Gitlab-Token.",
 	}
-	return r
+	op.Security = append([]map[string][]string{{"gitHook": {}}}, doc.Security...)
+	accepted := *op.Responses["200"]
+	accepted.Description = http.StatusText(http.StatusAccepted)
+	op.Responses["202"] = &accepted
 }
 
 // hookPause is the time between two requests to read the same repository.

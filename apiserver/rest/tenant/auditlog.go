@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"iter"
 	"net/http"
 	"time"
 
@@ -13,21 +12,16 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/apiserver/recording"
+	"github.com/quoin-dev/quoin/apiserver/rest"
 	"github.com/quoin-dev/quoin/internal/audit"
 )
 
-// AuditLog has the events of all accounts: an *audit.Log.
-type AuditLog interface {
-	Query(ctx context.Context, f audit.Filter) (iter.Seq2[audit.Event, error], error)
+func (a *api) auditLogsFamily() rest.Family {
+	return rest.Family{Tag: "Audit Log", Description: "Who changed what, when and from where.", Routes: []rest.Route{
+		rest.Handle(http.MethodGet, "/api/v1/audit-logs/export", "exportAuditLogs", mayAuditLog, "Export the audit log as CSV", a.exportAuditLog).WithMediaType("text/csv"),
+	}}
 }
-
-const mayAuditLog = v1alpha1.PermissionAuditLogManage
-
-var auditLogs = family{"Audit Log", "Who changed what, when and from where.", []route{
-	on(http.MethodGet, "/api/v1/audit-logs/export", "exportAuditLogs", mayAuditLog, "Export the audit log as CSV", (*API).exportAuditLog).answering("text/csv"),
-}}
 
 // ExportInput are the filters; what all of them let through is exported.
 type ExportInput struct {
@@ -49,7 +43,7 @@ func (in *ExportInput) filter(account string) (audit.Filter, error) {
 		return f, err
 	}
 	if !f.Start.IsZero() && !f.End.IsZero() && f.Start.After(f.End) {
-		return f, badRequest("start: %q is after end, %q", clip(in.Start), clip(in.End))
+		return f, rest.BadRequest("start: %q is after end, %q", rest.Clip(in.Start), rest.Clip(in.End))
 	}
 	return f, nil
 }
@@ -66,22 +60,22 @@ func moment(field, text string, length time.Duration) (time.Time, error) {
 	if at, err := time.Parse(time.RFC3339, text); err == nil {
 		return at, nil
 	}
-	return time.Time{}, badRequest("%s: %q is no date such as 2026-11-21, and no time such as 2026-11-21T10:00:00Z", field, clip(text))
+	return time.Time{}, rest.BadRequest("%s: %q is no date such as 2026-11-21, and no time such as 2026-11-21T10:00:00Z", field, rest.Clip(text))
 }
 
 // exportAuditLog streams the events. What goes wrong after the first of them breaks the connection:
 // a file that ends early must not look like a whole one.
-func (a *API) exportAuditLog(ctx context.Context, in *ExportInput) (*huma.StreamResponse, error) {
-	s := scopeOf(ctx)
+func (a *api) exportAuditLog(ctx context.Context, in *ExportInput) (*huma.StreamResponse, error) {
+	s := rest.ScopeFrom(ctx)
 	switch {
-	case s.principal.Deployments != nil:
-		return nil, forbidden("%s %q is confined to certain deployments: the audit log is the whole account's", s.principal.Kind, s.principal.Name)
-	case !recording.IsOn(s.account):
-		return nil, forbidden("the audit log of account %q is not enabled", s.account.Name)
+	case s.Principal.Deployments != nil:
+		return nil, rest.Forbidden("%s %q is confined to certain deployments: the audit log is the whole account's", s.Principal.Kind, s.Principal.Name)
+	case !recording.IsOn(s.Account):
+		return nil, rest.Forbidden("the audit log of account %q is not enabled", s.Account.Name)
 	case a.AuditLog == nil:
-		return nil, problem(http.StatusServiceUnavailable, "the audit log is not available: quoin apiserver has no database")
+		return nil, rest.Unavailable("the audit log is not available: quoin apiserver has no database")
 	}
-	f, err := in.filter(s.account.Name)
+	f, err := in.filter(s.Account.Name)
 	if err != nil {
 		return nil, err
 	}
@@ -92,7 +86,7 @@ func (a *API) exportAuditLog(ctx context.Context, in *ExportInput) (*huma.Stream
 	if err := recording.Do(ctx, audit.Event{Name: audit.ExportedAuditLog}); err != nil {
 		return nil, err
 	}
-	name := fmt.Sprintf("audit-log-%s-%s.csv", s.account.Name, a.Now().UTC().Format("2006-01-02T150405Z"))
+	name := fmt.Sprintf("audit-log-%s-%s.csv", s.Account.Name, a.Now().UTC().Format("2006-01-02T150405Z"))
 	return &huma.StreamResponse{Body: func(hc huma.Context) {
 		hc.SetHeader("Content-Type", audit.CSVContentType)
 		hc.SetHeader("Content-Disposition", `attachment; filename="`+name+`"`)

@@ -1,0 +1,80 @@
+// Package deployments serves the families of the REST API that concern deployments as they run:
+// settings, versions, environments, environment variables, tokens and regions.
+package deployments
+
+import (
+	"context"
+	"crypto/rand"
+	"io"
+	"time"
+
+	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/apiserver/auth"
+	"github.com/quoin-dev/quoin/apiserver/rest"
+	"github.com/quoin-dev/quoin/internal/kube"
+)
+
+// Catalog reads deployments and what belongs to them, by number. What it returns is shared and must
+// not be modified.
+type Catalog interface {
+	// Deployments returns those of a namespace that are in the scope of a principal.
+	Deployments(namespace string, p *auth.Principal) ([]*v1alpha1.Deployment, error)
+	Environments(ctx context.Context, d *v1alpha1.Deployment) ([]*v1alpha1.Environment, error)
+	Branches(ctx context.Context, d *v1alpha1.Deployment) ([]*v1alpha1.Branch, error)
+}
+
+// Region is a place where deployments can run.
+type Region struct {
+	// Name by which a deployment is created there.
+	Name string
+	// Title shown to users.
+	Title string
+}
+
+// Options configure the group.
+type Options struct {
+	// Kube reads and writes objects.
+	Kube *kube.Client
+	// Catalog reads deployments from the cache.
+	Catalog Catalog
+	// Region of this cluster.
+	Region Region
+	// Now is the clock; time.Now when nil.
+	Now func() time.Time
+	// Random is the source of random bytes; crypto/rand when nil.
+	Random io.Reader
+}
+
+// New returns the families of the group.
+func New(o Options) []rest.Family {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Random == nil {
+		o.Random = rand.Reader
+	}
+	a := &api{o}
+	return []rest.Family{
+		a.deploymentsFamily(), a.settingsFamily(), a.versionsFamily(), a.environmentsFamily(),
+		a.tokensFamily(), a.variablesFamily(), a.regionsFamily(),
+	}
+}
+
+// api has the handlers of the group.
+type api struct{ Options }
+
+// Paths of the group.
+const (
+	deploymentsPath = "/api/v1/deployments"
+	deploymentPath  = deploymentsPath + "/{deploymentId}"
+)
+
+// Permissions of the group's routes.
+const (
+	mayCreate    v1alpha1.Permission = "DeploymentCreate"
+	mayRead      v1alpha1.Permission = "DeploymentRead"
+	mayUpdate    v1alpha1.Permission = "DeploymentUpdate"
+	mayDelete    v1alpha1.Permission = "DeploymentDelete"
+	mayReadModel v1alpha1.Permission = "SchemaRead"
+	maySecrets   v1alpha1.Permission = "SecretsManage"
+)

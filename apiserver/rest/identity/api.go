@@ -1,0 +1,52 @@
+// Package identity serves the families of the REST API that concern callers: API keys and users.
+package identity
+
+import (
+	"context"
+	"crypto/rand"
+	"io"
+	"time"
+
+	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/apiserver/auth"
+	"github.com/quoin-dev/quoin/apiserver/rest"
+	"github.com/quoin-dev/quoin/internal/kube"
+)
+
+// Catalog reads deployments by number.
+type Catalog interface {
+	// Deployments returns those of a namespace that are in the scope of a principal. They are shared
+	// and must not be modified.
+	Deployments(namespace string, p *auth.Principal) ([]*v1alpha1.Deployment, error)
+	// Find returns the deployment of a namespace with an id, or nil if there is none.
+	Find(ctx context.Context, namespace, id string) (*v1alpha1.Deployment, error)
+}
+
+// Options configure the group.
+type Options struct {
+	// Kube reads and writes objects.
+	Kube *kube.Client
+	// Catalog reads deployments.
+	Catalog Catalog
+	// Now is the clock; time.Now when nil.
+	Now func() time.Time
+	// Random is the source of keys; crypto/rand when nil.
+	Random io.Reader
+}
+
+// New returns the families of the group.
+func New(o Options) []rest.Family {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Random == nil {
+		o.Random = rand.Reader
+	}
+	a := &api{o}
+	return []rest.Family{a.apiKeysFamily(), a.usersFamily()}
+}
+
+// api has the handlers of the group.
+type api struct{ Options }
+
+const mayAdmin = v1alpha1.PermissionAdmin

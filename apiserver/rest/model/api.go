@@ -1,0 +1,56 @@
+// Package model serves the families of the REST API that concern the data model of a deployment:
+// branches, pulls and the push hook of Git hosts.
+package model
+
+import (
+	"context"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/apiserver/rest"
+	"github.com/quoin-dev/quoin/internal/kube"
+)
+
+// Catalog reads the branches of a deployment, by number. What it returns is shared and must not be
+// modified.
+type Catalog interface {
+	Branches(ctx context.Context, d *v1alpha1.Deployment) ([]*v1alpha1.Branch, error)
+}
+
+// Options configure the group.
+type Options struct {
+	// Kube reads and writes objects.
+	Kube *kube.Client
+	// Catalog reads branches from the cache.
+	Catalog Catalog
+	// Clock is that of the machine when nil.
+	Clock clock.Clock
+}
+
+// New returns the families of the group.
+func New(o Options) []rest.Family {
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
+	a := &api{Options: o, hooks: newHookTurns(o.Clock)}
+	return []rest.Family{a.branchesFamily()}
+}
+
+// api has the handlers of the group.
+type api struct {
+	Options
+	hooks *hookTurns
+}
+
+// now returns the time as the value of an annotation that has to differ from the previous one.
+func (a *api) now() string { return a.Clock.Now().UTC().Format(time.RFC3339Nano) }
+
+const buildPath = "/build/api/v1/deployments/{deploymentId}"
+
+// Permissions of the group's routes.
+const (
+	mayReadModel   v1alpha1.Permission = "SchemaRead"
+	mayUpdateModel v1alpha1.Permission = "SchemaUpdate"
+)

@@ -1,0 +1,93 @@
+package model
+
+import (
+	"context"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/apiserver/edit"
+	"github.com/quoin-dev/quoin/apiserver/recording"
+	"github.com/quoin-dev/quoin/apiserver/rest"
+	"github.com/quoin-dev/quoin/internal/audit"
+	"github.com/quoin-dev/quoin/internal/freshness"
+)
+
+// PullInput may name a branch. All branches of the repository are fetched at once: the name only
+// selects the branch of the response.
+type PullInput struct {
+	rest.InDeployment
+	Body *struct {
+		Branch string `json:"branchName" minLength:"1" maxLength:"244"`
+	}
+}
+
+// PullOutput reports whether the branch has moved.
+type PullOutput struct {
+	Body struct {
+		BuildTriggered bool `json:"buildTriggered" doc:"true when the branch has another commit than before."`
+	}
+}
+
+// pull triggers an immediate fetch of the repository and waits for it.
+func (a *api) pull(ctx context.Context, in *PullInput) (*PullOutput, error) {
+	d := rest.ScopeFrom(ctx).Deployment
+	switch {
+	case d.Spec.Model.Git == nil:
+		return nil, rest.Conflict("the data model of deployment %s is not in Git: there is nothing to pull", d.Labels[v1alpha1.LabelID])
+	case ptr.Deref(d.Spec.Suspend, false):
+		return nil, rest.Conflict("deployment %s is suspended: its repository is not read", d.Labels[v1alpha1.LabelID])
+	}
+	named := ""
+	if in.Body != nil {
+		named = in.Body.Branch
+	}
+	before, err := a.commitOf(ctx, d, named)
+	if err != nil {
+		return nil, err
+	}
+	w := a.Kube.Expect(d)
+	defer w.Stop()
+	if err := edit.Annotate(recording.Named(ctx, audit.TriggeredNewBuild), a.Kube, d, v1alpha1.AnnotationReconcile, a.now()); err != nil {
+		return nil, err
+	}
+	err = w.Until(ctx, edit.Timeout, func(o metav1.Object, _ bool) bool {
+		// A later request triggers a later fetch, which serves this request too.
+		current, ok := o.(*v1alpha1.Deployment)
+		return ok && !freshness.Older(current.ResourceVersion, d.ResourceVersion) &&
+			current.Status.LastHandledReconcileAt == current.Annotations[v1alpha1.AnnotationReconcile]
+	})
+	if err != nil {
+		return nil, err
+	}
+	after, err := a.commitOf(ctx, d, named)
+	if err != nil {
+		return nil, err
+	}
+	if after == "" && named != "" {
+		return nil, rest.NotFound("branchName: the repository has no branch %q", rest.Clip(named))
+	}
+	out := &PullOutput{}
+	out.Body.BuildTriggered = after != before
+	return out, nil
+}
+
+// commitOf returns the commit of a branch, that of production for an empty name, as fresh as the
+// Kubernetes API server; empty if the repository has no such branch.
+func (a *api) commitOf(ctx context.Context, d *v1alpha1.Deployment, name string) (string, error) {
+	list := &v1alpha1.BranchList{}
+	err := a.Kube.Live().List(ctx, list, client.InNamespace(d.Namespace), client.MatchingFields{"spec.deploymentRef.name": d.Name})
+	if err != nil {
+		return "", err
+	}
+	for i := range list.Items {
+		b := &list.Items[i]
+		commit := b.Annotations[v1alpha1.AnnotationCommit]
+		if commit != v1alpha1.CommitMissing && (b.Spec.Name == name || name == "" && b.Spec.Role == v1alpha1.BranchProduction) {
+			return commit, nil
+		}
+	}
+	return "", nil
+}

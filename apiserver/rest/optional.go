@@ -1,0 +1,46 @@
+package rest
+
+import (
+	"reflect"
+
+	"github.com/danielgtaylor/huma/v2"
+)
+
+// Optional is a path, query or header parameter that may be absent. Its schema is that of T.
+type Optional[T any] struct {
+	Value T
+	IsSet bool
+}
+
+// Schema implements huma.SchemaProvider.
+func (o Optional[T]) Schema(r huma.Registry) *huma.Schema {
+	return huma.SchemaFromType(r, reflect.TypeFor[T]())
+}
+
+// Receiver implements huma.ParamWrapper.
+func (o *Optional[T]) Receiver() reflect.Value { return reflect.ValueOf(o).Elem().Field(0) }
+
+// OnParamSet implements huma.ParamReactor.
+func (o *Optional[T]) OnParamSet(isSet bool, _ any) { o.IsSet = isSet }
+
+// NilIfEmpty returns a pointer to text, or nil for the empty string.
+func NilIfEmpty(text string) *string {
+	if text == "" {
+		return nil
+	}
+	return &text
+}
+
+// SuccessOutput is the response of operations without a result.
+type SuccessOutput struct {
+	Body struct {
+		Success bool `json:"success"`
+	}
+}
+
+// Success returns the response of a successful operation without a result.
+func Success() *SuccessOutput {
+	out := &SuccessOutput{}
+	out.Body.Success = true
+	return out
+}

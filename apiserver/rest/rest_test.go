@@ -1,0 +1,164 @@
+package rest
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/apiserver/auth"
+)
+
+// things is a family of a test.
+type thing struct {
+	Name   string            `json:"name" minLength:"1" maxLength:"5"`
+	Tags   []string          `json:"tags,omitempty" maxItems:"2"`
+	Secret string            `json:"secret,omitempty" maxLength:"5" secret:"true"`
+	Extra  map[string]string `json:"extra,omitempty" secret:"true"`
+	Parts  []struct {
+		Key   string `json:"key" secret:"true" maxLength:"5"`
+		Count int    `json:"count"`
+	} `json:"parts,omitempty"`
+}
+
+type thingInput struct {
+	Code string `header:"X-Code" maxLength:"5" secret:"true"`
+	Body thing
+}
+
+type thingOutput struct{ Body thing }
+
+type listInput struct {
+	CursorPage
+	Sort Optional[string] `query:"sort" enum:"up,down"`
+}
+
+type fakeDeployments map[string]*v1alpha1.Deployment
+
+func (f fakeDeployments) Find(_ context.Context, _, id string) (*v1alpha1.Deployment, error) {
+	return f[id], nil
+}
+
+func newTestAPI(t *testing.T) *API {
+	t.Helper()
+	create := func(_ context.Context, in *thingInput) (*thingOutput, error) { return &thingOutput{in.Body}, nil }
+	list := func(ctx context.Context, in *listInput) (*List[int], error) {
+		return PaginateByCursor(ctx, in.CursorPage, []int{1, 2, 3}, identity)
+	}
+	get := func(ctx context.Context, _ *InDeployment) (*thingOutput, error) {
+		return &thingOutput{thing{Name: ScopeFrom(ctx).Deployment.Name}}, nil
+	}
+	a, err := New(Options{Deployments: fakeDeployments{"1": {ObjectMeta: metav1.ObjectMeta{Name: "one"}}}}, Family{Tag: "Things", Routes: []Route{
+		Handle(http.MethodPost, "/things", "createThing", NoPermission, "Create", create).WithStatus(http.StatusCreated),
+		Handle(http.MethodGet, "/things", "listThings", NoPermission, "List", list),
+		Handle(http.MethodGet, "/others", "listOthers", NoPermission, "List", list),
+		Handle(http.MethodGet, "/deployments/{deploymentId}", "get", "DeploymentRead", "Get", get),
+		Handle(http.MethodDelete, "/deployments/{deploymentId}", "reset", v1alpha1.PermissionAdmin, "Reset", get),
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// send serves a request of a principal and returns status and body.
+func send(a *API, p *auth.Principal, method, target, body string) (*httptest.ResponseRecorder, string) {
+	w := httptest.NewRecorder()
+	account := &v1alpha1.Account{ObjectMeta: metav1.ObjectMeta{Name: "acme", UID: "uid-1"}}
+	r := httptest.NewRequest(method, target, strings.NewReader(body))
+	if body != "" {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	a.ServeHTTP(w, r, account, p)
+	return w, strings.TrimSpace(w.Body.String())
+}
+
+var admin = &auth.Principal{Kind: auth.KindAPIKey, Name: "k", Permissions: []v1alpha1.Permission{v1alpha1.PermissionAdmin}}
+
+func TestResponses(t *testing.T) {
+	a := newTestAPI(t)
+	reader := &auth.Principal{Kind: auth.KindAPIKey, Name: "r", Permissions: []v1alpha1.Permission{"DeploymentRead"}}
+	restricted := &auth.Principal{Kind: auth.KindAPIKey, Name: "c", Permissions: admin.Permissions, Deployments: []string{"two"}}
+	for name, c := range map[string]struct {
+		principal            *auth.Principal
+		method, target, body string
+		status               int
+		want                 string
+	}{
+		"created":                       {admin, "POST", "/things", `{"name":"a"}`, 201, `{"name":"a"}`},
+		"unknown path":                  {admin, "GET", "/nothing", "", 404, `{"error":"no such path"}`},
+		"unknown method":                {admin, "PUT", "/things", "", 405, `{"error":"method PUT is not served here; allowed: GET, POST"}`},
+		"wrong case of a name":          {admin, "POST", "/things", `{"Name":"a"}`, 400, `{"error":"body: expected required property name to be present; Name: unexpected property"}`},
+		"value out of bounds":           {admin, "POST", "/things", `{"name":"abcdef"}`, 400, `{"error":"name: \"abcdef\": expected length <= 5"}`},
+		"secret out of bounds":          {admin, "POST", "/things", `{"name":"a","secret":"pssst!"}`, 400, `{"error":"secret: expected length <= 5"}`},
+		"secret of the wrong type":      {admin, "POST", "/things", `{"name":"a","extra":{"x":7}}`, 400, `{"error":"extra.x: expected string"}`},
+		"secret in a list":              {admin, "POST", "/things", `{"name":"a","parts":[{"key":"pssst!","count":1}]}`, 400, `{"error":"parts[0].key: expected length <= 5"}`},
+		"parent of a secret":            {admin, "POST", "/things", `{"name":"a","parts":["pssst!"]}`, 400, `{"error":"parts[0]: expected object"}`},
+		"sibling of a secret":           {admin, "POST", "/things", `{"name":"a","parts":[{"key":"k","count":"x"}]}`, 400, `{"error":"parts[0].count: \"x\": expected integer"}`},
+		"duplicate parameter":           {admin, "GET", "/things?first=1&first=2", "", 400, `{"error":"first: is there 2 times; allowed: once"}`},
+		"deployment":                    {reader, "GET", "/deployments/1", "", 200, `{"name":"one"}`},
+		"missing deployment":            {reader, "GET", "/deployments/2", "", 404, `{"error":"deployment 2 does not exist"}`},
+		"deployment id is no number":    {reader, "GET", "/deployments/x", "", 400, `{"error":"deploymentId: \"x\" is not a number"}`},
+		"deployment out of scope":       {restricted, "GET", "/deployments/1", "", 403, `{"error":"the key is not for deployment 1"}`},
+		"missing permission":            {reader, "DELETE", "/deployments/1", "", 403, `{"error":"ApiKey \"r\" does not hold the permission Admin"}`},
+		"restricted principal as Admin": {restricted, "DELETE", "/deployments/1", "", 403, `{"error":"ApiKey \"c\" is confined to certain deployments"}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if w, got := send(a, c.principal, c.method, c.target, c.body); w.Code != c.status || got != c.want {
+				t.Errorf("got %d %s\nwant %d %s", w.Code, got, c.status, c.want)
+			}
+		})
+	}
+	if w, _ := send(a, admin, "PUT", "/things", ""); w.Header().Get("Allow") != "GET, POST" {
+		t.Errorf("Allow is %q", w.Header().Get("Allow"))
+	}
+}
+
+func TestCursorOfAnotherList(t *testing.T) {
+	a := newTestAPI(t)
+	var page struct{ PageInfo PageInfo }
+	_, body := send(a, admin, "GET", "/things?first=1&sort=up", "")
+	if err := json.Unmarshal([]byte(body), &page); err != nil {
+		t.Fatal(err)
+	}
+	after := *page.PageInfo.EndCursor
+	for target, status := range map[string]int{
+		"/things?first=2&sort=up&after=" + after: 200,
+		"/things?sort=up&after=" + after:         200,
+		"/things?sort=down&after=" + after:       400,
+		"/things?after=" + after:                 400,
+		"/others?sort=up&after=" + after:         400,
+	} {
+		w, body := send(a, admin, "GET", target, "")
+		if w.Code != status || status == 400 && !strings.HasPrefix(body, `{"error":"after: `) {
+			t.Errorf("GET %s: %d %s, want %d", target, w.Code, body, status)
+		}
+	}
+}
+
+// TestLibraryOfOtherAPIs: the errors of other APIs of the process are those of the library.
+func TestLibraryOfOtherAPIs(t *testing.T) {
+	newTestAPI(t)
+	mux := http.NewServeMux()
+	other := humago.New(mux, huma.DefaultConfig("Other", "1"))
+	huma.Register(other, huma.Operation{OperationID: "x", Method: http.MethodGet, Path: "/x"}, func(context.Context, *struct {
+		N int `query:"n" minimum:"1"`
+	}) (*struct{}, error) {
+		return nil, nil
+	})
+	w := httptest.NewRecorder()
+	mux.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/x?n=0", nil))
+	if w.Code != http.StatusUnprocessableEntity || !strings.Contains(w.Body.String(), `"title":"Unprocessable Entity"`) {
+		t.Errorf("got %d %s", w.Code, w.Body)
+	}
+	if _, ok := huma.NewError(http.StatusBadRequest, "").(*huma.ErrorModel); !ok {
+		t.Error("huma.NewError was replaced")
+	}
+}

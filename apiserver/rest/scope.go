@@ -1,0 +1,117 @@
+package rest
+
+import (
+	"context"
+	"net/url"
+	"regexp"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+
+	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/apiserver/auth"
+	"github.com/quoin-dev/quoin/internal/serving"
+)
+
+// Scope is the context of a request in which its handler runs.
+type Scope struct {
+	Account   *v1alpha1.Account
+	Principal *auth.Principal
+	// Deployment of the path; nil if the path has none.
+	Deployment *v1alpha1.Deployment
+
+	// list identifies the list that is requested, for its cursors.
+	list listID
+}
+
+// Namespace returns the namespace of the account.
+func (s *Scope) Namespace() string { return s.Account.Spec.Namespace }
+
+type scopeKey struct{}
+
+// ScopeFrom returns the scope of a request; nil outside of one.
+func ScopeFrom(ctx context.Context) *Scope {
+	s, _ := ctx.Value(scopeKey{}).(*Scope)
+	return s
+}
+
+// deploymentIDParameter is the path parameter that the engine resolves.
+const deploymentIDParameter = "deploymentId"
+
+// InDeployment is the path parameter of routes below a deployment. The engine has checked it and
+// put the deployment into the Scope.
+type InDeployment struct {
+	ID string `path:"deploymentId" pattern:"^[0-9]{1,16}$" doc:"Number of the deployment."`
+}
+
+// admit returns the middleware of a route. It checks the permission and the query, and resolves the
+// deployment of the path, before parameters are read.
+func (a *API) admit(op *operation) func(huma.Context, func(huma.Context)) {
+	return func(hc huma.Context, next func(huma.Context)) {
+		serving.Annotate(hc.Context(), serving.AnnotationRoute, op.route.Path)
+		if err := a.check(hc, op); err != nil {
+			_, w := humago.Unwrap(hc)
+			writeProblem(w, toProblem(hc.Context(), err))
+			return
+		}
+		next(hc)
+	}
+}
+
+func (a *API) check(hc huma.Context, op *operation) error {
+	s, needs := ScopeFrom(hc.Context()), op.route.Permission
+	if !s.Principal.May(needs) {
+		return Forbidden("%s %q does not hold the permission %s", s.Principal.Kind, s.Principal.Name, needs)
+	}
+	if needs == v1alpha1.PermissionAdmin && s.Principal.Deployments != nil {
+		// Admin concerns the whole account: a restricted key could lift its restriction.
+		return Forbidden("%s %q is confined to certain deployments", s.Principal.Kind, s.Principal.Name)
+	}
+	u := hc.URL()
+	query, err := op.query(u)
+	if err != nil {
+		return err
+	}
+	s.list = newListID(op.route.OperationID, s.Account.UID, u.Path, query)
+	if op.inDeployment {
+		s.Deployment, err = a.deployment(hc.Context(), s, hc.Param(deploymentIDParameter))
+	}
+	return err
+}
+
+// query parses the query of a request. It rejects one that parsers may read in different ways.
+func (op *operation) query(u url.URL) (url.Values, error) {
+	if u.RawQuery == "" {
+		return nil, nil
+	}
+	query, err := url.ParseQuery(u.RawQuery)
+	if err != nil {
+		return nil, BadRequest("query: %s", Clip(err.Error()))
+	}
+	for name, values := range query {
+		if len(values) > 1 && !op.repeatable[name] {
+			return nil, BadRequest("%s: is there %d times; allowed: once", Clip(name), len(values))
+		}
+	}
+	return query, nil
+}
+
+var deploymentID = regexp.MustCompile(`^[0-9]{1,16}$`)
+
+// deployment returns the account's deployment with an id, as fresh as the Kubernetes API server.
+// For a restricted principal, a deployment outside of its scope is 403 whether or not it exists.
+func (a *API) deployment(ctx context.Context, s *Scope, id string) (*v1alpha1.Deployment, error) {
+	if !deploymentID.MatchString(id) {
+		return nil, BadRequest("deploymentId: %q is not a number", Clip(id))
+	}
+	d, err := a.deployments.Find(ctx, s.Namespace(), id)
+	switch {
+	case err != nil:
+		return nil, err
+	case d != nil && !s.Principal.Reaches(d.Name), d == nil && s.Principal.Deployments != nil:
+		return nil, Forbidden("the key is not for deployment %s", id)
+	case d == nil:
+		return nil, NotFound("deployment %s does not exist", id)
+	}
+	return d, nil
+}

@@ -1,0 +1,40 @@
+// Package tenant serves the families of the REST API that concern an account as a whole: the export
+// of its audit log.
+package tenant
+
+import (
+	"context"
+	"iter"
+	"time"
+
+	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/apiserver/rest"
+	"github.com/quoin-dev/quoin/internal/audit"
+)
+
+// AuditLog reads the events of all accounts: an *audit.Log.
+type AuditLog interface {
+	Query(ctx context.Context, f audit.Filter) (iter.Seq2[audit.Event, error], error)
+}
+
+// Options configure the group.
+type Options struct {
+	// AuditLog is exported; nil without a database.
+	AuditLog AuditLog
+	// Now is the clock; time.Now when nil.
+	Now func() time.Time
+}
+
+// New returns the families of the group.
+func New(o Options) []rest.Family {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	a := &api{o}
+	return []rest.Family{a.auditLogsFamily()}
+}
+
+// api has the handlers of the group.
+type api struct{ Options }
+
+const mayAuditLog = v1alpha1.PermissionAuditLogManage
