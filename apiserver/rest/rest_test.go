@@ -108,7 +108,7 @@ func TestResponses(t *testing.T) {
 		"deployment id is no number":    {reader, "GET", "/deployments/x", "", 400, `{"error":"deploymentId: \"x\" is not a number"}`},
 		"deployment out of scope":       {restricted, "GET", "/deployments/1", "", 403, `{"error":"the key is not for deployment 1"}`},
 		"missing permission":            {reader, "DELETE", "/deployments/1", "", 403, `{"error":"ApiKey \"r\" does not hold the permission Admin"}`},
-		"restricted principal as Admin": {restricted, "DELETE", "/deployments/1", "", 403, `{"error":"ApiKey \"c\" is confined to certain deployments"}`},
+		"restricted principal as Admin": {restricted, "DELETE", "/deployments/1", "", 403, `{"error":"ApiKey \"c\" is limited to certain deployments; the permission Admin concerns the whole account"}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if w, got := send(a, c.principal, c.method, c.target, c.body); w.Code != c.status || got != c.want {

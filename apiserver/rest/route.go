@@ -29,8 +29,8 @@ type Route struct {
 	Method, Path string
 	// OperationID is the id in the document, that of the upstream document where it has one.
 	OperationID string
-	// Permission that the principal must hold. Routes that need Admin concern the whole account: a
-	// principal that is restricted to deployments is rejected.
+	// Permission that the principal must hold. A principal that is limited to certain deployments is
+	// rejected if the permission is account-wide.
 	Permission v1alpha1.Permission
 	Summary    string
 	// Status of a successful response; 200 when zero.

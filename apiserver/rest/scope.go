@@ -63,9 +63,8 @@ func (a *API) check(hc huma.Context, op *operation) error {
 	if !s.Principal.May(needs) {
 		return Forbidden("%s %q does not hold the permission %s", s.Principal.Kind, s.Principal.Name, needs)
 	}
-	if needs == v1alpha1.PermissionAdmin && s.Principal.Deployments != nil {
-		// Admin concerns the whole account: a restricted key could lift its restriction.
-		return Forbidden("%s %q is confined to certain deployments", s.Principal.Kind, s.Principal.Name)
+	if s.Principal.LimitedFor(needs) {
+		return Forbidden("%s %q is limited to certain deployments; the permission %s concerns the whole account", s.Principal.Kind, s.Principal.Name, needs)
 	}
 	u := hc.URL()
 	query, err := op.query(u)

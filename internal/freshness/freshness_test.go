@@ -156,8 +156,10 @@ func TestAbsence(t *testing.T) {
 	successor := at("a", "12")
 	successor.UID = "other"
 	for name, event := range map[string]func(h toolscache.ResourceEventHandler){
-		"deleted":        func(h toolscache.ResourceEventHandler) { h.OnDelete(at("a", "11")) },
-		"missed event":   func(h toolscache.ResourceEventHandler) { h.OnDelete(toolscache.DeletedFinalStateUnknown{Obj: at("a", "9")}) },
+		"deleted": func(h toolscache.ResourceEventHandler) { h.OnDelete(at("a", "11")) },
+		"missed event": func(h toolscache.ResourceEventHandler) {
+			h.OnDelete(toolscache.DeletedFinalStateUnknown{Obj: at("a", "9")})
+		},
 		"being deleted":  func(h toolscache.ResourceEventHandler) { h.OnUpdate(at("a", "10"), deleting) },
 		"has a new self": func(h toolscache.ResourceEventHandler) { h.OnUpdate(at("a", "10"), successor) },
 	} {

@@ -68,13 +68,3 @@ const (
 	deploymentsPath = "/api/v1/deployments"
 	deploymentPath  = deploymentsPath + "/{deploymentId}"
 )
-
-// Permissions of the group's routes.
-const (
-	mayCreate    v1alpha1.Permission = "DeploymentCreate"
-	mayRead      v1alpha1.Permission = "DeploymentRead"
-	mayUpdate    v1alpha1.Permission = "DeploymentUpdate"
-	mayDelete    v1alpha1.Permission = "DeploymentDelete"
-	mayReadModel v1alpha1.Permission = "SchemaRead"
-	maySecrets   v1alpha1.Permission = "SecretsManage"
-)

@@ -24,14 +24,14 @@ import (
 
 func (a *api) deploymentsFamily() rest.Family {
 	return rest.Family{Tag: "Deployments", Description: "Analytics deployments of the account.", Routes: []rest.Route{
-		rest.Handle(http.MethodGet, deploymentsPath, "getDeployments", mayRead, "List deployments", a.listDeployments),
-		rest.Handle(http.MethodPost, "/build/api/v1/deployments", "createDeployment", mayCreate, "Create a deployment", a.createDeployment),
-		rest.Handle(http.MethodGet, deploymentPath, "getDeployment", mayRead, "Get a deployment", a.getDeployment),
-		rest.Handle(http.MethodPut, deploymentPath, "updateDeployment", mayUpdate, "Change a deployment, or switch its version", a.updateDeployment),
-		rest.Handle(http.MethodDelete, deploymentPath, "deleteDeployment", mayDelete, "Delete a deployment and all that belongs to it", a.deleteDeployment),
-		rest.Handle(http.MethodGet, deploymentPath+"/build-status", "buildStatus", mayRead, "Tell how far a branch's environment is", a.buildStatus),
-		rest.Handle(http.MethodPost, deploymentPath+"/creation-step/advance", "advanceCreationStep", mayUpdate, "Go to a step of the creation", a.advanceStep),
-		rest.Handle(http.MethodPost, deploymentPath+"/creation-step/reset", "resetCreationStep", mayUpdate, "Go back to the first step of the creation", a.resetStep),
+		rest.Handle(http.MethodGet, deploymentsPath, "getDeployments", v1alpha1.PermissionDeploymentRead, "List deployments", a.listDeployments),
+		rest.Handle(http.MethodPost, "/build/api/v1/deployments", "createDeployment", v1alpha1.PermissionDeploymentCreate, "Create a deployment", a.createDeployment),
+		rest.Handle(http.MethodGet, deploymentPath, "getDeployment", v1alpha1.PermissionDeploymentRead, "Get a deployment", a.getDeployment),
+		rest.Handle(http.MethodPut, deploymentPath, "updateDeployment", v1alpha1.PermissionDeploymentUpdate, "Change a deployment, or switch its version", a.updateDeployment),
+		rest.Handle(http.MethodDelete, deploymentPath, "deleteDeployment", v1alpha1.PermissionDeploymentDelete, "Delete a deployment and all that belongs to it", a.deleteDeployment),
+		rest.Handle(http.MethodGet, deploymentPath+"/build-status", "buildStatus", v1alpha1.PermissionDeploymentRead, "Tell how far a branch's environment is", a.buildStatus),
+		rest.Handle(http.MethodPost, deploymentPath+"/creation-step/advance", "advanceCreationStep", v1alpha1.PermissionDeploymentUpdate, "Go to a step of the creation", a.advanceStep),
+		rest.Handle(http.MethodPost, deploymentPath+"/creation-step/reset", "resetCreationStep", v1alpha1.PermissionDeploymentUpdate, "Go back to the first step of the creation", a.resetStep),
 	}}
 }
 
@@ -132,8 +132,6 @@ func (a *api) createDeployment(ctx context.Context, in *CreateDeploymentInput) (
 	s := rest.ScopeFrom(ctx)
 	body := &in.Body
 	switch {
-	case s.Principal.Deployments != nil:
-		return nil, rest.Forbidden("the key is confined to certain deployments and cannot make others")
 	case strings.TrimSpace(body.Name) != body.Name:
 		return nil, rest.BadRequest("name: %q begins or ends with white space", rest.Clip(body.Name))
 	case body.Region != a.Region.Name:

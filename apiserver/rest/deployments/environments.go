@@ -13,7 +13,7 @@ const environmentPath = deploymentPath + "/environments/{environmentId}"
 
 func (a *api) environmentsFamily() rest.Family {
 	return rest.Family{Tag: "Environments", Description: "Where a deployment's data API is served: production, staging, development.", Routes: []rest.Route{
-		rest.Handle(http.MethodGet, deploymentPath+"/environments", "getDeploymentEnvironments", mayRead, "List the environments of a deployment", a.listEnvironments),
+		rest.Handle(http.MethodGet, deploymentPath+"/environments", "getDeploymentEnvironments", v1alpha1.PermissionDeploymentRead, "List the environments of a deployment", a.listEnvironments),
 	}}
 }
 

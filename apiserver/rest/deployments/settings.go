@@ -17,7 +17,7 @@ import (
 
 func (a *api) settingsFamily() rest.Family {
 	return rest.Family{Tag: "Settings", Description: "All that a deployment is set to.", Routes: []rest.Route{
-		rest.Handle(http.MethodGet, deploymentPath+"/settings", "getDeploymentSettings", mayRead, "Get the settings of a deployment", a.getSettings),
+		rest.Handle(http.MethodGet, deploymentPath+"/settings", "getDeploymentSettings", v1alpha1.PermissionDeploymentRead, "Get the settings of a deployment", a.getSettings),
 	}}
 }
 

@@ -32,8 +32,8 @@ import (
 
 func (a *api) variablesFamily() rest.Family {
 	return rest.Family{Tag: "Env Variables", Description: "Environment variables of a deployment's data plane.", Routes: []rest.Route{
-		rest.Handle(http.MethodGet, deploymentPath+"/env-vars", "getEnvVariables", mayRead, "List the variables; values of secrets are masked", a.listVariables),
-		rest.Handle(http.MethodPut, deploymentPath+"/env-vars", "setEnvVariables", maySecrets, "Set variables; those that are not named stay", a.setVariables),
+		rest.Handle(http.MethodGet, deploymentPath+"/env-vars", "getEnvVariables", v1alpha1.PermissionDeploymentRead, "List the variables; values of secrets are masked", a.listVariables),
+		rest.Handle(http.MethodPut, deploymentPath+"/env-vars", "setEnvVariables", v1alpha1.PermissionSecretsManage, "Set variables; those that are not named stay", a.setVariables),
 	}}
 }
 

@@ -16,7 +16,7 @@ import (
 
 func (a *api) versionsFamily() rest.Family {
 	return rest.Family{Tag: "Versions", Description: "Versions of the data plane that a deployment can be switched to.", Routes: []rest.Route{
-		rest.Handle(http.MethodGet, deploymentPath+"/versions", "listDeploymentVersions", mayRead, "List the versions of a deployment", a.listVersions),
+		rest.Handle(http.MethodGet, deploymentPath+"/versions", "listDeploymentVersions", v1alpha1.PermissionDeploymentRead, "List the versions of a deployment", a.listVersions),
 	}}
 }
 

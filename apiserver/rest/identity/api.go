@@ -48,5 +48,3 @@ func New(o Options) []rest.Family {
 
 // api has the handlers of the group.
 type api struct{ Options }
-
-const mayAdmin = v1alpha1.PermissionAdmin

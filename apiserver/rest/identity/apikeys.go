@@ -18,16 +18,17 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/edit"
 	"github.com/quoin-dev/quoin/apiserver/rest"
 	"github.com/quoin-dev/quoin/internal/apikey"
+	"github.com/quoin-dev/quoin/internal/permission"
 )
 
 const keyPath = "/api/v1/api-keys/{apiKeyId}"
 
 func (a *api) apiKeysFamily() rest.Family {
 	return rest.Family{Tag: "API Keys", Description: "Credentials of programs. Only their hashes are kept.", Routes: []rest.Route{
-		rest.Handle(http.MethodGet, "/api/v1/api-keys", "listApiKeys", mayAdmin, "List the API keys of the account", a.listKeys),
-		rest.Handle(http.MethodPost, "/api/v1/api-keys", "createApiKey", mayAdmin, "Create an API key; its token is shown only here", a.createKey),
-		rest.Handle(http.MethodGet, keyPath, "getApiKey", mayAdmin, "Get an API key, without its token", a.getKey),
-		rest.Handle(http.MethodDelete, keyPath, "deleteApiKey", mayAdmin, "Delete an API key: it stops working at once", a.deleteKey),
+		rest.Handle(http.MethodGet, "/api/v1/api-keys", "listApiKeys", v1alpha1.PermissionAdmin, "List the API keys of the account", a.listKeys),
+		rest.Handle(http.MethodPost, "/api/v1/api-keys", "createApiKey", v1alpha1.PermissionAdmin, "Create an API key; its token is shown only here", a.createKey),
+		rest.Handle(http.MethodGet, keyPath, "getApiKey", v1alpha1.PermissionAdmin, "Get an API key, without its token", a.getKey),
+		rest.Handle(http.MethodDelete, keyPath, "deleteApiKey", v1alpha1.PermissionAdmin, "Delete an API key: it stops working at once", a.deleteKey),
 	}}
 }
 
@@ -83,7 +84,7 @@ func (a *api) keyOf(ctx context.Context, k *v1alpha1.ApiKey) (APIKey, error) {
 		out.Permissions = append(out.Permissions, string(permission))
 	}
 	if len(out.Permissions) == 0 {
-		out.Permissions = []string{string(mayAdmin)}
+		out.Permissions = []string{string(v1alpha1.PermissionAdmin)}
 	}
 	if k.Spec.Deployments == nil {
 		return out, nil
@@ -105,10 +106,10 @@ func (a *api) keyOf(ctx context.Context, k *v1alpha1.ApiKey) (APIKey, error) {
 // CreateKeyInput is the body of a creation.
 type CreateKeyInput struct {
 	Body *struct {
-		Name          *string    `json:"name,omitempty" nullable:"true" minLength:"1" maxLength:"128"`
-		Permissions   []string   `json:"permissions,omitempty" nullable:"true" minItems:"1" maxItems:"16" enum:"Admin,AuditLogManage,DeploymentsManage,DeploymentCreate,DeploymentRead,DeploymentUpdate,DeploymentDelete,SecretsManage,SchemaRead,SchemaUpdate,SqlRunnerRead,ScimManage" doc:"Admin when absent."`
-		DeploymentIDs []string   `json:"deploymentIds,omitempty" nullable:"true" minItems:"1" maxItems:"256" doc:"Numbers of the deployments that the key is confined to; all when absent."`
-		ExpiresAt     *time.Time `json:"expiresAt,omitempty" nullable:"true" doc:"Never when absent."`
+		Name          *string           `json:"name,omitempty" nullable:"true" minLength:"1" maxLength:"128"`
+		Permissions   []permission.Name `json:"permissions,omitempty" nullable:"true" minItems:"1" maxItems:"16" doc:"Admin when absent."`
+		DeploymentIDs []string          `json:"deploymentIds,omitempty" nullable:"true" minItems:"1" maxItems:"256" doc:"Numbers of the deployments that the key is confined to; all when absent."`
+		ExpiresAt     *time.Time        `json:"expiresAt,omitempty" nullable:"true" doc:"Never when absent."`
 	}
 }
 
@@ -133,9 +134,9 @@ func (a *api) createKey(ctx context.Context, in *CreateKeyInput) (*CreatedKeyOut
 	k.Spec.Token = ptr.To(token.Hash())
 	if body := in.Body; body != nil {
 		k.Spec.DisplayName = ptr.Deref(body.Name, "")
-		for _, permission := range body.Permissions {
-			if !slices.Contains(k.Spec.Permissions, v1alpha1.Permission(permission)) {
-				k.Spec.Permissions = append(k.Spec.Permissions, v1alpha1.Permission(permission))
+		for _, name := range body.Permissions {
+			if p := v1alpha1.Permission(name); !slices.Contains(k.Spec.Permissions, p) {
+				k.Spec.Permissions = append(k.Spec.Permissions, p)
 			}
 		}
 		if body.ExpiresAt != nil {

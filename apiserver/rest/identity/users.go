@@ -39,7 +39,7 @@ func (a *api) getMe(ctx context.Context, _ *struct{}) (*UserOutput, error) {
 	s := rest.ScopeFrom(ctx)
 	out := &UserOutput{User{
 		ID: stableNumber(s.Account.Name, string(s.Principal.Kind), s.Principal.ID), Email: s.Principal.Email, Username: s.Principal.Name,
-		IsAdmin: s.Principal.May(mayAdmin), Notifications: map[string]any{},
+		IsAdmin: s.Principal.May(v1alpha1.PermissionAdmin), Notifications: map[string]any{},
 	}}
 	if out.Body.Email == "" {
 		out.Body.Email = s.Principal.ID + "@" + string(s.Account.Spec.Host)
@@ -47,7 +47,7 @@ func (a *api) getMe(ctx context.Context, _ *struct{}) (*UserOutput, error) {
 	policy := Policy{ResourceType: "Global", Resources: []string{"All"}, Actions: []string{}}
 	for _, permission := range s.Principal.Permissions {
 		name := string(permission)
-		if permission == mayAdmin {
+		if permission == v1alpha1.PermissionAdmin {
 			name = "All"
 		}
 		policy.Actions = append(policy.Actions, name)

@@ -48,9 +48,3 @@ type api struct {
 func (a *api) now() string { return a.Clock.Now().UTC().Format(time.RFC3339Nano) }
 
 const buildPath = "/build/api/v1/deployments/{deploymentId}"
-
-// Permissions of the group's routes.
-const (
-	mayReadModel   v1alpha1.Permission = "SchemaRead"
-	mayUpdateModel v1alpha1.Permission = "SchemaUpdate"
-)

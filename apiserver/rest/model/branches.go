@@ -20,13 +20,13 @@ import (
 
 func (a *api) branchesFamily() rest.Family {
 	return rest.Family{Tag: "Data Model", Description: "Branches of a deployment's data model.", Routes: []rest.Route{
-		rest.Handle(http.MethodGet, buildPath+"/branches", "listBranches", mayReadModel, "List the branches of a deployment", a.listBranches),
-		rest.Handle(http.MethodPost, buildPath+"/branches", "createBranch", mayUpdateModel, "Declare a branch", a.createBranch),
-		rest.Handle(http.MethodDelete, buildPath+"/branches", "removeBranch", mayUpdateModel, "Remove a declared branch", a.removeBranch),
-		rest.Handle(http.MethodPut, buildPath+"/branches/staging-environment", "setBranchStagingEnvironment", mayUpdateModel,
+		rest.Handle(http.MethodGet, buildPath+"/branches", "listBranches", v1alpha1.PermissionSchemaRead, "List the branches of a deployment", a.listBranches),
+		rest.Handle(http.MethodPost, buildPath+"/branches", "createBranch", v1alpha1.PermissionSchemaUpdate, "Declare a branch", a.createBranch),
+		rest.Handle(http.MethodDelete, buildPath+"/branches", "removeBranch", v1alpha1.PermissionSchemaUpdate, "Remove a declared branch", a.removeBranch),
+		rest.Handle(http.MethodPut, buildPath+"/branches/staging-environment", "setBranchStagingEnvironment", v1alpha1.PermissionSchemaUpdate,
 			"Switch the staging environment of a shared branch", a.setStaging),
-		rest.Handle(http.MethodPost, buildPath+"/pull", "pull", mayUpdateModel, "Read the repository now", a.pull),
-		rest.Handle(http.MethodPost, GitHookPath, "gitHook", mayUpdateModel, "Have the repository read, as a Git host's push hook does", a.gitHook).WithDocument(describeSignature),
+		rest.Handle(http.MethodPost, buildPath+"/pull", "pull", v1alpha1.PermissionSchemaUpdate, "Read the repository now", a.pull),
+		rest.Handle(http.MethodPost, GitHookPath, "gitHook", v1alpha1.PermissionSchemaUpdate, "Have the repository read, as a Git host's push hook does", a.gitHook).WithDocument(describeSignature),
 	}}
 }
 

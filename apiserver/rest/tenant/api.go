@@ -7,7 +7,6 @@ import (
 	"iter"
 	"time"
 
-	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/apiserver/rest"
 	"github.com/quoin-dev/quoin/internal/audit"
 )
@@ -36,5 +35,3 @@ func New(o Options) []rest.Family {
 
 // api has the handlers of the group.
 type api struct{ Options }
-
-const mayAuditLog = v1alpha1.PermissionAuditLogManage

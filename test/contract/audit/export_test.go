@@ -203,7 +203,7 @@ func TestExportRequiresTheFeatureAndThePermission(t *testing.T) {
 			return nil
 		})
 		w.want(200, manager, "GET", path, nil)
-		for token, message := range map[string]string{other: "does not hold the permission AuditLogManage", confined: "confined to certain deployments"} {
+		for token, message := range map[string]string{other: "does not hold the permission AuditLogManage", confined: "limited to certain deployments"} {
 			if got := w.want(403, token, "GET", path, nil).field("error"); !strings.Contains(got, message) {
 				t.Errorf("%q, want %q", got, message)
 			}
