@@ -45,8 +45,8 @@ image: build ## Build an OCI image without a container engine: make image PUSH=1
 
 .PHONY: generate
 generate: $(BIN)/controller-gen ## Regenerate derived files: deepcopy, CRDs, RBAC, chart, reference.
-	go run ./hack/manifests
 	$(BIN)/controller-gen object:headerFile=hack/boilerplate.go.txt paths=./api/...
+	go run ./hack/manifests
 	$(BIN)/controller-gen crd paths=./api/... output:crd:dir=config/crd/bases
 	$(BIN)/controller-gen rbac:roleName=quoin-controller paths="./controllers/...;./cmd/quoin/..." output:rbac:dir=config/rbac
 	$(BIN)/controller-gen rbac:roleName=quoin-apiserver,fileName=apiserver_role.yaml paths="./apiserver/..." output:rbac:dir=config/rbac
