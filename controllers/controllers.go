@@ -1,4 +1,4 @@
-// Package controllers runs all controllers in one manager: it is what `quoin controller` does.
+// Package controllers runs all controllers in one manager, for `quoin controller`.
 package controllers
 
 import (
@@ -44,30 +44,30 @@ import (
 )
 
 const (
-	// firstPause and longestPause bound the growing pause after failures of one object.
-	firstPause   = time.Second
-	longestPause = 5 * time.Minute
+	// minBackoff and maxBackoff bound the backoff after failures of one object.
+	minBackoff = time.Second
+	maxBackoff = 5 * time.Minute
 	// reconcileTimeout bounds one reconciliation.
 	reconcileTimeout = 2 * time.Minute
 )
 
-// Config is what an administrator may set.
+// Config is the configuration of the controllers.
 type Config struct {
-	// Namespace is the controller's own: leases and pull secrets are there.
+	// Namespace is the namespace of the controller, with its leases and pull secrets.
 	Namespace string
-	// Image of quoin itself, for the init container that fetches the model.
+	// Image is the image of quoin, for the init container that fetches the model.
 	Image string
-	// Concurrency is how many objects of a kind are reconciled at once.
+	// Concurrency is the number of workers of each controller.
 	Concurrency int
-	// MaxRollouts is how many deployments may roll out at once; 0 for any number.
+	// MaxRollouts is the maximum number of concurrent rollouts; 0 for no limit.
 	MaxRollouts int
-	// AllowInsecureGit lets models be read over http://, for tests and closed networks.
+	// AllowInsecureGit allows http:// URLs of models, for tests and isolated networks.
 	AllowInsecureGit bool
-	// WarmUp has API pods compile their data model before they are ready.
+	// WarmUp makes API pods compile their data model before they are ready.
 	WarmUp bool
 }
 
-// Scheme knows the kinds that the controllers read and write.
+// Scheme returns a scheme with the kinds that the controllers read and write.
 func Scheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
@@ -127,7 +127,7 @@ func Run(ctx context.Context, restConfig *rest.Config, options manager.Options, 
 	return mgr.Start(ctx)
 }
 
-// Setup adds the controllers to a manager, and what clears away after them.
+// Setup adds the controllers and the sweeps of orphaned objects to a manager.
 func Setup(ctx context.Context, mgr manager.Manager, config Config) error {
 	if err := addIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
@@ -145,7 +145,7 @@ func Setup(ctx context.Context, mgr manager.Manager, config Config) error {
 	)
 }
 
-// setups are what adds each controller to a manager.
+// setups returns the functions that add the controllers to a manager.
 func setups(mgr manager.Manager, k *kube.Client, clk clock.Clock, config Config) map[string]func() error {
 	allocator := ids.New(k)
 	gitClient := git.New(git.Options{AllowInsecure: config.AllowInsecureGit})
@@ -182,13 +182,13 @@ func setups(mgr manager.Manager, k *kube.Client, clk clock.Clock, config Config)
 	}
 }
 
-// controllerOptions are those of one controller. Each has a rate limiter of its own: objects
-// of several kinds have the same names.
+// controllerOptions returns the options of one controller. Each has its own rate limiter,
+// because objects of different kinds may have the same name.
 func controllerOptions(config Config) controller.Options {
 	return controller.Options{
 		MaxConcurrentReconciles: config.Concurrency,
 		ReconciliationTimeout:   reconcileTimeout,
-		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstPause, longestPause),
+		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](minBackoff, maxBackoff),
 	}
 }
 
@@ -205,8 +205,8 @@ func readRefs(c *git.Client) deployment.ReadRefs {
 	}
 }
 
-// addIndexes lets the cache answer the same field selectors as the API server does, and some
-// that only map functions ask for.
+// addIndexes adds the selectable fields of the API server to the cache, and fields that only map
+// functions use.
 func addIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 	return errors.Join(
 		index(ctx, indexer, tenant.IndexNamespace, func(a *v1alpha1.Account) string { return a.Spec.Namespace }),

@@ -28,10 +28,10 @@ import (
 	"github.com/quoin-dev/quoin/internal/lastmodified"
 )
 
-// indexer notes which fields are indexed.
+// indexer records the indexed fields.
 type indexer struct {
 	fields map[string]client.IndexerFunc
-	refuse error
+	err    error
 }
 
 func (i *indexer) IndexField(_ context.Context, obj client.Object, field string, value client.IndexerFunc) error {
@@ -44,11 +44,11 @@ func (i *indexer) IndexField(_ context.Context, obj client.Object, field string,
 		return err
 	}
 	i.fields[gvk.Kind+"."+gvk.Group+" "+field] = value
-	return i.refuse
+	return i.err
 }
 
-// TestIndexesAreSelectable: a field by which the cache is asked is one by which the API
-// server can be asked: a read that goes past the cache has the same answer.
+// TestIndexesAreSelectable: an indexed field of the cache is a selectable field of the API server,
+// so that uncached reads work too.
 func TestIndexesAreSelectable(t *testing.T) {
 	selectable := map[string]bool{}
 	files, err := filepath.Glob(filepath.Join("..", "config", "crd", "bases", "*.yaml"))
@@ -74,36 +74,36 @@ func TestIndexesAreSelectable(t *testing.T) {
 	if err := addIndexes(t.Context(), i); err != nil {
 		t.Fatal(err)
 	}
-	ours := 0
+	own := 0
 	for name := range i.fields {
-		// Map functions ask the cache alone.
+		// Map functions read the cache only.
 		if strings.Contains(name, "."+v1alpha1.Group+" ") && !strings.Contains(name, " "+requests.CacheOnly) {
-			ours++
+			own++
 			if !selectable[name] {
 				t.Errorf("%s is indexed, and not selectable", name)
 			}
 		}
 	}
-	if ours < 4 {
+	if own < 4 {
 		t.Errorf("only %v are indexed", i.fields)
 	}
 	a := &v1alpha1.Account{Spec: v1alpha1.AccountSpec{Namespace: "acme"}}
 	index := i.fields["Account."+v1alpha1.Group+" spec.namespace"]
 	if got := index(a); !slices.Equal(got, []string{"acme"}) || index(&v1alpha1.Branch{}) != nil {
-		t.Errorf("the account is found by %v", got)
+		t.Errorf("the account is indexed by %v", got)
 	}
 }
 
 func TestIndexErrorsNameTheField(t *testing.T) {
 	broken := errors.New("informer is started")
-	err := addIndexes(t.Context(), &indexer{fields: map[string]client.IndexerFunc{}, refuse: broken})
+	err := addIndexes(t.Context(), &indexer{fields: map[string]client.IndexerFunc{}, err: broken})
 	if !errors.Is(err, broken) || !strings.Contains(err.Error(), "index *v1alpha1.Account by spec.namespace: ") {
 		t.Errorf("got %v", err)
 	}
 }
 
-// TestCacheKeepsOursOnly: of kinds that are not Quoin's own, the cache holds what Quoin made.
-func TestCacheKeepsOursOnly(t *testing.T) {
+// TestCacheHoldsManagedObjectsOnly of built-in kinds.
+func TestCacheHoldsManagedObjectsOnly(t *testing.T) {
 	for obj, by := range CacheOptions().ByObject {
 		if _, isPod := obj.(*corev1.Pod); isPod {
 			if got := by.Label.String(); got != v1alpha1.LabelWarmUp {
@@ -112,23 +112,23 @@ func TestCacheKeepsOursOnly(t *testing.T) {
 			continue
 		}
 		if by.Transform != nil {
-			continue // see TestCacheKeepsWhenItChanged
+			continue // see TestCacheKeepsModificationTimes
 		}
 		if got := by.Label.String(); got != "app.kubernetes.io/managed-by=quoin" {
 			t.Errorf("of %T the cache holds %q", obj, got)
 		}
 		if _, ok := obj.(v1alpha1.Object); ok {
-			t.Errorf("%T is Quoin's own: users make them without labels", obj)
+			t.Errorf("%T is a kind of Quoin, whose objects have no labels", obj)
 		}
 	}
 }
 
-// TestCacheKeepsWhenItChanged: of managed fields the cache keeps only when users and groups
-// were last modified.
-func TestCacheKeepsWhenItChanged(t *testing.T) {
+// TestCacheKeepsModificationTimes: of managed fields the cache keeps only the modification times
+// of users and groups.
+func TestCacheKeepsModificationTimes(t *testing.T) {
 	modified := metav1.NewTime(time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC))
 	for obj, by := range CacheOptions().ByObject {
-		if _, ours := obj.(v1alpha1.Object); by.Transform == nil || !ours {
+		if _, own := obj.(v1alpha1.Object); by.Transform == nil || !own {
 			continue
 		}
 		obj.SetManagedFields([]metav1.ManagedFieldsEntry{{
@@ -141,70 +141,68 @@ func TestCacheKeepsWhenItChanged(t *testing.T) {
 			t.Errorf("%T: %s, %v", obj, got, obj.GetManagedFields())
 		}
 		if by.Label != nil || by.Field != nil {
-			t.Errorf("%T is Quoin's own: users make them without labels", obj)
+			t.Errorf("%T is a kind of Quoin, whose objects have no labels", obj)
 		}
 	}
 }
 
-// TestReady: not ready before the caches are filled, and the answer comes at once.
-func TestReady(t *testing.T) {
+// TestReadinessWaitsForCaches without blocking the probe.
+func TestReadinessWaitsForCaches(t *testing.T) {
 	for _, synced := range []bool{true, false} {
 		begin := time.Now()
 		err := cachesSynced(&informertest.FakeInformers{Synced: &synced})(httptest.NewRequest(http.MethodGet, "/readyz", nil))
 		if (err == nil) != synced || time.Since(begin) > 10*time.Second {
-			t.Errorf("caches filled: %v; got %v", synced, err)
+			t.Errorf("caches synced: %v; got %v", synced, err)
 		}
 	}
 }
 
-// TestPauses: failures are tried again with growing pauses within bounds, each controller's
-// on its own.
-func TestPauses(t *testing.T) {
+// TestBackoff: failures are retried with bounded backoff, separately for each controller.
+func TestBackoff(t *testing.T) {
 	one, other := controllerOptions(Config{Concurrency: 3}), controllerOptions(Config{Concurrency: 3})
 	if one.MaxConcurrentReconciles != 3 || one.ReconciliationTimeout != reconcileTimeout {
 		t.Errorf("options %+v", one)
 	}
 	request := reconcile.Request{NamespacedName: client.ObjectKey{Namespace: "acme", Name: "sales"}}
-	pauses := []time.Duration{}
+	delays := []time.Duration{}
 	for range 12 {
-		pauses = append(pauses, one.RateLimiter.When(request))
+		delays = append(delays, one.RateLimiter.When(request))
 	}
-	if pauses[0] != firstPause || !slices.IsSorted(pauses) || pauses[11] != longestPause {
-		t.Errorf("pauses %v", pauses)
+	if delays[0] != minBackoff || !slices.IsSorted(delays) || delays[11] != maxBackoff {
+		t.Errorf("delays %v", delays)
 	}
-	if got := other.RateLimiter.When(request); got != firstPause {
+	if got := other.RateLimiter.When(request); got != minBackoff {
 		t.Errorf("an object of the same name in another controller waits %s", got)
 	}
 }
 
-// TestReadRefs: a repository over http:// is read only where that was allowed, with the
-// credentials of the secret.
-func TestReadRefs(t *testing.T) {
-	var asked string
+// TestReadRefsUsesCredentials of the secret, and http:// only if it is allowed.
+func TestReadRefsUsesCredentials(t *testing.T) {
+	var credentials string
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		user, password, _ := r.BasicAuth()
-		asked = user + ":" + password
+		credentials = user + ":" + password
 		w.WriteHeader(http.StatusUnauthorized)
 	}))
 	defer server.Close()
 	secret := map[string][]byte{"username": []byte("ada"), "password": []byte("lovelace")}
 	cases := map[string]struct {
-		insecure bool
-		secret   map[string][]byte
-		asked    string
-		is       error
+		insecure    bool
+		secret      map[string][]byte
+		credentials string
+		is          error
 	}{
-		"refused":          {false, nil, "", git.ErrInvalidURL},
+		"http rejected":    {false, nil, "", git.ErrInvalidURL},
 		"without a secret": {true, nil, ":", git.ErrUnauthorized},
 		"with a secret":    {true, secret, "ada:lovelace", git.ErrUnauthorized},
-		"of no use":        {true, map[string][]byte{"username": []byte("ada")}, "", git.ErrInvalidCredentials},
+		"invalid secret":   {true, map[string][]byte{"username": []byte("ada")}, "", git.ErrInvalidCredentials},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			asked = ""
+			credentials = ""
 			_, _, err := readRefs(git.New(git.Options{AllowInsecure: tc.insecure}))(t.Context(), server.URL+"/model.git", tc.secret)
-			if !errors.Is(err, tc.is) || asked != tc.asked {
-				t.Errorf("got %v, want %v; asked with %q, want %q", err, tc.is, asked, tc.asked)
+			if !errors.Is(err, tc.is) || credentials != tc.credentials {
+				t.Errorf("got %v, want %v; credentials %q, want %q", err, tc.is, credentials, tc.credentials)
 			}
 			if text := fmt.Sprint(err); strings.Contains(text, "lovelace") {
 				t.Errorf("the error shows the password: %s", text)

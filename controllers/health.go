@@ -10,11 +10,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 )
 
-// errCachesNotSynced says that the controllers do not know the cluster yet.
-var errCachesNotSynced = errors.New("caches are not filled yet")
+// errCachesNotSynced means that the controllers cannot work yet.
+var errCachesNotSynced = errors.New("caches are not synced")
 
-// cachesSynced is ready once the caches are filled. It answers at once: a probe that hangs
-// tells nothing.
+// cachesSynced succeeds when the caches are synced. It has a timeout below that of the probe.
 func cachesSynced(c cache.Cache) healthz.Checker {
 	return func(req *http.Request) error {
 		ctx, cancel := context.WithTimeout(req.Context(), time.Second)

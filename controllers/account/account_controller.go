@@ -1,5 +1,5 @@
-// Package account reconciles Accounts: checks that a tenant has its hosts and its namespace
-// to itself, shows its addresses, and takes its objects along when it goes.
+// Package account reconciles Accounts: it checks that no other account has the same hosts or
+// namespace, reports the addresses, and deletes the account's objects with it.
 package account
 
 import (
@@ -47,8 +47,8 @@ func SetupWithManager(mgr ctrl.Manager, r reconcile.Reconciler, opts controller.
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("account").
 		For(&v1alpha1.Account{}, predicates.Spec()).
-		// Another account's change may free a host or a namespace, a new namespace may be
-		// the one that was missing, and the last environment's end ends a teardown.
+		// Another account may release a host or a namespace, a missing namespace may be created,
+		// and the deletion of the last environment ends a teardown.
 		Watches(&v1alpha1.Account{}, handler.EnqueueRequestsFromMapFunc(rivals(mgr.GetClient())), predicates.Spec()).
 		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(ofNamespace(mgr.GetClient())), predicates.Existence()).
 		Watches(&v1alpha1.Environment{}, handler.EnqueueRequestsFromMapFunc(ofNamespace(mgr.GetClient())), predicates.Existence()).
@@ -68,7 +68,7 @@ func work(ctx context.Context, s *reconciler.Scope[*v1alpha1.Account]) reconcile
 	if err := s.List(ctx, accounts); err != nil {
 		return reconciler.Failed(fmt.Errorf("list accounts: %w", err))
 	}
-	if o := rivalry(acct, accounts.Items); o != nil {
+	if o := conflict(acct, accounts.Items); o != nil {
 		return *o
 	}
 	acct.Status.URL = tenant.URL(acct)
@@ -85,8 +85,8 @@ func work(ctx context.Context, s *reconciler.Scope[*v1alpha1.Account]) reconcile
 	return reconciler.Done(fmt.Sprintf("Account serves %s", acct.Status.URL))
 }
 
-// rivalry decides between accounts that want the same namespace or host.
-func rivalry(acct *v1alpha1.Account, all []v1alpha1.Account) *reconciler.Outcome {
+// conflict returns the outcome if an older account has the same namespace or host.
+func conflict(acct *v1alpha1.Account, all []v1alpha1.Account) *reconciler.Outcome {
 	for i := range all {
 		other := &all[i]
 		if other.UID == acct.UID || !tenant.Older(other, acct) {
@@ -97,9 +97,9 @@ func rivalry(acct *v1alpha1.Account, all []v1alpha1.Account) *reconciler.Outcome
 				"spec.namespace: %q belongs to account %q; each account needs a namespace of its own", acct.Spec.Namespace, other.Name))
 			return &o
 		}
-		theirs := tenant.Hosts(other)
+		otherHosts := tenant.Hosts(other)
 		for _, host := range tenant.Hosts(acct) {
-			if slices.Contains(theirs, host) {
+			if slices.Contains(otherHosts, host) {
 				o := reconciler.Stalled(v1alpha1.ReasonHostTaken, fmt.Sprintf(
 					"spec.host or spec.customDomains: %q belongs to account %q", host, other.Name))
 				return &o

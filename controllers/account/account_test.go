@@ -24,7 +24,7 @@ import (
 	"github.com/quoin-dev/quoin/internal/tenant"
 )
 
-// account is one made at a second, with a namespace of its own name.
+// account returns an account with a creation time and the namespace of the same name.
 func account(name string, second int64, change ...func(*v1alpha1.Account)) *v1alpha1.Account {
 	a := &v1alpha1.Account{
 		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), Generation: 1, CreationTimestamp: metav1.Unix(second, 0)},
@@ -52,11 +52,11 @@ func in(namespace string) func(*v1alpha1.Account) {
 	return func(a *v1alpha1.Account) { a.Spec.Namespace = namespace }
 }
 
-// TestRivalry: the older of two accounts has what both want, and the other is told whose it is.
-func TestRivalry(t *testing.T) {
+// TestOlderAccountWinsConflicts about a namespace or a host; the other one names it.
+func TestOlderAccountWinsConflicts(t *testing.T) {
 	cases := map[string]struct {
-		self, other  *v1alpha1.Account
-		reason, says string
+		self, other     *v1alpha1.Account
+		reason, message string
 	}{
 		"nothing in common":           {account("self", 5), account("other", 1), "", ""},
 		"namespace":                   {account("self", 5, in("ns")), account("other", 1, in("ns")), "NamespaceTaken", `spec.namespace: "ns" belongs to account "other"`},
@@ -73,29 +73,29 @@ func TestRivalry(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			o := rivalry(tc.self, []v1alpha1.Account{*tc.self, *tc.other})
+			o := conflict(tc.self, []v1alpha1.Account{*tc.self, *tc.other})
 			if o == nil {
 				if tc.reason != "" {
-					t.Errorf("no rival, want %s", tc.reason)
+					t.Errorf("no conflict, want %s", tc.reason)
 				}
 				return
 			}
 			reconciler.Summarise(tc.self, *o)
-			if c := tc.self.Status.Conditions[0]; c.Reason != tc.reason || !strings.Contains(c.Message, tc.says) {
-				t.Errorf("says %s: %s; want %s: …%s…", c.Reason, c.Message, tc.reason, tc.says)
+			if c := tc.self.Status.Conditions[0]; c.Reason != tc.reason || !strings.Contains(c.Message, tc.message) {
+				t.Errorf("message %s: %s; want %s: …%s…", c.Reason, c.Message, tc.reason, tc.message)
 			}
 		})
 	}
 }
 
-// town is an API server in memory with accounts.
-type town struct {
+// fixture is a fake client with accounts.
+type fixture struct {
 	t     *testing.T
 	api   client.WithWatch
 	clock *clocktesting.FakePassiveClock
 }
 
-func newTown(t *testing.T, objs ...client.Object) *town {
+func newFixture(t *testing.T, objs ...client.Object) *fixture {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, corev1.AddToScheme} {
@@ -109,10 +109,10 @@ func newTown(t *testing.T, objs ...client.Object) *town {
 			a, _ := o.(*v1alpha1.Account)
 			return []string{a.Spec.Namespace}
 		}).Build()
-	return &town{t, api, clocktesting.NewFakePassiveClock(time.Now())}
+	return &fixture{t, api, clocktesting.NewFakePassiveClock(time.Now())}
 }
 
-func (w *town) once(name string) (*v1alpha1.Account, ctrl.Result) {
+func (w *fixture) reconcile(name string) (*v1alpha1.Account, ctrl.Result) {
 	w.t.Helper()
 	r := New(kube.NewClient(w.api, w.api, "quoin-test"), events.NewFakeRecorder(10), w.clock)
 	result, err := r.Reconcile(w.t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Name: name}})
@@ -126,14 +126,14 @@ func (w *town) once(name string) (*v1alpha1.Account, ctrl.Result) {
 	return a, result
 }
 
-func (w *town) delete(obj client.Object) {
+func (w *fixture) delete(obj client.Object) {
 	w.t.Helper()
 	if err := w.api.Delete(w.t.Context(), obj); err != nil {
 		w.t.Fatal(err)
 	}
 }
 
-func (w *town) exists(obj client.Object) bool {
+func (w *fixture) exists(obj client.Object) bool {
 	w.t.Helper()
 	err := w.api.Get(w.t.Context(), client.ObjectKeyFromObject(obj), obj)
 	if client.IgnoreNotFound(err) != nil {
@@ -142,7 +142,7 @@ func (w *town) exists(obj client.Object) bool {
 	return err == nil
 }
 
-func said(a *v1alpha1.Account) (state, message string) {
+func readyCondition(a *v1alpha1.Account) (state, message string) {
 	c := meta.FindStatusCondition(a.Status.Conditions, v1alpha1.ConditionReady)
 	if c == nil {
 		return "", ""
@@ -155,106 +155,106 @@ func deploymentIn(namespace string, finalizers ...string) *v1alpha1.Deployment {
 }
 
 func TestAccount(t *testing.T) {
-	w := newTown(t, account("acme", 1, domains("bi.test:8443")))
-	a, _ := w.once("acme")
-	if state, message := said(a); state != "False NamespaceNotFound" || !strings.Contains(message, "kubectl create namespace acme") {
-		t.Errorf("says %s: %s", state, message)
+	w := newFixture(t, account("acme", 1, domains("bi.test:8443")))
+	a, _ := w.reconcile("acme")
+	if state, message := readyCondition(a); state != "False NamespaceNotFound" || !strings.Contains(message, "kubectl create namespace acme") {
+		t.Errorf("message %s: %s", state, message)
 	}
 	if err := w.api.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "acme"}}); err != nil {
 		t.Fatal(err)
 	}
-	a, _ = w.once("acme")
-	if state, _ := said(a); state != "True Succeeded" || a.Status.URL != "https://bi.test:8443" || a.Status.DataDomain != "data.acme.example.com" {
-		t.Errorf("says %s, with %s and %s", state, a.Status.URL, a.Status.DataDomain)
+	a, _ = w.reconcile("acme")
+	if state, _ := readyCondition(a); state != "True Succeeded" || a.Status.URL != "https://bi.test:8443" || a.Status.DataDomain != "data.acme.example.com" {
+		t.Errorf("message %s, with %s and %s", state, a.Status.URL, a.Status.DataDomain)
 	}
 	if diff := cmp.Diff([]string{v1alpha1.FinalizerAccount}, a.Finalizers); diff != "" {
 		t.Errorf("finalizers (-want +got):\n%s", diff)
 	}
 }
 
-// TestTeardown: an account goes when its objects are gone, and takes its own ones only.
-func TestTeardown(t *testing.T) {
+// TestTeardownDeletesObjectsOfTheAccount and no others before the finalizer is removed.
+func TestTeardownDeletesObjectsOfTheAccount(t *testing.T) {
 	final := func(a *v1alpha1.Account) { a.Finalizers = []string{v1alpha1.FinalizerAccount} }
-	t.Run("takes its objects along", func(t *testing.T) {
-		mine, theirs := deploymentIn("acme"), deploymentIn("other")
+	t.Run("deletes its objects", func(t *testing.T) {
+		own, foreign := deploymentIn("acme"), deploymentIn("other")
 		key := &v1alpha1.ApiKey{ObjectMeta: metav1.ObjectMeta{Namespace: "acme", Name: "key"}}
-		w := newTown(t, account("acme", 1, final), mine, theirs, key)
+		w := newFixture(t, account("acme", 1, final), own, foreign, key)
 		w.delete(account("acme", 1))
-		a, result := w.once("acme")
-		if state, _ := said(a); state != "Unknown Terminating" || result.RequeueAfter != teardownPause {
-			t.Errorf("says %s, comes back after %s", state, result.RequeueAfter)
+		a, result := w.reconcile("acme")
+		if state, _ := readyCondition(a); state != "Unknown Terminating" || result.RequeueAfter != teardownInterval {
+			t.Errorf("message %s, requeued after %s", state, result.RequeueAfter)
 		}
-		w.once("acme")
-		if w.exists(account("acme", 1)) || w.exists(mine) || w.exists(key) || !w.exists(theirs) {
-			t.Errorf("account %v, deployment %v, key %v, another's deployment %v", w.exists(account("acme", 1)), w.exists(mine), w.exists(key), w.exists(theirs))
+		w.reconcile("acme")
+		if w.exists(account("acme", 1)) || w.exists(own) || w.exists(key) || !w.exists(foreign) {
+			t.Errorf("account %v, deployment %v, key %v, deployment of another account %v", w.exists(account("acme", 1)), w.exists(own), w.exists(key), w.exists(foreign))
 		}
 	})
-	t.Run("waits for what is held, and says what that is", func(t *testing.T) {
-		w := newTown(t, account("acme", 1, final), deploymentIn("acme", "example.com/held"))
+	t.Run("names an object that is blocked by a finalizer", func(t *testing.T) {
+		w := newFixture(t, account("acme", 1, final), deploymentIn("acme", "example.com/held"))
 		w.delete(account("acme", 1))
-		a, _ := w.once("acme")
-		if state, _ := said(a); state != "Unknown Terminating" {
-			t.Errorf("says %s", state)
+		a, _ := w.reconcile("acme")
+		if state, _ := readyCondition(a); state != "Unknown Terminating" {
+			t.Errorf("message %s", state)
 		}
-		w.clock.SetTime(a.DeletionTimestamp.Add(teardownPatience + time.Second))
-		a, result := w.once("acme")
-		if state, message := said(a); state != "False Terminating" || !strings.Contains(message, "Deployment sales does not go away: look at its metadata.finalizers") || result.RequeueAfter != teardownPause {
-			t.Errorf("says %s: %s, comes back after %s", state, message, result.RequeueAfter)
+		w.clock.SetTime(a.DeletionTimestamp.Add(teardownTimeout + time.Second))
+		a, result := w.reconcile("acme")
+		if state, message := readyCondition(a); state != "False Terminating" || !strings.Contains(message, "Deployment sales is not deleted: check its metadata.finalizers") || result.RequeueAfter != teardownInterval {
+			t.Errorf("message %s: %s, requeued after %s", state, message, result.RequeueAfter)
 		}
 	})
-	t.Run("of one that never had the namespace leaves it alone", func(t *testing.T) {
-		mine := deploymentIn("acme")
-		w := newTown(t, account("acme", 1, final), account("rival", 5, final, in("acme")), mine)
+	t.Run("keeps the objects of the account that has the namespace", func(t *testing.T) {
+		own := deploymentIn("acme")
+		w := newFixture(t, account("acme", 1, final), account("rival", 5, final, in("acme")), own)
 		w.delete(account("rival", 5))
-		w.once("rival")
-		if w.exists(account("rival", 5)) || !w.exists(mine) {
-			t.Errorf("rival %v, deployment %v", w.exists(account("rival", 5)), w.exists(mine))
+		w.reconcile("rival")
+		if w.exists(account("rival", 5)) || !w.exists(own) {
+			t.Errorf("rival %v, deployment %v", w.exists(account("rival", 5)), w.exists(own))
 		}
 	})
-	t.Run("leaves the finalizers of others", func(t *testing.T) {
-		w := newTown(t, account("acme", 1, func(a *v1alpha1.Account) { a.Finalizers = []string{"example.com/other"} }), deploymentIn("acme"))
+	t.Run("waits for other finalizers", func(t *testing.T) {
+		w := newFixture(t, account("acme", 1, func(a *v1alpha1.Account) { a.Finalizers = []string{"example.com/other"} }), deploymentIn("acme"))
 		w.delete(account("acme", 1))
-		a, _ := w.once("acme")
-		if state, message := said(a); state != "Unknown Terminating" || !strings.Contains(message, "finalizers of others") {
-			t.Errorf("says %s: %s", state, message)
+		a, _ := w.reconcile("acme")
+		if state, message := readyCondition(a); state != "Unknown Terminating" || !strings.Contains(message, "other finalizers") {
+			t.Errorf("message %s: %s", state, message)
 		}
 	})
 }
 
-// TestWhomAChangeConcerns: accounts that may have waited for it, and no others.
-func TestWhomAChangeConcerns(t *testing.T) {
+// TestWatchesEnqueueAffectedAccounts and no others.
+func TestWatchesEnqueueAffectedAccounts(t *testing.T) {
 	ready := func(a *v1alpha1.Account) { reconciler.Summarise(a, reconciler.Done("x")) }
 	now := metav1.Now()
-	going := func(a *v1alpha1.Account) {
+	deleting := func(a *v1alpha1.Account) {
 		ready(a)
 		a.DeletionTimestamp, a.Finalizers = &now, []string{v1alpha1.FinalizerAccount}
 	}
-	w := newTown(t, account("well", 1, ready), account("waits", 2), account("going", 3, going))
+	w := newFixture(t, account("well", 1, ready), account("waits", 2), account("deleting", 3, deleting))
 	namespace := func(name string, deletion *metav1.Time) *corev1.Namespace {
 		return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, DeletionTimestamp: deletion}}
 	}
 	cases := map[string]struct {
-		found []reconcile.Request
-		want  []string
+		requests []reconcile.Request
+		want     []string
 	}{
-		"account":                          {rivals(w.api)(t.Context(), account("well", 1)), []string{"waits"}},
-		"account with a younger's host":    {rivals(w.api)(t.Context(), account("old", 0, domains("well.example.com"))), []string{"waits", "well"}},
-		"account with an older's host":     {rivals(w.api)(t.Context(), account("young", 9, domains("well.example.com"))), []string{"waits"}},
-		"account that waits itself":        {rivals(w.api)(t.Context(), account("waits", 2)), nil},
-		"new namespace":                    {ofNamespace(w.api)(t.Context(), namespace("waits", nil)), []string{"waits"}},
-		"namespace of one that is well":    {ofNamespace(w.api)(t.Context(), namespace("well", nil)), nil},
-		"namespace that goes":              {ofNamespace(w.api)(t.Context(), namespace("well", &now)), []string{"well"}},
-		"environment of one that is going": {ofNamespace(w.api)(t.Context(), &v1alpha1.Environment{ObjectMeta: metav1.ObjectMeta{Namespace: "going", Name: "x"}}), []string{"going"}},
-		"somebody's namespace":             {ofNamespace(w.api)(t.Context(), namespace("kube-system", nil)), nil},
+		"account":                                {rivals(w.api)(t.Context(), account("well", 1)), []string{"waits"}},
+		"account with the host of a younger one": {rivals(w.api)(t.Context(), account("old", 0, domains("well.example.com"))), []string{"waits", "well"}},
+		"account with the host of an older one":  {rivals(w.api)(t.Context(), account("young", 9, domains("well.example.com"))), []string{"waits"}},
+		"the account itself":                     {rivals(w.api)(t.Context(), account("waits", 2)), nil},
+		"new namespace":                          {ofNamespace(w.api)(t.Context(), namespace("waits", nil)), []string{"waits"}},
+		"namespace of a ready account":           {ofNamespace(w.api)(t.Context(), namespace("well", nil)), nil},
+		"deleting namespace":                     {ofNamespace(w.api)(t.Context(), namespace("well", &now)), []string{"well"}},
+		"environment of a deleting account":      {ofNamespace(w.api)(t.Context(), &v1alpha1.Environment{ObjectMeta: metav1.ObjectMeta{Namespace: "deleting", Name: "x"}}), []string{"deleting"}},
+		"another namespace":                      {ofNamespace(w.api)(t.Context(), namespace("kube-system", nil)), nil},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			var got []string
-			for _, r := range tc.found {
+			for _, r := range tc.requests {
 				got = append(got, r.Name)
 			}
 			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("reconciled (-want +got):\n%s", diff)
+				t.Errorf("enqueued (-want +got):\n%s", diff)
 			}
 		})
 	}

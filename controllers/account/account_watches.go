@@ -12,8 +12,8 @@ import (
 	"github.com/quoin-dev/quoin/controllers/requests"
 )
 
-// rivals maps a change of an account to the others that may have been waiting for what it
-// had, and to those that lose to it what they had.
+// rivals maps a changed account to the other accounts that are not ready, which it may have
+// blocked, and to those that it now conflicts with.
 func rivals(c client.Reader) handler.MapFunc {
 	return func(ctx context.Context, obj client.Object) []reconcile.Request {
 		changed, ok := obj.(*v1alpha1.Account)
@@ -21,22 +21,22 @@ func rivals(c client.Reader) handler.MapFunc {
 			return nil
 		}
 		return requests.For(ctx, c, &v1alpha1.AccountList{}, func(a *v1alpha1.Account) bool {
-			return a.Name != changed.Name && (!isReady(a) || rivalry(a, []v1alpha1.Account{*changed}) != nil)
+			return a.Name != changed.Name && (!isReady(a) || conflict(a, []v1alpha1.Account{*changed}) != nil)
 		})
 	}
 }
 
-// ofNamespace maps a namespace, or an object in one, to its account where that one waits
-// for something to come or to go.
+// ofNamespace maps a namespace, or an object in one, to its account if the account is not ready
+// or something is being deleted.
 func ofNamespace(c client.Reader) handler.MapFunc {
 	return func(ctx context.Context, obj client.Object) []reconcile.Request {
 		name := obj.GetNamespace()
 		if name == "" {
 			name = obj.GetName()
 		}
-		gone := !obj.GetDeletionTimestamp().IsZero()
+		deleting := !obj.GetDeletionTimestamp().IsZero()
 		return requests.For(ctx, c, &v1alpha1.AccountList{}, func(a *v1alpha1.Account) bool {
-			return a.Spec.Namespace == name && (gone || !isReady(a) || !a.DeletionTimestamp.IsZero())
+			return a.Spec.Namespace == name && (deleting || !isReady(a) || !a.DeletionTimestamp.IsZero())
 		})
 	}
 }

@@ -1,5 +1,5 @@
-// Package apikey reconciles ApiKeys: makes the token of a key that came without one, and
-// says whether the key works.
+// Package apikey reconciles ApiKeys: it generates the token of a key without one, and reports
+// whether the key is valid.
 package apikey
 
 import (
@@ -47,16 +47,16 @@ func work(ctx context.Context, s *scope) reconciler.Outcome {
 	case reason != "":
 		o = stalled(reason, message)
 	default:
-		o = works(ctx, s)
+		o = valid(ctx, s)
 	}
 	if k.Spec.ExpirationTime == nil {
 		return *o
 	}
-	// Nothing else happens when the key expires.
+	// No other event triggers a reconciliation when the key expires.
 	return o.RequeueIn(k.Spec.ExpirationTime.Sub(s.Clock.Now()))
 }
 
-// ownerOf is the user that the key acts for; nil when there is none.
+// ownerOf returns the user that owns the key; nil when there is none.
 func ownerOf(ctx context.Context, s *scope) (*v1alpha1.ScimUser, error) {
 	if s.Object.Spec.Owner == nil {
 		return nil, nil
@@ -67,13 +67,13 @@ func ownerOf(ctx context.Context, s *scope) (*v1alpha1.ScimUser, error) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read the owner: %w", err)
+		return nil, fmt.Errorf("read owner: %w", err)
 	}
 	return owner, nil
 }
 
-// works says that the key works, and which of its deployments do not exist (yet).
-func works(ctx context.Context, s *scope) *reconciler.Outcome {
+// valid returns the outcome of a valid key, with those of its deployments that do not exist.
+func valid(ctx context.Context, s *scope) *reconciler.Outcome {
 	var missing []string
 	for _, name := range s.Object.Spec.Deployments {
 		err := s.Get(ctx, client.ObjectKey{Namespace: s.Object.Namespace, Name: name}, &v1alpha1.Deployment{})

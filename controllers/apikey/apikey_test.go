@@ -233,7 +233,7 @@ func TestSecretOfSomebodyElse(t *testing.T) {
 	if s := f.secret("etl-token"); string(s.Data["token"]) != token.Reveal() || len(s.OwnerReferences) != 0 || k.Status.Token != nil {
 		t.Errorf("status.token %v, secret %v", k.Status.Token, s.ObjectMeta)
 	}
-	if result.RequeueAfter != secretPause {
+	if result.RequeueAfter != secretRetryInterval {
 		t.Errorf("comes back after %s", result.RequeueAfter)
 	}
 	f.rests()

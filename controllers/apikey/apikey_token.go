@@ -18,14 +18,14 @@ import (
 	"github.com/quoin-dev/quoin/internal/reconciler"
 )
 
-// SecretKey is the key of the Secret under which the token stands.
+// SecretKey is the key of the token in the Secret.
 const SecretKey = "token"
 
-// secretPause is the pause before the Secret is looked at again after somebody was asked to
-// do something about it: Secrets are not watched.
-const secretPause = time.Minute
+// secretRetryInterval is the time after which a Secret that a user has to change is read again:
+// Secrets are not watched.
+const secretRetryInterval = time.Minute
 
-// SecretName is the name of the Secret into which the controller puts the token of a key.
+// SecretName returns the name of the Secret in which the controller stores the token of a key.
 func SecretName(k *v1alpha1.ApiKey) string {
 	if k.Spec.TokenSecretName != "" {
 		return k.Spec.TokenSecretName
@@ -33,21 +33,20 @@ func SecretName(k *v1alpha1.ApiKey) string {
 	return k.Name + "-token"
 }
 
-// token makes the token of a key that has none, once: the Secret first, then its hash in the
-// status. After a crash in between, the hash is that of the token in the Secret. Once the
-// status has a hash nobody looks at the Secret any more: whoever needs the token takes it
-// from there and may delete it.
+// token generates the token of a key that has none, once: first the Secret is created, then the
+// hash is stored in the status. After a crash in between, the hash of the token in the Secret
+// is used. When the status has a hash the Secret is not read any more, so users may delete it.
 //
-// The Secret is read past the cache, which holds no Secrets. The controller may create
-// Secrets everywhere but read them only where an administrator lets it (ClusterRole
-// quoin-account): without that, all goes well but for a crash in between.
+// The Secret is read from the API server, because Secrets are not cached. The controller may
+// create Secrets everywhere, but read them only where an administrator grants it (ClusterRole
+// quoin-account). Without the grant only the recovery from a crash in between fails.
 func token(ctx context.Context, s *scope) *reconciler.Outcome {
 	k, name := s.Object, SecretName(s.Object)
 	if k.Token() != nil {
 		return nil
 	}
 	if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
-		return stalled(v1alpha1.ReasonInvalidSpec, fmt.Sprintf("spec.tokenSecretName: %q is no name of a Secret: %s", name, problems[0]))
+		return stalled(v1alpha1.ReasonInvalidSpec, fmt.Sprintf("spec.tokenSecretName: %q is not a valid name of a Secret: %s", name, problems[0]))
 	}
 	secret := &corev1.Secret{}
 	err := s.Live().Get(ctx, client.ObjectKey{Namespace: k.Namespace, Name: name}, secret)
@@ -57,7 +56,7 @@ func token(ctx context.Context, s *scope) *reconciler.Outcome {
 	case apierrors.IsForbidden(err):
 		o := create(ctx, s, name)
 		if o != nil && apierrors.IsAlreadyExists(o.Err()) {
-			return again(v1alpha1.ReasonTokenUnreadable, fmt.Sprintf(
+			return retry(v1alpha1.ReasonTokenUnreadable, fmt.Sprintf(
 				"secret %q exists and may not be read by the controller: delete it, or bind ClusterRole quoin-account to the controller in namespace %q",
 				name, k.Namespace))
 		}
@@ -65,22 +64,22 @@ func token(ctx context.Context, s *scope) *reconciler.Outcome {
 	case err != nil:
 		return failed(fmt.Errorf("read secret %q: %w", name, err))
 	case !metav1.IsControlledBy(secret, k):
-		return again(v1alpha1.ReasonSecretTaken, fmt.Sprintf(
+		return retry(v1alpha1.ReasonSecretTaken, fmt.Sprintf(
 			"spec.tokenSecretName: secret %q exists and does not belong to this key: name another one, or delete it", name))
 	}
 	found, err := apikey.Parse(string(secret.Data[SecretKey]))
 	if err != nil {
-		return again(v1alpha1.ReasonTokenUnreadable, fmt.Sprintf(
-			"key %q of secret %q holds no token of an API key: delete the secret, a new one is made", SecretKey, name))
+		return retry(v1alpha1.ReasonTokenUnreadable, fmt.Sprintf(
+			"key %q of secret %q has no valid token: delete the secret, and a new one is created", SecretKey, name))
 	}
 	hash := found.Hash()
 	k.Status.Token = &hash
 	return nil
 }
 
-// create makes a token and puts it into a Secret.
+// create generates a token and stores it in a Secret.
 func create(ctx context.Context, s *scope, name string) *reconciler.Outcome {
-	made, err := apikey.New(rand.Reader)
+	generated, err := apikey.New(rand.Reader)
 	if err != nil {
 		return failed(err)
 	}
@@ -90,16 +89,16 @@ func create(ctx context.Context, s *scope, name string) *reconciler.Outcome {
 			Labels: map[string]string{"app.kubernetes.io/managed-by": "quoin"},
 		},
 		Type: corev1.SecretTypeOpaque,
-		Data: map[string][]byte{SecretKey: []byte(made.Reveal())},
+		Data: map[string][]byte{SecretKey: []byte(generated.Reveal())},
 	}
 	if err := controllerutil.SetControllerReference(s.Object, secret, s.Scheme()); err != nil {
 		return failed(err)
 	}
-	// Past the memory of writes: the cache, which holds no Secrets, would never catch up.
+	// Not through the client that tracks writes: Secrets are not cached, so it would wait forever.
 	if err := s.Client.Client.Create(ctx, secret); err != nil {
 		return failed(fmt.Errorf("create secret %q: %w", name, err))
 	}
-	hash := made.Hash()
+	hash := generated.Hash()
 	s.Object.Status.Token = &hash
 	return nil
 }
@@ -109,8 +108,8 @@ func stalled(reason, message string) *reconciler.Outcome {
 	return &o
 }
 
-func again(reason, message string) *reconciler.Outcome {
-	o := reconciler.Stalled(reason, message).RequeueIn(secretPause)
+func retry(reason, message string) *reconciler.Outcome {
+	o := reconciler.Stalled(reason, message).RequeueIn(secretRetryInterval)
 	return &o
 }
 

@@ -34,7 +34,7 @@ func SetupWithManager(mgr ctrl.Manager, r reconcile.Reconciler, opts controller.
 		Complete(r)
 }
 
-// ofOwner maps a user to the keys that act for it.
+// ofOwner maps a user to the keys that it owns.
 func ofOwner(c client.Reader) handler.MapFunc {
 	return func(ctx context.Context, user client.Object) []reconcile.Request {
 		return requests.For(ctx, c, &v1alpha1.ApiKeyList{}, func(k *v1alpha1.ApiKey) bool {
@@ -43,7 +43,7 @@ func ofOwner(c client.Reader) handler.MapFunc {
 	}
 }
 
-// ofDeployment maps a deployment that came or went to the keys that name it.
+// ofDeployment maps a created or deleted deployment to the keys that name it.
 func ofDeployment(c client.Reader) handler.MapFunc {
 	return func(ctx context.Context, d client.Object) []reconcile.Request {
 		return requests.For(ctx, c, &v1alpha1.ApiKeyList{}, func(k *v1alpha1.ApiKey) bool {

@@ -1,5 +1,5 @@
-// Package branch reconciles Branches: gives them their numbers, shows their commits, and
-// makes and removes the staging environment of a shared branch.
+// Package branch reconciles Branches: it allocates their IDs, reports their commits, and
+// creates and deletes their staging and development environments.
 package branch
 
 import (
@@ -48,37 +48,37 @@ func (r *branchReconciler) work(ctx context.Context, s *scope) reconciler.Outcom
 	if err != nil {
 		return reconciler.Failed(err)
 	}
-	if o := twin(ctx, s); o != nil {
+	if o := checkDuplicate(ctx, s); o != nil {
 		return *o
 	}
-	if o := copied(ctx, s); o != nil {
+	if o := checkCopiedIDs(ctx, s); o != nil {
 		return *o
 	}
-	if err := r.number(ctx, s, account.Name); err != nil {
+	if err := r.allocateID(ctx, s, account.Name); err != nil {
 		return reconciler.Failed(err)
 	}
 	d := &v1alpha1.Deployment{}
 	err = s.Get(ctx, client.ObjectKey{Namespace: b.Namespace, Name: b.Spec.DeploymentRef.Name}, d)
 	if apierrors.IsNotFound(err) {
-		return r.without(ctx, s, reconciler.Stalled(v1alpha1.ReasonDeploymentNotFound, fmt.Sprintf(
+		return r.deleteEnvironments(ctx, s, reconciler.Stalled(v1alpha1.ReasonDeploymentNotFound, fmt.Sprintf(
 			"spec.deploymentRef: deployment %q does not exist", b.Spec.DeploymentRef.Name)))
 	}
 	if err != nil {
 		return reconciler.Failed(err)
 	}
-	if o := located(b, d); o != nil {
-		return r.without(ctx, s, *o)
+	if o := checkRemote(b, d); o != nil {
+		return r.deleteEnvironments(ctx, s, *o)
 	}
 	b.Status.LastHash = b.Annotations[v1alpha1.AnnotationCommit]
-	served := servedBy(b, d)
-	if served == nil {
-		return r.without(ctx, s, reconciler.Done("The branch follows the remote"))
+	serving := servingOf(b, d)
+	if serving == nil {
+		return r.deleteEnvironments(ctx, s, reconciler.Done("The branch follows the remote"))
 	}
-	return r.serve(ctx, s, d, account.Name, *served)
+	return r.serve(ctx, s, d, account.Name, *serving)
 }
 
-// located checks that the branch is somewhere in the deployment's repository.
-func located(b *v1alpha1.Branch, d *v1alpha1.Deployment) *reconciler.Outcome {
+// checkRemote returns an outcome unless the branch exists in the deployment's repository.
+func checkRemote(b *v1alpha1.Branch, d *v1alpha1.Deployment) *reconciler.Outcome {
 	var o reconciler.Outcome
 	switch commit := b.Annotations[v1alpha1.AnnotationCommit]; {
 	case d.Spec.Model.Git == nil:
@@ -95,8 +95,8 @@ func located(b *v1alpha1.Branch, d *v1alpha1.Deployment) *reconciler.Outcome {
 	return &o
 }
 
-// twin finds another Branch object for the same branch, which was there first.
-func twin(ctx context.Context, s *scope) *reconciler.Outcome {
+// checkDuplicate rejects a Branch when an older object declares the same branch.
+func checkDuplicate(ctx context.Context, s *scope) *reconciler.Outcome {
 	list := &v1alpha1.BranchList{}
 	err := s.List(ctx, list, client.InNamespace(s.Object.Namespace), client.MatchingFields{IndexDeployment: s.Object.Spec.DeploymentRef.Name})
 	if err != nil {
@@ -108,9 +108,9 @@ func twin(ctx context.Context, s *scope) *reconciler.Outcome {
 		if other.UID == s.Object.UID || other.Spec.Name != s.Object.Spec.Name {
 			continue
 		}
-		// One that somebody declared takes the place of one that follows the remote, which
-		// the deployment's controller then lets go.
-		if other.Labels[v1alpha1.LabelRemote] == "true" || !first(other, s.Object) {
+		// A declared Branch replaces one that follows the remote, which the Deployment controller
+		// then deletes.
+		if other.Labels[v1alpha1.LabelRemote] == "true" || !older(other, s.Object) {
 			continue
 		}
 		o := reconciler.Stalled(v1alpha1.ReasonNameTaken, fmt.Sprintf(
@@ -120,22 +120,22 @@ func twin(ctx context.Context, s *scope) *reconciler.Outcome {
 	return nil
 }
 
-func first(a, b *v1alpha1.Branch) bool {
+func older(a, b *v1alpha1.Branch) bool {
 	if !a.CreationTimestamp.Equal(&b.CreationTimestamp) {
 		return a.CreationTimestamp.Before(&b.CreationTimestamp)
 	}
 	return a.Name < b.Name
 }
 
-// copied finds numbers that came along when somebody copied another branch's YAML.
-func copied(ctx context.Context, s *scope) *reconciler.Outcome {
+// checkCopiedIDs rejects IDs that another branch has: its YAML was copied.
+func checkCopiedIDs(ctx context.Context, s *scope) *reconciler.Outcome {
 	branch, environment := s.Object.Labels[v1alpha1.LabelID], s.Object.Annotations[v1alpha1.AnnotationEnvironmentID]
 	if s.Object.Status.ID != 0 || branch == "" && environment == "" {
 		return nil
 	}
 	list := &v1alpha1.BranchList{}
 	if err := s.Live().List(ctx, list, client.InNamespace(s.Object.Namespace)); err != nil {
-		o := reconciler.Failed(fmt.Errorf("look for the numbers of others: %w", err))
+		o := reconciler.Failed(fmt.Errorf("list branches to compare IDs: %w", err))
 		return &o
 	}
 	for i := range list.Items {
@@ -146,7 +146,7 @@ func copied(ctx context.Context, s *scope) *reconciler.Outcome {
 		if (branch != "" && other.Labels[v1alpha1.LabelID] == branch) ||
 			(environment != "" && other.Annotations[v1alpha1.AnnotationEnvironmentID] == environment) {
 			o := reconciler.Stalled(v1alpha1.ReasonInvalidSpec, fmt.Sprintf(
-				"metadata: the label %s or the annotation %s holds a number of branch %q; remove both, new numbers are given",
+				"metadata: label %s or annotation %s has an ID of branch %q; remove both, and new IDs are allocated",
 				v1alpha1.LabelID, v1alpha1.AnnotationEnvironmentID, other.Name))
 			return &o
 		}
@@ -154,8 +154,8 @@ func copied(ctx context.Context, s *scope) *reconciler.Outcome {
 	return nil
 }
 
-// number gives the branch its number.
-func (r *branchReconciler) number(ctx context.Context, s *scope, account string) error {
+// allocateID allocates the branch's ID.
+func (r *branchReconciler) allocateID(ctx context.Context, s *scope, account string) error {
 	b := s.Object
 	carried, ok := ids.Parse(b.Labels[v1alpha1.LabelID])
 	if ok && b.Status.ID == carried {
@@ -175,8 +175,8 @@ func (r *branchReconciler) number(ctx context.Context, s *scope, account string)
 	return nil
 }
 
-// ready tells what the branch's environment says of itself.
-func ready(env *v1alpha1.Environment) reconciler.Outcome {
+// outcomeOf returns the outcome of the branch by the conditions of its environment.
+func outcomeOf(env *v1alpha1.Environment) reconciler.Outcome {
 	if c := meta.FindStatusCondition(env.Status.Conditions, v1alpha1.ConditionStalled); c != nil && c.ObservedGeneration == env.Generation {
 		return reconciler.Stalled(c.Reason, c.Message)
 	}
@@ -188,5 +188,5 @@ func ready(env *v1alpha1.Environment) reconciler.Outcome {
 	case isReady:
 		return reconciler.Done(fmt.Sprintf("The %s environment is active", env.Spec.Type))
 	}
-	return reconciler.Progressing(v1alpha1.ReasonProgressing, fmt.Sprintf("The %s environment is being brought up", env.Spec.Type))
+	return reconciler.Progressing(v1alpha1.ReasonProgressing, fmt.Sprintf("The %s environment is starting", env.Spec.Type))
 }

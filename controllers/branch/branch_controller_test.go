@@ -29,7 +29,7 @@ import (
 	"github.com/quoin-dev/quoin/internal/tenant"
 )
 
-// newAPI is an API server in memory, with an account whose ledger stands at 5.
+// newAPI returns a fake client with objects and an account that has allocated 5 IDs of each kind.
 func newAPI(t *testing.T, objs ...client.Object) client.WithWatch {
 	t.Helper()
 	scheme := runtime.NewScheme()
@@ -70,7 +70,7 @@ func channel() *v1alpha1.ReleaseChannel {
 
 var commit = strings.Repeat("a", 40)
 
-// shared is a shared branch that the remote has, made at a second.
+// shared returns a shared branch of the remote with a creation time.
 func shared(name, branch string, second int64, change ...func(b *v1alpha1.Branch)) *v1alpha1.Branch {
 	b := &v1alpha1.Branch{
 		ObjectMeta: metav1.ObjectMeta{
@@ -89,20 +89,20 @@ func followed(b *v1alpha1.Branch) { b.Labels[v1alpha1.LabelRemote] = "true" }
 
 func staging(b *v1alpha1.Branch) { b.Spec.StagingEnvironmentEnabled = ptr.To(true) }
 
-func labelled(id string) func(*v1alpha1.Branch) {
+func withIDLabel(id string) func(*v1alpha1.Branch) {
 	return func(b *v1alpha1.Branch) { b.Labels[v1alpha1.LabelID] = id }
 }
 
-func reserved(id string) func(*v1alpha1.Branch) {
+func withEnvironmentID(id string) func(*v1alpha1.Branch) {
 	return func(b *v1alpha1.Branch) { b.Annotations[v1alpha1.AnnotationEnvironmentID] = id }
 }
 
-func numbered(id int64) func(*v1alpha1.Branch) {
+func withID(id int64) func(*v1alpha1.Branch) {
 	return func(b *v1alpha1.Branch) { b.Labels[v1alpha1.LabelID], b.Status.ID = fmt.Sprint(id), id }
 }
 
-// once reconciles a branch and returns it.
-func once(t *testing.T, api client.WithWatch, name string) *v1alpha1.Branch {
+// reconcileOnce reconciles a branch and returns it.
+func reconcileOnce(t *testing.T, api client.WithWatch, name string) *v1alpha1.Branch {
 	t.Helper()
 	k := kube.NewClient(api, api, "quoin-test")
 	r := New(k, events.NewFakeRecorder(10), clocktesting.NewFakePassiveClock(time.Now()), ids.New(k))
@@ -117,8 +117,8 @@ func once(t *testing.T, api client.WithWatch, name string) *v1alpha1.Branch {
 	return b
 }
 
-// said is what a branch says of itself.
-func said(b *v1alpha1.Branch) (reason, message string) {
+// readyCondition returns the status, reason and message of the Ready condition.
+func readyCondition(b *v1alpha1.Branch) (reason, message string) {
 	c := meta.FindStatusCondition(b.Status.Conditions, v1alpha1.ConditionReady)
 	if c == nil {
 		return "", ""
@@ -126,9 +126,9 @@ func said(b *v1alpha1.Branch) (reason, message string) {
 	return string(c.Status) + " " + c.Reason, c.Message
 }
 
-// TestTwins: one of several Branch objects for the same branch counts: the first one that
-// somebody declared, and before those that follow the remote.
-func TestTwins(t *testing.T) {
+// TestOneObjectPerBranch: of several Branch objects for the same branch, the oldest declared one
+// counts; declared objects come before those that follow the remote.
+func TestOneObjectPerBranch(t *testing.T) {
 	cases := map[string]struct {
 		other *v1alpha1.Branch
 		self  *v1alpha1.Branch
@@ -151,12 +151,12 @@ func TestTwins(t *testing.T) {
 			if tc.other != nil {
 				objs = append(objs, tc.other)
 			}
-			got, message := said(once(t, newAPI(t, objs...), "self"))
+			got, message := readyCondition(reconcileOnce(t, newAPI(t, objs...), "self"))
 			if got != tc.want {
 				t.Errorf("is %s: %s; want %s", got, message, tc.want)
 			}
 			if tc.want == "False NameTaken" && !strings.Contains(message, `is declared by Branch "other"`) {
-				t.Errorf("does not name the other one: %s", message)
+				t.Errorf("does not name the other object: %s", message)
 			}
 		})
 	}
@@ -167,9 +167,9 @@ func TestLocated(t *testing.T) {
 		return shared("self", "main", 1, func(b *v1alpha1.Branch) { b.Annotations[v1alpha1.AnnotationCommit] = commit })
 	}
 	cases := map[string]struct {
-		branch     *v1alpha1.Branch
-		change     func(d *v1alpha1.Deployment)
-		want, says string
+		branch        *v1alpha1.Branch
+		change        func(d *v1alpha1.Deployment)
+		want, message string
 	}{
 		"found":            {withCommit(commit), nil, "", ""},
 		"not in Git":       {withCommit(commit), func(d *v1alpha1.Deployment) { d.Spec.Model.Git = nil }, "False BranchNotFound", `deployment "sales" is not in Git`},
@@ -183,7 +183,7 @@ func TestLocated(t *testing.T) {
 			if tc.change != nil {
 				tc.change(d)
 			}
-			o := located(tc.branch, d)
+			o := checkRemote(tc.branch, d)
 			if o == nil {
 				if tc.want != "" {
 					t.Errorf("is found, want %s", tc.want)
@@ -191,36 +191,36 @@ func TestLocated(t *testing.T) {
 				return
 			}
 			reconciler.Summarise(tc.branch, *o)
-			got, message := said(tc.branch)
-			if got != tc.want || !strings.Contains(message, tc.says) {
-				t.Errorf("is %s: %s; want %s: …%s…", got, message, tc.want, tc.says)
+			got, message := readyCondition(tc.branch)
+			if got != tc.want || !strings.Contains(message, tc.message) {
+				t.Errorf("is %s: %s; want %s: …%s…", got, message, tc.want, tc.message)
 			}
 		})
 	}
 }
 
-// TestNumbers: a branch keeps its number and that of its environment, wherever they came
-// from, and no other object gets them.
-func TestNumbers(t *testing.T) {
+// TestIDsAreAllocatedOrKept: a branch keeps the valid IDs that it carries, and they are not
+// allocated again.
+func TestIDsAreAllocatedOrKept(t *testing.T) {
 	cases := map[string]struct {
 		self        *v1alpha1.Branch
 		id          int64
 		environment string
 		ledger      string
 	}{
-		"fresh":                        {shared("self", "main", 1, staging), 6, "6", "branches=6,environments=6"},
-		"without environment":          {shared("self", "main", 1), 6, "", "branches=6,environments=5"},
-		"restored":                     {shared("self", "main", 1, staging, labelled("9"), reserved("8")), 9, "8", "branches=9,environments=8"},
-		"numbers that are none":        {shared("self", "main", 1, staging, labelled("abc"), reserved("x y")), 6, "6", "branches=6,environments=6"},
-		"known ones cost nothing":      {shared("self", "main", 1, numbered(3)), 3, "", "branches=5,environments=5"},
-		"of an environment, long ago":  {shared("self", "main", 1, staging, numbered(3), reserved("4")), 3, "4", "branches=5,environments=5"},
-		"of an environment, came late": {shared("self", "main", 1, staging, numbered(3), reserved("40")), 3, "40", "branches=5,environments=40"},
+		"new":                  {shared("self", "main", 1, staging), 6, "6", "branches=6,environments=6"},
+		"without environment":  {shared("self", "main", 1), 6, "", "branches=6,environments=5"},
+		"restored":             {shared("self", "main", 1, staging, withIDLabel("9"), withEnvironmentID("8")), 9, "8", "branches=9,environments=8"},
+		"invalid":              {shared("self", "main", 1, staging, withIDLabel("abc"), withEnvironmentID("x y")), 6, "6", "branches=6,environments=6"},
+		"known":                {shared("self", "main", 1, withID(3)), 3, "", "branches=5,environments=5"},
+		"old environment ID":   {shared("self", "main", 1, staging, withID(3), withEnvironmentID("4")), 3, "4", "branches=5,environments=5"},
+		"later environment ID": {shared("self", "main", 1, staging, withID(3), withEnvironmentID("40")), 3, "40", "branches=5,environments=40"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			api := newAPI(t, tc.self, gitDeployment(), channel())
 			for range 2 {
-				b := once(t, api, "self")
+				b := reconcileOnce(t, api, "self")
 				if b.Status.ID != tc.id || b.Labels[v1alpha1.LabelID] != fmt.Sprint(tc.id) || b.Annotations[v1alpha1.AnnotationEnvironmentID] != tc.environment {
 					t.Errorf("status %d, label %q, environment %q; want %d and %q", b.Status.ID, b.Labels[v1alpha1.LabelID],
 						b.Annotations[v1alpha1.AnnotationEnvironmentID], tc.id, tc.environment)
@@ -231,22 +231,21 @@ func TestNumbers(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got := acct.Annotations[v1alpha1.AnnotationIssuedIDs]; got != tc.ledger {
-				t.Errorf("the ledger is %q, want %q", got, tc.ledger)
+				t.Errorf("issued IDs are %q, want %q", got, tc.ledger)
 			}
 		})
 	}
 }
 
-// TestCopiedNumbers: a branch made from the YAML of another one says so, instead of sharing
-// its numbers.
-func TestCopiedNumbers(t *testing.T) {
-	for name, copied := range map[string]func(*v1alpha1.Branch){"label": labelled("3"), "annotation": reserved("4")} {
+// TestCopiedIDsAreRejected: a branch made from the YAML of another one must not share its IDs.
+func TestCopiedIDsAreRejected(t *testing.T) {
+	for name, copied := range map[string]func(*v1alpha1.Branch){"label": withIDLabel("3"), "annotation": withEnvironmentID("4")} {
 		t.Run(name, func(t *testing.T) {
-			other := shared("other", "main", 1, numbered(3), reserved("4"))
-			b := once(t, newAPI(t, other, shared("self", "feature", 5, copied), gitDeployment()), "self")
-			got, message := said(b)
-			if got != "False InvalidSpec" || !strings.Contains(message, `holds a number of branch "other"; remove both`) || b.Status.ID != 0 {
-				t.Errorf("is %s: %s, with number %d", got, message, b.Status.ID)
+			other := shared("other", "main", 1, withID(3), withEnvironmentID("4"))
+			b := reconcileOnce(t, newAPI(t, other, shared("self", "feature", 5, copied), gitDeployment()), "self")
+			got, message := readyCondition(b)
+			if got != "False InvalidSpec" || !strings.Contains(message, `has an ID of branch "other"; remove both`) || b.Status.ID != 0 {
+				t.Errorf("is %s: %s, with ID %d", got, message, b.Status.ID)
 			}
 		})
 	}
@@ -254,7 +253,7 @@ func TestCopiedNumbers(t *testing.T) {
 
 func TestStagingEnvironment(t *testing.T) {
 	api := newAPI(t, shared("self", "main", 1, staging), gitDeployment(), channel())
-	b := once(t, api, "self")
+	b := reconcileOnce(t, api, "self")
 	env := &v1alpha1.Environment{}
 	if err := api.Get(t.Context(), client.ObjectKey{Namespace: "acme", Name: StagingName(b)}, env); err != nil {
 		t.Fatal(err)
@@ -270,25 +269,25 @@ func TestStagingEnvironment(t *testing.T) {
 		t.Errorf("status.environment %q, owners %v", b.Status.Environment, env.OwnerReferences)
 	}
 
-	t.Run("of somebody else is left alone", func(t *testing.T) {
-		theirs := &v1alpha1.Environment{ObjectMeta: metav1.ObjectMeta{Namespace: "acme", Name: StagingName(b)}}
-		api := newAPI(t, shared("self", "main", 1), gitDeployment(), theirs)
-		once(t, api, "self")
-		if err := api.Get(t.Context(), client.ObjectKeyFromObject(theirs), theirs); err != nil {
+	t.Run("of another owner is kept", func(t *testing.T) {
+		foreign := &v1alpha1.Environment{ObjectMeta: metav1.ObjectMeta{Namespace: "acme", Name: StagingName(b)}}
+		api := newAPI(t, shared("self", "main", 1), gitDeployment(), foreign)
+		reconcileOnce(t, api, "self")
+		if err := api.Get(t.Context(), client.ObjectKeyFromObject(foreign), foreign); err != nil {
 			t.Error(err)
 		}
 	})
 }
 
-// onDemand is a deployment whose branches of some roles have environments that sleep.
+// onDemand returns a deployment with on-demand environments for branches of some roles.
 func onDemand(idle *int32, roles ...v1alpha1.OnDemandRole) *v1alpha1.Deployment {
 	d := gitDeployment()
 	d.Spec.OnDemand = &v1alpha1.OnDemand{Roles: roles, IdleSeconds: idle}
 	return d
 }
 
-// TestServedBy: which environment a branch has, and whether that one sleeps.
-func TestServedBy(t *testing.T) {
+// TestServingOf: which environment a branch has, and when it sleeps.
+func TestServingOf(t *testing.T) {
 	role := func(r v1alpha1.BranchRole) func(*v1alpha1.Branch) {
 		return func(b *v1alpha1.Branch) { b.Spec.Role = r }
 	}
@@ -297,29 +296,29 @@ func TestServedBy(t *testing.T) {
 	cases := map[string]struct {
 		deployment *v1alpha1.Deployment
 		branch     *v1alpha1.Branch
-		want       *served
+		want       *serving
 	}{
-		"nothing is asked for":       {gitDeployment(), shared("b", "b", 1), nil},
-		"switched on":                {gitDeployment(), shared("b", "b", 1, staging), &served{as: staged}},
-		"switched on, and on demand": {both, shared("b", "b", 1, staging), &served{as: staged}},
-		"shared":                     {both, shared("b", "b", 1), &served{staged, ptr.To[int32](1800)}},
-		"shared, other time":         {onDemand(ptr.To[int32](600), "shared"), shared("b", "b", 1), &served{staged, ptr.To[int32](600)}},
-		"shared, not its role":       {onDemand(nil, "personal"), shared("b", "b", 1), nil},
-		"personal":                   {both, shared("b", "b", 1, role(v1alpha1.BranchPersonal)), &served{dev, ptr.To[int32](1800)}},
-		"personal, not its role":     {onDemand(nil, "shared"), shared("b", "b", 1, role(v1alpha1.BranchPersonal)), nil},
-		"production":                 {both, shared("b", "b", 1, role(v1alpha1.BranchProduction)), nil},
+		"default":                {gitDeployment(), shared("b", "b", 1), nil},
+		"enabled":                {gitDeployment(), shared("b", "b", 1, staging), &serving{kind: staged}},
+		"enabled, and on demand": {both, shared("b", "b", 1, staging), &serving{kind: staged}},
+		"shared":                 {both, shared("b", "b", 1), &serving{staged, ptr.To[int32](1800)}},
+		"shared, other time":     {onDemand(ptr.To[int32](600), "shared"), shared("b", "b", 1), &serving{staged, ptr.To[int32](600)}},
+		"shared, not its role":   {onDemand(nil, "personal"), shared("b", "b", 1), nil},
+		"personal":               {both, shared("b", "b", 1, role(v1alpha1.BranchPersonal)), &serving{dev, ptr.To[int32](1800)}},
+		"personal, not its role": {onDemand(nil, "shared"), shared("b", "b", 1, role(v1alpha1.BranchPersonal)), nil},
+		"production":             {both, shared("b", "b", 1, role(v1alpha1.BranchProduction)), nil},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(tc.want, servedBy(tc.branch, tc.deployment), cmp.AllowUnexported(served{})); diff != "" {
+			if diff := cmp.Diff(tc.want, servingOf(tc.branch, tc.deployment), cmp.AllowUnexported(serving{})); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
 	}
 }
 
-// TestRoleChanges: a branch of another role has another environment, and the one of before goes.
-func TestRoleChanges(t *testing.T) {
+// TestChangedRoleReplacesTheEnvironment with one of another type.
+func TestChangedRoleReplacesTheEnvironment(t *testing.T) {
 	api := newAPI(t, shared("self", "dev-ada", 1), onDemand(nil, "shared", "personal"), channel())
 	environments := func() (kinds []v1alpha1.EnvironmentType) {
 		list := &v1alpha1.EnvironmentList{}
@@ -331,8 +330,8 @@ func TestRoleChanges(t *testing.T) {
 		}
 		return kinds
 	}
-	b := once(t, api, "self")
-	number := b.Annotations[v1alpha1.AnnotationEnvironmentID]
+	b := reconcileOnce(t, api, "self")
+	id := b.Annotations[v1alpha1.AnnotationEnvironmentID]
 	if got := environments(); !slices.Equal(got, []v1alpha1.EnvironmentType{v1alpha1.EnvironmentStaging}) || b.Status.Environment != StagingName(b) {
 		t.Errorf("environments %v, status %q", got, b.Status.Environment)
 	}
@@ -340,10 +339,10 @@ func TestRoleChanges(t *testing.T) {
 	if err := api.Update(t.Context(), b); err != nil {
 		t.Fatal(err)
 	}
-	b = once(t, api, "self")
+	b = reconcileOnce(t, api, "self")
 	if got := environments(); !slices.Equal(got, []v1alpha1.EnvironmentType{v1alpha1.EnvironmentDevelopment}) ||
-		!strings.HasPrefix(b.Status.Environment, "sales-dev-") || b.Annotations[v1alpha1.AnnotationEnvironmentID] != number {
-		t.Errorf("environments %v, status %q, number %q (was %q)", got, b.Status.Environment, b.Annotations[v1alpha1.AnnotationEnvironmentID], number)
+		!strings.HasPrefix(b.Status.Environment, "sales-dev-") || b.Annotations[v1alpha1.AnnotationEnvironmentID] != id {
+		t.Errorf("environments %v, status %q, ID %q (was %q)", got, b.Status.Environment, b.Annotations[v1alpha1.AnnotationEnvironmentID], id)
 	}
 	d := gitDeployment()
 	if err := api.Get(t.Context(), client.ObjectKeyFromObject(d), d); err != nil {
@@ -353,21 +352,21 @@ func TestRoleChanges(t *testing.T) {
 	if err := api.Update(t.Context(), d); err != nil {
 		t.Fatal(err)
 	}
-	if b = once(t, api, "self"); len(environments()) != 0 || b.Status.Environment != "" {
+	if b = reconcileOnce(t, api, "self"); len(environments()) != 0 || b.Status.Environment != "" {
 		t.Errorf("environments %v, status %q", environments(), b.Status.Environment)
 	}
 }
 
-// TestWithoutStaging: what keeps a branch from having an environment, and what it says then.
-func TestWithoutStaging(t *testing.T) {
+// TestBranchWithoutEnvironment: the conditions of branches that have none.
+func TestBranchWithoutEnvironment(t *testing.T) {
 	empty := channel()
 	empty.Status.Versions = nil
 	cases := map[string]struct {
-		objs       []client.Object
-		self       *v1alpha1.Branch
-		want, says string
+		objs          []client.Object
+		self          *v1alpha1.Branch
+		want, message string
 	}{
-		"switched off":  {[]client.Object{gitDeployment(), channel()}, shared("self", "main", 1), "True Succeeded", "follows the remote"},
+		"disabled":      {[]client.Object{gitDeployment(), channel()}, shared("self", "main", 1), "True Succeeded", "follows the remote"},
 		"personal":      {[]client.Object{gitDeployment(), channel()}, shared("self", "main", 1, staging, func(b *v1alpha1.Branch) { b.Spec.Role = v1alpha1.BranchPersonal }), "True Succeeded", "follows the remote"},
 		"no deployment": {nil, shared("self", "main", 1, staging), "False DeploymentNotFound", `spec.deploymentRef: deployment "sales" does not exist`},
 		"no channel":    {[]client.Object{gitDeployment()}, shared("self", "main", 1, staging), "False ReleaseChannelNotFound", `"stable"`},
@@ -376,17 +375,18 @@ func TestWithoutStaging(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			b := once(t, newAPI(t, append(tc.objs, tc.self)...), "self")
-			got, message := said(b)
-			if got != tc.want || !strings.Contains(message, tc.says) || b.Status.Environment != "" {
-				t.Errorf("is %s: %s, with environment %q; want %s: …%s…", got, message, b.Status.Environment, tc.want, tc.says)
+			b := reconcileOnce(t, newAPI(t, append(tc.objs, tc.self)...), "self")
+			got, message := readyCondition(b)
+			if got != tc.want || !strings.Contains(message, tc.message) || b.Status.Environment != "" {
+				t.Errorf("is %s: %s, with environment %q; want %s: …%s…", got, message, b.Status.Environment, tc.want, tc.message)
 			}
 		})
 	}
 }
 
-// TestReady: a branch says what its environment says, as far as it speaks of its newest spec.
-func TestReady(t *testing.T) {
+// TestOutcomeOfEnvironment: the branch reports the conditions of the environment that are about
+// its current spec.
+func TestOutcomeOfEnvironment(t *testing.T) {
 	env := func(generation, observed int64, o reconciler.Outcome) *v1alpha1.Environment {
 		e := &v1alpha1.Environment{ObjectMeta: metav1.ObjectMeta{Generation: observed}}
 		reconciler.Summarise(e, o)
@@ -395,33 +395,33 @@ func TestReady(t *testing.T) {
 	}
 	stalled := reconciler.Stalled("A", "spec.x: must be y")
 	cases := map[string]struct {
-		env        *v1alpha1.Environment
-		want, says string
+		env           *v1alpha1.Environment
+		want, message string
 	}{
-		"new":                {&v1alpha1.Environment{ObjectMeta: metav1.ObjectMeta{Generation: 1}}, "Unknown Progressing", "brought up"},
-		"ready":              {env(2, 2, reconciler.Done("x")), "True Succeeded", "is active"},
-		"ready before":       {env(2, 1, reconciler.Done("x")), "Unknown Progressing", "brought up"},
-		"stalled":            {env(2, 2, stalled), "False A", "spec.x: must be y"},
-		"stalled before":     {env(2, 1, stalled), "Unknown Progressing", "brought up"},
-		"rolling out":        {env(2, 2, reconciler.Progressing("B", "x")), "Unknown Progressing", "brought up"},
-		"failing is no end":  {env(2, 2, reconciler.Failing("C", "x", 1)), "Unknown Progressing", "brought up"},
-		"asleep is in order": {env(2, 2, reconciler.Done("x").WithReason(v1alpha1.ReasonAsleep)), "True Asleep", "is asleep"},
+		"new":            {&v1alpha1.Environment{ObjectMeta: metav1.ObjectMeta{Generation: 1}}, "Unknown Progressing", "starting"},
+		"ready":          {env(2, 2, reconciler.Done("x")), "True Succeeded", "is active"},
+		"ready before":   {env(2, 1, reconciler.Done("x")), "Unknown Progressing", "starting"},
+		"stalled":        {env(2, 2, stalled), "False A", "spec.x: must be y"},
+		"stalled before": {env(2, 1, stalled), "Unknown Progressing", "starting"},
+		"rolling out":    {env(2, 2, reconciler.Progressing("B", "x")), "Unknown Progressing", "starting"},
+		"failing":        {env(2, 2, reconciler.Failing("C", "x", 1)), "Unknown Progressing", "starting"},
+		"asleep":         {env(2, 2, reconciler.Done("x").WithReason(v1alpha1.ReasonAsleep)), "True Asleep", "is asleep"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			b := shared("self", "main", 1)
-			reconciler.Summarise(b, ready(tc.env))
-			if got, message := said(b); got != tc.want || !strings.Contains(message, tc.says) {
-				t.Errorf("is %s: %s; want %s: …%s…", got, message, tc.want, tc.says)
+			reconciler.Summarise(b, outcomeOf(tc.env))
+			if got, message := readyCondition(b); got != tc.want || !strings.Contains(message, tc.message) {
+				t.Errorf("is %s: %s; want %s: …%s…", got, message, tc.want, tc.message)
 			}
 		})
 	}
 }
 
-// TestStagingName: of any branch of any deployment, a name that an Environment may have.
-func TestStagingName(t *testing.T) {
+// TestStagingNameIsValidAndUnique for any branch of any deployment.
+func TestStagingNameIsValidAndUnique(t *testing.T) {
 	order := rand.New(rand.NewPCG(1, 2))
-	seen := map[string]string{}
+	names := map[string]string{}
 	for i := range 500 {
 		deployment := "d" + strings.Repeat("x", order.IntN(32))
 		b := shared(fmt.Sprintf("%s%d.b", strings.Repeat("y", order.IntN(200)), i), "main", 1)
@@ -430,12 +430,12 @@ func TestStagingName(t *testing.T) {
 		if problems := validation.IsDNS1123Label(name); len(problems) > 0 || len(name) > 50 {
 			t.Errorf("%q (%d): %v", name, len(name), problems)
 		}
-		if other, twice := seen[name]; twice {
+		if other, exists := names[name]; exists {
 			t.Errorf("%s and %s have the same environment", other, b.Name)
 		}
-		seen[name] = b.Name
+		names[name] = b.Name
 		if name != StagingName(b) {
-			t.Error("the name differs from time to time")
+			t.Error("the name is not deterministic")
 		}
 	}
 }
@@ -444,25 +444,25 @@ func TestPredicates(t *testing.T) {
 	before, after := channel(), channel()
 	after.Status.Versions = nil
 	if headChanged.Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after}) {
-		t.Error("an older version of a channel went: its head did not change")
+		t.Error("selected without a change of the head")
 	}
 	after.Status.LatestVersion = "1.2.4"
 	if !headChanged.Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after}) {
-		t.Error("a new head is not seen")
+		t.Error("a new head is not selected")
 	}
-	was, is := shared("self", "main", 1), shared("self", "main", 1)
-	is.Status.LastHash = "x"
-	if specOrCommit.Update(event.UpdateEvent{ObjectOld: was, ObjectNew: is}) {
-		t.Error("the status wakes the branch")
+	was, changed := shared("self", "main", 1), shared("self", "main", 1)
+	changed.Status.LastHash = "x"
+	if specOrCommit.Update(event.UpdateEvent{ObjectOld: was, ObjectNew: changed}) {
+		t.Error("a change of the status is selected")
 	}
-	is.Annotations[v1alpha1.AnnotationCommit] = "b"
-	if !specOrCommit.Update(event.UpdateEvent{ObjectOld: was, ObjectNew: is}) {
-		t.Error("a new commit is not seen")
+	changed.Annotations[v1alpha1.AnnotationCommit] = "b"
+	if !specOrCommit.Update(event.UpdateEvent{ObjectOld: was, ObjectNew: changed}) {
+		t.Error("a new commit is not selected")
 	}
 }
 
-// TestWhomAChangeConcerns: the branches that a change of another object may concern, and no others.
-func TestWhomAChangeConcerns(t *testing.T) {
+// TestWatchesEnqueueAffectedBranches and no others.
+func TestWatchesEnqueueAffectedBranches(t *testing.T) {
 	asleep := shared("asleep", "a", 1)
 	reconciler.Summarise(asleep, reconciler.Done("x"))
 	active := shared("active", "b", 1, func(b *v1alpha1.Branch) { b.Status.Environment = "sales-stg-1" })
@@ -477,7 +477,7 @@ func TestWhomAChangeConcerns(t *testing.T) {
 	}{
 		"deployment": {ofDeployment(api)(t.Context(), gitDeployment()), []string{"active", "asleep", "waiting"}},
 		"channel":    {ofChannel(api)(t.Context(), channel()), []string{"active", "waiting"}},
-		"twin":       {twins(api)(t.Context(), active), []string{"waiting"}},
+		"duplicate":  {duplicates(api)(t.Context(), active), []string{"waiting"}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -486,7 +486,7 @@ func TestWhomAChangeConcerns(t *testing.T) {
 				got = append(got, r.Name)
 			}
 			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("reconciled (-want +got):\n%s", diff)
+				t.Errorf("enqueued (-want +got):\n%s", diff)
 			}
 		})
 	}

@@ -20,27 +20,27 @@ import (
 	"github.com/quoin-dev/quoin/internal/reconciler"
 )
 
-// defaultIdleSeconds is how long an environment that is woken by use stays awake without any,
-// when the deployment does not say.
+// defaultIdleSeconds applies when spec.onDemand.idleSeconds of the deployment is not set.
 const defaultIdleSeconds = 1800
 
-// served is how a branch is served.
-type served struct {
-	as v1alpha1.EnvironmentType
-	// idleSeconds after which the environment sleeps; nil for one that is always awake.
+// serving is how a branch is served.
+type serving struct {
+	kind v1alpha1.EnvironmentType
+	// idleSeconds is the time without use after which the environment sleeps; nil if it never does.
 	idleSeconds *int32
 }
 
-// servedBy says which environment a branch has; nil for none. Production is the deployment's.
-func servedBy(b *v1alpha1.Branch, d *v1alpha1.Deployment) *served {
-	as := v1alpha1.EnvironmentStaging
+// servingOf returns the environment that a branch has; nil for none. The production environment
+// belongs to the Deployment controller.
+func servingOf(b *v1alpha1.Branch, d *v1alpha1.Deployment) *serving {
+	kind := v1alpha1.EnvironmentStaging
 	switch b.Spec.Role {
 	case v1alpha1.BranchShared:
 		if ptr.Deref(b.Spec.StagingEnvironmentEnabled, false) {
-			return &served{as: as}
+			return &serving{kind: kind}
 		}
 	case v1alpha1.BranchPersonal:
-		as = v1alpha1.EnvironmentDevelopment
+		kind = v1alpha1.EnvironmentDevelopment
 	case v1alpha1.BranchProduction:
 		return nil
 	}
@@ -48,16 +48,16 @@ func servedBy(b *v1alpha1.Branch, d *v1alpha1.Deployment) *served {
 	if onDemand == nil || !slices.Contains(onDemand.Roles, v1alpha1.OnDemandRole(b.Spec.Role)) {
 		return nil
 	}
-	return &served{as: as, idleSeconds: ptr.To(ptr.Deref(onDemand.IdleSeconds, defaultIdleSeconds))}
+	return &serving{kind: kind, idleSeconds: ptr.To(ptr.Deref(onDemand.IdleSeconds, defaultIdleSeconds))}
 }
 
-// serve makes the branch's environment run the newest version of the channel.
-func (r *branchReconciler) serve(ctx context.Context, s *scope, d *v1alpha1.Deployment, account string, how served) reconciler.Outcome {
+// serve applies the branch's environment with the newest version of the channel.
+func (r *branchReconciler) serve(ctx context.Context, s *scope, d *v1alpha1.Deployment, account string, want serving) reconciler.Outcome {
 	b := s.Object
-	// The type of an environment cannot be changed: with the role of the branch it is another one.
+	// The type of an environment is immutable: another role of the branch needs another environment.
 	for _, other := range []v1alpha1.EnvironmentType{v1alpha1.EnvironmentStaging, v1alpha1.EnvironmentDevelopment} {
-		if other != how.as {
-			if err := r.remove(ctx, s, other); err != nil {
+		if other != want.kind {
+			if err := r.deleteEnvironment(ctx, s, other); err != nil {
 				return reconciler.Failed(err)
 			}
 		}
@@ -75,12 +75,12 @@ func (r *branchReconciler) serve(ctx context.Context, s *scope, d *v1alpha1.Depl
 	if !ok {
 		return reconciler.Stalled(v1alpha1.ReasonChannelEmpty, fmt.Sprintf("release channel %q has no version yet", channel.Name))
 	}
-	if err := r.reserve(ctx, s, account); err != nil {
+	if err := r.allocateEnvironmentID(ctx, s, account); err != nil {
 		return reconciler.Failed(err)
 	}
 	env := &v1alpha1.Environment{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: b.Namespace, Name: environmentName(b, how.as),
+			Namespace: b.Namespace, Name: environmentName(b, want.kind),
 			Labels: map[string]string{
 				v1alpha1.LabelID:         b.Annotations[v1alpha1.AnnotationEnvironmentID],
 				v1alpha1.LabelDeployment: d.Name,
@@ -89,13 +89,13 @@ func (r *branchReconciler) serve(ctx context.Context, s *scope, d *v1alpha1.Depl
 		},
 		Spec: v1alpha1.EnvironmentSpec{
 			DeploymentRef:        b.Spec.DeploymentRef,
-			Type:                 how.as,
+			Type:                 want.kind,
 			BranchRef:            &v1alpha1.LocalReference{Name: b.Name},
 			DeploymentGeneration: d.Generation,
 			Version:              head.Version.String(),
 			Image:                head.Pinned(),
 			ModelCommit:          b.Status.LastHash,
-			IdleSeconds:          how.idleSeconds,
+			IdleSeconds:          want.idleSeconds,
 		},
 	}
 	if err := controllerutil.SetControllerReference(b, env, s.Scheme()); err != nil {
@@ -106,13 +106,13 @@ func (r *branchReconciler) serve(ctx context.Context, s *scope, d *v1alpha1.Depl
 		return reconciler.Failed(err)
 	}
 	b.Status.Environment = env.Name
-	return ready(live)
+	return outcomeOf(live)
 }
 
-// reserve gives the branch's environment its number. It is kept on the branch, so that the
-// environment has the same number when it is switched off and on again. One that is there
-// already, as after a restore, is not given out again.
-func (r *branchReconciler) reserve(ctx context.Context, s *scope, account string) error {
+// allocateEnvironmentID allocates the ID of the branch's environment. It is stored on the branch,
+// so that an environment that is disabled and enabled again has the same ID. An existing ID,
+// for example after a restore, is kept and never allocated again.
+func (r *branchReconciler) allocateEnvironmentID(ctx context.Context, s *scope, account string) error {
 	carried := s.Object.Annotations[v1alpha1.AnnotationEnvironmentID]
 	if _, ok := ids.Parse(carried); ok && s.Object.Status.Environment != "" {
 		return nil
@@ -127,18 +127,18 @@ func (r *branchReconciler) reserve(ctx context.Context, s *scope, account string
 	})
 }
 
-// without removes the branch's environments, if there are any, and ends with the outcome.
-func (r *branchReconciler) without(ctx context.Context, s *scope, o reconciler.Outcome) reconciler.Outcome {
+// deleteEnvironments deletes the branch's environments, if any, and returns the outcome.
+func (r *branchReconciler) deleteEnvironments(ctx context.Context, s *scope, o reconciler.Outcome) reconciler.Outcome {
 	for _, kind := range []v1alpha1.EnvironmentType{v1alpha1.EnvironmentStaging, v1alpha1.EnvironmentDevelopment} {
-		if err := r.remove(ctx, s, kind); err != nil {
+		if err := r.deleteEnvironment(ctx, s, kind); err != nil {
 			return reconciler.Failed(err)
 		}
 	}
 	return o
 }
 
-// remove removes the branch's environment of a type, if there is one.
-func (r *branchReconciler) remove(ctx context.Context, s *scope, kind v1alpha1.EnvironmentType) error {
+// deleteEnvironment deletes the branch's environment of a type, if any.
+func (r *branchReconciler) deleteEnvironment(ctx context.Context, s *scope, kind v1alpha1.EnvironmentType) error {
 	b := s.Object
 	env := &v1alpha1.Environment{}
 	err := s.Get(ctx, client.ObjectKey{Namespace: b.Namespace, Name: environmentName(b, kind)}, env)
@@ -150,7 +150,7 @@ func (r *branchReconciler) remove(ctx context.Context, s *scope, kind v1alpha1.E
 		return nil
 	default:
 		if err := s.Delete(ctx, env, client.Preconditions{UID: &env.UID}); client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("remove environment %q: %w", env.Name, err)
+			return fmt.Errorf("delete environment %q: %w", env.Name, err)
 		}
 	}
 	if b.Status.Environment == environmentName(b, kind) {
@@ -159,7 +159,7 @@ func (r *branchReconciler) remove(ctx context.Context, s *scope, kind v1alpha1.E
 	return nil
 }
 
-// StagingName is the name of a branch's staging Environment.
+// StagingName returns the name of a branch's staging Environment.
 func StagingName(b *v1alpha1.Branch) string { return environmentName(b, v1alpha1.EnvironmentStaging) }
 
 func environmentName(b *v1alpha1.Branch, kind v1alpha1.EnvironmentType) string {

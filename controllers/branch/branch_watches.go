@@ -18,7 +18,7 @@ import (
 	"github.com/quoin-dev/quoin/controllers/requests"
 )
 
-// IndexDeployment is the field by which the branches of a deployment are found.
+// IndexDeployment is the indexed field of branches that names their deployment.
 const IndexDeployment = "spec.deploymentRef.name"
 
 // +kubebuilder:rbac:groups=platform.quoin.dev,resources=branches,verbs=get;list;patch;watch
@@ -33,34 +33,34 @@ func SetupWithManager(mgr ctrl.Manager, r reconcile.Reconciler, opts controller.
 		Named("branch").
 		For(&v1alpha1.Branch{}, builder.WithPredicates(specOrCommit)).
 		Owns(&v1alpha1.Environment{}).
-		Watches(&v1alpha1.Branch{}, handler.EnqueueRequestsFromMapFunc(twins(c)), predicates.Existence()).
+		Watches(&v1alpha1.Branch{}, handler.EnqueueRequestsFromMapFunc(duplicates(c)), predicates.Existence()).
 		Watches(&v1alpha1.Deployment{}, handler.EnqueueRequestsFromMapFunc(ofDeployment(c)), predicates.Spec()).
 		Watches(&v1alpha1.ReleaseChannel{}, handler.EnqueueRequestsFromMapFunc(ofChannel(c)), builder.WithPredicates(headChanged)).
 		WithOptions(opts).
 		Complete(r)
 }
 
-// specOrCommit lets through what a user changed and what the remote did.
+// specOrCommit selects changes by users and of the commit.
 var specOrCommit = predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, predicate.LabelChangedPredicate{})
 
 var headChanged = predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
-		was, ok := e.ObjectOld.(*v1alpha1.ReleaseChannel)
-		is, ok2 := e.ObjectNew.(*v1alpha1.ReleaseChannel)
-		return ok && ok2 && was.Status.LatestVersion != is.Status.LatestVersion
+		before, ok := e.ObjectOld.(*v1alpha1.ReleaseChannel)
+		after, ok2 := e.ObjectNew.(*v1alpha1.ReleaseChannel)
+		return ok && ok2 && before.Status.LatestVersion != after.Status.LatestVersion
 	},
 }
 
-// twins maps a branch that came or went to those of the same name that gave way to it.
-func twins(c client.Reader) handler.MapFunc {
+// duplicates maps a created or deleted branch to the other objects for the same branch.
+func duplicates(c client.Reader) handler.MapFunc {
 	return func(ctx context.Context, obj client.Object) []reconcile.Request {
-		gone, ok := obj.(*v1alpha1.Branch)
+		changed, ok := obj.(*v1alpha1.Branch)
 		if !ok {
 			return nil
 		}
 		return requests.For(ctx, c, &v1alpha1.BranchList{}, func(b *v1alpha1.Branch) bool {
-			return b.Spec.Name == gone.Spec.Name && b.Name != gone.Name
-		}, client.InNamespace(gone.Namespace), client.MatchingFields{IndexDeployment: gone.Spec.DeploymentRef.Name})
+			return b.Spec.Name == changed.Spec.Name && b.Name != changed.Name
+		}, client.InNamespace(changed.Namespace), client.MatchingFields{IndexDeployment: changed.Spec.DeploymentRef.Name})
 	}
 }
 
@@ -71,8 +71,8 @@ func ofDeployment(c client.Reader) handler.MapFunc {
 	}
 }
 
-// ofChannel maps a channel whose newest version changed to the branches with a staging
-// environment: those run the newest. Whose channel it is, the branch finds out itself.
+// ofChannel maps a channel whose newest version changed to all branches that have an environment
+// or are not ready. Their reconciliation finds out whether they follow the channel.
 func ofChannel(c client.Reader) handler.MapFunc {
 	return func(ctx context.Context, _ client.Object) []reconcile.Request {
 		return requests.For(ctx, c, &v1alpha1.BranchList{}, func(b *v1alpha1.Branch) bool {

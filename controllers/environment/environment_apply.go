@@ -21,7 +21,7 @@ import (
 	"github.com/quoin-dev/quoin/internal/kube"
 )
 
-// childKind is a kind that an environment consists of.
+// childKind is a kind of the objects that an environment consists of.
 type childKind struct {
 	object client.Object
 	list   client.ObjectList
@@ -38,12 +38,12 @@ func childKinds() []childKind {
 	}
 }
 
-// credentials makes sure that the environment's secrets are there.
+// credentials ensures that the environment's secrets exist.
 func (r *environmentReconciler) credentials(ctx context.Context, s *scope, in engine.Inputs) error {
-	env, made := s.Object, false
-	r.memories.change(env, func(known *memory) { made = known.secrets })
-	if env.Status.CredentialsSecret == "" && !made {
-		if err := r.makeCredentials(ctx, s, in); err != nil {
+	env, created := s.Object, false
+	r.states.update(env, func(state *rolloutState) { created = state.secretsCreated })
+	if env.Status.CredentialsSecret == "" && !created {
+		if err := r.createCredentials(ctx, s, in); err != nil {
 			return err
 		}
 	}
@@ -51,9 +51,8 @@ func (r *environmentReconciler) credentials(ctx context.Context, s *scope, in en
 	return nil
 }
 
-// makeCredentials makes the environment's secrets. They are only ever created: what is there
-// is kept, and never read.
-func (r *environmentReconciler) makeCredentials(ctx context.Context, s *scope, in engine.Inputs) error {
+// createCredentials creates the environment's secrets. Existing secrets are kept and never read.
+func (r *environmentReconciler) createCredentials(ctx context.Context, s *scope, in engine.Inputs) error {
 	secrets, err := engine.NewCredentials(in, rand.Reader)
 	if err != nil {
 		return err
@@ -66,17 +65,17 @@ func (r *environmentReconciler) makeCredentials(ctx context.Context, s *scope, i
 			return fmt.Errorf("create secret %q: %w", secret.Name, err)
 		}
 	}
-	r.memories.change(s.Object, func(known *memory) { known.secrets = true })
+	r.states.update(s.Object, func(state *rolloutState) { state.secretsCreated = true })
 	return nil
 }
 
-// apply brings the environment's objects in line and removes those that it no longer has.
-// It returns the workloads as they are.
+// apply applies the environment's objects and deletes those that are no longer part of it. It
+// returns the current workloads.
 func (r *environmentReconciler) apply(ctx context.Context, s *scope, in engine.Inputs) ([]client.Object, error) {
 	var workloads []client.Object
-	wanted := map[string]bool{}
+	rendered := map[string]bool{}
 	for _, desired := range engine.Render(in) {
-		wanted[identity(desired)] = true
+		rendered[identity(desired)] = true
 		if err := controllerutil.SetControllerReference(s.Object, desired, s.Scheme()); err != nil {
 			return nil, err
 		}
@@ -92,12 +91,12 @@ func (r *environmentReconciler) apply(ctx context.Context, s *scope, in engine.I
 			workloads = append(workloads, live)
 		}
 	}
-	return workloads, r.prune(ctx, s, wanted)
+	return workloads, r.prune(ctx, s, rendered)
 }
 
-// keepTemplate leaves the pod template of a workload as it is when it was rendered from the
-// same inputs by another revision of the renderer: a new release of Quoin restarts nothing.
-// The new rendering takes effect with the next change of the inputs.
+// keepTemplate keeps the pod template of a workload that another revision of the renderer has
+// rendered from the same inputs, so that a new release of Quoin restarts no pods. The new
+// rendering takes effect with the next change of the inputs.
 func keepTemplate(ctx context.Context, s *scope, desired client.Object) error {
 	live, _ := desired.DeepCopyObject().(client.Object)
 	switch desired.(type) {
@@ -127,20 +126,20 @@ func keepTemplate(ctx context.Context, s *scope, desired client.Object) error {
 	return nil
 }
 
-// prune removes objects of the environment that are no longer part of it.
-func (r *environmentReconciler) prune(ctx context.Context, s *scope, wanted map[string]bool) error {
-	var own client.ListOption = client.MatchingLabels{v1alpha1.LabelEnvironment: s.Object.Name}
+// prune deletes objects of the environment that are no longer part of it.
+func (r *environmentReconciler) prune(ctx context.Context, s *scope, rendered map[string]bool) error {
+	var byEnvironment client.ListOption = client.MatchingLabels{v1alpha1.LabelEnvironment: s.Object.Name}
 	if r.Indexed {
-		own = client.MatchingFields{indexEnvironment: s.Object.Name}
+		byEnvironment = client.MatchingFields{indexEnvironment: s.Object.Name}
 	}
 	for _, kind := range childKinds() {
-		err := s.List(ctx, kind.list, client.InNamespace(s.Object.Namespace), own, client.UnsafeDisableDeepCopy)
+		err := s.List(ctx, kind.list, client.InNamespace(s.Object.Namespace), byEnvironment, client.UnsafeDisableDeepCopy)
 		if err != nil {
 			return fmt.Errorf("list objects of the environment: %w", err)
 		}
 		err = meta.EachListItem(kind.list, func(item runtime.Object) error {
 			child, ok := item.(client.Object)
-			if !ok || wanted[identity(child)] || !metav1.IsControlledBy(child, s.Object) || !child.GetDeletionTimestamp().IsZero() {
+			if !ok || rendered[identity(child)] || !metav1.IsControlledBy(child, s.Object) || !child.GetDeletionTimestamp().IsZero() {
 				return nil
 			}
 			uid := child.GetUID()
@@ -154,5 +153,5 @@ func (r *environmentReconciler) prune(ctx context.Context, s *scope, wanted map[
 	return nil
 }
 
-// identity names an object by its Go type, because what is read from the cache has no kind.
+// identity identifies an object by its Go type, because objects of the cache have no kind.
 func identity(obj client.Object) string { return fmt.Sprintf("%T/%s", obj, obj.GetName()) }

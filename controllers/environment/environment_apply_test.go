@@ -27,8 +27,8 @@ import (
 	"github.com/quoin-dev/quoin/internal/kube"
 )
 
-// house is an environment on a real API server.
-type house struct {
+// fixture is an environment on a real Kubernetes API server.
+type fixture struct {
 	t          *testing.T
 	api        client.WithWatch
 	r          *environmentReconciler
@@ -36,17 +36,17 @@ type house struct {
 	deployment *v1alpha1.Deployment
 	env        *v1alpha1.Environment
 	options    engine.Options
-	// written are the objects that were written or deleted since the last look.
+	// written are the objects that the last apply wrote or deleted.
 	written []string
 }
 
-// newHouse is a large environment, which has every kind of object: two store workers and
-// three API pods.
-func newHouse(t *testing.T) *house {
+// newFixture creates a dedicated environment, which has every kind of object: two store workers
+// and three API pods.
+func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	api, namespace := apitest.Direct(t)
 	ref := v1alpha1.LocalReference{Name: "sales"}
-	h := &house{
+	f := &fixture{
 		t: t, api: api, r: &environmentReconciler{},
 		account: &v1alpha1.Account{
 			ObjectMeta: metav1.ObjectMeta{Name: namespace},
@@ -70,18 +70,18 @@ func newHouse(t *testing.T) *house {
 		},
 		options: engine.Options{QuoinImage: "quoin:v1", GatewayNamespace: "quoin-system"},
 	}
-	if err := api.Create(t.Context(), h.env); err != nil {
+	if err := api.Create(t.Context(), f.env); err != nil {
 		t.Fatal(err)
 	}
-	return h
+	return f
 }
 
-// apply applies the environment as a fresh controller does, and returns what that wrote.
-func (h *house) apply() []string {
-	h.t.Helper()
-	h.written = nil
-	note := func(verb string, kind string, obj string) { h.written = append(h.written, verb+" "+kind+" "+obj) }
-	c := interceptor.NewClient(h.api, interceptor.Funcs{
+// apply applies the environment as a restarted controller does, and returns the writes.
+func (f *fixture) apply() []string {
+	f.t.Helper()
+	f.written = nil
+	note := func(verb string, kind string, obj string) { f.written = append(f.written, verb+" "+kind+" "+obj) }
+	c := interceptor.NewClient(f.api, interceptor.Funcs{
 		Apply: func(ctx context.Context, c client.WithWatch, obj runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
 			if o, ok := obj.(interface {
 				GetKind() string
@@ -96,26 +96,26 @@ func (h *house) apply() []string {
 			return c.Delete(ctx, obj, opts...)
 		},
 	})
-	in, err := engine.InputsFor(h.account, h.deployment, h.env, nil, h.options)
+	in, err := engine.InputsFor(f.account, f.deployment, f.env, nil, f.options)
 	if err != nil {
-		h.t.Fatal(err)
+		f.t.Fatal(err)
 	}
-	s := &scope{Client: kube.NewClient(c, h.api, "quoin-controller").As(FieldManager), Object: h.env, Clock: clocktesting.NewFakePassiveClock(time.Now())}
-	if _, err := h.r.apply(h.t.Context(), s, in); err != nil {
-		h.t.Fatal(err)
+	s := &scope{Client: kube.NewClient(c, f.api, "quoin-controller").As(FieldManager), Object: f.env, Clock: clocktesting.NewFakePassiveClock(time.Now())}
+	if _, err := f.r.apply(f.t.Context(), s, in); err != nil {
+		f.t.Fatal(err)
 	}
-	slices.Sort(h.written)
-	return h.written
+	slices.Sort(f.written)
+	return f.written
 }
 
-// objects are those of the environment by kind and name.
-func (h *house) objects() map[string]client.Object {
-	h.t.Helper()
+// objects returns the objects of the environment by kind and name.
+func (f *fixture) objects() map[string]client.Object {
+	f.t.Helper()
 	all := map[string]client.Object{}
 	for _, kind := range childKinds() {
 		list, _ := kind.list.DeepCopyObject().(client.ObjectList)
-		if err := h.api.List(h.t.Context(), list, client.InNamespace(h.env.Namespace)); err != nil {
-			h.t.Fatal(err)
+		if err := f.api.List(f.t.Context(), list, client.InNamespace(f.env.Namespace)); err != nil {
+			f.t.Fatal(err)
 		}
 		_ = meta.EachListItem(list, func(o runtime.Object) error {
 			if obj, ok := o.(client.Object); ok && obj.GetName() != "default" && obj.GetDeletionTimestamp().IsZero() {
@@ -127,121 +127,121 @@ func (h *house) objects() map[string]client.Object {
 	return all
 }
 
-func (h *house) names() []string {
-	h.t.Helper()
+func (f *fixture) names() []string {
+	f.t.Helper()
 	var names []string
-	for name := range h.objects() {
+	for name := range f.objects() {
 		names = append(names, name)
 	}
 	slices.Sort(names)
 	return names
 }
 
-func (h *house) must(err error) {
-	h.t.Helper()
+func (f *fixture) must(err error) {
+	f.t.Helper()
 	if err != nil {
-		h.t.Fatal(err)
+		f.t.Fatal(err)
 	}
 }
 
-func (h *house) patch(obj client.Object, patch string) {
-	h.t.Helper()
-	h.must(h.api.Patch(h.t.Context(), obj, client.RawPatch("application/merge-patch+json", []byte(patch)), client.FieldOwner("kubectl")))
+func (f *fixture) patch(obj client.Object, patch string) {
+	f.t.Helper()
+	f.must(f.api.Patch(f.t.Context(), obj, client.RawPatch("application/merge-patch+json", []byte(patch)), client.FieldOwner("kubectl")))
 }
 
-// TestApplyOfEveryKind: every kind of object is written once, belongs to the environment, is
-// put back when somebody changes it, and made again when somebody deletes it.
-func TestApplyOfEveryKind(t *testing.T) {
-	h := newHouse(t)
-	first := h.apply()
-	objects := h.objects()
+// TestObjectsAreRestored: every kind of object is written once, is owned by the environment, and
+// is restored after a change or a deletion by another client.
+func TestObjectsAreRestored(t *testing.T) {
+	f := newFixture(t)
+	first := f.apply()
+	objects := f.objects()
 	if len(first) != len(objects) || len(objects) < 12 {
-		t.Errorf("%d writes made %d objects", len(first), len(objects))
+		t.Errorf("%d writes created %d objects", len(first), len(objects))
 	}
-	if again := h.apply(); len(again) != 0 {
-		t.Errorf("the second time wrote %v", again)
+	if again := f.apply(); len(again) != 0 {
+		t.Errorf("the second apply wrote %v", again)
 	}
 	for name, obj := range objects {
-		if !metav1.IsControlledBy(obj, h.env) {
-			t.Errorf("%s does not go with the environment", name)
+		if !metav1.IsControlledBy(obj, f.env) {
+			t.Errorf("%s is not owned by the environment", name)
 		}
 		before := obj.GetLabels()["app.kubernetes.io/name"]
-		h.patch(obj, `{"metadata":{"labels":{"app.kubernetes.io/name":"evil","team":"x"}}}`)
-		if wrote := h.apply(); len(wrote) != 1 || !strings.HasSuffix(wrote[0], " "+obj.GetName()) {
+		f.patch(obj, `{"metadata":{"labels":{"app.kubernetes.io/name":"changed","team":"x"}}}`)
+		if wrote := f.apply(); len(wrote) != 1 || !strings.HasSuffix(wrote[0], " "+obj.GetName()) {
 			t.Errorf("%s was changed; wrote %v", name, wrote)
 		}
-		healed := h.objects()[name].GetLabels()
-		if healed["app.kubernetes.io/name"] != before || healed["team"] != "x" {
-			t.Errorf("%s has labels %v", name, healed)
+		restored := f.objects()[name].GetLabels()
+		if restored["app.kubernetes.io/name"] != before || restored["team"] != "x" {
+			t.Errorf("%s has labels %v", name, restored)
 		}
-		if again := h.apply(); len(again) != 0 {
-			t.Errorf("%s has a label of somebody else; wrote %v", name, again)
+		if again := f.apply(); len(again) != 0 {
+			t.Errorf("%s has a label of another client; wrote %v", name, again)
 		}
 	}
 	for _, obj := range objects {
-		h.must(h.api.Delete(t.Context(), obj, client.PropagationPolicy(metav1.DeletePropagationBackground)))
+		f.must(f.api.Delete(t.Context(), obj, client.PropagationPolicy(metav1.DeletePropagationBackground)))
 	}
-	if wrote := h.apply(); len(wrote) != len(objects) {
+	if wrote := f.apply(); len(wrote) != len(objects) {
 		t.Errorf("all were deleted; wrote %v", wrote)
 	}
 }
 
-// TestPrune: what the environment no longer has goes, and nothing that is not its own.
-func TestPrune(t *testing.T) {
-	h := newHouse(t)
-	h.apply()
-	large := h.names()
-	labels := map[string]string{v1alpha1.LabelEnvironment: h.env.Name, "app.kubernetes.io/managed-by": "quoin"}
+// TestPruneDeletesOwnObjectsOnly that are no longer part of the environment.
+func TestPruneDeletesOwnObjectsOnly(t *testing.T) {
+	f := newFixture(t)
+	f.apply()
+	large := f.names()
+	labels := map[string]string{v1alpha1.LabelEnvironment: f.env.Name, "app.kubernetes.io/managed-by": "quoin"}
 	port := []corev1.ServicePort{{Port: 80}}
-	orphan := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: h.env.Namespace, Name: "no-owner", Labels: labels}, Spec: corev1.ServiceSpec{Ports: port}}
-	other := h.env.DeepCopy()
+	orphan := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: f.env.Namespace, Name: "no-owner", Labels: labels}, Spec: corev1.ServiceSpec{Ports: port}}
+	other := f.env.DeepCopy()
 	other.ResourceVersion, other.UID, other.Name = "", "", "other-production"
-	h.must(h.api.Create(t.Context(), other))
-	theirs := orphan.DeepCopy()
-	theirs.Name, theirs.OwnerReferences = "of-another", []metav1.OwnerReference{*metav1.NewControllerRef(other, v1alpha1.GroupVersion.WithKind("Environment"))}
+	f.must(f.api.Create(t.Context(), other))
+	foreign := orphan.DeepCopy()
+	foreign.Name, foreign.OwnerReferences = "of-another", []metav1.OwnerReference{*metav1.NewControllerRef(other, v1alpha1.GroupVersion.WithKind("Environment"))}
 	unlabelled := orphan.DeepCopy()
 	unlabelled.Name, unlabelled.Labels = "not-labelled", nil
-	unlabelled.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(h.env, v1alpha1.GroupVersion.WithKind("Environment"))}
-	for _, obj := range []client.Object{orphan, theirs, unlabelled} {
-		h.must(h.api.Create(t.Context(), obj))
+	unlabelled.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(f.env, v1alpha1.GroupVersion.WithKind("Environment"))}
+	for _, obj := range []client.Object{orphan, foreign, unlabelled} {
+		f.must(f.api.Create(t.Context(), obj))
 	}
-	h.deployment.Spec.Size, h.deployment.Spec.Store, h.deployment.Spec.Replicas = v1alpha1.SizeShared, nil, nil
-	h.env.Spec.StoreImage = ""
-	h.apply()
+	f.deployment.Spec.Size, f.deployment.Spec.Store, f.deployment.Spec.Replicas = v1alpha1.SizeShared, nil, nil
+	f.env.Spec.StoreImage = ""
+	f.apply()
 	want := []string{
 		"v1.Deployment sales-production-api", "v1.NetworkPolicy sales-production-api", "v1.Service no-owner", "v1.Service not-labelled",
 		"v1.Service of-another", "v1.Service sales-production-api", "v1.ServiceAccount sales-production",
 	}
-	if diff := cmp.Diff(want, h.names()); diff != "" {
-		t.Errorf("objects that are left of %v (-want +got):\n%s", large, diff)
+	if diff := cmp.Diff(want, f.names()); diff != "" {
+		t.Errorf("remaining objects of %v (-want +got):\n%s", large, diff)
 	}
-	if again := h.apply(); len(again) != 0 {
-		t.Errorf("the second time wrote %v", again)
+	if again := f.apply(); len(again) != 0 {
+		t.Errorf("the second apply wrote %v", again)
 	}
 }
 
-// TestScalingToOneTakesTheBudgetAway: it would keep the node of the one pod from being drained.
-func TestScalingToOneTakesTheBudgetAway(t *testing.T) {
-	h := newHouse(t)
-	h.apply()
+// TestOneReplicaHasNoDisruptionBudget: it would keep its node from being drained.
+func TestOneReplicaHasNoDisruptionBudget(t *testing.T) {
+	f := newFixture(t)
+	f.apply()
 	budgets := func() int {
 		list := &policyv1.PodDisruptionBudgetList{}
-		h.must(h.api.List(t.Context(), list, client.InNamespace(h.env.Namespace)))
+		f.must(f.api.List(t.Context(), list, client.InNamespace(f.env.Namespace)))
 		return len(list.Items)
 	}
 	before := budgets()
-	h.deployment.Spec.Replicas = ptr.To(int32(1))
-	h.apply()
+	f.deployment.Spec.Replicas = ptr.To(int32(1))
+	f.apply()
 	if after := budgets(); before != 1 || after != 0 {
 		t.Errorf("%d budgets before, %d after", before, after)
 	}
 }
 
-// workloads are the pod templates of the environment's workloads: other ones are rolled out.
-func (h *house) workloads() map[string]corev1.PodTemplateSpec {
-	h.t.Helper()
+// workloads returns the pod templates of the environment's workloads.
+func (f *fixture) workloads() map[string]corev1.PodTemplateSpec {
+	f.t.Helper()
 	found := map[string]corev1.PodTemplateSpec{}
-	for name, obj := range h.objects() {
+	for name, obj := range f.objects() {
 		switch w := obj.(type) {
 		case *appsv1.Deployment:
 			found[name] = w.Spec.Template
@@ -252,45 +252,44 @@ func (h *house) workloads() map[string]corev1.PodTemplateSpec {
 	return found
 }
 
-// TestNewReleaseRestartsNothing: what another revision of the renderer made stays as it is,
-// and there is nothing to roll out.
-func TestNewReleaseRestartsNothing(t *testing.T) {
-	h := newHouse(t)
-	h.apply()
-	for name, obj := range h.objects() {
-		if _, isWorkload := h.workloads()[name]; isWorkload {
-			// As a release before would have rendered it: it had a variable that this one has not.
-			h.patch(obj, `{"metadata":{"annotations":{"`+v1alpha1.AnnotationRevision+`":"0"}},"spec":{"template":{"metadata":{"annotations":{"of":"before"}},"spec":{"priorityClassName":"before"}}}}`)
+// TestNewReleaseRestartsNoPods: pod templates of another revision of the renderer are kept.
+func TestNewReleaseRestartsNoPods(t *testing.T) {
+	f := newFixture(t)
+	f.apply()
+	for name, obj := range f.objects() {
+		if _, isWorkload := f.workloads()[name]; isWorkload {
+			// As an earlier release may have rendered it.
+			f.patch(obj, `{"metadata":{"annotations":{"`+v1alpha1.AnnotationRevision+`":"0"}},"spec":{"template":{"metadata":{"annotations":{"of":"before"}},"spec":{"priorityClassName":"before"}}}}`)
 		}
 	}
-	before := h.workloads()
-	h.options.QuoinImage = "quoin:v2"
-	h.apply()
-	if diff := cmp.Diff(before, h.workloads()); diff != "" {
+	before := f.workloads()
+	f.options.QuoinImage = "quoin:v2"
+	f.apply()
+	if diff := cmp.Diff(before, f.workloads()); diff != "" {
 		t.Errorf("workloads were changed (-before +after):\n%s", diff)
 	}
-	if again := h.apply(); len(again) != 0 {
-		t.Errorf("the second time wrote %v", again)
+	if again := f.apply(); len(again) != 0 {
+		t.Errorf("the second apply wrote %v", again)
 	}
 
-	h.env.Spec.Image = "cube@sha256:" + strings.Repeat("3", 64)
-	h.apply()
-	after := h.workloads()
-	for name, was := range before {
-		runsCube := strings.HasPrefix(was.Spec.Containers[0].Image, "cube@")
-		if diff := cmp.Diff(was, after[name]); (diff != "") != runsCube {
-			t.Errorf("%s (-was +is):\n%s", name, diff)
+	f.env.Spec.Image = "cube@sha256:" + strings.Repeat("3", 64)
+	f.apply()
+	after := f.workloads()
+	for name, template := range before {
+		runsCube := strings.HasPrefix(template.Spec.Containers[0].Image, "cube@")
+		if diff := cmp.Diff(template, after[name]); (diff != "") != runsCube {
+			t.Errorf("%s (-before +after):\n%s", name, diff)
 		}
 	}
-	for name, obj := range h.objects() {
+	for name, obj := range f.objects() {
 		if d, ok := obj.(*appsv1.Deployment); ok && (d.Annotations[v1alpha1.AnnotationRevision] == "0" || !strings.Contains(fmt.Sprint(d.Spec.Template.Spec.InitContainers), "quoin:v2")) {
-			t.Errorf("%s changed its image and was not rendered anew: revision %s", name, d.Annotations[v1alpha1.AnnotationRevision])
+			t.Errorf("%s has a new image and was not rendered again: revision %s", name, d.Annotations[v1alpha1.AnnotationRevision])
 		}
 	}
 }
 
-// TestKeepTemplate: which template a workload gets, by what is the same.
-func TestKeepTemplate(t *testing.T) {
+// TestTemplateIsKeptForSameInputs and another revision of the renderer.
+func TestTemplateIsKeptForSameInputs(t *testing.T) {
 	cases := map[string]struct {
 		inputs, revision string
 		kept             bool
@@ -311,21 +310,21 @@ func TestKeepTemplate(t *testing.T) {
 	}
 	api, namespace := apitest.Direct(t)
 	s := &scope{Client: kube.NewClient(api, api, FieldManager)}
-	live := workload("i1", "r1", "made-before")
+	live := workload("i1", "r1", "live")
 	live.Namespace = namespace
 	if err := api.Create(t.Context(), live); err != nil {
 		t.Fatal(err)
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			desired := workload(tc.inputs, tc.revision, "rendered-now")
+			desired := workload(tc.inputs, tc.revision, "rendered")
 			desired.Namespace = namespace
-			desired.Spec.Template.Spec.PriorityClassName = "rendered-now"
+			desired.Spec.Template.Spec.PriorityClassName = "rendered"
 			if err := keepTemplate(t.Context(), s, desired); err != nil {
 				t.Fatal(err)
 			}
 			spec := desired.Spec.Template.Spec
-			if kept := spec.Containers[0].Image == "made-before"; kept != tc.kept || (spec.PriorityClassName == "") != tc.kept {
+			if kept := spec.Containers[0].Image == "live"; kept != tc.kept || (spec.PriorityClassName == "") != tc.kept {
 				t.Errorf("image %s, priority class %s", spec.Containers[0].Image, spec.PriorityClassName)
 			}
 			want := tc.revision
@@ -333,53 +332,53 @@ func TestKeepTemplate(t *testing.T) {
 				want = "r1"
 			}
 			if got := desired.Annotations[v1alpha1.AnnotationRevision]; got != want {
-				t.Errorf("revision %s, want %s: it says what the template was rendered by", got, want)
+				t.Errorf("revision %s, want %s: that of the template", got, want)
 			}
 		})
 	}
-	t.Run("there is none yet", func(t *testing.T) {
-		desired := workload("i1", "r2", "rendered-now")
+	t.Run("new workload", func(t *testing.T) {
+		desired := workload("i1", "r2", "rendered")
 		desired.Namespace, desired.Name = namespace, "new"
-		if err := keepTemplate(t.Context(), s, desired); err != nil || desired.Spec.Template.Spec.Containers[0].Image != "rendered-now" {
+		if err := keepTemplate(t.Context(), s, desired); err != nil || desired.Spec.Template.Spec.Containers[0].Image != "rendered" {
 			t.Errorf("got %v, %v", err, desired.Spec.Template.Spec.Containers)
 		}
 	})
 }
 
-// TestCredentials: the secrets are made once, and never changed.
-func TestCredentials(t *testing.T) {
-	h := newHouse(t)
-	in, err := engine.InputsFor(h.account, h.deployment, h.env, nil, h.options)
-	h.must(err)
-	makeThem := func() {
+// TestCredentialsAreCreatedOnce and never changed.
+func TestCredentialsAreCreatedOnce(t *testing.T) {
+	f := newFixture(t)
+	in, err := engine.InputsFor(f.account, f.deployment, f.env, nil, f.options)
+	f.must(err)
+	create := func() {
 		t.Helper()
-		s := &scope{Client: kube.NewClient(h.api, h.api, FieldManager), Object: h.env}
-		h.must((&environmentReconciler{}).credentials(t.Context(), s, in))
+		s := &scope{Client: kube.NewClient(f.api, f.api, FieldManager), Object: f.env}
+		f.must((&environmentReconciler{}).credentials(t.Context(), s, in))
 	}
 	read := func(name string) *corev1.Secret {
 		t.Helper()
 		secret := &corev1.Secret{}
-		h.must(h.api.Get(t.Context(), client.ObjectKey{Namespace: h.env.Namespace, Name: name}, secret))
+		f.must(f.api.Get(t.Context(), client.ObjectKey{Namespace: f.env.Namespace, Name: name}, secret))
 		return secret
 	}
-	makeThem()
-	if h.env.Status.CredentialsSecret != "sales-production-credentials" {
-		t.Errorf("status.credentialsSecret is %q", h.env.Status.CredentialsSecret)
+	create()
+	if f.env.Status.CredentialsSecret != "sales-production-credentials" {
+		t.Errorf("status.credentialsSecret is %q", f.env.Status.CredentialsSecret)
 	}
 	pods, gateway := read("sales-production-credentials"), read("sales-production-gateway")
-	if !metav1.IsControlledBy(pods, h.env) || !metav1.IsControlledBy(gateway, h.env) {
-		t.Error("they do not go with the environment")
+	if !metav1.IsControlledBy(pods, f.env) || !metav1.IsControlledBy(gateway, f.env) {
+		t.Error("not owned by the environment")
 	}
-	h.env.Status.CredentialsSecret = "" // a status that was lost
-	h.must(h.api.Delete(t.Context(), gateway))
-	makeThem()
+	f.env.Status.CredentialsSecret = "" // as after the loss of the status
+	f.must(f.api.Delete(t.Context(), gateway))
+	create()
 	if again := read(pods.Name); again.ResourceVersion != pods.ResourceVersion {
-		t.Error("a secret that was there was changed")
+		t.Error("an existing secret was changed")
 	}
 	if again := read(gateway.Name); string(again.Data[engine.KeyMetadata]) == string(gateway.Data[engine.KeyMetadata]) {
-		t.Error("the secret made anew is the old one")
+		t.Error("the new secret equals the deleted one")
 	}
-	if err := h.api.Get(t.Context(), client.ObjectKey{Namespace: h.env.Namespace, Name: "other"}, &corev1.Secret{}); !apierrors.IsNotFound(err) {
+	if err := f.api.Get(t.Context(), client.ObjectKey{Namespace: f.env.Namespace, Name: "other"}, &corev1.Secret{}); !apierrors.IsNotFound(err) {
 		t.Error(err)
 	}
 }

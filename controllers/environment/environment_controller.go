@@ -1,5 +1,5 @@
-// Package environment reconciles Environments: renders the data plane's workloads, keeps
-// them as they should be, and says when all of them run what the environment asks for.
+// Package environment reconciles Environments: it renders and applies the workloads of the data
+// plane, and reports when all their pods run the version and commit of the spec.
 package environment
 
 import (
@@ -19,23 +19,21 @@ import (
 	"github.com/quoin-dev/quoin/internal/tenant"
 )
 
-const (
-	// FieldManager is the field manager of this controller's writes.
-	FieldManager = "quoin-environment"
-)
+// FieldManager is the field manager of this controller's writes.
+const FieldManager = "quoin-environment"
 
 // Options configure the reconciler.
 type Options struct {
-	// Engine configures what is rendered.
+	// Engine configures the rendered objects.
 	Engine engine.Options
-	// Indexed tells that AddIndexes was called on the cache that is read.
+	// Indexed reports whether the cache has the indexes of AddIndexes.
 	Indexed bool
 }
 
 type environmentReconciler struct {
 	Options
-	models   models
-	memories memories
+	models models
+	states rolloutStates
 }
 
 type scope = reconciler.Scope[*v1alpha1.Environment]
@@ -50,13 +48,13 @@ func New(c *kube.Client, recorder reconciler.Recorder, clk clock.PassiveClock, o
 	}
 }
 
-// work renders the environment and compares the world with it.
+// work applies the environment's objects and reports their state.
 func (r *environmentReconciler) work(ctx context.Context, s *scope) reconciler.Outcome {
 	in, o := r.inputs(ctx, s)
 	if o != nil {
 		return *o
 	}
-	// Also while it sleeps: it is woken with a token, and a token needs something to sign it with.
+	// Also while it is asleep: the request that wakes it needs a token, which is signed with them.
 	if err := r.credentials(ctx, s, in); err != nil {
 		return reconciler.Failed(err)
 	}
@@ -64,7 +62,7 @@ func (r *environmentReconciler) work(ctx context.Context, s *scope) reconciler.O
 	use := useOf(env, s.Clock.Now())
 	if use.isIdle {
 		in.Replicas = 0
-		if o := untouched(ctx, s); o != nil {
+		if o := neverUsed(ctx, s); o != nil {
 			return *o
 		}
 	}
@@ -72,31 +70,31 @@ func (r *environmentReconciler) work(ctx context.Context, s *scope) reconciler.O
 	if err != nil {
 		return reconciler.Failed(err)
 	}
-	outcome, begun := observe(env, workloads)
+	outcome, started := observe(env, workloads)
 	if outcome.IsDone() {
-		r.memories.forget(env)
+		r.states.forget(env)
 		return use.of(outcome)
 	}
-	outcome, certain := r.warmUp(ctx, s, workloads, outcome)
-	if certain {
+	outcome, isFinal := r.warmUp(ctx, s, workloads, outcome)
+	if isFinal {
 		return use.of(outcome)
 	}
-	return use.of(r.report(ctx, s, in, outcome, begun))
+	return use.of(r.report(ctx, s, in, outcome, started))
 }
 
-// report says how far the environment is, when that is worth a write.
-func (r *environmentReconciler) report(ctx context.Context, s *scope, in engine.Inputs, outcome reconciler.Outcome, begun bool) reconciler.Outcome {
+// report returns the outcome to write while a rollout is in progress, or a transient one.
+func (r *environmentReconciler) report(ctx context.Context, s *scope, in engine.Inputs, outcome reconciler.Outcome, started bool) reconciler.Outcome {
 	env := s.Object
-	if pause := r.memories.pause(env, begun, s.Clock.Now()); pause > 0 {
-		return outcome.RequeueIn(pause).Transient()
+	if delay := r.states.reportDelay(env, started, s.Clock.Now()); delay > 0 {
+		return outcome.RequeueIn(delay).Transient()
 	}
-	if !begun {
-		return outcome.RequeueIn(lookAgain)
+	if !started {
+		return outcome.RequeueIn(reportInterval)
 	}
 	return r.explain(ctx, s, in, outcome)
 }
 
-// inputs gathers what decides how the environment looks.
+// inputs returns the inputs of the renderer.
 func (r *environmentReconciler) inputs(ctx context.Context, s *scope) (engine.Inputs, *reconciler.Outcome) {
 	env := s.Object
 	d := &v1alpha1.Deployment{}
@@ -109,8 +107,8 @@ func (r *environmentReconciler) inputs(ctx context.Context, s *scope) (engine.In
 	case err != nil:
 		return engine.Inputs{}, failed(err)
 	case d.Generation < env.Spec.DeploymentGeneration:
-		// The environment was written for a deployment that the cache has not seen yet.
-		o := reconciler.Progressing(v1alpha1.ReasonProgressing, "Waiting for the deployment's newest settings").RequeueIn(time.Second).Transient()
+		// The cache has not observed the generation of the deployment that the spec refers to.
+		o := reconciler.Progressing(v1alpha1.ReasonProgressing, "Waiting for the cache to observe the deployment's current settings").RequeueIn(time.Second).Transient()
 		return engine.Inputs{}, &o
 	}
 	account, err := tenant.Of(ctx, s.Client, env.Namespace)
@@ -137,7 +135,7 @@ func (r *environmentReconciler) inputs(ctx context.Context, s *scope) (engine.In
 	return in, r.addresses(ctx, s, account, d)
 }
 
-// addresses shows where the environment's APIs are.
+// addresses sets the addresses of the environment's APIs in the status.
 func (r *environmentReconciler) addresses(ctx context.Context, s *scope, account *v1alpha1.Account, d *v1alpha1.Deployment) *reconciler.Outcome {
 	env := s.Object
 	branch := ""

@@ -19,49 +19,49 @@ import (
 	"github.com/quoin-dev/quoin/internal/reconciler"
 )
 
-// models remembers what is in the config maps that hold data models. Only their metadata is
-// cached, for all config maps of a cluster would not fit; the content is read when its
-// resource version is a new one.
+// models caches the files of data models in ConfigMaps. The informer cache has only their
+// metadata, because the ConfigMaps of the whole cluster may not fit in memory; the content is
+// read when the resource version has changed.
 type models struct {
-	mu    sync.Mutex
-	known map[client.ObjectKey]knownModel
+	mu     sync.Mutex
+	models map[client.ObjectKey]model
 }
 
-type knownModel struct {
+type model struct {
 	resourceVersion string
 	files           engine.ModelFiles
 }
 
-// files returns the model files of a deployment whose model is a ConfigMap; nil for another.
+// files returns the model files of a deployment whose model is a ConfigMap; nil for others.
 func (m *models) files(ctx context.Context, s *scope, d *v1alpha1.Deployment) (*engine.ModelFiles, *reconciler.Outcome) {
 	ref := d.Spec.Model.ConfigMapRef
 	if ref == nil {
 		return nil, nil
 	}
 	key := client.ObjectKey{Namespace: d.Namespace, Name: ref.Name}
-	seen := &metav1.PartialObjectMetadata{}
-	seen.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ConfigMap"))
-	if err := s.Get(ctx, key, seen); err != nil {
+	metadata := &metav1.PartialObjectMetadata{}
+	metadata.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ConfigMap"))
+	if err := s.Get(ctx, key, metadata); err != nil {
 		return nil, unreadable(key, err)
 	}
 	m.mu.Lock()
-	known, ok := m.known[key]
+	cached, ok := m.models[key]
 	m.mu.Unlock()
-	if ok && known.resourceVersion == seen.ResourceVersion {
-		return &known.files, nil
+	if ok && cached.resourceVersion == metadata.ResourceVersion {
+		return &cached.files, nil
 	}
 	cm := &corev1.ConfigMap{}
 	if err := s.Live().Get(ctx, key, cm); err != nil {
 		return nil, unreadable(key, err)
 	}
-	known = knownModel{resourceVersion: cm.ResourceVersion, files: filesOf(cm)}
+	cached = model{resourceVersion: cm.ResourceVersion, files: filesOf(cm)}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.known == nil {
-		m.known = map[client.ObjectKey]knownModel{}
+	if m.models == nil {
+		m.models = map[client.ObjectKey]model{}
 	}
-	m.known[key] = known
-	return &known.files, nil
+	m.models[key] = cached
+	return &cached.files, nil
 }
 
 func unreadable(key client.ObjectKey, err error) *reconciler.Outcome {
@@ -73,8 +73,8 @@ func unreadable(key client.ObjectKey, err error) *reconciler.Outcome {
 	return failed(fmt.Errorf("read config map %q: %w", key.Name, err))
 }
 
-// filesOf names the files in a config map and hashes their content, so that a change of the
-// model is a change of the environment.
+// filesOf returns the names and the hash of the files in a ConfigMap, so that a change of the
+// model changes the environment.
 func filesOf(cm *corev1.ConfigMap) engine.ModelFiles {
 	hash := sha256.New()
 	names := slices.Sorted(maps.Keys(cm.Data))

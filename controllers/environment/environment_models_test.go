@@ -24,14 +24,14 @@ func configMap(data map[string]string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "acme", Name: "model"}, Data: data}
 }
 
-// TestFilesOf: the hash is that of the files, whatever else the config map holds.
-func TestFilesOf(t *testing.T) {
+// TestHashDependsOnFilesOnly, not on other fields of the ConfigMap.
+func TestHashDependsOnFilesOnly(t *testing.T) {
 	cm := configMap(map[string]string{"b.yml": "2", "a.yml": "1", "c.js": ""})
 	files := filesOf(cm)
 	if diff := cmp.Diff([]string{"a.yml", "b.yml", "c.js"}, files.Keys); diff != "" || files.ConfigMap != "model" {
 		t.Errorf("files of %q (-want +got):\n%s", files.ConfigMap, diff)
 	}
-	// Environments that exist have it in their inputs: another hash restarts them all.
+	// The hash is part of the inputs of existing environments: another one would restart them.
 	if files.ContentHash != "a383182089b7a7e8" {
 		t.Errorf("hash is %s", files.ContentHash)
 	}
@@ -43,9 +43,8 @@ func TestFilesOf(t *testing.T) {
 	}
 }
 
-// TestFilesOfAreApart: no two models that differ have the same hash, however names and
-// contents run into each other.
-func TestFilesOfAreApart(t *testing.T) {
+// TestHashesOfDifferentModelsDiffer, also if the concatenated names and contents are equal.
+func TestHashesOfDifferentModelsDiffer(t *testing.T) {
 	models := []map[string]string{
 		nil, {"": ""}, {"a": ""}, {"": "a"}, {"a": "b"}, {"ab": ""}, {"a": "1:b"}, {"a": "", "b": ""}, {"a": "1:b0:"},
 		{"a0:1:b": ""}, {"a": "0:", "b": ""}, {"1:a": "1:b"}, {"a": "b", "c": "d"}, {"a": "b1:c1:d"}, {"a": "bc", "d": ""},
@@ -66,22 +65,22 @@ func TestFilesOfAreApart(t *testing.T) {
 		}
 		models = append(models, model)
 	}
-	seen := map[string]string{}
+	hashes := map[string]string{}
 	for _, model := range models {
 		text := fmt.Sprintf("%q", model)
 		if model == nil {
 			text = fmt.Sprintf("%q", map[string]string{})
 		}
 		hash := filesOf(configMap(model)).ContentHash
-		if other, twice := seen[hash]; twice && other != text {
+		if other, exists := hashes[hash]; exists && other != text {
 			t.Errorf("%s and %s have the same hash", text, other)
 		}
-		seen[hash] = text
+		hashes[hash] = text
 	}
 }
 
-// TestModels: a config map is read when it is a new one, and not again.
-func TestModels(t *testing.T) {
+// TestConfigMapIsReadOncePerVersion.
+func TestConfigMapIsReadOncePerVersion(t *testing.T) {
 	reads := 0
 	var broken error
 	server := fake.NewClientBuilder().WithScheme(apitest.Scheme(t)).WithObjects(configMap(map[string]string{"a.yml": "1"})).Build()
@@ -124,7 +123,7 @@ func TestModels(t *testing.T) {
 	}
 	broken = errors.New("connection refused")
 	if _, o := m.files(t.Context(), s, d); o == nil || !errors.Is(o.Err(), broken) {
-		t.Errorf("got %+v, want the error to be tried again", o)
+		t.Errorf("got %+v, want the error", o)
 	}
 	if err := server.Delete(t.Context(), changed); err != nil {
 		t.Fatal(err)
@@ -133,7 +132,7 @@ func TestModels(t *testing.T) {
 	env := newEnvironment()
 	reconciler.Summarise(env, *o)
 	if c := env.Status.Conditions[0]; c.Reason != v1alpha1.ReasonModelNotFound || c.Message != `spec.model.configMapRef: config map "model" does not exist in namespace "acme"` {
-		t.Errorf("says %s: %s", c.Reason, c.Message)
+		t.Errorf("condition %s: %s", c.Reason, c.Message)
 	}
 	d.Spec.Model.ConfigMapRef = nil
 	if files, o := m.files(t.Context(), s, d); files != nil || o != nil {

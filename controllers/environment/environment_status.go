@@ -18,62 +18,61 @@ import (
 	"github.com/quoin-dev/quoin/internal/reconciler"
 )
 
-// progress is how far a workload is.
+// progress is the state of the rollout of a workload.
 type progress struct {
-	name                            string
-	wanted, present, updated, ready int32
-	observed, late                  bool
-	component                       string
+	name, component                  string
+	desired, current, updated, ready int32
+	observed, deadlineExceeded       bool
 }
 
-// complete tells whether every pod is of the newest template and ready.
+// complete reports whether all pods have the current template and are ready.
 func (p progress) complete() bool {
-	return p.observed && p.updated == p.wanted && p.ready == p.wanted && p.present == p.wanted
+	return p.observed && p.updated == p.desired && p.ready == p.desired && p.current == p.desired
 }
 
-// begun tells whether there is something to see: pods with the new settings, or none wanted.
-func (p progress) begun() bool {
-	return p.late || p.observed && (p.updated > 0 || p.wanted == 0)
+// started reports whether there are pods with the current template, or none are desired.
+func (p progress) started() bool {
+	return p.deadlineExceeded || p.observed && (p.updated > 0 || p.desired == 0)
 }
 
 func (p progress) String() string {
-	// Pods of an older template are taken to be ready: they were before.
-	ready := max(0, p.ready-(p.present-p.updated))
+	// Pods of earlier templates are assumed to be ready.
+	ready := max(0, p.ready-(p.current-p.updated))
 	if !p.observed {
 		ready = 0
 	}
-	return fmt.Sprintf("%s: %d of %d pods are up to date and ready", p.component, min(ready, p.wanted), p.wanted)
+	return fmt.Sprintf("%s: %d of %d pods are up to date and ready", p.component, min(ready, p.desired), p.desired)
 }
 
-// observe writes what the workloads do into the environment's status. It also tells whether
-// a workload that is not complete has begun.
+// observe sets the environment's status from its workloads. It also reports whether the rollout
+// of an incomplete workload has started.
 func observe(env *v1alpha1.Environment, workloads []client.Object) (reconciler.Outcome, bool) {
-	var open []string
-	late, begun := false, false
+	var incomplete []string
+	deadlineExceeded, started := false, false
 	status := &env.Status
 	for _, w := range workloads {
 		p := progressOf(w)
 		if p.name == engine.APIName(env.Name) {
-			status.Replicas, status.ReadyReplicas, status.UpdatedReplicas = p.present, p.ready, p.updated
+			status.Replicas, status.ReadyReplicas, status.UpdatedReplicas = p.current, p.ready, p.updated
 			status.Active = p.ready > 0
 		}
 		if !p.complete() {
-			open = append(open, p.String())
-			late, begun = late || p.late, begun || p.begun()
+			incomplete = append(incomplete, p.String())
+			deadlineExceeded, started = deadlineExceeded || p.deadlineExceeded, started || p.started()
 		}
 	}
 	setAvailable(env)
 	switch {
-	case len(open) == 0:
+	case len(incomplete) == 0:
 		status.Version, status.Image, status.ModelCommit = env.Spec.Version, env.Spec.Image, env.Spec.ModelCommit
 		if status.Replicas == 0 {
-			return reconciler.Done("Scaled to nothing on purpose").WithReason(v1alpha1.ReasonAsleep), true
+			return reconciler.Done("Scaled to zero").WithReason(v1alpha1.ReasonAsleep), true
 		}
 		return reconciler.Done("All pods run version " + env.Spec.Version), true
-	case late:
-		return reconciler.Stalled(v1alpha1.ReasonDeadlineExceeded, strings.Join(open, "; ")), begun
+	case deadlineExceeded:
+		return reconciler.Stalled(v1alpha1.ReasonDeadlineExceeded, strings.Join(incomplete, "; ")), started
 	}
-	return reconciler.Progressing(v1alpha1.ReasonWorkloadsNotReady, strings.Join(open, "; ")), begun
+	return reconciler.Progressing(v1alpha1.ReasonWorkloadsNotReady, strings.Join(incomplete, "; ")), started
 }
 
 func setAvailable(env *v1alpha1.Environment) {
@@ -91,56 +90,56 @@ func progressOf(w client.Object) progress {
 	p := progress{name: w.GetName(), component: w.GetLabels()["app.kubernetes.io/component"]}
 	switch w := w.(type) {
 	case *appsv1.Deployment:
-		p.wanted, p.present = ptr.Deref(w.Spec.Replicas, 1), w.Status.Replicas
+		p.desired, p.current = ptr.Deref(w.Spec.Replicas, 1), w.Status.Replicas
 		p.updated, p.ready = w.Status.UpdatedReplicas, w.Status.AvailableReplicas
 		p.observed = w.Status.ObservedGeneration >= w.Generation
 		for _, c := range w.Status.Conditions {
-			late := c.Type == appsv1.DeploymentProgressing && c.Status == corev1.ConditionFalse && c.Reason == "ProgressDeadlineExceeded"
-			p.late = p.late || (late && p.observed)
+			exceeded := c.Type == appsv1.DeploymentProgressing && c.Status == corev1.ConditionFalse && c.Reason == "ProgressDeadlineExceeded"
+			p.deadlineExceeded = p.deadlineExceeded || (exceeded && p.observed)
 		}
 	case *appsv1.StatefulSet:
-		p.wanted, p.present = ptr.Deref(w.Spec.Replicas, 1), w.Status.Replicas
+		p.desired, p.current = ptr.Deref(w.Spec.Replicas, 1), w.Status.Replicas
 		p.updated, p.ready = w.Status.UpdatedReplicas, w.Status.AvailableReplicas
 		p.observed = w.Status.ObservedGeneration >= w.Generation
 		if w.Status.CurrentRevision == w.Status.UpdateRevision {
-			// Once nothing is left to update, the counter may stay empty.
+			// When all pods are updated, updatedReplicas may be zero.
 			p.updated = max(p.updated, w.Status.CurrentReplicas)
 		}
 	}
 	return p
 }
 
-// explain adds what is wrong with the pods of an environment that takes its time.
+// explain adds the problem of a pod to the outcome of a slow rollout.
 func (r *environmentReconciler) explain(ctx context.Context, s *scope, in engine.Inputs, o reconciler.Outcome) reconciler.Outcome {
 	pods := &corev1.PodList{}
 	err := s.Live().List(ctx, pods, client.InNamespace(s.Object.Namespace),
 		client.MatchingLabels{v1alpha1.LabelEnvironment: s.Object.Name}, client.Limit(100))
 	if err != nil {
-		// The explanation is missing; what there is to say remains true.
-		log.FromContext(ctx).Error(err, "Cannot look at the pods")
-		return o.RequeueIn(lookAgain)
+		// The outcome is still correct without it.
+		log.FromContext(ctx).Error(err, "Cannot list the pods")
+		return o.RequeueIn(reportInterval)
 	}
-	trouble := ""
+	problem := ""
 	for i := range pods.Items {
-		if t := podTrouble(&pods.Items[i]); t != "" && (trouble == "" || t < trouble) {
-			trouble = t
+		if p := podProblem(&pods.Items[i]); p != "" && (problem == "" || p < problem) {
+			problem = p
 		}
 	}
-	if strings.Contains(trouble, "CreateContainerConfigError") {
-		// Perhaps somebody deleted the environment's secrets: they are made again.
-		if err := r.makeCredentials(ctx, s, in); err != nil {
+	if strings.Contains(problem, "CreateContainerConfigError") {
+		// The environment's secrets may have been deleted: they are created again.
+		if err := r.createCredentials(ctx, s, in); err != nil {
 			return reconciler.Failed(err)
 		}
 	}
-	if trouble != "" {
-		o = o.WithDetail(trouble)
+	if problem != "" {
+		o = o.WithDetail(problem)
 	}
-	return o.RequeueIn(lookAgain)
+	return o.RequeueIn(reportInterval)
 }
 
-// podTrouble says what keeps a pod from being ready, in words that do not change from look
-// to look and do not name the pod.
-func podTrouble(pod *corev1.Pod) string {
+// podProblem returns why a pod is not ready, without its name, so that the text is the same for
+// all pods and at all times; empty if there is no problem.
+func podProblem(pod *corev1.Pod) string {
 	if !pod.DeletionTimestamp.IsZero() {
 		return ""
 	}

@@ -19,15 +19,15 @@ import (
 	"github.com/quoin-dev/quoin/internal/reconciler"
 )
 
-// api is the Deployment of an environment's API pods: wanted, and present, updated and
+// api returns the apps/v1 Deployment of an environment with numbers of desired, current, updated and
 // available pods.
-func api(wanted, present, updated, available int32, change ...func(*appsv1.Deployment)) *appsv1.Deployment {
+func api(desired, current, updated, available int32, change ...func(*appsv1.Deployment)) *appsv1.Deployment {
 	d := &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: engine.APIName("sales-production"), Generation: 2, Labels: map[string]string{"app.kubernetes.io/component": "api"},
 		},
-		Spec:   appsv1.DeploymentSpec{Replicas: &wanted},
-		Status: appsv1.DeploymentStatus{ObservedGeneration: 2, Replicas: present, UpdatedReplicas: updated, ReadyReplicas: available, AvailableReplicas: available},
+		Spec:   appsv1.DeploymentSpec{Replicas: &desired},
+		Status: appsv1.DeploymentStatus{ObservedGeneration: 2, Replicas: current, UpdatedReplicas: updated, ReadyReplicas: available, AvailableReplicas: available},
 	}
 	for _, f := range change {
 		f(d)
@@ -35,7 +35,7 @@ func api(wanted, present, updated, available int32, change ...func(*appsv1.Deplo
 	return d
 }
 
-func late(d *appsv1.Deployment) {
+func exceeded(d *appsv1.Deployment) {
 	d.Status.Conditions = []appsv1.DeploymentCondition{
 		{Type: appsv1.DeploymentAvailable, Status: corev1.ConditionFalse, Reason: "MinimumReplicasUnavailable"},
 		{Type: appsv1.DeploymentProgressing, Status: corev1.ConditionFalse, Reason: "ProgressDeadlineExceeded"},
@@ -44,13 +44,13 @@ func late(d *appsv1.Deployment) {
 
 func notObserved(d *appsv1.Deployment) { d.Status.ObservedGeneration = 1 }
 
-// router is the StatefulSet of the store's router.
-func router(wanted, present, current, updated, available int32, change ...func(*appsv1.StatefulSet)) *appsv1.StatefulSet {
+// router returns the StatefulSet of the store's router.
+func router(desired, replicas, current, updated, available int32, change ...func(*appsv1.StatefulSet)) *appsv1.StatefulSet {
 	s := &appsv1.StatefulSet{
 		ObjectMeta: metav1.ObjectMeta{Name: "sales-production-router", Generation: 2, Labels: map[string]string{"app.kubernetes.io/component": "store-router"}},
-		Spec:       appsv1.StatefulSetSpec{Replicas: &wanted},
+		Spec:       appsv1.StatefulSetSpec{Replicas: &desired},
 		Status: appsv1.StatefulSetStatus{
-			ObservedGeneration: 2, Replicas: present, CurrentReplicas: current, UpdatedReplicas: updated, ReadyReplicas: available,
+			ObservedGeneration: 2, Replicas: replicas, CurrentReplicas: current, UpdatedReplicas: updated, ReadyReplicas: available,
 			AvailableReplicas: available, CurrentRevision: "r1", UpdateRevision: "r2",
 		},
 	}
@@ -65,55 +65,54 @@ func rolledOut(s *appsv1.StatefulSet) { s.Status.CurrentRevision = s.Status.Upda
 func TestProgress(t *testing.T) {
 	unset := func(d *appsv1.Deployment) { d.Spec.Replicas = nil }
 	cases := map[string]struct {
-		workload       client.Object
-		complete, late bool
-		says           string
+		workload           client.Object
+		complete, exceeded bool
+		message            string
 	}{
 		"complete":                          {api(2, 2, 2, 2), true, false, "api: 2 of 2"},
-		"just made":                         {api(2, 0, 0, 0), false, false, "api: 0 of 2"},
-		"not seen by its controller":        {api(2, 2, 2, 2, notObserved), false, false, "api: 0 of 2"},
-		"surge: new pod beside the old":     {api(2, 3, 1, 2), false, false, "api: 0 of 2"},
+		"no pods yet":                       {api(2, 0, 0, 0), false, false, "api: 0 of 2"},
+		"not observed":                      {api(2, 2, 2, 2, notObserved), false, false, "api: 0 of 2"},
+		"surge: new pod not ready":          {api(2, 3, 1, 2), false, false, "api: 0 of 2"},
 		"surge: new pod is ready":           {api(2, 3, 1, 3), false, false, "api: 1 of 2"},
-		"old pods left":                     {api(2, 3, 2, 3), false, false, "api: 2 of 2"},
-		"new pod not ready, old is gone":    {api(2, 2, 2, 1), false, false, "api: 1 of 2"},
+		"old pods not deleted yet":          {api(2, 3, 2, 3), false, false, "api: 2 of 2"},
+		"new pod not ready, old deleted":    {api(2, 2, 2, 1), false, false, "api: 1 of 2"},
 		"ready for too short a time":        {api(1, 1, 1, 0, func(d *appsv1.Deployment) { d.Status.ReadyReplicas = 1 }), false, false, "api: 0 of 1"},
-		"more pods than wanted":             {api(1, 2, 2, 2), false, false, "api: 1 of 1"},
-		"scaled to nothing":                 {api(0, 0, 0, 0), true, false, "api: 0 of 0"},
-		"scaled to nothing, not gone yet":   {api(0, 1, 1, 1), false, false, "api: 0 of 0"},
+		"more pods than desired":            {api(1, 2, 2, 2), false, false, "api: 1 of 1"},
+		"scaled to zero":                    {api(0, 0, 0, 0), true, false, "api: 0 of 0"},
+		"scaled to zero, pods remain":       {api(0, 1, 1, 1), false, false, "api: 0 of 0"},
 		"replicas not set is one":           {api(9, 1, 1, 1, unset), true, false, "api: 1 of 1"},
-		"deadline exceeded":                 {api(2, 3, 1, 2, late), false, true, "api: 0 of 2"},
-		"deadline of the spec before":       {api(2, 3, 1, 2, late, notObserved), false, false, "api: 0 of 2"},
+		"deadline exceeded":                 {api(2, 3, 1, 2, exceeded), false, true, "api: 0 of 2"},
+		"deadline of the previous spec":     {api(2, 3, 1, 2, exceeded, notObserved), false, false, "api: 0 of 2"},
 		"StatefulSet complete":              {router(1, 1, 1, 0, 1, rolledOut), true, false, "store-router: 1 of 1"},
 		"StatefulSet complete, counter set": {router(1, 1, 1, 1, 1, rolledOut), true, false, "store-router: 1 of 1"},
-		"StatefulSet still the old":         {router(1, 1, 1, 0, 1), false, false, "store-router: 0 of 1"},
-		"StatefulSet new, not ready":        {router(1, 1, 0, 1, 0), false, false, "store-router: 0 of 1"},
+		"StatefulSet not updated":           {router(1, 1, 1, 0, 1), false, false, "store-router: 0 of 1"},
+		"StatefulSet updated, not ready":    {router(1, 1, 0, 1, 0), false, false, "store-router: 0 of 1"},
 		"StatefulSet pod is being replaced": {router(1, 0, 0, 0, 0), false, false, "store-router: 0 of 1"},
-		"StatefulSet not seen":              {router(1, 1, 1, 1, 1, rolledOut, func(s *appsv1.StatefulSet) { s.Status.ObservedGeneration = 1 }), false, false, "store-router: 0 of 1"},
-		"StatefulSet of none":               {router(0, 0, 0, 0, 0, rolledOut), true, false, "store-router: 0 of 0"},
+		"StatefulSet not observed":          {router(1, 1, 1, 1, 1, rolledOut, func(s *appsv1.StatefulSet) { s.Status.ObservedGeneration = 1 }), false, false, "store-router: 0 of 1"},
+		"StatefulSet scaled to zero":        {router(0, 0, 0, 0, 0, rolledOut), true, false, "store-router: 0 of 0"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			p := progressOf(tc.workload)
-			if p.complete() != tc.complete || p.late != tc.late || p.name != tc.workload.GetName() {
-				t.Errorf("complete %v, late %v: %+v", p.complete(), p.late, p)
+			if p.complete() != tc.complete || p.deadlineExceeded != tc.exceeded || p.name != tc.workload.GetName() {
+				t.Errorf("complete %v, exceeded %v: %+v", p.complete(), p.deadlineExceeded, p)
 			}
-			if want := tc.says + " pods are up to date and ready"; p.String() != want {
-				t.Errorf("says %q, want %q", p, want)
+			if want := tc.message + " pods are up to date and ready"; p.String() != want {
+				t.Errorf("message %q, want %q", p, want)
 			}
 		})
 	}
 }
 
-// TestProgressNeverBoasts: whatever the counters say, no more pods are shown than wanted,
-// and none below zero.
-func TestProgressNeverBoasts(t *testing.T) {
-	for wanted := range int32(3) {
-		for present := range int32(4) {
-			for updated := range present + 1 {
-				for available := range present + 1 {
-					p := progressOf(api(wanted, present, updated, available))
+// TestProgressIsWithinBounds for all counters: from zero to the desired number.
+func TestProgressIsWithinBounds(t *testing.T) {
+	for desired := range int32(3) {
+		for current := range int32(4) {
+			for updated := range current + 1 {
+				for available := range current + 1 {
+					p := progressOf(api(desired, current, updated, available))
 					var shown, of int32
-					if _, err := fmt.Sscanf(p.String(), "api: %d of %d", &shown, &of); err != nil || shown < 0 || shown > of || of != wanted || shown > updated {
+					if _, err := fmt.Sscanf(p.String(), "api: %d of %d", &shown, &of); err != nil || shown < 0 || shown > of || of != desired || shown > updated {
 						t.Errorf("%+v is shown as %q", p, p)
 					}
 				}
@@ -134,37 +133,37 @@ func TestObserve(t *testing.T) {
 	cases := map[string]struct {
 		workloads []client.Object
 		ready     string
-		says      string
+		message   string
 		available string
 		version   string
-		begun     bool
+		started   bool
 	}{
-		"complete":            {[]client.Object{router(1, 1, 1, 0, 1, rolledOut), api(2, 2, 2, 2)}, "True Succeeded", "All pods run version 1.2.4", "True", "1.2.4", true},
-		"api is not":          {[]client.Object{router(1, 1, 1, 0, 1, rolledOut), api(2, 3, 1, 2)}, "Unknown WorkloadsNotReady", "api: 0 of 2", "True", "1.2.3", true},
-		"store is not":        {[]client.Object{router(1, 1, 0, 1, 0), api(2, 2, 2, 2)}, "Unknown WorkloadsNotReady", "store-router: 0 of 1", "True", "1.2.3", true},
-		"none is":             {[]client.Object{router(1, 0, 0, 0, 0), api(2, 0, 0, 0)}, "Unknown WorkloadsNotReady", "store-router: 0 of 1 pods are up to date and ready; api: 0 of 2", "False", "1.2.3", false},
-		"late":                {[]client.Object{api(2, 3, 1, 2, late)}, "False ProgressDeadlineExceeded", "api: 0 of 2", "True", "1.2.3", true},
-		"late, but complete":  {[]client.Object{api(2, 2, 2, 2, late)}, "True Succeeded", "1.2.4", "True", "1.2.4", true},
-		"scaled to nothing":   {[]client.Object{api(0, 0, 0, 0)}, "True Asleep", "on purpose", "False", "1.2.4", true},
-		"nobody has begun":    {[]client.Object{api(2, 2, 0, 2, notObserved)}, "Unknown WorkloadsNotReady", "api: 0 of 2", "True", "1.2.3", false},
-		"goes to sleep":       {[]client.Object{api(0, 2, 2, 2)}, "Unknown WorkloadsNotReady", "api: 0 of 0", "True", "1.2.3", true},
-		"the last pod failed": {[]client.Object{api(1, 1, 1, 0)}, "Unknown WorkloadsNotReady", "api: 0 of 1", "False", "1.2.3", true},
+		"complete":               {[]client.Object{router(1, 1, 1, 0, 1, rolledOut), api(2, 2, 2, 2)}, "True Succeeded", "All pods run version 1.2.4", "True", "1.2.4", true},
+		"api not ready":          {[]client.Object{router(1, 1, 1, 0, 1, rolledOut), api(2, 3, 1, 2)}, "Unknown WorkloadsNotReady", "api: 0 of 2", "True", "1.2.3", true},
+		"store not ready":        {[]client.Object{router(1, 1, 0, 1, 0), api(2, 2, 2, 2)}, "Unknown WorkloadsNotReady", "store-router: 0 of 1", "True", "1.2.3", true},
+		"none ready":             {[]client.Object{router(1, 0, 0, 0, 0), api(2, 0, 0, 0)}, "Unknown WorkloadsNotReady", "store-router: 0 of 1 pods are up to date and ready; api: 0 of 2", "False", "1.2.3", false},
+		"exceeded":               {[]client.Object{api(2, 3, 1, 2, exceeded)}, "False ProgressDeadlineExceeded", "api: 0 of 2", "True", "1.2.3", true},
+		"exceeded, but complete": {[]client.Object{api(2, 2, 2, 2, exceeded)}, "True Succeeded", "1.2.4", "True", "1.2.4", true},
+		"scaled to zero":         {[]client.Object{api(0, 0, 0, 0)}, "True Asleep", "Scaled to zero", "False", "1.2.4", true},
+		"not started":            {[]client.Object{api(2, 2, 0, 2, notObserved)}, "Unknown WorkloadsNotReady", "api: 0 of 2", "True", "1.2.3", false},
+		"scaling to zero":        {[]client.Object{api(0, 2, 2, 2)}, "Unknown WorkloadsNotReady", "api: 0 of 0", "True", "1.2.3", true},
+		"last pod failed":        {[]client.Object{api(1, 1, 1, 0)}, "Unknown WorkloadsNotReady", "api: 0 of 1", "False", "1.2.3", true},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			env := newEnvironment()
-			outcome, begun := observe(env, tc.workloads)
+			outcome, started := observe(env, tc.workloads)
 			reconciler.Summarise(env, outcome)
 			c := meta.FindStatusCondition(env.Status.Conditions, v1alpha1.ConditionReady)
-			if got := string(c.Status) + " " + c.Reason; got != tc.ready || !strings.Contains(c.Message, tc.says) {
-				t.Errorf("says %s: %s; want %s: …%s…", got, c.Message, tc.ready, tc.says)
+			if got := string(c.Status) + " " + c.Reason; got != tc.ready || !strings.Contains(c.Message, tc.message) {
+				t.Errorf("condition %s: %s; want %s: …%s…", got, c.Message, tc.ready, tc.message)
 			}
 			available := meta.FindStatusCondition(env.Status.Conditions, v1alpha1.ConditionAvailable)
 			if string(available.Status) != tc.available || env.Status.Active != (tc.available == "True") || available.ObservedGeneration != 3 {
 				t.Errorf("available: %+v, active %v", available, env.Status.Active)
 			}
-			if env.Status.Version != tc.version || begun != tc.begun {
-				t.Errorf("runs %s, begun %v", env.Status.Version, begun)
+			if env.Status.Version != tc.version || started != tc.started {
+				t.Errorf("runs %s, started %v", env.Status.Version, started)
 			}
 			all := env.Status.Image == env.Spec.Image && env.Status.ModelCommit == env.Spec.ModelCommit
 			if all != (tc.version == "1.2.4") {
@@ -174,7 +173,7 @@ func TestObserve(t *testing.T) {
 	}
 }
 
-// TestObserveCountsAPIPods: the counters are those of the API pods, for the scale subresource.
+// TestObserveCountsAPIPods for the scale subresource.
 func TestObserveCountsAPIPods(t *testing.T) {
 	env := newEnvironment()
 	observe(env, []client.Object{router(1, 1, 1, 0, 1, rolledOut), api(3, 4, 2, 3)})
@@ -183,7 +182,7 @@ func TestObserveCountsAPIPods(t *testing.T) {
 	}
 }
 
-func TestPodTrouble(t *testing.T) {
+func TestPodProblem(t *testing.T) {
 	waiting := func(name, reason string) corev1.ContainerStatus {
 		return corev1.ContainerStatus{Name: name, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: "back-off 10s restarting failed container of pod x-7f"}}}
 	}
@@ -209,65 +208,65 @@ func TestPodTrouble(t *testing.T) {
 		pod  *corev1.Pod
 		want string
 	}{
-		"well":                   {pod(running), ""},
-		"fresh":                  {pod(), ""},
-		"being made":             {pod(waiting("api", "ContainerCreating")), ""},
+		"running":                {pod(running), ""},
+		"new":                    {pod(), ""},
+		"being created":          {pod(waiting("api", "ContainerCreating")), ""},
 		"waiting for its model":  {pod(waiting("api", "PodInitializing")), ""},
 		"waiting without reason": {pod(waiting("api", "")), ""},
 		"image cannot be pulled": {pod(waiting("api", "ImagePullBackOff")), "container api: ImagePullBackOff"},
 		"crashes":                {pod(waiting("api", "CrashLoopBackOff")), "container api: CrashLoopBackOff"},
 		"secret is missing":      {pod(waiting("api", "CreateContainerConfigError")), "container api: CreateContainerConfigError"},
-		"ended":                  {pod(ended("api", 137)), "container api: exit code 137"},
-		"ended well":             {init(pod(running), ended("model", 0)), ""},
+		"failed":                 {pod(ended("api", 137)), "container api: exit code 137"},
+		"succeeded":              {init(pod(running), ended("model", 0)), ""},
 		"model cannot be read":   {init(pod(waiting("api", "PodInitializing")), ended("model", 1)), "container model: exit code 1"},
 		"second container":       {pod(running, waiting("sidecar", "ErrImagePull")), "container sidecar: ErrImagePull"},
 		"cannot be scheduled":    {scheduled(corev1.ConditionFalse), "pods cannot be scheduled: Unschedulable"},
 		"scheduled":              {scheduled(corev1.ConditionTrue), ""},
-		"going":                  {going, ""},
+		"deleting":               {going, ""},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			got := podTrouble(tc.pod)
+			got := podProblem(tc.pod)
 			if got != tc.want {
-				t.Errorf("says %q, want %q", got, tc.want)
+				t.Errorf("message %q, want %q", got, tc.want)
 			}
 			if strings.Contains(got, "x-7f") {
-				t.Errorf("names the pod, which differs from time to time: %q", got)
+				t.Errorf("contains the name of the pod: %q", got)
 			}
 		})
 	}
 }
 
-// TestPause: progress is reported when it has taken its time, and no more often than worth a write.
-func TestPause(t *testing.T) {
-	var m memories
+// TestReportDelay: progress is reported after the grace periods, and then at intervals.
+func TestReportDelay(t *testing.T) {
+	var states rolloutStates
 	now := time.Unix(1000, 0)
 	env := newEnvironment()
 	for i, step := range []struct {
-		after time.Duration
-		begun bool
-		want  time.Duration
-		do    func()
+		after   time.Duration
+		started bool
+		want    time.Duration
+		do      func()
 	}{
-		{0, false, quietQueue, nil},
-		{20 * time.Second, false, quietQueue - 20*time.Second, nil},
-		// Pods are there after 30 s: they are given as long again.
-		{10 * time.Second, true, quietProgress + 30*time.Second, nil},
+		{0, false, startGracePeriod, nil},
+		{20 * time.Second, false, startGracePeriod - 20*time.Second, nil},
+		// Pods exist after 30 s, which extends the grace period for readiness.
+		{10 * time.Second, true, readyGracePeriod + 30*time.Second, nil},
 		{39 * time.Second, true, time.Second, nil},
 		{time.Second, true, 0, nil},
-		{time.Second, true, lookAgain - time.Second, nil},
-		{lookAgain - time.Second, true, 0, nil},
-		{0, true, quietProgress, func() { env.Generation++ }},
-		{quietProgress, true, 0, func() { env.Status.ObservedGeneration = env.Generation }},
+		{time.Second, true, reportInterval - time.Second, nil},
+		{reportInterval - time.Second, true, 0, nil},
+		{0, true, readyGracePeriod, func() { env.Generation++ }},
+		{readyGracePeriod, true, 0, func() { env.Status.ObservedGeneration = env.Generation }},
 		{time.Second, true, 0, nil},
-		{0, true, quietProgress, func() { m.forget(env) }},
+		{0, true, readyGracePeriod, func() { states.forget(env) }},
 	} {
 		now = now.Add(step.after)
 		if step.do != nil {
 			step.do()
 		}
-		if got := m.pause(env, step.begun, now); got != step.want {
-			t.Errorf("step %d: a pause of %s, want %s", i, got, step.want)
+		if got := states.reportDelay(env, step.started, now); got != step.want {
+			t.Errorf("step %d: a delay of %s, want %s", i, got, step.want)
 		}
 	}
 }

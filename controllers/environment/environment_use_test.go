@@ -11,8 +11,8 @@ import (
 	"github.com/quoin-dev/quoin/internal/reconciler"
 )
 
-// TestUse: an environment is awake for as long after it was last wanted or used as it says.
-func TestUse(t *testing.T) {
+// TestUseFromAnnotations: an environment is awake for idleSeconds after the last wake request or use.
+func TestUseFromAnnotations(t *testing.T) {
 	now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	at := func(ago time.Duration) string { return now.Add(-ago).Format(time.RFC3339) }
 	cases := map[string]struct {
@@ -30,9 +30,9 @@ func TestUse(t *testing.T) {
 		"used since":                  {ptr.To[int32](600), at(time.Hour), at(4 * time.Minute), false, 6 * time.Minute},
 		"used before it slept":        {ptr.To[int32](600), "", at(11 * time.Minute), true, 0},
 		"woken after it slept":        {ptr.To[int32](600), at(time.Minute), at(time.Hour), false, 9 * time.Minute},
-		"a clock that is ahead":       {ptr.To[int32](600), at(-time.Minute), "", false, 11 * time.Minute},
-		"no time":                     {ptr.To[int32](600), "yes", "1767268800", true, 0},
-		"no time beside one":          {ptr.To[int32](600), "yes", at(time.Minute), false, 9 * time.Minute},
+		"clock skew":                  {ptr.To[int32](600), at(-time.Minute), "", false, 11 * time.Minute},
+		"invalid times":               {ptr.To[int32](600), "yes", "1767268800", true, 0},
+		"one invalid time":            {ptr.To[int32](600), "yes", at(time.Minute), false, 9 * time.Minute},
 		"another zone, and fractions": {ptr.To[int32](600), "2026-01-01T13:55:00.5+02:00", "", false, 5*time.Minute + 500*time.Millisecond},
 	}
 	for name, tc := range cases {
@@ -47,7 +47,7 @@ func TestUse(t *testing.T) {
 	}
 }
 
-// TestUseInOutcome: who sleeps says so, and who is awake comes back when it may sleep.
+// TestUseInOutcome: asleep, or requeued for the time when it is idle.
 func TestUseInOutcome(t *testing.T) {
 	done, progressing := reconciler.Done("All pods run"), reconciler.Progressing(v1alpha1.ReasonWorkloadsNotReady, "api: 1 of 0")
 	cases := map[string]struct {
@@ -71,7 +71,7 @@ func TestUseInOutcome(t *testing.T) {
 				t.Errorf("reason %s, want %s", got, tc.reason)
 			}
 			if o.After < tc.after[0] || o.After > tc.after[1] {
-				t.Errorf("again after %s, want %v", o.After, tc.after)
+				t.Errorf("requeued after %s, want %v", o.After, tc.after)
 			}
 		})
 	}

@@ -16,15 +16,15 @@ import (
 	"github.com/quoin-dev/quoin/internal/reconciler"
 )
 
-// warmUp adds to the outcome of an environment that is not finished what its new pods say of
-// the data model. certain tells that waiting does not help: it is said at once.
-func (r *environmentReconciler) warmUp(ctx context.Context, s *scope, workloads []client.Object, o reconciler.Outcome) (_ reconciler.Outcome, certain bool) {
+// warmUp adds the compilation of the data model by the new pods to the outcome of a rollout.
+// isFinal reports whether waiting does not help, so that the outcome is reported at once.
+func (r *environmentReconciler) warmUp(ctx context.Context, s *scope, workloads []client.Object, o reconciler.Outcome) (_ reconciler.Outcome, isFinal bool) {
 	inputs := gatedInputs(s.Object, workloads)
 	if inputs == "" {
 		return o, false
 	}
 	pods := &corev1.PodList{}
-	// From the cache, which holds pods with a gate: this is asked at each step of a rollout.
+	// From the cache, which holds pods with the readiness gate.
 	err := s.List(ctx, pods, client.InNamespace(s.Object.Namespace), client.MatchingLabels{
 		v1alpha1.LabelEnvironment: s.Object.Name, v1alpha1.LabelWarmUp: inputs,
 	})
@@ -39,7 +39,7 @@ func (r *environmentReconciler) warmUp(ctx context.Context, s *scope, workloads 
 	case engine.WarmUpUnreadable:
 		return reconciler.Stalled(v1alpha1.ReasonCredentialsUnreadable, message), true
 	case engine.WarmUpCompiling:
-		// It has a limit of its own, so the deadline of the rollout does not count.
+		// Compilation has its own limit, so the deadline of the rollout does not apply.
 		return o.Progressing(v1alpha1.ReasonWarmingUp).WithDetail("the data model is being compiled"), false
 	case engine.WarmUpNoAnswer:
 		return o.WithDetail(message), false
@@ -47,7 +47,7 @@ func (r *environmentReconciler) warmUp(ctx context.Context, s *scope, workloads 
 	return o, false
 }
 
-// gatedInputs is the hash of the inputs of the API pods' template; empty when it has no gate.
+// gatedInputs returns the hash of the inputs of the API pods' template; empty without a gate.
 func gatedInputs(env *v1alpha1.Environment, workloads []client.Object) string {
 	for _, w := range workloads {
 		if d, ok := w.(*appsv1.Deployment); ok && d.Name == engine.APIName(env.Name) {
@@ -62,19 +62,20 @@ func ofPod(_ context.Context, pod client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: client.ObjectKey{Namespace: pod.GetNamespace(), Name: pod.GetLabels()[v1alpha1.LabelEnvironment]}}}
 }
 
-// gateTold lets through that a pod has something to say of its data model. That it compiles
-// shows in its Deployment too.
-var gateTold = predicate.Funcs{
+// modelRejected selects updates of pods that change why the data model is not compiled. Success
+// shows in the apps/v1 Deployment too.
+var modelRejected = predicate.Funcs{
 	CreateFunc: func(event.CreateEvent) bool { return false },
 	DeleteFunc: func(event.DeleteEvent) bool { return false },
 	UpdateFunc: func(e event.UpdateEvent) bool {
-		was, ok := e.ObjectOld.(*corev1.Pod)
-		is, ok2 := e.ObjectNew.(*corev1.Pod)
-		return ok && ok2 && said(was) != said(is)
+		before, ok := e.ObjectOld.(*corev1.Pod)
+		after, ok2 := e.ObjectNew.(*corev1.Pod)
+		return ok && ok2 && rejection(before) != rejection(after)
 	},
 }
 
-func said(pod *corev1.Pod) string {
+// rejection returns why the data model of a pod is not compiled.
+func rejection(pod *corev1.Pod) string {
 	if c := engine.Compiled(pod); c != nil && c.Status != corev1.ConditionTrue {
 		return c.Reason + ": " + c.Message
 	}

@@ -19,8 +19,8 @@ import (
 	"github.com/quoin-dev/quoin/internal/reconciler"
 )
 
-// podSaying is an API pod of a template, with what it says of its model.
-func podSaying(name, template, reason, message string) *corev1.Pod {
+// podWith returns an API pod of a template with the condition of its model.
+func podWith(name, template, reason, message string) *corev1.Pod {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "acme", Name: name, Labels: map[string]string{
 		v1alpha1.LabelEnvironment: "sales-production", v1alpha1.LabelWarmUp: template,
 	}}}
@@ -34,8 +34,8 @@ func podSaying(name, template, reason, message string) *corev1.Pod {
 	return pod
 }
 
-// TestWarmUp: what an environment says of pods that compile, and whether it waits for more.
-func TestWarmUp(t *testing.T) {
+// TestWarmUpInOutcome: the outcome by the conditions of the pods, and whether it is final.
+func TestWarmUpInOutcome(t *testing.T) {
 	waiting := reconciler.Progressing(v1alpha1.ReasonWorkloadsNotReady, "api: 0 of 2 pods are ready")
 	overdue := reconciler.Stalled(v1alpha1.ReasonDeadlineExceeded, "api: 0 of 2 pods are ready")
 	cases := map[string]struct {
@@ -43,20 +43,20 @@ func TestWarmUp(t *testing.T) {
 		gate    string
 		outcome reconciler.Outcome
 		ready   string
-		says    string
-		certain bool
+		message string
+		isFinal bool
 	}{
 		"no pods yet":        {nil, "new", waiting, "Unknown WorkloadsNotReady", "0 of 2", false},
-		"no gate":            {[]client.Object{podSaying("a", "new", engine.WarmUpBroken, "bad")}, "", waiting, "Unknown WorkloadsNotReady", "0 of 2", false},
-		"does not compile":   {[]client.Object{podSaying("a", "new", engine.WarmUpBroken, "orders.yml: bad")}, "new", waiting, "False ModelBroken", "does not compile: orders.yml: bad", true},
-		"did not before":     {[]client.Object{podSaying("a", "old", engine.WarmUpBroken, "bad")}, "new", waiting, "Unknown WorkloadsNotReady", "0 of 2", false},
-		"too slow":           {[]client.Object{podSaying("a", "new", engine.WarmUpTooSlow, "not compiled within 15m0s")}, "new", overdue, "False ModelBroken", "15m0s", true},
-		"compiles":           {[]client.Object{podSaying("a", "new", engine.WarmUpCompiling, "x")}, "new", waiting, "Unknown WarmingUp", "0 of 2 pods are ready (the data model is being compiled)", false},
-		"compiles, overdue":  {[]client.Object{podSaying("a", "new", engine.WarmUpCompiling, "x")}, "new", overdue, "Unknown WarmingUp", "being compiled", false},
-		"no answer":          {[]client.Object{podSaying("a", "new", engine.WarmUpNoAnswer, "The pod answers 403: Invalid token")}, "new", waiting, "Unknown WorkloadsNotReady", "Invalid token", false},
-		"no answer, overdue": {[]client.Object{podSaying("a", "new", engine.WarmUpNoAnswer, "silent")}, "new", overdue, "False ProgressDeadlineExceeded", "silent", false},
-		"no secret":          {[]client.Object{podSaying("a", "new", engine.WarmUpUnreadable, "bind ClusterRole")}, "new", waiting, "False CredentialsUnreadable", "bind ClusterRole", true},
-		"one has, one has not": {[]client.Object{podSaying("a", "new", engine.WarmUpCompiled, ""), podSaying("b", "new", engine.WarmUpBroken, "bad")}, "new", waiting,
+		"no gate":            {[]client.Object{podWith("a", "new", engine.WarmUpBroken, "bad")}, "", waiting, "Unknown WorkloadsNotReady", "0 of 2", false},
+		"does not compile":   {[]client.Object{podWith("a", "new", engine.WarmUpBroken, "orders.yml: bad")}, "new", waiting, "False ModelBroken", "does not compile: orders.yml: bad", true},
+		"old template":       {[]client.Object{podWith("a", "old", engine.WarmUpBroken, "bad")}, "new", waiting, "Unknown WorkloadsNotReady", "0 of 2", false},
+		"too slow":           {[]client.Object{podWith("a", "new", engine.WarmUpTooSlow, "not compiled within 15m0s")}, "new", overdue, "False ModelBroken", "15m0s", true},
+		"compiles":           {[]client.Object{podWith("a", "new", engine.WarmUpCompiling, "x")}, "new", waiting, "Unknown WarmingUp", "0 of 2 pods are ready (the data model is being compiled)", false},
+		"compiles, overdue":  {[]client.Object{podWith("a", "new", engine.WarmUpCompiling, "x")}, "new", overdue, "Unknown WarmingUp", "being compiled", false},
+		"no answer":          {[]client.Object{podWith("a", "new", engine.WarmUpNoAnswer, "The pod answers 403: Invalid token")}, "new", waiting, "Unknown WorkloadsNotReady", "Invalid token", false},
+		"no answer, overdue": {[]client.Object{podWith("a", "new", engine.WarmUpNoAnswer, "silent")}, "new", overdue, "False ProgressDeadlineExceeded", "silent", false},
+		"no secret":          {[]client.Object{podWith("a", "new", engine.WarmUpUnreadable, "bind ClusterRole")}, "new", waiting, "False CredentialsUnreadable", "bind ClusterRole", true},
+		"one has, one has not": {[]client.Object{podWith("a", "new", engine.WarmUpCompiled, ""), podWith("b", "new", engine.WarmUpBroken, "bad")}, "new", waiting,
 			"False ModelBroken", "bad", true},
 	}
 	for name, tc := range cases {
@@ -65,7 +65,7 @@ func TestWarmUp(t *testing.T) {
 			if err := corev1.AddToScheme(scheme); err != nil {
 				t.Fatal(err)
 			}
-			foreign := podSaying("z", "new", engine.WarmUpBroken, "of another environment")
+			foreign := podWith("z", "new", engine.WarmUpBroken, "of another environment")
 			foreign.Labels[v1alpha1.LabelEnvironment] = "hr-production"
 			c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(append(tc.pods, foreign)...).Build()
 			env := newEnvironment()
@@ -74,42 +74,41 @@ func TestWarmUp(t *testing.T) {
 				workload.Spec.Template.Labels = map[string]string{v1alpha1.LabelWarmUp: tc.gate}
 			}
 			s := &scope{Client: kube.NewClient(c, c, FieldManager), Object: env}
-			o, certain := (&environmentReconciler{}).warmUp(t.Context(), s, []client.Object{workload}, tc.outcome)
+			o, isFinal := (&environmentReconciler{}).warmUp(t.Context(), s, []client.Object{workload}, tc.outcome)
 			reconciler.Summarise(env, o)
 			ready := meta.FindStatusCondition(env.Status.Conditions, v1alpha1.ConditionReady)
-			if got := string(ready.Status) + " " + ready.Reason; got != tc.ready || certain != tc.certain || !strings.Contains(ready.Message, tc.says) {
-				t.Errorf("%s: %s (certain: %v); want %s: …%s… (%v)", got, ready.Message, certain, tc.ready, tc.says, tc.certain)
+			if got := string(ready.Status) + " " + ready.Reason; got != tc.ready || isFinal != tc.isFinal || !strings.Contains(ready.Message, tc.message) {
+				t.Errorf("%s: %s (final: %v); want %s: …%s… (%v)", got, ready.Message, isFinal, tc.ready, tc.message, tc.isFinal)
 			}
 		})
 	}
 }
 
-// TestGateTold: an environment is woken by what its pods say of their model, and by nothing else
-// that happens to them.
-func TestGateTold(t *testing.T) {
-	fresh, broken, worse := podSaying("a", "new", "", ""), podSaying("a", "new", engine.WarmUpBroken, "bad"), podSaying("a", "new", engine.WarmUpBroken, "worse")
-	compiled, elsewhere := podSaying("a", "new", engine.WarmUpCompiled, ""), podSaying("a", "new", engine.WarmUpBroken, "bad")
+// TestModelRejectedSelectsChangedRejections and no other changes of pods.
+func TestModelRejectedSelectsChangedRejections(t *testing.T) {
+	fresh, broken, worse := podWith("a", "new", "", ""), podWith("a", "new", engine.WarmUpBroken, "bad"), podWith("a", "new", engine.WarmUpBroken, "worse")
+	compiled, elsewhere := podWith("a", "new", engine.WarmUpCompiled, ""), podWith("a", "new", engine.WarmUpBroken, "bad")
 	elsewhere.Status.PodIP = "10.0.0.7"
 	for name, tc := range map[string]struct {
 		was, is *corev1.Pod
 		want    bool
 	}{
-		"is asked":       {fresh, broken, true},
-		"says more":      {broken, worse, true},
-		"is mended":      {broken, compiled, true},
-		"compiles":       {fresh, compiled, false}, // its Deployment tells
-		"is moved":       {broken, elsewhere, false},
-		"says nothing":   {fresh, fresh, false},
-		"goes on saying": {broken, broken, false},
+		"rejected":      {fresh, broken, true},
+		"other message": {broken, worse, true},
+		"fixed":         {broken, compiled, true},
+		"compiles":      {fresh, compiled, false}, // its Deployment changes
+		"other change":  {broken, elsewhere, false},
+		"no condition":  {fresh, fresh, false},
+		"unchanged":     {broken, broken, false},
 	} {
-		if got := gateTold.Update(event.UpdateEvent{ObjectOld: tc.was, ObjectNew: tc.is}); got != tc.want {
+		if got := modelRejected.Update(event.UpdateEvent{ObjectOld: tc.was, ObjectNew: tc.is}); got != tc.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
-	if gateTold.Create(event.CreateEvent{Object: broken}) || gateTold.Delete(event.DeleteEvent{Object: broken}) {
-		t.Error("pods that come and go wake the environment")
+	if modelRejected.Create(event.CreateEvent{Object: broken}) || modelRejected.Delete(event.DeleteEvent{Object: broken}) {
+		t.Error("creation and deletion are selected")
 	}
 	if got := ofPod(t.Context(), broken); len(got) != 1 || got[0].String() != "acme/sales-production" {
-		t.Errorf("wakes %v", got)
+		t.Errorf("enqueues %v", got)
 	}
 }

@@ -23,15 +23,15 @@ import (
 )
 
 const (
-	// IndexDeployment is the field by which the environments of a deployment are found.
+	// IndexDeployment is the indexed field of environments that names their deployment.
 	IndexDeployment = "spec.deploymentRef.name"
-	// indexEnvironment is the field by which the cache finds the objects of an environment.
+	// indexEnvironment is the indexed field of an environment's objects in the cache.
 	indexEnvironment = "metadata.labels." + v1alpha1.LabelEnvironment
 )
 
-// AddIndexes lets a cache find the objects of an environment by their label at once: without
-// it, every reconciliation looks at all objects of the account. The API server knows no such
-// field; see Options.Indexed.
+// AddIndexes indexes the objects of environments by their label. Without it, every
+// reconciliation iterates over all objects of the account. The Kubernetes API server has no
+// such field; see Options.Indexed.
 func AddIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 	for _, kind := range childKinds() {
 		err := indexer.IndexField(ctx, kind.object, indexEnvironment, func(obj client.Object) []string {
@@ -63,20 +63,20 @@ func SetupWithManager(mgr ctrl.Manager, r reconcile.Reconciler, opts controller.
 		For(&v1alpha1.Environment{}, predicates.SpecOr(v1alpha1.AnnotationWakeRequested)).
 		Owns(&appsv1.Deployment{}).
 		Owns(&appsv1.StatefulSet{}).
-		Owns(&corev1.Service{}, quiet).
-		Owns(&corev1.ServiceAccount{}, quiet).
-		Owns(&policyv1.PodDisruptionBudget{}, quiet).
-		Owns(&networkingv1.NetworkPolicy{}, quiet).
+		Owns(&corev1.Service{}, withoutStatus).
+		Owns(&corev1.ServiceAccount{}, withoutStatus).
+		Owns(&policyv1.PodDisruptionBudget{}, withoutStatus).
+		Owns(&networkingv1.NetworkPolicy{}, withoutStatus).
 		Watches(&v1alpha1.Deployment{}, handler.EnqueueRequestsFromMapFunc(ofDeployment(c)), predicates.Spec()).
 		Watches(&v1alpha1.Account{}, handler.EnqueueRequestsFromMapFunc(ofAccount(c)), predicates.Spec()).
-		Watches(&corev1.Pod{}, podEvents, builder.WithPredicates(gateTold)).
+		Watches(&corev1.Pod{}, podEvents, builder.WithPredicates(modelRejected)).
 		WatchesMetadata(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(ofConfigMap(c))).
 		WithOptions(opts).
 		Complete(r)
 }
 
-// quiet leaves out status changes of children whose status says nothing.
-var quiet = builder.WithPredicates(predicate.Or(
+// withoutStatus ignores status changes of objects whose status is not used.
+var withoutStatus = builder.WithPredicates(predicate.Or(
 	predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{},
 	predicate.Funcs{UpdateFunc: func(event.UpdateEvent) bool { return false }},
 ))
@@ -97,7 +97,7 @@ func ofAccount(c client.Reader) handler.MapFunc {
 	}
 }
 
-// ofConfigMap maps a config map to the environments of the deployments whose model it is.
+// ofConfigMap maps a ConfigMap to the environments of the deployments whose model it is.
 func ofConfigMap(c client.Reader) handler.MapFunc {
 	return func(ctx context.Context, cm client.Object) []reconcile.Request {
 		deployments := map[string]bool{}

@@ -1,4 +1,4 @@
-// Package predicates says which events are worth a reconciliation.
+// Package predicates selects the events that trigger a reconciliation.
 package predicates
 
 import (
@@ -9,11 +9,11 @@ import (
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 )
 
-// Spec lets through what a user did to an object: a new spec, a request to reconcile now, a
-// deletion, a changed number. Status writes, our own among them, are left out.
+// Spec selects changes by users: of the spec, the reconcile request, the deletion timestamp and
+// the ID. Changes of the status are ignored.
 func Spec() builder.Predicates { return builder.WithPredicates(spec) }
 
-// SpecOr lets through the same, and new values of an annotation.
+// SpecOr selects the same, and changes of an annotation.
 func SpecOr(annotation string) builder.Predicates {
 	return builder.WithPredicates(predicate.Or(spec, predicate.Funcs{
 		CreateFunc:  func(event.CreateEvent) bool { return false },
@@ -25,18 +25,18 @@ func SpecOr(annotation string) builder.Predicates {
 	}))
 }
 
-// Existence lets through that an object came or went.
+// Existence selects creations and deletions.
 func Existence() builder.Predicates { return builder.WithPredicates(existence) }
 
-// Deletion lets through that an object is gone.
+// Deletion selects deletions.
 func Deletion() builder.Predicates { return builder.WithPredicates(deletion) }
 
 var spec = predicate.Or(predicate.GenerationChangedPredicate{}, predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
-		was, is := e.ObjectOld, e.ObjectNew
-		return was.GetAnnotations()[v1alpha1.AnnotationReconcile] != is.GetAnnotations()[v1alpha1.AnnotationReconcile] ||
-			was.GetLabels()[v1alpha1.LabelID] != is.GetLabels()[v1alpha1.LabelID] ||
-			was.GetDeletionTimestamp().IsZero() != is.GetDeletionTimestamp().IsZero()
+		before, after := e.ObjectOld, e.ObjectNew
+		return before.GetAnnotations()[v1alpha1.AnnotationReconcile] != after.GetAnnotations()[v1alpha1.AnnotationReconcile] ||
+			before.GetLabels()[v1alpha1.LabelID] != after.GetLabels()[v1alpha1.LabelID] ||
+			before.GetDeletionTimestamp().IsZero() != after.GetDeletionTimestamp().IsZero()
 	},
 })
 

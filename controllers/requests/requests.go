@@ -1,4 +1,4 @@
-// Package requests finds the objects that a change of another object concerns.
+// Package requests maps changed objects to the objects that they affect.
 package requests
 
 import (
@@ -15,17 +15,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// For asks for the reconciliation of the objects of a list that are wanted. The objects are
-// the cache's own: wanted must not change them. A list that cannot be read, which a filled
-// cache never refuses, is logged: a map function has nowhere to return it to.
-func For[T client.Object](ctx context.Context, c client.Reader, list client.ObjectList, wanted func(T) bool, opts ...client.ListOption) []reconcile.Request {
+// For returns requests for the objects of a list that match. The objects are those of the
+// cache: match must not change them. An error, which a synced cache never returns, is logged:
+// map functions cannot return it.
+func For[T client.Object](ctx context.Context, c client.Reader, list client.ObjectList, match func(T) bool, opts ...client.ListOption) []reconcile.Request {
 	if err := c.List(ctx, list, append(opts, client.UnsafeDisableDeepCopy)...); err != nil {
-		log.FromContext(ctx).Error(err, "Cannot find out whom a change concerns")
+		log.FromContext(ctx).Error(err, "Cannot list the objects that a change affects")
 		return nil
 	}
 	var found []reconcile.Request
 	_ = meta.EachListItem(list, func(item runtime.Object) error {
-		if obj, ok := item.(T); ok && wanted(obj) {
+		if obj, ok := item.(T); ok && match(obj) {
 			found = append(found, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(obj)})
 		}
 		return nil
@@ -33,21 +33,21 @@ func For[T client.Object](ctx context.Context, c client.Reader, list client.Obje
 	return found
 }
 
-// All wants every object.
+// All matches every object.
 func All[T client.Object](T) bool { return true }
 
-// CacheOnly begins the name of a field that only the cache can be asked by: map functions
-// ask nobody else. Other indexed fields can be asked of the API server too.
+// CacheOnly is the prefix of indexed fields that only the cache supports. Other indexed fields
+// are selectable fields of the API server too.
 const CacheOnly = "cache-only/"
 
-// Later asks for the reconciliation of those that a change concerns after a pause: however
-// many changes there are in it, one reconciliation sees them all. What is there when the
-// controller starts is no change: every object is reconciled then.
-func Later(pause time.Duration, concerns handler.MapFunc) handler.EventHandler {
+// Later enqueues the objects that a change affects after a delay, so that one reconciliation
+// handles all changes in that time. Objects that exist when the controller starts are not
+// changes: every object is reconciled then.
+func Later(delay time.Duration, affected handler.MapFunc) handler.EventHandler {
 	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 	add := func(ctx context.Context, obj client.Object, q queue) {
-		for _, request := range concerns(ctx, obj) {
-			q.AddAfter(request, pause) // the earliest of several counts
+		for _, request := range affected(ctx, obj) {
+			q.AddAfter(request, delay) // keeps an earlier time
 		}
 	}
 	return handler.Funcs{

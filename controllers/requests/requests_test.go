@@ -29,19 +29,19 @@ func TestFor(t *testing.T) {
 	}
 	api := fake.NewClientBuilder().WithScheme(scheme).WithObjects(branch("acme", "a"), branch("acme", "b"), branch("other", "a")).Build()
 	cases := map[string]struct {
-		wanted func(*v1alpha1.Branch) bool
-		opts   []client.ListOption
-		want   []string
+		match func(*v1alpha1.Branch) bool
+		opts  []client.ListOption
+		want  []string
 	}{
 		"all":            {All[*v1alpha1.Branch], nil, []string{"acme/a", "acme/b", "other/a"}},
 		"of a namespace": {All[*v1alpha1.Branch], []client.ListOption{client.InNamespace("acme")}, []string{"acme/a", "acme/b"}},
-		"the wanted":     {func(b *v1alpha1.Branch) bool { return b.Name == "a" }, nil, []string{"acme/a", "other/a"}},
+		"matching":       {func(b *v1alpha1.Branch) bool { return b.Name == "a" }, nil, []string{"acme/a", "other/a"}},
 		"none":           {func(*v1alpha1.Branch) bool { return false }, nil, nil},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			var got []string
-			for _, r := range For(t.Context(), api, &v1alpha1.BranchList{}, tc.wanted, tc.opts...) {
+			for _, r := range For(t.Context(), api, &v1alpha1.BranchList{}, tc.match, tc.opts...) {
 				got = append(got, r.String())
 			}
 			if diff := cmp.Diff(tc.want, got); diff != "" {
@@ -55,13 +55,12 @@ func TestFor(t *testing.T) {
 		},
 	})
 	if got := For(t.Context(), broken, &v1alpha1.BranchList{}, All[*v1alpha1.Branch]); got != nil {
-		t.Errorf("got %v of a list that cannot be read", got)
+		t.Errorf("got %v from a failed list", got)
 	}
 }
 
-// TestLater: whom a change concerns is asked for once after the pause, however many changes
-// there are, and not for what was there before.
-func TestLater(t *testing.T) {
+// TestLaterEnqueuesOnceAfterTheDelay for several changes, and not for existing objects.
+func TestLaterEnqueuesOnceAfterTheDelay(t *testing.T) {
 	q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 	defer q.ShutDown()
 	h := Later(300*time.Millisecond, func(_ context.Context, obj client.Object) []reconcile.Request {

@@ -1,4 +1,4 @@
-// Package apitest gives the tests of a package a real API server with Quoin's CRDs.
+// Package apitest starts a real Kubernetes API server with Quoin's CRDs for the tests of a package.
 package apitest
 
 import (
@@ -22,13 +22,12 @@ import (
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 )
 
-// server is the API server of all tests in the package, nil where there is none; each test
-// has a namespace of its own.
+// server is the configuration of the API server that all tests of the package share; nil when
+// there is none.
 var server *rest.Config
 
-// Main is the TestMain of a package: it runs the tests with an API server where
-// KUBEBUILDER_ASSETS says where one is. Fuzzing starts Main once for each processor, and
-// needs none.
+// Main implements TestMain: it runs the tests with an API server if KUBEBUILDER_ASSETS is set.
+// Fuzzing, which runs Main once per processor, needs none.
 func Main(m *testing.M) {
 	log.SetLogger(logr.Discard())
 	os.Exit(run(m))
@@ -53,7 +52,8 @@ func run(m *testing.M) int {
 	return m.Run()
 }
 
-// Start starts an API server with Quoin's kinds; kubeconfig is that of an administrator.
+// Start starts an API server with Quoin's kinds. It returns the client configuration and the
+// kubeconfig of an administrator.
 func Start() (config *rest.Config, kubeconfig []byte, stop func() error, err error) {
 	_, here, _, _ := runtime.Caller(0)
 	env := &envtest.Environment{
@@ -67,7 +67,7 @@ func Start() (config *rest.Config, kubeconfig []byte, stop func() error, err err
 	return config, env.KubeConfig, env.Stop, nil
 }
 
-// Scheme knows Quoin's kinds and those of Kubernetes.
+// Scheme returns a scheme with the kinds of Quoin and Kubernetes.
 func Scheme(t testing.TB) *k8sruntime.Scheme {
 	t.Helper()
 	scheme := k8sruntime.NewScheme()
@@ -79,8 +79,8 @@ func Scheme(t testing.TB) *k8sruntime.Scheme {
 	return scheme
 }
 
-// Server is how the API server is reached. Without one the test is skipped loudly, and fails
-// where CI is set.
+// Server returns the client configuration of the API server. Without one the test is skipped, or
+// fails if CI is set.
 func Server(t testing.TB) *rest.Config {
 	t.Helper()
 	if server == nil {
@@ -92,7 +92,7 @@ func Server(t testing.TB) *rest.Config {
 	return server
 }
 
-// Direct returns a client of the API server itself and a namespace of the test's own.
+// Direct returns an uncached client and the name of a new namespace.
 func Direct(t testing.TB) (c client.WithWatch, namespace string) {
 	t.Helper()
 	c, err := client.NewWithWatch(Server(t), client.Options{Scheme: Scheme(t)})

@@ -1,5 +1,5 @@
-// Package channels turns ReleaseChannels and the histories of Deployments into what
-// internal/version decides on, and back.
+// Package channels converts ReleaseChannels and the histories of Deployments to and from the
+// types of internal/version.
 package channels
 
 import (
@@ -12,7 +12,7 @@ import (
 	"github.com/quoin-dev/quoin/internal/version"
 )
 
-// List returns all release channels with what they offer.
+// List returns all release channels with their versions.
 func List(ctx context.Context, c client.Reader) ([]version.Channel, error) {
 	list := &v1alpha1.ReleaseChannelList{}
 	if err := c.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
@@ -25,7 +25,7 @@ func List(ctx context.Context, c client.Reader) ([]version.Channel, error) {
 	return all, nil
 }
 
-// From returns what one release channel offers.
+// From returns a release channel with its versions.
 func From(c *v1alpha1.ReleaseChannel) version.Channel {
 	releases := make([]version.Release, 0, len(c.Status.Versions))
 	for _, v := range c.Status.Versions {
@@ -40,7 +40,7 @@ func From(c *v1alpha1.ReleaseChannel) version.Channel {
 	return version.NewChannel(c.Name, c.Spec.ImageRepository, releases)
 }
 
-// ToRun is a run as it is kept in a status.
+// ToRun converts a run for the history in a status.
 func ToRun(r version.Run) v1alpha1.VersionRun {
 	return v1alpha1.VersionRun{
 		Version: r.Version.String(), ReleaseChannel: r.Channel,
@@ -48,7 +48,7 @@ func ToRun(r version.Run) v1alpha1.VersionRun {
 	}
 }
 
-// FromRun is a run that is kept in a status.
+// FromRun converts a run of the history in a status.
 func FromRun(h v1alpha1.VersionRun) (version.Run, error) {
 	parsed, err := version.Parse(h.Version)
 	if err != nil {

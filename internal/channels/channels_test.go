@@ -27,8 +27,8 @@ func channel(name string, versions ...string) *v1alpha1.ReleaseChannel {
 	return c
 }
 
-// TestFrom: what a channel offers, all of it; what is no version cannot be offered.
-func TestFrom(t *testing.T) {
+// TestFromReturnsAllVersions with their images, and ignores invalid ones.
+func TestFromReturnsAllVersions(t *testing.T) {
 	got := From(channel("stable", "1.2.3", "latest", "1.10.0", "1.9.0"))
 	var versions []string
 	for _, r := range got.Releases {
@@ -68,8 +68,8 @@ func TestList(t *testing.T) {
 	}
 }
 
-// TestRuns: what is remembered in a status says the same when it is read again.
-func TestRuns(t *testing.T) {
+// TestRunsRoundTrip through the history in a status.
+func TestRunsRoundTrip(t *testing.T) {
 	for _, text := range []string{"1.2.3", "0.0.0", "1.2.3-rc.1", "10.20.30-jdk.x-1"} {
 		v, err := version.Parse(text)
 		if err != nil {
@@ -87,6 +87,6 @@ func TestRuns(t *testing.T) {
 		}
 	}
 	if _, err := FromRun(v1alpha1.VersionRun{Version: "latest"}); err == nil {
-		t.Error("latest is taken for a version")
+		t.Error("latest was parsed as a version")
 	}
 }

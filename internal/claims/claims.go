@@ -1,19 +1,19 @@
 // Package claims makes a value unique in a namespace.
 //
-// A Claim is named after the hash of the value, so the API server itself lets only one
-// exist, whoever races: several replicas of the front end, the controller, kubectl. It is
-// made before its holder takes the value.
+// The name of a Claim is a hash of the value, so the Kubernetes API server admits only one,
+// regardless of concurrent writers: replicas of `quoin apiserver`, the controller, kubectl. It
+// is created before its holder gets the value.
 //
-// There are two kinds of claims. One that a controller made (Ensure) has the UID of its
-// holder, is owned by it and goes with it. One that the front end made (Reserve) before
-// there was a holder has no UID, and belongs to whoever is called so: nothing has to be
-// written again when the holder is there, which makes a user cost two writes. It goes when
-// the front end says so (Release), or with the Sweep.
+// There are two kinds of claims. One that a controller created (Ensure) has the UID of its
+// holder, is owned by it and is garbage-collected with it. One that the API server (`quoin
+// apiserver`) created (Reserve) before its holder exists has no UID and belongs to the object
+// with the holder's name: it needs no update when the holder is created, so a user costs two
+// writes. It is deleted by Release or by the Sweep.
 //
-// A claim whose holder no longer exists or no longer has the value is taken over. One
-// without UID may be in flight: its holder is about to be written. It is left alone while it
-// is younger than a minute, except by Reserve, which waits for ReserveTimeout to see what becomes of
-// it; who takes longer than that to write has to Confirm.
+// A claim whose holder does not exist or does not have the value is taken over. One without
+// UID may be in flight: its holder is about to be written. It is kept for
+// inFlightGracePeriod. Only Reserve takes it over after ReserveTimeout; a writer that took
+// longer has to call Confirm.
 package claims
 
 import (
@@ -35,36 +35,35 @@ import (
 	"github.com/quoin-dev/quoin/internal/kube"
 )
 
-// IndexHolder is the field by which the claims of a holder are found. Holders of several
+// IndexHolder is the indexed field of claims that names their holder. Holders of different
 // kinds may have the same name.
 const IndexHolder = "spec.holder.name"
 
-// youth is the age below which a claim without UID may be in flight. It is compared with the
-// API server's clock, so it is much longer than a write takes.
-const youth = time.Minute
+// inFlightGracePeriod is the age up to which a claim without UID may be in flight. It is much
+// longer than a write, because the age depends on the Kubernetes API server's clock.
+const inFlightGracePeriod = time.Minute
 
-// ErrInFlight says that a value is claimed for an object that does not have it (yet): it will
-// have it, or the claim comes free, within a minute.
-var ErrInFlight = errors.New("the value is just being given to another object")
+// ErrInFlight means that a value is claimed for an object that does not have it yet: within a
+// minute it has, or the claim can be taken over.
+var ErrInFlight = errors.New("the value is being assigned to another object")
 
 // Attribute is a field whose values are unique in a namespace.
 type Attribute[T client.Object] struct {
-	// Kind of the objects that have the field.
+	// Kind is the kind of the objects that have the field.
 	Kind string
 	// Field is the name of the field.
 	Field string
-	// Value of the field.
+	// Value returns the value of the field.
 	Value func(T) string
-	// Form is what two values have in common that count as the same; nil compares them as
-	// they are.
+	// Form returns the canonical form of a value; nil compares values as they are.
 	Form func(string) string
-	// New makes an empty object.
+	// New returns an empty object.
 	New func() T
-	// Clock tells how old claims are; nil is the clock of this machine.
+	// Clock determines the age of claims; nil is the system clock.
 	Clock clock.Clock
 }
 
-// Name is the name of the claim for a value.
+// Name returns the name of the claim on a value.
 func (a Attribute[T]) Name(value string) string {
 	if a.Form != nil {
 		value = a.Form(value)
@@ -73,14 +72,15 @@ func (a Attribute[T]) Name(value string) string {
 	return strings.ToLower(a.Kind+"-"+a.Field) + "-" + hex.EncodeToString(sum[:16])
 }
 
-// IsNameTaken tells whether an object's unique value is held by another one: a controller has said so.
+// IsNameTaken reports whether a controller has found that another object holds the unique
+// value of o.
 func IsNameTaken(o v1alpha1.Object) bool {
 	ready := meta.FindStatusCondition(o.Common().Conditions, v1alpha1.ConditionReady)
 	return ready != nil && ready.Status == metav1.ConditionFalse && ready.Reason == v1alpha1.ReasonNameTaken
 }
 
-// Ensure makes obj the holder of its value. It returns the name of the object that holds
-// the value when that is another one, and empty when obj holds it. ErrInFlight says that it
+// Ensure makes obj the holder of its value. It returns the name of the holder if that is
+// another object, and an empty name if obj holds the value. ErrInFlight means that the holder
 // is not known yet.
 func (a Attribute[T]) Ensure(ctx context.Context, c *kube.Client, obj T) (string, error) {
 	claim := &v1alpha1.Claim{}
@@ -112,18 +112,18 @@ func (a Attribute[T]) Ensure(ctx context.Context, c *kube.Client, obj T) (string
 	if a.inFlight(claim) {
 		return "", fmt.Errorf("%s: claimed for %q: %w", a.id(), holder.Name, ErrInFlight)
 	}
-	mine := a.owned(obj, key)
-	mine.ResourceVersion = claim.ResourceVersion
-	if err := c.Update(ctx, mine); err != nil {
+	updated := a.owned(obj, key)
+	updated.ResourceVersion = claim.ResourceVersion
+	if err := c.Update(ctx, updated); err != nil {
 		return "", fmt.Errorf("take over claim on %s: %w", a.id(), err)
 	}
 	return "", a.release(ctx, c, obj, key.Name)
 }
 
-// id names the attribute, as claims do.
+// id returns the name of the attribute in claims.
 func (a Attribute[T]) id() string { return a.Kind + "." + a.Field }
 
-// claim is a claim for whoever has a name.
+// claim returns a claim without UID for the object with a name.
 func (a Attribute[T]) claim(key client.ObjectKey, name string) *v1alpha1.Claim {
 	return &v1alpha1.Claim{
 		ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name},
@@ -131,7 +131,7 @@ func (a Attribute[T]) claim(key client.ObjectKey, name string) *v1alpha1.Claim {
 	}
 }
 
-// owned is a claim for an object that exists, and that takes the claim with it when it goes.
+// owned returns a claim that is owned by an existing object.
 func (a Attribute[T]) owned(obj T, key client.ObjectKey) *v1alpha1.Claim {
 	claim := a.claim(key, obj.GetName())
 	claim.Spec.Holder.UID = string(obj.GetUID())
@@ -141,23 +141,23 @@ func (a Attribute[T]) owned(obj T, key client.ObjectKey) *v1alpha1.Claim {
 	return claim
 }
 
-// holds tells whether the holder of a claim exists and has the value. c reads either the
-// cache or the API server: one that may read both would decode into what the cache holds.
+// holds reports whether the holder of a claim exists and has the value. c reads either only
+// the cache or only the API server: a client that reads both would decode into objects of the cache.
 func (a Attribute[T]) holds(ctx context.Context, c client.Reader, claim *v1alpha1.Claim) (bool, error) {
 	holder := a.New()
 	key := client.ObjectKey{Namespace: claim.Namespace, Name: claim.Spec.Holder.Name}
 	if err := c.Get(ctx, key, holder, client.UnsafeDisableDeepCopy); err != nil {
 		return false, client.IgnoreNotFound(err)
 	}
-	// A holder that had no UID when it was claimed for is any object of that name.
+	// Without a UID, the holder is any object with the name.
 	same := claim.Spec.Holder.UID == "" || string(holder.GetUID()) == claim.Spec.Holder.UID
 	return same && a.Name(a.Value(holder)) == claim.Name, nil
 }
 
-// inFlight tells whether the holder of a claim, which does not have the value, may be about
+// inFlight reports whether the holder of a claim, which does not have the value, may be about
 // to be written.
 func (a Attribute[T]) inFlight(claim *v1alpha1.Claim) bool {
-	return claim.Spec.Holder.UID == "" && a.clock().Since(claim.CreationTimestamp.Time) <= youth
+	return claim.Spec.Holder.UID == "" && a.clock().Since(claim.CreationTimestamp.Time) <= inFlightGracePeriod
 }
 
 func (a Attribute[T]) clock() clock.Clock {
@@ -167,8 +167,8 @@ func (a Attribute[T]) clock() clock.Clock {
 	return clock.RealClock{}
 }
 
-// release removes the claims of obj on values that it no longer has. Those that may be in
-// flight are for values that it is about to get.
+// release deletes the claims of obj on values that it no longer has. A claim that may be in
+// flight is kept: obj may be about to get the value.
 func (a Attribute[T]) release(ctx context.Context, c *kube.Client, obj T, keep string) error {
 	list := &v1alpha1.ClaimList{}
 	if err := c.List(ctx, list, client.InNamespace(obj.GetNamespace()),
@@ -188,7 +188,7 @@ func (a Attribute[T]) release(ctx context.Context, c *kube.Client, obj T, keep s
 	return nil
 }
 
-// remove deletes a claim, unless it has changed since it was read.
+// remove deletes a claim unless it has changed since it was read.
 func remove(ctx context.Context, c client.Writer, claim *v1alpha1.Claim) error {
 	return c.Delete(ctx, claim, client.Preconditions{UID: &claim.UID, ResourceVersion: &claim.ResourceVersion})
 }

@@ -33,27 +33,27 @@ var channelName = Attribute[*v1alpha1.Deployment]{
 	New:   displayName.New,
 }
 
-// room is a namespace on a real API server.
-type room struct {
+// fixture is a namespace on a real Kubernetes API server.
+type fixture struct {
 	t         *testing.T
 	api       client.WithWatch
 	namespace string
 	k         *kube.Client
 }
 
-func newRoom(t *testing.T) *room {
+func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	api, namespace := apitest.Direct(t)
-	return &room{t, api, namespace, kube.NewClient(api, api, "quoin-test")}
+	return &fixture{t, api, namespace, kube.NewClient(api, api, "quoin-test")}
 }
 
-// make makes a deployment with a display name.
-func (r *room) make(name, shown string) *v1alpha1.Deployment {
+// create creates a deployment with a display name.
+func (r *fixture) create(name, displayed string) *v1alpha1.Deployment {
 	r.t.Helper()
 	d := &v1alpha1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Namespace: r.namespace, Name: name},
 		Spec: v1alpha1.DeploymentSpec{
-			DisplayName: shown, ReleaseChannel: "stable",
+			DisplayName: displayed, ReleaseChannel: "stable",
 			Model: v1alpha1.ModelSource{ConfigMapRef: &v1alpha1.LocalReference{Name: "model"}},
 		},
 	}
@@ -63,24 +63,24 @@ func (r *room) make(name, shown string) *v1alpha1.Deployment {
 	return d
 }
 
-// rename gives a deployment another display name.
-func (r *room) rename(d *v1alpha1.Deployment, shown string) {
+// rename changes the display name of a deployment.
+func (r *fixture) rename(d *v1alpha1.Deployment, displayed string) {
 	r.t.Helper()
-	d.Spec.DisplayName = shown
+	d.Spec.DisplayName = displayed
 	if err := r.api.Update(r.t.Context(), d); err != nil {
 		r.t.Fatal(err)
 	}
 }
 
-func (r *room) delete(obj client.Object) {
+func (r *fixture) delete(obj client.Object) {
 	r.t.Helper()
 	if err := r.api.Delete(r.t.Context(), obj); err != nil {
 		r.t.Fatal(err)
 	}
 }
 
-// ensure wants d to hold its name, or the named holder instead.
-func (r *room) ensure(d *v1alpha1.Deployment, holder string) {
+// ensure calls Ensure and expects d to hold its name, or else the named holder.
+func (r *fixture) ensure(d *v1alpha1.Deployment, holder string) {
 	r.t.Helper()
 	got, err := displayName.Ensure(r.t.Context(), r.k, d)
 	if err != nil || got != holder {
@@ -88,8 +88,8 @@ func (r *room) ensure(d *v1alpha1.Deployment, holder string) {
 	}
 }
 
-// held are the holders by the claim's value, which is tried out of those given.
-func (r *room) held(values ...string) map[string]string {
+// held returns the holders of claims by value, or by name of the claim for other values.
+func (r *fixture) held(values ...string) map[string]string {
 	r.t.Helper()
 	list := &v1alpha1.ClaimList{}
 	if err := r.api.List(r.t.Context(), list, client.InNamespace(r.namespace)); err != nil {
@@ -108,32 +108,32 @@ func (r *room) held(values ...string) map[string]string {
 	return held
 }
 
-func (r *room) wantHeld(want map[string]string, values ...string) {
+func (r *fixture) wantHeld(want map[string]string, values ...string) {
 	r.t.Helper()
 	if diff := cmp.Diff(want, r.held(values...)); diff != "" {
 		r.t.Errorf("claims (-want +got):\n%s", diff)
 	}
 }
 
-// TestOneWins: of 64 objects that want a value at the same time, exactly one gets it, and the
-// others are told whose it is.
-func TestOneWins(t *testing.T) {
-	r := newRoom(t)
+// TestConcurrentEnsureHasOneWinner: of 64 objects exactly one gets the value, and the others get
+// the name of the holder.
+func TestConcurrentEnsureHasOneWinner(t *testing.T) {
+	r := newFixture(t)
 	var all []*v1alpha1.Deployment
 	for i := range 64 {
-		all = append(all, r.make(fmt.Sprint("d", i), "Sales"))
+		all = append(all, r.create(fmt.Sprint("d", i), "Sales"))
 	}
-	wins, told := race(r, all)
+	wins, holders := race(r, all)
 	if len(wins) != 1 {
 		t.Fatalf("%v hold the value", wins)
 	}
 	r.wantHeld(map[string]string{"Sales": wins[0]}, "Sales")
-	for loser, holder := range told {
+	for loser, holder := range holders {
 		if holder != wins[0] {
-			t.Errorf("%s is told that %q holds the value; it is %q", loser, holder, wins[0])
+			t.Errorf("%s: held by %q, want %q", loser, holder, wins[0])
 		}
 	}
-	for _, d := range all { // and it stays so
+	for _, d := range all { // stable afterwards
 		holder := wins[0]
 		if d.Name == holder {
 			holder = ""
@@ -142,11 +142,11 @@ func TestOneWins(t *testing.T) {
 	}
 }
 
-// race lets all ensure at once. Conflicts are what the caller's queue tries again: who had
-// one is neither among the winners nor told anything.
-func race(r *room, all []*v1alpha1.Deployment) (wins []string, told map[string]string) {
+// race calls Ensure for all objects concurrently. Objects with a conflict, which the queue
+// retries, are neither in wins nor in holders.
+func race(r *fixture, all []*v1alpha1.Deployment) (wins []string, holders map[string]string) {
 	r.t.Helper()
-	told = map[string]string{}
+	holders = map[string]string{}
 	var mu sync.Mutex
 	var group sync.WaitGroup
 	start := make(chan struct{})
@@ -163,24 +163,24 @@ func race(r *room, all []*v1alpha1.Deployment) (wins []string, told map[string]s
 			case holder == "":
 				wins = append(wins, d.Name)
 			default:
-				told[d.Name] = holder
+				holders[d.Name] = holder
 			}
 		})
 	}
 	close(start)
 	group.Wait()
-	return wins, told
+	return wins, holders
 }
 
-// TestOneTakesOver: of many that want what an object that is gone has held, one gets it.
-func TestOneTakesOver(t *testing.T) {
-	r := newRoom(t)
-	gone := r.make("gone", "Sales")
-	r.ensure(gone, "")
-	r.delete(gone)
+// TestConcurrentTakeoverHasOneWinner when the holder was deleted.
+func TestConcurrentTakeoverHasOneWinner(t *testing.T) {
+	r := newFixture(t)
+	deleted := r.create("deleted", "Sales")
+	r.ensure(deleted, "")
+	r.delete(deleted)
 	var all []*v1alpha1.Deployment
 	for i := range 16 {
-		all = append(all, r.make(fmt.Sprint("d", i), "Sales"))
+		all = append(all, r.create(fmt.Sprint("d", i), "Sales"))
 	}
 	wins, _ := race(r, all)
 	if len(wins) != 1 {
@@ -189,26 +189,26 @@ func TestOneTakesOver(t *testing.T) {
 	r.wantHeld(map[string]string{"Sales": wins[0]}, "Sales")
 }
 
-func TestTakeover(t *testing.T) {
+func TestTakeoverOfOrphanedClaims(t *testing.T) {
 	cases := map[string]struct {
-		// before is what became of the holder, which is "first".
-		before func(r *room, first *v1alpha1.Deployment)
+		// change changes the holder, which is "first".
+		change func(r *fixture, first *v1alpha1.Deployment)
 		holder string
 	}{
-		"holder is well":              {func(*room, *v1alpha1.Deployment) {}, "first"},
-		"holder is gone":              {func(r *room, first *v1alpha1.Deployment) { r.delete(first) }, ""},
-		"holder has another value":    {func(r *room, first *v1alpha1.Deployment) { r.rename(first, "Marketing") }, ""},
-		"holder was made anew, other": {func(r *room, first *v1alpha1.Deployment) { r.delete(first); r.make("first", "Marketing") }, ""},
-		"holder was made anew, same":  {func(r *room, first *v1alpha1.Deployment) { r.delete(first); r.make("first", "Sales") }, ""},
-		"claimed before it was made":  {func(r *room, _ *v1alpha1.Deployment) { r.forgetUID("Sales") }, "first"},
+		"holder unchanged":              {func(*fixture, *v1alpha1.Deployment) {}, "first"},
+		"holder deleted":                {func(r *fixture, first *v1alpha1.Deployment) { r.delete(first) }, ""},
+		"holder has another value":      {func(r *fixture, first *v1alpha1.Deployment) { r.rename(first, "Marketing") }, ""},
+		"holder recreated, other value": {func(r *fixture, first *v1alpha1.Deployment) { r.delete(first); r.create("first", "Marketing") }, ""},
+		"holder recreated, same value":  {func(r *fixture, first *v1alpha1.Deployment) { r.delete(first); r.create("first", "Sales") }, ""},
+		"claim without UID":             {func(r *fixture, _ *v1alpha1.Deployment) { r.removeUID("Sales") }, "first"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			r := newRoom(t)
-			first := r.make("first", "Sales")
+			r := newFixture(t)
+			first := r.create("first", "Sales")
 			r.ensure(first, "")
-			tc.before(r, first)
-			second := r.make("second", "Sales")
+			tc.change(r, first)
+			second := r.create("second", "Sales")
 			r.ensure(second, tc.holder)
 			want := tc.holder
 			if want == "" {
@@ -221,8 +221,8 @@ func TestTakeover(t *testing.T) {
 	}
 }
 
-// forgetUID makes the claim one that was made before its holder, as the front end does.
-func (r *room) forgetUID(value string) {
+// removeUID makes the claim one that was created before its holder, as by Reserve.
+func (r *fixture) removeUID(value string) {
 	r.t.Helper()
 	claim := &v1alpha1.Claim{ObjectMeta: metav1.ObjectMeta{Namespace: r.namespace, Name: displayName.Name(value)}}
 	if err := r.api.Patch(r.t.Context(), claim, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"holder":{"uid":null}}}`))); err != nil {
@@ -230,10 +230,10 @@ func (r *room) forgetUID(value string) {
 	}
 }
 
-// TestRename: the old value is free as soon as the new one is held, and not before.
-func TestRename(t *testing.T) {
-	r := newRoom(t)
-	first, second := r.make("first", "Sales"), r.make("second", "Marketing")
+// TestRenameReleasesTheOldValue when the new one is held, and not before.
+func TestRenameReleasesTheOldValue(t *testing.T) {
+	r := newFixture(t)
+	first, second := r.create("first", "Sales"), r.create("second", "Marketing")
 	r.ensure(first, "")
 	r.ensure(second, "")
 	if _, err := channelName.Ensure(t.Context(), r.k, first); err != nil {
@@ -248,29 +248,28 @@ func TestRename(t *testing.T) {
 	r.rename(first, "Finance")
 	r.ensure(first, "")
 	r.wantHeld(map[string]string{"Finance": "first", "Marketing": "second", other: "first"}, "Sales", "Marketing", "Finance")
-	third := r.make("third", "Sales")
+	third := r.create("third", "Sales")
 	r.ensure(third, "")
-	r.ensure(first, "") // again costs nothing and changes nothing
+	r.ensure(first, "") // idempotent
 	r.wantHeld(map[string]string{"Finance": "first", "Marketing": "second", "Sales": "third", other: "first"}, "Sales", "Marketing", "Finance")
 }
 
-func TestNamespacesAreApart(t *testing.T) {
-	one, other := newRoom(t), newRoom(t)
-	one.ensure(one.make("first", "Sales"), "")
-	other.ensure(other.make("second", "Sales"), "")
+func TestNamespacesAreIndependent(t *testing.T) {
+	one, other := newFixture(t), newFixture(t)
+	one.ensure(one.create("first", "Sales"), "")
+	other.ensure(other.create("second", "Sales"), "")
 }
 
-// TestLostTakeover: who loses the race for an orphan has a conflict and tries again; there
-// is no second winner.
-func TestLostTakeover(t *testing.T) {
-	r := newRoom(t)
-	gone := r.make("gone", "Sales")
-	r.ensure(gone, "")
-	r.delete(gone)
-	first, second := r.make("first", "Sales"), r.make("second", "Sales")
+// TestConcurrentTakeoverIsAConflict for all but one; there is no second winner.
+func TestConcurrentTakeoverIsAConflict(t *testing.T) {
+	r := newFixture(t)
+	deleted := r.create("deleted", "Sales")
+	r.ensure(deleted, "")
+	r.delete(deleted)
+	first, second := r.create("first", "Sales"), r.create("second", "Sales")
 	k := kube.NewClient(interceptor.NewClient(r.api, interceptor.Funcs{
 		Update: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.UpdateOption) error {
-			r.ensure(first, "") // is faster
+			r.ensure(first, "") // takes over first
 			return c.Update(ctx, obj, opts...)
 		},
 	}), r.api, "quoin-test")
@@ -282,26 +281,26 @@ func TestLostTakeover(t *testing.T) {
 	r.wantHeld(map[string]string{"Sales": "first"}, "Sales")
 }
 
-// TestCacheThatLags: a claim that the cache does not show yet is found all the same.
-func TestCacheThatLags(t *testing.T) {
-	r := newRoom(t)
-	r.ensure(r.make("first", "Sales"), "")
+// TestStaleCache: a claim that is missing in the cache is found.
+func TestStaleCache(t *testing.T) {
+	r := newFixture(t)
+	r.ensure(r.create("first", "Sales"), "")
 	api := r.api
-	blind := interceptor.NewClient(api, interceptor.Funcs{
+	stale := interceptor.NewClient(api, interceptor.Funcs{
 		Get: func(_ context.Context, _ client.WithWatch, key client.ObjectKey, _ client.Object, _ ...client.GetOption) error {
 			return apierrors.NewNotFound(v1alpha1.GroupVersion.WithResource("claims").GroupResource(), key.Name)
 		},
 	})
-	r.k = kube.NewClient(blind, api, "quoin-test")
-	r.ensure(r.make("second", "Sales"), "first")
+	r.k = kube.NewClient(stale, api, "quoin-test")
+	r.ensure(r.create("second", "Sales"), "first")
 }
 
-// TestErrors name the attribute and keep the cause.
-func TestErrors(t *testing.T) {
+// TestErrorsNameTheAttribute and wrap the cause.
+func TestErrorsNameTheAttribute(t *testing.T) {
 	broken := errors.New("connection refused")
 	cases := map[string]struct {
 		funcs interceptor.Funcs
-		says  string
+		text  string
 	}{
 		"read": {interceptor.Funcs{Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
 			return broken
@@ -311,34 +310,34 @@ func TestErrors(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			r := newRoom(t) // the claim is not there yet
+			r := newFixture(t) // without a claim
 			k := kube.NewClient(interceptor.NewClient(r.api, tc.funcs), r.api, "quoin-test")
-			_, err := displayName.Ensure(t.Context(), k, r.make("first", "Sales"))
-			if !errors.Is(err, broken) || !strings.HasPrefix(err.Error(), tc.says) {
-				t.Errorf("got %v, want %s%v", err, tc.says, broken)
+			_, err := displayName.Ensure(t.Context(), k, r.create("first", "Sales"))
+			if !errors.Is(err, broken) || !strings.HasPrefix(err.Error(), tc.text) {
+				t.Errorf("got %v, want %s%v", err, tc.text, broken)
 			}
 		})
 	}
 }
 
-// TestName: one name for one value, a name that Kubernetes takes, and nothing of the value in it.
-func TestName(t *testing.T) {
-	seen := map[string]string{}
+// TestNameIsValidAndUnique, and deterministic.
+func TestNameIsValidAndUnique(t *testing.T) {
+	values := map[string]string{}
 	for _, value := range []string{"", "Sales", "sales", " Sales", "日本", strings.Repeat("x", 1000), "a\x00b"} {
 		for _, a := range []Attribute[*v1alpha1.Deployment]{displayName, channelName, {Kind: "ScimUser", Field: "userName"}} {
 			name := a.Name(value)
 			if problems := validation.IsDNS1123Label(name); len(problems) > 0 {
 				t.Errorf("%q: %v", name, problems)
 			}
-			if other, twice := seen[name]; twice || name != a.Name(value) {
+			if other, exists := values[name]; exists || name != a.Name(value) {
 				t.Errorf("%q is the name for %q and for %q", name, other, value)
 			}
-			seen[name] = value
+			values[name] = value
 		}
 	}
 }
 
-// TestIsNameTaken: only a controller's word that another has the name counts.
+// TestIsNameTaken depends on the Ready condition only.
 func TestIsNameTaken(t *testing.T) {
 	for name, c := range map[string]struct {
 		conditions []metav1.Condition

@@ -13,49 +13,49 @@ import (
 	"github.com/quoin-dev/quoin/internal/kube"
 )
 
-// ReserveTimeout is how long a claim may be in flight before Reserve takes it over. Another replica
-// may be between its claim and its object: killed there, the name must not stay blocked, and
-// who asks for it gets a slow answer rather than a wrong one.
+// ReserveTimeout is how long Reserve waits for a claim in flight before it takes it over.
+// Another replica may have created the claim and be about to create its object. If it was
+// killed, the name must not stay blocked; a slow response is better than a wrong one.
 const ReserveTimeout = 5 * time.Second
 
 const (
-	// firstLook and lastLook are the shortest and the longest pause between two looks at a
-	// claim in flight. Mostly its holder is there within milliseconds.
-	firstLook = 20 * time.Millisecond
-	lastLook  = 400 * time.Millisecond
-	// tries bounds how often Reserve begins anew because another one was faster.
-	tries = 10
+	// minPollInterval and maxPollInterval bound the interval of reads of a claim in flight.
+	// Usually its holder exists within milliseconds.
+	minPollInterval = 20 * time.Millisecond
+	maxPollInterval = 400 * time.Millisecond
+	// maxAttempts bounds the retries of Reserve after conflicts.
+	maxAttempts = 10
 )
 
-// errChanged says that somebody else did something to a claim meanwhile.
+// errChanged means that another client has changed a claim since it was read.
 var errChanged = errors.New("the claim has changed")
 
-// Reserve claims a value for the object name before that object is created or given the
-// value. It returns the name of the object that has the value when that is another one, and
-// empty when the value is reserved: one create in the good case.
+// Reserve claims a value for the object name before that object is created or gets the value.
+// It returns the name of the holder if that is another object, and an empty name if the value
+// is reserved. Without a conflict it costs one create.
 //
-// Who has not finished writing the object ReserveTimeout/2 after calling Reserve must ask Confirm
-// afterwards, and undo the write when the value was lost meanwhile. Who does not write it
-// after all calls Release. ErrInFlight says that others were faster again and again.
+// A caller that has not written the object ReserveTimeout/2 after Reserve must call Confirm
+// after the write, and undo the write if the value is no longer reserved. A caller that does
+// not write the object must call Release. ErrInFlight means that there were too many conflicts.
 //
-// All reads go to the API server: the front end need not hold claims in its cache, and the
-// client is not to remember writes that nobody will read.
+// All reads bypass the cache: `quoin apiserver` need not cache claims, and the client need
+// not track writes that are never read.
 func (a Attribute[T]) Reserve(ctx context.Context, c *kube.Client, namespace, name, value string) (string, error) {
 	key := client.ObjectKey{Namespace: namespace, Name: a.Name(value)}
-	for range tries {
+	for range maxAttempts {
 		holder, err := a.reserve(ctx, c, key, name)
 		switch {
 		case err == nil:
 			return holder, nil
-		case !faster(err):
+		case !isConflict(err):
 			return "", fmt.Errorf("reserve %s: %w", a.id(), err)
 		}
 	}
 	return "", fmt.Errorf("reserve %s: %w", a.id(), ErrInFlight)
 }
 
-// faster tells whether somebody else has created, changed or removed the claim meanwhile.
-func faster(err error) bool {
+// isConflict reports whether another client has created, changed or deleted the claim.
+func isConflict(err error) bool {
 	return errors.Is(err, errChanged) || apierrors.IsConflict(err) || apierrors.IsNotFound(err) || apierrors.IsAlreadyExists(err)
 }
 
@@ -69,38 +69,38 @@ func (a Attribute[T]) reserve(ctx context.Context, c *kube.Client, key client.Ob
 		return "", err
 	}
 	held, err := a.holds(ctx, c.Live(), claim)
-	mine := claim.Spec.Holder.Name == name
-	if err == nil && !held && !mine && a.inFlight(claim) {
+	own := claim.Spec.Holder.Name == name
+	if err == nil && !held && !own && a.inFlight(claim) {
 		held, err = a.await(ctx, c, claim)
 	}
 	switch {
 	case err != nil:
 		return "", err
-	case held && mine:
+	case held && own:
 		return "", nil
 	case held:
 		return claim.Spec.Holder.Name, nil
 	}
-	// One's own claim is made anew too: those who wait for what becomes of it see that
-	// something does, and the sweep that it is young.
+	// The caller's own claim is replaced too, so that waiting callers and the sweep see a new one.
 	return a.takeOver(ctx, c, claim, name)
 }
 
-// await waits until the holder of a claim has the value, or ReserveTimeout is over.
+// await polls until the holder of a claim has the value, the claim changes, or ReserveTimeout
+// expires.
 func (a Attribute[T]) await(ctx context.Context, c *kube.Client, claim *v1alpha1.Claim) (held bool, err error) {
 	clk := a.clock()
-	end := clk.Now().Add(ReserveTimeout)
-	for pause := firstLook; clk.Now().Before(end); pause = min(2*pause, lastLook) {
+	deadline := clk.Now().Add(ReserveTimeout)
+	for interval := minPollInterval; clk.Now().Before(deadline); interval = min(2*interval, maxPollInterval) {
 		select {
 		case <-ctx.Done():
 			return false, ctx.Err()
-		case <-clk.After(pause):
+		case <-clk.After(interval):
 		}
-		now := &v1alpha1.Claim{}
-		if err := c.Live().Get(ctx, client.ObjectKeyFromObject(claim), now); err != nil {
+		current := &v1alpha1.Claim{}
+		if err := c.Live().Get(ctx, client.ObjectKeyFromObject(claim), current); err != nil {
 			return false, err
 		}
-		if now.UID != claim.UID || now.ResourceVersion != claim.ResourceVersion {
+		if current.UID != claim.UID || current.ResourceVersion != claim.ResourceVersion {
 			return false, errChanged
 		}
 		if held, err := a.holds(ctx, c.Live(), claim); held || err != nil {
@@ -110,8 +110,8 @@ func (a Attribute[T]) await(ctx context.Context, c *kube.Client, claim *v1alpha1
 	return false, nil
 }
 
-// takeOver puts a claim in the place of one that is orphaned. It is made anew, because its
-// age tells others whether it may be in flight.
+// takeOver replaces an orphaned claim. The new claim is created instead of updated, because
+// its age determines whether it may be in flight.
 func (a Attribute[T]) takeOver(ctx context.Context, c *kube.Client, old *v1alpha1.Claim, name string) (string, error) {
 	if err := remove(ctx, c.Client, old); err != nil {
 		return "", err
@@ -120,23 +120,23 @@ func (a Attribute[T]) takeOver(ctx context.Context, c *kube.Client, old *v1alpha
 	if err := c.Client.Create(ctx, claim); err != nil {
 		return "", err
 	}
-	former := old.Spec.Holder
-	if former.Name == name {
+	previous := old.Spec.Holder
+	if previous.Name == name {
 		return "", nil
 	}
-	// The former holder may have been written after the last look at it, and confirmed just
-	// before its claim went. Then it was first. From now on Confirm tells it that it is not.
+	// The previous holder may have been written after the last read, and confirmed just before
+	// its claim was deleted. Then it keeps the value. From here on, Confirm returns false for it.
 	held, err := a.holds(ctx, c.Live(), old)
 	if err != nil || !held {
 		return "", err
 	}
-	claim.Spec.Holder = former
+	claim.Spec.Holder = previous
 	claim.OwnerReferences = old.OwnerReferences
-	return former.Name, c.Client.Update(ctx, claim)
+	return previous.Name, c.Client.Update(ctx, claim)
 }
 
-// Confirm asks the API server whether the claim on a value is still that of the object name:
-// a write that took long is only good when it is. See Reserve.
+// Confirm reports whether the object name still holds the claim on a value. A write that took
+// long is valid only if it does; see Reserve.
 func (a Attribute[T]) Confirm(ctx context.Context, c *kube.Client, namespace, name, value string) (bool, error) {
 	claim := &v1alpha1.Claim{}
 	err := c.Live().Get(ctx, client.ObjectKey{Namespace: namespace, Name: a.Name(value)}, claim)
@@ -149,9 +149,9 @@ func (a Attribute[T]) Confirm(ctx context.Context, c *kube.Client, namespace, na
 	return claim.Spec.Holder.Name == name, nil
 }
 
-// Release gives a value back that the object name was to get and did not, or has no longer.
-// A claim of another object stays, and so does one whose holder has the value: another
-// request may have given it to the same object meanwhile.
+// Release deletes the claim of the object name on a value that the object did not get or no
+// longer has. A claim of another object is kept, and so is one whose holder has the value:
+// another request may have assigned it to the same object.
 func (a Attribute[T]) Release(ctx context.Context, c *kube.Client, namespace, name, value string) error {
 	claim := &v1alpha1.Claim{}
 	err := c.Live().Get(ctx, client.ObjectKey{Namespace: namespace, Name: a.Name(value)}, claim)
@@ -161,7 +161,7 @@ func (a Attribute[T]) Release(ctx context.Context, c *kube.Client, namespace, na
 			err = remove(ctx, c.Client, claim)
 		}
 	}
-	if err != nil && !faster(err) {
+	if err != nil && !isConflict(err) {
 		return fmt.Errorf("release %s: %w", a.id(), err)
 	}
 	return nil

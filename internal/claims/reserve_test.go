@@ -19,35 +19,35 @@ import (
 	"github.com/quoin-dev/quoin/internal/kube"
 )
 
-// quick is a clock that begins ahead of the real one and runs faster.
-type quick struct {
+// fastClock is a clock that starts ahead of the system clock and runs faster.
+type fastClock struct {
 	clock.RealClock
 	start time.Time
 	ahead time.Duration
 	speed int64
 }
 
-func newQuick(ahead time.Duration, speed int64) quick {
-	return quick{start: time.Now(), ahead: ahead, speed: speed}
+func newFastClock(ahead time.Duration, speed int64) fastClock {
+	return fastClock{start: time.Now(), ahead: ahead, speed: speed}
 }
 
-func (q quick) Now() time.Time {
+func (q fastClock) Now() time.Time {
 	return q.start.Add(q.ahead + time.Since(q.start)*time.Duration(q.speed))
 }
-func (q quick) Since(t time.Time) time.Duration { return q.Now().Sub(t) }
-func (q quick) After(d time.Duration) <-chan time.Time {
+func (q fastClock) Since(t time.Time) time.Duration { return q.Now().Sub(t) }
+func (q fastClock) After(d time.Duration) <-chan time.Time {
 	return time.After(d / time.Duration(q.speed))
 }
 
-// at is UserName by another clock.
+// at returns UserName with another clock.
 func at(c clock.Clock) Attribute[*v1alpha1.ScimUser] {
 	a := UserName
 	a.Clock = c
 	return a
 }
 
-// user makes a user.
-func (r *room) user(name, userName string) *v1alpha1.ScimUser {
+// user creates a user.
+func (r *fixture) user(name, userName string) *v1alpha1.ScimUser {
 	r.t.Helper()
 	u := &v1alpha1.ScimUser{ObjectMeta: metav1.ObjectMeta{Namespace: r.namespace, Name: name}, Spec: v1alpha1.ScimUserSpec{UserName: userName}}
 	if err := r.api.Create(r.t.Context(), u); err != nil {
@@ -56,8 +56,8 @@ func (r *room) user(name, userName string) *v1alpha1.ScimUser {
 	return u
 }
 
-// reserve wants the value reserved for name, or the named holder instead.
-func (r *room) reserve(a Attribute[*v1alpha1.ScimUser], name, value, holder string) {
+// reserve calls Reserve and expects the value reserved for name, or else the named holder.
+func (r *fixture) reserve(a Attribute[*v1alpha1.ScimUser], name, value, holder string) {
 	r.t.Helper()
 	got, err := a.Reserve(r.t.Context(), r.k, r.namespace, name, value)
 	if err != nil || got != holder {
@@ -65,8 +65,8 @@ func (r *room) reserve(a Attribute[*v1alpha1.ScimUser], name, value, holder stri
 	}
 }
 
-// holder is who has the claim on a user name; empty when there is none.
-func (r *room) holder(value string) v1alpha1.ClaimHolder {
+// holder returns the holder of the claim on a user name; empty when there is none.
+func (r *fixture) holder(value string) v1alpha1.ClaimHolder {
 	r.t.Helper()
 	claim := &v1alpha1.Claim{}
 	err := r.api.Get(r.t.Context(), client.ObjectKey{Namespace: r.namespace, Name: UserName.Name(value)}, claim)
@@ -76,14 +76,14 @@ func (r *room) holder(value string) v1alpha1.ClaimHolder {
 	return claim.Spec.Holder
 }
 
-// TestReserveOneWins: of 64 requests for one name at two replicas one gets it, and all others
-// are told whose it is, however the name is written.
-func TestReserveOneWins(t *testing.T) {
-	r := newRoom(t)
+// TestConcurrentReserveHasOneWinner: of 64 requests at two replicas one gets the name, in any
+// case, and the others get the name of the holder.
+func TestConcurrentReserveHasOneWinner(t *testing.T) {
+	r := newFixture(t)
 	replicas := []*kube.Client{r.k, kube.NewClient(r.api, r.api, "quoin-other")}
 	var mu sync.Mutex
 	var wins []string
-	told := map[string]int{}
+	holders := map[string]int{}
 	var group sync.WaitGroup
 	start := make(chan struct{})
 	for i := range 64 {
@@ -104,23 +104,23 @@ func TestReserveOneWins(t *testing.T) {
 			case holder == "":
 				wins = append(wins, name)
 			default:
-				told[holder]++
+				holders[holder]++
 			}
 		})
 	}
 	close(start)
 	group.Wait()
-	if len(wins) != 1 || told[wins[0]] != 63 {
-		t.Fatalf("%v have the name; the others are told %v", wins, told)
+	if len(wins) != 1 || holders[wins[0]] != 63 {
+		t.Fatalf("%v have the name; the others got %v", wins, holders)
 	}
 	if got := r.holder("ANN@example.com").Name; got != wins[0] {
-		t.Errorf("the claim is that of %q", got)
+		t.Errorf("held by %q", got)
 	}
 }
 
-// TestReserveCosts one write and nothing else.
-func TestReserveCosts(t *testing.T) {
-	r := newRoom(t)
+// TestReserveCostsOneWrite and no read.
+func TestReserveCostsOneWrite(t *testing.T) {
+	r := newFixture(t)
 	var calls []string
 	note := func(call string) { calls = append(calls, call) }
 	api := interceptor.NewClient(r.api, interceptor.Funcs{
@@ -144,19 +144,19 @@ func TestReserveCosts(t *testing.T) {
 	}
 }
 
-// TestReserveAfterACrash: a claim whose object never came is taken over, after ReserveTimeout while it
-// may be in flight and at once when it is old.
-func TestReserveAfterACrash(t *testing.T) {
+// TestReserveTakesOverOrphanedClaims: after ReserveTimeout while they may be in flight, and at
+// once when they are old.
+func TestReserveTakesOverOrphanedClaims(t *testing.T) {
 	cases := map[string]struct {
 		clock          clock.Clock
 		atLeast, below time.Duration
 	}{
-		"young": {newQuick(0, 10), ReserveTimeout / 10, 2 * ReserveTimeout / 10},
-		"old":   {newQuick(2*time.Minute, 1), 0, ReserveTimeout / 2},
+		"new": {newFastClock(0, 10), ReserveTimeout / 10, 2 * ReserveTimeout / 10},
+		"old": {newFastClock(2*time.Minute, 1), 0, ReserveTimeout / 2},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			r := newRoom(t)
+			r := newFixture(t)
 			r.reserve(UserName, "dead", "ann", "")
 			begin := time.Now()
 			r.reserve(at(tc.clock), "ann", "ann", "")
@@ -172,19 +172,19 @@ func TestReserveAfterACrash(t *testing.T) {
 	}
 }
 
-func (r *room) confirm(name, value string, want bool) {
+func (r *fixture) confirm(name, value string, want bool) {
 	r.t.Helper()
 	got, err := UserName.Confirm(r.t.Context(), r.k, r.namespace, name, value)
 	if err != nil || got != want {
-		r.t.Errorf("%q is still that of %s: %v, %v; want %v", value, name, got, err, want)
+		r.t.Errorf("%q held by %s: %v, %v; want %v", value, name, got, err, want)
 	}
 }
 
-// TestReserveAfterACrashOneWins: of many that wait for an orphan one gets it.
-func TestReserveAfterACrashOneWins(t *testing.T) {
-	r := newRoom(t)
+// TestConcurrentTakeoverByReserveHasOneWinner.
+func TestConcurrentTakeoverByReserveHasOneWinner(t *testing.T) {
+	r := newFixture(t)
 	r.reserve(UserName, "dead", "ann", "")
-	a := at(newQuick(0, 10))
+	a := at(newFastClock(0, 10))
 	holders := make([]string, 16)
 	var group sync.WaitGroup
 	for i := range holders {
@@ -204,15 +204,15 @@ func TestReserveAfterACrashOneWins(t *testing.T) {
 	won := r.holder("ann").Name
 	for i, holder := range holders {
 		if name := fmt.Sprint("u", i); (holder == "") != (name == won) || holder != "" && holder != won {
-			t.Errorf("%s is told %q; %q has the name", name, holder, won)
+			t.Errorf("%s got holder %q; %q has the name", name, holder, won)
 		}
 	}
 }
 
-// TestReserveWaitsForTheHolder: it is there in a moment, or it gives up.
+// TestReserveWaitsForTheHolder of a claim in flight.
 func TestReserveWaitsForTheHolder(t *testing.T) {
-	t.Run("is there", func(t *testing.T) {
-		r := newRoom(t)
+	t.Run("created", func(t *testing.T) {
+		r := newFixture(t)
 		r.reserve(UserName, "first", "ann", "")
 		go func() {
 			time.Sleep(100 * time.Millisecond)
@@ -224,8 +224,8 @@ func TestReserveWaitsForTheHolder(t *testing.T) {
 			t.Errorf("took %s", took)
 		}
 	})
-	t.Run("gives up", func(t *testing.T) {
-		r := newRoom(t)
+	t.Run("released", func(t *testing.T) {
+		r := newFixture(t)
 		r.reserve(UserName, "first", "ann", "")
 		go func() {
 			time.Sleep(100 * time.Millisecond)
@@ -239,8 +239,8 @@ func TestReserveWaitsForTheHolder(t *testing.T) {
 			t.Errorf("took %s", took)
 		}
 	})
-	t.Run("nobody waits any more", func(t *testing.T) {
-		r := newRoom(t)
+	t.Run("context cancelled", func(t *testing.T) {
+		r := newFixture(t)
 		r.reserve(UserName, "first", "ann", "")
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		defer cancel()
@@ -253,24 +253,24 @@ func TestReserveWaitsForTheHolder(t *testing.T) {
 	})
 }
 
-// TestReserveOfWhatOneHas: an object keeps its value, and gets it back after it had another.
-func TestReserveOfWhatOneHas(t *testing.T) {
-	for name, claimed := range map[string]func(r *room, u *v1alpha1.ScimUser){
-		"by the front end": func(r *room, u *v1alpha1.ScimUser) { r.reserve(UserName, u.Name, u.Spec.UserName, "") },
-		"by the controller": func(r *room, u *v1alpha1.ScimUser) {
+// TestReserveOfOwnValue: an object can reserve its current value, and its previous one again.
+func TestReserveOfOwnValue(t *testing.T) {
+	for name, claimed := range map[string]func(r *fixture, u *v1alpha1.ScimUser){
+		"by Reserve": func(r *fixture, u *v1alpha1.ScimUser) { r.reserve(UserName, u.Name, u.Spec.UserName, "") },
+		"by Ensure": func(r *fixture, u *v1alpha1.ScimUser) {
 			if holder, err := UserName.Ensure(r.t.Context(), r.k, u); holder != "" || err != nil {
 				r.t.Errorf("held by %q, %v", holder, err)
 			}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRoom(t)
+			r := newFixture(t)
 			u := r.user("ann", "ann")
 			claimed(r, u)
 			before := r.holder("ann")
 			r.reserve(UserName, "ann", "ANN", "")
 			if diff := cmp.Diff(before, r.holder("ann")); diff != "" {
-				t.Errorf("the claim changed (-want +got):\n%s", diff)
+				t.Errorf("the claim was changed (-want +got):\n%s", diff)
 			}
 			u.Spec.UserName = "anna"
 			if err := r.api.Update(t.Context(), u); err != nil {
@@ -284,9 +284,9 @@ func TestReserveOfWhatOneHas(t *testing.T) {
 	}
 }
 
-// TestReserveOfSomebodyElses: no wait, whoever made the claim.
-func TestReserveOfSomebodyElses(t *testing.T) {
-	r := newRoom(t)
+// TestReserveDoesNotWaitForClaimsOfControllers.
+func TestReserveDoesNotWaitForClaimsOfControllers(t *testing.T) {
+	r := newFixture(t)
 	u := r.user("ann", "ann")
 	if _, err := UserName.Ensure(t.Context(), r.k, u); err != nil {
 		t.Fatal(err)
@@ -295,7 +295,7 @@ func TestReserveOfSomebodyElses(t *testing.T) {
 	if err := r.api.Delete(t.Context(), u); err != nil {
 		t.Fatal(err)
 	}
-	// Its UID says that it was there once: nothing is in flight.
+	// A claim with UID is not in flight.
 	begin := time.Now()
 	r.reserve(UserName, "other", "Ann", "")
 	if took := time.Since(begin); took > ReserveTimeout/2 {
@@ -303,10 +303,10 @@ func TestReserveOfSomebodyElses(t *testing.T) {
 	}
 }
 
-// TestLateHolder: the former holder is written, and confirmed, between the last look at it and
-// the end of its claim. It was first, and has its claim back.
-func TestLateHolder(t *testing.T) {
-	r := newRoom(t)
+// TestLateHolderKeepsTheValue: it is written and confirmed between the last read by the other
+// caller and the deletion of the claim.
+func TestLateHolderKeepsTheValue(t *testing.T) {
+	r := newFixture(t)
 	r.reserve(UserName, "first", "ann", "")
 	api := interceptor.NewClient(r.api, interceptor.Funcs{
 		Delete: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.DeleteOption) error {
@@ -315,44 +315,44 @@ func TestLateHolder(t *testing.T) {
 		},
 	})
 	r.k = kube.NewClient(api, api, "quoin-test")
-	r.reserve(at(newQuick(2*time.Minute, 1)), "second", "ann", "first")
+	r.reserve(at(newFastClock(2*time.Minute, 1)), "second", "ann", "first")
 	r.confirm("first", "ann", true)
 	r.confirm("second", "ann", false)
 }
 
-// TestReserveNeverSettles: one that always comes too late gives up after a while.
-func TestReserveNeverSettles(t *testing.T) {
-	r := newRoom(t)
+// TestReserveFailsAfterTooManyConflicts.
+func TestReserveFailsAfterTooManyConflicts(t *testing.T) {
+	r := newFixture(t)
 	r.reserve(UserName, "dead", "ann", "")
 	api := interceptor.NewClient(r.api, interceptor.Funcs{
 		Delete: func(_ context.Context, _ client.WithWatch, obj client.Object, _ ...client.DeleteOption) error {
 			return apierrors.NewConflict(v1alpha1.GroupVersion.WithResource("claims").GroupResource(), obj.GetName(), errChanged)
 		},
 	})
-	_, err := at(newQuick(2*time.Minute, 1)).Reserve(t.Context(), kube.NewClient(api, api, "quoin-test"), r.namespace, "ann", "ann")
+	_, err := at(newFastClock(2*time.Minute, 1)).Reserve(t.Context(), kube.NewClient(api, api, "quoin-test"), r.namespace, "ann", "ann")
 	if !errors.Is(err, ErrInFlight) {
 		t.Errorf("got %v", err)
 	}
 }
 
-func TestRelease(t *testing.T) {
-	r := newRoom(t)
+func TestReleaseDeletesOwnOrphanedClaims(t *testing.T) {
+	r := newFixture(t)
 	release := func(name, value string) {
 		t.Helper()
 		if err := UserName.Release(t.Context(), r.k, r.namespace, name, value); err != nil {
 			t.Error(err)
 		}
 	}
-	release("ann", "ann") // there is none
+	release("ann", "ann") // no claim
 	r.reserve(UserName, "ann", "ann", "")
 	release("bob", "ann")
 	if got := r.holder("ann").Name; got != "ann" {
-		t.Errorf("bob has released the claim of ann; it is that of %q", got)
+		t.Errorf("the claim of ann was released by bob; held by %q", got)
 	}
 	u := r.user("ann", "ann")
 	release("ann", "ann")
 	if got := r.holder("ann").Name; got != "ann" {
-		t.Errorf("a value that its holder has came free; it is that of %q", got)
+		t.Errorf("the claim of a holder that has the value was released; held by %q", got)
 	}
 	if err := r.api.Delete(t.Context(), u); err != nil {
 		t.Fatal(err)
@@ -364,15 +364,15 @@ func TestRelease(t *testing.T) {
 	r.confirm("ann", "ann", false)
 }
 
-// TestEnsureAfterReserve: the controller adds no write to those of the front end, leaves
-// alone what may be in flight, and clears away what is not.
+// TestEnsureAfterReserve: Ensure adds no write, keeps claims that may be in flight, and deletes
+// orphaned ones.
 func TestEnsureAfterReserve(t *testing.T) {
-	ensure := func(r *room, a Attribute[*v1alpha1.ScimUser], u *v1alpha1.ScimUser) (string, error) {
+	ensure := func(r *fixture, a Attribute[*v1alpha1.ScimUser], u *v1alpha1.ScimUser) (string, error) {
 		return a.Ensure(r.t.Context(), r.k, u)
 	}
-	old := at(newQuick(2*time.Minute, 1))
+	old := at(newFastClock(2*time.Minute, 1))
 	t.Run("held", func(t *testing.T) {
-		r := newRoom(t)
+		r := newFixture(t)
 		r.reserve(UserName, "ann", "ann", "")
 		u := r.user("ann", "ann")
 		api := interceptor.NewClient(r.api, interceptor.Funcs{
@@ -398,7 +398,7 @@ func TestEnsureAfterReserve(t *testing.T) {
 		}
 	})
 	t.Run("in flight", func(t *testing.T) {
-		r := newRoom(t)
+		r := newFixture(t)
 		r.reserve(UserName, "ann", "ann", "")
 		other := r.user("other", "Ann")
 		if _, err := ensure(r, UserName, other); !errors.Is(err, ErrInFlight) {
@@ -409,71 +409,71 @@ func TestEnsureAfterReserve(t *testing.T) {
 		}
 	})
 	t.Run("rename in flight", func(t *testing.T) {
-		r := newRoom(t)
+		r := newFixture(t)
 		r.reserve(UserName, "ann", "ann", "")
 		u := r.user("ann", "ann")
 		r.reserve(UserName, "ann", "anna", "")
 		if _, err := ensure(r, UserName, u); err != nil || r.holder("anna").Name != "ann" {
-			t.Errorf("the claim in flight is that of %q, %v", r.holder("anna").Name, err)
+			t.Errorf("claim in flight: held by %q, %v", r.holder("anna").Name, err)
 		}
 		if _, err := ensure(r, old, u); err != nil || r.holder("anna").Name != "" || r.holder("ann").Name != "ann" {
-			t.Errorf("the claim given up is that of %q, %v", r.holder("anna").Name, err)
+			t.Errorf("orphaned claim: held by %q, %v", r.holder("anna").Name, err)
 		}
 	})
 }
 
-// TestSweep removes what nobody holds, and only when it is old.
-func TestSweep(t *testing.T) {
-	r := newRoom(t)
+// TestSweepDeletesOldOrphanedClaims only.
+func TestSweepDeletesOldOrphanedClaims(t *testing.T) {
+	r := newFixture(t)
 	r.user("ann", "ann")
 	r.reserve(UserName, "ann", "Ann", "")
-	r.reserve(UserName, "ann", "anna", "") // was to be renamed
+	r.reserve(UserName, "ann", "anna", "") // a rename that was not written
 	r.reserve(UserName, "dead", "dead", "")
 	if _, err := channelName.Reserve(t.Context(), r.k, r.namespace, "dead", "other attribute"); err != nil {
 		t.Fatal(err)
 	}
-	gone := r.user("gone", "gone")
-	if _, err := UserName.Ensure(t.Context(), r.k, gone); err != nil {
+	deleted := r.user("deleted", "deleted")
+	if _, err := UserName.Ensure(t.Context(), r.k, deleted); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.api.Delete(t.Context(), gone); err != nil {
+	if err := r.api.Delete(t.Context(), deleted); err != nil {
 		t.Fatal(err)
 	}
 	sweep := func(ahead time.Duration, want ...string) {
 		t.Helper()
-		// The namespaces of other tests are not this one's business.
+		// Not the namespaces of other tests.
 		k := kube.NewClient(client.NewNamespacedClient(r.api, r.namespace), r.api, "quoin-test")
-		if err := NewSweep(k, newQuick(ahead, 1), UserName, GroupName).Once(t.Context()); err != nil {
+		if err := NewSweep(k, newFastClock(ahead, 1), UserName, GroupName).Once(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		got := map[string]bool{}
-		for _, value := range []string{"ann", "anna", "dead", "gone"} {
+		for _, value := range []string{"ann", "anna", "dead", "deleted"} {
 			if r.holder(value).Name != "" {
 				got[value] = true
 			}
 		}
-		wanted := map[string]bool{}
+		expected := map[string]bool{}
 		for _, value := range want {
-			wanted[value] = true
+			expected[value] = true
 		}
-		if diff := cmp.Diff(wanted, got); diff != "" {
+		if diff := cmp.Diff(expected, got); diff != "" {
 			t.Errorf("claims (-want +got):\n%s", diff)
 		}
 	}
-	sweep(0, "ann", "anna", "dead", "gone")
-	sweep(2*time.Minute, "ann", "gone")
+	sweep(0, "ann", "anna", "dead", "deleted")
+	sweep(2*time.Minute, "ann", "deleted")
 	if _, left := r.held()[channelName.Name("other attribute")]; !left {
-		t.Error("the sweep removed a claim on an attribute that it does not know")
+		t.Error("the sweep deleted a claim on another attribute")
 	}
 }
 
-// TestSweepRuns by itself until it is told to end.
-func TestSweepRuns(t *testing.T) {
-	r := newRoom(t)
+// TestSweepRunsUntilTheContextEnds.
+func TestSweepRunsUntilTheContextEnds(t *testing.T) {
+	r := newFixture(t)
 	r.reserve(UserName, "dead", "dead", "")
 	ctx, cancel := context.WithCancel(t.Context())
 	k := kube.NewClient(client.NewNamespacedClient(r.api, r.namespace), r.api, "quoin-test")
-	s := NewSweep(k, newQuick(2*time.Minute, 1000), UserName)
+	s := NewSweep(k, newFastClock(2*time.Minute, 1000), UserName)
 	ended := make(chan error)
 	go func() { ended <- s.Start(ctx) }()
 	for r.holder("dead").Name != "" {

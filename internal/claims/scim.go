@@ -5,8 +5,7 @@ import (
 	"github.com/quoin-dev/quoin/internal/fold"
 )
 
-// UserName is unique among the users of an account, without regard to case (RFC 7643
-// section 4.1.1).
+// UserName is unique among the users of an account, case-insensitively (RFC 7643 section 4.1.1).
 var UserName = Attribute[*v1alpha1.ScimUser]{
 	Kind: "ScimUser", Field: "userName",
 	Value: func(u *v1alpha1.ScimUser) string { return u.Spec.UserName },
@@ -14,8 +13,8 @@ var UserName = Attribute[*v1alpha1.ScimUser]{
 	New:   func() *v1alpha1.ScimUser { return &v1alpha1.ScimUser{} },
 }
 
-// GroupName is unique among the groups of an account, without regard to case: clients find
-// groups by it.
+// GroupName is unique among the groups of an account, case-insensitively: clients look groups
+// up by it.
 var GroupName = Attribute[*v1alpha1.ScimGroup]{
 	Kind: "ScimGroup", Field: "displayName",
 	Value: func(g *v1alpha1.ScimGroup) string { return g.Spec.DisplayName },

@@ -15,28 +15,29 @@ import (
 )
 
 const (
-	// firstSweep is when the first sweep takes place after the start: claims that were in
-	// flight when the last leader ended are old by then.
-	firstSweep = time.Minute
-	// sweepPause is the time between two sweeps.
-	sweepPause = 5 * time.Minute
+	// initialDelay is the time from the start to the first sweep: claims that were in flight when
+	// the previous leader stopped have expired by then.
+	initialDelay = time.Minute
+	// sweepInterval is the time between two sweeps.
+	sweepInterval = 5 * time.Minute
 )
 
-// Kind is an Attribute of objects of any kind.
+// Kind is an Attribute regardless of its type parameter.
 type Kind interface {
 	id() string
 	holds(ctx context.Context, c client.Reader, claim *v1alpha1.Claim) (bool, error)
 }
 
-// Sweep removes claims without UID that nobody holds: their holders were deleted by hand, or
-// the front end died between its claim and its object. Claims with UID go by owner reference.
+// Sweep deletes orphaned claims without UID: their holders were deleted with kubectl, or
+// `quoin apiserver` was killed between the creation of the claim and of the object. Claims
+// with UID are garbage-collected.
 type Sweep struct {
 	client *kube.Client
 	clock  clock.Clock
 	kinds  map[string]Kind
 }
 
-// NewSweep returns a sweep of the claims on some attributes; others are left alone.
+// NewSweep returns a Sweep of the claims on the given attributes; others are kept.
 func NewSweep(c *kube.Client, clk clock.Clock, attributes ...Kind) *Sweep {
 	s := &Sweep{client: c, clock: clk, kinds: map[string]Kind{}}
 	for _, a := range attributes {
@@ -45,24 +46,24 @@ func NewSweep(c *kube.Client, clk clock.Clock, attributes ...Kind) *Sweep {
 	return s
 }
 
-// NeedLeaderElection implements manager.LeaderElectionRunnable: one is enough.
+// NeedLeaderElection implements manager.LeaderElectionRunnable.
 func (s *Sweep) NeedLeaderElection() bool { return true }
 
-// Start implements manager.Runnable: it sweeps now and then until the context ends.
+// Start implements manager.Runnable: it sweeps at intervals until the context ends.
 func (s *Sweep) Start(ctx context.Context) error {
-	for pause := firstSweep; ; pause = sweepPause {
+	for delay := initialDelay; ; delay = sweepInterval {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-s.clock.After(pause):
+		case <-s.clock.After(delay):
 		}
 		if err := s.Once(ctx); err != nil {
-			log.FromContext(ctx).Info("Claims that nobody holds are still there, for the next sweep", "cause", err.Error())
+			log.FromContext(ctx).Info("Cannot delete orphaned claims; retried in the next sweep", "cause", err.Error())
 		}
 	}
 }
 
-// Once looks at all claims. One that cannot be removed does not keep the others.
+// Once sweeps all claims. An error for one claim does not affect the others.
 func (s *Sweep) Once(ctx context.Context) error {
 	list := &v1alpha1.ClaimList{}
 	if err := s.client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
@@ -71,7 +72,7 @@ func (s *Sweep) Once(ctx context.Context) error {
 	var failed []error
 	for i := range list.Items {
 		claim := &list.Items[i]
-		if claim.Spec.Holder.UID != "" || s.clock.Since(claim.CreationTimestamp.Time) <= youth {
+		if claim.Spec.Holder.UID != "" || s.clock.Since(claim.CreationTimestamp.Time) <= inFlightGracePeriod {
 			continue
 		}
 		if err := s.sweep(ctx, claim); client.IgnoreNotFound(err) != nil {
@@ -81,8 +82,8 @@ func (s *Sweep) Once(ctx context.Context) error {
 	return errors.Join(failed...)
 }
 
-// sweep removes a claim whose holder does not have the value, neither in the cache, where the
-// question costs nothing, nor really.
+// sweep deletes a claim whose holder does not have the value: neither in the cache, which is
+// checked first because it is cheap, nor at the API server.
 func (s *Sweep) sweep(ctx context.Context, claim *v1alpha1.Claim) error {
 	kind, known := s.kinds[claim.Spec.Attribute]
 	if !known {

@@ -1,0 +1,85 @@
+package environment
+
+import (
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/quoin-dev/quoin/api/v1alpha1"
+)
+
+const (
+	// startGracePeriod is how long the cluster may take to create pods with the new settings
+	// before the status reports it: when many environments roll out at once, their workloads
+	// wait in the queues of the cluster.
+	startGracePeriod = time.Minute
+	// readyGracePeriod is how long the pods may then take to become ready, in addition to the
+	// time that the cluster took to create them.
+	readyGracePeriod = 10 * time.Second
+	// reportInterval is the minimum time between two reports of the progress of a rollout.
+	reportInterval = 15 * time.Second
+)
+
+// rolloutStates holds the state of environments whose rollout is not complete, by UID. It is
+// an optimization: a restart loses it.
+type rolloutStates struct {
+	mu     sync.Mutex
+	states map[types.UID]rolloutState
+}
+
+type rolloutState struct {
+	secretsCreated bool
+	// generation is the one that the rest refers to; since is when it was first found incomplete.
+	generation int64
+	since      time.Time
+	// started is when pods with the new settings were first observed, reported the time of the
+	// last report; zero before.
+	started, reported time.Time
+}
+
+// update changes the state of an environment.
+func (r *rolloutStates) update(env *v1alpha1.Environment, change func(*rolloutState)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.states == nil {
+		r.states = map[types.UID]rolloutState{}
+	}
+	state := r.states[env.UID]
+	change(&state)
+	r.states[env.UID] = state
+}
+
+// reportDelay returns the time until the progress of the environment is reported; zero when it
+// is due now.
+func (r *rolloutStates) reportDelay(env *v1alpha1.Environment, started bool, now time.Time) time.Duration {
+	var delay time.Duration
+	r.update(env, func(state *rolloutState) {
+		if state.generation != env.Generation {
+			*state = rolloutState{secretsCreated: state.secretsCreated, generation: env.Generation, since: now}
+		}
+		if started && state.started.IsZero() {
+			state.started = now
+		}
+		due := state.since.Add(startGracePeriod)
+		if started {
+			due = state.started.Add(readyGracePeriod + state.started.Sub(state.since))
+		}
+		// A rollout is reported at intervals. Problems of an environment whose rollout was
+		// complete are reported until they are solved.
+		isRollout := env.Status.ObservedGeneration != env.Generation
+		if next := state.reported.Add(reportInterval); isRollout && next.After(due) {
+			due = next
+		}
+		if delay = due.Sub(now); delay <= 0 {
+			state.reported = now
+		}
+	})
+	return max(delay, 0)
+}
+
+func (r *rolloutStates) forget(env *v1alpha1.Environment) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.states, env.UID)
+}
