@@ -14,8 +14,8 @@ import (
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 )
 
-// testReviews: the webhook of config/audit reaches the Server with what people change, and nobody
-// but the API server itself can make it believe that something was changed.
+// testReviews checks that the webhook of config/audit sends the changes of users to the Server, and that no other client
+// than kube-apiserver can send reviews.
 func (c *cluster) testReviews(t *testing.T) {
 	for _, object := range c.read(t, "audit") {
 		c.create(t, object)
@@ -26,7 +26,7 @@ func (c *cluster) testReviews(t *testing.T) {
 		t.Fatal(err)
 	}
 	key := &v1alpha1.ApiKey{ObjectMeta: metav1.ObjectMeta{Namespace: "reviewed", Name: "k"}}
-	// The API server learns of a webhook a moment after it was made.
+	// kube-apiserver watches webhook configurations.
 	eventually(t, func() bool {
 		dry := key.DeepCopy()
 		dry.Name = "dry"
@@ -65,6 +65,12 @@ func (c *cluster) testReviews(t *testing.T) {
 	if !slices.Equal(seen, want) {
 		t.Errorf("reviews %q, want %q", seen, want)
 	}
+	c.testForgedReviews(t)
+}
+
+// testForgedReviews checks that only kube-apiserver can send reviews.
+func (c *cluster) testForgedReviews(t *testing.T) {
+	t.Helper()
 	for user, want := range map[string]int{"ada": 403, "eve": 403} {
 		code, answer := send(t, c.as(t, user), http.MethodPost, reviewsPath)
 		if code != want || len(c.takeReviews()) > 0 {

@@ -121,24 +121,29 @@ func TestKeys(t *testing.T) {
 		"owner is not active": {objects{etl(token, anns), ann(func(u *v1alpha1.ScimUser) { u.Spec.Active = ptr.To(false) })}, nil, `"ann", is not active`},
 	}
 	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			full, empty := indexed(t, tc.objs...), indexed(t)
-			for where, keys := range map[string]*Keys{
-				"in the cache": NewKeys(full, empty, clocktesting.NewFakePassiveClock(now), nil),
-				"past it":      NewKeys(empty, full, clocktesting.NewFakePassiveClock(now), nil),
-			} {
-				got, err := keys.Authenticate(t.Context(), acme(), request("Bearer "+token.Reveal()))
-				if diff := cmp.Diff(tc.want, got); diff != "" {
-					t.Errorf("%s (-want +got):\n%s", where, diff)
-				}
-				if (err == nil) != (tc.says == "") || err != nil && (!errors.Is(err, ErrNoCredential) || !strings.Contains(err.Error(), tc.says)) {
-					t.Errorf("%s: %v", where, err)
-				}
-				if err != nil && strings.Contains(err.Error(), token.Reveal()[20:]) {
-					t.Errorf("%s: the error holds the token", where)
-				}
-			}
-		})
+		t.Run(name, func(t *testing.T) { requireAuthentication(t, token, tc.objs, tc.want, tc.says) })
+	}
+}
+
+// requireAuthentication authenticates a request with a token, with the objects in the cache and only in the API server. It
+// expects a principal, or an error that contains a message.
+func requireAuthentication(t *testing.T, token apikey.Token, objs []client.Object, want *Principal, message string) {
+	t.Helper()
+	full, empty := indexed(t, objs...), indexed(t)
+	for where, keys := range map[string]*Keys{
+		"in the cache":      NewKeys(full, empty, clocktesting.NewFakePassiveClock(now), nil),
+		"in the API server": NewKeys(empty, full, clocktesting.NewFakePassiveClock(now), nil),
+	} {
+		got, err := keys.Authenticate(t.Context(), acme(), request("Bearer "+token.Reveal()))
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", where, diff)
+		}
+		if (err == nil) != (message == "") || err != nil && (!errors.Is(err, ErrNoCredential) || !strings.Contains(err.Error(), message)) {
+			t.Errorf("%s: %v", where, err)
+		}
+		if err != nil && strings.Contains(err.Error(), token.Reveal()[20:]) {
+			t.Errorf("%s: the error contains the token", where)
+		}
 	}
 }
 

@@ -176,57 +176,63 @@ func TestServiceAccountsAreBounded(t *testing.T) {
 	}
 }
 
-// TestServiceAccountsOnAServer: with the tokens and the RBAC of a real API server.
-func TestServiceAccountsOnAServer(t *testing.T) {
-	api, namespace := apitest.Direct(t)
-	create := func(obj client.Object) {
-		t.Helper()
+// tokenOf returns a token of a ServiceAccount, which it creates if necessary.
+func tokenOf(t *testing.T, api client.Client, namespace, name, audience string) string {
+	t.Helper()
+	sa := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	_ = api.Create(t.Context(), sa)
+	r := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{Audiences: []string{audience}}}
+	if err := api.SubResource("token").Create(t.Context(), sa, r); err != nil {
+		t.Fatal(err)
+	}
+	return r.Status.Token
+}
+
+// bind allows a ServiceAccount verbs on the proxy of acme.
+func bind(t *testing.T, api client.Client, namespace, sa string, verbs ...string) {
+	t.Helper()
+	for _, obj := range []client.Object{
+		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: namespace + sa}, Rules: []rbacv1.PolicyRule{{
+			APIGroups: []string{"api.platform.quoin.dev"}, Resources: []string{"accounts/proxy"}, ResourceNames: []string{"acme"}, Verbs: verbs,
+		}}},
+		&rbacv1.ClusterRoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: namespace + sa},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: namespace + sa},
+			Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: namespace, Name: sa}},
+		},
+	} {
 		if err := api.Create(t.Context(), obj); err != nil {
 			t.Fatal(err)
 		}
 	}
-	token := func(name string, audience string) string {
-		sa := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
-		_ = api.Create(t.Context(), sa)
-		r := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{Audiences: []string{audience}}}
-		if err := api.SubResource("token").Create(t.Context(), sa, r); err != nil {
-			t.Fatal(err)
-		}
-		return r.Status.Token
-	}
-	bind := func(sa string, verbs ...string) {
-		create(&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: namespace + sa}, Rules: []rbacv1.PolicyRule{{
-			APIGroups: []string{"api.platform.quoin.dev"}, Resources: []string{"accounts/proxy"}, ResourceNames: []string{"acme"}, Verbs: verbs,
-		}}})
-		create(&rbacv1.ClusterRoleBinding{
-			ObjectMeta: metav1.ObjectMeta{Name: namespace + sa},
-			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: namespace + sa},
-			Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: namespace, Name: sa}},
-		})
-	}
-	bind("reader", "get")
-	bind("writer", "get", "update")
-	bind("boss", "delete")
+}
+
+// With the tokens and RBAC of a real kube-apiserver.
+func TestServiceAccountsOfAClusterAreAuthorizedByRBAC(t *testing.T) {
+	api, namespace := apitest.Direct(t)
+	bind(t, api, namespace, "reader", "get")
+	bind(t, api, namespace, "writer", "get", "update")
+	bind(t, api, namespace, "admin", "delete")
 	other := acme()
 	other.Name = "other"
 	cases := map[string]struct {
 		sa, audience string
 		account      *v1alpha1.Account
-		want         v1alpha1.Permission // the one that it has and less do not
+		want         v1alpha1.Permission // the highest one
 	}{
 		"reader":         {"reader", "quoin", acme(), "SchemaRead"},
 		"writer":         {"writer", "quoin", acme(), "DeploymentsManage"},
-		"boss":           {"boss", "quoin", acme(), "Admin"},
-		"other account":  {"boss", "quoin", other, ""},
-		"nobody":         {"nobody", "quoin", acme(), ""},
-		"other audience": {"boss", "https://kubernetes.default.svc", acme(), ""},
+		"admin":          {"admin", "quoin", acme(), "Admin"},
+		"other account":  {"admin", "quoin", other, ""},
+		"unbound":        {"unbound", "quoin", acme(), ""},
+		"other audience": {"admin", "https://kubernetes.default.svc", acme(), ""},
 	}
 	for name, tc := range cases {
-		// RBAC comes from a cache of the API server's.
+		// kube-apiserver caches RBAC.
 		var p *Principal
 		var err error
 		for range 50 {
-			p, err = NewServiceAccounts(api, clocktesting.NewFakePassiveClock(now)).Authenticate(t.Context(), tc.account, bearer(token(tc.sa, tc.audience)))
+			p, err = NewServiceAccounts(api, clocktesting.NewFakePassiveClock(now)).Authenticate(t.Context(), tc.account, bearer(tokenOf(t, api, namespace, tc.sa, tc.audience)))
 			if err == nil || tc.want == "" {
 				break
 			}
@@ -243,6 +249,6 @@ func TestServiceAccountsOnAServer(t *testing.T) {
 	}
 	_, err := NewServiceAccounts(api, clocktesting.NewFakePassiveClock(now)).Authenticate(t.Context(), acme(), bearer(foreign("x")))
 	if !errors.Is(err, ErrNoCredential) {
-		t.Errorf("made up: %v", err)
+		t.Errorf("invented token: %v", err)
 	}
 }

@@ -63,7 +63,7 @@ func TestFrontEndRunsWithItsRights(t *testing.T) {
 	// What the documentation tells an administrator to do.
 	c.kubectl(t, "create", "rolebinding", "quoin-account-apiserver", "--clusterrole=quoin-account-apiserver", "--namespace=tenant-b",
 		"--serviceaccount=quoin-system:quoin-apiserver")
-	c.wantRights(t, "quoin-apiserver", right{"tenant-b", "secrets", "get", true})
+	c.wantPermissions(t, "quoin-apiserver", permission{"tenant-b", "secrets", "get", true})
 	ask("b", http.StatusOK, `"cubeApiToken":"ey`)
 	stop()
 }

@@ -24,14 +24,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
-// cluster is an API server without controllers and nodes.
+// cluster is a kube-apiserver without controllers and nodes.
 type cluster struct {
 	client.Client
 	kubeconfig string
 }
 
-// newCluster starts an API server for the test. Where the binaries are missing the test is
-// skipped; in CI it fails, because there nobody would see it.
+// newCluster starts a kube-apiserver. If the binaries are missing, it skips the test, or fails it in CI.
 func newCluster(t *testing.T) *cluster {
 	t.Helper()
 	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
@@ -96,7 +95,7 @@ func (c *cluster) helm(t *testing.T, args ...string) string {
 	return mustHelm(t, append(args, "--kubeconfig", c.kubeconfig, "--namespace", releaseNamespace)...)
 }
 
-// kubectl runs the kubectl of the API server's version.
+// kubectl runs kubectl in the version of kube-apiserver.
 func (c *cluster) kubectl(t *testing.T, args ...string) string {
 	t.Helper()
 	binary := filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), "kubectl")
@@ -107,9 +106,8 @@ func (c *cluster) kubectl(t *testing.T, args ...string) string {
 	return string(output)
 }
 
-// TestAPIServerTakesEveryObject sends every object as a dry run: defaults, validation and
-// field names are those of Kubernetes.
-func TestAPIServerTakesEveryObject(t *testing.T) {
+// TestEveryObjectIsValid creates every object as a dry run, with strict validation.
+func TestEveryObjectIsValid(t *testing.T) {
 	c := newCluster(t)
 	c.namespaces(t, releaseNamespace, "tenant-a", "tenant-b")
 	eachValues(t, func(t *testing.T, args []string) {
@@ -121,44 +119,44 @@ func TestAPIServerTakesEveryObject(t *testing.T) {
 	})
 }
 
-// TestPodSecurityAdmission asks Kubernetes whether the pods are restricted.
-func TestPodSecurityAdmission(t *testing.T) {
+// The pods comply with the Pod Security Standard "restricted".
+func TestPodsComplyWithPodSecurity(t *testing.T) {
 	c := newCluster(t)
 	c.namespaces(t, releaseNamespace)
 	create := func(deployment *appsv1.Deployment, change func(*corev1.PodSpec)) error {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "controller", Namespace: releaseNamespace}, Spec: deployment.Spec.Template.Spec}
 		change(&pod.Spec)
-		// What the cluster would have to know for it.
+		// The PriorityClass does not exist.
 		pod.Spec.PriorityClassName = ""
 		return c.Create(t.Context(), pod, client.DryRunAll)
 	}
-	asIs := func(*corev1.PodSpec) {}
+	unchanged := func(*corev1.PodSpec) {}
 	eachValues(t, func(t *testing.T, args []string) {
 		for _, object := range render(t, args...).ofKind("Deployment") {
-			if err := create(convert[appsv1.Deployment](t, object), asIs); err != nil {
+			if err := create(convert[appsv1.Deployment](t, object), unchanged); err != nil {
 				t.Error(err)
 			}
 		}
 	})
 	for _, file := range components {
-		if err := create(only[appsv1.Deployment](t, readConfig(t, "manager/"+file+".yaml"), "Deployment"), asIs); err != nil {
+		if err := create(only[appsv1.Deployment](t, readConfig(t, "manager/"+file+".yaml"), "Deployment"), unchanged); err != nil {
 			t.Error(err)
 		}
 	}
 	config := only[appsv1.Deployment](t, readConfig(t, "manager/controller.yaml"), "Deployment")
 	err := create(config, func(pod *corev1.PodSpec) { pod.SecurityContext.SeccompProfile = nil })
 	if !errors.IsForbidden(err) || !strings.Contains(err.Error(), "PodSecurity") {
-		t.Errorf("a pod that is not restricted: %v", err)
+		t.Errorf("a pod without a seccomp profile: %v", err)
 	}
 }
 
-// TestKustomizeTreeApplies applies each folder as its README says.
-func TestKustomizeTreeApplies(t *testing.T) {
+// TestKustomizeTreeIsApplied applies each folder as config/README.md describes.
+func TestKustomizeTreeIsApplied(t *testing.T) {
 	c := newCluster(t)
-	// Without --server-side too, where a CRD has to fit into an annotation.
+	// Client-side apply stores the CRD in an annotation of limited size.
 	c.kubectl(t, "apply", "--dry-run=server", "-k", filepath.Join(root, "config", "crd"))
 	for _, folder := range []string{"crd", "rbac", "aggregation", "audit", "default", "prometheus", "network-policy"} {
-		// Twice: nothing may change the second time.
+		// The second time must not fail.
 		args := []string{"apply", "--server-side", "-k", filepath.Join(root, "config", folder)}
 		c.kubectl(t, args...)
 		c.kubectl(t, args...)
@@ -180,20 +178,20 @@ func TestKustomizeTreeApplies(t *testing.T) {
 	}
 }
 
-// TestLifeOfARelease installs, upgrades, uninstalls and installs again.
-func TestLifeOfARelease(t *testing.T) {
+// TestReleaseIsUpgradedAndReinstalled installs an old chart, upgrades, uninstalls and installs again.
+func TestReleaseIsUpgradedAndReinstalled(t *testing.T) {
 	c := newCluster(t)
 	c.namespaces(t, releaseNamespace, "tenant-a", "tenant-b")
 
 	old := copyChart(t, "quoin")
 	outdate(t, old)
 	c.helm(t, "install", releaseName, old)
-	c.wantRights(t, "quoin-controller", right{"tenant-a", "secrets", "get", false}, right{releaseNamespace, "secrets", "get", true})
-	c.wantRights(t, "quoin-gateway", right{"tenant-a", "secrets", "get", false})
-	c.wantRights(t, "quoin-apiserver", right{"tenant-a", "secrets", "get", false}, right{"tenant-a", "secrets", "create", false})
+	c.wantPermissions(t, "quoin-controller", permission{"tenant-a", "secrets", "get", false}, permission{releaseNamespace, "secrets", "get", true})
+	c.wantPermissions(t, "quoin-gateway", permission{"tenant-a", "secrets", "get", false})
+	c.wantPermissions(t, "quoin-apiserver", permission{"tenant-a", "secrets", "get", false}, permission{"tenant-a", "secrets", "create", false})
 	account := c.createAccount(t)
 
-	// An upgrade brings CRDs up to date; "helm.sh/resource-policy: keep" must not stop it.
+	// An upgrade updates the CRDs, in spite of "helm.sh/resource-policy: keep".
 	c.helm(t, "upgrade", releaseName, chartFolder, "--set", "controller.replicas=2,accountNamespaces={tenant-a}")
 	if got := c.crd(t, "claims.platform.quoin.dev").Spec.Names.ShortNames; len(got) != 1 || got[0] != "qclaim" {
 		t.Errorf("short names after the upgrade: %v", got)
@@ -202,45 +200,9 @@ func TestLifeOfARelease(t *testing.T) {
 	if err := c.Get(t.Context(), client.ObjectKey{Namespace: releaseNamespace, Name: "quoin-controller"}, deployment); err != nil || *deployment.Spec.Replicas != 2 {
 		t.Errorf("after the upgrade: %v, %v replicas", err, *deployment.Spec.Replicas)
 	}
-	for _, account := range []string{"quoin-controller", "quoin-gateway", "quoin-apiserver"} {
-		c.wantRights(t, account,
-			right{"tenant-a", "secrets", "get", true},
-			right{"tenant-a", "secrets", "list", false},
-			right{"tenant-a", "secrets", "watch", false},
-			right{"tenant-b", "secrets", "get", false},
-			right{"", "secrets", "get", false},
-			right{"", "secrets", "list", false},
-			right{"tenant-b", "deployments", "list", true},
-		)
-	}
-	c.wantRights(t, "quoin-gateway",
-		right{releaseNamespace, "secrets", "create", true},
-		right{releaseNamespace, "secrets", "get", false},
-		right{"tenant-a", "secrets", "create", false},
-		right{"tenant-a", "environments", "patch", true},
-		right{"tenant-a", "environments/status", "patch", false},
-		right{"tenant-a", "deployments", "patch", false},
-		right{"", "accounts", "patch", false},
-	)
-	c.wantRights(t, "quoin-apiserver",
-		right{releaseNamespace, "secrets", "create", true},
-		right{releaseNamespace, "secrets", "get", false},
-		right{releaseNamespace, "secrets", "patch", false},
-		right{"tenant-a", "secrets", "create", true},
-		right{"tenant-a", "secrets", "patch", true},
-		right{"tenant-a", "secrets", "update", false},
-		right{"tenant-a", "secrets", "delete", false},
-		right{"tenant-b", "secrets", "create", false},
-		right{"tenant-b", "secrets", "patch", false},
-		right{"", "secrets", "create", false},
-	)
-	c.wantRights(t, "quoin-controller",
-		right{"tenant-b", "deployments/status", "patch", true},
-		right{"", "accounts", "watch", true},
-		right{"", "accounts", "delete", false},
-	)
+	c.testPermissions(t)
 
-	// What users have stays when the release goes, and is there when it comes back.
+	// Objects of users survive uninstalling.
 	c.helm(t, "uninstall", releaseName)
 	if err := c.Get(t.Context(), client.ObjectKeyFromObject(deployment), deployment); !errors.IsNotFound(err) {
 		t.Errorf("the controller after uninstalling: %v", err)
@@ -253,12 +215,54 @@ func TestLifeOfARelease(t *testing.T) {
 		t.Errorf("an account after installing again: %v", err)
 	}
 
-	// Unless somebody says otherwise.
+	// With crds.keep=false they do not.
 	c.helm(t, "uninstall", releaseName)
 	c.waitForNoCRDs(t)
 }
 
-// outdate makes the chart one that an earlier release might have been.
+// testPermissions checks the permissions of a release with accountNamespaces={tenant-a}.
+func (c *cluster) testPermissions(t *testing.T) {
+	t.Helper()
+	for _, account := range []string{"quoin-controller", "quoin-gateway", "quoin-apiserver"} {
+		c.wantPermissions(t, account,
+			permission{"tenant-a", "secrets", "get", true},
+			permission{"tenant-a", "secrets", "list", false},
+			permission{"tenant-a", "secrets", "watch", false},
+			permission{"tenant-b", "secrets", "get", false},
+			permission{"", "secrets", "get", false},
+			permission{"", "secrets", "list", false},
+			permission{"tenant-b", "deployments", "list", true},
+		)
+	}
+	c.wantPermissions(t, "quoin-gateway",
+		permission{releaseNamespace, "secrets", "create", true},
+		permission{releaseNamespace, "secrets", "get", false},
+		permission{"tenant-a", "secrets", "create", false},
+		permission{"tenant-a", "environments", "patch", true},
+		permission{"tenant-a", "environments/status", "patch", false},
+		permission{"tenant-a", "deployments", "patch", false},
+		permission{"", "accounts", "patch", false},
+	)
+	c.wantPermissions(t, "quoin-apiserver",
+		permission{releaseNamespace, "secrets", "create", true},
+		permission{releaseNamespace, "secrets", "get", false},
+		permission{releaseNamespace, "secrets", "patch", false},
+		permission{"tenant-a", "secrets", "create", true},
+		permission{"tenant-a", "secrets", "patch", true},
+		permission{"tenant-a", "secrets", "update", false},
+		permission{"tenant-a", "secrets", "delete", false},
+		permission{"tenant-b", "secrets", "create", false},
+		permission{"tenant-b", "secrets", "patch", false},
+		permission{"", "secrets", "create", false},
+	)
+	c.wantPermissions(t, "quoin-controller",
+		permission{"tenant-b", "deployments/status", "patch", true},
+		permission{"", "accounts", "watch", true},
+		permission{"", "accounts", "delete", false},
+	)
+}
+
+// outdate changes a CRD of the chart, as an earlier release might have had it.
 func outdate(t *testing.T, chart string) {
 	t.Helper()
 	path := filepath.Join(chart, "templates", "crds", "platform.quoin.dev_claims.yaml")
@@ -273,7 +277,7 @@ func outdate(t *testing.T, chart string) {
 	writeFile(t, path, changed)
 }
 
-// createAccount makes an object of ours, with as little as the CRD asks for.
+// createAccount creates an Account with the required fields.
 func (c *cluster) createAccount(t *testing.T) *unstructured.Unstructured {
 	t.Helper()
 	account := &unstructured.Unstructured{Object: map[string]any{
@@ -287,16 +291,16 @@ func (c *cluster) createAccount(t *testing.T) *unstructured.Unstructured {
 	return account
 }
 
-// right is what a program may or may not do with a resource.
-type right struct {
+// permission is a verb on a resource that a ServiceAccount has or does not have.
+type permission struct {
 	namespace, resource, verb string
 	allowed                   bool
 }
 
-// wantRights asks the API server what an account of the release may do.
-func (c *cluster) wantRights(t *testing.T, account string, rights ...right) {
+// wantPermissions checks the permissions of a ServiceAccount of the release.
+func (c *cluster) wantPermissions(t *testing.T, account string, permissions ...permission) {
 	t.Helper()
-	for _, r := range rights {
+	for _, r := range permissions {
 		resource, subresource, _ := strings.Cut(r.resource, "/")
 		group := "platform.quoin.dev"
 		if resource == "secrets" {
@@ -309,8 +313,8 @@ func (c *cluster) wantRights(t *testing.T, account string, rights ...right) {
 				Namespace: r.namespace, Verb: r.verb, Group: group, Resource: resource, Subresource: subresource,
 			},
 		}}
-		// The authorizer learns of new roles by a watch.
-		c.eventually(t, "the rights are as wanted", func(ctx context.Context) bool {
+		// The authorizer watches roles.
+		c.eventually(t, "the permissions are as wanted", func(ctx context.Context) bool {
 			if err := c.Create(ctx, review); err != nil {
 				t.Fatal(err)
 			}
@@ -328,10 +332,10 @@ func (c *cluster) crd(t *testing.T, name string) *apiextensionsv1.CustomResource
 	return crd
 }
 
-// waitForNoCRDs waits until the CRDs of ours are gone, with everything of their kinds.
+// waitForNoCRDs waits until Quoin's CRDs have been deleted.
 func (c *cluster) waitForNoCRDs(t *testing.T) {
 	t.Helper()
-	c.eventually(t, "the CRDs are gone", func(ctx context.Context) bool {
+	c.eventually(t, "the CRDs are deleted", func(ctx context.Context) bool {
 		crds := &apiextensionsv1.CustomResourceDefinitionList{}
 		if err := c.List(ctx, crds); err != nil {
 			t.Fatal(err)
@@ -345,11 +349,11 @@ func (c *cluster) waitForNoCRDs(t *testing.T) {
 	})
 }
 
-// eventually waits for what the API server does a moment later.
-func (c *cluster) eventually(t *testing.T, what string, happened func(ctx context.Context) bool, details ...string) {
+// eventually waits until a condition is true, or fails the test after a minute.
+func (c *cluster) eventually(t *testing.T, what string, condition func(ctx context.Context) bool, details ...string) {
 	t.Helper()
 	deadline := time.Now().Add(time.Minute)
-	for !happened(t.Context()) {
+	for !condition(t.Context()) {
 		if time.Now().After(deadline) {
 			t.Errorf("not within a minute: %s %s", what, strings.Join(details, " "))
 			return
