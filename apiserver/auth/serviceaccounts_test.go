@@ -220,7 +220,7 @@ func TestServiceAccountsOfAClusterAreAuthorizedByRBAC(t *testing.T) {
 		account      *v1alpha1.Account
 		want         v1alpha1.Permission // the highest one
 	}{
-		"reader":         {"reader", "quoin", acme(), "SchemaRead"},
+		"reader":         {"reader", "quoin", acme(), "DeploymentRead"},
 		"writer":         {"writer", "quoin", acme(), "DeploymentsManage"},
 		"admin":          {"admin", "quoin", acme(), "Admin"},
 		"other account":  {"admin", "quoin", other, ""},
@@ -243,7 +243,7 @@ func TestServiceAccountsOfAClusterAreAuthorizedByRBAC(t *testing.T) {
 			}
 			continue
 		}
-		if err != nil || p.Permissions[len(p.Permissions)-1] != tc.want || p.ID != "system:serviceaccount:"+namespace+":"+tc.sa {
+		if err != nil || p.Permissions[0] != tc.want || p.ID != "system:serviceaccount:"+namespace+":"+tc.sa {
 			t.Errorf("%s: %+v, %v", name, p, err)
 		}
 	}
