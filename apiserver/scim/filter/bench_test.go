@@ -50,7 +50,7 @@ func BenchmarkMatch(b *testing.B) {
 	}
 }
 
-// The bars of scim.md 4 in allocations, which do not depend on the machine.
+// TestAllocations checks upper bounds on allocations, which do not depend on the machine.
 func TestAllocations(t *testing.T) {
 	if allocs := testing.AllocsPerRun(100, func() { _, _ = Parse(benchmarks["eq"]) }); allocs >= 20 {
 		t.Errorf("Parse: %v allocations", allocs)

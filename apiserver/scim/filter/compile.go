@@ -8,16 +8,16 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/scim/scimerror"
 )
 
-// Predicate is a filter compiled against a resource type. It is safe for concurrent use. A nil
-// Predicate is satisfied by every resource.
+// Predicate is a filter compiled against a resource type. It is safe for concurrent use. A nil Predicate
+// matches all resources.
 type Predicate struct {
 	expression Expression
 	root       node
 }
 
-// Compile resolves the paths of a filter against a resource type and checks that operators and
-// values fit the attributes. Errors are 400 invalidFilter; 403 sensitive for an attribute that
-// is never returned, for a filter would tell its value.
+// Compile resolves the paths of a filter against a resource type and checks operators and values against
+// the types of the attributes. Errors are 400 invalidFilter, and 403 sensitive for an attribute that is
+// never returned, because a filter would disclose its value.
 func Compile(e Expression, t *schema.ResourceType) (*Predicate, error) {
 	root, err := (&compiler{resourceType: t}).node(e)
 	if err != nil {
@@ -26,7 +26,7 @@ func Compile(e Expression, t *schema.ResourceType) (*Predicate, error) {
 	return &Predicate{expression: e, root: root}, nil
 }
 
-// String prints the filter.
+// String returns the filter in canonical form.
 func (p *Predicate) String() string {
 	if p == nil {
 		return ""
@@ -34,12 +34,12 @@ func (p *Predicate) String() string {
 	return p.expression.String()
 }
 
-// ElementPredicate is the filter in the brackets of a path, compiled against the attribute in
-// front of them. It is safe for concurrent use.
+// ElementPredicate is the filter in the brackets of a path, compiled against the attribute before them. It
+// is safe for concurrent use.
 type ElementPredicate struct{ root node }
 
-// CompileElement compiles the filter in the brackets of a path (Path.Filter) against the
-// attribute in front of them, with the errors of Compile.
+// CompileElement compiles the filter in the brackets of a path (Path.Filter) against the attribute before
+// them. It returns the same errors as Compile.
 func CompileElement(e Expression, a *schema.Attribute) (*ElementPredicate, error) {
 	if a.Type != schema.Complex {
 		return nil, scimerror.Bad(scimerror.InvalidFilter, "%s has no sub-attributes to filter by", a.Name)
@@ -51,8 +51,8 @@ func CompileElement(e Expression, a *schema.Attribute) (*ElementPredicate, error
 	return &ElementPredicate{root: root}, nil
 }
 
-// compiler makes nodes of expressions: those of a whole filter, or, without a resource type,
-// those in brackets, where paths are sub-attributes of outer.
+// compiler converts expressions to nodes. Without a resource type it compiles a filter in brackets, whose
+// paths are sub-attributes of outer.
 type compiler struct {
 	resourceType *schema.ResourceType
 	outer        schema.Ref
@@ -88,8 +88,8 @@ func (c *compiler) sides(left, right Expression) (node, node, error) {
 	return l, r, err
 }
 
-// present is satisfied by a value, whatever it is. A value path is that too: an element that the
-// brackets let through.
+// present returns a node that matches any value. A value path matches any element that the filter in
+// brackets selects.
 func (c *compiler) present(p Path) (node, error) {
 	l, err := c.leaf(p)
 	if err != nil {
@@ -108,7 +108,7 @@ func (c *compiler) comparison(e *Comparison) (node, error) {
 		return l.compareNull(e)
 	}
 	if l.ref.Attribute != nil && l.ref.Sub == nil && l.ref.Attribute.Type == schema.Complex && !e.Operator.orders() {
-		// The whole is compared by its "value" (RFC 7644 section 3.4.2.2).
+		// A complex attribute is compared by its "value" (RFC 7644 section 3.4.2.2).
 		l.ref.Sub = l.ref.Attribute.Value()
 		if err := notSensitive(l.ref, e.Path.At); err != nil {
 			return nil, err
@@ -118,7 +118,7 @@ func (c *compiler) comparison(e *Comparison) (node, error) {
 		return nil, err
 	}
 	l.absent = e.Operator == NotEqual
-	// RFC 7643 section 2.4: an element that does not say so is not primary.
+	// RFC 7643 section 2.4: primary is false by default.
 	sub := l.ref.Sub
 	l.assumeFalse = sub != nil && l.ref.Attribute.MultiValued && sub.Type == schema.Boolean && sub.Name == "primary"
 	return l.withKey(), nil
@@ -136,7 +136,7 @@ func (l *leaf) compareNull(e *Comparison) (node, error) {
 	return l.withKey(), nil
 }
 
-// leaf resolves a path; the condition is up to the caller.
+// leaf resolves a path to a leaf without a condition.
 func (c *compiler) leaf(p Path) (*leaf, error) {
 	ref, err := c.resolve(p)
 	if err != nil {
@@ -156,15 +156,15 @@ func (c *compiler) leaf(p Path) (*leaf, error) {
 	return l, err
 }
 
-// inExtension finds an attribute that is written without its URN and that just one extension has:
-// Entra ID asks for manager eq "…". What else it could mean would be an error.
+// inExtension resolves an attribute without a URN that exactly one extension has: Entra ID sends
+// manager eq "…".
 func (c *compiler) inExtension(p Path) (found schema.Ref, ok bool) {
 	if p.URN != "" {
 		return found, false
 	}
 	for _, e := range c.resourceType.Extensions {
 		p.URN = e.Schema.ID
-		if ref, here := p.Resolve(c.resourceType); here {
+		if ref, resolved := p.Resolve(c.resourceType); resolved {
 			if ok {
 				return schema.Ref{}, false
 			}
@@ -181,7 +181,7 @@ func (c *compiler) resolve(p Path) (schema.Ref, error) {
 			ref, ok = c.inExtension(p)
 		}
 		if !ok {
-			p.Filter = nil // the attribute is what is wrong, and brackets may be long
+			p.Filter = nil // not part of the error: the filter in brackets may be long
 			return schema.Ref{}, invalidAt(p.At, "%s is not an attribute of %s", scimerror.Quote(p.String()), c.resourceType.Name)
 		}
 		return ref, nil
@@ -197,12 +197,13 @@ func (c *compiler) resolve(p Path) (schema.Ref, error) {
 	return ref, nil
 }
 
-// notSensitive refuses what is never returned: comparing it would tell it, bit by bit.
+// notSensitive returns an error for an attribute that is never returned: comparisons would disclose its
+// value.
 func notSensitive(ref schema.Ref, at int) error {
 	if !isSensitive(ref) {
 		return nil
 	}
-	err := scimerror.New(http.StatusForbidden, "at position %d: nothing can be asked about %s", at+1, ref)
+	err := scimerror.New(http.StatusForbidden, "at position %d: %s cannot be used in a filter", at+1, ref)
 	err.Type = scimerror.Sensitive
 	return err
 }
@@ -216,17 +217,17 @@ func invalidAt(at int, format string, args ...any) error {
 	return scimerror.Bad(scimerror.InvalidFilter, "at position %d: "+format, append([]any{at + 1}, args...)...)
 }
 
-// orders tells whether the operator needs values that are one before the other.
+// orders reports whether the operator requires ordered values.
 func (o Operator) orders() bool {
 	return o == GreaterThan || o == GreaterOrEqual || o == LessThan || o == LessOrEqual
 }
 
-// searches tells whether the operator looks into a text.
+// searches reports whether the operator searches in a string.
 func (o Operator) searches() bool {
 	return o == Contains || o == StartsWith || o == EndsWith
 }
 
-// holds tells whether the operator is satisfied by how a value stands to the literal: -1, 0, 1.
+// holds reports whether the operator is satisfied by the result of comparing a value to the literal.
 func (o Operator) holds(sign int) bool {
 	switch o {
 	case Equal:
@@ -245,7 +246,7 @@ func (o Operator) holds(sign int) bool {
 	return false
 }
 
-// search looks for a text in another.
+// search reports whether the operator is satisfied by a string and the literal.
 func (o Operator) search(s, text string) bool {
 	switch o {
 	case Contains:

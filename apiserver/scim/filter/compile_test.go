@@ -7,7 +7,7 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/scim/scimerror"
 )
 
-// device is a type with the data types that the standard schemas lack.
+// device is a resource type with data types that the standard schemas do not use.
 var device = &schema.ResourceType{Name: "Device", Core: &schema.Schema{ID: "urn:acme:Device", Attributes: []*schema.Attribute{
 	{Name: "slots", Type: schema.Integer},
 	{Name: "weight", Type: schema.Decimal},
@@ -33,8 +33,8 @@ func compile(t testing.TB, s string, rt *schema.ResourceType) *Predicate {
 	return p
 }
 
-// RFC 7644 section 3.4.2.2: an attribute and an operator that do not go together are refused,
-// and so is an attribute that is not known.
+// TestCompileErrors checks that unknown attributes and operators that do not fit the type of an attribute
+// are rejected (RFC 7644 section 3.4.2.2).
 func TestCompileErrors(t *testing.T) {
 	for s, want := range map[string]string{
 		`nope eq 1`:                      `at position 1: "nope" is not an attribute of User`,
@@ -84,7 +84,8 @@ func TestCompileErrors(t *testing.T) {
 	wantError(t, err, 400, scimerror.InvalidFilter, "empty")
 }
 
-// RFC 7644 section 7.5.2 and scim.md 6: a filter must not tell what is never returned.
+// TestCompileSensitive checks that filters cannot use attributes that are never returned (RFC 7644 section
+// 7.5.2).
 func TestCompileSensitive(t *testing.T) {
 	for s, rt := range map[string]*schema.ResourceType{
 		`title pr and password sw "a"`: schema.User,
@@ -94,7 +95,7 @@ func TestCompileSensitive(t *testing.T) {
 		`key[value eq "x"]`:            device,
 	} {
 		_, err := Compile(mustParse(t, s), rt)
-		t.Run(s, func(t *testing.T) { wantError(t, err, 403, scimerror.Sensitive, "nothing can be asked about") })
+		t.Run(s, func(t *testing.T) { wantError(t, err, 403, scimerror.Sensitive, "cannot be used in a filter") })
 	}
 }
 

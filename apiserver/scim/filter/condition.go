@@ -11,7 +11,7 @@ import (
 	"github.com/quoin-dev/quoin/internal/fold"
 )
 
-// kind is what a condition takes values for.
+// kind is the type of values of a condition.
 type kind uint8
 
 const (
@@ -23,14 +23,14 @@ const (
 	dateTime
 )
 
-// condition is an operator with a literal, prepared for values of one type.
+// condition is an operator with a literal for values of one type.
 type condition struct {
 	kind     kind
 	operator Operator
-	// exact texts are compared as they are; the others in their Fold, as text already is.
+	// exact means that strings are compared without case folding. Otherwise text is case-folded.
 	exact bool
 	text  string
-	// integer is number without loss, where whole says that it is one.
+	// integer is the exact value of number if whole is set.
 	number  float64
 	integer int64
 	whole   bool
@@ -38,7 +38,8 @@ type condition struct {
 	time    time.Time
 }
 
-// newCondition checks that operator and literal fit what the path leads to.
+// newCondition returns the condition of a comparison, or an error if operator or literal do not fit the
+// type of the attribute.
 func newCondition(ref schema.Ref, e *Comparison) (condition, error) {
 	c := condition{operator: e.Operator}
 	a := ref.Leaf()
@@ -67,9 +68,9 @@ func newCondition(ref schema.Ref, e *Comparison) (condition, error) {
 	return c, nil
 }
 
-// Each of the following takes a literal of its type, or returns what it wants.
+// The following methods set a literal of their type, or return a description of the expected literal.
 
-// setBoolean takes texts too: Entra ID sends roles[primary eq "True"].
+// setBoolean accepts strings too: Entra ID sends roles[primary eq "True"].
 func (c *condition) setBoolean(literal any) string {
 	c.kind = boolean
 	switch literal := literal.(type) {
@@ -126,8 +127,8 @@ func (c *condition) setText(literal any, exact bool) string {
 	return ""
 }
 
-// holds tells whether a value satisfies the condition. A value of another type than the
-// attribute's is equal to nothing.
+// holds reports whether a value satisfies the condition. A value of a type other than that of the attribute
+// is not equal to any literal.
 func (c *condition) holds(value any) bool {
 	switch c.kind {
 	case anyValue:
@@ -162,7 +163,7 @@ func (c *condition) holds(value any) bool {
 func (c *condition) holdsText(s string) bool {
 	if !c.exact {
 		if c.operator == Equal || c.operator == NotEqual {
-			// The same as comparing the Folds, without making one.
+			// Equivalent to comparing the folded strings, without an allocation.
 			return strings.EqualFold(s, c.text) == (c.operator == Equal)
 		}
 		s = fold.Case(s)

@@ -1,22 +1,22 @@
-// Package filter is the filter language of SCIM (RFC 7644 section 3.4.2.2): parsed within
-// budgets, printed, compiled against a resource type, matched, and turned into plans that an
-// index can answer. Paths of attributes, those of PATCH included (section 3.5.2), are read here too.
+// Package filter implements the SCIM filter language (RFC 7644 section 3.4.2.2): parsing within limits,
+// printing, compiling against a resource type, matching, and index lookups. It also parses attribute
+// paths, including those of PATCH (section 3.5.2).
 package filter
 
-// Budgets of a filter, checked while it is read: neither time nor memory grows beyond them.
+// Limits of a filter, enforced while parsing. They bound time and memory.
 const (
-	// MaxLength is in bytes.
+	// MaxLength is the maximum length in bytes.
 	MaxLength = 8 << 10
-	// MaxDepth bounds parentheses, not and brackets within each other.
+	// MaxDepth is the maximum nesting depth of parentheses, not and brackets.
 	MaxDepth = 32
-	// MaxNodes bounds comparisons and operators.
+	// MaxNodes is the maximum number of comparisons and operators.
 	MaxNodes = 200
 )
 
 // Operator compares an attribute with a value.
 type Operator string
 
-// The operators (RFC 7644 table 3). pr is Present, not one of these.
+// Operators (RFC 7644 table 3). The operator pr is represented by Present.
 const (
 	Equal          Operator = "eq"
 	NotEqual       Operator = "ne"
@@ -29,42 +29,42 @@ const (
 	LessOrEqual    Operator = "le"
 )
 
-// Path is an attribute path, perhaps with a value filter: [URN:]name[.sub] or
-// [URN:]name[filter][.sub]. Names are as they were written.
+// Path is an attribute path with an optional value filter: [URN:]name[.sub] or [URN:]name[filter][.sub].
+// Names have the spelling of the source.
 type Path struct {
 	URN    string
 	Name   string
 	Filter Expression // nil without brackets
 	Sub    string
-	// At is where the path begins in its text, in bytes from 0.
+	// At is the offset of the path in the source, in bytes.
 	At int
 }
 
-// Expression is a filter, or a part of one: *And, *Or, *Not, *Comparison, *Present or *ValuePath.
-// String prints it in the one form that Parse reads back as the same Expression.
+// Expression is a filter or a part of one: *And, *Or, *Not, *Comparison, *Present or *ValuePath. String
+// prints it in a canonical form, which Parse parses to the same Expression.
 type Expression interface {
 	String() string
 	expression()
 }
 
 type (
-	// And holds when both sides do.
+	// And matches if both sides match.
 	And struct{ Left, Right Expression }
-	// Or holds when one side does.
+	// Or matches if one side matches.
 	Or struct{ Left, Right Expression }
-	// Not holds when its operand does not.
+	// Not matches if its operand does not.
 	Not struct{ Operand Expression }
 	// Comparison compares an attribute with a literal: a string, json.Number, bool or nil.
 	Comparison struct {
 		Path     Path
 		Operator Operator
 		Value    any
-		// At is where the operator stands, in bytes from 0.
+		// At is the offset of the operator in the source, in bytes.
 		At int
 	}
-	// Present holds when the attribute has a value.
+	// Present matches if the attribute has a value.
 	Present struct{ Path Path }
-	// ValuePath holds when one element of an attribute satisfies the filter in its brackets.
+	// ValuePath matches if an element of the attribute matches the filter in brackets.
 	ValuePath struct{ Path Path }
 )
 

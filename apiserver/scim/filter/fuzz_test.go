@@ -6,7 +6,7 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/scim/schema"
 )
 
-// seeds are filters of RFC 7644 and of clients (scim.md 2), and what breaks parsers (scim.md 6).
+// seeds are filters from RFC 7644 and from clients, and inputs that break parsers.
 var seeds = []string{
 	`userName eq "bjensen"`, `name.familyName co "O'Malley"`, `urn:ietf:params:scim:schemas:core:2.0:User:userName sw "J"`, `title pr`,
 	`meta.lastModified gt "2011-05-13T04:42:34Z"`, `title pr and userType eq "Employee"`, `title pr or userType eq "Intern"`,
@@ -38,7 +38,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// measure counts the nodes of an expression, and how deep they are.
+// measure returns the number of nodes of an expression and its depth.
 func measure(e Expression) (nodes, depth int) {
 	var parts []Expression
 	switch e := e.(type) {
@@ -107,14 +107,14 @@ func FuzzMatch(f *testing.F) {
 				continue
 			}
 			if p.Match(r) != twice.Match(r) {
-				t.Errorf("%s: not twice is something else", e)
+				t.Errorf("%s: a double negation has another result", e)
 			}
 			lookupsCover(t, p, r)
 		}
 	})
 }
 
-// lookupsCover checks that a resource that matches is in the plan.
+// lookupsCover checks that the lookups of a filter find a matching resource.
 func lookupsCover(t *testing.T, p *Predicate, r schema.Source) {
 	t.Helper()
 	lookups, ok := p.Lookups(func(schema.Ref) bool { return true })
@@ -127,5 +127,5 @@ func lookupsCover(t *testing.T, p *Predicate, r schema.Source) {
 			return
 		}
 	}
-	t.Errorf("%s: matches, and %v does not find it", p, lookups)
+	t.Errorf("%s: matches, but is not found by %v", p, lookups)
 }

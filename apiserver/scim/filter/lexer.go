@@ -8,16 +8,17 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/scim/scimerror"
 )
 
-// lexer cuts a text into words, strings and single characters. A word is whatever may stand in
-// a path, a number or a value without quotes: which of these it is depends on where it stands.
+// lexer splits a source into words, strings and single characters. A word is a sequence of characters that
+// may occur in a path, a number or an unquoted value, depending on the context.
 type lexer struct {
 	text string
 	pos  int
-	// fault is the scimType of errors.
-	fault scimerror.Type
+	// errorType is the scimType of errors.
+	errorType scimerror.Type
 }
 
-// isWord tells whether a byte is part of a word. Those that no attribute name has are for URIs.
+// isWord reports whether a byte is part of a word. Characters that are not allowed in attribute names occur
+// in URIs.
 func isWord(c byte) bool {
 	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.IndexByte("-_.:$@+/#%~", c) >= 0
 }
@@ -29,7 +30,7 @@ func (l *lexer) space() {
 	}
 }
 
-// peek is the next byte, 0 at the end.
+// peek returns the next byte, or 0 at the end.
 func (l *lexer) peek() byte {
 	if l.pos == len(l.text) {
 		return 0
@@ -37,7 +38,7 @@ func (l *lexer) peek() byte {
 	return l.text[l.pos]
 }
 
-// take goes past a byte if that is the next one.
+// take consumes the next byte if it is c.
 func (l *lexer) take(c byte) bool {
 	if l.pos == len(l.text) || l.text[l.pos] != c {
 		return false
@@ -46,7 +47,7 @@ func (l *lexer) take(c byte) bool {
 	return true
 }
 
-// word is the word that begins here, without going past it; empty when none does.
+// word returns the next word without consuming it; empty if there is none.
 func (l *lexer) word() string {
 	end := l.pos
 	for end < len(l.text) && isWord(l.text[end]) {
@@ -55,7 +56,7 @@ func (l *lexer) word() string {
 	return l.text[l.pos:end]
 }
 
-// keyword goes past a word if that is the next one, in any case.
+// keyword consumes the next word if it equals a keyword, ignoring case.
 func (l *lexer) keyword(keyword string) bool {
 	word := l.word()
 	if !strings.EqualFold(word, keyword) {
@@ -65,7 +66,7 @@ func (l *lexer) keyword(keyword string) bool {
 	return true
 }
 
-// quoted reads the JSON string that begins here. One without escapes is a part of the text.
+// quoted consumes a JSON string. A string without escapes is a substring of the source.
 func (l *lexer) quoted() (string, error) {
 	start, escapes := l.pos, false
 	for end := start + 1; end < len(l.text); end++ {
@@ -86,26 +87,26 @@ func (l *lexer) quoted() (string, error) {
 func (l *lexer) unquote(start int, escapes bool) (string, error) {
 	raw := l.text[start:l.pos]
 	if !utf8.ValidString(raw) {
-		return "", l.wrong(start, "the string is not UTF-8")
+		return "", l.errorAt(start, "the string is not UTF-8")
 	}
 	if !escapes {
 		return raw[1 : len(raw)-1], nil
 	}
 	var s string
 	if err := json.Unmarshal([]byte(raw), &s); err != nil {
-		return "", l.wrong(start, "the string has an escape that JSON does not know")
+		return "", l.errorAt(start, "the string has an invalid escape")
 	}
 	return s, nil
 }
 
-// unexpected is an error that tells what stands at a place, and what should.
+// unexpected returns an error with the found and the expected token at a position.
 func (l *lexer) unexpected(pos int, want string) error {
-	return l.wrong(pos, "found %s, expected %s", l.found(pos), want)
+	return l.errorAt(pos, "found %s, expected %s", l.found(pos), want)
 }
 
-// wrong is an error at a place. To people, the first byte is number 1.
-func (l *lexer) wrong(pos int, format string, args ...any) error {
-	return scimerror.Bad(l.fault, "at position %d: "+format, append([]any{pos + 1}, args...)...)
+// errorAt returns an error at a position. Positions in messages are 1-based.
+func (l *lexer) errorAt(pos int, format string, args ...any) error {
+	return scimerror.Bad(l.errorType, "at position %d: "+format, append([]any{pos + 1}, args...)...)
 }
 
 func (l *lexer) found(pos int) string {

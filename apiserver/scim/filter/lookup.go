@@ -6,19 +6,20 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/scim/schema"
 )
 
-// Lookup is one exact look-up in an index of values.
+// Lookup is an exact lookup in an index.
 type Lookup struct {
-	// Ref is the attribute, with its sub-attribute where it is complex: emails.value.
+	// Ref is the attribute, with the sub-attribute of a complex one: emails.value.
 	Ref schema.Ref
-	// Value to look up: in its Fold unless the attribute is caseExact, as the index has to hold it.
+	// Value is the value, case-folded unless the attribute is caseExact. The index must use the same form.
 	Value string
 }
 
-// maxLookups bounds a plan: with more, going through all resources is no worse.
+// maxLookups is the maximum number of lookups in a plan. With more, a scan is not slower.
 const maxLookups = 64
 
-// Lookups is an index plan: what matches is among what its look-ups find, which still has to be
-// matched. It is false when the indexes, of which indexed knows, do not help.
+// Lookups returns an index plan: the results of its lookups include all matching resources and still have to
+// be matched. It returns false if the filter requires a scan. indexed reports whether an attribute is
+// indexed.
 func (p *Predicate) Lookups(indexed func(schema.Ref) bool) ([]Lookup, bool) {
 	if p == nil {
 		return nil, false
@@ -26,7 +27,7 @@ func (p *Predicate) Lookups(indexed func(schema.Ref) bool) ([]Lookup, bool) {
 	return p.root.lookups(indexed)
 }
 
-// Of two plans each of which will do, the one with fewer look-ups is taken.
+// lookups returns the shorter of the two plans.
 func (n *and) lookups(indexed func(schema.Ref) bool) ([]Lookup, bool) {
 	left, ok := n.left.lookups(indexed)
 	if ok && len(left) == 1 {
@@ -66,7 +67,7 @@ func (l *leaf) lookups(indexed func(schema.Ref) bool) ([]Lookup, bool) {
 	if c.kind == text && c.operator == Equal && indexed(l.ref) {
 		return []Lookup{{Ref: l.ref, Value: c.text}}, true
 	}
-	// The brackets bound what matches, unless what is absent matches too.
+	// The filter in brackets limits the matches, unless resources without a value match too.
 	if l.filter != nil && !l.absent {
 		return l.filter.lookups(indexed)
 	}

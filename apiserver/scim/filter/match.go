@@ -6,30 +6,30 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/scim/schema"
 )
 
-// Match tells whether a resource satisfies the filter (RFC 7644 section 3.4.2.2).
+// Match reports whether a resource matches the filter (RFC 7644 section 3.4.2.2).
 //
-// A path stands for the values that it leads to: those of all elements, or of those that the
-// brackets let through. A comparison is satisfied when one of them satisfies it. So ne means
-// "some value is another one", which is not the opposite of eq where there are many values. It
-// also matches when there is no value at all, while the other operators do not. pr and ne null
-// match when there is a value, eq null when there is none; an empty text is none to them.
+// A path denotes the values of all elements, or of the elements that the filter in brackets selects. A
+// comparison matches if one of these values satisfies it. So ne means "some value differs" and is not the
+// negation of eq for multi-valued attributes. ne also matches if there is no value; all other operators do
+// not. pr and ne null match if there is a value, eq null if there is none; for them an empty string is no
+// value.
 //
-// The tree is evaluated as it is: to expand it into alternatives would cost 2^n.
+// The expression tree is evaluated directly: a disjunctive normal form could have 2^n terms.
 func (p *Predicate) Match(src schema.Source) bool {
 	return p == nil || p.root.match(view{source: src})
 }
 
-// Match tells whether an element of the attribute satisfies the filter.
+// Match reports whether an element of the attribute matches the filter.
 func (p *ElementPredicate) Match(element map[string]any) bool {
 	return p.root.match(view{element: element})
 }
 
-// Key is the "value" that an element must have to match, when the filter asks for one: there is
-// at most one such element in a schema.Set, which Get finds.
+// Key returns the "value" that an element must have to match, and false if the filter does not require one.
+// A schema.Set has at most one such element, which Get returns.
 func (p *ElementPredicate) Key() (string, bool) { return p.root.key() }
 
-// Select goes through the elements of a schema.Set that match; through one only, whatever the
-// size of the set, when the filter has a Key. The set is not to be changed meanwhile.
+// Select iterates over the matching elements of a schema.Set. If the filter has a Key, the cost is independent
+// of the size of the set. The set must not be changed during the iteration.
 func (p *ElementPredicate) Select(set schema.Set) iter.Seq[map[string]any] {
 	return func(yield func(map[string]any) bool) {
 		if key, ok := p.Key(); ok {
@@ -46,18 +46,18 @@ func (p *ElementPredicate) Select(set schema.Set) iter.Seq[map[string]any] {
 	}
 }
 
-// view is what a filter looks at: a resource or, in brackets, an element.
+// view is the input of a filter: a resource or, in brackets, an element.
 type view struct {
 	source  schema.Source
 	element map[string]any
 }
 
-// node is a part of a compiled filter. A node does not change.
+// node is a part of a compiled filter. Nodes are immutable.
 type node interface {
 	match(v view) bool
-	// key is the "value" of a matching element, where the node asks for exactly one.
+	// key returns the "value" that a matching element must have; false if the node requires none.
 	key() (string, bool)
-	// lookups is a superset of what matches, false when there is no plan.
+	// lookups returns lookups whose results include all matches; false if a scan is required.
 	lookups(indexed func(schema.Ref) bool) ([]Lookup, bool)
 }
 
@@ -82,23 +82,23 @@ func (n *not) key() (string, bool) { return "", false }
 
 // leaf is a condition on the values of a path.
 type leaf struct {
-	// ref is the path in full, in brackets too.
+	// ref is the full path, also in brackets.
 	ref schema.Ref
-	// inside brackets the value is the element's, not the resource's.
+	// inside is set in brackets, where values are those of the element.
 	inside bool
-	// filter is in the path's own brackets; nil without.
+	// filter is the filter in the brackets of the path; nil without brackets.
 	filter    node
 	condition condition
-	// absent is the answer when there is no value.
+	// absent is the result if there is no value.
 	absent bool
-	// assumeFalse is for primary: an element that has none has false.
+	// assumeFalse is set for primary, which is false by default.
 	assumeFalse bool
-	// keyed leaves are satisfied only by an element with the "value" keyValue.
+	// keyed means that only an element with "value" keyValue can match.
 	keyed    bool
 	keyValue string
 }
 
-// withKey finds the key, once the filter and the condition are there.
+// withKey sets the key from the filter and the condition.
 func (l *leaf) withKey() *leaf {
 	c := &l.condition
 	if c.kind == text && c.operator == Equal && c.exact && l.ref.Sub != nil && l.ref.Sub == l.ref.Attribute.Value() {
@@ -111,7 +111,8 @@ func (l *leaf) withKey() *leaf {
 
 func (l *leaf) key() (string, bool) { return l.keyValue, l.keyed }
 
-// outcome is how far a path came. They are ordered: the best of a list is the list's.
+// outcome is the result of matching values. Outcomes are ordered: that of a list is the maximum of its
+// elements.
 type outcome uint8
 
 const (
@@ -130,7 +131,7 @@ func (l *leaf) match(v view) bool {
 	return found == satisfied || found == unassigned && l.absent
 }
 
-// values looks at the value of an attribute.
+// values matches the value of an attribute.
 func (l *leaf) values(value any) outcome {
 	switch value := value.(type) {
 	case nil:
@@ -149,17 +150,17 @@ func (l *leaf) values(value any) outcome {
 	return l.check(value)
 }
 
-// set asks a set for the one element that counts, where the filter says which.
+// set matches the elements of a set; for a keyed leaf only one element, by lookup.
 func (l *leaf) set(set schema.Set) outcome {
 	if l.keyed {
 		element, ok := set.Get(l.keyValue)
 		if !ok {
-			return unassigned // of no consequence: a keyed leaf does not match what is absent
+			return unassigned // a keyed leaf does not match without a value
 		}
 		return l.element(element)
 	}
 	if l.condition.kind <= noValue && l.filter == nil && (l.ref.Sub == nil || l.ref.Sub == l.ref.Attribute.Value()) {
-		return l.size(set)
+		return l.presence(set)
 	}
 	best := unassigned
 	for element := range set.All() {
@@ -170,9 +171,8 @@ func (l *leaf) set(set schema.Set) outcome {
 	return best
 }
 
-// size says whether there is a value, which every element of a set has. Its length does not tell:
-// it may hold elements that are not shown.
-func (l *leaf) size(set schema.Set) outcome {
+// presence matches a set by whether it has visible elements. Len may count elements that are not visible.
+func (l *leaf) presence(set schema.Set) outcome {
 	for range set.All() {
 		if l.condition.kind == anyValue {
 			return satisfied
@@ -182,8 +182,7 @@ func (l *leaf) size(set schema.Set) outcome {
 	return unassigned
 }
 
-// element looks at one element of a complex attribute, at a complex attribute that has but one,
-// or at an extension.
+// element matches one element of a complex attribute, a single-valued complex attribute, or an extension.
 func (l *leaf) element(element map[string]any) outcome {
 	switch {
 	case l.filter != nil && !l.filter.match(view{element: element}):
@@ -209,7 +208,7 @@ func (l *leaf) sub(element map[string]any) outcome {
 	return l.check(value)
 }
 
-// check looks at one value.
+// check matches one value.
 func (l *leaf) check(value any) outcome {
 	if value == nil || l.condition.kind <= noValue && isEmpty(value) {
 		return unassigned
@@ -220,7 +219,7 @@ func (l *leaf) check(value any) outcome {
 	return assigned
 }
 
-// isEmpty tells whether a value counts as none to pr: an empty text, or nothing but such.
+// isEmpty reports whether pr treats a value as absent: an empty string, or a structure of empty values.
 func isEmpty(value any) bool {
 	switch value := value.(type) {
 	case nil:

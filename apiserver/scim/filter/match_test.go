@@ -10,7 +10,7 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/scim/schema"
 )
 
-// memberSet is a schema.Set that counts how it is asked.
+// memberSet is a schema.Set that counts calls.
 type memberSet struct {
 	ids        []string
 	gets, alls int
@@ -41,7 +41,7 @@ func (s *memberSet) Put(map[string]any) bool { return false }
 func (s *memberSet) Delete(string) bool      { return false }
 func (s *memberSet) Clear()                  {}
 
-// bjensen is the full user of RFC 7643 section 8.2 and 8.3, in part.
+// bjensen returns a user based on RFC 7643 sections 8.2 and 8.3.
 func bjensen() *schema.Resource {
 	return &schema.Resource{
 		Type: schema.User, ID: "2819c223-7f76-453a-919d-413861904646", Version: "3694e05e9dff591", Location: "https://example.com/v2/Users/2819c223",
@@ -81,7 +81,7 @@ func check(t *testing.T, rt *schema.ResourceType, src schema.Source, s string, w
 	lookupsCover(t, p, src)
 	again := compile(t, e.String(), rt)
 	if again.Match(src) != want || p.String() != again.String() {
-		t.Errorf("%s: printed as %s, it is another filter", s, e)
+		t.Errorf("%s: the printed filter %s differs", s, e)
 	}
 }
 
@@ -92,7 +92,7 @@ func checkUser(t *testing.T, tests map[string]bool) {
 	}
 }
 
-// The examples of RFC 7644 section 3.4.2.2, figure 2, as they stand there.
+// TestMatchRFC7644Figure2 checks the examples of RFC 7644 section 3.4.2.2, figure 2.
 func TestMatchRFC7644Figure2(t *testing.T) {
 	checkUser(t, map[string]bool{
 		`userName eq "bjensen"`:         false,
@@ -115,7 +115,7 @@ func TestMatchRFC7644Figure2(t *testing.T) {
 	})
 }
 
-// RFC 7643 section 2.2, caseExact, and names without regard to case (section 2.1).
+// TestMatchCaseExact checks caseExact (RFC 7643 section 2.2) and case-insensitive names (section 2.1).
 func TestMatchCaseExact(t *testing.T) {
 	checkUser(t, map[string]bool{
 		`USERNAME eq "BJENSEN@example.COM"`:                          true,
@@ -135,10 +135,10 @@ func TestMatchCaseExact(t *testing.T) {
 	})
 }
 
-// RFC 7644 table 3: the operators, and which values they see where there are many or none.
+// TestMatchOperators checks the operators (RFC 7644 table 3), also with several values and without a value.
 func TestMatchOperators(t *testing.T) {
 	checkUser(t, map[string]bool{
-		// One of many values is enough, for ne too.
+		// One of several values is sufficient, also for ne.
 		`emails.type eq "home"`:             true,
 		`emails.type eq "other"`:            false,
 		`emails.type ne "work"`:             true,
@@ -173,12 +173,12 @@ func TestMatchOperators(t *testing.T) {
 		`emails.type ne null`:    true,
 		`name pr`:                true,
 		`meta pr`:                true,
-		// Booleans, in quotes too.
+		// Booleans, also as strings.
 		`active eq true`:    true,
 		`active eq "True"`:  true,
 		`active ne "false"`: true,
 		`active eq false`:   false,
-		// Times, with zones and fractions.
+		// Times with time zones and fractions.
 		`meta.created eq "2010-01-23T05:56:22.000+01:00"`: true,
 		`meta.created lt "2010-01-23T04:56:22.001Z"`:      true,
 		`meta.created gt "2010-01-23T04:56:23+01:00"`:     true,
@@ -189,7 +189,7 @@ func TestMatchOperators(t *testing.T) {
 	})
 }
 
-// RFC 7644 section 3.4.2.2, complex attributes and value paths.
+// TestMatchValuePath checks complex attributes and value paths (RFC 7644 section 3.4.2.2).
 func TestMatchValuePath(t *testing.T) {
 	const enterprise = schema.EnterpriseURN
 	checkUser(t, map[string]bool{
@@ -212,7 +212,7 @@ func TestMatchValuePath(t *testing.T) {
 		`emails[type eq "fax"] eq null`:                          true,
 		`emails[type eq "fax"].value ne "x"`:                     true,
 		`roles[primary eq "True"]`:                               false,
-		// RFC 7643 section 2.4: who does not say primary is not.
+		// RFC 7643 section 2.4: primary is false by default.
 		`emails[primary eq false and type eq "home"]`:                          true,
 		`emails[primary ne true and type eq "home"]`:                           true,
 		`emails[type eq "home"].primary eq false`:                              true,
@@ -237,7 +237,7 @@ func TestMatchValuePath(t *testing.T) {
 	check(t, schema.User, plain, `not (`+enterprise+` pr)`, true)
 }
 
-// RFC 7643 section 2.3: the data types that the standard schemas lack.
+// TestMatchTypes checks data types that the standard schemas do not use (RFC 7643 section 2.3).
 func TestMatchTypes(t *testing.T) {
 	d := schema.Document{
 		"slots": int64(9007199254740993), "weight": 1.5, "bought": "2024-02-29T00:00:00", "tags": []any{"Red", "blue"}, "serial": "aB",
@@ -272,7 +272,7 @@ func TestMatchTypes(t *testing.T) {
 	} {
 		check(t, device, d, s, want)
 	}
-	// What a store holds in another type is equal to nothing.
+	// A stored value of another type is not equal to any literal.
 	broken := schema.Document{"slots": "x", "weight": "x", "bought": "x", "serial": 1.5, "tags": "red", "ports": "x"}
 	for s, want := range map[string]bool{
 		`slots eq 1`: false, `slots ne 1`: true, `weight lt 1`: false, `bought ge "2024-02-29T00:00:00Z"`: false,
@@ -282,7 +282,7 @@ func TestMatchTypes(t *testing.T) {
 	}
 }
 
-// A group of any size is asked for a member, not searched.
+// TestMatchSetByGet checks that a filter for one member is a lookup, not a scan.
 func TestMatchSetByGet(t *testing.T) {
 	tests := map[string]struct {
 		want       bool

@@ -7,14 +7,13 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/scim/scimerror"
 )
 
-// Parse reads a filter. Operators, and, or, not, true, false and null are taken in any case.
+// Parse parses a filter. Operators, and, or, not, true, false and null are case-insensitive.
 //
-// Besides the grammar of RFC 7644 figure 1 it takes what clients send: a comparison of what a
-// value filter finds (emails[type eq "work"].value eq "x"), not without parentheses, and one
-// plain word without quotes for a string (externalId eq jyoung). Errors are 400 invalidFilter
-// and tell the position.
+// In addition to the grammar of RFC 7644 figure 1 it accepts forms that clients send: a comparison after a
+// value filter (emails[type eq "work"].value eq "x"), not without parentheses, and an unquoted word as a
+// string (externalId eq jyoung). Errors are 400 invalidFilter and contain the position.
 func Parse(s string) (Expression, error) {
-	p := parser{lexer: lexer{text: s, fault: scimerror.InvalidFilter}}
+	p := parser{lexer: lexer{text: s, errorType: scimerror.InvalidFilter}}
 	if err := p.begin("a filter"); err != nil {
 		return nil, err
 	}
@@ -28,17 +27,17 @@ func Parse(s string) (Expression, error) {
 	return e, nil
 }
 
-// parser reads by precedence (Pratt): expression takes an operand and then the operators that
-// bind as tightly as asked. Every step into itself goes through enter, which keeps the budget.
+// parser is a precedence-climbing (Pratt) parser: expression parses an operand and then the operators of a
+// minimum precedence. Every recursion calls enter, which enforces the maximum depth.
 type parser struct {
 	lexer
 	depth, nodes int
 }
 
-// begin checks the length, which bounds everything else.
+// begin checks the length and that the source is not empty.
 func (p *parser) begin(what string) error {
 	if len(p.text) > MaxLength {
-		return scimerror.Bad(p.fault, "%s has at most %d bytes, this one has %d", what, MaxLength, len(p.text))
+		return scimerror.Bad(p.errorType, "%s has at most %d bytes, this one has %d", what, MaxLength, len(p.text))
 	}
 	if p.space(); p.pos == len(p.text) {
 		return p.unexpected(p.pos, what)
@@ -48,7 +47,7 @@ func (p *parser) begin(what string) error {
 
 func (p *parser) enter() error {
 	if p.depth == MaxDepth {
-		return p.wrong(p.pos, "nested more than %d deep", MaxDepth)
+		return p.errorAt(p.pos, "nested more than %d deep", MaxDepth)
 	}
 	p.depth++
 	return nil
@@ -56,13 +55,13 @@ func (p *parser) enter() error {
 
 func (p *parser) node() error {
 	if p.nodes == MaxNodes {
-		return p.wrong(p.pos, "more than %d comparisons and operators", MaxNodes)
+		return p.errorAt(p.pos, "more than %d comparisons and operators", MaxNodes)
 	}
 	p.nodes++
 	return nil
 }
 
-// How tightly the logical operators bind.
+// Precedence levels of the logical operators.
 const (
 	orLevel = iota + 1
 	andLevel
@@ -95,8 +94,7 @@ func (p *parser) expression(level int) (Expression, error) {
 	}
 }
 
-// right reads what stands right of an operator: what binds tighter, so that equal operators
-// group to the left.
+// right parses the right operand of an operator of a level. Operators are left-associative.
 func (p *parser) right(level int) (Expression, error) {
 	if err := p.node(); err != nil {
 		return nil, err
@@ -130,8 +128,8 @@ func (p *parser) operand() (Expression, error) {
 	return &Not{Operand: operand}, nil
 }
 
-// operandOfNot takes the parentheses of not for a part of it, no further step in depth: so the
-// form without them, which is printed with them, costs the same.
+// operandOfNot parses the operand of not. Its parentheses do not count as a level of nesting, so that both
+// forms, with and without them, have the same depth.
 func (p *parser) operandOfNot() (Expression, error) {
 	if p.space(); p.peek() == '(' {
 		return p.group()
@@ -139,7 +137,7 @@ func (p *parser) operandOfNot() (Expression, error) {
 	return p.operand()
 }
 
-// group reads what stands in parentheses.
+// group parses an expression in parentheses.
 func (p *parser) group() (Expression, error) {
 	p.pos++
 	e, err := p.expression(0)
@@ -152,7 +150,7 @@ func (p *parser) group() (Expression, error) {
 	return e, nil
 }
 
-// attribute reads a path and what is said of it.
+// attribute parses a path with its operator and value.
 func (p *parser) attribute() (Expression, error) {
 	if err := p.node(); err != nil {
 		return nil, err
@@ -183,7 +181,7 @@ func (p *parser) attribute() (Expression, error) {
 	return nil, p.unexpected(at, "an operator: eq, ne, co, sw, ew, gt, ge, lt, le or pr")
 }
 
-// reserved words stand neither for attributes nor for values.
+// reserved reports whether a word is neither an attribute nor a value.
 func reserved(word string) bool {
 	return strings.EqualFold(word, "and") || strings.EqualFold(word, "or") || strings.EqualFold(word, "not")
 }
@@ -200,7 +198,7 @@ func operatorOf(word string) (Operator, bool) {
 	return "", false
 }
 
-// literal reads the value that an attribute is compared with.
+// literal parses the value of a comparison.
 func (p *parser) literal() (any, error) {
 	p.space()
 	if p.peek() == '"' {

@@ -147,7 +147,7 @@ func TestParseErrors(t *testing.T) {
 		`userName eq x y`:          `at position 15: found "y", expected and, or, or the end`,
 		`userName eq "x`:           `at position 15: found the end, expected a " that ends`,
 		"userName eq \"x\ty\"":     `at position 15: found "\t", expected a character`,
-		`userName eq "\x"`:         `at position 13: the string has an escape`,
+		`userName eq "\x"`:         `at position 13: the string has an invalid escape`,
 		"userName eq \"\xff\"":     `at position 13: the string is not UTF-8`,
 		"userName eq \xff":         `at position 13: found "?"`,
 		`userName eq "x" "y z"`:    `at position 17: found the string "y z", expected and`,

@@ -7,10 +7,10 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/scim/scimerror"
 )
 
-// ParsePath reads the path of a PATCH operation (RFC 7644 section 3.5.2), or a schema's URN
-// alone. Errors are 400 invalidPath and tell the position.
+// ParsePath parses the path of a PATCH operation (RFC 7644 section 3.5.2), or the URN of a schema. Errors are
+// 400 invalidPath and contain the position.
 func ParsePath(s string) (Path, error) {
-	p := parser{lexer: lexer{text: s, fault: scimerror.InvalidPath}}
+	p := parser{lexer: lexer{text: s, errorType: scimerror.InvalidPath}}
 	path, err := p.wholePath()
 	if err != nil {
 		return Path{}, err
@@ -18,10 +18,10 @@ func ParsePath(s string) (Path, error) {
 	return path, nil
 }
 
-// ParseAttribute reads a path without a value filter, as attributes, excludedAttributes and
-// sortBy have them (RFC 7644 section 3.10). Errors are 400 invalidPath and tell the position.
+// ParseAttribute parses a path without a value filter, as in attributes, excludedAttributes and sortBy (RFC
+// 7644 section 3.10). Errors are 400 invalidPath and contain the position.
 func ParseAttribute(s string) (Path, error) {
-	p := parser{lexer: lexer{text: s, fault: scimerror.InvalidPath}}
+	p := parser{lexer: lexer{text: s, errorType: scimerror.InvalidPath}}
 	if bracket := strings.IndexByte(s, '['); bracket >= 0 && len(s) <= MaxLength {
 		return Path{}, p.unexpected(bracket, "an attribute without a value filter")
 	}
@@ -46,7 +46,7 @@ func (p *parser) wholePath() (Path, error) {
 	return path, nil
 }
 
-// path reads a path, with the value filter in brackets if there is one.
+// path parses a path with an optional value filter in brackets.
 func (p *parser) path(want string) (Path, error) {
 	path := Path{At: p.pos}
 	word := p.word()
@@ -92,9 +92,9 @@ func (p *parser) brackets(path *Path) error {
 	return nil
 }
 
-// split takes the names out of a word. URNs have dots and digits in them (2.0), and what follows
-// the last colon may be an attribute or the end of the URN: only a resource type can tell. So
-// names after a URN may look like anything, and Resolve decides.
+// split splits a word into URN, name and sub-attribute, and reports whether it is a path. URNs contain dots
+// and digits (2.0), and the part after the last colon may be an attribute or the end of the URN, which
+// depends on the resource type. So names after a URN are not validated here: Resolve does.
 func (p *Path) split(word string) bool {
 	colon := strings.LastIndexByte(word, ':')
 	if colon < 0 {
@@ -110,8 +110,7 @@ func (p *Path) split(word string) bool {
 	return p.URN != "" && p.Name != "" && (dot < 0 || p.Sub != "")
 }
 
-// isName tells whether a word can be the name of an attribute: ATTRNAME of RFC 7644 figure 1,
-// and $ref.
+// isName reports whether a word is a valid attribute name: ATTRNAME of RFC 7644 figure 1, or $ref.
 func isName(word string) bool {
 	for i := range len(word) {
 		c := word[i]
@@ -123,9 +122,9 @@ func isName(word string) bool {
 	return word != ""
 }
 
-// Resolve finds what the path, without its filter, leads to in a resource type: an attribute, a
-// sub-attribute, or an extension as a whole when the path is its URN alone. It returns false
-// when there is no such attribute; the core schema's URN alone is none.
+// Resolve returns the attribute or sub-attribute of the path in a resource type, or the extension if the path
+// is only its URN. It ignores the value filter. It returns false if there is no such attribute, and for the
+// URN of the core schema.
 func (p Path) Resolve(t *schema.ResourceType) (schema.Ref, bool) {
 	if ref, ok := t.Resolve(p.URN, p.Name, p.Sub); ok {
 		return ref, true

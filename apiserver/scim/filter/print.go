@@ -23,10 +23,10 @@ func (e *Present) String() string { return string(appendExpression(nil, e, 0)) }
 // String implements Expression.
 func (e *ValuePath) String() string { return string(appendExpression(nil, e, 0)) }
 
-// String prints the path in the form that ParsePath reads back as the same path.
+// String returns the path in a canonical form, which ParsePath parses to the same path.
 func (p Path) String() string { return string(appendPath(nil, p)) }
 
-// appendExpression puts parentheses around what binds less tightly than its place asks for.
+// appendExpression appends an expression, with parentheses if its precedence is below level.
 func appendExpression(dst []byte, e Expression, level int) []byte {
 	switch e := e.(type) {
 	case *And:
@@ -87,7 +87,7 @@ func appendLiteral(dst []byte, value any) []byte {
 	return append(dst, "null"...)
 }
 
-// appendString appends a JSON string, with no more escapes than there must be.
+// appendString appends a JSON string with the minimum of escapes.
 func appendString(dst []byte, s string) []byte {
 	const digits = "0123456789abcdef"
 	dst = append(dst, '"')

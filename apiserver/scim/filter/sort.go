@@ -10,20 +10,19 @@ import (
 	"github.com/quoin-dev/quoin/internal/fold"
 )
 
-// SortKey is the value of an attribute in the form that sorts. It is comparable, and small as
-// JSON so that it may stand in a cursor. The zero SortKey is no value. Keys of one attribute
-// have at most one of Text, Number and Integer.
+// SortKey is the value of an attribute for sorting. It is comparable, and compact in JSON because it is part
+// of cursors. The zero SortKey means no value. All keys of one attribute use the same one of Text, Number
+// and Integer.
 type SortKey struct {
 	Present bool `json:"p,omitempty"`
-	// Text is in its Fold unless the attribute is caseExact. A dateTime is its UTC form.
+	// Text is case-folded unless the attribute is caseExact. A dateTime is in UTC.
 	Text   string  `json:"t,omitempty"`
 	Number float64 `json:"n,omitempty"`
-	// Integer is 1 for true.
+	// Integer is an integer, or 1 for true.
 	Integer int64 `json:"i,omitempty"`
 }
 
-// Compare orders the keys of one attribute: ascending, what has no value last (RFC 7644 section
-// 3.4.2.3).
+// Compare compares two keys of one attribute: ascending, no value last (RFC 7644 section 3.4.2.3).
 func Compare(a, b SortKey) int {
 	if a.Present != b.Present {
 		if a.Present {
@@ -34,29 +33,28 @@ func Compare(a, b SortKey) int {
 	return cmp.Or(cmp.Compare(a.Integer, b.Integer), cmp.Compare(a.Number, b.Number), cmp.Compare(a.Text, b.Text))
 }
 
-// Sortable tells whether resources can be sorted by an attribute. They can not, with a 400
-// invalidPath, by what is complex and has no "value", and by references to other resources,
-// such as members: no one of them is the primary one, and their order is nobody's. They can not,
-// with a 403 sensitive, by what is never returned.
+// Sortable returns an error if resources cannot be sorted by an attribute: 400 invalidPath for complex
+// attributes without "value" and for lists of references, such as members, which have neither a primary
+// element nor an order; 403 sensitive for attributes that are never returned.
 func Sortable(ref schema.Ref) error {
 	a := ref.Attribute
 	if a == nil {
-		return scimerror.Bad(scimerror.InvalidPath, "%s is a schema: it can not be sorted by", ref)
+		return scimerror.Bad(scimerror.InvalidPath, "%s is a schema: it cannot be sorted by", ref)
 	}
 	leaf := sortLeaf(ref)
 	if isSensitive(schema.Ref{Attribute: a, Sub: leaf}) {
-		return &scimerror.Error{Status: http.StatusForbidden, Type: scimerror.Sensitive, Detail: ref.String() + " can not be sorted by"}
+		return &scimerror.Error{Status: http.StatusForbidden, Type: scimerror.Sensitive, Detail: ref.String() + " cannot be sorted by"}
 	}
 	if leaf == nil || leaf.Type == schema.Complex {
 		return scimerror.Bad(scimerror.InvalidPath, "%s has sub-attributes: name the one to sort by", ref)
 	}
 	if a.MultiValued && a.Sub("primary") == nil && a.Sub("$ref") != nil {
-		return scimerror.Bad(scimerror.InvalidPath, "%s is a list of references: it can not be sorted by", ref)
+		return scimerror.Bad(scimerror.InvalidPath, "%s is a list of references: it cannot be sorted by", ref)
 	}
 	return nil
 }
 
-// sortLeaf is what counts: of a complex attribute its "value". Nil when there is none.
+// sortLeaf returns the attribute whose value is compared: "value" of a complex attribute; nil if there is none.
 func sortLeaf(ref schema.Ref) *schema.Attribute {
 	if ref.Attribute != nil && ref.Sub == nil && ref.Attribute.Type == schema.Complex {
 		return ref.Attribute.Value()
@@ -64,8 +62,8 @@ func sortLeaf(ref schema.Ref) *schema.Attribute {
 	return ref.Leaf()
 }
 
-// KeyOf is the key of a resource by an attribute that is Sortable. Of many values the primary
-// one counts, or else the first.
+// KeyOf returns the key of a resource for a Sortable attribute. Of several values it uses the primary one, or
+// else the first.
 func KeyOf(src schema.Source, ref schema.Ref) SortKey {
 	leaf := sortLeaf(ref)
 	if leaf == nil {
@@ -124,7 +122,7 @@ func textKey(value string, a *schema.Attribute) SortKey {
 		if err != nil {
 			return SortKey{}
 		}
-		// Of equal length, so that texts sort as times.
+		// A fixed length, so that the strings sort like the times.
 		return SortKey{Present: true, Text: t.UTC().Format("2006-01-02T15:04:05.000000000Z")}
 	}
 	if !a.CaseExact {

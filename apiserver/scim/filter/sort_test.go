@@ -99,8 +99,8 @@ func TestSortable(t *testing.T) {
 	} {
 		wantError(t, Sortable(resolve(t, by, schema.User)), 400, scimerror.InvalidPath, want)
 	}
-	wantError(t, Sortable(resolve(t, "password", schema.User)), 403, scimerror.Sensitive, "password can not be sorted by")
-	wantError(t, Sortable(resolve(t, "key", device)), 403, scimerror.Sensitive, "can not be sorted by")
+	wantError(t, Sortable(resolve(t, "password", schema.User)), 403, scimerror.Sensitive, "password cannot be sorted by")
+	wantError(t, Sortable(resolve(t, "key", device)), 403, scimerror.Sensitive, "cannot be sorted by")
 
 	members := resolve(t, "members", schema.Group)
 	wantError(t, Sortable(members), 400, scimerror.InvalidPath, "members is a list of references")

@@ -10,15 +10,14 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/scim/schema"
 )
 
-// row is a PATCH of example or group.
+// row is a test of a PATCH of example or group.
 type row struct {
 	name string
-	// source is where the form is from: a section of RFC 7644, or of what clients send.
+	// source is the source of the request: a section of RFC 7644, or a client.
 	source string
 	quirks Quirks
 	ops    string
-	// change edits the body that the document was made of, to what it is afterwards; nil when
-	// nothing changes.
+	// change applies the expected change to the body of the document; nil for no change.
 	change func(body map[string]any)
 }
 
@@ -49,7 +48,7 @@ func check(t *testing.T, kind *schema.ResourceType, body string, rows []row) {
 	}
 }
 
-// put is a change of one attribute, to a value in JSON; empty for none.
+// put returns a change that sets an attribute to a JSON value, or removes it if the value is empty.
 func put(name, value string) func(map[string]any) {
 	return func(body map[string]any) {
 		if delete(body, name); value != "" {
@@ -192,8 +191,8 @@ func TestGroupInDocument(t *testing.T) {
 	})
 }
 
-// What a remove lists is found in any case: of every letter, as filters and unique names see it.
-func TestRemoveListedInAnotherCase(t *testing.T) {
+// TestRemoveFoldsCase checks that a remove matches listed values with the same case folding as filters.
+func TestRemoveFoldsCase(t *testing.T) {
 	gone := func(held, listed string) bool {
 		d := schema.Document{"userName": "u", "emails": []any{map[string]any{"value": held}}}
 		op := Operation{Op: remove, Path: "emails", HasPath: true, Value: []any{map[string]any{"value": listed}}, HasValue: true}

@@ -8,11 +8,11 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/scim/scimerror"
 )
 
-// assignAll adds or replaces the attributes of an object: a value without a path.
+// assignAll adds or replaces the attributes in a value without a path.
 func (e *editor) assignAll(op string, value any) error {
 	object, ok := value.(map[string]any)
 	if !ok {
-		return scimerror.Bad(scimerror.InvalidValue, "without a path the value must be an object of attributes")
+		return scimerror.Bad(scimerror.InvalidValue, "the value must be an object of attributes if there is no path")
 	}
 	for _, key := range slices.Sorted(maps.Keys(object)) {
 		if schema.SameName(e.t.Core.ID, key) {
@@ -25,8 +25,8 @@ func (e *editor) assignAll(op string, value any) error {
 		if err != nil {
 			return err
 		}
-		// Okta sends the id of the group beside its new name: what the server says of a
-		// resource is no wish of the client's.
+		// Okta sends the id of the group together with its new name. Read-only attributes are ignored
+		// (RFC 7644 section 3.5.1).
 		if !ok || target.hidden() || target.readOnly() {
 			continue
 		}
@@ -60,8 +60,7 @@ func (e *editor) assign(op string, t target, value any) error {
 	return e.assignSingle(op, t, value)
 }
 
-// assignExtension adds or replaces attributes of an extension: those that the value names, as
-// with a resource.
+// assignExtension adds or replaces the attributes of an extension that the value contains.
 func (e *editor) assignExtension(op string, t target, value any) error {
 	if value == nil {
 		return e.unassignExtension(t)
@@ -86,9 +85,9 @@ func (e *editor) assignExtension(op string, t target, value any) error {
 	return nil
 }
 
-// assignSingle adds or replaces the value of an attribute that has one. Of a complex attribute
-// the sub-attributes that are given are added or replaced, and the others stay (RFC 7644
-// section 3.5.2.3: "a set of sub-attributes … that replaces any existing values or adds").
+// assignSingle adds or replaces the value of a single-valued attribute. For a complex attribute it adds or
+// replaces the sub-attributes in the value and keeps all others (RFC 7644 section 3.5.2.3: "a set of
+// sub-attributes … that replaces any existing values or adds").
 func (e *editor) assignSingle(op string, t target, value any) error {
 	old := e.d.Get(t.Ref)
 	var next any
@@ -107,7 +106,7 @@ func (e *editor) assignSingle(op string, t target, value any) error {
 	return e.put(t, old, next)
 }
 
-// put gives an attribute that has one value another, or none.
+// put sets or removes the value of a single-valued attribute.
 func (e *editor) put(t target, old, next any) error {
 	if old != nil && t.Attribute.Mutability == schema.Immutable && !equal(old, next) {
 		return cannotChange(t.String())
@@ -116,8 +115,8 @@ func (e *editor) put(t target, old, next any) error {
 	return nil
 }
 
-// withSub is an element, or the value of a complex attribute, with another value of the target's
-// sub-attribute; nil when nothing is left of it.
+// withSub returns a complex value with a new value of the target's sub-attribute; nil if no sub-attribute
+// is left.
 func (e *editor) withSub(op string, t target, old, value any) (any, error) {
 	given, err := schema.NormalizeValue(t.String(), t.Sub, value, e.quirks.Leniency)
 	if err != nil {
@@ -136,8 +135,8 @@ func (e *editor) withSub(op string, t target, old, value any) (any, error) {
 	return keepImmutable(t, was, next)
 }
 
-// merged is an element, or the value of a complex attribute, with the sub-attributes of a value
-// that was sent; nil when that says that there is to be none.
+// merged returns a complex value with the sub-attributes of the sent value; nil if the sent value removes
+// it.
 func (e *editor) merged(t target, old, value any) (any, error) {
 	given, err := e.normalizeElement(t.String(), t.Attribute, value)
 	if err != nil {
@@ -152,15 +151,15 @@ func (e *editor) merged(t target, old, value any) (any, error) {
 	next := copied(was)
 	for name := range object {
 		if sub := t.Attribute.Sub(name); sub.Mutability != schema.ReadOnly && !derived(t.Attribute, sub) {
-			delete(next, sub.Name) // null takes the value away
+			delete(next, sub.Name) // null removes the value
 		}
 	}
 	maps.Copy(next, now)
 	return keepImmutable(t, was, next)
 }
 
-// replaced is an element with another in its place. What the client cannot change stays where
-// it is not given.
+// replaced returns the replacement of an element. Read-only and immutable sub-attributes that the
+// replacement omits are kept.
 func (e *editor) replaced(t target, old, value any) (any, error) {
 	given, err := e.normalizeElement(t.String(), t.Attribute, value)
 	next, complexValue := given.(map[string]any)
@@ -177,8 +176,8 @@ func (e *editor) replaced(t target, old, value any) (any, error) {
 	return keepImmutable(t, was, next)
 }
 
-// keepImmutable refuses a change of an immutable sub-attribute that has a value, and makes nil
-// of what has no sub-attribute left.
+// keepImmutable returns an error if an immutable sub-attribute with a value changes, and nil for a value
+// without sub-attributes.
 func keepImmutable(t target, was, next map[string]any) (any, error) {
 	for _, sub := range t.Attribute.SubAttributes {
 		if value, ok := was[sub.Name]; ok && sub.Mutability == schema.Immutable && !equal(value, next[sub.Name]) {
@@ -195,7 +194,7 @@ func cannotChange(path string) error {
 	return scimerror.Bad(scimerror.Mutability, "%s: is immutable and has another value", path)
 }
 
-// unassigns tells whether a value stands for none.
+// unassigns reports whether a value means no value.
 func (e *editor) unassigns(value any) bool {
 	list, many := value.([]any)
 	return value == nil || many && len(list) == 0 || value == "" && e.quirks.EmptyUnassigns

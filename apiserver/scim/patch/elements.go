@@ -7,22 +7,22 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/scim/scimerror"
 )
 
-// elements are the values of a multi-valued attribute: a list in the document, or a Set.
+// elements are the values of a multi-valued attribute: a list or a Set.
 type elements interface {
-	// add puts in what is not there yet.
+	// add adds values that do not exist yet.
 	add(given []any) error
-	// replace leaves what is given and nothing else.
+	// replace replaces all values.
 	replace(given []any) error
-	// remove takes out what the listed name.
+	// remove removes the values that the listed values identify.
 	remove(listed []any) error
-	// clear takes out all.
+	// clear removes all values.
 	clear() error
-	// change gives elements that the target selects, or all when it selects none, the value that
-	// with makes of them, and takes out those that it makes nil of. It returns how many it met.
-	change(t target, with func(old any) (any, error)) (met int, err error)
+	// change replaces the values that the target selects, or all if it has no filter, with the result of
+	// update; nil removes a value. It returns the number of selected values.
+	change(t target, update func(old any) (any, error)) (selected int, err error)
 }
 
-// many is the values of a multi-valued attribute.
+// many returns the values of a multi-valued attribute.
 func (e *editor) many(ref schema.Ref) elements {
 	value := e.d.Get(ref)
 	held, ok := value.(schema.Set)
@@ -35,20 +35,20 @@ func (e *editor) many(ref schema.Ref) elements {
 
 // assignElements adds or replaces elements, or a sub-attribute of elements.
 func (e *editor) assignElements(op string, t target, value any) error {
-	met, err := e.many(t.Ref).change(t, func(old any) (any, error) {
+	selected, err := e.many(t.Ref).change(t, func(old any) (any, error) {
 		switch {
 		case t.Sub != nil:
 			return e.withSub(op, t, old, value)
 		case op == replace:
 			return e.replaced(t, old, value)
 		case value == nil:
-			return old, nil // there is nothing to add
+			return old, nil // nothing to add
 		case t.Attribute.Type == schema.Complex:
 			return e.merged(t, old, value)
 		}
 		return e.normalizeElement(t.String(), t.Attribute, value)
 	})
-	if met > 0 || err != nil {
+	if selected > 0 || err != nil {
 		return err
 	}
 	created, err := e.created(op, t, value)
@@ -58,8 +58,7 @@ func (e *editor) assignElements(op string, t target, value any) error {
 	return e.many(t.Ref).add([]any{created})
 }
 
-// created is the element that an add or replace makes when there is none that it could change;
-// nil when the value stands for none.
+// created returns the element that an add or replace creates if it selects none; nil if there is no value.
 func (e *editor) created(op string, t target, value any) (any, error) {
 	terms := map[string]any{}
 	if t.selects != nil {
@@ -81,7 +80,7 @@ func (e *editor) created(op string, t target, value any) (any, error) {
 	return e.normalizeElement(t.String(), t.Attribute, value)
 }
 
-// normalizeElement makes one value canonical.
+// normalizeElement normalizes a single value.
 func (e *editor) normalizeElement(path string, a *schema.Attribute, value any) (any, error) {
 	normal, err := schema.NormalizeElement(path, a, value, e.quirks.Leniency)
 	if err != nil {
@@ -90,7 +89,7 @@ func (e *editor) normalizeElement(path string, a *schema.Attribute, value any) (
 	return withoutReference(a, normal), nil
 }
 
-// normalizeList makes the values of a multi-valued attribute canonical.
+// normalizeList normalizes the values of a multi-valued attribute.
 func (e *editor) normalizeList(path string, a *schema.Attribute, value any) ([]any, error) {
 	normal, err := schema.NormalizeValue(path, a, value, e.quirks.Leniency)
 	if err != nil {
@@ -106,8 +105,7 @@ func (e *editor) normalizeList(path string, a *schema.Attribute, value any) ([]a
 	return kept, nil
 }
 
-// withoutReference drops the address of what an element is the id of: it follows from the id,
-// and a client that sends another one would be believed.
+// withoutReference removes $ref if it is derived from "value": a value sent by a client could differ.
 func withoutReference(a *schema.Attribute, normal any) any {
 	element, ok := normal.(map[string]any)
 	if !ok {
@@ -124,19 +122,19 @@ func withoutReference(a *schema.Attribute, normal any) any {
 	return element
 }
 
-// derived tells whether a sub-attribute is the address of the resource that "value" is the id of.
+// derived reports whether a sub-attribute is the URL of the resource whose id is "value".
 func derived(a, sub *schema.Attribute) bool {
 	return sub.Name == "$ref" && len(sub.ReferenceTypes) > 0 && a.Value() != nil
 }
 
-// keyed tells whether the elements of an attribute are told apart by their "value", which then
-// never changes: the members of a group.
+// keyed reports whether the elements of an attribute are identified by an immutable "value", such as the
+// members of a group.
 func keyed(a *schema.Attribute) bool {
 	return a.Type == schema.Complex && a.Value() != nil && a.Value().Mutability == schema.Immutable
 }
 
-// overlaid is an element with what another one, of the same value, says. Immutable parts may
-// differ: the name that a client has for a member gets old.
+// overlaid returns an element with the sub-attributes of another one with the same value. Immutable
+// sub-attributes may differ, because the display name that a client sends may be stale.
 func overlaid(old, given map[string]any) map[string]any {
 	next := copied(old)
 	maps.Copy(next, given)
@@ -148,12 +146,12 @@ func isPrimary(item any) bool {
 	return element["primary"] == true
 }
 
-// fixed refuses to change an immutable attribute that has values.
-func fixed(ref schema.Ref) error {
+// immutableError is the error for a change of an immutable attribute that has values.
+func immutableError(ref schema.Ref) error {
 	return cannotChange(schema.Ref{Extension: ref.Extension, Attribute: ref.Attribute}.String())
 }
 
-// twoPrimaries refuses an operation that makes more than one element primary.
+// twoPrimaries is the error for an operation that makes more than one element primary.
 func twoPrimaries(ref schema.Ref) error {
 	return scimerror.Bad(scimerror.InvalidValue, "%s: primary would be true for more than one value", ref)
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/quoin-dev/quoin/internal/fold"
 )
 
-// equal compares values as they stand in documents; what is a Set is not compared.
+// equal reports whether two values of documents are equal. It does not compare Sets.
 func equal(x, y any) bool {
 	switch x := x.(type) {
 	case map[string]any:
@@ -22,15 +22,14 @@ func equal(x, y any) bool {
 	return reflect.DeepEqual(x, y)
 }
 
-// copied is an object that can be changed without changing the other; never nil.
+// copied returns a shallow copy of an object; never nil.
 func copied(object map[string]any) map[string]any {
 	next := make(map[string]any, len(object)+1)
 	maps.Copy(next, object)
 	return next
 }
 
-// union is the values of a multi-valued sub-attribute with those of another that it has not; nil
-// when there are none.
+// union returns the distinct values of two multi-valued sub-attributes; nil if there are none.
 func union(old, given any) any {
 	values, _ := old.([]any)
 	values = slices.Clone(values)
@@ -46,8 +45,7 @@ func union(old, given any) any {
 	return values
 }
 
-// positions are where elements are, by their identity: with it a big list is added to a big list
-// without comparing each with each.
+// positions are the indexes of elements by identity. They avoid quadratic comparisons of large lists.
 type positions map[any][]int
 
 func (p positions) add(item any, at int) {
@@ -55,7 +53,7 @@ func (p positions) add(item any, at int) {
 	p[id] = append(p[id], at)
 }
 
-// identity is what equal elements have in common: the value, or nil where that tells nothing.
+// identity returns a key that equal elements have in common: their value, or nil if it is not comparable.
 func identity(item any) any {
 	if element, ok := item.(map[string]any); ok {
 		item = element["value"]
@@ -67,7 +65,7 @@ func identity(item any) any {
 	return nil
 }
 
-// folded is an element for its identity where case does not tell values apart.
+// folded returns the identity of an element, case-folded unless its value is case-exact.
 func folded(a *schema.Attribute, item any) any {
 	value := a
 	if a.Type == schema.Complex {

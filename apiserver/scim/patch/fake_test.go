@@ -15,7 +15,7 @@ import (
 	"github.com/quoin-dev/quoin/internal/strictjson"
 )
 
-// Quirks as the profiles of clients have them.
+// Quirks of the client profiles.
 var (
 	strict = Quirks{}
 	okta   = Quirks{}
@@ -25,7 +25,7 @@ var (
 	}
 )
 
-// members is a Set that counts what is asked of it.
+// members is a schema.Set that counts calls.
 type members struct {
 	elements       map[string]map[string]any
 	order          []string // of all that were ever there, each once
@@ -89,7 +89,7 @@ func (m *members) Delete(value string) bool {
 
 func (m *members) Clear() { m.writes++; clear(m.elements) }
 
-// ids of the members, in their order.
+// ids returns the ids of the members in order.
 func (m *members) ids() string {
 	var ids []string
 	for element := range m.All() {
@@ -107,7 +107,7 @@ func decode(t testing.TB, text string) any {
 	return value
 }
 
-// document is a body of a POST as a document.
+// document normalizes the body of a POST.
 func document(t testing.TB, kind *schema.ResourceType, text string) schema.Document {
 	t.Helper()
 	d, err := kind.Normalize(decode(t, text).(map[string]any), schema.Leniency{})
@@ -117,12 +117,12 @@ func document(t testing.TB, kind *schema.ResourceType, text string) schema.Docum
 	return d
 }
 
-// request is a body with these operations.
+// request returns the body of a PATCH with operations.
 func request(t testing.TB, operations string) any {
 	return decode(t, `{"schemas":["`+URN+`"],"Operations":[`+operations+`]}`)
 }
 
-// run parses and applies operations, and tells whether the document then differs from what it was.
+// run parses and applies operations and reports whether the document has changed.
 func run(t testing.TB, kind *schema.ResourceType, d schema.Document, operations string, q Quirks) (bool, error) {
 	t.Helper()
 	ops, err := ParseRequest(request(t, operations), q)
@@ -136,7 +136,7 @@ func run(t testing.TB, kind *schema.ResourceType, d schema.Document, operations 
 	return changed(), nil
 }
 
-// watch remembers a document, and tells later whether it has changed since.
+// watch returns a function that reports whether a document has changed since the call of watch.
 func watch(d schema.Document) (changed func() bool) {
 	content := func() (map[string]any, map[string]map[string]any) {
 		rest := map[string]any(d.Clone())
@@ -145,7 +145,7 @@ func watch(d schema.Document) (changed func() bool) {
 			return rest, nil
 		}
 		delete(rest, "members")
-		return rest, maps.Clone(m.elements) // an element that is put is another one
+		return rest, maps.Clone(m.elements) // Put replaces elements
 	}
 	rest, elements := content()
 	return func() bool {
@@ -154,23 +154,23 @@ func watch(d schema.Document) (changed func() bool) {
 	}
 }
 
-// typeOf is the scimType of an error, or its status when it has none.
+// typeOf returns the scimType of an error, or its status if it has none.
 func typeOf(t testing.TB, err error) string {
 	t.Helper()
 	if err == nil {
 		return ""
 	}
-	var refused *scimerror.Error
-	if !errors.As(err, &refused) {
+	var e *scimerror.Error
+	if !errors.As(err, &e) {
 		t.Fatalf("not a *scimerror.Error: %v", err)
 	}
-	if refused.Type == "" {
-		return refused.Error()[:3]
+	if e.Type == "" {
+		return e.Error()[:3]
 	}
-	return string(refused.Type)
+	return string(e.Type)
 }
 
-// example is a user with a bit of everything.
+// example is a user with attributes of all kinds.
 const example = `{
 	"userName": "bjensen", "externalId": "e1", "displayName": "Babs", "active": true,
 	"name": {"givenName": "Barbara", "familyName": "Jensen"},
@@ -186,8 +186,8 @@ const example = `{
 // group has two members.
 const group = `{"displayName": "Tour Guides", "members": [{"value": "a", "display": "Babs"}, {"value": "b"}]}`
 
-// club is a Group in which clients name the members as they like: so there is something in an
-// element besides what it is told by.
+// club is a Group type in which clients may set the display name of members, so that elements have an
+// attribute in addition to their value.
 var club = func() *schema.ResourceType {
 	display := *schema.Group.Core.Attribute("members").Sub("display")
 	display.Mutability = schema.Immutable

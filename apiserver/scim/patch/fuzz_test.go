@@ -32,7 +32,7 @@ var fuzzSeeds = []string{
 	`{"op":"add","path":"urn:ietf:params:scim:schemas:extension:enterprise:2.0:User","value":{"division":"D"}}`,
 }
 
-// Parts that operations are made of.
+// Parts of operations.
 var (
 	fuzzPaths = []string{
 		"", "userName", "active", "name", "name.givenName", "emails", "emails.value", "emails.primary", "roles", "password", "id", "groups", "title",
@@ -49,7 +49,7 @@ var (
 	}
 )
 
-// FuzzApply makes up operations: each three bytes are one.
+// FuzzApply generates operations from the input, one from every three bytes.
 func FuzzApply(f *testing.F) {
 	for i := range byte(30) {
 		f.Add([]byte{i, i, i, i + 1, i * 7, i * 5, i + 2, i * 3, i * 11}, uint16(i)*9)
@@ -72,7 +72,7 @@ func FuzzApply(f *testing.F) {
 	})
 }
 
-// applyAll changes a user, a group with its members in the document, and one with them in a Set.
+// applyAll applies operations to a user, to a group with members in a list, and to one with a Set.
 func applyAll(t *testing.T, ops []Operation, q Quirks) {
 	apply(t, schema.User, document(t, schema.User, example), ops, q)
 	apply(t, club, document(t, club, group), ops, q)
@@ -83,7 +83,7 @@ func applyAll(t *testing.T, ops []Operation, q Quirks) {
 	}
 }
 
-// sameInSet checks that members in a Set become what they become in the document.
+// sameInSet checks that operations have the same result for members in a Set and in a list.
 func sameInSet(t *testing.T, ops []Operation, q Quirks) {
 	listed, held := document(t, club, group), schema.Document{"displayName": "Tour Guides", "members": newMembers()}
 	for _, item := range listed["members"].([]any) {
@@ -111,11 +111,11 @@ func sameInSet(t *testing.T, ops []Operation, q Quirks) {
 	}
 	// A member that goes and comes back changes the order of a list alone.
 	if alsoChanged() && !changed() {
-		t.Error("the Set has changed, and the list has not")
+		t.Error("the Set has changed, but the list has not")
 	}
 }
 
-// FuzzApplyText makes up the text of operations.
+// FuzzApplyText parses the input as operations.
 func FuzzApplyText(f *testing.F) {
 	for i, seed := range fuzzSeeds {
 		f.Add(seed, uint16(0))
@@ -136,12 +136,12 @@ func FuzzApplyText(f *testing.F) {
 	})
 }
 
-// apply checks what holds of every PATCH.
+// apply checks the invariants of every PATCH.
 func apply(t *testing.T, kind *schema.ResourceType, d schema.Document, ops []Operation, q Quirks) {
 	if err := Apply(kind, d, ops, q); err != nil {
 		var refused *scimerror.Error
 		if !errors.As(err, &refused) || refused.Status < 400 || refused.Status > 499 {
-			t.Fatalf("not the caller's error: %v", err)
+			t.Fatalf("not a SCIM error: %v", err)
 		}
 		return
 	}
@@ -183,7 +183,7 @@ func FuzzParseRequest(f *testing.F) {
 			t.Errorf("%d operations", len(ops))
 		}
 		for _, op := range ops {
-			if !known(op.Op) || !op.HasPath && op.Path != "" || !op.HasValue && op.Value != nil {
+			if !isKnown(op.Op) || !op.HasPath && op.Path != "" || !op.HasValue && op.Value != nil {
 				t.Errorf("%+v", op)
 			}
 		}

@@ -7,25 +7,25 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/scim/scimerror"
 )
 
-// list is a multi-valued attribute whose elements stand in the document.
+// list is a multi-valued attribute in a list of the document.
 type list struct {
 	e     *editor
 	ref   schema.Ref
 	items []any
 }
 
-// keep puts the elements into the document. winner is the one that the operation makes primary,
-// or -1: the others are primary no longer (RFC 7644 section 3.5.2).
-func (l *list) keep(items []any, winner int) error {
-	if winner >= 0 {
+// store sets the elements in the document. primary is the index of the element that the operation makes
+// primary, or -1; primary becomes false for all others (RFC 7644 section 3.5.2).
+func (l *list) store(items []any, primary int) error {
+	if primary >= 0 {
 		for i, item := range items {
-			if i != winner && isPrimary(item) {
+			if i != primary && isPrimary(item) {
 				items[i] = l.overlaid(item, map[string]any{"primary": false})
 			}
 		}
 	}
 	if l.ref.Attribute.Mutability == schema.Immutable && len(l.items) > 0 && !equal(l.items, items) {
-		return fixed(l.ref)
+		return immutableError(l.ref)
 	}
 	l.items = items
 	l.e.d.Put(schema.Ref{Extension: l.ref.Extension, Attribute: l.ref.Attribute}, items)
@@ -40,16 +40,16 @@ func (l *list) replace(given []any) error {
 	if !keyed(l.ref.Attribute) {
 		return l.fill(nil, given)
 	}
-	wanted := make(positions, len(given))
+	keep := make(positions, len(given))
 	for i, item := range given {
-		wanted.add(item, i)
+		keep.add(item, i)
 	}
-	// Those that stay keep their places and what is not said of them, as in a Set.
-	stay := slices.DeleteFunc(slices.Clone(l.items), func(item any) bool { return wanted[identity(item)] == nil })
-	return l.fill(stay, given)
+	// Kept elements keep their positions and the sub-attributes that are not sent, as in a Set.
+	kept := slices.DeleteFunc(slices.Clone(l.items), func(item any) bool { return keep[identity(item)] == nil })
+	return l.fill(kept, given)
 }
 
-// fill adds to items what is given and not among them.
+// fill adds the given elements to items, or merges them with equal ones.
 func (l *list) fill(items, given []any) error {
 	if err := l.e.visit(len(items)); err != nil {
 		return err
@@ -58,9 +58,9 @@ func (l *list) fill(items, given []any) error {
 	for i, item := range items {
 		index.add(item, i)
 	}
-	winner := -1
+	primary := -1
 	for _, item := range given {
-		if err := l.named(item); err != nil {
+		if err := l.checkValue(item); err != nil {
 			return err
 		}
 		at, err := l.find(index, items, item)
@@ -75,32 +75,32 @@ func (l *list) fill(items, given []any) error {
 			items[at] = l.overlaid(items[at], item)
 		}
 		if isPrimary(item) {
-			winner = at
+			primary = at
 		}
 	}
-	return l.keep(items, winner)
+	return l.store(items, primary)
 }
 
-// overlaid is a value with what an equal or equally named one says.
+// overlaid returns a value merged with an equal one.
 func (l *list) overlaid(old, given any) any {
-	was, complexValue := old.(map[string]any)
-	now, also := given.(map[string]any)
-	if !complexValue || !also {
+	oldElement, ok := old.(map[string]any)
+	element, ok2 := given.(map[string]any)
+	if !ok || !ok2 {
 		return given
 	}
-	return overlaid(was, now)
+	return overlaid(oldElement, element)
 }
 
-// named refuses an element without the value that it would be told by.
-func (l *list) named(item any) error {
+// checkValue returns an error for an element without the value that would identify it.
+func (l *list) checkValue(item any) error {
 	element, _ := item.(map[string]any)
 	if keyed(l.ref.Attribute) && element["value"] == nil {
-		return scimerror.Bad(scimerror.InvalidValue, "%s: each needs a value", l.ref)
+		return scimerror.Bad(scimerror.InvalidValue, "%s: value is required", l.ref)
 	}
 	return nil
 }
 
-// find is where an element is among the items; -1 when it is not there.
+// find returns the index of an element in items, or -1.
 func (l *list) find(index positions, items []any, item any) (int, error) {
 	candidates := index[identity(item)]
 	for n, at := range candidates {
@@ -115,13 +115,13 @@ func (l *list) remove(listed []any) error {
 	rest := make([]any, 0, len(l.items))
 	index := positions{}
 	for i, item := range listed {
-		if err := l.named(item); err != nil {
+		if err := l.checkValue(item); err != nil {
 			return err
 		}
 		index.add(folded(l.ref.Attribute, item), i)
 	}
 	for _, item := range l.items {
-		// What is listed without a value may name any element.
+		// A listed element without a value may identify any element.
 		candidates := slices.Concat(index[identity(folded(l.ref.Attribute, item))], index[nil])
 		if err := l.e.visit(1 + len(candidates)); err != nil {
 			return err
@@ -130,44 +130,44 @@ func (l *list) remove(listed []any) error {
 			rest = append(rest, item)
 		}
 	}
-	return l.keep(rest, -1)
+	return l.store(rest, -1)
 }
 
-func (l *list) clear() error { return l.keep(nil, -1) }
+func (l *list) clear() error { return l.store(nil, -1) }
 
-func (l *list) change(t target, with func(old any) (any, error)) (int, error) {
+func (l *list) change(t target, update func(old any) (any, error)) (int, error) {
 	if err := l.e.visit(len(l.items)); err != nil {
 		return 0, err
 	}
 	items := make([]any, 0, len(l.items))
-	met, winner := 0, -1
-	var altered any
+	selected, primary := 0, -1
+	var changedTo any
 	for _, item := range l.items {
 		if t.selects != nil && !t.selects.Match(asElement(item)) {
 			items = append(items, item)
 			continue
 		}
-		met++
-		next, err := with(item)
+		selected++
+		next, err := update(item)
 		if err != nil {
-			return met, err
+			return selected, err
 		}
-		// Two elements that a replace makes the same are one.
-		if changed := !equal(item, next); next == nil || changed && equal(altered, next) {
+		// A replace may make several elements equal: only one is kept.
+		if changed := !equal(item, next); next == nil || changed && equal(changedTo, next) {
 			continue
 		} else if changed {
-			altered = next
+			changedTo = next
 		}
 		if isPrimary(next) {
-			if winner >= 0 {
-				return met, twoPrimaries(l.ref)
+			if primary >= 0 {
+				return selected, twoPrimaries(l.ref)
 			}
-			winner = len(items)
+			primary = len(items)
 		}
 		items = append(items, next)
 	}
-	if met == 0 {
+	if selected == 0 {
 		return 0, nil
 	}
-	return met, l.keep(items, winner)
+	return selected, l.store(items, primary)
 }

@@ -1,9 +1,9 @@
-// Package patch changes a document as a PATCH request says (RFC 7644 section 3.5.2), the forms
-// that Okta and Entra ID really send included.
+// Package patch applies PATCH requests to documents (RFC 7644 section 3.5.2), including the deviating
+// forms that Okta and Entra ID send.
 //
-// A request goes: ParseRequest (the body becomes operations) → Apply, which takes the operations
-// one after the other: resolve (the path becomes a target) → assign or unassign, which change a
-// single value themselves, and the elements of a multi-valued attribute as a list or a set.
+// ParseRequest converts a body to operations. Apply applies the operations in order: it resolves each path
+// to a target, and assigns or unassigns the value. Single values are changed in place; elements of a
+// multi-valued attribute are changed as a list or a set.
 package patch
 
 import (
@@ -15,19 +15,19 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/scim/scimerror"
 )
 
-// Quirks are the forms of a PATCH that are taken from a client besides those of the RFC. Where
-// each is needed stands in the table of client profiles.
+// Quirks are the deviations from the RFC that are accepted in a PATCH. The table of client profiles lists
+// the clients that need them.
 type Quirks struct {
 	schema.Leniency
-	// CapitalOps takes op in any case, and a request without schemas.
+	// CapitalOps accepts op in any case, and requests without schemas.
 	CapitalOps bool
-	// RemoveListed takes a remove that has a path and a value: what the value lists goes, and
-	// nothing else. Without it such a remove is refused, for who ignores the value empties groups.
+	// RemoveListed accepts a remove with a path and a value, and removes only the listed values. Without
+	// it such a remove is rejected: ignoring the value would remove all members of a group.
 	RemoveListed bool
-	// CreateUnmatched has an add or replace whose filter matches nothing create the element, from
-	// the eq terms of the filter and the value. Without it that is a 400 noTarget.
+	// CreateUnmatched lets an add or replace whose filter matches nothing create an element from the eq
+	// terms of the filter and the value. Without it the response is 400 noTarget.
 	CreateUnmatched bool
-	// QualifiedKeys takes paths for the keys of a value without a path: name.givenName,
+	// QualifiedKeys accepts paths as keys of a value without a path: name.givenName,
 	// urn:…:User:employeeNumber, emails[type eq "work"].value.
 	QualifiedKeys bool
 }
@@ -36,15 +36,15 @@ type Quirks struct {
 type Operation struct {
 	// Op is add, replace or remove.
 	Op string
-	// Path is as it was sent; HasPath tells an absent one from an empty one.
+	// Path is the path as sent. HasPath distinguishes an empty path from none.
 	Path    string
 	HasPath bool
-	// Value is as strictjson reads it; HasValue tells an absent one from null.
+	// Value is the value as decoded by strictjson. HasValue distinguishes null from none.
 	Value    any
 	HasValue bool
 }
 
-// The operations.
+// Operation names.
 const (
 	add     = "add"
 	replace = "replace"
@@ -53,52 +53,51 @@ const (
 	operations = "add, replace or remove"
 )
 
-func known(op string) bool { return op == add || op == replace || op == remove }
+func isKnown(op string) bool { return op == add || op == replace || op == remove }
 
-// Apply changes a document in place, operation by operation. A client that says again what is so
-// already changes nothing (section 3.5.2.1). After an error the document is half changed: the
-// caller gives a copy, and throws it away.
+// Apply applies operations to a document in place. Operations that repeat the current state change nothing
+// (section 3.5.2.1). After an error the document is partially changed, so callers pass a copy.
 //
-// Errors are *scimerror.Error and name the operation. What a Set costs does not grow with its
-// elements where an operation names its elements by their values.
+// Errors are *scimerror.Error and name the operation. For operations that identify elements of a Set by
+// their values, the cost does not depend on the size of the Set.
 func Apply(t *schema.ResourceType, d schema.Document, ops []Operation, q Quirks) error {
 	e := &editor{t: t, d: d, quirks: q}
 	for i, op := range ops {
 		if err := e.operation(op); err != nil {
-			return located(i, op, err)
+			return withLocation(i, op, err)
 		}
 	}
 	return t.Validate(d)
 }
 
-// located is an error with the operation in its detail, and the member of it that is to blame.
-func located(i int, op Operation, err error) error {
-	var refused *scimerror.Error
-	if !errors.As(err, &refused) {
+// withLocation adds the operation and its faulty member to the detail of an error.
+func withLocation(i int, op Operation, err error) error {
+	var e *scimerror.Error
+	if !errors.As(err, &e) {
 		return fmt.Errorf("operation %d: %w", i, err)
 	}
 	member := "value"
-	switch refused.Type {
+	switch e.Type {
 	case scimerror.InvalidPath, scimerror.InvalidFilter, scimerror.NoTarget, scimerror.Mutability:
 		if op.HasPath || op.Op == remove {
 			member = "path"
 		}
 	case scimerror.InvalidSyntax:
-		if !known(op.Op) {
+		if !isKnown(op.Op) {
 			member = "op"
 		}
 	}
 	return &scimerror.Error{
-		Status: refused.Status, Type: refused.Type,
-		Detail: fmt.Sprintf("Operations[%d].%s: %s", i, member, refused.Detail),
+		Status: e.Status, Type: e.Type,
+		Detail: fmt.Sprintf("Operations[%d].%s: %s", i, member, e.Detail),
 	}
 }
 
-// maxVisits bounds how many elements of multi-valued attributes one request may have looked at:
-// the operations of a small body could otherwise go a thousand times through a big group.
+// maxVisits is the maximum number of elements that one request may visit. Without it a small body with
+// 1,000 operations could scan a large group 1,000 times.
 const maxVisits = 5_000_000
 
-// editor is one Apply.
+// editor is the state of one call of Apply.
 type editor struct {
 	t      *schema.ResourceType
 	d      schema.Document
@@ -106,25 +105,25 @@ type editor struct {
 	visits int
 }
 
-// visit counts elements that are looked at.
+// visit counts visited elements and returns an error above maxVisits.
 func (e *editor) visit(n int) error {
 	if e.visits += n; e.visits > maxVisits {
-		return scimerror.New(http.StatusRequestEntityTooLarge, "the operations look at more than %d values; send fewer at a time", maxVisits)
+		return scimerror.New(http.StatusRequestEntityTooLarge, "the operations visit more than %d values; send fewer operations in a request", maxVisits)
 	}
 	return nil
 }
 
-// operation does one.
+// operation applies one operation.
 func (e *editor) operation(op Operation) error {
-	if !known(op.Op) {
+	if !isKnown(op.Op) {
 		return scimerror.Bad(scimerror.InvalidSyntax, "must be %s, not %s", operations, scimerror.Quote(op.Op))
 	}
 	if op.Op != remove && !op.HasValue {
-		return scimerror.Bad(scimerror.InvalidValue, "%s needs a value", op.Op)
+		return scimerror.Bad(scimerror.InvalidValue, "%s requires a value", op.Op)
 	}
 	if !op.HasPath || schema.SameName(e.t.Core.ID, op.Path) {
 		if op.Op == remove {
-			return scimerror.Bad(scimerror.NoTarget, "remove needs the path of an attribute")
+			return scimerror.Bad(scimerror.NoTarget, "remove requires a path")
 		}
 		return e.assignAll(op.Op, op.Value)
 	}

@@ -13,11 +13,11 @@ import (
 // URN is the schema of a PATCH request.
 const URN = "urn:ietf:params:scim:api:messages:2.0:PatchOp"
 
-// MaxOperations is how many operations a request may have.
+// MaxOperations is the maximum number of operations in a request.
 const MaxOperations = 1000
 
-// ParseRequest reads the body of a PATCH request, as strictjson does it. Errors are
-// *scimerror.Error: invalidSyntax for what is not of the form of RFC 7644 section 3.5.2.
+// ParseRequest parses the body of a PATCH request as decoded by strictjson. Errors are *scimerror.Error:
+// invalidSyntax for a body that does not conform to RFC 7644 section 3.5.2.
 func ParseRequest(body any, q Quirks) ([]Operation, error) {
 	members, err := membersOf("", body, "schemas", "operations")
 	if err != nil {
@@ -28,7 +28,7 @@ func ParseRequest(body any, q Quirks) ([]Operation, error) {
 	}
 	list, ok := members["operations"].([]any)
 	if !ok || len(list) == 0 {
-		return nil, scimerror.Bad(scimerror.InvalidSyntax, "Operations: must be a list of at least one operation")
+		return nil, scimerror.Bad(scimerror.InvalidSyntax, "Operations: must be a non-empty list")
 	}
 	if len(list) > MaxOperations {
 		return nil, scimerror.New(http.StatusRequestEntityTooLarge, "Operations: at most %d, not %d", MaxOperations, len(list))
@@ -42,21 +42,21 @@ func ParseRequest(body any, q Quirks) ([]Operation, error) {
 	return ops, nil
 }
 
-// membersOf reads an object whose names may be in any case (RFC 7643 section 2.1), by their
-// names in lower case. What is null counts as a member. at begins the errors.
-func membersOf(at string, value any, names ...string) (map[string]any, error) {
+// membersOf returns the members of an object by lower-case name: names are case-insensitive (RFC 7643
+// section 2.1). A null value counts as a member. prefix is the prefix of errors.
+func membersOf(prefix string, value any, names ...string) (map[string]any, error) {
 	object, ok := value.(map[string]any)
 	if !ok {
-		return nil, scimerror.Bad(scimerror.InvalidSyntax, "%smust be an object", at)
+		return nil, scimerror.Bad(scimerror.InvalidSyntax, "%smust be an object", prefix)
 	}
 	members := make(map[string]any, len(object))
 	for _, name := range slices.Sorted(maps.Keys(object)) {
 		lower := strings.ToLower(name)
 		if !slices.Contains(names, lower) {
-			return nil, scimerror.Bad(scimerror.InvalidSyntax, "%s%s is not known; there are: %s", at, scimerror.Quote(name), strings.Join(names, ", "))
+			return nil, scimerror.Bad(scimerror.InvalidSyntax, "%s%s is unknown; allowed: %s", prefix, scimerror.Quote(name), strings.Join(names, ", "))
 		}
-		if _, twice := members[lower]; twice {
-			return nil, scimerror.Bad(scimerror.InvalidSyntax, "%s%s is there twice", at, scimerror.Quote(name))
+		if _, duplicate := members[lower]; duplicate {
+			return nil, scimerror.Bad(scimerror.InvalidSyntax, "%s%s occurs twice", prefix, scimerror.Quote(name))
 		}
 		members[lower] = object[name]
 	}
@@ -87,7 +87,7 @@ func parseOperation(at string, value any, q Quirks) (Operation, error) {
 	}
 	operation := Operation{Op: op}
 	operation.Value, operation.HasValue = members["value"]
-	// A path of null is none: so RFC 7643 section 2.5 has it of any attribute.
+	// null means no path, as for all attributes (RFC 7643 section 2.5).
 	if path := members["path"]; path != nil {
 		if operation.Path, operation.HasPath = path.(string); !operation.HasPath {
 			return Operation{}, scimerror.Bad(scimerror.InvalidSyntax, "%s.path: must be a string", at)
@@ -102,7 +102,7 @@ func parseOp(at string, value any, q Quirks) (string, error) {
 	if q.CapitalOps {
 		op = strings.ToLower(sent)
 	}
-	if !known(op) {
+	if !isKnown(op) {
 		return "", scimerror.Bad(scimerror.InvalidSyntax, "%s.op: must be %s, not %s", at, operations, scimerror.Quote(sent))
 	}
 	return op, nil

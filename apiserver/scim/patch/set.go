@@ -5,17 +5,17 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/scim/scimerror"
 )
 
-// set is a multi-valued attribute that is a schema.Set.
+// set is a multi-valued attribute in a schema.Set.
 type set struct {
 	e    *editor
 	ref  schema.Ref
 	held schema.Set
 }
 
-// mayChange refuses to change what has elements and is immutable.
-func (s *set) mayChange() error {
+// checkMutable returns an error if the attribute is immutable and has elements.
+func (s *set) checkMutable() error {
 	if s.ref.Attribute.Mutability == schema.Immutable && s.held.Len() > 0 {
-		return fixed(s.ref)
+		return immutableError(s.ref)
 	}
 	return nil
 }
@@ -24,7 +24,7 @@ func (s *set) put(value string, element map[string]any) error {
 	if old, ok := s.held.Get(value); ok && equal(old, element) {
 		return nil
 	}
-	if err := s.mayChange(); err != nil {
+	if err := s.checkMutable(); err != nil {
 		return err
 	}
 	s.held.Put(element)
@@ -35,19 +35,19 @@ func (s *set) delete(value string) error {
 	if _, ok := s.held.Get(value); !ok {
 		return nil
 	}
-	if err := s.mayChange(); err != nil {
+	if err := s.checkMutable(); err != nil {
 		return err
 	}
 	s.held.Delete(value)
 	return nil
 }
 
-// valueOf is what an element is told by.
+// valueOf returns the value that identifies an element, and the element.
 func (s *set) valueOf(item any) (string, map[string]any, error) {
 	element, _ := item.(map[string]any)
 	value, _ := element["value"].(string)
 	if value == "" {
-		return "", nil, scimerror.Bad(scimerror.InvalidValue, "%s: each needs a value", s.ref)
+		return "", nil, scimerror.Bad(scimerror.InvalidValue, "%s: value is required", s.ref)
 	}
 	return value, element, nil
 }
@@ -77,22 +77,22 @@ func (s *set) replace(given []any) error {
 	if len(given) == 0 {
 		return s.clear()
 	}
-	wanted := make(map[string]bool, len(given))
+	keep := make(map[string]bool, len(given))
 	for _, item := range given {
 		value, _, err := s.valueOf(item)
 		if err != nil {
 			return err
 		}
-		wanted[value] = true
+		keep[value] = true
 	}
-	gone, err := s.collect(func(element map[string]any) bool {
+	removed, err := s.collect(func(element map[string]any) bool {
 		value, _ := element["value"].(string)
-		return !wanted[value]
+		return !keep[value]
 	})
 	if err != nil {
 		return err
 	}
-	if err := s.remove(gone); err != nil {
+	if err := s.remove(removed); err != nil {
 		return err
 	}
 	return s.add(given)
@@ -115,30 +115,30 @@ func (s *set) clear() error {
 	if s.held.Len() == 0 {
 		return nil
 	}
-	if err := s.mayChange(); err != nil {
+	if err := s.checkMutable(); err != nil {
 		return err
 	}
 	s.held.Clear()
 	return nil
 }
 
-// collect copies elements: a Set is not to be changed while it is gone through.
-func (s *set) collect(wanted func(map[string]any) bool) ([]any, error) {
+// collect returns copies of matching elements: a Set must not be changed during an iteration.
+func (s *set) collect(match func(map[string]any) bool) ([]any, error) {
 	if err := s.e.visit(s.held.Len()); err != nil {
 		return nil, err
 	}
 	var found []any
 	for element := range s.held.All() {
-		if wanted(element) {
+		if match(element) {
 			found = append(found, copied(element))
 		}
 	}
 	return found, nil
 }
 
-// chosen copies the elements that a target selects. A filter that asks for one value does not go
-// through the others.
-func (s *set) chosen(t target) ([]any, error) {
+// selected returns copies of the elements that a target selects. A filter for one value is a lookup, not a
+// scan.
+func (s *set) selected(t target) ([]any, error) {
 	if t.selects == nil {
 		return s.collect(func(map[string]any) bool { return true })
 	}
@@ -152,14 +152,14 @@ func (s *set) chosen(t target) ([]any, error) {
 	return s.collect(t.selects.Match)
 }
 
-func (s *set) change(t target, with func(old any) (any, error)) (int, error) {
-	met, err := s.chosen(t)
+func (s *set) change(t target, update func(old any) (any, error)) (int, error) {
+	selected, err := s.selected(t)
 	if err != nil {
 		return 0, err
 	}
 	primary := ""
-	for _, old := range met {
-		next, err := s.alter(old, with)
+	for _, old := range selected {
+		next, err := s.update(old, update)
 		if err != nil {
 			return 0, err
 		}
@@ -172,18 +172,18 @@ func (s *set) change(t target, with func(old any) (any, error)) (int, error) {
 		primary, _, _ = s.valueOf(next)
 	}
 	if primary == "" {
-		return len(met), nil
+		return len(selected), nil
 	}
-	return len(met), s.onlyPrimary(primary)
+	return len(selected), s.onlyPrimary(primary)
 }
 
-// alter gives an element the value that with makes of it, or takes it out.
-func (s *set) alter(old any, with func(old any) (any, error)) (any, error) {
+// update replaces an element with the result of a function, or removes it.
+func (s *set) update(old any, update func(old any) (any, error)) (any, error) {
 	before, _, err := s.valueOf(old)
 	if err != nil {
 		return nil, err
 	}
-	next, err := with(old)
+	next, err := update(old)
 	if err != nil {
 		return nil, err
 	}
@@ -202,7 +202,7 @@ func (s *set) alter(old any, with func(old any) (any, error)) (any, error) {
 	return next, s.put(value, element)
 }
 
-// onlyPrimary makes all elements but one primary no longer.
+// onlyPrimary sets primary to false for all elements but one.
 func (s *set) onlyPrimary(value string) error {
 	others, err := s.collect(func(element map[string]any) bool { return isPrimary(element) && element["value"] != value })
 	if err != nil {

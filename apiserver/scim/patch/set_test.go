@@ -15,17 +15,17 @@ func TestSet(t *testing.T) {
 		want      string // ids, or the scimType of the error
 		changed   bool
 		writes    int
-		visits    bool // whether the elements are gone through
+		visits    bool // whether elements are scanned
 	}{
 		{"add", `{"op":"add","path":"members","value":[{"value":"d"},{"value":"a"}]}`, strict, "a b c d", true, 1, false},
 		{"add of nothing", `{"op":"add","path":"members","value":[]}`, strict, "a b c", false, 0, false},
-		{"add of what is there", `{"op":"add","path":"members","value":[{"value":"a","$ref":"https://x/a"}]}`, strict, "a b c", false, 0, false},
+		{"add of an existing member", `{"op":"add","path":"members","value":[{"value":"a","$ref":"https://x/a"}]}`, strict, "a b c", false, 0, false},
 		{"add without a value", `{"op":"add","path":"members","value":[{"display":"D"}]}`, strict, "invalidValue", false, 0, false},
 		{"Okta's several operations", `{"op":"remove","path":"members[value eq \"a\"]"},{"op":"remove","path":"members[value eq \"b\"]"},{"op":"add","path":"members","value":[{"value":"d","display":"D"}]}`, okta, "c d", true, 3, false},
 		{"remove twice", `{"op":"remove","path":"members[value eq \"a\"]"},{"op":"remove","path":"members[value eq \"a\"]"}`, okta, "b c", true, 1, false},
-		{"remove of who is not there", `{"op":"remove","path":"members[value eq \"x\"]"}`, okta, "a b c", false, 0, false},
+		{"remove of a missing member", `{"op":"remove","path":"members[value eq \"x\"]"}`, okta, "a b c", false, 0, false},
 		{"remove and add again", `{"op":"remove","path":"members[value eq \"c\"]"},{"op":"add","path":"members","value":[{"value":"c","type":"User"}]}`, strict, "a b c", false, 2, false},
-		{"remove of who is of a type", `{"op":"remove","path":"members[type eq \"User\" and value sw \"b\"]"}`, strict, "a c", true, 1, true},
+		{"remove by type", `{"op":"remove","path":"members[type eq \"User\" and value sw \"b\"]"}`, strict, "a c", true, 1, true},
 		{"remove of all", `{"op":"remove","path":"members"}`, strict, "", true, 1, false},
 		{"remove of all, and all again", `{"op":"remove","path":"members"},{"op":"add","path":"members","value":[{"value":"a","type":"User"},{"value":"b","type":"User"},{"value":"c","type":"User"}]}`, strict, "a b c", false, 4, false},
 		{"Entra's remove", `{"op":"Remove","path":"members","value":[{"$ref":null,"value":"a"},{"$ref":null,"value":"x"}]}`, entra, "b c", true, 1, false},

@@ -9,17 +9,17 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/scim/scimerror"
 )
 
-// target is what an operation changes.
+// target is the resolved path of an operation.
 type target struct {
 	schema.Ref
-	// selects chooses elements of a multi-valued attribute; nil without brackets.
+	// selects matches elements of a multi-valued attribute; nil without brackets.
 	selects *filter.ElementPredicate
-	// brackets is the filter that selects comes from.
+	// brackets is the source of selects.
 	brackets filter.Expression
 }
 
-// readOnly tells whether only the server may change the target. schemas is such a one: it
-// follows from the extensions that have attributes.
+// readOnly reports whether clients may not change the target. schemas is read-only, because it is derived
+// from the extensions with attributes.
 func (t target) readOnly() bool {
 	if t.Attribute == nil {
 		return false
@@ -28,18 +28,18 @@ func (t target) readOnly() bool {
 		t.Extension == "" && t.Attribute.Name == "schemas"
 }
 
-// hidden tells whether the target is taken and dropped.
+// hidden reports whether values of the target are accepted and dropped.
 func (t target) hidden() bool {
 	return t.Attribute != nil && (t.Attribute.Hidden || t.Leaf().Hidden)
 }
 
-// elements tells whether the target is elements of an attribute, or something in them, rather
-// than an attribute with all that it has.
+// elements reports whether the target is elements of a multi-valued attribute or a sub-attribute of them,
+// and not the whole attribute.
 func (t target) elements() bool {
 	return t.Attribute != nil && t.Attribute.MultiValued && (t.selects != nil || t.Sub != nil)
 }
 
-// resolve finds the target of a path. Errors are invalidPath and invalidFilter.
+// resolve returns the target of a path. Errors are invalidPath and invalidFilter.
 func (e *editor) resolve(path string) (target, error) {
 	if extension := e.t.Extension(path); extension != nil {
 		return target{Ref: schema.Ref{Extension: extension.ID}}, nil
@@ -56,7 +56,7 @@ func (e *editor) resolve(path string) (target, error) {
 		return target{Ref: ref}, nil
 	}
 	if ref.Attribute == nil || !ref.Attribute.MultiValued {
-		return target{}, scimerror.Bad(scimerror.InvalidPath, "%s: has one value: brackets have nothing to choose from", ref)
+		return target{}, scimerror.Bad(scimerror.InvalidPath, "%s: is not multi-valued: a filter in brackets is not allowed", ref)
 	}
 	brackets := parsed.Filter
 	if e.quirks.StringBooleans {
@@ -66,8 +66,7 @@ func (e *editor) resolve(path string) (target, error) {
 	return target{Ref: ref, selects: selects, brackets: brackets}, err
 }
 
-// resolveKey finds the target of a key of a value that has no path. It returns false where the
-// key is to be passed over.
+// resolveKey returns the target of a key in a value without a path, and false for a key to ignore.
 func (e *editor) resolveKey(key string) (target, bool, error) {
 	if ref, ok := e.t.Resolve("", key, ""); ok {
 		return target{Ref: ref}, true, nil
@@ -81,13 +80,13 @@ func (e *editor) resolveKey(key string) (target, bool, error) {
 		}
 	}
 	if e.quirks.ForeignSchemas && e.isForeign(key) {
-		return target{}, false, nil // what schema.Normalize passes over too
+		return target{}, false, nil // as schema.Normalize does
 	}
 	return target{}, false, scimerror.Bad(scimerror.InvalidSyntax, "%s is not an attribute of %s", scimerror.Quote(key), e.t.Name)
 }
 
-// isForeign tells whether a key is of a schema that is not known. One that misses an attribute of
-// a known schema is a mistake.
+// isForeign reports whether a key belongs to an unknown schema. An unknown attribute of a known schema is
+// an error.
 func (e *editor) isForeign(key string) bool {
 	if !strings.Contains(key, ":") || strings.Contains(key, "[") {
 		return false
@@ -101,8 +100,8 @@ func (e *editor) isForeign(key string) bool {
 	})
 }
 
-// asComplex is a multi-valued attribute as brackets see it: the values of one that is not
-// complex have the name value there (RFC 7644 section 3.4.2.2).
+// asComplex returns a multi-valued attribute for use in a filter in brackets, where simple values have the
+// name "value" (RFC 7644 section 3.4.2.2).
 func asComplex(a *schema.Attribute) *schema.Attribute {
 	if a.Type == schema.Complex {
 		return a
@@ -115,7 +114,7 @@ func asComplex(a *schema.Attribute) *schema.Attribute {
 	}
 }
 
-// asElement is a value of a multi-valued attribute as brackets see it.
+// asElement returns a value of a multi-valued attribute for use in a filter in brackets.
 func asElement(item any) map[string]any {
 	if element, ok := item.(map[string]any); ok {
 		return element
@@ -123,7 +122,8 @@ func asElement(item any) map[string]any {
 	return map[string]any{"value": item}
 }
 
-// unquoteBooleans is a filter with true for "True": Entra sends roles[primary eq "True"].value.
+// unquoteBooleans returns a filter with booleans in place of strings: Entra ID sends
+// roles[primary eq "True"].value.
 func unquoteBooleans(e filter.Expression, a *schema.Attribute) filter.Expression {
 	switch e := e.(type) {
 	case *filter.And:
@@ -139,15 +139,15 @@ func unquoteBooleans(e filter.Expression, a *schema.Attribute) filter.Expression
 		}
 		value, err := schema.NormalizeElement(sub.Name, sub, e.Value, schema.Leniency{StringBooleans: true})
 		if err != nil {
-			return e // left as it is, for who compiles it to say what is wrong
+			return e // compiling the filter returns the error
 		}
 		return &filter.Comparison{Path: e.Path, Operator: e.Operator, Value: value, At: e.At}
 	}
 	return e
 }
 
-// equalities are the values that a filter asks for when it is nothing but eq terms joined by
-// and; false when it is more than that.
+// equalities returns the values of a filter that consists only of eq terms joined by and; false for all
+// other filters.
 func equalities(e filter.Expression, a *schema.Attribute) (map[string]any, bool) {
 	found := map[string]any{}
 	var walk func(filter.Expression) bool
@@ -161,7 +161,7 @@ func equalities(e filter.Expression, a *schema.Attribute) (map[string]any, bool)
 				return false
 			}
 			value, err := schema.NormalizeElement(sub.Name, sub, e.Value, schema.Leniency{})
-			if before, twice := found[sub.Name]; err != nil || value == nil || twice && !equal(before, value) {
+			if other, duplicate := found[sub.Name]; err != nil || value == nil || duplicate && !equal(other, value) {
 				return false
 			}
 			found[sub.Name] = value

@@ -8,19 +8,19 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/scim/scimerror"
 )
 
-// unassign does a remove. One that finds nothing to remove is no error: clients remove a member
-// twice, and then what they want is so already.
+// unassign applies a remove. Removing a value that does not exist is not an error: clients may remove a
+// member twice.
 func (e *editor) unassign(t target, op Operation) error {
 	if op.HasValue && !e.quirks.RemoveListed {
-		return scimerror.Bad(scimerror.InvalidValue, "remove takes no value: what goes is named by the path, as in members[value eq \"id\"]")
+		return scimerror.Bad(scimerror.InvalidValue, "remove takes no value: select the elements in the path, as in members[value eq \"id\"]")
 	}
 	if t.Attribute == nil {
 		if !e.unassigns(op.Value) {
-			return scimerror.Bad(scimerror.InvalidValue, "%s: goes as a whole, so there can be no value", t)
+			return scimerror.Bad(scimerror.InvalidValue, "%s: an extension is removed as a whole: value is not allowed", t)
 		}
 		return e.unassignExtension(t)
 	}
-	if chosen := t.selects != nil && t.Sub == nil; t.Leaf().Required && !chosen {
+	if selected := t.selects != nil && t.Sub == nil; t.Leaf().Required && !selected {
 		return scimerror.Bad(scimerror.Mutability, "%s: is required", t)
 	}
 	if t.Attribute.MultiValued && !t.elements() {
@@ -45,14 +45,14 @@ func (e *editor) unassign(t target, op Operation) error {
 	return e.put(t, old, next)
 }
 
-// unassignList removes the elements that a value lists, or all when there is no value. null
-// lists nothing and names nothing: whether all are meant is not guessed.
+// unassignList removes the elements listed in a value, or all without a value. It rejects null, which is
+// ambiguous.
 func (e *editor) unassignList(t target, op Operation) error {
 	if !op.HasValue {
 		return e.many(t.Ref).clear()
 	}
 	if _, list := op.Value.([]any); !list && e.unassigns(op.Value) {
-		return scimerror.Bad(scimerror.InvalidValue, "%s: the value must list what is removed; without a value all are", t)
+		return scimerror.Bad(scimerror.InvalidValue, "%s: the value must list the elements to remove; omit it to remove all", t)
 	}
 	listed, err := e.normalizeList(t.String(), t.Attribute, op.Value)
 	if err != nil {
@@ -61,8 +61,8 @@ func (e *editor) unassignList(t target, op Operation) error {
 	return e.many(t.Ref).remove(listed)
 }
 
-// normalizeListed makes canonical what a remove lists of a target with one value; nil when it
-// lists nothing, and the value goes whatever it is.
+// normalizeListed normalizes the values listed in a remove of a single-valued target; nil if none are
+// listed, so that any value is removed.
 func (e *editor) normalizeListed(t target, value any) ([]any, error) {
 	if e.unassigns(value) {
 		return nil, nil
@@ -84,8 +84,8 @@ func (e *editor) normalizeListed(t target, value any) ([]any, error) {
 	return listed, nil
 }
 
-// without is the value of a target, or an element that is one, after the remove; nil when
-// nothing is left. If something is listed, only that goes.
+// without returns a value or an element after the remove; nil if nothing is left. If values are listed,
+// only those are removed.
 func (e *editor) without(t target, old any, listed []any) (any, error) {
 	current := old
 	was, _ := old.(map[string]any)
@@ -108,7 +108,7 @@ func (e *editor) without(t target, old any, listed []any) (any, error) {
 	return keepImmutable(t, was, next)
 }
 
-// unassignExtension removes all attributes of an extension that a client may remove.
+// unassignExtension removes all attributes of an extension that clients may remove.
 func (e *editor) unassignExtension(t target) error {
 	for _, a := range e.t.Extension(t.Extension).Attributes {
 		attribute := target{Ref: schema.Ref{Extension: t.Extension, Attribute: a}}
@@ -129,7 +129,7 @@ func (e *editor) unassignExtension(t target) error {
 	return nil
 }
 
-// anyNames tells whether something that a remove lists names a value.
+// anyNames reports whether any listed value identifies a value.
 func anyNames(a *schema.Attribute, listed []any, value any) bool {
 	for _, item := range listed {
 		if names(a, item, value) {
@@ -139,8 +139,8 @@ func anyNames(a *schema.Attribute, listed []any, value any) bool {
 	return false
 }
 
-// names tells whether what a remove lists is a value: of a complex one it need not have all
-// sub-attributes, and of one that is told by its "value" the others may be out of date.
+// names reports whether a listed value identifies a value. A complex value may omit sub-attributes. If
+// elements are identified by "value", the other sub-attributes are ignored, because they may be stale.
 func names(a *schema.Attribute, listed, value any) bool {
 	want, complexValue := listed.(map[string]any)
 	if !complexValue {

@@ -5,13 +5,13 @@ import (
 	"time"
 )
 
-// Document holds the attributes of a resource by their canonical names, the attributes of an
-// extension as a map under its URN. What has no value is not there (RFC 7643 section 2.5).
-// schemas, id and meta do not stand in it.
+// Document is the attributes of a resource by canonical name; the attributes of an extension are a map
+// under its URN. It contains only attributes with a value (RFC 7643 section 2.5), and not schemas, id and
+// meta.
 type Document map[string]any
 
-// Get is the value of a path's attribute (of the whole extension where the path is that),
-// whatever its sub-attribute is; nil when there is none.
+// Get returns the value of the attribute of a path, or the whole extension if the path is its URN; nil if
+// there is none. It ignores the sub-attribute of the path.
 func (d Document) Get(ref Ref) any {
 	if ref.Extension == "" {
 		return d[ref.Attribute.Name]
@@ -26,7 +26,8 @@ func (d Document) Get(ref Ref) any {
 	return extension[ref.Attribute.Name]
 }
 
-// Put gives a path's attribute a value, or none. An extension that has no attribute left goes.
+// Put sets the value of the attribute of a path, or removes it if value is empty. It removes an extension
+// that has no attributes left.
 func (d Document) Put(ref Ref, value any) {
 	if ref.Extension == "" {
 		put(d, ref.Attribute.Name, value)
@@ -61,12 +62,12 @@ func isEmpty(value any) bool {
 	case map[string]any:
 		return len(value) == 0
 	case Set:
-		return false // a Set stays where it is, empty or not
+		return false // a Set is kept even if it is empty
 	}
 	return false
 }
 
-// Clone copies a document. A Set in it is shared, for it has an identity: the store's.
+// Clone returns a deep copy of a document, except that a Set is shared: it belongs to the store.
 func (d Document) Clone() Document {
 	copied, _ := clone(map[string]any(d)).(map[string]any)
 	return copied
@@ -90,52 +91,49 @@ func clone(value any) any {
 	return value
 }
 
-// Set is a multi-valued complex attribute with so many elements that they are not held as a
-// list: its elements are told apart by their sub-attribute "value". What works on one must not
-// cost more where it has more elements, except All and Clear.
+// Set is a multi-valued complex attribute with too many elements for a list. Its elements are identified
+// by their sub-attribute "value". The cost of all methods except All and Clear is independent of the size.
 type Set interface {
-	// Len is the number of elements.
+	// Len returns the number of elements.
 	Len() int
-	// Get finds the element with a value. It is shared: not to be changed.
+	// Get returns the element with a value. The element is shared and must not be modified.
 	Get(value string) (map[string]any, bool)
-	// All goes through the elements, in an order that is the same every time. The map is good
-	// until the next step.
+	// All iterates over the elements in a stable order. The map is valid until the next iteration.
 	All() iter.Seq[map[string]any]
-	// Put adds an element, or replaces the one with the same value, and tells whether that
-	// changed anything.
+	// Put adds an element or replaces the one with the same value, and reports whether the Set changed.
 	Put(element map[string]any) bool
-	// Delete removes the element with a value, and tells whether there was one.
+	// Delete removes the element with a value and reports whether there was one.
 	Delete(value string) bool
-	// Clear removes all.
+	// Clear removes all elements.
 	Clear()
 }
 
-// Source is what filters and sorting read: the value of a path's attribute, in the form that it
-// has in a Document; nil when there is none. The path's sub-attribute does not matter.
+// Source is the input of filters and sorting. Get returns the value of the attribute of a path as in a
+// Document; nil if there is none. It ignores the sub-attribute of the path.
 type Source interface {
 	Get(Ref) any
 }
 
-// Resource is a document with what the server knows of it.
+// Resource is a document with its metadata.
 type Resource struct {
-	// Type of the resource.
+	// Type is the resource type.
 	Type *ResourceType
-	// ID is server-made, or the name that an administrator chose.
+	// ID is the id; immutable.
 	ID string
-	// Document of the resource.
+	// Document is the attributes.
 	Document Document
-	// Created and LastModified are when it was made, and when an attribute last changed.
+	// Created is the creation time, LastModified the time of the last change of an attribute.
 	Created, LastModified time.Time
-	// Version changes whenever an attribute does: the inside of W/"…".
+	// Version changes with every change of an attribute. It is the opaque part of the entity tag.
 	Version string
-	// Location is the resource's own address.
+	// Location is the URL of the resource.
 	Location string
 }
 
-// ETag is the version as HTTP shows it (RFC 7644 section 3.14).
+// ETag returns the version as a weak entity tag (RFC 7644 section 3.14).
 func (r *Resource) ETag() string { return `W/"` + r.Version + `"` }
 
-// Schemas are the URNs of the core schema and of the extensions that the resource has.
+// Schemas returns the URNs of the core schema and of the extensions with attributes.
 func (r *Resource) Schemas() []any {
 	urns := []any{r.Type.Core.ID}
 	for _, e := range r.Type.Extensions {
@@ -171,38 +169,38 @@ func (r *Resource) meta() map[string]any {
 	}
 }
 
-// FormatDateTime writes a time as an attribute's value.
+// FormatDateTime formats a time as the value of an attribute.
 func FormatDateTime(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
 
-// ParseDateTime reads an xsd:dateTime (RFC 7643 section 2.3.5); without a zone it is UTC.
+// ParseDateTime parses an xsd:dateTime (RFC 7643 section 2.3.5). A value without a time zone is UTC.
 func ParseDateTime(s string) (time.Time, error) {
 	t, err := time.Parse(time.RFC3339Nano, s)
 	if err == nil {
 		return t, nil
 	}
-	if t, zoneless := time.Parse("2006-01-02T15:04:05.999999999", s); zoneless == nil {
+	if t, err := time.Parse("2006-01-02T15:04:05.999999999", s); err == nil {
 		return t, nil
 	}
 	return time.Time{}, err
 }
 
-// Fill makes a Set hold just the elements of a list, and leaves those alone that it holds already.
+// Fill sets the elements of a Set to those of a list. Elements that are in both are not replaced.
 func Fill(set Set, elements []any) {
-	wanted := make(map[string]bool, len(elements))
+	keep := make(map[string]bool, len(elements))
 	for _, item := range elements {
 		if element, ok := item.(map[string]any); ok {
 			value, _ := element["value"].(string)
-			wanted[value] = true
+			keep[value] = true
 			set.Put(element)
 		}
 	}
-	var unwanted []string
+	var removed []string
 	for element := range set.All() {
-		if value, _ := element["value"].(string); !wanted[value] {
-			unwanted = append(unwanted, value)
+		if value, _ := element["value"].(string); !keep[value] {
+			removed = append(removed, value)
 		}
 	}
-	for _, value := range unwanted {
+	for _, value := range removed {
 		set.Delete(value)
 	}
 }

@@ -14,24 +14,23 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/scim/scimerror"
 )
 
-// Leniency is what is taken from a client besides what the RFCs say. Where each is needed
-// stands in the table of client profiles.
+// Leniency is the deviations from the RFCs that are accepted in values. The table of client profiles
+// lists the clients that need them.
 type Leniency struct {
-	// StringBooleans takes "True" and "false" in quotes for booleans.
+	// StringBooleans accepts the strings "True" and "false" as booleans.
 	StringBooleans bool
-	// BareValues takes a plain value for a complex one that has a sub-attribute "value", and one
-	// element for a list of one.
+	// BareValues accepts a simple value for a complex attribute with a sub-attribute "value", and a single
+	// element for a list.
 	BareValues bool
-	// EmptyUnassigns takes "" for no value, whatever the type.
+	// EmptyUnassigns accepts "" as no value for attributes of all types.
 	EmptyUnassigns bool
-	// ForeignSchemas drops schemas that are not known, and what is under their URNs.
+	// ForeignSchemas ignores unknown schemas and the attributes under their URNs.
 	ForeignSchemas bool
 }
 
-// Normalize makes a Document of a body as strictjson reads it: names in their canonical
-// spelling, values of the attributes' types; what is read-only, without value or hidden is
-// dropped. Errors are 400: invalidSyntax for what is in no schema, invalidValue for a value of
-// the wrong type.
+// Normalize converts a body decoded by strictjson to a Document: names in canonical spelling, values of
+// the types of their attributes. It drops attributes that are read-only, hidden or without a value.
+// Errors are 400: invalidSyntax for an unknown attribute, invalidValue for a value of the wrong type.
 func (t *ResourceType) Normalize(body map[string]any, l Leniency) (Document, error) {
 	d := Document{}
 	for _, name := range slices.Sorted(maps.Keys(body)) {
@@ -84,8 +83,8 @@ func (t *ResourceType) attribute(d Document, name string, value any, l Leniency)
 	if err != nil {
 		return err
 	}
-	if _, twice := d[a.Name]; twice {
-		return scimerror.Bad(scimerror.InvalidSyntax, "%s: the attribute is there twice", a.Name)
+	if _, duplicate := d[a.Name]; duplicate {
+		return scimerror.Bad(scimerror.InvalidSyntax, "%s: the attribute occurs twice", a.Name)
 	}
 	d.Put(ref, normal)
 	return nil
@@ -112,13 +111,12 @@ func (t *ResourceType) checkSchemas(value any, l Leniency) error {
 		}
 	}
 	if !core {
-		return scimerror.Bad(scimerror.InvalidSyntax, "schemas: must name %s", t.Core.ID)
+		return scimerror.Bad(scimerror.InvalidSyntax, "schemas: must contain %s", t.Core.ID)
 	}
 	return nil
 }
 
-// NormalizeExtension makes what stands under an extension's URN canonical; nil when nothing is
-// left.
+// NormalizeExtension normalizes the object under the URN of an extension; nil if it has no values.
 func NormalizeExtension(s *Schema, value any, l Leniency) (any, error) {
 	if value == nil {
 		return nil, nil
@@ -134,8 +132,7 @@ func NormalizeExtension(s *Schema, value any, l Leniency) (any, error) {
 	return normal, nil
 }
 
-// NormalizeValue makes the value of an attribute canonical; nil when there is none. The path is
-// for the errors.
+// NormalizeValue normalizes the value of an attribute; nil if there is none. path is used in errors.
 func NormalizeValue(path string, a *Attribute, value any, l Leniency) (any, error) {
 	if value == nil || value == "" && l.EmptyUnassigns {
 		return nil, nil
@@ -166,7 +163,7 @@ func NormalizeValue(path string, a *Attribute, value any, l Leniency) (any, erro
 	return normal, CheckPrimary(path, normal)
 }
 
-// CheckPrimary refuses a list with more than one primary value (RFC 7643 section 2.4).
+// CheckPrimary returns an error for a list with more than one primary value (RFC 7643 section 2.4).
 func CheckPrimary(path string, list []any) error {
 	found := false
 	for _, item := range list {
@@ -182,8 +179,7 @@ func CheckPrimary(path string, list []any) error {
 	return nil
 }
 
-// NormalizeElement makes one value of an attribute canonical, whether or not the attribute has
-// many; nil when there is none.
+// NormalizeElement normalizes a single value of an attribute, multi-valued or not; nil if there is none.
 func NormalizeElement(path string, a *Attribute, value any, l Leniency) (any, error) {
 	if value == nil || value == "" && (l.EmptyUnassigns || a.Type != Complex && a.isText()) {
 		return nil, nil
@@ -276,7 +272,7 @@ func normalizeComplex(path string, a *Attribute, value any, l Leniency) (any, er
 	return normal, nil
 }
 
-// normalizeObject makes the attributes under a path, which ends in its separator, canonical.
+// normalizeObject normalizes the attributes under a path, which ends with a separator.
 func normalizeObject(path string, attributes []*Attribute, object map[string]any, l Leniency) (map[string]any, error) {
 	normal := make(map[string]any, len(object))
 	for _, name := range slices.Sorted(maps.Keys(object)) {
@@ -300,7 +296,7 @@ func wrongType(path, want string, got any) *scimerror.Error {
 	return scimerror.Bad(scimerror.InvalidValue, "%s: must be %s, not %s", path, want, describe(got))
 }
 
-// describe shows a value of the caller in an error.
+// describe returns a value of the client for an error message.
 func describe(value any) string {
 	switch value := value.(type) {
 	case nil:
@@ -317,7 +313,7 @@ func describe(value any) string {
 	return fmt.Sprint(value)
 }
 
-// Validate tells whether a document has all that is required (RFC 7643 section 2.2).
+// Validate returns an error unless a document has all required attributes (RFC 7643 section 2.2).
 func (t *ResourceType) Validate(d Document) error {
 	if err := required("", t.Core.Attributes, d); err != nil {
 		return err
@@ -361,21 +357,21 @@ func required(path string, attributes []*Attribute, object map[string]any) error
 	return nil
 }
 
-// KeepImmutable gives a document that replaces another one the immutable attributes that it leaves
-// out, and refuses it when it has other values for them (RFC 7644 section 3.5.1: what is sent must
-// match). One that had no value may get one.
+// KeepImmutable copies immutable attributes that a replacement omits from the previous document, and
+// returns an error if the replacement has other values for them (RFC 7644 section 3.5.1). An immutable
+// attribute without a value may be set.
 func (t *ResourceType) KeepImmutable(before, after Document) error {
 	keep := func(extension string, attributes []*Attribute) error {
 		for _, a := range attributes {
 			ref := Ref{Extension: extension, Attribute: a}
-			was := before.Get(ref)
-			if was == nil || a.Mutability != Immutable {
+			old := before.Get(ref)
+			if old == nil || a.Mutability != Immutable {
 				continue
 			}
-			switch is := after.Get(ref); {
-			case is == nil:
-				after.Put(ref, was)
-			case !reflect.DeepEqual(was, is):
+			switch replaced := after.Get(ref); {
+			case replaced == nil:
+				after.Put(ref, old)
+			case !reflect.DeepEqual(old, replaced):
 				return scimerror.Bad(scimerror.Mutability, "%s: cannot be changed", ref)
 			}
 		}

@@ -29,17 +29,17 @@ func TestNormalize(t *testing.T) {
 		leniency Leniency
 		want     Document
 	}{
-		"names in their canonical spelling":                   {`{"USERNAME":"a","Name":{"GIVENNAME":"A"}}`, Leniency{}, Document{"userName": "a", "name": map[string]any{"givenName": "A"}}},
-		"null, [] and {} are no value (RFC 7643 section 2.5)": {`{"userName":"a","title":null,"emails":[],"name":{},"displayName":""}`, Leniency{}, Document{"userName": "a"}},
-		"what is read-only is left out":                       {`{"userName":"a","id":"1","meta":{"version":"x"},"groups":[{"value":"g"}]}`, Leniency{}, Document{"userName": "a"}},
-		"a password is taken and dropped":                     {`{"userName":"a","password":"x"}`, Leniency{}, Document{"userName": "a"}},
-		"core attributes under the core URN":                  {`{"` + UserURN + `":{"userName":"a"}}`, Leniency{}, Document{"userName": "a"}},
-		"an extension, its URN in any case":                   {`{"userName":"a","` + strings.ToUpper(EnterpriseURN) + `":{"department":"D"}}`, Leniency{}, Document{"userName": "a", EnterpriseURN: map[string]any{"department": "D"}}},
-		"an empty extension is none":                          {`{"userName":"a","` + EnterpriseURN + `":{}}`, Leniency{}, Document{"userName": "a"}},
-		"Entra ID: booleans in quotes":                        {`{"userName":"a","active":"False","emails":[{"value":"x","primary":"True"}]}`, entra, Document{"userName": "a", "active": false, "emails": []any{map[string]any{"value": "x", "primary": true}}}},
-		"Entra ID: the manager as an id":                      {`{"userName":"a","` + EnterpriseURN + `":{"manager":"7"}}`, entra, Document{"userName": "a", EnterpriseURN: map[string]any{"manager": map[string]any{"value": "7"}}}},
-		"Entra ID: no manager":                                {`{"userName":"a","` + EnterpriseURN + `":{"manager":""}}`, entra, Document{"userName": "a"}},
-		"Entra ID: a schema of its own":                       {`{"schemas":["` + UserURN + `","http://schemas.microsoft.com/x"],"userName":"a","http://schemas.microsoft.com/x":{}}`, entra, Document{"userName": "a"}},
+		"names in their canonical spelling":                     {`{"USERNAME":"a","Name":{"GIVENNAME":"A"}}`, Leniency{}, Document{"userName": "a", "name": map[string]any{"givenName": "A"}}},
+		"null, [] and {} are unassigned (RFC 7643 section 2.5)": {`{"userName":"a","title":null,"emails":[],"name":{},"displayName":""}`, Leniency{}, Document{"userName": "a"}},
+		"read-only attributes are dropped":                      {`{"userName":"a","id":"1","meta":{"version":"x"},"groups":[{"value":"g"}]}`, Leniency{}, Document{"userName": "a"}},
+		"a password is accepted and dropped":                    {`{"userName":"a","password":"x"}`, Leniency{}, Document{"userName": "a"}},
+		"core attributes under the core URN":                    {`{"` + UserURN + `":{"userName":"a"}}`, Leniency{}, Document{"userName": "a"}},
+		"an extension, its URN in any case":                     {`{"userName":"a","` + strings.ToUpper(EnterpriseURN) + `":{"department":"D"}}`, Leniency{}, Document{"userName": "a", EnterpriseURN: map[string]any{"department": "D"}}},
+		"an empty extension is dropped":                         {`{"userName":"a","` + EnterpriseURN + `":{}}`, Leniency{}, Document{"userName": "a"}},
+		"Entra ID: booleans in quotes":                          {`{"userName":"a","active":"False","emails":[{"value":"x","primary":"True"}]}`, entra, Document{"userName": "a", "active": false, "emails": []any{map[string]any{"value": "x", "primary": true}}}},
+		"Entra ID: the manager as an id":                        {`{"userName":"a","` + EnterpriseURN + `":{"manager":"7"}}`, entra, Document{"userName": "a", EnterpriseURN: map[string]any{"manager": map[string]any{"value": "7"}}}},
+		"Entra ID: no manager":                                  {`{"userName":"a","` + EnterpriseURN + `":{"manager":""}}`, entra, Document{"userName": "a"}},
+		"Entra ID: a schema of its own":                         {`{"schemas":["` + UserURN + `","http://schemas.microsoft.com/x"],"userName":"a","http://schemas.microsoft.com/x":{}}`, entra, Document{"userName": "a"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := User.Normalize(decode(t, c.body), c.leniency)
@@ -53,32 +53,32 @@ func TestNormalize(t *testing.T) {
 	}
 }
 
-func TestNormalizeRefuses(t *testing.T) {
+func TestNormalizeErrors(t *testing.T) {
 	for name, c := range map[string]struct {
-		body string
-		is   scimerror.Type
-		says string
+		body   string
+		is     scimerror.Type
+		detail string
 	}{
-		"an unknown attribute":           {`{"userNam":"a"}`, scimerror.InvalidSyntax, `"userNam" is not an attribute of User`},
-		"an unknown sub-attribute":       {`{"name":{"given":"A"}}`, scimerror.InvalidSyntax, `"name.given"`},
-		"a prototype":                    {`{"__proto__":{"x":1}}`, scimerror.InvalidSyntax, `"__proto__"`},
-		"an unknown schema":              {`{"schemas":["` + UserURN + `","urn:x:y"]}`, scimerror.InvalidSyntax, "schemas[1]"},
-		"schemas without the core one":   {`{"schemas":["` + EnterpriseURN + `"]}`, scimerror.InvalidSyntax, UserURN},
-		"a number for a string":          {`{"userName":1}`, scimerror.InvalidValue, `userName: must be of type string, not "1"`},
-		"a boolean in quotes":            {`{"active":"true"}`, scimerror.InvalidValue, "active: must be of type boolean"},
-		"a string for an object":         {`{"name":"A"}`, scimerror.InvalidValue, "name: must be an object"},
-		"a string for a list":            {`{"emails":"a"}`, scimerror.InvalidValue, "emails: must be a list"},
-		"a string for an element":        {`{"emails":["a"]}`, scimerror.InvalidValue, "emails[0]: must be an object"},
-		"two primary values":             {`{"emails":[{"value":"a","primary":true},{"value":"b","primary":true}]}`, scimerror.InvalidValue, "emails: primary"},
-		"what is not base64":             {`{"x509Certificates":[{"value":"%"}]}`, scimerror.InvalidValue, "x509Certificates[0].value: must be base64"},
-		"an attribute twice by its URN":  {`{"userName":"a","` + UserURN + `":{"userName":"b"}}`, scimerror.InvalidSyntax, "userName: the attribute is there twice"},
-		"an extension that is no object": {`{"` + EnterpriseURN + `":"x"}`, scimerror.InvalidValue, "must be an object"},
+		"an unknown attribute":               {`{"userNam":"a"}`, scimerror.InvalidSyntax, `"userNam" is not an attribute of User`},
+		"an unknown sub-attribute":           {`{"name":{"given":"A"}}`, scimerror.InvalidSyntax, `"name.given"`},
+		"a prototype":                        {`{"__proto__":{"x":1}}`, scimerror.InvalidSyntax, `"__proto__"`},
+		"an unknown schema":                  {`{"schemas":["` + UserURN + `","urn:x:y"]}`, scimerror.InvalidSyntax, "schemas[1]"},
+		"schemas without the core one":       {`{"schemas":["` + EnterpriseURN + `"]}`, scimerror.InvalidSyntax, UserURN},
+		"a number for a string":              {`{"userName":1}`, scimerror.InvalidValue, `userName: must be of type string, not "1"`},
+		"a boolean in quotes":                {`{"active":"true"}`, scimerror.InvalidValue, "active: must be of type boolean"},
+		"a string for an object":             {`{"name":"A"}`, scimerror.InvalidValue, "name: must be an object"},
+		"a string for a list":                {`{"emails":"a"}`, scimerror.InvalidValue, "emails: must be a list"},
+		"a string for an element":            {`{"emails":["a"]}`, scimerror.InvalidValue, "emails[0]: must be an object"},
+		"two primary values":                 {`{"emails":[{"value":"a","primary":true},{"value":"b","primary":true}]}`, scimerror.InvalidValue, "emails: primary"},
+		"invalid base64":                     {`{"x509Certificates":[{"value":"%"}]}`, scimerror.InvalidValue, "x509Certificates[0].value: must be base64"},
+		"an attribute twice":                 {`{"userName":"a","` + UserURN + `":{"userName":"b"}}`, scimerror.InvalidSyntax, "userName: the attribute occurs twice"},
+		"an extension that is not an object": {`{"` + EnterpriseURN + `":"x"}`, scimerror.InvalidValue, "must be an object"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := User.Normalize(decode(t, c.body), Leniency{})
 			var e *scimerror.Error
-			if !errors.As(err, &e) || e.Status != 400 || e.Type != c.is || !strings.Contains(e.Detail, c.says) {
-				t.Errorf("got %v, want %s: %s", err, c.is, c.says)
+			if !errors.As(err, &e) || e.Status != 400 || e.Type != c.is || !strings.Contains(e.Detail, c.detail) {
+				t.Errorf("got %v, want %s: %s", err, c.is, c.detail)
 			}
 		})
 	}
@@ -96,25 +96,26 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-// The schemas are those of RFC 7643 section 8.7: each attribute has all of its characteristics.
+// TestStandardSchemas checks that each attribute of the standard schemas has all of its characteristics
+// (RFC 7643 section 8.7).
 func TestStandardSchemas(t *testing.T) {
 	var check func(path string, attributes []*Attribute)
 	check = func(path string, attributes []*Attribute) {
-		seen := map[string]bool{}
+		names := map[string]bool{}
 		for _, a := range attributes {
 			at := path + a.Name
 			switch {
-			case seen[strings.ToLower(a.Name)]:
-				t.Errorf("%s: is there twice", at)
+			case names[strings.ToLower(a.Name)]:
+				t.Errorf("%s: occurs twice", at)
 			case a.Hidden:
 			case a.Description == "" || a.Mutability == "" || a.Returned == "" || a.Uniqueness == "" || a.Type == "":
 				t.Errorf("%s: lacks a characteristic", at)
 			case (a.Type == Complex) != (len(a.SubAttributes) > 0):
-				t.Errorf("%s: complex and sub-attributes go together", at)
+				t.Errorf("%s: has sub-attributes without type complex, or the reverse", at)
 			case (a.Type == Reference) != (len(a.ReferenceTypes) > 0):
-				t.Errorf("%s: reference and referenceTypes go together", at)
+				t.Errorf("%s: has referenceTypes without type reference, or the reverse", at)
 			}
-			seen[strings.ToLower(a.Name)] = true
+			names[strings.ToLower(a.Name)] = true
 			check(at+".", a.SubAttributes)
 		}
 	}
@@ -123,7 +124,7 @@ func TestStandardSchemas(t *testing.T) {
 	}
 }
 
-// FuzzNormalize: no body panics, and what is normal stays as it is.
+// FuzzNormalize checks that Normalize does not panic and is idempotent.
 func FuzzNormalize(f *testing.F) {
 	for _, seed := range []string{
 		`{"userName":"a","emails":[{"value":"x","primary":"True"}],"active":"false"}`, `{"name":{"givenName":null}}`,
@@ -145,16 +146,16 @@ func FuzzNormalize(f *testing.F) {
 		if err != nil {
 			var e *scimerror.Error
 			if !errors.As(err, &e) {
-				t.Fatalf("%v is no SCIM error", err)
+				t.Fatalf("%v is not a SCIM error", err)
 			}
 			return
 		}
 		again, err := User.Normalize(d.Clone(), l)
 		if err != nil {
-			t.Fatalf("what is normal is refused: %v: %v", err, d)
+			t.Fatalf("a normalized document is rejected: %v: %v", err, d)
 		}
 		if diff := cmp.Diff(d, again); diff != "" {
-			t.Errorf("normal twice (-once +twice):\n%s", diff)
+			t.Errorf("not idempotent (-once +twice):\n%s", diff)
 		}
 	})
 }

@@ -7,16 +7,16 @@ import (
 	"strings"
 )
 
-// Projection says which attributes are shown (RFC 7644 section 3.9). A nil Projection shows
-// what is returned by default.
+// Projection selects the attributes of a response (RFC 7644 section 3.9). A nil Projection selects the
+// default attributes.
 type Projection struct {
-	// Include are the attributes asked for; all that are returned by default when empty.
+	// Include are the attributes to return; empty for the default attributes.
 	Include []Ref
-	// Exclude are those not wanted.
+	// Exclude are the attributes not to return.
 	Exclude []Ref
 }
 
-// Wants tells whether an attribute, or any part of it, is shown.
+// Wants reports whether a response contains an attribute or a part of it.
 func (p *Projection) Wants(extension string, a *Attribute) bool {
 	if a.Hidden || a.Returned == Never {
 		return false
@@ -35,7 +35,7 @@ func (p *Projection) Wants(extension string, a *Attribute) bool {
 	return a.Returned != OnRequest && !slices.ContainsFunc(p.Exclude, whole)
 }
 
-// wantsSub tells whether a sub-attribute of an attribute that is shown is shown.
+// wantsSub reports whether a response contains a sub-attribute of a selected attribute.
 func (p *Projection) wantsSub(extension string, a, sub *Attribute) bool {
 	if sub.Hidden || sub.Returned == Never {
 		return false
@@ -52,11 +52,10 @@ func (p *Projection) wantsSub(extension string, a, sub *Attribute) bool {
 	})
 }
 
-// Locate is the address of a resource by the name of its type and its id; empty when there is
-// no such type.
+// Locate returns the URL of a resource by the name of its type and its id; empty if the type is unknown.
 type Locate func(resourceType, id string) string
 
-// Render appends a resource as JSON, its attributes in the order of its schemas.
+// Render appends a resource as JSON, with its attributes in schema order.
 func (r *Resource) Render(dst []byte, p *Projection, locate Locate) []byte {
 	w := &renderer{dst: dst, p: p, locate: locate}
 	w.open('{')
@@ -90,7 +89,7 @@ type renderer struct {
 func (w *renderer) open(b byte)  { w.next(); w.dst = append(w.dst, b); w.comma = false }
 func (w *renderer) close(b byte) { w.dst = append(w.dst, b); w.comma = true }
 
-// next begins another value of an array or another member of an object.
+// next begins the next element of an array or the next member of an object.
 func (w *renderer) next() {
 	if w.comma {
 		w.dst = append(w.dst, ',')
@@ -105,15 +104,15 @@ func (w *renderer) name(s string) {
 }
 
 func (w *renderer) attribute(extension string, a *Attribute, value any) {
-	if set, ok := value.(Set); isEmpty(value) || !w.p.Wants(extension, a) || ok && showsNothing(set) {
+	if set, ok := value.(Set); isEmpty(value) || !w.p.Wants(extension, a) || ok && isInvisible(set) {
 		return
 	}
 	w.name(a.Name)
 	w.value(extension, a, value)
 }
 
-// showsNothing tells whether a Set has no element to show; it may hold some that are not shown.
-func showsNothing(set Set) bool {
+// isInvisible reports whether a Set has no visible elements.
+func isInvisible(set Set) bool {
 	for range set.All() {
 		return false
 	}
@@ -181,7 +180,7 @@ func (w *renderer) object(extension string, a *Attribute, object map[string]any)
 	w.close('}')
 }
 
-// reference is the address of the resource that an element's value is the id of.
+// reference returns the URL of the resource whose id is the value of an element; nil if there is none.
 func (w *renderer) reference(ref *Attribute, element map[string]any) any {
 	id, _ := element["value"].(string)
 	if id == "" || len(ref.ReferenceTypes) == 0 || w.locate == nil {
@@ -204,7 +203,7 @@ func appendString(dst []byte, s string) []byte {
 	}
 	quoted, err := json.Marshal(s)
 	if err != nil {
-		return append(dst, `""`...) // cannot happen: a string is always encoded
+		return append(dst, `""`...) // cannot happen: strings can always be encoded
 	}
 	return append(dst, quoted...)
 }

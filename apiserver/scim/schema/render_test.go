@@ -60,7 +60,8 @@ func TestRender(t *testing.T) {
 	}
 }
 
-// RFC 7644 section 3.9: what is returned always stays.
+// TestRenderProjection checks that attributes that are always returned cannot be excluded (RFC 7644
+// section 3.9).
 func TestRenderProjection(t *testing.T) {
 	schemas := []any{UserURN, EnterpriseURN}
 	for name, c := range map[string]struct {
@@ -90,7 +91,7 @@ func TestRenderProjection(t *testing.T) {
 	}
 }
 
-// list is a Set of what a test needs.
+// list is a Set that implements only the methods used by Render.
 type list struct {
 	Set
 	values []string
@@ -114,8 +115,8 @@ func TestRenderSet(t *testing.T) {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 	g.Document["members"] = &list{}
-	if got, there := rendered(t, g, nil)["members"]; there {
-		t.Errorf("no members are %v", got)
+	if got, ok := rendered(t, g, nil)["members"]; ok {
+		t.Errorf("members of an empty Set: %v", got)
 	}
 }
 

@@ -1,8 +1,9 @@
-// Package schema is what SCIM knows of resources, as data: schemas with their attributes and
-// the attributes' characteristics (RFC 7643 section 7), and resource types (section 6). The
-// standard ones are JSON files beside this one; an administrator may declare further ones.
+// Package schema is the data model of SCIM: schemas with attributes and their characteristics (RFC 7643
+// section 7), and resource types (section 6). The standard schemas are JSON files in this directory;
+// administrators may declare extensions.
 //
-// A resource is a Document. Normalize makes one of what a client sent, Render writes one.
+// The attributes of a resource are a Document. Normalize converts a request body to a Document, Render
+// writes a resource as JSON.
 package schema
 
 import (
@@ -22,9 +23,9 @@ const (
 // Type is the data type of an attribute (RFC 7643 section 2.3).
 type Type string
 
-// The data types. In a Document a String, Reference, Binary or DateTime is a string, a Boolean
-// a bool, an Integer an int64, a Decimal a float64, a Complex a map[string]any; what has many
-// values is a []any of these, or a Set.
+// Data types. In a Document a String, Reference, Binary or DateTime is a string, a Boolean a bool, an
+// Integer an int64, a Decimal a float64 and a Complex a map[string]any; a multi-valued attribute is a
+// []any of these, or a Set.
 const (
 	String    Type = "string"
 	Boolean   Type = "boolean"
@@ -36,10 +37,10 @@ const (
 	Complex   Type = "complex"
 )
 
-// Mutability says when an attribute may be given a value.
+// Mutability is when clients may change an attribute (RFC 7643 section 7).
 type Mutability string
 
-// The mutabilities.
+// Values of Mutability.
 const (
 	ReadOnly  Mutability = "readOnly"
 	ReadWrite Mutability = "readWrite"
@@ -47,10 +48,10 @@ const (
 	WriteOnly Mutability = "writeOnly"
 )
 
-// Returned says when an attribute is shown.
+// Returned is when responses contain an attribute (RFC 7643 section 7).
 type Returned string
 
-// When an attribute is returned.
+// Values of Returned.
 const (
 	Always    Returned = "always"
 	Never     Returned = "never"
@@ -58,8 +59,8 @@ const (
 	OnRequest Returned = "request"
 )
 
-// Attribute is one attribute of a schema, with its characteristics. The JSON form is that of
-// RFC 7643 section 7.
+// Attribute is an attribute of a schema with its characteristics. Its JSON form is that of RFC 7643
+// section 7.
 type Attribute struct {
 	Name            string       `json:"name"`
 	Type            Type         `json:"type"`
@@ -74,21 +75,21 @@ type Attribute struct {
 	ReferenceTypes  []string     `json:"referenceTypes,omitempty"`
 	SubAttributes   []*Attribute `json:"subAttributes,omitempty"`
 
-	// Hidden attributes are taken and dropped: they are in no list of attributes, and nothing
-	// can be asked about them. Such is a password where no password is kept.
+	// Hidden attributes are accepted and dropped. They are not in discovery and cannot be used in
+	// filters. An example is a password that is not stored.
 	Hidden bool `json:"-"`
 }
 
-// Sub finds a sub-attribute by name, in any case; nil when there is none.
+// Sub returns a sub-attribute by its case-insensitive name, or nil.
 func (a *Attribute) Sub(name string) *Attribute { return find(a.SubAttributes, name) }
 
-// Value is the sub-attribute "value", which stands for the whole of a complex attribute in
-// filters and in what some clients send (RFC 7643 section 2.4); nil when there is none.
+// Value returns the sub-attribute "value", or nil. It represents the complex attribute in filters and in
+// the requests of some clients (RFC 7643 section 2.4).
 func (a *Attribute) Value() *Attribute { return a.Sub("value") }
 
-// SameName tells whether a client means a name of a schema: in any case (RFC 7643 section 2.1), and
-// in no other letters. EqualFold alone takes ſ for s and the sign of Kelvin for k, and one attribute
-// could be there twice under names that are not the same JSON.
+// SameName reports whether a name in a request is a name of a schema, ignoring ASCII case (RFC 7643
+// section 2.1). EqualFold alone would also equate ſ with s and the Kelvin sign with k, so that an
+// attribute could occur twice under different JSON names.
 func SameName(name, sent string) bool {
 	return len(name) == len(sent) && strings.EqualFold(name, sent)
 }
@@ -110,30 +111,30 @@ type Schema struct {
 	Attributes  []*Attribute `json:"attributes"`
 }
 
-// Attribute finds an attribute by name, in any case; nil when there is none.
+// Attribute returns an attribute by its case-insensitive name, or nil.
 func (s *Schema) Attribute(name string) *Attribute { return find(s.Attributes, name) }
 
-// Extension is a further schema of a resource type.
+// Extension is a schema extension of a resource type.
 type Extension struct {
 	Schema   *Schema
 	Required bool
 }
 
-// ResourceType is a kind of resource: where it is served, and of which schemas it consists.
+// ResourceType is a type of resource, with its endpoint and schemas.
 type ResourceType struct {
-	// Name, which is its id too, such as User.
+	// Name is the name and id, such as User.
 	Name string
-	// Endpoint below the base URL, such as /Users.
+	// Endpoint is the path below the base URL, such as /Users.
 	Endpoint string
-	// Description for people.
+	// Description is a human-readable description.
 	Description string
-	// Core schema.
+	// Core is the core schema.
 	Core *Schema
-	// Extensions that resources may have.
+	// Extensions are the schema extensions.
 	Extensions []Extension
 }
 
-// Extension finds an extension's schema by its URN, in any case; nil when there is none.
+// Extension returns the schema of an extension by its case-insensitive URN, or nil.
 func (t *ResourceType) Extension(urn string) *Schema {
 	for _, e := range t.Extensions {
 		if SameName(e.Schema.ID, urn) {
@@ -143,25 +144,24 @@ func (t *ResourceType) Extension(urn string) *Schema {
 	return nil
 }
 
-// With is the resource type with further extensions.
+// With returns the resource type with additional extensions.
 func (t *ResourceType) With(extensions ...Extension) *ResourceType {
 	extended := *t
 	extended.Extensions = append(append([]Extension(nil), t.Extensions...), extensions...)
 	return &extended
 }
 
-// Ref is an attribute of a resource type that a path leads to.
+// Ref is a resolved attribute path of a resource type.
 type Ref struct {
-	// Extension is the URN of the extension that has the attribute; empty for the core schema
-	// and the common attributes.
+	// Extension is the URN of the extension; empty for the core schema and the common attributes.
 	Extension string
-	// Attribute is nil when the path is an extension's URN alone.
+	// Attribute is nil if the path is only the URN of an extension.
 	Attribute *Attribute
-	// Sub is the sub-attribute; nil when the path ends at Attribute.
+	// Sub is the sub-attribute; nil if the path has none.
 	Sub *Attribute
 }
 
-// String is the path as it is written in full: with the URN of an extension.
+// String returns the full path, with the URN of an extension.
 func (r Ref) String() string {
 	var parts []string
 	if r.Attribute != nil {
@@ -180,7 +180,7 @@ func (r Ref) String() string {
 	return r.Extension + ":" + path
 }
 
-// Leaf is what the path ends at; nil when that is an extension as a whole.
+// Leaf returns the last attribute of the path; nil if the path is only the URN of an extension.
 func (r Ref) Leaf() *Attribute {
 	if r.Sub != nil {
 		return r.Sub
@@ -188,10 +188,10 @@ func (r Ref) Leaf() *Attribute {
 	return r.Attribute
 }
 
-// Resolve finds the attribute of a path: its URN (empty when there is none), the attribute's
-// name and the sub-attribute's (empty when there is none), all in any case. Without a URN the
-// core schema and the common attributes are meant; an empty name with the URN of an extension
-// is the extension as a whole. It returns false when there is no such attribute.
+// Resolve returns the attribute of a path that consists of URN, name and sub-attribute name; URN and sub
+// may be empty, and all are case-insensitive. An empty URN means the core schema and the common
+// attributes; an empty name with the URN of an extension means the whole extension. Resolve returns false
+// if there is no such attribute.
 func (t *ResourceType) Resolve(urn, name, sub string) (Ref, bool) {
 	attributes := t.Core.Attributes
 	ref := Ref{}
@@ -218,8 +218,8 @@ func (t *ResourceType) Resolve(urn, name, sub string) (Ref, bool) {
 	return ref, ref.Sub != nil
 }
 
-// common are the attributes of every resource (RFC 7643 section 3.1). externalId stands with
-// them and is written by clients; the others are the server's.
+// common are the common attributes of all resources (RFC 7643 section 3.1). Only externalId is written by
+// clients.
 var common = []*Attribute{
 	{Name: "schemas", Type: Reference, MultiValued: true, CaseExact: false, Mutability: ReadWrite, Returned: Always, ReferenceTypes: []string{"uri"}},
 	{Name: "id", Type: String, CaseExact: true, Mutability: ReadOnly, Returned: Always, Uniqueness: "server"},
@@ -245,7 +245,7 @@ var (
 	enterpriseSchema = mustLoad("enterprise_user.json")
 )
 
-// The standard resource types. They are shared: not to be changed.
+// The standard resource types. They are shared and must not be modified.
 var (
 	User = &ResourceType{
 		Name: "User", Endpoint: "/Users", Description: "User account", Core: userSchema,
@@ -254,7 +254,7 @@ var (
 	Group = &ResourceType{Name: "Group", Endpoint: "/Groups", Description: "Group of users and groups", Core: groupSchema}
 )
 
-// mustLoad reads a schema that is part of the program.
+// mustLoad returns an embedded schema.
 func mustLoad(file string) *Schema {
 	data, err := files.ReadFile(file)
 	if err != nil {
@@ -265,7 +265,7 @@ func mustLoad(file string) *Schema {
 		panic(fmt.Errorf("%s: %w", file, err))
 	}
 	if s.ID == UserURN {
-		// Okta always sends a password (domain fact: SCIM clients do, even when told not to).
+		// Okta sends a password even if it is configured not to.
 		s.Attributes = append(s.Attributes, &Attribute{Name: "password", Type: String, CaseExact: true, Mutability: WriteOnly, Returned: Never, Hidden: true})
 	}
 	return s

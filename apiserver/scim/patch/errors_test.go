@@ -15,13 +15,13 @@ func decodeValue(text string) (any, error) {
 	return strictjson.Decode([]byte(text), strictjson.Options{})
 }
 
-func TestRefused(t *testing.T) {
+func TestErrors(t *testing.T) {
 	withListed, withKeys := Quirks{RemoveListed: true}, Quirks{QualifiedKeys: true}
 	for _, c := range []struct {
 		name   string
 		quirks Quirks
 		ops    string
-		want   string // scimType, and what the detail has
+		want   string // scimType and a part of the detail
 	}{
 		{"remove without a path", strict, `{"op":"remove"}`, "noTarget Operations[0].path"},
 		{"remove with a value", strict, `{"op":"remove","path":"emails","value":[{"value":"x"}]}`, "invalidValue Operations[0].value"},
@@ -44,10 +44,10 @@ func TestRefused(t *testing.T) {
 		{"an unknown attribute in brackets", strict, `{"op":"add","path":"emails[x eq \"y\"]","value":{"value":"x"}}`, "invalidFilter Operations[0].path"},
 		{"an unknown key", strict, `{"op":"add","value":{"x":1}}`, "invalidSyntax Operations[0].value"},
 		{"a key that is a path", strict, `{"op":"add","value":{"name.givenName":"G"}}`, "invalidSyntax"},
-		{"a key that is no path", withKeys, `{"op":"add","value":{"name.x":"G"}}`, "invalidSyntax"},
+		{"a key that is not a path", withKeys, `{"op":"add","value":{"name.x":"G"}}`, "invalidSyntax"},
 		{"a foreign key", strict, `{"op":"add","value":{"urn:x:y":1}}`, "invalidSyntax"},
 		{"an unknown key of an extension", strict, `{"op":"add","value":{"` + enterprise + `":{"x":1}}}`, "invalidSyntax"},
-		{"an extension that is no object", strict, `{"op":"add","path":"` + enterprise + `","value":"x"}`, "invalidValue"},
+		{"an extension that is not an object", strict, `{"op":"add","path":"` + enterprise + `","value":"x"}`, "invalidValue"},
 		{"an extension with a value to remove", withListed, `{"op":"remove","path":"` + enterprise + `","value":{"x":1}}`, "invalidValue"},
 		{"no object without a path", strict, `{"op":"add","value":"x"}`, "invalidValue Operations[0].value"},
 		{"nothing matched by replace", strict, `{"op":"replace","path":"emails[type eq \"x\"].value","value":"v"}`, "noTarget Operations[0].path"},
@@ -59,7 +59,7 @@ func TestRefused(t *testing.T) {
 		{"a string for an object", strict, `{"op":"add","path":"` + enterprise + `:manager","value":"m"}`, "invalidValue"},
 		{"two primary values", strict, `{"op":"add","path":"emails","value":[{"value":"1","primary":true},{"value":"2","primary":true}]}`, "invalidValue primary"},
 		{"two made primary", strict, `{"op":"add","path":"emails[value pr].primary","value":true}`, "invalidValue primary"},
-		{"an operation in capitals", strict, `{"op":"Add","path":"title","value":"T"}`, "invalidSyntax Operations[0].op"},
+		{"a capitalized operation", strict, `{"op":"Add","path":"title","value":"T"}`, "invalidSyntax Operations[0].op"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := run(t, schema.User, document(t, schema.User, example), c.ops, c.quirks)
@@ -74,7 +74,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-func TestMembersAreNotChanged(t *testing.T) {
+func TestImmutableMembers(t *testing.T) {
 	for _, ops := range []string{
 		`{"op":"replace","path":"members[value eq \"a\"].value","value":"c"}`,
 		`{"op":"remove","path":"members[value eq \"a\"].value"}`,
@@ -90,11 +90,11 @@ func TestMembersAreNotChanged(t *testing.T) {
 	d := document(t, club, group)
 	changed, err := run(t, club, d, `{"op":"add","path":"members[value eq \"b\"].display","value":"B"}`, strict)
 	if err != nil || !changed {
-		t.Errorf("an immutable sub-attribute without a value may get one: %v", err)
+		t.Errorf("cannot set an immutable sub-attribute without a value: %v", err)
 	}
 }
 
-// custom has what the standard schemas lack.
+// custom has kinds of attributes that the standard schemas do not use.
 var custom = schema.User.With(schema.Extension{Schema: &schema.Schema{ID: "urn:example:2.0:Custom", Attributes: []*schema.Attribute{
 	{Name: "tags", Type: schema.String, MultiValued: true, Mutability: schema.ReadWrite},
 	{Name: "badge", Type: schema.Integer, Mutability: schema.Immutable},
@@ -155,12 +155,12 @@ func TestParseRequest(t *testing.T) {
 		{"other schemas", `{"schemas":["x"],"Operations":[` + op + `]}`, capital, "invalidSyntax"},
 		{"no operations", `{"schemas":["` + URN + `"],"Operations":[]}`, strict, "invalidSyntax"},
 		{"operations absent", `{"schemas":["` + URN + `"]}`, strict, "invalidSyntax"},
-		{"no object", `[]`, strict, "invalidSyntax"},
-		{"an operation that is no object", `{"schemas":["` + URN + `"],"Operations":[1]}`, strict, "invalidSyntax"},
+		{"not an object", `[]`, strict, "invalidSyntax"},
+		{"an operation that is not an object", `{"schemas":["` + URN + `"],"Operations":[1]}`, strict, "invalidSyntax"},
 		{"an unknown member", `{"schemas":["` + URN + `"],"Operations":[{"op":"add","name":"title","value":"T"}]}`, strict, "invalidSyntax"},
 		{"no op", `{"schemas":["` + URN + `"],"Operations":[{"path":"title","value":"T"}]}`, strict, "invalidSyntax"},
 		{"an unknown op", `{"schemas":["` + URN + `"],"Operations":[{"op":"move","path":"title"}]}`, capital, "invalidSyntax"},
-		{"a path that is no string", `{"schemas":["` + URN + `"],"Operations":[{"op":"add","path":1,"value":"T"}]}`, strict, "invalidSyntax"},
+		{"a path that is not a string", `{"schemas":["` + URN + `"],"Operations":[{"op":"add","path":1,"value":"T"}]}`, strict, "invalidSyntax"},
 		{"the most operations", `{"schemas":["` + URN + `"],"Operations":[` + many + `]}`, strict, ""},
 		{"too many operations", `{"schemas":["` + URN + `"],"Operations":[` + many + `,` + op + `]}`, strict, "413"},
 	} {
@@ -177,12 +177,12 @@ func TestParseRequest(t *testing.T) {
 	}
 	ops, err := ParseRequest(decode(t, `{"schemas":["`+URN+`"],"Operations":[{"op":"add","path":null,"value":null}]}`), strict)
 	if err != nil || ops[0].HasPath || !ops[0].HasValue {
-		t.Errorf("a path of null is none, a value of null is one: %+v, %v", ops, err)
+		t.Errorf("null is no path, but a value: %+v, %v", ops, err)
 	}
 }
 
-// A request is done as a whole or not at all: the document that the caller keeps is as it was.
-func TestErrorLeavesTheOriginal(t *testing.T) {
+// TestErrorKeepsOriginal checks that an error does not change the original of a cloned document.
+func TestErrorKeepsOriginal(t *testing.T) {
 	original := document(t, schema.User, example)
 	var ops []string
 	for _, path := range []string{"emails", "name", "roles", "addresses", enterprise} {
