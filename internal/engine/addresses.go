@@ -8,23 +8,22 @@ import (
 	"github.com/quoin-dev/quoin/internal/tenant"
 )
 
-// sqlPort is the port of the SQL interface that users see: PostgreSQL's own.
+// sqlPort is the public port of the SQL interface: the default port of PostgreSQL.
 const sqlPort = 5432
 
-// URL is the base address of a deployment's data API, such as
+// URL returns the base address of a deployment's data API, such as
 // https://sales.data.example.com:8443.
 func URL(account *v1alpha1.Account, d *v1alpha1.Deployment) string {
 	return "https://" + dataHost(account, d)
 }
 
-// Addresses says where the data APIs of an environment are. branch is the Git branch that a
-// staging or development environment serves; it is one segment of the path whatever is in
-// it (feature/a becomes feature%2Fa). Production has no branch in its address.
+// Addresses returns the addresses of an environment's data APIs. branch is the Git branch of a
+// staging or development environment; it is escaped as one segment of the path (feature/a becomes
+// feature%2Fa). Production has no branch in its address.
 //
-// Below a data domain the SQL interface has a host of its own, <deployment>.sql.<domain>:
-// the PostgreSQL protocol carries no path, and one wildcard certificate and DNS record for
-// *.sql.<domain> serve all deployments. A custom domain serves both under the one name that
-// its owner has pointed here.
+// Below a data domain, the SQL interface has a host of its own, <deployment>.sql.<domain>: the
+// PostgreSQL protocol has no path, and one wildcard certificate and DNS record for *.sql.<domain>
+// cover all deployments. A custom domain serves both APIs under its single name.
 func Addresses(account *v1alpha1.Account, d *v1alpha1.Deployment, e *v1alpha1.Environment, branch string) v1alpha1.APICredentials {
 	base := BasePathOf(d)
 	if e.Spec.Type != v1alpha1.EnvironmentProduction {
@@ -36,11 +35,11 @@ func Addresses(account *v1alpha1.Account, d *v1alpha1.Deployment, e *v1alpha1.En
 	}
 }
 
-// PathDevMode begins the path of a branch's data API: it is followed by the branch, escaped
-// as one segment, and the base path.
+// PathDevMode is the prefix of the path of a branch's data API. The branch, escaped as one segment,
+// and the base path follow it.
 const PathDevMode = "/dev-mode/"
 
-// BasePathOf is the path under which the data API of a deployment is served.
+// BasePathOf returns the base path of a deployment's data API.
 func BasePathOf(d *v1alpha1.Deployment) string {
 	if d.Spec.DataAPI != nil && d.Spec.DataAPI.BasePath != "" {
 		return d.Spec.DataAPI.BasePath
@@ -48,29 +47,29 @@ func BasePathOf(d *v1alpha1.Deployment) string {
 	return BasePath
 }
 
-// Host is the host, without a port, that a deployment has below its account's data domain,
-// whether or not it has a domain of its own too.
+// Host returns the host of a deployment below its account's data domain, without a port. A custom
+// domain does not change it.
 func Host(account *v1alpha1.Account, d *v1alpha1.Deployment) string {
 	return d.Name + "." + withoutPort(tenant.DataDomain(account))
 }
 
-// SQLHost is the host of the SQL interface below the account's data domain.
+// SQLHost returns the host of the SQL interface below the account's data domain.
 func SQLHost(account *v1alpha1.Account, d *v1alpha1.Deployment) string {
 	return d.Name + "." + SQLDomain(account)
 }
 
-// SQLDomain is the domain below which the SQL interfaces of an account's deployments are.
+// SQLDomain returns the parent domain of the SQL hosts of an account's deployments.
 func SQLDomain(account *v1alpha1.Account) string {
 	return "sql." + withoutPort(tenant.DataDomain(account))
 }
 
-// DataDomain is the domain of an account's data APIs without a port.
+// DataDomain returns the domain of an account's data APIs, without a port.
 func DataDomain(account *v1alpha1.Account) string { return withoutPort(tenant.DataDomain(account)) }
 
-// CustomHost is the deployment's own domain without a port; empty when it has none.
+// CustomHost returns the deployment's custom domain without a port, or empty if it has none.
 func CustomHost(d *v1alpha1.Deployment) string { return withoutPort(customDomain(d)) }
 
-// dataHost is the host of the data API, with the port where it is not the usual one.
+// dataHost returns the host of the data API, with a port unless it is the default.
 func dataHost(account *v1alpha1.Account, d *v1alpha1.Deployment) string {
 	if custom := customDomain(d); custom != "" {
 		return custom

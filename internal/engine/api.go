@@ -10,21 +10,21 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// How an API pod ends: it leaves the endpoints and the gateway's list at once, and goes on
-// answering for preStopSeconds, while others still learn of it. Then it is told to stop,
-// refuses new requests and finishes those under way within shutdownSeconds; the server ends
-// itself one second later. Source: packages/cubejs-server/src/server.ts, shutdown.
+// Termination of an API pod: it is removed from the endpoints at once, and serves requests for
+// preStopSeconds until all clients have observed that. Then it receives SIGTERM, rejects new
+// requests and finishes the running ones within shutdownSeconds; the server exits one second later.
+// Source: packages/cubejs-server/src/server.ts, shutdown.
 const (
 	preStopSeconds     = 10
 	shutdownSeconds    = 30
 	terminationSeconds = preStopSeconds + shutdownSeconds + 5
 )
 
-// minReadySeconds is how long a new pod must stay ready before an old one goes. It must be
-// less than the shortest rollout deadline, which is 5 seconds.
+// minReadySeconds is how long a new pod must be ready before an old one is removed. It must be less
+// than the minimum progress deadline, 5 seconds.
 const minReadySeconds = 3
 
-// apiDeployment is the pods that answer queries.
+// apiDeployment returns the Deployment of the API pods, which answer queries.
 func (in Inputs) apiDeployment() *appsv1.Deployment {
 	pod := in.serverPod(ComponentAPI, in.Dedicated())
 	container := &pod.Spec.Containers[0]
@@ -34,7 +34,7 @@ func (in Inputs) apiDeployment() *appsv1.Deployment {
 	}
 	pod.Spec.TerminationGracePeriodSeconds = ptr.To[int64](terminationSeconds)
 	in.addGate(&pod)
-	// Always there, so that a change of the number of replicas restarts nothing.
+	// For one replica too, so that scaling does not change the pod template.
 	pod.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{
 		MaxSkew:           1,
 		TopologyKey:       corev1.LabelHostname,
@@ -48,7 +48,7 @@ func (in Inputs) apiDeployment() *appsv1.Deployment {
 	d.Spec.Strategy = appsv1.DeploymentStrategy{
 		Type: appsv1.RollingUpdateDeploymentStrategyType,
 		RollingUpdate: &appsv1.RollingUpdateDeployment{
-			MaxSurge:       ptr.To(intstr.FromString("25%")), // rounded up: 1 of up to 4 pods
+			MaxSurge:       ptr.To(intstr.FromString("25%")), // rounded up: 1 for up to 4 pods
 			MaxUnavailable: ptr.To(intstr.FromInt32(0)),
 		},
 	}
@@ -61,7 +61,7 @@ const (
 	PortNameSQL  = "sql"
 )
 
-// apiService is how the gateway reaches the API pods.
+// apiService returns the Service of the API pods, for the gateway.
 func (in Inputs) apiService() *corev1.Service {
 	s := in.service(APIName(in.Environment), ComponentAPI)
 	s.Spec.Ports = []corev1.ServicePort{
@@ -71,7 +71,7 @@ func (in Inputs) apiService() *corev1.Service {
 	return s
 }
 
-// deployment is a Deployment around a pod template.
+// deployment returns a Deployment with a pod template.
 func (in Inputs) deployment(name, component string, pod corev1.PodTemplateSpec) *appsv1.Deployment {
 	d := &appsv1.Deployment{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"},
@@ -86,11 +86,11 @@ func (in Inputs) deployment(name, component string, pod corev1.PodTemplateSpec) 
 	return d
 }
 
-// serverPod is a pod of the server: one that answers queries, or the refresh worker.
+// serverPod returns the pod template of the server: of an API pod or of the refresh worker.
 func (in Inputs) serverPod(component string, dedicated bool) corev1.PodTemplateSpec {
-	wanted := in.api
+	overrides := in.api
 	if component == ComponentRefresh {
-		wanted = in.refresh
+		overrides = in.refresh
 	}
 	pod := in.podTemplate(component, corev1.Container{
 		Name:    "cube",
@@ -101,7 +101,7 @@ func (in Inputs) serverPod(component string, dedicated bool) corev1.PodTemplateS
 			{Name: PortNameHTTP, ContainerPort: PortHTTP},
 			{Name: PortNameSQL, ContainerPort: PortSQL},
 		},
-		Resources:     resources(component, wanted),
+		Resources:     resources(component, overrides),
 		StartupProbe:  startupProbe(PortNameHTTP),
 		LivenessProbe: livenessProbe(PortNameHTTP),
 	})
@@ -110,14 +110,14 @@ func (in Inputs) serverPod(component string, dedicated bool) corev1.PodTemplateS
 	return pod
 }
 
-// serverEnv are the variables that the platform sets.
+// serverEnv returns the variables that the platform sets.
 //
-// Both CUBEJS_API_SECRET and CUBEJS_API_SECRETS are there: the server does not start without
-// the former, and the latter, a list, wins when it is set. The key behind it is absent
-// except while a secret is being replaced, so replacing one changes no pod template: write
-// the list with the old and the new secret, restart, sign with the new one, drop the list.
+// Both CUBEJS_API_SECRET and CUBEJS_API_SECRETS are set: the server does not start without the
+// former, and the latter, a list, takes precedence if it is set. Its key in the Secret exists only
+// during a rotation, so a rotation changes no pod template: add the list with the old and the new
+// secret, restart, sign with the new one, remove the list.
 //
-// In the Shared size there is no refresh worker, so the API pods build what they need.
+// The Shared size has no refresh worker, so the API pods build pre-aggregations themselves.
 func (in Inputs) serverEnv(component string, dedicated bool) []corev1.EnvVar {
 	credentials := CredentialsName(in.Environment)
 	env := []corev1.EnvVar{

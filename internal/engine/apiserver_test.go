@@ -17,15 +17,15 @@ import (
 	"github.com/quoin-dev/quoin/internal/engine"
 )
 
-// TestAPIServerAccepts applies every environment to a real API server, twice, and makes
-// their pods in a namespace that enforces the restricted Pod Security Standard.
+// TestAPIServerAccepts applies every environment to a Kubernetes API server twice, and creates its
+// pods in a namespace that enforces the restricted Pod Security Standard.
 func TestAPIServerAccepts(t *testing.T) {
 	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
 		t.Skip("KUBEBUILDER_ASSETS is not set: run make test-unit")
 	}
 	c := startAPIServer(t)
 	eachCase(t, func(t *testing.T, f fixture) {
-		// One namespace each: a namespace has one account, and names repeat.
+		// A namespace for each environment, because their names are equal.
 		f.account.Spec.Namespace = namespace(t, c)
 		f.deployment.Namespace, f.environment.Namespace = f.account.Spec.Namespace, f.account.Spec.Namespace
 		in := f.inputs(t)
@@ -33,7 +33,7 @@ func TestAPIServerAccepts(t *testing.T) {
 			first := apply(t, c, obj)
 			second := apply(t, c, engine.Render(in)[i])
 			if diff := cmp.Diff(first.Object, second.Object); diff != "" {
-				t.Errorf("applied again %s %s changes it (-first +second):\n%s", obj.GetObjectKind().GroupVersionKind().Kind, obj.GetName(), diff)
+				t.Errorf("the second apply of %s %s changes it (-first +second):\n%s", obj.GetObjectKind().GroupVersionKind().Kind, obj.GetName(), diff)
 			}
 		}
 		for _, w := range templates(engine.Render(in)) {
@@ -41,7 +41,7 @@ func TestAPIServerAccepts(t *testing.T) {
 			pod.Namespace, pod.Name = f.account.Spec.Namespace, w.name
 			pod.Spec.SecurityContext.SeccompProfile = nil
 			if err := c.Create(t.Context(), pod.DeepCopy(), client.DryRunAll); !apierrors.IsForbidden(err) {
-				t.Fatalf("the namespace does not enforce anything: %v", err)
+				t.Fatalf("the namespace does not enforce the standard: %v", err)
 			}
 			pod.Spec.SecurityContext.SeccompProfile = &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}
 			if err := c.Create(t.Context(), pod, client.DryRunAll); err != nil {

@@ -9,20 +9,20 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Keys of the Secret CredentialsName, which the pods know.
+// Keys of the Secret CredentialsName, which the pods use.
 const (
 	// KeyAPISecret signs data API tokens.
 	KeyAPISecret = "apiSecret"
-	// KeyAPISecrets is, while a secret is being replaced, the comma-separated list of all
-	// secrets that the pods accept. It is absent otherwise.
+	// KeyAPISecrets is, during a rotation, the comma-separated list of all secrets that the pods
+	// accept. It is absent otherwise.
 	KeyAPISecrets = "apiSecrets"
 	// KeySQLPassword is the password of the SQL interface's user, SQLUser.
 	KeySQLPassword = "sqlPassword"
 )
 
-// KeyMetadata is the key, in the Secret GatewayCredentialsName, of what signs metadata
-// tokens. No pod of an environment has it: a pod refuses a metadata token, whatever image
-// it runs, and the gateway alone lets one pass, to metadata endpoints.
+// KeyMetadata is the key in the Secret GatewayCredentialsName whose value signs metadata tokens.
+// No pod of an environment has it: pods reject metadata tokens, whatever image they run, and only
+// the gateway accepts them, for metadata endpoints.
 const KeyMetadata = "metadataKey"
 
 // SQLUser is the user of the SQL interface.
@@ -32,17 +32,17 @@ const SQLUser = "cube"
 // (RFC 2104, section 3).
 const secretBytes = 32
 
-// NewCredentials makes the Secrets of an environment from random, crypto/rand.Reader outside
-// of tests: first the one that the pods know, then the gateway's. They are to be created
-// where they do not exist, and never applied over what is there.
+// NewCredentials returns new Secrets of an environment: that of the pods, then the gateway's.
+// random is crypto/rand.Reader outside of tests. The caller must create the Secrets only if they do
+// not exist, and never apply them over existing ones.
 //
-// The Secrets can be changed, because secrets are rotated by adding before removing.
+// The Secrets are not immutable, because secrets are rotated in place.
 func NewCredentials(in Inputs, random io.Reader) ([]*corev1.Secret, error) {
 	values := make([]string, 3)
 	for i := range values {
 		raw := make([]byte, secretBytes)
 		if _, err := io.ReadFull(random, raw); err != nil {
-			return nil, fmt.Errorf("make secret: %w", err)
+			return nil, fmt.Errorf("generate secret: %w", err)
 		}
 		values[i] = hex.EncodeToString(raw)
 	}

@@ -1,17 +1,17 @@
-// Package engine knows the data-plane server: that it is Cube, which ports it opens, which
-// environment variables and probes it has, where it looks for the data model and what its
-// pre-aggregation store needs. Nothing else in Quoin knows any of it.
+// Package engine contains everything that is specific to the data-plane server, Cube: its ports,
+// environment variables and probes, the location of the data model, and its pre-aggregation store.
+// No other package of Quoin depends on these.
 //
-// It turns an Environment into Kubernetes objects and addresses. The data takes one way:
+// It renders the Kubernetes objects and the addresses of an Environment. Data flows one way:
 //
-//	InputsFor: Deployment + Environment + model files -> Inputs, or the field that is wrong
+//	InputsFor: Deployment + Environment + model files -> Inputs, or the invalid field
 //	Render:    Inputs -> objects, in the order in which they are applied
 //
-// Everything here is pure: no client, no network, no clock. Randomness is an argument of the
-// one function that makes secrets.
+// The package is pure: no client, no network, no clock. The source of randomness is an argument of
+// NewCredentials.
 //
-// Facts of the server are those of release 1.6.60 and, where they differ, of 1.7. Decisions
-// are in docs/decisions/0004-workload-rendering.md.
+// It describes release 1.6.60 of the server and, where they differ, 1.7. The decisions are in
+// docs/decisions/0004-workload-rendering.md.
 package engine
 
 // Ports of the server. Source: packages/cubejs-backend-shared/src/env.ts (PORT,
@@ -19,10 +19,10 @@ package engine
 const (
 	// PortHTTP serves the REST, GraphQL and metadata APIs.
 	PortHTTP = 4000
-	// PortSQL speaks the PostgreSQL protocol.
+	// PortSQL serves the PostgreSQL protocol.
 	PortSQL = 15432
-	// BasePath is where the server serves its API. No environment variable moves it, so
-	// the gateway maps the deployment's spec.dataAPI.basePath to it.
+	// BasePath is the base path of the server's API. It cannot be configured, so the gateway maps
+	// the deployment's spec.dataAPI.basePath to it.
 	BasePath = "/cubejs-api"
 )
 
@@ -34,8 +34,7 @@ const (
 	portStoreWorker = 9001
 )
 
-// Revision of the renderer. It is bumped when equal inputs give other objects than before;
-// the golden files in testdata record which revision wrote them. A workload that was
-// rendered by another revision keeps its pod template until its inputs change, so a new
-// release of Quoin restarts nothing.
+// Revision of the renderer. It must be incremented when equal inputs render different objects; the
+// golden files in testdata record their revision. A workload of another revision keeps its pod
+// template until its inputs change, so that a new release of Quoin restarts no pods.
 const Revision = "2"

@@ -18,7 +18,7 @@ import (
 	"github.com/quoin-dev/quoin/internal/engine"
 )
 
-// The fixtures of all tests. Golden files and hashes depend on them.
+// Values of the fixtures. Golden files and hashes depend on them.
 const (
 	image      = "registry.example.com/cube@sha256:1111111111111111111111111111111111111111111111111111111111111111"
 	storeImage = "registry.example.com/cubestore@sha256:2222222222222222222222222222222222222222222222222222222222222222"
@@ -27,7 +27,7 @@ const (
 
 var options = engine.Options{QuoinImage: "ghcr.io/quoin-dev/quoin:v0.1.0", GatewayNamespace: "quoin-system", WarmUp: true}
 
-// fixture is what an environment is rendered from.
+// fixture holds the objects that an environment is rendered from.
 type fixture struct {
 	account     *v1alpha1.Account
 	deployment  *v1alpha1.Deployment
@@ -49,7 +49,7 @@ func (f fixture) read() (engine.Inputs, error) {
 	return engine.InputsFor(f.account, f.deployment, f.environment, f.files, f.options)
 }
 
-// shared is a small production environment whose model is in a ConfigMap.
+// shared returns a production environment of size Shared whose model is in a ConfigMap.
 func shared() fixture {
 	return fixture{
 		account: &v1alpha1.Account{
@@ -87,7 +87,7 @@ func shared() fixture {
 	}
 }
 
-// git is a small production environment whose model is in a private repository.
+// git returns a production environment of size Shared whose model is in a private repository.
 func git() fixture {
 	f := shared()
 	f.files = nil
@@ -99,7 +99,8 @@ func git() fixture {
 	return f
 }
 
-// dedicated is a large production environment: three API pods, two store workers and a volume.
+// dedicated returns a production environment of size Dedicated, with three API pods, two store
+// workers and a volume.
 func dedicated() fixture {
 	f := git()
 	f.deployment.Spec.Size = v1alpha1.SizeDedicated
@@ -113,7 +114,8 @@ func dedicated() fixture {
 	return f
 }
 
-// bucket is a large production environment whose store is in a bucket, without workers.
+// bucket returns a production environment of size Dedicated whose store uses a bucket and has no
+// workers.
 func bucket() fixture {
 	f := dedicated()
 	f.deployment.Spec.Replicas = nil
@@ -124,7 +126,7 @@ func bucket() fixture {
 	return f
 }
 
-// staging is an environment of a branch of the large deployment.
+// staging returns an environment of a branch of the dedicated deployment.
 func staging() fixture {
 	f := dedicated()
 	f.environment.Name = "sales-feature-a"
@@ -133,7 +135,7 @@ func staging() fixture {
 	return f
 }
 
-// overrides sets everything that a user may set on the small environment.
+// overrides returns the shared environment with all settings that a user can override.
 func overrides() fixture {
 	f := shared()
 	spec := &f.deployment.Spec
@@ -152,7 +154,7 @@ func overrides() fixture {
 	return f
 }
 
-// cases are the environments with a golden file.
+// cases returns the environments with a golden file.
 func cases() map[string]fixture {
 	return map[string]fixture{
 		"shared":    shared(),
@@ -172,8 +174,7 @@ func eachCase(t *testing.T, test func(t *testing.T, f fixture)) {
 	}
 }
 
-// document is a list of objects as server-side apply sends them: without status and
-// creation times, which Go's encoder cannot leave out.
+// document returns the YAML of objects as server-side apply sends them, without status.
 func document(t *testing.T, objects []client.Object) []byte {
 	t.Helper()
 	var out bytes.Buffer
@@ -193,7 +194,7 @@ func document(t *testing.T, objects []client.Object) []byte {
 	return out.Bytes()
 }
 
-// template is a workload and its pods.
+// template is a workload and its pod template.
 type template struct {
 	name     string
 	selector *metav1.LabelSelector
@@ -201,7 +202,7 @@ type template struct {
 	pod      corev1.PodTemplateSpec
 }
 
-// templates are the pod templates among rendered objects.
+// templates returns the workloads among rendered objects.
 func templates(objects []client.Object) []template {
 	var out []template
 	for _, obj := range objects {
@@ -220,9 +221,9 @@ func find[T client.Object](t *testing.T, objects []client.Object, name string) T
 			return found
 		}
 	}
-	var none T
-	t.Fatalf("there is no %T named %q", none, name)
-	return none
+	var zero T
+	t.Fatalf("no %T named %q", zero, name)
+	return zero
 }
 
 func variable(t *testing.T, c corev1.Container, name string) corev1.EnvVar {

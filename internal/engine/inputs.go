@@ -16,30 +16,30 @@ type Options struct {
 	// QuoinImage is the image of Quoin, for the init container that fetches a data model
 	// from Git.
 	QuoinImage string
-	// GatewayNamespace is the namespace of Quoin's gateway, the only one outside of the
-	// environment that may reach its pods.
+	// GatewayNamespace is the namespace of Quoin's gateway, the only namespace from which the
+	// environment's pods can be reached.
 	GatewayNamespace string
-	// WarmUp has API pods compile their data model before they are ready. Without it a model
-	// that does not compile takes the place of one that does.
+	// WarmUp adds a readiness gate, so that API pods compile their data model before they are
+	// ready. Without it, a model that does not compile replaces one that does.
 	WarmUp bool
-	// AllowInsecureGit lets the init container read http://.
+	// AllowInsecureGit permits http:// URLs in the init container.
 	AllowInsecureGit bool
 }
 
-// FieldError is a field of the Deployment's spec that cannot be rendered.
+// FieldError reports an invalid field of the Deployment's spec.
 type FieldError struct {
 	// Field is its path, such as spec.env[PORT].
 	Field string
-	// Message says what is wrong and what to do about it.
+	// Message is the problem and its solution.
 	Message string
 }
 
 func (e *FieldError) Error() string { return e.Field + ": " + e.Message }
 
-// Inputs are all that decides an environment's objects. Two equal Inputs render equal
-// objects with the same revision of the renderer.
+// Inputs are everything that an environment's objects depend on. Equal Inputs render equal objects
+// with the same revision of the renderer.
 type Inputs struct {
-	// Namespace, Deployment and Environment say whose objects they are.
+	// Namespace, Deployment and Environment are the names of the owners.
 	Namespace, Deployment, Environment string
 	// Replicas is the number of API pods.
 	Replicas int32
@@ -48,17 +48,17 @@ type Inputs struct {
 	// Options are settings of Quoin, not of the deployment.
 	Options Options
 
-	// What follows decides pod templates.
+	// The following fields determine the pod templates.
 	server  server
 	api     v1alpha1.Resources
 	refresh v1alpha1.Resources
 	store   *store
 }
 
-// server is what the API pods and the refresh worker have in common.
+// server is the common configuration of the API pods and the refresh worker.
 //
-// Its JSON, like that of store, is the input of hashes that are kept in annotations: a field
-// that is added needs omitempty or omitzero, so that old hashes stay what they are.
+// The JSON of server and store is hashed for annotations: a new field needs omitempty or omitzero,
+// so that the hashes of existing objects do not change.
 type server struct {
 	Image            string            `json:"image"`
 	Model            model             `json:"model"`
@@ -78,13 +78,13 @@ type store struct {
 	Worker           v1alpha1.Resources `json:"-"`
 }
 
-// InputsFor reads the inputs of an environment from its deployment. files are those of a
-// model that is in a ConfigMap, nil for one from Git.
+// InputsFor returns the inputs of an environment of a deployment. files are the files of a data
+// model in a ConfigMap, nil for a model from Git.
 //
-// Staging and development environments are always of size Shared with one pod. Resources,
-// variables and the model's source are the deployment's in every environment.
+// Staging and development environments always have size Shared and one pod. Resources, variables
+// and the source of the model are those of the deployment in every environment.
 //
-// The error is a *FieldError when a field of the Deployment's spec is to be changed.
+// The error is a *FieldError if a field of the Deployment's spec is invalid.
 func InputsFor(account *v1alpha1.Account, d *v1alpha1.Deployment, e *v1alpha1.Environment, files *ModelFiles, opts Options) (Inputs, error) {
 	if account.Spec.Namespace != d.Namespace || d.Namespace != e.Namespace {
 		return Inputs{}, fmt.Errorf("deployment %q and environment %q are not in namespace %q of account %q",
@@ -103,24 +103,24 @@ func InputsFor(account *v1alpha1.Account, d *v1alpha1.Deployment, e *v1alpha1.En
 	if in.server, err = serverOf(d, e, files); err != nil {
 		return Inputs{}, err
 	}
-	wanted := v1alpha1.ComponentResources{}
+	overrides := v1alpha1.ComponentResources{}
 	if d.Spec.Resources != nil {
-		wanted = *d.Spec.Resources
+		overrides = *d.Spec.Resources
 	}
-	if in.api, err = resourcesOf("api", wanted.API); err != nil {
+	if in.api, err = resourcesOf("api", overrides.API); err != nil {
 		return Inputs{}, err
 	}
 	if size != v1alpha1.SizeDedicated {
 		return in, nil
 	}
-	if in.refresh, err = resourcesOf("refreshWorker", wanted.RefreshWorker); err != nil {
+	if in.refresh, err = resourcesOf("refreshWorker", overrides.RefreshWorker); err != nil {
 		return Inputs{}, err
 	}
-	in.store, err = storeOf(d, e, wanted)
+	in.store, err = storeOf(d, e, overrides)
 	return in, err
 }
 
-// Dedicated tells whether the environment has a refresh worker and a store.
+// Dedicated reports whether the environment has a refresh worker and a store.
 func (in Inputs) Dedicated() bool { return in.store != nil }
 
 func sizeOf(d *v1alpha1.Deployment, e *v1alpha1.Environment) (v1alpha1.Size, int32) {
@@ -157,7 +157,7 @@ func serverOf(d *v1alpha1.Deployment, e *v1alpha1.Environment, files *ModelFiles
 		Image:            e.Spec.Image,
 		Model:            m,
 		Env:              env,
-		EnvFrom:          names(d.Spec.EnvFrom), // in the order given: a later one wins
+		EnvFrom:          names(d.Spec.EnvFrom), // in spec order: later ones take precedence
 		ImagePullSecrets: pullSecrets(d),
 	}, nil
 }
@@ -176,7 +176,7 @@ func pullSecrets(d *v1alpha1.Deployment) []string {
 	return secrets
 }
 
-// variables returns a sorted copy of a list of variables, or the one that is refused.
+// variables returns a sorted copy of a list of variables, or an error for a reserved one.
 func variables(field string, list []v1alpha1.EnvVar, reserved []string) ([]v1alpha1.EnvVar, error) {
 	sorted := slices.Clone(list)
 	slices.SortFunc(sorted, func(a, b v1alpha1.EnvVar) int { return strings.Compare(a.Name, b.Name) })
@@ -188,12 +188,12 @@ func variables(field string, list []v1alpha1.EnvVar, reserved []string) ([]v1alp
 	return sorted, nil
 }
 
-// Hash names the inputs that decide the environment's pod templates: 16 hex digits that stay
-// the same across releases of Quoin. The number of replicas, the rollout deadline and Quoin's
-// own image have no part in it.
+// Hash returns a hash of the inputs that determine the environment's pod templates: 16 hex digits
+// that do not change between releases of Quoin. The number of replicas, the progress deadline and
+// Quoin's own image are not included.
 //
-// A workload's annotation v1alpha1.AnnotationInputs has the hash of its own component only:
-// a change of the data model says nothing about the store.
+// The annotation v1alpha1.AnnotationInputs of a workload has the hash of its own component only,
+// so that, for example, a change of the data model does not affect the store.
 func (in Inputs) Hash() string {
 	all := make([]json.RawMessage, 0, len(components))
 	for _, component := range components {
@@ -206,10 +206,10 @@ func (in Inputs) Hash() string {
 
 func (in Inputs) componentHash(component string) string { return hash(in.canonical(component)) }
 
-// components in the order in which they are brought up.
+// components in the order in which they are applied.
 var components = []string{ComponentStoreRouter, ComponentStoreWorker, ComponentRefresh, ComponentAPI}
 
-// has tells whether the environment has a component.
+// has reports whether the environment has a component.
 func (in Inputs) has(component string) bool {
 	switch component {
 	case ComponentStoreWorker:
@@ -221,7 +221,7 @@ func (in Inputs) has(component string) bool {
 	}
 }
 
-// canonical is the JSON of what decides the pod template of a component.
+// canonical returns the JSON of the inputs that determine the pod template of a component.
 func (in Inputs) canonical(component string) []byte {
 	type serverInputs struct {
 		Component string `json:"component"`
@@ -246,7 +246,7 @@ func (in Inputs) canonical(component string) []byte {
 	}
 }
 
-// mustMarshal encodes plain structs of strings, numbers and quantities, which cannot fail.
+// mustMarshal encodes structs of strings, numbers and quantities, which cannot fail.
 func mustMarshal(v any) []byte {
 	data, err := json.Marshal(v)
 	if err != nil {
@@ -255,7 +255,7 @@ func mustMarshal(v any) []byte {
 	return data
 }
 
-// hash is the first 16 hex digits of a SHA-256.
+// hash returns the first 16 hex digits of a SHA-256.
 func hash(data []byte) string {
 	sum := sha256.Sum256(data)
 	return hex.EncodeToString(sum[:8])

@@ -15,7 +15,7 @@ import (
 	"github.com/quoin-dev/quoin/internal/engine"
 )
 
-// hashes of the fixtures: of an environment, and of each of its components.
+// hashes of the fixtures: of each environment, and of each of its components.
 var hashes = map[string]string{
 	"bucket":                   "0c0900847f780cd7",
 	"bucket api":               "890c22ca17a823a1",
@@ -36,9 +36,9 @@ var hashes = map[string]string{
 	"staging api":              "25936a6a1ca2c8ae",
 }
 
-// These hashes are in annotations of objects that exist. One that changes restarts every
-// pod of its kind in every cluster: make the new field omitempty instead.
-func TestHashesStay(t *testing.T) {
+// The hashes are in annotations of existing objects. A changed hash restarts all pods of the
+// component in every cluster: make the new field omitempty instead.
+func TestHashesAreStable(t *testing.T) {
 	got := map[string]string{}
 	for name, f := range cases() {
 		in := f.inputs(t)
@@ -54,7 +54,7 @@ func TestHashesStay(t *testing.T) {
 	}
 }
 
-// componentHashes are the annotations of the workloads.
+// componentHashes returns the input hashes in the annotations of the workloads, by component.
 func componentHashes(in engine.Inputs) map[string]string {
 	out := map[string]string{}
 	for _, obj := range engine.Render(in) {
@@ -65,7 +65,7 @@ func componentHashes(in engine.Inputs) map[string]string {
 	return out
 }
 
-// podTemplates are the pod templates of the workloads.
+// podTemplates returns the pod templates of the workloads, by component.
 func podTemplates(in engine.Inputs) map[string]corev1.PodTemplateSpec {
 	out := map[string]corev1.PodTemplateSpec{}
 	for _, w := range templates(engine.Render(in)) {
@@ -74,7 +74,7 @@ func podTemplates(in engine.Inputs) map[string]corev1.PodTemplateSpec {
 	return out
 }
 
-func TestWhatRestartsWhat(t *testing.T) {
+func TestRestartedComponents(t *testing.T) {
 	for _, tc := range []struct {
 		name     string
 		change   func(f *fixture)
@@ -125,22 +125,22 @@ func TestWhatRestartsWhat(t *testing.T) {
 	}
 }
 
-// A new release of Quoin has another image, and so another revision of what is rendered from
-// the same inputs: the controller keeps the pod template.
-func TestQuoinImageIsOfTheRenderer(t *testing.T) {
+// A new release of Quoin has another image, and so another revision for the same inputs: the
+// controller keeps the pod template.
+func TestQuoinImageChangesTheRevision(t *testing.T) {
 	f := git()
 	before := find[*appsv1.Deployment](t, engine.Render(f.inputs(t)), "sales-production-api")
 	f.options.QuoinImage = "ghcr.io/quoin-dev/quoin:v0.2.0"
 	after := find[*appsv1.Deployment](t, engine.Render(f.inputs(t)), "sales-production-api")
 	if before.Annotations[v1alpha1.AnnotationInputs] != after.Annotations[v1alpha1.AnnotationInputs] {
-		t.Error("the inputs' hash has Quoin's image in it")
+		t.Error("the hash of the inputs depends on Quoin's image")
 	}
 	if before.Annotations[v1alpha1.AnnotationRevision] == after.Annotations[v1alpha1.AnnotationRevision] {
 		t.Error("the same revision renders two pod templates from the same inputs")
 	}
 }
 
-func TestRefusedFields(t *testing.T) {
+func TestInvalidFields(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		base   fixture
@@ -153,7 +153,7 @@ func TestRefusedFields(t *testing.T) {
 			"spec.model: names no source; set git or configMapRef"},
 		{"empty config map", shared(), func(f *fixture) { f.files.Keys = nil },
 			`spec.model.configMapRef: config map "sales-model" has no files under data; add at least one`},
-		{"other file", shared(), func(f *fixture) { f.files.Keys = append(f.files.Keys, "README.md") },
+		{"unsupported extension", shared(), func(f *fixture) { f.files.Keys = append(f.files.Keys, "README.md") },
 			`spec.model.configMapRef: config map "sales-model" has the file "README.md"; names must end in .js, .yml, .yaml, .jinja or .py`},
 		{"too many files", shared(), func(f *fixture) {
 			for i := range 200 {
@@ -169,7 +169,7 @@ func TestRefusedFields(t *testing.T) {
 		{"volume and bucket", dedicated(), func(f *fixture) {
 			f.deployment.Spec.Store.Env = append(f.deployment.Spec.Store.Env, v1alpha1.EnvVar{Name: "CUBESTORE_GCS_BUCKET", Value: ptr.To("b")})
 		}, "spec.store.remoteClaimRef: has no effect beside CUBESTORE_GCS_BUCKET in spec.store.env; remove one of them"},
-		{"workers with no place to share", dedicated(), func(f *fixture) { f.deployment.Spec.Store.RemoteClaimRef = nil },
+		{"workers without shared storage", dedicated(), func(f *fixture) { f.deployment.Spec.Store.RemoteClaimRef = nil },
 			"spec.store.workers: need a place they share; set remoteClaimRef, or one of CUBESTORE_GCS_BUCKET, CUBESTORE_MINIO_BUCKET, CUBESTORE_S3_BUCKET in spec.store.env"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -186,13 +186,13 @@ func TestRefusedFields(t *testing.T) {
 	}
 }
 
-// What is not the deployment's fault is not a field error: it is tried again.
-func TestErrorsOfOthers(t *testing.T) {
+// Errors that are not caused by a field of the deployment are no FieldErrors: they are retried.
+func TestOtherErrorsAreNotFieldErrors(t *testing.T) {
 	for name, change := range map[string]func(f *fixture){
-		"files not read":    func(f *fixture) { f.files = nil },
-		"files of another":  func(f *fixture) { f.files.ConfigMap = "other" },
-		"foreign namespace": func(f *fixture) { f.account.Spec.Namespace = "other" },
-		"no commit yet":     func(f *fixture) { *f = git(); f.environment.Spec.ModelCommit = "" },
+		"no files":        func(f *fixture) { f.files = nil },
+		"other ConfigMap": func(f *fixture) { f.files.ConfigMap = "other" },
+		"other namespace": func(f *fixture) { f.account.Spec.Namespace = "other" },
+		"no commit yet":   func(f *fixture) { *f = git(); f.environment.Spec.ModelCommit = "" },
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := shared()
@@ -206,7 +206,7 @@ func TestErrorsOfOthers(t *testing.T) {
 	}
 }
 
-// Every variable that the platform sets is refused, except for the two that are defaults.
+// Every variable that the platform sets is reserved, except for two defaults.
 func TestReservedVariables(t *testing.T) {
 	reserved := []string{
 		"CUBEJS_API_SECRET", "CUBEJS_API_SECRETS", "CUBEJS_CACHE_AND_QUEUE_DRIVER", "CUBEJS_CUBESTORE_HOST",
@@ -220,14 +220,14 @@ func TestReservedVariables(t *testing.T) {
 	f.deployment.Spec.Env = nil
 	for _, pod := range podTemplates(f.inputs(t)) {
 		for _, v := range pod.Spec.Containers[0].Env {
-			if engine.ReservedVariable(v.Name) == defaults[v.Name] {
+			if engine.ReservedVariable(v.Name) == defaults[v.Name] { // either reserved or a default
 				t.Errorf("%s is set by the platform; reserved: %v", v.Name, !defaults[v.Name])
 			}
 		}
 	}
 	for _, name := range reserved {
 		f.deployment.Spec.Env = []v1alpha1.EnvVar{{Name: name, Value: ptr.To("x")}}
-		refused(t, f, "spec.env["+name+"]: is set by the platform; remove it")
+		wantFieldError(t, f, "spec.env["+name+"]: is set by the platform; remove it")
 	}
 }
 
@@ -240,11 +240,11 @@ func TestReservedStoreVariables(t *testing.T) {
 	} {
 		f := dedicated()
 		f.deployment.Spec.Store.Env = []v1alpha1.EnvVar{{Name: name, Value: ptr.To("x")}}
-		refused(t, f, "spec.store.env["+name+"]: is set by the platform; remove it")
+		wantFieldError(t, f, "spec.store.env["+name+"]: is set by the platform; remove it")
 	}
 }
 
-func refused(t *testing.T, f fixture, want string) {
+func wantFieldError(t *testing.T, f fixture, want string) {
 	t.Helper()
 	_, err := f.read()
 	var field *engine.FieldError

@@ -12,28 +12,28 @@ import (
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 )
 
-// Where the server looks for its data model. Source: CUBEJS_SCHEMA_PATH, relative to the
-// working directory /cube/conf of the image.
+// Location of the data model. Source: CUBEJS_SCHEMA_PATH, relative to the working directory
+// /cube/conf of the image.
 const (
 	schemaPath  = "model"
 	modelFolder = "/cube/conf/" + schemaPath
 )
 
-// maxModelFiles is the number of files that a model in a ConfigMap may have: each of them is
-// a mount of its own.
+// maxModelFiles is the maximum number of files of a model in a ConfigMap: each of them is a
+// separate mount.
 const maxModelFiles = 200
 
-// modelExtensions are those of the files that the server reads; it ignores others.
+// modelExtensions are the extensions of the files that the server reads; it ignores others.
 // Source: packages/cubejs-backend-shared/src/FileRepository.ts.
 var modelExtensions = []string{".js", ".yml", ".yaml", ".jinja", ".py"}
 
-// ModelFiles are the files of a data model that is in a ConfigMap.
+// ModelFiles are the files of a data model in a ConfigMap.
 type ModelFiles struct {
 	// ConfigMap is its name.
 	ConfigMap string
 	// Keys are the names of the files.
 	Keys []string
-	// ContentHash names the content of all files: when it changes, so do the pods.
+	// ContentHash is a hash of all files: a change restarts the pods.
 	ContentHash string
 }
 
@@ -71,7 +71,7 @@ func modelOf(d *v1alpha1.Deployment, e *v1alpha1.Environment, files *ModelFiles)
 }
 
 func configMapOf(name string, files *ModelFiles) (*configMapModel, error) {
-	refuse := func(format string, args ...any) (*configMapModel, error) {
+	invalid := func(format string, args ...any) (*configMapModel, error) {
 		return nil, &FieldError{
 			Field:   "spec.model.configMapRef",
 			Message: fmt.Sprintf("config map %q ", name) + fmt.Sprintf(format, args...),
@@ -83,13 +83,13 @@ func configMapOf(name string, files *ModelFiles) (*configMapModel, error) {
 	keys := slices.Sorted(slices.Values(files.Keys))
 	switch {
 	case len(keys) == 0:
-		return refuse("has no files under data; add at least one")
+		return invalid("has no files under data; add at least one")
 	case len(keys) > maxModelFiles:
-		return refuse("has %d files, more than %d; keep the model in Git", len(keys), maxModelFiles)
+		return invalid("has %d files, more than %d; keep the model in Git", len(keys), maxModelFiles)
 	}
 	for _, key := range keys {
 		if !slices.Contains(modelExtensions, path.Ext(key)) {
-			return refuse("has the file %q; names must end in .js, .yml, .yaml, .jinja or .py", key)
+			return invalid("has the file %q; names must end in .js, .yml, .yaml, .jinja or .py", key)
 		}
 	}
 	return &configMapModel{Name: name, Keys: keys, ContentHash: files.ContentHash}, nil
@@ -109,7 +109,7 @@ func gitOf(source *v1alpha1.GitSource, e *v1alpha1.Environment) (*gitModel, erro
 	return m, nil
 }
 
-// addModel gives the pod's container, its first one, the data model.
+// addModel mounts the data model in the pod's first container.
 func (in Inputs) addModel(pod *corev1.PodTemplateSpec) {
 	if m := in.server.Model.ConfigMap; m != nil {
 		m.addTo(pod)
@@ -119,12 +119,12 @@ func (in Inputs) addModel(pod *corev1.PodTemplateSpec) {
 	}
 }
 
-// annotationModel is, on pods, the hash of the model that is in a ConfigMap. It is what
-// makes a change of the ConfigMap a new pod template.
+// annotationModel is the annotation of pods with the hash of the model in a ConfigMap. It changes
+// the pod template when the ConfigMap changes.
 const annotationModel = v1alpha1.Group + "/model-hash"
 
-// addTo mounts every file of the ConfigMap by itself. Mounted as a folder it would hold
-// each file twice, the second time below the link ..data, and the server follows links.
+// addTo mounts every file of the ConfigMap separately. Mounted as a directory, it would contain each
+// file twice: the server follows symbolic links and would also read the files below ..data.
 func (m *configMapModel) addTo(pod *corev1.PodTemplateSpec) {
 	source := &corev1.ConfigMapVolumeSource{}
 	source.Name = m.Name
@@ -144,15 +144,15 @@ func (m *configMapModel) addTo(pod *corev1.PodTemplateSpec) {
 const (
 	volumeModel = "model"
 	volumeGit   = "git-credentials"
-	// workspace is the volume as the init container sees it. The model is a folder in it,
-	// because it is put in place by a rename, which a mount point does not allow.
+	// workspace is the mount path of the volume in the init container. The model is a directory in
+	// it, because model-fetch renames it into place, which is not possible for a mount point.
 	workspace = "/workspace"
-	// gitFolder has the keys of the Secret as files, for the init container only.
+	// gitFolder is the mount path of the Git credentials in the init container.
 	gitFolder = "/etc/quoin/git"
 )
 
-// Limits of a fetch. The volume holds the download, at most 4 times modelBytes and 64 MiB,
-// beside the files.
+// Limits of a fetch. The volume holds the files and the download of at most 4 times modelBytes plus
+// 64 MiB.
 const (
 	modelBytes      = 256 << 20
 	modelFiles      = 10000
@@ -160,7 +160,7 @@ const (
 	modelVolumeSize = "1536Mi"
 )
 
-// addTo fetches the commit into an empty volume before the server starts.
+// addTo adds the init container that fetches the commit into an empty volume.
 func (m *gitModel) addTo(pod *corev1.PodTemplateSpec, o Options) {
 	pod.Spec.Volumes = append(pod.Spec.Volumes, emptyDir(volumeModel, modelVolumeSize))
 	fetch := corev1.Container{
@@ -179,7 +179,7 @@ func (m *gitModel) addTo(pod *corev1.PodTemplateSpec, o Options) {
 		VolumeMounts: []corev1.VolumeMount{{Name: volumeModel, MountPath: workspace}},
 	}
 	if m.Secret != "" {
-		// 0440: read by the group of the pod's volumes, fsGroup, and by nobody else.
+		// 0440: readable only by root and the fsGroup.
 		pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{
 			Name: volumeGit,
 			VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{
@@ -197,7 +197,7 @@ func (m *gitModel) addTo(pod *corev1.PodTemplateSpec, o Options) {
 	})
 }
 
-// args are those of quoin model-fetch.
+// args returns the arguments of quoin model-fetch.
 func (m *gitModel) args(allowInsecure bool) []string {
 	args := []string{"model-fetch", "--url=" + m.URL, "--commit=" + m.Commit}
 	if m.Ref != "" {

@@ -19,54 +19,55 @@ const (
 	ComponentStoreWorker = "store-worker"
 )
 
-// Labels of the objects. Only instance and component are in selectors: selectors cannot be
-// changed once an object exists, so these two never change.
+// Labels of the objects. Selectors contain only instance and component, which never change, because
+// selectors are immutable.
 const (
 	labelName      = "app.kubernetes.io/name"
 	labelInstance  = "app.kubernetes.io/instance"
 	labelComponent = "app.kubernetes.io/component"
 	labelPartOf    = "app.kubernetes.io/part-of"
 
-	// LabelManagedBy with the value ManagedBy is on all that the controllers make of an environment.
+	// LabelManagedBy with the value ManagedBy is on all objects that the controllers create for an
+	// environment.
 	LabelManagedBy = "app.kubernetes.io/managed-by"
 	ManagedBy      = "quoin"
 )
 
-// maxWorkloadName leaves room for the 11 characters that a StatefulSet's revision adds to
-// the name in a label of its pods, which may have 63.
+// maxWorkloadName is the maximum length of a name: a StatefulSet's revision adds 11 characters to
+// it in a label of its pods, which may have 63.
 const maxWorkloadName = 52
 
-// APIName is the name of the Deployment and the Service of the API pods.
+// APIName returns the name of the Deployment and the Service of the API pods.
 func APIName(environment string) string { return workloadName(environment, "-api") }
 
-// RefreshName is the name of the refresh worker's Deployment.
+// RefreshName returns the name of the refresh worker's Deployment.
 func RefreshName(environment string) string { return workloadName(environment, "-refresh") }
 
-// StoreRouterName is the name of the StatefulSet and the Service of the store's router.
+// StoreRouterName returns the name of the StatefulSet and the Service of the store's router.
 func StoreRouterName(environment string) string { return workloadName(environment, "-router") }
 
-// StoreWorkerName is the name of the StatefulSet and the Service of the store's workers.
+// StoreWorkerName returns the name of the StatefulSet and the Service of the store's workers.
 func StoreWorkerName(environment string) string { return workloadName(environment, "-worker") }
 
-// CredentialsName is the name of the Secret that the pods know.
+// CredentialsName returns the name of the Secret that the pods use.
 func CredentialsName(environment string) string { return environment + "-credentials" }
 
-// GatewayCredentialsName is the name of the Secret that only the gateway knows.
+// GatewayCredentialsName returns the name of the Secret that only the gateway uses.
 func GatewayCredentialsName(environment string) string { return environment + "-gateway" }
 
-// workloadName appends a suffix, and shortens a name that would be too long in a way that
-// keeps it apart from other names.
+// workloadName appends a suffix. It shortens names that would be too long, with a hash to keep them
+// unique.
 func workloadName(environment, suffix string) string {
 	if len(environment)+len(suffix) <= maxWorkloadName {
 		return environment + suffix
 	}
 	sum := sha256.Sum256([]byte(environment))
 	hash := hex.EncodeToString(sum[:4])
-	kept := environment[:maxWorkloadName-len(suffix)-len(hash)-1]
-	return strings.TrimRight(kept, "-.") + "-" + hash + suffix
+	prefix := environment[:maxWorkloadName-len(suffix)-len(hash)-1]
+	return strings.TrimRight(prefix, "-.") + "-" + hash + suffix
 }
 
-// Selector is the label selector of an environment's API pods, in the string form of status
+// Selector returns the label selector of an environment's API pods, in the string form of status
 // fields.
 func Selector(environment string) string {
 	return labels.SelectorFromSet(selectorLabels(environment, ComponentAPI)).String()
@@ -76,7 +77,7 @@ func selectorLabels(environment, component string) map[string]string {
 	return map[string]string{labelInstance: environment, labelComponent: component}
 }
 
-// objectLabels are the labels of an object; component is empty for what belongs to all parts.
+// objectLabels returns the labels of an object; component is empty for objects of all components.
 func (in Inputs) objectLabels(component string) map[string]string {
 	l := map[string]string{
 		labelName:                 "quoin-environment",

@@ -17,13 +17,13 @@ func (in Inputs) service(name, component string) *corev1.Service {
 	}
 }
 
-// servicePort is a port that has the same number and name on service and pod.
+// servicePort returns a port with the same number and name on service and pod.
 func servicePort(name string, port int32) corev1.ServicePort {
 	return corev1.ServicePort{Name: name, Port: port, TargetPort: intstr.FromString(name)}
 }
 
-// disruptionBudget lets one API pod at a time be evicted. A single pod gets none: a budget
-// would either block the drain of its node or mean nothing.
+// disruptionBudget permits the eviction of one API pod at a time. It is not used for a single pod,
+// for which a budget would either block the drain of its node or have no effect.
 func (in Inputs) disruptionBudget() *policyv1.PodDisruptionBudget {
 	return &policyv1.PodDisruptionBudget{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "policy/v1", Kind: "PodDisruptionBudget"},
@@ -35,8 +35,8 @@ func (in Inputs) disruptionBudget() *policyv1.PodDisruptionBudget {
 	}
 }
 
-// apiPolicy lets the environment's own pods and the gateway reach the API pods. What the
-// pods may reach stays open: a warehouse can be anywhere.
+// apiPolicy permits connections to the API pods from the environment's own pods and the gateway.
+// Egress is not restricted, because a warehouse can be anywhere.
 func (in Inputs) apiPolicy() *networkingv1.NetworkPolicy {
 	from := in.ownPods()
 	if in.Options.GatewayNamespace != "" {
@@ -47,13 +47,13 @@ func (in Inputs) apiPolicy() *networkingv1.NetworkPolicy {
 	return in.policy(APIName(in.Environment), ComponentAPI, from, PortHTTP, PortSQL)
 }
 
-// refreshPolicy lets nobody reach the refresh worker, which would answer queries like any
+// refreshPolicy denies all connections to the refresh worker, which would answer queries like any
 // other server.
 func (in Inputs) refreshPolicy() *networkingv1.NetworkPolicy {
 	return in.policy(RefreshName(in.Environment), ComponentRefresh, nil)
 }
 
-// routerPolicy and workerPolicy are the store's only protection: it has no authentication.
+// routerPolicy and workerPolicy are the store's only protection, because it has no authentication.
 func (in Inputs) routerPolicy() *networkingv1.NetworkPolicy {
 	return in.policy(StoreRouterName(in.Environment), ComponentStoreRouter, in.ownPods(), portStoreHTTP, portStoreStatus, portStoreMeta)
 }
@@ -68,7 +68,7 @@ func (in Inputs) ownPods() []networkingv1.NetworkPolicyPeer {
 	}}}
 }
 
-// policy allows from to connect to the ports of a component, and nobody else to anything.
+// policy permits connections to the ports of a component from the given peers only.
 func (in Inputs) policy(name, component string, from []networkingv1.NetworkPolicyPeer, ports ...int32) *networkingv1.NetworkPolicy {
 	p := &networkingv1.NetworkPolicy{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "networking.k8s.io/v1", Kind: "NetworkPolicy"},

@@ -8,12 +8,12 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// userID is the user and group of all pods. The images run as root unless told otherwise;
-// 1000 is the user "node" of the server's image.
+// userID is the user and group of all pods. The default of the images is root; 1000 is the user
+// "node" of the server's image.
 const userID = 1000
 
-// podTemplate is a pod that passes the Pod Security Standard "restricted" with one
-// container; what differs is added by the caller.
+// podTemplate returns a pod template with one container that conforms to the Pod Security Standard
+// "restricted".
 // Source: https://kubernetes.io/docs/concepts/security/pod-security-standards/#restricted
 func (in Inputs) podTemplate(component string, container corev1.Container) corev1.PodTemplateSpec {
 	container.ImagePullPolicy = corev1.PullIfNotPresent
@@ -50,8 +50,8 @@ func restrictedContainer() *corev1.SecurityContext {
 	}
 }
 
-// emptyDir is a volume that lives as long as its pod; limit is empty for one whose size only
-// the user can know.
+// emptyDir returns an emptyDir volume. limit is empty for a volume whose size depends on the user's
+// data.
 func emptyDir(name, limit string) corev1.Volume {
 	source := &corev1.EmptyDirVolumeSource{}
 	if limit != "" {
@@ -68,7 +68,7 @@ func pullSecretReferences(names []string) []corev1.LocalObjectReference {
 	return out
 }
 
-// tcpProbe asks whether a port accepts connections.
+// tcpProbe returns a probe that succeeds if a port accepts connections.
 func tcpProbe(port string, period, failures int32) *corev1.Probe {
 	return &corev1.Probe{
 		ProbeHandler:     corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromString(port)}},
@@ -78,7 +78,7 @@ func tcpProbe(port string, period, failures int32) *corev1.Probe {
 	}
 }
 
-// startupProbe gives a container 5 minutes to open its port; meanwhile no other probe runs.
+// startupProbe allows a container 5 minutes to open its port; no other probe runs meanwhile.
 func startupProbe(port string) *corev1.Probe { return tcpProbe(port, 2, 150) }
 
 // livenessProbe restarts a container whose port has not accepted a connection for 2 minutes.

@@ -5,13 +5,14 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// refreshDeployment is the one pod that builds pre-aggregations in the background.
+// refreshDeployment returns the Deployment of the refresh worker, a single pod that builds
+// pre-aggregations in the background.
 //
-// It is recreated rather than surged: two builders would do the same work against the
-// warehouse, and during an upgrade in two versions of it. Nobody waits for the refresh
-// worker, so the pause does no harm; what it was building is built by the next one.
+// Its strategy is Recreate: two builders would do the same work against the warehouse, and during
+// an upgrade with two versions. No request depends on the refresh worker, so the interruption is
+// harmless; the new pod repeats unfinished builds.
 //
-// It has no readiness probe, because nobody connects to it.
+// It has no readiness probe, because no client connects to it.
 func (in Inputs) refreshDeployment() *appsv1.Deployment {
 	pod := in.serverPod(ComponentRefresh, true)
 	pod.Spec.TerminationGracePeriodSeconds = ptr.To[int64](shutdownSeconds + 5)

@@ -9,16 +9,16 @@ import (
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 )
 
-// Workload names a Deployment or StatefulSet of group apps.
+// Workload is the kind and name of a Deployment or StatefulSet of group apps.
 type Workload struct {
 	Kind string
 	Name string
 }
 
-// Workloads are those that must be complete before the environment is: all pods updated,
-// ready, and none of an older template left.
+// Workloads returns the workloads of an environment. The environment is complete when all of them
+// are: all pods updated and ready, and no pods of an older template.
 func Workloads(in Inputs) []Workload {
-	of := map[string]Workload{
+	byComponent := map[string]Workload{
 		ComponentStoreRouter: {"StatefulSet", StoreRouterName(in.Environment)},
 		ComponentStoreWorker: {"StatefulSet", StoreWorkerName(in.Environment)},
 		ComponentRefresh:     {"Deployment", RefreshName(in.Environment)},
@@ -27,23 +27,20 @@ func Workloads(in Inputs) []Workload {
 	var out []Workload
 	for _, component := range components {
 		if in.has(component) {
-			out = append(out, of[component])
+			out = append(out, byComponent[component])
 		}
 	}
 	return out
 }
 
-// Render returns the environment's objects, complete for server-side apply, in the order in
-// which they are to be applied: the store before those who connect to it. What an
-// environment no longer has is not in the list, and is to be removed.
+// Render returns the environment's objects for server-side apply, in the order in which they must
+// be applied: the store before its clients. The caller must delete existing objects that are not in
+// the list, and add owner references. Secrets are not included: see NewCredentials.
 //
-// The objects have no owner references, which are the caller's to add. Secrets are not among
-// them: see NewCredentials.
-//
-// Workloads have two annotations: of the inputs that decide their pod template, and of the
-// renderer's revision. With the same inputs and another revision the pod template that
-// exists is to be kept, so that a new release of Quoin restarts nothing. With the same
-// inputs and the same revision the pod template is the same.
+// Workloads have two annotations: the hash of the inputs that determine their pod template, and the
+// renderer's revision. For the same inputs and another revision, the caller must keep the existing
+// pod template, so that a new release of Quoin restarts no pods. For the same inputs and revision,
+// the pod template is the same.
 func Render(in Inputs) []client.Object {
 	objects := []client.Object{in.serviceAccount(), in.apiPolicy()}
 	if in.has(ComponentStoreRouter) {
@@ -62,8 +59,8 @@ func Render(in Inputs) []client.Object {
 	return objects
 }
 
-// serviceAccount is that of all pods. They do not talk to Kubernetes; it is there for cloud
-// identities, which an administrator adds as annotations.
+// serviceAccount returns the ServiceAccount of all pods. They do not use the Kubernetes API; an
+// administrator can add cloud identities to it as annotations.
 func (in Inputs) serviceAccount() *corev1.ServiceAccount {
 	return &corev1.ServiceAccount{
 		TypeMeta:                     metav1.TypeMeta{APIVersion: "v1", Kind: "ServiceAccount"},
@@ -72,9 +69,9 @@ func (in Inputs) serviceAccount() *corev1.ServiceAccount {
 	}
 }
 
-// annotate records what a workload was rendered from. The image of the init container is
-// Quoin's own and changes with every release: it belongs to the renderer, not to the inputs,
-// and so do the other options of Quoin.
+// annotate sets the annotations of a workload. The image of the init container is Quoin's own and
+// changes with every release, so it belongs to the revision and not to the inputs, like the other
+// options of Quoin.
 func (in Inputs) annotate(obj client.Object, component string, pod *corev1.PodTemplateSpec) {
 	revision := Revision
 	if len(pod.Spec.InitContainers) > 0 {

@@ -49,19 +49,19 @@ func TestGolden(t *testing.T) {
 		case diff == "":
 			return
 		case bytes.HasPrefix(want, header):
-			t.Fatalf("equal inputs give other objects, so engine.Revision must be bumped (before the first release: remove the golden file) (-golden +rendered):\n%s", diff)
+			t.Fatalf("equal inputs render different objects: increment engine.Revision (before the first release: remove the golden file) (-golden +rendered):\n%s", diff)
 		case *update:
 			if err := os.WriteFile(path, got, 0o644); err != nil {
 				t.Fatal(err)
 			}
 		default:
-			t.Fatalf("the golden file is of another revision; look at the difference, then run with -update (-golden +rendered):\n%s", diff)
+			t.Fatalf("the golden file has another revision; review the difference, then run with -update (-golden +rendered):\n%s", diff)
 		}
 	})
 }
 
-// Nothing in an object may be there just because it is empty: server-side apply would own it.
-func TestNoNoise(t *testing.T) {
+// Objects have no empty fields, which server-side apply would own.
+func TestNoEmptyFields(t *testing.T) {
 	eachCase(t, func(t *testing.T, f fixture) {
 		for line := range strings.Lines(string(document(t, engine.Render(f.inputs(t))))) {
 			line = strings.TrimPrefix(strings.TrimSpace(line), "- ")
@@ -73,7 +73,7 @@ func TestNoNoise(t *testing.T) {
 	})
 }
 
-func TestOrderOfInputsDoesNotMatter(t *testing.T) {
+func TestRenderIsDeterministic(t *testing.T) {
 	eachCase(t, func(t *testing.T, f fixture) {
 		want := f.inputs(t)
 		first, second := document(t, engine.Render(want)), document(t, engine.Render(want))
@@ -98,12 +98,12 @@ func TestOrderOfInputsDoesNotMatter(t *testing.T) {
 			t.Errorf("hash %s, shuffled %s", want.Hash(), shuffled.Hash())
 		}
 		if diff := cmp.Diff(before, f.deployment); diff != "" {
-			t.Errorf("the deployment was changed (-before +after):\n%s", diff)
+			t.Errorf("the deployment was modified (-before +after):\n%s", diff)
 		}
 	})
 }
 
-// Selectors cannot be changed on objects that exist. These are written out, not computed.
+// Selectors are immutable on existing objects, so the test has them as literals.
 func TestSelectors(t *testing.T) {
 	objects := engine.Render(dedicated().inputs(t))
 	want := map[string]map[string]string{
@@ -135,7 +135,7 @@ func TestSelectors(t *testing.T) {
 	if diff := cmp.Diff(want, policies); diff != "" {
 		t.Errorf("network policies (-want +got):\n%s", diff)
 	}
-	delete(want, "sales-production-refresh") // nobody connects to it
+	delete(want, "sales-production-refresh") // has no Service
 	if diff := cmp.Diff(want, services); diff != "" {
 		t.Errorf("services (-want +got):\n%s", diff)
 	}
@@ -180,7 +180,7 @@ func TestObjectsAreComplete(t *testing.T) {
 	})
 }
 
-func TestStagingIsSmall(t *testing.T) {
+func TestStagingIsShared(t *testing.T) {
 	for _, kind := range []v1alpha1.EnvironmentType{v1alpha1.EnvironmentStaging, v1alpha1.EnvironmentDevelopment} {
 		f := staging()
 		f.environment.Spec.Type = kind
@@ -230,13 +230,13 @@ func TestNames(t *testing.T) {
 			engine.APIName(name), engine.RefreshName(name), engine.StoreRouterName(name), engine.StoreWorkerName(name),
 		} {
 			if len(got) > 52 || seen[got] || len(validation.IsDNS1123Label(got)) > 0 {
-				t.Errorf("%q gives %q (%d characters, seen: %v)", name, got, len(got), seen[got])
+				t.Errorf("%q results in %q (%d characters, duplicate: %v)", name, got, len(got), seen[got])
 			}
 			seen[got] = true
 		}
 		for _, got := range []string{engine.CredentialsName(name), engine.GatewayCredentialsName(name)} {
 			if len(got) > 63 {
-				t.Errorf("%q gives %q", name, got)
+				t.Errorf("%q results in %q", name, got)
 			}
 		}
 	}
@@ -245,17 +245,17 @@ func TestNames(t *testing.T) {
 	}
 }
 
-func TestTerminationFits(t *testing.T) {
+func TestGracePeriodCoversShutdown(t *testing.T) {
 	api := find[*appsv1.Deployment](t, engine.Render(shared().inputs(t)), "sales-production-api")
 	container := api.Spec.Template.Spec.Containers[0]
 	var shutdown int64
 	if _, err := fmt.Sscan(variable(t, container, "CUBEJS_GRACEFUL_SHUTDOWN").Value, &shutdown); err != nil {
 		t.Fatal(err)
 	}
-	// The server ends itself one second after its time is over.
-	needed := container.Lifecycle.PreStop.Sleep.Seconds + shutdown + 1
-	if given := *api.Spec.Template.Spec.TerminationGracePeriodSeconds; needed >= given {
-		t.Errorf("needs %d seconds and has %d", needed, given)
+	// The server exits one second after its graceful shutdown.
+	required := container.Lifecycle.PreStop.Sleep.Seconds + shutdown + 1
+	if period := *api.Spec.Template.Spec.TerminationGracePeriodSeconds; required >= period {
+		t.Errorf("requires %d seconds, grace period is %d", required, period)
 	}
 	if api.Spec.MinReadySeconds >= 5 {
 		t.Errorf("minReadySeconds %d is not below the shortest progress deadline", api.Spec.MinReadySeconds)

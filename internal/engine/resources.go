@@ -11,10 +11,10 @@ import (
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 )
 
-// defaultResources are what a component gets when the deployment does not say. Limits are
-// the sizes that the server's documentation recommends for production; requests are what an
-// idle one takes, so that a small team can run several environments. There is no limit on
-// cpu: it would slow the compilation of a model on an idle machine.
+// defaultResources returns the default resources of a component. Limits are the sizes that the
+// server's documentation recommends for production; requests are the usage of an idle pod, so that
+// small clusters can run several environments. There is no CPU limit, which would slow down the
+// compilation of a model on an idle node.
 func defaultResources(component string) corev1.ResourceRequirements {
 	switch component {
 	case ComponentRefresh:
@@ -38,33 +38,33 @@ func requirements(cpu, memory, memoryLimit string) corev1.ResourceRequirements {
 	}
 }
 
-// resourcesOf copies the resources that a deployment gives to a part, and refuses a request
-// above its limit, with which no pod could be made.
-func resourcesOf(part string, wanted *v1alpha1.Resources) (v1alpha1.Resources, error) {
-	if wanted == nil {
+// resourcesOf returns a copy of the resources of a field, or an error if a request exceeds its
+// limit: Kubernetes would reject such a pod.
+func resourcesOf(field string, spec *v1alpha1.Resources) (v1alpha1.Resources, error) {
+	if spec == nil {
 		return v1alpha1.Resources{}, nil
 	}
-	for _, name := range slices.Sorted(maps.Keys(wanted.Requests)) {
-		request := wanted.Requests[name]
-		if limit, ok := wanted.Limits[name]; ok && request.Cmp(limit) > 0 {
+	for _, name := range slices.Sorted(maps.Keys(spec.Requests)) {
+		request := spec.Requests[name]
+		if limit, ok := spec.Limits[name]; ok && request.Cmp(limit) > 0 {
 			return v1alpha1.Resources{}, &FieldError{
-				Field:   fmt.Sprintf("spec.resources.%s.requests[%s]", part, name),
+				Field:   fmt.Sprintf("spec.resources.%s.requests[%s]", field, name),
 				Message: fmt.Sprintf("%s is more than the limit %s; raise the limit", request.String(), limit.String()),
 			}
 		}
 	}
-	return *wanted.DeepCopy(), nil
+	return *spec.DeepCopy(), nil
 }
 
-// resources puts what the deployment gives over the defaults, one by one. A default that
-// contradicts what was given makes way: a request of 4Gi lifts the default limit of 3Gi,
-// a limit of 256Mi lowers the default request of 512Mi.
-func resources(component string, wanted v1alpha1.Resources) corev1.ResourceRequirements {
+// resources returns the default resources with the overrides of the deployment. A default that
+// contradicts an override is adjusted: a request of 4Gi raises the default limit of 3Gi, a limit of
+// 256Mi lowers the default request of 512Mi.
+func resources(component string, overrides v1alpha1.Resources) corev1.ResourceRequirements {
 	out := defaultResources(component)
-	for name, quantity := range wanted.Requests {
+	for name, quantity := range overrides.Requests {
 		out.Requests[name] = quantity
 	}
-	for name, quantity := range wanted.Limits {
+	for name, quantity := range overrides.Limits {
 		out.Limits[name] = quantity
 	}
 	for name, limit := range out.Limits {
@@ -72,7 +72,7 @@ func resources(component string, wanted v1alpha1.Resources) corev1.ResourceRequi
 		if !ok || request.Cmp(limit) <= 0 {
 			continue
 		}
-		if _, given := wanted.Limits[name]; given {
+		if _, overridden := overrides.Limits[name]; overridden {
 			out.Requests[name] = limit
 		} else {
 			out.Limits[name] = request

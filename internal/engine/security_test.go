@@ -13,9 +13,9 @@ import (
 	"github.com/quoin-dev/quoin/internal/engine"
 )
 
-// TestRestricted judges every pod by the Pod Security Standard "restricted".
+// TestPodSecurityStandard checks every pod against the Pod Security Standard "restricted".
 // Source: https://kubernetes.io/docs/concepts/security/pod-security-standards/
-func TestRestricted(t *testing.T) {
+func TestPodSecurityStandard(t *testing.T) {
 	eachCase(t, func(t *testing.T, f fixture) {
 		for _, w := range templates(engine.Render(f.inputs(t))) {
 			for _, violation := range violations(w.pod.Spec) {
@@ -53,7 +53,7 @@ func violations(pod corev1.PodSpec) []string {
 			check(handler.HTTPGet == nil || handler.HTTPGet.Host == "", "%s: host of a probe", c.Name)
 			check(handler.TCPSocket == nil || handler.TCPSocket.Host == "", "%s: host of a probe", c.Name)
 		}
-		// Beyond the standard: ours.
+		// Beyond the standard.
 		check(s.ReadOnlyRootFilesystem != nil && *s.ReadOnlyRootFilesystem, "%s: root file system can be written", c.Name)
 		check(len(c.Resources.Requests) > 0, "%s: no requests", c.Name)
 		check(!c.Resources.Limits.Memory().IsZero(), "%s: no limit of memory", c.Name)
@@ -72,8 +72,8 @@ func probeHandlers(c corev1.Container) []corev1.ProbeHandler {
 	return out
 }
 
-// No probe of the server asks for anything that depends on the warehouse.
-func TestProbesDoNotAskTheWarehouse(t *testing.T) {
+// No probe of the server depends on the warehouse.
+func TestProbesDoNotDependOnTheWarehouse(t *testing.T) {
 	eachCase(t, func(t *testing.T, f fixture) {
 		for component, pod := range podTemplates(f.inputs(t)) {
 			if !strings.HasPrefix(component, "store-") {
@@ -112,22 +112,22 @@ func TestNewCredentials(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	if _, err := engine.NewCredentials(in, bytes.NewReader(make([]byte, 95))); err == nil {
-		t.Error("secrets were made from too little randomness")
+		t.Error("no error for too little randomness")
 	}
 }
 
-func TestPodsDoNotKnowTheMetadataKey(t *testing.T) {
+func TestPodsDoNotUseTheMetadataKey(t *testing.T) {
 	eachCase(t, func(t *testing.T, f fixture) {
 		text := string(document(t, engine.Render(f.inputs(t))))
 		for _, secret := range []string{engine.GatewayCredentialsName(f.environment.Name), engine.KeyMetadata} {
 			if strings.Contains(text, secret) {
-				t.Errorf("the objects name %q", secret)
+				t.Errorf("the objects contain %q", secret)
 			}
 		}
 	})
 }
 
-// A value that a user writes reaches the server as it is written.
+// Values of users are not expanded.
 func TestValuesAreLiteral(t *testing.T) {
 	container := podTemplates(overrides().inputs(t))["api"].Spec.Containers[0]
 	if got, want := variable(t, container, "CUBEJS_DB_NAME").Value, "a$$(HOME)b$$$$c"; got != want {

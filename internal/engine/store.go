@@ -15,17 +15,17 @@ import (
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 )
 
-// Folders of the store: the scratch of each part, and the place they share.
+// Directories of the store: the scratch space of each pod, and the shared storage.
 const (
 	storeDataDir   = "/cube/.cubestore/data"
 	storeRemoteDir = "/cube/data"
 )
 
-// bucketVariables name a bucket as the place that the parts of the store share. Any of them
-// wins over CUBESTORE_REMOTE_DIR.
+// bucketVariables name a bucket as the shared storage. Any of them takes precedence over
+// CUBESTORE_REMOTE_DIR.
 var bucketVariables = []string{"CUBESTORE_GCS_BUCKET", "CUBESTORE_MINIO_BUCKET", "CUBESTORE_S3_BUCKET"}
 
-func storeOf(d *v1alpha1.Deployment, e *v1alpha1.Environment, wanted v1alpha1.ComponentResources) (*store, error) {
+func storeOf(d *v1alpha1.Deployment, e *v1alpha1.Environment, overrides v1alpha1.ComponentResources) (*store, error) {
 	if e.Spec.StoreImage == "" {
 		return nil, &FieldError{Field: "spec.size", Message: "Dedicated needs a store image; set storeImageRepository on the release channel"}
 	}
@@ -41,18 +41,19 @@ func storeOf(d *v1alpha1.Deployment, e *v1alpha1.Environment, wanted v1alpha1.Co
 	if spec.RemoteClaimRef != nil {
 		s.RemoteClaim = spec.RemoteClaimRef.Name
 	}
-	if err := s.checkPlace(); err != nil {
+	if err := s.checkSharedStorage(); err != nil {
 		return nil, err
 	}
-	if s.Router, err = resourcesOf("storeRouter", wanted.StoreRouter); err != nil {
+	if s.Router, err = resourcesOf("storeRouter", overrides.StoreRouter); err != nil {
 		return nil, err
 	}
-	s.Worker, err = resourcesOf("storeWorker", wanted.StoreWorker)
+	s.Worker, err = resourcesOf("storeWorker", overrides.StoreWorker)
 	return s, err
 }
 
-// checkPlace makes sure that all parts of the store find one place to share.
-func (s *store) checkPlace() error {
+// checkSharedStorage returns an error unless the store has exactly one shared storage, if it needs
+// one.
+func (s *store) checkSharedStorage() error {
 	bucket := s.bucket()
 	switch {
 	case bucket != "" && s.RemoteClaim != "":
@@ -64,7 +65,7 @@ func (s *store) checkPlace() error {
 	return nil
 }
 
-// bucket is the variable that names a bucket, or empty.
+// bucket returns the name of the variable that sets a bucket, or empty.
 func (s *store) bucket() string {
 	for _, v := range s.Env {
 		if slices.Contains(bucketVariables, v.Name) {
@@ -74,8 +75,8 @@ func (s *store) bucket() string {
 	return ""
 }
 
-// routerSet is the entry of the store. There is exactly one: the open-source store has no
-// replication.
+// routerSet returns the StatefulSet of the store's router, its single entry point: the open-source
+// store has no replication.
 func (in Inputs) routerSet() *appsv1.StatefulSet {
 	name := StoreRouterName(in.Environment)
 	env := []corev1.EnvVar{
@@ -92,7 +93,7 @@ func (in Inputs) routerSet() *appsv1.StatefulSet {
 		Resources:     resources(ComponentStoreRouter, in.store.Router),
 		StartupProbe:  startupProbe(PortNameHTTP),
 		LivenessProbe: livenessProbe(PortNameHTTP),
-		// /readyz asks the router's own metadata only, not the workers, who wait for it.
+		// /readyz checks the router's own metadata only, not the workers, which wait for the router.
 		ReadinessProbe: &corev1.Probe{
 			ProbeHandler:     corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/readyz", Port: intstr.FromString("status")}},
 			PeriodSeconds:    5,
@@ -103,8 +104,8 @@ func (in Inputs) routerSet() *appsv1.StatefulSet {
 	return in.statefulSet(name, ComponentStoreRouter, 1, pod)
 }
 
-// workerSet is the workers of the store. They speak a protocol of their own and have no
-// status port, so their probes only connect.
+// workerSet returns the StatefulSet of the store's workers. They have no status port, so their
+// probes only connect.
 func (in Inputs) workerSet() *appsv1.StatefulSet {
 	name := StoreWorkerName(in.Environment)
 	podName := corev1.EnvVar{Name: "POD_NAME", ValueFrom: &corev1.EnvVarSource{
@@ -127,11 +128,12 @@ func (in Inputs) workerSet() *appsv1.StatefulSet {
 	return in.statefulSet(name, ComponentStoreWorker, in.store.Workers, pod)
 }
 
-// storePod is a pod of the store. own are the variables that only this part has.
-func (in Inputs) storePod(component string, own []corev1.EnvVar, container corev1.Container) corev1.PodTemplateSpec {
-	env := append(own,
+// storePod returns the pod template of a component of the store. componentEnv are the variables of
+// this component.
+func (in Inputs) storePod(component string, componentEnv []corev1.EnvVar, container corev1.Container) corev1.PodTemplateSpec {
+	env := append(componentEnv,
 		value("CUBESTORE_DATA_DIR", storeDataDir),
-		value("CUBESTORE_TELEMETRY", "false"), // anything but true and false ends the store
+		value("CUBESTORE_TELEMETRY", "false"), // the store exits for other values than true and false
 	)
 	if in.store.Workers > 0 {
 		env = append(env, value("CUBESTORE_WORKERS", in.workerAddresses()))
@@ -164,8 +166,8 @@ func (s *store) volumes() []corev1.Volume {
 	return volumes
 }
 
-// workerAddresses is the same list in the same order for every part of the store: a
-// partition belongs to the worker at the place that its hash gives.
+// workerAddresses returns the same list in the same order for every component of the store:
+// partitions are assigned to workers by hash and position.
 func (in Inputs) workerAddresses() string {
 	name := StoreWorkerName(in.Environment)
 	addresses := make([]string, in.store.Workers)
@@ -182,7 +184,7 @@ func (in Inputs) statefulSet(name, component string, replicas int32, pod corev1.
 		Spec: appsv1.StatefulSetSpec{
 			Replicas:             &replicas,
 			ServiceName:          name,
-			PodManagementPolicy:  appsv1.ParallelPodManagement, // a bad template can be replaced
+			PodManagementPolicy:  appsv1.ParallelPodManagement, // pods that never became ready can be replaced
 			UpdateStrategy:       appsv1.StatefulSetUpdateStrategy{Type: appsv1.RollingUpdateStatefulSetStrategyType},
 			RevisionHistoryLimit: ptr.To[int32](3),
 			Selector:             &metav1.LabelSelector{MatchLabels: selectorLabels(in.Environment, component)},
@@ -203,8 +205,8 @@ func (in Inputs) routerService() *corev1.Service {
 	return s
 }
 
-// workerService gives each worker a name in DNS, before it is ready: the router connects to
-// workers while they start.
+// workerService returns the headless Service of the workers. It has DNS names for workers that are
+// not ready, because the router connects to workers while they start.
 func (in Inputs) workerService() *corev1.Service {
 	s := in.service(StoreWorkerName(in.Environment), ComponentStoreWorker)
 	s.Spec.ClusterIP = corev1.ClusterIPNone

@@ -9,10 +9,9 @@ import (
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 )
 
-// reservedByServer are the variables of the server that users may not set: those that the
-// platform sets, and those that would make the pods refuse the tokens that the platform
-// signs or accept ones that it did not. CUBEJS_TELEMETRY and HOME have a value of ours too,
-// but it is only a default.
+// reservedByServer are the variables of the server that users may not set: those that the platform
+// sets, and those that would make pods reject the platform's tokens or accept others.
+// CUBEJS_TELEMETRY and HOME are set by the platform too, but only as defaults.
 var reservedByServer = []string{
 	"CUBEJS_API_SECRET",
 	"CUBEJS_API_SECRETS",
@@ -38,8 +37,8 @@ var reservedByServer = []string{
 	"PORT",
 }
 
-// reservedByStore are the variables of the store that users may not set: its addresses,
-// its ports and its folders.
+// reservedByStore are the variables of the store that users may not set: its addresses, ports and
+// directories.
 var reservedByStore = []string{
 	"CUBESTORE_BIND_ADDR",
 	"CUBESTORE_DATA_DIR",
@@ -59,18 +58,18 @@ var reservedByStore = []string{
 	"POD_NAME",
 }
 
-// ReservedVariable tells whether spec.env may not set a variable. InputsFor checks spec.env;
-// the keys of a Secret in spec.envFrom are not known to it, and those of them that the
-// platform itself sets have no effect.
+// ReservedVariable reports whether spec.env must not set a variable. InputsFor checks spec.env; it
+// does not know the keys of Secrets in spec.envFrom, but those that the platform sets have no
+// effect.
 func ReservedVariable(name string) bool { return slices.Contains(reservedByServer, name) }
 
-// value is a variable with a plain value, taken as it is: a dollar sign is escaped, because
-// Kubernetes would read $(NAME) as a reference and $$ as one dollar.
+// value returns a variable with a literal value. Dollar signs are escaped, because Kubernetes
+// expands $(NAME) and $$.
 func value(name, v string) corev1.EnvVar {
 	return corev1.EnvVar{Name: name, Value: literal(v)}
 }
 
-// literal escapes what Kubernetes expands in variables and arguments.
+// literal escapes the expansions of Kubernetes in variables and arguments.
 func literal(s string) string { return strings.ReplaceAll(s, "$", "$$") }
 
 func fromSecret(name, secret, key string, optional bool) corev1.EnvVar {
@@ -82,8 +81,8 @@ func fromSecret(name, secret, key string, optional bool) corev1.EnvVar {
 	return corev1.EnvVar{Name: name, ValueFrom: &corev1.EnvVarSource{SecretKeyRef: selector}}
 }
 
-// merge appends the user's variables, which are sorted, to the platform's. One that is in
-// both has the user's value.
+// merge appends the user's variables, which are sorted, to the platform's. The user's value takes
+// precedence.
 func merge(platform []corev1.EnvVar, user []v1alpha1.EnvVar) []corev1.EnvVar {
 	env := slices.DeleteFunc(platform, func(p corev1.EnvVar) bool {
 		return slices.ContainsFunc(user, func(u v1alpha1.EnvVar) bool { return u.Name == p.Name })

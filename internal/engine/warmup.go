@@ -12,37 +12,37 @@ import (
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 )
 
-// The server compiles its data model at the first request, and no probe of its own says
-// whether it can: see docs/decisions/0022-warm-up.md. So an API pod has a readiness gate,
-// and becomes ready once somebody has asked it for its metadata and got them.
+// The server compiles its data model at the first request, and none of its probes shows whether the
+// model compiles: see docs/decisions/0024-warm-up.md. So an API pod has a readiness gate, which
+// opens when it has answered a request for its metadata.
 
-// CompileLimit is how long a pod may take to compile its data model. It is the documented
-// limit of the hosted product's warm-up.
+// CompileLimit is how long a pod may take to compile its data model: the documented limit of the
+// hosted product's warm-up.
 const CompileLimit = 15 * time.Minute
 
 // Reasons of the pod condition v1alpha1.PodModelCompiled.
 const (
-	// WarmUpCompiled: the pod has answered with its metadata.
+	// WarmUpCompiled: the pod has responded with its metadata.
 	WarmUpCompiled = "Compiled"
-	// WarmUpNotAllowed: the deployment's settings keep everybody from its metadata, so nobody
-	// can ask. The gate is open.
+	// WarmUpNotAllowed: the deployment's settings forbid access to the metadata, so warm-up is
+	// not possible. The gate is open.
 	WarmUpNotAllowed = "MetadataNotAllowed"
-	// WarmUpOff: the controller was told not to ask. The gate is open.
+	// WarmUpOff: warm-up is disabled in the controller. The gate is open.
 	WarmUpOff = "WarmUpIsOff"
-	// WarmUpCompiling: the pod is at it.
+	// WarmUpCompiling: the pod has not responded yet.
 	WarmUpCompiling = "Compiling"
 	// WarmUpBroken: the model does not compile; the message is the compiler's.
 	WarmUpBroken = "ModelBroken"
 	// WarmUpTooSlow: the model was not compiled within CompileLimit.
 	WarmUpTooSlow = "CompileTimedOut"
-	// WarmUpUnreadable: the Secret that signs the question cannot be read.
+	// WarmUpUnreadable: the Secret for the warm-up token cannot be read.
 	WarmUpUnreadable = "CredentialsUnreadable"
-	// WarmUpNoAnswer: the pod does not answer, or with something that says nothing of the model.
+	// WarmUpNoAnswer: the pod does not respond, or with a response that does not concern the model.
 	WarmUpNoAnswer = "NoAnswer"
 )
 
-// addGate makes the pod wait for its model. The label lets a cache hold just such pods, and
-// tells those of this template from those of another one.
+// addGate adds the readiness gate. The label selects these pods for a cache, and distinguishes the
+// pods of this template from those of others.
 func (in Inputs) addGate(pod *corev1.PodTemplateSpec) {
 	if !in.Options.WarmUp {
 		return
@@ -51,7 +51,7 @@ func (in Inputs) addGate(pod *corev1.PodTemplateSpec) {
 	pod.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: v1alpha1.PodModelCompiled}}
 }
 
-// Compiled is a pod's condition; nil while nobody has asked it.
+// Compiled returns the condition v1alpha1.PodModelCompiled of a pod, or nil if it is not set.
 func Compiled(pod *corev1.Pod) *corev1.PodCondition {
 	i := slices.IndexFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == v1alpha1.PodModelCompiled })
 	if i < 0 {
@@ -60,13 +60,12 @@ func Compiled(pod *corev1.Pod) *corev1.PodCondition {
 	return &pod.Status.Conditions[i]
 }
 
-// severity of what pods say: what is certain comes before what may pass.
+// severity orders the reasons of pods: permanent failures before temporary ones.
 var severity = []string{WarmUpBroken, WarmUpTooSlow, WarmUpUnreadable, WarmUpNoAnswer, WarmUpCompiling}
 
-// WarmUpOf says what keeps the pods of a template from serving their data model: the worst
-// that any of them says, in words that do not depend on the order of the pods. inputs is the
-// label v1alpha1.LabelWarmUp of the template.
-// The reason is empty when none says anything.
+// WarmUpOf returns why the pods of a template do not serve their data model: the most severe reason
+// and its message, independent of the order of the pods. inputs is the label
+// v1alpha1.LabelWarmUp of the template. The reason is empty if no pod has one.
 func WarmUpOf(pods []corev1.Pod, inputs string) (reason, message string) {
 	worst := len(severity)
 	for i := range pods {
@@ -84,8 +83,8 @@ func WarmUpOf(pods []corev1.Pod, inputs string) (reason, message string) {
 	return reason, message
 }
 
-// WarmUpToken is a data API token for one question: without a security context, and good for
-// a minute. secret is the API secret of the environment.
+// WarmUpToken returns a data API token for the warm-up request, without a security context and
+// valid for a minute. secret is the API secret of the environment.
 func WarmUpToken(secret string, now time.Time) (string, error) {
 	token, err := jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.MapClaims{
 		"iat": now.Unix(), "exp": now.Add(time.Minute).Unix(),

@@ -9,23 +9,22 @@ import (
 	"unicode"
 )
 
-// maxCompilerMessage bounds what is kept of a compiler's message, in bytes.
+// maxCompilerMessage is the maximum length of a compiler's message, in bytes.
 const maxCompilerMessage = 1024
 
-// ReadMeta says by a pod's answer on BasePath + PathMeta whether it has compiled its data model: one of
-// WarmUpCompiled, WarmUpNotAllowed, WarmUpBroken and WarmUpNoAnswer, with a message that
-// holds none of the secrets.
+// ReadMeta interprets a pod's response to a request for its metadata. The reason is WarmUpCompiled,
+// WarmUpNotAllowed, WarmUpBroken or WarmUpNoAnswer; the message does not contain any of secrets.
 //
-// The server answers 500 with a text when the model does not compile, and 400 for what its
-// author can mend (a UserError); a question for the metadata has nothing else in it that
-// could be wrong. Source: packages/cubejs-api-gateway/src/gateway.ts, handleError.
+// The server responds with 500 and an error if the model does not compile, and with 400 for errors
+// of the model's author (UserError); the request itself cannot cause either. Source:
+// packages/cubejs-api-gateway/src/gateway.ts, handleError.
 func ReadMeta(status int, body []byte, secrets ...string) (reason, message string) {
 	text := errorText(body)
 	switch {
 	case status == http.StatusOK && text == "":
 		return WarmUpCompiled, "The pod has compiled its data model"
 	case status == http.StatusForbidden && strings.HasPrefix(text, "API scope is missing"):
-		return WarmUpNotAllowed, "The settings of the deployment keep everybody from the metadata, so nobody can tell whether the model compiles: " + text
+		return WarmUpNotAllowed, "The deployment's settings forbid access to the metadata, so it is unknown whether the model compiles: " + text
 	case (status == http.StatusInternalServerError || status == http.StatusBadRequest) && text != "":
 		return WarmUpBroken, compilerMessage(text, secrets)
 	case text != "":
@@ -34,39 +33,40 @@ func ReadMeta(status int, body []byte, secrets ...string) (reason, message strin
 	return WarmUpNoAnswer, fmt.Sprintf("The pod answers %d without a text", status)
 }
 
-// errorText is what the server says is wrong; empty when it does not say so in its way.
+// errorText returns the error of the server's response, or empty if it has none in the server's
+// form.
 func errorText(body []byte) string {
-	var answer struct {
+	var response struct {
 		Error json.RawMessage `json:"error"`
 	}
-	if json.Unmarshal(body, &answer) != nil || len(answer.Error) == 0 {
+	if json.Unmarshal(body, &response) != nil || len(response.Error) == 0 {
 		return ""
 	}
 	var text string
-	if json.Unmarshal(answer.Error, &text) != nil {
-		text = string(answer.Error)
+	if json.Unmarshal(response.Error, &text) != nil {
+		text = string(response.Error)
 	}
 	return strings.TrimSpace(text)
 }
 
 var (
-	// stackLine is a line of a JavaScript stack trace; it names files of the image, not of the model.
+	// stackLine is a line of a JavaScript stack trace, with files of the image and not of the model.
 	stackLine = regexp.MustCompile(`^\s*at .*[:)]\S*$`)
-	colours   = regexp.MustCompile("\x1b\\[[0-9;]*m")
-	// userInfo is a password in a URL, assigned one that follows a telling name.
+	colors    = regexp.MustCompile("\x1b\\[[0-9;]*m")
+	// userInfo matches credentials in a URL, assigned a value after a name such as password.
 	userInfo = regexp.MustCompile(`://[^\s/@]+@`)
 	assigned = regexp.MustCompile(`(?i)((?:pass(?:word|wd)?|secret|token|credentials?|api_?key)["']?\s*[=:]\s*)("[^"]*"|'[^']*'|[^\s,;]+)`)
 )
 
-// compilerMessage is what of a compiler's text is shown: without stack traces, colours and
-// secrets, on one line, and not too long.
+// compilerMessage returns a compiler's message on one line, without stack traces, colors and
+// secrets, truncated to maxCompilerMessage.
 func compilerMessage(text string, secrets []string) string {
 	for _, secret := range secrets {
 		if secret != "" {
 			text = strings.ReplaceAll(text, secret, "***")
 		}
 	}
-	text = colours.ReplaceAllString(text, "")
+	text = colors.ReplaceAllString(text, "")
 	text = userInfo.ReplaceAllString(text, "://***@")
 	text = assigned.ReplaceAllString(text, "${1}***")
 	var lines []string

@@ -16,9 +16,9 @@ import (
 	"github.com/quoin-dev/quoin/internal/engine"
 )
 
-// TestGate: API pods wait for their data model, and no other pods do; what is rendered without
-// the gate is another revision, so that switching it restarts nothing.
-func TestGate(t *testing.T) {
+// TestReadinessGate: only API pods have a readiness gate; without warm-up, the revision differs but
+// not the inputs, so that the option restarts no pods.
+func TestReadinessGate(t *testing.T) {
 	f := dedicated()
 	with := engine.Render(f.inputs(t))
 	for _, w := range templates(with) {
@@ -30,28 +30,28 @@ func TestGate(t *testing.T) {
 	}
 	api := find[*appsv1.Deployment](t, with, "sales-production-api")
 	if got := api.Spec.Template.Labels[v1alpha1.LabelWarmUp]; got != api.Annotations[v1alpha1.AnnotationInputs] {
-		t.Errorf("the pods are told apart by %q, the inputs are %q", got, api.Annotations[v1alpha1.AnnotationInputs])
+		t.Errorf("label %q, want the inputs %q", got, api.Annotations[v1alpha1.AnnotationInputs])
 	}
 	f.options.WarmUp = false
-	cold := find[*appsv1.Deployment](t, engine.Render(f.inputs(t)), "sales-production-api")
-	if len(cold.Spec.Template.Spec.ReadinessGates) > 0 || cold.Spec.Template.Labels[v1alpha1.LabelWarmUp] != "" {
-		t.Error("there is a gate without warm-up")
+	without := find[*appsv1.Deployment](t, engine.Render(f.inputs(t)), "sales-production-api")
+	if len(without.Spec.Template.Spec.ReadinessGates) > 0 || without.Spec.Template.Labels[v1alpha1.LabelWarmUp] != "" {
+		t.Error("readiness gate without warm-up")
 	}
-	if cold.Annotations[v1alpha1.AnnotationInputs] != api.Annotations[v1alpha1.AnnotationInputs] ||
-		cold.Annotations[v1alpha1.AnnotationRevision] == api.Annotations[v1alpha1.AnnotationRevision] {
-		t.Errorf("with %v, without %v: the same inputs and another revision are wanted", api.Annotations, cold.Annotations)
+	if without.Annotations[v1alpha1.AnnotationInputs] != api.Annotations[v1alpha1.AnnotationInputs] ||
+		without.Annotations[v1alpha1.AnnotationRevision] == api.Annotations[v1alpha1.AnnotationRevision] {
+		t.Errorf("with %v, without %v: want the same inputs and another revision", api.Annotations, without.Annotations)
 	}
 }
 
-func TestInsecureGitIsOfTheRenderer(t *testing.T) {
+func TestInsecureGitChangesTheRevision(t *testing.T) {
 	f := git()
 	f.options.AllowInsecureGit = true
 	api := find[*appsv1.Deployment](t, engine.Render(f.inputs(t)), "sales-production-api")
 	if args := api.Spec.Template.Spec.InitContainers[0].Args; !strings.Contains(strings.Join(args, " "), "--allow-insecure-git") {
-		t.Errorf("model-fetch may not read http://: %q", args)
+		t.Errorf("model-fetch without --allow-insecure-git: %q", args)
 	}
-	usual := find[*appsv1.Deployment](t, engine.Render(git().inputs(t)), "sales-production-api")
-	if api.Annotations[v1alpha1.AnnotationRevision] == usual.Annotations[v1alpha1.AnnotationRevision] {
+	secure := find[*appsv1.Deployment](t, engine.Render(git().inputs(t)), "sales-production-api")
+	if api.Annotations[v1alpha1.AnnotationRevision] == secure.Annotations[v1alpha1.AnnotationRevision] {
 		t.Error("the same revision renders two pod templates from the same inputs")
 	}
 }
@@ -63,16 +63,16 @@ func TestReadMeta(t *testing.T) {
 		want, reason string
 	}{
 		"metadata":        {200, `{"cubes":[{"name":"orders"}]}`, "The pod has compiled its data model", engine.WarmUpCompiled},
-		"a large one":     {200, `{"cubes":[{"name":"ord`, "The pod has compiled its data model", engine.WarmUpCompiled},
+		"truncated":       {200, `{"cubes":[{"name":"ord`, "The pod has compiled its data model", engine.WarmUpCompiled},
 		"continue wait":   {200, `{"error":"Continue wait"}`, "The pod answers 200: Continue wait", engine.WarmUpNoAnswer},
 		"compile error":   {500, `{"error":"Error: Compile errors:\norders.yml Errors:\n(cubes.0.sql = 1) must be a string\n    at ErrorReporter.throwIfAny (/cube/node_modules/x.js:1:2)\n    at async foo"}`, "Compile errors: | orders.yml Errors: | (cubes.0.sql = 1) must be a string | at async foo", engine.WarmUpBroken},
 		"user error":      {400, `{"type":"UserError","error":"Cube 'x' is not found"}`, "Cube 'x' is not found", engine.WarmUpBroken},
 		"error as object": {500, `{"error":{"message":"bad"}}`, `{"message":"bad"}`, engine.WarmUpBroken},
-		"not the server":  {500, `<html>`, "The pod answers 500 without a text", engine.WarmUpNoAnswer},
+		"not JSON":        {500, `<html>`, "The pod answers 500 without a text", engine.WarmUpNoAnswer},
 		"empty error":     {500, `{"error":""}`, "The pod answers 500 without a text", engine.WarmUpNoAnswer},
 		"wrong token":     {403, `{"error":"Invalid token"}`, "The pod answers 403: Invalid token", engine.WarmUpNoAnswer},
-		"no scope":        {403, `{"error":"API scope is missing: meta"}`, "The settings of the deployment keep everybody from the metadata, so nobody can tell whether the model compiles: API scope is missing: meta", engine.WarmUpNotAllowed},
-		"elsewhere":       {404, ``, "The pod answers 404 without a text", engine.WarmUpNoAnswer},
+		"no scope":        {403, `{"error":"API scope is missing: meta"}`, "The deployment's settings forbid access to the metadata, so it is unknown whether the model compiles: API scope is missing: meta", engine.WarmUpNotAllowed},
+		"not found":       {404, ``, "The pod answers 404 without a text", engine.WarmUpNoAnswer},
 		"draining":        {503, `{"error":"shutting down"}`, "The pod answers 503: shutting down", engine.WarmUpNoAnswer},
 		"redirect":        {302, ``, "The pod answers 302 without a text", engine.WarmUpNoAnswer},
 	} {
@@ -85,13 +85,13 @@ func TestReadMeta(t *testing.T) {
 	}
 }
 
-// TestMessagesHoldNoSecrets: what a compiler says is shown to people and stored.
-func TestMessagesHoldNoSecrets(t *testing.T) {
+// TestMessagesContainNoSecrets: compiler messages are shown to users and stored.
+func TestMessagesContainNoSecrets(t *testing.T) {
 	body := fmt.Sprintf(`{"error":"connect postgres://ada:h4nter@db/x failed, password=tiger, token: 'abc', \u001b[31mapi_key = \"k1\"\u001b[0m with s3cret %s"}`, strings.Repeat("ü", 2000))
 	_, message := engine.ReadMeta(500, []byte(body), "s3cret", "")
 	for _, secret := range []string{"h4nter", "tiger", "abc", "k1", "s3cret", "\x1b"} {
 		if strings.Contains(message, secret) {
-			t.Errorf("shows %q: %s", secret, message)
+			t.Errorf("contains %q: %s", secret, message)
 		}
 	}
 	if !strings.HasPrefix(message, "connect postgres://***@db/x failed, password=***") || len(message) > 1024 || !strings.HasSuffix(message, "...") {
@@ -119,21 +119,21 @@ func TestWarmUpOf(t *testing.T) {
 		return p
 	}
 	no, yes := corev1.ConditionFalse, corev1.ConditionTrue
-	going := pod("new", engine.WarmUpBroken, "a", no)
-	going.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
+	deleted := pod("new", engine.WarmUpBroken, "a", no)
+	deleted.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
 	for name, tc := range map[string]struct {
 		pods            []corev1.Pod
 		reason, message string
 	}{
 		"no pods":         {nil, "", ""},
-		"not asked yet":   {[]corev1.Pod{pod("new", "", "", no)}, "", ""},
+		"no condition":    {[]corev1.Pod{pod("new", "", "", no)}, "", ""},
 		"compiled":        {[]corev1.Pod{pod("new", engine.WarmUpCompiled, "x", yes)}, "", ""},
-		"of before":       {[]corev1.Pod{pod("old", engine.WarmUpBroken, "x", no)}, "", ""},
-		"going":           {[]corev1.Pod{going}, "", ""},
+		"other template":  {[]corev1.Pod{pod("old", engine.WarmUpBroken, "x", no)}, "", ""},
+		"being deleted":   {[]corev1.Pod{deleted}, "", ""},
 		"unknown reason":  {[]corev1.Pod{pod("new", "Else", "x", no)}, "", ""},
-		"certain first":   {[]corev1.Pod{pod("new", engine.WarmUpCompiling, "a", no), pod("new", engine.WarmUpBroken, "b", no), pod("new", engine.WarmUpNoAnswer, "c", no)}, engine.WarmUpBroken, "b"},
-		"in any order":    {[]corev1.Pod{pod("new", engine.WarmUpBroken, "b", no), pod("new", engine.WarmUpBroken, "a", no)}, engine.WarmUpBroken, "a"},
-		"one has, one is": {[]corev1.Pod{pod("new", engine.WarmUpCompiled, "x", yes), pod("new", engine.WarmUpCompiling, "y", no)}, engine.WarmUpCompiling, "y"},
+		"permanent first": {[]corev1.Pod{pod("new", engine.WarmUpCompiling, "a", no), pod("new", engine.WarmUpBroken, "b", no), pod("new", engine.WarmUpNoAnswer, "c", no)}, engine.WarmUpBroken, "b"},
+		"order of pods":   {[]corev1.Pod{pod("new", engine.WarmUpBroken, "b", no), pod("new", engine.WarmUpBroken, "a", no)}, engine.WarmUpBroken, "a"},
+		"one of two":      {[]corev1.Pod{pod("new", engine.WarmUpCompiled, "x", yes), pod("new", engine.WarmUpCompiling, "y", no)}, engine.WarmUpCompiling, "y"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			reason, message := engine.WarmUpOf(tc.pods, "new")

@@ -10,7 +10,7 @@ import (
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 )
 
-// Entity is a cube or a view as the listing of entities shows it.
+// Entity is a cube or a view in the listing of entities.
 type Entity struct {
 	Name        string `json:"name"`
 	Title       string `json:"title,omitempty"`
@@ -34,31 +34,31 @@ type Member struct {
 	PrimaryKey  bool   `json:"primaryKey,omitempty"`
 }
 
-// DataSource is a source of data that the model refers to.
+// DataSource is a data source of the model.
 type DataSource struct {
 	Name string `json:"name"`
-	// Type is the value of the server's CUBEJS_DB_TYPE, such as postgres, where it is known.
+	// Type is the value of the server's CUBEJS_DB_TYPE, such as postgres; empty if unknown.
 	Type string `json:"type,omitempty"`
-	// Entities are the names of those that say that they belong to it.
+	// Entities are the names of the entities that refer to it.
 	Entities []string `json:"entities,omitempty"`
 }
 
-// ErrNoDataSources says that nothing tells which data sources there are.
+// ErrNoDataSources means that the data sources are unknown.
 var ErrNoDataSources = errors.New("neither the server's metadata nor spec.env of the deployment names a data source")
 
-// Entities are the cubes and views in the server's answer to GET /v1/meta, in its order. The
-// server has left out already what the token's security context does not show.
+// Entities returns the cubes and views in the server's response to GET /v1/meta, in its order. The
+// server omits entities that the token's security context does not permit.
 func Entities(meta []byte) ([]Entity, error) {
-	answer := struct {
+	document := struct {
 		Cubes []Entity `json:"cubes"`
 	}{}
-	if err := json.Unmarshal(meta, &answer); err != nil {
+	if err := json.Unmarshal(meta, &document); err != nil {
 		return nil, fmt.Errorf("read the server's metadata: %w", err)
 	}
-	for i := range answer.Cubes {
-		e := &answer.Cubes[i]
+	for i := range document.Cubes {
+		e := &document.Cubes[i]
 		if e.Type == "" {
-			e.Type = "cube" // servers before 0.32 do not say
+			e.Type = "cube" // servers before 0.32 have no type
 		}
 		for _, members := range []*[]Member{&e.Measures, &e.Dimensions, &e.Segments} {
 			if *members == nil {
@@ -66,15 +66,15 @@ func Entities(meta []byte) ([]Entity, error) {
 			}
 		}
 	}
-	if answer.Cubes == nil {
+	if document.Cubes == nil {
 		return []Entity{}, nil
 	}
-	return answer.Cubes, nil
+	return document.Cubes, nil
 }
 
-// DataSources are those that entities say they belong to or, as today's open-source server
-// does not say that, those that the deployment's variables configure. It returns
-// ErrNoDataSources when neither does.
+// DataSources returns the data sources that entities refer to or, because the open-source server
+// does not expose them, those that the deployment's variables configure. It returns
+// ErrNoDataSources if there are neither.
 func DataSources(entities []Entity, env []v1alpha1.EnvVar) ([]DataSource, error) {
 	configured := configuredSources(env)
 	var out []DataSource
@@ -101,10 +101,10 @@ func DataSources(entities []Entity, env []v1alpha1.EnvVar) ([]DataSource, error)
 	return out, nil
 }
 
-// configuredSources are the data sources of the variables, with their type: default, or those
-// of CUBEJS_DATASOURCES, whose variables have the name in them (CUBEJS_DS_<NAME>_DB_TYPE).
-// Source: packages/cubejs-backend-shared/src/env.ts, keyByDataSource. A variable whose value is
-// in a Secret is not read.
+// configuredSources returns the data sources of the variables, with their types: default, or those
+// of CUBEJS_DATASOURCES, whose variables contain the name (CUBEJS_DS_<NAME>_DB_TYPE).
+// Source: packages/cubejs-backend-shared/src/env.ts, keyByDataSource. Variables with values from
+// Secrets are ignored.
 func configuredSources(env []v1alpha1.EnvVar) map[string]string {
 	values := map[string]string{}
 	for _, v := range env {

@@ -8,16 +8,16 @@ import (
 	"strings"
 )
 
-// HeaderToken is the header that wins over Authorization when a request has both. Source:
+// HeaderToken is the header that takes precedence over Authorization. Source:
 // packages/cubejs-api-gateway/src/gateway.ts, extractAuthorizationHeader.
-const HeaderToken = "X-Cube-Authorization" //nolint:gosec // a name, no credential
+const HeaderToken = "X-Cube-Authorization" //nolint:gosec // a name, not a credential
 
-// MaxRequestBytes is the largest body that the server can be told to take
+// MaxRequestBytes is the largest body size that can be configured for the server
 // (CUBEJS_MAX_REQUEST_SIZE, packages/cubejs-backend-shared/src/env.ts).
 const MaxRequestBytes = 64 << 20
 
-// Scopes that the server asks for, see its initApp. The empty scope belongs to what only
-// needs a valid token.
+// Scopes that the server requires, see its initApp. Paths with an empty scope only require a valid
+// token.
 const (
 	ScopeData    = "data"
 	ScopeSQL     = "sql"
@@ -26,8 +26,8 @@ const (
 	ScopeJobs    = "jobs"
 )
 
-// PathEntities and PathDataSources are listings below the base path that the hosted service
-// has and the open-source server lacks; see docs/decisions/0022-metadata-endpoints.md.
+// Metadata endpoints, below the base path. The open-source server lacks the listings PathEntities
+// and PathDataSources of the hosted service; see docs/decisions/0022-metadata-endpoints.md.
 const (
 	PathEntities    = "/v1/entities"
 	PathDataSources = "/v1/data-sources"
@@ -58,10 +58,10 @@ var (
 	}
 )
 
-// IsMetadata tells whether a metadata token may be used for a request. path is the escaped
-// path below the base path. Only these spellings count: what the server might understand as
-// one of them too is refused, not guessed at. The check of pre-aggregations has the scope
-// meta as well, but takes a query and is none of the documented metadata endpoints.
+// IsMetadata reports whether a metadata token authorizes a request. path is the escaped path below
+// the base path. It must equal one of the paths: other spellings that the server might accept are
+// not permitted. The check of pre-aggregations has the scope meta too, but takes a query and is not
+// a documented metadata endpoint.
 func IsMetadata(method, path string) bool {
 	switch path {
 	case PathMeta, PathEntities, PathDataSources:
@@ -70,8 +70,8 @@ func IsMetadata(method, path string) bool {
 	return false
 }
 
-// Scope is the word for what a request needs, as the server says it in `API scope is missing:
-// <scope>`; data for what is not known here. path is as for IsMetadata.
+// Scope returns the scope that a path requires, as in the server's error `API scope is missing:
+// <scope>`; data for unknown paths. path is as for IsMetadata.
 func Scope(path string) string {
 	if known := scopedPaths[strings.TrimSuffix(path, "/")]; known.scope != "" {
 		return known.scope
@@ -79,9 +79,8 @@ func Scope(path string) string {
 	return ScopeData
 }
 
-// IsQuery tells whether a request only asks: sending it a second time, because the first one
-// was not answered, changes nothing. That holds for the server's queries although they are
-// sent by POST. path is as for IsMetadata.
+// IsQuery reports whether a request is idempotent, so that it can be retried if it was not
+// answered. The server's queries are idempotent although they use POST. path is as for IsMetadata.
 func IsQuery(method, path string) bool {
 	switch method {
 	case http.MethodGet, http.MethodHead, http.MethodOptions:

@@ -10,7 +10,7 @@ import (
 	"github.com/quoin-dev/quoin/internal/engine/dataapi"
 )
 
-func TestWhatRequestsNeed(t *testing.T) {
+func TestRequestsAreClassified(t *testing.T) {
 	for _, tc := range []struct {
 		method, path    string
 		metadata, query bool
@@ -49,7 +49,7 @@ func TestWhatRequestsNeed(t *testing.T) {
 	}
 }
 
-func TestListings(t *testing.T) {
+func TestEntities(t *testing.T) {
 	const meta = `{"cubes":[
 		{"name":"orders","title":"Orders","description":"All","type":"cube","sql":"SELECT secret","measures":[{"name":"orders.count","title":"Orders Count","shortTitle":"Count","type":"number","aggType":"count","sql":"x"}],"dimensions":[{"name":"orders.id","type":"number","primaryKey":true}]},
 		{"name":"sales","type":"view","segments":[{"name":"sales.big"}]},
@@ -73,7 +73,7 @@ func TestListings(t *testing.T) {
 		t.Errorf("%v, %v", empty, err)
 	}
 	if _, err := dataapi.Entities([]byte(`<html>`)); err == nil {
-		t.Error("HTML is metadata")
+		t.Error("no error for HTML")
 	}
 }
 
@@ -93,8 +93,8 @@ func TestDataSources(t *testing.T) {
 	}{
 		"one":             {nil, env("CUBEJS_DB_TYPE", "postgres"), []dataapi.DataSource{{Name: "default", Type: "postgres"}}, nil},
 		"several":         {nil, env("CUBEJS_DATASOURCES", "default, second", "CUBEJS_DB_TYPE", "postgres", "CUBEJS_DS_SECOND_DB_TYPE", "duckdb"), []dataapi.DataSource{{Name: "default", Type: "postgres"}, {Name: "second", Type: "duckdb"}}, nil},
-		"of the model":    {named, env("CUBEJS_DB_TYPE", "postgres"), []dataapi.DataSource{{Name: "default", Type: "postgres", Entities: []string{"b"}}, {Name: "second", Entities: []string{"a", "c"}}}, nil},
-		"nothing said":    {[]dataapi.Entity{{Name: "a"}}, nil, nil, dataapi.ErrNoDataSources},
+		"in the model":    {named, env("CUBEJS_DB_TYPE", "postgres"), []dataapi.DataSource{{Name: "default", Type: "postgres", Entities: []string{"b"}}, {Name: "second", Entities: []string{"a", "c"}}}, nil},
+		"unknown":         {[]dataapi.Entity{{Name: "a"}}, nil, nil, dataapi.ErrNoDataSources},
 		"type in secrets": {nil, []v1alpha1.EnvVar{{Name: "CUBEJS_DB_TYPE", ValueFrom: &v1alpha1.EnvVarSource{}}}, nil, dataapi.ErrNoDataSources},
 	} {
 		t.Run(name, func(t *testing.T) {
