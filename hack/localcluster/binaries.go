@@ -8,8 +8,8 @@ import (
 	"github.com/quoin-dev/quoin/hack/localcluster/cluster"
 )
 
-// runBinaries is the command "binaries". Only the folder goes to stdout, so
-// that KUBEBUILDER_ASSETS="$(localcluster binaries --nodes none)" works.
+// runBinaries is the command "binaries". It prints only the folder to stdout,
+// for KUBEBUILDER_ASSETS="$(localcluster binaries --nodes none)".
 func runBinaries(ctx context.Context, args []string) error {
 	flags := newFlagSet("binaries")
 	nodes := flags.String("nodes", cluster.NodesSimulated, "which set to build: none (enough for envtest), simulated or real")

@@ -12,14 +12,14 @@ import (
 	"github.com/quoin-dev/quoin/hack/localcluster/progress"
 )
 
-// startOrder is the order in which the daemons of a cluster start. They stop
-// the other way round, so that none is left waiting for one that is gone.
+// startOrder is the order in which the daemons of a cluster start. They stop in
+// reverse order, so that no daemon waits for one that has stopped.
 var startOrder = []string{
 	"etcd", "registry", "kube-apiserver", "kube-controller-manager", "kube-scheduler",
 	"kwok", "containerd", "kubelet", "kube-proxy", "warehouse", "git", "quoin-controller", "quoin-apiserver", "quoin-gateway",
 }
 
-// expected lists the daemons that a cluster of this kind has, without Quoin.
+// expected returns the daemons of a cluster of this kind, without Quoin's.
 func expected(c *cluster.Cluster) []string {
 	common := []string{"etcd", "registry", "kube-apiserver", "kube-controller-manager", "kube-scheduler"}
 	if c.Nodes == cluster.NodesReal {
@@ -54,18 +54,18 @@ func runDown(ctx context.Context, args []string) error {
 		return err
 	}
 	if stopped == 0 {
-		progress.Infof("nothing of the cluster in %s ran", c.Dir)
+		progress.Infof("no process of the cluster in %s was running", c.Dir)
 	}
 	if !*purge {
 		return nil
 	}
-	defer process.RemoveIfExists(c.Path("lock")) //nolint:errcheck // only tidiness
+	defer process.RemoveIfExists(c.Path("lock")) //nolint:errcheck // best-effort
 	return c.RemoveGenerated()
 }
 
-// stop ends every daemon of the cluster in reverse order of starting and, for
-// a real node, the containers and the network that it made. It goes on after a
-// failure, so that as little as possible is left, and returns how many ran.
+// stop stops every daemon of the cluster in reverse start order and, for a real
+// node, its containers and network. It continues after errors, to stop as much
+// as possible, and returns the number of daemons that ran.
 func stop(ctx context.Context, c *cluster.Cluster) (stopped int, err error) {
 	start := time.Now()
 	var problems []error
@@ -85,7 +85,7 @@ func stop(ctx context.Context, c *cluster.Cluster) (stopped int, err error) {
 	if c.Nodes == cluster.NodesReal {
 		problems = append(problems, node.CleanReal(ctx, c))
 	}
-	// The way in is gone with the cluster.
+	// The addresses in it are no longer valid.
 	problems = append(problems, process.RemoveIfExists(c.Path("env")))
 	if stopped > 0 {
 		progress.Infof("stopped %d processes of the cluster in %s in %s", stopped, c.Dir, progress.Seconds(time.Since(start)))
@@ -93,8 +93,8 @@ func stop(ctx context.Context, c *cluster.Cluster) (stopped int, err error) {
 	return stopped, errors.Join(problems...)
 }
 
-// stopOrder sorts names by reverse start order; unknown ones come first,
-// because what was added later depends on what was there.
+// stopOrder sorts names in reverse start order; unknown names come first,
+// because components that were added later depend on earlier ones.
 func stopOrder(names []string) []string {
 	position := func(name string) int {
 		if i := slices.Index(startOrder, name); i >= 0 {

@@ -1,8 +1,8 @@
 // Command localcluster runs a real Kubernetes control plane on this machine
 // without a container engine: it builds the pinned binaries, starts them as
-// daemons on loopback, and gives them simulated nodes (KWOK) or one real node
-// (containerd and kubelet, Linux as root). README.md has the commands, the
-// ports and the traps.
+// daemons on loopback, and adds simulated nodes (KWOK) or one real node
+// (containerd and kubelet, Linux as root). README.md documents the commands,
+// the ports and known problems.
 package main
 
 import (
@@ -26,10 +26,10 @@ type command struct {
 var commands = []command{
 	{"binaries", "[--nodes none|simulated|real]", "build the pinned binaries into the cache and print their folder", runBinaries},
 	{"up", "[--nodes simulated|real] [--dir .local] [--auto-ports] [--bare [--warehouse]] [--install-packages]", "start a cluster, a registry and (unless --bare) Quoin with its samples", runUp},
-	{"status", "[--dir .local]", "show which processes of the cluster run", runStatus},
+	{"status", "[--dir .local]", "show the state of the cluster's processes", runStatus},
 	{"push", "<repository> <version>... [--dir .local] [--server] [--broken]", "push sample images, or with --server the real data plane, to the cluster's registry", runPush},
-	{"down", "[--dir .local] [--purge]", "stop everything that up started", runDown},
-	{"serve-git", "--root <folder> --address <host:port>", "", runServeGit}, // what up runs as a daemon
+	{"down", "[--dir .local] [--purge]", "stop all processes of the cluster", runDown},
+	{"serve-git", "--root <folder> --address <host:port>", "", runServeGit}, // run by up as a daemon
 }
 
 func main() {
@@ -46,7 +46,7 @@ func main() {
 	}
 }
 
-// dispatch runs the subcommand that args name.
+// dispatch runs the subcommand that is named in args.
 func dispatch(ctx context.Context, args []string) error {
 	if len(args) == 0 || args[0] == "-h" || args[0] == "--help" || args[0] == "help" {
 		printUsage()
@@ -71,16 +71,16 @@ func printUsage() {
 	}
 }
 
-// newFlagSet returns the flags of one subcommand; errors come back to the
-// caller, so that there is one place that prints and exits.
+// newFlagSet returns the flag set of a subcommand. Errors are returned to the
+// caller, so that only main prints and exits.
 func newFlagSet(name string) *flag.FlagSet {
 	flags := flag.NewFlagSet("localcluster "+name, flag.ContinueOnError)
 	flags.SetOutput(os.Stderr)
 	return flags
 }
 
-// parseMixed parses flags that may stand before, between or after the
-// positional arguments, and returns the positional ones.
+// parseMixed parses flags before, between and after positional arguments, and
+// returns the positional arguments.
 func parseMixed(flags *flag.FlagSet, args []string) ([]string, error) {
 	var positional []string
 	for {
@@ -95,7 +95,7 @@ func parseMixed(flags *flag.FlagSet, args []string) ([]string, error) {
 	}
 }
 
-// parseFlags parses args of a subcommand that takes no positional argument.
+// parseFlags parses the args of a subcommand without positional arguments.
 func parseFlags(flags *flag.FlagSet, args []string) error {
 	positional, err := parseMixed(flags, args)
 	if err != nil {

@@ -11,15 +11,15 @@ import (
 	"github.com/quoin-dev/quoin/hack/localcluster/progress"
 )
 
-// runPush is the command "push". It prints one line for each image, in the
-// form that a pod or a ReleaseChannel shows: repository:version@digest.
+// runPush is the command "push". It prints a line for each image in the format
+// repository:version@digest, as pods and ReleaseChannels show it.
 func runPush(ctx context.Context, args []string) error {
 	var o product.PushOptions
 	flags := newFlagSet("push")
 	dir := flags.String("dir", defaultDirectory, "folder of the cluster")
-	flags.BoolVar(&o.Broken, "broken", false, "push an image that exits at once")
-	flags.BoolVar(&o.Server, "server", false, "push the real server; where the samples run it, that is so without the flag")
-	flags.BoolVar(&o.InstallPackages, "install-packages", false, "with the real server: install npm when it is missing")
+	flags.BoolVar(&o.Broken, "broken", false, "push an image that exits immediately")
+	flags.BoolVar(&o.Server, "server", false, "push the real server; implied on clusters whose samples run it")
+	flags.BoolVar(&o.InstallPackages, "install-packages", false, "with the real server: install npm if it is missing")
 	positional, err := parseMixed(flags, args)
 	if err != nil {
 		return err
@@ -32,7 +32,7 @@ func runPush(ctx context.Context, args []string) error {
 		return err
 	}
 	if !exists || !c.Daemons().Running("registry") {
-		return fmt.Errorf("no registry runs for %s: start it with localcluster up", c.Dir)
+		return fmt.Errorf("the registry of %s is not running: start it with localcluster up", c.Dir)
 	}
 	o.Repository, o.Versions = positional[0], positional[1:]
 	if o.Server && product.IsStore(o.Repository) {
@@ -49,11 +49,12 @@ func runPush(ctx context.Context, args []string) error {
 	return err
 }
 
-// noteBrokenTags says that simulated nodes never run an image.
+// noteBrokenTags prints a note for tags that simulated nodes do not treat as
+// broken.
 func noteBrokenTags(versions []string) {
 	for _, version := range versions {
 		if !strings.Contains(version, "-broken") {
-			progress.Infof("note: simulated nodes do not run images and will report %s as healthy; a tag with -broken fails there", version)
+			progress.Infof("note: simulated nodes do not run images and report %s as ready; only tags with -broken fail", version)
 		}
 	}
 }

@@ -6,11 +6,11 @@ import (
 	"github.com/quoin-dev/quoin/hack/localcluster/gitserver"
 )
 
-// runServeGit is the command "serve-git": the daemon behind startGit.
+// runServeGit is the command "serve-git", the daemon of package gitserver.
 func runServeGit(ctx context.Context, args []string) error {
 	flags := newFlagSet("serve-git")
 	root := flags.String("root", "", "folder of the repositories")
-	address := flags.String("address", "", "where to listen")
+	address := flags.String("address", "", "address to listen on")
 	if err := parseFlags(flags, args); err != nil {
 		return err
 	}

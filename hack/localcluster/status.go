@@ -11,8 +11,8 @@ import (
 	"github.com/quoin-dev/quoin/hack/localcluster/cluster"
 )
 
-// runStatus is the command "status". It fails when the cluster does not run as
-// a whole, so that a script can ask.
+// runStatus is the command "status". It returns an error unless the whole
+// cluster runs, for use in scripts.
 func runStatus(ctx context.Context, args []string) error {
 	flags := newFlagSet("status")
 	dir := flags.String("dir", defaultDirectory, "folder of the cluster")
@@ -42,13 +42,13 @@ func runStatus(ctx context.Context, args []string) error {
 		return err
 	}
 	if !healthy(ctx, c) {
-		return errors.New("the cluster does not run, or not as a whole: localcluster up starts it anew")
+		return errors.New("the cluster is not running completely: localcluster up starts a new one")
 	}
 	return nil
 }
 
-// statusNames lists the expected daemons in start order, then all others that
-// were recorded.
+// statusNames returns the expected daemons in start order, then the other
+// recorded daemons.
 func statusNames(c *cluster.Cluster) []string {
 	names := expected(c)
 	for _, name := range c.Daemons().Names() {

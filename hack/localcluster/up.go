@@ -19,7 +19,7 @@ import (
 	"github.com/quoin-dev/quoin/hack/localcluster/warehouse"
 )
 
-// defaultDirectory holds a cluster when --dir is not given.
+// defaultDirectory is the default of --dir.
 const defaultDirectory = ".local"
 
 // upOptions are the flags of the command "up".
@@ -40,10 +40,10 @@ func runUp(ctx context.Context, args []string) error {
 	flags.StringVar(&o.nodes, "nodes", cluster.NodesSimulated, "simulated, or real (Linux as root: containerd and kubelet)")
 	flags.StringVar(&o.dir, "dir", defaultDirectory, "folder of the cluster")
 	flags.BoolVar(&o.autoPorts, "auto-ports", false, "pick free ports instead of the documented ones")
-	flags.BoolVar(&o.bare, "bare", false, "start the cluster and the registry only, without Quoin")
-	flags.BoolVar(&o.warehouse, "warehouse", false, "with --bare and --nodes real: start the warehouse of the samples too")
+	flags.BoolVar(&o.bare, "bare", false, "start only the cluster and the registry, without Quoin")
+	flags.BoolVar(&o.warehouse, "warehouse", false, "with --bare and --nodes real: also start the warehouse of the samples")
 	flags.BoolVar(&o.installPackages, "install-packages", false, "with --nodes real: install missing Debian packages")
-	flags.IntVar(&o.simulatedNodes, "simulated-nodes", 3, "how many simulated nodes")
+	flags.IntVar(&o.simulatedNodes, "simulated-nodes", 3, "number of simulated nodes")
 	if err := parseFlags(flags, args); err != nil {
 		return err
 	}
@@ -51,7 +51,7 @@ func runUp(ctx context.Context, args []string) error {
 		return fmt.Errorf("--nodes %q: want %s or %s", o.nodes, cluster.NodesSimulated, cluster.NodesReal)
 	}
 	if o.warehouse && o.nodes != cluster.NodesReal {
-		return errors.New("--warehouse: nothing on simulated nodes would ask it; use --nodes real")
+		return errors.New("--warehouse: simulated nodes do not run pods that query it; use --nodes real")
 	}
 	if o.simulatedNodes < 1 || o.simulatedNodes > 500 {
 		return errors.New("--simulated-nodes: want 1 to 500")
@@ -59,7 +59,7 @@ func runUp(ctx context.Context, args []string) error {
 	return up(ctx, o)
 }
 
-// hostPackages are what must be installed before anything starts.
+// hostPackages returns the packages that must be installed before the start.
 func (o upOptions) hostPackages() []host.Package {
 	if o.bare && !o.warehouse {
 		return host.NodePackages
@@ -79,7 +79,7 @@ func up(ctx context.Context, o upOptions) error {
 		return err
 	}
 	defer unlock()
-	// Read again under the lock: another up may just have finished.
+	// Load again under the lock: another up may have finished in the meantime.
 	if c, exists, err = cluster.Load(o.dir); err != nil {
 		return err
 	}
@@ -88,9 +88,9 @@ func up(ctx context.Context, o upOptions) error {
 			return fmt.Errorf("a cluster with %s nodes runs in %s: stop it first (localcluster down --dir %s)", c.Nodes, c.Dir, o.dir)
 		}
 		if len(c.Ports) < len(cluster.DefaultPorts) {
-			return fmt.Errorf("an earlier localcluster, which knew fewer ports, started the cluster in %s: stop it first (localcluster down --dir %s)", c.Dir, o.dir)
+			return fmt.Errorf("an earlier version of localcluster, with fewer ports, started the cluster in %s: stop it first (localcluster down --dir %s)", c.Dir, o.dir)
 		}
-		progress.Infof("the cluster in %s already runs (API server %s)", c.Dir, c.ApiServerURL())
+		progress.Infof("the cluster in %s already runs (API server %s)", c.Dir, c.APIServerURL())
 	} else {
 		if err := startFresh(ctx, c, o); err != nil {
 			return err
@@ -108,8 +108,8 @@ func up(ctx context.Context, o upOptions) error {
 	return product.Start(ctx, c, o.installPackages)
 }
 
-// healthy reports whether all of the cluster's processes run and its API
-// server is ready.
+// healthy reports whether all processes of the cluster run and its API server
+// is ready.
 func healthy(ctx context.Context, c *cluster.Cluster) bool {
 	for _, name := range expected(c) {
 		if !c.Daemons().Running(name) {
@@ -121,14 +121,14 @@ func healthy(ctx context.Context, c *cluster.Cluster) bool {
 		return false
 	}
 	client.Timeout = 5 * time.Second
-	return process.HTTPProbe(client, c.ApiServerURL()+"/readyz")(ctx) == nil
+	return process.HTTPProbe(client, c.APIServerURL()+"/readyz")(ctx) == nil
 }
 
-// startFresh removes what is left of an earlier cluster in the folder and
-// starts a new one. When that fails everything is stopped again; the logs stay.
+// startFresh removes the remains of an earlier cluster in the folder and starts
+// a new one. If that fails it stops all processes; the logs are kept.
 func startFresh(ctx context.Context, c *cluster.Cluster, o upOptions) error {
 	if len(c.Daemons().Names()) > 0 {
-		progress.Infof("removing what is left of an earlier cluster in %s", c.Dir)
+		progress.Infof("removing the remains of an earlier cluster in %s", c.Dir)
 	}
 	if _, err := stop(ctx, c); err != nil {
 		return err
@@ -152,14 +152,15 @@ func startFresh(ctx context.Context, c *cluster.Cluster, o upOptions) error {
 	}
 	defer release()
 	if err := start(ctx, c); err != nil {
-		progress.Infof("stopping what was started; the logs stay in %s", c.Path("logs"))
+		progress.Infof("stopping all processes; the logs are in %s", c.Path("logs"))
 		_, stopErr := stop(context.WithoutCancel(ctx), c)
 		return errors.Join(err, stopErr)
 	}
 	return nil
 }
 
-// choosePorts gives the cluster its ports; release is called once it listens.
+// choosePorts sets the ports of the cluster. The caller calls release when the
+// daemons listen.
 func choosePorts(c *cluster.Cluster, auto bool) (release func(), err error) {
 	if !auto {
 		c.Ports = cluster.DefaultPorts
@@ -187,7 +188,7 @@ func start(ctx context.Context, c *cluster.Cluster) error {
 		}
 	}
 	if err := controlplane.MakeCredentials(c); err != nil {
-		return fmt.Errorf("make the cluster's credentials: %w", err)
+		return fmt.Errorf("create the cluster's credentials: %w", err)
 	}
 	if err := controlplane.Start(ctx, c); err != nil {
 		return err
@@ -203,7 +204,7 @@ func start(ctx context.Context, c *cluster.Cluster) error {
 	return c.SetEnvironment(variables(c)...)
 }
 
-// variables are what every cluster has in <dir>/env.
+// variables returns the variables in <dir>/env of every cluster.
 func variables(c *cluster.Cluster) []cluster.Variable {
 	variables := []cluster.Variable{
 		{Name: "KUBECONFIG", Value: c.Path("kubeconfig")},

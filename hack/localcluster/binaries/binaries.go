@@ -1,3 +1,4 @@
+// Package binaries builds the pinned binaries of a cluster into a cache.
 package binaries
 
 import (
@@ -14,8 +15,8 @@ import (
 	"github.com/quoin-dev/quoin/hack/localcluster/progress"
 )
 
-// Build makes sure that the cache holds every binary that a cluster
-// with such nodes needs, and returns the folder.
+// Build builds the missing binaries for a cluster with such nodes into the
+// cache, and returns their folder.
 func Build(ctx context.Context, nodes string) (string, error) {
 	pins, err := pinsFor(nodes)
 	if err != nil {
@@ -41,7 +42,7 @@ func Build(ctx context.Context, nodes string) (string, error) {
 		return "", err
 	}
 	defer unlock()
-	// Asked again under the lock: the one before us may have built them.
+	// Checked again under the lock: another process may have built them.
 	for _, p := range missingPins(bin, pins) {
 		if err := buildPin(ctx, source, bin, p); err != nil {
 			return "", err
@@ -50,7 +51,7 @@ func Build(ctx context.Context, nodes string) (string, error) {
 	return bin, nil
 }
 
-// CacheDirectory is where everything lives that outlasts a cluster.
+// CacheDirectory returns the folder of files that outlive a cluster.
 func CacheDirectory() (string, error) {
 	for _, variable := range []string{"QUOIN_CACHE", "XDG_CACHE_HOME"} {
 		if folder := os.Getenv(variable); folder != "" {
@@ -65,7 +66,7 @@ func CacheDirectory() (string, error) {
 	return filepath.Join(home, ".cache", "quoin"), nil
 }
 
-// pinnedCache is the part of the cache that belongs to the present pins.
+// pinnedCache returns the folder of the cache for the current pins.
 func pinnedCache(ctx context.Context, source string) (string, error) {
 	cache, err := CacheDirectory()
 	if err != nil {
@@ -73,7 +74,7 @@ func pinnedCache(ctx context.Context, source string) (string, error) {
 	}
 	goVersion, err := exec.CommandContext(ctx, "go", "env", "GOVERSION").Output()
 	if err != nil {
-		return "", fmt.Errorf("ask go for its version: %w", err)
+		return "", fmt.Errorf("get the version of go: %w", err)
 	}
 	hash, err := pinHash(source, strings.TrimSpace(string(goVersion)))
 	if err != nil {
@@ -92,8 +93,7 @@ func missingPins(bin string, pins []pin) []pin {
 	return missing
 }
 
-// buildPin builds one binary. It appears under its name only when it is whole:
-// the build writes beside it and renames.
+// buildPin builds a binary. It renames the complete file to its final name.
 func buildPin(ctx context.Context, source, bin string, p pin) error {
 	version, err := p.version(source)
 	if err != nil {
@@ -117,7 +117,7 @@ func buildPin(ctx context.Context, source, bin string, p pin) error {
 	})
 }
 
-// GoBuildOptions says what goBuild builds and where to.
+// GoBuildOptions are the options of GoBuild.
 type GoBuildOptions struct {
 	Folder    string // the main module's folder
 	GoPackage string
@@ -126,8 +126,8 @@ type GoBuildOptions struct {
 	Goos      string
 }
 
-// GoBuild builds one static binary. GOWORK is off so that a workspace file
-// above the repository cannot change what is built.
+// GoBuild builds a static binary. GOWORK is off, so that a workspace file above
+// the repository does not affect the build.
 func GoBuild(ctx context.Context, o GoBuildOptions) error {
 	args := append([]string{"build", "-buildvcs=false"}, o.Flags...)
 	args = append(args, "-o", o.Output, o.GoPackage)

@@ -15,13 +15,13 @@ import (
 	"github.com/quoin-dev/quoin/hack/localcluster/cluster"
 )
 
-// pin is one binary that localcluster builds from a published Go module.
+// pin is a binary that is built from a published Go module.
 type pin struct {
 	binary    string // file name in the cache
-	folder    string // nested module that pins it, below hack/localcluster
+	folder    string // nested module with its version, below hack/localcluster
 	goPackage string // main package
 	module    string // module whose version is the binary's version
-	cold      string // what a build takes without a Go build cache, on 2 cores
+	cold      string // duration of a build without a Go build cache, on 2 cores
 }
 
 const kubernetesModule = "k8s.io/kubernetes"
@@ -30,9 +30,8 @@ func kubernetesPin(binary, cold string) pin {
 	return pin{binary, "kubernetes", kubernetesModule + "/cmd/" + binary, kubernetesModule, cold}
 }
 
-// pinSets lists what clusters need, by the kinds of nodes for which they do. The
-// order is the order of building: the slow one first, because the rest of
-// Kubernetes reuses its build cache.
+// pinSets are the binaries by kinds of nodes, in build order: the slowest of
+// Kubernetes comes first, because the others reuse its build cache.
 var pinSets = []struct {
 	nodes []string
 	pins  []pin
@@ -56,7 +55,7 @@ var pinSets = []struct {
 	}},
 }
 
-// pinsFor returns the binaries that a cluster with such nodes needs.
+// pinsFor returns the binaries of a cluster with such nodes.
 func pinsFor(nodes string) ([]pin, error) {
 	var pins []pin
 	for _, set := range pinSets {
@@ -70,7 +69,7 @@ func pinsFor(nodes string) ([]pin, error) {
 	return nil, fmt.Errorf("unknown nodes %q: want %s, %s or %s", nodes, cluster.NodesNone, cluster.NodesSimulated, cluster.NodesReal)
 }
 
-// version reads the pinned version of p from the go.mod of its nested module.
+// version returns the version of p in the go.mod of its nested module.
 func (p pin) version(source string) (string, error) {
 	path := filepath.Join(source, p.folder, "go.mod")
 	text, err := os.ReadFile(path)
@@ -85,9 +84,9 @@ func (p pin) version(source string) (string, error) {
 	return string(match[1]), nil
 }
 
-// linkerFlags strips the binary and, for Kubernetes, stamps its version:
-// without it the server reports v0.0.0-master+$Format and clients that parse
-// the version (Helm's kubeVersion, kubectl's skew check) refuse it.
+// linkerFlags strips the binary and, for Kubernetes, sets its version: without
+// it the server reports v0.0.0-master+$Format, which clients that parse the
+// version reject (Helm's kubeVersion, kubectl's skew check).
 func (p pin) linkerFlags(version string) string {
 	flags := []string{"-s", "-w"}
 	if p.module == kubernetesModule {
@@ -100,7 +99,7 @@ func (p pin) linkerFlags(version string) string {
 	return strings.Join(flags, " ")
 }
 
-// pinHash names one state of the cache: it changes with any pin file, the Go
+// pinHash returns the name of the cache folder, a hash of the pin files, the Go
 // release and the platform. It is short because it is part of paths.
 func pinHash(source, goVersion string) (string, error) {
 	sum := sha256.New()

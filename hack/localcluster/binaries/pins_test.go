@@ -35,8 +35,8 @@ func TestPinsAreInTheirModules(t *testing.T) {
 	}
 }
 
-// Staging modules of another release than Kubernetes itself build, and fail in
-// strange ways at run time.
+// Staging modules of another release than Kubernetes compile, but fail at run
+// time.
 func TestStagingModulesBelongToTheRelease(t *testing.T) {
 	source, err := SourceDirectory()
 	if err != nil {
@@ -64,7 +64,7 @@ func TestStagingModulesBelongToTheRelease(t *testing.T) {
 	}
 }
 
-func TestPinSetsGrow(t *testing.T) {
+func TestPinSetsAreCumulative(t *testing.T) {
 	var last int
 	for _, nodes := range []string{cluster.NodesNone, cluster.NodesSimulated, cluster.NodesReal} {
 		pins, err := pinsFor(nodes)

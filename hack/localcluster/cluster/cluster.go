@@ -1,3 +1,4 @@
+// Package cluster has the files, ports and components of one local cluster.
 package cluster
 
 import (
@@ -13,15 +14,15 @@ import (
 	"github.com/quoin-dev/quoin/hack/localcluster/process"
 )
 
-// Which nodes a cluster has, and so which binaries it needs.
+// The kinds of nodes of a cluster, which determine its binaries.
 const (
 	NodesNone      = "none"      // API server, etcd and kubectl only: enough for envtest
-	NodesSimulated = "simulated" // KWOK plays the kubelets
+	NodesSimulated = "simulated" // KWOK simulates the kubelets
 	NodesReal      = "real"      // containerd and kubelet on this machine
 )
 
-// Cluster is one local cluster: everything that belongs to it lies below Dir.
-// It is stored as <Dir>/cluster.json so that later commands find it again.
+// Cluster is a local cluster. All its files are below Dir; <Dir>/cluster.json
+// stores it for later commands.
 type Cluster struct {
 	Dir            string           `json:"dir"`
 	Nodes          string           `json:"nodes"`
@@ -29,55 +30,60 @@ type Cluster struct {
 	Address        string           `json:"address"` // where the API server listens
 	Bin            string           `json:"bin"`     // folder of the pinned binaries
 	Ports          map[PortName]int `json:"ports"`
-	// Dataplane: push takes the real server, because the samples run it.
+	// Dataplane means that push pushes the real server, because the samples run
+	// it.
 	Dataplane bool `json:"dataplane,omitempty"`
 }
 
-// Network ranges inside the cluster. Nothing outside of it routes to them, so
-// that clusters side by side may share them. A /18 for each node has room for
-// more pods than a simulated node takes.
+// Network ranges inside the cluster. They are not routed outside of it, so
+// concurrent clusters can share them. A /18 per node has room for more pods
+// than a simulated node accepts.
 const (
 	ServiceCIDR      = "10.96.0.0/16"
 	ServiceAddress   = "10.96.0.1" // of the Service "kubernetes": the first of the range
 	SimulatedPodCIDR = "10.128.0.0/9"
 	SimulatedMask    = 18
 
-	// One node's worth of pods: the controllers give the first node the first
-	// range of realPodMask bits, which the bridge of the real node serves.
+	// The controller manager assigns the first range of RealPodMask bits to the
+	// first node; the bridge of the real node has that range.
 	RealPodCIDR = "10.244.0.0/16"
 	RealPodMask = 24
 )
 
-// generated are the names below Dir that a cluster makes. down --purge and a
-// new up remove these and nothing else: Dir may be any folder of the user.
+// generated are the names of generated files below Dir. down --purge and a new
+// up remove only these, because Dir may be any folder of the user.
 var generated = []string{
 	"apiserver.kubeconfig", "audit", "bin", "ca.crt", "cluster.json", "cni", "containerd", "controller.kubeconfig", "env", "etcd",
 	"gateway-ca.crt", "gateway.kubeconfig", "git", "kubeconfig", "kubeconfigs", "kubectl-cache", "logs", "manifests", "pids", "pki", "registry", "resolv.conf", "samples",
 }
 
+// Path returns the path of a file below Dir.
 func (c *Cluster) Path(elements ...string) string {
 	return filepath.Join(append([]string{c.Dir}, elements...)...)
 }
 
+// PKI returns the path of a certificate or key.
 func (c *Cluster) PKI(file string) string { return c.Path("pki", file) }
 
+// Binary returns the path of a pinned binary.
 func (c *Cluster) Binary(name string) string { return filepath.Join(c.Bin, name) }
 
+// Daemons returns the daemons of the cluster.
 func (c *Cluster) Daemons() process.Daemons {
-	return process.Daemons{Logs: c.Path("logs"), Pids: c.Path("pids")}
+	return process.Daemons{Logs: c.Path("logs"), PIDs: c.Path("pids")}
 }
 
-// RegistryAddress is host:port of the cluster's OCI registry.
+// RegistryAddress returns the host:port of the cluster's OCI registry.
 func (c *Cluster) RegistryAddress() string { return Loopback(c.Ports[PortRegistry]) }
 
-// ApiServerURL is where clients on this machine reach the API server.
-func (c *Cluster) ApiServerURL() string {
+// APIServerURL returns the URL of the API server for clients on this machine.
+func (c *Cluster) APIServerURL() string {
 	return fmt.Sprintf("https://%s:%d", c.Address, c.Ports[PortAPIServer])
 }
 
-// KubectlCache holds what kubectl remembers of the API server. Its own default
-// is one folder for each address: a new cluster on the same port would be taken
-// for the old one, with the old one's kinds.
+// KubectlCache returns the folder of kubectl's discovery cache. By default
+// kubectl caches by address: a new cluster on the same port would get the kinds
+// of the old one.
 func (c *Cluster) KubectlCache() string { return c.Path("kubectl-cache") }
 
 // Kubectl runs the pinned kubectl as cluster admin and returns its output.
@@ -102,8 +108,8 @@ func (c *Cluster) Save() error {
 	return c.WriteFile(append(text, '\n'), 0o644, "cluster.json")
 }
 
-// Load returns the cluster that was started in dir; ok is false when
-// there is none.
+// Load returns the cluster that was started in dir; ok is false if there is
+// none.
 func Load(dir string) (c *Cluster, ok bool, err error) {
 	dir, err = filepath.Abs(dir)
 	if err != nil {
@@ -120,11 +126,11 @@ func Load(dir string) (c *Cluster, ok bool, err error) {
 	if err := json.Unmarshal(text, c); err != nil {
 		return nil, false, fmt.Errorf("read %s: %w", c.Path("cluster.json"), err)
 	}
-	c.Dir = dir // the folder may have been moved since
+	c.Dir = dir // the folder may have been moved
 	return c, true, nil
 }
 
-// WriteFile writes a file below Dir and makes its folder.
+// WriteFile writes a file below Dir and creates its folder.
 func (c *Cluster) WriteFile(content []byte, mode os.FileMode, elements ...string) error {
 	path := c.Path(elements...)
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -133,7 +139,7 @@ func (c *Cluster) WriteFile(content []byte, mode os.FileMode, elements ...string
 	return os.WriteFile(path, content, mode)
 }
 
-// RemoveGenerated deletes what a cluster has made below Dir.
+// RemoveGenerated deletes the generated files below Dir.
 func (c *Cluster) RemoveGenerated() error {
 	var problems []error
 	for _, name := range generated {
@@ -142,12 +148,13 @@ func (c *Cluster) RemoveGenerated() error {
 	return errors.Join(problems...)
 }
 
-// Lock makes sure that one command at a time changes the cluster in Dir.
+// Lock acquires the lock of the cluster in Dir, which commands that change the
+// cluster hold.
 func (c *Cluster) Lock(ctx context.Context) (unlock func(), err error) {
 	return process.Lock(ctx, c.Path("lock"), "another localcluster works in "+c.Dir+": waiting for it")
 }
 
-// IsLocked reports whether a command changes the cluster in Dir now.
+// IsLocked reports whether a command holds the lock of the cluster in Dir.
 func (c *Cluster) IsLocked() bool {
 	if _, err := os.Stat(c.Path("lock")); err != nil {
 		return false

@@ -9,17 +9,17 @@ import (
 	"github.com/quoin-dev/quoin/hack/localcluster/progress"
 )
 
-// Component is a daemon of the cluster with the way to see that it is ready.
+// Component is a daemon of the cluster with its readiness probe.
 type Component struct {
 	process.Daemon
-	Port    PortName // where it listens; empty when it listens nowhere
-	Address string   // of that port; 127.0.0.1 when empty
+	Port    PortName // port that it listens on; empty if none
+	Address string   // address of that port; default 127.0.0.1
 	Timeout time.Duration
-	Ready   process.Probe // nil: ready as soon as it runs
+	Ready   process.Probe // nil means ready when started
 }
 
-// StartAll starts the components of one group together, then waits for each.
-// Components that do not need each other share a group, to save time.
+// StartAll starts the components of a group together, then waits for each.
+// Independent components share a group, to save time.
 func (c *Cluster) StartAll(ctx context.Context, group []Component) error {
 	ended := make([]<-chan struct{}, len(group))
 	for i, item := range group {
@@ -42,7 +42,7 @@ func (c *Cluster) StartAll(ctx context.Context, group []Component) error {
 	return nil
 }
 
-// title says which component it is and where it listens.
+// title returns the component's name and address.
 func (item Component) title(c *Cluster) string {
 	if item.Port == "" {
 		return item.Name

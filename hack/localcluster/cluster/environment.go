@@ -8,11 +8,11 @@ import (
 	"strings"
 )
 
-// Variable is one line of <dir>/env.
+// Variable is a line of <dir>/env.
 type Variable struct{ Name, Value string }
 
-// SetEnvironment adds to <dir>/env, the way in for shells and tests, and keeps
-// what is there.
+// SetEnvironment sets variables in <dir>/env, which shells and tests read, and
+// keeps the other variables.
 func (c *Cluster) SetEnvironment(variables ...Variable) error {
 	values, err := ReadEnvironment(c.Path("env"))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -24,7 +24,7 @@ func (c *Cluster) SetEnvironment(variables ...Variable) error {
 		}
 	}
 	slices.SortFunc(variables, func(a, b Variable) int { return strings.Compare(a.Name, b.Name) })
-	// Renamed into place: a test that waits for the file reads it whole.
+	// Renamed, so that a test that waits for the file reads a complete one.
 	partial := c.Path(".env.partial")
 	if err := os.WriteFile(partial, []byte(environmentText(variables)), 0o600); err != nil {
 		return err
@@ -32,8 +32,8 @@ func (c *Cluster) SetEnvironment(variables ...Variable) error {
 	return os.Rename(partial, c.Path("env"))
 }
 
-// environmentText renders variables as lines that a POSIX shell can source and
-// that readEnvironment reads back.
+// environmentText renders variables as lines that POSIX shells and
+// ReadEnvironment can read.
 func environmentText(variables []Variable) string {
 	var text strings.Builder
 	for _, v := range variables {
@@ -42,8 +42,8 @@ func environmentText(variables []Variable) string {
 	return text.String()
 }
 
-// shellQuote leaves plain values as they are, so that the file is also easy to
-// read by a program, and puts the others between single quotes.
+// shellQuote puts values in single quotes unless they are plain, so that
+// programs can parse plain values easily.
 func shellQuote(value string) string {
 	plain := func(r rune) bool {
 		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("_-./:@%+,", r)
@@ -54,7 +54,7 @@ func shellQuote(value string) string {
 	return "'" + strings.ReplaceAll(value, "'", `'\''`) + "'"
 }
 
-// ReadEnvironment reads a file that environmentText wrote.
+// ReadEnvironment parses a file in the format of environmentText.
 func ReadEnvironment(path string) (map[string]string, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {

@@ -33,7 +33,7 @@ func TestEnvironmentRoundTrip(t *testing.T) {
 	}
 }
 
-// A shell must read the same values as readEnvironment.
+// A shell must read the same values as ReadEnvironment.
 func TestEnvironmentInShell(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "env")
 	if err := os.WriteFile(path, []byte(environmentText(trickyVariables)), 0o600); err != nil {
@@ -50,7 +50,7 @@ func TestEnvironmentInShell(t *testing.T) {
 	}
 }
 
-func TestSetEnvironmentKeepsWhatIsThere(t *testing.T) {
+func TestSetEnvironmentKeepsOtherVariables(t *testing.T) {
 	c := &Cluster{Dir: t.TempDir()}
 	for _, variables := range [][]Variable{
 		{{"QUOIN_NODES", "real"}, {"QUOIN_IMAGE", "first"}},

@@ -6,10 +6,11 @@ import (
 	"os"
 )
 
+// AdminUser is the file name of the cluster admin's credentials.
 const AdminUser = "admin"
 
-// kubeconfigTemplate embeds all it refers to, so that a copy of the file works
-// from any folder.
+// kubeconfigTemplate embeds the certificates, so that the file can be copied to
+// any folder.
 const kubeconfigTemplate = `apiVersion: v1
 kind: Config
 clusters:
@@ -29,17 +30,18 @@ contexts:
 current-context: localcluster
 `
 
-// WriteKubeconfig writes a kubeconfig; credential is the YAML of its user.
+// WriteKubeconfig writes a kubeconfig; credential is the YAML of the user's
+// credentials.
 func (c *Cluster) WriteKubeconfig(path, user, credential string) error {
 	ca, err := os.ReadFile(c.PKI("ca.crt"))
 	if err != nil {
 		return err
 	}
-	text := fmt.Sprintf(kubeconfigTemplate, c.ApiServerURL(), base64.StdEncoding.EncodeToString(ca), user, credential)
+	text := fmt.Sprintf(kubeconfigTemplate, c.APIServerURL(), base64.StdEncoding.EncodeToString(ca), user, credential)
 	return os.WriteFile(path, []byte(text), 0o600)
 }
 
-// UserKubeconfig is the path of a user's kubeconfig: the admin's is at the top.
+// UserKubeconfig returns the path of a user's kubeconfig.
 func (c *Cluster) UserKubeconfig(file string) string {
 	if file == AdminUser {
 		return c.Path("kubeconfig")

@@ -13,10 +13,10 @@ import (
 	"github.com/quoin-dev/quoin/hack/localcluster/process"
 )
 
-// PortName names one listener of a cluster.
+// PortName identifies a listener of a cluster.
 type PortName string
 
-// The listeners. The names appear in cluster.json and in messages.
+// The names of the listeners, as in cluster.json and in messages.
 const (
 	PortRegistry               PortName = "registry"
 	PortEtcd                   PortName = "etcd"
@@ -41,8 +41,8 @@ const (
 	PortGit                    PortName = "git"
 )
 
-// DefaultPorts are unusual on purpose: a developer's machine often runs
-// something on 6443, 2379 and 5000. They stay clear of the ephemeral range.
+// DefaultPorts avoid 6443, 2379 and 5000, which are often in use on developers'
+// machines, and the ephemeral range.
 var DefaultPorts = map[PortName]int{
 	PortRegistry:               15000,
 	PortEtcd:                   12379,
@@ -67,21 +67,21 @@ var DefaultPorts = map[PortName]int{
 	PortGit:                    15080,
 }
 
-// The range that --auto-ports picks blocks from: below Linux's ephemeral ports
-// (32768 and up), so that no outgoing connection takes one between the check
-// and the start.
+// The range of ports for --auto-ports: below Linux's ephemeral ports (32768 and
+// up), so that no outgoing connection takes a port between the check and the
+// start.
 const (
 	autoPortsFirst = 20000
 	autoPortsLast  = 32000
 	autoPortsBlock = 30
 )
 
-// sortedPortNames gives the ports of a block their order.
+// sortedPortNames returns the names in the order of a block.
 func sortedPortNames() []PortName { return slices.Sorted(maps.Keys(DefaultPorts)) }
 
-// PickPorts finds a block of free ports. The block stays claimed by a lock
-// file until release is called: by then the daemons listen, and clusters that
-// start at the same moment have not been given the same block.
+// PickPorts returns a block of free ports. A lock file reserves the block until
+// the caller calls release, when the daemons listen, so that clusters that
+// start at the same time get different blocks.
 func PickPorts(cache string) (ports map[PortName]int, release func(), err error) {
 	blocks := (autoPortsLast - autoPortsFirst) / autoPortsBlock
 	first := rand.IntN(blocks)
@@ -100,10 +100,10 @@ func PickPorts(cache string) (ports map[PortName]int, release func(), err error)
 		}
 		release()
 	}
-	return nil, nil, fmt.Errorf("no %d free ports in a row between %d and %d", autoPortsBlock, autoPortsFirst, autoPortsLast)
+	return nil, nil, fmt.Errorf("no block of %d free ports between %d and %d", autoPortsBlock, autoPortsFirst, autoPortsLast)
 }
 
-// PortBlock lays the listeners out from base upwards.
+// PortBlock returns the ports of a block that starts at base.
 func PortBlock(base int) map[PortName]int {
 	ports := map[PortName]int{}
 	for i, name := range sortedPortNames() {
@@ -112,7 +112,7 @@ func PortBlock(base int) map[PortName]int {
 	return ports
 }
 
-// takenPorts returns the names of the ports that cannot be listened on.
+// takenPorts returns the names of the ports that are in use.
 func takenPorts(ports map[PortName]int) []PortName {
 	var taken []PortName
 	for _, name := range sortedPortNames() {
@@ -126,18 +126,19 @@ func takenPorts(ports map[PortName]int) []PortName {
 	return taken
 }
 
-// CheckPorts fails when a port is taken and says by whom and what to do.
+// CheckPorts returns an error if ports are in use, with their owners and how to
+// proceed.
 func CheckPorts(ports map[PortName]int) error {
 	var problems []error
 	for _, name := range takenPorts(ports) {
-		problems = append(problems, fmt.Errorf("port %d (for %s) is taken by %s", ports[name], name, process.PortOwner(ports[name])))
+		problems = append(problems, fmt.Errorf("port %d (for %s) is in use by %s", ports[name], name, process.PortOwner(ports[name])))
 	}
 	if len(problems) == 0 {
 		return nil
 	}
-	return fmt.Errorf("%w\nend that process, stop the other cluster (localcluster down --dir <its folder>), or start with --auto-ports",
+	return fmt.Errorf("%w\nstop that process or the other cluster (localcluster down --dir <its folder>), or start with --auto-ports",
 		errors.Join(problems...))
 }
 
-// Loopback is the address of a port on 127.0.0.1.
+// Loopback returns the address of a port on 127.0.0.1.
 func Loopback(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }

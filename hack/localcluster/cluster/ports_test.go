@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-func TestPickPortsGivesDistinctBlocks(t *testing.T) {
+func TestPickPortsReturnsDistinctBlocks(t *testing.T) {
 	cache := t.TempDir()
 	seen := map[int]bool{}
 	for range 5 {
@@ -16,13 +16,13 @@ func TestPickPortsGivesDistinctBlocks(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer release() // held until the end, as by clusters that are starting
+		defer release() // held until the end, as a cluster does while it starts
 		if len(ports) != len(DefaultPorts) {
 			t.Fatalf("%d ports, want %d", len(ports), len(DefaultPorts))
 		}
 		for name, port := range ports {
 			if seen[port] {
-				t.Errorf("port %d (%s) was given twice", port, name)
+				t.Errorf("port %d (%s) was assigned twice", port, name)
 			}
 			if port < autoPortsFirst || port >= autoPortsLast {
 				t.Errorf("port %d (%s) is outside of the range", port, name)
@@ -60,10 +60,10 @@ func TestCheckPortsNamesPortAndProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer release()
-	ports := PortBlock(port - 1) // the listener is in the place of the second name
+	ports := PortBlock(port - 1) // the listener has the port of the second name
 	err = CheckPorts(ports)
 	if err == nil {
-		t.Fatal("no error although a port is taken")
+		t.Fatal("no error although a port is in use")
 	}
 	for _, want := range []string{strconv.Itoa(port), string(sortedPortNames()[1]), "--auto-ports"} {
 		if !strings.Contains(err.Error(), want) {

@@ -1,3 +1,5 @@
+// Package controlplane starts etcd, the Kubernetes control plane and the OCI
+// registry.
 package controlplane
 
 import (
@@ -11,13 +13,13 @@ import (
 	"github.com/quoin-dev/quoin/hack/localcluster/process"
 )
 
-// TokenLifetime bounds how long a service account token may live: long enough for
-// a cluster that a developer leaves running for days.
+// TokenLifetime is the maximum lifetime of service account tokens: long enough
+// for a cluster that runs for days.
 const TokenLifetime = 30 * 24 * time.Hour
 
-// etcd stores the cluster. Without fsync a crash of the machine loses data,
-// which a cluster that every up makes anew does not mind; it is several times
-// faster on a slow disk. Never do this in production.
+// etcd returns the component of etcd. It runs without fsync, which is several
+// times faster on a slow disk: a crash of the machine loses data, but every up
+// creates a new cluster. Do not do this in production.
 func etcd(c *cluster.Cluster) cluster.Component {
 	client, peer := "http://"+cluster.Loopback(c.Ports[cluster.PortEtcd]), "http://"+cluster.Loopback(c.Ports[cluster.PortEtcdPeer])
 	return cluster.Component{
@@ -39,8 +41,8 @@ func etcd(c *cluster.Cluster) cluster.Component {
 	}
 }
 
-// apiServer is the kube-apiserver. Aggregated API servers work: it presents
-// callers to them with the front-proxy certificate.
+// apiServer returns the component of the kube-apiserver, with the aggregation
+// layer configured.
 func apiServer(c *cluster.Cluster, client *http.Client) cluster.Component {
 	args := []string{
 		"--etcd-servers=http://" + cluster.Loopback(c.Ports[cluster.PortEtcd]),
@@ -72,8 +74,8 @@ func apiServer(c *cluster.Cluster, client *http.Client) cluster.Component {
 		"--profiling=false",
 	}
 	if c.Nodes == cluster.NodesSimulated {
-		// Endpoints must not be loopback addresses, and no pod is there to use
-		// them: the Service "kubernetes" goes without.
+		// Endpoints must not be loopback addresses, and no pods use them: the
+		// Service "kubernetes" has none.
 		args = append(args, "--endpoint-reconciler-type=none")
 	}
 	return cluster.Component{
@@ -81,13 +83,13 @@ func apiServer(c *cluster.Cluster, client *http.Client) cluster.Component {
 		Port:    cluster.PortAPIServer,
 		Address: c.Address,
 		Timeout: 90 * time.Second,
-		Ready:   process.HTTPProbe(client, c.ApiServerURL()+"/readyz"),
+		Ready:   process.HTTPProbe(client, c.APIServerURL()+"/readyz"),
 	}
 }
 
-// controllerManager is the kube-controller-manager. Its request rates are
-// raised because the default of 20 a second makes it, and not what is tested,
-// the bottleneck with some hundred workloads.
+// controllerManager returns the component of the kube-controller-manager. Its
+// QPS is raised: with the default of 20 it would be the bottleneck with some
+// hundred workloads.
 func controllerManager(c *cluster.Cluster, client *http.Client) cluster.Component {
 	kubeconfig := c.UserKubeconfig("kube-controller-manager")
 	port := c.Ports[cluster.PortControllerManager]
@@ -114,7 +116,8 @@ func controllerManager(c *cluster.Cluster, client *http.Client) cluster.Componen
 			"--allocate-node-cidrs=true",
 			"--cluster-cidr=" + podCIDR,
 			"--node-cidr-mask-size=" + strconv.Itoa(mask),
-			// Simulated nodes do not fail; a busy machine must not look like it.
+			// Simulated nodes do not fail; avoid false positives on a busy
+			// machine.
 			"--node-monitor-grace-period=" + nodeGrace.String(),
 			"--kube-api-qps=500",
 			"--kube-api-burst=1000",
@@ -126,7 +129,7 @@ func controllerManager(c *cluster.Cluster, client *http.Client) cluster.Componen
 	}
 }
 
-// schedulerConfiguration raises the request rates, as for the controllers.
+// schedulerConfiguration raises the QPS, as for the controller manager.
 const schedulerConfiguration = `apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
 clientConnection:
@@ -137,7 +140,7 @@ leaderElection:
   leaderElect: false
 `
 
-// scheduler is the kube-scheduler.
+// scheduler returns the component of the kube-scheduler.
 func scheduler(c *cluster.Cluster, client *http.Client) (cluster.Component, error) {
 	kubeconfig := c.UserKubeconfig("kube-scheduler")
 	port := c.Ports[cluster.PortScheduler]
@@ -160,7 +163,7 @@ func scheduler(c *cluster.Cluster, client *http.Client) (cluster.Component, erro
 	}, nil
 }
 
-// Start starts everything but the nodes.
+// Start starts all components except the nodes.
 func Start(ctx context.Context, c *cluster.Cluster) error {
 	client, err := process.ProbeClient(c.PKI("ca.crt"))
 	if err != nil {

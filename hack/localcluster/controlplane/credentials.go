@@ -8,11 +8,10 @@ import (
 	"github.com/quoin-dev/quoin/hack/localcluster/cluster"
 )
 
-// MakeCredentials makes the cluster's certificates and kubeconfigs. There are
-// two authorities: clients of the API server are signed by "ca"; "front-proxy"
-// signs only the certificate with which the API server presents the identity
-// of a caller to an aggregated API server. One authority for both would let
-// any client pose as the aggregator.
+// MakeCredentials creates the cluster's certificates and kubeconfigs. There are
+// two CAs: "ca" signs the clients of the API server; "front-proxy-ca" signs
+// only the certificate that authenticates the API server to aggregated API
+// servers. With a single CA, any client could impersonate the API server there.
 func MakeCredentials(c *cluster.Cluster) error {
 	ca, err := newAuthority(c.Path("pki"), "ca")
 	if err != nil {
@@ -36,7 +35,7 @@ func MakeCredentials(c *cluster.Cluster) error {
 	return writeKubeconfigs(c)
 }
 
-// certificates lists what the cluster's authority signs.
+// certificates returns the certificates that the cluster's CA signs.
 func certificates(c *cluster.Cluster) []certificateRequest {
 	apiServerHosts := []string{
 		"127.0.0.1", "localhost", cluster.ServiceAddress, "kubernetes", "kubernetes.default",
@@ -63,7 +62,7 @@ func certificates(c *cluster.Cluster) []certificateRequest {
 	return requests
 }
 
-// clusterUser is a client of the API server with a kubeconfig of its own.
+// clusterUser is a client of the API server with its own kubeconfig.
 type clusterUser struct {
 	file   string
 	name   string
@@ -81,7 +80,8 @@ func users(c *cluster.Cluster) []clusterUser {
 			clusterUser{"kubelet", "system:node:" + cluster.NodeName, []string{"system:nodes"}},
 			clusterUser{"kube-proxy", "system:kube-proxy", nil})
 	}
-	// KWOK writes the status of every node and pod: no predefined role fits.
+	// KWOK writes the status of every node and pod: no predefined role allows
+	// that.
 	return append(users, clusterUser{"kwok", "localcluster-kwok", []string{"system:masters"}})
 }
 

@@ -16,26 +16,27 @@ import (
 	"time"
 )
 
-// certificateLifetime is longer than any local cluster lives: up makes new ones.
+// certificateLifetime exceeds the life of any local cluster: up creates new
+// certificates.
 const certificateLifetime = 365 * 24 * time.Hour
 
-// authority signs the certificates of one cluster.
+// authority is a CA of one cluster.
 type authority struct {
 	certificate *x509.Certificate
 	key         crypto.Signer
 	folder      string
 }
 
-// certificateRequest describes one leaf certificate.
+// certificateRequest describes a leaf certificate.
 type certificateRequest struct {
-	file          string   // file name without extension
+	file          string   // file name without its extension
 	user          string   // common name: the Kubernetes user name
 	groups        []string // organizations: the Kubernetes groups
-	hosts         []string // names and addresses that it serves; empty for a pure client
-	isServingOnly bool     // leave out client authentication
+	hosts         []string // host names and addresses; empty for a client certificate
+	isServingOnly bool     // without client authentication
 }
 
-// newAuthority makes a certificate authority and writes <file>.crt and .key.
+// newAuthority creates a CA and writes <file>.crt and <file>.key.
 func newAuthority(folder, file string) (*authority, error) {
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return nil, err
@@ -55,7 +56,7 @@ func newAuthority(folder, file string) (*authority, error) {
 	return &authority{certificate: certificate, key: key, folder: folder}, nil
 }
 
-// issue makes a key and a certificate and writes <file>.crt and <file>.key.
+// issue creates a key and a certificate and writes <file>.crt and <file>.key.
 func (a *authority) issue(request certificateRequest) error {
 	template := certificateTemplate(request.user, request.groups)
 	template.KeyUsage = x509.KeyUsageDigitalSignature
@@ -84,7 +85,7 @@ func certificateTemplate(user string, groups []string) *x509.Certificate {
 	now := time.Now()
 	return &x509.Certificate{
 		Subject:   pkix.Name{CommonName: user, Organization: groups},
-		NotBefore: now.Add(-time.Minute), // a clock that steps back must not refuse it
+		NotBefore: now.Add(-time.Minute), // tolerate clock adjustments
 		NotAfter:  now.Add(certificateLifetime),
 	}
 }
@@ -105,8 +106,8 @@ func signCertificate(path string, template, parent *x509.Certificate, public cry
 	return x509.ParseCertificate(der)
 }
 
-// newKey makes a private key (ECDSA, because RSA keys take long to make) and
-// writes it for its owner only.
+// newKey creates an ECDSA key, which is faster than RSA, and writes it readable
+// only by its owner.
 func newKey(path string) (crypto.Signer, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -119,7 +120,7 @@ func newKey(path string) (crypto.Signer, error) {
 	return key, writePEM(path, "PRIVATE KEY", der, 0o600)
 }
 
-// newServiceAccountKey makes the key pair that signs service account tokens.
+// newServiceAccountKey creates the key pair that signs service account tokens.
 func newServiceAccountKey(folder string) error {
 	key, err := newKey(filepath.Join(folder, "service-account.key"))
 	if err != nil {

@@ -31,7 +31,7 @@ func TestCredentials(t *testing.T) {
 		}
 	}
 	if life := time.Until(server.NotAfter); life < 360*24*time.Hour || life > 366*24*time.Hour {
-		t.Errorf("kube-apiserver certificate lives for %s", life)
+		t.Errorf("kube-apiserver certificate is valid for %s", life)
 	}
 
 	kubelet := leafOf(t, c, "kubelet")
@@ -39,18 +39,18 @@ func TestCredentials(t *testing.T) {
 		t.Errorf("kubelet is %s", kubelet.Subject)
 	}
 
-	// A client of the cluster must not pass for the aggregator.
+	// A client of the cluster must not be accepted as the front proxy.
 	proxies := poolOf(t, c.PKI("front-proxy-ca.crt"))
 	asProxy := x509.VerifyOptions{Roots: proxies, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}
 	if _, err := leafOf(t, c, "front-proxy-client").Verify(asProxy); err != nil {
 		t.Errorf("front-proxy-client is not trusted: %v", err)
 	}
 	if _, err := leafOf(t, c, cluster.AdminUser).Verify(asProxy); err == nil {
-		t.Error("the admin's certificate passes for the aggregator's")
+		t.Error("the admin's certificate is accepted as the front proxy's")
 	}
 }
 
-func TestKeysAreForTheirOwnerOnly(t *testing.T) {
+func TestKeysAreReadableByOwnerOnly(t *testing.T) {
 	c := &cluster.Cluster{Dir: t.TempDir(), Nodes: cluster.NodesSimulated, Address: "127.0.0.1", Ports: cluster.DefaultPorts}
 	if err := MakeCredentials(c); err != nil {
 		t.Fatal(err)

@@ -11,9 +11,9 @@ import (
 	"github.com/quoin-dev/quoin/hack/localcluster/process"
 )
 
-// registryConfiguration configures the OCI distribution registry. Deleting is
-// on because tests take tags away; no access log, because scans of release
-// channels would fill the disk.
+// registryConfiguration configures the OCI distribution registry. Deletion is
+// enabled for tests that delete tags; the access log is disabled because scans
+// of release channels would fill the disk.
 const registryConfiguration = `version: 0.1
 log:
   level: warn
@@ -33,7 +33,8 @@ http:
     X-Content-Type-Options: [nosniff]
 `
 
-// registry is the OCI distribution registry, over plain HTTP on loopback.
+// registry returns the component of the OCI distribution registry, over plain
+// HTTP on loopback.
 func registry(c *cluster.Cluster) (cluster.Component, error) {
 	text := fmt.Sprintf(registryConfiguration, c.Path("registry"), c.RegistryAddress(), rand.Text())
 	if err := c.WriteFile([]byte(text), 0o600, "manifests", "registry.yaml"); err != nil {
@@ -47,7 +48,7 @@ func registry(c *cluster.Cluster) (cluster.Component, error) {
 			Name:        "registry",
 			Path:        c.Binary("registry"),
 			Args:        []string{"serve", c.Path("manifests", "registry.yaml")},
-			Environment: []string{"OTEL_TRACES_EXPORTER=none"}, // its default looks for a collector
+			Environment: []string{"OTEL_TRACES_EXPORTER=none"}, // the default connects to a collector
 		},
 		Port:    cluster.PortRegistry,
 		Timeout: 30 * time.Second,

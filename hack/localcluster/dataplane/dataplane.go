@@ -1,3 +1,5 @@
+// Package dataplane builds images of the real data-plane server from npm
+// packages.
 package dataplane
 
 import (
@@ -23,22 +25,22 @@ import (
 	"github.com/quoin-dev/quoin/hack/localcluster/progress"
 )
 
-// Versions are the versions of the real server, the newest last. Each
-// has a folder in hack/dataplane with what npm installs.
+// Versions are the versions of the real server, newest last. Each has a folder
+// in hack/dataplane with its npm packages.
 var Versions = []string{"0.34.62", "0.35.81"}
 
-// layout goes up when the same packages make other layers.
+// layout is increased when the layers change for the same packages.
 const layout = "1"
 
-// Layers of the real server's images, as files of the cache. A version has a
-// layer of its own besides these, for what differs.
+// Layers of the real server's images, as files in the cache. Each version has
+// another layer with its own packages.
 const (
-	layerNode    = "node"    // the interpreter and the libraries that it needs
-	layerModules = "modules" // npm packages that all versions have
+	layerNode    = "node"    // the interpreter and its shared libraries
+	layerModules = "modules" // npm packages that all versions share
 )
 
-// versionOf is the version of the server that a tag gets: its own when
-// the tag names one, otherwise the newest.
+// versionOf returns the version of the server for a tag: the version in the tag
+// if it exists, otherwise the newest.
 func versionOf(tag string) string {
 	for _, version := range Versions {
 		if strings.TrimPrefix(tag, "v") == version {
@@ -48,8 +50,8 @@ func versionOf(tag string) string {
 	return Versions[len(Versions)-1]
 }
 
-// Image describes the image of the real server under a tag. Two tags
-// with one version of the server have different digests: the tag is in them.
+// Image returns the options of the real server's image for a tag. The tag is
+// part of the image, so two tags of one version have different digests.
 func Image(cache, source, tag string, broken bool) (image.Options, error) {
 	version := versionOf(tag)
 	var layers []v1.Layer
@@ -86,14 +88,14 @@ func Image(cache, source, tag string, broken bool) (image.Options, error) {
 
 func layerPath(cache, name string) string { return filepath.Join(cache, name+".tar.gz") }
 
-// Source is the folder hack/dataplane.
+// Source returns the folder hack/dataplane.
 func Source() (string, error) {
 	root, err := binaries.RepositoryRoot()
 	return filepath.Join(root, "hack", "dataplane"), err
 }
 
-// Layers makes sure that the cache has the layers of the real server
-// and returns their folder. The folder appears when all of them are whole.
+// Layers builds the layers of the real server unless they are in the cache, and
+// returns their folder. The folder is created atomically.
 func Layers(ctx context.Context, source string, install bool) (string, error) {
 	cache, err := binaries.CacheDirectory()
 	if err != nil {
@@ -113,15 +115,15 @@ func Layers(ctx context.Context, source string, install bool) (string, error) {
 		return "", err
 	}
 	defer unlock()
-	// Asked again under the lock: the one before us may have built them.
+	// Checked again under the lock: another process may have built them.
 	if host.IsFolder(target) {
 		return target, nil
 	}
 	if err := host.EnsurePackages(ctx, host.NPMPackages, install); err != nil {
 		return "", err
 	}
-	// Under the lock nobody else works here: what is left is of one that was killed.
-	left, _ := filepath.Glob(filepath.Join(cache, "partial-*")) // the pattern is well-formed: no other error exists
+	// Under the lock, these can only be remains of a killed process.
+	left, _ := filepath.Glob(filepath.Join(cache, "partial-*")) // Glob fails only for malformed patterns
 	for _, folder := range left {
 		if err := os.RemoveAll(folder); err != nil {
 			return "", err
@@ -133,7 +135,7 @@ func Layers(ctx context.Context, source string, install bool) (string, error) {
 	return target, progress.Step(title, func() error { return build(ctx, source, work, target) })
 }
 
-// hash names what the layers are made from.
+// hash returns the hash of the inputs of the layers.
 func hash(source string) (string, error) {
 	sum := sha256.New()
 	fmt.Fprintln(sum, layout, runtime.GOARCH)
@@ -149,11 +151,11 @@ func hash(source string) (string, error) {
 	return hex.EncodeToString(sum.Sum(nil))[:12], nil
 }
 
-// npmFiles are what npm installs from: both are committed, so that the same
-// packages come every time.
+// npmFiles are the inputs of npm. Both are committed, so that installations are
+// reproducible.
 var npmFiles = []string{"package.json", "package-lock.json"}
 
-// folders are those of hack/dataplane that npm installs.
+// folders returns the folders of hack/dataplane with npm packages.
 func folders() []string {
 	folders := []string{layerNode}
 	for _, version := range Versions {
@@ -162,8 +164,8 @@ func folders() []string {
 	return folders
 }
 
-// build installs the packages and makes the layers in a folder that
-// gets its name when it is complete.
+// build installs the packages and builds the layers in a temporary folder, then
+// renames it to target.
 func build(ctx context.Context, source, work, target string) error {
 	for _, folder := range folders() {
 		if err := npmInstall(ctx, filepath.Join(source, folder), filepath.Join(work, folder)); err != nil {
@@ -183,8 +185,8 @@ func build(ctx context.Context, source, work, target string) error {
 	return os.Rename(layers, target)
 }
 
-// npmInstall installs exactly what the lock file names. No package runs a
-// program while it is installed.
+// npmInstall installs the packages of the lock file, without running install
+// scripts.
 func npmInstall(ctx context.Context, source, target string) error {
 	if err := os.MkdirAll(target, 0o755); err != nil {
 		return err

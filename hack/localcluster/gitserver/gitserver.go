@@ -1,3 +1,4 @@
+// Package gitserver runs a Git server with the data model of the samples.
 package gitserver
 
 import (
@@ -20,23 +21,23 @@ import (
 	"github.com/quoin-dev/quoin/hack/localcluster/process"
 )
 
-// The Git server has the repository of the samples' data model. Anybody who
-// reaches the node's address may read and push.
+// The Git server has the repository of the samples' data model. It allows
+// unauthenticated reads and pushes on the node's address.
 const (
 	daemonName = "git"
 	repository = "model.git"
 	branch     = "main"
 )
 
-// url is where pods and this machine find the repository.
+// url returns the URL of the repository for pods and this machine.
 func url(c *cluster.Cluster) string { return "http://" + address(c) + "/" + repository }
 
 func address(c *cluster.Cluster) string {
 	return net.JoinHostPort(c.Address, strconv.Itoa(c.Ports[cluster.PortGit]))
 }
 
-// Start starts the Git server unless it runs. The repository begins with
-// the model of hack/dataplane.
+// Start starts the Git server unless it runs. The first commit of the
+// repository is the model of hack/dataplane.
 func Start(ctx context.Context, c *cluster.Cluster) error {
 	if c.Daemons().Running(daemonName) {
 		return nil
@@ -47,7 +48,7 @@ func Start(ctx context.Context, c *cluster.Cluster) error {
 	}
 	if !host.IsFolder(c.Path("git")) {
 		if err := createRepository(ctx, c.Path("git"), filepath.Join(source, "model")); err != nil {
-			return fmt.Errorf("make the Git repository: %w", err)
+			return fmt.Errorf("create the Git repository: %w", err)
 		}
 	}
 	program, err := os.Executable()
@@ -67,8 +68,8 @@ func Start(ctx context.Context, c *cluster.Cluster) error {
 	return c.SetEnvironment(cluster.Variable{Name: "QUOIN_MODEL_URL", Value: url(c)})
 }
 
-// createRepository makes a bare repository with the files of a folder in its
-// only commit. It takes the name by which it is found when it is whole.
+// createRepository creates a bare repository whose only commit has the files of
+// a folder. It renames the complete repository to root.
 func createRepository(ctx context.Context, root, files string) error {
 	partial := root + ".partial"
 	if err := errors.Join(os.RemoveAll(partial), os.MkdirAll(partial, 0o755)); err != nil {
@@ -88,7 +89,7 @@ func createRepository(ctx context.Context, root, files string) error {
 	return os.Rename(partial, root)
 }
 
-// environment keeps the settings of whoever runs this out of the server.
+// environment isolates the server from the current user's Git configuration.
 var environment = []string{
 	"GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_NOSYSTEM=1",
 	"GIT_AUTHOR_NAME=localcluster", "GIT_AUTHOR_EMAIL=localcluster@quoin.localhost",
@@ -108,7 +109,7 @@ func git(ctx context.Context, args ...string) error {
 func Serve(ctx context.Context, root, address string) error {
 	programs, err := exec.CommandContext(ctx, "git", "--exec-path").Output()
 	if err != nil {
-		return fmt.Errorf("ask git for its programs: %w", err)
+		return fmt.Errorf("get the exec path of git: %w", err)
 	}
 	server := &http.Server{
 		Addr:              address,

@@ -14,7 +14,8 @@ import (
 	"github.com/quoin-dev/quoin/hack/localcluster/process"
 )
 
-// What pods and people do with the repository: clone it and push to it, with the git that is here.
+// TestGitServer clones the repository and pushes to it with the git binary of
+// this machine.
 func TestGitServer(t *testing.T) {
 	source, err := dataplane.Source()
 	if err != nil {

@@ -1,3 +1,4 @@
+// Package host finds, installs and runs programs of this machine.
 package host
 
 import (
@@ -14,18 +15,18 @@ import (
 	"github.com/quoin-dev/quoin/hack/localcluster/progress"
 )
 
-// CniPlugins is the folder of Debian's CNI plugins.
-const CniPlugins = "/usr/lib/cni"
+// CNIPlugins is the folder of Debian's CNI plugins.
+const CNIPlugins = "/usr/lib/cni"
 
-// Package is a Debian package, with a file that shows that it is there,
-// whoever installed it.
+// Package is a Debian package with one of its programs, whose presence shows
+// that it is installed.
 type Package struct{ name, program string }
 
-// NodePackages are what a real node needs.
+// NodePackages are the packages of a real node.
 var NodePackages = []Package{
 	{"containerd", "containerd"},
 	{"runc", "runc"},
-	{"containernetworking-plugins", CniPlugins + "/bridge"},
+	{"containernetworking-plugins", CNIPlugins + "/bridge"},
 	{"iproute2", "ip"},
 	{"iptables", "iptables"},
 	{"conntrack", "conntrack"},
@@ -33,13 +34,13 @@ var NodePackages = []Package{
 	{"socat", "socat"},
 }
 
-// NPMPackages are what the images of the real server are built with.
+// NPMPackages are the packages for building images of the real server.
 var NPMPackages = []Package{{"npm", "npm"}}
 
-// WarehousePackages are what the warehouse needs.
+// WarehousePackages are the packages of the warehouse.
 var WarehousePackages = []Package{{"postgresql", "postgres"}}
 
-// MissingPackages returns the packages whose program is not on this machine.
+// MissingPackages returns the packages whose program is not installed.
 func MissingPackages(packages []Package) []string {
 	var missing []string
 	for _, p := range packages {
@@ -50,11 +51,12 @@ func MissingPackages(packages []Package) []string {
 	return missing
 }
 
-// programFolders are those of system programs, which are not always in PATH.
-// Debian has PostgreSQL's in a folder for each version.
+// programFolders are folders of system programs that may not be in PATH.
+// Debian's PostgreSQL has a folder for each version.
 var programFolders = []string{"/usr/sbin", "/sbin", "/usr/lib/postgresql/*/bin"}
 
-// FindProgram looks in the folders of system programs after PATH.
+// FindProgram returns the path of a program in PATH or in programFolders, or
+// "".
 func FindProgram(program string) string {
 	candidates := []string{program}
 	if !filepath.IsAbs(program) {
@@ -63,8 +65,8 @@ func FindProgram(program string) string {
 		}
 		candidates = nil
 		for _, folder := range programFolders {
-			paths, _ := filepath.Glob(filepath.Join(folder, program)) // the patterns are well-formed: no other error exists
-			slices.Reverse(paths)                                     // the newest first
+			paths, _ := filepath.Glob(filepath.Join(folder, program)) // Glob fails only for malformed patterns
+			slices.Reverse(paths)                                     // newest first
 			candidates = append(candidates, paths...)
 		}
 	}
@@ -76,8 +78,8 @@ func FindProgram(program string) string {
 	return ""
 }
 
-// EnsurePackages makes sure that the packages are there; it installs only when
-// asked to.
+// EnsurePackages returns an error if packages are missing, unless install is
+// set: then it installs them.
 func EnsurePackages(ctx context.Context, packages []Package, install bool) error {
 	missing := MissingPackages(packages)
 	if len(missing) == 0 {
@@ -85,21 +87,21 @@ func EnsurePackages(ctx context.Context, packages []Package, install bool) error
 	}
 	aptGet := "apt-get install -y --no-install-recommends " + strings.Join(missing, " ")
 	if !install {
-		return fmt.Errorf("packages are missing here; run\n  apt-get update && %s\nor start again with --install-packages", aptGet)
+		return fmt.Errorf("packages are missing; run\n  apt-get update && %s\nor use --install-packages", aptGet)
 	}
 	if FindProgram("apt-get") == "" {
-		return fmt.Errorf("--install-packages needs apt-get; install by hand: %s", strings.Join(missing, " "))
+		return fmt.Errorf("--install-packages needs apt-get; install manually: %s", strings.Join(missing, " "))
 	}
 	return progress.Step("installing "+strings.Join(missing, " "), func() error {
 		return installPackages(ctx, packages)
 	})
 }
 
-// packageServices are services that packages start, which nothing here uses.
+// packageServices are services that packages start and that are not used here.
 var packageServices = []string{"containerd", "postgresql"}
 
-// installPackages runs apt-get. A service that was not there before is
-// switched off again.
+// installPackages runs apt-get, then stops services that were not active
+// before.
 func installPackages(ctx context.Context, packages []Package) error {
 	var unwanted []string
 	for _, service := range packageServices {
@@ -128,7 +130,8 @@ func installPackages(ctx context.Context, packages []Package) error {
 	return nil
 }
 
-// serviceActive asks the service's own script, or systemd where it runs.
+// serviceActive reports whether a service is active, from systemd or its init
+// script.
 func serviceActive(ctx context.Context, service string) bool {
 	if hasSystemd() {
 		return exec.CommandContext(ctx, "systemctl", "is-active", "--quiet", service).Run() == nil
@@ -136,7 +139,7 @@ func serviceActive(ctx context.Context, service string) bool {
 	return exec.CommandContext(ctx, "/etc/init.d/"+service, "status").Run() == nil
 }
 
-// stopService stops a service that runs, and keeps it from starting again.
+// stopService stops a service, and disables it if systemd manages it.
 func stopService(ctx context.Context, service string) error {
 	if !serviceActive(ctx, service) {
 		return nil
@@ -152,7 +155,7 @@ func hasSystemd() bool {
 	return err == nil
 }
 
-// Run runs a program of this machine and reports what it said when it fails.
+// Run runs a program of this machine; its error includes the output.
 func Run(ctx context.Context, program string, args ...string) error {
 	path := FindProgram(program)
 	if path == "" {
@@ -164,6 +167,7 @@ func Run(ctx context.Context, program string, args ...string) error {
 	return nil
 }
 
+// IsFolder reports whether path is an existing folder.
 func IsFolder(path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && info.IsDir()

@@ -1,3 +1,4 @@
+// Package image builds OCI images without a container engine.
 package image
 
 import (
@@ -12,17 +13,17 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// Options describes an image.
+// Options describe an image.
 type Options struct {
-	Layers           []v1.Layer // the lowest first
+	Layers           []v1.Layer // lowest first
 	Entrypoint       []string
 	WorkingDirectory string
-	User             string // "uid:gid" it runs as
+	User             string // "uid:gid"
 	Environment      []string
 	Labels           map[string]string
 }
 
-// Build makes an OCI image for the nodes.
+// Build builds an OCI image for the nodes.
 func Build(o Options) (v1.Image, error) {
 	image := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
 	image, err := mutate.ConfigFile(image, &v1.ConfigFile{
@@ -44,7 +45,8 @@ func Build(o Options) (v1.Image, error) {
 	return mutate.AppendLayers(image, o.Layers...)
 }
 
-// Binary describes an image of one static binary and an empty /tmp.
+// Binary returns the options of an image with one static binary and an empty
+// /tmp.
 func Binary(binary, user string) (Options, error) {
 	layer, err := MemoryLayer(func(w *LayerWriter) error {
 		if err := w.Folder("tmp", 0o1777); err != nil {
@@ -53,7 +55,7 @@ func Binary(binary, user string) (Options, error) {
 		return w.Copy(path.Base(binary), binary)
 	})
 	if err != nil {
-		return Options{}, fmt.Errorf("make the image layer: %w", err)
+		return Options{}, fmt.Errorf("build the image layer: %w", err)
 	}
 	return Options{
 		Layers:           []v1.Layer{layer},

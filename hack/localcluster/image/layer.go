@@ -16,18 +16,18 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// Created is the time of every image and of every file in it: a fixed one,
-// so that the same content always has the same digest.
+// Created is the fixed timestamp of every image and its files, so that the same
+// content has the same digest.
 var Created = time.Date(2025, time.January, 1, 0, 0, 0, 0, time.UTC)
 
-// LayerWriter writes the files of an image layer. It makes the folders above a
-// file by itself; the order of the files is the caller's.
+// LayerWriter writes the files of an image layer in the order of the calls. It
+// adds parent folders automatically.
 type LayerWriter struct {
 	tar     *tar.Writer
 	folders map[string]bool
 }
 
-// Folder adds a folder, and those above it, unless they are there.
+// Folder adds a folder and its parents unless they exist.
 func (w *LayerWriter) Folder(name string, mode int64) error {
 	if name == "." || w.folders[name] {
 		return nil
@@ -39,7 +39,7 @@ func (w *LayerWriter) Folder(name string, mode int64) error {
 	return w.tar.WriteHeader(&tar.Header{Name: name + "/", Typeflag: tar.TypeDir, Mode: mode, ModTime: Created})
 }
 
-// file adds a file with the content that a reader has.
+// file adds a file with the content of a reader.
 func (w *LayerWriter) file(name string, mode, size int64, content io.Reader) error {
 	if err := w.Folder(path.Dir(name), 0o755); err != nil {
 		return err
@@ -52,12 +52,12 @@ func (w *LayerWriter) file(name string, mode, size int64, content io.Reader) err
 	return err
 }
 
-// Text adds a file that is readable by all.
+// Text adds a file that all users can read.
 func (w *LayerWriter) Text(name, content string) error {
 	return w.file(name, 0o644, int64(len(content)), bytes.NewReader([]byte(content)))
 }
 
-// Copy adds a file of this machine; of its mode only whether it can be run counts.
+// Copy adds a file of this machine. It normalizes the mode to 0755 or 0644.
 func (w *LayerWriter) Copy(name, source string) error {
 	file, err := os.Open(source)
 	if err != nil {
@@ -78,14 +78,14 @@ func readableMode(mode fs.FileMode) int64 {
 	return 0o644
 }
 
-// WriteLayer writes a layer, compressed, to a file: fill adds what is in it.
+// WriteLayer writes a compressed layer to a file; fill adds the files.
 func WriteLayer(target string, fill func(*LayerWriter) error) (err error) {
 	file, err := os.Create(target)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
-	// Images go to a registry on this machine: speed counts more than size.
+	// The registry is on this machine: speed matters more than size.
 	compressed, err := gzip.NewWriterLevel(file, gzip.BestSpeed)
 	if err != nil {
 		return err
@@ -96,7 +96,7 @@ func WriteLayer(target string, fill func(*LayerWriter) error) (err error) {
 	return compressed.Close()
 }
 
-// MemoryLayer makes a small layer.
+// MemoryLayer returns a layer in memory; fill adds the files.
 func MemoryLayer(fill func(*LayerWriter) error) (v1.Layer, error) {
 	var archive bytes.Buffer
 	if err := fillLayer(&archive, fill); err != nil {

@@ -18,13 +18,13 @@ import (
 	"github.com/quoin-dev/quoin/hack/localcluster/process"
 )
 
-// pauseImage is the sandbox image; it is made here and never pulled.
+// pauseImage is the sandbox image; it is built here and never pulled.
 const pauseImage = "localcluster.quoin.dev/pause:1"
 
-// containerdConfiguration keeps all of containerd's files in folders of its
-// own. restrict_oom_score_adj: without CAP_SYS_RESOURCE (a container, say) no
-// sandbox starts otherwise. netns_mounts_under_state_dir: so that what is left
-// after a crash is known to be ours.
+// containerdConfiguration keeps all files of containerd in separate folders.
+// Without CAP_SYS_RESOURCE, for example in a container, sandboxes start only
+// with restrict_oom_score_adj. netns_mounts_under_state_dir identifies the
+// mounts of this cluster after a crash.
 const containerdConfiguration = `version = 2
 root = %[1]q
 state = %[2]q
@@ -44,21 +44,22 @@ state = %[2]q
     config_path = %[8]q
 `
 
-// registryHosts makes containerd pull from the cluster's registry over HTTP.
+// registryHosts configures containerd to pull from the cluster's registry over
+// HTTP.
 const registryHosts = `server = "http://%[1]s"
 [host."http://%[1]s"]
   capabilities = ["pull", "resolve"]
 `
 
-// containerd runs the containers of the real node.
+// containerd returns the component of the real node's container runtime.
 func containerd(c *cluster.Cluster, n Network) (cluster.Component, error) {
 	state := n.StateDirectory()
 	configuration := fmt.Sprintf(containerdConfiguration, filepath.Join(state, "containerd"),
 		filepath.Join(n.runDirectory(), "containerd"), n.containerdSocket(), filepath.Join(state, "opt"),
-		pauseImage, host.CniPlugins, c.Path("cni"), c.Path("containerd", "certs.d"))
+		pauseImage, host.CNIPlugins, c.Path("cni"), c.Path("containerd", "certs.d"))
 	err := errors.Join(
 		os.MkdirAll(n.runDirectory(), 0o711),
-		os.MkdirAll(state, 0o711), // not all that runs below it is root
+		os.MkdirAll(state, 0o711), // some processes below it do not run as root
 		c.WriteFile([]byte(configuration), 0o644, "containerd", "config.toml"),
 		c.WriteFile(fmt.Appendf(nil, registryHosts, c.RegistryAddress()), 0o644, "containerd", "certs.d", c.RegistryAddress(), "hosts.toml"),
 		c.WriteFile([]byte(n.cniConfiguration()), 0o644, "cni", "10-localcluster.conflist"),
@@ -80,7 +81,7 @@ func containerd(c *cluster.Cluster, n Network) (cluster.Component, error) {
 	}, nil
 }
 
-// importPause builds the sandbox image and gives it to containerd.
+// importPause builds the sandbox image and imports it into containerd.
 func importPause(ctx context.Context, c *cluster.Cluster, n Network) error {
 	source, err := binaries.SourceDirectory()
 	if err != nil {

@@ -11,17 +11,18 @@ import (
 	"github.com/quoin-dev/quoin/hack/localcluster/host"
 )
 
-// realPodSubnet is the first node's part of realPodCIDR.
+// realPodSubnet is the first node's part of cluster.RealPodCIDR.
 const realPodSubnet = "10.244.0.0/24"
 
-// Network names what a real node makes on the machine. The names come from
-// the cluster's folder, so that a cluster finds its own after a crash and no
-// other cluster's.
+// Network has the names of the resources that a real node creates on the
+// machine. They derive from the cluster's folder, so that a cluster can clean
+// up its own resources after a crash and no other's.
 type Network struct {
-	id      string // short name of the cluster's folder
-	Address string // of the node; the API server listens there too, for pods
+	id      string // hash of the cluster's folder
+	Address string // of the node; the API server also listens on it, for pods
 }
 
+// NewNetwork returns the network of the cluster in dir.
 func NewNetwork(dir string) Network {
 	sum := sha256.Sum256([]byte(dir))
 	return Network{
@@ -30,7 +31,7 @@ func NewNetwork(dir string) Network {
 	}
 }
 
-// Beginnings of names on the machine; a network's id follows.
+// Prefixes of names on the machine, followed by the id of a network.
 const (
 	nodeBridgePrefix     = "qln"
 	podBridgePrefix      = "qlp"
@@ -38,28 +39,29 @@ const (
 	runDirectoryPrefix   = "/run/quoin-localcluster-"
 )
 
-// nodeBridge carries the node's address: it must not be a loopback one.
+// nodeBridge returns the interface with the node's address, which must not be a
+// loopback address.
 func (n Network) nodeBridge() string { return nodeBridgePrefix + n.id }
 
-// podBridge connects the pods.
+// podBridge returns the interface that connects the pods.
 func (n Network) podBridge() string { return podBridgePrefix + n.id }
 
-// name is the network's name in the CNI configuration and in iptables comments.
+// name returns the network's name in the CNI configuration and in comments of
+// iptables rules.
 func (n Network) name() string { return "quoin-" + n.id }
 
-// StateDirectory holds containerd's and the kubelet's files. It is not below
-// the cluster's folder: sockets there would exceed the 108 bytes of a socket
-// path, and mounts would trip whoever walks a source tree.
+// StateDirectory returns the folder of containerd's and the kubelet's files. It
+// is not below the cluster's folder: the paths of sockets would exceed the
+// limit of 108 bytes, and mounts would affect tools that walk the source tree.
 func (n Network) StateDirectory() string { return stateDirectoryPrefix + n.id }
 
-// runDirectory holds containerd's socket and run-time state.
+// runDirectory returns the folder of containerd's socket and run-time state.
 func (n Network) runDirectory() string { return runDirectoryPrefix + n.id }
 
-// containerdSocket is where containerd listens.
+// containerdSocket returns the path of containerd's socket.
 func (n Network) containerdSocket() string { return n.runDirectory() + "/containerd.sock" }
 
-// Create makes the bridge that carries the node's address, and lets the kernel
-// forward between pods and the world.
+// Create creates the bridge with the node's address, and enables IP forwarding.
 func (n Network) Create(ctx context.Context) error {
 	if _, err := net.InterfaceByName(n.nodeBridge()); err == nil {
 		if err := n.remove(ctx); err != nil {
@@ -72,13 +74,14 @@ func (n Network) Create(ctx context.Context) error {
 		{"link", "set", n.nodeBridge(), "up"},
 	} {
 		if err := host.Run(ctx, "ip", args...); err != nil {
-			return fmt.Errorf("make the node's bridge: %w", err)
+			return fmt.Errorf("create the node's bridge: %w", err)
 		}
 	}
 	return os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1\n"), 0o644)
 }
 
-// remove deletes the bridges. Pods' interfaces are gone with their namespaces.
+// remove deletes the bridges. The pods' interfaces were deleted with their
+// namespaces.
 func (n Network) remove(ctx context.Context) error {
 	for _, bridge := range []string{n.podBridge(), n.nodeBridge()} {
 		if _, err := net.InterfaceByName(bridge); err != nil {
@@ -91,7 +94,7 @@ func (n Network) remove(ctx context.Context) error {
 	return nil
 }
 
-// cniConfiguration connects pods by a bridge; portmap serves hostPort.
+// cniConfiguration connects pods with a bridge; portmap implements hostPort.
 const cniConfiguration = `{
   "cniVersion": "0.4.0",
   "name": %q,

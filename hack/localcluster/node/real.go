@@ -1,3 +1,5 @@
+// Package node starts and stops the nodes of a cluster: simulated ones or one
+// real node.
 package node
 
 import (
@@ -17,12 +19,14 @@ import (
 	"github.com/quoin-dev/quoin/hack/localcluster/progress"
 )
 
-// realNodeOwner holds the folder of the cluster that has the machine's real
-// node. Two kube-proxies on one machine would delete each other's rules, so
-// there is one real node at a time.
+// realNodeOwner is the file with the folder of the cluster that owns the
+// machine's real node. Two kube-proxies on one machine would delete each
+// other's rules, so there is at most one real node.
 const realNodeOwner = "/run/quoin-localcluster-owner"
 
-// CheckReal says early and plainly why this machine cannot be a node.
+// CheckReal returns an error if this machine cannot run a real node. It
+// installs missing packages if install is set, and claims the machine's real
+// node for the cluster in dir.
 func CheckReal(ctx context.Context, dir string, packages []host.Package, install bool) error {
 	if runtime.GOOS != "linux" {
 		return errors.New("--nodes real needs Linux; use --nodes simulated")
@@ -42,10 +46,9 @@ func CheckReal(ctx context.Context, dir string, packages []host.Package, install
 	return removeDeadNodes(ctx, NewNetwork(dir))
 }
 
-// claimRealNode writes into the file who has the machine's real node, unless
-// another cluster has it: one whose kubelet runs, or that is being started or
-// stopped, during which its own lock is held. Two kubelets would kill each
-// other's containers.
+// claimRealNode writes the owner of the machine's real node to the file, unless
+// another cluster owns it whose kubelet runs or whose lock is held, because it
+// is being started or stopped. Two kubelets would kill each other's containers.
 func claimRealNode(ctx context.Context, file, dir string) error {
 	unlock, err := process.Lock(ctx, file+".lock", "another localcluster asks for the real node: waiting for it")
 	if err != nil {
@@ -56,14 +59,14 @@ func claimRealNode(ctx context.Context, file, dir string) error {
 	if err == nil && string(owner) != dir {
 		other := &cluster.Cluster{Dir: string(owner)}
 		if other.Daemons().Running("kubelet") || other.IsLocked() {
-			return fmt.Errorf("this machine's real node belongs to the cluster in %s; one machine has one: localcluster down --dir %[1]s", other.Dir)
+			return fmt.Errorf("this machine's real node belongs to the cluster in %s; a machine has at most one: localcluster down --dir %[1]s", other.Dir)
 		}
 	}
 	return os.WriteFile(file, []byte(dir), 0o644)
 }
 
-// StartReal starts containerd, kubelet and kube-proxy and waits until the
-// node is Ready.
+// StartReal starts containerd, kubelet and kube-proxy and waits until the node
+// is Ready.
 func StartReal(ctx context.Context, c *cluster.Cluster) error {
 	n := NewNetwork(c.Dir)
 	containerd, err := containerd(c, n)
@@ -88,8 +91,8 @@ func StartReal(ctx context.Context, c *cluster.Cluster) error {
 	})
 }
 
-// kubeletConfiguration makes the kubelet run on machines that are small, have
-// swap, have cgroup v1 or nearly full disks: a developer's.
+// kubeletConfiguration supports developers' machines: small, with swap, cgroup
+// v1 or nearly full disks.
 const kubeletConfiguration = `apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
 address: %[1]s
@@ -119,7 +122,7 @@ imageGCLowThresholdPercent: 99
 enforceNodeAllocatable: [pods]
 `
 
-// kubelet runs the pods of the node.
+// kubelet returns the component of the kubelet.
 func kubelet(c *cluster.Cluster, n Network) (cluster.Component, error) {
 	resolvConf := c.Path("resolv.conf")
 	text := fmt.Sprintf(kubeletConfiguration, n.Address, c.Ports[cluster.PortKubelet], c.Ports[cluster.PortKubeletHealth],
@@ -152,9 +155,9 @@ func kubelet(c *cluster.Cluster, n Network) (cluster.Component, error) {
 	}, nil
 }
 
-// kubeProxy makes Services answer. It masquerades all their traffic: replies
-// between two pods on one bridge would otherwise not pass the rules that undo
-// the translation, where the kernel lacks br_netfilter.
+// kubeProxy returns the component of kube-proxy. It masquerades all traffic to
+// Services: if the kernel lacks br_netfilter, replies between two pods on one
+// bridge would bypass the rules that reverse the translation.
 func kubeProxy(c *cluster.Cluster) cluster.Component {
 	health := cluster.Loopback(c.Ports[cluster.PortProxyHealth])
 	return cluster.Component{
@@ -168,7 +171,7 @@ func kubeProxy(c *cluster.Cluster) cluster.Component {
 				"--cluster-cidr=" + cluster.RealPodCIDR,
 				"--masquerade-all=true",
 				"--iptables-localhost-nodeports=false",
-				"--conntrack-max-per-core=0", // leaves the machine's limits as they are
+				"--conntrack-max-per-core=0", // keeps the machine's limits
 				"--conntrack-tcp-timeout-established=0",
 				"--conntrack-tcp-timeout-close-wait=0",
 				"--healthz-bind-address=" + health,
@@ -182,8 +185,8 @@ func kubeProxy(c *cluster.Cluster) cluster.Component {
 	}
 }
 
-// systemPath makes sure that daemons find ip and iptables: a root shell made
-// by su has no sbin in its PATH.
+// systemPath returns PATH with the folders of ip and iptables: the PATH of a
+// root shell from su may lack sbin.
 func systemPath() string {
 	path := os.Getenv("PATH")
 	for _, folder := range []string{"/usr/sbin", "/sbin"} {

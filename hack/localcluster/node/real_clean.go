@@ -23,9 +23,9 @@ import (
 	"github.com/quoin-dev/quoin/hack/localcluster/progress"
 )
 
-// DrainReal ends the node's containers. It does not ask containerd, which
-// may be gone after a crash: it stops who would start new containers, then
-// kills what runs in the pods' cgroups and the shims that wait for it.
+// DrainReal stops the node's containers. It does not depend on containerd,
+// which may have crashed: it stops the processes that start new containers,
+// then kills the processes in the pods' cgroups and the shims.
 func DrainReal(ctx context.Context, c *cluster.Cluster) (stopped int, err error) {
 	var problems []error
 	for _, name := range []string{"kube-proxy", "kubelet"} {
@@ -42,17 +42,17 @@ func DrainReal(ctx context.Context, c *cluster.Cluster) (stopped int, err error)
 	gone := process.WaitUntil(ctx, 20*time.Second, func() bool {
 		pids := slices.Concat(podProcesses(), n.shims())
 		for _, pid := range pids {
-			_ = syscall.Kill(pid, syscall.SIGKILL) // already gone is as good
+			_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended already
 		}
 		return len(pids) == 0
 	})
 	if !gone {
-		problems = append(problems, errors.New("some containers did not end"))
+		problems = append(problems, errors.New("some containers are still running"))
 	}
 	return stopped, errors.Join(problems...)
 }
 
-// CleanReal removes what the node made on the machine.
+// CleanReal removes the node's resources from the machine.
 func CleanReal(ctx context.Context, c *cluster.Cluster) error {
 	n := NewNetwork(c.Dir)
 	if !ownsRealNode(c.Dir) {
@@ -63,10 +63,10 @@ func CleanReal(ctx context.Context, c *cluster.Cluster) error {
 	return errors.Join(err, process.RemoveIfExists(realNodeOwner))
 }
 
-// removeDeadNodes removes what nodes have left that were killed, with those who
-// would have cleaned up: whoever has claimed the machine's real node knows that
-// every other one is dead. A bridge that is left has the subnet of the pods, and
-// their traffic would go there.
+// removeDeadNodes removes the resources of nodes that were killed without
+// cleanup. The owner of the machine's real node knows that all others are dead.
+// A remaining bridge would have the same pod subnet and receive the pods'
+// traffic.
 func removeDeadNodes(ctx context.Context, claimed Network) error {
 	names, err := namesOnMachine()
 	if err != nil {
@@ -77,14 +77,14 @@ func removeDeadNodes(ctx context.Context, claimed Network) error {
 		if dead.id == claimed.id {
 			continue
 		}
-		progress.Infof("removing what is left of a dead real node (%s)", dead.name())
+		progress.Infof("removing the remains of a dead real node (%s)", dead.name())
 		problems = append(problems, dead.clean(ctx), dead.cleanRules(ctx))
 	}
 	return errors.Join(problems...)
 }
 
-// namesOnMachine are the names of interfaces, and of the folders where nodes
-// have theirs.
+// namesOnMachine returns the names of the interfaces and of the folders of
+// nodes.
 func namesOnMachine() ([]string, error) {
 	interfaces, err := net.Interfaces()
 	if err != nil {
@@ -95,18 +95,18 @@ func namesOnMachine() ([]string, error) {
 		names = append(names, i.Name)
 	}
 	for _, prefix := range []string{stateDirectoryPrefix, runDirectoryPrefix} {
-		folders, _ := filepath.Glob(prefix + "*") // the pattern is well-formed: no other error exists
+		folders, _ := filepath.Glob(prefix + "*") // Glob fails only for malformed patterns
 		names = append(names, folders...)
 	}
 	return names, nil
 }
 
-// networkName is the name of something that a node has made.
+// networkName matches the names of resources of a node.
 var networkName = regexp.MustCompile("^(?:" + strings.Join([]string{
 	nodeBridgePrefix, podBridgePrefix, regexp.QuoteMeta(stateDirectoryPrefix), regexp.QuoteMeta(runDirectoryPrefix),
 }, "|") + ")([0-9a-f]{6})$")
 
-// networksOf are those to which names belong.
+// networksOf returns the networks with resources among names.
 func networksOf(names []string) []Network {
 	var networks []Network
 	for _, name := range names {
@@ -122,32 +122,32 @@ func networksOf(names []string) []Network {
 func (n Network) clean(ctx context.Context) error {
 	err := n.unmount()
 	if err == nil {
-		// Never through a mount: what is mounted there is not ours to delete.
+		// Only after unmounting: mounted content must not be deleted.
 		err = errors.Join(os.RemoveAll(n.StateDirectory()), os.RemoveAll(n.runDirectory()))
 	}
 	return errors.Join(err, n.remove(ctx))
 }
 
-// ownsRealNode reports whether the machine's real node is that of the cluster
-// in dir. Cgroups and rules have the same names for every node, so only their
-// owner may touch them.
+// ownsRealNode reports whether the cluster in dir owns the machine's real node.
+// Cgroups and rules have the same names for every node, so only the owner may
+// remove them.
 func ownsRealNode(dir string) bool {
 	owner, err := os.ReadFile(realNodeOwner)
 	return err == nil && string(owner) == dir
 }
 
 // podCgroups returns the cgroup folders of the kubelet's pods, parents first;
-// with cgroup v1 there is a tree for each controller.
+// cgroup v1 has a tree for each controller.
 func podCgroups() []string {
 	var folders []string
 	for _, pattern := range []string{"/sys/fs/cgroup/kubepods", "/sys/fs/cgroup/*/kubepods"} {
-		roots, _ := filepath.Glob(pattern) // the pattern is well-formed: no other error exists
+		roots, _ := filepath.Glob(pattern) // Glob fails only for malformed patterns
 		for _, root := range roots {
 			_ = filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
 				if err == nil && entry.IsDir() {
 					folders = append(folders, path)
 				}
-				return nil // a cgroup that went away meanwhile is no matter
+				return nil // cgroups may be deleted concurrently
 			})
 		}
 	}
@@ -175,16 +175,16 @@ func podProcesses() []int {
 	return pids
 }
 
-// removePodCgroups removes the cgroups, children first. The kernel refuses to
-// remove one that is in use, so nothing can be broken here.
+// removePodCgroups removes the cgroups, children first. The kernel rejects the
+// removal of cgroups in use, so this is safe.
 func removePodCgroups() {
 	for _, folder := range slices.Backward(podCgroups()) {
 		_ = syscall.Rmdir(folder)
 	}
 }
 
-// shims returns the processes that watch over containers of this cluster's
-// containerd: its socket is among their arguments.
+// shims returns the containerd shims of this cluster: their arguments contain
+// its socket.
 func (n Network) shims() []int {
 	var pids []int
 	paths, _ := filepath.Glob("/proc/[0-9]*/cmdline")
@@ -200,7 +200,7 @@ func (n Network) shims() []int {
 	return pids
 }
 
-// unmount takes away every mount below the node's folders, the innermost first.
+// unmount unmounts every mount below the node's folders, innermost first.
 func (n Network) unmount() error {
 	text, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
@@ -211,7 +211,7 @@ func (n Network) unmount() error {
 		if err := syscall.Unmount(target, 0); err == nil {
 			continue
 		}
-		// Busy: detached now, freed by the kernel when its last user is gone.
+		// Busy: detached now, released by the kernel after its last use.
 		if err := syscall.Unmount(target, 2 /* MNT_DETACH */); err != nil {
 			problems = append(problems, fmt.Errorf("unmount %s: %w", target, err))
 		}
@@ -219,9 +219,9 @@ func (n Network) unmount() error {
 	return errors.Join(problems...)
 }
 
-// mountsBelow returns the mount points below the folders, in mount order, from
-// text in the form of /proc/self/mountinfo (the fifth field, with spaces and
-// the like as octal escapes).
+// mountsBelow returns the mount points below the folders, in mount order.
+// mountinfo is in the format of /proc/self/mountinfo: the fifth field, with
+// octal escapes.
 func mountsBelow(mountinfo string, folders ...string) []string {
 	unescape := strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
 	var targets []string
@@ -240,9 +240,10 @@ func mountsBelow(mountinfo string, folders ...string) []string {
 	return targets
 }
 
-// cleanRules takes the rules of kube-proxy, kubelet and the pod network out of
-// every table, in one transaction for each. Those of the first two have the same
-// names for every node, so only the owner of the machine's real node may call it.
+// cleanRules removes the rules of kube-proxy, the kubelet and the pod network
+// from every table, in one transaction each. The rules of the first two have
+// the same names for every node, so only the owner of the machine's real node
+// may call it.
 func (n Network) cleanRules(ctx context.Context) error {
 	return errors.Join(n.cleanRulesOf(ctx, "iptables"), n.cleanRulesOf(ctx, "ip6tables"))
 }
@@ -254,7 +255,7 @@ func (n Network) cleanRulesOf(ctx context.Context, command string) error {
 	}
 	before, err := exec.CommandContext(ctx, save).Output()
 	if err != nil {
-		return nil // a kernel without this address family has no rules either
+		return nil // the kernel lacks this address family
 	}
 	after := withoutClusterRules(string(before), n.name())
 	if after == string(before) {
@@ -268,10 +269,10 @@ func (n Network) cleanRulesOf(ctx context.Context, command string) error {
 	return nil
 }
 
-// withoutClusterRules drops from the output of iptables-save the chains of
-// Kubernetes and the pod network's, and every rule in them or leading to them.
-// CNI chains are ours when a rule's comment names our network; those of
-// another container engine stay.
+// withoutClusterRules removes the chains of Kubernetes and of the pod network
+// from the output of iptables-save, with all rules in them and jumps to them.
+// CNI chains belong to the network if a rule's comment names it; those of other
+// container engines are kept.
 func withoutClusterRules(rules, network string) string {
 	ours := map[string]bool{}
 	for line := range strings.Lines(rules) {
@@ -294,8 +295,8 @@ func withoutClusterRules(rules, network string) string {
 	})
 }
 
-// hostPortChains is the prefix of the chains that all CNI networks share: they
-// go only with the last host port (CNI-DN-…) on the machine.
+// hostPortChains is the prefix of the chains that all CNI networks share. They
+// are removed with the last host port (CNI-DN-…) on the machine.
 const hostPortChains = "CNI-HOSTPORT-"
 
 func withoutLines(text string, drop func(line string) bool) string {
@@ -309,7 +310,7 @@ func withoutLines(text string, drop func(line string) bool) string {
 }
 
 // mentionsChain reports whether a line of iptables-save declares a matching
-// chain (":NAME"), adds to it ("-A NAME") or jumps to it ("-j NAME").
+// chain (":NAME"), appends to it ("-A NAME") or jumps to it ("-j NAME").
 func mentionsChain(line string, match func(chain string) bool) bool {
 	return slices.ContainsFunc(strings.Fields(strings.TrimPrefix(line, ":")), match)
 }

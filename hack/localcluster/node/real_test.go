@@ -13,23 +13,24 @@ import (
 func TestNodeNetworkNames(t *testing.T) {
 	a, b := NewNetwork("/home/a/.local"), NewNetwork("/home/b/.local")
 	if a == b || a.nodeBridge() == b.nodeBridge() {
-		t.Errorf("two folders share names: %+v", a)
+		t.Errorf("two folders have the same names: %+v", a)
 	}
 	if a != NewNetwork("/home/a/.local") {
-		t.Error("the names of one folder change")
+		t.Error("the names of a folder are not deterministic")
 	}
 	for _, name := range []string{a.nodeBridge(), a.podBridge()} {
 		if len(name) > 15 {
-			t.Errorf("interface name %s is longer than Linux takes", name)
+			t.Errorf("interface name %s exceeds Linux's limit", name)
 		}
 	}
 	if len(a.containerdSocket()) > 100 {
-		t.Errorf("socket path %s is longer than Linux takes", a.containerdSocket())
+		t.Errorf("socket path %s exceeds Linux's limit", a.containerdSocket())
 	}
 }
 
-// Whatever of a dead node is left tells whose it was; what only looks alike is not touched.
-func TestNetworksNamed(t *testing.T) {
+// Every resource of a dead node identifies its network; other names do not
+// match.
+func TestNetworksOf(t *testing.T) {
 	dead := NewNetwork("/home/a/.local")
 	for _, name := range []string{dead.nodeBridge(), dead.podBridge(), dead.StateDirectory(), dead.runDirectory()} {
 		got := networksOf([]string{"lo", "eth0", name, name})
@@ -39,7 +40,7 @@ func TestNetworksNamed(t *testing.T) {
 	}
 	others := []string{"qlnetwork", "qln", "xqln" + dead.id, dead.nodeBridge() + "0", dead.StateDirectory() + "/etc", realNodeOwner, realNodeOwner + ".lock"}
 	if got := networksOf(others); len(got) != 0 {
-		t.Errorf("taken for a node's: %+v", got)
+		t.Errorf("matched as resources of a node: %+v", got)
 	}
 }
 
@@ -90,7 +91,8 @@ COMMIT
 	}
 }
 
-// The chains for host ports are shared: another network's host port keeps them.
+// The chains for host ports are shared: they are kept for another network's
+// host port.
 func TestWithoutClusterRulesKeepsSharedChains(t *testing.T) {
 	rules := strings.Replace(savedRules, "COMMIT\n", `:CNI-DN-bbbb - [0:0]
 -A CNI-HOSTPORT-DNAT -p tcp -m comment --comment "dnat name: \"podman\" id: \"2\"" -j CNI-DN-bbbb
@@ -103,11 +105,12 @@ COMMIT
 		}
 	}
 	if strings.Contains(got, "CNI-DN-aaaa") {
-		t.Errorf("our host port is left:\n%s", got)
+		t.Errorf("the cluster's host port was kept:\n%s", got)
 	}
 }
 
-// Two that start at the same moment must not both have the node: neither has a kubelet yet.
+// Clusters that start at the same time must not both own the node: neither has
+// a kubelet yet.
 func TestClaimRealNode(t *testing.T) {
 	owner := filepath.Join(t.TempDir(), "owner")
 	first, second := &cluster.Cluster{Dir: t.TempDir()}, &cluster.Cluster{Dir: t.TempDir()}
@@ -119,21 +122,21 @@ func TestClaimRealNode(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := claimRealNode(t.Context(), owner, second.Dir); err == nil || !strings.Contains(err.Error(), first.Dir) {
-		t.Errorf("claimed from a cluster that starts: %v", err)
+		t.Errorf("claimed from a starting cluster: %v", err)
 	}
 	if err := claimRealNode(t.Context(), owner, first.Dir); err != nil {
-		t.Errorf("its owner may not claim it again: %v", err)
+		t.Errorf("the owner cannot claim it again: %v", err)
 	}
 	unlock()
 	if err := claimRealNode(t.Context(), owner, second.Dir); err != nil {
-		t.Errorf("not claimed from a cluster that neither starts nor runs: %v", err)
+		t.Errorf("not claimed from a stopped cluster: %v", err)
 	}
 	kubelet := process.Daemon{Name: "kubelet", Path: "/bin/sh", Args: []string{"-c", "exec sleep 60"}}
 	if _, err := second.Daemons().Start(kubelet); err != nil {
 		t.Fatal(err)
 	}
 	if err := claimRealNode(t.Context(), owner, first.Dir); err == nil {
-		t.Error("claimed from a cluster that runs")
+		t.Error("claimed from a running cluster")
 	}
 	if _, err := second.Daemons().Stop(t.Context(), "kubelet", process.StopTimeout); err != nil {
 		t.Fatal(err)

@@ -13,16 +13,16 @@ import (
 	"github.com/quoin-dev/quoin/hack/localcluster/progress"
 )
 
-// simulatedStages tells KWOK how nodes and pods live; the file says which
-// images and annotations make a pod fail.
+// simulatedStages are KWOK's stages of nodes and pods, including those for pods
+// that fail on purpose.
 //
 //go:embed simulated.yaml
 var simulatedStages []byte
 
-// simulatedPods is how many pods a simulated node takes.
+// simulatedPods is the capacity of a simulated node.
 const simulatedPods = 10000
 
-// simulatedNode is the manifest of one node; KWOK fills the rest in.
+// simulatedNode is the manifest of a node; KWOK completes it.
 const simulatedNode = `apiVersion: v1
 kind: Node
 metadata:
@@ -43,7 +43,7 @@ status:
 ---
 `
 
-// simulatedNodeManifest renders count nodes, spread over three zones.
+// simulatedNodeManifest returns the manifests of count nodes in three zones.
 func simulatedNodeManifest(count int) string {
 	var text strings.Builder
 	for i := range count {
@@ -53,16 +53,17 @@ func simulatedNodeManifest(count int) string {
 	return text.String()
 }
 
-// simulatedNodeCIDR is the part of simulatedPodCIDR that belongs to a node:
-// 10.128.0.0/18, 10.128.64.0/18 and so on. It is given here and not left to the
-// controllers, which stumble over nodes that appear while they start.
+// simulatedNodeCIDR returns a node's part of cluster.SimulatedPodCIDR:
+// 10.128.0.0/18, 10.128.64.0/18 and so on. It is set here because the
+// controller manager fails to assign ranges to nodes that are created while it
+// starts.
 func simulatedNodeCIDR(index int) string {
 	offset := index << (32 - cluster.SimulatedMask)
 	return fmt.Sprintf("10.%d.%d.0/%d", 128+offset>>16, offset>>8&0xff, cluster.SimulatedMask)
 }
 
-// StartSimulated registers the nodes, starts KWOK and waits until every
-// node is Ready.
+// StartSimulated creates the nodes, starts KWOK and waits until every node is
+// Ready.
 func StartSimulated(ctx context.Context, c *cluster.Cluster) error {
 	if err := c.WriteFile(simulatedStages, 0o644, "manifests", "kwok.yaml"); err != nil {
 		return err
@@ -83,9 +84,8 @@ func StartSimulated(ctx context.Context, c *cluster.Cluster) error {
 	})
 }
 
-// nodesReady is ready when count nodes are Ready and pods can be created: the
-// default service account comes a moment after the controllers start, and a
-// pod that is created before it is refused.
+// nodesReady returns a probe that succeeds if count nodes are Ready and the
+// default service account exists, without which pods are rejected.
 func nodesReady(c *cluster.Cluster, count int) process.Probe {
 	return func(ctx context.Context) error {
 		output, err := c.Kubectl(ctx, "", "get", "nodes", "-o",

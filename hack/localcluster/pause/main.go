@@ -1,7 +1,7 @@
-// Command pause holds the namespaces of a pod: it sleeps until it is told to
-// end, and collects processes that lost their parent when the pod shares its
-// process namespace. localcluster puts it into the sandbox image, so that no
-// image has to come from elsewhere.
+// Command pause holds the namespaces of a pod: it sleeps until it is signalled,
+// and reaps orphaned processes if the pod shares its process namespace.
+// localcluster builds the sandbox image from it, so that no image is pulled
+// from elsewhere.
 package main
 
 import (

@@ -12,11 +12,11 @@ import (
 	"github.com/quoin-dev/quoin/hack/localcluster/progress"
 )
 
-// ErrLocked says that another process holds the lock.
+// ErrLocked means that another process holds the lock.
 var ErrLocked = errors.New("locked by another process")
 
-// TryLock takes the lock file at path without waiting. The kernel drops the
-// lock when the process ends, however it ends, so a lock is never stale.
+// TryLock acquires the lock file at path or returns ErrLocked. The kernel
+// releases the lock when the process ends, so a lock is never stale.
 func TryLock(path string) (unlock func(), err error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, err
@@ -35,16 +35,17 @@ func TryLock(path string) (unlock func(), err error) {
 	return func() { file.Close() }, nil
 }
 
-// Lock takes the lock file at path and says once that it waits.
+// Lock acquires the lock file at path. It prints the message waiting once if it
+// has to wait.
 func Lock(ctx context.Context, path, waiting string) (unlock func(), err error) {
-	for said := false; ; {
+	for printed := false; ; {
 		unlock, err := TryLock(path)
 		if !errors.Is(err, ErrLocked) {
 			return unlock, err
 		}
-		if !said {
+		if !printed {
 			progress.Infof("%s", waiting)
-			said = true
+			printed = true
 		}
 		select {
 		case <-ctx.Done():

@@ -9,7 +9,7 @@ import (
 )
 
 // PortOwner describes the process that listens on a TCP port, as far as /proc
-// tells it to this user.
+// is readable for this user.
 func PortOwner(port int) string {
 	inodes := map[string]bool{}
 	for _, table := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
@@ -22,15 +22,15 @@ func PortOwner(port int) string {
 		}
 	}
 	if pid := socketOwner(inodes); pid != "" {
-		command, _ := os.ReadFile(filepath.Join("/proc", pid, "cmdline")) // unreadable: named by its pid alone
+		command, _ := os.ReadFile(filepath.Join("/proc", pid, "cmdline")) // if unreadable, only the pid is shown
 		text := strings.TrimSpace(strings.ReplaceAll(string(command), "\x00", " "))
 		return fmt.Sprintf("process %s (%.120s)", pid, text)
 	}
 	return "another process"
 }
 
-// listeningInodes returns the socket inodes that listen on port according to
-// a table in the form of /proc/net/tcp: the second column is the local address
+// listeningInodes returns the inodes of the sockets that listen on port, from a
+// table in the format of /proc/net/tcp: the second column is the local address
 // with the port in hexadecimal, the fourth the state (0A is LISTEN), the tenth
 // the inode.
 func listeningInodes(table string, port int) []string {
@@ -48,12 +48,12 @@ func listeningInodes(table string, port int) []string {
 	return inodes
 }
 
-// socketOwner returns the id of a process that has one of the sockets open.
+// socketOwner returns the pid of a process that has one of the sockets open.
 func socketOwner(sockets map[string]bool) string {
 	if len(sockets) == 0 {
 		return ""
 	}
-	descriptors, _ := filepath.Glob("/proc/[0-9]*/fd/*") // other users' are left out
+	descriptors, _ := filepath.Glob("/proc/[0-9]*/fd/*") // without processes of other users
 	for _, descriptor := range descriptors {
 		if target, err := os.Readlink(descriptor); err == nil && sockets[target] {
 			return strings.Split(descriptor, "/")[2]

@@ -1,3 +1,5 @@
+// Package process starts, finds and stops daemons, and has the locks and probes
+// that this needs.
 package process
 
 import (
@@ -15,30 +17,30 @@ import (
 	"time"
 )
 
-// Record is what <dir>/pids/<name>.json says of a daemon. A process id
-// alone is reused by the kernel; together with the start time it is not, so a
-// stranger that got the number is never signalled.
+// Record is the content of <dir>/pids/<name>.json. The kernel reuses pids, so
+// the start time also identifies the process: a process that reuses the pid is
+// not signalled.
 type Record struct {
 	PID     int    `json:"pid"`
 	Started string `json:"started"`
-	// Stop is the signal that asks it to end; 0 for TERM.
+	// Stop is the signal that stops the process; 0 means TERM.
 	Stop syscall.Signal `json:"stop,omitempty"`
 }
 
-// Running reports whether the recorded process is still there.
+// Running reports whether the recorded process runs.
 func (r Record) Running() bool {
 	started, err := startTime(r.PID)
 	return err == nil && started == r.Started
 }
 
-// Daemon is one process to start: it outlives the command that starts it.
+// Daemon describes a process that outlives the command that starts it.
 type Daemon struct {
-	Name        string   // names the log and the record
+	Name        string   // name of the log and the record
 	Path        string   // binary
 	Args        []string // arguments
 	Environment []string // added to the cleaned environment
 
-	// For one that may not run as root and has signals of its own.
+	// Options of daemons that must not run as root or need another stop signal.
 	Folder     string // working directory; the cluster's when empty
 	Credential *syscall.Credential
 	Stop       syscall.Signal
@@ -47,18 +49,19 @@ type Daemon struct {
 // Daemons starts, finds and stops the daemons of one cluster.
 type Daemons struct {
 	Logs string // folder of the log files
-	Pids string // folder of the records
+	PIDs string // folder of the records
 }
 
+// LogPath returns the path of a daemon's log.
 func (p Daemons) LogPath(name string) string { return filepath.Join(p.Logs, name+".log") }
 
-func (p Daemons) recordPath(name string) string { return filepath.Join(p.Pids, name+".json") }
+func (p Daemons) recordPath(name string) string { return filepath.Join(p.PIDs, name+".json") }
 
-// Start runs d in a session of its own, so that neither the terminal's
-// interrupt nor the end of this command reaches it, and records it. The
-// returned channel closes when the process ends while this command lives.
+// Start runs d in its own session, so that neither an interrupt of the terminal
+// nor the end of this command stops it, and records it. The returned channel is
+// closed when the process ends during this command.
 func (p Daemons) Start(d Daemon) (<-chan struct{}, error) {
-	for _, folder := range []string{p.Logs, p.Pids} {
+	for _, folder := range []string{p.Logs, p.PIDs} {
 		if err := os.MkdirAll(folder, 0o755); err != nil {
 			return nil, err
 		}
@@ -85,14 +88,14 @@ func (p Daemons) Start(d Daemon) (<-chan struct{}, error) {
 	}
 	ended := make(chan struct{})
 	go func() {
-		_ = cmd.Wait() // reaps it; how it ended is in its log
+		_ = cmd.Wait() // reaps it; the cause is in its log
 		close(ended)
 	}()
 	return ended, nil
 }
 
-// CleanEnvironment drops what would change where the daemons connect to: a
-// proxy for outgoing traffic must not sit between the API server and a kubelet.
+// CleanEnvironment removes the variables that change the connections of
+// daemons: requests of the API server to a kubelet must not use a proxy.
 func CleanEnvironment(environment []string) []string {
 	return slices.DeleteFunc(slices.Clone(environment), func(entry string) bool {
 		name, _, _ := strings.Cut(entry, "=")
@@ -109,7 +112,7 @@ func (p Daemons) writeRecord(name string, record Record) error {
 	return os.WriteFile(p.recordPath(name), append(text, '\n'), 0o644)
 }
 
-// Read returns the record of a daemon; ok is false when there is none.
+// Read returns the record of a daemon; ok is false if there is none.
 func (p Daemons) Read(name string) (record Record, ok bool) {
 	text, err := os.ReadFile(p.recordPath(name))
 	if err != nil || json.Unmarshal(text, &record) != nil {
@@ -118,7 +121,7 @@ func (p Daemons) Read(name string) (record Record, ok bool) {
 	return record, true
 }
 
-// Running reports whether the daemon of that name runs.
+// Running reports whether the daemon with that name runs.
 func (p Daemons) Running(name string) bool {
 	record, ok := p.Read(name)
 	return ok && record.Running()
@@ -126,7 +129,7 @@ func (p Daemons) Running(name string) bool {
 
 // Names returns the names of all recorded daemons, running or not.
 func (p Daemons) Names() []string {
-	paths, _ := filepath.Glob(filepath.Join(p.Pids, "*.json")) // the pattern is well-formed: no other error exists
+	paths, _ := filepath.Glob(filepath.Join(p.PIDs, "*.json")) // the pattern is well-formed: no other error exists
 	var names []string
 	for _, path := range paths {
 		names = append(names, strings.TrimSuffix(filepath.Base(path), ".json"))
@@ -134,8 +137,8 @@ func (p Daemons) Names() []string {
 	return names
 }
 
-// Stop ends a daemon: TERM or its own signal, then KILL once the grace has passed. A record
-// whose process is gone is only removed. It reports whether the process ran.
+// Stop stops a daemon with TERM or its own signal, then with KILL after the
+// timeout, and removes its record. It reports whether the process ran.
 func (p Daemons) Stop(ctx context.Context, name string, grace time.Duration) (stopped bool, err error) {
 	record, ok := p.Read(name)
 	if !ok || !record.Running() {
@@ -152,11 +155,11 @@ func (p Daemons) Stop(ctx context.Context, name string, grace time.Duration) (st
 			return true, RemoveIfExists(p.recordPath(name))
 		}
 	}
-	return false, fmt.Errorf("%s (pid %d) did not end after KILL", name, record.PID)
+	return false, fmt.Errorf("%s (pid %d) is still running after KILL", name, record.PID)
 }
 
-// WaitUntil polls condition until it holds, the time is over or ctx ends; it
-// returns the last answer.
+// WaitUntil polls until condition returns true, the timeout expires, or ctx
+// ends. It returns the last result of condition.
 func WaitUntil(ctx context.Context, limit time.Duration, condition func() bool) bool {
 	deadline := time.After(limit)
 	for !condition() {
@@ -171,6 +174,7 @@ func WaitUntil(ctx context.Context, limit time.Duration, condition func() bool) 
 	return true
 }
 
+// RemoveIfExists removes a file; it is not an error if it does not exist.
 func RemoveIfExists(path string) error {
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
@@ -178,6 +182,6 @@ func RemoveIfExists(path string) error {
 	return nil
 }
 
-// StopTimeout is how long a daemon may take to end before it is killed. Nothing
-// of a cluster that is thrown away is worth waiting longer for.
+// StopTimeout is the time for a daemon to stop before it is killed. It is
+// short: the data of the cluster is disposable.
 const StopTimeout = 5 * time.Second

@@ -13,7 +13,7 @@ import (
 
 func newTestProcesses(t *testing.T) Daemons {
 	folder := t.TempDir()
-	return Daemons{Logs: filepath.Join(folder, "logs"), Pids: filepath.Join(folder, "pids")}
+	return Daemons{Logs: filepath.Join(folder, "logs"), PIDs: filepath.Join(folder, "pids")}
 }
 
 func TestStartAndStop(t *testing.T) {
@@ -39,7 +39,7 @@ func TestStartAndStop(t *testing.T) {
 	}
 }
 
-func TestStopKillsWhatIgnoresTerm(t *testing.T) {
+func TestStopKillsProcessThatIgnoresTerm(t *testing.T) {
 	p := newTestProcesses(t)
 	script := `trap "" TERM; echo ready; while :; do sleep 0.1; done`
 	if _, err := p.Start(Daemon{Name: "stubborn", Path: "/bin/sh", Args: []string{"-c", script}}); err != nil {
@@ -54,42 +54,42 @@ func TestStopKillsWhatIgnoresTerm(t *testing.T) {
 	}
 }
 
-func TestStopAsksWithTheDaemonsOwnSignal(t *testing.T) {
+func TestStopUsesTheDaemonsSignal(t *testing.T) {
 	p := newTestProcesses(t)
-	script := `trap "echo asked; exit" INT; trap "" TERM; echo ready; while :; do sleep 0.1; done`
-	if _, err := p.Start(Daemon{Name: "patient", Path: "/bin/sh", Args: []string{"-c", script}, Folder: t.TempDir(), Stop: syscall.SIGINT}); err != nil {
+	script := `trap "echo stopped; exit" INT; trap "" TERM; echo ready; while :; do sleep 0.1; done`
+	if _, err := p.Start(Daemon{Name: "graceful", Path: "/bin/sh", Args: []string{"-c", script}, Folder: t.TempDir(), Stop: syscall.SIGINT}); err != nil {
 		t.Fatal(err)
 	}
-	if !WaitUntil(t.Context(), 5*time.Second, func() bool { return Tail(p.LogPath("patient"), 1) == "ready" }) {
+	if !WaitUntil(t.Context(), 5*time.Second, func() bool { return Tail(p.LogPath("graceful"), 1) == "ready" }) {
 		t.Fatal("not ready")
 	}
-	if ran, err := p.Stop(t.Context(), "patient", 5*time.Second); err != nil || !ran {
+	if ran, err := p.Stop(t.Context(), "graceful", 5*time.Second); err != nil || !ran {
 		t.Fatalf("stop: ran %t, error %v", ran, err)
 	}
-	if got := Tail(p.LogPath("patient"), 1); got != "asked" {
+	if got := Tail(p.LogPath("graceful"), 1); got != "stopped" {
 		t.Errorf("the log ends with %q", got)
 	}
 }
 
-// A number that the kernel has given to another process must not be signalled.
-func TestStopSparesAStranger(t *testing.T) {
-	stranger := exec.Command("sleep", "60")
-	if err := stranger.Start(); err != nil {
+// A process that reuses the pid must not be signalled.
+func TestStopIgnoresReusedPID(t *testing.T) {
+	other := exec.Command("sleep", "60")
+	if err := other.Start(); err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _, _ = stranger.Process.Kill(), stranger.Wait() }()
+	defer func() { _, _ = other.Process.Kill(), other.Wait() }()
 	p := newTestProcesses(t)
-	if err := os.MkdirAll(p.Pids, 0o755); err != nil {
+	if err := os.MkdirAll(p.PIDs, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := p.writeRecord("etcd", Record{PID: stranger.Process.Pid, Started: "another time"}); err != nil {
+	if err := p.writeRecord("etcd", Record{PID: other.Process.Pid, Started: "another time"}); err != nil {
 		t.Fatal(err)
 	}
 	if ran, err := p.Stop(t.Context(), "etcd", time.Second); err != nil || ran {
 		t.Errorf("stop: ran %t, error %v", ran, err)
 	}
-	if _, err := startTime(stranger.Process.Pid); err != nil {
-		t.Error("the stranger was ended")
+	if _, err := startTime(other.Process.Pid); err != nil {
+		t.Error("the other process was ended")
 	}
 }
 

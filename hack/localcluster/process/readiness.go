@@ -13,11 +13,11 @@ import (
 	"time"
 )
 
-// Probe reports whether a component is ready; the error says why it is not.
+// Probe returns nil if a component is ready, otherwise the reason.
 type Probe func(ctx context.Context) error
 
-// WaitReady polls until the component is ready, it ends, or the deadline has
-// passed. A failure carries the end of its log, which is where the reason is.
+// WaitReady polls until ready returns nil, ended is closed, or the timeout
+// expires. Its error includes the end of the log.
 func WaitReady(ctx context.Context, name, logPath string, ended <-chan struct{}, deadline time.Duration, ready Probe) error {
 	timeout := time.After(deadline)
 	for {
@@ -31,7 +31,7 @@ func WaitReady(ctx context.Context, name, logPath string, ended <-chan struct{},
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-ended:
-			return fmt.Errorf("%s ended; the end of %s:\n%s", name, logPath, Tail(logPath, 20))
+			return fmt.Errorf("%s exited; the end of %s:\n%s", name, logPath, Tail(logPath, 20))
 		case <-timeout:
 			return fmt.Errorf("%s is not ready after %s: %w; the end of %s:\n%s", name, deadline, err, logPath, Tail(logPath, 20))
 		case <-time.After(50 * time.Millisecond):
@@ -39,7 +39,7 @@ func WaitReady(ctx context.Context, name, logPath string, ended <-chan struct{},
 	}
 }
 
-// HTTPProbe is ready when url answers 200.
+// HTTPProbe returns a probe that succeeds if url returns status 200.
 func HTTPProbe(client *http.Client, url string) Probe {
 	return func(ctx context.Context) error {
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
@@ -56,14 +56,13 @@ func HTTPProbe(client *http.Client, url string) Probe {
 			return err
 		}
 		if response.StatusCode != http.StatusOK {
-			return fmt.Errorf("%s answered %s: %s", url, response.Status, LastLines(string(body), 5))
+			return fmt.Errorf("%s returned %s: %s", url, response.Status, LastLines(string(body), 5))
 		}
 		return nil
 	}
 }
 
-// ProbeClient trusts the cluster's own certificate authority and never uses a
-// proxy: all it asks is on this machine.
+// ProbeClient returns a client that trusts the cluster's CA and uses no proxy.
 func ProbeClient(caFile string) (*http.Client, error) {
 	text, err := os.ReadFile(caFile)
 	if err != nil {
@@ -76,7 +75,7 @@ func ProbeClient(caFile string) (*http.Client, error) {
 	return &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}}}, nil
 }
 
-// Tail returns the last lines of a file, or the reason why it cannot.
+// Tail returns the last lines of a file, or the error of reading it.
 func Tail(path string, lines int) string {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -85,6 +84,7 @@ func Tail(path string, lines int) string {
 	return LastLines(string(text), lines)
 }
 
+// LastLines returns the last lines of text.
 func LastLines(text string, count int) string {
 	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
 	return strings.Join(lines[max(0, len(lines)-count):], "\n")

@@ -8,11 +8,10 @@ import (
 	"sync"
 )
 
-// errNoProcess says that there is no such process, or that it has ended and
-// only waits to be collected by its parent.
+// errNoProcess means that the process does not exist or is a zombie.
 var errNoProcess = errors.New("no such process")
 
-// bootID tells boots apart: start times count from boot.
+// bootID identifies the boot: start times are relative to it.
 var bootID = sync.OnceValue(func() string {
 	text, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil || len(text) < 8 {
@@ -21,8 +20,8 @@ var bootID = sync.OnceValue(func() string {
 	return string(text[:8])
 })
 
-// startTime returns a text that is the same for the life of a process and
-// different for any other process that gets its number.
+// startTime returns a text that identifies a process among all processes with
+// its pid.
 func startTime(pid int) (string, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -32,17 +31,17 @@ func startTime(pid int) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	// A daemon whose parent has ended stays a zombie where nothing collects
-	// orphans (a container without an init).
+	// An orphaned daemon stays a zombie if no init process reaps it, for
+	// example in a container without an init.
 	if state == "Z" || state == "X" {
 		return "", errNoProcess
 	}
 	return bootID() + "-" + ticks, nil
 }
 
-// parseStat returns the state and the start time of a line of /proc/*/stat.
-// The second field is the command in parentheses and may hold any character,
-// so fields are counted from the last parenthesis (proc(5)).
+// parseStat returns the state and the start time of a line of /proc/*/stat. The
+// second field, the command in parentheses, may contain any character, so
+// fields are counted from the last parenthesis (proc(5)).
 func parseStat(line string) (state, startTicks string, err error) {
 	end := strings.LastIndexByte(line, ')')
 	if end < 0 {

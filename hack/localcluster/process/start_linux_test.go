@@ -3,7 +3,7 @@ package process
 import "testing"
 
 func TestParseStat(t *testing.T) {
-	// The command name may hold spaces and parentheses.
+	// The command name may contain spaces and parentheses.
 	line := "4242 (a (strange) name) S 1 4242 4242 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 987654 1 2 3"
 	state, ticks, err := parseStat(line)
 	if err != nil || state != "S" || ticks != "987654" {

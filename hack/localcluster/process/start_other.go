@@ -9,11 +9,11 @@ import (
 	"strings"
 )
 
-// errNoProcess says that there is no such process.
+// errNoProcess means that the process does not exist.
 var errNoProcess = errors.New("no such process")
 
-// startTime returns a text that is the same for the life of a process and
-// different for any other process that gets its number.
+// startTime returns a text that identifies a process among all processes with
+// its pid.
 func startTime(pid int) (string, error) {
 	output, err := exec.Command("ps", "-o", "lstart=", "-p", strconv.Itoa(pid)).Output()
 	started := strings.TrimSpace(string(output))

@@ -18,16 +18,17 @@ import (
 	"github.com/quoin-dev/quoin/hack/localcluster/process"
 )
 
-// How the front end is deployed: config/rbac and config/aggregation have these names too.
+// Names of the API server (`quoin apiserver`), as in config/rbac and
+// config/aggregation.
 const (
 	apiServerAccount     = "quoin-apiserver"
 	apiServerDaemon      = "quoin-apiserver"
 	apiServerKubeconfig  = "apiserver.kubeconfig"
-	apiServerCertificate = "quoin-apiserver-tls" // Secret that the front end makes
+	apiServerCertificate = "quoin-apiserver-tls" // Secret that the API server creates
 	apiService           = "v1.api.platform.quoin.dev"
 )
 
-// The samples' account and the key that opens it.
+// Names of the samples' account and of its Secrets.
 const (
 	sampleHost        = "demo.quoin.localhost"
 	sampleNamespace   = "demo"
@@ -38,14 +39,14 @@ const (
 	apiServerTimeout  = 30 * time.Second
 )
 
-// apiServerURL is where the account of the samples answers.
+// apiServerURL returns the URL of the samples' account.
 func apiServerURL(c *cluster.Cluster) string {
 	return fmt.Sprintf("https://%s:%d", sampleHost, c.Ports[cluster.PortQuoinAPIServer])
 }
 
-// registerAPIServer puts the front end behind the Kubernetes API, which tells it what is changed with
-// kubectl. The front end is no pod here:
-// the Service is a name for this machine.
+// registerAPIServer registers the API server as an aggregated API server and
+// for the audit webhook. It is not a pod here: the Service is an ExternalName
+// for this machine.
 func registerAPIServer(ctx context.Context, c *cluster.Cluster, root string) error {
 	text, err := c.Kubectl(ctx, "", "kustomize", filepath.Join(root, "config", "aggregation"))
 	if err != nil {
@@ -62,7 +63,8 @@ func registerAPIServer(ctx context.Context, c *cluster.Cluster, root string) err
 	return err
 }
 
-// aggregationManifest is config/aggregation with the front end's port on this machine.
+// aggregationManifest returns the manifests of config/aggregation with the API
+// server's port on this machine.
 func aggregationManifest(text string, port int) (string, error) {
 	const documented = "    port: 443\n"
 	if strings.Count(text, documented) != 1 {
@@ -73,7 +75,7 @@ func aggregationManifest(text string, port int) (string, error) {
 		apiServerAccount, quoinNamespace), nil
 }
 
-// startAPIServer starts the front end anew, in case its binary has changed.
+// startAPIServer restarts the API server, in case its binary has changed.
 func startAPIServer(ctx context.Context, c *cluster.Cluster) error {
 	if _, err := c.Daemons().Stop(ctx, apiServerDaemon, 2*process.StopTimeout); err != nil {
 		return err
@@ -91,7 +93,7 @@ func startAPIServer(ctx context.Context, c *cluster.Cluster) error {
 			"--health-probe-bind-address=" + health,
 			"--metrics-bind-address=" + cluster.Loopback(c.Ports[cluster.PortQuoinAPIServerMetrics]),
 			"--database-url=sqlite://" + c.Path("audit", "audit.db"),
-			"--shutdown-delay=0s", // nobody has to be told first
+			"--shutdown-delay=0s", // there is no load balancer
 		}},
 		Port:    cluster.PortQuoinAPIServer,
 		Timeout: time.Minute,
@@ -99,8 +101,9 @@ func startAPIServer(ctx context.Context, c *cluster.Cluster) error {
 	}})
 }
 
-// waitForAPIServer waits until the samples' account answers to its key, directly and through the
-// Kubernetes API, and writes what a caller needs into <dir>/env. It returns a client with the key.
+// waitForAPIServer waits until the samples' account is available with its key,
+// directly and through the aggregated API, and sets its variables in <dir>/env.
+// It returns a client with the key.
 func waitForAPIServer(ctx context.Context, c *cluster.Cluster) (*http.Client, error) {
 	authority, err := secretValue(ctx, c, quoinNamespace, apiServerCertificate, "ca.crt")
 	if err != nil {
@@ -118,7 +121,7 @@ func waitForAPIServer(ctx context.Context, c *cluster.Cluster) (*http.Client, er
 		return nil, err
 	}
 	client := tokenClient([]byte(authority), token, c.Ports[cluster.PortQuoinAPIServer])
-	ended := make(chan struct{}) // never: the log says more than that it ended
+	ended := make(chan struct{}) // never closed: the error includes the log
 	probe := process.HTTPProbe(client, apiServerURL(c)+"/api/v1/deployments")
 	if err := process.WaitReady(ctx, apiServerDaemon, c.Daemons().LogPath(apiServerDaemon), ended, apiServerTimeout, probe); err != nil {
 		return nil, err
@@ -135,10 +138,10 @@ func waitForAPIServer(ctx context.Context, c *cluster.Cluster) (*http.Client, er
 }
 
 func apiServerFailure(c *cluster.Cluster, err error) error {
-	return fmt.Errorf("%w; the end of the front end's log:\n%s", err, process.Tail(c.Daemons().LogPath(apiServerDaemon), 20))
+	return fmt.Errorf("%w; the end of the log of quoin-apiserver:\n%s", err, process.Tail(c.Daemons().LogPath(apiServerDaemon), 20))
 }
 
-// secretValue waits for a key of a Secret that Quoin makes.
+// secretValue waits for a key of a Secret that Quoin creates.
 func secretValue(ctx context.Context, c *cluster.Cluster, namespace, name, key string) (string, error) {
 	deadline := time.Now().Add(apiServerTimeout)
 	path := fmt.Sprintf("jsonpath={.data.%s}", strings.ReplaceAll(key, ".", `\.`))
@@ -162,8 +165,8 @@ func secretValue(ctx context.Context, c *cluster.Cluster, namespace, name, key s
 	}
 }
 
-// tokenClient sends a token with every request, to a port of this machine whatever the host:
-// not every resolver knows that *.localhost is here.
+// tokenClient returns a client that sends a token with every request, to a port
+// of this machine for any host: not every resolver resolves *.localhost.
 func tokenClient(authority []byte, token string, port int) *http.Client {
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(authority)
@@ -175,7 +178,7 @@ func tokenClient(authority []byte, token string, port int) *http.Client {
 	}}}
 }
 
-// bearer sends a token along.
+// bearer adds a token to requests.
 type bearer struct {
 	token string
 	next  http.RoundTripper

@@ -13,18 +13,19 @@ import (
 	"github.com/quoin-dev/quoin/hack/localcluster/process"
 )
 
-// How the controller is deployed: config/rbac has these names too.
+// Names of the controller, as in config/rbac.
 const (
 	controllerAccount    = "quoin-controller"
 	controllerDaemon     = "quoin-controller"
 	controllerKubeconfig = "controller.kubeconfig"
 )
 
-// quoinImageVariable names Quoin's own image in <dir>/env: pods fetch a model from Git with it.
+// quoinImageVariable is the variable in <dir>/env with Quoin's own image, with
+// which pods fetch a model from Git.
 const quoinImageVariable = "QUOIN_IMAGE"
 
-// pushQuoin builds Quoin's image and pushes it. The reference has the digest: a node keeps what
-// it has of a tag.
+// pushQuoin builds Quoin's image, pushes it and returns a reference by digest,
+// because nodes cache tags.
 func pushQuoin(ctx context.Context, c *cluster.Cluster, root string) (string, error) {
 	reference := c.RegistryAddress() + "/quoin:dev"
 	cmd := exec.CommandContext(ctx, "go", "run", "./hack/image", "--binary", c.Path("bin", "quoin"), "--push", reference)
@@ -39,7 +40,7 @@ func pushQuoin(ctx context.Context, c *cluster.Cluster, root string) (string, er
 	return reference + "@" + strings.TrimSpace(string(digest)), nil
 }
 
-// startController starts the controller anew, in case its binary has changed.
+// startController restarts the controller, in case its binary has changed.
 func startController(ctx context.Context, c *cluster.Cluster) error {
 	if _, err := c.Daemons().Stop(ctx, controllerDaemon, 2*process.StopTimeout); err != nil {
 		return err
@@ -49,7 +50,7 @@ func startController(ctx context.Context, c *cluster.Cluster) error {
 		"controller",
 		"--kubeconfig=" + c.Path(controllerKubeconfig),
 		"--leader-elect=false",
-		// Behind simulated pods is nobody who could be asked whether the model compiles.
+		// Simulated pods cannot compile a model.
 		fmt.Sprintf("--warm-up=%t", c.Nodes == cluster.NodesReal),
 		"--health-probe-bind-address=" + health,
 		"--metrics-bind-address=" + cluster.Loopback(c.Ports[cluster.PortQuoinControllerMetrics]),

@@ -13,25 +13,25 @@ import (
 	"github.com/quoin-dev/quoin/hack/localcluster/process"
 )
 
-// How the gateway is deployed: config/rbac has these names too.
+// Names of the gateway, as in config/rbac.
 const (
 	gatewayAccount     = "quoin-gateway"
 	gatewayDaemon      = "quoin-gateway"
 	gatewayKubeconfig  = "gateway.kubeconfig"
-	gatewayCertificate = "quoin-gateway-tls" // Secret that the gateway makes
+	gatewayCertificate = "quoin-gateway-tls" // Secret that the gateway creates
 	gatewayCA          = "gateway-ca.crt"
 )
 
-// The samples' data API.
+// Names of the samples' data API.
 const (
 	sampleDataDomain  = "data.quoin.localhost"
 	sampleDeployment  = "analytics"
 	sampleEnvironment = sampleDeployment + "-production"
-	// A pod that has just started may be busy with its first queries.
+	// A new pod may be busy with its first queries.
 	dataAPITimeout = time.Minute
 )
 
-// startGateway starts the gateway anew, in case its binary has changed.
+// startGateway restarts the gateway, in case its binary has changed.
 func startGateway(ctx context.Context, c *cluster.Cluster) error {
 	if _, err := c.Daemons().Stop(ctx, gatewayDaemon, 2*process.StopTimeout); err != nil {
 		return err
@@ -46,7 +46,7 @@ func startGateway(ctx context.Context, c *cluster.Cluster) error {
 			"--sql-bind-address=" + cluster.Loopback(c.Ports[cluster.PortGatewaySQL]),
 			"--health-probe-bind-address=" + health,
 			"--metrics-bind-address=" + cluster.Loopback(c.Ports[cluster.PortGatewayMetrics]),
-			"--shutdown-delay=0s", // nobody has to be told first
+			"--shutdown-delay=0s", // there is no load balancer
 		}},
 		Port:    cluster.PortGateway,
 		Timeout: time.Minute,
@@ -54,8 +54,8 @@ func startGateway(ctx context.Context, c *cluster.Cluster) error {
 	}})
 }
 
-// waitForDataAPI makes tokens for the samples' data API over REST, as its users
-// do, waits until it answers them, and writes into <dir>/env what a caller needs.
+// waitForDataAPI creates tokens for the samples' data API over REST, waits
+// until the data API accepts them, and sets its variables in <dir>/env.
 func waitForDataAPI(ctx context.Context, c *cluster.Cluster, rest *http.Client) error {
 	authority, err := secretValue(ctx, c, quoinNamespace, gatewayCertificate, "ca.crt")
 	if err != nil {
@@ -80,10 +80,10 @@ func waitForDataAPI(ctx context.Context, c *cluster.Cluster, rest *http.Client) 
 	if err != nil {
 		return err
 	}
-	// No simulated pod answers anything.
+	// Simulated pods serve no requests.
 	if c.Nodes == cluster.NodesReal {
 		client := tokenClient([]byte(authority), dataToken, c.Ports[cluster.PortGateway])
-		ended := make(chan struct{}) // never: the log says more than that it ended
+		ended := make(chan struct{}) // never closed: the error includes the log
 		err := process.WaitReady(ctx, gatewayDaemon, c.Daemons().LogPath(gatewayDaemon), ended, dataAPITimeout, process.HTTPProbe(client, url+"/v1/meta"))
 		if err != nil {
 			return err
@@ -97,7 +97,8 @@ func waitForDataAPI(ctx context.Context, c *cluster.Cluster, rest *http.Client) 
 	)
 }
 
-// sampleEnvironmentURL is where the REST API has the samples' environment.
+// sampleEnvironmentURL returns the URL of the samples' environment in the REST
+// API.
 func sampleEnvironmentURL(ctx context.Context, c *cluster.Cluster) (string, error) {
 	deployment, err := field(ctx, c, "deployment.platform.quoin.dev/"+sampleDeployment, "{.status.id}")
 	if err != nil {
@@ -110,7 +111,7 @@ func sampleEnvironmentURL(ctx context.Context, c *cluster.Cluster) (string, erro
 	return fmt.Sprintf("%s/api/v1/deployments/%s/environments/%s", apiServerURL(c), deployment, environment), nil
 }
 
-// field is one field of an object of the samples.
+// field returns a field of an object of the samples.
 func field(ctx context.Context, c *cluster.Cluster, object, path string) (string, error) {
 	value, err := c.Kubectl(ctx, "", "get", object, "--namespace", sampleNamespace, "-o", "jsonpath="+path)
 	if err == nil && value == "" {
@@ -119,7 +120,7 @@ func field(ctx context.Context, c *cluster.Cluster, object, path string) (string
 	return value, err
 }
 
-// createToken creates a token over REST. No error holds one.
+// createToken creates a token over REST. Its errors do not contain the token.
 func createToken(ctx context.Context, rest *http.Client, url string) (string, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(`{"security_context":{}}`))
 	if err != nil {
@@ -136,11 +137,11 @@ func createToken(ctx context.Context, rest *http.Client, url string) (string, er
 		return "", err
 	}
 	if response.StatusCode/100 != 2 {
-		return "", fmt.Errorf("POST %s answered %s: %s", url, response.Status, process.LastLines(string(body), 5))
+		return "", fmt.Errorf("POST %s returned %s: %s", url, response.Status, process.LastLines(string(body), 5))
 	}
 	var answer struct{ Data struct{ Token string } }
 	if err := json.Unmarshal(body, &answer); err != nil || answer.Data.Token == "" {
-		return "", fmt.Errorf("POST %s answered without a token", url)
+		return "", fmt.Errorf("POST %s returned no token", url)
 	}
 	return answer.Data.Token, nil
 }

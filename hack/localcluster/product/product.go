@@ -1,3 +1,5 @@
+// Package product installs Quoin and its samples in a cluster and runs Quoin's
+// processes on this machine.
 package product
 
 import (
@@ -18,19 +20,19 @@ import (
 	"github.com/quoin-dev/quoin/hack/localcluster/warehouse"
 )
 
-// quoinNamespace is where config/rbac puts Quoin.
+// quoinNamespace is Quoin's namespace in config/rbac.
 const quoinNamespace = "quoin-system"
 
-// Start installs Quoin in a running cluster, starts its processes on this machine with the
-// rights that they have in a real cluster, and applies the samples. It may be repeated: that is
-// how a change is tried.
+// Start installs Quoin in a running cluster, starts its processes on this
+// machine with the permissions that they have in a real cluster, and applies
+// the samples. A repeated call deploys changes.
 func Start(ctx context.Context, c *cluster.Cluster, installPackages bool) error {
 	root, err := binaries.RepositoryRoot()
 	if err != nil {
 		return err
 	}
 	if err := prepareProduct(ctx, c, root, installPackages); err != nil {
-		return fmt.Errorf("%w\nthe cluster runs without Quoin; --bare stops there on purpose", err)
+		return fmt.Errorf("%w\nthe cluster runs without Quoin; use --bare if that is intended", err)
 	}
 	for _, start := range []func(context.Context, *cluster.Cluster) error{startController, startAPIServer, startGateway} {
 		if err := start(ctx, c); err != nil {
@@ -53,8 +55,8 @@ func Start(ctx context.Context, c *cluster.Cluster, installPackages bool) error 
 	return printNextSteps(ctx, c)
 }
 
-// prepareProduct makes all that Quoin's processes and the samples need. On a real node that is
-// also a data plane that answers, and what it reads.
+// prepareProduct builds and installs the dependencies of Quoin's processes and
+// of the samples, on a real node including the real data plane.
 func prepareProduct(ctx context.Context, c *cluster.Cluster, root string, installPackages bool) error {
 	if c.Nodes == cluster.NodesReal {
 		if err := prepareDataplane(ctx, c, installPackages); err != nil {
@@ -98,9 +100,9 @@ func buildProduct(ctx context.Context, c *cluster.Cluster, root string) error {
 	return binaries.GoBuild(ctx, binaries.GoBuildOptions{Folder: root, GoPackage: "./cmd/quoin", Output: c.Path("bin", "quoin"), Goos: runtime.GOOS})
 }
 
-// installProduct applies the CRDs and the roles, and writes the kubeconfigs
-// with which Quoin's processes act as their own ServiceAccounts: with the
-// admin's, a missing RBAC rule would only be seen by users.
+// installProduct applies the CRDs and the roles, and writes kubeconfigs for the
+// ServiceAccounts of Quoin's processes, so that missing RBAC rules are
+// detected.
 func installProduct(ctx context.Context, c *cluster.Cluster, root string) error {
 	for _, args := range [][]string{
 		{"apply", "--server-side", "-k", filepath.Join(root, "config", "crd")},
@@ -111,7 +113,7 @@ func installProduct(ctx context.Context, c *cluster.Cluster, root string) error 
 			return err
 		}
 	}
-	// kubectl keeps the list of kinds for ten minutes; it has new ones now.
+	// kubectl caches the list of kinds for ten minutes; new ones were added.
 	if err := os.RemoveAll(c.KubectlCache()); err != nil {
 		return err
 	}
@@ -131,8 +133,8 @@ func installProduct(ctx context.Context, c *cluster.Cluster, root string) error 
 	return registerAPIServer(ctx, c, root)
 }
 
-// printNextSteps closes with what runs and what can be done with it. The table
-// goes to stdout: it is the answer, not progress.
+// printNextSteps prints the objects and example commands. The table goes to
+// stdout: it is the result, not progress.
 func printNextSteps(ctx context.Context, c *cluster.Cluster) error {
 	table, err := c.Kubectl(ctx, "", "get", "quoin", "--all-namespaces")
 	if err != nil {
@@ -141,7 +143,7 @@ func printNextSteps(ctx context.Context, c *cluster.Cluster) error {
 	fmt.Print("\n", table)
 	next := "v1.2.4"
 	if c.Dataplane {
-		next = "v0.35.82" // Cube 0.35.81 once more, under another name
+		next = "v0.35.82" // Cube 0.35.81 under another tag
 	}
 	progress.Infof("\nNext:\n"+
 		"  . %[1]s                                     # KUBECONFIG and the addresses\n"+

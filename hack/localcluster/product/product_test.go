@@ -39,6 +39,6 @@ func TestNotReady(t *testing.T) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	if _, err := notReady([]byte(`{"items": []}`)); err == nil {
-		t.Error("nothing at all counts as ready")
+		t.Error("an empty list is considered ready")
 	}
 }

@@ -15,19 +15,19 @@ import (
 	"github.com/quoin-dev/quoin/hack/localcluster/image"
 )
 
-// PushOptions say which images are pushed.
+// PushOptions describe the images to push.
 type PushOptions struct {
 	Repository      string
 	Versions        []string // the tags
-	Broken          bool     // they exit at once
+	Broken          bool     // the images exit immediately
 	Server          bool     // the real server instead of the sample
 	InstallPackages bool
 }
 
-// IsStore tells the repositories whose images play the store.
+// IsStore reports whether images of a repository have the role of the store.
 func IsStore(repository string) bool { return strings.HasSuffix(repository, "-store") }
 
-// Push pushes one image for each version and returns their references.
+// Push pushes an image for each version and returns the references.
 func Push(ctx context.Context, c *cluster.Cluster, o PushOptions) ([]string, error) {
 	describe, err := images(ctx, c, o)
 	if err != nil {
@@ -59,8 +59,8 @@ func Push(ctx context.Context, c *cluster.Cluster, o PushOptions) ([]string, err
 	return pushed, nil
 }
 
-// images prepares what the images have in common and returns what describes
-// that of one version.
+// images prepares the common parts of the images and returns a function that
+// returns the options of a version's image.
 func images(ctx context.Context, c *cluster.Cluster, o PushOptions) (func(version string) (image.Options, error), error) {
 	if !o.Server {
 		binary, err := buildSampleServer(ctx, c)
@@ -76,8 +76,8 @@ func images(ctx context.Context, c *cluster.Cluster, o PushOptions) (func(versio
 	return func(version string) (image.Options, error) { return dataplane.Image(layers, source, version, o.Broken) }, err
 }
 
-// sampleImage describes the image of one version: the binary is the same, the
-// configuration and so the digest differ.
+// sampleImage returns the options of a version's image. The binary is the same
+// for all versions; the configuration and the digest differ.
 func sampleImage(binary, repository, version string, broken bool) (image.Options, error) {
 	options, err := image.Binary(binary, "1000:1000")
 	if err != nil {
@@ -101,8 +101,8 @@ func sampleImage(binary, repository, version string, broken bool) (image.Options
 	return options, nil
 }
 
-// buildSampleServer builds hack/sampleserver for the nodes. Without paths and
-// build ids in it, the same source gives the same image digests.
+// buildSampleServer builds hack/sampleserver for the nodes, reproducibly:
+// without paths and build IDs.
 func buildSampleServer(ctx context.Context, c *cluster.Cluster) (string, error) {
 	root, err := binaries.RepositoryRoot()
 	if err != nil {

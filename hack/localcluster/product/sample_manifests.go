@@ -12,8 +12,8 @@ import (
 	"github.com/quoin-dev/quoin/hack/localcluster/dataplane"
 )
 
-// What config/samples is written for: the addresses of a cluster with the
-// documented ports, and on simulated nodes.
+// Values in config/samples, which is written for a cluster with the default
+// ports and simulated nodes.
 const (
 	samplesRegistry   = "127.0.0.1:15000"
 	samplesHost       = sampleHost + ":18443"
@@ -24,7 +24,7 @@ const (
 	samplesPort       = `value: "5432"`
 )
 
-// sampleFolders are those whose manifests a cluster gets.
+// sampleFolders returns the folders with the manifests for a cluster.
 func sampleFolders(c *cluster.Cluster, root string) []string {
 	folders := []string{filepath.Join(root, "config", "samples")}
 	if c.Nodes == cluster.NodesReal {
@@ -33,8 +33,8 @@ func sampleFolders(c *cluster.Cluster, root string) []string {
 	return folders
 }
 
-// sampleReplacements puts what is true of a cluster in the place of what the
-// samples say, in pairs.
+// sampleReplacements returns pairs of values in the samples and their
+// replacements for a cluster.
 func sampleReplacements(c *cluster.Cluster) []string {
 	replacements := []string{
 		samplesRegistry, c.RegistryAddress(),
@@ -54,7 +54,7 @@ func sampleReplacements(c *cluster.Cluster) []string {
 }
 
 // sampleManifests joins the manifests of folders, in the order of their file
-// names, and replaces in them.
+// names, after replacing values.
 func sampleManifests(folders, replacements []string) (string, error) {
 	replacer := strings.NewReplacer(replacements...)
 	var text strings.Builder

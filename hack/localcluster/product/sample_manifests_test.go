@@ -36,9 +36,9 @@ func TestSampleManifests(t *testing.T) {
 	}
 }
 
-// Whatever a cluster replaces is in the samples: a sample that was reworded would keep an
-// address that nobody listens on.
-func TestSamplesHaveWhatIsReplaced(t *testing.T) {
+// TestSamplesContainReplacedValues checks that the samples contain every value
+// that is replaced, otherwise they would keep wrong addresses.
+func TestSamplesContainReplacedValues(t *testing.T) {
 	root, err := binaries.RepositoryRoot()
 	if err != nil {
 		t.Fatal(err)
@@ -56,7 +56,7 @@ func TestSamplesHaveWhatIsReplaced(t *testing.T) {
 		}
 		for i := 0; i < len(replacements); i += 2 {
 			if !strings.Contains(text, replacements[i]) || strings.Contains(replaced, replacements[i]) {
-				t.Errorf("%s: %q is not in the samples, or stays there", nodes, replacements[i])
+				t.Errorf("%s: %q is not in the samples, or is not replaced", nodes, replacements[i])
 			}
 		}
 		if nodes == cluster.NodesReal && !strings.Contains(replaced, `range: "~0.35.0"`) {

@@ -21,7 +21,7 @@ const (
 	samplesAppliedTimeout = 30 * time.Second
 )
 
-// sampleImages are the images that config/samples refers to.
+// sampleImages returns the images that config/samples refers to.
 func sampleImages(c *cluster.Cluster) []PushOptions {
 	tags := []string{"v1.2.2", "v1.2.3"}
 	if c.Dataplane {
@@ -30,7 +30,7 @@ func sampleImages(c *cluster.Cluster) []PushOptions {
 			tags = append(tags, "v"+version)
 		}
 	}
-	// The stores first: a version is complete when the channel sees it.
+	// The stores first: the channel requires both images of a version.
 	return []PushOptions{
 		{Repository: "cube-store", Versions: tags},
 		{Repository: "cube", Versions: tags, Server: c.Dataplane},
@@ -53,8 +53,8 @@ func pushSampleImages(ctx context.Context, c *cluster.Cluster, root string) erro
 	return c.SetEnvironment(cluster.Variable{Name: quoinImageVariable, Value: reference})
 }
 
-// applySamples applies config/samples. A namespace may be made by the
-// controller, for an Account of the samples, so objects in it are tried again.
+// applySamples applies config/samples. It retries while a namespace does not
+// exist yet.
 func applySamples(ctx context.Context, c *cluster.Cluster, root string) error {
 	text, err := sampleManifests(sampleFolders(c, root), sampleReplacements(c))
 	if err != nil {
@@ -77,8 +77,8 @@ func applySamples(ctx context.Context, c *cluster.Cluster, root string) error {
 	}
 }
 
-// waitForSamples waits until every object of the category "quoin" is Ready and
-// says from time to time which is not, and why.
+// waitForSamples waits until every object of the category "quoin" is Ready, and
+// periodically prints the objects that are not.
 func waitForSamples(ctx context.Context, c *cluster.Cluster) error {
 	start, reported := time.Now(), time.Now()
 	for {
@@ -99,7 +99,7 @@ func waitForSamples(ctx context.Context, c *cluster.Cluster) error {
 				strings.Join(waiting, "\n  "), process.Tail(c.Daemons().LogPath(controllerDaemon), 20))
 		}
 		if !c.Daemons().Running(controllerDaemon) {
-			return fmt.Errorf("the controller ended; the end of its log:\n%s", process.Tail(c.Daemons().LogPath(controllerDaemon), 20))
+			return fmt.Errorf("the controller exited; the end of its log:\n%s", process.Tail(c.Daemons().LogPath(controllerDaemon), 20))
 		}
 		if time.Since(reported) > samplesReportInterval {
 			progress.Infof("waiting for:\n  %s", strings.Join(waiting, "\n  "))
@@ -113,7 +113,8 @@ func waitForSamples(ctx context.Context, c *cluster.Cluster) error {
 	}
 }
 
-// notReady describes the objects of a JSON list that are not Ready.
+// notReady returns descriptions of the objects in a JSON list that are not
+// Ready.
 func notReady(list []byte) ([]string, error) {
 	var objects struct {
 		Items []struct {
@@ -134,7 +135,7 @@ func notReady(list []byte) ([]string, error) {
 		return nil, fmt.Errorf("read the list of objects: %w", err)
 	}
 	if len(objects.Items) == 0 {
-		return nil, errors.New("the samples have made no object of the category quoin")
+		return nil, errors.New("the samples created no object of the category quoin")
 	}
 	var waiting []string
 	for _, object := range objects.Items {

@@ -1,3 +1,4 @@
+// Package progress prints the progress of a command.
 package progress
 
 import (
@@ -6,14 +7,14 @@ import (
 	"time"
 )
 
-// Infof prints one line of progress. Progress goes to stderr: stdout is for
-// what a script reads.
+// Infof prints a line of progress to stderr; stdout is for output that scripts
+// read.
 func Infof(format string, args ...any) {
 	fmt.Fprintf(os.Stderr, format+"\n", args...)
 }
 
-// Step runs work and prints one line with its name and duration. The name is
-// printed before the work starts, so that a slow step is seen to be running.
+// Step runs work and prints its name and duration. It prints the name before it
+// runs work, so that a slow step is visible.
 func Step(name string, work func() error) error {
 	fmt.Fprintf(os.Stderr, "%s … ", name)
 	start := time.Now()
@@ -25,7 +26,7 @@ func Step(name string, work func() error) error {
 	return nil
 }
 
-// Seconds formats a duration for people: tenths below ten seconds.
+// Seconds formats a duration, with tenths below ten seconds.
 func Seconds(d time.Duration) string {
 	if d < 10*time.Second {
 		return fmt.Sprintf("%.1f s", d.Seconds())

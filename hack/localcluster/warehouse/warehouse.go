@@ -1,3 +1,4 @@
+// Package warehouse runs a PostgreSQL server with the data of the samples.
 package warehouse
 
 import (
@@ -20,8 +21,8 @@ import (
 	"github.com/quoin-dev/quoin/hack/localcluster/progress"
 )
 
-// The warehouse is a PostgreSQL on the node's address, where pods reach it.
-// The samples have the user and the password too.
+// The warehouse is a PostgreSQL server on the node's address, which pods can
+// reach. The samples contain the same user and password.
 const (
 	daemonName        = "warehouse"
 	warehouseDatabase = "shop"
@@ -29,11 +30,11 @@ const (
 	warehousePassword = "sample"
 )
 
-// warehouseAccess lets one user into one database, by password and from
-// anywhere: the port is only open on the node's bridge.
+// warehouseAccess allows one user to connect to one database with a password,
+// from any address: the port is open only on the node's bridge.
 const warehouseAccess = "host " + warehouseDatabase + " " + warehouseUser + " all scram-sha-256\n"
 
-// What is in the warehouse. In single-user mode a line is a statement.
+// The content of the warehouse. In single-user mode each line is a statement.
 const (
 	warehouseRoles = "CREATE ROLE " + warehouseUser + " LOGIN PASSWORD '" + warehousePassword + "'\n" +
 		"CREATE DATABASE " + warehouseDatabase + " OWNER " + warehouseUser + "\n"
@@ -44,9 +45,9 @@ const (
 		"ALTER TABLE orders OWNER TO " + warehouseUser + "\n"
 )
 
-// warehouse is where the PostgreSQL of a cluster runs and as whom.
+// warehouse has the folder and the user of a cluster's PostgreSQL server.
 type warehouse struct {
-	folder     string // below the node's: the user that it runs as may enter that
+	folder     string // below the node's state directory, which the user may enter
 	credential *syscall.Credential
 }
 
@@ -57,7 +58,7 @@ func newWarehouse(c *cluster.Cluster) (warehouse, error) {
 
 func (w warehouse) data() string { return filepath.Join(w.folder, "data") }
 
-// postgresUser is the user that Debian's package makes, otherwise nobody:
+// postgresUser returns the user of Debian's package or an unprivileged user:
 // PostgreSQL refuses to run as root.
 func postgresUser() (*syscall.Credential, error) {
 	account, err := user.Lookup("postgres")
@@ -75,7 +76,8 @@ func postgresUser() (*syscall.Credential, error) {
 	return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, err
 }
 
-// Start starts the warehouse unless it runs, and fills it the first time.
+// Start starts the warehouse unless it runs, and creates its data the first
+// time.
 func Start(ctx context.Context, c *cluster.Cluster, install bool) error {
 	if c.Daemons().Running(daemonName) {
 		return nil
@@ -90,7 +92,7 @@ func Start(ctx context.Context, c *cluster.Cluster, install bool) error {
 	return run(ctx, c, w)
 }
 
-// run starts the warehouse and writes into <dir>/env where it is.
+// run starts the warehouse and sets its variables in <dir>/env.
 func run(ctx context.Context, c *cluster.Cluster, w warehouse) error {
 	if !host.IsFolder(w.data()) {
 		if err := progress.Step("warehouse data", func() error { return w.create(ctx) }); err != nil {
@@ -101,7 +103,7 @@ func run(ctx context.Context, c *cluster.Cluster, w warehouse) error {
 	err := c.StartAll(ctx, []cluster.Component{{
 		Daemon: process.Daemon{
 			Name: daemonName, Path: host.FindProgram("postgres"), Folder: w.folder, Credential: w.credential,
-			Stop: syscall.SIGINT, // ends its sessions; TERM would wait for them
+			Stop: syscall.SIGINT, // closes its sessions; TERM would wait for them
 			Args: []string{
 				"-D", w.data(), "-c", "listen_addresses=" + c.Address, "-c", "port=" + port,
 				"-c", "unix_socket_directories=", "-c", "fsync=off", "-c", "max_connections=200",
@@ -126,7 +128,7 @@ func run(ctx context.Context, c *cluster.Cluster, w warehouse) error {
 	)
 }
 
-// create makes the data. It takes the name by which it is found when it is whole.
+// create creates the data. It renames the complete folder to its final name.
 func (w warehouse) create(ctx context.Context) error {
 	partial := w.data() + ".partial"
 	err := errors.Join(os.RemoveAll(partial), os.MkdirAll(w.folder, 0o700), os.Chown(w.folder, int(w.credential.Uid), int(w.credential.Gid)))

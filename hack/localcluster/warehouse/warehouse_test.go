@@ -11,12 +11,13 @@ import (
 	"github.com/quoin-dev/quoin/hack/localcluster/process"
 )
 
-// What is in the warehouse, asked as the samples' user over the network.
+// TestWarehouse queries the warehouse as the samples' user over the network.
 func TestWarehouse(t *testing.T) {
 	if os.Geteuid() != 0 || len(host.MissingPackages(host.WarehousePackages)) > 0 {
 		t.Skip("SKIPPED LOUDLY: the warehouse needs root and Debian's postgresql; make e2e installs it and asks it")
 	}
-	// Not below the test's own folder: the user that PostgreSQL runs as may not enter that.
+	// Not below the test's temporary folder, which the user of PostgreSQL may
+	// not enter.
 	state, err := os.MkdirTemp("/var/lib", "quoin-localcluster-test-")
 	if err != nil {
 		t.Fatal(err)
