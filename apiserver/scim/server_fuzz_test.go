@@ -10,8 +10,8 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/scim"
 )
 
-// FuzzServer: whatever is sent, the service neither panics nor fails, an error is a SCIM error, and
-// what is stored afterwards can be listed.
+// FuzzServer checks that no request causes a panic or a server error, that errors are SCIM errors, and that
+// all stored resources can be listed afterwards.
 func FuzzServer(f *testing.F) {
 	patchURN := `"schemas":["urn:ietf:params:scim:api:messages:2.0:PatchOp"]`
 	for _, seed := range [][4]string{
@@ -41,13 +41,13 @@ func FuzzServer(f *testing.F) {
 		s.send(t, method, path, query, body)
 		for _, endpoint := range []string{"/Users", "/Groups"} {
 			if r, answer := s.do(t, "GET", endpoint, ""); r.Code != 200 {
-				t.Fatalf("afterwards %s answers %d %v", endpoint, r.Code, answer)
+				t.Fatalf("%s after the request: %d %v", endpoint, r.Code, answer)
 			}
 		}
 	})
 }
 
-// send is do for what need not be a URL.
+// send is like do for paths that are not valid URLs.
 func (s *service) send(t *testing.T, method, path, query, body string) {
 	r := httptest.NewRequestWithContext(t.Context(), method, scim.BasePath, strings.NewReader(body))
 	r.URL = &url.URL{Path: scim.BasePath + path, RawQuery: query}
@@ -57,6 +57,6 @@ func (s *service) send(t *testing.T, method, path, query, body string) {
 		t.Fatalf("%s %s?%s %s: %d %s", method, path, query, body, w.Code, w.Body)
 	}
 	if w.Code >= 400 && (!strings.Contains(w.Body.String(), "messages:2.0:Error") || w.Header().Get("Content-Type") != scim.MediaType) {
-		t.Fatalf("%s %s: %d is no SCIM error: %s", method, path, w.Code, w.Body)
+		t.Fatalf("%s %s: %d is not a SCIM error: %s", method, path, w.Code, w.Body)
 	}
 }

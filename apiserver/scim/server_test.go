@@ -14,7 +14,7 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/scim/scimtest"
 )
 
-// service is a service provider over a store in memory.
+// service is a Server with an in-memory store.
 type service struct {
 	*scim.Server
 	tenant *scim.Tenant
@@ -32,7 +32,7 @@ func newService() *service {
 	}
 }
 
-// do sends a request and reads the answer.
+// do sends a request and decodes the response.
 func (s *service) do(t testing.TB, method, path, body string, header ...string) (*httptest.ResponseRecorder, map[string]any) {
 	t.Helper()
 	r := httptest.NewRequestWithContext(context.Background(), method, scim.BasePath+path, strings.NewReader(body))
@@ -50,7 +50,7 @@ func (s *service) do(t testing.TB, method, path, body string, header ...string) 
 	return w, answer
 }
 
-func TestLifeOfAUser(t *testing.T) {
+func TestUserLifecycle(t *testing.T) {
 	s := newService()
 	created, user := s.do(t, "POST", "/Users", `{"schemas":["urn:ietf:params:scim:schemas:core:2.0:User"],"userName":"ada@example.com","name":{"givenName":"Ada"},"active":true,"password":"x"}`)
 	if created.Code != http.StatusCreated || user["userName"] != "ada@example.com" || user["password"] != nil {
@@ -78,14 +78,14 @@ func TestLifeOfAUser(t *testing.T) {
 	}
 }
 
-func TestBulkResolvesCircles(t *testing.T) {
+func TestBulkCircularReferences(t *testing.T) {
 	s := newService()
 	r, answer := s.do(t, "POST", "/Bulk", `{"schemas":["urn:ietf:params:scim:api:messages:2.0:BulkRequest"],"Operations":[
 		{"method":"POST","path":"/Groups","bulkId":"a","data":{"displayName":"A","members":[{"value":"bulkId:b","type":"Group"}]}},
 		{"method":"POST","path":"/Groups","bulkId":"b","data":{"displayName":"B","members":[{"value":"bulkId:a","type":"Group"},{"value":"bulkId:u"}]}},
 		{"method":"POST","path":"/Users","bulkId":"u","data":{"userName":"u"}},
 		{"method":"PATCH","path":"/Users/bulkId:u","data":{"schemas":["urn:ietf:params:scim:api:messages:2.0:PatchOp"],"Operations":[{"op":"add","path":"title","value":"T"}]}},
-		{"method":"POST","path":"/Users","bulkId":"v","data":{"userName":"v","urn:ietf:params:scim:schemas:extension:enterprise:2.0:User":{"manager":{"value":"bulkId:nobody"}}}}
+		{"method":"POST","path":"/Users","bulkId":"v","data":{"userName":"v","urn:ietf:params:scim:schemas:extension:enterprise:2.0:User":{"manager":{"value":"bulkId:missing"}}}}
 	]}`)
 	operations, _ := answer["Operations"].([]any)
 	var statuses []string
@@ -99,7 +99,7 @@ func TestBulkResolvesCircles(t *testing.T) {
 	}
 	_, groups := s.do(t, "GET", `/Groups?filter=displayName+eq+"A"`, "")
 	if a, err := json.Marshal(groups["Resources"]); err != nil || !strings.Contains(string(a), `"members"`) {
-		t.Errorf("A lacks its member: %s %v", a, err)
+		t.Errorf("A has no members: %s %v", a, err)
 	}
 	_, users := s.do(t, "GET", `/Users?filter=title+eq+"t"`, "")
 	if users["totalResults"] != 1.0 {

@@ -12,11 +12,11 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/scim/scimerror"
 )
 
-// sameExpression compares expressions but for the places where they stood.
+// sameExpression compares expressions, ignoring positions.
 var sameExpression = cmp.Options{cmpopts.IgnoreFields(Path{}, "At"), cmpopts.IgnoreFields(Comparison{}, "At")}
 
-// wantError checks that an error is a scimerror.Error with a status, a scimType and, in its
-// detail, a text.
+// wantError checks that an error is a scimerror.Error with a status, a scimType and a detail that contains
+// a text.
 func wantError(t *testing.T, err error, status int, scimType scimerror.Type, detail string) {
 	t.Helper()
 	var e *scimerror.Error
@@ -43,7 +43,7 @@ func equal(path Path, value any) *Comparison {
 	return &Comparison{Path: path, Operator: Equal, Value: value}
 }
 
-// RFC 7644 section 3.4.2.2, figure 1.
+// TestParseGrammar checks the grammar of RFC 7644 section 3.4.2.2, figure 1.
 func TestParseGrammar(t *testing.T) {
 	a, b, c := equal(name("a"), json.Number("1")), equal(name("b"), json.Number("2")), equal(name("c"), json.Number("3"))
 	work := equal(name("type"), "work")
@@ -85,12 +85,12 @@ func TestParseGrammar(t *testing.T) {
 	}
 }
 
-// roundTrip checks that what is printed is read back as the same.
+// roundTrip checks that a printed expression is parsed to the same expression.
 func roundTrip(t *testing.T, e Expression) {
 	t.Helper()
 	printed := e.String()
 	if len(printed) > MaxLength {
-		return // quotes and parentheses were added
+		return // longer because of added quotes and parentheses
 	}
 	again, err := Parse(printed)
 	if err != nil {
@@ -104,7 +104,7 @@ func roundTrip(t *testing.T, e Expression) {
 	}
 }
 
-// What clients send besides the grammar (scim.md 2 and 3.4), and its canonical form.
+// TestParseClientForms checks forms that clients send in addition to the grammar, and their canonical form.
 func TestParseClientForms(t *testing.T) {
 	for s, want := range map[string]string{
 		`emails[type eq "work"].value eq "x"`:             `emails[type eq "work"].value eq "x"`,
@@ -133,7 +133,7 @@ func TestParseClientForms(t *testing.T) {
 	}
 }
 
-// RFC 7644 section 3.12: what is wrong, and where.
+// TestParseErrors checks that errors contain the cause and the position (RFC 7644 section 3.12).
 func TestParseErrors(t *testing.T) {
 	for s, want := range map[string]string{
 		``:                         `at position 1: found the end, expected a filter`,
@@ -174,7 +174,7 @@ func TestParseErrors(t *testing.T) {
 	}
 }
 
-func TestParseTellsPositions(t *testing.T) {
+func TestParsePositions(t *testing.T) {
 	e := mustParse(t, `a pr and  emails[type eq "x"].value eq "y"`).(*And).Right.(*Comparison)
 	inner := e.Path.Filter.(*Comparison)
 	if e.Path.At != 10 || e.At != 36 || inner.Path.At != 17 || inner.At != 22 {
@@ -182,8 +182,8 @@ func TestParseTellsPositions(t *testing.T) {
 	}
 }
 
-// scim.md 6: the depth is checked before the recursion, and nothing is built beyond a budget.
-func TestParseBudgets(t *testing.T) {
+// TestParseLimits checks that limits are enforced before recursion and allocation.
+func TestParseLimits(t *testing.T) {
 	tests := map[string]struct {
 		ok, tooMuch, want string
 	}{
@@ -207,7 +207,7 @@ func nest(open, inner, end string, n int) string {
 	return strings.Repeat(open, n) + inner + strings.Repeat(end, n)
 }
 
-func TestHugeInputCostsNothing(t *testing.T) {
+func TestHugeInputIsRejectedEarly(t *testing.T) {
 	for _, c := range []string{"(", "not ", "a[", `"`, "a pr and ", "x", " "} {
 		huge := strings.Repeat(c, 1<<20/len(c))
 		short := huge[:MaxLength]

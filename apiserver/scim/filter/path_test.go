@@ -9,7 +9,7 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/scim/scimerror"
 )
 
-// RFC 7644 section 3.5.2, figure 7, and what Entra ID sends.
+// TestParsePath checks paths of RFC 7644 section 3.5.2, figure 7, and of Entra ID.
 func TestParsePath(t *testing.T) {
 	work := equal(name("type"), "work")
 	for s, want := range map[string]Path{
@@ -71,7 +71,7 @@ func TestParsePathErrors(t *testing.T) {
 	}
 }
 
-// RFC 7644 section 3.10.
+// TestParseAttribute checks attribute notation (RFC 7644 section 3.10).
 func TestParseAttribute(t *testing.T) {
 	got, err := ParseAttribute(schema.EnterpriseURN + ":manager.displayName")
 	want := Path{URN: schema.EnterpriseURN, Name: "manager", Sub: "displayName"}

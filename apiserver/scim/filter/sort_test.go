@@ -23,7 +23,7 @@ func resolve(t testing.TB, s string, rt *schema.ResourceType) schema.Ref {
 	return ref
 }
 
-// RFC 7644 section 3.4.2.3.
+// TestSort checks the order of resources (RFC 7644 section 3.4.2.3).
 func TestSort(t *testing.T) {
 	email := func(value string, primary bool) map[string]any {
 		return map[string]any{"value": value, "primary": primary}

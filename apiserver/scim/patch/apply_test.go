@@ -193,11 +193,11 @@ func TestGroupInDocument(t *testing.T) {
 
 // TestRemoveFoldsCase checks that a remove matches listed values with the same case folding as filters.
 func TestRemoveFoldsCase(t *testing.T) {
-	gone := func(held, listed string) bool {
-		d := schema.Document{"userName": "u", "emails": []any{map[string]any{"value": held}}}
+	removes := func(stored, listed string) bool {
+		d := schema.Document{"userName": "u", "emails": []any{map[string]any{"value": stored}}}
 		op := Operation{Op: remove, Path: "emails", HasPath: true, Value: []any{map[string]any{"value": listed}}, HasValue: true}
 		if err := Apply(schema.User, d, []Operation{op}, entra); err != nil {
-			t.Fatalf("%q and %q: %v", held, listed, err)
+			t.Fatalf("%q and %q: %v", stored, listed, err)
 		}
 		return d["emails"] == nil
 	}
@@ -205,23 +205,23 @@ func TestRemoveFoldsCase(t *testing.T) {
 	for r := rune(1); r <= unicode.MaxRune; r++ {
 		if next := unicode.SimpleFold(r); next != r {
 			letters++
-			if !gone("x"+string(r), "X"+string(next)) {
-				t.Errorf("%q does not find %q", next, r)
+			if !removes("x"+string(r), "X"+string(next)) {
+				t.Errorf("%q does not match %q", next, r)
 			}
 		}
 	}
 	if letters < 2000 {
-		t.Errorf("%d letters only", letters)
+		t.Errorf("only %d letters", letters)
 	}
-	for held, listed := range map[string]string{"admİn": "admin", "admın": "admin", "straße": "strasse"} {
-		if gone(held, listed) {
-			t.Errorf("%q finds %q", listed, held)
+	for stored, listed := range map[string]string{"admİn": "admin", "admın": "admin", "straße": "strasse"} {
+		if removes(stored, listed) {
+			t.Errorf("%q matches %q", listed, stored)
 		}
 	}
 }
 
 func TestAddIsBounded(t *testing.T) {
-	// No value to tell the elements apart by: each would be compared with each.
+	// Elements without a value: each is compared with all others.
 	var list []string
 	for i := range 9000 {
 		list = append(list, `{"streetAddress":"`+strings.Repeat("x", i%7)+string(rune('a'+i%26))+`","postalCode":"`+strings.Repeat("1", i/26)+`"}`)
