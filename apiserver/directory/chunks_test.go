@@ -10,14 +10,15 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
-	testingclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/apiserver/directory/membership"
 	"github.com/quoin-dev/quoin/apiserver/scim/schema"
+	"github.com/quoin-dev/quoin/internal/freshness"
 )
 
 // chunksOf reads the chunks of a group from the API server; nil for a chunk that does not exist.
@@ -104,7 +105,7 @@ func TestStaleCache(t *testing.T) {
 	stale := r.replica(r.api)
 	stale.chunks.Informer = toolscache.NewSharedIndexInformer(&toolscache.ListWatch{}, &v1alpha1.ScimMemberChunk{}, 0, toolscache.Indexers{})
 	r.must(stale.chunks.AddIndex())
-	stale.clock, stale.seen = expiredClock{}, newSeen(expiredClock{})
+	stale.clock, stale.tracker = expiredClock{}, freshness.New(expiredClock{})
 	on := stale.Of(r.account)
 	r.must(r.change(on, g.ID, func(s schema.Set) { s.Delete(ids[0]); put(s, ids[1], "new") }))
 	if got := r.storedMembers(on, g.ID); !slices.Equal(got, append(sorted(ids[1:]), "new")) {
@@ -148,70 +149,28 @@ func TestVersions(t *testing.T) {
 	}
 }
 
-// TestWaiting checks that waiting ends when the cache has the write, or after a timeout.
-func TestWaiting(t *testing.T) {
-	clk := testingclock.NewFakeClock(time.Now())
-	s := newSeen(clk)
-	at := func(version string) *v1alpha1.ScimUser {
-		return &v1alpha1.ScimUser{ObjectMeta: metav1.ObjectMeta{Namespace: "acme", Name: "u", ResourceVersion: version, UID: "uid"}}
-	}
-	ended := func(wait func()) <-chan struct{} {
-		done := make(chan struct{})
-		go func() { defer close(done); wait() }()
-		return done
-	}
-	w := s.expect("User", "acme", "u")
-	done := ended(func() { w.version(t.Context(), "10") })
-	s.happened("User", nil, at("9"))
-	s.happened("Group", nil, at("11"))
-	select {
-	case <-done:
-		t.Error("an older version ended the wait")
-	case <-time.After(20 * time.Millisecond):
-	}
-	s.happened("User", at("9"), at("10"))
-	<-done
-	w.version(t.Context(), "7") // handled already
-	<-ended(func() { w.absence(t.Context(), "other uid") })
-
-	late := s.expect("User", "acme", "late")
-	done = ended(func() { late.version(t.Context(), "1") })
-	for !clk.HasWaiters() {
-		time.Sleep(time.Millisecond)
-	}
-	clk.Step(patience)
-	<-done
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	late.version(ctx, "1")
-	w.end()
-	late.end()
-	if len(s.waiting) != 0 {
-		t.Errorf("waits left: %v", s.waiting)
-	}
-}
-
-// TestTurns checks mutual exclusion, and that a cancelled waiter does not block others.
-func TestTurns(t *testing.T) {
-	s := newTurns()
-	first, err := s.take(t.Context(), "Group", "acme", "g")
+// TestKeyedMutex checks mutual exclusion, and that a cancelled waiter does not block others.
+func TestKeyedMutex(t *testing.T) {
+	m := newKeyedMutex()
+	id := freshness.ID{Key: types.NamespacedName{Namespace: "acme", Name: "g"}}
+	first, err := m.lock(t.Context(), id)
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := s.take(ctx, "Group", "acme", "g"); err == nil {
+	if _, err := m.lock(ctx, id); err == nil {
 		t.Error("two holders at once")
 	}
 	got := make(chan func())
 	go func() {
-		done, _ := s.take(t.Context(), "Group", "acme", "g")
-		got <- done
+		unlock, _ := m.lock(t.Context(), id)
+		got <- unlock
 	}()
 	first()
 	(<-got)()
-	if len(s.queue) != 0 {
-		t.Errorf("entries left: %v", s.queue)
+	if len(m.locks) != 0 {
+		t.Errorf("locks left: %v", m.locks)
 	}
 }
 

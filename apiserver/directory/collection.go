@@ -3,7 +3,9 @@ package directory
 import (
 	"context"
 	"strconv"
+	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -14,6 +16,7 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/scim/schema"
 	"github.com/quoin-dev/quoin/apiserver/scim/scimerror"
 	"github.com/quoin-dev/quoin/internal/claims"
+	"github.com/quoin-dev/quoin/internal/freshness"
 	"github.com/quoin-dev/quoin/internal/lastmodified"
 )
 
@@ -43,15 +46,28 @@ type collection[T v1alpha1.Object, S any] struct {
 	d        *Directory
 	informer toolscache.SharedIndexInformer
 	records  *records[T]
+	// observe reports events that were handled to waiting writers.
+	observe func(before, after any)
 }
 
 func newCollection[T v1alpha1.Object, S any](d *Directory, k kind[T, S], informer toolscache.SharedIndexInformer) *collection[T, S] {
-	return &collection[T, S]{kind: k, d: d, informer: informer, records: newRecords[T]()}
+	c := &collection[T, S]{kind: k, d: d, informer: informer, records: newRecords[T]()}
+	c.observe = d.tracker.Observer(c.id("", "").Kind)
+	return c
+}
+
+// cacheTimeout is how long a write waits until the event handlers of the Directory have handled it,
+// so that the next list of this replica shows it. The write succeeds even if they have not.
+const cacheTimeout = 5 * time.Second
+
+// id identifies an object of the collection.
+func (c *collection[T, S]) id(namespace, name string) freshness.ID {
+	return freshness.ID{Kind: v1alpha1.GroupVersion.WithKind("Scim" + c.name).GroupKind(), Key: types.NamespacedName{Namespace: namespace, Name: name}}
 }
 
 // follow registers an event handler that updates the records and notifies waiting writers.
 func (c *collection[T, S]) follow() (toolscache.ResourceEventHandlerRegistration, error) {
-	return c.informer.AddEventHandler(handler(c.changed))
+	return c.informer.AddEventHandler(freshness.EventHandler(c.changed))
 }
 
 // changed handles an event of the informer.
@@ -59,22 +75,7 @@ func (c *collection[T, S]) changed(before, after any) {
 	old, _ := before.(T)
 	changed, _ := after.(T)
 	c.records.change(old, changed)
-	c.d.seen.happened(c.name, before, after)
-}
-
-// handler returns an event handler that calls changed with the old and the new object; nil if there is
-// none.
-func handler(changed func(before, after any)) toolscache.ResourceEventHandler {
-	return toolscache.ResourceEventHandlerFuncs{
-		AddFunc:    func(o any) { changed(nil, o) },
-		UpdateFunc: changed,
-		DeleteFunc: func(o any) {
-			if unknown, ok := o.(toolscache.DeletedFinalStateUnknown); ok {
-				o = unknown.Obj
-			}
-			changed(o, nil)
-		},
-	}
+	c.observe(before, after)
 }
 
 // isVisible reports whether an object is a resource: it is not being deleted and has its unique value.

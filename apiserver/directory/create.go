@@ -48,8 +48,8 @@ func (c *collection[T, S]) createResource(v *view, d schema.Document) (*schema.R
 	if c.setDefaults != nil {
 		c.setDefaults(o)
 	}
-	w := c.d.seen.expect(c.name, v.namespace, id)
-	defer w.end()
+	w := c.d.tracker.Expect(c.id(v.namespace, id))
+	defer w.Stop()
 	if err := c.createObject(v, o, r); err != nil {
 		return nil, err
 	}
@@ -58,7 +58,7 @@ func (c *collection[T, S]) createResource(v *view, d schema.Document) (*schema.R
 		return nil, c.reservationLost(v.ctx, err, c.unique.Value(o))
 	}
 	editing.members.WaitForCache()
-	w.version(v.ctx, o.GetResourceVersion())
+	_ = w.Version(v.ctx, cacheTimeout, o.GetResourceVersion()) // the write is done
 	created := c.resource(v, o)
 	return created, v.members.Err()
 }
@@ -133,7 +133,7 @@ func (c *collection[T, S]) undo(v *view, o T) {
 
 // cleanupContext returns a context for cleanup that must happen even if the client has disconnected.
 func cleanupContext(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.WithoutCancel(ctx), patience)
+	return context.WithTimeout(context.WithoutCancel(ctx), cacheTimeout)
 }
 
 // reservation is the reservation of a unique value for an object that is about to be written.

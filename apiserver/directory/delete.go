@@ -18,8 +18,8 @@ import (
 // deleteResource deletes the object of a resource at the version that was checked, and then the
 // references to it.
 func (c *collection[T, S]) deleteResource(v *view, id string, check func(*schema.Resource) error) error {
-	w := c.d.seen.expect(c.name, v.namespace, id)
-	defer w.end()
+	w := c.d.tracker.Expect(c.id(v.namespace, id))
+	defer w.Stop()
 	const maxAttempts = 5
 	for attempt := 1; ; attempt++ {
 		o, err := c.live(v.ctx, v.namespace, id)
@@ -38,7 +38,7 @@ func (c *collection[T, S]) deleteResource(v *view, id string, check func(*schema
 			return notFoundAs(err, c.name, id)
 		}
 		c.releaseClaim(v.ctx, v.namespace, id, c.unique.Value(o))
-		w.absence(v.ctx, uid)
+		_ = w.Absence(v.ctx, cacheTimeout, uid) // the write is done
 		c.d.removeFromGroups(v, id)
 		return nil
 	}
@@ -63,7 +63,7 @@ func (d *Directory) removeFromGroups(v *view, id string) {
 	if d.users.visible(v.namespace, id) != nil || d.groups.visible(v.namespace, id) != nil {
 		return // a resource of the other kind has the same name
 	}
-	const timeout = 4 * patience // there may be many groups
+	const timeout = 4 * cacheTimeout // there may be many groups
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(v.ctx), timeout)
 	defer cancel()
 	var group errgroup.Group
@@ -82,11 +82,11 @@ func (d *Directory) removeFromGroups(v *view, id string) {
 }
 
 func (d *Directory) removeFromGroup(ctx context.Context, v *view, name, id string) error {
-	done, err := d.turns.take(ctx, d.groups.name, v.namespace, name)
+	unlock, err := d.locks.lock(ctx, d.groups.id(v.namespace, name))
 	if err != nil {
 		return err
 	}
-	defer done()
+	defer unlock()
 	editing := d.newView(&view{ctx: ctx, namespace: v.namespace, resourceType: schema.Group, editing: true})
 	defer editing.members.End()
 	key := client.ObjectKey{Namespace: v.namespace, Name: name}

@@ -33,6 +33,7 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/directory/membership"
 	"github.com/quoin-dev/quoin/apiserver/scim"
 	"github.com/quoin-dev/quoin/apiserver/scim/schema"
+	"github.com/quoin-dev/quoin/internal/freshness"
 	"github.com/quoin-dev/quoin/internal/kube"
 )
 
@@ -49,13 +50,13 @@ type Options struct {
 
 // Directory serves all tenants of a process. It is safe for concurrent use.
 type Directory struct {
-	kube   *kube.Client
-	clock  clock.Clock
-	seen   *seen
-	turns  *turns
-	users  *collection[*v1alpha1.ScimUser, v1alpha1.ScimUserSpec]
-	groups *collection[*v1alpha1.ScimGroup, v1alpha1.ScimGroupSpec]
-	chunks *membership.Chunks
+	kube    *kube.Client
+	clock   clock.Clock
+	tracker *freshness.Tracker
+	locks   *keyedMutex
+	users   *collection[*v1alpha1.ScimUser, v1alpha1.ScimUserSpec]
+	groups  *collection[*v1alpha1.ScimGroup, v1alpha1.ScimGroupSpec]
+	chunks  *membership.Chunks
 
 	mu sync.Mutex
 	// tenants are the tenants by account name.
@@ -85,13 +86,13 @@ func New(ctx context.Context, o Options) (*Directory, error) {
 // newDirectory returns a Directory without event handlers.
 func newDirectory(o Options) (*Directory, error) {
 	d := &Directory{
-		kube: o.Kube, clock: o.Clock, seen: newSeen(o.Clock), turns: newTurns(),
+		kube: o.Kube, clock: o.Clock, tracker: freshness.New(o.Clock), locks: newKeyedMutex(),
 		tenants: map[string]*Tenant{},
 	}
 	d.chunks = &membership.Chunks{
 		Informer: o.Chunks, Kube: o.Kube, Clock: o.Clock,
 		Expect: func(namespace, name string) membership.Expectation {
-			return chunkExpectation{d.seen.expect(kindChunk, namespace, name)}
+			return chunkExpectation{d.tracker.Expect(d.chunkID(namespace, name))}
 		},
 	}
 	d.users = newCollection(d, userKind(), o.Users)

@@ -6,10 +6,12 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/apiserver/directory/membership"
+	"github.com/quoin-dev/quoin/internal/freshness"
 )
 
 // maxNesting is the depth up to which nested groups are followed.
@@ -131,19 +133,24 @@ func groupsWithMember(_ *collection[*v1alpha1.ScimGroup, v1alpha1.ScimGroupSpec]
 	return slices.DeleteFunc(v.d.referrers(v.namespace, id), func(g *v1alpha1.ScimGroup) bool { return !isVisible(g) }), nil
 }
 
-// kindChunk identifies member chunks among the objects that writers wait for.
-const kindChunk = "ScimMemberChunk"
+// kindChunk is the kind of member chunks.
+var kindChunk = v1alpha1.GroupVersion.WithKind("ScimMemberChunk").GroupKind()
+
+// chunkID identifies a member chunk.
+func (d *Directory) chunkID(namespace, name string) freshness.ID {
+	return freshness.ID{Kind: kindChunk, Key: types.NamespacedName{Namespace: namespace, Name: name}}
+}
 
 // followChunks registers an event handler that notifies writers of chunks.
 func (d *Directory) followChunks() (toolscache.ResourceEventHandlerRegistration, error) {
-	return d.chunks.Informer.AddEventHandler(handler(func(before, after any) { d.seen.happened(kindChunk, before, after) }))
+	return d.chunks.Informer.AddEventHandler(d.tracker.Handler(kindChunk))
 }
 
 // chunkExpectation implements membership.Expectation.
-type chunkExpectation struct{ *wait }
+type chunkExpectation struct{ wait *freshness.Wait }
 
 func (e chunkExpectation) Version(ctx context.Context, resourceVersion string) {
-	e.version(ctx, resourceVersion)
+	_ = e.wait.Version(ctx, cacheTimeout, resourceVersion) // the chunk is written
 }
 
-func (e chunkExpectation) End() { e.end() }
+func (e chunkExpectation) End() { e.wait.Stop() }

@@ -15,17 +15,17 @@ func (c *collection[T, S]) replaceResource(v *view, id string, replace func(*sch
 	if !isName(id) {
 		return nil, scimerror.NotFound(c.name, id)
 	}
-	done, err := c.d.turns.take(v.ctx, c.name, v.namespace, id)
+	unlock, err := c.d.locks.lock(v.ctx, c.id(v.namespace, id))
 	if err != nil {
 		return nil, err
 	}
-	defer done()
+	defer unlock()
 	r := c.reservation(v, id)
 	var before string
 	editing := v.forEditing()
 	defer func() { editing.members.End() }()
-	w := c.d.seen.expect(c.name, v.namespace, id)
-	defer w.end()
+	w := c.d.tracker.Expect(c.id(v.namespace, id))
+	defer w.Stop()
 	key := client.ObjectKey{Namespace: v.namespace, Name: id}
 	o, written, err := edit.Spec(v.ctx, c.d.kube, key, func(live, edited T) error {
 		if !isVisible(live) {
@@ -47,7 +47,7 @@ func (c *collection[T, S]) replaceResource(v *view, id string, replace func(*sch
 			return nil, err
 		}
 		editing.members.WaitForCache()
-		w.version(v.ctx, o.GetResourceVersion())
+		_ = w.Version(v.ctx, cacheTimeout, o.GetResourceVersion()) // the write is done
 	}
 	updated := c.resource(v, o)
 	return updated, v.members.Err()
