@@ -29,38 +29,39 @@ import (
 
 var start = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
-// fixture is a reconciler in a namespace of its own.
+// fixture is a reconciler with its own namespace.
 type fixture struct {
 	*testing.T
 	api       client.WithWatch
 	namespace string
 	clock     *clocktesting.FakePassiveClock
 	recorder  *events.FakeRecorder
-	// writes are counted; refuse is asked before each one, and before each read of a Secret.
+	// writes counts writes; before, if not nil, is called before each of them and before each read
+	// of a Secret, and its error fails the call.
 	writes int
-	refuse func(verb string, obj client.Object) error
+	before func(verb string, obj client.Object) error
 }
 
 func newFixture(t *testing.T) *fixture {
 	api, namespace := apitest.Direct(t)
 	return &fixture{
 		T: t, api: api, namespace: namespace, clock: clocktesting.NewFakePassiveClock(start),
-		recorder: events.NewFakeRecorder(20), refuse: func(string, client.Object) error { return nil },
+		recorder: events.NewFakeRecorder(20), before: func(string, client.Object) error { return nil },
 	}
 }
 
-// client counts writes, and refuses what the test wants refused.
+// client counts writes and injects errors.
 func (f *fixture) client() client.WithWatch {
 	return interceptor.NewClient(f.api, interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
-			if err := f.refuse("get", obj); err != nil {
+			if err := f.before("get", obj); err != nil {
 				return err
 			}
 			return c.Get(ctx, key, obj, opts...)
 		},
 		Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
 			f.writes++
-			if err := f.refuse("create", obj); err != nil {
+			if err := f.before("create", obj); err != nil {
 				return err
 			}
 			return c.Create(ctx, obj, opts...)
@@ -70,7 +71,7 @@ func (f *fixture) client() client.WithWatch {
 		},
 		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, obj client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
 			f.writes++
-			if err := f.refuse("patch", obj); err != nil {
+			if err := f.before("patch", obj); err != nil {
 				return err
 			}
 			return c.SubResource(sub).Patch(ctx, obj, patch, opts...)
@@ -91,7 +92,7 @@ func (f *fixture) create(obj client.Object) {
 	f.must(f.api.Create(f.Context(), obj))
 }
 
-// key makes an ApiKey named etl.
+// key creates an ApiKey named etl.
 func (f *fixture) key(spec v1alpha1.ApiKeySpec) *v1alpha1.ApiKey {
 	f.Helper()
 	k := &v1alpha1.ApiKey{ObjectMeta: metav1.ObjectMeta{Name: "etl"}, Spec: spec}
@@ -99,7 +100,7 @@ func (f *fixture) key(spec v1alpha1.ApiKeySpec) *v1alpha1.ApiKey {
 	return k
 }
 
-// try reconciles etl with a reconciler that remembers nothing.
+// try reconciles etl with a new reconciler.
 func (f *fixture) try() (*v1alpha1.ApiKey, ctrl.Result, error) {
 	f.Helper()
 	c := f.client()
@@ -110,18 +111,18 @@ func (f *fixture) try() (*v1alpha1.ApiKey, ctrl.Result, error) {
 	return k, result, err
 }
 
-func (f *fixture) once() (*v1alpha1.ApiKey, ctrl.Result) {
+func (f *fixture) reconcile() (*v1alpha1.ApiKey, ctrl.Result) {
 	f.Helper()
 	k, result, err := f.try()
 	f.must(err)
 	return k, result
 }
 
-// rests checks that another reconciliation writes nothing.
-func (f *fixture) rests() {
+// expectSettled checks that another reconciliation writes nothing.
+func (f *fixture) expectSettled() {
 	f.Helper()
 	f.writes = 0
-	f.once()
+	f.reconcile()
 	if f.writes != 0 {
 		f.Errorf("%d writes at rest", f.writes)
 	}
@@ -138,8 +139,8 @@ func (f *fixture) secret(name string) *corev1.Secret {
 	return s
 }
 
-// says checks the conditions: Ready, and Stalled where Ready is False.
-func (f *fixture) says(k *v1alpha1.ApiKey, status metav1.ConditionStatus, reason, message string) {
+// expect checks the conditions: Ready, and Stalled if Ready is False.
+func (f *fixture) expect(k *v1alpha1.ApiKey, status metav1.ConditionStatus, reason, message string) {
 	f.Helper()
 	c := meta.FindStatusCondition(k.Status.Conditions, v1alpha1.ConditionReady)
 	if c == nil || c.Status != status || c.Reason != reason || !strings.Contains(c.Message, message) {
@@ -162,13 +163,13 @@ func newToken(t *testing.T) apikey.Token {
 	return token
 }
 
-func TestMakesTheTokenOnce(t *testing.T) {
+func TestTokenIsGeneratedOnce(t *testing.T) {
 	for name, wanted := range map[string]string{"": "etl-token", "vault": "vault"} {
 		t.Run(wanted, func(t *testing.T) {
 			f := newFixture(t)
 			f.key(v1alpha1.ApiKeySpec{TokenSecretName: name})
-			k, _ := f.once()
-			f.says(k, "True", "Succeeded", "works")
+			k, _ := f.reconcile()
+			f.expect(k, "True", "Succeeded", "works")
 			s := f.secret(wanted)
 			if s == nil || !metav1.IsControlledBy(s, k) || len(s.Data) != 1 {
 				t.Fatalf("the secret is %v", s)
@@ -178,11 +179,11 @@ func TestMakesTheTokenOnce(t *testing.T) {
 			if diff := cmp.Diff(ptr.To(token.Hash()), k.Status.Token); diff != "" {
 				t.Errorf("status.token (-want +got):\n%s", diff)
 			}
-			f.rests()
+			f.expectSettled()
 			f.must(f.api.Delete(t.Context(), s))
-			f.rests()
+			f.expectSettled()
 			if f.secret(wanted) != nil {
-				t.Error("the secret that somebody took is back")
+				t.Error("the deleted secret was created again")
 			}
 		})
 	}
@@ -192,19 +193,19 @@ func TestTokenOfTheSpec(t *testing.T) {
 	f := newFixture(t)
 	hash := newToken(t).Hash()
 	f.key(v1alpha1.ApiKeySpec{Token: &hash})
-	k, _ := f.once()
-	f.says(k, "True", "Succeeded", "works")
+	k, _ := f.reconcile()
+	f.expect(k, "True", "Succeeded", "works")
 	if k.Status.Token != nil || f.secret("etl-token") != nil {
 		t.Errorf("status.token is %v, the secret %v", k.Status.Token, f.secret("etl-token"))
 	}
-	f.rests()
+	f.expectSettled()
 }
 
-// TestCrashInBetween: the token is the one in the Secret, though its hash was not written.
-func TestCrashInBetween(t *testing.T) {
+// TestTokenSurvivesACrash between the creation of the Secret and the status patch.
+func TestTokenSurvivesACrash(t *testing.T) {
 	f := newFixture(t)
 	f.key(v1alpha1.ApiKeySpec{})
-	f.refuse = func(verb string, _ client.Object) error {
+	f.before = func(verb string, _ client.Object) error {
 		if verb == "patch" {
 			return errors.New("the lights went out")
 		}
@@ -215,34 +216,34 @@ func TestCrashInBetween(t *testing.T) {
 	}
 	token, err := apikey.Parse(string(f.secret("etl-token").Data["token"]))
 	f.must(err)
-	f.refuse = func(string, client.Object) error { return nil }
-	k, _ := f.once()
+	f.before = func(string, client.Object) error { return nil }
+	k, _ := f.reconcile()
 	if diff := cmp.Diff(ptr.To(token.Hash()), k.Status.Token); diff != "" {
 		t.Errorf("status.token (-want +got):\n%s", diff)
 	}
-	f.rests()
+	f.expectSettled()
 }
 
-func TestSecretOfSomebodyElse(t *testing.T) {
+func TestSecretOfAnotherOwnerIsKept(t *testing.T) {
 	f := newFixture(t)
 	token := newToken(t)
 	f.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "etl-token"}, Data: map[string][]byte{"token": []byte(token.Reveal())}})
 	f.key(v1alpha1.ApiKeySpec{})
-	k, result := f.once()
-	f.says(k, "False", "SecretTaken", `secret "etl-token" exists and does not belong`)
+	k, result := f.reconcile()
+	f.expect(k, "False", "SecretTaken", `secret "etl-token" exists and does not belong`)
 	if s := f.secret("etl-token"); string(s.Data["token"]) != token.Reveal() || len(s.OwnerReferences) != 0 || k.Status.Token != nil {
 		t.Errorf("status.token %v, secret %v", k.Status.Token, s.ObjectMeta)
 	}
 	if result.RequeueAfter != secretRetryInterval {
-		t.Errorf("comes back after %s", result.RequeueAfter)
+		t.Errorf("requeued after %s", result.RequeueAfter)
 	}
-	f.rests()
+	f.expectSettled()
 	f.must(f.api.Delete(t.Context(), f.secret("etl-token")))
-	k, _ = f.once()
-	f.says(k, "True", "Succeeded", "works")
+	k, _ = f.reconcile()
+	f.expect(k, "True", "Succeeded", "works")
 }
 
-func TestSecretChangedByHand(t *testing.T) {
+func TestInvalidSecretIsReported(t *testing.T) {
 	for name, content := range map[string]map[string][]byte{
 		"malformed": {"token": []byte("hunter2-hunter2")},
 		"other key": {"password": []byte("hunter2-hunter2")},
@@ -253,129 +254,129 @@ func TestSecretChangedByHand(t *testing.T) {
 			k := f.key(v1alpha1.ApiKeySpec{})
 			owner := *metav1.NewControllerRef(k, v1alpha1.GroupVersion.WithKind("ApiKey"))
 			f.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "etl-token", OwnerReferences: []metav1.OwnerReference{owner}}, Data: content})
-			k, _ = f.once()
-			f.says(k, "False", "TokenUnreadable", `key "token" of secret "etl-token" holds no token`)
+			k, _ = f.reconcile()
+			f.expect(k, "False", "TokenUnreadable", `key "token" of secret "etl-token" has no valid token`)
 			if text := cmp.Diff(nil, k); strings.Contains(text, "hunter2") {
-				t.Error("the status holds what is in the secret")
+				t.Error("the status has the content of the secret")
 			}
-			f.rests()
+			f.expectSettled()
 		})
 	}
 }
 
-// TestSecretsMayNotBeRead: the controller may only create them, unless an administrator lets
-// it read them.
-func TestSecretsMayNotBeRead(t *testing.T) {
+// TestWithoutReadAccessToSecrets: the controller may create Secrets, but not read them without a
+// grant.
+func TestWithoutReadAccessToSecrets(t *testing.T) {
 	f := newFixture(t)
-	f.refuse = func(verb string, obj client.Object) error {
+	f.before = func(verb string, obj client.Object) error {
 		if _, ok := obj.(*corev1.Secret); ok && verb == "get" {
 			return apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, obj.GetName(), nil)
 		}
 		return nil
 	}
 	f.key(v1alpha1.ApiKeySpec{})
-	k, _ := f.once()
-	f.says(k, "True", "Succeeded", "works")
-	f.rests()
+	k, _ := f.reconcile()
+	f.expect(k, "True", "Succeeded", "works")
+	f.expectSettled()
 
 	f.must(f.api.Delete(t.Context(), k))
-	f.key(v1alpha1.ApiKeySpec{}) // the Secret of the one before is not collected here
-	k, _ = f.once()
-	f.says(k, "False", "TokenUnreadable", "bind ClusterRole quoin-account")
+	f.key(v1alpha1.ApiKeySpec{}) // the Secret of the previous key is not garbage-collected here
+	k, _ = f.reconcile()
+	f.expect(k, "False", "TokenUnreadable", "bind ClusterRole quoin-account")
 }
 
-func TestNameOfTheSecret(t *testing.T) {
+func TestInvalidSecretNameIsReported(t *testing.T) {
 	f := newFixture(t)
 	f.key(v1alpha1.ApiKeySpec{TokenSecretName: "No Name"})
-	k, _ := f.once()
-	f.says(k, "False", "InvalidSpec", `spec.tokenSecretName: "No Name"`)
-	f.rests()
+	k, _ := f.reconcile()
+	f.expect(k, "False", "InvalidSpec", `spec.tokenSecretName: "No Name"`)
+	f.expectSettled()
 }
 
-func TestRevoked(t *testing.T) {
+func TestRevokedKeyKeepsItsHash(t *testing.T) {
 	f := newFixture(t)
 	k := f.key(v1alpha1.ApiKeySpec{})
-	f.once()
+	f.reconcile()
 	f.must(f.api.Patch(t.Context(), k, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"revoked":true}}`))))
-	k, _ = f.once()
-	f.says(k, "False", "Revoked", "revoked")
+	k, _ = f.reconcile()
+	f.expect(k, "False", "Revoked", "revoked")
 	if k.Status.Token == nil {
-		t.Error("the hash is gone")
+		t.Error("the hash was removed")
 	}
-	f.rests()
+	f.expectSettled()
 }
 
-func TestRevokedFromTheStart(t *testing.T) {
+func TestRevokedKeyGetsNoToken(t *testing.T) {
 	f := newFixture(t)
 	f.key(v1alpha1.ApiKeySpec{Revoked: ptr.To(true)})
-	k, _ := f.once()
-	f.says(k, "False", "Revoked", "revoked")
+	k, _ := f.reconcile()
+	f.expect(k, "False", "Revoked", "revoked")
 	if k.Status.Token != nil || f.secret("etl-token") != nil {
-		t.Error("a token was made")
+		t.Error("a token was generated")
 	}
 }
 
-// TestExpires: the status turns at that moment, without an event.
-func TestExpires(t *testing.T) {
+// TestExpiryChangesTheStatus at that time, without a watch event.
+func TestExpiryChangesTheStatus(t *testing.T) {
 	f := newFixture(t)
 	f.key(v1alpha1.ApiKeySpec{ExpirationTime: ptr.To(metav1.NewTime(start.Add(time.Hour)))})
-	k, result := f.once()
-	f.says(k, "True", "Succeeded", "works")
+	k, result := f.reconcile()
+	f.expect(k, "True", "Succeeded", "works")
 	if result.RequeueAfter != time.Hour {
-		t.Errorf("comes back after %s", result.RequeueAfter)
+		t.Errorf("requeued after %s", result.RequeueAfter)
 	}
-	f.rests()
+	f.expectSettled()
 	f.clock.SetTime(start.Add(result.RequeueAfter))
-	k, result = f.once()
-	f.says(k, "False", "Expired", "expired")
+	k, result = f.reconcile()
+	f.expect(k, "False", "Expired", "expired")
 	if result.RequeueAfter != 0 {
-		t.Errorf("comes back after %s", result.RequeueAfter)
+		t.Errorf("requeued after %s", result.RequeueAfter)
 	}
-	f.rests()
+	f.expectSettled()
 }
 
-func TestOwner(t *testing.T) {
+func TestKeyDependsOnItsOwner(t *testing.T) {
 	f := newFixture(t)
 	f.key(v1alpha1.ApiKeySpec{Owner: &v1alpha1.ApiKeyOwner{ScimUser: "ann"}})
-	k, _ := f.once()
-	f.says(k, "False", "OwnerNotFound", `"ann"`)
-	f.rests()
+	k, _ := f.reconcile()
+	f.expect(k, "False", "OwnerNotFound", `"ann"`)
+	f.expectSettled()
 	ann := &v1alpha1.ScimUser{ObjectMeta: metav1.ObjectMeta{Name: "ann"}, Spec: v1alpha1.ScimUserSpec{UserName: "ann@example.com"}}
 	f.create(ann)
-	k, _ = f.once()
-	f.says(k, "True", "Succeeded", "works")
+	k, _ = f.reconcile()
+	f.expect(k, "True", "Succeeded", "works")
 	made := k.Status.Token
 	ann.Spec.Active = ptr.To(false)
 	f.must(f.api.Update(t.Context(), ann))
-	k, _ = f.once()
-	f.says(k, "False", "OwnerInactive", `"ann"`)
-	f.rests()
+	k, _ = f.reconcile()
+	f.expect(k, "False", "OwnerInactive", `"ann"`)
+	f.expectSettled()
 	ann.Spec.Active = ptr.To(true)
 	f.must(f.api.Update(t.Context(), ann))
-	k, _ = f.once()
-	f.says(k, "True", "Succeeded", "works")
+	k, _ = f.reconcile()
+	f.expect(k, "True", "Succeeded", "works")
 	if made == nil || *k.Status.Token != *made {
 		t.Errorf("the token was %v and is %v", made, k.Status.Token)
 	}
 }
 
-func TestDeploymentsThatDoNotExist(t *testing.T) {
+func TestMissingDeploymentsAreReported(t *testing.T) {
 	f := newFixture(t)
 	f.key(v1alpha1.ApiKeySpec{Deployments: []string{"hr", "sales"}})
-	k, _ := f.once()
-	f.says(k, "True", "Succeeded", `does not exist: "hr", "sales"`)
-	f.rests()
+	k, _ := f.reconcile()
+	f.expect(k, "True", "Succeeded", `does not exist: "hr", "sales"`)
+	f.expectSettled()
 }
 
-// TestEvents: one for each change of mind, none at rest and none with a token.
-func TestEvents(t *testing.T) {
+// TestEventsOnChanges of Ready only, and none contains a token.
+func TestEventsOnChanges(t *testing.T) {
 	f := newFixture(t)
 	k := f.key(v1alpha1.ApiKeySpec{})
-	f.once()
-	f.once()
+	f.reconcile()
+	f.reconcile()
 	f.must(f.api.Patch(t.Context(), k, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"revoked":true}}`))))
-	f.once()
-	f.once()
+	f.reconcile()
+	f.reconcile()
 	close(f.recorder.Events)
 	var got []string
 	for e := range f.recorder.Events {
@@ -387,8 +388,8 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// TestFailures: a call that fails is tried again, and no second token comes of it.
-func TestFailures(t *testing.T) {
+// TestFailedCallsAreRetried without a second token.
+func TestFailedCallsAreRetried(t *testing.T) {
 	lost := errors.New("connection refused")
 	for _, verb := range []string{"get", "create", "patch"} {
 		t.Run(verb, func(t *testing.T) {
@@ -396,7 +397,7 @@ func TestFailures(t *testing.T) {
 			f.key(v1alpha1.ApiKeySpec{Owner: &v1alpha1.ApiKeyOwner{ScimUser: "ann"}, Deployments: []string{"sales"}})
 			f.create(&v1alpha1.ScimUser{ObjectMeta: metav1.ObjectMeta{Name: "ann"}, Spec: v1alpha1.ScimUserSpec{UserName: "ann@example.com"}})
 			failed := map[string]bool{}
-			f.refuse = func(v string, obj client.Object) error {
+			f.before = func(v string, obj client.Object) error {
 				kind := fmt.Sprintf("%T", obj)
 				if v == verb && !failed[kind] {
 					failed[kind] = true
@@ -407,7 +408,7 @@ func TestFailures(t *testing.T) {
 			for try := 0; ; try++ {
 				k, _, err := f.try()
 				if err == nil {
-					f.says(k, "True", "Succeeded", "works")
+					f.expect(k, "True", "Succeeded", "works")
 					if !apikey.Matches(*k.Status.Token, f.token()) {
 						t.Error("the hash is not that of the token in the secret")
 					}
@@ -431,8 +432,8 @@ func (f *fixture) token() apikey.Token {
 	return token
 }
 
-// TestWhomChangesConcern: a user its keys, a deployment those that name it, in its namespace.
-func TestWhomChangesConcern(t *testing.T) {
+// TestWatchesEnqueueAffectedKeys in the namespace: of the owner, and those that name a deployment.
+func TestWatchesEnqueueAffectedKeys(t *testing.T) {
 	f := newFixture(t)
 	f.key(v1alpha1.ApiKeySpec{Owner: &v1alpha1.ApiKeyOwner{ScimUser: "ann"}, Deployments: []string{"sales"}})
 	f.create(&v1alpha1.ApiKey{ObjectMeta: metav1.ObjectMeta{Name: "other"}, Spec: v1alpha1.ApiKeySpec{Owner: &v1alpha1.ApiKeyOwner{ScimUser: "bob"}}})
@@ -442,12 +443,12 @@ func TestWhomChangesConcern(t *testing.T) {
 		got  []ctrl.Request
 		want int
 	}{
-		"its user":          {ofOwner(f.api)(t.Context(), named[v1alpha1.ScimUser](f.namespace, "ann")), 1},
-		"no user of a key":  {ofOwner(f.api)(t.Context(), named[v1alpha1.ScimUser](f.namespace, "eve")), 0},
-		"user elsewhere":    {ofOwner(f.api)(t.Context(), named[v1alpha1.ScimUser]("default", "ann")), 0},
-		"its deployment":    {ofDeployment(f.api)(t.Context(), named[v1alpha1.Deployment](f.namespace, "sales")), 1},
-		"other deployment":  {ofDeployment(f.api)(t.Context(), named[v1alpha1.Deployment](f.namespace, "hr")), 0},
-		"elsewhere's sales": {ofDeployment(f.api)(t.Context(), named[v1alpha1.Deployment]("default", "sales")), 0},
+		"its user":         {ofOwner(f.api)(t.Context(), named[v1alpha1.ScimUser](f.namespace, "ann")), 1},
+		"no user of a key": {ofOwner(f.api)(t.Context(), named[v1alpha1.ScimUser](f.namespace, "eve")), 0},
+		"user elsewhere":   {ofOwner(f.api)(t.Context(), named[v1alpha1.ScimUser]("default", "ann")), 0},
+		"its deployment":   {ofDeployment(f.api)(t.Context(), named[v1alpha1.Deployment](f.namespace, "sales")), 1},
+		"other deployment": {ofDeployment(f.api)(t.Context(), named[v1alpha1.Deployment](f.namespace, "hr")), 0},
+		"other namespace":  {ofDeployment(f.api)(t.Context(), named[v1alpha1.Deployment]("default", "sales")), 0},
 	}
 	for name, tc := range cases {
 		if len(tc.got) != tc.want || tc.want == 1 && tc.got[0].NamespacedName != etl {

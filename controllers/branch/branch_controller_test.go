@@ -162,7 +162,7 @@ func TestOneObjectPerBranch(t *testing.T) {
 	}
 }
 
-func TestLocated(t *testing.T) {
+func TestBranchMustExistInTheRemote(t *testing.T) {
 	withCommit := func(commit string) *v1alpha1.Branch {
 		return shared("self", "main", 1, func(b *v1alpha1.Branch) { b.Annotations[v1alpha1.AnnotationCommit] = commit })
 	}

@@ -1,5 +1,5 @@
-// Package releasechannel reconciles ReleaseChannels: reads the tags of an image repository,
-// and keeps in the status which versions the channel offers, pinned by digest.
+// Package releasechannel reconciles ReleaseChannels: it reads the tags of an image repository and
+// records the versions of the channel in the status, pinned by digest.
 package releasechannel
 
 import (
@@ -28,7 +28,7 @@ const (
 	FieldManager = "quoin-releasechannel"
 
 	defaultInterval = 5 * time.Minute
-	// retryInterval is the longest pause before a failed scan is tried again.
+	// retryInterval is the maximum time until a failed scan is retried.
 	retryInterval = time.Minute
 	// scanTimeout bounds one scan.
 	scanTimeout = 2 * time.Minute
@@ -36,9 +36,9 @@ const (
 
 // Options configure the reconciler.
 type Options struct {
-	// Namespace holds the pull secrets: the controller's own.
+	// Namespace is the namespace of the pull secrets: that of the controller.
 	Namespace string
-	// Connect returns a reader of the channel's registry; the real one when nil.
+	// Connect returns a client of the channel's registry; an HTTP client when nil.
 	Connect func(registry.Options) (Registry, error)
 }
 
@@ -73,7 +73,7 @@ func SetupWithManager(mgr ctrl.Manager, r reconcile.Reconciler, opts controller.
 func (r *channelReconciler) work(ctx context.Context, s *reconciler.Scope[*v1alpha1.ReleaseChannel]) reconciler.Outcome {
 	channel := s.Object
 	if channel.Spec.Suspend != nil && *channel.Spec.Suspend {
-		return reconciler.Done("Scanning is suspended; the list stays as it is").WithReason(v1alpha1.ReasonSuspended)
+		return reconciler.Done("Scanning is suspended; the list is kept").WithReason(v1alpha1.ReasonSuspended)
 	}
 	selection, err := newSelection(&channel.Spec)
 	if err != nil {
@@ -81,49 +81,49 @@ func (r *channelReconciler) work(ctx context.Context, s *reconciler.Scope[*v1alp
 	}
 	scanCtx, cancel := context.WithTimeout(ctx, scanTimeout)
 	defer cancel()
-	found, err := r.scan(scanCtx, s, selection)
+	result, err := r.scan(scanCtx, s, selection)
 	if err != nil {
 		scansTotal.WithLabelValues("failed").Inc()
 		return scanFailed(err, interval(channel))
 	}
 	scansTotal.WithLabelValues("succeeded").Inc()
-	return summarise(s, selection, found).RequeueIn(wait.Jitter(interval(channel), 0.1))
+	return summarise(s, selection, result).RequeueIn(wait.Jitter(interval(channel), 0.1))
 }
 
-// summarise puts what was found into the status, if it differs from what is there.
-func summarise(s *reconciler.Scope[*v1alpha1.ReleaseChannel], selection *selection, found *finding) reconciler.Outcome {
+// summarise sets the status from the result of a scan.
+func summarise(s *reconciler.Scope[*v1alpha1.ReleaseChannel], selection *selection, result *scanResult) reconciler.Outcome {
 	status := &s.Object.Status
 	now := metav1.NewTime(s.Clock.Now().Truncate(time.Second))
-	versions, repushed := found.versions(status.Versions, now)
+	versions, repushed := result.versions(status.Versions, now)
 	if !equality.Semantic.DeepEqual(versions, status.Versions) {
 		status.Versions, status.LastChangeTime = versions, &now
 	}
 	status.LatestVersion = ""
 	if len(versions) == 0 {
 		return reconciler.Stalled(v1alpha1.ReasonNoVersions, fmt.Sprintf(
-			"no tag of %s is a version that the channel takes (%s)", s.Object.Spec.ImageRepository, selection.describe()))
+			"no tag of %s is a version that matches the channel (%s)", s.Object.Spec.ImageRepository, selection.describe()))
 	}
 	status.LatestVersion = versions[0].Version
 	if repushed != "" {
 		return reconciler.Done(fmt.Sprintf("tag %s was pushed again with other content; the digest first seen is kept", repushed)).
 			WithReason(v1alpha1.ReasonDigestChanged)
 	}
-	if len(found.missing) > 0 {
-		return reconciler.Done(fmt.Sprintf("Newest version is %s; not in the repository: %v", status.LatestVersion, found.missing))
+	if len(result.missing) > 0 {
+		return reconciler.Done(fmt.Sprintf("Newest version is %s; not in the repository: %v", status.LatestVersion, result.missing))
 	}
 	return reconciler.Done("Newest version is " + status.LatestVersion)
 }
 
-func scanFailed(err error, every time.Duration) reconciler.Outcome {
-	pause := min(every, retryInterval)
-	if after := registry.RetryAfter(err); after > pause {
-		pause = after
+func scanFailed(err error, interval time.Duration) reconciler.Outcome {
+	delay := min(interval, retryInterval)
+	if after := registry.RetryAfter(err); after > delay {
+		delay = after
 	}
 	var unreadable *secretError
 	if errors.As(err, &unreadable) {
-		return reconciler.Failing(v1alpha1.ReasonPullSecretUnreadable, unreadable.Error(), pause)
+		return reconciler.Failing(v1alpha1.ReasonPullSecretUnreadable, unreadable.Error(), delay)
 	}
-	return reconciler.Failing(v1alpha1.ReasonScanFailed, err.Error()+"; the list of the last good scan is kept", pause)
+	return reconciler.Failing(v1alpha1.ReasonScanFailed, err.Error()+"; the list of the last successful scan is kept", delay)
 }
 
 func interval(c *v1alpha1.ReleaseChannel) time.Duration {

@@ -11,10 +11,10 @@ import (
 	"github.com/quoin-dev/quoin/internal/version"
 )
 
-// defaultKeep is how many of the newest versions a channel keeps when its spec does not say.
+// defaultKeep is the number of versions of a channel when spec.policy.keep is not set.
 const defaultKeep = 50
 
-// selection says which tags of the repository belong to the channel.
+// selection selects the tags of the repository that belong to the channel.
 type selection struct {
 	spec   *v1alpha1.ReleaseChannelSpec
 	policy version.Policy
@@ -57,9 +57,9 @@ func (s *selection) of(tags []string) []version.Version {
 	for _, tag := range tags {
 		v, err := version.ParseTag(tag)
 		if err != nil {
-			continue // not a release: latest, v1, v1.2, …
+			continue // not a version: latest, v1, v1.2, …
 		}
-		if s.takes(v) {
+		if s.matches(v) {
 			versions = append(versions, v)
 		}
 	}
@@ -68,7 +68,7 @@ func (s *selection) of(tags []string) []version.Version {
 	return versions[:min(len(versions), s.keep)]
 }
 
-func (s *selection) takes(v version.Version) bool {
+func (s *selection) matches(v version.Version) bool {
 	if s.listed != nil {
 		_, ok := s.listed[v]
 		return ok
@@ -76,7 +76,7 @@ func (s *selection) takes(v version.Version) bool {
 	return s.policy.Matches(v)
 }
 
-// describe says in words which versions the channel takes.
+// describe returns a description of the selection for messages.
 func (s *selection) describe() string {
 	if s.listed != nil {
 		return "spec.versions"
@@ -84,30 +84,29 @@ func (s *selection) describe() string {
 	return "spec.policy: " + cmp.Or(s.policy.String(), "every release")
 }
 
-// finding is what a scan found.
-type finding struct {
+// scanResult is the result of a scan.
+type scanResult struct {
 	spec *v1alpha1.ReleaseChannelSpec
-	// chosen versions, newest first.
-	chosen []version.Version
-	// given digests of an explicit list, by version.
-	given map[version.Version]string
-	// digests that were read, by version; the newest version's always is.
+	// selected are the versions of the channel, newest first.
+	selected []version.Version
+	// specified are the digests of an explicit list, by version.
+	specified map[version.Version]string
+	// digests are those that were read, by version; that of the newest version always is.
 	digests map[version.Version]string
-	// storeDigests of the store's images, by version, as far as they were read.
+	// storeDigests are the digests of the store's images that were read, by version.
 	storeDigests map[version.Version]string
-	// missing versions of an explicit list.
+	// missing are the versions of an explicit list that the repository does not have.
 	missing []string
 }
 
-// versions merges what was found with what is known: a version keeps the digest with which
-// it was first seen. It also returns the tag of the newest version if that has other
-// content now.
-func (f *finding) versions(known []v1alpha1.ChannelVersion, now metav1.Time) (versions []v1alpha1.ChannelVersion, repushed string) {
+// versions merges the result with the known versions: a version keeps its first digest. It also
+// returns the tag of the newest version if its content has changed.
+func (f *scanResult) versions(known []v1alpha1.ChannelVersion, now metav1.Time) (versions []v1alpha1.ChannelVersion, repushed string) {
 	before := map[string]v1alpha1.ChannelVersion{}
 	for _, k := range known {
 		before[k.Image] = k
 	}
-	for _, v := range f.chosen {
+	for _, v := range f.selected {
 		entry, ok := before[v.Image(f.spec.ImageRepository)]
 		if !ok {
 			entry = v1alpha1.ChannelVersion{Version: v.String(), Image: v.Image(f.spec.ImageRepository), FirstSeen: now}
@@ -116,15 +115,16 @@ func (f *finding) versions(known []v1alpha1.ChannelVersion, now metav1.Time) (ve
 		if entry.Digest != "" && read != "" && read != entry.Digest && len(versions) == 0 {
 			repushed = v.Tag()
 		}
-		entry.Digest = cmp.Or(f.given[v], entry.Digest, read)
+		entry.Digest = cmp.Or(f.specified[v], entry.Digest, read)
 		entry.StoreImage = f.storeImage(entry.StoreImage, v)
 		versions = append(versions, entry)
 	}
 	return versions, repushed
 }
 
-// storeImage is the store's image for a version: the known one, unless the repository is another.
-func (f *finding) storeImage(known string, v version.Version) string {
+// storeImage returns the store's image of a version: the known one, unless the repository has
+// changed.
+func (f *scanResult) storeImage(known string, v version.Version) string {
 	if f.spec.StoreImageRepository == "" {
 		return ""
 	}
@@ -138,7 +138,7 @@ func (f *finding) storeImage(known string, v version.Version) string {
 	return ""
 }
 
-// hasImage tells whether a pinned reference is one of the image.
+// hasImage reports whether a pinned reference refers to the image.
 func hasImage(pinned, image string) bool {
 	return len(pinned) > len(image) && pinned[:len(image)] == image && pinned[len(image)] == '@'
 }

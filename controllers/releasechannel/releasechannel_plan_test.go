@@ -20,13 +20,13 @@ const (
 	store      = "registry.example.com/cubestore"
 )
 
-// tags are what an image repository of some age holds.
+// tags are those of an image repository.
 var tags = []string{
 	"latest", "dev", "v1", "v1.2", "1.2.3", "v01.2.3", "v1.2.3+build", "V1.2.3", "v1.2.3.4", "v1.2.3-",
 	"v1.2.3", "v1.2.10", "v1.2.9", "v1.3.0-rc.1", "v1.3.0-rc.10", "v1.3.0-rc.2", "v1.1.0", "v2.0.0", "v1.2.3-jdk", "v1.2.3",
 }
 
-func TestSelection(t *testing.T) {
+func TestSelectedVersions(t *testing.T) {
 	policy := func(r string, preReleases bool, keep *int32) v1alpha1.ReleaseChannelSpec {
 		return v1alpha1.ReleaseChannelSpec{Policy: &v1alpha1.VersionPolicy{Range: r, PreReleases: &preReleases, Keep: keep}}
 	}
@@ -40,19 +40,19 @@ func TestSelection(t *testing.T) {
 	cases := map[string]struct {
 		spec v1alpha1.ReleaseChannelSpec
 		want []string
-		says string
+		text string
 	}{
-		"every release":             {v1alpha1.ReleaseChannelSpec{}, []string{"2.0.0", "1.2.10", "1.2.9", "1.2.3", "1.1.0"}, "every release"},
-		"policy without a word":     {v1alpha1.ReleaseChannelSpec{Policy: &v1alpha1.VersionPolicy{}}, []string{"2.0.0", "1.2.10", "1.2.9", "1.2.3", "1.1.0"}, "every release"},
-		"range":                     {policy("~1.2", false, nil), []string{"1.2.10", "1.2.9", "1.2.3"}, "~1.2"},
-		"range with pre-releases":   {policy(">=1.3.0-0 <2", true, nil), []string{"1.3.0-rc.10", "1.3.0-rc.2", "1.3.0-rc.1"}, ">=1.3.0-0 <2"},
-		"pre-releases of any":       {policy("", true, nil), []string{"2.0.0", "1.3.0-rc.10", "1.3.0-rc.2", "1.3.0-rc.1", "1.2.10", "1.2.9", "1.2.3", "1.2.3-jdk", "1.1.0"}, ""},
-		"the newest few":            {policy("", false, ptr.To(int32(2))), []string{"2.0.0", "1.2.10"}, ""},
-		"as many as there are":      {policy("", false, ptr.To(int32(200))), []string{"2.0.0", "1.2.10", "1.2.9", "1.2.3", "1.1.0"}, ""},
-		"nothing in range":          {policy(">=3", false, nil), nil, ">=3"},
-		"explicit list":             {listed("1.2.3", "2.0.0"), []string{"2.0.0", "1.2.3"}, "spec.versions"},
-		"explicit list, some there": {listed("1.2.3", "9.9.9"), []string{"1.2.3"}, "spec.versions"},
-		"explicit pre-release":      {listed("1.3.0-rc.2"), []string{"1.3.0-rc.2"}, "spec.versions"},
+		"every release":               {v1alpha1.ReleaseChannelSpec{}, []string{"2.0.0", "1.2.10", "1.2.9", "1.2.3", "1.1.0"}, "every release"},
+		"empty policy":                {v1alpha1.ReleaseChannelSpec{Policy: &v1alpha1.VersionPolicy{}}, []string{"2.0.0", "1.2.10", "1.2.9", "1.2.3", "1.1.0"}, "every release"},
+		"range":                       {policy("~1.2", false, nil), []string{"1.2.10", "1.2.9", "1.2.3"}, "~1.2"},
+		"range with pre-releases":     {policy(">=1.3.0-0 <2", true, nil), []string{"1.3.0-rc.10", "1.3.0-rc.2", "1.3.0-rc.1"}, ">=1.3.0-0 <2"},
+		"all pre-releases":            {policy("", true, nil), []string{"2.0.0", "1.3.0-rc.10", "1.3.0-rc.2", "1.3.0-rc.1", "1.2.10", "1.2.9", "1.2.3", "1.2.3-jdk", "1.1.0"}, ""},
+		"keep two":                    {policy("", false, ptr.To(int32(2))), []string{"2.0.0", "1.2.10"}, ""},
+		"keep more than exist":        {policy("", false, ptr.To(int32(200))), []string{"2.0.0", "1.2.10", "1.2.9", "1.2.3", "1.1.0"}, ""},
+		"nothing in range":            {policy(">=3", false, nil), nil, ">=3"},
+		"explicit list":               {listed("1.2.3", "2.0.0"), []string{"2.0.0", "1.2.3"}, "spec.versions"},
+		"explicit list, some missing": {listed("1.2.3", "9.9.9"), []string{"1.2.3"}, "spec.versions"},
+		"explicit pre-release":        {listed("1.3.0-rc.2"), []string{"1.3.0-rc.2"}, "spec.versions"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -67,15 +67,15 @@ func TestSelection(t *testing.T) {
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("versions (-want +got):\n%s", diff)
 			}
-			if !strings.Contains(s.describe(), tc.says) {
-				t.Errorf("described as %q, without %q", s.describe(), tc.says)
+			if !strings.Contains(s.describe(), tc.text) {
+				t.Errorf("described as %q, without %q", s.describe(), tc.text)
 			}
 		})
 	}
 }
 
-// TestSelectionKeepsFifty of a repository that holds more, when nobody says how many.
-func TestSelectionKeepsFifty(t *testing.T) {
+// TestSelectionKeepsFiftyVersions by default.
+func TestSelectionKeepsFiftyVersions(t *testing.T) {
 	s, err := newSelection(&v1alpha1.ReleaseChannelSpec{})
 	if err != nil {
 		t.Fatal(err)
@@ -89,19 +89,19 @@ func TestSelectionKeepsFifty(t *testing.T) {
 	}
 }
 
-// TestSelectionErrors name the field.
-func TestSelectionErrors(t *testing.T) {
+// TestSelectionErrorsNameTheField.
+func TestSelectionErrorsNameTheField(t *testing.T) {
 	cases := map[string]struct {
 		spec v1alpha1.ReleaseChannelSpec
-		says string
+		text string
 	}{
 		"range":             {v1alpha1.ReleaseChannelSpec{Policy: &v1alpha1.VersionPolicy{Range: "newest"}}, "spec.policy.range: "},
 		"version in a list": {v1alpha1.ReleaseChannelSpec{Versions: []v1alpha1.ListedVersion{{Version: "1.2.3-01"}}}, `spec.versions: "1.2.3-01" is not a version`},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			if _, err := newSelection(&tc.spec); err == nil || !strings.HasPrefix(err.Error(), tc.says) {
-				t.Errorf("got %v, want %s…", err, tc.says)
+			if _, err := newSelection(&tc.spec); err == nil || !strings.HasPrefix(err.Error(), tc.text) {
+				t.Errorf("got %v, want %s…", err, tc.text)
 			}
 		})
 	}
@@ -116,106 +116,114 @@ func parsed(t *testing.T, text string) version.Version {
 	return v
 }
 
-// TestFinding: what a scan found and what is known become the new list.
-func TestFinding(t *testing.T) {
-	then, now := metav1.NewTime(time.Unix(100, 0)), metav1.NewTime(time.Unix(200, 0))
-	entry := func(v, repo, digest, storeImage string, seen metav1.Time) v1alpha1.ChannelVersion {
-		return v1alpha1.ChannelVersion{Version: v, Image: repo + ":v" + v, Digest: digest, StoreImage: storeImage, FirstSeen: seen}
+// earlier is the time of the known versions, later that of the scan.
+var earlier, later = metav1.NewTime(time.Unix(100, 0)), metav1.NewTime(time.Unix(200, 0))
+
+func entry(v, repo, digest, storeImage string, firstSeen metav1.Time) v1alpha1.ChannelVersion {
+	return v1alpha1.ChannelVersion{Version: v, Image: repo + ":v" + v, Digest: digest, StoreImage: storeImage, FirstSeen: firstSeen}
+}
+
+type mergeCase struct {
+	known              []v1alpha1.ChannelVersion
+	store              string
+	selected           []string
+	specified, digests map[string]string
+	stores             map[string]string
+	want               []v1alpha1.ChannelVersion
+	repushed           string
+}
+
+var mergeCases = map[string]mergeCase{
+	"first scan": {
+		selected: []string{"1.2.4", "1.2.3"}, digests: map[string]string{"1.2.4": "sha256:4", "1.2.3": "sha256:3"},
+		want: []v1alpha1.ChannelVersion{entry("1.2.4", repository, "sha256:4", "", later), entry("1.2.3", repository, "sha256:3", "", later)},
+	},
+	"new version": {
+		known:    []v1alpha1.ChannelVersion{entry("1.2.3", repository, "sha256:3", "", earlier)},
+		selected: []string{"1.2.4", "1.2.3"}, digests: map[string]string{"1.2.4": "sha256:4"},
+		want: []v1alpha1.ChannelVersion{entry("1.2.4", repository, "sha256:4", "", later), entry("1.2.3", repository, "sha256:3", "", earlier)},
+	},
+	"deleted version": {
+		known:    []v1alpha1.ChannelVersion{entry("1.2.4", repository, "sha256:4", "", earlier), entry("1.2.3", repository, "sha256:3", "", earlier)},
+		selected: []string{"1.2.3"}, digests: map[string]string{"1.2.3": "sha256:3"},
+		want: []v1alpha1.ChannelVersion{entry("1.2.3", repository, "sha256:3", "", earlier)},
+	},
+	"no version left": {
+		known: []v1alpha1.ChannelVersion{entry("1.2.4", repository, "sha256:4", "", earlier)},
+	},
+	"newest version pushed again": {
+		known:    []v1alpha1.ChannelVersion{entry("1.2.3", repository, "sha256:3", "", earlier)},
+		selected: []string{"1.2.3"}, digests: map[string]string{"1.2.3": "sha256:other"},
+		want:     []v1alpha1.ChannelVersion{entry("1.2.3", repository, "sha256:3", "", earlier)},
+		repushed: "v1.2.3",
+	},
+	"another repository": {
+		known:    []v1alpha1.ChannelVersion{entry("1.2.3", "other.example.com/cube", "sha256:old", "other.example.com/cubestore:v1.2.3@sha256:s", earlier)},
+		store:    store,
+		selected: []string{"1.2.3"}, digests: map[string]string{"1.2.3": "sha256:3"}, stores: map[string]string{"1.2.3": "sha256:5"},
+		want: []v1alpha1.ChannelVersion{entry("1.2.3", repository, "sha256:3", store+":v1.2.3@sha256:5", later)},
+	},
+	"specified digest": {
+		selected: []string{"1.2.4", "1.2.3"}, specified: map[string]string{"1.2.4": "sha256:specified"}, digests: map[string]string{"1.2.3": "sha256:3"},
+		want: []v1alpha1.ChannelVersion{entry("1.2.4", repository, "sha256:specified", "", later), entry("1.2.3", repository, "sha256:3", "", later)},
+	},
+	"digest specified later": {
+		known:    []v1alpha1.ChannelVersion{entry("1.2.3", repository, "sha256:3", "", earlier)},
+		selected: []string{"1.2.3"}, specified: map[string]string{"1.2.3": "sha256:specified"},
+		want: []v1alpha1.ChannelVersion{entry("1.2.3", repository, "sha256:specified", "", earlier)},
+	},
+	"store images": {
+		known:    []v1alpha1.ChannelVersion{entry("1.2.3", repository, "sha256:3", store+":v1.2.3@sha256:s3", earlier)},
+		store:    store,
+		selected: []string{"1.2.5", "1.2.4", "1.2.3"}, digests: map[string]string{"1.2.5": "sha256:5", "1.2.4": "sha256:4"},
+		stores: map[string]string{"1.2.4": "sha256:s4", "1.2.3": "sha256:pushed-again"},
+		want: []v1alpha1.ChannelVersion{
+			entry("1.2.5", repository, "sha256:5", "", later),
+			entry("1.2.4", repository, "sha256:4", store+":v1.2.4@sha256:s4", later),
+			entry("1.2.3", repository, "sha256:3", store+":v1.2.3@sha256:s3", earlier),
+		},
+	},
+	"store removed": {
+		known:    []v1alpha1.ChannelVersion{entry("1.2.3", repository, "sha256:3", store+":v1.2.3@sha256:s3", earlier)},
+		selected: []string{"1.2.3"},
+		want:     []v1alpha1.ChannelVersion{entry("1.2.3", repository, "sha256:3", "", earlier)},
+	},
+	"store added": {
+		known:    []v1alpha1.ChannelVersion{entry("1.2.3", repository, "sha256:3", "", earlier)},
+		store:    store,
+		selected: []string{"1.2.3"}, stores: map[string]string{"1.2.3": "sha256:s3"},
+		want: []v1alpha1.ChannelVersion{entry("1.2.3", repository, "sha256:3", store+":v1.2.3@sha256:s3", earlier)},
+	},
+}
+
+// TestScanIsMergedWithKnownVersions into the list of the status.
+func TestScanIsMergedWithKnownVersions(t *testing.T) {
+	for name, tc := range mergeCases {
+		t.Run(name, tc.run)
 	}
-	cases := map[string]struct {
-		known          []v1alpha1.ChannelVersion
-		store          string
-		chosen         []string
-		given, digests map[string]string
-		stores         map[string]string
-		want           []v1alpha1.ChannelVersion
-		repushed       string
-	}{
-		"first scan": {
-			chosen: []string{"1.2.4", "1.2.3"}, digests: map[string]string{"1.2.4": "sha256:4", "1.2.3": "sha256:3"},
-			want: []v1alpha1.ChannelVersion{entry("1.2.4", repository, "sha256:4", "", now), entry("1.2.3", repository, "sha256:3", "", now)},
-		},
-		"a new one": {
-			known:  []v1alpha1.ChannelVersion{entry("1.2.3", repository, "sha256:3", "", then)},
-			chosen: []string{"1.2.4", "1.2.3"}, digests: map[string]string{"1.2.4": "sha256:4"},
-			want: []v1alpha1.ChannelVersion{entry("1.2.4", repository, "sha256:4", "", now), entry("1.2.3", repository, "sha256:3", "", then)},
-		},
-		"one was withdrawn": {
-			known:  []v1alpha1.ChannelVersion{entry("1.2.4", repository, "sha256:4", "", then), entry("1.2.3", repository, "sha256:3", "", then)},
-			chosen: []string{"1.2.3"}, digests: map[string]string{"1.2.3": "sha256:3"},
-			want: []v1alpha1.ChannelVersion{entry("1.2.3", repository, "sha256:3", "", then)},
-		},
-		"nothing is left": {
-			known: []v1alpha1.ChannelVersion{entry("1.2.4", repository, "sha256:4", "", then)},
-		},
-		"the newest was pushed again": {
-			known:  []v1alpha1.ChannelVersion{entry("1.2.3", repository, "sha256:3", "", then)},
-			chosen: []string{"1.2.3"}, digests: map[string]string{"1.2.3": "sha256:other"},
-			want:     []v1alpha1.ChannelVersion{entry("1.2.3", repository, "sha256:3", "", then)},
-			repushed: "v1.2.3",
-		},
-		"another repository begins anew": {
-			known:  []v1alpha1.ChannelVersion{entry("1.2.3", "other.example.com/cube", "sha256:old", "other.example.com/cubestore:v1.2.3@sha256:s", then)},
-			store:  store,
-			chosen: []string{"1.2.3"}, digests: map[string]string{"1.2.3": "sha256:3"}, stores: map[string]string{"1.2.3": "sha256:5"},
-			want: []v1alpha1.ChannelVersion{entry("1.2.3", repository, "sha256:3", store+":v1.2.3@sha256:5", now)},
-		},
-		"a given digest is what it says": {
-			chosen: []string{"1.2.4", "1.2.3"}, given: map[string]string{"1.2.4": "sha256:given"}, digests: map[string]string{"1.2.3": "sha256:3"},
-			want: []v1alpha1.ChannelVersion{entry("1.2.4", repository, "sha256:given", "", now), entry("1.2.3", repository, "sha256:3", "", now)},
-		},
-		"a digest given later wins over the one first seen": {
-			known:  []v1alpha1.ChannelVersion{entry("1.2.3", repository, "sha256:3", "", then)},
-			chosen: []string{"1.2.3"}, given: map[string]string{"1.2.3": "sha256:given"},
-			want: []v1alpha1.ChannelVersion{entry("1.2.3", repository, "sha256:given", "", then)},
-		},
-		"store images": {
-			known:  []v1alpha1.ChannelVersion{entry("1.2.3", repository, "sha256:3", store+":v1.2.3@sha256:s3", then)},
-			store:  store,
-			chosen: []string{"1.2.5", "1.2.4", "1.2.3"}, digests: map[string]string{"1.2.5": "sha256:5", "1.2.4": "sha256:4"},
-			stores: map[string]string{"1.2.4": "sha256:s4", "1.2.3": "sha256:pushed-again"},
-			want: []v1alpha1.ChannelVersion{
-				entry("1.2.5", repository, "sha256:5", "", now),
-				entry("1.2.4", repository, "sha256:4", store+":v1.2.4@sha256:s4", now),
-				entry("1.2.3", repository, "sha256:3", store+":v1.2.3@sha256:s3", then),
-			},
-		},
-		"no store any more": {
-			known:  []v1alpha1.ChannelVersion{entry("1.2.3", repository, "sha256:3", store+":v1.2.3@sha256:s3", then)},
-			chosen: []string{"1.2.3"},
-			want:   []v1alpha1.ChannelVersion{entry("1.2.3", repository, "sha256:3", "", then)},
-		},
-		"a store that comes later": {
-			known:  []v1alpha1.ChannelVersion{entry("1.2.3", repository, "sha256:3", "", then)},
-			store:  store,
-			chosen: []string{"1.2.3"}, stores: map[string]string{"1.2.3": "sha256:s3"},
-			want: []v1alpha1.ChannelVersion{entry("1.2.3", repository, "sha256:3", store+":v1.2.3@sha256:s3", then)},
-		},
+}
+
+func (tc mergeCase) run(t *testing.T) {
+	byVersion := func(texts map[string]string) map[version.Version]string {
+		m := map[version.Version]string{}
+		for text, digest := range texts {
+			m[parsed(t, text)] = digest
+		}
+		return m
 	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			byVersion := func(texts map[string]string) map[version.Version]string {
-				m := map[version.Version]string{}
-				for text, digest := range texts {
-					m[parsed(t, text)] = digest
-				}
-				return m
-			}
-			f := finding{
-				spec:  &v1alpha1.ReleaseChannelSpec{ImageRepository: repository, StoreImageRepository: tc.store},
-				given: byVersion(tc.given), digests: byVersion(tc.digests), storeDigests: byVersion(tc.stores),
-			}
-			for _, text := range tc.chosen {
-				f.chosen = append(f.chosen, parsed(t, text))
-			}
-			got, repushed := f.versions(tc.known, now)
-			if diff := cmp.Diff(tc.want, got, cmpopts.EquateEmpty()); diff != "" {
-				t.Errorf("versions (-want +got):\n%s", diff)
-			}
-			if repushed != tc.repushed {
-				t.Errorf("pushed again: %q, want %q", repushed, tc.repushed)
-			}
-		})
+	f := scanResult{
+		spec:      &v1alpha1.ReleaseChannelSpec{ImageRepository: repository, StoreImageRepository: tc.store},
+		specified: byVersion(tc.specified), digests: byVersion(tc.digests), storeDigests: byVersion(tc.stores),
+	}
+	for _, text := range tc.selected {
+		f.selected = append(f.selected, parsed(t, text))
+	}
+	got, repushed := f.versions(tc.known, later)
+	if diff := cmp.Diff(tc.want, got, cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("versions (-want +got):\n%s", diff)
+	}
+	if repushed != tc.repushed {
+		t.Errorf("pushed again: %q, want %q", repushed, tc.repushed)
 	}
 }
 
@@ -228,7 +236,7 @@ func TestHasImage(t *testing.T) {
 		"not pinned":    {store + ":v1.2.3", false},
 		"longer tag":    {store + ":v1.2.30@sha256:1", false},
 		"other":         {"other:v1.2.3@sha256:1", false},
-		"nothing":       {"", false},
+		"empty":         {"", false},
 		"pre-release":   {store + ":v1.2.3-rc.1@sha256:1", false},
 		"shorter image": {store, false},
 	}

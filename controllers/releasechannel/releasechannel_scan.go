@@ -20,8 +20,8 @@ import (
 	"github.com/quoin-dev/quoin/internal/version"
 )
 
-// readsAtOnce is how many digests are read from a registry at the same time.
-const readsAtOnce = 4
+// maxConcurrentReads limits concurrent reads of digests from a registry.
+const maxConcurrentReads = 4
 
 // Registry reads an image repository.
 type Registry interface {
@@ -32,7 +32,7 @@ type Registry interface {
 
 func connect(o registry.Options) (Registry, error) { return registry.New(o) }
 
-// secretError says that a pull secret cannot be used, and which.
+// secretError reports a pull secret that cannot be used.
 type secretError struct {
 	namespace, name, problem string
 }
@@ -41,9 +41,9 @@ func (e *secretError) Error() string {
 	return fmt.Sprintf("spec.pullSecretRef: secret %q in namespace %q %s", e.name, e.namespace, e.problem)
 }
 
-// scan reads what the channel takes from its registry. Digests that are known are not read
-// again, but for the newest one.
-func (r *channelReconciler) scan(ctx context.Context, s *reconciler.Scope[*v1alpha1.ReleaseChannel], selection *selection) (*finding, error) {
+// scan reads the versions of the channel from its registry. Known digests are not read again,
+// except for that of the newest version.
+func (r *channelReconciler) scan(ctx context.Context, s *reconciler.Scope[*v1alpha1.ReleaseChannel], selection *selection) (*scanResult, error) {
 	spec := &s.Object.Spec
 	keychain, err := r.keychain(ctx, s)
 	if err != nil {
@@ -62,34 +62,34 @@ func (r *channelReconciler) scan(ctx context.Context, s *reconciler.Scope[*v1alp
 	if err != nil {
 		return nil, err
 	}
-	f := &finding{spec: spec, chosen: selection.of(tags), given: selection.listed, digests: map[version.Version]string{}}
-	f.missing = missing(selection, f.chosen)
+	f := &scanResult{spec: spec, selected: selection.of(tags), specified: selection.listed, digests: map[version.Version]string{}}
+	f.missing = missing(selection, f.selected)
 	known := map[string]bool{}
 	for _, v := range s.Object.Status.Versions {
 		known[v.Image] = v.Digest != ""
 	}
 	var unread []version.Version
-	for i, v := range f.chosen {
-		if f.given[v] == "" && (i == 0 || !known[v.Image(spec.ImageRepository)]) {
+	for i, v := range f.selected {
+		if f.specified[v] == "" && (i == 0 || !known[v.Image(spec.ImageRepository)]) {
 			unread = append(unread, v)
 		}
 	}
 	if err := read(ctx, reg, spec.ImageRepository, unread, f.digests); err != nil {
 		return nil, err
 	}
-	f.storeDigests, err = readStore(ctx, reg, s.Object, f.chosen)
+	f.storeDigests, err = readStore(ctx, reg, s.Object, f.selected)
 	return f, err
 }
 
-// onLoopback tells whether a repository is on this machine, where no eavesdropper is.
+// onLoopback reports whether a repository is on the local host, where plain HTTP is safe.
 func onLoopback(repository string) bool {
 	host, _, _ := strings.Cut(repository, "/")
 	name, _, _ := strings.Cut(host, ":")
 	return name == "localhost" || net.ParseIP(name).IsLoopback()
 }
 
-// readStore reads the digests of the store's images that are not known yet. A version
-// without a store image is none of its business: not every deployment needs one.
+// readStore reads the digests of the store's images that are not known yet. A version without a
+// store image is not an error: not every deployment needs one.
 func readStore(ctx context.Context, reg Registry, channel *v1alpha1.ReleaseChannel, chosen []version.Version) (map[version.Version]string, error) {
 	repository := channel.Spec.StoreImageRepository
 	known := map[string]bool{}
@@ -120,14 +120,14 @@ func read(ctx context.Context, reg Registry, repository string, versions []versi
 	for _, v := range versions {
 		byTag[v.Tag()] = v
 	}
-	digests, err := reg.Digests(ctx, repository, slices.Sorted(maps.Keys(byTag)), readsAtOnce)
+	digests, err := reg.Digests(ctx, repository, slices.Sorted(maps.Keys(byTag)), maxConcurrentReads)
 	for tag, digest := range digests {
 		into[byTag[tag]] = digest
 	}
 	return err
 }
 
-// missing are the versions of an explicit list that the repository does not have.
+// missing returns the versions of an explicit list that the repository does not have.
 func missing(s *selection, chosen []version.Version) []string {
 	var names []string
 	for v := range s.listed {
@@ -139,7 +139,7 @@ func missing(s *selection, chosen []version.Version) []string {
 	return names
 }
 
-// keychain reads the pull secret, straight from the API server: secrets are not cached.
+// keychain reads the pull secret from the API server: Secrets are not cached.
 func (r *channelReconciler) keychain(ctx context.Context, s *reconciler.Scope[*v1alpha1.ReleaseChannel]) (authn.Keychain, error) {
 	ref := s.Object.Spec.PullSecretRef
 	if ref == nil {

@@ -39,12 +39,12 @@ import (
 	"github.com/quoin-dev/quoin/internal/registry"
 )
 
-// images is a registry in memory: digests by repository and tag.
+// images is a registry in memory, with digests by repository and tag.
 type images struct {
 	mu    sync.Mutex
 	repos map[string]map[string]string
 	errs  map[string]error
-	// read are the tags whose digests were asked for since the last scan.
+	// read are the tags whose digests were requested since the last scan.
 	read []string
 }
 
@@ -74,16 +74,16 @@ func (i *images) Digests(_ context.Context, repository string, tags []string, _ 
 
 func (i *images) CloseIdleConnections() {}
 
-// watch is a channel that is scanned again and again.
-type watch struct {
-	t       *testing.T
-	api     client.WithWatch
-	clock   *clocktesting.FakePassiveClock
-	options Options
-	asked   registry.Options
+// fixture is a channel and its reconciler.
+type fixture struct {
+	t          *testing.T
+	api        client.WithWatch
+	clock      *clocktesting.FakePassiveClock
+	options    Options
+	connection registry.Options
 }
 
-func newWatch(t *testing.T, c *v1alpha1.ReleaseChannel, reg Registry, objs ...client.Object) *watch {
+func newFixture(t *testing.T, c *v1alpha1.ReleaseChannel, reg Registry, objs ...client.Object) *fixture {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, corev1.AddToScheme} {
@@ -91,17 +91,17 @@ func newWatch(t *testing.T, c *v1alpha1.ReleaseChannel, reg Registry, objs ...cl
 			t.Fatal(err)
 		}
 	}
-	w := &watch{t: t, clock: clocktesting.NewFakePassiveClock(time.Unix(1000, 0)), options: Options{Namespace: "quoin-system"}}
+	w := &fixture{t: t, clock: clocktesting.NewFakePassiveClock(time.Unix(1000, 0)), options: Options{Namespace: "quoin-system"}}
 	if reg != nil {
-		w.options.Connect = func(o registry.Options) (Registry, error) { w.asked = o; return reg, nil }
+		w.options.Connect = func(o registry.Options) (Registry, error) { w.connection = o; return reg, nil }
 	}
 	c.Name, c.Generation = "stable", 1
 	w.api = fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&v1alpha1.ReleaseChannel{}).WithObjects(append(objs, c)...).Build()
 	return w
 }
 
-// scan reconciles the channel, a minute after the last time, and returns it.
-func (w *watch) scan() (*v1alpha1.ReleaseChannel, ctrl.Result) {
+// scan reconciles the channel a minute after the previous scan, and returns it.
+func (w *fixture) scan() (*v1alpha1.ReleaseChannel, ctrl.Result) {
 	w.t.Helper()
 	w.clock.SetTime(w.clock.Now().Add(time.Minute))
 	r := New(kube.NewClient(w.api, w.api, "quoin-test"), events.NewFakeRecorder(10), w.clock, w.options)
@@ -117,12 +117,12 @@ func (w *watch) scan() (*v1alpha1.ReleaseChannel, ctrl.Result) {
 	return c, result
 }
 
-// says holds what the channel says of itself against what it shall say.
-func says(t *testing.T, c *v1alpha1.ReleaseChannel, want, part string) {
+// expectReady checks the Ready condition of a channel.
+func expectReady(t *testing.T, c *v1alpha1.ReleaseChannel, want, part string) {
 	t.Helper()
 	ready := meta.FindStatusCondition(c.Status.Conditions, v1alpha1.ConditionReady)
 	if ready == nil || string(ready.Status)+" "+ready.Reason != want || !strings.Contains(ready.Message, part) {
-		t.Errorf("says %+v; want %s: …%s…", ready, want, part)
+		t.Errorf("condition %+v; want %s: …%s…", ready, want, part)
 	}
 }
 
@@ -142,10 +142,10 @@ func following(change ...func(spec *v1alpha1.ReleaseChannelSpec)) *v1alpha1.Rele
 	return c
 }
 
-// TestScan: new tags appear, and what is known is not read again, but for the newest.
-func TestScan(t *testing.T) {
+// TestScanReadsUnknownDigests and that of the newest version.
+func TestScanReadsUnknownDigests(t *testing.T) {
 	reg := &images{repos: map[string]map[string]string{repository: {"v1.2.3": "sha256:3", "v1.2.4": "sha256:4", "latest": "sha256:9"}}}
-	w := newWatch(t, following(), reg)
+	w := newFixture(t, following(), reg)
 	for _, step := range []struct {
 		do              func()
 		versions, reads []string
@@ -157,7 +157,7 @@ func TestScan(t *testing.T) {
 		{func() {}, []string{"1.2.4 sha256:4", "1.2.3 sha256:3"}, []string{"cube:v1.2.4"}, "1.2.4", "True Succeeded", "1.2.4", false},
 		{func() { reg.repos[repository]["v1.2.5"] = "sha256:5" }, []string{"1.2.5 sha256:5", "1.2.4 sha256:4", "1.2.3 sha256:3"}, []string{"cube:v1.2.5"}, "1.2.5", "True Succeeded", "1.2.5", true},
 		{func() { reg.repos[repository]["v1.2.5"] = "sha256:6" }, []string{"1.2.5 sha256:5", "1.2.4 sha256:4", "1.2.3 sha256:3"}, []string{"cube:v1.2.5"}, "1.2.5", "True DigestChanged", "v1.2.5 was pushed again", false},
-		{func() { reg.errs = map[string]error{repository: errors.New("connection refused")} }, []string{"1.2.5 sha256:5", "1.2.4 sha256:4", "1.2.3 sha256:3"}, nil, "1.2.5", "False ScanFailed", "connection refused; the list of the last good scan is kept", false},
+		{func() { reg.errs = map[string]error{repository: errors.New("connection refused")} }, []string{"1.2.5 sha256:5", "1.2.4 sha256:4", "1.2.3 sha256:3"}, nil, "1.2.5", "False ScanFailed", "connection refused; the list of the last successful scan is kept", false},
 		{func() { reg.errs = map[string]error{"digests": errors.New("too slow")} }, []string{"1.2.5 sha256:5", "1.2.4 sha256:4", "1.2.3 sha256:3"}, []string{"cube:v1.2.5"}, "1.2.5", "False ScanFailed", "too slow", false},
 		{func() { reg.errs = nil; delete(reg.repos[repository], "v1.2.5") }, []string{"1.2.4 sha256:4", "1.2.3 sha256:3"}, []string{"cube:v1.2.4"}, "1.2.4", "True Succeeded", "1.2.4", true},
 	} {
@@ -172,7 +172,7 @@ func TestScan(t *testing.T) {
 		if diff := cmp.Diff(step.reads, reg.read); diff != "" {
 			t.Errorf("digests that were read (-want +got):\n%s", diff)
 		}
-		says(t, c, step.ready, step.part)
+		expectReady(t, c, step.ready, step.part)
 		if c.Status.LatestVersion != step.latest || c.Status.LastChangeTime.After(before) != step.changed {
 			t.Errorf("latest %s, changed %s; want %s", c.Status.LatestVersion, c.Status.LastChangeTime, step.latest)
 		}
@@ -181,14 +181,14 @@ func TestScan(t *testing.T) {
 
 func TestScanOfAnExplicitList(t *testing.T) {
 	reg := &images{repos: map[string]map[string]string{repository: {"v1.2.3": "sha256:3", "v1.2.4": "sha256:4", "v9.0.0": "sha256:9"}}}
-	w := newWatch(t, following(func(spec *v1alpha1.ReleaseChannelSpec) {
+	w := newFixture(t, following(func(spec *v1alpha1.ReleaseChannelSpec) {
 		spec.Versions = []v1alpha1.ListedVersion{{Version: "1.2.3"}, {Version: "1.2.4", Digest: "sha256:given"}, {Version: "1.2.6"}, {Version: "1.2.5"}}
 	}), reg)
 	c, _ := w.scan()
 	if diff := cmp.Diff([]string{"1.2.4 sha256:given", "1.2.3 sha256:3"}, offered(c)); diff != "" {
 		t.Errorf("versions (-want +got):\n%s", diff)
 	}
-	says(t, c, "True Succeeded", "not in the repository: [1.2.5 1.2.6]")
+	expectReady(t, c, "True Succeeded", "not in the repository: [1.2.5 1.2.6]")
 	if diff := cmp.Diff([]string{"cube:v1.2.3"}, reg.read); diff != "" {
 		t.Errorf("digests that were read (-want +got):\n%s", diff)
 	}
@@ -198,7 +198,7 @@ func TestScanOfTheStore(t *testing.T) {
 	reg := &images{repos: map[string]map[string]string{
 		repository: {"v1.2.3": "sha256:3", "v1.2.4": "sha256:4"}, store: {"v1.2.3": "sha256:s3", "v1.2.2": "sha256:s2"},
 	}}
-	w := newWatch(t, following(func(spec *v1alpha1.ReleaseChannelSpec) { spec.StoreImageRepository = store }), reg)
+	w := newFixture(t, following(func(spec *v1alpha1.ReleaseChannelSpec) { spec.StoreImageRepository = store }), reg)
 	stores := func() []string {
 		reg.read = nil
 		c, _ := w.scan()
@@ -221,21 +221,21 @@ func TestScanOfTheStore(t *testing.T) {
 	reg.errs = map[string]error{store: errors.New("connection refused")}
 	reg.repos[repository]["v1.2.5"] = "sha256:5"
 	c, _ := w.scan()
-	says(t, c, "False ScanFailed", "connection refused")
+	expectReady(t, c, "False ScanFailed", "connection refused")
 	if c.Status.LatestVersion != "1.2.4" {
-		t.Errorf("half a scan counts: %s", c.Status.LatestVersion)
+		t.Errorf("an incomplete scan is recorded: %s", c.Status.LatestVersion)
 	}
 }
 
-// TestScanThatFindsNothing: the message says what was asked for.
-func TestScanThatFindsNothing(t *testing.T) {
+// TestScanWithoutVersions names the selection in the message.
+func TestScanWithoutVersions(t *testing.T) {
 	cases := map[string]struct {
 		channel *v1alpha1.ReleaseChannel
 		reg     *images
 		want    string
 		part    string
 	}{
-		"empty repository":   {following(), &images{}, "False NoVersions", "no tag of " + repository + " is a version that the channel takes (spec.policy: every release)"},
+		"empty repository":   {following(), &images{}, "False NoVersions", "no tag of " + repository + " is a version that matches the channel (spec.policy: every release)"},
 		"missing repository": {following(), &images{errs: map[string]error{repository: registry.ErrNotFound}}, "False ScanFailed", "not found"},
 		"nothing in range": {following(func(spec *v1alpha1.ReleaseChannelSpec) { spec.Policy = &v1alpha1.VersionPolicy{Range: ">=2"} }),
 			&images{repos: map[string]map[string]string{repository: {"v1.2.3": "sha256:3"}}}, "False NoVersions", "(spec.policy: >=2)"},
@@ -248,29 +248,28 @@ func TestScanThatFindsNothing(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			c, _ := newWatch(t, tc.channel, tc.reg).scan()
-			says(t, c, tc.want, tc.part)
+			c, _ := newFixture(t, tc.channel, tc.reg).scan()
+			expectReady(t, c, tc.want, tc.part)
 			if c.Status.LatestVersion != "" || len(c.Status.Versions) != 0 {
-				t.Errorf("offers %v", offered(c))
+				t.Errorf("versions %v", offered(c))
 			}
 		})
 	}
 }
 
-func TestSuspended(t *testing.T) {
+func TestSuspendedChannelIsNotScanned(t *testing.T) {
 	reg := &images{repos: map[string]map[string]string{repository: {"v1.2.3": "sha256:3"}}}
 	c := following(func(spec *v1alpha1.ReleaseChannelSpec) { spec.Suspend = ptr.To(true) })
 	c.Status.Versions, c.Status.LatestVersion = []v1alpha1.ChannelVersion{{Version: "1.2.2", Image: repository + ":v1.2.2", Digest: "sha256:2"}}, "1.2.2"
-	got, result := newWatch(t, c, reg).scan()
-	says(t, got, "True Suspended", "the list stays as it is")
+	got, result := newFixture(t, c, reg).scan()
+	expectReady(t, got, "True Suspended", "the list is kept")
 	if result.RequeueAfter != 0 || len(reg.read) != 0 || got.Status.LatestVersion != "1.2.2" {
-		t.Errorf("comes back after %s, read %v, latest %s", result.RequeueAfter, reg.read, got.Status.LatestVersion)
+		t.Errorf("requeued after %s, read %v, latest %s", result.RequeueAfter, reg.read, got.Status.LatestVersion)
 	}
 }
 
-// TestPauses: scans come at their interval, spread a little; failed ones sooner, unless the
-// registry asks for more time.
-func TestPauses(t *testing.T) {
+// TestScanInterval: with jitter; sooner after a failure, unless the registry sends Retry-After.
+func TestScanInterval(t *testing.T) {
 	every := func(d time.Duration) func(*v1alpha1.ReleaseChannelSpec) {
 		return func(spec *v1alpha1.ReleaseChannelSpec) { spec.Interval = &metav1.Duration{Duration: d} }
 	}
@@ -280,27 +279,26 @@ func TestPauses(t *testing.T) {
 		errs    map[string]error
 		least   time.Duration
 	}{
-		"by default":            {following(), nil, 5 * time.Minute},
-		"as asked":              {following(every(time.Hour)), nil, time.Hour},
-		"failed":                {following(), down, time.Minute},
-		"failed, often anyway":  {following(every(time.Second)), down, time.Second},
-		"failed, seldom anyway": {following(every(time.Hour)), down, time.Minute},
-		"missing repository":    {following(every(time.Hour)), map[string]error{repository: registry.ErrNotFound}, time.Minute},
+		"default":                  {following(), nil, 5 * time.Minute},
+		"spec.interval":            {following(every(time.Hour)), nil, time.Hour},
+		"failed":                   {following(), down, time.Minute},
+		"failed, shorter interval": {following(every(time.Second)), down, time.Second},
+		"failed, longer interval":  {following(every(time.Hour)), down, time.Minute},
+		"missing repository":       {following(every(time.Hour)), map[string]error{repository: registry.ErrNotFound}, time.Minute},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			reg := &images{repos: map[string]map[string]string{repository: {"v1.2.3": "sha256:3"}}, errs: tc.errs}
-			_, result := newWatch(t, tc.channel, reg).scan()
+			_, result := newFixture(t, tc.channel, reg).scan()
 			if most := tc.least + tc.least/10; result.RequeueAfter < tc.least || result.RequeueAfter > most {
-				t.Errorf("comes back after %s; want %s to %s", result.RequeueAfter, tc.least, most)
+				t.Errorf("requeued after %s; want %s to %s", result.RequeueAfter, tc.least, most)
 			}
 		})
 	}
 }
 
-// TestPullSecret: a secret that is of no use is named, with what is wrong, and nothing of
-// what is in it.
-func TestPullSecret(t *testing.T) {
+// TestUnusablePullSecretIsReported with its name and the problem, but not its content.
+func TestUnusablePullSecretIsReported(t *testing.T) {
 	secret := func(key, value string) *corev1.Secret {
 		return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "quoin-system", Name: "pull"}, Data: map[string][]byte{key: []byte(value)}}
 	}
@@ -327,7 +325,7 @@ func TestPullSecret(t *testing.T) {
 			if tc.secret != nil {
 				objs = append(objs, tc.secret)
 			}
-			w := newWatch(t, following(func(spec *v1alpha1.ReleaseChannelSpec) { spec.PullSecretRef = &v1alpha1.LocalReference{Name: "pull"} }), reg, objs...)
+			w := newFixture(t, following(func(spec *v1alpha1.ReleaseChannelSpec) { spec.PullSecretRef = &v1alpha1.LocalReference{Name: "pull"} }), reg, objs...)
 			if tc.err != nil {
 				w.api = interceptor.NewClient(w.api, interceptor.Funcs{
 					Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
@@ -339,19 +337,19 @@ func TestPullSecret(t *testing.T) {
 				})
 			}
 			c, _ := w.scan()
-			says(t, c, tc.want, tc.part)
+			expectReady(t, c, tc.want, tc.part)
 			if text := fmt.Sprint(c.Status); strings.Contains(text, "hunter2") {
 				t.Errorf("the status shows the secret: %s", text)
 			}
-			if good := tc.want == "True Succeeded"; good != (w.asked.Keychain != nil) {
-				t.Errorf("the registry is asked with %+v", w.asked)
+			if good := tc.want == "True Succeeded"; good != (w.connection.Keychain != nil) {
+				t.Errorf("options %+v", w.connection)
 			}
 		})
 	}
 }
 
-// TestConnection: how the registry is reached follows from the spec.
-func TestConnection(t *testing.T) {
+// TestRegistryOptions follow from the spec.
+func TestRegistryOptions(t *testing.T) {
 	cases := map[string]struct {
 		change func(spec *v1alpha1.ReleaseChannelSpec)
 		want   registry.Options
@@ -364,21 +362,21 @@ func TestConnection(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			w := newWatch(t, following(tc.change), &images{})
+			w := newFixture(t, following(tc.change), &images{})
 			w.scan()
-			if w.asked.PlainHTTP != tc.want.PlainHTTP || string(w.asked.CABundle) != string(tc.want.CABundle) || w.asked.Keychain != nil {
-				t.Errorf("asked with %+v, want %+v", w.asked, tc.want)
+			if w.connection.PlainHTTP != tc.want.PlainHTTP || string(w.connection.CABundle) != string(tc.want.CABundle) || w.connection.Keychain != nil {
+				t.Errorf("options %+v, want %+v", w.connection, tc.want)
 			}
 		})
 	}
 	t.Run("malformed CA", func(t *testing.T) {
-		c, _ := newWatch(t, following(func(spec *v1alpha1.ReleaseChannelSpec) { spec.CABundle = "none" }), nil).scan()
-		says(t, c, "False ScanFailed", "spec.caBundle: ")
+		c, _ := newFixture(t, following(func(spec *v1alpha1.ReleaseChannelSpec) { spec.CABundle = "none" }), nil).scan()
+		expectReady(t, c, "False ScanFailed", "spec.caBundle: ")
 	})
 }
 
-// distribution runs the CNCF distribution registry on loopback. stop ends it; start again
-// begins it at the same address with the same content.
+// distribution runs the CNCF distribution registry on loopback. After stop, start runs it again
+// at the same address with the same content.
 type distribution struct {
 	t            *testing.T
 	binary, host string
@@ -427,7 +425,7 @@ func (d *distribution) start() {
 			conn.Close()
 			return
 		}
-		time.Sleep(25 * time.Millisecond) // another process: there is nothing to wait on
+		time.Sleep(25 * time.Millisecond) // another process, without a signal to wait for
 	}
 	d.stop()
 	d.t.Fatalf("the registry does not answer: %s", output.String())
@@ -459,22 +457,21 @@ func digest(t *testing.T, image v1.Image) string {
 	return hash.String()
 }
 
-// TestRealRegistry: what is pushed to a real registry is offered; while the registry is
-// down, the list stays as it was.
+// TestRealRegistry: pushed versions are listed, and the list is kept while the registry is down.
 func TestRealRegistry(t *testing.T) {
 	d := newDistribution(t)
 	channel := following(func(spec *v1alpha1.ReleaseChannelSpec) {
 		spec.ImageRepository, spec.StoreImageRepository = d.host+"/demo/cube", d.host+"/demo/cubestore"
 	})
-	w := newWatch(t, channel, nil)
+	w := newFixture(t, channel, nil)
 	d.push("demo/cubestore:v1.0.0")
 	c, _ := w.scan()
-	says(t, c, "False ScanFailed", "repository demo/cube: not found")
+	expectReady(t, c, "False ScanFailed", "repository demo/cube: not found")
 
 	first := d.push("demo/cube:v1.2.3")
 	d.push("demo/cube:latest")
 	c, _ = w.scan()
-	says(t, c, "True Succeeded", "1.2.3")
+	expectReady(t, c, "True Succeeded", "1.2.3")
 	if diff := cmp.Diff([]string{"1.2.3 " + first}, offered(c)); diff != "" {
 		t.Errorf("versions (-want +got):\n%s", diff)
 	}
@@ -491,18 +488,18 @@ func TestRealRegistry(t *testing.T) {
 
 	d.push("demo/cube:v1.2.4")
 	c, _ = w.scan()
-	says(t, c, "True DigestChanged", "v1.2.4")
+	expectReady(t, c, "True DigestChanged", "v1.2.4")
 	if diff := cmp.Diff(want, offered(c)); diff != "" {
 		t.Errorf("after a push of the same tag (-want +got):\n%s", diff)
 	}
 
 	d.stop()
 	c, _ = w.scan()
-	says(t, c, "False ScanFailed", "connection refused; the list of the last good scan is kept")
+	expectReady(t, c, "False ScanFailed", "connection refused; the list of the last successful scan is kept")
 	if diff := cmp.Diff(want, offered(c)); diff != "" {
 		t.Errorf("while the registry is down (-want +got):\n%s", diff)
 	}
 	d.start()
 	c, _ = w.scan()
-	says(t, c, "True DigestChanged", "v1.2.4")
+	expectReady(t, c, "True DigestChanged", "v1.2.4")
 }

@@ -19,18 +19,18 @@ import (
 )
 
 const (
-	// askTimeout bounds one question. A pod that takes longer goes on compiling without us, and
-	// is asked again; one that hangs costs its place for that long only.
-	askTimeout = time.Minute
+	// requestTimeout bounds one request. A pod that takes longer continues to compile and gets
+	// another request; one that hangs occupies a worker for this time only.
+	requestTimeout = time.Minute
 	// connectTimeout bounds the connection to a pod.
 	connectTimeout = 5 * time.Second
-	// maxAnswer is how much of an answer is read: enough for the text of an error. The metadata
-	// themselves, which may be large, are not needed.
-	maxAnswer = 256 << 10
+	// maxBody bounds the body that is read: enough for an error message. The metadata, which may
+	// be large, are not needed.
+	maxBody = 256 << 10
 )
 
-// newHTTPClient returns a client without a proxy, which has no business between the controller
-// and a pod, that follows no redirect and keeps no connection: each pod is asked a few times.
+// newHTTPClient returns a client that uses no proxy, follows no redirects and keeps no
+// connections, because each pod gets few requests.
 func newHTTPClient() *http.Client {
 	return &http.Client{
 		Transport: &http.Transport{
@@ -43,7 +43,7 @@ func newHTTPClient() *http.Client {
 	}
 }
 
-// overHTTP asks at the pod's own address: a Service would choose another pod.
+// overHTTP sends requests to the pod's own address: a Service would select any pod.
 func overHTTP(c *http.Client) Ask {
 	return func(ctx context.Context, pod *corev1.Pod, token string) (int, []byte, error) {
 		return get(ctx, c, "http://"+net.JoinHostPort(pod.Status.PodIP, strconv.Itoa(engine.PortHTTP)), token)
@@ -51,11 +51,11 @@ func overHTTP(c *http.Client) Ask {
 }
 
 func get(ctx context.Context, c *http.Client, address, token string) (int, []byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	var taken atomic.Bool
+	var sent atomic.Bool
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
-		WroteRequest: func(info httptrace.WroteRequestInfo) { taken.Store(info.Err == nil) },
+		WroteRequest: func(info httptrace.WroteRequestInfo) { sent.Store(info.Err == nil) },
 	})
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address+engine.BasePath+dataapi.PathMeta, nil)
 	if err != nil {
@@ -64,13 +64,13 @@ func get(ctx context.Context, c *http.Client, address, token string) (int, []byt
 	req.Header.Set("Authorization", token)
 	resp, err := c.Do(req)
 	if err != nil {
-		if errors.Is(err, context.DeadlineExceeded) && taken.Load() {
+		if errors.Is(err, context.DeadlineExceeded) && sent.Load() {
 			return 0, nil, fmt.Errorf("%w: %w", errCompiling, err)
 		}
 		return 0, nil, err
 	}
 	defer resp.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxBody))
 	if err != nil && resp.StatusCode != http.StatusOK {
 		return 0, nil, err
 	}

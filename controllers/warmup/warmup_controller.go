@@ -1,6 +1,6 @@
-// Package warmup asks each new API pod for its metadata, which makes it compile its data
-// model, and opens the pod's readiness gate when it has: a model that does not compile never
-// takes the place of one that does. See docs/decisions/0024-warm-up.md.
+// Package warmup requests the metadata of each new API pod, which makes the pod compile its data
+// model, and opens the pod's readiness gate afterwards: a model that does not compile never
+// replaces one that does. See docs/decisions/0024-warm-up.md.
 package warmup
 
 import (
@@ -27,22 +27,22 @@ import (
 const FieldManager = "quoin-warmup"
 
 const (
-	// soon is the pause before a pod is asked again that did not answer, or said for the first
-	// time that its model does not compile.
-	soon = 2 * time.Second
-	// later is the pause once it is known what is wrong: somebody may mend it, and the pod is
-	// there until it is replaced.
-	later = 30 * time.Second
-	// atOnce is the pause after a question that was not answered in time: the pod goes on
-	// compiling, and others have had their turn.
-	atOnce = 100 * time.Millisecond
+	// retryInterval applies to a pod that did not answer, or reported for the first time that its
+	// model does not compile.
+	retryInterval = 2 * time.Second
+	// confirmedInterval applies when the problem is confirmed: it may be solved before the pod is
+	// replaced.
+	confirmedInterval = 30 * time.Second
+	// compilingInterval applies after a request that timed out: the pod continues to compile,
+	// and other pods had a chance in between.
+	compilingInterval = 100 * time.Millisecond
 )
 
-// errCompiling says that the pod took the question and has not answered it yet.
+// errCompiling means that the pod accepted the request and has not answered yet.
 var errCompiling = errors.New("has not answered yet")
 
-// Ask sends a pod the question, with a token, and returns the status and the beginning of the
-// answer. The error wraps errCompiling when the pod took the question and no more.
+// Ask requests the metadata of a pod with a token, and returns the status and the beginning of
+// the body. The error wraps errCompiling if the pod accepted the request but did not answer.
 type Ask func(ctx context.Context, pod *corev1.Pod, token string) (status int, body []byte, err error)
 
 // Reconciler opens the readiness gates of API pods.
@@ -55,9 +55,9 @@ type Reconciler struct {
 
 // Options configure the reconciler.
 type Options struct {
-	// Off opens every gate without asking.
+	// Off opens every gate without a request.
 	Off bool
-	// Ask asks a pod; over HTTP when nil.
+	// Ask requests the metadata of a pod; over HTTP when nil.
 	Ask Ask
 }
 
@@ -70,65 +70,65 @@ func New(c *kube.Client, clk clock.PassiveClock, o Options) *Reconciler {
 	return r
 }
 
-// Reconcile asks a pod that runs and whose gate is shut.
+// Reconcile requests the metadata of a running pod whose gate is closed.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	pod := &corev1.Pod{}
 	if err := r.client.Get(ctx, req.NamespacedName, pod); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	if !waits(pod) {
+	if !isGated(pod) {
 		return ctrl.Result{}, nil
 	}
 	if r.isOff {
-		return ctrl.Result{}, r.note(ctx, pod, r.clock.Now(), engine.WarmUpOff, "The controller was started with --warm-up=false")
+		return ctrl.Result{}, r.setCondition(ctx, pod, r.clock.Now(), engine.WarmUpOff, "The controller was started with --warm-up=false")
 	}
-	if !listens(pod) {
-		return ctrl.Result{}, nil // it is looked at again when it does
+	if !isListening(pod) {
+		return ctrl.Result{}, nil // its status will change
 	}
-	asked := r.clock.Now()
-	reason, message, err := r.verdict(ctx, pod)
+	requested := r.clock.Now()
+	reason, message, err := r.check(ctx, pod)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	if reason == engine.WarmUpCompiling && r.clock.Since(compilingSince(pod, asked)) >= engine.CompileLimit {
+	if reason == engine.WarmUpCompiling && r.clock.Since(compilingSince(pod, requested)) >= engine.CompileLimit {
 		reason, message = engine.WarmUpTooSlow, fmt.Sprintf("The data model was not compiled within %s", engine.CompileLimit)
 	}
-	return r.record(ctx, pod, asked, reason, message)
+	return r.record(ctx, pod, requested, reason, message)
 }
 
-// record writes down what was learnt and says when the pod is asked again. That a model does
-// not compile counts when the pod has said it twice in a row: what it says once may come from
-// something that has passed. Once it counts, only an answer about the model takes it back.
-func (r *Reconciler) record(ctx context.Context, pod *corev1.Pod, asked time.Time, reason, message string) (ctrl.Result, error) {
-	was := engine.Compiled(pod)
-	if was == nil {
-		was = &corev1.PodCondition{}
+// record sets the condition of the pod and returns when to request again. That a model does not
+// compile is confirmed by the second answer in a row: the first may have a temporary cause.
+// Afterwards only another answer about the model changes the condition.
+func (r *Reconciler) record(ctx context.Context, pod *corev1.Pod, requested time.Time, reason, message string) (ctrl.Result, error) {
+	previous := engine.Compiled(pod)
+	if previous == nil {
+		previous = &corev1.PodCondition{}
 	}
-	isCertain := was.Reason == engine.WarmUpBroken || was.Reason == engine.WarmUpTooSlow
-	pause := later
+	isConfirmed := previous.Reason == engine.WarmUpBroken || previous.Reason == engine.WarmUpTooSlow
+	interval := confirmedInterval
 	switch reason {
 	case engine.WarmUpCompiled, engine.WarmUpNotAllowed:
-		pause = 0
+		interval = 0
 	case engine.WarmUpCompiling, engine.WarmUpNoAnswer:
-		if isCertain {
-			return ctrl.Result{RequeueAfter: later}, nil
+		if isConfirmed {
+			return ctrl.Result{RequeueAfter: confirmedInterval}, nil
 		}
-		if pause = soon; reason == engine.WarmUpCompiling {
-			pause = atOnce
+		if interval = retryInterval; reason == engine.WarmUpCompiling {
+			interval = compilingInterval
 		}
 	case engine.WarmUpBroken:
-		if !isCertain && !strings.HasPrefix(was.Message, unconfirmed) {
-			reason, message, pause = engine.WarmUpNoAnswer, unconfirmed+message, soon
+		if !isConfirmed && !strings.HasPrefix(previous.Message, unconfirmed) {
+			reason, message, interval = engine.WarmUpNoAnswer, unconfirmed+message, retryInterval
 		}
 	}
-	return ctrl.Result{RequeueAfter: pause}, r.note(ctx, pod, asked, reason, message)
+	return ctrl.Result{RequeueAfter: interval}, r.setCondition(ctx, pod, requested, reason, message)
 }
 
-// unconfirmed begins what a pod has said once.
-const unconfirmed = "Asked once: "
+// unconfirmed is the prefix of the message until the problem is confirmed.
+const unconfirmed = "Not confirmed yet: "
 
-// verdict asks the pod.
-func (r *Reconciler) verdict(ctx context.Context, pod *corev1.Pod) (reason, message string, err error) {
+// check requests the pod's metadata and returns the reason and message for the condition.
+func (r *Reconciler) check(ctx context.Context, pod *corev1.Pod) (reason, message string, err error) {
 	secret := &corev1.Secret{}
 	key := client.ObjectKey{Namespace: pod.Namespace, Name: engine.CredentialsName(pod.Labels[v1alpha1.LabelEnvironment])}
 	err = r.client.Live().Get(ctx, key, secret)
@@ -148,12 +148,12 @@ func (r *Reconciler) verdict(ctx context.Context, pod *corev1.Pod) (reason, mess
 		return "", "", err
 	}
 	status, body, failure := r.ask(ctx, pod, token)
-	reason, message = heard(status, body, failure, token, signing, string(secret.Data[engine.KeySQLPassword]))
+	reason, message = evaluate(status, body, failure, token, signing, string(secret.Data[engine.KeySQLPassword]))
 	return reason, message, nil
 }
 
-// heard says what came of a question; the text of the answer is shown without the secrets.
-func heard(status int, body []byte, failure error, secrets ...string) (reason, message string) {
+// evaluate returns the reason and message of a response, without the secrets in it.
+func evaluate(status int, body []byte, failure error, secrets ...string) (reason, message string) {
 	switch {
 	case errors.Is(failure, errCompiling):
 		return engine.WarmUpCompiling, "The pod compiles its data model"
@@ -163,52 +163,52 @@ func heard(status int, body []byte, failure error, secrets ...string) (reason, m
 	return engine.ReadMeta(status, body, secrets...)
 }
 
-// waits tells whether a pod has a gate of ours that is shut.
-func waits(pod *corev1.Pod) bool {
+// isGated reports whether a pod has a closed readiness gate of Quoin.
+func isGated(pod *corev1.Pod) bool {
 	gated := slices.ContainsFunc(pod.Spec.ReadinessGates, func(g corev1.PodReadinessGate) bool { return g.ConditionType == v1alpha1.PodModelCompiled })
 	c := engine.Compiled(pod)
 	return gated && pod.DeletionTimestamp.IsZero() && (c == nil || c.Status != corev1.ConditionTrue)
 }
 
-// listens tells whether the pod's ports are open.
-func listens(pod *corev1.Pod) bool {
+// isListening reports whether the pod's containers are ready and it has an address.
+func isListening(pod *corev1.Pod) bool {
 	return pod.Status.PodIP != "" && slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == corev1.ContainersReady && c.Status == corev1.ConditionTrue
 	})
 }
 
-// compilingSince is when the pod was first asked: the condition keeps it, so a new controller
-// does not begin to count anew.
-func compilingSince(pod *corev1.Pod, asked time.Time) time.Time {
+// compilingSince returns the time of the first request. It is stored in the condition, so that
+// it survives a restart of the controller.
+func compilingSince(pod *corev1.Pod, requested time.Time) time.Time {
 	if c := engine.Compiled(pod); c != nil {
 		return c.LastTransitionTime.Time
 	}
-	return asked
+	return requested
 }
 
-// note writes the pod's condition when it says something else than before. The patch merges by
-// the type of the condition, so the kubelet's own stay as they are.
-func (r *Reconciler) note(ctx context.Context, pod *corev1.Pod, asked time.Time, reason, message string) error {
+// setCondition patches the pod's condition if it has changed. The patch merges conditions by
+// type, so that those of the kubelet are kept.
+func (r *Reconciler) setCondition(ctx context.Context, pod *corev1.Pod, requested time.Time, reason, message string) error {
 	condition := corev1.PodCondition{
 		Type: v1alpha1.PodModelCompiled, Status: corev1.ConditionFalse, Reason: reason, Message: message,
-		LastTransitionTime: metav1.NewTime(asked.Truncate(time.Second)),
+		LastTransitionTime: metav1.NewTime(requested.Truncate(time.Second)),
 	}
 	switch reason {
 	case engine.WarmUpCompiled, engine.WarmUpNotAllowed, engine.WarmUpOff:
 		condition.Status, condition.LastTransitionTime = corev1.ConditionTrue, metav1.NewTime(r.clock.Now().Truncate(time.Second))
 	}
 	changed := pod.DeepCopy()
-	was := engine.Compiled(changed)
+	previous := engine.Compiled(changed)
 	switch {
-	case was == nil:
+	case previous == nil:
 		changed.Status.Conditions = append(changed.Status.Conditions, condition)
-	case was.Status == condition.Status && was.Reason == reason && was.Message == message:
+	case previous.Status == condition.Status && previous.Reason == reason && previous.Message == message:
 		return nil
 	default:
-		if was.Status == condition.Status {
-			condition.LastTransitionTime = was.LastTransitionTime
+		if previous.Status == condition.Status {
+			condition.LastTransitionTime = previous.LastTransitionTime
 		}
-		*was = condition
+		*previous = condition
 	}
 	if err := r.client.Status().Patch(ctx, changed, client.StrategicMergeFrom(pod)); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("patch condition of pod %q: %w", pod.Name, err)

@@ -29,7 +29,7 @@ import (
 	"github.com/quoin-dev/quoin/internal/kube"
 )
 
-// answer is what a pod says once it is asked.
+// answer is the response of a pod.
 type answer struct {
 	status int
 	body   string
@@ -43,25 +43,25 @@ var (
 	refused   = answer{0, "", errors.New("dial tcp 10.0.0.7:4000: connect: connection refused")}
 )
 
-// clinic is a pod on a real API server and the controller that asks it.
-type clinic struct {
-	t       *testing.T
-	api     client.WithWatch
-	clock   *clocktesting.FakeClock
-	pod     *corev1.Pod
-	answers []answer
-	asked   int
-	writes  int
-	tokens  []string
-	r       *Reconciler
-	// secretErr is what reading the secret ends with.
+// fixture is a pod on a real Kubernetes API server, and its controller.
+type fixture struct {
+	t        *testing.T
+	api      client.WithWatch
+	clock    *clocktesting.FakeClock
+	pod      *corev1.Pod
+	answers  []answer
+	requests int
+	writes   int
+	tokens   []string
+	r        *Reconciler
+	// secretErr, if not nil, is the error of reading the secret.
 	secretErr error
 }
 
-func newClinic(t *testing.T, o Options) *clinic {
+func newFixture(t *testing.T, o Options) *fixture {
 	t.Helper()
 	api, namespace := apitest.Direct(t)
-	c := &clinic{t: t, api: api, clock: clocktesting.NewFakeClock(time.Now())}
+	c := &fixture{t: t, api: api, clock: clocktesting.NewFakeClock(time.Now())}
 	c.pod = &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "sales-production-api-1", Labels: map[string]string{
 			v1alpha1.LabelEnvironment: "sales-production", v1alpha1.LabelWarmUp: "1111111111111111",
@@ -83,8 +83,8 @@ func newClinic(t *testing.T, o Options) *clinic {
 	c.status(corev1.ConditionTrue, "10.0.0.7")
 	if o.Ask == nil {
 		o.Ask = func(_ context.Context, _ *corev1.Pod, token string) (int, []byte, error) {
-			a := c.answers[min(c.asked, len(c.answers)-1)]
-			c.asked++
+			a := c.answers[min(c.requests, len(c.answers)-1)]
+			c.requests++
 			c.tokens = append(c.tokens, token)
 			return a.status, []byte(a.body), a.err
 		}
@@ -105,8 +105,8 @@ func newClinic(t *testing.T, o Options) *clinic {
 	return c
 }
 
-// status is what the kubelet writes: whether the containers are ready.
-func (c *clinic) status(ready corev1.ConditionStatus, ip string) {
+// status updates the status as the kubelet does: whether the containers are ready.
+func (c *fixture) status(ready corev1.ConditionStatus, ip string) {
 	c.t.Helper()
 	before := c.pod.DeepCopy()
 	c.pod.Status.PodIP, c.pod.Status.Phase = ip, corev1.PodRunning
@@ -116,8 +116,8 @@ func (c *clinic) status(ready corev1.ConditionStatus, ip string) {
 	}
 }
 
-// look reconciles the pod, and returns its condition and when it is looked at again.
-func (c *clinic) look() (corev1.PodCondition, time.Duration) {
+// reconcile reconciles the pod, and returns its condition and the time until the next request.
+func (c *fixture) reconcile() (corev1.PodCondition, time.Duration) {
 	c.t.Helper()
 	result, err := c.r.Reconcile(c.t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(c.pod)})
 	if err != nil {
@@ -133,11 +133,12 @@ func (c *clinic) look() (corev1.PodCondition, time.Duration) {
 	return *ptr.To(ptr.Deref(engine.Compiled(pod), corev1.PodCondition{})), result.RequeueAfter
 }
 
-// TestVerdicts: what a pod answers, what is written down, and when it is asked again.
-func TestVerdicts(t *testing.T) {
+// TestConditionByResponses: the condition by the responses of a pod, and the time until the next
+// request.
+func TestConditionByResponses(t *testing.T) {
 	type step struct {
-		status, says string
-		after        time.Duration
+		status, message string
+		after           time.Duration
 	}
 	const first = "False NoAnswer"
 	cases := map[string]struct {
@@ -145,27 +146,27 @@ func TestVerdicts(t *testing.T) {
 		steps   []step
 		writes  int
 	}{
-		"compiles":                 {[]answer{compiled}, []step{{"True Compiled", "has compiled", 0}, {"True Compiled", "", 0}}, 1},
-		"does not compile":         {[]answer{broken}, []step{{first, "Asked once: Compile errors: | orders.yml: bad", soon}, {"False ModelBroken", "Compile errors: | orders.yml: bad", later}, {"False ModelBroken", "", later}}, 2},
-		"failed once":              {[]answer{broken, compiled}, []step{{first, "Asked once", soon}, {"True Compiled", "", 0}}, 2},
-		"failed, then was away":    {[]answer{broken, refused, broken, broken}, []step{{first, "Asked once", soon}, {first, "does not answer", soon}, {first, "Asked once", soon}, {"False ModelBroken", "bad", later}}, 4},
-		"says it in other words":   {[]answer{broken, {500, `{"error":"worse"}`, nil}}, []step{{first, "bad", soon}, {"False ModelBroken", "worse", later}}, 2},
-		"is mended":                {[]answer{broken, broken, compiled}, []step{{first, "", soon}, {"False ModelBroken", "", later}, {"True Compiled", "", 0}}, 3},
-		"certain, then silent":     {[]answer{broken, broken, refused, compiling}, []step{{first, "", soon}, {"False ModelBroken", "", later}, {"False ModelBroken", "bad", later}, {"False ModelBroken", "bad", later}}, 2},
-		"does not answer":          {[]answer{refused}, []step{{first, "does not answer on its port", soon}, {first, "", soon}}, 1},
-		"takes its time":           {[]answer{compiling, compiling, compiled}, []step{{"False Compiling", "compiles its data model", atOnce}, {"False Compiling", "", atOnce}, {"True Compiled", "", 0}}, 2},
-		"may not be asked":         {[]answer{{403, `{"error":"API scope is missing: meta"}`, nil}}, []step{{"True MetadataNotAllowed", "API scope is missing: meta", 0}}, 1},
-		"does not take the token":  {[]answer{{403, `{"error":"Invalid token"}`, nil}}, []step{{first, "403: Invalid token", soon}}, 1},
-		"is another kind of thing": {[]answer{{500, "<html>", nil}}, []step{{first, "500 without a text", soon}, {first, "", soon}, {first, "", soon}}, 1},
+		"compiles":                  {[]answer{compiled}, []step{{"True Compiled", "has compiled", 0}, {"True Compiled", "", 0}}, 1},
+		"does not compile":          {[]answer{broken}, []step{{first, "Not confirmed yet: Compile errors: | orders.yml: bad", retryInterval}, {"False ModelBroken", "Compile errors: | orders.yml: bad", confirmedInterval}, {"False ModelBroken", "", confirmedInterval}}, 2},
+		"failed once":               {[]answer{broken, compiled}, []step{{first, "Not confirmed yet", retryInterval}, {"True Compiled", "", 0}}, 2},
+		"failed, then unreachable":  {[]answer{broken, refused, broken, broken}, []step{{first, "Not confirmed yet", retryInterval}, {first, "does not answer", retryInterval}, {first, "Not confirmed yet", retryInterval}, {"False ModelBroken", "bad", confirmedInterval}}, 4},
+		"other message":             {[]answer{broken, {500, `{"error":"worse"}`, nil}}, []step{{first, "bad", retryInterval}, {"False ModelBroken", "worse", confirmedInterval}}, 2},
+		"fixed":                     {[]answer{broken, broken, compiled}, []step{{first, "", retryInterval}, {"False ModelBroken", "", confirmedInterval}, {"True Compiled", "", 0}}, 3},
+		"confirmed, then no answer": {[]answer{broken, broken, refused, compiling}, []step{{first, "", retryInterval}, {"False ModelBroken", "", confirmedInterval}, {"False ModelBroken", "bad", confirmedInterval}, {"False ModelBroken", "bad", confirmedInterval}}, 2},
+		"does not answer":           {[]answer{refused}, []step{{first, "does not answer on its port", retryInterval}, {first, "", retryInterval}}, 1},
+		"compiles slowly":           {[]answer{compiling, compiling, compiled}, []step{{"False Compiling", "compiles its data model", compilingInterval}, {"False Compiling", "", compilingInterval}, {"True Compiled", "", 0}}, 2},
+		"not allowed":               {[]answer{{403, `{"error":"API scope is missing: meta"}`, nil}}, []step{{"True MetadataNotAllowed", "API scope is missing: meta", 0}}, 1},
+		"rejects the token":         {[]answer{{403, `{"error":"Invalid token"}`, nil}}, []step{{first, "403: Invalid token", retryInterval}}, 1},
+		"not JSON":                  {[]answer{{500, "<html>", nil}}, []step{{first, "500 without a text", retryInterval}, {first, "", retryInterval}, {first, "", retryInterval}}, 1},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			c := newClinic(t, Options{})
+			c := newFixture(t, Options{})
 			c.answers = tc.answers
 			for i, want := range tc.steps {
-				condition, after := c.look()
-				if got := string(condition.Status) + " " + condition.Reason; got != want.status || !strings.Contains(condition.Message, want.says) || after != want.after {
-					t.Errorf("step %d: %s (%s), again after %s; want %+v", i, got, condition.Message, after, want)
+				condition, after := c.reconcile()
+				if got := string(condition.Status) + " " + condition.Reason; got != want.status || !strings.Contains(condition.Message, want.message) || after != want.after {
+					t.Errorf("step %d: %s (%s), requeued after %s; want %+v", i, got, condition.Message, after, want)
 				}
 				c.clock.Step(after)
 			}
@@ -176,39 +177,38 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
-// TestCompileLimit: the time counts from the first question, whatever came between, and a new
-// controller does not begin anew.
-func TestCompileLimit(t *testing.T) {
-	c := newClinic(t, Options{})
+// TestCompileLimitCountsFromTheFirstRequest, across failures and restarts of the controller.
+func TestCompileLimitCountsFromTheFirstRequest(t *testing.T) {
+	c := newFixture(t, Options{})
 	c.answers = []answer{compiling, refused, compiling}
 	for range 3 {
-		c.look()
+		c.reconcile()
 		c.clock.Step(time.Minute)
 	}
 	c.clock.Step(engine.CompileLimit - 4*time.Minute)
-	if condition, after := c.look(); condition.Reason != engine.WarmUpCompiling || after != atOnce {
+	if condition, after := c.reconcile(); condition.Reason != engine.WarmUpCompiling || after != compilingInterval {
 		t.Errorf("after 14 minutes: %+v", condition)
 	}
 	c.clock.Step(time.Minute)
-	condition, after := c.look()
-	if condition.Reason != engine.WarmUpTooSlow || !strings.Contains(condition.Message, "15m0s") || after != later {
-		t.Errorf("after 15 minutes: %+v, again after %s", condition, after)
+	condition, after := c.reconcile()
+	if condition.Reason != engine.WarmUpTooSlow || !strings.Contains(condition.Message, "15m0s") || after != confirmedInterval {
+		t.Errorf("after 15 minutes: %+v, requeued after %s", condition, after)
 	}
-	if condition, after := c.look(); condition.Reason != engine.WarmUpTooSlow || after != later {
-		t.Errorf("later: %+v, again after %s", condition, after)
+	if condition, after := c.reconcile(); condition.Reason != engine.WarmUpTooSlow || after != confirmedInterval {
+		t.Errorf("later: %+v, requeued after %s", condition, after)
 	}
 	c.answers = []answer{compiled}
-	if condition, _ := c.look(); condition.Status != corev1.ConditionTrue {
-		t.Errorf("when it has compiled after all: %+v", condition)
+	if condition, _ := c.reconcile(); condition.Status != corev1.ConditionTrue {
+		t.Errorf("compiled afterwards: %+v", condition)
 	}
 }
 
-func TestWhoIsNotAsked(t *testing.T) {
-	for name, prepare := range map[string]func(c *clinic){
-		"ports are shut": func(c *clinic) { c.status(corev1.ConditionFalse, "10.0.0.7") },
-		"no address": func(c *clinic) {
+func TestPodsThatGetNoRequest(t *testing.T) {
+	for name, prepare := range map[string]func(c *fixture){
+		"not listening": func(c *fixture) { c.status(corev1.ConditionFalse, "10.0.0.7") },
+		"no address": func(c *fixture) {
 			pod := c.pod.DeepCopy()
-			pod.Name, pod.ResourceVersion, pod.UID = "fresh", "", ""
+			pod.Name, pod.ResourceVersion, pod.UID = "new", "", ""
 			if err := c.api.Create(c.t.Context(), pod); err != nil {
 				c.t.Fatal(err)
 			}
@@ -217,54 +217,54 @@ func TestWhoIsNotAsked(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := newClinic(t, Options{})
+			c := newFixture(t, Options{})
 			prepare(c)
-			if condition, after := c.look(); condition.Reason != "" || after != 0 || c.asked > 0 {
-				t.Errorf("%+v, again after %s, asked %d times", condition, after, c.asked)
+			if condition, after := c.reconcile(); condition.Reason != "" || after != 0 || c.requests > 0 {
+				t.Errorf("%+v, requeued after %s, %d requests", condition, after, c.requests)
 			}
 		})
 	}
-	t.Run("gone", func(t *testing.T) {
-		c := newClinic(t, Options{})
+	t.Run("deleted", func(t *testing.T) {
+		c := newFixture(t, Options{})
 		if _, err := c.r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Namespace: "none", Name: "x"}}); err != nil {
 			t.Error(err)
 		}
 	})
 }
 
-// TestOff: pods that have a gate from before are not left standing.
-func TestOff(t *testing.T) {
-	c := newClinic(t, Options{Off: true})
+// TestOffOpensGates of existing pods.
+func TestOffOpensGates(t *testing.T) {
+	c := newFixture(t, Options{Off: true})
 	c.status(corev1.ConditionFalse, "")
-	if condition, _ := c.look(); condition.Status != corev1.ConditionTrue || condition.Reason != engine.WarmUpOff || c.asked > 0 {
-		t.Errorf("%+v, asked %d times", condition, c.asked)
+	if condition, _ := c.reconcile(); condition.Status != corev1.ConditionTrue || condition.Reason != engine.WarmUpOff || c.requests > 0 {
+		t.Errorf("%+v, %d requests", condition, c.requests)
 	}
 }
 
-func TestSecretThatCannotBeRead(t *testing.T) {
+func TestUnreadableSecretIsReported(t *testing.T) {
 	secrets := schema.GroupResource{Resource: "secrets"}
 	for name, tc := range map[string]struct {
 		err  error
-		says string
+		text string
 	}{
 		"forbidden": {apierrors.NewForbidden(secrets, "x", errors.New("rbac")), "bind ClusterRole quoin-account"},
 		"missing":   {apierrors.NewNotFound(secrets, "x"), "does not exist"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := newClinic(t, Options{})
+			c := newFixture(t, Options{})
 			c.secretErr = tc.err
-			condition, after := c.look()
-			if condition.Reason != engine.WarmUpUnreadable || !strings.Contains(condition.Message, tc.says) || after != later || c.asked > 0 {
-				t.Errorf("%+v, again after %s", condition, after)
+			condition, after := c.reconcile()
+			if condition.Reason != engine.WarmUpUnreadable || !strings.Contains(condition.Message, tc.text) || after != confirmedInterval || c.requests > 0 {
+				t.Errorf("%+v, requeued after %s", condition, after)
 			}
 			c.secretErr, c.answers = nil, []answer{compiled}
-			if condition, _ := c.look(); condition.Status != corev1.ConditionTrue {
-				t.Errorf("when it can be read: %+v", condition)
+			if condition, _ := c.reconcile(); condition.Status != corev1.ConditionTrue {
+				t.Errorf("readable: %+v", condition)
 			}
 		})
 	}
 	t.Run("the API server fails", func(t *testing.T) {
-		c := newClinic(t, Options{})
+		c := newFixture(t, Options{})
 		c.secretErr = apierrors.NewInternalError(errors.New("x"))
 		if _, err := c.r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(c.pod)}); err == nil {
 			t.Error("no error")
@@ -272,8 +272,8 @@ func TestSecretThatCannotBeRead(t *testing.T) {
 	})
 }
 
-// TestQuestion: what arrives at a pod, and that nothing of it is shown.
-func TestQuestion(t *testing.T) {
+// TestRequestToPod: path, method and token, and no secret of it in the condition.
+func TestRequestToPod(t *testing.T) {
 	var path, token, method string
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		path, token, method = r.URL.Path, r.Header.Get("Authorization"), r.Method
@@ -281,30 +281,30 @@ func TestQuestion(t *testing.T) {
 		fmt.Fprintf(w, `{"error":"token %s, secret s3cret, password passw0rd"}`, token)
 	}))
 	defer server.Close()
-	c := newClinic(t, Options{Ask: func(ctx context.Context, _ *corev1.Pod, token string) (int, []byte, error) {
+	c := newFixture(t, Options{Ask: func(ctx context.Context, _ *corev1.Pod, token string) (int, []byte, error) {
 		return get(ctx, newHTTPClient(), server.URL, token)
 	}})
-	condition, _ := c.look()
+	condition, _ := c.reconcile()
 	for _, secret := range []string{"s3cret", "passw0rd", token} {
 		if strings.Contains(condition.Message, secret) {
-			t.Errorf("shows %q: %s", secret, condition.Message)
+			t.Errorf("contains %q: %s", secret, condition.Message)
 		}
 	}
 	if path != "/cubejs-api/v1/meta" || method != http.MethodGet {
-		t.Errorf("asks %s %s", method, path)
+		t.Errorf("request %s %s", method, path)
 	}
 	if _, err := jwt.Parse(token, func(*jwt.Token) (any, error) { return []byte("s3cret"), nil }, jwt.WithValidMethods([]string{"HS256"})); err != nil {
 		t.Errorf("token: %v", err)
 	}
 }
 
-// TestConversations: how talking to a pod can end.
-func TestConversations(t *testing.T) {
-	shut, err := net.Listen("tcp", "127.0.0.1:0")
+// TestHTTPClient: redirects, timeouts and large bodies.
+func TestHTTPClient(t *testing.T) {
+	closed, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	shut.Close()
+	closed.Close()
 	endless := make(chan struct{})
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
@@ -313,7 +313,7 @@ func TestConversations(t *testing.T) {
 		case r.Header.Get("Authorization") == "slow":
 			<-endless
 		case r.Header.Get("Authorization") == "large":
-			fmt.Fprint(w, `{"cubes":["`+strings.Repeat("x", 2*maxAnswer))
+			fmt.Fprint(w, `{"cubes":["`+strings.Repeat("x", 2*maxBody))
 		}
 	}))
 	defer server.Close()
@@ -326,14 +326,14 @@ func TestConversations(t *testing.T) {
 	if status, _, err := get(t.Context(), newHTTPClient(), server.URL, "redirect"); err != nil || status != http.StatusFound {
 		t.Errorf("redirect: %d, %v; it must not be followed", status, err)
 	}
-	if status, body, err := get(t.Context(), newHTTPClient(), server.URL, "large"); err != nil || status != http.StatusOK || len(body) != maxAnswer {
+	if status, body, err := get(t.Context(), newHTTPClient(), server.URL, "large"); err != nil || status != http.StatusOK || len(body) != maxBody {
 		t.Errorf("large: %d, %d bytes, %v", status, len(body), err)
 	}
 	if _, _, err := get(within(50*time.Millisecond), newHTTPClient(), server.URL, "slow"); !errors.Is(err, errCompiling) {
 		t.Errorf("slow: %v", err)
 	}
-	if _, _, err := get(t.Context(), newHTTPClient(), "http://"+shut.Addr().String(), ""); err == nil || errors.Is(err, errCompiling) {
-		t.Errorf("shut: %v", err)
+	if _, _, err := get(t.Context(), newHTTPClient(), "http://"+closed.Addr().String(), ""); err == nil || errors.Is(err, errCompiling) {
+		t.Errorf("closed port: %v", err)
 	}
 	hanging := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		<-ctx.Done()
@@ -344,28 +344,28 @@ func TestConversations(t *testing.T) {
 	}
 }
 
-// TestCacheHoldsLittle: what is looked at is there, and nothing else.
-func TestCacheHoldsLittle(t *testing.T) {
-	c := newClinic(t, Options{})
+// TestCacheHoldsUsedFieldsOnly.
+func TestCacheHoldsUsedFieldsOnly(t *testing.T) {
+	c := newFixture(t, Options{})
 	c.pod.Annotations = map[string]string{"large": strings.Repeat("x", 1000)}
-	slimmed, err := slim(c.pod)
+	stripped, err := strip(c.pod)
 	if err != nil {
 		t.Fatal(err)
 	}
-	pod, ok := slimmed.(*corev1.Pod)
+	pod, ok := stripped.(*corev1.Pod)
 	if !ok || len(pod.Spec.Containers) > 0 || len(pod.Annotations) > 0 {
-		t.Errorf("keeps %+v", slimmed)
+		t.Errorf("keeps %+v", stripped)
 	}
-	if !waits(pod) || !listens(pod) || pod.Labels[v1alpha1.LabelEnvironment] != "sales-production" || pod.ResourceVersion != c.pod.ResourceVersion {
-		t.Errorf("loses what is looked at: %+v", pod)
+	if !isGated(pod) || !isListening(pod) || pod.Labels[v1alpha1.LabelEnvironment] != "sales-production" || pod.ResourceVersion != c.pod.ResourceVersion {
+		t.Errorf("used fields are missing: %+v", pod)
 	}
-	if other, err := slim("tombstone"); other != "tombstone" || err != nil {
-		t.Errorf("another thing: %v, %v", other, err)
+	if other, err := strip("tombstone"); other != "tombstone" || err != nil {
+		t.Errorf("other type: %v, %v", other, err)
 	}
 	if options := CacheOptions(); options.Label.String() != v1alpha1.LabelWarmUp {
 		t.Errorf("selects by %q", options.Label)
 	}
-	if !shut.Create(event.CreateEvent{Object: c.pod}) {
-		t.Error("a pod with a gate is left out")
+	if !gated.Create(event.CreateEvent{Object: c.pod}) {
+		t.Error("a pod with a closed gate is not selected")
 	}
 }

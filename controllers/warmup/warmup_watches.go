@@ -17,40 +17,41 @@ import (
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 )
 
-// asksAtOnce is how many pods are asked at the same time. Most of the time goes by waiting for
-// them, so it does not follow the processors of the controller.
-const asksAtOnce = 32
+// maxConcurrentRequests limits concurrent requests to pods. The workers mostly wait, so it does
+// not depend on the number of processors.
+const maxConcurrentRequests = 32
 
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",resources=pods/status,verbs=patch
 
 // SetupWithManager starts the reconciler in a manager.
 func SetupWithManager(mgr ctrl.Manager, r reconcile.Reconciler, opts controller.Options) error {
-	opts.MaxConcurrentReconciles = asksAtOnce
+	opts.MaxConcurrentReconciles = maxConcurrentRequests
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("warmup").
-		For(&corev1.Pod{}, builder.WithPredicates(shut)).
+		For(&corev1.Pod{}, builder.WithPredicates(gated)).
 		WithOptions(opts).
 		Complete(r)
 }
 
-// shut leaves out pods that have nothing to wait for.
-var shut = predicate.NewPredicateFuncs(func(obj client.Object) bool {
+// gated selects pods with a closed gate.
+var gated = predicate.NewPredicateFuncs(func(obj client.Object) bool {
 	pod, ok := obj.(*corev1.Pod)
-	return ok && waits(pod)
+	return ok && isGated(pod)
 })
 
-// CacheOptions keep in memory only pods with a gate, and of them only what is looked at.
+// CacheOptions returns options that limit the cache to pods with a gate, and to the fields of them
+// that are used.
 func CacheOptions() cache.ByObject {
-	gated := labels.NewSelector()
+	selector := labels.NewSelector()
 	if exists, err := labels.NewRequirement(v1alpha1.LabelWarmUp, selection.Exists, nil); err == nil {
-		gated = gated.Add(*exists)
+		selector = selector.Add(*exists)
 	}
-	return cache.ByObject{Label: gated, Transform: slim}
+	return cache.ByObject{Label: selector, Transform: strip}
 }
 
-// slim leaves of a pod what this controller and that of environments look at.
-var slim toolscache.TransformFunc = func(obj any) (any, error) {
+// strip removes the fields of a pod that neither this nor the Environment controller uses.
+var strip toolscache.TransformFunc = func(obj any) (any, error) {
 	pod, ok := obj.(*corev1.Pod)
 	if !ok {
 		return obj, nil

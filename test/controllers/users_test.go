@@ -233,7 +233,7 @@ func testMissingModelAndRegistry(w *world) {
 	w.images.err = errUnreachable
 	w.settle()
 	channel := w.channel()
-	w.expectReady(channel, "False ScanFailed", "last good scan is kept")
+	w.expectReady(channel, "False ScanFailed", "last successful scan is kept")
 	if channel.Status.LatestVersion != "1.2.3" {
 		w.t.Errorf("the list was lost: %q", channel.Status.LatestVersion)
 	}
