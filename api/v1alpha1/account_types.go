@@ -4,26 +4,26 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Plan is the level of service of an account.
+// Plan is the service level of an account.
 // +kubebuilder:validation:Enum=Standard;Enterprise
 type Plan string
 
-// The plans. The audit log belongs to the Enterprise plan.
+// The plans. The audit log requires the Enterprise plan.
 const (
 	PlanStandard   Plan = "Standard"
 	PlanEnterprise Plan = "Enterprise"
 )
 
-// OIDCIssuer is an issuer of access tokens that the front end accepts for the account.
+// OIDCIssuer is an OpenID Connect issuer whose access tokens are accepted for the account.
 type OIDCIssuer struct {
-	// url of the issuer; its discovery document is read from there.
+	// url of the issuer, without /.well-known/openid-configuration.
 	// +kubebuilder:validation:MinLength=9
 	// +kubebuilder:validation:MaxLength=512
 	// +kubebuilder:validation:XValidation:rule="isURL(self) && url(self).getScheme() == 'https' && !self.contains('?') && !self.contains('#')",message="must be an https:// URL without query and fragment"
 	// +required
 	URL string `json:"url"`
 
-	// audiences of which a token must name at least one.
+	// audiences that are accepted: a token must have at least one of them.
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=16
@@ -32,19 +32,19 @@ type OIDCIssuer struct {
 	// +required
 	Audiences []string `json:"audiences"`
 
-	// userNameClaim is the claim that holds the user's name; email when absent.
+	// userNameClaim is the claim with the user's name; email when absent.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=128
 	// +optional
 	UserNameClaim string `json:"userNameClaim,omitempty"`
 
-	// groupsClaim is the claim that holds the names of the user's groups; groups when absent.
+	// groupsClaim is the claim with the names of the user's groups; groups when absent.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=128
 	// +optional
 	GroupsClaim string `json:"groupsClaim,omitempty"`
 
-	// adminGroups are the groups whose members act as administrators of the account.
+	// adminGroups are the groups whose members have the permission Admin.
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=32
 	// +kubebuilder:validation:items:MinLength=1
@@ -55,17 +55,17 @@ type OIDCIssuer struct {
 
 // AuditLog configures the account's audit log.
 type AuditLog struct {
-	// enabled records events and lets them be exported. It needs the Enterprise plan.
+	// enabled records events and allows exporting them. It requires the Enterprise plan.
 	// +optional
 	Enabled *bool `json:"enabled,omitempty"`
 
-	// retentionDays is how long an event is kept; 30 when absent.
+	// retentionDays is the number of days that events are kept; 30 when absent.
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=3650
 	// +optional
 	RetentionDays *int32 `json:"retentionDays,omitempty"`
 
-	// maxEvents is how many events are kept; the oldest go first. Unlimited when absent.
+	// maxEvents is the number of events that are kept; the oldest are deleted first. Unlimited when absent.
 	// +kubebuilder:validation:Minimum=1000
 	// +kubebuilder:validation:Maximum=1000000000
 	// +optional
@@ -76,9 +76,9 @@ type AuditLog struct {
 // +kubebuilder:validation:Enum=string;boolean;decimal;integer;dateTime;reference
 type ScimAttributeType string
 
-// ScimAttribute is an attribute of a schema that an administrator declares.
+// ScimAttribute is an attribute of a ScimSchema.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.caseExact) || self.type in ['string', 'reference']",message="caseExact is for strings and references",fieldPath=".caseExact"
+// +kubebuilder:validation:XValidation:rule="!has(self.caseExact) || self.type in ['string', 'reference']",message="caseExact requires type string or reference",fieldPath=".caseExact"
 type ScimAttribute struct {
 	// name of the attribute.
 	// +kubebuilder:validation:MinLength=1
@@ -99,7 +99,7 @@ type ScimAttribute struct {
 	// +optional
 	Required *bool `json:"required,omitempty"`
 
-	// caseExact tells values apart that differ only in case.
+	// caseExact makes comparisons case-sensitive.
 	// +optional
 	CaseExact *bool `json:"caseExact,omitempty"`
 
@@ -107,14 +107,14 @@ type ScimAttribute struct {
 	// +optional
 	Immutable *bool `json:"immutable,omitempty"`
 
-	// description for people.
+	// description in user interfaces.
 	// +kubebuilder:validation:MaxLength=512
 	// +optional
 	Description string `json:"description,omitempty"`
 }
 
-// ScimSchema is an extension of SCIM resources that an administrator declares, such as one for
-// custom user attributes.
+// ScimSchema is an extension of SCIM resources, such as one for custom user attributes (RFC 7643
+// section 3.3).
 type ScimSchema struct {
 	// id is the URN of the schema.
 	// +kubebuilder:validation:MinLength=5
@@ -124,17 +124,17 @@ type ScimSchema struct {
 	// +required
 	ID string `json:"id"`
 
-	// resourceType whose resources may have the attributes.
+	// resourceType that the schema extends.
 	// +required
 	ResourceType ScimMemberType `json:"resourceType"`
 
-	// name shown to people; the end of the URN when absent.
+	// name in user interfaces; the last segment of the URN when absent.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=128
 	// +optional
 	Name string `json:"name,omitempty"`
 
-	// description for people.
+	// description in user interfaces.
 	// +kubebuilder:validation:MaxLength=512
 	// +optional
 	Description string `json:"description,omitempty"`
@@ -150,7 +150,7 @@ type ScimSchema struct {
 
 // Scim configures the provisioning of users and groups.
 type Scim struct {
-	// schemas are extensions of users and groups besides the standard ones.
+	// schemas are extensions of users and groups in addition to the standard ones.
 	// +listType=map
 	// +listMapKey=id
 	// +kubebuilder:validation:MaxItems=16
@@ -158,42 +158,42 @@ type Scim struct {
 	Schemas []ScimSchema `json:"schemas,omitempty"`
 }
 
-// AccountSpec is what an administrator says of a tenant.
+// AccountSpec is the desired state of an Account.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.auditLog) || !has(self.auditLog.enabled) || !self.auditLog.enabled || (has(self.plan) && self.plan == 'Enterprise')",message="auditLog.enabled needs plan: Enterprise",fieldPath=".auditLog.enabled"
+// +kubebuilder:validation:XValidation:rule="!has(self.auditLog) || !has(self.auditLog.enabled) || !self.auditLog.enabled || (has(self.plan) && self.plan == 'Enterprise')",message="auditLog.enabled requires plan: Enterprise",fieldPath=".auditLog.enabled"
 type AccountSpec struct {
-	// displayName is the name shown to people; the object's name when absent.
+	// displayName is the name in user interfaces; the object's name when absent.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=128
 	// +optional
 	DisplayName string `json:"displayName,omitempty"`
 
-	// host is the tenant host: requests to it belong to this account.
+	// host is the tenant host: requests to it are served for this account.
 	// +required
 	Host Host `json:"host"`
 
-	// customDomains are further hosts of the account. The first one replaces the tenant
-	// host in the URLs that are shown.
+	// customDomains are additional hosts of the account. The first one replaces the tenant host in
+	// URLs that the APIs return.
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
 	// +optional
 	CustomDomains []Host `json:"customDomains,omitempty"`
 
-	// dataDomain is the domain below which the data API of each deployment gets its host,
-	// <deployment>.<dataDomain>; data.<host> when absent.
+	// dataDomain is the parent domain of the data API hosts, <deployment>.<dataDomain>; data.<host>
+	// when absent.
 	// +optional
 	DataDomain Host `json:"dataDomain,omitempty"`
 
-	// namespace holds all objects of the account. It must exist, belongs to this account
-	// alone, and cannot be changed.
+	// namespace of the account's objects. It must exist and must not be shared with another account.
+	// Immutable.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
-	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="namespace cannot be changed: make a new Account"
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="namespace is immutable: create another Account"
 	// +required
 	Namespace string `json:"namespace"`
 
-	// plan is the level of service; Standard when absent.
+	// plan is the service level; Standard when absent.
 	// +optional
 	Plan Plan `json:"plan,omitempty"`
 
@@ -201,7 +201,7 @@ type AccountSpec struct {
 	// +optional
 	AuditLog *AuditLog `json:"auditLog,omitempty"`
 
-	// oidcIssuers are the issuers whose access tokens the front end accepts.
+	// oidcIssuers are the OpenID Connect issuers whose access tokens are accepted.
 	// +listType=map
 	// +listMapKey=url
 	// +kubebuilder:validation:MaxItems=8
@@ -213,7 +213,7 @@ type AccountSpec struct {
 	Scim *Scim `json:"scim,omitempty"`
 }
 
-// AccountStatus is what the controller knows of a tenant.
+// AccountStatus is the observed state of an Account.
 type AccountStatus struct {
 	CommonStatus `json:",inline"`
 
@@ -222,13 +222,13 @@ type AccountStatus struct {
 	// +optional
 	URL string `json:"url,omitempty"`
 
-	// dataDomain is the domain in effect below which data API hosts are made.
+	// dataDomain is the parent domain of the data API hosts that is in effect.
 	// +kubebuilder:validation:MaxLength=259
 	// +optional
 	DataDomain string `json:"dataDomain,omitempty"`
 }
 
-// Account is a tenant: its hosts, its namespace, who may sign in.
+// Account is a tenant, with its hosts, its namespace and its identity providers.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -247,11 +247,11 @@ type Account struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec is what is wanted.
+	// spec is the desired state.
 	// +required
 	Spec AccountSpec `json:"spec"`
 
-	// status is what is.
+	// status is the observed state.
 	// +kubebuilder:default={"observedGeneration":-1}
 	// +optional
 	Status AccountStatus `json:"status,omitempty"`

@@ -4,11 +4,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// ScimProfile says how a provisioning client wants to be answered.
+// ScimProfile is the SCIM client that responses are adapted to.
 // +kubebuilder:validation:Enum=RFC;Okta;EntraID
 type ScimProfile string
 
-// ApiKeyOwner is the user that a key acts for.
+// ApiKeyOwner is the user that a key acts on behalf of.
 type ApiKeyOwner struct {
 	// scimUser is the name of the ScimUser.
 	// +kubebuilder:validation:MinLength=1
@@ -17,9 +17,9 @@ type ApiKeyOwner struct {
 	ScimUser string `json:"scimUser"`
 }
 
-// ApiKeyToken is what is kept of a token: not the token.
+// ApiKeyToken identifies a token by its hash.
 type ApiKeyToken struct {
-	// id is the public part of the token, by which the key is found.
+	// id is the public part of the token, which identifies the key.
 	// +kubebuilder:validation:Pattern=`^[0-9A-Za-z]{12}$`
 	// +kubebuilder:validation:MaxLength=12
 	// +required
@@ -32,19 +32,19 @@ type ApiKeyToken struct {
 	SHA256 string `json:"sha256"`
 }
 
-// ApiKeySpec is what is wanted of an API key.
+// ApiKeySpec is the desired state of an ApiKey.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.token) == has(oldSelf.token) && (!has(self.token) || self.token == oldSelf.token)",message="token cannot be changed: make a new key",fieldPath=".token"
-// +kubebuilder:validation:XValidation:rule="!(has(oldSelf.revoked) && oldSelf.revoked) || (has(self.revoked) && self.revoked)",message="a revoked key cannot be given back: make a new one",fieldPath=".revoked"
+// +kubebuilder:validation:XValidation:rule="has(self.token) == has(oldSelf.token) && (!has(self.token) || self.token == oldSelf.token)",message="token is immutable: create another ApiKey",fieldPath=".token"
+// +kubebuilder:validation:XValidation:rule="!(has(oldSelf.revoked) && oldSelf.revoked) || (has(self.revoked) && self.revoked)",message="revoked cannot be unset: create another ApiKey",fieldPath=".revoked"
 type ApiKeySpec struct {
-	// displayName shown to people; the object's name when absent.
+	// displayName is the name in user interfaces; the object's name when absent.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=128
 	// +optional
 	DisplayName string `json:"displayName,omitempty"`
 
-	// owner is the user that the key acts for; the account itself when absent. A key whose
-	// owner is not active does not work.
+	// owner is the user that the key acts on behalf of; the account itself when absent. The key is
+	// rejected while its owner is not active.
 	// +optional
 	Owner *ApiKeyOwner `json:"owner,omitempty"`
 
@@ -55,7 +55,7 @@ type ApiKeySpec struct {
 	// +optional
 	Permissions []Permission `json:"permissions,omitempty"`
 
-	// deployments that the key is confined to, by object name; all when absent.
+	// deployments that the key is limited to, by object name; all when absent.
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=256
@@ -64,46 +64,45 @@ type ApiKeySpec struct {
 	// +optional
 	Deployments []string `json:"deployments,omitempty"`
 
-	// expirationTime after which the key does not work; never when absent.
+	// expirationTime after which the key is rejected; never when absent.
 	// +optional
 	ExpirationTime *metav1.Time `json:"expirationTime,omitempty"`
 
-	// scimProfile is how SCIM requests with this key are answered; told from the client's
-	// own marks when absent.
+	// scimProfile is the SCIM client that responses are adapted to; detected from the request when
+	// absent.
 	// +optional
 	ScimProfile ScimProfile `json:"scimProfile,omitempty"`
 
-	// token is given when the token was made elsewhere, such as over REST:
-	// only its hash is kept. When absent, the controller makes a token and
-	// puts it into a Secret once.
+	// token is the hash of a token that was generated elsewhere, such as by the REST API. When absent,
+	// the controller generates a token and stores it in a Secret once.
 	// +optional
 	Token *ApiKeyToken `json:"token,omitempty"`
 
-	// tokenSecretName is the Secret into which the token is put once, when the key is made
-	// by YAML; <name>-token when absent.
+	// tokenSecretName is the name of the Secret in which the controller stores a generated token;
+	// <name>-token when absent.
 	// +kubebuilder:validation:MaxLength=253
 	// +optional
 	TokenSecretName string `json:"tokenSecretName,omitempty"`
 
-	// revoked makes the key useless at once and for ever.
+	// revoked disables the key immediately and permanently.
 	// +optional
 	Revoked *bool `json:"revoked,omitempty"`
 }
 
-// ApiKeyStatus is what is known of an API key.
+// ApiKeyStatus is the observed state of an ApiKey.
 type ApiKeyStatus struct {
 	CommonStatus `json:",inline"`
 
-	// token that works, by its hash.
+	// token is the hash of the valid token.
 	// +optional
 	Token *ApiKeyToken `json:"token,omitempty"`
 
-	// lastUsedTime is when the key was last used, to the hour.
+	// lastUsedTime is the time of the last use, to the hour.
 	// +optional
 	LastUsedTime *metav1.Time `json:"lastUsedTime,omitempty"`
 }
 
-// ApiKey lets a program or an identity provider call the account's APIs.
+// ApiKey is a credential for programs and identity providers that call the account's APIs.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -120,17 +119,17 @@ type ApiKey struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec is what is wanted.
+	// spec is the desired state.
 	// +required
 	Spec ApiKeySpec `json:"spec"`
 
-	// status is what is.
+	// status is the observed state.
 	// +kubebuilder:default={"observedGeneration":-1}
 	// +optional
 	Status ApiKeyStatus `json:"status,omitempty"`
 }
 
-// Token is the hash of the token that works; nil while there is none.
+// Token returns the hash of the valid token, nil if there is none.
 func (k *ApiKey) Token() *ApiKeyToken {
 	if k.Spec.Token != nil {
 		return k.Spec.Token

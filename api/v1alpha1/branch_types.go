@@ -4,38 +4,38 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// BranchRole says what a branch is for.
+// BranchRole is the purpose of a branch.
 // +kubebuilder:validation:Enum=production;shared;personal
 type BranchRole string
 
 // The roles of a branch.
 const (
-	// BranchProduction is the branch that production runs.
+	// BranchProduction is the branch that production serves.
 	BranchProduction BranchRole = "production"
-	// BranchShared is a branch that people work on together; it may have a staging environment.
+	// BranchShared is a branch that several users work on; it may have a staging environment.
 	BranchShared BranchRole = "shared"
 	// BranchPersonal is one user's development branch.
 	BranchPersonal BranchRole = "personal"
 )
 
-// BranchSpec describes a branch of a deployment's data model.
+// BranchSpec is the desired state of a Branch.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.stagingEnvironmentEnabled) || !self.stagingEnvironmentEnabled || self.role == 'shared'",message="stagingEnvironmentEnabled needs role: shared; a personal or production branch cannot have a staging environment",fieldPath=".stagingEnvironmentEnabled"
+// +kubebuilder:validation:XValidation:rule="!has(self.stagingEnvironmentEnabled) || !self.stagingEnvironmentEnabled || self.role == 'shared'",message="stagingEnvironmentEnabled requires role: shared; a personal or production branch cannot have a staging environment",fieldPath=".stagingEnvironmentEnabled"
 type BranchSpec struct {
 	// deploymentRef names the Deployment.
-	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="deploymentRef cannot be changed"
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="deploymentRef is immutable"
 	// +required
 	DeploymentRef LocalReference `json:"deploymentRef"`
 
 	// name of the branch in the repository.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=244
-	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="name cannot be changed"
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="name is immutable"
 	// +kubebuilder:validation:XValidation:rule=`!self.matches(r'[[:cntrl:] ~^:?*\[\\]|^[/.]|/[./]|[.][.]|@[{]|[.]lock(/|$)|[/.]$|^@$')`,message="must be a valid Git branch name such as main or feature/orders"
 	// +required
 	Name string `json:"name"`
 
-	// parentBranch is the branch it was made from.
+	// parentBranch is the branch that this branch was created from.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=244
 	// +optional
@@ -45,13 +45,13 @@ type BranchSpec struct {
 	// +required
 	Role BranchRole `json:"role"`
 
-	// stagingEnvironmentEnabled keeps a staging environment of the branch active. Without it the
-	// deployment's onDemand says whether there is one that is woken by use.
+	// stagingEnvironmentEnabled keeps a staging environment of the branch active. Otherwise the
+	// deployment's onDemand decides whether the branch has one that wakes on use.
 	// +optional
 	StagingEnvironmentEnabled *bool `json:"stagingEnvironmentEnabled,omitempty"`
 }
 
-// BranchStatus is what is known of a branch.
+// BranchStatus is the observed state of a Branch.
 type BranchStatus struct {
 	CommonStatus `json:",inline"`
 
@@ -91,11 +91,11 @@ type Branch struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec is what is wanted.
+	// spec is the desired state.
 	// +required
 	Spec BranchSpec `json:"spec"`
 
-	// status is what is.
+	// status is the observed state.
 	// +kubebuilder:default={"observedGeneration":-1}
 	// +optional
 	Status BranchStatus `json:"status,omitempty"`

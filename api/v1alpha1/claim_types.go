@@ -4,7 +4,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// ClaimHolder is the object that a unique value belongs to.
+// ClaimHolder is the object that holds a unique value.
 type ClaimHolder struct {
 	// kind of the holder.
 	// +kubebuilder:validation:MinLength=1
@@ -18,19 +18,19 @@ type ClaimHolder struct {
 	// +required
 	Name string `json:"name"`
 
-	// uid of the holder; empty when the claim was made before the holder: it then belongs to
-	// whoever has the name.
+	// uid of the holder; empty if the claim was created before its holder: it then belongs to the
+	// object with the name.
 	// +kubebuilder:validation:MaxLength=128
 	// +optional
 	UID string `json:"uid,omitempty"`
 }
 
-// ClaimSpec says who holds a unique value.
+// ClaimSpec identifies the holder of a unique value.
 type ClaimSpec struct {
 	// attribute that is unique in the namespace, as Kind.field: Deployment.displayName.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=128
-	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="attribute cannot be changed"
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="attribute is immutable"
 	// +required
 	Attribute string `json:"attribute"`
 
@@ -39,10 +39,9 @@ type ClaimSpec struct {
 	Holder ClaimHolder `json:"holder"`
 }
 
-// Claim makes a value unique in a namespace: its name is derived from a hash of the value,
-// so that only one can exist. It is created before its holder takes the value, goes with
-// the holder or soon after it, and is taken over when the holder no longer exists. People
-// never write one.
+// Claim reserves a unique value in a namespace. Its name is derived from a hash of the value, so that
+// only one can exist. It is created before its holder uses the value, deleted with the holder or
+// soon after it, and taken over if the holder no longer exists. Users do not write Claims.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:shortName=qclaim
@@ -55,7 +54,7 @@ type Claim struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec says who holds the value.
+	// spec identifies the holder of the value.
 	// +required
 	Spec ClaimSpec `json:"spec"`
 }

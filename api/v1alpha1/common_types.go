@@ -1,6 +1,6 @@
 package v1alpha1
 
-// LocalReference names an object in the namespace of the object that refers to it.
+// LocalReference refers to an object in the same namespace.
 type LocalReference struct {
 	// name of the object.
 	// +kubebuilder:validation:MinLength=1
@@ -9,7 +9,7 @@ type LocalReference struct {
 	Name string `json:"name"`
 }
 
-// SecretKeyReference names one key of a Secret in the same namespace.
+// SecretKeyReference refers to a key of a Secret in the same namespace.
 type SecretKeyReference struct {
 	// name of the Secret.
 	// +kubebuilder:validation:MinLength=1
@@ -24,13 +24,13 @@ type SecretKeyReference struct {
 	Key string `json:"key"`
 }
 
-// Host is a host name in lower case, with a port where it is not the usual one.
+// Host is a host name in lower case with an optional port.
 // +kubebuilder:validation:MinLength=1
 // +kubebuilder:validation:MaxLength=259
 // +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?([.][a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)*(:[1-9][0-9]{0,4})?$')",message="must be a host name in lower case such as analytics.example.com, with an optional port such as :8443"
 type Host string
 
-// EnvironmentType says what an environment is for.
+// EnvironmentType is the purpose of an environment.
 // +kubebuilder:validation:Enum=production;staging;development
 type EnvironmentType string
 

@@ -5,57 +5,57 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// Condition types. Ready is always present once a controller has seen the object.
-// Reconciling and Stalled are present only while True, and never both (kstatus).
+// Condition types. Ready is present after the first reconciliation. Reconciling and Stalled are
+// present only while True, and never both (kstatus).
 const (
 	// ConditionReady is True when the object's spec is fully in effect.
 	ConditionReady = "Ready"
 	// ConditionReconciling is True while the controller works towards the spec and
-	// expects to get there without anybody's help.
+	// needs no action by a user.
 	ConditionReconciling = "Reconciling"
-	// ConditionStalled is True when the spec cannot take effect until somebody changes
-	// something; the reason and message say what.
+	// ConditionStalled is True when the spec cannot take effect without a change by a user; reason and
+	// message describe it.
 	ConditionStalled = "Stalled"
-	// ConditionAvailable is True while the data plane answers, whatever version it runs.
+	// ConditionAvailable is True while at least one API pod is ready, whatever its version.
 	ConditionAvailable = "Available"
-	// ConditionMembersFound is True while every member of a group exists. A group is in effect
-	// without it: who is not there (yet) is no member.
+	// ConditionMembersFound is True while every member of a group exists. It does not affect Ready:
+	// members that do not exist yet are ignored.
 	ConditionMembersFound = "MembersFound"
 )
 
 // PodModelCompiled is the readiness gate of API pods: True once the pod has compiled its data
-// model. A pod that cannot compile it gets no requests, and replaces none that can.
+// model. A pod that cannot compile it receives no requests and does not replace a ready pod.
 const PodModelCompiled = Group + "/model-compiled"
 
-// Reasons of conditions and events. They are part of the API: stable, one meaning each.
+// Reasons of conditions and events. They are part of the API.
 const (
 	// ReasonSucceeded: the spec is in effect.
 	ReasonSucceeded = "Succeeded"
-	// ReasonProgressing: work is under way.
+	// ReasonProgressing: reconciliation is in progress.
 	ReasonProgressing = "Progressing"
 	// ReasonSuspended: reconciliation is suspended by spec.suspend.
 	ReasonSuspended = "Suspended"
-	// ReasonError: an API call or another dependency failed; it is tried again.
+	// ReasonError: an API call or another dependency failed; the controller retries.
 	ReasonError = "ReconcileError"
 
 	// ReasonNamespaceNotFound: the account's namespace does not exist.
 	ReasonNamespaceNotFound = "NamespaceNotFound"
 	// ReasonNamespaceTaken: an older account uses the same namespace.
 	ReasonNamespaceTaken = "NamespaceTaken"
-	// ReasonHostTaken: an older account answers on the same host.
+	// ReasonHostTaken: an older account has the same host.
 	ReasonHostTaken = "HostTaken"
-	// ReasonTerminating: the account's objects are being removed.
+	// ReasonTerminating: the account's objects are being deleted.
 	ReasonTerminating = "Terminating"
 
-	// ReasonScanFailed: the registry could not be read; the last good list is kept.
+	// ReasonScanFailed: scanning the registry failed; the last list is kept.
 	ReasonScanFailed = "ScanFailed"
-	// ReasonNoVersions: nothing in the repository satisfies the version policy.
+	// ReasonNoVersions: no tag of the repository satisfies the version policy.
 	ReasonNoVersions = "NoVersions"
 	// ReasonInvalidPolicy: the version policy cannot be parsed.
 	ReasonInvalidPolicy = "InvalidPolicy"
-	// ReasonPullSecretUnreadable: the pull secret is missing, malformed or not permitted.
+	// ReasonPullSecretUnreadable: the pull secret is missing or malformed, or reading it is forbidden.
 	ReasonPullSecretUnreadable = "PullSecretUnreadable"
-	// ReasonDigestChanged: a tag was pushed again with other content; the digest first seen is kept.
+	// ReasonDigestChanged: a tag was moved to other content; the first digest is kept.
 	ReasonDigestChanged = "DigestChanged"
 
 	// ReasonAccountNotFound: no account uses the object's namespace.
@@ -68,24 +68,24 @@ const (
 	ReasonChannelEmpty = "ReleaseChannelEmpty"
 	// ReasonUnknownVersion: releaseChannelVersion is not one of the allowed versions.
 	ReasonUnknownVersion = "UnknownVersion"
-	// ReasonInvalidSpec: a field that the schema cannot judge is wrong; the message names it.
+	// ReasonInvalidSpec: a field is invalid that the schema cannot validate; the message names it.
 	ReasonInvalidSpec = "InvalidSpec"
-	// ReasonModelNotFound: the data model's config map or branch does not exist.
+	// ReasonModelNotFound: the data model's ConfigMap or branch does not exist.
 	ReasonModelNotFound = "ModelNotFound"
-	// ReasonGitFailed: the model's Git repository could not be read.
+	// ReasonGitFailed: reading the model's Git repository failed.
 	ReasonGitFailed = "GitFailed"
-	// ReasonGitSecretUnreadable: the Git secret is missing, malformed or not permitted.
+	// ReasonGitSecretUnreadable: the Git secret is missing or malformed, or reading it is forbidden.
 	ReasonGitSecretUnreadable = "GitSecretUnreadable"
-	// ReasonWaitingForSlot: the fleet's limit of rollouts at once is reached.
+	// ReasonWaitingForSlot: the limit of concurrent rollouts is reached.
 	ReasonWaitingForSlot = "WaitingForSlot"
 	// ReasonRollingOut: an image is being rolled out.
 	ReasonRollingOut = "RollingOut"
-	// ReasonRollingBack: the version before is being put back.
+	// ReasonRollingBack: the previous version is being rolled out again.
 	ReasonRollingBack = "RollingBack"
-	// ReasonRolloutFailed: the rollout missed its deadline and the version before is back.
+	// ReasonRolloutFailed: the rollout missed its deadline and was rolled back.
 	ReasonRolloutFailed = "RolloutFailed"
-	// ReasonDeadlineExceeded: the first version, or a change that has no version to go back
-	// to, did not become ready in time.
+	// ReasonDeadlineExceeded: a rollout without a previous version to roll back to missed its
+	// deadline.
 	ReasonDeadlineExceeded = "ProgressDeadlineExceeded"
 
 	// ReasonDeploymentNotFound: the referenced deployment does not exist.
@@ -94,19 +94,19 @@ const (
 	ReasonBranchNotFound = "BranchNotFound"
 	// ReasonWorkloadsNotReady: workloads of the environment are not ready yet.
 	ReasonWorkloadsNotReady = "WorkloadsNotReady"
-	// ReasonAsleep: the environment is scaled to nothing on purpose.
+	// ReasonAsleep: the environment is scaled to zero because it is idle.
 	ReasonAsleep = "Asleep"
 
-	// ReasonWarmingUp: new pods compile the data model; those of before serve meanwhile.
+	// ReasonWarmingUp: new pods compile the data model; the previous pods serve meanwhile.
 	ReasonWarmingUp = "WarmingUp"
-	// ReasonModelBroken: the data model does not compile; the message is the compiler's. What ran
-	// before goes on serving.
+	// ReasonModelBroken: the data model does not compile; the message is the compiler's. The previous
+	// pods continue to serve.
 	ReasonModelBroken = "ModelBroken"
-	// ReasonCredentialsUnreadable: the environment's Secret, with which a pod is asked whether it
-	// has compiled the data model, is missing or not permitted.
+	// ReasonCredentialsUnreadable: the environment's Secret, which is needed to ask a pod whether it
+	// has compiled the data model, is missing, or reading it is forbidden.
 	ReasonCredentialsUnreadable = "CredentialsUnreadable"
 
-	// ReasonRevoked: the API key was revoked; it never works again.
+	// ReasonRevoked: the API key is revoked permanently.
 	ReasonRevoked = "Revoked"
 	// ReasonExpired: the API key's expirationTime has passed.
 	ReasonExpired = "Expired"
@@ -114,10 +114,10 @@ const (
 	ReasonOwnerNotFound = "OwnerNotFound"
 	// ReasonOwnerInactive: the user that the API key acts for is not active.
 	ReasonOwnerInactive = "OwnerInactive"
-	// ReasonSecretTaken: the Secret for the API key's token exists and belongs to somebody else.
+	// ReasonSecretTaken: the Secret for the API key's token exists and has another owner.
 	ReasonSecretTaken = "SecretTaken"
-	// ReasonTokenUnreadable: the Secret with the API key's token may not be read, or what it
-	// holds is no token.
+	// ReasonTokenUnreadable: the Secret with the API key's token contains no token, or reading it is
+	// forbidden.
 	ReasonTokenUnreadable = "TokenUnreadable"
 
 	// ReasonMembersFound: every member of the group exists.
@@ -128,28 +128,27 @@ const (
 	ReasonChunkMissing = "ChunkMissing"
 )
 
-// Object is what every kind here offers to the code that writes conditions.
+// Object is an object of a kind with conditions.
 //
 // +kubebuilder:object:generate=false
 type Object interface {
 	metav1.Object
 	runtime.Object
-	// Common returns the part of the status that all kinds share, to read and to change.
+	// Common returns a pointer to the part of the status that all kinds share.
 	Common() *CommonStatus
 }
 
-// CommonStatus is the part of the status that every kind has.
+// CommonStatus is the part of the status that kinds share.
 type CommonStatus struct {
-	// conditions say how far the controller is: Ready, Reconciling, Stalled and those
-	// that the kind adds.
+	// conditions of the object: Ready, Reconciling, Stalled and conditions of the kind.
 	// +listType=map
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=8
 	// +optional
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
-	// observedGeneration is the generation of the spec that was last handled in full.
-	// It is -1 until then, so that a fresh object never reads as ready.
+	// observedGeneration is the generation that the controller last reconciled completely; -1 before
+	// that, so that a new object is never mistaken for a ready one.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 }

@@ -6,26 +6,26 @@ import (
 
 // DbtGitSource is a dbt project in a Git repository.
 type DbtGitSource struct {
-	// url of the repository: https:// or ssh://, without password. http:// is read only where
-	// the controller was started with permission to do so.
+	// url of the repository: https:// or ssh://, without password. http:// requires the controller
+	// flag --allow-insecure-git.
 	// +kubebuilder:validation:MinLength=9
 	// +kubebuilder:validation:MaxLength=1024
-	// +kubebuilder:validation:XValidation:rule="self.matches('^(https|http|ssh)://[^ @/?#]+(@[^ @/?#]+)?/[^ ?#]+$') && !self.matches('^(https?://[^/]*@|ssh://[^/@]*:[^/@]*@)')",message="must be a URL such as https://git.example.com/team/dbt.git, without a password, nor a user name unless over ssh"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^(https|http|ssh)://[^ @/?#]+(@[^ @/?#]+)?/[^ ?#]+$') && !self.matches('^(https?://[^/]*@|ssh://[^/@]*:[^/@]*@)')",message="must be a URL such as https://git.example.com/team/dbt.git, without password, and without user name unless the scheme is ssh"
 	// +required
 	URL string `json:"url"`
 	// ref is a branch or tag; the remote's default branch when absent.
 	// +kubebuilder:validation:MaxLength=244
 	// +optional
 	Ref string `json:"ref,omitempty"`
-	// path of the dbt project inside the repository; its root when absent.
+	// path of the dbt project in the repository; its root when absent.
 	// +kubebuilder:validation:MaxLength=512
-	// +kubebuilder:validation:XValidation:rule="!self.startsWith('/') && !self.split('/').exists(p, p == '..')",message="must be a path below the repository's root, without .."
+	// +kubebuilder:validation:XValidation:rule="!self.startsWith('/') && !self.split('/').exists(p, p == '..')",message="must be a relative path in the repository, without .."
 	// +optional
 	Path string `json:"path,omitempty"`
-	// secretRef names a Secret in the same namespace, with the keys of a Git secret.
+	// secretRef names a Secret in the same namespace, with the same keys as that of a Deployment.
 	// +optional
 	SecretRef *LocalReference `json:"secretRef,omitempty"`
-	// selector limits the models, in dbt's selector syntax.
+	// selector selects models, in dbt's node selection syntax.
 	// +kubebuilder:validation:MaxLength=1024
 	// +optional
 	Selector string `json:"selector,omitempty"`
@@ -38,23 +38,23 @@ type DbtManifestSource struct {
 	ConfigMapRef LocalReference `json:"configMapRef"`
 }
 
-// DbtSource is where the dbt project is.
+// DbtSource is the source of a dbt project.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.git) != has(self.manifest)",message="exactly one source is needed: git or manifest"
+// +kubebuilder:validation:XValidation:rule="has(self.git) != has(self.manifest)",message="must set exactly one of git and manifest"
 type DbtSource struct {
-	// git reads a dbt project.
+	// git is a dbt project in a Git repository.
 	// +optional
 	Git *DbtGitSource `json:"git,omitempty"`
-	// manifest reads a compiled manifest.
+	// manifest is a compiled manifest.
 	// +optional
 	Manifest *DbtManifestSource `json:"manifest,omitempty"`
 }
 
-// DbtOptions shape the generated model.
+// DbtOptions configure the generated model.
 type DbtOptions struct {
 	// outputPath of the generated files; model/cubes/dbt when absent.
 	// +kubebuilder:validation:MaxLength=512
-	// +kubebuilder:validation:XValidation:rule="!self.split('/').exists(p, p == '..')",message="must not hold .."
+	// +kubebuilder:validation:XValidation:rule="!self.split('/').exists(p, p == '..')",message="must not contain the segment .."
 	// +optional
 	OutputPath string `json:"outputPath,omitempty"`
 	// namePrefix of the cubes; dbt_ when absent.
@@ -65,37 +65,37 @@ type DbtOptions struct {
 	// +kubebuilder:validation:MaxLength=64
 	// +optional
 	TitlePrefix *string `json:"titlePrefix,omitempty"`
-	// martsOnly leaves out models that are not marts.
+	// martsOnly excludes models that are not marts.
 	// +optional
 	MartsOnly *bool `json:"martsOnly,omitempty"`
-	// primaryKeySuffix marks key columns; _id when absent.
+	// primaryKeySuffix is the suffix of key columns; _id when absent.
 	// +kubebuilder:validation:MaxLength=64
 	// +optional
 	PrimaryKeySuffix *string `json:"primaryKeySuffix,omitempty"`
-	// defaultMeasures adds count and sums; true when absent.
+	// defaultMeasures adds a count and sums; true when absent.
 	// +optional
 	DefaultMeasures *bool `json:"defaultMeasures,omitempty"`
 	// joins adds joins from relationship tests and foreign keys; true when absent.
 	// +optional
 	Joins *bool `json:"joins,omitempty"`
-	// reverseJoins adds the opposite joins; false when absent.
+	// reverseJoins adds joins in the opposite direction; false when absent.
 	// +optional
 	ReverseJoins *bool `json:"reverseJoins,omitempty"`
 }
 
-// DbtTrigger says what started a sync.
+// DbtTrigger is the origin of a sync.
 // +kubebuilder:validation:Enum=manual;api;webhook;agent
 type DbtTrigger string
 
-// DbtSyncSpec is one run of a dbt sync. A run is never changed: make another one.
+// DbtSyncSpec is the desired state of a DbtSync. Apart from cancelled it is immutable.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.branch) == has(oldSelf.branch) && (!has(self.branch) || self.branch == oldSelf.branch)",message="a sync is run once: make another DbtSync with this branch",fieldPath=".branch"
-// +kubebuilder:validation:XValidation:rule="has(self.options) == has(oldSelf.options) && (!has(self.options) || self.options == oldSelf.options)",message="a sync is run once: make another DbtSync with these options",fieldPath=".options"
-// +kubebuilder:validation:XValidation:rule="has(self.trigger) == has(oldSelf.trigger) && (!has(self.trigger) || self.trigger == oldSelf.trigger)",message="a sync is run once: its trigger cannot be changed",fieldPath=".trigger"
-// +kubebuilder:validation:XValidation:rule="!(has(oldSelf.cancelled) && oldSelf.cancelled) || (has(self.cancelled) && self.cancelled)",message="a cancelled sync cannot be resumed: make another DbtSync",fieldPath=".cancelled"
+// +kubebuilder:validation:XValidation:rule="has(self.branch) == has(oldSelf.branch) && (!has(self.branch) || self.branch == oldSelf.branch)",message="branch is immutable: create another DbtSync",fieldPath=".branch"
+// +kubebuilder:validation:XValidation:rule="has(self.options) == has(oldSelf.options) && (!has(self.options) || self.options == oldSelf.options)",message="options are immutable: create another DbtSync",fieldPath=".options"
+// +kubebuilder:validation:XValidation:rule="has(self.trigger) == has(oldSelf.trigger) && (!has(self.trigger) || self.trigger == oldSelf.trigger)",message="trigger is immutable: create another DbtSync",fieldPath=".trigger"
+// +kubebuilder:validation:XValidation:rule="!(has(oldSelf.cancelled) && oldSelf.cancelled) || (has(self.cancelled) && self.cancelled)",message="cancelled cannot be unset: create another DbtSync",fieldPath=".cancelled"
 type DbtSyncSpec struct {
 	// deploymentRef names the Deployment.
-	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="deploymentRef cannot be changed: a sync is run once, make another DbtSync"
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="deploymentRef is immutable: create another DbtSync"
 	// +required
 	DeploymentRef LocalReference `json:"deploymentRef"`
 	// branch that receives the generated model; a new dbt-sync/… branch when absent.
@@ -105,16 +105,16 @@ type DbtSyncSpec struct {
 	// +optional
 	Branch string `json:"branch,omitempty"`
 	// source of the dbt project.
-	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="source cannot be changed: a sync is run once, make another DbtSync"
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="source is immutable: create another DbtSync"
 	// +required
 	Source DbtSource `json:"source"`
-	// options shape the generated model.
+	// options configure the generated model.
 	// +optional
 	Options *DbtOptions `json:"options,omitempty"`
 	// trigger that started the sync; manual when absent.
 	// +optional
 	Trigger DbtTrigger `json:"trigger,omitempty"`
-	// cancelled ends the run.
+	// cancelled stops the run. It cannot be unset.
 	// +optional
 	Cancelled *bool `json:"cancelled,omitempty"`
 }
@@ -136,17 +136,17 @@ type DbtPhase struct {
 	// durationMilliseconds of the phase.
 	// +optional
 	DurationMilliseconds int64 `json:"durationMilliseconds,omitempty"`
-	// message is the failure's text.
+	// message describes a failure.
 	// +kubebuilder:validation:MaxLength=4096
 	// +optional
 	Message string `json:"message,omitempty"`
 }
 
-// DbtSyncStatus is what is known of a sync.
+// DbtSyncStatus is the observed state of a DbtSync.
 type DbtSyncStatus struct {
 	CommonStatus `json:",inline"`
 
-	// stage is the documented stage word.
+	// stage of the run, as in the documented API.
 	// +kubebuilder:validation:Enum=INITIALIZING;CREATING_SANDBOX;UPLOADING_PROJECT;INSTALLING_DEPENDENCIES;RUNNING_DBT_DEPS;COMPILING_DBT;PROCESSING_MANIFEST;WRITING_CUBE_FILES;FINALIZING;COMPLETED;FAILED
 	// +optional
 	Stage string `json:"stage,omitempty"`
@@ -160,7 +160,7 @@ type DbtSyncStatus struct {
 	// +kubebuilder:validation:MaxItems=32
 	// +optional
 	Phases []DbtPhase `json:"phases,omitempty"`
-	// generatedFiles is the number of files made.
+	// generatedFiles is the number of generated files.
 	// +optional
 	GeneratedFiles int32 `json:"generatedFiles,omitempty"`
 	// startTime of the run.
@@ -171,7 +171,7 @@ type DbtSyncStatus struct {
 	CompletionTime *metav1.Time `json:"completionTime,omitempty"`
 }
 
-// DbtSync is one run that turns a dbt project into a data model.
+// DbtSync is a run that generates a data model from a dbt project.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -187,11 +187,11 @@ type DbtSync struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec is what is wanted.
+	// spec is the desired state.
 	// +required
 	Spec DbtSyncSpec `json:"spec"`
 
-	// status is what is.
+	// status is the observed state.
 	// +kubebuilder:default={"observedGeneration":-1}
 	// +optional
 	Status DbtSyncStatus `json:"status,omitempty"`

@@ -6,27 +6,27 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// UpgradePolicy says which newer versions of the channel a deployment takes by itself.
+// UpgradePolicy restricts the versions of the channel that a deployment upgrades to automatically.
 // +kubebuilder:validation:Enum=Latest;Minor;Patch
 type UpgradePolicy string
 
 // The upgrade policies.
 const (
-	// UpgradeLatest takes the newest version of the channel. It is what silence means.
+	// UpgradeLatest upgrades to the newest version of the channel. It is the default.
 	UpgradeLatest UpgradePolicy = "Latest"
-	// UpgradeMinor takes the newest version with the same major number.
+	// UpgradeMinor upgrades to the newest version with the same major number.
 	UpgradeMinor UpgradePolicy = "Minor"
-	// UpgradePatch takes the newest version with the same major and minor number.
+	// UpgradePatch upgrades to the newest version with the same major and minor number.
 	UpgradePatch UpgradePolicy = "Patch"
 )
 
-// Size says which parts a production environment consists of.
+// Size selects the components of a production environment.
 // +kubebuilder:validation:Enum=Shared;Dedicated
 type Size string
 
 // The sizes.
 const (
-	// SizeShared is one kind of pod that answers queries and keeps its cache in memory.
+	// SizeShared runs API pods only; they keep the cache in memory.
 	SizeShared Size = "Shared"
 	// SizeDedicated adds a refresh worker and a pre-aggregation store.
 	SizeDedicated Size = "Dedicated"
@@ -34,35 +34,35 @@ const (
 
 // GitSource is a data model in a Git repository.
 type GitSource struct {
-	// url of the repository: https:// or ssh://, without password. http:// is read only where
-	// the controller was started with permission to do so.
+	// url of the repository: https:// or ssh://, without password. http:// requires the controller
+	// flag --allow-insecure-git.
 	// +kubebuilder:validation:MinLength=9
 	// +kubebuilder:validation:MaxLength=1024
 	// +kubebuilder:validation:XValidation:rule="self.matches('^(https|http|ssh)://[^ @/?#]+(@[^ @/?#]+)?/[^ ?#]+$')",message="must be a URL such as https://git.example.com/team/model.git or ssh://git@git.example.com/team/model.git"
-	// +kubebuilder:validation:XValidation:rule="!self.matches('^(https?://[^/]*@|ssh://[^/@]*:[^/@]*@)')",message="must not hold a password, nor a user name unless over ssh: put them into a Secret and name it in secretRef"
+	// +kubebuilder:validation:XValidation:rule="!self.matches('^(https?://[^/]*@|ssh://[^/@]*:[^/@]*@)')",message="must not contain a password, or a user name unless the scheme is ssh: store them in a Secret and set secretRef"
 	// +required
 	URL string `json:"url"`
 
-	// branch that production runs; the remote's default branch when absent.
+	// branch that production serves; the remote's default branch when absent.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=244
 	// +kubebuilder:validation:XValidation:rule=`!self.matches(r'[[:cntrl:] ~^:?*\[\\]|^[/.]|/[./]|[.][.]|@[{]|[.]lock(/|$)|[/.]$|^@$')`,message="must be a valid Git branch name such as main or feature/orders"
 	// +optional
 	Branch string `json:"branch,omitempty"`
 
-	// path of the folder with the model inside the repository; its root when absent.
+	// path of the directory with the model in the repository; its root when absent.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=512
-	// +kubebuilder:validation:XValidation:rule="!self.startsWith('/') && !self.split('/').exists(p, p == '..')",message="must be a path below the repository's root, without .."
+	// +kubebuilder:validation:XValidation:rule="!self.startsWith('/') && !self.split('/').exists(p, p == '..')",message="must be a relative path in the repository, without .."
 	// +optional
 	Path string `json:"path,omitempty"`
 
-	// secretRef names a Secret in the same namespace: username and password, bearerToken,
-	// or identity and known_hosts; ca.crt for a private certificate authority.
+	// secretRef names a Secret in the same namespace with the keys username and password, bearerToken,
+	// or identity and known_hosts, and ca.crt for a private certificate authority.
 	// +optional
 	SecretRef *LocalReference `json:"secretRef,omitempty"`
 
-	// interval between two looks at the remote's branches; 1m when absent.
+	// interval at which the branches of the remote are polled; 1m when absent.
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('24h')",message="interval must be between 1s and 24h"
 	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`
 	// +kubebuilder:validation:MaxLength=32
@@ -70,82 +70,81 @@ type GitSource struct {
 	// +optional
 	Interval *metav1.Duration `json:"interval,omitempty"`
 
-	// webhookSecretRef names the Secret, in the same namespace, that the Git host signs its push
-	// hooks with, at least 16 bytes; a hook has the branches read at once; no hook is taken when
-	// absent.
+	// webhookSecretRef names the Secret with which the Git host signs push webhooks, at least 16 bytes.
+	// A webhook triggers an immediate poll. Webhooks are rejected when absent.
 	// +optional
 	WebhookSecretRef *SecretKeyReference `json:"webhookSecretRef,omitempty"`
 }
 
-// ModelSource is where the data model comes from.
+// ModelSource is the source of the data model.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.git) != has(self.configMapRef)",message="exactly one source of the model is needed: git or configMapRef"
+// +kubebuilder:validation:XValidation:rule="has(self.git) != has(self.configMapRef)",message="must set exactly one of git and configMapRef"
 type ModelSource struct {
-	// git reads the model from a Git repository, at a commit.
+	// git is a model in a Git repository.
 	// +optional
 	Git *GitSource `json:"git,omitempty"`
 
-	// configMapRef names a ConfigMap in the same namespace whose keys are the model's files,
-	// for small models without folders.
+	// configMapRef names a ConfigMap in the same namespace whose keys are the files of the model, for
+	// small models without directories.
 	// +optional
 	ConfigMapRef *LocalReference `json:"configMapRef,omitempty"`
 }
 
-// EnvVarSource is where the value of a variable comes from.
+// EnvVarSource is the source of the value of a variable.
 type EnvVarSource struct {
-	// secretKeyRef takes the value from a Secret in the same namespace.
+	// secretKeyRef selects a key of a Secret in the same namespace.
 	// +required
 	SecretKeyRef SecretKeyReference `json:"secretKeyRef"`
 }
 
 // EnvVar is an environment variable of the data plane.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.value) != has(self.valueFrom)",message="exactly one of value and valueFrom is needed"
+// +kubebuilder:validation:XValidation:rule="has(self.value) != has(self.valueFrom)",message="must set exactly one of value and valueFrom"
 type EnvVar struct {
-	// name of the variable. Names that the platform itself sets are refused, see status.
+	// name of the variable. Names that Quoin sets are rejected, see the conditions.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=256
 	// +kubebuilder:validation:Pattern=`^[A-Za-z_][A-Za-z0-9_]*$`
 	// +required
 	Name string `json:"name"`
 
-	// value of the variable. Keep secrets in a Secret and use valueFrom.
+	// value of the variable. Use valueFrom for secrets.
 	// +kubebuilder:validation:MaxLength=32768
 	// +optional
 	Value *string `json:"value,omitempty"`
 
-	// valueFrom takes the value from elsewhere.
+	// valueFrom is the source of the value.
 	// +optional
 	ValueFrom *EnvVarSource `json:"valueFrom,omitempty"`
 }
 
-// ResourceList gives quantities to resources such as cpu and memory.
+// ResourceList is a set of quantities of resources such as cpu and memory.
 // +kubebuilder:validation:MaxProperties=8
 type ResourceList map[corev1.ResourceName]resource.Quantity
 
 // Resources are the requests and limits of a container.
 type Resources struct {
-	// requests are what is set aside.
+	// requests are the reserved resources.
 	// +optional
 	Requests ResourceList `json:"requests,omitempty"`
 
-	// limits are what may be used.
+	// limits are the maximum resources.
 	// +optional
 	Limits ResourceList `json:"limits,omitempty"`
 }
 
-// ComponentResources gives resources to the parts of an environment; the sizes that
-// docs/kinds/deployment.md names when absent.
+// ComponentResources are the resources of the components of an environment; those in
+// docs/kinds/deployment.md when absent.
 type ComponentResources struct {
-	// api is the part that answers queries.
+	// api pods answer queries.
 	// +optional
 	API *Resources `json:"api,omitempty"`
 
-	// refreshWorker is the part that builds pre-aggregations in the background.
+	// refreshWorker builds pre-aggregations in the background.
 	// +optional
 	RefreshWorker *Resources `json:"refreshWorker,omitempty"`
 
-	// storeRouter is the entry of the pre-aggregation store.
+	// storeRouter is the router of the pre-aggregation store.
 	// +optional
 	StoreRouter *Resources `json:"storeRouter,omitempty"`
 
@@ -156,20 +155,20 @@ type ComponentResources struct {
 
 // Store configures the pre-aggregation store of a Dedicated deployment.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.workers) || self.workers == 0 || has(self.remoteClaimRef) || (has(self.env) && self.env.size() > 0)",message="workers need a place they share: remoteClaimRef, or env with the settings of a bucket",fieldPath=".workers"
+// +kubebuilder:validation:XValidation:rule="!has(self.workers) || self.workers == 0 || has(self.remoteClaimRef) || (has(self.env) && self.env.size() > 0)",message="workers require shared storage: remoteClaimRef, or env with the settings of a bucket",fieldPath=".workers"
 type Store struct {
-	// workers is the number of store workers; 0 when absent: the router does all the work.
+	// workers is the number of store workers; 0 when absent: the router does all work.
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=32
 	// +optional
 	Workers *int32 `json:"workers,omitempty"`
 
-	// remoteClaimRef names a PersistentVolumeClaim that all parts of the store can mount
-	// at once; it keeps the pre-aggregations.
+	// remoteClaimRef names a ReadWriteMany PersistentVolumeClaim in which the store keeps
+	// pre-aggregations.
 	// +optional
 	RemoteClaimRef *LocalReference `json:"remoteClaimRef,omitempty"`
 
-	// env are settings of the store such as those of a bucket.
+	// env are environment variables of the store, such as the settings of a bucket.
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=64
@@ -179,58 +178,58 @@ type Store struct {
 
 // DataAPI configures the address of the deployment's data API.
 type DataAPI struct {
-	// customDomain is a host of its own for the data API.
+	// customDomain is an additional host of the data API.
 	// +optional
 	CustomDomain Host `json:"customDomain,omitempty"`
 
-	// basePath under which the data API is served; /cubejs-api when absent.
+	// basePath is the path prefix of the data API; /cubejs-api when absent.
 	// +kubebuilder:validation:MinLength=2
 	// +kubebuilder:validation:MaxLength=128
 	// +kubebuilder:validation:Pattern=`^(/[A-Za-z0-9._~-]+)+$`
-	// +kubebuilder:validation:XValidation:rule="!self.split('/').exists(p, p == '.' || p == '..')",message="must not hold . or .. as a segment"
+	// +kubebuilder:validation:XValidation:rule="!self.split('/').exists(p, p == '.' || p == '..')",message="must not contain the segments . and .."
 	// +optional
 	BasePath string `json:"basePath,omitempty"`
 }
 
-// RolloutPolicy says how a new version is brought in.
+// RolloutPolicy configures rollouts.
 type RolloutPolicy struct {
-	// progressDeadlineSeconds is how long a rollout may take before the version before it
-	// is put back; 600 when absent.
+	// progressDeadlineSeconds is the time after which a rollout that is not complete is rolled back;
+	// 600 when absent.
 	// +kubebuilder:validation:Minimum=5
 	// +kubebuilder:validation:Maximum=86400
 	// +optional
 	ProgressDeadlineSeconds *int32 `json:"progressDeadlineSeconds,omitempty"`
 }
 
-// OnDemandRole is the role of branches whose environments are woken by use.
+// OnDemandRole is the role of a branch with an environment that wakes on use.
 // +kubebuilder:validation:Enum=shared;personal
 type OnDemandRole string
 
-// OnDemand describes environments that are woken by use and sleep when nobody uses them.
+// OnDemand configures environments that wake on use and sleep when idle.
 type OnDemand struct {
-	// roles of the branches that have such an environment: shared ones a staging environment,
-	// also without stagingEnvironmentEnabled, which keeps it awake; personal ones a development
-	// environment.
+	// roles of the branches that have such an environment: a staging environment for shared branches,
+	// unless stagingEnvironmentEnabled keeps one active; a development environment for personal
+	// branches.
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=2
 	// +required
 	Roles []OnDemandRole `json:"roles"`
 
-	// idleSeconds without use after which an environment sleeps; 1800 when absent. Use is noted
-	// every five minutes, so it cannot be shorter than ten.
+	// idleSeconds is the time without use after which an environment sleeps; 1800 when absent. Use is
+	// recorded every five minutes, so the minimum is 600.
 	// +kubebuilder:validation:Minimum=600
 	// +kubebuilder:validation:Maximum=604800
 	// +optional
 	IdleSeconds *int32 `json:"idleSeconds,omitempty"`
 }
 
-// DeploymentSpec is what is wanted of an analytics deployment.
+// DeploymentSpec is the desired state of a Deployment.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.onDemand) || has(self.model.git)",message="onDemand needs branches: model.git",fieldPath=".onDemand"
-// +kubebuilder:validation:XValidation:rule="!has(self.store) || (has(self.size) && self.size == 'Dedicated')",message="store needs size: Dedicated",fieldPath=".store"
+// +kubebuilder:validation:XValidation:rule="!has(self.onDemand) || has(self.model.git)",message="onDemand requires model.git",fieldPath=".onDemand"
+// +kubebuilder:validation:XValidation:rule="!has(self.store) || (has(self.size) && self.size == 'Dedicated')",message="store requires size: Dedicated",fieldPath=".store"
 type DeploymentSpec struct {
-	// displayName is the name shown to people, unique in the account; the object's name when absent.
+	// displayName is the name in user interfaces, unique in the account; the object's name when absent.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=128
 	// +kubebuilder:validation:XValidation:rule="self == self.trim()",message="must not begin or end with white space"
@@ -243,25 +242,24 @@ type DeploymentSpec struct {
 	// +required
 	ReleaseChannel string `json:"releaseChannel"`
 
-	// releaseChannelVersion pins a version, written as 1.2.3, v1.2.3 or
-	// <image repository>:v1.2.3. It stays until it is changed or, with hold: false, until
-	// the channel moves.
+	// releaseChannelVersion pins a version, written as 1.2.3, v1.2.3 or <image repository>:v1.2.3.
+	// The pin applies until it is changed or, with hold: false, until the channel has a newer version.
 	// +kubebuilder:validation:MinLength=5
 	// +kubebuilder:validation:MaxLength=400
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([a-z0-9][-a-z0-9._:/]*:v|v)?(0|[1-9][0-9]*)[.](0|[1-9][0-9]*)[.](0|[1-9][0-9]*)(-[0-9A-Za-z-]+([.][0-9A-Za-z-]+)*)?$')",message="releaseChannelVersion must be written as 1.2.3, v1.2.3 or <image repository>:v1.2.3"
 	// +optional
 	ReleaseChannelVersion string `json:"releaseChannelVersion,omitempty"`
 
-	// hold true keeps the version that runs, whatever the channel does; false lets the
-	// channel move the deployment. When absent, a pinned version is held and anything else is not.
+	// hold disables automatic upgrades if true and enables them if false. When absent, a pinned version
+	// is held and other versions are not.
 	// +optional
 	Hold *bool `json:"hold,omitempty"`
 
-	// upgradePolicy says which newer versions are taken; Latest when absent.
+	// upgradePolicy restricts automatic upgrades; Latest when absent.
 	// +optional
 	UpgradePolicy UpgradePolicy `json:"upgradePolicy,omitempty"`
 
-	// model is where the data model comes from.
+	// model is the source of the data model.
 	// +required
 	Model ModelSource `json:"model"`
 
@@ -272,21 +270,21 @@ type DeploymentSpec struct {
 	// +optional
 	Env []EnvVar `json:"env,omitempty"`
 
-	// envFrom names Secrets whose keys all become environment variables.
+	// envFrom names Secrets whose keys become environment variables of the data plane.
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=16
 	// +optional
 	EnvFrom []LocalReference `json:"envFrom,omitempty"`
 
-	// imagePullSecrets are used by the pods to pull the image.
+	// imagePullSecrets are the pull secrets of the pods.
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=8
 	// +optional
 	ImagePullSecrets []LocalReference `json:"imagePullSecrets,omitempty"`
 
-	// size says which parts production consists of; Shared when absent.
+	// size selects the components of production; Shared when absent.
 	// +optional
 	Size Size `json:"size,omitempty"`
 
@@ -296,7 +294,7 @@ type DeploymentSpec struct {
 	// +optional
 	Replicas *int32 `json:"replicas,omitempty"`
 
-	// resources of the parts.
+	// resources of the components.
 	// +optional
 	Resources *ComponentResources `json:"resources,omitempty"`
 
@@ -308,29 +306,29 @@ type DeploymentSpec struct {
 	// +optional
 	DataAPI *DataAPI `json:"dataAPI,omitempty"`
 
-	// rollout says how a new version is brought in.
+	// rollout configures rollouts.
 	// +optional
 	Rollout *RolloutPolicy `json:"rollout,omitempty"`
 
-	// onDemand gives branches environments that are woken by use and sleep when nobody uses
-	// them; no branch has one when absent.
+	// onDemand creates environments for branches that wake on use and sleep when idle; none when
+	// absent.
 	// +optional
 	OnDemand *OnDemand `json:"onDemand,omitempty"`
 
-	// suspend leaves everything as it is: nothing is changed until it is taken back.
+	// suspend stops reconciliation of the deployment.
 	// +optional
 	Suspend *bool `json:"suspend,omitempty"`
 }
 
-// VersionRun is a version that the deployment has run.
+// VersionRun is a version that production has run.
 type VersionRun struct {
-	// version is the number without a prefix.
+	// version without a prefix.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=128
 	// +required
 	Version string `json:"version"`
 
-	// releaseChannel it came from.
+	// releaseChannel that offered the version.
 	// +kubebuilder:validation:MaxLength=63
 	// +optional
 	ReleaseChannel string `json:"releaseChannel,omitempty"`
@@ -346,17 +344,17 @@ type VersionRun struct {
 	// +optional
 	Digest string `json:"digest,omitempty"`
 
-	// storeImage that ran beside it, with its digest.
+	// storeImage is the image of the pre-aggregation store that ran with it, with its digest.
 	// +kubebuilder:validation:MaxLength=512
 	// +optional
 	StoreImage string `json:"storeImage,omitempty"`
 
-	// completionTime is when its rollout finished.
+	// completionTime of the rollout.
 	// +optional
 	CompletionTime metav1.Time `json:"completionTime,omitempty"`
 }
 
-// Pinned is the image with its digest, as far as it is known.
+// Pinned returns the image with its digest, or with its tag only if the digest is unknown.
 func (v VersionRun) Pinned() string {
 	if v.Digest == "" {
 		return v.Image
@@ -364,35 +362,35 @@ func (v VersionRun) Pinned() string {
 	return v.Image + "@" + v.Digest
 }
 
-// RolloutStatus is a rollout that is under way.
+// RolloutStatus is a rollout in progress.
 type RolloutStatus struct {
-	// to is the version being brought in.
+	// to is the version that is being rolled out.
 	// +required
 	To VersionRun `json:"to"`
 
-	// startTime is when it began; absent while it waits for its turn.
+	// startTime of the rollout; absent while it waits for a rollout slot.
 	// +optional
 	StartTime *metav1.Time `json:"startTime,omitempty"`
 }
 
-// FailedRollout is a version that did not become ready. It is not tried again until the
-// spec or the channel changes.
+// FailedRollout is a version that did not become ready. It is not retried until the spec or the
+// channel changes.
 type FailedRollout struct {
 	// version that failed.
 	// +required
 	Version VersionRun `json:"version"`
 
-	// generation of the spec with which it failed.
+	// generation of the spec at the time of the failure.
 	// +required
 	Generation int64 `json:"generation"`
 
-	// reason is ModelBroken for a version that cannot compile the data model; absent for one that
-	// missed its deadline.
+	// reason is ModelBroken if the version cannot compile the data model; absent if the rollout missed
+	// its deadline.
 	// +kubebuilder:validation:MaxLength=128
 	// +optional
 	Reason string `json:"reason,omitempty"`
 
-	// message says what was wrong when it was given up.
+	// message describes the failure.
 	// +kubebuilder:validation:MaxLength=1024
 	// +optional
 	Message string `json:"message,omitempty"`
@@ -402,29 +400,29 @@ type FailedRollout struct {
 	Time metav1.Time `json:"time,omitempty"`
 }
 
-// FailedModel is a commit of the data model that production could not serve. It is not tried
-// again until the spec, the version or the commit changes.
+// FailedModel is a commit of the data model that production could not serve. It is not retried until
+// the spec, the version or the commit changes.
 type FailedModel struct {
 	// commit that failed.
 	// +kubebuilder:validation:MaxLength=64
 	// +required
 	Commit string `json:"commit"`
 
-	// image with which it failed, with its digest.
+	// image that could not serve it, with its digest.
 	// +kubebuilder:validation:MaxLength=512
 	// +required
 	Image string `json:"image"`
 
-	// generation of the spec with which it failed.
+	// generation of the spec at the time of the failure.
 	// +required
 	Generation int64 `json:"generation"`
 
-	// reason of the failure: ModelBroken when it does not compile.
+	// reason of the failure: ModelBroken if the model does not compile.
 	// +kubebuilder:validation:MaxLength=128
 	// +required
 	Reason string `json:"reason"`
 
-	// message says what was wrong; of a model that does not compile it is the compiler's.
+	// message describes the failure: the compiler's message if the model does not compile.
 	// +kubebuilder:validation:MaxLength=1024
 	// +optional
 	Message string `json:"message,omitempty"`
@@ -434,20 +432,20 @@ type FailedModel struct {
 	Time metav1.Time `json:"time,omitempty"`
 }
 
-// ObservedPin is the pin as it was first seen, and the newest version of the channel then.
+// ObservedPin is the pin and the newest version of the channel at the time the pin was observed.
 type ObservedPin struct {
-	// releaseChannelVersion as written in the spec.
+	// releaseChannelVersion as in the spec.
 	// +kubebuilder:validation:MaxLength=400
 	// +required
 	ReleaseChannelVersion string `json:"releaseChannelVersion"`
 
-	// channelHead is the newest version of the channel when the pin was first seen.
+	// channelHead is the newest version of the channel at that time.
 	// +kubebuilder:validation:MaxLength=128
 	// +optional
 	ChannelHead string `json:"channelHead,omitempty"`
 }
 
-// DeploymentStatus is what is known of an analytics deployment.
+// DeploymentStatus is the observed state of a Deployment.
 type DeploymentStatus struct {
 	CommonStatus `json:",inline"`
 
@@ -461,7 +459,7 @@ type DeploymentStatus struct {
 	// +optional
 	URL string `json:"url,omitempty"`
 
-	// currentVersion is what production runs: it changes when a rollout has finished.
+	// currentVersion is the version that production runs. It changes when a rollout is complete.
 	// +kubebuilder:validation:MaxLength=128
 	// +optional
 	CurrentVersion string `json:"currentVersion,omitempty"`
@@ -476,48 +474,48 @@ type DeploymentStatus struct {
 	// +optional
 	CurrentImage string `json:"currentImage,omitempty"`
 
-	// targetVersion is the version that the spec and the channel ask for.
+	// targetVersion is the version that spec and channel select.
 	// +kubebuilder:validation:MaxLength=128
 	// +optional
 	TargetVersion string `json:"targetVersion,omitempty"`
 
-	// hold is the hold in effect.
+	// hold reports whether automatic upgrades are disabled.
 	// +kubebuilder:default=false
 	// +optional
 	Hold bool `json:"hold,omitempty"`
 
-	// pin is the pin as first seen.
+	// pin is the observed pin.
 	// +optional
 	Pin *ObservedPin `json:"pin,omitempty"`
 
-	// history holds the versions that production has run, newest first.
+	// history lists the versions that production has run, newest first.
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=20
 	// +optional
 	History []VersionRun `json:"history,omitempty"`
 
-	// rollout is the rollout under way.
+	// rollout is the rollout in progress.
 	// +optional
 	Rollout *RolloutStatus `json:"rollout,omitempty"`
 
-	// failed is the last version that did not become ready, while it is still what is asked for.
+	// failed is the last version that did not become ready, while it is still the target.
 	// +optional
 	Failed *FailedRollout `json:"failed,omitempty"`
 
-	// modelCommit is the commit of the data model that production last served, when the model is
-	// in Git. It is what production goes back to when a newer one fails.
+	// modelCommit is the last commit of a data model in Git that production served. Production is
+	// rolled back to it if a newer one fails.
 	// +kubebuilder:validation:MaxLength=64
 	// +optional
 	ModelCommit string `json:"modelCommit,omitempty"`
 
-	// failedModel is the last commit that production could not serve, while it is still what the
-	// branch points at.
+	// failedModel is the last commit that production could not serve, while it is still the head of
+	// the branch.
 	// +optional
 	FailedModel *FailedModel `json:"failedModel,omitempty"`
 
-	// lastHandledReconcileAt is the value of the annotation
-	// platform.quoin.dev/reconcile-requested-at that was last dealt with: of a model in Git, the
-	// repository has been read since.
+	// lastHandledReconcileAt is the last value of the annotation
+	// platform.quoin.dev/reconcile-requested-at that was handled. A Git repository has been polled
+	// since.
 	// +kubebuilder:validation:MaxLength=64
 	// +optional
 	LastHandledReconcileAt string `json:"lastHandledReconcileAt,omitempty"`
@@ -526,7 +524,7 @@ type DeploymentStatus struct {
 	// +optional
 	Replicas int32 `json:"replicas,omitempty"`
 
-	// readyReplicas is how many of them are ready.
+	// readyReplicas is the number of ready API pods.
 	// +optional
 	ReadyReplicas int32 `json:"readyReplicas,omitempty"`
 
@@ -559,11 +557,11 @@ type Deployment struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec is what is wanted.
+	// spec is the desired state.
 	// +required
 	Spec DeploymentSpec `json:"spec"`
 
-	// status is what is.
+	// status is the observed state.
 	// +kubebuilder:default={"observedGeneration":-1}
 	// +optional
 	Status DeploymentStatus `json:"status,omitempty"`
@@ -572,7 +570,7 @@ type Deployment struct {
 // Common implements Object.
 func (d *Deployment) Common() *CommonStatus { return &d.Status.CommonStatus }
 
-// DisplayName is the name shown to people.
+// DisplayName returns spec.displayName, or the object's name if it is empty.
 func (d *Deployment) DisplayName() string {
 	if d.Spec.DisplayName != "" {
 		return d.Spec.DisplayName

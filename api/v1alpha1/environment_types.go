@@ -4,43 +4,43 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// EnvironmentSpec is what an environment runs. Environments are made by the controllers of
-// Deployment and Branch; what is shared by all environments of a deployment (model source,
-// variables, size) is read from the Deployment.
+// EnvironmentSpec is the desired state of an Environment. The Deployment and Branch controllers
+// create Environments. Settings that all environments of a deployment share (model source,
+// variables, size) are read from the Deployment.
 //
-// +kubebuilder:validation:XValidation:rule="self.type == 'production' || has(self.branchRef)",message="branchRef is needed unless type is production",fieldPath=".branchRef"
-// +kubebuilder:validation:XValidation:rule="!has(self.idleSeconds) || self.type != 'production'",message="idleSeconds is not for production, which is always awake",fieldPath=".idleSeconds"
+// +kubebuilder:validation:XValidation:rule="self.type == 'production' || has(self.branchRef)",message="branchRef is required unless type is production",fieldPath=".branchRef"
+// +kubebuilder:validation:XValidation:rule="!has(self.idleSeconds) || self.type != 'production'",message="idleSeconds must not be set for type production",fieldPath=".idleSeconds"
 // +kubebuilder:validation:XValidation:rule="has(self.branchRef) == has(oldSelf.branchRef)",message="branchRef cannot be added or removed",fieldPath=".branchRef"
 type EnvironmentSpec struct {
 	// deploymentRef names the Deployment.
-	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="deploymentRef cannot be changed"
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="deploymentRef is immutable"
 	// +required
 	DeploymentRef LocalReference `json:"deploymentRef"`
 
 	// type of the environment.
-	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="type cannot be changed"
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="type is immutable"
 	// +required
 	Type EnvironmentType `json:"type"`
 
-	// branchRef names the Branch object that is served; absent for production of a
-	// deployment whose model is a ConfigMap.
-	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="branchRef cannot be changed"
+	// branchRef names the Branch that is served; absent for production of a deployment whose model is
+	// a ConfigMap.
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="branchRef is immutable"
 	// +optional
 	BranchRef *LocalReference `json:"branchRef,omitempty"`
 
-	// deploymentGeneration is the generation of the Deployment whose settings the environment
-	// must have taken over before it counts as ready.
+	// deploymentGeneration is the generation of the Deployment whose settings must be applied before
+	// the environment is ready.
 	// +kubebuilder:validation:Minimum=0
 	// +optional
 	DeploymentGeneration int64 `json:"deploymentGeneration,omitempty"`
 
-	// version that is run, without a prefix.
+	// version to run, without a prefix.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=128
 	// +required
 	Version string `json:"version"`
 
-	// image that is run, with its digest.
+	// image to run, with its digest.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=512
 	// +required
@@ -51,21 +51,21 @@ type EnvironmentSpec struct {
 	// +optional
 	StoreImage string `json:"storeImage,omitempty"`
 
-	// modelCommit is the commit of the data model, when it comes from Git.
+	// modelCommit is the commit of a data model in Git.
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:Pattern=`^([0-9a-f]{40}|[0-9a-f]{64})$`
 	// +optional
 	ModelCommit string `json:"modelCommit,omitempty"`
 
-	// idleSeconds without use after which the environment sleeps, until it is used again; it is
-	// always awake when absent.
+	// idleSeconds is the time without use after which the environment sleeps until the next use; it
+	// never sleeps when absent.
 	// +kubebuilder:validation:Minimum=600
 	// +kubebuilder:validation:Maximum=604800
 	// +optional
 	IdleSeconds *int32 `json:"idleSeconds,omitempty"`
 }
 
-// RESTCredentials say where the REST data API is.
+// RESTCredentials is the address of the REST data API.
 type RESTCredentials struct {
 	// url of the REST data API.
 	// +kubebuilder:validation:MaxLength=1024
@@ -73,32 +73,32 @@ type RESTCredentials struct {
 	URL string `json:"url"`
 }
 
-// SQLCredentials say where the SQL interface is.
+// SQLCredentials is the address of the SQL API.
 type SQLCredentials struct {
-	// host of the SQL interface.
+	// host of the SQL API.
 	// +kubebuilder:validation:MaxLength=512
 	// +required
 	Host string `json:"host"`
 
-	// port of the SQL interface.
+	// port of the SQL API.
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=65535
 	// +required
 	Port int32 `json:"port"`
 }
 
-// APICredentials say where the environment's data APIs are.
+// APICredentials are the addresses of the environment's data APIs.
 type APICredentials struct {
 	// rest is the REST data API.
 	// +required
 	REST RESTCredentials `json:"rest"`
 
-	// sql is the SQL interface.
+	// sql is the SQL API.
 	// +required
 	SQL SQLCredentials `json:"sql"`
 }
 
-// EnvironmentStatus is what is known of an environment.
+// EnvironmentStatus is the observed state of an Environment.
 type EnvironmentStatus struct {
 	CommonStatus `json:",inline"`
 
@@ -107,16 +107,16 @@ type EnvironmentStatus struct {
 	// +optional
 	ID string `json:"id,omitempty"`
 
-	// active tells whether pods serve the environment.
+	// active reports whether pods serve the environment.
 	// +kubebuilder:default=false
 	// +optional
 	Active bool `json:"active,omitempty"`
 
-	// apiCredentials say where the data APIs are.
+	// apiCredentials are the addresses of the data APIs.
 	// +optional
 	APICredentials *APICredentials `json:"apiCredentials,omitempty"`
 
-	// credentialsSecret names the Secret that holds the API secret that the pods know.
+	// credentialsSecret names the Secret with the API secret of the pods.
 	// +kubebuilder:validation:MaxLength=253
 	// +optional
 	CredentialsSecret string `json:"credentialsSecret,omitempty"`
@@ -140,11 +140,11 @@ type EnvironmentStatus struct {
 	// +optional
 	Replicas int32 `json:"replicas,omitempty"`
 
-	// readyReplicas is how many of them are ready.
+	// readyReplicas is the number of ready API pods.
 	// +optional
 	ReadyReplicas int32 `json:"readyReplicas,omitempty"`
 
-	// updatedReplicas is how many of them are of the newest template.
+	// updatedReplicas is the number of API pods with the current template.
 	// +optional
 	UpdatedReplicas int32 `json:"updatedReplicas,omitempty"`
 
@@ -154,7 +154,7 @@ type EnvironmentStatus struct {
 	Selector string `json:"selector,omitempty"`
 }
 
-// Environment is a running data plane: production, staging or development of a deployment.
+// Environment is a data plane that serves one branch of a deployment.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -177,11 +177,11 @@ type Environment struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec is what is wanted.
+	// spec is the desired state.
 	// +required
 	Spec EnvironmentSpec `json:"spec"`
 
-	// status is what is.
+	// status is the observed state.
 	// +kubebuilder:default={"observedGeneration":-1}
 	// +optional
 	Status EnvironmentStatus `json:"status,omitempty"`

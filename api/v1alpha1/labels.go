@@ -1,10 +1,10 @@
 package v1alpha1
 
-// Labels and annotations that the controllers write and that users may rely on.
+// Labels and annotations that the controllers write. They are part of the API.
 const (
-	// LabelID is the number of a Deployment, Environment or Branch in its account:
-	// decimal digits, given out in order, never reused. It is stored before the number is
-	// shown anywhere, and a label survives backup and restore, which status need not.
+	// LabelID is the number of an object in its account: decimal digits, ascending, never reused. It
+	// is stored before the number is returned anywhere. A label survives backup and restore; status
+	// may not.
 	LabelID = Group + "/id"
 	// LabelDeployment names the Deployment that an object belongs to.
 	LabelDeployment = Group + "/deployment"
@@ -12,43 +12,42 @@ const (
 	LabelEnvironment = Group + "/environment"
 	// LabelBranch names the Branch object that an object belongs to.
 	LabelBranch = Group + "/branch"
-	// LabelRemote is "true" on Branch objects that follow a ref of the remote repository:
-	// the controller made them and removes them with the ref.
+	// LabelRemote is "true" on Branches that follow a ref of the remote repository: the Deployment
+	// controller creates them, and deletes them when the ref is deleted.
 	LabelRemote = Group + "/from-remote"
 
-	// LabelWarmUp is, on API pods that have to compile the data model before they serve, the hash
-	// of the inputs they were rendered from. It tells the pods of now from those of before.
+	// LabelWarmUp, on API pods that compile the data model before they are ready, is the hash of the
+	// inputs that they were rendered from. It distinguishes current pods from outdated ones.
 	LabelWarmUp = Group + "/warm-up"
 
-	// AnnotationIssuedIDs is the account's ledger of numbers given out, as
-	// "deployments=12,environments=30,branches=7". An annotation, because it must outlive
-	// a restore that drops status.
+	// AnnotationIssuedIDs, on Accounts, is the ledger of issued numbers, such as
+	// "deployments=12,environments=30,branches=7". It is an annotation because it must survive a
+	// restore without status.
 	AnnotationIssuedIDs = Group + "/issued-ids"
-	// AnnotationEnvironmentID is, on the object that an Environment is made for (Deployment
-	// or Branch), the number of that Environment: it stays the same when the Environment is
-	// removed and made again.
+	// AnnotationEnvironmentID, on Deployments and Branches, is the number of their Environment. It
+	// stays the same when the Environment is deleted and created again.
 	AnnotationEnvironmentID = Group + "/environment-id"
-	// AnnotationCommit is, on Branch objects, the commit that the remote's ref points at, and
-	// CommitMissing when the remote has no such ref.
+	// AnnotationCommit, on Branches, is the commit that the remote's ref points at, or CommitMissing
+	// if the remote has no such ref.
 	AnnotationCommit = Group + "/remote-commit"
-	// CommitMissing says that the remote repository has no such branch.
+	// CommitMissing is the value of AnnotationCommit if the remote repository has no such branch.
 	CommitMissing = "missing"
-	// AnnotationReconcile asks for a reconciliation now: any new value does.
+	// AnnotationReconcile triggers a reconciliation when its value changes.
 	AnnotationReconcile = Group + "/reconcile-requested-at"
-	// AnnotationWakeRequested is, on Environments, when the gateway last wanted an environment
-	// that is asleep to wake up, in the form of RFC 3339.
+	// AnnotationWakeRequested, on Environments, is the time (RFC 3339) of the gateway's last request
+	// to wake the environment.
 	AnnotationWakeRequested = Group + "/wake-requested-at"
-	// AnnotationLastUsed is, on staging and development Environments, when the gateway last
-	// passed a request on, in the form of RFC 3339. It lags behind by up to 5 minutes.
+	// AnnotationLastUsed, on staging and development Environments, is the time (RFC 3339) of the last
+	// request that the gateway forwarded. It lags by up to 5 minutes.
 	AnnotationLastUsed = Group + "/last-used-at"
-	// AnnotationUsed is, on ScimMemberChunks, when somebody last wanted to refer to the chunk.
-	// Any new value keeps it from being collected as unused; see controllers/scimgroup.
+	// AnnotationUsed, on ScimMemberChunks, is the time of the last write that referred to the chunk. A
+	// new value protects it from collection as unused; see controllers/scimgroup.
 	AnnotationUsed = Group + "/used-at"
-	// AnnotationInputs is, on workload objects, the hash of the inputs they were rendered from.
+	// AnnotationInputs, on workload objects, is the hash of the inputs that they were rendered from.
 	AnnotationInputs = Group + "/inputs-hash"
-	// AnnotationRevision is, on workload objects, the revision of the renderer that made them.
+	// AnnotationRevision, on workload objects, is the revision of the renderer.
 	AnnotationRevision = Group + "/renderer-revision"
 
-	// FinalizerAccount lets an Account's objects go before the Account does.
+	// FinalizerAccount delays the deletion of an Account until its objects are deleted.
 	FinalizerAccount = Group + "/account-teardown"
 )

@@ -4,44 +4,44 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// VersionPolicy chooses versions among the tags of the repository.
+// VersionPolicy selects versions among the tags of the repository.
 type VersionPolicy struct {
-	// range is a semantic version range such as ">=1.2.0 <2" or "~1.6"; every version when absent.
+	// range is a semantic version range such as ">=1.2.0 <2" or "~1.6"; all versions when absent.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=256
 	// +optional
 	Range string `json:"range,omitempty"`
 
-	// preReleases takes versions such as 1.3.0-rc.1 too; false when absent.
+	// preReleases includes versions such as 1.3.0-rc.1; false when absent.
 	// +optional
 	PreReleases *bool `json:"preReleases,omitempty"`
 
-	// keep is how many of the newest versions are kept in status; 50 when absent.
+	// keep is the number of versions in status, newest first; 50 when absent.
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=200
 	// +optional
 	Keep *int32 `json:"keep,omitempty"`
 }
 
-// ListedVersion is one version of an explicit list.
+// ListedVersion is a version of an explicit list.
 type ListedVersion struct {
-	// version is the number, without a prefix: 1.2.3.
+	// version without a prefix, such as 1.2.3.
 	// +kubebuilder:validation:MinLength=5
 	// +kubebuilder:validation:MaxLength=128
 	// +kubebuilder:validation:XValidation:rule="self.matches('^(0|[1-9][0-9]*)[.](0|[1-9][0-9]*)[.](0|[1-9][0-9]*)(-[0-9A-Za-z-]+([.][0-9A-Za-z-]+)*)?$')",message="must be a version such as 1.2.3, without a prefix"
 	// +required
 	Version string `json:"version"`
 
-	// digest pins the image's content; it is read from the registry when absent.
+	// digest of the image; read from the registry when absent.
 	// +kubebuilder:validation:MaxLength=71
 	// +kubebuilder:validation:Pattern=`^sha256:[0-9a-f]{64}$`
 	// +optional
 	Digest string `json:"digest,omitempty"`
 }
 
-// ReleaseChannelSpec says where the images of a channel come from.
+// ReleaseChannelSpec is the desired state of a ReleaseChannel.
 //
-// +kubebuilder:validation:XValidation:rule="!(has(self.policy) && has(self.versions))",message="policy and versions exclude each other: give a range of versions or an explicit list"
+// +kubebuilder:validation:XValidation:rule="!(has(self.policy) && has(self.versions))",message="policy and versions are mutually exclusive: set a range of versions or an explicit list"
 type ReleaseChannelSpec struct {
 	// imageRepository of the data-plane image, without tag and scheme: registry.example.com/cube.
 	// +kubebuilder:validation:MinLength=1
@@ -50,20 +50,20 @@ type ReleaseChannelSpec struct {
 	// +required
 	ImageRepository string `json:"imageRepository"`
 
-	// storeImageRepository of the pre-aggregation store's image; its tag is that of the
-	// version. Deployments of size Dedicated need it.
+	// storeImageRepository of the image of the pre-aggregation store, which has the same tag. It is
+	// required for deployments of size Dedicated.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=255
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9._]*[a-z0-9])?(:[0-9]{1,5})?(/[a-z0-9]+([._-]+[a-z0-9]+)*)*$')",message="must be an image repository such as registry.example.com/team/cubestore, without scheme, tag and digest"
 	// +optional
 	StoreImageRepository string `json:"storeImageRepository,omitempty"`
 
-	// policy chooses versions among the repository's tags. Every release when both policy
-	// and versions are absent.
+	// policy selects versions among the tags of the repository. All releases are selected if neither
+	// policy nor versions is set.
 	// +optional
 	Policy *VersionPolicy `json:"policy,omitempty"`
 
-	// versions is an explicit list: the channel holds these and nothing else.
+	// versions is an explicit list of the versions of the channel.
 	// +listType=map
 	// +listMapKey=version
 	// +kubebuilder:validation:MinItems=1
@@ -79,28 +79,28 @@ type ReleaseChannelSpec struct {
 	// +optional
 	Interval *metav1.Duration `json:"interval,omitempty"`
 
-	// pullSecretRef names a Secret of type kubernetes.io/dockerconfigjson in the
-	// controller's namespace, used for scanning.
+	// pullSecretRef names a Secret of type kubernetes.io/dockerconfigjson in the namespace of the
+	// controller, which it uses to scan the registry.
 	// +optional
 	PullSecretRef *LocalReference `json:"pullSecretRef,omitempty"`
 
-	// caBundle is a PEM bundle that the registry's certificate is checked against.
+	// caBundle is a PEM bundle of the certificate authorities of the registry.
 	// +kubebuilder:validation:MaxLength=65536
 	// +optional
 	CABundle string `json:"caBundle,omitempty"`
 
-	// insecure reads the registry over plain HTTP. Registries on loopback need no such word.
+	// insecure uses HTTP without TLS. It is not needed for registries on loopback addresses.
 	// +optional
 	Insecure *bool `json:"insecure,omitempty"`
 
-	// suspend stops scanning; the list stays as it is.
+	// suspend stops scanning; the versions in status are kept.
 	// +optional
 	Suspend *bool `json:"suspend,omitempty"`
 }
 
 // ChannelVersion is a version that the channel offers.
 type ChannelVersion struct {
-	// version is the number without a prefix.
+	// version without a prefix.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=128
 	// +required
@@ -112,22 +112,22 @@ type ChannelVersion struct {
 	// +required
 	Image string `json:"image"`
 
-	// digest of the image when the version was first seen.
+	// digest of the image when the version was first scanned.
 	// +kubebuilder:validation:MaxLength=128
 	// +optional
 	Digest string `json:"digest,omitempty"`
 
-	// storeImage is the store's image for this version, with its digest.
+	// storeImage is the image of the pre-aggregation store, with its digest.
 	// +kubebuilder:validation:MaxLength=512
 	// +optional
 	StoreImage string `json:"storeImage,omitempty"`
 
-	// firstSeen is when the controller first saw the version.
+	// firstSeen is the time of the first scan that found the version.
 	// +optional
 	FirstSeen metav1.Time `json:"firstSeen,omitempty"`
 }
 
-// ReleaseChannelStatus is what the last good scan found.
+// ReleaseChannelStatus is the observed state of a ReleaseChannel.
 type ReleaseChannelStatus struct {
 	CommonStatus `json:",inline"`
 
@@ -143,12 +143,12 @@ type ReleaseChannelStatus struct {
 	// +optional
 	Versions []ChannelVersion `json:"versions,omitempty"`
 
-	// lastChangeTime is when the list last changed. Scans that find nothing new write nothing.
+	// lastChangeTime is the time of the last change of versions.
 	// +optional
 	LastChangeTime *metav1.Time `json:"lastChangeTime,omitempty"`
 }
 
-// ReleaseChannel follows an image repository and offers the versions in it.
+// ReleaseChannel is a list of versions of the data plane in an image repository.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -165,11 +165,11 @@ type ReleaseChannel struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec is what is wanted.
+	// spec is the desired state.
 	// +required
 	Spec ReleaseChannelSpec `json:"spec"`
 
-	// status is what is.
+	// status is the observed state.
 	// +kubebuilder:default={"observedGeneration":-1}
 	// +optional
 	Status ReleaseChannelStatus `json:"status,omitempty"`

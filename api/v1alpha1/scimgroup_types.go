@@ -4,13 +4,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// ScimMemberType says what a member of a group is.
+// ScimMemberType is the type of a member of a group.
 // +kubebuilder:validation:Enum=User;Group
 type ScimMemberType string
 
 // ScimMember is a member of a group (RFC 7643 section 4.2).
 type ScimMember struct {
-	// value is the id of the user or group: the object's name.
+	// value is the id of the user or group, which is the object's name.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	// +required
@@ -18,50 +18,50 @@ type ScimMember struct {
 	// type of the member; User when absent.
 	// +optional
 	Type ScimMemberType `json:"type,omitempty"`
-	// display is the text shown to people.
+	// display is the text in user interfaces.
 	// +kubebuilder:validation:MaxLength=512
 	// +optional
 	Display string `json:"display,omitempty"`
 }
 
-// ScimMemberChunkReference names a chunk of a large group's members.
+// ScimMemberChunkReference refers to a ScimMemberChunk.
 type ScimMemberChunkReference struct {
 	// name of the ScimMemberChunk.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	// +required
 	Name string `json:"name"`
-	// count of members in it.
+	// count of the members in the chunk.
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000
 	// +required
 	Count int32 `json:"count"`
 }
 
-// ScimGroupSpec is a SCIM 2.0 Group (RFC 7643 section 4.2).
+// ScimGroupSpec is the desired state of a ScimGroup: a SCIM 2.0 Group (RFC 7643 section 4.2).
 type ScimGroupSpec struct {
-	// displayName is unique in the account, without regard to case.
+	// displayName is unique in the account, ignoring case.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=512
 	// +required
 	DisplayName string `json:"displayName"`
-	// externalId is the provisioning client's own identifier.
+	// externalId is the identifier of the provisioning client.
 	// +kubebuilder:validation:MaxLength=512
 	// +optional
 	ExternalID string `json:"externalId,omitempty"`
-	// members written in place, as people do in YAML.
+	// members of a group that is written as YAML.
 	// +listType=map
 	// +listMapKey=value
 	// +kubebuilder:validation:MaxItems=1000
 	// +optional
 	Members []ScimMember `json:"members,omitempty"`
-	// memberChunks hold the members of a group that is kept over SCIM; all of them are
-	// replaced in one update.
+	// memberChunks refer to the members of a group that is written over SCIM. They are replaced
+	// atomically.
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=1024
 	// +optional
 	MemberChunks []ScimMemberChunkReference `json:"memberChunks,omitempty"`
-	// extensions are further schemas.
+	// extensions are attributes of additional schemas.
 	// +listType=map
 	// +listMapKey=schema
 	// +kubebuilder:validation:MaxItems=16
@@ -69,19 +69,19 @@ type ScimGroupSpec struct {
 	Extensions []ScimExtension `json:"extensions,omitempty"`
 }
 
-// ScimGroupStatus is what is known of a group.
+// ScimGroupStatus is the observed state of a ScimGroup.
 type ScimGroupStatus struct {
 	CommonStatus `json:",inline"`
 
 	// memberCount is the number of members.
 	// +optional
 	MemberCount int32 `json:"memberCount,omitempty"`
-	// lastModified is when an attribute last changed.
+	// lastModified is the time of the last change of an attribute.
 	// +optional
 	LastModified *metav1.Time `json:"lastModified,omitempty"`
 }
 
-// ScimGroup is a group of users of the account; its name is the SCIM id.
+// ScimGroup is a group of users of an account. Its name is the SCIM id.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -98,11 +98,11 @@ type ScimGroup struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec is what is wanted.
+	// spec is the desired state.
 	// +required
 	Spec ScimGroupSpec `json:"spec"`
 
-	// status is what is.
+	// status is the observed state.
 	// +kubebuilder:default={"observedGeneration":-1}
 	// +optional
 	Status ScimGroupStatus `json:"status,omitempty"`
@@ -120,9 +120,9 @@ type ScimGroupList struct {
 	Items           []ScimGroup `json:"items"`
 }
 
-// ScimMemberChunkSpec is an immutable part of a group's members.
+// ScimMemberChunkSpec is the content of a ScimMemberChunk.
 //
-// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="a chunk is immutable: make another one"
+// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="spec is immutable"
 type ScimMemberChunkSpec struct {
 	// members of the chunk.
 	// +listType=atomic
@@ -132,8 +132,8 @@ type ScimMemberChunkSpec struct {
 	Members []ScimMember `json:"members"`
 }
 
-// ScimMemberChunk is an immutable part of a large group's members, named by its content.
-// People never write one.
+// ScimMemberChunk is an immutable part of the members of a large ScimGroup, named by a hash of its
+// content. Users do not write ScimMemberChunks.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:shortName=schunk
@@ -142,7 +142,7 @@ type ScimMemberChunk struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec holds the members.
+	// spec is the content.
 	// +required
 	Spec ScimMemberChunkSpec `json:"spec"`
 }

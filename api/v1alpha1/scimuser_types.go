@@ -39,7 +39,7 @@ type ScimMultiValue struct {
 	// +kubebuilder:validation:MaxLength=8192
 	// +optional
 	Value string `json:"value,omitempty"`
-	// display is the text shown to people.
+	// display is the text in user interfaces.
 	// +kubebuilder:validation:MaxLength=512
 	// +optional
 	Display string `json:"display,omitempty"`
@@ -54,7 +54,7 @@ type ScimMultiValue struct {
 
 // ScimAddress is a postal address (RFC 7643 section 4.1.2).
 type ScimAddress struct {
-	// formatted is the whole address.
+	// formatted is the full address.
 	// +kubebuilder:validation:MaxLength=1024
 	// +optional
 	Formatted string `json:"formatted,omitempty"`
@@ -70,11 +70,11 @@ type ScimAddress struct {
 	// +kubebuilder:validation:MaxLength=256
 	// +optional
 	Region string `json:"region,omitempty"`
-	// postalCode of the place.
+	// postalCode of the address.
 	// +kubebuilder:validation:MaxLength=64
 	// +optional
 	PostalCode string `json:"postalCode,omitempty"`
-	// country as ISO 3166-1 alpha-2 code, not enforced: clients send names too.
+	// country as an ISO 3166-1 alpha-2 code. Names are accepted, because some clients send them.
 	// +kubebuilder:validation:MaxLength=128
 	// +optional
 	Country string `json:"country,omitempty"`
@@ -126,7 +126,7 @@ type ScimEnterprise struct {
 	Manager *ScimManager `json:"manager,omitempty"`
 }
 
-// ScimExtension holds the attributes of one further schema.
+// ScimExtension contains the attributes of an additional schema.
 type ScimExtension struct {
 	// schema is the URN of the schema.
 	// +kubebuilder:validation:MinLength=5
@@ -139,21 +139,21 @@ type ScimExtension struct {
 	Attributes apiextensionsv1.JSON `json:"attributes"`
 }
 
-// ScimUserSpec is a SCIM 2.0 core User (RFC 7643 section 4.1).
+// ScimUserSpec is the desired state of a ScimUser: a SCIM 2.0 User (RFC 7643 section 4.1).
 type ScimUserSpec struct {
-	// userName is unique in the account, without regard to case.
+	// userName is unique in the account, ignoring case.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=320
 	// +required
 	UserName string `json:"userName"`
-	// externalId is the provisioning client's own identifier.
+	// externalId is the identifier of the provisioning client.
 	// +kubebuilder:validation:MaxLength=512
 	// +optional
 	ExternalID string `json:"externalId,omitempty"`
 	// name of the user.
 	// +optional
 	Name *ScimName `json:"name,omitempty"`
-	// displayName shown to people.
+	// displayName is the name in user interfaces.
 	// +kubebuilder:validation:MaxLength=512
 	// +optional
 	DisplayName string `json:"displayName,omitempty"`
@@ -161,7 +161,7 @@ type ScimUserSpec struct {
 	// +kubebuilder:validation:MaxLength=256
 	// +optional
 	NickName string `json:"nickName,omitempty"`
-	// profileUrl of the user's page.
+	// profileUrl is the URL of the user's profile page.
 	// +kubebuilder:validation:MaxLength=2048
 	// +optional
 	ProfileURL string `json:"profileUrl,omitempty"`
@@ -185,7 +185,7 @@ type ScimUserSpec struct {
 	// +kubebuilder:validation:MaxLength=64
 	// +optional
 	Timezone string `json:"timezone,omitempty"`
-	// active false deactivates the user: keys and tokens stop working. True when absent.
+	// active is false if the user is deactivated: API keys and tokens of the user are rejected; true when absent.
 	// +optional
 	Active *bool `json:"active,omitempty"`
 	// emails of the user.
@@ -239,7 +239,7 @@ type ScimUserSpec struct {
 	// enterprise is the enterprise extension.
 	// +optional
 	Enterprise *ScimEnterprise `json:"enterprise,omitempty"`
-	// extensions are further schemas.
+	// extensions are attributes of additional schemas.
 	// +listType=map
 	// +listMapKey=schema
 	// +kubebuilder:validation:MaxItems=16
@@ -247,16 +247,16 @@ type ScimUserSpec struct {
 	Extensions []ScimExtension `json:"extensions,omitempty"`
 }
 
-// ScimUserStatus is what is known of a user.
+// ScimUserStatus is the observed state of a ScimUser.
 type ScimUserStatus struct {
 	CommonStatus `json:",inline"`
 
-	// lastModified is when an attribute last changed.
+	// lastModified is the time of the last change of an attribute.
 	// +optional
 	LastModified *metav1.Time `json:"lastModified,omitempty"`
 }
 
-// ScimUser is a user of the account; its name is the SCIM id.
+// ScimUser is a user of an account. Its name is the SCIM id.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -274,11 +274,11 @@ type ScimUser struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec is what is wanted.
+	// spec is the desired state.
 	// +required
 	Spec ScimUserSpec `json:"spec"`
 
-	// status is what is.
+	// status is the observed state.
 	// +kubebuilder:default={"observedGeneration":-1}
 	// +optional
 	Status ScimUserStatus `json:"status,omitempty"`

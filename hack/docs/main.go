@@ -1,10 +1,11 @@
-// Command docs writes the field tables of docs/kinds from the generated CRDs:
+// Command docs writes the generated tables of docs/kinds: the fields of each kind from its CRD, the
+// index of kinds from api/v1alpha1/kinds.go and the permissions from internal/permission.
 //
-//	go run ./hack/docs            # from the repository's root, after the CRDs were generated
-//	go run ./hack/docs -check     # changes nothing, fails when a table is not current
+//	go run ./hack/docs            # from the repository's root, after generating the CRDs
+//	go run ./hack/docs -check     # writes nothing, fails if a table is out of date
 //
-// A page says where its tables stand, between a line "<!-- fields: Kind.spec -->" and a line
-// "<!-- /fields -->"; everything else in a page is written by hand.
+// A table is between two lines such as "<!-- fields: Kind.spec -->" and "<!-- /fields -->". The rest
+// of a page is written by hand.
 package main
 
 import (
@@ -22,8 +23,8 @@ import (
 )
 
 func main() {
-	check := flag.Bool("check", false, "write nothing, fail when a table is not current")
-	root := flag.String("root", ".", "the repository's root")
+	check := flag.Bool("check", false, "write nothing, fail if a table is out of date")
+	root := flag.String("root", ".", "root of the repository")
 	flag.Parse()
 	if err := run(*root, *check); err != nil {
 		fmt.Fprintln(os.Stderr, "docs:", err)
@@ -31,7 +32,7 @@ func main() {
 	}
 }
 
-// run brings every page's tables up to date, or with check says which are not.
+// run writes the pages that differ, or with check returns an error that lists them.
 func run(root string, check bool) error {
 	schemas, err := readSchemas(filepath.Join(root, "config", "crd", "bases"))
 	if err != nil {
@@ -67,12 +68,12 @@ func run(root string, check bool) error {
 		fmt.Println("wrote", page)
 	}
 	if len(stale) > 0 {
-		return fmt.Errorf("not current, run go run ./hack/docs: %s", strings.Join(stale, ", "))
+		return fmt.Errorf("out of date, run `make generate`: %s", strings.Join(stale, ", "))
 	}
 	return nil
 }
 
-// schemas are the schemas of the kinds by name.
+// schemas are the schemas of the CRDs by kind.
 type schemas map[string]*apiextensionsv1.JSONSchemaProps
 
 func readSchemas(folder string) (schemas, error) {
@@ -100,7 +101,7 @@ func readSchemas(folder string) (schemas, error) {
 
 var placeholder = regexp.MustCompile(`(?s)<!-- fields: (\w+)\.(spec|status) -->\n.*?<!-- /fields -->`)
 
-// withTables fills in the tables of a page.
+// withTables replaces the field tables of a page.
 func withTables(page []byte, all schemas) ([]byte, error) {
 	var failures []error
 	filled := placeholder.ReplaceAllFunc(page, func(match []byte) []byte {

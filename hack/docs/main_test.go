@@ -7,7 +7,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 )
 
-func TestTheTablesAreCurrent(t *testing.T) {
+func TestTablesAreCurrent(t *testing.T) {
 	if err := run("../..", true); err != nil {
 		t.Error(err)
 	}
@@ -43,10 +43,10 @@ func TestWithTables(t *testing.T) {
 	}}}}
 	page := "# Thing\n<!-- fields: Thing.spec -->\nold\n<!-- /fields -->\nend\n"
 	want := "# Thing\n<!-- fields: Thing.spec -->\n" +
-		"| Field | Type | Meaning | When absent | Allowed |\n|---|---|---|---|---|\n" +
+		"| Field | Type | Meaning | Default | Allowed |\n|---|---|---|---|---|\n" +
 		"| `name` | string | name of it. | **required** | at most 12 characters; `^a\\|b$` |\n" +
 		"| `size` | integer | size of it. | 3 | 1–9; size needs a name |\n" +
-		"\nBesides: one of two is needed.\n" +
+		"\nValidation: one of two is needed.\n" +
 		"<!-- /fields -->\nend\n"
 	got, err := withTables([]byte(page), all)
 	if err != nil {

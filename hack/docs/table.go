@@ -14,12 +14,12 @@ type row struct {
 	path     string
 	kind     string
 	meaning  string
-	absent   string
+	absent   string // the default
 	bounds   []string
 	required bool
 }
 
-// fieldTable is the Markdown table of the fields of spec or status.
+// fieldTable returns the Markdown table of the fields of spec or status.
 func fieldTable(root *apiextensionsv1.JSONSchemaProps, part string) (string, error) {
 	schema, ok := root.Properties[part]
 	if !ok {
@@ -35,7 +35,7 @@ func fieldTable(root *apiextensionsv1.JSONSchemaProps, part string) (string, err
 		}
 		return b.String(), nil
 	}
-	b.WriteString("| Field | Type | Meaning | When absent | Allowed |\n|---|---|---|---|---|\n")
+	b.WriteString("| Field | Type | Meaning | Default | Allowed |\n|---|---|---|---|---|\n")
 	for _, r := range rows {
 		absent := r.absent
 		if r.required {
@@ -44,12 +44,12 @@ func fieldTable(root *apiextensionsv1.JSONSchemaProps, part string) (string, err
 		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s |\n", r.path, r.kind, cell(r.meaning), cell(absent), cell(strings.Join(r.bounds, "; ")))
 	}
 	for _, message := range append(rules(root, ""), rules(&schema, "")...) {
-		fmt.Fprintf(&b, "\nBesides: %s.\n", message)
+		fmt.Fprintf(&b, "\nValidation: %s.\n", message)
 	}
 	return b.String(), nil
 }
 
-// collect adds a row for every field below a schema, in alphabetical order.
+// collect appends a row for every field of a schema, in alphabetical order.
 func collect(rows *[]row, path string, s *apiextensionsv1.JSONSchemaProps) {
 	for _, name := range slices.Sorted(maps.Keys(s.Properties)) {
 		property := s.Properties[name]
@@ -70,8 +70,8 @@ func collect(rows *[]row, path string, s *apiextensionsv1.JSONSchemaProps) {
 	}
 }
 
-// split takes the words about silence out of a description: of "size of it; Shared when
-// absent." it returns the meaning "size of it." and "Shared".
+// split separates the default from a description: for "size of it; Shared when absent." it returns
+// "size of it." and "Shared".
 func split(description string) (string, string) {
 	description = strings.Join(strings.Fields(description), " ")
 	before, after, found := strings.Cut(description, " when absent")
@@ -80,7 +80,7 @@ func split(description string) (string, string) {
 	}
 	for _, separator := range []string{"; ", ". "} {
 		if i := strings.LastIndex(before, separator); i >= 0 {
-			// What follows in the same sentence explains the silence: "0 when absent: none".
+			// The rest of the sentence explains the default: "0 when absent: none".
 			explained, rest, _ := strings.Cut(after, ".")
 			return before[:i] + "." + rest, before[i+len(separator):] + explained
 		}
@@ -104,7 +104,7 @@ func typeOf(s *apiextensionsv1.JSONSchemaProps) string {
 	return s.Type
 }
 
-// bounds says in words what the schema allows.
+// bounds returns descriptions of the values that the schema allows.
 func bounds(s *apiextensionsv1.JSONSchemaProps) []string {
 	var words []string
 	if len(s.Enum) > 0 {
@@ -136,8 +136,8 @@ func bounds(s *apiextensionsv1.JSONSchemaProps) []string {
 	return words
 }
 
-// rules are the messages of the CEL rules that blame a field below the schema, or with an
-// empty fieldPath the schema itself.
+// rules returns the messages of the CEL rules of a schema with a field path; empty for rules that
+// report the schema itself.
 func rules(s *apiextensionsv1.JSONSchemaProps, fieldPath string) []string {
 	var messages []string
 	for _, v := range s.XValidations {
@@ -168,7 +168,7 @@ func whole(f *float64) *int64 {
 	return &i
 }
 
-// cell makes a text fit into a table.
+// cell escapes a text for a cell of a table.
 func cell(text string) string {
 	inCode := false
 	var b strings.Builder

@@ -2,7 +2,7 @@ package api_test
 
 import "strings"
 
-const stagingMessage = "stagingEnvironmentEnabled needs role: shared; a personal or production branch cannot have a staging environment"
+const stagingMessage = "stagingEnvironmentEnabled requires role: shared; a personal or production branch cannot have a staging environment"
 
 var branchTable = declare(table{
 	kind:       "Branch",
@@ -31,9 +31,9 @@ stagingEnvironmentEnabled: true
 		{name: "a branch with staging becomes personal", with: `{stagingEnvironmentEnabled: true}`, then: `{role: personal}`, field: "spec.stagingEnvironmentEnabled", message: stagingMessage},
 		{name: "role: unknown", with: `{role: main}`, field: "spec.role", message: `supported values: "production", "shared", "personal"`},
 		{name: "role: missing", with: `{role: null}`, field: "spec.role", message: "Required value"},
-		{name: "deploymentRef: changed", then: `{deploymentRef: {name: other}}`, field: "spec.deploymentRef", message: "deploymentRef cannot be changed"},
+		{name: "deploymentRef: changed", then: `{deploymentRef: {name: other}}`, field: "spec.deploymentRef", message: "deploymentRef is immutable"},
 		{name: "deploymentRef: without name", with: `{deploymentRef: {name: null}}`, field: "spec.deploymentRef.name", message: "Required value"},
-		{name: "name: changed", then: `{name: other}`, field: "spec.name", message: "name cannot be changed"},
+		{name: "name: changed", then: `{name: other}`, field: "spec.name", message: "name is immutable"},
 		{name: "name: folders", with: `{name: feature/orders-2.0_x}`},
 		{name: "name: not ASCII", with: `{name: größe}`},
 		// Odd, but a remote may have it, and a deployment must not fail for it.

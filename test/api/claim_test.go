@@ -19,6 +19,6 @@ holder:
 		{name: "a claim with uid", with: `{holder: {uid: 0a0b}}`},
 		{name: "holder: taken over", then: `{holder: {name: other, uid: 0a0b}}`},
 		{name: "holder: missing", with: `{holder: null}`, field: "spec.holder", message: "Required value"},
-		{name: "attribute: changed", then: `{attribute: ScimUser.userName}`, field: "spec.attribute", message: "attribute cannot be changed"},
+		{name: "attribute: changed", then: `{attribute: ScimUser.userName}`, field: "spec.attribute", message: "attribute is immutable"},
 	},
 })

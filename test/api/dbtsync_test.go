@@ -1,8 +1,8 @@
 package api_test
 
 const (
-	dbtSourceMessage = "exactly one source is needed: git or manifest"
-	dbtURLMessage    = "must be a URL such as https://git.example.com/team/dbt.git, without a password, nor a user name unless over ssh"
+	dbtSourceMessage = "must set exactly one of git and manifest"
+	dbtURLMessage    = "must be a URL such as https://git.example.com/team/dbt.git, without password, and without user name unless the scheme is ssh"
 )
 
 // dbtGit is a dbt project in Git with one more field.
@@ -70,18 +70,18 @@ source:
 		{name: "git: path that climbs", with: dbtGit(`url: "https://git.example.com/dbt.git", path: ../x`), field: "spec.source.git.path", message: pathMessage},
 		{name: "git: absolute path", with: dbtGit(`url: "https://git.example.com/dbt.git", path: /x`), field: "spec.source.git.path", message: pathMessage},
 		{name: "branch: not a branch name", with: `{branch: "a..b"}`, field: "spec.branch", message: branchMessage},
-		{name: "options: path that climbs", with: `{options: {outputPath: model/../..}}`, field: "spec.options.outputPath", message: "must not hold .."},
+		{name: "options: path that climbs", with: `{options: {outputPath: model/../..}}`, field: "spec.options.outputPath", message: "must not contain the segment .."},
 		{name: "trigger: unknown", with: `{trigger: cron}`, field: "spec.trigger", message: `supported values: "manual", "api", "webhook", "agent"`},
-		{name: "deploymentRef: changed", then: `{deploymentRef: {name: other}}`, field: "spec.deploymentRef", message: "deploymentRef cannot be changed: a sync is run once, make another DbtSync"},
-		{name: "source: changed", then: `{source: {manifest: {configMapRef: {name: other}}}}`, field: "spec.source", message: "source cannot be changed: a sync is run once, make another DbtSync"},
-		{name: "branch: added", then: `{branch: main}`, field: "spec.branch", message: "a sync is run once: make another DbtSync with this branch"},
-		{name: "branch: changed", with: `{branch: main}`, then: `{branch: next}`, field: "spec.branch", message: "a sync is run once: make another DbtSync with this branch"},
-		{name: "branch: removed", with: `{branch: main}`, then: `{branch: null}`, field: "spec.branch", message: "a sync is run once: make another DbtSync with this branch"},
-		{name: "options: added", then: `{options: {joins: false}}`, field: "spec.options", message: "a sync is run once: make another DbtSync with these options"},
-		{name: "options: changed", with: `{options: {joins: false}}`, then: `{options: {joins: true}}`, field: "spec.options", message: "a sync is run once: make another DbtSync with these options"},
-		{name: "trigger: changed", with: `{trigger: api}`, then: `{trigger: manual}`, field: "spec.trigger", message: "a sync is run once: its trigger cannot be changed"},
+		{name: "deploymentRef: changed", then: `{deploymentRef: {name: other}}`, field: "spec.deploymentRef", message: "deploymentRef is immutable: create another DbtSync"},
+		{name: "source: changed", then: `{source: {manifest: {configMapRef: {name: other}}}}`, field: "spec.source", message: "source is immutable: create another DbtSync"},
+		{name: "branch: added", then: `{branch: main}`, field: "spec.branch", message: "branch is immutable: create another DbtSync"},
+		{name: "branch: changed", with: `{branch: main}`, then: `{branch: next}`, field: "spec.branch", message: "branch is immutable: create another DbtSync"},
+		{name: "branch: removed", with: `{branch: main}`, then: `{branch: null}`, field: "spec.branch", message: "branch is immutable: create another DbtSync"},
+		{name: "options: added", then: `{options: {joins: false}}`, field: "spec.options", message: "options are immutable: create another DbtSync"},
+		{name: "options: changed", with: `{options: {joins: false}}`, then: `{options: {joins: true}}`, field: "spec.options", message: "options are immutable: create another DbtSync"},
+		{name: "trigger: changed", with: `{trigger: api}`, then: `{trigger: manual}`, field: "spec.trigger", message: "trigger is immutable: create another DbtSync"},
 		{name: "cancelled: set", with: `{branch: main, options: {joins: false}}`, then: `{cancelled: true}`},
-		{name: "cancelled: taken back", with: `{cancelled: true}`, then: `{cancelled: false}`, field: "spec.cancelled", message: "a cancelled sync cannot be resumed: make another DbtSync"},
-		{name: "cancelled: left out", with: `{cancelled: true}`, then: `{cancelled: null}`, field: "spec.cancelled", message: "a cancelled sync cannot be resumed: make another DbtSync"},
+		{name: "cancelled: taken back", with: `{cancelled: true}`, then: `{cancelled: false}`, field: "spec.cancelled", message: "cancelled cannot be unset: create another DbtSync"},
+		{name: "cancelled: left out", with: `{cancelled: true}`, then: `{cancelled: null}`, field: "spec.cancelled", message: "cancelled cannot be unset: create another DbtSync"},
 	},
 })

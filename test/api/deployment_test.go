@@ -8,13 +8,13 @@ import (
 const (
 	versionMessage = "releaseChannelVersion must be written as 1.2.3, v1.2.3 or <image repository>:v1.2.3"
 	gitURLMessage  = "must be a URL such as https://git.example.com/team/model.git or ssh://git@git.example.com/team/model.git"
-	secretMessage  = "must not hold a password, nor a user name unless over ssh: put them into a Secret and name it in secretRef"
+	secretMessage  = "must not contain a password, or a user name unless the scheme is ssh: store them in a Secret and set secretRef"
 	branchMessage  = "must be a valid Git branch name such as main or feature/orders"
-	pathMessage    = "must be a path below the repository's root, without .."
-	modelMessage   = "exactly one source of the model is needed: git or configMapRef"
-	valueMessage   = "exactly one of value and valueFrom is needed"
+	pathMessage    = "must be a relative path in the repository, without .."
+	modelMessage   = "must set exactly one of git and configMapRef"
+	valueMessage   = "must set exactly one of value and valueFrom"
 	nameMessage    = "metadata.name must be 1 to 32 lower-case letters, digits and hyphens, beginning with a letter: it becomes a host name"
-	workersMessage = "workers need a place they share: remoteClaimRef, or env with the settings of a bucket"
+	workersMessage = "workers require shared storage: remoteClaimRef, or env with the settings of a bucket"
 )
 
 var deploymentTable = declare(table{
@@ -134,8 +134,8 @@ var deploymentCases = []validationCase{
 	{name: "dataAPI: bad host", with: `{dataAPI: {customDomain: "https://data.example.com"}}`, field: "spec.dataAPI.customDomain", message: hostMessage},
 	{name: "dataAPI: path without slash", with: `{dataAPI: {basePath: analytics}}`, field: "spec.dataAPI.basePath", message: `should match '^(/[A-Za-z0-9._~-]+)+$'`},
 	{name: "dataAPI: path with slash after", with: `{dataAPI: {basePath: /analytics/}}`, field: "spec.dataAPI.basePath", message: `should match '^(/[A-Za-z0-9._~-]+)+$'`},
-	{name: "dataAPI: path that climbs", with: `{dataAPI: {basePath: /a/../b}}`, field: "spec.dataAPI.basePath", message: "must not hold . or .. as a segment"},
-	{name: "dataAPI: path that stays", with: `{dataAPI: {basePath: /a/./b}}`, field: "spec.dataAPI.basePath", message: "must not hold . or .. as a segment"},
+	{name: "dataAPI: path that climbs", with: `{dataAPI: {basePath: /a/../b}}`, field: "spec.dataAPI.basePath", message: "must not contain the segments . and .."},
+	{name: "dataAPI: path that stays", with: `{dataAPI: {basePath: /a/./b}}`, field: "spec.dataAPI.basePath", message: "must not contain the segments . and .."},
 
 	{name: "metadata.name: 32 characters", metadataName: "a" + strings.Repeat("1", 31)},
 	{name: "metadata.name: 33 characters", metadataName: "a" + strings.Repeat("1", 32), field: "<nil>", message: nameMessage},
@@ -214,7 +214,7 @@ func gitCases() []validationCase {
 
 var onDemandCases = []validationCase{
 	{name: "onDemand: with Git", with: `{model: {git: {url: "https://git.example.com/model.git"}, configMapRef: null}, onDemand: {roles: [shared, personal], idleSeconds: 600}}`},
-	{name: "onDemand: with a config map", with: `{onDemand: {roles: [shared]}}`, field: "spec.onDemand", message: "onDemand needs branches: model.git"},
+	{name: "onDemand: with a config map", with: `{onDemand: {roles: [shared]}}`, field: "spec.onDemand", message: "onDemand requires model.git"},
 	{name: "onDemand: production", with: `{model: {git: {url: "https://git.example.com/model.git"}, configMapRef: null}, onDemand: {roles: [production]}}`, field: "spec.onDemand.roles[0]", message: `supported values: "shared", "personal"`},
 	{name: "onDemand: no roles", with: `{model: {git: {url: "https://git.example.com/model.git"}, configMapRef: null}, onDemand: {idleSeconds: 600}}`, field: "spec.onDemand.roles", message: "Required value"},
 	{name: "onDemand: a role twice", with: `{model: {git: {url: "https://git.example.com/model.git"}, configMapRef: null}, onDemand: {roles: [shared, shared]}}`, field: "spec.onDemand.roles[1]", message: "Duplicate value"},
@@ -224,9 +224,9 @@ var storeCases = []validationCase{
 	{name: "store: for Dedicated", with: `{size: Dedicated, store: {workers: 2, remoteClaimRef: {name: store}}}`},
 	{name: "store: workers and a bucket", with: `{size: Dedicated, store: {workers: 2, env: [{name: CUBESTORE_S3_BUCKET, value: b}]}}`},
 	{name: "store: router alone", with: `{size: Dedicated, store: {workers: 0}}`},
-	{name: "store: for Shared", with: `{size: Shared, store: {workers: 0}}`, field: "spec.store", message: "store needs size: Dedicated"},
-	{name: "store: without size", with: `{store: {workers: 0}}`, field: "spec.store", message: "store needs size: Dedicated"},
-	{name: "store: size taken away", with: `{size: Dedicated, store: {workers: 0}}`, then: `{size: null}`, field: "spec.store", message: "store needs size: Dedicated"},
+	{name: "store: for Shared", with: `{size: Shared, store: {workers: 0}}`, field: "spec.store", message: "store requires size: Dedicated"},
+	{name: "store: without size", with: `{store: {workers: 0}}`, field: "spec.store", message: "store requires size: Dedicated"},
+	{name: "store: size taken away", with: `{size: Dedicated, store: {workers: 0}}`, then: `{size: null}`, field: "spec.store", message: "store requires size: Dedicated"},
 	{name: "store: workers without a place", with: `{size: Dedicated, store: {workers: 1}}`, field: "spec.store.workers", message: workersMessage},
 	{name: "store: workers with an empty env", with: `{size: Dedicated, store: {workers: 1, env: []}}`, field: "spec.store.workers", message: workersMessage},
 	{name: "store: 33 workers", with: `{size: Dedicated, store: {workers: 33, remoteClaimRef: {name: s}}}`, field: "spec.store.workers", message: "should be less than or equal to 32"},

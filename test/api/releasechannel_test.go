@@ -53,9 +53,9 @@ suspend: false
 		{name: "a list", with: `{versions: [{version: 1.2.3, digest: "sha256:` + strings.Repeat("0a", 32) + `"}, {version: 1.3.0-rc.1}]}`},
 		{name: "no repository", with: `{imageRepository: null}`, field: "spec.imageRepository", message: "Required value"},
 		{name: "policy and versions", with: `{policy: {range: "~1.2"}, versions: [{version: 1.2.3}]}`,
-			field: "spec", message: "policy and versions exclude each other: give a range of versions or an explicit list"},
+			field: "spec", message: "policy and versions are mutually exclusive: set a range of versions or an explicit list"},
 		{name: "policy added to versions", with: `{versions: [{version: 1.2.3}]}`, then: `{policy: {keep: 5}}`,
-			field: "spec", message: "policy and versions exclude each other"},
+			field: "spec", message: "policy and versions are mutually exclusive"},
 		{name: "policy instead of versions", with: `{versions: [{version: 1.2.3}]}`, then: `{policy: {keep: 5}, versions: null}`},
 
 		{name: "imageRepository: host alone", with: `{imageRepository: cube}`},

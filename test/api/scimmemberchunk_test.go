@@ -15,7 +15,7 @@ members:
 	cases: []validationCase{
 		{name: "a member is enough"},
 		{name: "no member", with: `{members: []}`, field: "spec.members", message: "should have at least 1 items"},
-		{name: "a member added", then: `{members: [{value: ada}, {value: grace}]}`, field: "spec", message: "a chunk is immutable: make another one"},
-		{name: "a member changed", then: `{members: [{value: grace}]}`, field: "spec", message: "a chunk is immutable: make another one"},
+		{name: "a member added", then: `{members: [{value: ada}, {value: grace}]}`, field: "spec", message: "spec is immutable"},
+		{name: "a member changed", then: `{members: [{value: grace}]}`, field: "spec", message: "spec is immutable"},
 	},
 })
