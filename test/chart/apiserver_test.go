@@ -18,70 +18,70 @@ import (
 	"github.com/quoin-dev/quoin/internal/apikey"
 )
 
-// TestFrontEndRunsWithItsRights starts the front end as the chart does, but on this machine. One
-// account's namespace is in accountNamespaces, the other's is bound by hand later.
-func TestFrontEndRunsWithItsRights(t *testing.T) {
+// TestAPIServerRunsWithItsRole starts `quoin apiserver` locally with the arguments and the ServiceAccount of the chart. The
+// namespace of one account is in accountNamespaces; the RoleBinding of the other one is created later.
+func TestAPIServerRunsWithItsRole(t *testing.T) {
 	c := newCluster(t)
 	c.namespaces(t, releaseNamespace, "tenant-a", "tenant-b")
 	c.helm(t, "install", releaseName, chartFolder, "--set", "accountNamespaces={tenant-a}")
-	keys := map[string]string{"a": c.furnish(t, "a"), "b": c.furnish(t, "b")}
+	keys := map[string]string{"a": c.createTenant(t, "a"), "b": c.createTenant(t, "b")}
 	health, address := freeAddress(t), freeAddress(t)
 	log, stop := c.run(t, "apiserver", buildQuoin(t), "--database-url=sqlite://"+filepath.Join(t.TempDir(), "quoin.db"),
 		"--health-probe-bind-address="+health, "--bind-address="+address, "--metrics-bind-address=0", "--shutdown-delay=0s")
-	c.eventually(t, "the front end is ready", func(ctx context.Context) bool {
+	c.eventually(t, "quoin apiserver is ready", func(ctx context.Context) bool {
 		return status(ctx, "http://"+health+"/readyz", "") == http.StatusOK
 	})
-	roots := c.authority(t)
-	// For the Kubernetes API server, and for the account's users.
+	roots := c.registeredCA(t)
+	// For kube-apiserver, and for the account's users.
 	c.wantCertificate(t, roots, address, "quoin-apiserver."+releaseNamespace+".svc", "a.example.com", "b.example.com")
 	const url = "https://a.example.com/api/v1/deployments"
 	if got, body := get(t, roots, address, url, ""); got != http.StatusUnauthorized {
-		t.Errorf("without a key: status %d %s", got, body)
+		t.Errorf("without a token: status %d %s", got, body)
 	}
 	if got, body := get(t, roots, address, url, "nonsense"); got != http.StatusUnauthorized {
-		t.Errorf("with a wrong key: status %d %s", got, body)
+		t.Errorf("with an invalid token: status %d %s", got, body)
 	}
 	c.eventually(t, "the database opens", func(context.Context) bool {
 		got, _ := get(t, roots, address, "https://a.example.com/api/v1/audit-logs/export", keys["a"])
 		return got == http.StatusOK
 	})
-	ask := func(account string, wantStatus int, want string) {
+	requestToken := func(account string, wantStatus int, want string) {
 		t.Helper()
 		status, body := call(t, http.MethodPost, roots, address, "https://"+account+".example.com/api/v1/deployments/1/token", keys[account])
 		if status != wantStatus || !strings.Contains(body, want) {
-			t.Errorf("a token of account %s: %d %s, want %d %s", account, status, body, wantStatus, want)
+			t.Errorf("account %s: %d %s, want %d %s", account, status, body, wantStatus, want)
 		}
 	}
-	ask("a", http.StatusOK, `"cubeApiToken":"ey`)
-	wantAllRights(t, log)
-	ask("b", http.StatusServiceUnavailable, "an administrator has to allow")
-	// The answer may be here before the line is.
-	c.eventually(t, "the log says where a binding is missing", func(context.Context) bool {
+	requestToken("a", http.StatusOK, `"cubeApiToken":"ey`)
+	wantNoForbidden(t, log)
+	requestToken("b", http.StatusServiceUnavailable, "an administrator has to allow")
+	// The log line may be written after the response.
+	c.eventually(t, "the log names the missing RoleBinding", func(context.Context) bool {
 		return log.has(`"namespace":"tenant-b"`, "quoin-account-apiserver", "RoleBinding")
 	})
 
-	// What the documentation tells an administrator to do.
+	// As documented for administrators.
 	c.kubectl(t, "create", "rolebinding", "quoin-account-apiserver", "--clusterrole=quoin-account-apiserver", "--namespace=tenant-b",
 		"--serviceaccount=quoin-system:quoin-apiserver")
 	c.wantPermissions(t, "quoin-apiserver", permission{"tenant-b", "secrets", "get", true})
-	ask("b", http.StatusOK, `"cubeApiToken":"ey`)
+	requestToken("b", http.StatusOK, `"cubeApiToken":"ey`)
 	stop()
 }
 
-// authority is the one that the front end has told the Kubernetes API server.
-func (c *cluster) authority(t *testing.T) *x509.CertPool {
+// registeredCA returns the CA certificate in the APIService.
+func (c *cluster) registeredCA(t *testing.T) *x509.CertPool {
 	t.Helper()
-	authority := ""
-	c.eventually(t, "the Kubernetes API server is told the authority", func(ctx context.Context) bool {
+	bundle := ""
+	c.eventually(t, "the APIService has a CA bundle", func(ctx context.Context) bool {
 		service := &unstructured.Unstructured{}
 		service.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiregistration.k8s.io", Version: "v1", Kind: "APIService"})
 		if err := c.Get(ctx, client.ObjectKey{Name: "v1.api.platform.quoin.dev"}, service); err != nil {
 			t.Fatal(err)
 		}
-		authority, _, _ = unstructured.NestedString(service.Object, "spec", "caBundle")
-		return authority != ""
+		bundle, _, _ = unstructured.NestedString(service.Object, "spec", "caBundle")
+		return bundle != ""
 	})
-	pem, err := base64.StdEncoding.DecodeString(authority)
+	pem, err := base64.StdEncoding.DecodeString(bundle)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,8 +90,8 @@ func (c *cluster) authority(t *testing.T) *x509.CertPool {
 	return roots
 }
 
-// furnish makes an account with a deployment and an audit log, and returns the token of a key.
-func (c *cluster) furnish(t *testing.T, account string) string {
+// createTenant creates an account with a deployment and an audit log, and returns the token of a key.
+func (c *cluster) createTenant(t *testing.T, account string) string {
 	t.Helper()
 	token, err := apikey.New(rand.Reader)
 	if err != nil {
@@ -113,8 +113,8 @@ spec: {token: {id: %q, sha256: %q}}
 	return token.Reveal()
 }
 
-// TestAuthorityOfTheFrontEnd: that of a given certificate is registered.
-func TestAuthorityOfTheFrontEnd(t *testing.T) {
+// With a certificate of the user, the APIService has the CA from the values.
+func TestAPIServiceTrustsAGivenCertificate(t *testing.T) {
 	all := render(t, "--values", "testdata/values/everything.yaml").of("apiserver")
 	spec := only[apiService](t, all, "APIService").Spec
 	bundle, _ := spec["caBundle"].(string)
@@ -123,8 +123,8 @@ func TestAuthorityOfTheFrontEnd(t *testing.T) {
 	}
 }
 
-// TestWithoutFrontEnd: nothing is left that nobody answers for.
-func TestWithoutFrontEnd(t *testing.T) {
+// Without the component or aggregation, there are no objects that depend on it.
+func TestDisabledAPIServerLeavesNoObjects(t *testing.T) {
 	for _, set := range []string{"apiserver.enabled=false", "apiserver.aggregation.enabled=false"} {
 		for _, object := range render(t, "--set", set) {
 			if strings.Contains(object.GetName(), "proxy") || strings.Contains(object.GetName(), "auth") || object.GetKind() == "APIService" || object.GetKind() == "ValidatingWebhookConfiguration" {

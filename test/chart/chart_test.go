@@ -15,14 +15,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-func TestLint(t *testing.T) {
+func TestChartPassesHelmLint(t *testing.T) {
 	eachValues(t, func(t *testing.T, args []string) {
 		mustHelm(t, append([]string{"lint", "--strict", chartFolder}, args...)...)
 	})
 }
 
-// TestEveryObjectIsTheReleases checks what belongs on every object: labels, and the namespace.
-func TestEveryObjectIsTheReleases(t *testing.T) {
+func TestEveryObjectHasLabelsAndNamespace(t *testing.T) {
 	cluster := map[string]bool{
 		"CustomResourceDefinition": true, "ClusterRole": true, "ClusterRoleBinding": true, "APIService": true,
 		"ValidatingAdmissionPolicy": true, "ValidatingAdmissionPolicyBinding": true, "ValidatingWebhookConfiguration": true,
@@ -32,7 +31,7 @@ func TestEveryObjectIsTheReleases(t *testing.T) {
 		for _, object := range render(t, args...) {
 			id := object.GetKind() + " " + object.GetNamespace() + "/" + object.GetName()
 			if names[id] {
-				t.Errorf("%s is there twice", id)
+				t.Errorf("duplicate object %s", id)
 			}
 			names[id] = true
 			if strings.HasSuffix(object.GetName(), "-extra") {
@@ -59,7 +58,7 @@ func TestEveryObjectIsTheReleases(t *testing.T) {
 	})
 }
 
-func TestImage(t *testing.T) {
+func TestImageReferences(t *testing.T) {
 	const digest = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 	for name, test := range map[string]struct {
 		set  []string
@@ -77,7 +76,7 @@ func TestImage(t *testing.T) {
 			if container.Image != test.want {
 				t.Errorf("image %q, want %q", container.Image, test.want)
 			}
-			// The init container that fetches models is to be the same Quoin.
+			// The init container that fetches models uses the same image.
 			if got := variable(container, "QUOIN_IMAGE"); got != test.want {
 				t.Errorf("QUOIN_IMAGE %q, want %q", got, test.want)
 			}
@@ -90,7 +89,7 @@ func TestImage(t *testing.T) {
 	}
 }
 
-func TestNames(t *testing.T) {
+func TestNamesFollowTheRelease(t *testing.T) {
 	for release, want := range map[string]string{
 		"quoin":                       "quoin-controller",
 		"my-quoin":                    "my-quoin-controller",
@@ -111,8 +110,8 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// TestChartAndManagerAgree keeps the hand-written templates in step with config.
-func TestChartAndManagerAgree(t *testing.T) {
+// TestChartMatchesConfig compares the hand-written templates with the kustomize tree.
+func TestChartMatchesConfig(t *testing.T) {
 	all := render(t, "--set", "apiserver.networkPolicy.enabled=true,gateway.networkPolicy.enabled=true,accountNamespaces={demo}")
 	image := only[appsv1.Deployment](t, all.of("controller"), "Deployment").Spec.Template.Spec.Containers[0].Image
 	agree(t, "manager/controller.yaml", all.of("controller"), "Deployment", func(d *appsv1.Deployment) any {
@@ -172,8 +171,7 @@ type apiService struct {
 	Spec              map[string]any `json:"spec"`
 }
 
-// agree compares what matters of the one object of a kind in a file of the kustomize tree and in
-// the chart.
+// agree compares the object of a kind in a file of the kustomize tree with the one in the chart.
 func agree[T any](t *testing.T, file string, chart objects, kind string, matters func(*T) any) {
 	t.Helper()
 	agreeOn(t, file, readConfig(t, file), chart, kind, matters)
@@ -194,9 +192,9 @@ func agreeOn[T any](t *testing.T, file string, config, chart objects, kind strin
 	}
 }
 
-// TestPodIsRestricted checks what the Pod Security Standard "restricted" asks for, and what
-// we ask for beyond. TestPodSecurityAdmission asks Kubernetes itself.
-func TestPodIsRestricted(t *testing.T) {
+// TestPodsAreRestricted checks the Pod Security Standard "restricted", and further requirements of the project.
+// TestPodsComplyWithPodSecurity checks the standard with Kubernetes.
+func TestPodsAreRestricted(t *testing.T) {
 	eachValues(t, func(t *testing.T, args []string) {
 		for _, object := range render(t, args...).ofKind("Deployment") {
 			restricted(t, convert[appsv1.Deployment](t, object).Spec.Template.Spec)
@@ -208,7 +206,7 @@ func TestPodIsRestricted(t *testing.T) {
 func restricted(t *testing.T, pod corev1.PodSpec) {
 	t.Helper()
 	if s := pod.SecurityContext; s == nil || s.RunAsNonRoot == nil || !*s.RunAsNonRoot || s.SeccompProfile == nil || s.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault {
-		t.Errorf("pod's security context: %+v", s)
+		t.Errorf("security context of the pod: %+v", s)
 	}
 	for _, container := range pod.Containers {
 		s := container.SecurityContext
@@ -228,7 +226,7 @@ func restricted(t *testing.T, pod corev1.PodSpec) {
 	}
 }
 
-func TestPodLabelsCannotTakePodsAway(t *testing.T) {
+func TestPodLabelsCannotOverrideTheSelector(t *testing.T) {
 	for _, component := range components {
 		deployment := only[appsv1.Deployment](t, render(t, "--values", "testdata/values/everything.yaml").of(component), "Deployment")
 		pod := deployment.Spec.Template.Labels
@@ -238,23 +236,23 @@ func TestPodLabelsCannotTakePodsAway(t *testing.T) {
 			}
 		}
 		if pod["example.com/tier"] != "control" {
-			t.Errorf("%s: podLabels are not on the pod", component)
+			t.Errorf("%s: the pod does not have podLabels", component)
 		}
-		// A version in the pod's labels would restart it with every new chart.
+		// A version in the pod's labels would restart it on every upgrade of the chart.
 		if _, present := pod["helm.sh/chart"]; present {
-			t.Errorf("%s: the chart's version is a label of the pod", component)
+			t.Errorf("%s: the pod has a label with the chart's version", component)
 		}
 	}
 }
 
-func TestWithoutLeaderElectionPodsDoNotOverlap(t *testing.T) {
+func TestRecreateStrategyWithoutLeaderElection(t *testing.T) {
 	deployment := only[appsv1.Deployment](t, render(t, "--set", "controller.leaderElection.enabled=false").of("controller"), "Deployment")
 	if deployment.Spec.Strategy.Type != appsv1.RecreateDeploymentStrategyType {
 		t.Errorf("strategy %q", deployment.Spec.Strategy.Type)
 	}
 }
 
-func TestDisruptionBudget(t *testing.T) {
+func TestPodDisruptionBudget(t *testing.T) {
 	for set, want := range map[string]string{
 		"enabled=true":                  "maxUnavailable 1",
 		"enabled=true,minAvailable=0":   "minAvailable 0",
@@ -286,8 +284,8 @@ func TestExtraObjectsAreTemplates(t *testing.T) {
 	}
 }
 
-// TestAsSubchart renders the chart below another one, which hands it values called global.
-func TestAsSubchart(t *testing.T) {
+// TestChartAsSubchart renders the chart as a dependency, with global values.
+func TestChartAsSubchart(t *testing.T) {
 	parent := copyChart(t, "parent/charts/quoin")
 	folder := strings.TrimSuffix(parent, "/charts/quoin")
 	writeFile(t, folder+"/Chart.yaml", "apiVersion: v2\nname: parent\nversion: 1.0.0\ndependencies: [{name: quoin, version: 0.1.0}]\n")
@@ -298,7 +296,7 @@ func TestAsSubchart(t *testing.T) {
 	}
 }
 
-func TestOldKubernetesIsRefused(t *testing.T) {
+func TestOldKubernetesIsRejected(t *testing.T) {
 	if _, err := helm(t, "template", releaseName, chartFolder, "--kube-version", "1.30.9"); err == nil || !strings.Contains(err.Error(), "1.31") {
 		t.Errorf("Kubernetes 1.30: %v", err)
 	}

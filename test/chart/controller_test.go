@@ -25,13 +25,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// TestControllerRunsWithItsRights starts the program as the chart does, but on this machine:
-// with the arguments of the Deployment and the token of its ServiceAccount.
-func TestControllerRunsWithItsRights(t *testing.T) {
+// TestControllerRunsWithItsRole starts the controller locally, with the arguments and the ServiceAccount of the chart.
+func TestControllerRunsWithItsRole(t *testing.T) {
 	c := newCluster(t)
 	c.namespaces(t, releaseNamespace, "monitoring", "tenant-a")
 	c.helm(t, "install", releaseName, chartFolder, "--set", "controller.metrics.readers[0].name=prometheus,controller.metrics.readers[0].namespace=monitoring")
-	for _, name := range []string{"prometheus", "somebody"} {
+	for _, name := range []string{"prometheus", "unprivileged"} {
 		account := &corev1.ServiceAccount{}
 		account.Name, account.Namespace = name, "monitoring"
 		if err := c.Create(t.Context(), account); err != nil {
@@ -43,7 +42,7 @@ func TestControllerRunsWithItsRights(t *testing.T) {
 	c.eventually(t, "the controller is ready", func(ctx context.Context) bool {
 		return status(ctx, "http://"+health+"/readyz", "") == http.StatusOK
 	})
-	// Its workers start when all its watches are there, which they never are without the rights.
+	// Workers start when all watches are established, which needs the permissions.
 	for _, kind := range []string{"Account", "ReleaseChannel", "Deployment", "Environment", "Branch"} {
 		c.eventually(t, "the workers start", func(context.Context) bool {
 			return log.has(`"Starting workers"`, `"controllerKind":"`+kind+`"`)
@@ -63,28 +62,28 @@ func TestControllerRunsWithItsRights(t *testing.T) {
 		return err == nil && lease.Spec.HolderIdentity != nil && *lease.Spec.HolderIdentity != ""
 	})
 	for _, scrape := range []struct {
-		who, token string
-		want       int
+		client, token string
+		want          int
 	}{
-		{"somebody without a token", "", http.StatusUnauthorized},
-		{"an account without the role", c.token(t, "monitoring", "somebody"), http.StatusForbidden},
-		{"an account in controller.metrics.readers", c.token(t, "monitoring", "prometheus"), http.StatusOK},
+		{"a client without a token", "", http.StatusUnauthorized},
+		{"a ServiceAccount without the role", c.token(t, "monitoring", "unprivileged"), http.StatusForbidden},
+		{"a ServiceAccount in controller.metrics.readers", c.token(t, "monitoring", "prometheus"), http.StatusOK},
 	} {
 		if got := status(t.Context(), "https://"+metrics+"/metrics", scrape.token); got != scrape.want {
-			t.Errorf("metrics for %s: status %d, want %d", scrape.who, got, scrape.want)
+			t.Errorf("metrics for %s: status %d, want %d", scrape.client, got, scrape.want)
 		}
 	}
 	stop()
-	wantAllRights(t, log)
+	wantNoForbidden(t, log)
 }
 
-// wantAllRights fails for each right that a program lacked.
-func wantAllRights(t *testing.T, log *safeLog) {
+// wantNoForbidden fails the test for each permission that the program lacked.
+func wantNoForbidden(t *testing.T, log *safeLog) {
 	t.Helper()
-	// What a right is missing for shows up in the log, not in the exit code.
+	// Missing permissions are logged, and do not change the exit code.
 	for line := range strings.Lines(log.String()) {
 		if strings.Contains(strings.ToLower(line), "forbidden") {
-			t.Errorf("a right is missing: %s", line)
+			t.Errorf("missing permission: %s", line)
 		}
 	}
 	if t.Failed() {
@@ -92,12 +91,12 @@ func wantAllRights(t *testing.T, log *safeLog) {
 	}
 }
 
-// run starts the program as a component's Deployment does, with other addresses, and returns
-// its log and what ends it.
+// run starts a component with the arguments of its Deployment and other addresses. It returns the log and a function that
+// stops the program.
 func (c *cluster) run(t *testing.T, component, binary string, addresses ...string) (*safeLog, func()) {
 	t.Helper()
 	container := only[appsv1.Deployment](t, render(t).of(component), "Deployment").Spec.Template.Spec.Containers[0]
-	// The addresses given last win: two runs of this test may share a machine.
+	// The last value of a flag applies: several runs of this test may share a machine.
 	command := exec.CommandContext(t.Context(), binary, append(container.Args, addresses...)...)
 	command.Env = []string{
 		"KUBECONFIG=" + c.accountKubeconfig(t, "quoin-"+component), "POD_NAMESPACE=" + releaseNamespace, "QUOIN_IMAGE=" + variable(container, "QUOIN_IMAGE"),
@@ -112,12 +111,12 @@ func (c *cluster) run(t *testing.T, component, binary string, addresses ...strin
 			t.Error(err)
 		}
 		if err := command.Wait(); err != nil {
-			t.Errorf("the %s ended with %v", component, err)
+			t.Errorf("the %s exited with %v", component, err)
 		}
 	}
 }
 
-// safeLog is a log that is read while it is written.
+// safeLog is a log that can be read and written concurrently.
 type safeLog struct {
 	mutex sync.Mutex
 	text  strings.Builder
@@ -130,14 +129,14 @@ func (l *safeLog) Write(p []byte) (int, error) {
 	return l.text.Write(p)
 }
 
-// String is the log so far.
+// String returns the log so far.
 func (l *safeLog) String() string {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
 	return l.text.String()
 }
 
-// has tells whether a line has all the words.
+// has reports whether a line contains all words.
 func (l *safeLog) has(words ...string) bool {
 	for line := range strings.Lines(l.String()) {
 		found := true
@@ -151,7 +150,7 @@ func (l *safeLog) has(words ...string) bool {
 	return false
 }
 
-// accountKubeconfig is a kubeconfig with the token of a ServiceAccount of the release.
+// accountKubeconfig writes a kubeconfig with the token of a ServiceAccount of the release.
 func (c *cluster) accountKubeconfig(t *testing.T, account string) string {
 	t.Helper()
 	config, err := clientcmd.LoadFromFile(c.kubeconfig)
@@ -169,7 +168,7 @@ func (c *cluster) accountKubeconfig(t *testing.T, account string) string {
 	return path
 }
 
-// token asks for a token of a ServiceAccount.
+// token returns a token of a ServiceAccount.
 func (c *cluster) token(t *testing.T, namespace, name string) string {
 	t.Helper()
 	account := &corev1.ServiceAccount{}
@@ -181,7 +180,7 @@ func (c *cluster) token(t *testing.T, namespace, name string) string {
 	return request.Status.Token
 }
 
-// buildQuoin builds the program.
+// buildQuoin builds `quoin`.
 func buildQuoin(t *testing.T) string {
 	t.Helper()
 	binary := filepath.Join(t.TempDir(), "quoin")
@@ -194,7 +193,7 @@ func buildQuoin(t *testing.T) string {
 	return binary
 }
 
-// freeAddress is an address on loopback that nobody listens on.
+// freeAddress returns a loopback address with a free port.
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -205,7 +204,7 @@ func freeAddress(t *testing.T) string {
 	return listener.Addr().String()
 }
 
-// status is the status of a GET, 0 when there is no answer.
+// status returns the status of a GET, or 0 without a response.
 func status(ctx context.Context, url, token string) int {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
@@ -216,7 +215,7 @@ func status(ctx context.Context, url, token string) int {
 	if token != "" {
 		request.Header.Set("Authorization", "Bearer "+token)
 	}
-	// The controller makes its certificate itself; nobody can check it.
+	// The certificate of the controller is self-signed.
 	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
 	defer transport.CloseIdleConnections()
 	response, err := (&http.Client{Transport: transport}).Do(request)

@@ -12,7 +12,7 @@ import (
 
 const keepAnnotation = "helm.sh/resource-policy"
 
-// configCRDs are the CRDs that controller-gen wrote, by file.
+// configCRDs returns the CRDs that controller-gen generated, by file.
 func configCRDs(t *testing.T) map[string]*apiextensionsv1.CustomResourceDefinition {
 	t.Helper()
 	files, err := filepath.Glob(root + "/config/crd/bases/*.yaml")
@@ -27,8 +27,8 @@ func configCRDs(t *testing.T) map[string]*apiextensionsv1.CustomResourceDefiniti
 	return crds
 }
 
-// TestCRDsAreThoseOfConfig takes the template lines away and compares the rest byte by byte.
-func TestCRDsAreThoseOfConfig(t *testing.T) {
+// TestCRDTemplatesMatchConfig removes the template lines and compares the rest byte by byte.
+func TestCRDTemplatesMatchConfig(t *testing.T) {
 	inChart, err := filepath.Glob(chartFolder + "/templates/crds/*")
 	if err != nil {
 		t.Fatal(err)
@@ -51,7 +51,7 @@ func TestCRDsAreThoseOfConfig(t *testing.T) {
 	}
 }
 
-// withoutTemplate removes what belongs to Helm from a CRD's template.
+// withoutTemplate removes the template lines from the template of a CRD.
 func withoutTemplate(text string) string {
 	var kept strings.Builder
 	for line := range strings.Lines(text) {
@@ -64,8 +64,8 @@ func withoutTemplate(text string) string {
 	return kept.String()
 }
 
-// TestCRDsRendered compares what Helm sends, and looks at the guards.
-func TestCRDsRendered(t *testing.T) {
+// TestRenderedCRDsMatchConfig also checks crds.enabled and crds.keep.
+func TestRenderedCRDsMatchConfig(t *testing.T) {
 	for _, test := range []struct {
 		set        string
 		crds, kept bool

@@ -10,9 +10,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// TestDatabaseOfTheFrontEnd: what is kept is on a volume or in PostgreSQL, and fits together.
-func TestDatabaseOfTheFrontEnd(t *testing.T) {
-	const group = 65532 // of the image's user: TestDockerfileCopiesTheProgram
+// The content store is on a volume or in PostgreSQL, with matching replicas and strategy.
+func TestContentStoreIsOnAVolumeOrInPostgreSQL(t *testing.T) {
+	const group = 65532 // of the image's user: TestDockerfileCopiesAllPackages
 	frontEnd := func(set string) (*appsv1.Deployment, objects) {
 		all := render(t, "--set", set).of("apiserver")
 		return only[appsv1.Deployment](t, all, "Deployment"), all.ofKind("PersistentVolumeClaim")
@@ -27,7 +27,7 @@ func TestDatabaseOfTheFrontEnd(t *testing.T) {
 			t.Fatalf("%q: volumes %v", set, pod.Volumes)
 		}
 		mount := pod.Containers[0].VolumeMounts[0]
-		// SQLite makes files beside the database and, for what it puts aside, in another folder.
+		// SQLite creates files next to the database, and temporary files in another folder.
 		if mount.Name != pod.Volumes[0].Name || mount.ReadOnly || strings.TrimPrefix(variable(pod.Containers[0], "DATABASE_URL"), "sqlite://"+mount.MountPath+"/") != "quoin.db" ||
 			variable(pod.Containers[0], "SQLITE_TMPDIR") != mount.MountPath {
 			t.Errorf("%q: mount %v, environment %v", set, mount, pod.Containers[0].Env)
@@ -64,9 +64,9 @@ func TestDatabaseOfTheFrontEnd(t *testing.T) {
 	}
 }
 
-// TestAnotherDatabase: the front end is given another database with Helm and with kustomize, there
-// and back. The volume stays, and so it does when the release is uninstalled.
-func TestAnotherDatabase(t *testing.T) {
+// TestDatabaseIsSwitched switches between SQLite and PostgreSQL with Helm and with kustomize. The volume is kept, also when
+// the release is uninstalled.
+func TestDatabaseIsSwitched(t *testing.T) {
 	c := newCluster(t)
 	c.namespaces(t, releaseNamespace)
 	want := func(replicas int32, strategy appsv1.DeploymentStrategyType) {

@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// tenant is an account with a deployment, as the controllers leave them.
+// tenant is an account with a deployment, as the controllers would create its objects.
 const tenant = `
 apiVersion: platform.quoin.dev/v1alpha1
 kind: Account
@@ -37,9 +37,9 @@ metadata: {name: sales-production-credentials, namespace: tenant-NAME}
 stringData: {apiSecret: secret-of-NAME}
 `
 
-// TestGatewayRunsWithItsRights starts the gateway as the chart does, but on this machine. One
-// account's namespace is in accountNamespaces, the other's is bound by hand later.
-func TestGatewayRunsWithItsRights(t *testing.T) {
+// TestGatewayRunsWithItsRole starts the gateway locally with the arguments and the ServiceAccount of the chart. The
+// namespace of one account is in accountNamespaces; the RoleBinding of the other one is created later.
+func TestGatewayRunsWithItsRole(t *testing.T) {
 	c := newCluster(t)
 	c.namespaces(t, releaseNamespace, "tenant-a", "tenant-b")
 	c.helm(t, "install", releaseName, chartFolder, "--set", "accountNamespaces={tenant-a}")
@@ -73,7 +73,7 @@ func TestGatewayRunsWithItsRights(t *testing.T) {
 	ask("a", "secret-of-a", http.StatusServiceUnavailable, "no pod of the environment is ready")
 	ask("a", "secret-of-b", http.StatusUnauthorized, "not valid for this environment")
 	ask("b", "secret-of-b", http.StatusServiceUnavailable, "an administrator has to allow")
-	// The answer may be here before the line is.
+	// The log line may be written after the response.
 	c.eventually(t, "the log says where a binding is missing", func(context.Context) bool {
 		return log.has(`"namespace":"tenant-b"`, "quoin-account", "RoleBinding")
 	})
@@ -81,7 +81,7 @@ func TestGatewayRunsWithItsRights(t *testing.T) {
 		t.Error("the log says that a binding is missing where there is one")
 	}
 
-	// What the documentation tells an administrator to do.
+	// As documented for administrators.
 	c.kubectl(t, "create", "rolebinding", "quoin-account", "--clusterrole=quoin-account", "--namespace=tenant-b",
 		"--serviceaccount=quoin-system:quoin-controller", "--serviceaccount=quoin-system:quoin-gateway")
 	c.eventually(t, "the gateway may check tokens", func(context.Context) bool {
@@ -90,10 +90,10 @@ func TestGatewayRunsWithItsRights(t *testing.T) {
 	})
 	ask("b", "secret-of-b", http.StatusServiceUnavailable, "no pod of the environment is ready")
 	stop()
-	wantAllRights(t, log)
+	wantNoForbidden(t, log)
 }
 
-// signed makes a token of the data API.
+// signed returns a token of the data API.
 func signed(t *testing.T, secret string) string {
 	t.Helper()
 	token, err := jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.MapClaims{"exp": time.Now().Add(time.Hour).Unix()}).SignedString([]byte(secret))

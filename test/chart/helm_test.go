@@ -1,5 +1,5 @@
-// Package chart_test renders the Helm chart and the kustomize tree, holds them to what the
-// project promises of its packaging, and installs them in a real API server.
+// Package chart_test renders the Helm chart and the kustomize tree, checks the objects, and installs them in a real
+// kube-apiserver.
 package chart_test
 
 import (
@@ -17,26 +17,26 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Folders, seen from this package.
+// Folders, relative to this package.
 const (
 	root        = "../.."
 	chartFolder = root + "/charts/quoin"
 	valueFiles  = "testdata/values/*.yaml"
 )
 
-// Names with which the chart and the kustomize tree give the same objects.
+// Names with which the chart and the kustomize tree render the same objects.
 const (
 	releaseName      = "quoin"
 	releaseNamespace = "quoin-system"
 )
 
-// servers are the components that answer over HTTPS; components are all that have a Deployment.
+// servers are the components that serve HTTPS; components are all components with a Deployment.
 var (
 	servers    = []string{"apiserver", "gateway"}
 	components = append([]string{"controller"}, servers...)
 )
 
-// helmBinary builds the pinned Helm: about a minute the first time, then nothing.
+// helmBinary builds the pinned Helm, which takes about a minute the first time.
 var helmBinary = sync.OnceValues(func() (string, error) {
 	binary, err := filepath.Abs(filepath.Join(root, "bin", "helm"))
 	if err != nil {
@@ -46,14 +46,14 @@ var helmBinary = sync.OnceValues(func() (string, error) {
 		return "", err
 	}
 	script := filepath.Join(root, "hack", "tools", "helm", "build.sh")
-	fmt.Fprintln(os.Stderr, "building the pinned Helm, if that is not done yet (a minute)")
+	fmt.Fprintln(os.Stderr, "building the pinned Helm if necessary (a minute)")
 	if output, err := exec.CommandContext(context.Background(), script, binary).CombinedOutput(); err != nil {
 		return "", fmt.Errorf("%s: %w\n%s", script, err, output)
 	}
 	return binary, nil
 })
 
-// helm runs Helm and returns what it printed, and what it complained about.
+// helm runs Helm and returns its stdout. The error contains its stderr.
 func helm(t *testing.T, args ...string) (string, error) {
 	t.Helper()
 	binary, err := helmBinary()
@@ -71,7 +71,7 @@ func helm(t *testing.T, args ...string) (string, error) {
 	return stdout.String(), nil
 }
 
-// mustHelm is helm for what has to succeed.
+// mustHelm runs Helm and fails the test on errors.
 func mustHelm(t *testing.T, args ...string) string {
 	t.Helper()
 	output, err := helm(t, args...)
@@ -81,18 +81,18 @@ func mustHelm(t *testing.T, args ...string) string {
 	return output
 }
 
-// render gives the chart's objects.
+// render returns the chart's objects.
 func render(t *testing.T, args ...string) objects {
 	t.Helper()
 	return parse(t, mustHelm(t, append([]string{"template", releaseName, chartFolder, "--namespace", releaseNamespace}, args...)...))
 }
 
-// eachValues runs the test with the chart's own values and with every file of values.
+// eachValues runs the test with the default values and with every values file.
 func eachValues(t *testing.T, test func(t *testing.T, args []string)) {
 	t.Helper()
 	files, err := filepath.Glob(valueFiles)
 	if err != nil || len(files) == 0 {
-		t.Fatalf("files of values: %v, %v", files, err)
+		t.Fatalf("values files: %v, %v", files, err)
 	}
 	t.Run("defaults", func(t *testing.T) { test(t, nil) })
 	for _, file := range files {
@@ -103,7 +103,7 @@ func eachValues(t *testing.T, test func(t *testing.T, args []string)) {
 // objects are Kubernetes objects in the order of a manifest.
 type objects []*unstructured.Unstructured
 
-// parse reads a manifest. Keys that occur twice and documents without a kind are errors.
+// parse reads a manifest. Duplicate keys and documents without a kind are errors.
 func parse(t *testing.T, manifest string) objects {
 	t.Helper()
 	var all objects
@@ -124,7 +124,7 @@ func parse(t *testing.T, manifest string) objects {
 	return all
 }
 
-// ofKind are the objects of a kind.
+// ofKind returns the objects of a kind.
 func (o objects) ofKind(kind string) objects {
 	var found objects
 	for _, object := range o {
@@ -135,7 +135,7 @@ func (o objects) ofKind(kind string) objects {
 	return found
 }
 
-// named are the objects of a name.
+// named returns the objects with a name.
 func (o objects) named(name string) objects {
 	var found objects
 	for _, object := range o {
@@ -146,7 +146,7 @@ func (o objects) named(name string) objects {
 	return found
 }
 
-// of are the objects of a component.
+// of returns the objects of a component.
 func (o objects) of(component string) objects {
 	var found objects
 	for _, object := range o {
@@ -157,7 +157,7 @@ func (o objects) of(component string) objects {
 	return found
 }
 
-// only converts the one object of a kind.
+// only returns the only object of a kind.
 func only[T any](t *testing.T, o objects, kind string) *T {
 	t.Helper()
 	found := o.ofKind(kind)
@@ -167,7 +167,7 @@ func only[T any](t *testing.T, o objects, kind string) *T {
 	return convert[T](t, found[0])
 }
 
-// convert turns an object into its type; fields that the type does not have are errors.
+// convert converts an object to its type. Unknown fields are errors.
 func convert[T any](t *testing.T, object *unstructured.Unstructured) *T {
 	t.Helper()
 	typed := new(T)
@@ -182,7 +182,7 @@ func readConfig(t *testing.T, path string) objects {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(root, "config", path))
 	if err != nil {
-		t.Fatalf("has it been generated (make generate)? %v", err)
+		t.Fatalf("run make generate: %v", err)
 	}
 	return parse(t, string(text))
 }

@@ -14,12 +14,12 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// TestArgumentsAreKnown gives the Deployment's arguments to the program itself.
-func TestArgumentsAreKnown(t *testing.T) {
+// TestArgumentsAreValid passes the arguments of the Deployments to `quoin`.
+func TestArgumentsAreValid(t *testing.T) {
 	binary := buildQuoin(t)
 	check := func(t *testing.T, deployment *appsv1.Deployment) {
 		t.Helper()
-		// With -h the program reads what is before it, and refuses what it does not know.
+		// With -h the program parses the arguments before it, and rejects unknown ones.
 		args := append(slices.Clone(deployment.Spec.Template.Spec.Containers[0].Args), "-h")
 		if output, err := exec.CommandContext(t.Context(), binary, args...).CombinedOutput(); err != nil {
 			t.Errorf("quoin %s: %v\n%s", strings.Join(args, " "), err, output)
@@ -37,8 +37,8 @@ func TestArgumentsAreKnown(t *testing.T) {
 	})
 }
 
-// TestProjectFileIsTrue compares PROJECT with the CRDs and the controllers.
-func TestProjectFileIsTrue(t *testing.T) {
+// TestProjectFileIsCurrent compares PROJECT with the CRDs and the controllers.
+func TestProjectFileIsCurrent(t *testing.T) {
 	var project struct {
 		Domain, ProjectName, Repo, Version string
 		Layout                             []string
@@ -78,8 +78,8 @@ func TestProjectFileIsTrue(t *testing.T) {
 	}
 }
 
-// TestChartMetadataIsTrue compares what Chart.yaml tells catalogues with the CRDs and the image.
-func TestChartMetadataIsTrue(t *testing.T) {
+// TestChartMetadataIsCurrent compares Chart.yaml with the CRDs and the image.
+func TestChartMetadataIsCurrent(t *testing.T) {
 	var chart struct {
 		AppVersion  string
 		Annotations map[string]string
@@ -118,8 +118,8 @@ func TestChartMetadataIsTrue(t *testing.T) {
 	}
 }
 
-// TestDockerfileCopiesTheProgram finds packages that the image's build would miss.
-func TestDockerfileCopiesTheProgram(t *testing.T) {
+// TestDockerfileCopiesAllPackages finds packages that are missing in the build of the image.
+func TestDockerfileCopiesAllPackages(t *testing.T) {
 	text, err := os.ReadFile(root + "/Dockerfile")
 	if err != nil {
 		t.Fatal(err)
@@ -146,7 +146,7 @@ func TestDockerfileCopiesTheProgram(t *testing.T) {
 	}
 }
 
-// TestKustomizationsAreComplete: a file that no kustomization names is never applied.
+// TestKustomizationsAreComplete finds files that no kustomization names.
 func TestKustomizationsAreComplete(t *testing.T) {
 	for folder, pattern := range map[string]string{"crd": "bases/*.yaml", "rbac": "*.yaml", "manager": "*.yaml", "prometheus": "*.yaml", "network-policy": "*.yaml", "aggregation": "*.yaml", "audit": "*.yaml"} {
 		var kustomization struct{ Resources []string }

@@ -21,7 +21,7 @@ type role struct {
 
 func (r role) String() string { return r.kind + " " + r.name }
 
-// rolesOf are the Roles and ClusterRoles among the objects.
+// rolesOf returns the Roles and ClusterRoles among the objects.
 func rolesOf(t *testing.T, all objects) map[string]role {
 	t.Helper()
 	found := map[string]role{}
@@ -40,7 +40,7 @@ func rolesOf(t *testing.T, all objects) map[string]role {
 	return found
 }
 
-// configRoles are the roles of the kustomize tree.
+// configRoles returns the roles of the kustomize tree.
 func configRoles(t *testing.T) map[string]role {
 	t.Helper()
 	files, err := filepath.Glob(root + "/config/*/*role.yaml")
@@ -54,7 +54,7 @@ func configRoles(t *testing.T) map[string]role {
 	return rolesOf(t, all)
 }
 
-// TestChartHasTheRolesOfConfig compares what the roles allow, and whom they add themselves to.
+// TestChartHasTheRolesOfConfig compares the rules and the aggregation labels.
 func TestChartHasTheRolesOfConfig(t *testing.T) {
 	config, chart := configRoles(t), rolesOf(t, render(t))
 	for _, roles := range []map[string]role{config, chart} {
@@ -75,8 +75,8 @@ func TestChartHasTheRolesOfConfig(t *testing.T) {
 	}
 }
 
-// TestRolesAllowLittle holds every role to the rules that security teams look for.
-func TestRolesAllowLittle(t *testing.T) {
+// TestRolesFollowLeastPrivilege checks the rules of every role.
+func TestRolesFollowLeastPrivilege(t *testing.T) {
 	for _, source := range []map[string]role{configRoles(t), rolesOf(t, render(t))} {
 		for _, r := range source {
 			for _, rule := range r.rules {
@@ -88,7 +88,7 @@ func TestRolesAllowLittle(t *testing.T) {
 	}
 }
 
-// breaches says what is wrong with a rule.
+// breaches returns the violations of least privilege in a rule.
 func breaches(r role, rule rbacv1.PolicyRule) []string {
 	var found []string
 	for _, values := range [][]string{rule.Verbs, rule.Resources, rule.APIGroups, rule.NonResourceURLs} {
@@ -114,9 +114,10 @@ func breaches(r role, rule rbacv1.PolicyRule) []string {
 		return found
 	}
 	for _, verb := range rule.Verbs {
-		// The controller makes Secrets anywhere and sees none again. Gateway and front end, which
-		// strangers reach, have no right on those of all. A certificate that is made is renewed. What
-		// an administrator binds in a namespace reads there; the front end keeps values of variables.
+		// The controller creates Secrets in all namespaces and cannot read them. The gateway and the REST and SCIM
+		// server, which unauthenticated clients reach, have no cluster-wide access. They renew the certificate that
+		// they created. Roles that an administrator binds in a namespace read there; the REST and SCIM server also
+		// writes the values of variables.
 		allowed := false
 		switch verb {
 		case "create":
@@ -135,12 +136,12 @@ func breaches(r role, rule rbacv1.PolicyRule) []string {
 	return found
 }
 
-// isForAccounts tells of a role whether it is for an administrator to bind in accounts' namespaces.
+// isForAccounts reports whether administrators bind a role in the namespaces of accounts.
 func isForAccounts(name string) bool {
 	return strings.HasSuffix(name, "-account") || strings.HasSuffix(name, "-account-apiserver")
 }
 
-func TestBreachesAreFound(t *testing.T) {
+func TestViolationsAreDetected(t *testing.T) {
 	rule := func(verb, resource string, names ...string) rbacv1.PolicyRule {
 		return rbacv1.PolicyRule{Verbs: []string{verb}, Resources: []string{resource}, ResourceNames: names, APIGroups: []string{""}}
 	}
@@ -149,29 +150,29 @@ func TestBreachesAreFound(t *testing.T) {
 		rule rbacv1.PolicyRule
 		want int
 	}{
-		"all verbs":                {"ClusterRole quoin-controller", rule("*", "pods"), 1},
-		"all resources":            {"ClusterRole quoin-controller", rule("get", "*"), 1},
-		"all statuses":             {"ClusterRole quoin-controller", rule("get", "*/status"), 1},
-		"binds roles":              {"ClusterRole quoin-controller", rule("bind", "clusterroles"), 1},
-		"runs in pods":             {"ClusterRole quoin-controller", rule("create", "pods/exec"), 1},
-		"reads secrets":            {"ClusterRole quoin-controller", rule("get", "secrets"), 1},
-		"lists secrets":            {"Role quoin-controller", rule("list", "secrets"), 1},
-		"watches secrets":          {"ClusterRole quoin-account", rule("watch", "secrets"), 1},
-		"reads secrets of its own": {"Role quoin-controller", rule("get", "secrets"), 0},
-		"reads secrets of account": {"ClusterRole quoin-account", rule("get", "secrets"), 0},
-		"front end lists secrets":  {"ClusterRole quoin-account-apiserver", rule("list", "secrets"), 1},
-		"front end reads anywhere": {"ClusterRole quoin-apiserver", rule("get", "secrets"), 1},
-		"front end makes anywhere": {"ClusterRole quoin-apiserver", rule("create", "secrets"), 1},
-		"front end writes to all":  {"ClusterRole quoin-apiserver", rule("patch", "secrets"), 1},
-		"front end of account":     {"ClusterRole quoin-account-apiserver", rule("patch", "secrets"), 0},
-		"others of account write":  {"ClusterRole quoin-account", rule("patch", "secrets"), 1},
-		"writes configmaps":        {"ClusterRole quoin-apiserver", rule("patch", "configmaps"), 1},
-		"configmaps of account":    {"ClusterRole quoin-account-apiserver", rule("patch", "configmaps"), 0},
-		"makes secrets":            {"ClusterRole quoin-controller", rule("create", "secrets"), 0},
-		"makes secrets anywhere":   {"ClusterRole quoin-gateway", rule("create", "secrets"), 1},
-		"reads secrets anywhere":   {"ClusterRole quoin-gateway", rule("get", "secrets"), 1},
-		"changes secrets":          {"Role quoin-gateway", rule("update", "secrets"), 1},
-		"renews its certificate":   {"Role quoin-gateway", rule("update", "secrets", "quoin-gateway-tls"), 0},
+		"all verbs":                  {"ClusterRole quoin-controller", rule("*", "pods"), 1},
+		"all resources":              {"ClusterRole quoin-controller", rule("get", "*"), 1},
+		"all statuses":               {"ClusterRole quoin-controller", rule("get", "*/status"), 1},
+		"binds roles":                {"ClusterRole quoin-controller", rule("bind", "clusterroles"), 1},
+		"runs in pods":               {"ClusterRole quoin-controller", rule("create", "pods/exec"), 1},
+		"reads secrets":              {"ClusterRole quoin-controller", rule("get", "secrets"), 1},
+		"lists secrets":              {"Role quoin-controller", rule("list", "secrets"), 1},
+		"watches secrets":            {"ClusterRole quoin-account", rule("watch", "secrets"), 1},
+		"reads secrets of its own":   {"Role quoin-controller", rule("get", "secrets"), 0},
+		"reads secrets of account":   {"ClusterRole quoin-account", rule("get", "secrets"), 0},
+		"front end lists secrets":    {"ClusterRole quoin-account-apiserver", rule("list", "secrets"), 1},
+		"front end reads anywhere":   {"ClusterRole quoin-apiserver", rule("get", "secrets"), 1},
+		"server creates anywhere":    {"ClusterRole quoin-apiserver", rule("create", "secrets"), 1},
+		"server writes anywhere":     {"ClusterRole quoin-apiserver", rule("patch", "secrets"), 1},
+		"server in an account":       {"ClusterRole quoin-account-apiserver", rule("patch", "secrets"), 0},
+		"others write in an account": {"ClusterRole quoin-account", rule("patch", "secrets"), 1},
+		"writes configmaps":          {"ClusterRole quoin-apiserver", rule("patch", "configmaps"), 1},
+		"configmaps of account":      {"ClusterRole quoin-account-apiserver", rule("patch", "configmaps"), 0},
+		"makes secrets":              {"ClusterRole quoin-controller", rule("create", "secrets"), 0},
+		"makes secrets anywhere":     {"ClusterRole quoin-gateway", rule("create", "secrets"), 1},
+		"reads secrets anywhere":     {"ClusterRole quoin-gateway", rule("get", "secrets"), 1},
+		"changes secrets":            {"Role quoin-gateway", rule("update", "secrets"), 1},
+		"renews its certificate":     {"Role quoin-gateway", rule("update", "secrets", "quoin-gateway-tls"), 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			kind, roleName, _ := strings.Cut(test.role, " ")
@@ -182,8 +183,8 @@ func TestBreachesAreFound(t *testing.T) {
 	}
 }
 
-// TestUserRoles compares the user-facing ClusterRoles with the table of kinds.
-func TestUserRoles(t *testing.T) {
+// TestUserRolesFollowTheTableOfKinds compares the user-facing ClusterRoles with the table of kinds.
+func TestUserRolesFollowTheTableOfKinds(t *testing.T) {
 	verbs := map[v1alpha1.Access]string{
 		v1alpha1.NoAccess: "",
 		v1alpha1.Read:     "get list watch",
@@ -202,17 +203,17 @@ func TestUserRoles(t *testing.T) {
 	for name, r := range roles {
 		for _, rule := range r.rules {
 			for _, resource := range rule.Resources {
-				// The front end notes when a key was last used.
-				ours := name == "ClusterRole quoin-controller" || name == "ClusterRole quoin-apiserver" && resource == "apikeys/status"
-				if !ours && strings.HasSuffix(resource, "/status") && !cmp.Equal(rule.Verbs, []string{"get"}) {
-					t.Errorf("%s: %v on %s: status is the controllers'", name, rule.Verbs, resource)
+				// The REST and SCIM server records the last use of a key.
+				allowed := name == "ClusterRole quoin-controller" || name == "ClusterRole quoin-apiserver" && resource == "apikeys/status"
+				if !allowed && strings.HasSuffix(resource, "/status") && !cmp.Equal(rule.Verbs, []string{"get"}) {
+					t.Errorf("%s: %v on %s: only controllers write status", name, rule.Verbs, resource)
 				}
 			}
 		}
 	}
 }
 
-// TestEveryKindIsInARole finds kinds that no administrator may read.
+// TestEveryKindIsInARole finds kinds that no administrator can read.
 func TestEveryKindIsInARole(t *testing.T) {
 	for _, k := range v1alpha1.Kinds {
 		if k.Roles.Admin == v1alpha1.NoAccess && k.Roles.PlatformAdmin == v1alpha1.NoAccess {
@@ -221,8 +222,8 @@ func TestEveryKindIsInARole(t *testing.T) {
 	}
 }
 
-// TestAggregation says which of the roles become part of Kubernetes' own.
-func TestAggregation(t *testing.T) {
+// TestRolesAreAggregated checks which roles are aggregated to those of Kubernetes.
+func TestRolesAreAggregated(t *testing.T) {
 	want := map[string]string{"quoin-viewer": "view", "quoin-editor": "edit", "quoin-admin": "admin", "quoin-proxy-admin": "admin"}
 	for _, r := range configRoles(t) {
 		got := ""
@@ -232,7 +233,7 @@ func TestAggregation(t *testing.T) {
 			}
 		}
 		if got != want[r.name] {
-			t.Errorf("%s is part of %q, want %q", r, got, want[r.name])
+			t.Errorf("%s is aggregated to %q, want %q", r, got, want[r.name])
 		}
 	}
 	for _, r := range rolesOf(t, render(t, "--set", "rbac.userRoles.aggregate=false")) {
@@ -244,31 +245,31 @@ func TestAggregation(t *testing.T) {
 	}
 }
 
-// TestBindings checks that every binding names a role that is there, and the component's account.
-func TestBindings(t *testing.T) {
+// TestBindingsReferToTheirRoleAndServiceAccount finds dangling references.
+func TestBindingsReferToTheirRoleAndServiceAccount(t *testing.T) {
 	eachValues(t, func(t *testing.T, args []string) {
 		all := render(t, args...)
 		roles := rolesOf(t, all)
 		for _, object := range append(all.ofKind("ClusterRoleBinding"), all.ofKind("RoleBinding")...) {
 			// Both kinds have the same fields.
 			binding := convert[rbacv1.RoleBinding](t, object)
-			// Two are of Kubernetes' own, for aggregated API servers.
+			// Two roles are part of Kubernetes, for aggregated API servers.
 			kubernetes := binding.RoleRef.Name == "system:auth-delegator" || binding.RoleRef.Name == "extension-apiserver-authentication-reader"
 			if _, present := roles[binding.RoleRef.Kind+" "+binding.RoleRef.Name]; !present && !kubernetes {
 				t.Errorf("%s %s: no %s %s", object.GetKind(), object.GetName(), binding.RoleRef.Kind, binding.RoleRef.Name)
 			}
 			if isForAccounts(binding.RoleRef.Name) && object.GetKind() != "RoleBinding" {
-				t.Errorf("%s is bound in the whole cluster", binding.RoleRef.Name)
+				t.Errorf("%s is bound cluster-wide", binding.RoleRef.Name)
 			}
 			if strings.HasSuffix(binding.Name, "-metrics-reader") {
 				continue
 			}
-			whose := []string{object.GetLabels()["app.kubernetes.io/component"]}
+			subjects := []string{object.GetLabels()["app.kubernetes.io/component"]}
 			if strings.HasSuffix(binding.RoleRef.Name, "-account") {
-				whose = []string{"controller", "gateway"}
+				subjects = []string{"controller", "gateway"}
 			}
 			var want []rbacv1.Subject
-			for _, component := range whose {
+			for _, component := range subjects {
 				account := all.of(component).ofKind("ServiceAccount")[0]
 				want = append(want, rbacv1.Subject{Kind: "ServiceAccount", Name: account.GetName(), Namespace: account.GetNamespace()})
 			}
@@ -286,7 +287,7 @@ func TestBindings(t *testing.T) {
 	}
 }
 
-// verbsOn lists, sorted, what a role allows with a resource of ours.
+// verbsOn returns the verbs, sorted, that a role allows on a resource of Quoin.
 func verbsOn(r role, resource string) string {
 	var verbs []string
 	for _, rule := range r.rules {

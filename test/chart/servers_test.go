@@ -19,7 +19,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 )
 
-// argument is the value of an argument of the component's container, empty when it has none.
+// argument returns the value of a flag of the component's container, or "".
 func argument(deployment *appsv1.Deployment, flag string) string {
 	for _, argument := range deployment.Spec.Template.Spec.Containers[0].Args {
 		if value, found := strings.CutPrefix(argument, "--"+flag+"="); found {
@@ -29,8 +29,7 @@ func argument(deployment *appsv1.Deployment, flag string) string {
 	return ""
 }
 
-// TestGivenCertificates: a given one is mounted and named.
-func TestGivenCertificates(t *testing.T) {
+func TestGivenCertificatesAreMounted(t *testing.T) {
 	all := render(t, "--values", "testdata/values/everything.yaml")
 	for server, secret := range map[string]string{"apiserver": "certificate", "gateway": "wildcard"} {
 		deployment := only[appsv1.Deployment](t, all.of(server), "Deployment")
@@ -56,8 +55,8 @@ func TestGivenCertificates(t *testing.T) {
 	}
 }
 
-// TestMetricsOfServers: nobody but the pod reads them unless somebody says so.
-func TestMetricsOfServers(t *testing.T) {
+// By default, metrics are on loopback only.
+func TestMetricsAreExposedOnlyIfEnabled(t *testing.T) {
 	for _, server := range servers {
 		for set, want := range map[string]string{"false": "127.0.0.1:8080", "true": ":8080"} {
 			all := render(t, "--set", server+".networkPolicy.enabled=true,"+server+".metrics.enabled="+set).of(server)
@@ -69,15 +68,14 @@ func TestMetricsOfServers(t *testing.T) {
 			for _, rule := range only[networkingv1.NetworkPolicy](t, all, "NetworkPolicy").Spec.Ingress {
 				ports += len(rule.Ports)
 			}
-			if wanted := len(deployment.Spec.Template.Spec.Containers[0].Ports) - 1; ports != wanted { // all but the probes'
-				t.Errorf("%s: metrics.enabled=%s: %d ports are let through, want %d", server, set, ports, wanted)
+			if want := len(deployment.Spec.Template.Spec.Containers[0].Ports) - 1; ports != want { // all except the probes
+				t.Errorf("%s: metrics.enabled=%s: %d ports are allowed, want %d", server, set, ports, want)
 			}
 		}
 	}
 }
 
-// TestWithoutServers: nothing of a component that is off is left, not even a right.
-func TestWithoutServers(t *testing.T) {
+func TestDisabledServersLeaveNoObjectsAndPermissions(t *testing.T) {
 	for _, server := range servers {
 		all := render(t, "--set", server+".enabled=false,accountNamespaces={a}")
 		for _, object := range all {
@@ -95,8 +93,8 @@ func TestWithoutServers(t *testing.T) {
 	}
 }
 
-// TestServices: hosts may lead to a server from outside, and to nothing that does not listen.
-func TestServices(t *testing.T) {
+// Ports of Services refer to ports of the container.
+func TestServicesReferToContainerPorts(t *testing.T) {
 	for _, server := range servers {
 		service := only[corev1.Service](t, render(t, "--set", server+".service.type=LoadBalancer").of(server), "Service")
 		if service.Spec.Type != corev1.ServiceTypeLoadBalancer {
@@ -108,13 +106,13 @@ func TestServices(t *testing.T) {
 		for _, object := range all.ofKind("Service") {
 			service := convert[corev1.Service](t, object)
 			container := only[appsv1.Deployment](t, all.of(object.GetLabels()["app.kubernetes.io/component"]), "Deployment").Spec.Template.Spec.Containers[0]
-			listens := map[string]bool{}
+			ports := map[string]bool{}
 			for _, port := range container.Ports {
-				listens[port.Name] = true
+				ports[port.Name] = true
 			}
 			for _, port := range service.Spec.Ports {
-				if !listens[port.TargetPort.StrVal] {
-					t.Errorf("Service %s leads to port %q, which %s does not have", service.Name, port.TargetPort.StrVal, container.Name)
+				if !ports[port.TargetPort.StrVal] {
+					t.Errorf("Service %s has the target port %q, which %s does not have", service.Name, port.TargetPort.StrVal, container.Name)
 				}
 			}
 		}
@@ -128,8 +126,8 @@ func TestServices(t *testing.T) {
 	}
 }
 
-// TestPodsMayFinish: a pod is not killed before it has had the time that it gives its callers.
-func TestPodsMayFinish(t *testing.T) {
+// The grace period is longer than shutdown delay and drain timeout.
+func TestGracePeriodCoversDraining(t *testing.T) {
 	eachValues(t, func(t *testing.T, args []string) {
 		all := render(t, args...)
 		for _, server := range servers {
@@ -149,17 +147,17 @@ func TestPodsMayFinish(t *testing.T) {
 			}
 			granted := deployment.Spec.Template.Spec.TerminationGracePeriodSeconds
 			if granted == nil || time.Duration(*granted)*time.Second <= needed {
-				t.Errorf("%s: terminationGracePeriodSeconds %v, may take %s", server, granted, needed)
+				t.Errorf("%s: terminationGracePeriodSeconds %v, draining takes %s", server, granted, needed)
 			}
 		}
 	})
 }
 
-// defaultOf finds a flag and its default in what a program says of its flags.
+// defaultOf matches a flag and its default in the output of -h.
 var defaultOf = regexp.MustCompile(`(?m)^  -(\S+).*\n.*\(default "?(.*?)"?\)$`)
 
-// TestDefaultsAreThoseOfTheProgram: what the chart says of a value's default holds without it too.
-func TestDefaultsAreThoseOfTheProgram(t *testing.T) {
+// The defaults of the chart are the defaults of the flags.
+func TestChartDefaultsMatchTheFlags(t *testing.T) {
 	binary := buildQuoin(t)
 	all := render(t)
 	for _, component := range components {
@@ -181,11 +179,11 @@ func TestDefaultsAreThoseOfTheProgram(t *testing.T) {
 	}
 }
 
-// wantCertificate waits until a server shows a certificate for all the names.
+// wantCertificate waits until a server has a certificate for all names.
 func (c *cluster) wantCertificate(t *testing.T, roots *x509.CertPool, address string, names ...string) {
 	t.Helper()
 	for _, name := range names {
-		c.eventually(t, "the certificate is for", func(ctx context.Context) bool {
+		c.eventually(t, "the certificate is valid for", func(ctx context.Context) bool {
 			dialer := tls.Dialer{Config: &tls.Config{RootCAs: roots, ServerName: name}}
 			connection, err := dialer.DialContext(ctx, "tcp", address)
 			if err != nil {
@@ -196,13 +194,13 @@ func (c *cluster) wantCertificate(t *testing.T, roots *x509.CertPool, address st
 	}
 }
 
-// get asks a server for what is at a URL.
+// get sends a GET request to a server.
 func get(t *testing.T, roots *x509.CertPool, address, url, token string) (int, string) {
 	t.Helper()
 	return call(t, http.MethodGet, roots, address, url, token)
 }
 
-// call asks a server that listens on an address of this machine, whatever the host in the URL.
+// call sends a request to a server at an address, whatever the host in the URL.
 func call(t *testing.T, method string, roots *x509.CertPool, address, url, token string) (int, string) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), method, url, nil)
