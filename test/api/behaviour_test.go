@@ -17,9 +17,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// TestFreshObjectsAreNotReady: kstatus takes an object whose observedGeneration is that of
-// its spec for handled; a fresh one must never read so.
-func TestFreshObjectsAreNotReady(t *testing.T) {
+// kstatus treats an object as reconciled if observedGeneration equals generation, so a new object must not have that.
+func TestNewObjectsAreNotReady(t *testing.T) {
 	s := server(t)
 	namespace := s.namespace(t)
 	for _, u := range wholeObjects(t, namespace) {
@@ -32,14 +31,13 @@ func TestFreshObjectsAreNotReady(t *testing.T) {
 				want = freshStatus(u.GetKind())
 			}
 			if diff := cmp.Diff(want, u.Object["status"]); diff != "" {
-				t.Errorf("status of a fresh object (-want +got):\n%s", diff)
+				t.Errorf("status of a new object (-want +got):\n%s", diff)
 			}
 		})
 	}
 }
 
-// freshStatus is the status of an object that no controller has seen: print columns of a
-// boolean say false from the start.
+// freshStatus returns the status of an object that no controller has reconciled. Booleans in print columns are false.
 func freshStatus(kind string) map[string]any {
 	status := map[string]any{"observedGeneration": int64(-1)}
 	switch kind {
@@ -51,9 +49,9 @@ func freshStatus(kind string) map[string]any {
 	return status
 }
 
-// TestSpecWritesLeaveStatusAlone: with the subresource, people cannot write status by
-// applying an object, and a controller cannot write spec with status.
-func TestSpecWritesLeaveStatusAlone(t *testing.T) {
+// TestStatusIsASubresource checks that applying an object does not write its status, and that writing the status does not
+// write the spec.
+func TestStatusIsASubresource(t *testing.T) {
 	s := server(t)
 	u := fresh(t, "Deployment", s.namespace(t), "analytics", deploymentTable.spec)
 	u.Object["status"] = map[string]any{"observedGeneration": int64(7), "currentVersion": "9.9.9"}
@@ -78,20 +76,19 @@ func TestSpecWritesLeaveStatusAlone(t *testing.T) {
 	}
 }
 
-// TestUnknownFields: kubectl validates strictly and tells people about a typing error; a
-// client that does not has the field dropped.
-func TestUnknownFields(t *testing.T) {
+// Unknown fields are rejected with strict validation, as kubectl requests it, and dropped without.
+func TestUnknownFieldsAreRejectedOrDropped(t *testing.T) {
 	s := server(t)
 	namespace := s.namespace(t)
 	for _, u := range wholeObjects(t, namespace) {
 		t.Run(u.GetKind(), func(t *testing.T) {
 			want := u.DeepCopy().Object["spec"]
-			if err := unstructured.SetNestedField(u.Object, "x", "spec", "unheardOf"); err != nil {
+			if err := unstructured.SetNestedField(u.Object, "x", "spec", "unknownField"); err != nil {
 				t.Fatal(err)
 			}
 			err := s.Create(testContext(t), u.DeepCopy(), client.DryRunAll, client.FieldValidation(metav1.FieldValidationStrict))
-			if !apierrors.IsBadRequest(err) || !strings.Contains(err.Error(), `unknown field "spec.unheardOf"`) {
-				t.Errorf("strict: got %v, want a refusal of spec.unheardOf", err)
+			if !apierrors.IsBadRequest(err) || !strings.Contains(err.Error(), `unknown field "spec.unknownField"`) {
+				t.Errorf("strict: got %v, want spec.unknownField to be rejected", err)
 			}
 			if err := s.Create(testContext(t), u, client.DryRunAll, client.FieldValidation(metav1.FieldValidationIgnore)); err != nil {
 				t.Fatal(err)
@@ -103,7 +100,7 @@ func TestUnknownFields(t *testing.T) {
 	}
 }
 
-// numbers lets 1 read from YAML equal 1 read from the server.
+// numbers compares numbers from YAML (float64) with numbers from the server (int64).
 var numbers = cmp.FilterValues(func(a, b any) bool { return isNumber(a) && isNumber(b) },
 	cmp.Comparer(func(a, b any) bool { return asFloat(a) == asFloat(b) }))
 
@@ -123,8 +120,8 @@ func asFloat(v any) float64 {
 	return f
 }
 
-// TestScale: kubectl scale and the HorizontalPodAutoscaler see replicas and a selector.
-func TestScale(t *testing.T) {
+// kubectl scale and the HorizontalPodAutoscaler use the scale subresource.
+func TestDeploymentHasAScaleSubresource(t *testing.T) {
 	s := server(t)
 	u := fresh(t, "Deployment", s.namespace(t), "analytics", deploymentTable.spec)
 	if err := s.Create(testContext(t), u); err != nil {
@@ -154,11 +151,11 @@ func TestScale(t *testing.T) {
 	tooMany.Object["spec"] = map[string]any{"replicas": int64(101)}
 	err := s.SubResource("scale").Update(testContext(t), u, client.WithSubResourceBody(tooMany))
 	if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "should be less than or equal to 100") {
-		t.Errorf("scaling to 101: got %v, want a refusal", err)
+		t.Errorf("scaling to 101: got %v, want an error", err)
 	}
 }
 
-func TestSelectableFields(t *testing.T) {
+func TestListsAreFilteredBySelectableFields(t *testing.T) {
 	s := server(t)
 	namespace := s.namespace(t)
 	for _, file := range yamlFiles(t, crdFolder) {
@@ -196,7 +193,7 @@ func requireListed(t *testing.T, s *apiServer, u *unstructured.Unstructured, sel
 	}
 }
 
-// createWhole creates an object with the first whole spec of its kind, for the duration of the test.
+// createWhole creates an object with the first complete spec of its kind, and deletes it after the test.
 func (s *apiServer) createWhole(t *testing.T, kind, namespace string) *unstructured.Unstructured {
 	t.Helper()
 	u := fresh(t, kind, namespace, "whole", tableOf(t, kind).whole[0])
@@ -207,7 +204,7 @@ func (s *apiServer) createWhole(t *testing.T, kind, namespace string) *unstructu
 	return u
 }
 
-func TestPrintColumns(t *testing.T) {
+func TestKubectlGetPrintsTheColumns(t *testing.T) {
 	s := server(t)
 	namespace := s.namespace(t)
 	for _, file := range yamlFiles(t, crdFolder) {
@@ -234,7 +231,7 @@ func TestPrintColumns(t *testing.T) {
 	}
 }
 
-// table asks for the object in the form that kubectl get asks for.
+// table requests the object as a Table, like kubectl get.
 func (s *apiServer) table(t *testing.T, u *unstructured.Unstructured, plural string) *metav1.Table {
 	t.Helper()
 	httpClient, err := rest.HTTPClientFor(s.config)
@@ -269,9 +266,8 @@ func (s *apiServer) table(t *testing.T, u *unstructured.Unstructured, plural str
 	return table
 }
 
-// TestApplyMergesEnv: two appliers, such as Git and the REST API, own variables side by
-// side, and neither takes the other's without being told.
-func TestApplyMergesEnv(t *testing.T) {
+// Field managers, such as Argo CD and the REST server, own different variables, and get a conflict for those of others.
+func TestServerSideApplyMergesEnvByName(t *testing.T) {
 	s := server(t)
 	namespace := s.namespace(t)
 	apply := func(manager, spec string) error {

@@ -15,9 +15,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// TestBounds breaks every bound of every field of every spec, one at a time, and wants the
-// server to name the field and the bound. It starts from the whole specs of the tables.
-func TestBounds(t *testing.T) {
+// TestEveryBoundIsEnforced violates every bound of every field of every spec, one at a time, starting from the complete
+// specs of the tables. The error must name the field and the bound.
+func TestEveryBoundIsEnforced(t *testing.T) {
 	s := server(t)
 	namespace := s.namespace(t)
 	schemas := schemasByKind(t)
@@ -26,12 +26,12 @@ func TestBounds(t *testing.T) {
 		t.Run(whole.GetKind(), func(t *testing.T) {
 			strict := client.FieldValidation(metav1.FieldValidationStrict)
 			if err := s.Create(testContext(t), whole.DeepCopy(), client.DryRunAll, strict); err != nil {
-				t.Fatalf("the whole object is refused: %v", err)
+				t.Fatalf("the complete object is rejected: %v", err)
 			}
 			b := breaker{kind: whole.GetKind(), visited: visited}
 			b.walk(place{path: "spec"}, schemas[whole.GetKind()].Properties["spec"], whole.Object["spec"])
 			for _, broken := range b.broken {
-				t.Run(broken.name(), func(t *testing.T) { s.requireRefused(t, whole, broken) })
+				t.Run(broken.name(), func(t *testing.T) { s.requireRejected(t, whole, broken) })
 			}
 		})
 	}
@@ -44,27 +44,27 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// requireRefused wants the whole object with one broken field to be refused for that field.
-func (s *apiServer) requireRefused(t *testing.T, whole *unstructured.Unstructured, b brokenField) {
+// requireRejected checks that the object with one invalid field is rejected for that field.
+func (s *apiServer) requireRejected(t *testing.T, whole *unstructured.Unstructured, b brokenField) {
 	t.Helper()
 	u := whole.DeepCopy()
 	b.place.set(u.Object, b.value)
 	err := s.Create(testContext(t), u, client.DryRunAll)
 	if !apierrors.IsInvalid(err) {
-		t.Fatalf("got %v, want a refusal of %s: %s", err, b.place.path, b.message)
+		t.Fatalf("got %v, want an error about %s: %s", err, b.place.path, b.message)
 	}
-	blames := func(c metav1.StatusCause) bool {
+	names := func(c metav1.StatusCause) bool {
 		return strings.TrimPrefix(c.Field, ".") == b.place.path && strings.Contains(c.Message, b.message)
 	}
-	if !slices.ContainsFunc(causesOf(err), blames) {
-		t.Errorf("the refusal does not say %q of %s: %v", b.message, b.place.path, err)
+	if !slices.ContainsFunc(causesOf(err), names) {
+		t.Errorf("the error does not contain %q about %s: %v", b.message, b.place.path, err)
 	}
 }
 
-// place is where a value stands in an object.
+// place is the position of a value in an object.
 type place struct {
 	path string
-	// steps below spec: names of fields and keys (string), indices (int).
+	// steps are below spec: names of fields and keys (string), indexes (int).
 	steps []any
 }
 
@@ -76,10 +76,10 @@ func (p place) index(i int) place {
 	return place{path: fmt.Sprintf("%s[%d]", p.path, i), steps: append(slices.Clone(p.steps), i)}
 }
 
-// absent as a value removes the field.
+// absent is a value that removes the field.
 type absent struct{}
 
-// set puts a value at the place.
+// set sets the value at the place.
 func (p place) set(object map[string]any, value any) {
 	var parent any = object
 	steps := append([]any{"spec"}, p.steps...)
@@ -107,7 +107,7 @@ func (p place) set(object map[string]any, value any) {
 	}
 }
 
-// brokenField is a value that goes against one bound of the schema.
+// brokenField is a value that violates one bound of the schema.
 type brokenField struct {
 	place   place
 	bound   string
@@ -117,7 +117,7 @@ type brokenField struct {
 
 func (b brokenField) name() string { return b.place.path + " " + b.bound }
 
-// breaker collects a broken value for every bound of a schema.
+// breaker collects an invalid value for every bound of a schema.
 type breaker struct {
 	kind    string
 	visited map[string]bool
@@ -128,7 +128,7 @@ func (b *breaker) add(p place, bound string, value any, format string, args ...a
 	b.broken = append(b.broken, brokenField{place: p, bound: bound, value: value, message: fmt.Sprintf(format, args...)})
 }
 
-// walk goes through the schema along the values that the object has.
+// walk visits the schema of the values of the object.
 func (b *breaker) walk(p place, s apiextensionsv1.JSONSchemaProps, value any) {
 	b.visited[b.kind+" "+withoutIndices(p.path)] = true
 	b.wrongType(p, s)
@@ -148,8 +148,8 @@ func (b *breaker) wrongType(p place, s apiextensionsv1.JSONSchemaProps) {
 	}
 }
 
-// ofScale tells whether the server judges the value for the scale subresource first, in
-// words of its own; the tables have these cases.
+// ofScale reports whether the server validates the value for the scale subresource first, with other messages. The tables
+// have these cases.
 func ofScale(p place) bool { return p.path == "spec.replicas" }
 
 func (b *breaker) ofScalar(p place, s apiextensionsv1.JSONSchemaProps) {
@@ -180,7 +180,7 @@ func (b *breaker) ofScalar(p place, s apiextensionsv1.JSONSchemaProps) {
 	}
 }
 
-// mismatch is a text of allowed length that the pattern does not match.
+// mismatch returns a text of valid length that does not match the pattern.
 func mismatch(s apiextensionsv1.JSONSchemaProps) string {
 	length := 1
 	if s.MinLength != nil {
@@ -209,7 +209,7 @@ func (b *breaker) ofObject(p place, s apiextensionsv1.JSONSchemaProps, value map
 	}
 }
 
-// numbered is a map of n entries like one of the value's.
+// numbered returns a map of n entries like one of the value's.
 func numbered(n int64, value map[string]any) map[string]any {
 	many := map[string]any{}
 	for _, entry := range value {
@@ -232,7 +232,7 @@ func (b *breaker) ofList(p place, s apiextensionsv1.JSONSchemaProps, value []any
 	}
 }
 
-// fieldPaths are all fields of a schema, a list's items written as list[].
+// fieldPaths returns the paths of all fields of a schema. The items of a list are list[].
 func fieldPaths(path string, s apiextensionsv1.JSONSchemaProps) []string {
 	paths := []string{path}
 	for name, property := range s.Properties {
@@ -244,7 +244,7 @@ func fieldPaths(path string, s apiextensionsv1.JSONSchemaProps) []string {
 	return paths
 }
 
-// schemasByKind are the schemas of the generated CRDs.
+// schemasByKind returns the schemas of the generated CRDs.
 func schemasByKind(t *testing.T) map[string]*apiextensionsv1.JSONSchemaProps {
 	t.Helper()
 	schemas := map[string]*apiextensionsv1.JSONSchemaProps{}
@@ -255,7 +255,7 @@ func schemasByKind(t *testing.T) map[string]*apiextensionsv1.JSONSchemaProps {
 	return schemas
 }
 
-// wholeObjects returns an object for each whole spec of the tables.
+// wholeObjects returns an object for each complete spec of the tables.
 func wholeObjects(t *testing.T, namespace string) []*unstructured.Unstructured {
 	t.Helper()
 	var objects []*unstructured.Unstructured

@@ -36,7 +36,7 @@ stagingEnvironmentEnabled: true
 		{name: "name: changed", then: `{name: other}`, field: "spec.name", message: "name is immutable"},
 		{name: "name: folders", with: `{name: feature/orders-2.0_x}`},
 		{name: "name: not ASCII", with: `{name: größe}`},
-		// Odd, but a remote may have it, and a deployment must not fail for it.
+		// Unusual but valid in Git; a deployment must not fail for it.
 		{name: "name: hyphen first", with: `{name: -main}`},
 		{name: "name: at sign inside", with: `{name: user@host}`},
 		{name: "name: 244 characters", with: `{name: ` + strings.Repeat("a", 244) + `}`},
@@ -44,7 +44,7 @@ stagingEnvironmentEnabled: true
 	}, badBranchCases()...),
 })
 
-// badBranches are not names of refs to Git (git-check-ref-format).
+// badBranches are invalid ref names (git-check-ref-format).
 var badBranches = []string{
 	"feature branch", "/main", "main/", "main//x", "main..x", "main.", ".main", "feature/.x", "main.lock", "x.lock/y",
 	"main@{1}", "@", "a~1", "a^", "a:b", "a?", "a*", "a[b", `a\\b`, `a\tb`, `a\ab`,

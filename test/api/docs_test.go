@@ -10,10 +10,10 @@ import (
 	"testing"
 )
 
-// pagesFolder has one page a kind.
+// pagesFolder has a page for each kind.
 const pagesFolder = "../../docs/kinds"
 
-// pages are the texts of the pages by file name.
+// pages returns the texts of the pages by file name.
 func pages(t *testing.T) map[string]string {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(pagesFolder, "*.md"))
@@ -36,10 +36,9 @@ func pages(t *testing.T) map[string]string {
 
 var yamlBlock = regexp.MustCompile("(?s)```yaml\n(.*?)```")
 
-// TestExamplesAreTaken applies every example of the pages.
-func TestExamplesAreTaken(t *testing.T) {
+func TestExamplesInTheDocumentationAreValid(t *testing.T) {
 	s := server(t)
-	// The namespace that all examples are in.
+	// The namespace of all examples.
 	s.applyStrictly(t, object(t, "apiVersion: v1\nkind: Namespace\nmetadata: {name: demo}"))
 	for name, text := range pages(t) {
 		for _, block := range yamlBlock.FindAllStringSubmatch(text, -1) {
@@ -48,7 +47,7 @@ func TestExamplesAreTaken(t *testing.T) {
 	}
 }
 
-// TestEveryKindHasAPage: with its tables, which go run ./hack/docs fills in.
+// TestEveryKindHasAPage also checks the tables that go run ./hack/docs generates.
 func TestEveryKindHasAPage(t *testing.T) {
 	all := strings.Join(slices.Collect(maps.Values(pages(t))), "\n")
 	for kind := range schemasByKind(t) {
@@ -69,7 +68,7 @@ var (
 	reasonRow      = regexp.MustCompile("(?m)^\\| (`\\w+`(?:, `\\w+`)*) \\| [A-Z][A-Za-z, ]* \\| ")
 )
 
-// TestEveryReasonIsExplained: a reason is what people search for when something is wrong.
+// Users search for reasons when something is wrong.
 func TestEveryReasonIsExplained(t *testing.T) {
 	source := readFile(t, filepath.Join(sourceFolder, "conditions.go"))
 	known := map[string]bool{}

@@ -18,25 +18,22 @@ import (
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 )
 
-// maximumCRDBytes is what fits beside everything else into the last-applied annotation
-// of a client-side apply.
+// maximumCRDBytes is the size that fits into the last-applied annotation of a client-side apply.
 const maximumCRDBytes = 256 << 10
 
-// withoutStatus reports whether a kind has no status: it is an implementation detail that only
-// programs write.
+// withoutStatus reports whether a kind has no status, because it is an implementation detail.
 func withoutStatus(kind string) bool {
 	k, found := v1alpha1.KindOf(kind)
 	return found && !k.HasConditions()
 }
 
-// freeForm are the only fields that may hold what the schema does not know: attributes of
-// SCIM schemas that the identity provider brings along. RFC 7643 section 3.3.
+// freeForm are the only fields that may have unknown content: SCIM schema extensions (RFC 7643 section 3.3).
 var freeForm = map[string]bool{
 	"spec.extensions[].attributes": true,
 }
 
-// TestCRDsKeepTheRules holds every generated CRD to rules 13 to 20 of the house style.
-func TestCRDsKeepTheRules(t *testing.T) {
+// TestCRDsFollowTheConventions checks every generated CRD against the API conventions of the project.
+func TestCRDsFollowTheConventions(t *testing.T) {
 	for _, file := range yamlFiles(t, crdFolder) {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".yaml"), func(t *testing.T) {
 			text, err := os.ReadFile(file)
@@ -50,7 +47,7 @@ func TestCRDsKeepTheRules(t *testing.T) {
 	}
 }
 
-// breachesOf lists, sorted, what in a CRD goes against the rules.
+// breachesOf returns the violations of the conventions in a CRD, sorted.
 func breachesOf(t *testing.T, text []byte) []string {
 	t.Helper()
 	crd := &apiextensionsv1.CustomResourceDefinition{}
@@ -69,7 +66,7 @@ func breachesOf(t *testing.T, text []byte) []string {
 	return r.breaches
 }
 
-// rules collects the breaches of one CRD.
+// rules collects the violations in one CRD.
 type rules struct {
 	kind     string
 	breaches []string
@@ -118,7 +115,7 @@ func (r *rules) version(v *apiextensionsv1.CustomResourceDefinitionVersion) {
 	r.statusContract(&status)
 }
 
-// statusContract is what kstatus, kubectl wait and GitOps tools rely on.
+// statusContract checks the fields that kstatus, kubectl wait and GitOps tools use.
 func (r *rules) statusContract(status *apiextensionsv1.JSONSchemaProps) {
 	var initial map[string]any
 	if status.Default != nil {
@@ -162,14 +159,14 @@ func (r *rules) columns(columns []apiextensionsv1.CustomResourceColumnDefinition
 
 var (
 	lowerCamel = regexp.MustCompile(`^[a-z][a-zA-Z0-9]*$`)
-	// sentence begins with a letter and ends with a full stop.
+	// sentence matches text that begins with a letter and ends with a full stop.
 	sentence = regexp.MustCompile(`(?s)^[A-Za-z].*\.$`)
 )
 
-// schema judges a field and everything below it. Field is its name, for lists that of the list.
+// schema checks a field and everything below it. field is its name; items have the name of their list.
 func (r *rules) schema(path, field string, s *apiextensionsv1.JSONSchemaProps) {
 	if path == "status.conditions[]" {
-		return // metav1.Condition is the API machinery's own.
+		return // metav1.Condition is part of apimachinery.
 	}
 	r.validations(path, s)
 	r.bounds(path, s)
@@ -194,7 +191,7 @@ func (r *rules) schema(path, field string, s *apiextensionsv1.JSONSchemaProps) {
 	}
 }
 
-// bounds wants an end to everything that can grow: etcd, CEL's cost and people all need one.
+// bounds requires a limit for everything that can grow, for etcd and for the cost of CEL.
 func (r *rules) bounds(path string, s *apiextensionsv1.JSONSchemaProps) {
 	if s.XPreserveUnknownFields != nil && *s.XPreserveUnknownFields && !freeForm[path] {
 		r.breach(path, "x-kubernetes-preserve-unknown-fields is not on the list of exceptions")
@@ -239,7 +236,7 @@ func (r *rules) validations(path string, s *apiextensionsv1.JSONSchemaProps) {
 	}
 }
 
-// badCRD breaks each rule once: a rule that cannot fail guards nothing.
+// badCRD violates each rule once.
 const badCRD = `
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
@@ -280,7 +277,7 @@ spec:
               conditions: {type: array, maxItems: 8, x-kubernetes-list-type: atomic, description: conditions of it., items: {type: object}}
 `
 
-func TestEveryRuleCanFail(t *testing.T) {
+func TestEveryConventionIsChecked(t *testing.T) {
 	want := []string{
 		"category all: is true, want false",
 		"category quoin: is false, want true",
@@ -307,11 +304,11 @@ func TestEveryRuleCanFail(t *testing.T) {
 		"the last print column is Message, want Age",
 	}
 	if diff := cmp.Diff(want, breachesOf(t, []byte(badCRD))); diff != "" {
-		t.Errorf("breaches of the made-up CRD (-want +got):\n%s", diff)
+		t.Errorf("violations of badCRD (-want +got):\n%s", diff)
 	}
 
 	huge := badCRD + "# " + strings.Repeat("x", maximumCRDBytes)
 	if got := strings.Join(breachesOf(t, []byte(huge)), "\n"); !strings.Contains(got, "client-side apply takes fewer than") {
-		t.Errorf("a CRD of %d bytes is not refused", len(huge))
+		t.Errorf("a CRD of %d bytes is accepted", len(huge))
 	}
 }

@@ -17,16 +17,15 @@ import (
 )
 
 const (
-	// samplesFolder holds what make up applies.
+	// samplesFolder has the samples that make up applies.
 	samplesFolder = "../../config/samples"
-	// moreSamplesFolder holds one example of everything else.
+	// moreSamplesFolder has examples of everything else.
 	moreSamplesFolder = samplesFolder + "/more"
-	// sampleRegistry is the only registry that samples name: the local cluster puts the real
-	// address in its place.
+	// sampleRegistry is the registry in all samples. The local cluster replaces it with the real address.
 	sampleRegistry = "127.0.0.1:15000"
 )
 
-// documents are the objects of a YAML file.
+// documents returns the objects of a YAML file.
 func documents(t *testing.T, text string) []*unstructured.Unstructured {
 	t.Helper()
 	var objects []*unstructured.Unstructured
@@ -45,8 +44,8 @@ func readFile(t *testing.T, file string) string {
 	return string(text)
 }
 
-// TestSamplesAreTaken applies every sample as people do: server-side, validated strictly.
-func TestSamplesAreTaken(t *testing.T) {
+// TestSamplesAreValid applies every sample server-side, with strict validation.
+func TestSamplesAreValid(t *testing.T) {
 	s := server(t)
 	for _, file := range append(yamlFiles(t, samplesFolder), yamlFiles(t, moreSamplesFolder)...) {
 		t.Run(filepath.Base(file), func(t *testing.T) {
@@ -57,20 +56,20 @@ func TestSamplesAreTaken(t *testing.T) {
 	}
 }
 
-// applyStrictly applies an object without storing it; only a namespace is stored, others need it.
+// applyStrictly applies an object as a dry run. Namespaces are created, because other objects need them.
 func (s *apiServer) applyStrictly(t *testing.T, u *unstructured.Unstructured) {
 	t.Helper()
 	options := []client.PatchOption{client.FieldOwner("kubectl"), client.FieldValidation(metav1.FieldValidationStrict)}
 	if u.GetKind() != "Namespace" {
 		options = append(options, client.DryRunAll)
 	}
-	//nolint:staticcheck // The typed Apply cannot ask for strict validation.
+	//nolint:staticcheck // The typed Apply has no option for strict validation.
 	if err := s.Patch(testContext(t), u.DeepCopy(), client.Apply, options...); err != nil {
 		t.Errorf("%s %s: %v", u.GetKind(), u.GetName(), err)
 	}
 }
 
-func TestSamplesBelongTogether(t *testing.T) {
+func TestSamplesReferToEachOther(t *testing.T) {
 	var names []string
 	exists := map[string]bool{}
 	var deployments []*unstructured.Unstructured
@@ -121,7 +120,7 @@ func TestEveryKindHasASample(t *testing.T) {
 	}
 }
 
-// TestSamplesNameOneRegistry: with another address, make up --auto-ports would look elsewhere.
+// Other addresses would not be replaced by make up with --auto-ports.
 func TestSamplesNameOneRegistry(t *testing.T) {
 	image := regexp.MustCompile(`(?:[iI]mageRepository|releaseChannelVersion): *(\S+/\S+)`)
 	found := 0

@@ -1,5 +1,5 @@
-// Package api_test holds the house's API rules to the kinds' CRDs and asks a real API
-// server what it takes, what it refuses and with which words.
+// Package api_test checks the CRDs against the project's API conventions, and tests with a real kube-apiserver which
+// objects are accepted or rejected, and with which messages.
 package api_test
 
 import (
@@ -21,13 +21,13 @@ import (
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 )
 
-// groupVersion of all kinds, as people write it: the tests see the API from outside.
+// groupVersion is the apiVersion of all kinds. The tests do not use the Go types.
 const groupVersion = "platform.quoin.dev/v1alpha1"
 
-// crdFolder holds the generated CRDs, seen from this package.
+// crdFolder has the generated CRDs, relative to this package.
 const crdFolder = "../../config/crd/bases"
 
-// apiServer is the one API server of the package, with all CRDs installed.
+// apiServer is the kube-apiserver of the package, with all CRDs.
 type apiServer struct {
 	client.Client
 	config *rest.Config
@@ -63,8 +63,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// server gives the package's API server. Where the binaries are missing the test is
-// skipped, in CI it fails: there a skipped test would be a silent hole.
+// server returns the kube-apiserver of the package. If the binaries are missing, it skips the test, or fails it in CI.
 func server(t *testing.T) *apiServer {
 	t.Helper()
 	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
@@ -83,7 +82,7 @@ func server(t *testing.T) *apiServer {
 	return s
 }
 
-// testContext ends with the test, or after a minute: no request here takes a second.
+// testContext returns a context that ends with the test, or after a minute.
 func testContext(t *testing.T) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -91,7 +90,7 @@ func testContext(t *testing.T) context.Context {
 	return ctx
 }
 
-// namespace makes a namespace of the test's own.
+// namespace creates a namespace for the test.
 func (s *apiServer) namespace(t *testing.T) string {
 	t.Helper()
 	ns := &unstructured.Unstructured{}
@@ -114,7 +113,7 @@ func object(t *testing.T, text string) *unstructured.Unstructured {
 	return u
 }
 
-// fresh is an object of one of our kinds with a spec written as YAML.
+// fresh returns a new object of a kind, with a spec in YAML.
 func fresh(t *testing.T, kind, namespace, name, spec string) *unstructured.Unstructured {
 	t.Helper()
 	u := object(t, "spec:\n"+indent(spec))
@@ -131,7 +130,7 @@ func indent(text string) string {
 	return "  " + strings.ReplaceAll(strings.TrimSpace(text), "\n", "\n  ") + "\n"
 }
 
-// yamlFiles are the YAML files of a folder, in order, without kustomization.yaml.
+// yamlFiles returns the YAML files of a folder in order, without kustomization.yaml.
 func yamlFiles(t *testing.T, folder string) []string {
 	t.Helper()
 	all, err := filepath.Glob(filepath.Join(folder, "*.yaml"))

@@ -14,17 +14,17 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// sourceFolder holds the Go types that the CRDs are generated from.
+// sourceFolder has the Go types that the CRDs are generated from.
 const sourceFolder = "../../api/v1alpha1"
 
-// zeroIsSilence are optional integers of specs that need no pointer, with the reason.
-var zeroIsSilence = map[string]string{
-	"EnvironmentSpec.DeploymentGeneration": "a generation begins at 1",
+// zeroMeansUnset are optional integers in specs that need no pointer, with the reason.
+var zeroMeansUnset = map[string]string{
+	"EnvironmentSpec.DeploymentGeneration": "generations start at 1",
 }
 
-// TestTypesKeepTheRules holds the Go source to what the CRDs no longer show: whether a
-// field says that it is optional, and whether silence can be told from zero.
-func TestTypesKeepTheRules(t *testing.T) {
+// TestTypesFollowTheConventions checks what the CRDs do not show: whether each field is marked as optional or required, and
+// whether unset differs from zero.
+func TestTypesFollowTheConventions(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(sourceFolder, "*_types.go"))
 	if err != nil {
 		t.Fatal(err)
@@ -46,18 +46,18 @@ func TestTypesKeepTheRules(t *testing.T) {
 	}
 }
 
-// sourceBreaches lists, sorted, the fields that go against the rules.
+// sourceBreaches returns the violations of the conventions, sorted.
 func sourceBreaches(files []*ast.File) []string {
 	structs := structsOf(files)
 	inSpec := reachableFrom(structs, func(name string) bool { return strings.HasSuffix(name, "Spec") })
 	var breaches []string
 	for name, s := range structs {
 		if isRoot(s) {
-			continue // TypeMeta, ObjectMeta and the items of lists are API machinery.
+			continue // TypeMeta, ObjectMeta and the items of lists are part of apimachinery.
 		}
 		for _, field := range s.Fields.List {
 			path := name + "." + fieldName(field)
-			for _, breach := range fieldBreaches(field, inSpec[name] && zeroIsSilence[path] == "") {
+			for _, breach := range fieldBreaches(field, inSpec[name] && zeroMeansUnset[path] == "") {
 				breaches = append(breaches, path+": "+breach)
 			}
 		}
@@ -88,12 +88,12 @@ func fieldBreaches(field *ast.Field, needsPointer bool) []string {
 		breaches = append(breaches, "omitempty goes with +optional, and only with it")
 	}
 	if needsPointer && optional && isBoolOrInteger(field.Type) {
-		breaches = append(breaches, "an optional bool or integer of a spec must be a pointer: silence is not zero")
+		breaches = append(breaches, "an optional bool or integer of a spec must be a pointer: unset is not zero")
 	}
 	return breaches
 }
 
-// structsOf are the struct types by name.
+// structsOf returns the struct types by name.
 func structsOf(files []*ast.File) map[string]*ast.StructType {
 	structs := map[string]*ast.StructType{}
 	for _, file := range files {
@@ -109,7 +109,7 @@ func structsOf(files []*ast.File) map[string]*ast.StructType {
 	return structs
 }
 
-// reachableFrom are the structs that the chosen ones are made of, and they themselves.
+// reachableFrom returns the chosen structs and the structs in their fields.
 func reachableFrom(structs map[string]*ast.StructType, chosen func(string) bool) map[string]bool {
 	reached := map[string]bool{}
 	var visit func(name string)
@@ -136,7 +136,7 @@ func reachableFrom(structs map[string]*ast.StructType, chosen func(string) bool)
 	return reached
 }
 
-// isRoot tells whether the struct is a kind or a list of one.
+// isRoot reports whether the struct is a kind or a list of one.
 func isRoot(s *ast.StructType) bool {
 	for _, field := range s.Fields.List {
 		if selector, ok := field.Type.(*ast.SelectorExpr); ok && len(field.Names) == 0 && selector.Sel.Name == "TypeMeta" {
@@ -182,16 +182,16 @@ const badSource = `package bad
 
 type BadSpec struct {
 	Other
-	// unmarked says nothing.
+	// unmarked has no marker.
 	Unmarked string ` + "`json:\"unmarked\"`" + `
-	// both says too much.
+	// both has two markers.
 	// +optional
 	// +required
 	Both string ` + "`json:\"both,omitempty\"`" + `
-	// upper is in the wrong case.
+	// upper has the wrong case.
 	// +required
 	Upper string ` + "`json:\"Upper\"`" + `
-	// nested leads to more.
+	// nested has more fields.
 	// +optional
 	Nested []*Nested ` + "`json:\"nested,omitempty\"`" + `
 	// kept is written when it is zero.
@@ -200,22 +200,22 @@ type BadSpec struct {
 }
 
 type Nested struct {
-	// on cannot be told from silence.
+	// on has no difference between false and unset.
 	// +optional
 	On bool ` + "`json:\"on,omitempty\"`" + `
-	// count cannot either.
+	// count has no difference between zero and unset.
 	// +optional
 	Count int32 ` + "`json:\"count,omitempty\"`" + `
 }
 
 type BadStatus struct {
-	// active may be plain: only controllers write status.
+	// active needs no pointer: only controllers write status.
 	// +optional
 	Active bool ` + "`json:\"active,omitempty\"`" + `
 }
 `
 
-func TestEverySourceRuleCanFail(t *testing.T) {
+func TestEverySourceConventionIsChecked(t *testing.T) {
 	file, err := parser.ParseFile(token.NewFileSet(), "bad.go", badSource, parser.ParseComments)
 	if err != nil {
 		t.Fatal(err)
@@ -226,10 +226,10 @@ func TestEverySourceRuleCanFail(t *testing.T) {
 		"BadSpec.Kept: omitempty goes with +optional, and only with it",
 		"BadSpec.Unmarked: needs exactly one of +optional and +required",
 		`BadSpec.Upper: json name "Upper" is not lowerCamel`,
-		"Nested.Count: an optional bool or integer of a spec must be a pointer: silence is not zero",
-		"Nested.On: an optional bool or integer of a spec must be a pointer: silence is not zero",
+		"Nested.Count: an optional bool or integer of a spec must be a pointer: unset is not zero",
+		"Nested.On: an optional bool or integer of a spec must be a pointer: unset is not zero",
 	}
 	if diff := cmp.Diff(want, sourceBreaches([]*ast.File{file})); diff != "" {
-		t.Errorf("breaches of the made-up source (-want +got):\n%s", diff)
+		t.Errorf("violations of badSource (-want +got):\n%s", diff)
 	}
 }

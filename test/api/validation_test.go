@@ -25,34 +25,34 @@ type table struct {
 	kind string
 	// headings are the columns of kubectl get; those in brackets only with -o wide.
 	headings string
-	// selectable are the fields that lists can be filtered by, with their value in whole[0].
+	// selectable are the selectable fields, with their value in whole[0].
 	selectable map[string]string
 	// whole are specs that together set every field.
 	whole []string
-	// spec is valid as it stands; every case begins with it.
+	// spec is a valid spec, from which every case starts.
 	spec  string
 	cases []validationCase
 }
 
-// validationCase is one object, and one change of it where then is set.
+// validationCase is an object, and a change of it if then is set.
 type validationCase struct {
 	name string
-	// metadataName instead of a name of the test's own.
+	// metadataName replaces the default name.
 	metadataName string
 	// with is merged into the table's spec (RFC 7386: null removes a field).
 	with string
-	// then is merged into the spec after the object was created; the change is judged.
+	// then is merged into the spec after the object has been created; the update is validated.
 	then string
-	// field that the refusal names; empty for what is valid.
+	// field is the field that the error names; empty for a valid object.
 	field string
-	// message that the refusal contains: it says what is allowed.
+	// message is a part of the error message.
 	message string
 }
 
-func TestValidation(t *testing.T) {
+func TestObjectsAreValidated(t *testing.T) {
 	s := server(t)
 	namespace := s.namespace(t)
-	seen := &refusals{}
+	seen := &rejections{}
 	for _, table := range tables {
 		t.Run(table.kind, func(t *testing.T) {
 			for i, c := range table.cases {
@@ -62,14 +62,14 @@ func TestValidation(t *testing.T) {
 						name = fmt.Sprintf("case-%d", i)
 					}
 					err := s.judge(t, table, c, namespace, name)
-					checkRefusal(t, err, c.field, c.message)
+					checkError(t, err, c.field, c.message)
 					seen.add(table.kind, err)
 				})
 			}
 		})
 	}
 	if !t.Failed() {
-		t.Run("every rule was seen to refuse", func(t *testing.T) { seen.requireEveryRule(t) })
+		t.Run("every rule has rejected an object", func(t *testing.T) { seen.requireEveryRule(t) })
 	}
 }
 
@@ -92,7 +92,7 @@ func tableOf(t *testing.T, kind string) table {
 	return tables[i]
 }
 
-// judge asks the server about the case's object, or about the change of it.
+// judge creates the object of the case, or updates it, as a dry run.
 func (s *apiServer) judge(t *testing.T, table table, c validationCase, namespace, name string) error {
 	t.Helper()
 	ctx := testContext(t)
@@ -102,7 +102,7 @@ func (s *apiServer) judge(t *testing.T, table table, c validationCase, namespace
 		return s.Create(ctx, u, client.DryRunAll, strict)
 	}
 	if err := s.Create(ctx, u, strict); err != nil {
-		t.Fatalf("create the object that is to be changed: %v", err)
+		t.Fatalf("create the object to update: %v", err)
 	}
 	t.Cleanup(func() { s.remove(t, u) })
 	specText, err := yaml.Marshal(u.Object["spec"])
@@ -116,7 +116,7 @@ func (s *apiServer) judge(t *testing.T, table table, c validationCase, namespace
 // remove deletes an object that the test created.
 func (s *apiServer) remove(t *testing.T, u *unstructured.Unstructured) {
 	t.Helper()
-	// The test's own context is over when it cleans up.
+	// The context of the test has ended during cleanup.
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	if err := s.Delete(ctx, u); client.IgnoreNotFound(err) != nil {
@@ -165,79 +165,78 @@ func parse(t *testing.T, text string) any {
 	return value
 }
 
-// checkRefusal wants the refusal to blame exactly this field, in words that contain the
-// message; without a field it wants no refusal.
-func checkRefusal(t *testing.T, err error, field, message string) {
+// checkError checks that the error names exactly this field and contains the message, or that there is no error if the
+// field is empty.
+func checkError(t *testing.T, err error, field, message string) {
 	t.Helper()
 	switch {
 	case field == "" && err == nil:
 		return
 	case field == "":
-		t.Fatalf("a valid object is refused: %v", err)
+		t.Fatalf("a valid object is rejected: %v", err)
 	case err == nil:
-		t.Fatalf("is accepted, want a refusal of %s: %s", field, message)
+		t.Fatalf("the object is accepted, want an error about %s: %s", field, message)
 	case message == "":
-		t.Fatalf("the case does not say which words it wants in: %v", err)
+		t.Fatalf("the case has no message; the error is: %v", err)
 	}
 	causes := causesOf(err)
 	if len(causes) == 0 {
-		t.Fatalf("the refusal names no field: %v", err)
+		t.Fatalf("the error names no field: %v", err)
 	}
 	said := false
 	for _, c := range causes {
 		// The server's own checks of the scale subresource write ".spec.replicas".
 		if strings.TrimPrefix(c.Field, ".") != field {
-			t.Errorf("the refusal blames %s (%s), want %s", c.Field, c.Message, field)
+			t.Errorf("the error names %s (%s), want %s", c.Field, c.Message, field)
 		}
 		said = said || strings.Contains(c.Message, message)
 	}
 	if !said {
-		t.Errorf("the refusal does not say %q: %v", message, err)
+		t.Errorf("the error does not contain %q: %v", message, err)
 	}
 }
 
-// causesOf are the fields that a refusal blames.
+// causesOf returns the causes of an error.
 func causesOf(err error) []metav1.StatusCause {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) || status.Status().Details == nil {
 		return nil
 	}
 	return slices.DeleteFunc(slices.Clone(status.Status().Details.Causes), func(c metav1.StatusCause) bool {
-		// The server says so when it gave up on CEL because the schema already failed.
+		// The server adds this cause if it skips CEL because the schema has failed.
 		return strings.Contains(c.Message, "some validation rules were not checked")
 	})
 }
 
-// refusals collects the messages that the server refused objects with.
-type refusals struct {
+// rejections collects the messages with which the server rejected objects.
+type rejections struct {
 	messages []string
 }
 
-func (r *refusals) add(kind string, err error) {
+func (r *rejections) add(kind string, err error) {
 	for _, c := range causesOf(err) {
 		r.messages = append(r.messages, kind+": "+c.Field+": "+c.Message)
 	}
 }
 
-// requireEveryRule fails for each CEL rule of the CRDs that no case was refused by, so that
-// a rule without a test does not go unnoticed.
-func (r *refusals) requireEveryRule(t *testing.T) {
+// requireEveryRule fails for each CEL rule of the CRDs without a case that it rejects.
+func (r *rejections) requireEveryRule(t *testing.T) {
 	t.Helper()
 	for _, file := range yamlFiles(t, crdFolder) {
 		crd := readCRD(t, file)
 		kind := crd.Spec.Names.Kind
 		for _, rule := range celRules("", crd.Spec.Versions[0].Schema.OpenAPIV3Schema) {
 			if !slices.ContainsFunc(r.messages, rule.explains(kind)) {
-				t.Errorf("%s: no case is refused by the rule of %q: %s", kind, rule.path, rule.message)
+				t.Errorf("%s: no case is rejected by the rule of %q: %s", kind, rule.path, rule.message)
 			}
 		}
 	}
 }
 
-// celRule is one x-kubernetes-validations entry and where it stands.
+// celRule is an x-kubernetes-validations entry and its path.
 type celRule struct{ path, message string }
 
-// explains finds the rule's refusal among messages such as "Kind: spec.a[0].b: text".
+// explains reports whether the rule caused a message such as "Kind: spec.a[0].b: text".
 func (c celRule) explains(kind string) func(string) bool {
 	return func(said string) bool {
 		rest, ok := strings.CutPrefix(said, kind+": ")
@@ -246,7 +245,7 @@ func (c celRule) explains(kind string) func(string) bool {
 	}
 }
 
-// withoutIndices turns a[0].b into a[].b.
+// withoutIndices converts a[0].b to a[].b.
 func withoutIndices(path string) string {
 	var b strings.Builder
 	inside := false
@@ -269,7 +268,7 @@ func celRules(path string, s *apiextensionsv1.JSONSchemaProps) []celRule {
 	for _, v := range s.XValidations {
 		at := path + v.FieldPath
 		if at == "" {
-			at = "<nil>" // How the server writes the path of a rule about the whole object.
+			at = "<nil>" // The server's path of a rule about the whole object.
 		}
 		found = append(found, celRule{path: at, message: v.Message})
 	}
@@ -288,7 +287,7 @@ func celRules(path string, s *apiextensionsv1.JSONSchemaProps) []celRule {
 	return found
 }
 
-// readCRD reads one generated CRD.
+// readCRD reads a generated CRD.
 func readCRD(t *testing.T, file string) *apiextensionsv1.CustomResourceDefinition {
 	t.Helper()
 	text, err := os.ReadFile(file)

@@ -22,25 +22,25 @@ import (
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 )
 
-// The account that the controller has in a cluster: config/rbac makes it.
+// The ServiceAccount of the controller, created by config/rbac.
 const (
 	quoinNamespace = "quoin-system"
 	quoinAccount   = "quoin-controller"
 )
 
-// cluster is a local cluster with Quoin's CRDs and roles, and nothing else in it.
+// cluster is a local cluster with only Quoin's CRDs and roles.
 type cluster struct {
 	nodes string
-	// dir holds all files of the run: the cluster's in dir/cluster, the controllers' logs.
+	// dir has all files of the run: those of the cluster in dir/cluster, and the logs of the controllers.
 	dir string
-	// env is what dir/cluster/env says: where everything is.
+	// env has the variables of dir/cluster/env: the addresses and files of the cluster.
 	env map[string]string
-	// quoin is the binary under test, a copy that nobody replaces while the tests run.
+	// quoin is a copy of the binary under test, so that a rebuild during the tests has no effect.
 	quoin string
-	// kubeconfig of the controller, with the rights of its ServiceAccount.
+	// kubeconfig has the token of the controller's ServiceAccount.
 	kubeconfig string
 	config     *rest.Config
-	// api is the cluster as an administrator sees it.
+	// api is a client with administrator permissions.
 	api client.WithWatch
 }
 
@@ -72,7 +72,7 @@ func startCluster(ctx context.Context, nodes string) (*cluster, error) {
 	return c, nil
 }
 
-// build runs make when a binary is not there. One that is there is what gets tested.
+// build runs make if a binary is missing. An existing binary is tested as it is.
 func build(binary, target string) error {
 	if _, err := os.Stat(repository(binary)); err == nil {
 		return nil
@@ -84,7 +84,7 @@ func build(binary, target string) error {
 	return nil
 }
 
-// repository is a path in the repository.
+// repository returns a path in the repository.
 func repository(elements ...string) string {
 	root, err := filepath.Abs(filepath.Join("..", ".."))
 	if err != nil {
@@ -93,13 +93,13 @@ func repository(elements ...string) string {
 	return filepath.Join(append([]string{root}, elements...)...)
 }
 
-// localcluster runs a command of bin/localcluster on this cluster and returns its answer.
+// localcluster runs a subcommand of bin/localcluster on this cluster and returns its output.
 func (c *cluster) localcluster(ctx context.Context, args ...string) (string, error) {
 	args = append(args, "--dir", filepath.Join(c.dir, "cluster"))
 	return output(exec.CommandContext(ctx, repository("bin", "localcluster"), args...))
 }
 
-// output runs a command and returns what it prints; its progress goes to the test's log.
+// output runs a command and returns its stdout. Its stderr goes to the log of the test.
 func output(cmd *exec.Cmd) (string, error) {
 	var stdout, stderr strings.Builder
 	cmd.Stdout, cmd.Stderr = &stdout, io.MultiWriter(GinkgoWriter, &stderr)
@@ -109,9 +109,8 @@ func output(cmd *exec.Cmd) (string, error) {
 	return stdout.String(), nil
 }
 
-// install applies the CRDs and roles as an administrator does, and makes the kubeconfig of
-// the controller from its ServiceAccount: with the administrator's own, a right that is
-// missing in config/rbac would only be noticed by users.
+// install applies the CRDs and roles, and writes a kubeconfig with the controller's ServiceAccount, so that permissions
+// that are missing in config/rbac are detected.
 func (c *cluster) install(ctx context.Context) error {
 	if err := c.readEnv(); err != nil {
 		return err
@@ -128,7 +127,7 @@ func (c *cluster) install(ctx context.Context) error {
 			return err
 		}
 	}
-	// kubectl keeps the list of kinds for ten minutes; it has new ones now.
+	// kubectl caches the list of kinds for ten minutes.
 	if err := os.RemoveAll(c.env["KUBECACHEDIR"]); err != nil {
 		return err
 	}
@@ -139,12 +138,12 @@ func (c *cluster) install(ctx context.Context) error {
 	return c.connect(strings.TrimSpace(token))
 }
 
-// address of this machine, for pods too where there are real ones.
+// address returns the address of this machine, which real pods can also reach.
 func (c *cluster) address() string {
 	return cmp.Or(c.env["QUOIN_NODE_ADDRESS"], "127.0.0.1")
 }
 
-// pushQuoin puts the image of bin/quoin into the registry: pods fetch their model with it.
+// pushQuoin pushes the image of bin/quoin to the registry. Init containers of pods fetch the model with it.
 func (c *cluster) pushQuoin(ctx context.Context) error {
 	push := exec.CommandContext(ctx, "go", "run", "./hack/image", "--binary", c.quoin, "--push", c.env["QUOIN_REGISTRY"]+"/quoin:e2e")
 	push.Dir = repository()
@@ -152,7 +151,7 @@ func (c *cluster) pushQuoin(ctx context.Context) error {
 	return err
 }
 
-// readEnv reads the file that a shell would source.
+// readEnv reads the env file of the cluster.
 func (c *cluster) readEnv() error {
 	text, err := os.ReadFile(filepath.Join(c.dir, "cluster", "env"))
 	if err != nil {
@@ -166,7 +165,7 @@ func (c *cluster) readEnv() error {
 	return nil
 }
 
-// connect makes the administrator's client and writes the controller's kubeconfig.
+// connect creates the administrator's client and writes the controller's kubeconfig.
 func (c *cluster) connect(token string) error {
 	var err error
 	if c.config, err = clientcmd.BuildConfigFromFlags("", c.env["KUBECONFIG"]); err != nil {
@@ -183,7 +182,7 @@ func (c *cluster) connect(token string) error {
 	return c.writeKubeconfig(c.kubeconfig, token)
 }
 
-// writeKubeconfig writes a kubeconfig of whoever a token is.
+// writeKubeconfig writes a kubeconfig with a token.
 func (c *cluster) writeKubeconfig(file, token string) error {
 	config, err := clientcmd.LoadFromFile(c.env["KUBECONFIG"])
 	if err != nil {
@@ -195,7 +194,7 @@ func (c *cluster) writeKubeconfig(file, token string) error {
 	return clientcmd.WriteToFile(*config, file)
 }
 
-// stop ends everything. The files stay when somebody may want to read the logs.
+// stop stops the cluster, and removes its files unless they are kept.
 func (c *cluster) stop(ctx context.Context, keepFiles bool) error {
 	if keepFiles {
 		_, err := c.localcluster(ctx, "down")

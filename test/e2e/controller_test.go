@@ -17,16 +17,16 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// quoinImage is what the usual controller believes to be its own image. It is there on a real
-// node only, where it runs.
+// quoinImage returns the --quoin-image of the default controller. The image exists only on a real node.
 func quoinImage() string { return world.env["QUOIN_REGISTRY"] + "/quoin:e2e" }
 
-// usualFlags are those of the controller that journeys find running. One process alone
-// needs no election, and without one it may be killed and started again without a wait for
-// the lease.
-func usualFlags() []string { return []string{"--leader-elect=false", "--quoin-image=" + quoinImage()} }
+// defaultFlags returns the flags of the default controller. A single process needs no leader election, and without it a
+// restarted process does not wait for the lease.
+func defaultFlags() []string {
+	return []string{"--leader-elect=false", "--quoin-image=" + quoinImage()}
+}
 
-// controller is a process of bin/quoin: the controller, or the front end.
+// controller is a process of bin/quoin: the controller, the REST and SCIM server, or the gateway.
 type controller struct {
 	cmd   *exec.Cmd
 	flags []string
@@ -34,18 +34,18 @@ type controller struct {
 	ended chan struct{}
 }
 
-// started counts the controllers of the run, whose logs are numbered.
+// started counts the processes, for the names of their logs.
 var started int
 
-// runController starts a controller and waits until its caches are filled.
+// runController starts a controller and waits until its caches have synced.
 func runController(ctx context.Context, flags ...string) *controller {
 	GinkgoHelper()
-	// Behind simulated pods is nobody who could be asked whether the model compiles.
+	// Simulated pods cannot compile a model.
 	warmUp := fmt.Sprintf("--warm-up=%t", world.nodes == real)
 	return runQuoin(ctx, "controller", append([]string{"--kubeconfig=" + world.kubeconfig, "--allow-insecure-git", warmUp}, flags...), flags)
 }
 
-// runQuoin starts a subcommand that serves and waits until it is ready.
+// runQuoin starts a subcommand and waits until it is ready.
 func runQuoin(ctx context.Context, subcommand string, args, flags []string) *controller {
 	GinkgoHelper()
 	started++
@@ -60,11 +60,11 @@ func runQuoin(ctx context.Context, subcommand string, args, flags []string) *con
 	c.cmd.Stdout, c.cmd.Stderr = log, log
 	Expect(c.cmd.Start()).To(Succeed())
 	go func() {
-		_ = c.cmd.Wait() // how it ended is in its log
+		_ = c.cmd.Wait() // the log has the reason
 		close(c.ended)
 	}()
 	Eventually(ctx, func(g Gomega) {
-		g.Expect(c.ended).NotTo(BeClosed(), "it ended:\n%s", c.tail(20))
+		g.Expect(c.ended).NotTo(BeClosed(), "the process has exited:\n%s", c.tail(20))
 		resp, err := http.Get("http://" + health + "/readyz")
 		g.Expect(err).NotTo(HaveOccurred())
 		defer resp.Body.Close()
@@ -73,7 +73,7 @@ func runQuoin(ctx context.Context, subcommand string, args, flags []string) *con
 	return c
 }
 
-// freeAddress is one that nothing listens on.
+// freeAddress returns an address with a free port.
 func freeAddress() string {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	Expect(err).NotTo(HaveOccurred())
@@ -81,17 +81,17 @@ func freeAddress() string {
 	return listener.Addr().String()
 }
 
-// stop ends the controller as Kubernetes does, and waits for the end.
+// stop sends SIGTERM and waits until the process has exited.
 func (c *controller) stop() { c.end(syscall.SIGTERM) }
 
-// kill ends the controller as a power failure does.
+// kill sends SIGKILL and waits until the process has exited.
 func (c *controller) kill() { c.end(syscall.SIGKILL) }
 
 func (c *controller) end(signal syscall.Signal) {
-	_ = c.cmd.Process.Signal(signal) // it may have ended already
+	_ = c.cmd.Process.Signal(signal) // it may have exited
 	select {
 	case <-c.ended:
-	case <-time.After(40 * time.Second): // more than it gives its own workers
+	case <-time.After(40 * time.Second): // longer than the shutdown timeout of its workers
 		_ = c.cmd.Process.Kill()
 		<-c.ended
 	}
@@ -106,7 +106,7 @@ func (c *controller) running() bool {
 	}
 }
 
-// tail is the end of the log, without the many lines about what is started.
+// tail returns the end of the log, without the lines about starting.
 func (c *controller) tail(lines int) string {
 	text, err := os.ReadFile(c.log)
 	if err != nil {
@@ -118,15 +118,15 @@ func (c *controller) tail(lines int) string {
 	return strings.Join(all[max(0, len(all)-lines):], "\n")
 }
 
-// runUsualController makes sure that the usual controller runs, and no other flags.
-func runUsualController(ctx context.Context) {
-	if quoin != nil && quoin.running() && slices.Equal(quoin.flags, usualFlags()) {
+// runDefaultController makes sure that a controller with the default flags is running.
+func runDefaultController(ctx context.Context) {
+	if quoin != nil && quoin.running() && slices.Equal(quoin.flags, defaultFlags()) {
 		return
 	}
-	replaceController(ctx, usualFlags()...)
+	replaceController(ctx, defaultFlags()...)
 }
 
-// replaceController ends the controller and starts one with other flags.
+// replaceController stops the controller and starts one with other flags.
 func replaceController(ctx context.Context, flags ...string) {
 	if quoin != nil {
 		quoin.stop()

@@ -17,16 +17,16 @@ import (
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 )
 
-var _ = Describe("The controller is killed", func() {
-	It("at any moment of a fleet's rollout: every deployment gets the version, once", func(ctx SpecContext) {
+var _ = Describe("Controller crash", func() {
+	It("rolls the version out to every deployment exactly once after a crash during a rollout", func(ctx SpecContext) {
 		onlySimulated("30 deployments want a bigger machine")
 		const kills, longest = 6, 2500 * time.Millisecond
 		moments := rand.New(rand.NewPCG(uint64(GinkgoRandomSeed()), 0))
 		killSoon := func() {
-			// A moment of the work that follows a start, which is what the test is about.
+			// During the work that follows a start.
 			time.Sleep(time.Duration(moments.Int64N(int64(longest))))
 			quoin.kill()
-			runUsualController(ctx)
+			runDefaultController(ctx)
 		}
 		t := newTenant(ctx, "crash", "v1.2.3")
 		names := make([]string, 0, 30)
@@ -45,7 +45,7 @@ var _ = Describe("The controller is killed", func() {
 		t.expectEachOnce(ctx, names, "v1.2.3", "v1.2.4")
 	}, SpecTimeout(5*time.Minute))
 
-	It("while another one stands by: that one takes over within 20 seconds, after a normal end at once", func(ctx SpecContext) {
+	It("fails over to a standby within 20 seconds after a crash, and immediately after a shutdown", func(ctx SpecContext) {
 		onlySimulated("what runs in the pods makes no difference")
 		t := newTenant(ctx, "failover", "v1.2.3")
 		t.install(ctx, "analytics")
@@ -75,7 +75,7 @@ var _ = Describe("The controller is killed", func() {
 	})
 })
 
-// leader is who holds the lease.
+// leader returns the holder of the lease.
 func leader(ctx context.Context) (string, error) {
 	lease := &coordinationv1.Lease{}
 	err := world.api.Get(ctx, client.ObjectKey{Namespace: quoinNamespace, Name: "quoin-controller"}, lease)
@@ -89,8 +89,7 @@ func leaderNow(ctx context.Context) string {
 	return holder
 }
 
-// expectEachOnce holds deployments that went from one version to another against what a
-// crash could have left twice, half or not at all.
+// expectEachOnce checks that an update of deployments has left no duplicate, incomplete or missing objects.
 func (t *tenant) expectEachOnce(ctx context.Context, names []string, from, to string) {
 	GinkgoHelper()
 	kinds := map[client.ObjectList]int{

@@ -21,14 +21,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// dataAPI is two replicas of bin/quoin gateway, as those who query data see them.
+// dataAPI is two replicas of bin/quoin gateway, with clients.
 type dataAPI struct {
 	replicas  [2]*controller
 	addresses [2]string
 	roots     *x509.CertPool
 }
 
-// runGateways starts both replicas with the rights of their ServiceAccount.
+// runGateways starts both replicas with their ServiceAccount.
 func runGateways(ctx context.Context) *dataAPI {
 	GinkgoHelper()
 	a := &dataAPI{roots: x509.NewCertPool()}
@@ -39,7 +39,7 @@ func runGateways(ctx context.Context) *dataAPI {
 		a.addresses[i] = freeAddress()
 		a.replicas[i] = runQuoin(ctx, "gateway", []string{
 			"--kubeconfig=" + kubeconfig, "--namespace=" + quoinNamespace, "--bind-address=" + a.addresses[i], "--sql-bind-address=0",
-			// On a busy machine the real server takes longer to wake than users are asked to wait.
+			// On a busy machine the real server needs longer to start than the default timeout.
 			"--wait-timeout=2m", "--shutdown-delay=0s",
 		}, nil)
 		DeferCleanup(a.replicas[i].stop)
@@ -50,7 +50,7 @@ func runGateways(ctx context.Context) *dataAPI {
 	return a
 }
 
-// client speaks to one replica, whatever host it asks for.
+// client returns a client that connects to one replica, whatever the host of the URL.
 func (a *dataAPI) client(replica int) *http.Client {
 	return &http.Client{Timeout: 3 * time.Minute, Transport: &http.Transport{
 		TLSClientConfig: &tls.Config{RootCAs: a.roots, MinVersion: tls.VersionTLS12},
@@ -60,14 +60,14 @@ func (a *dataAPI) client(replica int) *http.Client {
 	}}
 }
 
-// ask sends one request; the token goes without a prefix, as the data API documents it.
+// ask sends one request. The token has no scheme, as documented for the data API.
 func (a *dataAPI) ask(ctx context.Context, method, url, token, body string) reply {
 	c := a.client(0)
 	defer c.CloseIdleConnections()
 	return send(ctx, c, method, url, token, body)
 }
 
-// send sends a request and reads the answer; status 0 when none came.
+// send sends a request and reads the response. The status is 0 without a response.
 func send(ctx context.Context, c *http.Client, method, url, token, body string) reply {
 	request, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
 	if err != nil {
@@ -89,11 +89,11 @@ func send(ctx context.Context, c *http.Client, method, url, token, body string) 
 		return reply{text: err.Error()}
 	}
 	r := reply{status: response.StatusCode, text: string(data), version: response.Header.Get(versionHeader)}
-	_ = json.Unmarshal(data, &r.body) // a body that is no object has no fields
+	_ = json.Unmarshal(data, &r.body) // no fields if the body is not an object
 	return r
 }
 
-// load asks until the server has the result: it answers "Continue wait" while a query takes long.
+// load repeats a query until the server has the result: it responds with "Continue wait" to slow queries.
 func load(ctx context.Context, c *http.Client, url, token, query string) reply {
 	for {
 		r := send(ctx, c, http.MethodPost, url+"/v1/load", token, `{"query":`+query+`}`)
@@ -103,7 +103,7 @@ func load(ctx context.Context, c *http.Client, url, token, query string) reply {
 	}
 }
 
-// rows are the data of an answer to a query.
+// rows returns the data of the response to a query.
 func rows(r reply) string {
 	data, err := json.Marshal(r.body["data"])
 	if err != nil {
@@ -112,15 +112,15 @@ func rows(r reply) string {
 	return string(data)
 }
 
-// analysts run one query again and again, through both gateways, and know the right answer.
+// analysts repeat one query through both gateways, and compare the result with the expected one.
 type analysts struct {
 	stop context.CancelFunc
 	done sync.WaitGroup
-	// mayBreak is set while connections to the first gateway may break: it is about to be killed.
+	// mayBreak is set while connections to the first gateway may break, because it is about to be killed.
 	mayBreak atomic.Bool
 
 	mu       sync.Mutex
-	answers  map[string]int // right ones, by the version that gave them
+	answers  map[string]int // correct responses, by version of the server
 	failures []string
 }
 
@@ -129,7 +129,7 @@ const (
 	pauseOfAnalyst = 50 * time.Millisecond
 )
 
-// query lets analysts work until end, or the end of the journey.
+// query starts analysts, which run until end is called or the journey ends.
 func (a *dataAPI) query(ctx context.Context, url, token, query, want string) *analysts {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	work := &analysts{stop: cancel, answers: map[string]int{}}
@@ -163,7 +163,7 @@ func (w *analysts) note(replica int, r reply, want string) {
 	}
 }
 
-// soFar is the number of right answers.
+// soFar returns the number of correct responses.
 func (w *analysts) soFar() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -174,7 +174,7 @@ func (w *analysts) soFar() int {
 	return sum
 }
 
-// end stops the analysts and returns what they got.
+// end stops the analysts and returns their results.
 func (w *analysts) end() (answers map[string]int, failures []string) {
 	w.stop()
 	w.done.Wait()

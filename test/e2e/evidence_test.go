@@ -8,13 +8,13 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 )
 
-// What is shown of a failure; the whole is in the files that are kept.
+// Limits of the output for a failure. The files that are kept have everything.
 const (
 	shownLogLines    = 30
 	shownObjectLines = 250
 )
 
-// showEvidence prints what somebody would ask for who was told of the failure.
+// showEvidence adds logs, objects and events to the report of a failure.
 func showEvidence(ctx context.Context) {
 	var text strings.Builder
 	if quoin != nil {

@@ -20,9 +20,8 @@ import (
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 )
 
-// film has every write to the objects of some kinds in a namespace. Reading the objects now
-// and then would miss what is true for a moment only; a film misses nothing, and since all
-// kinds are in one etcd, resource versions say in which order things happened across kinds.
+// film records every write to the objects of some kinds in a namespace. Polling would miss short states. All kinds are in
+// one etcd, so resource versions order the writes across kinds.
 type film struct {
 	tenant  *tenant
 	stop    context.CancelFunc
@@ -41,7 +40,7 @@ type frame struct {
 	deleted bool
 }
 
-// record begins a film of the tenant's Quoin Deployments and of the lists given.
+// record starts a film of the tenant's Quoin Deployments and of the objects in the lists.
 func (t *tenant) record(ctx context.Context, lists ...client.ObjectList) *film {
 	GinkgoHelper()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
@@ -89,8 +88,8 @@ func (f *film) add(o runtime.Object, deleted bool) {
 	f.frames = append(f.frames, frame{object, version, deleted})
 }
 
-// play ends the film and calls see with the state after every write, in order.
-func (f *film) play(ctx context.Context, see func(m moment)) {
+// play stops the film and calls visit with the state after every write, in order.
+func (f *film) play(ctx context.Context, visit func(m moment)) {
 	GinkgoHelper()
 	f.catchUp(ctx)
 	f.stop()
@@ -104,11 +103,11 @@ func (f *film) play(ctx context.Context, see func(m moment)) {
 		} else {
 			m[keyOf(shot.object)] = shot.object
 		}
-		see(m)
+		visit(m)
 	}
 }
 
-// catchUp waits until the film has the Deployments as they are now: watches lag a little.
+// catchUp waits until the film has the current Deployments: watches lag behind.
 func (f *film) catchUp(ctx context.Context) {
 	GinkgoHelper()
 	list := &v1alpha1.DeploymentList{}
@@ -118,8 +117,8 @@ func (f *film) catchUp(ctx context.Context) {
 		defer f.mu.Unlock()
 		for i := range list.Items {
 			version := list.Items[i].ResourceVersion
-			seen := f.first[keyOf(&list.Items[i])]
-			if (seen == nil || seen.GetResourceVersion() != version) &&
+			first := f.first[keyOf(&list.Items[i])]
+			if (first == nil || first.GetResourceVersion() != version) &&
 				!slices.ContainsFunc(f.frames, func(shot frame) bool { return shot.object.GetResourceVersion() == version }) {
 				return list.Items[i].Name
 			}
@@ -133,7 +132,7 @@ func keyOf(object client.Object) string { return fmt.Sprintf("%T/%s", object, ob
 // moment is the state between two writes.
 type moment map[string]client.Object
 
-// deployments are the Quoin Deployments of the moment, by name.
+// deployments returns the Quoin Deployments of the moment, by name.
 func (m moment) deployments() map[string]*v1alpha1.Deployment {
 	found := map[string]*v1alpha1.Deployment{}
 	for _, object := range m {
@@ -144,7 +143,7 @@ func (m moment) deployments() map[string]*v1alpha1.Deployment {
 	return found
 }
 
-// pods counts the pods that have not been told to end, by the tag that they run.
+// pods counts the pods that are not terminating, by the tag of their image.
 func (m moment) pods() (all, ready map[string]int) {
 	all, ready = map[string]int{}, map[string]int{}
 	for _, object := range m {

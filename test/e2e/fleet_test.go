@@ -11,9 +11,9 @@ import (
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 )
 
-var _ = Describe("A channel that many deployments follow moves", func() {
-	It("in no more rollouts at once than allowed; who asks by hand does not wait", func(ctx SpecContext) {
-		onlySimulated("15 deployments want a bigger machine")
+var _ = Describe("New version for many deployments", func() {
+	It("respects --max-concurrent-rollouts, and does not delay manual changes", func(ctx SpecContext) {
+		onlySimulated("15 deployments need a bigger machine")
 		const allowed, count = 3, 15
 		replaceController(ctx, "--leader-elect=false", "--quoin-image="+quoinImage(), fmt.Sprintf("--max-concurrent-rollouts=%d", allowed))
 		t := newTenant(ctx, "fleet", "v1.2.2", "v1.2.3")
@@ -29,23 +29,23 @@ var _ = Describe("A channel that many deployments follow moves", func() {
 		Eventually(t.rolling).WithContext(ctx).Should(Equal(allowed))
 		t.patch(ctx, "qdep/"+byHand, `{"releaseChannelVersion": "1.2.2"}`)
 		Eventually(t.deployment(byHand)).WithContext(ctx).Should(run("1.2.2"))
-		Expect(t.waiting(ctx)).To(BeNumerically(">", 0), "deployments that wait when the one pinned by hand is done")
+		Expect(t.waiting(ctx)).To(BeNumerically(">", 0), "deployments that still wait after the manual change is complete")
 		t.patch(ctx, "qdep/"+byHand, `{"releaseChannelVersion": null}`)
 		t.awaitAll(ctx, "1.2.4")
 
 		most, waited := 0, 0
 		film.play(ctx, func(m moment) {
-			atOnce := 0
+			concurrent := 0
 			for name, d := range m.deployments() {
 				if readyReason(d) == v1alpha1.ReasonWaitingForSlot {
 					waited++
 				}
 				if d.Status.Rollout != nil && d.Status.Rollout.StartTime != nil && name != byHand {
-					atOnce++
+					concurrent++
 				}
 			}
-			most = max(most, atOnce)
-			Expect(atOnce).To(BeNumerically("<=", allowed), "rollouts at once")
+			most = max(most, concurrent)
+			Expect(concurrent).To(BeNumerically("<=", allowed), "concurrent rollouts")
 		})
 		Expect(most).To(Equal(allowed))
 		Expect(waited).To(BeNumerically(">", 0))
@@ -62,10 +62,10 @@ func (t *tenant) awaitAll(ctx context.Context, version string) {
 			matches, err := run(version).Match(d)
 			return err != nil || !matches
 		})
-	}).WithContext(ctx).WithTimeout(2*patience).Should(BeEmpty(), "do not run "+version)
+	}).WithContext(ctx).WithTimeout(2*timeout).Should(BeEmpty(), "do not run "+version)
 }
 
-// rolling is how many rollouts have begun and not ended.
+// rolling returns the number of rollouts in progress.
 func (t *tenant) rolling(ctx context.Context) (int, error) {
 	names, err := t.namesOf(ctx, func(d *v1alpha1.Deployment) bool {
 		return d.Status.Rollout != nil && d.Status.Rollout.StartTime != nil
@@ -73,13 +73,13 @@ func (t *tenant) rolling(ctx context.Context) (int, error) {
 	return len(names), err
 }
 
-// waiting is how many deployments wait for their turn.
+// waiting returns the number of deployments that wait for a rollout slot.
 func (t *tenant) waiting(ctx context.Context) (int, error) {
 	names, err := t.namesOf(ctx, func(d *v1alpha1.Deployment) bool { return readyReason(d) == v1alpha1.ReasonWaitingForSlot })
 	return len(names), err
 }
 
-// namesOf names the deployments of which something is true.
+// namesOf returns the names of the deployments for which a condition is true.
 func (t *tenant) namesOf(ctx context.Context, is func(*v1alpha1.Deployment) bool) ([]string, error) {
 	list := &v1alpha1.DeploymentList{}
 	err := t.all(ctx, list)

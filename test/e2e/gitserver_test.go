@@ -19,7 +19,7 @@ import (
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 )
 
-// gitRepository is a repository that a real Git server serves over plain HTTP, where pods reach it.
+// gitRepository is a repository on a real Git server over plain HTTP, which pods can reach.
 type gitRepository struct {
 	url, dir string
 	down     atomic.Bool

@@ -12,15 +12,15 @@ import (
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 )
 
-// Journey a, as docs/journeys/a-install.md tells it: what is applied here is what stands there.
-var _ = Describe("An administrator installs a deployment", Ordered, func() {
+// Journey a: applies the YAML of docs/journeys/a-install.md.
+var _ = Describe("Installing a deployment", Ordered, func() {
 	var demo *tenant
 
 	BeforeAll(func(ctx SpecContext) {
 		demo = &tenant{name: "demo", digests: map[string]string{}}
 		tenants = append(tenants, demo)
 		demo.push(ctx, "v1.2.2", "v1.2.3")
-		// The page's registry is that of a cluster that make up starts.
+		// The registry in the page is the one of make up.
 		manifests := strings.ReplaceAll(documented("a-install.md"), "127.0.0.1:15000/cube", demo.repository())
 		apply(ctx, manifests)
 		if world.nodes == real { // where the controller runs with --warm-up
@@ -41,7 +41,7 @@ var _ = Describe("An administrator installs a deployment", Ordered, func() {
 		Expect(d.Status.URL).To(Equal("https://analytics.data.demo.example.com"))
 	})
 
-	It("is one line in kubectl get qdep", func(ctx SpecContext) {
+	It("is listed by kubectl get qdep", func(ctx SpecContext) {
 		rows := table(kubectl(ctx, "get", "qdep", "-n", "demo"))
 		Expect(rows).To(HaveLen(1))
 		Expect(rows[0]).To(And(
@@ -51,13 +51,13 @@ var _ = Describe("An administrator installs a deployment", Ordered, func() {
 		))
 	})
 
-	It("shows everything of the account in kubectl get quoin", func(ctx SpecContext) {
+	It("is listed with all objects of the account by kubectl get quoin", func(ctx SpecContext) {
 		Expect(strings.Fields(kubectl(ctx, "get", "quoin", "-n", "demo", "-o", "name"))).To(ContainElements(
 			"account.platform.quoin.dev/demo", "releasechannel.platform.quoin.dev/latest",
 			"deployment.platform.quoin.dev/analytics", "environment.platform.quoin.dev/"+v1alpha1.ProductionName("analytics")))
 	})
 
-	It("is ordinary pods of one ReplicaSet, whose image is pinned by digest", func(ctx SpecContext) {
+	It("runs pods of one ReplicaSet, with an image pinned by digest", func(ctx SpecContext) {
 		Expect(demo.workload("analytics")(ctx)).To(ConsistOf(HaveSuffix("revision 1: 2 pods of v1.2.3")))
 		pods := demo.pods(ctx, "analytics")
 		Expect(pods).To(HaveLen(2))
@@ -67,7 +67,7 @@ var _ = Describe("An administrator installs a deployment", Ordered, func() {
 		}
 	})
 
-	It("answers through its Service", func(ctx SpecContext) {
+	It("serves requests through its Service", func(ctx SpecContext) {
 		if world.nodes != real {
 			Skip("simulated nodes run no containers")
 		}
@@ -84,7 +84,7 @@ var _ = Describe("An administrator installs a deployment", Ordered, func() {
 	})
 })
 
-// documented is all the YAML of a page of docs/journeys.
+// documented returns all YAML of a page of docs/journeys.
 func documented(page string) string {
 	GinkgoHelper()
 	text, err := os.ReadFile(repository("docs", "journeys", page))

@@ -9,7 +9,7 @@ import (
 	"net/url"
 	"strings"
 
-	_ "github.com/jackc/pgx/v5/stdlib" // the warehouse is PostgreSQL
+	_ "github.com/jackc/pgx/v5/stdlib" // driver of the warehouse
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
@@ -19,13 +19,13 @@ import (
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 )
 
-// The real server, in two versions that are published.
+// Two published versions of the real server.
 const (
 	olderServer = "0.34.62"
 	newerServer = "0.35.81"
 )
 
-// Models of the table that is in the warehouse.
+// Models of the table in the warehouse.
 const (
 	ordersModel = `cubes:
   - name: orders
@@ -37,23 +37,23 @@ const (
       - {name: count, type: count}
 `
 	ordersWithAmount = ordersModel + "      - {name: total_amount, sql: amount, type: sum}\n"
-	// brokenModel is YAML, and no model: the server says so when it compiles it.
+	// brokenModel is valid YAML, but does not compile.
 	brokenModel = ordersModel + "      - {name: impossible, sql: \"{nothing.like_this}\", type: sum}\n"
 )
 
 const ordersByStatus = `{"measures": ["orders.count"], "dimensions": ["orders.status"], "order": {"orders.status": "asc"}}`
 
-// Journeys b, c, e and f as those see them who query data: containers of the real server, a
-// warehouse, a Git server, and two gateways before it all.
-var _ = Describe("Somebody queries data", Ordered, ContinueOnFailure, func() {
+// Journeys b, c, e and f for clients of the data API: containers of the real server, a warehouse, a Git server and two
+// gateways.
+var _ = Describe("Querying data", Ordered, ContinueOnFailure, func() {
 	var (
 		t        *tenant
 		api      *dataAPI
-		control  *frontEnd
+		control  *restServer
 		repo     *gitRepository
-		endpoint string // of production
-		token    string // for production's data
-		right    string // the warehouse's answer to ordersByStatus
+		endpoint string // of the production environment
+		token    string // for data of the production environment
+		right    string // the expected result of ordersByStatus
 	)
 
 	BeforeAll(func(ctx SpecContext) {
@@ -63,7 +63,7 @@ var _ = Describe("Somebody queries data", Ordered, ContinueOnFailure, func() {
 		repo.commit("main", ordersModel)
 		warehousePassword(ctx, t)
 		t.create(ctx, "sales", replicas(2), progressDeadline(120), modelIn(repo.source()), onWarehouse)
-		control, api = runFrontEnd(ctx, t), runGateways(ctx)
+		control, api = runRESTServer(ctx, t), runGateways(ctx)
 		kubectl(ctx, "wait", "qdep/sales", "-n", t.name, "--for=condition=Ready", "--timeout=180s")
 		endpoint = t.dataURL(ctx, v1alpha1.ProductionName("sales"))
 		token = control.issue(ctx, "tokens", v1alpha1.ProductionName("sales"))
@@ -78,8 +78,8 @@ var _ = Describe("Somebody queries data", Ordered, ContinueOnFailure, func() {
 		Expect(r).To(haveStatus(http.StatusOK))
 		Expect(rows(r)).To(Equal(right))
 	}
-	// nobodyNotices ends the work of analysts, who have had right answers only.
-	nobodyNotices := func(at *analysts) map[string]int {
+	// noFailures stops the analysts, and checks that all responses were correct.
+	noFailures := func(at *analysts) map[string]int {
 		GinkgoHelper()
 		answers, failures := at.end()
 		AddReportEntry("right answers, by version", answers)
@@ -87,7 +87,7 @@ var _ = Describe("Somebody queries data", Ordered, ContinueOnFailure, func() {
 		return answers
 	}
 
-	It("gets the model's metadata, and rows from the warehouse", func(ctx SpecContext) {
+	It("returns metadata of the model, and rows from the warehouse", func(ctx SpecContext) {
 		meta := api.ask(ctx, http.MethodGet, endpoint+"/v1/meta", token, "")
 		Expect(meta).To(haveStatus(http.StatusOK))
 		Expect(meta.text).To(And(ContainSubstring(`"orders.count"`), Not(ContainSubstring("total_amount"))))
@@ -95,7 +95,7 @@ var _ = Describe("Somebody queries data", Ordered, ContinueOnFailure, func() {
 		answerRight(ctx)
 	})
 
-	It("is refused without a token, and on hosts and branches that there are not, in JSON that says why", func(ctx SpecContext) {
+	It("is rejected without a token, and on unknown hosts and branches, with a reason in JSON", func(ctx SpecContext) {
 		host, _ := url.Parse(endpoint)
 		for _, c := range []struct {
 			url, token, says string
@@ -103,7 +103,7 @@ var _ = Describe("Somebody queries data", Ordered, ContinueOnFailure, func() {
 		}{
 			{endpoint + "/v1/meta", "", "Authorization", 401},
 			{endpoint + "/v1/meta", token + "x", "token", 401},
-			{strings.Replace(endpoint, "//sales.", "//nobody.", 1) + "/v1/meta", token, "host", 404},
+			{strings.Replace(endpoint, "//sales.", "//unknown.", 1) + "/v1/meta", token, "host", 404},
 			{host.Scheme + "://" + host.Host + "/dev-mode/nothing/cubejs-api/v1/meta", token, "branch", 404},
 		} {
 			r := api.ask(ctx, http.MethodGet, c.url, c.token, "")
@@ -112,7 +112,7 @@ var _ = Describe("Somebody queries data", Ordered, ContinueOnFailure, func() {
 		}
 	})
 
-	It("reads metadata with a metadata token, and no data: not at the gateway, and nothing at all at a pod", func(ctx SpecContext) {
+	It("returns only metadata for a metadata token, which pods reject", func(ctx SpecContext) {
 		metadata := control.issue(ctx, "tokens-for-meta-sync", v1alpha1.ProductionName("sales"))
 		Expect(api.ask(ctx, http.MethodGet, endpoint+"/v1/meta", metadata, "")).To(haveStatus(http.StatusOK))
 		Expect(api.ask(ctx, http.MethodGet, endpoint+"/v1/entities", metadata, "").text).To(ContainSubstring(`"orders"`))
@@ -121,53 +121,52 @@ var _ = Describe("Somebody queries data", Ordered, ContinueOnFailure, func() {
 		Expect(refused.body).To(HaveKeyWithValue("error", HavePrefix("API scope is missing: data")))
 		pod := t.address(ctx, "sales") + "/cubejs-api/v1/meta"
 		Expect(send(ctx, http.DefaultClient, http.MethodGet, pod, metadata, "")).To(haveStatus(http.StatusForbidden))
-		Expect(send(ctx, http.DefaultClient, http.MethodGet, pod, token, "")).To(haveStatus(http.StatusOK), "the pod knows data tokens")
+		Expect(send(ctx, http.DefaultClient, http.MethodGet, pod, token, "")).To(haveStatus(http.StatusOK), "the pod accepts data tokens")
 	})
 
-	It("does not notice that a new commit of the model rolls in, but for what is new in it", func(ctx SpecContext) {
+	It("has no failed request while a new commit of the model is rolled out", func(ctx SpecContext) {
 		work := api.query(ctx, endpoint, token, ordersByStatus, right)
 		commit := repo.commit("main", ordersWithAmount)
 		Eventually(t.environment("sales")).WithContext(ctx).WithTimeout(rolled).Should(And(beReady(), HaveField("Status.ModelCommit", commit)))
-		nobodyNotices(work)
+		noFailures(work)
 		Expect(api.ask(ctx, http.MethodGet, endpoint+"/v1/meta", token, "").text).To(ContainSubstring(`"orders.total_amount"`))
-	}, SpecTimeout(5*patience))
+	}, SpecTimeout(5*timeout))
 
-	It("does not notice a commit that does not compile; whoever made it does", func(ctx SpecContext) {
+	It("has no failed request after a commit that does not compile, which the Deployment reports", func(ctx SpecContext) {
 		work := api.query(ctx, endpoint, token, ordersByStatus, right)
 		broken := repo.commit("main", brokenModel)
 		Eventually(t.deployment("sales")).WithContext(ctx).WithTimeout(rolled).Should(And(
 			beStalled(v1alpha1.ReasonModelBroken), HaveField("Status.FailedModel.Commit", broken)))
 		status := control.ask(ctx, 0, http.MethodGet, control.path(ctx)+"/build-status", nil)
 		Expect(status.body).To(And(HaveKeyWithValue("status", "failed"), HaveKeyWithValue("errorText", ContainSubstring("nothing"))))
-		nobodyNotices(work)
+		noFailures(work)
 		repo.commit("main", ordersWithAmount)
 		Eventually(t.deployment("sales")).WithContext(ctx).WithTimeout(rolled).Should(beReady())
 		answerRight(ctx)
-	}, SpecTimeout(6*patience))
+	}, SpecTimeout(6*timeout))
 
-	// rolls waits until production runs a version, and its pods of before are gone: they answer for
-	// some seconds after they have been told to end.
+	// rolls waits until production runs a version and the old pods are gone: they serve for some seconds after SIGTERM.
 	rolls := func(ctx context.Context, version string) {
 		GinkgoHelper()
 		Eventually(t.deployment("sales")).WithContext(ctx).WithTimeout(rolled).Should(run(version))
 		Eventually(t.podNames).WithContext(ctx).WithArguments("sales").Should(HaveLen(2))
 	}
 
-	It("does not notice a new version of the server in the registry", func(ctx SpecContext) {
+	It("has no failed request while a new version from the registry is rolled out", func(ctx SpecContext) {
 		work := api.query(ctx, endpoint, token, ordersByStatus, right)
 		t.push(ctx, "v"+newerServer)
 		rolls(ctx, newerServer)
-		Expect(nobodyNotices(work)).To(And(HaveKey("v"+newerServer), HaveKey("v"+olderServer)))
-	}, SpecTimeout(6*patience))
+		Expect(noFailures(work)).To(And(HaveKey("v"+newerServer), HaveKey("v"+olderServer)))
+	}, SpecTimeout(6*timeout))
 
-	It("does not notice another version of the server being chosen over REST", func(ctx SpecContext) {
+	It("has no failed request while a version chosen over REST is rolled out", func(ctx SpecContext) {
 		work := api.query(ctx, endpoint, token, ordersByStatus, right)
 		Expect(control.ask(ctx, 0, http.MethodPut, control.path(ctx), map[string]any{"releaseChannelVersion": "v" + olderServer})).To(haveStatus(http.StatusOK))
 		rolls(ctx, olderServer)
-		Expect(nobodyNotices(work)).To(And(HaveKey("v"+newerServer), HaveKey("v"+olderServer)))
-	}, SpecTimeout(6*patience))
+		Expect(noFailures(work)).To(And(HaveKey("v"+newerServer), HaveKey("v"+olderServer)))
+	}, SpecTimeout(6*timeout))
 
-	It("queries a branch while its staging environment is on, and is told when it is off", func(ctx SpecContext) {
+	It("works on a branch while its staging environment is on, and is rejected with a reason when it is off", func(ctx SpecContext) {
 		repo.commit("next", ordersModel+"      - {name: largest, sql: amount, type: max}\n")
 		Eventually(t.branches).WithContext(ctx).Should(HaveLen(2))
 		branch := t.branch(ctx, "next")
@@ -180,15 +179,15 @@ var _ = Describe("Somebody queries data", Ordered, ContinueOnFailure, func() {
 		Expect(of).To(HaveSuffix("/dev-mode/next/cubejs-api"))
 		its := control.issue(ctx, "tokens", staging.Name)
 		Expect(api.ask(ctx, http.MethodGet, of+"/v1/meta", its, "").text).To(ContainSubstring(`"orders.largest"`))
-		Expect(api.ask(ctx, http.MethodGet, of+"/v1/meta", token, "")).To(haveStatus(http.StatusUnauthorized), "production's token")
-		Expect(api.ask(ctx, http.MethodGet, endpoint+"/v1/meta", its, "")).To(haveStatus(http.StatusUnauthorized), "at production")
+		Expect(api.ask(ctx, http.MethodGet, of+"/v1/meta", token, "")).To(haveStatus(http.StatusUnauthorized), "token of the production environment")
+		Expect(api.ask(ctx, http.MethodGet, endpoint+"/v1/meta", its, "")).To(haveStatus(http.StatusUnauthorized), "at the production environment")
 
 		t.patch(ctx, "qbr/"+branch.Name, `{"stagingEnvironmentEnabled": false}`)
 		kubectl(ctx, "wait", "qenv/"+staging.Name, "-n", t.name, "--for=delete", "--timeout=60s")
 		Eventually(func() reply { return api.ask(ctx, http.MethodGet, of+"/v1/meta", its, "") }).WithContext(ctx).Should(haveStatus(http.StatusNotFound))
-	}, SpecTimeout(5*patience))
+	}, SpecTimeout(5*timeout))
 
-	It("wakes a branch's environment by querying it", func(ctx SpecContext) {
+	It("wakes the environment of a branch", func(ctx SpecContext) {
 		t.patch(ctx, "qdep/sales", `{"onDemand": {"roles": ["shared"], "idleSeconds": 600}}`)
 		Eventually(func() *v1alpha1.Environment { return t.staging(ctx, "next") }).WithContext(ctx).Should(And(
 			Not(BeNil()), WithTransform(readyReason, Equal(v1alpha1.ReasonAsleep)), HaveField("Status.Active", false)))
@@ -196,24 +195,24 @@ var _ = Describe("Somebody queries data", Ordered, ContinueOnFailure, func() {
 		Eventually(func() reply {
 			return api.ask(ctx, http.MethodGet, t.dataURL(ctx, staging.Name)+"/v1/meta", control.issue(ctx, "tokens", staging.Name), "")
 		}).WithContext(ctx).WithTimeout(rolled).Should(And(haveStatus(http.StatusOK), WithTransform(reply.String, ContainSubstring(`"orders.largest"`))))
-		// The status follows the pods that answer already.
+		// The status is updated after the pods are ready.
 		Eventually(func() *v1alpha1.Environment { return t.staging(ctx, "next") }).WithContext(ctx).Should(HaveField("Status.Active", true))
-	}, SpecTimeout(5*patience))
+	}, SpecTimeout(5*timeout))
 
-	// After those about branches: staging environments run the newest version of the channel.
-	It("does not notice a version that does not start", func(ctx SpecContext) {
+	// After the branches: staging environments run the newest version of the channel.
+	It("has no failed request after a version that does not start", func(ctx SpecContext) {
 		work := api.query(ctx, endpoint, token, ordersByStatus, right)
 		t.push(ctx, "v0.35.99-broken")
 		Eventually(t.channel).WithContext(ctx).Should(haveLatest("0.35.99-broken"))
 		t.patch(ctx, "qdep/sales", `{"rollout": {"progressDeadlineSeconds": 30}, "releaseChannelVersion": "0.35.99-broken"}`)
 		Eventually(t.deployment("sales")).WithContext(ctx).WithTimeout(rolled).Should(And(
 			beStalled(v1alpha1.ReasonRolloutFailed), HaveField("Status.CurrentVersion", olderServer)))
-		nobodyNotices(work)
+		noFailures(work)
 		t.patch(ctx, "qdep/sales", `{"rollout": {"progressDeadlineSeconds": 120}, "releaseChannelVersion": "`+olderServer+`"}`)
 		Eventually(t.deployment("sales")).WithContext(ctx).WithTimeout(rolled).Should(run(olderServer))
-	}, SpecTimeout(6*patience))
+	}, SpecTimeout(6*timeout))
 
-	It("gets right answers while a pod, the controller and a gateway are killed", func(ctx SpecContext) {
+	It("returns correct results while a pod, the controller and a gateway are killed", func(ctx SpecContext) {
 		work := api.query(ctx, endpoint, token, ordersByStatus, right)
 		more := func(n int) {
 			GinkgoHelper()
@@ -221,7 +220,7 @@ var _ = Describe("Somebody queries data", Ordered, ContinueOnFailure, func() {
 			Eventually(work.soFar).WithContext(ctx).Should(BeNumerically(">=", before+n))
 		}
 		more(20)
-		// As a node does that dies: no grace, no farewell.
+		// Without a grace period, as after a node failure.
 		kubectl(ctx, "delete", "pod", t.pods(ctx, "sales")[0].Name, "-n", t.name, "--grace-period=0", "--force")
 		more(20)
 		quoin.kill()
@@ -229,24 +228,23 @@ var _ = Describe("Somebody queries data", Ordered, ContinueOnFailure, func() {
 		work.mayBreak.Store(true)
 		api.replicas[0].kill()
 		more(20)
-		runUsualController(ctx)
+		runDefaultController(ctx)
 		Eventually(t.deployment("sales")).WithContext(ctx).WithTimeout(rolled).Should(beReady())
-		nobodyNotices(work)
-	}, SpecTimeout(6*patience))
+		noFailures(work)
+	}, SpecTimeout(6*timeout))
 })
 
-// rolled is how long pods of the real server may take to be replaced, one after another, each
-// of which compiles the model first.
-const rolled = 2 * patience
+// rolled is the timeout for replacing pods of the real server one after another, each of which compiles the model first.
+const rolled = 2 * timeout
 
-// onlyReal leaves a journey out where nothing runs in the pods.
+// onlyReal skips a journey on simulated nodes.
 func onlyReal(why string) {
 	if world.nodes != real {
 		Skip(fmt.Sprintf("only on a real node: %s", why))
 	}
 }
 
-// warehousePassword is in a Secret, as users' are.
+// warehousePassword creates the Secret with the password.
 func warehousePassword(ctx context.Context, t *tenant) {
 	GinkgoHelper()
 	Expect(world.api.Create(ctx, &corev1.Secret{
@@ -268,7 +266,7 @@ func onWarehouse(s *v1alpha1.DeploymentSpec) {
 	}})
 }
 
-// askWarehouse is what the warehouse itself answers, in the form of the data API's rows.
+// askWarehouse queries the warehouse directly, and returns the rows in the format of the data API.
 func askWarehouse(ctx context.Context, query string) string {
 	GinkgoHelper()
 	e := world.env
@@ -288,7 +286,7 @@ func askWarehouse(ctx context.Context, query string) string {
 	return string(canonical)
 }
 
-// dataURL is where an environment's data API is.
+// dataURL returns the data API URL of an environment.
 func (t *tenant) dataURL(ctx context.Context, environment string) string {
 	GinkgoHelper()
 	e := &v1alpha1.Environment{}
@@ -297,16 +295,16 @@ func (t *tenant) dataURL(ctx context.Context, environment string) string {
 	return e.Status.APICredentials.REST.URL
 }
 
-// path is that of the tenant's deployment "sales".
-func (f *frontEnd) path(ctx context.Context) string {
+// path returns the REST path of the tenant's deployment "sales".
+func (f *restServer) path(ctx context.Context) string {
 	GinkgoHelper()
 	d, err := f.tenant.deployment("sales")(ctx)
 	Expect(err).NotTo(HaveOccurred())
 	return "/api/v1/deployments/" + d.Labels[v1alpha1.LabelID]
 }
 
-// issue is a token for an environment of "sales", made over REST.
-func (f *frontEnd) issue(ctx context.Context, kind, environment string) string {
+// issue creates a token for an environment of "sales" over REST.
+func (f *restServer) issue(ctx context.Context, kind, environment string) string {
 	GinkgoHelper()
 	e := &v1alpha1.Environment{}
 	Expect(world.api.Get(ctx, client.ObjectKey{Namespace: f.tenant.name, Name: environment}, e)).To(Succeed())

@@ -6,9 +6,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Journey b: what is ready at every moment. What users get meanwhile: journey_b_data_api_test.go.
-var _ = Describe("A new version appears in the registry", func() {
-	It("rolls out by itself; there are always enough ready pods, and currentVersion changes when the last one is new", func(ctx SpecContext) {
+// Journey b: the state of the pods. journey_b_data_api_test.go tests the requests of clients.
+var _ = Describe("New version in the registry", func() {
+	It("is rolled out automatically with enough ready pods at any time; currentVersion changes at the end", func(ctx SpecContext) {
 		onlySimulated("the data API's journey does it with real pods")
 		t := newTenant(ctx, "rollout", "v1.2.3")
 		t.install(ctx, "analytics", replicas(2))
@@ -22,7 +22,7 @@ var _ = Describe("A new version appears in the registry", func() {
 			d := m.deployments()["analytics"]
 			all, ready := m.pods()
 			moments++
-			Expect(ready["v1.2.3"]+ready["v1.2.4"]).To(BeNumerically(">=", 2), "ready pods at every moment")
+			Expect(ready["v1.2.3"]+ready["v1.2.4"]).To(BeNumerically(">=", 2), "ready pods")
 			if d.Status.CurrentVersion == "1.2.3" {
 				if all["v1.2.4"] > 0 {
 					during++
@@ -30,13 +30,13 @@ var _ = Describe("A new version appears in the registry", func() {
 				return
 			}
 			Expect(d.Status.CurrentVersion).To(Equal("1.2.4"))
-			Expect(all).To(Equal(map[string]int{"v1.2.4": 2}), "pods when production is said to run 1.2.4")
+			Expect(all).To(Equal(map[string]int{"v1.2.4": 2}), "pods when currentVersion is 1.2.4")
 			Expect(ready).To(Equal(all))
 		})
-		Expect(during).To(BeNumerically(">", 3), "moments at which 1.2.4 was on its way in and 1.2.3 still current, of %d", moments)
+		Expect(during).To(BeNumerically(">", 3), "states during the rollout of 1.2.4 with 1.2.3 as currentVersion, of %d", moments)
 	})
 
-	It("keeps what ran in the history, newest first", func(ctx SpecContext) {
+	It("is recorded in status.history, newest first", func(ctx SpecContext) {
 		onlySimulated("the data API's journey does it with real pods")
 		t := newTenant(ctx, "history", "v1.2.3")
 		t.install(ctx, "analytics")

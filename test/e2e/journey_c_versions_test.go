@@ -11,12 +11,11 @@ import (
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 )
 
-// aFewScans is long enough for a channel that is scanned every second to have moved whoever
-// follows it.
+// aFewScans is several times the scan interval of a channel.
 const aFewScans = 4 * time.Second
 
-// Journey c: which version runs is chosen in the spec. docs/journeys/c-versions.md.
-var _ = Describe("Somebody chooses the version of a deployment", Ordered, func() {
+// Journey c: the spec selects the version. See docs/journeys/c-versions.md.
+var _ = Describe("Choosing the version of a deployment", Ordered, func() {
 	var t *tenant
 
 	BeforeAll(func(ctx SpecContext) {
@@ -42,13 +41,13 @@ var _ = Describe("Somebody chooses the version of a deployment", Ordered, func()
 		})
 	}
 
-	It("stays on a pinned version when the channel moves", func(ctx SpecContext) {
+	It("keeps a pinned version when the channel has a new one", func(ctx SpecContext) {
 		t.push(ctx, "v1.2.4")
 		Eventually(t.channel).WithContext(ctx).Should(haveLatest("1.2.4"))
 		Consistently(t.deployment("analytics")).WithContext(ctx).WithTimeout(aFewScans).Should(run("1.2.2"))
 	})
 
-	It("changes nothing for a version that does not exist, and says which there are", func(ctx SpecContext) {
+	It("rejects an unknown version and names the available ones", func(ctx SpecContext) {
 		before, err := t.workload("analytics")(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		t.patch(ctx, "qdep/analytics", `{"releaseChannelVersion": "9.9.9"}`)
@@ -60,12 +59,12 @@ var _ = Describe("Somebody chooses the version of a deployment", Ordered, func()
 		Consistently(t.workload("analytics")).WithContext(ctx).WithTimeout(aFewScans).Should(Equal(before))
 	})
 
-	It("follows the channel again without a pin", func(ctx SpecContext) {
+	It("follows the channel again after the pin is removed", func(ctx SpecContext) {
 		t.patch(ctx, "qdep/analytics", `{"releaseChannelVersion": null}`)
 		Eventually(t.deployment("analytics")).WithContext(ctx).Should(And(run("1.2.4"), HaveField("Status.Hold", false)))
 	})
 
-	It("stays on what runs with hold, until hold is taken back", func(ctx SpecContext) {
+	It("keeps the running version with hold, until hold is removed", func(ctx SpecContext) {
 		t.patch(ctx, "qdep/analytics", `{"hold": true}`)
 		Eventually(t.deployment("analytics")).WithContext(ctx).Should(And(beReady(), HaveField("Status.Hold", true)))
 		t.push(ctx, "v1.2.5")
@@ -75,7 +74,7 @@ var _ = Describe("Somebody chooses the version of a deployment", Ordered, func()
 		Eventually(t.deployment("analytics")).WithContext(ctx).Should(run("1.2.5"))
 	})
 
-	It("takes patch releases only with upgradePolicy Patch", func(ctx SpecContext) {
+	It("rolls out patch releases only with upgradePolicy Patch", func(ctx SpecContext) {
 		t.patch(ctx, "qdep/analytics", `{"upgradePolicy": "Patch"}`)
 		t.push(ctx, "v1.3.0")
 		Eventually(t.channel).WithContext(ctx).Should(haveLatest("1.3.0"))
@@ -84,7 +83,7 @@ var _ = Describe("Somebody chooses the version of a deployment", Ordered, func()
 		Eventually(t.deployment("analytics")).WithContext(ctx).Should(run("1.2.6"))
 	})
 
-	It("goes to the newest version of another channel when releaseChannel is changed", func(ctx SpecContext) {
+	It("switches to the newest version of another channel when releaseChannel changes", func(ctx SpecContext) {
 		apply(ctx, fmt.Sprintf(`
 apiVersion: platform.quoin.dev/v1alpha1
 kind: ReleaseChannel
@@ -99,15 +98,15 @@ spec:
 		kubectl(ctx, "wait", "relch/"+t.name+"-stable", "--for=condition=Ready", "--timeout=30s")
 		t.patch(ctx, "qdep/analytics", fmt.Sprintf(`{"releaseChannel": "%s-stable"}`, t.name))
 		Eventually(t.deployment("analytics")).WithContext(ctx).Should(run("1.2.3"))
-		// The channel goes with this spec; the deployment must not be left without one.
+		// The channel is deleted after this spec; the deployment needs one.
 		t.patch(ctx, "qdep/analytics", fmt.Sprintf(`{"releaseChannel": %q}`, t.name))
 		Eventually(t.deployment("analytics")).WithContext(ctx).Should(run("1.3.0"))
 	})
 })
 
-var _ = Describe("A version never becomes ready", Ordered, func() {
+var _ = Describe("A version that never becomes ready", Ordered, func() {
 	var t *tenant
-	// With less than some 15 s the environment would not have said yet what is wrong.
+	// The environment needs about 15 s to report the reason.
 	const deadline = 20
 
 	BeforeAll(func(ctx SpecContext) {
@@ -116,7 +115,7 @@ var _ = Describe("A version never becomes ready", Ordered, func() {
 		t.install(ctx, "analytics", replicas(2), progressDeadline(deadline))
 	})
 
-	It("is taken back after the deadline; until then and after it users keep their pods", func(ctx SpecContext) {
+	It("is rolled back after the deadline, with enough ready pods at any time", func(ctx SpecContext) {
 		film := t.record(ctx, &corev1.PodList{})
 		t.push(ctx, "v1.2.5-broken")
 		Eventually(t.deployment("analytics")).WithContext(ctx).Should(beStalled(v1alpha1.ReasonRolloutFailed))
@@ -126,13 +125,13 @@ var _ = Describe("A version never becomes ready", Ordered, func() {
 		film.play(ctx, func(m moment) {
 			all, ready := m.pods()
 			tried = tried || all["v1.2.5-broken"] > 0
-			Expect(ready["v1.2.4"]).To(BeNumerically(">=", 2), "ready pods at every moment")
+			Expect(ready["v1.2.4"]).To(BeNumerically(">=", 2), "ready pods")
 			Expect(m.deployments()["analytics"].Status.CurrentVersion).To(Equal("1.2.4"))
 		})
-		Expect(tried).To(BeTrue(), "the version was tried")
+		Expect(tried).To(BeTrue(), "a rollout of the version started")
 	})
 
-	It("says what was wrong with its pods", func(ctx SpecContext) {
+	It("is reported with the reason", func(ctx SpecContext) {
 		d, err := t.deployment("analytics")(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(message(d)).To(And(ContainSubstring("Version 1.2.5-broken"), ContainSubstring("container cube: "), ContainSubstring("back on 1.2.4")))
@@ -140,7 +139,7 @@ var _ = Describe("A version never becomes ready", Ordered, func() {
 		Expect(kubectl(ctx, "get", "events", "-n", t.name, "--field-selector=reason=RolloutFailed,type=Warning", "-o", "name")).NotTo(BeEmpty())
 	})
 
-	It("is not tried again by itself", func(ctx SpecContext) {
+	It("is not retried automatically", func(ctx SpecContext) {
 		before, err := t.workload("analytics")(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(before).To(ContainElement(ContainSubstring("2 pods of v1.2.4")))
@@ -150,7 +149,7 @@ var _ = Describe("A version never becomes ready", Ordered, func() {
 		}).WithContext(ctx).WithTimeout(2 * aFewScans).Should(Succeed())
 	})
 
-	It("is forgotten when a good version comes", func(ctx SpecContext) {
+	It("is superseded by the next good version", func(ctx SpecContext) {
 		t.push(ctx, "v1.2.6")
 		Eventually(t.deployment("analytics")).WithContext(ctx).Should(And(run("1.2.6"), HaveField("Status.Failed", BeNil())))
 		Expect(kubectl(ctx, "get", "qdep", "analytics", "-n", t.name, "-o", `jsonpath={range .status.history[*]}{.version} {end}`)).

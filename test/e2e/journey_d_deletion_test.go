@@ -9,10 +9,9 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// What is deleted goes with all that was made for it, by Kubernetes' own garbage collection,
-// whether a controller runs or not.
-var _ = Describe("Somebody deletes", func() {
-	It("a Deployment: nothing that it consisted of is left", func(ctx SpecContext) {
+// Kubernetes' garbage collection deletes the dependents of a deleted object, also without a running controller.
+var _ = Describe("Deletion", func() {
+	It("of a Deployment deletes all its dependents", func(ctx SpecContext) {
 		t := newTenant(ctx, "delete-one", "v1.2.3")
 		before := t.contents(ctx)
 		t.install(ctx, "analytics", replicas(2))
@@ -23,18 +22,18 @@ var _ = Describe("Somebody deletes", func() {
 		Eventually(t.contents).WithContext(ctx).Should(Equal(before))
 	})
 
-	It("a Deployment while no controller runs: nothing is left, and nothing comes back with the controller", func(ctx SpecContext) {
+	It("of a Deployment without a controller deletes all dependents, which the controller does not recreate", func(ctx SpecContext) {
 		t := newTenant(ctx, "delete-away", "v1.2.3")
 		before := t.contents(ctx)
 		t.install(ctx, "analytics")
 		quoin.kill()
 		kubectl(ctx, "delete", "qdep/analytics", "-n", t.name, "--timeout=30s")
 		Eventually(t.contents).WithContext(ctx).Should(Equal(before))
-		runUsualController(ctx)
+		runDefaultController(ctx)
 		Consistently(t.contents).WithContext(ctx).WithTimeout(aFewScans).Should(Equal(before))
 	})
 
-	It("an Account: its deployments go first, then the Account; its namespace stays, and is empty", func(ctx SpecContext) {
+	It("of an Account deletes its deployments first, and leaves an empty namespace", func(ctx SpecContext) {
 		t := newTenant(ctx, "delete-account", "v1.2.3")
 		before := t.contents(ctx)
 		t.install(ctx, "analytics")
@@ -44,7 +43,7 @@ var _ = Describe("Somebody deletes", func() {
 		Eventually(t.contents).WithContext(ctx).Should(Equal(before))
 	})
 
-	It("an account's namespace with all that runs in it: it goes away, and the Account says what it lacks", func(ctx SpecContext) {
+	It("of the namespace of an account completes, and the Account reports the missing namespace", func(ctx SpecContext) {
 		t := newTenant(ctx, "delete-space", "v1.2.3")
 		t.install(ctx, "analytics")
 		kubectl(ctx, "delete", "namespace", t.name, "--timeout=60s")
@@ -52,26 +51,26 @@ var _ = Describe("Somebody deletes", func() {
 		Expect(kubectl(ctx, "get", "acct", t.name, "-o", "wide")).To(ContainSubstring("kubectl create namespace " + t.name))
 	})
 
-	It("everything at once while no controller runs: nothing hangs", func(ctx SpecContext) {
+	It("of everything at once without a controller completes", func(ctx SpecContext) {
 		t := newTenant(ctx, "delete-all", "v1.2.3")
 		t.install(ctx, "analytics")
 		quoin.kill()
 		kubectl(ctx, "delete", "acct/"+t.name, "relch/"+t.name, "--wait=false")
 		kubectl(ctx, "delete", "namespace", t.name, "--timeout=60s")
-		runUsualController(ctx)
-		// Only the Account waited for the controller: what is in the namespace is gone without it.
+		runDefaultController(ctx)
+		// Only the Account waits for the controller, because of its finalizer.
 		kubectl(ctx, "wait", "acct/"+t.name, "--for=delete", "--timeout=30s")
 	})
 })
 
-// contents names everything in the tenant's namespace but events, which nobody owns.
+// contents returns the names of all objects in the tenant's namespace except events, which have no owner.
 func (t *tenant) contents(ctx context.Context) []string {
 	names := strings.Fields(kubectl(ctx, "get", namespacedKinds(ctx), "-n", t.name, "-o", "name", "--ignore-not-found"))
 	slices.Sort(names)
 	return names
 }
 
-// kinds are the kinds of all objects that a namespace can hold, as kubectl get takes them.
+// namespacedKinds returns all namespaced kinds, as an argument of kubectl get.
 var kinds string
 
 func namespacedKinds(ctx context.Context) string {
@@ -80,14 +79,14 @@ func namespacedKinds(ctx context.Context) string {
 	}
 	names := strings.Fields(kubectl(ctx, "api-resources", "--namespaced", "--verbs=list", "-o", "name"))
 	names = slices.DeleteFunc(names, func(name string) bool {
-		// Endpoints are deprecated, of which kubectl warns each time; there are EndpointSlices.
+		// kubectl warns about Endpoints, which are deprecated.
 		return name == "endpoints" || name == "events" || strings.HasPrefix(name, "events.")
 	})
 	kinds = strings.Join(names, ",")
 	return kinds
 }
 
-// kindsOf are the kinds of objects that are named as kind/name.
+// kindsOf returns the kinds of objects that are given as kind/name.
 func kindsOf(names []string) []string {
 	var found []string
 	for _, name := range names {

@@ -10,17 +10,17 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// scimPatch is the body of a PATCH.
+// scimPatch returns the body of a PATCH.
 func scimPatch(operations ...map[string]any) map[string]any {
 	return map[string]any{"schemas": []string{"urn:ietf:params:scim:api:messages:2.0:PatchOp"}, "Operations": operations}
 }
 
-// Journey d: an identity provider provisions, and kubectl shows what it does.
-var _ = Describe("An identity provider provisions over SCIM", Ordered, func() {
+// Journey d: an identity provider provisions users and groups, which kubectl shows.
+var _ = Describe("Provisioning over SCIM", Ordered, func() {
 	It("creates, matches, updates, deactivates, pushes a group and deletes", func(ctx SpecContext) {
 		onlySimulated("there are no pods in it")
 		t := newTenant(ctx, "directory", "v1.2.3")
-		f := runFrontEnd(ctx, t)
+		f := runRESTServer(ctx, t)
 		const base = "/api/scim/v2"
 		user := map[string]any{
 			"schemas": []string{"urn:ietf:params:scim:schemas:core:2.0:User"}, "userName": "ada@example.com", "externalId": "00u1",
@@ -33,14 +33,14 @@ var _ = Describe("An identity provider provisions over SCIM", Ordered, func() {
 		Expect(created.status).To(Equal(201), created.String())
 		id, _ := created.body["id"].(string)
 		Expect(f.ask(ctx, 1, "POST", base+"/Users", user)).To(haveStatus(409))
-		Expect(f.ask(ctx, 1, "GET", match, nil).body).To(HaveKeyWithValue("totalResults", 1.0), "the other replica matches what this one has created")
+		Expect(f.ask(ctx, 1, "GET", match, nil).body).To(HaveKeyWithValue("totalResults", 1.0), "the other replica finds the user")
 
-		By("kubectl shows the user, and that it is ready")
+		By("showing the user with kubectl")
 		kubectl(ctx, "wait", "suser/"+id, "-n", t.name, "--for=condition=Ready", "--timeout=60s")
 		Expect(kubectl(ctx, "get", "suser", "-n", t.name)).To(And(ContainSubstring("ada@example.com"), ContainSubstring("Succeeded")))
 		Expect(kubectl(ctx, "get", "suser", id, "-n", t.name, "-o", "yaml")).NotTo(ContainSubstring("never kept"))
 
-		By("a group is pushed, with a member")
+		By("pushing a group with a member")
 		group := f.ask(ctx, 0, "POST", base+"/Groups", map[string]any{
 			"schemas": []string{"urn:ietf:params:scim:schemas:core:2.0:Group"}, "displayName": "Analysts", "members": []map[string]any{{"value": id}},
 		})
@@ -51,7 +51,7 @@ var _ = Describe("An identity provider provisions over SCIM", Ordered, func() {
 			return strings.TrimSpace(kubectl(ctx, "get", "sgrp", groupID, "-n", t.name, "-o", "jsonpath={.status.memberCount}"))
 		}).Should(Equal("1"))
 
-		By("a key of the user works until the user is deactivated")
+		By("rejecting the key of a deactivated user")
 		apply(ctx, fmt.Sprintf("apiVersion: platform.quoin.dev/v1alpha1\nkind: ApiKey\nmetadata: {name: ada, namespace: %s}\nspec: {owner: {scimUser: %s}}\n", t.name, id))
 		kubectl(ctx, "wait", "qkey/ada", "-n", t.name, "--for=condition=Ready", "--timeout=60s")
 		admin := f.token
@@ -67,17 +67,17 @@ var _ = Describe("An identity provider provisions over SCIM", Ordered, func() {
 		Expect(f.ask(ctx, 0, "GET", base+"/Me", nil)).To(haveStatus(401))
 		f.token = admin
 
-		By("the same through the Kubernetes API")
+		By("using the aggregated API")
 		Expect(kubectl(ctx, "get", "--raw", aggregated+t.name+"/proxy"+base+"/Users/"+id)).To(ContainSubstring(`"active":false`))
 
-		By("what kubectl applies is a SCIM user, and a name is held once")
+		By("applying a user with kubectl; names are unique")
 		apply(ctx, fmt.Sprintf("apiVersion: platform.quoin.dev/v1alpha1\nkind: ScimUser\nmetadata: {name: grace, namespace: %s}\nspec: {userName: grace@example.com}\n", t.name))
 		Eventually(func() reply { return f.ask(ctx, 1, "GET", base+"/Users/grace", nil) }).Should(haveStatus(200))
 		Expect(f.ask(ctx, 0, "POST", base+"/Users", map[string]any{"userName": "Grace@example.com"})).To(haveStatus(409))
 		apply(ctx, fmt.Sprintf("apiVersion: platform.quoin.dev/v1alpha1\nkind: ScimUser\nmetadata: {name: second, namespace: %s}\nspec: {userName: GRACE@example.com}\n", t.name))
 		kubectl(ctx, "wait", "suser/second", "-n", t.name, "--for=jsonpath={.status.conditions[?(@.type==\"Ready\")].reason}=NameTaken", "--timeout=60s")
 
-		By("the user is deleted: it leaves the group, its name is free")
+		By("deleting the user, which removes it from the group and releases its name")
 		Expect(f.ask(ctx, 0, "DELETE", base+"/Users/"+id, nil)).To(haveStatus(204))
 		Expect(f.ask(ctx, 0, "GET", base+"/Groups/"+groupID, nil).body).NotTo(HaveKey("members"))
 		again := f.ask(ctx, 1, "POST", base+"/Users", user)

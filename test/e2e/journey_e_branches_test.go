@@ -11,9 +11,9 @@ import (
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 )
 
-// Journey e: docs/journeys/e-branches.md. On simulated nodes nothing fetches the model; that
-// the right commit is asked for is what counts here.
-var _ = Describe("A deployment's model is in Git", Ordered, func() {
+// Journey e: see docs/journeys/e-staging.md. On simulated nodes nothing fetches the model; the test checks the commit in the
+// pod template.
+var _ = Describe("A deployment with its model in Git", Ordered, func() {
 	var t *tenant
 	var repo *gitRepository
 	var initial string
@@ -26,13 +26,13 @@ var _ = Describe("A deployment's model is in Git", Ordered, func() {
 		t.install(ctx, "sales", modelIn(repo.source()))
 	})
 
-	It("runs the commit that the default branch points at", func(ctx SpecContext) {
+	It("runs the head of the default branch", func(ctx SpecContext) {
 		Expect(t.environment("sales")(ctx)).To(And(beReady(), HaveField("Status.ModelCommit", initial)))
 		Expect(t.branches(ctx)).To(ConsistOf(And(
 			HaveField("Spec.Name", "main"), HaveField("Spec.Role", v1alpha1.BranchProduction), HaveField("Status.LastHash", initial))))
 	})
 
-	It("shows every branch of the repository as a Branch with its commit", func(ctx SpecContext) {
+	It("has a Branch with the commit for every branch of the repository", func(ctx SpecContext) {
 		next, alice := repo.commit("next", "cubes: []"), repo.commit("dev-alice", "cubes: []")
 		Eventually(t.branches).WithContext(ctx).Should(ConsistOf(
 			HaveField("Spec.Name", "main"),
@@ -41,7 +41,7 @@ var _ = Describe("A deployment's model is in Git", Ordered, func() {
 		))
 	})
 
-	It("serves a new commit of the production branch", func(ctx SpecContext) {
+	It("rolls out a new commit of the production branch", func(ctx SpecContext) {
 		moved := repo.commit("main", "cubes: [{name: customers, sql_table: public.customers}]")
 		Eventually(t.environment("sales")).WithContext(ctx).Should(And(
 			beReady(), HaveField("Spec.ModelCommit", moved), HaveField("Status.ModelCommit", moved)))
@@ -50,7 +50,7 @@ var _ = Describe("A deployment's model is in Git", Ordered, func() {
 			HaveField("Args", ContainElements("model-fetch", "--url="+repo.url, "--commit="+moved))))))
 	})
 
-	It("keeps a staging environment of a shared branch while that is switched on", func(ctx SpecContext) {
+	It("has a staging environment for a shared branch while it is switched on", func(ctx SpecContext) {
 		name := "qbr/" + t.branch(ctx, "next").Name
 		t.patch(ctx, name, `{"stagingEnvironmentEnabled": true}`)
 		kubectl(ctx, "wait", name, "-n", t.name, "--for=condition=Ready", "--timeout=60s")
@@ -65,11 +65,11 @@ var _ = Describe("A deployment's model is in Git", Ordered, func() {
 
 		t.patch(ctx, name, `{"stagingEnvironmentEnabled": false}`)
 		kubectl(ctx, "wait", "qenv/"+staging.Name, "-n", t.name, "--for=delete", "--timeout=60s")
-		Eventually(t.podNames).WithContext(ctx).WithArguments("sales").Should(HaveLen(1), "production's pod alone")
+		Eventually(t.podNames).WithContext(ctx).WithArguments("sales").Should(HaveLen(1), "only the production pod")
 	})
 
 	for _, branch := range []string{"dev-alice", "main"} {
-		It("is refused a staging environment for "+branch+", and nothing changes", func(ctx SpecContext) {
+		It("rejects a staging environment for "+branch+" and changes nothing", func(ctx SpecContext) {
 			before := t.branch(ctx, branch)
 			_, err := world.kubectl(ctx, "", "patch", "qbr/"+before.Name, "-n", t.name, "--type=merge", "-p", `{"spec":{"stagingEnvironmentEnabled":true}}`)
 			Expect(err).To(MatchError(ContainSubstring("a personal or production branch cannot have a staging environment")))
@@ -80,18 +80,18 @@ var _ = Describe("A deployment's model is in Git", Ordered, func() {
 		})
 	}
 
-	It("lets a Branch go when its branch is deleted, and its staging environment with it", func(ctx SpecContext) {
+	It("deletes the Branch and its staging environment when the branch is deleted in Git", func(ctx SpecContext) {
 		next := t.branch(ctx, "next")
 		t.patch(ctx, "qbr/"+next.Name, `{"stagingEnvironmentEnabled": true}`)
 		kubectl(ctx, "wait", "qbr/"+next.Name, "-n", t.name, "--for=condition=Ready", "--timeout=60s")
 		staging := t.staging(ctx, "next")
 		repo.remove("next")
 		kubectl(ctx, "wait", "qbr/"+next.Name, "qenv/"+staging.Name, "-n", t.name, "--for=delete", "--timeout=60s")
-		Eventually(t.podNames).WithContext(ctx).WithArguments("sales").Should(HaveLen(1), "production's pod alone")
+		Eventually(t.podNames).WithContext(ctx).WithArguments("sales").Should(HaveLen(1), "only the production pod")
 		Expect(t.branches(ctx)).To(ConsistOf(HaveField("Spec.Name", "main"), HaveField("Spec.Name", "dev-alice")))
 	})
 
-	It("goes on with what it has while the Git server does not answer", func(ctx SpecContext) {
+	It("keeps running while the Git server does not respond", func(ctx SpecContext) {
 		before, err := t.workload("sales")(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		repo.breakDown()
@@ -103,14 +103,14 @@ var _ = Describe("A deployment's model is in Git", Ordered, func() {
 	})
 })
 
-// branches are the Branch objects of the tenant.
+// branches returns the Branch objects of the tenant.
 func (t *tenant) branches(ctx context.Context) ([]v1alpha1.Branch, error) {
 	list := &v1alpha1.BranchList{}
 	err := t.all(ctx, list)
 	return list.Items, err
 }
 
-// branch is the Branch object of a branch.
+// branch returns the Branch object of a branch.
 func (t *tenant) branch(ctx context.Context, name string) *v1alpha1.Branch {
 	GinkgoHelper()
 	list := &v1alpha1.BranchList{}
@@ -119,7 +119,7 @@ func (t *tenant) branch(ctx context.Context, name string) *v1alpha1.Branch {
 	return &list.Items[0]
 }
 
-// staging is the staging environment of a branch, nil when there is none.
+// staging returns the staging environment of a branch, or nil.
 func (t *tenant) staging(ctx context.Context, branch string) *v1alpha1.Environment {
 	GinkgoHelper()
 	e := &v1alpha1.Environment{}

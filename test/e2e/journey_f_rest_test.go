@@ -22,8 +22,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// frontEnd is two replicas of bin/quoin apiserver, behind the Kubernetes API too.
-type frontEnd struct {
+// restServer is two replicas of bin/quoin apiserver, one of them also an aggregated API server.
+type restServer struct {
 	replicas  [2]*controller
 	addresses [2]string
 	roots     *x509.CertPool
@@ -33,11 +33,11 @@ type frontEnd struct {
 
 const aggregated = "/apis/api.platform.quoin.dev/v1/accounts/"
 
-// runFrontEnd starts both replicas with the rights of their ServiceAccount, and registers the
-// first one with the Kubernetes API; flags are further ones of both.
-func runFrontEnd(ctx context.Context, t *tenant, flags ...string) *frontEnd {
+// runRESTServer starts both replicas with their ServiceAccount and additional flags, and registers the first one as an
+// aggregated API server.
+func runRESTServer(ctx context.Context, t *tenant, flags ...string) *restServer {
 	GinkgoHelper()
-	f := &frontEnd{tenant: t, roots: x509.NewCertPool()}
+	f := &restServer{tenant: t, roots: x509.NewCertPool()}
 	kubeconfig := filepath.Join(world.dir, "apiserver.kubeconfig")
 	token := strings.TrimSpace(kubectl(ctx, "create", "token", "quoin-apiserver", "--namespace", quoinNamespace, "--duration=2h"))
 	Expect(world.writeKubeconfig(kubeconfig, token)).To(Succeed())
@@ -54,7 +54,7 @@ func runFrontEnd(ctx context.Context, t *tenant, flags ...string) *frontEnd {
 	manifest = strings.Replace(manifest, "    port: 443\n", "    port: "+port+"\n", 1)
 	apply(ctx, manifest+fmt.Sprintf("---\napiVersion: v1\nkind: Service\nmetadata: {name: quoin-apiserver, namespace: %s}\nspec: {type: ExternalName, externalName: localhost}\n", quoinNamespace))
 	DeferCleanup(func(ctx SpecContext) {
-		// An APIService that nobody answers for keeps namespaces from going away.
+		// An unavailable APIService blocks the deletion of namespaces.
 		kubectl(ctx, "delete", "apiservice/v1.api.platform.quoin.dev")
 		for _, replica := range f.replicas {
 			replica.stop()
@@ -74,12 +74,12 @@ func runFrontEnd(ctx context.Context, t *tenant, flags ...string) *frontEnd {
 	return f
 }
 
-// reply is what a replica answered; status 0 when none came.
+// reply is a response; its status is 0 if there was none.
 type reply struct {
 	status  int
 	body    map[string]any
 	text    string
-	version string // of the data plane that answered
+	version string // of the data plane that responded
 }
 
 func (r reply) String() string { return fmt.Sprintf("%d %s", r.status, r.text) }
@@ -88,8 +88,8 @@ func haveStatus(status int) types.GomegaMatcher {
 	return WithTransform(func(r reply) int { return r.status }, Equal(status))
 }
 
-// ask calls a replica on the account's host, as a program does.
-func (f *frontEnd) ask(ctx context.Context, replica int, method, path string, body any) reply {
+// ask sends a request to a replica, with the account's host.
+func (f *restServer) ask(ctx context.Context, replica int, method, path string, body any) reply {
 	var reader io.Reader
 	if body != nil {
 		data, err := json.Marshal(body)
@@ -117,27 +117,27 @@ func (f *frontEnd) ask(ctx context.Context, replica int, method, path string, bo
 	data, err := io.ReadAll(response.Body)
 	Expect(err).NotTo(HaveOccurred())
 	r := reply{status: response.StatusCode, text: string(data)}
-	_ = json.Unmarshal(data, &r.body) // a body that is no object has no fields
+	_ = json.Unmarshal(data, &r.body) // no fields if the body is not an object
 	return r
 }
 
-// Journey f: programs over REST, people with kubectl, one cluster.
-var _ = Describe("A program calls the REST API", Ordered, func() {
-	It("creates, switches and deletes a deployment, and kubectl sees the same at every step", func(ctx SpecContext) {
+// Journey f: programs use REST and users kubectl on the same cluster.
+var _ = Describe("The REST API", Ordered, func() {
+	It("creates, updates and deletes a deployment, consistently with kubectl", func(ctx SpecContext) {
 		t := newTenant(ctx, "program", "v1.2.2", "v1.2.3")
-		f := runFrontEnd(ctx, t)
+		f := runRESTServer(ctx, t)
 		created := f.ask(ctx, 0, "POST", "/build/api/v1/deployments", map[string]any{
 			"name": "Sales", "region": "local", "cloudProvider": "cubecloud", "targetPlatform": "aws", "isManaged": true, "creationStep": "ready",
 		})
 		Expect(created.status).To(Equal(200), created.String())
 		id, _ := created.body["id"].(string)
 		path := "/api/v1/deployments/" + id
-		// Its channel is the first by name, which may be a journey's of its own; this one's is asked for.
+		// The default channel is the first one by name, which may belong to another journey.
 		Expect(f.ask(ctx, 0, "PUT", path, map[string]any{"releaseChannel": t.name})).To(haveStatus(200))
 		Eventually(t.deployment("sales")).WithContext(ctx).Should(run("1.2.3"))
 		Expect(f.ask(ctx, 1, "GET", path+"/versions", nil).text).To(ContainSubstring(`"version":"1.2.3","releaseChannel":"program","isLatestInChannel":true,"isCurrent":true`))
 
-		By("a new version, then back to the one before, by its number")
+		By("rolling out a new version, and the previous one again")
 		t.push(ctx, "v1.2.4")
 		Eventually(t.deployment("sales")).WithContext(ctx).Should(run("1.2.4"))
 		switched := f.ask(ctx, 1, "PUT", path, map[string]any{"releaseChannelVersion": "1.2.3"})
@@ -148,7 +148,7 @@ var _ = Describe("A program calls the REST API", Ordered, func() {
 		Expect(refused.status).To(Equal(400))
 		Expect(refused.body["error"]).To(And(ContainSubstring("9.9.9"), ContainSubstring("1.2.4")))
 
-		By("the same through the Kubernetes API, with a kubeconfig and no key")
+		By("using the aggregated API with a kubeconfig")
 		Expect(kubectl(ctx, "get", "--raw", aggregated+t.name+"/proxy"+path)).To(ContainSubstring(`"name":"Sales"`))
 		file := filepath.Join(world.dir, "body.json")
 		Expect(os.WriteFile(file, []byte(`{"name":"From kubectl","region":"local","cloudProvider":"cubecloud","targetPlatform":"aws","isManaged":true,"creationStep":"ready"}`), 0o600)).To(Succeed())
@@ -157,12 +157,12 @@ var _ = Describe("A program calls the REST API", Ordered, func() {
 		_, err := world.kubectl(ctx, "", "get", "--raw", aggregated+t.name+"/proxy"+path, "--as=nobody")
 		Expect(err).To(MatchError(ContainSubstring("forbidden")))
 
-		By("a replica dies; the other one serves")
+		By("killing a replica; the other one serves")
 		f.replicas[1].kill()
 		Expect(f.ask(ctx, 1, "GET", path, nil).status).To(BeZero())
 		Expect(f.ask(ctx, 0, "GET", path, nil)).To(haveStatus(200))
 
-		By("the end")
+		By("deleting the deployment")
 		Expect(f.ask(ctx, 0, "DELETE", path, nil)).To(haveStatus(200))
 		Expect(f.ask(ctx, 0, "GET", path, nil)).To(haveStatus(404))
 		Eventually(func() string { return kubectl(ctx, "get", "qdep", "-n", t.name, "-o", "name") }).Should(Equal("deployment.platform.quoin.dev/from-kubectl\n"))

@@ -13,12 +13,12 @@ import (
 	"github.com/quoin-dev/quoin/internal/store/postgrestest"
 )
 
-// Journey g: who changed what, on whichever way.
-var _ = Describe("Somebody exports the audit log", Ordered, func() {
+// Journey g: changes through REST, SCIM, kubectl and controllers are in the audit log. See docs/journeys/g-audit.md.
+var _ = Describe("The audit log", Ordered, func() {
 	const export = "/api/v1/audit-logs/export"
 	var (
 		t        *tenant
-		f        *frontEnd
+		f        *restServer
 		database *postgrestest.Server
 	)
 
@@ -27,7 +27,7 @@ var _ = Describe("Somebody exports the audit log", Ordered, func() {
 		database = postgrestest.StartServer(GinkgoTB())
 		t = newTenant(ctx, "audited", "v1.2.2", "v1.2.3")
 		kubectl(ctx, "patch", "acct/"+t.name, "--type=merge", "-p", `{"spec":{"plan":"Enterprise","auditLog":{"enabled":true}}}`)
-		f = runFrontEnd(ctx, t, "--database-url="+database.Database(GinkgoTB()))
+		f = runRESTServer(ctx, t, "--database-url="+database.Database(GinkgoTB()))
 		kubectl(ctx, "apply", "--server-side", "-k", repository("config", "audit"))
 		DeferCleanup(func(ctx SpecContext) {
 			kubectl(ctx, "delete", "-k", repository("config", "audit"))
@@ -36,7 +36,7 @@ var _ = Describe("Somebody exports the audit log", Ordered, func() {
 		t.install(ctx, "sales")
 	})
 
-	// events are those of the log that are about something, as replicas export them.
+	// events returns the exported events that a search finds.
 	events := func(ctx context.Context, search string) []string {
 		GinkgoHelper()
 		answer := f.ask(ctx, 1, http.MethodGet, export+"?search="+search, nil)
@@ -57,7 +57,7 @@ var _ = Describe("Somebody exports the audit log", Ordered, func() {
 		return "/api/v1/deployments/" + d.Labels[v1alpha1.LabelID] + "/env-vars"
 	}
 
-	It("sees what programs have changed over REST and SCIM", func(ctx SpecContext) {
+	It("records changes over REST and SCIM", func(ctx SpecContext) {
 		made := f.ask(ctx, 0, http.MethodPost, "/api/v1/api-keys", map[string]any{"name": "Nightly"})
 		Expect(made).To(haveStatus(http.StatusOK))
 		Expect(f.ask(ctx, 0, http.MethodPost, "/api/scim/v2/Users", map[string]any{"userName": "grace@example.com"})).To(haveStatus(http.StatusCreated))
@@ -65,18 +65,18 @@ var _ = Describe("Somebody exports the audit log", Ordered, func() {
 		Expect(events(ctx, "grace@example.com")).To(Equal([]string{"Created user via SCIM by key:admin over scim: succeeded"}))
 	})
 
-	It("sees what people have changed with kubectl, under their names, once", func(ctx SpecContext) {
+	It("records changes with kubectl once, with the user name", func(ctx SpecContext) {
 		t.patch(ctx, "qdep/sales", `{"displayName": "Sales by kubectl"}`)
 		Eventually(events).WithContext(ctx).WithArguments("kubectl").Should(ConsistOf(MatchRegexp(`^Updated deployment configuration by kubernetes:\S+ over kubernetes: succeeded$`)))
 	})
 
-	It("sees a change through the aggregated API once, with the name of the Kubernetes user", func(ctx SpecContext) {
+	It("records changes through the aggregated API once, with the Kubernetes user name", func(ctx SpecContext) {
 		_, err := world.kubectl(ctx, `{"name":"Aggregated"}`, "create", "--raw", aggregated+t.name+"/proxy/api/v1/api-keys", "-f", "-")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(events(ctx, "aggregated")).To(ConsistOf(MatchRegexp(`^Created API key by kubernetes:\S+ over rest: succeeded$`)))
 	})
 
-	It("sees what the controllers have rolled", func(ctx SpecContext) {
+	It("records rollouts of the controllers", func(ctx SpecContext) {
 		t.push(ctx, "v1.2.4")
 		Eventually(t.deployment("sales")).WithContext(ctx).Should(run("1.2.4"))
 		rolled := func() []string { return events(ctx, "rolled") }
@@ -84,16 +84,16 @@ var _ = Describe("Somebody exports the audit log", Ordered, func() {
 		Consistently(rolled).WithContext(ctx).WithTimeout(aFewScans).Should(HaveEach("Rolled deployment to version by system:quoin-controller over controller: succeeded"))
 	})
 
-	It("sees who has looked at variables", func(ctx SpecContext) {
+	It("records reads of variables", func(ctx SpecContext) {
 		Expect(f.ask(ctx, 0, http.MethodGet, variables(ctx), nil)).To(haveStatus(http.StatusOK))
 		Expect(events(ctx, "viewed")).To(Equal([]string{"Viewed environment variables by key:admin over rest: succeeded"}))
 	})
 
-	It("gets the same with kubectl", func(ctx SpecContext) {
+	It("is exported with kubectl", func(ctx SpecContext) {
 		Expect(kubectl(ctx, "get", "--raw", aggregated+t.name+"/proxy"+export+"?search=grace")).To(And(HavePrefix("time,event,"), ContainSubstring("Created user via SCIM")))
 	})
 
-	It("is told no by kubectl that may only read deployments", func(ctx SpecContext) {
+	It("is not exported for a Kubernetes user who can only read deployments", func(ctx SpecContext) {
 		kubectl(ctx, "apply", "--server-side", "-f", repository("config", "aggregation", "proxy_viewer_role.yaml"))
 		kubectl(ctx, "create", "clusterrolebinding", "ivy-reads", "--clusterrole=quoin-proxy-viewer", "--user=ivy")
 		DeferCleanup(func(ctx SpecContext) {
@@ -109,7 +109,7 @@ var _ = Describe("Somebody exports the audit log", Ordered, func() {
 		Expect(err).To(MatchError(ContainSubstring("AuditLogManage")))
 	})
 
-	It("is not needed by kubectl, and changes over REST wait for it", func(ctx SpecContext) {
+	It("is required for changes over REST, but not with kubectl", func(ctx SpecContext) {
 		database.Kill(GinkgoTB())
 		Expect(f.ask(ctx, 0, http.MethodPost, "/api/v1/api-keys", map[string]any{"name": "Refused"})).To(haveStatus(http.StatusServiceUnavailable))
 		for _, read := range []string{"/api/v1/deployments", variables(ctx)} {
@@ -127,9 +127,8 @@ var _ = Describe("Somebody exports the audit log", Ordered, func() {
 	})
 })
 
-// awaitWebhook waits until the API server asks before changes: it learns of a webhook a moment
-// after it was made.
-func awaitWebhook(ctx context.Context, f *frontEnd, t *tenant) {
+// awaitWebhook waits until kube-apiserver calls the webhook: it watches webhook configurations.
+func awaitWebhook(ctx context.Context, f *restServer, t *tenant) {
 	GinkgoHelper()
 	i := 0
 	Eventually(func() string {

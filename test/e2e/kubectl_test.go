@@ -10,7 +10,7 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// kubectl runs the cluster's own kubectl as an administrator and returns what it prints.
+// kubectl runs the cluster's kubectl as an administrator and returns its output.
 func (c *cluster) kubectl(ctx context.Context, stdin string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, c.env["QUOIN_BIN"]+"/kubectl", args...)
 	cmd.Env = os.Environ()
@@ -21,7 +21,7 @@ func (c *cluster) kubectl(ctx context.Context, stdin string, args ...string) (st
 	return output(cmd)
 }
 
-// kubectl is what an administrator types.
+// kubectl runs kubectl and fails the test on errors.
 func kubectl(ctx context.Context, args ...string) string {
 	GinkgoHelper()
 	out, err := world.kubectl(ctx, "", args...)
@@ -29,15 +29,14 @@ func kubectl(ctx context.Context, args ...string) string {
 	return out
 }
 
-// apply is kubectl apply of a manifest.
+// apply applies a manifest with kubectl.
 func apply(ctx context.Context, manifest string) {
 	GinkgoHelper()
 	_, err := world.kubectl(ctx, manifest, "apply", "--server-side", "-f", "-")
 	Expect(err).NotTo(HaveOccurred())
 }
 
-// table splits what kubectl get prints into rows by column. It takes tables in which no
-// cell is empty.
+// table splits the output of kubectl get into rows by column. Cells must not be empty.
 func table(text string) []map[string]string {
 	GinkgoHelper()
 	lines := strings.Split(strings.TrimSpace(text), "\n")
@@ -45,7 +44,7 @@ func table(text string) []map[string]string {
 	var rows []map[string]string
 	for _, line := range lines[1:] {
 		cells := strings.Fields(line)
-		Expect(cells).To(HaveLen(len(columns)), "a cell is empty or holds a space:\n%s", text)
+		Expect(cells).To(HaveLen(len(columns)), "a cell is empty or contains a space:\n%s", text)
 		row := map[string]string{}
 		for i, column := range columns {
 			row[column] = cells[i]

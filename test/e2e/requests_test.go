@@ -12,8 +12,8 @@ import (
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 )
 
-// address is where the API pods of a deployment's production answer: the virtual address of
-// their Service, which kube-proxy makes work from this machine too.
+// address returns the URL of the API Service of a deployment's production environment. kube-proxy also routes its cluster IP
+// on this machine.
 func (t *tenant) address(ctx context.Context, deployment string) string {
 	GinkgoHelper()
 	services := &corev1.ServiceList{}
@@ -30,5 +30,5 @@ func (t *tenant) address(ctx context.Context, deployment string) string {
 	return ""
 }
 
-// versionHeader is how both servers, the sample and the real one, say which image answers.
+// versionHeader is the response header with the version of the server, of both the sample and the real one.
 const versionHeader = "X-Data-Plane-Version"

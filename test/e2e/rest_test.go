@@ -15,8 +15,8 @@ import (
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 )
 
-var _ = Describe("Nothing happens", func() {
-	It("and so nothing is written to the API server, by anybody", func(ctx SpecContext) {
+var _ = Describe("Steady state", func() {
+	It("has no writes to kube-apiserver", func(ctx SpecContext) {
 		onlySimulated("what runs in the pods makes no difference")
 		const rest = time.Minute
 		t := newTenant(ctx, "rest", "v1.2.2", "v1.2.3")
@@ -48,20 +48,18 @@ var _ = Describe("Nothing happens", func() {
 		awaitCalm(ctx)
 
 		writesBefore, versionsBefore := writes(ctx), resourceVersions(ctx)
-		time.Sleep(rest) // this is the time of which the promise speaks
-		Expect(grown(writesBefore, writes(ctx))).To(BeEmpty(), "requests that write, by resource, in %s", rest)
+		time.Sleep(rest)
+		Expect(grown(writesBefore, writes(ctx))).To(BeEmpty(), "write requests by resource in %s", rest)
 		Expect(resourceVersions(ctx)).To(Equal(versionsBefore))
 	}, SpecTimeout(8*time.Minute))
 })
 
-// awaitCalm waits until the cluster has done what journeys have left it to do: their
-// namespaces are gone, for which the containers in them must stop, and nothing is written for
-// three seconds.
+// awaitCalm waits until the namespaces of previous journeys are deleted, and there are no writes for three seconds.
 func awaitCalm(ctx context.Context) {
 	GinkgoHelper()
 	Eventually(ctx, func() string {
 		return kubectl(ctx, "get", "namespaces", "-o", `jsonpath={.items[?(@.status.phase=="Terminating")].metadata.name}`)
-	}).WithTimeout(2*patience).Should(BeEmpty(), "namespaces that are being removed")
+	}).WithTimeout(2*timeout).Should(BeEmpty(), "namespaces that are being removed")
 	Eventually(ctx, func(g Gomega) {
 		before := writes(ctx)
 		time.Sleep(3 * time.Second)
@@ -71,14 +69,13 @@ func awaitCalm(ctx context.Context) {
 
 var counted = regexp.MustCompile(`^apiserver_request_total\{.*group="([^"]*)".*resource="([^"]*)".*subresource="([^"]*)",verb="(POST|PUT|PATCH|APPLY|DELETE|DELETECOLLECTION)".*\} ([0-9.e+]+)$`)
 
-// notCounted are writes that are no sign of work: leases are renewed and nodes report, which
-// is Kubernetes' own; tokens and reviews are questions in the form of a POST.
+// notCounted are writes of Kubernetes itself (leases, nodes), and requests that change nothing (tokens, reviews).
 var notCounted = []string{
 	"coordination.k8s.io/leases", "/nodes", "/serviceaccounts/token",
 	"authentication.k8s.io/tokenreviews", "authorization.k8s.io/subjectaccessreviews",
 }
 
-// writes counts the requests that write, by resource, as the API server itself counts them.
+// writes returns the number of write requests by resource, from the metrics of kube-apiserver.
 func writes(ctx context.Context) map[string]float64 {
 	GinkgoHelper()
 	counts := map[string]float64{}
@@ -98,7 +95,7 @@ func writes(ctx context.Context) map[string]float64 {
 		Expect(err).NotTo(HaveOccurred())
 		counts[match[4]+" "+resource] += count
 	}
-	Expect(counts).NotTo(BeEmpty(), "the API server's metrics have no requests: their names have changed")
+	Expect(counts).NotTo(BeEmpty(), "no request metrics of kube-apiserver: their names may have changed")
 	return counts
 }
 
@@ -111,8 +108,8 @@ func grown(before, after map[string]float64) map[string]float64 {
 	return diff
 }
 
-// resourceVersions are those of every object of the kinds that the controller writes, and of
-// what Kubernetes makes of them. Leases and nodes are not among them.
+// resourceVersions returns the resource versions of all objects that the controller writes and of their dependents, without
+// leases and nodes.
 func resourceVersions(ctx context.Context) []string {
 	text := kubectl(ctx, "get", "acct,relch,qdep,qenv,qbr,qclaim,deployments.apps,statefulsets,replicasets,pods,services,"+
 		"serviceaccounts,secrets,configmaps,networkpolicies,poddisruptionbudgets,events", "--all-namespaces", "-o",

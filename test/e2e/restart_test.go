@@ -12,10 +12,10 @@ import (
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 )
 
-// A new release of Quoin comes with another image of itself, which the pods of a model in Git
-// use to fetch it. docs/decisions/0004-workload-rendering.md.
-var _ = Describe("Quoin itself is upgraded", func() {
-	It("and no pod is restarted: a new image of Quoin comes into pods with their next change", func(ctx SpecContext) {
+// A new release of Quoin has another image, which the init containers of pods with a model in Git use. See
+// docs/decisions/0004-workload-rendering.md.
+var _ = Describe("Upgrade of Quoin", func() {
+	It("restarts no pod; pods use the new image after their next change", func(ctx SpecContext) {
 		const newImage = "127.0.0.1:15000/quoin:e2e-next"
 		t := newTenant(ctx, "upgrade", "v1.2.3")
 		t.install(ctx, "analytics")
@@ -28,7 +28,7 @@ var _ = Describe("Quoin itself is upgraded", func() {
 
 		replaceController(ctx, "--leader-elect=false", "--quoin-image="+newImage)
 
-		// A change that needs no new pod template shows that the new controller is at work.
+		// A change without a new pod template shows that the new controller reconciles.
 		t.patch(ctx, "qdep/analytics", `{"replicas": 2}`)
 		Eventually(t.deployment("analytics")).WithContext(ctx).Should(And(beReady(), HaveField("Status.ReadyReplicas", int32(2))))
 		if world.nodes == simulated {
@@ -46,7 +46,7 @@ var _ = Describe("Quoin itself is upgraded", func() {
 					Expect(stalled).To(BeNil(), "%T %s", object, object.GetName())
 				}
 			}
-			Expect(sets).To(Equal(templates), "ReplicaSets: each new pod template makes one")
+			Expect(sets).To(Equal(templates), "ReplicaSets, one for each pod template")
 		})
 		if world.nodes == simulated {
 			Expect(t.pods(ctx, "sales")).To(HaveEach(HaveField("Spec.InitContainers", ConsistOf(HaveField("Image", quoinImage())))))

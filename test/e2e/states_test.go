@@ -19,7 +19,7 @@ import (
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 )
 
-// deployment is the Deployment as it is now, for Eventually and Consistently.
+// deployment returns a function that reads the Deployment, for Eventually and Consistently.
 func (t *tenant) deployment(name string) func(context.Context) (*v1alpha1.Deployment, error) {
 	return func(ctx context.Context) (*v1alpha1.Deployment, error) {
 		d := &v1alpha1.Deployment{}
@@ -27,7 +27,7 @@ func (t *tenant) deployment(name string) func(context.Context) (*v1alpha1.Deploy
 	}
 }
 
-// environment is the production Environment of a deployment as it is now.
+// environment returns a function that reads the production Environment of a deployment.
 func (t *tenant) environment(deployment string) func(context.Context) (*v1alpha1.Environment, error) {
 	return func(ctx context.Context) (*v1alpha1.Environment, error) {
 		e := &v1alpha1.Environment{}
@@ -35,23 +35,23 @@ func (t *tenant) environment(deployment string) func(context.Context) (*v1alpha1
 	}
 }
 
-// channel is the tenant's ReleaseChannel as it is now.
+// channel reads the tenant's ReleaseChannel.
 func (t *tenant) channel(ctx context.Context) (*v1alpha1.ReleaseChannel, error) {
 	c := &v1alpha1.ReleaseChannel{}
 	return c, world.api.Get(ctx, client.ObjectKey{Name: t.name}, c)
 }
 
-// haveLatest matches a channel by its newest version.
+// haveLatest matches a channel with a newest version.
 func haveLatest(version string) types.GomegaMatcher {
 	return HaveField("Status.LatestVersion", version)
 }
 
-// run matches a deployment whose production runs a version, all of it.
+// run matches a deployment whose production environment completely runs a version.
 func run(version string) types.GomegaMatcher {
 	return And(HaveField("Status.CurrentVersion", version), beReady())
 }
 
-// beReady matches an object whose spec is in effect.
+// beReady matches an object that is Ready in its current generation.
 func beReady() types.GomegaMatcher {
 	return gcustom.MakeMatcher(func(obj v1alpha1.Object) (bool, error) {
 		ready := meta.FindStatusCondition(obj.Common().Conditions, v1alpha1.ConditionReady)
@@ -59,7 +59,7 @@ func beReady() types.GomegaMatcher {
 	}).WithTemplate("Expected the object {{.To}} be Ready; its conditions are\n{{format .Actual.Common.Conditions 1}}")
 }
 
-// beStalled matches an object that waits for somebody, for a reason.
+// beStalled matches an object that is Stalled for a reason.
 func beStalled(reason string) types.GomegaMatcher {
 	return gcustom.MakeMatcher(func(obj v1alpha1.Object) (bool, error) {
 		stalled := meta.FindStatusCondition(obj.Common().Conditions, v1alpha1.ConditionStalled)
@@ -68,7 +68,7 @@ func beStalled(reason string) types.GomegaMatcher {
 		WithTemplateData(reason)
 }
 
-// message is what the Ready condition of an object says.
+// message returns the message of the Ready condition.
 func message(obj v1alpha1.Object) string {
 	if ready := meta.FindStatusCondition(obj.Common().Conditions, v1alpha1.ConditionReady); ready != nil {
 		return ready.Message
@@ -76,7 +76,7 @@ func message(obj v1alpha1.Object) string {
 	return ""
 }
 
-// readyReason is the reason of the Ready condition of an object.
+// readyReason returns the reason of the Ready condition.
 func readyReason(obj v1alpha1.Object) string {
 	if ready := meta.FindStatusCondition(obj.Common().Conditions, v1alpha1.ConditionReady); ready != nil {
 		return ready.Reason
@@ -84,8 +84,8 @@ func readyReason(obj v1alpha1.Object) string {
 	return ""
 }
 
-// workload is what of a deployment Kubernetes itself runs: one line for each ReplicaSet.
-// It is the same as long as no pod template has changed.
+// workload returns a function that describes each ReplicaSet of a deployment. The result changes only if a pod template
+// changes.
 func (t *tenant) workload(deployment string) func(context.Context) ([]string, error) {
 	return func(ctx context.Context) ([]string, error) {
 		list := &appsv1.ReplicaSetList{}
@@ -102,7 +102,7 @@ func (t *tenant) workload(deployment string) func(context.Context) ([]string, er
 	}
 }
 
-// pods are those of a deployment that are not on their way out.
+// pods returns the pods of a deployment that are not terminating.
 func (t *tenant) pods(ctx context.Context, deployment string) []corev1.Pod {
 	GinkgoHelper()
 	list := &corev1.PodList{}
@@ -116,7 +116,7 @@ func (t *tenant) pods(ctx context.Context, deployment string) []corev1.Pod {
 	return pods
 }
 
-// tagOf is the tag of the image that pods run.
+// tagOf returns the tag of the image of a pod.
 func tagOf(pod corev1.PodSpec) string {
 	image, _, _ := strings.Cut(pod.Containers[0].Image, "@")
 	return image[strings.LastIndex(image, ":")+1:]
@@ -131,7 +131,7 @@ func isReady(pod *corev1.Pod) bool {
 	return false
 }
 
-// podNames are the pods of a deployment, those on their way out included.
+// podNames returns the names of the pods of a deployment, including terminating ones.
 func (t *tenant) podNames(ctx context.Context, deployment string) ([]string, error) {
 	list := &corev1.PodList{}
 	err := t.all(ctx, list, client.MatchingLabels{v1alpha1.LabelDeployment: deployment})

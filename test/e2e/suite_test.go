@@ -1,12 +1,11 @@
-// Package e2e_test plays the journeys of the people who use Quoin, on a cluster of its own:
-// a real API server, real controllers of Kubernetes, a real registry, bin/quoin as a process
-// with the rights that it has in production. The nodes are simulated, or there is a real one.
+// Package e2e_test tests user journeys on a local cluster: kube-apiserver, the controllers of Kubernetes, a registry, and
+// bin/quoin processes with their production permissions. The nodes are simulated, or there is one real node.
 //
 //	QUOIN_E2E_NODES=simulated go test ./test/e2e    # no root needed
-//	QUOIN_E2E_NODES=real go test ./test/e2e         # Linux, root: containers that answer
+//	QUOIN_E2E_NODES=real go test ./test/e2e         # Linux, root: real containers
 //
-// Each journey has an account of its own with the same name as its namespace, its channel and
-// its image repository. docs/journeys tells some of them in words.
+// Each journey has its own account, with a namespace, a channel and an image repository of the same name. docs/journeys
+// describes the journeys for users.
 package e2e_test
 
 import (
@@ -21,20 +20,19 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
-// What nodes the cluster has.
+// Kinds of nodes.
 const (
 	simulated = "simulated"
 	real      = "real"
 )
 
-// patience is how long something may take that has no deadline of its own. It is no
-// promise to users: the machine that runs the tests may be busy with others.
-const patience = 90 * time.Second
+// timeout limits waiting for conditions without a deadline of their own. It allows for a busy machine.
+const timeout = 90 * time.Second
 
-// quoin is the controller that runs unless a journey runs its own.
+// quoin is the default controller, unless a journey runs its own.
 var quoin *controller
 
-// world is the cluster that all journeys share.
+// world is the cluster, shared by all journeys.
 var world *cluster
 
 func TestJourneys(t *testing.T) {
@@ -51,11 +49,11 @@ func TestJourneys(t *testing.T) {
 	}
 	log.SetLogger(logr.Discard())
 	RegisterFailHandler(Fail)
-	SetDefaultEventuallyTimeout(patience)
+	SetDefaultEventuallyTimeout(timeout)
 	SetDefaultEventuallyPollingInterval(100 * time.Millisecond)
 	SetDefaultConsistentlyPollingInterval(100 * time.Millisecond)
 	suite, reporter := GinkgoConfiguration()
-	// go test's own timeout kills the process and leaves the cluster running.
+	// The timeout of go test would kill the process and leave the cluster running.
 	if deadline, ok := t.Deadline(); ok {
 		suite.Timeout = min(suite.Timeout, time.Until(deadline)-time.Minute)
 	}
@@ -66,7 +64,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	var err error
 	world, err = startCluster(ctx, os.Getenv("QUOIN_E2E_NODES"))
 	Expect(err).NotTo(HaveOccurred())
-}, NodeTimeout(10*time.Minute)) // the cluster's binaries may have to be built first
+}, NodeTimeout(10*time.Minute)) // including building the binaries of the cluster
 
 var _ = AfterSuite(func(ctx SpecContext) {
 	if quoin != nil {
@@ -78,10 +76,10 @@ var _ = AfterSuite(func(ctx SpecContext) {
 	Expect(world.stop(ctx, anyFailed)).To(Succeed())
 }, NodeTimeout(2*time.Minute))
 
-// Journeys find the controller running, with the usual flags, whatever the one before did to it.
-var _ = BeforeEach(func(ctx SpecContext) { runUsualController(ctx) })
+// Every journey starts with the default controller running.
+var _ = BeforeEach(func(ctx SpecContext) { runDefaultController(ctx) })
 
-// anyFailed keeps the logs of the cluster.
+// anyFailed reports whether a journey has failed: then the logs of the cluster are kept.
 var anyFailed bool
 
 var _ = JustAfterEach(func(ctx SpecContext) {
@@ -91,8 +89,7 @@ var _ = JustAfterEach(func(ctx SpecContext) {
 	}
 })
 
-// onlySimulated leaves a journey out where pods are real: it needs many of them, or nothing
-// in it depends on what runs in them.
+// onlySimulated skips a journey on a real node, because it needs many pods or does not depend on the containers.
 func onlySimulated(why string) {
 	if world.nodes != simulated {
 		Skip(fmt.Sprintf("only on simulated nodes: %s", why))

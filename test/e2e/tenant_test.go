@@ -16,22 +16,20 @@ import (
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 )
 
-// tenant is the account of a journey. Its namespace, its release channel and its image
-// repository have the account's name.
+// tenant is the account of a journey. Its namespace, channel and image repository have the same name.
 type tenant struct {
 	name string
-	// digests of the images that were pushed, by tag.
+	// digests are the digests of the pushed images, by tag.
 	digests map[string]string
-	// server says that the images are of the real server, and not of the sample one.
+	// server is true if the images are of the real server instead of the sample server.
 	server bool
 }
 
-// tenants are those that have not been removed: what a failure is about.
+// tenants are the existing tenants, for the report of a failure.
 var tenants []*tenant
 
-// tenantManifest is what an administrator applies for a new account. The namespace admits
-// only pods that keep to the restricted Pod Security Standard. The channel looks often: the
-// tests wait for it.
+// tenantManifest is the manifest of a new account. The namespace enforces the Pod Security Standard "restricted". The channel
+// has a short scan interval.
 const tenantManifest = `
 apiVersion: v1
 kind: Namespace
@@ -98,12 +96,12 @@ subjects:
     namespace: quoin-system
 `
 
-// newTenant makes an account whose channel holds the given tags, and removes it after the journey.
+// newTenant creates an account whose channel has the tags, and deletes it after the journey.
 func newTenant(ctx context.Context, name string, tags ...string) *tenant {
 	return startTenant(ctx, &tenant{name: name, digests: map[string]string{}}, tags)
 }
 
-// newServerTenant is one whose channel holds the real server, in the versions that tags name.
+// newServerTenant creates an account whose channel has the real server, in the versions of the tags.
 func newServerTenant(ctx context.Context, name string, tags ...string) *tenant {
 	return startTenant(ctx, &tenant{name: name, digests: map[string]string{}, server: true}, tags)
 }
@@ -117,19 +115,19 @@ func startTenant(ctx context.Context, t *tenant, tags []string) *tenant {
 	return t
 }
 
-// remove takes away all that the journey has left, so that the next one has the cluster for itself.
+// remove deletes all objects of the journey.
 func (t *tenant) remove(ctx SpecContext) {
-	runUsualController(ctx) // it lets the account go
+	runDefaultController(ctx) // removes the finalizer of the account
 	kubectl(ctx, "delete", "acct/"+t.name, "relch/"+t.name, "--ignore-not-found", "--timeout=60s")
 	kubectl(ctx, "delete", "namespace", t.name, "--ignore-not-found", "--wait=false")
 	tenants = slices.DeleteFunc(tenants, func(other *tenant) bool { return other == t })
 }
 
-// repository is where the channel looks for versions.
+// repository returns the image repository of the channel.
 func (t *tenant) repository() string { return world.env["QUOIN_REGISTRY"] + "/" + t.name + "/cube" }
 
-// push puts versions into the repository: images that say which version they are.
-// One with -broken in its tag never becomes ready, on simulated nodes as on a real one.
+// push pushes images with the tags, which report their version. Images with -broken in the tag never become ready, on
+// simulated and real nodes.
 func (t *tenant) push(ctx context.Context, tags ...string) {
 	GinkgoHelper()
 	for _, tag := range tags {
@@ -146,12 +144,12 @@ func (t *tenant) push(ctx context.Context, tags ...string) {
 	}
 }
 
-// image is the reference by which pods run a tag: nobody can change what it means.
+// image returns the reference of a tag, with its digest, that pods use.
 func (t *tenant) image(tag string) string {
 	return t.repository() + ":" + tag + "@" + t.digests[tag]
 }
 
-// setting changes what a deployment of a journey asks for.
+// setting changes the spec of a deployment.
 type setting func(*v1alpha1.DeploymentSpec)
 
 func replicas(n int32) setting {
@@ -172,8 +170,7 @@ func modelIn(git v1alpha1.GitSource) setting {
 	return func(s *v1alpha1.DeploymentSpec) { s.Model = v1alpha1.ModelSource{Git: &git} }
 }
 
-// create makes a deployment that follows the tenant's channel. Its pods ask for little, so
-// that many fit on one machine.
+// create creates a deployment that follows the tenant's channel. Its resource requests are small.
 func (t *tenant) create(ctx context.Context, name string, settings ...setting) {
 	GinkgoHelper()
 	d := &v1alpha1.Deployment{
@@ -192,13 +189,13 @@ func (t *tenant) create(ctx context.Context, name string, settings ...setting) {
 	Expect(world.api.Create(ctx, d)).To(Succeed())
 }
 
-// install makes a deployment and waits until it runs.
+// install creates a deployment and waits until it is Ready.
 func (t *tenant) install(ctx context.Context, name string, settings ...setting) {
 	t.create(ctx, name, settings...)
 	kubectl(ctx, "wait", "qdep/"+name, "-n", t.name, "--for=condition=Ready", "--timeout=90s")
 }
 
-// patch is kubectl patch of a spec: what people type who change one thing.
+// patch patches a spec with kubectl.
 func (t *tenant) patch(ctx context.Context, object, spec string) {
 	kubectl(ctx, "patch", object, "-n", t.name, "--type=merge", "-p", `{"spec":`+spec+`}`)
 }
