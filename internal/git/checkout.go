@@ -95,7 +95,7 @@ func (c *checkout) tree(hash plumbing.Hash) (*object.Tree, error) {
 		return nil, c.damaged()
 	}
 	if size > maxTreeSize {
-		return nil, c.remote.fail(ErrTooLarge, "a folder's list of entries is larger than %d bytes", maxTreeSize)
+		return nil, c.remote.fail(ErrTooLarge, "the tree object of a folder is larger than %d bytes", maxTreeSize)
 	}
 	tree, err := object.GetTree(c.store, hash)
 	if err != nil {
@@ -118,7 +118,7 @@ func (c *checkout) folder(tree *object.Tree, dir []string) error {
 		return c.remote.fail(ErrTooLarge, "more than %d folders", c.MaxFiles)
 	}
 	if len(dir) > maxDepth {
-		return c.remote.fail(ErrTooLarge, "more than %d folders in one another", maxDepth)
+		return c.remote.fail(ErrTooLarge, "folders are nested more than %d levels deep", maxDepth)
 	}
 	for _, entry := range tree.Entries {
 		if err := c.ctx.Err(); err != nil {
@@ -203,7 +203,7 @@ func (c *checkout) write(blob *object.Blob, name string) error {
 	defer content.Close()
 	file, err := c.out.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
 	if errors.Is(err, os.ErrExist) || errors.Is(err, syscall.ENOTDIR) { // a file and a folder with the same name
-		return c.remote.fail(ErrInvalidTree, "%q is in its folder twice", name)
+		return c.remote.fail(ErrInvalidTree, "%q is a duplicate entry of its folder", name)
 	}
 	if err != nil {
 		return c.localError(err)

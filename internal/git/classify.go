@@ -93,7 +93,7 @@ func protocolReason(err error) (kind error, reason string) {
 	case errors.As(err, &line):
 		return messageReason(line.Text)
 	case errors.As(err, &garbage), errors.Is(err, pktline.ErrInvalidPktLen):
-		return ErrUnreachable, "not the answer of a Git server with SHA-1 objects"
+		return ErrUnreachable, "not the response of a Git server with SHA-1 objects"
 	}
 	return nil, ""
 }
@@ -112,7 +112,7 @@ func messageReason(text string) (kind error, reason string) {
 			return ErrUnauthorized, "access denied"
 		}
 	}
-	return ErrUnreachable, "the server refused"
+	return ErrUnreachable, "the server rejected the request"
 }
 
 // hostKeyReason returns why an SSH host key is not trusted, or "" for any

@@ -80,7 +80,7 @@ func TestParseCredentialsRejects(t *testing.T) {
 		"two methods":      {https, map[string]string{KeyBearerToken: "hunter2", KeyPassword: "hunter2", KeyUsername: "u"}, `keys "bearerToken" and "password" exclude each other`},
 		"multi-line token": {https, map[string]string{KeyBearerToken: "hunter2\nhunter2"}, `key "bearerToken" has more than one line`},
 		"CA":               {https, map[string]string{KeyCACert: "hunter2"}, `key "ca.crt" holds no certificate in PEM form`},
-		"nothing for SSH":  {ssh, nil, `key "identity" is missing`},
+		"no SSH keys":      {ssh, nil, `key "identity" is missing`},
 		"no known_hosts":   {ssh, map[string]string{KeyIdentity: plain}, `key "known_hosts" is missing`},
 		"no identity":      {ssh, map[string]string{KeyKnownHosts: hosts}, `key "identity" is missing`},
 		"identity":         {ssh, map[string]string{KeyIdentity: "hunter2", KeyKnownHosts: hosts}, `key "identity" is not a private key`},

@@ -199,8 +199,8 @@ func TestFetchFileNames(t *testing.T) {
 		"name with slashes":   {tree: r.tree(treeEntry{"040000", "tree", r.rawTree(file("../../a.yml")), "model"}), is: ErrInvalidTree, text: `"../../a.yml" in folder "/" is not a file name`},
 		"name with backslash": {tree: sub(file(`a\b.yml`)), is: ErrInvalidTree, text: `"a\\b.yml" in folder "/" is not a file name`},
 		"long name":           {tree: sub(file(strings.Repeat("a", 256))), is: ErrInvalidTree, text: `"` + strings.Repeat("a", 256) + `" in folder "/" is not a file name`},
-		"name twice":          {tree: r.tree(treeEntry{"040000", "tree", r.rawTree(file("a"), r.folder("a", file("b"))), "model"}), is: ErrInvalidTree, text: `"a/b" is in its folder twice`},
-		"file twice":          {tree: r.tree(treeEntry{"040000", "tree", r.rawTree(file("a"), file("a")), "model"}), is: ErrInvalidTree, text: `"a" is in its folder twice`},
+		"name twice":          {tree: r.tree(treeEntry{"040000", "tree", r.rawTree(file("a"), r.folder("a", file("b"))), "model"}), is: ErrInvalidTree, text: `"a/b" is a duplicate entry of its folder`},
+		"file twice":          {tree: r.tree(treeEntry{"040000", "tree", r.rawTree(file("a"), file("a")), "model"}), is: ErrInvalidTree, text: `"a" is a duplicate entry of its folder`},
 	})
 }
 
@@ -253,7 +253,7 @@ func TestFetchLimits(t *testing.T) {
 		"links count":         {links, 29, 5, `more than 29 bytes in path "."`},
 		"links are at limits": {links, 30, 3, ""},
 		"folders":             {folders, 0, 0, "more than 10000 folders"},
-		"depth":               {tall, 0, 0, "more than 100 folders in one another"},
+		"depth":               {tall, 0, 0, "folders are nested more than 100 levels deep"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -144,7 +144,7 @@ func TestRefsUnexpectedResponses(t *testing.T) {
 	}{
 		"HTML": {
 			func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "<html>hunter2</html>") },
-			ErrUnreachable, "not the answer of a Git server with SHA-1 objects",
+			ErrUnreachable, "not the response of a Git server with SHA-1 objects",
 		},
 		"500": {
 			func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "hunter2", http.StatusInternalServerError) },
@@ -166,7 +166,7 @@ func TestRefsUnexpectedResponses(t *testing.T) {
 		},
 		"error line": {
 			func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, pkt("ERR hunter2 is not allowed")) },
-			ErrUnreachable, "the server refused",
+			ErrUnreachable, "the server rejected the request",
 		},
 		"truncated": {
 			func(w http.ResponseWriter, _ *http.Request) {
@@ -283,7 +283,7 @@ func TestRefsSHA256Repository(t *testing.T) {
 	base, ca := serveHTTPS(t, root)
 	creds := credentials(t, base, KeyUsername, testUser, KeyPassword, testPassword, KeyCACert, string(ca))
 	_, _, err := New(Options{}).Refs(t.Context(), base+"/model.git", creds)
-	if want := "repository " + base + "/model.git: not the answer of a Git server with SHA-1 objects"; err == nil || err.Error() != want {
+	if want := "repository " + base + "/model.git: not the response of a Git server with SHA-1 objects"; err == nil || err.Error() != want {
 		t.Errorf("error %q, want %q", err, want)
 	}
 }

@@ -47,7 +47,7 @@ type Failure struct {
 func (f Failure) Retryable() bool { return f.Cause != Untrusted }
 
 // unknown is the failure of errors that Classify does not recognize.
-var unknown = Failure{Unknown, "no usable answer"}
+var unknown = Failure{Unknown, "no usable response"}
 
 // sentinels are the failures of errors that errors.Is finds.
 var sentinels = []struct {

@@ -39,7 +39,7 @@ func TestClassify(t *testing.T) {
 		"end of file":        {io.EOF, Failure{Disconnect, "connection closed"}},
 		"truncated":          {io.ErrUnexpectedEOF, Failure{Disconnect, "connection closed"}},
 		"closed":             {net.ErrClosed, Failure{Disconnect, "connection closed"}},
-		"other":              {errors.New("hunter2"), Failure{Unknown, "no usable answer"}},
+		"other":              {errors.New("hunter2"), Failure{Unknown, "no usable response"}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

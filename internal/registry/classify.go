@@ -74,7 +74,7 @@ var refusals = []struct {
 	err    error
 	reason string
 }{
-	{errTooLarge, "answer too large"},
+	{errTooLarge, "response too large"},
 	{errRedirect, "redirects to a private address"},
 	{errPlainHTTP, "refusing plain HTTP"},
 }

@@ -144,7 +144,7 @@ func (s *session) manifestDigest(ctx context.Context, address, tag string) (stri
 	sum := sha256.Sum256(manifest)
 	digest := "sha256:" + hex.EncodeToString(sum[:])
 	if declared := resp.Header.Get(digestHeader); digestPattern.MatchString(declared) && declared != digest {
-		return "", s.protocolError("a manifest does not have the digest that the registry says")
+		return "", s.protocolError("a manifest does not match the digest in the response")
 	}
 	return digest, nil
 }

@@ -91,7 +91,7 @@ func waitForPort(t *testing.T, address string) {
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
-	t.Fatalf("nothing listens on %s", address)
+	t.Fatalf("no server listens on %s", address)
 }
 
 func TestDistributionRegistry(t *testing.T) {

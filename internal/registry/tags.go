@@ -41,7 +41,7 @@ func (c *Client) Tags(ctx context.Context, repository string) ([]string, error) 
 			break
 		}
 		if page == maxPages {
-			return nil, s.protocolError("the pages of tags do not end")
+			return nil, s.protocolError("the list of tags has too many pages")
 		}
 		seen[next] = struct{}{}
 		if next, err = s.tagPage(ctx, next, tags); err != nil {
@@ -93,7 +93,7 @@ func (s *session) decodeError(ctx context.Context, err error) error {
 	var syntax *json.SyntaxError
 	var wrongType *json.UnmarshalTypeError
 	if errors.As(err, &syntax) || errors.As(err, &wrongType) {
-		return s.protocolError("the list of tags is not JSON of the distribution API")
+		return s.protocolError("the list of tags is not valid JSON of the distribution API")
 	}
 	return s.transportError(ctx, err)
 }

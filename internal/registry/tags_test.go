@@ -180,7 +180,7 @@ func TestTagsRejectsInvalidResponses(t *testing.T) {
 		},
 		"HTML": {
 			handler: func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, `<html>login</html>`) },
-			is:      ErrUnreachable, text: "registry %s: the list of tags is not JSON of the distribution API",
+			is:      ErrUnreachable, text: "registry %s: the list of tags is not valid JSON of the distribution API",
 		},
 		"truncated": {
 			handler: func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, `{"tags":["a"`) },
@@ -204,7 +204,7 @@ func TestTagsLimits(t *testing.T) {
 				w.Header().Set("Link", fmt.Sprintf(`<?last=%d>`, last+1))
 				io.WriteString(w, `{"tags":["a"]}`)
 			},
-			is: ErrUnreachable, text: "registry %s: the pages of tags do not end",
+			is: ErrUnreachable, text: "registry %s: the list of tags has too many pages",
 		},
 		"too many tags": {
 			handler: func(w http.ResponseWriter, _ *http.Request) {
@@ -226,7 +226,7 @@ func TestTagsLimits(t *testing.T) {
 					}
 				}
 			},
-			is: ErrUnreachable, text: "registry %s: answer too large",
+			is: ErrUnreachable, text: "registry %s: response too large",
 		},
 	}
 	for name, tt := range tests {

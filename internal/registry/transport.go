@@ -23,7 +23,7 @@ const (
 )
 
 var (
-	errTooLarge  = errors.New("answer too large")
+	errTooLarge  = errors.New("response too large")
 	errPlainHTTP = errors.New("plain HTTP")
 	errRedirect  = errors.New("redirect to a private address")
 )

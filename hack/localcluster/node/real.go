@@ -50,7 +50,7 @@ func CheckReal(ctx context.Context, dir string, packages []host.Package, install
 // another cluster owns it whose kubelet runs or whose lock is held, because it
 // is being started or stopped. Two kubelets would kill each other's containers.
 func claimRealNode(ctx context.Context, file, dir string) error {
-	unlock, err := process.Lock(ctx, file+".lock", "another localcluster asks for the real node: waiting for it")
+	unlock, err := process.Lock(ctx, file+".lock", "another localcluster is claiming the real node: waiting for it")
 	if err != nil {
 		return err
 	}

@@ -39,14 +39,14 @@ func DrainReal(ctx context.Context, c *cluster.Cluster) (stopped int, err error)
 		return stopped, errors.Join(problems...)
 	}
 	n := NewNetwork(c.Dir)
-	gone := process.WaitUntil(ctx, 20*time.Second, func() bool {
+	stoppedAll := process.WaitUntil(ctx, 20*time.Second, func() bool {
 		pids := slices.Concat(podProcesses(), n.shims())
 		for _, pid := range pids {
 			_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended already
 		}
 		return len(pids) == 0
 	})
-	if !gone {
+	if !stoppedAll {
 		problems = append(problems, errors.New("some containers are still running"))
 	}
 	return stopped, errors.Join(problems...)

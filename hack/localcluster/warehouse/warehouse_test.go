@@ -14,7 +14,7 @@ import (
 // TestWarehouse queries the warehouse as the samples' user over the network.
 func TestWarehouse(t *testing.T) {
 	if os.Geteuid() != 0 || len(host.MissingPackages(host.WarehousePackages)) > 0 {
-		t.Skip("SKIPPED LOUDLY: the warehouse needs root and Debian's postgresql; make e2e installs it and asks it")
+		t.Skip("SKIPPED LOUDLY: the warehouse needs root and Debian's postgresql; make e2e installs and queries it")
 	}
 	// Not below the test's temporary folder, which the user of PostgreSQL may
 	// not enter.
