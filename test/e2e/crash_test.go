@@ -19,7 +19,7 @@ import (
 
 var _ = Describe("Controller crash", func() {
 	It("rolls the version out to every deployment exactly once after a crash during a rollout", func(ctx SpecContext) {
-		onlySimulated("30 deployments want a bigger machine")
+		onlySimulated("30 deployments need a bigger machine")
 		const kills, longest = 6, 2500 * time.Millisecond
 		moments := rand.New(rand.NewPCG(uint64(GinkgoRandomSeed()), 0))
 		killSoon := func() {
@@ -46,7 +46,7 @@ var _ = Describe("Controller crash", func() {
 	}, SpecTimeout(5*time.Minute))
 
 	It("fails over to a standby within 20 seconds after a crash, and immediately after a shutdown", func(ctx SpecContext) {
-		onlySimulated("what runs in the pods makes no difference")
+		onlySimulated("independent of the containers")
 		t := newTenant(ctx, "failover", "v1.2.3")
 		t.install(ctx, "analytics")
 		quoin.stop()

@@ -33,7 +33,7 @@ func newGitRepository() *gitRepository {
 	backend := &cgi.Handler{
 		Path:   filepath.Join(git(root, "", "--exec-path"), "git-http-backend"),
 		Dir:    root,
-		Env:    append(quietGit, "GIT_PROJECT_ROOT="+root, "GIT_HTTP_EXPORT_ALL=1"),
+		Env:    append(isolatedGit, "GIT_PROJECT_ROOT="+root, "GIT_HTTP_EXPORT_ALL=1"),
 		Stderr: GinkgoWriter,
 	}
 	listener, err := net.Listen("tcp", net.JoinHostPort(world.address(), "0"))
@@ -52,12 +52,12 @@ func newGitRepository() *gitRepository {
 	return r
 }
 
-// source is the repository as a deployment names it; it is looked at every second.
+// source returns the repository as a model source with an interval of one second.
 func (r *gitRepository) source() v1alpha1.GitSource {
 	return v1alpha1.GitSource{URL: r.url, Interval: &metav1.Duration{Duration: time.Second}}
 }
 
-// commit puts a model on a branch, which need not exist yet, and returns the commit's hash.
+// commit commits a model to a branch, which it creates if necessary, and returns the hash.
 func (r *gitRepository) commit(branch, model string) string {
 	blob := git(r.dir, model, "hash-object", "-w", "--stdin")
 	tree := git(r.dir, "100644 blob "+blob+"\torders.yml\n", "mktree")
@@ -75,21 +75,21 @@ func (r *gitRepository) remove(branch string) {
 	git(r.dir, "", "update-ref", "-d", "refs/heads/"+branch)
 }
 
-// breakDown lets the server answer 503, repair ends that.
+// breakDown makes the server respond with 503 until repair is called.
 func (r *gitRepository) breakDown() { r.down.Store(true) }
 func (r *gitRepository) repair()    { r.down.Store(false) }
 
-// quietGit keeps the settings of whoever runs the tests out of them.
-var quietGit = []string{
+// isolatedGit makes git ignore the user's configuration.
+var isolatedGit = []string{
 	"GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_NOSYSTEM=1",
 	"GIT_AUTHOR_NAME=e2e", "GIT_AUTHOR_EMAIL=e2e@example.com", "GIT_COMMITTER_NAME=e2e", "GIT_COMMITTER_EMAIL=e2e@example.com",
 }
 
-// git runs the git binary in a folder and returns what it prints.
+// git runs git in a folder and returns its output.
 func git(dir, stdin string, args ...string) string {
 	GinkgoHelper()
 	cmd := exec.Command("git", args...)
-	cmd.Dir, cmd.Env, cmd.Stdin = dir, append(os.Environ(), quietGit...), strings.NewReader(stdin)
+	cmd.Dir, cmd.Env, cmd.Stdin = dir, append(os.Environ(), isolatedGit...), strings.NewReader(stdin)
 	out, err := output(cmd)
 	Expect(err).NotTo(HaveOccurred())
 	return strings.TrimSpace(out)

@@ -57,7 +57,7 @@ var _ = Describe("Querying data", Ordered, ContinueOnFailure, func() {
 	)
 
 	BeforeAll(func(ctx SpecContext) {
-		onlyReal("simulated pods answer nothing")
+		onlyReal("simulated pods do not respond")
 		t = newServerTenant(ctx, "data", "v"+olderServer)
 		repo = newGitRepository()
 		repo.commit("main", ordersModel)
@@ -238,9 +238,9 @@ var _ = Describe("Querying data", Ordered, ContinueOnFailure, func() {
 const rolled = 2 * timeout
 
 // onlyReal skips a journey on simulated nodes.
-func onlyReal(why string) {
+func onlyReal(reason string) {
 	if world.nodes != real {
-		Skip(fmt.Sprintf("only on a real node: %s", why))
+		Skip(fmt.Sprintf("only on a real node: %s", reason))
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 // Journey b: the state of the pods. journey_b_data_api_test.go tests the requests of clients.
 var _ = Describe("New version in the registry", func() {
 	It("is rolled out automatically with enough ready pods at any time; currentVersion changes at the end", func(ctx SpecContext) {
-		onlySimulated("the data API's journey does it with real pods")
+		onlySimulated("journey_b_data_api_test.go covers it with real pods")
 		t := newTenant(ctx, "rollout", "v1.2.3")
 		t.install(ctx, "analytics", replicas(2))
 		film := t.record(ctx, &corev1.PodList{})
@@ -37,7 +37,7 @@ var _ = Describe("New version in the registry", func() {
 	})
 
 	It("is recorded in status.history, newest first", func(ctx SpecContext) {
-		onlySimulated("the data API's journey does it with real pods")
+		onlySimulated("journey_b_data_api_test.go covers it with real pods")
 		t := newTenant(ctx, "history", "v1.2.3")
 		t.install(ctx, "analytics")
 		t.push(ctx, "v1.2.4")

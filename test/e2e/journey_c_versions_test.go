@@ -19,7 +19,7 @@ var _ = Describe("Choosing the version of a deployment", Ordered, func() {
 	var t *tenant
 
 	BeforeAll(func(ctx SpecContext) {
-		onlySimulated("the data API's journey does it with real pods")
+		onlySimulated("journey_b_data_api_test.go covers it with real pods")
 		t = newTenant(ctx, "versions", "v1.2.2", "v1.2.3")
 		t.install(ctx, "analytics")
 	})
@@ -110,7 +110,7 @@ var _ = Describe("A version that never becomes ready", Ordered, func() {
 	const deadline = 20
 
 	BeforeAll(func(ctx SpecContext) {
-		onlySimulated("the data API's journey does it with real pods")
+		onlySimulated("journey_b_data_api_test.go covers it with real pods")
 		t = newTenant(ctx, "broken", "v1.2.4")
 		t.install(ctx, "analytics", replicas(2), progressDeadline(deadline))
 	})

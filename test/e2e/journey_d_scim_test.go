@@ -18,7 +18,7 @@ func scimPatch(operations ...map[string]any) map[string]any {
 // Journey d: an identity provider provisions users and groups, which kubectl shows.
 var _ = Describe("Provisioning over SCIM", Ordered, func() {
 	It("creates, matches, updates, deactivates, pushes a group and deletes", func(ctx SpecContext) {
-		onlySimulated("there are no pods in it")
+		onlySimulated("independent of pods")
 		t := newTenant(ctx, "directory", "v1.2.3")
 		f := runRESTServer(ctx, t)
 		const base = "/api/scim/v2"

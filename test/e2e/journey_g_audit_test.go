@@ -23,7 +23,7 @@ var _ = Describe("The audit log", Ordered, func() {
 	)
 
 	BeforeAll(func(ctx SpecContext) {
-		onlySimulated("what runs in the pods makes no difference")
+		onlySimulated("independent of the containers")
 		database = postgrestest.StartServer(GinkgoTB())
 		t = newTenant(ctx, "audited", "v1.2.2", "v1.2.3")
 		kubectl(ctx, "patch", "acct/"+t.name, "--type=merge", "-p", `{"spec":{"plan":"Enterprise","auditLog":{"enabled":true}}}`)

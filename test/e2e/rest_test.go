@@ -17,7 +17,7 @@ import (
 
 var _ = Describe("Steady state", func() {
 	It("has no writes to kube-apiserver", func(ctx SpecContext) {
-		onlySimulated("what runs in the pods makes no difference")
+		onlySimulated("independent of the containers")
 		const rest = time.Minute
 		t := newTenant(ctx, "rest", "v1.2.2", "v1.2.3")
 		settings := map[string][]setting{

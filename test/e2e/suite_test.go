@@ -90,8 +90,8 @@ var _ = JustAfterEach(func(ctx SpecContext) {
 })
 
 // onlySimulated skips a journey on a real node, because it needs many pods or does not depend on the containers.
-func onlySimulated(why string) {
+func onlySimulated(reason string) {
 	if world.nodes != simulated {
-		Skip(fmt.Sprintf("only on simulated nodes: %s", why))
+		Skip(fmt.Sprintf("only on simulated nodes: %s", reason))
 	}
 }
