@@ -20,7 +20,7 @@ import (
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 )
 
-func TestOneUserNameIsGivenOnce(t *testing.T) {
+func TestConcurrentCreatesOfOneUserName(t *testing.T) {
 	admin := acme.WithToken(acme.RFC)
 	for round := range 2 {
 		name := suite.UniqueName("Race")
@@ -73,7 +73,7 @@ func TestOneUserNameIsGivenOnce(t *testing.T) {
 	}
 }
 
-// hasItsName waits until the controller has said whether a user has its name.
+// hasItsName waits for the Ready condition of a user and reports whether it holds its name.
 func hasItsName(t *testing.T, name string) (has bool) {
 	t.Helper()
 	soon(t, "a verdict on "+name, func() error {
@@ -83,12 +83,12 @@ func hasItsName(t *testing.T, name string) (has bool) {
 		if has || c != nil && c.Reason == v1alpha1.ReasonNameTaken {
 			return nil
 		}
-		return fmt.Errorf("its condition is %+v", c)
+		return fmt.Errorf("Ready is %+v", c)
 	})
 	return has
 }
 
-func TestConcurrentPatchesOfOneGroupLoseNothing(t *testing.T) {
+func TestConcurrentPatchesOfOneGroup(t *testing.T) {
 	admin := acme.WithToken(acme.RFC)
 	const n = 40
 	ids := make([]string, n)
@@ -117,7 +117,7 @@ func TestConcurrentPatchesOfOneGroupLoseNothing(t *testing.T) {
 	admin.Call(t, "GET", "/Groups/"+group, nil).WantStatus(200).Want("members", nil)
 }
 
-func TestWhatOneReplicaWroteItListsAtOnce(t *testing.T) {
+func TestReadYourWrites(t *testing.T) {
 	for replica := range suite.Replicas {
 		admin := acme.WithToken(acme.RFC).OnReplica(replica)
 		mark := suite.UniqueName("own")
@@ -141,20 +141,20 @@ func TestWhatOneReplicaWroteItListsAtOnce(t *testing.T) {
 	}
 }
 
-// crashes is what clients were told while the front end was killed again and again.
+// crashes are the acknowledged writes while an API server is killed repeatedly.
 type crashes struct {
 	suite.Caller
 	group string
 
 	mu sync.Mutex
-	// created are the ids by userName of what was acknowledged, attempted all names that were sent.
+	// created are the acknowledged ids by userName, attempted all names that were sent.
 	created   map[string]string
 	attempted []string
-	// members are those whose addition to the group was acknowledged.
+	// members are the acknowledged members of the group.
 	members []string
 }
 
-// write creates users and adds them to the group until the context ends.
+// write creates users and adds them to the group until the context is done.
 func (c *crashes) write(ctx context.Context) {
 	for ctx.Err() == nil {
 		name := suite.UniqueName("crash")
@@ -175,13 +175,13 @@ func (c *crashes) write(ctx context.Context) {
 				c.mu.Unlock()
 			}
 		} else if err != nil {
-			time.Sleep(200 * time.Millisecond) // it is gone
+			time.Sleep(200 * time.Millisecond) // the replica is down
 		}
 		cancel()
 	}
 }
 
-// quiet reads an answer where no test may be told.
+// quiet is a testing.TB for goroutines, in which Fatalf panics.
 type quiet struct{ testing.TB }
 
 // Helper implements testing.TB.
@@ -190,7 +190,7 @@ func (quiet) Helper() {}
 // Fatalf implements testing.TB.
 func (quiet) Fatalf(format string, args ...any) { panic(fmt.Sprintf(format, args...)) }
 
-func TestKillingAFrontEndLosesAndBlocksNothing(t *testing.T) {
+func TestKilledAPIServerLosesNoWrites(t *testing.T) {
 	admin := acme.WithToken(acme.RFC)
 	c := &crashes{Caller: admin, group: admin.CreateGroup(t, suite.UniqueName("g")), created: map[string]string{}}
 	ctx, stop := context.WithCancel(t.Context())
@@ -226,14 +226,14 @@ func TestKillingAFrontEndLosesAndBlocksNothing(t *testing.T) {
 	c.check(t)
 }
 
-// check asks for every name that was sent.
+// check looks up every name that was sent.
 func (c *crashes) check(t *testing.T) {
 	for _, name := range c.attempted {
 		if id, acknowledged := c.created[name]; acknowledged {
 			for replica := range suite.Replicas {
 				got := c.OnReplica(replica).Find(t, "/Users", `userName eq `+suite.Quote(name)).WantStatus(200)
 				if !slices.Equal(got.IDs(), []string{id}) {
-					t.Errorf("%s was acknowledged as %s; there is %v", name, id, got.IDs())
+					t.Errorf("%s was acknowledged as %s; found %v", name, id, got.IDs())
 				}
 			}
 			continue
@@ -248,7 +248,7 @@ func (c *crashes) check(t *testing.T) {
 		case again.Status == 201 && slices.Equal(found.IDs(), []string{again.Text("id")}):
 		case again.Status == 409 && len(found.IDs()) == 1:
 		default:
-			t.Errorf("%s is blocked: %d %s, and there is %v", name, again.Status, again.Raw, found.IDs())
+			t.Errorf("%s is blocked: %d %s, found %v", name, again.Status, again.Raw, found.IDs())
 		}
 	}
 	for _, name := range c.attempted {
@@ -258,7 +258,7 @@ func (c *crashes) check(t *testing.T) {
 	}
 }
 
-func TestALargeGroup(t *testing.T) {
+func TestLargeGroup(t *testing.T) {
 	admin := acme.WithToken(acme.RFC)
 	const n = 2000
 	ids := bulkUsers(t, admin, n)
@@ -270,7 +270,7 @@ func TestALargeGroup(t *testing.T) {
 			soon(t, fmt.Sprintf("members on replica %d", replica), func() error {
 				members := admin.OnReplica(replica).Call(t, "GET", path, nil).WantStatus(200).MemberIDs()
 				if len(members) != want || members[extra] != extraIn {
-					return fmt.Errorf("%d members, want %d; the further one: %v", len(members), want, members[extra])
+					return fmt.Errorf("%d members, want %d; has the added member: %v", len(members), want, members[extra])
 				}
 				return nil
 			})
@@ -303,7 +303,7 @@ func TestALargeGroup(t *testing.T) {
 	count(1, true)
 }
 
-// bulkUsers creates users by bulk requests, and deletes them so with the test.
+// bulkUsers creates users with bulk requests, and deletes them after the test.
 func bulkUsers(t *testing.T, admin suite.Caller, n int) []string {
 	t.Helper()
 	const requests = 8

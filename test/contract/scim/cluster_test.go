@@ -21,9 +21,7 @@ import (
 	"github.com/quoin-dev/quoin/test/contract/internal/clustertest"
 )
 
-// What SCIM and Kubernetes are to each other: the same resources, whoever writes them.
-
-// apply creates an object as kubectl does. It is deleted with the test.
+// apply creates an object like kubectl. It is deleted after the test.
 func apply(t *testing.T, o client.Object) {
 	t.Helper()
 	if err := suite.Kubernetes.Create(t.Context(), o, client.FieldOwner("kubectl-create")); err != nil {
@@ -32,7 +30,7 @@ func apply(t *testing.T, o client.Object) {
 	t.Cleanup(func() { _ = suite.Kubernetes.Delete(context.WithoutCancel(t.Context()), o) })
 }
 
-// read is an object as the API server has it.
+// read reads an object from the API server.
 func read[T client.Object](t *testing.T, name string, o T) T {
 	t.Helper()
 	if err := suite.Kubernetes.Get(t.Context(), client.ObjectKey{Namespace: acme.Name, Name: name}, o); err != nil {
@@ -45,10 +43,10 @@ func scimUser(name, userName string) *v1alpha1.ScimUser {
 	return &v1alpha1.ScimUser{ObjectMeta: metav1.ObjectMeta{Namespace: acme.Name, Name: name}, Spec: v1alpha1.ScimUserSpec{UserName: userName}}
 }
 
-// dns is a name that an object can have, and that no other one has.
+// dns returns a unique object name.
 func dns(name string) string { return strings.TrimSuffix(suite.UniqueName(name), "@rfc.test") }
 
-// soon waits for a condition that controllers or informers have to bring about.
+// soon waits until check succeeds.
 func soon(t *testing.T, what string, check func() error) {
 	t.Helper()
 	if err := apiclient.Eventually(check); err != nil {
@@ -56,7 +54,7 @@ func soon(t *testing.T, what string, check func() error) {
 	}
 }
 
-// ready waits until the condition Ready of an object has a status and a reason.
+// ready waits until the Ready condition of an object has a status and a reason.
 func ready(t *testing.T, o v1alpha1.Object, status metav1.ConditionStatus, reason string) {
 	t.Helper()
 	soon(t, o.GetName()+" Ready="+string(status), func() error {
@@ -71,7 +69,7 @@ func ready(t *testing.T, o v1alpha1.Object, status metav1.ConditionStatus, reaso
 	})
 }
 
-// totals waits until a filter finds so many users on both replicas.
+// totals waits until a filter matches a number of users on both replicas.
 func totals(t *testing.T, endpoint, filter string, want int) {
 	t.Helper()
 	for replica := range suite.Replicas {
@@ -85,7 +83,7 @@ func totals(t *testing.T, endpoint, filter string, want int) {
 	}
 }
 
-func TestWhatSCIMWritesKubectlShows(t *testing.T) {
+func TestSCIMWritesAreVisibleInKubernetes(t *testing.T) {
 	admin := acme.WithToken(acme.RFC)
 	name := suite.UniqueName("ada")
 	id := admin.CreateUser(t, name, `"externalId":"x","name":{"givenName":"Ada"},"emails":[{"value":"a@x","primary":true}],"`+suite.EnterpriseURN+`":{"department":"D"},"`+suite.AttributesURN+`":{"level":5}`)
@@ -112,17 +110,17 @@ func TestWhatSCIMWritesKubectlShows(t *testing.T) {
 	}
 	admin.Call(t, "DELETE", "/Users/"+id, nil).WantStatus(204)
 	if err := suite.Kubernetes.Get(t.Context(), client.ObjectKeyFromObject(u), u); client.IgnoreNotFound(err) != nil || err == nil && u.DeletionTimestamp.IsZero() {
-		t.Errorf("it is still there: %v", err)
+		t.Errorf("the object still exists: %v", err)
 	}
 }
 
-func TestWhatKubectlWritesSCIMShows(t *testing.T) {
+func TestKubectlWritesAreVisibleOverSCIM(t *testing.T) {
 	admin := acme.WithToken(acme.RFC)
 	name := suite.UniqueName("grace")
 	u := scimUser(dns("grace"), name)
 	u.Spec.Title = "Rear Admiral"
 	apply(t, u)
-	for replica := range suite.Replicas { // by id, and by what is unique: at once
+	for replica := range suite.Replicas { // immediately by id and by unique values
 		admin.OnReplica(replica).Call(t, "GET", "/Users/"+u.Name, nil).WantStatus(200).Want("userName", name).Want("title", "Rear Admiral").Want("active", true).Want("meta.location", acme.BaseURL()+"/Users/"+u.Name)
 	}
 	totals(t, "/Users", `userName eq `+suite.Quote(strings.ToUpper(name)), 1)
@@ -144,14 +142,14 @@ func TestWhatKubectlWritesSCIMShows(t *testing.T) {
 		return nil
 	})
 	t.Run("a change is visible", func(t *testing.T) { changedByKubectl(t, u.Name) })
-	t.Run("SCIM changes it as its own, in place", func(t *testing.T) {
+	t.Run("SCIM can change it", func(t *testing.T) {
 		admin.Call(t, "PATCH", "/Users/"+u.Name, suite.PatchBody(`{"op":"replace","path":"title","value":"T"}`)).WantStatus(200).Want("title", "T")
 		admin.Call(t, "PATCH", "/Groups/"+g.Name, suite.PatchBody(`{"op":"remove","path":"members[value eq \"`+u.Name+`\"]"}`)).WantStatus(200).Want("members.0", nil)
 		if kept := read(t, g.Name, &v1alpha1.ScimGroup{}); slices.ContainsFunc(kept.Spec.Members, func(m v1alpha1.ScimMember) bool { return m.Value == u.Name }) {
 			t.Errorf("%+v", kept.Spec)
 		}
 	})
-	t.Run("deleting it takes it away", func(t *testing.T) {
+	t.Run("a deletion is visible", func(t *testing.T) {
 		if err := suite.Kubernetes.Delete(t.Context(), u); err != nil {
 			t.Fatal(err)
 		}
@@ -164,7 +162,7 @@ func TestWhatKubectlWritesSCIMShows(t *testing.T) {
 	})
 }
 
-// changedByKubectl renames a user, whom SCIM then shows so.
+// changedByKubectl renames a user and checks that the change is visible over SCIM.
 func changedByKubectl(t *testing.T, id string) {
 	admin := acme.WithToken(acme.RFC)
 	before := admin.Call(t, "GET", "/Users/"+id, nil).WantStatus(200)
@@ -176,20 +174,20 @@ func changedByKubectl(t *testing.T, id string) {
 	}
 	got := admin.Call(t, "GET", "/Users/"+id, nil).WantStatus(200).Want("title", "Commodore").Want("userName", changed.Spec.UserName)
 	if got.Value("meta.version") == before.Value("meta.version") || got.Value("meta.lastModified") == before.Value("meta.lastModified") {
-		t.Errorf("version and lastModified did not move: %s", got.Raw)
+		t.Errorf("version and lastModified did not change: %s", got.Raw)
 	}
 	totals(t, "/Users", `userName eq `+suite.Quote(before.Text("userName")), 0)
 	totals(t, "/Users", `title eq "Commodore"`, 1)
 }
 
-func TestANameThatIsTakenByKubectl(t *testing.T) {
+func TestNameTaken(t *testing.T) {
 	admin := acme.WithToken(acme.RFC)
 	name := suite.UniqueName("Ada")
 	first := admin.CreateUser(t, name)
 	second := scimUser(dns("second"), strings.ToLower(name))
 	apply(t, second)
 	ready(t, second, metav1.ConditionFalse, v1alpha1.ReasonNameTaken)
-	t.Run("is no user", func(t *testing.T) {
+	t.Run("is not a resource", func(t *testing.T) {
 		soon(t, "404", func() error {
 			if got := admin.Call(t, "GET", "/Users/"+second.Name, nil); got.Status != 404 {
 				return fmt.Errorf("%d", got.Status)
@@ -202,13 +200,13 @@ func TestANameThatIsTakenByKubectl(t *testing.T) {
 		admin.Call(t, "DELETE", "/Users/"+second.Name, nil).WantError(404, "")
 		admin.Post(t, "/Users", `{"userName":`+suite.Quote(name)+`}`).WantError(409, "uniqueness")
 	})
-	t.Run("becomes one when the name is free", func(t *testing.T) {
+	t.Run("becomes a resource when the name is released", func(t *testing.T) {
 		admin.Call(t, "DELETE", "/Users/"+first, nil).WantStatus(204)
 		ready(t, second, metav1.ConditionTrue, "")
 		totals(t, "/Users", `userName eq `+suite.Quote(name), 1)
 		admin.Call(t, "GET", "/Users/"+second.Name, nil).WantStatus(200)
 	})
-	t.Run("a rename by kubectl to a taken name gives way too", func(t *testing.T) {
+	t.Run("a rename by kubectl to a taken name", func(t *testing.T) {
 		other := suite.UniqueName("other")
 		admin.CreateUser(t, other)
 		third := scimUser(dns("third"), suite.UniqueName("third"))
@@ -223,7 +221,7 @@ func TestANameThatIsTakenByKubectl(t *testing.T) {
 	})
 }
 
-func TestADeletedUserLeavesEveryGroupAndFreesTheName(t *testing.T) {
+func TestDeletedUserIsRemovedFromGroups(t *testing.T) {
 	admin := acme.WithToken(acme.RFC)
 	for _, way := range []string{"SCIM", "kubectl"} {
 		t.Run("deleted by "+way, func(t *testing.T) {
@@ -244,7 +242,7 @@ func TestADeletedUserLeavesEveryGroupAndFreesTheName(t *testing.T) {
 			}
 			if way == "SCIM" {
 				admin.Call(t, "DELETE", "/Users/"+id, nil).WantStatus(204)
-				for _, group := range groups { // on the replica that was asked, at once
+				for _, group := range groups { // immediately on the replica of the request
 					if admin.Call(t, "GET", "/Groups/"+group, nil).WantStatus(200).MemberIDs()[id] {
 						t.Errorf("still in %s", group)
 					}
@@ -261,13 +259,13 @@ func TestADeletedUserLeavesEveryGroupAndFreesTheName(t *testing.T) {
 			} else if err := left(); err != nil {
 				t.Error(err)
 			} else if got := admin.Call(t, "GET", "/Users/"+again, nil).WantStatus(200); got.Value("groups") != nil {
-				t.Errorf("the next one of that name inherits groups: %s", got.Raw)
+				t.Errorf("a new user of the same name inherits groups: %s", got.Raw)
 			}
 		})
 	}
 }
 
-// keyOf makes a key that a user owns, and returns its token.
+// keyOf creates a key owned by a user and returns its token.
 func keyOf(t *testing.T, user string, permissions ...v1alpha1.Permission) string {
 	t.Helper()
 	key, token, err := clustertest.Key(acme.Name, dns("key"), v1alpha1.ApiKeySpec{
@@ -280,7 +278,7 @@ func keyOf(t *testing.T, user string, permissions ...v1alpha1.Permission) string
 	return token
 }
 
-// answers waits until GET /Me has a status on both replicas.
+// answers waits until GET /Me returns a status on both replicas.
 func answers(t *testing.T, token string, status int) {
 	t.Helper()
 	for replica := range suite.Replicas {
@@ -315,7 +313,7 @@ func TestRFC7644Section3_11_Me(t *testing.T) {
 	answers(t, manager, 401)
 }
 
-func TestAnInactiveUsersKeysDoNotWork(t *testing.T) {
+func TestKeysOfInactiveUsersAreRejected(t *testing.T) {
 	admin := acme.WithToken(acme.RFC)
 	id := admin.CreateUser(t, suite.UniqueName("worker"))
 	token := keyOf(t, id, "DeploymentRead")
@@ -336,7 +334,7 @@ func TestAnInactiveUsersKeysDoNotWork(t *testing.T) {
 	answers(t, token, 401)
 }
 
-func TestAFieldThatGitOwnsIsNotChanged(t *testing.T) {
+func TestGitOpsFieldsAreNotChanged(t *testing.T) {
 	admin := acme.WithToken(acme.RFC)
 	name := dns("git")
 	manifest := &v1alpha1.ScimUser{
@@ -344,7 +342,7 @@ func TestAFieldThatGitOwnsIsNotChanged(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: acme.Name, Name: name},
 		Spec:       v1alpha1.ScimUserSpec{UserName: suite.UniqueName("git"), Title: "T"},
 	}
-	if err := suite.Kubernetes.Patch(t.Context(), manifest, client.Apply, client.FieldOwner("argocd")); err != nil { //nolint:staticcheck // as other programs do it
+	if err := suite.Kubernetes.Patch(t.Context(), manifest, client.Apply, client.FieldOwner("argocd")); err != nil { //nolint:staticcheck // as other tools do it
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = suite.Kubernetes.Delete(context.WithoutCancel(t.Context()), scimUser(name, "")) })
@@ -354,18 +352,18 @@ func TestAFieldThatGitOwnsIsNotChanged(t *testing.T) {
 	admin.Call(t, "PATCH", "/Users/"+name, suite.PatchBody(`{"op":"replace","path":"userName","value":`+suite.Quote(suite.UniqueName("other"))+`}`)).WantError(409, "", "argocd", "userName")
 	admin.Call(t, "DELETE", "/Users/"+name, nil).WantError(409, "", "argocd")
 	if now := admin.Call(t, "GET", "/Users/"+name, nil).WantStatus(200).Want("nickName", nil); now.Value("title") != "T" || now.Value("meta.lastModified") != before.Value("meta.lastModified") {
-		t.Errorf("was %s, is %s", before.Raw, now.Raw)
+		t.Errorf("before %s, after %s", before.Raw, now.Raw)
 	}
 	admin.Call(t, "PATCH", "/Users/"+name, suite.PatchBody(`{"op":"add","path":"nickName","value":"n"}`)).WantStatus(200).Want("nickName", "n").Want("title", "T")
 	if err := suite.Kubernetes.Patch(t.Context(), manifest.DeepCopy(), client.RawPatch("application/apply-patch+yaml", []byte(suite.FormatJSON(map[string]any{
 		"apiVersion": manifest.APIVersion, "kind": "ScimUser", "metadata": map[string]any{"name": name, "namespace": acme.Name}, "spec": map[string]any{"userName": manifest.Spec.UserName, "title": "T"},
 	}))), client.FieldOwner("argocd")); err != nil {
-		t.Errorf("Git's next sync conflicts: %v", err)
+		t.Errorf("the next sync conflicts: %v", err)
 	}
 	admin.Call(t, "GET", "/Users/"+name, nil).WantStatus(200).Want("nickName", "n").Want("title", "T")
 }
 
-// each runs a function for 0..n-1 at once and waits.
+// each calls a function for 0..n-1 concurrently and waits.
 func each(n int, f func(i int)) {
 	var all sync.WaitGroup
 	for i := range n {

@@ -22,7 +22,7 @@ func TestRFC7643Section5_ServiceProviderConfig(t *testing.T) {
 	t.Run("RFC 9865 section 4: pagination", func(*testing.T) {
 		got.WantMembers(`{"pagination":{"cursor":true,"index":true,"defaultPaginationMethod":"index","defaultPageSize":100,"maxPageSize":1000,"cursorTimeout":3600}}`)
 	})
-	t.Run("the ways to authenticate", func(t *testing.T) {
+	t.Run("authentication schemes", func(t *testing.T) {
 		schemes := got.List("authenticationSchemes")
 		if len(schemes) == 0 {
 			t.Fatalf("%s", got.Raw)
@@ -33,7 +33,7 @@ func TestRFC7643Section5_ServiceProviderConfig(t *testing.T) {
 			}
 		}
 	})
-	t.Run("the budgets of a filter are told", func(*testing.T) {
+	t.Run("limits of filters", func(*testing.T) {
 		got.WantMembers(`{"urn:quoin:params:scim:schemas:1.0:Limits":{"filterMaxLength":8192,"filterMaxDepth":32,"filterMaxNodes":200}}`)
 	})
 }
@@ -62,7 +62,7 @@ func TestRFC7643Section6_ResourceTypes(t *testing.T) {
 					t.Errorf("extensions are %v, want %v", extensions, want.extensions)
 				}
 				if listed := suite.FormatJSON(all.Value(fmt.Sprintf("Resources.%d", i))); listed != suite.FormatJSON(one.Value("")) {
-					t.Errorf("listed as %s, alone %s", listed, one.Raw)
+					t.Errorf("listed as %s, by id %s", listed, one.Raw)
 				}
 				for _, urn := range append(extensions, want.urn) {
 					admin.Call(t, "GET", "/Schemas/"+urn, nil).WantStatus(200).Want("id", urn)
@@ -73,7 +73,7 @@ func TestRFC7643Section6_ResourceTypes(t *testing.T) {
 	}
 }
 
-// extensions are the URNs of what the account's users may have.
+// extensions returns the URNs of the extensions of users.
 func extensions(a *suite.Account) []string {
 	if a == acme {
 		return []string{suite.EnterpriseURN, suite.AttributesURN}
@@ -89,13 +89,13 @@ func TestRFC7643Section7_Schemas(t *testing.T) {
 			admin := a.WithToken(a.RFC)
 			all := admin.Call(t, "GET", "/Schemas", nil).WantStatus(200).Want("schemas.0", suite.ListURN)
 			if want := append([]string{suite.UserURN, suite.GroupURN}, extensions(a)...); !slices.Equal(all.IDs(), want) {
-				t.Errorf("there are %v, want %v", all.IDs(), want)
+				t.Errorf("got %v, want %v", all.IDs(), want)
 			}
 			all.Want("totalResults", len(all.IDs())).Want("itemsPerPage", len(all.IDs())).Want("startIndex", 1)
 			for i, urn := range all.IDs() {
 				one := admin.Call(t, "GET", "/Schemas/"+urn, nil).WantStatus(200).Want("schemas.0", "urn:ietf:params:scim:schemas:core:2.0:Schema").Want("meta.resourceType", "Schema").Want("meta.location", a.BaseURL()+"/Schemas/"+urn)
 				if listed := suite.FormatJSON(all.Value(fmt.Sprintf("Resources.%d", i))); listed != suite.FormatJSON(one.Value("")) {
-					t.Errorf("listed as %s, alone %s", listed, one.Raw)
+					t.Errorf("listed as %s, by id %s", listed, one.Raw)
 				}
 				for _, attribute := range one.List("attributes") {
 					checkCharacteristics(t, urn, attribute)
@@ -106,7 +106,7 @@ func TestRFC7643Section7_Schemas(t *testing.T) {
 	}
 }
 
-// checkCharacteristics checks that an attribute says all that section 7 has it say.
+// checkCharacteristics checks that an attribute has all characteristics of section 7.
 func checkCharacteristics(t *testing.T, path string, attribute map[string]any) {
 	t.Helper()
 	name, _ := attribute["name"].(string)
@@ -152,7 +152,7 @@ func TestRFC7644Section4_Discovery(t *testing.T) {
 			acme.WithAuthorization("").Call(t, "GET", path+suite.Query("filter", ``), nil).WantError(403, "", "filter")
 		}
 	})
-	t.Run("has no pages and no order", func(t *testing.T) {
+	t.Run("is not paginated or sorted", func(t *testing.T) {
 		for _, path := range []string{"/ResourceTypes", "/Schemas"} {
 			whole := acme.WithToken(acme.RFC).Call(t, "GET", path, nil).WantStatus(200)
 			part := acme.WithToken(acme.RFC).Call(t, "GET", path+"?count=1&startIndex=2&sortBy=name&sortOrder=descending&attributes=name", nil).WantStatus(200)
@@ -161,7 +161,7 @@ func TestRFC7644Section4_Discovery(t *testing.T) {
 			}
 		}
 	})
-	t.Run("is public, and tells strangers nothing of the account", func(t *testing.T) {
+	t.Run("is public, without data of the account", func(t *testing.T) {
 		for _, path := range []string{"/ServiceProviderConfig", "/ResourceTypes", "/ResourceTypes/User", "/ResourceTypes/Group", "/Schemas", "/Schemas/" + suite.UserURN, "/Schemas/" + suite.EnterpriseURN} {
 			one := acme.WithAuthorization("").Call(t, "GET", path, nil).WantStatus(200)
 			other := globex.WithAuthorization("").Call(t, "GET", path, nil).WantStatus(200)
@@ -172,7 +172,7 @@ func TestRFC7644Section4_Discovery(t *testing.T) {
 		acme.WithAuthorization("").Call(t, "GET", "/Schemas/"+suite.AttributesURN, nil).WantError(404, "")
 		acme.WithToken(acme.RFC).Call(t, "GET", "/Schemas/"+suite.AttributesURN, nil).WantStatus(200)
 	})
-	t.Run("is open to every key of the account, and to no wrong one", func(t *testing.T) {
+	t.Run("requires no permission, but rejects invalid keys", func(t *testing.T) {
 		acme.WithToken(acme.Reader).Call(t, "GET", "/Schemas", nil).WantStatus(200)
 		acme.WithToken("nonsense").Call(t, "GET", "/Schemas", nil).WantError(401, "")
 		acme.WithToken(globex.RFC).Call(t, "GET", "/Schemas", nil).WantError(401, "")

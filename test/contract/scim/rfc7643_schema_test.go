@@ -10,7 +10,7 @@ import (
 	"github.com/quoin-dev/quoin/test/contract/scim/internal/suite"
 )
 
-// described is an attribute as /Schemas describes it.
+// described is an attribute in /Schemas.
 type described struct {
 	Name, Type, Mutability, Returned, Uniqueness string
 	MultiValued, Required, CaseExact             bool
@@ -18,8 +18,8 @@ type described struct {
 	SubAttributes                                []described
 }
 
-// sample is a value that fits an attribute; those of n 0 and 1 differ. resources are the ids that
-// references lead to.
+// sample returns a valid value of an attribute; n selects one of several values. resources are ids for
+// references.
 func (d *described) sample(n int, resources []string) any {
 	var value any
 	switch d.Type {
@@ -71,7 +71,7 @@ func (d *described) refersToResources() bool {
 	return false
 }
 
-// misfit is a value of another type.
+// misfit returns a value of another type.
 func (d *described) misfit() any {
 	var value any = 5
 	if d.Type == "integer" || d.Type == "decimal" {
@@ -83,7 +83,7 @@ func (d *described) misfit() any {
 	return value
 }
 
-// covers tells whether a value has all that was written; a server may add to it.
+// covers reports whether a value contains all that was written; the server may add to it.
 func covers(got, want any) bool {
 	switch want := want.(type) {
 	case map[string]any:
@@ -109,18 +109,18 @@ func covers(got, want any) bool {
 	return reflect.DeepEqual(got, want)
 }
 
-// attributeTest tries one attribute of a type of resources.
+// attributeTest tests one attribute of a resource type.
 type attributeTest struct {
 	suite.Caller
 	*described
 	endpoint, urn string
-	// path of the attribute, with the URN of its extension.
+	// path is the path of the attribute, with the URN of its extension.
 	path      string
 	core      bool
 	resources []string
 }
 
-func TestRFC7643Section7_EveryAttributeIsAsItsCharacteristicsSay(t *testing.T) {
+func TestRFC7643Section7_Characteristics(t *testing.T) {
 	admin := acme.WithToken(acme.RFC)
 	resources := []string{admin.CreateUser(t, suite.UniqueName("r")), admin.CreateUser(t, suite.UniqueName("r"))}
 	for endpoint, urns := range map[string][]string{"/Users": {suite.UserURN, suite.EnterpriseURN, suite.AttributesURN}, "/Groups": {suite.GroupURN}} {
@@ -140,7 +140,7 @@ func TestRFC7643Section7_EveryAttributeIsAsItsCharacteristicsSay(t *testing.T) {
 	}
 }
 
-// body is that of a resource with a value of the attribute.
+// body returns the body of a resource with a value of the attribute.
 func (at *attributeTest) body(value any) string {
 	name := "userName"
 	if at.endpoint == "/Groups" {
@@ -155,7 +155,7 @@ func (at *attributeTest) body(value any) string {
 	return suite.FormatJSON(body)
 }
 
-// of is the attribute's value in an answer.
+// of returns the attribute's value in a response.
 func (at *attributeTest) of(a *suite.Response) any {
 	if at.core {
 		return a.Value(at.Name)
@@ -169,7 +169,7 @@ func (at *attributeTest) run(t *testing.T) {
 	path := at.endpoint + "/" + created.Text("id")
 	if at.Mutability == "readOnly" {
 		if at.of(created) != nil {
-			t.Errorf("is read-only, and was written: %s", created.Raw)
+			t.Errorf("a read-only attribute was written: %s", created.Raw)
 		}
 		at.Call(t, "PATCH", path, at.operation("replace", value)).WantError(400, "mutability", at.Name)
 		at.Call(t, "PATCH", path, suite.PatchBody(`{"op":"remove","path":`+suite.Quote(at.path)+`}`)).WantError(400, "mutability", at.Name)
@@ -177,7 +177,7 @@ func (at *attributeTest) run(t *testing.T) {
 	}
 	for _, a := range []*suite.Response{created, at.Call(t, "GET", path, nil).WantStatus(200)} {
 		if !covers(at.of(a), value) {
-			t.Errorf("wrote %s, %s shows %s", suite.FormatJSON(value), a.Request, suite.FormatJSON(at.of(a)))
+			t.Errorf("wrote %s, %s returns %s", suite.FormatJSON(value), a.Request, suite.FormatJSON(at.of(a)))
 		}
 	}
 	at.Post(t, at.endpoint, at.body(at.misfit())).WantError(400, "invalidValue", at.Name)
@@ -199,17 +199,17 @@ func (at *attributeTest) operation(op string, value any) string {
 
 func (at *attributeTest) projected(t *testing.T, path string) {
 	if at.Returned != "default" {
-		t.Errorf("returned is %s, for which there is no test here", at.Returned)
+		t.Errorf("returned is %s: not tested", at.Returned)
 	}
 	if only := at.Call(t, "GET", path+suite.Query("attributes", at.path), nil).WantStatus(200); at.of(only) == nil || len(only.Names("")) != 3 {
-		t.Errorf("asked for alone: %s", only.Raw)
+		t.Errorf("included: %s", only.Raw)
 	}
 	if without := at.Call(t, "GET", path+suite.Query("excludedAttributes", at.path), nil).WantStatus(200); at.of(without) != nil {
 		t.Errorf("excluded: %s", without.Raw)
 	}
 }
 
-// filtered asks for the attribute by its value, and by those of its sub-attributes.
+// filtered filters by the value of the attribute and of its sub-attributes.
 func (at *attributeTest) filtered(t *testing.T, id string, value any) {
 	matches := func(filter string, want bool) {
 		t.Helper()
@@ -252,7 +252,7 @@ func (at *attributeTest) replaced(t *testing.T, path string) {
 		return
 	}
 	if got.WantStatus(200); !covers(at.of(got), other) {
-		t.Errorf("replaced by %s, is %s", suite.FormatJSON(other), suite.FormatJSON(at.of(got)))
+		t.Errorf("replaced by %s, got %s", suite.FormatJSON(other), suite.FormatJSON(at.of(got)))
 	}
 	back, _ := at.sample(0, at.resources).(map[string]any)
 	if list, ok := at.sample(0, at.resources).([]any); ok {
@@ -260,7 +260,7 @@ func (at *attributeTest) replaced(t *testing.T, path string) {
 	}
 	for _, sub := range at.SubAttributes {
 		if sub.Name == "$ref" && sub.Mutability != "readOnly" || sub.CanonicalValues != nil && sub.CanonicalValues[0] == "User" {
-			continue // follows from value
+			continue // derived from value
 		}
 		operation := suite.PatchBody(`{"op":"replace","path":` + suite.Quote(at.path+"."+sub.Name) + `,"value":` + suite.FormatJSON(back[sub.Name]) + `}`)
 		if got := at.Call(t, "PATCH", path, operation); sub.Mutability != "readWrite" {
@@ -277,8 +277,8 @@ func (at *attributeTest) removed(t *testing.T, path string) {
 		got.WantError(400, "mutability", at.Name)
 		return
 	}
-	if got.WantStatus(200); at.of(got) != nil && at.Name != "active" { // who is not inactive is active
-		t.Errorf("removed, is %s", suite.FormatJSON(at.of(got)))
+	if got.WantStatus(200); at.of(got) != nil && at.Name != "active" { // active is true by default
+		t.Errorf("removed, got %s", suite.FormatJSON(at.of(got)))
 	}
 	if at.Name != "active" {
 		at.Find(t, at.endpoint, fmt.Sprintf(`id eq %q and %s eq null`, got.Text("id"), at.path)).WantStatus(200).Want("totalResults", 1)

@@ -11,12 +11,12 @@ import (
 
 const bulkResponseURN = "urn:ietf:params:scim:api:messages:2.0:BulkResponse"
 
-// sendBulk is the body of a bulk request of operations, as JSON.
+// bulk returns the body of a bulk request with operations.
 func bulk(operations ...string) string {
 	return fmt.Sprintf(`{"schemas":[%q],"Operations":[%s]}`, suite.BulkURN, strings.Join(operations, ","))
 }
 
-// sendBulk sends one that is answered with 200, and deletes what it creates with the test.
+// sendBulk sends a bulk request that succeeds. Created resources are deleted after the test.
 func sendBulk(t *testing.T, a suite.Caller, body string) *suite.Response {
 	t.Helper()
 	got := a.Call(t, "POST", "/Bulk", body).WantStatus(200).Want("schemas.0", bulkResponseURN)
@@ -30,7 +30,7 @@ func sendBulk(t *testing.T, a suite.Caller, body string) *suite.Response {
 	return got
 }
 
-// statuses are those of the operations, in their order.
+// statuses returns the statuses of the operations.
 func statuses(a *suite.Response) string {
 	a.T.Helper()
 	var all []string
@@ -41,7 +41,7 @@ func statuses(a *suite.Response) string {
 	return strings.Join(all, " ")
 }
 
-// operationPath is the path of what an operation was about.
+// operationPath returns the path of the resource of an operation.
 func operationPath(a *suite.Response, operation int) string {
 	a.T.Helper()
 	return strings.TrimPrefix(a.Text(fmt.Sprintf("Operations.%d.location", operation)), acme.BaseURL())
@@ -49,7 +49,7 @@ func operationPath(a *suite.Response, operation int) string {
 
 func TestRFC7644Section3_7_Bulk(t *testing.T) {
 	admin := acme.WithToken(acme.RFC)
-	t.Run("does the operations in their order and tells of each", func(t *testing.T) {
+	t.Run("performs the operations in order", func(t *testing.T) {
 		kept, gone := admin.CreateUserPath(t, `"title":"a"`), admin.CreateUserPath(t)
 		name, renamed := suite.UniqueName("new"), suite.UniqueName("renamed")
 		got := sendBulk(t, admin, bulk(
@@ -71,7 +71,7 @@ func TestRFC7644Section3_7_Bulk(t *testing.T) {
 
 func TestRFC7644Section3_7_3_BulkResponses(t *testing.T) {
 	admin := acme.WithToken(acme.RFC)
-	t.Run("an operation that fails has its error, and the others are done", func(t *testing.T) {
+	t.Run("a failed operation has an error, the others are performed", func(t *testing.T) {
 		taken := suite.UniqueName("taken")
 		path := "/Users/" + admin.CreateUser(t, taken)
 		got := sendBulk(t, admin, bulk(
@@ -95,7 +95,7 @@ func TestRFC7644Section3_7_3_BulkResponses(t *testing.T) {
 		got.Want("Operations.0.location", nil).Want("Operations.1.location", nil)
 		got.Want("Operations.2.location", acme.BaseURL()+path).Want("Operations.3.location", acme.BaseURL()+"/Users/ghost").Want("Operations.4.location", acme.BaseURL()+"/Groups/ghost")
 	})
-	t.Run("stops when failOnErrors have failed", func(t *testing.T) {
+	t.Run("stops after failOnErrors errors", func(t *testing.T) {
 		free := suite.UniqueName("free")
 		body := strings.Replace(bulk(
 			`{"method":"DELETE","path":"/Users/ghost"}`, `{"method":"POST","path":"/Users","bulkId":"a","data":{"userName":`+suite.Quote(suite.UniqueName("u"))+`}}`, `{"method":"DELETE","path":"/Users/ghost"}`,
@@ -121,13 +121,13 @@ func TestRFC7644Section3_7_BulkOperations(t *testing.T) {
 		}
 		admin.Call(t, "GET", path, nil).WantStatus(200).Want("title", "b").Want("meta.version", got.Value("Operations.0.version"))
 	})
-	t.Run("names of the body and methods are taken in any case", func(t *testing.T) {
+	t.Run("names and methods are case-insensitive", func(t *testing.T) {
 		got := sendBulk(t, admin, `{"SCHEMAS":["`+strings.ToUpper(suite.BulkURN)+`"],"operations":[{"METHOD":"post","Path":"/Users","bulkid":"x","DATA":{"userName":`+suite.Quote(suite.UniqueName("u"))+`}}]}`)
 		if statuses(got) != "201" {
 			t.Errorf("%s", got.Raw)
 		}
 	})
-	t.Run("an operation on what is not a resource fails alone", func(t *testing.T) {
+	t.Run("an invalid operation does not affect the others", func(t *testing.T) {
 		got := sendBulk(t, admin, bulk(`{"method":"GET","path":"/Users"}`, `{"method":"POST","path":"/Devices","bulkId":"1","data":{}}`, `{"method":"POST","path":"/Users/x","bulkId":"2","data":{}}`, `{"method":"PUT","path":"/Users","data":{}}`,
 			`{"method":"DELETE","path":"/Users/"}`, `{"method":"DELETE","path":"https://evil.example.com/Users/x"}`, `{"method":"DELETE","path":"/Users/x/y"}`, `{"method":"DELETE","path":"/Schemas/x"}`, `{"method":"POST","path":"/Bulk","bulkId":"3","data":{}}`,
 			`{"method":"PATCH","path":"/Me","data":{}}`, `{"method":"POST","path":"/Users","bulkId":"4"}`, `{"method":"PUT","path":"/Users/x"}`))
@@ -137,24 +137,24 @@ func TestRFC7644Section3_7_BulkOperations(t *testing.T) {
 	})
 }
 
-// postUser is an operation that creates a user; members are those of its body besides userName,
-// each with a comma before it.
+// postUser returns an operation that creates a user. members are additional members of its body, each after a
+// comma.
 func postUser(bulkID, members string) string {
 	return fmt.Sprintf(`{"method":"POST","path":"/Users","bulkId":%q,"data":{"userName":%q%s}}`, bulkID, suite.UniqueName("u"), members)
 }
 
-// postGroup is an operation that creates a group of members.
+// postGroup returns an operation that creates a group with members.
 func postGroup(bulkID string, members ...string) string {
 	return fmt.Sprintf(`{"method":"POST","path":"/Groups","bulkId":%q,"data":{"displayName":%q,"members":[%s]}}`, bulkID, suite.UniqueName("g"), strings.Join(members, ","))
 }
 
 func TestRFC7644Section3_7_2_BulkIdReferences(t *testing.T) {
 	admin, user, group := acme.WithToken(acme.RFC), postUser, postGroup
-	t.Run("the figure of the RFC: a user in a group that is created with it", func(t *testing.T) {
+	t.Run("the example of the RFC", func(t *testing.T) {
 		got := sendBulk(t, admin, bulk(user("qwerty", ""), group("ytrewq", `{"type":"User","value":"bulkId:qwerty"}`)))
 		admin.Call(t, "GET", operationPath(got, 1), nil).WantStatus(200).Want("members.0.value", strings.TrimPrefix(operationPath(got, 0), "/Users/"))
 	})
-	t.Run("to what comes later", func(t *testing.T) {
+	t.Run("to a later operation", func(t *testing.T) {
 		got := sendBulk(t, admin, bulk(group("g", `{"value":"bulkId:u"}`), user("u", `,"`+suite.EnterpriseURN+`":{"manager":{"value":"bulkId:boss"}}`), user("boss", "")))
 		if statuses(got) != "201 201 201" {
 			t.Fatalf("%s", got.Raw)
@@ -172,7 +172,7 @@ func TestRFC7644Section3_7_2_BulkIdReferences(t *testing.T) {
 		}
 		admin.Call(t, "GET", operationPath(got, 0), nil).WantStatus(200).Want("title", "T").Want("groups.0.value", strings.TrimPrefix(operationPath(got, 1), "/Groups/"))
 	})
-	t.Run("to what was not created is a 409", func(t *testing.T) {
+	t.Run("to a failed operation is a 409", func(t *testing.T) {
 		got := sendBulk(t, admin, bulk(group("g", `{"value":"bulkId:nobody"}`), `{"method":"POST","path":"/Users","bulkId":"bad","data":{}}`, group("h", `{"value":"bulkId:bad"}`), `{"method":"DELETE","path":"/Users/bulkId:bad"}`, user("fine", "")))
 		if statuses(got) != "409 400 409 409 201" {
 			t.Errorf("%s", got.Raw)
@@ -181,7 +181,7 @@ func TestRFC7644Section3_7_2_BulkIdReferences(t *testing.T) {
 			t.Errorf("detail is %q", detail)
 		}
 	})
-	t.Run("a bulkId is there once, and POST needs one", func(t *testing.T) {
+	t.Run("bulkId is unique and required for POST", func(t *testing.T) {
 		admin.Call(t, "POST", "/Bulk", bulk(user("a", ""), user("a", ""))).WantError(400, "invalidValue", "bulkId", "Operations[1]")
 		admin.Call(t, "POST", "/Bulk", bulk(`{"method":"POST","path":"/Users","data":{"userName":"x"}}`)).WantError(400, "invalidSyntax", "bulkId")
 	})
@@ -189,7 +189,7 @@ func TestRFC7644Section3_7_2_BulkIdReferences(t *testing.T) {
 
 func TestRFC7644Section3_7_1_CircularReferences(t *testing.T) {
 	admin, user, group := acme.WithToken(acme.RFC), postUser, postGroup
-	t.Run("in a circle", func(t *testing.T) {
+	t.Run("of three groups", func(t *testing.T) {
 		got := sendBulk(t, admin, bulk(group("a", `{"value":"bulkId:b","type":"Group"}`), group("b", `{"value":"bulkId:c","type":"Group"}`), group("c", `{"value":"bulkId:a","type":"Group"}`)))
 		if statuses(got) != "201 201 201" {
 			t.Fatalf("%s", got.Raw)
@@ -199,7 +199,7 @@ func TestRFC7644Section3_7_1_CircularReferences(t *testing.T) {
 			read.Want("members.0.value", strings.TrimPrefix(operationPath(got, (i+1)%3), "/Groups/")).Want("members.1", nil).Want("meta.version", got.Value(fmt.Sprintf("Operations.%d.version", i)))
 		}
 	})
-	t.Run("two managers of each other", func(t *testing.T) {
+	t.Run("of two managers", func(t *testing.T) {
 		manager := func(id string) string {
 			return `,"` + suite.EnterpriseURN + `":{"manager":{"value":"bulkId:` + id + `"}}`
 		}

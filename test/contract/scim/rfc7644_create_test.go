@@ -11,7 +11,7 @@ import (
 
 func TestRFC7644Section3_3_Create(t *testing.T) {
 	admin := acme.WithToken(acme.RFC)
-	t.Run("answers 201 with the resource, its Location and its version", func(t *testing.T) {
+	t.Run("returns 201 with the resource, Location and version", func(t *testing.T) {
 		name := suite.UniqueName("ada")
 		got := admin.Post(t, "/Users", fmt.Sprintf(`{"schemas":[%q],"userName":%q,"name":{"givenName":"Ada"},"active":true}`, suite.UserURN, name)).WantStatus(201)
 		location := acme.BaseURL() + "/Users/" + got.Text("id")
@@ -27,7 +27,7 @@ func TestRFC7644Section3_3_Create(t *testing.T) {
 		}
 		admin.Call(t, "GET", "/Users/"+got.Text("id"), nil).WantStatus(200).Want("userName", name)
 	})
-	t.Run("a Group too", func(t *testing.T) {
+	t.Run("of a Group", func(t *testing.T) {
 		member := admin.CreateUser(t, suite.UniqueName("ada"))
 		got := admin.Post(t, "/Groups", fmt.Sprintf(`{"schemas":[%q],"displayName":%q,"members":[{"value":%q}]}`, suite.GroupURN, suite.UniqueName("g"), member)).WantStatus(201)
 		got.Want("meta.resourceType", "Group").Want("members.0.value", member).Want("members.0.$ref", acme.BaseURL()+"/Users/"+member)
@@ -35,7 +35,7 @@ func TestRFC7644Section3_3_Create(t *testing.T) {
 			t.Errorf("Location %q", got.Header.Get("Location"))
 		}
 	})
-	t.Run("what is read-only is ignored", func(t *testing.T) {
+	t.Run("read-only attributes are ignored", func(t *testing.T) {
 		got := admin.Post(t, "/Users", fmt.Sprintf(`{"schemas":[%q],"id":"mine","userName":%q,"groups":[{"value":"x"}],
 			"meta":{"resourceType":"Group","created":"2001-01-01T00:00:00Z","location":"https://evil.example.com/","version":"W/\"x\""},
 			%q:{"manager":{"value":"m","displayName":"Nobody","$ref":"https://evil.example.com/"}}}`, suite.UserURN, suite.UniqueName("u"), suite.EnterpriseURN)).WantStatus(201)
@@ -45,7 +45,7 @@ func TestRFC7644Section3_3_Create(t *testing.T) {
 			t.Errorf("%s", got.Raw)
 		}
 	})
-	t.Run("the address of a member is the server's to make", func(t *testing.T) {
+	t.Run("$ref of a member is derived", func(t *testing.T) {
 		member := admin.CreateUser(t, suite.UniqueName("ada"))
 		got := admin.Post(t, "/Groups", fmt.Sprintf(`{"displayName":%q,"members":[{"value":%q,"$ref":"https://evil.example.com/"}]}`, suite.UniqueName("g"), member)).WantStatus(201)
 		got.Want("members.0.$ref", acme.BaseURL()+"/Users/"+member)
@@ -56,18 +56,18 @@ func TestRFC7644Section3_3_Create(t *testing.T) {
 
 func TestRFC7644Section3_3_UniqueValuesAndIds(t *testing.T) {
 	admin := acme.WithToken(acme.RFC)
-	t.Run("a userName that differs in case only is a 409 uniqueness", func(t *testing.T) {
+	t.Run("userName is unique, ignoring case", func(t *testing.T) {
 		name := suite.UniqueName("Grace")
 		admin.CreateUser(t, name)
 		admin.Post(t, "/Users", `{"userName":`+suite.Quote(strings.ToUpper(name))+`}`).WantError(409, "uniqueness", "userName")
-		globex.WithToken(globex.RFC).CreateUser(t, name) // another account's names are no concern
+		globex.WithToken(globex.RFC).CreateUser(t, name) // names are unique per account
 	})
-	t.Run("a displayName of a group that differs in case only is a 409 uniqueness", func(t *testing.T) {
+	t.Run("displayName of groups is unique, ignoring case", func(t *testing.T) {
 		name := suite.UniqueName("Team")
 		admin.CreateGroup(t, name)
 		admin.Post(t, "/Groups", `{"displayName":`+suite.Quote(strings.ToLower(name))+`}`).WantError(409, "uniqueness", "displayName")
 	})
-	t.Run("an id is never the client's", func(t *testing.T) {
+	t.Run("ids are generated", func(t *testing.T) {
 		first := admin.CreateUser(t, suite.UniqueName("u"), `"externalId":"1"`)
 		second := admin.CreateUser(t, suite.UniqueName("u"), `"externalId":"1"`)
 		if first == second || first == "1" || strings.Contains(strings.ToLower(first), "bulkid") {
@@ -76,7 +76,7 @@ func TestRFC7644Section3_3_UniqueValuesAndIds(t *testing.T) {
 	})
 }
 
-// Bodies that are refused; %s is a name that is free.
+// Bodies that are rejected; %s is an unused name.
 var refusedBodies = []struct{ name, body, scimType, word string }{
 	{"userName is required", `{"schemas":["` + suite.UserURN + `"]}`, "invalidValue", "userName"},
 	{"an empty userName is none", `{"userName":""}`, "invalidValue", "userName"},
@@ -111,7 +111,7 @@ var refusedBodies = []struct{ name, body, scimType, word string }{
 	{"nested without end", `{"userName":"%s","name":` + strings.Repeat("[", 100) + strings.Repeat("]", 100) + `}`, "invalidSyntax", "deep"},
 }
 
-func TestRFC7644Section3_3_CreateRefusesWithInvalidSyntaxOrInvalidValue(t *testing.T) {
+func TestRFC7644Section3_3_CreateErrors(t *testing.T) {
 	admin := acme.WithToken(acme.RFC)
 	for _, tc := range refusedBodies {
 		t.Run(tc.name, func(t *testing.T) {
@@ -123,24 +123,24 @@ func TestRFC7644Section3_3_CreateRefusesWithInvalidSyntaxOrInvalidValue(t *testi
 	t.Run("displayName of a group is required", func(t *testing.T) {
 		admin.Post(t, "/Groups", `{"schemas":["`+suite.GroupURN+`"]}`).WantError(400, "invalidValue", "displayName")
 	})
-	t.Run("a member needs a value", func(t *testing.T) {
+	t.Run("value of a member is required", func(t *testing.T) {
 		admin.Post(t, "/Groups", `{"displayName":"g","members":[{"type":"User"}]}`).WantError(400, "invalidValue", "members", "value")
 	})
 }
 
 func TestRFC7643Section2_1_NamesAndSchemasInAnyCase(t *testing.T) {
 	admin := acme.WithToken(acme.RFC)
-	t.Run("attribute names and URNs are taken in any case and answered as the schema has them", func(t *testing.T) {
+	t.Run("attribute names and URNs are case-insensitive and returned in canonical form", func(t *testing.T) {
 		got := admin.Post(t, "/Users", fmt.Sprintf(`{"SCHEMAS":[%q,%q],"USERNAME":%q,"Name":{"GIVENNAME":"Ada"},%q:{"DEPARTMENT":"d"}}`,
 			strings.ToUpper(suite.UserURN), strings.ToLower(suite.EnterpriseURN), suite.UniqueName("u"), strings.ToUpper(suite.EnterpriseURN))).WantStatus(201)
 		got.Want("schemas.0", suite.UserURN).Want("schemas.1", suite.EnterpriseURN).Want("name.givenName", "Ada").Want("["+suite.EnterpriseURN+"].department", "d")
 	})
-	t.Run("core attributes may stand under the core URN", func(t *testing.T) {
+	t.Run("core attributes under the core URN", func(t *testing.T) {
 		name := suite.UniqueName("u")
 		admin.Post(t, "/Users", fmt.Sprintf(`{"schemas":[%q],%q:{"userName":%q,"title":"T"}}`, suite.UserURN, suite.UserURN, name)).WantStatus(201).
 			Want("userName", name).Want("title", "T").Want("["+suite.UserURN+"]", nil)
 	})
-	t.Run("schemas of the answer name what the resource has", func(t *testing.T) {
+	t.Run("schemas of the response are those of the resource", func(t *testing.T) {
 		path := admin.CreateUserPath(t, `"`+suite.EnterpriseURN+`":{}`)
 		admin.Call(t, "GET", path, nil).WantStatus(200).WantMembers(`{"schemas":["` + suite.UserURN + `"],"` + suite.EnterpriseURN + `":null}`)
 	})
@@ -156,13 +156,13 @@ func TestRFC7643Section2_5_NullAndEmptyAreUnassigned(t *testing.T) {
 	}
 }
 
-func TestRFC7643Section4_1_1_PasswordIsTakenAndNeverReturned(t *testing.T) {
+func TestRFC7643Section4_1_1_PasswordIsNeverReturned(t *testing.T) {
 	admin := acme.WithToken(acme.RFC)
 	const secret = "t1meMa$heen"
 	silent := func(got *suite.Response) *suite.Response {
 		t.Helper()
 		if strings.Contains(string(got.Raw), secret) || strings.Contains(string(got.Raw), `"password"`) {
-			t.Errorf("%s tells the password: %s", got.Request, got.Raw)
+			t.Errorf("%s contains the password: %s", got.Request, got.Raw)
 		}
 		return got
 	}

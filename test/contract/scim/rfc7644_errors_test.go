@@ -9,14 +9,14 @@ import (
 
 func TestRFC7644Section3_12_Errors(t *testing.T) {
 	admin := acme.WithToken(acme.RFC)
-	t.Run("what does not exist is a 404", func(t *testing.T) {
+	t.Run("a missing resource is a 404", func(t *testing.T) {
 		for _, path := range []string{"/Users/nobody", "/Groups/nobody", "/Users/00919288221112222", "/Users/NOT_A_NAME", "/Users/" + strings.Repeat("x", 300), "/Devices", "/Devices/1", "/Users/a/b", "/users", "/Schemas/urn:nobody", "/ResourceTypes/Device"} {
 			admin.Call(t, "GET", path, nil).WantError(404, "")
 		}
 		admin.Call(t, "DELETE", "/Users/nobody", nil).WantError(404, "")
 		admin.Call(t, "PATCH", "/Users/nobody", suite.PatchBody(`{"op":"add","path":"title","value":"x"}`)).WantError(404, "")
 	})
-	t.Run("a method that is not served is a 405 that names those that are", func(t *testing.T) {
+	t.Run("an unsupported method is a 405 with Allow", func(t *testing.T) {
 		for _, tc := range []struct{ method, path, allow string }{
 			{"PUT", "/Users", "GET, POST"}, {"PATCH", "/Groups", "GET, POST"}, {"DELETE", "/Users", "GET, POST"},
 			{"POST", "/Users/x", "GET, PUT, PATCH, DELETE"}, {"GET", "/Bulk", "POST"}, {"GET", "/.search", "POST"}, {"PUT", "/.search", "POST"},
@@ -40,14 +40,14 @@ func TestRFC7644Section3_12_Errors(t *testing.T) {
 		admin.Call(t, "PATCH", path, large).WantError(413, "")
 		admin.Call(t, "POST", "/Users/.search", large).WantError(413, "")
 	})
-	t.Run("a parameter that is there twice could mean two things", func(t *testing.T) {
+	t.Run("a repeated parameter is rejected", func(t *testing.T) {
 		admin.Call(t, "GET", "/Users?count=1&count=2", nil).WantError(400, "invalidValue", "count")
 		admin.Call(t, "GET", "/Users?filter=active+pr&filter=id+pr", nil).WantError(400, "invalidValue", "filter")
 	})
-	t.Run("parameters of others are left alone", func(t *testing.T) {
+	t.Run("unknown parameters are ignored", func(t *testing.T) {
 		admin.Call(t, "GET", "/Users?count=0&aadOptscim062020&x=1&x=2", nil).WantStatus(200)
 	})
-	t.Run("what was sent is shown clipped and quoted", func(t *testing.T) {
+	t.Run("values of the request are quoted and truncated", func(t *testing.T) {
 		got := admin.Find(t, "/Users", strings.Repeat("a", 5000)+` eq "x"`)
 		got.WantError(400, "invalidFilter")
 		if len(got.Raw) > 500 {
@@ -57,12 +57,12 @@ func TestRFC7644Section3_12_Errors(t *testing.T) {
 }
 
 func TestRFC7644Section2_Authentication(t *testing.T) {
-	t.Run("both schemes of a key are taken", func(t *testing.T) {
+	t.Run("both authentication schemes of keys", func(t *testing.T) {
 		for _, scheme := range []string{"Bearer ", "bearer ", "Api-Key ", "api-key "} {
 			acme.WithAuthorization(scheme+acme.RFC).Call(t, "GET", "/Users?count=0", nil).WantStatus(200)
 		}
 	})
-	t.Run("without a credential, or with a wrong one, a 401 that says how", func(t *testing.T) {
+	t.Run("a missing or invalid credential is a 401 with WWW-Authenticate", func(t *testing.T) {
 		for _, authorization := range []string{"", "non-token", "Bearer", "Bearer ", "Bearer nonsense", "Api-Key nonsense", "Basic YTpi", "Bearer " + globex.RFC} {
 			got := acme.WithAuthorization(authorization).Call(t, "GET", "/Users", nil)
 			got.WantError(401, "")
@@ -71,10 +71,10 @@ func TestRFC7644Section2_Authentication(t *testing.T) {
 			}
 		}
 	})
-	t.Run("an unknown path does not tell strangers that it is unknown", func(t *testing.T) {
+	t.Run("unknown paths are a 401 without a credential", func(t *testing.T) {
 		acme.WithToken("").Call(t, "GET", "/Nothing", nil).WantError(401, "")
 	})
-	t.Run("who may not provision gets a 403", func(t *testing.T) {
+	t.Run("a key without ScimManage gets a 403", func(t *testing.T) {
 		for _, token := range []string{acme.Reader, acme.Scoped} {
 			c := acme.WithToken(token)
 			c.Call(t, "GET", "/Users", nil).WantError(403, "")

@@ -7,10 +7,10 @@ import (
 	"github.com/quoin-dev/quoin/test/contract/scim/internal/suite"
 )
 
-// stale is a version that nothing has.
+// stale is a version that no resource has.
 const stale = `W/"stale"`
 
-// retitle is a PATCH of a title.
+// retitle returns a PATCH of the title.
 func retitle(title string) string {
 	return suite.PatchBody(`{"op":"replace","path":"title","value":` + suite.Quote(title) + `}`)
 }
@@ -18,7 +18,7 @@ func retitle(title string) string {
 func TestRFC7644Section3_14_Versions(t *testing.T) {
 	admin := acme.WithToken(acme.RFC)
 	for _, type_ := range []struct{ name, body string }{{"Users", `{"userName":"%s"}`}, {"Groups", `{"displayName":"%s"}`}} {
-		t.Run("the ETag is weak, and that of meta.version: "+type_.name, func(t *testing.T) {
+		t.Run("the ETag is weak and equals meta.version: "+type_.name, func(t *testing.T) {
 			created := admin.Post(t, "/"+type_.name, strings.Replace(type_.body, "%s", suite.UniqueName("u"), 1)).WantStatus(201)
 			got := admin.Call(t, "GET", "/"+type_.name+"/"+created.Text("id"), nil).WantStatus(200)
 			tag := got.Header.Get("ETag")
@@ -27,7 +27,7 @@ func TestRFC7644Section3_14_Versions(t *testing.T) {
 			}
 		})
 	}
-	t.Run("If-None-Match: 304 without a body as long as nothing changes", func(t *testing.T) {
+	t.Run("If-None-Match: 304 without a body", func(t *testing.T) {
 		path := admin.CreateUserPath(t)
 		tag := admin.Call(t, "GET", path, nil).WantStatus(200).Header.Get("ETag")
 		for _, header := range []string{tag, "*", stale + ", " + tag, strings.TrimPrefix(tag, "W/"), tag + "," + stale} {
@@ -45,7 +45,7 @@ func TestRFC7644Section3_14_Versions(t *testing.T) {
 
 func TestRFC7644Section3_14_IfMatch(t *testing.T) {
 	admin := acme.WithToken(acme.RFC)
-	t.Run("If-Match with the version, with a list that has it, with *", func(t *testing.T) {
+	t.Run("If-Match with the version, a list, or *", func(t *testing.T) {
 		path := admin.CreateUserPath(t)
 		tag := func() string { return admin.Call(t, "GET", path, nil).WantStatus(200).Header.Get("ETag") }
 		name := admin.Call(t, "GET", path, nil).Text("userName")
@@ -54,7 +54,7 @@ func TestRFC7644Section3_14_IfMatch(t *testing.T) {
 		admin.Call(t, "PATCH", path, retitle("c"), "If-Match", "*").WantStatus(200)
 		got := admin.Call(t, "PUT", path, `{"userName":`+suite.Quote(name)+`}`, "If-Match", tag()).WantStatus(200)
 		if got.Header.Get("ETag") != tag() {
-			t.Errorf("answered %q, is %q", got.Header.Get("ETag"), tag())
+			t.Errorf("response %q, resource %q", got.Header.Get("ETag"), tag())
 		}
 		admin.Call(t, "DELETE", path, nil, "If-Match", tag()).WantStatus(204)
 	})
@@ -66,12 +66,12 @@ func TestRFC7644Section3_14_IfMatch(t *testing.T) {
 		admin.Call(t, "DELETE", path, nil, "If-Match", stale).WantError(412, "")
 		admin.Call(t, "DELETE", path, nil, "If-Match", "nonsense").WantError(412, "")
 		if now := admin.Call(t, "GET", path, nil).WantStatus(200); string(now.Raw) != string(before.Raw) {
-			t.Errorf("was %s, is %s", before.Raw, now.Raw)
+			t.Errorf("before %s, after %s", before.Raw, now.Raw)
 		}
 		admin.Call(t, "PATCH", path, retitle("U")).WantStatus(200)
 		admin.Call(t, "PATCH", path, retitle("V"), "If-Match", before.Header.Get("ETag")).WantError(412, "")
 	})
-	t.Run("If-Match on what does not exist is a 404", func(t *testing.T) {
+	t.Run("If-Match on a missing resource is a 404", func(t *testing.T) {
 		admin.Call(t, "PATCH", "/Users/ghost", retitle("x"), "If-Match", "*").WantError(404, "")
 		admin.Call(t, "DELETE", "/Users/ghost", nil, "If-Match", stale).WantError(404, "")
 	})

@@ -11,10 +11,10 @@ import (
 	"github.com/quoin-dev/quoin/test/contract/scim/internal/suite"
 )
 
-// The people of the tests of filters. Of each the part of userName before the @ is its name.
+// The users of the filter tests. Their names are the part of userName before the @.
 const filterDomain = "@filter.test"
 
-// populate creates them; the ids are by name.
+// populate creates the users and returns their ids by name.
 func populate(t *testing.T, admin suite.Caller) map[string]string {
 	t.Helper()
 	ids := map[string]string{}
@@ -31,7 +31,7 @@ func populate(t *testing.T, admin suite.Caller) map[string]string {
 	return ids
 }
 
-// found are the people that a list has, in the order of their names.
+// found returns the sorted names of the users in a list.
 func found(list *suite.Response) string {
 	var names []string
 	for _, r := range list.WantStatus(200).List("Resources") {
@@ -44,9 +44,9 @@ func found(list *suite.Response) string {
 	return strings.Join(names, " ")
 }
 
-// Filters and whom they find. {ada} is Ada's id.
+// Filters and the users that match. {ada} is Ada's id.
 var filters = []struct{ filter, want string }{
-	// Every operator on a text without case.
+	// All operators on a case-insensitive string.
 	{`userName eq "ADA@filter.test"`, "ada"}, {`userName ne "ada@filter.test"`, "bob cyd"}, {`userName co "B@FILTER"`, "bob"},
 	{`userName sw "cY"`, "cyd"}, {`userName ew "D@Filter.Test"`, "cyd"}, {`userName gt "BOB@filter.test"`, "cyd"}, {`userName ge "BOB@filter.test"`, "bob cyd"},
 	{`userName lt "BOB@filter.test"`, "ada"}, {`userName le "bob@filter.test"`, "ada bob"}, {`userName pr`, "ada bob cyd"}, {`title pr`, "ada"},
@@ -61,33 +61,33 @@ var filters = []struct{ filter, want string }{
 	{suite.AttributesURN + `:level eq 3`, "ada"}, {suite.AttributesURN + `:level eq 3.0`, "ada"}, {suite.AttributesURN + `:level eq 3.5`, ""}, {suite.AttributesURN + `:level gt 3`, "bob"}, {suite.AttributesURN + `:level ge 3`, "ada bob"},
 	{suite.AttributesURN + `:level lt 10`, "ada"}, {suite.AttributesURN + `:level le 9`, "ada"}, {suite.AttributesURN + `:level ne 3`, "bob cyd"}, {suite.AttributesURN + `:level gt -1e3`, "ada bob"},
 	{suite.AttributesURN + `:score eq 1.5`, "ada"}, {suite.AttributesURN + `:score gt 1.5`, "bob"}, {suite.AttributesURN + `:score le 15e-1`, "ada"}, {suite.AttributesURN + `:score eq 2`, "bob"},
-	// Times, chronologically and with zones: Bob's is half a second after 23:00 UTC of the day before.
+	// Times with time zones: Bob's is half a second after 23:00 UTC of the day before.
 	{suite.AttributesURN + `:since eq "2020-01-01T00:00:00Z"`, "ada"}, {suite.AttributesURN + `:since eq "2020-01-01T02:00:00+02:00"`, "ada"}, {suite.AttributesURN + `:since eq "2019-12-31T23:00:00.500Z"`, "bob"},
 	{suite.AttributesURN + `:since gt "2019-12-31T23:00:00.5Z"`, "ada"}, {suite.AttributesURN + `:since ge "2019-12-31T23:00:00.5Z"`, "ada bob"}, {suite.AttributesURN + `:since lt "2020-01-01T00:30:00+01:00"`, "bob"},
 	{suite.AttributesURN + `:since le "2020-01-01T00:00:00"`, "ada bob"}, {suite.AttributesURN + `:since pr`, "ada bob"}, {`meta.created gt "2000-01-01T00:00:00Z"`, "ada bob cyd"}, {`meta.lastModified lt "2000-01-01T00:00:00Z"`, ""},
 	{`meta.resourceType eq "User"`, "ada bob cyd"}, {`meta.resourceType eq "user"`, ""}, {`meta.created pr`, "ada bob cyd"},
 	// Reference and binary.
 	{`profileUrl eq "https://example.com/Ada"`, "ada"}, {`profileUrl eq "https://example.com/ada"`, ""}, {`profileUrl sw "https:"`, "ada"}, {`x509Certificates.value eq "AAEC"`, "ada"}, {`x509Certificates eq "aaec"`, ""},
-	// Complex and multi-valued: one value is enough, and a bare name means value.
+	// Complex and multi-valued: one value is sufficient, and the name alone means value.
 	{`name.familyName co "LOVE"`, "ada"}, {`name pr`, "ada bob"}, {`name.givenName pr`, "ada"}, {`emails eq "ADA@home.test"`, "ada"}, {`emails co "home.test"`, "ada bob"}, {`emails.value ew "work.test"`, "ada cyd"},
 	{`emails.type eq "work"`, "ada cyd"}, {`roles eq "editor"`, "ada"}, {`roles.value ne "admin"`, "ada bob cyd"}, {`not (roles.value eq "admin")`, "bob cyd"}, {`roles pr`, "ada"},
 	{suite.AttributesURN + `:tags eq "GREEN"`, "ada"}, {suite.AttributesURN + `:tags pr`, "ada"}, {`groups pr`, ""},
-	// Value paths: the terms hold for one and the same element.
+	// Value paths: all terms apply to the same element.
 	{`emails[type eq "work" and value co "ada"]`, "ada"}, {`emails[type eq "home" and value ew "@work.test"]`, ""}, {`emails.type eq "home" and emails.value ew "@work.test"`, "ada"},
 	{`emails[not (type eq "work")]`, "ada bob"}, {`emails[type eq "home" or primary eq true]`, "ada bob"}, {`emails[(type eq "work") and value pr]`, "ada cyd"}, {`EMAILS[TYPE EQ "home"]`, "ada bob"},
 	{`emails[type eq "work"] and not (title pr)`, "cyd"}, {`emails[primary eq false]`, "ada bob cyd"}, {`not (emails[type eq "home"])`, "cyd"},
-	// and, or, not: what binds tighter.
+	// Precedence of and, or, not.
 	{`userName sw "bob" or userName sw "ada" and active eq false`, "bob"}, {`(userName sw "bob" or userName sw "ada") and active eq true`, "ada"}, {`active eq false and userName sw "bob" or userName sw "ada"`, "ada bob"},
 	{`not (userName sw "ada") and userName sw "bob"`, "bob"}, {`not (userName sw "ada" and userName sw "bob")`, "ada bob cyd"}, {`not (userName sw "ada" or userName sw "bob")`, "cyd"}, {`((userName sw "ada"))`, "ada"},
 	{`not (not (userName sw "ada"))`, "ada"}, {`NOT (USERNAME SW "ada") AND Active Eq True`, "cyd"},
-	// No value: ne matches, the other operators do not; null and empty are the same.
+	// No value: ne matches, the other operators do not; null and empty are equivalent.
 	{`title ne "Countess"`, "bob cyd"}, {`title co ""`, "ada"}, {`nickName pr`, ""}, {`title eq null`, "bob cyd"}, {`title ne null`, "ada"}, {`nickName eq null and displayName pr`, "cyd"},
-	// URNs, in any case.
+	// URNs are case-insensitive.
 	{suite.UserURN + `:userName eq "ada@filter.test"`, "ada"}, {suite.EnterpriseURN + `:department eq "engines"`, "ada"}, {strings.ToUpper(suite.EnterpriseURN) + `:DEPARTMENT pr`, "ada bob"}, {suite.UserURN + `:name.familyName eq "moss"`, "bob"},
 	{suite.EnterpriseURN + `:manager.value eq "{ada}"`, "bob"}, {suite.EnterpriseURN + `:manager eq "{ada}"`, "bob"}, {`schemas eq "` + suite.EnterpriseURN + `"`, "ada bob"}, {suite.UserURN + `:emails[type eq "home"]`, "ada bob"},
-	// Texts: escapes, letters beyond ASCII.
+	// Strings with escapes and non-ASCII letters.
 	{`displayName eq "cy \"d\" \\ \u00d6"`, "cyd"}, {`displayName co "ö"`, "cyd"}, {`displayName co "\""`, "cyd"}, {`displayName ew "\\ Ö"`, "cyd"},
-	// What clients send besides the grammar.
+	// Client forms in addition to the grammar.
 	{`emails[type eq "work"].value eq "ada@work.test"`, "ada"}, {`emails[type eq "home"].value sw "b"`, "bob"}, {`not title pr`, "bob cyd"}, {`userName eq ada@filter.test`, "ada"}, {`emails[primary eq "True"].value pr`, "ada"},
 	{`  userName   eq   "ada@filter.test"  `, "ada"}, {`id eq "{bob}" and manager eq "{ada}" or userName sw "zzz"`, "bob"},
 }
@@ -103,7 +103,7 @@ func TestRFC7644Section3_4_2_2_Filtering(t *testing.T) {
 				t.Errorf("found %q, want %q", names, tc.want)
 			}
 			if total, _ := got.Value("totalResults").(float64); int(total) != len(got.List("Resources")) {
-				t.Errorf("totalResults is %v, but %d are there", total, len(got.List("Resources")))
+				t.Errorf("totalResults is %v, got %d resources", total, len(got.List("Resources")))
 			}
 			searched := admin.Search(t, "/Users", `"filter":`+suite.Quote(filter)+`,"count":1000`)
 			if names := found(searched); names != tc.want {
@@ -111,7 +111,7 @@ func TestRFC7644Section3_4_2_2_Filtering(t *testing.T) {
 			}
 		})
 	}
-	t.Run("meta.lastModified moves with a change", func(t *testing.T) {
+	t.Run("meta.lastModified changes with the resource", func(t *testing.T) {
 		now := admin.Call(t, "GET", "/Users/"+ids["cyd"], nil).Text("meta.lastModified")
 		suite.NextSecond()
 		admin.Call(t, "PATCH", "/Users/"+ids["cyd"], suite.PatchBody(`{"op":"add","path":"locale","value":"de"}`)).WantStatus(200)
@@ -134,7 +134,7 @@ func TestRFC7644Section3_4_2_2_Filtering(t *testing.T) {
 	})
 }
 
-// Filters that are not understood.
+// Invalid filters.
 var malformed = []string{
 	``, ` `, `userName`, `userName eq`, `userName eq `, `eq "x"`, `"x" eq userName`, `userName eq "x`, `userName eq 'x'`, `userName xx "x"`, `userName = "x"`, `userName == "x"`, `userName eq "x" "y"`,
 	`(userName pr`, `userName pr)`, `()`, `(`, `)`, `userName pr and`, `userName pr or`, `and userName pr`, `userName pr userName pr`, `userName pr && active pr`, `userName pr and or active pr`, `not`, `not ()`, `not and`,
@@ -145,7 +145,7 @@ var malformed = []string{
 	`userName eq "\x"`, "userName eq \"a\nb\"", "userName eq \x00", "userName\x00 eq \"x\"", `userName eq "x"; drop`, `*`, `%`, `userName eq "x" #`, `userName eq {"a":1}`, `userName eq ["x"]`,
 }
 
-func TestRFC7644Section3_4_2_2_WhatIsNotUnderstoodIsNeverAFullList(t *testing.T) {
+func TestRFC7644Section3_4_2_2_InvalidFiltersAreRejected(t *testing.T) {
 	admin := acme.WithToken(acme.RFC)
 	admin.CreateUser(t, suite.UniqueName("u"))
 	for _, filter := range malformed {
@@ -156,23 +156,23 @@ func TestRFC7644Section3_4_2_2_WhatIsNotUnderstoodIsNeverAFullList(t *testing.T)
 		})
 	}
 	for at, filter := range map[string]string{"11": `userName  eeq "x"`, "13": `userName eq `, "19": `(userName pr) and `, "8": `emails[x eq "a"]`, "22": `active pr and active gt true`, "1": ``} {
-		t.Run("the position counts bytes from 1: "+filter, func(t *testing.T) {
+		t.Run("the position is 1-based in bytes: "+filter, func(t *testing.T) {
 			admin.Find(t, "/Users", filter).WantError(400, "invalidFilter", "at position "+at+":")
 		})
 	}
-	t.Run("over all types too", func(t *testing.T) {
+	t.Run("over all types", func(t *testing.T) {
 		for _, filter := range []string{``, `userName eq`, `nothing eq "x"`, `(`} {
 			admin.Find(t, "", filter).WantError(400, "invalidFilter", "position")
 			admin.Search(t, "", `"filter":`+suite.Quote(filter)).WantError(400, "invalidFilter", "position")
 		}
 	})
-	t.Run("a filter that is no text", func(t *testing.T) {
+	t.Run("a filter that is not a string", func(t *testing.T) {
 		admin.Search(t, "/Users", `"filter":5`).WantError(400, "invalidValue", "filter")
 		admin.Call(t, "GET", "/Users?filter=%zz", nil).WantError(400, "invalidSyntax")
 	})
 }
 
-func TestRFC7644Section3_4_2_2_Budgets(t *testing.T) {
+func TestRFC7644Section3_4_2_2_Limits(t *testing.T) {
 	admin := acme.WithToken(acme.RFC)
 	nested := func(n int) string { return strings.Repeat("(", n) + "userName pr" + strings.Repeat(")", n) }
 	many := func(n int) string { return strings.TrimSuffix(strings.Repeat(`id eq "x" or `, n), " or ") }
@@ -196,7 +196,7 @@ func TestRFC7644Section3_4_2_2_Budgets(t *testing.T) {
 			}
 		})
 	}
-	t.Run("1 MiB of ( costs nothing", func(t *testing.T) {
+	t.Run("1 MiB of ( is rejected early", func(t *testing.T) {
 		begun := time.Now()
 		open := strings.Repeat("(", 1<<20-300)
 		admin.Search(t, "/Users", `"filter":`+suite.Quote(open)).WantError(400, "invalidFilter")
@@ -206,7 +206,7 @@ func TestRFC7644Section3_4_2_2_Budgets(t *testing.T) {
 			t.Errorf("took %v", took)
 		}
 	})
-	t.Run("an expansion into alternatives is never made", func(t *testing.T) {
+	t.Run("no expansion into a disjunctive normal form", func(t *testing.T) {
 		begun := time.Now()
 		filter := strings.TrimSuffix(strings.Repeat(`(title eq "a" or title eq "b") and `, 50), " and ")
 		admin.Find(t, "/Users", filter).WantStatus(200).Want("totalResults", 0)
@@ -216,7 +216,7 @@ func TestRFC7644Section3_4_2_2_Budgets(t *testing.T) {
 	})
 }
 
-func TestRFC7644Section7_5_SensitiveAttributesAreNotAskedFor(t *testing.T) {
+func TestRFC7644Section7_5_SensitiveAttributesCannotBeFiltered(t *testing.T) {
 	admin := acme.WithToken(acme.RFC)
 	for _, filter := range []string{`password eq "x"`, `password pr`, `not (PASSWORD sw "a")`, suite.UserURN + `:password ge "a"`, `userName pr or password eq "x"`, `password eq null`} {
 		admin.Find(t, "/Users", filter).WantError(403, "sensitive", "password")
@@ -228,7 +228,7 @@ func TestRFC7644Section7_5_SensitiveAttributesAreNotAskedFor(t *testing.T) {
 }
 
 func TestRFC7643Section3_3_DeclaredExtensions(t *testing.T) {
-	t.Run("another account has none of it", func(t *testing.T) {
+	t.Run("not in another account", func(t *testing.T) {
 		other := globex.WithToken(globex.RFC)
 		other.Post(t, "/Users", `{"userName":`+suite.Quote(suite.UniqueName("u"))+`,"`+suite.AttributesURN+`":{"team":"x"}}`).WantError(400, "invalidSyntax", suite.AttributesURN)
 		other.Post(t, "/Users", `{"schemas":["`+suite.UserURN+`","`+suite.AttributesURN+`"],"userName":`+suite.Quote(suite.UniqueName("u"))+`}`).WantError(400, "invalidSyntax", "schemas[1]")
@@ -237,7 +237,7 @@ func TestRFC7643Section3_3_DeclaredExtensions(t *testing.T) {
 		other.Call(t, "PATCH", other.CreateUserPath(t), suite.PatchBody(`{"op":"add","path":"`+suite.AttributesURN+`:team","value":"x"}`)).WantError(400, "invalidPath")
 		other.Call(t, "GET", "/Schemas/"+suite.AttributesURN, nil).WantError(404, "")
 	})
-	t.Run("groups have none of it", func(t *testing.T) {
+	t.Run("not for groups", func(t *testing.T) {
 		acme.WithToken(acme.RFC).Find(t, "/Groups", suite.AttributesURN+`:team pr`).WantError(400, "invalidFilter")
 	})
 }

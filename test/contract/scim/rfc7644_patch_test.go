@@ -7,8 +7,8 @@ import (
 	"github.com/quoin-dev/quoin/test/contract/scim/internal/suite"
 )
 
-// A change is what operations make of a user: before are members of its body, after what is there
-// then, null for what is not.
+// change is the effect of operations on a user: before are members of its body, after the expected members;
+// null means none.
 type change struct {
 	name, before string
 	operations   []string
@@ -115,14 +115,14 @@ func TestRFC7644Section3_5_2_Patch(t *testing.T) {
 				got := admin.Call(t, "PATCH", path, suite.PatchBody(tc.operations...)).WantStatus(200).WantMembers(after).Want("id", before.Value("id")).Want("userName", before.Value("userName"))
 				read := admin.Call(t, "GET", path, nil).WantStatus(200)
 				if string(read.Raw) != string(got.Raw) || got.Header.Get("ETag") != got.Text("meta.version") {
-					t.Errorf("answered %s with ETag %s, reads as %s", got.Raw, got.Header.Get("ETag"), read.Raw)
+					t.Errorf("response %s with ETag %s, resource %s", got.Raw, got.Header.Get("ETag"), read.Raw)
 				}
-				// Said again it changes nothing: neither version nor time. The order of operations
-				// that undo each other is another matter.
+				// Repeating the request changes neither version nor time, unless its operations revert
+				// each other.
 				if len(tc.operations) == 1 {
 					again := admin.Call(t, "PATCH", path, suite.PatchBody(tc.operations...))
 					if strings.Contains(tc.operations[0], `[type eq`) && again.Status == 400 {
-						again.WantError(400, "noTarget") // it took away what it found
+						again.WantError(400, "noTarget") // the element was removed
 						return
 					}
 					again.WantStatus(200).Want("meta.version", got.Value("meta.version")).Want("meta.lastModified", got.Value("meta.lastModified"))
@@ -132,7 +132,7 @@ func TestRFC7644Section3_5_2_Patch(t *testing.T) {
 	}
 }
 
-func TestRFC7644Section3_5_2_WhatChangesNothingKeepsLastModified(t *testing.T) {
+func TestRFC7644Section3_5_2_UnchangedResourceKeepsLastModified(t *testing.T) {
 	admin := acme.WithToken(acme.RFC)
 	path := admin.CreateUserPath(t, `"title":"T",`+mails+`,`+ada+`,`+ext+`{"badge":"B","tags":["a"]},"active":true`)
 	before := admin.Call(t, "GET", path, nil).WantStatus(200)
@@ -148,7 +148,7 @@ func TestRFC7644Section3_5_2_WhatChangesNothingKeepsLastModified(t *testing.T) {
 		Want("meta.version", before.Value("meta.version")).Want("meta.lastModified", before.Value("meta.lastModified"))
 	changed := admin.Call(t, "PATCH", path, suite.PatchBody(`{"op":"replace","path":"title","value":"U"}`)).WantStatus(200)
 	if changed.Value("meta.version") == before.Value("meta.version") || changed.Text("meta.lastModified") == before.Text("meta.lastModified") {
-		t.Errorf("a change does not move them: %s", changed.Raw)
+		t.Errorf("version and lastModified did not change: %s", changed.Raw)
 	}
 	changed.Want("meta.created", before.Value("meta.created"))
 }

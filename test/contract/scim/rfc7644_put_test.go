@@ -8,14 +8,14 @@ import (
 	"github.com/quoin-dev/quoin/test/contract/scim/internal/suite"
 )
 
-// fullUser is the body of a user with something of every kind.
+// fullUser returns the body of a user with attributes of all kinds.
 func fullUser(name string) string {
 	return fmt.Sprintf(`{"schemas":[%q,%q,%q],"userName":%q,"externalId":"x","title":"T","active":true,"name":{"givenName":"Ada","familyName":"L"},
 		"emails":[{"value":"a@x","type":"work","primary":true},{"value":"b@x"}],%q:{"department":"d"},%q:{"badge":"B-1","level":1,"tags":["a","b"]}}`,
 		suite.UserURN, suite.EnterpriseURN, suite.AttributesURN, name, suite.EnterpriseURN, suite.AttributesURN)
 }
 
-// createFullUser creates a user with something of every kind.
+// createFullUser creates a user with attributes of all kinds.
 func createFullUser(t *testing.T, a suite.Caller) (path, name string, before *suite.Response) {
 	t.Helper()
 	name = suite.UniqueName("u")
@@ -25,7 +25,7 @@ func createFullUser(t *testing.T, a suite.Caller) (path, name string, before *su
 
 func TestRFC7644Section3_5_1_ReplacingWithPUT(t *testing.T) {
 	admin := acme.WithToken(acme.RFC)
-	t.Run("answers 200 with the resource as it is then", func(t *testing.T) {
+	t.Run("returns 200 with the resource", func(t *testing.T) {
 		path, _, before := createFullUser(t, admin)
 		renamed := suite.UniqueName("renamed")
 		suite.NextSecond()
@@ -33,22 +33,22 @@ func TestRFC7644Section3_5_1_ReplacingWithPUT(t *testing.T) {
 		got.WantMembers(fmt.Sprintf(`{"userName":%q,"title":"U","emails":[{"value":"c@x"}],%q:{"badge":"B-1"},"schemas":[%q,%q]}`, renamed, suite.AttributesURN, suite.UserURN, suite.AttributesURN))
 		got.Want("id", before.Value("id")).Want("meta.created", before.Value("meta.created")).Want("meta.version", got.Header.Get("ETag"))
 		if got.Value("meta.version") == before.Value("meta.version") || got.Value("meta.lastModified") == before.Value("meta.lastModified") {
-			t.Errorf("version and lastModified did not move: %s", got.Raw)
+			t.Errorf("version and lastModified did not change: %s", got.Raw)
 		}
 		if read := admin.Call(t, "GET", path, nil).WantStatus(200); string(read.Raw) != string(got.Raw) {
-			t.Errorf("reads as %s, answered %s", read.Raw, got.Raw)
+			t.Errorf("resource %s, response %s", read.Raw, got.Raw)
 		}
 	})
-	t.Run("what is left out is cleared", func(t *testing.T) {
+	t.Run("omitted attributes are cleared", func(t *testing.T) {
 		path, name, _ := createFullUser(t, admin)
 		admin.Call(t, "PUT", path, `{"userName":`+suite.Quote(name)+`,"`+suite.AttributesURN+`":{"badge":"B-1"}}`).WantStatus(200).
 			WantMembers(`{"externalId":null,"title":null,"name":null,"emails":null,"` + suite.EnterpriseURN + `":null,"` + suite.AttributesURN + `":{"badge":"B-1"}}`)
 	})
-	t.Run("null and the empty list clear too", func(t *testing.T) {
+	t.Run("null and the empty list clear attributes", func(t *testing.T) {
 		path, name, _ := createFullUser(t, admin)
 		admin.Call(t, "PUT", path, strings.Replace(fullUser(name), `"title":"T"`, `"title":null,"roles":[]`, 1)).WantStatus(200).Want("title", nil).Want("roles", nil).Want("externalId", "x")
 	})
-	t.Run("what is read-only is ignored, and what was read can be sent back", func(t *testing.T) {
+	t.Run("read-only attributes are ignored", func(t *testing.T) {
 		path, _, before := createFullUser(t, admin)
 		group := admin.CreateGroup(t, suite.UniqueName("g"), strings.TrimPrefix(path, "/Users/"))
 		sent := strings.Replace(string(before.Raw), `"meta":{`, `"groups":[{"value":"other"}],"meta":{"resourceType":"Group",`, 1)
@@ -58,7 +58,7 @@ func TestRFC7644Section3_5_1_ReplacingWithPUT(t *testing.T) {
 		got.Want("id", before.Value("id")).Want("meta.resourceType", "User").Want("groups.0.value", group).Want("groups.1", nil)
 		got.Want("meta.version", before.Value("meta.version"))
 	})
-	t.Run("saying the same again keeps version and lastModified", func(t *testing.T) {
+	t.Run("an identical PUT keeps version and lastModified", func(t *testing.T) {
 		path, name, before := createFullUser(t, admin)
 		suite.NextSecond()
 		got := admin.Call(t, "PUT", path, fullUser(name)).WantStatus(200)
@@ -69,26 +69,26 @@ func TestRFC7644Section3_5_1_ReplacingWithPUT(t *testing.T) {
 
 func TestRFC7644Section3_5_1_PUTOfImmutableAttributes(t *testing.T) {
 	admin := acme.WithToken(acme.RFC)
-	t.Run("an immutable attribute must be what it was", func(t *testing.T) {
+	t.Run("an immutable attribute cannot be changed", func(t *testing.T) {
 		path, name, before := createFullUser(t, admin)
 		admin.Call(t, "PUT", path, strings.Replace(fullUser(name), "B-1", "b-1", 1)).WantError(400, "mutability", "badge")
 		admin.Call(t, "GET", path, nil).WantStatus(200).Want("meta.version", before.Value("meta.version"))
 	})
-	t.Run("an immutable attribute that had no value may get one, once", func(t *testing.T) {
+	t.Run("an immutable attribute without a value can be set once", func(t *testing.T) {
 		path := admin.CreateUserPath(t)
 		name := admin.Call(t, "GET", path, nil).Text("userName")
 		admin.Call(t, "PUT", path, fullUser(name)).WantStatus(200).Want("["+suite.AttributesURN+"].badge", "B-1")
 		admin.Call(t, "PUT", path, strings.Replace(fullUser(name), "B-1", "B-2", 1)).WantError(400, "mutability", "badge")
 	})
-	t.Run("an immutable attribute that is left out stays", func(t *testing.T) {
+	t.Run("an omitted immutable attribute is kept", func(t *testing.T) {
 		path, name, _ := createFullUser(t, admin)
 		admin.Call(t, "PUT", path, `{"userName":`+suite.Quote(name)+`}`).WantStatus(200).Want("["+suite.AttributesURN+"].badge", "B-1").Want("["+suite.AttributesURN+"].level", nil)
 	})
 }
 
-func TestRFC7644Section3_5_1_WhatPUTRefuses(t *testing.T) {
+func TestRFC7644Section3_5_1_PUTErrors(t *testing.T) {
 	admin := acme.WithToken(acme.RFC)
-	t.Run("what is required must be there", func(t *testing.T) {
+	t.Run("required attributes", func(t *testing.T) {
 		path, _, before := createFullUser(t, admin)
 		for _, body := range []string{`{}`, `{"title":"x"}`, `{"userName":null}`, `{"userName":""}`} {
 			admin.Call(t, "PUT", path, body).WantError(400, "invalidValue", "userName")
@@ -96,25 +96,25 @@ func TestRFC7644Section3_5_1_WhatPUTRefuses(t *testing.T) {
 		admin.Call(t, "PUT", "/Groups/"+admin.CreateGroup(t, suite.UniqueName("g")), `{"members":[]}`).WantError(400, "invalidValue", "displayName")
 		admin.Call(t, "GET", path, nil).WantStatus(200).Want("meta.version", before.Value("meta.version"))
 	})
-	t.Run("it never creates", func(t *testing.T) {
+	t.Run("does not create", func(t *testing.T) {
 		name := suite.UniqueName("u")
 		admin.Call(t, "PUT", "/Users/ghost", `{"userName":`+suite.Quote(name)+`}`).WantError(404, "")
 		admin.Find(t, "/Users", `userName eq `+suite.Quote(name)).WantStatus(200).Want("totalResults", 0)
 	})
-	t.Run("a name that belongs to another one is a 409", func(t *testing.T) {
+	t.Run("a taken name is a 409", func(t *testing.T) {
 		path, name, _ := createFullUser(t, admin)
 		other := suite.UniqueName("other")
 		admin.CreateUser(t, other)
 		admin.Call(t, "PUT", path, `{"userName":`+suite.Quote(strings.ToUpper(other))+`}`).WantError(409, "uniqueness")
 		admin.Call(t, "PUT", path, strings.Replace(fullUser(name), name, strings.ToUpper(name), 1)).WantStatus(200).Want("userName", strings.ToUpper(name))
 	})
-	t.Run("a name that was given up is free", func(t *testing.T) {
+	t.Run("a released name is available", func(t *testing.T) {
 		path, name, _ := createFullUser(t, admin)
 		admin.Call(t, "PUT", path, strings.Replace(fullUser(name), name, suite.UniqueName("renamed"), 1)).WantStatus(200)
 		admin.CreateUser(t, name)
 	})
 	for _, tc := range refusedBodies[3:8] {
-		t.Run("refused as with POST: "+tc.name, func(t *testing.T) {
+		t.Run("rejected as with POST: "+tc.name, func(t *testing.T) {
 			path, name, before := createFullUser(t, admin)
 			admin.Call(t, "PUT", path, strings.Replace(tc.body, "%s", name, 1)).WantError(400, tc.scimType, tc.word)
 			admin.Call(t, "GET", path, nil).WantStatus(200).Want("meta.version", before.Value("meta.version"))
@@ -137,7 +137,7 @@ func TestRFC7644Section3_5_1_PUTOfAGroupReplacesItsMembers(t *testing.T) {
 			members := seen.MemberIDs()
 			for _, id := range ids {
 				if !members[id] {
-					t.Errorf("%s lacks %s: %s", seen.Request, id, seen.Raw)
+					t.Errorf("%s: missing %s: %s", seen.Request, id, seen.Raw)
 				}
 			}
 			if len(members) != len(ids) {

@@ -138,7 +138,7 @@ func TestRFC7644Section3_4_2_4_Pagination(t *testing.T) {
 	})
 }
 
-func TestRFC7644Section3_4_2_4_PagesWhileOthersWrite(t *testing.T) {
+func TestRFC7644Section3_4_2_4_PaginationDuringWrites(t *testing.T) {
 	admin := acme.WithToken(acme.RFC)
 	var people [][2]string
 	for i := range 20 {

@@ -13,7 +13,7 @@ import (
 	"github.com/quoin-dev/quoin/test/contract/internal/apiclient"
 )
 
-// listByCursor goes through a list by its cursors, and calls between after each page. It returns the ids.
+// listByCursor lists all pages by cursor, calls between after each page, and returns the ids.
 func listByCursor(t *testing.T, a suite.Caller, endpoint string, between func(page int), pairs ...string) []string {
 	t.Helper()
 	var all []string
@@ -26,13 +26,13 @@ func listByCursor(t *testing.T, a suite.Caller, endpoint string, between func(pa
 		}
 		between(page)
 	}
-	t.Fatal("the list does not end")
+	t.Fatal("too many pages")
 	return nil
 }
 
 func nothing(int) {}
 
-// seven creates as many people as a filter then finds.
+// seven creates seven users and returns a filter for them.
 func seven(t *testing.T, admin suite.Caller) (filter string) {
 	t.Helper()
 	var people [][2]string
@@ -76,7 +76,7 @@ func TestRFC9865Section2_CursorPagination(t *testing.T) {
 	})
 }
 
-func TestRFC9865Section2_CursorsOfOtherLists(t *testing.T) {
+func TestRFC9865Section2_CursorsAreBoundToTheirList(t *testing.T) {
 	admin := acme.WithToken(acme.RFC)
 	filter := seven(t, admin)
 	t.Run("sorted lists too, equal values included", func(t *testing.T) {
@@ -116,7 +116,7 @@ func TestRFC9865Section2_CursorsOfOtherLists(t *testing.T) {
 	})
 }
 
-func TestRFC9865Section2_WritesDuringPagingLoseAndRepeatNothing(t *testing.T) {
+func TestRFC9865Section2_WritesDuringPagination(t *testing.T) {
 	admin := acme.WithToken(acme.RFC)
 	for _, sort := range []string{"", "userName"} {
 		t.Run("sorted by "+sort, func(t *testing.T) {
@@ -134,7 +134,7 @@ func TestRFC9865Section2_WritesDuringPagingLoseAndRepeatNothing(t *testing.T) {
 					admin.Call(t, "DELETE", "/Users/"+gone, nil).WantStatus(204)
 				}
 				if page > 20 {
-					t.Fatal("the list does not end")
+					t.Fatal("too many pages")
 				}
 			}, "filter", `userType eq `+suite.Quote(mark)+` and not (userName sw "z")`, "sortBy", sort, "count", "3")
 			seen := map[string]int{}
@@ -170,7 +170,7 @@ func forge(t *testing.T, cursor, member string, value any) string {
 	return base64.RawURLEncoding.EncodeToString([]byte(suite.FormatJSON(members)))
 }
 
-func TestRFC9865Section2_1_Refusals(t *testing.T) {
+func TestRFC9865Section2_1_Errors(t *testing.T) {
 	admin := acme.WithToken(acme.RFC)
 	filter := sortedPeople(t, admin, [2]string{"a", ""}, [2]string{"b", ""}, [2]string{"c", ""})
 	list := func(pairs ...string) *suite.Response {
@@ -179,7 +179,7 @@ func TestRFC9865Section2_1_Refusals(t *testing.T) {
 	}
 	cursor := list("cursor", "", "count", "1").WantStatus(200).Text("nextCursor")
 	list("cursor", cursor).WantStatus(200)
-	t.Run("a cursor that was not given out is an invalidCursor", func(t *testing.T) {
+	t.Run("an unknown cursor is an invalidCursor", func(t *testing.T) {
 		for _, bad := range []string{"x", "!!!", cursor[:len(cursor)/2], cursor + "x", base64.RawURLEncoding.EncodeToString([]byte(`{}`)), base64.RawURLEncoding.EncodeToString([]byte(`[]`)), forge(t, cursor, "q", "AAAA"), forge(t, cursor, "p", map[string]any{}), forge(t, cursor, "y", "Device")} {
 			list("cursor", bad).WantError(400, "invalidCursor", "cursor")
 			admin.Search(t, "/Users", `"filter":`+suite.Quote(filter)+`,"cursor":`+suite.Quote(bad)).WantError(400, "invalidCursor", "cursor")
@@ -195,7 +195,7 @@ func TestRFC9865Section2_1_Refusals(t *testing.T) {
 		list("cursor", sorted, "sortBy", "userName", "sortOrder", "descending").WantError(400, "invalidCursor")
 		globex.WithToken(globex.RFC).Find(t, "/Users", filter, "cursor", cursor).WantError(400, "invalidCursor")
 	})
-	t.Run("a cursor is good for as long as discovery says, then it is an expiredCursor", func(t *testing.T) {
+	t.Run("a cursor expires after cursorTimeout", func(t *testing.T) {
 		timeout, _ := admin.Call(t, "GET", "/ServiceProviderConfig", nil).WantStatus(200).Value("pagination.cursorTimeout").(float64)
 		if timeout < 60 {
 			t.Fatalf("cursorTimeout is %v", timeout)

@@ -7,16 +7,15 @@ import (
 	"github.com/quoin-dev/quoin/test/contract/scim/internal/suite"
 )
 
-// The conversations of Entra ID, with a key for it and, where it can be told by its own marks, with
-// any key.
+// Conversations of Entra ID, with its key and, if it is detected, with a key without a profile.
 
 func TestEntraValidator(t *testing.T) { replay(t, "entra-validator") }
 func TestEntraGallery(t *testing.T)   { replay(t, "entra-gallery") }
 func TestEntraDefault(t *testing.T)   { replay(t, "entra-default") }
 func TestEntraFlag(t *testing.T)      { replay(t, "entra-flag") }
 
-// SCIM_User_Pagination and SCIM_Group_Pagination: at least 11 of them, count=5, and startIndex of
-// page n, from 0, is n*5+1 (shared/domain/scim.md section 1.7).
+// TestEntraGalleryPagination checks SCIM_User_Pagination and SCIM_Group_Pagination: at least 11 resources,
+// count=5, and startIndex n*5+1 for page n from 0.
 func TestEntraGalleryPagination(t *testing.T) {
 	for key, token := range map[string]string{"entra": acme.Entra, "auto": acme.Auto} {
 		t.Run(key, func(t *testing.T) {
@@ -32,7 +31,7 @@ func TestEntraGalleryPagination(t *testing.T) {
 	}
 }
 
-// checkPages reads an endpoint in pages of five, and finds each of the wanted once.
+// checkPages lists an endpoint in pages of five and checks that each wanted id is returned once.
 func checkPages(t *testing.T, a suite.Caller, endpoint string, wanted map[string]bool) {
 	t.Helper()
 	seen := map[string]int{}
@@ -40,7 +39,7 @@ func checkPages(t *testing.T, a suite.Caller, endpoint string, wanted map[string
 		page := a.Call(t, "GET", fmt.Sprintf("%s?startIndex=%d&count=5&aadOptscim062020", endpoint, n*5+1), nil).WantStatus(200).Want("startIndex", n*5+1)
 		number, _ := page.Value("totalResults").(float64)
 		if total = int(number); total < len(wanted) {
-			t.Fatalf("totalResults is %d, and %d were made", total, len(wanted))
+			t.Fatalf("totalResults is %d, created %d", total, len(wanted))
 		}
 		resources := page.List("Resources")
 		page.Want("itemsPerPage", len(resources))
@@ -54,12 +53,12 @@ func checkPages(t *testing.T, a suite.Caller, endpoint string, wanted map[string
 	}
 	for id, times := range seen {
 		if times != 1 {
-			t.Errorf("%s is there %d times", id, times)
+			t.Errorf("%s is returned %d times", id, times)
 		}
 	}
 	for id := range wanted {
 		if seen[id] == 0 {
-			t.Errorf("%s is on no page", id)
+			t.Errorf("%s is missing", id)
 		}
 	}
 }

@@ -7,20 +7,19 @@ import (
 	"github.com/quoin-dev/quoin/test/contract/scim/internal/suite"
 )
 
-// The conversations of Okta, with a key for it and, by its User-Agent, with any key.
+// Conversations of Okta, with its key and, detected by its User-Agent, with a key without a profile.
 
 func TestOktaSpecTest(t *testing.T)      { replay(t, "okta-spec-test") }
 func TestOktaCRUDTest(t *testing.T)      { replay(t, "okta-crud-test") }
 func TestOktaLifecycle(t *testing.T)     { replay(t, "okta-lifecycle") }
 func TestOktaProfileUpdate(t *testing.T) { replay(t, "okta-profile-update") }
 
-// The other clients, which want nothing but what the RFCs say.
+// Conversations of other clients, which conform to the RFCs.
 
 func TestGoogleWorkspace(t *testing.T) { replay(t, "google-workspace") }
 func TestCubeCLI(t *testing.T)         { replay(t, "cube-cli") }
 
-// An import reads page after page until it has totalResults users: each of them comes once, and the
-// order is the same the second time (shared/domain/scim.md section 2.1, "Import").
+// TestOktaImport lists all pages, as an Okta import does: each user is returned once, in a stable order.
 func TestOktaImport(t *testing.T) {
 	okta, run := acme.WithToken(acme.Okta), suite.RunID()
 	made := map[string]bool{}
@@ -50,12 +49,12 @@ func TestOktaImport(t *testing.T) {
 	seen := map[string]int{}
 	for _, id := range first {
 		if seen[id]++; seen[id] > 1 {
-			t.Errorf("%s comes twice", id)
+			t.Errorf("%s is returned twice", id)
 		}
 	}
 	for id := range made {
 		if seen[id] != 1 {
-			t.Errorf("%s is not imported", id)
+			t.Errorf("%s is missing", id)
 		}
 	}
 }

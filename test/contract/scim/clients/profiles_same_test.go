@@ -12,7 +12,7 @@ import (
 	"github.com/quoin-dev/quoin/test/contract/scim/internal/suite"
 )
 
-// sameEverywhere is sent with each profile: none of it is in the table, and the answers are the same.
+// sameEverywhere are requests without deviations: the responses are the same for all profiles.
 const sameEverywhere = `
 GET /ServiceProviderConfig
 GET /ResourceTypes
@@ -74,8 +74,8 @@ DELETE /Users/{id}
 GET /Me
 `
 
-// The profiles differ in what the table says and in nothing else.
-func TestProfilesDifferInNothingElse(t *testing.T) {
+// TestProfilesHaveNoOtherDifferences checks that the profiles differ only in the rows of the table.
+func TestProfilesHaveNoOtherDifferences(t *testing.T) {
 	answers := map[string][]string{}
 	for profile, key := range suite.ProfileKeys {
 		a, run := acme.WithToken(acme.Token(key)), suite.RunID()
@@ -89,7 +89,7 @@ func TestProfilesDifferInNothingElse(t *testing.T) {
 	for i, want := range answers["RFC"] {
 		for profile := range suite.ProfileKeys {
 			if got := answers[profile][i]; got != want {
-				t.Errorf("RFC answers\n\t%s\nand %s\n\t%s", want, profile, got)
+				t.Errorf("RFC:\n\t%s\n%s:\n\t%s", want, profile, got)
 			}
 		}
 	}
@@ -100,7 +100,7 @@ var (
 	bodyOfLine    = regexp.MustCompile(`^(\S+) (.*?)(?: (\{"(?:userName|displayName|title|schemas)".*\}))?\s*$`)
 )
 
-// same is an answer without what differs in every run.
+// same returns a response without values that differ between runs.
 func (r *replayed) same(t *testing.T, line string) string {
 	t.Helper()
 	m := bodyOfLine.FindStringSubmatch(line)

@@ -14,8 +14,8 @@ import (
 	"github.com/quoin-dev/quoin/test/contract/scim/internal/suite"
 )
 
-// profileRows say the table of client profiles a second time: what is taken in the profiles that
-// have it, and how it is refused in the others.
+// profileRows are tests of the rows of the profile table: a deviation is accepted with the profiles of its row
+// and rejected with all others.
 var profileRows = []struct {
 	quirk string
 	in    []string
@@ -29,7 +29,7 @@ var profileRows = []struct {
 	{"manager as a plain id", []string{"EntraID"}, managerAsPlainID},
 	{"dotted and URN-qualified keys in a value", []string{"EntraID"}, qualifiedKeys},
 	{"unknown schemas", []string{"EntraID"}, unknownSchemas},
-	{`"" removes a value`, []string{"Okta", "EntraID"}, emptyTakesAway},
+	{`"" removes a value`, []string{"Okta", "EntraID"}, emptyRemoves},
 }
 
 func TestProfileRows(t *testing.T) {
@@ -42,7 +42,7 @@ func TestProfileRows(t *testing.T) {
 	}
 }
 
-// The rows here are those of apiserver/scim/profile.go, with the same profiles.
+// TestEveryProfileRowHasATest checks that profileRows has the rows of apiserver/scim/profile.go.
 func TestEveryProfileRowHasATest(t *testing.T) {
 	file, err := parser.ParseFile(token.NewFileSet(), "../../../../apiserver/scim/profile.go", nil, 0)
 	if err != nil {
@@ -73,7 +73,7 @@ func TestEveryProfileRowHasATest(t *testing.T) {
 		tests[row.quirk] = fmt.Sprint(row.in)
 	}
 	if len(table) == 0 || !maps.Equal(table, tests) {
-		t.Errorf("the table has\n%v\nand the tests\n%v", table, tests)
+		t.Errorf("table:\n%v\ntests:\n%v", table, tests)
 	}
 }
 
@@ -89,7 +89,7 @@ func groupPatchAnswers(t *testing.T, a suite.Caller, taken bool) {
 		got.WantStatus(200).Want("id", g).Want("members.0.value", id)
 	}
 	a.Call(t, "GET", "/Groups/"+g, nil).WantStatus(200).Want("members.0.value", id)
-	// Who asks for attributes must get them (RFC 7644 section 3.5.2), and users are always shown.
+	// Requested attributes are always returned (RFC 7644 section 3.5.2), and so are users.
 	a.Call(t, "PATCH", "/Groups/"+g+"?attributes=externalId", suite.PatchBody(`{"op":"add","path":"externalId","value":"e"}`)).WantStatus(200).Want("externalId", "e").Want("members", nil)
 	a.Call(t, "PATCH", "/Users/"+id, suite.PatchBody(`{"op":"add","path":"title","value":"T"}`)).WantStatus(200).Want("title", "T")
 }
@@ -131,11 +131,11 @@ func operationsInCapitals(t *testing.T, a suite.Caller, taken bool) {
 		either(a.Call(t, "PATCH", "/Users/"+id, suite.PatchBody(`{"op":"`+op+`","path":"title","value":"`+op+`"}`)), taken, 200, "invalidSyntax", "Operations[0].op", op)
 	}
 	either(a.Call(t, "PATCH", "/Users/"+id, suite.PatchBody(`{"op":"Remove","path":"nickName"}`)), taken, 200, "invalidSyntax", "Operations[0].op", "Remove")
-	// So is a request that does not say what it is.
+	// A request without schemas.
 	either(a.Call(t, "PATCH", "/Users/"+id, `{"Operations":[{"op":"replace","path":"displayName","value":"D"}]}`), taken, 200, "invalidSyntax", "schemas")
 	after := a.Call(t, "GET", "/Users/"+id, nil).WantStatus(200)
 	if !taken && string(after.Raw) != string(before.Raw) {
-		t.Errorf("was %s\nis %s", before.Raw, after.Raw)
+		t.Errorf("before %s\nafter %s", before.Raw, after.Raw)
 	}
 	if taken {
 		after.Want("title", "REPLACE").Want("nickName", nil).Want("displayName", "D")
@@ -150,13 +150,13 @@ func removeWithValues(t *testing.T, a suite.Caller, taken bool) {
 	either(a.Call(t, "PATCH", "/Groups/"+g, suite.PatchBody(`{"op":"remove","path":"members","value":[{"$ref":null,"value":"`+one+`"}]}`)), taken, 204, "invalidValue", "Operations[0]", "remove takes no value")
 	left := a.Call(t, "GET", "/Groups/"+g, nil).WantStatus(200).List("members")
 	if want := map[bool]int{true: 1, false: 2}[taken]; len(left) != want {
-		t.Errorf("%d members are left, not %d: %v", len(left), want, left)
+		t.Errorf("%d members, want %d: %v", len(left), want, left)
 	}
 	either(a.Call(t, "PATCH", "/Users/"+two, suite.PatchBody(`{"op":"remove","path":"emails","value":[{"value":"a@x.test"}]}`)), taken, 200, "invalidValue", "remove takes no value")
 	if emails := a.Call(t, "GET", "/Users/"+two, nil).WantStatus(200).List("emails"); taken != (len(emails) == 1 && emails[0]["value"] == "b@x.test") {
 		t.Errorf("emails are %v", emails)
 	}
-	// null lists nothing: it is never taken for "all".
+	// null does not mean all.
 	a.Call(t, "PATCH", "/Groups/"+g, suite.PatchBody(`{"op":"remove","path":"members","value":null}`)).WantError(400, "invalidValue")
 	a.Call(t, "GET", "/Groups/"+g, nil).WantStatus(200).Want("members.0.value", left[0]["value"])
 }
@@ -172,7 +172,7 @@ func filterMatchesNothing(t *testing.T, a suite.Caller, taken bool) {
 				t.Errorf("%s %s: %s", op, path, got.Raw)
 			}
 		}
-		// What the new value would be must follow from the filter.
+		// The filter must determine the new element.
 		a.Call(t, "PATCH", "/Users/"+id, suite.PatchBody(`{"op":"`+op+`","path":"ims[type ne \"work\"].value","value":"x"}`)).WantError(400, "noTarget", "ims")
 	}
 }
@@ -194,9 +194,9 @@ func managerAsPlainID(t *testing.T, a suite.Caller, taken bool) {
 		}
 		a.Call(t, "PATCH", "/Users/"+id, suite.PatchBody(`{"op":"remove","path":"`+suite.EnterpriseURN+`:manager"}`)).WantStatus(200).Want("["+suite.EnterpriseURN+"]", nil)
 	}
-	// So is one element, for a list of one.
+	// A single element for a list.
 	either(a.Call(t, "PATCH", "/Users/"+id, suite.PatchBody(`{"op":"add","path":"emails","value":"x@x.test"}`)), taken, 200, "invalidValue", "emails")
-	// The form of the RFC is taken everywhere.
+	// The form of the RFC is always accepted.
 	a.Call(t, "PATCH", "/Users/"+id, suite.PatchBody(`{"op":"add","path":"`+suite.EnterpriseURN+`:manager","value":{"value":"`+boss+`"}}`)).WantStatus(200).Want("["+suite.EnterpriseURN+"].manager.value", boss)
 }
 
@@ -211,7 +211,7 @@ func qualifiedKeys(t *testing.T, a suite.Caller, taken bool) {
 		suite.UserURN + ":name.honorificSuffix": "name.honorificSuffix",
 		`phoneNumbers[type eq \"x\"].value`:     "phoneNumbers.0.value",
 	} {
-		// Where unknown schemas are passed over, a key with a URN must still be told from these.
+		// Unknown attributes of known schemas are not unknown schemas.
 		got := either(a.Call(t, "PATCH", "/Users/"+id, suite.PatchBody(`{"op":"replace","value":{"`+key+`":"x"}}`)), taken, 200, "invalidSyntax", "Operations[0].value")
 		if taken {
 			got.Want(at, "x").Want("name.familyName", "F")
@@ -234,12 +234,12 @@ func unknownSchemas(t *testing.T, a suite.Caller, taken bool) {
 		created.Want("[urn:x:other:2.0:Group]", nil)
 		a.Call(t, "DELETE", "/Groups/"+created.Text("id"), nil).WantStatus(204)
 	}
-	// What is in no schema and has no URN is refused everywhere, and so is the lack of the own one.
+	// Unknown attributes without a URN, and a missing core schema, are always rejected.
 	a.Call(t, "POST", "/Groups", `{"schemas":["`+suite.GroupURN+`"],"displayName":"`+name+`","nothing":1}`).WantError(400, "invalidSyntax", "nothing")
 	a.Call(t, "POST", "/Groups", `{"schemas":["`+foreign+`"],"displayName":"`+name+`"}`).WantError(400, "invalidSyntax", "schemas")
 }
 
-func emptyTakesAway(t *testing.T, a suite.Caller, taken bool) {
+func emptyRemoves(t *testing.T, a suite.Caller, taken bool) {
 	members := []string{
 		`"title":"T"`, `"active":true`, `"emails":[{"value":"a@x.test","primary":true}]`,
 		`"` + suite.AttributesURN + `":{"level":3}`, `"` + suite.EnterpriseURN + `":{"manager":{"value":"m"},"department":"D"}`,
@@ -253,13 +253,13 @@ func emptyTakesAway(t *testing.T, a suite.Caller, taken bool) {
 	}
 	read := a.Call(t, "GET", "/Users/"+id, nil).WantStatus(200).Text("userName")
 	either(a.Call(t, "PUT", "/Users/"+id, `{"userName":"`+read+`","emails":"","`+suite.AttributesURN+`":{"level":""}}`), taken, 200, "invalidValue")
-	// "" for a text is no value everywhere (RFC 7643 section 2.5 leaves it to the server), and what is required stays.
+	// "" for a string is always no value (RFC 7643 section 2.5 leaves it to the server); required attributes are kept.
 	a.Call(t, "PATCH", "/Users/"+id, suite.PatchBody(`{"op":"add","path":"title","value":"T"}`, `{"op":"replace","path":"title","value":""}`)).WantStatus(200).Want("title", nil)
 	a.Call(t, "PATCH", "/Users/"+id, suite.PatchBody(`{"op":"replace","path":"userName","value":""}`)).WantError(400, "invalidValue", "userName")
 }
 
-// Without a profile of its own a credential is treated by the client's marks; with one, they mean nothing.
-func TestProfileByMarks(t *testing.T) {
+// TestProfileDetection checks that clients are detected only if the credential has no profile.
+func TestProfileDetection(t *testing.T) {
 	run := suite.RunID()
 	g := acme.WithToken(acme.Auto).CreateGroup(t, "Marks "+run)
 	rename := func(op string) string {
@@ -271,7 +271,7 @@ func TestProfileByMarks(t *testing.T) {
 		auto        int // the status with the key without a profile
 		rfc         int
 	}{
-		"no mark":                  {rename("replace"), "", nil, 200, 200},
+		"none":                     {rename("replace"), "", nil, 200, 200},
 		"Okta's User-Agent":        {rename("replace"), "", []string{"User-Agent", "OKTA SCIM Integration"}, 204, 200},
 		"the flag of Entra ID":     {rename("replace"), "?aadOptscim062020", nil, 204, 200},
 		"the flag with a value":    {rename("replace"), "?aadOptscim062020=true", nil, 204, 200},
@@ -281,7 +281,7 @@ func TestProfileByMarks(t *testing.T) {
 		wantStatus(acme.WithToken(acme.Auto).Call(t, "PATCH", "/Groups/"+g+c.query, c.body, c.header...), name, c.auto)
 		wantStatus(acme.WithToken(acme.RFC).Call(t, "PATCH", "/Groups/"+g+c.query, c.body, c.header...), name+", RFC", c.rfc)
 	}
-	// Okta's key does not make of Okta what only Entra ID may do.
+	// The Okta profile does not accept deviations of Entra ID.
 	acme.WithToken(acme.Okta).Call(t, "PATCH", "/Groups/"+g, rename("Replace")).WantError(400, "invalidSyntax", "Replace")
 }
 

@@ -11,14 +11,13 @@ import (
 	"strings"
 )
 
-// A conversation is what a provisioning client and we say to each other, as a file that people can
-// read and write:
+// conversation is a recorded conversation with a provisioning client, in a text format:
 //
-//	# Where it is known from.
+//	# Source.
 //	@keys okta auto
 //	@header User-Agent: Okta SCIM Client 1.0.0
 //
-//	## A section: a test of its own, which may use what earlier ones have captured
+//	## A section is a subtest; it may use captured values of earlier sections
 //	POST /Users
 //	Content-Type: application/json
 //
@@ -28,25 +27,24 @@ import (
 //	userName = "ada-{run}@example.com"
 //	groups is absent
 //
-// @keys are the keys whose callers say all this: of the whole file, or of one section. @header is
-// sent with every request that does not say otherwise, @query is added to every target. In a target
-// spaces, quotes and brackets stand as they are; they are sent in percent-encoding.
+// @keys are the keys with which the file or a section is replayed. @header is a default header of all requests,
+// @query is added to every target. Spaces, quotes and brackets in targets are percent-encoded when sent.
 //
-// After => comes the status, and then what must be true of the answer, a line for each:
+// => is followed by the status and the expectations on the response, one a line:
 //
 //	path = JSON              the value, exactly
 //	path >= number
 //	path is kind             string, number, boolean, list, object; absent: not even null
-//	path has {…}             a list that has an element with at least these members
-//	path lacks {…}           a list that has none such
+//	path has {…}             a list with an element that has at least these members
+//	path lacks {…}           a list without such an element
 //	header Name = "text"
 //	within 600ms
-//	{name} = path            keeps a value for later requests and lines
+//	{name} = path            captures a value for later requests and lines
 //
 // A path has names and indexes separated by dots, and a URN in brackets; its last part may be
-// length; "body" is the answer as a whole. {run} differs in every run, {token} is the caller's,
-// {base} the service's address. Instead of JSON a body may be {name} with {…}: what was kept,
-// with other members. What answers must have always is not said: see exchange.rules.
+// length; "body" is the whole response. {run} is unique for each run, {token} is the token of the caller, {base}
+// the base URL. A body may be {name} with {…} instead of JSON: a captured object with other members.
+// exchange.rules checks the properties of all responses.
 type conversation struct {
 	file     string
 	keys     []string
@@ -69,13 +67,13 @@ type exchange struct {
 	expectations   []expectation
 }
 
-// expectation is a line about an answer.
+// expectation is an expectation on a response.
 type expectation struct {
 	line               int
 	path, verb, wanted string
 }
 
-// readConversation reads a file of testdata.
+// readConversation reads a file in testdata.
 func readConversation(file string) (*conversation, error) {
 	data, err := os.ReadFile(file)
 	if err != nil {
@@ -100,7 +98,7 @@ func parseConversation(file, text string) (*conversation, error) {
 type replayReader struct {
 	c      *conversation
 	lines  []string
-	next   int // index of the line that is read next: the number of the one that was read last
+	next   int // index of the next line, which is the number of the current line
 	header []string
 	query  string
 }
@@ -110,7 +108,7 @@ func (r *replayReader) line() string {
 	return strings.TrimRight(r.lines[r.next-1], " \t\r")
 }
 
-// at tells whether there is a next line, and it satisfies a condition.
+// at reports whether there is a next line that satisfies a condition.
 func (r *replayReader) at(condition func(string) bool) bool {
 	return r.next < len(r.lines) && condition(strings.TrimRight(r.lines[r.next], " \t\r"))
 }
@@ -124,7 +122,7 @@ func (r *replayReader) section() *section {
 
 var methods = []string{"GET", "POST", "PUT", "PATCH", "DELETE"}
 
-// step reads a line between exchanges, or an exchange.
+// step parses a line between exchanges, or an exchange.
 func (r *replayReader) step() error {
 	line := r.line()
 	first, rest, _ := strings.Cut(line, " ")
@@ -133,10 +131,10 @@ func (r *replayReader) step() error {
 		return nil
 	case first == "##":
 		if s := r.section(); s != nil && len(s.exchanges) == 0 {
-			return fmt.Errorf("the section %q before has no exchange", s.title)
+			return fmt.Errorf("section %q has no exchange", s.title)
 		}
 		if slices.ContainsFunc(r.c.sections, func(s *section) bool { return s.title == rest }) || rest == "" {
-			return fmt.Errorf("%q cannot be the title of another section", rest)
+			return fmt.Errorf("%q is not a unique section title", rest)
 		}
 		r.c.sections = append(r.c.sections, &section{title: rest, line: r.next})
 		return nil
@@ -145,7 +143,7 @@ func (r *replayReader) step() error {
 	case slices.Contains(methods, first):
 		return r.exchange(first, rest)
 	}
-	return fmt.Errorf("%q is neither a request nor said about an answer", line)
+	return fmt.Errorf("%q is neither a request nor an expectation", line)
 }
 
 func (r *replayReader) directive(name, rest string) error {
@@ -154,7 +152,7 @@ func (r *replayReader) directive(name, rest string) error {
 	case "@keys":
 		keys := strings.Fields(rest)
 		if len(keys) == 0 || slices.ContainsFunc(keys, func(k string) bool { return !slices.Contains(keyNames, k) }) {
-			return fmt.Errorf("@keys are some of %v", keyNames)
+			return fmt.Errorf("@keys: allowed are %v", keyNames)
 		}
 		if s == nil {
 			r.c.keys = keys
@@ -178,7 +176,7 @@ func (r *replayReader) directive(name, rest string) error {
 		r.query = rest
 		return nil
 	}
-	return fmt.Errorf("%s is not known", name)
+	return fmt.Errorf("%s is unknown", name)
 }
 
 func (r *replayReader) exchange(method, target string) error {
@@ -241,7 +239,7 @@ func (r *replayReader) ends() error {
 	case s == nil:
 		return errors.New("no section")
 	case len(s.exchanges) == 0:
-		return fmt.Errorf("the section %q has no exchange", s.title)
+		return fmt.Errorf("section %q has no exchange", s.title)
 	}
 	return nil
 }
@@ -255,7 +253,7 @@ var (
 	inTime      = regexp.MustCompile(`^within (\d+ms)$`)
 )
 
-// kinds are what "is" knows.
+// kinds are the kinds of "is".
 var kinds = []string{"string", "number", "boolean", "list", "object", "absent"}
 
 func parseExpectation(line string) (expectation, error) {
@@ -277,7 +275,7 @@ func parseExpectation(line string) (expectation, error) {
 	case strings.HasPrefix(x.path, "{"):
 		return x, errors.New("a path is no placeholder")
 	case x.verb == "is" && !slices.Contains(kinds, x.wanted):
-		return x, fmt.Errorf("kinds are %v", kinds)
+		return x, fmt.Errorf("allowed kinds: %v", kinds)
 	case x.verb != "is" && !isJSON(x.wanted):
 		return x, errors.New("the value is not JSON")
 	case (x.verb == "has" || x.verb == "lacks") && !strings.HasPrefix(x.wanted, `{"`):
@@ -286,5 +284,5 @@ func parseExpectation(line string) (expectation, error) {
 	return x, nil
 }
 
-// isJSON tells whether a text is JSON when its placeholders are replaced.
+// isJSON reports whether a text is JSON after its placeholders are replaced.
 func isJSON(text string) bool { return json.Valid([]byte(placeholder.ReplaceAllString(text, "0"))) }

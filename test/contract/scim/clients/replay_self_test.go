@@ -13,9 +13,9 @@ import (
 	"github.com/quoin-dev/quoin/test/contract/scim/internal/suite"
 )
 
-// Tests of the replayer itself: what it reads, what it refuses, and that each of its checks can fail.
+// Tests of the replayer: parsing, errors, and that each of its checks can fail.
 
-func TestReplayReads(t *testing.T) {
+func TestReplayParser(t *testing.T) {
 	c, err := parseConversation("x.http", `# source
 @keys okta auto
 @header Accept: application/scim+json
@@ -64,7 +64,7 @@ header ETag = "W/\"1\""
 	}
 }
 
-func TestReplayRefuses(t *testing.T) {
+func TestReplayParserErrors(t *testing.T) {
 	for name, text := range map[string]string{
 		"no keys":                      "## A\nGET /Users\n=> 200\n",
 		"unknown key":                  "@keys admin\n## A\nGET /Users\n=> 200\n",
@@ -90,13 +90,13 @@ func TestReplayRefuses(t *testing.T) {
 		"expectation after empty line": "@keys okta\n## A\nGET /Users\n=> 200\n\nid is string\n",
 	} {
 		if c, err := parseConversation("x.http", text); err == nil {
-			t.Errorf("%s is taken: %+v", name, c)
+			t.Errorf("%s is accepted: %+v", name, c)
 		}
 	}
 }
 
-// Each line is true of one answer and not of another.
-func TestReplayNotices(t *testing.T) {
+// TestReplayExpectations checks that each expectation matches one response and not another.
+func TestReplayExpectations(t *testing.T) {
 	const yes = `{"schemas":["a"],"id":"1","n":5,"b":true,"none":null,"l":[{"value":"x","type":"work"},{"value":"y"}],"o":{"p":{"q":"r"}},"urn:a:2.0:b":{"c":["d"]}}`
 	const no = `{"schemas":["a"],"id":1,"n":"4","b":"true","gone":null,"l":[{"value":"z"}],"o":{"p":[]},"x":1,"urn:a:2.0:b":{"c":["e"]}}`
 	for _, line := range []string{
@@ -126,7 +126,7 @@ func TestReplayNotices(t *testing.T) {
 	}
 }
 
-// What is true of every answer is noticed when it is not.
+// TestReplayRules checks that violations of the general rules are detected.
 func TestReplayRules(t *testing.T) {
 	const refusal = `{"schemas":["` + suite.ErrorURN + `"],"status":"404","detail":"no"}`
 	for name, c := range map[string]struct {
@@ -158,8 +158,8 @@ func TestReplayRules(t *testing.T) {
 	}
 }
 
-// A path that is checked for absence could be misspelled, and the check could never fail: each of
-// them is somewhere else found to be present, or, as a password, sent. And no conversation is forgotten.
+// TestReplayFiles checks that all conversations are replayed, and that each path that is expected to be absent
+// is expected to be present, or sent, elsewhere, so that a misspelled path is detected.
 func TestReplayFiles(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.http")
 	if err != nil || len(files) == 0 {
@@ -178,7 +178,7 @@ func TestReplayFiles(t *testing.T) {
 	for _, file := range files {
 		name := strings.TrimSuffix(filepath.Base(file), ".http")
 		if !strings.Contains(tests, `replay(t, "`+name+`")`) {
-			t.Errorf("%s is replayed by no test", file)
+			t.Errorf("%s is not replayed by any test", file)
 		}
 		c, err := readConversation(file)
 		if err != nil {
@@ -202,7 +202,7 @@ func TestReplayFiles(t *testing.T) {
 	}
 	for path, file := range absent {
 		if !present[path] {
-			t.Errorf("%s: %s is absent, but no conversation finds it present anywhere", file, path)
+			t.Errorf("%s: %s is expected to be absent, but is not present in any conversation", file, path)
 		}
 	}
 }

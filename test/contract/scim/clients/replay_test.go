@@ -16,10 +16,10 @@ import (
 	"github.com/quoin-dev/quoin/test/contract/internal/apiclient"
 )
 
-// keyNames are the keys that a conversation can be held with: of a profile, or auto without one.
+// keyNames are the keys for conversations: one for each profile, and auto without a profile.
 var keyNames = []string{"rfc", "okta", "entra", "auto"}
 
-// replay holds a conversation of testdata with each of its keys.
+// replay replays a conversation with each of its keys.
 func replay(t *testing.T, name string) {
 	c, err := readConversation("testdata/" + name + ".http")
 	if err != nil {
@@ -38,22 +38,22 @@ func replay(t *testing.T, name string) {
 				}
 				held++
 				if !t.Run(s.title, func(t *testing.T) { r.section(t, c.file, s) }) {
-					t.Fatalf("%s:%d: %q failed, and the rest builds upon it", c.file, s.line, s.title)
+					t.Fatalf("%s:%d: %q failed, and later sections depend on it", c.file, s.line, s.title)
 				}
 			}
 			if held == 0 {
-				t.Fatalf("%s: no section is for the key", c.file)
+				t.Fatalf("%s: no section has the key", c.file)
 			}
 		})
 	}
 }
 
-// replayed is a conversation that is going on.
+// replayed is a conversation in progress.
 type replayed struct {
 	caller suite.Caller
-	// values by the names of their placeholders.
+	// values are the captured values by placeholder.
 	values map[string]any
-	// made are the locations of what was created.
+	// made are the locations of created resources.
 	made []string
 }
 
@@ -72,19 +72,19 @@ func (r *replayed) section(t *testing.T, file string, s *section) {
 			r.made = append(r.made, strings.TrimPrefix(got.Header.Get("Location"), r.caller.BaseURL()))
 		}
 		if faults := r.check(e, got, took); len(faults) > 0 {
-			t.Fatalf("%s:\n\t%s\nanswered %d: %s", got.Request, strings.Join(faults, "\n\t"), got.Status, suite.Truncate(got.Raw))
+			t.Fatalf("%s:\n\t%s\nresponse %d: %s", got.Request, strings.Join(faults, "\n\t"), got.Status, suite.Truncate(got.Raw))
 		}
 	}
 }
 
-// tidy deletes what the conversation has left.
+// tidy deletes the remaining resources.
 func (r *replayed) tidy(t *testing.T) {
 	for _, location := range slices.Backward(r.made) {
 		r.caller.Delete(t, location)
 	}
 }
 
-// request fills the placeholders of a request in.
+// request returns a request with its placeholders replaced.
 func (r *replayed) request(e *exchange) (target string, body any, header []string, err error) {
 	if target, err = r.fill(e.target); err != nil {
 		return "", nil, nil, err
@@ -106,11 +106,11 @@ func (r *replayed) request(e *exchange) (target string, body any, header []strin
 	return suite.EncodeTarget(target), body, header, err
 }
 
-// changed is an object that was kept, with other members.
+// changed returns a captured object with other members.
 func (r *replayed) changed(name, members string) (any, error) {
 	kept, ok := r.values[name].(map[string]any)
 	if !ok {
-		return nil, fmt.Errorf("{%s} is no object that was kept", name)
+		return nil, fmt.Errorf("{%s} is not a captured object", name)
 	}
 	text, err := r.fill(members)
 	if err != nil {
@@ -120,13 +120,13 @@ func (r *replayed) changed(name, members string) (any, error) {
 	return object, json.Unmarshal([]byte(text), &object)
 }
 
-// fill puts values in place of their placeholders. In JSON they stand in quotes where they are texts.
+// fill replaces placeholders by their values.
 func (r *replayed) fill(text string) (string, error) {
 	var err error
 	filled := placeholder.ReplaceAllStringFunc(text, func(found string) string {
 		value, ok := r.values[strings.Trim(found, "{}")]
 		if !ok {
-			err = fmt.Errorf("%s was never kept", found)
+			err = fmt.Errorf("%s was not captured", found)
 		}
 		if s, isText := value.(string); isText {
 			return s
@@ -137,7 +137,7 @@ func (r *replayed) fill(text string) (string, error) {
 	return filled, err
 }
 
-// check returns what is wrong with an answer.
+// check returns the failed expectations on a response.
 func (r *replayed) check(e *exchange, got *suite.Response, took time.Duration) []string {
 	if got.Status != e.status {
 		return []string{fmt.Sprintf("the status is not %d", e.status)}
@@ -157,8 +157,8 @@ func (r *replayed) check(e *exchange, got *suite.Response, took time.Duration) [
 	return faults
 }
 
-// rules are what is true of every answer: its media type is SCIM's and nothing else, a 204 has no
-// body and every other one has, a 201 says where, and an error is one of SCIM with a reason.
+// rules returns the violated general rules: the media type is that of SCIM, only a 204 has no body, a 201 has a
+// Location, and errors are SCIM errors with a detail.
 func (e *exchange) rules(got *suite.Response, body any) []string {
 	if e.status == 204 {
 		if len(got.Raw) > 0 {
@@ -195,21 +195,21 @@ func (r *replayed) expect(x expectation, got *suite.Response, body any, took tim
 	switch x.verb {
 	case "keep":
 		if !found || value == nil || value == "" {
-			return fmt.Errorf("no %s to keep", x.path)
+			return fmt.Errorf("no %s to capture", x.path)
 		}
 		r.values[x.wanted] = value
 		return nil
 	case "within":
 		most, err := time.ParseDuration(x.wanted)
 		if err == nil && took > most {
-			err = fmt.Errorf("it took %s, not %s", took, most)
+			err = fmt.Errorf("took %s, want at most %s", took, most)
 		}
 		return err
 	case "header":
 		value, found = got.Header.Get(x.path), true
 	case "is":
 		if kind := kindOf(value, found); kind != x.wanted {
-			return fmt.Errorf("%s is %s, not %s", x.path, kind, x.wanted)
+			return fmt.Errorf("%s is %s, want %s", x.path, kind, x.wanted)
 		}
 		return nil
 	}
@@ -222,12 +222,12 @@ func (r *replayed) expect(x expectation, got *suite.Response, body any, took tim
 		return fmt.Errorf("%s is not JSON: %w", text, err)
 	}
 	if !holds(x.verb, value, found, wanted) {
-		return fmt.Errorf("%s %s %s does not hold: it is %v", x.path, x.verb, text, value)
+		return fmt.Errorf("%s %s %s: got %v", x.path, x.verb, text, value)
 	}
 	return nil
 }
 
-// holds tells whether a value that was found is as wanted.
+// holds reports whether a value satisfies an expectation.
 func holds(verb string, value any, found bool, wanted any) bool {
 	switch verb {
 	case "=", "header":
@@ -270,7 +270,7 @@ func kindOf(value any, found bool) string {
 	return "absent"
 }
 
-// lookup finds the value of a path in a body, and tells absence from null.
+// lookup returns the value of a path in a body, and whether it is present.
 func lookup(body any, path string) (any, bool) {
 	if path == "body" {
 		return body, body != nil

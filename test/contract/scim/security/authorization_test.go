@@ -15,10 +15,10 @@ import (
 	"github.com/quoin-dev/quoin/test/contract/internal/apiclient"
 )
 
-// What went wrong elsewhere, case by case (shared/domain/scim.md section 6): who may do what.
+// Regression tests for known vulnerabilities of SCIM servers: authentication and authorization.
 
-// raw sends bytes as they are, for what no client library sends, and returns nothing if the
-// connection was cut without an answer.
+// raw sends bytes that client libraries cannot send. It returns nil if the connection is closed without a
+// response.
 func raw(t *testing.T, request string) *suite.Response {
 	t.Helper()
 	transport, _ := suite.Clients[0].Transport.(*http.Transport)
@@ -31,7 +31,7 @@ func raw(t *testing.T, request string) *suite.Response {
 	}
 	defer func() { _ = conn.Close() }()
 	_ = conn.SetDeadline(time.Now().Add(apiclient.Timeout))
-	go func() { _, _ = io.WriteString(conn, request) }() // it may be answered before it is read
+	go func() { _, _ = io.WriteString(conn, request) }() // the response may arrive before the request is complete
 	response, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil {
 		return nil
@@ -42,7 +42,7 @@ func raw(t *testing.T, request string) *suite.Response {
 	return &suite.Response{T: t, Request: string(suite.Truncate([]byte(line))), Status: response.StatusCode, Header: response.Header, Raw: body}
 }
 
-// rawGet is a GET of a path on the wire.
+// rawGet sends a GET without normalizing the path.
 func rawGet(t *testing.T, path, authorization string) *suite.Response {
 	t.Helper()
 	header := "Host: " + acme.Host + "\r\nConnection: close\r\n"
@@ -56,14 +56,14 @@ func rawGet(t *testing.T, path, authorization string) *suite.Response {
 	return got
 }
 
-// alive tells that the server has survived.
+// alive checks that the server still responds.
 func alive(t *testing.T) {
 	t.Helper()
 	acme.WithToken(acme.RFC).Call(t, "GET", "/Users?count=0", nil).WantStatus(200)
 }
 
 // Grafana CVE-2025-41115: externalId "1" became the internal id 1, that of the administrator.
-func TestGrafanaCVE2025_41115_ExternalIDIsNoKey(t *testing.T) {
+func TestGrafanaCVE2025_41115_ExternalIDIsNotAnID(t *testing.T) {
 	a, run := acme.WithToken(acme.RFC), suite.RunID()
 	for _, external := range []string{"1", "0", "admin", run} {
 		one := a.CreateUser(t, "ext1-"+external+run, `"externalId":"`+external+`"`, `"id":"`+external+`"`)
@@ -79,7 +79,7 @@ func TestGrafanaCVE2025_41115_ExternalIDIsNoKey(t *testing.T) {
 		a.Call(t, "PATCH", "/Users/"+two, suite.PatchBody(`{"op":"replace","path":"title","value":"T"}`)).WantStatus(200)
 		a.Call(t, "GET", "/Users/"+one, nil).WantStatus(200).Want("title", nil)
 	}
-	// Nor is another user's id a user's externalId, or its name.
+	// An externalId or userName equal to the id of another user.
 	victim := a.CreateUser(t, "victim-"+run)
 	thief := a.CreateUser(t, victim, `"externalId":"`+victim+`"`, `"title":"thief"`)
 	a.Call(t, "GET", "/Users/"+victim, nil).WantStatus(200).Want("id", victim).Want("title", nil)
@@ -89,7 +89,7 @@ func TestGrafanaCVE2025_41115_ExternalIDIsNoKey(t *testing.T) {
 }
 
 // Zitadel CVE-2026-32130: encoded segments were routed, but not authenticated.
-func TestZitadelCVE2026_32130_NoSpellingStepsAroundAuthentication(t *testing.T) {
+func TestZitadelCVE2026_32130_EncodedPathsAreAuthenticated(t *testing.T) {
 	name := "spelled-" + suite.RunID()
 	id := acme.WithToken(acme.RFC).CreateUser(t, name)
 	const base = "/api/scim/v2"
@@ -107,7 +107,7 @@ func TestZitadelCVE2026_32130_NoSpellingStepsAroundAuthentication(t *testing.T) 
 		if got.Status != 400 && strings.HasPrefix(path, "/Users") && got.Header.Get("Content-Type") != "application/scim+json" {
 			t.Errorf("%s: Content-Type is %q", path, got.Header.Get("Content-Type"))
 		}
-		// And none of them leads somebody who may read to anything but that path.
+		// A reader has no access either.
 		if got = rawGet(t, base+path, "Bearer "+acme.Reader); got.Status == 200 || got.Status >= 500 || strings.Contains(string(got.Raw), name) {
 			t.Errorf("%s for a reader: %d %s", path, got.Status, suite.Truncate(got.Raw))
 		}
@@ -120,7 +120,7 @@ func TestZitadelCVE2026_32130_NoSpellingStepsAroundAuthentication(t *testing.T) 
 	rawGet(t, base+"/Users/"+id, "Bearer "+acme.RFC).WantStatus(200).Want("userName", name)
 	rawGet(t, base+"/%55sers/"+id, "Bearer "+acme.RFC).WantStatus(200).Want("userName", name)
 	refused := []string{"/users", "//Users", "/Users/./" + id}
-	if !suite.InMemory { // whose front end does not make paths canonical
+	if !suite.InMemory { // in memory paths are not canonicalized
 		refused = append(refused, "/Users%2f"+id)
 	}
 	for _, path := range refused {
@@ -128,7 +128,7 @@ func TestZitadelCVE2026_32130_NoSpellingStepsAroundAuthentication(t *testing.T) 
 	}
 }
 
-// Doyensec, "SCIM Hunting": authentication. Every refusal is a SCIM error that says how to do better.
+// Doyensec, "SCIM Hunting": authentication. Every error is a SCIM error with WWW-Authenticate.
 func TestDoyensecAuthentication(t *testing.T) {
 	for name, authorization := range map[string]string{
 		"missing": "", "no scheme": acme.RFC, "Okta's non-token": "non-token", "empty": "Bearer ", "two blanks": "Bearer  ", "malformed": "Bearer nonsense",
@@ -150,7 +150,7 @@ func TestDoyensecAuthentication(t *testing.T) {
 				t.Errorf("%s: WWW-Authenticate is %q", got.Request, got.Header.Get("WWW-Authenticate"))
 			}
 			if secret := strings.TrimPrefix(authorization, "Bearer "); len(secret) > 10 && strings.Contains(string(got.Raw), secret) {
-				t.Errorf("%s: the credential is shown: %s", got.Request, got.Raw)
+				t.Errorf("%s: the response contains the credential: %s", got.Request, got.Raw)
 			}
 		}
 	}
@@ -160,9 +160,9 @@ func TestDoyensecAuthentication(t *testing.T) {
 	acme.WithAuthorization("bearer "+acme.RFC).Call(t, "GET", "/Users?count=0", nil).WantStatus(200)
 }
 
-// Keycloak #50985, #50986, #52599 and #50987: filters on members and groups told what the caller
-// could not read. Keycloak #47536: verbs without their permission.
-func TestKeycloak50985_NothingIsToldToWhomItIsForbidden(t *testing.T) {
+// Keycloak #50985, #50986, #52599 and #50987: filters on members and groups disclosed data that the caller could
+// not read. Keycloak #47536: missing permission checks for some methods.
+func TestKeycloak50985_ForbiddenDisclosesNothing(t *testing.T) {
 	admin, run := acme.WithToken(acme.RFC), suite.RunID()
 	id := admin.CreateUser(t, "oracle-"+run)
 	g := admin.CreateGroup(t, "Oracle "+run, id)
@@ -190,18 +190,17 @@ func TestKeycloak50985_NothingIsToldToWhomItIsForbidden(t *testing.T) {
 			answers[string(got.Raw)] = got.Request
 		}
 		if len(answers) != 1 {
-			t.Errorf("%s: the refusals differ, and so tell something: %v", key, answers)
+			t.Errorf("%s: the errors differ and disclose data: %v", key, answers)
 		}
 		caller.Call(t, "GET", "/ServiceProviderConfig", nil).WantStatus(200)
 	}
 	if after := string(admin.Call(t, "GET", "/Groups/"+g, nil).WantStatus(200).Raw); after != before {
-		t.Errorf("was %s\nis %s", before, after)
+		t.Errorf("before %s\nafter %s", before, after)
 	}
 }
 
-// authentik GHSA-9m7q-6qg6-888h: a client took over users and groups that it had not made, by their
-// names. CISO Assistant #4658 and GitLab CVE-2022-1680: one was found by its e-mail address, which
-// then was changed.
+// authentik GHSA-9m7q-6qg6-888h: a client could take over existing users and groups by name. CISO Assistant
+// #4658 and GitLab CVE-2022-1680: users were matched by e-mail address, which was then changed.
 func TestAuthentikGHSA9m7q_NothingIsAdopted(t *testing.T) {
 	run := suite.RunID()
 	owner, other := acme.WithToken(acme.Okta), acme.WithToken(acme.Entra)
@@ -223,24 +222,23 @@ func TestAuthentikGHSA9m7q_NothingIsAdopted(t *testing.T) {
 	other.Call(t, "PATCH", "/Users/"+namesake, suite.PatchBody(`{"op":"replace","path":"userName","value":"owned-`+run+`"}`)).WantError(409, "uniqueness")
 	for before, now := range map[*suite.Response]*suite.Response{user: owner.Call(t, "GET", "/Users/"+id, nil).WantStatus(200), group: owner.Call(t, "GET", "/Groups/"+g, nil).WantStatus(200)} {
 		if string(before.Raw) != string(now.Raw) {
-			t.Errorf("was %s\nis %s", before.Raw, now.Raw)
+			t.Errorf("before %s\nafter %s", before.Raw, now.Raw)
 		}
 	}
-	// A conflict does not show whom it is with.
+	// A conflict does not disclose the other resource.
 	if got := other.Call(t, "POST", "/Users", `{"userName":"owned-`+run+`"}`); strings.Contains(string(got.Raw), id) {
-		t.Errorf("the other's id is shown: %s", got.Raw)
+		t.Errorf("the response contains the other id: %s", got.Raw)
 	}
 }
 
-// Mass assignment (Doyensec): what the server says of a resource is no wish of the client's, and
-// what is in no schema is refused.
+// Mass assignment (Doyensec): read-only attributes are ignored and unknown attributes rejected.
 func TestDoyensecMassAssignment(t *testing.T) {
 	a, run := acme.WithToken(acme.RFC), suite.RunID()
 	g := a.CreateGroup(t, "Powerful "+run)
 	id := a.CreateUser(t, "mass-"+run, `"id":"root"`, `"groups":[{"value":"`+g+`"}]`, `"meta":{"resourceType":"Group","created":"2000-01-01T00:00:00Z","version":"W/\"9\"","location":"https://evil.test"}`)
 	got := a.Call(t, "GET", "/Users/"+id, nil).WantStatus(200).Want("groups", nil).Want("meta.resourceType", "User").Want("meta.location", acme.BaseURL()+"/Users/"+id)
 	if id == "root" || strings.HasPrefix(got.Text("meta.created"), "2000") || got.Text("meta.version") == `W/"9"` {
-		t.Errorf("the client's meta is believed: %s", got.Raw)
+		t.Errorf("meta of the client is accepted: %s", got.Raw)
 	}
 	for _, member := range []string{`"isAdmin":true`, `"permissions":["*"]`, `"status":{"conditions":[]}`, `"spec":{}`, `"metadata":{"namespace":"globex"}`, `"account":"globex"`, `"emailVerified":true`, `"Role":"Admin"`} {
 		a.Call(t, "POST", "/Users", `{"userName":"mass2-`+run+`",`+member+`}`).WantError(400, "invalidSyntax", strings.Split(member, `"`)[1])
@@ -250,15 +248,15 @@ func TestDoyensecMassAssignment(t *testing.T) {
 		a.Call(t, "PATCH", "/Users/"+id, suite.PatchBody(`{"op":"add","path":"`+path+`","value":[{"value":"`+g+`"}]}`)).WantError(400, "mutability")
 	}
 	a.Call(t, "GET", "/Groups/"+g, nil).WantStatus(200).Want("members", nil)
-	// A method in a header is none.
+	// Method override headers are ignored.
 	a.Call(t, "GET", "/Users/"+id, nil, "X-HTTP-Method-Override", "DELETE").WantStatus(200)
 	a.Call(t, "POST", "/Users/.search", `{"schemas":["`+suite.SearchURN+`"],"filter":"id eq \"`+id+`\""}`, "X-HTTP-Method", "DELETE").WantStatus(200).Want("totalResults", 1)
 	a.Call(t, "GET", "/Users/"+id, nil).WantStatus(200)
 }
 
-// locations of an answer are those of the configured address, whatever the request says of its host:
-// a client that follows them would else take its token to somebody else.
-func TestHostHeaderIsInNoLocation(t *testing.T) {
+// TestHostHeaderIsNotInLocations checks that locations use the configured host: otherwise clients could be made
+// to send their tokens to another host.
+func TestHostHeaderIsNotInLocations(t *testing.T) {
 	a, run := acme.WithToken(acme.RFC), suite.RunID()
 	headers := []string{"X-Forwarded-Host", "evil.test", "X-Forwarded-Proto", "http", "X-Forwarded-Prefix", "/evil", "Forwarded", "host=evil.test;proto=http", "X-Original-URL", "/evil", "X-Host", "evil.test"}
 	id := a.CreateUser(t, "host-"+run)
@@ -266,7 +264,7 @@ func TestHostHeaderIsInNoLocation(t *testing.T) {
 	g := created.Text("id")
 	t.Cleanup(func() { a.Delete(t, "/Groups/"+g) })
 	if got, want := created.Header.Get("Location"), acme.BaseURL()+"/Groups/"+g; got != want {
-		t.Errorf("Location is %q, not %q", got, want)
+		t.Errorf("Location is %q, want %q", got, want)
 	}
 	put := a.Call(t, "PUT", "/Groups/"+g, `{"displayName":"Host `+run+`","members":[{"value":"`+id+`","$ref":"https://evil.test/Users/2"}]}`, headers...).WantStatus(200)
 	patched := a.Call(t, "PATCH", "/Groups/"+g, suite.PatchBody(`{"op":"replace","path":"members","value":[{"value":"`+id+`","$ref":"https://evil.test/Users/3"}]}`), headers...).WantStatus(200)
@@ -274,7 +272,7 @@ func TestHostHeaderIsInNoLocation(t *testing.T) {
 	managed := a.Call(t, "PATCH", "/Users/"+id, suite.PatchBody(`{"op":"add","path":"`+suite.EnterpriseURN+`:manager","value":{"value":"`+id+`","$ref":"https://evil.test/Users/5"}}`), headers...).WantStatus(200)
 	for _, got := range []*suite.Response{created, put, patched, added, managed, a.Call(t, "GET", "/Groups/"+g, nil, headers...).WantStatus(200), a.Call(t, "GET", "/Users", nil, headers...).WantStatus(200), a.Call(t, "GET", "/Schemas", nil, headers...).WantStatus(200)} {
 		if strings.Contains(fmt.Sprint(got.Header, string(got.Raw)), "evil") {
-			t.Errorf("%s: the request's host is in the answer: %v %s", got.Request, got.Header, suite.Truncate(got.Raw))
+			t.Errorf("%s: the response contains the host of the request: %v %s", got.Request, got.Header, suite.Truncate(got.Raw))
 		}
 	}
 	put.Want("members.0.$ref", acme.BaseURL()+"/Users/"+id)

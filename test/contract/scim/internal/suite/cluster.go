@@ -1,8 +1,5 @@
 //go:build !memory
 
-// Package scim_test reads like the RFCs of SCIM, requirement by requirement, and like what identity
-// providers send. It asks two replicas of `quoin apiserver` over HTTPS; they ask a real
-// kube-apiserver, beside which `quoin controller` runs: three processes, which tests may kill.
 package suite
 
 import (
@@ -11,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -20,24 +18,27 @@ import (
 	"github.com/quoin-dev/quoin/test/contract/internal/clustertest"
 )
 
-// inMemory tells that the protocol is tested without Kubernetes (go test -tags memory).
+// InMemory reports whether the protocol is tested without Kubernetes (go test -tags memory).
 const InMemory = false
 
-// k8s is the API server as an administrator sees it.
+// Kubernetes is an administrator's client of the kube-apiserver.
 var Kubernetes client.Client
 
+// Cluster is the cluster of the tests.
 var Cluster *clustertest.Cluster
 
-// fronts are the two replicas of `quoin apiserver`; controller is `quoin controller`.
+// APIServers are the replicas of `quoin apiserver`; controller is `quoin controller`.
 var (
 	APIServers [2]*clustertest.Process
 	controller *clustertest.Process
 )
 
+// Processes returns all processes.
 func Processes() []*clustertest.Process {
 	return []*clustertest.Process{controller, APIServers[0], APIServers[1]}
 }
 
+// Main is the TestMain of a package: it starts the processes and runs the tests.
 func Main(m *testing.M) { clustertest.Main(m, run) }
 
 func run(ctx context.Context, c *clustertest.Cluster, m *testing.M) (int, error) {
@@ -46,13 +47,17 @@ func run(ctx context.Context, c *clustertest.Cluster, m *testing.M) (int, error)
 		return 0, err
 	}
 	for _, a := range Accounts {
-		if err := a.furnish(ctx); err != nil {
+		if err := a.setUp(ctx); err != nil {
 			return 0, fmt.Errorf("account %s: %w", a.Name, err)
 		}
 	}
-	logs := os.Getenv("QUOIN_TEST_LOGS") // a folder to keep the logs in
+	logs := os.Getenv("QUOIN_TEST_LOGS") // a folder for the logs
 	if logs == "" {
 		logs = c.Folder
+	}
+	logs = filepath.Join(logs, strings.TrimSuffix(filepath.Base(os.Args[0]), ".test")) // packages run in parallel
+	if err := os.MkdirAll(logs, 0o755); err != nil {
+		return 0, err
 	}
 	controller = c.Quoin(filepath.Join(logs, "controller.log"), "controller", "--leader-elect=false")
 	for i := range APIServers {
@@ -74,7 +79,7 @@ func run(ctx context.Context, c *clustertest.Cluster, m *testing.M) (int, error)
 	return m.Run(), nil
 }
 
-// trust reads the certificate authority that the front ends have made, and waits for them.
+// trust reads the certificate authority of the API servers and waits until they serve all accounts.
 func trust(ctx context.Context) error {
 	return apiclient.Eventually(func() error {
 		pool, err := Cluster.Roots(ctx)
@@ -93,6 +98,7 @@ func trust(ctx context.Context) error {
 	})
 }
 
+// Reachable returns an error unless a replica serves the account.
 func (a *Account) Reachable(replica int) error {
 	response, err := Clients[replica].Get(a.BaseURL() + "/ServiceProviderConfig")
 	if err != nil {
@@ -100,14 +106,13 @@ func (a *Account) Reachable(replica int) error {
 	}
 	defer func() { _ = response.Body.Close() }()
 	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s answers %d", a.Host, response.StatusCode)
+		return fmt.Errorf("%s: status %d", a.Host, response.StatusCode)
 	}
 	return nil
 }
 
-// furnish makes the tenant and its keys: what is kept of them is known, so the controller is not
-// needed for it.
-func (a *Account) furnish(ctx context.Context) error {
+// setUp creates the account and its keys, with known hashes, so that it does not depend on the controller.
+func (a *Account) setUp(ctx context.Context) error {
 	var keys []client.Object
 	for _, key := range []struct {
 		Name  string
@@ -130,7 +135,7 @@ func (a *Account) furnish(ctx context.Context) error {
 	return Cluster.Account(ctx, a.Name, v1alpha1.AccountSpec{Host: v1alpha1.Host(a.Host), Scim: a.scim()}, keys...)
 }
 
-// scim declares a schema of the account's own, in acme only.
+// scim returns the declared schemas: one in Acme.
 func (a *Account) scim() *v1alpha1.Scim {
 	if a != Acme {
 		return nil

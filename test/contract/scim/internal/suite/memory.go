@@ -17,10 +17,11 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/scim/scimtest"
 )
 
-// inMemory tells that the protocol is tested without Kubernetes: go test -tags memory takes a
-// second, and skips what needs a cluster.
+// InMemory reports whether the protocol is tested without Kubernetes: go test -tags memory takes seconds and
+// omits the tests that require a cluster.
 const InMemory = true
 
+// Main is the TestMain of a package: it serves the protocol with an in-memory store and runs the tests.
 func Main(m *testing.M) {
 	server := scim.NewServer(time.Now, nil)
 	stores := map[*Account]*scimtest.Memory{Acme: {}, Globex: {LastID: 500_000}} // distinct ids

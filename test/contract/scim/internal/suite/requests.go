@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// runName is a text that no other run has.
+// RunID returns a text that is unique among test runs.
 func RunID() string { return strconv.FormatInt(time.Now().UnixNano(), 36) }
 
-// tidy deletes what a test has left, if it is still there.
+// Delete deletes a resource if it still exists.
 func (a Caller) Delete(t *testing.T, location string) {
 	got, err := a.Try(context.WithoutCancel(t.Context()), "DELETE", location, nil)
 	if err != nil || got.Status != 204 && got.Status != 404 {
@@ -20,7 +20,7 @@ func (a Caller) Delete(t *testing.T, location string) {
 	}
 }
 
-// encoded is a target in which what cannot stand in a URL is percent-encoded.
+// EncodeTarget percent-encodes the characters of a request target that are not allowed in URLs.
 func EncodeTarget(target string) string {
 	var b strings.Builder
 	for _, c := range []byte(target) {
@@ -33,14 +33,15 @@ func EncodeTarget(target string) string {
 	return b.String()
 }
 
+// Token returns the token of a key by name.
 func (a *Account) Token(key string) string {
 	return map[string]string{"rfc": a.RFC, "okta": a.Okta, "entra": a.Entra, "auto": a.Auto}[key]
 }
 
-// profileNames are the profiles that a key can be for, with the keys of the tests.
+// ProfileKeys are the profiles with the names of their keys.
 var ProfileKeys = map[string]string{"RFC": "rfc", "Okta": "okta", "EntraID": "entra"}
 
-// users are many, made and taken away in bulk.
+// CreateUsers creates users with bulk requests. They are deleted after the test.
 func (a Caller) CreateUsers(t *testing.T, prefix string, n int) []string {
 	t.Helper()
 	ids := make([]string, 0, n)
@@ -61,7 +62,7 @@ func (a Caller) CreateUsers(t *testing.T, prefix string, n int) []string {
 	return ids
 }
 
-// bodyOf is a request body; nil for an empty text.
+// Body returns a request body; nil for an empty text.
 func Body(text string) any {
 	if text == "" {
 		return nil

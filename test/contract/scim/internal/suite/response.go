@@ -12,14 +12,12 @@ import (
 	"time"
 )
 
-// What the tests of the RFCs have in common.
-
 var uniqueCount atomic.Int64
 
-// unique is a name that no other resource of this run has.
+// UniqueName returns a name that is unique in this run.
 func UniqueName(name string) string { return fmt.Sprintf("%s-%d@rfc.test", name, uniqueCount.Add(1)) }
 
-// query is the query of a URL, of names and values.
+// Query returns the query of a URL from names and values.
 func Query(pairs ...string) string {
 	values := url.Values{}
 	for i := 0; i+1 < len(pairs); i += 2 {
@@ -28,29 +26,29 @@ func Query(pairs ...string) string {
 	return "?" + values.Encode()
 }
 
-// find lists what a filter matches; pairs are further names and values of the query.
+// Find lists the resources that match a filter. pairs are additional query parameters.
 func (a Caller) Find(t testing.TB, endpoint, filter string, pairs ...string) *Response {
 	t.Helper()
 	return a.Call(t, "GET", endpoint+Query(append([]string{"filter", filter}, pairs...)...), nil)
 }
 
-// search asks the same by POST. members are those of the body besides schemas, as JSON.
+// Search sends a search request. members are the members of the body besides schemas, as JSON.
 func (a Caller) Search(t testing.TB, endpoint, members string) *Response {
 	t.Helper()
 	return a.Call(t, "POST", endpoint+"/.search", fmt.Sprintf(`{"schemas":[%q],%s}`, SearchURN, members))
 }
 
-// quote is a text as a JSON string.
+// Quote returns a text as a JSON string.
 func Quote(s string) string {
 	data, err := json.Marshal(s)
 	if err != nil {
-		panic(err) // a string is always encoded
+		panic(err) // cannot happen: strings can always be encoded
 	}
 	return string(data)
 }
 
-// column is an attribute of the resources of a list, in their order, separated by spaces. Of what
-// looks like an address only the part before the @ is there, without the number of unique.
+// Column returns an attribute of all resources of a list, separated by spaces, without the domain of e-mail
+// addresses.
 func (a *Response) Column(attribute string) string {
 	a.T.Helper()
 	var all []string
@@ -62,7 +60,7 @@ func (a *Response) Column(attribute string) string {
 	return strings.Join(all, " ")
 }
 
-// ids are those of the resources of a list, in their order.
+// IDs returns the ids of the resources of a list.
 func (a *Response) IDs() []string {
 	a.T.Helper()
 	all := []string{}
@@ -73,13 +71,12 @@ func (a *Response) IDs() []string {
 	return all
 }
 
-// has checks members of the body against those of a JSON object: each is just that, null is not
-// there at all.
+// WantMembers checks members of the body against a JSON object. null means that the member is absent.
 func (a *Response) WantMembers(members string) *Response {
 	a.T.Helper()
 	var want, got map[string]any
 	if err := json.Unmarshal([]byte(members), &want); err != nil {
-		a.T.Fatalf("the test's own JSON: %v: %s", err, members)
+		a.T.Fatalf("invalid JSON in the test: %v: %s", err, members)
 	}
 	if err := json.Unmarshal(a.Raw, &got); err != nil {
 		a.T.Fatalf("%s: not JSON: %s", a.Request, a.Raw)
@@ -92,6 +89,7 @@ func (a *Response) WantMembers(members string) *Response {
 	return a
 }
 
+// FormatJSON returns a value as JSON for messages.
 func FormatJSON(value any) string {
 	data, err := json.Marshal(value)
 	if err != nil {
@@ -100,7 +98,7 @@ func FormatJSON(value any) string {
 	return string(data)
 }
 
-// names are the members of the body, or of a value in it, by name.
+// Names returns the names of the members of the body or of an object in it.
 func (a *Response) Names(path string) map[string]bool {
 	a.T.Helper()
 	object, _ := a.Value(path).(map[string]any)
@@ -111,7 +109,7 @@ func (a *Response) Names(path string) map[string]bool {
 	return all
 }
 
-// shows checks that the body has these members and no others.
+// WantOnly checks that the body has exactly these members.
 func (a *Response) WantOnly(want ...string) *Response {
 	a.T.Helper()
 	set := map[string]bool{}
@@ -119,18 +117,18 @@ func (a *Response) WantOnly(want ...string) *Response {
 		set[name] = true
 	}
 	if got := a.Names(""); !reflect.DeepEqual(got, set) {
-		a.T.Errorf("%s: shows %v, want %v: %s", a.Request, got, set, Truncate(a.Raw))
+		a.T.Errorf("%s: members %v, want %v: %s", a.Request, got, set, Truncate(a.Raw))
 	}
 	return a
 }
 
-// userOf creates a user of a name that is not taken, and returns its path.
+// CreateUserPath creates a user with a unique name and returns its path.
 func (a Caller) CreateUserPath(t testing.TB, members ...string) string {
 	t.Helper()
 	return "/Users/" + a.CreateUser(t, UniqueName("u"), members...)
 }
 
-// discard deletes what a test has created without created.
+// DeleteAfter deletes a created resource after the test.
 func (a Caller) discard(t testing.TB, endpoint string, created *Response) {
 	if created.Status == 201 {
 		path := endpoint + "/" + created.Text("id")
@@ -138,7 +136,7 @@ func (a Caller) discard(t testing.TB, endpoint string, created *Response) {
 	}
 }
 
-// post sends a body that may be refused; what it creates is deleted with the test.
+// Post sends a POST that may fail. A created resource is deleted after the test.
 func (a Caller) Post(t testing.TB, endpoint string, body any, header ...string) *Response {
 	t.Helper()
 	got := a.Call(t, "POST", endpoint, body, header...)
@@ -146,30 +144,30 @@ func (a Caller) Post(t testing.TB, endpoint string, body any, header ...string) 
 	return got
 }
 
-// memberIDs are the values of a group's members.
+// MemberIDs returns the values of a group's members.
 func (a *Response) MemberIDs() map[string]bool {
 	a.T.Helper()
 	all := map[string]bool{}
 	for _, m := range a.List("members") {
 		value, _ := m["value"].(string)
 		if all[value] {
-			a.T.Errorf("%s: member %s is there twice", a.Request, value)
+			a.T.Errorf("%s: duplicate member %s", a.Request, value)
 		}
 		all[value] = true
 	}
 	return all
 }
 
-// String is what is shown of an answer that was not expected.
+// String returns a description for messages of tests.
 func (a *Response) String() string {
 	if a == nil {
-		return "no answer"
+		return "no response"
 	}
 	return fmt.Sprintf("%s: %d %s", a.Request, a.Status, Truncate(a.Raw))
 }
 
-// nextSecond waits until a change has another time than what came before: Kubernetes keeps the
-// times of changes to the second.
+// NextSecond waits until the timestamp of a change differs from those before: Kubernetes stores times in
+// seconds.
 func NextSecond() {
 	if InMemory {
 		time.Sleep(2 * time.Millisecond)

@@ -11,12 +11,11 @@ import (
 	"github.com/quoin-dev/quoin/test/contract/scim/internal/suite"
 )
 
-// What users of other servers complain of, in the order of shared/domain/scim.md section 7: a test
-// for each that ours gives them no reason to.
+// Regression tests for known problems of other SCIM servers.
 
-// 1. Entra's PATCH shapes: SCIMMY "wontfix", elimity 400, zulip 501, Rancher 400, scimple PR #1244.
-// All of them in one request, as a client sends them that has never heard of any of these servers.
-func TestComplaint1_EntraPatchShapesBreakNothing(t *testing.T) {
+// TestEntraPatchShapes: PATCH shapes of Entra ID: SCIMMY "wontfix", elimity 400, zulip 501, Rancher 400, scimple PR #1244.
+// All shapes in one request.
+func TestEntraPatchShapes(t *testing.T) {
 	for key, token := range map[string]string{"entra": acme.Entra, "auto": acme.Auto} {
 		t.Run(key, func(t *testing.T) {
 			a, run := acme.WithToken(token), suite.RunID()
@@ -43,8 +42,8 @@ func TestComplaint1_EntraPatchShapesBreakNothing(t *testing.T) {
 	}
 }
 
-// 2. Big groups: slow or truncated (FusionAuth #2784: over 100 members, a PATCH removed some).
-func TestComplaint2_BigGroupsAreWholeAndQuick(t *testing.T) {
+// TestLargeGroupPatch: slow or truncated large groups (FusionAuth #2784: over 100 members, a PATCH removed some).
+func TestLargeGroupPatch(t *testing.T) {
 	a, run := acme.WithToken(acme.RFC), suite.RunID()
 	n := map[bool]int{true: 1500, false: 250}[suite.InMemory]
 	ids := a.CreateUsers(t, "big-"+run, n+1)
@@ -68,7 +67,7 @@ func TestComplaint2_BigGroupsAreWholeAndQuick(t *testing.T) {
 		t.Errorf("a PATCH of two members of %d took %s", n, took)
 	}
 	if want := map[bool]int{true: 204, false: 200}[n > 1000]; changed.Status != want {
-		t.Errorf("%d, not %d: a big group is shown to those who ask", changed.Status, want)
+		t.Errorf("%d, want %d: a large group is returned on request only", changed.Status, want)
 	}
 	if got := members(); !slices.Equal(got, slices.Sorted(slices.Values(ids[1:]))) {
 		t.Errorf("%d members of %d after the PATCH", len(got), n)
@@ -81,8 +80,8 @@ func TestComplaint2_BigGroupsAreWholeAndQuick(t *testing.T) {
 	a.Call(t, "GET", "/Groups?filter="+url.QueryEscape(`members.value eq "`+ids[n]+`"`)+"&excludedAttributes=members", nil).WantStatus(200).Want("totalResults", 1).Want("Resources.0.members", nil)
 }
 
-// 3. Lists: wrong totalResults, unstable pages, ignored count (WSO2, authentik, FusionAuth).
-func TestComplaint3_ListsAreWhatTheySay(t *testing.T) {
+// TestListConsistency: wrong totalResults, unstable pages, ignored count (WSO2, authentik, FusionAuth).
+func TestListConsistency(t *testing.T) {
 	a, run := acme.WithToken(acme.RFC), suite.RunID()
 	ids := a.CreateUsers(t, "listed-"+run, 23)
 	filter := "filter=" + url.QueryEscape(`userName sw "listed-`+run+`"`)
@@ -98,17 +97,17 @@ func TestComplaint3_ListsAreWhatTheySay(t *testing.T) {
 			}
 		}
 		if !slices.Equal(first, second) {
-			t.Errorf("%q: the order is not the same twice", order)
+			t.Errorf("%q: the order is not stable", order)
 		}
 		if slices.Sort(first); !slices.Equal(first, slices.Sorted(slices.Values(ids))) {
-			t.Errorf("%q: not each of them once: %d of %d", order, len(first), len(ids))
+			t.Errorf("%q: missing or duplicate resources: %d of %d", order, len(first), len(ids))
 		}
 	}
-	// Behind the end there is nothing, not the first page again.
+	// Pages after the end are empty.
 	a.Call(t, "GET", "/Users?"+filter+"&startIndex=101&count=10", nil).WantStatus(200).Want("totalResults", 23).Want("itemsPerPage", 0).Want("Resources.0", nil)
 	a.Call(t, "GET", "/Users?"+filter+"&count=0", nil).WantStatus(200).Want("totalResults", 23).Want("itemsPerPage", 0)
 	a.Call(t, "GET", "/Users?"+filter+"&startIndex=-3&count=2", nil).WantStatus(200).Want("startIndex", 1).Want("itemsPerPage", 2)
-	// Who goes on by a cursor meets everybody who stays, once, whoever comes and goes meanwhile.
+	// Cursor pagination returns each remaining resource once, despite concurrent writes.
 	seen, gone := map[string]int{}, map[string]bool{ids[1]: true, ids[20]: true}
 	cursor, pages := "", 0
 	for {
@@ -129,14 +128,14 @@ func TestComplaint3_ListsAreWhatTheySay(t *testing.T) {
 	}
 	for _, id := range ids {
 		if seen[id] != 1 && !gone[id] || seen[id] > 1 {
-			t.Errorf("%s is met %d times", id, seen[id])
+			t.Errorf("%s is returned %d times", id, seen[id])
 		}
 	}
 }
 
-// 4. Unsupported filters answered with everything or 500: all operators of the RFC are supported, and
-// what is no filter is refused with the place of the mistake.
-func TestComplaint4_FiltersAreAnsweredOrRefused(t *testing.T) {
+// TestFilterErrors: unsupported filters that return all resources or 500. All operators of the RFC are
+// supported, and invalid filters are rejected with the position.
+func TestFilterErrors(t *testing.T) {
 	a, run := acme.WithToken(acme.RFC), suite.RunID()
 	a.CreateUser(t, "f1-"+run, `"displayName":"F `+run+`"`, `"active":true`, `"title":"Engineer"`, `"emails":[{"value":"f1@work.test","type":"work","primary":true},{"value":"f1@home.test","type":"home"}]`, `"`+suite.AttributesURN+`":{"level":5}`)
 	a.CreateUser(t, "f2-"+run, `"displayName":"F `+run+`"`, `"active":false`, `"emails":[{"value":"f2@home.test","type":"home"}]`)
@@ -161,9 +160,9 @@ func wantTotal(a *suite.Response, filter string, total int) {
 	}
 }
 
-// 5. Missing bulk, sort, ETag, value paths (Keycloak #50366, WSO2 #11403, Zitadel): they are there, and
-// /ServiceProviderConfig says so. authentik #25056: without bulk's limits it turns PATCH off.
-func TestComplaint5_NothingIsMissing(t *testing.T) {
+// TestOptionalFeatures: missing bulk, sort, ETag and value paths (Keycloak #50366, WSO2 #11403, Zitadel).
+// authentik #25056: clients disable PATCH if the limits of bulk are missing.
+func TestOptionalFeatures(t *testing.T) {
 	a, run := acme.WithToken(acme.RFC), suite.RunID()
 	config := a.Call(t, "GET", "/ServiceProviderConfig", nil).WantStatus(200)
 	for _, feature := range []string{"patch", "bulk", "filter", "sort", "etag"} {
@@ -180,7 +179,7 @@ func TestComplaint5_NothingIsMissing(t *testing.T) {
 	}
 	changed := a.Call(t, "PATCH", "/Users/"+b, suite.PatchBody(`{"op":"add","path":"nickName","value":"N"}`), "If-Match", etag).WantStatus(200)
 	if changed.Header.Get("ETag") == etag || changed.Header.Get("ETag") != changed.Text("meta.version") {
-		t.Errorf("ETag was %q, is %q, and meta.version %q", etag, changed.Header.Get("ETag"), changed.Text("meta.version"))
+		t.Errorf("ETag before %q, after %q, meta.version %q", etag, changed.Header.Get("ETag"), changed.Text("meta.version"))
 	}
 	a.Call(t, "PATCH", "/Users/"+b, suite.PatchBody(`{"op":"add","path":"nickName","value":"M"}`), "If-Match", etag).WantError(412, "")
 	a.Call(t, "PATCH", "/Users/"+b, suite.PatchBody(`{"op":"add","path":"emails","value":[{"value":"x@x.test","type":"work"}]}`, `{"op":"replace","path":"emails[type eq \"work\" and value co \"x\"].value","value":"y@x.test"}`)).WantStatus(200).Want("emails.0.value", "y@x.test").Want("nickName", "N")
@@ -190,8 +189,8 @@ func TestComplaint5_NothingIsMissing(t *testing.T) {
 	a.Call(t, "GET", "/Groups?filter="+url.QueryEscape(`displayName eq "nothing missing `+run+`" and members[value eq "`+b+`"]`), nil).WantStatus(200).Want("totalResults", 1)
 }
 
-// 6. Failures without a reason: each refusal names what is wrong, where, and what is allowed.
-func TestComplaint6_RefusalsGiveTheirReason(t *testing.T) {
+// TestErrorDetails: errors without a cause. Each error names the cause, the position and the allowed values.
+func TestErrorDetails(t *testing.T) {
 	a, run := acme.WithToken(acme.RFC), suite.RunID()
 	id := a.CreateUser(t, "reason-"+run)
 	user := "/Users/" + id
@@ -232,35 +231,35 @@ func TestComplaint6_RefusalsGiveTheirReason(t *testing.T) {
 	}
 	a.Call(t, "PUT", user, `{"userName":"y"}`, "If-Match", `W/"nothing"`).WantError(412, "", "If-Match", "W/")
 	if got := a.Call(t, "GET", user, nil).WantStatus(200).Value("title"); got != nil {
-		t.Errorf("a refused PATCH has done its first half: title is %v", got)
+		t.Errorf("a rejected PATCH was applied in part: title is %v", got)
 	}
 }
 
-// 7. Deprovisioning surprises: users re-created, deleted or stuck (Sentry #16258, Rancher #52996).
-func TestComplaint7_DeprovisioningIsWhatWasAskedFor(t *testing.T) {
+// TestDeprovisioning: users created again, deleted or stuck (Sentry #16258, Rancher #52996).
+func TestDeprovisioning(t *testing.T) {
 	a, run := acme.WithToken(acme.Okta), suite.RunID()
 	name := `{"userName":"leaver-` + run + `","externalId":"x-` + run + `","active":true,"title":"T"}`
 	id := a.Call(t, "POST", "/Users", name).WantStatus(201).Text("id")
 	t.Cleanup(func() { a.Delete(t, "/Users/"+id) })
 	g := a.CreateGroup(t, "Leavers "+run, id)
 	a.Call(t, "PATCH", "/Users/"+id, suite.PatchBody(`{"op":"replace","value":{"active":false}}`)).WantStatus(200)
-	// It is inactive, and otherwise all there: in lists, in filters, in its groups.
+	// The inactive user is still in lists, filters and groups.
 	a.Call(t, "GET", "/Users/"+id, nil).WantStatus(200).Want("active", false).Want("title", "T").Want("groups.0.value", g)
 	for _, filter := range []string{`userName eq "leaver-` + run + `"`, `externalId eq "x-` + run + `"`, `id eq "` + id + `" and active eq false`} {
 		a.Call(t, "GET", "/Users?filter="+url.QueryEscape(filter), nil).WantStatus(200).Want("totalResults", 1).Want("Resources.0.active", false)
 	}
-	// Who is created again is told so, and is not activated by it.
+	// Creating it again fails and does not activate it.
 	a.Call(t, "POST", "/Users", name).WantError(409, "uniqueness")
 	a.Call(t, "GET", "/Users/"+id, nil).WantStatus(200).Want("active", false)
 	a.Call(t, "PATCH", "/Users/"+id, suite.PatchBody(`{"op":"replace","value":{"active":true}}`)).WantStatus(200).Want("active", true).Want("groups.0.value", g)
-	// A group that goes takes nobody with it; a user who goes leaves the group, and is gone at once.
+	// Deleting a group keeps its members; deleting a user removes it from the group immediately.
 	a.Call(t, "DELETE", "/Users/"+id, nil).WantStatus(204)
 	a.Call(t, "DELETE", "/Users/"+id, nil).WantError(404, "")
 	a.Call(t, "PATCH", "/Users/"+id, suite.PatchBody(`{"op":"replace","value":{"active":true}}`)).WantError(404, "")
 	a.Call(t, "PUT", "/Users/"+id, name).WantError(404, "")
 	a.Call(t, "GET", "/Users?filter="+url.QueryEscape(`userName eq "leaver-`+run+`"`), nil).WantStatus(200).Want("totalResults", 0)
 	a.Call(t, "GET", "/Groups/"+g, nil).WantStatus(200).Want("members", nil)
-	// Who comes back is somebody new, and in none of the old groups.
+	// A user created again has a new id and no groups.
 	again := a.Call(t, "POST", "/Users", name).WantStatus(201).Text("id")
 	t.Cleanup(func() { a.Delete(t, "/Users/"+again) })
 	if again == id {
@@ -270,9 +269,9 @@ func TestComplaint7_DeprovisioningIsWhatWasAskedFor(t *testing.T) {
 	a.Call(t, "GET", "/Groups/"+g, nil).WantStatus(200).Want("members", nil)
 }
 
-// 8. Membership drift that Entra never repairs: it never reads members back, and so a change must do
-// the same whether it comes once or twice, and in whichever order.
-func TestComplaint8_MembershipDoesNotDrift(t *testing.T) {
+// TestMembershipIsIdempotent: membership drift. Entra ID never reads members back, so changes must be
+// idempotent and independent of their order.
+func TestMembershipIsIdempotent(t *testing.T) {
 	a, run := acme.WithToken(acme.Entra), suite.RunID()
 	one, two := a.CreateUser(t, "drift1-"+run), a.CreateUser(t, "drift2-"+run)
 	g := a.CreateGroup(t, "Drift "+run)
@@ -291,21 +290,21 @@ func TestComplaint8_MembershipDoesNotDrift(t *testing.T) {
 	before := version()
 	a.Call(t, "PATCH", "/Groups/"+g, change("Add", two, one)).WantStatus(204)
 	if after := version(); after != before {
-		t.Errorf("members that are there already made %s of %s", after, before)
+		t.Errorf("adding existing members: version %s, was %s", after, before)
 	}
 	a.Call(t, "PATCH", "/Groups/"+g, change("Remove", one)).WantStatus(204)
 	before = version()
 	a.Call(t, "PATCH", "/Groups/"+g, change("Remove", one)).WantStatus(204)
 	if after := version(); after != before {
-		t.Errorf("members that are gone already made %s of %s", after, before)
+		t.Errorf("removing missing members: version %s, was %s", after, before)
 	}
 	count(1)
-	// Both sides say the same: who is a member, and whose member one is.
+	// Members of groups and groups of users are consistent.
 	a.Call(t, "GET", "/Users/"+two, nil).WantStatus(200).Want("groups.0.value", g)
 	a.Call(t, "GET", "/Users/"+one, nil).WantStatus(200).Want("groups", nil)
 	a.Call(t, "GET", "/Users?filter="+url.QueryEscape(`groups.value eq "`+g+`"`), nil).WantStatus(200).Want("totalResults", 1).Want("Resources.0.id", two)
 	a.Call(t, "GET", "/Groups?filter="+url.QueryEscape(`members.value eq "`+two+`"`), nil).WantStatus(200).Want("totalResults", 1).Want("Resources.0.id", g)
-	// Several changes in one request are all done, in their order.
+	// Several operations in one request are applied in order.
 	a.Call(t, "PATCH", "/Groups/"+g, suite.PatchBody(
 		`{"op":"Add","path":"members","value":[{"value":"`+one+`"}]}`, `{"op":"Remove","path":"members","value":[{"value":"`+two+`"}]}`,
 		`{"op":"Remove","path":"members","value":[{"value":"`+one+`"}]}`, `{"op":"Add","path":"members","value":[{"value":"`+two+`"}]}`,

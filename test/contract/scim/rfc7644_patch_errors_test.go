@@ -9,7 +9,7 @@ import (
 	"github.com/quoin-dev/quoin/test/contract/scim/internal/suite"
 )
 
-// Operations that are refused, against a user with a title, e-mail addresses, a name and a badge.
+// Operations that are rejected, on a user with a title, e-mail addresses, a name and a badge.
 var refusedOperations = []struct{ name, operation, scimType, word string }{
 	{"remove without a path", `{"op":"remove"}`, "noTarget", "path"},
 	{"remove with a value", `{"op":"remove","path":"emails","value":[{"value":"w@x"}]}`, "invalidValue", "value"},
@@ -73,26 +73,26 @@ func TestRFC7644Section3_5_2_PatchIsAtomic(t *testing.T) {
 	unchanged := func(t *testing.T) {
 		t.Helper()
 		if now := admin.Call(t, "GET", path, nil).WantStatus(200); string(now.Raw) != string(before.Raw) {
-			t.Fatalf("was %s, is %s", before.Raw, now.Raw)
+			t.Fatalf("before %s, after %s", before.Raw, now.Raw)
 		}
 	}
 	for _, tc := range refusedOperations {
-		t.Run("refuses "+tc.name, func(t *testing.T) {
+		t.Run("rejects "+tc.name, func(t *testing.T) {
 			admin.Call(t, "PATCH", path, suite.PatchBody(tc.operation)).WantError(400, tc.scimType, tc.word)
 			got := admin.Call(t, "PATCH", path, suite.PatchBody(`{"op":"replace","path":"title","value":"other"}`, `{"op":"remove","path":"name"}`, `{"op":"add","path":"`+suite.EnterpriseURN+`:department","value":"D"}`, tc.operation))
 			if got.WantError(400, tc.scimType, tc.word); !strings.Contains(tc.name, "required by") && !strings.Contains(got.Text("detail"), "Operations[3]") {
-				t.Errorf("does not name the operation: %s", got.Raw)
+				t.Errorf("the error does not name the operation: %s", got.Raw)
 			}
 			unchanged(t)
 		})
 	}
-	t.Run("a name that belongs to another one", func(t *testing.T) {
+	t.Run("a taken name", func(t *testing.T) {
 		other := suite.UniqueName("other")
 		admin.CreateUser(t, other)
 		admin.Call(t, "PATCH", path, suite.PatchBody(`{"op":"replace","path":"title","value":"other"}`, `{"op":"replace","path":"userName","value":`+suite.Quote(strings.ToUpper(other))+`}`)).WantError(409, "uniqueness", "userName")
 		unchanged(t)
 	})
-	t.Run("a body that is no PATCH", func(t *testing.T) {
+	t.Run("a body that is not a PATCH", func(t *testing.T) {
 		for body, word := range map[string]string{
 			`{}`: "schemas", `{"Operations":[{"op":"remove","path":"title"}]}`: "schemas", `{"schemas":["` + suite.UserURN + `"],"Operations":[{"op":"remove","path":"title"}]}`: "schemas",
 			`{"schemas":["` + suite.PatchURN + `"]}`: "Operations", suite.PatchBody(): "Operations", `{"schemas":["` + suite.PatchURN + `"],"Operations":{}}`: "Operations", `{"schemas":["` + suite.PatchURN + `"],"Operations":["x"]}`: "Operations[0]",
@@ -102,7 +102,7 @@ func TestRFC7644Section3_5_2_PatchIsAtomic(t *testing.T) {
 		}
 		unchanged(t)
 	})
-	t.Run("names of the body are taken in any case", func(t *testing.T) {
+	t.Run("names are case-insensitive", func(t *testing.T) {
 		admin.Call(t, "PATCH", path, `{"SCHEMAS":["`+strings.ToUpper(suite.PatchURN)+`"],"operations":[{"OP":"add","Path":"title","VALUE":"T"}]}`).WantStatus(200)
 		unchanged(t)
 	})
@@ -116,12 +116,12 @@ func TestRFC7644Section3_5_2_Limits(t *testing.T) {
 	}
 	admin.Call(t, "PATCH", path, many(1000)).WantStatus(200).Want("title", "x")
 	admin.Call(t, "PATCH", path, many(1001)).WantError(413, "", "1000")
-	t.Run("paths are as bounded as filters", func(t *testing.T) {
+	t.Run("limits of paths", func(t *testing.T) {
 		for _, filter := range []string{strings.Repeat("(", 100) + "type pr" + strings.Repeat(")", 100), strings.Repeat("type pr or ", 300) + "type pr", `value eq "` + strings.Repeat("x", 9000) + `"`} {
 			admin.Call(t, "PATCH", path, suite.PatchBody(`{"op":"remove","path":`+suite.Quote("emails["+filter+"]")+`}`)).WantError(400, "invalidPath")
 		}
 	})
-	t.Run("what a body can make the server do is bounded", func(t *testing.T) {
+	t.Run("limit of visited elements", func(t *testing.T) {
 		begun := time.Now()
 		got := admin.Call(t, "PATCH", path, many(1000))
 		if got.WantStatus(200); time.Since(begun) > 5*time.Second {
@@ -176,14 +176,14 @@ func TestRFC7644Section3_5_2_MembersOfGroups(t *testing.T) {
 			for name, id := range ids {
 				in := admin.Find(t, "/Users", fmt.Sprintf(`id eq %q and groups.value eq %q`, id, read.Text("id"))).WantStatus(200)
 				if want := strings.Contains(tc.after, name); (in.Value("totalResults") == 1.0) != want {
-					t.Errorf("user %s says of its group %v, want %v", name, in.Value("totalResults"), want)
+					t.Errorf("user %s: groups %v, want %v", name, in.Value("totalResults"), want)
 				}
 			}
 		})
 	}
 }
 
-func TestRFC7644Section3_5_2_ARefusedOperationLeavesAllMembers(t *testing.T) {
+func TestRFC7644Section3_5_2_RejectedOperationKeepsAllMembers(t *testing.T) {
 	admin := acme.WithToken(acme.RFC)
 	a, b, c := admin.CreateUser(t, suite.UniqueName("a")), admin.CreateUser(t, suite.UniqueName("b")), admin.CreateUser(t, suite.UniqueName("c"))
 	path := "/Groups/" + admin.CreateGroup(t, suite.UniqueName("g"), a, b)
@@ -195,6 +195,6 @@ func TestRFC7644Section3_5_2_ARefusedOperationLeavesAllMembers(t *testing.T) {
 		admin.Call(t, "PATCH", path, suite.PatchBody(`{"op":"remove","path":"members[value eq \"`+b+`\"]"}`, tc.operation)).WantError(400, tc.scimType, "Operations[1]")
 	}
 	if now := admin.Call(t, "GET", path, nil).WantStatus(200); string(now.Raw) != string(before.Raw) {
-		t.Errorf("was %s, is %s", before.Raw, now.Raw)
+		t.Errorf("before %s, after %s", before.Raw, now.Raw)
 	}
 }
