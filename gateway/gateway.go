@@ -35,7 +35,7 @@ import (
 // manager is the field manager of the gateway.
 const manager = "quoin-gateway"
 
-// none is a timeout that never comes; 0 would be the default.
+// noTimeout disables a timeout of serving.Options; 0 means the default.
 const noTimeout = -1
 
 // Config is the configuration of the gateway.

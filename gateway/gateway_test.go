@@ -134,17 +134,17 @@ func TestIsolation(t *testing.T) {
 	for _, p := range targets {
 		p.f.startPod(p.environment, nil)
 	}
-	for _, at := range targets {
-		a.waitForURL(at.url) // one gateway serves both accounts
-		for _, of := range targets {
-			for kind, value := range map[string]string{"data": of.f.dataToken(of.environment), "metadata": of.f.metadataToken(of.environment)} {
-				got := a.do(a.http, "GET", at.url, value, nil)
+	for _, to := range targets {
+		a.waitForURL(to.url) // one gateway serves both accounts
+		for _, from := range targets {
+			for kind, value := range map[string]string{"data": from.f.dataToken(from.environment), "metadata": from.f.metadataToken(from.environment)} {
+				got := a.do(a.http, "GET", to.url, value, nil)
 				want := 401
-				if at == of {
+				if to == from {
 					want = 200
 				}
-				if got.status != want || want == 200 && !strings.Contains(got.body, `"environment":"`+at.environment+`"`) {
-					t.Errorf("%s token of %s/%s at %s: %d %s", kind, of.f.namespace, of.environment, at.url, got.status, got.body)
+				if got.status != want || want == 200 && !strings.Contains(got.body, `"environment":"`+to.environment+`"`) {
+					t.Errorf("%s token of %s/%s for %s: %d %s", kind, from.f.namespace, from.environment, to.url, got.status, got.body)
 				}
 			}
 		}
