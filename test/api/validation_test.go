@@ -52,7 +52,7 @@ type validationCase struct {
 func TestObjectsAreValidated(t *testing.T) {
 	s := server(t)
 	namespace := s.namespace(t)
-	seen := &rejections{}
+	rejected := &rejections{}
 	for _, table := range tables {
 		t.Run(table.kind, func(t *testing.T) {
 			for i, c := range table.cases {
@@ -61,15 +61,15 @@ func TestObjectsAreValidated(t *testing.T) {
 					if name == "" {
 						name = fmt.Sprintf("case-%d", i)
 					}
-					err := s.judge(t, table, c, namespace, name)
+					err := s.validate(t, table, c, namespace, name)
 					checkError(t, err, c.field, c.message)
-					seen.add(table.kind, err)
+					rejected.add(table.kind, err)
 				})
 			}
 		})
 	}
 	if !t.Failed() {
-		t.Run("every rule has rejected an object", func(t *testing.T) { seen.requireEveryRule(t) })
+		t.Run("every rule has rejected an object", func(t *testing.T) { rejected.requireEveryRule(t) })
 	}
 }
 
@@ -92,8 +92,8 @@ func tableOf(t *testing.T, kind string) table {
 	return tables[i]
 }
 
-// judge creates the object of the case, or updates it, as a dry run.
-func (s *apiServer) judge(t *testing.T, table table, c validationCase, namespace, name string) error {
+// validate creates the object of the case, or updates it, as a dry run.
+func (s *apiServer) validate(t *testing.T, table table, c validationCase, namespace, name string) error {
 	t.Helper()
 	ctx := testContext(t)
 	u := fresh(t, table.kind, namespace, name, merge(t, table.spec, c.with))
@@ -183,15 +183,15 @@ func checkError(t *testing.T, err error, field, message string) {
 	if len(causes) == 0 {
 		t.Fatalf("the error names no field: %v", err)
 	}
-	said := false
+	found := false
 	for _, c := range causes {
 		// The server's own checks of the scale subresource write ".spec.replicas".
 		if strings.TrimPrefix(c.Field, ".") != field {
 			t.Errorf("the error names %s (%s), want %s", c.Field, c.Message, field)
 		}
-		said = said || strings.Contains(c.Message, message)
+		found = found || strings.Contains(c.Message, message)
 	}
-	if !said {
+	if !found {
 		t.Errorf("the error does not contain %q: %v", message, err)
 	}
 }
@@ -238,8 +238,8 @@ type celRule struct{ path, message string }
 
 // explains reports whether the rule caused a message such as "Kind: spec.a[0].b: text".
 func (c celRule) explains(kind string) func(string) bool {
-	return func(said string) bool {
-		rest, ok := strings.CutPrefix(said, kind+": ")
+	return func(text string) bool {
+		rest, ok := strings.CutPrefix(text, kind+": ")
 		field, message, found := strings.Cut(rest, ": ")
 		return ok && found && withoutIndices(field) == c.path && strings.Contains(message, c.message)
 	}

@@ -17,7 +17,7 @@ func TestContentStoreIsOnAVolumeOrInPostgreSQL(t *testing.T) {
 		all := render(t, "--set", set).of("apiserver")
 		return only[appsv1.Deployment](t, all, "Deployment"), all.ofKind("PersistentVolumeClaim")
 	}
-	for set, claim := range map[string]string{"": "quoin-apiserver", "apiserver.database.sqlite.existingClaim=mine": "mine"} {
+	for set, claim := range map[string]string{"": "quoin-apiserver", "apiserver.database.sqlite.existingClaim=own": "own"} {
 		deployment, claims := frontEnd(set)
 		pod := deployment.Spec.Template.Spec
 		if *deployment.Spec.Replicas != 1 || deployment.Spec.Strategy.Type != appsv1.RecreateDeploymentStrategyType {
@@ -35,7 +35,7 @@ func TestContentStoreIsOnAVolumeOrInPostgreSQL(t *testing.T) {
 		if pod.SecurityContext.FSGroup == nil || *pod.SecurityContext.FSGroup != group {
 			t.Errorf("%q: fsGroup %v", set, pod.SecurityContext.FSGroup)
 		}
-		if made := len(claims) == 1 && claims[0].GetName() == claim && claims[0].GetAnnotations()["helm.sh/resource-policy"] == "keep"; made != (set == "") {
+		if created := len(claims) == 1 && claims[0].GetName() == claim && claims[0].GetAnnotations()["helm.sh/resource-policy"] == "keep"; created != (set == "") {
 			t.Errorf("%q: claims %v", set, claims)
 		}
 	}

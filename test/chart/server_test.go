@@ -314,7 +314,7 @@ func (c *cluster) wantPermissions(t *testing.T, account string, permissions ...p
 			},
 		}}
 		// The authorizer watches roles.
-		c.eventually(t, "the permissions are as wanted", func(ctx context.Context) bool {
+		c.eventually(t, "the permissions are as expected", func(ctx context.Context) bool {
 			if err := c.Create(ctx, review); err != nil {
 				t.Fatal(err)
 			}

@@ -21,10 +21,10 @@ var _ = Describe("Controller crash", func() {
 	It("rolls the version out to every deployment exactly once after a crash during a rollout", func(ctx SpecContext) {
 		onlySimulated("30 deployments need a bigger machine")
 		const kills, longest = 6, 2500 * time.Millisecond
-		moments := rand.New(rand.NewPCG(uint64(GinkgoRandomSeed()), 0))
+		snapshots := rand.New(rand.NewPCG(uint64(GinkgoRandomSeed()), 0))
 		killSoon := func() {
 			// During the work that follows a start.
-			time.Sleep(time.Duration(moments.Int64N(int64(longest))))
+			time.Sleep(time.Duration(snapshots.Int64N(int64(longest))))
 			quoin.kill()
 			runDefaultController(ctx)
 		}

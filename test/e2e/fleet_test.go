@@ -23,7 +23,7 @@ var _ = Describe("New version for many deployments", func() {
 		byHand := fleetName(count)
 		t.create(ctx, byHand)
 		t.awaitAll(ctx, "1.2.3")
-		film := t.record(ctx)
+		recording := t.record(ctx)
 
 		t.push(ctx, "v1.2.4")
 		Eventually(t.rolling).WithContext(ctx).Should(Equal(allowed))
@@ -34,7 +34,7 @@ var _ = Describe("New version for many deployments", func() {
 		t.awaitAll(ctx, "1.2.4")
 
 		most, waited := 0, 0
-		film.play(ctx, func(m moment) {
+		recording.play(ctx, func(m snapshot) {
 			concurrent := 0
 			for name, d := range m.deployments() {
 				if readyReason(d) == v1alpha1.ReasonWaitingForSlot {

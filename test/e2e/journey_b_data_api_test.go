@@ -308,9 +308,9 @@ func (f *restServer) issue(ctx context.Context, kind, environment string) string
 	GinkgoHelper()
 	e := &v1alpha1.Environment{}
 	Expect(world.api.Get(ctx, client.ObjectKey{Namespace: f.tenant.name, Name: environment}, e)).To(Succeed())
-	made := f.ask(ctx, 0, http.MethodPost, f.path(ctx)+"/environments/"+e.Labels[v1alpha1.LabelID]+"/"+kind, map[string]any{"security_context": map[string]any{}})
-	Expect(made.status).To(Equal(http.StatusOK), made.String())
-	data, _ := made.body["data"].(map[string]any)
+	created := f.ask(ctx, 0, http.MethodPost, f.path(ctx)+"/environments/"+e.Labels[v1alpha1.LabelID]+"/"+kind, map[string]any{"security_context": map[string]any{}})
+	Expect(created.status).To(Equal(http.StatusOK), created.String())
+	data, _ := created.body["data"].(map[string]any)
 	token, _ := data["token"].(string)
 	Expect(token).NotTo(BeEmpty())
 	return token

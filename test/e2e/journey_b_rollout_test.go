@@ -12,16 +12,16 @@ var _ = Describe("New version in the registry", func() {
 		onlySimulated("journey_b_data_api_test.go covers it with real pods")
 		t := newTenant(ctx, "rollout", "v1.2.3")
 		t.install(ctx, "analytics", replicas(2))
-		film := t.record(ctx, &corev1.PodList{})
+		recording := t.record(ctx, &corev1.PodList{})
 
 		t.push(ctx, "v1.2.4")
 
 		Eventually(t.deployment("analytics")).WithContext(ctx).Should(run("1.2.4"))
-		moments, during := 0, 0
-		film.play(ctx, func(m moment) {
+		snapshots, during := 0, 0
+		recording.play(ctx, func(m snapshot) {
 			d := m.deployments()["analytics"]
 			all, ready := m.pods()
-			moments++
+			snapshots++
 			Expect(ready["v1.2.3"]+ready["v1.2.4"]).To(BeNumerically(">=", 2), "ready pods")
 			if d.Status.CurrentVersion == "1.2.3" {
 				if all["v1.2.4"] > 0 {
@@ -33,7 +33,7 @@ var _ = Describe("New version in the registry", func() {
 			Expect(all).To(Equal(map[string]int{"v1.2.4": 2}), "pods when currentVersion is 1.2.4")
 			Expect(ready).To(Equal(all))
 		})
-		Expect(during).To(BeNumerically(">", 3), "states during the rollout of 1.2.4 with 1.2.3 as currentVersion, of %d", moments)
+		Expect(during).To(BeNumerically(">", 3), "states during the rollout of 1.2.4 with 1.2.3 as currentVersion, of %d", snapshots)
 	})
 
 	It("is recorded in status.history, newest first", func(ctx SpecContext) {

@@ -116,13 +116,13 @@ var _ = Describe("A version that never becomes ready", Ordered, func() {
 	})
 
 	It("is rolled back after the deadline, with enough ready pods at any time", func(ctx SpecContext) {
-		film := t.record(ctx, &corev1.PodList{})
+		recording := t.record(ctx, &corev1.PodList{})
 		t.push(ctx, "v1.2.5-broken")
 		Eventually(t.deployment("analytics")).WithContext(ctx).Should(beStalled(v1alpha1.ReasonRolloutFailed))
 		Expect(t.pods(ctx, "analytics")).To(And(HaveLen(2), HaveEach(HaveField("Spec.Containers",
 			ConsistOf(HaveField("Image", t.image("v1.2.4")))))))
 		tried := false
-		film.play(ctx, func(m moment) {
+		recording.play(ctx, func(m snapshot) {
 			all, ready := m.pods()
 			tried = tried || all["v1.2.5-broken"] > 0
 			Expect(ready["v1.2.4"]).To(BeNumerically(">=", 2), "ready pods")

@@ -58,8 +58,8 @@ var _ = Describe("The audit log", Ordered, func() {
 	}
 
 	It("records changes over REST and SCIM", func(ctx SpecContext) {
-		made := f.ask(ctx, 0, http.MethodPost, "/api/v1/api-keys", map[string]any{"name": "Nightly"})
-		Expect(made).To(haveStatus(http.StatusOK))
+		created := f.ask(ctx, 0, http.MethodPost, "/api/v1/api-keys", map[string]any{"name": "Nightly"})
+		Expect(created).To(haveStatus(http.StatusOK))
 		Expect(f.ask(ctx, 0, http.MethodPost, "/api/scim/v2/Users", map[string]any{"userName": "grace@example.com"})).To(haveStatus(http.StatusCreated))
 		Expect(events(ctx, "nightly")).To(Equal([]string{"Created API key by key:admin over rest: succeeded"}))
 		Expect(events(ctx, "grace@example.com")).To(Equal([]string{"Created user via SCIM by key:admin over scim: succeeded"}))

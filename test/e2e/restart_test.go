@@ -24,7 +24,7 @@ var _ = Describe("Upgrade of Quoin", func() {
 			t.install(ctx, "sales", modelIn(newGitRepository().source()))
 			templates = 2
 		}
-		film := t.record(ctx, &appsv1.DeploymentList{}, &appsv1.ReplicaSetList{}, &corev1.PodList{}, &v1alpha1.EnvironmentList{})
+		recording := t.record(ctx, &appsv1.DeploymentList{}, &appsv1.ReplicaSetList{}, &corev1.PodList{}, &v1alpha1.EnvironmentList{})
 
 		replaceController(ctx, "--leader-elect=false", "--quoin-image="+newImage)
 
@@ -35,7 +35,7 @@ var _ = Describe("Upgrade of Quoin", func() {
 			t.patch(ctx, "qdep/sales", `{"replicas": 2}`)
 			Eventually(t.deployment("sales")).WithContext(ctx).Should(And(beReady(), HaveField("Status.ReadyReplicas", int32(2))))
 		}
-		film.play(ctx, func(m moment) {
+		recording.play(ctx, func(m snapshot) {
 			sets := 0
 			for _, object := range m {
 				if _, ok := object.(*appsv1.ReplicaSet); ok {

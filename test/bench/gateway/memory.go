@@ -46,15 +46,15 @@ func (w *world) measureMemory(ctx context.Context, o options, r *report) error {
 }
 
 // allowFiles raises the limit of open files, of this process and those that it starts.
-func allowFiles(wanted uint64) error {
+func allowFiles(n uint64) error {
 	limit := syscall.Rlimit{}
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
 		return err
 	}
-	limit.Cur = max(limit.Cur, wanted)
-	limit.Max = max(limit.Max, wanted)
+	limit.Cur = max(limit.Cur, n)
+	limit.Max = max(limit.Max, n)
 	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
-		return fmt.Errorf("cannot open %d files: %w", wanted, err)
+		return fmt.Errorf("cannot open %d files: %w", n, err)
 	}
 	return nil
 }

@@ -99,10 +99,10 @@ func TestTogetherReturnsAllTimes(t *testing.T) {
 		}
 		return each, nil
 	}
-	for workers, wanted := range map[int]error{4: nil, 5: broken} {
+	for workers, want := range map[int]error{4: nil, 5: broken} {
 		times, err := Together(workers, work)
-		if len(times.Each) != workers*(workers-1)/2 || times.Took <= 0 || !errors.Is(err, wanted) {
-			t.Errorf("%d workers return %d times: %v, want %v", workers, len(times.Each), err, wanted)
+		if len(times.Each) != workers*(workers-1)/2 || times.Took <= 0 || !errors.Is(err, want) {
+			t.Errorf("%d workers return %d times: %v, want %v", workers, len(times.Each), err, want)
 		}
 	}
 }

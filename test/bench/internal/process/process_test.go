@@ -135,14 +135,14 @@ func TestCheckFlagsNamesTheFlag(t *testing.T) {
 	t.Cleanup(func() { flag.CommandLine = before })
 	flag.CommandLine = flag.NewFlagSet("bench", flag.ContinueOnError)
 	flag.Int("callers", 4, "")
-	flag.Int("turns", 0, "")
+	flag.Int("rounds", 0, "")
 	for _, test := range []struct {
 		minimum map[string]int
 		want    string
 	}{
-		{map[string]int{"callers": 4, "turns": 0}, ""},
+		{map[string]int{"callers": 4, "rounds": 0}, ""},
 		{map[string]int{"callers": 5}, "-callers is 4, must be 5 or more"},
-		{map[string]int{"callers": 1, "turns": 1}, "-turns is 0, must be 1 or more"},
+		{map[string]int{"callers": 1, "rounds": 1}, "-rounds is 0, must be 1 or more"},
 	} {
 		got := ""
 		if err := CheckFlags(test.minimum); err != nil {

@@ -100,7 +100,7 @@ func secretAccess(a *account) authorizationv1.ResourceAttributes {
 	return authorizationv1.ResourceAttributes{Namespace: a.name, Verb: "get", Resource: "secrets", Name: "analytics-production-credentials"}
 }
 
-// wantPermission returns an error unless the permission is allowed or not, as wanted.
+// wantPermission returns an error unless allowed is what kube-apiserver decides for the permission.
 func wantPermission(ctx context.Context, permission authorizationv1.ResourceAttributes, allowed bool) error {
 	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: serverUser, ResourceAttributes: &permission}}
 	clientset, err := kubernetes.NewForConfig(kubeAdmin)

@@ -20,15 +20,15 @@ import (
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 )
 
-// film records every write to the objects of some kinds in a namespace. Polling would miss short states. All kinds are in
+// recording records every write to the objects of some kinds in a namespace. Polling would miss short states. All kinds are in
 // one etcd, so resource versions order the writes across kinds.
-type film struct {
+type recording struct {
 	tenant  *tenant
 	stop    context.CancelFunc
 	watches sync.WaitGroup
 
 	mu     sync.Mutex
-	first  moment
+	first  snapshot
 	frames []frame
 	broken error
 }
@@ -40,11 +40,11 @@ type frame struct {
 	deleted bool
 }
 
-// record starts a film of the tenant's Quoin Deployments and of the objects in the lists.
-func (t *tenant) record(ctx context.Context, lists ...client.ObjectList) *film {
+// record starts a recording of the tenant's Quoin Deployments and of the objects in the lists.
+func (t *tenant) record(ctx context.Context, lists ...client.ObjectList) *recording {
 	GinkgoHelper()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	f := &film{tenant: t, stop: cancel, first: moment{}}
+	f := &recording{tenant: t, stop: cancel, first: snapshot{}}
 	DeferCleanup(cancel)
 	for _, list := range append(lists, &v1alpha1.DeploymentList{}) {
 		Expect(t.all(ctx, list)).To(Succeed())
@@ -62,7 +62,7 @@ func (t *tenant) record(ctx context.Context, lists ...client.ObjectList) *film {
 	return f
 }
 
-func (f *film) follow(ctx context.Context, w watch.Interface) {
+func (f *recording) follow(ctx context.Context, w watch.Interface) {
 	defer w.Stop()
 	for {
 		select {
@@ -80,7 +80,7 @@ func (f *film) follow(ctx context.Context, w watch.Interface) {
 	}
 }
 
-func (f *film) add(o runtime.Object, deleted bool) {
+func (f *recording) add(o runtime.Object, deleted bool) {
 	object, _ := o.(client.Object)
 	version, _ := strconv.ParseUint(object.GetResourceVersion(), 10, 64)
 	f.mu.Lock()
@@ -88,8 +88,8 @@ func (f *film) add(o runtime.Object, deleted bool) {
 	f.frames = append(f.frames, frame{object, version, deleted})
 }
 
-// play stops the film and calls visit with the state after every write, in order.
-func (f *film) play(ctx context.Context, visit func(m moment)) {
+// play stops the recording and calls visit with the state after every write, in order.
+func (f *recording) play(ctx context.Context, visit func(m snapshot)) {
 	GinkgoHelper()
 	f.catchUp(ctx)
 	f.stop()
@@ -107,8 +107,8 @@ func (f *film) play(ctx context.Context, visit func(m moment)) {
 	}
 }
 
-// catchUp waits until the film has the current Deployments: watches lag behind.
-func (f *film) catchUp(ctx context.Context) {
+// catchUp waits until the recording has the current Deployments: watches lag behind.
+func (f *recording) catchUp(ctx context.Context) {
 	GinkgoHelper()
 	list := &v1alpha1.DeploymentList{}
 	Expect(f.tenant.all(ctx, list)).To(Succeed())
@@ -124,16 +124,16 @@ func (f *film) catchUp(ctx context.Context) {
 			}
 		}
 		return ""
-	}).Should(BeEmpty(), "not in the film yet")
+	}).Should(BeEmpty(), "not in the recording yet")
 }
 
 func keyOf(object client.Object) string { return fmt.Sprintf("%T/%s", object, object.GetName()) }
 
-// moment is the state between two writes.
-type moment map[string]client.Object
+// snapshot is the state between two writes.
+type snapshot map[string]client.Object
 
-// deployments returns the Quoin Deployments of the moment, by name.
-func (m moment) deployments() map[string]*v1alpha1.Deployment {
+// deployments returns the Quoin Deployments of the snapshot, by name.
+func (m snapshot) deployments() map[string]*v1alpha1.Deployment {
 	found := map[string]*v1alpha1.Deployment{}
 	for _, object := range m {
 		if d, ok := object.(*v1alpha1.Deployment); ok {
@@ -144,7 +144,7 @@ func (m moment) deployments() map[string]*v1alpha1.Deployment {
 }
 
 // pods counts the pods that are not terminating, by the tag of their image.
-func (m moment) pods() (all, ready map[string]int) {
+func (m snapshot) pods() (all, ready map[string]int) {
 	all, ready = map[string]int{}, map[string]int{}
 	for _, object := range m {
 		pod, ok := object.(*corev1.Pod)
