@@ -37,6 +37,7 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/edit"
 	"github.com/quoin-dev/quoin/apiserver/recording"
 	"github.com/quoin-dev/quoin/apiserver/rest"
+	"github.com/quoin-dev/quoin/apiserver/rest/content"
 	"github.com/quoin-dev/quoin/apiserver/rest/deployments"
 	"github.com/quoin-dev/quoin/apiserver/rest/identity"
 	"github.com/quoin-dev/quoin/apiserver/rest/model"
@@ -144,12 +145,12 @@ func serve(ctx context.Context, k8s cluster.Cluster, restConfig *clientrest.Conf
 	// All writes on behalf of callers go through this client, which records them.
 	writer := kube.NewClient(recording.NewClient(k8s.GetClient()), k8s.GetAPIReader(), edit.Manager)
 	f := &front{tenants: hosts, rates: newRates(c.RequestsPerSecond, c.Burst), scim: newSCIM()}
-	var export tenant.AuditLog
+	groups := storedGroups{}
 	if c.DatabaseURL != "" {
-		_, events := runContentStore(k8s, c, informer, background)
-		f.log, export = events, events
+		database, events := runContentStore(k8s, c, informer, background)
+		f.log, groups.tenant.AuditLog, groups.content.Database = events, events, database
 	}
-	if f.api, err = newREST(ctx, k8s, writer, informer, export, c); err != nil {
+	if f.api, err = newREST(ctx, k8s, writer, informer, groups, c); err != nil {
 		return err
 	}
 	if f.directory, err = newDirectory(ctx, k8s, writer); err != nil {
@@ -209,8 +210,14 @@ func serve(ctx context.Context, k8s cluster.Cluster, restConfig *clientrest.Conf
 	return serving.Run(ctx, options, handler)
 }
 
+// storedGroups has the options of the groups that use the content store.
+type storedGroups struct {
+	tenant  tenant.Options
+	content content.Options
+}
+
 // newREST composes the REST API of its groups.
-func newREST(ctx context.Context, k8s cluster.Cluster, writer *kube.Client, informer toolscache.SharedIndexInformer, export tenant.AuditLog, c Config) (*rest.API, error) {
+func newREST(ctx context.Context, k8s cluster.Cluster, writer *kube.Client, informer toolscache.SharedIndexInformer, stored storedGroups, c Config) (*rest.API, error) {
 	known, err := catalog.New(writer, informer)
 	if err != nil {
 		return nil, err
@@ -229,7 +236,8 @@ func newREST(ctx context.Context, k8s cluster.Cluster, writer *kube.Client, info
 		deployments.New(deployments.Options{Kube: writer, Catalog: known, Region: c.Region}),
 		model.New(model.Options{Kube: writer, Catalog: known}),
 		identity.New(identity.Options{Kube: writer, Catalog: known}),
-		tenant.New(tenant.Options{AuditLog: export}),
+		tenant.New(stored.tenant),
+		content.New(stored.content),
 	)...)
 }
 

@@ -14,12 +14,13 @@ import (
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/apiserver/recording"
 	"github.com/quoin-dev/quoin/internal/audit"
+	"github.com/quoin-dev/quoin/internal/content/folder"
 	"github.com/quoin-dev/quoin/internal/serving"
 	"github.com/quoin-dev/quoin/internal/store"
 )
 
 // owners are the packages with tables in the content store.
-var owners = []store.Owner{audit.Owner}
+var owners = []store.Owner{audit.Owner, folder.Owner}
 
 const (
 	// purgeInterval is the time between two scans for content of deleted objects.

@@ -3,7 +3,7 @@
 package v1alpha1
 
 // Permission is a permission of the REST and SCIM APIs, by its documented name.
-// +kubebuilder:validation:Enum=Admin;AuditLogManage;DeploymentsManage;DeploymentCreate;DeploymentRead;DeploymentUpdate;DeploymentDelete;SecretsManage;SchemaRead;SchemaUpdate;SqlRunnerRead;ScimManage
+// +kubebuilder:validation:Enum=Admin;AuditLogManage;DeploymentsManage;DeploymentCreate;DeploymentRead;DeploymentUpdate;DeploymentDelete;SecretsManage;SchemaRead;SchemaUpdate;FolderRead;FolderEdit;FolderManage;SqlRunnerRead;ScimManage
 type Permission string
 
 // The permissions.
@@ -28,6 +28,12 @@ const (
 	PermissionSchemaRead Permission = "SchemaRead"
 	// PermissionSchemaUpdate allows creating, deleting and pulling branches and switching their staging environments.
 	PermissionSchemaUpdate Permission = "SchemaUpdate"
+	// PermissionFolderRead allows reading folders.
+	PermissionFolderRead Permission = "FolderRead"
+	// PermissionFolderEdit allows creating and updating folders.
+	PermissionFolderEdit Permission = "FolderEdit"
+	// PermissionFolderManage allows everything on folders.
+	PermissionFolderManage Permission = "FolderManage"
 	// PermissionSqlRunnerRead allows nothing yet: reserved for the SQL runner.
 	PermissionSqlRunnerRead Permission = "SqlRunnerRead"
 	// PermissionScimManage allows provisioning users and groups over SCIM.

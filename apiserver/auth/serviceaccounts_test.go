@@ -76,8 +76,8 @@ func TestServiceAccounts(t *testing.T) {
 		want   []v1alpha1.Permission
 		says   string
 	}{
-		"may read":       {loader(), []string{"get"}, []v1alpha1.Permission{"DeploymentRead", "SchemaRead"}, ""},
-		"may update":     {loader(), []string{"get", "update"}, []v1alpha1.Permission{"DeploymentsManage", "DeploymentRead", "SchemaRead"}, ""},
+		"may read":       {loader(), []string{"get"}, []v1alpha1.Permission{"DeploymentRead", "SchemaRead", "FolderRead"}, ""},
+		"may update":     {loader(), []string{"get", "update"}, []v1alpha1.Permission{"DeploymentsManage", "DeploymentRead", "SchemaRead", "FolderRead", "FolderManage"}, ""},
 		"may all":        {loader(), []string{"delete"}, []v1alpha1.Permission{"Admin"}, ""},
 		"may nothing":    {loader(), []string{"create"}, nil, `system:serviceaccount:jobs:loader may not use account "acme"`},
 		"not valid":      {status(func(s *authenticationv1.TokenReviewStatus) { s.Authenticated = false }), []string{"delete"}, nil, "no valid token"},

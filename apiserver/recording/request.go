@@ -16,6 +16,7 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/auth"
 	"github.com/quoin-dev/quoin/internal/audit"
 	"github.com/quoin-dev/quoin/internal/serving"
+	"github.com/quoin-dev/quoin/internal/store"
 )
 
 // Log is where events go: an *audit.Log.
@@ -133,6 +134,18 @@ func Do(ctx context.Context, e audit.Event) error {
 		return errNoLog
 	}
 	return r.log.Record(ctx, r.event(e, audit.Succeeded))
+}
+
+// RecordTx records a change of content, whose event is committed with it: see audit.RecordTx.
+func RecordTx(ctx context.Context, tx *store.Tx, e audit.Event) error {
+	r := requestOf(ctx)
+	switch {
+	case r == nil:
+		return errUnrecorded
+	case r.who == nil:
+		return nil
+	}
+	return audit.RecordTx(ctx, tx, r.event(e, audit.Succeeded))
 }
 
 // longestRecording bounds how long somebody waits for the log whom it does not hold up.

@@ -96,9 +96,16 @@ func PaginateByCursor[T any, K cmp.Ordered](ctx context.Context, p CursorPage, a
 	return newList(items, info), err
 }
 
-// PaginateStored returns a page of a list in a database. fetch returns at most limit items in the
-// order of a unique key, those after a key if it is not nil.
-func PaginateStored[T, K any](ctx context.Context, p CursorPage, fetch func(ctx context.Context, after *K, limit int) ([]T, error), key func(T) K) (*List[T], error) {
+// StoredPage is a page of a list in a database.
+type StoredPage[T any] struct {
+	Items                []T
+	HasNext, HasPrevious bool
+}
+
+// PaginateStored returns a page of a list in a database; the first MaxPageSize items if the caller
+// requests no page. fetch returns at most limit items in the order of a unique key, those after a
+// key if it is not nil.
+func PaginateStored[T, K any](ctx context.Context, p CursorPage, fetch func(ctx context.Context, after *K, limit int) (StoredPage[T], error), key func(T) K) (*List[T], error) {
 	var after *K
 	if p.After.IsSet {
 		k, err := decodeCursor[K](listOf(ctx), p.After.Value)
@@ -107,21 +114,20 @@ func PaginateStored[T, K any](ctx context.Context, p CursorPage, fetch func(ctx 
 		}
 		after = &k
 	}
-	count := MaxPageSize
+	limit := MaxPageSize
 	if p.First.IsSet {
-		count = p.First.Value
+		limit = p.First.Value
 	}
-	items, err := fetch(ctx, after, count+1)
+	page, err := fetch(ctx, after, limit)
 	if err != nil {
 		return nil, err
 	}
-	info := PageInfo{HasPreviousPage: after != nil, HasNextPage: len(items) > count}
-	items = items[:min(len(items), count)]
-	if items == nil {
-		items = []T{}
+	if page.Items == nil {
+		page.Items = []T{}
 	}
-	err = setCursors(ctx, &info, items, key)
-	return newList(items, info), err
+	info := PageInfo{HasNextPage: page.HasNext, HasPreviousPage: page.HasPrevious}
+	err = setCursors(ctx, &info, page.Items, key)
+	return newList(page.Items, info), err
 }
 
 // indexAfter returns the index of the first item after a cursor.

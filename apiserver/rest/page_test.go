@@ -73,12 +73,13 @@ func TestPaginateStored(t *testing.T) {
 		ID   int    `json:"i"`
 	}
 	stored := []key{{"a", 1}, {"a", 2}, {"b", 1}, {"c", 3}, {"c", 4}}
-	fetch := func(_ context.Context, after *key, limit int) ([]key, error) {
+	fetch := func(_ context.Context, after *key, limit int) (StoredPage[key], error) {
 		from := 0
 		if after != nil {
 			from = slices.Index(stored, *after) + 1
 		}
-		return stored[from:min(len(stored), from+limit)], nil
+		to := min(len(stored), from+limit)
+		return StoredPage[key]{stored[from:to], to < len(stored), from > 0}, nil
 	}
 	var got []key
 	page := CursorPage{First: set(2)}
@@ -103,7 +104,7 @@ func TestPaginateStored(t *testing.T) {
 	if _, err := PaginateStored(inList("l"), page, fetch, func(k key) key { return k }); !isBadRequest(err) {
 		t.Errorf("a cursor with a key of another type: %v", err)
 	}
-	empty := func(context.Context, *key, int) ([]key, error) { return nil, nil }
+	empty := func(context.Context, *key, int) (StoredPage[key], error) { return StoredPage[key]{}, nil }
 	out, err := PaginateStored(inList("l"), CursorPage{}, empty, func(k key) key { return k })
 	if err != nil || out.Body.Items == nil || out.Body.PageInfo != (PageInfo{}) {
 		t.Errorf("an empty list: %+v, %v", out, err)

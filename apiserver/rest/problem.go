@@ -14,7 +14,9 @@ import (
 
 	"github.com/quoin-dev/quoin/apiserver/edit"
 	"github.com/quoin-dev/quoin/internal/audit"
+	"github.com/quoin-dev/quoin/internal/content"
 	"github.com/quoin-dev/quoin/internal/freshness"
+	"github.com/quoin-dev/quoin/internal/store"
 )
 
 // Problem is the documented error: an object with one property.
@@ -121,6 +123,7 @@ func (op *operation) describeDetail(d *huma.ErrorDetail) string {
 func toProblem(ctx context.Context, err error) *Problem {
 	var p *Problem
 	var owned *edit.OwnedError
+	var rejected *content.Error
 	kind := ungrantedKind(err)
 	switch {
 	case errors.As(err, &p):
@@ -134,6 +137,14 @@ func toProblem(ctx context.Context, err error) *Problem {
 	case errors.Is(err, audit.ErrUnavailable):
 		log.FromContext(ctx).Error(err, "The audit log does not take or give events")
 		return Unavailable("the audit log does not answer, and nothing is changed without it; try again")
+	case errors.Is(err, store.ErrUnknownOutcome):
+		log.FromContext(ctx).Error(err, "The database did not confirm a change")
+		return Unavailable("the database did not confirm the change, which may have been made: look again later")
+	case errors.Is(err, store.ErrUnavailable):
+		log.FromContext(ctx).Error(err, "The database is not available")
+		return Unavailable("the database is not available, and nothing was changed; try again")
+	case errors.As(err, &rejected):
+		return NewProblem(rejectionStatus[rejected.Reason], "%s", rejected.Message)
 	case apierrors.IsInvalid(err):
 		return BadRequest("%s", invalidMessage(err))
 	case errors.Is(err, freshness.ErrTimeout):
@@ -150,6 +161,11 @@ func toProblem(ctx context.Context, err error) *Problem {
 	}
 	log.FromContext(ctx).Error(err, "Request failed")
 	return NewProblem(http.StatusInternalServerError, "internal error")
+}
+
+// rejectionStatus has the status of rejected requests for content.
+var rejectionStatus = map[content.Reason]int{
+	content.NotFound: http.StatusNotFound, content.Invalid: http.StatusBadRequest, content.Conflict: http.StatusConflict,
 }
 
 // isTemporary reports whether a request to the Kubernetes API server may succeed later.

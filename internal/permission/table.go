@@ -47,6 +47,18 @@ var Table = []Permission{
 		Allows: "creating, deleting and pulling branches and switching their staging environments",
 	},
 	{
+		Name: "FolderRead", GrantedBy: []string{"update", "get"},
+		Allows: "reading folders",
+	},
+	{
+		Name: "FolderEdit", Implies: []Name{"FolderRead"},
+		Allows: "creating and updating folders",
+	},
+	{
+		Name: "FolderManage", Implies: []Name{"FolderRead", "FolderEdit"}, GrantedBy: []string{"update"},
+		Allows: "everything on folders",
+	},
+	{
 		Name:   "SqlRunnerRead",
 		Allows: "nothing yet: reserved for the SQL runner",
 	},

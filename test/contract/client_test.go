@@ -50,6 +50,13 @@ var commandLineRequests = []struct {
 	{"data-model disable-branch", "PUT", "/build/api/v1/deployments/{git}/branches/staging-environment", `{"branchName":"next","enabled":false}`, nil},
 	{"data-model pull", "POST", "/build/api/v1/deployments/{git}/pull", "", nil},
 	{"data-model pull --branch next", "POST", "/build/api/v1/deployments/{git}/pull", `{"branchName":"next"}`, nil},
+	{"folders create", "POST", "/api/v1/deployments/{id}/folders", `{"name":"Reports"}`, []string{"id"}},
+	{"folders create --parent --position", "POST", "/api/v1/deployments/{id}/folders", `{"name":"Reports 2","parentId":{folder},"position":1}`, []string{"id", "parentId"}},
+	{"folders list", "GET", "/api/v1/deployments/{id}/folders", "", []string{"items.0.id", "items.0.name", "items.0.position", "items.0.updatedAt"}},
+	{"folders list --parent", "GET", "/api/v1/deployments/{id}/folders?parentId={folder}&first=5", "", []string{"items.0.id", "items.0.parentId"}},
+	{"folders update", "PUT", "/api/v1/deployments/{id}/folders/{folder}", `{"name":"Top","position":2}`, []string{"id"}},
+	{"folders ancestors", "GET", "/api/v1/deployments/{id}/folders/{folder}/ancestors", "", []string{"0.id", "0.name", "0.position", "0.updatedAt"}},
+	{"folders delete", "DELETE", "/api/v1/deployments/{id}/folders/{empty}", "", nil},
 	{"api-keys list", "GET", "/api/v1/api-keys", "", []string{"items.0.id", "items.0.name"}},
 	{"spec", "GET", "/api/v1/spec", "", []string{"openapi", "info", "servers", "security", "components.schemas", "components.securitySchemes", "paths"}},
 	{"deployments delete", "DELETE", "/api/v1/deployments/{id}", "", nil},
@@ -60,12 +67,13 @@ func TestUpstreamCommandLineClientIsServed(t *testing.T) {
 	runs(t, acme, id, "1.2.3")
 	admin := caller{acme.host, "Api-Key " + acme.admin} // its scheme for keys that begin with sk-
 	environment, _ := admin.call(t, "GET", "/api/v1/deployments/"+id+"/environments", nil).is(200).at("items.0.id").(string)
-	path := strings.NewReplacer("{id}", id, "{git}", acme.id, "{env}", environment)
+	path := strings.NewReplacer("{id}", id, "{git}", acme.id, "{env}", environment,
+		"{folder}", createFolder(t, acme, id, map[string]any{"name": "folder"}), "{empty}", createFolder(t, acme, id, map[string]any{"name": "empty"}))
 	for _, c := range commandLineRequests {
 		t.Run(c.command, func(t *testing.T) {
 			var body any
 			if c.body != "" {
-				body = c.body
+				body = path.Replace(c.body)
 			}
 			a := admin.call(t, c.method, path.Replace(c.path), body)
 			if a.status/100 != 2 {

@@ -184,15 +184,19 @@ func TestResponsesMatchTheDocument(t *testing.T) {
 	r := rand.New(rand.NewPCG(20261121, 3))
 	id := create(t, globex, "Document")
 	succeeded := s.checkValidRequests(t)
-	for range rounds {
+	for round := range rounds {
 		for _, path := range slices.Sorted(maps.Keys(s.paths)) {
 			for _, method := range slices.Sorted(maps.Keys(s.paths[path])) {
 				op := s.paths[path][method]
 				if admin.call(t, "GET", "/api/v1/deployments/"+id, nil).status == 404 {
 					id = create(t, globex, "Document")
 				}
+				folder := ""
+				if strings.Contains(path, "{folderId}") {
+					folder = createFolder(t, globex, id, map[string]any{"name": fmt.Sprint(method, path, round)})
+				}
 				environment, _ := admin.call(t, "GET", "/api/v1/deployments/"+id+"/environments", nil).is(200).at("items.0.id").(string)
-				filled, body := s.request(r, path, op, map[string]string{"deploymentId": id, "environmentId": environment, "apiKeyId": "admin-2"})
+				filled, body := s.request(r, path, op, map[string]string{"deploymentId": id, "environmentId": environment, "apiKeyId": "admin-2", "folderId": folder})
 				a := admin.call(t, strings.ToUpper(method), filled, body)
 				if a.status >= 500 {
 					t.Errorf("%s with %v: %d %s", a.what, body, a.status, a.raw)
@@ -257,9 +261,10 @@ func TestRoutesRequireTheirPermission(t *testing.T) {
 		"createDeploymentEnvironmentTokenForMetaSync": "SchemaRead", "createDeploymentEnvironmentToken": "DeploymentUpdate", "getDeploymentEnvironmentTokens": "DeploymentUpdate", "deploymentToken": "DeploymentUpdate",
 		"listBranches": "SchemaRead", "createBranch": "SchemaUpdate", "removeBranch": "SchemaUpdate", "setBranchStagingEnvironment": "SchemaUpdate", "pull": "SchemaUpdate", "gitHook": "SchemaUpdate",
 		"getEnvVariables": "DeploymentRead", "setEnvVariables": "SecretsManage", "listRegions": "", "getMe": "", "getSpec": "",
+		"getFolders": "FolderRead", "createFolder": "FolderEdit", "updateFolder": "FolderEdit", "deleteFolder": "FolderManage", "getFolderAncestors": "FolderRead",
 		"exportAuditLogs": "AuditLogManage", "listApiKeys": "Admin", "createApiKey": "Admin", "getApiKey": "Admin", "deleteApiKey": "Admin",
 	}
-	every := []string{"AuditLogManage", "DeploymentsManage", "DeploymentCreate", "DeploymentRead", "DeploymentUpdate", "DeploymentDelete", "SecretsManage", "SchemaRead", "SchemaUpdate", "SqlRunnerRead", "ScimManage"}
+	every := []string{"AuditLogManage", "DeploymentsManage", "DeploymentCreate", "DeploymentRead", "DeploymentUpdate", "DeploymentDelete", "SecretsManage", "SchemaRead", "SchemaUpdate", "FolderRead", "FolderEdit", "FolderManage", "SqlRunnerRead", "ScimManage"}
 	tokens := map[string]caller{}
 	for _, permission := range every {
 		a := acme.as(acme.admin).call(t, "POST", "/api/v1/api-keys", map[string]any{"name": permission, "permissions": []string{permission}}).is(200)
@@ -272,6 +277,7 @@ func TestRoutesRequireTheirPermission(t *testing.T) {
 	implies := map[string][]string{
 		"DeploymentsManage": {"DeploymentCreate", "DeploymentRead", "DeploymentUpdate", "DeploymentDelete", "SecretsManage", "SchemaRead", "SchemaUpdate"},
 		"DeploymentUpdate":  {"DeploymentRead"}, "DeploymentDelete": {"DeploymentRead"}, "SchemaUpdate": {"SchemaRead"},
+		"FolderEdit": {"FolderRead"}, "FolderManage": {"FolderRead", "FolderEdit"},
 	}
 	found := 0
 	for path, methods := range s.paths {
@@ -282,7 +288,7 @@ func TestRoutesRequireTheirPermission(t *testing.T) {
 				continue
 			}
 			// The id 999 does not exist and the body is invalid, so that authorized requests change nothing.
-			filled := strings.NewReplacer("{deploymentId}", "999", "{environmentId}", "1", "{apiKeyId}", "none").Replace(path)
+			filled := strings.NewReplacer("{deploymentId}", "999", "{environmentId}", "1", "{apiKeyId}", "none", "{folderId}", "999").Replace(path)
 			for permission, caller := range tokens {
 				allowed := required == "" || permission == required || slices.Contains(implies[permission], required)
 				if status := caller.call(t, strings.ToUpper(method), filled, "[]").status; (status != 403) != allowed {

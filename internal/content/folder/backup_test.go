@@ -56,8 +56,8 @@ func TestPostgreSQLBackup(t *testing.T) {
 func testBackup(t *testing.T, url string, back, restore func()) {
 	w := openWorld(t, url)
 	w.createPath("kept", 2)
-	last := w.create("deleted before the backup", Root)
-	if err := w.folders.Delete(t.Context(), demo, last.ID); err != nil {
+	deleted := w.create("deleted before the backup", Root)
+	if err := w.folders.Delete(t.Context(), demo, deleted.ID); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -95,8 +95,8 @@ func testBackup(t *testing.T, url string, back, restore func()) {
 		t.Errorf("%d events are left, want 2", n)
 	}
 	// The id of the folder that was deleted before the backup is not issued again.
-	if f := w.create("new", Root); f.ID != last.ID+1 {
-		t.Errorf("the id is %d, want %d", f.ID, last.ID+1)
+	if f := w.create("new", Root); f.ID != deleted.ID+1 {
+		t.Errorf("the id is %d, want %d", f.ID, deleted.ID+1)
 	}
 }
 
@@ -113,8 +113,8 @@ func TestContentIsAssignedToARestoredAccount(t *testing.T) {
 			if got := w.names(restored, Root); got != "kept" {
 				t.Errorf("the folders are %q", got)
 			}
-			if f, err := w.folders.Create(t.Context(), restored, by, New{Name: "new"}); err != nil || f.ID != 3 {
-				t.Errorf("%+v, %v", f, err)
+			if path, err := w.folders.Create(t.Context(), restored, by, New{Name: "new"}); err != nil || path[0].ID != 3 {
+				t.Errorf("%+v, %v", path, err)
 			}
 		})
 	}

@@ -26,8 +26,8 @@ type Update struct {
 	Position *int64
 }
 
-// Create creates a folder on behalf of a principal.
-func (f *Folders) Create(ctx context.Context, s content.Scope, by string, in New) (created *Folder, err error) {
+// Create creates a folder on behalf of a principal. It returns the path to it, as Ancestors.
+func (f *Folders) Create(ctx context.Context, s content.Scope, by string, in New) (path []Folder, err error) {
 	if err := checkName(in.Name); err != nil {
 		return nil, err
 	}
@@ -38,12 +38,12 @@ func (f *Folders) Create(ctx context.Context, s content.Scope, by string, in New
 	}
 	err = f.change(ctx, s, func(tx *store.Tx) error {
 		now := f.now().UTC()
-		created = &Folder{ParentID: in.ParentID, Name: in.Name, CreatedAt: now, UpdatedAt: now, CreatedBy: by, UpdatedBy: by}
-		above, err := levelsAbove(ctx, tx, s, in.ParentID)
+		created := &Folder{ParentID: in.ParentID, Name: in.Name, CreatedAt: now, UpdatedAt: now, CreatedBy: by, UpdatedBy: by}
+		above, err := parentPath(ctx, tx, s, in.ParentID)
 		if err != nil {
 			return err
 		}
-		if err := checkDepth(above+1, in.ParentID); err != nil {
+		if err := checkDepth(len(above)+1, in.ParentID); err != nil {
 			return err
 		}
 		if err := checkPlace(ctx, tx, s, created); err != nil {
@@ -58,16 +58,15 @@ func (f *Folders) Create(ctx context.Context, s content.Scope, by string, in New
 		if err := insert(ctx, tx, s, created); err != nil {
 			return err
 		}
+		path = append(above, *created)
 		return f.record(ctx, tx, audit.CreatedFolder, nil, created)
 	})
-	if err != nil {
-		return nil, err
-	}
-	return created, nil
+	return path, err
 }
 
-// Update changes a folder on behalf of a principal. An update that changes nothing has no event.
-func (f *Folders) Update(ctx context.Context, s content.Scope, by string, id int64, in Update) (*Folder, error) {
+// Update changes a folder on behalf of a principal. It returns the path to it, as Ancestors. An
+// update that changes nothing has no event.
+func (f *Folders) Update(ctx context.Context, s content.Scope, by string, id int64, in Update) ([]Folder, error) {
 	if in.Name != nil {
 		if err := checkName(*in.Name); err != nil {
 			return nil, err
@@ -90,28 +89,24 @@ func (f *Folders) Update(ctx context.Context, s content.Scope, by string, id int
 }
 
 // Move moves a folder, with everything in it, into another folder or to the root. It becomes the
-// last one there.
-func (f *Folders) Move(ctx context.Context, s content.Scope, by string, id, parent int64) (*Folder, error) {
+// last one there. It returns the path to it, as Ancestors.
+func (f *Folders) Move(ctx context.Context, s content.Scope, by string, id, parent int64) ([]Folder, error) {
 	return f.replace(ctx, s, by, id, func(tx *store.Tx, after *Folder) error {
 		if after.ParentID == parent {
 			return nil
 		}
-		above := 0
-		if parent != Root {
-			path, err := parentPath(ctx, tx, s, parent)
-			if err != nil {
-				return err
-			}
-			if slices.ContainsFunc(path, func(f Folder) bool { return f.ID == id }) {
-				return content.Errorf(content.Invalid, "folderId: folder %d is in folder %d, which is to be moved; allowed: a folder outside it", parent, id)
-			}
-			above = len(path)
+		above, err := parentPath(ctx, tx, s, parent)
+		if err != nil {
+			return err
+		}
+		if slices.ContainsFunc(above, func(f Folder) bool { return f.ID == id }) {
+			return content.Errorf(content.Invalid, "folderId: folder %d is in folder %d, which is to be moved; allowed: a folder outside it", parent, id)
 		}
 		levels, err := height(ctx, tx, s, id)
 		if err != nil {
 			return err
 		}
-		if err := checkDepth(above+levels, parent); err != nil {
+		if err := checkDepth(len(above)+levels, parent); err != nil {
 			return err
 		}
 		after.ParentID = parent
@@ -151,16 +146,15 @@ func (f *Folders) change(ctx context.Context, s content.Scope, work func(tx *sto
 	})
 }
 
-// replace changes a folder as edit does.
-func (f *Folders) replace(ctx context.Context, s content.Scope, by string, id int64, edit func(tx *store.Tx, after *Folder) error) (after *Folder, err error) {
+// replace changes a folder with edit, and returns the path to it.
+func (f *Folders) replace(ctx context.Context, s content.Scope, by string, id int64, edit func(tx *store.Tx, after *Folder) error) (path []Folder, err error) {
 	err = f.change(ctx, s, func(tx *store.Tx) error {
-		before, err := get(ctx, tx, s, id)
-		if err != nil {
+		if path, err = ancestors(ctx, tx, s, id); err != nil {
 			return err
 		}
-		changed := *before
-		after = &changed
-		if err := edit(tx, after); err != nil || *after == *before {
+		before := path[len(path)-1]
+		after := &path[len(path)-1]
+		if err := edit(tx, after); err != nil || *after == before {
 			return err
 		}
 		after.UpdatedAt, after.UpdatedBy = f.now().UTC(), by
@@ -172,25 +166,20 @@ func (f *Folders) replace(ctx context.Context, s content.Scope, by string, id in
 		if err := update(ctx, tx, s, after); err != nil {
 			return err
 		}
-		return f.record(ctx, tx, audit.UpdatedFolder, before, after)
+		if err := f.record(ctx, tx, audit.UpdatedFolder, &before, after); err != nil || after.ParentID == before.ParentID {
+			return err
+		}
+		path, err = ancestors(ctx, tx, s, id)
+		return err
 	})
-	if err != nil {
-		return nil, err
-	}
-	return after, nil
+	return path, err
 }
 
-// levelsAbove returns the number of folders on the path to a parent.
-func levelsAbove(ctx context.Context, tx *store.Tx, s content.Scope, parent int64) (int, error) {
-	if parent == Root {
-		return 0, nil
-	}
-	path, err := parentPath(ctx, tx, s, parent)
-	return len(path), err
-}
-
-// parentPath returns the path to a parent that a request names.
+// parentPath returns the path to a parent that a request names; it is empty for the root.
 func parentPath(ctx context.Context, q store.Querier, s content.Scope, parent int64) ([]Folder, error) {
+	if parent == Root {
+		return nil, nil
+	}
 	path, err := ancestors(ctx, q, s, parent)
 	var rejected *content.Error
 	if errors.As(err, &rejected) && rejected.Reason == content.NotFound {

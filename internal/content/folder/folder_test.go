@@ -33,7 +33,7 @@ func testLifecycle(w *world) {
 		w.Fatal(err)
 	}
 	child.Name, child.Position, child.UpdatedBy, child.UpdatedAt = "2027", 7, "user:u1", begin.Add(3*time.Second)
-	if diff := cmp.Diff(child, updated); diff != "" {
+	if diff := cmp.Diff([]Folder{*got, *child}, updated); diff != "" {
 		w.Error(diff)
 	}
 	path, err := w.folders.Ancestors(w.Context(), demo, child.ID)
@@ -78,7 +78,7 @@ func testNames(w *world) {
 	}
 	w.rejects(errorOf(w.folders.Create(w.Context(), demo, by, New{Name: "STRAßE"})), content.Conflict, "another folder")
 	w.rejects(errorOf(w.folders.Update(w.Context(), demo, by, second.ID, rename("straße"))), content.Conflict, `name: "straße"`)
-	if f, err := w.folders.Update(w.Context(), demo, by, first.ID, rename("STRAßE")); err != nil || f.Name != "STRAßE" {
+	if f, err := w.folders.Update(w.Context(), demo, by, first.ID, rename("STRAßE")); err != nil || last(f).Name != "STRAßE" {
 		w.Error("the case of a name cannot be changed:", err)
 	}
 	w.create("straße", second.ID) // in another folder
@@ -110,10 +110,10 @@ func testPositions(w *world) {
 }
 
 func testDepth(w *world) {
-	last := w.createPath("a", MaxDepth)
-	w.rejects(errorOf(w.folders.Create(w.Context(), demo, by, New{Name: "x", ParentID: last.ID})), content.Invalid, "11 folders; allowed: 10")
+	lowest := w.createPath("a", MaxDepth)
+	w.rejects(errorOf(w.folders.Create(w.Context(), demo, by, New{Name: "x", ParentID: lowest.ID})), content.Invalid, "11 folders; allowed: 10")
 	other := w.createPath("b", 2)
-	path, err := w.folders.Ancestors(w.Context(), demo, last.ID)
+	path, err := w.folders.Ancestors(w.Context(), demo, lowest.ID)
 	if err != nil || len(path) != MaxDepth {
 		w.Fatal(err, len(path))
 	}
@@ -125,25 +125,25 @@ func testDepth(w *world) {
 }
 
 func testMove(w *world) {
-	last := w.createPath("a", 3)
-	top, err := w.folders.Ancestors(w.Context(), demo, last.ID)
+	lowest := w.createPath("a", 3)
+	top, err := w.folders.Ancestors(w.Context(), demo, lowest.ID)
 	if err != nil {
 		w.Fatal(err)
 	}
 	for _, into := range top {
 		w.rejects(errorOf(w.folders.Move(w.Context(), demo, by, top[0].ID, into.ID)), content.Invalid, "outside it")
 	}
-	w.rejects(errorOf(w.folders.Move(w.Context(), demo, by, last.ID, 99)), content.NotFound, "parentId: folder 99 does not exist")
+	w.rejects(errorOf(w.folders.Move(w.Context(), demo, by, lowest.ID, 99)), content.NotFound, "parentId: folder 99 does not exist")
 	w.create("a 2", Root)
-	w.rejects(errorOf(w.folders.Move(w.Context(), demo, by, last.ID, Root)), content.Conflict, "another folder")
+	w.rejects(errorOf(w.folders.Move(w.Context(), demo, by, lowest.ID, Root)), content.Conflict, "another folder")
 	moved, err := w.folders.Move(w.Context(), demo, by, top[1].ID, Root)
-	if err != nil || moved.ParentID != Root || moved.Position != 2 {
+	if err != nil || len(moved) != 1 || moved[0].ParentID != Root || moved[0].Position != 2 {
 		w.Errorf("%+v, %v", moved, err)
 	}
 	if got := w.names(demo, Root); got != "a a 2 a 1" {
 		w.Error(got)
 	}
-	if again, err := w.folders.Move(w.Context(), demo, by, top[1].ID, Root); err != nil || *again != *moved {
+	if again, err := w.folders.Move(w.Context(), demo, by, top[1].ID, Root); err != nil || *last(again) != moved[0] {
 		w.Errorf("a move to the same place changes %+v, %v", again, err)
 	}
 }
@@ -207,9 +207,9 @@ func testTenants(w *world) {
 	}
 	// An account that is created again with the same name has another UID, and ids of its own.
 	again := scope("a9", "d9")
-	f, err := w.folders.Create(w.Context(), again, by, New{Name: "a"})
-	if err != nil || f.ID != 1 {
-		w.Errorf("%+v, %v", f, err)
+	path, err := w.folders.Create(w.Context(), again, by, New{Name: "a"})
+	if err != nil || path[0].ID != 1 {
+		w.Errorf("%+v, %v", path, err)
 	}
 	if got := w.names(demo, Root) + "," + w.names(again, Root); got != "a,a" {
 		w.Error(got)

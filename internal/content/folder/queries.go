@@ -34,10 +34,8 @@ type Level struct {
 // List returns a page of the folders in a folder, or at the root, ordered by position and id.
 func (f *Folders) List(ctx context.Context, s content.Scope, parent int64, r store.PageRequest) (level Level, err error) {
 	err = f.DB.Read(ctx, func(q store.Querier) error {
-		if parent != Root {
-			if level.Path, err = parentPath(ctx, q, s, parent); err != nil {
-				return err
-			}
+		if level.Path, err = parentPath(ctx, q, s, parent); err != nil {
+			return err
 		}
 		if level.Page, err = siblings(s, parent).Read(ctx, q, r); err != nil {
 			return err

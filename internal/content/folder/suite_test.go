@@ -94,12 +94,15 @@ const by = "key:k1"
 
 func (w *world) create(name string, parent int64) *Folder {
 	w.Helper()
-	f, err := w.folders.Create(w.Context(), demo, by, New{Name: name, ParentID: parent})
+	path, err := w.folders.Create(w.Context(), demo, by, New{Name: name, ParentID: parent})
 	if err != nil {
 		w.Fatal(err)
 	}
-	return f
+	return last(path)
 }
+
+// last returns the folder at the end of a path.
+func last(path []Folder) *Folder { return &path[len(path)-1] }
 
 // createPath creates a folder at each of a number of levels, and returns the last one.
 func (w *world) createPath(name string, levels int) *Folder {

@@ -28,12 +28,12 @@ func testTree(w *world) {
 		var err error
 		switch random.IntN(6) {
 		case 0, 1, 2:
-			var f *Folder
-			if f, err = w.folders.Create(w.Context(), demo, by, New{Name: name, ParentID: parent}); err == nil {
-				if f.ID <= highest {
-					w.Fatalf("id %d was issued after %d", f.ID, highest)
+			var path []Folder
+			if path, err = w.folders.Create(w.Context(), demo, by, New{Name: name, ParentID: parent}); err == nil {
+				if last(path).ID <= highest {
+					w.Fatalf("id %d was issued after %d", last(path).ID, highest)
 				}
-				highest = f.ID
+				highest = last(path).ID
 			}
 		case 3:
 			_, err = w.folders.Move(w.Context(), demo, by, id, parent)

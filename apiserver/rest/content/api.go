@@ -1,0 +1,61 @@
+// Package content serves the families of the REST API for workspace content: the folders of
+// deployments.
+package content
+
+import (
+	"context"
+
+	"github.com/quoin-dev/quoin/apiserver/recording"
+	"github.com/quoin-dev/quoin/apiserver/rest"
+	"github.com/quoin-dev/quoin/internal/audit"
+	"github.com/quoin-dev/quoin/internal/content"
+	"github.com/quoin-dev/quoin/internal/content/folder"
+	"github.com/quoin-dev/quoin/internal/store"
+)
+
+// Options configure the group.
+type Options struct {
+	// Database has the content; nil without one.
+	Database content.Database
+}
+
+// New returns the families of the group.
+func New(o Options) []rest.Family {
+	if o.Database == nil {
+		o.Database = noDatabase{}
+	}
+	a := &api{folders: &folder.Folders{DB: o.Database, Record: record}}
+	return []rest.Family{a.foldersFamily()}
+}
+
+// api has the handlers of the group.
+type api struct{ folders *folder.Folders }
+
+// noDatabase is the database of a server without one.
+type noDatabase struct{}
+
+var errNoDatabase = rest.Unavailable("workspace content is not available: quoin apiserver has no --database-url")
+
+func (noDatabase) Tx(context.Context, func(*store.Tx) error) error       { return errNoDatabase }
+func (noDatabase) Read(context.Context, func(store.Querier) error) error { return errNoDatabase }
+
+// record stores the event of a change in the deployment of the request.
+func record(ctx context.Context, tx *store.Tx, e audit.Event) error {
+	e.Deployment = recording.DeploymentOf(rest.ScopeFrom(ctx).Deployment)
+	return recording.RecordTx(ctx, tx, e)
+}
+
+// scopeOf returns the deployment of the request.
+func scopeOf(ctx context.Context) content.Scope {
+	s := rest.ScopeFrom(ctx)
+	return content.Scope{
+		Account:    store.Account{UID: string(s.Account.UID), Name: s.Account.Name},
+		Deployment: store.Deployment{UID: string(s.Deployment.UID), Namespace: s.Deployment.Namespace, Name: s.Deployment.Name},
+	}
+}
+
+// principalOf returns the caller, in the form of folder.Folder.CreatedBy.
+func principalOf(ctx context.Context) string {
+	p := rest.ScopeFrom(ctx).Principal
+	return string(p.Kind) + ":" + p.ID
+}
