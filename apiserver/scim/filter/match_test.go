@@ -355,11 +355,11 @@ func TestElementPredicateSelect(t *testing.T) {
 func TestNilPredicateMatchesEverything(t *testing.T) {
 	var p *Predicate
 	if _, ok := p.Lookups(nil); !p.Match(bjensen()) || ok || p.String() != "" {
-		t.Error("a nil Predicate is no filter")
+		t.Error("a nil Predicate does not match everything")
 	}
 }
 
-// scim.md 6: expanded into alternatives, this would be 65,536 of them.
+// TestMatchIsNotExpanded matches a filter whose disjunctive normal form has 65,536 terms.
 func TestMatchIsNotExpanded(t *testing.T) {
 	s := `(title eq "x" or userType eq "y")`
 	for range 15 {

@@ -109,7 +109,7 @@ func sameInSet(t *testing.T, ops []Operation, q Quirks) {
 	if diff := cmp.Diff(want, got); diff != "" || len(got) != len(list) {
 		t.Errorf("members (-Set +list):\n%s", diff)
 	}
-	// A member that goes and comes back changes the order of a list alone.
+	// Removing a member and adding it again changes only the order of a list.
 	if alsoChanged() && !changed() {
 		t.Error("the Set has changed, but the list has not")
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/quoin-dev/quoin/test/contract/scim/internal/suite"
 )
 
-// sortedPeople creates people of whom a filter finds just these. Each is a userName's beginning
-// and the members of its body.
+// sortedPeople creates users and returns a filter for them. Each is the prefix of the userName and the
+// members of the body.
 func sortedPeople(t *testing.T, admin suite.Caller, people ...[2]string) (filter string) {
 	t.Helper()
 	mark := suite.UniqueName("sorted")
@@ -37,14 +37,14 @@ func TestRFC7644Section3_4_2_3_Sorting(t *testing.T) {
 	for _, tc := range []struct{ by, order, want string }{
 		{"userName", "", "adam Bea caro Émile"}, {"userName", "ascending", "adam Bea caro Émile"}, {"userName", "descending", "Émile caro Bea adam"}, {"USERNAME", "Descending", "Émile caro Bea adam"},
 		{suite.UserURN + ":userName", "", "adam Bea caro Émile"},
-		// Without case b and B are equal: the order in which they were created decides.
+		// Ignoring case, b and B are equal: the order of creation decides.
 		{"title", "ascending", "adam Bea caro Émile"},
 		{"title", "descending", "Émile Bea caro adam"},
-		// With case, capitals come before small letters.
+		// Case-exact: upper case before lower case.
 		{"externalId", "", "Émile caro adam Bea"}, {suite.AttributesURN + ":badge", "", "adam Bea caro Émile"},
-		// Of many values the primary one counts, or else the first.
+		// Of several values the primary one is compared, or else the first.
 		{"emails", "", "Bea Émile adam caro"}, {"emails.value", "descending", "caro adam Émile Bea"},
-		// What has no value is last, or first when descending.
+		// No value is last, or first if descending.
 		{"name.familyName", "", "caro adam Bea Émile"}, {"name.familyName", "descending", "Bea Émile adam caro"},
 		{"active", "", "Bea adam Émile caro"},
 		{suite.AttributesURN + ":level", "", "caro adam Bea Émile"}, {suite.AttributesURN + ":level", "descending", "Émile Bea adam caro"}, {suite.AttributesURN + ":score", "", "adam caro Bea Émile"},
@@ -57,18 +57,18 @@ func TestRFC7644Section3_4_2_3_Sorting(t *testing.T) {
 				got.WantError(400, "invalidValue", "sortBy", "nothing-but-case")
 				return
 			}
-			// Those that are equal come in the order of their creation, which a server may measure in seconds.
+			// Equal values are in the order of creation, which may have a resolution of seconds.
 			ties := tc.by == "title" || tc.by == "active" || tc.by == "nickName" || tc.by == "meta.resourceType" || strings.Contains(tc.by, ".familyName") || tc.by == suite.AttributesURN+":since" || tc.by == "emails.value" || tc.by == "emails"
 			if names := got.WantStatus(200).Column("userName"); names != tc.want && (!ties || suite.InMemory) {
 				t.Errorf("got %q, want %q", names, tc.want)
 			}
 			body := fmt.Sprintf(`"filter":%s,"sortBy":%q,"sortOrder":%q`, suite.Quote(filter), tc.by, tc.order)
 			if searched := admin.Search(t, "/Users", body).WantStatus(200); !slices.Equal(searched.IDs(), got.IDs()) {
-				t.Errorf(".search orders %q, not %q", searched.Column("userName"), got.Column("userName"))
+				t.Errorf(".search: order %q, want %q", searched.Column("userName"), got.Column("userName"))
 			}
 		})
 	}
-	t.Run("what cannot be sorted by", func(t *testing.T) {
+	t.Run("unsupported sort attributes", func(t *testing.T) {
 		for _, by := range []string{"nothing", "name.nothing", "urn:nobody:1.0:X:a", `emails[type eq "work"]`, "user name", "a.b.c", "."} {
 			admin.Call(t, "GET", "/Users"+suite.Query("sortBy", by), nil).WantError(400, "invalidValue", "sortBy")
 		}
@@ -107,7 +107,7 @@ func TestRFC7644Section3_4_2_4_Pagination(t *testing.T) {
 				t.Errorf("got %q, want %q", names, tc.want)
 			}
 			if _, list := got.Value("Resources").([]any); !list {
-				t.Errorf("Resources is no list: %s", got.Raw)
+				t.Errorf("Resources is not a list: %s", got.Raw)
 			}
 			if tc.start == "" || tc.count == "" {
 				return
@@ -116,7 +116,7 @@ func TestRFC7644Section3_4_2_4_Pagination(t *testing.T) {
 			admin.Search(t, "/Users", members).WantStatus(200).Want("totalResults", 7).Want("startIndex", tc.startIndex).Want("itemsPerPage", len(strings.Fields(tc.want)))
 		})
 	}
-	t.Run("what is no integer is refused", func(t *testing.T) {
+	t.Run("invalid integers are rejected", func(t *testing.T) {
 		for _, bad := range []string{"x", "1.5", "1e3", "99999999999999999999"} {
 			page("startIndex", bad).WantError(400, "invalidValue", "startIndex")
 			page("count", bad).WantError(400, "invalidValue", "count")
@@ -158,7 +158,7 @@ func TestRFC7644Section3_4_2_4_PaginationDuringWrites(t *testing.T) {
 					return
 				default:
 				}
-				// Neither changes what the list is filtered and sorted by.
+				// Neither affects the filter or the order of the list.
 				if got, err := admin.Try(t.Context(), "PATCH", "/Users/"+id, suite.PatchBody(fmt.Sprintf(`{"op":"replace","path":"nickName","value":"n%d-%d"}`, i, n))); err != nil || got.Status != 200 {
 					t.Errorf("%v %v", got, err)
 					return
@@ -172,7 +172,7 @@ func TestRFC7644Section3_4_2_4_PaginationDuringWrites(t *testing.T) {
 			got = append(got, admin.Find(t, "/Users", filter, "sortBy", "title", "startIndex", fmt.Sprint(start), "count", "3").WantStatus(200).IDs()...)
 		}
 		if !slices.Equal(got, want) {
-			t.Errorf("pages give %v, want %v", got, want)
+			t.Errorf("got %v, want %v", got, want)
 		}
 	}
 	close(stop)
@@ -182,19 +182,19 @@ func TestRFC7644Section3_4_2_4_PaginationDuringWrites(t *testing.T) {
 func TestRFC7644Section3_4_3_SearchByPOST(t *testing.T) {
 	admin := acme.WithToken(acme.RFC)
 	filter := sortedPeople(t, admin, [2]string{"ada", ""}, [2]string{"bob", ""})
-	t.Run("answers 200 with a ListResponse", func(t *testing.T) {
+	t.Run("returns 200 with a ListResponse", func(t *testing.T) {
 		got := admin.Search(t, "/Users", `"filter":`+suite.Quote(filter)+`,"sortBy":"userName","sortOrder":"descending","attributes":["userName"]`).WantStatus(200)
 		if got.Want("schemas.0", suite.ListURN).Want("totalResults", 2).Column("userName") != "bob ada" || got.Value("Resources.0.userType") != nil {
 			t.Errorf("%s", got.Raw)
 		}
 	})
-	t.Run("without members it lists all", func(t *testing.T) {
+	t.Run("an empty search lists all", func(t *testing.T) {
 		got := admin.Call(t, "POST", "/Users/.search", `{"schemas":["`+suite.SearchURN+`"]}`).WantStatus(200)
 		if total, _ := got.Value("totalResults").(float64); total < 2 {
 			t.Errorf("%s", got.Raw)
 		}
 	})
-	t.Run("a body that is not a search is refused", func(t *testing.T) {
+	t.Run("a body that is not a search is rejected", func(t *testing.T) {
 		for body, word := range map[string]string{
 			`{"schemas":["` + suite.ListURN + `"]}`: "schemas", `{"schemas":"` + suite.SearchURN + `"}`: "schemas", `{"schemas":["` + suite.SearchURN + `"],"filters":"x"}`: "filters",
 		} {
@@ -230,7 +230,7 @@ func TestRFC7644Section3_4_2_1_ListsOverAllTypes(t *testing.T) {
 			}
 		})
 	}
-	t.Run("pages go on from one type in the other", func(t *testing.T) {
+	t.Run("a page spans types", func(t *testing.T) {
 		first := admin.Find(t, "", both, "count", "1").WantStatus(200).Want("totalResults", 2).Want("itemsPerPage", 1)
 		second := admin.Find(t, "", both, "count", "1", "startIndex", "2").WantStatus(200).Want("totalResults", 2).Want("startIndex", 2)
 		if !slices.Equal(append(first.IDs(), second.IDs()...), []string{user, group}) {
@@ -238,12 +238,12 @@ func TestRFC7644Section3_4_2_1_ListsOverAllTypes(t *testing.T) {
 		}
 		admin.Find(t, "", both, "count", "0").WantStatus(200).Want("totalResults", 2).Want("Resources.0", nil)
 	})
-	t.Run("attributes of one type only are shown where they are", func(t *testing.T) {
+	t.Run("attributes of one type", func(t *testing.T) {
 		got := admin.Find(t, "", both, "attributes", "userName,members").WantStatus(200)
 		got.Want("Resources.0.userName", mark).Want("Resources.0.displayName", nil).Want("Resources.1.members.0.value", user).Want("Resources.1.displayName", nil)
 		admin.Find(t, "", both, "attributes", "nothing").WantError(400, "invalidValue", "nothing")
 	})
-	t.Run("without a filter all are listed", func(t *testing.T) {
+	t.Run("without a filter", func(t *testing.T) {
 		all := admin.Call(t, "GET", "?count=1000", nil).WantStatus(200).IDs()
 		if !slices.Contains(all, user) || !slices.Contains(all, group) {
 			t.Errorf("%v", all)

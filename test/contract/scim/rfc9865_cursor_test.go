@@ -61,17 +61,17 @@ func TestRFC9865Section2_CursorPagination(t *testing.T) {
 			t.Error("a cursor is good more than once")
 		}
 	})
-	t.Run("a page that is just full and the last has no nextCursor", func(t *testing.T) {
+	t.Run("a full last page has no nextCursor", func(t *testing.T) {
 		admin.Find(t, "/Users", filter, "cursor", "", "count", "7").WantStatus(200).Want("itemsPerPage", 7).Want("nextCursor", nil)
 	})
 	t.Run("count may change from page to page", func(t *testing.T) {
 		first := admin.Find(t, "/Users", filter, "cursor", "", "count", "1").WantStatus(200)
 		admin.Find(t, "/Users", filter, "cursor", first.Text("nextCursor"), "count", "6").WantStatus(200).Want("itemsPerPage", 6).Want("nextCursor", nil)
 	})
-	t.Run("count=0 tells the total alone", func(t *testing.T) {
+	t.Run("count=0 returns only the total", func(t *testing.T) {
 		admin.Find(t, "/Users", filter, "cursor", "", "count", "0").WantStatus(200).Want("totalResults", 7).Want("itemsPerPage", 0).Want("nextCursor", nil)
 	})
-	t.Run("without a cursor in the request there is none in the answer", func(t *testing.T) {
+	t.Run("without a cursor parameter there is no nextCursor", func(t *testing.T) {
 		admin.Find(t, "/Users", filter, "count", "2").WantStatus(200).Want("nextCursor", nil).Want("startIndex", 1)
 	})
 }
@@ -79,7 +79,7 @@ func TestRFC9865Section2_CursorPagination(t *testing.T) {
 func TestRFC9865Section2_CursorsAreBoundToTheirList(t *testing.T) {
 	admin := acme.WithToken(acme.RFC)
 	filter := seven(t, admin)
-	t.Run("sorted lists too, equal values included", func(t *testing.T) {
+	t.Run("sorted lists with equal values", func(t *testing.T) {
 		for _, order := range []string{"ascending", "descending"} {
 			for _, by := range []string{"title", "nickName", "userName", "emails"} {
 				whole := admin.Find(t, "/Users", filter, "sortBy", by, "sortOrder", order).WantStatus(200).IDs()
@@ -128,7 +128,7 @@ func TestRFC9865Section2_WritesDuringPagination(t *testing.T) {
 			}
 			gone := there[0]
 			got := listByCursor(t, admin, "/Users", func(page int) {
-				create(fmt.Sprintf("a%d-", page)) // before and behind what was seen
+				create(fmt.Sprintf("a%d-", page)) // before and after the current page
 				create(fmt.Sprintf("z%d-", page))
 				if page == 1 {
 					admin.Call(t, "DELETE", "/Users/"+gone, nil).WantStatus(204)
@@ -143,19 +143,19 @@ func TestRFC9865Section2_WritesDuringPagination(t *testing.T) {
 			}
 			for _, id := range there {
 				if seen[id] != 1 {
-					t.Errorf("%s is there %d times", id, seen[id])
+					t.Errorf("%s is returned %d times", id, seen[id])
 				}
 			}
 			for id, n := range seen {
 				if n > 1 {
-					t.Errorf("%s is there %d times", id, n)
+					t.Errorf("%s is returned %d times", id, n)
 				}
 			}
 		})
 	}
 }
 
-// forge is a cursor with one of its members changed.
+// forge returns a cursor with one member changed.
 func forge(t *testing.T, cursor, member string, value any) string {
 	t.Helper()
 	var members map[string]any
@@ -205,7 +205,7 @@ func TestRFC9865Section2_1_Errors(t *testing.T) {
 		list("cursor", age(timeout+30)).WantError(400, "expiredCursor", "cursor")
 		list("cursor", forge(t, cursor, "a", time.Now().Add(24*time.Hour).Unix())).WantError(400, "expiredCursor")
 	})
-	t.Run("a count out of bounds is an invalidCount", func(t *testing.T) {
+	t.Run("a count out of range is an invalidCount", func(t *testing.T) {
 		for _, count := range []string{"-1", "1001", "1000000"} {
 			list("cursor", "", "count", count).WantError(400, "invalidCount", "count")
 			list("cursor", cursor, "count", count).WantError(400, "invalidCount", "count")
@@ -213,7 +213,7 @@ func TestRFC9865Section2_1_Errors(t *testing.T) {
 		list("cursor", "", "count", "1000").WantStatus(200)
 		admin.Search(t, "/Users", `"cursor":"","count":-1`).WantError(400, "invalidCount", "count")
 	})
-	t.Run("cursor and startIndex exclude each other", func(t *testing.T) {
+	t.Run("cursor and startIndex are mutually exclusive", func(t *testing.T) {
 		list("cursor", "", "startIndex", "1").WantError(400, "invalidValue", "startIndex", "cursor")
 		list("cursor", cursor, "startIndex", "2").WantError(400, "invalidValue", "startIndex", "cursor")
 		admin.Search(t, "/Users", `"cursor":"","startIndex":1`).WantError(400, "invalidValue", "startIndex")
