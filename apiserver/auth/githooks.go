@@ -22,11 +22,11 @@ import (
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 )
 
-// IndexGitHook is the field by which the cache finds the Deployment that takes hooks under a
-// number; GitHookNumbers are its values.
+// IndexGitHook is the index of Deployments with a webhook secret by number. GitHookNumbers returns its
+// values.
 const IndexGitHook = "gitHook"
 
-// GitHookNumbers is the number of a Deployment that takes hooks.
+// GitHookNumbers returns the number of a Deployment with a webhook secret.
 func GitHookNumbers(obj client.Object) []string {
 	d, ok := obj.(*v1alpha1.Deployment)
 	if !ok || d.Spec.Model.Git == nil || d.Spec.Model.Git.WebhookSecretRef == nil || d.Labels[v1alpha1.LabelID] == "" {
@@ -36,59 +36,59 @@ func GitHookNumbers(obj client.Object) []string {
 }
 
 const (
-	// shortestHookSecret in bytes: what is shorter can be guessed by whoever has seen a hook.
-	shortestHookSecret = 16
-	// hookSecretFor is how long a secret is remembered: hooks of one deployment, however many,
-	// cost a look-up a second.
-	hookSecretFor   = time.Second
-	mostHookSecrets = 1024
-	// hookSecretsPerSecond and hookSecretBurst bound the look-ups for all deployments.
+	// minHookSecret is the minimum length in bytes. A shorter secret can be guessed from a signed
+	// webhook.
+	minHookSecret = 16
+	// hookSecretFor is how long a secret is cached: webhooks of a deployment cost at most one read per
+	// second.
+	hookSecretFor  = time.Second
+	maxHookSecrets = 1024
+	// hookSecretsPerSecond and hookSecretBurst limit the reads for all deployments.
 	hookSecretsPerSecond = 50
 	hookSecretBurst      = 100
-	// hooksAtOnce bounds those whose bodies are being read. Anybody can send one slowly, and must
-	// not take the places of other requests with it.
+	// hooksAtOnce is the maximum number of webhooks whose bodies are read concurrently. Unauthenticated
+	// clients can send bodies slowly, and must not block other requests.
 	hooksAtOnce = 100
 )
 
-// ErrBody says that the body of a hook cannot be read, or is too large: it wraps the reason.
+// ErrBody is returned if the body of a webhook cannot be read or is too large. It wraps the cause.
 var ErrBody = errors.New("read the body of the hook")
 
-// errHook is the answer to every hook that is not what it should be. It is the same whether there
-// is no such deployment, it takes no hooks or the signature is wrong.
+// errHook is returned for every invalid webhook: it does not reveal whether the deployment does not
+// exist, has no webhook secret, or the signature is wrong.
 var errHook = refused("the hook is not signed with the secret of the deployment")
 
-// GitHooks recognises hooks of Git hosts by the secret that a Deployment shares with its host. It
-// is for one route only. Make one with NewGitHooks.
+// GitHooks authenticates push webhooks of Git hosts by the webhook secret of a Deployment, on one
+// route only. Create it with NewGitHooks.
 type GitHooks struct {
 	// before and after the number of the deployment in the path.
 	before, after string
 	cached, live  client.Reader
 	limiter       *rate.Limiter
-	secrets       *memory[[]byte]
+	secrets       *expiringCache[[]byte]
 	reading       chan struct{}
-	// nobodys secret stands in where there is none, so that as much is done.
-	nobodys []byte
+	// dummySecret is used if there is none, so that the check takes constant time.
+	dummySecret []byte
 }
 
-// numberSegment stands in a path for the number of a deployment.
+// numberSegment is the placeholder for the number of a deployment in a path.
 const numberSegment = "{deploymentId}"
 
-// NewGitHooks returns an authenticator of hooks that are posted to a path, in which
-// {deploymentId} stands for the number. cached has the index IndexGitHook; live reads the API
-// server itself.
+// NewGitHooks returns an authenticator of webhooks that are posted to a path with the placeholder
+// {deploymentId}. cached must have the index IndexGitHook; live reads from the Kubernetes API server.
 func NewGitHooks(path string, cached, live client.Reader, clk clock.PassiveClock) *GitHooks {
 	before, after, _ := strings.Cut(path, numberSegment)
 	return &GitHooks{
 		before: before, after: after, cached: cached, live: live,
-		limiter: rate.NewLimiter(hookSecretsPerSecond, hookSecretBurst),
-		secrets: newMemory[[]byte](clk, hookSecretFor, mostHookSecrets),
-		reading: make(chan struct{}, hooksAtOnce),
-		nobodys: []byte(rand.Text()),
+		limiter:     rate.NewLimiter(hookSecretsPerSecond, hookSecretBurst),
+		secrets:     newExpiringCache[[]byte](clk, hookSecretFor, maxHookSecrets),
+		reading:     make(chan struct{}, hooksAtOnce),
+		dummySecret: []byte(rand.Text()),
 	}
 }
 
-// Authenticate implements Authenticator. It reads the body of the request, which is not needed
-// any more: what a hook says is not believed, it only has the repository read.
+// Authenticate implements Authenticator. It consumes the body of the request: its content is not
+// trusted, a webhook only triggers a poll of the repository.
 func (a *GitHooks) Authenticate(ctx context.Context, account *v1alpha1.Account, r *http.Request) (*Principal, error) {
 	number, ok := a.numberIn(r)
 	if !ok || len(r.Header.Values("Authorization")) > 0 {
@@ -123,18 +123,19 @@ func (a *GitHooks) Authenticate(ctx context.Context, account *v1alpha1.Account, 
 
 var hookNumber = regexp.MustCompile(`^[0-9]{1,16}$`)
 
-// numberIn is the number of the deployment in the path of a hook; false for all other requests.
+// numberIn returns the number of the deployment in the path of a webhook, and false for all other
+// requests.
 func (a *GitHooks) numberIn(r *http.Request) (string, bool) {
 	rest, begins := strings.CutPrefix(r.URL.Path, a.before)
 	number, ends := strings.CutSuffix(rest, a.after)
 	return number, r.Method == http.MethodPost && begins && ends && hookNumber.MatchString(number)
 }
 
-// nowhere is where the secret of a deployment that takes no hooks is looked for.
-var nowhere = v1alpha1.SecretKeyReference{Name: "quoin-takes-no-git-hooks", Key: "secret"}
+// absentSecret is read for a deployment without webhook secret.
+var absentSecret = v1alpha1.SecretKeyReference{Name: "quoin-takes-no-git-hooks", Key: "secret"}
 
-// secretOf is the Deployment of the namespace that takes hooks under a number, and its secret.
-// Where there is none it is nil, and as much is done.
+// secretOf returns the Deployment with a number and its webhook secret. If there is none, it returns
+// nil and the dummy secret after the same amount of work.
 func (a *GitHooks) secretOf(ctx context.Context, namespace, number string) (*v1alpha1.Deployment, []byte, error) {
 	list := &v1alpha1.DeploymentList{}
 	err := a.cached.List(ctx, list, client.InNamespace(namespace), client.MatchingFields{IndexGitHook: number}, client.UnsafeDisableDeepCopy)
@@ -142,8 +143,8 @@ func (a *GitHooks) secretOf(ctx context.Context, namespace, number string) (*v1a
 		return nil, nil, fmt.Errorf("find the deployment of a hook: %w", err)
 	}
 	var d *v1alpha1.Deployment
-	ref := nowhere
-	if len(list.Items) == 1 { // a number that is there twice, as it may be after a restore, is nobody's
+	ref := absentSecret
+	if len(list.Items) == 1 { // a duplicate number, possible after a restore, is not accepted
 		d = &list.Items[0]
 		ref = *d.Spec.Model.Git.WebhookSecretRef
 	}
@@ -153,20 +154,19 @@ func (a *GitHooks) secretOf(ctx context.Context, namespace, number string) (*v1a
 		if secret, err = a.read(ctx, namespace, ref); err != nil {
 			return nil, nil, err
 		}
-		if d != nil && len(secret) < shortestHookSecret {
+		if d != nil && len(secret) < minHookSecret {
 			log.FromContext(ctx).Info("Git hooks of a deployment are refused: their secret is missing or too short", "deployment", klog.KObj(d),
-				"secret", ref.Name, "key", ref.Key, "found", len(secret) > 0, "atLeastBytes", shortestHookSecret)
+				"secret", ref.Name, "key", ref.Key, "found", len(secret) > 0, "atLeastBytes", minHookSecret)
 		}
 		a.secrets.put(name, secret)
 	}
-	if d == nil || len(secret) < shortestHookSecret {
-		return nil, a.nobodys, nil
+	if d == nil || len(secret) < minHookSecret {
+		return nil, a.dummySecret, nil
 	}
 	return d, secret, nil
 }
 
-// read returns the value of a key; nil when there is none. A line break at the end, which files
-// have, is not part of it.
+// read returns the value of a key of a Secret without trailing line breaks, nil if there is none.
 func (a *GitHooks) read(ctx context.Context, namespace string, ref v1alpha1.SecretKeyReference) ([]byte, error) {
 	if !a.limiter.Allow() {
 		return nil, ErrBusy

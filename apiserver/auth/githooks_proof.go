@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// proof is what a hook shows of the secret: one of the two.
+// proof is the proof of knowledge of the secret in a webhook: one of the two.
 type proof struct {
 	// signature is the HMAC-SHA256 of the body.
 	signature []byte
@@ -17,20 +17,20 @@ type proof struct {
 	token string
 }
 
-// signatures are the headers in which Git hosts send signatures, and what stands before the
-// digits. GitHub, Gitea and Forgejo send the first; of Gitea's older versions it is the second,
-// and Bitbucket's is the third, where the others have SHA-1.
+// signatures are the headers of signatures, with the prefix of the digits. GitHub, Gitea and Forgejo
+// send the first, older versions of Gitea the second, Bitbucket the third, in which the others have
+// SHA-1.
 var signatures = []struct{ header, before string }{
 	{"X-Hub-Signature-256", "sha256="},
 	{"X-Gitea-Signature", ""},
 	{"X-Hub-Signature", "sha256="},
 }
 
-// tokenHeader is that of GitLab.
+// tokenHeader is the header of GitLab.
 const tokenHeader = "X-Gitlab-Token" //nolint:gosec // the name of a header, no token
 
-// proofOf reads the proof from the headers of a hook. The first that is there counts, and there
-// must be one of it.
+// proofOf returns the proof in the headers of a webhook and whether there is one. The first header
+// that is present is used; it must not be repeated.
 func proofOf(header http.Header) (proof, bool) {
 	for _, form := range signatures {
 		if values := header.Values(form.header); len(values) > 0 {
@@ -45,7 +45,7 @@ func proofOf(header http.Header) (proof, bool) {
 	return proof{token: values[0]}, true
 }
 
-// parseSignature reads an HMAC-SHA256 in hexadecimal digits.
+// parseSignature parses an HMAC-SHA256 in hexadecimal digits.
 func parseSignature(value, before string) ([]byte, bool) {
 	digits, ok := strings.CutPrefix(value, before)
 	if !ok || len(digits) != hex.EncodedLen(sha256.Size) {
@@ -55,11 +55,11 @@ func parseSignature(value, before string) ([]byte, bool) {
 	return signature, err == nil
 }
 
-// holds tells whether the proof is one of a secret and a body, which it reads to its end when it
-// is signed. How long that takes does not depend on the secret.
+// holds reports whether the proof matches a secret and a body, which it reads to the end if the proof
+// is a signature. It takes constant time with respect to the secret.
 func (p proof) holds(secret []byte, body io.Reader) (bool, error) {
 	if p.signature == nil {
-		// Of their hashes not even the length tells anything.
+		// Hashes do not even reveal the length.
 		shown, held := sha256.Sum256([]byte(p.token)), sha256.Sum256(secret)
 		return hmac.Equal(shown[:], held[:]), nil
 	}

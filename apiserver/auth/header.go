@@ -11,40 +11,41 @@ import (
 	"github.com/quoin-dev/quoin/internal/apikey"
 )
 
-// maxCredential bounds a credential, in bytes. Tokens of people in many groups are long.
+// maxCredential is the maximum length of a credential in bytes. Tokens of users in many groups are
+// long.
 const maxCredential = 16 << 10
 
-// ErrBusy says that a credential cannot be judged right now, because too many that nobody
-// knows were shown in a short time. It is a fault on this side, to be answered as 503.
+// ErrBusy is returned if a credential cannot be checked because too many unknown credentials were
+// presented in a short time. The response is 503.
 var ErrBusy = errors.New("too many look-ups of unknown credentials")
 
-// otherCredential says that a credential is not of the form, or not of the issuer, that an
-// authenticator is for: Chain goes on to the next one. The text is for when there is none.
+// otherCredential is returned by an authenticator for a credential of another form or issuer: Chain
+// tries the next one. The text is returned if there is none.
 type otherCredential string
 
 func (e otherCredential) Error() string { return ErrNoCredential.Error() + ": " + string(e) }
 func (otherCredential) Unwrap() error   { return ErrNoCredential }
 
-// otherForm is the answer to a credential of none of the forms. It names no part of the
-// header: whoever mixes up the scheme may have written the secret in its place.
+// otherForm is returned for a credential of an unknown form. It contains no part of the header: the
+// scheme may be the secret, by mistake.
 const otherForm = otherCredential(`the Authorization header must be "Bearer <API key>", "Api-Key <API key>" or "Bearer <JWT>"`)
 
-// refused is an error that the caller is to blame for.
+// refused returns an error that wraps ErrNoCredential.
 func refused(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{ErrNoCredential}, args...)...)
 }
 
-// credential is what stands in the Authorization header: one of the two.
+// credential is the parsed Authorization header: one of the two.
 type credential struct {
 	key apikey.Token
 	jwt string
 }
 
-// isKey tells whether it is an API key.
+// isKey reports whether the credential is an API key.
 func (c credential) isKey() bool { return c.jwt == "" }
 
-// credentialOf reads the Authorization header (RFC 9110, section 11.6.2). Every error wraps
-// ErrNoCredential and holds no part of the header.
+// credentialOf parses the Authorization header (RFC 9110, section 11.6.2). Errors wrap
+// ErrNoCredential and contain no part of the header.
 func credentialOf(r *http.Request) (credential, error) {
 	headers := r.Header.Values("Authorization")
 	switch {
@@ -71,8 +72,8 @@ func credentialOf(r *http.Request) (credential, error) {
 	return credential{}, otherForm
 }
 
-// isJWT tells whether a text has the form of a signed JWT: three parts in base64url, of which
-// the last is empty where nothing is signed (RFC 7519, section 6.1).
+// isJWT reports whether a text has the form of a JWT: three parts in base64url, of which the last is
+// empty in an unsecured JWT (RFC 7519, section 6.1).
 func isJWT(text string) bool {
 	if strings.Count(text, ".") != 2 || strings.HasPrefix(text, ".") || strings.Contains(text, "..") {
 		return false
@@ -84,8 +85,8 @@ func isJWT(text string) bool {
 
 type chain []Authenticator
 
-// Chain is an Authenticator that asks others in turn until one is for the credential. The
-// answer of that one counts, whatever it is.
+// Chain returns an Authenticator that returns the result of the first authenticator that accepts the
+// form of the credential.
 func Chain(authenticators ...Authenticator) Authenticator { return chain(authenticators) }
 
 // Authenticate implements Authenticator.

@@ -16,10 +16,10 @@ import (
 	"github.com/quoin-dev/quoin/internal/apikey"
 )
 
-// IndexTokenID is the field by which the cache finds ApiKeys; TokenIDs are its values.
+// IndexTokenID is the index of ApiKeys by token id. TokenIDs returns its values.
 const IndexTokenID = "tokenID"
 
-// TokenIDs are the ids of the tokens of an ApiKey, at most two: spec.token.id, status.token.id.
+// TokenIDs returns the token ids of an ApiKey: spec.token.id, status.token.id or both.
 func TokenIDs(obj client.Object) []string {
 	k, ok := obj.(*v1alpha1.ApiKey)
 	if !ok {
@@ -34,41 +34,40 @@ func TokenIDs(obj client.Object) []string {
 	return ids
 }
 
-// tokenFields are the same fields as the API server selects by.
+// tokenFields are the selectable fields with the same values.
 var tokenFields = []string{"spec.token.id", "status.token.id"}
 
 const (
-	// livePerSecond and liveBurst bound the look-ups past the cache, which whoever makes up
-	// keys causes.
+	// livePerSecond and liveBurst limit lookups that bypass the cache, which requests with invented
+	// keys cause.
 	livePerSecond = 20
 	liveBurst     = 50
-	// unknownFor is how long an id that is not there is not looked up again. Ids are random
-	// and not shown before the key exists, so none is missed that is made in between.
-	unknownFor  = 10 * time.Second
-	mostUnknown = 4096
+	// unknownFor is how long an unknown id is not looked up again. Ids are random and not returned
+	// before the key exists, so no new key is missed.
+	unknownFor = 10 * time.Second
+	maxUnknown = 4096
 )
 
-// Keys recognises API keys. Make one with NewKeys.
+// Keys authenticates API keys. Create it with NewKeys.
 type Keys struct {
 	cached, live client.Reader
 	clock        clock.PassiveClock
 	used         *LastUsed
 	limiter      *rate.Limiter
-	unknown      *memory[struct{}]
+	unknown      *expiringCache[struct{}]
 }
 
-// NewKeys returns an authenticator of API keys. cached has the index IndexTokenID; live reads
-// the API server itself; used may be nil.
+// NewKeys returns an authenticator of API keys. cached must have the index IndexTokenID; live reads
+// from the Kubernetes API server; used may be nil.
 func NewKeys(cached, live client.Reader, clk clock.PassiveClock, used *LastUsed) *Keys {
 	return &Keys{
 		cached: cached, live: live, clock: clk, used: used,
 		limiter: rate.NewLimiter(livePerSecond, liveBurst),
-		unknown: newMemory[struct{}](clk, unknownFor, mostUnknown),
+		unknown: newExpiringCache[struct{}](clk, unknownFor, maxUnknown),
 	}
 }
 
-// Authenticate implements Authenticator. Objects outside of the account's namespace are never
-// looked at.
+// Authenticate implements Authenticator. It reads objects in the account's namespace only.
 func (a *Keys) Authenticate(ctx context.Context, account *v1alpha1.Account, r *http.Request) (*Principal, error) {
 	c, err := credentialOf(r)
 	if err != nil {
@@ -101,8 +100,8 @@ func (a *Keys) Authenticate(ctx context.Context, account *v1alpha1.Account, r *h
 	return principalOf(account, k, owner), nil
 }
 
-// find returns the ApiKey of a token, nil when there is none, and the reader that knows it.
-// A key that was made a moment ago may not be in the cache: the API server is asked then.
+// find returns the ApiKey of a token, nil if there is none, and the reader that has it. A new key may
+// not be in the cache yet: find then reads from the Kubernetes API server.
 func (a *Keys) find(ctx context.Context, namespace string, token apikey.Token) (*v1alpha1.ApiKey, client.Reader, error) {
 	list := &v1alpha1.ApiKeyList{}
 	if err := a.cached.List(ctx, list, client.InNamespace(namespace), client.MatchingFields{IndexTokenID: token.ID()}); err != nil {
@@ -130,13 +129,14 @@ func (a *Keys) find(ctx context.Context, namespace string, token apikey.Token) (
 	return match(nil, token), nil, nil
 }
 
-// nobody's hash stands in where no key has the id, so that it takes as long.
-var nobody = v1alpha1.ApiKeyToken{SHA256: strings.Repeat("0", 64)}
+// dummyToken is compared if no key has the id, so that the lookup takes constant time.
+var dummyToken = v1alpha1.ApiKeyToken{SHA256: strings.Repeat("0", 64)}
 
-// match is the key whose token it is: of several, made by copying a key's YAML, the first.
+// match returns the key with the token, nil if there is none. Of several keys, which result from
+// copying YAML, it returns the oldest.
 func match(keys []v1alpha1.ApiKey, token apikey.Token) *v1alpha1.ApiKey {
 	if len(keys) == 0 {
-		apikey.Matches(nobody, token)
+		apikey.Matches(dummyToken, token)
 	}
 	var found *v1alpha1.ApiKey
 	for i := range keys {
@@ -155,7 +155,7 @@ func older(a, b *v1alpha1.ApiKey) bool {
 	return a.Name < b.Name
 }
 
-// ownerOf is the user that a key acts for; nil when there is none.
+// ownerOf returns the user that a key acts on behalf of, nil if there is none.
 func ownerOf(ctx context.Context, from client.Reader, k *v1alpha1.ApiKey) (*v1alpha1.ScimUser, error) {
 	if k.Spec.Owner == nil {
 		return nil, nil
@@ -188,7 +188,7 @@ func principalOf(account *v1alpha1.Account, k *v1alpha1.ApiKey, owner *v1alpha1.
 	return p
 }
 
-// emailOf is the primary address of a user, its userName when none is primary.
+// emailOf returns the primary e-mail address of a user, or userName if there is none.
 func emailOf(u *v1alpha1.ScimUser) string {
 	for _, e := range u.Spec.Emails {
 		if e.Primary != nil && *e.Primary && e.Value != "" {

@@ -15,18 +15,17 @@ import (
 )
 
 const (
-	// flushEvery is how often LastUsed writes what it noted.
+	// flushEvery is the interval at which LastUsed writes.
 	flushEvery = time.Minute
-	// lastFlush bounds the writes when the process ends.
+	// lastFlush is the timeout for the writes at shutdown.
 	lastFlush = 5 * time.Second
-	// mostUsed is how many keys LastUsed remembers between two flushes.
-	mostUsed = 10000
+	// maxUsed is the maximum number of keys between two writes.
+	maxUsed = 10000
 )
 
-// LastUsed writes into the status of ApiKeys when they were last used, to the hour: at most
-// one write an hour for each key, over all replicas, and none while a request waits. What
-// cannot be remembered or written is left out: the next use tells it again. Make one with
-// NewLastUsed, and run Start.
+// LastUsed writes the time of the last use of ApiKeys to their status, to the hour: at most one write
+// per key and hour over all replicas, in the background. It is best-effort: a use that is not
+// recorded is recorded with the next one. Create it with NewLastUsed and run Start.
 type LastUsed struct {
 	client client.Client
 	every  time.Duration
@@ -40,10 +39,10 @@ func NewLastUsed(c client.Client) *LastUsed {
 	return &LastUsed{client: c, every: flushEvery, used: map[client.ObjectKey]time.Time{}}
 }
 
-// Note notes that a key was used now. It never blocks on a request.
+// Note records that a key was used now. It does not block on writes.
 func (l *LastUsed) Note(k *v1alpha1.ApiKey, now time.Time) {
 	hour := now.Truncate(time.Hour)
-	if told(k, hour) {
+	if recorded(k, hour) {
 		return
 	}
 	l.note(client.ObjectKeyFromObject(k), hour)
@@ -52,19 +51,19 @@ func (l *LastUsed) Note(k *v1alpha1.ApiKey, now time.Time) {
 func (l *LastUsed) note(name client.ObjectKey, hour time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if known, ok := l.used[name]; !ok && len(l.used) >= mostUsed || known.After(hour) {
+	if known, ok := l.used[name]; !ok && len(l.used) >= maxUsed || known.After(hour) {
 		return
 	}
 	l.used[name] = hour
 }
 
-// told tells whether the status says already that the key was used in that hour or later.
-func told(k *v1alpha1.ApiKey, hour time.Time) bool {
+// recorded reports whether the status has a use of the key in that hour or later.
+func recorded(k *v1alpha1.ApiKey, hour time.Time) bool {
 	return k.Status.LastUsedTime != nil && !k.Status.LastUsedTime.Time.Before(hour)
 }
 
-// Start writes what was noted every minute until the context ends, and once more then. It
-// implements manager.Runnable and returns nil.
+// Start writes every minute until the context ends, and once more then. It implements
+// manager.Runnable and returns nil.
 func (l *LastUsed) Start(ctx context.Context) error {
 	ticker := time.NewTicker(l.every)
 	defer ticker.Stop()
@@ -81,10 +80,10 @@ func (l *LastUsed) Start(ctx context.Context) error {
 	}
 }
 
-// NeedLeaderElection says that every replica writes what it saw.
+// NeedLeaderElection returns false: every replica writes the uses that it observed.
 func (*LastUsed) NeedLeaderElection() bool { return false }
 
-// flush writes what was noted. What could not be written is noted again.
+// flush writes the recorded uses and keeps those that could not be written.
 func (l *LastUsed) flush(ctx context.Context) {
 	l.mu.Lock()
 	used := l.used
@@ -102,14 +101,13 @@ func (l *LastUsed) flush(ctx context.Context) {
 	}
 }
 
-// write is refused with a conflict when the cache is behind, as it is after a write of
-// another replica.
+// write returns a conflict if the cache is stale, as it is after a write of another replica.
 func (l *LastUsed) write(ctx context.Context, name client.ObjectKey, hour time.Time) error {
 	k := &v1alpha1.ApiKey{}
 	if err := l.client.Get(ctx, name, k); err != nil {
 		return client.IgnoreNotFound(err)
 	}
-	if told(k, hour) {
+	if recorded(k, hour) {
 		return nil
 	}
 	before := k.DeepCopy()

@@ -107,10 +107,10 @@ func TestLastUsedFails(t *testing.T) {
 
 func TestLastUsedIsBounded(t *testing.T) {
 	u := newUsed(t)
-	for i := range 2 * mostUsed {
+	for i := range 2 * maxUsed {
 		u.note(client.ObjectKey{Name: fmt.Sprint(i)}, now)
 	}
-	if len(u.used) != mostUsed {
+	if len(u.used) != maxUsed {
 		t.Errorf("%d keys are remembered", len(u.used))
 	}
 }

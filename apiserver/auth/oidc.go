@@ -22,10 +22,10 @@ import (
 	"github.com/quoin-dev/quoin/internal/fold"
 )
 
-// IndexUserName is the field by which the cache finds ScimUsers; UserNames are its values.
+// IndexUserName is the index of ScimUsers by user name. UserNames returns its values.
 const IndexUserName = "userName"
 
-// UserNames is the one name by which a ScimUser is found: userName without regard to case.
+// UserNames returns the case-folded userName of a ScimUser.
 func UserNames(obj client.Object) []string {
 	u, ok := obj.(*v1alpha1.ScimUser)
 	if !ok {
@@ -34,16 +34,15 @@ func UserNames(obj client.Object) []string {
 	return []string{fold.Case(u.Spec.UserName)}
 }
 
-// skew is how far the clocks of an issuer and of this process may be apart.
+// skew is the tolerated clock skew between an issuer and this process.
 const skew = 30 * time.Second
 
-// algorithms that may sign a token: those of which we hold a public key only.
+// algorithms that may sign a token: asymmetric ones only.
 var algorithms = []string{
 	oidc.RS256, oidc.RS384, oidc.RS512, oidc.PS256, oidc.PS384, oidc.PS512, oidc.ES256, oidc.ES384, oidc.ES512, oidc.EdDSA,
 }
 
-// OIDC recognises people by access or ID tokens of the account's issuers. Make one with
-// NewOIDC.
+// OIDC authenticates users by access or ID tokens of the account's issuers. Create it with NewOIDC.
 type OIDC struct {
 	users client.Reader
 	clock clock.PassiveClock
@@ -53,14 +52,14 @@ type OIDC struct {
 	issuers map[string]*issuer
 }
 
-// NewOIDC returns an authenticator of OpenID Connect tokens. users has the index
-// IndexUserName. base is how issuers are reached, nil for the usual way: tests and closed
-// networks have certificate authorities of their own. Only https is spoken, whatever base can.
+// NewOIDC returns an authenticator of OpenID Connect tokens. users must have the index
+// IndexUserName. base is the HTTP client for requests to issuers, such as one with private certificate
+// authorities; nil for the default. Only https URLs are requested.
 func NewOIDC(users client.Reader, clk clock.PassiveClock, base *http.Client) *OIDC {
 	return &OIDC{users: users, clock: clk, http: base, issuers: map[string]*issuer{}}
 }
 
-// Authenticate implements Authenticator. An issuer that does not answer is a fault.
+// Authenticate implements Authenticator. An unavailable issuer is a server-side failure.
 func (a *OIDC) Authenticate(ctx context.Context, account *v1alpha1.Account, r *http.Request) (*Principal, error) {
 	c, err := credentialOf(r)
 	if err != nil {
@@ -76,15 +75,15 @@ func (a *OIDC) Authenticate(ctx context.Context, account *v1alpha1.Account, r *h
 	if spec == nil {
 		return nil, foreignIssuer
 	}
-	said, err := a.verify(ctx, spec, c.jwt)
+	verified, err := a.verify(ctx, spec, c.jwt)
 	if err != nil {
 		return nil, err
 	}
-	p, userName, err := personOf(account, spec, said)
+	p, userName, err := userPrincipal(account, spec, verified)
 	if err != nil {
 		return nil, err
 	}
-	p.User, err = a.mayAct(ctx, account.Spec.Namespace, userName)
+	p.User, err = a.activeUser(ctx, account.Spec.Namespace, userName)
 	if err != nil {
 		return nil, err
 	}
@@ -93,37 +92,37 @@ func (a *OIDC) Authenticate(ctx context.Context, account *v1alpha1.Account, r *h
 
 const foreignIssuer = otherCredential("the issuer of the token is none of the account's")
 
-// issuerOf is the issuer of the account that a token says it is of; nil when it is none.
+// issuerOf returns the issuer of the account that the unverified token names, nil if there is none.
 func issuerOf(account *v1alpha1.Account, jwt string) (*v1alpha1.OIDCIssuer, error) {
 	parts := strings.Split(jwt, ".")
 	payload, err := base64.RawURLEncoding.DecodeString(parts[1])
 	if err != nil {
 		return nil, refused("the token is malformed")
 	}
-	var said struct {
+	var unverified struct {
 		Issuer string `json:"iss"`
 	}
-	if err := json.Unmarshal(payload, &said); err != nil {
+	if err := json.Unmarshal(payload, &unverified); err != nil {
 		return nil, refused("the token is malformed")
 	}
 	for i := range account.Spec.OIDCIssuers {
-		if spec := &account.Spec.OIDCIssuers[i]; spec.URL == said.Issuer {
+		if spec := &account.Spec.OIDCIssuers[i]; spec.URL == unverified.Issuer {
 			return spec, nil
 		}
 	}
 	return nil, nil
 }
 
-// tokenClaims are those of a token that holds.
+// tokenClaims are the claims of a verified token.
 type tokenClaims map[string]any
 
-// text is the value of a claim that is a text that is not empty.
+// text returns the value of a claim and whether it is a non-empty string.
 func (c tokenClaims) text(name string) (string, bool) {
 	value, _ := c[name].(string)
 	return value, value != ""
 }
 
-// texts is the value of a claim that is a list of texts, or one text.
+// texts returns the value of a claim that is a string or a list of strings.
 func (c tokenClaims) texts(name string) []string {
 	switch value := c[name].(type) {
 	case string:
@@ -140,14 +139,15 @@ func (c tokenClaims) texts(name string) []string {
 	return nil
 }
 
-// verify checks signature, issuer, audience and times of a token.
+// verify checks the signature, issuer, audience and times of a token and returns its claims.
 func (a *OIDC) verify(ctx context.Context, spec *v1alpha1.OIDCIssuer, jwt string) (tokenClaims, error) {
 	set, err := a.issuer(spec.URL).keySet(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("OIDC issuer %s: %w", spec.URL, err)
 	}
-	keys := &judge{KeySet: set}
-	// Times and audiences are checked here: the library allows five minutes, and one audience.
+	keys := &faultKeySet{KeySet: set}
+	// Times and audiences are checked below: the library tolerates five minutes of clock skew, and
+	// accepts one audience only.
 	token, err := oidc.NewVerifier(spec.URL, keys, &oidc.Config{
 		SupportedSigningAlgs: algorithms, SkipClientIDCheck: true, SkipExpiryCheck: true,
 	}).Verify(ctx, jwt)
@@ -179,16 +179,16 @@ func (a *OIDC) verify(ctx context.Context, spec *v1alpha1.OIDCIssuer, jwt string
 	return all, nil
 }
 
-// judge is a key set that tells a signature that is wrong from one that could not be checked:
-// fault is why it could not.
-type judge struct {
+// faultKeySet is a key set that distinguishes an invalid signature from one that could not be
+// checked: fault is the reason for that.
+type faultKeySet struct {
 	oidc.KeySet
 	fault error
 }
 
-// VerifySignature implements oidc.KeySet. The verifier hides causes, and the key set's own
-// failures have no type: what begins with these words happened on the way to the keys.
-func (j *judge) VerifySignature(ctx context.Context, jwt string) ([]byte, error) {
+// VerifySignature implements oidc.KeySet. The verifier does not wrap errors, and the errors of the key
+// set have no type: the prefix identifies failures to fetch keys.
+func (j *faultKeySet) VerifySignature(ctx context.Context, jwt string) ([]byte, error) {
 	payload, err := j.KeySet.VerifySignature(ctx, jwt)
 	if err != nil && strings.HasPrefix(err.Error(), "fetching keys ") {
 		j.fault = short(err)
@@ -199,9 +199,8 @@ func (j *judge) VerifySignature(ctx context.Context, jwt string) ([]byte, error)
 	return payload, err
 }
 
-// personOf turns the claims of a token into a principal, and returns the name by which the
-// person is known over SCIM.
-func personOf(account *v1alpha1.Account, spec *v1alpha1.OIDCIssuer, c tokenClaims) (p *Principal, userName string, err error) {
+// userPrincipal returns the principal of a token and the userName of its ScimUser.
+func userPrincipal(account *v1alpha1.Account, spec *v1alpha1.OIDCIssuer, c tokenClaims) (p *Principal, userName string, err error) {
 	nameClaim, groupsClaim := spec.UserNameClaim, spec.GroupsClaim
 	if nameClaim == "" {
 		nameClaim = "email"
@@ -217,7 +216,7 @@ func personOf(account *v1alpha1.Account, spec *v1alpha1.OIDCIssuer, c tokenClaim
 	if !ok {
 		return nil, "", refused("the token has no claim %q", nameClaim)
 	}
-	// Whoever enters an address that is not theirs would act as its user.
+	// Otherwise a user who enters a foreign address at the issuer would act as its owner.
 	if verified, given := c["email_verified"]; nameClaim == "email" && given && verified != true && verified != "true" {
 		return nil, "", refused("the e-mail address in the token is not verified")
 	}
@@ -235,15 +234,15 @@ func personOf(account *v1alpha1.Account, spec *v1alpha1.OIDCIssuer, c tokenClaim
 	return p, userName, nil
 }
 
-// mayAct refuses people whom SCIM has deactivated, and names the ScimUser of the others. Those
-// whom it does not know may act.
-func (a *OIDC) mayAct(ctx context.Context, namespace, userName string) (string, error) {
+// activeUser returns the name of the ScimUser of a user name, empty if there is none: users that are
+// not provisioned are accepted. It returns an error if the ScimUser is deactivated.
+func (a *OIDC) activeUser(ctx context.Context, namespace, userName string) (string, error) {
 	list := &v1alpha1.ScimUserList{}
 	err := a.users.List(ctx, list, client.InNamespace(namespace), client.MatchingFields{IndexUserName: fold.Case(userName)})
 	if err != nil {
 		return "", fmt.Errorf("find user: %w", err)
 	}
-	// Of several with the name one has it, and the others have lost it.
+	// Of several ScimUsers with the name, only one holds it.
 	list.Items = slices.DeleteFunc(list.Items, func(u v1alpha1.ScimUser) bool { return claims.IsNameTaken(&u) })
 	for i := range list.Items {
 		if !apikey.Active(&list.Items[i]) {

@@ -15,22 +15,22 @@ import (
 )
 
 const (
-	// issuerTimeout bounds one request to an issuer.
+	// issuerTimeout is the timeout of a request to an issuer.
 	issuerTimeout = 10 * time.Second
-	// issuerBody bounds what is read of an answer, in bytes.
+	// issuerBody is the maximum size of a response in bytes.
 	issuerBody = 1 << 20
-	// issuerPerSecond and issuerBurst bound requests to an issuer: each token with a key id
-	// that is not known, which anybody can make up, asks for the keys again.
+	// issuerPerSecond and issuerBurst limit requests to an issuer: each token with an unknown key id,
+	// which unauthenticated callers can invent, fetches the keys again.
 	issuerPerSecond = 1
 	issuerBurst     = 5
-	// keysFor is how long keys are kept: one that an issuer has withdrawn is of no use then.
+	// keysFor is how long keys are cached: an issuer's withdrawal of a key takes effect after it.
 	keysFor = time.Hour
-	// shortestRetry and longestRetry bound the pause after an issuer could not be discovered.
+	// shortestRetry and longestRetry are the limits of the backoff after a failed discovery.
 	shortestRetry = time.Second
 	longestRetry  = time.Minute
 )
 
-// issuer knows the keys of one issuer.
+// issuer caches the keys of an issuer.
 type issuer struct {
 	url    string
 	clock  clock.PassiveClock
@@ -44,22 +44,21 @@ type issuer struct {
 	pause time.Duration // before it, while it fails
 }
 
-// issuer is the one at a URL. URLs come from Accounts, which administrators write: there are
-// few, and they are kept.
+// issuer returns the issuer with a URL. Entries are never deleted: URLs come from Accounts, which
+// administrators write.
 func (a *OIDC) issuer(url string) *issuer {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	i, ok := a.issuers[url]
 	if !ok {
-		i = &issuer{url: url, clock: a.clock, client: careful(a.http)}
+		i = &issuer{url: url, clock: a.clock, client: restricted(a.http)}
 		a.issuers[url] = i
 	}
 	return i
 }
 
-// keySet is where the issuer's keys are: from its discovery document (OpenID Connect
-// Discovery 1.0, section 4), which is read when it is first needed and every hour. While it
-// cannot be read the keys known before are in use.
+// keySet returns the key set of the issuer's discovery document (OpenID Connect Discovery 1.0, section
+// 4), which is fetched on first use and every hour. If that fails, the previous key set stays in use.
 func (i *issuer) keySet(ctx context.Context) (oidc.KeySet, error) {
 	i.mu.Lock()
 	keys, err, wait := i.keys, i.err, i.clock.Now().Before(i.next)
@@ -70,7 +69,7 @@ func (i *issuer) keySet(ctx context.Context) (oidc.KeySet, error) {
 	if wait {
 		return nil, err
 	}
-	// Not on the request's context: others wait for the same answer.
+	// Not with the request's context: other requests wait for the same result.
 	done := i.flight.DoChan("", func() (any, error) {
 		return i.discover(oidc.ClientContext(context.Background(), i.client))
 	})
@@ -110,15 +109,15 @@ func (i *issuer) discover(ctx context.Context) (oidc.KeySet, error) {
 	return i.keys, nil
 }
 
-// short cuts the text of an error of the OIDC library, which may hold a whole answer.
+// short truncates the text of an error of the OIDC library, which may contain a whole response.
 func short(err error) error {
 	text := err.Error()
 	return errors.New(text[:min(len(text), 500)])
 }
 
-// careful returns a copy of a client that is bounded in time, in size and in how often it
-// asks, and speaks https only.
-func careful(base *http.Client) *http.Client {
+// restricted returns a copy of a client with a timeout, a maximum response size and a rate limit that
+// requests https URLs only.
+func restricted(base *http.Client) *http.Client {
 	c := http.Client{}
 	if base != nil {
 		c = *base

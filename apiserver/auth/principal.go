@@ -1,31 +1,27 @@
-// Package auth turns the credential of a request into a principal, and says what a principal
-// may do. Which permission a route needs stands beside the route.
+// Package auth authenticates requests and decides which permissions a principal holds. The
+// permission that a route requires is declared with the route.
 //
-// A credential stands in the one Authorization header, but for hooks of Git hosts, which cannot
-// send it. Each form has its authenticator, and Chain tries them in turn:
+// The credential is in the Authorization header, except for webhooks of Git hosts, which cannot send
+// it. Each form has an authenticator; Chain tries them in order:
 //
-//   - no such header, on the one path for them: GitHooks.
-//   - "Bearer <API key>" or "Api-Key <API key>": Keys. LastUsed notes when.
+//   - no Authorization header, on the webhook path only: GitHooks.
+//   - "Bearer <API key>" or "Api-Key <API key>": Keys. LastUsed records the time.
 //   - "Bearer <JWT>" of one of the account's spec.oidcIssuers: OIDC.
-//   - "Bearer <JWT>" of any other issuer: ServiceAccounts, which asks the cluster.
+//   - "Bearer <JWT>" of any other issuer: ServiceAccounts, which uses TokenReviews.
 //
-// A ServiceAccount of the cluster presents a token for the audience "quoin". What it may do in
-// an account is what the cluster's RBAC allows it to do with the subresource "proxy" of the
-// resource "accounts" of the API group api.platform.quoin.dev, by the name of the account:
+// A ServiceAccount presents a token for the audience "quoin". Its permissions in an account are those
+// that Kubernetes RBAC grants with verbs on the subresource "proxy" of the resource "accounts" in the
+// API group api.platform.quoin.dev, by the name of the account; internal/permission has the table. The
+// same applies to callers of the aggregated API (Granted). A ServiceAccount without any of the verbs
+// is unauthenticated.
 //
-//	get     DeploymentRead, SchemaRead
-//	update  those and DeploymentsManage
-//	delete  Admin
+// Quoin's API server needs get, list and watch on apikeys, deployments and scimusers, patch on
+// apikeys/status, create on tokenreviews.authentication.k8s.io and
+// subjectaccessreviews.authorization.k8s.io, and get on the Secrets of deployments with webhooks.
 //
-// The same goes for users of the Kubernetes API on the aggregated way (Granted). A ServiceAccount
-// that may do none of these is not recognised. The front end's own role needs get, list
-// and watch on apikeys, deployments and scimusers, patch on apikeys/status, create on
-// tokenreviews.authentication.k8s.io and subjectaccessreviews.authorization.k8s.io, and get on
-// the secrets of accounts whose deployments take hooks.
-//
-// Errors tell a missing from a malformed, an expired from a revoked credential; the latter two
-// only to whoever has shown the whole of it. A fault on this side, such as an API server or an
-// issuer that does not answer, never looks like a wrong credential.
+// Errors distinguish missing, malformed, expired and revoked credentials; the last two only if the
+// caller presented a complete, valid secret. Server-side failures, such as an unavailable Kubernetes
+// API server or issuer, are never reported as an invalid credential.
 package auth
 
 import (
@@ -38,45 +34,44 @@ import (
 	"github.com/quoin-dev/quoin/internal/permission"
 )
 
-// Kind says by what a principal was recognised.
+// Kind is the type of a principal's credential.
 type Kind string
 
 // The kinds of principals.
 const (
 	// KindAPIKey is an ApiKey of the account.
 	KindAPIKey Kind = "ApiKey"
-	// KindUser is a person, by an access token of one of the account's OIDC issuers.
+	// KindUser is a user with an access token of one of the account's OIDC issuers.
 	KindUser Kind = "User"
-	// KindServiceAccount is a ServiceAccount of the cluster, by its token.
+	// KindServiceAccount is a ServiceAccount of the cluster.
 	KindServiceAccount Kind = "ServiceAccount"
-	// KindKubernetes is a user of the Kubernetes API, on the aggregated way.
+	// KindKubernetes is a Kubernetes user who calls the aggregated API.
 	KindKubernetes Kind = "Kubernetes"
-	// KindGitHook is the Git host of a deployment, by the secret that they share.
+	// KindGitHook is the Git host of a deployment, authenticated by a shared secret.
 	KindGitHook Kind = "GitHook"
 )
 
-// Principal is who asks, in one account.
+// Principal is the authenticated caller in an account.
 type Principal struct {
-	// Kind says by what it was recognised.
+	// Kind of its credential.
 	Kind Kind
 	// Account is the name of the account.
 	Account string
-	// ID is what the principal is called for good: the name of the ApiKey object, the subject
-	// of a token, the name of a Kubernetes user.
+	// ID is the stable identifier: the name of the ApiKey object, the subject of a token, the name
+	// of a Kubernetes user.
 	ID string
-	// Name shown to people: the key's display name, a user's name.
+	// Name in user interfaces: the key's display name, the user's name.
 	Name string
-	// Email of the user that the principal is or acts for; empty when there is none.
+	// Email of the user that the principal is or acts on behalf of; empty if there is none.
 	Email string
-	// User is the ScimUser, by object name, that the principal is or acts for; empty when there
-	// is none.
+	// User is the object name of the ScimUser that the principal is or acts on behalf of; empty if
+	// there is none.
 	User string
-	// ScimProfile is how the principal's SCIM requests are answered; empty to tell it by the
-	// client's own marks.
+	// ScimProfile is the SCIM client that responses are adapted to; empty to detect it.
 	ScimProfile v1alpha1.ScimProfile
 	// Permissions held.
 	Permissions []v1alpha1.Permission
-	// Deployments that the principal is confined to, by object name; nil is all of them.
+	// Deployments that the principal is limited to, by object name; nil for all.
 	Deployments []string
 }
 
@@ -94,31 +89,31 @@ func (p *Principal) LimitedFor(needed v1alpha1.Permission) bool {
 	return p.Deployments != nil && permission.Name(needed).AccountWide()
 }
 
-// Reaches tells whether a deployment, by object name, is in the principal's scope.
+// Reaches reports whether a deployment, by object name, is in the principal's scope.
 func (p *Principal) Reaches(deployment string) bool {
 	return p.Deployments == nil || slices.Contains(p.Deployments, deployment)
 }
 
-// ErrNoCredential says that a request has no credential, or one that is malformed, unknown,
-// expired or revoked. The text of the errors that wrap it may be shown to the caller: it
-// never holds any part of the credential.
+// ErrNoCredential is returned for a request without credential, or with a malformed, unknown,
+// expired or revoked one. Errors that wrap it may be returned to the caller: they contain no part of
+// the credential.
 var ErrNoCredential = errors.New("not authenticated")
 
-// Authenticator recognises who asks.
+// Authenticator authenticates callers.
 type Authenticator interface {
-	// Authenticate returns the principal of a request to an account. The error wraps
-	// ErrNoCredential when the caller is to blame (401); any other is a fault on this side.
+	// Authenticate returns the principal of a request to an account. The error wraps ErrNoCredential
+	// if the credential is invalid (401); any other error is a server-side failure.
 	Authenticate(ctx context.Context, account *v1alpha1.Account, r *http.Request) (*Principal, error)
 }
 
 type contextKey struct{}
 
-// With returns a context that knows the principal.
+// With returns a context with the principal.
 func With(ctx context.Context, p *Principal) context.Context {
 	return context.WithValue(ctx, contextKey{}, p)
 }
 
-// From is the principal of a request that has passed authentication; nil otherwise.
+// From returns the principal of an authenticated request, nil if there is none.
 func From(ctx context.Context) *Principal {
 	p, _ := ctx.Value(contextKey{}).(*Principal)
 	return p

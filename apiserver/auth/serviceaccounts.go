@@ -19,10 +19,10 @@ import (
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 )
 
-// Audience is what a token of a ServiceAccount must be for.
+// Audience is the required audience of ServiceAccount tokens.
 const Audience = "quoin"
 
-// The resource that a ServiceAccount must be allowed to use: see the package's documentation.
+// The resource whose verbs grant permissions: see the package documentation.
 const (
 	accessGroup       = "api." + v1alpha1.Group
 	accessResource    = "accounts"
@@ -30,44 +30,44 @@ const (
 )
 
 const (
-	// reviewedFor is how long the cluster's answer counts.
-	reviewedFor  = 10 * time.Second
-	mostReviewed = 4096
-	// reviewsPerSecond and reviewBurst bound the questions, which anybody can cause.
+	// reviewedFor is how long reviews are cached.
+	reviewedFor = 10 * time.Second
+	maxReviewed = 4096
+	// reviewsPerSecond and reviewBurst limit reviews, which unauthenticated requests cause.
 	reviewsPerSecond = 20
 	reviewBurst      = 50
 )
 
-// ServiceAccounts recognises ServiceAccounts of the cluster by their tokens, and gives them
-// the permissions that the cluster's RBAC does. Make one with NewServiceAccounts.
+// ServiceAccounts authenticates ServiceAccounts by their tokens, with the permissions that Kubernetes
+// RBAC grants. Create it with NewServiceAccounts.
 type ServiceAccounts struct {
 	client   Creator
 	limiter  *rate.Limiter
-	reviewed *memory[review]
+	reviewed *expiringCache[review]
 }
 
-// Creator creates objects: a client.Client does.
+// Creator creates objects, as client.Client does.
 type Creator interface {
 	Create(ctx context.Context, obj client.Object, opts ...client.CreateOption) error
 }
 
-// review is what the cluster said of a token in an account: one of the two.
+// review is the result of the reviews of a token in an account: one of the two.
 type review struct {
 	principal *Principal
 	refusal   error
 }
 
-// NewServiceAccounts returns an authenticator of tokens of ServiceAccounts. The client's
-// scheme knows authentication.k8s.io/v1 and authorization.k8s.io/v1.
+// NewServiceAccounts returns an authenticator of ServiceAccount tokens. The client's scheme must have
+// authentication.k8s.io/v1 and authorization.k8s.io/v1.
 func NewServiceAccounts(c Creator, clk clock.PassiveClock) *ServiceAccounts {
 	return &ServiceAccounts{
 		client:   c,
 		limiter:  rate.NewLimiter(reviewsPerSecond, reviewBurst),
-		reviewed: newMemory[review](clk, reviewedFor, mostReviewed),
+		reviewed: newExpiringCache[review](clk, reviewedFor, maxReviewed),
 	}
 }
 
-// Authenticate implements Authenticator. What the cluster said counts for ten seconds.
+// Authenticate implements Authenticator. Reviews are cached for ten seconds.
 func (a *ServiceAccounts) Authenticate(ctx context.Context, account *v1alpha1.Account, r *http.Request) (*Principal, error) {
 	c, err := credentialOf(r)
 	if err != nil {
@@ -104,13 +104,13 @@ func (a *ServiceAccounts) Authenticate(ctx context.Context, account *v1alpha1.Ac
 	return &p, nil
 }
 
-// review asks the cluster whose token it is, and what they may do in the account.
+// review reviews the token and the permissions of its ServiceAccount in the account.
 func (a *ServiceAccounts) review(ctx context.Context, account *v1alpha1.Account, jwt string) (*Principal, error) {
 	t := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: jwt, Audiences: []string{Audience}}}
 	if err := a.client.Create(ctx, t); err != nil {
 		return nil, fmt.Errorf("review token: %w", err)
 	}
-	// A status without audiences is of an authenticator that did not look at them.
+	// A status without audiences comes from an authenticator that did not check them.
 	user := t.Status.User
 	if !t.Status.Authenticated || !slices.Contains(t.Status.Audiences, Audience) || !strings.HasPrefix(user.Username, "system:serviceaccount:") {
 		return nil, refused("the token is of none of the account's issuers, and no valid token of a ServiceAccount for the audience %q", Audience)
@@ -127,7 +127,7 @@ func (a *ServiceAccounts) review(ctx context.Context, account *v1alpha1.Account,
 	}, nil
 }
 
-// permissions are those that the cluster's RBAC gives in the account; nil when it gives none.
+// permissions returns the permissions that RBAC grants in the account, nil if there are none.
 func (a *ServiceAccounts) permissions(ctx context.Context, account *v1alpha1.Account, user authenticationv1.UserInfo) ([]v1alpha1.Permission, error) {
 	extra := map[string]authorizationv1.ExtraValue{}
 	for key, values := range user.Extra {

@@ -10,7 +10,7 @@ import (
 
 func TestMemory(t *testing.T) {
 	clock := clocktesting.NewFakePassiveClock(now)
-	m := newMemory[int](clock, time.Minute, 10)
+	m := newExpiringCache[int](clock, time.Minute, 10)
 	m.put("a", 1)
 	if v, ok := m.get("a"); v != 1 || !ok {
 		t.Errorf("got %d, %v", v, ok)

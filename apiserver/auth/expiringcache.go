@@ -7,9 +7,8 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// memory remembers answers for a while, and no more than a number of them. Its methods may be
-// called from several goroutines.
-type memory[V any] struct {
+// expiringCache is a cache of limited size whose entries expire. It is safe for concurrent use.
+type expiringCache[V any] struct {
 	clock clock.PassiveClock
 	keep  time.Duration
 	most  int
@@ -23,11 +22,11 @@ type answer[V any] struct {
 	until time.Time
 }
 
-func newMemory[V any](clk clock.PassiveClock, keep time.Duration, most int) *memory[V] {
-	return &memory[V]{clock: clk, keep: keep, most: most, answers: map[string]answer[V]{}}
+func newExpiringCache[V any](clk clock.PassiveClock, keep time.Duration, most int) *expiringCache[V] {
+	return &expiringCache[V]{clock: clk, keep: keep, most: most, answers: map[string]answer[V]{}}
 }
 
-func (m *memory[V]) get(key string) (V, bool) {
+func (m *expiringCache[V]) get(key string) (V, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	a, ok := m.answers[key]
@@ -38,7 +37,7 @@ func (m *memory[V]) get(key string) (V, bool) {
 	return a.value, true
 }
 
-func (m *memory[V]) put(key string, value V) {
+func (m *expiringCache[V]) put(key string, value V) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := m.clock.Now()
@@ -48,8 +47,8 @@ func (m *memory[V]) put(key string, value V) {
 	m.answers[key] = answer[V]{value, now.Add(m.keep)}
 }
 
-// makeRoom forgets what is out of date, or else anything.
-func (m *memory[V]) makeRoom(now time.Time) {
+// makeRoom deletes expired entries, and arbitrary ones if none has expired.
+func (m *expiringCache[V]) makeRoom(now time.Time) {
 	for key, a := range m.answers {
 		if !now.Before(a.until) {
 			delete(m.answers, key)
