@@ -17,17 +17,17 @@ import (
 	"github.com/quoin-dev/quoin/internal/tenant"
 )
 
-// GroupVersion is the group that is served here, in its only version.
+// GroupVersion is the API group and its only version.
 var GroupVersion = schema.GroupVersion{Group: "api.platform.quoin.dev", Version: "v1"}
 
-// The resource, its subresource and where they are.
+// The resource, its subresource and their path.
 const (
 	accounts     = "accounts"
 	proxy        = "proxy"
 	accountsPath = "/apis/api.platform.quoin.dev/v1/accounts"
 )
 
-// accountResource is accounts, or a subresource of it.
+// accountResource returns the resource accounts or a subresource of it.
 func accountResource(subresource string) schema.GroupVersionResource {
 	if subresource == "" {
 		return GroupVersion.WithResource(accounts)
@@ -35,8 +35,8 @@ func accountResource(subresource string) schema.GroupVersionResource {
 	return GroupVersion.WithResource(accounts + "/" + subresource)
 }
 
-// Account says that an account's documented paths can be reached here. It is the read-only face
-// of the Account in platform.quoin.dev, which administrators write.
+// Account is the read-only representation of an Account of platform.quoin.dev. Its subresource proxy
+// serves the account's documented paths.
 type Account struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
@@ -44,9 +44,9 @@ type Account struct {
 	Spec AccountSpec `json:"spec"`
 }
 
-// AccountSpec is what there is to know of an account here.
+// AccountSpec describes an account.
 type AccountSpec struct {
-	// URL is the base address of the account's APIs for callers that do not come this way.
+	// URL is the base URL of the account's APIs outside of the Kubernetes API.
 	URL string `json:"url"`
 }
 
@@ -66,7 +66,7 @@ func newAccount(a *v1alpha1.Account) Account {
 	}
 }
 
-// listAccounts answers with all accounts, by name.
+// listAccounts serves the list of all accounts, sorted by name.
 func (s *Server) listAccounts(w http.ResponseWriter, r *http.Request, who user.Info) error {
 	if err := mayRead(r, verbs[r.Method]); err != nil {
 		return err
@@ -92,7 +92,7 @@ func (s *Server) listAccounts(w http.ResponseWriter, r *http.Request, who user.I
 	return writeAccounts(w, r, list, list.Items)
 }
 
-// getAccount answers with one account.
+// getAccount serves an account.
 func (s *Server) getAccount(w http.ResponseWriter, r *http.Request, who user.Info, name string) error {
 	if err := mayRead(r, verbs[r.Method]); err != nil {
 		return err
@@ -108,8 +108,8 @@ func (s *Server) getAccount(w http.ResponseWriter, r *http.Request, who user.Inf
 	return writeAccounts(w, r, account, []Account{account})
 }
 
-// writeAccounts answers with the object, or with a table of the accounts in it for a caller
-// that wants to print them, as kubectl does.
+// writeAccounts writes the object, or a table of its accounts if the client accepts one, as kubectl
+// does.
 func writeAccounts(w http.ResponseWriter, r *http.Request, object any, accounts []Account) error {
 	if !accepted(r, metav1.GroupVersionKind{Group: metav1.GroupName, Version: "v1", Kind: "Table"}) {
 		write(w, http.StatusOK, "application/json", object)
@@ -129,7 +129,7 @@ func newTable(accounts []Account) (*metav1.Table, error) {
 		ColumnDefinitions: []metav1.TableColumnDefinition{
 			{Name: "Name", Type: "string", Format: "name", Description: "Name of the account"},
 			{Name: "URL", Type: "string", Description: "Base address of the account's APIs"},
-			{Name: "Age", Type: "string", Description: "Time since the account was made"},
+			{Name: "Age", Type: "string", Description: "Time since the creation of the account"},
 		},
 		Rows: make([]metav1.TableRow, 0, len(accounts)),
 	}

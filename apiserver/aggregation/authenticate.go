@@ -15,21 +15,21 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
-// How Kubernetes is asked. What it answered is believed for a short time only: a binding that
-// is taken away, or a token that is revoked, stops working within it.
+// Reviews are cached for a short time only: a deleted binding or a revoked token takes effect within
+// it.
 const (
 	reviewCache   = 10 * time.Second
 	reviewTimeout = 10 * time.Second
 )
 
-// reviewRetries are those of Kubernetes' own aggregated API servers
+// reviewRetries returns the default backoff of aggregated API servers
 // (k8s.io/apiserver/pkg/server/options, DefaultAuthWebhookRetryBackoff).
 func reviewRetries() *wait.Backoff {
 	return &wait.Backoff{Duration: 500 * time.Millisecond, Factor: 1.5, Jitter: 0.2, Steps: 5}
 }
 
-// frontProxy is by what the Kubernetes API server is recognised when it says who asks. It says
-// so itself, in this config map.
+// frontProxy authenticates the Kubernetes API server, which forwards the user in headers. Its
+// certificate authority and the names of the headers are in a ConfigMap in kube-system.
 type frontProxy struct {
 	authorities *dynamiccertificates.ConfigMapCAController
 	headers     *headerrequest.RequestHeaderAuthRequestController
@@ -59,20 +59,20 @@ func (f *frontProxy) config() *authenticatorfactory.RequestHeaderConfig {
 	}
 }
 
-// authenticate says which Kubernetes user asks: by the front proxy's headers when the connection
-// has the front proxy's certificate, else by a bearer token.
+// authenticate returns the Kubernetes user of a request: from the front proxy's headers if the
+// connection has the front proxy's certificate, otherwise from the bearer token.
 func (s *Server) authenticate(r *http.Request) (user.Info, error) {
 	response, known, err := s.authenticator.AuthenticateRequest(r)
 	if err != nil {
-		// The reason is for us: it may say what a credential looks like.
+		// The reason is logged only: it may reveal the form of a credential.
 		log.FromContext(r.Context()).V(1).Info("Credential refused", "reason", err.Error())
 	}
 	if err != nil || !known {
 		return nil, apierrors.NewUnauthorized("Unauthorized")
 	}
 	for header := range r.Header {
-		// The Kubernetes API server has done it before it asks us, and says so no more. Who
-		// asks us directly must not get their own rights when they meant to have another's.
+		// The Kubernetes API server handles and removes these headers. A direct caller must not
+		// get their own permissions when they intended to impersonate another user.
 		if strings.HasPrefix(header, "Impersonate-") {
 			return nil, apierrors.NewBadRequest("impersonation works through the Kubernetes API server only")
 		}
@@ -80,7 +80,7 @@ func (s *Server) authenticate(r *http.Request) (user.Info, error) {
 	return response.User, nil
 }
 
-// withoutCredentials takes out of a request what says who asks: that has been decided.
+// withoutCredentials deletes the credentials of an authenticated request.
 func (s *Server) withoutCredentials(header http.Header) {
 	config := s.frontProxy.config()
 	headerrequest.ClearAuthenticationHeaders(header, config.UsernameHeaders, config.UIDHeaders, config.GroupHeaders, config.ExtraHeaderPrefixes)

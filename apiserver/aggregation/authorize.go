@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
-// verbs are what Kubernetes calls the methods of a request to one object or its subresource
+// verbs are the Kubernetes verbs of the methods of a request to an object or its subresource
 // (k8s.io/apiserver/pkg/endpoints/request, RequestInfoFactory).
 var verbs = map[string]string{
 	http.MethodGet:    "get",
@@ -24,8 +24,8 @@ var verbs = map[string]string{
 	http.MethodDelete: "delete",
 }
 
-// toAccounts is an attempt on the accounts of this group, for an authorizer. They belong to no
-// namespace, so a RoleBinding never allows it.
+// toAccounts returns the authorizer attributes of a request to accounts. They have no namespace, so
+// RoleBindings do not apply.
 func toAccounts(who user.Info, verb, name, subresource string) authorizer.AttributesRecord {
 	return authorizer.AttributesRecord{
 		User: who, Verb: verb, ResourceRequest: true,
@@ -33,12 +33,12 @@ func toAccounts(who user.Info, verb, name, subresource string) authorizer.Attrib
 	}
 }
 
-// toPath is an attempt on a path that is not a resource.
+// toPath returns the authorizer attributes of a request to a non-resource path.
 func toPath(who user.Info, r *http.Request) authorizer.AttributesRecord {
 	return authorizer.AttributesRecord{User: who, Verb: strings.ToLower(r.Method), Path: r.URL.Path}
 }
 
-// may asks Kubernetes.
+// may reports whether Kubernetes authorizes a request.
 func (s *Server) may(ctx context.Context, attempt authorizer.AttributesRecord) (bool, error) {
 	decision, reason, err := s.authorizer.Authorize(ctx, attempt)
 	if decision == authorizer.DecisionAllow {
@@ -46,14 +46,14 @@ func (s *Server) may(ctx context.Context, attempt authorizer.AttributesRecord) (
 	}
 	logger := log.FromContext(ctx).WithValues("user", attempt.User.GetName(), "verb", attempt.Verb)
 	if err != nil {
-		logger.Error(err, "Failed to ask Kubernetes what a user may do")
+		logger.Error(err, "Failed to create a SubjectAccessReview")
 		return false, apierrors.NewInternalError(errors.New("kubernetes did not say what this user may do"))
 	}
-	logger.V(1).Info("Refused", "reason", reason)
+	logger.V(1).Info("Forbidden", "reason", reason)
 	return false, nil
 }
 
-// authorize asks Kubernetes; the error is the answer to the caller.
+// authorize returns an error for the caller if Kubernetes does not authorize a request.
 func (s *Server) authorize(ctx context.Context, attempt authorizer.AttributesRecord) error {
 	allowed, err := s.may(ctx, attempt)
 	if allowed || err != nil {

@@ -10,19 +10,20 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 )
 
-// What can be done with accounts and with accounts/proxy.
+// The verbs of the resources.
 var (
 	accountVerbs = metav1.Verbs{"get", "list"}
 	proxyVerbs   = metav1.Verbs{"create", "delete", "get", "patch", "update"}
 	reviewVerbs  = metav1.Verbs{"create"}
 )
 
-// proxyKind is never seen: Kubernetes names a kind for every subresource, like ServiceProxyOptions.
+// proxyKind is used in discovery only, which requires a kind for every subresource, like
+// ServiceProxyOptions.
 const proxyKind = "AccountProxyOptions"
 
-// discover answers the paths on which clients ask what is served here. The OpenAPI documents
-// are empty: what is behind a path is in the document of the front end, /api/v1/spec. They are
-// there because the Kubernetes API server logs an error every minute otherwise.
+// discover serves discovery and OpenAPI documents. The OpenAPI documents are empty, because the
+// documented paths are described in /api/v1/spec; without them the Kubernetes API server logs an error
+// every minute.
 func (s *Server) discover(w http.ResponseWriter, r *http.Request, who user.Info) error {
 	if err := s.authorize(r.Context(), toPath(who, r)); err != nil {
 		return err
@@ -38,7 +39,7 @@ func (s *Server) discover(w http.ResponseWriter, r *http.Request, who user.Info)
 	return nil
 }
 
-// discoveryDocument is what a path tells about the group; nil when nothing.
+// discoveryDocument returns the discovery document of a path, nil if there is none.
 func discoveryDocument(r *http.Request) (document any, contentType string) {
 	const json = "application/json"
 	switch strings.TrimSuffix(r.URL.Path, "/") {
@@ -78,7 +79,7 @@ func group() metav1.APIGroup {
 	return metav1.APIGroup{Name: GroupVersion.Group, Versions: []metav1.GroupVersionForDiscovery{version}, PreferredVersion: version}
 }
 
-// aggregatedDiscovery says all of it in one document (KEP-3352).
+// aggregatedDiscovery returns the document of aggregated discovery (KEP-3352).
 func aggregatedDiscovery() apidiscovery.APIGroupDiscoveryList {
 	kind := func(name string) *metav1.GroupVersionKind {
 		return &metav1.GroupVersionKind{Group: GroupVersion.Group, Version: GroupVersion.Version, Kind: name}

@@ -13,7 +13,7 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/auth"
 )
 
-// proxy hands a request on to a documented path of an account.
+// proxy forwards a request to a documented path of an account.
 func (s *Server) proxy(w http.ResponseWriter, r *http.Request, who user.Info, name, documented string) error {
 	verb, known := verbs[r.Method]
 	if !known {
@@ -32,7 +32,8 @@ func (s *Server) proxy(w http.ResponseWriter, r *http.Request, who user.Info, na
 	if err != nil {
 		return err
 	}
-	// Kubernetes has allowed the method, whatever the path: the audit log is read by GET too.
+	// RBAC authorizes the method only. Permissions decide on the path: reading the audit log is a GET
+	// too.
 	permissions, err := auth.Granted(func(verb string) (bool, error) {
 		return s.may(r.Context(), toAccounts(who, verb, name, proxy))
 	})
@@ -52,8 +53,8 @@ func (s *Server) proxy(w http.ResponseWriter, r *http.Request, who user.Info, na
 	return nil
 }
 
-// documented is the request as it would have come on the account's own host, without what says
-// who asks and without the Host, which anybody may write.
+// documented returns the request as on the account's own host, without credentials and without Host,
+// which the client controls.
 func (s *Server) documented(r *http.Request, principal *auth.Principal, path string) *http.Request {
 	r = r.Clone(auth.With(r.Context(), principal))
 	r.URL.Path, r.URL.RawPath = path, ""
@@ -63,8 +64,8 @@ func (s *Server) documented(r *http.Request, principal *auth.Principal, path str
 	return r
 }
 
-// account is the one of that name. The caller has been authorised: one who has not does not learn
-// which accounts there are.
+// account returns the account with a name. Call it after authorization, so that unauthorized callers
+// cannot probe names.
 func (s *Server) account(ctx context.Context, name string) (*v1alpha1.Account, error) {
 	account, err := s.options.Account(ctx, name)
 	if err != nil {

@@ -13,14 +13,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
-// ServeHTTP answers a request whose path Handles.
+// ServeHTTP serves a request for which Handles returns true.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err := s.serve(w, r); err != nil {
 		writeError(w, r, err)
 	}
 }
 
-// serve answers a request, or returns why not.
+// serve serves a request or returns an error.
 func (s *Server) serve(w http.ResponseWriter, r *http.Request) error {
 	if !isClean(r.URL.Path) {
 		return apierrors.NewBadRequest("the path has empty, . or .. segments")
@@ -49,9 +49,9 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) error {
 	return notFound(r)
 }
 
-// isClean tells whether every segment of a decoded path means itself. A path with an encoded ".."
-// arrives decoded, because the Kubernetes API server decodes it: nothing after this may join it
-// with another path, or redirect to what it would be without the segment.
+// isClean reports whether a decoded path has no empty, "." or ".." segments. An encoded ".." arrives
+// decoded, because the Kubernetes API server decodes it: later code must neither resolve nor redirect
+// it.
 func isClean(path string) bool {
 	segments := strings.Split(strings.TrimSuffix(strings.TrimPrefix(path, "/"), "/"), "/")
 	return strings.HasPrefix(path, "/") && !slices.ContainsFunc(segments, func(segment string) bool {
@@ -59,7 +59,7 @@ func isClean(path string) bool {
 	})
 }
 
-// mayRead refuses every method but GET and HEAD, and the watch that nobody serves here.
+// mayRead returns an error for methods other than GET and HEAD and for watches, which are not supported.
 func mayRead(r *http.Request, verb string) error {
 	isWatch := r.URL.Query().Has("watch") && r.URL.Query().Get("watch") != "false" && r.URL.Query().Get("watch") != "0"
 	if isWatch {
@@ -71,8 +71,8 @@ func mayRead(r *http.Request, verb string) error {
 	return nil
 }
 
-// accepted is the media type in a request's Accept header that asks for a kind of Kubernetes' own
-// groups in place of the object itself, as in "application/json;as=Table;v=v1;g=meta.k8s.io".
+// accepted reports whether the Accept header requests a conversion to a kind, as in
+// "application/json;as=Table;v=v1;g=meta.k8s.io".
 func accepted(r *http.Request, kind metav1.GroupVersionKind) bool {
 	for accept := range strings.SplitSeq(strings.Join(r.Header.Values("Accept"), ","), ",") {
 		mediaType, parameters, err := mime.ParseMediaType(accept)
@@ -88,14 +88,14 @@ func notFound(r *http.Request) error {
 	return apierrors.NewGenericServerResponse(http.StatusNotFound, strings.ToLower(r.Method), accountResource("").GroupResource(), "", "", 0, false)
 }
 
-// writeError answers with a metav1.Status.
+// writeError writes a metav1.Status.
 func writeError(w http.ResponseWriter, r *http.Request, err error) {
 	var known apierrors.APIStatus
 	if !errors.As(err, &known) {
 		if r.Context().Err() != nil {
-			return // the caller has gone
+			return // the client has disconnected
 		}
-		log.FromContext(r.Context()).Error(err, "Failed to answer")
+		log.FromContext(r.Context()).Error(err, "Failed to serve a request")
 		known = apierrors.NewInternalError(errors.New("try again, or see the log of quoin apiserver"))
 	}
 	status := known.Status()
@@ -103,7 +103,7 @@ func writeError(w http.ResponseWriter, r *http.Request, err error) {
 	write(w, int(status.Code), "application/json", status)
 }
 
-// write answers in JSON. That the caller may have gone is not worth a word.
+// write writes JSON. It ignores write errors: the client has disconnected.
 func write(w http.ResponseWriter, code int, contentType string, body any) {
 	w.Header().Set("Content-Type", contentType)
 	w.Header().Set("Cache-Control", "no-cache, private")

@@ -12,20 +12,21 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 )
 
-// Where a validating webhook asks. It names the Service "kubernetes" in the namespace "default"
-// and not ours: then the Kubernetes API server sends its question to itself, as itself, and its
-// aggregator hands it on with the proof of who asks. A webhook that calls a Service directly
-// proves nothing, and anybody in the cluster could write events
+// The resource that the validating webhook calls. Its configuration names the Service "kubernetes" in
+// the namespace "default" instead of Quoin's: the Kubernetes API server then calls itself, and its
+// aggregator forwards the review with an authenticated user. Calls of a webhook to a Service are not
+// authenticated, so that any client in the cluster could write events
 // (k8s.io/apiserver/pkg/util/webhook, NewDefaultAuthenticationInfoResolverWrapper).
 const (
 	reviews     = "admissionreviews"
 	reviewsPath = "/apis/api.platform.quoin.dev/v1/" + reviews
 )
 
-// mostOfReview bounds a review: the objects before and after, each at most what etcd takes.
-const mostOfReview = 7 << 20
+// maxReviewSize is the maximum size of a review in bytes: it has two objects of the maximum size in
+// etcd.
+const maxReviewSize = 7 << 20
 
-// review answers an AdmissionReview.
+// review serves an AdmissionReview.
 func (s *Server) review(w http.ResponseWriter, r *http.Request, who user.Info) error {
 	if r.Method != http.MethodPost {
 		return apierrors.NewMethodNotSupported(GroupVersion.WithResource(reviews).GroupResource(), verbs[r.Method])
@@ -37,8 +38,8 @@ func (s *Server) review(w http.ResponseWriter, r *http.Request, who user.Info) e
 		return err
 	}
 	asked := &admissionv1.AdmissionReview{}
-	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, mostOfReview)).Decode(asked); err != nil {
-		return apierrors.NewBadRequest(fmt.Sprintf("the body is no AdmissionReview: %v", err))
+	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxReviewSize)).Decode(asked); err != nil {
+		return apierrors.NewBadRequest(fmt.Sprintf("the body is not an AdmissionReview: %v", err))
 	}
 	if asked.Request == nil {
 		return apierrors.NewBadRequest("the AdmissionReview has no request")

@@ -1,11 +1,11 @@
-// Package aggregation makes the front end an aggregated API server: the Kubernetes API server
-// sends it the requests below /apis/api.platform.quoin.dev/v1, and an account's documented paths
-// are there as accounts/{name}/proxy/<documented path>, in the way of services/proxy. Kubernetes
-// says who asks and decides what that user may do; no credential of ours is needed.
+// Package aggregation implements an aggregated API server: the Kubernetes API server forwards requests
+// below /apis/api.platform.quoin.dev/v1, and an account's documented paths are available as
+// accounts/{name}/proxy/<documented path>, like services/proxy. Authentication and authorization are
+// delegated to Kubernetes; credentials of Quoin are not used.
 //
-// The folder in one line a file: server.go is what the listener needs, request.go goes from a
-// request to its answer, authenticate.go and authorize.go ask Kubernetes, proxy.go hands on to
-// the documented paths, account.go and discovery.go are what Kubernetes wants to see of a group.
+// server.go has the options and the TLS configuration, request.go the dispatch of requests,
+// authenticate.go and authorize.go delegate to Kubernetes, proxy.go forwards to the documented paths,
+// account.go and discovery.go serve the resources and the discovery documents of the API group.
 package aggregation
 
 import (
@@ -28,23 +28,23 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/auth"
 )
 
-// Options is what a Server needs. All of it is required.
+// Options of a Server. All fields are required.
 type Options struct {
-	// Client asks Kubernetes who somebody is and what they may do, up to two questions a
-	// request: its rate must not be limited (QPS -1). It needs the roles in config/aggregation.
+	// Client creates token and access reviews, several for a request: it must not be rate-limited
+	// (QPS -1). It needs the roles in config/aggregation.
 	Client kubernetes.Interface
-	// Account finds an account by name; nil and no error when there is none.
+	// Account returns an account by name, nil if there is none.
 	Account func(ctx context.Context, name string) (*v1alpha1.Account, error)
-	// Accounts are all of them, in any order.
+	// Accounts returns all accounts in any order.
 	Accounts func(ctx context.Context) ([]v1alpha1.Account, error)
-	// Next answers a request to a documented path of an account. The request has the documented
-	// path, no credential and no Host; its context knows the principal too (auth.From).
+	// Next serves a request to a documented path of an account. The request has the documented path,
+	// no credential and no Host; its context has the principal (auth.From).
 	Next func(w http.ResponseWriter, r *http.Request, account *v1alpha1.Account, p *auth.Principal)
-	// Review answers the Kubernetes API server's question whether an object may be changed.
+	// Review serves the admission reviews of the validating webhook.
 	Review func(ctx context.Context, request *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse
 }
 
-// Server answers what the Kubernetes API server sends to an aggregated API server.
+// Server serves the requests that the Kubernetes API server forwards.
 type Server struct {
 	options       Options
 	frontProxy    *frontProxy
@@ -54,8 +54,8 @@ type Server struct {
 
 var _ http.Handler = &Server{}
 
-// New makes a Server. Until Start has read the front proxy's certificate authority, nobody is
-// recognised by it.
+// New returns a Server. It authenticates no requests of the front proxy until Start has read the front
+// proxy's certificate authority.
 func New(options Options) (*Server, error) {
 	if options.Client == nil || options.Account == nil || options.Accounts == nil || options.Next == nil || options.Review == nil {
 		return nil, errors.New("aggregation: an option is missing")
@@ -86,8 +86,8 @@ func New(options Options) (*Server, error) {
 	return &Server{options: options, frontProxy: front, authenticator: authentication, authorizer: authorization}, nil
 }
 
-// Start follows the front proxy's certificate authority until the context ends. A manager can
-// run it.
+// Start watches the front proxy's certificate authority until the context ends. It implements
+// manager.Runnable.
 func (s *Server) Start(ctx context.Context) error {
 	var running sync.WaitGroup
 	running.Go(func() { s.frontProxy.authorities.Run(ctx, 1) })
@@ -96,16 +96,16 @@ func (s *Server) Start(ctx context.Context) error {
 	return nil
 }
 
-// NeedLeaderElection is false: every replica answers.
+// NeedLeaderElection returns false: every replica serves.
 func (*Server) NeedLeaderElection() bool { return false }
 
-// TLS makes a listener ask for client certificates, without demanding one: what a certificate is
-// worth is decided with the request. The listener names the front proxy's authorities when it
-// asks, so that a browser on a tenant's host does not ask its user to choose one.
+// TLS configures a listener to request client certificates without requiring them; they are verified
+// with the request. The listener sends the front proxy's authorities, so that browsers do not prompt
+// for a certificate on the hosts of accounts.
 //
-// Call it last: what is set later in the configuration has no effect, and that goes for what
-// http.Server sets by itself, so NextProtos must name h2 for HTTP/2 to work. It replaces
-// GetConfigForClient; certificates that change belong in GetCertificate.
+// Call it last: later changes of the configuration have no effect, including those of http.Server, so
+// NextProtos must contain h2 for HTTP/2. It replaces GetConfigForClient; use GetCertificate for
+// certificates that change.
 func (s *Server) TLS(config *tls.Config) {
 	config.ClientAuth = tls.RequestClientCert
 	original := config.Clone()
@@ -115,8 +115,8 @@ func (s *Server) TLS(config *tls.Config) {
 	config.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
 		lock.Lock()
 		defer lock.Unlock()
-		// One configuration for as long as the authorities stay: it holds the keys by which
-		// TLS sessions are resumed.
+		// Reuse the configuration while the authorities are unchanged: it has the keys for the
+		// resumption of TLS sessions.
 		if now := string(s.frontProxy.authorities.CurrentCABundleContent()); current == nil || now != bundle {
 			bundle, current = now, original.Clone()
 			if options, known := s.frontProxy.authorities.VerifyOptions(); known {
@@ -127,8 +127,7 @@ func (s *Server) TLS(config *tls.Config) {
 	}
 }
 
-// Handles tells whether a request with this path is for a Server, whatever host it names. No
-// documented path is among them.
+// Handles reports whether a path is served by a Server, on any host. No documented path is.
 func Handles(path string) bool {
 	return path == "/apis" || strings.HasPrefix(path, "/apis/") ||
 		path == "/openapi/v2" || path == "/openapi/v3" || strings.HasPrefix(path, "/openapi/v3/")

@@ -11,15 +11,14 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// failure is an error in both forms: clients of Kubernetes show the Status, and "unknown" without
-// one; programs that know the documented paths read the text in error.
+// failure is an error as Status, which Kubernetes clients require, and as the documented field error.
 type failure struct {
 	metav1.Status `json:",inline"`
 
 	Error string `json:"error"`
 }
 
-// WriteFailure answers with an error in both forms.
+// WriteFailure writes an error in both forms.
 func WriteFailure(w http.ResponseWriter, code int, message string) {
 	f := failure{Status: apierrors.NewGenericServerResponse(code, "", schema.GroupResource{}, "", "", 0, false).Status(), Error: message}
 	f.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
@@ -28,20 +27,20 @@ func WriteFailure(w http.ResponseWriter, code int, message string) {
 	write(w, code, "application/json", f)
 }
 
-// failures turns errors as the documented paths have them, {"error": "…"}, into such ones. What else
-// is answered stays as it is: errors of SCIM have a form of their own.
+// failures is a response that converts documented errors, {"error": "…"}, to both forms. Other
+// responses, such as SCIM errors, are unchanged.
 type failures struct {
 	http.ResponseWriter
 
-	// code of an error whose body comes; 0 before, and for all other answers.
+	// code of an error whose body is being buffered, otherwise 0.
 	code int
 	body bytes.Buffer
-	// begun tells that the answer's header is written.
+	// begun reports whether the header has been written.
 	begun bool
 }
 
-// mostFailure in bytes: longer errors are passed on as they are.
-const mostFailure = 64 << 10
+// maxFailure is the maximum size of a converted error in bytes. Longer ones are unchanged.
+const maxFailure = 64 << 10
 
 // WriteHeader implements http.ResponseWriter.
 func (f *failures) WriteHeader(code int) {
@@ -60,7 +59,7 @@ func (f *failures) Write(data []byte) (int, error) {
 		f.begun = true
 		return f.ResponseWriter.Write(data)
 	}
-	if f.body.Len()+len(data) > mostFailure {
+	if f.body.Len()+len(data) > maxFailure {
 		if err := f.passOn(); err != nil {
 			return 0, err
 		}
@@ -69,7 +68,7 @@ func (f *failures) Write(data []byte) (int, error) {
 	return f.body.Write(data)
 }
 
-// passOn writes what is held back as it is.
+// passOn writes the buffered error unchanged.
 func (f *failures) passOn() error {
 	code := f.code
 	f.code, f.begun = 0, true
@@ -78,7 +77,7 @@ func (f *failures) passOn() error {
 	return err
 }
 
-// end writes the error that is held back.
+// end writes the buffered error.
 func (f *failures) end() {
 	var documented struct {
 		Error *string `json:"error"`
@@ -86,11 +85,11 @@ func (f *failures) end() {
 	switch {
 	case f.code == 0:
 	case json.Unmarshal(f.body.Bytes(), &documented) != nil || documented.Error == nil:
-		_ = f.passOn() // a caller that has gone cannot be told
+		_ = f.passOn() // the client may have disconnected
 	default:
 		WriteFailure(f.ResponseWriter, f.code, *documented.Error)
 	}
 }
 
-// Unwrap serves http.ResponseController.
+// Unwrap supports http.ResponseController.
 func (f *failures) Unwrap() http.ResponseWriter { return f.ResponseWriter }

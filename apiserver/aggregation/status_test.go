@@ -36,7 +36,7 @@ func answered(t *testing.T, code int, mediaType string, parts ...string) *httpte
 
 // TestFailures: what is no documented error arrives as it was sent.
 func TestFailures(t *testing.T) {
-	long := `{"error":"` + strings.Repeat("x", mostFailure) + `"}`
+	long := `{"error":"` + strings.Repeat("x", maxFailure) + `"}`
 	for name, test := range map[string]struct {
 		code      int
 		mediaType string

@@ -19,37 +19,37 @@ import (
 	"github.com/quoin-dev/quoin/internal/tenant"
 )
 
-// Admission records what is changed past the front end, with kubectl or from Git, as the
-// Kubernetes API server tells a validating webhook. It never refuses anything.
+// Admission records changes that are made through the Kubernetes API, such as with kubectl or from
+// Git. It is the backend of a validating webhook and allows every request.
 type Admission struct {
-	// Log takes the events.
+	// Log stores the events.
 	Log Log
-	// Reader has the accounts, with tenant.IndexNamespace.
+	// Reader reads Accounts. It must have the index tenant.IndexNamespace.
 	Reader client.Reader
-	// Namespace is Quoin's own: what its ServiceAccounts do is recorded where it is asked for, or
-	// follows from it.
+	// Namespace of Quoin. Changes by its ServiceAccounts are not recorded here: they are recorded by
+	// Client or follow from a recorded change.
 	Namespace string
 }
 
-// collectors are the ServiceAccounts of Kubernetes that remove what has lost its owner: nobody
-// has asked for that.
+// collectors are the ServiceAccounts of the controllers that delete dependent objects. No caller has
+// requested these deletions.
 var collectors = []string{
 	"system:serviceaccount:kube-system:generic-garbage-collector",
 	"system:serviceaccount:kube-system:namespace-controller",
 }
 
-// verbs are the operations that are recorded.
+// verbs are the recorded operations.
 var verbs = map[admissionv1.Operation]verb{admissionv1.Create: create, admissionv1.Update: update, admissionv1.Delete: remove}
 
-// Review records what a request changes, and allows it.
+// Review records the change of a request and allows it.
 func (a *Admission) Review(ctx context.Context, request *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
-	ctx, cancel := context.WithTimeout(ctx, longestRecording)
+	ctx, cancel := context.WithTimeout(ctx, bestEffortTimeout)
 	defer cancel()
 	allowed := &admissionv1.AdmissionResponse{UID: request.UID, Allowed: true}
 	if err := a.record(ctx, request); err != nil {
-		log.FromContext(ctx).Error(err, "A change past the front end is not in the audit log", "user", request.UserInfo.Username,
+		log.FromContext(ctx).Error(err, "Failed to record a change through the Kubernetes API in the audit log", "user", request.UserInfo.Username,
 			"operation", request.Operation, "kind", request.Kind.Kind, "namespace", request.Namespace, "name", request.Name)
-		allowed.Warnings = []string{"quoin: this change is not in the audit log, which does not answer"}
+		allowed.Warnings = []string{"quoin: this change was not recorded in the audit log, which is unavailable"}
 	}
 	return allowed
 }
@@ -76,7 +76,7 @@ func (a *Admission) record(ctx context.Context, request *admissionv1.AdmissionRe
 		return err
 	}
 	if v == update && len(changes) == 0 {
-		return nil // labels, annotations, managed fields: no part of what is documented
+		return nil // only metadata changed
 	}
 	e := k.event(ctx, a.Reader, v, audit.SourceKubernetes, documents)
 	e.Account, e.Outcome, e.RequestID = account.Name, audit.Succeeded, string(request.UID)
@@ -88,13 +88,13 @@ func (a *Admission) record(ctx context.Context, request *admissionv1.AdmissionRe
 	return a.Log.Record(ctx, e)
 }
 
-// isOwn tells whether a change is recorded elsewhere, or follows from one that is.
+// isOwn reports whether a change is recorded elsewhere or follows from a recorded change.
 func (a *Admission) isOwn(user string) bool {
 	return strings.HasPrefix(user, "system:serviceaccount:"+a.Namespace+":") || slices.Contains(collectors, user)
 }
 
-// accountOf is the account that an object belongs to, if it has its log on; else nil. Of an account
-// that is changed one of the two counts: switching the log off is an event too.
+// accountOf returns the account of an object, nil if its audit log is disabled. For a change of an
+// Account it is sufficient that the log is enabled before or after: disabling it is an event.
 func (a *Admission) accountOf(ctx context.Context, request *admissionv1.AdmissionRequest) (*v1alpha1.Account, error) {
 	if request.Kind.Kind != "Account" {
 		account, err := tenant.Of(ctx, a.Reader, request.Namespace)
@@ -125,8 +125,8 @@ func ignoreNoAccount(err error) error {
 	return err
 }
 
-// identity is the same for the same change, which the Kubernetes API server may ask for several
-// times: each try of one whose object somebody else has changed meanwhile.
+// identity returns the id of an event. It is the same for reviews of the same change: the Kubernetes
+// API server repeats them when it retries an update after a conflict.
 func identity(request *admissionv1.AdmissionRequest, before *document, changes []byte) uuid.UUID {
 	version := ""
 	if before != nil {

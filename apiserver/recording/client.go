@@ -12,17 +12,15 @@ import (
 	"github.com/quoin-dev/quoin/internal/audit"
 )
 
-// Client records the changes that are made through it to the kinds that people and programs
-// change. Status and all other kinds it passes on.
+// Client records changes of recorded kinds. It does not record changes of status and of other kinds.
 //
-// A context without a Request is refused a change of such a kind: whoever comes to write one
-// cannot forget to say for whom.
+// A change of a recorded kind fails if the context has no Request, so that new code cannot omit it.
 type Client struct{ client.Client }
 
 // NewClient wraps a client.
 func NewClient(c client.Client) *Client { return &Client{c} }
 
-// changed is a patch that knows the object as it was: those of package edit.
+// changed is a patch with the object before the change, as those of package edit.
 type changed interface{ Before() client.Object }
 
 // Create implements client.Client.
@@ -44,7 +42,7 @@ func (c *Client) Patch(ctx context.Context, o client.Object, patch client.Patch,
 	return c.record(ctx, update, o, before, o, func() error { return c.Client.Patch(ctx, o, patch, opts...) })
 }
 
-// Update is not how the front end writes: a patch says what it changes.
+// Update fails for recorded kinds: they must be patched.
 func (c *Client) Update(ctx context.Context, o client.Object, opts ...client.UpdateOption) error {
 	if c.recordedKind(o) != nil {
 		return errors.New("recording: objects are patched, not updated")
@@ -52,7 +50,7 @@ func (c *Client) Update(ctx context.Context, o client.Object, opts ...client.Upd
 	return c.Client.Update(ctx, o, opts...)
 }
 
-// DeleteAllOf is not how the front end deletes: each object is an event of its own.
+// DeleteAllOf fails for recorded kinds: each deletion is an event.
 func (c *Client) DeleteAllOf(ctx context.Context, o client.Object, opts ...client.DeleteAllOfOption) error {
 	if c.recordedKind(o) != nil {
 		return errors.New("recording: objects are deleted one by one")
@@ -69,7 +67,7 @@ func (c *Client) recordedKind(o client.Object) *recordedKind {
 	return recordedKindOf(gvk.Kind)
 }
 
-// record makes a change between two halves of its event.
+// record stores the event of a change, makes the change and stores its outcome.
 func (c *Client) record(ctx context.Context, v verb, o, before, after client.Object, write func() error) error {
 	k := c.recordedKind(o)
 	if k == nil {
@@ -90,7 +88,7 @@ func (c *Client) record(ctx context.Context, v verb, o, before, after client.Obj
 	if err != nil {
 		return err
 	}
-	// The write may change the object: what its event says was there before.
+	// The write may modify the object: the event is derived before it.
 	t := target{v, k.Name(), o.GetName()}
 	attempt, err := r.begin(ctx, t, k.event(ctx, c.Client, v, r.who.Source, documents), changes)
 	if err != nil {
@@ -102,27 +100,27 @@ func (c *Client) record(ctx context.Context, v verb, o, before, after client.Obj
 	case err == nil:
 		r.end(ctx, t, attempt, audit.Succeeded, details)
 	case apierrors.IsConflict(err) && v == update:
-		// It is tried again, or settle ends it.
+		// The caller retries, or settle stores the outcome.
 	case Refused(err):
 		details.Reason = string(apierrors.ReasonForError(err))
 		r.end(ctx, t, attempt, audit.Failed, details)
 	default:
-		// Nobody knows whether it was done: an answer may get lost. It stays an attempt.
+		// Whether the change was made is unknown: the response may be lost. The event stays attempted.
 		r.forget(t)
 	}
 	return err
 }
 
-// forget leaves an event as an attempt.
+// forget leaves an event attempted.
 func (r *Request) forget(t target) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.open, t)
 }
 
-// Refused tells whether an error means that a change is not made, and will not be: the API server has
-// said no, or its event could not be stored. After others it may have been made, as after a lost
-// answer.
+// Refused reports whether an error means that a change was not made: the Kubernetes API server rejected
+// it, or its event could not be stored. After other errors, such as a lost response, it may have been
+// made.
 func Refused(err error) bool {
 	return errors.Is(err, audit.ErrUnavailable) ||
 		apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) || apierrors.IsNotFound(err) ||

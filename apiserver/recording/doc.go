@@ -1,19 +1,19 @@
-// Package recording puts what the front end changes for somebody into the account's audit log,
-// and what has been changed past it.
+// Package recording records the changes of objects in the audit log of their account: those that
+// Quoin's API server makes for a caller, those made through the Kubernetes API, and rollouts.
 //
-//	front ─▶ Request (who, from where) ─▶ rest, scim ─▶ Client ─▶ Kubernetes
-//	  ▲                                                   │ event: attempted, then its outcome
-//	  └──────────── gate: no success without ─────────────┘
+//	request ─▶ Request (principal, source) ─▶ rest, scim ─▶ Client ─▶ Kubernetes
+//	  ▲                                                      │ event: attempted, then its outcome
+//	  └──────────── gate: no success without ────────────────┘
 //
-// Client stands before every write of the front end, so a new route cannot forget to record. An
-// event is stored before its change is made, and its outcome before the answer says that it was
-// made (docs/decisions/0028).
+// Client wraps every write of the API server, so that a new route cannot omit its event. An event is
+// stored before its change is made, and its outcome before the response reports success
+// (docs/decisions/0028).
 //
-//	request.go    whose request it is, and what it has changed so far
+//	request.go    the request and its changes
 //	client.go     writes with their events
-//	subjects.go   the kinds that are recorded, and what their events are called
-//	documents.go  an object before and after, and how they differ
-//	gate.go       holds a success back whose outcome is not stored
-//	admission.go  what kubectl and GitOps change, as the Kubernetes API server tells it
-//	versions.go   what the controllers roll
+//	kinds.go      the recorded kinds, from v1alpha1.Kinds
+//	documents.go  an object before and after a change, and the difference
+//	gate.go       delays a success until its outcome is stored
+//	admission.go  changes through the Kubernetes API, from a validating webhook
+//	versions.go   rollouts of the controllers
 package recording

@@ -9,16 +9,16 @@ import (
 	"github.com/quoin-dev/quoin/internal/audit"
 )
 
-// document is an object of any kind, with as much of it as events show.
+// document is the part of an object that events contain.
 type document struct {
 	metav1.PartialObjectMetadata
 	Spec map[string]any `json:"spec"`
 }
 
-// beforeAndAfter is an object before and after a change; nil where there is none.
+// beforeAndAfter is an object before and after a change; nil for created and deleted objects.
 type beforeAndAfter [2]*document
 
-// shown is the object by which a change is called.
+// shown returns the object that describes the change: the new one unless it was deleted.
 func (b beforeAndAfter) shown() *document {
 	if b[1] != nil {
 		return b[1]
@@ -26,7 +26,7 @@ func (b beforeAndAfter) shown() *document {
 	return b[0]
 }
 
-// documentsOf are those of two objects, of which one may be nil.
+// documentsOf returns the documents of two objects, of which one may be nil.
 func documentsOf(before, after client.Object) (beforeAndAfter, error) {
 	var texts [2][]byte
 	for i, o := range []client.Object{before, after} {
@@ -41,7 +41,7 @@ func documentsOf(before, after client.Object) (beforeAndAfter, error) {
 	return parse(texts[0], texts[1])
 }
 
-// parse reads two objects, of which one may be empty.
+// parse parses two objects, of which one may be empty.
 func parse(before, after []byte) (b beforeAndAfter, err error) {
 	for i, text := range [][]byte{before, after} {
 		if len(text) == 0 {
@@ -55,7 +55,7 @@ func parse(before, after []byte) (b beforeAndAfter, err error) {
 	return b, nil
 }
 
-// difference is what differs between the specs, by field.
+// difference returns the changed fields of the specs by path.
 func (k *recordedKind) difference(documents beforeAndAfter) (map[string]any, error) {
 	var specs [2]any
 	for i, d := range documents {

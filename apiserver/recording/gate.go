@@ -7,7 +7,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
-// gate is a response that says that something was done only when that is in the log.
+// gate is a response that reports success only after the outcomes are stored.
 type gate struct {
 	http.ResponseWriter
 	ctx     context.Context //nolint:containedctx // of the request that is answered
@@ -17,9 +17,9 @@ type gate struct {
 	isOpen, isShut bool
 }
 
-// Gate holds an answer back until the outcomes of all that the request has changed are stored. If
-// they cannot be, a success becomes a 503 that refuse writes: the change may have been made, its
-// event says that it was attempted, and nobody is told that it is done.
+// Gate returns a response that waits until the outcomes of all changes of the request are stored. If
+// that fails, a success becomes a 503, written by refuse: the change may have been made, and its event
+// is attempted.
 func (r *Request) Gate(ctx context.Context, w http.ResponseWriter, refuse func(http.ResponseWriter, int, string)) http.ResponseWriter {
 	if r.who == nil {
 		return w
@@ -27,7 +27,7 @@ func (r *Request) Gate(ctx context.Context, w http.ResponseWriter, refuse func(h
 	return &gate{ResponseWriter: w, ctx: ctx, request: r, refuse: refuse}
 }
 
-// Close stores what is still to be stored of a request that has been answered, or never will be.
+// Close stores the remaining outcomes of a request.
 func (r *Request) Close(ctx context.Context) {
 	if r.who == nil {
 		return
@@ -49,7 +49,7 @@ func (g *gate) WriteHeader(status int) {
 		for _, of := range []string{"Content-Length", "ETag", "Location"} {
 			g.Header().Del(of)
 		}
-		g.refuse(g.ResponseWriter, http.StatusServiceUnavailable, "the change was made, or may have been, and the audit log does not take its outcome: look again later")
+		g.refuse(g.ResponseWriter, http.StatusServiceUnavailable, "the change may have been made, but its outcome could not be stored in the audit log: check the object and retry if necessary")
 		return
 	}
 	g.ResponseWriter.WriteHeader(status)
@@ -66,7 +66,7 @@ func (g *gate) Write(data []byte) (int, error) {
 	return g.ResponseWriter.Write(data)
 }
 
-// FlushError makes http.ResponseController pass through the gate.
+// FlushError implements http.ResponseController's interface for flushing.
 func (g *gate) FlushError() error {
 	if !g.isOpen {
 		g.WriteHeader(http.StatusOK)
@@ -74,5 +74,5 @@ func (g *gate) FlushError() error {
 	return http.NewResponseController(g.ResponseWriter).Flush()
 }
 
-// Unwrap makes the rest of http.ResponseController work.
+// Unwrap supports http.ResponseController.
 func (g *gate) Unwrap() http.ResponseWriter { return g.ResponseWriter }

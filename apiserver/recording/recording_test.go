@@ -307,7 +307,7 @@ func TestSuccessWaitsForTheOutcome(t *testing.T) {
 	if got := answer(200, false); got.Code != 200 || got.Body.String() != "body" || got.Header().Get("ETag") == "" {
 		t.Errorf("%d %s", got.Code, got.Body)
 	}
-	if got := answer(200, true); got.Code != 503 || !strings.Contains(got.Body.String(), "look again later") || strings.Contains(got.Body.String(), "body") || got.Header().Get("ETag") != "" {
+	if got := answer(200, true); got.Code != 503 || !strings.Contains(got.Body.String(), "retry if necessary") || strings.Contains(got.Body.String(), "body") || got.Header().Get("ETag") != "" {
 		t.Errorf("%d %s", got.Code, got.Body)
 	}
 	if got := answer(409, true); got.Code != 409 || got.Body.String() != "body" {
@@ -357,7 +357,7 @@ func review(user, before, after string, change func(*admissionv1.AdmissionReques
 	return r
 }
 
-func TestChangesPastTheFrontEnd(t *testing.T) {
+func TestChangesThroughTheKubernetesAPI(t *testing.T) {
 	w := newWorld(t)
 	a := &Admission{Log: w.log, Reader: w.api, Namespace: "quoin-system"}
 	for _, r := range []*admissionv1.AdmissionRequest{

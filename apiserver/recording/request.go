@@ -19,43 +19,42 @@ import (
 	"github.com/quoin-dev/quoin/internal/store"
 )
 
-// Log is where events go: an *audit.Log.
+// Log stores events; *audit.Log implements it.
 type Log interface {
 	Begin(ctx context.Context, e audit.Event) (*audit.Attempt, error)
 	Record(ctx context.Context, events ...audit.Event) error
 }
 
-// IsOn tells whether an account has its audit log switched on, and the plan for it.
+// IsOn reports whether the audit log of an account is enabled and its plan includes it.
 func IsOn(account *v1alpha1.Account) bool {
 	return account.Spec.AuditLog != nil && ptr.Deref(account.Spec.AuditLog.Enabled, false) && account.Spec.Plan == v1alpha1.PlanEnterprise
 }
 
-// Request is somebody's request with what it has changed so far.
+// Request is a request of a principal and its changes.
 type Request struct {
 	log Log
-	// who has what is the same in all of the request's events; nil when the account records none.
+	// who has the fields that all events of the request share; nil if the account records none.
 	who *audit.Event
 
 	mu sync.Mutex
-	// open are the changes whose outcome is not known yet: others were faster, and the same is
-	// tried again.
+	// open are changes without outcome: they are retried after a conflict.
 	open map[target]*audit.Attempt
-	// ends are outcomes that are being stored.
+	// ends waits for outcomes that are being stored.
 	ends sync.WaitGroup
-	// failed is why an outcome could not be stored.
+	// failed is the error of outcomes that could not be stored.
 	failed error
-	// details go with the changes of objects, by their names.
+	// details are added to the changes of objects, by name.
 	details map[string]map[string]any
 }
 
-// target is what a change is made to.
+// target identifies a change.
 type target struct {
 	verb       verb
 	kind, name string
 }
 
-// NewRequest begins to record the request of a principal of an account. A log that is nil stores
-// nothing: then an account that wants its changes recorded cannot make any.
+// NewRequest returns a Request of a principal of an account. If log is nil, changes fail for accounts
+// whose audit log is enabled.
 func NewRequest(ctx context.Context, log Log, account *v1alpha1.Account, p *auth.Principal, source audit.Source) *Request {
 	r := &Request{log: log}
 	if IsOn(account) {
@@ -69,7 +68,7 @@ func NewRequest(ctx context.Context, log Log, account *v1alpha1.Account, p *auth
 	return r
 }
 
-// actors are audit's names for the kinds of principals.
+// actors maps kinds of principals to kinds of actors.
 var actors = map[auth.Kind]audit.ActorKind{
 	auth.KindAPIKey:         audit.ActorKey,
 	auth.KindUser:           audit.ActorUser,
@@ -84,7 +83,7 @@ func actor(p *auth.Principal) audit.Actor {
 
 type requestKey struct{}
 
-// With makes the request known to all that is called with the context.
+// With returns a context with the request.
 func (r *Request) With(ctx context.Context) context.Context {
 	return context.WithValue(ctx, requestKey{}, r)
 }
@@ -94,8 +93,8 @@ func requestOf(ctx context.Context) *Request {
 	return r
 }
 
-// Detail says more of the change that is about to be made to an object than its spec does, such as
-// which members a group gets.
+// Detail adds a detail to the event of the next change of an object, such as the members that are
+// added to a group.
 func Detail(ctx context.Context, object, name string, value any) {
 	r := requestOf(ctx)
 	if r == nil || r.who == nil {
@@ -114,15 +113,15 @@ func Detail(ctx context.Context, object, name string, value any) {
 
 type nameKey struct{}
 
-// Named gives the changes that are made with the context another name than their kind has.
+// Named returns a context whose changes are recorded under another event name than that of the kind.
 func Named(ctx context.Context, name string) context.Context {
 	return context.WithValue(ctx, nameKey{}, name)
 }
 
-// errUnrecorded is a change that nobody has asked for: a fault in the program.
+// errUnrecorded is returned for a change without Request, which is a bug.
 var errUnrecorded = errors.New("a change outside of a request cannot be recorded")
 
-// Do records something that a request does and that changes no object, such as giving out a token.
+// Do records an action that changes no object, such as issuing a token.
 func Do(ctx context.Context, e audit.Event) error {
 	r := requestOf(ctx)
 	switch {
@@ -136,7 +135,7 @@ func Do(ctx context.Context, e audit.Event) error {
 	return r.log.Record(ctx, r.event(e, audit.Succeeded))
 }
 
-// RecordTx records a change of content, whose event is committed with it: see audit.RecordTx.
+// RecordTx records a change of content in the transaction of the change: see audit.RecordTx.
 func RecordTx(ctx context.Context, tx *store.Tx, e audit.Event) error {
 	r := requestOf(ctx)
 	switch {
@@ -148,29 +147,28 @@ func RecordTx(ctx context.Context, tx *store.Tx, e audit.Event) error {
 	return audit.RecordTx(ctx, tx, r.event(e, audit.Succeeded))
 }
 
-// longestRecording bounds how long somebody waits for the log whom it does not hold up.
-const longestRecording = 2 * time.Second
+// bestEffortTimeout is the timeout for best-effort events.
+const bestEffortTimeout = 2 * time.Second
 
-// Note records as Do does what goes on without the log too, such as a read.
+// Note records a best-effort event, such as a read: a failure is logged only.
 func Note(ctx context.Context, e audit.Event) {
-	bounded, cancel := context.WithTimeout(ctx, longestRecording)
+	bounded, cancel := context.WithTimeout(ctx, bestEffortTimeout)
 	defer cancel()
 	if err := Do(bounded, e); err != nil {
-		log.FromContext(ctx).Error(err, "Something is not in the audit log, and goes on without", "event", e.Name, "object", e.Object.Name)
+		log.FromContext(ctx).Error(err, "Failed to record a best-effort event in the audit log", "event", e.Name, "object", e.Object.Name)
 	}
 }
 
-// errNoLog is a front end without a database that serves an account whose changes are to be
-// recorded.
-var errNoLog = fmt.Errorf("%w: the account's audit log is on, and quoin apiserver has no --database-url", audit.ErrUnavailable)
+// errNoLog is returned for a change of an account with an enabled audit log if there is no database.
+var errNoLog = fmt.Errorf("%w: the account's audit log is enabled, but quoin apiserver has no --database-url", audit.ErrUnavailable)
 
-// event completes an event with who is behind it.
+// event returns an event with the fields of the request.
 func (r *Request) event(e audit.Event, outcome audit.Outcome) audit.Event {
 	e.Account, e.Source, e.Actor, e.IP, e.RequestID, e.Outcome = r.who.Account, r.who.Source, r.who.Actor, r.who.IP, r.who.RequestID, outcome
 	return e
 }
 
-// begin stores that a change is about to be made. One that is tried again goes on with its event.
+// begin stores the event of a change as attempted. A retry reuses the event.
 func (r *Request) begin(ctx context.Context, t target, e audit.Event, changes map[string]any) (*audit.Attempt, error) {
 	if r.log == nil {
 		return nil, errNoLog
@@ -213,7 +211,7 @@ func encode(changes map[string]any) (json.RawMessage, error) {
 	return data, nil
 }
 
-// end stores the outcome of a change, while the request goes on.
+// end stores the outcome of a change in the background.
 func (r *Request) end(ctx context.Context, t target, attempt *audit.Attempt, outcome audit.Outcome, d audit.Details) {
 	r.mu.Lock()
 	delete(r.open, t)
@@ -227,7 +225,7 @@ func (r *Request) end(ctx context.Context, t target, attempt *audit.Attempt, out
 	})
 }
 
-// settle waits until all outcomes are stored. What others were faster with every time has failed.
+// settle waits until all outcomes are stored. Changes that ended with a conflict have failed.
 func (r *Request) settle(ctx context.Context) error {
 	r.mu.Lock()
 	open := r.open

@@ -16,24 +16,24 @@ import (
 	"github.com/quoin-dev/quoin/internal/tenant"
 )
 
-// Versions records what the controllers roll: each version whose rollout has finished, and each
-// that went back. Every replica does so; an event has the same id whoever stores it, so it is one.
+// Versions records rollouts: completed and rolled-back versions. Every replica does so; events have
+// deterministic ids, so each is stored once.
 type Versions struct {
-	// Log takes the events.
+	// Log stores the events.
 	Log Log
 	// Deployments is the informer of Deployments.
 	Deployments cache.SharedIndexInformer
-	// Reader has the accounts, with tenant.IndexNamespace.
+	// Reader reads Accounts. It must have the index tenant.IndexNamespace.
 	Reader client.Reader
 	// Now is the clock.
 	Now func() time.Time
 }
 
-// remembered is for how long a rollout is recorded after it: as long as no front end may have run.
-// What is older has been recorded, and its event may be gone already: it must not come back.
+// remembered is the maximum age of a rollout that is recorded: the longest tolerated downtime of the
+// API server. Older rollouts have been recorded, and their events may have expired already.
 const remembered = 24 * time.Hour
 
-// Start follows the Deployments until the context ends.
+// Start watches Deployments until the context ends.
 func (v *Versions) Start(ctx context.Context) error {
 	queue := workqueue.NewTypedRateLimitingQueueWithConfig(
 		workqueue.NewTypedItemExponentialFailureRateLimiter[cache.ObjectName](time.Second, time.Minute),
@@ -48,7 +48,7 @@ func (v *Versions) Start(ctx context.Context) error {
 		UpdateFunc: func(_, o any) { add(o) },
 	})
 	if err != nil {
-		return fmt.Errorf("follow deployments: %w", err)
+		return fmt.Errorf("watch deployments: %w", err)
 	}
 	defer func() { _ = v.Deployments.RemoveEventHandler(registration) }() // the informer may have ended
 	stop := context.AfterFunc(ctx, queue.ShutDown)
@@ -60,7 +60,7 @@ func (v *Versions) Start(ctx context.Context) error {
 			return nil
 		}
 		if err := v.record(ctx, key, known); err != nil {
-			log.FromContext(ctx).Error(err, "A rollout is not in the audit log yet; it is tried again", "namespace", key.Namespace, "name", key.Name)
+			log.FromContext(ctx).Error(err, "Failed to record a rollout in the audit log; retrying", "namespace", key.Namespace, "name", key.Name)
 			queue.AddRateLimited(key)
 		} else {
 			queue.Forget(key)
@@ -69,7 +69,7 @@ func (v *Versions) Start(ctx context.Context) error {
 	}
 }
 
-// record stores the events of a deployment that this process has not stored.
+// record stores the events of a deployment that this process has not stored yet.
 func (v *Versions) record(ctx context.Context, key cache.ObjectName, known map[uuid.UUID]time.Time) error {
 	o, exists, err := v.Deployments.GetStore().GetByKey(key.String())
 	d, ok := o.(*v1alpha1.Deployment)
@@ -99,7 +99,7 @@ func (v *Versions) record(ctx context.Context, key cache.ObjectName, known map[u
 	return nil
 }
 
-// rollouts are the events of what a deployment's status says has been rolled, the newest first.
+// rollouts returns the events of the rollouts in the status of a deployment, newest first.
 func rollouts(d *v1alpha1.Deployment) []audit.Event {
 	event := func(name, what string, at time.Time, changes map[string]any) audit.Event {
 		data, _ := encode(changes) // of strings: it does not fail

@@ -1,5 +1,5 @@
-// Package tenants finds the account that a request is for: by the host it was sent to, or by
-// name on the aggregated way.
+// Package tenants finds the account of a request: by its host, or by name for requests through the
+// aggregated API.
 package tenants
 
 import (
@@ -15,10 +15,10 @@ import (
 	"github.com/quoin-dev/quoin/internal/tenant"
 )
 
-// indexHost is the field by which accounts are found by their hosts.
+// indexHost is the index of Accounts by host.
 const indexHost = "hosts"
 
-// AddIndexes prepares a cache for this package.
+// AddIndexes adds the indexes that this package needs.
 func AddIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 	hosts := func(o client.Object) []string {
 		if account, ok := o.(*v1alpha1.Account); ok {
@@ -41,11 +41,11 @@ func AddIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 	return nil
 }
 
-// Tenants finds accounts in a cache that has the indexes.
+// Tenants finds accounts in a cache with the indexes.
 type Tenants struct{ Reader client.Reader }
 
-// ByHost is the account that answers on a host, with or without a port; nil when none does.
-// Of accounts that want the same host the oldest has it.
+// ByHost returns the account with a host, with or without port; nil if there is none. Of several
+// accounts with the same host it returns the oldest.
 func (t Tenants) ByHost(ctx context.Context, host string) (*v1alpha1.Account, error) {
 	name := strings.ToLower(strings.TrimSuffix(withoutPort(host), "."))
 	if name == "" {
@@ -64,7 +64,7 @@ func (t Tenants) ByHost(ctx context.Context, host string) (*v1alpha1.Account, er
 	return t.served(ctx, found)
 }
 
-// ByName is the account of a name; nil when there is none.
+// ByName returns the account with a name, nil if there is none.
 func (t Tenants) ByName(ctx context.Context, name string) (*v1alpha1.Account, error) {
 	account := &v1alpha1.Account{}
 	if err := t.Reader.Get(ctx, client.ObjectKey{Name: name}, account); err != nil {
@@ -73,8 +73,8 @@ func (t Tenants) ByName(ctx context.Context, name string) (*v1alpha1.Account, er
 	return t.served(ctx, account)
 }
 
-// served leaves out an account that is going away, or whose namespace is an older account's:
-// it must not show that one's objects.
+// served returns nil for an account that is being deleted, or whose namespace belongs to an older
+// account, whose objects it must not expose.
 func (t Tenants) served(ctx context.Context, account *v1alpha1.Account) (*v1alpha1.Account, error) {
 	if account == nil || !account.DeletionTimestamp.IsZero() {
 		return nil, nil
@@ -86,7 +86,7 @@ func (t Tenants) served(ctx context.Context, account *v1alpha1.Account) (*v1alph
 	return account, err
 }
 
-// withoutPort is a host without its port. IPv6 addresses are no tenant's host.
+// withoutPort returns a host without its port. IPv6 addresses are not hosts of accounts.
 func withoutPort(host string) string {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		return name

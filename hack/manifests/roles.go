@@ -31,8 +31,7 @@ func generateRoles(root string, files map[string]string) error {
 	return nil
 }
 
-// rules returns the rules of a role: objects, then their status, which nobody but controllers
-// writes, then scale.
+// rules returns the rules of a role: objects, then read access to their status, then scale.
 func rules(access func(v1alpha1.Roles) v1alpha1.Access) string {
 	allows := func(level v1alpha1.Access) func(v1alpha1.Kind) bool {
 		return func(k v1alpha1.Kind) bool { return access(k.Roles) == level }

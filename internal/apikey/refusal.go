@@ -7,9 +7,8 @@ import (
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 )
 
-// Refusal says why a key does not work: a reason of api/v1alpha1 and words for people. Both
-// are empty when it works. owner is the ScimUser that spec.owner names, nil when there is
-// none of that name.
+// Refusal returns why a key is invalid: a reason of api/v1alpha1 and a message. Both are empty for a
+// valid key. owner is the ScimUser that spec.owner names, nil if it does not exist.
 func Refusal(k *v1alpha1.ApiKey, owner *v1alpha1.ScimUser, now time.Time) (reason, message string) {
 	switch {
 	case k.Spec.Revoked != nil && *k.Spec.Revoked:
@@ -26,5 +25,5 @@ func Refusal(k *v1alpha1.ApiKey, owner *v1alpha1.ScimUser, now time.Time) (reaso
 	return "", ""
 }
 
-// Active tells whether a user may act.
+// Active reports whether a user is active.
 func Active(u *v1alpha1.ScimUser) bool { return u.Spec.Active == nil || *u.Spec.Active }

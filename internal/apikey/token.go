@@ -1,15 +1,13 @@
-// Package apikey knows API keys: how a token is written, what is kept of it, and when a key
-// works.
+// Package apikey implements the format, the hash and the validity of API keys.
 //
 // A token is
 //
 //	sk-quoin-<id><secret><checksum>
 //
 // with 12 digits of id, 32 of secret (190 bits) and 6 of checksum, in base 62 (0-9, A-Z,
-// a-z, in this order). The id is public: the key is found by it. The checksum is the CRC-32
-// (IEEE) of everything before it, as a number with leading zeros, so that what was cut off or
-// mistyped is told from what was never given out, without a look-up. Secret scanners find a
-// token by Pattern.
+// a-z, in this order). The id is public and identifies the key. The checksum is the CRC-32 (IEEE) of
+// everything before it, as a number with leading zeros: it distinguishes a truncated or mistyped token
+// from an unknown one without a lookup. Secret scanners find a token with Pattern.
 package apikey
 
 import (
@@ -27,9 +25,9 @@ import (
 )
 
 const (
-	// Prefix is what every token begins with.
+	// Prefix of every token.
 	Prefix = "sk-quoin-"
-	// Pattern is the regular expression by which secret scanners find a token.
+	// Pattern is a regular expression for secret scanners.
 	Pattern = `sk-quoin-[0-9A-Za-z]{50}`
 )
 
@@ -42,24 +40,25 @@ const (
 
 const alphabet = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
-// Token is the token of an API key. However it is printed or logged, only Reveal shows it;
-// it is behind a pointer because fmt shows strings in fields of other types' structs. The
-// zero Token is no token: it matches nothing.
+// Token is the token of an API key. Only Reveal returns its text; printing and logging hide it. The
+// text is behind a pointer because fmt prints strings in fields of other types. The zero Token matches
+// no hash.
 type Token struct{ text *string }
 
-// New makes a token from random, crypto/rand.Reader outside of tests. The error is random's.
+// New generates a token from random, which is crypto/rand.Reader outside of tests. It returns errors
+// of random.
 func New(random io.Reader) (Token, error) {
 	digits, err := randomDigits(random, idLength+secretLength)
 	if err != nil {
-		return Token{}, fmt.Errorf("make token: %w", err)
+		return Token{}, fmt.Errorf("generate token: %w", err)
 	}
 	body := Prefix + digits
 	text := body + checksum(body)
 	return Token{&text}, nil
 }
 
-// randomDigits are n digits, each as likely as any other: bytes that would make some
-// likelier are passed over.
+// randomDigits returns n uniformly distributed digits. It skips bytes that would bias the
+// distribution.
 func randomDigits(random io.Reader, n int) (string, error) {
 	const fair = 256 / len(alphabet) * len(alphabet)
 	digits, buffer := make([]byte, 0, n), make([]byte, n)
@@ -87,7 +86,7 @@ func checksum(body string) string {
 	return string(digits[:])
 }
 
-// What is wrong with a text that is no token. None holds any part of it.
+// Errors of Parse. They contain no part of the text.
 var (
 	errPrefix   = errors.New("an API key begins with " + Prefix)
 	errLength   = fmt.Errorf("an API key has %d characters", length)
@@ -95,7 +94,7 @@ var (
 	errChecksum = errors.New("the API key is mistyped or not whole: its checksum is wrong")
 )
 
-// Parse reads a token. The error says what is wrong with the text and holds no part of it.
+// Parse parses a token. Errors contain no part of the text.
 func Parse(text string) (Token, error) {
 	switch {
 	case !strings.HasPrefix(text, Prefix):
@@ -115,7 +114,7 @@ func Parse(text string) (Token, error) {
 	return Token{&text}, nil
 }
 
-// Reveal is the token itself, empty for the zero Token.
+// Reveal returns the text of the token, empty for the zero Token.
 func (t Token) Reveal() string {
 	if t.text == nil {
 		return ""
@@ -123,7 +122,7 @@ func (t Token) Reveal() string {
 	return *t.text
 }
 
-// ID is the public part of the token: 12 digits, empty for the zero Token.
+// ID returns the public part of the token: 12 digits, empty for the zero Token.
 func (t Token) ID() string {
 	if t.text == nil {
 		return ""
@@ -131,15 +130,14 @@ func (t Token) ID() string {
 	return (*t.text)[len(Prefix) : len(Prefix)+idLength]
 }
 
-// Hash is what is kept of the token: its id, and the SHA-256 of all of it. The secret has
-// too many bits for anybody to try them out, so the hash needs neither salt nor cost.
+// Hash returns the id and the SHA-256 of the token. The secret has enough entropy to need neither a
+// salt nor a slow hash.
 func (t Token) Hash() v1alpha1.ApiKeyToken {
 	sum := sha256.Sum256([]byte(t.Reveal()))
 	return v1alpha1.ApiKeyToken{ID: t.ID(), SHA256: hex.EncodeToString(sum[:])}
 }
 
-// Matches tells whether a token is the one that hash was made of. How long it takes does not
-// depend on where they differ.
+// Matches reports whether a token has a hash, in constant time.
 func Matches(hash v1alpha1.ApiKeyToken, t Token) bool {
 	kept, err := hex.DecodeString(hash.SHA256)
 	if err != nil || t.text == nil {

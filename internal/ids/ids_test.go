@@ -315,7 +315,7 @@ func TestKeep(t *testing.T) {
 }
 
 // TestSeenFillsTheLedger: the first number seen does not hide a greater one that is in use.
-func TestSeenFillsTheLedger(t *testing.T) {
+func TestReserveFillsTheLedger(t *testing.T) {
 	c, name := apitest.Direct(t)
 	account(t, c, name, "")
 	b := &v1alpha1.Branch{
@@ -340,7 +340,7 @@ func TestErrors(t *testing.T) {
 	_, full := apitest.Direct(t)
 	account(t, c, full, "deployments=9007199254740991")
 	cases := map[string]struct{ account, says string }{
-		"malformed ledger":       {name, `account "` + name + `": annotation platform.quoin.dev/issued-ids: "deployments=twelve" must be like`},
+		"malformed ledger":       {name, `account "` + name + `": annotation platform.quoin.dev/issued-ids: "deployments=twelve" must have the form`},
 		"no account":             {"nobody", `read ledger of account "nobody"`},
 		"no numbers left":        {full, `account "` + full + `": no deployments number is left`},
 		"no numbers left either": {full, "platform.quoin.dev/issued-ids"},

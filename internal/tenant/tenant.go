@@ -1,5 +1,4 @@
-// Package tenant finds the account that an object belongs to, and says what an account has
-// to itself: its namespace and its hosts.
+// Package tenant finds the account of a namespace and returns the hosts and URLs of an account.
 package tenant
 
 import (
@@ -13,13 +12,13 @@ import (
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 )
 
-// IndexNamespace is the field by which the account of a namespace is found.
+// IndexNamespace is the index of Accounts by namespace.
 const IndexNamespace = "spec.namespace"
 
-// ErrNoAccount says that no account uses a namespace.
+// ErrNoAccount is returned if no account has the namespace.
 var ErrNoAccount = errors.New("no account uses this namespace")
 
-// Of returns the account that a namespace belongs to: the oldest one that names it.
+// Of returns the account of a namespace: the oldest one with that spec.namespace.
 func Of(ctx context.Context, c client.Reader, namespace string) (*v1alpha1.Account, error) {
 	list := &v1alpha1.AccountList{}
 	if err := c.List(ctx, list, client.MatchingFields{IndexNamespace: namespace}); err != nil {
@@ -37,8 +36,8 @@ func Of(ctx context.Context, c client.Reader, namespace string) (*v1alpha1.Accou
 	return found, nil
 }
 
-// Older tells which of two accounts has what both want: the one that was made first, by
-// name where both were made in the same second.
+// Older reports whether a has precedence over b in a conflict: it was created first, or in the same
+// second and its name sorts first.
 func Older(a, b *v1alpha1.Account) bool {
 	if !a.CreationTimestamp.Equal(&b.CreationTimestamp) {
 		return a.CreationTimestamp.Before(&b.CreationTimestamp)
@@ -46,7 +45,7 @@ func Older(a, b *v1alpha1.Account) bool {
 	return a.Name < b.Name
 }
 
-// Hosts are the names, without ports, on which an account answers.
+// Hosts returns the hosts of an account without ports.
 func Hosts(a *v1alpha1.Account) []string {
 	names := []string{HostName(a.Spec.Host)}
 	for _, domain := range a.Spec.CustomDomains {
@@ -55,13 +54,13 @@ func Hosts(a *v1alpha1.Account) []string {
 	return names
 }
 
-// HostName is a host without its port.
+// HostName returns a host without its port.
 func HostName(h v1alpha1.Host) string {
 	name, _, _ := strings.Cut(string(h), ":")
 	return name
 }
 
-// URL is the base address of an account's APIs: a custom domain replaces the tenant host.
+// URL returns the base URL of an account's APIs, with the first custom domain if there is one.
 func URL(a *v1alpha1.Account) string {
 	if len(a.Spec.CustomDomains) > 0 {
 		return "https://" + string(a.Spec.CustomDomains[0])
@@ -69,7 +68,7 @@ func URL(a *v1alpha1.Account) string {
 	return "https://" + string(a.Spec.Host)
 }
 
-// DataDomain is the domain below which the data APIs of an account's deployments are.
+// DataDomain returns the parent domain of the data API hosts of an account's deployments.
 func DataDomain(a *v1alpha1.Account) string {
 	if a.Spec.DataDomain != "" {
 		return string(a.Spec.DataDomain)
