@@ -94,7 +94,7 @@ in the folder components. */}}
 {{- /* Arguments that all components have that answer over HTTPS: {root, component}. */}}
 {{- define "quoin.server.args" -}}
 {{- with index .root.Values .component -}}
-# Plain HTTP: without metrics.enabled nobody outside of the pod reaches it.
+# HTTP without TLS; on the loopback interface unless metrics.enabled is set.
 - --metrics-bind-address={{ ternary ":8080" "127.0.0.1:8080" .metrics.enabled }}
 - --service={{ include "quoin.fullname" $.root }}-{{ $.component }}
 {{- with .trustedProxies }}

@@ -30,13 +30,13 @@ env:
 env:
   - name: DATABASE_URL
     value: sqlite:///var/lib/quoin/quoin.db
-  # Long searches and retention put something aside, and the pod can write nowhere else.
+  # Temporary files of long searches and retention: the root file system is read-only.
   - name: SQLITE_TMPDIR
     value: /var/lib/quoin
 volume:
   claim: {{ .database.sqlite.existingClaim | default (printf "%s-apiserver" (include "quoin.fullname" $)) }}
   mountPath: /var/lib/quoin
-# The old pod has to close the database before the new one opens it.
+# The old pod must close the database before the new one opens it.
 strategy: Recreate
 {{- end }}
 ports:
