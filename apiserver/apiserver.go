@@ -7,6 +7,7 @@ package apiserver
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -160,14 +161,7 @@ func serve(ctx context.Context, k8s cluster.Cluster, restConfig *clientrest.Conf
 	if err != nil {
 		return fmt.Errorf("set up client: %w", err)
 	}
-	used := auth.NewLastUsed(k8s.GetClient())
-	background.Run("last use of keys", used.Start)
-	f.authenticator = auth.Chain(
-		auth.NewGitHooks(model.GitHookPath, k8s.GetClient(), k8s.GetAPIReader(), clock.RealClock{}),
-		auth.NewKeys(k8s.GetClient(), k8s.GetAPIReader(), clock.RealClock{}, used),
-		auth.NewOIDC(k8s.GetClient(), clock.RealClock{}, c.OIDCClient),
-		auth.NewServiceAccounts(k8s.GetClient(), clock.RealClock{}),
-	)
+	f.authenticator = newAuthenticator(k8s, c, background)
 	options := serving.Options{
 		HTTPS: c.HTTPS, Probes: c.Probes, Metrics: c.Metrics, OnListen: c.OnListen, Log: c.Log,
 		ShutdownDelay: c.ShutdownDelay, Gatherer: metrics.Registry,
@@ -183,9 +177,34 @@ func serve(ctx context.Context, k8s cluster.Cluster, restConfig *clientrest.Conf
 		options.ConfigureTLS = aggregated.TLS
 		f.aggregated = aggregated
 	}
+	if options.GetCertificate, err = runCertificates(ctx, k8s, c, background); err != nil {
+		return err
+	}
+	handler := serving.Wrap(serving.CanonicalPath(f), serving.WrapOptions{
+		Log: c.Log, Registerer: metrics.Registry, TrustedProxies: c.TrustedProxies, Errors: errorsOn,
+	})
+	return serving.Run(ctx, options, handler)
+}
+
+// newAuthenticator returns the authenticator of tenant hosts, and records the last use of keys in the
+// background.
+func newAuthenticator(k8s cluster.Cluster, c Config, background *serving.Background) auth.Authenticator {
+	used := auth.NewLastUsed(k8s.GetClient())
+	background.Run("last use of keys", used.Start)
+	return auth.Chain(
+		auth.NewGitHooks(model.GitHookPath, k8s.GetClient(), k8s.GetAPIReader(), clock.RealClock{}),
+		auth.NewKeys(k8s.GetClient(), k8s.GetAPIReader(), clock.RealClock{}, used),
+		auth.NewOIDC(k8s.GetClient(), clock.RealClock{}, c.OIDCClient),
+		auth.NewServiceAccounts(k8s.GetClient(), clock.RealClock{}),
+	)
+}
+
+// runCertificates renews the certificate of the listener in the background, and publishes its CA in
+// the APIService. It returns the function that selects the certificate of a connection.
+func runCertificates(ctx context.Context, k8s cluster.Cluster, c Config, background *serving.Background) (func(*tls.ClientHelloInfo) (*tls.Certificate, error), error) {
 	certificates, err := certificatesFor(ctx, k8s, c)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	background.Run("certificates", certificates.Run)
 	if c.CertFile == "" {
@@ -196,18 +215,14 @@ func serve(ctx context.Context, k8s cluster.Cluster, restConfig *clientrest.Conf
 	if c.Aggregation && certificates.CA() != nil {
 		bundle, err := newCABundle(k8s.GetConfig(), c, certificates.CA)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		background.Run("CA bundle", bundle.run)
 	}
 	if err := metrics.Registry.Register(certificates); err != nil && !errors.As(err, &prometheus.AlreadyRegisteredError{}) {
-		return err
+		return nil, err
 	}
-	options.GetCertificate = certificates.GetCertificate
-	handler := serving.Wrap(serving.CanonicalPath(f), serving.WrapOptions{
-		Log: c.Log, Registerer: metrics.Registry, TrustedProxies: c.TrustedProxies, Errors: errorsOn,
-	})
-	return serving.Run(ctx, options, handler)
+	return certificates.GetCertificate, nil
 }
 
 // storedGroups has the options of the groups that use the content store.

@@ -4,7 +4,7 @@ import "strings"
 
 const hostMessage = "must be a host name in lower case such as analytics.example.com, with an optional port such as :8443"
 
-var accountTable = declare(table{
+var _ = declare(table{
 	kind:       "Account",
 	headings:   "Name URL Namespace [Plan] Ready Reason [Message] Age",
 	selectable: map[string]string{"spec.namespace": "whole", "spec.host": "whole.example.com"},

@@ -1,6 +1,6 @@
 package api_test
 
-var apiKeyTable = declare(table{
+var _ = declare(table{
 	kind:       "ApiKey",
 	headings:   "Name Display name Expires Last used Ready Reason Age",
 	selectable: map[string]string{"spec.token.id": "0123456789ab", "status.token.id": ""},

@@ -4,7 +4,7 @@ import "strings"
 
 const stagingMessage = "stagingEnvironmentEnabled requires role: shared; a personal or production branch cannot have a staging environment"
 
-var branchTable = declare(table{
+var _ = declare(table{
 	kind:       "Branch",
 	headings:   "Name ID Deployment Branch Role Staging [Commit] Ready Reason [Message] Age",
 	selectable: map[string]string{"spec.deploymentRef.name": "analytics", "spec.name": "next"},

@@ -1,6 +1,6 @@
 package api_test
 
-var claimTable = declare(table{
+var _ = declare(table{
 	kind:       "Claim",
 	headings:   "Name Attribute Kind Holder Age",
 	selectable: map[string]string{"spec.holder.name": "analytics"},

@@ -10,7 +10,7 @@ func dbtGit(fields string) string {
 	return `{source: {manifest: null, git: {` + fields + `}}}`
 }
 
-var dbtSyncTable = declare(table{
+var _ = declare(table{
 	kind:       "DbtSync",
 	headings:   "Name Deployment Branch Stage Ready Reason Age",
 	selectable: map[string]string{"spec.deploymentRef.name": "analytics"},

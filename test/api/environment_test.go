@@ -2,7 +2,7 @@ package api_test
 
 import "strings"
 
-var environmentTable = declare(table{
+var _ = declare(table{
 	kind:       "Environment",
 	headings:   "Name ID Deployment Type Version Replicas Active Ready Reason [URL] [Message] Age",
 	selectable: map[string]string{"spec.deploymentRef.name": "analytics", "spec.type": "staging"},

@@ -10,7 +10,7 @@ const (
 	listedMessage     = "must be a version such as 1.2.3, without a prefix"
 )
 
-var releaseChannelTable = declare(table{
+var _ = declare(table{
 	kind:     "ReleaseChannel",
 	headings: "Name Repository Latest Ready Reason [Message] Changed Age",
 	whole: []string{

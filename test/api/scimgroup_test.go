@@ -1,6 +1,6 @@
 package api_test
 
-var scimGroupTable = declare(table{
+var _ = declare(table{
 	kind:       "ScimGroup",
 	headings:   "Name Group Members Ready Reason [Message] Age",
 	selectable: map[string]string{"spec.displayName": "Analysts", "spec.externalId": "g1"},

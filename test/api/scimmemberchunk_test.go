@@ -1,6 +1,6 @@
 package api_test
 
-var scimMemberChunkTable = declare(table{
+var _ = declare(table{
 	kind:     "ScimMemberChunk",
 	headings: "Name Age",
 	whole: []string{

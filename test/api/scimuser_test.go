@@ -1,6 +1,6 @@
 package api_test
 
-var scimUserTable = declare(table{
+var _ = declare(table{
 	kind:       "ScimUser",
 	headings:   "Name User Active Ready Reason [Message] [External] Age",
 	selectable: map[string]string{"spec.userName": "ada@example.com", "spec.externalId": "00u1"},

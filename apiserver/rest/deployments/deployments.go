@@ -239,15 +239,16 @@ func (a *api) createUnderFreeName(ctx context.Context, d *v1alpha1.Deployment) (
 // createWithModel creates a deployment and, before it, the ConfigMap with its model.
 func (a *api) createWithModel(ctx context.Context, d *v1alpha1.Deployment) error {
 	model := emptyModel(d)
-	modelErr := a.Kube.Create(ctx, model)
-	if modelErr != nil && !apierrors.IsAlreadyExists(modelErr) {
-		return modelErr
+	err := a.Kube.Create(ctx, model)
+	existed := apierrors.IsAlreadyExists(err)
+	if err != nil && !existed {
+		return err
 	}
 	d.ResourceVersion, d.Spec.Model.ConfigMapRef = "", &v1alpha1.LocalReference{Name: model.Name}
 	if err := a.Kube.Create(ctx, d); err != nil {
 		return err
 	}
-	if modelErr != nil {
+	if existed {
 		return nil // the ConfigMap existed before: it is not deleted with the deployment
 	}
 	before := model.DeepCopy()

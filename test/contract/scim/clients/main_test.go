@@ -6,6 +6,6 @@ import (
 	"github.com/quoin-dev/quoin/test/contract/scim/internal/suite"
 )
 
-var acme, globex = suite.Acme, suite.Globex
+var acme = suite.Acme
 
 func TestMain(m *testing.M) { suite.Main(m) }
