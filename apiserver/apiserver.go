@@ -247,6 +247,7 @@ func newREST(ctx context.Context, k8s cluster.Cluster, writer *kube.Client, info
 			return nil, fmt.Errorf("observe %T: %w", kind, err)
 		}
 	}
+	stored.tenant.Kube = writer
 	return rest.New(rest.Options{Deployments: known, Version: c.Version}, slices.Concat(
 		deployments.New(deployments.Options{Kube: writer, Catalog: known, Region: c.Region}),
 		model.New(model.Options{Kube: writer, Catalog: known}),

@@ -211,6 +211,14 @@ type AccountSpec struct {
 	// scim configures the provisioning of users and groups.
 	// +optional
 	Scim *Scim `json:"scim,omitempty"`
+
+	// settings are those that the REST API shows as the settings of the tenant.
+	// +optional
+	Settings *AccountSettings `json:"settings,omitempty"`
+
+	// theme is the look of clients.
+	// +optional
+	Theme *AccountTheme `json:"theme,omitempty"`
 }
 
 // AccountStatus is the observed state of an Account.

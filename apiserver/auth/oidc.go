@@ -14,6 +14,7 @@ import (
 
 	"github.com/coreos/go-oidc/v3/oidc"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
@@ -92,7 +93,8 @@ func (a *OIDC) Authenticate(ctx context.Context, account *v1alpha1.Account, r *h
 
 const foreignIssuer = otherCredential("the issuer of the token is none of the account's")
 
-// issuerOf returns the issuer of the account that the unverified token names, nil if there is none.
+// issuerOf returns the issuer of the account that the unverified token names; nil if there is none, or if
+// the account's settings switch OIDC off.
 func issuerOf(account *v1alpha1.Account, jwt string) (*v1alpha1.OIDCIssuer, error) {
 	parts := strings.Split(jwt, ".")
 	payload, err := base64.RawURLEncoding.DecodeString(parts[1])
@@ -104,6 +106,9 @@ func issuerOf(account *v1alpha1.Account, jwt string) (*v1alpha1.OIDCIssuer, erro
 	}
 	if err := json.Unmarshal(payload, &unverified); err != nil {
 		return nil, refused("the token is malformed")
+	}
+	if settings := account.Spec.Settings; settings != nil && !ptr.Deref(settings.OIDC, true) {
+		return nil, nil
 	}
 	for i := range account.Spec.OIDCIssuers {
 		if spec := &account.Spec.OIDCIssuers[i]; spec.URL == unverified.Issuer {

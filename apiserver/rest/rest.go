@@ -66,7 +66,13 @@ func New(o Options, families ...Family) (*API, error) {
 }
 
 // register adds a route to the mux and to the document.
-func (a *API) register(tag string, r Route) error {
+func (a *API) register(tag string, r Route) (err error) {
+	defer func() {
+		// The library panics for types that it cannot describe, and for two types of the same name.
+		if reason := recover(); reason != nil {
+			err = fmt.Errorf("register %s %s: %v", r.Method, r.Path, reason)
+		}
+	}()
 	op := &operation{route: r, inDeployment: strings.Contains(r.Path, "{"+deploymentIDParameter+"}"), repeatable: map[string]bool{}}
 	r.handle(a, tag, op)
 	documented := documentedOperation(a.huma.OpenAPI().Paths[r.Path], r.Method)

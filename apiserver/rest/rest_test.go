@@ -143,6 +143,24 @@ func TestCursorOfAnotherList(t *testing.T) {
 	}
 }
 
+// TestInvalidFamilies: errors in a table of routes are found when the process starts.
+func TestInvalidFamilies(t *testing.T) {
+	type thing struct{ Other int } // the name of another type of the document
+	first := Handle(http.MethodPost, "/a", "a", NoPermission, "A", func(context.Context, *thingInput) (*thingOutput, error) { return nil, nil })
+	second := func(method, path string) Route {
+		return Handle(method, path, "b", NoPermission, "B", func(context.Context, *struct{}) (*struct{ Body thing }, error) { return nil, nil })
+	}
+	for name, routes := range map[string][]Route{
+		"two types of one name": {first, second(http.MethodGet, "/b")},
+		"duplicate route":       {first, first},
+		"unsupported method":    {second(http.MethodOptions, "/b")},
+	} {
+		if _, err := New(Options{}, Family{Tag: "T", Routes: routes}); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}
+
 // TestLibraryOfOtherAPIs: the errors of other APIs of the process are those of the library.
 func TestLibraryOfOtherAPIs(t *testing.T) {
 	newTestAPI(t)

@@ -40,6 +40,44 @@ scim:
       caseExact: true
       immutable: true
       description: The number on it
+settings:
+  oidc: true
+  supportAccess: true
+  aibiUserInterface: true
+  restrictDataDownload: true
+  sheetsAgentChat: true
+  maintenanceWindow: {enabled: true, day: Sunday, time: "02:00"}
+  timezone: {enabled: true, name: Europe/Berlin, allowUserOverride: true}
+theme:
+  applyGlobally: true
+  logoURL: https://cdn.example.com/logo.svg
+  palette:
+    accent: {color: "#3B5BDB"}
+    base: {color: "#3B5BDB"}
+    danger: {color: "#3B5BDB"}
+    note: {color: "#3B5BDB"}
+    success: {color: "#3B5BDB"}
+    warning: {color: "#3B5BDB"}
+    codeSaturation: 50
+    contrastLevel: 50
+    pastel: true
+    surfaceMode: tinted
+  typography:
+    fonts: [{id: inter, url: "https://cdn.example.com/inter.woff2", format: woff2, family: Inter, name: Inter}]
+    body: {font: inter, weight: 400}
+    heading: {font: inter, weight: 700}
+`,
+		`
+host: whole.example.com
+namespace: whole
+theme:
+  palette:
+    accent: {hue: 200, saturation: 50}
+    base: {hue: 200, saturation: 50}
+    danger: {hue: 200, saturation: 50}
+    note: {hue: 200, saturation: 50}
+    success: {hue: 200, saturation: 50}
+    warning: {hue: 200, saturation: 50}
 `,
 	},
 	spec: `{host: demo.example.com, namespace: demo}`,
@@ -58,6 +96,22 @@ oidcIssuers:
   userNameClaim: preferred_username
   groupsClaim: roles
   adminGroups: [admins]
+settings:
+  oidc: false
+  supportAccess: true
+  aibiUserInterface: true
+  restrictDataDownload: true
+  sheetsAgentChat: true
+  maintenanceWindow: {enabled: true, day: Monday, time: "23:59"}
+  timezone: {enabled: true, name: America/Argentina/Buenos_Aires, allowUserOverride: true}
+theme:
+  applyGlobally: true
+  logoURL: https://cdn.example.com/logo.svg?v=2
+  palette: {accent: {color: "#3B5BDB"}, base: {hue: 360, saturation: 100}, codeSaturation: 0, contrastLevel: 100, pastel: true, surfaceMode: tinted}
+  typography:
+    fonts: [{id: inter, url: "https://cdn.example.com/inter.woff2", format: woff2, family: Inter, name: Inter}]
+    body: {font: inter}
+    heading: {font: inter, weight: 700}
 `},
 		{name: "no host", with: `{host: null}`, field: "spec.host", message: "Required value"},
 		{name: "no namespace", with: `{namespace: null}`, field: "spec.namespace", message: "Required value"},
@@ -92,6 +146,19 @@ oidcIssuers:
 		{name: "auditLog: settings alone with Standard", with: `{plan: Standard, auditLog: {retentionDays: 7}}`},
 		{name: "auditLog: plan taken away", with: `{plan: Enterprise, auditLog: {enabled: true}}`, then: `{plan: Standard}`,
 			field: "spec.auditLog.enabled", message: "auditLog.enabled requires plan: Enterprise"},
+
+		{name: "settings: unknown day", with: `{settings: {maintenanceWindow: {day: Caturday}}}`, field: "spec.settings.maintenanceWindow.day", message: `supported values: "Monday", "Tuesday"`},
+		{name: "settings: unknown hour", with: `{settings: {maintenanceWindow: {time: "24:00"}}}`, field: "spec.settings.maintenanceWindow.time", message: "should match"},
+		{name: "settings: path as time zone", with: `{settings: {timezone: {name: "../etc"}}}`, field: "spec.settings.timezone.name", message: "should match"},
+		{name: "theme: logo over http", with: `{theme: {logoURL: "http://cdn.example.com/logo.svg"}}`, field: "spec.theme.logoURL", message: "must be an https:// URL"},
+		{name: "theme: font over http", with: `{theme: {typography: {fonts: [{id: a, url: "http://x.example.com", format: otf}], body: {font: a}, heading: {font: a}}}}`,
+			field: "spec.theme.typography.fonts[0].url", message: "must be an https:// URL"},
+		{name: "theme: unknown font of the body", with: `{theme: {typography: {fonts: [{id: a, url: "https://x.example.com", format: otf}], body: {font: b}, heading: {font: a}}}}`,
+			field: "spec.theme.typography.body", message: "body.font must be the id of one of fonts"},
+		{name: "theme: unknown font of headings", with: `{theme: {typography: {fonts: [{id: a, url: "https://x.example.com", format: otf}], body: {font: a}, heading: {font: b}}}}`,
+			field: "spec.theme.typography.heading", message: "heading.font must be the id of one of fonts"},
+		{name: "theme: color by name", with: `{theme: {palette: {accent: {color: red}}}}`, field: "spec.theme.palette.accent.color", message: "at least 7 chars long"},
+		{name: "theme: color and hue", with: `{theme: {palette: {note: {color: "#FFFFFF", hue: 1}}}}`, field: "spec.theme.palette.note", message: "color and hue or saturation exclude each other"},
 
 		{name: "scim.schemas: caseExact of a number", with: `{scim: {schemas: [{id: "urn:example:Badge", resourceType: User, attributes: [{name: number, type: integer, caseExact: true}]}]}}`,
 			field: "spec.scim.schemas[0].attributes[0].caseExact", message: "caseExact requires type string or reference"},

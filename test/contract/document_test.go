@@ -262,6 +262,7 @@ func TestRoutesRequireTheirPermission(t *testing.T) {
 		"listBranches": "SchemaRead", "createBranch": "SchemaUpdate", "removeBranch": "SchemaUpdate", "setBranchStagingEnvironment": "SchemaUpdate", "pull": "SchemaUpdate", "gitHook": "SchemaUpdate",
 		"getEnvVariables": "DeploymentRead", "setEnvVariables": "SecretsManage", "listRegions": "", "getMe": "", "getSpec": "",
 		"getFolders": "FolderRead", "createFolder": "FolderEdit", "updateFolder": "FolderEdit", "deleteFolder": "FolderManage", "getFolderAncestors": "FolderRead",
+		"getTenantSettings": "", "updateTenantSettings": "Admin", "getAppConfig": "", "getAppTheme": "",
 		"exportAuditLogs": "AuditLogManage", "listApiKeys": "Admin", "createApiKey": "Admin", "getApiKey": "Admin", "deleteApiKey": "Admin",
 	}
 	every := []string{"AuditLogManage", "DeploymentsManage", "DeploymentCreate", "DeploymentRead", "DeploymentUpdate", "DeploymentDelete", "SecretsManage", "SchemaRead", "SchemaUpdate", "FolderRead", "FolderEdit", "FolderManage", "SqlRunnerRead", "ScimManage"}

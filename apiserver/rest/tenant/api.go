@@ -1,5 +1,5 @@
-// Package tenant serves the families of the REST API that concern an account as a whole: the export
-// of its audit log.
+// Package tenant serves the families of the REST API that concern an account as a whole: its
+// settings, its theme and the export of its audit log.
 package tenant
 
 import (
@@ -9,6 +9,7 @@ import (
 
 	"github.com/quoin-dev/quoin/apiserver/rest"
 	"github.com/quoin-dev/quoin/internal/audit"
+	"github.com/quoin-dev/quoin/internal/kube"
 )
 
 // AuditLog reads the events of all accounts: an *audit.Log.
@@ -18,6 +19,8 @@ type AuditLog interface {
 
 // Options configure the group.
 type Options struct {
+	// Kube reads and writes the Account.
+	Kube *kube.Client
 	// AuditLog is exported; nil without a database.
 	AuditLog AuditLog
 	// Now is the clock; time.Now when nil.
@@ -30,7 +33,7 @@ func New(o Options) []rest.Family {
 		o.Now = time.Now
 	}
 	a := &api{o}
-	return []rest.Family{a.auditLogsFamily()}
+	return []rest.Family{a.settingsFamily(), a.themeFamily(), a.auditLogsFamily()}
 }
 
 // api has the handlers of the group.

@@ -80,6 +80,25 @@ func TestChangesAreExportedAsCSV(t *testing.T) {
 	})
 }
 
+// A change of the account's settings is an event with the changed fields.
+func TestChangeOfTenantSettingsIsRecorded(t *testing.T) {
+	onEach(t, func(t *testing.T, w *world) {
+		w.want(200, w.admin, "PUT", "/api/v1/tenant/settings", map[string]any{"hasSupportAccess": true, "maintenanceWindowTime": "04:00"})
+		w.want(200, w.admin, "PUT", "/api/v1/tenant/settings", map[string]any{"hasSupportAccess": true}) // changes nothing
+		w.want(400, w.admin, "PUT", "/api/v1/tenant/settings", map[string]any{"maintenanceWindowTime": "4"})
+		rows := w.export(nil)
+		w.checkRows(rows)
+		if len(rows) != 1 || rows[0]["event"] != "Updated account settings" || rows[0]["outcome"] != "succeeded" || rows[0]["actor"] != "key:admin" {
+			t.Fatalf("events %v", rows)
+		}
+		for _, want := range []string{`"spec.settings.supportAccess":{"after":true}`, `"spec.settings.maintenanceWindow.time":{"after":"04:00"}`} {
+			if !strings.Contains(rows[0]["data"], want) {
+				t.Errorf("the event does not contain %s: %s", want, rows[0]["data"])
+			}
+		}
+	})
+}
+
 // checkRows checks the format of events.
 func (w *world) checkRows(rows []row) {
 	w.t.Helper()
