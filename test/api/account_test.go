@@ -158,7 +158,12 @@ theme:
 		{name: "theme: unknown font of headings", with: `{theme: {typography: {fonts: [{id: a, url: "https://x.example.com", format: otf}], body: {font: a}, heading: {font: b}}}}`,
 			field: "spec.theme.typography.heading", message: "heading.font must be the id of one of fonts"},
 		{name: "theme: color by name", with: `{theme: {palette: {accent: {color: red}}}}`, field: "spec.theme.palette.accent.color", message: "at least 7 chars long"},
-		{name: "theme: color and hue", with: `{theme: {palette: {note: {color: "#FFFFFF", hue: 1}}}}`, field: "spec.theme.palette.note", message: "color and hue or saturation exclude each other"},
+		{name: "theme: note: color and hue", with: `{theme: {palette: {note: {color: "#FFFFFF", hue: 1}}}}`, field: "spec.theme.palette.note", message: "color and hue or saturation exclude each other"},
+		{name: "theme: accent: color and hue", with: `{theme: {palette: {accent: {color: "#FFFFFF", hue: 1}}}}`, field: "spec.theme.palette.accent", message: "color and hue or saturation exclude each other"},
+		{name: "theme: base: color and hue", with: `{theme: {palette: {base: {color: "#FFFFFF", hue: 1}}}}`, field: "spec.theme.palette.base", message: "color and hue or saturation exclude each other"},
+		{name: "theme: danger: color and hue", with: `{theme: {palette: {danger: {color: "#FFFFFF", hue: 1}}}}`, field: "spec.theme.palette.danger", message: "color and hue or saturation exclude each other"},
+		{name: "theme: success: color and hue", with: `{theme: {palette: {success: {color: "#FFFFFF", hue: 1}}}}`, field: "spec.theme.palette.success", message: "color and hue or saturation exclude each other"},
+		{name: "theme: warning: color and hue", with: `{theme: {palette: {warning: {color: "#FFFFFF", hue: 1}}}}`, field: "spec.theme.palette.warning", message: "color and hue or saturation exclude each other"},
 
 		{name: "scim.schemas: caseExact of a number", with: `{scim: {schemas: [{id: "urn:example:Badge", resourceType: User, attributes: [{name: number, type: integer, caseExact: true}]}]}}`,
 			field: "spec.scim.schemas[0].attributes[0].caseExact", message: "caseExact requires type string or reference"},
