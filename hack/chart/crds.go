@@ -7,14 +7,14 @@ import (
 	"strings"
 )
 
-// Where the CRDs come from and go to.
+// The source and the destination of the CRDs.
 const (
 	configCRDs = "config/crd/bases"
 	chartCRDs  = "charts/quoin/templates/crds"
 )
 
-// Template lines around and in a CRD. The CRD itself stays as controller-gen wrote it, byte by
-// byte: what is checked in config is what Helm installs.
+// Template lines around and in a CRD. The CRD itself is unchanged, so that Helm installs the CRD that
+// is tested in config.
 const (
 	crdBegin = "{{- if .Values.crds.enabled }}\n"
 	crdEnd   = "{{- end }}\n"
@@ -27,8 +27,8 @@ const (
 		"    {{- include \"quoin.labels\" (dict \"root\" .) | nindent 4 }}\n"
 )
 
-// generateCRDs puts the CRDs into the chart's templates, not into its folder crds: Helm
-// installs what lies there but never upgrades it.
+// generateCRDs writes the CRDs to the chart's templates instead of its directory crds, whose files Helm
+// installs but does not upgrade.
 func generateCRDs(root string, files map[string]string) error {
 	bases, err := filepath.Glob(filepath.Join(root, configCRDs, "*.yaml"))
 	if err != nil {
@@ -51,9 +51,9 @@ func generateCRDs(root string, files map[string]string) error {
 	return nil
 }
 
-// crdTemplate is the CRD with guards around it.
+// crdTemplate returns the template of a CRD.
 func crdTemplate(crd string) (string, error) {
-	// The first annotations are those of the CRD: controller-gen always writes its version.
+	// The first annotations are those of the CRD: controller-gen always adds its version.
 	head, tail, found := strings.Cut(crd, annotationsLine)
 	if !found || strings.Contains(head, "\nspec:") {
 		return "", fmt.Errorf("no metadata.annotations: not written by controller-gen?")
@@ -61,13 +61,13 @@ func crdTemplate(crd string) (string, error) {
 	return crdBegin + escape(head) + annotationsLine + keepAnnotation + labelsBeforeName(escape(tail)) + crdEnd, nil
 }
 
-// labelsBeforeName adds the chart's labels after the annotations.
+// labelsBeforeName inserts the chart's labels after the annotations.
 func labelsBeforeName(tail string) string {
 	annotations, rest, _ := strings.Cut(tail, "\n  name: ")
 	return annotations + "\n" + labels + "  name: " + rest
 }
 
-// escape makes braces in descriptions survive Helm's templates.
+// escape escapes braces in descriptions for Helm's templates.
 func escape(text string) string {
 	return strings.ReplaceAll(text, "{{", `{{ "{{" }}`)
 }

@@ -14,7 +14,7 @@ import (
 )
 
 func main() {
-	root := flag.String("root", ".", "the repository's root folder")
+	root := flag.String("root", ".", "root of the repository")
 	flag.Parse()
 	files, err := generate(*root)
 	if err == nil {
@@ -26,10 +26,10 @@ func main() {
 	}
 }
 
-// generatedFolders hold generated files only: what generate does not return is removed.
+// generatedFolders contain generated files only: write removes other files.
 var generatedFolders = []string{chartCRDs, chartRoles}
 
-// generate returns the contents of the chart's generated files by their path below root.
+// generate returns the contents of the generated files by path below root.
 func generate(root string) (map[string]string, error) {
 	files := map[string]string{}
 	for _, generator := range []func(root string, files map[string]string) error{
@@ -45,7 +45,7 @@ func generate(root string) (map[string]string, error) {
 	return files, nil
 }
 
-// write stores the files and removes what an earlier run has left.
+// write writes the files and removes obsolete ones.
 func write(root string, files map[string]string) error {
 	for _, folder := range generatedFolders {
 		present, err := filepath.Glob(filepath.Join(root, folder, "*"))

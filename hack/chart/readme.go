@@ -19,13 +19,13 @@ const (
 	tableEnd   = "<!-- /values -->\n"
 )
 
-// documentedValue is a value with its path, as in --set, and its comment.
+// documentedValue is the path of a value, as in --set, and its comment.
 type documentedValue struct {
 	path        string
 	description string
 }
 
-// generateReadme writes the table of values between the marks in the chart's README.
+// generateReadme writes the table of values in the chart's README.
 func generateReadme(root string, files map[string]string) error {
 	readme, err := os.ReadFile(filepath.Join(root, chartReadme))
 	if err != nil {
@@ -48,8 +48,8 @@ func generateReadme(root string, files map[string]string) error {
 	return nil
 }
 
-// valuesTable is a Markdown table of the documented values. A value without a comment is an
-// error: nobody would find it.
+// valuesTable returns a Markdown table of the values. It returns an error for a value without a
+// comment.
 func valuesTable(text string) (string, error) {
 	defaults := map[string]any{}
 	if err := yaml.UnmarshalStrict([]byte(text), &defaults); err != nil {
@@ -72,8 +72,8 @@ func valuesTable(text string) (string, error) {
 	return out.String(), nil
 }
 
-// documentedValues reads the comments. The file is a tree of maps with an indentation of two;
-// a comment "# -- …" may go on over several lines and belongs to the key below it.
+// documentedValues parses the comments. The file is a tree of maps with an indentation of two; a
+// comment "# -- …" may span several lines and belongs to the key below it.
 func documentedValues(text string) []documentedValue {
 	var (
 		values  []documentedValue
@@ -105,7 +105,7 @@ func documentedValues(text string) []documentedValue {
 	return values
 }
 
-// undocumented lists the values that neither have a comment nor are part of one that has.
+// undocumented returns the paths of values that have no comment and no parent with a comment.
 func undocumented(values map[string]any, prefix string, documented []documentedValue) []string {
 	var missing []string
 	for key, value := range values {
