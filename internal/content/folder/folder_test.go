@@ -4,13 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 
 	"github.com/quoin-dev/quoin/internal/audit"
@@ -314,8 +312,7 @@ func testPurge(w *world) {
 			}
 		}
 	}
-	p := &store.Purger{Store: w.store, Cluster: purgedCluster{}, Clock: clock.RealClock{}, Log: slog.New(slog.DiscardHandler)}
-	if err := p.Scan(w.Context()); err != nil {
+	if err := newPurger(w.store).Scan(w.Context()); err != nil {
 		w.Error(err)
 	}
 	if got := w.names(demo, Root); got != "f0 f1 f2" || w.count("folder") != 3 || w.count("deployment") != 1 || w.count("account") != 1 {
