@@ -99,6 +99,10 @@ bench-scim: $(BIN)/localcluster build ## SCIM at 100,000 users, compared with ra
 bench-audit: ## The audit log at 1,000,000 events, in PostgreSQL and SQLite, compared with psql's \copy.
 	go run ./test/bench/audit $(BENCH_FLAGS)
 
+.PHONY: bench-content
+bench-content: ## Lists of folders at 100,000 folders, in PostgreSQL and SQLite, compared with a SELECT by primary key.
+	go run ./test/bench/content $(BENCH_FLAGS)
+
 .PHONY: bench-gateway
 bench-gateway: $(BIN)/localcluster build ## The data API through the gateway, compared with Caddy and nginx in front of the same backend.
 	KUBEBUILDER_ASSETS="$(ASSETS)" go run ./test/bench/gateway $(BENCH_FLAGS)

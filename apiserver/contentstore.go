@@ -13,14 +13,14 @@ import (
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/apiserver/recording"
+	"github.com/quoin-dev/quoin/apiserver/rest/content"
 	"github.com/quoin-dev/quoin/internal/audit"
-	"github.com/quoin-dev/quoin/internal/content/folder"
 	"github.com/quoin-dev/quoin/internal/serving"
 	"github.com/quoin-dev/quoin/internal/store"
 )
 
 // owners are the packages with tables in the content store.
-var owners = []store.Owner{audit.Owner, folder.Owner}
+var owners = append([]store.Owner{audit.Owner}, content.Owners...)
 
 const (
 	// purgeInterval is the time between two scans for content of deleted objects.
@@ -33,17 +33,17 @@ const (
 // runContentStore opens the content store in the background, with the audit log and everything else
 // that uses it.
 func runContentStore(k8s cluster.Cluster, c Config, deployments toolscache.SharedIndexInformer, background *serving.Background) (*store.Database, *auditLog) {
-	content := store.NewDatabase(c.DatabaseURL, c.Log, owners...)
+	database := store.NewDatabase(c.DatabaseURL, c.Log, owners...)
 	events := &auditLog{reader: k8s.GetCache(), log: c.Log}
-	content.WhileOpen(events.run)
-	content.WhileOpen(func(ctx context.Context, s *store.Store) error {
+	database.WhileOpen(events.run)
+	database.WhileOpen(func(ctx context.Context, s *store.Store) error {
 		purger := &store.Purger{Store: s, Cluster: existence{k8s.GetCache(), k8s.GetAPIReader()}, Delay: purgeDelay, Clock: clock.RealClock{}, Log: c.Log}
 		return purger.Run(ctx, purgeInterval)
 	})
-	background.Run("content store", content.Run)
+	background.Run("content store", database.Run)
 	versions := &recording.Versions{Log: events, Deployments: deployments, Reader: k8s.GetCache(), Now: time.Now}
 	background.Run("versions", versions.Start)
-	return content, events
+	return database, events
 }
 
 // existence implements store.Cluster. An object in the cache counts as present, so a stale cache

@@ -13,6 +13,9 @@ import (
 	"github.com/quoin-dev/quoin/internal/store"
 )
 
+// Owners have the tables of the group.
+var Owners = []store.Owner{folder.Owner}
+
 // Options configure the group.
 type Options struct {
 	// Database has the content; nil without one.

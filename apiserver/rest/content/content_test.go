@@ -2,8 +2,13 @@ package content
 
 import (
 	"context"
+	"io/fs"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -41,6 +46,44 @@ func TestContentIsUnavailableWithoutItsDatabase(t *testing.T) {
 			if w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), message) {
 				t.Errorf("%s %s: %d %s, want 503 with %q", call.method, call.path, w.Code, w.Body, message)
 			}
+		}
+	}
+}
+
+// TestFilesOfANewTable checks the worked example "A new table" of docs/architecture.md: its files
+// exist, and no others outside the package of folders refer to it.
+func TestFilesOfANewTable(t *testing.T) {
+	const root, most = "../../../", 6
+	text, err := os.ReadFile(root + "docs/architecture.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(text), "\n## A new table\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	var listed []string
+	for _, row := range regexp.MustCompile("(?m)^\\| `([^`]+)` \\|").FindAllStringSubmatch(section, -1) {
+		listed = append(listed, row[1])
+		if _, err := os.Stat(root + row[1]); err != nil {
+			t.Error(err)
+		}
+	}
+	if len(listed) == 0 || len(listed) > most {
+		t.Errorf("%d files are listed, want 1 to %d", len(listed), most)
+	}
+	for _, folder := range []string{"api", "apiserver", "cmd", "controllers", "gateway", "internal"} {
+		err := filepath.WalkDir(root+folder, func(name string, entry fs.DirEntry, err error) error {
+			if err != nil || entry.IsDir() || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {
+				return err
+			}
+			source, err := os.ReadFile(name)
+			name = strings.TrimPrefix(filepath.ToSlash(name), root)
+			if strings.Contains(string(source), "internal/content/folder\"") && !slices.Contains(listed, name) {
+				t.Errorf("%s imports the package of folders and is not listed", name)
+			}
+			return err
+		})
+		if err != nil {
+			t.Error(err)
 		}
 	}
 }

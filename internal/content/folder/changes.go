@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/quoin-dev/quoin/internal/audit"
 	"github.com/quoin-dev/quoin/internal/content"
 	"github.com/quoin-dev/quoin/internal/store"
 )
@@ -59,7 +58,7 @@ func (f *Folders) Create(ctx context.Context, s content.Scope, by string, in New
 			return err
 		}
 		path = append(above, *created)
-		return f.record(ctx, tx, audit.CreatedFolder, nil, created)
+		return f.record(ctx, tx, createdFolder, nil, created)
 	})
 	return path, err
 }
@@ -132,7 +131,7 @@ func (f *Folders) Delete(ctx context.Context, s content.Scope, id int64) error {
 		if _, err := tx.ExecContext(ctx, "DELETE FROM folder WHERE account_uid = $1 AND deployment_uid = $2 AND id = $3", s.Account.UID, s.Deployment.UID, id); err != nil {
 			return fmt.Errorf("delete folder %d: %w", id, err)
 		}
-		return f.record(ctx, tx, audit.DeletedFolder, before, nil)
+		return f.record(ctx, tx, deletedFolder, before, nil)
 	})
 }
 
@@ -166,7 +165,7 @@ func (f *Folders) replace(ctx context.Context, s content.Scope, by string, id in
 		if err := update(ctx, tx, s, after); err != nil {
 			return err
 		}
-		if err := f.record(ctx, tx, audit.UpdatedFolder, &before, after); err != nil || after.ParentID == before.ParentID {
+		if err := f.record(ctx, tx, updatedFolder, &before, after); err != nil || after.ParentID == before.ParentID {
 			return err
 		}
 		path, err = ancestors(ctx, tx, s, id)

@@ -29,6 +29,13 @@ var migrations embed.FS
 // Owner has the table of folders.
 var Owner = store.Owner{Name: "folder", Migrations: migrations, Purge: store.PurgeTable("folder", "account_uid, id")}
 
+// Names of events.
+var (
+	createdFolder = audit.Declare("Created folder")
+	updatedFolder = audit.Declare("Updated folder")
+	deletedFolder = audit.Declare("Deleted folder")
+)
+
 // Limits of folders.
 const (
 	// MaxDepth is the maximum number of folders on a path from the root.
