@@ -20,7 +20,7 @@ import (
 	"github.com/quoin-dev/quoin/internal/apitest"
 )
 
-// workload is what a controller wants: a typed object with the wanted fields and no more.
+// workload returns a desired object: typed, with the desired fields only.
 func (f *fixture) workload() *appsv1.Deployment {
 	labels := map[string]string{"app.kubernetes.io/instance": "sales"}
 	return &appsv1.Deployment{
@@ -46,20 +46,20 @@ func (f *fixture) workload() *appsv1.Deployment {
 	}
 }
 
-// apply applies a workload and tells whether that was a write; what Apply says is held
-// against what went over the wire.
+// apply applies a workload and reports whether Apply wrote it. It compares the result of Apply with the
+// requests that were sent.
 func (f *fixture) apply(desired *appsv1.Deployment) (*appsv1.Deployment, bool) {
 	f.t.Helper()
 	f.sent.writes = 0
 	live, written, err := Apply(f.t.Context(), f.k, desired)
 	f.must(err)
 	if written != (f.sent.writes == 1) || f.sent.writes > 1 {
-		f.t.Errorf("Apply says written: %v, and sent %d requests", written, f.sent.writes)
+		f.t.Errorf("Apply returned written %v and sent %d requests", written, f.sent.writes)
 	}
 	return live, written
 }
 
-// as is somebody else, such as kubectl or an autoscaler.
+// as returns a client of another field manager, such as kubectl or an autoscaler.
 func (f *fixture) as(manager string) client.Client { return client.WithFieldOwner(f.api, manager) }
 
 func (f *fixture) mergeWorkload(patch string) {
@@ -68,16 +68,16 @@ func (f *fixture) mergeWorkload(patch string) {
 	f.must(f.as("kubectl").Patch(f.t.Context(), d, client.RawPatch("application/strategic-merge-patch+json", []byte(patch))))
 }
 
-// TestApplyWritesOnce: what is there already is not written again, whatever the API server
-// has added to it.
+// TestApplyWritesOnce: an object that has all desired fields is not written again, also if the API
+// server has added others.
 func TestApplyWritesOnce(t *testing.T) {
 	f := newFixture(t)
 	first, written := f.apply(f.workload())
 	if !written {
-		t.Error("the object was not made")
+		t.Error("the object was not created")
 	}
 	if first.ResourceVersion == "" || first.Spec.Template.Spec.Containers[0].ImagePullPolicy == "" {
-		t.Errorf("the answer is not the object as it is now: %+v", first)
+		t.Errorf("Apply returned another object than the current one: %+v", first)
 	}
 	second, written := f.apply(f.workload())
 	if written {
@@ -85,11 +85,11 @@ func TestApplyWritesOnce(t *testing.T) {
 	}
 	ignored := cmpopts.IgnoreTypes(metav1.TypeMeta{})
 	if diff := cmp.Diff(first, second, ignored); diff != "" {
-		t.Errorf("the two answers differ (-first +second):\n%s", diff)
+		t.Errorf("the two results differ (-first +second):\n%s", diff)
 	}
 	f.mergeWorkload(`{"metadata":{"labels":{"team":"x"}},"spec":{"template":{"spec":{"nodeSelector":{"disk":"fast"}}}}}`)
 	if _, written := f.apply(f.workload()); written {
-		t.Error("fields of somebody else caused a write")
+		t.Error("fields of another manager caused a write")
 	}
 }
 
@@ -98,12 +98,12 @@ func TestApplySameValueTwice(t *testing.T) {
 	desired := f.workload()
 	f.apply(desired)
 	if _, written := f.apply(desired); written {
-		t.Error("the very same value was written again")
+		t.Error("the same value was written again")
 	}
 }
 
-// TestApplyHealsDrift: a field that Apply names is put back, whoever changed it.
-func TestApplyHealsDrift(t *testing.T) {
+// TestApplyRestoresChangedFields: Apply restores its fields after a change by another manager.
+func TestApplyRestoresChangedFields(t *testing.T) {
 	cases := map[string]string{
 		"changed image":        `{"spec":{"template":{"spec":{"containers":[{"name":"api","image":"evil:v1"}]}}}}`,
 		"changed variable":     `{"spec":{"template":{"spec":{"containers":[{"name":"api","env":[{"name":"A","value":"9"}]}]}}}}`,
@@ -127,14 +127,14 @@ func TestApplyHealsDrift(t *testing.T) {
 			}
 			ignored := cmpopts.IgnoreFields(metav1.ObjectMeta{}, "ResourceVersion", "Generation", "ManagedFields")
 			if diff := cmp.Diff(want, got, ignored); diff != "" {
-				t.Errorf("is not as before (-want +got):\n%s", diff)
+				t.Errorf("not restored (-want +got):\n%s", diff)
 			}
 		})
 	}
 }
 
-// TestApplyLeavesOthersAlone: a write changes what it names and nothing else.
-func TestApplyLeavesOthersAlone(t *testing.T) {
+// TestApplyKeepsFieldsOfOtherManagers: a write changes the desired fields only.
+func TestApplyKeepsFieldsOfOtherManagers(t *testing.T) {
 	f := newFixture(t)
 	f.apply(f.workload())
 	f.mergeWorkload(`{"metadata":{"labels":{"team":"x"}},"spec":{"template":{"spec":{"nodeSelector":{"disk":"fast"}}}}}`)
@@ -145,13 +145,13 @@ func TestApplyLeavesOthersAlone(t *testing.T) {
 		t.Error("the change was not written")
 	}
 	if got.Labels["team"] != "x" || got.Spec.Template.Spec.NodeSelector["disk"] != "fast" {
-		t.Errorf("fields of others are gone: %v, %v", got.Labels, got.Spec.Template.Spec.NodeSelector)
+		t.Errorf("fields of other managers are missing: %v, %v", got.Labels, got.Spec.Template.Spec.NodeSelector)
 	}
 }
 
-// TestApplyDropsWhatIsNotWanted: a field that the last Apply named and this one does not is
-// removed, though the object holds everything that is wanted.
-func TestApplyDropsWhatIsNotWanted(t *testing.T) {
+// TestApplyRemovesFieldsThatAreNoLongerDesired: a field of the last Apply that this one does not have is
+// removed, although the object has all desired fields.
+func TestApplyRemovesFieldsThatAreNoLongerDesired(t *testing.T) {
 	f := newFixture(t)
 	f.apply(f.workload())
 	f.mergeWorkload(`{"metadata":{"annotations":{"team":"x"}}}`)
@@ -178,11 +178,11 @@ func TestApplyDropsWhatIsNotWanted(t *testing.T) {
 		t.Errorf("%d replicas; want the default of Kubernetes", *got.Spec.Replicas)
 	}
 	if _, written := f.apply(desired.DeepCopy()); written {
-		t.Error("the second time it was written again")
+		t.Error("the second Apply wrote it again")
 	}
 }
 
-// TestApplyBehindOwnWrite: an object that the cache has not seen yet is not written twice.
+// TestApplyBehindOwnWrite: an object that is not in the cache yet is not written twice.
 func TestApplyBehindOwnWrite(t *testing.T) {
 	f := newFixture(t)
 	f.cache.stop(f.key, nil)
@@ -198,9 +198,9 @@ func TestApplyBehindOwnWrite(t *testing.T) {
 	}
 }
 
-// TestApplyTakesOverForeignFields: what kubectl set first belongs to the controller once the
-// controller names it, and nobody is asked.
-func TestApplyTakesOverForeignFields(t *testing.T) {
+// TestApplyTakesOwnership: a desired field that kubectl has set before is owned by the controller
+// afterwards.
+func TestApplyTakesOwnership(t *testing.T) {
 	f := newFixture(t)
 	theirs := f.workload()
 	theirs.Spec.Template.Spec.Containers[0].Image = "theirs:v1"
@@ -213,11 +213,11 @@ func TestApplyTakesOverForeignFields(t *testing.T) {
 		return m.Manager == "quoin-test" && m.Operation == metav1.ManagedFieldsOperationApply
 	})
 	if managed < 0 {
-		t.Errorf("no field belongs to quoin-test: %v", got.ManagedFields)
+		t.Errorf("quoin-test owns no field: %v", got.ManagedFields)
 	}
 }
 
-// TestApplyErrorsNameTheObject: kind and name, and the cause for errors.Is.
+// TestApplyErrorsNameTheObject: errors have kind and name of the object, and wrap the cause.
 func TestApplyErrorsNameTheObject(t *testing.T) {
 	f := newFixture(t)
 	desired := f.workload()
@@ -288,7 +288,7 @@ func TestPatchMetadata(t *testing.T) {
 	d := f.made()
 	f.must(PatchMetadata(t.Context(), f.k, d.DeepCopy(), d))
 	if f.sent.writes != 0 {
-		t.Errorf("%d writes of nothing", f.sent.writes)
+		t.Errorf("%d writes without a change", f.sent.writes)
 	}
 	before := d.DeepCopy()
 	f.merge(f.api, `{"metadata":{"labels":{"other":"x"}}}`)
@@ -329,8 +329,8 @@ func TestWithin(t *testing.T) {
 	}
 }
 
-// TestToUnstructured: what is applied names no status and no time of creation, which would
-// then belong to the field manager.
+// TestToUnstructured: neither status nor creation timestamp is applied, because the field manager would
+// own them.
 func TestToUnstructured(t *testing.T) {
 	f := &fixture{t: t, key: client.ObjectKey{Namespace: "acme"}}
 	u, err := toUnstructured(apitest.Scheme(t), f.workload())

@@ -28,12 +28,12 @@ func newDeployment(namespace, name string) *v1alpha1.Deployment {
 	}
 }
 
-// fixture is a client whose cache can be stopped, and the API server behind it.
+// fixture is a client with a cache that can be stopped, and its API server.
 type fixture struct {
 	t     *testing.T
 	api   client.WithWatch
 	cache *cache
-	live  *traffic // reads that go past the cache
+	live  *traffic // reads of the API server
 	sent  *traffic // writes
 	k     *Client
 	key   client.ObjectKey
@@ -47,7 +47,7 @@ func newFixture(t *testing.T) *fixture {
 	return f
 }
 
-// made is a deployment that exists, made by somebody else.
+// made returns a deployment that another client has created.
 func (f *fixture) made() *v1alpha1.Deployment {
 	f.t.Helper()
 	d := newDeployment(f.key.Namespace, f.key.Name)
@@ -75,7 +75,7 @@ func (f *fixture) merge(c client.Client, patch string) *v1alpha1.Deployment {
 	f.t.Helper()
 	d := &v1alpha1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: f.key.Namespace, Name: f.key.Name}}
 	if err := c.Patch(f.t.Context(), d, client.RawPatch("application/merge-patch+json", []byte(patch))); err != nil {
-		f.t.Errorf("patch %s: %v", patch, err) // not Fatal: workers call it
+		f.t.Errorf("patch %s: %v", patch, err) // not Fatal: called by other goroutines
 	}
 	return d
 }
@@ -155,12 +155,12 @@ func TestGetSeesOwnCreation(t *testing.T) {
 	}
 	f.must(f.k.Create(t.Context(), newDeployment(f.key.Namespace, f.key.Name)))
 	if _, err := f.get(); err != nil || f.live.reads != 1 {
-		t.Errorf("got %v with %d reads of the API server; want what was made", err, f.live.reads)
+		t.Errorf("got %v with %d reads of the API server; want the created object", err, f.live.reads)
 	}
 }
 
-// TestGetKeepsNothingOfTheCache: an answer of the API server replaces the cache's answer. A
-// field that is gone must not shine through from the older copy.
+// TestGetKeepsNothingOfTheCache: a live read replaces the cached copy. Fields that were removed since are
+// not retained.
 func TestGetKeepsNothingOfTheCache(t *testing.T) {
 	f := newFixture(t)
 	f.made()
@@ -174,11 +174,11 @@ func TestGetKeepsNothingOfTheCache(t *testing.T) {
 	want := &v1alpha1.Deployment{}
 	f.must(f.api.Get(t.Context(), f.key, want))
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("differs from what the API server has (-want +got):\n%s", diff)
+		t.Errorf("differs from the object of the API server (-want +got):\n%s", diff)
 	}
 }
 
-// TestGetOfMetadataKeepsItsKind: metadata is read by the kind that the object names.
+// TestGetOfMetadataKeepsItsKind: metadata is read for the kind of the object.
 func TestGetOfMetadataKeepsItsKind(t *testing.T) {
 	f := newFixture(t)
 	f.made()
@@ -199,22 +199,21 @@ func TestGetOfWhatWasDeletedMeanwhile(t *testing.T) {
 	f.merge(f.k, `{"spec":{"displayName":"Marketing"}}`)
 	f.must(f.api.Delete(t.Context(), d))
 	if _, err := f.get(); !apierrors.IsNotFound(err) {
-		t.Fatalf("got %v, want not found: it is gone, though the cache still has it", err)
+		t.Fatalf("got %v, want not found: the object is deleted, although it is cached", err)
 	}
 	f.cache.stop(f.key, nil)
 	f.live.reads = 0
 	if _, err := f.get(); !apierrors.IsNotFound(err) || f.live.reads != 0 {
-		t.Errorf("got %v with %d reads of the API server; want not found from the cache, for the write is history", err, f.live.reads)
+		t.Errorf("got %v with %d reads of the API server; want not found from the cache: the record of the write ends with the object", err, f.live.reads)
 	}
 	again := f.made()
 	f.cache.catchUp()
 	if got, err := f.get(); err != nil || got.UID != again.UID {
-		t.Errorf("got %s, %v; want the object that was made anew", got.UID, err)
+		t.Errorf("got %s, %v; want the object that was created again", got.UID, err)
 	}
 }
 
-// TestGetTrustsNewerCache: once somebody else has written after this process, the cache that
-// shows it has caught up.
+// TestGetTrustsNewerCache: a cached copy with a later write of another client is not behind.
 func TestGetTrustsNewerCache(t *testing.T) {
 	f := newFixture(t)
 	f.made()
@@ -228,8 +227,8 @@ func TestGetTrustsNewerCache(t *testing.T) {
 	}
 }
 
-// TestGetPassesErrorsOn: only a missing object may be one that the cache has not seen yet.
-func TestGetPassesErrorsOn(t *testing.T) {
+// TestGetReturnsErrorsOfTheCache: only for a missing object does Get read the API server.
+func TestGetReturnsErrorsOfTheCache(t *testing.T) {
 	broken := errors.New("cache is not started")
 	f := newFixture(t)
 	f.k.Client = interceptor.NewClient(f.api, interceptor.Funcs{
@@ -242,8 +241,8 @@ func TestGetPassesErrorsOn(t *testing.T) {
 	}
 }
 
-// TestFailedWritesAreNotRemembered: what was refused is not there to be read.
-func TestFailedWritesAreNotRemembered(t *testing.T) {
+// TestFailedWritesAreNotRecorded: a rejected write does not cause live reads.
+func TestFailedWritesAreNotRecorded(t *testing.T) {
 	f := newFixture(t)
 	d := f.made()
 	stale := d.DeepCopy()
@@ -258,8 +257,8 @@ func TestFailedWritesAreNotRemembered(t *testing.T) {
 	}
 }
 
-// TestGetBesideWrites: with many workers, a Get never answers with something older than a
-// write that had ended before the Get began.
+// TestGetBesideWrites: with concurrent workers, a Get never returns an object older than a write that
+// had completed before.
 func TestGetBesideWrites(t *testing.T) {
 	f := newFixture(t)
 	d := f.made()

@@ -17,7 +17,7 @@ import (
 
 func TestMain(m *testing.M) { apitest.Main(m) }
 
-// traffic counts what goes over a client.
+// traffic counts the requests of a client.
 type traffic struct {
 	mu            sync.Mutex
 	reads, writes int
@@ -59,14 +59,14 @@ func (f *traffic) wrap(c client.WithWatch) client.WithWatch {
 	})
 }
 
-// cache answers reads as an informer's cache does that has stopped at some moment: with
-// what was there then. Objects that it was not stopped for are read as they are.
+// cache is an informer cache that can be stopped for single objects. It then returns their state at that
+// time.
 type cache struct {
 	mu   sync.Mutex
 	then map[client.ObjectKey]*v1alpha1.Deployment
 }
 
-// stop makes the cache answer with d from now on, and with not found for nil.
+// stop makes the cache return d from now on, or not found for nil.
 func (s *cache) stop(key client.ObjectKey, d *v1alpha1.Deployment) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -15,13 +15,13 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/rest"
 )
 
-// BuildStatusInput names the branch.
+// BuildStatusInput selects the branch.
 type BuildStatusInput struct {
 	rest.InDeployment
-	Branch rest.Optional[string] `query:"branchName" maxLength:"244" doc:"The branch; the one of production when absent."`
+	Branch rest.Optional[string] `query:"branchName" maxLength:"244" doc:"The branch; that of production when absent."`
 }
 
-// BuildStatus is how far the environment of a branch is.
+// BuildStatus is the status of the environment of a branch.
 type BuildStatus struct {
 	DeploymentID     string     `json:"deploymentId"`
 	BranchName       string     `json:"branchName"`
@@ -33,7 +33,7 @@ type BuildStatus struct {
 	UpdatedAt        *time.Time `json:"updatedAt,omitempty" nullable:"true"`
 }
 
-// BuildStatusOutput is the answer.
+// BuildStatusOutput is the response.
 type BuildStatusOutput struct{ Body BuildStatus }
 
 func (a *api) buildStatus(ctx context.Context, in *BuildStatusInput) (*BuildStatusOutput, error) {
@@ -63,8 +63,8 @@ func (a *api) buildStatus(ctx context.Context, in *BuildStatusInput) (*BuildStat
 	return out, a.environmentStatus(ctx, d, environment, &out.Body)
 }
 
-// environmentStatus says how far an environment is. Production that went back to the commit
-// before is well, and the build of the newest commit has failed.
+// environmentStatus sets the status of an environment. If production was rolled back to the previous
+// commit, the build of the newest commit has failed.
 func (a *api) environmentStatus(ctx context.Context, d *v1alpha1.Deployment, name string, b *BuildStatus) error {
 	e := &v1alpha1.Environment{}
 	err := a.Kube.Get(ctx, client.ObjectKey{Namespace: d.Namespace, Name: name}, e)
@@ -85,7 +85,7 @@ func (a *api) environmentStatus(ctx context.Context, d *v1alpha1.Deployment, nam
 	return nil
 }
 
-// explain says by the conditions of an object how far it is.
+// explain returns the build status that follows from the conditions of an object, and sets its reason.
 func explain(b *BuildStatus, conditions []metav1.Condition) string {
 	ready := apimeta.FindStatusCondition(conditions, v1alpha1.ConditionReady)
 	if ready == nil {

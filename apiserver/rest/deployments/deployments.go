@@ -35,7 +35,7 @@ func (a *api) deploymentsFamily() rest.Family {
 	}}
 }
 
-// Deployment as it is documented.
+// Deployment is the documented representation of a Deployment.
 type Deployment struct {
 	ID            string    `json:"id" pattern:"^[1-9][0-9]*$" doc:"Number of the deployment in its account."`
 	Name          string    `json:"name"`
@@ -44,7 +44,7 @@ type Deployment struct {
 	CreationStep  string    `json:"creationStep" enum:"project,upload,schema,github,ssh,databases,ready,demo"`
 }
 
-// Annotations that keep what a client says of a deployment and nothing depends on.
+// Annotations with values of clients that Quoin stores and does not interpret.
 const (
 	annotationStep     = v1alpha1.Group + "/creation-step"
 	annotationMethod   = v1alpha1.Group + "/creation-method"
@@ -77,7 +77,7 @@ type DeploymentList struct {
 	}
 }
 
-// ListDeploymentsInput are the parameters of the list.
+// ListDeploymentsInput has the parameters of the list.
 type ListDeploymentsInput struct {
 	rest.Page
 	CreationStep []string `query:"creationStep,explode" enum:"project,upload,schema,github,ssh,databases,ready,demo" maxItems:"8" doc:"Only deployments at one of these steps."`
@@ -114,10 +114,10 @@ func (a *api) getDeployment(ctx context.Context, _ *rest.InDeployment) (*Deploym
 	return &DeploymentOutput{deploymentOf(rest.ScopeFrom(ctx).Deployment)}, nil
 }
 
-// CreateDeploymentInput is the body of a creation. The model is a ConfigMap without cubes at first.
+// CreateDeploymentInput is the body of a creation. The initial model is a ConfigMap without cubes.
 type CreateDeploymentInput struct {
 	Body struct {
-		Name           string  `json:"name" minLength:"1" maxLength:"128" doc:"Name shown to people, unique in the account."`
+		Name           string  `json:"name" minLength:"1" maxLength:"128" doc:"Display name, unique in the account."`
 		Region         string  `json:"region" minLength:"1" maxLength:"128" doc:"Name of one of the regions."`
 		CloudProvider  string  `json:"cloudProvider" enum:"cubecloud,aws,gcp" doc:"Who runs the cluster: cubecloud, the platform itself, is the only choice here."`
 		TargetPlatform string  `json:"targetPlatform" minLength:"1" maxLength:"63" doc:"Kept and shown in the settings."`
@@ -147,7 +147,7 @@ func (a *api) createDeployment(ctx context.Context, in *CreateDeploymentInput) (
 	if err != nil {
 		return nil, err
 	}
-	if err := a.nameIsFree(ctx, body.Name, ""); err != nil {
+	if err := a.checkName(ctx, body.Name, ""); err != nil {
 		return nil, err
 	}
 	d := &v1alpha1.Deployment{
@@ -168,7 +168,7 @@ func (a *api) createDeployment(ctx context.Context, in *CreateDeploymentInput) (
 	return a.waitForID(ctx, d, w)
 }
 
-// defaultChannel is the one that a new deployment follows: latest, or the first by name.
+// defaultChannel returns the channel of a new deployment: latest, or the first by name.
 func (a *api) defaultChannel(ctx context.Context) (string, error) {
 	list := &v1alpha1.ReleaseChannelList{}
 	if err := a.Kube.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
@@ -190,8 +190,9 @@ func (a *api) defaultChannel(ctx context.Context) (string, error) {
 	return first, nil
 }
 
-// nameIsFree is for a clear answer; who has a name is decided by the controller's claims.
-func (a *api) nameIsFree(ctx context.Context, name, except string) error {
+// checkName returns a conflict if another deployment has a display name. It only gives a clear error
+// early: the claims of the controller decide.
+func (a *api) checkName(ctx context.Context, name, except string) error {
 	list := &v1alpha1.DeploymentList{}
 	if err := a.Kube.List(ctx, list, client.InNamespace(rest.ScopeFrom(ctx).Namespace()), client.UnsafeDisableDeepCopy); err != nil {
 		return err
@@ -258,7 +259,7 @@ func (a *api) createWithModel(ctx context.Context, d *v1alpha1.Deployment) error
 	return a.Kube.Patch(ctx, model, client.MergeFrom(before))
 }
 
-// emptyModel is a model without cubes.
+// emptyModel returns the ConfigMap of a model without cubes.
 func emptyModel(d *v1alpha1.Deployment) *corev1.ConfigMap {
 	return &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{
@@ -270,7 +271,7 @@ func emptyModel(d *v1alpha1.Deployment) *corev1.ConfigMap {
 
 const maxObjectName = 32
 
-// objectName makes the name of an object, which becomes a host name, of one shown to people.
+// objectName derives the name of an object, which becomes part of a host name, from a display name.
 func objectName(shown string) string {
 	words := strings.FieldsFunc(strings.ToLower(shown), func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < '0' || r > '9')
@@ -305,7 +306,7 @@ func (a *api) waitForID(ctx context.Context, d *v1alpha1.Deployment, w *freshnes
 func (a *api) deleteDeployment(ctx context.Context, _ *rest.InDeployment) (*rest.SuccessOutput, error) {
 	d := rest.ScopeFrom(ctx).Deployment
 	if owner := edit.Owner(d); owner != "" {
-		return nil, rest.Conflict("deployment %s is applied by %q, which would make it again: delete it where it is written, such as in Git", d.Labels[v1alpha1.LabelID], owner)
+		return nil, rest.Conflict("deployment %s is applied by %q, which would create it again: delete it at its source, such as Git", d.Labels[v1alpha1.LabelID], owner)
 	}
 	if err := edit.Delete(ctx, a.Kube, d); err != nil {
 		return nil, err
@@ -313,7 +314,7 @@ func (a *api) deleteDeployment(ctx context.Context, _ *rest.InDeployment) (*rest
 	return rest.Success(), nil
 }
 
-// AdvanceStepInput names the step.
+// AdvanceStepInput is the body of a change of the step.
 type AdvanceStepInput struct {
 	rest.InDeployment
 	Body struct {

@@ -12,12 +12,12 @@ import (
 const environmentPath = deploymentPath + "/environments/{environmentId}"
 
 func (a *api) environmentsFamily() rest.Family {
-	return rest.Family{Tag: "Environments", Description: "Where a deployment's data API is served: production, staging, development.", Routes: []rest.Route{
+	return rest.Family{Tag: "Environments", Description: "Environments that serve the data API of a deployment: production, staging, development.", Routes: []rest.Route{
 		rest.Handle(http.MethodGet, deploymentPath+"/environments", "getDeploymentEnvironments", v1alpha1.PermissionDeploymentRead, "List the environments of a deployment", a.listEnvironments),
 	}}
 }
 
-// Environment as it is documented.
+// Environment is the documented representation of an Environment.
 type Environment struct {
 	ID             string          `json:"id" pattern:"^[1-9][0-9]*$"`
 	Name           string          `json:"name"`
@@ -27,7 +27,7 @@ type Environment struct {
 	User           *string         `json:"user,omitempty" nullable:"true"`
 }
 
-// APICredentials say where the data APIs of an environment are.
+// APICredentials are the addresses of the data APIs of an environment.
 type APICredentials struct {
 	REST struct {
 		URL string `json:"url" doc:"URL of the REST data API, with its base path."`
@@ -52,7 +52,7 @@ type EnvironmentList struct {
 	}
 }
 
-// ListEnvironmentsInput are the parameters of the list.
+// ListEnvironmentsInput has the parameters of the list.
 type ListEnvironmentsInput struct {
 	rest.InDeployment
 	rest.Page
@@ -67,8 +67,8 @@ func (a *api) listEnvironments(ctx context.Context, in *ListEnvironmentsInput) (
 	}
 	listed := all[:0:0]
 	for _, e := range all {
-		wanted := in.Type.Value == "" || string(e.Spec.Type) == in.Type.Value
-		if wanted && isListed(e) {
+		matches := in.Type.Value == "" || string(e.Spec.Type) == in.Type.Value
+		if matches && isListed(e) {
 			listed = append(listed, e)
 		}
 	}
@@ -89,8 +89,8 @@ func (a *api) listEnvironments(ctx context.Context, in *ListEnvironmentsInput) (
 	return out, nil
 }
 
-// isListed tells whether an environment is reported: production always, any other only while
-// it is active.
+// isListed reports whether an environment is listed: production always, others only while they are
+// active.
 func isListed(e *v1alpha1.Environment) bool {
 	return e.Status.APICredentials != nil && (e.Spec.Type == v1alpha1.EnvironmentProduction || e.Status.Active)
 }
@@ -105,8 +105,8 @@ func environmentOf(e *v1alpha1.Environment, branch string) Environment {
 	return out
 }
 
-// branchServed is the name of the branch that an environment serves; empty when the model is
-// not in Git.
+// branchServed returns the name of the branch that an environment serves; empty if the model is not in
+// Git.
 func branchServed(e *v1alpha1.Environment, d *v1alpha1.Deployment, known []*v1alpha1.Branch) string {
 	if e.Spec.Type == v1alpha1.EnvironmentProduction {
 		return catalog.ProductionBranch(d, known)

@@ -8,21 +8,21 @@ import (
 )
 
 func (a *api) regionsFamily() rest.Family {
-	return rest.Family{Tag: "Regions", Description: "Where deployments can run.", Routes: []rest.Route{
+	return rest.Family{Tag: "Regions", Description: "Regions in which deployments can run.", Routes: []rest.Route{
 		rest.Handle(http.MethodGet, "/api/v1/regions", "listRegions", rest.NoPermission, "List the regions", a.listRegions),
 	}}
 }
 
-// RegionItem is a region: this cluster.
+// RegionItem is a region. The only one is this cluster.
 type RegionItem struct {
 	ID       int    `json:"id" minimum:"1"`
-	Name     string `json:"name" doc:"What a deployment's region says."`
+	Name     string `json:"name" doc:"Value of region in a creation."`
 	Title    string `json:"title"`
 	Provider string `json:"provider"`
 	IsPublic bool   `json:"isPublic"`
 }
 
-// ListRegionsInput are the parameters of the list.
+// ListRegionsInput has the parameters of the list.
 type ListRegionsInput struct{ rest.CursorPage }
 
 func (a *api) listRegions(ctx context.Context, in *ListRegionsInput) (*rest.List[RegionItem], error) {

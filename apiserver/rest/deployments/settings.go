@@ -16,18 +16,18 @@ import (
 )
 
 func (a *api) settingsFamily() rest.Family {
-	return rest.Family{Tag: "Settings", Description: "All that a deployment is set to.", Routes: []rest.Route{
+	return rest.Family{Tag: "Settings", Description: "Settings of a deployment.", Routes: []rest.Route{
 		rest.Handle(http.MethodGet, deploymentPath+"/settings", "getDeploymentSettings", v1alpha1.PermissionDeploymentRead, "Get the settings of a deployment", a.getSettings),
 	}}
 }
 
-// Settings are all settings of a deployment.
+// Settings are the documented settings of a deployment.
 type Settings struct {
 	ID                        string         `json:"id" pattern:"^[1-9][0-9]*$"`
 	Name                      string         `json:"name"`
 	DeploymentURL             string         `json:"deploymentUrl"`
 	AutoDomain                *string        `json:"autoDomain,omitempty" nullable:"true" doc:"Host of the data API below the account's domain."`
-	CustomDomain              *string        `json:"customDomain,omitempty" nullable:"true" doc:"Host of its own for the data API."`
+	CustomDomain              *string        `json:"customDomain,omitempty" nullable:"true" doc:"Custom host of the data API."`
 	CreationStep              string         `json:"creationStep"`
 	CreationMethod            *string        `json:"creationMethod,omitempty" nullable:"true"`
 	CloudProvider             string         `json:"cloudProvider"`
@@ -46,13 +46,13 @@ type Settings struct {
 	DeployBranchMergeAllowed  bool           `json:"deployBranchMergeAllowed"`
 	DeployProjectRoot         string         `json:"deployProjectRoot"`
 	ReleaseChannel            string         `json:"releaseChannel"`
-	ReleaseChannelVersion     *string        `json:"releaseChannelVersion,omitempty" nullable:"true" doc:"The version asked for: the one that is pinned, or else the one that runs, as <image_repo>:v<version>."`
+	ReleaseChannelVersion     *string        `json:"releaseChannelVersion,omitempty" nullable:"true" doc:"The pinned version, or else the running one, as <image_repo>:v<version>."`
 	ReleaseChannelVersionHold bool           `json:"releaseChannelVersionHold"`
 	CubeImageVersion          *string        `json:"cubeImageVersion,omitempty" nullable:"true" doc:"Version that production runs."`
 	CubeImageCloud            *string        `json:"cubeImageCloud,omitempty" nullable:"true" doc:"Image that production runs, by digest."`
 }
 
-// SettingsOutput is the answer.
+// SettingsOutput is the response.
 type SettingsOutput struct{ Body Settings }
 
 func (a *api) getSettings(ctx context.Context, _ *rest.InDeployment) (*SettingsOutput, error) {
@@ -60,7 +60,7 @@ func (a *api) getSettings(ctx context.Context, _ *rest.InDeployment) (*SettingsO
 }
 
 func (a *api) settingsOf(ctx context.Context, d *v1alpha1.Deployment) (*SettingsOutput, error) {
-	known, err := a.Catalog.Branches(ctx, d)
+	branches, err := a.Catalog.Branches(ctx, d)
 	if err != nil {
 		return nil, err
 	}
@@ -72,7 +72,7 @@ func (a *api) settingsOf(ctx context.Context, d *v1alpha1.Deployment) (*Settings
 		AutoDomain: rest.NilIfEmpty(d.Name + "." + tenant.DataDomain(rest.ScopeFrom(ctx).Account)),
 		Template:   "single", TemplateVariables: map[string]any{},
 		IsManaged: true, IsCold: d.Spec.Replicas != nil && *d.Spec.Replicas == 0, IsCubeSQLEnabled: true,
-		DeployMode: "cli", DeployBranchReadOnly: true, DeployBranchName: catalog.ProductionBranch(d, known),
+		DeployMode: "cli", DeployBranchReadOnly: true, DeployBranchName: catalog.ProductionBranch(d, branches),
 		ReleaseChannel: d.Spec.ReleaseChannel, ReleaseChannelVersionHold: holdOf(d),
 		CubeImageVersion: rest.NilIfEmpty(d.Status.CurrentVersion), CubeImageCloud: rest.NilIfEmpty(d.Status.CurrentImage),
 	}
@@ -94,35 +94,35 @@ func (a *api) settingsOf(ctx context.Context, d *v1alpha1.Deployment) (*Settings
 	return &SettingsOutput{out}, nil
 }
 
-// holdOf is the hold that the spec asks for.
+// holdOf returns the hold that the spec requests.
 func holdOf(d *v1alpha1.Deployment) bool {
 	return ptr.Deref(d.Spec.Hold, d.Spec.ReleaseChannelVersion != "")
 }
 
-// UpdateDeploymentInput changes what is there; what is absent or null keeps its value.
+// UpdateDeploymentInput has the settings to change. Those that are absent or null keep their value.
 type UpdateDeploymentInput struct {
 	rest.InDeployment
 	Body *UpdateDeployment
 }
 
-// UpdateDeployment is the body of a change: the documented fields that have a meaning here.
+// UpdateDeployment is the body of a change: the documented fields that Quoin supports.
 type UpdateDeployment struct {
 	Name                      *string                `json:"name,omitempty" nullable:"true" minLength:"1" maxLength:"128"`
-	ReleaseChannel            *string                `json:"releaseChannel,omitempty" nullable:"true" minLength:"1" maxLength:"63" doc:"Alone: goes to the newest version of that channel and follows it."`
+	ReleaseChannel            *string                `json:"releaseChannel,omitempty" nullable:"true" minLength:"1" maxLength:"63" doc:"Without a version: switches to the newest version of that channel and follows it."`
 	ReleaseChannelVersion     *string                `json:"releaseChannelVersion,omitempty" nullable:"true" minLength:"1" maxLength:"400" doc:"A version of the versions list: <version>, v<version> or <image_repo>:v<version>."`
 	ReleaseChannelVersionHold *bool                  `json:"releaseChannelVersionHold,omitempty" nullable:"true" doc:"When absent, a version that is not its channel's newest is held."`
-	CustomDomain              *string                `json:"customDomain,omitempty" nullable:"true" maxLength:"259" doc:"Empty takes it away."`
+	CustomDomain              *string                `json:"customDomain,omitempty" nullable:"true" maxLength:"259" doc:"The empty string removes it."`
 	DeployBranchName          *string                `json:"deployBranchName,omitempty" nullable:"true" minLength:"1" maxLength:"244" doc:"Branch that production runs. Needs a model in Git."`
 	DeployProjectRoot         *string                `json:"deployProjectRoot,omitempty" nullable:"true" maxLength:"512" doc:"Folder of the model in the repository; empty is its root. Needs a model in Git."`
 	Template                  *string                `json:"template,omitempty" nullable:"true" enum:"single,simpleCluster"`
 	TemplateVariables         *UpdateTemplateOptions `json:"templateVariables,omitempty" doc:"Merged key by key."`
 	CreationMethod            *string                `json:"creationMethod,omitempty" nullable:"true" enum:"upload,cubecloud,github,ssh"`
-	Region                    *string                `json:"region,omitempty" nullable:"true" maxLength:"128" doc:"Cannot be changed: only what it is."`
-	CloudProvider             *string                `json:"cloudProvider,omitempty" nullable:"true" enum:"cubecloud,aws,gcp" doc:"Cannot be changed: only what it is."`
-	DeployMode                *string                `json:"deployMode,omitempty" nullable:"true" enum:"git,cli" doc:"Cannot be changed here: only what it is. It follows spec.model of the Deployment."`
+	Region                    *string                `json:"region,omitempty" nullable:"true" maxLength:"128" doc:"Cannot be changed: only the current value is accepted."`
+	CloudProvider             *string                `json:"cloudProvider,omitempty" nullable:"true" enum:"cubecloud,aws,gcp" doc:"Cannot be changed: only the current value is accepted."`
+	DeployMode                *string                `json:"deployMode,omitempty" nullable:"true" enum:"git,cli" doc:"Cannot be changed here: only the current value is accepted. It follows spec.model of the Deployment."`
 }
 
-// UpdateTemplateOptions are the variables that there are.
+// UpdateTemplateOptions are the supported template variables.
 type UpdateTemplateOptions struct {
 	Replicas *int32 `json:"replicas,omitempty" nullable:"true" minimum:"0" maximum:"100"`
 }
@@ -137,11 +137,11 @@ func (a *api) updateDeployment(ctx context.Context, in *UpdateDeploymentInput) (
 		if strings.TrimSpace(*body.Name) != *body.Name {
 			return nil, rest.BadRequest("name: %q begins or ends with white space", rest.Clip(*body.Name))
 		}
-		if err := a.nameIsFree(ctx, *body.Name, d.Name); err != nil {
+		if err := a.checkName(ctx, *body.Name, d.Name); err != nil {
 			return nil, err
 		}
 	}
-	if err := body.keepsWhatIs(d, a.Region.Name); err != nil {
+	if err := body.checkImmutable(d, a.Region.Name); err != nil {
 		return nil, err
 	}
 	entries, offered, err := a.versionsFor(ctx, d)
@@ -165,26 +165,26 @@ func (a *api) updateDeployment(ctx context.Context, in *UpdateDeploymentInput) (
 	return a.settingsOf(ctx, changed)
 }
 
-// keepsWhatIs refuses other values for what cannot be changed: who reads the settings and
-// writes them back changes nothing.
-func (u *UpdateDeployment) keepsWhatIs(d *v1alpha1.Deployment, region string) error {
+// checkImmutable rejects other values for settings that cannot be changed. The current values are
+// accepted, so that a client can write back what it has read.
+func (u *UpdateDeployment) checkImmutable(d *v1alpha1.Deployment, region string) error {
 	mode := "cli"
 	if d.Spec.Model.Git != nil {
 		mode = "git"
 	}
 	for _, f := range []struct {
-		name   string
-		wanted *string
-		is     string
+		name      string
+		requested *string
+		current   string
 	}{{"region", u.Region, region}, {"cloudProvider", u.CloudProvider, "cubecloud"}, {"deployMode", u.DeployMode, mode}} {
-		if f.wanted != nil && *f.wanted != f.is {
-			return rest.BadRequest("%s: %q: it cannot be changed; allowed: %s", f.name, rest.Clip(*f.wanted), f.is)
+		if f.requested != nil && *f.requested != f.current {
+			return rest.BadRequest("%s: %q: it cannot be changed; allowed: %s", f.name, rest.Clip(*f.requested), f.current)
 		}
 	}
 	return nil
 }
 
-// applyVersion switches channel, version and hold as the request asks.
+// applyVersion sets the requested channel, version and hold.
 func (u *UpdateDeployment) applyVersion(spec *v1alpha1.DeploymentSpec, entries []version.Entry, offered []version.Channel) error {
 	if u.ReleaseChannel != nil {
 		if _, err := channelNamed(offered, *u.ReleaseChannel, "releaseChannel"); err != nil {

@@ -24,7 +24,7 @@ const (
 	maxLifetime     = 86400
 )
 
-// maxContext bounds a security context: the token has to fit into a header.
+// maxContext is the largest security context in bytes: the token must fit into a header.
 const maxContext = 8 << 10
 
 func (a *api) tokensFamily() rest.Family {
@@ -32,7 +32,7 @@ func (a *api) tokensFamily() rest.Family {
 		rest.Handle(http.MethodPost, environmentPath+"/tokens-for-meta-sync", "createDeploymentEnvironmentTokenForMetaSync", v1alpha1.PermissionSchemaRead,
 			"Create a token that reads metadata and cannot query data", a.createMetadataToken),
 		rest.Handle(http.MethodGet, environmentPath+"/tokens", "getDeploymentEnvironmentTokens", v1alpha1.PermissionDeploymentUpdate,
-			"List the tokens that are kept: none, for they are shown only when they are made", a.listTokens),
+			"List the stored tokens: none, because tokens are shown only when they are created", a.listTokens),
 		rest.Handle(http.MethodPost, environmentPath+"/tokens", "createDeploymentEnvironmentToken", v1alpha1.PermissionDeploymentUpdate,
 			"Create a token that queries data", a.createDataToken),
 		rest.Handle(http.MethodPost, deploymentPath+"/token", "deploymentToken", v1alpha1.PermissionDeploymentUpdate,
@@ -40,23 +40,23 @@ func (a *api) tokensFamily() rest.Family {
 	}}
 }
 
-// InEnvironment has the numbers in the path.
+// InEnvironment has the path parameters of routes below an environment.
 type InEnvironment struct {
 	rest.InDeployment
 	Environment string `path:"environmentId" pattern:"^[0-9]{1,16}$" doc:"Number of the environment."`
 }
 
-// CreateTokenInput is the body of both creations.
+// CreateTokenInput is the body of a creation.
 type CreateTokenInput struct {
 	InEnvironment
 	Body struct {
-		SecurityContext map[string]any `json:"security_context" secret:"true" doc:"Embedded in the token; decides which parts of the model are visible."`
+		SecurityContext map[string]any `json:"security_context" secret:"true" doc:"Embedded in the token; determines which parts of the model are visible."`
 		ExpiresIn       *int64         `json:"expires_in,omitempty" nullable:"true" minimum:"1" maximum:"86400" doc:"Seconds; 86400 when absent."`
-		Scopes          []string       `json:"scopes,omitempty" nullable:"true" maxItems:"8" enum:"meta" doc:"meta confines the token to metadata."`
+		Scopes          []string       `json:"scopes,omitempty" nullable:"true" maxItems:"8" enum:"meta" doc:"meta limits the token to metadata."`
 	}
 }
 
-// Token is a token and how long it is valid.
+// Token is a token and its lifetime.
 type Token struct {
 	Token           string         `json:"token" doc:"A JWT, sent in Authorization without a prefix."`
 	CreatedAt       time.Time      `json:"created_at"`
@@ -64,7 +64,7 @@ type Token struct {
 	SecurityContext map[string]any `json:"security_context"`
 }
 
-// TokenOutput is the documented answer.
+// TokenOutput is the response.
 type TokenOutput struct {
 	Body struct {
 		Data Token `json:"data"`
@@ -97,7 +97,7 @@ func (a *api) createToken(ctx context.Context, in *CreateTokenInput, metadataOnl
 	return out, nil
 }
 
-// environment is the one of the path: also one that sleeps, which is woken with a token.
+// environment returns the environment of the path. It may be asleep: a request with the token wakes it.
 func (a *api) environment(ctx context.Context, in InEnvironment) (*v1alpha1.Environment, error) {
 	all, err := a.Catalog.Environments(ctx, rest.ScopeFrom(ctx).Deployment)
 	if err != nil {
@@ -111,7 +111,7 @@ func (a *api) environment(ctx context.Context, in InEnvironment) (*v1alpha1.Envi
 	return nil, rest.NotFound("environmentId: environment %s of deployment %s does not exist or is not set up yet", in.Environment, in.ID)
 }
 
-// ListTokensInput are the parameters of the list.
+// ListTokensInput has the parameters of the list.
 type ListTokensInput struct {
 	InEnvironment
 	rest.Page
@@ -127,25 +127,25 @@ type TokenList struct {
 	}
 }
 
-// listTokens answers what clients ask; no token is ever kept.
+// listTokens returns an empty list: tokens are not stored.
 func (a *api) listTokens(ctx context.Context, in *ListTokensInput) (*TokenList, error) {
 	if _, err := a.environment(ctx, in.InEnvironment); err != nil {
 		return nil, err
 	}
-	kept, info, pagination, err := rest.Paginate(ctx, in.Page, []Token{}, func(t Token) string { return t.Token })
+	none, info, pagination, err := rest.Paginate(ctx, in.Page, []Token{}, func(t Token) string { return t.Token })
 	if err != nil {
 		return nil, err
 	}
 	out := &TokenList{}
-	out.Body.Data, out.Body.Items, out.Body.PageInfo, out.Body.Pagination = kept, kept, info, pagination
+	out.Body.Data, out.Body.Items, out.Body.PageInfo, out.Body.Pagination = none, none, info, pagination
 	return out, nil
 }
 
-// reserved are the claims that the platform sets: a security context cannot.
+// reserved are the claims that the platform sets. They are removed from a security context.
 var reserved = []string{"iat", "exp", "nbf", "iss", "aud", "sub", "jti", "scope"}
 
-// sign makes a token (decision 7): one that queries data is signed with the secret that the
-// pods know, one for metadata with a key that only the gateway knows.
+// sign returns a token (docs/decisions/0003). Data tokens are signed with the secret that the pods
+// have, metadata tokens with a key that only the gateway has.
 func (a *api) sign(ctx context.Context, e *v1alpha1.Environment, securityContext map[string]any, lifetime int64, metadataOnly bool) (*Token, error) {
 	if securityContext == nil {
 		securityContext = map[string]any{}
@@ -157,8 +157,8 @@ func (a *api) sign(ctx context.Context, e *v1alpha1.Environment, securityContext
 	if metadataOnly {
 		secret, key = engine.GatewayCredentialsName(e.Name), engine.KeyMetadata
 	}
-	held := &corev1.Secret{}
-	if err := a.Kube.Live().Get(ctx, client.ObjectKey{Namespace: e.Namespace, Name: secret}, held); err != nil {
+	stored := &corev1.Secret{}
+	if err := a.Kube.Live().Get(ctx, client.ObjectKey{Namespace: e.Namespace, Name: secret}, stored); err != nil {
 		return nil, err
 	}
 	created := a.Now().UTC().Truncate(time.Second)
@@ -171,7 +171,7 @@ func (a *api) sign(ctx context.Context, e *v1alpha1.Environment, securityContext
 	if metadataOnly {
 		claims["scope"] = []string{"meta"}
 	}
-	signed, err := jwt.NewWithClaims(jwt.SigningMethodHS256, claims).SignedString(held.Data[key])
+	signed, err := jwt.NewWithClaims(jwt.SigningMethodHS256, claims).SignedString(stored.Data[key])
 	if err != nil {
 		return nil, err
 	}
@@ -181,7 +181,7 @@ func (a *api) sign(ctx context.Context, e *v1alpha1.Environment, securityContext
 	return &Token{Token: signed, CreatedAt: created, ExpiresAt: expires, SecurityContext: securityContext}, nil
 }
 
-// recordToken puts it into the audit log that a token is given out, and not the token.
+// recordToken records the issue of a token, without the token.
 func recordToken(ctx context.Context, e *v1alpha1.Environment, expires time.Time, metadataOnly bool) error {
 	event := audit.Event{
 		Name:       audit.CreatedDataToken,
@@ -195,7 +195,7 @@ func recordToken(ctx context.Context, e *v1alpha1.Environment, expires time.Time
 	return recording.Do(ctx, event)
 }
 
-// DeploymentTokenInput says how long the token shall be valid.
+// DeploymentTokenInput has the lifetime of the token.
 type DeploymentTokenInput struct {
 	rest.InDeployment
 	Body *struct {
@@ -203,7 +203,7 @@ type DeploymentTokenInput struct {
 	}
 }
 
-// DeploymentTokenOutput is the token.
+// DeploymentTokenOutput is the response.
 type DeploymentTokenOutput struct {
 	Body struct {
 		CubeAPIToken string `json:"cubeApiToken"`

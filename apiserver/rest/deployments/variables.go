@@ -33,20 +33,20 @@ import (
 func (a *api) variablesFamily() rest.Family {
 	return rest.Family{Tag: "Env Variables", Description: "Environment variables of a deployment's data plane.", Routes: []rest.Route{
 		rest.Handle(http.MethodGet, deploymentPath+"/env-vars", "getEnvVariables", v1alpha1.PermissionDeploymentRead, "List the variables; values of secrets are masked", a.listVariables),
-		rest.Handle(http.MethodPut, deploymentPath+"/env-vars", "setEnvVariables", v1alpha1.PermissionSecretsManage, "Set variables; those that are not named stay", a.setVariables),
+		rest.Handle(http.MethodPut, deploymentPath+"/env-vars", "setEnvVariables", v1alpha1.PermissionSecretsManage, "Set variables; others keep their values", a.setVariables),
 	}}
 }
 
-// encrypted is shown instead of a secret, and refused as a value.
+// encrypted is shown instead of a secret, and rejected as a value.
 const encrypted = "[ENCRYPTED]"
 
-// Variable is a variable and its value.
+// Variable is an environment variable.
 type Variable struct {
 	Name  string `json:"name" minLength:"1" maxLength:"256"`
 	Value string `json:"value" maxLength:"32768"`
 }
 
-// ListVariablesInput are the parameters of the list.
+// ListVariablesInput has the parameters of the list.
 type ListVariablesInput struct {
 	rest.InDeployment
 	rest.CursorPage
@@ -71,7 +71,7 @@ func variablesOf(ctx context.Context, d *v1alpha1.Deployment, p rest.CursorPage)
 	return rest.PaginateByCursor(ctx, p, all, func(v Variable) string { return v.Name })
 }
 
-// isSecret tells by its name whether a variable holds a secret.
+// isSecret reports whether a variable holds a secret, by its name.
 func isSecret(name string) bool {
 	name = strings.ToUpper(name)
 	return slices.ContainsFunc([]string{"PASS", "SECRET", "TOKEN", "KEY", "CREDENTIAL"}, func(word string) bool {
@@ -89,48 +89,22 @@ type SetVariablesInput struct {
 
 var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// setVariables keeps the values of secrets in a Secret. Each value gets a key of its own in
-// it, so one change of the Deployment brings in the new values at once, and rolls the pods.
+// setVariables stores the values of secrets in a Secret. Each value gets a new key there, so that one
+// change of the Deployment switches to all new values at once and rolls out the pods.
 func (a *api) setVariables(ctx context.Context, in *SetVariablesInput) (*rest.List[Variable], error) {
-	d := rest.ScopeFrom(ctx).Deployment
-	seen := map[string]bool{}
-	for i, v := range in.Body.Variables {
-		field := fmt.Sprintf("env_variables[%d]", i)
-		switch {
-		case !variableName.MatchString(v.Name):
-			return nil, rest.BadRequest("%s.name: %q: allowed are letters, digits and _, not beginning with a digit", field, rest.Clip(v.Name))
-		case seen[v.Name]:
-			return nil, rest.BadRequest("%s.name: %q is there twice", field, v.Name)
-		case v.Value == encrypted:
-			return nil, rest.BadRequest("%s.value: %s stands for a value that is not shown: send the value itself, or leave the variable out to keep it", field, encrypted)
-		case strings.ContainsRune(v.Value, 0):
-			return nil, rest.BadRequest("%s.value: has a NUL character", field)
-		case engine.ReservedVariable(v.Name):
-			return nil, rest.BadRequest("%s.name: %s is set by the platform", field, v.Name)
-		}
-		seen[v.Name] = true
+	if err := checkVariables(in.Body.Variables); err != nil {
+		return nil, err
 	}
-	secrets := map[string][]byte{}
-	entries := make([]v1alpha1.EnvVar, len(in.Body.Variables))
+	d := rest.ScopeFrom(ctx).Deployment
 	holder := d.Name + "-variables"
-	for i, v := range in.Body.Variables {
-		entries[i] = v1alpha1.EnvVar{Name: v.Name, Value: &v.Value}
-		if isSecret(v.Name) {
-			random := make([]byte, 6)
-			if _, err := io.ReadFull(a.Random, random); err != nil {
-				return nil, err
-			}
-			key := v.Name + "." + hex.EncodeToString(random)
-			secrets[key] = []byte(v.Value)
-			entries[i] = v1alpha1.EnvVar{Name: v.Name, ValueFrom: &v1alpha1.EnvVarSource{
-				SecretKeyRef: v1alpha1.SecretKeyReference{Name: holder, Key: key},
-			}}
-		}
+	entries, secrets, err := a.entriesOf(in.Body.Variables, holder)
+	if err != nil {
+		return nil, err
 	}
 	if err := a.storeSecrets(ctx, d, holder, secrets); err != nil {
 		return nil, err
 	}
-	var replaced []string // keys of values that this change takes out of use
+	var replaced []string // keys of values that this change replaces
 	changed, err := edit.Change(ctx, a.Kube, d, func(d *v1alpha1.Deployment) error {
 		replaced = nil
 		for _, entry := range entries {
@@ -147,23 +121,67 @@ func (a *api) setVariables(ctx context.Context, in *SetVariablesInput) (*rest.Li
 		return nil
 	})
 	if err != nil {
-		if isRefusal(err) {
-			a.forgetSecrets(ctx, d, holder, slices.Collect(maps.Keys(secrets)))
+		if isRejection(err) {
+			a.removeSecrets(ctx, d, holder, slices.Collect(maps.Keys(secrets)))
 		}
 		return nil, err
 	}
-	a.forgetSecrets(ctx, d, holder, replaced)
+	a.removeSecrets(ctx, d, holder, replaced)
 	return variablesOf(ctx, changed, rest.CursorPage{})
 }
 
-// isRefusal tells an error after which nothing has been written from one after which that is
-// not known, such as a lost answer.
-func isRefusal(err error) bool {
+// checkVariables returns an error for the first variable that cannot be set.
+func checkVariables(variables []Variable) error {
+	names := map[string]bool{}
+	for i, v := range variables {
+		field := fmt.Sprintf("env_variables[%d]", i)
+		switch {
+		case !variableName.MatchString(v.Name):
+			return rest.BadRequest("%s.name: %q: allowed are letters, digits and _, not beginning with a digit", field, rest.Clip(v.Name))
+		case names[v.Name]:
+			return rest.BadRequest("%s.name: %q is there twice", field, v.Name)
+		case v.Value == encrypted:
+			return rest.BadRequest("%s.value: %s stands for a value that is not shown: send the value itself, or leave the variable out to keep it", field, encrypted)
+		case strings.ContainsRune(v.Value, 0):
+			return rest.BadRequest("%s.value: has a NUL character", field)
+		case engine.ReservedVariable(v.Name):
+			return rest.BadRequest("%s.name: %s is set by the platform", field, v.Name)
+		}
+		names[v.Name] = true
+	}
+	return nil
+}
+
+// entriesOf returns the entries of the spec for variables, and the values of secrets by their keys in
+// the Secret.
+func (a *api) entriesOf(variables []Variable, secret string) ([]v1alpha1.EnvVar, map[string][]byte, error) {
+	entries, secrets := make([]v1alpha1.EnvVar, len(variables)), map[string][]byte{}
+	for i, v := range variables {
+		entries[i] = v1alpha1.EnvVar{Name: v.Name, Value: &v.Value}
+		if !isSecret(v.Name) {
+			continue
+		}
+		random := make([]byte, 6)
+		if _, err := io.ReadFull(a.Random, random); err != nil {
+			return nil, nil, err
+		}
+		key := v.Name + "." + hex.EncodeToString(random)
+		secrets[key] = []byte(v.Value)
+		entries[i] = v1alpha1.EnvVar{Name: v.Name, ValueFrom: &v1alpha1.EnvVarSource{
+			SecretKeyRef: v1alpha1.SecretKeyReference{Name: secret, Key: key},
+		}}
+	}
+	return entries, secrets, nil
+}
+
+// isRejection reports whether nothing has been written after an error. After others, such as a lost
+// response, the outcome is unknown.
+func isRejection(err error) bool {
 	var p *rest.Problem
 	return errors.As(err, &p) || recording.Refused(err)
 }
 
-// storeSecrets adds keys to the Secret that holds the values of a deployment's secrets.
+// storeSecrets adds keys to the Secret with the secret values of a deployment.
 func (a *api) storeSecrets(ctx context.Context, d *v1alpha1.Deployment, name string, values map[string][]byte) error {
 	if len(values) == 0 {
 		return nil
@@ -184,10 +202,9 @@ func (a *api) storeSecrets(ctx context.Context, d *v1alpha1.Deployment, name str
 	return a.patchSecret(ctx, d, name, data)
 }
 
-// forgetSecrets removes keys that nothing refers to any more. Those of a request that is
-// under way are none of them: it has stored its values, and its change comes next. What is
-// not removed because of a fault does no harm to what runs.
-func (a *api) forgetSecrets(ctx context.Context, d *v1alpha1.Deployment, name string, unused []string) {
+// removeSecrets removes keys that are no longer referenced, best-effort: a key that stays is harmless.
+// Keys that a concurrent request has stored and not referenced yet are not among them.
+func (a *api) removeSecrets(ctx context.Context, d *v1alpha1.Deployment, name string, unused []string) {
 	if len(unused) == 0 {
 		return
 	}
@@ -196,11 +213,12 @@ func (a *api) forgetSecrets(ctx context.Context, d *v1alpha1.Deployment, name st
 		data[key] = nil
 	}
 	if err := a.patchSecret(ctx, d, name, data); err != nil {
-		log.FromContext(ctx).Error(err, "Old values stay in a Secret", "namespace", d.Namespace, "secret", name)
+		log.FromContext(ctx).Error(err, "Cannot remove unused values from a Secret", "namespace", d.Namespace, "secret", name)
 	}
 }
 
-// patchSecret sets and removes (nil) single keys, whatever others do to the rest of it.
+// patchSecret sets keys of a Secret and removes those that are nil. Concurrent changes of other keys are
+// kept.
 func (a *api) patchSecret(ctx context.Context, d *v1alpha1.Deployment, name string, data map[string]any) error {
 	held := &corev1.Secret{}
 	if err := a.Kube.Live().Get(ctx, client.ObjectKey{Namespace: d.Namespace, Name: name}, held); err != nil {

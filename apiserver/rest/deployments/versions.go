@@ -15,23 +15,23 @@ import (
 )
 
 func (a *api) versionsFamily() rest.Family {
-	return rest.Family{Tag: "Versions", Description: "Versions of the data plane that a deployment can be switched to.", Routes: []rest.Route{
+	return rest.Family{Tag: "Versions", Description: "Versions of the data plane that a deployment can run.", Routes: []rest.Route{
 		rest.Handle(http.MethodGet, deploymentPath+"/versions", "listDeploymentVersions", v1alpha1.PermissionDeploymentRead, "List the versions of a deployment", a.listVersions),
 	}}
 }
 
-// Version is an entry of the documented list.
+// Version is an entry of the documented list of versions.
 type Version struct {
 	ReleaseChannelVersion string `json:"releaseChannelVersion" doc:"Image reference: <image_repo>:v<version>."`
 	Version               string `json:"version" doc:"Number without a prefix."`
 	ReleaseChannel        string `json:"releaseChannel"`
 	IsLatestInChannel     bool   `json:"isLatestInChannel"`
-	IsCurrent             bool   `json:"isCurrent" doc:"True for what production runs now: it changes when a rollout has finished."`
+	IsCurrent             bool   `json:"isCurrent" doc:"Whether production runs it: changes when a rollout has completed."`
 
-	place int // in the list, which has an order of its own
+	index int // the list is not sorted by a field
 }
 
-// ListVersionsInput are the parameters of the list.
+// ListVersionsInput has the parameters of the list.
 type ListVersionsInput struct {
 	rest.InDeployment
 	rest.CursorPage
@@ -46,11 +46,11 @@ func (a *api) listVersions(ctx context.Context, in *ListVersionsInput) (*rest.Li
 	for i, e := range entries {
 		all[i] = Version{e.ReleaseChannelVersion, e.Version.String(), e.ReleaseChannel, e.IsLatestInChannel, e.IsCurrent, i}
 	}
-	return rest.PaginateByCursor(ctx, in.CursorPage, all, func(v Version) int { return v.place })
+	return rest.PaginateByCursor(ctx, in.CursorPage, all, func(v Version) int { return v.index })
 }
 
-// versionsFor is the documented list for a deployment, and the channels it comes from. What
-// deployments out of the principal's scope have run is on it: the list is the account's.
+// versionsFor returns the documented list for a deployment, and the channels of its entries. The list
+// is that of the account: it includes versions of deployments outside of the principal's scope.
 func (a *api) versionsFor(ctx context.Context, d *v1alpha1.Deployment) ([]version.Entry, []version.Channel, error) {
 	offered, err := channels.List(ctx, a.Kube)
 	if err != nil {
@@ -71,7 +71,7 @@ func (a *api) versionsFor(ctx context.Context, d *v1alpha1.Deployment) ([]versio
 	return version.List(offered, runs, current), offered, nil
 }
 
-// runsOf are the versions that a deployment has run, newest first.
+// runsOf returns the versions that a deployment has run, newest first.
 func runsOf(d *v1alpha1.Deployment) []version.Run {
 	runs := make([]version.Run, 0, len(d.Status.History))
 	for _, h := range d.Status.History {
@@ -82,7 +82,7 @@ func runsOf(d *v1alpha1.Deployment) []version.Run {
 	return runs
 }
 
-// channelNamed finds a channel, or says which there are.
+// channelNamed returns the channel with a name. The error lists the existing names.
 func channelNamed(all []version.Channel, name, field string) (version.Channel, error) {
 	i := slices.IndexFunc(all, func(c version.Channel) bool { return c.Name == name })
 	if i >= 0 {

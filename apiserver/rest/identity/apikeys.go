@@ -24,11 +24,11 @@ import (
 const keyPath = "/api/v1/api-keys/{apiKeyId}"
 
 func (a *api) apiKeysFamily() rest.Family {
-	return rest.Family{Tag: "API Keys", Description: "Credentials of programs. Only their hashes are kept.", Routes: []rest.Route{
+	return rest.Family{Tag: "API Keys", Description: "Credentials of programs. Only their hashes are stored.", Routes: []rest.Route{
 		rest.Handle(http.MethodGet, "/api/v1/api-keys", "listApiKeys", v1alpha1.PermissionAdmin, "List the API keys of the account", a.listKeys),
 		rest.Handle(http.MethodPost, "/api/v1/api-keys", "createApiKey", v1alpha1.PermissionAdmin, "Create an API key; its token is shown only here", a.createKey),
 		rest.Handle(http.MethodGet, keyPath, "getApiKey", v1alpha1.PermissionAdmin, "Get an API key, without its token", a.getKey),
-		rest.Handle(http.MethodDelete, keyPath, "deleteApiKey", v1alpha1.PermissionAdmin, "Delete an API key: it stops working at once", a.deleteKey),
+		rest.Handle(http.MethodDelete, keyPath, "deleteApiKey", v1alpha1.PermissionAdmin, "Delete an API key: it is rejected from then on", a.deleteKey),
 	}}
 }
 
@@ -40,11 +40,11 @@ type APIKey struct {
 	ExpiresAt     *time.Time `json:"expiresAt,omitempty" nullable:"true"`
 	LastUsedAt    *time.Time `json:"lastUsedAt,omitempty" nullable:"true" doc:"To the hour."`
 	Permissions   []string   `json:"permissions"`
-	DeploymentIDs []string   `json:"deploymentIds,omitempty" doc:"Numbers of the deployments that the key is confined to; all when absent."`
+	DeploymentIDs []string   `json:"deploymentIds,omitempty" doc:"Ids of the deployments to which the key is limited; all when absent."`
 	Revoked       bool       `json:"revoked"`
 }
 
-// ListKeysInput are the parameters of the list.
+// ListKeysInput has the parameters of the list.
 type ListKeysInput struct{ rest.CursorPage }
 
 func (a *api) listKeys(ctx context.Context, in *ListKeysInput) (*rest.List[APIKey], error) {
@@ -108,7 +108,7 @@ type CreateKeyInput struct {
 	Body *struct {
 		Name          *string           `json:"name,omitempty" nullable:"true" minLength:"1" maxLength:"128"`
 		Permissions   []permission.Name `json:"permissions,omitempty" nullable:"true" minItems:"1" maxItems:"16" doc:"Admin when absent."`
-		DeploymentIDs []string          `json:"deploymentIds,omitempty" nullable:"true" minItems:"1" maxItems:"256" doc:"Numbers of the deployments that the key is confined to; all when absent."`
+		DeploymentIDs []string          `json:"deploymentIds,omitempty" nullable:"true" minItems:"1" maxItems:"256" doc:"Ids of the deployments to which the key is limited; all when absent."`
 		ExpiresAt     *time.Time        `json:"expiresAt,omitempty" nullable:"true" doc:"Never when absent."`
 	}
 }
@@ -116,11 +116,11 @@ type CreateKeyInput struct {
 // APIKeyOutput is a key.
 type APIKeyOutput struct{ Body APIKey }
 
-// CreatedKeyOutput is a key and, this once, its token.
+// CreatedKeyOutput is a key and its token.
 type CreatedKeyOutput struct {
 	Body struct {
 		APIKey
-		Token string `json:"token" doc:"The credential. It is not kept and cannot be shown again."`
+		Token string `json:"token" doc:"The credential. It is not stored and cannot be shown again."`
 	}
 }
 
@@ -169,7 +169,7 @@ func (a *api) createKey(ctx context.Context, in *CreateKeyInput) (*CreatedKeyOut
 	return out, nil
 }
 
-// inKey has the key's id in the path.
+// inKey has the path parameter of routes below a key.
 type inKey struct {
 	ID string `path:"apiKeyId" minLength:"1" maxLength:"253" doc:"id of the key."`
 }
@@ -201,7 +201,7 @@ func (a *api) deleteKey(ctx context.Context, in *inKey) (*rest.SuccessOutput, er
 		return nil, err
 	}
 	if owner := edit.Owner(k); owner != "" {
-		return nil, rest.Conflict("API key %q is applied by %q, which would make it again: delete it where it is written, such as in Git", rest.Clip(in.ID), owner)
+		return nil, rest.Conflict("API key %q is applied by %q, which would create it again: delete it at its source, such as Git", rest.Clip(in.ID), owner)
 	}
 	if err := edit.Delete(ctx, a.Kube, k); err != nil {
 		return nil, err

@@ -10,12 +10,12 @@ import (
 )
 
 func (a *api) usersFamily() rest.Family {
-	return rest.Family{Tag: "Users", Description: "Who asks.", Routes: []rest.Route{
-		rest.Handle(http.MethodGet, "/api/v1/users/me", "getMe", rest.NoPermission, "Tell who the credential belongs to", a.getMe),
+	return rest.Family{Tag: "Users", Description: "The caller.", Routes: []rest.Route{
+		rest.Handle(http.MethodGet, "/api/v1/users/me", "getMe", rest.NoPermission, "Get the user of the credential", a.getMe),
 	}}
 }
 
-// User is who asks: a person, or the key of a program.
+// User is the caller: a user, or the key of a program.
 type User struct {
 	ID            int64          `json:"id" minimum:"1"`
 	Email         string         `json:"email"`
@@ -25,14 +25,14 @@ type User struct {
 	UserPolicies  []Policy       `json:"userPolicies"`
 }
 
-// Policy is what somebody may do on what.
+// Policy is a set of permissions on resources.
 type Policy struct {
 	ResourceType string   `json:"resourceType" enum:"Global,Deployment"`
 	Actions      []string `json:"actions"`
-	Resources    []string `json:"resources" doc:"Numbers of deployments, or All."`
+	Resources    []string `json:"resources" doc:"Ids of deployments, or All."`
 }
 
-// UserOutput is the answer.
+// UserOutput is the response.
 type UserOutput struct{ Body User }
 
 func (a *api) getMe(ctx context.Context, _ *struct{}) (*UserOutput, error) {
@@ -67,8 +67,8 @@ func (a *api) getMe(ctx context.Context, _ *struct{}) (*UserOutput, error) {
 	return out, nil
 }
 
-// stableNumber makes the number that clients want of names that have none; every reader of
-// JSON holds it exactly.
+// stableNumber returns a numeric id, which clients expect, for a name. JSON readers represent it
+// exactly.
 func stableNumber(parts ...string) int64 {
 	hash := fnv.New64a()
 	for _, part := range parts {

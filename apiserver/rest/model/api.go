@@ -34,14 +34,14 @@ func New(o Options) []rest.Family {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
-	a := &api{Options: o, hooks: newHookTurns(o.Clock)}
+	a := &api{Options: o, hooks: newHookLimiter(o.Clock)}
 	return []rest.Family{a.branchesFamily()}
 }
 
 // api has the handlers of the group.
 type api struct {
 	Options
-	hooks *hookTurns
+	hooks *hookLimiter
 }
 
 // now returns the time as the value of an annotation that has to differ from the previous one.

@@ -24,13 +24,13 @@ func (a *api) branchesFamily() rest.Family {
 		rest.Handle(http.MethodPost, buildPath+"/branches", "createBranch", v1alpha1.PermissionSchemaUpdate, "Declare a branch", a.createBranch),
 		rest.Handle(http.MethodDelete, buildPath+"/branches", "removeBranch", v1alpha1.PermissionSchemaUpdate, "Remove a declared branch", a.removeBranch),
 		rest.Handle(http.MethodPut, buildPath+"/branches/staging-environment", "setBranchStagingEnvironment", v1alpha1.PermissionSchemaUpdate,
-			"Switch the staging environment of a shared branch", a.setStaging),
-		rest.Handle(http.MethodPost, buildPath+"/pull", "pull", v1alpha1.PermissionSchemaUpdate, "Read the repository now", a.pull),
-		rest.Handle(http.MethodPost, GitHookPath, "gitHook", v1alpha1.PermissionSchemaUpdate, "Have the repository read, as a Git host's push hook does", a.gitHook).WithDocument(describeSignature),
+			"Enable or disable the staging environment of a shared branch", a.setStaging),
+		rest.Handle(http.MethodPost, buildPath+"/pull", "pull", v1alpha1.PermissionSchemaUpdate, "Fetch the repository now", a.pull),
+		rest.Handle(http.MethodPost, GitHookPath, "gitHook", v1alpha1.PermissionSchemaUpdate, "Trigger a fetch of the repository, as a push hook of a Git host does", a.gitHook).WithDocument(describeSignature),
 	}}
 }
 
-// Branch as it is documented.
+// Branch is the documented representation of a Branch.
 type Branch struct {
 	ID                          int64   `json:"id" minimum:"1"`
 	Name                        string  `json:"name"`
@@ -46,7 +46,7 @@ func branchOf(b *v1alpha1.Branch) Branch {
 	}
 }
 
-// ListBranchesInput are the parameters of the list.
+// ListBranchesInput has the parameters of the list.
 type ListBranchesInput struct {
 	rest.InDeployment
 	rest.CursorPage
@@ -69,32 +69,32 @@ type CreateBranchInput struct {
 	rest.InDeployment
 	Body struct {
 		Name         string  `json:"name" minLength:"1" maxLength:"244"`
-		From         *string `json:"from,omitempty" nullable:"true" minLength:"1" maxLength:"244" doc:"Branch it is made from; the one of production when absent."`
-		Activate     *bool   `json:"activate,omitempty" nullable:"true" doc:"Only false is served: there is no dev mode here."`
-		EnterDevMode *bool   `json:"enterDevMode,omitempty" nullable:"true" doc:"Only false is served: there is no dev mode here."`
+		From         *string `json:"from,omitempty" nullable:"true" minLength:"1" maxLength:"244" doc:"The parent branch; that of production when absent."`
+		Activate     *bool   `json:"activate,omitempty" nullable:"true" doc:"Only false is supported: there is no dev mode."`
+		EnterDevMode *bool   `json:"enterDevMode,omitempty" nullable:"true" doc:"Only false is supported: there is no dev mode."`
 	}
 }
 
-// DevBranch says which branch was made and whether it is in dev mode.
+// DevBranch is the created branch and whether it is in dev mode.
 type DevBranch struct {
 	Active       bool    `json:"active"`
 	BranchName   *string `json:"branchName,omitempty" nullable:"true"`
 	ParentBranch *string `json:"parentBranch,omitempty" nullable:"true"`
 }
 
-// DevBranchOutput is the answer.
+// DevBranchOutput is the response.
 type DevBranchOutput struct{ Body DevBranch }
 
-// createBranch declares a branch: the repository is not written to, the branch serves as soon
-// as somebody pushes it.
+// createBranch declares a branch. It does not write to the repository: the branch serves as soon as it
+// is pushed.
 func (a *api) createBranch(ctx context.Context, in *CreateBranchInput) (*DevBranchOutput, error) {
 	d := rest.ScopeFrom(ctx).Deployment
-	known, err := a.Catalog.Branches(ctx, d)
+	branches, err := a.Catalog.Branches(ctx, d)
 	if err != nil {
 		return nil, err
 	}
-	parent := catalog.ProductionBranch(d, known)
-	named := func(name string) func(*v1alpha1.Branch) bool {
+	parent := catalog.ProductionBranch(d, branches)
+	hasName := func(name string) func(*v1alpha1.Branch) bool {
 		return func(b *v1alpha1.Branch) bool { return b.Spec.Name == name }
 	}
 	switch {
@@ -102,9 +102,9 @@ func (a *api) createBranch(ctx context.Context, in *CreateBranchInput) (*DevBran
 		return nil, rest.BadRequest("activate: true is not served here: there is no dev mode; allowed: false")
 	case ptr.Deref(in.Body.EnterDevMode, false):
 		return nil, rest.BadRequest("enterDevMode: true is not served here: there is no dev mode; allowed: false")
-	case slices.ContainsFunc(known, named(in.Body.Name)):
+	case slices.ContainsFunc(branches, hasName(in.Body.Name)):
 		return nil, rest.Conflict("name: branch %q exists", rest.Clip(in.Body.Name))
-	case in.Body.From != nil && *in.Body.From != parent && !slices.ContainsFunc(known, named(*in.Body.From)):
+	case in.Body.From != nil && *in.Body.From != parent && !slices.ContainsFunc(branches, hasName(*in.Body.From)):
 		return nil, rest.BadRequest("from: branch %q does not exist", rest.Clip(*in.Body.From))
 	case in.Body.From != nil:
 		parent = *in.Body.From
@@ -139,11 +139,11 @@ func (a *api) createBranch(ctx context.Context, in *CreateBranchInput) (*DevBran
 	return &DevBranchOutput{DevBranch{BranchName: &b.Spec.Name, ParentBranch: rest.NilIfEmpty(parent)}}, nil
 }
 
-// RemoveBranchInput names the branch in the query, for it may contain slashes.
+// RemoveBranchInput has the branch in the query, because its name may contain slashes.
 type RemoveBranchInput struct {
 	rest.InDeployment
 	Name     string `query:"branchName" required:"true" minLength:"1" maxLength:"244"`
-	Upstream bool   `query:"removeOnUpstream" doc:"Only false is served: the repository is not written to."`
+	Upstream bool   `query:"removeOnUpstream" doc:"Only false is supported: the repository is not written to."`
 }
 
 func (a *api) removeBranch(ctx context.Context, in *RemoveBranchInput) (*rest.SuccessOutput, error) {
@@ -163,7 +163,7 @@ func (a *api) removeBranch(ctx context.Context, in *RemoveBranchInput) (*rest.Su
 		return nil, rest.Conflict("branchName: %q follows the branch of the repository: delete it there", rest.Clip(in.Name))
 	}
 	if owner := edit.Owner(b); owner != "" {
-		return nil, rest.Conflict("branchName: %q is applied by %q, which would make it again: delete it where it is written", rest.Clip(in.Name), owner)
+		return nil, rest.Conflict("branchName: %q is applied by %q, which would create it again: delete it at its source", rest.Clip(in.Name), owner)
 	}
 	if err := edit.Delete(ctx, a.Kube, b.DeepCopy()); err != nil {
 		return nil, err
@@ -181,7 +181,7 @@ type SetStagingInput struct {
 	}
 }
 
-// BranchOutput is the documented answer.
+// BranchOutput is the response.
 type BranchOutput struct {
 	Body struct {
 		Data Branch `json:"data"`

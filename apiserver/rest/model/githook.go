@@ -18,18 +18,17 @@ import (
 	"github.com/quoin-dev/quoin/internal/audit"
 )
 
-// GitHookPath is where Git hosts send the push hooks of a deployment. They are recognised by their
-// signatures, and nowhere else.
+// GitHookPath is the path of push hooks of a deployment: the only route on which the signatures of Git
+// hosts authenticate.
 const GitHookPath = buildPath + "/git-hook"
 
-// GitHookInput says what a Git host tells. Its body is not read here: all branches are looked at,
-// whatever it says of one.
+// GitHookInput is the event of a Git host. Its body is not evaluated: all branches are fetched.
 type GitHookInput struct {
 	rest.InDeployment
-	Event string `header:"X-GitHub-Event" doc:"What GitHub tells of. A ping, which it sends when the hook is made, does nothing."`
+	Event string `header:"X-GitHub-Event" doc:"The event of GitHub. A ping, which GitHub sends when the hook is created, does nothing."`
 }
 
-// GitHookOutput says whether the repository will be read.
+// GitHookOutput is the response: 202 if a fetch is triggered.
 type GitHookOutput struct {
 	Status int
 	Body   struct {
@@ -37,7 +36,7 @@ type GitHookOutput struct {
 	}
 }
 
-// gitHook has the repository read soon. A deployment that is suspended has it read when it goes on.
+// gitHook triggers a fetch of the repository. That of a suspended deployment happens when it resumes.
 func (a *api) gitHook(ctx context.Context, in *GitHookInput) (*GitHookOutput, error) {
 	d := rest.ScopeFrom(ctx).Deployment
 	out := &GitHookOutput{Status: http.StatusAccepted}
@@ -51,7 +50,7 @@ func (a *api) gitHook(ctx context.Context, in *GitHookInput) (*GitHookOutput, er
 	case !a.hooks.wait(d.UID):
 		return out, nil
 	}
-	// Others count on this request: it goes on when its caller has gone.
+	// Other hooks rely on this request: it continues if its client disconnects.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), edit.Timeout)
 	defer cancel()
 	return out, edit.Annotate(recording.Named(ctx, audit.ReceivedGitHook), a.Kube, d, v1alpha1.AnnotationReconcile, a.now())
@@ -70,48 +69,49 @@ func describeSignature(doc *huma.OpenAPI, op *huma.Operation) {
 	op.Responses["202"] = &accepted
 }
 
-// hookPause is the time between two requests to read the same repository.
-const hookPause = time.Second
+// hookInterval is the time between two fetches of a repository that hooks trigger.
+const hookInterval = time.Second
 
-// hookTurns lets one hook of a deployment in a second have the repository read. Of more, one waits
-// for the next second, and the others count on it: what they tell of has been pushed by then.
-type hookTurns struct {
+// hookLimiter limits the fetches that hooks of a deployment trigger to one a second. Of several hooks
+// within a second, one waits for the next slot and serves the others, whose commits have been pushed by
+// then.
+type hookLimiter struct {
 	clock clock.Clock
 
 	mu sync.Mutex
-	// turns are the last ones, or those that somebody waits for.
-	turns map[types.UID]time.Time
+	// slots are the times of the last fetches, or of the next ones if a hook waits for them.
+	slots map[types.UID]time.Time
 }
 
-func newHookTurns(clk clock.Clock) *hookTurns {
-	return &hookTurns{clock: clk, turns: map[types.UID]time.Time{}}
+func newHookLimiter(clk clock.Clock) *hookLimiter {
+	return &hookLimiter{clock: clk, slots: map[types.UID]time.Time{}}
 }
 
-// wait waits at most a second for the turn of a deployment, and returns false at once when
-// somebody else waits for it.
-func (h *hookTurns) wait(deployment types.UID) bool {
-	pause, mine := h.take(deployment)
-	if pause > 0 {
-		<-h.clock.After(pause)
+// wait waits for the next slot of a deployment, at most a second. It returns false immediately if another
+// hook waits for that slot.
+func (h *hookLimiter) wait(deployment types.UID) bool {
+	delay, reserved := h.reserve(deployment)
+	if delay > 0 {
+		<-h.clock.After(delay)
 	}
-	return mine
+	return reserved
 }
 
-// take takes the next turn, and says how long it is until then; false when it is taken.
-func (h *hookTurns) take(deployment types.UID) (time.Duration, bool) {
+// reserve reserves the next slot and returns the time until then; false if it is reserved already.
+func (h *hookLimiter) reserve(deployment types.UID) (time.Duration, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	now := h.clock.Now()
-	maps.DeleteFunc(h.turns, func(_ types.UID, turn time.Time) bool { return now.Sub(turn) >= hookPause })
-	last, recently := h.turns[deployment]
+	maps.DeleteFunc(h.slots, func(_ types.UID, slot time.Time) bool { return now.Sub(slot) >= hookInterval })
+	last, recently := h.slots[deployment]
 	switch {
 	case !recently:
-		h.turns[deployment] = now
+		h.slots[deployment] = now
 		return 0, true
 	case last.After(now):
 		return 0, false
 	}
-	next := last.Add(hookPause)
-	h.turns[deployment] = next
+	next := last.Add(hookInterval)
+	h.slots[deployment] = next
 	return next.Sub(now), true
 }

@@ -40,11 +40,11 @@ func (a *api) pull(ctx context.Context, in *PullInput) (*PullOutput, error) {
 	case ptr.Deref(d.Spec.Suspend, false):
 		return nil, rest.Conflict("deployment %s is suspended: its repository is not read", d.Labels[v1alpha1.LabelID])
 	}
-	named := ""
+	name := ""
 	if in.Body != nil {
-		named = in.Body.Branch
+		name = in.Body.Branch
 	}
-	before, err := a.commitOf(ctx, d, named)
+	before, err := a.commitOf(ctx, d, name)
 	if err != nil {
 		return nil, err
 	}
@@ -62,12 +62,12 @@ func (a *api) pull(ctx context.Context, in *PullInput) (*PullOutput, error) {
 	if err != nil {
 		return nil, err
 	}
-	after, err := a.commitOf(ctx, d, named)
+	after, err := a.commitOf(ctx, d, name)
 	if err != nil {
 		return nil, err
 	}
-	if after == "" && named != "" {
-		return nil, rest.NotFound("branchName: the repository has no branch %q", rest.Clip(named))
+	if after == "" && name != "" {
+		return nil, rest.NotFound("branchName: the repository has no branch %q", rest.Clip(name))
 	}
 	out := &PullOutput{}
 	out.Body.BuildTriggered = after != before

@@ -19,28 +19,28 @@ import (
 )
 
 func (a *api) auditLogsFamily() rest.Family {
-	return rest.Family{Tag: "Audit Log", Description: "Who changed what, when and from where.", Routes: []rest.Route{
+	return rest.Family{Tag: "Audit Log", Description: "Changes of the account: actor, object, time and source.", Routes: []rest.Route{
 		rest.Handle(http.MethodGet, "/api/v1/audit-logs/export", "exportAuditLogs", v1alpha1.PermissionAuditLogManage, "Export the audit log as CSV", a.exportAuditLog).WithMediaType("text/csv"),
 	}}
 }
 
-// ExportInput are the filters; what all of them let through is exported.
+// ExportInput has the filters. Events that match all of them are exported.
 type ExportInput struct {
-	Start     string `query:"start" maxLength:"40" doc:"The first moment: a date, 2026-11-21, from its beginning in UTC, or a time, 2026-11-21T10:00:00Z."`
-	End       string `query:"end" maxLength:"40" doc:"The last moment, not included: a time; or a date, all of which is included."`
-	Search    string `query:"search" maxLength:"1000" doc:"Words that all occur in the event's data; the beginning of a word is enough."`
+	Start     string `query:"start" maxLength:"40" doc:"Start of the period: a date, 2026-11-21, from its beginning in UTC, or a time, 2026-11-21T10:00:00Z."`
+	End       string `query:"end" maxLength:"40" doc:"End of the period: a time, exclusive; or a date, inclusive."`
+	Search    string `query:"search" maxLength:"1000" doc:"Words that all occur in the data of the event; prefixes match."`
 	EventName string `query:"eventName" maxLength:"256" doc:"Name of the events, such as Created deployment."`
-	UserEmail string `query:"userEmail" maxLength:"320" doc:"E-mail address of the user, without regard to case."`
+	UserEmail string `query:"userEmail" maxLength:"320" doc:"E-mail address of the user, case-insensitive."`
 }
 
-// filter reads the parameters.
+// filter returns the filter that the parameters describe.
 func (in *ExportInput) filter(account string) (audit.Filter, error) {
 	f := audit.Filter{Account: account, Search: in.Search, EventName: in.EventName, UserEmail: in.UserEmail}
 	var err error
-	if f.Start, err = moment("start", in.Start, 0); err != nil {
+	if f.Start, err = parseTime("start", in.Start, 0); err != nil {
 		return f, err
 	}
-	if f.End, err = moment("end", in.End, 24*time.Hour); err != nil {
+	if f.End, err = parseTime("end", in.End, 24*time.Hour); err != nil {
 		return f, err
 	}
 	if !f.Start.IsZero() && !f.End.IsZero() && f.Start.After(f.End) {
@@ -49,9 +49,9 @@ func (in *ExportInput) filter(account string) (audit.Filter, error) {
 	return f, nil
 }
 
-// moment reads an ISO 8601 date or time; a date stands for its beginning and a length. The zero
-// time is one that is not given.
-func moment(field, text string, length time.Duration) (time.Time, error) {
+// parseTime parses an ISO 8601 date or time. For a date it returns its beginning plus length, for the
+// empty string the zero time.
+func parseTime(field, text string, length time.Duration) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
 	}
@@ -64,8 +64,8 @@ func moment(field, text string, length time.Duration) (time.Time, error) {
 	return time.Time{}, rest.BadRequest("%s: %q is no date such as 2026-11-21, and no time such as 2026-11-21T10:00:00Z", field, rest.Clip(text))
 }
 
-// exportAuditLog streams the events. What goes wrong after the first of them breaks the connection:
-// a file that ends early must not look like a whole one.
+// exportAuditLog streams the events. An error after the first event aborts the connection, so that a
+// truncated file is not taken for a complete one.
 func (a *api) exportAuditLog(ctx context.Context, in *ExportInput) (*huma.StreamResponse, error) {
 	s := rest.ScopeFrom(ctx)
 	switch {
@@ -91,30 +91,30 @@ func (a *api) exportAuditLog(ctx context.Context, in *ExportInput) (*huma.Stream
 		hc.SetHeader("Content-Disposition", `attachment; filename="`+name+`"`)
 		hc.SetHeader("Cache-Control", "no-store")
 		_, w := humago.Unwrap(hc)
-		rows, err := audit.WriteCSV(patientWriter{w, http.NewResponseController(w)}, events)
+		rows, err := audit.WriteCSV(streamWriter{w, http.NewResponseController(w)}, events)
 		switch {
 		case err == nil:
-		case ctx.Err() != nil: // the caller has gone
+		case ctx.Err() != nil: // the client has disconnected
 			panic(http.ErrAbortHandler)
 		default:
-			log.FromContext(ctx).Error(err, "An export of the audit log broke off", "rows", rows)
+			log.FromContext(ctx).Error(err, "Cannot complete an export of the audit log", "rows", rows)
 			panic(http.ErrAbortHandler)
 		}
 	}}, nil
 }
 
-// patientWriter lets an answer take as long as its reader goes on taking some of it.
-type patientWriter struct {
+// streamWriter extends the write deadline as long as the client reads.
+type streamWriter struct {
 	io.Writer
 	control *http.ResponseController
 }
 
-// patienceOfWriter is how long a reader may take nothing.
-const patienceOfWriter = time.Minute
+// streamTimeout is how long a client may read nothing.
+const streamTimeout = time.Minute
 
 // Write implements io.Writer.
-func (w patientWriter) Write(data []byte) (int, error) {
-	if err := w.control.SetWriteDeadline(time.Now().Add(patienceOfWriter)); err != nil && !errors.Is(err, http.ErrNotSupported) {
+func (w streamWriter) Write(data []byte) (int, error) {
+	if err := w.control.SetWriteDeadline(time.Now().Add(streamTimeout)); err != nil && !errors.Is(err, http.ErrNotSupported) {
 		return 0, err
 	}
 	return w.Writer.Write(data)
