@@ -1,8 +1,8 @@
-// Package apiserver is the front end: HTTPS on the accounts' hosts, and the same behind the
-// Kubernetes API. It keeps nothing: any number of replicas serve side by side.
+// Package apiserver composes the REST and SCIM server: HTTPS on the hosts of the accounts, and the same
+// handlers as an aggregated API server. It is stateless: any number of replicas run side by side.
 //
-// A request goes through the rooms in one direction: serving (listener, limits, log) → front
-// (whose it is, who asks) → rest (what is asked for).
+// A request passes through serving (listener, limits, log), front (account and principal), and rest or
+// scim (route).
 package apiserver
 
 import (
@@ -50,9 +50,9 @@ import (
 	accounts "github.com/quoin-dev/quoin/internal/tenant"
 )
 
-// Config is what an administrator may set.
+// Config is the configuration of the server.
 type Config struct {
-	// Namespace is quoin's own: the certificate that is made is kept there.
+	// Namespace is that of quoin. A generated certificate is stored there.
 	Namespace string
 	// Service is the name of the Service in front of the replicas, in that namespace.
 	Service string
@@ -60,26 +60,26 @@ type Config struct {
 	Region deployments.Region
 	// Version of quoin.
 	Version string
-	// HTTPS, Probes and Metrics say where to listen.
+	// HTTPS, Probes and Metrics are the endpoints to listen on.
 	HTTPS, Probes, Metrics serving.Endpoint
-	// OnListen is told the addresses; may be nil.
+	// OnListen is called with the addresses; may be nil.
 	OnListen func(serving.Addresses)
-	// CertFile and KeyFile hold the certificate; one is made when both are empty.
+	// CertFile and KeyFile are the certificate; one is generated if both are empty.
 	CertFile, KeyFile string
-	// TrustedProxies are those whose X-Forwarded-For is believed.
+	// TrustedProxies are the proxies whose X-Forwarded-For is trusted.
 	TrustedProxies []netip.Prefix
-	// Aggregation serves the Kubernetes API server too.
+	// Aggregation also serves the aggregated API.
 	Aggregation bool
 	// RequestsPerSecond and Burst bound each caller.
 	RequestsPerSecond float64
 	Burst             int
-	// DatabaseURL is where the audit log is kept, as store.Open takes it; empty for none.
+	// DatabaseURL is the content store and audit log, as in store.Open; empty for none.
 	DatabaseURL string
-	// ShutdownDelay is how long requests are still taken after /readyz has turned.
+	// ShutdownDelay is how long requests are accepted after /readyz fails.
 	ShutdownDelay time.Duration
-	// OIDCClient reads the issuers' keys; one with the system's roots when nil.
+	// OIDCClient reads the keys of issuers; a client with the system's roots when nil.
 	OIDCClient *http.Client
-	// Log gets the access log.
+	// Log is the destination of the access log.
 	Log *slog.Logger
 }
 
@@ -91,7 +91,7 @@ type Config struct {
 // +kubebuilder:rbac:groups=authentication.k8s.io,resources=tokenreviews,verbs=create
 // +kubebuilder:rbac:groups=authorization.k8s.io,resources=subjectaccessreviews,verbs=create
 
-// Run serves until the context ends.
+// Run serves until the context is done.
 func Run(ctx context.Context, restConfig *clientrest.Config, c Config) error {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, corev1.AddToScheme, authenticationv1.AddToScheme, authorizationv1.AddToScheme} {
@@ -102,7 +102,7 @@ func Run(ctx context.Context, restConfig *clientrest.Config, c Config) error {
 	k8s, err := cluster.New(restConfig, func(o *cluster.Options) {
 		o.Scheme = scheme
 		o.Cache = cache.Options{DefaultTransform: cache.TransformStripManagedFields(), ByObject: directory.CacheOptions()}
-		// Secrets and ConfigMaps are read one at a time and not kept in memory.
+		// Secrets and ConfigMaps are not cached.
 		o.Client.Cache = &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}, &corev1.ConfigMap{}}}
 	})
 	if err != nil {
@@ -257,14 +257,14 @@ func newREST(ctx context.Context, k8s cluster.Cluster, writer *kube.Client, info
 	)...)
 }
 
-// newSCIM is the protocol, which names its routes to the metrics and the access log.
+// newSCIM returns the SCIM server, which annotates requests with their routes for metrics and access log.
 func newSCIM() *scim.Server {
 	return scim.NewServer(time.Now, func(ctx context.Context, route string) {
 		serving.Annotate(ctx, serving.AnnotationRoute, route)
 	})
 }
 
-// newDirectory follows the users and groups of all accounts.
+// newDirectory returns the directory of the users and groups of all accounts.
 func newDirectory(ctx context.Context, k8s cluster.Cluster, writer *kube.Client) (*directory.Directory, error) {
 	o := directory.Options{Kube: writer, Clock: clock.RealClock{}}
 	for kind, informer := range map[client.Object]*toolscache.SharedIndexInformer{
@@ -278,7 +278,7 @@ func newDirectory(ctx context.Context, k8s cluster.Cluster, writer *kube.Client)
 	return directory.New(ctx, o)
 }
 
-// informerOf is what follows the objects of a kind.
+// informerOf returns the informer of a kind.
 func informerOf(ctx context.Context, from cache.Cache, kind client.Object) (toolscache.SharedIndexInformer, error) {
 	informer, err := from.GetInformer(ctx, kind)
 	if err != nil {
@@ -291,7 +291,7 @@ func informerOf(ctx context.Context, from cache.Cache, kind client.Object) (tool
 	return shared, nil
 }
 
-// aggregate sets up the way through the Kubernetes API.
+// aggregate returns the aggregated API server.
 func aggregate(clientset kubernetes.Interface, k8s cluster.Cluster, hosts tenants.Tenants, f *front, review *recording.Admission) (*aggregation.Server, error) {
 	return aggregation.New(aggregation.Options{
 		Client:  clientset,
@@ -306,7 +306,7 @@ func aggregate(clientset kubernetes.Interface, k8s cluster.Cluster, hosts tenant
 	})
 }
 
-// certificatesFor are those of the files, or made for the hosts of all accounts.
+// certificatesFor returns the certificates: those of the files, or generated for the hosts of all accounts.
 func certificatesFor(ctx context.Context, k8s cluster.Cluster, c Config) (*serving.Certificates, error) {
 	if c.CertFile != "" {
 		return serving.CertificatesFromFiles(ctx, c.CertFile, c.KeyFile, c.Log)
@@ -333,7 +333,7 @@ func certificatesFor(ctx context.Context, k8s cluster.Cluster, c Config) (*servi
 	})
 }
 
-// hostsOf is what an object adds to the names of the certificate.
+// hostsOf returns the host names of an Account for the certificate.
 func hostsOf(o any) []string {
 	account, ok := o.(*v1alpha1.Account)
 	if !ok {
