@@ -134,7 +134,7 @@ var _ = Describe("A version that never becomes ready", Ordered, func() {
 	It("is reported with the reason", func(ctx SpecContext) {
 		d, err := t.deployment("analytics")(ctx)
 		Expect(err).NotTo(HaveOccurred())
-		Expect(message(d)).To(And(ContainSubstring("Version 1.2.5-broken"), ContainSubstring("container cube: "), ContainSubstring("back on 1.2.4")))
+		Expect(message(d)).To(And(ContainSubstring("Version 1.2.5-broken"), ContainSubstring("container cube: "), ContainSubstring("rolled back to 1.2.4")))
 		Expect(d.Status.Failed).To(HaveField("Version.Version", "1.2.5-broken"))
 		Expect(kubectl(ctx, "get", "events", "-n", t.name, "--field-selector=reason=RolloutFailed,type=Warning", "-o", "name")).NotTo(BeEmpty())
 	})
