@@ -1,8 +1,9 @@
-// Package apiserver composes the REST and SCIM server: HTTPS on the hosts of the accounts, and the same
-// handlers as an aggregated API server. It is stateless: any number of replicas run side by side.
+// Package apiserver is the REST and SCIM server: it serves the hosts of the accounts over HTTPS, and
+// the same handlers as an aggregated API server. Its state is in the Kubernetes API and in the
+// content store; with PostgreSQL, any number of replicas serve in parallel.
 //
-// A request passes through serving (listener, limits, log), front (account and principal), and rest or
-// scim (route).
+// A request passes, in this order, serving (listener, limits, access log), handler (account,
+// authentication, rate limit, recording) and rest or scim.
 package apiserver
 
 import (
@@ -52,9 +53,9 @@ import (
 
 // Config is the configuration of the server.
 type Config struct {
-	// Namespace is that of quoin. A generated certificate is stored there.
+	// Namespace of Quoin, where the Secret of a self-signed certificate is kept.
 	Namespace string
-	// Service is the name of the Service in front of the replicas, in that namespace.
+	// Service is the name of the server's Service in that namespace.
 	Service string
 	// Region of the cluster.
 	Region deployments.Region
@@ -62,24 +63,24 @@ type Config struct {
 	Version string
 	// HTTPS, Probes and Metrics are the endpoints to listen on.
 	HTTPS, Probes, Metrics serving.Endpoint
-	// OnListen is called with the addresses; may be nil.
+	// OnListen is called with the addresses that are listened on; it may be nil.
 	OnListen func(serving.Addresses)
-	// CertFile and KeyFile are the certificate; one is generated if both are empty.
+	// CertFile and KeyFile hold the certificate. If both are empty, a self-signed one is created.
 	CertFile, KeyFile string
-	// TrustedProxies are the proxies whose X-Forwarded-For is trusted.
+	// TrustedProxies are the proxies whose X-Forwarded-For is used.
 	TrustedProxies []netip.Prefix
-	// Aggregation also serves the aggregated API.
+	// Aggregation enables the aggregated API server.
 	Aggregation bool
-	// RequestsPerSecond and Burst bound each caller.
+	// RequestsPerSecond and Burst limit the requests of each caller.
 	RequestsPerSecond float64
 	Burst             int
-	// DatabaseURL is the content store and audit log, as in store.Open; empty for none.
+	// DatabaseURL of the content store, as for store.Open; empty for none.
 	DatabaseURL string
-	// ShutdownDelay is how long requests are accepted after /readyz fails.
+	// ShutdownDelay is how long requests are accepted after /readyz fails on shutdown.
 	ShutdownDelay time.Duration
-	// OIDCClient reads the keys of issuers; a client with the system's roots when nil.
+	// OIDCClient fetches the keys of issuers. If nil, a client with the system's root certificates is used.
 	OIDCClient *http.Client
-	// Log is the destination of the access log.
+	// Log receives the access log.
 	Log *slog.Logger
 }
 
@@ -122,7 +123,7 @@ func Run(ctx context.Context, restConfig *clientrest.Config, c Config) error {
 		}
 	}
 	if !k8s.GetCache().WaitForCacheSync(ctx) {
-		return background.End(errors.New("the caches were not filled"))
+		return background.End(errors.New("caches did not sync"))
 	}
 	return background.End(serve(ctx, k8s, restConfig, c, background))
 }
@@ -145,7 +146,7 @@ func serve(ctx context.Context, k8s cluster.Cluster, restConfig *clientrest.Conf
 	}
 	// All writes on behalf of callers go through this client, which records them.
 	writer := kube.NewClient(recording.NewClient(k8s.GetClient()), k8s.GetAPIReader(), edit.Manager)
-	f := &front{tenants: hosts, rates: newRates(c.RequestsPerSecond, c.Burst), scim: newSCIM()}
+	f := &handler{tenants: hosts, rates: newRateLimits(c.RequestsPerSecond, c.Burst), scim: newSCIM()}
 	groups := storedGroups{}
 	if c.DatabaseURL != "" {
 		database, events := runContentStore(k8s, c, informer, background)
@@ -257,7 +258,8 @@ func newREST(ctx context.Context, k8s cluster.Cluster, writer *kube.Client, info
 	)...)
 }
 
-// newSCIM returns the SCIM server, which annotates requests with their routes for metrics and access log.
+// newSCIM returns the SCIM server. It annotates requests with their route, for metrics and the access
+// log.
 func newSCIM() *scim.Server {
 	return scim.NewServer(time.Now, func(ctx context.Context, route string) {
 		serving.Annotate(ctx, serving.AnnotationRoute, route)
@@ -278,7 +280,7 @@ func newDirectory(ctx context.Context, k8s cluster.Cluster, writer *kube.Client)
 	return directory.New(ctx, o)
 }
 
-// informerOf returns the informer of a kind.
+// informerOf returns the shared informer of a kind.
 func informerOf(ctx context.Context, from cache.Cache, kind client.Object) (toolscache.SharedIndexInformer, error) {
 	informer, err := from.GetInformer(ctx, kind)
 	if err != nil {
@@ -292,7 +294,7 @@ func informerOf(ctx context.Context, from cache.Cache, kind client.Object) (tool
 }
 
 // aggregate returns the aggregated API server.
-func aggregate(clientset kubernetes.Interface, k8s cluster.Cluster, hosts tenants.Tenants, f *front, review *recording.Admission) (*aggregation.Server, error) {
+func aggregate(clientset kubernetes.Interface, k8s cluster.Cluster, hosts tenants.Tenants, f *handler, review *recording.Admission) (*aggregation.Server, error) {
 	return aggregation.New(aggregation.Options{
 		Client:  clientset,
 		Account: hosts.ByName,
@@ -306,7 +308,8 @@ func aggregate(clientset kubernetes.Interface, k8s cluster.Cluster, hosts tenant
 	})
 }
 
-// certificatesFor returns the certificates: those of the files, or generated for the hosts of all accounts.
+// certificatesFor returns the certificates from the configured files, or self-signed ones for the
+// hosts of all accounts.
 func certificatesFor(ctx context.Context, k8s cluster.Cluster, c Config) (*serving.Certificates, error) {
 	if c.CertFile != "" {
 		return serving.CertificatesFromFiles(ctx, c.CertFile, c.KeyFile, c.Log)
@@ -333,7 +336,7 @@ func certificatesFor(ctx context.Context, k8s cluster.Cluster, c Config) (*servi
 	})
 }
 
-// hostsOf returns the host names of an Account for the certificate.
+// hostsOf returns the names that an object adds to the certificate.
 func hostsOf(o any) []string {
 	account, ok := o.(*v1alpha1.Account)
 	if !ok {

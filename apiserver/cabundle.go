@@ -19,24 +19,24 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/edit"
 )
 
-// apiServiceName is the object that registers the front end with the Kubernetes API.
+// apiServiceName is the APIService of the aggregated API.
 const apiServiceName = "v1.api.platform.quoin.dev"
 
-// caBundleInterval is how often the APIService is read: it may be registered after the front
-// end has started, and registered anew.
+// caBundleInterval is how often the APIService is read: it may be created after the server has
+// started, and re-created.
 const caBundleInterval = 10 * time.Second
 
 // +kubebuilder:rbac:groups=apiregistration.k8s.io,resources=apiservices,resourceNames=v1.api.platform.quoin.dev,verbs=get;patch
 
-// caBundle tells the Kubernetes API server by which authority it recognises the certificate
-// that is made in process: nobody else knows it. It reads the APIService and writes only when
-// another authority stands there. All replicas do so, and write the same.
+// caBundle publishes the CA of the self-signed certificate in the APIService, so that the Kubernetes
+// API server can verify it. It writes only if the APIService has another CA. All replicas do so, and
+// write the same CA.
 type caBundle struct {
-	client    client.Client // must not read from a cache
+	client    client.Client // must not use a cache
 	namespace string        // of the Service that the APIService names
-	ca        func() []byte // the authority, in PEM
+	ca        func() []byte // returns the CA in PEM
 	log       *slog.Logger
-	failure   string // what was logged last
+	failure   string // the last logged error
 }
 
 func newCABundle(config *clientrest.Config, c Config, ca func() []byte) (*caBundle, error) {
@@ -47,8 +47,8 @@ func newCABundle(config *clientrest.Config, c Config, ca func() []byte) (*caBund
 	return &caBundle{client: direct, namespace: c.Namespace, ca: ca, log: c.Log}, nil
 }
 
-// run keeps the APIService up to date until the context ends. It returns nil: that the way
-// through the Kubernetes API is closed does not close the other.
+// run keeps the APIService up to date until the context ends. It returns nil, because a failure of
+// the aggregated API does not affect the tenant hosts.
 func (b *caBundle) run(ctx context.Context) error {
 	ticker := time.NewTicker(caBundleInterval)
 	defer ticker.Stop()
@@ -62,22 +62,22 @@ func (b *caBundle) run(ctx context.Context) error {
 	}
 }
 
-// report logs a failure once, for as long as it stays the same.
+// report logs an error, unless it is the same as the last one.
 func (b *caBundle) report(ctx context.Context, err error) {
 	switch {
 	case err == nil:
 		b.failure = ""
 	case ctx.Err() == nil && err.Error() != b.failure:
 		b.failure = err.Error()
-		b.log.Error("Cannot tell the Kubernetes API server the certificate's authority", "error", err)
+		b.log.Error("Cannot publish the CA in the APIService", "error", err)
 	}
 }
 
-// errForeign says that an APIService leads elsewhere.
-var errForeign = errors.New("it leads to a service in another namespace")
+// errForeign is returned for an APIService of another installation.
+var errForeign = errors.New("it names a service in another namespace")
 
-// sync writes the authority into the APIService if it is not there. An APIService that does
-// not exist is none to write into: whoever registers it later is waited for.
+// sync writes the CA into the APIService if it has another one. An APIService that does not exist is
+// not an error: it may be created later.
 func (b *caBundle) sync(ctx context.Context) error {
 	registered := &unstructured.Unstructured{}
 	registered.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiregistration.k8s.io", Version: "v1", Kind: "APIService"})
@@ -98,8 +98,8 @@ func (b *caBundle) sync(ctx context.Context) error {
 		return err
 	}
 	if err := b.client.Patch(ctx, registered, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(edit.Manager)); err != nil {
-		return fmt.Errorf("write the authority into APIService %s: %w", apiServiceName, err)
+		return fmt.Errorf("write the CA into APIService %s: %w", apiServiceName, err)
 	}
-	b.log.Info("Told the Kubernetes API server the certificate's authority", "apiService", apiServiceName)
+	b.log.Info("Published the CA in the APIService", "apiService", apiServiceName)
 	return nil
 }

@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
-// apiService is the registration, leading to a namespace.
+// apiService returns the APIService with its Service in a namespace.
 func apiService(namespace string) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService",
@@ -29,13 +29,13 @@ func apiService(namespace string) *unstructured.Unstructured {
 	}}
 }
 
-// bundleTest is a caBundle with what it did.
+// bundleTest is a caBundle that records its writes.
 type bundleTest struct {
 	*caBundle
 	writes int
-	fail   error // of the next calls
+	fail   error // error of the next calls
 	log    strings.Builder
-	pem    string // the authority
+	pem    string // the CA
 }
 
 func newBundleTest(objects ...client.Object) *bundleTest {
@@ -62,7 +62,7 @@ func newBundleTest(objects ...client.Object) *bundleTest {
 	return b
 }
 
-// holds is the authority in the APIService.
+// holds returns the CA in the APIService.
 func (b *bundleTest) holds(t *testing.T) string {
 	t.Helper()
 	o := apiService("")
@@ -75,7 +75,7 @@ func (b *bundleTest) holds(t *testing.T) string {
 		t.Fatal(err)
 	}
 	if priority, _, _ := unstructured.NestedInt64(o.Object, "spec", "versionPriority"); priority != 10 {
-		t.Errorf("another field has changed: %v", o.Object)
+		t.Errorf("another field changed: %v", o.Object)
 	}
 	return string(pem)
 }
@@ -93,23 +93,23 @@ func TestCABundleIsWrittenWhenItDiffers(t *testing.T) {
 			t.Fatalf("%d writes, want %d", b.writes, wantWrites)
 		}
 	}
-	sync(0) // nothing is registered
+	sync(0) // there is no APIService
 	if err := b.client.Create(t.Context(), apiService("quoin-system")); err != nil {
 		t.Fatal(err)
 	}
 	sync(1)
 	if got := b.holds(t); got != "first" {
-		t.Errorf("authority %q", got)
+		t.Errorf("CA %q", got)
 	}
 	b.pem = "second"
 	sync(2)
 	if got := b.holds(t); got != "second" {
-		t.Errorf("authority %q", got)
+		t.Errorf("CA %q", got)
 	}
 }
 
 func TestCABundleLeavesForeignAPIServicesAlone(t *testing.T) {
-	b := newBundleTest(apiService("elsewhere"))
+	b := newBundleTest(apiService("other"))
 	if err := b.sync(t.Context()); !errors.Is(err, errForeign) || b.writes > 0 {
 		t.Errorf("%v, %d writes", err, b.writes)
 	}
@@ -126,9 +126,9 @@ func TestCABundleFailuresAreLoggedOnce(t *testing.T) {
 		b.report(t.Context(), b.sync(t.Context()))
 	}
 	if got := strings.Count(b.log.String(), "level=ERROR"); got != 2 {
-		t.Errorf("%d errors, want one for each time it began to fail:\n%s", got, &b.log)
+		t.Errorf("%d errors, want one for each first failure:\n%s", got, &b.log)
 	}
-	// What ends with the program is no failure.
+	// The end of the context is not a failure.
 	ended, end := context.WithCancel(t.Context())
 	end()
 	b.report(ended, context.Canceled)

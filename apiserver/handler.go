@@ -23,22 +23,22 @@ import (
 	"github.com/quoin-dev/quoin/internal/tenant"
 )
 
-// front decides whose request it is and who asks, and only then what is asked for.
-type front struct {
+// handler determines the account and the principal of a request, and then routes it.
+type handler struct {
 	tenants tenants.Tenants
-	// authenticator recognises the callers of tenant hosts.
+	// authenticator authenticates the callers of tenant hosts.
 	authenticator auth.Authenticator
-	// aggregated answers what the Kubernetes API server sends; nil when that is off.
+	// aggregated serves requests of the Kubernetes API server; nil if disabled.
 	aggregated http.Handler
 	api        *rest.API
 	scim       *scim.Server
 	directory  *directory.Directory
-	rates      *rates
+	rates      *rateLimits
 	// log is the audit log; nil without a database.
 	log recording.Log
 }
 
-// errorsOn says in which form errors are answered on a path.
+// errorsOn returns the writer of errors on a path; nil for the default.
 func errorsOn(path string) serving.ErrorWriter {
 	switch {
 	case aggregation.Handles(path):
@@ -51,16 +51,16 @@ func errorsOn(path string) serving.ErrorWriter {
 	}
 }
 
-// refuserOn is errorsOn with the usual form for all other paths.
-func refuserOn(path string) serving.ErrorWriter {
-	if refuse := errorsOn(path); refuse != nil {
-		return refuse
+// errorWriter returns the writer of errors on a path.
+func errorWriter(path string) serving.ErrorWriter {
+	if write := errorsOn(path); write != nil {
+		return write
 	}
 	return serving.WriteError
 }
 
-// ServeHTTP answers a request whose path is canonical.
-func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+// ServeHTTP serves a request with a canonical path.
+func (f *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if f.aggregated != nil && aggregation.Handles(r.URL.Path) {
 		serving.Annotate(r.Context(), serving.AnnotationRoute, "aggregated")
 		f.aggregated.ServeHTTP(w, r)
@@ -99,14 +99,14 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// serve answers for somebody who is recognised, on either way.
-func (f *front) serve(w http.ResponseWriter, r *http.Request, account *v1alpha1.Account, p *auth.Principal) {
+// serve serves an authenticated request, from a tenant host or through the aggregated API.
+func (f *handler) serve(w http.ResponseWriter, r *http.Request, account *v1alpha1.Account, p *auth.Principal) {
 	serving.Annotate(r.Context(), "account", account.Name)
 	serving.Annotate(r.Context(), "principal", string(p.Kind)+":"+p.ID)
 	caller := account.Name + "\x00" + string(p.Kind) + "\x00" + p.ID
 	if wait := f.rates.take(caller); wait > 0 {
 		serving.RetryAfter(w, wait)
-		serving.WriteError(w, http.StatusTooManyRequests, "too many requests: wait as long as Retry-After says")
+		serving.WriteError(w, http.StatusTooManyRequests, "too many requests: retry after the time in Retry-After")
 		return
 	}
 	r = r.WithContext(log.IntoContext(r.Context(), log.FromContext(r.Context()).WithValues("requestID", serving.RequestID(r.Context()))))
@@ -117,7 +117,7 @@ func (f *front) serve(w http.ResponseWriter, r *http.Request, account *v1alpha1.
 	recorded := recording.NewRequest(r.Context(), f.log, account, p, source)
 	defer recorded.Close(r.Context())
 	r = r.WithContext(recorded.With(r.Context()))
-	w = recorded.Gate(r.Context(), w, refuserOn(r.URL.Path))
+	w = recorded.Gate(r.Context(), w, errorWriter(r.URL.Path))
 	if source == audit.SourceREST {
 		f.api.ServeHTTP(w, r, account, p)
 		return
@@ -130,22 +130,22 @@ func (f *front) serve(w http.ResponseWriter, r *http.Request, account *v1alpha1.
 	})
 }
 
-// tenant is an account as SCIM sees it.
-func (f *front) tenant(account *v1alpha1.Account) *scim.Tenant {
+// tenant returns the SCIM tenant of an account.
+func (f *handler) tenant(account *v1alpha1.Account) *scim.Tenant {
 	of := f.directory.Of(account)
 	return &scim.Tenant{Name: account.Name, BaseURL: tenant.URL(account) + scim.BasePath, Types: of.ResourceTypes(), Store: of}
 }
 
-// publicTenant is what those see who have shown no credential: nothing of the account but its
-// address, which they know.
+// publicTenant returns the SCIM tenant for unauthenticated requests. It reveals nothing of the
+// account but the URL of the request.
 func publicTenant(account *v1alpha1.Account) *scim.Tenant {
 	return &scim.Tenant{BaseURL: tenant.URL(account) + scim.BasePath, Types: []*schema.ResourceType{schema.User, schema.Group}}
 }
 
 func unavailable(w http.ResponseWriter, r *http.Request, err error) {
 	if !errors.Is(err, context.Canceled) {
-		log.FromContext(r.Context()).Error(err, "Cannot tell whose request this is", "requestID", serving.RequestID(r.Context()))
+		log.FromContext(r.Context()).Error(err, "Authentication failed temporarily", "requestID", serving.RequestID(r.Context()))
 	}
 	serving.RetryAfter(w, time.Second)
-	serving.WriteError(w, http.StatusServiceUnavailable, "cannot check the credential now: try again")
+	serving.WriteError(w, http.StatusServiceUnavailable, "the credential cannot be verified now: try again")
 }

@@ -8,35 +8,36 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// maxCallers bounds the memory of rates; beyond it those that have not called for longest
-// begin anew.
+// maxCallers bounds the memory of rateLimits. Beyond it, the limits of the least recently active
+// callers are reset.
 const maxCallers = 10_000
 
-// rates lets each caller through so many times a second, on average.
-type rates struct {
+// rateLimits limits the requests of each caller.
+type rateLimits struct {
 	perSecond rate.Limit
 	burst     int
 	mu        sync.Mutex
-	young     map[string]*rate.Limiter
-	old       map[string]*rate.Limiter
+	// recent and older hold the limiters of callers: older those that are not in use since recent was
+	// last full.
+	recent, older map[string]*rate.Limiter
 }
 
-func newRates(perSecond float64, burst int) *rates {
-	return &rates{perSecond: rate.Limit(perSecond), burst: burst, young: map[string]*rate.Limiter{}}
+func newRateLimits(perSecond float64, burst int) *rateLimits {
+	return &rateLimits{perSecond: rate.Limit(perSecond), burst: burst, recent: map[string]*rate.Limiter{}}
 }
 
-// take lets a caller through, or says how long it has to wait.
-func (r *rates) take(caller string) time.Duration {
+// take admits a request of a caller and returns 0, or returns the time after which to retry.
+func (r *rateLimits) take(caller string) time.Duration {
 	r.mu.Lock()
-	limiter := r.young[caller]
+	limiter := r.recent[caller]
 	if limiter == nil {
-		if limiter = r.old[caller]; limiter == nil {
+		if limiter = r.older[caller]; limiter == nil {
 			limiter = rate.NewLimiter(r.perSecond, r.burst)
 		}
-		if len(r.young) >= maxCallers/2 {
-			r.old, r.young = r.young, map[string]*rate.Limiter{}
+		if len(r.recent) >= maxCallers/2 {
+			r.older, r.recent = r.recent, map[string]*rate.Limiter{}
 		}
-		r.young[caller] = limiter
+		r.recent[caller] = limiter
 	}
 	r.mu.Unlock()
 	reservation := limiter.Reserve()
@@ -47,8 +48,8 @@ func (r *rates) take(caller string) time.Duration {
 	return 0
 }
 
-// wait lets a caller through when it may go on.
-func (r *rates) wait(ctx context.Context, caller string) error {
+// wait waits until a request of a caller is admitted, or the context ends.
+func (r *rateLimits) wait(ctx context.Context, caller string) error {
 	for {
 		pause := r.take(caller)
 		if pause == 0 {
