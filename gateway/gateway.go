@@ -129,6 +129,9 @@ func newCluster(restConfig *clientrest.Config) (cluster.Cluster, error) {
 			ByObject: map[client.Object]cache.ByObject{
 				&discoveryv1.EndpointSlice{}: {Label: labels.SelectorFromSet(labels.Set{engine.LabelManagedBy: engine.ManagedBy})},
 			},
+			// A read of a kind that v1alpha1.Kinds does not declare fails, rather than starting a
+			// watch without permission.
+			ReaderFailOnMissingInformer: true,
 		}
 		// Secrets are read by name and never cached.
 		o.Client.Cache = &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}}}

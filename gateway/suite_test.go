@@ -36,7 +36,7 @@ import (
 
 func TestMain(m *testing.M) { apitest.Main(m) }
 
-// world is an account with deployments, and a gateway in front of it.
+// fixture is an account with deployments, and a gateway in front of it.
 type fixture struct {
 	testing.TB
 	kube      client.WithWatch

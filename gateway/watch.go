@@ -41,34 +41,26 @@ func (w *watch) start(ctx context.Context) error {
 		return fmt.Errorf("index endpoint slices: %w", err)
 	}
 	handlers := map[client.Object]toolscache.ResourceEventHandler{
-		&v1alpha1.Account{}: w.eventHandler(func(a, b any) bool {
-			return differ(a, b, func(o *v1alpha1.Account) any { return o.Spec })
-		}),
-		&v1alpha1.Deployment{}: w.eventHandler(func(a, b any) bool {
-			return differ(a, b, func(o *v1alpha1.Deployment) any { return o.Spec.DataAPI })
-		}),
-		// The fields of environments and branches that routes depend on are immutable.
-		&v1alpha1.Environment{}: w.eventHandler(func(a, b any) bool {
-			return differ(a, b, func(o *v1alpha1.Environment) any { return o.Spec.DeploymentRef })
-		}),
-		&v1alpha1.Branch{}: w.eventHandler(func(a, b any) bool {
-			return differ(a, b, func(o *v1alpha1.Branch) any { return o.Spec.Name })
-		}),
 		&discoveryv1.EndpointSlice{}: toolscache.ResourceEventHandlerFuncs{
 			AddFunc:    func(o any) { w.endpoints(ctx, o) },
 			UpdateFunc: func(_, o any) { w.endpoints(ctx, o) },
 			DeleteFunc: func(o any) { w.endpoints(ctx, o) },
 		},
 	}
+	for _, kind := range v1alpha1.Kinds {
+		if kind.Cached.Gateway != v1alpha1.NotCached {
+			handlers[kind.Object] = w.eventHandler()
+		}
+	}
 	var synced []toolscache.InformerSynced
-	for kind, handler := range handlers {
-		informer, err := w.cache.GetInformer(ctx, kind)
+	for object, handler := range handlers {
+		informer, err := w.cache.GetInformer(ctx, object)
 		if err != nil {
-			return fmt.Errorf("watch %T: %w", kind, err)
+			return fmt.Errorf("watch %T: %w", object, err)
 		}
 		registration, err := informer.AddEventHandler(handler)
 		if err != nil {
-			return fmt.Errorf("watch %T: %w", kind, err)
+			return fmt.Errorf("watch %T: %w", object, err)
 		}
 		synced = append(synced, registration.HasSynced)
 	}
@@ -79,7 +71,7 @@ func (w *watch) start(ctx context.Context) error {
 }
 
 // eventHandler requests a rebuild of the table when an object is added, deleted or changed.
-func (w *watch) eventHandler(changed func(before, after any) bool) toolscache.ResourceEventHandler {
+func (w *watch) eventHandler() toolscache.ResourceEventHandler {
 	notify := func() {
 		select {
 		case w.change <- struct{}{}:
@@ -90,7 +82,7 @@ func (w *watch) eventHandler(changed func(before, after any) bool) toolscache.Re
 		AddFunc:    func(any) { notify() },
 		DeleteFunc: func(any) { notify() },
 		UpdateFunc: func(before, after any) {
-			if changed(before, after) {
+			if differ(before, after) {
 				notify()
 			}
 		},
@@ -98,11 +90,28 @@ func (w *watch) eventHandler(changed func(before, after any) bool) toolscache.Re
 }
 
 // differ reports whether two versions of an object differ in what routes depend on.
-func differ[T client.Object](before, after any, of func(T) any) bool {
-	a, okA := before.(T)
-	b, okB := after.(T)
-	return !okA || !okB || !equality.Semantic.DeepEqual(of(a), of(b)) || a.GetUID() != b.GetUID() ||
+func differ(before, after any) bool {
+	a, okA := before.(client.Object)
+	b, okB := after.(client.Object)
+	return !okA || !okB || !equality.Semantic.DeepEqual(routeFields(a), routeFields(b)) || a.GetUID() != b.GetUID() ||
 		a.GetDeletionTimestamp().IsZero() != b.GetDeletionTimestamp().IsZero()
+}
+
+// routeFields returns the fields of an object that routes depend on. Those of environments and
+// branches are immutable.
+func routeFields(o client.Object) any {
+	switch o := o.(type) {
+	case *v1alpha1.Account:
+		return o.Spec
+	case *v1alpha1.Deployment:
+		return o.Spec.DataAPI
+	case *v1alpha1.Environment:
+		return o.Spec.DeploymentRef
+	case *v1alpha1.Branch:
+		return o.Spec.Name
+	default:
+		return o
+	}
 }
 
 // run rebuilds the table until the context ends. It returns nil.
