@@ -30,7 +30,7 @@ const demo = accountsPath + "/demo/proxy"
 
 func encode(text []byte) []byte { return []byte(base64.StdEncoding.EncodeToString(text)) }
 
-// TestAggregated goes through a real Kubernetes API server, and around it.
+// TestAggregated sends requests through a real Kubernetes API server and directly to the Server.
 func TestAggregated(t *testing.T) {
 	c := startCluster(t)
 	c.create(t, &rbacv1.ClusterRole{
@@ -66,7 +66,7 @@ func TestAggregated(t *testing.T) {
 			return code == http.StatusAccepted
 		}, func() any { return user + ": " + answer })
 	}
-	c.taken()
+	c.takeCalls()
 
 	t.Run("proxy", c.testProxy)
 	t.Run("authorization", c.testAuthorization)
@@ -80,7 +80,7 @@ func TestAggregated(t *testing.T) {
 	t.Run("reviews", c.testReviews)
 }
 
-// testProxy: requests arrive as they were sent, with the user, and so do the answers.
+// testProxy: requests are forwarded unchanged, with the user, and responses are returned unchanged.
 func (c *cluster) testProxy(t *testing.T) {
 	api := kubernetes.NewForConfigOrDie(c.as(t, "ada")).Discovery().RESTClient()
 	body := `{"name":"x"}`
@@ -108,13 +108,13 @@ func (c *cluster) testProxy(t *testing.T) {
 			if method != http.MethodGet && method != http.MethodDelete {
 				want.Body = body
 			}
-			got := c.taken()
+			got := c.takeCalls()
 			if len(got) != 1 {
 				t.Fatalf("%d calls, want one", len(got))
 			}
 			for header := range got[0].Header {
 				if strings.HasPrefix(header, "X-Remote-") || header == "Authorization" {
-					t.Errorf("header %s has been handed on", header)
+					t.Errorf("header %s was forwarded", header)
 				}
 			}
 			got[0].Header = nil
@@ -125,7 +125,7 @@ func (c *cluster) testProxy(t *testing.T) {
 	}
 }
 
-// testAuthorization: who is not allowed a verb does not get to a documented path.
+// testAuthorization: a request without permission for its verb does not reach a documented path.
 func (c *cluster) testAuthorization(t *testing.T) {
 	impersonated := c.as(t, "ida")
 	impersonated.Impersonate.UserName = "ada"
@@ -135,23 +135,23 @@ func (c *cluster) testAuthorization(t *testing.T) {
 		path   string
 		want   int
 	}{
-		"viewer reads":                     {c.as(t, "bob"), http.MethodGet, demo + "/a", 202},
-		"viewer asks for the head":         {c.as(t, "bob"), http.MethodHead, demo + "/a", 202},
-		"viewer creates":                   {c.as(t, "bob"), http.MethodPost, demo + "/a", 403},
-		"viewer updates":                   {c.as(t, "bob"), http.MethodPut, demo + "/a", 403},
-		"viewer patches":                   {c.as(t, "bob"), http.MethodPatch, demo + "/a", 403},
-		"viewer deletes":                   {c.as(t, "bob"), http.MethodDelete, demo + "/a", 403},
-		"nobody":                           {c.as(t, "eve"), http.MethodGet, demo + "/a", 403},
-		"the account that is allowed":      {c.as(t, "carol"), http.MethodGet, demo + "/a", 202},
-		"another account":                  {c.as(t, "carol"), http.MethodGet, accountsPath + "/other/proxy/a", 403},
-		"an unknown account, not allowed":  {c.as(t, "carol"), http.MethodGet, accountsPath + "/none/proxy/a", 403},
-		"an unknown account":               {c.as(t, "ada"), http.MethodGet, accountsPath + "/none/proxy/a", 404},
-		"an account that cannot be read":   {c.as(t, "ada"), http.MethodGet, accountsPath + "/broken/proxy/a", 500},
-		"allowed in a namespace":           {c.as(t, "dora"), http.MethodGet, demo + "/a", 403},
-		"allowed in a namespace, there":    {c.as(t, "dora"), http.MethodGet, "/apis/api.platform.quoin.dev/v1/namespaces/default/accounts/demo/proxy/a", 404},
-		"impersonated through Kubernetes":  {impersonated, http.MethodPost, demo + "/a", 202},
-		"who impersonates, as they are":    {c.as(t, "ida"), http.MethodPost, demo + "/a", 403},
-		"Kubernetes' admin is not assumed": {c.as(t, "eve", "admin"), http.MethodGet, demo + "/a", 403},
+		"viewer, GET":                  {c.as(t, "bob"), http.MethodGet, demo + "/a", 202},
+		"viewer, HEAD":                 {c.as(t, "bob"), http.MethodHead, demo + "/a", 202},
+		"viewer, POST":                 {c.as(t, "bob"), http.MethodPost, demo + "/a", 403},
+		"viewer, PUT":                  {c.as(t, "bob"), http.MethodPut, demo + "/a", 403},
+		"viewer, PATCH":                {c.as(t, "bob"), http.MethodPatch, demo + "/a", 403},
+		"viewer, DELETE":               {c.as(t, "bob"), http.MethodDelete, demo + "/a", 403},
+		"no role":                      {c.as(t, "eve"), http.MethodGet, demo + "/a", 403},
+		"role for the account":         {c.as(t, "carol"), http.MethodGet, demo + "/a", 202},
+		"role for another account":     {c.as(t, "carol"), http.MethodGet, accountsPath + "/other/proxy/a", 403},
+		"unknown account, no role":     {c.as(t, "carol"), http.MethodGet, accountsPath + "/none/proxy/a", 403},
+		"unknown account":              {c.as(t, "ada"), http.MethodGet, accountsPath + "/none/proxy/a", 404},
+		"account cannot be read":       {c.as(t, "ada"), http.MethodGet, accountsPath + "/broken/proxy/a", 500},
+		"RoleBinding only":             {c.as(t, "dora"), http.MethodGet, demo + "/a", 403},
+		"RoleBinding, namespaced path": {c.as(t, "dora"), http.MethodGet, "/apis/api.platform.quoin.dev/v1/namespaces/default/accounts/demo/proxy/a", 404},
+		"impersonated user":            {impersonated, http.MethodPost, demo + "/a", 202},
+		"impersonating user":           {c.as(t, "ida"), http.MethodPost, demo + "/a", 403},
+		"group admin":                  {c.as(t, "eve", "admin"), http.MethodGet, demo + "/a", 403},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -160,17 +160,16 @@ func (c *cluster) testAuthorization(t *testing.T) {
 				t.Errorf("%d, want %d: %s", code, tc.want, answer)
 			}
 			if strings.Contains(answer, "secret detail") {
-				t.Errorf("the answer shows an internal error: %s", answer)
+				t.Errorf("the response contains an internal error: %s", answer)
 			}
-			if calls := c.taken(); (len(calls) == 1) != (tc.want == 202) {
+			if calls := c.takeCalls(); (len(calls) == 1) != (tc.want == 202) {
 				t.Errorf("%d calls", len(calls))
 			}
 		})
 	}
 }
 
-// testPermissions: which of the product's permissions come with the verbs; a method that is
-// allowed gives none by itself.
+// testPermissions: verbs grant Quoin's permissions; the method of the request does not.
 func (c *cluster) testPermissions(t *testing.T) {
 	read := []v1alpha1.Permission{"DeploymentRead", "SchemaRead"}
 	for user, want := range map[string]struct {
@@ -183,7 +182,7 @@ func (c *cluster) testPermissions(t *testing.T) {
 		"cleo": {http.MethodPost, nil},
 	} {
 		code, answer := send(t, c.as(t, user), want.method, demo+"/a")
-		calls := c.taken()
+		calls := c.takeCalls()
 		if code != http.StatusAccepted || len(calls) != 1 {
 			t.Errorf("%s: %d, %d calls: %s", user, code, len(calls), answer)
 			continue
@@ -194,9 +193,9 @@ func (c *cluster) testPermissions(t *testing.T) {
 	}
 }
 
-// testFrontProxy: only the front proxy's certificate may say who asks.
+// testFrontProxy: the X-Remote headers are trusted only with the front proxy's certificate.
 func (c *cluster) testFrontProxy(t *testing.T) {
-	stranger := newAuthority(t, "front-proxy-ca")
+	untrusted := newAuthority(t, "front-proxy-ca")
 	frontProxy := c.direct(t, c.frontProxy.issue(t, "front-proxy-client").pair(t))
 	cases := map[string]struct {
 		client *http.Client
@@ -210,8 +209,8 @@ func (c *cluster) testFrontProxy(t *testing.T) {
 		"front proxy, anonymous":   {frontProxy, "system:anonymous", []string{"system:unauthenticated"}, 403},
 		"front proxy, no user":     {frontProxy, "", []string{"system:masters"}, 401},
 		"no certificate":           {c.direct(t), "ada", []string{"system:masters"}, 401},
-		"another name":             {c.direct(t, c.frontProxy.issue(t, "somebody").pair(t)), "ada", []string{"system:masters"}, 401},
-		"another authority":        {c.direct(t, stranger.issue(t, "front-proxy-client").pair(t)), "ada", []string{"system:masters"}, 401},
+		"another common name":      {c.direct(t, c.frontProxy.issue(t, "another-client").pair(t)), "ada", []string{"system:masters"}, 401},
+		"another authority":        {c.direct(t, untrusted.issue(t, "front-proxy-client").pair(t)), "ada", []string{"system:masters"}, 401},
 		"a serving certificate":    {c.direct(t, c.frontProxy.issue(t, "front-proxy-client", "localhost").pair(t)), "ada", nil, 401},
 	}
 	for name, tc := range cases {
@@ -227,7 +226,7 @@ func (c *cluster) testFrontProxy(t *testing.T) {
 			if code != 202 {
 				wantStatus(t, answer, code)
 			}
-			calls := c.taken()
+			calls := c.takeCalls()
 			if (len(calls) == 1) != (tc.want == 202) {
 				t.Errorf("%d calls", len(calls))
 			}
@@ -240,8 +239,8 @@ func (c *cluster) testFrontProxy(t *testing.T) {
 	}
 }
 
-// testTokens: a ServiceAccount's token works without the API server in between, and headers
-// beside it count for nothing.
+// testTokens: a ServiceAccount's token authenticates direct requests, in which the X-Remote headers
+// are ignored.
 func (c *cluster) testTokens(t *testing.T) {
 	c.create(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "robot", Namespace: "default"}})
 	c.bind(t, "system:serviceaccount:default:robot", "quoin-proxy-viewer", "")
@@ -255,13 +254,13 @@ func (c *cluster) testTokens(t *testing.T) {
 		header http.Header
 		want   int
 	}{
-		"token":                     {http.Header{"Authorization": {bearer}}, 202},
-		"token and forged headers":  {http.Header{"Authorization": {bearer}, "X-Remote-User": {"ada"}, "X-Remote-Group": {"system:masters"}}, 202},
-		"token that is not":         {http.Header{"Authorization": {"Bearer nonsense"}}, 401},
-		"none":                      {http.Header{}, 401},
-		"token that wants another":  {http.Header{"Authorization": {bearer}, "Impersonate-User": {"ada"}}, 400},
-		"token, a WebSocket":        {http.Header{"Authorization": {bearer}, "Connection": {"Upgrade"}, "Upgrade": {"websocket"}}, 400},
-		"token, and another's host": {http.Header{"Authorization": {bearer}, "Host": {"other.example.com"}}, 202},
+		"token":                    {http.Header{"Authorization": {bearer}}, 202},
+		"token and forged headers": {http.Header{"Authorization": {bearer}, "X-Remote-User": {"ada"}, "X-Remote-Group": {"system:masters"}}, 202},
+		"invalid token":            {http.Header{"Authorization": {"Bearer nonsense"}}, 401},
+		"no token":                 {http.Header{}, 401},
+		"token, impersonation":     {http.Header{"Authorization": {bearer}, "Impersonate-User": {"ada"}}, 400},
+		"token, WebSocket":         {http.Header{"Authorization": {bearer}, "Connection": {"Upgrade"}, "Upgrade": {"websocket"}}, 400},
+		"token, another host":      {http.Header{"Authorization": {bearer}, "Host": {"other.example.com"}}, 202},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -269,7 +268,7 @@ func (c *cluster) testTokens(t *testing.T) {
 			if code != tc.want {
 				t.Errorf("%d, want %d: %s", code, tc.want, answer)
 			}
-			calls := c.taken()
+			calls := c.takeCalls()
 			if (len(calls) == 1) != (tc.want == 202) {
 				t.Fatalf("%d calls", len(calls))
 			}
@@ -283,28 +282,28 @@ func (c *cluster) testTokens(t *testing.T) {
 	}
 }
 
-// testPaths: a path means one thing, however it is written.
+// testPaths: paths are decoded once, and paths that are not clean are rejected.
 func (c *cluster) testPaths(t *testing.T) {
 	cases := map[string]struct {
 		path string
 		code int
 		want string // the documented path
 	}{
-		"trailing slash":             {demo + "/api/v1/", 202, "/api/v1/"},
-		"encoded":                    {demo + "/api/v1/a%20b", 202, "/api/v1/a b"},
-		"encoded slash":              {demo + "/api/v1/a%2Fb", 202, "/api/v1/a/b"},
-		"another account, encoded":   {demo + "/..%2f..%2fother%2fproxy%2fa", 400, ""},
-		"another account, upper":     {demo + "/%2E%2E/%2E%2E/other/proxy/a", 400, ""},
-		"another account, plain":     {demo + "/../../other/proxy/a", 400, ""},
-		"dot":                        {demo + "/./a", 400, ""},
-		"empty segment":              {demo + "//a", 400, ""},
-		"twice encoded means itself": {demo + "/%252e%252e/a", 202, "/%2e%2e/a"},
-		"no path":                    {demo, 404, ""},
-		"no path but a slash":        {demo + "/", 404, ""},
-		"another subresource":        {accountsPath + "/demo/status", 404, ""},
-		"a longer name of it":        {accountsPath + "/demo/proxyx/a", 404, ""},
-		"another resource":           {"/apis/api.platform.quoin.dev/v1/accountsx/demo/proxy/a", 404, ""},
-		"another version":            {"/apis/api.platform.quoin.dev/v2/accounts/demo/proxy/a", 404, ""},
+		"trailing slash":           {demo + "/api/v1/", 202, "/api/v1/"},
+		"encoded":                  {demo + "/api/v1/a%20b", 202, "/api/v1/a b"},
+		"encoded slash":            {demo + "/api/v1/a%2Fb", 202, "/api/v1/a/b"},
+		"another account, encoded": {demo + "/..%2f..%2fother%2fproxy%2fa", 400, ""},
+		"another account, upper":   {demo + "/%2E%2E/%2E%2E/other/proxy/a", 400, ""},
+		"another account, plain":   {demo + "/../../other/proxy/a", 400, ""},
+		"dot":                      {demo + "/./a", 400, ""},
+		"empty segment":            {demo + "//a", 400, ""},
+		"encoded twice":            {demo + "/%252e%252e/a", 202, "/%2e%2e/a"},
+		"no path":                  {demo, 404, ""},
+		"only a slash":             {demo + "/", 404, ""},
+		"another subresource":      {accountsPath + "/demo/status", 404, ""},
+		"longer subresource":       {accountsPath + "/demo/proxyx/a", 404, ""},
+		"another resource":         {"/apis/api.platform.quoin.dev/v1/accountsx/demo/proxy/a", 404, ""},
+		"another version":          {"/apis/api.platform.quoin.dev/v2/accounts/demo/proxy/a", 404, ""},
 	}
 	frontProxy := c.direct(t, c.frontProxy.issue(t, "front-proxy-client").pair(t))
 	for name, tc := range cases {
@@ -314,7 +313,7 @@ func (c *cluster) testPaths(t *testing.T) {
 				t.Errorf("%d, want %d: %s", code, tc.code, answer)
 			}
 			documented := ""
-			for _, got := range c.taken() {
+			for _, got := range c.takeCalls() {
 				documented += got.Path
 				if got.Account != "demo" {
 					t.Errorf("reached account %s", got.Account)
@@ -337,7 +336,7 @@ func (c *cluster) testPaths(t *testing.T) {
 	}
 }
 
-// testAccounts: the accounts can be read, not watched, selected or written.
+// testAccounts: accounts are read-only, without watches and selectors.
 func (c *cluster) testAccounts(t *testing.T) {
 	api := kubernetes.NewForConfigOrDie(c.as(t, "bob")).Discovery().RESTClient()
 	list := AccountList{}
@@ -374,16 +373,16 @@ func (c *cluster) testAccounts(t *testing.T) {
 		}
 	}
 	if code, _ := send(t, c.as(t, "carol"), http.MethodGet, accountsPath); code != http.StatusForbidden {
-		t.Errorf("carol lists: %d", code)
+		t.Errorf("list as carol: %d", code)
 	}
 }
 
-// testDiscovery: any authenticated user sees the group, in the new form and the old one.
+// testDiscovery: any authenticated user can read the group, aggregated and unaggregated.
 func (c *cluster) testDiscovery(t *testing.T) {
 	client := kubernetes.NewForConfigOrDie(c.as(t, "eve")).Discovery()
 	want := []string{"accounts Account get,list", "accounts/proxy AccountProxyOptions create,delete,get,patch,update", "admissionreviews AdmissionReview create"}
 	var got []string
-	// The API server learns what is served a moment after the APIService is available.
+	// The Kubernetes API server reads the discovery document after the APIService is available.
 	eventually(t, func() bool {
 		got = nil
 		_, lists, err := client.ServerGroupsAndResources()
@@ -428,7 +427,7 @@ func (c *cluster) testDiscovery(t *testing.T) {
 	}
 }
 
-// testKubectl: what the documentation shows.
+// testKubectl runs the commands of the documentation.
 func (c *cluster) testKubectl(t *testing.T) {
 	c.create(t, &v1alpha1.Account{
 		ObjectMeta: metav1.ObjectMeta{Name: "from-crd"},
@@ -464,7 +463,7 @@ func (c *cluster) testKubectl(t *testing.T) {
 		}
 	}
 	methods := ""
-	for _, got := range c.taken() {
+	for _, got := range c.takeCalls() {
 		methods += got.Method + " "
 	}
 	if want := "GET POST PUT DELETE "; methods != want {
@@ -472,7 +471,7 @@ func (c *cluster) testKubectl(t *testing.T) {
 	}
 }
 
-// send goes through the Kubernetes API server with the path exactly as written.
+// send sends a request to the Kubernetes API server, without changing the path.
 func send(t *testing.T, config *rest.Config, method, path string) (code int, answer string) {
 	t.Helper()
 	client, err := rest.HTTPClientFor(config)
@@ -486,7 +485,7 @@ func send(t *testing.T, config *rest.Config, method, path string) (code int, ans
 	return do(t, client, request)
 }
 
-// sendDirect goes to the Server itself.
+// sendDirect sends a request to the Server itself.
 func (c *cluster) sendDirect(t *testing.T, client *http.Client, path string, header http.Header) (code int, answer string) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+c.address+path, nil)

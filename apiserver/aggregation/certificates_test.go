@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// authority signs certificates.
+// authority is a certificate authority.
 type authority struct {
 	certificate *x509.Certificate
 	key         *ecdsa.PrivateKey
@@ -39,7 +39,7 @@ func newAuthority(t *testing.T, name string) *authority {
 	return a
 }
 
-// issue signs a certificate that serves the hosts, or a client's when there are none.
+// issue returns a serving certificate for hosts, or a client certificate if there are none.
 func (a *authority) issue(t *testing.T, name string, hosts ...string) leaf {
 	t.Helper()
 	usage := x509.ExtKeyUsageServerAuth
@@ -57,7 +57,7 @@ func (a *authority) issue(t *testing.T, name string, hosts ...string) leaf {
 	return leaf{certificate: certificate, key: pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})}
 }
 
-// sign makes a key and its certificate; a parent without a key signs itself.
+// sign returns a new key and its certificate, which is self-signed if signer is nil.
 func sign(t *testing.T, template, parent *x509.Certificate, signer *ecdsa.PrivateKey) (*ecdsa.PrivateKey, []byte) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -78,7 +78,7 @@ func sign(t *testing.T, template, parent *x509.Certificate, signer *ecdsa.Privat
 	return key, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 }
 
-// pair is the leaf as TLS wants it.
+// pair returns the leaf as a tls.Certificate.
 func (l leaf) pair(t *testing.T) tls.Certificate {
 	t.Helper()
 	pair, err := tls.X509KeyPair(l.certificate, l.key)

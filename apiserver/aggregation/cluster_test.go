@@ -50,33 +50,33 @@ type call struct {
 type cluster struct {
 	environment *envtest.Environment
 	admin       client.Client
-	frontProxy  *authority // signs the certificates that may speak for others
+	frontProxy  *authority // signs the client certificates of the front proxy
 	serving     *authority // signs the Server's certificate
-	address     string     // of the Server, to go around the API server
+	address     string     // of the Server, for direct requests
 
 	lock    sync.Mutex
 	calls   []call
 	reviews []*admissionv1.AdmissionRequest
 }
 
-// accountsOfTest are those that there are.
-var accountsOfTest = map[string]*v1alpha1.Account{
+// testAccounts are all accounts.
+var testAccounts = map[string]*v1alpha1.Account{
 	"demo":  {ObjectMeta: metav1.ObjectMeta{Name: "demo"}, Spec: v1alpha1.AccountSpec{Host: "demo.example.com"}},
 	"other": {ObjectMeta: metav1.ObjectMeta{Name: "other"}, Spec: v1alpha1.AccountSpec{Host: "other.example.com"}},
 }
 
-// testOptions are options with the accounts of the tests.
+// testOptions returns options with the accounts of the tests.
 func testOptions(api kubernetes.Interface) Options {
 	return Options{
 		Client: api,
 		Account: func(_ context.Context, name string) (*v1alpha1.Account, error) {
 			if name == "broken" {
-				return nil, errors.New("the cache says: secret detail")
+				return nil, errors.New("cache: secret detail")
 			}
-			return accountsOfTest[name], nil
+			return testAccounts[name], nil
 		},
 		Accounts: func(context.Context) ([]v1alpha1.Account, error) {
-			return []v1alpha1.Account{*accountsOfTest["other"], *accountsOfTest["demo"]}, nil
+			return []v1alpha1.Account{*testAccounts["other"], *testAccounts["demo"]}, nil
 		},
 		Next: func(http.ResponseWriter, *http.Request, *v1alpha1.Account, *auth.Principal) {},
 		Review: func(context.Context, *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
@@ -85,7 +85,7 @@ func testOptions(api kubernetes.Interface) Options {
 	}
 }
 
-// startCluster starts all of it and waits until the API server has found the Server.
+// startCluster starts a cluster and waits until the APIService is available.
 func startCluster(t *testing.T) *cluster {
 	t.Helper()
 	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
@@ -116,7 +116,7 @@ func startCluster(t *testing.T) *cluster {
 	return c
 }
 
-// startKubernetes starts an API server with the flags that aggregation needs.
+// startKubernetes starts a Kubernetes API server with the flags that aggregation needs.
 func (c *cluster) startKubernetes(t *testing.T) {
 	t.Helper()
 	c.environment = &envtest.Environment{CRDDirectoryPaths: []string{filepath.Join("..", "..", "config", "crd", "bases")}}
@@ -184,7 +184,7 @@ func (c *cluster) create(t *testing.T, object client.Object) {
 	}
 }
 
-// serve starts a Server with the rights of its ServiceAccount, and returns its port.
+// serve starts a Server with the permissions of its ServiceAccount, and returns its port.
 func (c *cluster) serve(t *testing.T) int64 {
 	t.Helper()
 	api, err := kubernetes.NewForConfig(c.as(t, "system:serviceaccount:quoin-system:quoin-apiserver"))
@@ -213,7 +213,7 @@ func (c *cluster) serve(t *testing.T) int64 {
 	return int64(number)
 }
 
-// listen serves on a free port until the test is over.
+// listen serves on a free port until the test ends.
 func listen(t *testing.T, server *Server, certificate leaf) (address string) {
 	t.Helper()
 	config := &tls.Config{Certificates: []tls.Certificate{certificate.pair(t)}, NextProtos: []string{"h2", "http/1.1"}}
@@ -222,13 +222,13 @@ func listen(t *testing.T, server *Server, certificate leaf) (address string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	front := &http.Server{Handler: server, ReadHeaderTimeout: time.Minute, TLSConfig: config, ErrorLog: golog.New(io.Discard, "", 0)}
-	go func() { _ = front.ServeTLS(listener, "", "") }()
-	t.Cleanup(func() { _ = front.Close() })
+	httpServer := &http.Server{Handler: server, ReadHeaderTimeout: time.Minute, TLSConfig: config, ErrorLog: golog.New(io.Discard, "", 0)}
+	go func() { _ = httpServer.ServeTLS(listener, "", "") }()
+	t.Cleanup(func() { _ = httpServer.Close() })
 	return listener.Addr().String()
 }
 
-// review notes what the API server asks.
+// review records an admission request and allows it.
 func (c *cluster) review(_ context.Context, request *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
 	c.lock.Lock()
 	defer c.lock.Unlock()
@@ -236,7 +236,7 @@ func (c *cluster) review(_ context.Context, request *admissionv1.AdmissionReques
 	return &admissionv1.AdmissionResponse{UID: request.UID, Allowed: true}
 }
 
-// record is what documented paths do here.
+// record records a request to a documented path.
 func (c *cluster) record(w http.ResponseWriter, r *http.Request, account *v1alpha1.Account, p *auth.Principal) {
 	body, _ := io.ReadAll(r.Body)
 	c.lock.Lock()
@@ -255,8 +255,8 @@ func (c *cluster) record(w http.ResponseWriter, r *http.Request, account *v1alph
 	_, _ = w.Write([]byte(`{"answered":true}`))
 }
 
-// taken returns the calls since it was last asked.
-func (c *cluster) taken() []call {
+// takeCalls returns the calls since the last takeCalls.
+func (c *cluster) takeCalls() []call {
 	c.lock.Lock()
 	defer c.lock.Unlock()
 	calls := c.calls
@@ -264,29 +264,29 @@ func (c *cluster) taken() []call {
 	return calls
 }
 
-// register tells the API server of the Server and waits until it has found it.
-func (c *cluster) register(t *testing.T, service *unstructured.Unstructured, port int64) {
+// register creates the APIService and waits until it is available.
+func (c *cluster) register(t *testing.T, apiService *unstructured.Unstructured, port int64) {
 	t.Helper()
-	spec, _ := service.Object["spec"].(map[string]any)
+	spec, _ := apiService.Object["spec"].(map[string]any)
 	reference, _ := spec["service"].(map[string]any)
 	reference["port"] = port
 	spec["caBundle"] = string(encode(c.serving.pem))
-	c.create(t, service)
+	c.create(t, apiService)
 	eventually(t, func() bool {
-		if err := c.admin.Get(t.Context(), client.ObjectKeyFromObject(service), service); err != nil {
+		if err := c.admin.Get(t.Context(), client.ObjectKeyFromObject(apiService), apiService); err != nil {
 			t.Fatal(err)
 		}
-		conditions, _, _ := unstructured.NestedSlice(service.Object, "status", "conditions")
+		conditions, _, _ := unstructured.NestedSlice(apiService.Object, "status", "conditions")
 		for _, condition := range conditions {
 			if values, _ := condition.(map[string]any); values["type"] == "Available" {
 				return values["status"] == "True"
 			}
 		}
 		return false
-	}, func() any { return service.Object["status"] })
+	}, func() any { return apiService.Object["status"] })
 }
 
-// as is how a Kubernetes user reaches the API server.
+// as returns the client configuration of a Kubernetes user.
 func (c *cluster) as(t *testing.T, user string, groups ...string) *rest.Config {
 	t.Helper()
 	return c.user(t, user, groups...).Config()
@@ -301,7 +301,7 @@ func (c *cluster) user(t *testing.T, name string, groups ...string) *envtest.Aut
 	return user
 }
 
-// bind gives a user a ClusterRole: in the namespace, or in the cluster when that is empty.
+// bind grants a user a ClusterRole in a namespace, or in the cluster if namespace is empty.
 func (c *cluster) bind(t *testing.T, user, role, namespace string) {
 	t.Helper()
 	reference := rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role}
@@ -314,7 +314,7 @@ func (c *cluster) bind(t *testing.T, user, role, namespace string) {
 	c.create(t, &rbacv1.RoleBinding{ObjectMeta: meta, RoleRef: reference, Subjects: subjects})
 }
 
-// direct goes to the Server around the API server, with a client certificate if one is given.
+// direct returns a client for direct requests to the Server, with an optional client certificate.
 func (c *cluster) direct(t *testing.T, certificates ...tls.Certificate) *http.Client {
 	t.Helper()
 	return clientOf(t, c.serving, certificates...)
@@ -326,7 +326,7 @@ func clientOf(t *testing.T, serving *authority, certificates ...tls.Certificate)
 	roots.AddCert(serving.certificate)
 	transport := &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{
 		RootCAs: roots, ServerName: serviceHost,
-		// Shown whatever the server asks for.
+		// Sent regardless of the server's list of acceptable authorities.
 		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 			if len(certificates) == 0 {
 				return &tls.Certificate{}, nil
@@ -342,7 +342,7 @@ func eventually(t *testing.T, done func() bool, state func() any) {
 	t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); !done(); time.Sleep(200 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("not in time: %v", state())
+			t.Fatalf("timeout: %v", state())
 		}
 	}
 }

@@ -74,7 +74,7 @@ func (c *cluster) testForgedReviews(t *testing.T) {
 	for user, want := range map[string]int{"ada": 403, "eve": 403} {
 		code, answer := send(t, c.as(t, user), http.MethodPost, reviewsPath)
 		if code != want || len(c.takeReviews()) > 0 {
-			t.Errorf("%s posts a review: %d %s", user, code, answer)
+			t.Errorf("review of %s: %d %s", user, code, answer)
 		}
 	}
 	if code, answer := send(t, c.as(t, "ada", "system:masters"), http.MethodGet, reviewsPath); code != http.StatusMethodNotAllowed {

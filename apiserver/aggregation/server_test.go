@@ -20,21 +20,21 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 )
 
-// TestAuthorityChanges: the front proxy's authority can be replaced without a restart, the
-// listener asks for the new one's certificates, and the old one counts for nothing.
-func TestAuthorityChanges(t *testing.T) {
+// TestAuthorityRotation: the front proxy's certificate authority can be replaced without a restart.
+// The listener requests certificates of the new one, and those of the old one are rejected.
+func TestAuthorityRotation(t *testing.T) {
 	older, newer, serving := newAuthority(t, "older"), newAuthority(t, "newer"), newAuthority(t, "serving")
 	api := fake.NewClientset()
 	address := startServer(t, api, serving, func(context.Context, authorizer.Attributes) (authorizer.Decision, string, error) {
 		return authorizer.DecisionAllow, "", nil
 	})
-	ask := func(authority *authority) (code int, named bool) {
+	request := func(authority *authority) (code int, requested bool) {
 		pair := authority.issue(t, "front-proxy-client").pair(t)
 		client := clientOf(t, serving)
 		transport, _ := client.Transport.(*http.Transport)
 		transport.TLSClientConfig.GetClientCertificate = func(request *tls.CertificateRequestInfo) (*tls.Certificate, error) {
 			for _, acceptable := range request.AcceptableCAs {
-				named = named || bytes.Equal(acceptable, authority.certificate.RawSubject)
+				requested = requested || bytes.Equal(acceptable, authority.certificate.RawSubject)
 			}
 			return &pair, nil
 		}
@@ -44,34 +44,33 @@ func TestAuthorityChanges(t *testing.T) {
 		}
 		request.Header.Set("X-Remote-User", "ada")
 		code, _ = do(t, client, request)
-		return code, named
+		return code, requested
 	}
-	if code, named := ask(older); code != http.StatusUnauthorized || named {
-		t.Errorf("before any authority is known: %d, named %t", code, named)
+	if code, requested := request(older); code != http.StatusUnauthorized || requested {
+		t.Errorf("without an authority: %d, requested %t", code, requested)
 	}
 
 	configMap := frontProxyConfigMap(older)
 	if _, err := api.CoreV1().ConfigMaps(configMap.Namespace).Create(t.Context(), configMap, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, func() bool { code, named := ask(older); return code == http.StatusOK && named }, func() any { return "older" })
-	if code, named := ask(newer); code != http.StatusUnauthorized || named {
-		t.Errorf("the newer one, too early: %d, named %t", code, named)
+	eventually(t, func() bool { code, requested := request(older); return code == http.StatusOK && requested }, func() any { return "older" })
+	if code, requested := request(newer); code != http.StatusUnauthorized || requested {
+		t.Errorf("the new one before the rotation: %d, requested %t", code, requested)
 	}
 
 	configMap = frontProxyConfigMap(newer)
 	if _, err := api.CoreV1().ConfigMaps(configMap.Namespace).Update(t.Context(), configMap, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, func() bool { code, named := ask(newer); return code == http.StatusOK && named }, func() any { return "newer" })
-	if code, named := ask(older); code != http.StatusUnauthorized || named {
-		t.Errorf("the older one, too late: %d, named %t", code, named)
+	eventually(t, func() bool { code, requested := request(newer); return code == http.StatusOK && requested }, func() any { return "newer" })
+	if code, requested := request(older); code != http.StatusUnauthorized || requested {
+		t.Errorf("the old one after the rotation: %d, requested %t", code, requested)
 	}
 }
 
-// TestAuthorizationFails: when Kubernetes does not answer, nobody may do anything, and the caller
-// does not learn why.
-func TestAuthorizationFails(t *testing.T) {
+// TestAuthorizationErrors: requests fail if the authorizer does, and the response omits the cause.
+func TestAuthorizationErrors(t *testing.T) {
 	frontProxy, serving := newAuthority(t, "front-proxy-ca"), newAuthority(t, "serving")
 	api := fake.NewClientset(frontProxyConfigMap(frontProxy))
 	address := startServer(t, api, serving, func(context.Context, authorizer.Attributes) (authorizer.Decision, string, error) {
@@ -91,28 +90,28 @@ func TestAuthorizationFails(t *testing.T) {
 	}, func() any { return answer })
 	wantStatus(t, answer, http.StatusInternalServerError)
 	if strings.Contains(answer, "connection refused") {
-		t.Errorf("the answer tells too much: %s", answer)
+		t.Errorf("the response contains the cause: %s", answer)
 	}
 }
 
-// TestAttempts: what Kubernetes is asked, by method and path.
-func TestAttempts(t *testing.T) {
+// TestAuthorizerAttributes by method and path.
+func TestAuthorizerAttributes(t *testing.T) {
 	server, err := New(testOptions(fake.NewClientset()))
 	if err != nil {
 		t.Fatal(err)
 	}
-	who := &user.DefaultInfo{Name: "ada"}
+	ada := &user.DefaultInfo{Name: "ada"}
 	server.authenticator = authenticator.RequestFunc(func(*http.Request) (*authenticator.Response, bool, error) {
-		return &authenticator.Response{User: who}, true, nil
+		return &authenticator.Response{User: ada}, true, nil
 	})
 	var got []authorizer.Attributes
-	server.authorizer = authorizer.AuthorizerFunc(func(_ context.Context, attempt authorizer.Attributes) (authorizer.Decision, string, error) {
-		got = append(got, attempt)
+	server.authorizer = authorizer.AuthorizerFunc(func(_ context.Context, attributes authorizer.Attributes) (authorizer.Decision, string, error) {
+		got = append(got, attributes)
 		return authorizer.DecisionDeny, "", nil
 	})
 	resource := func(verb, name, subresource string) authorizer.Attributes {
 		return authorizer.AttributesRecord{
-			User: who, Verb: verb, APIGroup: "api.platform.quoin.dev", APIVersion: "v1", Resource: "accounts",
+			User: ada, Verb: verb, APIGroup: "api.platform.quoin.dev", APIVersion: "v1", Resource: "accounts",
 			Subresource: subresource, Name: name, ResourceRequest: true,
 		}
 	}
@@ -129,8 +128,8 @@ func TestAttempts(t *testing.T) {
 		"GET " + accountsPath + "/a%2Fproxy/b": resource("get", "a", "proxy"),
 		"OPTIONS " + demo + "/a":               nil,
 		"POST " + accountsPath:                 nil,
-		"GET /apis":                            authorizer.AttributesRecord{User: who, Verb: "get", Path: "/apis"},
-		"POST /apis/another":                   authorizer.AttributesRecord{User: who, Verb: "post", Path: "/apis/another"},
+		"GET /apis":                            authorizer.AttributesRecord{User: ada, Verb: "get", Path: "/apis"},
+		"POST /apis/another":                   authorizer.AttributesRecord{User: ada, Verb: "post", Path: "/apis/another"},
 	} {
 		method, path, _ := strings.Cut(request, " ")
 		got = nil
@@ -138,7 +137,7 @@ func TestAttempts(t *testing.T) {
 		server.ServeHTTP(answer, httptest.NewRequest(method, path, nil))
 		if want == nil {
 			if len(got) != 0 || answer.Code != http.StatusMethodNotAllowed {
-				t.Errorf("%s: %d, asked %+v", request, answer.Code, got)
+				t.Errorf("%s: %d, attributes %+v", request, answer.Code, got)
 			}
 			continue
 		}
@@ -148,7 +147,7 @@ func TestAttempts(t *testing.T) {
 	}
 }
 
-func TestNewNeedsEverything(t *testing.T) {
+func TestNewRequiresAllOptions(t *testing.T) {
 	complete := testOptions(fake.NewClientset())
 	for name, remove := range map[string]func(*Options){
 		"client":   func(o *Options) { o.Client = nil },
@@ -159,7 +158,7 @@ func TestNewNeedsEverything(t *testing.T) {
 		options := complete
 		remove(&options)
 		if _, err := New(options); err == nil {
-			t.Errorf("made without %s", name)
+			t.Errorf("no error without %s", name)
 		}
 	}
 }
@@ -175,7 +174,7 @@ func TestHandles(t *testing.T) {
 	}
 }
 
-// startServer serves until the test is over, with an authorizer of the test's: fake clients have no
+// startServer serves until the test ends, with the authorizer decide: fake clients do not answer
 // SubjectAccessReviews.
 func startServer(t *testing.T, api *fake.Clientset, serving *authority, decide authorizer.AuthorizerFunc) (address string) {
 	t.Helper()
@@ -191,7 +190,7 @@ func startServer(t *testing.T, api *fake.Clientset, serving *authority, decide a
 	return listen(t, server, serving.issue(t, "quoin-apiserver", serviceHost))
 }
 
-// frontProxyConfigMap is what the Kubernetes API server writes.
+// frontProxyConfigMap returns the ConfigMap that the Kubernetes API server writes.
 func frontProxyConfigMap(a *authority) *corev1.ConfigMap {
 	return &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "extension-apiserver-authentication"},

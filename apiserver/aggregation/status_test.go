@@ -14,8 +14,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// answered is what a caller gets of an answer to a proxied request.
-func answered(t *testing.T, code int, mediaType string, parts ...string) *httptest.ResponseRecorder {
+// respond writes a response to a proxied request and returns what the client receives.
+func respond(t *testing.T, code int, mediaType string, parts ...string) *httptest.ResponseRecorder {
 	t.Helper()
 	recorder := httptest.NewRecorder()
 	f := &failures{ResponseWriter: recorder}
@@ -34,39 +34,39 @@ func answered(t *testing.T, code int, mediaType string, parts ...string) *httpte
 	return recorder
 }
 
-// TestFailures: what is no documented error arrives as it was sent.
-func TestFailures(t *testing.T) {
+// TestOtherResponsesAreUnchanged: only documented errors are converted to a Status.
+func TestOtherResponsesAreUnchanged(t *testing.T) {
 	long := `{"error":"` + strings.Repeat("x", maxFailure) + `"}`
 	for name, test := range map[string]struct {
 		code      int
 		mediaType string
 		parts     []string
 	}{
-		"success":              {200, "application/json", []string{`{"error":"a `, `field"}`}},
-		"no content":           {204, "", nil},
-		"redirect":             {304, "application/json", nil},
-		"SCIM":                 {404, "application/scim+json", []string{`{"schemas":["urn:ietf:params:scim:api:messages:2.0:Error"],"detail":"x"}`}},
-		"JSON of another kind": {400, "application/json", []string{`{"detail":"x"}`}},
-		"no JSON":              {500, "application/json", []string{`x`}},
-		"nothing":              {500, "application/json", nil},
-		"too long":             {500, "application/json", []string{long[:10], long[10:]}},
+		"success":    {200, "application/json", []string{`{"error":"a `, `field"}`}},
+		"no content": {204, "", nil},
+		"redirect":   {304, "application/json", nil},
+		"SCIM":       {404, "application/scim+json", []string{`{"schemas":["urn:ietf:params:scim:api:messages:2.0:Error"],"detail":"x"}`}},
+		"other JSON": {400, "application/json", []string{`{"detail":"x"}`}},
+		"not JSON":   {500, "application/json", []string{`x`}},
+		"empty":      {500, "application/json", nil},
+		"too long":   {500, "application/json", []string{long[:10], long[10:]}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got, want := answered(t, test.code, test.mediaType, test.parts...).Body.String(), strings.Join(test.parts, ""); got != want {
+			if got, want := respond(t, test.code, test.mediaType, test.parts...).Body.String(), strings.Join(test.parts, ""); got != want {
 				t.Errorf("%.200s, want %.200s", got, want)
 			}
 		})
 	}
 }
 
-// TestFailuresAreShown: what a client of Kubernetes makes of an error, and that programs find it where
-// it is documented.
-func TestFailuresAreShown(t *testing.T) {
+// TestErrorsAreStatuses: Kubernetes clients show the message of an error, which is also in the
+// documented field.
+func TestErrorsAreStatuses(t *testing.T) {
 	const message = `name: "x" is the name of another deployment`
 	for code, reason := range map[int]string{400: "BadRequest", 403: "Forbidden", 404: "NotFound", 409: "Conflict", 429: "TooManyRequests", 500: "InternalError", 503: "ServiceUnavailable"} {
 		documented := `{"error":"name: \"x\" is the name of another deployment"}`
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			got := answered(t, code, "application/json; charset=utf-8", documented[:7], documented[7:])
+			got := respond(t, code, "application/json; charset=utf-8", documented[:7], documented[7:])
 			if !strings.Contains(got.Body.String(), documented[1:]) {
 				t.Errorf("%d: the documented field is missing: %s", code, got.Body)
 			}
@@ -84,7 +84,7 @@ func TestFailuresAreShown(t *testing.T) {
 		_, err = client.Get().AbsPath("/a").MaxRetries(0).Stream(t.Context()) // as kubectl get --raw does
 		var status apierrors.APIStatus
 		if !errors.As(err, &status) || status.Status().Message != message || string(status.Status().Reason) != reason || int(status.Status().Code) != code {
-			t.Errorf("%d: a client shows %v", code, err)
+			t.Errorf("%d: the client returns %v", code, err)
 		}
 	}
 }

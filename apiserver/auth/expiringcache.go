@@ -9,55 +9,55 @@ import (
 
 // expiringCache is a cache of limited size whose entries expire. It is safe for concurrent use.
 type expiringCache[V any] struct {
-	clock clock.PassiveClock
-	keep  time.Duration
-	most  int
+	clock      clock.PassiveClock
+	ttl        time.Duration
+	maxEntries int
 
 	mu      sync.Mutex
-	answers map[string]answer[V]
+	entries map[string]entry[V]
 }
 
-type answer[V any] struct {
-	value V
-	until time.Time
+type entry[V any] struct {
+	value   V
+	expires time.Time
 }
 
-func newExpiringCache[V any](clk clock.PassiveClock, keep time.Duration, most int) *expiringCache[V] {
-	return &expiringCache[V]{clock: clk, keep: keep, most: most, answers: map[string]answer[V]{}}
+func newExpiringCache[V any](clk clock.PassiveClock, ttl time.Duration, maxEntries int) *expiringCache[V] {
+	return &expiringCache[V]{clock: clk, ttl: ttl, maxEntries: maxEntries, entries: map[string]entry[V]{}}
 }
 
-func (m *expiringCache[V]) get(key string) (V, bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	a, ok := m.answers[key]
-	if !ok || !m.clock.Now().Before(a.until) {
+func (c *expiringCache[V]) get(key string) (V, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e, ok := c.entries[key]
+	if !ok || !c.clock.Now().Before(e.expires) {
 		var none V
 		return none, false
 	}
-	return a.value, true
+	return e.value, true
 }
 
-func (m *expiringCache[V]) put(key string, value V) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	now := m.clock.Now()
-	if _, known := m.answers[key]; !known && len(m.answers) >= m.most {
-		m.makeRoom(now)
+func (c *expiringCache[V]) put(key string, value V) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := c.clock.Now()
+	if _, known := c.entries[key]; !known && len(c.entries) >= c.maxEntries {
+		c.makeRoom(now)
 	}
-	m.answers[key] = answer[V]{value, now.Add(m.keep)}
+	c.entries[key] = entry[V]{value, now.Add(c.ttl)}
 }
 
 // makeRoom deletes expired entries, and arbitrary ones if none has expired.
-func (m *expiringCache[V]) makeRoom(now time.Time) {
-	for key, a := range m.answers {
-		if !now.Before(a.until) {
-			delete(m.answers, key)
+func (c *expiringCache[V]) makeRoom(now time.Time) {
+	for key, e := range c.entries {
+		if !now.Before(e.expires) {
+			delete(c.entries, key)
 		}
 	}
-	for key := range m.answers {
-		if len(m.answers) < m.most {
+	for key := range c.entries {
+		if len(c.entries) < c.maxEntries {
 			return
 		}
-		delete(m.answers, key)
+		delete(c.entries, key)
 	}
 }

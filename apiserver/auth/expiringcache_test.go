@@ -8,27 +8,27 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 )
 
-func TestMemory(t *testing.T) {
+func TestExpiringCache(t *testing.T) {
 	clock := clocktesting.NewFakePassiveClock(now)
-	m := newExpiringCache[int](clock, time.Minute, 10)
-	m.put("a", 1)
-	if v, ok := m.get("a"); v != 1 || !ok {
+	c := newExpiringCache[int](clock, time.Minute, 10)
+	c.put("a", 1)
+	if v, ok := c.get("a"); v != 1 || !ok {
 		t.Errorf("got %d, %v", v, ok)
 	}
-	if _, ok := m.get("b"); ok {
-		t.Error("b was never put")
+	if _, ok := c.get("b"); ok {
+		t.Error("got a value for a missing key")
 	}
 	clock.SetTime(now.Add(time.Minute))
-	if v, ok := m.get("a"); v != 0 || ok {
+	if v, ok := c.get("a"); v != 0 || ok {
 		t.Errorf("after a minute: %d, %v", v, ok)
 	}
 	for i := range 100 {
-		m.put(fmt.Sprint(i), i)
-		if v, ok := m.get(fmt.Sprint(i)); v != i || !ok || len(m.answers) > 10 {
-			t.Fatalf("%d: %d, %v; %d answers", i, v, ok, len(m.answers))
+		c.put(fmt.Sprint(i), i)
+		if v, ok := c.get(fmt.Sprint(i)); v != i || !ok || len(c.entries) > 10 {
+			t.Fatalf("%d: %d, %v; %d entries", i, v, ok, len(c.entries))
 		}
 	}
-	if _, ok := m.answers["a"]; ok {
-		t.Error("what is out of date goes first")
+	if _, ok := c.entries["a"]; ok {
+		t.Error("the expired entry was not evicted first")
 	}
 }

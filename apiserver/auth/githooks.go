@@ -56,7 +56,7 @@ var ErrBody = errors.New("read the body of the hook")
 
 // errHook is returned for every invalid webhook: it does not reveal whether the deployment does not
 // exist, has no webhook secret, or the signature is wrong.
-var errHook = refused("the hook is not signed with the secret of the deployment")
+var errHook = unauthenticated("the hook is not signed with the secret of the deployment")
 
 // GitHooks authenticates push webhooks of Git hosts by the webhook secret of a Deployment, on one
 // route only. Create it with NewGitHooks.
@@ -155,7 +155,7 @@ func (a *GitHooks) secretOf(ctx context.Context, namespace, number string) (*v1a
 			return nil, nil, err
 		}
 		if d != nil && len(secret) < minHookSecret {
-			log.FromContext(ctx).Info("Git hooks of a deployment are refused: their secret is missing or too short", "deployment", klog.KObj(d),
+			log.FromContext(ctx).Info("Git hooks of a deployment are rejected: the webhook secret is missing or too short", "deployment", klog.KObj(d),
 				"secret", ref.Name, "key", ref.Key, "found", len(secret) > 0, "atLeastBytes", minHookSecret)
 		}
 		a.secrets.put(name, secret)
@@ -177,7 +177,7 @@ func (a *GitHooks) read(ctx context.Context, namespace string, ref v1alpha1.Secr
 	case apierrors.IsForbidden(err):
 		return nil, fmt.Errorf("bind ClusterRole quoin-account-apiserver to quoin apiserver with a RoleBinding in namespace %q: %w", namespace, err)
 	case client.IgnoreNotFound(err) != nil:
-		return nil, fmt.Errorf("read the secret of hooks: %w", err)
+		return nil, fmt.Errorf("read the webhook secret: %w", err)
 	}
 	return bytes.TrimRight(held.Data[ref.Key], "\r\n"), nil
 }

@@ -24,8 +24,8 @@ import (
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 )
 
-// gets counts the objects that are read by name, and fails when told to.
-func gets(c client.WithWatch, n *int, fail *error) client.WithWatch {
+// countGets counts the Gets of a client, and returns *fail for them unless it is nil.
+func countGets(c client.WithWatch, n *int, fail *error) client.WithWatch {
 	return interceptor.NewClient(c, interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
 			if *n++; *fail != nil {
@@ -36,42 +36,42 @@ func gets(c client.WithWatch, n *int, fail *error) client.WithWatch {
 	})
 }
 
-// TestGitHooksCostLittle: the API server is asked once a second for the same deployment, and at
-// most so often for any.
-func TestGitHooksCostLittle(t *testing.T) {
+// TestGitHookLookupsAreLimited: the Kubernetes API server gets one read a second for each deployment,
+// and a limited number for all.
+func TestGitHookLookupsAreLimited(t *testing.T) {
 	n, fail := 0, error(nil)
 	c := indexed(t, sales(), shared("sales", hookSecret))
 	clock := clocktesting.NewFakePassiveClock(now)
-	hooks := NewGitHooks(hookRoute, c, gets(c, &n, &fail), clock)
-	ask := func(number, secret string) error {
+	hooks := NewGitHooks(hookRoute, c, countGets(c, &n, &fail), clock)
+	authenticate := func(number, secret string) error {
 		_, err := hooks.Authenticate(t.Context(), acme(), signed(number, secret))
 		return err
 	}
 	for range 200 {
-		if err := ask("7", hookSecret); err != nil {
+		if err := authenticate("7", hookSecret); err != nil {
 			t.Fatal(err)
 		}
-		if err := ask("7", "wrong"); !errors.Is(err, ErrNoCredential) {
+		if err := authenticate("7", "wrong"); !errors.Is(err, ErrNoCredential) {
 			t.Fatal(err)
 		}
 	}
 	if n != 1 {
-		t.Errorf("%d look-ups in a second", n)
+		t.Errorf("%d lookups in a second", n)
 	}
 	s := shared("sales", "another secret of bytes")
 	if err := c.Update(t.Context(), s); err != nil {
 		t.Fatal(err)
 	}
 	clock.SetTime(now.Add(hookSecretFor))
-	if err := ask("7", hookSecret); !errors.Is(err, ErrNoCredential) {
+	if err := authenticate("7", hookSecret); !errors.Is(err, ErrNoCredential) {
 		t.Errorf("the old secret after a second: %v", err)
 	}
-	if err := ask("7", "another secret of bytes"); err != nil || n != 2 {
-		t.Errorf("the new one: %v, %d look-ups", err, n)
+	if err := authenticate("7", "another secret of bytes"); err != nil || n != 2 {
+		t.Errorf("the new one: %v, %d lookups", err, n)
 	}
 	busy := 0
 	for i := range 1000 {
-		switch err := ask(fmt.Sprint(1000+i), hookSecret); {
+		switch err := authenticate(fmt.Sprint(1000+i), hookSecret); {
 		case errors.Is(err, ErrBusy) && !errors.Is(err, ErrNoCredential):
 			busy++
 		case !errors.Is(err, ErrNoCredential):
@@ -79,33 +79,32 @@ func TestGitHooksCostLittle(t *testing.T) {
 		}
 	}
 	if busy < 500 || n+busy != 1002 {
-		t.Errorf("%d of 1000 were not looked up, %d look-ups", busy, n)
+		t.Errorf("%d of 1000 were rejected as busy, %d lookups", busy, n)
 	}
-	if err := ask("7", "another secret of bytes"); err != nil {
-		t.Errorf("a secret that is known, meanwhile: %v", err)
+	if err := authenticate("7", "another secret of bytes"); err != nil {
+		t.Errorf("a cached secret while others are rejected: %v", err)
 	}
 }
 
-func TestGitHooksFaults(t *testing.T) {
+func TestGitHooksReturnReadErrors(t *testing.T) {
 	broken := errors.New("connection refused")
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "hooks", errors.New("rbac"))
 	for name, tc := range map[string]struct {
 		number string
 		fail   error
-		says   string
+		text   string
 	}{
-		"no answer":                          {"7", broken, "read the secret of hooks: connection refused"},
-		"no right":                           {"7", forbidden, `bind ClusterRole quoin-account-apiserver to quoin apiserver with a RoleBinding in namespace "acme-ns"`},
-		"no right, and no such deployment":   {"9", forbidden, `bind ClusterRole quoin-account-apiserver`},
-		"no answer, and no such deployment":  {"9", broken, "read the secret of hooks: connection refused"},
-		"no answer, a signature that is bad": {"7", broken, "connection refused"},
+		"unavailable":                     {"7", broken, "read the webhook secret: connection refused"},
+		"forbidden":                       {"7", forbidden, `bind ClusterRole quoin-account-apiserver to quoin apiserver with a RoleBinding in namespace "acme-ns"`},
+		"forbidden, unknown deployment":   {"9", forbidden, `bind ClusterRole quoin-account-apiserver`},
+		"unavailable, unknown deployment": {"9", broken, "read the webhook secret: connection refused"},
 	} {
 		n, fail := 0, tc.fail
 		c := indexed(t, sales(), shared("sales", hookSecret))
-		hooks := NewGitHooks(hookRoute, c, gets(c, &n, &fail), clocktesting.NewFakePassiveClock(now))
-		for range 2 { // a failure is not remembered as an answer
+		hooks := NewGitHooks(hookRoute, c, countGets(c, &n, &fail), clocktesting.NewFakePassiveClock(now))
+		for range 2 { // errors are not cached
 			_, err := hooks.Authenticate(t.Context(), acme(), signed(tc.number, hookSecret))
-			if !errors.Is(err, tc.fail) || errors.Is(err, ErrNoCredential) || errors.Is(err, ErrBody) || !strings.Contains(err.Error(), tc.says) {
+			if !errors.Is(err, tc.fail) || errors.Is(err, ErrNoCredential) || errors.Is(err, ErrBody) || !strings.Contains(err.Error(), tc.text) {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
@@ -134,9 +133,9 @@ func TestGitHooksFaults(t *testing.T) {
 	})
 }
 
-// TestGitHooksThatAreSentSlowly: so many bodies are read at a time, and the next caller is not
-// kept waiting.
-func TestGitHooksThatAreSentSlowly(t *testing.T) {
+// TestConcurrentGitHooksAreLimited: only hooksAtOnce bodies are read at a time; further requests are
+// rejected at once.
+func TestConcurrentGitHooksAreLimited(t *testing.T) {
 	hooks := gitHooks(t, sales(), shared("sales", hookSecret))
 	var group sync.WaitGroup
 	var slow []*io.PipeWriter
@@ -151,12 +150,12 @@ func TestGitHooksThatAreSentSlowly(t *testing.T) {
 		})
 	}
 	for _, rest := range slow {
-		if _, err := rest.Write([]byte(hookBody[:1])); err != nil { // returns when it has been read
+		if _, err := rest.Write([]byte(hookBody[:1])); err != nil { // returns when the byte has been read
 			t.Fatal(err)
 		}
 	}
 	if _, err := hooks.Authenticate(t.Context(), acme(), signed("7", hookSecret)); !errors.Is(err, ErrBusy) {
-		t.Errorf("besides %d others: %v", hooksAtOnce, err)
+		t.Errorf("with %d concurrent requests: %v", hooksAtOnce, err)
 	}
 	for _, rest := range slow {
 		if _, err := rest.Write([]byte(hookBody[1:])); err != nil {
@@ -172,18 +171,17 @@ func TestGitHooksThatAreSentSlowly(t *testing.T) {
 	}
 }
 
-// TestGitHooksSayWhatIsWrongInTheLog: whoever has set it up finds out why it does not work; of the
-// secret nothing is there.
-func TestGitHooksSayWhatIsWrongInTheLog(t *testing.T) {
+// TestInvalidHookSecretsAreLogged once for each deployment, without the value.
+func TestInvalidHookSecretsAreLogged(t *testing.T) {
 	for name, tc := range map[string]struct {
 		objs []client.Object
 		want string
 	}{
-		"no Secret":         {[]client.Object{sales()}, `"found"=false`},
-		"short":             {[]client.Object{sales(), shared("sales", "hunter2hunter2")}, `"found"=true`},
-		"fine":              {[]client.Object{sales(), shared("sales", "hunter2hunter2hunter2")}, ""},
-		"takes no hooks":    {[]client.Object{shared("sales", "hunter2hunter2")}, ""},
-		"other account too": {[]client.Object{sales(func(d *v1alpha1.Deployment) { d.Namespace = "globex-ns" })}, ""},
+		"no Secret":      {[]client.Object{sales()}, `"found"=false`},
+		"short":          {[]client.Object{sales(), shared("sales", "hunter2hunter2")}, `"found"=true`},
+		"valid":          {[]client.Object{sales(), shared("sales", "hunter2hunter2hunter2")}, ""},
+		"hooks disabled": {[]client.Object{shared("sales", "hunter2hunter2")}, ""},
+		"other account":  {[]client.Object{sales(func(d *v1alpha1.Deployment) { d.Namespace = "globex-ns" })}, ""},
 	} {
 		var lines bytes.Buffer
 		ctx := log.IntoContext(t.Context(), funcr.New(func(_, args string) { lines.WriteString(args + "\n") }, funcr.Options{}))
@@ -195,13 +193,13 @@ func TestGitHooksSayWhatIsWrongInTheLog(t *testing.T) {
 		}
 		text := lines.String()
 		if tc.want == "" && text != "" || tc.want != "" && (strings.Count(text, "\n") != 1 || !strings.Contains(text, tc.want)) || strings.Contains(text, "hunter2") {
-			t.Errorf("%s: the log says %q", name, text)
+			t.Errorf("%s: log %q", name, text)
 		}
 	}
 }
 
-// TestGitHooksRemember: what is remembered of a reference is not taken for another.
-func TestGitHooksRemember(t *testing.T) {
+// TestGitHookSecretsAreCachedByReference: a new reference does not use the cached value of the old one.
+func TestGitHookSecretsAreCachedByReference(t *testing.T) {
 	d := sales()
 	c := indexed(t, d, shared("sales", hookSecret, "new", "the new secret of sales"))
 	hooks := NewGitHooks(hookRoute, c, c, clocktesting.NewFakePassiveClock(now.Add(time.Minute)))

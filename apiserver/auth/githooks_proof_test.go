@@ -3,7 +3,7 @@ package auth
 import (
 	"bytes"
 	"crypto/hmac"
-	"crypto/sha1" // what GitHub sends besides
+	"crypto/sha1" // GitHub also sends SHA-1 signatures
 	"crypto/sha256"
 	"crypto/sha512"
 	"encoding/hex"
@@ -18,7 +18,7 @@ import (
 
 const hookSecret = "a secret of 24 bytes ...."
 
-// mac is the HMAC of a body in hexadecimal digits.
+// mac returns the HMAC of a body in hexadecimal digits.
 func mac(algorithm func() hash.Hash, secret, body string) string {
 	h := hmac.New(algorithm, []byte(secret))
 	h.Write([]byte(body))
@@ -27,7 +27,7 @@ func mac(algorithm func() hash.Hash, secret, body string) string {
 
 func sha256Of(secret, body string) string { return mac(sha256.New, secret, body) }
 
-// headersOf are the headers of a hook, as name and value in turn.
+// headersOf returns the headers with the given pairs of name and value.
 func headersOf(pairs ...string) http.Header {
 	header := http.Header{}
 	for i := 0; i+1 < len(pairs); i += 2 {
@@ -36,7 +36,7 @@ func headersOf(pairs ...string) http.Header {
 	return header
 }
 
-// hosts are the headers by which Git hosts prove a body, one way for each host.
+// hosts returns, for each Git host, the headers that authenticate a body.
 func hosts(secret, body string) map[string]http.Header {
 	right := sha256Of(secret, body)
 	sha1Of := "sha1=" + mac(sha1.New, secret, body)
@@ -49,7 +49,7 @@ func hosts(secret, body string) map[string]http.Header {
 	}
 }
 
-// proves tells whether headers prove a body.
+// proves reports whether headers authenticate a body.
 func proves(t *testing.T, header http.Header, secret, body string) bool {
 	t.Helper()
 	p, ok := proofOf(header)
@@ -63,12 +63,11 @@ func proves(t *testing.T, header http.Header, secret, body string) bool {
 	return holds
 }
 
-// TestProofOfTheDocumentation is the example in GitHub's "Validating webhook deliveries", to check
-// one's own code with; openssl dgst -sha256 -hmac says the same.
-func TestProofOfTheDocumentation(t *testing.T) {
+// TestGitHubExample is the example of GitHub's "Validating webhook deliveries".
+func TestGitHubExample(t *testing.T) {
 	header := headersOf("X-Hub-Signature-256", "sha256=757107ea0eb2509fc211221cce984b8a37570b6d7586c22c46f4379c8b043e17")
 	if !proves(t, header, "It's a Secret to Everybody", "Hello, World!") {
-		t.Error("the signature is not recognised")
+		t.Error("the signature is not accepted")
 	}
 }
 
@@ -77,56 +76,56 @@ func TestProofs(t *testing.T) {
 	right := sha256Of(hookSecret, body)
 	for host, header := range hosts(hookSecret, body) {
 		if !proves(t, header, hookSecret, body) {
-			t.Errorf("%s is not recognised", host)
+			t.Errorf("%s is not accepted", host)
 		}
 		if proves(t, header, hookSecret+"x", body) {
-			t.Errorf("%s is recognised with another secret", host)
+			t.Errorf("%s is accepted with another secret", host)
 		}
 		if host != "GitLab" && (proves(t, header, hookSecret, body+"\n") || proves(t, header, hookSecret, "")) {
-			t.Errorf("%s is recognised with another body", host)
+			t.Errorf("%s is accepted with another body", host)
 		}
 	}
 	if upper := headersOf("X-Hub-Signature-256", "sha256="+strings.ToUpper(right)); !proves(t, upper, hookSecret, body) {
-		t.Error("digits in upper case are not recognised")
+		t.Error("upper-case digits are not accepted")
 	}
 	for name, header := range map[string]http.Header{
-		"nothing":                               headersOf(),
-		"empty":                                 headersOf("X-Hub-Signature-256", ""),
-		"no digits":                             headersOf("X-Hub-Signature-256", "sha256="),
-		"no algorithm":                          headersOf("X-Hub-Signature-256", right),
-		"algorithm in upper case":               headersOf("X-Hub-Signature-256", "SHA256="+right),
-		"algorithm of another name":             headersOf("X-Hub-Signature-256", "sha512="+right),
-		"too short":                             headersOf("X-Hub-Signature-256", "sha256="+right[:62]),
-		"half a byte short":                     headersOf("X-Hub-Signature-256", "sha256="+right[:63]),
-		"too long":                              headersOf("X-Hub-Signature-256", "sha256="+right+"00"),
-		"no hexadecimal":                        headersOf("X-Hub-Signature-256", "sha256="+right[:63]+"g"),
-		"space":                                 headersOf("X-Hub-Signature-256", "sha256= "+right),
-		"two in one":                            headersOf("X-Hub-Signature-256", "sha256="+right+",sha256="+right),
-		"twice":                                 headersOf("X-Hub-Signature-256", "sha256="+right, "X-Hub-Signature-256", "sha256="+right),
-		"right and wrong":                       headersOf("X-Hub-Signature-256", "sha256="+right, "X-Hub-Signature-256", "sha256="+strings.Repeat("0", 64)),
-		"SHA-1":                                 headersOf("X-Hub-Signature", "sha1="+mac(sha1.New, hookSecret, body)),
-		"SHA-512":                               headersOf("X-Hub-Signature-256", "sha512="+mac(sha512.New, hookSecret, body)),
-		"SHA-512 under another name":            headersOf("X-Hub-Signature-256", "sha256="+mac(sha512.New, hookSecret, body)),
-		"no HMAC":                               headersOf("X-Hub-Signature-256", "sha256="+plainSHA256(hookSecret+body)),
-		"Gitea with an algorithm":               headersOf("X-Gitea-Signature", "sha256="+right),
-		"Gitea twice":                           headersOf("X-Gitea-Signature", right, "X-Gitea-Signature", right),
-		"Bitbucket without":                     headersOf("X-Hub-Signature", right),
-		"a wrong one is not outdone":            headersOf("X-Hub-Signature-256", "sha256="+strings.Repeat("0", 64), "X-Gitea-Signature", right, "X-Gitlab-Token", hookSecret),
-		"a malformed one is not outdone":        headersOf("X-Hub-Signature-256", "x", "X-Gitea-Signature", right, "X-Gitlab-Token", hookSecret),
-		"the token is of another secret":        headersOf("X-Gitlab-Token", hookSecret[:24]),
-		"the token is longer":                   headersOf("X-Gitlab-Token", hookSecret+"x"),
-		"the token is empty":                    headersOf("X-Gitlab-Token", ""),
-		"two tokens":                            headersOf("X-Gitlab-Token", hookSecret, "X-Gitlab-Token", hookSecret),
-		"the token is a signature":              headersOf("X-Gitlab-Token", "sha256="+right),
-		"the signature is the secret":           headersOf("X-Gitea-Signature", hookSecret),
-		"the signature of an empty body":        headersOf("X-Hub-Signature-256", "sha256="+sha256Of(hookSecret, "")),
-		"the signature with an empty secret":    headersOf("X-Hub-Signature-256", "sha256="+sha256Of("", body)),
-		"the secret in another header":          headersOf("X-Gitlab-Instance", hookSecret),
-		"the newer signatures of GitLab":        headersOf("Webhook-Id", "1", "Webhook-Timestamp", "1", "Webhook-Signature", "v1,"+right),
-		"the header of another form's spelling": headersOf("X_Hub_Signature_256", "sha256="+right),
+		"nothing":                        headersOf(),
+		"empty":                          headersOf("X-Hub-Signature-256", ""),
+		"no digits":                      headersOf("X-Hub-Signature-256", "sha256="),
+		"no algorithm":                   headersOf("X-Hub-Signature-256", right),
+		"algorithm in upper case":        headersOf("X-Hub-Signature-256", "SHA256="+right),
+		"other algorithm":                headersOf("X-Hub-Signature-256", "sha512="+right),
+		"too short":                      headersOf("X-Hub-Signature-256", "sha256="+right[:62]),
+		"half a byte short":              headersOf("X-Hub-Signature-256", "sha256="+right[:63]),
+		"too long":                       headersOf("X-Hub-Signature-256", "sha256="+right+"00"),
+		"not hexadecimal":                headersOf("X-Hub-Signature-256", "sha256="+right[:63]+"g"),
+		"space":                          headersOf("X-Hub-Signature-256", "sha256= "+right),
+		"two in one header":              headersOf("X-Hub-Signature-256", "sha256="+right+",sha256="+right),
+		"two headers":                    headersOf("X-Hub-Signature-256", "sha256="+right, "X-Hub-Signature-256", "sha256="+right),
+		"right and wrong":                headersOf("X-Hub-Signature-256", "sha256="+right, "X-Hub-Signature-256", "sha256="+strings.Repeat("0", 64)),
+		"SHA-1":                          headersOf("X-Hub-Signature", "sha1="+mac(sha1.New, hookSecret, body)),
+		"SHA-512":                        headersOf("X-Hub-Signature-256", "sha512="+mac(sha512.New, hookSecret, body)),
+		"SHA-512 declared as SHA-256":    headersOf("X-Hub-Signature-256", "sha256="+mac(sha512.New, hookSecret, body)),
+		"hash without HMAC":              headersOf("X-Hub-Signature-256", "sha256="+plainSHA256(hookSecret+body)),
+		"Gitea with an algorithm":        headersOf("X-Gitea-Signature", "sha256="+right),
+		"Gitea twice":                    headersOf("X-Gitea-Signature", right, "X-Gitea-Signature", right),
+		"Bitbucket without algorithm":    headersOf("X-Hub-Signature", right),
+		"wrong, then valid ones":         headersOf("X-Hub-Signature-256", "sha256="+strings.Repeat("0", 64), "X-Gitea-Signature", right, "X-Gitlab-Token", hookSecret),
+		"malformed, then valid ones":     headersOf("X-Hub-Signature-256", "x", "X-Gitea-Signature", right, "X-Gitlab-Token", hookSecret),
+		"prefix of the token":            headersOf("X-Gitlab-Token", hookSecret[:24]),
+		"longer token":                   headersOf("X-Gitlab-Token", hookSecret+"x"),
+		"empty token":                    headersOf("X-Gitlab-Token", ""),
+		"two tokens":                     headersOf("X-Gitlab-Token", hookSecret, "X-Gitlab-Token", hookSecret),
+		"signature as token":             headersOf("X-Gitlab-Token", "sha256="+right),
+		"secret as signature":            headersOf("X-Gitea-Signature", hookSecret),
+		"signature of an empty body":     headersOf("X-Hub-Signature-256", "sha256="+sha256Of(hookSecret, "")),
+		"signature with an empty secret": headersOf("X-Hub-Signature-256", "sha256="+sha256Of("", body)),
+		"secret in another header":       headersOf("X-Gitlab-Instance", hookSecret),
+		"newer signatures of GitLab":     headersOf("Webhook-Id", "1", "Webhook-Timestamp", "1", "Webhook-Signature", "v1,"+right),
+		"header with underscores":        headersOf("X_Hub_Signature_256", "sha256="+right),
 	} {
 		if proves(t, header, hookSecret, body) {
-			t.Errorf("%s: recognised", name)
+			t.Errorf("%s: accepted", name)
 		}
 	}
 }
@@ -136,11 +135,11 @@ func plainSHA256(text string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// TestProofReadsAllOfTheBody: a body that breaks off proves nothing, though its beginning would.
-func TestProofReadsAllOfTheBody(t *testing.T) {
+// TestProofReadsTheWholeBody: a truncated body is not valid, even if the part that was read is.
+func TestProofReadsTheWholeBody(t *testing.T) {
 	p, ok := proofOf(headersOf("X-Hub-Signature-256", "sha256="+sha256Of(hookSecret, "begun")))
 	if !ok {
-		t.Fatal("the signature is not read")
+		t.Fatal("the signature was not parsed")
 	}
 	broken := errors.New("connection reset")
 	body := iotest.DataErrReader(iotest.OneByteReader(strings.NewReader("begun")))
@@ -148,11 +147,11 @@ func TestProofReadsAllOfTheBody(t *testing.T) {
 		t.Errorf("in small pieces: %v, %v", holds, err)
 	}
 	if holds, err := p.holds([]byte(hookSecret), io.MultiReader(strings.NewReader("begun"), iotest.ErrReader(broken))); !errors.Is(err, broken) || holds {
-		t.Errorf("broken off: %v, %v", holds, err)
+		t.Errorf("truncated: %v, %v", holds, err)
 	}
 }
 
-// FuzzParseSignature: what is read is exactly what can be written so, and nothing else.
+// FuzzParseSignature: a value is accepted if and only if it is the encoding of the result.
 func FuzzParseSignature(f *testing.F) {
 	right := sha256Of(hookSecret, "body")
 	for _, seed := range []string{"", "sha256=", "sha256=" + right, right, "sha1=" + right[:40], "sha256=" + strings.ToUpper(right), "sha256=" + right + "\n", "sha256=sha256=" + right, "\x00", "sha256=" + strings.Repeat("é", 32)} {
@@ -164,11 +163,11 @@ func FuzzParseSignature(f *testing.F) {
 		written := before + hex.EncodeToString(signature)
 		switch {
 		case ok && (len(signature) != sha256.Size || !strings.EqualFold(written, value) || !strings.HasPrefix(value, before)):
-			t.Errorf("%q is read as %x", value, signature)
+			t.Errorf("%q is parsed as %x", value, signature)
 		case !ok && value == before+strings.ToLower(right):
-			t.Errorf("%q is not read", value)
+			t.Errorf("%q is rejected", value)
 		case ok && !bytes.Equal(signature, must(hex.DecodeString(value[len(before):]))):
-			t.Errorf("%q is read as %x", value, signature)
+			t.Errorf("%q is parsed as %x", value, signature)
 		}
 	})
 }

@@ -24,7 +24,7 @@ const (
 	hookBody  = `{"ref":"refs/heads/main","after":"0123456789abcdef0123456789abcdef01234567"}`
 )
 
-// sales is a Deployment of acme's, number 7, that takes hooks.
+// sales returns a Deployment of acme with ID 7 that accepts hooks.
 func sales(change ...func(*v1alpha1.Deployment)) *v1alpha1.Deployment {
 	d := &v1alpha1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "acme-ns", Name: "sales", Labels: map[string]string{v1alpha1.LabelID: "7"}}}
 	d.Spec.Model.Git = &v1alpha1.GitSource{URL: "https://git.example.com/sales.git", WebhookSecretRef: &v1alpha1.SecretKeyReference{Name: "hooks", Key: "sales"}}
@@ -34,7 +34,7 @@ func sales(change ...func(*v1alpha1.Deployment)) *v1alpha1.Deployment {
 	return d
 }
 
-// shared is the Secret of acme's hooks.
+// shared returns the Secret of acme's hooks.
 func shared(values ...string) *corev1.Secret {
 	s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "acme-ns", Name: "hooks"}, Data: map[string][]byte{}}
 	for i := 0; i+1 < len(values); i += 2 {
@@ -43,14 +43,14 @@ func shared(values ...string) *corev1.Secret {
 	return s
 }
 
-// hook is one that is posted to the deployment with a number.
+// hook returns a request to the hook route of the deployment with an ID.
 func hook(number string, header http.Header, body io.Reader) *http.Request {
 	r := httptest.NewRequest(http.MethodPost, strings.Replace("https://acme.example.com"+hookRoute, "{deploymentId}", number, 1), body)
 	r.Header = header
 	return r
 }
 
-// signed is one that is signed as GitHub does.
+// signed returns a hook with GitHub's signature.
 func signed(number, secret string) *http.Request {
 	return hook(number, headersOf("X-Hub-Signature-256", "sha256="+sha256Of(secret, hookBody)), strings.NewReader(hookBody))
 }
@@ -71,9 +71,9 @@ func TestGitHooks(t *testing.T) {
 	}
 	elsewhere := sales(func(d *v1alpha1.Deployment) { d.Namespace = "globex-ns" })
 	if _, err := gitHooks(t, elsewhere, sales(), shared("sales", hookSecret)).Authenticate(t.Context(), acme(), signed("7", hookSecret)); err != nil {
-		t.Errorf("another account has the number, too: %v", err)
+		t.Errorf("the same ID in another account: %v", err)
 	}
-	for name, value := range map[string]string{"a file with a line break": hookSecret + "\n", "of Windows": hookSecret + "\r\n"} {
+	for name, value := range map[string]string{"newline": hookSecret + "\n", "carriage return and newline": hookSecret + "\r\n"} {
 		if _, err := gitHooks(t, sales(), shared("sales", value)).Authenticate(t.Context(), acme(), signed("7", hookSecret)); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -83,7 +83,7 @@ func TestGitHooks(t *testing.T) {
 	}
 }
 
-// All invalid hooks get the same error, after the same number of reads.
+// TestInvalidGitHooksAreRejectedAlike: the error and the number of reads do not depend on the reason.
 func TestInvalidGitHooksAreRejectedAlike(t *testing.T) {
 	other := func(d *v1alpha1.Deployment) {
 		d.Name, d.Labels[v1alpha1.LabelID], d.Spec.Model.Git.WebhookSecretRef.Key = "other", "8", "other"
@@ -98,8 +98,8 @@ func TestInvalidGitHooksAreRejectedAlike(t *testing.T) {
 		r    *http.Request
 	}{
 		"no such deployment":            {both, signed("9", hookSecret)},
-		"no deployment at all":          {nil, signed("7", hookSecret)},
-		"written otherwise":             {both, signed("07", hookSecret)},
+		"no deployments":                {nil, signed("7", hookSecret)},
+		"leading zero":                  {both, signed("07", hookSecret)},
 		"wrong secret":                  {both, signed("7", hookSecret+"x")},
 		"another deployment's":          {both, signed("7", strings.Repeat("other", 4))},
 		"to another deployment":         {both, signed("8", hookSecret)},
@@ -108,14 +108,14 @@ func TestInvalidGitHooksAreRejectedAlike(t *testing.T) {
 		"deployment of another account": {objects{sales(elsewhere), shared("sales", hookSecret)}, signed("7", hookSecret)},
 		"Secret of another account": {objects{sales(), theirs},
 			signed("7", strings.Repeat("globex", 4))},
-		"takes no hooks": {objects{sales(func(d *v1alpha1.Deployment) { d.Spec.Model.Git.WebhookSecretRef = nil }), shared("sales", hookSecret)}, signed("7", hookSecret)},
-		"is not in Git":  {objects{sales(func(d *v1alpha1.Deployment) { d.Spec.Model.Git = nil }), shared("sales", hookSecret)}, signed("7", hookSecret)},
-		"number twice": {objects{sales(), sales(func(d *v1alpha1.Deployment) { d.Name = "copy" }), shared("sales", hookSecret)},
+		"hooks disabled": {objects{sales(func(d *v1alpha1.Deployment) { d.Spec.Model.Git.WebhookSecretRef = nil }), shared("sales", hookSecret)}, signed("7", hookSecret)},
+		"not in Git":     {objects{sales(func(d *v1alpha1.Deployment) { d.Spec.Model.Git = nil }), shared("sales", hookSecret)}, signed("7", hookSecret)},
+		"duplicate ID": {objects{sales(), sales(func(d *v1alpha1.Deployment) { d.Name = "copy" }), shared("sales", hookSecret)},
 			signed("7", hookSecret)},
 		"no Secret":      {objects{sales()}, signed("7", hookSecret)},
 		"no key":         {objects{sales(), shared("other", hookSecret)}, signed("7", hookSecret)},
 		"empty secret":   {objects{sales(), shared("sales", "")}, signed("7", "")},
-		"only a break":   {objects{sales(), shared("sales", "\n")}, signed("7", "")},
+		"only a newline": {objects{sales(), shared("sales", "\n")}, signed("7", "")},
 		"short secret":   {objects{sales(), shared("sales", hookSecret[:15])}, signed("7", hookSecret[:15])},
 		"short token":    {objects{sales(), shared("sales", hookSecret[:15])}, hook("7", headersOf("X-Gitlab-Token", hookSecret[:15]), strings.NewReader(hookBody))},
 		"other body":     {both, hook("7", signed("7", hookSecret).Header, strings.NewReader(hookBody+" "))},
@@ -137,7 +137,7 @@ func TestInvalidGitHooksAreRejectedAlike(t *testing.T) {
 	}
 }
 
-// countReads counts the lists and gets of a client, which must be of acme's namespace.
+// countReads counts the lists and gets of a client, and fails on reads of other namespaces than acme's.
 func countReads(t *testing.T, c client.WithWatch, lists, gets *int) client.WithWatch {
 	t.Helper()
 	return interceptor.NewClient(c, interceptor.Funcs{
@@ -147,7 +147,7 @@ func countReads(t *testing.T, c client.WithWatch, lists, gets *int) client.WithW
 		},
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
 			if *gets++; key.Namespace != "acme-ns" {
-				t.Errorf("%s is read", key)
+				t.Errorf("%s was read", key)
 			}
 			return c.Get(ctx, key, o, opts...)
 		},
@@ -162,9 +162,9 @@ func TestGitHooksWithoutSignatureReadNothing(t *testing.T) {
 	}
 }
 
-// TestGitHooksLeaveOthers: a signature is one on its route only, and only without the header in
-// which credentials stand.
-func TestGitHooksLeaveOthers(t *testing.T) {
+// TestGitHooksIgnoreOtherRequests: a signature is used on the hook route only, and not in a request
+// with an Authorization header.
+func TestGitHooksIgnoreOtherRequests(t *testing.T) {
 	hooks := gitHooks(t, sales(), shared("sales", hookSecret))
 	of := func(change func(*http.Request)) *http.Request {
 		r := signed("7", hookSecret)
@@ -194,15 +194,15 @@ func TestGitHooksLeaveOthers(t *testing.T) {
 			t.Errorf("%s: %v, %v", name, p, err)
 		}
 		if left, _ := io.ReadAll(r.Body); string(left) != hookBody {
-			t.Errorf("%s: the body has been read", name)
+			t.Errorf("%s: the body was read", name)
 		}
 	}
 	if _, err := hooks.Authenticate(t.Context(), acme(), signed("7", hookSecret)); err != nil {
-		t.Errorf("this test shows nothing: %v", err)
+		t.Errorf("without the change: %v", err)
 	}
 }
 
-// TestGitHooksPermissions: a hook may do what its route needs, to its deployment.
+// TestGitHooksPermissions: a hook has only the permissions of its route, on its deployment.
 func TestGitHooksPermissions(t *testing.T) {
 	p, err := gitHooks(t, sales(), shared("sales", hookSecret)).Authenticate(t.Context(), acme(), signed("7", hookSecret))
 	if err != nil {
@@ -210,7 +210,7 @@ func TestGitHooksPermissions(t *testing.T) {
 	}
 	for _, permission := range []v1alpha1.Permission{"Admin", "DeploymentsManage", "DeploymentCreate", "DeploymentRead", "DeploymentUpdate", "DeploymentDelete", "SecretsManage", "AuditLogManage", "SqlRunnerRead", "ScimManage"} {
 		if p.May(permission) {
-			t.Errorf("it may %s", permission)
+			t.Errorf("has permission %s", permission)
 		}
 	}
 	if !p.May("SchemaUpdate") || !p.Reaches("sales") || p.Reaches("other") || p.Reaches("") {

@@ -17,7 +17,7 @@ const maxCredential = 16 << 10
 
 // ErrBusy is returned if a credential cannot be checked because too many unknown credentials were
 // presented in a short time. The response is 503.
-var ErrBusy = errors.New("too many look-ups of unknown credentials")
+var ErrBusy = errors.New("too many lookups of unknown credentials")
 
 // otherCredential is returned by an authenticator for a credential of another form or issuer: Chain
 // tries the next one. The text is returned if there is none.
@@ -30,8 +30,8 @@ func (otherCredential) Unwrap() error   { return ErrNoCredential }
 // scheme may be the secret, by mistake.
 const otherForm = otherCredential(`the Authorization header must be "Bearer <API key>", "Api-Key <API key>" or "Bearer <JWT>"`)
 
-// refused returns an error that wraps ErrNoCredential.
-func refused(format string, args ...any) error {
+// unauthenticated returns an error that wraps ErrNoCredential.
+func unauthenticated(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{ErrNoCredential}, args...)...)
 }
 
@@ -50,11 +50,11 @@ func credentialOf(r *http.Request) (credential, error) {
 	headers := r.Header.Values("Authorization")
 	switch {
 	case len(headers) == 0:
-		return credential{}, refused("no Authorization header")
+		return credential{}, unauthenticated("no Authorization header")
 	case len(headers) > 1:
-		return credential{}, refused("more than one Authorization header")
+		return credential{}, unauthenticated("more than one Authorization header")
 	case len(headers[0]) > maxCredential:
-		return credential{}, refused("the Authorization header is longer than %d bytes", maxCredential)
+		return credential{}, unauthenticated("the Authorization header is longer than %d bytes", maxCredential)
 	}
 	scheme, value, _ := strings.Cut(headers[0], " ")
 	value = strings.Trim(value, " ")
@@ -65,7 +65,7 @@ func credentialOf(r *http.Request) (credential, error) {
 	case strings.EqualFold(scheme, "Api-Key"), bearer && strings.HasPrefix(value, apikey.Prefix):
 		token, err := apikey.Parse(value)
 		if err != nil {
-			return credential{}, refused("%w", err)
+			return credential{}, unauthenticated("%w", err)
 		}
 		return credential{key: token}, nil
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/quoin-dev/quoin/internal/apikey"
 )
 
-// newToken is a token, a different one for each test.
+// newToken returns a random token.
 func newToken(t testing.TB) apikey.Token {
 	t.Helper()
 	token, err := apikey.New(strings.NewReader(strings.Repeat(t.Name(), 100)))
@@ -21,7 +21,7 @@ func newToken(t testing.TB) apikey.Token {
 	return token
 }
 
-// request has Authorization headers.
+// request returns a request with Authorization headers.
 func request(headers ...string) *http.Request {
 	r, _ := http.NewRequest(http.MethodGet, "https://acme.example.com/", nil)
 	for _, h := range headers {
@@ -78,7 +78,7 @@ func TestCredentialOf(t *testing.T) {
 				t.Errorf("got %v, want %s", err, tc.want)
 			}
 			if strings.Contains(err.Error(), "hunter2") {
-				t.Errorf("the error holds the header: %v", err)
+				t.Errorf("the error contains the header: %v", err)
 			}
 		})
 	}
@@ -105,7 +105,7 @@ func FuzzCredentialOf(f *testing.F) {
 			if !strings.Contains(header, c.jwt) || strings.Count(c.jwt, ".") != 2 {
 				t.Errorf("%q is a JWT", header)
 			}
-			// Whatever is in it, it is judged without a panic.
+			// Any credential is checked without a panic.
 			if _, err := issuerOf(&v1alpha1.Account{}, c.jwt); err != nil && !errors.Is(err, ErrNoCredential) {
 				t.Error(err)
 			}
@@ -113,29 +113,29 @@ func FuzzCredentialOf(f *testing.F) {
 	})
 }
 
-type says struct {
+type result struct {
 	p   *Principal
 	err error
 }
 
-func (s says) Authenticate(context.Context, *v1alpha1.Account, *http.Request) (*Principal, error) {
+func (s result) Authenticate(context.Context, *v1alpha1.Account, *http.Request) (*Principal, error) {
 	return s.p, s.err
 }
 
 func TestChain(t *testing.T) {
 	ann := &Principal{ID: "ann"}
-	broken, revoked := errors.New("API server is down"), refused("the API key has been revoked")
+	broken, revoked := errors.New("API server is down"), unauthenticated("the API key has been revoked")
 	cases := map[string]struct {
 		chain []Authenticator
-		want  says
+		want  result
 	}{
-		"first":            {[]Authenticator{says{ann, nil}, says{nil, broken}}, says{ann, nil}},
-		"second":           {[]Authenticator{says{nil, otherForm}, says{ann, nil}}, says{ann, nil}},
-		"refused":          {[]Authenticator{says{nil, revoked}, says{ann, nil}}, says{nil, revoked}},
-		"fault":            {[]Authenticator{says{nil, otherForm}, says{nil, broken}, says{ann, nil}}, says{nil, broken}},
-		"nobody's":         {[]Authenticator{says{nil, otherForm}, says{nil, otherForm}}, says{nil, otherForm}},
-		"nobody's issuer":  {[]Authenticator{says{nil, otherForm}, says{nil, foreignIssuer}, says{nil, otherForm}}, says{nil, foreignIssuer}},
-		"no authenticator": {nil, says{nil, otherForm}},
+		"first":            {[]Authenticator{result{ann, nil}, result{nil, broken}}, result{ann, nil}},
+		"second":           {[]Authenticator{result{nil, otherForm}, result{ann, nil}}, result{ann, nil}},
+		"rejected":         {[]Authenticator{result{nil, revoked}, result{ann, nil}}, result{nil, revoked}},
+		"error":            {[]Authenticator{result{nil, otherForm}, result{nil, broken}, result{ann, nil}}, result{nil, broken}},
+		"unrecognized":     {[]Authenticator{result{nil, otherForm}, result{nil, otherForm}}, result{nil, otherForm}},
+		"unknown issuer":   {[]Authenticator{result{nil, otherForm}, result{nil, foreignIssuer}, result{nil, otherForm}}, result{nil, foreignIssuer}},
+		"no authenticator": {nil, result{nil, otherForm}},
 	}
 	for name, tc := range cases {
 		p, err := Chain(tc.chain...).Authenticate(t.Context(), &v1alpha1.Account{}, request())

@@ -81,10 +81,10 @@ func (a *Keys) Authenticate(ctx context.Context, account *v1alpha1.Account, r *h
 		return nil, err
 	}
 	if k == nil {
-		return nil, refused("there is no such API key")
+		return nil, unauthenticated("there is no such API key")
 	}
 	if !k.DeletionTimestamp.IsZero() {
-		return nil, refused("the API key has been deleted")
+		return nil, unauthenticated("the API key has been deleted")
 	}
 	owner, err := ownerOf(ctx, from, k)
 	if err != nil {
@@ -92,7 +92,7 @@ func (a *Keys) Authenticate(ctx context.Context, account *v1alpha1.Account, r *h
 	}
 	now := a.clock.Now()
 	if _, message := apikey.Refusal(k, owner, now); message != "" {
-		return nil, refused("%s", strings.ToLower(message[:1])+message[1:])
+		return nil, unauthenticated("%s", strings.ToLower(message[:1])+message[1:])
 	}
 	if a.used != nil {
 		a.used.Note(k, now)

@@ -28,7 +28,7 @@ func acme() *v1alpha1.Account {
 	return &v1alpha1.Account{ObjectMeta: metav1.ObjectMeta{Name: "acme"}, Spec: v1alpha1.AccountSpec{Namespace: "acme-ns"}}
 }
 
-// etl is an ApiKey of acme's with a token.
+// etl returns an ApiKey of acme with a token.
 func etl(token apikey.Token, change ...func(*v1alpha1.ApiKey)) *v1alpha1.ApiKey {
 	k := &v1alpha1.ApiKey{ObjectMeta: metav1.ObjectMeta{Namespace: "acme-ns", Name: "etl", CreationTimestamp: metav1.NewTime(now)}}
 	k.Spec.Token = ptr.To(token.Hash())
@@ -48,7 +48,7 @@ func ann(change ...func(*v1alpha1.ScimUser)) *v1alpha1.ScimUser {
 
 func anns(k *v1alpha1.ApiKey) { k.Spec.Owner = &v1alpha1.ApiKeyOwner{ScimUser: "ann"} }
 
-// indexed is a cache with objects, in memory.
+// indexed returns an in-memory client with objects and indexes.
 func indexed(t *testing.T, objs ...client.Object) client.WithWatch {
 	t.Helper()
 	return fake.NewClientBuilder().WithScheme(apitest.Scheme(t)).WithObjects(objs...).WithStatusSubresource(&v1alpha1.ApiKey{}).
@@ -77,51 +77,51 @@ func TestKeys(t *testing.T) {
 		change(&p)
 		return &p
 	}
-	// other has the same id and another secret.
+	// other has the same ID and another secret.
 	other := func(k *v1alpha1.ApiKey) { k.Spec.Token.SHA256 = strings.Repeat("a", 64) }
 	type objects = []client.Object
 	cases := map[string]struct {
 		objs objects
 		want *Principal
-		says string
+		text string
 	}{
-		"plain": {objects{etl(token)}, plain, ""},
+		"valid": {objects{etl(token)}, plain, ""},
 		"token of the controller": {objects{etl(token, func(k *v1alpha1.ApiKey) {
 			k.Status.Token, k.Spec.Token = k.Spec.Token, nil
 		})}, plain, ""},
-		"named and confined": {objects{etl(token, func(k *v1alpha1.ApiKey) {
+		"with name and scope": {objects{etl(token, func(k *v1alpha1.ApiKey) {
 			k.Spec.DisplayName, k.Spec.Deployments, k.Spec.Permissions = "Nightly load", []string{"sales"}, []v1alpha1.Permission{"SchemaRead"}
 		})}, with(func(p *Principal) {
 			p.Name, p.Deployments, p.Permissions = "Nightly load", []string{"sales"}, []v1alpha1.Permission{"SchemaRead"}
 		}), ""},
-		"owner":                {objects{etl(token, anns), ann()}, with(func(p *Principal) { p.Email, p.User = "Ann@Example.com", "ann" }), ""},
-		"and its SCIM profile": {objects{etl(token, func(k *v1alpha1.ApiKey) { k.Spec.ScimProfile = "Okta" })}, with(func(p *Principal) { p.ScimProfile = "Okta" }), ""},
+		"owner":             {objects{etl(token, anns), ann()}, with(func(p *Principal) { p.Email, p.User = "Ann@Example.com", "ann" }), ""},
+		"with SCIM profile": {objects{etl(token, func(k *v1alpha1.ApiKey) { k.Spec.ScimProfile = "Okta" })}, with(func(p *Principal) { p.ScimProfile = "Okta" }), ""},
 		"owner with addresses": {objects{etl(token, anns), ann(func(u *v1alpha1.ScimUser) {
 			u.Spec.Emails = []v1alpha1.ScimMultiValue{{Value: "a@example.com"}, {Value: "b@example.com", Primary: ptr.To(true)}}
 		})}, with(func(p *Principal) { p.Email, p.User = "b@example.com", "ann" }), ""},
-		"first of two copies": {objects{etl(token), etl(token, func(k *v1alpha1.ApiKey) {
+		"two copies": {objects{etl(token), etl(token, func(k *v1alpha1.ApiKey) {
 			k.Name, k.CreationTimestamp = "copy", metav1.NewTime(now.Add(time.Second))
 		})}, plain, ""},
-		"same id, other secret, besides": {objects{etl(token), etl(token, other, func(k *v1alpha1.ApiKey) { k.Name = "a" })}, plain, ""},
+		"same ID, two secrets": {objects{etl(token), etl(token, other, func(k *v1alpha1.ApiKey) { k.Name = "a" })}, plain, ""},
 
 		"unknown":       {nil, nil, "there is no such API key"},
 		"other secret":  {objects{etl(token, other)}, nil, "there is no such API key"},
 		"other account": {objects{etl(token, func(k *v1alpha1.ApiKey) { k.Namespace = "other-ns" })}, nil, "there is no such API key"},
-		"status does not count besides spec": {objects{etl(token, func(k *v1alpha1.ApiKey) {
+		"spec overrides status": {objects{etl(token, func(k *v1alpha1.ApiKey) {
 			k.Status.Token, k.Spec.Token = k.Spec.Token, &v1alpha1.ApiKeyToken{ID: "000000000000", SHA256: strings.Repeat("a", 64)}
 		})}, nil, "there is no such API key"},
-		"revoked": {objects{etl(token, func(k *v1alpha1.ApiKey) { k.Spec.Revoked = ptr.To(true) })}, nil, "the API key has been revoked"},
-		"expired": {objects{etl(token, func(k *v1alpha1.ApiKey) { k.Spec.ExpirationTime = ptr.To(metav1.NewTime(now)) })}, nil, "the API key has expired"},
-		"a revoked key does not tell the wrong secret": {objects{etl(token, other, func(k *v1alpha1.ApiKey) { k.Spec.Revoked = ptr.To(true) })}, nil, "there is no such API key"},
+		"revoked":               {objects{etl(token, func(k *v1alpha1.ApiKey) { k.Spec.Revoked = ptr.To(true) })}, nil, "the API key has been revoked"},
+		"expired":               {objects{etl(token, func(k *v1alpha1.ApiKey) { k.Spec.ExpirationTime = ptr.To(metav1.NewTime(now)) })}, nil, "the API key has expired"},
+		"revoked, wrong secret": {objects{etl(token, other, func(k *v1alpha1.ApiKey) { k.Spec.Revoked = ptr.To(true) })}, nil, "there is no such API key"},
 		"deleted": {objects{etl(token, func(k *v1alpha1.ApiKey) {
 			k.DeletionTimestamp, k.Finalizers = ptr.To(metav1.NewTime(now)), []string{"x.example.com/y"}
 		})}, nil, "the API key has been deleted"},
-		"owner is gone":       {objects{etl(token, anns)}, nil, `the user of the API key, "ann", does not exist`},
-		"owner is elsewhere":  {objects{etl(token, anns), ann(func(u *v1alpha1.ScimUser) { u.Namespace = "other-ns" })}, nil, `"ann", does not exist`},
-		"owner is not active": {objects{etl(token, anns), ann(func(u *v1alpha1.ScimUser) { u.Spec.Active = ptr.To(false) })}, nil, `"ann", is not active`},
+		"owner does not exist":     {objects{etl(token, anns)}, nil, `the user of the API key, "ann", does not exist`},
+		"owner in other namespace": {objects{etl(token, anns), ann(func(u *v1alpha1.ScimUser) { u.Namespace = "other-ns" })}, nil, `"ann", does not exist`},
+		"owner not active":         {objects{etl(token, anns), ann(func(u *v1alpha1.ScimUser) { u.Spec.Active = ptr.To(false) })}, nil, `"ann", is not active`},
 	}
 	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) { requireAuthentication(t, token, tc.objs, tc.want, tc.says) })
+		t.Run(name, func(t *testing.T) { requireAuthentication(t, token, tc.objs, tc.want, tc.text) })
 	}
 }
 
@@ -147,14 +147,14 @@ func requireAuthentication(t *testing.T, token apikey.Token, objs []client.Objec
 	}
 }
 
-func TestKeysLeavesJWTs(t *testing.T) {
+func TestKeysIgnoreJWTs(t *testing.T) {
 	var other otherCredential
 	if _, err := NewKeys(nil, nil, nil, nil).Authenticate(t.Context(), acme(), request("Bearer a.b.c")); !errors.As(err, &other) {
 		t.Error(err)
 	}
 }
 
-// counted counts the lists of a client, and fails them.
+// counted counts the lists of a client, and returns fail for them unless it is nil.
 func counted(c client.WithWatch, lists *int, fail error) client.WithWatch {
 	return interceptor.NewClient(c, interceptor.Funcs{
 		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
@@ -167,13 +167,13 @@ func counted(c client.WithWatch, lists *int, fail error) client.WithWatch {
 	})
 }
 
-// TestUnknownKeysCostLittle: the API server is asked once in ten seconds for the same key, and
-// at most so often for any.
-func TestUnknownKeysCostLittle(t *testing.T) {
+// TestUnknownKeyLookupsAreLimited: the Kubernetes API server gets one list in ten seconds for each
+// key, and a limited number for all.
+func TestUnknownKeyLookupsAreLimited(t *testing.T) {
 	lists := 0
 	clock := clocktesting.NewFakePassiveClock(now)
 	keys := NewKeys(indexed(t), counted(indexed(t), &lists, nil), clock, nil)
-	ask := func(token apikey.Token) error {
+	authenticate := func(token apikey.Token) error {
 		_, err := keys.Authenticate(t.Context(), acme(), request("Bearer "+token.Reveal()))
 		return err
 	}
@@ -181,7 +181,7 @@ func TestUnknownKeysCostLittle(t *testing.T) {
 		if i == 2 {
 			clock.SetTime(now.Add(unknownFor))
 		}
-		if err := ask(newToken(t)); !errors.Is(err, ErrNoCredential) || lists != want {
+		if err := authenticate(newToken(t)); !errors.Is(err, ErrNoCredential) || lists != want {
 			t.Errorf("%v; %d lists, want %d", err, lists, want)
 		}
 	}
@@ -191,7 +191,7 @@ func TestUnknownKeysCostLittle(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		switch err := ask(token); {
+		switch err := authenticate(token); {
 		case errors.Is(err, ErrBusy) && !errors.Is(err, ErrNoCredential):
 			busy++
 		case !errors.Is(err, ErrNoCredential):
@@ -199,11 +199,11 @@ func TestUnknownKeysCostLittle(t *testing.T) {
 		}
 	}
 	if busy < 400 {
-		t.Errorf("%d of 500 were not looked up, %d lists", busy, lists)
+		t.Errorf("%d of 500 were rejected as busy, %d lists", busy, lists)
 	}
 }
 
-func TestKeysFaults(t *testing.T) {
+func TestKeysReturnReadErrors(t *testing.T) {
 	token, broken, n := newToken(t), errors.New("connection refused"), 0
 	clock := clocktesting.NewFakePassiveClock(now)
 	noUsers := interceptor.NewClient(indexed(t, etl(token, anns)), interceptor.Funcs{
@@ -216,7 +216,7 @@ func TestKeysFaults(t *testing.T) {
 		"live":  NewKeys(indexed(t), counted(indexed(t), &n, broken), clock, nil),
 		"owner": NewKeys(noUsers, indexed(t), clock, nil),
 	} {
-		for range 2 { // a failure is not remembered as an answer
+		for range 2 { // errors are not cached
 			if _, err := keys.Authenticate(t.Context(), acme(), request("Bearer "+token.Reveal())); !errors.Is(err, broken) || errors.Is(err, ErrNoCredential) {
 				t.Errorf("%s: %v", name, err)
 			}
@@ -224,7 +224,7 @@ func TestKeysFaults(t *testing.T) {
 	}
 }
 
-// TestKeysOnAServer: with a real cache and index, and past them with real field selectors.
+// TestKeysOnAServer uses a real cache with indexes, and real field selectors without a cache.
 func TestKeysOnAServer(t *testing.T) {
 	api, namespace := apitest.Direct(t)
 	account := acme()
@@ -259,12 +259,12 @@ func TestKeysOnAServer(t *testing.T) {
 	go func() { _ = cached.Start(t.Context()) }()
 	cached.WaitForCacheSync(t.Context())
 	clock := clocktesting.NewFakePassiveClock(now)
-	broken, n := errors.New("not to be asked"), 0
+	broken, n := errors.New("unexpected list"), 0
 	elsewhere := acme()
 	elsewhere.Spec.Namespace = "default"
 	for where, keys := range map[string]*Keys{
-		"in the cache": NewKeys(cached, counted(indexed(t), &n, broken), clock, nil),
-		"past it":      NewKeys(indexed(t), api, clock, nil),
+		"in the cache":      NewKeys(cached, counted(indexed(t), &n, broken), clock, nil),
+		"in the API server": NewKeys(indexed(t), api, clock, nil),
 	} {
 		for name, token := range map[string]apikey.Token{"rest": given, "yaml": made} {
 			if p, err := keys.Authenticate(t.Context(), account, request("Api-Key "+token.Reveal())); err != nil || p.ID != name {

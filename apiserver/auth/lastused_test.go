@@ -14,7 +14,7 @@ import (
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 )
 
-// used is a LastUsed over a key, which counts writes and may fail them.
+// used is a LastUsed with a client that counts writes and returns fail for them unless it is nil.
 type used struct {
 	*LastUsed
 	t      *testing.T
@@ -57,7 +57,7 @@ func TestLastUsed(t *testing.T) {
 	} {
 		key := u.get()
 		if i == 1 {
-			key = before // the cache is behind
+			key = before // the cache is stale
 		}
 		for range 100 {
 			u.Note(key, now.Add(step.after))
@@ -71,7 +71,7 @@ func TestLastUsed(t *testing.T) {
 	}
 }
 
-// TestLastUsedOfTwoReplicas: what one has written, the other does not write again.
+// TestLastUsedOfTwoReplicas: a time that one replica has written is not written by the other.
 func TestLastUsedOfTwoReplicas(t *testing.T) {
 	u := newUsed(t, etl(newToken(t)))
 	u.Note(u.get(), now)
@@ -86,7 +86,7 @@ func TestLastUsedOfTwoReplicas(t *testing.T) {
 	}
 }
 
-func TestLastUsedFails(t *testing.T) {
+func TestLastUsedRetriesFailedWrites(t *testing.T) {
 	u := newUsed(t, etl(newToken(t)))
 	u.fail = errors.New("connection refused")
 	u.Note(u.get(), now)
@@ -94,14 +94,14 @@ func TestLastUsedFails(t *testing.T) {
 	u.fail = nil
 	u.flush(t.Context())
 	if u.get().Status.LastUsedTime == nil || len(u.used) != 0 {
-		t.Errorf("%v is not written, %v", u.used, u.get().Status)
+		t.Errorf("%v is pending, status %v", u.used, u.get().Status)
 	}
 	gone := etl(newToken(t))
 	gone.Name = "gone"
 	u.Note(gone, now)
 	u.flush(t.Context())
 	if len(u.LastUsed.used) != 0 {
-		t.Errorf("%v is remembered", u.LastUsed.used)
+		t.Errorf("%v is pending", u.LastUsed.used)
 	}
 }
 
@@ -111,13 +111,13 @@ func TestLastUsedIsBounded(t *testing.T) {
 		u.note(client.ObjectKey{Name: fmt.Sprint(i)}, now)
 	}
 	if len(u.used) != maxUsed {
-		t.Errorf("%d keys are remembered", len(u.used))
+		t.Errorf("%d keys are pending", len(u.used))
 	}
 }
 
-// TestLastUsedStart: it writes now and then, and once more when it ends.
+// TestLastUsedStart: times are written at intervals, and once more when the context ends.
 func TestLastUsedStart(t *testing.T) {
-	for name, every := range map[string]time.Duration{"now and then": time.Millisecond, "at the end": time.Hour} {
+	for name, every := range map[string]time.Duration{"at intervals": time.Millisecond, "at the end": time.Hour} {
 		t.Run(name, func(t *testing.T) {
 			u := newUsed(t, etl(newToken(t)))
 			u.every = every

@@ -91,7 +91,7 @@ func (a *OIDC) Authenticate(ctx context.Context, account *v1alpha1.Account, r *h
 	return p, nil
 }
 
-const foreignIssuer = otherCredential("the issuer of the token is none of the account's")
+const foreignIssuer = otherCredential("the account does not have the issuer of the token")
 
 // issuerOf returns the issuer of the account that the unverified token names; nil if there is none, or if
 // the account's settings switch OIDC off.
@@ -99,13 +99,13 @@ func issuerOf(account *v1alpha1.Account, jwt string) (*v1alpha1.OIDCIssuer, erro
 	parts := strings.Split(jwt, ".")
 	payload, err := base64.RawURLEncoding.DecodeString(parts[1])
 	if err != nil {
-		return nil, refused("the token is malformed")
+		return nil, unauthenticated("the token is malformed")
 	}
 	var unverified struct {
 		Issuer string `json:"iss"`
 	}
 	if err := json.Unmarshal(payload, &unverified); err != nil {
-		return nil, refused("the token is malformed")
+		return nil, unauthenticated("the token is malformed")
 	}
 	if settings := account.Spec.Settings; settings != nil && !ptr.Deref(settings.OIDC, true) {
 		return nil, nil
@@ -160,25 +160,25 @@ func (a *OIDC) verify(ctx context.Context, spec *v1alpha1.OIDCIssuer, jwt string
 		return nil, fmt.Errorf("OIDC issuer %s: %w", spec.URL, keys.fault)
 	}
 	if err != nil {
-		return nil, refused("the token is malformed, or not signed by its issuer")
+		return nil, unauthenticated("the token is malformed, or not signed by its issuer")
 	}
 	if !slices.ContainsFunc(token.Audience, func(audience string) bool { return slices.Contains(spec.Audiences, audience) }) {
-		return nil, refused("the token is for another audience")
+		return nil, unauthenticated("the token is for another audience")
 	}
 	var all tokenClaims
 	if err := token.Claims(&all); err != nil {
-		return nil, refused("the token is malformed")
+		return nil, unauthenticated("the token is malformed")
 	}
 	now := a.clock.Now()
 	switch {
 	case token.Expiry.IsZero():
-		return nil, refused("the token has no expiry")
+		return nil, unauthenticated("the token has no expiry")
 	case !now.Before(token.Expiry.Add(skew)):
-		return nil, refused("the token has expired")
+		return nil, unauthenticated("the token has expired")
 	}
 	if value, given := all["nbf"]; given {
 		if begin, ok := value.(float64); !ok || begin > float64(now.Add(skew).Unix()) {
-			return nil, refused("the token is not valid yet")
+			return nil, unauthenticated("the token is not valid yet")
 		}
 	}
 	return all, nil
@@ -197,7 +197,7 @@ func (j *faultKeySet) VerifySignature(ctx context.Context, jwt string) ([]byte, 
 	payload, err := j.KeySet.VerifySignature(ctx, jwt)
 	if err != nil && strings.HasPrefix(err.Error(), "fetching keys ") {
 		j.fault = short(err)
-		if errors.Is(err, errTooOften) {
+		if errors.Is(err, errRateLimited) {
 			j.fault = ErrBusy
 		}
 	}
@@ -215,15 +215,15 @@ func userPrincipal(account *v1alpha1.Account, spec *v1alpha1.OIDCIssuer, c token
 	}
 	subject, ok := c.text("sub")
 	if !ok {
-		return nil, "", refused(`the token has no claim "sub"`)
+		return nil, "", unauthenticated(`the token has no claim "sub"`)
 	}
 	userName, ok = c.text(nameClaim)
 	if !ok {
-		return nil, "", refused("the token has no claim %q", nameClaim)
+		return nil, "", unauthenticated("the token has no claim %q", nameClaim)
 	}
 	// Otherwise a user who enters a foreign address at the issuer would act as its owner.
 	if verified, given := c["email_verified"]; nameClaim == "email" && given && verified != true && verified != "true" {
-		return nil, "", refused("the e-mail address in the token is not verified")
+		return nil, "", unauthenticated("the e-mail address in the token is not verified")
 	}
 	p = &Principal{
 		Kind: KindUser, Account: account.Name, ID: subject, Name: userName,
@@ -251,7 +251,7 @@ func (a *OIDC) activeUser(ctx context.Context, namespace, userName string) (stri
 	list.Items = slices.DeleteFunc(list.Items, func(u v1alpha1.ScimUser) bool { return claims.IsNameTaken(&u) })
 	for i := range list.Items {
 		if !apikey.Active(&list.Items[i]) {
-			return "", refused("the user is not active")
+			return "", unauthenticated("the user is not active")
 		}
 	}
 	if len(list.Items) != 1 {

@@ -132,7 +132,7 @@ func restricted(base *http.Client) *http.Client {
 	return &c
 }
 
-var errTooOften = errors.New("asked too often")
+var errRateLimited = errors.New("too many requests to the issuer")
 
 type bounded struct {
 	next    http.RoundTripper
@@ -145,7 +145,7 @@ func (b *bounded) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, fmt.Errorf("%s is not https", r.URL.Redacted())
 	}
 	if !b.limiter.Allow() {
-		return nil, errTooOften
+		return nil, errRateLimited
 	}
 	response, err := b.next.RoundTrip(r)
 	if err != nil {

@@ -35,7 +35,7 @@ type object = map[string]any
 
 func b64(data []byte) string { return base64.RawURLEncoding.EncodeToString(data) }
 
-// signer signs tokens and shows its public key.
+// signer signs tokens and has a public key.
 type signer struct {
 	alg, kid string
 	jwk      object
@@ -55,8 +55,8 @@ func (s signer) as(kid string) signer {
 	return s
 }
 
-// slowKey is made once: RSA keys take their time.
-var slowKey = sync.OnceValue(func() *rsa.PrivateKey {
+// rsaKey is generated once, because that is slow.
+var rsaKey = sync.OnceValue(func() *rsa.PrivateKey {
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
 		panic(err)
@@ -65,7 +65,7 @@ var slowKey = sync.OnceValue(func() *rsa.PrivateKey {
 })
 
 func rs256(kid string) signer {
-	key := slowKey()
+	key := rsaKey()
 	return signer{"RS256", kid, object{"kty": "RSA", "kid": kid, "n": b64(key.N.Bytes()), "e": b64(big.NewInt(int64(key.E)).Bytes())}, func(text []byte) []byte {
 		sum := sha256.Sum256(text)
 		signature, _ := rsa.SignPKCS1v15(rand.Reader, key, crypto.SHA256, sum[:])
@@ -77,7 +77,7 @@ func ps256(kid string) signer {
 	s := rs256(kid)
 	s.alg, s.sign = "PS256", func(text []byte) []byte {
 		sum := sha256.Sum256(text)
-		signature, _ := rsa.SignPSS(rand.Reader, slowKey(), crypto.SHA256, sum[:], nil)
+		signature, _ := rsa.SignPSS(rand.Reader, rsaKey(), crypto.SHA256, sum[:], nil)
 		return signature
 	}
 	return s
@@ -100,14 +100,14 @@ func edDSA(kid string) signer {
 	}}
 }
 
-// none signs nothing.
+// none returns tokens without a signature.
 func none(kid string) signer {
 	return signer{alg: "none", kid: kid, sign: func([]byte) []byte { return nil }}
 }
 
-// hs256 takes a public RSA key, which everybody knows, for a shared secret.
+// hs256 uses the public RSA key as a shared secret.
 func hs256(kid string) signer {
-	public := x509.MarshalPKCS1PublicKey(&slowKey().PublicKey)
+	public := x509.MarshalPKCS1PublicKey(&rsaKey().PublicKey)
 	return signer{alg: "HS256", kid: kid, sign: func(text []byte) []byte {
 		mac := hmac.New(sha256.New, public)
 		mac.Write(text)
@@ -127,14 +127,14 @@ type provider struct {
 func newProvider(t *testing.T, keys ...signer) *provider {
 	t.Helper()
 	p := &provider{broken: map[string]http.HandlerFunc{}, asked: map[string]int{}}
-	p.show(keys...)
+	p.setKeys(keys...)
 	p.Server = httptest.NewTLSServer(p)
 	t.Cleanup(p.Close)
 	return p
 }
 
-// show makes these keys, and no others, the issuer's.
-func (p *provider) show(keys ...signer) {
+// setKeys replaces the issuer's keys.
+func (p *provider) setKeys(keys ...signer) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.keys = []object{}
@@ -143,8 +143,8 @@ func (p *provider) show(keys ...signer) {
 	}
 }
 
-// fail answers a path in another way; nil ends that.
-func (p *provider) fail(path string, handler http.HandlerFunc) {
+// setHandler replaces the handler of a path; nil restores it.
+func (p *provider) setHandler(path string, handler http.HandlerFunc) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.broken[path] = handler
@@ -179,7 +179,7 @@ func (p *provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// account is acme, which accepts the issuer's tokens.
+// account returns acme with the issuer.
 func (p *provider) account(change ...func(*v1alpha1.OIDCIssuer)) *v1alpha1.Account {
 	a := acme()
 	a.Spec.OIDCIssuers = []v1alpha1.OIDCIssuer{{URL: p.URL, Audiences: []string{"bi", "quoin-acme"}, AdminGroups: []string{"bi-admins"}}}
@@ -189,7 +189,7 @@ func (p *provider) account(change ...func(*v1alpha1.OIDCIssuer)) *v1alpha1.Accou
 	return a
 }
 
-// claims of a good token; nil takes one away.
+// claims returns the claims of a valid token with a change; nil removes a claim.
 func (p *provider) claims(change object) object {
 	all := object{
 		"iss": p.URL, "aud": "quoin-acme", "sub": "u1", "email": "ann@example.com", "groups": []string{"staff"},
@@ -223,20 +223,20 @@ func TestOIDCPrincipal(t *testing.T) {
 		change func(*v1alpha1.OIDCIssuer)
 		want   *Principal
 	}{
-		"plain":             {nil, nil, ann("ann@example.com", "ann@example.com", read)},
-		"admin":             {object{"groups": []string{"staff", "bi-admins"}}, nil, ann("ann@example.com", "ann@example.com", admin)},
-		"one group":         {object{"groups": "bi-admins"}, nil, ann("ann@example.com", "ann@example.com", admin)},
-		"no groups":         {object{"groups": nil}, nil, ann("ann@example.com", "ann@example.com", read)},
-		"other case":        {object{"groups": []string{"BI-Admins"}}, nil, ann("ann@example.com", "ann@example.com", read)},
-		"groups no texts":   {object{"groups": []any{1, object{"bi-admins": true}}}, nil, ann("ann@example.com", "ann@example.com", read)},
-		"name":              {object{"name": "Ann"}, nil, ann("Ann", "ann@example.com", read)},
-		"several audiences": {object{"aud": []string{"x", "bi"}}, nil, ann("ann@example.com", "ann@example.com", read)},
-		"verified":          {object{"email_verified": true}, nil, ann("ann@example.com", "ann@example.com", read)},
+		"valid":              {nil, nil, ann("ann@example.com", "ann@example.com", read)},
+		"admin":              {object{"groups": []string{"staff", "bi-admins"}}, nil, ann("ann@example.com", "ann@example.com", admin)},
+		"one group":          {object{"groups": "bi-admins"}, nil, ann("ann@example.com", "ann@example.com", admin)},
+		"no groups":          {object{"groups": nil}, nil, ann("ann@example.com", "ann@example.com", read)},
+		"other case":         {object{"groups": []string{"BI-Admins"}}, nil, ann("ann@example.com", "ann@example.com", read)},
+		"groups not strings": {object{"groups": []any{1, object{"bi-admins": true}}}, nil, ann("ann@example.com", "ann@example.com", read)},
+		"name":               {object{"name": "Ann"}, nil, ann("Ann", "ann@example.com", read)},
+		"several audiences":  {object{"aud": []string{"x", "bi"}}, nil, ann("ann@example.com", "ann@example.com", read)},
+		"verified":           {object{"email_verified": true}, nil, ann("ann@example.com", "ann@example.com", read)},
 		"other claims": {object{"upn": "ann", "roles": []string{"bi-admins"}, "email": nil}, func(i *v1alpha1.OIDCIssuer) {
 			i.UserNameClaim, i.GroupsClaim = "upn", "roles"
 		}, ann("ann", "", admin)},
-		"just expired":   {object{"exp": now.Add(-29 * time.Second).Unix()}, nil, ann("ann@example.com", "ann@example.com", read)},
-		"just not begun": {object{"nbf": now.Add(29 * time.Second).Unix()}, nil, ann("ann@example.com", "ann@example.com", read)},
+		"expired within leeway":        {object{"exp": now.Add(-29 * time.Second).Unix()}, nil, ann("ann@example.com", "ann@example.com", read)},
+		"not valid yet, within leeway": {object{"nbf": now.Add(29 * time.Second).Unix()}, nil, ann("ann@example.com", "ann@example.com", read)},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -262,7 +262,7 @@ func TestOIDCAlgorithms(t *testing.T) {
 	}
 }
 
-func TestOIDCRefuses(t *testing.T) {
+func TestOIDCRejectsInvalidTokens(t *testing.T) {
 	key := rs256("1")
 	p, foreign := newProvider(t, key), newProvider(t, es256("1"))
 	cut := func(token string) string { return token[:strings.LastIndex(token, ".")+1] }
@@ -270,40 +270,40 @@ func TestOIDCRefuses(t *testing.T) {
 		good, other := key.token(p.claims(nil)), key.token(p.claims(object{"sub": "root"}))
 		return cut(other) + good[strings.LastIndex(good, ".")+1:]
 	}
-	cases := map[string]struct{ token, says string }{
-		"alg none":             {none("1").token(p.claims(nil)), "not signed by its issuer"},
-		"signature cut off":    {cut(key.token(p.claims(nil))), "not signed by its issuer"},
-		"HS256, public key":    {hs256("1").token(p.claims(nil)), "not signed by its issuer"},
-		"other key, same kid":  {es256("1").token(p.claims(nil)), "not signed by its issuer"},
-		"unknown kid":          {es256("2").token(p.claims(nil)), "not signed by its issuer"},
-		"forged":               {forged(), "not signed by its issuer"},
-		"other audience":       {key.token(p.claims(object{"aud": "other"})), "another audience"},
-		"no audience":          {key.token(p.claims(object{"aud": nil})), "another audience"},
-		"expired":              {key.token(p.claims(object{"exp": now.Add(-30 * time.Second).Unix()})), "has expired"},
-		"no expiry":            {key.token(p.claims(object{"exp": nil})), "has no expiry"},
-		"not valid yet":        {key.token(p.claims(object{"nbf": now.Add(31 * time.Second).Unix()})), "not valid yet"},
-		"never valid":          {key.token(p.claims(object{"nbf": 1e300})), "not valid yet"},
-		"no user name":         {key.token(p.claims(object{"email": nil})), `no claim "email"`},
-		"user name no text":    {key.token(p.claims(object{"email": 7})), `no claim "email"`},
-		"no subject":           {key.token(p.claims(object{"sub": nil})), `no claim "sub"`},
-		"address not verified": {key.token(p.claims(object{"email_verified": false})), "not verified"},
-		"foreign issuer":       {es256("1").token(foreign.claims(nil)), "issuer of the token is none of the account's"},
-		"issuer with a slash":  {key.token(p.claims(object{"iss": p.URL + "/"})), "none of the account's"},
-		"no issuer":            {key.token(p.claims(object{"iss": nil})), "none of the account's"},
-		"no JSON":              {b64([]byte("{}")) + "." + b64([]byte("x")) + ".x", "malformed"},
-		"no base64":            {"a.b.c", "malformed"},
+	cases := map[string]struct{ token, text string }{
+		"alg none":               {none("1").token(p.claims(nil)), "not signed by its issuer"},
+		"signature cut off":      {cut(key.token(p.claims(nil))), "not signed by its issuer"},
+		"HS256, public key":      {hs256("1").token(p.claims(nil)), "not signed by its issuer"},
+		"other key, same kid":    {es256("1").token(p.claims(nil)), "not signed by its issuer"},
+		"unknown kid":            {es256("2").token(p.claims(nil)), "not signed by its issuer"},
+		"forged":                 {forged(), "not signed by its issuer"},
+		"other audience":         {key.token(p.claims(object{"aud": "other"})), "another audience"},
+		"no audience":            {key.token(p.claims(object{"aud": nil})), "another audience"},
+		"expired":                {key.token(p.claims(object{"exp": now.Add(-30 * time.Second).Unix()})), "has expired"},
+		"no expiry":              {key.token(p.claims(object{"exp": nil})), "has no expiry"},
+		"not valid yet":          {key.token(p.claims(object{"nbf": now.Add(31 * time.Second).Unix()})), "not valid yet"},
+		"never valid":            {key.token(p.claims(object{"nbf": 1e300})), "not valid yet"},
+		"no user name":           {key.token(p.claims(object{"email": nil})), `no claim "email"`},
+		"user name not a string": {key.token(p.claims(object{"email": 7})), `no claim "email"`},
+		"no subject":             {key.token(p.claims(object{"sub": nil})), `no claim "sub"`},
+		"address not verified":   {key.token(p.claims(object{"email_verified": false})), "not verified"},
+		"foreign issuer":         {es256("1").token(foreign.claims(nil)), "does not have the issuer of the token"},
+		"issuer with a slash":    {key.token(p.claims(object{"iss": p.URL + "/"})), "does not have the issuer of the token"},
+		"no issuer":              {key.token(p.claims(object{"iss": nil})), "does not have the issuer of the token"},
+		"not JSON":               {b64([]byte("{}")) + "." + b64([]byte("x")) + ".x", "malformed"},
+		"not base64":             {"a.b.c", "malformed"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			a, _ := p.authenticator(t)
 			got, err := a.Authenticate(t.Context(), p.account(), bearer(tc.token))
-			if got != nil || !errors.Is(err, ErrNoCredential) || !strings.Contains(err.Error(), tc.says) {
-				t.Errorf("got %v, %v; want %s", got, err, tc.says)
+			if got != nil || !errors.Is(err, ErrNoCredential) || !strings.Contains(err.Error(), tc.text) {
+				t.Errorf("got %v, %v; want %s", got, err, tc.text)
 			}
 		})
 	}
 	if n := foreign.times(discovery); n != 0 {
-		t.Errorf("the foreign issuer was asked %d times", n)
+		t.Errorf("%d requests to the foreign issuer", n)
 	}
 }
 
@@ -316,7 +316,7 @@ func TestOIDCOfAnotherAccount(t *testing.T) {
 	}
 }
 
-// TestOIDCRotation: a new key counts at once, and one that is withdrawn no longer than an hour.
+// TestOIDCRotation: a new key is accepted at once, and a removed key for at most an hour.
 func TestOIDCRotation(t *testing.T) {
 	old, next := es256("old"), edDSA("new")
 	p := newProvider(t, old)
@@ -331,28 +331,28 @@ func TestOIDCRotation(t *testing.T) {
 		}
 	}
 	if d, k := p.times(discovery), p.times(jwks); d != 1 || k != 1 {
-		t.Errorf("asked %d times for the document, %d for the keys", d, k)
+		t.Errorf("%d requests for the discovery document, %d for the keys", d, k)
 	}
-	p.show(old, next)
+	p.setKeys(old, next)
 	if err := errors.Join(try(next), try(old)); err != nil {
 		t.Fatal(err)
 	}
-	p.show(next)
+	p.setKeys(next)
 	clock.SetTime(now.Add(keysFor))
 	if err := try(old); !errors.Is(err, ErrNoCredential) {
-		t.Errorf("the withdrawn key: %v", err)
+		t.Errorf("the removed key: %v", err)
 	}
 	if err := try(next); err != nil {
 		t.Error(err)
 	}
-	p.fail(discovery, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) })
+	p.setHandler(discovery, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) })
 	clock.SetTime(now.Add(2*keysFor + time.Minute))
 	if err := try(next); err != nil {
-		t.Errorf("while discovery fails the keys known before count: %v", err)
+		t.Errorf("cached keys while discovery fails: %v", err)
 	}
 }
 
-// TestOIDCUnknownKids: made-up key ids do not flood the issuer.
+// TestOIDCUnknownKids: tokens with unknown key IDs cause a limited number of requests to the issuer.
 func TestOIDCUnknownKids(t *testing.T) {
 	key := es256("1")
 	p := newProvider(t, key)
@@ -365,15 +365,15 @@ func TestOIDCUnknownKids(t *testing.T) {
 		}
 	}
 	if n := p.times(jwks); n > issuerBurst+5 || busy == 0 {
-		t.Errorf("asked %d times, %d were told to wait", n, busy)
+		t.Errorf("%d requests, %d rejected as busy", n, busy)
 	}
 	if _, err := a.Authenticate(t.Context(), p.account(), bearer(key.token(p.claims(nil)))); err != nil {
-		t.Errorf("a good token in between: %v", err)
+		t.Errorf("a valid token in between: %v", err)
 	}
 }
 
-// TestOIDCFaults: an issuer that does not answer as it should is no fault of the caller.
-func TestOIDCFaults(t *testing.T) {
+// TestOIDCIssuerErrors: an invalid response of the issuer is not reported as an invalid credential.
+func TestOIDCIssuerErrors(t *testing.T) {
 	key := es256("1")
 	answer := func(status int, body string) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) {
@@ -382,18 +382,18 @@ func TestOIDCFaults(t *testing.T) {
 		}
 	}
 	huge := `{"x":"` + strings.Repeat("x", issuerBody) + `"}`
-	away := func(w http.ResponseWriter, _ *http.Request) {
+	redirect := func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Location", "http://127.0.0.1:1/")
 		w.WriteHeader(http.StatusFound)
 	}
 	for _, path := range []string{discovery, jwks} {
 		for name, broken := range map[string]http.HandlerFunc{
-			"down": answer(503, "down"), "not found": answer(404, ""), "no JSON": answer(200, "<html>"), "huge": answer(200, huge),
-			"huge failure": answer(500, huge), "not https": away,
+			"down": answer(503, "down"), "not found": answer(404, ""), "not JSON": answer(200, "<html>"), "huge": answer(200, huge),
+			"huge failure": answer(500, huge), "not https": redirect,
 		} {
 			t.Run(path+" "+name, func(t *testing.T) {
 				p := newProvider(t, key)
-				p.fail(path, broken)
+				p.setHandler(path, broken)
 				a, clock := p.authenticator(t)
 				try := func() error {
 					_, err := a.Authenticate(t.Context(), p.account(), bearer(key.token(p.claims(nil))))
@@ -402,20 +402,20 @@ func TestOIDCFaults(t *testing.T) {
 				if err := try(); err == nil || errors.Is(err, ErrNoCredential) || len(err.Error()) > 1000 || !strings.Contains(err.Error(), p.URL) {
 					t.Fatalf("got %.1000v", err)
 				}
-				p.fail(path, nil)
+				p.setHandler(path, nil)
 				clock.SetTime(now.Add(shortestRetry))
 				if err := try(); err != nil {
-					t.Errorf("when it is well again: %v", err)
+					t.Errorf("after recovery: %v", err)
 				}
 			})
 		}
 	}
 }
 
-func TestOIDCIssuerIsAnother(t *testing.T) {
+func TestOIDCIssuerMismatch(t *testing.T) {
 	key := es256("1")
 	p := newProvider(t, key)
-	p.fail(discovery, func(w http.ResponseWriter, _ *http.Request) {
+	p.setHandler(discovery, func(w http.ResponseWriter, _ *http.Request) {
 		_ = json.NewEncoder(w).Encode(object{"issuer": "https://evil.example.com", "jwks_uri": p.URL + jwks})
 	})
 	a, _ := p.authenticator(t)
@@ -424,26 +424,26 @@ func TestOIDCIssuerIsAnother(t *testing.T) {
 	}
 }
 
-// TestOIDCBackoff: an issuer that is down is asked less and less often.
+// TestOIDCBackoff: the interval of requests to an unavailable issuer grows exponentially.
 func TestOIDCBackoff(t *testing.T) {
 	key := es256("1")
 	p := newProvider(t, key)
-	p.fail(discovery, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) })
+	p.setHandler(discovery, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) })
 	a, clock := p.authenticator(t)
-	a.issuer(p.URL).client = p.Client() // without the limit on requests
+	a.issuer(p.URL).client = p.Client() // without the rate limit
 	for second := range 300 {
 		clock.SetTime(now.Add(time.Duration(second) * time.Second))
 		if _, err := a.Authenticate(t.Context(), p.account(), bearer(key.token(p.claims(nil)))); err == nil || errors.Is(err, ErrNoCredential) {
 			t.Fatalf("got %v", err)
 		}
 	}
-	// At 0, 1, 3, 7, 15, 31, 63 s and every minute then.
+	// At 0, 1, 3, 7, 15, 31, 63 s and then every minute.
 	if n := p.times(discovery); n != 10 {
-		t.Errorf("asked %d times in 5 minutes", n)
+		t.Errorf("%d requests in 5 minutes", n)
 	}
 }
 
-// TestOIDCConcurrently: many requests at the start ask the issuer once.
+// TestOIDCConcurrently: concurrent requests share one request to the issuer.
 func TestOIDCConcurrently(t *testing.T) {
 	key := es256("1")
 	p := newProvider(t, key)
@@ -458,28 +458,28 @@ func TestOIDCConcurrently(t *testing.T) {
 	}
 	group.Wait()
 	if n := p.times(discovery); n != 1 {
-		t.Errorf("asked %d times", n)
+		t.Errorf("%d requests to the issuer", n)
 	}
 }
 
-// TestOIDCUsers: whom SCIM has deactivated may not come in by the other door.
+// TestOIDCUsers: a user that SCIM has deactivated cannot authenticate with an OIDC token.
 func TestOIDCUsers(t *testing.T) {
 	key := es256("1")
 	p := newProvider(t, key)
 	inactive := func(u *v1alpha1.ScimUser) { u.Spec.Active = ptr.To(false) }
-	lost := func(u *v1alpha1.ScimUser) {
+	nameTaken := func(u *v1alpha1.ScimUser) {
 		u.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNameTaken}}
 	}
 	cases := map[string]struct {
 		user *v1alpha1.ScimUser
 		ok   bool
-		is   string // the ScimUser that the person is
+		is   string // the ScimUser of the principal
 	}{
-		"active":            {ann(), true, "ann"},
-		"inactive":          {ann(inactive), false, ""},
-		"elsewhere":         {ann(inactive, func(u *v1alpha1.ScimUser) { u.Namespace = "other-ns" }), true, ""},
-		"other":             {ann(inactive, func(u *v1alpha1.ScimUser) { u.Spec.UserName = "bob@example.com" }), true, ""},
-		"lost its own name": {ann(inactive, lost), true, ""},
+		"active":          {ann(), true, "ann"},
+		"inactive":        {ann(inactive), false, ""},
+		"other namespace": {ann(inactive, func(u *v1alpha1.ScimUser) { u.Namespace = "other-ns" }), true, ""},
+		"other user":      {ann(inactive, func(u *v1alpha1.ScimUser) { u.Spec.UserName = "bob@example.com" }), true, ""},
+		"name taken":      {ann(inactive, nameTaken), true, ""},
 	}
 	for name, tc := range cases {
 		a, _ := p.authenticator(t, tc.user)

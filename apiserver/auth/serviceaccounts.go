@@ -51,10 +51,10 @@ type Creator interface {
 	Create(ctx context.Context, obj client.Object, opts ...client.CreateOption) error
 }
 
-// review is the result of the reviews of a token in an account: one of the two.
+// review is the result of the reviews of a token in an account: either a principal or an error.
 type review struct {
 	principal *Principal
-	refusal   error
+	err       error
 }
 
 // NewServiceAccounts returns an authenticator of ServiceAccount tokens. The client's scheme must have
@@ -97,8 +97,8 @@ func (a *ServiceAccounts) Authenticate(ctx context.Context, account *v1alpha1.Ac
 		known = review{p, err}
 		a.reviewed.put(name, known)
 	}
-	if known.refusal != nil {
-		return nil, known.refusal
+	if known.err != nil {
+		return nil, known.err
 	}
 	p := *known.principal
 	return &p, nil
@@ -113,14 +113,14 @@ func (a *ServiceAccounts) review(ctx context.Context, account *v1alpha1.Account,
 	// A status without audiences comes from an authenticator that did not check them.
 	user := t.Status.User
 	if !t.Status.Authenticated || !slices.Contains(t.Status.Audiences, Audience) || !strings.HasPrefix(user.Username, "system:serviceaccount:") {
-		return nil, refused("the token is of none of the account's issuers, and no valid token of a ServiceAccount for the audience %q", Audience)
+		return nil, unauthenticated("the token is neither from an issuer of the account nor a valid ServiceAccount token for the audience %q", Audience)
 	}
 	permissions, err := a.permissions(ctx, account, user)
 	if err != nil {
 		return nil, err
 	}
 	if permissions == nil {
-		return nil, refused("%s may not use account %q", user.Username, account.Name)
+		return nil, unauthenticated("%s may not use account %q", user.Username, account.Name)
 	}
 	return &Principal{
 		Kind: KindServiceAccount, Account: account.Name, ID: user.Username, Name: user.Username, Permissions: permissions,

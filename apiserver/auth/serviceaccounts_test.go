@@ -21,14 +21,14 @@ import (
 	"github.com/quoin-dev/quoin/internal/apitest"
 )
 
-// cluster answers reviews.
+// cluster is a client that answers reviews.
 type cluster struct {
-	status  authenticationv1.TokenReviewStatus
-	verbs   []string
-	fail    string // kind of review that fails
-	tokens  int
-	sar     authorizationv1.SubjectAccessReviewSpec
-	audited []string
+	status    authenticationv1.TokenReviewStatus
+	verbs     []string
+	fail      string // kind of review that fails
+	tokens    int
+	sar       authorizationv1.SubjectAccessReviewSpec
+	audiences []string
 }
 
 var errCluster = errors.New("connection refused")
@@ -37,7 +37,7 @@ func (c *cluster) Create(_ context.Context, obj client.Object, _ ...client.Creat
 	switch r := obj.(type) {
 	case *authenticationv1.TokenReview:
 		c.tokens++
-		c.audited = r.Spec.Audiences
+		c.audiences = r.Spec.Audiences
 		r.Status = c.status
 		if c.fail == "token" {
 			return errCluster
@@ -59,7 +59,7 @@ func loader() authenticationv1.TokenReviewStatus {
 	}}
 }
 
-// foreign is a token of an issuer that is none of the account's.
+// foreign returns a token of an issuer that the account does not have.
 func foreign(sub string) string {
 	return none("1").token(object{"iss": "https://kubernetes.default.svc", "sub": sub}) + "eA"
 }
@@ -74,23 +74,23 @@ func TestServiceAccounts(t *testing.T) {
 		status authenticationv1.TokenReviewStatus
 		verbs  []string
 		want   []v1alpha1.Permission
-		says   string
+		text   string
 	}{
-		"may read":       {loader(), []string{"get"}, []v1alpha1.Permission{"DeploymentRead", "SchemaRead", "FolderRead"}, ""},
-		"may update":     {loader(), []string{"get", "update"}, []v1alpha1.Permission{"DeploymentsManage", "DeploymentRead", "SchemaRead", "FolderRead", "FolderManage"}, ""},
-		"may all":        {loader(), []string{"delete"}, []v1alpha1.Permission{"Admin"}, ""},
-		"may nothing":    {loader(), []string{"create"}, nil, `system:serviceaccount:jobs:loader may not use account "acme"`},
-		"not valid":      {status(func(s *authenticationv1.TokenReviewStatus) { s.Authenticated = false }), []string{"delete"}, nil, "no valid token"},
+		"read":           {loader(), []string{"get"}, []v1alpha1.Permission{"DeploymentRead", "SchemaRead", "FolderRead"}, ""},
+		"update":         {loader(), []string{"get", "update"}, []v1alpha1.Permission{"DeploymentsManage", "DeploymentRead", "SchemaRead", "FolderRead", "FolderManage"}, ""},
+		"all":            {loader(), []string{"delete"}, []v1alpha1.Permission{"Admin"}, ""},
+		"nothing":        {loader(), []string{"create"}, nil, `system:serviceaccount:jobs:loader may not use account "acme"`},
+		"not valid":      {status(func(s *authenticationv1.TokenReviewStatus) { s.Authenticated = false }), []string{"delete"}, nil, "nor a valid ServiceAccount token"},
 		"other audience": {status(func(s *authenticationv1.TokenReviewStatus) { s.Audiences = []string{"api"} }), []string{"delete"}, nil, `audience "quoin"`},
 		"no audience":    {status(func(s *authenticationv1.TokenReviewStatus) { s.Audiences = nil }), []string{"delete"}, nil, `audience "quoin"`},
-		"a person":       {status(func(s *authenticationv1.TokenReviewStatus) { s.User.Username = "ann" }), []string{"delete"}, nil, "ServiceAccount"},
+		"user":           {status(func(s *authenticationv1.TokenReviewStatus) { s.User.Username = "ann" }), []string{"delete"}, nil, "ServiceAccount"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			c := &cluster{status: tc.status, verbs: tc.verbs}
 			got, err := NewServiceAccounts(c, clocktesting.NewFakePassiveClock(now)).Authenticate(t.Context(), acme(), bearer(foreign("x")))
 			if tc.want == nil {
-				if got != nil || !errors.Is(err, ErrNoCredential) || !strings.Contains(err.Error(), tc.says) {
+				if got != nil || !errors.Is(err, ErrNoCredential) || !strings.Contains(err.Error(), tc.text) {
 					t.Errorf("got %v, %v", got, err)
 				}
 				return
@@ -102,7 +102,7 @@ func TestServiceAccounts(t *testing.T) {
 			if diff := cmp.Diff(want, got); err != nil || diff != "" {
 				t.Errorf("%v (-want +got):\n%s", err, diff)
 			}
-			asked := authorizationv1.SubjectAccessReviewSpec{
+			wantReview := authorizationv1.SubjectAccessReviewSpec{
 				User: "system:serviceaccount:jobs:loader", UID: "7", Groups: []string{"system:serviceaccounts"},
 				Extra: map[string]authorizationv1.ExtraValue{"x": {"y"}},
 				ResourceAttributes: &authorizationv1.ResourceAttributes{
@@ -110,14 +110,14 @@ func TestServiceAccounts(t *testing.T) {
 					Verb: c.sar.ResourceAttributes.Verb,
 				},
 			}
-			if diff := cmp.Diff(asked, c.sar); diff != "" || !slices.Equal(c.audited, []string{"quoin"}) {
-				t.Errorf("asked for %v (-want +got):\n%s", c.audited, diff)
+			if diff := cmp.Diff(wantReview, c.sar); diff != "" || !slices.Equal(c.audiences, []string{"quoin"}) {
+				t.Errorf("audiences %v; review (-want +got):\n%s", c.audiences, diff)
 			}
 		})
 	}
 }
 
-func TestServiceAccountsLeavesOthers(t *testing.T) {
+func TestServiceAccountsIgnoreOtherCredentials(t *testing.T) {
 	p := newProvider(t, es256("1"))
 	a := NewServiceAccounts(&cluster{status: loader(), verbs: []string{"delete"}}, clocktesting.NewFakePassiveClock(now))
 	for name, r := range map[string]string{"key": newToken(t).Reveal(), "token of an issuer of the account": es256("1").token(p.claims(nil))} {
@@ -128,28 +128,28 @@ func TestServiceAccountsLeavesOthers(t *testing.T) {
 	}
 }
 
-// TestServiceAccountsRemember: for ten seconds, by token and account; never a fault.
-func TestServiceAccountsRemember(t *testing.T) {
+// TestServiceAccountsAreCached for ten seconds, by token and account. Errors are not cached.
+func TestServiceAccountsAreCached(t *testing.T) {
 	clock := clocktesting.NewFakePassiveClock(now)
 	c := &cluster{status: loader(), verbs: []string{"get"}}
 	a := NewServiceAccounts(c, clock)
-	ask := func(account, sub string, reviews int, ok bool) {
+	authenticate := func(account, sub string, reviews int, ok bool) {
 		t.Helper()
-		who := acme()
-		who.Name = account
-		p, err := a.Authenticate(t.Context(), who, bearer(foreign(sub)))
+		tenant := acme()
+		tenant.Name = account
+		p, err := a.Authenticate(t.Context(), tenant, bearer(foreign(sub)))
 		if (err == nil) != ok || c.tokens != reviews || ok && p.Account != account {
 			t.Errorf("%v, %v, %d reviews", p, err, c.tokens)
 		}
 	}
-	ask("acme", "x", 1, true)
+	authenticate("acme", "x", 1, true)
 	c.verbs = nil
-	ask("acme", "x", 1, true)
-	ask("other", "x", 2, false)
-	ask("other", "x", 2, false)
-	ask("acme", "y", 3, false)
+	authenticate("acme", "x", 1, true)
+	authenticate("other", "x", 2, false)
+	authenticate("other", "x", 2, false)
+	authenticate("acme", "y", 3, false)
 	clock.SetTime(now.Add(reviewedFor))
-	ask("acme", "x", 4, false)
+	authenticate("acme", "x", 4, false)
 	c.verbs = []string{"get"}
 	clock.SetTime(now.Add(2 * reviewedFor))
 	for i, fail := range []string{"token", "access"} {
@@ -159,10 +159,10 @@ func TestServiceAccountsRemember(t *testing.T) {
 		}
 	}
 	c.fail = ""
-	ask("acme", "x", 7, true)
+	authenticate("acme", "x", 7, true)
 }
 
-func TestServiceAccountsAreBounded(t *testing.T) {
+func TestTokenReviewsAreLimited(t *testing.T) {
 	c := &cluster{}
 	a := NewServiceAccounts(c, clocktesting.NewFakePassiveClock(now))
 	busy := 0
@@ -188,7 +188,7 @@ func tokenOf(t *testing.T, api client.Client, namespace, name, audience string) 
 	return r.Status.Token
 }
 
-// bind allows a ServiceAccount verbs on the proxy of acme.
+// bind grants a ServiceAccount verbs on the proxy of acme.
 func bind(t *testing.T, api client.Client, namespace, sa string, verbs ...string) {
 	t.Helper()
 	for _, obj := range []client.Object{
@@ -207,7 +207,7 @@ func bind(t *testing.T, api client.Client, namespace, sa string, verbs ...string
 	}
 }
 
-// With the tokens and RBAC of a real kube-apiserver.
+// It uses the tokens and RBAC of a real kube-apiserver.
 func TestServiceAccountsOfAClusterAreAuthorizedByRBAC(t *testing.T) {
 	api, namespace := apitest.Direct(t)
 	bind(t, api, namespace, "reader", "get")
@@ -249,6 +249,6 @@ func TestServiceAccountsOfAClusterAreAuthorizedByRBAC(t *testing.T) {
 	}
 	_, err := NewServiceAccounts(api, clocktesting.NewFakePassiveClock(now)).Authenticate(t.Context(), acme(), bearer(foreign("x")))
 	if !errors.Is(err, ErrNoCredential) {
-		t.Errorf("invented token: %v", err)
+		t.Errorf("unsigned token: %v", err)
 	}
 }

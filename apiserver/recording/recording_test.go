@@ -33,7 +33,7 @@ import (
 	"github.com/quoin-dev/quoin/internal/tenant"
 )
 
-// recorded is an account whose log is on, the other one's is off.
+// recorded is an account with the audit log enabled; that of unrecorded is disabled.
 var (
 	recorded = &v1alpha1.Account{ObjectMeta: metav1.ObjectMeta{Name: "acme", UID: "a"}, Spec: v1alpha1.AccountSpec{
 		Namespace: "acme", Plan: v1alpha1.PlanEnterprise, AuditLog: &v1alpha1.AuditLog{Enabled: ptr.To(true)},
@@ -42,25 +42,25 @@ var (
 	ada        = &auth.Principal{Kind: auth.KindUser, Account: "acme", ID: "ada", Email: "ada@example.com"}
 )
 
-// world is a real log and a client whose API server may be made to fail.
-type world struct {
+// fixture has an audit log in SQLite and a client whose writes can be made to fail.
+type fixture struct {
 	t      *testing.T
 	log    *audit.Log
 	api    client.WithWatch
 	client *Client
-	// next is what the API server answers to the next write; nil for what it would.
+	// next replaces the next write, which it can execute with do; nil executes it.
 	next func(do func() error) error
 }
 
-func newWorld(t *testing.T) *world {
+func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	s, err := store.Open(t.Context(), "sqlite://"+filepath.Join(t.TempDir(), "audit.db"), nil, audit.Owner)
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{t: t, log: audit.NewLog(s, audit.Options{})}
+	f := &fixture{t: t, log: audit.NewLog(s, audit.Options{})}
 	t.Cleanup(func() {
-		w.log.Close()
+		f.log.Close()
 		if err := s.Close(); err != nil {
 			t.Error(err)
 		}
@@ -69,52 +69,52 @@ func newWorld(t *testing.T) *world {
 	if err := errors.Join(v1alpha1.AddToScheme(scheme), clientgoscheme.AddToScheme(scheme)); err != nil {
 		t.Fatal(err)
 	}
-	w.api = fake.NewClientBuilder().WithScheme(scheme).WithObjects(recorded.DeepCopy(), unrecorded.DeepCopy(), &v1alpha1.Deployment{
+	f.api = fake.NewClientBuilder().WithScheme(scheme).WithObjects(recorded.DeepCopy(), unrecorded.DeepCopy(), &v1alpha1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "acme", Name: "sales", Labels: map[string]string{v1alpha1.LabelID: "7"}},
 		Spec:       v1alpha1.DeploymentSpec{DisplayName: "Sales", ReleaseChannel: "latest"},
 	}).WithIndex(&v1alpha1.Account{}, tenant.IndexNamespace, func(o client.Object) []string {
 		account, _ := o.(*v1alpha1.Account)
 		return []string{account.Spec.Namespace}
 	}).Build()
-	answer := func(do func() error) error {
-		if w.next == nil {
+	intercept := func(do func() error) error {
+		if f.next == nil {
 			return do()
 		}
-		next := w.next
-		w.next = nil
+		next := f.next
+		f.next = nil
 		return next(do)
 	}
-	w.client = NewClient(interceptor.NewClient(w.api, interceptor.Funcs{
+	f.client = NewClient(interceptor.NewClient(f.api, interceptor.Funcs{
 		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
-			return answer(func() error { return c.Create(ctx, o, opts...) })
+			return intercept(func() error { return c.Create(ctx, o, opts...) })
 		},
 		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
-			return answer(func() error { return c.Patch(ctx, o, p, opts...) })
+			return intercept(func() error { return c.Patch(ctx, o, p, opts...) })
 		},
 		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
-			return answer(func() error { return c.Delete(ctx, o, opts...) })
+			return intercept(func() error { return c.Delete(ctx, o, opts...) })
 		},
 	}))
-	return w
+	return f
 }
 
-// request begins one of ada's, over REST.
-func (w *world) request() (*Request, context.Context) {
-	r := NewRequest(w.t.Context(), w.log, recorded, ada, audit.SourceREST)
-	return r, r.With(w.t.Context())
+// request begins a REST request of ada.
+func (f *fixture) request() (*Request, context.Context) {
+	r := NewRequest(f.t.Context(), f.log, recorded, ada, audit.SourceREST)
+	return r, r.With(f.t.Context())
 }
 
-// events are those of the account, without what differs from run to run.
-func (w *world) events() []string {
-	w.t.Helper()
-	found, err := w.log.Query(w.t.Context(), audit.Filter{Account: "acme"})
+// events returns the events of acme as text, without IDs and times.
+func (f *fixture) events() []string {
+	f.t.Helper()
+	found, err := f.log.Query(f.t.Context(), audit.Filter{Account: "acme"})
 	if err != nil {
-		w.t.Fatal(err)
+		f.t.Fatal(err)
 	}
 	var lines []string
 	for e, err := range found {
 		if err != nil {
-			w.t.Fatal(err)
+			f.t.Fatal(err)
 		}
 		lines = append(lines, strings.TrimSpace(fmt.Sprintf("%s: %s %s/%s %s [%s %s] %s %s", e.Name, e.Object.Kind, e.Object.Namespace, e.Object.Name,
 			e.Outcome, e.Deployment.ID, e.Deployment.Name, e.Reason, e.Changes)))
@@ -122,14 +122,14 @@ func (w *world) events() []string {
 	return lines
 }
 
-func (w *world) want(want ...string) {
-	w.t.Helper()
-	if diff := cmp.Diff(want, w.events()); diff != "" {
-		w.t.Errorf("events (-want +got):\n%s", diff)
+func (f *fixture) want(want ...string) {
+	f.t.Helper()
+	if diff := cmp.Diff(want, f.events()); diff != "" {
+		f.t.Errorf("events (-want +got):\n%s", diff)
 	}
 }
 
-// edit is a patch as package edit makes it.
+// edit is a patch with the object before it, like those of package edit.
 type edit struct {
 	client.Patch
 	before client.Object
@@ -137,15 +137,15 @@ type edit struct {
 
 func (e edit) Before() client.Object { return e.before }
 
-// rename gives the deployment sales another name.
-func (w *world) rename(ctx context.Context, to string) error {
+// rename changes the display name of the deployment sales.
+func (f *fixture) rename(ctx context.Context, to string) error {
 	d := &v1alpha1.Deployment{}
-	if err := w.api.Get(ctx, client.ObjectKey{Namespace: "acme", Name: "sales"}, d); err != nil {
-		w.t.Fatal(err)
+	if err := f.api.Get(ctx, client.ObjectKey{Namespace: "acme", Name: "sales"}, d); err != nil {
+		f.t.Fatal(err)
 	}
 	before := d.DeepCopy()
 	d.Spec.DisplayName = to
-	return w.client.Patch(ctx, d, edit{client.MergeFrom(before), before})
+	return f.client.Patch(ctx, d, edit{client.MergeFrom(before), before})
 }
 
 func ok(t *testing.T, err error) {
@@ -160,32 +160,32 @@ func key(name string) *v1alpha1.ApiKey {
 }
 
 func TestEveryChangeIsAnEvent(t *testing.T) {
-	w := newWorld(t)
-	r, ctx := w.request()
-	ok(t, w.client.Create(ctx, key("ci")))
-	ok(t, w.rename(ctx, "Sales EU"))
-	ok(t, w.client.Delete(ctx, key("ci")))
+	f := newFixture(t)
+	r, ctx := f.request()
+	ok(t, f.client.Create(ctx, key("ci")))
+	ok(t, f.rename(ctx, "Sales EU"))
+	ok(t, f.client.Delete(ctx, key("ci")))
 	ok(t, r.settle(ctx))
-	w.want(
+	f.want(
 		`Created API key: ApiKey acme/ci succeeded [ ]  {"spec.displayName":{"after":"CI"}}`,
 		`Updated deployment configuration: Deployment acme/sales succeeded [7 Sales EU]  {"spec.displayName":{"after":"Sales EU","before":"Sales"}}`,
 		`Deleted API key: ApiKey acme/ci succeeded [ ]  {"spec.displayName":{"before":"CI"}}`,
 	)
 }
 
-func TestEventsSayWhoAndFromWhere(t *testing.T) {
-	w := newWorld(t)
+func TestEventsHaveActorAndAddress(t *testing.T) {
+	f := newFixture(t)
 	var got audit.Event
 	handler := serving.Wrap(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		request := NewRequest(r.Context(), w.log, recorded, ada, audit.SourceSCIM)
-		ok(t, w.client.Create(request.With(r.Context()), &v1alpha1.ScimUser{ObjectMeta: metav1.ObjectMeta{Namespace: "acme", Name: "u"}, Spec: v1alpha1.ScimUserSpec{UserName: "bob"}}))
+		request := NewRequest(r.Context(), f.log, recorded, ada, audit.SourceSCIM)
+		ok(t, f.client.Create(request.With(r.Context()), &v1alpha1.ScimUser{ObjectMeta: metav1.ObjectMeta{Namespace: "acme", Name: "u"}, Spec: v1alpha1.ScimUserSpec{UserName: "bob"}}))
 		ok(t, request.settle(r.Context()))
 	}), serving.WrapOptions{})
 	call := httptest.NewRequest(http.MethodPost, "/", nil)
 	call.RemoteAddr = "192.0.2.7:1234"
 	call.Header.Set("X-Request-Id", "abc")
 	handler.ServeHTTP(httptest.NewRecorder(), call)
-	found, err := w.log.Query(t.Context(), audit.Filter{Account: "acme", UserEmail: "ADA@example.com"})
+	found, err := f.log.Query(t.Context(), audit.Filter{Account: "acme", UserEmail: "ADA@example.com"})
 	ok(t, err)
 	for e := range found {
 		got = e
@@ -198,75 +198,75 @@ func TestEventsSayWhoAndFromWhere(t *testing.T) {
 
 func TestOutcomes(t *testing.T) {
 	gr := v1alpha1.GroupVersion.WithResource("deployments").GroupResource()
-	refused := apierrors.NewForbidden(gr, "sales", errors.New("no"))
+	forbidden := apierrors.NewForbidden(gr, "sales", errors.New("no"))
 	for name, tc := range map[string]struct {
-		answer func(func() error) error
-		want   string
+		intercept func(func() error) error
+		want      string
 	}{
-		"refused":                      {func(func() error) error { return refused }, "failed [7 New] Forbidden"},
-		"not made, nobody knows why":   {func(func() error) error { return errors.New("broken pipe") }, "attempted [7 New] "},
-		"made, and the answer is lost": {func(do func() error) error { ok(t, do()); return errors.New("broken pipe") }, "attempted [7 New] "},
+		"rejected":                         {func(func() error) error { return forbidden }, "failed [7 New] Forbidden"},
+		"connection lost before the write": {func(func() error) error { return errors.New("broken pipe") }, "attempted [7 New] "},
+		"connection lost after the write":  {func(do func() error) error { ok(t, do()); return errors.New("broken pipe") }, "attempted [7 New] "},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
-			r, ctx := w.request()
-			w.next = tc.answer
-			if err := w.rename(ctx, "New"); err == nil {
+			f := newFixture(t)
+			r, ctx := f.request()
+			f.next = tc.intercept
+			if err := f.rename(ctx, "New"); err == nil {
 				t.Error("no error")
 			}
 			ok(t, r.settle(ctx))
-			w.want("Updated deployment configuration: Deployment acme/sales " + tc.want + ` {"spec.displayName":{"after":"New","before":"Sales"}}`)
+			f.want("Updated deployment configuration: Deployment acme/sales " + tc.want + ` {"spec.displayName":{"after":"New","before":"Sales"}}`)
 		})
 	}
 }
 
-func TestOneEventHoweverOftenOthersAreFaster(t *testing.T) {
+func TestConflictsAreRecordedAsOneEvent(t *testing.T) {
 	gr := v1alpha1.GroupVersion.WithResource("deployments").GroupResource()
 	conflict := func(func() error) error { return apierrors.NewConflict(gr, "sales", errors.New("changed")) }
-	w := newWorld(t)
-	r, ctx := w.request()
+	f := newFixture(t)
+	r, ctx := f.request()
 	for range 3 {
-		w.next = conflict
-		if err := w.rename(ctx, "New"); !apierrors.IsConflict(err) {
+		f.next = conflict
+		if err := f.rename(ctx, "New"); !apierrors.IsConflict(err) {
 			t.Fatal(err)
 		}
 	}
-	ok(t, w.rename(ctx, "New"))
+	ok(t, f.rename(ctx, "New"))
 	ok(t, r.settle(ctx))
-	w.want(`Updated deployment configuration: Deployment acme/sales succeeded [7 New]  {"spec.displayName":{"after":"New","before":"Sales"}}`)
+	f.want(`Updated deployment configuration: Deployment acme/sales succeeded [7 New]  {"spec.displayName":{"after":"New","before":"Sales"}}`)
 
-	w = newWorld(t)
-	r, ctx = w.request()
-	w.next = conflict
-	if err := w.rename(ctx, "New"); !apierrors.IsConflict(err) {
+	f = newFixture(t)
+	r, ctx = f.request()
+	f.next = conflict
+	if err := f.rename(ctx, "New"); !apierrors.IsConflict(err) {
 		t.Fatal(err)
 	}
 	ok(t, r.settle(ctx))
-	w.want(`Updated deployment configuration: Deployment acme/sales failed [7 New] Conflict {"spec.displayName":{"after":"New","before":"Sales"}}`)
+	f.want(`Updated deployment configuration: Deployment acme/sales failed [7 New] Conflict {"spec.displayName":{"after":"New","before":"Sales"}}`)
 }
 
-func TestNothingIsChangedThatCannotBeRecorded(t *testing.T) {
-	w := newWorld(t)
+func TestUnrecordedChangesAreRejected(t *testing.T) {
+	f := newFixture(t)
 	unchanged := func() {
 		t.Helper()
 		d := &v1alpha1.Deployment{}
-		ok(t, w.api.Get(t.Context(), client.ObjectKey{Namespace: "acme", Name: "sales"}, d))
+		ok(t, f.api.Get(t.Context(), client.ObjectKey{Namespace: "acme", Name: "sales"}, d))
 		if d.Spec.DisplayName != "Sales" {
-			t.Errorf("it was changed: %q", d.Spec.DisplayName)
+			t.Errorf("the object was changed: %q", d.Spec.DisplayName)
 		}
 	}
-	if err := w.rename(t.Context(), "outside of a request"); !errors.Is(err, errUnrecorded) {
+	if err := f.rename(t.Context(), "outside of a request"); !errors.Is(err, errUnrecorded) {
 		t.Error(err)
 	}
 	unchanged()
 	none := NewRequest(t.Context(), nil, recorded, ada, audit.SourceREST)
-	if err := w.rename(none.With(t.Context()), "without a database"); !errors.Is(err, audit.ErrUnavailable) {
+	if err := f.rename(none.With(t.Context()), "without a database"); !errors.Is(err, audit.ErrUnavailable) {
 		t.Error(err)
 	}
 	unchanged()
-	w.log.Close()
-	_, ctx := w.request()
-	if err := w.rename(ctx, "with a database that is away"); !errors.Is(err, audit.ErrUnavailable) {
+	f.log.Close()
+	_, ctx := f.request()
+	if err := f.rename(ctx, "with an unavailable database"); !errors.Is(err, audit.ErrUnavailable) {
 		t.Error(err)
 	}
 	unchanged()
@@ -275,28 +275,28 @@ func TestNothingIsChangedThatCannotBeRecorded(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotRecorded(t *testing.T) {
-	w := newWorld(t)
+func TestDisabledLogsAndOtherKindsAreNotRecorded(t *testing.T) {
+	f := newFixture(t)
 	off := NewRequest(t.Context(), nil, unrecorded, ada, audit.SourceREST)
-	ok(t, w.rename(off.With(t.Context()), "an account without a log"))
+	ok(t, f.rename(off.With(t.Context()), "an account without a log"))
 	ok(t, Do(off.With(t.Context()), audit.Event{Name: audit.CreatedDataToken}))
-	ok(t, w.client.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "acme", Name: "another-kind"}}))
-	w.want()
+	ok(t, f.client.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "acme", Name: "another-kind"}}))
+	f.want()
 }
 
 func TestSuccessWaitsForTheOutcome(t *testing.T) {
-	answer := func(status int, spoil bool) *httptest.ResponseRecorder {
-		w := newWorld(t)
-		r, ctx := w.request()
+	respond := func(status int, closeLog bool) *httptest.ResponseRecorder {
+		f := newFixture(t)
+		r, ctx := f.request()
 		recorder := httptest.NewRecorder()
 		gate := r.Gate(ctx, recorder, serving.WriteError)
-		w.next = func(do func() error) error {
-			if spoil {
-				w.log.Close() // the database goes away while Kubernetes makes the change
+		f.next = func(do func() error) error {
+			if closeLog {
+				f.log.Close() // the database becomes unavailable during the write
 			}
 			return do()
 		}
-		ok(t, w.rename(ctx, "New"))
+		ok(t, f.rename(ctx, "New"))
 		gate.Header().Set("ETag", `W/"2"`)
 		gate.WriteHeader(status)
 		if _, err := gate.Write([]byte("body")); err != nil {
@@ -304,28 +304,28 @@ func TestSuccessWaitsForTheOutcome(t *testing.T) {
 		}
 		return recorder
 	}
-	if got := answer(200, false); got.Code != 200 || got.Body.String() != "body" || got.Header().Get("ETag") == "" {
+	if got := respond(200, false); got.Code != 200 || got.Body.String() != "body" || got.Header().Get("ETag") == "" {
 		t.Errorf("%d %s", got.Code, got.Body)
 	}
-	if got := answer(200, true); got.Code != 503 || !strings.Contains(got.Body.String(), "retry if necessary") || strings.Contains(got.Body.String(), "body") || got.Header().Get("ETag") != "" {
+	if got := respond(200, true); got.Code != 503 || !strings.Contains(got.Body.String(), "retry if necessary") || strings.Contains(got.Body.String(), "body") || got.Header().Get("ETag") != "" {
 		t.Errorf("%d %s", got.Code, got.Body)
 	}
-	if got := answer(409, true); got.Code != 409 || got.Body.String() != "body" {
-		t.Errorf("an error acknowledges nothing: %d %s", got.Code, got.Body)
+	if got := respond(409, true); got.Code != 409 || got.Body.String() != "body" {
+		t.Errorf("error responses are unchanged: %d %s", got.Code, got.Body)
 	}
 }
 
 func TestDetailsAndNames(t *testing.T) {
-	w := newWorld(t)
-	r, ctx := w.request()
-	Detail(ctx, "somebody-else", "members", "not this one's")
+	f := newFixture(t)
+	r, ctx := f.request()
+	Detail(ctx, "marketing", "members", "another object's")
 	Detail(ctx, "sales", "members", map[string]any{"added": []string{"u1"}})
-	ok(t, w.rename(Named(ctx, audit.TriggeredNewBuild), "New"))
+	ok(t, f.rename(Named(ctx, audit.TriggeredNewBuild), "New"))
 	ok(t, r.settle(ctx))
-	w.want(`Triggered new build: Deployment acme/sales succeeded [7 New]  {"members":{"added":["u1"]},"spec.displayName":{"after":"New","before":"Sales"}}`)
+	f.want(`Triggered new build: Deployment acme/sales succeeded [7 New]  {"members":{"added":["u1"]},"spec.displayName":{"after":"New","before":"Sales"}}`)
 }
 
-func TestNamesAreThoseOfTheLog(t *testing.T) {
+func TestEventNamesAreDeclared(t *testing.T) {
 	for _, kind := range v1alpha1.Kinds {
 		for _, names := range []v1alpha1.Events{kind.Events, kind.ScimEvents} {
 			if names == (v1alpha1.Events{}) {
@@ -340,7 +340,7 @@ func TestNamesAreThoseOfTheLog(t *testing.T) {
 	}
 }
 
-// review is what the API server asks when somebody changes the name of the deployment.
+// review returns the request of kube-apiserver when a user changes the display name of sales.
 func review(user, before, after string, change func(*admissionv1.AdmissionRequest)) *admissionv1.AdmissionRequest {
 	object := func(name string) runtime.RawExtension {
 		return runtime.RawExtension{Raw: fmt.Appendf(nil, `{"metadata":{"name":"sales","namespace":"acme","resourceVersion":"5","labels":{"platform.quoin.dev/id":"7"}},
@@ -357,12 +357,12 @@ func review(user, before, after string, change func(*admissionv1.AdmissionReques
 	return r
 }
 
-func TestChangesThroughTheKubernetesAPI(t *testing.T) {
-	w := newWorld(t)
-	a := &Admission{Log: w.log, Reader: w.api, Namespace: "quoin-system"}
+func TestReviewsRecordChangesOfUsers(t *testing.T) {
+	f := newFixture(t)
+	a := &Admission{Log: f.log, Reader: f.api, Namespace: "quoin-system"}
 	for _, r := range []*admissionv1.AdmissionRequest{
 		review("bob", "Sales", "By kubectl", nil),
-		review("bob", "Sales", "By kubectl", nil), // the same try again
+		review("bob", "Sales", "By kubectl", nil), // a retry
 		review("bob", "Sales", "Sales", nil),      // labels only
 		review("bob", "Sales", "Dry", func(r *admissionv1.AdmissionRequest) { r.DryRun = ptr.To(true) }),
 		review("bob", "Sales", "Status", func(r *admissionv1.AdmissionRequest) { r.SubResource = "status" }),
@@ -380,7 +380,7 @@ func TestChangesThroughTheKubernetesAPI(t *testing.T) {
 			t.Errorf("%s: %+v", r.UID, got)
 		}
 	}
-	w.want(
+	f.want(
 		`Updated deployment configuration: Deployment acme/sales succeeded [7 By kubectl]  {"spec.displayName":{"after":"By kubectl","before":"Sales"}}`,
 		`Deleted deployment: Deployment acme/sales succeeded [7 Sales]  {"spec.displayName":{"before":"Sales"},"spec.env":{"before":[{"name":"CUBEJS_DB_PASS","value":"[HIDDEN]"}]}}`,
 	)
@@ -390,16 +390,16 @@ func TestChangesThroughTheKubernetesAPI(t *testing.T) {
 	a.Review(t.Context(), review("bob", "", "", func(r *admissionv1.AdmissionRequest) {
 		r.Kind.Kind, r.Namespace, r.Name, r.OldObject, r.Object = "Account", "", "acme", account(true), account(false)
 	}))
-	if events := w.events(); len(events) != 3 || events[2] != `Updated account settings: Account /acme succeeded [ ]  {"spec.auditLog.enabled":{"after":false,"before":true}}` {
-		t.Errorf("switching the log off: %q", events)
+	if events := f.events(); len(events) != 3 || events[2] != `Updated account settings: Account /acme succeeded [ ]  {"spec.auditLog.enabled":{"after":false,"before":true}}` {
+		t.Errorf("disabling the log: %q", events)
 	}
-	w.log.Close()
-	if got := a.Review(t.Context(), review("bob", "Sales", "Unheard", nil)); !got.Allowed || len(got.Warnings) != 1 {
-		t.Errorf("with a log that is away: %+v", got)
+	f.log.Close()
+	if got := a.Review(t.Context(), review("bob", "Sales", "Unrecorded", nil)); !got.Allowed || len(got.Warnings) != 1 {
+		t.Errorf("with an unavailable log: %+v", got)
 	}
 }
 
-func TestRolloutsOfControllers(t *testing.T) {
+func TestRolloutsAreRecordedOnce(t *testing.T) {
 	at := time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)
 	d := &v1alpha1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "acme", Name: "sales", UID: "d", Labels: map[string]string{v1alpha1.LabelID: "7"}}}
 	d.Status.CurrentVersion = "1.2.3"
@@ -408,14 +408,14 @@ func TestRolloutsOfControllers(t *testing.T) {
 		{Version: "1.2.2", Image: "cube:v1.2.2", CompletionTime: metav1.NewTime(at.Add(-time.Hour))},
 	}
 	d.Status.Failed = &v1alpha1.FailedRollout{Version: v1alpha1.VersionRun{Version: "1.2.4", Image: "cube:v1.2.4"}, Message: "no pod", Time: metav1.NewTime(at.Add(time.Hour))}
-	w := newWorld(t)
-	for range 2 { // by every replica
+	f := newFixture(t)
+	for range 2 { // once per replica
 		for _, e := range rollouts(d) {
 			e.Account = "acme"
-			ok(t, w.log.Record(t.Context(), e))
+			ok(t, f.log.Record(t.Context(), e))
 		}
 	}
-	w.want(
+	f.want(
 		`Rolled deployment to version: Deployment acme/sales succeeded [7 sales]  {"version":{"after":"1.2.2","image":"cube:v1.2.2"}}`,
 		`Rolled deployment to version: Deployment acme/sales succeeded [7 sales]  {"version":{"after":"1.2.3","before":"1.2.2","image":"cube:v1.2.3"}}`,
 		`Rolled deployment back: Deployment acme/sales succeeded [7 sales]  {"message":"no pod","version":{"after":"1.2.3","before":"1.2.4"}}`,
