@@ -171,14 +171,14 @@ func (c *cluster) testAuthorization(t *testing.T) {
 
 // testPermissions: verbs grant Quoin's permissions; the method of the request does not.
 func (c *cluster) testPermissions(t *testing.T) {
-	read := []v1alpha1.Permission{"DeploymentRead", "SchemaRead"}
+	read := []v1alpha1.Permission{"DeploymentRead", "SchemaRead", "FolderRead"}
 	for user, want := range map[string]struct {
 		method      string
 		permissions []v1alpha1.Permission
 	}{
 		"ada":  {http.MethodGet, []v1alpha1.Permission{v1alpha1.PermissionAdmin}},
 		"bob":  {http.MethodGet, read},
-		"max":  {http.MethodPut, append([]v1alpha1.Permission{v1alpha1.PermissionDeploymentsManage}, read...)},
+		"max":  {http.MethodPut, append(append([]v1alpha1.Permission{v1alpha1.PermissionDeploymentsManage}, read...), "FolderManage")},
 		"cleo": {http.MethodPost, nil},
 	} {
 		code, answer := send(t, c.as(t, user), want.method, demo+"/a")

@@ -15,7 +15,7 @@ import (
 //   - Errors that the library creates are Problems for operations of this package. Other APIs of
 //     the process keep their errors.
 //   - Property names are case-sensitive: {"Name": ...} is not {"name": ...}.
-//   - Arrays are not nullable in schemas unless a tag says so.
+//   - Arrays are not nullable in schemas unless a tag declares it.
 var configureLibrary = sync.OnceFunc(func() {
 	other := huma.NewErrorWithContext
 	huma.NewErrorWithContext = func(hc huma.Context, status int, message string, errs ...error) huma.StatusError {

@@ -124,7 +124,7 @@ func (f *fixture) expectSettled() {
 	f.writes = 0
 	f.reconcile()
 	if f.writes != 0 {
-		f.Errorf("%d writes at rest", f.writes)
+		f.Errorf("%d writes without a change", f.writes)
 	}
 }
 
@@ -257,7 +257,7 @@ func TestInvalidSecretIsReported(t *testing.T) {
 			k, _ = f.reconcile()
 			f.expect(k, "False", "TokenUnreadable", `key "token" of secret "etl-token" has no valid token`)
 			if text := cmp.Diff(nil, k); strings.Contains(text, "hunter2") {
-				t.Error("the status has the content of the secret")
+				t.Error("the status contains the value of the secret")
 			}
 			f.expectSettled()
 		})
@@ -316,7 +316,7 @@ func TestRevokedKeyGetsNoToken(t *testing.T) {
 	}
 }
 
-// TestExpiryChangesTheStatus at that time, without a watch event.
+// TestExpiryChangesTheStatus at the expiration time, without a watch event.
 func TestExpiryChangesTheStatus(t *testing.T) {
 	f := newFixture(t)
 	f.key(v1alpha1.ApiKeySpec{ExpirationTime: ptr.To(metav1.NewTime(start.Add(time.Hour)))})
@@ -345,7 +345,7 @@ func TestKeyDependsOnItsOwner(t *testing.T) {
 	f.create(ann)
 	k, _ = f.reconcile()
 	f.expect(k, "True", "Succeeded", "works")
-	made := k.Status.Token
+	token := k.Status.Token
 	ann.Spec.Active = ptr.To(false)
 	f.must(f.api.Update(t.Context(), ann))
 	k, _ = f.reconcile()
@@ -355,8 +355,8 @@ func TestKeyDependsOnItsOwner(t *testing.T) {
 	f.must(f.api.Update(t.Context(), ann))
 	k, _ = f.reconcile()
 	f.expect(k, "True", "Succeeded", "works")
-	if made == nil || *k.Status.Token != *made {
-		t.Errorf("the token was %v and is %v", made, k.Status.Token)
+	if token == nil || *k.Status.Token != *token {
+		t.Errorf("the token was %v and is %v", token, k.Status.Token)
 	}
 }
 
@@ -368,7 +368,7 @@ func TestMissingDeploymentsAreReported(t *testing.T) {
 	f.expectSettled()
 }
 
-// TestEventsOnChanges of Ready only, and none contains a token.
+// TestEventsOnChanges: events are recorded when Ready changes, and contain no token.
 func TestEventsOnChanges(t *testing.T) {
 	f := newFixture(t)
 	k := f.key(v1alpha1.ApiKeySpec{})
@@ -388,9 +388,9 @@ func TestEventsOnChanges(t *testing.T) {
 	}
 }
 
-// TestFailedCallsAreRetried without a second token.
+// TestFailedCallsAreRetried: a retry does not generate a second token.
 func TestFailedCallsAreRetried(t *testing.T) {
-	lost := errors.New("connection refused")
+	refused := errors.New("connection refused")
 	for _, verb := range []string{"get", "create", "patch"} {
 		t.Run(verb, func(t *testing.T) {
 			f := newFixture(t)
@@ -401,11 +401,11 @@ func TestFailedCallsAreRetried(t *testing.T) {
 				kind := fmt.Sprintf("%T", obj)
 				if v == verb && !failed[kind] {
 					failed[kind] = true
-					return lost
+					return refused
 				}
 				return nil
 			}
-			for try := 0; ; try++ {
+			for attempt := 0; ; attempt++ {
 				k, _, err := f.try()
 				if err == nil {
 					f.expect(k, "True", "Succeeded", "works")
@@ -414,7 +414,7 @@ func TestFailedCallsAreRetried(t *testing.T) {
 					}
 					break
 				}
-				if try == 10 {
+				if attempt == 10 {
 					t.Fatal(err)
 				}
 			}
@@ -432,7 +432,7 @@ func (f *fixture) token() apikey.Token {
 	return token
 }
 
-// TestWatchesEnqueueAffectedKeys in the namespace: of the owner, and those that name a deployment.
+// TestWatchesEnqueueAffectedKeys: a user enqueues its keys, a deployment the keys that name it.
 func TestWatchesEnqueueAffectedKeys(t *testing.T) {
 	f := newFixture(t)
 	f.key(v1alpha1.ApiKeySpec{Owner: &v1alpha1.ApiKeyOwner{ScimUser: "ann"}, Deployments: []string{"sales"}})
@@ -443,12 +443,12 @@ func TestWatchesEnqueueAffectedKeys(t *testing.T) {
 		got  []ctrl.Request
 		want int
 	}{
-		"its user":         {ofOwner(f.api)(t.Context(), named[v1alpha1.ScimUser](f.namespace, "ann")), 1},
-		"no user of a key": {ofOwner(f.api)(t.Context(), named[v1alpha1.ScimUser](f.namespace, "eve")), 0},
-		"user elsewhere":   {ofOwner(f.api)(t.Context(), named[v1alpha1.ScimUser]("default", "ann")), 0},
-		"its deployment":   {ofDeployment(f.api)(t.Context(), named[v1alpha1.Deployment](f.namespace, "sales")), 1},
-		"other deployment": {ofDeployment(f.api)(t.Context(), named[v1alpha1.Deployment](f.namespace, "hr")), 0},
-		"other namespace":  {ofDeployment(f.api)(t.Context(), named[v1alpha1.Deployment]("default", "sales")), 0},
+		"owner":                      {ofOwner(f.api)(t.Context(), named[v1alpha1.ScimUser](f.namespace, "ann")), 1},
+		"other user":                 {ofOwner(f.api)(t.Context(), named[v1alpha1.ScimUser](f.namespace, "eve")), 0},
+		"owner in another namespace": {ofOwner(f.api)(t.Context(), named[v1alpha1.ScimUser]("default", "ann")), 0},
+		"deployment of the key":      {ofDeployment(f.api)(t.Context(), named[v1alpha1.Deployment](f.namespace, "sales")), 1},
+		"other deployment":           {ofDeployment(f.api)(t.Context(), named[v1alpha1.Deployment](f.namespace, "hr")), 0},
+		"other namespace":            {ofDeployment(f.api)(t.Context(), named[v1alpha1.Deployment]("default", "sales")), 0},
 	}
 	for name, tc := range cases {
 		if len(tc.got) != tc.want || tc.want == 1 && tc.got[0].NamespacedName != etl {

@@ -53,7 +53,7 @@ func TestWarmUpInOutcome(t *testing.T) {
 		"too slow":           {[]client.Object{podWith("a", "new", engine.WarmUpTooSlow, "not compiled within 15m0s")}, "new", overdue, "False ModelBroken", "15m0s", true},
 		"compiles":           {[]client.Object{podWith("a", "new", engine.WarmUpCompiling, "x")}, "new", waiting, "Unknown WarmingUp", "0 of 2 pods are ready (the data model is being compiled)", false},
 		"compiles, overdue":  {[]client.Object{podWith("a", "new", engine.WarmUpCompiling, "x")}, "new", overdue, "Unknown WarmingUp", "being compiled", false},
-		"no answer":          {[]client.Object{podWith("a", "new", engine.WarmUpNoAnswer, "The pod answers 403: Invalid token")}, "new", waiting, "Unknown WorkloadsNotReady", "Invalid token", false},
+		"no answer":          {[]client.Object{podWith("a", "new", engine.WarmUpNoAnswer, "The pod returned status 403: Invalid token")}, "new", waiting, "Unknown WorkloadsNotReady", "Invalid token", false},
 		"no answer, overdue": {[]client.Object{podWith("a", "new", engine.WarmUpNoAnswer, "silent")}, "new", overdue, "False ProgressDeadlineExceeded", "silent", false},
 		"no secret":          {[]client.Object{podWith("a", "new", engine.WarmUpUnreadable, "bind ClusterRole")}, "new", waiting, "False CredentialsUnreadable", "bind ClusterRole", true},
 		"one has, one has not": {[]client.Object{podWith("a", "new", engine.WarmUpCompiled, ""), podWith("b", "new", engine.WarmUpBroken, "bad")}, "new", waiting,

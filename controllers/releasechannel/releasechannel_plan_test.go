@@ -148,7 +148,7 @@ var mergeCases = map[string]mergeCase{
 		selected: []string{"1.2.3"}, digests: map[string]string{"1.2.3": "sha256:3"},
 		want: []v1alpha1.ChannelVersion{entry("1.2.3", repository, "sha256:3", "", earlier)},
 	},
-	"no version left": {
+	"no versions": {
 		known: []v1alpha1.ChannelVersion{entry("1.2.4", repository, "sha256:4", "", earlier)},
 	},
 	"newest version pushed again": {
@@ -183,12 +183,12 @@ var mergeCases = map[string]mergeCase{
 			entry("1.2.3", repository, "sha256:3", store+":v1.2.3@sha256:s3", earlier),
 		},
 	},
-	"store removed": {
+	"store repository removed": {
 		known:    []v1alpha1.ChannelVersion{entry("1.2.3", repository, "sha256:3", store+":v1.2.3@sha256:s3", earlier)},
 		selected: []string{"1.2.3"},
 		want:     []v1alpha1.ChannelVersion{entry("1.2.3", repository, "sha256:3", "", earlier)},
 	},
-	"store added": {
+	"store repository added": {
 		known:    []v1alpha1.ChannelVersion{entry("1.2.3", repository, "sha256:3", "", earlier)},
 		store:    store,
 		selected: []string{"1.2.3"}, stores: map[string]string{"1.2.3": "sha256:s3"},
@@ -196,7 +196,7 @@ var mergeCases = map[string]mergeCase{
 	},
 }
 
-// TestScanIsMergedWithKnownVersions into the list of the status.
+// TestScanIsMergedWithKnownVersions of the status.
 func TestScanIsMergedWithKnownVersions(t *testing.T) {
 	for name, tc := range mergeCases {
 		t.Run(name, tc.run)

@@ -268,7 +268,7 @@ func TestSuspendedChannelIsNotScanned(t *testing.T) {
 	}
 }
 
-// TestScanInterval: with jitter; sooner after a failure, unless the registry sends Retry-After.
+// TestScanInterval: scans have jitter, and failed scans are retried sooner.
 func TestScanInterval(t *testing.T) {
 	every := func(d time.Duration) func(*v1alpha1.ReleaseChannelSpec) {
 		return func(spec *v1alpha1.ReleaseChannelSpec) { spec.Interval = &metav1.Duration{Duration: d} }
@@ -309,14 +309,14 @@ func TestUnusablePullSecretIsReported(t *testing.T) {
 		err        error
 		want, part string
 	}{
-		"missing":     {nil, nil, "False PullSecretUnreadable", named + "does not exist"},
-		"elsewhere":   {&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "other", Name: "pull"}}, nil, "False PullSecretUnreadable", named + "does not exist"},
-		"forbidden":   {nil, forbidden, "False PullSecretUnreadable", named + "may not be read by the controller"},
-		"wrong type":  {secret("password", "hunter2"), nil, "False PullSecretUnreadable", named + `has no key ".dockerconfigjson"; it must be of type kubernetes.io/dockerconfigjson`},
-		"not JSON":    {secret(corev1.DockerConfigJsonKey, "hunter2"), nil, "False PullSecretUnreadable", named + "cannot be used: "},
-		"wrong entry": {secret(corev1.DockerConfigJsonKey, `{"auths":{"registry.example.com":{"password":"hunter2"}}}`), nil, "False PullSecretUnreadable", `auths["registry.example.com"].username: is missing`},
-		"no answer":   {nil, errors.New("connection refused"), "False ScanFailed", "read pull secret: connection refused"},
-		"good":        {secret(corev1.DockerConfigJsonKey, `{"auths":{"registry.example.com":{"username":"ci","password":"hunter2"}}}`), nil, "True Succeeded", "1.2.3"},
+		"missing":         {nil, nil, "False PullSecretUnreadable", named + "does not exist"},
+		"other namespace": {&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "other", Name: "pull"}}, nil, "False PullSecretUnreadable", named + "does not exist"},
+		"forbidden":       {nil, forbidden, "False PullSecretUnreadable", named + "may not be read by the controller"},
+		"wrong type":      {secret("password", "hunter2"), nil, "False PullSecretUnreadable", named + `has no key ".dockerconfigjson"; it must be of type kubernetes.io/dockerconfigjson`},
+		"not JSON":        {secret(corev1.DockerConfigJsonKey, "hunter2"), nil, "False PullSecretUnreadable", named + "cannot be used: "},
+		"wrong entry":     {secret(corev1.DockerConfigJsonKey, `{"auths":{"registry.example.com":{"password":"hunter2"}}}`), nil, "False PullSecretUnreadable", `auths["registry.example.com"].username: is missing`},
+		"unavailable":     {nil, errors.New("connection refused"), "False ScanFailed", "read pull secret: connection refused"},
+		"valid":           {secret(corev1.DockerConfigJsonKey, `{"auths":{"registry.example.com":{"username":"ci","password":"hunter2"}}}`), nil, "True Succeeded", "1.2.3"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -339,9 +339,9 @@ func TestUnusablePullSecretIsReported(t *testing.T) {
 			c, _ := w.scan()
 			expectReady(t, c, tc.want, tc.part)
 			if text := fmt.Sprint(c.Status); strings.Contains(text, "hunter2") {
-				t.Errorf("the status shows the secret: %s", text)
+				t.Errorf("the status contains the secret: %s", text)
 			}
-			if good := tc.want == "True Succeeded"; good != (w.connection.Keychain != nil) {
+			if usable := tc.want == "True Succeeded"; usable != (w.connection.Keychain != nil) {
 				t.Errorf("options %+v", w.connection)
 			}
 		})
@@ -354,7 +354,7 @@ func TestRegistryOptions(t *testing.T) {
 		change func(spec *v1alpha1.ReleaseChannelSpec)
 		want   registry.Options
 	}{
-		"usual":       {func(*v1alpha1.ReleaseChannelSpec) {}, registry.Options{}},
+		"default":     {func(*v1alpha1.ReleaseChannelSpec) {}, registry.Options{}},
 		"insecure":    {func(spec *v1alpha1.ReleaseChannelSpec) { spec.Insecure = ptr.To(true) }, registry.Options{PlainHTTP: true}},
 		"secure":      {func(spec *v1alpha1.ReleaseChannelSpec) { spec.Insecure = ptr.To(false) }, registry.Options{}},
 		"on loopback": {func(spec *v1alpha1.ReleaseChannelSpec) { spec.ImageRepository = "127.0.0.1:5000/cube" }, registry.Options{PlainHTTP: true}},
@@ -375,8 +375,8 @@ func TestRegistryOptions(t *testing.T) {
 	})
 }
 
-// distribution runs the CNCF distribution registry on loopback. After stop, start runs it again
-// at the same address with the same content.
+// distribution is a CNCF distribution registry on loopback. After stop, start restarts it at the
+// same address with the same content.
 type distribution struct {
 	t            *testing.T
 	binary, host string
@@ -391,7 +391,7 @@ func newDistribution(t *testing.T) *distribution {
 		binary = path
 	}
 	if os.Getenv("KUBEBUILDER_ASSETS")+os.Getenv("QUOIN_REGISTRY_BINARY") == "" || exec.Command(binary, "--version").Run() != nil {
-		t.Skip("SKIPPED: NO REAL REGISTRY: $KUBEBUILDER_ASSETS/registry is not there; run bin/localcluster binaries --nodes simulated")
+		t.Skip("SKIPPED: NO REAL REGISTRY: $KUBEBUILDER_ASSETS/registry does not exist; run bin/localcluster binaries --nodes simulated")
 	}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -425,10 +425,10 @@ func (d *distribution) start() {
 			conn.Close()
 			return
 		}
-		time.Sleep(25 * time.Millisecond) // another process, without a signal to wait for
+		time.Sleep(25 * time.Millisecond) // polled, because another process listens
 	}
 	d.stop()
-	d.t.Fatalf("the registry does not answer: %s", output.String())
+	d.t.Fatalf("the registry does not listen: %s", output.String())
 }
 
 // push pushes an image with random content and returns its digest.

@@ -34,8 +34,8 @@ type unusedChunk struct {
 }
 
 // Collector deletes unreferenced chunks. The package documentation explains why it deletes no chunk that
-// a writer is about to use. Its state is in memory, so it writes nothing at rest and the grace period
-// starts again after a change of leader.
+// a writer is about to use. Its state is in memory, so it writes nothing in steady state, and the grace
+// period starts again after a change of leader.
 type Collector struct {
 	client *kube.Client
 	clock  clock.Clock

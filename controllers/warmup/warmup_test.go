@@ -157,7 +157,7 @@ func TestConditionByResponses(t *testing.T) {
 		"compiles slowly":           {[]answer{compiling, compiling, compiled}, []step{{"False Compiling", "compiles its data model", compilingInterval}, {"False Compiling", "", compilingInterval}, {"True Compiled", "", 0}}, 2},
 		"not allowed":               {[]answer{{403, `{"error":"API scope is missing: meta"}`, nil}}, []step{{"True MetadataNotAllowed", "API scope is missing: meta", 0}}, 1},
 		"rejects the token":         {[]answer{{403, `{"error":"Invalid token"}`, nil}}, []step{{first, "403: Invalid token", retryInterval}}, 1},
-		"not JSON":                  {[]answer{{500, "<html>", nil}}, []step{{first, "500 without a text", retryInterval}, {first, "", retryInterval}, {first, "", retryInterval}}, 1},
+		"not JSON":                  {[]answer{{500, "<html>", nil}}, []step{{first, "500 without an error message", retryInterval}, {first, "", retryInterval}, {first, "", retryInterval}}, 1},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -61,7 +61,7 @@ func collect(rows *[]row, path string, s *apiextensionsv1.JSONSchemaProps) {
 			required: slices.Contains(s.Required, name),
 		})
 		if name == "conditions" {
-			continue // metav1.Condition; the pages say which there are.
+			continue // metav1.Condition; the pages describe the types
 		}
 		collect(rows, below+".", &property)
 		if property.Items != nil {

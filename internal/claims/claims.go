@@ -43,9 +43,9 @@ const IndexHolder = "spec.holder.name"
 // longer than a write, because the age depends on the Kubernetes API server's clock.
 const inFlightGracePeriod = time.Minute
 
-// ErrInFlight means that a value is claimed for an object that does not have it yet: within a
-// minute it has, or the claim can be taken over.
-var ErrInFlight = errors.New("the value is being assigned to another object")
+// ErrInFlight means that a value is claimed for an object that does not have it yet. Within a
+// minute the object has it, or the claim can be taken over.
+var ErrInFlight = errors.New("the value is being claimed by another object")
 
 // Attribute is a field whose values are unique in a namespace.
 type Attribute[T client.Object] struct {

@@ -28,9 +28,9 @@ func ReadMeta(status int, body []byte, secrets ...string) (reason, message strin
 	case (status == http.StatusInternalServerError || status == http.StatusBadRequest) && text != "":
 		return WarmUpBroken, compilerMessage(text, secrets)
 	case text != "":
-		return WarmUpNoAnswer, fmt.Sprintf("The pod answers %d: %s", status, compilerMessage(text, secrets))
+		return WarmUpNoAnswer, fmt.Sprintf("The pod returned status %d: %s", status, compilerMessage(text, secrets))
 	}
-	return WarmUpNoAnswer, fmt.Sprintf("The pod answers %d without a text", status)
+	return WarmUpNoAnswer, fmt.Sprintf("The pod returned status %d without an error message", status)
 }
 
 // errorText returns the error of the server's response, or empty if it has none in the server's

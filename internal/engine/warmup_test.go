@@ -64,17 +64,17 @@ func TestReadMeta(t *testing.T) {
 	}{
 		"metadata":        {200, `{"cubes":[{"name":"orders"}]}`, "The pod has compiled its data model", engine.WarmUpCompiled},
 		"truncated":       {200, `{"cubes":[{"name":"ord`, "The pod has compiled its data model", engine.WarmUpCompiled},
-		"continue wait":   {200, `{"error":"Continue wait"}`, "The pod answers 200: Continue wait", engine.WarmUpNoAnswer},
+		"continue wait":   {200, `{"error":"Continue wait"}`, "The pod returned status 200: Continue wait", engine.WarmUpNoAnswer},
 		"compile error":   {500, `{"error":"Error: Compile errors:\norders.yml Errors:\n(cubes.0.sql = 1) must be a string\n    at ErrorReporter.throwIfAny (/cube/node_modules/x.js:1:2)\n    at async foo"}`, "Compile errors: | orders.yml Errors: | (cubes.0.sql = 1) must be a string | at async foo", engine.WarmUpBroken},
 		"user error":      {400, `{"type":"UserError","error":"Cube 'x' is not found"}`, "Cube 'x' is not found", engine.WarmUpBroken},
 		"error as object": {500, `{"error":{"message":"bad"}}`, `{"message":"bad"}`, engine.WarmUpBroken},
-		"not JSON":        {500, `<html>`, "The pod answers 500 without a text", engine.WarmUpNoAnswer},
-		"empty error":     {500, `{"error":""}`, "The pod answers 500 without a text", engine.WarmUpNoAnswer},
-		"wrong token":     {403, `{"error":"Invalid token"}`, "The pod answers 403: Invalid token", engine.WarmUpNoAnswer},
+		"not JSON":        {500, `<html>`, "The pod returned status 500 without an error message", engine.WarmUpNoAnswer},
+		"empty error":     {500, `{"error":""}`, "The pod returned status 500 without an error message", engine.WarmUpNoAnswer},
+		"wrong token":     {403, `{"error":"Invalid token"}`, "The pod returned status 403: Invalid token", engine.WarmUpNoAnswer},
 		"no scope":        {403, `{"error":"API scope is missing: meta"}`, "The deployment's settings forbid access to the metadata, so it is unknown whether the model compiles: API scope is missing: meta", engine.WarmUpNotAllowed},
-		"not found":       {404, ``, "The pod answers 404 without a text", engine.WarmUpNoAnswer},
-		"draining":        {503, `{"error":"shutting down"}`, "The pod answers 503: shutting down", engine.WarmUpNoAnswer},
-		"redirect":        {302, ``, "The pod answers 302 without a text", engine.WarmUpNoAnswer},
+		"not found":       {404, ``, "The pod returned status 404 without an error message", engine.WarmUpNoAnswer},
+		"draining":        {503, `{"error":"shutting down"}`, "The pod returned status 503: shutting down", engine.WarmUpNoAnswer},
+		"redirect":        {302, ``, "The pod returned status 302 without an error message", engine.WarmUpNoAnswer},
 	} {
 		t.Run(name, func(t *testing.T) {
 			reason, message := engine.ReadMeta(tc.status, []byte(tc.body))

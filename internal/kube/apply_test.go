@@ -20,7 +20,7 @@ import (
 	"github.com/quoin-dev/quoin/internal/apitest"
 )
 
-// workload returns a desired object: typed, with the desired fields only.
+// workload returns a typed object with the desired fields only.
 func (f *fixture) workload() *appsv1.Deployment {
 	labels := map[string]string{"app.kubernetes.io/instance": "sales"}
 	return &appsv1.Deployment{
@@ -68,7 +68,7 @@ func (f *fixture) mergeWorkload(patch string) {
 	f.must(f.as("kubectl").Patch(f.t.Context(), d, client.RawPatch("application/strategic-merge-patch+json", []byte(patch))))
 }
 
-// TestApplyWritesOnce: an object that has all desired fields is not written again, also if the API
+// TestApplyWritesOnce: an object that has all desired fields is not written again, even if the API
 // server has added others.
 func TestApplyWritesOnce(t *testing.T) {
 	f := newFixture(t)
@@ -105,16 +105,16 @@ func TestApplySameValueTwice(t *testing.T) {
 // TestApplyRestoresChangedFields: Apply restores its fields after a change by another manager.
 func TestApplyRestoresChangedFields(t *testing.T) {
 	cases := map[string]string{
-		"changed image":        `{"spec":{"template":{"spec":{"containers":[{"name":"api","image":"evil:v1"}]}}}}`,
-		"changed variable":     `{"spec":{"template":{"spec":{"containers":[{"name":"api","env":[{"name":"A","value":"9"}]}]}}}}`,
-		"removed variable":     `{"spec":{"template":{"spec":{"containers":[{"name":"api","env":[{"name":"B","$patch":"delete"}]}]}}}}`,
-		"changed quantity":     `{"spec":{"template":{"spec":{"containers":[{"name":"api","resources":{"requests":{"cpu":"501m"}}}]}}}}`,
-		"changed zero":         `{"spec":{"replicas":3}}`,
-		"removed label":        `{"metadata":{"labels":{"app.kubernetes.io/instance":null}}}`,
-		"removed annotation":   `{"metadata":{"annotations":{"` + v1alpha1.AnnotationInputs + `":null}}}`,
-		"removed hash":         `{"metadata":{"annotations":{"` + annotationApplied + `":null}}}`,
-		"changed surge":        `{"spec":{"strategy":{"rollingUpdate":{"maxSurge":1}}}}`,
-		"all annotations gone": `{"metadata":{"annotations":null}}`,
+		"changed image":       `{"spec":{"template":{"spec":{"containers":[{"name":"api","image":"evil:v1"}]}}}}`,
+		"changed variable":    `{"spec":{"template":{"spec":{"containers":[{"name":"api","env":[{"name":"A","value":"9"}]}]}}}}`,
+		"removed variable":    `{"spec":{"template":{"spec":{"containers":[{"name":"api","env":[{"name":"B","$patch":"delete"}]}]}}}}`,
+		"changed quantity":    `{"spec":{"template":{"spec":{"containers":[{"name":"api","resources":{"requests":{"cpu":"501m"}}}]}}}}`,
+		"changed zero":        `{"spec":{"replicas":3}}`,
+		"removed label":       `{"metadata":{"labels":{"app.kubernetes.io/instance":null}}}`,
+		"removed annotation":  `{"metadata":{"annotations":{"` + v1alpha1.AnnotationInputs + `":null}}}`,
+		"removed hash":        `{"metadata":{"annotations":{"` + annotationApplied + `":null}}}`,
+		"changed surge":       `{"spec":{"strategy":{"rollingUpdate":{"maxSurge":1}}}}`,
+		"removed annotations": `{"metadata":{"annotations":null}}`,
 	}
 	for name, patch := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -182,10 +182,10 @@ func TestApplyRemovesFieldsThatAreNoLongerDesired(t *testing.T) {
 	}
 }
 
-// TestApplyBehindOwnWrite: an object that is not in the cache yet is not written twice.
-func TestApplyBehindOwnWrite(t *testing.T) {
+// TestApplyWithStaleCache: an object that is not in the cache yet is not written twice.
+func TestApplyWithStaleCache(t *testing.T) {
 	f := newFixture(t)
-	f.cache.stop(f.key, nil)
+	f.cache.freeze(f.key, nil)
 	desired := func() *v1alpha1.Deployment { return newDeployment(f.key.Namespace, f.key.Name) }
 	for i, want := range []int{1, 0} {
 		f.sent.writes = 0
@@ -217,7 +217,7 @@ func TestApplyTakesOwnership(t *testing.T) {
 	}
 }
 
-// TestApplyErrorsNameTheObject: errors have kind and name of the object, and wrap the cause.
+// TestApplyErrorsNameTheObject: errors contain the kind and name of the object, and wrap the cause.
 func TestApplyErrorsNameTheObject(t *testing.T) {
 	f := newFixture(t)
 	desired := f.workload()
@@ -232,9 +232,9 @@ func TestApplyErrorsNameTheObject(t *testing.T) {
 }
 
 func TestPatchStatus(t *testing.T) {
-	t.Run("nothing to write", func(t *testing.T) {
+	t.Run("unchanged", func(t *testing.T) {
 		f := newFixture(t)
-		d := f.made()
+		d := f.created()
 		written, err := PatchStatus(t.Context(), f.k, d.DeepCopy(), d)
 		if written || err != nil || f.sent.writes != 0 {
 			t.Errorf("written %v, %v, %d writes", written, err, f.sent.writes)
@@ -242,7 +242,7 @@ func TestPatchStatus(t *testing.T) {
 	})
 	t.Run("writes the status only", func(t *testing.T) {
 		f := newFixture(t)
-		d := f.made()
+		d := f.created()
 		before := d.DeepCopy()
 		d.Status.ID, d.Spec.DisplayName = "7", "Not to be written"
 		written, err := PatchStatus(t.Context(), f.k, before, d)
@@ -253,9 +253,9 @@ func TestPatchStatus(t *testing.T) {
 			t.Errorf("written %v: status.id %q, spec.displayName %q", written, got.Status.ID, got.Spec.DisplayName)
 		}
 	})
-	t.Run("takes away what is not there any more", func(t *testing.T) {
+	t.Run("removes fields", func(t *testing.T) {
 		f := newFixture(t)
-		d := f.made()
+		d := f.created()
 		before := d.DeepCopy()
 		d.Status.Rollout = &v1alpha1.RolloutStatus{To: v1alpha1.VersionRun{Version: "1.2.3", Image: "cube:v1.2.3"}}
 		_, err := PatchStatus(t.Context(), f.k, before, d)
@@ -272,7 +272,7 @@ func TestPatchStatus(t *testing.T) {
 	})
 	t.Run("stale", func(t *testing.T) {
 		f := newFixture(t)
-		d := f.made()
+		d := f.created()
 		before := d.DeepCopy()
 		f.merge(f.api, `{"spec":{"displayName":"Marketing"}}`)
 		d.Status.ID = "7"
@@ -285,7 +285,7 @@ func TestPatchStatus(t *testing.T) {
 
 func TestPatchMetadata(t *testing.T) {
 	f := newFixture(t)
-	d := f.made()
+	d := f.created()
 	f.must(PatchMetadata(t.Context(), f.k, d.DeepCopy(), d))
 	if f.sent.writes != 0 {
 		t.Errorf("%d writes without a change", f.sent.writes)
@@ -305,13 +305,13 @@ func TestWithin(t *testing.T) {
 		ok         bool
 	}{
 		"same":                   {object{"a": int64(1)}, object{"a": int64(1)}, true},
-		"more is there":          {object{"a": int64(1)}, object{"a": int64(1), "b": "x"}, true},
+		"additional field":       {object{"a": int64(1)}, object{"a": int64(1), "b": "x"}, true},
 		"other value":            {object{"a": int64(1)}, object{"a": int64(2)}, false},
 		"missing":                {object{"a": int64(1)}, object{}, false},
-		"nothing is there":       {object{"a": int64(1)}, nil, false},
-		"null is no wish":        {object{"a": nil}, object{}, true},
-		"false is a wish":        {object{"a": false}, object{}, false},
-		"zero is a wish":         {object{"a": int64(0)}, object{}, false},
+		"no object":              {object{"a": int64(1)}, nil, false},
+		"null is not desired":    {object{"a": nil}, object{}, true},
+		"false is desired":       {object{"a": false}, object{}, false},
+		"zero is desired":        {object{"a": int64(0)}, object{}, false},
 		"empty map":              {object{"a": object{}}, object{}, true},
 		"empty list":             {object{"a": []any{}}, object{}, true},
 		"shorter list":           {[]any{"a", "b"}, []any{"a"}, false},
@@ -342,7 +342,7 @@ func TestToUnstructured(t *testing.T) {
 	}
 	for _, path := range [][]string{{"status"}, {"metadata", "creationTimestamp"}, {"spec", "template", "metadata", "creationTimestamp"}} {
 		if _, found, _ := unstructured.NestedFieldNoCopy(u.Object, path...); found {
-			t.Errorf("%v is applied", path)
+			t.Errorf("%v was applied", path)
 		}
 	}
 }

@@ -28,7 +28,7 @@ func newDeployment(namespace, name string) *v1alpha1.Deployment {
 	}
 }
 
-// fixture is a client with a cache that can be stopped, and its API server.
+// fixture is a client with a cache that can be frozen, and its API server.
 type fixture struct {
 	t     *testing.T
 	api   client.WithWatch
@@ -47,8 +47,8 @@ func newFixture(t *testing.T) *fixture {
 	return f
 }
 
-// made returns a deployment that another client has created.
-func (f *fixture) made() *v1alpha1.Deployment {
+// created returns a deployment that another client has created.
+func (f *fixture) created() *v1alpha1.Deployment {
 	f.t.Helper()
 	d := newDeployment(f.key.Namespace, f.key.Name)
 	if err := f.api.Create(f.t.Context(), d); err != nil {
@@ -70,7 +70,7 @@ func (f *fixture) must(err error) {
 	}
 }
 
-// merge patches a deployment as a user does.
+// merge patches the deployment with another client.
 func (f *fixture) merge(c client.Client, patch string) *v1alpha1.Deployment {
 	f.t.Helper()
 	d := &v1alpha1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: f.key.Namespace, Name: f.key.Name}}
@@ -80,8 +80,8 @@ func (f *fixture) merge(c client.Client, patch string) *v1alpha1.Deployment {
 	return d
 }
 
-// kindsOfWrites returns functions that write an object in all ways, and return the resource version.
-func kindsOfWrites() map[string]func(f *fixture, d *v1alpha1.Deployment) (resourceVersion string) {
+// writeMethods returns functions that write an object, one for each method, and return the resource version.
+func writeMethods() map[string]func(f *fixture, d *v1alpha1.Deployment) (resourceVersion string) {
 	return map[string]func(f *fixture, d *v1alpha1.Deployment) (resourceVersion string){
 		"update": func(f *fixture, d *v1alpha1.Deployment) string {
 			d.Spec.DisplayName = "Marketing"
@@ -120,13 +120,14 @@ func kindsOfWrites() map[string]func(f *fixture, d *v1alpha1.Deployment) (resour
 	}
 }
 
-// After any kind of write, a Get is answered by the API server until the cache has caught up.
+// TestGetReadsOwnWrites: after a write with any method, Get reads the API server until the cache has
+// caught up.
 func TestGetReadsOwnWrites(t *testing.T) {
-	for name, write := range kindsOfWrites() {
+	for name, write := range writeMethods() {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t)
-			d := f.made()
-			f.cache.stop(f.key, d)
+			d := f.created()
+			f.cache.freeze(f.key, d)
 			want := write(f, d)
 			f.live.reads = 0
 
@@ -149,7 +150,7 @@ func TestGetReadsOwnWrites(t *testing.T) {
 
 func TestGetSeesOwnCreation(t *testing.T) {
 	f := newFixture(t)
-	f.cache.stop(f.key, nil)
+	f.cache.freeze(f.key, nil)
 	if _, err := f.get(); !apierrors.IsNotFound(err) || f.live.reads != 0 {
 		t.Fatalf("got %v with %d reads of the API server; want not found from the cache", err, f.live.reads)
 	}
@@ -159,13 +160,12 @@ func TestGetSeesOwnCreation(t *testing.T) {
 	}
 }
 
-// TestGetKeepsNothingOfTheCache: a live read replaces the cached copy. Fields that were removed since are
-// not retained.
-func TestGetKeepsNothingOfTheCache(t *testing.T) {
+// TestLiveReadReplacesCachedFields: fields of the cached copy that were removed since are not retained.
+func TestLiveReadReplacesCachedFields(t *testing.T) {
 	f := newFixture(t)
-	f.made()
+	f.created()
 	old := f.merge(f.api, `{"metadata":{"labels":{"old":"x"}},"spec":{"upgradePolicy":"Patch","env":[{"name":"A","value":"1"},{"name":"B","value":"2"}]}}`)
-	f.cache.stop(f.key, old)
+	f.cache.freeze(f.key, old)
 	f.merge(f.k, `{"metadata":{"labels":{"own":"y"}}}`)
 	f.merge(f.api, `{"metadata":{"labels":{"old":null}},"spec":{"releaseChannelVersion":null,"upgradePolicy":null,"env":[{"name":"B","value":"2"}]}}`)
 
@@ -181,45 +181,45 @@ func TestGetKeepsNothingOfTheCache(t *testing.T) {
 // TestGetOfMetadataKeepsItsKind: metadata is read for the kind of the object.
 func TestGetOfMetadataKeepsItsKind(t *testing.T) {
 	f := newFixture(t)
-	f.made()
+	f.created()
 	f.merge(f.k, `{"spec":{"displayName":"Marketing"}}`)
 	got := &metav1.PartialObjectMetadata{}
 	got.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("Deployment"))
-	f.cache.stop(f.key, newDeployment(f.key.Namespace, f.key.Name))
+	f.cache.freeze(f.key, newDeployment(f.key.Namespace, f.key.Name))
 	f.must(f.k.Get(t.Context(), f.key, got))
 	if got.Kind != "Deployment" || got.Name != f.key.Name {
 		t.Errorf("got %s %q", got.Kind, got.Name)
 	}
 }
 
-func TestGetOfWhatWasDeletedMeanwhile(t *testing.T) {
+func TestGetOfDeletedObject(t *testing.T) {
 	f := newFixture(t)
-	d := f.made()
-	f.cache.stop(f.key, d)
+	d := f.created()
+	f.cache.freeze(f.key, d)
 	f.merge(f.k, `{"spec":{"displayName":"Marketing"}}`)
 	f.must(f.api.Delete(t.Context(), d))
 	if _, err := f.get(); !apierrors.IsNotFound(err) {
 		t.Fatalf("got %v, want not found: the object is deleted, although it is cached", err)
 	}
-	f.cache.stop(f.key, nil)
+	f.cache.freeze(f.key, nil)
 	f.live.reads = 0
 	if _, err := f.get(); !apierrors.IsNotFound(err) || f.live.reads != 0 {
 		t.Errorf("got %v with %d reads of the API server; want not found from the cache: the record of the write ends with the object", err, f.live.reads)
 	}
-	again := f.made()
+	again := f.created()
 	f.cache.catchUp()
 	if got, err := f.get(); err != nil || got.UID != again.UID {
 		t.Errorf("got %s, %v; want the object that was created again", got.UID, err)
 	}
 }
 
-// TestGetTrustsNewerCache: a cached copy with a later write of another client is not behind.
+// TestGetTrustsNewerCache: a cached copy with a later write of another client is not stale.
 func TestGetTrustsNewerCache(t *testing.T) {
 	f := newFixture(t)
-	f.made()
+	f.created()
 	f.merge(f.k, `{"spec":{"displayName":"Marketing"}}`)
 	newer := f.merge(f.api, `{"spec":{"displayName":"Finance"}}`)
-	f.cache.stop(f.key, newer)
+	f.cache.freeze(f.key, newer)
 	got, err := f.get()
 	f.must(err)
 	if got.Spec.DisplayName != "Finance" || f.live.reads != 0 {
@@ -227,7 +227,7 @@ func TestGetTrustsNewerCache(t *testing.T) {
 	}
 }
 
-// TestGetReturnsErrorsOfTheCache: only for a missing object does Get read the API server.
+// TestGetReturnsErrorsOfTheCache: Get does not read the API server after other errors than not found.
 func TestGetReturnsErrorsOfTheCache(t *testing.T) {
 	broken := errors.New("cache is not started")
 	f := newFixture(t)
@@ -244,25 +244,25 @@ func TestGetReturnsErrorsOfTheCache(t *testing.T) {
 // TestFailedWritesAreNotRecorded: a rejected write does not cause live reads.
 func TestFailedWritesAreNotRecorded(t *testing.T) {
 	f := newFixture(t)
-	d := f.made()
+	d := f.created()
 	stale := d.DeepCopy()
 	newer := f.merge(f.api, `{"spec":{"displayName":"Marketing"}}`)
 	stale.Spec.DisplayName = "Finance"
 	if err := f.k.Update(t.Context(), stale); !apierrors.IsConflict(err) {
 		t.Fatalf("got %v, want a conflict", err)
 	}
-	f.cache.stop(f.key, newer)
+	f.cache.freeze(f.key, newer)
 	if _, err := f.get(); err != nil || f.live.reads != 0 {
 		t.Errorf("got %v with %d reads of the API server", err, f.live.reads)
 	}
 }
 
-// TestGetBesideWrites: with concurrent workers, a Get never returns an object older than a write that
-// had completed before.
-func TestGetBesideWrites(t *testing.T) {
+// TestConcurrentGetsReadOwnWrites: with concurrent workers, Get never returns an object older than a
+// write that had completed before.
+func TestConcurrentGetsReadOwnWrites(t *testing.T) {
 	f := newFixture(t)
-	d := f.made()
-	f.cache.stop(f.key, d)
+	d := f.created()
+	f.cache.freeze(f.key, d)
 	var group sync.WaitGroup
 	for worker := range 4 {
 		group.Go(func() {
@@ -282,7 +282,7 @@ func TestGetBesideWrites(t *testing.T) {
 				t.Error(err)
 				return
 			}
-			f.cache.stop(f.key, seen)
+			f.cache.freeze(f.key, seen)
 		}
 	})
 	group.Wait()

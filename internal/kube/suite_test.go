@@ -59,27 +59,26 @@ func (f *traffic) wrap(c client.WithWatch) client.WithWatch {
 	})
 }
 
-// cache is an informer cache that can be stopped for single objects. It then returns their state at that
-// time.
+// cache is an informer cache that can be frozen for single objects.
 type cache struct {
-	mu   sync.Mutex
-	then map[client.ObjectKey]*v1alpha1.Deployment
+	mu     sync.Mutex
+	frozen map[client.ObjectKey]*v1alpha1.Deployment
 }
 
-// stop makes the cache return d from now on, or not found for nil.
-func (s *cache) stop(key client.ObjectKey, d *v1alpha1.Deployment) {
+// freeze makes the cache return d until catchUp, or not found if d is nil.
+func (s *cache) freeze(key client.ObjectKey, d *v1alpha1.Deployment) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.then == nil {
-		s.then = map[client.ObjectKey]*v1alpha1.Deployment{}
+	if s.frozen == nil {
+		s.frozen = map[client.ObjectKey]*v1alpha1.Deployment{}
 	}
-	s.then[key] = d.DeepCopy()
+	s.frozen[key] = d.DeepCopy()
 }
 
 func (s *cache) catchUp() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.then = nil
+	s.frozen = nil
 }
 
 func (s *cache) wrap(c client.WithWatch) client.WithWatch {
@@ -87,10 +86,10 @@ func (s *cache) wrap(c client.WithWatch) client.WithWatch {
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			old, stopped := s.then[key]
+			old, isFrozen := s.frozen[key]
 			out, isDeployment := obj.(*v1alpha1.Deployment)
 			switch {
-			case !stopped || !isDeployment:
+			case !isFrozen || !isDeployment:
 				return c.Get(ctx, key, obj, opts...)
 			case old == nil:
 				return apierrors.NewNotFound(schema.GroupResource{Group: v1alpha1.Group, Resource: "deployments"}, key.Name)

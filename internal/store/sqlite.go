@@ -80,7 +80,7 @@ func lockFile(name string) (release func() error, err error) {
 	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		_ = file.Close()
 		if errors.Is(err, syscall.EWOULDBLOCK) {
-			return nil, fmt.Errorf("%w: %s is locked; SQLite is for one replica, use PostgreSQL for more", ErrInUse, name)
+			return nil, fmt.Errorf("%w: %s is locked; SQLite supports one replica, use PostgreSQL for more", ErrInUse, name)
 		}
 		return nil, fmt.Errorf("lock %s: %w", name, err)
 	}

@@ -35,7 +35,7 @@ var cases = []struct {
 	{"owners migrate independently", testOwners},
 	{"invalid owners are rejected", testInvalidOwners},
 	{"a database of the first release is upgraded", testFirstRelease},
-	{"rejected rows are told from other failures", testRefused},
+	{"rejected rows are distinguished from other failures", testRefused},
 	{"a cancelled context", testCancelled},
 	{"transactions that collide are retried", testRetries},
 	{"transactions on one account are serialized", testLock},

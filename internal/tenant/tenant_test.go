@@ -37,7 +37,7 @@ func newAPI(t *testing.T, objs ...client.Object) client.WithWatch {
 		}).Build()
 }
 
-// TestOf: a namespace belongs to one account, the same for everybody who asks.
+// TestOf: a namespace belongs to one account, and all lookups return the same one.
 func TestOf(t *testing.T) {
 	cases := map[string]struct {
 		accounts []client.Object

@@ -50,12 +50,12 @@ var invalidValues = map[string]struct {
 	"trusted proxy":              {`apiserver: {trustedProxies: [proxy.example.com]}`, "/apiserver/trustedProxies/0"},
 	"service type":               {`apiserver: {service: {type: ExternalName}}`, "/apiserver/service/type"},
 	"authority not in PEM":       {`apiserver: {aggregation: {caBundle: LS0tLS1CRUdJTg==}}`, "/apiserver/aggregation/caBundle"},
-	"certificate without CA":     {`apiserver: {tls: {secretName: web}}`, "needs apiserver.aggregation.caBundle"},
+	"certificate without CA":     {`apiserver: {tls: {secretName: web}}`, "requires apiserver.aggregation.caBundle"},
 	"password in the values":     {`apiserver: {database: {url: "postgres://quoin:secret@db/quoin"}}`, "additional properties 'url'"},
 	"secret as text":             {`apiserver: {database: {existingSecret: quoin-database}}`, "/apiserver/database/existingSecret"},
 	"key of the secret":          {`apiserver: {database: {existingSecret: {name: db, key: ""}}}`, "/apiserver/database/existingSecret/key"},
 	"size of the volume":         {`apiserver: {database: {sqlite: {size: 5GB}}}`, "/apiserver/database/sqlite/size"},
-	"two pods with SQLite":       {`apiserver: {replicas: 2}`, "apiserver.replicas above 1 needs PostgreSQL, in apiserver.database.existingSecret.name"},
+	"two pods with SQLite":       {`apiserver: {replicas: 2}`, "apiserver.replicas above 1 requires PostgreSQL (apiserver.database.existingSecret.name)"},
 	"unknown in gateway":         {`gateway: {region: eu}`, "additional properties 'region'"},
 	"unknown limit":              {`gateway: {limits: {rps: 1}}`, "additional properties 'rps'"},
 	"no requests at all":         {`gateway: {limits: {requestsPerSecond: 0}}`, "/gateway/limits/requestsPerSecond"},
@@ -64,9 +64,9 @@ var invalidValues = map[string]struct {
 	"no time to finish":          {`gateway: {shutdown: {drainSeconds: 0}}`, "/gateway/shutdown/drainSeconds"},
 	"budget of the gateway":      {`gateway: {podDisruptionBudget: {minAvailable: 1, maxUnavailable: 1}}`, "/gateway/podDisruptionBudget"},
 	"shared ServiceAccount":      {`{gateway: {serviceAccount: {name: quoin}}, controller: {serviceAccount: {name: quoin}}}`, "gateway.serviceAccount and controller.serviceAccount must not be the same"},
-	"two pods without election":  {`controller: {replicas: 2, leaderElection: {enabled: false}}`, "controller.replicas above 1 needs controller.leaderElection.enabled"},
-	"monitor without metrics":    {`controller: {metrics: {enabled: false, serviceMonitor: {enabled: true}}}`, "needs controller.metrics.enabled"},
-	"alerts without monitor":     {`controller: {metrics: {prometheusRule: {enabled: true}}}`, "needs controller.metrics.serviceMonitor.enabled"},
+	"two pods without election":  {`controller: {replicas: 2, leaderElection: {enabled: false}}`, "controller.replicas above 1 requires controller.leaderElection.enabled"},
+	"monitor without metrics":    {`controller: {metrics: {enabled: false, serviceMonitor: {enabled: true}}}`, "requires controller.metrics.enabled"},
+	"alerts without monitor":     {`controller: {metrics: {prometheusRule: {enabled: true}}}`, "requires controller.metrics.serviceMonitor.enabled"},
 }
 
 // A misspelt or invalid value is rejected, instead of installing something else than intended.

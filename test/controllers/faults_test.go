@@ -13,11 +13,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
-// fault is the way in which a call fails.
+// fault is a kind of failure of a call.
 type fault string
 
 const (
-	// failing: the API server answers 500 and does nothing; the controller continues.
+	// failing: the API server returns 500 without executing the call; the controller continues.
 	failing fault = "call fails"
 	// lost: the call is executed, but the controller gets an error.
 	lost fault = "response is lost"
@@ -29,14 +29,14 @@ const (
 
 var errKilled = errors.New("killed")
 
-// faults records the calls of the controllers and disturbs one of them.
+// faults records the calls of the controllers and injects a fault into one of them.
 type faults struct {
 	mu     sync.Mutex
 	calls  int
 	writes int
-	at     int // the number of the call to disturb; 0 for none
+	at     int // the number of the call that fails; 0 for none
 	kind   fault
-	where  string // the site of the disturbed call
+	where  string // the site of the failed call
 	// controller is the kind whose controller makes the calls.
 	controller string
 	// sites are the distinct calls, each with the number of its first occurrence; made are the

@@ -119,12 +119,12 @@ type CreateDeploymentInput struct {
 	Body struct {
 		Name           string  `json:"name" minLength:"1" maxLength:"128" doc:"Display name, unique in the account."`
 		Region         string  `json:"region" minLength:"1" maxLength:"128" doc:"Name of one of the regions."`
-		CloudProvider  string  `json:"cloudProvider" enum:"cubecloud,aws,gcp" doc:"Who runs the cluster: cubecloud, the platform itself, is the only choice here."`
-		TargetPlatform string  `json:"targetPlatform" minLength:"1" maxLength:"63" doc:"Kept and shown in the settings."`
-		IsManaged      bool    `json:"isManaged" doc:"true is the only choice here: the platform runs what it lists."`
+		CloudProvider  string  `json:"cloudProvider" enum:"cubecloud,aws,gcp" doc:"Operator of the cluster. Only cubecloud, the platform itself, is supported."`
+		TargetPlatform string  `json:"targetPlatform" minLength:"1" maxLength:"63" doc:"Stored and returned in the settings."`
+		IsManaged      bool    `json:"isManaged" doc:"Only true is supported: the platform runs all deployments."`
 		CreationStep   string  `json:"creationStep" enum:"project,upload,schema,github,ssh,databases,ready,demo"`
 		CreationMethod *string `json:"creationMethod,omitempty" nullable:"true" enum:"upload,cubecloud,github,ssh"`
-		DeployMode     *string `json:"deployMode,omitempty" nullable:"true" enum:"git,cli" doc:"cli is the only choice at creation: the model comes from Git when the Deployment's YAML says so."`
+		DeployMode     *string `json:"deployMode,omitempty" nullable:"true" enum:"git,cli" doc:"Only cli is supported at creation; a model in Git is configured in the Deployment object."`
 	}
 }
 

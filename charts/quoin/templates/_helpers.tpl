@@ -1,9 +1,9 @@
-{{- /* The name that labels carry. */}}
+{{- /* The value of the label app.kubernetes.io/name. */}}
 {{- define "quoin.name" -}}
 {{- default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" }}
 {{- end }}
 
-{{- /* The beginning of every object's name: "quoin" for a release of that name. */}}
+{{- /* The prefix of the names of all objects. */}}
 {{- define "quoin.fullname" -}}
 {{- if .Values.fullnameOverride }}
 {{- .Values.fullnameOverride | trunc 40 | trimSuffix "-" }}
@@ -14,14 +14,14 @@
 {{- end }}
 {{- end }}
 
-{{- /* What selects the pods of a component: {root, component}. Never changes for a release. */}}
+{{- /* The labels that select the pods of a component: {root, component}. Immutable for a release. */}}
 {{- define "quoin.selectorLabels" -}}
 app.kubernetes.io/name: {{ include "quoin.name" .root }}
 app.kubernetes.io/instance: {{ .root.Release.Name }}
 app.kubernetes.io/component: {{ .component }}
 {{- end }}
 
-{{- /* Labels of every object: {root}, and component for what belongs to one. */}}
+{{- /* The labels of all objects: {root}, and component for objects of a component. */}}
 {{- define "quoin.labels" -}}
 {{- $labels := deepCopy .root.Values.commonLabels }}
 {{- $_ := set $labels "app.kubernetes.io/name" (include "quoin.name" .root) }}
@@ -36,14 +36,14 @@ app.kubernetes.io/component: {{ .component }}
 {{- toYaml $labels }}
 {{- end }}
 
-{{- /* Labels of the pods of a component: {root, component, podLabels}. Neither the chart's nor
-the image's version is among them: a new chart does not restart pods by itself. */}}
+{{- /* The labels of the pods of a component: {root, component, podLabels}. They do not include the
+versions of chart and image, so that a new chart alone does not restart pods. */}}
 {{- define "quoin.podLabels" -}}
 {{- $selector := include "quoin.selectorLabels" . | fromYaml }}
 {{- toYaml (mustMergeOverwrite (deepCopy .root.Values.commonLabels) .podLabels $selector) }}
 {{- end }}
 
-{{- /* The image that every component runs. */}}
+{{- /* The image of all components. */}}
 {{- define "quoin.image" -}}
 {{- with .Values.image }}
 {{- if .digest }}
@@ -54,12 +54,12 @@ the image's version is among them: a new chart does not restart pods by itself. 
 {{- end }}
 {{- end }}
 
-{{- /* The components that this release runs. A new one is a name here and in the values, a role, and
-a template "quoin.<name>.own" with what is its own, in YAML: args, env, ports (a port with "service"
-is open to everybody, under that number of the Service), and where it needs them strategy,
-gracePeriodSeconds, volume (the claim, and where it is mounted), spread (over nodes, unless the values
-say otherwise) and role (one in quoin's own namespace, besides that in the whole cluster). The rest is
-in the folder components. */}}
+{{- /* The components of this release. A new component requires a name here and in the values, a role,
+and a template "quoin.<name>.own" with its specifics, in YAML: args, env, ports (a port with "service"
+is reachable from any address, under that number of the Service), and optionally strategy,
+gracePeriodSeconds, volume (the claim and its mount path), spread (over nodes, unless the values
+override it) and role (one in the namespace of the release, in addition to that in the cluster). The
+rest is in the folder components. */}}
 {{- define "quoin.components" -}}
 - controller
 {{- range list "apiserver" "gateway" }}
@@ -69,7 +69,7 @@ in the folder components. */}}
 {{- end }}
 {{- end }}
 
-{{- /* What is a component's own: {root, component}. */}}
+{{- /* The specifics of a component: {root, component}. */}}
 {{- define "quoin.own" -}}
 {{- $text := include (printf "quoin.%s.own" .component) .root }}
 {{- with (fromYaml $text).Error }}
@@ -91,7 +91,7 @@ in the folder components. */}}
 {{- end }}
 {{- end }}
 
-{{- /* Arguments that all components have that answer over HTTPS: {root, component}. */}}
+{{- /* The arguments of all components that serve HTTPS: {root, component}. */}}
 {{- define "quoin.server.args" -}}
 {{- with index .root.Values .component -}}
 # HTTP without TLS; on the loopback interface unless metrics.enabled is set.

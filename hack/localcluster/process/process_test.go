@@ -95,7 +95,7 @@ func TestStopIgnoresReusedPID(t *testing.T) {
 
 func TestProcessStartIgnoresZombies(t *testing.T) {
 	if runtime.GOOS != "linux" {
-		t.Skip("zombies are told apart on Linux only")
+		t.Skip("zombies are detected on Linux only")
 	}
 	cmd := exec.Command("true")
 	if err := cmd.Start(); err != nil {

@@ -23,16 +23,16 @@ func (b *bench) storeChanges(ctx context.Context) error {
 			}
 			return time.Since(start), err
 		}
-		alone, err := measure.Spread(ctx, b.alone, 1, change)
+		sequential, err := measure.Spread(ctx, b.alone, 1, change)
 		if err != nil {
 			return err
 		}
-		b.report.Add(b.name+": a change alone", alone, "two commits")
+		b.report.Add(b.name+": a change alone", sequential, "two commits")
 		many, err := measure.Spread(ctx, b.changes, b.callers, change)
 		if err != nil {
 			return err
 		}
-		b.report.Add(fmt.Sprintf("%s: a change, %d callers", b.name, b.callers), many, "%.1f × as many a second as alone", many.PerSecond()/alone.PerSecond())
+		b.report.Add(fmt.Sprintf("%s: a change, %d callers", b.name, b.callers), many, "%.1f × as many a second as alone", many.PerSecond()/sequential.PerSecond())
 		return nil
 	})
 }
@@ -60,29 +60,29 @@ func measureDisk(folder string, r *measure.Report) error {
 // searchEveryEvent is the search with the most results.
 const searchEveryEvent = "search for a word of every event, first page"
 
-// search measures full-text searches, with the number of rows that each finds.
+// search measures full-text searches and the number of events that each returns.
 func (b *bench) search(ctx context.Context) error {
 	return b.with(ctx, func(l *audit.Log) error {
-		for _, kind := range []struct {
-			what string
+		for _, query := range []struct {
+			name string
 			of   func(n int) audit.Filter
 			bar  bool
 		}{
 			{"search for a request id", func(n int) audit.Filter { return audit.Filter{Search: requestID(n)} }, true},
 			{"search for two words, one rare", func(n int) audit.Filter { return audit.Filter{Search: "analytics " + requestID(n)} }, true},
 			{"search for the beginning of a word", func(n int) audit.Filter { return audit.Filter{Search: requestID(n)[:10]} }, true},
-			{"search for what is not there", func(n int) audit.Filter { return audit.Filter{Search: fmt.Sprintf("missing%d", n)} }, true},
+			{"search without a match", func(n int) audit.Filter { return audit.Filter{Search: fmt.Sprintf("missing%d", n)} }, true},
 			{"search for a user, first page", func(n int) audit.Filter { return audit.Filter{Search: fmt.Sprintf("user%d@example.com", 100+n%900)} }, false},
 			{"filter by userEmail, first page", func(n int) audit.Filter { return audit.Filter{UserEmail: fmt.Sprintf("user%d@example.com", 100+n%900)} }, false},
 			{searchEveryEvent, func(int) audit.Filter { return audit.Filter{Search: "analytics"} }, false},
 		} {
 			rows := 0
 			times := b.searches
-			if !kind.bar {
+			if !query.bar {
 				times = max(times/10, 1)
 			}
 			m, err := measure.Spread(ctx, times, 1, func(ctx context.Context, i int) (time.Duration, error) {
-				f := kind.of(i * 7919 % b.events)
+				f := query.of(i * 7919 % b.events)
 				f.Account = account
 				start := time.Now()
 				events, err := l.Query(ctx, f)
@@ -94,11 +94,11 @@ func (b *bench) search(ctx context.Context) error {
 					if err != nil {
 						return 0, err
 					}
-					if rows++; !kind.bar {
+					if rows++; !query.bar {
 						break
 					}
 				}
-				if kind.bar {
+				if query.bar {
 					took = time.Since(start)
 				}
 				return took, nil
@@ -107,12 +107,12 @@ func (b *bench) search(ctx context.Context) error {
 				return err
 			}
 			note := fmt.Sprintf("%.1f events each", float64(rows)/float64(times))
-			if !kind.bar {
+			if !query.bar {
 				note = "until the first event"
 			}
-			b.report.Add(b.name+": "+kind.what, m, "%s", note)
-			if kind.what == searchEveryEvent {
-				b.report.AtMost(b.name+": "+kind.what+", p99", m.Milliseconds(0.99), 200, " ms")
+			b.report.Add(b.name+": "+query.name, m, "%s", note)
+			if query.name == searchEveryEvent {
+				b.report.AtMost(b.name+": "+query.name+", p99", m.Milliseconds(0.99), 200, " ms")
 			}
 		}
 		return nil

@@ -20,7 +20,7 @@ const (
 	fillers = 4
 )
 
-// with opens the database for the duration of work.
+// with opens the database and calls work.
 func (b *bench) with(ctx context.Context, work func(*audit.Log) error) error {
 	s, err := store.Open(ctx, b.url, nil, audit.Owner)
 	if err != nil {
@@ -32,7 +32,7 @@ func (b *bench) with(ctx context.Context, work func(*audit.Log) error) error {
 	return work(l)
 }
 
-// event returns the nth event, of ordinary size. All events span 30 days.
+// event returns the nth event, of typical size. The events span 30 days.
 func (b *bench) event(n int, from time.Time) audit.Event {
 	step := 30 * 24 * time.Hour / time.Duration(b.events)
 	deployment := n % deployments
@@ -47,7 +47,7 @@ func (b *bench) event(n int, from time.Time) audit.Event {
 	}
 }
 
-// requestID returns 16 digits with a prefix that no other event has.
+// requestID returns 16 digits, with a prefix that is unique among the events.
 func requestID(n int) string { return fmt.Sprintf("%016x", uint64(n)*0x9E3779B97F4A7C15) }
 
 // fill stores the events.

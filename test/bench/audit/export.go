@@ -21,7 +21,7 @@ import (
 // measured.
 type exportFlags struct{ url, file string }
 
-// exported is its result, memory in MiB.
+// exported is the result of that process; memory is in MiB.
 type exported struct {
 	Rows            int
 	Seconds         float64
@@ -110,7 +110,7 @@ func (b *bench) compareExports(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	b.report.Fact(b.name+": export as CSV", "**%.0f rows/s**, %.0f MiB/s; psql \\copy from PostgreSQL %.0f rows/s; median of %d turns",
+	b.report.Fact(b.name+": export as CSV", "**%.0f rows/s**, %.0f MiB/s; psql \\copy from PostgreSQL %.0f rows/s; median of %d rounds",
 		rate(ours), float64(info.Size())/(1<<20)*1000/ours.Milliseconds(0.5), rate(theirs), b.turns)
 	b.report.Fact(b.name+": memory of the export", "resident at most %.0f MiB, %.0f at a quarter of the rows, %.0f before", last.Peak, last.Quarter, last.Opened)
 	b.report.AtLeast(b.name+": export, rows a second", rate(ours), 200_000, "")

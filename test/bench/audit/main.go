@@ -2,8 +2,8 @@
 //
 //   - the export as CSV and its memory, alternating with `psql \copy` of the same rows
 //   - full-text searches
-//   - the cost of storing a change (Begin and End), alone and with many callers, beside a write and
-//     fsync on the same disk
+//   - the cost of storing a change (Begin and End), sequentially and with concurrent callers, compared
+//     to a write and fsync on the same disk
 //
 // Compare ratios: rows per second depend mostly on the machine. PostgreSQL has its default settings
 // and waits for the disk.
@@ -40,10 +40,10 @@ func main() {
 	flag.IntVar(&o.events, "events", 1_000_000, "`number` of events")
 	flag.IntVar(&o.turns, "turns", 3, "`number` of rounds of export and \\copy")
 	flag.IntVar(&o.searches, "searches", 200, "`number` of searches of each kind")
-	flag.IntVar(&o.alone, "alone", 500, "`number` of changes stored one after the other")
-	flag.IntVar(&o.changes, "changes", 10_000, "`number` of changes stored by many callers")
-	flag.IntVar(&o.callers, "callers", 64, "`number` of callers at once")
-	flag.StringVar(&o.folder, "folder", os.TempDir(), "`folder` for SQLite and the exports; PostgreSQL is in the one for temporary files")
+	flag.IntVar(&o.alone, "alone", 500, "`number` of changes stored sequentially")
+	flag.IntVar(&o.changes, "changes", 10_000, "`number` of changes stored by concurrent callers")
+	flag.IntVar(&o.callers, "callers", 64, "`number` of concurrent callers")
+	flag.StringVar(&o.folder, "folder", os.TempDir(), "`folder` for SQLite and the exports; PostgreSQL uses the default one for temporary files")
 	flag.StringVar(&child.url, "export", "", "run as the process that exports the database at this `URL`; used by this program itself")
 	flag.StringVar(&child.file, "to", "", "`file` of that export")
 	flag.Parse()
@@ -84,7 +84,7 @@ func run(ctx context.Context, o options) error {
 	return results.Publish(setup, tables)
 }
 
-// measureAll does everything with each database.
+// measureAll runs all measurements with each database.
 func measureAll(ctx context.Context, o options, folder string, r *measure.Report) error {
 	server, err := postgrestest.New()
 	if err != nil {
@@ -109,7 +109,7 @@ func measureAll(ctx context.Context, o options, folder string, r *measure.Report
 			run  func(context.Context) error
 		}{
 			{fmt.Sprintf("storing %d events", o.events), b.fill},
-			{"exporting, beside psql \\copy", b.compareExports},
+			{"exporting, alternating with psql \\copy", b.compareExports},
 			{"searching", b.search},
 			{"storing changes", b.storeChanges},
 		} {
@@ -122,10 +122,10 @@ func measureAll(ctx context.Context, o options, folder string, r *measure.Report
 	return nil
 }
 
-// database is one of the two.
+// database is PostgreSQL or SQLite.
 type database struct{ name, url string }
 
-// bench is what the steps share.
+// bench is the state that the steps share.
 type bench struct {
 	options
 	*database

@@ -13,7 +13,7 @@ import (
 // spareFiles is the number of open files that a process needs besides its idle connections.
 const spareFiles = 2000
 
-// memoryUse is the memory of a process at rest and with idle connections.
+// memoryUse is the memory of a process without and with idle connections.
 type memoryUse struct {
 	name          string
 	before, after float64 // MiB

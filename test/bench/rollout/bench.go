@@ -59,7 +59,7 @@ func (b *bench) run(ctx context.Context) error {
 			return err
 		}
 		if i == 0 {
-			if err := b.atRest(ctx); err != nil {
+			if err := b.steadyState(ctx); err != nil {
 				return err
 			}
 		}
@@ -168,10 +168,10 @@ func (b *bench) repair(ctx context.Context, to string) error {
 	return err
 }
 
-// atRest counts the writes while nothing changes.
-func (b *bench) atRest(ctx context.Context) error {
+// steadyState counts the writes while nothing changes.
+func (b *bench) steadyState(ctx context.Context) error {
 	b.meter.awaitQuiet(ctx)
-	progress("at rest for %s", b.rest)
+	progress("steady state for %s", b.rest)
 	before, err := b.meter.read(ctx)
 	if err != nil {
 		return err

@@ -39,7 +39,7 @@ func main() {
 	flag.IntVar(&o.deployments, "n", 1000, "`number` of deployments")
 	flag.IntVar(&o.pairs, "pairs", 3, "`number` of pairs of a rollout by Quoin and direct patches")
 	flag.IntVar(&o.workers, "workers", 10, "`number` of workers that patch directly, and of workers of each controller")
-	flag.DurationVar(&o.rest, "rest", time.Minute, "`duration` for which writes are counted at rest")
+	flag.DurationVar(&o.rest, "rest", time.Minute, "`duration` for which writes are counted in steady state")
 	flag.DurationVar(&o.timeout, "timeout", 20*time.Minute, "`timeout` of a step")
 	flag.StringVar(&o.controller, "controller", filepath.Join("bin", "quoin"), "`binary` to measure")
 	flag.BoolVar(&o.verbose, "v", false, "report progress every few seconds")

@@ -101,7 +101,7 @@ func (r result) print(w io.Writer) {
 	bars := measure.Bars{}
 	bars.AtMost(fmt.Sprintf("time of a rollout ÷ time of patching the workloads directly, median of %d pairs (%.2f to %.2f)", len(ratios), slices.Min(ratios), slices.Max(ratios)),
 		measure.Median(ratios), barRatio, "")
-	bars.AtMost("writes a minute at rest", r.RestWrites, barRestWrites, "")
+	bars.AtMost("writes a minute in steady state", r.RestWrites, barRestWrites, "")
 	bars.AtMost("peak memory of the controller", r.peak(), memoryBar, " MiB")
 	bars.PrintBars(w)
 	r.printPairs(w)
@@ -167,5 +167,5 @@ func (r result) printMemory(w io.Writer) {
 	}
 	row(fmt.Sprintf("installed in %.1f s", r.Install), r.InstallMemory)
 	row("rolled out", r.Pairs[0].Memory)
-	row("at rest", r.RestMemory)
+	row("steady state", r.RestMemory)
 }

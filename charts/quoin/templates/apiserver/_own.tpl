@@ -2,10 +2,10 @@
 {{- $database := include "quoin.apiserver.database" . }}
 {{- with .Values.apiserver }}
 {{- if and .tls.secretName .aggregation.enabled (not .aggregation.caBundle) }}
-{{- fail "apiserver.tls.secretName with apiserver.aggregation.enabled needs apiserver.aggregation.caBundle, the authority of that certificate; or turn the aggregation off" }}
+{{- fail "apiserver.tls.secretName with apiserver.aggregation.enabled requires apiserver.aggregation.caBundle, the certificate authority of that certificate; or disable the aggregation" }}
 {{- end }}
 {{- if and (eq $database "sqlite") (gt (int .replicas) 1) }}
-{{- fail "apiserver.replicas above 1 needs PostgreSQL, in apiserver.database.existingSecret.name: SQLite is for one pod; without an audit log set apiserver.database.enabled=false" }}
+{{- fail "apiserver.replicas above 1 requires PostgreSQL (apiserver.database.existingSecret.name), because SQLite supports one pod only; to run without an audit log, set apiserver.database.enabled=false" }}
 {{- end }}
 args:
   - apiserver
@@ -54,7 +54,7 @@ gracePeriodSeconds: 45
 {{- end }}
 {{- end }}
 
-{{- /* What the audit log is kept in: postgresql, sqlite, or nothing. */}}
+{{- /* The database of the audit log: postgresql, sqlite, or empty. */}}
 {{- define "quoin.apiserver.database" -}}
 {{- with .Values.apiserver.database }}
 {{- if .enabled }}

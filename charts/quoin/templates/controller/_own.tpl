@@ -1,7 +1,7 @@
 {{- define "quoin.controller.own" -}}
 {{- with .Values.controller }}
 {{- if and (gt (int .replicas) 1) (not .leaderElection.enabled) }}
-{{- fail "controller.replicas above 1 needs controller.leaderElection.enabled: two controllers would work against each other" }}
+{{- fail "controller.replicas above 1 requires controller.leaderElection.enabled: two active controllers would conflict" }}
 {{- end }}
 args:
   - controller
@@ -21,7 +21,7 @@ ports:
     containerPort: 8443
 {{- end }}
 {{- if not .leaderElection.enabled }}
-# Without leader election the old pod has to be gone before the new one starts.
+# Without leader election, the old pod must end before the new one starts.
 strategy: Recreate
 {{- end }}
 role: true
