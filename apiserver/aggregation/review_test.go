@@ -62,7 +62,8 @@ func (c *cluster) testReviews(t *testing.T) {
 		}
 	}
 	want := []string{"ada CREATE ApiKey reviewed k", "ada UPDATE ApiKey reviewed k", "ada DELETE ApiKey reviewed k"}
-	if !slices.Equal(seen, want) {
+	// kube-apiserver repeats the review of a deletion if its cached object was stale.
+	if !slices.Equal(slices.Compact(seen), want) {
 		t.Errorf("reviews %q, want %q", seen, want)
 	}
 	c.testForgedReviews(t)
