@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// proof is the proof of knowledge of the secret in a webhook: one of the two.
+// proof is the proof of knowledge of the secret in a webhook: either a signature or a token.
 type proof struct {
 	// signature is the HMAC-SHA256 of the body.
 	signature []byte

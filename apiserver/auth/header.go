@@ -35,7 +35,7 @@ func unauthenticated(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{ErrNoCredential}, args...)...)
 }
 
-// credential is the parsed Authorization header: one of the two.
+// credential is the parsed Authorization header: either an API key or a JWT.
 type credential struct {
 	key apikey.Token
 	jwt string

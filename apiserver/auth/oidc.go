@@ -94,7 +94,7 @@ func (a *OIDC) Authenticate(ctx context.Context, account *v1alpha1.Account, r *h
 const foreignIssuer = otherCredential("the account does not have the issuer of the token")
 
 // issuerOf returns the issuer of the account that the unverified token names; nil if there is none, or if
-// the account's settings switch OIDC off.
+// the account's settings disable OIDC.
 func issuerOf(account *v1alpha1.Account, jwt string) (*v1alpha1.OIDCIssuer, error) {
 	parts := strings.Split(jwt, ".")
 	payload, err := base64.RawURLEncoding.DecodeString(parts[1])

@@ -225,7 +225,7 @@ func testNoAnswer(t *testing.T, w *world) {
 	if counted := gathered(t, "quoin_audit_unavailable_total") - before; counted != 3 {
 		t.Errorf("%v calls were counted, want 3", counted)
 	}
-	// Reads go on meanwhile.
+	// Reads still succeed.
 	if got := find(t, l, Filter{}); len(got) != 0 {
 		t.Errorf("%+v", got)
 	}
@@ -315,7 +315,7 @@ func testClosed(t *testing.T, w *world) {
 	if diff := cmp.Diff([]int{0, 1, 2}, numbers(find(t, l, Filter{}))); diff != "" {
 		t.Error(diff)
 	}
-	l.Close() // may be repeated
+	l.Close() // idempotent
 }
 
 func testMetrics(t *testing.T, w *world) {

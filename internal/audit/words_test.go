@@ -100,7 +100,7 @@ func TestIndexHasTheWordsOfMatchingSearches(t *testing.T) {
 func TestKnownNamesAreATable(t *testing.T) {
 	sorted := slices.Sorted(slices.Values(Names()))
 	if compact := slices.Compact(slices.Clone(sorted)); len(compact) != len(sorted) {
-		t.Error("a name is there twice")
+		t.Error("duplicate name")
 	}
 	if Known("") || Known("created user") || !Known("Updated deployment configuration") || !Known(CreatedAPIKey) {
 		t.Error("Known is wrong")
