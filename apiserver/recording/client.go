@@ -77,7 +77,7 @@ func (c *Client) record(ctx context.Context, v verb, o, before, after client.Obj
 	switch {
 	case r == nil:
 		return errUnrecorded
-	case r.who == nil:
+	case !r.enabled && !enables(after):
 		return write()
 	}
 	documents, err := documentsOf(before, after)
@@ -109,6 +109,12 @@ func (c *Client) record(ctx context.Context, v verb, o, before, after client.Obj
 		r.forget(t)
 	}
 	return err
+}
+
+// enables reports whether a change enables an audit log: after is an account with an enabled one.
+func enables(after client.Object) bool {
+	account, ok := after.(*v1alpha1.Account)
+	return ok && account != nil && IsOn(account)
 }
 
 // forget leaves an event attempted.

@@ -21,17 +21,11 @@ type gate struct {
 // that fails, a success becomes a 503, written by refuse: the change may have been made, and its event
 // is attempted.
 func (r *Request) Gate(ctx context.Context, w http.ResponseWriter, refuse func(http.ResponseWriter, int, string)) http.ResponseWriter {
-	if r.who == nil {
-		return w
-	}
 	return &gate{ResponseWriter: w, ctx: ctx, request: r, refuse: refuse}
 }
 
 // Close stores the remaining outcomes of a request.
 func (r *Request) Close(ctx context.Context) {
-	if r.who == nil {
-		return
-	}
 	if err := r.settle(ctx); err != nil {
 		log.FromContext(ctx).Error(err, "An event of the audit log stays without its outcome")
 	}

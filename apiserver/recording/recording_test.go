@@ -284,6 +284,39 @@ func TestDisabledLogsAndOtherKindsAreNotRecorded(t *testing.T) {
 	f.want()
 }
 
+// TestEnablingTheLogIsRecorded: the request that enables the audit log of an account is its first event.
+func TestEnablingTheLogIsRecorded(t *testing.T) {
+	w := newWorld(t)
+	account := &v1alpha1.Account{}
+	if err := w.api.Get(t.Context(), client.ObjectKey{Name: "acme"}, account); err != nil {
+		t.Fatal(err)
+	}
+	account.Spec.AuditLog.Enabled = ptr.To(false)
+	if err := w.api.Update(t.Context(), account); err != nil {
+		t.Fatal(err)
+	}
+	r := NewRequest(t.Context(), w.log, account, ada, audit.SourceREST)
+	ctx := r.With(t.Context())
+	rename := func(name string) {
+		before := account.DeepCopy()
+		account.Spec.DisplayName = name
+		if err := w.client.Patch(ctx, account, client.MergeFrom(before)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rename("Not recorded")
+	before := account.DeepCopy()
+	account.Spec.AuditLog.Enabled = ptr.To(true)
+	if err := w.client.Patch(ctx, account, client.MergeFrom(before)); err != nil {
+		t.Fatal(err)
+	}
+	r.Close(ctx)
+	events := w.events()
+	if len(events) != 1 || !strings.Contains(events[0], audit.UpdatedAccountSettings) {
+		t.Errorf("events %q, want the one that enables the log", events)
+	}
+}
+
 func TestSuccessWaitsForTheOutcome(t *testing.T) {
 	respond := func(status int, closeLog bool) *httptest.ResponseRecorder {
 		f := newFixture(t)

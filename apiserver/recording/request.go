@@ -33,8 +33,11 @@ func IsOn(account *v1alpha1.Account) bool {
 // Request is a request of a principal and its changes.
 type Request struct {
 	log Log
-	// who has the fields that all events of the request share; nil if the account records none.
-	who *audit.Event
+	// enabled reports whether the account's audit log is enabled. If not, only the change that enables
+	// it is recorded.
+	enabled bool
+	// who has the fields that all events of the request share.
+	who audit.Event
 
 	mu sync.Mutex
 	// open are changes without outcome: they are retried after a conflict.
@@ -56,14 +59,11 @@ type target struct {
 // NewRequest returns a Request of a principal of an account. If log is nil, changes fail for accounts
 // whose audit log is enabled.
 func NewRequest(ctx context.Context, log Log, account *v1alpha1.Account, p *auth.Principal, source audit.Source) *Request {
-	r := &Request{log: log}
-	if IsOn(account) {
-		r.who = &audit.Event{
-			Account: account.Name, Source: source, Actor: actor(p), RequestID: serving.RequestID(ctx),
-		}
-		if address := serving.RemoteAddress(ctx); address.IsValid() {
-			r.who.IP = address.String()
-		}
+	r := &Request{log: log, enabled: IsOn(account), who: audit.Event{
+		Account: account.Name, Source: source, Actor: actor(p), RequestID: serving.RequestID(ctx),
+	}}
+	if address := serving.RemoteAddress(ctx); address.IsValid() {
+		r.who.IP = address.String()
 	}
 	return r
 }
@@ -97,7 +97,7 @@ func requestOf(ctx context.Context) *Request {
 // added to a group.
 func Detail(ctx context.Context, object, name string, value any) {
 	r := requestOf(ctx)
-	if r == nil || r.who == nil {
+	if r == nil || !r.enabled {
 		return
 	}
 	r.mu.Lock()
@@ -127,7 +127,7 @@ func Do(ctx context.Context, e audit.Event) error {
 	switch {
 	case r == nil:
 		return errUnrecorded
-	case r.who == nil:
+	case !r.enabled:
 		return nil
 	case r.log == nil:
 		return errNoLog
@@ -141,7 +141,7 @@ func RecordTx(ctx context.Context, tx *store.Tx, e audit.Event) error {
 	switch {
 	case r == nil:
 		return errUnrecorded
-	case r.who == nil:
+	case !r.enabled:
 		return nil
 	}
 	return audit.RecordTx(ctx, tx, r.event(e, audit.Succeeded))
