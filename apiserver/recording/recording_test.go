@@ -286,32 +286,32 @@ func TestDisabledLogsAndOtherKindsAreNotRecorded(t *testing.T) {
 
 // TestEnablingTheLogIsRecorded: the request that enables the audit log of an account is its first event.
 func TestEnablingTheLogIsRecorded(t *testing.T) {
-	w := newWorld(t)
+	f := newFixture(t)
 	account := &v1alpha1.Account{}
-	if err := w.api.Get(t.Context(), client.ObjectKey{Name: "acme"}, account); err != nil {
+	if err := f.api.Get(t.Context(), client.ObjectKey{Name: "acme"}, account); err != nil {
 		t.Fatal(err)
 	}
 	account.Spec.AuditLog.Enabled = ptr.To(false)
-	if err := w.api.Update(t.Context(), account); err != nil {
+	if err := f.api.Update(t.Context(), account); err != nil {
 		t.Fatal(err)
 	}
-	r := NewRequest(t.Context(), w.log, account, ada, audit.SourceREST)
+	r := NewRequest(t.Context(), f.log, account, ada, audit.SourceREST)
 	ctx := r.With(t.Context())
 	rename := func(name string) {
 		before := account.DeepCopy()
 		account.Spec.DisplayName = name
-		if err := w.client.Patch(ctx, account, client.MergeFrom(before)); err != nil {
+		if err := f.client.Patch(ctx, account, client.MergeFrom(before)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	rename("Not recorded")
 	before := account.DeepCopy()
 	account.Spec.AuditLog.Enabled = ptr.To(true)
-	if err := w.client.Patch(ctx, account, client.MergeFrom(before)); err != nil {
+	if err := f.client.Patch(ctx, account, client.MergeFrom(before)); err != nil {
 		t.Fatal(err)
 	}
 	r.Close(ctx)
-	events := w.events()
+	events := f.events()
 	if len(events) != 1 || !strings.Contains(events[0], audit.UpdatedAccountSettings) {
 		t.Errorf("events %q, want the one that enables the log", events)
 	}
