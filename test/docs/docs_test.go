@@ -1,5 +1,5 @@
 // Package docs_test checks the documentation against the repository: links, paths, make targets, flags and the
-// commands that can be checked without a cluster.
+// commands that can be checked without a cluster. It also checks the layout of pages and packages.
 package docs_test
 
 import (
@@ -33,6 +33,7 @@ var checks = map[string]func(*testing.T, page) []problem{
 	"Kubernetes resources exist":     unknownResources,
 	"localcluster subcommands exist": unknownSubcommands,
 	"chart values exist":             unknownValues,
+	"a sentence a line":              longLines,
 }
 
 func TestDocumentation(t *testing.T) {
@@ -92,6 +93,7 @@ func TestChecksFindProblems(t *testing.T) {
 		{"kind", "Kubernetes resources exist", "```console\n$ kubectl get qdep,nothing -n demo\nkubectl get other\n```", []string{`2: "nothing" is not a resource`}},
 		{"name with its kind", "Kubernetes resources exist", "`kubectl -n demo wait acct/demo nothing/demo --for=condition=Ready`", []string{`1: "nothing" is not a resource`}},
 		{"local cluster", "localcluster subcommands exist", "`bin/localcluster push cube v1`, `bin/localcluster nothing`", []string{`1: localcluster has no subcommand "nothing"`}},
+		{"sentences", "a sentence a line", strings.Repeat("x", 95) + ". Another sentence.\nShort. Lines.\n" + strings.Repeat("x", 120) + ".", []string{"1: several sentences on a line of more than 100 columns: give each sentence a line, or wrap the lines"}},
 		{"chart value", "chart values exist", "```sh\nhelm install quoin ./charts/quoin --set image.tag=dev,image.nothing=1\n```", []string{`2: the chart has no value image.nothing`}},
 	}
 	for _, tt := range tests {

@@ -26,7 +26,7 @@ func (a *api) settingsFamily() rest.Family {
 }
 
 // TenantSettings are the documented settings of an account.
-type TenantSettings struct {
+type TenantSettings struct { //nolint:revive // the name of the schema in the documented API
 	AuditLogEnabled          bool   `json:"auditLogEnabled" doc:"Whether the account asks for an audit log."`
 	AuditLogEnabledCurrent   bool   `json:"auditLogEnabledCurrent" doc:"Whether changes are recorded now: the plan must be Enterprise."`
 	AuditLogEnabledTimestamp int64  `json:"auditLogEnabledTimestamp" minimum:"0" doc:"When auditLogEnabled was last set, in milliseconds since 1970; 0 if it was never set."`

@@ -36,7 +36,7 @@ func (f *Folders) Create(ctx context.Context, s content.Scope, by string, in New
 		}
 	}
 	err = f.change(ctx, s, func(tx *store.Tx) error {
-		now := f.now().UTC()
+		now := f.now()
 		created := &Folder{ParentID: in.ParentID, Name: in.Name, CreatedAt: now, UpdatedAt: now, CreatedBy: by, UpdatedBy: by}
 		above, err := parentPath(ctx, tx, s, in.ParentID)
 		if err != nil {
@@ -156,7 +156,7 @@ func (f *Folders) replace(ctx context.Context, s content.Scope, by string, id in
 		if err := edit(tx, after); err != nil || *after == before {
 			return err
 		}
-		after.UpdatedAt, after.UpdatedBy = f.now().UTC(), by
+		after.UpdatedAt, after.UpdatedBy = f.now(), by
 		if after.ParentID != before.ParentID || after.Name != before.Name {
 			if err := checkPlace(ctx, tx, s, after); err != nil {
 				return err

@@ -74,11 +74,13 @@ type Folders struct {
 	Now func() time.Time
 }
 
+// now returns the time with the precision of the database.
 func (f *Folders) now() time.Time {
-	if f.Now == nil {
-		return time.Now()
+	now := time.Now
+	if f.Now != nil {
+		now = f.Now
 	}
-	return f.Now()
+	return now().UTC().Truncate(time.Microsecond)
 }
 
 // checkName returns an error for a name that is not allowed.
