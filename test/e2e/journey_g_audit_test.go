@@ -65,6 +65,24 @@ var _ = Describe("The audit log", Ordered, func() {
 		Expect(events(ctx, "grace@example.com")).To(Equal([]string{"Created user via SCIM by key:admin over scim: succeeded"}))
 	})
 
+	It("records changes of folders, which every replica shows", func(ctx SpecContext) {
+		folders := strings.TrimSuffix(variables(ctx), "env-vars") + "folders"
+		created := f.ask(ctx, 0, http.MethodPost, folders, map[string]any{"name": "Finance"})
+		Expect(created).To(haveStatus(http.StatusOK))
+		Expect(f.ask(ctx, 1, http.MethodGet, folders, nil).text).To(ContainSubstring(`"name":"Finance"`))
+		Expect(f.ask(ctx, 1, http.MethodPost, folders, map[string]any{"name": "finance"})).To(haveStatus(http.StatusConflict))
+		Expect(events(ctx, "finance")).To(Equal([]string{"Created folder by key:admin over rest: succeeded"}))
+	})
+
+	It("records changes of tenant settings, and rejects those that kubectl owns", func(ctx SpecContext) {
+		const settings = "/api/v1/tenant/settings"
+		Expect(f.ask(ctx, 0, http.MethodPut, settings, map[string]any{"maintenanceWindowDay": "Monday"})).To(haveStatus(http.StatusOK))
+		Expect(kubectl(ctx, "get", "acct/"+t.name, "-o", "jsonpath={.spec.settings.maintenanceWindow.day}")).To(Equal("Monday"))
+		owned := f.ask(ctx, 0, http.MethodPut, settings, map[string]any{"auditLogEnabled": false})
+		Expect(owned).To(And(haveStatus(http.StatusConflict), HaveField("text", ContainSubstring("spec.auditLog.enabled"))))
+		Expect(events(ctx, "monday")).To(Equal([]string{"Updated account settings by key:admin over rest: succeeded"}))
+	})
+
 	It("records changes with kubectl once, with the user name", func(ctx SpecContext) {
 		t.patch(ctx, "qdep/sales", `{"displayName": "Sales by kubectl"}`)
 		Eventually(events).WithContext(ctx).WithArguments("kubectl").Should(ConsistOf(MatchRegexp(`^Updated deployment configuration by kubernetes:\S+ over kubernetes: succeeded$`)))
