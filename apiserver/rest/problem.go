@@ -157,7 +157,7 @@ func toProblem(ctx context.Context, err error) *Problem {
 	case kind != "":
 		log.FromContext(ctx).Error(err, "Objects of the account cannot be used: bind ClusterRole quoin-account-apiserver to quoin apiserver with a RoleBinding in the namespace",
 			"kind", kind, "namespace", ScopeFrom(ctx).Namespace())
-		return Unavailable("quoin may not use the account's %s, which an administrator has to allow: try again later", kind)
+		return Unavailable("quoin may not use the account's %s; an administrator must grant access: try again later", kind)
 	}
 	log.FromContext(ctx).Error(err, "Request failed")
 	return NewProblem(http.StatusInternalServerError, "internal error")

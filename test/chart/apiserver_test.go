@@ -54,7 +54,7 @@ func TestAPIServerRunsWithItsRole(t *testing.T) {
 	}
 	requestToken("a", http.StatusOK, `"cubeApiToken":"ey`)
 	wantNoForbidden(t, log)
-	requestToken("b", http.StatusServiceUnavailable, "an administrator has to allow")
+	requestToken("b", http.StatusServiceUnavailable, "an administrator must grant access")
 	// The log line may be written after the response.
 	c.eventually(t, "the log names the missing RoleBinding", func(context.Context) bool {
 		return log.has(`"namespace":"tenant-b"`, "quoin-account-apiserver", "RoleBinding")

@@ -72,7 +72,7 @@ func TestGatewayRunsWithItsRole(t *testing.T) {
 	}
 	ask("a", "secret-of-a", http.StatusServiceUnavailable, "no pod of the environment is ready")
 	ask("a", "secret-of-b", http.StatusUnauthorized, "not valid for this environment")
-	ask("b", "secret-of-b", http.StatusServiceUnavailable, "an administrator has to allow")
+	ask("b", "secret-of-b", http.StatusServiceUnavailable, "an administrator must grant access")
 	// The log line may be written after the response.
 	c.eventually(t, "the log says where a binding is missing", func(context.Context) bool {
 		return log.has(`"namespace":"tenant-b"`, "quoin-account", "RoleBinding")

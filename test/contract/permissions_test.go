@@ -127,7 +127,7 @@ func TestMissingRoleBindingsAreReported(t *testing.T) {
 	set := func(name string) *response {
 		return admin.call(t, "PUT", path+"/env-vars", map[string]any{"env_variables": []map[string]string{{"name": name, "value": "x"}}})
 	}
-	const missing = "quoin may not use the account's Secrets, which an administrator has to allow: try again later"
+	const missing = "quoin may not use the account's Secrets; an administrator must grant access: try again later"
 	for _, route := range []string{"/token", "/environments/" + environment + "/tokens", "/environments/" + environment + "/tokens-for-meta-sync"} {
 		body := map[string]any{"security_context": map[string]any{}}
 		if route == "/token" {
@@ -151,7 +151,7 @@ func TestMissingRoleBindingsAreReported(t *testing.T) {
 	}
 	got = create()
 	got.rejected(503)
-	got.want("error", "quoin may not use the account's ConfigMaps, which an administrator has to allow: try again later")
+	got.want("error", "quoin may not use the account's ConfigMaps; an administrator must grant access: try again later")
 	if after := snapshot(t, globex); after != before {
 		t.Errorf("the deployments have changed:\n%s\n%s", before, after)
 	}
