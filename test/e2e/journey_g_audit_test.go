@@ -74,12 +74,15 @@ var _ = Describe("The audit log", Ordered, func() {
 		Expect(events(ctx, "finance")).To(Equal([]string{"Created folder by key:admin over rest: succeeded"}))
 	})
 
-	It("records changes of tenant settings, and rejects those that kubectl owns", func(ctx SpecContext) {
+	It("records changes of tenant settings, and rejects those that a GitOps tool owns", func(ctx SpecContext) {
 		const settings = "/api/v1/tenant/settings"
+		_, err := world.kubectl(ctx, "apiVersion: platform.quoin.dev/v1alpha1\nkind: Account\nmetadata: {name: "+t.name+"}\nspec: {settings: {supportAccess: false}}\n",
+			"apply", "--server-side", "--field-manager=argocd-controller", "-f", "-")
+		Expect(err).NotTo(HaveOccurred())
 		Expect(f.ask(ctx, 0, http.MethodPut, settings, map[string]any{"maintenanceWindowDay": "Monday"})).To(haveStatus(http.StatusOK))
 		Expect(kubectl(ctx, "get", "acct/"+t.name, "-o", "jsonpath={.spec.settings.maintenanceWindow.day}")).To(Equal("Monday"))
-		owned := f.ask(ctx, 0, http.MethodPut, settings, map[string]any{"auditLogEnabled": false})
-		Expect(owned).To(And(haveStatus(http.StatusConflict), HaveField("text", ContainSubstring("spec.auditLog.enabled"))))
+		owned := f.ask(ctx, 0, http.MethodPut, settings, map[string]any{"hasSupportAccess": true})
+		Expect(owned).To(And(haveStatus(http.StatusConflict), HaveField("text", ContainSubstring("argocd-controller"))))
 		Expect(events(ctx, "monday")).To(Equal([]string{"Updated account settings by key:admin over rest: succeeded"}))
 	})
 
