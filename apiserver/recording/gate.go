@@ -21,7 +21,8 @@ type gate struct {
 // that fails, a success becomes a 503, written by refuse: the change may have been made, and its event
 // is attempted.
 func (r *Request) Gate(ctx context.Context, w http.ResponseWriter, refuse func(http.ResponseWriter, int, string)) http.ResponseWriter {
-	return &gate{ResponseWriter: w, ctx: ctx, request: r, refuse: refuse}
+	r.gate = gate{ResponseWriter: w, ctx: ctx, request: r, refuse: refuse}
+	return &r.gate
 }
 
 // Close stores the remaining outcomes of a request.

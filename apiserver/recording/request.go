@@ -48,6 +48,9 @@ type Request struct {
 	failed error
 	// details are added to the changes of objects, by name.
 	details map[string]map[string]any
+
+	// gate is the response of the request.
+	gate gate
 }
 
 // target identifies a change.

@@ -21,18 +21,22 @@ type listID string
 var pageParameters = []string{"first", "after", "offset", "limit"}
 
 func newListID(operationID string, account types.UID, path string, query url.Values) listID {
-	parts := []string{operationID, string(account), path}
+	var filters []string
 	for name, values := range query {
 		if !slices.Contains(pageParameters, name) {
-			parts = append(parts, url.Values{name: values}.Encode())
+			filters = append(filters, url.Values{name: values}.Encode())
 		}
 	}
-	slices.Sort(parts[3:])
-	hash := sha256.New()
-	for _, part := range parts {
-		_, _ = io.WriteString(hash, strconv.Quote(part))
+	slices.Sort(filters)
+	text := make([]byte, 0, 256)
+	for _, part := range [...]string{operationID, string(account), path} {
+		text = strconv.AppendQuote(text, part)
 	}
-	return listID(base64.RawURLEncoding.EncodeToString(hash.Sum(nil)[:9]))
+	for _, filter := range filters {
+		text = strconv.AppendQuote(text, filter)
+	}
+	sum := sha256.Sum256(text)
+	return listID(base64.RawURLEncoding.EncodeToString(sum[:9]))
 }
 
 // cursorVersion changes with the format of cursors or keys.
@@ -47,13 +51,16 @@ type cursor struct {
 
 // encodeCursor returns the cursor of the item with a key. Keys are JSON values.
 func encodeCursor(list listID, key any) (string, error) {
-	var err error
-	c := cursor{Version: cursorVersion, List: list}
-	if c.Key, err = json.Marshal(key); err != nil {
+	k, err := json.Marshal(key)
+	if err != nil {
 		return "", err
 	}
-	data, err := json.Marshal(c)
-	return base64.RawURLEncoding.EncodeToString(data), err
+	// A cursor in JSON, without the cost of encoding it. Nothing in a list ID needs quoting.
+	data := make([]byte, 0, len(`{"v":1,"l":"","k":}`)+len(list)+len(k))
+	data = strconv.AppendInt(append(data, `{"v":`...), cursorVersion, 10)
+	data = append(append(data, `,"l":"`...), list...)
+	data = append(append(append(data, `","k":`...), k...), '}')
+	return base64.RawURLEncoding.EncodeToString(data), nil
 }
 
 // decodeCursor returns the key of a cursor. The error has status 400 if the cursor is not one of the

@@ -37,11 +37,11 @@ func (a *api) deploymentsFamily() rest.Family {
 
 // Deployment is the documented representation of a Deployment.
 type Deployment struct {
-	ID            string    `json:"id" pattern:"^[1-9][0-9]*$" doc:"Number of the deployment in its account."`
-	Name          string    `json:"name"`
-	CreatedAt     time.Time `json:"created_at"`
-	DeploymentURL string    `json:"deploymentUrl" doc:"Address of the data API, without its base path."`
-	CreationStep  string    `json:"creationStep" enum:"project,upload,schema,github,ssh,databases,ready,demo"`
+	ID            string `json:"id" pattern:"^[1-9][0-9]*$" doc:"Number of the deployment in its account."`
+	Name          string `json:"name"`
+	CreatedAt     string `json:"created_at" format:"date-time"` // formatted once, because lists have two shapes
+	DeploymentURL string `json:"deploymentUrl" doc:"Address of the data API, without its base path."`
+	CreationStep  string `json:"creationStep" enum:"project,upload,schema,github,ssh,databases,ready,demo"`
 }
 
 // Annotations with values of clients that Quoin stores and does not interpret.
@@ -57,7 +57,7 @@ func deploymentOf(d *v1alpha1.Deployment) Deployment {
 		step = "ready"
 	}
 	return Deployment{
-		ID: d.Labels[v1alpha1.LabelID], Name: d.DisplayName(), CreatedAt: d.CreationTimestamp.UTC(),
+		ID: d.Labels[v1alpha1.LabelID], Name: d.DisplayName(), CreatedAt: d.CreationTimestamp.UTC().Format(time.RFC3339),
 		DeploymentURL: d.Status.URL, CreationStep: step,
 	}
 }
