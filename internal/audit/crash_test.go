@@ -1,12 +1,9 @@
 package audit
 
 import (
-	"bufio"
 	"context"
 	"errors"
-	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -19,6 +16,7 @@ import (
 
 	"github.com/quoin-dev/quoin/internal/store"
 	"github.com/quoin-dev/quoin/internal/store/postgrestest"
+	"github.com/quoin-dev/quoin/internal/store/storetest"
 )
 
 // childURL makes the test binary a process that records changes and reports them on standard output
@@ -31,18 +29,7 @@ const (
 )
 
 func TestMain(m *testing.M) {
-	for variable, run := range map[string]func(url string) error{childURL: recordChanges, childContentURL: changeContent} {
-		url := os.Getenv(variable)
-		if url == "" {
-			continue
-		}
-		if err := run(url); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		os.Exit(0)
-	}
-	os.Exit(m.Run())
+	storetest.Main(m, map[string]func(url string) error{childURL: recordChanges, childContentURL: changeContent})
 }
 
 func recordChanges(url string) error {
@@ -139,48 +126,28 @@ func (all reported) check(t *testing.T, w *world) {
 	}
 }
 
-func TestKillSQLite(t *testing.T) {
-	testKill(t, "sqlite://"+filepath.Join(t.TempDir(), "content.db"))
-}
-
-func TestKillPostgreSQL(t *testing.T) { testKill(t, postgrestest.Start(t)) }
-
-// testKill kills the recording process three times, on the same database.
-func testKill(t *testing.T, url string) {
-	all := reported{}
-	for _, after := range []int{1, 300, 2000} {
-		child := exec.Command(os.Args[0])
-		child.Env = append(os.Environ(), childURL+"="+url)
-		child.Stderr = os.Stderr
-		output, err := child.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := child.Start(); err != nil {
-			t.Fatal(err)
-		}
-		ended := 0
-		lines := bufio.NewScanner(output)
-		for lines.Scan() {
-			step, id, _ := strings.Cut(lines.Text(), " ")
-			all[id] = step
-			if step != "begins" && step != "attempted" {
-				ended++
-			}
-			if ended == after {
-				_ = child.Process.Kill() // the lines that it has written are still read
+// TestKill kills the recording process three times, on the same database.
+func TestKill(t *testing.T) {
+	storetest.ForEach(t, func(t *testing.T, newDatabase func(testing.TB) string) {
+		url, all := newDatabase(t), reported{}
+		for _, after := range []int{1, 300, 2000} {
+			ended := 0
+			storetest.KillChild(t, childURL, url, func(line string) bool {
+				step, id, _ := strings.Cut(line, " ")
+				all[id] = step
+				if step != "begins" && step != "attempted" {
+					ended++
+				}
+				return ended == after
+			})
+			w := openWorld(t, url)
+			all.check(t, w)
+			if err := w.store.Close(); err != nil {
+				t.Fatal(err)
 			}
 		}
-		if err := child.Wait(); err == nil || ended < after {
-			t.Fatalf("the child exited after %d changes: %v", ended, err)
-		}
-		w := openWorld(t, url)
-		all.check(t, w)
-		if err := w.store.Close(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	t.Logf("%d changes were acknowledged, %d attempts without outcome, %d had begun", all.count("succeeded", "failed"), all.count("attempted"), all.count("begins"))
+		t.Logf("%d changes were acknowledged, %d attempts without outcome, %d had begun", all.count("succeeded", "failed"), all.count("attempted"), all.count("begins"))
+	})
 }
 
 // recorder records changes in this process until it is stopped.

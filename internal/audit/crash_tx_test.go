@@ -1,12 +1,8 @@
 package audit
 
 import (
-	"bufio"
 	"context"
 	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -15,7 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/quoin-dev/quoin/internal/store"
-	"github.com/quoin-dev/quoin/internal/store/postgrestest"
+	"github.com/quoin-dev/quoin/internal/store/storetest"
 )
 
 // childContentURL makes the test binary a process that changes content and records events in the
@@ -58,49 +54,29 @@ func changeContent(url string) error {
 }
 
 func TestKillBetweenContentAndEvent(t *testing.T) {
-	server := postgrestest.StartServer(t)
-	for name, url := range map[string]string{
-		"SQLite":     "sqlite://" + filepath.Join(t.TempDir(), "content.db"),
-		"PostgreSQL": server.Database(t),
-	} {
-		t.Run(name, func(t *testing.T) {
-			committed := map[string]bool{}
-			for i, step := range []string{"written", "recorded", "begun", "committed", "written", "recorded"} {
-				killAt(t, url, step, 5+i, committed)
-				checkContent(t, url, committed)
-			}
-		})
-	}
+	storetest.ForEach(t, func(t *testing.T, newDatabase func(testing.TB) string) {
+		url, committed := newDatabase(t), map[string]bool{}
+		for i, step := range []string{"written", "recorded", "begun", "committed", "written", "recorded"} {
+			killAt(t, url, step, 5+i, committed)
+			checkContent(t, url, committed)
+		}
+	})
 }
 
 // killAt runs the child and kills it when it reports a step for the nth time.
 func killAt(t *testing.T, url, step string, nth int, committed map[string]bool) {
 	t.Helper()
-	child := exec.Command(os.Args[0])
-	child.Env = append(os.Environ(), childContentURL+"="+url)
-	child.Stderr = os.Stderr
-	output, err := child.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := child.Start(); err != nil {
-		t.Fatal(err)
-	}
 	times := 0
-	for lines := bufio.NewScanner(output); lines.Scan(); {
-		what, id, _ := strings.Cut(lines.Text(), " ")
+	storetest.KillChild(t, childContentURL, url, func(line string) bool {
+		what, id, _ := strings.Cut(line, " ")
 		if what == "committed" {
 			committed[id] = true
 		}
 		if what == step {
-			if times++; times == nth {
-				_ = child.Process.Kill() // the lines that it has written are still read
-			}
+			times++
 		}
-	}
-	if err := child.Wait(); err == nil || times < nth {
-		t.Fatalf("the child exited after %d times %q: %v", times, step, err)
-	}
+		return times == nth
+	})
 }
 
 // checkContent compares content with events, and both with what was acknowledged.

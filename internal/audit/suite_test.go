@@ -4,14 +4,13 @@ import (
 	"context"
 	"fmt"
 	"iter"
-	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/quoin-dev/quoin/internal/store"
-	"github.com/quoin-dev/quoin/internal/store/postgrestest"
+	"github.com/quoin-dev/quoin/internal/store/storetest"
 )
 
 // world is a database, empty at first.
@@ -51,19 +50,12 @@ var cases = []struct {
 	{"an event in the transaction of its change", testRecordTx},
 }
 
-func TestSQLite(t *testing.T) {
-	runCases(t, func(t *testing.T) string { return "sqlite://" + filepath.Join(t.TempDir(), "content.db") })
-}
-
-func TestPostgreSQL(t *testing.T) {
-	server := postgrestest.StartServer(t)
-	runCases(t, func(t *testing.T) string { return server.Database(t) })
-}
-
-func runCases(t *testing.T, fresh func(t *testing.T) string) {
-	for _, c := range cases {
-		t.Run(c.name, func(t *testing.T) { c.run(t, openWorld(t, fresh(t))) })
-	}
+func TestDatabases(t *testing.T) {
+	storetest.ForEach(t, func(t *testing.T, newDatabase func(testing.TB) string) {
+		for _, c := range cases {
+			t.Run(c.name, func(t *testing.T) { c.run(t, openWorld(t, newDatabase(t))) })
+		}
+	})
 }
 
 func openWorld(t testing.TB, url string) *world {

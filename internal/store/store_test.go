@@ -1,7 +1,6 @@
 package store
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"database/sql"
@@ -10,7 +9,6 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -18,6 +16,7 @@ import (
 	"testing/fstest"
 
 	"github.com/quoin-dev/quoin/internal/store/postgrestest"
+	"github.com/quoin-dev/quoin/internal/store/storetest"
 )
 
 // cases run on both databases; fresh is the URL of an empty one.
@@ -49,25 +48,20 @@ var cases = []struct {
 	{"a database opens in the background", testDatabase},
 }
 
-func TestSQLite(t *testing.T) {
-	for _, c := range cases {
-		t.Run(c.name, func(t *testing.T) { c.run(t, sqliteURL(t)) })
-	}
+func TestDatabases(t *testing.T) {
+	storetest.ForEach(t, func(t *testing.T, newDatabase func(testing.TB) string) {
+		for _, c := range cases {
+			t.Run(c.name, func(t *testing.T) { c.run(t, newDatabase(t)) })
+		}
+	})
 }
 
 func TestPostgreSQL(t *testing.T) {
 	server := postgrestest.StartServer(t)
-	for _, c := range cases {
-		t.Run(c.name, func(t *testing.T) { c.run(t, server.Database(t)) })
-	}
 	t.Run("replicas start at the same time", func(t *testing.T) { testReplicas(t, server.Database(t)) })
 	t.Run("the database must be UTF-8", func(t *testing.T) { testEncoding(t, server.Database(t)) })
 	t.Run("commits wait for the disk", func(t *testing.T) { testSynchronousCommit(t, server.Database(t)) })
 	t.Run("the password is never shown", func(t *testing.T) { testPassword(t, server) })
-}
-
-func sqliteURL(t testing.TB) string {
-	return "sqlite://" + filepath.Join(t.TempDir(), "folder", "content.db")
 }
 
 // owner returns the owner "test" with migrations of these texts.
@@ -337,7 +331,7 @@ func TestWrongURLs(t *testing.T) {
 }
 
 func TestSQLiteFilesArePrivate(t *testing.T) {
-	url := sqliteURL(t)
+	url := storetest.SQLiteURL(t)
 	file := strings.TrimPrefix(url, "sqlite://")
 	for range 2 {
 		s := mustOpen(t, url)
@@ -357,7 +351,7 @@ func TestSQLiteFilesArePrivate(t *testing.T) {
 }
 
 func TestSQLiteIsDurable(t *testing.T) {
-	s := mustOpen(t, sqliteURL(t))
+	s := mustOpen(t, storetest.SQLiteURL(t))
 	for _, pool := range []*sql.DB{s.read, s.write} {
 		for pragma, want := range map[string]string{"journal_mode": "wal", "synchronous": "2", "foreign_keys": "1", "busy_timeout": "2000"} {
 			var got string
@@ -398,39 +392,25 @@ func TestNotADatabase(t *testing.T) {
 const childURL = "QUOIN_STORE_CHILD_URL"
 
 func TestMain(m *testing.M) {
-	if url := os.Getenv(childURL); url != "" {
-		if _, err := Open(context.Background(), url, nil); err != nil {
-			fmt.Println(err)
-			os.Exit(1)
-		}
-		fmt.Println("open")
-		select {}
+	storetest.Main(m, map[string]func(url string) error{childURL: keepOpen})
+}
+
+func keepOpen(url string) error {
+	if _, err := Open(context.Background(), url, nil); err != nil {
+		return err
 	}
-	os.Exit(m.Run())
+	fmt.Println("open")
+	select {}
 }
 
 func TestTwoProcessesOnOneSQLiteFile(t *testing.T) {
-	url := sqliteURL(t)
-	child := exec.Command(os.Args[0])
-	child.Env = append(os.Environ(), childURL+"="+url)
-	output, err := child.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := child.Start(); err != nil {
-		t.Fatal(err)
-	}
-	line, err := bufio.NewReader(output).ReadString('\n')
-	if err != nil || line != "open\n" {
-		t.Fatal(line, err)
-	}
-	if _, err := Open(t.Context(), url, nil); !errors.Is(err, ErrInUse) || !strings.Contains(err.Error(), "use PostgreSQL") {
-		t.Error(err)
-	}
-	if err := child.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	_ = child.Wait() // it was killed
+	url := storetest.SQLiteURL(t)
+	storetest.KillChild(t, childURL, url, func(string) bool {
+		if _, err := Open(t.Context(), url, nil); !errors.Is(err, ErrInUse) || !strings.Contains(err.Error(), "use PostgreSQL") {
+			t.Error(err)
+		}
+		return true
+	})
 	// The lock ends with the process.
 	if err := mustOpen(t, url).Ping(t.Context()); err != nil {
 		t.Error(err)

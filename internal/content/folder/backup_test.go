@@ -13,6 +13,7 @@ import (
 
 	"github.com/quoin-dev/quoin/internal/audit"
 	"github.com/quoin-dev/quoin/internal/store/postgrestest"
+	"github.com/quoin-dev/quoin/internal/store/storetest"
 )
 
 // TestSQLiteBackup copies the file while it is written to, as `sqlite3 quoin.db ".backup …"` does:
@@ -103,19 +104,17 @@ func testBackup(t *testing.T, url string, back, restore func()) {
 // TestContentIsAssignedToARestoredAccount runs the statements of docs/operations/backup.md for
 // objects that were restored with other UIDs.
 func TestContentIsAssignedToARestoredAccount(t *testing.T) {
-	for name, url := range map[string]string{"SQLite": "sqlite://" + filepath.Join(t.TempDir(), "content.db"), "PostgreSQL": postgrestest.Start(t)} {
-		t.Run(name, func(t *testing.T) {
-			w := openWorld(t, url)
-			w.createPath("kept", 2)
-			w.exec("UPDATE account SET uid = 'a1-restored', absent_since = 0 WHERE uid = 'a1'")
-			w.exec("UPDATE deployment SET uid = 'd1-restored', absent_since = 0 WHERE uid = 'd1'")
-			restored := scope("a1-restored", "d1-restored")
-			if got := w.names(restored, Root); got != "kept" {
-				t.Errorf("the folders are %q", got)
-			}
-			if path, err := w.folders.Create(t.Context(), restored, by, New{Name: "new"}); err != nil || path[0].ID != 3 {
-				t.Errorf("%+v, %v", path, err)
-			}
-		})
-	}
+	storetest.ForEach(t, func(t *testing.T, newDatabase func(testing.TB) string) {
+		w := openWorld(t, newDatabase(t))
+		w.createPath("kept", 2)
+		w.exec("UPDATE account SET uid = 'a1-restored', absent_since = 0 WHERE uid = 'a1'")
+		w.exec("UPDATE deployment SET uid = 'd1-restored', absent_since = 0 WHERE uid = 'd1'")
+		restored := scope("a1-restored", "d1-restored")
+		if got := w.names(restored, Root); got != "kept" {
+			t.Errorf("the folders are %q", got)
+		}
+		if path, err := w.folders.Create(t.Context(), restored, by, New{Name: "new"}); err != nil || path[0].ID != 3 {
+			t.Errorf("%+v, %v", path, err)
+		}
+	})
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -14,7 +13,7 @@ import (
 	"github.com/quoin-dev/quoin/internal/audit"
 	"github.com/quoin-dev/quoin/internal/content"
 	"github.com/quoin-dev/quoin/internal/store"
-	"github.com/quoin-dev/quoin/internal/store/postgrestest"
+	"github.com/quoin-dev/quoin/internal/store/storetest"
 )
 
 // world is a database with the tables of folders and of the audit log, empty at first.
@@ -48,19 +47,12 @@ var cases = []struct {
 	{"pages are read by an index", testPlan},
 }
 
-func TestSQLite(t *testing.T) {
-	runCases(t, func(t *testing.T) string { return "sqlite://" + filepath.Join(t.TempDir(), "content.db") })
-}
-
-func TestPostgreSQL(t *testing.T) {
-	server := postgrestest.StartServer(t)
-	runCases(t, func(t *testing.T) string { return server.Database(t) })
-}
-
-func runCases(t *testing.T, fresh func(t *testing.T) string) {
-	for _, c := range cases {
-		t.Run(c.name, func(t *testing.T) { c.run(openWorld(t, fresh(t))) })
-	}
+func TestDatabases(t *testing.T) {
+	storetest.ForEach(t, func(t *testing.T, newDatabase func(testing.TB) string) {
+		for _, c := range cases {
+			t.Run(c.name, func(t *testing.T) { c.run(openWorld(t, newDatabase(t))) })
+		}
+	})
 }
 
 func openWorld(t *testing.T, url string) *world {
