@@ -124,30 +124,31 @@ func Named(ctx context.Context, name string) context.Context {
 // errUnrecorded is returned for a change without Request, which is a bug.
 var errUnrecorded = errors.New("a change outside of a request cannot be recorded")
 
-// Do records an action that changes no object, such as issuing a token.
-func Do(ctx context.Context, e audit.Event) error {
+// record calls write with the completed event, unless the account's audit log is disabled.
+func record(ctx context.Context, e audit.Event, write func(*Request, audit.Event) error) error {
 	r := requestOf(ctx)
 	switch {
 	case r == nil:
 		return errUnrecorded
 	case !r.enabled:
 		return nil
-	case r.log == nil:
-		return errNoLog
 	}
-	return r.log.Record(ctx, r.event(e, audit.Succeeded))
+	return write(r, r.event(e, audit.Succeeded))
+}
+
+// Do records an action that changes no object, such as issuing a token.
+func Do(ctx context.Context, e audit.Event) error {
+	return record(ctx, e, func(r *Request, e audit.Event) error {
+		if r.log == nil {
+			return errNoLog
+		}
+		return r.log.Record(ctx, e)
+	})
 }
 
 // RecordTx records a change of content in the transaction of the change: see audit.RecordTx.
 func RecordTx(ctx context.Context, tx *store.Tx, e audit.Event) error {
-	r := requestOf(ctx)
-	switch {
-	case r == nil:
-		return errUnrecorded
-	case !r.enabled:
-		return nil
-	}
-	return audit.RecordTx(ctx, tx, r.event(e, audit.Succeeded))
+	return record(ctx, e, func(_ *Request, e audit.Event) error { return audit.RecordTx(ctx, tx, e) })
 }
 
 // bestEffortTimeout is the timeout for best-effort events.
