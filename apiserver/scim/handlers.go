@@ -7,8 +7,8 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/scim/scimerror"
 )
 
-// target returns the type and the id of the resource that the path names. /Me is the caller's own
-// user (RFC 7644 section 3.11).
+// target returns the type and the id of the resource that the path names; the id is empty if the
+// path names only a type. /Me is the caller's own user (RFC 7644 section 3.11).
 func (x *exchange) target() (*schema.ResourceType, string, error) {
 	if x.PathValue("type") != "" {
 		t, err := x.resourceType()
@@ -25,44 +25,57 @@ func (x *exchange) target() (*schema.ResourceType, string, error) {
 	return t, x.caller.User, nil
 }
 
-// projectionAndBody reads what a write request contains: the attributes to return, and the body.
-func (x *exchange) projectionAndBody(t *schema.ResourceType) (*schema.Projection, map[string]any, error) {
-	p, err := x.projection(t)
+// resourceRequest is a request for one resource.
+type resourceRequest struct {
+	resourceType *schema.ResourceType
+	// id is empty if the resource is created.
+	id string
+	// projection are the attributes to return.
+	projection *schema.Projection
+	// body is nil for a read.
+	body map[string]any
+}
+
+// readRequest reads a request without a body.
+func (x *exchange) readRequest() (*resourceRequest, error) {
+	t, id, err := x.target()
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	body, err := x.body()
-	return p, body, err
+	p, err := x.projection(t)
+	return &resourceRequest{resourceType: t, id: id, projection: p}, err
+}
+
+// writeRequest reads a request with a body.
+func (x *exchange) writeRequest() (*resourceRequest, error) {
+	q, err := x.readRequest()
+	if err != nil {
+		return nil, err
+	}
+	q.body, err = x.body()
+	return q, err
 }
 
 func (x *exchange) ifMatch() condition { return condition(x.Request.Header.Get("If-Match")) }
 
 func (x *exchange) createResource() error {
-	t, err := x.resourceType()
+	q, err := x.writeRequest()
 	if err != nil {
 		return err
 	}
-	p, body, err := x.projectionAndBody(t)
+	r, err := x.operations().createResource(x.Context(), q.resourceType, q.body)
 	if err != nil {
 		return err
 	}
-	r, err := x.operations().createResource(x.Context(), t, body)
-	if err != nil {
-		return err
-	}
-	return x.writeResource(http.StatusCreated, r, p)
+	return x.writeResource(http.StatusCreated, r, q.projection)
 }
 
 func (x *exchange) getResource() error {
-	t, id, err := x.target()
+	q, err := x.readRequest()
 	if err != nil {
 		return err
 	}
-	p, err := x.projection(t)
-	if err != nil {
-		return err
-	}
-	r, err := x.tenant.Store.GetResource(x.Context(), t, id, p)
+	r, err := x.tenant.Store.GetResource(x.Context(), q.resourceType, q.id, q.projection)
 	if err != nil {
 		return err
 	}
@@ -71,44 +84,36 @@ func (x *exchange) getResource() error {
 		x.WriteHeader(http.StatusNotModified)
 		return nil
 	}
-	return x.writeResource(http.StatusOK, r, p)
+	return x.writeResource(http.StatusOK, r, q.projection)
 }
 
 func (x *exchange) replaceResource() error {
-	t, id, err := x.target()
+	q, err := x.writeRequest()
 	if err != nil {
 		return err
 	}
-	p, body, err := x.projectionAndBody(t)
+	r, err := x.operations().replaceResource(x.Context(), q.resourceType, q.id, q.body, x.ifMatch())
 	if err != nil {
 		return err
 	}
-	r, err := x.operations().replaceResource(x.Context(), t, id, body, x.ifMatch())
-	if err != nil {
-		return err
-	}
-	return x.writeResource(http.StatusOK, r, p)
+	return x.writeResource(http.StatusOK, r, q.projection)
 }
 
 func (x *exchange) patchResource() error {
-	t, id, err := x.target()
+	q, err := x.writeRequest()
 	if err != nil {
 		return err
 	}
-	p, body, err := x.projectionAndBody(t)
+	r, err := x.operations().patchResource(x.Context(), q.resourceType, q.id, q.body, x.ifMatch())
 	if err != nil {
 		return err
 	}
-	r, err := x.operations().patchResource(x.Context(), t, id, body, x.ifMatch())
-	if err != nil {
-		return err
-	}
-	if !x.profile.returnsPatched(r, p != nil) {
+	if !x.profile.returnsPatched(r, q.projection != nil) {
 		x.Header().Set("ETag", r.ETag())
 		x.WriteHeader(http.StatusNoContent)
 		return nil
 	}
-	return x.writeResource(http.StatusOK, r, p)
+	return x.writeResource(http.StatusOK, r, q.projection)
 }
 
 func (x *exchange) deleteResource() error {
@@ -132,24 +137,16 @@ func (x *exchange) listedTypes() ([]*schema.ResourceType, error) {
 	return []*schema.ResourceType{t}, err
 }
 
-func (x *exchange) listResources() error {
-	types, err := x.listedTypes()
-	if err != nil {
-		return err
-	}
-	l, err := x.listQuery()
-	if err != nil {
-		return err
-	}
-	return x.writeList(l, types)
-}
+func (x *exchange) listResources() error { return x.list(x.listQuery) }
 
-func (x *exchange) searchResources() error {
+func (x *exchange) searchResources() error { return x.list(x.searchRequest) }
+
+func (x *exchange) list(read func() (*listRequest, error)) error {
 	types, err := x.listedTypes()
 	if err != nil {
 		return err
 	}
-	l, err := x.searchRequest()
+	l, err := read()
 	if err != nil {
 		return err
 	}
