@@ -11,6 +11,7 @@ import (
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/apiserver/scim"
 	"github.com/quoin-dev/quoin/apiserver/scim/schema"
+	"github.com/quoin-dev/quoin/apiserver/scim/scimtest"
 )
 
 const many = 100_000
@@ -117,11 +118,11 @@ func BenchmarkOnServer(b *testing.B) {
 	for _, size := range []int{100, 50_000} {
 		b.Run(fmt.Sprintf("one member of %d", size), func(b *testing.B) {
 			r := newFixture(b)
-			g := r.group("g", sequence("m", 0, size)...)
+			g := r.group("g", scimtest.Sequence("m", 0, size)...)
 			n := 0
 			for b.Loop() {
 				n++
-				if err := r.change(r.Tenant, g.ID, func(s schema.Set) { put(s, fmt.Sprintf("n%d", n)) }); err != nil {
+				if err := r.change(r.Tenant, g.ID, func(s schema.Set) { scimtest.AddMembers(s, fmt.Sprintf("n%d", n)) }); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -18,6 +18,7 @@ import (
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/apiserver/directory/membership"
 	"github.com/quoin-dev/quoin/apiserver/scim/schema"
+	"github.com/quoin-dev/quoin/apiserver/scim/scimtest"
 	"github.com/quoin-dev/quoin/internal/freshness"
 )
 
@@ -48,13 +49,13 @@ func TestReusedChunks(t *testing.T) {
 	if chunk.Annotations[v1alpha1.AnnotationUsed] != "" {
 		t.Error("a new chunk has the annotation")
 	}
-	r.must(r.change(r.Tenant, second.ID, func(s schema.Set) { put(s, "b", "a") }))
+	r.must(r.change(r.Tenant, second.ID, func(s schema.Set) { scimtest.AddMembers(s, "b", "a") }))
 	same := r.chunksOf(second.ID)[0]
 	if same.Name != chunk.Name || same.Annotations[v1alpha1.AnnotationUsed] == "" || same.ResourceVersion == chunk.ResourceVersion {
 		t.Errorf("%s is not protected: %v", same.Name, same.Annotations)
 	}
-	r.must(r.change(r.Tenant, second.ID, func(s schema.Set) { put(s, "c") }))
-	r.must(r.change(r.Tenant, first.ID, func(s schema.Set) { put(s, "a") }))
+	r.must(r.change(r.Tenant, second.ID, func(s schema.Set) { scimtest.AddMembers(s, "c") }))
+	r.must(r.change(r.Tenant, first.ID, func(s schema.Set) { scimtest.AddMembers(s, "a") }))
 	if again := r.chunksOf(first.ID)[0]; again.ResourceVersion != same.ResourceVersion {
 		t.Error("a chunk of the group was written")
 	}
@@ -65,14 +66,14 @@ func TestReusedChunks(t *testing.T) {
 func TestMissingChunk(t *testing.T) {
 	r := newFixture(t)
 	ids := r.users("u", 2)
-	g := r.group("g", append(sequence("m", 0, 256-1), ids...)...)
+	g := r.group("g", append(scimtest.Sequence("m", 0, 256-1), ids...)...)
 	chunks := r.chunksOf(g.ID)
 	if len(chunks) != 2 {
 		t.Fatalf("%d chunks", len(chunks))
 	}
 	r.must(r.api.Delete(t.Context(), chunks[0]))
 	r.eventually(func() bool { _, ok, _ := r.d.chunks.Informer.GetIndexer().Get(chunks[0]); return !ok })
-	r.must(r.change(r.Tenant, g.ID, func(s schema.Set) { put(s, "more") }))
+	r.must(r.change(r.Tenant, g.ID, func(s schema.Set) { scimtest.AddMembers(s, "more") }))
 	if got := r.chunksOf(g.ID); len(got) != 2 || got[0] != nil || len(got[1].Spec.Members) != len(chunks[1].Spec.Members)+1 {
 		t.Errorf("chunks %v", got)
 	}
@@ -107,7 +108,7 @@ func TestStaleCache(t *testing.T) {
 	r.must(stale.chunks.AddIndex())
 	stale.clock, stale.tracker = expiredClock{}, freshness.New(expiredClock{})
 	on := stale.Of(r.account)
-	r.must(r.change(on, g.ID, func(s schema.Set) { s.Delete(ids[0]); put(s, ids[1], "new") }))
+	r.must(r.change(on, g.ID, func(s schema.Set) { s.Delete(ids[0]); scimtest.AddMembers(s, ids[1], "new") }))
 	if got := r.storedMembers(on, g.ID); !slices.Equal(got, append(sorted(ids[1:]), "new")) {
 		t.Errorf("stored members %v", got)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/directory/membership"
 	"github.com/quoin-dev/quoin/apiserver/scim/schema"
 	"github.com/quoin-dev/quoin/apiserver/scim/scimerror"
+	"github.com/quoin-dev/quoin/apiserver/scim/scimtest"
 )
 
 // TestConcurrentCreates checks that of 64 concurrent creates of one name on two replicas exactly one
@@ -74,7 +75,7 @@ func TestConcurrentMemberChanges(t *testing.T) {
 		group.Go(func() {
 			for {
 				err := r.change(tenants[i%2], g.ID, func(s schema.Set) {
-					put(s, id)
+					scimtest.AddMembers(s, id)
 					s.Delete(leaving[2*i])
 					s.Delete(leaving[2*i+1])
 				})
@@ -104,7 +105,7 @@ func TestLargeGroupMatchesModel(t *testing.T) {
 	r := newFixture(t)
 	tenants := []*Tenant{r.Tenant, r.replica(r.api).Of(r.account)}
 	model := map[string]bool{}
-	for _, id := range sequence("m", 0, 3000) {
+	for _, id := range scimtest.Sequence("m", 0, 3000) {
 		model[id] = true
 	}
 	g := r.group("large", sortedKeys(model)...)
@@ -127,7 +128,7 @@ func randomMembers(random *rand.Rand, s schema.Set, model map[string]bool) {
 	for range 1 + random.IntN([]int{1, 4, 600}[random.IntN(3)]) {
 		id := fmt.Sprintf("m%07d", random.IntN(5000))
 		if adding {
-			put(s, id)
+			scimtest.AddMembers(s, id)
 			model[id] = true
 			continue
 		}
@@ -143,7 +144,7 @@ func TestGroupsOfUsers(t *testing.T) {
 	team := r.group("Team", u.ID)
 	department := r.group("Department", team.ID, v.ID)
 	company := r.group("Company", department.ID)
-	r.must(r.change(r.Tenant, team.ID, func(s schema.Set) { put(s, company.ID) })) // a cycle
+	r.must(r.change(r.Tenant, team.ID, func(s schema.Set) { scimtest.AddMembers(s, company.ID) })) // a cycle
 	want := map[string]string{
 		u.ID: "Team direct, Department indirect, Company indirect",
 		v.ID: "Department direct, Company indirect, Team indirect",

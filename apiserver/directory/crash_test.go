@@ -15,6 +15,7 @@ import (
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/apiserver/scim/schema"
+	"github.com/quoin-dev/quoin/apiserver/scim/scimtest"
 	"github.com/quoin-dev/quoin/internal/claims"
 )
 
@@ -91,7 +92,7 @@ type crashCase struct {
 }
 
 // manyMembers need several chunks.
-var manyMembers = sequence("m", 0, 600)
+var manyMembers = scimtest.Sequence("m", 0, 600)
 
 var userCrashCases = map[string]crashCase{
 	"create user": {
@@ -138,7 +139,7 @@ var groupCrashCases = map[string]crashCase{
 		},
 		then: func(r *fixture, _ string) {
 			id := r.wantOne(r.Tenant.group, "displayName", "new")
-			r.must(r.change(r.Tenant, id, func(s schema.Set) { put(s, manyMembers...) }))
+			r.must(r.change(r.Tenant, id, func(s schema.Set) { scimtest.AddMembers(s, manyMembers...) }))
 			r.wantMembers(id, manyMembers)
 		},
 	},
@@ -147,7 +148,7 @@ var groupCrashCases = map[string]crashCase{
 		do: func(on *Tenant, ctx context.Context, id string) error {
 			_, err := on.ReplaceResource(ctx, on.group, id, func(g *schema.Resource) (schema.Document, error) {
 				s := g.Document["members"].(schema.Set)
-				put(s, manyMembers...)
+				scimtest.AddMembers(s, manyMembers...)
 				s.Delete("first")
 				return g.Document, nil
 			})
@@ -157,7 +158,7 @@ var groupCrashCases = map[string]crashCase{
 			if got := r.storedMembers(r.Tenant, id); !slices.Equal(got, []string{"first", "second"}) && !slices.Equal(got, append(slices.Clone(manyMembers), "second")) {
 				r.t.Errorf("%d members: want those before or those after the change", len(got))
 			}
-			r.must(r.change(r.Tenant, id, func(s schema.Set) { put(s, manyMembers...); s.Delete("first") }))
+			r.must(r.change(r.Tenant, id, func(s schema.Set) { scimtest.AddMembers(s, manyMembers...); s.Delete("first") }))
 			r.wantMembers(id, append(slices.Clone(manyMembers), "second"))
 		},
 	},

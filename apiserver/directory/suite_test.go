@@ -249,19 +249,4 @@ func (m *memory) put(o client.Object) {
 	changed(before, o)
 }
 
-func put(s schema.Set, values ...string) {
-	for _, value := range values {
-		s.Put(map[string]any{"value": value})
-	}
-}
-
-// sequence returns values with a prefix and consecutive numbers.
-func sequence(prefix string, from, to int) []string {
-	var values []string
-	for i := from; i < to; i++ {
-		values = append(values, fmt.Sprintf("%s%07d", prefix, i))
-	}
-	return values
-}
-
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -15,6 +15,7 @@ import (
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/apiserver/scim/schema"
 	"github.com/quoin-dev/quoin/apiserver/scim/scimerror"
+	"github.com/quoin-dev/quoin/apiserver/scim/scimtest"
 )
 
 // TestVisibility checks that objects that are being deleted or lost their name are not resources, and
@@ -153,8 +154,8 @@ func TestGitOpsOwnership(t *testing.T) {
 	}
 	r.wantClaims(map[string]string{})
 	r.must(set(r.Tenant.user, "git", "nickName", "g"))
-	r.must(r.change(r.Tenant, "gitg", func(s schema.Set) { put(s, "git", "more") })) // stored in a chunk
-	r.must(r.change(r.Tenant, "gith", func(s schema.Set) { put(s, "git") }))
+	r.must(r.change(r.Tenant, "gitg", func(s schema.Set) { scimtest.AddMembers(s, "git", "more") })) // stored in a chunk
+	r.must(r.change(r.Tenant, "gith", func(s schema.Set) { scimtest.AddMembers(s, "git") }))
 	if got := r.storedMembers(r.Tenant, "gitg"); !slices.Equal(got, []string{"git", "more"}) {
 		t.Errorf("members %v", got)
 	}
@@ -190,7 +191,7 @@ func TestDeletedUserIsRemovedFromGroups(t *testing.T) {
 		}
 	}
 	sub := r.group("sub")
-	r.must(r.change(r.Tenant, one.ID, func(s schema.Set) { put(s, sub.ID) }))
+	r.must(r.change(r.Tenant, one.ID, func(s schema.Set) { scimtest.AddMembers(s, sub.ID) }))
 	r.must(r.DeleteResource(t.Context(), r.Tenant.group, sub.ID, pass))
 	if got := r.storedMembers(r.Tenant, one.ID); !slices.Equal(got, sorted(ids[1:])) {
 		t.Errorf("a deleted group is still a member: %v", got)

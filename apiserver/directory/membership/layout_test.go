@@ -17,6 +17,7 @@ import (
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/apiserver/scim/schema"
 	"github.com/quoin-dev/quoin/apiserver/scim/scimerror"
+	"github.com/quoin-dev/quoin/apiserver/scim/scimtest"
 )
 
 // testGroup is a group whose chunks are in a cache without an API server.
@@ -101,26 +102,12 @@ func (g *testGroup) all(t testing.TB) []string {
 	return values
 }
 
-func put(s schema.Set, values ...string) {
-	for _, value := range values {
-		s.Put(map[string]any{"value": value})
-	}
-}
-
-func sequence(prefix string, from, to int) []string {
-	var values []string
-	for i := from; i < to; i++ {
-		values = append(values, fmt.Sprintf("%s%07d", prefix, i))
-	}
-	return values
-}
-
 // TestMembersMatchModel applies random changes to a group and to a map and compares the results.
 func TestMembersMatchModel(t *testing.T) {
 	for seed := range uint64(20) {
 		random := rand.New(rand.NewPCG(seed, 1))
 		g, model := newTestGroup(t), map[string]bool{}
-		for _, value := range sequence("m", 0, random.IntN(8)) { // members in the group itself, as in a manifest
+		for _, value := range scimtest.Sequence("m", 0, random.IntN(8)) { // members in the group itself, as in a manifest
 			g.spec.Members = append(g.spec.Members, v1alpha1.ScimMember{Value: value})
 			model[value] = true
 		}
@@ -184,15 +171,15 @@ func TestChangeWritesFewChunks(t *testing.T) {
 		chunks, members int
 		total           int
 	}{
-		{"add 50,000", func(s schema.Set) { put(s, sequence("m", 0, 50_000)...) }, 196, 50_000, 50_000},
-		{"add the same", func(s schema.Set) { put(s, sequence("m", 0, 50_000)...) }, 0, 0, 50_000},
-		{"replace all with the same", func(s schema.Set) { s.Clear(); put(s, sequence("m", 0, 50_000)...) }, 0, 0, 50_000},
-		{"add one", func(s schema.Set) { put(s, "m0000000x") }, 1, 81, 50_001},
+		{"add 50,000", func(s schema.Set) { scimtest.AddMembers(s, scimtest.Sequence("m", 0, 50_000)...) }, 196, 50_000, 50_000},
+		{"add the same", func(s schema.Set) { scimtest.AddMembers(s, scimtest.Sequence("m", 0, 50_000)...) }, 0, 0, 50_000},
+		{"replace all with the same", func(s schema.Set) { s.Clear(); scimtest.AddMembers(s, scimtest.Sequence("m", 0, 50_000)...) }, 0, 0, 50_000},
+		{"add one", func(s schema.Set) { scimtest.AddMembers(s, "m0000000x") }, 1, 81, 50_001},
 		{"remove one", func(s schema.Set) { s.Delete("m0000300") }, 1, 255, 50_000},
-		{"remove one and add it again", func(s schema.Set) { s.Delete("m0000301"); put(s, "m0000301") }, 0, 0, 50_000},
-		{"replace one", func(s schema.Set) { s.Delete("m0000301"); put(s, "n") }, 1, 255, 50_000},
-		{"add 1,000", func(s schema.Set) { put(s, sequence("x", 0, 1000)...) }, 5, 81 + 1000, 51_000},
-		{"keep one chunk", func(s schema.Set) { s.Clear(); put(s, sequence("m", 512, 768)...) }, 0, 0, 256},
+		{"remove one and add it again", func(s schema.Set) { s.Delete("m0000301"); scimtest.AddMembers(s, "m0000301") }, 0, 0, 50_000},
+		{"replace one", func(s schema.Set) { s.Delete("m0000301"); scimtest.AddMembers(s, "n") }, 1, 255, 50_000},
+		{"add 1,000", func(s schema.Set) { scimtest.AddMembers(s, scimtest.Sequence("x", 0, 1000)...) }, 5, 81 + 1000, 51_000},
+		{"keep one chunk", func(s schema.Set) { s.Clear(); scimtest.AddMembers(s, scimtest.Sequence("m", 512, 768)...) }, 0, 0, 256},
 		{"remove all", func(s schema.Set) { s.Clear() }, 0, 0, 0},
 	}
 	for _, c := range cases {
@@ -246,13 +233,13 @@ func TestVeryLargeGroups(t *testing.T) {
 // counted once if they are in a chunk too.
 func TestMembersInPlace(t *testing.T) {
 	g := newTestGroup(t)
-	g.change(t, func(s schema.Set) { put(s, "a", "b") })
+	g.change(t, func(s schema.Set) { scimtest.AddMembers(s, "a", "b") })
 	g.spec.Members = []v1alpha1.ScimMember{{Value: "b", Display: "B"}, {Value: "c"}}
 	g.change(t, func(s schema.Set) {
 		if s.Len() != 3 {
 			t.Errorf("Len() = %d, want 3", s.Len())
 		}
-		put(s, "c", "d")
+		scimtest.AddMembers(s, "c", "d")
 	})
 	if len(g.spec.Members) != 2 || g.spec.Members[0].Display != "B" {
 		t.Errorf("in place: %v", g.spec.Members)
@@ -283,7 +270,7 @@ func TestInvalidElements(t *testing.T) {
 func TestMemberTypes(t *testing.T) {
 	g := newTestGroup(t)
 	g.groups["sub"] = true
-	g.change(t, func(s schema.Set) { put(s, "sub", "unknown") })
+	g.change(t, func(s schema.Set) { scimtest.AddMembers(s, "sub", "unknown") })
 	g.change(t, func(s schema.Set) {
 		for _, same := range []map[string]any{
 			{"value": "sub"}, {"value": "sub", "type": "group"}, {"value": "unknown", "type": "User"}, {"value": "unknown", "display": "Unknown"},
@@ -312,11 +299,11 @@ func BenchmarkOneMember(b *testing.B) {
 	for _, size := range []int{100, 50_000} {
 		b.Run(fmt.Sprint(size), func(b *testing.B) {
 			g := newTestGroup(b)
-			g.change(b, func(s schema.Set) { put(s, sequence("m", 0, size)...) })
+			g.change(b, func(s schema.Set) { scimtest.AddMembers(s, scimtest.Sequence("m", 0, size)...) })
 			b.ReportAllocs()
 			for b.Loop() {
 				m := g.session(b).Members(&g.spec)
-				put(m, "new")
+				scimtest.AddMembers(m, "new")
 				if _, parts := m.layout(); len(parts) == 0 {
 					b.Fatal("no chunks")
 				}
