@@ -27,12 +27,12 @@ func (b *bench) storeChanges(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		b.report.Add(b.name+": a change alone", sequential, "two commits")
+		b.report.Add(b.Name+": a change alone", sequential, "two commits")
 		many, err := measure.Spread(ctx, b.changes, b.callers, change)
 		if err != nil {
 			return err
 		}
-		b.report.Add(fmt.Sprintf("%s: a change, %d callers", b.name, b.callers), many, "%.1f × as many a second as alone", many.PerSecond()/sequential.PerSecond())
+		b.report.Add(fmt.Sprintf("%s: a change, %d callers", b.Name, b.callers), many, "%.1f × as many a second as alone", many.PerSecond()/sequential.PerSecond())
 		return nil
 	})
 }
@@ -110,9 +110,9 @@ func (b *bench) search(ctx context.Context) error {
 			if !query.bar {
 				note = "until the first event"
 			}
-			b.report.Add(b.name+": "+query.name, m, "%s", note)
+			b.report.Add(b.Name+": "+query.name, m, "%s", note)
 			if query.name == searchEveryEvent {
-				b.report.AtMost(b.name+": "+query.name+", p99", m.Milliseconds(0.99), 200, " ms")
+				b.report.AtMost(b.Name+": "+query.name+", p99", m.Milliseconds(0.99), 200, " ms")
 			}
 		}
 		return nil

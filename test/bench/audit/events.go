@@ -22,7 +22,7 @@ const (
 
 // with opens the database and calls work.
 func (b *bench) with(ctx context.Context, work func(*audit.Log) error) error {
-	s, err := store.Open(ctx, b.url, nil, audit.Owner)
+	s, err := store.Open(ctx, b.URL, nil, audit.Owner)
 	if err != nil {
 		return err
 	}
@@ -72,8 +72,8 @@ func (b *bench) fill(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	b.report.Fact(b.name+": storing finished events", "%.0f/s, %d callers with %d each", float64(b.events)/time.Since(start).Seconds(), fillers, batch)
-	if b.name == "PostgreSQL" {
+	b.report.Fact(b.Name+": storing finished events", "%.0f/s, %d callers with %d each", float64(b.events)/time.Since(start).Seconds(), fillers, batch)
+	if b.Name == "PostgreSQL" {
 		return b.psql.analyze(ctx)
 	}
 	return nil

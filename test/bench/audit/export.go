@@ -86,7 +86,7 @@ func (b *bench) compareExports(ctx context.Context) error {
 	var ours, theirs measure.Times
 	var last exported
 	for range b.turns {
-		command := exec.CommandContext(ctx, os.Args[0], "-export", b.url, "-to", file)
+		command := exec.CommandContext(ctx, os.Args[0], "-export", b.URL, "-to", file)
 		command.Stderr = os.Stderr
 		output, err := command.Output()
 		if err != nil {
@@ -110,12 +110,12 @@ func (b *bench) compareExports(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	b.report.Fact(b.name+": export as CSV", "**%.0f rows/s**, %.0f MiB/s; psql \\copy from PostgreSQL %.0f rows/s; median of %d rounds",
+	b.report.Fact(b.Name+": export as CSV", "**%.0f rows/s**, %.0f MiB/s; psql \\copy from PostgreSQL %.0f rows/s; median of %d rounds",
 		rate(ours), float64(info.Size())/(1<<20)*1000/ours.Milliseconds(0.5), rate(theirs), b.turns)
-	b.report.Fact(b.name+": memory of the export", "resident at most %.0f MiB, %.0f at a quarter of the rows, %.0f before", last.Peak, last.Quarter, last.Opened)
-	b.report.AtLeast(b.name+": export, rows a second", rate(ours), 200_000, "")
-	b.report.Fact(b.name+": export ÷ psql \\copy", "%.2f", rate(ours)/rate(theirs))
-	b.report.AtMost(b.name+": memory at the end of the export ÷ at a quarter", last.Peak/last.Quarter, 1.2, "")
+	b.report.Fact(b.Name+": memory of the export", "resident at most %.0f MiB, %.0f at a quarter of the rows, %.0f before", last.Peak, last.Quarter, last.Opened)
+	b.report.AtLeast(b.Name+": export, rows a second", rate(ours), 200_000, "")
+	b.report.Fact(b.Name+": export ÷ psql \\copy", "%.2f", rate(ours)/rate(theirs))
+	b.report.AtMost(b.Name+": memory at the end of the export ÷ at a quarter", last.Peak/last.Quarter, 1.2, "")
 	return nil
 }
 

@@ -20,7 +20,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/quoin-dev/quoin/internal/store/postgrestest"
+	"github.com/quoin-dev/quoin/test/bench/internal/databases"
 	"github.com/quoin-dev/quoin/test/bench/internal/measure"
 	"github.com/quoin-dev/quoin/test/bench/internal/process"
 )
@@ -86,24 +86,17 @@ func run(ctx context.Context, o options) error {
 
 // measureAll runs all measurements with each database.
 func measureAll(ctx context.Context, o options, folder string, r *measure.Report) error {
-	server, err := postgrestest.New()
+	all, err := databases.Start(folder)
 	if err != nil {
 		return err
 	}
-	defer server.Stop()
-	url, err := server.NewDatabase()
-	if err != nil {
-		return err
-	}
+	defer all.Server.Stop()
 	if err := measureDisk(folder, r); err != nil {
 		return err
 	}
-	psql := &psql{program: server.Program("psql"), url: url, file: filepath.Join(folder, "copy.csv")}
-	for _, d := range []*database{
-		{name: "PostgreSQL", url: url},
-		{name: "SQLite", url: "sqlite://" + filepath.Join(folder, "content.db")},
-	} {
-		b := &bench{options: o, database: d, report: r, psql: psql, folder: folder}
+	psql := &psql{program: all.Server.Program("psql"), url: all.PostgreSQL.URL, file: filepath.Join(folder, "copy.csv")}
+	for _, d := range []databases.Database{all.PostgreSQL, all.SQLite} {
+		b := &bench{options: o, Database: d, report: r, psql: psql, folder: folder}
 		for _, step := range []struct {
 			what string
 			run  func(context.Context) error
@@ -113,22 +106,19 @@ func measureAll(ctx context.Context, o options, folder string, r *measure.Report
 			{"searching", b.search},
 			{"storing changes", b.storeChanges},
 		} {
-			measure.Progress("%s: %s", d.name, step.what)
+			measure.Progress("%s: %s", d.Name, step.what)
 			if err := step.run(ctx); err != nil {
-				return fmt.Errorf("%s: %s: %w", d.name, step.what, err)
+				return fmt.Errorf("%s: %s: %w", d.Name, step.what, err)
 			}
 		}
 	}
 	return nil
 }
 
-// database is PostgreSQL or SQLite.
-type database struct{ name, url string }
-
 // bench is the state that the steps share.
 type bench struct {
 	options
-	*database
+	databases.Database
 	report *measure.Report
 	psql   *psql
 	folder string

@@ -13,14 +13,13 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/quoin-dev/quoin/internal/audit"
 	"github.com/quoin-dev/quoin/internal/content"
 	"github.com/quoin-dev/quoin/internal/content/folder"
 	"github.com/quoin-dev/quoin/internal/store"
-	"github.com/quoin-dev/quoin/internal/store/postgrestest"
+	"github.com/quoin-dev/quoin/test/bench/internal/databases"
 	"github.com/quoin-dev/quoin/test/bench/internal/measure"
 	"github.com/quoin-dev/quoin/test/bench/internal/process"
 )
@@ -61,19 +60,15 @@ func run(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
-	server, err := postgrestest.New()
+	all, err := databases.Start(directory)
 	if err != nil {
 		return err
 	}
-	defer server.Stop()
-	url, err := server.NewDatabase()
-	if err != nil {
-		return err
-	}
+	defer all.Server.Stop()
 	r := &measure.Report{}
-	for _, d := range []struct{ name, url string }{{"PostgreSQL", url}, {"SQLite", "sqlite://" + filepath.Join(directory, "content.db")}} {
-		if err := measureDatabase(ctx, o, r, d.name, d.url); err != nil {
-			return fmt.Errorf("%s: %w", d.name, err)
+	for _, d := range []databases.Database{all.PostgreSQL, all.SQLite} {
+		if err := measureDatabase(ctx, o, r, d.Name, d.URL); err != nil {
+			return fmt.Errorf("%s: %w", d.Name, err)
 		}
 	}
 	setup := fmt.Sprintf("a folder of %d items in an account of %d; another account of %d items in the same database", items, o.folders, items)
