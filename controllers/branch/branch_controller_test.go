@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/internal/apitest"
 	"github.com/quoin-dev/quoin/internal/ids"
 	"github.com/quoin-dev/quoin/internal/kube"
 	"github.com/quoin-dev/quoin/internal/reconciler"
@@ -226,11 +227,7 @@ func TestIDsAreAllocatedOrKept(t *testing.T) {
 						b.Annotations[v1alpha1.AnnotationEnvironmentID], tc.id, tc.environment)
 				}
 			}
-			acct := &v1alpha1.Account{}
-			if err := api.Get(t.Context(), client.ObjectKey{Name: "acme"}, acct); err != nil {
-				t.Fatal(err)
-			}
-			if got := acct.Annotations[v1alpha1.AnnotationIssuedIDs]; got != tc.ledger {
+			if got := apitest.IssuedIDs(t, api, "acme"); got != tc.ledger {
 				t.Errorf("issued IDs are %q, want %q", got, tc.ledger)
 			}
 		})

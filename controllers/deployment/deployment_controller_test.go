@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/internal/apitest"
 	"github.com/quoin-dev/quoin/internal/ids"
 	"github.com/quoin-dev/quoin/internal/kube"
 )
@@ -80,11 +81,7 @@ func TestIDsAreAllocatedOrKept(t *testing.T) {
 					t.Errorf("label %q, environment %q, status %q; want %q and %q", id, environment, d.Status.ID, tc.wantID, tc.wantEnvironment)
 				}
 			}
-			acct := &v1alpha1.Account{}
-			if err := api.Get(t.Context(), client.ObjectKey{Name: "acme"}, acct); err != nil {
-				t.Fatal(err)
-			}
-			if got := acct.Annotations[v1alpha1.AnnotationIssuedIDs]; got != tc.ledger {
+			if got := apitest.IssuedIDs(t, api, "acme"); got != tc.ledger {
 				t.Errorf("issued IDs are %q, want %q", got, tc.ledger)
 			}
 		})

@@ -105,3 +105,13 @@ func Direct(t testing.TB) (c client.WithWatch, namespace string) {
 	}
 	return c, ns.Name
 }
+
+// IssuedIDs returns the annotation of an account with the IDs that were allocated.
+func IssuedIDs(t testing.TB, c client.Reader, account string) string {
+	t.Helper()
+	a := &v1alpha1.Account{}
+	if err := c.Get(t.Context(), client.ObjectKey{Name: account}, a); err != nil {
+		t.Fatal(err)
+	}
+	return a.Annotations[v1alpha1.AnnotationIssuedIDs]
+}

@@ -172,15 +172,6 @@ func account(t *testing.T, c client.Client, namespace string, ledger string) *v1
 	return a
 }
 
-func ledgerOf(t *testing.T, c client.Client, name string) string {
-	t.Helper()
-	a := &v1alpha1.Account{}
-	if err := c.Get(t.Context(), client.ObjectKey{Name: name}, a); err != nil {
-		t.Fatal(err)
-	}
-	return a.Annotations[v1alpha1.AnnotationIssuedIDs]
-}
-
 func allocator(c client.Client) *Allocator { return New(kube.NewClient(c, c, "quoin-test")) }
 
 // TestNextOfTwoProcesses: two processes with many workers give out 64 numbers, none twice.
@@ -215,8 +206,8 @@ func TestNextOfTwoProcesses(t *testing.T) {
 	for id := range seen {
 		most = max(most, id)
 	}
-	if want := fmt.Sprintf("deployments=%d,environments=3", most); len(seen) != 64 || ledgerOf(t, c, name) != want {
-		t.Errorf("%d numbers, the ledger says %q, want %q", len(seen), ledgerOf(t, c, name), want)
+	if want := fmt.Sprintf("deployments=%d,environments=3", most); len(seen) != 64 || apitest.IssuedIDs(t, c, name) != want {
+		t.Errorf("%d numbers, the ledger says %q, want %q", len(seen), apitest.IssuedIDs(t, c, name), want)
 	}
 }
 
@@ -278,7 +269,7 @@ func TestLostLedger(t *testing.T) {
 			t.Errorf("%s: got %d, %v; want %d", counter, id, err, want)
 		}
 	}
-	if got := ledgerOf(t, c, name); got != "branches=8,deployments=13,environments=42" {
+	if got := apitest.IssuedIDs(t, c, name); got != "branches=8,deployments=13,environments=42" {
 		t.Errorf("the ledger says %q", got)
 	}
 }
@@ -300,8 +291,8 @@ func TestKeep(t *testing.T) {
 			c, namespace := apitest.Direct(t)
 			before := account(t, c, namespace, "deployments=5")
 			got, err := allocator(c).Keep(t.Context(), namespace, Deployments, tc.carried)
-			if err != nil || got != tc.want || ledgerOf(t, c, namespace) != tc.ledger {
-				t.Errorf("got %q, %v, and the ledger %q; want %q and %q", got, err, ledgerOf(t, c, namespace), tc.want, tc.ledger)
+			if err != nil || got != tc.want || apitest.IssuedIDs(t, c, namespace) != tc.ledger {
+				t.Errorf("got %q, %v, and the ledger %q; want %q and %q", got, err, apitest.IssuedIDs(t, c, namespace), tc.want, tc.ledger)
 			}
 			after := &v1alpha1.Account{}
 			if err := c.Get(t.Context(), client.ObjectKey{Name: namespace}, after); err != nil {
@@ -329,7 +320,7 @@ func TestReserveFillsTheLedger(t *testing.T) {
 	if err := a.Reserve(t.Context(), name, Branches, 2); err != nil {
 		t.Fatal(err)
 	}
-	if got := ledgerOf(t, c, name); got != "branches=8" {
+	if got := apitest.IssuedIDs(t, c, name); got != "branches=8" {
 		t.Errorf("the ledger says %q", got)
 	}
 }
@@ -353,7 +344,7 @@ func TestErrors(t *testing.T) {
 			}
 		})
 	}
-	if got := ledgerOf(t, c, name); got != "deployments=twelve" {
+	if got := apitest.IssuedIDs(t, c, name); got != "deployments=twelve" {
 		t.Errorf("the malformed ledger became %q", got)
 	}
 	if _, err := allocator(c).Next(t.Context(), "nobody", Deployments); !apierrors.IsNotFound(errors.Unwrap(err)) {
