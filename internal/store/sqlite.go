@@ -30,7 +30,7 @@ func openSQLite(ctx context.Context, text string, log *slog.Logger) (s *Store, e
 	if err != nil {
 		return nil, err
 	}
-	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil { //nolint:gosec // the administrator chooses the path
+	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 		return nil, err
 	}
 	release, err := lockFile(file + ".lock")
