@@ -13,7 +13,7 @@ import (
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/internal/engine"
-	"github.com/quoin-dev/quoin/test/contract/internal/apiclient"
+	"github.com/quoin-dev/quoin/test/internal/apiclient"
 )
 
 // environmentsPath and stagingPath return the routes of the deployment "analytics" of acme.

@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
-	"github.com/quoin-dev/quoin/test/contract/internal/apiclient"
+	"github.com/quoin-dev/quoin/test/internal/apiclient"
 )
 
 // serverUser is the user name of `quoin apiserver`, whose ServiceAccount is in config/rbac.

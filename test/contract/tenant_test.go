@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
-	"github.com/quoin-dev/quoin/test/contract/internal/apiclient"
+	"github.com/quoin-dev/quoin/test/internal/apiclient"
 )
 
 const tenantSettings = "/api/v1/tenant/settings"

@@ -37,8 +37,8 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/rest/deployments"
 	"github.com/quoin-dev/quoin/controllers"
 	"github.com/quoin-dev/quoin/internal/serving"
-	"github.com/quoin-dev/quoin/test/contract/internal/apiclient"
-	"github.com/quoin-dev/quoin/test/contract/internal/clustertest"
+	"github.com/quoin-dev/quoin/test/internal/apiclient"
+	"github.com/quoin-dev/quoin/test/internal/clustertest"
 )
 
 // k8s is a client of kube-apiserver with administrator permissions.

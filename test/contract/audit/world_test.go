@@ -20,8 +20,8 @@ import (
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/internal/store/postgrestest"
-	"github.com/quoin-dev/quoin/test/contract/internal/apiclient"
-	"github.com/quoin-dev/quoin/test/contract/internal/clustertest"
+	"github.com/quoin-dev/quoin/test/internal/apiclient"
+	"github.com/quoin-dev/quoin/test/internal/clustertest"
 )
 
 // kubernetes is shared by all tests.

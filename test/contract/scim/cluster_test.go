@@ -17,8 +17,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
-	"github.com/quoin-dev/quoin/test/contract/internal/apiclient"
-	"github.com/quoin-dev/quoin/test/contract/internal/clustertest"
+	"github.com/quoin-dev/quoin/test/internal/apiclient"
+	"github.com/quoin-dev/quoin/test/internal/clustertest"
 )
 
 // apply creates an object like kubectl. It is deleted after the test.

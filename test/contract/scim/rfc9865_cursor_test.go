@@ -10,7 +10,7 @@ import (
 
 	"github.com/quoin-dev/quoin/test/contract/scim/internal/suite"
 
-	"github.com/quoin-dev/quoin/test/contract/internal/apiclient"
+	"github.com/quoin-dev/quoin/test/internal/apiclient"
 )
 
 // listByCursor lists all pages by cursor, calls between after each page, and returns the ids.

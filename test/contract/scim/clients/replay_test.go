@@ -13,7 +13,7 @@ import (
 
 	"github.com/quoin-dev/quoin/test/contract/scim/internal/suite"
 
-	"github.com/quoin-dev/quoin/test/contract/internal/apiclient"
+	"github.com/quoin-dev/quoin/test/internal/apiclient"
 )
 
 // keyNames are the keys for conversations: one for each profile, and auto without a profile.

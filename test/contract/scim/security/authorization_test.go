@@ -12,7 +12,7 @@ import (
 
 	"github.com/quoin-dev/quoin/test/contract/scim/internal/suite"
 
-	"github.com/quoin-dev/quoin/test/contract/internal/apiclient"
+	"github.com/quoin-dev/quoin/test/internal/apiclient"
 )
 
 // Regression tests for known vulnerabilities of SCIM servers: authentication and authorization.

@@ -20,8 +20,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
-	"github.com/quoin-dev/quoin/test/contract/internal/apiclient"
-	"github.com/quoin-dev/quoin/test/contract/internal/clustertest"
+	"github.com/quoin-dev/quoin/test/internal/apiclient"
+	"github.com/quoin-dev/quoin/test/internal/clustertest"
 )
 
 // Regression tests for known vulnerabilities of SCIM servers that require a cluster.

@@ -13,7 +13,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/quoin-dev/quoin/test/contract/internal/apiclient"
+	"github.com/quoin-dev/quoin/test/internal/apiclient"
 )
 
 // URNs of schemas and messages.

@@ -14,8 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
-	"github.com/quoin-dev/quoin/test/contract/internal/apiclient"
-	"github.com/quoin-dev/quoin/test/contract/internal/clustertest"
+	"github.com/quoin-dev/quoin/test/internal/apiclient"
+	"github.com/quoin-dev/quoin/test/internal/clustertest"
 )
 
 // InMemory reports whether the protocol is tested without Kubernetes (go test -tags memory).
