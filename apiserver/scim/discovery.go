@@ -5,18 +5,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/quoin-dev/quoin/apiserver/scim/filter"
 	"github.com/quoin-dev/quoin/apiserver/scim/schema"
 	"github.com/quoin-dev/quoin/apiserver/scim/scimerror"
-)
-
-// Schemas of the discovery resources.
-const (
-	configURN       = "urn:ietf:params:scim:schemas:core:2.0:ServiceProviderConfig"
-	resourceTypeURN = "urn:ietf:params:scim:schemas:core:2.0:ResourceType"
-	schemaURN       = "urn:ietf:params:scim:schemas:core:2.0:Schema"
-	// limitsURN is an extension of Quoin: the limits of a filter.
-	limitsURN = "urn:quoin:params:scim:schemas:1.0:Limits"
 )
 
 // object is a JSON object.
@@ -37,7 +27,7 @@ func (x *exchange) serviceProviderConfig() error {
 		return err
 	}
 	return x.writeJSON(object{
-		"schemas":        []string{configURN, limitsURN},
+		"schemas":        []string{schema.ServiceProviderConfigURN},
 		"patch":          object{"supported": true},
 		"bulk":           object{"supported": true, "maxOperations": maxOperations, "maxPayloadSize": maxPayload},
 		"filter":         object{"supported": true, "maxResults": maxPage},
@@ -52,8 +42,7 @@ func (x *exchange) serviceProviderConfig() error {
 			"type": "oauthbearertoken", "name": "Bearer token", "primary": true, "specUri": "https://www.rfc-editor.org/info/rfc6750",
 			"description": "An API key of the account, or an OAuth access token of one of its issuers. A key may also be sent as Authorization: Api-Key.",
 		}},
-		limitsURN: object{"filterMaxLength": filter.MaxLength, "filterMaxDepth": filter.MaxDepth, "filterMaxNodes": filter.MaxNodes},
-		"meta":    object{"resourceType": "ServiceProviderConfig", "location": x.tenant.BaseURL + "/ServiceProviderConfig"},
+		"meta": object{"resourceType": "ServiceProviderConfig", "location": x.tenant.BaseURL + "/ServiceProviderConfig"},
 	})
 }
 
@@ -78,13 +67,13 @@ func (x *exchange) describeType(t *schema.ResourceType) object {
 		extensions = append(extensions, object{"schema": e.Schema.ID, "required": e.Required})
 	}
 	return object{
-		"schemas": []string{resourceTypeURN}, "id": t.Name, "name": t.Name, "endpoint": t.Endpoint,
+		"schemas": []string{schema.ResourceTypeURN}, "id": t.Name, "name": t.Name, "endpoint": t.Endpoint,
 		"description": t.Description, "schema": t.Core.ID, "schemaExtensions": extensions,
 		"meta": object{"resourceType": "ResourceType", "location": x.tenant.BaseURL + "/ResourceTypes/" + t.Name},
 	}
 }
 
-// schemas returns the distinct schemas of all resource types.
+// schemas returns the distinct schemas of all resource types, and those of the discovery resources.
 func (x *exchange) schemas() []*schema.Schema {
 	var all []*schema.Schema
 	add := func(s *schema.Schema) {
@@ -100,7 +89,7 @@ func (x *exchange) schemas() []*schema.Schema {
 			add(e.Schema)
 		}
 	}
-	return all
+	return append(all, schema.Discovery...)
 }
 
 func (x *exchange) listSchemas() error {
@@ -121,7 +110,7 @@ func (x *exchange) getSchema() error {
 
 func (x *exchange) describeSchema(s *schema.Schema) object {
 	return object{
-		"schemas": []string{schemaURN}, "id": s.ID, "name": s.Name, "description": s.Description,
+		"schemas": []string{schema.SchemaURN}, "id": s.ID, "name": s.Name, "description": s.Description,
 		"attributes": slices.DeleteFunc(slices.Clone(s.Attributes), func(a *schema.Attribute) bool { return a.Hidden }),
 		"meta":       object{"resourceType": "Schema", "location": x.tenant.BaseURL + "/Schemas/" + s.ID},
 	}

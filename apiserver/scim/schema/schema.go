@@ -18,6 +18,10 @@ const (
 	UserURN       = "urn:ietf:params:scim:schemas:core:2.0:User"
 	GroupURN      = "urn:ietf:params:scim:schemas:core:2.0:Group"
 	EnterpriseURN = "urn:ietf:params:scim:schemas:extension:enterprise:2.0:User"
+
+	ServiceProviderConfigURN = "urn:ietf:params:scim:schemas:core:2.0:ServiceProviderConfig"
+	ResourceTypeURN          = "urn:ietf:params:scim:schemas:core:2.0:ResourceType"
+	SchemaURN                = "urn:ietf:params:scim:schemas:core:2.0:Schema"
 )
 
 // Type is the data type of an attribute (RFC 7643 section 2.3).
@@ -244,6 +248,10 @@ var (
 	groupSchema      = mustLoad("group.json")
 	enterpriseSchema = mustLoad("enterprise_user.json")
 )
+
+// Discovery are the schemas of the discovery resources (RFC 7643 sections 5 to 7). They are shared and must
+// not be modified.
+var Discovery = []*Schema{mustLoad("service_provider_config.json"), mustLoad("resource_type.json"), mustLoad("schema.json")}
 
 // The standard resource types. They are shared and must not be modified.
 var (

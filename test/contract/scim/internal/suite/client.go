@@ -35,6 +35,8 @@ type Account struct {
 	// RFC, Okta and Entra are tokens of keys with that profile, and Auto of an administrator's key without
 	// a profile. Reader and Scoped may not provision.
 	RFC, Okta, Entra, Auto, Reader, Scoped string
+
+	strict strictClient
 }
 
 // Tenants. Acme declares a schema.
@@ -110,7 +112,21 @@ func (a Caller) Try(ctx context.Context, method, path string, body any, header .
 	if err != nil {
 		return nil, err
 	}
+	if len(got.Body) > 0 {
+		if err := a.checkStrictly(ctx, path, got.Body); err != nil {
+			return nil, fmt.Errorf("a strict client rejects the response %d %s: %w", got.Status, Truncate(got.Body), err)
+		}
+	}
 	return &Response{Request: method + " " + path, Status: got.Status, Header: got.Header, Raw: got.Body}, nil
+}
+
+// checkStrictly returns an error for a body that a strict client rejects.
+func (a *Account) checkStrictly(ctx context.Context, path string, body []byte) error {
+	if err := a.strict.load(ctx, a); err != nil {
+		return err
+	}
+	_, query, _ := strings.Cut(path, "?")
+	return a.strict.check(body, query)
 }
 
 // WantStatus checks the status, and the media type of a body.
