@@ -60,6 +60,8 @@ func parseControllerFlags(args []string, stderr io.Writer) (*controllerFlags, er
 // validate returns the problem with the flags, or "".
 func (f *controllerFlags) validate() string {
 	switch {
+	case f.config.Image == "":
+		return "--quoin-image is required: pods fetch models from Git with it; the environment variable QUOIN_IMAGE sets it too"
 	case f.config.Concurrency < 1:
 		return fmt.Sprintf("--concurrency is %d, must be 1 or more", f.config.Concurrency)
 	case f.config.MaxRollouts < 0:

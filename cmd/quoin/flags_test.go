@@ -18,10 +18,12 @@ import (
 
 // TestControllerInvalidUsage checks that an error names the flag and the allowed values.
 func TestControllerInvalidUsage(t *testing.T) {
+	t.Setenv("QUOIN_IMAGE", "quoin:test")
 	cases := map[string]struct {
 		args []string
 		want []string
 	}{
+		"no image":           {[]string{"--quoin-image="}, []string{"--quoin-image is required", "QUOIN_IMAGE"}},
 		"unknown flag":       {[]string{"--colour"}, []string{"-colour", "Usage of quoin controller", "-log-level"}},
 		"no concurrency":     {[]string{"--concurrency", "0"}, []string{"--concurrency is 0, must be 1 or more"}},
 		"not a number":       {[]string{"--concurrency=many"}, []string{`"many"`, "-concurrency"}},
@@ -79,7 +81,7 @@ func TestFlags(t *testing.T) {
 		args []string
 		want controllers.Config
 	}{
-		"defaults":    {nil, nil, controllers.Config{Namespace: "quoin-system", Concurrency: 10, MaxRollouts: 10}},
+		"defaults":    {nil, []string{"--quoin-image=quoin:v1"}, controllers.Config{Namespace: "quoin-system", Image: "quoin:v1", Concurrency: 10, MaxRollouts: 10}},
 		"environment": {map[string]string{"POD_NAMESPACE": "ops", "QUOIN_IMAGE": "quoin:v1"}, nil, controllers.Config{Namespace: "ops", Image: "quoin:v1", Concurrency: 10, MaxRollouts: 10}},
 		"flags take precedence": {map[string]string{"POD_NAMESPACE": "ops", "QUOIN_IMAGE": "quoin:v1"},
 			[]string{"--namespace=custom", "--quoin-image", "quoin:v2", "-concurrency", "1", "--max-concurrent-rollouts=0", "--allow-insecure-git", "--warm-up"},
@@ -111,6 +113,7 @@ func TestFlags(t *testing.T) {
 func TestStartErrors(t *testing.T) {
 	t.Setenv("KUBECONFIG", "")
 	t.Setenv("KUBERNETES_SERVICE_HOST", "")
+	t.Setenv("QUOIN_IMAGE", "quoin:test")
 	malformed := filepath.Join(t.TempDir(), "kubeconfig")
 	if err := os.WriteFile(malformed, []byte("{"), 0o600); err != nil {
 		t.Fatal(err)

@@ -27,6 +27,7 @@ const (
 	daemonName = "git"
 	repository = "model.git"
 	branch     = "main"
+	staging    = "next"
 )
 
 // url returns the URL of the repository for pods and this machine.
@@ -36,8 +37,8 @@ func address(c *cluster.Cluster) string {
 	return net.JoinHostPort(c.Address, strconv.Itoa(c.Ports[cluster.PortGit]))
 }
 
-// Start starts the Git server unless it runs. The first commit of the
-// repository is the model of hack/dataplane.
+// Start starts the Git server unless it runs. The repository has the model of
+// hack/dataplane.
 func Start(ctx context.Context, c *cluster.Cluster) error {
 	if c.Daemons().Running(daemonName) {
 		return nil
@@ -69,7 +70,7 @@ func Start(ctx context.Context, c *cluster.Cluster) error {
 }
 
 // createRepository creates a bare repository whose only commit has the files of
-// a folder. It renames the complete repository to root.
+// a folder. Both branches refer to it. It renames the complete repository to root.
 func createRepository(ctx context.Context, root, files string) error {
 	partial := root + ".partial"
 	if err := errors.Join(os.RemoveAll(partial), os.MkdirAll(partial, 0o755)); err != nil {
@@ -81,6 +82,7 @@ func createRepository(ctx context.Context, root, files string) error {
 		{"--git-dir=" + bare, "config", "http.receivepack", "true"},
 		{"--git-dir=" + bare, "--work-tree=" + files, "add", "."},
 		{"--git-dir=" + bare, "--work-tree=" + files, "commit", "--quiet", "--message=Orders"},
+		{"--git-dir=" + bare, "branch", staging},
 	} {
 		if err := git(ctx, args...); err != nil {
 			return err

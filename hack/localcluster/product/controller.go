@@ -45,22 +45,21 @@ func startController(ctx context.Context, c *cluster.Cluster) error {
 	if _, err := c.Daemons().Stop(ctx, controllerDaemon, 2*process.StopTimeout); err != nil {
 		return err
 	}
+	environment, err := cluster.ReadEnvironment(c.Path("env"))
+	if err != nil {
+		return err
+	}
 	health := cluster.Loopback(c.Ports[cluster.PortQuoinControllerHealth])
 	args := []string{
 		"controller",
 		"--kubeconfig=" + c.Path(controllerKubeconfig),
 		"--leader-elect=false",
+		"--quoin-image=" + environment[quoinImageVariable],
+		"--allow-insecure-git",
 		// Simulated pods cannot compile a model.
 		fmt.Sprintf("--warm-up=%t", c.Nodes == cluster.NodesReal),
 		"--health-probe-bind-address=" + health,
 		"--metrics-bind-address=" + cluster.Loopback(c.Ports[cluster.PortQuoinControllerMetrics]),
-	}
-	if c.Nodes == cluster.NodesReal {
-		environment, err := cluster.ReadEnvironment(c.Path("env"))
-		if err != nil {
-			return err
-		}
-		args = append(args, "--quoin-image="+environment[quoinImageVariable], "--allow-insecure-git")
 	}
 	return c.StartAll(ctx, []cluster.Component{{
 		Daemon:  process.Daemon{Name: controllerDaemon, Path: c.Path("bin", "quoin"), Args: args},

@@ -75,7 +75,7 @@ func prepareProduct(ctx context.Context, c *cluster.Cluster, root string, instal
 			return err
 		}
 	}
-	return nil
+	return gitserver.Start(ctx, c)
 }
 
 func prepareDataplane(ctx context.Context, c *cluster.Cluster, installPackages bool) error {
@@ -87,9 +87,6 @@ func prepareDataplane(ctx context.Context, c *cluster.Cluster, installPackages b
 		return err
 	}
 	if err := warehouse.Start(ctx, c, installPackages); err != nil {
-		return err
-	}
-	if err := gitserver.Start(ctx, c); err != nil {
 		return err
 	}
 	c.Dataplane = true

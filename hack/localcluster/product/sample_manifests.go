@@ -24,15 +24,6 @@ const (
 	samplesPort       = `value: "5432"`
 )
 
-// sampleFolders returns the folders with the manifests for a cluster.
-func sampleFolders(c *cluster.Cluster, root string) []string {
-	folders := []string{filepath.Join(root, "config", "samples")}
-	if c.Nodes == cluster.NodesReal {
-		folders = append(folders, filepath.Join(folders[0], "real"))
-	}
-	return folders
-}
-
 // sampleReplacements returns pairs of values in the samples and their
 // replacements for a cluster.
 func sampleReplacements(c *cluster.Cluster) []string {
@@ -40,42 +31,40 @@ func sampleReplacements(c *cluster.Cluster) []string {
 		samplesRegistry, c.RegistryAddress(),
 		samplesHost, fmt.Sprintf("%s:%d", sampleHost, c.Ports[cluster.PortQuoinAPIServer]),
 		samplesDataDomain, fmt.Sprintf("%s:%d", sampleDataDomain, c.Ports[cluster.PortGateway]),
+		samplesGit, "http://" + net.JoinHostPort(c.Address, strconv.Itoa(c.Ports[cluster.PortGit])),
 	}
 	if c.Nodes != cluster.NodesReal {
 		return replacements
 	}
 	newest := strings.Split(dataplane.Versions[len(dataplane.Versions)-1], ".")
 	return append(replacements,
-		samplesGit, "http://"+net.JoinHostPort(c.Address, strconv.Itoa(c.Ports[cluster.PortGit])),
 		samplesRange, fmt.Sprintf("range: \"~%s.%s.0\"", newest[0], newest[1]),
 		samplesWarehouse, "value: "+c.Address+"\n",
 		samplesPort, fmt.Sprintf("value: %q", strconv.Itoa(c.Ports[cluster.PortWarehouse])),
 	)
 }
 
-// sampleManifests joins the manifests of folders, in the order of their file
+// sampleManifests joins the manifests of a folder, in the order of their file
 // names, after replacing values.
-func sampleManifests(folders, replacements []string) (string, error) {
+func sampleManifests(folder string, replacements []string) (string, error) {
+	paths, err := filepath.Glob(filepath.Join(folder, "*.yaml"))
+	if err != nil {
+		return "", err
+	}
+	if len(paths) == 0 {
+		return "", fmt.Errorf("no samples in %s", folder)
+	}
 	replacer := strings.NewReplacer(replacements...)
 	var text strings.Builder
-	for _, folder := range folders {
-		paths, err := filepath.Glob(filepath.Join(folder, "*.yaml"))
+	for _, path := range paths {
+		if filepath.Base(path) == "kustomization.yaml" {
+			continue
+		}
+		manifest, err := os.ReadFile(path)
 		if err != nil {
 			return "", err
 		}
-		if len(paths) == 0 {
-			return "", fmt.Errorf("no samples in %s", folder)
-		}
-		for _, path := range paths {
-			if filepath.Base(path) == "kustomization.yaml" {
-				continue
-			}
-			manifest, err := os.ReadFile(path)
-			if err != nil {
-				return "", err
-			}
-			fmt.Fprintf(&text, "---\n%s\n", strings.TrimSpace(replacer.Replace(string(manifest))))
-		}
+		fmt.Fprintf(&text, "---\n%s\n", strings.TrimSpace(replacer.Replace(string(manifest))))
 	}
 	return text.String(), nil
 }

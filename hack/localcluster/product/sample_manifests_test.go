@@ -11,27 +11,26 @@ import (
 )
 
 func TestSampleManifests(t *testing.T) {
-	first, second := t.TempDir(), t.TempDir()
+	folder := t.TempDir()
 	for path, text := range map[string]string{
-		filepath.Join(first, "20_channel.yaml"):    "kind: ReleaseChannel\nspec:\n  imageRepository: 127.0.0.1:15000/cube\n",
-		filepath.Join(first, "10_account.yaml"):    "kind: Account\n",
-		filepath.Join(first, "kustomization.yaml"): "resources: [10_account.yaml]\n",
-		filepath.Join(first, "README.md"):          "not a manifest",
-		filepath.Join(second, "00_more.yaml"):      "kind: Deployment\n",
+		filepath.Join(folder, "20_channel.yaml"):    "kind: ReleaseChannel\nspec:\n  imageRepository: 127.0.0.1:15000/cube\n",
+		filepath.Join(folder, "10_account.yaml"):    "kind: Account\n",
+		filepath.Join(folder, "kustomization.yaml"): "resources: [10_account.yaml]\n",
+		filepath.Join(folder, "README.md"):          "not a manifest",
 	} {
 		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
-	got, err := sampleManifests([]string{first, second}, []string{samplesRegistry, "127.0.0.1:20211"})
+	got, err := sampleManifests(folder, []string{samplesRegistry, "127.0.0.1:20211"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := "---\nkind: Account\n---\nkind: ReleaseChannel\nspec:\n  imageRepository: 127.0.0.1:20211/cube\n---\nkind: Deployment\n"
+	want := "---\nkind: Account\n---\nkind: ReleaseChannel\nspec:\n  imageRepository: 127.0.0.1:20211/cube\n"
 	if got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
-	if _, err := sampleManifests([]string{first, t.TempDir()}, nil); err == nil {
+	if _, err := sampleManifests(t.TempDir(), nil); err == nil {
 		t.Error("no error for an empty folder")
 	}
 }
@@ -43,14 +42,15 @@ func TestSamplesContainReplacedValues(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	samples := filepath.Join(root, "config", "samples")
 	for _, nodes := range []string{cluster.NodesSimulated, cluster.NodesReal} {
 		c := &cluster.Cluster{Nodes: nodes, Address: "172.30.7.1", Ports: cluster.PortBlock(20000)}
 		replacements := sampleReplacements(c)
-		text, err := sampleManifests(sampleFolders(c, root), nil)
+		text, err := sampleManifests(samples, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		replaced, err := sampleManifests(sampleFolders(c, root), replacements)
+		replaced, err := sampleManifests(samples, replacements)
 		if err != nil {
 			t.Fatal(err)
 		}

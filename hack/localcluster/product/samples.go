@@ -43,9 +43,6 @@ func pushSampleImages(ctx context.Context, c *cluster.Cluster, root string) erro
 			return err
 		}
 	}
-	if c.Nodes != cluster.NodesReal {
-		return nil
-	}
 	reference, err := pushQuoin(ctx, c, root)
 	if err != nil {
 		return err
@@ -56,7 +53,7 @@ func pushSampleImages(ctx context.Context, c *cluster.Cluster, root string) erro
 // applySamples applies config/samples. It retries while a namespace does not
 // exist yet.
 func applySamples(ctx context.Context, c *cluster.Cluster, root string) error {
-	text, err := sampleManifests(sampleFolders(c, root), sampleReplacements(c))
+	text, err := sampleManifests(filepath.Join(root, "config", "samples"), sampleReplacements(c))
 	if err != nil {
 		return err
 	}

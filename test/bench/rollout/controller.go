@@ -56,6 +56,7 @@ func (c *controller) start(ctx context.Context) error {
 	if c.process, err = process.Start(context.WithoutCancel(ctx), controllerName, c.cluster.dir, c.binary, "controller",
 		"--kubeconfig="+kubeconfig,
 		"--leader-elect=false",
+		"--quoin-image=quoin:bench", // no pod fetches a model
 		"--concurrency="+strconv.Itoa(c.workers),
 		"--max-concurrent-rollouts=0",
 		"--warm-up=false", // the pods are simulated

@@ -40,7 +40,7 @@ func newWorld(ctx context.Context, o options, server *controlplane.APIServer) (w
 	}
 	measure.Progress("starting quoin")
 	if o.controller {
-		if _, err := server.Start(ctx, "controller", o.quoin, "controller", "--kubeconfig", server.Kubeconfig,
+		if _, err := server.Start(ctx, "controller", o.quoin, "controller", "--kubeconfig", server.Kubeconfig, "--quoin-image=quoin:bench",
 			"--metrics-bind-address=0", "--health-probe-bind-address=0", "--leader-elect=false", "--log-level=warn"); err != nil {
 			return nil, err
 		}

@@ -59,7 +59,7 @@ func run(ctx context.Context, c *clustertest.Cluster, m *testing.M) (int, error)
 	if err := os.MkdirAll(logs, 0o755); err != nil {
 		return 0, err
 	}
-	controller = c.Quoin(filepath.Join(logs, "controller.log"), "controller", "--leader-elect=false")
+	controller = c.Quoin(filepath.Join(logs, "controller.log"), "controller", "--leader-elect=false", "--quoin-image=quoin:test")
 	for i := range APIServers {
 		var err error
 		if Replicas[i], err = clustertest.FreeAddress(); err != nil {
