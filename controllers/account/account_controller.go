@@ -77,7 +77,7 @@ func work(ctx context.Context, s *reconciler.Scope[*v1alpha1.Account]) reconcile
 	ns := &corev1.Namespace{}
 	if err := s.Get(ctx, client.ObjectKey{Name: acct.Spec.Namespace}, ns); err != nil {
 		if apierrors.IsNotFound(err) {
-			return reconciler.Stalled(v1alpha1.ReasonNamespaceNotFound, fmt.Sprintf(
+			return reconciler.NotFound(v1alpha1.ReasonNamespaceNotFound, fmt.Sprintf(
 				"spec.namespace: namespace %q does not exist; create it: kubectl create namespace %s", acct.Spec.Namespace, acct.Spec.Namespace))
 		}
 		return reconciler.Failed(err)

@@ -43,7 +43,7 @@ func (r *branchReconciler) work(ctx context.Context, s *scope) reconciler.Outcom
 	b := s.Object
 	account, err := tenant.Of(ctx, s.Client, b.Namespace)
 	if errors.Is(err, tenant.ErrNoAccount) {
-		return reconciler.Stalled(v1alpha1.ReasonAccountNotFound, fmt.Sprintf("no Account has spec.namespace %q", b.Namespace))
+		return reconciler.NotFound(v1alpha1.ReasonAccountNotFound, fmt.Sprintf("no Account has spec.namespace %q", b.Namespace))
 	}
 	if err != nil {
 		return reconciler.Failed(err)
@@ -60,7 +60,7 @@ func (r *branchReconciler) work(ctx context.Context, s *scope) reconciler.Outcom
 	d := &v1alpha1.Deployment{}
 	err = s.Get(ctx, client.ObjectKey{Namespace: b.Namespace, Name: b.Spec.DeploymentRef.Name}, d)
 	if apierrors.IsNotFound(err) {
-		return r.deleteEnvironments(ctx, s, reconciler.Stalled(v1alpha1.ReasonDeploymentNotFound, fmt.Sprintf(
+		return r.deleteEnvironments(ctx, s, reconciler.NotFound(v1alpha1.ReasonDeploymentNotFound, fmt.Sprintf(
 			"spec.deploymentRef: deployment %q does not exist", b.Spec.DeploymentRef.Name)))
 	}
 	if err != nil {

@@ -65,7 +65,7 @@ func (r *branchReconciler) serve(ctx context.Context, s *scope, d *v1alpha1.Depl
 	channel := &v1alpha1.ReleaseChannel{}
 	err := s.Get(ctx, client.ObjectKey{Name: d.Spec.ReleaseChannel}, channel)
 	if apierrors.IsNotFound(err) {
-		return reconciler.Stalled(v1alpha1.ReasonChannelNotFound, fmt.Sprintf(
+		return reconciler.NotFound(v1alpha1.ReasonChannelNotFound, fmt.Sprintf(
 			"release channel %q of deployment %q does not exist", d.Spec.ReleaseChannel, d.Name))
 	}
 	if err != nil {

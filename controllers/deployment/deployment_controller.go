@@ -76,7 +76,7 @@ func (r *deploymentReconciler) work(ctx context.Context, s *scope) reconciler.Ou
 	}
 	account, err := tenant.Of(ctx, s.Client, s.Object.Namespace)
 	if errors.Is(err, tenant.ErrNoAccount) {
-		return reconciler.Stalled(v1alpha1.ReasonAccountNotFound, fmt.Sprintf(
+		return reconciler.NotFound(v1alpha1.ReasonAccountNotFound, fmt.Sprintf(
 			"no Account has spec.namespace %q; the deployment starts when one has", s.Object.Namespace))
 	}
 	if err != nil {

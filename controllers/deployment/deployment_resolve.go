@@ -94,5 +94,8 @@ func unresolved(err error) *reconciler.Outcome {
 		reason, field = v1alpha1.ReasonChannelEmpty, "spec.releaseChannel"
 	}
 	o := reconciler.Stalled(reason, field+": "+err.Error())
+	if unknownChannel != nil {
+		o = reconciler.NotFound(reason, field+": "+err.Error())
+	}
 	return &o
 }

@@ -101,7 +101,7 @@ func (r *environmentReconciler) inputs(ctx context.Context, s *scope) (engine.In
 	err := s.Get(ctx, client.ObjectKey{Namespace: env.Namespace, Name: env.Spec.DeploymentRef.Name}, d)
 	switch {
 	case apierrors.IsNotFound(err):
-		o := reconciler.Stalled(v1alpha1.ReasonDeploymentNotFound, fmt.Sprintf(
+		o := reconciler.NotFound(v1alpha1.ReasonDeploymentNotFound, fmt.Sprintf(
 			"spec.deploymentRef: deployment %q does not exist", env.Spec.DeploymentRef.Name))
 		return engine.Inputs{}, &o
 	case err != nil:
@@ -113,7 +113,7 @@ func (r *environmentReconciler) inputs(ctx context.Context, s *scope) (engine.In
 	}
 	account, err := tenant.Of(ctx, s.Client, env.Namespace)
 	if errors.Is(err, tenant.ErrNoAccount) {
-		o := reconciler.Stalled(v1alpha1.ReasonAccountNotFound, fmt.Sprintf("no Account has spec.namespace %q", env.Namespace))
+		o := reconciler.NotFound(v1alpha1.ReasonAccountNotFound, fmt.Sprintf("no Account has spec.namespace %q", env.Namespace))
 		return engine.Inputs{}, &o
 	}
 	if err != nil {

@@ -66,7 +66,7 @@ func (m *models) files(ctx context.Context, s *scope, d *v1alpha1.Deployment) (*
 
 func unreadable(key client.ObjectKey, err error) *reconciler.Outcome {
 	if apierrors.IsNotFound(err) {
-		o := reconciler.Stalled(v1alpha1.ReasonModelNotFound, fmt.Sprintf(
+		o := reconciler.NotFound(v1alpha1.ReasonModelNotFound, fmt.Sprintf(
 			"spec.model.configMapRef: config map %q does not exist in namespace %q", key.Name, key.Namespace))
 		return &o
 	}

@@ -48,7 +48,7 @@ func Admit[T v1alpha1.Object](
 func accountOf[T v1alpha1.Object](ctx context.Context, s *reconciler.Scope[T]) (*v1alpha1.Account, *reconciler.Outcome) {
 	account, err := tenant.Of(ctx, s.Client, s.Object.GetNamespace())
 	if errors.Is(err, tenant.ErrNoAccount) {
-		o := reconciler.Stalled(v1alpha1.ReasonAccountNotFound, fmt.Sprintf("no Account has spec.namespace %q", s.Object.GetNamespace()))
+		o := reconciler.NotFound(v1alpha1.ReasonAccountNotFound, fmt.Sprintf("no Account has spec.namespace %q", s.Object.GetNamespace()))
 		return nil, &o
 	}
 	if err != nil {

@@ -246,8 +246,9 @@ func TestNameTaken(t *testing.T) {
 
 func TestAccountNotFound(t *testing.T) {
 	f := newFixture(t)
-	f.must(f.api.Delete(t.Context(), f.account))
 	f.group("staff")
+	f.mustReconcile("staff")
+	f.must(f.api.Delete(t.Context(), f.account))
 	f.wantCondition(f.mustReconcile("staff"), "Ready", "False", "AccountNotFound", f.namespace)
 }
 

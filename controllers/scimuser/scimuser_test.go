@@ -210,8 +210,9 @@ func TestNameInFlight(t *testing.T) {
 
 func TestAccountNotFound(t *testing.T) {
 	f := newFixture(t)
-	f.must(f.api.Delete(t.Context(), f.account))
 	f.user("ann", v1alpha1.ScimUserSpec{UserName: "ann"})
+	f.mustReconcile("ann")
+	f.must(f.api.Delete(t.Context(), f.account))
 	u, _ := f.mustReconcile("ann")
 	f.wantReady(u, "False", "AccountNotFound", f.namespace)
 	f.wantNoWrites("ann")

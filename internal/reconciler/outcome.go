@@ -37,6 +37,8 @@ type Outcome struct {
 	err     error
 	// transient is set by Transient.
 	transient bool
+	// reference is set by NotFound.
+	reference bool
 
 	// After is the time until the next reconciliation; zero for none.
 	After time.Duration
@@ -56,6 +58,15 @@ func Progressing(reason, message string) Outcome {
 // the field and the allowed values.
 func Stalled(reason, message string) Outcome {
 	return Outcome{state: stateStalled, reason: reason, message: message}
+}
+
+// NotFound returns the outcome when the object refers to one that does not exist: Stalled, but
+// not in the first seconds of an object, because objects that are applied together are created
+// one after the other.
+func NotFound(reason, message string) Outcome {
+	o := Stalled(reason, message)
+	o.reference = true
+	return o
 }
 
 // Failing returns the outcome when an external system fails, which is retried after a time.
@@ -102,6 +113,19 @@ func (o Outcome) WithDetail(detail string) Outcome {
 func (o Outcome) Transient() Outcome {
 	o.transient = true
 	return o
+}
+
+// applyGracePeriod is the time that a client may take to apply a set of objects.
+const applyGracePeriod = 5 * time.Second
+
+// graceOf returns the outcome at a time; it differs only for NotFound, within applyGracePeriod
+// of the creation of an object that has not been handled before.
+func (o Outcome) graceOf(obj v1alpha1.Object, now time.Time) Outcome {
+	remaining := applyGracePeriod - now.Sub(obj.GetCreationTimestamp().Time)
+	if !o.reference || remaining <= 0 || obj.Common().ObservedGeneration > 0 {
+		return o
+	}
+	return o.Progressing(o.reason).Transient().RequeueIn(remaining)
 }
 
 // IsDone reports whether the spec is in effect.

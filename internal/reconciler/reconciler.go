@@ -140,7 +140,7 @@ func (r *Reconciler[T]) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.R
 	scope := &Scope[T]{Client: r.Client, Object: obj, Clock: r.Clock, recorder: r.Recorder}
 	scope.initial, _ = obj.DeepCopyObject().(T)
 	scope.before = scope.initial
-	outcome := work(ctx, scope)
+	outcome := work(ctx, scope).graceOf(obj, r.Clock.Now())
 	return r.finish(ctx, req, scope, outcome)
 }
 

@@ -354,6 +354,28 @@ func TestEventsOnChangesOfReady(t *testing.T) {
 	}
 }
 
+// TestNotFoundAfterApply checks that an object that is applied a moment before the one it refers to
+// is not reported as stalled, which tools such as Flux treat as final.
+func TestNotFoundAfterApply(t *testing.T) {
+	created := branch(1)
+	f := newFixture(t, created)
+	now := time.Now().Truncate(time.Second) // as creation timestamps
+	f.r.Clock = clocktesting.NewFakePassiveClock(now)
+	f.changeObject(func(b *v1alpha1.Branch) { b.CreationTimestamp = metav1.NewTime(now.Add(-2 * time.Second)) })
+	if result := f.run(NotFound("A", "x")); result.RequeueAfter != applyGracePeriod-2*time.Second || f.writes != 0 || len(*f.events) != 0 {
+		t.Errorf("a new object: requeued after %s, %d writes, events %q", result.RequeueAfter, f.writes, *f.events)
+	}
+	f.changeObject(func(b *v1alpha1.Branch) { b.CreationTimestamp = metav1.NewTime(now.Add(-applyGracePeriod)) })
+	if f.run(NotFound("A", "x")); f.ready() != "False A" {
+		t.Errorf("after the grace period: Ready is %q", f.ready())
+	}
+	f.changeObject(func(b *v1alpha1.Branch) { b.CreationTimestamp = metav1.NewTime(now) })
+	f.run(Done("x"))
+	if f.run(NotFound("A", "x")); f.ready() != "False A" {
+		t.Errorf("an object that was ready: Ready is %q", f.ready())
+	}
+}
+
 // TestTransientOutcomeIsNotWritten while the status shows that the generation is not handled yet.
 func TestTransientOutcomeIsNotWritten(t *testing.T) {
 	transient := Progressing("A", "x").RequeueIn(time.Second).Transient()
