@@ -40,6 +40,7 @@ type ApiKeySpec struct {
 	// displayName is the name in user interfaces; the object's name when absent.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=128
+	// +kubebuilder:validation:XValidation:rule=`!self.matches(r'[\p{Cc}\x{2028}\x{2029}\x{061C}\x{200E}\x{200F}\x{202A}-\x{202E}\x{2066}-\x{2069}]')`,message="must not contain control characters, line separators or bidirectional formatting characters"
 	// +optional
 	DisplayName string `json:"displayName,omitempty"`
 

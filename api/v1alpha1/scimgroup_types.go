@@ -43,6 +43,7 @@ type ScimGroupSpec struct {
 	// displayName is unique in the account, ignoring case.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=512
+	// +kubebuilder:validation:XValidation:rule=`!self.matches(r'[\p{Cc}\x{2028}\x{2029}\x{061C}\x{200E}\x{200F}\x{202A}-\x{202E}\x{2066}-\x{2069}]')`,message="must not contain control characters, line separators or bidirectional formatting characters"
 	// +required
 	DisplayName string `json:"displayName"`
 	// externalId is the identifier of the provisioning client.

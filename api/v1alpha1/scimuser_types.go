@@ -9,18 +9,22 @@ import (
 type ScimName struct {
 	// formatted is the full name.
 	// +kubebuilder:validation:MaxLength=512
+	// +kubebuilder:validation:XValidation:rule=`!self.matches(r'[\p{Cc}\x{2028}\x{2029}\x{061C}\x{200E}\x{200F}\x{202A}-\x{202E}\x{2066}-\x{2069}]')`,message="must not contain control characters, line separators or bidirectional formatting characters"
 	// +optional
 	Formatted string `json:"formatted,omitempty"`
 	// familyName is the last name.
 	// +kubebuilder:validation:MaxLength=256
+	// +kubebuilder:validation:XValidation:rule=`!self.matches(r'[\p{Cc}\x{2028}\x{2029}\x{061C}\x{200E}\x{200F}\x{202A}-\x{202E}\x{2066}-\x{2069}]')`,message="must not contain control characters, line separators or bidirectional formatting characters"
 	// +optional
 	FamilyName string `json:"familyName,omitempty"`
 	// givenName is the first name.
 	// +kubebuilder:validation:MaxLength=256
+	// +kubebuilder:validation:XValidation:rule=`!self.matches(r'[\p{Cc}\x{2028}\x{2029}\x{061C}\x{200E}\x{200F}\x{202A}-\x{202E}\x{2066}-\x{2069}]')`,message="must not contain control characters, line separators or bidirectional formatting characters"
 	// +optional
 	GivenName string `json:"givenName,omitempty"`
 	// middleName of the user.
 	// +kubebuilder:validation:MaxLength=256
+	// +kubebuilder:validation:XValidation:rule=`!self.matches(r'[\p{Cc}\x{2028}\x{2029}\x{061C}\x{200E}\x{200F}\x{202A}-\x{202E}\x{2066}-\x{2069}]')`,message="must not contain control characters, line separators or bidirectional formatting characters"
 	// +optional
 	MiddleName string `json:"middleName,omitempty"`
 	// honorificPrefix such as Ms.
@@ -95,6 +99,7 @@ type ScimManager struct {
 	Value string `json:"value,omitempty"`
 	// displayName of the manager.
 	// +kubebuilder:validation:MaxLength=256
+	// +kubebuilder:validation:XValidation:rule=`!self.matches(r'[\p{Cc}\x{2028}\x{2029}\x{061C}\x{200E}\x{200F}\x{202A}-\x{202E}\x{2066}-\x{2069}]')`,message="must not contain control characters, line separators or bidirectional formatting characters"
 	// +optional
 	DisplayName string `json:"displayName,omitempty"`
 }
@@ -155,10 +160,12 @@ type ScimUserSpec struct {
 	Name *ScimName `json:"name,omitempty"`
 	// displayName is the name in user interfaces.
 	// +kubebuilder:validation:MaxLength=512
+	// +kubebuilder:validation:XValidation:rule=`!self.matches(r'[\p{Cc}\x{2028}\x{2029}\x{061C}\x{200E}\x{200F}\x{202A}-\x{202E}\x{2066}-\x{2069}]')`,message="must not contain control characters, line separators or bidirectional formatting characters"
 	// +optional
 	DisplayName string `json:"displayName,omitempty"`
 	// nickName of the user.
 	// +kubebuilder:validation:MaxLength=256
+	// +kubebuilder:validation:XValidation:rule=`!self.matches(r'[\p{Cc}\x{2028}\x{2029}\x{061C}\x{200E}\x{200F}\x{202A}-\x{202E}\x{2066}-\x{2069}]')`,message="must not contain control characters, line separators or bidirectional formatting characters"
 	// +optional
 	NickName string `json:"nickName,omitempty"`
 	// profileUrl is the URL of the user's profile page.
@@ -167,6 +174,7 @@ type ScimUserSpec struct {
 	ProfileURL string `json:"profileUrl,omitempty"`
 	// title such as Vice President.
 	// +kubebuilder:validation:MaxLength=256
+	// +kubebuilder:validation:XValidation:rule=`!self.matches(r'[\p{Cc}\x{2028}\x{2029}\x{061C}\x{200E}\x{200F}\x{202A}-\x{202E}\x{2066}-\x{2069}]')`,message="must not contain control characters, line separators or bidirectional formatting characters"
 	// +optional
 	Title string `json:"title,omitempty"`
 	// userType such as Employee.

@@ -4,6 +4,8 @@ import (
 	"reflect"
 
 	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/quoin-dev/quoin/internal/displayname"
 )
 
 // Optional is a path, query or header parameter that may be absent. Its schema is that of T.
@@ -22,6 +24,14 @@ func (o *Optional[T]) Receiver() reflect.Value { return reflect.ValueOf(o).Elem(
 
 // OnParamSet implements huma.ParamReactor.
 func (o *Optional[T]) OnParamSet(isSet bool, _ any) { o.IsSet = isSet }
+
+// DisplayName is a name that users see. Its pattern is checked before handlers run.
+type DisplayName string
+
+// Schema implements huma.SchemaProvider.
+func (DisplayName) Schema(huma.Registry) *huma.Schema {
+	return &huma.Schema{Type: huma.TypeString, Pattern: displayname.Pattern, PatternDescription: displayname.PatternDescription}
+}
 
 // NilIfEmpty returns a pointer to text, or nil for the empty string.
 func NilIfEmpty(text string) *string {

@@ -81,7 +81,7 @@ theme:
 `,
 	},
 	spec: `{host: demo.example.com, namespace: demo}`,
-	cases: []validationCase{
+	cases: append(displayNameCases("spec.displayName"), []validationCase{
 		{name: "host and namespace are enough"},
 		{name: "everything", with: `
 displayName: Demo
@@ -188,5 +188,5 @@ theme:
 
 		{name: "metadata.name: 63 characters", metadataName: strings.Repeat("a", 63)},
 		{name: "metadata.name: 64 characters", metadataName: strings.Repeat("a", 64), field: "<nil>", message: "metadata.name must be no more than 63 characters"},
-	},
+	}...),
 })

@@ -21,7 +21,7 @@ revoked: false
 `,
 	},
 	spec: `{}`,
-	cases: []validationCase{
+	cases: append(displayNameCases("spec.displayName"), []validationCase{
 		{name: "nothing is needed"},
 		{name: "everything", with: `
 displayName: Okta
@@ -47,5 +47,5 @@ revoked: false
 		{name: "revoked: stays while others change", with: `{revoked: true}`, then: `{displayName: Old}`},
 		{name: "revoked: made false", with: `{revoked: true}`, then: `{revoked: false}`, field: "spec.revoked", message: "revoked cannot be unset: create another ApiKey"},
 		{name: "revoked: left out", with: `{revoked: true}`, then: `{revoked: null}`, field: "spec.revoked", message: "revoked cannot be unset: create another ApiKey"},
-	},
+	}...),
 })

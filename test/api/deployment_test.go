@@ -92,7 +92,7 @@ onDemand:
 `,
 	},
 	spec:  `{releaseChannel: latest, model: {configMapRef: {name: model}}}`,
-	cases: slices.Concat(deploymentCases, versionCases(), gitCases(), onDemandCases, storeCases),
+	cases: slices.Concat(deploymentCases, displayNameCases("spec.displayName"), versionCases(), gitCases(), onDemandCases, storeCases),
 })
 
 var deploymentCases = []validationCase{

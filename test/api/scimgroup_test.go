@@ -22,7 +22,7 @@ extensions:
 `,
 	},
 	spec: `{displayName: Analysts}`,
-	cases: []validationCase{
+	cases: append(displayNameCases("spec.displayName"), []validationCase{
 		{name: "a displayName is enough"},
 		{name: "members in place", with: `{externalId: g1, members: [{value: ada, display: Ada}, {value: engineers, type: Group}]}`},
 		{name: "members in chunks", with: `{memberChunks: [{name: analysts-0a0b, count: 1000}]}`},
@@ -31,5 +31,5 @@ extensions:
 		{name: "members: type", with: `{members: [{value: ada, type: Robot}]}`, field: "spec.members[0].type", message: `supported values: "User", "Group"`},
 		{name: "memberChunks: empty chunk", with: `{memberChunks: [{name: c, count: 0}]}`, field: "spec.memberChunks[0].count", message: "should be greater than or equal to 1"},
 		{name: "displayName: may change", then: `{displayName: Data analysts}`},
-	},
+	}...),
 })

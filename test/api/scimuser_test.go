@@ -1,5 +1,7 @@
 package api_test
 
+import "slices"
+
 var _ = declare(table{
 	kind:       "ScimUser",
 	headings:   "Name User Active Ready Reason [Message] [External] Age",
@@ -82,7 +84,8 @@ extensions:
 		{name: "extensions: the same twice", with: `{extensions: [{schema: "urn:a:b", attributes: {}}, {schema: "urn:a:b", attributes: {}}]}`,
 			field: "spec.extensions[1]", message: "Duplicate value"},
 		{name: "extensions: no attributes", with: `{extensions: [{schema: "urn:a:b"}]}`, field: "spec.extensions[0].attributes", message: "Required value"},
-	}, twoPrimaryCases()...),
+	}, slices.Concat(twoPrimaryCases(), displayNameCases("spec.displayName", "spec.nickName", "spec.title",
+		"spec.name.formatted", "spec.name.familyName", "spec.name.givenName", "spec.name.middleName", "spec.enterprise.manager.displayName"))...),
 })
 
 // twoPrimaryCases: "The primary attribute value true MUST appear no more than once" (RFC 7643 section 2.4).

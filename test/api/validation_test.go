@@ -234,7 +234,7 @@ func (r *rejections) requireEveryRule(t *testing.T) {
 }
 
 // celRule is an x-kubernetes-validations entry and its path.
-type celRule struct{ path, message string }
+type celRule struct{ path, message, expression string }
 
 // explains reports whether the rule caused a message such as "Kind: spec.a[0].b: text".
 func (c celRule) explains(kind string) func(string) bool {
@@ -270,7 +270,7 @@ func celRules(path string, s *apiextensionsv1.JSONSchemaProps) []celRule {
 		if at == "" {
 			at = "<nil>" // The server's path of a rule about the whole object.
 		}
-		found = append(found, celRule{path: at, message: v.Message})
+		found = append(found, celRule{path: at, message: v.Message, expression: v.Rule})
 	}
 	if s.Items != nil && s.Items.Schema != nil {
 		found = append(found, celRules(path+"[]", s.Items.Schema)...)

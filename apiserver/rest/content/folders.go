@@ -121,15 +121,15 @@ func (a *api) listFolders(ctx context.Context, in *ListFoldersInput) (*FoldersOu
 type CreateFolderInput struct {
 	rest.InDeployment
 	Body struct {
-		Name     string `json:"name" minLength:"1" maxLength:"255" doc:"Unique among the folders of the parent, case-insensitive."`
-		ParentID *int64 `json:"parentId,omitempty" nullable:"true" minimum:"0" maximum:"9007199254740991" doc:"The folder that will contain it; the root when absent or 0."`
-		Position *int64 `json:"position,omitempty" nullable:"true" minimum:"0" maximum:"2147483647" doc:"After all others when absent."`
+		Name     rest.DisplayName `json:"name" minLength:"1" maxLength:"255" doc:"Unique among the folders of the parent, case-insensitive."`
+		ParentID *int64           `json:"parentId,omitempty" nullable:"true" minimum:"0" maximum:"9007199254740991" doc:"The folder that will contain it; the root when absent or 0."`
+		Position *int64           `json:"position,omitempty" nullable:"true" minimum:"0" maximum:"2147483647" doc:"After all others when absent."`
 	}
 }
 
 func (a *api) createFolder(ctx context.Context, in *CreateFolderInput) (*FolderOutput, error) {
 	path, err := a.folders.Create(ctx, scopeOf(ctx), principalOf(ctx), folder.New{
-		Name: in.Body.Name, ParentID: ptr.Deref(in.Body.ParentID, folder.Root), Position: in.Body.Position,
+		Name: string(in.Body.Name), ParentID: ptr.Deref(in.Body.ParentID, folder.Root), Position: in.Body.Position,
 	})
 	if err != nil {
 		return nil, err
@@ -147,15 +147,15 @@ type InFolder struct {
 type UpdateFolderInput struct {
 	InFolder
 	Body *struct {
-		Name     *string `json:"name,omitempty" nullable:"true" minLength:"1" maxLength:"255"`
-		Position *int64  `json:"position,omitempty" nullable:"true" minimum:"0" maximum:"2147483647"`
+		Name     *rest.DisplayName `json:"name,omitempty" nullable:"true" minLength:"1" maxLength:"255"`
+		Position *int64            `json:"position,omitempty" nullable:"true" minimum:"0" maximum:"2147483647"`
 	}
 }
 
 func (a *api) updateFolder(ctx context.Context, in *UpdateFolderInput) (*FolderOutput, error) {
 	update := folder.Update{}
 	if in.Body != nil {
-		update = folder.Update{Name: in.Body.Name, Position: in.Body.Position}
+		update = folder.Update{Name: (*string)(in.Body.Name), Position: in.Body.Position}
 	}
 	path, err := a.folders.Update(ctx, scopeOf(ctx), principalOf(ctx), in.FolderID, update)
 	if err != nil {

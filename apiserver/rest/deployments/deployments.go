@@ -117,14 +117,14 @@ func (a *api) getDeployment(ctx context.Context, _ *rest.InDeployment) (*Deploym
 // CreateDeploymentInput is the body of a creation. The initial model is a ConfigMap without cubes.
 type CreateDeploymentInput struct {
 	Body struct {
-		Name           string  `json:"name" minLength:"1" maxLength:"128" doc:"Display name, unique in the account."`
-		Region         string  `json:"region" minLength:"1" maxLength:"128" doc:"Name of one of the regions."`
-		CloudProvider  string  `json:"cloudProvider" enum:"cubecloud,aws,gcp" doc:"Operator of the cluster. Only cubecloud, the platform itself, is supported."`
-		TargetPlatform string  `json:"targetPlatform" minLength:"1" maxLength:"63" doc:"Stored and returned in the settings."`
-		IsManaged      bool    `json:"isManaged" doc:"Only true is supported: the platform runs all deployments."`
-		CreationStep   string  `json:"creationStep" enum:"project,upload,schema,github,ssh,databases,ready,demo"`
-		CreationMethod *string `json:"creationMethod,omitempty" nullable:"true" enum:"upload,cubecloud,github,ssh"`
-		DeployMode     *string `json:"deployMode,omitempty" nullable:"true" enum:"git,cli" doc:"Only cli is supported at creation; a model in Git is configured in the Deployment object."`
+		Name           rest.DisplayName `json:"name" minLength:"1" maxLength:"128" doc:"Display name, unique in the account."`
+		Region         string           `json:"region" minLength:"1" maxLength:"128" doc:"Name of one of the regions."`
+		CloudProvider  string           `json:"cloudProvider" enum:"cubecloud,aws,gcp" doc:"Operator of the cluster. Only cubecloud, the platform itself, is supported."`
+		TargetPlatform string           `json:"targetPlatform" minLength:"1" maxLength:"63" doc:"Stored and returned in the settings."`
+		IsManaged      bool             `json:"isManaged" doc:"Only true is supported: the platform runs all deployments."`
+		CreationStep   string           `json:"creationStep" enum:"project,upload,schema,github,ssh,databases,ready,demo"`
+		CreationMethod *string          `json:"creationMethod,omitempty" nullable:"true" enum:"upload,cubecloud,github,ssh"`
+		DeployMode     *string          `json:"deployMode,omitempty" nullable:"true" enum:"git,cli" doc:"Only cli is supported at creation; a model in Git is configured in the Deployment object."`
 	}
 }
 
@@ -132,8 +132,6 @@ func (a *api) createDeployment(ctx context.Context, in *CreateDeploymentInput) (
 	s := rest.ScopeFrom(ctx)
 	body := &in.Body
 	switch {
-	case strings.TrimSpace(body.Name) != body.Name:
-		return nil, rest.BadRequest("name: %q begins or ends with white space", rest.Clip(body.Name))
 	case body.Region != a.Region.Name:
 		return nil, rest.BadRequest("region: %q does not exist; existing: %s", rest.Clip(body.Region), a.Region.Name)
 	case body.CloudProvider != "cubecloud":
@@ -147,7 +145,7 @@ func (a *api) createDeployment(ctx context.Context, in *CreateDeploymentInput) (
 	if err != nil {
 		return nil, err
 	}
-	if err := a.checkName(ctx, body.Name, ""); err != nil {
+	if err := a.checkName(ctx, string(body.Name), ""); err != nil {
 		return nil, err
 	}
 	d := &v1alpha1.Deployment{
@@ -155,7 +153,7 @@ func (a *api) createDeployment(ctx context.Context, in *CreateDeploymentInput) (
 			Namespace:   s.Namespace(),
 			Annotations: map[string]string{annotationStep: body.CreationStep, annotationPlatform: body.TargetPlatform},
 		},
-		Spec: v1alpha1.DeploymentSpec{DisplayName: body.Name, ReleaseChannel: channel},
+		Spec: v1alpha1.DeploymentSpec{DisplayName: string(body.Name), ReleaseChannel: channel},
 	}
 	if body.CreationMethod != nil {
 		d.Annotations[annotationMethod] = *body.CreationMethod

@@ -107,7 +107,7 @@ type UpdateDeploymentInput struct {
 
 // UpdateDeployment is the body of a change: the documented fields that Quoin supports.
 type UpdateDeployment struct {
-	Name                      *string                `json:"name,omitempty" nullable:"true" minLength:"1" maxLength:"128"`
+	Name                      *rest.DisplayName      `json:"name,omitempty" nullable:"true" minLength:"1" maxLength:"128"`
 	ReleaseChannel            *string                `json:"releaseChannel,omitempty" nullable:"true" minLength:"1" maxLength:"63" doc:"Without a version: switches to the newest version of that channel and follows it."`
 	ReleaseChannelVersion     *string                `json:"releaseChannelVersion,omitempty" nullable:"true" minLength:"1" maxLength:"400" doc:"A version of the versions list: <version>, v<version> or <image_repo>:v<version>."`
 	ReleaseChannelVersionHold *bool                  `json:"releaseChannelVersionHold,omitempty" nullable:"true" doc:"When absent, a version that is not its channel's newest is held."`
@@ -134,10 +134,7 @@ func (a *api) updateDeployment(ctx context.Context, in *UpdateDeploymentInput) (
 		body = &UpdateDeployment{}
 	}
 	if body.Name != nil {
-		if strings.TrimSpace(*body.Name) != *body.Name {
-			return nil, rest.BadRequest("name: %q begins or ends with white space", rest.Clip(*body.Name))
-		}
-		if err := a.checkName(ctx, *body.Name, d.Name); err != nil {
+		if err := a.checkName(ctx, string(*body.Name), d.Name); err != nil {
 			return nil, err
 		}
 	}
@@ -211,8 +208,8 @@ func (u *UpdateDeployment) applyVersion(spec *v1alpha1.DeploymentSpec, entries [
 
 func (u *UpdateDeployment) applySettings(d *v1alpha1.Deployment) error {
 	spec := &d.Spec
-	if u.Name != nil && *u.Name != d.DisplayName() {
-		spec.DisplayName = *u.Name
+	if u.Name != nil && string(*u.Name) != d.DisplayName() {
+		spec.DisplayName = string(*u.Name)
 	}
 	if u.CustomDomain != nil {
 		if spec.DataAPI == nil && *u.CustomDomain != "" {

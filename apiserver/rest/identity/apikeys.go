@@ -106,7 +106,7 @@ func (a *api) keyOf(ctx context.Context, k *v1alpha1.ApiKey) (APIKey, error) {
 // CreateKeyInput is the body of a creation.
 type CreateKeyInput struct {
 	Body *struct {
-		Name          *string           `json:"name,omitempty" nullable:"true" minLength:"1" maxLength:"128"`
+		Name          *rest.DisplayName `json:"name,omitempty" nullable:"true" minLength:"1" maxLength:"128"`
 		Permissions   []permission.Name `json:"permissions,omitempty" nullable:"true" minItems:"1" maxItems:"16" doc:"Admin when absent."`
 		DeploymentIDs []string          `json:"deploymentIds,omitempty" nullable:"true" minItems:"1" maxItems:"256" doc:"Ids of the deployments to which the key is limited; all when absent."`
 		ExpiresAt     *time.Time        `json:"expiresAt,omitempty" nullable:"true" doc:"Never when absent."`
@@ -133,7 +133,7 @@ func (a *api) createKey(ctx context.Context, in *CreateKeyInput) (*CreatedKeyOut
 	k := &v1alpha1.ApiKey{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace(), Name: "key-" + utilrand.String(10)}}
 	k.Spec.Token = ptr.To(token.Hash())
 	if body := in.Body; body != nil {
-		k.Spec.DisplayName = ptr.Deref(body.Name, "")
+		k.Spec.DisplayName = string(ptr.Deref(body.Name, ""))
 		for _, name := range body.Permissions {
 			if p := v1alpha1.Permission(name); !slices.Contains(k.Spec.Permissions, p) {
 				k.Spec.Permissions = append(k.Spec.Permissions, p)

@@ -14,11 +14,11 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
 	"unicode/utf8"
 
 	"github.com/quoin-dev/quoin/internal/audit"
 	"github.com/quoin-dev/quoin/internal/content"
+	"github.com/quoin-dev/quoin/internal/displayname"
 	"github.com/quoin-dev/quoin/internal/fold"
 	"github.com/quoin-dev/quoin/internal/store"
 )
@@ -90,8 +90,8 @@ func checkName(name string) error {
 		return content.Errorf(content.Invalid, `name: "" is empty; allowed: 1 to %d characters`, MaxName)
 	case utf8.RuneCountInString(name) > MaxName:
 		return content.Errorf(content.Invalid, "name: it has %d characters; allowed: 1 to %d", utf8.RuneCountInString(name), MaxName)
-	case !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl):
-		return content.Errorf(content.Invalid, "name: %q contains control characters; allowed: printable characters", name)
+	case displayname.Check(name) != nil:
+		return content.Errorf(content.Invalid, "name: %q: it %s", name, displayname.Rule)
 	case strings.TrimSpace(name) != name:
 		return content.Errorf(content.Invalid, "name: %q begins or ends with white space; allowed: names without", name)
 	}
