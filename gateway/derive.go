@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -16,28 +17,29 @@ import (
 	"github.com/quoin-dev/quoin/internal/serving"
 )
 
-// maxMetadata is the maximum size of a pod's metadata.
-const maxMetadata = 64 << 20
-
 // derivation is a listing that the server lacks, derived from its metadata.
 type derivation struct {
 	// query is the query of the metadata request.
 	query string
-	make  func(ctx context.Context, h *handler, e *exchange, entities []dataapi.Entity) (any, error)
+	// make returns the listing as JSON.
+	make func(ctx context.Context, h *handler, e *exchange, meta io.Reader) ([]byte, error)
 }
 
 var derivations = map[string]*derivation{
-	dataapi.PathEntities: {"", func(_ context.Context, _ *handler, _ *exchange, entities []dataapi.Entity) (any, error) {
-		return map[string]any{"entities": entities}, nil
+	dataapi.PathEntities: {"", func(_ context.Context, _ *handler, _ *exchange, meta io.Reader) ([]byte, error) {
+		return dataapi.Entities(meta)
 	}},
-	dataapi.PathDataSources: {"extended=true", func(ctx context.Context, h *handler, e *exchange, entities []dataapi.Entity) (any, error) {
+	dataapi.PathDataSources: {"extended=true", func(ctx context.Context, h *handler, e *exchange, meta io.Reader) ([]byte, error) {
 		d := &v1alpha1.Deployment{}
 		key := client.ObjectKey{Namespace: e.target.Namespace, Name: e.target.Deployment}
 		if err := h.objects.Get(ctx, key, d); client.IgnoreNotFound(err) != nil {
 			return nil, err
 		}
-		sources, err := dataapi.DataSources(entities, d.Spec.Env)
-		return map[string]any{"dataSources": sources}, err
+		sources, err := dataapi.DataSources(meta, d.Spec.Env)
+		if err != nil {
+			return nil, err
+		}
+		return json.Marshal(map[string]any{"dataSources": sources})
 	}},
 }
 
@@ -45,50 +47,83 @@ var derivations = map[string]*derivation{
 // same token. Responses other than 200, such as compile errors, are forwarded.
 func (h *handler) derive(w http.ResponseWriter, r *http.Request, e *exchange, d *derivation) {
 	e.call.Query = true
+	ctx, cancel := context.WithCancelCause(r.Context())
+	defer cancel(nil)
+	response, err := h.transport.RoundTrip(metadataRequest(r.WithContext(ctx), e, d.query))
+	if err != nil {
+		h.handleError(w, r, err)
+		return
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		forwardError(w, response, e)
+		return
+	}
+	// The pod has answered: a pod that is slow to compile its model holds no place.
+	done, err := h.listings.acquire(ctx, e.target.Account)
+	if err != nil {
+		h.writeListingError(w, r, e, err)
+		return
+	}
+	defer done()
+	timeout := time.AfterFunc(listingTimeout, func() { cancel(errListingTimeout) })
+	defer timeout.Stop()
+	listing, err := d.make(ctx, h, e, response.Body)
+	if err != nil {
+		if errors.Is(context.Cause(ctx), errListingTimeout) {
+			err = errListingTimeout
+		}
+		h.writeListingError(w, r, e, err)
+		return
+	}
+	e.outcome = outcomeDerived
+	w.Header().Set("Access-Control-Allow-Origin", "*")
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(listing) // fails only if the client has disconnected
+}
+
+// metadataRequest returns the request to a pod for its metadata.
+func metadataRequest(r *http.Request, e *exchange, query string) *http.Request {
 	out := r.Clone(r.Context())
 	out.Method, out.Body, out.ContentLength, out.RequestURI = http.MethodGet, nil, 0, ""
 	out.URL.Scheme, out.URL.Host = "http", "pod"
 	setPath(out, engine.BasePath+dataapi.PathMeta)
-	out.URL.RawQuery = d.query
+	out.URL.RawQuery = query
 	out.Header = http.Header{"Accept": {"application/json"}, "X-Request-Id": {serving.RequestID(r.Context())}}
 	value := e.exchanged
 	if value == "" {
 		value = r.Header.Get(e.header)
 	}
 	out.Header.Set("Authorization", value)
-	response, err := h.transport.RoundTrip(out)
-	if err != nil {
-		h.handleError(w, r, err)
-		return
+	return out
+}
+
+// forwardError forwards a pod's response as a stream.
+func forwardError(w http.ResponseWriter, response *http.Response, e *exchange) {
+	e.outcome = outcomeServed
+	w.Header().Set("Content-Type", response.Header.Get("Content-Type"))
+	w.WriteHeader(response.StatusCode)
+	if _, err := io.Copy(w, response.Body); err != nil {
+		panic(http.ErrAbortHandler) // the client must not mistake a part for the complete response
 	}
-	defer response.Body.Close()
-	meta, err := io.ReadAll(io.LimitReader(response.Body, maxMetadata))
-	if err != nil {
-		h.handleError(w, r, fmt.Errorf("read the metadata: %w", err))
-		return
-	}
-	if response.StatusCode != http.StatusOK {
-		e.outcome = outcomeServed
-		w.Header().Set("Content-Type", response.Header.Get("Content-Type"))
-		w.WriteHeader(response.StatusCode)
-		_, _ = w.Write(meta)
-		return
-	}
-	entities, err := dataapi.Entities(meta)
-	if err != nil {
-		h.handleError(w, r, err)
-		return
-	}
-	listing, err := d.make(r.Context(), h, e, entities)
-	e.outcome = outcomeDerived
+}
+
+// writeListingError responds to a request for a listing that cannot be derived.
+func (h *handler) writeListingError(w http.ResponseWriter, r *http.Request, e *exchange, err error) {
 	switch {
+	case r.Context().Err() != nil:
+		w.WriteHeader(statusClientClosedRequest)
+	case errors.Is(err, errTooManyListings):
+		e.outcome = outcomeLimited
+		serving.RetryAfter(w, retryAfter)
+		writeError(w, http.StatusTooManyRequests, err.Error())
 	case errors.Is(err, dataapi.ErrNoDataSources):
+		e.outcome = outcomeDerived
 		writeError(w, http.StatusNotImplemented, err.Error())
-	case err != nil:
-		h.handleError(w, r, err)
+	case errors.Is(err, dataapi.ErrTooLarge), errors.Is(err, dataapi.ErrMalformed), errors.Is(err, errListingTimeout):
+		e.outcome = outcomeFailed
+		writeError(w, http.StatusBadGateway, err.Error())
 	default:
-		w.Header().Set("Access-Control-Allow-Origin", "*")
-		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(listing) // fails only if the client has disconnected
+		h.handleError(w, r, fmt.Errorf("read the metadata: %w", err))
 	}
 }

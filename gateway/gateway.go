@@ -151,6 +151,7 @@ func newHandler(k8s cluster.Cluster, c Config) *handler {
 		pools:     upstream.NewPools(upstream.Limits{Wait: c.WaitTimeout, MaxWaiting: c.MaxWaiting}, m),
 		limits:    newLimits(c.RequestsPerSecond, c.Burst, c.MaxInFlight),
 		metrics:   newRequestMetrics(c.Registerer),
+		listings:  newListings(),
 		transport: upstream.NewTransport(m),
 	}
 	h.proxy = h.newProxy(h.transport, c.TrustedProxies, c.Log)

@@ -36,6 +36,8 @@ type handler struct {
 	pools   *upstream.Pools
 	limits  *limits
 	metrics *requestMetrics
+	// listings limit the derived listings.
+	listings *listings
 	// proxy forwards requests; transport is used by it and for derived listings.
 	proxy     http.Handler
 	transport http.RoundTripper

@@ -42,7 +42,7 @@ func newTestHandler(t testing.TB, address string, requestsPerSecond float64) *ha
 	f := &handler{
 		objects: reader, keys: &token.Store{Reader: reader, Now: time.Now}, usage: &usage.Recorder{Now: time.Now},
 		pools:  upstream.NewPools(upstream.Limits{Wait: 100 * time.Millisecond, MaxWaiting: 10}, m),
-		limits: newLimits(requestsPerSecond, max(1, int(requestsPerSecond)), 1000), metrics: newRequestMetrics(prometheus.NewRegistry()), transport: upstream.NewTransport(m),
+		limits: newLimits(requestsPerSecond, max(1, int(requestsPerSecond)), 1000), metrics: newRequestMetrics(prometheus.NewRegistry()), listings: newListings(), transport: upstream.NewTransport(m),
 	}
 	f.proxy = f.newProxy(f.transport, nil, slog.New(slog.DiscardHandler))
 	account := v1alpha1.Account{ObjectMeta: metav1.ObjectMeta{Name: "acme"}, Spec: v1alpha1.AccountSpec{Host: "example.com", Namespace: "acme"}}

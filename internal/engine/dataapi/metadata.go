@@ -1,26 +1,46 @@
 package dataapi
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 )
 
-// Entity is a cube or a view in the listing of entities.
+// Limits of listings. The metadata are produced by pods, whose code belongs to their tenant.
+const (
+	// maxMetadata limits the octets of the metadata that are read, and maxListing those of the listing.
+	maxMetadata = 8 << 20
+	maxListing  = 4 << 20
+	// maxValue limits what is buffered of the metadata: a value that is not an object or list of the listing.
+	maxValue = 1 << 20
+)
+
+// Reasons why there is no listing. The texts are shown to callers.
+var (
+	// ErrNoDataSources means that the data sources are unknown.
+	ErrNoDataSources = errors.New("neither the server's metadata nor spec.env of the deployment names a data source")
+	// ErrTooLarge means that the metadata or the listing exceed a limit.
+	ErrTooLarge = fmt.Errorf("the environment's metadata are too large for a listing: "+
+		"the maximum is %d MiB of metadata with values of %d MiB, and %d MiB for the listing; GET /v1/meta has no limit",
+		maxMetadata>>20, maxValue>>20, maxListing>>20)
+	// ErrMalformed means that the metadata are not those of a data-plane server.
+	ErrMalformed = errors.New("the environment's metadata are malformed: expected the JSON object of GET /v1/meta")
+)
+
+// Entity is a cube or a view in the listing of entities. Its members are in the listing too.
 type Entity struct {
 	Name        string `json:"name"`
 	Title       string `json:"title,omitempty"`
 	Description string `json:"description,omitempty"`
 	// Type is cube or view.
-	Type       string   `json:"type"`
-	DataSource string   `json:"dataSource,omitempty"`
-	Measures   []Member `json:"measures"`
-	Dimensions []Member `json:"dimensions"`
-	Segments   []Member `json:"segments"`
+	Type       string `json:"type"`
+	DataSource string `json:"dataSource,omitempty"`
 }
 
 // Member is a measure, a dimension or a segment.
@@ -43,51 +63,92 @@ type DataSource struct {
 	Entities []string `json:"entities,omitempty"`
 }
 
-// ErrNoDataSources means that the data sources are unknown.
-var ErrNoDataSources = errors.New("neither the server's metadata nor spec.env of the deployment names a data source")
+// sections are the fields of an entity that list members, in the order of the listing.
+var sections = [...]string{"measures", "dimensions", "segments"}
 
-// Entities returns the cubes and views in the server's response to GET /v1/meta, in its order. The
-// server omits entities that the token's security context does not permit.
-func Entities(meta []byte) ([]Entity, error) {
-	document := struct {
-		Cubes []Entity `json:"cubes"`
-	}{}
-	if err := json.Unmarshal(meta, &document); err != nil {
-		return nil, fmt.Errorf("read the server's metadata: %w", err)
-	}
-	for i := range document.Cubes {
-		e := &document.Cubes[i]
-		if e.Type == "" {
-			e.Type = "cube" // servers before 0.32 have no type
+// Entities returns the listing of entities, as JSON: the cubes and views in the server's response to GET /v1/meta, in its
+// order. The server omits entities that the token's security context does not permit. The metadata are read as a
+// stream. The error is ErrTooLarge, ErrMalformed or an error of the reader.
+func Entities(meta io.Reader) ([]byte, error) {
+	out := &bytes.Buffer{}
+	out.WriteString(`{"entities":[`)
+	var members [len(sections)]bytes.Buffer
+	size := func() int { return out.Len() + members[0].Len() + members[1].Len() + members[2].Len() }
+	err := readCubes(meta, func(d *decoder) error {
+		for i := range members {
+			members[i].Reset()
 		}
-		for _, members := range []*[]Member{&e.Measures, &e.Dimensions, &e.Segments} {
-			if *members == nil {
-				*members = []Member{}
-			}
+		e, err := d.entity(func(section int, member []byte) error {
+			appendElement(&members[section], member)
+			return limitListing(size())
+		})
+		if err != nil {
+			return err
 		}
+		head, err := json.Marshal(e)
+		if err != nil {
+			return err
+		}
+		if out.Bytes()[out.Len()-1] != '[' {
+			out.WriteByte(',')
+		}
+		out.Write(bytes.TrimSuffix(head, []byte("}")))
+		for i := range members {
+			fmt.Fprintf(out, `,%q:[`, sections[i])
+			_, _ = members[i].WriteTo(out)
+			out.WriteByte(']')
+		}
+		out.WriteByte('}')
+		return limitListing(out.Len())
+	})
+	if err != nil {
+		return nil, err
 	}
-	if document.Cubes == nil {
-		return []Entity{}, nil
-	}
-	return document.Cubes, nil
+	out.WriteString("]}\n")
+	return out.Bytes(), nil
 }
 
-// DataSources returns the data sources that entities refer to or, because the open-source server
-// does not expose them, those that the deployment's variables configure. It returns
-// ErrNoDataSources if there are neither.
-func DataSources(entities []Entity, env []v1alpha1.EnvVar) ([]DataSource, error) {
+func appendElement(list *bytes.Buffer, element []byte) {
+	if list.Len() > 0 {
+		list.WriteByte(',')
+	}
+	list.Write(element)
+}
+
+func limitListing(size int) error {
+	if size > maxListing {
+		return ErrTooLarge
+	}
+	return nil
+}
+
+// DataSources returns the data sources that entities in the server's response to GET /v1/meta refer to or, because the
+// open-source server does not expose them, those that the deployment's variables configure. It returns ErrNoDataSources
+// if there are neither; other errors are those of Entities.
+func DataSources(meta io.Reader, env []v1alpha1.EnvVar) ([]DataSource, error) {
+	// overhead is the size of an element, with its string, in memory or in the listing.
+	const overhead = 64
 	configured := configuredSources(env)
 	var out []DataSource
-	for _, e := range entities {
-		if e.DataSource == "" {
-			continue
+	index, size := map[string]int{}, 0
+	err := readCubes(meta, func(d *decoder) error {
+		e, err := d.entity(nil)
+		if err != nil || e.DataSource == "" {
+			return err
 		}
-		i := slices.IndexFunc(out, func(d DataSource) bool { return d.Name == e.DataSource })
-		if i < 0 {
+		i, known := index[e.DataSource]
+		if !known {
 			i = len(out)
+			index[e.DataSource] = i
 			out = append(out, DataSource{Name: e.DataSource, Type: configured[e.DataSource]})
+			size += 2*overhead + len(e.DataSource)
 		}
 		out[i].Entities = append(out[i].Entities, e.Name)
+		size += overhead + len(e.Name)
+		return limitListing(size)
+	})
+	if err != nil {
+		return nil, err
 	}
 	if len(out) == 0 {
 		for name, kind := range configured {

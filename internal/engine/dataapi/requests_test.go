@@ -1,8 +1,12 @@
 package dataapi_test
 
 import (
+	"bytes"
 	"errors"
+	"io"
+	"strings"
 	"testing"
+	"testing/iotest"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -51,29 +55,62 @@ func TestRequestsAreClassified(t *testing.T) {
 
 func TestEntities(t *testing.T) {
 	const meta = `{"cubes":[
-		{"name":"orders","title":"Orders","description":"All","type":"cube","sql":"SELECT secret","measures":[{"name":"orders.count","title":"Orders Count","shortTitle":"Count","type":"number","aggType":"count","sql":"x"}],"dimensions":[{"name":"orders.id","type":"number","primaryKey":true}]},
+		{"name":"orders","title":"Orders","description":"All","type":"cube","sql":"SELECT secret","measures":[{"name":"orders.count","title":"Orders Count","shortTitle":"Count","type":"number","aggType":"count","sql":"x"}],"dimensions":[{"name":"orders.id","type":"number","primaryKey":true},{"name":"orders.at"}]},
 		{"name":"sales","type":"view","segments":[{"name":"sales.big"}]},
 		{"name":"old"}]}`
-	entities, err := dataapi.Entities([]byte(meta))
-	if err != nil {
-		t.Fatal(err)
+	const want = `{"entities":[` +
+		`{"name":"orders","title":"Orders","description":"All","type":"cube",` +
+		`"measures":[{"name":"orders.count","title":"Orders Count","shortTitle":"Count","type":"number","aggType":"count"}],` +
+		`"dimensions":[{"name":"orders.id","type":"number","primaryKey":true},{"name":"orders.at"}],"segments":[]},` +
+		`{"name":"sales","type":"view","measures":[],"dimensions":[],"segments":[{"name":"sales.big"}]},` +
+		`{"name":"old","type":"cube","measures":[],"dimensions":[],"segments":[]}]}` + "\n"
+	if got, err := dataapi.Entities(strings.NewReader(meta)); err != nil || string(got) != want {
+		t.Errorf("%s, %v\nwant %s", got, err, want)
 	}
-	none := []dataapi.Member{}
-	want := []dataapi.Entity{
-		{Name: "orders", Title: "Orders", Description: "All", Type: "cube", Segments: none,
-			Measures:   []dataapi.Member{{Name: "orders.count", Title: "Orders Count", ShortTitle: "Count", Type: "number", AggType: "count"}},
-			Dimensions: []dataapi.Member{{Name: "orders.id", Type: "number", PrimaryKey: true}}},
-		{Name: "sales", Type: "view", Measures: none, Dimensions: none, Segments: []dataapi.Member{{Name: "sales.big"}}},
-		{Name: "old", Type: "cube", Measures: none, Dimensions: none, Segments: none},
+	for _, empty := range []string{`{"cubes":[]}`, `{"cubes":null}`, `{}`, `{"compilerId":{"a":[1]}}`} {
+		if got, err := dataapi.Entities(strings.NewReader(empty)); err != nil || string(got) != "{\"entities\":[]}\n" {
+			t.Errorf("%s: %s, %v", empty, got, err)
+		}
 	}
-	if diff := cmp.Diff(want, entities); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
+}
+
+func TestMetadataThatCannotBeListed(t *testing.T) {
+	broken := errors.New("connection reset")
+	many := func(before, repeated string, size int) io.Reader {
+		return strings.NewReader(before + strings.Repeat(repeated, size/len(repeated)))
 	}
-	if empty, err := dataapi.Entities([]byte(`{"cubes":[]}`)); err != nil || empty == nil {
-		t.Errorf("%v, %v", empty, err)
-	}
-	if _, err := dataapi.Entities([]byte(`<html>`)); err == nil {
-		t.Error("no error for HTML")
+	for name, tc := range map[string]struct {
+		meta io.Reader
+		want error
+	}{
+		"HTML":                 {strings.NewReader("<html>"), dataapi.ErrMalformed},
+		"a list":               {strings.NewReader("[]"), dataapi.ErrMalformed},
+		"empty":                {strings.NewReader(""), dataapi.ErrMalformed},
+		"cubes that are text":  {strings.NewReader(`{"cubes":"a"}`), dataapi.ErrMalformed},
+		"a name that is none":  {strings.NewReader(`{"cubes":[{"name":1}]}`), dataapi.ErrMalformed},
+		"truncated":            {strings.NewReader(`{"cubes":[{"name":"a"}`), dataapi.ErrMalformed},
+		"a broken connection":  {io.MultiReader(strings.NewReader(`{"cubes":[`), iotest.ErrReader(broken)), broken},
+		"a long document":      {many(`{"more":[],"cubes":[{"x":[0],"meta":0`, `,"meta":"aaaaaaaaaaaa"`, 9<<20), dataapi.ErrTooLarge},
+		"a long listing":       {many(`{"cubes":[{"name":"a","dataSource":"b"}`, `,{"name":"a","dataSource":"b"}`, 7<<20), dataapi.ErrTooLarge},
+		"a long value":         {many(`{"cubes":[{"name":"`, `a`, 3<<20), dataapi.ErrTooLarge},
+		"a long skipped value": {many(`{"cubes":[{"meta":[0`, `,0`, 3<<20), dataapi.ErrTooLarge},
+		"deep nesting":         {many(`{"cubes":[{"meta":`, `[`, 1<<19), dataapi.ErrMalformed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			all, err := io.ReadAll(tc.meta)
+			again := func() io.Reader {
+				if err != nil {
+					return io.MultiReader(bytes.NewReader(all), iotest.ErrReader(err))
+				}
+				return bytes.NewReader(all)
+			}
+			if _, err := dataapi.Entities(again()); !errors.Is(err, tc.want) {
+				t.Errorf("entities: %v, want %v", err, tc.want)
+			}
+			if _, err := dataapi.DataSources(again(), nil); !errors.Is(err, tc.want) {
+				t.Errorf("data sources: %v, want %v", err, tc.want)
+			}
+		})
 	}
 }
 
@@ -84,21 +121,21 @@ func TestDataSources(t *testing.T) {
 		}
 		return out
 	}
-	named := []dataapi.Entity{{Name: "a", DataSource: "second"}, {Name: "b", DataSource: "default"}, {Name: "c", DataSource: "second"}}
+	const named = `{"cubes":[{"name":"a","dataSource":"second","measures":[{}]},{"name":"b","dataSource":"default"},{"dataSource":"second","name":"c"}]}`
 	for name, tc := range map[string]struct {
-		entities []dataapi.Entity
-		env      []v1alpha1.EnvVar
-		want     []dataapi.DataSource
-		err      error
+		meta string
+		env  []v1alpha1.EnvVar
+		want []dataapi.DataSource
+		err  error
 	}{
-		"one":             {nil, env("CUBEJS_DB_TYPE", "postgres"), []dataapi.DataSource{{Name: "default", Type: "postgres"}}, nil},
-		"several":         {nil, env("CUBEJS_DATASOURCES", "default, second", "CUBEJS_DB_TYPE", "postgres", "CUBEJS_DS_SECOND_DB_TYPE", "duckdb"), []dataapi.DataSource{{Name: "default", Type: "postgres"}, {Name: "second", Type: "duckdb"}}, nil},
+		"one":             {`{}`, env("CUBEJS_DB_TYPE", "postgres"), []dataapi.DataSource{{Name: "default", Type: "postgres"}}, nil},
+		"several":         {`{}`, env("CUBEJS_DATASOURCES", "default, second", "CUBEJS_DB_TYPE", "postgres", "CUBEJS_DS_SECOND_DB_TYPE", "duckdb"), []dataapi.DataSource{{Name: "default", Type: "postgres"}, {Name: "second", Type: "duckdb"}}, nil},
 		"in the model":    {named, env("CUBEJS_DB_TYPE", "postgres"), []dataapi.DataSource{{Name: "default", Type: "postgres", Entities: []string{"b"}}, {Name: "second", Entities: []string{"a", "c"}}}, nil},
-		"unknown":         {[]dataapi.Entity{{Name: "a"}}, nil, nil, dataapi.ErrNoDataSources},
-		"type in secrets": {nil, []v1alpha1.EnvVar{{Name: "CUBEJS_DB_TYPE", ValueFrom: &v1alpha1.EnvVarSource{}}}, nil, dataapi.ErrNoDataSources},
+		"unknown":         {`{"cubes":[{"name":"a"}]}`, nil, nil, dataapi.ErrNoDataSources},
+		"type in secrets": {`{}`, []v1alpha1.EnvVar{{Name: "CUBEJS_DB_TYPE", ValueFrom: &v1alpha1.EnvVarSource{}}}, nil, dataapi.ErrNoDataSources},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := dataapi.DataSources(tc.entities, tc.env)
+			got, err := dataapi.DataSources(strings.NewReader(tc.meta), tc.env)
 			if diff := cmp.Diff(tc.want, got); diff != "" || !errors.Is(err, tc.err) {
 				t.Errorf("%v (-want +got):\n%s", err, diff)
 			}
