@@ -47,7 +47,7 @@ const (
 	// ReasonTerminating: the account's objects are being deleted.
 	ReasonTerminating = "Terminating"
 
-	// ReasonScanFailed: scanning the registry failed; the last list is kept.
+	// ReasonScanFailed: scanning the registry failed; the last list, if any, is kept.
 	ReasonScanFailed = "ScanFailed"
 	// ReasonNoVersions: no tag of the repository satisfies the version policy.
 	ReasonNoVersions = "NoVersions"

@@ -84,7 +84,7 @@ func (r *channelReconciler) work(ctx context.Context, s *reconciler.Scope[*v1alp
 	result, err := r.scan(scanCtx, s, selection)
 	if err != nil {
 		scansTotal.WithLabelValues("failed").Inc()
-		return scanFailed(err, interval(channel))
+		return scanFailed(err, interval(channel), len(channel.Status.Versions) > 0)
 	}
 	scansTotal.WithLabelValues("succeeded").Inc()
 	return summarise(s, selection, result).RequeueIn(wait.Jitter(interval(channel), 0.1))
@@ -114,7 +114,9 @@ func summarise(s *reconciler.Scope[*v1alpha1.ReleaseChannel], selection *selecti
 	return reconciler.Done("Newest version is " + status.LatestVersion)
 }
 
-func scanFailed(err error, interval time.Duration) reconciler.Outcome {
+// scanFailed returns the outcome of a failed scan. known reports whether the channel has versions
+// of an earlier scan, which are kept.
+func scanFailed(err error, interval time.Duration, known bool) reconciler.Outcome {
 	delay := min(interval, retryInterval)
 	if after := registry.RetryAfter(err); after > delay {
 		delay = after
@@ -123,7 +125,11 @@ func scanFailed(err error, interval time.Duration) reconciler.Outcome {
 	if errors.As(err, &unreadable) {
 		return reconciler.Failing(v1alpha1.ReasonPullSecretUnreadable, unreadable.Error(), delay)
 	}
-	return reconciler.Failing(v1alpha1.ReasonScanFailed, err.Error()+"; the list of the last successful scan is kept", delay)
+	list := "the channel has no versions yet"
+	if known {
+		list = "the list of the last successful scan is kept"
+	}
+	return reconciler.Failing(v1alpha1.ReasonScanFailed, err.Error()+"; "+list, delay)
 }
 
 func interval(c *v1alpha1.ReleaseChannel) time.Duration {

@@ -1,6 +1,7 @@
 package releasechannel
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -258,4 +259,21 @@ func TestOnLoopback(t *testing.T) {
 			t.Errorf("onLoopback(%q) = %v", repository, got)
 		}
 	}
+}
+
+// TestFailedScanNamesTheListThatIsKept, if there is one: the message of a first scan that fails does
+// not refer to a list.
+func TestFailedScanNamesTheListThatIsKept(t *testing.T) {
+	reg := &images{
+		repos: map[string]map[string]string{repository: {"v1.2.3": "sha256:3"}},
+		errs:  map[string]error{repository: errors.New("connection refused")},
+	}
+	w := newFixture(t, following(), reg)
+	c, _ := w.scan()
+	expectReady(t, c, "False ScanFailed", "connection refused; the channel has no versions yet")
+	reg.errs = nil
+	w.scan()
+	reg.errs = map[string]error{repository: errors.New("connection refused")}
+	c, _ = w.scan()
+	expectReady(t, c, "False ScanFailed", "connection refused; the list of the last successful scan is kept")
 }
