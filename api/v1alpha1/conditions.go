@@ -68,6 +68,9 @@ const (
 	ReasonChannelEmpty = "ReleaseChannelEmpty"
 	// ReasonUnknownVersion: releaseChannelVersion is not one of the allowed versions.
 	ReasonUnknownVersion = "UnknownVersion"
+	// ReasonStoreImageMissing: the deployment needs a store image that its channel does not have; the
+	// message names what is missing.
+	ReasonStoreImageMissing = "StoreImageMissing"
 	// ReasonInvalidSpec: a field is invalid that the schema cannot validate; the message names it.
 	ReasonInvalidSpec = "InvalidSpec"
 	// ReasonModelNotFound: the data model's ConfigMap or branch does not exist.

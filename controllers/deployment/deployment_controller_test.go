@@ -106,3 +106,37 @@ func expectCopyRejected(t *testing.T, api client.WithWatch) {
 		t.Errorf("condition %+v, ID %q", c, d.Status.ID)
 	}
 }
+
+// TestMissingStoreImageIsNamed: a Dedicated deployment needs an image of the store. The message says
+// what is missing: the channel's repository, or the tag of one version in it.
+func TestMissingStoreImageIsNamed(t *testing.T) {
+	cases := map[string]struct {
+		repository, image string
+		want              string
+	}{
+		"no repository": {"", "", `spec.size: Dedicated needs a store image; set spec.storeImageRepository of release channel "latest"`},
+		"no tag": {"registry/store", "", `spec.size: Dedicated needs a store image, and registry/store has no tag v1.2.4; ` +
+			`push the tag, or choose a version that has one`},
+		"both": {"registry/store", "registry/store:v1.2.4@sha256:1", ""},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			d := carrying("sales", "", "")
+			d.Spec.ReleaseChannel, d.Spec.Size = "latest", v1alpha1.SizeDedicated
+			c := &v1alpha1.ReleaseChannel{ObjectMeta: metav1.ObjectMeta{Name: "latest"}}
+			c.Spec.ImageRepository, c.Spec.StoreImageRepository = "registry/cube", tc.repository
+			c.Status.Versions = []v1alpha1.ChannelVersion{{Version: "1.2.4", Image: "registry/cube:v1.2.4", StoreImage: tc.image}}
+			got := reconcileOnce(t, newAPI(t, acme(), d, c), "sales")
+			stalled := meta.FindStatusCondition(got.Status.Conditions, v1alpha1.ConditionStalled)
+			if tc.want == "" {
+				if stalled != nil {
+					t.Errorf("stalled: %+v", stalled)
+				}
+				return
+			}
+			if stalled == nil || stalled.Reason != "StoreImageMissing" || stalled.Message != tc.want {
+				t.Errorf("stalled: %+v; want %s", stalled, tc.want)
+			}
+		})
+	}
+}

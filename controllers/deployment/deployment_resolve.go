@@ -38,9 +38,25 @@ func (r *deploymentReconciler) resolve(ctx context.Context, s *scope) (*v1alpha1
 	target := channels.ToRun(version.Run{Release: decision.Target, Channel: decision.Channel})
 	if d.Spec.Size != v1alpha1.SizeDedicated {
 		target.StoreImage = ""
+	} else if target.StoreImage == "" {
+		return nil, false, withoutStoreImage(decision, offered)
 	}
 	manual := decision.Reason == version.ReasonPinned || d.Status.ObservedGeneration != d.Generation
 	return &target, manual, nil
+}
+
+// withoutStoreImage returns the outcome of a Dedicated deployment whose target has no image of the
+// store. It names what is missing. Production keeps its version.
+func withoutStoreImage(decision version.Decision, offered []version.Channel) *reconciler.Outcome {
+	missing := fmt.Sprintf("; set spec.storeImageRepository of release channel %q", decision.Channel)
+	for _, channel := range offered {
+		if channel.Name == decision.Channel && channel.StoreRepository != "" {
+			missing = fmt.Sprintf(", and %s has no tag %s; push the tag, or choose a version that has one",
+				channel.StoreRepository, decision.Target.Version.Tag())
+		}
+	}
+	o := reconciler.Stalled(v1alpha1.ReasonStoreImageMissing, "spec.size: Dedicated needs a store image"+missing)
+	return &o
 }
 
 // request returns the input of version.Resolve.

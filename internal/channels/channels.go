@@ -37,7 +37,9 @@ func From(c *v1alpha1.ReleaseChannel) version.Channel {
 			Version: parsed, Image: v.Image, Digest: v.Digest, StoreImage: v.StoreImage,
 		})
 	}
-	return version.NewChannel(c.Name, c.Spec.ImageRepository, releases)
+	channel := version.NewChannel(c.Name, c.Spec.ImageRepository, releases)
+	channel.StoreRepository = c.Spec.StoreImageRepository
+	return channel
 }
 
 // ToRun converts a run for the history in a status.

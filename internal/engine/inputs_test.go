@@ -148,7 +148,7 @@ func TestInvalidFields(t *testing.T) {
 		want   string
 	}{
 		{"dedicated without a store image", dedicated(), func(f *fixture) { f.environment.Spec.StoreImage = "" },
-			"spec.size: Dedicated needs a store image; set storeImageRepository on the release channel"},
+			"spec.size: Dedicated needs a store image, which the environment does not have; the conditions of the deployment name what is missing"},
 		{"no model", shared(), func(f *fixture) { f.deployment.Spec.Model = v1alpha1.ModelSource{} },
 			"spec.model: names no source; set git or configMapRef"},
 		{"empty config map", shared(), func(f *fixture) { f.files.Keys = nil },

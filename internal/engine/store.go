@@ -27,7 +27,7 @@ var bucketVariables = []string{"CUBESTORE_GCS_BUCKET", "CUBESTORE_MINIO_BUCKET",
 
 func storeOf(d *v1alpha1.Deployment, e *v1alpha1.Environment, overrides v1alpha1.ComponentResources) (*store, error) {
 	if e.Spec.StoreImage == "" {
-		return nil, &FieldError{Field: "spec.size", Message: "Dedicated needs a store image; set storeImageRepository on the release channel"}
+		return nil, &FieldError{Field: "spec.size", Message: "Dedicated needs a store image, which the environment does not have; the conditions of the deployment name what is missing"}
 	}
 	spec := v1alpha1.Store{}
 	if d.Spec.Store != nil {

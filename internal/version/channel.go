@@ -39,6 +39,9 @@ type Channel struct {
 	Name string
 	// Repository is the image repository that the channel follows, without a tag.
 	Repository string
+	// StoreRepository is the repository of the store's images, without a tag; empty if the channel
+	// has none.
+	StoreRepository string
 	// Releases of the channel. NewChannel sorts them newest first.
 	Releases []Release
 }
