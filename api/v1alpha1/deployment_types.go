@@ -374,8 +374,8 @@ type RolloutStatus struct {
 	StartTime *metav1.Time `json:"startTime,omitempty"`
 }
 
-// FailedRollout is a version that did not become ready. It is not retried until the spec or the
-// channel changes.
+// FailedRollout is a version that did not become ready. It is not retried until the version, the
+// model, the variables or the resources change, or a retry is requested.
 type FailedRollout struct {
 	// version that failed.
 	// +required
@@ -384,6 +384,12 @@ type FailedRollout struct {
 	// generation of the spec at the time of the failure.
 	// +required
 	Generation int64 `json:"generation"`
+
+	// attemptHash is a hash of what decided the outcome: the model, the variables, the size, the
+	// resources, the deadline and the last requested retry. The same attempt is not repeated.
+	// +kubebuilder:validation:MaxLength=64
+	// +optional
+	AttemptHash string `json:"attemptHash,omitempty"`
 
 	// reason is ModelBroken if the version cannot compile the data model; absent if the rollout missed
 	// its deadline.
@@ -402,7 +408,7 @@ type FailedRollout struct {
 }
 
 // FailedModel is a commit of the data model that production could not serve. It is not retried until
-// the spec, the version or the commit changes.
+// the version, the commit, the variables or the resources change, or a retry is requested.
 type FailedModel struct {
 	// commit that failed.
 	// +kubebuilder:validation:MaxLength=64
@@ -417,6 +423,12 @@ type FailedModel struct {
 	// generation of the spec at the time of the failure.
 	// +required
 	Generation int64 `json:"generation"`
+
+	// attemptHash is a hash of what decided the outcome: the model, the variables, the size, the
+	// resources, the deadline and the last requested retry. The same attempt is not repeated.
+	// +kubebuilder:validation:MaxLength=64
+	// +optional
+	AttemptHash string `json:"attemptHash,omitempty"`
 
 	// reason of the failure: ModelBroken if the model does not compile.
 	// +kubebuilder:validation:MaxLength=128

@@ -136,6 +136,11 @@ type EnvironmentStatus struct {
 	// +optional
 	ModelCommit string `json:"modelCommit,omitempty"`
 
+	// modelHash is a hash of the files of a data model in a ConfigMap that the pods are given.
+	// +kubebuilder:validation:MaxLength=64
+	// +optional
+	ModelHash string `json:"modelHash,omitempty"`
+
 	// replicas is the number of API pods.
 	// +optional
 	Replicas int32 `json:"replicas,omitempty"`

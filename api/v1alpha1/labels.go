@@ -34,6 +34,8 @@ const (
 	CommitMissing = "missing"
 	// AnnotationReconcile triggers a reconciliation when its value changes.
 	AnnotationReconcile = Group + "/reconcile-requested-at"
+	// AnnotationRetry, on Deployments, retries a version or commit that failed when its value changes.
+	AnnotationRetry = Group + "/retry-requested-at"
 	// AnnotationWakeRequested, on Environments, is the time (RFC 3339) of the gateway's last request
 	// to wake the environment.
 	AnnotationWakeRequested = Group + "/wake-requested-at"

@@ -168,7 +168,7 @@ func checkCopiedIDs(ctx context.Context, s *scope, deployment, environment strin
 // version decides which version production runs and applies it.
 func (r *deploymentReconciler) version(ctx context.Context, s *scope, model modelState) reconciler.Outcome {
 	d := s.Object
-	target, manual, o := r.resolve(ctx, s)
+	chosen, o := r.resolve(ctx, s)
 	if o != nil {
 		return *o
 	}
@@ -178,7 +178,7 @@ func (r *deploymentReconciler) version(ctx context.Context, s *scope, model mode
 	}
 	key := client.ObjectKeyFromObject(d)
 	observed := observation{
-		deployment: d, target: *target, commit: model.commit, manual: manual, production: production, now: s.Clock.Now(),
+		deployment: d, choice: chosen, commit: model.commit, production: production, now: s.Clock.Now(),
 	}
 	p := makePlan(observed)
 	if p.needsSlot && !r.Fleet.AcquireSlot(ctx, key) {

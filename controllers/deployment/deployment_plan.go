@@ -23,17 +23,16 @@ const (
 	// maxFailureMessage bounds status.failed.message: a status that exceeds the limit of the
 	// API cannot be written, and the version would not be rolled back.
 	maxFailureMessage = 1024
+	// retried ends the messages about failures.
+	retried = "Retried when the version, the model, variables or resources change, or on request"
 )
 
 // observation is the input of makePlan, which does not change it.
 type observation struct {
 	deployment *v1alpha1.Deployment
-	// target is the version that spec and channel select.
-	target v1alpha1.VersionRun
+	choice
 	// commit is the head of the production branch; empty when the model is not in Git.
 	commit string
-	// manual reports whether a user requested the target. Manual rollouts need no slot.
-	manual bool
 	// production is the production environment; nil when there is none.
 	production *v1alpha1.Environment
 	now        time.Time
@@ -75,7 +74,7 @@ type planner struct {
 //	target ─▶ waiting ─▶ rolling out ─▶ current
 //	                         │ deadline
 //	                         ▼
-//	                     rolling back ─▶ stalled, until spec or channel change
+//	                     rolling back ─▶ stalled, until the target or its inputs change
 func makePlan(o observation) plan {
 	status := o.deployment.Status.DeepCopy()
 	p := (&planner{observation: o, status: status}).plan()
@@ -91,9 +90,7 @@ func waitForSlot(o observation) plan {
 
 func (o *planner) plan() plan {
 	o.status.TargetVersion = o.target.Version
-	if f := o.status.Failed; f != nil && (!sameImage(f.Version, o.target) || f.Generation != o.deployment.Generation) {
-		o.status.Failed = nil
-	}
+	o.forgetFailures()
 	if p, rejected := o.judgeCommit(); rejected {
 		return p
 	}
@@ -210,8 +207,9 @@ func (o *planner) rolloutTimeout() time.Duration {
 // failRollout ends a rollout that exceeded its deadline or whose version cannot serve the model.
 func (o *planner) failRollout() plan {
 	o.status.Failed = &v1alpha1.FailedRollout{
-		Version: o.target, Generation: o.deployment.Generation, Message: reconciler.Clip(o.failureMessage(), maxFailureMessage),
-		Time: metav1.NewTime(o.now.Truncate(time.Second)),
+		Version: o.target, Generation: o.deployment.Generation, AttemptHash: o.attemptHash(),
+		Message: reconciler.Clip(o.failureMessage(), maxFailureMessage),
+		Time:    metav1.NewTime(o.now.Truncate(time.Second)),
 	}
 	if o.modelBroken() {
 		o.status.Failed.Reason = v1alpha1.ReasonModelBroken
@@ -229,7 +227,7 @@ func (o *planner) rollBack() plan {
 	p := plan{run: previous}
 	if o.isSet(previous) && o.settled() {
 		p.outcome = reconciler.Stalled(v1alpha1.ReasonRolloutFailed, fmt.Sprintf(
-			"Version %s %s (%s); rolled back to %s. Retried when the spec or the channel changes",
+			"Version %s %s (%s); rolled back to %s. "+retried,
 			o.target.Version, failure(o.status.Failed, "within "+progressDeadline(o.deployment).String()), o.status.Failed.Message, previous.Version))
 		return p
 	}

@@ -15,7 +15,7 @@ import (
 //	branch moves ─▶ candidate ─▶ served
 //	                   │ does not compile, or deadline
 //	                   ▼
-//	               rolled back ─▶ stalled, until spec, version or commit change
+//	               rolled back ─▶ stalled, until the version, the commit or their inputs change
 //
 // When both the version and the commit are candidates and the model does not compile, the
 // commit is rolled back first: if the version cannot serve a commit that has compiled before
@@ -25,9 +25,6 @@ import (
 // commit; in the second case it returns the plan that rolls the commit back.
 func (o *planner) judgeCommit() (_ plan, rejected bool) {
 	status := o.status
-	if f := status.FailedModel; f != nil && (f.Commit != o.commit || f.Generation != o.deployment.Generation) {
-		status.FailedModel = nil
-	}
 	if o.commit == "" {
 		status.ModelCommit = "" // the model is not, or no longer, in Git
 		return plan{}, false
@@ -43,7 +40,8 @@ func (o *planner) judgeCommit() (_ plan, rejected bool) {
 		return plan{}, false
 	}
 	status.FailedModel = &v1alpha1.FailedModel{
-		Commit: o.commit, Image: o.production.Spec.Image, Generation: o.deployment.Generation, Reason: c.Reason,
+		Commit: o.commit, Image: o.production.Spec.Image, Reason: c.Reason,
+		Generation: o.deployment.Generation, AttemptHash: o.attemptHash(),
 		Message: reconciler.Clip(c.Message, maxFailureMessage), Time: metav1.NewTime(o.now.Truncate(time.Second)),
 	}
 	if r := status.Rollout; r != nil && r.StartTime != nil {
@@ -103,7 +101,7 @@ func (o *planner) commitRejected(f v1alpha1.FailedModel) reconciler.Outcome {
 		reason = v1alpha1.ReasonRolloutFailed
 	}
 	return reconciler.Stalled(reason, fmt.Sprintf(
-		"Commit %.12s cannot be served (%s); production serves commit %.12s. Retried when the spec, the version or the commit changes",
+		"Commit %.12s cannot be served (%s); production serves commit %.12s. "+retried,
 		f.Commit, f.Message, o.status.ModelCommit))
 }
 

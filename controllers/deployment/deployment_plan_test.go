@@ -29,6 +29,7 @@ type world struct {
 	production *v1alpha1.Environment
 	target     string
 	manual     bool
+	newPin     bool // the user has pinned the target since the last plan
 	slots      int
 	broken     map[string]bool // versions whose pods never become ready
 	blocked    bool            // the environment waits for a change by a user
@@ -45,7 +46,7 @@ func newWorld() *world {
 		now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
 		deployment: &v1alpha1.Deployment{
 			ObjectMeta: metav1.ObjectMeta{Name: "analytics", Generation: 1},
-			Spec:       v1alpha1.DeploymentSpec{Rollout: &v1alpha1.RolloutPolicy{ProgressDeadlineSeconds: ptr.To(int32(60))}},
+			Spec:       v1alpha1.DeploymentSpec{Model: v1alpha1.ModelSource{Git: &v1alpha1.GitSource{URL: "https://git.example.com/model.git"}}, Rollout: &v1alpha1.RolloutPolicy{ProgressDeadlineSeconds: ptr.To(int32(60))}},
 		},
 		slots: 1, broken: map[string]bool{}, uncompiled: map[string]bool{}, last: map[string]string{},
 	}
@@ -55,11 +56,18 @@ func run(version string) v1alpha1.VersionRun {
 	return v1alpha1.VersionRun{Version: version, ReleaseChannel: "latest", Image: "registry/cube:v" + version, Digest: "sha256:" + version}
 }
 
+// observe returns what the controller of deployments observes.
+func (w *world) observe() observation {
+	return observation{
+		deployment: w.deployment, choice: choice{target: run(w.target), manual: w.manual, newPin: w.newPin},
+		commit: w.commit, production: w.production, now: w.now,
+	}
+}
+
 // plan simulates a reconciliation of the deployment.
 func (w *world) plan() {
-	observed := observation{
-		deployment: w.deployment, target: run(w.target), commit: w.commit, manual: w.manual, production: w.production, now: w.now,
-	}
+	observed := w.observe()
+	w.newPin = false
 	p := makePlan(observed)
 	if p.needsSlot && w.slots == 0 {
 		p = waitForSlot(observed)
@@ -157,119 +165,6 @@ func (w *world) settle(order *rand.Rand) {
 	}
 }
 
-// scenarios are the steps of golden transcripts.
-var scenarios = map[string][]func(*world){
-	"install-and-upgrade": {
-		func(w *world) { w.target = "1.2.3" },
-		func(w *world) { w.target = "1.2.4" },
-	},
-	"broken-version-goes-back-and-stays": {
-		func(w *world) { w.target = "1.2.3" },
-		func(w *world) { w.target, w.broken["1.2.4"] = "1.2.4", true },
-		func(w *world) { w.pass(61 * time.Second) },
-		func(w *world) { w.pass(time.Hour) },
-	},
-	"broken-version-is-tried-again-after-a-change-of-the-spec": {
-		func(w *world) { w.target = "1.2.3" },
-		func(w *world) { w.target, w.broken["1.2.4"] = "1.2.4", true },
-		func(w *world) { w.pass(61 * time.Second) },
-		func(w *world) { w.broken["1.2.4"] = false; w.deployment.Generation++ },
-	},
-	"broken-version-is-left-behind-by-the-next-one": {
-		func(w *world) { w.target = "1.2.3" },
-		func(w *world) { w.target, w.broken["1.2.4"] = "1.2.4", true },
-		func(w *world) { w.pass(61 * time.Second) },
-		func(w *world) { w.target = "1.2.5" },
-	},
-	"broken-first-version-has-nothing-to-go-back-to": {
-		func(w *world) { w.target, w.broken["1.2.3"] = "1.2.3", true },
-		func(w *world) { w.pass(61 * time.Second) },
-		func(w *world) { w.broken["1.2.3"] = false },
-	},
-	"broken-version-met-while-asleep-goes-back-when-scaled-up": {
-		func(w *world) { w.target = "1.2.3" },
-		func(w *world) { w.asleep = true; w.deployment.Generation++ },
-		func(w *world) { w.target, w.broken["1.2.4"] = "1.2.4", true },
-		func(w *world) { w.asleep = false; w.deployment.Generation++ },
-		func(w *world) { w.pass(61 * time.Second) },
-	},
-	"broken-commit-goes-back-and-stays": {
-		func(w *world) { w.target, w.commit = "1.2.3", "c1" },
-		func(w *world) { w.commit, w.uncompiled["c2"] = "c2", true },
-		func(w *world) { w.pass(time.Hour) },
-	},
-	"broken-commit-is-left-behind-by-the-next-one": {
-		func(w *world) { w.target, w.commit = "1.2.3", "c1" },
-		func(w *world) { w.commit, w.uncompiled["c2"] = "c2", true },
-		func(w *world) { w.commit = "c3" },
-	},
-	"broken-commit-is-taken-back-by-its-author": {
-		func(w *world) { w.target, w.commit = "1.2.3", "c1" },
-		func(w *world) { w.commit, w.uncompiled["c2"] = "c2", true },
-		func(w *world) { w.commit = "c1" },
-	},
-	"broken-commit-is-tried-again-after-a-change-of-the-spec": {
-		func(w *world) { w.target, w.commit = "1.2.3", "c1" },
-		func(w *world) { w.commit, w.uncompiled["c2"] = "c2", true },
-		func(w *world) { w.uncompiled["c2"] = false; w.deployment.Generation++ },
-	},
-	"commit-that-needs-the-next-version-is-tried-with-it": {
-		func(w *world) { w.target, w.commit = "1.2.3", "c1" },
-		func(w *world) { w.commit, w.uncompiled["1.2.3 c2"] = "c2", true },
-		func(w *world) { w.target = "1.2.4" },
-	},
-	"version-that-cannot-compile-the-model-goes-back-at-once": {
-		func(w *world) { w.target, w.commit = "1.2.3", "c1" },
-		func(w *world) { w.target, w.uncompiled["1.2.4 c1"] = "1.2.4", true },
-		func(w *world) { w.commit = "c2" },
-	},
-	"version-and-commit-that-are-both-broken": {
-		func(w *world) { w.target, w.commit = "1.2.3", "c1" },
-		func(w *world) {
-			w.target, w.commit = "1.2.4", "c2"
-			w.uncompiled["1.2.4 c1"], w.uncompiled["c2"] = true, true
-		},
-		func(w *world) { w.pass(time.Hour) },
-	},
-	"first-commit-that-is-broken-has-nothing-to-go-back-to": {
-		func(w *world) { w.target, w.commit, w.uncompiled["c1"] = "1.2.3", "c1", true },
-		func(w *world) { w.pass(time.Hour) },
-		func(w *world) { w.commit = "c2" },
-	},
-	"slow-compilation-has-a-time-of-its-own": {
-		func(w *world) { w.target, w.commit = "1.2.3", "c1" },
-		func(w *world) { w.target, w.compiling = "1.2.4", true },
-		func(w *world) { w.pass(14 * time.Minute) },
-		func(w *world) { w.compiling = false },
-	},
-	"rollout-waits-for-its-turn": {
-		func(w *world) { w.target = "1.2.3" },
-		func(w *world) { w.target, w.slots = "1.2.4", 0 },
-		func(w *world) { w.pass(time.Hour) },
-		func(w *world) { w.slots = 1 },
-	},
-	"rollout-by-hand-does-not-queue": {
-		func(w *world) { w.target = "1.2.3" },
-		func(w *world) { w.target, w.slots, w.manual = "1.2.2", 0, true },
-	},
-	"target-changes-in-the-middle": {
-		func(w *world) { w.target = "1.2.3" },
-		func(w *world) { w.target, w.broken["1.2.4"] = "1.2.4", true },
-		func(w *world) { w.target = "1.2.5"; w.pass(59 * time.Second) },
-	},
-	"switch-is-taken-back-in-the-middle": {
-		func(w *world) { w.target = "1.2.3" },
-		func(w *world) { w.target, w.broken["1.2.4"] = "1.2.4", true },
-		func(w *world) { w.target = "1.2.3" },
-	},
-	"clock-stands-while-the-environment-waits-for-a-person": {
-		func(w *world) { w.target = "1.2.3" },
-		func(w *world) { w.target, w.blocked = "1.2.4", true; w.deployment.Generation++ },
-		func(w *world) { w.pass(time.Hour) },
-		func(w *world) { w.blocked = false },
-	},
-}
-
 // TestTranscripts compares the decisions of the planner with golden files.
 func TestTranscripts(t *testing.T) {
 	for name, steps := range scenarios {
@@ -340,9 +235,7 @@ func TestPlanIsPure(t *testing.T) {
 			w := newWorld()
 			for _, step := range steps {
 				step(w)
-				o := observation{
-					deployment: w.deployment, target: run(w.target), commit: w.commit, manual: w.manual, production: w.production, now: w.now,
-				}
+				o := w.observe()
 				deployment, production := w.deployment.DeepCopy(), w.production.DeepCopy()
 				first := makePlan(o)
 				waitForSlot(o)

@@ -13,36 +13,48 @@ import (
 	"github.com/quoin-dev/quoin/internal/version"
 )
 
-// resolve returns the version that spec and channel select, and whether a user requested it.
-func (r *deploymentReconciler) resolve(ctx context.Context, s *scope) (*v1alpha1.VersionRun, bool, *reconciler.Outcome) {
+// choice is what spec and channel select.
+type choice struct {
+	// target is the version that production should run.
+	target v1alpha1.VersionRun
+	// manual reports whether a user requested the target. Manual rollouts need no slot.
+	manual bool
+	// newPin reports whether a user pinned the target since the last plan, which retries it.
+	newPin bool
+}
+
+// resolve returns the version that spec and channel select.
+func (r *deploymentReconciler) resolve(ctx context.Context, s *scope) (choice, *reconciler.Outcome) {
 	d := s.Object
 	offered, err := channels.List(ctx, s.Client)
 	if err != nil {
-		return nil, false, failed(err)
+		return choice{}, failed(err)
 	}
 	var runs []version.Run
 	if d.Spec.ReleaseChannelVersion != "" {
 		// Only a pin may name a version that another deployment has run.
 		if runs, err = accountRuns(ctx, s, d.Namespace); err != nil {
-			return nil, false, failed(err)
+			return choice{}, failed(err)
 		}
 	}
 	decision, err := version.Resolve(request(d), offered, runs)
 	if err != nil {
-		return nil, false, unresolved(err)
+		return choice{}, unresolved(err)
 	}
+	c := choice{target: channels.ToRun(version.Run{Release: decision.Target, Channel: decision.Channel})}
+	pinned := decision.Reason == version.ReasonPinned
+	c.manual = pinned || d.Status.ObservedGeneration != d.Generation
+	c.newPin = pinned && d.Status.Pin != nil && d.Status.Pin.ReleaseChannelVersion != decision.Observed.Written
 	d.Status.Hold = decision.Hold
 	d.Status.Pin = &v1alpha1.ObservedPin{
 		ReleaseChannelVersion: decision.Observed.Written, ChannelHead: decision.Observed.ChannelHead,
 	}
-	target := channels.ToRun(version.Run{Release: decision.Target, Channel: decision.Channel})
 	if d.Spec.Size != v1alpha1.SizeDedicated {
-		target.StoreImage = ""
-	} else if target.StoreImage == "" {
-		return nil, false, withoutStoreImage(decision, offered)
+		c.target.StoreImage = ""
+	} else if c.target.StoreImage == "" {
+		return choice{}, withoutStoreImage(decision, offered)
 	}
-	manual := decision.Reason == version.ReasonPinned || d.Status.ObservedGeneration != d.Generation
-	return &target, manual, nil
+	return c, nil
 }
 
 // withoutStoreImage returns the outcome of a Dedicated deployment whose target has no image of the

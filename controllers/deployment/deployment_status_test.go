@@ -23,7 +23,7 @@ func TestLongFailureMessageIsClipped(t *testing.T) {
 	env := &v1alpha1.Environment{}
 	env.Spec.Image, env.Spec.DeploymentGeneration = run("1.2.4").Pinned(), d.Generation
 	reconciler.Summarise(env, reconciler.Progressing(v1alpha1.ReasonError, strings.Repeat("äöü ", 1000)))
-	p := makePlan(observation{deployment: d, target: run("1.2.4"), production: env, now: w.now})
+	p := makePlan(observation{deployment: d, choice: choice{target: run("1.2.4")}, production: env, now: w.now})
 	if p.status.Failed == nil || p.run.Version != "1.2.3" {
 		t.Fatalf("the plan is %+v", p)
 	}

@@ -123,6 +123,10 @@ func (r *environmentReconciler) inputs(ctx context.Context, s *scope) (engine.In
 	if o != nil {
 		return engine.Inputs{}, o
 	}
+	env.Status.ModelHash = ""
+	if files != nil {
+		env.Status.ModelHash = files.ContentHash
+	}
 	in, err := engine.InputsFor(account, d, env, files, r.Engine)
 	if err != nil {
 		var field *engine.FieldError
