@@ -21,6 +21,12 @@ const (
 	// ConditionMembersFound is True while every member of a group exists. It does not affect Ready:
 	// members that do not exist yet are ignored.
 	ConditionMembersFound = "MembersFound"
+	// ConditionMembersRemoved is True while a SCIM client has removed members that spec.members of the
+	// group lists. It is present only while True.
+	ConditionMembersRemoved = "MembersRemoved"
+	// ConditionDeprovisioned is True while a SCIM client has deactivated the user. It is present only
+	// while True.
+	ConditionDeprovisioned = "Deprovisioned"
 )
 
 // PodModelCompiled is the readiness gate of API pods: True once the pod has compiled its data
@@ -127,6 +133,10 @@ const (
 	ReasonMembersFound = "MembersFound"
 	// ReasonMemberNotFound: the group names users or groups that do not exist.
 	ReasonMemberNotFound = "MemberNotFound"
+	// ReasonRemovedOverSCIM: a SCIM client has removed members that the manifest of the group lists.
+	ReasonRemovedOverSCIM = "RemovedOverSCIM"
+	// ReasonDeactivatedOverSCIM: a SCIM client has deactivated the user.
+	ReasonDeactivatedOverSCIM = "DeactivatedOverSCIM"
 	// ReasonChunkMissing: a chunk with members of the group does not exist.
 	ReasonChunkMissing = "ChunkMissing"
 )

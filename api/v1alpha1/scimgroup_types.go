@@ -56,6 +56,14 @@ type ScimGroupSpec struct {
 	// +kubebuilder:validation:MaxItems=1000
 	// +optional
 	Members []ScimMember `json:"members,omitempty"`
+	// removedMembers are the ids in members that a SCIM client has removed: they are not members while they
+	// are listed here. It is written over SCIM only: manifests must not contain it.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=1000
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=253
+	// +optional
+	RemovedMembers []string `json:"removedMembers,omitempty"`
 	// memberChunks refer to the members of a group that is written over SCIM. They are replaced
 	// atomically.
 	// +listType=atomic
@@ -68,6 +76,24 @@ type ScimGroupSpec struct {
 	// +kubebuilder:validation:MaxItems=16
 	// +optional
 	Extensions []ScimExtension `json:"extensions,omitempty"`
+}
+
+// EffectiveMembers returns members without removedMembers. It must not be modified.
+func (s *ScimGroupSpec) EffectiveMembers() []ScimMember {
+	if len(s.RemovedMembers) == 0 {
+		return s.Members
+	}
+	removed := make(map[string]bool, len(s.RemovedMembers))
+	for _, value := range s.RemovedMembers {
+		removed[value] = true
+	}
+	effective := make([]ScimMember, 0, len(s.Members))
+	for i := range s.Members {
+		if !removed[s.Members[i].Value] {
+			effective = append(effective, s.Members[i])
+		}
+	}
+	return effective
 }
 
 // ScimGroupStatus is the observed state of a ScimGroup.

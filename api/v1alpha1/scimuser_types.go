@@ -196,6 +196,10 @@ type ScimUserSpec struct {
 	// active is false if the user is deactivated: API keys and tokens of the user are rejected; true when absent.
 	// +optional
 	Active *bool `json:"active,omitempty"`
+	// deprovisionTime is when a SCIM client deactivated the user. While it is set the user is inactive,
+	// whatever active is. It is written over SCIM only: manifests must not contain it.
+	// +optional
+	DeprovisionTime *metav1.Time `json:"deprovisionTime,omitempty"`
 	// emails of the user.
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=32
@@ -259,6 +263,10 @@ type ScimUserSpec struct {
 type ScimUserStatus struct {
 	CommonStatus `json:",inline"`
 
+	// active is whether keys and tokens of the user are accepted: spec.active, and no
+	// spec.deprovisionTime.
+	// +optional
+	Active *bool `json:"active,omitempty"`
 	// lastModified is the time of the last change of an attribute.
 	// +optional
 	LastModified *metav1.Time `json:"lastModified,omitempty"`
@@ -272,7 +280,7 @@ type ScimUserStatus struct {
 // +kubebuilder:selectablefield:JSONPath=`.spec.userName`
 // +kubebuilder:selectablefield:JSONPath=`.spec.externalId`
 // +kubebuilder:printcolumn:name="User",type=string,JSONPath=`.spec.userName`
-// +kubebuilder:printcolumn:name="Active",type=boolean,JSONPath=`.spec.active`
+// +kubebuilder:printcolumn:name="Active",type=boolean,JSONPath=`.status.active`
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
 // +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`,priority=1
@@ -294,6 +302,15 @@ type ScimUser struct {
 
 // Common implements Object.
 func (u *ScimUser) Common() *CommonStatus { return &u.Status.CommonStatus }
+
+// IsActive reports whether keys and tokens of the user are accepted: neither the manifest nor a SCIM
+// client has deactivated it.
+func (u *ScimUser) IsActive() bool { return u.Spec.IsActive() }
+
+// IsActive reports whether keys and tokens of the user are accepted.
+func (s *ScimUserSpec) IsActive() bool {
+	return s.DeprovisionTime == nil && (s.Active == nil || *s.Active)
+}
 
 // ScimUserList is a list of ScimUsers.
 //

@@ -1894,6 +1894,11 @@ func (in *ScimGroupSpec) DeepCopyInto(out *ScimGroupSpec) {
 		*out = make([]ScimMember, len(*in))
 		copy(*out, *in)
 	}
+	if in.RemovedMembers != nil {
+		in, out := &in.RemovedMembers, &out.RemovedMembers
+		*out = make([]string, len(*in))
+		copy(*out, *in)
+	}
 	if in.MemberChunks != nil {
 		in, out := &in.MemberChunks, &out.MemberChunks
 		*out = make([]ScimMemberChunkReference, len(*in))
@@ -2190,6 +2195,10 @@ func (in *ScimUserSpec) DeepCopyInto(out *ScimUserSpec) {
 		*out = new(bool)
 		**out = **in
 	}
+	if in.DeprovisionTime != nil {
+		in, out := &in.DeprovisionTime, &out.DeprovisionTime
+		*out = (*in).DeepCopy()
+	}
 	if in.Emails != nil {
 		in, out := &in.Emails, &out.Emails
 		*out = make([]ScimMultiValue, len(*in))
@@ -2274,6 +2283,11 @@ func (in *ScimUserSpec) DeepCopy() *ScimUserSpec {
 func (in *ScimUserStatus) DeepCopyInto(out *ScimUserStatus) {
 	*out = *in
 	in.CommonStatus.DeepCopyInto(&out.CommonStatus)
+	if in.Active != nil {
+		in, out := &in.Active, &out.Active
+		*out = new(bool)
+		**out = **in
+	}
 	if in.LastModified != nil {
 		in, out := &in.LastModified, &out.LastModified
 		*out = (*in).DeepCopy()

@@ -18,7 +18,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
-	"github.com/quoin-dev/quoin/internal/apikey"
 	"github.com/quoin-dev/quoin/internal/claims"
 	"github.com/quoin-dev/quoin/internal/fold"
 )
@@ -250,7 +249,7 @@ func (a *OIDC) activeUser(ctx context.Context, namespace, userName string) (stri
 	// Of several ScimUsers with the name, only one holds it.
 	list.Items = slices.DeleteFunc(list.Items, func(u v1alpha1.ScimUser) bool { return claims.IsNameTaken(&u) })
 	for i := range list.Items {
-		if !apikey.Active(&list.Items[i]) {
+		if !list.Items[i].IsActive() {
 			return "", unauthenticated("the user is not active")
 		}
 	}

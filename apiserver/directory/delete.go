@@ -2,6 +2,7 @@ package directory
 
 import (
 	"context"
+	"errors"
 	"net/http"
 
 	"golang.org/x/sync/errgroup"
@@ -29,6 +30,9 @@ func (c *collection[T, S]) deleteResource(v *view, id string, check func(*schema
 		if err := c.checkDeletable(v, o, check); err != nil {
 			return err
 		}
+		if owner := edit.Owner(o); owner != "" {
+			return c.rejectDeletion(v, o, owner)
+		}
 		uid, version := o.GetUID(), o.GetResourceVersion()
 		err = c.d.kube.Client.Delete(v.ctx, o, client.Preconditions{UID: &uid, ResourceVersion: &version})
 		if apierrors.IsConflict(err) && attempt < maxAttempts {
@@ -44,17 +48,29 @@ func (c *collection[T, S]) deleteResource(v *view, id string, check func(*schema
 	}
 }
 
-// checkDeletable returns an error if an object must not be deleted. An object that a GitOps tool owns
-// would be created again.
+// rejectDeletion returns the error for an object that a GitOps tool owns and would create again. A user is
+// deactivated instead.
+func (c *collection[T, S]) rejectDeletion(v *view, o T, owner string) error {
+	const text = "%q owns this %s and would create it again: delete it at its source, such as Git"
+	rejected := c.withdraw(v, o.GetName(), &edit.OwnedError{Manager: owner}, func(r *schema.Resource) (schema.Document, error) {
+		r.Document[attributeActive] = false
+		return r.Document, nil
+	})
+	var withdrawn *withdrawnError
+	var owned *edit.OwnedError
+	switch {
+	case errors.As(rejected, &withdrawn):
+		return scimerror.New(http.StatusConflict, text+". Until then, %s", owner, c.name, withdrawn.what)
+	case errors.As(rejected, &owned):
+		return scimerror.New(http.StatusConflict, text, owner, c.name)
+	}
+	return rejected
+}
+
+// checkDeletable returns an error if an object must not be deleted.
 func (c *collection[T, S]) checkDeletable(v *view, o T, check func(*schema.Resource) error) error {
 	r := c.resource(v.forEditing(), o)
-	if err := check(r); err != nil {
-		return err
-	}
-	if owner := edit.Owner(o); owner != "" {
-		return scimerror.New(http.StatusConflict, "%q owns this %s and would create it again: delete it at its source, such as Git", owner, c.name)
-	}
-	return nil
+	return check(r)
 }
 
 // removeFromGroups removes the references to a deleted resource, best-effort: references to nothing are

@@ -22,11 +22,15 @@ import (
 func toSCIM(err error) error {
 	var known *scimerror.Error
 	var owned *edit.OwnedError
+	var withdrawn *withdrawnError
+	const ownedBy = "%s: %q owns this attribute and would revert the change: change it at its source, such as Git"
 	switch {
 	case err == nil, errors.As(err, &known), errors.Is(err, context.Canceled):
 		return err
+	case errors.As(err, &withdrawn):
+		return scimerror.New(http.StatusConflict, ownedBy+". Nothing else was changed, but %s", attributeOf(withdrawn.Field), withdrawn.Manager, withdrawn.what)
 	case errors.As(err, &owned):
-		return scimerror.New(http.StatusConflict, "%s: %q owns this attribute and would revert the change: change it at its source, such as Git", attributeOf(owned.Field), owned.Manager)
+		return scimerror.New(http.StatusConflict, ownedBy, attributeOf(owned.Field), owned.Manager)
 	case noNamespace(err):
 		return errNoNamespace
 	case errors.Is(err, audit.ErrUnavailable):

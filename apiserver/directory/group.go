@@ -40,6 +40,7 @@ func groupKind() kind[*v1alpha1.ScimGroup, v1alpha1.ScimGroupSpec] {
 		uniqueName: "displayName",
 		unique:     claims.GroupName,
 		store:      storeMembers,
+		takeAway:   removal,
 		lookups: map[string]lookup[*v1alpha1.ScimGroup, v1alpha1.ScimGroupSpec]{
 			"id":            byID[*v1alpha1.ScimGroup, v1alpha1.ScimGroupSpec],
 			"displayName":   byUnique[*v1alpha1.ScimGroup, v1alpha1.ScimGroupSpec],

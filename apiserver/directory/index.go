@@ -53,8 +53,8 @@ func addIndexes(o Options) error {
 				}
 			}),
 			indexMember: index(func(g *v1alpha1.ScimGroup, add func(string)) {
-				for i := range g.Spec.Members {
-					add(g.Spec.Members[i].Value)
+				for _, m := range g.Spec.EffectiveMembers() {
+					add(m.Value)
 				}
 			}),
 			indexChunk: index(func(g *v1alpha1.ScimGroup, add func(string)) {

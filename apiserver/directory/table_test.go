@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -34,7 +35,9 @@ func fill(v reflect.Value, next *int) {
 		fill(v.Index(1), next)
 	case reflect.Struct:
 		for i := range v.NumField() {
-			fill(v.Field(i), next)
+			if v.Type().Field(i).IsExported() {
+				fill(v.Field(i), next)
+			}
 		}
 	}
 }
@@ -43,7 +46,7 @@ func fullUser() *v1alpha1.ScimUser {
 	u := &v1alpha1.ScimUser{ObjectMeta: metav1.ObjectMeta{Namespace: "acme", Name: "u1", UID: "12345678-aaaa"}}
 	next := 0
 	fill(reflect.ValueOf(&u.Spec).Elem(), &next)
-	u.Spec.Active = new(false) // true is the default
+	u.Spec.Active, u.Spec.DeprovisionTime = new(false), new(metav1.Unix(1, 0)) // active is the default
 	u.Spec.Extensions = []v1alpha1.ScimExtension{
 		{Schema: "urn:other:unknown", Attributes: apiextensionsv1.JSON{Raw: []byte(`{"kept":12345678901234567890}`)}},
 		{Schema: customURN, Attributes: apiextensionsv1.JSON{Raw: []byte(
@@ -75,11 +78,16 @@ func TestUserAttributesRoundTrip(t *testing.T) {
 		t.Error("an undeclared schema is visible")
 	}
 	made := &v1alpha1.ScimUser{}
+	now := time.Now()
 	made.Spec.Extensions = []v1alpha1.ScimExtension{u.Spec.Extensions[0]}
 	if err := m.users.writeSpec(v, made, d); err != nil {
 		t.Fatal(err)
 	}
 	want := u.DeepCopy()
+	if when := made.Spec.DeprovisionTime; when == nil || when.Time.Before(now) {
+		t.Errorf("deactivated at %s", when)
+	}
+	want.Spec.DeprovisionTime = made.Spec.DeprovisionTime
 	want.Spec.Enterprise.Manager.DisplayName = "" // read-only
 	want.Spec.Extensions[1].Attributes.Raw = []byte(`{"badge":"b","level":7,"page":"https://x","rate":1.5,"remote":false,"since":"2026-01-31T12:00:00Z","teams":["a","b"]}`)
 	if diff := cmp.Diff(want.Spec, made.Spec); diff != "" {
@@ -88,7 +96,7 @@ func TestUserAttributesRoundTrip(t *testing.T) {
 	if err := m.users.writeSpec(v, made, schema.Document{}); err != nil {
 		t.Fatal(err)
 	}
-	empty := v1alpha1.ScimUserSpec{Extensions: []v1alpha1.ScimExtension{u.Spec.Extensions[0]}}
+	empty := v1alpha1.ScimUserSpec{Active: want.Spec.Active, DeprovisionTime: want.Spec.DeprovisionTime, Extensions: []v1alpha1.ScimExtension{u.Spec.Extensions[0]}}
 	if diff := cmp.Diff(empty, made.Spec); diff != "" {
 		t.Errorf("written from an empty document (-want +got):\n%s", diff)
 	}

@@ -40,7 +40,7 @@ func (c *collection[T, S]) replaceResource(v *view, id string, replace func(*sch
 		if isRejection(err) {
 			r.release(v.ctx)
 		}
-		return nil, notFoundAs(err, c.name, id)
+		return nil, notFoundAs(c.withdraw(v, id, err, replace), c.name, id)
 	}
 	if written {
 		if err := c.finishRename(v, r, o, before); err != nil {
@@ -65,6 +65,11 @@ func (c *collection[T, S]) applyChange(editing *view, r *reservation[T, S], live
 	}
 	if err := c.writeSpec(editing, edited, d); err != nil {
 		return err
+	}
+	if c.keepOwned != nil {
+		if err := c.keepOwned(live, edited); err != nil {
+			return err
+		}
 	}
 	// Slow writes come before the reservation, which must not expire.
 	if err := c.storeSeparately(editing, edited, d); err != nil {

@@ -52,7 +52,7 @@ var (
 		text("preferredLanguage", func(s *v1alpha1.ScimUserSpec) *string { return &s.PreferredLanguage }),
 		text("locale", func(s *v1alpha1.ScimUserSpec) *string { return &s.Locale }),
 		text("timezone", func(s *v1alpha1.ScimUserSpec) *string { return &s.Timezone }),
-		flag("active", func(s *v1alpha1.ScimUserSpec) **bool { return &s.Active }, true),
+		active,
 		values("emails", func(s *v1alpha1.ScimUserSpec) *[]v1alpha1.ScimMultiValue { return &s.Emails }),
 		values("phoneNumbers", func(s *v1alpha1.ScimUserSpec) *[]v1alpha1.ScimMultiValue { return &s.PhoneNumbers }),
 		values("ims", func(s *v1alpha1.ScimUserSpec) *[]v1alpha1.ScimMultiValue { return &s.IMs }),
@@ -84,6 +84,8 @@ func userKind() kind[*v1alpha1.ScimUser, v1alpha1.ScimUserSpec] {
 				u.Spec.Active = new(true) // visible in kubectl
 			}
 		},
+		keepOwned: keepOwned,
+		takeAway:  deactivation,
 		lookups: map[string]lookup[*v1alpha1.ScimUser, v1alpha1.ScimUserSpec]{
 			"id":           byID[*v1alpha1.ScimUser, v1alpha1.ScimUserSpec],
 			"userName":     byUnique[*v1alpha1.ScimUser, v1alpha1.ScimUserSpec],

@@ -199,6 +199,21 @@ func Owner(o client.Object) string {
 	return ""
 }
 
+// FieldOwner returns the authoritative field manager that owns a field of an object, or one below it; empty
+// if there is none. path are the names of the field and its parents.
+func FieldOwner(o client.Object, path ...any) (string, error) {
+	field, err := fieldpath.MakePath(path...)
+	if err != nil {
+		return "", fmt.Errorf("invalid field %v: %w", path, err)
+	}
+	var owned *OwnedError
+	err = permitted(o.GetManagedFields(), []fieldpath.Path{field})
+	if errors.As(err, &owned) {
+		return owned.Manager, nil
+	}
+	return "", err
+}
+
 // permitted returns an *OwnedError if an authoritative manager owns a changed field.
 func permitted(entries []metav1.ManagedFieldsEntry, changed []fieldpath.Path) error {
 	for _, entry := range entries {

@@ -74,6 +74,7 @@ func New(c *kube.Client, recorder reconciler.Recorder, clk clock.PassiveClock) *
 func (r *groupReconciler) work(ctx context.Context, s *scope) reconciler.Outcome {
 	g := s.Object
 	g.Status.LastModified = new(metav1.NewTime(lastmodified.Of(g)))
+	reportRemoved(g)
 	undeclared, o := scim.Admit(ctx, s, claims.GroupName, "Group", g.Spec.Extensions)
 	if o == nil {
 		o = r.throttle(s)

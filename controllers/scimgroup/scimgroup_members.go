@@ -3,6 +3,7 @@ package scimgroup
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -52,7 +53,7 @@ type members struct {
 func observe(ctx context.Context, s *scope) (*members, *reconciler.Outcome) {
 	g := s.Object
 	found := &members{visited: make(map[member]bool, size(g))}
-	if err := found.add(ctx, s.Client, g.Namespace, g.Spec.Members); err != nil {
+	if err := found.add(ctx, s.Client, g.Namespace, g.Spec.EffectiveMembers()); err != nil {
 		return nil, scim.Failed(err)
 	}
 	for _, ref := range g.Spec.MemberChunks {
@@ -134,4 +135,29 @@ func (f *members) report(g *v1alpha1.ScimGroup) {
 		condition.Message = reconciler.Clip("Members that do not exist are not counted: "+text, 2048)
 	}
 	meta.SetStatusCondition(&g.Status.Conditions, condition)
+}
+
+// reportRemoved sets the condition MembersRemoved while a SCIM client has removed members that the group
+// lists. It names the first of them.
+func reportRemoved(g *v1alpha1.ScimGroup) {
+	var names []string
+	removed := len(g.Spec.Members) - len(g.Spec.EffectiveMembers())
+	if removed == 0 {
+		meta.RemoveStatusCondition(&g.Status.Conditions, v1alpha1.ConditionMembersRemoved)
+		return
+	}
+	for _, m := range g.Spec.Members {
+		if len(names) < maxNamed && slices.Contains(g.Spec.RemovedMembers, m.Value) {
+			names = append(names, fmt.Sprintf("%q", m.Value))
+		}
+	}
+	text := strings.Join(names, ", ")
+	if more := removed - len(names); more > 0 {
+		text = fmt.Sprintf("%s and %d more", text, more)
+	}
+	meta.SetStatusCondition(&g.Status.Conditions, metav1.Condition{
+		Type: v1alpha1.ConditionMembersRemoved, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonRemovedOverSCIM,
+		Message:            reconciler.Clip("A SCIM client removed members that spec.members lists, and they are not members: "+text, 2048),
+		ObservedGeneration: g.Generation,
+	})
 }

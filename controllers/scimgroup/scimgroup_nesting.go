@@ -61,7 +61,7 @@ func groupsIn(ctx context.Context, c *kube.Client, namespace, name string) ([]st
 	if found, err := scim.Exists(ctx, c, namespace, name, g); err != nil || !found {
 		return nil, err
 	}
-	names := groupNames(g.Spec.Members)
+	names := groupNames(g.Spec.EffectiveMembers())
 	for _, ref := range g.Spec.MemberChunks {
 		chunk, err := chunkOf(ctx, c, namespace, ref.Name)
 		if apierrors.IsNotFound(err) {

@@ -244,6 +244,32 @@ func TestNameTaken(t *testing.T) {
 	f.wantNoWrites("other")
 }
 
+// TestRemovedMembersAreReported checks that members that a SCIM client removed are not counted, and are named.
+func TestRemovedMembersAreReported(t *testing.T) {
+	f := newFixture(t)
+	names := []string{"a", "b", "c", "d", "e", "f", "g"}
+	for _, name := range names {
+		f.user(name)
+	}
+	g := f.group("staff", names...)
+	g.Spec.RemovedMembers = append([]string{"unlisted"}, names[:6]...)
+	f.must(f.api.Update(t.Context(), g))
+	g = f.mustReconcile("staff")
+	f.wantCondition(g, "Ready", "True", "Succeeded", "in effect")
+	f.wantCondition(g, "MembersFound", "True", "MembersFound", "")
+	f.wantCondition(g, "MembersRemoved", "True", "RemovedOverSCIM", `"a", "b", "c", "d", "e" and 1 more`)
+	if g.Status.MemberCount != 1 {
+		t.Errorf("memberCount is %d", g.Status.MemberCount)
+	}
+	f.wantNoWrites("staff")
+	g.Spec.RemovedMembers = []string{"unlisted"}
+	f.must(f.api.Update(t.Context(), g))
+	g = f.mustReconcile("staff")
+	if c := meta.FindStatusCondition(g.Status.Conditions, "MembersRemoved"); c != nil || g.Status.MemberCount != 7 {
+		t.Errorf("MembersRemoved is %+v, memberCount %d", c, g.Status.MemberCount)
+	}
+}
+
 func TestAccountNotFound(t *testing.T) {
 	f := newFixture(t)
 	f.group("staff")

@@ -43,7 +43,7 @@ func AddIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 		indexer.IndexField(ctx, &v1alpha1.ScimGroup{}, scim.IndexWanted, scim.Wanted(claims.GroupName)),
 		indexer.IndexField(ctx, &v1alpha1.ScimGroup{}, indexMember, func(o client.Object) []string {
 			if g, ok := o.(*v1alpha1.ScimGroup); ok {
-				return bucketsOf(g.Spec.Members)
+				return bucketsOf(g.Spec.EffectiveMembers())
 			}
 			return nil
 		}),
@@ -134,7 +134,7 @@ func groupsOf(ctx context.Context, c client.Reader, namespace string, m member) 
 	isMember := func(other v1alpha1.ScimMember) bool { return memberOf(&other) == m }
 	in, bucket := client.InNamespace(namespace), client.MatchingFields{indexMember: bucketOf(m)}
 	found := requests.For(ctx, c, &v1alpha1.ScimGroupList{}, func(g *v1alpha1.ScimGroup) bool {
-		return slices.ContainsFunc(g.Spec.Members, isMember)
+		return slices.ContainsFunc(g.Spec.EffectiveMembers(), isMember)
 	}, in, bucket)
 	for _, chunk := range requests.For(ctx, c, &v1alpha1.ScimMemberChunkList{}, func(chunk *v1alpha1.ScimMemberChunk) bool {
 		return slices.ContainsFunc(chunk.Spec.Members, isMember)

@@ -5,7 +5,9 @@ package scimuser
 import (
 	"context"
 	"fmt"
+	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 
@@ -36,6 +38,8 @@ func New(c *kube.Client, recorder reconciler.Recorder, clk clock.PassiveClock) *
 func work(ctx context.Context, s *scope) reconciler.Outcome {
 	u := s.Object
 	u.Status.LastModified = new(metav1.NewTime(lastmodified.Of(u)))
+	u.Status.Active = new(u.IsActive())
+	reportDeactivation(u)
 	undeclared, o := scim.Admit(ctx, s, claims.UserName, "User", u.Spec.Extensions)
 	if o != nil {
 		return *o
@@ -51,6 +55,20 @@ func work(ctx context.Context, s *scope) reconciler.Outcome {
 		}
 	}
 	return done
+}
+
+// reportDeactivation sets the condition Deprovisioned while a SCIM client has deactivated the user.
+func reportDeactivation(u *v1alpha1.ScimUser) {
+	if u.Spec.DeprovisionTime == nil {
+		meta.RemoveStatusCondition(&u.Status.Conditions, v1alpha1.ConditionDeprovisioned)
+		return
+	}
+	meta.SetStatusCondition(&u.Status.Conditions, metav1.Condition{
+		Type: v1alpha1.ConditionDeprovisioned, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonDeactivatedOverSCIM,
+		Message: fmt.Sprintf("A SCIM client deactivated the user at %s. spec.active has no effect until a SCIM client activates the user or spec.deprovisionTime is removed",
+			u.Spec.DeprovisionTime.UTC().Format(time.RFC3339)),
+		ObservedGeneration: u.Generation,
+	})
 }
 
 // missingManager returns a note on a manager that does not exist. This is not an error, because clients

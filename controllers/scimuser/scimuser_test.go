@@ -175,6 +175,36 @@ func TestWrites(t *testing.T) {
 	}
 }
 
+// TestDeactivationIsReported checks that the status shows whether a user is active, and why not although its
+// manifest says so.
+func TestDeactivationIsReported(t *testing.T) {
+	f := newFixture(t)
+	for name, spec := range map[string]v1alpha1.ScimUserSpec{
+		"ann": {}, "bob": {Active: new(true), DeprovisionTime: new(metav1.Unix(1, 0))}, "eve": {Active: new(false)},
+	} {
+		spec.UserName = name
+		u := f.user(name, spec)
+		u, _ = f.mustReconcile(u.Name)
+		f.wantReady(u, "True", "Succeeded", "in effect")
+		deprovisioned := meta.FindStatusCondition(u.Status.Conditions, "Deprovisioned")
+		if u.Status.Active == nil || *u.Status.Active != (name == "ann") || (deprovisioned != nil) != (name == "bob") {
+			t.Errorf("%s: active is %v, Deprovisioned %+v", name, u.Status.Active, deprovisioned)
+		}
+		f.wantNoWrites(name)
+		if name != "bob" {
+			continue
+		}
+		if deprovisioned.Reason != "DeactivatedOverSCIM" || !strings.Contains(deprovisioned.Message, "1970-01-01T00:00:01Z") {
+			t.Errorf("Deprovisioned is %+v", deprovisioned)
+		}
+		u.Spec.DeprovisionTime = nil
+		f.must(f.api.Update(t.Context(), u))
+		if u, _ = f.mustReconcile("bob"); !*u.Status.Active || meta.FindStatusCondition(u.Status.Conditions, "Deprovisioned") != nil {
+			t.Errorf("after the activation: %+v", u.Status)
+		}
+	}
+}
+
 func TestNameTaken(t *testing.T) {
 	f := newFixture(t)
 	ann := f.user("ann", v1alpha1.ScimUserSpec{UserName: "ann@example.com"})

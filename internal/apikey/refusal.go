@@ -19,11 +19,8 @@ func Refusal(k *v1alpha1.ApiKey, owner *v1alpha1.ScimUser, now time.Time) (reaso
 		return "", ""
 	case owner == nil:
 		return v1alpha1.ReasonOwnerNotFound, fmt.Sprintf("The user of the API key, %q, does not exist", k.Spec.Owner.ScimUser)
-	case !Active(owner):
+	case !owner.IsActive():
 		return v1alpha1.ReasonOwnerInactive, fmt.Sprintf("The user of the API key, %q, is not active", k.Spec.Owner.ScimUser)
 	}
 	return "", ""
 }
-
-// Active reports whether a user is active.
-func Active(u *v1alpha1.ScimUser) bool { return u.Spec.Active == nil || *u.Spec.Active }

@@ -12,6 +12,7 @@ members:
 - value: ada
   type: User
   display: Ada
+removedMembers: [ada]
 memberChunks:
 - name: whole-0
   count: 2
@@ -29,6 +30,7 @@ extensions:
 		{name: "no displayName", with: `{displayName: null}`, field: "spec.displayName", message: "Required value"},
 		{name: "members: the same twice", with: `{members: [{value: ada}, {value: ada}]}`, field: "spec.members[1]", message: "Duplicate value"},
 		{name: "members: type", with: `{members: [{value: ada, type: Robot}]}`, field: "spec.members[0].type", message: `supported values: "User", "Group"`},
+		{name: "removedMembers: empty id", with: `{removedMembers: [""]}`, field: "spec.removedMembers[0]", message: "should be at least 1 chars long"},
 		{name: "memberChunks: empty chunk", with: `{memberChunks: [{name: c, count: 0}]}`, field: "spec.memberChunks[0].count", message: "should be greater than or equal to 1"},
 		{name: "displayName: may change", then: `{displayName: Data analysts}`},
 	}...),

@@ -26,6 +26,7 @@ preferredLanguage: en-GB
 locale: en-GB
 timezone: Europe/London
 active: true
+deprovisionTime: "2026-01-02T03:04:05Z"
 emails: &values
 - value: ada@example.com
   display: Ada
@@ -80,6 +81,7 @@ extensions:
 		{name: "no userName", with: `{userName: null}`, field: "spec.userName", message: "Required value"},
 		{name: "userName: may change", then: `{userName: ada.lovelace@example.com}`},
 		{name: "active: text", with: `{active: "True"}`, field: "spec.active", message: `must be of type boolean: "string"`},
+		{name: "deprovisionTime: text", with: `{deprovisionTime: yesterday}`, field: "spec.deprovisionTime", message: "must be of type date-time"},
 		{name: "extensions: not a URN", with: `{extensions: [{schema: "acme:User", attributes: {}}]}`, field: "spec.extensions[0].schema", message: "should match '^[uU][rR][nN]:"},
 		{name: "extensions: the same twice", with: `{extensions: [{schema: "urn:a:b", attributes: {}}, {schema: "urn:a:b", attributes: {}}]}`,
 			field: "spec.extensions[1]", message: "Duplicate value"},

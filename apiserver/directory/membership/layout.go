@@ -27,6 +27,7 @@ const (
 	manyChunks     = 768
 	maxReferences  = 1024 // as in the CRD
 	maxMembers     = maxReferences * maxChunkSize
+	maxRemoved     = 1000 // as in the CRD
 )
 
 // chunkSizeFor returns the chunk size of a group with a number of members.
@@ -71,20 +72,59 @@ func (p *part) with(members []v1alpha1.ScimMember) *part {
 // isNew reports whether the chunk has to be written.
 func (p *part) isNew() bool { return p.reference.Name == "" }
 
-// layout returns the members in the group itself and the parts after the changes.
-func (m *Members) layout() (inPlace []v1alpha1.ScimMember, parts []*part) {
-	for i := range m.inPlace {
-		if current := m.edited(&m.inPlace[i]); current != nil {
-			inPlace = append(inPlace, *current)
+// changed is the members of a group after the changes.
+type changed struct {
+	// listed are the members in the group itself, and removed those of them that are not members.
+	listed  []v1alpha1.ScimMember
+	removed []string
+	parts   []*part
+}
+
+// layout returns the members after the changes. A listed member that is deleted stays listed, because
+// a program may own the list and would add the member again: it is added to the removed ones.
+func (m *Members) layout() changed {
+	listed, removed, restored := m.layoutListed()
+	return changed{listed, removed, m.layoutParts(restored)}
+}
+
+// layoutListed returns the members in the group itself after the changes, and those of them that are
+// removed. restored are members that were removed and are not any more.
+func (m *Members) layoutListed() (listed []v1alpha1.ScimMember, removed []string, restored map[string]bool) {
+	restored = map[string]bool{}
+	for i := range m.listed {
+		stored := &m.listed[i]
+		current := m.edited(stored)
+		if edited := m.edits[stored.Value]; slices.Contains(m.removed, stored.Value) {
+			current = edited
+			restored[stored.Value] = edited != nil
+		}
+		if current == nil {
+			removed = append(removed, stored.Value)
+			current = stored
+		} else if TypeOf(current) == TypeOf(stored) {
+			current = stored
+		}
+		listed = append(listed, *current)
+	}
+	// Members that the manifest no longer lists stay removed, as long as there is room.
+	for _, value := range m.removed {
+		if m.edits[value] == nil && !slices.Contains(removed, value) && len(removed) < maxRemoved {
+			removed = append(removed, value)
 		}
 	}
+	slices.Sort(removed)
+	return listed, removed, restored
+}
+
+// layoutParts returns the parts after the changes, without members that are restored in the group itself.
+func (m *Members) layoutParts(restored map[string]bool) (parts []*part) {
 	touched := map[*part]bool{}
 	var added []v1alpha1.ScimMember
 	for value, edited := range m.edits {
 		for _, p := range m.partsWith(value) {
 			touched[p] = true
 		}
-		if edited != nil && m.Stored(value) == nil {
+		if edited != nil && !restored[value] && m.Stored(value) == nil {
 			added = append(added, *edited)
 		}
 	}
@@ -97,7 +137,7 @@ func (m *Members) layout() (inPlace []v1alpha1.ScimMember, parts []*part) {
 		}
 	}
 	slices.SortFunc(added, func(x, y v1alpha1.ScimMember) int { return compareValue(x, y.Value) })
-	return inPlace, place(parts, added)
+	return place(parts, added)
 }
 
 // editPart returns a part after the changes; the same part if nothing in it changes.

@@ -19,6 +19,10 @@ import (
 // Changes are recorded separately from the stored members; Session.Save rewrites the affected chunks.
 type Members struct {
 	session *Session
+	// listed are the members in the group itself, and removed those of them that a SCIM client has removed.
+	listed  []v1alpha1.ScimMember
+	removed []string
+	// inPlace are listed without removed.
 	inPlace []v1alpha1.ScimMember
 	parts   []*part
 	// byName are the parts by chunk name.
@@ -42,7 +46,7 @@ var _ schema.Set = (*Members)(nil)
 // Members returns the members of a group.
 func (s *Session) Members(spec *v1alpha1.ScimGroupSpec) *Members {
 	m := &Members{
-		session: s, inPlace: spec.Members, edits: map[string]*v1alpha1.ScimMember{},
+		session: s, listed: spec.Members, removed: spec.RemovedMembers, inPlace: spec.EffectiveMembers(), edits: map[string]*v1alpha1.ScimMember{},
 		parts: make([]*part, 0, len(spec.MemberChunks)), byName: make(map[string]*part, len(spec.MemberChunks)),
 	}
 	for _, reference := range spec.MemberChunks {

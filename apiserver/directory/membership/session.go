@@ -80,6 +80,28 @@ func (s *Session) End() {
 // attribute members of the group's document: Members, or a list for a new group. Save returns the
 // changes for the audit log.
 func (s *Session) Save(spec *v1alpha1.ScimGroupSpec, value any) (changes map[string]any, err error) {
+	m := s.edited(spec, value)
+	return s.save(spec, m)
+}
+
+// SaveRemovals is like Save, but only removes members. It returns nil if none is removed.
+func (s *Session) SaveRemovals(spec *v1alpha1.ScimGroupSpec, value any) (changes map[string]any, err error) {
+	m := s.edited(spec, value)
+	kept := s.Members(spec)
+	for stored := range s.Members(spec).References() {
+		if m.current(stored.Value) == nil {
+			kept.Delete(stored.Value)
+		}
+	}
+	if len(kept.edits) == 0 {
+		return nil, m.err
+	}
+	kept.err = m.err
+	return s.save(spec, kept)
+}
+
+// edited returns the members of a document: Members, or a list for a new group.
+func (s *Session) edited(spec *v1alpha1.ScimGroupSpec, value any) *Members {
 	m, ok := value.(*Members)
 	if !ok {
 		m = s.Members(spec)
@@ -90,20 +112,28 @@ func (s *Session) Save(spec *v1alpha1.ScimGroupSpec, value any) (changes map[str
 			m.Put(element)
 		}
 	}
+	return m
+}
+
+// save writes the new chunks and sets the members in the spec.
+func (s *Session) save(spec *v1alpha1.ScimGroupSpec, m *Members) (changes map[string]any, err error) {
 	if m.err != nil {
 		return nil, m.err
 	}
-	inPlace, parts := m.layout()
+	after := m.layout()
 	if s.err != nil { // incomplete members must not be written
 		return nil, s.err
 	}
-	if len(parts) > maxReferences {
+	if len(after.parts) > maxReferences {
 		return nil, scimerror.Bad(scimerror.InvalidValue, "members: a group has at most %d", maxMembers)
 	}
-	if !slices.Equal(inPlace, spec.Members) {
-		spec.Members = inPlace
+	if !slices.Equal(after.listed, spec.Members) {
+		spec.Members = after.listed
 	}
-	references, err := s.write(parts)
+	if !slices.Equal(after.removed, spec.RemovedMembers) {
+		spec.RemovedMembers = after.removed
+	}
+	references, err := s.write(after.parts)
 	if err != nil {
 		return nil, err
 	}

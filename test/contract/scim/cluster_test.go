@@ -350,7 +350,6 @@ func TestGitOpsFieldsAreNotChanged(t *testing.T) {
 	admin.Call(t, "PATCH", "/Users/"+name, suite.PatchBody(`{"op":"add","path":"nickName","value":"n"}`, `{"op":"replace","path":"title","value":"U"}`)).WantError(409, "", "argocd", "title")
 	admin.Call(t, "PUT", "/Users/"+name, `{"userName":`+suite.Quote(manifest.Spec.UserName)+`}`).WantError(409, "", "argocd", "title")
 	admin.Call(t, "PATCH", "/Users/"+name, suite.PatchBody(`{"op":"replace","path":"userName","value":`+suite.Quote(suite.UniqueName("other"))+`}`)).WantError(409, "", "argocd", "userName")
-	admin.Call(t, "DELETE", "/Users/"+name, nil).WantError(409, "", "argocd")
 	if now := admin.Call(t, "GET", "/Users/"+name, nil).WantStatus(200).Want("nickName", nil); now.Value("title") != "T" || now.Value("meta.lastModified") != before.Value("meta.lastModified") {
 		t.Errorf("before %s, after %s", before.Raw, now.Raw)
 	}
@@ -361,6 +360,8 @@ func TestGitOpsFieldsAreNotChanged(t *testing.T) {
 		t.Errorf("the next sync conflicts: %v", err)
 	}
 	admin.Call(t, "GET", "/Users/"+name, nil).WantStatus(200).Want("nickName", "n").Want("title", "T")
+	admin.Call(t, "DELETE", "/Users/"+name, nil).WantError(409, "", "argocd", "deactivated")
+	admin.Call(t, "GET", "/Users/"+name, nil).WantStatus(200).Want("active", false)
 }
 
 // each calls a function for 0..n-1 concurrently and waits.

@@ -1,0 +1,118 @@
+package directory
+
+import (
+	"errors"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/apiserver/edit"
+	"github.com/quoin-dev/quoin/apiserver/recording"
+	"github.com/quoin-dev/quoin/apiserver/scim/schema"
+)
+
+// This file lets SCIM clients take access away although a manifest grants it
+// (docs/decisions/0040). The deactivation of a user is in spec.deprovisionTime, and the members that were
+// removed from a manifest's group in spec.removedMembers, which manifests do not contain: applying a
+// manifest again changes neither.
+
+const attributeActive = "active"
+
+// active is the attribute active of a user. Its value is the effective state. Only an explicit value
+// changes it.
+var active = &row[v1alpha1.ScimUserSpec]{
+	name: attributeActive, defaultValue: true,
+	get: func(_ *view, _ string, s *v1alpha1.ScimUserSpec) any { return s.IsActive() },
+	set: func(v *view, _ string, s *v1alpha1.ScimUserSpec, value any) {
+		active, given := value.(bool)
+		switch {
+		case !given:
+			return
+		case active:
+			s.DeprovisionTime = nil
+		default:
+			s.DeprovisionTime = new(metav1.NewTime(v.d.clock.Now().UTC()))
+		}
+		s.Active = &active
+	},
+}
+
+// keepOwned keeps spec.active if a program owns it and would set it back: spec.deprovisionTime alone
+// deactivates the user then. A user whom the manifest deactivates is not activated, which is rejected
+// when the change is written.
+func keepOwned(live, edited *v1alpha1.ScimUser) error {
+	if edited.Spec.IsActive() || !live.Spec.IsActive() {
+		return nil
+	}
+	owner, err := edit.FieldOwner(live, "spec", attributeActive)
+	if owner != "" {
+		edited.Spec.Active = live.Spec.Active
+	}
+	return err
+}
+
+// withdrawnError is the error of a request that was rejected because a program owns an attribute. What
+// the request takes away was taken away nevertheless.
+type withdrawnError struct {
+	*edit.OwnedError
+	// what was taken away.
+	what string
+}
+
+// Unwrap returns the reason of the rejection.
+func (e *withdrawnError) Unwrap() error { return e.OwnedError }
+
+// deactivation deactivates a user if a document does.
+func deactivation(v *view, u *v1alpha1.ScimUser, d schema.Document) (string, error) {
+	if requested, given := d[attributeActive].(bool); !given || requested || !u.Spec.IsActive() {
+		return "", nil
+	}
+	live := u.DeepCopy()
+	active.set(v, u.Name, &u.Spec, false)
+	return "the user was deactivated", keepOwned(live, u)
+}
+
+// removal removes the members from a group that a document removes.
+func removal(v *view, g *v1alpha1.ScimGroup, d schema.Document) (string, error) {
+	changes, err := v.members.SaveRemovals(&g.Spec, d[attributeMembers])
+	if err != nil || len(changes) == 0 {
+		return "", err
+	}
+	recording.Detail(v.ctx, g.Name, attributeMembers, changes)
+	return "the members were removed", nil
+}
+
+// withdraw takes away what a rejected request takes away. It returns the error of the request.
+func (c *collection[T, S]) withdraw(v *view, id string, rejected error, replace func(*schema.Resource) (schema.Document, error)) error {
+	var owned *edit.OwnedError
+	if c.takeAway == nil || !errors.As(rejected, &owned) {
+		return rejected
+	}
+	editing := v.forEditing()
+	defer editing.members.End()
+	w := c.d.tracker.Expect(c.id(v.namespace, id))
+	defer w.Stop()
+	var what string
+	key := client.ObjectKey{Namespace: v.namespace, Name: id}
+	o, written, err := edit.Spec(v.ctx, c.d.kube, key, func(live, edited T) error {
+		resource := c.resource(editing, live)
+		d, err := replace(resource)
+		if err == nil {
+			what, err = c.takeAway(editing, edited, d)
+		}
+		return errors.Join(err, editing.members.Err())
+	})
+	switch {
+	case errors.As(err, &owned): // nothing can be taken away
+		return rejected
+	case err != nil:
+		return fmt.Errorf("take access away: %w", err)
+	case !written:
+		return rejected
+	}
+	editing.members.WaitForCache()
+	_ = w.Version(v.ctx, cacheTimeout, o.GetResourceVersion()) // the write is done
+	return &withdrawnError{owned, what}
+}

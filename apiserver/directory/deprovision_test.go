@@ -1,0 +1,246 @@
+package directory
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/apiserver/scim/schema"
+	"github.com/quoin-dev/quoin/apiserver/scim/scimtest"
+	"github.com/quoin-dev/quoin/internal/claims"
+)
+
+// appliers are the field managers of tools that apply manifests with server-side apply.
+var appliers = []string{"kubectl", "argocd-controller", "kustomize-controller"}
+
+// reapply applies a manifest like a tool that takes over conflicting fields, as Argo CD and Flux do.
+func (r *fixture) reapply(manager string, manifest map[string]any) {
+	r.t.Helper()
+	u := &unstructured.Unstructured{Object: manifest}
+	u.SetNamespace(r.namespace)
+	r.must(r.api.Apply(r.t.Context(), client.ApplyConfigurationFromUnstructured(u), client.FieldOwner(manager), client.ForceOwnership))
+}
+
+// update applies a manifest like client-side kubectl apply: the whole object, with Update as operation.
+func (r *fixture) update(manifest map[string]any) {
+	r.t.Helper()
+	u := &unstructured.Unstructured{Object: manifest}
+	u.SetNamespace(r.namespace)
+	err := r.api.Create(r.t.Context(), u.DeepCopy(), client.FieldOwner("kubectl-client-side-apply"))
+	if apierrors.IsAlreadyExists(err) {
+		err = r.api.Patch(r.t.Context(), u, client.Merge, client.FieldOwner("kubectl-client-side-apply"))
+	}
+	r.must(err)
+}
+
+// set sets attributes of a resource over SCIM.
+func (r *fixture) set(rt *schema.ResourceType, id string, attributes schema.Document) error {
+	_, err := r.ReplaceResource(r.t.Context(), rt, id, func(u *schema.Resource) (schema.Document, error) {
+		for name, value := range attributes {
+			u.Document[name] = value
+		}
+		return u.Document, nil
+	})
+	return err
+}
+
+// storedUser returns a user from the API server.
+func (r *fixture) storedUser(name string) *v1alpha1.ScimUser {
+	r.t.Helper()
+	u := &v1alpha1.ScimUser{}
+	r.must(r.api.Get(r.t.Context(), client.ObjectKey{Namespace: r.namespace, Name: name}, u))
+	return u
+}
+
+// wantActive checks whether a user is active, for keys and tokens as well as over SCIM.
+func (r *fixture) wantActive(name string, want bool) {
+	r.t.Helper()
+	u, err := r.GetResource(r.t.Context(), r.Tenant.user, name, nil)
+	r.must(err)
+	if got := u.Document["active"]; got != want || r.storedUser(name).IsActive() != want {
+		r.t.Errorf("%s: active is %v over SCIM, %v for keys and tokens, want %v", name, got, r.storedUser(name).IsActive(), want)
+	}
+	r.eventually(func() bool {
+		inactive := slices.Contains(r.find(r.Tenant, r.Tenant.user, "active eq false"), name)
+		active := slices.Contains(r.find(r.Tenant, r.Tenant.user, "active eq true"), name)
+		return inactive == !want && active == want
+	})
+}
+
+// TestDeactivationWinsOverManifests: a user whose manifest is applied by a tool is deactivated over SCIM.
+// Applying the manifest again does not activate it, whether it contains active or not.
+func TestDeactivationWinsOverManifests(t *testing.T) {
+	r := newFixture(t)
+	apply := map[string]func(map[string]any){"kubectl-client-side-apply": r.update}
+	for _, manager := range appliers {
+		apply[manager] = func(m map[string]any) { r.reapply(manager, m) }
+	}
+	for manager, apply := range apply {
+		for i, active := range []any{true, nil} {
+			name := fmt.Sprint(manager, i)
+			yaml := func() map[string]any {
+				spec := map[string]any{"userName": name, "title": "T"}
+				if active != nil {
+					spec["active"] = active
+				}
+				return manifest("ScimUser", name, spec)
+			}
+			apply(yaml())
+			r.wantActive(name, true)
+			r.must(r.set(r.Tenant.user, name, schema.Document{"active": false}))
+			r.wantActive(name, false)
+			apply(yaml())
+			r.wantActive(name, false)
+			apply(manifest("ScimUser", name, map[string]any{"userName": name, "title": "T", "active": true}))
+			r.wantActive(name, false)
+			r.must(r.set(r.Tenant.user, name, schema.Document{"active": true}))
+			r.wantActive(name, true)
+			apply(yaml())
+			r.wantActive(name, true)
+		}
+	}
+}
+
+// TestActivationOverSCIMLiftsOnlyItsOwnDeactivation: a manifest with active: false stays in effect.
+func TestActivationOverSCIMLiftsOnlyItsOwnDeactivation(t *testing.T) {
+	r := newFixture(t)
+	yaml := func(active bool) map[string]any {
+		return manifest("ScimUser", "git", map[string]any{"userName": "git", "active": active})
+	}
+	r.apply("argocd-controller", yaml(true))
+	r.must(r.set(r.Tenant.user, "git", schema.Document{"active": false}))
+	r.apply("argocd-controller", yaml(false))
+	wantError(t, r.set(r.Tenant.user, "git", schema.Document{"active": true}), http.StatusConflict, "")
+	r.wantActive("git", false)
+	r.apply("argocd-controller", yaml(true))
+	r.wantActive("git", false) // the SCIM client has not activated it
+	r.must(r.set(r.Tenant.user, "git", schema.Document{"active": true}))
+	r.wantActive("git", true)
+	r.apply("argocd-controller", yaml(false))
+	r.wantActive("git", false)
+}
+
+// TestDeactivationWinsWithinARequest: a request that deactivates a user and also changes an attribute of
+// the manifest is rejected, but the user is deactivated. The same applies to the deletion of the user.
+func TestDeactivationWinsWithinARequest(t *testing.T) {
+	r := newFixture(t)
+	for name, request := range map[string]func(string) error{
+		"put": func(id string) error {
+			return r.set(r.Tenant.user, id, schema.Document{"active": false, "title": "other"})
+		},
+		"delete": func(id string) error { return r.DeleteResource(t.Context(), r.Tenant.user, id, pass) },
+	} {
+		r.apply("argocd-controller", manifest("ScimUser", name, map[string]any{"userName": name, "title": "T"}))
+		err := request(name)
+		wantError(t, err, http.StatusConflict, "")
+		if err == nil || !strings.Contains(err.Error(), "argocd-controller") || !strings.Contains(err.Error(), "deactivated") {
+			t.Errorf("%s: got %v", name, err)
+		}
+		r.wantActive(name, false)
+		if u := r.storedUser(name); u.Spec.Title != "T" {
+			t.Errorf("%s: title is %q", name, u.Spec.Title)
+		}
+		before := r.storedUser(name)
+		wantError(t, request(name), http.StatusConflict, "") // repeated
+		if after := r.storedUser(name); after.ResourceVersion != before.ResourceVersion {
+			t.Errorf("%s: the repeated request wrote %+v", name, after.Spec)
+		}
+	}
+}
+
+// TestRemovalOfMembersWinsOverManifests: a member that a manifest lists is removed over SCIM. Applying the
+// manifest again does not add it.
+func TestRemovalOfMembersWinsOverManifests(t *testing.T) {
+	r := newFixture(t)
+	ids := r.users("u", 3)
+	apply := map[string]func(map[string]any){"kubectl-client-side-apply": r.update}
+	for _, manager := range appliers {
+		apply[manager] = func(m map[string]any) { r.reapply(manager, m) }
+	}
+	for manager, apply := range apply {
+		yaml := func(ids ...string) map[string]any {
+			return manifest("ScimGroup", manager, map[string]any{"displayName": manager, "members": memberList(ids...)})
+		}
+		want := func(members ...string) {
+			t.Helper()
+			if got := r.visibleMembers(manager); !slices.Equal(got, sorted(members)) {
+				t.Errorf("%s: members are %v, want %v", manager, got, members)
+			}
+			for _, id := range ids {
+				r.eventually(func() bool {
+					u, err := r.GetResource(t.Context(), r.Tenant.user, id, nil)
+					r.must(err)
+					groups := fmt.Sprint(u.Document["groups"])
+					return strings.Contains(groups, manager) == slices.Contains(members, id) &&
+						slices.Contains(r.find(r.Tenant, r.Tenant.group, `members.value eq "`+id+`"`), manager) == slices.Contains(members, id)
+				})
+			}
+		}
+		apply(yaml(ids[:2]...))
+		want(ids[:2]...)
+		r.must(r.change(r.Tenant, manager, func(s schema.Set) { s.Delete(ids[0]) }))
+		want(ids[1])
+		apply(yaml(ids[:2]...))
+		want(ids[1])
+		r.must(r.change(r.Tenant, manager, func(s schema.Set) { scimtest.AddMembers(s, ids[2]) }))
+		want(ids[1:]...)
+		r.must(r.change(r.Tenant, manager, func(s schema.Set) { scimtest.AddMembers(s, ids[0]) }))
+		want(ids...)
+		r.must(r.change(r.Tenant, manager, func(s schema.Set) { s.Clear() }))
+		want()
+		apply(yaml(ids[:2]...))
+		want()
+	}
+}
+
+// TestRemovalOfMembersWinsWithinARequest: a request that removes members and also changes an attribute of the
+// manifest is rejected, but the members are removed, and none is added.
+func TestRemovalOfMembersWinsWithinARequest(t *testing.T) {
+	r := newFixture(t)
+	ids := r.users("u", 4)
+	for name, request := range map[string]func(s schema.Set) any{
+		"patch": func(s schema.Set) any { s.Delete(ids[0]); s.Delete(ids[2]); scimtest.AddMembers(s, ids[3]); return s },
+		"put":   func(schema.Set) any { return memberList(ids[1], ids[3]) },
+	} {
+		r.apply("argocd-controller", manifest("ScimGroup", name, map[string]any{"displayName": name, "members": memberList(ids[:2]...)}))
+		r.must(r.change(r.Tenant, name, func(s schema.Set) { scimtest.AddMembers(s, ids[2]) })) // in a chunk
+		_, err := r.ReplaceResource(t.Context(), r.Tenant.group, name, func(g *schema.Resource) (schema.Document, error) {
+			g.Document["displayName"] = "other " + name
+			g.Document["members"] = request(g.Document["members"].(schema.Set))
+			return g.Document, nil
+		})
+		wantError(t, err, http.StatusConflict, "")
+		if got := r.visibleMembers(name); !slices.Equal(got, ids[1:2]) {
+			t.Errorf("%s: members are %v, want %v", name, got, ids[1:2])
+		}
+		claim := client.ObjectKey{Namespace: r.namespace, Name: claims.GroupName.Name("other " + name)}
+		if err := r.api.Get(t.Context(), claim, &v1alpha1.Claim{}); !apierrors.IsNotFound(err) {
+			t.Errorf("%s: the claim on the rejected name: %v", name, err)
+		}
+	}
+}
+
+// TestDeactivationIsOneWrite: the deactivation of a user whose manifest is applied by a tool is one write.
+func TestDeactivationIsOneWrite(t *testing.T) {
+	r := newFixture(t)
+	r.apply("argocd-controller", manifest("ScimUser", "git", map[string]any{"userName": "git", "active": true}))
+	before := r.storedUser("git").Generation
+	r.must(r.set(r.Tenant.user, "git", schema.Document{"active": false}))
+	if after := r.storedUser("git").Generation; after != before+1 {
+		t.Errorf("generation is %d after %d", after, before)
+	}
+	for range 2 { // repeated requests write nothing
+		version := r.storedUser("git").ResourceVersion
+		r.must(r.set(r.Tenant.user, "git", schema.Document{"active": false}))
+		if got := r.storedUser("git").ResourceVersion; got != version {
+			t.Error("the repeated deactivation wrote")
+		}
+	}
+}
