@@ -61,6 +61,8 @@ type Config struct {
 	Concurrency int
 	// MaxRollouts is the maximum number of concurrent rollouts; 0 for no limit.
 	MaxRollouts int
+	// SQLPort is the port of the SQL interfaces that clients connect to: that of the gateway's Service.
+	SQLPort int32
 	// AllowInsecureGit allows http:// URLs of models, for tests and isolated networks.
 	AllowInsecureGit bool
 	// WarmUp makes API pods compile their data model before they are ready.
@@ -165,6 +167,7 @@ func setups(mgr manager.Manager, k *kube.Client, clk clock.Clock, config Config)
 		Engine: engine.Options{
 			QuoinImage: config.Image, GatewayNamespace: config.Namespace, WarmUp: config.WarmUp, AllowInsecureGit: config.AllowInsecureGit,
 		},
+		SQLPort: config.SQLPort,
 		Indexed: true,
 	}
 	channels := releasechannel.Options{Namespace: config.Namespace}

@@ -30,6 +30,7 @@ type controllerFlags struct {
 	leaderElect    bool
 	metricsAddress string
 	probeAddress   string
+	sqlPort        int
 	log            logFlags
 	config         controllers.Config
 }
@@ -51,10 +52,13 @@ func parseControllerFlags(args []string, stderr io.Writer) (*controllerFlags, er
 	fs.StringVar(&f.config.Image, "quoin-image", os.Getenv("QUOIN_IMAGE"), "`image` of quoin, which fetches models from Git in the pods")
 	fs.IntVar(&f.config.Concurrency, "concurrency", 10, "maximum concurrent reconciles of `objects` of each kind")
 	fs.IntVar(&f.config.MaxRollouts, "max-concurrent-rollouts", 10, "maximum concurrent rollouts of `deployments`; 0 for no limit")
+	fs.IntVar(&f.sqlPort, "sql-port", 5432, "`port` of the SQL interfaces that clients connect to, shown in the status of environments: that of the gateway's Service")
 	fs.BoolVar(&f.config.AllowInsecureGit, "allow-insecure-git", false, "allow http:// for Git repositories: for tests and isolated networks")
 	fs.BoolVar(&f.config.WarmUp, "warm-up", false, "API pods compile their data model before they are ready; needs the RoleBinding quoin-account in the accounts' namespaces")
 	f.log.register(fs)
-	return f, parse(fs, args, f.validate)
+	err := parse(fs, args, f.validate)
+	f.config.SQLPort = int32(f.sqlPort) //nolint:gosec // validated
+	return f, err
 }
 
 // validate returns the problem with the flags, or "".
@@ -66,6 +70,8 @@ func (f *controllerFlags) validate() string {
 		return fmt.Sprintf("--concurrency is %d, must be 1 or more", f.config.Concurrency)
 	case f.config.MaxRollouts < 0:
 		return fmt.Sprintf("--max-concurrent-rollouts is %d, must be 0 or more", f.config.MaxRollouts)
+	case f.sqlPort < 1 || f.sqlPort > 65535:
+		return fmt.Sprintf("--sql-port is %d, must be from 1 to 65535", f.sqlPort)
 	}
 	return ""
 }

@@ -26,6 +26,8 @@ const FieldManager = "quoin-environment"
 type Options struct {
 	// Engine configures the rendered objects.
 	Engine engine.Options
+	// SQLPort is the port of the SQL interfaces that clients connect to.
+	SQLPort int32
 	// Indexed reports whether the cache has the indexes of AddIndexes.
 	Indexed bool
 }
@@ -155,7 +157,7 @@ func (r *environmentReconciler) addresses(ctx context.Context, s *scope, account
 		}
 		branch = b.Spec.Name
 	}
-	credentials := engine.Addresses(account, d, env, branch)
+	credentials := engine.Addresses(account, d, env, branch, r.SQLPort)
 	env.Status.APICredentials = &credentials
 	env.Status.ID = env.Labels[v1alpha1.LabelID]
 	env.Status.Selector = engine.Selector(env.Name)

@@ -228,7 +228,7 @@ func TestAddressesAreServed(t *testing.T) {
 		if e.Spec.BranchRef != nil {
 			gitBranch = names[e.Namespace+"/"+e.Spec.BranchRef.Name]
 		}
-		address := engine.Addresses(accounts[e.Namespace], deployments[e.Namespace+"/"+e.Spec.DeploymentRef.Name], e, gitBranch)
+		address := engine.Addresses(accounts[e.Namespace], deployments[e.Namespace+"/"+e.Spec.DeploymentRef.Name], e, gitBranch, 5432)
 		host, path, _ := strings.Cut(strings.TrimPrefix(address.REST.URL, "https://"), "/")
 		target, err := table.HTTP(host, "/"+path+"/v1/load", false)
 		if err != nil || target.Name != e.Name || target.Path != "/cubejs-api/v1/load" {

@@ -8,9 +8,6 @@ import (
 	"github.com/quoin-dev/quoin/internal/tenant"
 )
 
-// sqlPort is the public port of the SQL interface: the default port of PostgreSQL.
-const sqlPort = 5432
-
 // URL returns the base address of a deployment's data API, such as
 // https://sales.data.example.com:8443.
 func URL(account *v1alpha1.Account, d *v1alpha1.Deployment) string {
@@ -23,8 +20,9 @@ func URL(account *v1alpha1.Account, d *v1alpha1.Deployment) string {
 //
 // Below a data domain, the SQL interface has a host of its own, <deployment>.sql.<domain>: the
 // PostgreSQL protocol has no path, and one wildcard certificate and DNS record for *.sql.<domain>
-// cover all deployments. A custom domain serves both APIs under its single name.
-func Addresses(account *v1alpha1.Account, d *v1alpha1.Deployment, e *v1alpha1.Environment, branch string) v1alpha1.APICredentials {
+// cover all deployments. A custom domain serves both APIs under its single name. sqlPort is the port
+// of all SQL interfaces as clients see it, that of the gateway's Service.
+func Addresses(account *v1alpha1.Account, d *v1alpha1.Deployment, e *v1alpha1.Environment, branch string, sqlPort int32) v1alpha1.APICredentials {
 	base := BasePathOf(d)
 	if e.Spec.Type != v1alpha1.EnvironmentProduction {
 		base = PathDevMode + url.PathEscape(branch) + base

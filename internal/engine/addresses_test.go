@@ -70,9 +70,9 @@ func TestAddresses(t *testing.T) {
 			}
 			want := v1alpha1.APICredentials{
 				REST: v1alpha1.RESTCredentials{URL: tc.rest},
-				SQL:  v1alpha1.SQLCredentials{Host: tc.sql, Port: 5432},
+				SQL:  v1alpha1.SQLCredentials{Host: tc.sql, Port: 6432},
 			}
-			if diff := cmp.Diff(want, engine.Addresses(f.account, f.deployment, f.environment, tc.branch)); diff != "" {
+			if diff := cmp.Diff(want, engine.Addresses(f.account, f.deployment, f.environment, tc.branch, 6432)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os/exec"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -52,6 +53,25 @@ func TestGivenCertificatesAreMounted(t *testing.T) {
 	}
 	if got := argument(only[appsv1.Deployment](t, all.of("apiserver"), "Deployment"), "region-title"); got != `Europe, "Frankfurt"` {
 		t.Errorf("--region-title is %q", got)
+	}
+}
+
+// The port that clients connect to for SQL is that of the Service, and the one that the controller shows them.
+func TestShownSQLPortIsThatOfTheService(t *testing.T) {
+	for values, want := range map[string]string{"": "5432", "gateway.sql.port=6432": "6432"} {
+		all := render(t, "--set", values)
+		if got := argument(only[appsv1.Deployment](t, all.of("controller"), "Deployment"), "sql-port"); got != want {
+			t.Errorf("%q: --sql-port of the controller is %q, want %s", values, got, want)
+		}
+		found := ""
+		for _, port := range only[corev1.Service](t, all.of("gateway"), "Service").Spec.Ports {
+			if port.Name == "sql" {
+				found = strconv.Itoa(int(port.Port))
+			}
+		}
+		if found != want {
+			t.Errorf("%q: the Service has SQL on port %q, want %s", values, found, want)
+		}
 	}
 }
 

@@ -61,6 +61,7 @@ var invalidValues = map[string]struct {
 	"no requests at all":         {`gateway: {limits: {requestsPerSecond: 0}}`, "/gateway/limits/requestsPerSecond"},
 	"fractional burst":           {`gateway: {limits: {burst: 0.5}}`, "/gateway/limits/burst"},
 	"time with a unit":           {`gateway: {limits: {waitSeconds: 30s}}`, "/gateway/limits/waitSeconds"},
+	"SQL port":                   {`gateway: {sql: {port: 70000}}`, "/gateway/sql/port"},
 	"no time to finish":          {`gateway: {shutdown: {drainSeconds: 0}}`, "/gateway/shutdown/drainSeconds"},
 	"budget of the gateway":      {`gateway: {podDisruptionBudget: {minAvailable: 1, maxUnavailable: 1}}`, "/gateway/podDisruptionBudget"},
 	"shared ServiceAccount":      {`{gateway: {serviceAccount: {name: quoin}}, controller: {serviceAccount: {name: quoin}}}`, "gateway.serviceAccount and controller.serviceAccount must not be the same"},

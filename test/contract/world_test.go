@@ -120,7 +120,7 @@ func startControllers(ctx context.Context, config *clientrest.Config) error {
 	if err != nil {
 		return err
 	}
-	err = controllers.Setup(ctx, mgr, controllers.Config{Namespace: clustertest.Namespace, Image: "quoin:test", Concurrency: 4, AllowInsecureGit: true})
+	err = controllers.Setup(ctx, mgr, controllers.Config{Namespace: clustertest.Namespace, Image: "quoin:test", Concurrency: 4, AllowInsecureGit: true, SQLPort: sqlPort})
 	if err != nil {
 		return err
 	}

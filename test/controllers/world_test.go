@@ -132,7 +132,7 @@ func (w *world) restart() {
 			IDs: allocator, Fleet: deployment.NewFleet(k, 1), Remotes: w.remotes,
 		})},
 		{"Environment", func() v1alpha1.Object { return &v1alpha1.Environment{} }, &v1alpha1.EnvironmentList{}, environment.New(k, recorder, w.clock, environment.Options{
-			Engine: engine.Options{QuoinImage: "quoin:test", GatewayNamespace: "quoin-system", WarmUp: w.warmUp},
+			Engine: engine.Options{QuoinImage: "quoin:test", GatewayNamespace: "quoin-system", WarmUp: w.warmUp}, SQLPort: 5432,
 		})},
 		{"Branch", func() v1alpha1.Object { return &v1alpha1.Branch{} }, &v1alpha1.BranchList{}, branch.New(k, recorder, w.clock, allocator)},
 		{"Pod", nil, &corev1.PodList{}, warmup.New(k, w.clock, warmup.Options{Ask: w.ask})},

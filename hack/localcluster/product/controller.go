@@ -56,6 +56,7 @@ func startController(ctx context.Context, c *cluster.Cluster) error {
 		"--leader-elect=false",
 		"--quoin-image=" + environment[quoinImageVariable],
 		"--allow-insecure-git",
+		fmt.Sprintf("--sql-port=%d", c.Ports[cluster.PortGatewaySQL]),
 		// Simulated pods cannot compile a model.
 		fmt.Sprintf("--warm-up=%t", c.Nodes == cluster.NodesReal),
 		"--health-probe-bind-address=" + health,

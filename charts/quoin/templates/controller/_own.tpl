@@ -10,6 +10,7 @@ args:
   - --health-probe-bind-address=:8081
   - --concurrency={{ int .concurrency }}
   - --max-concurrent-rollouts={{ int .maxConcurrentRollouts }}
+  - --sql-port={{ int $.Values.gateway.sql.port }}
   - --log-level={{ .log.level }}
   - --log-format={{ .log.format }}
 env:

@@ -26,7 +26,7 @@ ports:
   {{- if .sql.enabled }}
   - name: sql
     containerPort: 5432
-    service: 5432
+    service: {{ int .sql.port }}
   {{- end }}
   {{- if .metrics.enabled }}
   - name: metrics
