@@ -4,13 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"net/http"
 	"strings"
 
-	"github.com/go-git/go-git/v5/plumbing"
-	"github.com/go-git/go-git/v5/plumbing/format/pktline"
-	"github.com/go-git/go-git/v5/plumbing/protocol/packp"
-	"github.com/go-git/go-git/v5/plumbing/transport"
-	githttp "github.com/go-git/go-git/v5/plumbing/transport/http"
 	"golang.org/x/crypto/ssh/knownhosts"
 
 	"github.com/quoin-dev/quoin/internal/neterror"
@@ -34,7 +31,6 @@ func (r remote) transportError(ctx context.Context, err error) error {
 	if errors.As(err, &known) {
 		return known
 	}
-	err = unwrapLibrary(err)
 	if kind, reason := protocolReason(err); kind != nil {
 		return r.fail(kind, "%s", reason)
 	}
@@ -42,60 +38,56 @@ func (r remote) transportError(ctx context.Context, err error) error {
 	if reason := hostKeyReason(err); reason != "" {
 		failure = neterror.Failure{Cause: neterror.Untrusted, Message: reason}
 	}
-	if failure.Cause == neterror.Unknown && strings.Contains(err.Error(), "http redirect:") { // go-git has no type for it
-		failure.Message = "redirect refused"
-	}
 	unreachable := &Error{Subject: "repository " + r.display, Reason: failure.Message, kind: ErrUnreachable}
-	if !failure.Retryable() {
+	var dns *net.DNSError
+	switch {
+	case !failure.Retryable():
 		unreachable.cause = ErrUntrusted
+	case errors.As(err, &dns) && dns.IsNotFound:
+		unreachable.cause = ErrHostNotFound
 	}
 	return unreachable
-}
-
-// unwrapLibrary removes the two wrappers of go-git that do not implement Unwrap.
-func unwrapLibrary(err error) error {
-	for {
-		var unexpected *plumbing.UnexpectedError
-		var permanent *plumbing.PermanentError
-		switch {
-		case errors.As(err, &unexpected):
-			err = unexpected.Err
-		case errors.As(err, &permanent):
-			err = permanent.Err
-		default:
-			return err
-		}
-	}
 }
 
 // protocolReason classifies error responses of Git servers; kind is nil for
 // other errors.
 func protocolReason(err error) (kind error, reason string) {
 	var (
-		status   *githttp.Err
-		line     *pktline.ErrorLine
-		garbage  *packp.ErrUnexpectedData
-		sshError *remoteMessage
+		status  statusError
+		message *remoteMessage
 	)
 	switch {
-	case errors.Is(err, transport.ErrAuthenticationRequired):
-		return ErrUnauthorized, "unauthorized"
-	case errors.Is(err, transport.ErrAuthorizationFailed):
-		return ErrUnauthorized, "access denied"
-	case errors.Is(err, transport.ErrRepositoryNotFound):
-		return ErrRepositoryNotFound, "repository not found"
-	case errors.Is(err, errAdvertisement):
-		return ErrTooLarge, "the list of refs is too large"
 	case errors.As(err, &status):
-		return ErrUnreachable, fmt.Sprintf("unexpected status %d", status.StatusCode())
-	case errors.As(err, &sshError):
-		return messageReason(sshError.text)
-	case errors.As(err, &line):
-		return messageReason(line.Text)
-	case errors.As(err, &garbage), errors.Is(err, pktline.ErrInvalidPktLen):
-		return ErrUnreachable, "not the response of a Git server with SHA-1 objects"
+		return statusReason(int(status))
+	case errors.As(err, &message):
+		return messageReason(message.text)
+	case errors.Is(err, errPacketBudget):
+		return ErrTooLarge, "the list of refs is too large"
+	case errors.Is(err, errRedirect):
+		return ErrUnexpectedResponse, "redirect refused"
+	case errors.Is(err, errNotGit), errors.Is(err, errMalformedPacket):
+		return ErrUnexpectedResponse, "not the response of a Git server with SHA-1 objects"
 	}
 	return nil, ""
+}
+
+// statusReason classifies a response by its status.
+func statusReason(status int) (kind error, reason string) {
+	reason = statusError(status).Error()
+	switch status {
+	case http.StatusUnauthorized:
+		return ErrUnauthorized, "unauthorized"
+	case http.StatusForbidden:
+		return ErrUnauthorized, "access denied"
+	case http.StatusNotFound, http.StatusGone:
+		return ErrRepositoryNotFound, "repository not found"
+	case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests:
+		return ErrUnreachable, reason
+	}
+	if status < http.StatusInternalServerError {
+		return ErrUnexpectedResponse, reason
+	}
+	return ErrUnreachable, reason
 }
 
 // messageReason classifies a server's error message by its text. The text

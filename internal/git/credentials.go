@@ -3,11 +3,11 @@ package git
 import (
 	"crypto/x509"
 	"errors"
+	"net/http"
 	"net/url"
 	"os"
 	"strings"
 
-	githttp "github.com/go-git/go-git/v5/plumbing/transport/http"
 	gitssh "github.com/go-git/go-git/v5/plumbing/transport/ssh"
 	"golang.org/x/crypto/ssh"
 )
@@ -27,7 +27,7 @@ const (
 // value is anonymous over HTTPS and trusts the system's certificates; SSH
 // always needs credentials. It formats as a placeholder.
 type Credentials struct {
-	http   githttp.AuthMethod
+	http   httpAuth
 	roots  []byte // PEM
 	signer ssh.Signer
 	hosts  hostKeys
@@ -65,8 +65,6 @@ func ParseCredentials(rawURL string, data map[string][]byte) (Credentials, error
 		return parseSSH(data)
 	case "https", "http":
 		return parseHTTP(data)
-	case "git", "file":
-		return Credentials{}, nil
 	}
 	return Credentials{}, invalid(ErrInvalidURL, "want %s", Options{}.allowedSchemes())
 }
@@ -78,9 +76,9 @@ func parseHTTP(data map[string][]byte) (Credentials, error) {
 	case token != "" && (username != "" || password != ""):
 		return c, invalid(ErrInvalidCredentials, "keys %q and %q exclude each other", KeyBearerToken, KeyPassword)
 	case token != "":
-		c.http = &githttp.TokenAuth{Token: token}
+		c.http = func(req *http.Request) { req.Header.Set("Authorization", "Bearer "+token) }
 	case username != "" && password != "":
-		c.http = &githttp.BasicAuth{Username: username, Password: password}
+		c.http = func(req *http.Request) { req.SetBasicAuth(username, password) }
 	case username != "":
 		return c, invalid(ErrInvalidCredentials, "key %q is missing", KeyPassword)
 	case password != "":

@@ -6,6 +6,9 @@
 // timestamps, no credentials and no text from the server. The same failure has
 // the same message, so an error can be used as the message of a condition.
 //
-// Source: the Git documentation gitprotocol-pack(5), gitprotocol-http(5) and
-// gitformat-pack(5). The protocol is version 0, the one that go-git supports.
+// Source: the Git documentation gitprotocol-v2(5), gitprotocol-pack(5),
+// gitprotocol-http(5) and gitformat-pack(5). Servers are asked for version 2 of the
+// protocol, in which they send only the refs that are needed, and read in
+// version 0 if they do not support it. Messages of a server are read as a
+// stream: go-git, which reads packs here, holds all refs of a server in memory.
 package git

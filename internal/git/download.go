@@ -1,15 +1,14 @@
 package git
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/go-git/go-git/v5/plumbing"
-	"github.com/go-git/go-git/v5/plumbing/format/pktline"
-	"github.com/go-git/go-git/v5/plumbing/protocol/packp"
-	"github.com/go-git/go-git/v5/plumbing/protocol/packp/capability"
 	"github.com/go-git/go-git/v5/plumbing/protocol/packp/sideband"
 	"github.com/go-git/go-git/v5/storage/filesystem"
 )
@@ -21,6 +20,12 @@ const (
 
 	packFactor = 4
 	packFloor  = 64 << 20
+
+	// maxPackHeader bounds what a server sends before the pack, bytes.
+	maxPackHeader = 1 << 20
+
+	// sideBand is the capability to multiplex a pack with messages, in version 0.
+	sideBand = "side-band-64k"
 )
 
 // attempt is a request that may download the commit.
@@ -29,111 +34,108 @@ type attempt struct {
 	depth int // 0 means the full history
 }
 
+// tips are the refs of a server that a fetch depends on.
+type tips struct {
+	commit plumbing.Hash // the wanted commit
+	ref    string        // the full name of the wanted ref; HEAD if none is wanted
+	isTip  bool          // the commit is that of a ref
+	tip    plumbing.Hash // the commit of the wanted ref; zero if there is none
+}
+
+// visit implements refVisitor.
+func (t *tips) visit(name []byte, commit plumbing.Hash, _ []byte) error {
+	t.isTip = t.isTip || commit == t.commit
+	if string(name) == t.ref {
+		t.tip = commit
+	}
+	return nil
+}
+
+// open connects and reads the tips.
+func (f *fetch) open(ctx context.Context) (*session, *tips, error) {
+	t := &tips{commit: f.commit, ref: headRef}
+	if f.Ref != "" {
+		t.ref = f.Ref
+		if !strings.HasPrefix(f.Ref, "refs/") {
+			t.ref = headsDir + f.Ref
+		}
+	}
+	s, err := f.client.open(ctx, f.remote, f.Creds, []string{headRef, t.ref}, t.visit)
+	return s, t, err
+}
+
 // download downloads a pack that contains the commit, and returns it as an
 // object store in the workspace.
 func (f *fetch) download(ctx context.Context, work *workspace) (*filesystem.Storage, error) {
-	s, err := f.client.open(ctx, f.remote, f.Creds)
+	s, t, err := f.open(ctx)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = s.Close() }()
-	attempts, err := f.plan(s)
-	if err != nil {
-		return nil, err
-	}
+	defer func() { s.close() }()
+	attempts := f.plan(s, t)
 	for i, a := range attempts {
 		if i > 0 { // a session downloads one pack
-			_ = s.Close()
-			if s, err = f.client.open(ctx, f.remote, f.Creds); err != nil {
+			s.close()
+			next, _, err := f.open(ctx)
+			if err != nil {
 				return nil, err
 			}
+			s = next
 		}
 		store, err := f.try(ctx, s, a, work)
 		if err != nil || store != nil {
 			return store, err
 		}
 	}
-	return nil, f.commitNotFound()
+	return nil, f.notFound(t)
 }
 
 // plan returns the attempts by the server's capabilities: the commit alone if
-// it is a tip or the server serves commits by name, otherwise its branch. Over
-// HTTP, git-upload-pack serves reachable commits without advertising it
-// (--stateless-rpc), so the commit is tried first.
-func (f *fetch) plan(s *session) ([]attempt, error) {
+// it is a tip or the server serves commits by name, otherwise its branch. In
+// version 2, and over HTTP, git-upload-pack serves commits without advertising
+// it, so the commit is tried first.
+func (f *fetch) plan(s *session, t *tips) []attempt {
 	shallow := 0
-	if s.refs.Capabilities.Supports(capability.Shallow) {
+	if s.supportsShallow() {
 		shallow = 1
 	}
 	byName := attempt{f.commit, shallow}
-	if s.isTip(f.commit) || s.refs.Capabilities.Supports(capability.AllowReachableSHA1InWant) {
-		return []attempt{byName}, nil
-	}
-	tip, err := f.branchTip(s)
-	if err != nil {
-		return nil, err
+	switch {
+	case t.isTip, s.capabilities.has("allow-reachable-sha1-in-want"), s.version2 && t.tip.IsZero():
+		return []attempt{byName}
+	case t.tip.IsZero():
+		return nil
 	}
 	var attempts []attempt
-	if strings.HasPrefix(f.remote.url.Scheme, "http") {
+	if s.version2 || strings.HasPrefix(f.remote.url.Scheme, "http") {
 		attempts = append(attempts, byName)
 	}
 	if shallow > 0 {
-		attempts = append(attempts, attempt{tip, shortHistory})
+		attempts = append(attempts, attempt{t.tip, shortHistory})
 	}
-	return append(attempts, attempt{tip, 0}), nil
+	return append(attempts, attempt{t.tip, 0})
 }
 
-func (s *session) isTip(commit plumbing.Hash) bool {
-	if s.refs.Head != nil && *s.refs.Head == commit {
-		return true
+// notFound returns the error when no attempt found the commit.
+func (f *fetch) notFound(t *tips) error {
+	if t.tip.IsZero() && f.Ref != "" {
+		return f.remote.fail(ErrRefNotFound, "branch %q not found", f.Ref)
 	}
-	for _, hash := range s.refs.References {
-		if hash == commit {
-			return true
-		}
-	}
-	return false
-}
-
-func (f *fetch) branchTip(s *session) (plumbing.Hash, error) {
-	if f.Ref == "" {
-		if s.refs.Head == nil {
-			return plumbing.Hash{}, f.commitNotFound()
-		}
-		return *s.refs.Head, nil
-	}
-	name := plumbing.ReferenceName(f.Ref)
-	if !strings.HasPrefix(f.Ref, "refs/") {
-		name = plumbing.NewBranchReferenceName(f.Ref)
-	}
-	tip, ok := s.tip(name)
-	if !ok {
-		return plumbing.Hash{}, f.remote.fail(ErrRefNotFound, "branch %q not found", f.Ref)
-	}
-	return tip, nil
-}
-
-func (f *fetch) commitNotFound() error {
 	return f.remote.fail(ErrCommitNotFound, "commit %s not found", f.commit)
 }
 
 // try downloads a pack. The store is nil if the pack does not contain the
 // commit.
 func (f *fetch) try(ctx context.Context, s *session, a attempt, work *workspace) (*filesystem.Storage, error) {
-	req := packp.NewUploadPackRequestFromCapabilities(s.refs.Capabilities)
-	req.Wants = []plumbing.Hash{a.want}
-	if err := limitHistory(req, s.refs.Capabilities, a.depth); err != nil {
-		return nil, f.remote.transportError(ctx, err)
-	}
-	resp, err := s.UploadPack(ctx, req)
+	content, closer, err := s.requestPack(ctx, a)
 	if err != nil && isNotOurRef(err) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, f.remote.transportError(ctx, err)
 	}
-	defer resp.Close()
-	pack, err := work.receive(ctx, demultiplex(req, resp), f.MaxBytes*packFactor+packFloor)
+	defer closer.Close()
+	pack, err := work.receive(ctx, content, f.MaxBytes*packFactor+packFloor)
 	if err != nil {
 		return nil, f.packError(ctx, err)
 	}
@@ -150,39 +152,11 @@ func (f *fetch) try(ctx context.Context, s *session, a attempt, work *workspace)
 	return store, nil
 }
 
-func limitHistory(req *packp.UploadPackRequest, server *capability.List, depth int) error {
-	if server.Supports(capability.NoProgress) {
-		if err := req.Capabilities.Set(capability.NoProgress); err != nil {
-			return err
-		}
-	}
-	if depth == 0 {
-		return nil
-	}
-	req.Depth = packp.DepthCommits(depth)
-	return req.Capabilities.Set(capability.Shallow)
-}
-
-// demultiplex separates the pack from messages if the server multiplexes them.
-func demultiplex(req *packp.UploadPackRequest, resp *packp.UploadPackResponse) io.Reader {
-	switch {
-	case req.Capabilities.Supports(capability.Sideband64k):
-		return sideband.NewDemuxer(sideband.Sideband64k, resp)
-	case req.Capabilities.Supports(capability.Sideband):
-		return sideband.NewDemuxer(sideband.Sideband, resp)
-	}
-	return resp
-}
-
 // isNotOurRef reports whether err is git-upload-pack's response to the request
 // of a commit that is in no branch.
 func isNotOurRef(err error) bool {
-	var line *pktline.ErrorLine
-	text := err.Error()
-	if errors.As(err, &line) {
-		text = line.Text
-	}
-	return strings.Contains(text, "not our ref")
+	var message *remoteMessage
+	return errors.As(err, &message) && strings.Contains(message.text, "not our ref")
 }
 
 // packError returns the error for a failure to receive or index a pack.
@@ -203,4 +177,110 @@ func (f *fetch) packError(ctx context.Context, err error) error {
 		return f.remote.fail(ErrUnreachable, "the download is damaged")
 	}
 	return f.remote.transportError(ctx, err)
+}
+
+// supportsShallow reports whether the server sends commits without their history.
+func (s *session) supportsShallow() bool {
+	if s.version2 {
+		return slices.Contains(strings.Fields(s.capabilities["fetch"]), "shallow")
+	}
+	return s.capabilities.has("shallow")
+}
+
+// requestPack requests a pack, without negotiation: the client has no objects yet. It returns
+// the pack and the end of its response.
+func (s *session) requestPack(ctx context.Context, a attempt) (io.Reader, io.Closer, error) {
+	r := s.packRequest0(a)
+	if s.version2 {
+		r = s.packRequest2(a)
+	}
+	p, err := s.send(ctx, r, maxPackHeader)
+	if err != nil {
+		return nil, nil, err
+	}
+	multiplexed := true
+	if s.version2 {
+		err = p.skipSections()
+	} else {
+		multiplexed, err = s.capabilities.has(sideBand), p.skipAcknowledgments(a)
+	}
+	if err != nil {
+		_ = p.Close()
+		return nil, nil, err
+	}
+	if multiplexed {
+		return sideband.NewDemuxer(sideband.Sideband64k, p.rest()), p, nil
+	}
+	return p.rest(), p, nil
+}
+
+// packRequest0 returns a request in version 0: gitprotocol-pack(5), heading "Packfile
+// Negotiation".
+func (s *session) packRequest0(a attempt) *request {
+	wanted := []string{"agent=" + agent}
+	for _, name := range []string{"no-progress", "ofs-delta", sideBand} {
+		if s.capabilities.has(name) {
+			wanted = append(wanted, name)
+		}
+	}
+	if a.depth > 0 {
+		wanted = append(wanted, "shallow")
+	}
+	r := &request{}
+	r.line("want %s %s", a.want, strings.Join(wanted, " "))
+	if a.depth > 0 {
+		r.line("deepen %d", a.depth)
+	}
+	r.WriteString(flushPacket)
+	r.line("done")
+	return r
+}
+
+// packRequest2 returns a request in version 2: gitprotocol-v2(5), heading "fetch".
+func (s *session) packRequest2(a attempt) *request {
+	r := s.command("fetch")
+	r.line("no-progress")
+	r.line("ofs-delta")
+	r.line("want %s", a.want)
+	if a.depth > 0 {
+		r.line("deepen %d", a.depth)
+	}
+	r.line("done")
+	r.WriteString(flushPacket)
+	return r
+}
+
+// skipAcknowledgments reads a response in version 0 up to its pack.
+func (p *packets) skipAcknowledgments(a attempt) error {
+	if a.depth > 0 { // the shallow commits
+		for {
+			line, err := p.data()
+			if err != nil {
+				return err
+			}
+			if line == nil {
+				break
+			}
+		}
+	}
+	line, err := p.data()
+	if err == nil && !bytes.HasPrefix(line, []byte("NAK")) {
+		err = errNotGit
+	}
+	return err
+}
+
+// skipSections reads a response in version 2 up to its pack.
+func (p *packets) skipSections() error {
+	for {
+		kind, line, err := p.next()
+		switch {
+		case err != nil:
+			return truncated(err, true)
+		case kind == packetFlush:
+			return errNotGit
+		case kind == packetData && string(line) == "packfile":
+			return nil
+		}
+	}
 }

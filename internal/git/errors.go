@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 )
 
 // The kinds of failure, for errors.Is.
@@ -24,9 +25,17 @@ var (
 	ErrCommitNotFound = fmt.Errorf("commit %w", ErrNotFound)
 	// ErrPathNotFound means that the commit has no folder at the path.
 	ErrPathNotFound = fmt.Errorf("path %w", ErrNotFound)
-	// ErrUnreachable means that there was no usable response: network, name
-	// resolution, TLS, host key, timeout, status 429 or 5xx, or not a Git server.
+	// ErrUnreachable means that there was no response, or a temporary failure:
+	// network, name resolution, TLS, host key, timeout, status 408, 425, 429 or
+	// 5xx, or a message of the server with an unknown meaning.
 	ErrUnreachable = errors.New("unreachable")
+	// ErrHostNotFound means that the host name does not exist. It always comes
+	// with ErrUnreachable: the name may be about to be created.
+	ErrHostNotFound = errors.New("host not found")
+	// ErrUnexpectedResponse means that the response is not that of a Git server
+	// with SHA-1 objects: another protocol, another status 4xx, a redirect that
+	// is not followed.
+	ErrUnexpectedResponse = errors.New("unexpected response")
 	// ErrUntrusted means that the server's certificate or host key is not
 	// trusted. It always comes with ErrUnreachable. A retry does not help.
 	ErrUntrusted = errors.New("untrusted server")
@@ -44,6 +53,19 @@ var (
 	ErrInvalidOptions = errors.New("invalid fetch options")
 )
 
+// permanent are the kinds that Permanent finds.
+var permanent = []error{
+	ErrUnauthorized, ErrNotFound, ErrUnexpectedResponse, ErrUntrusted, ErrTooLarge, ErrInvalidTree,
+	ErrInvalidURL, ErrInvalidCredentials, ErrInvalidOptions,
+}
+
+// Permanent reports whether the call fails until the URL, the credentials, the
+// repository or the configuration of the server change. All other failures may
+// be temporary.
+func Permanent(err error) bool {
+	return slices.ContainsFunc(permanent, func(kind error) bool { return errors.Is(err, kind) })
+}
+
 // Error is a failure to read from a remote. Its text is "subject: reason". It
 // wraps its kind and, if the context ended the call, the context's error.
 type Error struct {
@@ -53,7 +75,7 @@ type Error struct {
 	Reason string
 
 	kind  error
-	cause error // ErrUntrusted, a context error or nil: other errors are not stable
+	cause error // ErrUntrusted, ErrHostNotFound, a context error or nil: other errors are not stable
 }
 
 // Error returns "subject: reason".

@@ -1,18 +1,13 @@
 package git
 
 import (
-	"context"
 	"errors"
-	"io"
 	"io/fs"
-	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -275,13 +270,22 @@ func TestFetchLimits(t *testing.T) {
 	}
 }
 
+// TestFetchMissingCommit uses version 0 of the protocol for a commit that is in no
+// branch: in version 2 servers serve it.
 func TestFetchMissingCommit(t *testing.T) {
-	r, url, creds := httpsFixture(t)
+	root := t.TempDir()
+	r := newRepo(t, root, "model.git")
+	server := httptest.NewServer(backend(t, root))
+	version0 := httptest.NewServer(withoutVersion2(backend(t, root)))
+	t.Cleanup(server.Close)
+	t.Cleanup(version0.Close)
+	creds := credentials(t, server.URL, KeyUsername, testUser, KeyPassword, testPassword)
+	client := New(Options{AllowInsecure: true})
 	tree := r.tree(r.file("a.yml", "1"))
 	r.commit("main", tree)
 	unreachable := r.git("commit-tree", tree, "-m", "in no branch")
 	absent := strings.Repeat("a", 40)
-	notFound := func(commit string) string { return "repository " + url + ": commit " + commit + " not found" }
+	notFound := func(commit string) string { return "commit " + commit + " not found" }
 	tests := map[string]struct {
 		commit, ref string
 		is          error
@@ -290,45 +294,58 @@ func TestFetchMissingCommit(t *testing.T) {
 		"absent":         {absent, "main", ErrCommitNotFound, notFound(absent)},
 		"absent, no ref": {absent, "", ErrCommitNotFound, notFound(absent)},
 		"in no branch":   {unreachable, "main", ErrCommitNotFound, notFound(unreachable)},
-		"no such branch": {absent, "gone", ErrRefNotFound, "repository " + url + `: branch "gone" not found`},
+		"no such branch": {absent, "gone", ErrRefNotFound, `branch "gone" not found`},
 	}
 	for _, config := range []string{"false", "true"} { // whether the server serves commits by name
 		r.git("config", "uploadpack.allowReachableSHA1InWant", config)
 		for name, tt := range tests {
-			if config == "true" && tt.ref == "gone" {
-				continue // the branch is not read then
-			}
 			t.Run(name+", by name "+config, func(t *testing.T) {
+				url := server.URL + "/model.git"
+				if tt.commit == unreachable {
+					url = version0.URL + "/model.git"
+				}
 				dir := filepath.Join(t.TempDir(), "model")
-				_, err := New(Options{}).Fetch(t.Context(), FetchOptions{URL: url, Creds: creds, Commit: tt.commit, Ref: tt.ref, Dir: dir})
-				if !errors.Is(err, tt.is) || !errors.Is(err, ErrNotFound) || err.Error() != tt.text {
-					t.Errorf("error %v, want %q", err, tt.text)
+				_, err := client.Fetch(t.Context(), FetchOptions{URL: url, Creds: creds, Commit: tt.commit, Ref: tt.ref, Dir: dir})
+				if text := "repository " + url + ": " + tt.text; !errors.Is(err, tt.is) || !errors.Is(err, ErrNotFound) || err.Error() != text {
+					t.Errorf("error %v, want %q", err, text)
 				}
 				onlyTarget(t, dir)
 			})
 		}
 	}
+	url := server.URL + "/model.git"
 	t.Run("hash of a tag", func(t *testing.T) {
 		r.git("tag", "-a", "v1", "-m", "annotated", "main")
 		tag := r.git("rev-parse", "v1")
-		_, err := New(Options{}).Fetch(t.Context(), FetchOptions{URL: url, Creds: creds, Commit: tag, Dir: filepath.Join(t.TempDir(), "x")})
+		_, err := client.Fetch(t.Context(), FetchOptions{URL: url, Creds: creds, Commit: tag, Dir: filepath.Join(t.TempDir(), "x")})
 		if want := "repository " + url + ": " + tag + " is not a commit"; !errors.Is(err, ErrCommitNotFound) || err.Error() != want {
 			t.Errorf("error %v, want %q", err, want)
 		}
 	})
 }
 
-// TestFetchOlderCommit fetches commits behind the tip, also over file://, where
-// the server does not serve commits by name.
+// TestFetchOlderCommit fetches commits behind the tip, also over SSH in version 0
+// of the protocol, where the server does not serve commits by name.
 func TestFetchOlderCommit(t *testing.T) {
-	r, url, creds := httpsFixture(t)
+	root := t.TempDir()
+	r := newRepo(t, root, "model.git")
+	key, identity := newKey(t, "")
+	server := serveSSH(t, root, key.PublicKey())
+	overSSH := credentials(t, server.url(""), KeyIdentity, identity, KeyKnownHosts, server.knownHosts())
+	overHTTP := credentials(t, "https://x/y", KeyUsername, testUser, KeyPassword, testPassword)
+	latest, version0 := httptest.NewServer(backend(t, root)), httptest.NewServer(withoutVersion2(backend(t, root)))
+	t.Cleanup(latest.Close)
+	t.Cleanup(version0.Close)
+	remotes := map[string]Credentials{
+		latest.URL + "/model.git": overHTTP, version0.URL + "/model.git": overHTTP, server.url("/model.git"): overSSH,
+	}
 	var commits []string
 	for i := range shortHistory + 20 {
 		parents := commits[max(i-1, 0):]
 		commits = append(commits, r.commit("main", r.tree(r.file("a.yml", string(rune('0'+i)))), parents...))
 	}
 	client := New(Options{AllowInsecure: true})
-	for _, remote := range []string{url, "file://" + r.dir} {
+	for remote, creds := range remotes {
 		for _, i := range []int{0, len(commits) - 5} {
 			for _, ref := range []string{"", "main", "refs/heads/main"} {
 				dir := filepath.Join(t.TempDir(), "model")
@@ -341,85 +358,6 @@ func TestFetchOlderCommit(t *testing.T) {
 				}
 			}
 		}
-	}
-}
-
-func TestFetchKeepsTargetOnFailure(t *testing.T) {
-	r, url, creds := httpsFixture(t)
-	good := r.commit("main", r.tree(r.file("a.yml", "good")))
-	bad := r.commit("bad", r.tree(r.file("a.yml", "bad"), r.link("z.yml", "/etc/passwd")))
-	dir := filepath.Join(t.TempDir(), "model")
-	fetch := func(commit string) error {
-		_, err := New(Options{}).Fetch(t.Context(), FetchOptions{URL: url, Creds: creds, Commit: commit, Dir: dir})
-		return err
-	}
-	if err := fetch(good); err != nil {
-		t.Fatal(err)
-	}
-	if err := fetch(bad); !errors.Is(err, ErrInvalidTree) {
-		t.Fatalf("error %v, want ErrInvalidTree", err)
-	}
-	if diff := cmp.Diff(map[string]string{"a.yml": "good"}, listing(t, dir)); diff != "" {
-		t.Error(diff)
-	}
-	stale := filepath.Join(filepath.Dir(dir), ".model.fetch-123")
-	if err := os.MkdirAll(filepath.Join(stale, "tree"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := fetch(good); err != nil {
-		t.Fatal(err)
-	}
-	onlyTarget(t, dir)
-}
-
-// TestFetchHonoursContext uses servers that stop responding after the refs and
-// in the middle of a pack.
-func TestFetchHonoursContext(t *testing.T) {
-	root := t.TempDir()
-	r := newRepo(t, root, "model.git")
-	commit := r.commit("main", r.tree(r.file("a.yml", strings.Repeat("a", 1000))))
-	inner := backend(t, root)
-	tests := map[string]func(w http.ResponseWriter, req *http.Request){
-		"silent": func(_ http.ResponseWriter, req *http.Request) {
-			_, _ = io.Copy(io.Discard, req.Body) // a server detects a disconnect only after it has read the body
-			<-req.Context().Done()
-		},
-		"middle of the pack": func(w http.ResponseWriter, req *http.Request) {
-			recorder := httptest.NewRecorder()
-			inner.ServeHTTP(recorder, req)
-			body := recorder.Body.Bytes()
-			w.Header().Set("Content-Type", recorder.Header().Get("Content-Type"))
-			_, _ = w.Write(body[:len(body)/2])
-			w.(http.Flusher).Flush()
-			<-req.Context().Done()
-		},
-	}
-	for name, upload := range tests {
-		t.Run(name, func(t *testing.T) {
-			var requested atomic.Bool
-			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-				if req.Method == http.MethodPost {
-					requested.Store(true)
-					upload(w, req)
-					return
-				}
-				inner.ServeHTTP(w, req)
-			}))
-			t.Cleanup(server.Close)
-			url := server.URL + "/model.git"
-			creds := credentials(t, url, KeyUsername, testUser, KeyPassword, testPassword)
-			ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
-			defer cancel()
-			dir := filepath.Join(t.TempDir(), "model")
-			_, err := New(Options{AllowInsecure: true}).Fetch(ctx, FetchOptions{URL: url, Creds: creds, Commit: commit, Dir: dir})
-			if !errors.Is(err, ErrUnreachable) || !errors.Is(err, context.DeadlineExceeded) {
-				t.Errorf("error %v, want ErrUnreachable and DeadlineExceeded", err)
-			}
-			if !requested.Load() {
-				t.Error("the pack was not requested")
-			}
-			onlyTarget(t, dir)
-		})
 	}
 }
 

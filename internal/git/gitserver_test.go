@@ -160,6 +160,14 @@ func backend(t *testing.T, root string) http.Handler {
 	})
 }
 
+// withoutVersion2 makes a server use version 0 of the protocol.
+func withoutVersion2(inner http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r.Header.Del("Git-Protocol")
+		inner.ServeHTTP(w, r)
+	})
+}
+
 // credentials parses a Secret's data, as pairs of key and value.
 func credentials(t *testing.T, url string, pairs ...string) Credentials {
 	t.Helper()

@@ -1,6 +1,7 @@
 package git
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"slices"
@@ -8,16 +9,15 @@ import (
 	"unicode/utf8"
 
 	"github.com/go-git/go-git/v5/plumbing"
-	"github.com/go-git/go-git/v5/plumbing/protocol/packp"
-	"github.com/go-git/go-git/v5/plumbing/protocol/packp/capability"
 )
 
 const (
 	// MaxRefs bounds the branches read of one repository.
 	MaxRefs = 5000
 
-	maxRefName = 1024 // bytes
-	headsDir   = "refs/heads/"
+	maxRefName  = 1024    // bytes
+	maxRefNames = 1 << 20 // bytes of all names
+	headsDir    = "refs/heads/"
 )
 
 // Ref is a branch of a remote.
@@ -33,58 +33,73 @@ type Ref struct {
 // UTF-8, which Kubernetes cannot hold, and names of more than 1024 bytes are
 // left out.
 //
-// The error is an *Error of one of the kinds (more than MaxRefs branches:
-// ErrTooLarge), or wraps ErrInvalidURL.
+// Only branches are kept, and the reading ends at the first one too many, so the memory of a
+// call does not depend on the server.
+//
+// The error is an *Error of one of the kinds (more than MaxRefs branches, or more than 1 MiB of
+// names: ErrTooLarge), or wraps ErrInvalidURL.
 func (c *Client) Refs(ctx context.Context, rawURL string, creds Credentials) ([]Ref, string, error) {
 	r, err := parseURL(rawURL, c.options)
 	if err != nil {
 		return nil, "", err
 	}
-	s, err := c.open(ctx, r, creds)
+	list := &branchList{remote: r, refs: []Ref{}}
+	s, err := c.open(ctx, r, creds, []string{headRef, headsDir}, list.visit)
 	if err != nil {
 		return nil, "", err
 	}
-	defer s.Close()
-	refs := branches(s.refs)
-	if len(refs) > MaxRefs {
-		return nil, "", r.fail(ErrTooLarge, "more than %d branches", MaxRefs)
-	}
-	return refs, defaultBranch(s.refs, refs), nil
+	s.close()
+	byName := func(a, b Ref) int { return cmp.Compare(a.Name, b.Name) }
+	slices.SortFunc(list.refs, byName)
+	list.refs = slices.CompactFunc(list.refs, func(a, b Ref) bool { return a.Name == b.Name })
+	return list.refs, list.defaultBranch(), nil
 }
 
-func branches(adv *packp.AdvRefs) []Ref {
-	refs := []Ref{}
-	for full, commit := range adv.References {
-		name, ok := strings.CutPrefix(full, headsDir)
-		if !ok || name == "" || len(name) > maxRefName || !utf8.ValidString(name) {
-			continue
+// branchList collects the branches of a remote.
+type branchList struct {
+	remote remote
+	refs   []Ref
+	names  int // bytes of all names
+	// head is the commit of HEAD, and target the ref to which HEAD refers; empty if unknown.
+	head, target string
+}
+
+// visit implements refVisitor.
+func (l *branchList) visit(name []byte, commit plumbing.Hash, target []byte) error {
+	if string(name) == headRef {
+		if len(target) <= len(headsDir)+maxRefName {
+			l.head, l.target = commit.String(), string(target)
 		}
-		refs = append(refs, Ref{Name: name, Commit: commit.String()})
+		return nil
 	}
-	slices.SortFunc(refs, func(a, b Ref) int { return cmp.Compare(a.Name, b.Name) })
-	return refs
+	name, ok := bytes.CutPrefix(name, []byte(headsDir))
+	if !ok || len(name) == 0 || len(name) > maxRefName || !utf8.Valid(name) {
+		return nil
+	}
+	if len(l.refs) == MaxRefs {
+		return l.remote.fail(ErrTooLarge, "more than %d branches", MaxRefs)
+	}
+	if l.names += len(name); l.names > maxRefNames {
+		return l.remote.fail(ErrTooLarge, "the names of the branches are longer than %d bytes", maxRefNames)
+	}
+	l.refs = append(l.refs, Ref{Name: string(name), Commit: commit.String()})
+	return nil
 }
 
 // defaultBranch returns the branch that HEAD points to. Servers before Git
 // 1.8.4.3 do not advertise it; for them it is a branch with HEAD's commit, main
 // and master first.
-func defaultBranch(adv *packp.AdvRefs, refs []Ref) string {
-	has := func(name string) bool {
-		return slices.ContainsFunc(refs, func(r Ref) bool { return r.Name == name })
-	}
-	for _, symref := range adv.Capabilities.Get(capability.SymRef) {
-		from, to, _ := strings.Cut(symref, ":")
-		name, isBranch := strings.CutPrefix(to, headsDir)
-		if from == plumbing.HEAD.String() && isBranch && has(name) {
+func (l *branchList) defaultBranch() string {
+	has := func(matches func(Ref) bool) bool { return slices.ContainsFunc(l.refs, matches) }
+	if l.target != "" {
+		name, ok := strings.CutPrefix(l.target, headsDir)
+		if ok && has(func(r Ref) bool { return r.Name == name }) {
 			return name
 		}
-	}
-	if adv.Head == nil || adv.Capabilities.Supports(capability.SymRef) {
 		return ""
 	}
-	candidates := append([]Ref{{Name: "main"}, {Name: "master"}}, refs...)
-	for _, c := range candidates {
-		if adv.References[headsDir+c.Name] == *adv.Head {
+	for _, c := range append([]Ref{{Name: "main"}, {Name: "master"}}, l.refs...) {
+		if has(func(r Ref) bool { return r.Name == c.Name && r.Commit == l.head }) {
 			return c.Name
 		}
 	}

@@ -144,7 +144,7 @@ func TestRefsUnexpectedResponses(t *testing.T) {
 	}{
 		"HTML": {
 			func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "<html>hunter2</html>") },
-			ErrUnreachable, "not the response of a Git server with SHA-1 objects",
+			ErrUnexpectedResponse, "not the response of a Git server with SHA-1 objects",
 		},
 		"500": {
 			func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "hunter2", http.StatusInternalServerError) },
@@ -162,7 +162,21 @@ func TestRefsUnexpectedResponses(t *testing.T) {
 			func(w http.ResponseWriter, r *http.Request) {
 				http.Redirect(w, r, "ftp://127.0.0.1/x", http.StatusFound)
 			},
-			ErrUnreachable, "redirect refused",
+			ErrUnexpectedResponse, "redirect refused",
+		},
+		"400": {
+			func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadRequest) },
+			ErrUnexpectedResponse, "unexpected status 400",
+		},
+		"410": {
+			func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusGone) },
+			ErrRepositoryNotFound, "repository not found",
+		},
+		"endless redirects": {
+			func(w http.ResponseWriter, r *http.Request) {
+				http.Redirect(w, r, "/x"+r.URL.RequestURI(), http.StatusFound)
+			},
+			ErrUnexpectedResponse, "redirect refused",
 		},
 		"error line": {
 			func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, pkt("ERR hunter2 is not allowed")) },

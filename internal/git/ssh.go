@@ -1,7 +1,6 @@
 package git
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -10,9 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/go-git/go-git/v5/plumbing/format/pktline"
-	"github.com/go-git/go-git/v5/plumbing/protocol/packp"
-	"github.com/go-git/go-git/v5/plumbing/transport"
 	"golang.org/x/crypto/ssh"
 )
 
@@ -21,18 +17,19 @@ const (
 	defaultSSHPort = "22"
 )
 
-// sshSession is git-upload-pack over SSH. go-git's implementation ignores the
+// maxRemoteMessage bounds the stored text of a server, bytes.
+const maxRemoteMessage = 4096
+
+// sshConnection is git-upload-pack over SSH. go-git's implementation ignores the
 // context while it connects, and reads the SSH configuration of the current
 // user.
-type sshSession struct {
+type sshConnection struct {
 	client  *ssh.Client
 	session *ssh.Session
 	stdin   io.WriteCloser
-	stdout  io.Reader
+	packets *packets
 	stderr  *messageBuffer
 	stop    func() bool // detaches from the context
-	refs    *packp.AdvRefs
-	wanted  bool // a pack was requested
 }
 
 // remoteMessage is the server's output on standard error.
@@ -43,7 +40,7 @@ func (m *remoteMessage) Error() string { return m.text }
 
 // connectSSH connects, authenticates and starts git-upload-pack. The end of
 // ctx closes the connection at any time.
-func (c *Client) connectSSH(ctx context.Context, r remote, creds Credentials) (uploadPack, error) {
+func (c *Client) connectSSH(ctx context.Context, r remote, creds Credentials) (connection, error) {
 	if creds.signer == nil || creds.hosts.check == nil {
 		return nil, r.fail(ErrUnauthorized, "SSH needs credentials with %q and %q", KeyIdentity, KeyKnownHosts)
 	}
@@ -52,17 +49,17 @@ func (c *Client) connectSSH(ctx context.Context, r remote, creds Credentials) (u
 	if err != nil {
 		return nil, err
 	}
-	s := &sshSession{stop: context.AfterFunc(ctx, func() { _ = conn.Close() })}
+	s := &sshConnection{stop: context.AfterFunc(ctx, func() { _ = conn.Close() })}
 	if err := s.handshake(conn, address, r.sshUser(), creds, c.options.Timeout); err != nil {
 		s.stop()
 		_ = conn.Close()
 		if strings.Contains(err.Error(), "unable to authenticate") { // the library has no type for it
-			return nil, transport.ErrAuthenticationRequired
+			return nil, r.fail(ErrUnauthorized, "unauthorized")
 		}
 		return nil, err
 	}
 	if err := s.start(r.sshPath()); err != nil {
-		_ = s.Close()
+		s.close()
 		return nil, err
 	}
 	return s, nil
@@ -90,7 +87,7 @@ func (r remote) sshPath() string {
 	return r.url.Path
 }
 
-func (s *sshSession) handshake(conn net.Conn, address, user string, creds Credentials, timeout time.Duration) error {
+func (s *sshConnection) handshake(conn net.Conn, address, user string, creds Credentials, timeout time.Duration) error {
 	if err := conn.SetDeadline(time.Now().Add(timeout)); err != nil {
 		return err
 	}
@@ -107,7 +104,7 @@ func (s *sshSession) handshake(conn net.Conn, address, user string, creds Creden
 	return conn.SetDeadline(time.Time{})
 }
 
-func (s *sshSession) start(path string) error {
+func (s *sshConnection) start(path string) error {
 	var err error
 	if s.session, err = s.client.NewSession(); err != nil {
 		return err
@@ -115,12 +112,16 @@ func (s *sshSession) start(path string) error {
 	if s.stdin, err = s.session.StdinPipe(); err != nil {
 		return err
 	}
-	if s.stdout, err = s.session.StdoutPipe(); err != nil {
+	stdout, err := s.session.StdoutPipe()
+	if err != nil {
 		return err
 	}
+	s.packets = newPackets(stdout, io.NopCloser(stdout), maxAdvertisement)
 	s.stderr = &messageBuffer{}
 	s.session.Stderr = s.stderr
-	return s.session.Start(transport.UploadPackServiceName + " " + shellQuote(path))
+	// Servers may reject the variable: they use version 0 of the protocol.
+	_ = s.session.Setenv("GIT_PROTOCOL", protocolVersion)
+	return s.session.Start(uploadPack + " " + shellQuote(path))
 }
 
 // shellQuote quotes as git's sq_quote_buf does: servers unquote exactly that.
@@ -129,69 +130,37 @@ func shellQuote(s string) string {
 	return `'` + strings.ReplaceAll(s, `!`, `'\!'`) + `'`
 }
 
-// AdvertisedReferencesContext implements uploadPack; the context of connectSSH
-// applies.
-func (s *sshSession) AdvertisedReferencesContext(context.Context) (*packp.AdvRefs, error) {
-	if s.refs != nil {
-		return s.refs, nil
-	}
-	refs := packp.NewAdvRefs()
-	limited := &io.LimitedReader{R: s.stdout, N: maxAdvertisement}
-	err := refs.Decode(limited)
-	switch {
-	case limited.N <= 0:
-		return nil, errAdvertisement
-	case errors.Is(err, packp.ErrEmptyInput):
+// advertisement implements connection; the context of connectSSH applies.
+func (s *sshConnection) advertisement(context.Context) (*packets, error) {
+	if _, err := s.packets.r.Peek(1); errors.Is(err, io.EOF) {
 		_ = s.session.Wait() // the message is complete when the command has ended
 		return nil, &remoteMessage{text: s.stderr.String()}
-	case errors.Is(err, packp.ErrEmptyAdvRefs), err == nil && refs.IsEmpty():
-		return nil, transport.ErrEmptyRemoteRepository
-	case err != nil:
-		return nil, err
 	}
-	transport.FilterUnsupportedCapabilities(refs.Capabilities)
-	s.refs = refs
-	return refs, nil
+	return s.packets, nil
 }
 
-// UploadPack implements uploadPack. It sends the request without negotiation:
-// the client has no objects yet.
-func (s *sshSession) UploadPack(_ context.Context, req *packp.UploadPackRequest) (*packp.UploadPackResponse, error) {
-	s.wanted = true
-	if err := req.Validate(); err != nil {
+// send implements connection; the context of connectSSH applies.
+func (s *sshConnection) send(_ context.Context, r *request, budget int) (*packets, error) {
+	if _, err := s.stdin.Write(r.Bytes()); err != nil {
 		return nil, err
 	}
-	var request bytes.Buffer
-	if err := req.UploadRequest.Encode(&request); err != nil {
-		return nil, err
-	}
-	if err := pktline.NewEncoder(&request).Encodef("done\n"); err != nil {
-		return nil, err
-	}
-	if _, err := s.stdin.Write(request.Bytes()); err != nil {
-		return nil, err
-	}
-	if err := s.stdin.Close(); err != nil {
-		return nil, err
-	}
-	resp := packp.NewUploadPackResponse(req)
-	return resp, resp.Decode(io.NopCloser(s.stdout))
+	s.packets.budget = budget
+	return s.packets, nil
 }
 
-// Close implements uploadPack. Unless a pack was requested, it sends a flush
-// packet, which ends the session on the server.
-func (s *sshSession) Close() error {
-	if s.stdin != nil && !s.wanted {
-		_, _ = s.stdin.Write(pktline.FlushPkt)
+// close implements connection. The flush packet ends the session on the server.
+func (s *sshConnection) close() {
+	if s.stdin != nil {
+		_, _ = s.stdin.Write([]byte(flushPacket))
 	}
 	s.stop()
 	if s.session != nil {
 		_ = s.session.Close()
 	}
-	return s.client.Close()
+	_ = s.client.Close()
 }
 
-// messageBuffer stores the first 4 KiB written to it.
+// messageBuffer stores the first maxRemoteMessage bytes written to it.
 type messageBuffer struct {
 	mu   sync.Mutex
 	text []byte
@@ -201,7 +170,7 @@ type messageBuffer struct {
 func (b *messageBuffer) Write(p []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.text = append(b.text, p[:min(len(p), 4096-len(b.text))]...)
+	b.text = append(b.text, p[:min(len(p), maxRemoteMessage-len(b.text))]...)
 	return len(p), nil
 }
 

@@ -22,6 +22,8 @@ type sshServer struct {
 	address string
 	hostKey ssh.Signer
 	config  *ssh.ServerConfig
+	// version2 lets clients choose the version of the protocol.
+	version2 bool
 }
 
 // newKey returns a signer and its private key in PEM form.
@@ -102,7 +104,13 @@ func (s *sshServer) serve(conn net.Conn) {
 // exec runs git-upload-pack; the server rejects other commands.
 func (s *sshServer) exec(channel ssh.Channel, requests <-chan *ssh.Request) {
 	defer channel.Close()
+	env := gitEnv()
 	for req := range requests {
+		if req.Type == "env" && s.version2 {
+			env = append(env, "GIT_PROTOCOL=version=2")
+			_ = req.Reply(true, nil)
+			continue
+		}
 		if req.Type != "exec" || len(req.Payload) < 4 {
 			_ = req.Reply(false, nil)
 			continue
@@ -113,7 +121,7 @@ func (s *sshServer) exec(channel ssh.Channel, requests <-chan *ssh.Request) {
 			return
 		}
 		cmd := exec.Command("git", "upload-pack", filepath.Join(s.root, strings.TrimSuffix(path, "'")))
-		cmd.Env = gitEnv()
+		cmd.Env = env
 		cmd.Stdout, cmd.Stderr = channel, channel.Stderr()
 		stdin, err := cmd.StdinPipe()
 		if err != nil || cmd.Start() != nil {

@@ -5,8 +5,6 @@ import (
 	"regexp"
 	"strings"
 	"unicode"
-
-	"github.com/go-git/go-git/v5/plumbing/transport"
 )
 
 const maxURLLength = 2048
@@ -24,7 +22,7 @@ type remote struct {
 // ValidateURL validates a repository URL: "https://host[:port]/path" without
 // user information, or "ssh://[user@]host[:port]/path". The scp-like form
 // user@host:path is rejected, so that a URL has one spelling.
-// Options.AllowInsecure adds http://, git:// and file://.
+// Options.AllowInsecure adds http://.
 //
 // The error wraps ErrInvalidURL, names the allowed forms and omits user
 // information.
@@ -58,7 +56,7 @@ func (r remote) checkScheme(o Options) error {
 	switch r.url.Scheme {
 	case "https", "ssh":
 		return nil
-	case "http", "git", "file":
+	case "http":
 		if o.AllowInsecure {
 			return nil
 		}
@@ -68,7 +66,7 @@ func (r remote) checkScheme(o Options) error {
 
 func (o Options) allowedSchemes() string {
 	if o.AllowInsecure {
-		return "https://, ssh://, http://, git:// or file://"
+		return "https://host/path, http://host/path or ssh://user@host/path"
 	}
 	return "https://host/path or ssh://user@host/path"
 }
@@ -77,7 +75,7 @@ func (r remote) check() error {
 	u := r.url
 	_, password := u.User.Password()
 	switch {
-	case u.Hostname() == "" && u.Scheme != "file":
+	case u.Hostname() == "":
 		return invalid(ErrInvalidURL, "has no host")
 	case strings.Trim(u.Path, "/") == "":
 		return invalid(ErrInvalidURL, "has no path")
@@ -97,9 +95,4 @@ func (r remote) check() error {
 func display(u *url.URL) string {
 	clean := url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path, RawPath: u.RawPath}
 	return clean.String()
-}
-
-// endpoint returns the remote in go-git's type, without credentials.
-func (r remote) endpoint() (*transport.Endpoint, error) {
-	return transport.NewEndpoint(r.display)
 }
