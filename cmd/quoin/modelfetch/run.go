@@ -114,10 +114,11 @@ func (c command) retry(ctx context.Context, fetch fetchFunc, o git.FetchOptions)
 	}
 }
 
-// isTransient reports whether a retry may succeed. It cannot if the server is
-// not trusted: the certificate or the host key in the Secret is wrong.
+// isTransient reports whether a retry may succeed. It cannot, for example, if
+// the server is not trusted: the certificate or the host key in the Secret is
+// wrong.
 func isTransient(err error) bool {
-	return errors.Is(err, git.ErrUnreachable) && !errors.Is(err, git.ErrUntrusted)
+	return errors.Is(err, git.ErrUnreachable) && !git.Permanent(err)
 }
 
 // withJitter randomizes a delay, so that many pods do not retry at once.
