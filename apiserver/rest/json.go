@@ -2,7 +2,12 @@ package rest
 
 import (
 	"encoding/json"
+	"errors"
+	"fmt"
 	"io"
+	"reflect"
+	"strconv"
+	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -10,7 +15,10 @@ import (
 )
 
 // strictJSON decodes unambiguous JSON only: one value, no duplicate names in an object, bounded
-// depth. It encodes without escaping < > &.
+// depth. An integer may have a fraction of zeros or an exponent. It encodes without escaping < > &.
+//
+// The library decodes a body twice: into a value without a type, which it validates, and then into
+// the type of the handler. Errors are shown to callers.
 var strictJSON = huma.Format{
 	Marshal: func(w io.Writer, v any) error {
 		encoder := json.NewEncoder(w)
@@ -18,11 +26,144 @@ var strictJSON = huma.Format{
 		return encoder.Encode(v)
 	},
 	Unmarshal: func(data []byte, v any) error {
-		if _, isSchemaless := v.(*any); isSchemaless {
-			if _, err := strictjson.Decode(data, strictjson.Options{}); err != nil {
-				return err
+		untyped, isUntyped := v.(*any)
+		if !isUntyped {
+			return typeError(json.Unmarshal(withPlainIntegers(data), v))
+		}
+		value, err := strictjson.Decode(data, strictjson.Options{})
+		if err == nil {
+			*untyped, err = withFloats(value, bodyLocation)
+		}
+		return err
+	},
+}
+
+// bodyLocation is the location of the body. Errors of fields begin with it.
+const bodyLocation = "body"
+
+// withFloats returns a JSON value whose numbers are of type float64, as the library expects them.
+func withFloats(value any, at string) (any, error) {
+	var err error
+	switch v := value.(type) {
+	case json.Number:
+		number, err := v.Float64()
+		if err != nil {
+			return nil, fmt.Errorf("%s: the number is out of range; allowed: numbers of double precision", at)
+		}
+		return number, nil
+	case map[string]any:
+		for name, item := range v {
+			if v[name], err = withFloats(item, at+"."+Clip(name)); err != nil {
+				return nil, err
 			}
 		}
-		return json.Unmarshal(data, v)
-	},
+	case []any:
+		for i, item := range v {
+			if v[i], err = withFloats(item, at+"["+strconv.Itoa(i)+"]"); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return value, nil
+}
+
+// typeError returns the error, for callers, of decoding valid JSON into the type of a handler.
+func typeError(err error) error {
+	var mismatch *json.UnmarshalTypeError
+	switch {
+	case err == nil:
+		return nil
+	case !errors.As(err, &mismatch):
+		return errors.New("a value has not the documented format")
+	case !strings.HasPrefix(mismatch.Value, "number"):
+		return fmt.Errorf("%s.%s: a %s is not the documented type", bodyLocation, mismatch.Field, mismatch.Value)
+	}
+	allowed := "numbers of the documented type"
+	if kind := mismatch.Type.Kind(); kind >= reflect.Int && kind <= reflect.Int64 {
+		most := int64(1)<<(mismatch.Type.Bits()-1) - 1
+		allowed = fmt.Sprintf("integers from %d to %d", -most-1, most)
+	}
+	return fmt.Errorf("%s.%s: the number is out of range; allowed: %s", bodyLocation, strings.TrimPrefix(mismatch.Field, "."), allowed)
+}
+
+// withPlainIntegers returns JSON in which integers up to 64 bits are written without fraction and
+// exponent: 60 for 60.0 and 6e1, which package encoding/json does not decode into an integer. data
+// must be valid JSON.
+func withPlainIntegers(data []byte) []byte {
+	var out []byte // nil until a number is replaced
+	copied := 0
+	for i := 0; i < len(data); {
+		switch c := data[i]; {
+		case c == '"':
+			i = endOfString(data, i)
+		case c == '-' || c >= '0' && c <= '9':
+			end := endOfNumber(data, i)
+			if plain, ok := plainInteger(string(data[i:end])); ok {
+				out = append(append(out, data[copied:i]...), plain...)
+				copied = end
+			}
+			i = end
+		default:
+			i++
+		}
+	}
+	if copied == 0 {
+		return data
+	}
+	return append(out, data[copied:]...)
+}
+
+// endOfString returns the index after the string that begins at an index.
+func endOfString(data []byte, i int) int {
+	for i++; i < len(data) && data[i] != '"'; i++ {
+		if data[i] == '\\' {
+			i++
+		}
+	}
+	return i + 1
+}
+
+// endOfNumber returns the index after the number that begins at an index.
+func endOfNumber(data []byte, i int) int {
+	for i < len(data) && strings.IndexByte("+-.0123456789Ee", data[i]) >= 0 {
+		i++
+	}
+	return i
+}
+
+// maxIntegerDigits is the number of digits of the largest integer of 64 bits.
+const maxIntegerDigits = 19
+
+// plainInteger returns a JSON number that has a fraction or an exponent as a plain integer; false if
+// it has neither, is not an integer, or has more digits than an integer of 64 bits.
+func plainInteger(number string) (string, bool) {
+	if !strings.ContainsAny(number, ".eE") {
+		return "", false
+	}
+	sign := ""
+	if rest, negative := strings.CutPrefix(number, "-"); negative {
+		sign, number = "-", rest
+	}
+	mantissa, exponentText, _ := strings.Cut(strings.ToLower(number), "e")
+	whole, fraction, _ := strings.Cut(mantissa, ".")
+	exponent := 0
+	if exponentText != "" {
+		var err error
+		if exponent, err = strconv.Atoi(exponentText); err != nil {
+			return "", false
+		}
+	}
+	fraction = strings.TrimRight(fraction, "0")
+	digits := strings.TrimLeft(whole+fraction, "0")
+	exponent -= len(fraction)
+	if digits == "" {
+		return "0", true
+	}
+	switch {
+	case exponent >= 0 && len(digits)+exponent <= maxIntegerDigits:
+		return sign + digits + strings.Repeat("0", exponent), true
+	case exponent < 0 && -exponent < len(digits) && strings.Trim(digits[len(digits)+exponent:], "0") == "":
+		return sign + digits[:len(digits)+exponent], true
+	}
+	return "", false
 }

@@ -23,7 +23,7 @@ var configureLibrary = sync.OnceFunc(func() {
 		if op == nil {
 			return other(hc, status, message, errs...)
 		}
-		if status == http.StatusUnprocessableEntity {
+		if status == http.StatusUnprocessableEntity || message == unreadableBody {
 			status = http.StatusBadRequest
 		}
 		return &Problem{status: status, Message: op.describeErrors(message, errs)}
@@ -31,6 +31,10 @@ var configureLibrary = sync.OnceFunc(func() {
 	huma.ValidateStrictCasing = true
 	huma.DefaultArrayNullable = false
 })
+
+// unreadableBody is the message of the library for a body that cannot be read, such as malformed
+// chunks: with status 500, although the client is at fault.
+const unreadableBody = "cannot read request body"
 
 // libraryConfig returns the configuration of an API of the library.
 func libraryConfig(version string) huma.Config {

@@ -75,7 +75,8 @@ func Clip(s string) string {
 	return cut + "…"
 }
 
-// describeErrors joins the first validation errors.
+// describeErrors joins the first validation errors; it returns message if there are none. Other errors
+// of the library, such as that of reading a body, are described by message alone.
 func (op *operation) describeErrors(message string, errs []error) string {
 	const most = 5
 	var parts []string
@@ -87,8 +88,6 @@ func (op *operation) describeErrors(message string, errs []error) string {
 		}
 		if errors.As(err, &detail) {
 			parts = append(parts, op.describeDetail(detail.ErrorDetail()))
-		} else if err != nil {
-			parts = append(parts, err.Error())
 		}
 	}
 	if len(parts) == 0 {
@@ -101,7 +100,13 @@ func (op *operation) describeDetail(d *huma.ErrorDetail) string {
 	if d.Location == "" {
 		return d.Message
 	}
-	field, value := strings.TrimPrefix(strings.TrimPrefix(d.Location, "body."), "query."), ""
+	if inBody, ok := strings.CutPrefix(d.Message, bodyLocation+"."); ok && d.Location == bodyLocation {
+		return inBody // an error of decoding, which names the field
+	}
+	field, value := d.Location, ""
+	for _, source := range []string{bodyLocation + ".", "query.", "path."} {
+		field = strings.TrimPrefix(field, source)
+	}
 	switch v := d.Value.(type) {
 	case string:
 		value = fmt.Sprintf(" %q:", Clip(v))
@@ -109,7 +114,7 @@ func (op *operation) describeDetail(d *huma.ErrorDetail) string {
 		value = fmt.Sprintf(" %v:", v)
 	}
 	// A body of the wrong type may be a secret as a whole.
-	if d.Location == "body" || op.isSecret(d.Location) {
+	if d.Location == bodyLocation || op.isSecret(d.Location) {
 		value = ""
 	}
 	if value == ` "":` && strings.HasPrefix(d.Message, "unknown") {

@@ -85,7 +85,7 @@ func (op *operation) query(u url.URL) (url.Values, error) {
 	}
 	query, err := url.ParseQuery(u.RawQuery)
 	if err != nil {
-		return nil, BadRequest("query: %s", Clip(err.Error()))
+		return nil, BadRequest("query: malformed; allowed: name=value pairs separated by &, with %% only before two hexadecimal digits")
 	}
 	for name, values := range query {
 		if len(values) > 1 && !op.repeatable[name] {

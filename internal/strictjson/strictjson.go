@@ -49,13 +49,20 @@ type reader struct {
 	depth  int
 }
 
+var errUnexpectedEnd = errors.New("not JSON: unexpected end")
+
+// token returns the next token. Errors have no text of package json, which describes its parser.
 func (r *reader) token() (json.Token, error) {
 	token, err := r.tokens.Token()
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return nil, errors.New("not JSON: unexpected end")
+		return nil, errUnexpectedEnd
 	}
-	if err != nil {
-		return nil, fmt.Errorf("not JSON: %w", err)
+	var syntax *json.SyntaxError
+	switch {
+	case errors.As(err, &syntax):
+		return nil, fmt.Errorf("not JSON: unexpected character near byte %d", syntax.Offset)
+	case err != nil:
+		return nil, errors.New("not JSON")
 	}
 	return token, nil
 }

@@ -92,8 +92,12 @@ func (s *specification) check(path, method string, op operation, a *response) er
 // oddValues are unusual values for any field.
 var oddValues = []any{
 	nil, "", " ", "\x00", "😀", strings.Repeat("x", 5000), "../..", "%2e%2e", "'; DROP TABLE x; --", -1, 0, 1, 1.5, 9007199254740993, 1e300,
+	json.Number("60.0"), json.Number("6e1"), json.Number("1e400"), json.Number("99999999999999999999"), "2030-01-01T25:00:00Z", "+10000-01-01T00:00:00Z",
 	true, false, []any{}, []any{nil}, map[string]any{}, map[string]any{"": nil}, "null", "[ENCRYPTED]", "dev-x", "main", "next",
 }
+
+// goWords are words of Go and its standard library that mean nothing to clients.
+var goWords = regexp.MustCompile(`\bjson: |(?i)unmarshal|strconv|parsing time|cannot parse|Go (value|struct)|u?int(8|16|32|64)\b|float64|runtime error|invalid character|looking for|URL escape|semicolon separator|unexpected EOF|base64`)
 
 // value returns a random value for a schema, which is mostly valid.
 func (s *specification) value(r *rand.Rand, schema map[string]any, depth int) any {
@@ -201,6 +205,9 @@ func TestResponsesMatchTheDocument(t *testing.T) {
 				a := admin.call(t, strings.ToUpper(method), filled, body)
 				if a.status >= 500 {
 					t.Errorf("%s with %v: %d %s", a.what, body, a.status, a.raw)
+				}
+				if a.status >= 400 && goWords.Match(a.raw) {
+					t.Errorf("%s with %v: %d %s has words of Go", a.what, body, a.status, a.raw)
 				}
 				if err := s.check(path, method, op, a); err != nil {
 					t.Errorf("%s with %v: %v", a.what, body, err)
