@@ -57,8 +57,8 @@ func (e *OwnedError) Error() string {
 	return fmt.Sprintf("%s: %q owns this field and would set it back: change it where that is written, such as in Git", e.Field, e.Manager)
 }
 
-// Spec edits the spec of the object with a key, and returns the object as it is afterwards and
-// whether it was written. edit is called with the current object of the Kubernetes API server and
+// Spec edits the spec and the annotations of the object with a key, in one write, and returns the
+// object as it is afterwards and whether it was written. edit is called with the current object of the Kubernetes API server and
 // modifies a copy; it is called again after a conflict. Nothing is written if edit changes nothing,
 // fails, or changes a field that an authoritative manager owns, which is an *OwnedError.
 //
@@ -96,7 +96,7 @@ func Spec[T client.Object](ctx context.Context, c *kube.Client, key client.Objec
 	}
 }
 
-// Change edits the spec of an object that was read before, waits until the cache has the change, and
+// Change edits the spec and the annotations of an object that was read before, waits until the cache has the change, and
 // returns the object as written. Nothing is written if edit changes nothing.
 func Change[T client.Object](ctx context.Context, c *kube.Client, obj T, edit func(T) error) (T, error) {
 	w := c.Expect(obj)
@@ -247,7 +247,8 @@ func ownsAny(owned *fieldpath.Set, path fieldpath.Path) bool {
 	return found
 }
 
-// changedFields returns the paths of the deepest fields in which the specs of two objects differ.
+// changedFields returns the paths of the deepest fields in which the specs and the annotations of two
+// objects differ.
 func changedFields(before, after client.Object) ([]fieldpath.Path, error) {
 	x, err := specOf(before)
 	if err != nil {
@@ -259,7 +260,16 @@ func changedFields(before, after client.Object) ([]fieldpath.Path, error) {
 	}
 	var changed []fieldpath.Path
 	compare(fieldpath.MakePathOrDie("spec"), x, y, &changed)
+	compare(fieldpath.MakePathOrDie("metadata", "annotations"), annotationsOf(before), annotationsOf(after), &changed)
 	return changed, nil
+}
+
+func annotationsOf(o client.Object) map[string]any {
+	annotations := make(map[string]any, len(o.GetAnnotations()))
+	for name, value := range o.GetAnnotations() {
+		annotations[name] = value
+	}
+	return annotations
 }
 
 func specOf(o client.Object) (map[string]any, error) {

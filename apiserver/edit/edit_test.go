@@ -72,6 +72,16 @@ func TestWritesWaitForTheCache(t *testing.T) {
 		})
 		return err
 	})
+	f.waits(func() error {
+		changed, err := Change(t.Context(), f.k, f.d, func(d *v1alpha1.Deployment) error {
+			metav1.SetMetaDataAnnotation(&d.ObjectMeta, "example.com/b", "1") // an annotation alone is a change
+			return nil
+		})
+		if changed.Annotations["example.com/b"] != "1" {
+			t.Errorf("annotations: %v", changed.Annotations)
+		}
+		return err
+	})
 	f.waits(func() error { return Annotate(t.Context(), f.k, f.d, "example.com/a", "1") })
 	f.waits(func() error { return Delete(t.Context(), f.k, f.d) })
 	if err := Delete(t.Context(), f.k, f.d); err != nil {

@@ -134,3 +134,25 @@ func TestFieldsOwnedByGitOpsAreNotChanged(t *testing.T) {
 		t.Errorf("the spec is %s", spec)
 	}
 }
+
+// A request that is refused in one part changes nothing: not the other parts either.
+func TestRefusedUpdateChangesNothing(t *testing.T) {
+	id := create(t, acme, "One write")
+	before := object(t, acme, id)
+	admin := acme.as(acme.admin)
+	for part, body := range map[string]map[string]any{
+		"releaseChannelVersion": {"creationMethod": "ssh", "releaseChannelVersion": "9.9.9"},
+		"releaseChannel":        {"creationMethod": "ssh", "name": "Other", "releaseChannel": "none"},
+		"deployBranchName":      {"creationMethod": "ssh", "deployBranchName": "main"},
+		"customDomain":          {"creationMethod": "ssh", "customDomain": "not a host"},
+		"templateVariables":     {"creationMethod": "ssh", "templateVariables": map[string]any{"replicas": 101}},
+	} {
+		admin.call(t, "PUT", "/api/v1/deployments/"+id, body).rejected(400, part)
+		after := object(t, acme, id)
+		if method := after.Annotations["platform.quoin.dev/creation-method"]; method != "" || after.Generation != before.Generation {
+			t.Errorf("%s: creation method %q, generation %d instead of %d", part, method, after.Generation, before.Generation)
+		}
+	}
+	admin.call(t, "PUT", "/api/v1/deployments/"+id, map[string]any{"creationMethod": "ssh", "templateVariables": map[string]any{"replicas": 3}}).
+		is(200).want("creationMethod", "ssh").want("templateVariables.replicas", 3.0)
+}

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
@@ -145,11 +146,6 @@ func (a *api) updateDeployment(ctx context.Context, in *UpdateDeploymentInput) (
 	if err != nil {
 		return nil, err
 	}
-	if body.CreationMethod != nil && *body.CreationMethod != d.Annotations[annotationMethod] {
-		if err := edit.Annotate(ctx, a.Kube, d, annotationMethod, *body.CreationMethod); err != nil {
-			return nil, err
-		}
-	}
 	changed, err := edit.Change(ctx, a.Kube, d, func(d *v1alpha1.Deployment) error {
 		if err := body.applyVersion(&d.Spec, entries, offered); err != nil {
 			return err
@@ -208,6 +204,9 @@ func (u *UpdateDeployment) applyVersion(spec *v1alpha1.DeploymentSpec, entries [
 
 func (u *UpdateDeployment) applySettings(d *v1alpha1.Deployment) error {
 	spec := &d.Spec
+	if u.CreationMethod != nil {
+		metav1.SetMetaDataAnnotation(&d.ObjectMeta, annotationMethod, *u.CreationMethod)
+	}
 	if u.Name != nil && string(*u.Name) != d.DisplayName() {
 		spec.DisplayName = string(*u.Name)
 	}
