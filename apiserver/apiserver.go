@@ -238,8 +238,8 @@ func newREST(ctx context.Context, k8s cluster.Cluster, writer *kube.Client, info
 	if err != nil {
 		return nil, err
 	}
-	// The kinds that groups write and then wait for. The catalog observes Deployments.
-	for _, kind := range []client.Object{&v1alpha1.Account{}, &v1alpha1.ApiKey{}, &v1alpha1.Branch{}} {
+	// The kinds that groups wait for after a write. The catalog observes Deployments.
+	for _, kind := range []client.Object{&v1alpha1.Account{}, &v1alpha1.ApiKey{}, &v1alpha1.Branch{}, &v1alpha1.Environment{}} {
 		informer, err := informerOf(ctx, k8s.GetCache(), kind)
 		if err != nil {
 			return nil, err

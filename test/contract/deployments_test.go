@@ -358,3 +358,15 @@ func TestBuildStatusReportsARejectedModel(t *testing.T) {
 	defer setModel(nil)
 	admin.call(t, "GET", path, nil).is(200).want("status", "failed").want("errorText", "orders.yml: bad").want("lastHash", head).want("deploymentStatus", "ModelBroken")
 }
+
+// A client can use the production environment as soon as the creation is answered.
+func TestCreatedDeploymentHasItsProductionEnvironment(t *testing.T) {
+	for i := range 3 {
+		id := create(t, acme, fmt.Sprintf("At once %d", i))
+		listed := acme.as(acme.admin).call(t, "GET", "/api/v1/deployments/"+id+"/environments", nil).is(200)
+		listed.want("items.0.type", "production")
+		environment, _ := listed.at("items.0.id").(string)
+		acme.as(acme.admin).call(t, "POST", "/api/v1/deployments/"+id+"/environments/"+environment+"/tokens-for-meta-sync",
+			map[string]any{"security_context": map[string]any{}}).is(200)
+	}
+}

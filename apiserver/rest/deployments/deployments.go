@@ -163,7 +163,11 @@ func (a *api) createDeployment(ctx context.Context, in *CreateDeploymentInput) (
 		return nil, err
 	}
 	defer w.Stop()
-	return a.waitForID(ctx, d, w)
+	created, err := a.waitForID(ctx, d, w)
+	if err == nil {
+		a.waitForProduction(ctx, d, w)
+	}
+	return created, err
 }
 
 // defaultChannel returns the channel of a new deployment: latest, or the first by name.
