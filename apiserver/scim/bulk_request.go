@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/quoin-dev/quoin/apiserver/scim/schema"
 	"github.com/quoin-dev/quoin/apiserver/scim/scimerror"
 )
 
@@ -13,14 +14,12 @@ import (
 // stops; 0 for never.
 func parseBulk(body map[string]any) (operations []*bulkOperation, failOnErrors int, err error) {
 	var list []any
-	hasSchema := false
 	for name, value := range body {
 		switch strings.ToLower(name) {
 		case "schemas":
-			if err := checkMessage(value, bulkRequestURN); err != nil {
+			if err := schema.CheckMessage(value, bulkRequestURN); err != nil {
 				return nil, 0, err
 			}
-			hasSchema = true
 		case "failonerrors":
 			n, err := positive(value)
 			if err != nil {
@@ -34,8 +33,6 @@ func parseBulk(body map[string]any) (operations []*bulkOperation, failOnErrors i
 		}
 	}
 	switch {
-	case !hasSchema:
-		return nil, 0, scimerror.Bad(scimerror.InvalidSyntax, "schemas: must be [%q]", bulkRequestURN)
 	case len(list) == 0:
 		return nil, 0, scimerror.Bad(scimerror.InvalidSyntax, "Operations: must be a non-empty list")
 	case len(list) > maxOperations:

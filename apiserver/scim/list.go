@@ -36,7 +36,7 @@ func (l *listRequest) forType(t *schema.ResourceType, several bool) (*Query, err
 	if !l.hasFilter {
 		return q, nil
 	}
-	expression, err := filter.Parse(l.filter)
+	expression, err := l.dialect.Parse(l.filter)
 	if err != nil {
 		return nil, err
 	}

@@ -19,6 +19,8 @@ type listRequest struct {
 	startIndex, count, cursor string
 	hasFilter, byCursor       bool
 	attributes, excluded      []string
+	// dialect is the dialect of the filter.
+	dialect filter.Dialect
 }
 
 // parameters are the query parameters of a list.
@@ -42,6 +44,7 @@ func (x *exchange) listQuery() (*listRequest, error) {
 		startIndex: values.Get("startIndex"), count: values.Get("count"),
 		cursor: values.Get("cursor"), byCursor: values.Has("cursor"),
 		attributes: splitList(values.Get("attributes")), excluded: splitList(values.Get("excludedAttributes")),
+		dialect: x.profile.Quirks.Filters,
 	}, nil
 }
 
@@ -61,7 +64,7 @@ func (x *exchange) searchRequest() (*listRequest, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &listRequest{}
+	l := &listRequest{dialect: x.profile.Quirks.Filters}
 	for name, value := range body {
 		if err := l.member(name, value); err != nil {
 			return nil, err
@@ -93,7 +96,7 @@ func (l *listRequest) member(name string, value any) error {
 	}
 	switch strings.ToLower(name) {
 	case "schemas":
-		return checkMessage(value, searchURN)
+		return schema.CheckMessage(value, searchURN)
 	case "filter":
 		l.hasFilter = true
 		return text(&l.filter)
@@ -128,18 +131,6 @@ func texts(name string, value any, to *[]string) error {
 		return scimerror.Bad(scimerror.InvalidValue, "%s: must be a list of strings", name)
 	}
 	return nil
-}
-
-// checkMessage returns an error unless the schemas of a message contain urn.
-func checkMessage(value any, urn string) error {
-	list, _ := value.([]any)
-	if slices.ContainsFunc(list, func(item any) bool {
-		s, ok := item.(string)
-		return ok && strings.EqualFold(s, urn)
-	}) {
-		return nil
-	}
-	return scimerror.Bad(scimerror.InvalidSyntax, "schemas: must be [%q]", urn)
 }
 
 // window returns the requested page. A startIndex below 1 is 1, a negative count is 0, and a count

@@ -51,6 +51,10 @@ var profiles = []struct {
 		[]string{ProfileEntraID}, func(p *Profile) { p.Quirks.QualifiedKeys = true }},
 	{"unknown schemas", "Entra ID: http://schemas.microsoft.com/2006/11/ResourceManagement/ADSCIM/2.0/Group",
 		[]string{ProfileEntraID}, func(p *Profile) { p.Quirks.ForeignSchemas = true }},
+	{"unknown members of the envelope", "Entra ID: name in an operation, id beside Operations, displayName in a member",
+		[]string{ProfileEntraID}, func(p *Profile) { p.Quirks.ForeignMembers, p.Quirks.ForeignSubAttributes = true, true }},
+	{"text without quotes in a filter", "Microsoft's tutorial on SCIM endpoints and its Postman collection: externalId eq jyoung",
+		[]string{ProfileEntraID}, func(p *Profile) { p.Quirks.Filters.Unquoted = true }},
 	{"\"\" removes a value", "Entra ID gallery test SCIM_Null_Update; Okta sends \"\" for empty profile attributes",
 		[]string{ProfileOkta, ProfileEntraID}, func(p *Profile) { p.Quirks.EmptyUnassigns = true }},
 }

@@ -41,7 +41,7 @@ func (o operations) replaceResource(ctx context.Context, t *schema.ResourceType,
 			return nil, err
 		}
 		d := replacement.Clone()
-		if err := t.KeepImmutable(r.Document, d); err != nil {
+		if err := t.Keep(r.Document, d); err != nil {
 			return nil, err
 		}
 		for name, value := range r.Document {

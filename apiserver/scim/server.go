@@ -118,7 +118,8 @@ type exchange struct {
 	server *Server
 	tenant *Tenant
 	caller Caller
-	// profile is ProfileRFC until the body has been read: it may depend on the body.
+	// profile is that of the credential or of the header and the query until the body has been read, on which
+	// it may depend.
 	profile *Profile
 }
 
@@ -133,7 +134,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request, tenant *Tenan
 	if s.Annotate != nil {
 		s.Annotate(r.Context(), BasePath+strings.TrimSuffix(found.pattern[strings.Index(found.pattern, "/"):], "/{$}"))
 	}
-	x := &exchange{ResponseWriter: w, Request: inner, server: s, tenant: tenant, caller: caller, profile: profileRFC}
+	x := &exchange{ResponseWriter: w, Request: inner, server: s, tenant: tenant, caller: caller, profile: chooseProfile(caller.Profile, inner, nil)}
 	if found.access == managers && !caller.Manages {
 		WriteError(w, r, scimerror.New(http.StatusForbidden, "the credential does not hold the permission ScimManage, or is confined to certain deployments"))
 		return

@@ -7,13 +7,22 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/scim/scimerror"
 )
 
+// Dialect is the deviations from the grammar that are accepted; the zero value accepts none.
+type Dialect struct {
+	// Unquoted accepts a word without quotes as a string: externalId eq jyoung.
+	Unquoted bool
+}
+
+// Parse parses a filter in the grammar.
+func Parse(s string) (Expression, error) { return Dialect{}.Parse(s) }
+
 // Parse parses a filter. Operators, and, or, not, true, false and null are case-insensitive.
 //
-// In addition to the grammar of RFC 7644 figure 1 it accepts forms that clients send: a comparison after a
-// value filter (emails[type eq "work"].value eq "x"), not without parentheses, and an unquoted word as a
-// string (externalId eq jyoung). Errors are 400 invalidFilter and contain the position.
-func Parse(s string) (Expression, error) {
-	p := parser{lexer: lexer{text: s, errorType: scimerror.InvalidFilter}}
+// In addition to the grammar of RFC 7644 figure 1 it accepts two unambiguous forms that clients send: a
+// comparison after a value filter (emails[type eq "work"].value eq "x"), and not without parentheses. Errors
+// are 400 invalidFilter and contain the position.
+func (d Dialect) Parse(s string) (Expression, error) {
+	p := parser{Dialect: d, lexer: lexer{text: s, errorType: scimerror.InvalidFilter}}
 	if err := p.begin("a filter"); err != nil {
 		return nil, err
 	}
@@ -31,6 +40,7 @@ func Parse(s string) (Expression, error) {
 // minimum precedence. Every recursion calls enter, which enforces the maximum depth.
 type parser struct {
 	lexer
+	Dialect
 	depth, nodes int
 }
 
@@ -198,6 +208,8 @@ func operatorOf(word string) (Operator, bool) {
 	return "", false
 }
 
+const valueWanted = `a value: "text" in quotes, a number, true, false or null`
+
 // literal parses the value of a comparison.
 func (p *parser) literal() (any, error) {
 	p.space()
@@ -206,7 +218,7 @@ func (p *parser) literal() (any, error) {
 	}
 	word := p.word()
 	if word == "" || reserved(word) || strings.ContainsAny(word, "$/#%~") {
-		return nil, p.unexpected(p.pos, `a value: "text" in quotes, a number, true, false or null`)
+		return nil, p.unexpected(p.pos, valueWanted)
 	}
 	p.pos += len(word)
 	switch {
@@ -218,6 +230,8 @@ func (p *parser) literal() (any, error) {
 		return nil, nil
 	case isNumber(word):
 		return json.Number(word), nil
+	case !p.Unquoted:
+		return nil, p.unexpected(p.pos-len(word), valueWanted)
 	}
 	return word, nil
 }

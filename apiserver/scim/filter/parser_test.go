@@ -30,7 +30,7 @@ func wantError(t *testing.T, err error, status int, scimType scimerror.Type, det
 
 func mustParse(t testing.TB, s string) Expression {
 	t.Helper()
-	e, err := Parse(s)
+	e, err := Dialect{Unquoted: true}.Parse(s)
 	if err != nil {
 		t.Fatalf("%s: %v", s, err)
 	}
@@ -169,7 +169,7 @@ func TestParseErrors(t *testing.T) {
 		`name.x[a pr]`:             `at position 7: found "[", expected no value filter`,
 		`é eq "x"`:                 `at position 1: found "é", expected an attribute`,
 	} {
-		_, err := Parse(s)
+		_, err := Dialect{Unquoted: true}.Parse(s)
 		t.Run(s, func(t *testing.T) { wantError(t, err, 400, scimerror.InvalidFilter, want) })
 	}
 }
@@ -221,6 +221,26 @@ func TestHugeInputIsRejectedEarly(t *testing.T) {
 					t.Errorf("%q: %v allocations", c, allocs)
 				}
 			}
+		}
+	}
+}
+
+// TestUnquotedWords checks that a word without quotes is a string only in the dialect that accepts it.
+func TestUnquotedWords(t *testing.T) {
+	for _, s := range []string{`externalId eq jyoung`, `userName sw a@b.c and active eq true`, `emails[type eq work]`, `x ne truest`} {
+		if _, err := Parse(s); err == nil || !strings.Contains(err.Error(), `expected a value: "text" in quotes`) {
+			t.Errorf("%s: %v", s, err)
+		}
+		if _, err := (Dialect{Unquoted: true}).Parse(s); err != nil {
+			t.Errorf("%s: %v", s, err)
+		}
+	}
+	for s, fails := range map[string]bool{`emails[type eq work].value`: true, `emails[type eq "work"].value`: false} {
+		if _, err := ParsePath(s); (err != nil) != fails {
+			t.Errorf("%s: %v", s, err)
+		}
+		if _, err := (Dialect{Unquoted: true}).ParsePath(s); err != nil {
+			t.Errorf("%s: %v", s, err)
 		}
 	}
 }

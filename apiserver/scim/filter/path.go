@@ -9,8 +9,11 @@ import (
 
 // ParsePath parses the path of a PATCH operation (RFC 7644 section 3.5.2), or the URN of a schema. Errors are
 // 400 invalidPath and contain the position.
-func ParsePath(s string) (Path, error) {
-	p := parser{lexer: lexer{text: s, errorType: scimerror.InvalidPath}}
+func ParsePath(s string) (Path, error) { return Dialect{}.ParsePath(s) }
+
+// ParsePath is like the function ParsePath, with the deviations of the dialect in value filters.
+func (d Dialect) ParsePath(s string) (Path, error) {
+	p := parser{Dialect: d, lexer: lexer{text: s, errorType: scimerror.InvalidPath}}
 	path, err := p.wholePath()
 	if err != nil {
 		return Path{}, err

@@ -108,6 +108,9 @@ func (e *editor) assignSingle(op string, t target, value any) error {
 
 // put sets or removes the value of a single-valued attribute.
 func (e *editor) put(t target, old, next any) error {
+	if next == nil && t.Attribute.Retained {
+		return nil
+	}
 	if old != nil && t.Attribute.Mutability == schema.Immutable && !equal(old, next) {
 		return cannotChange(t.String())
 	}

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"net/http"
 
+	"github.com/quoin-dev/quoin/apiserver/scim/filter"
 	"github.com/quoin-dev/quoin/apiserver/scim/schema"
 	"github.com/quoin-dev/quoin/apiserver/scim/scimerror"
 )
@@ -19,7 +20,7 @@ import (
 // the clients that need them.
 type Quirks struct {
 	schema.Leniency
-	// CapitalOps accepts op in any case, and requests without schemas.
+	// CapitalOps accepts op in any case.
 	CapitalOps bool
 	// RemoveListed accepts a remove with a path and a value, and removes only the listed values. Without
 	// it such a remove is rejected: ignoring the value would remove all members of a group.
@@ -30,6 +31,10 @@ type Quirks struct {
 	// QualifiedKeys accepts paths as keys of a value without a path: name.givenName,
 	// urn:…:User:employeeNumber, emails[type eq "work"].value.
 	QualifiedKeys bool
+	// ForeignMembers ignores unknown members of the request and of its operations.
+	ForeignMembers bool
+	// Filters is the dialect of filters, also in brackets.
+	Filters filter.Dialect
 }
 
 // Operation is one operation of a PATCH request.
@@ -39,7 +44,8 @@ type Operation struct {
 	// Path is the path as sent. HasPath distinguishes an empty path from none.
 	Path    string
 	HasPath bool
-	// Value is the value as decoded by strictjson. HasValue distinguishes null from none.
+	// Value is the value as decoded by strictjson. HasValue distinguishes null from none; a remove with null
+	// has none.
 	Value    any
 	HasValue bool
 }

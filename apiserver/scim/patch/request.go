@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/quoin-dev/quoin/apiserver/scim/schema"
 	"github.com/quoin-dev/quoin/apiserver/scim/scimerror"
 )
 
@@ -19,11 +20,11 @@ const MaxOperations = 1000
 // ParseRequest parses the body of a PATCH request as decoded by strictjson. Errors are *scimerror.Error:
 // invalidSyntax for a body that does not conform to RFC 7644 section 3.5.2.
 func ParseRequest(body any, q Quirks) ([]Operation, error) {
-	members, err := membersOf("", body, "schemas", "operations")
+	members, err := q.membersOf("", body, "schemas", "operations")
 	if err != nil {
 		return nil, err
 	}
-	if err := checkSchemas(members["schemas"], q); err != nil {
+	if err := schema.CheckMessage(members["schemas"], URN); err != nil {
 		return nil, err
 	}
 	list, ok := members["operations"].([]any)
@@ -44,7 +45,7 @@ func ParseRequest(body any, q Quirks) ([]Operation, error) {
 
 // membersOf returns the members of an object by lower-case name: names are case-insensitive (RFC 7643
 // section 2.1). A null value counts as a member. prefix is the prefix of errors.
-func membersOf(prefix string, value any, names ...string) (map[string]any, error) {
+func (q Quirks) membersOf(prefix string, value any, names ...string) (map[string]any, error) {
 	object, ok := value.(map[string]any)
 	if !ok {
 		return nil, scimerror.Bad(scimerror.InvalidSyntax, "%smust be an object", prefix)
@@ -53,6 +54,9 @@ func membersOf(prefix string, value any, names ...string) (map[string]any, error
 	for _, name := range slices.Sorted(maps.Keys(object)) {
 		lower := strings.ToLower(name)
 		if !slices.Contains(names, lower) {
+			if q.ForeignMembers {
+				continue
+			}
 			return nil, scimerror.Bad(scimerror.InvalidSyntax, "%s%s is unknown; allowed: %s", prefix, scimerror.Quote(name), strings.Join(names, ", "))
 		}
 		if _, duplicate := members[lower]; duplicate {
@@ -63,21 +67,8 @@ func membersOf(prefix string, value any, names ...string) (map[string]any, error
 	return members, nil
 }
 
-func checkSchemas(value any, q Quirks) error {
-	if value == nil && q.CapitalOps {
-		return nil
-	}
-	list, _ := value.([]any)
-	for _, item := range list {
-		if urn, ok := item.(string); ok && strings.EqualFold(urn, URN) {
-			return nil
-		}
-	}
-	return scimerror.Bad(scimerror.InvalidSyntax, "schemas: must be a list with %s", URN)
-}
-
 func parseOperation(at string, value any, q Quirks) (Operation, error) {
-	members, err := membersOf(at+": ", value, "op", "path", "value")
+	members, err := q.membersOf(at+": ", value, "op", "path", "value")
 	if err != nil {
 		return Operation{}, err
 	}
@@ -87,6 +78,9 @@ func parseOperation(at string, value any, q Quirks) (Operation, error) {
 	}
 	operation := Operation{Op: op}
 	operation.Value, operation.HasValue = members["value"]
+	if op == remove && operation.Value == nil {
+		operation.HasValue = false // null is no value (RFC 7643 section 2.5)
+	}
 	// null means no path, as for all attributes (RFC 7643 section 2.5).
 	if path := members["path"]; path != nil {
 		if operation.Path, operation.HasPath = path.(string); !operation.HasPath {

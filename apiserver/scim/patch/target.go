@@ -44,7 +44,7 @@ func (e *editor) resolve(path string) (target, error) {
 	if extension := e.t.Extension(path); extension != nil {
 		return target{Ref: schema.Ref{Extension: extension.ID}}, nil
 	}
-	parsed, err := filter.ParsePath(path)
+	parsed, err := e.quirks.Filters.ParsePath(path)
 	if err != nil {
 		return target{}, err
 	}

@@ -45,8 +45,8 @@ func (e *editor) unassign(t target, op Operation) error {
 	return e.put(t, old, next)
 }
 
-// unassignList removes the elements listed in a value, or all without a value. It rejects null, which is
-// ambiguous.
+// unassignList removes the elements listed in a value, or all without a value. It rejects an empty list, which
+// is ambiguous.
 func (e *editor) unassignList(t target, op Operation) error {
 	if !op.HasValue {
 		return e.many(t.Ref).clear()

@@ -26,6 +26,8 @@ type Leniency struct {
 	EmptyUnassigns bool
 	// ForeignSchemas ignores unknown schemas and the attributes under their URNs.
 	ForeignSchemas bool
+	// ForeignSubAttributes ignores unknown sub-attributes of references to resources, such as members.
+	ForeignSubAttributes bool
 }
 
 // Normalize converts a body decoded by strictjson to a Document: names in canonical spelling, values of
@@ -114,6 +116,19 @@ func (t *ResourceType) checkSchemas(value any, l Leniency) error {
 		return scimerror.Bad(scimerror.InvalidSyntax, "schemas: must contain %s", t.Core.ID)
 	}
 	return nil
+}
+
+// CheckMessage returns an error unless the schemas of a message are absent, as those of a resource may be, or
+// contain urn.
+func CheckMessage(value any, urn string) error {
+	list, isList := value.([]any)
+	if value == nil || isList && len(list) == 0 || slices.ContainsFunc(list, func(item any) bool {
+		s, ok := item.(string)
+		return ok && SameName(urn, s)
+	}) {
+		return nil
+	}
+	return scimerror.Bad(scimerror.InvalidSyntax, "schemas: must be [%q]", urn)
 }
 
 // NormalizeExtension normalizes the object under the URN of an extension; nil if it has no values.
@@ -265,6 +280,10 @@ func normalizeComplex(path string, a *Attribute, value any, l Leniency) (any, er
 		}
 		object = map[string]any{sub.Name: value}
 	}
+	if l.ForeignSubAttributes && a.Sub("$ref") != nil {
+		object = maps.Clone(object)
+		maps.DeleteFunc(object, func(name string, _ any) bool { return a.Sub(name) == nil })
+	}
 	normal, err := normalizeObject(path+".", a.SubAttributes, object, l)
 	if len(normal) == 0 || err != nil {
 		return nil, err
@@ -357,21 +376,21 @@ func required(path string, attributes []*Attribute, object map[string]any) error
 	return nil
 }
 
-// KeepImmutable copies immutable attributes that a replacement omits from the previous document, and
-// returns an error if the replacement has other values for them (RFC 7644 section 3.5.1). An immutable
-// attribute without a value may be set.
-func (t *ResourceType) KeepImmutable(before, after Document) error {
+// Keep copies immutable and retained attributes that a replacement omits from the previous document, and
+// returns an error if the replacement has other values for immutable ones (RFC 7644 section 3.5.1). An
+// immutable attribute without a value may be set.
+func (t *ResourceType) Keep(before, after Document) error {
 	keep := func(extension string, attributes []*Attribute) error {
 		for _, a := range attributes {
 			ref := Ref{Extension: extension, Attribute: a}
 			old := before.Get(ref)
-			if old == nil || a.Mutability != Immutable {
+			if old == nil || a.Mutability != Immutable && !a.Retained {
 				continue
 			}
 			switch replaced := after.Get(ref); {
 			case replaced == nil:
 				after.Put(ref, old)
-			case !reflect.DeepEqual(old, replaced):
+			case a.Mutability == Immutable && !reflect.DeepEqual(old, replaced):
 				return scimerror.Bad(scimerror.Mutability, "%s: cannot be changed", ref)
 			}
 		}

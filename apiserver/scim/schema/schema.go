@@ -82,6 +82,10 @@ type Attribute struct {
 	// Hidden attributes are accepted and dropped. They are not in discovery and cannot be used in
 	// filters. An example is a password that is not stored.
 	Hidden bool `json:"-"`
+
+	// Retained attributes keep their value if a request removes or omits it. Otherwise a user who was
+	// deactivated would be activated by a request that does not mention it: active has a default.
+	Retained bool `json:"-"`
 }
 
 // Sub returns a sub-attribute by its case-insensitive name, or nil.
@@ -273,6 +277,7 @@ func mustLoad(file string) *Schema {
 		panic(fmt.Errorf("%s: %w", file, err))
 	}
 	if s.ID == UserURN {
+		s.Attribute("active").Retained = true
 		// Okta sends a password even if it is configured not to.
 		s.Attributes = append(s.Attributes, &Attribute{Name: "password", Type: String, CaseExact: true, Mutability: WriteOnly, Returned: Never, Hidden: true})
 	}

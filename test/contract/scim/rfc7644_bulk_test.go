@@ -222,7 +222,7 @@ func TestRFC7644Section3_7_4_BulkLimits(t *testing.T) {
 	admin.Call(t, "POST", "/Bulk", many(1001)).WantError(413, "", "1000")
 	admin.Call(t, "POST", "/Bulk", bulk(`{"method":"DELETE","path":"/Users/`+strings.Repeat("x", 1<<20)+`"}`)).WantError(413, "", "1048576")
 	for body, word := range map[string]string{
-		`{}`: "schemas", bulk(): "Operations", `{"schemas":["` + suite.PatchURN + `"],"Operations":[{"method":"DELETE","path":"/Users/x"}]}`: "schemas", `{"schemas":["` + suite.BulkURN + `"],"Operations":{}}`: "Operations",
+		`{}`: "Operations", bulk(): "Operations", `{"schemas":["` + suite.PatchURN + `"],"Operations":[{"method":"DELETE","path":"/Users/x"}]}`: "schemas", `{"schemas":["` + suite.BulkURN + `"],"Operations":{}}`: "Operations",
 		`{"schemas":["` + suite.BulkURN + `"],"Operations":[1]}`: "Operations[0]", bulk(`{"method":1}`): "method", bulk(`{"method":"PUT","path":"/Users/x","data":[]}`): "data", bulk(`{"method":"DELETE","url":"/Users/x"}`): "url",
 		`{"schemas":["` + suite.BulkURN + `"],"more":1,"Operations":[]}`: "more",
 	} {

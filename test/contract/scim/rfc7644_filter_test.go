@@ -88,7 +88,7 @@ var filters = []struct{ filter, want string }{
 	// Strings with escapes and non-ASCII letters.
 	{`displayName eq "cy \"d\" \\ \u00d6"`, "cyd"}, {`displayName co "ö"`, "cyd"}, {`displayName co "\""`, "cyd"}, {`displayName ew "\\ Ö"`, "cyd"},
 	// Client forms in addition to the grammar.
-	{`emails[type eq "work"].value eq "ada@work.test"`, "ada"}, {`emails[type eq "home"].value sw "b"`, "bob"}, {`not title pr`, "bob cyd"}, {`userName eq ada@filter.test`, "ada"}, {`emails[primary eq "True"].value pr`, "ada"},
+	{`emails[type eq "work"].value eq "ada@work.test"`, "ada"}, {`emails[type eq "home"].value sw "b"`, "bob"}, {`not title pr`, "bob cyd"}, {`emails[primary eq "True"].value pr`, "ada"},
 	{`  userName   eq   "ada@filter.test"  `, "ada"}, {`id eq "{bob}" and manager eq "{ada}" or userName sw "zzz"`, "bob"},
 }
 

@@ -94,7 +94,7 @@ func TestRFC7644Section3_5_2_PatchIsAtomic(t *testing.T) {
 	})
 	t.Run("a body that is not a PATCH", func(t *testing.T) {
 		for body, word := range map[string]string{
-			`{}`: "schemas", `{"Operations":[{"op":"remove","path":"title"}]}`: "schemas", `{"schemas":["` + suite.UserURN + `"],"Operations":[{"op":"remove","path":"title"}]}`: "schemas",
+			`{}`: "Operations", `{"schemas":["` + suite.UserURN + `"],"Operations":[{"op":"remove","path":"title"}]}`: "schemas",
 			`{"schemas":["` + suite.PatchURN + `"]}`: "Operations", suite.PatchBody(): "Operations", `{"schemas":["` + suite.PatchURN + `"],"Operations":{}}`: "Operations", `{"schemas":["` + suite.PatchURN + `"],"Operations":["x"]}`: "Operations[0]",
 			`{"schemas":["` + suite.PatchURN + `"],"title":"x","Operations":[{"op":"remove","path":"title"}]}`: "title", `{"userName":"x"}`: "userName",
 		} {

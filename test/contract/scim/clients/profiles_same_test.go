@@ -23,7 +23,6 @@ GET /Groups/{gid}?excludedAttributes=members
 GET /Users/{id}?attributes=userName,emails.value
 GET /Users?filter=id eq "{id}"
 GET /Users?filter=userName eq "SAME-{run}"
-GET /Users?filter=userName eq same-{run}
 GET /Users?filter=emails[type eq "work"].value eq "a-{run}@x.test"
 GET /Users?filter=id eq "{id}" and emails[primary eq "True"]
 GET /Users?filter=id eq "{id}" and active eq "True"
@@ -56,6 +55,8 @@ PATCH /Users/{id} {"schemas":["urn:ietf:params:scim:api:messages:2.0:PatchOp"],"
 PATCH /Users/{id} {"schemas":["urn:ietf:params:scim:api:messages:2.0:PatchOp"],"Operations":[{"op":"replace","path":"id","value":"other"}]}
 PATCH /Users/{id} {"schemas":["urn:ietf:params:scim:api:messages:2.0:PatchOp"],"Operations":[{"op":"remove","path":"userName"}]}
 PATCH /Users/{id} {"schemas":["urn:ietf:params:scim:api:messages:2.0:PatchOp"],"Operations":[{"op":"remove"}]}
+PATCH /Users/{id} {"schemas":[],"Operations":[{"op":"remove","path":"nickName"},{"op":"remove","path":"title","value":null},{"op":"remove","path":"active"}]}
+PATCH /Users/{id} {"schemas":["urn:x"],"Operations":[{"op":"remove","path":"nickName"}]}
 PATCH /Users/{id} {"schemas":["urn:ietf:params:scim:api:messages:2.0:PatchOp"],"Operations":[{"op":"add","path":"nothing","value":"x"}]}
 PATCH /Users/{id} {"schemas":["urn:ietf:params:scim:api:messages:2.0:PatchOp"],"Operations":[{"op":"add","path":"urn:ietf:params:scim:schemas:core:2.0:User:title","value":"Q"}]}
 PATCH /Users/{id} {"schemas":["urn:ietf:params:scim:api:messages:2.0:PatchOp"],"Operations":[{"op":"replace","path":"title","value":""},{"op":"replace","path":"displayName","value":null}]}

@@ -4,7 +4,9 @@ package security_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"fmt"
 	"net"
 	"net/http"
 	"path/filepath"
@@ -54,6 +56,34 @@ func passwordIsNowhere(t *testing.T, id, secret string) {
 	for _, p := range suite.Processes() {
 		if bytes.Contains(p.Log(), []byte(secret)) {
 			t.Errorf("%s: the password is logged", filepath.Base(p.LogFile))
+		}
+	}
+}
+
+// accessOf creates a key of a person and returns a check of the status of its requests, on both replicas.
+func accessOf(t *testing.T, id string) func(status int) {
+	t.Helper()
+	key, token, err := clustertest.Key(acme.Name, "person-"+suite.RunID(), v1alpha1.ApiKeySpec{
+		Owner: &v1alpha1.ApiKeyOwner{ScimUser: id}, Permissions: []v1alpha1.Permission{v1alpha1.PermissionDeploymentRead},
+	})
+	if err == nil {
+		err = suite.Kubernetes.Create(t.Context(), key)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = suite.Kubernetes.Delete(context.WithoutCancel(t.Context()), key) })
+	return func(status int) {
+		t.Helper()
+		for replica := range suite.Replicas {
+			if err := apiclient.Eventually(func() error {
+				if got := acme.WithToken(token).OnReplica(replica).Call(t, "GET", "/Me", nil); got.Status != status {
+					return fmt.Errorf("replica %d: %s, want %d", replica, got, status)
+				}
+				return nil
+			}); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 }
