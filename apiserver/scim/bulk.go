@@ -198,7 +198,7 @@ func (run *bulkRun) perform(ctx context.Context, o *bulkOperation, complete bool
 		return 0, nil, scimerror.Bad(scimerror.InvalidSyntax, "Operations[%d].data: is required", o.index)
 	}
 	data, _ := resolve(o.data, run.ids, !complete).(map[string]any)
-	operations, c := run.x.operations(), condition(o.version)
+	operations, c := run.x.operations(), condition{match: o.version}
 	switch o.method {
 	case http.MethodPost:
 		r, err := operations.createResource(ctx, t, data)
@@ -251,7 +251,7 @@ func (run *bulkRun) finish(ctx context.Context) {
 			continue
 		}
 		data, _ := resolve(o.data, run.ids, false).(map[string]any)
-		r, err := run.x.operations().replaceResource(ctx, t, run.ids[o.bulkID], data, "")
+		r, err := run.x.operations().replaceResource(ctx, t, run.ids[o.bulkID], data, condition{})
 		run.record(o, http.StatusCreated, r, err)
 	}
 	run.unfinished = unfinished

@@ -2,6 +2,7 @@ package scim
 
 import (
 	"net/http"
+	"strings"
 
 	"github.com/quoin-dev/quoin/apiserver/scim/schema"
 	"github.com/quoin-dev/quoin/apiserver/scim/scimerror"
@@ -21,7 +22,9 @@ func (x *exchange) target() (*schema.ResourceType, string, error) {
 	if err != nil {
 		return nil, "", err
 	}
-	x.Header().Set("Content-Location", x.locate(t.Name, x.caller.User))
+	location := x.locate(t.Name, x.caller.User)
+	x.Header().Set("Location", location)
+	x.Header().Set("Content-Location", location)
 	return t, x.caller.User, nil
 }
 
@@ -56,7 +59,14 @@ func (x *exchange) writeRequest() (*resourceRequest, error) {
 	return q, err
 }
 
-func (x *exchange) ifMatch() condition { return condition(x.Request.Header.Get("If-Match")) }
+// condition returns the condition of a write. A header that is repeated is one list (RFC 9110 section 5.2).
+func (x *exchange) condition() condition {
+	return condition{match: x.joined("If-Match"), noneMatch: x.joined("If-None-Match")}
+}
+
+func (x *exchange) joined(header string) string {
+	return strings.Join(x.Request.Header.Values(header), ",")
+}
 
 func (x *exchange) createResource() error {
 	q, err := x.writeRequest()
@@ -79,7 +89,7 @@ func (x *exchange) getResource() error {
 	if err != nil {
 		return err
 	}
-	if known := x.Request.Header.Get("If-None-Match"); known != "" && matchesVersion(known, r) {
+	if known := x.joined("If-None-Match"); known != "" && matchesVersion(known, r) {
 		x.Header().Set("ETag", r.ETag())
 		x.WriteHeader(http.StatusNotModified)
 		return nil
@@ -92,7 +102,7 @@ func (x *exchange) replaceResource() error {
 	if err != nil {
 		return err
 	}
-	r, err := x.operations().replaceResource(x.Context(), q.resourceType, q.id, q.body, x.ifMatch())
+	r, err := x.operations().replaceResource(x.Context(), q.resourceType, q.id, q.body, x.condition())
 	if err != nil {
 		return err
 	}
@@ -104,7 +114,7 @@ func (x *exchange) patchResource() error {
 	if err != nil {
 		return err
 	}
-	r, err := x.operations().patchResource(x.Context(), q.resourceType, q.id, q.body, x.ifMatch())
+	r, err := x.operations().patchResource(x.Context(), q.resourceType, q.id, q.body, x.condition())
 	if err != nil {
 		return err
 	}
@@ -121,7 +131,7 @@ func (x *exchange) deleteResource() error {
 	if err != nil {
 		return err
 	}
-	if err := x.operations().deleteResource(x.Context(), t, id, x.ifMatch()); err != nil {
+	if err := x.operations().deleteResource(x.Context(), t, id, x.condition()); err != nil {
 		return err
 	}
 	x.WriteHeader(http.StatusNoContent)

@@ -83,15 +83,21 @@ func (o operations) deleteResource(ctx context.Context, t *schema.ResourceType, 
 	return o.store.DeleteResource(ctx, t, id, c.check)
 }
 
-// condition is the If-Match header of a request: the versions that the resource may have (RFC
-// 7644 section 3.14). The empty condition is always met.
-type condition string
+// condition is the headers If-Match and If-None-Match of a write: the versions that the resource must and
+// must not have (RFC 7644 section 3.14, RFC 9110 section 13). The zero condition is always met.
+type condition struct{ match, noneMatch string }
 
 func (c condition) check(r *schema.Resource) error {
-	if c == "" || matchesVersion(string(c), r) {
+	header := ""
+	switch {
+	case c.match != "" && !matchesVersion(c.match, r):
+		header = "If-Match"
+	case c.noneMatch != "" && matchesVersion(c.noneMatch, r):
+		header = "If-None-Match"
+	default:
 		return nil
 	}
-	return scimerror.New(http.StatusPreconditionFailed, "If-Match: the current version of the resource is %s", r.ETag())
+	return scimerror.New(http.StatusPreconditionFailed, "%s: the current version of the resource is %s", header, r.ETag())
 }
 
 // matchesVersion reports whether a list of entity tags contains that of a resource, or is "*".

@@ -121,6 +121,9 @@ func (x *exchange) body() (map[string]any, error) {
 		return nil, scimerror.Bad(scimerror.InvalidSyntax, "the body cannot be read")
 	}
 	value, err := strictjson.Decode(data, strictjson.Options{FoldNames: true})
+	if errors.Is(err, strictjson.ErrSurrogate) {
+		return nil, scimerror.Bad(scimerror.InvalidValue, "%s", err.Error())
+	}
 	if err != nil {
 		return nil, scimerror.Bad(scimerror.InvalidSyntax, "%s", err.Error())
 	}

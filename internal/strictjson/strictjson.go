@@ -8,7 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
+	"unicode/utf16"
 	"unicode/utf8"
 )
 
@@ -27,6 +29,9 @@ func Decode(data []byte, options Options) (any, error) {
 	if !utf8.Valid(data) {
 		return nil, errors.New("not JSON: invalid UTF-8")
 	}
+	if hasLoneSurrogate(data) {
+		return nil, ErrSurrogate
+	}
 	if options.MaxDepth == 0 {
 		options.MaxDepth = 32
 	}
@@ -40,6 +45,44 @@ func Decode(data []byte, options Options) (any, error) {
 		return nil, errors.New("data after the JSON value")
 	}
 	return value, nil
+}
+
+// ErrSurrogate is the error for a string with half of a surrogate pair, such as "\ud800": no text contains it,
+// and parsers replace it by different characters.
+var ErrSurrogate = errors.New("a string contains half of a surrogate pair")
+
+// hasLoneSurrogate reports whether an escape of a surrogate is not one of a pair. In valid JSON a backslash
+// begins an escape, in strings only.
+func hasLoneSurrogate(data []byte) bool {
+	for {
+		next := bytes.IndexByte(data, '\\')
+		if next < 0 {
+			return false
+		}
+		data = data[next:]
+		unit, ok := escapedUnit(data)
+		length := 2
+		if ok {
+			length = 6
+		}
+		if utf16.IsSurrogate(unit) {
+			low, _ := escapedUnit(data[length:])
+			if utf16.DecodeRune(unit, low) == utf8.RuneError {
+				return true
+			}
+			length = 12
+		}
+		data = data[min(length, len(data)):]
+	}
+}
+
+// escapedUnit returns the UTF-16 code unit at the beginning of data; false if there is no such escape.
+func escapedUnit(data []byte) (rune, bool) {
+	if len(data) < 6 || data[0] != '\\' || data[1] != 'u' {
+		return 0, false
+	}
+	unit, err := strconv.ParseUint(string(data[2:6]), 16, 16)
+	return rune(unit), err == nil
 }
 
 type reader struct {

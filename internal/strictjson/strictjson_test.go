@@ -21,6 +21,13 @@ func TestDecode(t *testing.T) {
 		"duplicate by escape": {`{"a":1,"\u0061":2}`, "duplicate name"},
 		"two values":          {`{} {}`, "data after"},
 		"truncated":           {`{"a":`, "not JSON"},
+		"pair":                {`"\ud83e\uDD8A \\ud800 é"`, ""},
+		"high surrogate":      {`{"a":"x\ud800"}`, "surrogate"},
+		"high before another": {`"\ud800\n"`, "surrogate"},
+		"two high":            {`"\ud800\ud800\udc00"`, "surrogate"},
+		"low surrogate":       {`"\udc00"`, "surrogate"},
+		"in a name":           {`{"\udc00":1}`, "surrogate"},
+		"truncated escape":    {`"\ud8`, "not JSON"},
 		"deep":                {strings.Repeat("[", 33) + strings.Repeat("]", 33), "more than 32 levels deep"},
 		"maximum depth":       {strings.Repeat("[", 32) + strings.Repeat("]", 32), ""},
 	} {

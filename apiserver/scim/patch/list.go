@@ -24,6 +24,7 @@ func (l *list) store(items []any, primary int) error {
 			}
 		}
 	}
+	items = schema.Distinct(l.ref.Attribute, items)
 	if l.ref.Attribute.Mutability == schema.Immutable && len(l.items) > 0 && !equal(l.items, items) {
 		return immutableError(l.ref)
 	}

@@ -1,7 +1,6 @@
 package schema
 
 import (
-	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -12,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/quoin-dev/quoin/apiserver/scim/scimerror"
+	"github.com/quoin-dev/quoin/internal/fold"
 )
 
 // Leniency is the deviations from the RFCs that are accepted in values. The table of client profiles
@@ -175,7 +175,45 @@ func NormalizeValue(path string, a *Attribute, value any, l Leniency) (any, erro
 	if len(normal) == 0 {
 		return nil, nil
 	}
+	normal = Distinct(a, normal)
 	return normal, CheckPrimary(path, normal)
+}
+
+// Distinct returns a list whose elements have distinct pairs of type and value (RFC 7643 section 2.4): an
+// element with the pair of an earlier one is merged into it. Elements without a value are kept. The list and
+// its elements are not modified.
+func Distinct(a *Attribute, list []any) []any {
+	value, kind := a.Value(), a.Sub("type")
+	if a.Type != Complex || value == nil || kind == nil {
+		return list
+	}
+	key := func(sub *Attribute, element map[string]any) string {
+		s, _ := element[sub.Name].(string)
+		if sub.CaseExact {
+			return s
+		}
+		return fold.Case(s)
+	}
+	first := make(map[[2]string]int, len(list))
+	distinct := make([]any, 0, len(list))
+	for _, item := range list {
+		element, _ := item.(map[string]any)
+		pair := [2]string{key(kind, element), key(value, element)}
+		at, duplicate := first[pair]
+		if !duplicate || pair[1] == "" {
+			first[pair] = len(distinct)
+			distinct = append(distinct, item)
+			continue
+		}
+		earlier, _ := distinct[at].(map[string]any)
+		merged := maps.Clone(earlier)
+		maps.Copy(merged, element)
+		if earlier["primary"] == true {
+			merged["primary"] = true
+		}
+		distinct[at] = merged
+	}
+	return distinct
 }
 
 // CheckPrimary returns an error for a list with more than one primary value (RFC 7643 section 2.4).
@@ -231,30 +269,6 @@ func NormalizeElement(path string, a *Attribute, value any, l Leniency) (any, er
 		}
 	}
 	return nil, wrongType(path, "of type "+string(a.Type), value)
-}
-
-func (a *Attribute) isText() bool {
-	return a.Type == String || a.Type == Reference || a.Type == Binary || a.Type == DateTime
-}
-
-func (a *Attribute) normalizeText(path string, value any) (any, error) {
-	s, ok := value.(string)
-	if !ok {
-		return nil, wrongType(path, "of type "+string(a.Type), value)
-	}
-	switch a.Type {
-	case DateTime:
-		if _, err := ParseDateTime(s); err != nil {
-			return nil, wrongType(path, "a dateTime such as 2026-01-31T12:00:00Z", value)
-		}
-	case Binary:
-		if _, err := base64.StdEncoding.DecodeString(s); err != nil {
-			if _, err := base64.RawURLEncoding.DecodeString(strings.TrimRight(s, "=")); err != nil {
-				return nil, scimerror.Bad(scimerror.InvalidValue, "%s: must be base64", path)
-			}
-		}
-	}
-	return s, nil
 }
 
 func (a *Attribute) normalizeNumber(path string, n json.Number) (any, error) {

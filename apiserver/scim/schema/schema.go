@@ -86,6 +86,10 @@ type Attribute struct {
 	// Retained attributes keep their value if a request removes or omits it. Otherwise a user who was
 	// deactivated would be activated by a request that does not mention it: active has a default.
 	Retained bool `json:"-"`
+
+	// IsName attributes are names that users see. They have no control characters and the like, and are not
+	// blank if they are required.
+	IsName bool `json:"-"`
 }
 
 // Sub returns a sub-attribute by its case-insensitive name, or nil.
@@ -275,6 +279,9 @@ func mustLoad(file string) *Schema {
 	s := &Schema{}
 	if err := json.Unmarshal(data, s); err != nil {
 		panic(fmt.Errorf("%s: %w", file, err))
+	}
+	if s.ID == UserURN || s.ID == GroupURN {
+		markNames(s.Attributes)
 	}
 	if s.ID == UserURN {
 		s.Attribute("active").Retained = true

@@ -299,13 +299,13 @@ func TestRFC7644Section3_11_Me(t *testing.T) {
 	answers(t, reader, 200)
 	answers(t, manager, 200)
 	got := acme.WithToken(reader).Call(t, "GET", "/Me", nil).WantStatus(200).Want("id", id).Want("userName", name).Want("meta.location", acme.BaseURL()+"/Users/"+id)
-	if got.Header.Get("Content-Location") != acme.BaseURL()+"/Users/"+id || got.Header.Get("ETag") != got.Text("meta.version") {
+	if got.Header.Get("Location") != acme.BaseURL()+"/Users/"+id || got.Header.Get("Content-Location") != acme.BaseURL()+"/Users/"+id || got.Header.Get("ETag") != got.Text("meta.version") {
 		t.Errorf("%v", got.Header)
 	}
 	acme.WithToken(reader).Call(t, "GET", "/Me?attributes=userName", nil).WantStatus(200).WantOnly("schemas", "id", "userName")
 	acme.WithToken(reader).Call(t, "GET", "/Users/"+id, nil).WantError(403, "")
 	acme.WithToken(reader).Call(t, "PATCH", "/Me", suite.PatchBody(`{"op":"add","path":"title","value":"x"}`)).WantError(403, "")
-	acme.WithToken(manager).Call(t, "PATCH", "/Me", suite.PatchBody(`{"op":"add","path":"title","value":"x"}`)).WantStatus(200).Want("title", "x")
+	acme.WithToken(manager).Call(t, "PATCH", "/Me", suite.PatchBody(`{"op":"add","path":"title","value":"x"}`)).WantStatus(200).Want("title", "x").WantHeader("Location", acme.BaseURL()+"/Users/"+id)
 	acme.WithToken(manager).Call(t, "PUT", "/Me", `{"userName":`+suite.Quote(name)+`}`, "If-Match", `W/"stale"`).WantError(412, "")
 	acme.WithToken(manager).Call(t, "PUT", "/Me", `{"userName":`+suite.Quote(name)+`}`).WantStatus(200).Want("title", nil).Want("id", id)
 	acme.WithToken(manager).Call(t, "DELETE", "/Me", nil).WantStatus(204)

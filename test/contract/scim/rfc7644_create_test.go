@@ -100,6 +100,15 @@ var refusedBodies = []struct{ name, body, scimType, word string }{
 	{"a decimal for an integer", `{"userName":"%s","` + suite.AttributesURN + `":{"level":1.5}}`, "invalidValue", "level"},
 	{"an integer beyond 64 bits", `{"userName":"%s","` + suite.AttributesURN + `":{"level":9223372036854775808}}`, "invalidValue", "level"},
 	{"a text that is no time", `{"userName":"%s","` + suite.AttributesURN + `":{"since":"yesterday"}}`, "invalidValue", "since"},
+	{"a URL that is none", `{"userName":"%s","profileUrl":"no url"}`, "invalidValue", "profileUrl"},
+	{"a URL without a scheme", `{"userName":"%s","profileUrl":"example.com/ada"}`, "invalidValue", "profileUrl"},
+	{"a photo that is no URL", `{"userName":"%s","photos":[{"value":"photo"}]}`, "invalidValue", "photos[0].value"},
+	{"half of a surrogate pair", `{"userName":"%s","title":"\ud800"}`, "invalidValue", "surrogate"},
+	{"a name of blanks", `{"userName":"  \u3000"}`, "invalidValue", "userName"},
+	{"a name with a control character", `{"userName":"%s\u0000"}`, "invalidValue", "userName"},
+	{"a name with a line break", `{"userName":"%s","displayName":"Ada\nL"}`, "invalidValue", "displayName"},
+	{"a name written backwards", `{"userName":"%s","displayName":"Ada\u202eL"}`, "invalidValue", "displayName"},
+	{"a first name written backwards", `{"userName":"%s","name":{"givenName":"\u2067Ada"}}`, "invalidValue", "name.givenName"},
 	{"a name twice", `{"userName":"%s","userName":"b"}`, "invalidSyntax", "userName"},
 	{"a name twice in another case", `{"userName":"%s","USERNAME":"b"}`, "invalidSyntax", "duplicate name"},
 	{"a name twice within a value", `{"userName":"%s","name":{"givenName":"A","GivenName":"B"}}`, "invalidSyntax", "duplicate name"},
@@ -122,6 +131,10 @@ func TestRFC7644Section3_3_CreateErrors(t *testing.T) {
 	}
 	t.Run("displayName of a group is required", func(t *testing.T) {
 		admin.Post(t, "/Groups", `{"schemas":["`+suite.GroupURN+`"]}`).WantError(400, "invalidValue", "displayName")
+	})
+	t.Run("displayName of a group has no control characters", func(t *testing.T) {
+		admin.Post(t, "/Groups", `{"displayName":"\u0007"}`).WantError(400, "invalidValue", "displayName")
+		admin.Post(t, "/Groups", `{"displayName":"  "}`).WantError(400, "invalidValue", "displayName")
 	})
 	t.Run("value of a member is required", func(t *testing.T) {
 		admin.Post(t, "/Groups", `{"displayName":"g","members":[{"type":"User"}]}`).WantError(400, "invalidValue", "members", "value")
@@ -190,4 +203,17 @@ func TestRFC7644Section3_8_MediaTypes(t *testing.T) {
 		})
 	}
 	admin.Call(t, "GET", "/Users?count=0", nil, "Accept", "application/json").WantStatus(200)
+}
+
+func TestRFC7643Section2_4_PairsOfTypeAndValueAreDistinct(t *testing.T) {
+	admin := acme.WithToken(acme.RFC)
+	const emails = `"emails":[{"value":"a@x.test","type":"work","primary":true},{"value":"A@x.test","type":"WORK","display":"A"},{"value":"a@x.test","type":"home"},{"value":"a@x.test","type":"home"}]`
+	const distinct = `{"emails":[{"value":"A@x.test","display":"A","type":"WORK","primary":true},{"value":"a@x.test","type":"home"}]}`
+	path := admin.CreateUserPath(t, emails)
+	admin.Call(t, "GET", path, nil).WantStatus(200).WantMembers(distinct)
+	name := admin.Call(t, "GET", path, nil).Text("userName")
+	admin.Call(t, "PUT", path, `{"userName":"`+name+`",`+emails+`}`).WantStatus(200).WantMembers(distinct)
+	admin.Call(t, "PATCH", path, suite.PatchBody(`{"op":"add","path":"emails","value":[{"value":"a@x.test","type":"home"}]}`)).WantStatus(200).WantMembers(distinct)
+	admin.Call(t, "PATCH", path, suite.PatchBody(`{"op":"replace","path":"emails[type eq \"home\"].type","value":"work"}`)).WantStatus(200).
+		WantMembers(`{"emails":[{"value":"a@x.test","display":"A","type":"work","primary":true}]}`)
 }

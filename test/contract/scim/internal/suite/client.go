@@ -141,6 +141,15 @@ func (a *Response) WantStatus(status int) *Response {
 	return a
 }
 
+// WantHeader checks a header of the response.
+func (a *Response) WantHeader(name, value string) *Response {
+	a.T.Helper()
+	if got := a.Header.Get(name); got != value {
+		a.T.Errorf("%s: %s is %q, want %q", a.Request, name, got, value)
+	}
+	return a
+}
+
 // WantError checks that the response is a SCIM error with a status, a scimType ("" for none) and a detail that
 // contains all words.
 func (a *Response) WantError(status int, scimType string, words ...string) {
