@@ -1,0 +1,84 @@
+package apiserver
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/quoin-dev/quoin/apiserver/auth"
+	"github.com/quoin-dev/quoin/internal/ratelimit"
+	"github.com/quoin-dev/quoin/internal/serving"
+)
+
+const (
+	// maxCallers bounds the memory of the rate limits.
+	maxCallers = 10_000
+	// minBodyRate is the minimum rate of bodies in bytes per second.
+	minBodyRate = 16 << 10
+	// Of the places of a server, one client address holds at most a tenth before it is authenticated, a
+	// caller a tenth, and an account a fifth.
+	maxUnauthenticated = serving.DefaultMaxInFlight / 10
+	maxOfCaller        = serving.DefaultMaxInFlight / 10
+	maxOfAccount       = serving.DefaultMaxInFlight / 5
+)
+
+// limits are the limits of authenticated callers.
+type limits struct {
+	rates             *ratelimit.Limits[string]
+	callers, accounts *serving.Shares[string]
+}
+
+func newLimits(perSecond float64, burst int) *limits {
+	return &limits{
+		rates:    ratelimit.New[string](perSecond, burst, maxCallers),
+		callers:  serving.NewShares[string](maxOfCaller),
+		accounts: serving.NewShares[string](maxOfAccount),
+	}
+}
+
+// caller returns the key of a caller. That of a Kubernetes identity is the same in all accounts.
+func caller(p *auth.Principal) string {
+	account := p.Account
+	if p.Kind == auth.KindKubernetes || p.Kind == auth.KindServiceAccount {
+		account = ""
+	}
+	return account + "\x00" + string(p.Kind) + "\x00" + p.ID
+}
+
+// admit admits a request of an authenticated caller, which ends when release is called, or responds and
+// returns nil.
+func (l *limits) admit(w http.ResponseWriter, r *http.Request, p *auth.Principal) (release func()) {
+	serving.Authenticated(r)
+	if wait := l.rates.Take(caller(p), time.Now()); wait > 0 {
+		serving.RetryAfter(w, wait)
+		serving.WriteError(w, http.StatusTooManyRequests, "too many requests: retry after the time in Retry-After")
+		return nil
+	}
+	leave := l.callers.Acquire(caller(p))
+	if leave == nil {
+		serving.WriteBusy(w, http.StatusTooManyRequests, "too many concurrent requests of this caller")
+		return nil
+	}
+	leaveAccount := l.accounts.Acquire(p.Account)
+	if leaveAccount == nil {
+		leave()
+		serving.WriteBusy(w, http.StatusTooManyRequests, "too many concurrent requests to this account")
+		return nil
+	}
+	return func() { leave(); leaveAccount() }
+}
+
+// wait waits until a request of a caller is admitted, or the context ends.
+func (l *limits) wait(ctx context.Context, p *auth.Principal) error {
+	for {
+		pause := l.rates.Take(caller(p), time.Now())
+		if pause == 0 {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(pause):
+		}
+	}
+}

@@ -1,0 +1,43 @@
+package ratelimit
+
+import (
+	"testing"
+	"time"
+)
+
+var now = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+
+// Each key has a limit of its own.
+func TestLimits(t *testing.T) {
+	l := New[string](0.001, 2, 100)
+	for i := range 2 {
+		if wait := l.Take("greedy", now); wait != 0 {
+			t.Errorf("event %d of the burst waits %s", i+1, wait)
+		}
+	}
+	wait := l.Take("greedy", now)
+	if wait <= 0 {
+		t.Error("an event beyond the burst is admitted")
+	}
+	if again := l.Take("greedy", now); again > wait {
+		t.Errorf("a rejected event counts: %s after %s", again, wait)
+	}
+	if wait := l.Take("modest", now); wait != 0 {
+		t.Errorf("another key waits %s", wait)
+	}
+	if wait := l.Take("greedy", now.Add(wait)); wait != 0 {
+		t.Errorf("an event after the wait waits %s", wait)
+	}
+}
+
+// The number of remembered keys is bounded.
+func TestLimitsAreBounded(t *testing.T) {
+	const most = 1000
+	l := New[int](1, 1, most)
+	for i := range 3 * most {
+		l.Take(i, now)
+	}
+	if kept := len(l.recent) + len(l.older); kept > most {
+		t.Errorf("%d keys are remembered, at most %d should be", kept, most)
+	}
+}
