@@ -25,6 +25,11 @@ type exchange struct {
 	client netip.Addr
 	// errors writes errors in the form of the request's protocol; nil for the default form.
 	errors ErrorWriter
+	// authenticated releases the place among the unauthenticated requests of the client's address; nil
+	// without a limit.
+	authenticated func()
+	// body is the body of the request if its duration is limited, otherwise nil.
+	body *timedBody
 
 	mu          sync.Mutex
 	annotations []slog.Attr
@@ -47,6 +52,23 @@ func RequestID(ctx context.Context) string { return exchangeOf(ctx).id }
 // RemoteAddress returns the address of the client: the peer, or the client for which trusted
 // proxies forward the request. Outside of Wrap, it returns the zero Addr, which is not valid.
 func RemoteAddress(ctx context.Context) netip.Addr { return exchangeOf(ctx).client }
+
+// ClientNetwork returns the network by which limits for each client address count: the address of the
+// client itself for IPv4, and the /64 prefix for IPv6, because a client can choose its address in it.
+// Outside of Wrap, it returns the zero Prefix, which is not valid.
+func ClientNetwork(ctx context.Context) netip.Prefix { return exchangeOf(ctx).network() }
+
+func (e *exchange) network() netip.Prefix {
+	bits := e.client.BitLen()
+	if e.client.Is6() {
+		bits = 64
+	}
+	network, err := e.client.Prefix(bits)
+	if err != nil {
+		return netip.Prefix{}
+	}
+	return network
+}
 
 // AnnotationRoute is the annotation for the label route of the metrics. Its value is a pattern such
 // as "GET /api/v1/deployments/{id}", never a path: each value is a time series.
@@ -90,6 +112,9 @@ func (e *exchange) outcome(panicked bool) int {
 func (e *exchange) WriteHeader(status int) {
 	if e.status == 0 && (status >= 200 || status == http.StatusSwitchingProtocols) {
 		e.status = status
+		if status >= http.StatusBadRequest && e.body != nil {
+			e.body.abandon()
+		}
 	}
 	e.ResponseWriter.WriteHeader(status)
 }

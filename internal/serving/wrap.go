@@ -17,11 +17,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Default limits.
-const (
-	defaultBodyLimit   = 1 << 20
-	defaultMaxInFlight = 500
-)
+const defaultBodyLimit = 1 << 20
+
+// DefaultMaxInFlight is the default of WrapOptions.MaxInFlight.
+const DefaultMaxInFlight = 500
 
 // WrapOptions configure Wrap.
 type WrapOptions struct {
@@ -37,9 +36,16 @@ type WrapOptions struct {
 	// Errors returns the writer of errors for a path. If Errors or its result is nil, errors have
 	// the default form.
 	Errors func(path string) ErrorWriter
-	// MaxInFlight is the maximum number of concurrent requests; 500 if 0. Further requests
-	// receive a 503.
+	// MinBodyRate is the minimum rate of bodies in bytes per second, after ten seconds; 0 for none.
+	// Reading a slower body, or one that takes more than a minute, returns ErrSlowBody.
+	MinBodyRate int64
+	// MaxInFlight is the maximum number of concurrent requests; DefaultMaxInFlight if 0. Further
+	// requests receive a 503.
 	MaxInFlight int
+	// MaxUnauthenticated is the maximum number of concurrent requests of a client address until the
+	// handler calls Authenticated; 0 for no limit. Further requests receive a 429. Clients behind a
+	// proxy that is not trusted share an address.
+	MaxUnauthenticated int
 }
 
 // middleware wraps a handler.
@@ -60,8 +66,8 @@ func Wrap(next http.Handler, o WrapOptions) http.Handler {
 		findClient(o.TrustedProxies),
 		logAccess(log),
 		measure,
-		limitBody(cmp.Or(o.BodyLimit, defaultBodyLimit)),
-		limitInFlight(cmp.Or(o.MaxInFlight, defaultMaxInFlight)),
+		limitBody(cmp.Or(o.BodyLimit, defaultBodyLimit), paceOf(o.MinBodyRate)),
+		limitInFlight(cmp.Or(o.MaxInFlight, DefaultMaxInFlight), o.MaxUnauthenticated),
 	}
 	for _, m := range slices.Backward(chain) {
 		next = m(next)
@@ -70,11 +76,16 @@ func Wrap(next http.Handler, o WrapOptions) http.Handler {
 }
 
 // WriteReadError responds to an error of reading the request's body: with 413 if the body exceeds
-// the limit, otherwise with 400 and a message that does not contain the error.
+// the limit, with 408 if it is too slow, otherwise with 400 and a message that does not contain the
+// error.
 func WriteReadError(w http.ResponseWriter, err error) {
 	var tooLarge *http.MaxBytesError
 	if errors.As(err, &tooLarge) {
 		writeTooLarge(w, tooLarge.Limit)
+		return
+	}
+	if errors.Is(err, ErrSlowBody) {
+		WriteError(w, http.StatusRequestTimeout, ErrSlowBody.Error())
 		return
 	}
 	WriteError(w, http.StatusBadRequest, "the body of the request cannot be read")
@@ -176,37 +187,6 @@ func logAccess(log *slog.Logger) middleware {
 			}()
 			next.ServeHTTP(w, r)
 			panicked = false
-		})
-	}
-}
-
-func limitBody(limit int64) middleware {
-	return func(next http.Handler) http.Handler {
-		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if r.ContentLength > limit {
-				writeTooLarge(w, limit)
-				return
-			}
-			// MaxBytesReader needs the writer of net/http to close the connection after a body that
-			// is too large.
-			r.Body = http.MaxBytesReader(exchangeOf(r.Context()).ResponseWriter, r.Body, limit)
-			next.ServeHTTP(w, r)
-		})
-	}
-}
-
-func limitInFlight(limit int) middleware {
-	return func(next http.Handler) http.Handler {
-		slots := make(chan struct{}, limit)
-		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			select {
-			case slots <- struct{}{}:
-				defer func() { <-slots }()
-				next.ServeHTTP(w, r)
-			default:
-				RetryAfter(w, time.Second)
-				WriteError(w, http.StatusServiceUnavailable, "too many concurrent requests")
-			}
 		})
 	}
 }

@@ -1,0 +1,117 @@
+package serving
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// shortGrace is shorter than the grace of Wrap, for short tests.
+const shortGrace = 200 * time.Millisecond
+
+// slowServer returns a server with a handler of requests whose bodies must have 1 MiB per second.
+func slowServer(t *testing.T, handler http.HandlerFunc) *httptest.Server {
+	t.Helper()
+	limited := limitBody(1<<20, pace{grace: shortGrace, timeout: time.Minute, rate: 1 << 20})(handler)
+	server := httptest.NewServer(recoverPanics(slog.New(slog.DiscardHandler), nil)(limited))
+	t.Cleanup(server.Close)
+	return server
+}
+
+func echo(w http.ResponseWriter, r *http.Request) {
+	data, err := io.ReadAll(r.Body)
+	if err != nil {
+		WriteReadError(w, err)
+		return
+	}
+	_, _ = w.Write(data)
+}
+
+// open sends the head of a request with the beginning of its body.
+func open(t *testing.T, server *httptest.Server, length int, begin string) net.Conn {
+	t.Helper()
+	conn, err := net.Dial("tcp", server.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	if _, err := fmt.Fprintf(conn, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n%s", length, begin); err != nil {
+		t.Fatal(err)
+	}
+	return conn
+}
+
+// A body that stops ends with 408, and its connection is closed.
+func TestSlowBody(t *testing.T) {
+	server := slowServer(t, echo)
+	conn := open(t, server, 100, "x")
+	reader := bufio.NewReader(conn)
+	response, err := http.ReadResponse(reader, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantError(t, response, http.StatusRequestTimeout, "too slowly")
+	if _, err := reader.ReadByte(); err != io.EOF {
+		t.Errorf("the connection is open: %v", err)
+	}
+}
+
+// The deadline ends with the body: the handler may take longer, and the connection is used again.
+func TestBodyDeadlineEnds(t *testing.T) {
+	var canceled atomic.Bool
+	server := slowServer(t, func(w http.ResponseWriter, r *http.Request) {
+		echo(w, r)
+		select {
+		case <-r.Context().Done():
+			canceled.Store(true)
+		case <-time.After(2 * shortGrace):
+		}
+	})
+	for range 2 {
+		response, err := server.Client().Post(server.URL, "text/plain", strings.NewReader("text"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		data, err := io.ReadAll(response.Body)
+		if err != nil || string(data) != "text" || canceled.Load() {
+			t.Errorf("%s, %v, canceled %t", data, err, canceled.Load())
+		}
+		_ = response.Body.Close()
+	}
+}
+
+// After an error, the rest of a body is not waited for, and a client that has sent it keeps its connection.
+func TestRefusedBodies(t *testing.T) {
+	server := slowServer(t, func(w http.ResponseWriter, _ *http.Request) { WriteBusy(w, http.StatusTooManyRequests, "busy") })
+	reader := bufio.NewReader(open(t, server, 100, "x"))
+	response, err := http.ReadResponse(reader, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantError(t, response, http.StatusTooManyRequests, "busy")
+	if _, err := reader.ReadByte(); err != io.EOF {
+		t.Errorf("the connection of a client that does not send the body is open: %v", err)
+	}
+	conn := open(t, server, 4, "text")
+	reader = bufio.NewReader(conn)
+	for i := range 2 {
+		response, err := http.ReadResponse(reader, nil)
+		if err != nil {
+			t.Fatalf("response %d: %v", i, err)
+		}
+		wantError(t, response, http.StatusTooManyRequests, "busy")
+		if i == 0 {
+			if _, err := io.WriteString(conn, "GET / HTTP/1.1\r\nHost: a\r\n\r\n"); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
