@@ -146,7 +146,7 @@ func serve(ctx context.Context, k8s cluster.Cluster, restConfig *clientrest.Conf
 	}
 	// All writes on behalf of callers go through this client, which records them.
 	writer := kube.NewClient(recording.NewClient(k8s.GetClient()), k8s.GetAPIReader(), edit.Manager)
-	f := &handler{tenants: hosts, rates: newRateLimits(c.RequestsPerSecond, c.Burst), scim: newSCIM()}
+	f := &handler{tenants: hosts, limits: newLimits(c.RequestsPerSecond, c.Burst), scim: newSCIM()}
 	groups := storedGroups{}
 	if c.DatabaseURL != "" {
 		database, events := runContentStore(k8s, c, informer, background)
@@ -183,6 +183,7 @@ func serve(ctx context.Context, k8s cluster.Cluster, restConfig *clientrest.Conf
 	}
 	handler := serving.Wrap(serving.CanonicalPath(f), serving.WrapOptions{
 		Log: c.Log, Registerer: metrics.Registry, TrustedProxies: c.TrustedProxies, Errors: errorsOn,
+		MinBodyRate: minBodyRate, MaxUnauthenticated: maxUnauthenticated,
 	})
 	return serving.Run(ctx, options, handler)
 }

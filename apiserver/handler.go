@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -33,7 +32,7 @@ type handler struct {
 	api        *rest.API
 	scim       *scim.Server
 	directory  *directory.Directory
-	rates      *rateLimits
+	limits     *limits
 	// log is the audit log; nil without a database.
 	log recording.Log
 }
@@ -61,15 +60,17 @@ func errorWriter(path string) serving.ErrorWriter {
 
 // ServeHTTP serves a request with a canonical path.
 func (f *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if f.aggregated != nil && aggregation.Handles(r.URL.Path) {
+	account, err := f.tenants.ByHost(r.Context(), r.Host)
+	// The Kubernetes API server has a client certificate. Without it, the paths of the aggregated API are
+	// those of the account like all others.
+	if f.aggregated != nil && aggregation.Handles(r.URL.Path) && (account == nil || aggregation.HasCertificate(r)) {
 		serving.Annotate(r.Context(), serving.AnnotationRoute, "aggregated")
 		f.aggregated.ServeHTTP(w, r)
 		return
 	}
-	account, err := f.tenants.ByHost(r.Context(), r.Host)
 	switch {
 	case err != nil:
-		unavailable(w, r, err)
+		f.refuse(w, r, err)
 		return
 	case account == nil:
 		serving.WriteError(w, http.StatusNotFound, "no account answers on this host")
@@ -86,16 +87,33 @@ func (f *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	principal, err := f.authenticator.Authenticate(r.Context(), account, r)
+	if err != nil {
+		f.refuse(w, r, err)
+		return
+	}
+	f.serve(w, r, account, principal)
+}
+
+// refuse responds to a request whose caller cannot be authenticated. The access log has the reason.
+func (f *handler) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	switch {
 	case errors.Is(err, auth.ErrNoCredential):
+		serving.Annotate(r.Context(), "refused", err.Error())
 		w.Header().Set("WWW-Authenticate", `Bearer realm="quoin"`)
 		serving.WriteError(w, http.StatusUnauthorized, err.Error())
+	case errors.Is(err, auth.ErrForbidden):
+		serving.Annotate(r.Context(), "refused", err.Error())
+		serving.WriteError(w, http.StatusForbidden, err.Error())
 	case errors.Is(err, auth.ErrBody):
 		serving.WriteReadError(w, err)
-	case err != nil:
-		unavailable(w, r, err)
+	case errors.Is(err, auth.ErrTooMany):
+		serving.WriteBusy(w, http.StatusTooManyRequests, err.Error())
 	default:
-		f.serve(w, r, account, principal)
+		// Not the requests of a flood, each of which is in the access log.
+		if !errors.Is(err, context.Canceled) && !errors.Is(err, auth.ErrBusy) {
+			log.FromContext(r.Context()).Error(err, "Authentication failed temporarily", "requestID", serving.RequestID(r.Context()))
+		}
+		serving.WriteBusy(w, http.StatusServiceUnavailable, "the credential cannot be verified now")
 	}
 }
 
@@ -103,12 +121,11 @@ func (f *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (f *handler) serve(w http.ResponseWriter, r *http.Request, account *v1alpha1.Account, p *auth.Principal) {
 	serving.Annotate(r.Context(), "account", account.Name)
 	serving.Annotate(r.Context(), "principal", string(p.Kind)+":"+p.ID)
-	caller := account.Name + "\x00" + string(p.Kind) + "\x00" + p.ID
-	if wait := f.rates.take(caller); wait > 0 {
-		serving.RetryAfter(w, wait)
-		serving.WriteError(w, http.StatusTooManyRequests, "too many requests: retry after the time in Retry-After")
+	release := f.limits.admit(w, r, p)
+	if release == nil {
 		return
 	}
+	defer release()
 	r = r.WithContext(log.IntoContext(r.Context(), log.FromContext(r.Context()).WithValues("requestID", serving.RequestID(r.Context()))))
 	source := audit.SourceREST
 	if scim.Handles(r.URL.Path) {
@@ -126,7 +143,7 @@ func (f *handler) serve(w http.ResponseWriter, r *http.Request, account *v1alpha
 		User:    p.User,
 		Manages: p.May(v1alpha1.PermissionScimManage) && !p.LimitedFor(v1alpha1.PermissionScimManage),
 		Profile: string(p.ScimProfile),
-		Wait:    func(ctx context.Context) error { return f.rates.wait(ctx, caller) },
+		Wait:    func(ctx context.Context) error { return f.limits.wait(ctx, p) },
 	})
 }
 
@@ -140,12 +157,4 @@ func (f *handler) tenant(account *v1alpha1.Account) *scim.Tenant {
 // account but the URL of the request.
 func publicTenant(account *v1alpha1.Account) *scim.Tenant {
 	return &scim.Tenant{BaseURL: tenant.URL(account) + scim.BasePath, Types: []*schema.ResourceType{schema.User, schema.Group}}
-}
-
-func unavailable(w http.ResponseWriter, r *http.Request, err error) {
-	if !errors.Is(err, context.Canceled) {
-		log.FromContext(r.Context()).Error(err, "Authentication failed temporarily", "requestID", serving.RequestID(r.Context()))
-	}
-	serving.RetryAfter(w, time.Second)
-	serving.WriteError(w, http.StatusServiceUnavailable, "the credential cannot be verified now: try again")
 }

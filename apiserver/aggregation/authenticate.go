@@ -13,14 +13,12 @@ import (
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/quoin-dev/quoin/internal/serving"
 )
 
-// Reviews are cached for a short time only: a deleted binding or a revoked token takes effect within
-// it.
-const (
-	reviewCache   = 10 * time.Second
-	reviewTimeout = 10 * time.Second
-)
+// reviewCache is how long access reviews are cached: a deleted binding takes effect after it.
+const reviewCache = 10 * time.Second
 
 // reviewRetries returns the default backoff of aggregated API servers
 // (k8s.io/apiserver/pkg/server/options, DefaultAuthWebhookRetryBackoff).
@@ -59,8 +57,8 @@ func (f *frontProxy) config() *authenticatorfactory.RequestHeaderConfig {
 	}
 }
 
-// authenticate returns the Kubernetes user of a request: from the front proxy's headers if the
-// connection has the front proxy's certificate, otherwise from the bearer token.
+// authenticate returns the Kubernetes user of a request, from the headers of the front proxy, whose
+// certificate the connection must have.
 func (s *Server) authenticate(r *http.Request) (user.Info, error) {
 	response, known, err := s.authenticator.AuthenticateRequest(r)
 	if err != nil {
@@ -70,9 +68,9 @@ func (s *Server) authenticate(r *http.Request) (user.Info, error) {
 	if err != nil || !known {
 		return nil, apierrors.NewUnauthorized("Unauthorized")
 	}
+	serving.Authenticated(r)
 	for header := range r.Header {
-		// The Kubernetes API server handles and removes these headers. A direct caller must not
-		// get their own permissions when they intended to impersonate another user.
+		// The Kubernetes API server handles and removes these headers.
 		if strings.HasPrefix(header, "Impersonate-") {
 			return nil, apierrors.NewBadRequest("impersonation works through the Kubernetes API server only")
 		}

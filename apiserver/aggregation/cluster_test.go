@@ -11,7 +11,9 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -53,6 +55,8 @@ type cluster struct {
 	frontProxy  *authority // signs the client certificates of the front proxy
 	serving     *authority // signs the Server's certificate
 	address     string     // of the Server, for direct requests
+	// tokenReviews counts the TokenReviews that the Server creates.
+	tokenReviews atomic.Int64
 
 	lock    sync.Mutex
 	calls   []call
@@ -187,7 +191,16 @@ func (c *cluster) create(t *testing.T, object client.Object) {
 // serve starts a Server with the permissions of its ServiceAccount, and returns its port.
 func (c *cluster) serve(t *testing.T) int64 {
 	t.Helper()
-	api, err := kubernetes.NewForConfig(c.as(t, "system:serviceaccount:quoin-system:quoin-apiserver"))
+	config := c.as(t, "system:serviceaccount:quoin-system:quoin-apiserver")
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(r *http.Request) (*http.Response, error) {
+			if strings.HasSuffix(r.URL.Path, "/tokenreviews") {
+				c.tokenReviews.Add(1)
+			}
+			return next.RoundTrip(r)
+		})
+	})
+	api, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -212,6 +225,11 @@ func (c *cluster) serve(t *testing.T) int64 {
 	}
 	return int64(number)
 }
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+// RoundTrip implements http.RoundTripper.
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 // listen serves on a free port until the test ends.
 func listen(t *testing.T, server *Server, certificate leaf) (address string) {

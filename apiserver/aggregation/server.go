@@ -1,7 +1,8 @@
 // Package aggregation implements an aggregated API server: the Kubernetes API server forwards requests
 // below /apis/api.platform.quoin.dev/v1, and an account's documented paths are available as
 // accounts/{name}/proxy/<documented path>, like services/proxy. Authentication and authorization are
-// delegated to Kubernetes; credentials of Quoin are not used.
+// delegated to Kubernetes; credentials of Quoin are not used. Only the Kubernetes API server is a client:
+// requests without its certificate are refused, so that no other client can cause token reviews.
 //
 // server.go has the options and the TLS configuration, request.go the dispatch of requests,
 // authenticate.go and authorize.go delegate to Kubernetes, proxy.go forwards to the documented paths,
@@ -30,8 +31,7 @@ import (
 
 // Options of a Server. All fields are required.
 type Options struct {
-	// Client creates token and access reviews, several for a request: it must not be rate-limited
-	// (QPS -1). It needs the roles in config/aggregation.
+	// Client creates access reviews, several for a request: it must not be rate-limited (QPS -1). It needs the roles in config/aggregation.
 	Client kubernetes.Interface
 	// Account returns an account by name, nil if there is none.
 	Account func(ctx context.Context, name string) (*v1alpha1.Account, error)
@@ -65,11 +65,7 @@ func New(options Options) (*Server, error) {
 		return nil, fmt.Errorf("aggregation: %w", err)
 	}
 	authentication, _, err := authenticatorfactory.DelegatingAuthenticatorConfig{
-		RequestHeaderConfig:      front.config(),
-		TokenAccessReviewClient:  options.Client.AuthenticationV1(),
-		TokenAccessReviewTimeout: reviewTimeout,
-		CacheTTL:                 reviewCache,
-		WebhookRetryBackoff:      reviewRetries(),
+		RequestHeaderConfig: front.config(),
 	}.New()
 	if err != nil {
 		return nil, fmt.Errorf("aggregation: authentication: %w", err)
@@ -127,7 +123,11 @@ func (s *Server) TLS(config *tls.Config) {
 	}
 }
 
-// Handles reports whether a path is served by a Server, on any host. No documented path is.
+// HasCertificate reports whether the client of a request has presented a certificate, as the Kubernetes
+// API server does. It is not verified yet.
+func HasCertificate(r *http.Request) bool { return r.TLS != nil && len(r.TLS.PeerCertificates) > 0 }
+
+// Handles reports whether a path is served by a Server. No documented path is.
 func Handles(path string) bool {
 	return path == "/apis" || strings.HasPrefix(path, "/apis/") ||
 		path == "/openapi/v2" || path == "/openapi/v3" || strings.HasPrefix(path, "/openapi/v3/")

@@ -8,13 +8,13 @@ import (
 )
 
 // expiringCache is a cache of limited size whose entries expire. It is safe for concurrent use.
-type expiringCache[V any] struct {
+type expiringCache[K comparable, V any] struct {
 	clock      clock.PassiveClock
 	ttl        time.Duration
 	maxEntries int
 
 	mu      sync.Mutex
-	entries map[string]entry[V]
+	entries map[K]entry[V]
 }
 
 type entry[V any] struct {
@@ -22,11 +22,11 @@ type entry[V any] struct {
 	expires time.Time
 }
 
-func newExpiringCache[V any](clk clock.PassiveClock, ttl time.Duration, maxEntries int) *expiringCache[V] {
-	return &expiringCache[V]{clock: clk, ttl: ttl, maxEntries: maxEntries, entries: map[string]entry[V]{}}
+func newExpiringCache[K comparable, V any](clk clock.PassiveClock, ttl time.Duration, maxEntries int) *expiringCache[K, V] {
+	return &expiringCache[K, V]{clock: clk, ttl: ttl, maxEntries: maxEntries, entries: map[K]entry[V]{}}
 }
 
-func (c *expiringCache[V]) get(key string) (V, bool) {
+func (c *expiringCache[K, V]) get(key K) (V, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	e, ok := c.entries[key]
@@ -37,7 +37,7 @@ func (c *expiringCache[V]) get(key string) (V, bool) {
 	return e.value, true
 }
 
-func (c *expiringCache[V]) put(key string, value V) {
+func (c *expiringCache[K, V]) put(key K, value V) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := c.clock.Now()
@@ -47,8 +47,14 @@ func (c *expiringCache[V]) put(key string, value V) {
 	c.entries[key] = entry[V]{value, now.Add(c.ttl)}
 }
 
+func (c *expiringCache[K, V]) delete(key K) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.entries, key)
+}
+
 // makeRoom deletes expired entries, and arbitrary ones if none has expired.
-func (c *expiringCache[V]) makeRoom(now time.Time) {
+func (c *expiringCache[K, V]) makeRoom(now time.Time) {
 	for key, e := range c.entries {
 		if !now.Before(e.expires) {
 			delete(c.entries, key)

@@ -10,7 +10,7 @@ import (
 
 func TestExpiringCache(t *testing.T) {
 	clock := clocktesting.NewFakePassiveClock(now)
-	c := newExpiringCache[int](clock, time.Minute, 10)
+	c := newExpiringCache[string, int](clock, time.Minute, 10)
 	c.put("a", 1)
 	if v, ok := c.get("a"); v != 1 || !ok {
 		t.Errorf("got %d, %v", v, ok)

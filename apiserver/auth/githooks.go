@@ -11,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/klog/v2"
@@ -43,13 +42,14 @@ const (
 	// second.
 	hookSecretFor  = time.Second
 	maxHookSecrets = 1024
-	// hookSecretsPerSecond and hookSecretBurst limit the reads for all deployments.
-	hookSecretsPerSecond = 50
-	hookSecretBurst      = 100
 	// hooksAtOnce is the maximum number of webhooks whose bodies are read concurrently. Unauthenticated
 	// clients can send bodies slowly, and must not block other requests.
 	hooksAtOnce = 100
 )
+
+// hookAllowance limits reads of webhook secrets. A Git host delivers the webhooks of many deployments
+// from one address.
+var hookAllowance = allowance{address: rates{20, 50}, account: rates{20, 50}, total: rates{50, 100}}
 
 // ErrBody is returned if the body of a webhook cannot be read or is too large. It wraps the cause.
 var ErrBody = errors.New("read the body of the hook")
@@ -64,8 +64,8 @@ type GitHooks struct {
 	// before and after the number of the deployment in the path.
 	before, after string
 	cached, live  client.Reader
-	limiter       *rate.Limiter
-	secrets       *expiringCache[[]byte]
+	budget        *budget
+	secrets       *expiringCache[string, []byte]
 	reading       chan struct{}
 	// dummySecret is used if there is none, so that the check takes constant time.
 	dummySecret []byte
@@ -80,8 +80,8 @@ func NewGitHooks(path string, cached, live client.Reader, clk clock.PassiveClock
 	before, after, _ := strings.Cut(path, numberSegment)
 	return &GitHooks{
 		before: before, after: after, cached: cached, live: live,
-		limiter:     rate.NewLimiter(hookSecretsPerSecond, hookSecretBurst),
-		secrets:     newExpiringCache[[]byte](clk, hookSecretFor, maxHookSecrets),
+		budget:      newBudget(clk, hookAllowance),
+		secrets:     newExpiringCache[string, []byte](clk, hookSecretFor, maxHookSecrets),
 		reading:     make(chan struct{}, hooksAtOnce),
 		dummySecret: []byte(rand.Text()),
 	}
@@ -104,7 +104,7 @@ func (a *GitHooks) Authenticate(ctx context.Context, account *v1alpha1.Account, 
 	default:
 		return nil, ErrBusy
 	}
-	d, secret, err := a.secretOf(ctx, account.Spec.Namespace, number)
+	d, secret, err := a.secretOf(ctx, account, number)
 	if err != nil {
 		return nil, err
 	}
@@ -115,6 +115,7 @@ func (a *GitHooks) Authenticate(ctx context.Context, account *v1alpha1.Account, 
 	case !holds || d == nil:
 		return nil, errHook
 	}
+	a.budget.prove(ctx, account.Name, "")
 	return &Principal{
 		Kind: KindGitHook, Account: account.Name, ID: "git-hook/" + d.Name, Name: d.Name,
 		Permissions: []v1alpha1.Permission{"SchemaUpdate"}, Deployments: []string{d.Name},
@@ -136,7 +137,8 @@ var absentSecret = v1alpha1.SecretKeyReference{Name: "quoin-takes-no-git-hooks",
 
 // secretOf returns the Deployment with a number and its webhook secret. If there is none, it returns
 // nil and the dummy secret after the same amount of work.
-func (a *GitHooks) secretOf(ctx context.Context, namespace, number string) (*v1alpha1.Deployment, []byte, error) {
+func (a *GitHooks) secretOf(ctx context.Context, account *v1alpha1.Account, number string) (*v1alpha1.Deployment, []byte, error) {
+	namespace := account.Spec.Namespace
 	list := &v1alpha1.DeploymentList{}
 	err := a.cached.List(ctx, list, client.InNamespace(namespace), client.MatchingFields{IndexGitHook: number}, client.UnsafeDisableDeepCopy)
 	if err != nil {
@@ -151,6 +153,9 @@ func (a *GitHooks) secretOf(ctx context.Context, namespace, number string) (*v1a
 	name := strings.Join([]string{namespace, number, ref.Name, ref.Key}, "/")
 	secret, known := a.secrets.get(name)
 	if !known {
+		if err := a.budget.spend(ctx, account.Name, ""); err != nil {
+			return nil, nil, err
+		}
 		if secret, err = a.read(ctx, namespace, ref); err != nil {
 			return nil, nil, err
 		}
@@ -168,9 +173,6 @@ func (a *GitHooks) secretOf(ctx context.Context, namespace, number string) (*v1a
 
 // read returns the value of a key of a Secret without trailing line breaks, nil if there is none.
 func (a *GitHooks) read(ctx context.Context, namespace string, ref v1alpha1.SecretKeyReference) ([]byte, error) {
-	if !a.limiter.Allow() {
-		return nil, ErrBusy
-	}
 	held := &corev1.Secret{}
 	err := a.live.Get(ctx, client.ObjectKey{Namespace: namespace, Name: ref.Name}, held)
 	switch {

@@ -15,10 +15,6 @@ import (
 // long.
 const maxCredential = 16 << 10
 
-// ErrBusy is returned if a credential cannot be checked because too many unknown credentials were
-// presented in a short time. The response is 503.
-var ErrBusy = errors.New("too many lookups of unknown credentials")
-
 // otherCredential is returned by an authenticator for a credential of another form or issuer: Chain
 // tries the next one. The text is returned if there is none.
 type otherCredential string

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/time/rate"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -38,23 +37,22 @@ func TokenIDs(obj client.Object) []string {
 var tokenFields = []string{"spec.token.id", "status.token.id"}
 
 const (
-	// livePerSecond and liveBurst limit lookups that bypass the cache, which requests with invented
-	// keys cause.
-	livePerSecond = 20
-	liveBurst     = 50
 	// unknownFor is how long an unknown id is not looked up again. Ids are random and not returned
 	// before the key exists, so no new key is missed.
 	unknownFor = 10 * time.Second
 	maxUnknown = 4096
 )
 
+// lookupAllowance limits lookups that bypass the cache, which requests with invented keys cause.
+var lookupAllowance = allowance{address: rates{5, 20}, account: rates{10, 40}, total: rates{50, 100}}
+
 // Keys authenticates API keys. Create it with NewKeys.
 type Keys struct {
 	cached, live client.Reader
 	clock        clock.PassiveClock
 	used         *LastUsed
-	limiter      *rate.Limiter
-	unknown      *expiringCache[struct{}]
+	budget       *budget
+	unknown      *expiringCache[string, struct{}]
 }
 
 // NewKeys returns an authenticator of API keys. cached must have the index IndexTokenID; live reads
@@ -62,8 +60,8 @@ type Keys struct {
 func NewKeys(cached, live client.Reader, clk clock.PassiveClock, used *LastUsed) *Keys {
 	return &Keys{
 		cached: cached, live: live, clock: clk, used: used,
-		limiter: rate.NewLimiter(livePerSecond, liveBurst),
-		unknown: newExpiringCache[struct{}](clk, unknownFor, maxUnknown),
+		budget:  newBudget(clk, lookupAllowance),
+		unknown: newExpiringCache[string, struct{}](clk, unknownFor, maxUnknown),
 	}
 }
 
@@ -76,7 +74,7 @@ func (a *Keys) Authenticate(ctx context.Context, account *v1alpha1.Account, r *h
 	if !c.isKey() {
 		return nil, otherForm
 	}
-	k, from, err := a.find(ctx, account.Spec.Namespace, c.key)
+	k, from, err := a.find(ctx, account, c.key)
 	if err != nil {
 		return nil, err
 	}
@@ -102,7 +100,8 @@ func (a *Keys) Authenticate(ctx context.Context, account *v1alpha1.Account, r *h
 
 // find returns the ApiKey of a token, nil if there is none, and the reader that has it. A new key may
 // not be in the cache yet: find then reads from the Kubernetes API server.
-func (a *Keys) find(ctx context.Context, namespace string, token apikey.Token) (*v1alpha1.ApiKey, client.Reader, error) {
+func (a *Keys) find(ctx context.Context, account *v1alpha1.Account, token apikey.Token) (*v1alpha1.ApiKey, client.Reader, error) {
+	namespace := account.Spec.Namespace
 	list := &v1alpha1.ApiKeyList{}
 	if err := a.cached.List(ctx, list, client.InNamespace(namespace), client.MatchingFields{IndexTokenID: token.ID()}); err != nil {
 		return nil, nil, fmt.Errorf("find API key: %w", err)
@@ -114,8 +113,8 @@ func (a *Keys) find(ctx context.Context, namespace string, token apikey.Token) (
 	if _, known := a.unknown.get(name); known {
 		return match(nil, token), nil, nil
 	}
-	if !a.limiter.Allow() {
-		return nil, nil, ErrBusy
+	if err := a.budget.spend(ctx, account.Name, ""); err != nil {
+		return nil, nil, err
 	}
 	for _, field := range tokenFields {
 		if err := a.live.List(ctx, list, client.InNamespace(namespace), client.MatchingFields{field: token.ID()}); err != nil {

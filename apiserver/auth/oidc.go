@@ -2,6 +2,7 @@ package auth
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"github.com/coreos/go-oidc/v3/oidc"
+	"github.com/go-jose/go-jose/v4"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -42,11 +44,19 @@ var algorithms = []string{
 	oidc.RS256, oidc.RS384, oidc.RS512, oidc.PS256, oidc.PS384, oidc.PS512, oidc.ES256, oidc.ES384, oidc.ES512, oidc.EdDSA,
 }
 
+// signatureAlgorithms are the same algorithms.
+var signatureAlgorithms = []jose.SignatureAlgorithm{
+	jose.RS256, jose.RS384, jose.RS512, jose.PS256, jose.PS384, jose.PS512, jose.ES256, jose.ES384, jose.ES512, jose.EdDSA,
+}
+
 // OIDC authenticates users by access or ID tokens of the account's issuers. Create it with NewOIDC.
 type OIDC struct {
-	users client.Reader
-	clock clock.PassiveClock
-	http  *http.Client
+	users  client.Reader
+	clock  clock.PassiveClock
+	http   *http.Client
+	budget *budget
+	// unsigned are the tokens, by hash, whose signatures were invalid with the latest keys.
+	unsigned *expiringCache[[sha256.Size]byte, struct{}]
 
 	mu      sync.Mutex
 	issuers map[string]*issuer
@@ -56,7 +66,11 @@ type OIDC struct {
 // IndexUserName. base is the HTTP client for requests to issuers, such as one with private certificate
 // authorities; nil for the default. Only https URLs are requested.
 func NewOIDC(users client.Reader, clk clock.PassiveClock, base *http.Client) *OIDC {
-	return &OIDC{users: users, clock: clk, http: base, issuers: map[string]*issuer{}}
+	return &OIDC{
+		users: users, clock: clk, http: base, issuers: map[string]*issuer{},
+		budget:   newBudget(clk, keyAllowance),
+		unsigned: newExpiringCache[[sha256.Size]byte, struct{}](clk, unsignedFor, maxUnsigned),
+	}
 }
 
 // Authenticate implements Authenticator. An unavailable issuer is a server-side failure.
@@ -75,7 +89,7 @@ func (a *OIDC) Authenticate(ctx context.Context, account *v1alpha1.Account, r *h
 	if spec == nil {
 		return nil, foreignIssuer
 	}
-	verified, err := a.verify(ctx, spec, c.jwt)
+	verified, err := a.verify(ctx, account.Name, spec, c.jwt)
 	if err != nil {
 		return nil, err
 	}
@@ -90,34 +104,43 @@ func (a *OIDC) Authenticate(ctx context.Context, account *v1alpha1.Account, r *h
 	return p, nil
 }
 
+// errUnsigned is returned for a token that its issuer has not signed.
+var errUnsigned = unauthenticated("the token is malformed, or not signed by its issuer")
+
 const foreignIssuer = otherCredential("the account does not have the issuer of the token")
 
 // issuerOf returns the issuer of the account that the unverified token names; nil if there is none, or if
 // the account's settings disable OIDC.
 func issuerOf(account *v1alpha1.Account, jwt string) (*v1alpha1.OIDCIssuer, error) {
-	parts := strings.Split(jwt, ".")
-	payload, err := base64.RawURLEncoding.DecodeString(parts[1])
+	unverified, err := unverifiedClaims(jwt)
 	if err != nil {
-		return nil, unauthenticated("the token is malformed")
-	}
-	var unverified struct {
-		Issuer string `json:"iss"`
-	}
-	if err := json.Unmarshal(payload, &unverified); err != nil {
-		return nil, unauthenticated("the token is malformed")
+		return nil, err
 	}
 	if settings := account.Spec.Settings; settings != nil && !ptr.Deref(settings.OIDC, true) {
 		return nil, nil
 	}
+	named, _ := unverified.text("iss")
 	for i := range account.Spec.OIDCIssuers {
-		if spec := &account.Spec.OIDCIssuers[i]; spec.URL == unverified.Issuer {
+		if spec := &account.Spec.OIDCIssuers[i]; spec.URL == named {
 			return spec, nil
 		}
 	}
 	return nil, nil
 }
 
-// tokenClaims are the claims of a verified token.
+// unverifiedClaims returns the claims of a token without verifying it.
+func unverifiedClaims(jwt string) (tokenClaims, error) { return unverifiedPart(jwt, 1) }
+
+// unverifiedPart returns the header of a token, part 0, or its claims, part 1.
+func unverifiedPart(jwt string, part int) (all tokenClaims, err error) {
+	text, err := base64.RawURLEncoding.DecodeString(strings.Split(jwt, ".")[part])
+	if err != nil || json.Unmarshal(text, &all) != nil {
+		return nil, unauthenticated("the token is malformed")
+	}
+	return all, nil
+}
+
+// tokenClaims are the claims of a token.
 type tokenClaims map[string]any
 
 // text returns the value of a claim and whether it is a non-empty string.
@@ -144,22 +167,26 @@ func (c tokenClaims) texts(name string) []string {
 }
 
 // verify checks the signature, issuer, audience and times of a token and returns its claims.
-func (a *OIDC) verify(ctx context.Context, spec *v1alpha1.OIDCIssuer, jwt string) (tokenClaims, error) {
-	set, err := a.issuer(spec.URL).keySet(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("OIDC issuer %s: %w", spec.URL, err)
+func (a *OIDC) verify(ctx context.Context, account string, spec *v1alpha1.OIDCIssuer, jwt string) (tokenClaims, error) {
+	sum := sha256.Sum256([]byte(jwt))
+	if _, known := a.unsigned.get(sum); known {
+		return nil, errUnsigned
 	}
-	keys := &faultKeySet{KeySet: set}
+	keys := &keySet{issuer: a.issuer(spec.URL), admit: func() error { return a.budget.spend(ctx, account, "") }}
 	// Times and audiences are checked below: the library tolerates five minutes of clock skew, and
 	// accepts one audience only.
 	token, err := oidc.NewVerifier(spec.URL, keys, &oidc.Config{
 		SupportedSigningAlgs: algorithms, SkipClientIDCheck: true, SkipExpiryCheck: true,
 	}).Verify(ctx, jwt)
+	if errors.Is(keys.fault, ErrBusy) {
+		return nil, keys.fault
+	}
 	if keys.fault != nil {
 		return nil, fmt.Errorf("OIDC issuer %s: %w", spec.URL, keys.fault)
 	}
 	if err != nil {
-		return nil, unauthenticated("the token is malformed, or not signed by its issuer")
+		a.unsigned.put(sum, struct{}{})
+		return nil, errUnsigned
 	}
 	if !slices.ContainsFunc(token.Audience, func(audience string) bool { return slices.Contains(spec.Audiences, audience) }) {
 		return nil, unauthenticated("the token is for another audience")
@@ -181,26 +208,6 @@ func (a *OIDC) verify(ctx context.Context, spec *v1alpha1.OIDCIssuer, jwt string
 		}
 	}
 	return all, nil
-}
-
-// faultKeySet is a key set that distinguishes an invalid signature from one that could not be
-// checked: fault is the reason for that.
-type faultKeySet struct {
-	oidc.KeySet
-	fault error
-}
-
-// VerifySignature implements oidc.KeySet. The verifier does not wrap errors, and the errors of the key
-// set have no type: the prefix identifies failures to fetch keys.
-func (j *faultKeySet) VerifySignature(ctx context.Context, jwt string) ([]byte, error) {
-	payload, err := j.KeySet.VerifySignature(ctx, jwt)
-	if err != nil && strings.HasPrefix(err.Error(), "fetching keys ") {
-		j.fault = short(err)
-		if errors.Is(err, errRateLimited) {
-			j.fault = ErrBusy
-		}
-	}
-	return payload, err
 }
 
 // userPrincipal returns the principal of a token and the userName of its ScimUser.

@@ -2,13 +2,16 @@ package auth
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"sync"
 	"time"
 
 	"github.com/coreos/go-oidc/v3/oidc"
+	"github.com/go-jose/go-jose/v4"
 	"golang.org/x/sync/singleflight"
 	"golang.org/x/time/rate"
 	"k8s.io/utils/clock"
@@ -19,16 +22,24 @@ const (
 	issuerTimeout = 10 * time.Second
 	// issuerBody is the maximum size of a response in bytes.
 	issuerBody = 1 << 20
-	// issuerPerSecond and issuerBurst limit requests to an issuer: each token with an unknown key id,
-	// which unauthenticated callers can invent, fetches the keys again.
+	// issuerPerSecond and issuerBurst limit requests to an issuer: each token with an invalid signature,
+	// which unauthenticated callers can invent, fetches the keys again. A limit that is reached locks no
+	// caller out, because the keys have then just been fetched.
 	issuerPerSecond = 1
-	issuerBurst     = 5
+	issuerBurst     = 10
 	// keysFor is how long keys are cached: an issuer's withdrawal of a key takes effect after it.
 	keysFor = time.Hour
 	// shortestRetry and longestRetry are the limits of the backoff after a failed discovery.
 	shortestRetry = time.Second
 	longestRetry  = time.Minute
+	// unsignedFor is how long an invalid signature is cached: a key that the issuer has published since
+	// takes effect after it.
+	unsignedFor = 10 * time.Second
+	maxUnsigned = 4096
 )
+
+// keyAllowance limits how often unauthenticated requests cause the keys of issuers to be fetched.
+var keyAllowance = allowance{address: rates{1, 10}, account: rates{2, 20}, total: rates{10, 50}}
 
 // issuer caches the keys of an issuer.
 type issuer struct {
@@ -38,7 +49,8 @@ type issuer struct {
 	flight singleflight.Group
 
 	mu    sync.Mutex
-	keys  oidc.KeySet
+	jwks  string // the URL of the keys
+	keys  []jose.JSONWebKey
 	err   error         // of the last discovery
 	next  time.Time     // of the next discovery
 	pause time.Duration // before it, while it fails
@@ -57,9 +69,10 @@ func (a *OIDC) issuer(url string) *issuer {
 	return i
 }
 
-// keySet returns the key set of the issuer's discovery document (OpenID Connect Discovery 1.0, section
-// 4), which is fetched on first use and every hour. If that fails, the previous key set stays in use.
-func (i *issuer) keySet(ctx context.Context) (oidc.KeySet, error) {
+// current returns the keys of the issuer by its discovery document (OpenID Connect Discovery 1.0,
+// section 4), which are fetched on first use and every hour. If that fails, the previous keys stay in
+// use.
+func (i *issuer) current(ctx context.Context) ([]jose.JSONWebKey, error) {
 	i.mu.Lock()
 	keys, err, wait := i.keys, i.err, i.clock.Now().Before(i.next)
 	i.mu.Unlock()
@@ -69,29 +82,56 @@ func (i *issuer) keySet(ctx context.Context) (oidc.KeySet, error) {
 	if wait {
 		return nil, err
 	}
-	// Not with the request's context: other requests wait for the same result.
-	done := i.flight.DoChan("", func() (any, error) {
-		return i.discover(oidc.ClientContext(context.Background(), i.client))
+	return i.shared(ctx, "discovery", i.discover)
+}
+
+// refreshed returns the keys of the issuer after fetching them again.
+func (i *issuer) refreshed(ctx context.Context) ([]jose.JSONWebKey, error) {
+	return i.shared(ctx, "keys", func(ctx context.Context) ([]jose.JSONWebKey, error) {
+		i.mu.Lock()
+		url := i.jwks
+		i.mu.Unlock()
+		keys, err := i.fetch(ctx, url)
+		if errors.Is(err, errRateLimited) {
+			return nil, ErrBusy
+		}
+		if err != nil {
+			return nil, fmt.Errorf("keys: %w", short(err))
+		}
+		i.mu.Lock()
+		defer i.mu.Unlock()
+		i.keys = keys
+		return keys, nil
 	})
+}
+
+// shared calls f once for concurrent requests, and not with the context of one of them.
+func (i *issuer) shared(ctx context.Context, name string, f func(context.Context) ([]jose.JSONWebKey, error)) ([]jose.JSONWebKey, error) {
+	done := i.flight.DoChan(name, func() (any, error) { return f(context.Background()) })
 	select {
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	case result := <-done:
-		found, _ := result.Val.(oidc.KeySet)
-		return found, result.Err
+		keys, _ := result.Val.([]jose.JSONWebKey)
+		return keys, result.Err
 	}
 }
 
-func (i *issuer) discover(ctx context.Context) (oidc.KeySet, error) {
+// discover fetches the discovery document and the keys.
+func (i *issuer) discover(ctx context.Context) ([]jose.JSONWebKey, error) {
 	var found struct {
 		JWKS string `json:"jwks_uri"`
 	}
-	provider, err := oidc.NewProvider(ctx, i.url)
+	provider, err := oidc.NewProvider(oidc.ClientContext(ctx, i.client), i.url)
 	if err == nil {
 		err = provider.Claims(&found)
 	}
 	if err == nil && found.JWKS == "" {
 		err = errors.New("the discovery document has no jwks_uri")
+	}
+	var keys []jose.JSONWebKey
+	if err == nil {
+		keys, err = i.fetch(ctx, found.JWKS)
 	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -104,9 +144,96 @@ func (i *issuer) discover(ctx context.Context) (oidc.KeySet, error) {
 		}
 		return nil, i.err
 	}
-	i.keys, i.err, i.pause = oidc.NewRemoteKeySet(ctx, found.JWKS), nil, 0
+	i.jwks, i.keys, i.err, i.pause = found.JWKS, keys, nil, 0
 	i.next = i.clock.Now().Add(keysFor)
 	return i.keys, nil
+}
+
+// fetch returns the keys at a URL (RFC 7517, section 5). Keys of unknown types are ignored. The result is
+// not nil without error.
+func (i *issuer) fetch(ctx context.Context, url string) ([]jose.JSONWebKey, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return nil, err
+	}
+	response, err := i.client.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = response.Body.Close() }()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", url, err)
+	}
+	if response.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("%s: status %d", url, response.StatusCode)
+	}
+	var set struct {
+		Keys []json.RawMessage `json:"keys"`
+	}
+	if err := json.Unmarshal(body, &set); err != nil {
+		return nil, fmt.Errorf("%s: the key set is not JSON", url)
+	}
+	keys := make([]jose.JSONWebKey, 0, len(set.Keys))
+	for _, text := range set.Keys {
+		var key jose.JSONWebKey
+		if key.UnmarshalJSON(text) == nil && key.IsPublic() {
+			keys = append(keys, key)
+		}
+	}
+	return keys, nil
+}
+
+// keySet is the key set of an issuer during the verification of one token.
+type keySet struct {
+	issuer *issuer
+	// admit returns an error if the keys must not be fetched again for this token.
+	admit func() error
+	// fault is the reason if the signature could not be checked.
+	fault error
+}
+
+var errSignature = errors.New("the signature is invalid")
+
+// VerifySignature implements oidc.KeySet. If no key verifies the token, it fetches the keys again
+// (OpenID Connect Core 1.0, section 10.1.1).
+func (s *keySet) VerifySignature(ctx context.Context, jwt string) ([]byte, error) {
+	signed, err := jose.ParseSigned(jwt, signatureAlgorithms)
+	if err != nil || len(signed.Signatures) != 1 {
+		return nil, errSignature
+	}
+	keys, err := s.issuer.current(ctx)
+	if err != nil {
+		s.fault = err
+		return nil, err
+	}
+	if payload, ok := verifyWith(keys, signed); ok {
+		return payload, nil
+	}
+	if s.fault = s.admit(); s.fault != nil {
+		return nil, s.fault
+	}
+	if keys, s.fault = s.issuer.refreshed(ctx); s.fault != nil {
+		return nil, s.fault
+	}
+	if payload, ok := verifyWith(keys, signed); ok {
+		return payload, nil
+	}
+	return nil, errSignature
+}
+
+// verifyWith returns the payload of a token that one of the keys verifies.
+func verifyWith(keys []jose.JSONWebKey, signed *jose.JSONWebSignature) ([]byte, bool) {
+	id := signed.Signatures[0].Header.KeyID
+	for i := range keys {
+		if id != "" && keys[i].KeyID != id {
+			continue
+		}
+		if payload, err := signed.Verify(&keys[i]); err == nil {
+			return payload, true
+		}
+	}
+	return nil, false
 }
 
 // short truncates the text of an error of the OIDC library, which may contain a whole response.

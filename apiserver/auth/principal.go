@@ -13,7 +13,7 @@
 // that Kubernetes RBAC grants with verbs on the subresource "proxy" of the resource "accounts" in the
 // API group api.platform.quoin.dev, by the name of the account; internal/permission has the table. The
 // same applies to callers of the aggregated API (Granted). A ServiceAccount without any of the verbs
-// is unauthenticated.
+// gets ErrForbidden.
 //
 // Quoin's API server needs get, list and watch on apikeys, deployments and scimusers, patch on
 // apikeys/status, create on tokenreviews.authentication.k8s.io and
@@ -99,10 +99,16 @@ func (p *Principal) Reaches(deployment string) bool {
 // the credential.
 var ErrNoCredential = errors.New("not authenticated")
 
+// ErrForbidden is returned for a valid credential without any permission in the account (403). Errors
+// that wrap it may be returned to the caller.
+var ErrForbidden = errors.New("not authorized")
+
 // Authenticator authenticates callers.
 type Authenticator interface {
 	// Authenticate returns the principal of a request to an account. The error wraps ErrNoCredential
-	// if the credential is invalid (401); any other error is a server-side failure.
+	// if the credential is invalid (401), ErrForbidden if it is valid without a permission in the account
+	// (403), and ErrBusy if it cannot be checked now (429 or 503); any other error is a server-side
+	// failure.
 	Authenticate(ctx context.Context, account *v1alpha1.Account, r *http.Request) (*Principal, error)
 }
 

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/time/rate"
+	"golang.org/x/sync/singleflight"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/utils/clock"
@@ -33,17 +33,26 @@ const (
 	// reviewedFor is how long reviews are cached.
 	reviewedFor = 10 * time.Second
 	maxReviewed = 4096
-	// reviewsPerSecond and reviewBurst limit reviews, which unauthenticated requests cause.
-	reviewsPerSecond = 20
-	reviewBurst      = 50
+	// reviewTimeout is the timeout of the reviews of a token.
+	reviewTimeout = 30 * time.Second
+	// expirySkew is the clock skew that kube-apiserver tolerates.
+	expirySkew = time.Minute
+	// usernamePrefix is the prefix of the user names of ServiceAccounts, and of the subjects of their tokens.
+	usernamePrefix = "system:serviceaccount:"
 )
+
+// reviewAllowance limits reviews of unknown tokens, which unauthenticated requests cause.
+var reviewAllowance = allowance{address: rates{5, 20}, account: rates{10, 40}, total: rates{50, 100}}
 
 // ServiceAccounts authenticates ServiceAccounts by their tokens, with the permissions that Kubernetes
 // RBAC grants. Create it with NewServiceAccounts.
 type ServiceAccounts struct {
-	client   Creator
-	limiter  *rate.Limiter
-	reviewed *expiringCache[review]
+	client Creator
+	clock  clock.PassiveClock
+	budget *budget
+	flight singleflight.Group
+	// granted and refused are the cached reviews, apart so that refused tokens displace no others.
+	granted, refused *expiringCache[string, review]
 }
 
 // Creator creates objects, as client.Client does.
@@ -61,9 +70,10 @@ type review struct {
 // authentication.k8s.io/v1 and authorization.k8s.io/v1.
 func NewServiceAccounts(c Creator, clk clock.PassiveClock) *ServiceAccounts {
 	return &ServiceAccounts{
-		client:   c,
-		limiter:  rate.NewLimiter(reviewsPerSecond, reviewBurst),
-		reviewed: newExpiringCache[review](clk, reviewedFor, maxReviewed),
+		client: c, clock: clk,
+		budget:  newBudget(clk, reviewAllowance),
+		granted: newExpiringCache[string, review](clk, reviewedFor, maxReviewed),
+		refused: newExpiringCache[string, review](clk, reviewedFor, maxReviewed),
 	}
 }
 
@@ -83,25 +93,80 @@ func (a *ServiceAccounts) Authenticate(ctx context.Context, account *v1alpha1.Ac
 	if spec != nil {
 		return nil, otherForm
 	}
+	if !a.isPlausible(c.jwt) {
+		return nil, errNoServiceAccount
+	}
 	sum := sha256.Sum256([]byte(c.jwt))
-	name := account.Name + "/" + string(sum[:])
-	known, ok := a.reviewed.get(name)
-	if !ok {
-		if !a.limiter.Allow() {
-			return nil, ErrBusy
-		}
-		p, err := a.review(ctx, account, c.jwt)
-		if err != nil && !errors.Is(err, ErrNoCredential) {
-			return nil, err
-		}
-		known = review{p, err}
-		a.reviewed.put(name, known)
+	found, err := a.reviewed(ctx, account, c.jwt, string(sum[:]))
+	if err != nil {
+		return nil, err
 	}
-	if known.err != nil {
-		return nil, known.err
+	if found.err != nil {
+		return nil, found.err
 	}
-	p := *known.principal
+	p := *found.principal
 	return &p, nil
+}
+
+// errNoServiceAccount is returned for an invalid token.
+var errNoServiceAccount = unauthenticated("the token is neither from an issuer of the account nor a valid ServiceAccount token for the audience %q", Audience)
+
+// isPlausible reports whether a token may be a ServiceAccount token for Quoin by its unverified content.
+// Tokens that are not are refused without a TokenReview. The issuer is not checked: a cluster accepts
+// those of earlier configurations.
+func (a *ServiceAccounts) isPlausible(jwt string) bool {
+	header, headerErr := unverifiedPart(jwt, 0)
+	unverified, claimsErr := unverifiedClaims(jwt)
+	if headerErr != nil || claimsErr != nil {
+		return false
+	}
+	algorithm, _ := header.text("alg")
+	_, issued := unverified.text("iss")
+	subject, _ := unverified.text("sub")
+	expires, _ := unverified["exp"].(float64)
+	return slices.Contains(algorithms, algorithm) && issued &&
+		strings.HasPrefix(subject, usernamePrefix) && strings.Count(subject, ":") == 3 &&
+		slices.Contains(unverified.texts("aud"), Audience) &&
+		expires > float64(a.clock.Now().Add(-expirySkew).Unix())
+}
+
+// reviewed returns the cached review of a token with a hash in an account, or reviews it. Concurrent
+// requests with the same token share a review.
+func (a *ServiceAccounts) reviewed(ctx context.Context, account *v1alpha1.Account, jwt, hash string) (review, error) {
+	name := account.Name + "/" + hash
+	for _, cache := range []*expiringCache[string, review]{a.granted, a.refused} {
+		if known, ok := cache.get(name); ok {
+			return known, nil
+		}
+	}
+	// Not with the request's context: other requests wait for the same result.
+	shared := context.WithoutCancel(ctx)
+	done := a.flight.DoChan(name, func() (any, error) {
+		if err := a.budget.spend(shared, account.Name, hash); err != nil {
+			return review{}, err
+		}
+		shared, cancel := context.WithTimeout(shared, reviewTimeout)
+		defer cancel()
+		p, err := a.review(shared, account, jwt)
+		switch {
+		case err == nil:
+			a.granted.put(name, review{principal: p})
+			a.budget.prove(shared, account.Name, hash)
+		case errors.Is(err, ErrNoCredential), errors.Is(err, ErrForbidden):
+			a.refused.put(name, review{err: err})
+			a.budget.disprove(account.Name, hash)
+		default:
+			return review{}, err
+		}
+		return review{p, err}, nil
+	})
+	select {
+	case <-ctx.Done():
+		return review{}, ctx.Err()
+	case result := <-done:
+		found, _ := result.Val.(review)
+		return found, result.Err
+	}
 }
 
 // review reviews the token and the permissions of its ServiceAccount in the account.
@@ -112,15 +177,15 @@ func (a *ServiceAccounts) review(ctx context.Context, account *v1alpha1.Account,
 	}
 	// A status without audiences comes from an authenticator that did not check them.
 	user := t.Status.User
-	if !t.Status.Authenticated || !slices.Contains(t.Status.Audiences, Audience) || !strings.HasPrefix(user.Username, "system:serviceaccount:") {
-		return nil, unauthenticated("the token is neither from an issuer of the account nor a valid ServiceAccount token for the audience %q", Audience)
+	if !t.Status.Authenticated || !slices.Contains(t.Status.Audiences, Audience) || !strings.HasPrefix(user.Username, usernamePrefix) {
+		return nil, errNoServiceAccount
 	}
 	permissions, err := a.permissions(ctx, account, user)
 	if err != nil {
 		return nil, err
 	}
 	if permissions == nil {
-		return nil, unauthenticated("%s may not use account %q", user.Username, account.Name)
+		return nil, fmt.Errorf("%w: %s may not use account %q", ErrForbidden, user.Username, account.Name)
 	}
 	return &Principal{
 		Kind: KindServiceAccount, Account: account.Name, ID: user.Username, Name: user.Username, Permissions: permissions,

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -59,9 +60,14 @@ func loader() authenticationv1.TokenReviewStatus {
 	}}
 }
 
-// foreign returns a token of an issuer that the account does not have.
-func foreign(sub string) string {
-	return none("1").token(object{"iss": "https://kubernetes.default.svc", "sub": sub}) + "eA"
+// foreign returns a token of an issuer that the account does not have, with the content of a ServiceAccount token and an
+// invalid signature.
+func foreign(id string) string {
+	s := signer{alg: "RS256", kid: "1", sign: func([]byte) []byte { return []byte("x") }}
+	return s.token(object{
+		"iss": "https://kubernetes.default.svc", "sub": "system:serviceaccount:jobs:loader", "aud": []string{"quoin"},
+		"exp": now.Add(24 * time.Hour).Unix(), "jti": id,
+	})
 }
 
 func TestServiceAccounts(t *testing.T) {
@@ -74,23 +80,24 @@ func TestServiceAccounts(t *testing.T) {
 		status authenticationv1.TokenReviewStatus
 		verbs  []string
 		want   []v1alpha1.Permission
+		err    error
 		text   string
 	}{
-		"read":           {loader(), []string{"get"}, []v1alpha1.Permission{"DeploymentRead", "SchemaRead", "FolderRead"}, ""},
-		"update":         {loader(), []string{"get", "update"}, []v1alpha1.Permission{"DeploymentsManage", "DeploymentRead", "SchemaRead", "FolderRead", "FolderManage"}, ""},
-		"all":            {loader(), []string{"delete"}, []v1alpha1.Permission{"Admin"}, ""},
-		"nothing":        {loader(), []string{"create"}, nil, `system:serviceaccount:jobs:loader may not use account "acme"`},
-		"not valid":      {status(func(s *authenticationv1.TokenReviewStatus) { s.Authenticated = false }), []string{"delete"}, nil, "nor a valid ServiceAccount token"},
-		"other audience": {status(func(s *authenticationv1.TokenReviewStatus) { s.Audiences = []string{"api"} }), []string{"delete"}, nil, `audience "quoin"`},
-		"no audience":    {status(func(s *authenticationv1.TokenReviewStatus) { s.Audiences = nil }), []string{"delete"}, nil, `audience "quoin"`},
-		"user":           {status(func(s *authenticationv1.TokenReviewStatus) { s.User.Username = "ann" }), []string{"delete"}, nil, "ServiceAccount"},
+		"read":           {loader(), []string{"get"}, []v1alpha1.Permission{"DeploymentRead", "SchemaRead", "FolderRead"}, nil, ""},
+		"update":         {loader(), []string{"get", "update"}, []v1alpha1.Permission{"DeploymentsManage", "DeploymentRead", "SchemaRead", "FolderRead", "FolderManage"}, nil, ""},
+		"all":            {loader(), []string{"delete"}, []v1alpha1.Permission{"Admin"}, nil, ""},
+		"nothing":        {loader(), []string{"create"}, nil, ErrForbidden, `system:serviceaccount:jobs:loader may not use account "acme"`},
+		"not valid":      {status(func(s *authenticationv1.TokenReviewStatus) { s.Authenticated = false }), []string{"delete"}, nil, ErrNoCredential, "nor a valid ServiceAccount token"},
+		"other audience": {status(func(s *authenticationv1.TokenReviewStatus) { s.Audiences = []string{"api"} }), []string{"delete"}, nil, ErrNoCredential, `audience "quoin"`},
+		"no audience":    {status(func(s *authenticationv1.TokenReviewStatus) { s.Audiences = nil }), []string{"delete"}, nil, ErrNoCredential, `audience "quoin"`},
+		"user":           {status(func(s *authenticationv1.TokenReviewStatus) { s.User.Username = "ann" }), []string{"delete"}, nil, ErrNoCredential, "ServiceAccount"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			c := &cluster{status: tc.status, verbs: tc.verbs}
 			got, err := NewServiceAccounts(c, clocktesting.NewFakePassiveClock(now)).Authenticate(t.Context(), acme(), bearer(foreign("x")))
 			if tc.want == nil {
-				if got != nil || !errors.Is(err, ErrNoCredential) || !strings.Contains(err.Error(), tc.text) {
+				if got != nil || !errors.Is(err, tc.err) || errors.Is(err, ErrNoCredential) != (tc.err == ErrNoCredential) || !strings.Contains(err.Error(), tc.text) {
 					t.Errorf("got %v, %v", got, err)
 				}
 				return
@@ -238,7 +245,11 @@ func TestServiceAccountsOfAClusterAreAuthorizedByRBAC(t *testing.T) {
 			}
 		}
 		if tc.want == "" {
-			if !errors.Is(err, ErrNoCredential) {
+			want := ErrForbidden
+			if tc.audience != Audience {
+				want = ErrNoCredential
+			}
+			if !errors.Is(err, want) {
 				t.Errorf("%s: %v, %v", name, p, err)
 			}
 			continue

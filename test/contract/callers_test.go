@@ -138,16 +138,17 @@ func TestServiceAccountsAreAuthorizedByRBAC(t *testing.T) {
 	acme.as(editor).call(t, "PUT", path, map[string]any{}).is(200)
 	acme.as(editor).call(t, "GET", "/api/v1/api-keys", nil).rejected(403, "Admin")
 	acme.as(serviceAccountToken(t, "administrator", "quoin", "delete")).call(t, "GET", "/api/v1/api-keys", nil).is(200)
-	t.Run("another account", func(t *testing.T) {
-		if a := globex.as(editor).call(t, "GET", "/api/v1/deployments", nil); a.status != 401 && a.status != 403 {
-			t.Errorf("%d %s", a.status, a.raw)
-		}
-	})
-	t.Run("no permissions", func(t *testing.T) {
-		if a := acme.as(serviceAccountToken(t, "unprivileged", "quoin")).call(t, "GET", "/api/v1/deployments", nil); a.status != 401 && a.status != 403 {
-			t.Errorf("%d %s", a.status, a.raw)
-		}
-	})
+	// Spec: "Authentication", point 8: the credential is valid but not authorized for the target.
+	unprivileged := serviceAccountToken(t, "unprivileged", "quoin")
+	for name, who := range map[string]caller{"another account": globex.as(editor), "no permissions": acme.as(unprivileged)} {
+		t.Run(name, func(t *testing.T) {
+			who.call(t, "GET", "/api/v1/deployments", nil).rejected(403, "may not use account")
+			a := who.call(t, "GET", "/api/scim/v2/Users", nil).is(403)
+			if a.at("status") != "403" || !strings.Contains(fmt.Sprint(a.at("detail")), "may not use account") {
+				t.Errorf("not a SCIM error: %s", a.raw)
+			}
+		})
+	}
 	t.Run("another audience", func(t *testing.T) {
 		acme.as(serviceAccountToken(t, "elsewhere", "vault", "delete")).call(t, "GET", "/api/v1/deployments", nil).rejected(401)
 	})

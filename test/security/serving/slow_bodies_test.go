@@ -1,0 +1,64 @@
+package serving_test
+
+import (
+	"net/http"
+	"testing"
+)
+
+// places is the number of requests that a server handles at once.
+const places = 500
+
+// works checks that callers of accounts are served.
+func works(t *testing.T, hosts map[string]string) {
+	t.Helper()
+	client := from(t, 1)
+	for host, key := range hosts {
+		if a := get(t, client, host, "/api/v1/deployments", keys[key]); a.Status != http.StatusOK {
+			t.Errorf("%s: %d %s", key, a.Status, a.Body)
+		}
+	}
+}
+
+// TestSlowBodiesOfOneCaller: a caller with a valid key opens as many requests as the server handles at once, announces bodies
+// and does not send them. The caller holds at most a tenth of the places; the rest is refused with 429. Other accounts, and
+// other callers of the same account, are served meanwhile. The server ends the requests by itself.
+func TestSlowBodiesOfOneCaller(t *testing.T) {
+	idle(t)
+	refused := slowRequests(t, places, 2, post(mallory, "/api/v1/api-keys", "Authorization: Bearer "+keys["mallory-1"]+"\r\n"))
+	held := inFlight(t)
+	t.Logf("places held: %d of %d; refused: %v", held, places, refused)
+	if held > places/10 || refused[http.StatusTooManyRequests] != places-held {
+		t.Errorf("the caller holds %d of %d places, at most a tenth is allowed; refused: %v", held, places, refused)
+	}
+	works(t, map[string]string{victim: "victim-1", mallory: "mallory-2"})
+	idle(t)
+}
+
+// TestSlowBodiesOfOneAccount: the same attack with the keys of several callers of an account. The account holds at most a
+// fifth of the places.
+func TestSlowBodiesOfOneAccount(t *testing.T) {
+	idle(t)
+	for name, n := range map[string]int{"mallory-1": places / 2, "mallory-2": places / 2} {
+		slowRequests(t, n, 2, post(mallory, "/api/scim/v2/Users", "Authorization: Bearer "+keys[name]+"\r\n"))
+	}
+	held := inFlight(t)
+	t.Logf("places held: %d of %d", held, places)
+	if held > places/5 {
+		t.Errorf("the account holds %d of %d places, at most a fifth is allowed", held, places)
+	}
+	works(t, map[string]string{victim: "victim-1", other: "other-1"})
+}
+
+// TestSlowBodiesWithoutCredential: a client without credential opens push hooks, whose bodies are read before they can be
+// authenticated. One address holds at most a tenth of the places.
+func TestSlowBodiesWithoutCredential(t *testing.T) {
+	idle(t)
+	refused := slowRequests(t, places, 3, post(victim, "/build/api/v1/deployments/1/git-hook", "X-Hub-Signature-256: sha256="+
+		"0000000000000000000000000000000000000000000000000000000000000000\r\n"))
+	held := inFlight(t)
+	t.Logf("places held: %d of %d; refused: %v", held, places, refused)
+	if held > places/10 {
+		t.Errorf("the address holds %d of %d places, at most a tenth is allowed", held, places)
+	}
+	works(t, map[string]string{victim: "victim-1", other: "other-1"})
+}

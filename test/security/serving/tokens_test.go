@@ -1,0 +1,192 @@
+package serving_test
+
+import (
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/json"
+	"net/http"
+	"testing"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/quoin-dev/quoin/test/internal/apiclient"
+)
+
+// madeUp returns a token that looks like a ServiceAccount token of the cluster and has an invalid signature.
+func madeUp() string {
+	part := func(value any) string {
+		text, _ := json.Marshal(value)
+		return base64.RawURLEncoding.EncodeToString(text)
+	}
+	now := time.Now()
+	return part(map[string]any{"alg": "RS256", "kid": "k"}) + "." + part(map[string]any{
+		"iss": "https://kubernetes.default.svc", "sub": "system:serviceaccount:default:robot", "aud": []string{"quoin"},
+		"exp": now.Add(time.Hour).Unix(), "iat": now.Unix(), "jti": rand.Text(),
+	}) + "." + base64.RawURLEncoding.EncodeToString([]byte(rand.Text()))
+}
+
+// serviceAccount creates a ServiceAccount, with verbs on the proxy of all accounts if there are any, and returns a function
+// that issues tokens for it.
+func serviceAccount(t *testing.T, name string, verbs ...string) (token func() string) {
+	t.Helper()
+	client, err := kubernetes.NewForConfig(cluster.Config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sa := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	if _, err := client.CoreV1().ServiceAccounts("default").Create(t.Context(), sa, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if len(verbs) > 0 {
+		rules := []rbacv1.PolicyRule{{APIGroups: []string{"api.platform.quoin.dev"}, Resources: []string{"accounts/proxy"}, Verbs: verbs}}
+		if _, err := client.RbacV1().ClusterRoles().Create(t.Context(), &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: rules}, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := client.RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: name}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
+			Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: "default", Name: name}},
+		}, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return func() string {
+		t.Helper()
+		request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{Audiences: []string{"quoin"}}}
+		issued, err := client.CoreV1().ServiceAccounts("default").CreateToken(t.Context(), name, request, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return issued.Status.Token
+	}
+}
+
+// reviewsOf returns the number of TokenReviews during f.
+func reviewsOf(f func()) int64 {
+	before := tokenReviews.Load()
+	f()
+	return tokenReviews.Load() - before
+}
+
+// TestMadeUpTokensOnKubernetesPaths: a client without credential sends made-up tokens to the paths of the aggregated API, on
+// the host of an account, on that of the Service and without a known host. None of them causes a TokenReview.
+func TestMadeUpTokensOnKubernetesPaths(t *testing.T) {
+	client := from(t, 4)
+	reviews := reviewsOf(func() {
+		for _, host := range []string{victim, "quoin-apiserver.quoin-system.svc", "unknown.example.com"} {
+			for _, path := range []string{"/apis", "/apis/api.platform.quoin.dev/v1", "/openapi/v2", "/openapi/v3/apis/api.platform.quoin.dev/v1"} {
+				for range 25 {
+					a, err := apiclient.Request{
+						Method: http.MethodGet, URL: "https://" + victim + path, Host: host, Authorization: "Bearer " + rand.Text(),
+					}.Send(t.Context(), client)
+					if err != nil {
+						t.Fatal(err)
+					}
+					if a.Status != http.StatusUnauthorized {
+						t.Fatalf("%s%s: %d %s", host, path, a.Status, a.Body)
+					}
+				}
+			}
+		}
+	})
+	if reviews != 0 {
+		t.Errorf("300 requests caused %d TokenReviews", reviews)
+	}
+}
+
+// TestMadeUpTokensOfOneClient: a client without credential sends made-up tokens that look like those of ServiceAccounts to
+// two accounts. They cause few TokenReviews, and ServiceAccounts of both accounts that call for the first time are served.
+func TestMadeUpTokensOfOneClient(t *testing.T) {
+	token := serviceAccount(t, "newcomer", "get")
+	client := from(t, 5)
+	statuses := map[int]int{}
+	reviews := reviewsOf(func() {
+		for range 500 {
+			for _, host := range []string{victim, other} {
+				a := get(t, client, host, "/api/v1/deployments", madeUp())
+				statuses[a.Status]++
+				if a.Status == http.StatusTooManyRequests && a.Header.Get("Retry-After") == "" {
+					t.Error("429 without Retry-After")
+				}
+			}
+		}
+	})
+	t.Logf("1000 made-up tokens: %d TokenReviews, statuses %v", reviews, statuses)
+	if reviews > 100 || statuses[http.StatusTooManyRequests] < 800 {
+		t.Errorf("1000 made-up tokens of a client caused %d TokenReviews; statuses %v", reviews, statuses)
+	}
+	for _, host := range []string{victim, other} {
+		if a := get(t, from(t, 1), host, "/api/v1/deployments", token()); a.Status != http.StatusOK {
+			t.Errorf("%s: a ServiceAccount after the attack: %d %s", host, a.Status, a.Body)
+		}
+	}
+}
+
+// TestMadeUpTokensOfManyClients: a client with many addresses sends made-up tokens to all accounts without pause. A
+// ServiceAccount that has called before goes on, with the same token after it has to be reviewed again, and with a new one.
+// TokenReviews stay bounded.
+func TestMadeUpTokensOfManyClients(t *testing.T) {
+	token := serviceAccount(t, "regular", "get")
+	regular, first := from(t, 1), token()
+	if a := get(t, regular, victim, "/api/v1/deployments", first); a.Status != http.StatusOK {
+		t.Fatalf("before the attack: %d %s", a.Status, a.Body)
+	}
+	attack := func() (busy int) {
+		for n := range byte(100) {
+			client := from(t, 100+n)
+			for _, host := range []string{victim, other, mallory} {
+				for range 2 {
+					if a := get(t, client, host, "/api/v1/deployments", madeUp()); a.Status == http.StatusServiceUnavailable {
+						busy++
+					}
+				}
+			}
+			client.CloseIdleConnections()
+		}
+		return busy
+	}
+	reviews := reviewsOf(func() {
+		if busy := attack(); busy == 0 {
+			t.Error("no request of the attack was refused as busy: it is too weak for this test")
+		}
+	})
+	t.Logf("600 made-up tokens of 100 addresses: %d TokenReviews", reviews)
+	time.Sleep(11 * time.Second) // the review of the first token has expired
+	attack()
+	for name, token := range map[string]string{"the same token": first, "a new token": token()} {
+		if a := get(t, regular, victim, "/api/v1/deployments", token); a.Status != http.StatusOK {
+			t.Errorf("%s during the attack: %d %s", name, a.Status, a.Body)
+		}
+	}
+}
+
+// TestImplausibleTokens: tokens that cannot be ServiceAccount tokens for Quoin, by their unverified content, cause no
+// TokenReviews.
+func TestImplausibleTokens(t *testing.T) {
+	part := func(text string) string { return base64.RawURLEncoding.EncodeToString([]byte(text)) }
+	signed, claims := `{"alg":"RS256"}`, `"iss":"https://kubernetes.default.svc","exp":99999999999,`
+	client := from(t, 6)
+	for name, parts := range map[string][2]string{
+		"no signature":     {`{"alg":"none"}`, `{` + claims + `"sub":"system:serviceaccount:a:b","aud":["quoin"]}`},
+		"shared secret":    {`{"alg":"HS256"}`, `{` + claims + `"sub":"system:serviceaccount:a:b","aud":["quoin"]}`},
+		"no audience":      {signed, `{` + claims + `"sub":"system:serviceaccount:a:b"}`},
+		"another audience": {signed, `{` + claims + `"sub":"system:serviceaccount:a:b","aud":["https://kubernetes.default.svc"]}`},
+		"a user":           {signed, `{` + claims + `"sub":"ann@example.com","aud":"quoin"}`},
+		"expired":          {signed, `{"iss":"i","exp":1,"sub":"system:serviceaccount:a:b","aud":"quoin"}`},
+		"no expiry":        {signed, `{"iss":"i","sub":"system:serviceaccount:a:b","aud":"quoin"}`},
+		"not JSON":         {signed, `x`},
+	} {
+		reviews := reviewsOf(func() {
+			if a := get(t, client, victim, "/api/v1/deployments", part(parts[0])+"."+part(parts[1])+".eA"); a.Status != http.StatusUnauthorized {
+				t.Errorf("%s: %d %s", name, a.Status, a.Body)
+			}
+		})
+		if reviews != 0 {
+			t.Errorf("%s: %d TokenReviews", name, reviews)
+		}
+	}
+}

@@ -1,0 +1,214 @@
+// Package serving_test attacks `quoin apiserver` from outside, over HTTPS and with a real kube-apiserver: clients that hold
+// requests open and clients that make up credentials. Each test describes an attack and what other callers may rely on. The
+// tests measure requests in progress and calls of the Kubernetes API, never durations.
+package serving_test
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/apiserver"
+	"github.com/quoin-dev/quoin/apiserver/rest/deployments"
+	"github.com/quoin-dev/quoin/internal/serving"
+	"github.com/quoin-dev/quoin/test/internal/apiclient"
+	"github.com/quoin-dev/quoin/test/internal/clustertest"
+)
+
+// The accounts: mallory's is the attacker's own, the others are not.
+const (
+	mallory = "mallory.example.com"
+	victim  = "victim.example.com"
+	other   = "other.example.com"
+)
+
+var (
+	cluster *clustertest.Cluster
+	address string
+	roots   *x509.CertPool
+	// keys are tokens of API keys by name: <account>-1 and <account>-2.
+	keys = map[string]string{}
+	// tokenReviews counts the TokenReviews that the server creates.
+	tokenReviews atomic.Int64
+)
+
+func TestMain(m *testing.M) {
+	clustertest.Main(m, func(ctx context.Context, c *clustertest.Cluster, m *testing.M) (int, error) {
+		cluster = c
+		if err := start(ctx); err != nil {
+			return 0, err
+		}
+		return m.Run(), nil
+	})
+}
+
+// start creates the accounts and starts the server.
+func start(ctx context.Context) error {
+	for _, host := range []string{mallory, victim, other} {
+		account, _, _ := strings.Cut(host, ".")
+		if err := cluster.Account(ctx, account, v1alpha1.AccountSpec{Host: v1alpha1.Host(host)}); err != nil {
+			return err
+		}
+		for i := range 2 {
+			name := fmt.Sprintf("%s-%d", account, i+1)
+			key, token, err := clustertest.Key(account, name, v1alpha1.ApiKeySpec{})
+			if err != nil {
+				return err
+			}
+			if err := cluster.Client.Create(ctx, key); err != nil {
+				return err
+			}
+			keys[name] = token
+		}
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	address = listener.Addr().String()
+	config := rest.CopyConfig(cluster.Config)
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return countReviews{next} })
+	listening, failed := make(chan struct{}), make(chan error, 1)
+	go func() {
+		failed <- apiserver.Run(ctx, config, apiserver.Config{
+			Namespace: clustertest.Namespace, Service: "quoin-apiserver", Region: deployments.Region{Name: "here", Title: "Here"}, Version: "test",
+			HTTPS: serving.Endpoint{Listener: listener}, OnListen: func(serving.Addresses) { close(listening) },
+			Aggregation: true, RequestsPerSecond: 1e6, Burst: 1e6, Log: slog.New(slog.DiscardHandler),
+		})
+	}()
+	select {
+	case <-listening:
+	case err := <-failed:
+		return err
+	case <-time.After(apiclient.Timeout):
+		return fmt.Errorf("quoin apiserver does not listen after %s", apiclient.Timeout)
+	}
+	roots, err = cluster.Roots(ctx)
+	return err
+}
+
+type countReviews struct{ http.RoundTripper }
+
+// RoundTrip implements http.RoundTripper.
+func (c countReviews) RoundTrip(r *http.Request) (*http.Response, error) {
+	if strings.HasSuffix(r.URL.Path, "/tokenreviews") {
+		tokenReviews.Add(1)
+	}
+	return c.RoundTripper.RoundTrip(r)
+}
+
+// from returns a client whose connections come from the loopback address 127.0.0.n.
+func from(t *testing.T, n byte) *http.Client {
+	t.Helper()
+	transport := &http.Transport{
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return dialer(n).DialContext(ctx, "tcp", address)
+		},
+		TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}, MaxIdleConnsPerHost: 8,
+	}
+	t.Cleanup(transport.CloseIdleConnections)
+	return &http.Client{Transport: transport, Timeout: apiclient.Timeout}
+}
+
+func dialer(n byte) *net.Dialer {
+	return &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, n)}}
+}
+
+// get sends a GET request and returns the response.
+func get(t *testing.T, client *http.Client, host, path, token string) *apiclient.Response {
+	t.Helper()
+	response, err := apiclient.Request{Method: http.MethodGet, URL: "https://" + host + path, Authorization: "Bearer " + token}.Send(t.Context(), client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return response
+}
+
+// inFlight returns the number of requests that the server is handling.
+func inFlight(t *testing.T) int {
+	t.Helper()
+	families, err := metrics.Registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		if family.GetName() == "quoin_http_requests_in_flight" {
+			return int(family.GetMetric()[0].GetGauge().GetValue())
+		}
+	}
+	t.Fatal("no metric of requests in flight")
+	return 0
+}
+
+// idle waits until the server handles no requests, also those of earlier attacks.
+func idle(t *testing.T) {
+	t.Helper()
+	apiclient.Soon(t, func() error {
+		if n := inFlight(t); n > 0 {
+			return fmt.Errorf("%d requests are in progress", n)
+		}
+		return nil
+	})
+}
+
+// slowRequests opens n requests from 127.0.0.<from> whose bodies never come, and waits until each has been refused or is in
+// progress. It returns the statuses of the refused ones. The connections are closed when the test ends.
+func slowRequests(t *testing.T, n int, from byte, head string) map[int]int {
+	t.Helper()
+	before := inFlight(t)
+	var mu sync.Mutex
+	refused, answered := map[int]int{}, 0
+	for range n {
+		conn, err := tls.DialWithDialer(dialer(from), "tcp", address, &tls.Config{RootCAs: roots, ServerName: mallory, MinVersion: tls.VersionTLS12})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = conn.Close() })
+		if _, err := io.WriteString(conn, head); err != nil {
+			t.Fatal(err)
+		}
+		go func() {
+			// "HTTP/1.1 429 ...". Requests in progress get no response.
+			line := make([]byte, 12)
+			if _, err := io.ReadFull(conn, line); err != nil {
+				return
+			}
+			status := 0
+			_, _ = fmt.Sscanf(string(line), "HTTP/1.1 %d", &status)
+			mu.Lock()
+			defer mu.Unlock()
+			refused[status]++
+			answered++
+		}()
+	}
+	apiclient.Soon(t, func() error {
+		mu.Lock()
+		defer mu.Unlock()
+		if held := inFlight(t) - before; held+answered < n {
+			return fmt.Errorf("of %d requests %d are in progress and %d answered", n, held, answered)
+		}
+		return nil
+	})
+	mu.Lock()
+	defer mu.Unlock()
+	return refused
+}
+
+// post returns the head of a POST request whose body does not follow.
+func post(host, path, headers string) string {
+	return "POST " + path + " HTTP/1.1\r\nHost: " + host + "\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n" + headers + "\r\n{"
+}
