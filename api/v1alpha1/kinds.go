@@ -45,6 +45,7 @@ var Kinds = []Kind{
 		Controller: true, Numbered: true, WrittenBy: "controllers",
 		Cached: Cached{Controller: Whole, APIServer: Whole, Gateway: Whole},
 		Roles:  Roles{Viewer: Read, Editor: Read, Admin: Write},
+		Events: Events{"Created environment", "Updated environment", "Deleted environment"}, Derived: true,
 	}, {
 		Object: &ApiKey{}, List: &ApiKeyList{}, Plural: "apikeys", ShortName: "qkey", DisplayName: "API key",
 		Controller: true, WrittenBy: "users, the REST API",
@@ -58,12 +59,13 @@ var Kinds = []Kind{
 		Roles:      Roles{Admin: Write},
 		Events:     Events{"Created object", "Updated object", "Deleted object"},
 		ScimEvents: Events{"Created group via SCIM", "Updated group via SCIM", "Deleted group via SCIM"},
-		Unrecorded: "spec.memberChunks", // names of objects; the event lists the members instead
+		Unrecorded: "spec.memberChunks", // names of objects; Quoin's events list the members instead
 	}, {
 		Object: &ScimMemberChunk{}, List: &ScimMemberChunkList{}, Plural: "scimmemberchunks", ShortName: "schunk", DisplayName: "SCIM member chunk",
 		WrittenBy: "the SCIM API",
 		Cached:    Cached{Controller: Whole, APIServer: Reduced},
 		Roles:     Roles{Admin: Read},
+		Events:    Events{"Created object", "Updated object", "Deleted object"}, Derived: true,
 	}, {
 		Object: &ScimUser{}, List: &ScimUserList{}, Plural: "scimusers", ShortName: "suser", DisplayName: "SCIM user",
 		Controller: true, WrittenBy: "SCIM clients, users",
@@ -113,7 +115,10 @@ type Kind struct {
 	Events Events
 	// ScimEvents are the names of events of changes over SCIM; Events if zero.
 	ScimEvents Events
-	// Unrecorded is a field that events omit; empty for none.
+	// Derived kinds are written by Quoin as a consequence of other changes. Only changes by other
+	// clients are recorded.
+	Derived bool
+	// Unrecorded is a field that events of changes by Quoin omit; empty for none.
 	Unrecorded string
 }
 

@@ -31,8 +31,9 @@ type Admission struct {
 	Namespace string
 }
 
-// collectors are the ServiceAccounts of the controllers that delete dependent objects. No caller has
-// requested these deletions.
+// collectors are the ServiceAccounts of the controllers that delete dependent objects. Their deletions
+// of derived objects are not recorded. All others are: owner references, which any client may set,
+// decide what the garbage collector deletes.
 var collectors = []string{
 	"system:serviceaccount:kube-system:generic-garbage-collector",
 	"system:serviceaccount:kube-system:namespace-controller",
@@ -55,9 +56,8 @@ func (a *Admission) Review(ctx context.Context, request *admissionv1.AdmissionRe
 }
 
 func (a *Admission) record(ctx context.Context, request *admissionv1.AdmissionRequest) error {
-	k := recordedKindOf(request.Kind.Kind)
-	v, known := verbs[request.Operation]
-	if k == nil || !known || request.SubResource != "" || request.DryRun != nil && *request.DryRun || a.isOwn(request.UserInfo.Username) {
+	k, v := a.subject(request)
+	if k == nil || request.DryRun != nil && *request.DryRun {
 		return nil
 	}
 	account, err := a.accountOf(ctx, request)
@@ -67,7 +67,7 @@ func (a *Admission) record(ctx context.Context, request *admissionv1.AdmissionRe
 	if a.Log == nil {
 		return errNoLog
 	}
-	documents, err := parse(request.OldObject.Raw, request.Object.Raw)
+	documents, err := a.documents(ctx, request)
 	if err != nil {
 		return err
 	}
@@ -88,9 +88,50 @@ func (a *Admission) record(ctx context.Context, request *admissionv1.AdmissionRe
 	return a.Log.Record(ctx, e)
 }
 
-// isOwn reports whether a change is recorded elsewhere or follows from a recorded change.
-func (a *Admission) isOwn(user string) bool {
-	return strings.HasPrefix(user, "system:serviceaccount:"+a.Namespace+":") || slices.Contains(collectors, user)
+// subject returns the kind and the verb of a change, and nil if it is not recorded here: it is recorded
+// elsewhere or follows from a recorded change.
+func (a *Admission) subject(request *admissionv1.AdmissionRequest) (*recordedKind, verb) {
+	name := request.Kind.Kind
+	if request.SubResource == scale {
+		name = kindOfPlural(request.Resource.Resource)
+	}
+	k := recordedKindOf(name)
+	v, known := verbs[request.Operation]
+	user := request.UserInfo.Username
+	switch {
+	case k == nil || !known:
+		return nil, v
+	case request.SubResource != "" && request.SubResource != scale:
+		return nil, v
+	case strings.HasPrefix(user, "system:serviceaccount:"+a.Namespace+":"):
+		return nil, v
+	case k.Derived && slices.Contains(collectors, user):
+		return nil, v
+	}
+	return k, v
+}
+
+// scale is the subresource with the number of replicas.
+const scale = "scale"
+
+// documents returns the object before and after a change. For the subresource scale, whose objects
+// have no other fields than the replicas, it reads the labels and the display name.
+func (a *Admission) documents(ctx context.Context, request *admissionv1.AdmissionRequest) (beforeAndAfter, error) {
+	documents, err := parse(request.OldObject.Raw, request.Object.Raw)
+	if err != nil || request.SubResource != scale {
+		return documents, err
+	}
+	d := &v1alpha1.Deployment{}
+	if err := a.Reader.Get(ctx, client.ObjectKey{Namespace: request.Namespace, Name: request.Name}, d); err != nil {
+		return documents, client.IgnoreNotFound(err)
+	}
+	for _, each := range documents {
+		if each != nil && each.Spec != nil {
+			each.Labels = d.Labels
+			each.Spec["displayName"] = d.Spec.DisplayName
+		}
+	}
+	return documents, nil
 }
 
 // accountOf returns the account of an object, nil if its audit log is disabled. For a change of an
@@ -118,6 +159,16 @@ func (a *Admission) accountOf(ctx context.Context, request *admissionv1.Admissio
 	return nil, nil
 }
 
+// kindOfPlural returns the name of the kind with a plural, empty if there is none.
+func kindOfPlural(plural string) string {
+	for _, kind := range v1alpha1.Kinds {
+		if kind.Plural == plural {
+			return kind.Name()
+		}
+	}
+	return ""
+}
+
 func ignoreNoAccount(err error) error {
 	if errors.Is(err, tenant.ErrNoAccount) {
 		return nil
@@ -126,10 +177,15 @@ func ignoreNoAccount(err error) error {
 }
 
 // identity returns the id of an event. It is the same for reviews of the same change: the Kubernetes
-// API server repeats them when it retries an update after a conflict.
+// API server repeats them when it retries an update or a deletion after a conflict. An object is
+// deleted once, whatever its version.
 func identity(request *admissionv1.AdmissionRequest, before *document, changes []byte) uuid.UUID {
 	version := ""
-	if before != nil {
+	switch {
+	case before == nil:
+	case request.Operation == admissionv1.Delete:
+		version, changes = string(before.UID), nil
+	default:
 		version = before.ResourceVersion
 	}
 	sum := sha256.Sum256(changes)

@@ -64,7 +64,11 @@ func (c *Client) recordedKind(o client.Object) *recordedKind {
 	if err != nil || gvk.Group != v1alpha1.GroupVersion.Group {
 		return nil
 	}
-	return recordedKindOf(gvk.Kind)
+	k := recordedKindOf(gvk.Kind)
+	if k == nil || k.Derived {
+		return nil
+	}
+	return k
 }
 
 // record stores the event of a change, makes the change and stores its outcome.
@@ -88,8 +92,13 @@ func (c *Client) record(ctx context.Context, v verb, o, before, after client.Obj
 	if err != nil {
 		return err
 	}
+	delete(changes, k.Unrecorded)
 	// The write may modify the object: the event is derived before it.
 	t := target{v, k.Name(), o.GetName()}
+	created := target{create, k.Name(), o.GetName()}
+	if creation := r.creation(created); v == remove && creation != nil {
+		return r.undo(ctx, created, creation, write)
+	}
 	attempt, err := r.begin(ctx, t, k.event(ctx, c.Client, v, r.who.Source, documents), changes)
 	if err != nil {
 		return err
@@ -97,6 +106,8 @@ func (c *Client) record(ctx context.Context, v verb, o, before, after client.Obj
 	err = write()
 	details := audit.Details{Object: k.object(o)}
 	switch {
+	case err == nil && v == create && k.Numbered:
+		r.made(t) // Identified or settle stores the outcome
 	case err == nil:
 		r.end(ctx, t, attempt, audit.Succeeded, details)
 	case apierrors.IsConflict(err) && v == update:
@@ -115,6 +126,13 @@ func (c *Client) record(ctx context.Context, v verb, o, before, after client.Obj
 func enables(after client.Object) bool {
 	account, ok := after.(*v1alpha1.Account)
 	return ok && account != nil && IsOn(account)
+}
+
+// made marks a change as made.
+func (r *Request) made(t target) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.open[t] = openChange{attempt: r.open[t].attempt, made: true}
 }
 
 // forget leaves an event attempted.

@@ -55,15 +55,19 @@ func parse(before, after []byte) (b beforeAndAfter, err error) {
 	return b, nil
 }
 
-// difference returns the changed fields of the specs by path.
+// difference returns the changed fields by path: those of the spec, and the owners, with which the
+// garbage collector deletes the object.
 func (k *recordedKind) difference(documents beforeAndAfter) (map[string]any, error) {
-	var specs [2]any
+	var fields [2]any
 	for i, d := range documents {
-		if d != nil {
-			specs[i] = map[string]any{"spec": d.Spec}
+		if d == nil {
+			continue
 		}
+		shown := map[string]any{"spec": d.Spec}
+		if len(d.OwnerReferences) > 0 {
+			shown["metadata"] = map[string]any{"ownerReferences": d.OwnerReferences}
+		}
+		fields[i] = shown
 	}
-	changes, err := audit.Diff(specs[0], specs[1])
-	delete(changes, k.Unrecorded)
-	return changes, err
+	return audit.Diff(fields[0], fields[1])
 }

@@ -26,7 +26,6 @@ func (v verb) name(of v1alpha1.Events) string {
 }
 
 // recordedKind is a kind whose changes are recorded: one that v1alpha1.Kinds declares events for.
-// Objects that controllers derive, such as Environments and Claims, are not recorded.
 type recordedKind struct{ v1alpha1.Kind }
 
 // recordedKindOf returns the recorded kind of a name, nil if its changes are not recorded.

@@ -401,9 +401,11 @@ func TestReviewsRecordChangesOfUsers(t *testing.T) {
 		review("bob", "Sales", "Status", func(r *admissionv1.AdmissionRequest) { r.SubResource = "status" }),
 		review("bob", "Sales", "Elsewhere", func(r *admissionv1.AdmissionRequest) { r.Namespace = "default" }),
 		review("bob", "Sales", "Not recorded", func(r *admissionv1.AdmissionRequest) { r.Namespace = "globex" }),
-		review("bob", "Sales", "Another kind", func(r *admissionv1.AdmissionRequest) { r.Kind.Kind = "Environment" }),
+		review("bob", "Sales", "Another kind", func(r *admissionv1.AdmissionRequest) { r.Kind.Kind = "Claim" }),
 		review("system:serviceaccount:quoin-system:quoin-apiserver", "Sales", "By quoin", nil),
-		review("system:serviceaccount:kube-system:namespace-controller", "Sales", "By Kubernetes", nil),
+		review("system:serviceaccount:kube-system:namespace-controller", "Sales", "", func(r *admissionv1.AdmissionRequest) {
+			r.Kind.Kind, r.Operation, r.Object = "Environment", admissionv1.Delete, runtime.RawExtension{} // with its deployment
+		}),
 		review("argocd", "Sales", "", func(r *admissionv1.AdmissionRequest) {
 			r.Operation, r.Object = admissionv1.Delete, runtime.RawExtension{}
 		}),
@@ -430,6 +432,30 @@ func TestReviewsRecordChangesOfUsers(t *testing.T) {
 	if got := a.Review(t.Context(), review("bob", "Sales", "Unrecorded", nil)); !got.Allowed || len(got.Warnings) != 1 {
 		t.Errorf("with an unavailable log: %+v", got)
 	}
+}
+
+// TestCreations checks that the event of a creation has the number, which the object gets later, and
+// that the creation of an object that loses its name to another one has failed.
+func TestCreations(t *testing.T) {
+	f := newFixture(t)
+	deployment := func(name string) *v1alpha1.Deployment {
+		return &v1alpha1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "acme", Name: name}, Spec: v1alpha1.DeploymentSpec{DisplayName: "New", ReleaseChannel: "latest"}}
+	}
+	r, ctx := f.request()
+	winner, loser, slow := deployment("new"), deployment("new-2"), deployment("slow")
+	for _, d := range []*v1alpha1.Deployment{winner, loser, slow} {
+		ok(t, f.client.Create(ctx, d))
+	}
+	winner.Labels = map[string]string{v1alpha1.LabelID: "8"}
+	Identified(ctx, winner)
+	ok(t, f.client.Delete(ctx, loser))
+	ok(t, r.settle(ctx))
+	spec := `{"spec.displayName":{"after":"New"},"spec.model":{"after":{}},"spec.releaseChannel":{"after":"latest"}}`
+	f.want(
+		"Created deployment: Deployment acme/new succeeded [8 New]  "+spec,
+		"Created deployment: Deployment acme/new-2 failed [ New] AlreadyExists "+spec,
+		"Created deployment: Deployment acme/slow succeeded [ New]  "+spec,
+	)
 }
 
 func TestRolloutsAreRecordedOnce(t *testing.T) {

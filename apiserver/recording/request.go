@@ -6,10 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"sync"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
@@ -40,8 +43,9 @@ type Request struct {
 	who audit.Event
 
 	mu sync.Mutex
-	// open are changes without outcome: they are retried after a conflict.
-	open map[target]*audit.Attempt
+	// open are changes without stored outcome: they are retried after a conflict, or are creations of
+	// objects that have no number yet.
+	open map[target]openChange
 	// ends waits for outcomes that are being stored.
 	ends sync.WaitGroup
 	// failed is the error of outcomes that could not be stored.
@@ -51,6 +55,13 @@ type Request struct {
 
 	// gate is the response of the request.
 	gate gate
+}
+
+// openChange is a change whose outcome is not stored.
+type openChange struct {
+	attempt *audit.Attempt
+	// made reports whether the change was made.
+	made bool
 }
 
 // target identifies a change.
@@ -178,7 +189,7 @@ func (r *Request) begin(ctx context.Context, t target, e audit.Event, changes ma
 		return nil, errNoLog
 	}
 	r.mu.Lock()
-	attempt := r.open[t]
+	attempt := r.open[t].attempt
 	maps.Copy(changes, r.details[t.name])
 	delete(r.details, t.name)
 	r.mu.Unlock()
@@ -198,9 +209,9 @@ func (r *Request) begin(ctx context.Context, t target, e audit.Event, changes ma
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.open == nil {
-		r.open = map[target]*audit.Attempt{}
+		r.open = map[target]openChange{}
 	}
-	r.open[t] = attempt
+	r.open[t] = openChange{attempt: attempt}
 	return attempt, nil
 }
 
@@ -229,14 +240,57 @@ func (r *Request) end(ctx context.Context, t target, attempt *audit.Attempt, out
 	})
 }
 
+// Identified stores the outcome of the creation of an object that has its number now.
+func Identified(ctx context.Context, o client.Object) {
+	r, kind := requestOf(ctx), reflect.TypeOf(o).Elem().Name()
+	k := recordedKindOf(kind)
+	if r == nil || k == nil {
+		return
+	}
+	t := target{create, kind, o.GetName()}
+	creation := r.creation(t)
+	if creation == nil {
+		return
+	}
+	details := audit.Details{Object: k.object(o)}
+	if d, ok := o.(*v1alpha1.Deployment); ok {
+		details.Deployment = DeploymentOf(d)
+	}
+	r.end(ctx, t, creation, audit.Succeeded, details)
+}
+
+// creation returns the creation of an object without number by this request, nil if there is none.
+func (r *Request) creation(t target) *audit.Attempt {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if c := r.open[t]; c.made {
+		return c.attempt
+	}
+	return nil
+}
+
+// undo deletes an object that the request has created and that lost its name to another one. The
+// creation has failed; there is no event of the deletion.
+func (r *Request) undo(ctx context.Context, t target, creation *audit.Attempt, write func() error) error {
+	if err := write(); err != nil {
+		return err
+	}
+	r.end(ctx, t, creation, audit.Failed, audit.Details{Reason: string(metav1.StatusReasonAlreadyExists)})
+	return nil
+}
+
 // settle waits until all outcomes are stored. Changes that ended with a conflict have failed.
 func (r *Request) settle(ctx context.Context) error {
 	r.mu.Lock()
 	open := r.open
 	r.open = nil
 	r.mu.Unlock()
-	for t, attempt := range open {
-		r.end(ctx, t, attempt, audit.Failed, audit.Details{Reason: "Conflict"})
+	for t, change := range open {
+		if change.made {
+			r.end(ctx, t, change.attempt, audit.Succeeded, audit.Details{})
+			continue
+		}
+		r.end(ctx, t, change.attempt, audit.Failed, audit.Details{Reason: "Conflict"})
 	}
 	r.ends.Wait()
 	r.mu.Lock()

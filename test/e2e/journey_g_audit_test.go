@@ -92,6 +92,17 @@ var _ = Describe("The audit log", Ordered, func() {
 		Eventually(events).WithContext(ctx).WithArguments("kubectl").Should(ConsistOf(MatchRegexp(`^Updated deployment configuration by kubernetes:\S+ over kubernetes: succeeded$`)))
 	})
 
+	It("records scaling, and a deletion that owner references cause", func(ctx SpecContext) {
+		kubectl(ctx, "scale", "qdep/sales", "-n", t.name, "--replicas=3")
+		Eventually(events).WithContext(ctx).WithArguments("spec.replicas").Should(ConsistOf(MatchRegexp(`^Updated deployment configuration by kubernetes:\S+ over kubernetes: succeeded$`)))
+		apply(ctx, "apiVersion: platform.quoin.dev/v1alpha1\nkind: ApiKey\nmetadata: {namespace: "+t.name+", name: victim}\nspec: {permissions: [DeploymentRead]}\n")
+		kubectl(ctx, "patch", "qkey/victim", "-n", t.name, "--type=merge", "-p",
+			`{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"none","uid":"00000000-0000-0000-0000-000000000001"}]}}`)
+		Eventually(events).WithContext(ctx).WithArguments("victim").Should(ConsistOf(
+			HavePrefix("Created API key by kubernetes:"), HavePrefix("Updated API key by kubernetes:"),
+			HavePrefix("Deleted API key by kubernetes:system:serviceaccount:kube-system:generic-garbage-collector")))
+	})
+
 	It("records changes through the aggregated API once, with the Kubernetes user name", func(ctx SpecContext) {
 		_, err := world.kubectl(ctx, `{"name":"Aggregated"}`, "create", "--raw", aggregated+t.name+"/proxy/api/v1/api-keys", "-f", "-")
 		Expect(err).NotTo(HaveOccurred())

@@ -17,6 +17,7 @@ import (
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/apiserver/catalog"
 	"github.com/quoin-dev/quoin/apiserver/edit"
+	"github.com/quoin-dev/quoin/apiserver/recording"
 	"github.com/quoin-dev/quoin/apiserver/rest"
 	"github.com/quoin-dev/quoin/internal/claims"
 	"github.com/quoin-dev/quoin/internal/freshness"
@@ -302,6 +303,7 @@ func (a *api) waitForID(ctx context.Context, d *v1alpha1.Deployment, w *freshnes
 		}
 		return nil, rest.Conflict("name: %q is the name of another deployment of the account", rest.Clip(d.Spec.DisplayName))
 	}
+	recording.Identified(ctx, current)
 	return &DeploymentOutput{deploymentOf(current)}, nil
 }
 
