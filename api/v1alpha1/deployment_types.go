@@ -53,6 +53,7 @@ type GitSource struct {
 	// path of the directory with the model in the repository; its root when absent.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=512
+	// +kubebuilder:validation:Pattern=`^[^\x00-\x1f\x7f]*$`
 	// +kubebuilder:validation:XValidation:rule="!self.startsWith('/') && !self.split('/').exists(p, p == '..')",message="must be a relative path in the repository, without .."
 	// +optional
 	Path string `json:"path,omitempty"`
@@ -108,8 +109,10 @@ type EnvVar struct {
 	// +required
 	Name string `json:"name"`
 
-	// value of the variable. Use valueFrom for secrets.
+	// value of the variable, without the character NUL, which no process can receive. Use valueFrom for
+	// secrets.
 	// +kubebuilder:validation:MaxLength=32768
+	// +kubebuilder:validation:Pattern=`^[^\x00]*$`
 	// +optional
 	Value *string `json:"value,omitempty"`
 

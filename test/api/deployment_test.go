@@ -120,6 +120,8 @@ var deploymentCases = []validationCase{
 		field: "spec.rollout.progressDeadlineSeconds", message: "should be greater than or equal to 5"},
 
 	{name: "env: value and secret", with: `{env: [{name: A, value: ""}, {name: B, valueFrom: {secretKeyRef: {name: s, key: k}}}]}`},
+	{name: "env: lines and tabs", with: `{env: [{name: A, value: "a\n\tb"}]}`},
+	{name: "env: NUL", with: `{env: [{name: A, value: "a\u0000b"}]}`, field: "spec.env[0].value", message: "should match"},
 	{name: "env: neither", with: `{env: [{name: A}]}`, field: "spec.env[0]", message: valueMessage},
 	{name: "env: both", with: `{env: [{name: A, value: a, valueFrom: {secretKeyRef: {name: s, key: k}}}]}`, field: "spec.env[0]", message: valueMessage},
 	{name: "env: no source", with: `{env: [{name: A, valueFrom: {}}]}`, field: "spec.env[0].valueFrom.secretKeyRef", message: "Required value"},
