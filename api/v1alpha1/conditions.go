@@ -83,6 +83,11 @@ const (
 	ReasonModelNotFound = "ModelNotFound"
 	// ReasonGitFailed: reading the model's Git repository failed.
 	ReasonGitFailed = "GitFailed"
+	// ReasonGitRepositoryNotFound: the model's Git repository does not exist, or the server hides it.
+	ReasonGitRepositoryNotFound = "GitRepositoryNotFound"
+	// ReasonGitAccessDenied: the server of the model's Git repository rejected the credentials, or
+	// requires some.
+	ReasonGitAccessDenied = "GitAccessDenied"
 	// ReasonGitSecretUnreadable: the Git secret is missing or malformed, or reading it is forbidden.
 	ReasonGitSecretUnreadable = "GitSecretUnreadable"
 	// ReasonWaitingForSlot: the limit of concurrent rollouts is reached.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -87,12 +88,31 @@ func checkRemote(b *v1alpha1.Branch, d *v1alpha1.Deployment) *reconciler.Outcome
 	case commit == v1alpha1.CommitMissing:
 		o = reconciler.Stalled(v1alpha1.ReasonBranchNotFound, fmt.Sprintf(
 			"spec.name: %s has no branch %q", d.Spec.Model.Git.URL, b.Spec.Name))
+	case commit == "" && gitFailure(d) != nil:
+		c := gitFailure(d)
+		o = reconciler.Stalled(c.Reason, fmt.Sprintf("spec.deploymentRef: deployment %q: %s", d.Name, c.Message))
 	case commit == "":
 		o = reconciler.Progressing(v1alpha1.ReasonProgressing, "Waiting for the branches of "+d.Spec.Model.Git.URL+" to be read")
 	default:
 		return nil
 	}
 	return &o
+}
+
+// gitReasons are the reasons for which the branches of a deployment's repository cannot be read.
+var gitReasons = []string{
+	v1alpha1.ReasonGitFailed, v1alpha1.ReasonGitRepositoryNotFound, v1alpha1.ReasonGitAccessDenied,
+	v1alpha1.ReasonGitSecretUnreadable, v1alpha1.ReasonInvalidSpec,
+}
+
+// gitFailure returns the condition of a deployment whose repository cannot be read until a user
+// changes something, or nil.
+func gitFailure(d *v1alpha1.Deployment) *metav1.Condition {
+	c := meta.FindStatusCondition(d.Status.Conditions, v1alpha1.ConditionStalled)
+	if c == nil || !slices.Contains(gitReasons, c.Reason) {
+		return nil
+	}
+	return c
 }
 
 // checkDuplicate rejects a Branch when an older object declares the same branch.

@@ -172,10 +172,13 @@ func TestBranchMustExistInTheRemote(t *testing.T) {
 		change        func(d *v1alpha1.Deployment)
 		want, message string
 	}{
-		"found":            {withCommit(commit), nil, "", ""},
-		"not in Git":       {withCommit(commit), func(d *v1alpha1.Deployment) { d.Spec.Model.Git = nil }, "False BranchNotFound", `deployment "sales" is not in Git`},
-		"missing":          {withCommit(v1alpha1.CommitMissing), nil, "False BranchNotFound", `https://git.example.com/model.git has no branch "main"`},
-		"not read so far":  {withCommit(""), nil, "Unknown Progressing", "https://git.example.com/model.git"},
+		"found":           {withCommit(commit), nil, "", ""},
+		"not in Git":      {withCommit(commit), func(d *v1alpha1.Deployment) { d.Spec.Model.Git = nil }, "False BranchNotFound", `deployment "sales" is not in Git`},
+		"missing":         {withCommit(v1alpha1.CommitMissing), nil, "False BranchNotFound", `https://git.example.com/model.git has no branch "main"`},
+		"not read so far": {withCommit(""), nil, "Unknown Progressing", "https://git.example.com/model.git"},
+		"cannot be read": {withCommit(""), func(d *v1alpha1.Deployment) {
+			reconciler.Summarise(d, reconciler.Stalled(v1alpha1.ReasonGitAccessDenied, "spec.model.git: unauthorized"))
+		}, "False GitAccessDenied", `spec.deploymentRef: deployment "sales": spec.model.git: unauthorized`},
 		"missing, no more": {withCommit(v1alpha1.CommitMissing), func(d *v1alpha1.Deployment) { d.Spec.Model.Git = nil }, "False BranchNotFound", "is not in Git"},
 	}
 	for name, tc := range cases {
@@ -446,6 +449,14 @@ func TestPredicates(t *testing.T) {
 	after.Status.LatestVersion = "1.2.4"
 	if !headChanged.Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after}) {
 		t.Error("a new head is not selected")
+	}
+	readable, stalled := gitDeployment(), gitDeployment()
+	if gitFailureChanged.Update(event.UpdateEvent{ObjectOld: readable, ObjectNew: readable}) {
+		t.Error("a deployment without a change is selected")
+	}
+	reconciler.Summarise(stalled, reconciler.Stalled(v1alpha1.ReasonGitAccessDenied, "unauthorized"))
+	if !gitFailureChanged.Update(event.UpdateEvent{ObjectOld: readable, ObjectNew: stalled}) {
+		t.Error("a repository that cannot be read is not selected")
 	}
 	was, changed := shared("self", "main", 1), shared("self", "main", 1)
 	changed.Status.LastHash = "x"

@@ -3,6 +3,7 @@ package branch
 import (
 	"context"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -35,6 +36,7 @@ func SetupWithManager(mgr ctrl.Manager, r reconcile.Reconciler, opts controller.
 		Owns(&v1alpha1.Environment{}).
 		Watches(&v1alpha1.Branch{}, handler.EnqueueRequestsFromMapFunc(duplicates(c)), predicates.Existence()).
 		Watches(&v1alpha1.Deployment{}, handler.EnqueueRequestsFromMapFunc(ofDeployment(c)), predicates.Spec()).
+		Watches(&v1alpha1.Deployment{}, handler.EnqueueRequestsFromMapFunc(ofDeployment(c)), builder.WithPredicates(gitFailureChanged)).
 		Watches(&v1alpha1.ReleaseChannel{}, handler.EnqueueRequestsFromMapFunc(ofChannel(c)), builder.WithPredicates(headChanged)).
 		WithOptions(opts).
 		Complete(r)
@@ -48,6 +50,18 @@ var headChanged = predicate.Funcs{
 		before, ok := e.ObjectOld.(*v1alpha1.ReleaseChannel)
 		after, ok2 := e.ObjectNew.(*v1alpha1.ReleaseChannel)
 		return ok && ok2 && before.Status.LatestVersion != after.Status.LatestVersion
+	},
+}
+
+// gitFailureChanged selects updates that change why a repository cannot be read.
+var gitFailureChanged = predicate.Funcs{
+	CreateFunc:  func(event.CreateEvent) bool { return false },
+	DeleteFunc:  func(event.DeleteEvent) bool { return false },
+	GenericFunc: func(event.GenericEvent) bool { return false },
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		before, ok := e.ObjectOld.(*v1alpha1.Deployment)
+		after, ok2 := e.ObjectNew.(*v1alpha1.Deployment)
+		return ok && ok2 && !equality.Semantic.DeepEqual(gitFailure(before), gitFailure(after))
 	},
 }
 

@@ -24,8 +24,6 @@ const (
 	IndexDeployment = "spec.deploymentRef.name"
 	// personalPrefix begins the names of personal branches.
 	personalPrefix = "dev-"
-	// failureThreshold is the number of consecutive failed fetches that the status reports.
-	failureThreshold = 3
 	// maxRequest bounds status.lastHandledReconcileAt.
 	maxRequest = 64
 )
@@ -70,11 +68,11 @@ func (r *deploymentReconciler) model(ctx context.Context, s *scope) (modelState,
 	}
 	state.branch, state.commit = productionCommit(s.Object, branches.Items, remote)
 	if remote.err != nil {
-		o := remote.outcome()
+		o := remote.outcome(s.Object)
 		if state.commit == "" {
 			return state, &o
 		}
-		if remote.failures >= failureThreshold {
+		if remote.reported() {
 			state.warning = &o
 		}
 	}
@@ -85,8 +83,7 @@ func (r *deploymentReconciler) model(ctx context.Context, s *scope) (modelState,
 		o := reconciler.Progressing(v1alpha1.ReasonProgressing, "Reading the branches of "+git.URL).RequeueIn(remote.next)
 		return state, &o
 	}
-	o := reconciler.Failing(v1alpha1.ReasonModelNotFound, fmt.Sprintf(
-		"spec.model.git.branch: %s has no branch %q", git.URL, remote.productionBranch(s.Object)), remote.next)
+	o := remote.branchNotFound(s.Object)
 	return state, &o
 }
 

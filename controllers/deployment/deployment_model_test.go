@@ -280,12 +280,14 @@ func TestModelByStateOfTheRemote(t *testing.T) {
 		"fetched":                              {nil, fetchedState(main), commit("b"), "", ""},
 		"not fetched yet":                      {nil, remoteState{}, "", "Unknown Progressing: Reading the branches of https://git.example.com/model.git", ""},
 		"not fetched yet, after a restart":     {[]client.Object{created("main", "a")}, remoteState{}, commit("a"), "", ""},
-		"no such branch":                       {nil, fetchedState(git.Ref{Name: "x", Commit: commit("b")}), "", `False ModelNotFound: spec.model.git.branch: https://git.example.com/model.git has no branch "main"`, ""},
+		"no such branch":                       {nil, fetchedState(git.Ref{Name: "x", Commit: commit("b")}), "", `False ModelNotFound: spec.model.git.branch: https://git.example.com/model.git has no default branch; push one, or set the branch`, ""},
 		"never fetched":                        {nil, failing(1, remoteState{}), "", "False GitFailed: spec.model.git: connection refused", ""},
 		"fails once after a restart":           {[]client.Object{created("main", "a")}, failing(1, remoteState{}), commit("a"), "", ""},
 		"fails three times after a restart":    {[]client.Object{created("main", "a")}, failing(3, remoteState{}), commit("a"), "", "False GitFailed: spec.model.git: connection refused"},
 		"fails twice":                          {nil, failing(2, fetchedState(main)), commit("b"), "", ""},
 		"fails a third time":                   {nil, failing(3, fetchedState(main)), commit("b"), "", "False GitFailed: spec.model.git: connection refused"},
+		"new source without a repository":      {[]client.Object{created("main", "a")}, remoteState{err: git.ErrRepositoryNotFound, failures: 1}, commit("a"), "", "False GitRepositoryNotFound: spec.model.git: repository not found; correct url, or, if the repository is private, set secretRef to a Secret with credentials that may read it"},
+		"repository removed":                   {nil, remoteState{err: git.ErrRepositoryNotFound, failures: 2, succeeded: time.Now(), refs: []git.Ref{main}, defaultBranch: "main"}, commit("b"), "", ""},
 		"fails, and the branch does not exist": {nil, failing(1, fetchedState()), "", "False GitFailed: spec.model.git: connection refused", ""},
 	}
 	describe := func(o *reconciler.Outcome) string {

@@ -16,16 +16,12 @@ import (
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/internal/git"
-	"github.com/quoin-dev/quoin/internal/reconciler"
 )
 
 const (
 	defaultGitInterval = time.Minute
 	// fetchTimeout bounds one fetch of a remote.
 	fetchTimeout = 30 * time.Second
-	// maxConcurrentFetches limits how many remotes are fetched at the same time. A remote that
-	// hangs occupies one of these slots, never a worker of the controller.
-	maxConcurrentFetches = 8
 )
 
 // ReadRefs returns the branches of a Git repository and the name of its default branch.
@@ -39,12 +35,12 @@ type Remotes struct {
 	read  ReadRefs
 	clock clock.PassiveClock
 	wake  chan event.GenericEvent
-	slots chan struct{}
 
 	fetches sync.WaitGroup
 
 	mu     sync.Mutex
 	states map[client.ObjectKey]*remoteState
+	queue  *fetchQueue
 }
 
 // remoteState is the state of one remote after the last fetch.
@@ -57,7 +53,11 @@ type remoteState struct {
 	failures      int
 	// fetched is the time of the last fetch, succeeded that of the last one without an error.
 	fetched, succeeded time.Time
-	fetching           bool
+	// fetching is true from the time a fetch is due until it ends.
+	fetching bool
+	// start starts the fetch that waits in the queue, and cancel ends the one in progress; nil
+	// if there is none.
+	start, cancel func()
 	// next is the time until the next fetch.
 	next time.Duration
 }
@@ -67,8 +67,8 @@ func NewRemotes(live client.Reader, read ReadRefs, clk clock.PassiveClock) *Remo
 	return &Remotes{
 		live: live, read: read, clock: clk,
 		wake:   make(chan event.GenericEvent, 1024),
-		slots:  make(chan struct{}, maxConcurrentFetches),
 		states: map[client.ObjectKey]*remoteState{},
+		queue:  newFetchQueue(),
 	}
 }
 
@@ -83,15 +83,20 @@ func (r *Remotes) State(ctx context.Context, d *v1alpha1.Deployment) remoteState
 	// A request for an immediate fetch waits for a fetch in progress instead of occupying
 	// another slot: the deployment is reconciled when that one ends.
 	if state == nil || state.source != source || (state.request != request && !state.fetching) {
+		waiting := state != nil && state.start != nil
+		state.abort()
 		state = &remoteState{source: source, request: request}
 		r.states[key] = state
+		if waiting { // in the place of the discarded fetch
+			r.prepare(ctx, d, state)
+		}
 	}
-	interval := gitInterval(d)
+	interval := state.interval(d)
 	age := r.clock.Since(state.fetched)
 	if !state.fetching && age >= interval {
-		state.fetching = true
-		d := d.DeepCopy()
-		r.fetches.Go(func() { r.fetch(context.WithoutCancel(ctx), key, d, state) })
+		r.prepare(ctx, d, state)
+		r.queue.add(key)
+		r.startWaiting()
 	}
 	current := *state
 	current.next = wait.Jitter(max(interval-age, time.Second), 0.1)
@@ -105,23 +110,55 @@ func (r *Remotes) Wait() { r.fetches.Wait() }
 func (r *Remotes) Forget(key client.ObjectKey) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.states[key].abort()
 	delete(r.states, key)
 }
 
-func (r *Remotes) fetch(ctx context.Context, key client.ObjectKey, d *v1alpha1.Deployment, state *remoteState) {
-	r.slots <- struct{}{}
-	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
+// abort cancels the fetch in progress of a state that is discarded.
+func (s *remoteState) abort() {
+	if s != nil && s.cancel != nil {
+		s.cancel()
+	}
+}
+
+// prepare sets how the fetch of a state starts.
+func (r *Remotes) prepare(ctx context.Context, d *v1alpha1.Deployment, state *remoteState) {
+	d, ctx = d.DeepCopy(), context.WithoutCancel(ctx)
+	state.fetching = true
+	state.start = func() {
+		ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
+		state.start, state.cancel = nil, cancel
+		r.fetches.Go(func() {
+			defer cancel()
+			r.fetch(ctx, d, state)
+		})
+	}
+}
+
+// startWaiting starts the waiting fetches for which there are slots.
+func (r *Remotes) startWaiting() {
+	for key, ok := r.queue.next(); ok; key, ok = r.queue.next() {
+		if state := r.states[key]; state != nil && state.start != nil {
+			state.start()
+			continue
+		}
+		r.queue.done(key) // the deployment has been deleted
+	}
+}
+
+func (r *Remotes) fetch(ctx context.Context, d *v1alpha1.Deployment, state *remoteState) {
+	key := client.ObjectKeyFromObject(d)
 	refs, defaultBranch, err := r.readRemote(ctx, d)
-	cancel()
-	<-r.slots
 
 	r.mu.Lock()
-	state.fetching, state.fetched, state.err = false, r.clock.Now(), err
+	state.fetching, state.cancel, state.fetched, state.err = false, nil, r.clock.Now(), err
 	if err == nil {
 		state.refs, state.defaultBranch, state.failures, state.succeeded = refs, defaultBranch, 0, state.fetched
 	} else {
 		state.failures++
 	}
+	r.queue.done(key)
+	r.startWaiting()
 	r.mu.Unlock()
 	wake(r.wake, key)
 }
@@ -141,7 +178,7 @@ func (r *Remotes) readRemote(ctx context.Context, d *v1alpha1.Deployment) ([]git
 		case err != nil:
 			return nil, "", fmt.Errorf("read secret %q: %w", ref.Name, err)
 		}
-		if _, err := git.ParseCredentials(source.URL, secret.Data); err != nil {
+		if _, err := git.ParseCredentials(source.URL, secret.Data); errors.Is(err, git.ErrInvalidCredentials) {
 			return nil, "", &gitSecretError{ref.Name, "cannot be used: " + err.Error()}
 		}
 		data = secret.Data
@@ -156,26 +193,6 @@ func (e *gitSecretError) Error() string {
 	return fmt.Sprintf("spec.model.git.secretRef: secret %q %s", e.name, e.problem)
 }
 
-// known reports whether a fetch has succeeded.
-func (s remoteState) known() bool { return !s.succeeded.IsZero() }
-
-// productionBranch returns the name of the branch that production runs.
-func (s remoteState) productionBranch(d *v1alpha1.Deployment) string {
-	if branch := d.Spec.Model.Git.Branch; branch != "" {
-		return branch
-	}
-	return s.defaultBranch
-}
-
-// outcome returns the outcome of a failed fetch.
-func (s remoteState) outcome() reconciler.Outcome {
-	var secret *gitSecretError
-	if errors.As(s.err, &secret) {
-		return reconciler.Failing(v1alpha1.ReasonGitSecretUnreadable, secret.Error(), s.next)
-	}
-	return reconciler.Failing(v1alpha1.ReasonGitFailed, "spec.model.git: "+s.err.Error(), s.next)
-}
-
 // sourceOf returns a key of what a fetch depends on; when it changes, the state is discarded.
 func sourceOf(d *v1alpha1.Deployment) string {
 	source := d.Spec.Model.Git
@@ -184,6 +201,16 @@ func sourceOf(d *v1alpha1.Deployment) string {
 		secret = source.SecretRef.Name
 	}
 	return string(d.UID) + "\x00" + source.URL + "\x00" + secret
+}
+
+// interval returns the time from one fetch to the next. A fetch that has failed is repeated
+// earlier if the interval of the deployment is long.
+func (s *remoteState) interval(d *v1alpha1.Deployment) time.Duration {
+	interval := gitInterval(d)
+	if s.failures == 0 {
+		return interval
+	}
+	return min(interval, defaultGitInterval<<min(s.failures-1, 10))
 }
 
 func gitInterval(d *v1alpha1.Deployment) time.Duration {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -263,14 +264,22 @@ func TestForgetDiscardsTheState(t *testing.T) {
 	d.answer(d.wait(), refsAt("b"))
 }
 
-// TestConcurrentFetchesAreLimited: remotes that hang neither block the controller nor exceed the limit.
+// inAccount returns a deployment with its model in Git.
+func inAccount(namespace string, number int) *v1alpha1.Deployment {
+	obj := gitDeployment("")
+	obj.Namespace, obj.Name = namespace, fmt.Sprint("d", number)
+	return obj
+}
+
+// TestConcurrentFetchesAreLimited in total and for each account: remotes that hang neither block
+// the controller nor exceed the limits.
 func TestConcurrentFetchesAreLimited(t *testing.T) {
 	d := newRemoteTest(t, nil)
-	const many = maxConcurrentFetches + 3
-	for i := range many {
-		obj := gitDeployment("")
-		obj.Name = fmt.Sprint("d", i)
-		d.state(obj)
+	const accounts, each = maxConcurrentFetches/maxAccountFetches + 1, maxAccountFetches + 2
+	for account := range accounts {
+		for i := range each {
+			d.state(inAccount(fmt.Sprint("account", account), i))
+		}
 	}
 	var open []fetch
 	for range maxConcurrentFetches {
@@ -279,12 +288,104 @@ func TestConcurrentFetchesAreLimited(t *testing.T) {
 	if len(d.fetches) > 0 {
 		t.Errorf("more than %d concurrent fetches", maxConcurrentFetches)
 	}
-	for i := range many {
-		open[i].answer <- refsAt("a")
-		receive(t, d.remotes.wake, "a wake")
-		if len(open) < many {
+	for range accounts * each {
+		if len(open) == 0 {
 			open = append(open, d.wait())
 		}
+		open[0].answer <- refsAt("a")
+		open = open[1:]
+		receive(t, d.remotes.wake, "a wake")
+	}
+	d.idle()
+	d.remotes.mu.Lock()
+	defer d.remotes.mu.Unlock()
+	if q := d.remotes.queue; q.running != 0 || len(q.accounts) != 0 || len(q.order) != 0 {
+		t.Errorf("slots are still occupied: %+v", q)
+	}
+}
+
+// TestAccountsTakeTurns: the hanging remotes of one account delay no other account.
+func TestAccountsTakeTurns(t *testing.T) {
+	q := newFetchQueue()
+	for i := range 20 {
+		q.add(client.ObjectKey{Namespace: "busy", Name: fmt.Sprint(i)})
+	}
+	q.add(client.ObjectKey{Namespace: "calm", Name: "0"})
+	q.add(client.ObjectKey{Namespace: "calm", Name: "1"})
+	started := func() (keys []string) {
+		for key, ok := q.next(); ok; key, ok = q.next() {
+			keys = append(keys, key.String())
+		}
+		return keys
+	}
+	if diff := cmp.Diff([]string{"busy/0", "calm/0", "busy/1", "calm/1", "busy/2", "busy/3"}, started()); diff != "" {
+		t.Errorf("started (-want +got):\n%s", diff)
+	}
+	q.add(client.ObjectKey{Namespace: "late", Name: "0"})
+	if diff := cmp.Diff([]string{"late/0"}, started()); diff != "" {
+		t.Errorf("started (-want +got):\n%s", diff)
+	}
+	q.done(client.ObjectKey{Namespace: "busy", Name: "2"})
+	if diff := cmp.Diff([]string{"busy/4"}, started()); diff != "" {
+		t.Errorf("started (-want +got):\n%s", diff)
+	}
+}
+
+// TestDiscardedFetchesOccupyNoSlots: changes of the source neither add fetches to the queue nor
+// keep those of the previous source in progress.
+func TestDiscardedFetchesOccupyNoSlots(t *testing.T) {
+	d := newRemoteTest(t, nil)
+	for i := range maxAccountFetches {
+		d.state(inAccount("acme", i))
+	}
+	var open []fetch
+	for range maxAccountFetches {
+		open = append(open, d.wait())
+	}
+	waiting := inAccount("acme", maxAccountFetches)
+	for i := range 100 {
+		waiting.Spec.Model.Git.URL = fmt.Sprintf("https://git.example.com/%d.git", i)
+		d.state(waiting)
+	}
+	running := inAccount("acme", 0)
+	running.Spec.Model.Git.URL = "https://git.example.com/other.git"
+	d.state(running)
+	canceled := 0
+	for _, f := range open {
+		if f.ctx.Err() != nil {
+			canceled++
+		}
+		f.answer <- refsAt("a")
+	}
+	if canceled != 1 {
+		t.Errorf("%d fetches are canceled, want that of the previous source", canceled)
+	}
+	urls := []string{}
+	for range 2 {
+		f := d.wait()
+		urls = append(urls, f.url)
+		f.answer <- refsAt("a")
+	}
+	for range maxAccountFetches + 2 {
+		receive(t, d.remotes.wake, "a wake")
+	}
+	if diff := cmp.Diff([]string{"https://git.example.com/99.git", "https://git.example.com/other.git"}, slices.Sorted(slices.Values(urls))); diff != "" || len(d.fetches) > 0 {
+		t.Errorf("fetched (-want +got):\n%s", diff)
+	}
+}
+
+// TestFailedFetchIsRepeatedEarly: a long interval does not delay the recovery by as much.
+func TestFailedFetchIsRepeatedEarly(t *testing.T) {
+	d := newRemoteTest(t, nil)
+	obj := gitDeployment("")
+	obj.Spec.Model.Git.Interval = &metav1.Duration{Duration: 3 * time.Minute}
+	for _, after := range []time.Duration{time.Minute, 2 * time.Minute, 3 * time.Minute, 3 * time.Minute} {
+		d.state(obj)
+		d.answer(d.wait(), answer{err: errors.New("connection refused")})
+		if next := d.state(obj).next; next < after || next > after*11/10 {
+			t.Errorf("repeated after %s, want %s and up to a tenth more", next, after)
+		}
+		d.clock.SetTime(d.clock.Now().Add(after))
 	}
 }
 
@@ -329,7 +430,7 @@ func TestUnusableGitSecretIsReported(t *testing.T) {
 			receive(t, d.remotes.wake, "a wake")
 			d.idle()
 			state := d.state(obj)
-			o := state.outcome()
+			o := state.outcome(obj)
 			reconciler.Summarise(obj, o)
 			ready := obj.Status.Conditions[0]
 			if ready.Reason != tc.reason || !strings.Contains(ready.Message, tc.message) {

@@ -7,6 +7,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
@@ -28,6 +29,7 @@ var visible = []struct {
 	{"two deployments with the same name", testNameTaken},
 	{"a missing model, and a registry that does not answer", testMissingModelAndRegistry},
 	{"a Git secret that cannot be used is named", testGitSecret},
+	{"a mistake in the Git source is stalled until it is mended", testGitMistakes},
 	{"a reserved variable is named", testReservedVariable},
 	{"an environment keeps its ID when staging is switched", testEnvironmentID},
 	{"an account without a namespace, and a host that is taken", testAccountConflicts},
@@ -251,6 +253,41 @@ func testGitSecret(w *world) {
 	w.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.name, Name: "git"}, Data: map[string][]byte{"username": []byte("ada")}})
 	w.settle()
 	w.expectReady(d, "False GitSecretUnreadable", `key "password" is missing`)
+}
+
+// testGitMistakes: each mistake is observed, and ends when the remote, the Secret or the spec changes.
+func testGitMistakes(w *world) {
+	w.populate()
+	w.gitErr = git.ErrRepositoryNotFound
+	d := w.gitDeployment("analytics")
+	w.create(d)
+	w.settle()
+	observed := func() {
+		w.t.Helper()
+		if d.Status.ObservedGeneration != d.Generation || !meta.IsStatusConditionTrue(d.Status.Conditions, v1alpha1.ConditionStalled) {
+			w.t.Errorf("observed generation %d of %d, conditions %v", d.Status.ObservedGeneration, d.Generation, d.Status.Conditions)
+		}
+	}
+	w.expectReady(d, "False GitRepositoryNotFound", "correct url")
+	observed()
+	w.gitErr = git.ErrUnauthorized
+	w.settle()
+	w.expectReady(d, "False GitAccessDenied", "set secretRef")
+	observed()
+	w.gitErr = nil
+	w.settle()
+	w.expectReady(d, "False ModelNotFound", "no default branch")
+	observed()
+	w.refs = []git.Ref{ref("main", "a")}
+	w.settle()
+	w.expectReady(d, "True Succeeded", "")
+	change(w, d, func(d *v1alpha1.Deployment) { d.Spec.Model.Git.Branch = "live" })
+	w.settle()
+	w.expectReady(d, "False ModelNotFound", `no branch "live"; push it`)
+	observed()
+	change(w, d, func(d *v1alpha1.Deployment) { d.Spec.Model.Git.Branch = "main" })
+	w.settle()
+	w.expectReady(d, "True Succeeded", "")
 }
 
 func testReservedVariable(w *world) {
