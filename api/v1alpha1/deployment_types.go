@@ -39,6 +39,8 @@ type GitSource struct {
 	// +kubebuilder:validation:MinLength=9
 	// +kubebuilder:validation:MaxLength=1024
 	// +kubebuilder:validation:XValidation:rule="self.matches('^(https|http|ssh)://[^ @/?#]+(@[^ @/?#]+)?/[^ ?#]+$')",message="must be a URL such as https://git.example.com/team/model.git or ssh://git@git.example.com/team/model.git"
+	// +kubebuilder:validation:XValidation:rule=`isURL(self)`,message="must be a valid URL: check the port and the percent-encoding"
+	// +kubebuilder:validation:XValidation:rule=`!self.matches(r'[\p{Cc}\p{Z}]|%([01][0-9A-Fa-f]|7[Ff])')`,message="must not contain white space or control characters"
 	// +kubebuilder:validation:XValidation:rule="!self.matches('^(https?://[^/]*@|ssh://[^/@]*:[^/@]*@)')",message="must not contain a password, or a user name unless the scheme is ssh: store them in a Secret and set secretRef"
 	// +required
 	URL string `json:"url"`

@@ -11,7 +11,7 @@ import (
 	"github.com/quoin-dev/quoin/internal/reconciler"
 )
 
-// TestOutcomeOfFailedFetch: what only a user can mend is stalled, observed and says what to do;
+// TestOutcomeOfFailedFetch: what only a user can mend is stalled, observed and has the remedy;
 // what may pass by itself is not. Both are fetched again.
 func TestOutcomeOfFailedFetch(t *testing.T) {
 	failure := func(kinds ...error) error { return fmt.Errorf("repository x: %w", errors.Join(kinds...)) }

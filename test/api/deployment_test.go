@@ -8,6 +8,8 @@ import (
 const (
 	versionMessage = "releaseChannelVersion must be written as 1.2.3, v1.2.3 or <image repository>:v1.2.3"
 	gitURLMessage  = "must be a URL such as https://git.example.com/team/model.git or ssh://git@git.example.com/team/model.git"
+	gitPartMessage = "must be a valid URL: check the port and the percent-encoding"
+	gitTextMessage = "must not contain white space or control characters"
 	secretMessage  = "must not contain a password, or a user name unless the scheme is ssh: store them in a Secret and set secretRef"
 	branchMessage  = "must be a valid Git branch name such as main or feature/orders"
 	pathMessage    = "must be a relative path in the repository, without .."
@@ -206,6 +208,13 @@ func gitCases() []validationCase {
 		"https://git.example.com/", "https://git.example.com/model.git?ref=main", "https://git.example.com/model.git#main", "https://git.example.com/my model.git",
 	} {
 		cases = append(cases, validationCase{name: "git: " + url, with: gitSource(`url: "` + url + `"`), field: "spec.model.git.url", message: gitURLMessage})
+	}
+	for _, url := range []string{"https://git.example.com:port/model.git", "https://git.example.com/%zz.git", "ssh://git@[::1/model.git"} {
+		cases = append(cases, validationCase{name: "git: " + url, with: gitSource(`url: "` + url + `"`), field: "spec.model.git.url", message: gitPartMessage})
+	}
+	// As YAML writes them, and percent-encoded.
+	for _, url := range []string{`https://git.example.com/a\tb.git`, `https://git.example.com/a\u007f.git`, `https://git.example.com/a\u00a0b.git`, `https://git.example.com/a%0Ab.git`} {
+		cases = append(cases, validationCase{name: "git: " + url, with: gitSource(`url: "` + url + `"`), field: "spec.model.git.url", message: gitTextMessage})
 	}
 	for _, branch := range badBranches {
 		cases = append(cases, validationCase{name: "git: branch " + branch, with: gitSource(`url: "https://git.example.com/m.git", branch: "` + branch + `"`),
