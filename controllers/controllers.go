@@ -142,7 +142,7 @@ func Setup(ctx context.Context, mgr manager.Manager, config Config) error {
 		}
 	}
 	return errors.Join(
-		mgr.Add(claims.NewSweep(k, clk, claims.UserName, claims.GroupName)),
+		mgr.Add(claims.NewSweep(k, clk, claims.UserName, claims.GroupName, claims.Hosts{Namespace: config.Namespace})),
 		mgr.Add(scimgroup.NewCollector(k, clk)),
 	)
 }
@@ -155,6 +155,7 @@ func setups(mgr manager.Manager, k *kube.Client, clk clock.Clock, config Config)
 		IDs:     allocator,
 		Fleet:   deployment.NewFleet(mgr.GetClient(), config.MaxRollouts),
 		Remotes: deployment.NewRemotes(mgr.GetAPIReader(), readRefs(gitClient), clk),
+		Hosts:   claims.Hosts{Namespace: config.Namespace},
 	}
 	type setUp func(ctrl.Manager, reconcile.Reconciler, controller.Options) error
 	with := func(set setUp, r reconcile.Reconciler) func() error {
@@ -173,7 +174,7 @@ func setups(mgr manager.Manager, k *kube.Client, clk clock.Clock, config Config)
 	channels := releasechannel.Options{Namespace: config.Namespace}
 	recorder := mgr.GetEventRecorder
 	return map[string]func() error{
-		"account":        with(account.SetupWithManager, account.New(k, recorder(account.FieldManager), clk)),
+		"account":        with(account.SetupWithManager, account.New(k, recorder(account.FieldManager), clk, account.Options{Hosts: deployments.Hosts})),
 		"releasechannel": with(releasechannel.SetupWithManager, releasechannel.New(k, recorder(releasechannel.FieldManager), clk, channels)),
 		"deployment":     with(deploymentSetUp, deployment.New(k, recorder(deployment.FieldManager), clk, deployments)),
 		"environment":    with(environment.SetupWithManager, environment.New(k, recorder(environment.FieldManager), clk, environments)),

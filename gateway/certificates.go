@@ -11,6 +11,7 @@ import (
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/internal/engine"
 	"github.com/quoin-dev/quoin/internal/serving"
+	"github.com/quoin-dev/quoin/internal/tenant"
 )
 
 // secretName is the name of the Secret with the generated certificate.
@@ -51,7 +52,7 @@ func certificateNames(accounts []v1alpha1.Account, deployments []v1alpha1.Deploy
 	slices.Sort(names)
 	var custom []string
 	for i := range deployments {
-		if host := engine.CustomHost(&deployments[i]); host != "" {
+		if host := tenant.HeldDomain(&deployments[i]); host != "" {
 			custom = append(custom, host)
 		}
 	}
@@ -70,7 +71,7 @@ func namesOf(o any) []string {
 	case *v1alpha1.Account:
 		return []string{engine.DataDomain(o)}
 	case *v1alpha1.Deployment:
-		return []string{engine.CustomHost(o)}
+		return []string{tenant.HeldDomain(o)}
 	}
 	return nil
 }

@@ -173,9 +173,17 @@ func TestLimitsArePerDeployment(t *testing.T) {
 	}
 }
 
+// withDomain returns a deployment that holds metrics.example.net and requests a domain.
+func withDomain(domain v1alpha1.Host) v1alpha1.Deployment {
+	return v1alpha1.Deployment{
+		Spec:   v1alpha1.DeploymentSpec{DataAPI: &v1alpha1.DataAPI{CustomDomain: domain + ":1"}},
+		Status: v1alpha1.DeploymentStatus{CustomDomain: "metrics.example.net"},
+	}
+}
+
 func TestCertificateNames(t *testing.T) {
 	accounts := []v1alpha1.Account{{Spec: v1alpha1.AccountSpec{Host: "b.example.com:8443"}}, {Spec: v1alpha1.AccountSpec{Host: "a.example.com", DataDomain: "bi.example.org:1"}}}
-	deployments := []v1alpha1.Deployment{{}, {Spec: v1alpha1.DeploymentSpec{DataAPI: &v1alpha1.DataAPI{CustomDomain: "metrics.example.net:1"}}}}
+	deployments := []v1alpha1.Deployment{{}, withDomain("metrics.example.net"), withDomain("other.example.net")}
 	got := strings.Join(certificateNames(accounts, deployments), " ")
 	const want = "*.bi.example.org *.data.b.example.com *.sql.bi.example.org *.sql.data.b.example.com metrics.example.net"
 	if got != want {

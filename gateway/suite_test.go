@@ -32,6 +32,7 @@ import (
 	"github.com/quoin-dev/quoin/internal/apitest"
 	"github.com/quoin-dev/quoin/internal/engine"
 	"github.com/quoin-dev/quoin/internal/serving"
+	"github.com/quoin-dev/quoin/internal/tenant"
 )
 
 func TestMain(m *testing.M) { apitest.Main(m) }
@@ -170,10 +171,18 @@ func (f *fixture) get(name string, o client.Object) {
 // createDeployment creates a deployment with production and an environment for each branch.
 func (f *fixture) createDeployment(name string, api *v1alpha1.DataAPI, branches ...string) {
 	f.Helper()
-	f.create(&v1alpha1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: name}, Spec: v1alpha1.DeploymentSpec{
+	d := &v1alpha1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: name}, Spec: v1alpha1.DeploymentSpec{
 		ReleaseChannel: "latest", Model: v1alpha1.ModelSource{ConfigMapRef: &v1alpha1.LocalReference{Name: "model"}}, DataAPI: api,
 		Env: []v1alpha1.EnvVar{{Name: "CUBEJS_DB_TYPE", Value: ptr.To("postgres")}},
-	}})
+	}}
+	f.create(d)
+	if domain := tenant.RequestedDomain(d); domain != "" { // the controller claims it
+		before := d.DeepCopy()
+		d.Status.CustomDomain = domain
+		if err := f.kube.Status().Patch(f.Context(), d, client.MergeFrom(before)); err != nil {
+			f.Fatal(err)
+		}
+	}
 	f.createEnvironment(name, v1alpha1.ProductionName(name), "")
 	for i, branch := range branches {
 		object := name + "-branch-" + strconv.Itoa(i)

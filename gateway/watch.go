@@ -104,7 +104,7 @@ func routeFields(o client.Object) any {
 	case *v1alpha1.Account:
 		return o.Spec
 	case *v1alpha1.Deployment:
-		return o.Spec.DataAPI
+		return [2]any{o.Spec.DataAPI, o.Status.CustomDomain}
 	case *v1alpha1.Environment:
 		return o.Spec.DeploymentRef
 	case *v1alpha1.Branch:

@@ -160,6 +160,7 @@ type Scim struct {
 
 // AccountSpec is the desired state of an Account.
 //
+// +kubebuilder:validation:XValidation:rule="!has(self.customDomains) || !self.customDomains.exists(d, d.split(':')[0] == self.host.split(':')[0])",message="must not contain the host of spec.host",fieldPath=".customDomains"
 // +kubebuilder:validation:XValidation:rule="!has(self.auditLog) || !has(self.auditLog.enabled) || !self.auditLog.enabled || (has(self.plan) && self.plan == 'Enterprise')",message="auditLog.enabled requires plan: Enterprise",fieldPath=".auditLog.enabled"
 type AccountSpec struct {
 	// displayName is the name in user interfaces; the object's name when absent.
@@ -177,8 +178,17 @@ type AccountSpec struct {
 	// URLs that the APIs return.
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:XValidation:rule="self.map(d, d.split(':')[0]).all(h, self.exists_one(d, d.split(':')[0] == h))",message="must not contain a host twice"
 	// +optional
 	CustomDomains []Host `json:"customDomains,omitempty"`
+
+	// domainSuffixes limit the custom domains of the account's deployments: each must be one of them or
+	// below one of them; any domain is allowed when absent.
+	// +listType=set
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=32
+	// +optional
+	DomainSuffixes []DomainName `json:"domainSuffixes,omitempty"`
 
 	// dataDomain is the parent domain of the data API hosts, <deployment>.<dataDomain>; data.<host>
 	// when absent.
@@ -191,6 +201,7 @@ type AccountSpec struct {
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="namespace is immutable: create another Account"
+	// +kubebuilder:validation:XValidation:rule="self != 'default' && !self.startsWith('kube-')",message="must not be a namespace of Kubernetes: default, or one whose name begins with kube-"
 	// +required
 	Namespace string `json:"namespace"`
 
@@ -230,6 +241,14 @@ type AccountStatus struct {
 	// +kubebuilder:validation:MaxLength=512
 	// +optional
 	URL string `json:"url,omitempty"`
+
+	// hosts are those of spec.host and spec.customDomains that the account holds, without ports. No
+	// other account or deployment of the cluster can get them.
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=17
+	// +kubebuilder:validation:items:MaxLength=253
+	// +optional
+	Hosts []string `json:"hosts,omitempty"`
 
 	// dataDomain is the parent domain of the data API hosts that is in effect.
 	// +kubebuilder:validation:MaxLength=259

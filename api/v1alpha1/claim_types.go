@@ -12,7 +12,13 @@ type ClaimHolder struct {
 	// +required
 	Kind string `json:"kind"`
 
-	// name of the holder, in the claim's namespace.
+	// namespace of the holder; the claim's namespace when absent. Empty for the holder of a host that has
+	// no namespace.
+	// +kubebuilder:validation:MaxLength=63
+	// +optional
+	Namespace string `json:"namespace,omitempty"`
+
+	// name of the holder.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	// +required
@@ -23,23 +29,35 @@ type ClaimHolder struct {
 	// +kubebuilder:validation:MaxLength=128
 	// +optional
 	UID string `json:"uid,omitempty"`
+
+	// generation of the holder for which a host was claimed.
+	// +kubebuilder:validation:Minimum=0
+	// +optional
+	Generation *int64 `json:"generation,omitempty"`
 }
 
 // ClaimSpec identifies the holder of a unique value.
 type ClaimSpec struct {
-	// attribute that is unique in the namespace, as Kind.field: Deployment.displayName.
+	// attribute that is unique in the namespace, as Kind.field: Deployment.displayName; or host, which is
+	// unique in the cluster.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=128
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="attribute is immutable"
 	// +required
 	Attribute string `json:"attribute"`
 
+	// value that is claimed; shown only for hosts.
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="value is immutable"
+	// +optional
+	Value string `json:"value,omitempty"`
+
 	// holder of the value.
 	// +required
 	Holder ClaimHolder `json:"holder"`
 }
 
-// Claim reserves a unique value in a namespace. Its name is derived from a hash of the value, so that
+// Claim reserves a unique value in a namespace, or a host in the cluster. Its name is derived from a hash of the value, so that
 // only one can exist. It is created before its holder uses the value, deleted with the holder or
 // soon after it, and taken over if the holder no longer exists. Users do not write Claims.
 //
@@ -49,6 +67,8 @@ type ClaimSpec struct {
 // +kubebuilder:printcolumn:name="Attribute",type=string,JSONPath=`.spec.attribute`
 // +kubebuilder:printcolumn:name="Kind",type=string,JSONPath=`.spec.holder.kind`
 // +kubebuilder:printcolumn:name="Holder",type=string,JSONPath=`.spec.holder.name`
+// +kubebuilder:printcolumn:name="Value",type=string,JSONPath=`.spec.value`
+// +kubebuilder:printcolumn:name="Holder Namespace",type=string,JSONPath=`.spec.holder.namespace`,priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type Claim struct {
 	metav1.TypeMeta   `json:",inline"`

@@ -30,6 +30,12 @@ type SecretKeyReference struct {
 // +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?([.][a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)*(:[1-9][0-9]{0,4})?$')",message="must be a host name in lower case such as analytics.example.com, with an optional port such as :8443"
 type Host string
 
+// DomainName is a host name in lower case without a port.
+// +kubebuilder:validation:MinLength=1
+// +kubebuilder:validation:MaxLength=253
+// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?([.][a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)*$')",message="must be a domain name in lower case such as example.com"
+type DomainName string
+
 // EnvironmentType is the purpose of an environment.
 // +kubebuilder:validation:Enum=production;staging;development
 type EnvironmentType string

@@ -48,8 +48,13 @@ const (
 	ReasonNamespaceNotFound = "NamespaceNotFound"
 	// ReasonNamespaceTaken: an older account uses the same namespace.
 	ReasonNamespaceTaken = "NamespaceTaken"
-	// ReasonHostTaken: an older account has the same host.
+	// ReasonNamespaceReserved: the namespace is that of Quoin itself.
+	ReasonNamespaceReserved = "NamespaceReserved"
+	// ReasonHostTaken: another account or deployment holds the host, or it is below the data domain of
+	// another account.
 	ReasonHostTaken = "HostTaken"
+	// ReasonDomainNotAllowed: the account's domainSuffixes do not allow the custom domain.
+	ReasonDomainNotAllowed = "DomainNotAllowed"
 	// ReasonTerminating: the account's objects are being deleted.
 	ReasonTerminating = "Terminating"
 

@@ -183,7 +183,8 @@ type Store struct {
 
 // DataAPI configures the address of the deployment's data API.
 type DataAPI struct {
-	// customDomain is an additional host of the data API.
+	// customDomain is an additional host of the data API. No other deployment or account of the cluster
+	// may have it; status.customDomain shows whether this deployment holds it.
 	// +optional
 	CustomDomain Host `json:"customDomain,omitempty"`
 
@@ -476,6 +477,12 @@ type DeploymentStatus struct {
 	// +kubebuilder:validation:MaxLength=1024
 	// +optional
 	URL string `json:"url,omitempty"`
+
+	// customDomain is the custom domain that the deployment holds, without a port. It is served while it
+	// is that of the spec.
+	// +kubebuilder:validation:MaxLength=253
+	// +optional
+	CustomDomain string `json:"customDomain,omitempty"`
 
 	// currentVersion is the version that production runs. It changes when a rollout is complete.
 	// +kubebuilder:validation:MaxLength=128

@@ -57,11 +57,20 @@ func (t Tenants) ByHost(ctx context.Context, host string) (*v1alpha1.Account, er
 	}
 	var found *v1alpha1.Account
 	for i := range list.Items {
-		if found == nil || tenant.Older(&list.Items[i], found) {
+		if found == nil || hasPrecedence(&list.Items[i], found, name) {
 			found = &list.Items[i]
 		}
 	}
 	return t.served(ctx, found)
+}
+
+// hasPrecedence reports whether a is the account of a host rather than b: it holds the host, or the
+// controller has not decided yet and it is older.
+func hasPrecedence(a, b *v1alpha1.Account, host string) bool {
+	if holds := tenant.HoldsHost(a, host); holds != tenant.HoldsHost(b, host) {
+		return holds
+	}
+	return tenant.Older(a, b)
 }
 
 // ByName returns the account with a name, nil if there is none.

@@ -5,7 +5,6 @@ package account
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -19,6 +18,7 @@ import (
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/controllers/predicates"
+	"github.com/quoin-dev/quoin/internal/claims"
 	"github.com/quoin-dev/quoin/internal/kube"
 	"github.com/quoin-dev/quoin/internal/reconciler"
 	"github.com/quoin-dev/quoin/internal/tenant"
@@ -27,13 +27,22 @@ import (
 // FieldManager is the field manager of this controller's writes.
 const FieldManager = "quoin-account"
 
+// Options configure the reconciler.
+type Options struct {
+	// Hosts makes hosts unique. Its namespace is that of Quoin itself, which no account may have.
+	Hosts claims.Hosts
+}
+
+type accountReconciler struct{ Options }
+
 // New returns the reconciler of Accounts.
-func New(c *kube.Client, recorder reconciler.Recorder, clk clock.PassiveClock) *reconciler.Reconciler[*v1alpha1.Account] {
+func New(c *kube.Client, recorder reconciler.Recorder, clk clock.PassiveClock, opts Options) *reconciler.Reconciler[*v1alpha1.Account] {
+	r := &accountReconciler{opts}
 	return &reconciler.Reconciler[*v1alpha1.Account]{
 		Client: c.As(FieldManager), Recorder: recorder, Clock: clk,
 		New:    func() *v1alpha1.Account { return &v1alpha1.Account{} },
-		Work:   work,
-		Delete: teardown,
+		Work:   r.work,
+		Delete: r.teardown,
 	}
 }
 
@@ -50,13 +59,14 @@ func SetupWithManager(mgr ctrl.Manager, r reconcile.Reconciler, opts controller.
 		// Another account may release a host or a namespace, a missing namespace may be created,
 		// and the deletion of the last environment ends a teardown.
 		Watches(&v1alpha1.Account{}, handler.EnqueueRequestsFromMapFunc(rivals(mgr.GetClient())), predicates.Spec()).
+		Watches(&v1alpha1.Claim{}, handler.EnqueueRequestsFromMapFunc(ofClaim(mgr.GetClient())), predicates.Existence()).
 		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(ofNamespace(mgr.GetClient())), predicates.Existence()).
 		Watches(&v1alpha1.Environment{}, handler.EnqueueRequestsFromMapFunc(ofNamespace(mgr.GetClient())), predicates.Existence()).
 		WithOptions(opts).
 		Complete(r)
 }
 
-func work(ctx context.Context, s *reconciler.Scope[*v1alpha1.Account]) reconciler.Outcome {
+func (r *accountReconciler) work(ctx context.Context, s *reconciler.Scope[*v1alpha1.Account]) reconciler.Outcome {
 	acct := s.Object
 	if !controllerutil.ContainsFinalizer(acct, v1alpha1.FinalizerAccount) {
 		err := s.Label(ctx, func(a *v1alpha1.Account) { controllerutil.AddFinalizer(a, v1alpha1.FinalizerAccount) })
@@ -68,11 +78,18 @@ func work(ctx context.Context, s *reconciler.Scope[*v1alpha1.Account]) reconcile
 	if err := s.List(ctx, accounts); err != nil {
 		return reconciler.Failed(fmt.Errorf("list accounts: %w", err))
 	}
-	if o := conflict(acct, accounts.Items); o != nil {
+	if o := r.checkNamespace(acct, accounts.Items); o != nil {
+		// The account is not served: others may have its hosts.
+		if err := r.showHosts(ctx, s, nil); err != nil {
+			return reconciler.Failed(err)
+		}
 		return *o
 	}
 	acct.Status.URL = tenant.URL(acct)
 	acct.Status.DataDomain = tenant.DataDomain(acct)
+	if problem := r.claimHosts(ctx, s); problem != nil {
+		return *problem
+	}
 
 	ns := &corev1.Namespace{}
 	if err := s.Get(ctx, client.ObjectKey{Name: acct.Spec.Namespace}, ns); err != nil {
@@ -85,26 +102,22 @@ func work(ctx context.Context, s *reconciler.Scope[*v1alpha1.Account]) reconcile
 	return reconciler.Done(fmt.Sprintf("Account serves %s", acct.Status.URL))
 }
 
-// conflict returns the outcome if an older account has the same namespace or host.
-func conflict(acct *v1alpha1.Account, all []v1alpha1.Account) *reconciler.Outcome {
+// checkNamespace returns the outcome if the account may not have its namespace: it is Quoin's own, or
+// that of an older account.
+func (r *accountReconciler) checkNamespace(acct *v1alpha1.Account, all []v1alpha1.Account) *reconciler.Outcome {
+	if acct.Spec.Namespace == r.Hosts.Namespace {
+		o := reconciler.Stalled(v1alpha1.ReasonNamespaceReserved, fmt.Sprintf(
+			"spec.namespace: %q is the namespace of Quoin itself; create another Account with a namespace of its own", acct.Spec.Namespace))
+		return &o
+	}
 	for i := range all {
 		other := &all[i]
-		if other.UID == acct.UID || !tenant.Older(other, acct) {
+		if other.UID == acct.UID || other.Spec.Namespace != acct.Spec.Namespace || !tenant.Older(other, acct) {
 			continue
 		}
-		if other.Spec.Namespace == acct.Spec.Namespace {
-			o := reconciler.Stalled(v1alpha1.ReasonNamespaceTaken, fmt.Sprintf(
-				"spec.namespace: %q belongs to account %q; each account needs a namespace of its own", acct.Spec.Namespace, other.Name))
-			return &o
-		}
-		otherHosts := tenant.Hosts(other)
-		for _, host := range tenant.Hosts(acct) {
-			if slices.Contains(otherHosts, host) {
-				o := reconciler.Stalled(v1alpha1.ReasonHostTaken, fmt.Sprintf(
-					"spec.host or spec.customDomains: %q belongs to account %q", host, other.Name))
-				return &o
-			}
-		}
+		o := reconciler.Stalled(v1alpha1.ReasonNamespaceTaken, fmt.Sprintf(
+			"spec.namespace: %q belongs to account %q; each account needs a namespace of its own", acct.Spec.Namespace, other.Name))
+		return &o
 	}
 	return nil
 }

@@ -30,12 +30,15 @@ const (
 // teardown deletes the account's objects, and removes the finalizer when none is left. The
 // namespace is kept: Quoin did not create it. Workloads and secrets of environments are
 // garbage-collected.
-func teardown(ctx context.Context, s *reconciler.Scope[*v1alpha1.Account]) reconciler.Outcome {
+func (r *accountReconciler) teardown(ctx context.Context, s *reconciler.Scope[*v1alpha1.Account]) reconciler.Outcome {
 	acct := s.Object
 	if !controllerutil.ContainsFinalizer(acct, v1alpha1.FinalizerAccount) {
 		return reconciler.Progressing(v1alpha1.ReasonTerminating, "Waiting for other finalizers")
 	}
-	remaining, err := deleteObjects(ctx, s, acct)
+	if err := r.Hosts.Release(ctx, s.Client, acct); err != nil {
+		return reconciler.Failed(err)
+	}
+	remaining, err := r.deleteObjects(ctx, s, acct)
 	if err != nil {
 		return reconciler.Failed(err)
 	}
@@ -55,7 +58,11 @@ func teardown(ctx context.Context, s *reconciler.Scope[*v1alpha1.Account]) recon
 
 // deleteObjects deletes the objects in the account's namespace and returns the name of one that
 // still exists; empty when there is none.
-func deleteObjects(ctx context.Context, s *reconciler.Scope[*v1alpha1.Account], acct *v1alpha1.Account) (string, error) {
+func (r *accountReconciler) deleteObjects(ctx context.Context, s *reconciler.Scope[*v1alpha1.Account], acct *v1alpha1.Account) (string, error) {
+	if acct.Spec.Namespace == r.Hosts.Namespace {
+		// The objects there are those of Quoin itself, such as the claims of all accounts.
+		return "", nil
+	}
 	holder, err := tenant.Of(ctx, s.Live(), acct.Spec.Namespace)
 	if err != nil {
 		return "", err

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/internal/claims"
 	"github.com/quoin-dev/quoin/internal/kube"
 	"github.com/quoin-dev/quoin/internal/reconciler"
 	"github.com/quoin-dev/quoin/internal/tenant"
@@ -52,28 +53,27 @@ func in(namespace string) func(*v1alpha1.Account) {
 	return func(a *v1alpha1.Account) { a.Spec.Namespace = namespace }
 }
 
-// TestOlderAccountWinsConflicts about a namespace or a host; the other one names it.
-func TestOlderAccountWinsConflicts(t *testing.T) {
+// quoin is the namespace of Quoin itself.
+const quoin = "quoin-system"
+
+// TestNamespaceConflicts: the older account has a namespace; the other one names it. No account has
+// that of Quoin.
+func TestNamespaceConflicts(t *testing.T) {
 	cases := map[string]struct {
 		self, other     *v1alpha1.Account
 		reason, message string
 	}{
-		"nothing in common":           {account("self", 5), account("other", 1), "", ""},
-		"namespace":                   {account("self", 5, in("ns")), account("other", 1, in("ns")), "NamespaceTaken", `spec.namespace: "ns" belongs to account "other"`},
-		"namespace, younger":          {account("self", 1, in("ns")), account("other", 5, in("ns")), "", ""},
-		"namespace, same second":      {account("self", 1, in("ns")), account("other", 1, in("ns")), "NamespaceTaken", `"other"`},
-		"host":                        {account("self", 5, host("bi.test")), account("other", 1, host("bi.test")), "HostTaken", `spec.host or spec.customDomains: "bi.test" belongs to account "other"`},
-		"host with another port":      {account("self", 5, host("bi.test:8443")), account("other", 1, host("bi.test")), "HostTaken", `"bi.test"`},
-		"custom domain":               {account("self", 5, domains("a.test", "bi.test")), account("other", 1, domains("bi.test")), "HostTaken", `"bi.test"`},
-		"custom domain and host":      {account("self", 5, domains("bi.test")), account("other", 1, host("bi.test")), "HostTaken", `"bi.test"`},
-		"host of a younger":           {account("self", 1, host("bi.test")), account("other", 5, host("bi.test")), "", ""},
-		"a domain below":              {account("self", 5, host("a.bi.test")), account("other", 1, host("bi.test")), "", ""},
-		"itself":                      {account("self", 5), account("self", 5), "", ""},
-		"namespace before the host's": {account("self", 5, in("ns"), host("bi.test")), account("other", 1, in("ns"), host("bi.test")), "NamespaceTaken", ""},
+		"nothing in common": {account("self", 5), account("other", 1), "", ""},
+		"an older one":      {account("self", 5, in("ns")), account("other", 1, in("ns")), "NamespaceTaken", `spec.namespace: "ns" belongs to account "other"`},
+		"a younger one":     {account("self", 1, in("ns")), account("other", 5, in("ns")), "", ""},
+		"same second":       {account("self", 1, in("ns")), account("other", 1, in("ns")), "NamespaceTaken", `"other"`},
+		"itself":            {account("self", 5), account("self", 5), "", ""},
+		"that of Quoin":     {account("self", 1, in(quoin)), account("other", 5), "NamespaceReserved", `spec.namespace: "quoin-system" is the namespace of Quoin itself`},
 	}
+	r := &accountReconciler{Options{Hosts: claims.Hosts{Namespace: quoin}}}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			o := conflict(tc.self, []v1alpha1.Account{*tc.self, *tc.other})
+			o := r.checkNamespace(tc.self, []v1alpha1.Account{*tc.self, *tc.other})
 			if o == nil {
 				if tc.reason != "" {
 					t.Errorf("no conflict, want %s", tc.reason)
@@ -83,6 +83,44 @@ func TestOlderAccountWinsConflicts(t *testing.T) {
 			reconciler.Summarise(tc.self, *o)
 			if c := tc.self.Status.Conditions[0]; c.Reason != tc.reason || !strings.Contains(c.Message, tc.message) {
 				t.Errorf("message %s: %s; want %s: …%s…", c.Reason, c.Message, tc.reason, tc.message)
+			}
+		})
+	}
+}
+
+// TestFirstClaimWinsConflicts about a host, whatever the age of the accounts. The message does not
+// disclose the holder.
+func TestFirstClaimWinsConflicts(t *testing.T) {
+	cases := map[string]struct {
+		self, other *v1alpha1.Account
+		taken       string
+		held        []string
+	}{
+		"nothing in common":      {account("self", 1), account("other", 5), "", []string{"self.example.com"}},
+		"host":                   {account("self", 1, host("bi.test")), account("other", 5, host("bi.test")), "bi.test", nil},
+		"host with another port": {account("self", 1, host("bi.test:8443")), account("other", 5, host("bi.test")), "bi.test", nil},
+		"custom domain":          {account("self", 1, domains("a.test", "bi.test")), account("other", 5, domains("bi.test")), "bi.test", []string{"self.example.com", "a.test"}},
+		"custom domain and host": {account("self", 1, domains("bi.test")), account("other", 5, host("bi.test")), "bi.test", []string{"self.example.com"}},
+		"a domain below":         {account("self", 1, host("a.bi.test")), account("other", 5, host("bi.test")), "", []string{"a.bi.test"}},
+		"namespace":              {account("self", 5, in("other")), account("other", 1), "", nil},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			w := newFixture(t, tc.self, tc.other, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: tc.self.Spec.Namespace}})
+			w.reconcile("other")
+			a, _ := w.reconcile("self")
+			state, message := readyCondition(a)
+			taken := strings.Contains(message, `"`+tc.taken+`" is already in use`)
+			if (tc.taken != "") != (state == "False HostTaken") || tc.taken != "" && (!taken || strings.Contains(message, `"other"`)) {
+				t.Errorf("message %s: %s", state, message)
+			}
+			if diff := cmp.Diff(tc.held, a.Status.Hosts); diff != "" {
+				t.Errorf("hosts (-want +got):\n%s", diff)
+			}
+			w.delete(tc.other)
+			w.reconcile("other")
+			if a, _ = w.reconcile("self"); len(a.Status.Hosts) != len(tenant.Hosts(a)) {
+				t.Errorf("after the deletion of the other: hosts %q", a.Status.Hosts)
 			}
 		})
 	}
@@ -108,13 +146,17 @@ func newFixture(t *testing.T, objs ...client.Object) *fixture {
 		WithIndex(&v1alpha1.Account{}, tenant.IndexNamespace, func(o client.Object) []string {
 			a, _ := o.(*v1alpha1.Account)
 			return []string{a.Spec.Namespace}
+		}).
+		WithIndex(&v1alpha1.Claim{}, claims.IndexHolder, func(o client.Object) []string {
+			c, _ := o.(*v1alpha1.Claim)
+			return []string{c.Spec.Holder.Name}
 		}).Build()
 	return &fixture{t, api, clocktesting.NewFakePassiveClock(time.Now())}
 }
 
 func (w *fixture) reconcile(name string) (*v1alpha1.Account, ctrl.Result) {
 	w.t.Helper()
-	r := New(kube.NewClient(w.api, w.api, "quoin-test"), events.NewFakeRecorder(10), w.clock)
+	r := New(kube.NewClient(w.api, w.api, "quoin-test"), events.NewFakeRecorder(10), w.clock, Options{Hosts: claims.Hosts{Namespace: quoin}})
 	result, err := r.Reconcile(w.t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Name: name}})
 	if err != nil {
 		w.t.Fatal(err)
@@ -211,6 +253,15 @@ func TestTeardownDeletesObjectsOfTheAccount(t *testing.T) {
 			t.Errorf("rival %v, deployment %v", w.exists(account("rival", 5)), w.exists(own))
 		}
 	})
+	t.Run("keeps the objects in the namespace of Quoin", func(t *testing.T) {
+		claim := &v1alpha1.Claim{ObjectMeta: metav1.ObjectMeta{Namespace: quoin, Name: "of-another-account"}}
+		w := newFixture(t, account("acme", 1, final, in(quoin)), claim)
+		w.delete(account("acme", 1))
+		w.reconcile("acme")
+		if w.exists(account("acme", 1)) || !w.exists(claim) {
+			t.Errorf("account %v, claim %v", w.exists(account("acme", 1)), w.exists(claim))
+		}
+	})
 	t.Run("waits for other finalizers", func(t *testing.T) {
 		w := newFixture(t, account("acme", 1, func(a *v1alpha1.Account) { a.Finalizers = []string{"example.com/other"} }), deploymentIn("acme"))
 		w.delete(account("acme", 1))
@@ -237,15 +288,16 @@ func TestWatchesEnqueueAffectedAccounts(t *testing.T) {
 		requests []reconcile.Request
 		want     []string
 	}{
-		"account":                                {rivals(w.api)(t.Context(), account("well", 1)), []string{"waits"}},
-		"account with the host of a younger one": {rivals(w.api)(t.Context(), account("old", 0, domains("well.example.com"))), []string{"waits", "well"}},
-		"account with the host of an older one":  {rivals(w.api)(t.Context(), account("young", 9, domains("well.example.com"))), []string{"waits"}},
-		"the account itself":                     {rivals(w.api)(t.Context(), account("waits", 2)), nil},
-		"new namespace":                          {ofNamespace(w.api)(t.Context(), namespace("waits", nil)), []string{"waits"}},
-		"namespace of a ready account":           {ofNamespace(w.api)(t.Context(), namespace("well", nil)), nil},
-		"deleting namespace":                     {ofNamespace(w.api)(t.Context(), namespace("well", &now)), []string{"well"}},
-		"environment of a deleting account":      {ofNamespace(w.api)(t.Context(), &v1alpha1.Environment{ObjectMeta: metav1.ObjectMeta{Namespace: "deleting", Name: "x"}}), []string{"deleting"}},
-		"another namespace":                      {ofNamespace(w.api)(t.Context(), namespace("kube-system", nil)), nil},
+		"account": {rivals(w.api)(t.Context(), account("well", 1)), []string{"waits"}},
+		"account with the namespace of a ready one": {rivals(w.api)(t.Context(), account("old", 0, in("well"))), []string{"waits", "well"}},
+		"claim on a host":                   {ofClaim(w.api)(t.Context(), &v1alpha1.Claim{Spec: v1alpha1.ClaimSpec{Attribute: claims.AttributeHost, Value: "well.example.com"}}), []string{"well"}},
+		"claim on another value":            {ofClaim(w.api)(t.Context(), &v1alpha1.Claim{Spec: v1alpha1.ClaimSpec{Attribute: "ScimUser.userName"}}), nil},
+		"the account itself":                {rivals(w.api)(t.Context(), account("waits", 2)), nil},
+		"new namespace":                     {ofNamespace(w.api)(t.Context(), namespace("waits", nil)), []string{"waits"}},
+		"namespace of a ready account":      {ofNamespace(w.api)(t.Context(), namespace("well", nil)), nil},
+		"deleting namespace":                {ofNamespace(w.api)(t.Context(), namespace("well", &now)), []string{"well"}},
+		"environment of a deleting account": {ofNamespace(w.api)(t.Context(), &v1alpha1.Environment{ObjectMeta: metav1.ObjectMeta{Namespace: "deleting", Name: "x"}}), []string{"deleting"}},
+		"another namespace":                 {ofNamespace(w.api)(t.Context(), namespace("kube-system", nil)), nil},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

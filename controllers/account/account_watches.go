@@ -3,7 +3,6 @@ package account
 import (
 	"context"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -21,7 +20,7 @@ func rivals(c client.Reader) handler.MapFunc {
 			return nil
 		}
 		return requests.For(ctx, c, &v1alpha1.AccountList{}, func(a *v1alpha1.Account) bool {
-			return a.Name != changed.Name && (!isReady(a) || conflict(a, []v1alpha1.Account{*changed}) != nil)
+			return a.Name != changed.Name && (!isReady(a) || a.Spec.Namespace == changed.Spec.Namespace)
 		})
 	}
 }
@@ -39,8 +38,4 @@ func ofNamespace(c client.Reader) handler.MapFunc {
 			return a.Spec.Namespace == name && (deleting || !isReady(a) || !a.DeletionTimestamp.IsZero())
 		})
 	}
-}
-
-func isReady(a *v1alpha1.Account) bool {
-	return meta.IsStatusConditionTrue(a.Status.Conditions, v1alpha1.ConditionReady)
 }

@@ -37,19 +37,27 @@ type Options struct {
 	Fleet *Fleet
 	// Remotes reads the branches of Git repositories.
 	Remotes *Remotes
+	// Hosts makes custom domains unique.
+	Hosts claims.Hosts
 }
 
-type deploymentReconciler struct{ Options }
+type deploymentReconciler struct {
+	Options
+	client *kube.Client
+}
 
 // New returns the reconciler of Deployments.
 func New(c *kube.Client, recorder reconciler.Recorder, clk clock.PassiveClock, opts Options) *reconciler.Reconciler[*v1alpha1.Deployment] {
-	r := &deploymentReconciler{Options: opts}
+	r := &deploymentReconciler{Options: opts, client: c.As(FieldManager)}
 	return &reconciler.Reconciler[*v1alpha1.Deployment]{
-		Client: c.As(FieldManager), Recorder: recorder, Clock: clk,
+		Client: r.client, Recorder: recorder, Clock: clk,
 		New:    func() *v1alpha1.Deployment { return &v1alpha1.Deployment{} },
 		Work:   r.work,
 		Delete: r.teardown,
-		Forget: r.forget,
+		Forget: func(ctx context.Context, key client.ObjectKey) {
+			r.forget(ctx, key)
+			r.releaseHost(ctx, key)
+		},
 	}
 }
 
@@ -69,10 +77,14 @@ func (r *deploymentReconciler) teardown(ctx context.Context, s *scope) reconcile
 
 // work runs the steps in order; the first that fails determines the outcome.
 func (r *deploymentReconciler) work(ctx context.Context, s *scope) reconciler.Outcome {
+	hostProblem, err := r.claimHost(ctx, s)
+	if err != nil {
+		return reconciler.Failed(err)
+	}
 	if suspend := s.Object.Spec.Suspend; suspend != nil && *suspend {
 		// A suspended rollout does not occupy a slot.
 		r.Fleet.ReleaseSlot(ctx, client.ObjectKeyFromObject(s.Object))
-		return reconciler.Done("Reconciliation is suspended").WithReason(v1alpha1.ReasonSuspended)
+		return withHostProblem(reconciler.Done("Reconciliation is suspended").WithReason(v1alpha1.ReasonSuspended), hostProblem)
 	}
 	account, err := tenant.Of(ctx, s.Client, s.Object.Namespace)
 	if errors.Is(err, tenant.ErrNoAccount) {
@@ -89,7 +101,7 @@ func (r *deploymentReconciler) work(ctx context.Context, s *scope) reconciler.Ou
 	if o != nil {
 		return *o
 	}
-	return r.version(ctx, s, model)
+	return r.version(ctx, s, model, hostProblem)
 }
 
 // identify claims the deployment's display name and allocates its IDs.
@@ -166,7 +178,7 @@ func checkCopiedIDs(ctx context.Context, s *scope, deployment, environment strin
 }
 
 // version decides which version production runs and applies it.
-func (r *deploymentReconciler) version(ctx context.Context, s *scope, model modelState) reconciler.Outcome {
+func (r *deploymentReconciler) version(ctx context.Context, s *scope, model modelState, hostProblem *reconciler.Outcome) reconciler.Outcome {
 	d := s.Object
 	chosen, o := r.resolve(ctx, s)
 	if o != nil {
@@ -194,6 +206,7 @@ func (r *deploymentReconciler) version(ctx context.Context, s *scope, model mode
 	if model.warning != nil && outcome.IsDone() {
 		outcome = *model.warning
 	}
+	outcome = withHostProblem(outcome, hostProblem)
 	if err := s.Record(ctx, outcome); err != nil {
 		return reconciler.Failed(err)
 	}

@@ -306,7 +306,7 @@ func TestModelByStateOfTheRemote(t *testing.T) {
 			remotes := NewRemotes(api, nil, clocktesting.NewFakePassiveClock(time.Now()))
 			tc.remote.source, tc.remote.fetching = sourceOf(d), true // so that no fetch starts
 			remotes.states[client.ObjectKeyFromObject(d)] = &tc.remote
-			r := &deploymentReconciler{Options{Remotes: remotes}}
+			r := &deploymentReconciler{Options: Options{Remotes: remotes}}
 			model, o := r.model(t.Context(), s)
 			if model.commit != tc.commit || describe(o) != tc.outcome || describe(model.warning) != tc.warning {
 				t.Errorf("commit %q, outcome %q, warning %q; want %q, %q, %q", model.commit, describe(o), describe(model.warning), tc.commit, tc.outcome, tc.warning)

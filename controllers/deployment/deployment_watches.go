@@ -18,6 +18,7 @@ import (
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/controllers/predicates"
 	"github.com/quoin-dev/quoin/controllers/requests"
+	"github.com/quoin-dev/quoin/internal/claims"
 )
 
 // +kubebuilder:rbac:groups=platform.quoin.dev,resources=branches,verbs=create;delete;get;list;patch;watch
@@ -38,6 +39,7 @@ func SetupWithManager(mgr ctrl.Manager, r reconcile.Reconciler, o Options, opts 
 		Watches(&v1alpha1.Branch{}, handler.EnqueueRequestsFromMapFunc(ofBranch), predicates.Spec()).
 		Watches(&v1alpha1.ReleaseChannel{}, handler.EnqueueRequestsFromMapFunc(ofChannel(c)), builder.WithPredicates(offerChanged)).
 		Watches(&v1alpha1.Account{}, handler.EnqueueRequestsFromMapFunc(ofAccount(c)), predicates.Spec()).
+		Watches(&v1alpha1.Account{}, handler.EnqueueRequestsFromMapFunc(ofDataDomain(c)), dataDomainChanged).
 		Watches(&v1alpha1.Claim{}, handler.EnqueueRequestsFromMapFunc(ofClaim(c)), predicates.Existence()).
 		WatchesRawSource(source.Channel(o.Fleet.wake, enqueue)).
 		WatchesRawSource(source.Channel(o.Remotes.wake, enqueue)).
@@ -84,9 +86,17 @@ func ofAccount(c client.Reader) handler.MapFunc {
 	}
 }
 
-// ofClaim maps a created or deleted claim to the deployments whose name was taken.
+// ofClaim maps a created or deleted claim to the deployments whose name was taken or that request its
+// host.
 func ofClaim(c client.Reader) handler.MapFunc {
-	return func(ctx context.Context, claim client.Object) []reconcile.Request {
+	return func(ctx context.Context, obj client.Object) []reconcile.Request {
+		claim, ok := obj.(*v1alpha1.Claim)
+		if !ok {
+			return nil
+		}
+		if claim.Spec.Attribute == claims.AttributeHost {
+			return ofHost(ctx, c, claim.Spec.Value)
+		}
 		return requests.For(ctx, c, &v1alpha1.DeploymentList{}, func(d *v1alpha1.Deployment) bool {
 			return stalledFor(d, v1alpha1.ReasonNameTaken)
 		}, client.InNamespace(claim.GetNamespace()))

@@ -67,7 +67,7 @@ func SetupWithManager(mgr ctrl.Manager, r reconcile.Reconciler, opts controller.
 		Owns(&corev1.ServiceAccount{}, withoutStatus).
 		Owns(&policyv1.PodDisruptionBudget{}, withoutStatus).
 		Owns(&networkingv1.NetworkPolicy{}, withoutStatus).
-		Watches(&v1alpha1.Deployment{}, handler.EnqueueRequestsFromMapFunc(ofDeployment(c)), predicates.Spec()).
+		Watches(&v1alpha1.Deployment{}, handler.EnqueueRequestsFromMapFunc(ofDeployment(c)), deploymentChanged).
 		Watches(&v1alpha1.Account{}, handler.EnqueueRequestsFromMapFunc(ofAccount(c)), predicates.Spec()).
 		Watches(&corev1.Pod{}, podEvents, builder.WithPredicates(modelRejected)).
 		WatchesMetadata(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(ofConfigMap(c))).
@@ -80,6 +80,16 @@ var withoutStatus = builder.WithPredicates(predicate.Or(
 	predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{},
 	predicate.Funcs{UpdateFunc: func(event.UpdateEvent) bool { return false }},
 ))
+
+// deploymentChanged selects changes of what environments take from their deployment: the spec, and the
+// custom domain that it holds, which is in the addresses.
+var deploymentChanged = predicates.SpecOrChanged(func(o client.Object) string {
+	d, ok := o.(*v1alpha1.Deployment)
+	if !ok {
+		return ""
+	}
+	return d.Status.CustomDomain
+})
 
 func ofDeployment(c client.Reader) handler.MapFunc {
 	return func(ctx context.Context, d client.Object) []reconcile.Request {

@@ -3,6 +3,7 @@ package predicates
 
 import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
@@ -15,13 +16,16 @@ func Spec() builder.Predicates { return builder.WithPredicates(spec) }
 
 // SpecOr selects the same, and changes of an annotation.
 func SpecOr(annotation string) builder.Predicates {
+	return SpecOrChanged(func(o client.Object) string { return o.GetAnnotations()[annotation] })
+}
+
+// SpecOrChanged selects the same as Spec, and changes of a value.
+func SpecOrChanged(value func(client.Object) string) builder.Predicates {
 	return builder.WithPredicates(predicate.Or(spec, predicate.Funcs{
 		CreateFunc:  func(event.CreateEvent) bool { return false },
 		DeleteFunc:  func(event.DeleteEvent) bool { return false },
 		GenericFunc: func(event.GenericEvent) bool { return false },
-		UpdateFunc: func(e event.UpdateEvent) bool {
-			return e.ObjectOld.GetAnnotations()[annotation] != e.ObjectNew.GetAnnotations()[annotation]
-		},
+		UpdateFunc:  func(e event.UpdateEvent) bool { return value(e.ObjectOld) != value(e.ObjectNew) },
 	}))
 }
 

@@ -2,6 +2,7 @@ package route
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strings"
 
@@ -22,13 +23,14 @@ type Objects struct {
 
 // NewTable builds a routing table.
 //
-// If two deployments claim a host, the older one gets it. Hosts below an account's data domain
-// take precedence over custom domains, and a custom domain below the data domain of another
-// account is ignored: otherwise a tenant could claim the host of a future deployment of another
-// tenant, and receive its tokens.
+// A custom domain is served for the deployment that holds it, which the claims of the controller
+// decide; age never does. Hosts below an account's data domain take precedence over custom domains,
+// and a custom domain below the data domain of another account is ignored: otherwise a tenant could
+// claim the host of a future deployment of another tenant, and receive its tokens. If accounts share
+// a data domain and two deployments in them a name, the older deployment gets the host.
 func NewTable(o Objects) *Table {
 	b := builder{table: &Table{http: map[string]*deployment{}, sql: map[string]*deployment{}}}
-	b.setOwners(o.Accounts)
+	b.owners = tenant.Owners(o.Accounts)
 	deployments := b.deployments(o.Deployments)
 	entries := map[types.NamespacedName]*deployment{}
 	for _, d := range deployments {
@@ -38,11 +40,7 @@ func NewTable(o Objects) *Table {
 		claim(b.table.http, engine.Host(account, d), entry)
 		claim(b.table.sql, engine.SQLHost(account, d), entry)
 	}
-	for _, d := range deployments {
-		host := engine.CustomHost(d)
-		if host == "" || b.isForeign(host, b.owners[d.Namespace]) {
-			continue
-		}
+	for host, d := range b.customDomains(deployments) {
 		entry := entries[types.NamespacedName{Namespace: d.Namespace, Name: d.Name}]
 		claim(b.table.http, host, entry)
 		claim(b.table.sql, host, entry)
@@ -65,21 +63,20 @@ func claim(hosts map[string]*deployment, host string, d *deployment) {
 	}
 }
 
-// setOwners sets the owner of each namespace: the oldest account with the namespace, unless it is
-// being deleted.
-func (b *builder) setOwners(accounts []v1alpha1.Account) {
-	b.owners = map[string]*v1alpha1.Account{}
-	for i := range accounts {
-		a := &accounts[i]
-		if owner := b.owners[a.Spec.Namespace]; owner == nil || tenant.Older(a, owner) {
-			b.owners[a.Spec.Namespace] = a
+// customDomains returns the deployments by the custom domain that they hold. If more than one shows
+// a domain, for example after statuses were restored from a backup, none gets it.
+func (b *builder) customDomains(deployments []*v1alpha1.Deployment) map[string]*v1alpha1.Deployment {
+	holders, ambiguous := map[string]*v1alpha1.Deployment{}, map[string]bool{}
+	for _, d := range deployments {
+		host := tenant.HeldDomain(d)
+		if host == "" || tenant.IsForeign(host, b.owners, b.owners[d.Namespace]) {
+			continue
 		}
+		ambiguous[host] = ambiguous[host] || holders[host] != nil
+		holders[host] = d
 	}
-	for namespace, a := range b.owners {
-		if !a.DeletionTimestamp.IsZero() {
-			delete(b.owners, namespace)
-		}
-	}
+	maps.DeleteFunc(holders, func(host string, _ *v1alpha1.Deployment) bool { return ambiguous[host] })
+	return holders
 }
 
 // deployments returns the deployments in namespaces of accounts, oldest first.
@@ -98,23 +95,6 @@ func (b *builder) deployments(all []v1alpha1.Deployment) []*v1alpha1.Deployment 
 		)
 	})
 	return out
-}
-
-// isForeign reports whether a host is below the data domain of other accounts only. Of nested
-// domains, the longest decides.
-func (b *builder) isForeign(host string, own *v1alpha1.Account) bool {
-	longest, foreign := "", false
-	for _, a := range b.owners {
-		domain := engine.DataDomain(a)
-		if host != domain && !strings.HasSuffix(host, "."+domain) || len(domain) < len(longest) {
-			continue
-		}
-		if domain != longest {
-			longest, foreign = domain, true
-		}
-		foreign = foreign && a != own
-	}
-	return foreign
 }
 
 // addEnvironments adds the environments to their deployments. If several environments serve a

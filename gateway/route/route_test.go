@@ -33,6 +33,12 @@ func deployment(namespace, name string, age int, api *v1alpha1.DataAPI) v1alpha1
 	return v1alpha1.Deployment{ObjectMeta: meta(namespace, name, age), Spec: v1alpha1.DeploymentSpec{DataAPI: api}}
 }
 
+// holding returns a deployment that holds a domain.
+func holding(d v1alpha1.Deployment, domain string) v1alpha1.Deployment {
+	d.Status.CustomDomain = domain
+	return d
+}
+
 func environment(namespace, name, of string, kind v1alpha1.EnvironmentType, branch string) v1alpha1.Environment {
 	e := v1alpha1.Environment{ObjectMeta: meta(namespace, name, 1)}
 	e.Spec.DeploymentRef.Name, e.Spec.Type = of, kind
@@ -61,11 +67,14 @@ func objects() route.Objects {
 		},
 		Deployments: []v1alpha1.Deployment{
 			deployment("acme", "sales", 5, nil),
-			deployment("acme", "custom", 4, &v1alpha1.DataAPI{CustomDomain: "metrics.acme.com:8443", BasePath: "/a/b"}),
+			holding(deployment("acme", "custom", 4, &v1alpha1.DataAPI{CustomDomain: "metrics.acme.com:8443", BasePath: "/a/b"}), "metrics.acme.com"),
 			deployment("acme", "odd", 4, &v1alpha1.DataAPI{BasePath: "/dev-mode"}),
-			deployment("beta", "sales", 30, &v1alpha1.DataAPI{CustomDomain: "sales.data.acme.example.com"}),
-			deployment("beta", "taker", 1, &v1alpha1.DataAPI{CustomDomain: "metrics.acme.com"}),
-			deployment("beta", "squatter", 99, &v1alpha1.DataAPI{CustomDomain: "new.data.acme.example.com"}),
+			holding(deployment("beta", "sales", 30, &v1alpha1.DataAPI{CustomDomain: "sales.data.acme.example.com"}), "sales.data.acme.example.com"),
+			deployment("beta", "taker", 99, &v1alpha1.DataAPI{CustomDomain: "metrics.acme.com"}),
+			holding(deployment("beta", "former", 99, &v1alpha1.DataAPI{CustomDomain: "other.acme.com"}), "metrics.acme.com"),
+			holding(deployment("beta", "squatter", 99, &v1alpha1.DataAPI{CustomDomain: "new.data.acme.example.com"}), "new.data.acme.example.com"),
+			holding(deployment("beta", "restored", 99, &v1alpha1.DataAPI{CustomDomain: "twice.acme.com"}), "twice.acme.com"),
+			holding(deployment("acme", "restored", 1, &v1alpha1.DataAPI{CustomDomain: "twice.acme.com"}), "twice.acme.com"),
 			deployment("late", "sales", 1, nil),
 			deployment("late", "own", 1, nil),
 			deployment("nobody", "sales", 99, nil),
@@ -165,6 +174,8 @@ func TestHTTPHosts(t *testing.T) {
 		"first host also works":     {host: "custom.data.acme.example.com", path: "/a/b/v1/load", want: "acme/custom-production /cubejs-api/v1/load", rest: "/v1/load"},
 		"default base path":         {host: "metrics.acme.com", path: "/cubejs-api/v1/load", err: route.ErrPath},
 		"data domain":               {host: "sales.bi.example.org", path: "/cubejs-api/v1/load", want: "beta/sales-production /cubejs-api/v1/load", rest: "/v1/load"},
+		"held twice":                {host: "twice.acme.com", path: "/cubejs-api/v1/load", err: route.ErrHost},
+		"requested, not held":       {host: "other.acme.com", path: "/cubejs-api/v1/load", err: route.ErrHost},
 		"squatter's host":           {host: "new.data.acme.example.com", path: "/cubejs-api/v1/load", err: route.ErrHost},
 		"nested data domains":       {host: "own.data.acme.example.com", path: "/cubejs-api/v1/load", want: "late/own-production /cubejs-api/v1/load", rest: "/v1/load"},
 		"no deployment":             {host: "other.data.acme.example.com", path: "/cubejs-api/v1/load", err: route.ErrHost},

@@ -1,10 +1,10 @@
-// Package claims makes a value unique in a namespace.
+// Package claims makes a value unique in a namespace, and hosts (Hosts) unique in the cluster.
 //
 // The name of a Claim is a hash of the value, so the Kubernetes API server admits only one,
 // regardless of concurrent writers: replicas of `quoin apiserver`, the controller, kubectl. It
 // is created before its holder gets the value.
 //
-// There are two kinds of claims. One that a controller created (Ensure) has the UID of its
+// Apart from those on hosts, there are two kinds of claims. One that a controller created (Ensure) has the UID of its
 // holder, is owned by it and is garbage-collected with it. One that the API server (`quoin
 // apiserver`) created (Reserve) before its holder exists has no UID and belongs to the object
 // with the holder's name: it needs no update when the holder is created, so a user costs two
@@ -159,6 +159,9 @@ func (a Attribute[T]) holds(ctx context.Context, c client.Reader, claim *v1alpha
 func (a Attribute[T]) inFlight(claim *v1alpha1.Claim) bool {
 	return claim.Spec.Holder.UID == "" && a.clock().Since(claim.CreationTimestamp.Time) <= inFlightGracePeriod
 }
+
+// mayBeOrphaned implements Kind: claims with a UID have an owner.
+func (a Attribute[T]) mayBeOrphaned(claim *v1alpha1.Claim) bool { return claim.Spec.Holder.UID == "" }
 
 func (a Attribute[T]) clock() clock.Clock {
 	if a.Clock != nil {

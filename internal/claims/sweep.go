@@ -22,15 +22,17 @@ const (
 	sweepInterval = 5 * time.Minute
 )
 
-// Kind is an Attribute regardless of its type parameter.
+// Kind is Hosts, or an Attribute regardless of its type parameter.
 type Kind interface {
 	id() string
+	// mayBeOrphaned reports whether nothing else deletes a claim when its holder is deleted.
+	mayBeOrphaned(claim *v1alpha1.Claim) bool
 	holds(ctx context.Context, c client.Reader, claim *v1alpha1.Claim) (bool, error)
 }
 
-// Sweep deletes orphaned claims without UID: their holders were deleted with kubectl, or
+// Sweep deletes orphaned claims without owner: their holders were deleted with kubectl, or
 // `quoin apiserver` was killed between the creation of the claim and of the object. Claims
-// with UID are garbage-collected.
+// with an owner are garbage-collected.
 type Sweep struct {
 	client *kube.Client
 	clock  clock.Clock
@@ -72,10 +74,11 @@ func (s *Sweep) Once(ctx context.Context) error {
 	var failed []error
 	for i := range list.Items {
 		claim := &list.Items[i]
-		if claim.Spec.Holder.UID != "" || s.clock.Since(claim.CreationTimestamp.Time) <= inFlightGracePeriod {
+		kind, known := s.kinds[claim.Spec.Attribute]
+		if !known || !kind.mayBeOrphaned(claim) || s.clock.Since(claim.CreationTimestamp.Time) <= inFlightGracePeriod {
 			continue
 		}
-		if err := s.sweep(ctx, claim); client.IgnoreNotFound(err) != nil {
+		if err := s.sweep(ctx, kind, claim); client.IgnoreNotFound(err) != nil {
 			failed = append(failed, fmt.Errorf("sweep claim %q: %w", client.ObjectKeyFromObject(claim), err))
 		}
 	}
@@ -84,11 +87,7 @@ func (s *Sweep) Once(ctx context.Context) error {
 
 // sweep deletes a claim whose holder does not have the value: neither in the cache, which is
 // checked first because it is cheap, nor at the API server.
-func (s *Sweep) sweep(ctx context.Context, claim *v1alpha1.Claim) error {
-	kind, known := s.kinds[claim.Spec.Attribute]
-	if !known {
-		return nil
-	}
+func (s *Sweep) sweep(ctx context.Context, kind Kind, claim *v1alpha1.Claim) error {
 	for _, reader := range []client.Reader{s.client.Client, s.client.Live()} {
 		if held, err := kind.holds(ctx, reader, claim); held || err != nil {
 			return err

@@ -64,9 +64,6 @@ func SQLDomain(account *v1alpha1.Account) string {
 // DataDomain returns the domain of an account's data APIs, without a port.
 func DataDomain(account *v1alpha1.Account) string { return withoutPort(tenant.DataDomain(account)) }
 
-// CustomHost returns the deployment's custom domain without a port, or empty if it has none.
-func CustomHost(d *v1alpha1.Deployment) string { return withoutPort(customDomain(d)) }
-
 // dataHost returns the host of the data API, with a port unless it is the default.
 func dataHost(account *v1alpha1.Account, d *v1alpha1.Deployment) string {
 	if custom := customDomain(d); custom != "" {
@@ -82,8 +79,10 @@ func sqlHost(account *v1alpha1.Account, d *v1alpha1.Deployment) string {
 	return SQLHost(account, d)
 }
 
+// customDomain returns the custom domain of a deployment with its port, or empty. A domain that the
+// deployment does not hold may be served by another tenant, to which clients must not send tokens.
 func customDomain(d *v1alpha1.Deployment) string {
-	if d.Spec.DataAPI == nil {
+	if tenant.HeldDomain(d) == "" {
 		return ""
 	}
 	return string(d.Spec.DataAPI.CustomDomain)

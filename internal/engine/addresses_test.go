@@ -44,6 +44,13 @@ var addressTests = []struct {
 		sql:  "metrics.acme.com",
 	},
 	{
+		name: "custom domain that it does not hold", kind: v1alpha1.EnvironmentProduction, host: "acme.example.com",
+		api:  &v1alpha1.DataAPI{CustomDomain: "other.acme.com"},
+		url:  "https://sales.data.acme.example.com",
+		rest: "https://sales.data.acme.example.com/cubejs-api",
+		sql:  "sales.sql.data.acme.example.com",
+	},
+	{
 		name: "branch", kind: v1alpha1.EnvironmentStaging, branch: "feature/ä b", host: "acme.example.com",
 		url:  "https://sales.data.acme.example.com",
 		rest: "https://sales.data.acme.example.com/dev-mode/feature%2F%C3%A4%20b/cubejs-api",
@@ -63,7 +70,7 @@ func TestAddresses(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			f := shared()
 			f.account.Spec.Host, f.account.Spec.DataDomain = tc.host, tc.domain
-			f.deployment.Spec.DataAPI = tc.api
+			f.deployment.Spec.DataAPI, f.deployment.Status.CustomDomain = tc.api, "metrics.acme.com"
 			f.environment.Spec.Type = tc.kind
 			if got := engine.URL(f.account, f.deployment); got != tc.url {
 				t.Errorf("URL = %q, want %q", got, tc.url)

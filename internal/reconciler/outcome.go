@@ -131,6 +131,9 @@ func (o Outcome) graceOf(obj v1alpha1.Object, now time.Time) Outcome {
 // IsDone reports whether the spec is in effect.
 func (o Outcome) IsDone() bool { return o.state == stateDone }
 
+// IsProgressing reports whether work is in progress.
+func (o Outcome) IsProgressing() bool { return o.state == stateProgressing }
+
 // Err returns the error of Failed.
 func (o Outcome) Err() error { return o.err }
 

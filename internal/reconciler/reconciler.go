@@ -50,6 +50,12 @@ type Scope[T v1alpha1.Object] struct {
 // on a decision that it must not take twice, so that the decision survives a crash.
 func (s *Scope[T]) Record(ctx context.Context, o Outcome) error {
 	Summarise(s.Object, o)
+	return s.Save(ctx)
+}
+
+// Save patches the status without new conditions. A controller calls it for a change that must
+// be stored before it acts, when the outcome is not known yet.
+func (s *Scope[T]) Save(ctx context.Context) error {
 	if _, err := kube.PatchStatus(ctx, s.Client, s.before, s.Object); err != nil {
 		return err
 	}

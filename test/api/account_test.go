@@ -13,6 +13,7 @@ var _ = declare(table{
 displayName: Whole
 host: whole.example.com
 customDomains: [analytics.whole.example]
+domainSuffixes: [whole.example]
 dataDomain: data.whole.example.com
 namespace: whole
 plan: Enterprise
@@ -132,9 +133,20 @@ theme:
 		{name: "host: port without number", with: `{host: "demo.example.com:"}`, field: "spec.host", message: hostMessage},
 		{name: "host: with user", with: `{host: admin@example.com}`, field: "spec.host", message: hostMessage},
 		{name: "customDomains: bad host", with: `{customDomains: [good.example.com, Bad_host]}`, field: "spec.customDomains[1]", message: hostMessage},
+		{name: "customDomains: the host", with: `{customDomains: [bi.example.com, "demo.example.com:8443"]}`, field: "spec.customDomains", message: "must not contain the host of spec.host"},
+		{name: "customDomains: the same twice", with: `{customDomains: [bi.example.com, "bi.example.com:8443"]}`, field: "spec.customDomains", message: "must not contain a host twice"},
+		{name: "domainSuffixes", with: `{domainSuffixes: [example.com, org]}`},
+		{name: "domainSuffixes: with a port", with: `{domainSuffixes: ["example.com:1"]}`, field: "spec.domainSuffixes[0]", message: "must be a domain name in lower case"},
+		{name: "domainSuffixes: begins with a full stop", with: `{domainSuffixes: [.example.com]}`, field: "spec.domainSuffixes[0]", message: "must be a domain name in lower case"},
+		{name: "domainSuffixes: none", with: `{domainSuffixes: []}`, field: "spec.domainSuffixes", message: "at least 1 items"},
 		{name: "dataDomain: bad host", with: `{dataDomain: data_domain}`, field: "spec.dataDomain", message: hostMessage},
 
 		{name: "namespace: upper case", with: `{namespace: Demo}`, field: "spec.namespace", message: "should match '^[a-z0-9]([-a-z0-9]*[a-z0-9])?$'"},
+		{name: "namespace: default", with: `{namespace: default}`, field: "spec.namespace", message: "must not be a namespace of Kubernetes"},
+		{name: "namespace: kube-system", with: `{namespace: kube-system}`, field: "spec.namespace", message: "must not be a namespace of Kubernetes"},
+		{name: "namespace: kube-public", with: `{namespace: kube-public}`, field: "spec.namespace", message: "must not be a namespace of Kubernetes"},
+		{name: "namespace: kube-node-lease", with: `{namespace: kube-node-lease}`, field: "spec.namespace", message: "must not be a namespace of Kubernetes"},
+		{name: "namespace: begins like Kubernetes", with: `{namespace: kubernetes-analytics}`},
 		{name: "namespace: same again", then: `{displayName: Other, namespace: demo}`},
 		{name: "namespace: changed", then: `{namespace: other}`, field: "spec.namespace", message: "namespace is immutable: create another Account"},
 		{name: "host: may change", then: `{host: other.example.com}`},

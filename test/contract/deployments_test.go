@@ -314,6 +314,29 @@ func TestSettingsAreUpdatedPartially(t *testing.T) {
 	}
 }
 
+// A domain that another tenant has is a conflict; which tenant has it is not disclosed.
+func TestCustomDomainOfAnotherTenantIsRejected(t *testing.T) {
+	const domain = "taken.example.net"
+	holder := create(t, globex, "Holder")
+	globex.as(globex.admin).call(t, "PUT", "/api/v1/deployments/"+holder, map[string]any{"customDomain": domain}).is(200)
+	apiclient.Soon(t, func() error {
+		if held := object(t, globex, holder).Status.CustomDomain; held != domain {
+			return fmt.Errorf("the deployment holds %q", held)
+		}
+		return nil
+	})
+	id := create(t, acme, "Rival")
+	for _, host := range []string{domain, domain + ":8443", globex.domain, globex.host, "x.data." + globex.host} {
+		problem := acme.as(acme.admin).call(t, "PUT", "/api/v1/deployments/"+id, map[string]any{"customDomain": host})
+		problem.rejected(409, "customDomain", "already in use")
+		if strings.Contains(string(problem.raw), `"globex"`) || strings.Contains(string(problem.raw), "Holder") {
+			t.Errorf("the answer discloses the holder: %s", problem.raw)
+		}
+	}
+	own := "own.data." + acme.host
+	acme.as(acme.admin).call(t, "PUT", "/api/v1/deployments/"+id, map[string]any{"customDomain": own}).is(200).want("customDomain", own)
+}
+
 func TestBuildStatusOfABranch(t *testing.T) {
 	admin := acme.as(acme.admin)
 	path := "/api/v1/deployments/" + acme.id + "/build-status"

@@ -104,6 +104,7 @@ var (
 	counters   = regexp.MustCompile(`"(generation|observedGeneration|deploymentGeneration)":[0-9]+`)
 	secrets    = regexp.MustCompile(`"data":\{[^}]*\}`)
 	clusterIPs = regexp.MustCompile(`"10\.0\.0\.[0-9]+"`)
+	hostClaims = regexp.MustCompile(`"name":"host-[0-9a-f]{32}"`)
 	hashes     = regexp.MustCompile(`"platform\.quoin\.dev/applied-hash":"[0-9a-f]+"`)
 )
 
@@ -123,12 +124,13 @@ func (w *world) dump() string {
 			text = numbers.ReplaceAllString(text, `$1"N"`)
 			text = counters.ReplaceAllString(text, `"$1":0`)
 			text = secrets.ReplaceAllString(text, `"data":{}`)
+			text = hostClaims.ReplaceAllString(text, `"name":"host-…"`)
 			text = hashes.ReplaceAllString(text, `"applied":"…"`)
 			text = clusterIPs.ReplaceAllString(text, `"10.0.0.n"`)
 			lines = append(lines, fmt.Sprintf("%T %s", obj, text))
 		}
 	}
-	// The names of claims are hashes that do not depend on the name of the world.
+	// The names of claims are hashes that do not depend on the name of the world, but for those on hosts.
 	sort.Strings(lines)
 	return strings.Join(lines, "\n")
 }

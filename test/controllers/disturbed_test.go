@@ -34,6 +34,11 @@ func TestFaultAtEveryCall(t *testing.T) {
 		for site := range untried {
 			sites[site] = true
 		}
+		if s.everyWrite != "" {
+			maps.Copy(untried, repetitions(base.faults, func(site string) bool {
+				return strings.Contains(site, s.everyWrite) && len(kindsOfFault(site)) > 1
+			}))
+		}
 		t.Run(s.name, func(t *testing.T) {
 			t.Parallel()
 			t.Logf("%d calls, %d of them different", base.faults.calls, len(base.faults.sites))
@@ -80,9 +85,16 @@ func calls(f *faults) map[string]int {
 	if !allFaults() {
 		return maps.Clone(f.sites)
 	}
+	return repetitions(f, func(string) bool { return true })
+}
+
+// repetitions returns the numbers of all calls whose site matches.
+func repetitions(f *faults, match func(site string) bool) map[string]int {
 	all := map[string]int{}
 	for i, site := range f.made {
-		all[fmt.Sprintf("%s (call %d)", site, i+1)] = i + 1
+		if match(site) {
+			all[fmt.Sprintf("%s (call %d)", site, i+1)] = i + 1
+		}
 	}
 	return all
 }

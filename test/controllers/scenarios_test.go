@@ -21,6 +21,9 @@ type scenario struct {
 	// quietPasses is the number of passes without a write after which a world has settled: more
 	// where a deadline has to expire.
 	quietPasses int
+	// everyWrite is a kind of which each repetition of a write is disturbed, not only the first of all
+	// scenarios; empty for none.
+	everyWrite string
 }
 
 var scenarios = []*scenario{
@@ -52,6 +55,18 @@ var scenarios = []*scenario{
 		},
 		func(w *world) { w.refs = []git.Ref{ref("main", "b")} },
 		func(w *world) { w.refs = []git.Ref{ref("main", "c")} },
+	}},
+	{name: "custom domain goes to another deployment", quietPasses: 2, everyWrite: "v1alpha1.Claim", acts: []func(w *world){
+		func(w *world) {
+			w.populate()
+			w.create(w.withDomain("one", w.name+".example.org"))
+			w.settle() // so that the first one has the domain in every run
+			w.create(w.withDomain("two", w.name+".example.org"))
+		},
+		func(w *world) {
+			change(w, w.deployment("one"), func(d *v1alpha1.Deployment) { d.Spec.DataAPI.CustomDomain = v1alpha1.Host("new." + w.name + ".org") })
+		},
+		func(w *world) { w.delete(w.deployment("two")) },
 	}},
 	{name: "dedicated deployment shrinks to shared", quietPasses: 2, acts: []func(w *world){
 		func(w *world) {

@@ -1,6 +1,7 @@
 package controllers_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -27,6 +28,8 @@ var visible = []struct {
 	{"a commit that does not compile is rolled back at once and not retried", testBrokenCommit},
 	{"an environment sleeps until it is used, and has no workloads before", testSleepAndWake},
 	{"two deployments with the same name", testNameTaken},
+	{"two deployments with the same custom domain", testCustomDomainTaken},
+	{"a custom domain that the account may not have", testDomainNotAllowed},
 	{"a missing model, and a registry that does not answer", testMissingModelAndRegistry},
 	{"a Git secret that cannot be used is named", testGitSecret},
 	{"a mistake in the Git source is stalled until it is mended", testGitMistakes},
@@ -221,6 +224,65 @@ func testNameTaken(w *world) {
 	w.expectReady(second, "True Succeeded", "")
 }
 
+// withDomain returns a deployment with a custom domain.
+func (w *world) withDomain(name, domain string) *v1alpha1.Deployment {
+	d := w.deployment(name)
+	d.Spec.DataAPI = &v1alpha1.DataAPI{CustomDomain: v1alpha1.Host(domain)}
+	return d
+}
+
+func testCustomDomainTaken(w *world) {
+	w.populate()
+	domain := "metrics." + w.name + ".example.org"
+	first, second := w.withDomain("one", domain+":8443"), w.withDomain("two", domain)
+	w.create(first)
+	w.settle()
+	w.create(second)
+	w.settle()
+	w.expectReady(first, "True Succeeded", "")
+	w.expectReady(second, "False HostTaken", `spec.dataAPI.customDomain: "`+domain+`" is already in use`)
+	if first.Status.URL != "https://"+domain+":8443" || second.Status.URL != "https://two.data."+w.name+".example.com" || second.Status.CurrentVersion == "" {
+		w.t.Errorf("URLs %q and %q; the second runs %q", first.Status.URL, second.Status.URL, second.Status.CurrentVersion)
+	}
+	production := &v1alpha1.Environment{ObjectMeta: metav1.ObjectMeta{Namespace: w.name, Name: v1alpha1.ProductionName("one")}}
+	if w.get(production); production.Status.APICredentials == nil || production.Status.APICredentials.SQL.Host != domain {
+		w.t.Errorf("the addresses of production are %+v", production.Status.APICredentials)
+	}
+	change(w, first, func(d *v1alpha1.Deployment) { d.Spec.Suspend = yes() })
+	w.settle()
+	w.expectReady(second, "False HostTaken", "")
+	change(w, first, func(d *v1alpha1.Deployment) { d.Spec.DataAPI = nil })
+	w.settle()
+	w.expectReady(second, "True Succeeded", "")
+	if w.get(first); first.Status.CustomDomain != "" || second.Status.CustomDomain != domain {
+		w.t.Errorf("the domain is held by %q and %q", first.Status.CustomDomain, second.Status.CustomDomain)
+	}
+	w.delete(second)
+	change(w, first, func(d *v1alpha1.Deployment) {
+		d.Spec.Suspend, d.Spec.DataAPI = nil, &v1alpha1.DataAPI{CustomDomain: v1alpha1.Host(domain)}
+	})
+	w.settle()
+	w.expectReady(first, "True Succeeded", "")
+}
+
+func testDomainNotAllowed(w *world) {
+	w.populate()
+	allowed, other := "bi."+w.name+".org", "bix."+w.name+".org"
+	d := w.withDomain("one", other)
+	w.create(d)
+	w.settle()
+	w.expectReady(d, "True Succeeded", "")
+	change(w, w.account(), func(a *v1alpha1.Account) { a.Spec.DomainSuffixes = []v1alpha1.DomainName{v1alpha1.DomainName(allowed)} })
+	w.settle()
+	w.expectReady(d, "False DomainNotAllowed", `"`+other+`" is not allowed in this account; allowed are domains at or below `+allowed)
+	if d.Status.CustomDomain != "" {
+		w.t.Errorf("the deployment still holds %q", d.Status.CustomDomain)
+	}
+	change(w, d, func(d *v1alpha1.Deployment) { d.Spec.DataAPI.CustomDomain = v1alpha1.Host("metrics." + allowed) })
+	w.settle()
+	w.expectReady(d, "True Succeeded", "")
+}
+
 func testMissingModelAndRegistry(w *world) {
 	w.images.push("v1.2.3")
 	w.create(w.account())
@@ -336,11 +398,16 @@ func testAccountConflicts(w *world) {
 	w.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.name + "-missing"}})
 	w.settle()
 	w.expectReady(acct, "True Succeeded", "")
-	time.Sleep(time.Second) // creation times have a resolution of one second
 	rival := w.account()
 	rival.Name = w.name + "-rival"
 	rival.Spec.Namespace = w.name + "-other"
 	w.create(rival)
 	w.settle()
-	w.expectReady(rival, "False HostTaken", acct.Name)
+	w.expectReady(rival, "False HostTaken", w.name+".example.com")
+	w.expectReady(acct, "True Succeeded", "")
+	change(w, acct, func(a *v1alpha1.Account) { a.Spec.Host = v1alpha1.Host("new." + w.name + ".example.com") })
+	w.settle()
+	if w.get(rival); !slices.Equal(rival.Status.Hosts, []string{w.name + ".example.com"}) {
+		w.t.Errorf("the released host is not taken over: %q", rival.Status.Hosts)
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -31,6 +32,7 @@ import (
 	"github.com/quoin-dev/quoin/controllers/scimuser"
 	"github.com/quoin-dev/quoin/controllers/warmup"
 	"github.com/quoin-dev/quoin/internal/apitest"
+	"github.com/quoin-dev/quoin/internal/claims"
 	"github.com/quoin-dev/quoin/internal/engine"
 	"github.com/quoin-dev/quoin/internal/git"
 	"github.com/quoin-dev/quoin/internal/ids"
@@ -98,6 +100,7 @@ func newWorld(t *testing.T, seed uint64) *world {
 		images: &images{tags: map[string]string{}},
 	}
 	t.Cleanup(w.cleanUp)
+	w.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.hosts().Namespace}})
 	w.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.name, Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"}}})
 	w.restart()
 	return w
@@ -123,13 +126,13 @@ func (w *world) restart() {
 	}, w.clock)
 
 	w.running = []controllerUnderTest{
-		{"Account", func() v1alpha1.Object { return &v1alpha1.Account{} }, &v1alpha1.AccountList{}, account.New(k, recorder, w.clock)},
+		{"Account", func() v1alpha1.Object { return &v1alpha1.Account{} }, &v1alpha1.AccountList{}, account.New(k, recorder, w.clock, account.Options{Hosts: w.hosts()})},
 		{"ReleaseChannel", func() v1alpha1.Object { return &v1alpha1.ReleaseChannel{} }, &v1alpha1.ReleaseChannelList{}, releasechannel.New(k, recorder, w.clock, releasechannel.Options{
 			Namespace: w.name,
 			Connect:   func(registry.Options) (releasechannel.Registry, error) { return w.images, nil },
 		})},
 		{"Deployment", func() v1alpha1.Object { return &v1alpha1.Deployment{} }, &v1alpha1.DeploymentList{}, deployment.New(k, recorder, w.clock, deployment.Options{
-			IDs: allocator, Fleet: deployment.NewFleet(k, 1), Remotes: w.remotes,
+			IDs: allocator, Fleet: deployment.NewFleet(k, 1), Remotes: w.remotes, Hosts: w.hosts(),
 		})},
 		{"Environment", func() v1alpha1.Object { return &v1alpha1.Environment{} }, &v1alpha1.EnvironmentList{}, environment.New(k, recorder, w.clock, environment.Options{
 			Engine: engine.Options{QuoinImage: "quoin:test", GatewayNamespace: "quoin-system", WarmUp: w.warmUp}, SQLPort: 5432,
@@ -243,8 +246,10 @@ func (w *world) confine(c client.WithWatch) client.WithWatch {
 // list lists objects of the world: those in its namespace, and of cluster-scoped kinds those
 // with its name or with its name as a prefix.
 func (w *world) list(ctx context.Context, c client.Reader, list client.ObjectList, opts ...client.ListOption) error {
-	switch list.(type) {
+	switch list := list.(type) {
 	case *v1alpha1.AccountList, *v1alpha1.ReleaseChannelList:
+	case *v1alpha1.ClaimList:
+		return w.listClaims(ctx, c, list, opts)
 	default:
 		return c.List(ctx, list, append(opts, client.InNamespace(w.name))...)
 	}
@@ -259,6 +264,20 @@ func (w *world) list(ctx context.Context, c client.Reader, list client.ObjectLis
 		return nil
 	})
 	return meta.SetList(list, own)
+}
+
+// hosts returns the claims on hosts, which are in the namespace of Quoin: each world has its own.
+func (w *world) hosts() claims.Hosts { return claims.Hosts{Namespace: w.name + "-quoin"} }
+
+// listClaims lists the claims in the namespaces of the world.
+func (w *world) listClaims(ctx context.Context, c client.Reader, list *v1alpha1.ClaimList, opts []client.ListOption) error {
+	if err := c.List(ctx, list, opts...); err != nil {
+		return err
+	}
+	list.Items = slices.DeleteFunc(list.Items, func(claim v1alpha1.Claim) bool {
+		return claim.Namespace != w.name && claim.Namespace != w.hosts().Namespace
+	})
+	return nil
 }
 
 func (w *world) create(obj client.Object) {

@@ -139,6 +139,11 @@ func (a *api) updateDeployment(ctx context.Context, in *UpdateDeploymentInput) (
 			return nil, err
 		}
 	}
+	if body.CustomDomain != nil {
+		if err := a.checkDomain(ctx, d, strings.ToLower(*body.CustomDomain)); err != nil {
+			return nil, err
+		}
+	}
 	if err := body.checkImmutable(d, a.Region.Name); err != nil {
 		return nil, err
 	}
