@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/netip"
 	"slices"
@@ -323,18 +324,29 @@ func certificatesFor(ctx context.Context, k8s cluster.Cluster, c Config) (*servi
 		Client: direct, Namespace: c.Namespace, Log: c.Log,
 		Names: func() []string {
 			names := serving.OwnNames(c.Service, c.Namespace)
-			list := &v1alpha1.AccountList{}
-			if err := k8s.GetCache().List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+			hosts, err := hostsOfAll(ctx, k8s.GetCache())
+			if err != nil {
 				return names
 			}
-			var hosts []string
-			for i := range list.Items {
-				hosts = append(hosts, accounts.Hosts(&list.Items[i])...)
-			}
-			slices.Sort(hosts)
-			return append(names, slices.Compact(hosts)...)
+			// Clients that connect to an address send no server name to choose a certificate by.
+			return append(names, slices.DeleteFunc(hosts, func(host string) bool { return net.ParseIP(host) == nil })...)
 		},
+		Hosts: func() ([]string, error) { return hostsOfAll(ctx, k8s.GetCache()) },
 	})
+}
+
+// hostsOfAll returns the hosts of all accounts.
+func hostsOfAll(ctx context.Context, c client.Reader) ([]string, error) {
+	list := &v1alpha1.AccountList{}
+	if err := c.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, err
+	}
+	var hosts []string
+	for i := range list.Items {
+		hosts = append(hosts, accounts.Hosts(&list.Items[i])...)
+	}
+	slices.Sort(hosts)
+	return slices.Compact(hosts), nil
 }
 
 // hostsOf returns the names that an object adds to the certificate.

@@ -17,8 +17,8 @@ import (
 // secretName is the name of the Secret with the generated certificate.
 const secretName = "quoin-gateway-tls"
 
-// certificatesFor returns the certificate from files, or one that is generated for the hosts of
-// all deployments.
+// certificatesFor returns the certificate from files, or certificates that are generated for the
+// hosts of all deployments.
 func certificatesFor(ctx context.Context, k8s cluster.Cluster, c Config) (*serving.Certificates, error) {
 	if c.CertFile != "" {
 		return serving.CertificatesFromFiles(ctx, c.CertFile, c.KeyFile, c.Log)
@@ -29,38 +29,36 @@ func certificatesFor(ctx context.Context, k8s cluster.Cluster, c Config) (*servi
 	}
 	return serving.CertificatesFromSecret(ctx, serving.SecretOptions{
 		Client: direct, Namespace: c.Namespace, Name: secretName, Log: c.Log,
-		Names: func() []string {
+		Names: func() []string { return serving.OwnNames(c.Service, c.Namespace) },
+		Hosts: func() ([]string, error) {
 			accounts, deployments := &v1alpha1.AccountList{}, &v1alpha1.DeploymentList{}
 			for _, list := range []client.ObjectList{accounts, deployments} {
 				if err := k8s.GetCache().List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
-					c.Log.Error("Cannot list the hosts of the serving certificate", "error", err)
+					return nil, err
 				}
 			}
-			return append(serving.OwnNames(c.Service, c.Namespace), certificateNames(accounts.Items, deployments.Items)...)
+			return certificateNames(accounts.Items, deployments.Items), nil
 		},
 	})
 }
 
 // certificateNames returns the DNS names of all data APIs and SQL interfaces: two wildcards for
-// each data domain, because the number of names in a certificate is limited, and the custom
-// domains.
+// each data domain, which cover the hosts of all its deployments, and the custom domains.
 func certificateNames(accounts []v1alpha1.Account, deployments []v1alpha1.Deployment) []string {
 	var names []string
 	for i := range accounts {
 		names = append(names, "*."+engine.DataDomain(&accounts[i]), "*."+engine.SQLDomain(&accounts[i]))
 	}
-	slices.Sort(names)
-	var custom []string
 	for i := range deployments {
 		if host := tenant.HeldDomain(&deployments[i]); host != "" {
-			custom = append(custom, host)
+			names = append(names, host)
 		}
 	}
-	slices.Sort(custom)
-	return slices.Compact(append(slices.Compact(names), slices.Compact(custom)...))
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
-// followHosts renews the certificate when hosts are added.
+// followHosts updates the certificates when hosts are added.
 func followHosts(ctx context.Context, k8s cluster.Cluster, certificates *serving.Certificates) error {
 	return certificates.Follow(ctx, k8s.GetCache(), namesOf, &v1alpha1.Account{}, &v1alpha1.Deployment{})
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Certificates holds the serving certificate, and keeps it up to date while Run runs. Its source is
+// Certificates holds the serving certificates, and keeps it up to date while Run runs. Its source is
 // files (CertificatesFromFiles) or a Secret that Quoin manages (CertificatesFromSecret). It is a
 // prometheus.Collector of the expiry time.
 type Certificates struct {
@@ -37,6 +37,10 @@ type keyPair struct {
 	tls.Certificate
 	// ca is the CA certificate for clients, in PEM; nil if unknown.
 	ca []byte
+	// authority signs the certificates of hosts; nil if unknown.
+	authority *authority
+	// hosts are the certificates of hosts; nil if there is one certificate for all.
+	hosts *hostCertificates
 }
 
 // newCertificates returns an error if the source has no certificate.
@@ -48,9 +52,16 @@ func newCertificates(ctx context.Context, s source, interval time.Duration, log 
 	return c, nil
 }
 
-// GetCertificate implements tls.Config.GetCertificate.
-func (c *Certificates) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-	return &c.current.Load().Certificate, nil
+// GetCertificate implements tls.Config.GetCertificate. It returns the certificate of the host that
+// the client names, or that of the server.
+func (c *Certificates) GetCertificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+	current := c.current.Load()
+	if hello != nil && current.hosts != nil {
+		if certificate, err := current.hosts.certificate(hello.ServerName); certificate != nil || err != nil {
+			return certificate, err
+		}
+	}
+	return &current.Certificate, nil
 }
 
 // CA returns the CA certificate for clients, in PEM; nil if the certificate is from files. It

@@ -50,10 +50,13 @@ type SecretOptions struct {
 	Name string
 	// Namespace of the Secret, quoin's own.
 	Namespace string
-	// Names returns the DNS names (the first label may be `*`) and IP addresses of the
-	// certificate, in order of importance. Invalid names, and those after the 256th, are omitted
-	// and logged. It is called by Run and Refresh, never concurrently.
+	// Names returns the DNS names and IP addresses of the server's own certificate, in order of
+	// importance. Invalid names, and those after the 256th, are omitted and logged. Only
+	// administrators may choose them. It is called by Run and Refresh, never concurrently.
 	Names func() []string
+	// Hosts returns the DNS names (the first label may be `*`) of tenants, each of which has a
+	// certificate of its own. On an error, the previous ones are kept. Called like Names; may be nil.
+	Hosts func() ([]string, error)
 	// Clock is the real clock if nil.
 	Clock clock.PassiveClock
 	// Log is slog.Default() if nil.
@@ -66,10 +69,11 @@ type SecretOptions struct {
 type secretSource struct {
 	SecretOptions
 	omitted []string
+	hosts   *hostCertificates
 }
 
 // CertificatesFromSecret manages a serving certificate, and the private CA that signs it, in a
-// Secret. The certificate is valid for 90 days and renewed after 60, or when a name is missing; the
+// Secret, and issues certificates of tenants' hosts in memory. The certificate is valid for 90 days and renewed after 60, or when a name is missing; the
 // CA is valid for ten years and replaced in the last one. Run checks the Secret once a minute;
 // Refresh checks it at once, for example for a new host.
 //
@@ -80,13 +84,30 @@ func CertificatesFromSecret(ctx context.Context, o SecretOptions) (*Certificates
 		o.Clock = clock.RealClock{}
 	}
 	o.Log, o.Name = cmp.Or(o.Log, slog.Default()), cmp.Or(o.Name, SecretName)
-	return newCertificates(ctx, &secretSource{SecretOptions: o}, secretInterval, o.Log)
+	s := &secretSource{SecretOptions: o}
+	s.hosts = &hostCertificates{server: s.subject(), clock: o.Clock}
+	return newCertificates(ctx, s, secretInterval, o.Log)
 }
 
 // errConflict means that another replica wrote the Secret first.
 var errConflict = errors.New("written by another replica at the same time")
 
 func (s *secretSource) load(ctx context.Context) (*keyPair, error) {
+	pair, err := s.loadOwn(ctx)
+	if pair == nil || s.Hosts == nil {
+		return pair, err
+	}
+	pair.hosts = s.hosts
+	hosts, listError := s.Hosts()
+	if listError != nil {
+		return pair, errors.Join(err, fmt.Errorf("list the hosts of tenants: %w", listError))
+	}
+	s.hosts.update(pair.authority, hosts)
+	return pair, err
+}
+
+// loadOwn loads the server's own certificate.
+func (s *secretSource) loadOwn(ctx context.Context) (*keyPair, error) {
 	names := s.names()
 	var usable *keyPair
 	for range maxConflicts {
@@ -163,7 +184,7 @@ func decode(secret *corev1.Secret) (*keyPair, *authority) {
 	if err != nil || pair.Leaf.CheckSignatureFrom(ca.certificate) != nil {
 		return nil, ca
 	}
-	return &keyPair{Certificate: pair, ca: ca.certificatePEM}, ca
+	return &keyPair{Certificate: pair, ca: ca.certificatePEM, authority: ca}, ca
 }
 
 // renewal returns why a new certificate is needed, or empty, and its names. If a name is missing,
@@ -219,7 +240,7 @@ func (s *secretSource) fill(secret *corev1.Secret, ca *authority, names []string
 	secret.Data[keyAuthority] = ca.certificatePEM
 	secret.Data[keyAuthorityPrivateKey] = ca.keyPEM
 	pair, err := tls.X509KeyPair(certificate, key)
-	return &keyPair{Certificate: pair, ca: ca.certificatePEM}, err
+	return &keyPair{Certificate: pair, ca: ca.certificatePEM, authority: ca}, err
 }
 
 // names returns the valid names in the form of a certificate. Omitted names are logged when they
@@ -238,13 +259,12 @@ func (s *secretSource) names() []string {
 func clean(all []string) (names, omitted []string) {
 	seen := map[string]bool{}
 	for _, name := range all {
-		name = strings.ToLower(strings.TrimSuffix(name, "."))
+		name = canonicalName(name)
 		if seen[name] {
 			continue
 		}
 		seen[name] = true
-		valid := net.ParseIP(name) != nil || len(validation.IsDNS1123Subdomain(strings.TrimPrefix(name, "*."))) == 0
-		if !valid || len(names) == maxNames {
+		if !isValidName(name) || len(names) == maxNames {
 			omitted = append(omitted, name)
 			continue
 		}
@@ -253,4 +273,12 @@ func clean(all []string) (names, omitted []string) {
 	slices.Sort(names)
 	slices.Sort(omitted)
 	return names, omitted
+}
+
+// canonicalName returns a name in the form of a certificate.
+func canonicalName(name string) string { return strings.ToLower(strings.TrimSuffix(name, ".")) }
+
+// isValidName reports whether a name is an IP address or a DNS name, whose first label may be `*`.
+func isValidName(name string) bool {
+	return net.ParseIP(name) != nil || len(validation.IsDNS1123Subdomain(strings.TrimPrefix(name, "*."))) == 0
 }
