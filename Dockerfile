@@ -1,6 +1,7 @@
 # Quoin's image, for `docker buildx build` or `podman build`:
 #
-#   docker buildx build --platform linux/amd64,linux/arm64 --build-arg VERSION=v0.1.0 --tag ghcr.io/quoin-dev/quoin:v0.1.0 .
+#   docker buildx build --platform linux/amd64,linux/arm64 --build-arg VERSION=v0.1.0 \
+#     --build-arg REVISION=$(git rev-parse HEAD) --build-arg DATE=$(git log -1 --format=%cI) --tag ghcr.io/quoin-dev/quoin:v0.1.0 .
 #
 # `make image` builds an equivalent image with hack/image, without a container engine. Both base
 # images are pinned by digest.
@@ -24,9 +25,11 @@ COPY internal internal
 ARG TARGETOS=linux
 ARG TARGETARCH
 ARG VERSION=dev
+ARG REVISION=""
+ARG DATE=""
 RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
     GOOS=$TARGETOS GOARCH=$TARGETARCH go build -trimpath -buildvcs=false \
-      -ldflags "-s -w -X main.version=$VERSION" \
+      -ldflags "-s -w -X main.version=$VERSION -X main.commit=$REVISION -X main.date=$DATE" \
       -o /out/quoin ./cmd/quoin
 
 # CA certificates, time zones, a non-root user; no shell and no package manager.

@@ -10,7 +10,10 @@ SHELL := bash
 BIN := $(CURDIR)/bin
 NODES ?= simulated
 VERSION ?= dev
-GO_BUILD := CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.version=$(VERSION)"
+# The commit and its time; empty outside of a repository.
+COMMIT ?= $(shell git rev-parse HEAD 2>/dev/null)
+DATE ?= $(shell git log -1 --format=%cI 2>/dev/null)
+GO_BUILD = CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT) -X main.date=$(DATE)"
 # Evaluated lazily: the first build of the API server takes minutes.
 ASSETS = $(shell $(BIN)/localcluster binaries --nodes simulated)
 TEST_FLAGS ?=

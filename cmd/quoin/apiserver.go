@@ -26,7 +26,7 @@ func serveAPI(ctx context.Context, args []string, _, stderr io.Writer) int {
 		if err != nil {
 			return err
 		}
-		f.config.Log, f.config.Version = slog.New(logr.ToSlogHandler(logger)), version
+		f.config.Log, f.config.Version = slog.New(logr.ToSlogHandler(logger)), readBuild().Version
 		return apiserver.Run(ctx, config, f.config)
 	})
 }

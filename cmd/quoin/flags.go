@@ -43,14 +43,19 @@ func parse(fs *flag.FlagSet, args []string, validate func() string) error {
 	return errors.New(text)
 }
 
+// exitCode returns the exit code for an error of parse, which has been printed.
+func exitCode(err error) int {
+	if errors.Is(err, flag.ErrHelp) {
+		return 0
+	}
+	return 2
+}
+
 // start sets up logging, runs a server until it ends, and returns the exit code. parsed is the
 // result of parse.
 func start(name string, stderr io.Writer, parsed error, l *logFlags, work func(logr.Logger) error) int {
-	if errors.Is(parsed, flag.ErrHelp) {
-		return 0
-	}
 	if parsed != nil {
-		return 2
+		return exitCode(parsed)
 	}
 	logger, err := l.logger(stderr)
 	if err != nil {

@@ -175,13 +175,3 @@ func TestLogLevelAndFormat(t *testing.T) {
 		})
 	}
 }
-
-func TestVersion(t *testing.T) {
-	var stdout, stderr bytes.Buffer
-	if code := printVersion(t.Context(), nil, &stdout, &stderr); code != 0 || stderr.Len() > 0 {
-		t.Errorf("exit code %d, stderr %s", code, stderr.String())
-	}
-	if text := stdout.String(); !strings.HasPrefix(text, "quoin dev") || !strings.HasSuffix(text, "\n") || strings.Count(text, "\n") != 1 {
-		t.Errorf("prints %q", text)
-	}
-}

@@ -7,8 +7,10 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 
 	"github.com/quoin-dev/quoin/cmd/quoin/modelfetch"
@@ -24,7 +26,7 @@ var subcommands = map[string]struct {
 	"controller":  {runControllers, "run the controllers of all kinds"},
 	"gateway":     {serveGateway, "serve the data APIs and SQL interfaces of all deployments"},
 	"model-fetch": {modelfetch.Run, "fetch a data model from Git into a folder, then exit"},
-	"version":     {printVersion, "print the version"},
+	"version":     {printVersion, "print the version, the commit and the platform (-o json)"},
 }
 
 func main() {
@@ -34,15 +36,31 @@ func main() {
 }
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	if len(args) > 0 {
-		if sub, ok := subcommands[args[0]]; ok {
-			return sub.run(ctx, args[1:], stdout, stderr)
+	if len(args) == 0 {
+		printUsage(stderr)
+		return 2
+	}
+	switch args[0] {
+	case "help", "-h", "-help", "--help":
+		if len(args) == 1 {
+			printUsage(stdout)
+			return 0
 		}
-		fmt.Fprintf(stderr, "quoin: unknown subcommand %q\n\n", args[0])
+		args = []string{args[1], "-h"} // quoin help <subcommand>
 	}
-	fmt.Fprintln(stderr, "Usage: quoin <subcommand> [flags]; -h after a subcommand lists its flags")
-	for _, name := range []string{"apiserver", "controller", "gateway", "model-fetch", "version"} {
-		fmt.Fprintf(stderr, "  %-12s %s\n", name, subcommands[name].summary)
+	if sub, ok := subcommands[args[0]]; ok {
+		return sub.run(ctx, args[1:], stdout, stderr)
 	}
+	fmt.Fprintf(stderr, "quoin: unknown subcommand %q\n\n", args[0])
+	printUsage(stderr)
 	return 2
+}
+
+func printUsage(w io.Writer) {
+	fmt.Fprintln(w, "Quoin is the control plane for analytics deployments on Kubernetes.")
+	fmt.Fprintln(w, "\nUsage: quoin <subcommand> [flags]\n\nSubcommands; -h after one lists its flags:")
+	for _, name := range slices.Sorted(maps.Keys(subcommands)) {
+		fmt.Fprintf(w, "  %-12s %s\n", name, subcommands[name].summary)
+	}
+	fmt.Fprintf(w, "  %-12s %s\n", "help", "print this text")
 }
