@@ -36,6 +36,7 @@ type ApiKeyToken struct {
 //
 // +kubebuilder:validation:XValidation:rule="has(self.token) == has(oldSelf.token) && (!has(self.token) || self.token == oldSelf.token)",message="token is immutable: create another ApiKey",fieldPath=".token"
 // +kubebuilder:validation:XValidation:rule="!(has(oldSelf.revoked) && oldSelf.revoked) || (has(self.revoked) && self.revoked)",message="revoked cannot be unset: create another ApiKey",fieldPath=".revoked"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.owner) || (has(self.owner) && self.owner == oldSelf.owner)",message="owner cannot be changed or removed: create another ApiKey",fieldPath=".owner"
 type ApiKeySpec struct {
 	// displayName is the name in user interfaces; the object's name when absent.
 	// +kubebuilder:validation:MinLength=1
@@ -45,7 +46,8 @@ type ApiKeySpec struct {
 	DisplayName string `json:"displayName,omitempty"`
 
 	// owner is the user that the key acts on behalf of; the account itself when absent. The key is
-	// rejected while its owner is not active.
+	// rejected while its owner is not active. A key that a user creates over REST, or with such a key,
+	// has this user as its owner.
 	// +optional
 	Owner *ApiKeyOwner `json:"owner,omitempty"`
 

@@ -5,6 +5,7 @@ package apikey
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -84,9 +85,35 @@ func valid(ctx context.Context, s *scope) *reconciler.Outcome {
 			return failed(fmt.Errorf("read deployment %q: %w", name, err))
 		}
 	}
-	o := reconciler.Done("The API key works")
+	o := reconciler.Done(describe(&s.Object.Spec))
 	if len(missing) > 0 {
 		o = o.WithDetail("spec.deployments: does not exist: " + strings.Join(missing, ", "))
 	}
 	return &o
+}
+
+// describe returns what a valid key allows.
+func describe(spec *v1alpha1.ApiKeySpec) string {
+	granted := "the permission Admin, because spec.permissions is absent: it allows everything"
+	switch {
+	case slices.Contains(spec.Permissions, v1alpha1.PermissionAdmin):
+		granted = "the permission Admin: it allows everything"
+	case len(spec.Permissions) == 1:
+		granted = fmt.Sprintf("the permission %s", spec.Permissions[0])
+	case len(spec.Permissions) > 1:
+		names := make([]string, len(spec.Permissions))
+		for i, name := range spec.Permissions {
+			names[i] = string(name)
+		}
+		slices.Sort(names)
+		granted = "the permissions " + strings.Join(names, ", ")
+	}
+	scope := "all deployments"
+	switch n := len(spec.Deployments); {
+	case n == 1:
+		scope = "1 deployment"
+	case n > 1:
+		scope = fmt.Sprintf("%d deployments", n)
+	}
+	return fmt.Sprintf("Has %s, on %s of the account", granted, scope)
 }

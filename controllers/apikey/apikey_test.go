@@ -169,7 +169,7 @@ func TestTokenIsGeneratedOnce(t *testing.T) {
 			f := newFixture(t)
 			f.key(v1alpha1.ApiKeySpec{TokenSecretName: name})
 			k, _ := f.reconcile()
-			f.expect(k, "True", "Succeeded", "works")
+			f.expect(k, "True", "Succeeded", "Has the")
 			s := f.secret(wanted)
 			if s == nil || !metav1.IsControlledBy(s, k) || len(s.Data) != 1 {
 				t.Fatalf("the secret is %v", s)
@@ -194,7 +194,7 @@ func TestTokenOfTheSpec(t *testing.T) {
 	hash := newToken(t).Hash()
 	f.key(v1alpha1.ApiKeySpec{Token: &hash})
 	k, _ := f.reconcile()
-	f.expect(k, "True", "Succeeded", "works")
+	f.expect(k, "True", "Succeeded", "Has the")
 	if k.Status.Token != nil || f.secret("etl-token") != nil {
 		t.Errorf("status.token is %v, the secret %v", k.Status.Token, f.secret("etl-token"))
 	}
@@ -240,7 +240,7 @@ func TestSecretOfAnotherOwnerIsKept(t *testing.T) {
 	f.expectSettled()
 	f.must(f.api.Delete(t.Context(), f.secret("etl-token")))
 	k, _ = f.reconcile()
-	f.expect(k, "True", "Succeeded", "works")
+	f.expect(k, "True", "Succeeded", "Has the")
 }
 
 func TestInvalidSecretIsReported(t *testing.T) {
@@ -276,7 +276,7 @@ func TestWithoutReadAccessToSecrets(t *testing.T) {
 	}
 	f.key(v1alpha1.ApiKeySpec{})
 	k, _ := f.reconcile()
-	f.expect(k, "True", "Succeeded", "works")
+	f.expect(k, "True", "Succeeded", "Has the")
 	f.expectSettled()
 
 	f.must(f.api.Delete(t.Context(), k))
@@ -321,7 +321,7 @@ func TestExpiryChangesTheStatus(t *testing.T) {
 	f := newFixture(t)
 	f.key(v1alpha1.ApiKeySpec{ExpirationTime: ptr.To(metav1.NewTime(start.Add(time.Hour)))})
 	k, result := f.reconcile()
-	f.expect(k, "True", "Succeeded", "works")
+	f.expect(k, "True", "Succeeded", "Has the")
 	if result.RequeueAfter != time.Hour {
 		t.Errorf("requeued after %s", result.RequeueAfter)
 	}
@@ -344,7 +344,7 @@ func TestKeyDependsOnItsOwner(t *testing.T) {
 	ann := &v1alpha1.ScimUser{ObjectMeta: metav1.ObjectMeta{Name: "ann"}, Spec: v1alpha1.ScimUserSpec{UserName: "ann@example.com"}}
 	f.create(ann)
 	k, _ = f.reconcile()
-	f.expect(k, "True", "Succeeded", "works")
+	f.expect(k, "True", "Succeeded", "Has the")
 	token := k.Status.Token
 	ann.Spec.Active = ptr.To(false)
 	f.must(f.api.Update(t.Context(), ann))
@@ -354,7 +354,7 @@ func TestKeyDependsOnItsOwner(t *testing.T) {
 	ann.Spec.Active = ptr.To(true)
 	f.must(f.api.Update(t.Context(), ann))
 	k, _ = f.reconcile()
-	f.expect(k, "True", "Succeeded", "works")
+	f.expect(k, "True", "Succeeded", "Has the")
 	if token == nil || *k.Status.Token != *token {
 		t.Errorf("the token was %v and is %v", token, k.Status.Token)
 	}
@@ -382,7 +382,7 @@ func TestEventsOnChanges(t *testing.T) {
 	for e := range f.recorder.Events {
 		got = append(got, e)
 	}
-	want := []string{"Normal Succeeded The API key works", "Warning Revoked The API key has been revoked"}
+	want := []string{"Normal Succeeded Has the permission Admin, because spec.permissions is absent: it allows everything, on all deployments of the account", "Warning Revoked The API key has been revoked"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
@@ -408,7 +408,7 @@ func TestFailedCallsAreRetried(t *testing.T) {
 			for attempt := 0; ; attempt++ {
 				k, _, err := f.try()
 				if err == nil {
-					f.expect(k, "True", "Succeeded", "works")
+					f.expect(k, "True", "Succeeded", "Has the")
 					if !apikey.Matches(*k.Status.Token, f.token()) {
 						t.Error("the hash is not that of the token in the secret")
 					}

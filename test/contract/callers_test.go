@@ -22,6 +22,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 )
@@ -200,4 +201,36 @@ func TestTenantsAreIsolated(t *testing.T) {
 		t.Errorf("the other account has changed:\n%s\n%s", before, after)
 	}
 	globexAdmin.call(t, "DELETE", "/api/v1/api-keys/"+key, nil).is(200)
+}
+
+// A key that a user makes ends with the user, and so does a key that is made with this key.
+func TestKeysOfAUserEndWithTheUser(t *testing.T) {
+	admin, userName := acme.as(acme.admin), "leaver@acme.example.com"
+	user := fmt.Sprint(admin.call(t, "POST", "/api/scim/v2/Users", map[string]any{
+		"schemas": []string{"urn:ietf:params:scim:schemas:core:2.0:User"}, "userName": userName,
+	}).is(201).at("id"))
+	t.Cleanup(func() { admin.call(t, "DELETE", "/api/scim/v2/Users/"+user, nil).is(204) })
+	token := idp.token(t, jwt.MapClaims{"sub": "leaver", "email": userName}, "platform")
+	var keys []string
+	for range 2 { // the second one with the first key
+		a := acme.as(token).call(t, "POST", "/api/v1/api-keys", map[string]any{"name": "Of a user"}).is(200)
+		id := fmt.Sprint(a.at("id"))
+		t.Cleanup(func() { admin.call(t, "DELETE", "/api/v1/api-keys/"+id, nil).is(200) })
+		k := &v1alpha1.ApiKey{}
+		if err := k8s.Get(t.Context(), client.ObjectKey{Namespace: acme.name, Name: id}, k); err != nil {
+			t.Fatal(err)
+		}
+		if k.Spec.Owner == nil || k.Spec.Owner.ScimUser != user {
+			t.Errorf("the owner is %v, want %s", k.Spec.Owner, user)
+		}
+		token = fmt.Sprint(a.at("token"))
+		acme.as(token).call(t, "GET", "/api/v1/users/me", nil).is(200)
+		keys = append(keys, token)
+	}
+	admin.call(t, "PATCH", "/api/scim/v2/Users/"+user, map[string]any{
+		"schemas": []string{"urn:ietf:params:scim:api:messages:2.0:PatchOp"}, "Operations": []any{map[string]any{"op": "replace", "value": map[string]any{"active": false}}},
+	}).is(200)
+	for _, token := range keys {
+		acme.as(token).call(t, "GET", "/api/v1/users/me", nil).rejected(401, "not active")
+	}
 }

@@ -132,6 +132,10 @@ func (a *api) createKey(ctx context.Context, in *CreateKeyInput) (*CreatedKeyOut
 	}
 	k := &v1alpha1.ApiKey{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace(), Name: "key-" + utilrand.String(10)}}
 	k.Spec.Token = ptr.To(token.Hash())
+	// A user's keys, and the keys made with them, end with the user.
+	if s.Principal.User != "" {
+		k.Spec.Owner = &v1alpha1.ApiKeyOwner{ScimUser: s.Principal.User}
+	}
 	if body := in.Body; body != nil {
 		k.Spec.DisplayName = string(ptr.Deref(body.Name, ""))
 		for _, name := range body.Permissions {
