@@ -3,11 +3,12 @@ package audit
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"reflect"
 	"slices"
+
+	"github.com/quoin-dev/quoin/internal/masking"
 )
 
 // The bounds of Changes, in bytes of JSON.
@@ -19,8 +20,6 @@ const (
 	// maxText bounds one string in it.
 	maxText = 1 << 10
 )
-
-var errTrailingJSON = errors.New("data after the JSON value")
 
 // change is the value of a field before and after; absent if the field was.
 type change struct {
@@ -39,7 +38,7 @@ func Diff(before, after any) (map[string]any, error) {
 		if err != nil {
 			return nil, fmt.Errorf("compare: %w", err)
 		}
-		decoded, err := decode(text)
+		decoded, err := masking.DecodeJSON(text)
 		if err != nil {
 			return nil, fmt.Errorf("compare: %w", err)
 		}
@@ -66,7 +65,7 @@ func DiffJSON(before, after any) (json.RawMessage, error) {
 	if err != nil || len(changes) == 0 {
 		return nil, err
 	}
-	return encode(changes)
+	return masking.EncodeJSON(changes)
 }
 
 // flatten collects the fields of a value by their paths. A null field is absent.
@@ -90,22 +89,11 @@ func rawUnlessNil(value any) json.RawMessage {
 	if value == nil {
 		return nil
 	}
-	text, err := encode(value)
+	text, err := masking.EncodeJSON(value)
 	if err != nil {
 		return nil // it was decoded from JSON
 	}
 	return text
-}
-
-// encode returns JSON with no escapes except those that JSON requires.
-func encode(value any) ([]byte, error) {
-	var text bytes.Buffer
-	encoder := json.NewEncoder(&text)
-	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(value); err != nil {
-		return nil, err
-	}
-	return bytes.TrimSuffix(text.Bytes(), []byte("\n")), nil
 }
 
 // prepareChanges returns the JSON that is stored: masked, valid and at most maxChanges long. Input
@@ -117,11 +105,11 @@ func prepareChanges(input json.RawMessage) json.RawMessage {
 	if len(input) > maxChangesInput {
 		return quoted(cutMark(len(input)))
 	}
-	value, err := decode(input)
+	value, err := masking.DecodeJSON(input)
 	if err != nil {
 		value = clean(string(input))
 	}
-	text, err := encode(fit(cutTexts(maskValue(value, 0)), maxChanges))
+	text, err := masking.EncodeJSON(fit(cutTexts(masking.Value(value)), maxChanges))
 	if err != nil || len(text) > maxChanges {
 		return quoted(cutMark(len(input)))
 	}
@@ -189,7 +177,7 @@ func fit(value any, limit int) any {
 }
 
 func encodedLength(value any) int {
-	text, err := encode(value)
+	text, err := masking.EncodeJSON(value)
 	if err != nil {
 		return 0 // it was decoded from JSON
 	}

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/quoin-dev/quoin/internal/masking"
 )
 
 func TestDiff(t *testing.T) {
@@ -32,7 +34,7 @@ func TestDiff(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got, err := encode(changes)
+			got, err := masking.EncodeJSON(changes)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -17,6 +17,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/uuid"
+
+	"github.com/quoin-dev/quoin/internal/masking"
 )
 
 var (
@@ -138,9 +140,9 @@ func (e Event) prepare(now time.Time) (Event, error) {
 		{&e.Object.Kind, maxName}, {&e.Object.Namespace, maxName}, {&e.Object.Name, maxName}, {&e.Object.ID, maxID},
 		{&e.IP, maxIP}, {&e.RequestID, maxID},
 	} {
-		*f.text = cut(maskCredentials(clean(*f.text)), f.max)
+		*f.text = cut(masking.Credentials(clean(*f.text)), f.max)
 	}
-	e.Reason = cut(maskText(clean(e.Reason)), maxReason)
+	e.Reason = cut(masking.Text(clean(e.Reason)), maxReason)
 	e.Changes = prepareChanges(e.Changes)
 	return e, nil
 }

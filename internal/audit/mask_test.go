@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/quoin-dev/quoin/internal/apikey"
+	"github.com/quoin-dev/quoin/internal/masking"
 )
 
 const aJWT = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk"
@@ -53,7 +54,7 @@ func TestMaskChanges(t *testing.T) {
 		"a secret as a name":            {`{"` + aJWT + `":1}`, `{"[HIDDEN]":1}`},
 		"not JSON":                      {`password=hunter2`, `"password=[HIDDEN]"`},
 		"data after the JSON":           {`{} {"password":"hunter2"}`, `"{} {\"password\":[HIDDEN]}"`},
-		"deep":                          {strings.Repeat("[", 50) + `"hunter2"` + strings.Repeat("]", 50), strings.Repeat("[", maxMaskDepth+1) + `"[HIDDEN]"` + strings.Repeat("]", maxMaskDepth+1)},
+		"deep":                          {strings.Repeat("[", 50) + `"hunter2"` + strings.Repeat("]", 50), strings.Repeat("[", masking.MaxDepth+1) + `"[HIDDEN]"` + strings.Repeat("]", masking.MaxDepth+1)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := string(prepareChanges(json.RawMessage(test.given)))
@@ -74,11 +75,11 @@ func TestMaskNamesOfUsersAndObjects(t *testing.T) {
 		"ada@example.com":                         "ada@example.com",
 		"oidc:https://issuer.example.com#1234":    "oidc:https://issuer.example.com#1234",
 		"Basic analytics":                         "Basic analytics",
-		key:                                       hidden,
-		"x " + aJWT:                               "x " + hidden,
+		key:                                       masking.Hidden,
+		"x " + aJWT:                               "x " + masking.Hidden,
 	} {
-		if got := maskCredentials(given); got != want {
-			t.Errorf("maskCredentials(%q) is %q, want %q", given, got, want)
+		if got := masking.Credentials(given); got != want {
+			t.Errorf("Credentials(%q) is %q, want %q", given, got, want)
 		}
 	}
 }

@@ -28,6 +28,7 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/rest"
 	"github.com/quoin-dev/quoin/internal/audit"
 	"github.com/quoin-dev/quoin/internal/engine"
+	"github.com/quoin-dev/quoin/internal/masking"
 )
 
 func (a *api) variablesFamily() rest.Family {
@@ -62,7 +63,7 @@ func variablesOf(ctx context.Context, d *v1alpha1.Deployment, p rest.CursorPage)
 	all := make([]Variable, 0, len(d.Spec.Env))
 	for _, v := range d.Spec.Env {
 		shown := Variable{Name: v.Name, Value: encrypted}
-		if v.Value != nil && !isSecret(v.Name) {
+		if v.Value != nil && !isSecret(v.Name, *v.Value) {
 			shown.Value = *v.Value
 		}
 		all = append(all, shown)
@@ -71,12 +72,10 @@ func variablesOf(ctx context.Context, d *v1alpha1.Deployment, p rest.CursorPage)
 	return rest.PaginateByCursor(ctx, p, all, func(v Variable) string { return v.Name })
 }
 
-// isSecret reports whether a variable holds a secret, by its name.
-func isSecret(name string) bool {
-	name = strings.ToUpper(name)
-	return slices.ContainsFunc([]string{"PASS", "SECRET", "TOKEN", "KEY", "CREDENTIAL"}, func(word string) bool {
-		return strings.Contains(name, word)
-	})
+// isSecret reports whether a variable holds a secret: by its name, or because there are credentials in
+// its value, such as the password in a URL. The rules are those of the audit log.
+func isSecret(name, value string) bool {
+	return masking.IsSecret(name) || masking.Text(value) != value
 }
 
 // SetVariablesInput is the documented body.
@@ -158,7 +157,7 @@ func (a *api) entriesOf(variables []Variable, secret string) ([]v1alpha1.EnvVar,
 	entries, secrets := make([]v1alpha1.EnvVar, len(variables)), map[string][]byte{}
 	for i, v := range variables {
 		entries[i] = v1alpha1.EnvVar{Name: v.Name, Value: &v.Value}
-		if !isSecret(v.Name) {
+		if !isSecret(v.Name, v.Value) {
 			continue
 		}
 		random := make([]byte, 6)

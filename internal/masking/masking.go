@@ -1,7 +1,12 @@
-package audit
+// Package masking replaces secrets in JSON and in text: values whose name is that of a secret,
+// environment variables, and credentials that are recognised by their form. The audit log and the
+// REST API have the same rules.
+package masking
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"regexp"
 	"slices"
 	"strings"
@@ -10,11 +15,11 @@ import (
 	"github.com/quoin-dev/quoin/internal/fold"
 )
 
-// hidden replaces a secret, as in the documented product.
-const hidden = "[HIDDEN]"
+// Hidden replaces a secret, as in the documented product.
+const Hidden = "[HIDDEN]"
 
 // secretWords mark the name of a secret: the four documented ones, and other common ones.
-var secretWords = []string{"pass", "secret", "token", "key", "pwd", "authorization", "cookie"}
+var secretWords = []string{"pass", "secret", "token", "key", "pwd", "credential", "authorization", "cookie"}
 
 // variableNames are names of fields that hold environment variables.
 var variableNames = []string{"env", "envs", "envvar", "envvars", "envvariable", "envvariables", "environmentvariable", "environmentvariables", "variables"}
@@ -26,11 +31,11 @@ var namesOfNames = []string{"name", "field", "path", "header", "variable", "attr
 // namesOfValues are the fields with such values.
 var namesOfValues = []string{"value", "values", "before", "after", "old", "new", "default", "data", "content"}
 
-// maxMaskDepth is the depth up to which JSON is searched; deeper values are hidden.
-const maxMaskDepth = 32
+// MaxDepth is the depth up to which JSON is searched; deeper values are hidden.
+const MaxDepth = 32
 
-// isSecret reports whether the value of a field with this name is a secret.
-func isSecret(name string) bool {
+// IsSecret reports whether the value of a field with this name is a secret.
+func IsSecret(name string) bool {
 	name = fold.Case(name)
 	return slices.ContainsFunc(secretWords, func(word string) bool { return strings.Contains(name, word) })
 }
@@ -49,10 +54,13 @@ func holdsVariables(name string) bool {
 	return false
 }
 
-// maskValue returns a copy of a JSON value without its secrets.
+// Value returns a copy of a JSON value without its secrets.
+func Value(value any) any { return maskValue(value, 0) }
+
+// maskValue returns a copy of a JSON value, at a depth, without its secrets.
 func maskValue(value any, depth int) any {
-	if depth > maxMaskDepth {
-		return hidden
+	if depth > MaxDepth {
+		return Hidden
 	}
 	switch v := value.(type) {
 	case map[string]any:
@@ -72,19 +80,19 @@ func maskValue(value any, depth int) any {
 func maskObject(object map[string]any, depth int) map[string]any {
 	namesSecret := slices.ContainsFunc(namesOfNames, func(field string) bool {
 		name, ok := object[field].(string)
-		return ok && isSecret(name)
+		return ok && IsSecret(name)
 	})
 	masked := make(map[string]any, len(object))
 	for name, value := range object {
 		switch {
-		case isSecret(name), namesSecret && slices.Contains(namesOfValues, fold.Case(name)):
-			value = hidden
+		case IsSecret(name), namesSecret && slices.Contains(namesOfValues, fold.Case(name)):
+			value = Hidden
 		case holdsVariables(name):
 			value = maskVariables(value, depth+1)
 		default:
 			value = maskValue(value, depth+1)
 		}
-		masked[maskText(name)] = value
+		masked[Text(name)] = value
 	}
 	return masked
 }
@@ -92,8 +100,8 @@ func maskObject(object map[string]any, depth int) map[string]any {
 // maskVariables hides the values of environment variables and keeps their names, in both forms:
 // {"NAME": "value"} and [{"name": "NAME", "value": "value"}].
 func maskVariables(value any, depth int) any {
-	if depth > maxMaskDepth {
-		return hidden
+	if depth > MaxDepth {
+		return Hidden
 	}
 	switch v := value.(type) {
 	case nil:
@@ -101,7 +109,7 @@ func maskVariables(value any, depth int) any {
 	case map[string]any:
 		masked := make(map[string]any, len(v))
 		for name, inner := range v {
-			masked[maskText(name)] = maskVariables(inner, depth+1)
+			masked[Text(name)] = maskVariables(inner, depth+1)
 		}
 		return masked
 	case []any:
@@ -111,26 +119,26 @@ func maskVariables(value any, depth int) any {
 			if entry, ok := masked[i].(map[string]any); ok {
 				original, _ := v[i].(map[string]any)
 				if name, ok := original["name"].(string); ok {
-					entry["name"] = maskText(name)
+					entry["name"] = Text(name)
 				}
 			}
 		}
 		return masked
 	}
-	return hidden
+	return Hidden
 }
 
 // maskString masks a string as JSON if it is JSON, otherwise as text.
 func maskString(text string, depth int) string {
 	trimmed := strings.TrimSpace(text)
 	if strings.HasPrefix(trimmed, "{") || strings.HasPrefix(trimmed, "[") {
-		if value, err := decode([]byte(text)); err == nil {
-			if encoded, err := encode(maskValue(value, depth+1)); err == nil {
+		if value, err := DecodeJSON([]byte(text)); err == nil {
+			if encoded, err := EncodeJSON(maskValue(value, depth+1)); err == nil {
 				return string(encoded)
 			}
 		}
 	}
-	return maskText(text)
+	return Text(text)
 }
 
 // pattern is a form of credentials in text.
@@ -143,18 +151,18 @@ type pattern struct {
 
 // credentials are recognised by their own form.
 var credentials = []pattern{
-	{"-----begin", regexp.MustCompile(`(?is)-----BEGIN [A-Z0-9 ]*PRIVATE KEY.*?(?:-----END [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----|$)`), hidden},
-	{"eyj", regexp.MustCompile(`eyJ[\w-]+\.[\w-]*\.?[\w-]*`), hidden},
-	{"bearer", regexp.MustCompile(`(?i)\b(bearer)\s+[^\s"',;]+`), "${1} " + hidden},
-	{"authorization", regexp.MustCompile(`(?i)(authorization["']?\s*[:=]\s*["']?)(?:[a-z]+ +)?[^\s"',;]+`), "${1}" + hidden},
-	{"sk-", regexp.MustCompile(apikey.Prefix + `[0-9A-Za-z]+|\bsk-[\w-]{16,}`), hidden},
-	{"://", regexp.MustCompile(`(?i)([a-z][a-z0-9+.-]*://)[^\s/?#"'<>]*:[^\s"'<>]*@`), "${1}" + hidden + "@"},
-	{"gh", regexp.MustCompile(`\bgh[pousr]_\w{20,}|\bgithub_pat_\w{20,}`), hidden},
-	{"glpat-", regexp.MustCompile(`\bglpat-[\w-]{16,}`), hidden},
-	{"xox", regexp.MustCompile(`\bxox[a-z]-[\w-]{10,}`), hidden},
-	{"akia", regexp.MustCompile(`\bAKIA[0-9A-Z]{16}\b`), hidden},
-	{"asia", regexp.MustCompile(`\bASIA[0-9A-Z]{16}\b`), hidden},
-	{"aiza", regexp.MustCompile(`\bAIza[\w-]{30,}`), hidden},
+	{"-----begin", regexp.MustCompile(`(?is)-----BEGIN [A-Z0-9 ]*PRIVATE KEY.*?(?:-----END [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----|$)`), Hidden},
+	{"eyj", regexp.MustCompile(`eyJ[\w-]+\.[\w-]*\.?[\w-]*`), Hidden},
+	{"bearer", regexp.MustCompile(`(?i)\b(bearer)\s+[^\s"',;]+`), "${1} " + Hidden},
+	{"authorization", regexp.MustCompile(`(?i)(authorization["']?\s*[:=]\s*["']?)(?:[a-z]+ +)?[^\s"',;]+`), "${1}" + Hidden},
+	{"sk-", regexp.MustCompile(apikey.Prefix + `[0-9A-Za-z]+|\bsk-[\w-]{16,}`), Hidden},
+	{"://", regexp.MustCompile(`(?i)([a-z][a-z0-9+.-]*://)[^\s/?#"'<>]*:[^\s"'<>]*@`), "${1}" + Hidden + "@"},
+	{"gh", regexp.MustCompile(`\bgh[pousr]_\w{20,}|\bgithub_pat_\w{20,}`), Hidden},
+	{"glpat-", regexp.MustCompile(`\bglpat-[\w-]{16,}`), Hidden},
+	{"xox", regexp.MustCompile(`\bxox[a-z]-[\w-]{10,}`), Hidden},
+	{"akia", regexp.MustCompile(`\bAKIA[0-9A-Z]{16}\b`), Hidden},
+	{"asia", regexp.MustCompile(`\bASIA[0-9A-Z]{16}\b`), Hidden},
+	{"aiza", regexp.MustCompile(`\bAIza[\w-]{30,}`), Hidden},
 }
 
 // assignments are names of secrets followed by a value, as in DSNs, queries and YAML.
@@ -162,16 +170,16 @@ var assignments = func() []pattern {
 	name := `(?i)([\w.-]*(?:` + strings.Join(secretWords, "|") + `)[\w.-]*`
 	const value = `(?:\\?"[^"]*"|'[^']*'|[^\s"'&;,]+)`
 	return []pattern{
-		{"=", regexp.MustCompile(name + `["']?\s*=\s*)` + value), "${1}" + hidden},
-		{":", regexp.MustCompile(name + `(?:\\?["']\s*:|:\s)\s*)` + value), "${1}" + hidden},
+		{"=", regexp.MustCompile(name + `["']?\s*=\s*)` + value), "${1}" + Hidden},
+		{":", regexp.MustCompile(name + `(?:\\?["']\s*:|:\s)\s*)` + value), "${1}" + Hidden},
 	}
 }()
 
-// maskCredentials hides credentials in the name of a user or an object.
-func maskCredentials(text string) string { return replaceAll(text, credentials) }
+// Credentials hides credentials in the name of a user or an object.
+func Credentials(text string) string { return replaceAll(text, credentials) }
 
-// maskText hides credentials and assignments of secrets in a text.
-func maskText(text string) string {
+// Text hides credentials and assignments of secrets in a text.
+func Text(text string) string {
 	return replaceAll(replaceAll(text, credentials), assignments)
 }
 
@@ -185,8 +193,8 @@ func replaceAll(text string, patterns []pattern) string {
 	return text
 }
 
-// decode decodes one JSON value, and keeps numbers as they are written.
-func decode(data []byte) (any, error) {
+// DecodeJSON decodes one JSON value, and keeps numbers as they are written.
+func DecodeJSON(data []byte) (any, error) {
 	var value any
 	decoder := json.NewDecoder(strings.NewReader(string(data)))
 	decoder.UseNumber()
@@ -198,3 +206,16 @@ func decode(data []byte) (any, error) {
 	}
 	return value, nil
 }
+
+// EncodeJSON returns JSON with no escapes except those that JSON requires.
+func EncodeJSON(value any) ([]byte, error) {
+	var text bytes.Buffer
+	encoder := json.NewEncoder(&text)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(value); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSuffix(text.Bytes(), []byte("\n")), nil
+}
+
+var errTrailingJSON = errors.New("data after the JSON value")

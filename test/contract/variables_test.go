@@ -1,0 +1,123 @@
+package contract_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/quoin-dev/quoin/api/v1alpha1"
+)
+
+// variables are the environment variables of a deployment of acme.
+type variables struct{ id string }
+
+func (v variables) path() string { return "/api/v1/deployments/" + v.id + "/env-vars" }
+
+// set sends names and values, alternating.
+func (v variables) set(t *testing.T, pairs ...string) *response {
+	t.Helper()
+	var all []any
+	for i := 0; i < len(pairs); i += 2 {
+		all = append(all, map[string]any{"name": pairs[i], "value": pairs[i+1]})
+	}
+	return acme.as(acme.admin).call(t, "PUT", v.path(), map[string]any{"env_variables": all})
+}
+
+// secrets returns the values in the deployment's Secret, by the name of the variable.
+func (v variables) secrets(t *testing.T) map[string]string {
+	t.Helper()
+	secret := &corev1.Secret{}
+	if err := k8s.Get(t.Context(), client.ObjectKey{Namespace: acme.name, Name: object(t, acme, v.id).Name + "-variables"}, secret); err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]string{}
+	for key, value := range secret.Data {
+		name, _, _ := strings.Cut(key, ".")
+		all[name] += string(value)
+	}
+	return all
+}
+
+// Contract: "D/env-vars".
+func TestSecretVariablesAreStoredInASecretAndMasked(t *testing.T) {
+	v := variables{create(t, acme, "Variables")}
+	acme.as(acme.admin).call(t, "GET", v.path(), nil).is(200).want("pageInfo.hasNextPage", false)
+	v.set(t, "CUBEJS_DB_TYPE", "postgres", "CUBEJS_DB_PASS", "hunter2", "Api_Key", "k-1").is(200)
+	a := v.set(t, "CUBEJS_DB_HOST", "db", "CUBEJS_DB_TYPE", "mysql").is(200)
+	for i, want := range []string{"Api_Key=[ENCRYPTED]", "CUBEJS_DB_HOST=db", "CUBEJS_DB_PASS=[ENCRYPTED]", "CUBEJS_DB_TYPE=mysql"} {
+		name, value, _ := strings.Cut(want, "=")
+		a.want(fmt.Sprintf("items.%d.name", i), name).want(fmt.Sprintf("data.%d.value", i), value)
+	}
+	if got := v.secrets(t); got["CUBEJS_DB_PASS"] != "hunter2" || got["Api_Key"] != "k-1" || len(got) != 2 {
+		t.Errorf("the Secret has %v", got)
+	}
+	if text := fmt.Sprintf("%+v", object(t, acme, v.id).Spec.Env); strings.Contains(text, "hunter2") {
+		t.Errorf("the spec contains the secret: %s", text)
+	}
+	t.Run("a new value of a secret changes the spec and replaces the old value", func(t *testing.T) {
+		before := object(t, acme, v.id).Generation
+		v.set(t, "CUBEJS_DB_PASS", "hunter3").is(200)
+		if generation := object(t, acme, v.id).Generation; generation == before {
+			t.Error("the spec is unchanged: no pod would use the new value")
+		}
+		if got := v.secrets(t); got["CUBEJS_DB_PASS"] != "hunter3" {
+			t.Errorf("the Secret has %v", got)
+		}
+	})
+}
+
+// A password in a value is a secret, whatever the name of the variable: over REST it is stored in the Secret, and one that was
+// set with kubectl is not shown.
+func TestVariablesWithCredentialsInTheirValueAreSecrets(t *testing.T) {
+	v := variables{create(t, acme, "Credentials in values")}
+	const url = "postgres://quoin:hunter2@db.example.com:5432/quoin"
+	v.set(t, "DATABASE_URL", url, "DSN", "host=db password=hunter2", "PLAIN_URL", "https://db.example.com/a@b").is(200)
+	if got := v.secrets(t); got["DATABASE_URL"] != url || got["DSN"] != "host=db password=hunter2" || len(got) != 2 {
+		t.Errorf("the Secret has %v", got)
+	}
+	d := object(t, acme, v.id)
+	if text, _ := json.Marshal(d.Spec); strings.Contains(string(text), "hunter2") {
+		t.Errorf("the spec contains the secret: %s", text)
+	}
+	before := client.MergeFrom(d.DeepCopy())
+	d.Spec.Env = append(d.Spec.Env, v1alpha1.EnvVar{Name: "WITH_KUBECTL", Value: ptr.To(url)})
+	if err := k8s.Patch(t.Context(), d, before); err != nil {
+		t.Fatal(err)
+	}
+	a := acme.as(acme.admin).call(t, "GET", v.path(), nil).is(200)
+	for i, want := range []string{"DATABASE_URL=[ENCRYPTED]", "DSN=[ENCRYPTED]", "PLAIN_URL=https://db.example.com/a@b", "WITH_KUBECTL=[ENCRYPTED]"} {
+		name, value, _ := strings.Cut(want, "=")
+		a.want(fmt.Sprintf("items.%d.name", i), name).want(fmt.Sprintf("items.%d.value", i), value)
+	}
+}
+
+func TestInvalidVariablesChangeNothing(t *testing.T) {
+	v := variables{create(t, acme, "Invalid variables")}
+	admin := acme.as(acme.admin)
+	for name, c := range map[string]struct {
+		name, value string
+		words       []string
+	}{
+		"placeholder": {"CUBEJS_DB_PASS", "[ENCRYPTED]", []string{"value", "[ENCRYPTED]"}},
+		"name":        {"1A", "x", []string{"name", "1A"}},
+		"reserved":    {"CUBEJS_API_SECRET", "x", []string{"CUBEJS_API_SECRET"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			before := object(t, acme, v.id).Generation
+			v.set(t, "GOOD", "1", c.name, c.value).rejected(400, c.words...)
+			if generation := object(t, acme, v.id).Generation; generation != before {
+				t.Error("the spec has changed")
+			}
+		})
+	}
+	v.set(t, "TWICE", "1", "TWICE", "2").rejected(400, "TWICE")
+	admin.call(t, "PUT", v.path(), map[string]any{}).rejected(400, "env_variables")
+	if a := admin.call(t, "PUT", v.path(), map[string]any{"env_variables": []any{map[string]any{"name": "A_TOKEN", "value": 17}}}); strings.Contains(string(a.raw), "17") {
+		t.Errorf("the error contains the value: %s", a.raw)
+	}
+}
