@@ -176,13 +176,16 @@ func setups(mgr manager.Manager, k *kube.Client, clk clock.Clock, config Config)
 	return map[string]func() error{
 		"account":        with(account.SetupWithManager, account.New(k, recorder(account.FieldManager), clk, account.Options{Hosts: deployments.Hosts})),
 		"releasechannel": with(releasechannel.SetupWithManager, releasechannel.New(k, recorder(releasechannel.FieldManager), clk, channels)),
-		"deployment":     with(deploymentSetUp, deployment.New(k, recorder(deployment.FieldManager), clk, deployments)),
-		"environment":    with(environment.SetupWithManager, environment.New(k, recorder(environment.FieldManager), clk, environments)),
-		"apikey":         with(apikey.SetupWithManager, apikey.New(k, recorder(apikey.FieldManager), clk)),
-		"branch":         with(branch.SetupWithManager, branch.New(k, recorder(branch.FieldManager), clk, allocator)),
-		"warmup":         with(warmup.SetupWithManager, warmup.New(k, clk, warmup.Options{Off: !config.WarmUp})),
-		"scimuser":       with(scimuser.SetupWithManager, scimuser.New(k, recorder(scimuser.FieldManager), clk)),
-		"scimgroup":      with(scimgroup.SetupWithManager, scimgroup.New(k, recorder(scimgroup.FieldManager), clk)),
+		"releasechannel-rollouts": func() error {
+			return releasechannel.NewRollouts(k, recorder(releasechannel.FieldManager)).SetupWithManager(mgr, controllerOptions(config))
+		},
+		"deployment":  with(deploymentSetUp, deployment.New(k, recorder(deployment.FieldManager), clk, deployments)),
+		"environment": with(environment.SetupWithManager, environment.New(k, recorder(environment.FieldManager), clk, environments)),
+		"apikey":      with(apikey.SetupWithManager, apikey.New(k, recorder(apikey.FieldManager), clk)),
+		"branch":      with(branch.SetupWithManager, branch.New(k, recorder(branch.FieldManager), clk, allocator)),
+		"warmup":      with(warmup.SetupWithManager, warmup.New(k, clk, warmup.Options{Off: !config.WarmUp})),
+		"scimuser":    with(scimuser.SetupWithManager, scimuser.New(k, recorder(scimuser.FieldManager), clk)),
+		"scimgroup":   with(scimgroup.SetupWithManager, scimgroup.New(k, recorder(scimgroup.FieldManager), clk)),
 	}
 }
 
@@ -215,6 +218,7 @@ func addIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 	return errors.Join(
 		index(ctx, indexer, tenant.IndexNamespace, func(a *v1alpha1.Account) string { return a.Spec.Namespace }),
 		index(ctx, indexer, claims.IndexHolder, func(c *v1alpha1.Claim) string { return c.Spec.Holder.Name }),
+		index(ctx, indexer, releasechannel.IndexChannel, func(d *v1alpha1.Deployment) string { return d.Spec.ReleaseChannel }),
 		index(ctx, indexer, environment.IndexDeployment, func(e *v1alpha1.Environment) string { return e.Spec.DeploymentRef.Name }),
 		index(ctx, indexer, branch.IndexDeployment, func(b *v1alpha1.Branch) string { return b.Spec.DeploymentRef.Name }),
 		environment.AddIndexes(ctx, indexer),

@@ -27,6 +27,9 @@ const (
 	// ConditionDeprovisioned is True while a SCIM client has deactivated the user. It is present only
 	// while True.
 	ConditionDeprovisioned = "Deprovisioned"
+	// ConditionVersionStopped is True while the newest version of a channel is stopped, and otherwise
+	// absent. It does not affect Ready.
+	ConditionVersionStopped = "VersionStopped"
 )
 
 // PodModelCompiled is the readiness gate of API pods: True once the pod has compiled its data
@@ -69,6 +72,13 @@ const (
 	// ReasonDigestChanged: a tag was moved to other content; the first digest is kept.
 	ReasonDigestChanged = "DigestChanged"
 
+	// ReasonTooManyFailures: a version failed on too many of the first deployments that tried it.
+	ReasonTooManyFailures = "TooManyFailures"
+	// ReasonVersionStopped: the channel has stopped the version that would be the next.
+	ReasonVersionStopped = "VersionStopped"
+	// ReasonVersionResumed: a stopped version was resumed.
+	ReasonVersionResumed = "VersionResumed"
+
 	// ReasonAccountNotFound: no account uses the object's namespace.
 	ReasonAccountNotFound = "AccountNotFound"
 	// ReasonNameTaken: another object of the account holds the same unique name.
@@ -99,6 +109,8 @@ const (
 	ReasonWaitingForSlot = "WaitingForSlot"
 	// ReasonRollingOut: an image is being rolled out.
 	ReasonRollingOut = "RollingOut"
+	// ReasonRolloutStarted: the rollout of a version has started.
+	ReasonRolloutStarted = "RolloutStarted"
 	// ReasonRollingBack: the previous version is being rolled out again.
 	ReasonRollingBack = "RollingBack"
 	// ReasonRolloutFailed: the rollout missed its deadline and was rolled back.

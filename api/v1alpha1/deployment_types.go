@@ -413,6 +413,30 @@ type FailedRollout struct {
 	Time metav1.Time `json:"time,omitempty"`
 }
 
+// FailedVersion is a version that did not become ready and has not run since.
+type FailedVersion struct {
+	// version without a prefix.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=128
+	// +required
+	Version string `json:"version"`
+
+	// image of the version, with its digest.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=512
+	// +required
+	Image string `json:"image"`
+
+	// message describes the failure.
+	// +kubebuilder:validation:MaxLength=1024
+	// +optional
+	Message string `json:"message,omitempty"`
+
+	// time of the failure.
+	// +optional
+	Time metav1.Time `json:"time,omitempty"`
+}
+
 // FailedModel is a commit of the data model that production could not serve. It is not retried until
 // the version, the commit, the variables or the resources change, or a retry is requested.
 type FailedModel struct {
@@ -526,6 +550,14 @@ type DeploymentStatus struct {
 	// failed is the last version that did not become ready, while it is still the target.
 	// +optional
 	Failed *FailedRollout `json:"failed,omitempty"`
+
+	// failures lists the versions that did not become ready and have not run since, newest first. The
+	// channel stops a version that fails on too many deployments.
+	// +listType=map
+	// +listMapKey=image
+	// +kubebuilder:validation:MaxItems=10
+	// +optional
+	Failures []FailedVersion `json:"failures,omitempty"`
 
 	// modelCommit is the last commit of a data model in Git that production served. Production is
 	// rolled back to it if a newer one fails.

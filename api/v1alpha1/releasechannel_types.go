@@ -39,6 +39,34 @@ type ListedVersion struct {
 	Digest string `json:"digest,omitempty"`
 }
 
+// ChannelRolloutPolicy stops a version that fails on the first deployments that try it.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.failureThreshold) || self.failureThreshold <= (has(self.firstDeployments) ? self.firstDeployments : 10)",message="failureThreshold must not be greater than firstDeployments, which is 10 when absent"
+type ChannelRolloutPolicy struct {
+	// failureThreshold is the number of deployments, among the first that try a version, on which it
+	// has to fail to be stopped; 3 or firstDeployments, whichever is less, when absent; 0 stops none.
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=1000
+	// +optional
+	FailureThreshold *int32 `json:"failureThreshold,omitempty"`
+
+	// firstDeployments is the number of deployments whose results decide whether a version is accepted
+	// or stopped; 10 when absent. Until then, automatic rollouts in progress and failed ones are
+	// together at most as many.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1000
+	// +optional
+	FirstDeployments *int32 `json:"firstDeployments,omitempty"`
+
+	// resumeVersion is a version, such as 1.2.3, that is accepted although it failed. Other versions are
+	// not affected.
+	// +kubebuilder:validation:MinLength=5
+	// +kubebuilder:validation:MaxLength=128
+	// +kubebuilder:validation:XValidation:rule="self.matches('^(0|[1-9][0-9]*)[.](0|[1-9][0-9]*)[.](0|[1-9][0-9]*)(-[0-9A-Za-z-]+([.][0-9A-Za-z-]+)*)?$')",message="must be a version such as 1.2.3, without a prefix"
+	// +optional
+	ResumeVersion string `json:"resumeVersion,omitempty"`
+}
+
 // ReleaseChannelSpec is the desired state of a ReleaseChannel.
 //
 // +kubebuilder:validation:XValidation:rule="!(has(self.policy) && has(self.versions))",message="policy and versions are mutually exclusive: set a range of versions or an explicit list"
@@ -70,6 +98,10 @@ type ReleaseChannelSpec struct {
 	// +kubebuilder:validation:MaxItems=200
 	// +optional
 	Versions []ListedVersion `json:"versions,omitempty"`
+
+	// rollout configures when a version that fails is stopped.
+	// +optional
+	Rollout *ChannelRolloutPolicy `json:"rollout,omitempty"`
 
 	// interval between two scans of the registry; 5m when absent.
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('24h')",message="interval must be between 1s and 24h"
@@ -127,6 +159,47 @@ type ChannelVersion struct {
 	FirstSeen metav1.Time `json:"firstSeen,omitempty"`
 }
 
+// VersionState is the state of a version in its rollout to the deployments of the channel.
+// +kubebuilder:validation:Enum=Candidate;Accepted;Stopped
+type VersionState string
+
+// The states of versions.
+const (
+	// VersionCandidate: the results of the first deployments are not complete.
+	VersionCandidate VersionState = "Candidate"
+	// VersionAccepted: the first deployments run the version, or it was resumed.
+	VersionAccepted VersionState = "Accepted"
+	// VersionStopped: the version failed on too many of the first deployments.
+	VersionStopped VersionState = "Stopped"
+)
+
+// VersionRollout is the rollout of a version to the deployments of the channel.
+type VersionRollout struct {
+	// version without a prefix.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=128
+	// +required
+	Version string `json:"version"`
+
+	// image of the version, with its digest.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=512
+	// +required
+	Image string `json:"image"`
+
+	// state is Candidate until the first deployments have tried the version, then Accepted or Stopped.
+	// +required
+	State VersionState `json:"state"`
+
+	// tried is the number of deployments on which the first rollouts of the version have ended.
+	// +required
+	Tried int32 `json:"tried"`
+
+	// failed is the number of those on which it did not become ready.
+	// +required
+	Failed int32 `json:"failed"`
+}
+
 // ReleaseChannelStatus is the observed state of a ReleaseChannel.
 type ReleaseChannelStatus struct {
 	CommonStatus `json:",inline"`
@@ -135,6 +208,24 @@ type ReleaseChannelStatus struct {
 	// +kubebuilder:validation:MaxLength=128
 	// +optional
 	LatestVersion string `json:"latestVersion,omitempty"`
+
+	// provenVersion is the newest version that a deployment of the channel has run and that is not
+	// stopped. First installs fall back to it.
+	// +kubebuilder:validation:MaxLength=128
+	// +optional
+	ProvenVersion string `json:"provenVersion,omitempty"`
+
+	// stoppedVersion is the newest version of the channel, while it is stopped.
+	// +kubebuilder:validation:MaxLength=128
+	// +optional
+	StoppedVersion string `json:"stoppedVersion,omitempty"`
+
+	// rollouts of versions of the channel that deployments have tried, newest first.
+	// +listType=map
+	// +listMapKey=version
+	// +kubebuilder:validation:MaxItems=200
+	// +optional
+	Rollouts []VersionRollout `json:"rollouts,omitempty"`
 
 	// versions of the channel, newest first.
 	// +listType=map
@@ -155,6 +246,8 @@ type ReleaseChannelStatus struct {
 // +kubebuilder:resource:scope=Cluster,shortName=relch,categories=quoin
 // +kubebuilder:printcolumn:name="Repository",type=string,JSONPath=`.spec.imageRepository`
 // +kubebuilder:printcolumn:name="Latest",type=string,JSONPath=`.status.latestVersion`
+// +kubebuilder:printcolumn:name="Proven",type=string,JSONPath=`.status.provenVersion`
+// +kubebuilder:printcolumn:name="Stopped",type=string,JSONPath=`.status.stoppedVersion`
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
 // +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`,priority=1

@@ -120,9 +120,15 @@ func rollouts(d *v1alpha1.Deployment) []audit.Event {
 		}
 		events = append(events, event(audit.RolledDeployment, run.Pinned(), run.CompletionTime.Time, map[string]any{"version": change}))
 	}
+	// status.failed is removed when the deployment has another target, which may be at once. It is read
+	// too because earlier releases of the controller do not write status.failures; the ids are equal.
+	failures := d.Status.Failures
 	if f := d.Status.Failed; f != nil {
-		events = append(events, event(audit.RolledBackDeployment, f.Version.Pinned(), f.Time.Time, map[string]any{
-			"version": map[string]any{"before": f.Version.Version, "after": d.Status.CurrentVersion}, "message": f.Message,
+		failures = append([]v1alpha1.FailedVersion{{Version: f.Version.Version, Image: f.Version.Pinned(), Message: f.Message, Time: f.Time}}, failures...)
+	}
+	for _, f := range failures {
+		events = append(events, event(audit.RolledBackDeployment, f.Image, f.Time.Time, map[string]any{
+			"version": map[string]any{"before": f.Version, "after": d.Status.CurrentVersion}, "message": f.Message,
 		}))
 	}
 	return events

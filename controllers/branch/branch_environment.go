@@ -51,7 +51,7 @@ func servingOf(b *v1alpha1.Branch, d *v1alpha1.Deployment) *serving {
 	return &serving{kind: kind, idleSeconds: ptr.To(ptr.Deref(onDemand.IdleSeconds, defaultIdleSeconds))}
 }
 
-// serve applies the branch's environment with the newest version of the channel.
+// serve applies the branch's environment with the newest version of the channel that is not stopped.
 func (r *branchReconciler) serve(ctx context.Context, s *scope, d *v1alpha1.Deployment, account string, want serving) reconciler.Outcome {
 	b := s.Object
 	// The type of an environment is immutable: another role of the branch needs another environment.
@@ -71,7 +71,11 @@ func (r *branchReconciler) serve(ctx context.Context, s *scope, d *v1alpha1.Depl
 	if err != nil {
 		return reconciler.Failed(err)
 	}
-	head, ok := channels.From(channel).Head()
+	offered := channels.From(channel)
+	head, ok := offered.Open()
+	if !ok {
+		head, ok = offered.Head() // all are stopped
+	}
 	if !ok {
 		return reconciler.Stalled(v1alpha1.ReasonChannelEmpty, fmt.Sprintf("release channel %q has no version yet", channel.Name))
 	}

@@ -49,7 +49,8 @@ var headChanged = predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		before, ok := e.ObjectOld.(*v1alpha1.ReleaseChannel)
 		after, ok2 := e.ObjectNew.(*v1alpha1.ReleaseChannel)
-		return ok && ok2 && before.Status.LatestVersion != after.Status.LatestVersion
+		return ok && ok2 && (before.Status.LatestVersion != after.Status.LatestVersion ||
+			before.Status.StoppedVersion != after.Status.StoppedVersion)
 	},
 }
 
@@ -85,7 +86,7 @@ func ofDeployment(c client.Reader) handler.MapFunc {
 	}
 }
 
-// ofChannel maps a channel whose newest version changed to all branches that have an environment
+// ofChannel maps a channel whose newest version changed or was stopped to all branches that have an environment
 // or are not ready. Their reconciliation finds out whether they follow the channel.
 func ofChannel(c client.Reader) handler.MapFunc {
 	return func(ctx context.Context, _ client.Object) []reconcile.Request {

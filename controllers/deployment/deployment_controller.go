@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -65,6 +66,7 @@ type scope = reconciler.Scope[*v1alpha1.Deployment]
 
 // forget removes the in-memory state of a deployment.
 func (r *deploymentReconciler) forget(ctx context.Context, key client.ObjectKey) {
+	r.Fleet.SetFailures(ctx, key, nil)
 	r.Fleet.ReleaseSlot(ctx, key)
 	r.Remotes.Forget(key)
 }
@@ -193,14 +195,14 @@ func (r *deploymentReconciler) version(ctx context.Context, s *scope, model mode
 		deployment: d, choice: chosen, commit: model.commit, production: production, now: s.Clock.Now(),
 	}
 	p := makePlan(observed)
-	if p.needsSlot && !r.Fleet.AcquireSlot(ctx, key) {
-		p = waitForSlot(observed)
+	if p.start != nil {
+		if denied := r.Fleet.AcquireSlot(ctx, key, *p.start); denied != "" {
+			p = waitForSlot(observed, denied)
+		}
 	}
 	d.Status = p.status
 	r.mirror(d, production)
-	if rollout := d.Status.Rollout; rollout != nil && rollout.StartTime != nil {
-		r.Fleet.OccupySlot(ctx, key)
-	}
+	r.occupySlot(ctx, d, p)
 	// The decision is recorded before it takes effect, so that it survives a crash.
 	outcome := p.outcome.RequeueIn(model.nextFetch)
 	if model.warning != nil && outcome.IsDone() {
@@ -210,15 +212,39 @@ func (r *deploymentReconciler) version(ctx context.Context, s *scope, model mode
 	if err := s.Record(ctx, outcome); err != nil {
 		return reconciler.Failed(err)
 	}
-	if d.Status.Rollout == nil {
+	if d.Status.Rollout == nil || p.overdue {
 		// After Record: the next rollout must not start before the end of this one is recorded.
 		r.Fleet.ReleaseSlot(ctx, key)
+	}
+	if p.started {
+		s.Event(corev1.EventTypeNormal, v1alpha1.ReasonRolloutStarted, "Reconcile", "%s", describeStart(d))
 	}
 	observeMetrics(p)
 	if err := r.apply(ctx, s, p); err != nil {
 		return reconciler.Failed(err)
 	}
 	return outcome
+}
+
+// occupySlot counts the rollout in progress, and the failures, for the limits of the fleet.
+func (r *deploymentReconciler) occupySlot(ctx context.Context, d *v1alpha1.Deployment, p plan) {
+	key, rollout := client.ObjectKeyFromObject(d), d.Status.Rollout
+	r.Fleet.SetFailures(ctx, key, d.Status.Failures)
+	switch {
+	case rollout == nil || p.overdue:
+	case rollout.StartTime != nil:
+		r.Fleet.OccupySlot(ctx, key, rollout.To.Pinned())
+	default:
+		r.Fleet.Suspend(ctx, key)
+	}
+}
+
+// describeStart describes the rollout in progress.
+func describeStart(d *v1alpha1.Deployment) string {
+	if len(d.Status.History) == 0 {
+		return fmt.Sprintf("Rollout of %s started", d.Status.Rollout.To.Version)
+	}
+	return fmt.Sprintf("Rollout from %s to %s started", d.Status.History[0].Version, d.Status.Rollout.To.Version)
 }
 
 // observeMetrics records a rollout that ended.

@@ -13,10 +13,11 @@ import (
 )
 
 // Fleet limits the number of concurrent rollouts over all accounts, so that a new version
-// does not affect the whole fleet at once.
+// does not affect the whole fleet at once, and the number of deployments that try a version until
+// its channel accepts it.
 //
-// The rollouts in progress are recorded in the statuses of the deployments. The Fleet only
-// counts them, and initializes its count from there when the controller starts.
+// The rollouts in progress and the failures are recorded in the statuses of the deployments. The
+// Fleet only counts them, and initializes its counts from there when the controller starts.
 type Fleet struct {
 	limit  int
 	reader client.Reader
@@ -24,9 +25,38 @@ type Fleet struct {
 
 	mu          sync.Mutex
 	initialized bool
-	rolling     map[client.ObjectKey]struct{}
-	waiting     []client.ObjectKey
+	// rolling are the images of the rollouts in progress; empty for one that waits for a user.
+	rolling map[client.ObjectKey]string
+	// failed are the deployments on which an image has failed.
+	failed  map[string]map[client.ObjectKey]struct{}
+	waiting []waiter
 }
+
+// startRequest is a request to start a rollout.
+type startRequest struct {
+	// image that is rolled out, with its digest.
+	image string
+	// slot requests a rollout slot.
+	slot bool
+	// places is the number of deployments that may try the image: that roll it out or on which it has
+	// failed; 0 if there is no limit.
+	places int
+}
+
+type waiter struct {
+	key     client.ObjectKey
+	request startRequest
+}
+
+// denial is why a rollout may not start yet.
+type denial string
+
+const (
+	// noSlot: the limit of concurrent rollouts is reached.
+	noSlot denial = "a rollout slot: the maximum number of concurrent rollouts is reached"
+	// noPlace: enough deployments try the version.
+	noPlace denial = "the results of the first deployments: the release channel limits their number until the version is accepted"
+)
 
 // NewFleet returns a Fleet with limit slots, or without a limit when it is 0. reader reads
 // Deployments.
@@ -34,52 +64,126 @@ func NewFleet(reader client.Reader, limit int) *Fleet {
 	return &Fleet{
 		limit: limit, reader: reader,
 		wake:    make(chan event.GenericEvent, 1024),
-		rolling: map[client.ObjectKey]struct{}{},
+		rolling: map[client.ObjectKey]string{},
+		failed:  map[string]map[client.ObjectKey]struct{}{},
 	}
 }
 
-// AcquireSlot acquires a slot for a rollout and reports whether it did. Otherwise the
-// deployment is queued, and reconciled when a slot is released.
-func (f *Fleet) AcquireSlot(ctx context.Context, key client.ObjectKey) bool {
+// AcquireSlot starts a rollout, or returns why it may not start yet. In this case the deployment is
+// queued, and reconciled when it may.
+func (f *Fleet) AcquireSlot(ctx context.Context, key client.ObjectKey, request startRequest) denial {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if !f.initialize(ctx) {
-		return false
+		return noSlot
 	}
-	_, occupied := f.rolling[key]
-	if occupied || f.limit <= 0 || len(f.rolling) < f.limit {
-		f.rolling[key] = struct{}{}
-		f.waiting = slices.DeleteFunc(f.waiting, func(k client.ObjectKey) bool { return k == key })
-		return true
+	i := slices.IndexFunc(f.waiting, func(w waiter) bool { return w.key == key })
+	why := f.deny(key, request)
+	switch {
+	case why == "":
+		f.rolling[key] = request.image
+		if i >= 0 {
+			f.waiting = slices.Delete(f.waiting, i, i+1)
+		}
+	case i >= 0:
+		f.waiting[i].request = request
+	default:
+		f.waiting = append(f.waiting, waiter{key, request})
+		delete(f.rolling, key) // another rollout, which this one would have replaced, ends
 	}
-	if !slices.Contains(f.waiting, key) {
-		f.waiting = append(f.waiting, key)
+	return why
+}
+
+// deny returns why a rollout may not start yet; empty if it may.
+func (f *Fleet) deny(key client.ObjectKey, request startRequest) denial {
+	image, occupied := f.rolling[key]
+	if request.slot && !occupied && f.limit > 0 && len(f.rolling) >= f.limit {
+		return noSlot
 	}
-	return false
+	if request.places > 0 && !(occupied && image == request.image) && f.tries(key, request.image) >= request.places {
+		return noPlace
+	}
+	return ""
+}
+
+// tries returns the number of other deployments that roll out an image or on which it has failed.
+func (f *Fleet) tries(key client.ObjectKey, image string) int {
+	failed := f.failed[image]
+	n := len(failed)
+	if _, is := failed[key]; is {
+		n--
+	}
+	for other, rolling := range f.rolling {
+		if _, is := failed[other]; !is && rolling == image && other != key {
+			n++
+		}
+	}
+	return n
 }
 
 // OccupySlot counts a rollout that is in progress or was requested by a user, regardless of
-// the limit.
-func (f *Fleet) OccupySlot(ctx context.Context, key client.ObjectKey) {
+// the limits. The image is empty while the rollout waits for a change by a user.
+func (f *Fleet) OccupySlot(ctx context.Context, key client.ObjectKey, image string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.initialize(ctx)
-	f.rolling[key] = struct{}{}
+	f.rolling[key] = image
 }
 
-// ReleaseSlot releases a deployment's slot, or removes it from the queue, and wakes the next
-// deployments in the queue.
+// Suspend counts a rollout that waits for a change by a user: it keeps its slot, if it has one, but
+// does not try its version.
+func (f *Fleet) Suspend(ctx context.Context, key client.ObjectKey) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.initialize(ctx)
+	if _, occupied := f.rolling[key]; occupied {
+		f.rolling[key] = ""
+	}
+}
+
+// ReleaseSlot releases a deployment's slot, or removes it from the queue, and wakes the deployments
+// in the queue that may start now.
 func (f *Fleet) ReleaseSlot(ctx context.Context, key client.ObjectKey) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.initialize(ctx)
 	delete(f.rolling, key)
-	f.waiting = slices.DeleteFunc(f.waiting, func(k client.ObjectKey) bool { return k == key })
-	for range min(f.limit-len(f.rolling), len(f.waiting)) {
-		// Dequeued now, because a deployment that no longer needs the slot must not block the
-		// queue. One that is too late is queued again.
-		wake(f.wake, f.waiting[0])
-		f.waiting = f.waiting[1:]
+	f.waiting = slices.DeleteFunc(f.waiting, func(w waiter) bool { return w.key == key })
+	free, woken := f.limit-len(f.rolling), map[string]int{}
+	// Dequeued now, because a deployment that no longer needs the slot must not block the queue. One
+	// that is too late is queued again.
+	f.waiting = slices.DeleteFunc(f.waiting, func(w waiter) bool {
+		r := w.request
+		if r.slot && f.limit > 0 && free <= 0 || r.places > 0 && f.tries(w.key, r.image)+woken[r.image] >= r.places {
+			return false
+		}
+		free--
+		woken[r.image]++
+		wake(f.wake, w.key)
+		return true
+	})
+}
+
+// SetFailures sets the images that have failed on a deployment.
+func (f *Fleet) SetFailures(ctx context.Context, key client.ObjectKey, failures []v1alpha1.FailedVersion) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.initialize(ctx)
+	f.setFailures(key, failures)
+}
+
+func (f *Fleet) setFailures(key client.ObjectKey, failures []v1alpha1.FailedVersion) {
+	for image, keys := range f.failed {
+		delete(keys, key)
+		if len(keys) == 0 {
+			delete(f.failed, image)
+		}
+	}
+	for _, failure := range failures {
+		if f.failed[failure.Image] == nil {
+			f.failed[failure.Image] = map[client.ObjectKey]struct{}{}
+		}
+		f.failed[failure.Image][key] = struct{}{}
 	}
 }
 
@@ -94,10 +198,10 @@ func wake(ch chan<- event.GenericEvent, key client.ObjectKey) {
 	}
 }
 
-// initialize counts, once, the rollouts in progress when the controller started. It must run
-// before the first change: later, a stale status would count a rollout that has ended.
+// initialize counts, once, the rollouts in progress and the failures when the controller started.
+// It must run before the first change: later, a stale status would count a rollout that has ended.
 func (f *Fleet) initialize(ctx context.Context) bool {
-	if f.initialized || f.limit <= 0 {
+	if f.initialized {
 		return true
 	}
 	list := &v1alpha1.DeploymentList{}
@@ -106,9 +210,11 @@ func (f *Fleet) initialize(ctx context.Context) bool {
 		return false
 	}
 	for i := range list.Items {
-		if r := list.Items[i].Status.Rollout; r != nil && r.StartTime != nil {
-			f.rolling[client.ObjectKeyFromObject(&list.Items[i])] = struct{}{}
+		key, status := client.ObjectKeyFromObject(&list.Items[i]), &list.Items[i].Status
+		if r := status.Rollout; r != nil && r.StartTime != nil {
+			f.rolling[key] = r.To.Pinned()
 		}
+		f.setFailures(key, status.Failures)
 	}
 	f.initialized = true
 	return true

@@ -104,11 +104,11 @@ func TestFleetSlots(t *testing.T) {
 				key := keyOf(step[1:])
 				switch step[0] {
 				case '+':
-					if !f.AcquireSlot(t.Context(), key) {
+					if f.AcquireSlot(t.Context(), key, slotOf("")) != "" {
 						denied = append(denied, key.Name)
 					}
 				case '!':
-					f.OccupySlot(t.Context(), key)
+					f.OccupySlot(t.Context(), key, "")
 				case '-':
 					f.ReleaseSlot(t.Context(), key)
 				}
@@ -123,17 +123,80 @@ func TestFleetSlots(t *testing.T) {
 	}
 }
 
+// TestFleetPlaces: at most two deployments try an image until it is accepted: "+a" starts its
+// rollout, "!a" has started it by hand, "xa" fails, "-a" ends, "~a" waits for a user.
+func TestFleetPlaces(t *testing.T) {
+	cases := map[string]struct {
+		limit         int
+		steps         []string
+		denied, wakes []string
+	}{
+		"up to the number":                     {9, []string{"+a", "+b", "+c"}, []string{"c"}, nil},
+		"a success makes room":                 {9, []string{"+a", "+b", "+c", "-a", "+c"}, []string{"c"}, []string{"c"}},
+		"a failure does not":                   {9, []string{"+a", "+b", "+c", "xa", "-a", "+c"}, []string{"c", "c"}, nil},
+		"a failed one may try again":           {9, []string{"+a", "+b", "xa", "-a", "+a"}, nil, nil},
+		"one that waits for a user makes room": {9, []string{"+a", "+b", "~a", "+c"}, nil, nil},
+		"rollouts by hand count":               {9, []string{"!a", "!b", "+c"}, []string{"c"}, nil},
+		"without a limit of slots":             {0, []string{"+a", "+b", "+c", "-a"}, []string{"c"}, []string{"c"}},
+		"a slot is needed too":                 {1, []string{"+a", "+b"}, []string{"b"}, nil},
+		"only as many are woken as may start":  {9, []string{"+a", "+b", "+c", "+d", "-a"}, []string{"c", "d"}, []string{"c"}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			f := NewFleet(newAPI(t), tc.limit)
+			var denied []string
+			for _, step := range tc.steps {
+				key := keyOf(step[1:])
+				switch step[0] {
+				case '+':
+					if f.AcquireSlot(t.Context(), key, startRequest{image: "cube", slot: true, places: 2}) != "" {
+						denied = append(denied, key.Name)
+					}
+				case '!':
+					f.OccupySlot(t.Context(), key, "cube")
+				case '~':
+					f.Suspend(t.Context(), key)
+				case 'x':
+					f.SetFailures(t.Context(), key, []v1alpha1.FailedVersion{{Image: "cube"}})
+				case '-':
+					f.ReleaseSlot(t.Context(), key)
+				}
+			}
+			if diff := cmp.Diff(tc.denied, denied); diff != "" {
+				t.Errorf("denied (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(tc.wakes, woken(f), cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("woken (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestFleetCountsTriesAfterRestart reads failures and rollouts in progress from the statuses.
+func TestFleetCountsTriesAfterRestart(t *testing.T) {
+	failed := rolling("b", false)
+	failed.Status.Failures = []v1alpha1.FailedVersion{{Version: "1.2.3", Image: run("1.2.3").Pinned()}}
+	f := NewFleet(newAPI(t, rolling("a", true), failed), 0)
+	request := startRequest{image: run("1.2.3").Pinned(), slot: true, places: 2}
+	if f.AcquireSlot(t.Context(), keyOf("c"), request) == "" {
+		t.Error("a third deployment may try the version")
+	}
+	if f.AcquireSlot(t.Context(), keyOf("b"), request) != "" {
+		t.Error("a deployment on which it has failed may not try it again")
+	}
+}
+
 // TestFleetCountsRolloutsInProgressAfterRestart reads them from the statuses.
 func TestFleetCountsRolloutsInProgressAfterRestart(t *testing.T) {
 	f := NewFleet(newAPI(t, rolling("a", true), rolling("b", false), rolling("c", true)), 3)
-	if !f.AcquireSlot(t.Context(), keyOf("b")) {
+	if f.AcquireSlot(t.Context(), keyOf("b"), slotOf("")) != "" {
 		t.Error("denied, with two of three slots occupied: b only waits")
 	}
-	if f.AcquireSlot(t.Context(), keyOf("d")) {
+	if f.AcquireSlot(t.Context(), keyOf("d"), slotOf("")) == "" {
 		t.Error("d acquired a fourth slot")
 	}
 	f.ReleaseSlot(t.Context(), keyOf("a"))
-	if !f.AcquireSlot(t.Context(), keyOf("d")) {
+	if f.AcquireSlot(t.Context(), keyOf("d"), slotOf("")) != "" {
 		t.Error("the slot of a was not released")
 	}
 }
@@ -143,13 +206,13 @@ func TestFleetCountsRolloutsInProgressAfterRestart(t *testing.T) {
 func TestFleetInitializesBeforeFirstChange(t *testing.T) {
 	for name, first := range map[string]func(f *Fleet){
 		"release": func(*Fleet) {},
-		"occupy":  func(f *Fleet) { f.OccupySlot(t.Context(), keyOf("a")) },
+		"occupy":  func(f *Fleet) { f.OccupySlot(t.Context(), keyOf("a"), "") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := NewFleet(newAPI(t, rolling("a", true)), 1)
 			first(f)
 			f.ReleaseSlot(t.Context(), keyOf("a")) // the cache is stale
-			if !f.AcquireSlot(t.Context(), keyOf("b")) {
+			if f.AcquireSlot(t.Context(), keyOf("b"), slotOf("")) != "" {
 				t.Error("the slot of a is never released")
 			}
 		})
@@ -169,11 +232,11 @@ func TestFleetDeniesSlotsUntilInitialized(t *testing.T) {
 			return c.List(ctx, list, opts...)
 		},
 	}), 1)
-	if f.AcquireSlot(t.Context(), keyOf("a")) {
+	if f.AcquireSlot(t.Context(), keyOf("a"), slotOf("")) == "" {
 		t.Error("acquired a slot while the count is unknown")
 	}
 	broken = false
-	if !f.AcquireSlot(t.Context(), keyOf("a")) {
+	if f.AcquireSlot(t.Context(), keyOf("a"), slotOf("")) != "" {
 		t.Error("no slot after the count succeeded")
 	}
 }
@@ -182,8 +245,8 @@ func TestFleetDeniesSlotsUntilInitialized(t *testing.T) {
 func TestFleetWakesWithoutBlocking(t *testing.T) {
 	f := NewFleet(newAPI(t), 1)
 	for i := range cap(f.wake) + 10 {
-		f.OccupySlot(t.Context(), keyOf("a"))
-		f.AcquireSlot(t.Context(), keyOf(fmt.Sprint("w", i)))
+		f.OccupySlot(t.Context(), keyOf("a"), "")
+		f.AcquireSlot(t.Context(), keyOf(fmt.Sprint("w", i)), slotOf(""))
 		f.ReleaseSlot(t.Context(), keyOf("a"))
 	}
 	if got := len(woken(f)); got != cap(f.wake) {
@@ -217,7 +280,7 @@ func TestFleetNeverExceedsLimit(t *testing.T) {
 				case e := <-f.wake:
 					name = e.Object.GetName()
 				}
-				if !f.AcquireSlot(t.Context(), keyOf(name)) {
+				if f.AcquireSlot(t.Context(), keyOf(name), slotOf("")) != "" {
 					continue // until it is woken
 				}
 				mu.Lock()
@@ -247,17 +310,20 @@ func TestFleetNeverExceedsLimit(t *testing.T) {
 func TestDeletedDeploymentReleasesItsSlot(t *testing.T) {
 	api := newAPI(t)
 	fleet := NewFleet(api, 1)
-	fleet.OccupySlot(t.Context(), keyOf("deleted"))
+	fleet.OccupySlot(t.Context(), keyOf("deleted"), "")
 	remotes := NewRemotes(api, nil, clocktesting.NewFakePassiveClock(time.Now()))
 	remotes.states[keyOf("deleted")] = &remoteState{}
 	r := New(kube.NewClient(api, api, "quoin-test"), nil, nil, Options{Fleet: fleet, Remotes: remotes})
 	if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: keyOf("deleted")}); err != nil {
 		t.Fatal(err)
 	}
-	if !fleet.AcquireSlot(t.Context(), keyOf("other")) {
+	if fleet.AcquireSlot(t.Context(), keyOf("other"), slotOf("")) != "" {
 		t.Error("the slot is not released")
 	}
 	if len(remotes.states) != 0 {
 		t.Error("the state of its remote is kept")
 	}
 }
+
+// slotOf returns a request for a slot.
+func slotOf(image string) startRequest { return startRequest{image: image, slot: true} }

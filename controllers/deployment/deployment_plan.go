@@ -9,7 +9,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
-	"github.com/quoin-dev/quoin/internal/engine"
 	"github.com/quoin-dev/quoin/internal/reconciler"
 )
 
@@ -23,6 +22,8 @@ const (
 	// maxFailureMessage bounds status.failed.message: a status that exceeds the limit of the
 	// API cannot be written, and the version would not be rolled back.
 	maxFailureMessage = 1024
+	// maxFailures is the number of versions in status.failures.
+	maxFailures = 10
 	// retried ends the messages about failures.
 	retried = "Retried when the version, the model, variables or resources change, or on request"
 )
@@ -36,8 +37,8 @@ type observation struct {
 	// production is the production environment; nil when there is none.
 	production *v1alpha1.Environment
 	now        time.Time
-	// slotDenied reports that no rollout slot is free.
-	slotDenied bool
+	// denial is why the target may not be rolled out yet; empty if it may.
+	denial denial
 }
 
 // plan is the result of makePlan: the deployment's new status, and what to do.
@@ -47,9 +48,15 @@ type plan struct {
 	run     v1alpha1.VersionRun
 	commit  string
 	outcome reconciler.Outcome
-	// needsSlot reports whether the plan starts a rollout that needs a slot of the fleet. The
-	// caller acquires one before it records the plan; if none is free, waitForSlot amends it.
-	needsSlot bool
+	// start is the request to the fleet to start a rollout; nil if the plan starts none that has to
+	// wait for others. The caller makes it before it records the plan; if it is denied, waitForSlot
+	// amends the plan.
+	start *startRequest
+	// overdue reports that a rollout has missed its deadline and continues, because there is nothing
+	// to roll back to. It needs no slot any more.
+	overdue bool
+	// started reports whether the plan starts the rollout of status.rollout.to.
+	started bool
 	// result is resultSucceeded or resultFailed when the plan ends a rollout, else empty;
 	// duration is the time that the rollout took.
 	result   string
@@ -82,9 +89,9 @@ func makePlan(o observation) plan {
 	return p
 }
 
-// waitForSlot returns the plan that replaces one that needs a slot when none is free.
-func waitForSlot(o observation) plan {
-	o.slotDenied = true
+// waitForSlot returns the plan that replaces one whose start was denied.
+func waitForSlot(o observation, why denial) plan {
+	o.denial = why
 	return makePlan(o)
 }
 
@@ -104,6 +111,9 @@ func (o *planner) plan() plan {
 
 // planVersion decides which version production runs.
 func (o *planner) planVersion() plan {
+	if o.previous() == nil {
+		o.status.Failed = nil // there is nothing to return to: the target is tried again
+	}
 	switch {
 	case o.status.Failed != nil:
 		return o.rollBack()
@@ -120,6 +130,10 @@ func (o *planner) planVersion() plan {
 // complete ends a rollout: the target becomes the current version.
 func (o *planner) complete() plan {
 	p := plan{run: o.target, outcome: reconciler.Done("Production runs " + o.target.Version)}
+	if o.skipped != "" {
+		p.outcome = reconciler.Done(fmt.Sprintf("Production runs %s; release channel %q has stopped version %s",
+			o.target.Version, o.deployment.Spec.ReleaseChannel, o.skipped)).WithReason(v1alpha1.ReasonVersionStopped)
+	}
 	if r := o.status.Rollout; r != nil && r.StartTime != nil && !o.ranLast(o.target) {
 		p.result, p.duration = resultSucceeded, o.now.Sub(r.StartTime.Time)
 	}
@@ -127,6 +141,7 @@ func (o *planner) complete() plan {
 	if !o.ranLast(o.target) || o.status.History[0].StoreImage != o.target.StoreImage {
 		o.status.History = prepend(o.status.History, o.target, o.now)
 	}
+	o.status.Failures = withoutImage(o.status.Failures, o.target.Pinned())
 	return p
 }
 
@@ -149,92 +164,6 @@ func (o *planner) update() plan {
 	p := plan{run: o.target, outcome: reconciler.Progressing(reason, message)}
 	if o.production != nil && o.isSet(o.target) {
 		p.outcome = o.stalledOr(reason, message)
-	}
-	return p
-}
-
-// rollOut starts or continues the rollout of the target.
-func (o *planner) rollOut() plan {
-	inProgress := o.status.Rollout != nil && o.status.Rollout.StartTime != nil
-	if o.status.Rollout == nil || !sameImage(o.status.Rollout.To, o.target) {
-		o.status.Rollout = &v1alpha1.RolloutStatus{To: o.target}
-	}
-	if o.status.Rollout.StartTime != nil {
-		return o.continueRollout()
-	}
-	install := len(o.status.History) == 0
-	needsSlot := !install && !o.manual && !inProgress && !o.isSet(o.target)
-	if needsSlot && o.slotDenied {
-		return plan{run: o.status.History[0], outcome: reconciler.Progressing(v1alpha1.ReasonWaitingForSlot, fmt.Sprintf(
-			"Version %s waits for a rollout slot: the maximum number of concurrent rollouts is reached", o.target.Version)).RequeueIn(slotRetryInterval)}
-	}
-	o.status.Rollout.StartTime = &metav1.Time{Time: o.now.Truncate(time.Second)}
-	p := o.continueRollout()
-	p.needsSlot = needsSlot
-	return p
-}
-
-// continueRollout decides how a rollout that has a start time goes on.
-func (o *planner) continueRollout() plan {
-	rollout := o.status.Rollout
-	remaining := rollout.StartTime.Add(o.rolloutTimeout()).Sub(o.now)
-	blocked := o.isSet(o.target) && o.blocked()
-	switch {
-	case blocked && len(o.status.History) > 0 && o.modelBroken():
-		return o.failRollout() // the commit has compiled before, so the version is at fault
-	case blocked:
-		// The rollout has not started, so its deadline does not either.
-		rollout.StartTime = nil
-		return plan{run: o.target, outcome: o.stalledOr(v1alpha1.ReasonRollingOut, "")}
-	case remaining > 0:
-		return plan{run: o.target, outcome: o.stalledOr(v1alpha1.ReasonRollingOut, o.describe()).RequeueIn(remaining)}
-	case len(o.status.History) == 0:
-		return plan{run: o.target, outcome: reconciler.Stalled(v1alpha1.ReasonDeadlineExceeded, fmt.Sprintf(
-			"Version %s did not become ready within %s: %s", o.target.Version, progressDeadline(o.deployment), o.failureMessage()))}
-	}
-	return o.failRollout()
-}
-
-// rolloutTimeout is the progress deadline, plus the limit for compilation while pods compile
-// their data model.
-func (o *planner) rolloutTimeout() time.Duration {
-	if c := o.ready(); c != nil && c.Reason == v1alpha1.ReasonWarmingUp && c.ObservedGeneration == o.production.Generation {
-		return progressDeadline(o.deployment) + engine.CompileLimit
-	}
-	return progressDeadline(o.deployment)
-}
-
-// failRollout ends a rollout that exceeded its deadline or whose version cannot serve the model.
-func (o *planner) failRollout() plan {
-	o.status.Failed = &v1alpha1.FailedRollout{
-		Version: o.target, Generation: o.deployment.Generation, AttemptHash: o.attemptHash(),
-		Message: reconciler.Clip(o.failureMessage(), maxFailureMessage),
-		Time:    metav1.NewTime(o.now.Truncate(time.Second)),
-	}
-	if o.modelBroken() {
-		o.status.Failed.Reason = v1alpha1.ReasonModelBroken
-	}
-	duration := o.now.Sub(o.status.Rollout.StartTime.Time)
-	p := o.rollBack()
-	p.result, p.duration = resultFailed, duration
-	return p
-}
-
-// rollBack returns production to the version that ran last.
-func (o *planner) rollBack() plan {
-	o.status.Rollout = nil
-	previous := o.status.History[0]
-	p := plan{run: previous}
-	if o.isSet(previous) && o.settled() {
-		p.outcome = reconciler.Stalled(v1alpha1.ReasonRolloutFailed, fmt.Sprintf(
-			"Version %s %s (%s); rolled back to %s. "+retried,
-			o.target.Version, failure(o.status.Failed, "within "+progressDeadline(o.deployment).String()), o.status.Failed.Message, previous.Version))
-		return p
-	}
-	p.outcome = reconciler.Progressing(v1alpha1.ReasonRollingBack, fmt.Sprintf(
-		"Version %s %s; rolling back to %s", o.target.Version, failure(o.status.Failed, "in time"), previous.Version))
-	if o.isSet(previous) && o.modelBroken() {
-		p.outcome = o.stalledOr(v1alpha1.ReasonRollingBack, "")
 	}
 	return p
 }

@@ -29,7 +29,9 @@ type world struct {
 	production *v1alpha1.Environment
 	target     string
 	manual     bool
-	newPin     bool // the user has pinned the target since the last plan
+	fallback   string // the proven version of the channel
+	skipped    string // the version that the channel has stopped
+	newPin     bool   // the user has pinned the target since the last plan
 	slots      int
 	broken     map[string]bool // versions whose pods never become ready
 	blocked    bool            // the environment waits for a change by a user
@@ -58,8 +60,12 @@ func run(version string) v1alpha1.VersionRun {
 
 // observe returns what the controller of deployments observes.
 func (w *world) observe() observation {
+	chosen := choice{target: run(w.target), manual: w.manual, newPin: w.newPin, skipped: w.skipped}
+	if w.fallback != "" && len(w.deployment.Status.History) == 0 {
+		chosen.fallback = ptr.To(run(w.fallback))
+	}
 	return observation{
-		deployment: w.deployment, choice: choice{target: run(w.target), manual: w.manual, newPin: w.newPin},
+		deployment: w.deployment, choice: chosen,
 		commit: w.commit, production: w.production, now: w.now,
 	}
 }
@@ -69,8 +75,8 @@ func (w *world) plan() {
 	observed := w.observe()
 	w.newPin = false
 	p := makePlan(observed)
-	if p.needsSlot && w.slots == 0 {
-		p = waitForSlot(observed)
+	if p.start != nil && p.start.slot && w.slots == 0 {
+		p = waitForSlot(observed, noSlot)
 	}
 	w.deployment.Status = p.status
 	reconciler.Summarise(w.deployment, p.outcome)
@@ -238,8 +244,8 @@ func TestPlanIsPure(t *testing.T) {
 				o := w.observe()
 				deployment, production := w.deployment.DeepCopy(), w.production.DeepCopy()
 				first := makePlan(o)
-				waitForSlot(o)
-				if diff := cmp.Diff(first, makePlan(o), cmp.AllowUnexported(plan{}, reconciler.Outcome{})); diff != "" {
+				waitForSlot(o, noSlot)
+				if diff := cmp.Diff(first, makePlan(o), cmp.AllowUnexported(plan{}, startRequest{}, reconciler.Outcome{})); diff != "" {
 					t.Errorf("the second plan differs:\n%s", diff)
 				}
 				if diff := cmp.Diff(deployment, w.deployment) + cmp.Diff(production, w.production); diff != "" {

@@ -21,6 +21,13 @@ type choice struct {
 	manual bool
 	// newPin reports whether a user pinned the target since the last plan, which retries it.
 	newPin bool
+	// fallback is the version to run if the first install of the target fails; nil if there is none.
+	fallback *v1alpha1.VersionRun
+	// skipped is the version that would be the target if the channel had not stopped it.
+	skipped string
+	// places is the number of deployments that may try the target until it is accepted; 0 if there is
+	// no limit.
+	places int
 }
 
 // resolve returns the version that spec and channel select.
@@ -42,6 +49,14 @@ func (r *deploymentReconciler) resolve(ctx context.Context, s *scope) (choice, *
 		return choice{}, unresolved(err)
 	}
 	c := choice{target: channels.ToRun(version.Run{Release: decision.Target, Channel: decision.Channel})}
+	c.places = decision.Places
+	if decision.Skipped != nil {
+		c.skipped = decision.Skipped.Version.String()
+	}
+	if decision.Fallback != nil {
+		fallback := channels.ToRun(version.Run{Release: *decision.Fallback, Channel: decision.Channel})
+		c.fallback = forSize(d, fallback)
+	}
 	pinned := decision.Reason == version.ReasonPinned
 	c.manual = pinned || d.Status.ObservedGeneration != d.Generation
 	c.newPin = pinned && d.Status.Pin != nil && d.Status.Pin.ReleaseChannelVersion != decision.Observed.Written
@@ -49,12 +64,23 @@ func (r *deploymentReconciler) resolve(ctx context.Context, s *scope) (choice, *
 	d.Status.Pin = &v1alpha1.ObservedPin{
 		ReleaseChannelVersion: decision.Observed.Written, ChannelHead: decision.Observed.ChannelHead,
 	}
-	if d.Spec.Size != v1alpha1.SizeDedicated {
-		c.target.StoreImage = ""
-	} else if c.target.StoreImage == "" {
+	target := forSize(d, c.target)
+	if target == nil {
 		return choice{}, withoutStoreImage(decision, offered)
 	}
+	c.target = *target
 	return c, nil
+}
+
+// forSize returns a version with the images that the deployment's size needs; nil if it has no image
+// of the store and needs one.
+func forSize(d *v1alpha1.Deployment, run v1alpha1.VersionRun) *v1alpha1.VersionRun {
+	if d.Spec.Size != v1alpha1.SizeDedicated {
+		run.StoreImage = ""
+	} else if run.StoreImage == "" {
+		return nil
+	}
+	return &run
 }
 
 // withoutStoreImage returns the outcome of a Dedicated deployment whose target has no image of the
@@ -82,6 +108,11 @@ func request(d *v1alpha1.Deployment) version.Request {
 	if len(d.Status.History) > 0 {
 		if run, err := channels.FromRun(d.Status.History[0]); err == nil {
 			req.Current = &run
+		}
+	}
+	if r := d.Status.Rollout; r != nil && r.StartTime != nil {
+		if run, err := channels.FromRun(r.To); err == nil {
+			req.Rollout = &run.Release
 		}
 	}
 	if pin := d.Status.Pin; pin != nil {
@@ -112,12 +143,15 @@ func unresolved(err error) *reconciler.Outcome {
 	var unknownVersion *version.UnknownVersionError
 	var unknownChannel *version.UnknownChannelError
 	var empty *version.EmptyChannelError
+	var stopped *version.StoppedError
 	reason, field := v1alpha1.ReasonInvalidSpec, "spec"
 	switch {
 	case errors.As(err, &unknownVersion):
 		reason, field = v1alpha1.ReasonUnknownVersion, "spec.releaseChannelVersion"
 	case errors.As(err, &unknownChannel):
 		reason, field = v1alpha1.ReasonChannelNotFound, "spec.releaseChannel"
+	case errors.As(err, &stopped):
+		reason, field = v1alpha1.ReasonVersionStopped, "spec.releaseChannel"
 	case errors.As(err, &empty):
 		reason, field = v1alpha1.ReasonChannelEmpty, "spec.releaseChannel"
 	}

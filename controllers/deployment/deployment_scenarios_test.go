@@ -54,6 +54,31 @@ var scenarios = map[string][]func(*world){
 		func(w *world) { w.pass(61 * time.Second) },
 		func(w *world) { w.broken["1.2.3"] = false },
 	},
+	"broken-first-version-falls-back-to-the-proven-one": {
+		func(w *world) { w.target, w.fallback, w.broken["1.2.4"] = "1.2.4", "1.2.3", true },
+		func(w *world) { w.pass(61 * time.Second) },
+		func(w *world) { w.target = "1.2.5" },
+	},
+	"broken-first-version-falls-back-when-another-is-proven-later": {
+		func(w *world) { w.target, w.broken["1.2.4"] = "1.2.4", true },
+		func(w *world) { w.pass(61 * time.Second) },
+		func(w *world) { w.fallback = "1.2.3" },
+	},
+	"proven-version-that-is-broken-too": {
+		func(w *world) {
+			w.target, w.fallback, w.broken["1.2.4"], w.broken["1.2.3"] = "1.2.4", "1.2.3", true, true
+		},
+		func(w *world) { w.pass(61 * time.Second) },
+		func(w *world) { w.pass(time.Hour) },
+		func(w *world) { w.broken["1.2.3"] = false },
+	},
+	"stopped-version-is-left": {
+		func(w *world) { w.target = "1.2.3" },
+		func(w *world) { w.target, w.broken["1.2.4"] = "1.2.4", true },
+		func(w *world) { w.pass(61 * time.Second) },
+		func(w *world) { w.target, w.skipped = "1.2.3", "1.2.4" },
+		func(w *world) { w.target, w.skipped, w.broken["1.2.4"] = "1.2.4", "", false },
+	},
 	"broken-version-met-while-asleep-goes-back-when-scaled-up": {
 		func(w *world) { w.target = "1.2.3" },
 		func(w *world) { w.asleep = true; w.deployment.Generation++ },

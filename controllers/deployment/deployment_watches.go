@@ -53,8 +53,23 @@ var offerChanged = predicate.Funcs{
 		before, ok := e.ObjectOld.(*v1alpha1.ReleaseChannel)
 		after, ok2 := e.ObjectNew.(*v1alpha1.ReleaseChannel)
 		return ok && ok2 && (before.Spec.ImageRepository != after.Spec.ImageRepository ||
-			!equality.Semantic.DeepEqual(before.Status.Versions, after.Status.Versions))
+			!equality.Semantic.DeepEqual(before.Spec.Rollout, after.Spec.Rollout) ||
+			!equality.Semantic.DeepEqual(before.Status.Versions, after.Status.Versions) ||
+			before.Status.ProvenVersion != after.Status.ProvenVersion ||
+			!equality.Semantic.DeepEqual(verdicts(before), verdicts(after)))
 	},
+}
+
+// verdicts returns the versions that a channel has accepted or stopped: while it has done neither,
+// deployments do not depend on its counts.
+func verdicts(channel *v1alpha1.ReleaseChannel) map[string]v1alpha1.VersionState {
+	all := map[string]v1alpha1.VersionState{}
+	for _, r := range channel.Status.Rollouts {
+		if r.State != v1alpha1.VersionCandidate {
+			all[r.Image] = r.State
+		}
+	}
+	return all
 }
 
 func ofBranch(_ context.Context, obj client.Object) []reconcile.Request {

@@ -1,6 +1,8 @@
 package releasechannel
 
 import (
+	"sync"
+
 	"github.com/prometheus/client_golang/prometheus"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 )
@@ -10,4 +12,37 @@ var scansTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
 	Help: "Scans of image repositories, by result.",
 }, []string{"result"})
 
-func init() { metrics.Registry.MustRegister(scansTotal) }
+var stoppedGauge = prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+	Name: "quoin_releasechannel_stopped_versions",
+	Help: "Versions in the lists of channels that are stopped because they failed on the first deployments.",
+}, stoppedVersions.total)
+
+func init() { metrics.Registry.MustRegister(scansTotal, stoppedGauge) }
+
+// stoppedVersions is the number of stopped versions by channel; the metric is their sum, because
+// labels must not contain names.
+var stoppedVersions = &sum{byName: map[string]int{}}
+
+type sum struct {
+	mu     sync.Mutex
+	byName map[string]int
+}
+
+func (s *sum) set(name string, n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.byName[name] = n
+	if n == 0 {
+		delete(s.byName, name)
+	}
+}
+
+func (s *sum) total() float64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	total := 0
+	for _, n := range s.byName {
+		total += n
+	}
+	return float64(total)
+}

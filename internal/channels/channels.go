@@ -6,10 +6,18 @@ import (
 	"context"
 	"fmt"
 
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/internal/version"
+)
+
+const (
+	// defaultFailures applies when spec.rollout.failureThreshold of a channel is not set.
+	defaultFailures = 3
+	// defaultFirst applies when spec.rollout.firstDeployments of a channel is not set.
+	defaultFirst = 10
 )
 
 // List returns all release channels with their versions.
@@ -39,7 +47,34 @@ func From(c *v1alpha1.ReleaseChannel) version.Channel {
 	}
 	channel := version.NewChannel(c.Name, c.Spec.ImageRepository, releases)
 	channel.StoreRepository = c.Spec.StoreImageRepository
+	for i := range c.Status.Rollouts {
+		rollout := &c.Status.Rollouts[i]
+		parsed, err := version.Parse(rollout.Version)
+		switch {
+		case err != nil:
+		case rollout.State == v1alpha1.VersionStopped:
+			channel.Stopped = append(channel.Stopped, parsed)
+		case rollout.State == v1alpha1.VersionAccepted:
+			channel.Accepted = append(channel.Accepted, parsed)
+		}
+	}
+	if policy := Policy(c); policy.Failures > 0 {
+		channel.Places = policy.First
+	}
+	if parsed, err := version.Parse(c.Status.ProvenVersion); err == nil {
+		channel.Proven = &parsed
+	}
 	return channel
+}
+
+// Policy returns when the channel stops a version that fails.
+func Policy(c *v1alpha1.ReleaseChannel) version.StopPolicy {
+	p := version.StopPolicy{Failures: defaultFailures, First: defaultFirst}
+	if r := c.Spec.Rollout; r != nil {
+		p.First = int(ptr.Deref(r.FirstDeployments, defaultFirst))
+		p.Failures = int(ptr.Deref(r.FailureThreshold, int32(min(defaultFailures, p.First))))
+	}
+	return p
 }
 
 // ToRun converts a run for the history in a status.

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -44,6 +45,8 @@ type Scope[T v1alpha1.Object] struct {
 	// initial is the object as it was read, before as it was last written.
 	initial, before T
 	recorder        Recorder
+	// reported reports whether the controller wrote an event of its own.
+	reported bool
 }
 
 // Record patches the status with the expected outcome. A controller calls it before it acts
@@ -100,6 +103,7 @@ func (s *Scope[T]) Label(ctx context.Context, change func(obj T)) error {
 
 // Event writes an event about the object.
 func (s *Scope[T]) Event(kind, reason, action, note string, args ...any) {
+	s.reported = true
 	s.recorder.Eventf(s.Object, nil, kind, reason, action, note, args...)
 }
 
@@ -121,6 +125,8 @@ type Reconciler[T v1alpha1.Object] struct {
 
 	mu       sync.Mutex
 	failures map[types.NamespacedName]int
+	// interrupted are the last reported states of objects that are in progress since then.
+	interrupted map[types.NamespacedName]string
 }
 
 // Reconcile implements reconcile.Reconciler.
@@ -129,6 +135,7 @@ func (r *Reconciler[T]) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.R
 	if err := r.Client.Get(ctx, req.NamespacedName, obj); err != nil {
 		if apierrors.IsNotFound(err) {
 			r.countFailure(req, nil)
+			r.takeInterrupted(req)
 			if r.Forget != nil {
 				r.Forget(ctx, req.NamespacedName)
 			}
@@ -181,7 +188,7 @@ func (r *Reconciler[T]) finish(ctx context.Context, req ctrl.Request, scope *Sco
 		}
 		return ctrl.Result{}, errors.Join(o.err, err)
 	}
-	r.recordEvent(scope, o)
+	r.recordEvent(req, scope, o)
 	if o.err != nil {
 		return ctrl.Result{}, o.err
 	}
@@ -204,10 +211,17 @@ func (r *Reconciler[T]) countFailure(req ctrl.Request, err error) int {
 }
 
 // recordEvent writes an event when the status or the reason of Ready changed, except for progress.
-func (r *Reconciler[T]) recordEvent(scope *Scope[T], o Outcome) {
+// An object that returns from progress to the state that was last reported has no event either,
+// unless the controller has reported something else meanwhile.
+func (r *Reconciler[T]) recordEvent(req ctrl.Request, scope *Scope[T], o Outcome) {
 	before := meta.FindStatusCondition(scope.initial.Common().Conditions, v1alpha1.ConditionReady)
 	after := meta.FindStatusCondition(scope.Object.Common().Conditions, v1alpha1.ConditionReady)
-	if before != nil && before.Status == after.Status && before.Reason == after.Reason {
+	if o.state == stateProgressing {
+		r.interrupt(req, before, scope.reported)
+		return
+	}
+	last := r.takeInterrupted(req)
+	if before != nil && before.Status == after.Status && before.Reason == after.Reason || last == describe(after) {
 		return
 	}
 	switch o.state {
@@ -217,6 +231,37 @@ func (r *Reconciler[T]) recordEvent(scope *Scope[T], o Outcome) {
 		scope.Event(corev1.EventTypeWarning, after.Reason, "Reconcile", "%s", after.Message)
 	case stateProgressing:
 	}
+}
+
+// interrupt remembers the state of Ready before an object was in progress, which was the last that
+// was reported. reported reports whether another event has been written since.
+func (r *Reconciler[T]) interrupt(req ctrl.Request, before *metav1.Condition, reported bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case reported:
+		delete(r.interrupted, req.NamespacedName)
+	case before != nil && before.Status != metav1.ConditionUnknown:
+		if r.interrupted == nil {
+			r.interrupted = map[types.NamespacedName]string{}
+		}
+		r.interrupted[req.NamespacedName] = describe(before)
+	}
+}
+
+// takeInterrupted returns the state that was last reported of an object that is in progress, and
+// forgets it; empty if there is none.
+func (r *Reconciler[T]) takeInterrupted(req ctrl.Request) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	last := r.interrupted[req.NamespacedName]
+	delete(r.interrupted, req.NamespacedName)
+	return last
+}
+
+// describe returns what an event about a condition would report.
+func describe(c *metav1.Condition) string {
+	return string(c.Status) + " " + c.Reason + " " + c.Message
 }
 
 // isConflict reports whether a write failed because the object has changed since it was read.

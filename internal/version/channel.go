@@ -44,6 +44,15 @@ type Channel struct {
 	StoreRepository string
 	// Releases of the channel. NewChannel sorts them newest first.
 	Releases []Release
+	// Stopped are releases to which deployments are not upgraded by themselves.
+	Stopped []Version
+	// Accepted are releases that ran on the first deployments that tried them.
+	Accepted []Version
+	// Places is the number of deployments that may try a release until it is accepted; 0 for no limit.
+	Places int
+	// Proven is the newest release that a deployment of the channel has run and that is not stopped;
+	// nil if there is none.
+	Proven *Version
 }
 
 // NewChannel returns a channel with the releases sorted newest first, without duplicate

@@ -11,6 +11,7 @@
 //   - channel.go: releases, channels and runs.
 //   - list.go: the documented list and the choice from it.
 //   - resolve.go: the release that a deployment runs; pin.go: the same for pinned deployments.
+//   - rollout.go: whether a release is stopped because it failed on the first deployments.
 //   - errors.go: typed errors.
 //
 // docs/decisions/0003-versions-pin-and-hold.md explains why a pin in YAML may name more versions

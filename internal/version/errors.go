@@ -93,6 +93,19 @@ func (e *EmptyChannelError) Error() string {
 	return fmt.Sprintf("release channel %q has no releases yet", e.Channel)
 }
 
+// StoppedError reports that all releases of a channel are stopped, so that a deployment that runs
+// nothing yet cannot be installed.
+type StoppedError struct {
+	Channel string
+	// Version is the newest of the releases.
+	Version Version
+}
+
+func (e *StoppedError) Error() string {
+	return fmt.Sprintf("release channel %q has stopped version %s, and no other can be installed; release a newer one, or resume it with spec.rollout.resumeVersion of the channel",
+		e.Channel, e.Version)
+}
+
 // choice is an available version, in a written form that names it.
 type choice struct {
 	version Version

@@ -1,6 +1,9 @@
 package version
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // UpgradePolicy limits the newer releases of its channel that a deployment is upgraded to.
 type UpgradePolicy string
@@ -28,6 +31,9 @@ const (
 	ReasonChannelHead Reason = "ChannelHead"
 	// ReasonPolicyHead: the newest release of the channel that the upgrade policy allows.
 	ReasonPolicyHead Reason = "PolicyHead"
+	// ReasonProven: the newest release that a deployment of the channel has run, for a first install
+	// while the head is stopped.
+	ReasonProven Reason = "Proven"
 	// ReasonKeptByPolicy: the upgrade policy allows none of the channel's newer releases.
 	ReasonKeptByPolicy Reason = "KeptByPolicy"
 	// ReasonChannelEmpty: the channel has no releases, so the current release stays.
@@ -46,6 +52,8 @@ type Request struct {
 	Upgrade UpgradePolicy
 	// Current is what production runs; nil before the first install.
 	Current *Run
+	// Rollout is the release of the rollout in progress; nil if there is none.
+	Rollout *Release
 	// Observed is the Observed of the last decision. nil means no state: the deployment is new, or
 	// its status was lost. See ObservedPin for the difference.
 	Observed *ObservedPin
@@ -60,6 +68,14 @@ type Decision struct {
 	// Hold in effect.
 	Hold   bool
 	Reason Reason
+	// Skipped is the stopped release that would be the target otherwise; nil if there is none.
+	Skipped *Release
+	// Fallback is the release to run if the first install of the target fails; nil if there is none,
+	// or if this is not a first install.
+	Fallback *Release
+	// Places is the number of deployments that may try the target until it is accepted; 0 if there is
+	// no limit.
+	Places int
 	// Observed must be stored, even if it is empty, and passed to the next Resolve.
 	Observed ObservedPin
 }
@@ -68,7 +84,7 @@ type Decision struct {
 // those that the account has run. The rules are in docs/decisions/0003-versions-pin-and-hold.md.
 //
 // Errors: *UnknownChannelError; *EmptyChannelError if the channel is empty and nothing runs;
-// *UnknownVersionError for a pin that is not available; an untyped error for an unknown upgrade
+// *StoppedError if all its releases are stopped and nothing runs; *UnknownVersionError for a pin that is not available; an untyped error for an unknown upgrade
 // policy. On error, the current release should keep running.
 func Resolve(req Request, channels []Channel, runs []Run) (Decision, error) {
 	channel, ok := findChannel(channels, req.Channel)
@@ -112,9 +128,43 @@ func (r *resolution) unpinned() (Decision, error) {
 	return r.follow()
 }
 
-// follow returns the newest release of the channel that the upgrade policy allows.
+// follow returns the newest release of the channel that is not stopped and that the upgrade policy
+// allows.
 func (r *resolution) follow() (Decision, error) {
-	head, ok := r.channel.Head()
+	decision, err := r.followIn(r.channel)
+	if err != nil {
+		return decision, err
+	}
+	if skipped := decision.Target; decision.Channel == r.channel.Name && r.isStopped(skipped) {
+		if decision, err = r.followWithout(skipped); err != nil {
+			return decision, err
+		}
+		decision.Skipped = &skipped
+	}
+	if !slices.Contains(r.channel.Accepted, decision.Target.Version) {
+		decision.Places = r.channel.Places
+	}
+	if proven, ok := r.channel.proven(); ok && r.Current == nil && proven.Version != decision.Target.Version {
+		decision.Fallback = &proven
+	}
+	return decision, nil
+}
+
+// followWithout returns the decision when the channel has stopped a release.
+func (r *resolution) followWithout(skipped Release) (Decision, error) {
+	if proven, ok := r.channel.proven(); ok && r.Current == nil {
+		return r.moveTo(proven, ReasonProven), nil
+	}
+	open := r.open()
+	if len(open.Releases) == 0 && r.Current == nil {
+		return Decision{}, &StoppedError{Channel: r.channel.Name, Version: skipped.Version}
+	}
+	return r.followIn(open)
+}
+
+// followIn returns the newest release of a channel that the upgrade policy allows.
+func (r *resolution) followIn(channel Channel) (Decision, error) {
+	head, ok := channel.Head()
 	switch {
 	case !ok:
 		return r.emptyChannel()
@@ -122,7 +172,7 @@ func (r *resolution) follow() (Decision, error) {
 		// An upgrade policy applies within a channel; an install and a change of channel go to the head.
 		return r.moveTo(head, ReasonChannelHead), nil
 	}
-	newest, ok := r.channel.newest(r.allowedByUpgrade)
+	newest, ok := channel.newest(r.allowedByUpgrade)
 	switch {
 	case ok && newest.Version == head.Version:
 		return r.moveTo(head, ReasonChannelHead), nil

@@ -7,12 +7,13 @@ const (
 	storeMessage      = "must be an image repository such as registry.example.com/team/cubestore, without scheme, tag and digest"
 	intervalMessage   = "interval must be between 1s and 24h"
 	intervalPattern   = `should match '^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$'`
+	thresholdMessage  = "failureThreshold must not be greater than firstDeployments, which is 10 when absent"
 	listedMessage     = "must be a version such as 1.2.3, without a prefix"
 )
 
 var _ = declare(table{
 	kind:     "ReleaseChannel",
-	headings: "Name Repository Latest Ready Reason [Message] Changed Age",
+	headings: "Name Repository Latest Proven Stopped Ready Reason [Message] Changed Age",
 	whole: []string{
 		// policy
 		`
@@ -22,6 +23,10 @@ policy:
   range: "~1.2"
   preReleases: true
   keep: 50
+rollout:
+  failureThreshold: 3
+  firstDeployments: 10
+  resumeVersion: 1.2.4
 interval: 5m
 pullSecretRef:
   name: registry
@@ -67,6 +72,14 @@ suspend: false
 		{name: "imageRepository: slash at the end", with: `{imageRepository: registry.example.com/cube/}`, field: "spec.imageRepository", message: repositoryMessage},
 		{name: "imageRepository: with password", with: `{imageRepository: "user:password@registry.example.com/cube"}`, field: "spec.imageRepository", message: repositoryMessage},
 		{name: "storeImageRepository: with tag", with: `{storeImageRepository: "registry.example.com/cubestore:v1"}`, field: "spec.storeImageRepository", message: storeMessage},
+
+		{name: "rollout: stops disabled", with: `{rollout: {failureThreshold: 0}}`},
+		{name: "rollout: one of one", with: `{rollout: {failureThreshold: 1, firstDeployments: 1}}`},
+		{name: "rollout: fewer deployments than the default threshold", with: `{rollout: {firstDeployments: 2}}`},
+		{name: "rollout: more failures than deployments", with: `{rollout: {failureThreshold: 6, firstDeployments: 5}}`, field: "spec.rollout", message: thresholdMessage},
+		{name: "rollout: more failures than the default", with: `{rollout: {failureThreshold: 11}}`, field: "spec.rollout", message: thresholdMessage},
+		{name: "rollout: no deployments", with: `{rollout: {firstDeployments: 0}}`, field: "spec.rollout.firstDeployments", message: "greater than or equal to 1"},
+		{name: "rollout: resumed with prefix", with: `{rollout: {resumeVersion: v1.2.3}}`, field: "spec.rollout.resumeVersion", message: listedMessage},
 
 		{name: "interval: hours and minutes", with: `{interval: 1h30m}`},
 		{name: "interval: 1s", with: `{interval: 1s}`},

@@ -71,7 +71,7 @@ func (w *world) rollOutDeployment(before, d *appsv1.Deployment) {
 	d.Status = appsv1.DeploymentStatus{
 		ObservedGeneration: d.Generation, Replicas: n, UpdatedReplicas: n, ReadyReplicas: n, AvailableReplicas: n,
 	}
-	if strings.Contains(d.Spec.Template.Spec.Containers[0].Image, "-broken") || !w.updatePods(d) {
+	if !w.repaired && strings.Contains(d.Spec.Template.Spec.Containers[0].Image, "-broken") || !w.updatePods(d) {
 		d.Status.Replicas, d.Status.UpdatedReplicas = n+1, 1
 	}
 	w.patchStatus(before, d)

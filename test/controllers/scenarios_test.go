@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/internal/git"
@@ -44,6 +45,29 @@ var scenarios = []*scenario{
 	{name: "broken version goes back", quietPasses: 4, acts: []func(w *world){
 		func(w *world) { w.populate(); w.create(w.deployment("analytics")) },
 		func(w *world) { w.images.push("v1.2.5-broken") },
+	}},
+	{name: "broken version is stopped, and the next one is not", quietPasses: 4, acts: []func(w *world){
+		func(w *world) {
+			w.slots = 2
+			w.restart()
+			w.populate()
+			change(w, w.channel(), func(c *v1alpha1.ReleaseChannel) {
+				c.Spec.Rollout = &v1alpha1.ChannelRolloutPolicy{FailureThreshold: ptr.To(int32(2)), FirstDeployments: ptr.To(int32(2))}
+			})
+			for _, name := range []string{"one", "two", "three"} {
+				w.create(w.deployment(name))
+			}
+		},
+		func(w *world) {
+			// The order of slots must not decide which deployments try the version.
+			change(w, w.deployment("three"), func(d *v1alpha1.Deployment) { d.Spec.Hold = ptr.To(true) })
+			w.settle()
+			w.images.push("v1.2.5-broken")
+			w.settle()
+			change(w, w.deployment("three"), func(d *v1alpha1.Deployment) { d.Spec.Hold = nil })
+		},
+		func(w *world) { w.create(w.deployment("four")) },
+		func(w *world) { w.images.push("v1.2.6") },
 	}},
 	{name: "commit that does not compile goes back", quietPasses: 2, acts: []func(w *world){
 		func(w *world) {

@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/tools/events"
 	clocktesting "k8s.io/utils/clock/testing"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -62,7 +61,12 @@ type world struct {
 	// that do not compile.
 	warmUp     bool
 	uncompiled map[string]bool
-	running    []controllerUnderTest
+	events     eventLog
+	// repaired makes images whose tag contains "-broken" start.
+	repaired bool
+	// slots is the number of rollout slots.
+	slots   int
+	running []controllerUnderTest
 	// acted counts the writes of the simulated Kubernetes controllers.
 	acted int
 	// dirty reports whether the Kubernetes controllers may have work to do.
@@ -96,7 +100,7 @@ func newWorld(t *testing.T, seed uint64) *world {
 		name:   fmt.Sprintf("w%d", worlds.Add(1)),
 		clock:  clocktesting.NewFakeClock(time.Now()),
 		order:  rand.New(rand.NewPCG(seed, 11)),
-		faults: &faults{}, quietPasses: 4,
+		faults: &faults{}, quietPasses: 4, slots: 1,
 		images: &images{tags: map[string]string{}},
 	}
 	t.Cleanup(w.cleanUp)
@@ -115,11 +119,7 @@ func (w *world) restart() {
 		reads = w.stale.wrap(reads)
 	}
 	k := kube.NewClient(reads, live, "quoin-controller")
-	recorder := events.NewFakeRecorder(1000)
-	go func() {
-		for range recorder.Events {
-		}
-	}()
+	recorder := &w.events
 	allocator := ids.New(k)
 	w.remotes = deployment.NewRemotes(live, func(context.Context, string, map[string][]byte) ([]git.Ref, string, error) {
 		return w.refs, "main", w.gitErr
@@ -131,8 +131,9 @@ func (w *world) restart() {
 			Namespace: w.name,
 			Connect:   func(registry.Options) (releasechannel.Registry, error) { return w.images, nil },
 		})},
+		{"Rollouts", func() v1alpha1.Object { return &v1alpha1.ReleaseChannel{} }, &v1alpha1.ReleaseChannelList{}, releasechannel.NewRollouts(k, recorder)},
 		{"Deployment", func() v1alpha1.Object { return &v1alpha1.Deployment{} }, &v1alpha1.DeploymentList{}, deployment.New(k, recorder, w.clock, deployment.Options{
-			IDs: allocator, Fleet: deployment.NewFleet(k, 1), Remotes: w.remotes, Hosts: w.hosts(),
+			IDs: allocator, Fleet: deployment.NewFleet(k, w.slots), Remotes: w.remotes, Hosts: w.hosts(),
 		})},
 		{"Environment", func() v1alpha1.Object { return &v1alpha1.Environment{} }, &v1alpha1.EnvironmentList{}, environment.New(k, recorder, w.clock, environment.Options{
 			Engine: engine.Options{QuoinImage: "quoin:test", GatewayNamespace: "quoin-system", WarmUp: w.warmUp}, SQLPort: 5432,
