@@ -101,6 +101,11 @@ func startCluster(t *testing.T) *cluster {
 	c := &cluster{frontProxy: newAuthority(t, "front-proxy-ca"), serving: newAuthority(t, "serving-ca")}
 	c.startKubernetes(t)
 	configuration := c.read(t, "aggregation")
+	for _, file := range []string{"proxy_viewer_role.yaml", "proxy_admin_role.yaml"} {
+		role := &unstructured.Unstructured{}
+		decode(t, filepath.Join("rbac", file), &role.Object)
+		c.create(t, role)
+	}
 	for _, object := range configuration {
 		if object.GetKind() != "APIService" {
 			c.create(t, object)
@@ -161,24 +166,26 @@ func (c *cluster) startKubernetes(t *testing.T) {
 // read returns the objects in a folder of config.
 func (c *cluster) read(t *testing.T, name string) (objects []*unstructured.Unstructured) {
 	t.Helper()
-	folder := filepath.Join("..", "..", "config", name)
 	kustomization := struct{ Resources []string }{}
-	decode := func(file string, into any) {
-		text, err := os.ReadFile(filepath.Join(folder, file))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := yaml.Unmarshal(text, into); err != nil {
-			t.Fatal(err)
-		}
-	}
-	decode("kustomization.yaml", &kustomization)
+	decode(t, filepath.Join(name, "kustomization.yaml"), &kustomization)
 	for _, file := range kustomization.Resources {
 		object := &unstructured.Unstructured{}
-		decode(file, &object.Object)
+		decode(t, filepath.Join(name, file), &object.Object)
 		objects = append(objects, object)
 	}
 	return objects
+}
+
+// decode decodes a file of config.
+func decode(t *testing.T, file string, into any) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "..", "config", file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := yaml.Unmarshal(text, into); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func (c *cluster) create(t *testing.T, object client.Object) {

@@ -1,5 +1,5 @@
 // Command chart writes the generated files of the Helm chart: its CRDs from config/crd/bases, its
-// roles from config/rbac and config/aggregation, the table of values in its README from the comments
+// roles from config/rbac, the table of values in its README from the comments
 // in values.yaml, and the list of CRDs in Chart.yaml. All other files of the chart are written by
 // hand.
 //

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -12,9 +11,8 @@ import (
 
 // The source and the destination of the roles.
 const (
-	configRoles       = "config/rbac"
-	configAggregation = "config/aggregation"
-	chartRoles        = "charts/quoin/templates/roles"
+	configRoles = "config/rbac"
+	chartRoles  = "charts/quoin/templates/roles"
 )
 
 // Names in config that the chart replaces with those of the release.
@@ -28,7 +26,6 @@ const aggregationPrefix = "rbac.authorization.k8s.io/aggregate-to-"
 
 // roleFile is a file of roles in config and the condition for including it in the chart.
 type roleFile struct {
-	folder    string // configRoles when empty
 	name      string
 	condition string
 	component string // empty for roles that belong to no component
@@ -40,7 +37,7 @@ const (
 	whenUserRoles = "and .Values.rbac.create .Values.rbac.userRoles.create"
 	whenFrontEnd  = "and .Values.rbac.create .Values.apiserver.enabled"
 	whenGateway   = "and .Values.rbac.create .Values.gateway.enabled"
-	whenProxy     = whenUserRoles + " .Values.apiserver.enabled .Values.apiserver.aggregation.enabled"
+	whenProxy     = whenUserRoles + " .Values.apiserver.enabled"
 )
 
 var roleFiles = []roleFile{
@@ -54,8 +51,8 @@ var roleFiles = []roleFile{
 	{name: "editor_role.yaml", condition: whenUserRoles},
 	{name: "admin_role.yaml", condition: whenUserRoles},
 	{name: "platform_admin_role.yaml", condition: whenUserRoles},
-	{folder: configAggregation, name: "proxy_viewer_role.yaml", condition: whenProxy},
-	{folder: configAggregation, name: "proxy_admin_role.yaml", condition: whenProxy},
+	{name: "proxy_viewer_role.yaml", condition: whenProxy},
+	{name: "proxy_admin_role.yaml", condition: whenProxy},
 }
 
 // role is a Role or ClusterRole. Its rules are copied unchanged.
@@ -96,22 +93,20 @@ func everyRoleIsKnown(root string) error {
 	for _, file := range roleFiles {
 		known[filepath.Join(root, file.path())] = true
 	}
-	for _, folder := range []string{configRoles, configAggregation} {
-		present, err := filepath.Glob(filepath.Join(root, folder, "*role.yaml"))
-		if err != nil {
-			return err
-		}
-		for _, path := range present {
-			if !known[path] {
-				return fmt.Errorf("%s is not in the table of roles in hack/chart/roles.go: say when the chart contains it", path)
-			}
+	present, err := filepath.Glob(filepath.Join(root, configRoles, "*role.yaml"))
+	if err != nil {
+		return err
+	}
+	for _, path := range present {
+		if !known[path] {
+			return fmt.Errorf("%s is not in the table of roles in hack/chart/roles.go: say when the chart contains it", path)
 		}
 	}
 	return nil
 }
 
 // path returns the path of the file in the repository.
-func (f roleFile) path() string { return filepath.Join(cmp.Or(f.folder, configRoles), f.name) }
+func (f roleFile) path() string { return filepath.Join(configRoles, f.name) }
 
 // template returns the text of the file in the chart.
 func (f roleFile) template(text string) (string, error) {

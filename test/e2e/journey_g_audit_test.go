@@ -127,7 +127,7 @@ var _ = Describe("The audit log", Ordered, func() {
 	})
 
 	It("is not exported for a Kubernetes user who can only read deployments", func(ctx SpecContext) {
-		kubectl(ctx, "apply", "--server-side", "-f", repository("config", "aggregation", "proxy_viewer_role.yaml"))
+		kubectl(ctx, "apply", "--server-side", "-f", repository("config", "rbac", "proxy_viewer_role.yaml"))
 		kubectl(ctx, "create", "clusterrolebinding", "ivy-reads", "--clusterrole=quoin-proxy-viewer", "--user=ivy")
 		DeferCleanup(func(ctx SpecContext) {
 			kubectl(ctx, "delete", "clusterrolebinding/ivy-reads", "clusterrole/quoin-proxy-viewer")
