@@ -39,7 +39,7 @@ func parseAPIServerFlags(args []string, stderr io.Writer) (*apiserverFlags, erro
 	fs.StringVar(&c.Region.Name, "region", "local", "`name` of the region of this cluster")
 	fs.StringVar(&c.Region.Title, "region-title", "", "display `name` of the region; --region when empty")
 	fs.StringVar(&c.DatabaseURL, "database-url", os.Getenv("DATABASE_URL"), "`URL` of the database of the audit log and workspace content: sqlite:///path/file.db for one replica, or postgres://…; none when empty")
-	fs.BoolVar(&c.Aggregation, "aggregation", true, "also serve as an aggregated API server (APIService v1.api.platform.quoin.dev)")
+	fs.BoolVar(&c.Aggregation, "aggregation", false, "also serve as an aggregated API server (APIService v1.api.platform.quoin.dev)")
 	if err := parse(fs, args, f.validate); err != nil {
 		return f, err
 	}

@@ -38,7 +38,7 @@ func TestAPIServerInvalidUsage(t *testing.T) {
 }
 
 func TestAPIServerFlags(t *testing.T) {
-	f, err := parseAPIServerFlags([]string{"--trusted-proxies= 10.0.0.0/8, fd00::/8,", "--region=eu", "--bind-address=:1"}, io.Discard)
+	f, err := parseAPIServerFlags([]string{"--trusted-proxies= 10.0.0.0/8, fd00::/8,", "--region=eu", "--bind-address=:1", "--aggregation"}, io.Discard)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,10 +7,14 @@ import (
 	"encoding/base64"
 	"fmt"
 	"net/http"
+	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -23,11 +27,11 @@ import (
 func TestAPIServerRunsWithItsRole(t *testing.T) {
 	c := newCluster(t)
 	c.namespaces(t, releaseNamespace, "tenant-a", "tenant-b")
-	c.helm(t, "install", releaseName, chartFolder, "--set", "accountNamespaces={tenant-a}")
+	c.helm(t, "install", releaseName, chartFolder, "--set", "accountNamespaces={tenant-a},apiserver.aggregation.enabled=true")
 	keys := map[string]string{"a": c.createTenant(t, "a"), "b": c.createTenant(t, "b")}
 	health, address := freeAddress(t), freeAddress(t)
 	log, stop := c.run(t, "apiserver", buildQuoin(t), "--database-url=sqlite://"+filepath.Join(t.TempDir(), "quoin.db"),
-		"--health-probe-bind-address="+health, "--bind-address="+address, "--metrics-bind-address=0", "--shutdown-delay=0s")
+		"--health-probe-bind-address="+health, "--bind-address="+address, "--metrics-bind-address=0", "--shutdown-delay=0s", "--aggregation")
 	c.eventually(t, "quoin apiserver is ready", func(ctx context.Context) bool {
 		return status(ctx, "http://"+health+"/readyz", "") == http.StatusOK
 	})
@@ -123,13 +127,66 @@ func TestAPIServiceTrustsAGivenCertificate(t *testing.T) {
 	}
 }
 
-// Without the component or aggregation, there are no objects that depend on it.
+// Without the component, there are no objects that depend on it.
 func TestDisabledAPIServerLeavesNoObjects(t *testing.T) {
-	for _, set := range []string{"apiserver.enabled=false", "apiserver.aggregation.enabled=false"} {
-		for _, object := range render(t, "--set", set) {
-			if strings.Contains(object.GetName(), "proxy") || strings.Contains(object.GetName(), "auth") || object.GetKind() == "APIService" || object.GetKind() == "ValidatingWebhookConfiguration" {
-				t.Errorf("%s: %s %s", set, object.GetKind(), object.GetName())
-			}
+	for _, object := range render(t, "--set", "apiserver.enabled=false,apiserver.aggregation.enabled=true") {
+		if strings.Contains(object.GetName(), "proxy") || strings.Contains(object.GetName(), "auth") || object.GetKind() == "APIService" || object.GetKind() == "ValidatingWebhookConfiguration" {
+			t.Errorf("%s %s", object.GetKind(), object.GetName())
 		}
 	}
+}
+
+// TestAggregationIsOptIn: while an APIService is unavailable, for example because the volume of quoin apiserver is Pending,
+// Kubernetes deletes no namespace of the cluster. A default installation must not have one. The roles for ServiceAccounts do
+// not need it.
+func TestAggregationIsOptIn(t *testing.T) {
+	all := render(t)
+	for _, object := range all {
+		if object.GetKind() == "APIService" || object.GetKind() == "ValidatingWebhookConfiguration" || strings.Contains(object.GetName(), "auth-delegator") || strings.Contains(object.GetName(), "authentication-reader") {
+			t.Errorf("the defaults contain %s %s", object.GetKind(), object.GetName())
+		}
+	}
+	for aggregation, server := range map[bool]objects{false: all, true: render(t, "--set", "apiserver.aggregation.enabled=true")} {
+		args := only[appsv1.Deployment](t, server.of("apiserver"), "Deployment").Spec.Template.Spec.Containers[0].Args
+		if slices.Contains(args, "--aggregation") != aggregation {
+			t.Errorf("with aggregation %t, the arguments are %v", aggregation, args)
+		}
+	}
+	for _, role := range []string{"quoin-proxy-viewer", "quoin-proxy-admin"} {
+		if len(all.named(role)) != 1 {
+			t.Errorf("no role %s", role)
+		}
+	}
+}
+
+// The notes explain why aggregation is disabled, and how to enable it; if it is enabled, how to disable it.
+func TestNotesOnAggregation(t *testing.T) {
+	const enable, disable = "apiserver.aggregation.enabled=true", "apiserver.aggregation.enabled=false"
+	without, with := notes(t), notes(t, "--set", enable)
+	for _, want := range []string{enable, "cannot finish deleting namespaces", "not recorded in audit logs"} {
+		if !strings.Contains(without, want) {
+			t.Errorf("without aggregation, the notes do not contain %q:\n%s", want, without)
+		}
+	}
+	if !strings.Contains(with, "cannot finish deleting namespaces") || !strings.Contains(with, disable) || strings.Contains(with, enable) {
+		t.Errorf("with aggregation:\n%s", with)
+	}
+	if text := notes(t, "--set", "apiserver.enabled=false"); strings.Contains(text, "aggregated") {
+		t.Errorf("without quoin apiserver:\n%s", text)
+	}
+}
+
+// notes returns the notes of the chart, which Helm does not print without a cluster.
+func notes(t *testing.T, args ...string) string {
+	t.Helper()
+	chart := copyChart(t, "quoin")
+	templates := filepath.Join(chart, "templates")
+	text, err := os.ReadFile(filepath.Join(templates, "NOTES.txt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	writeFile(t, filepath.Join(templates, "_notes.tpl"), `{{ define "notes" }}`+string(text)+"{{ end }}")
+	writeFile(t, filepath.Join(templates, "notes.yaml"), "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: notes}\ndata: {notes: {{ include \"notes\" . | toJson }}}\n")
+	rendered := mustHelm(t, append([]string{"template", releaseName, chart, "--namespace", releaseNamespace, "--show-only", "templates/notes.yaml"}, args...)...)
+	return only[corev1.ConfigMap](t, parse(t, rendered), "ConfigMap").Data["notes"]
 }

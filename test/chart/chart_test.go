@@ -142,8 +142,9 @@ func TestChartMatchesConfig(t *testing.T) {
 		agree(t, "network-policy/allow_"+server+".yaml", own, "NetworkPolicy", func(p *networkingv1.NetworkPolicy) any { return p.Spec })
 		agree(t, "rbac/"+server+"_service_account.yaml", own, "ServiceAccount", func(a *corev1.ServiceAccount) any { return a.AutomountServiceAccountToken })
 	}
-	agree(t, "aggregation/api_service.yaml", all.of("apiserver"), "APIService", func(s *apiService) any { return s.Spec })
-	agree(t, "audit/validating_webhook.yaml", all.of("apiserver"), "ValidatingWebhookConfiguration", func(c *admissionv1.ValidatingWebhookConfiguration) any { return c.Webhooks })
+	aggregated := render(t, "--set", "apiserver.aggregation.enabled=true")
+	agree(t, "aggregation/api_service.yaml", aggregated.of("apiserver"), "APIService", func(s *apiService) any { return s.Spec })
+	agree(t, "audit/validating_webhook.yaml", aggregated.of("apiserver"), "ValidatingWebhookConfiguration", func(c *admissionv1.ValidatingWebhookConfiguration) any { return c.Webhooks })
 	agree(t, "manager/apiserver_persistentvolumeclaim.yaml", all.of("apiserver"), "PersistentVolumeClaim", func(c *corev1.PersistentVolumeClaim) any { return c.Spec })
 	agree(t, "rbac/gateway_admission_policy.yaml", all, "ValidatingAdmissionPolicy", func(p *admissionv1.ValidatingAdmissionPolicy) any { return p.Spec })
 	agree(t, "rbac/gateway_admission_policy.yaml", all, "ValidatingAdmissionPolicyBinding", func(b *admissionv1.ValidatingAdmissionPolicyBinding) any { return b.Spec })
@@ -152,16 +153,21 @@ func TestChartMatchesConfig(t *testing.T) {
 		{"RoleBinding", "rbac/role_binding.yaml", "quoin-controller"},
 		{"ClusterRoleBinding", "rbac/apiserver_role_binding.yaml", "quoin-apiserver"},
 		{"RoleBinding", "rbac/apiserver_role_binding.yaml", "quoin-apiserver"},
-		{"ClusterRoleBinding", "aggregation/auth_delegator_binding.yaml", "quoin-apiserver-auth-delegator"},
-		{"RoleBinding", "aggregation/authentication_reader_binding.yaml", "quoin-apiserver-authentication-reader"},
 		{"ClusterRoleBinding", "rbac/gateway_role_binding.yaml", "quoin-gateway"},
 		{"RoleBinding", "rbac/gateway_role_binding.yaml", "quoin-gateway"},
 		{"RoleBinding", "samples/50-rolebinding.yaml", "quoin-account"},
 		{"RoleBinding", "samples/50-rolebinding.yaml", "quoin-account-apiserver"},
 	} {
-		agreeOn(t, binding.file, readConfig(t, binding.file).named(binding.name), all.named(binding.name), binding.kind,
-			func(b *rbacv1.RoleBinding) any { return []any{b.Namespace, b.RoleRef, b.Subjects} })
+		agreeOnBinding(t, binding.file, binding.name, binding.kind, all)
 	}
+	agreeOnBinding(t, "aggregation/auth_delegator_binding.yaml", "quoin-apiserver-auth-delegator", "ClusterRoleBinding", aggregated)
+	agreeOnBinding(t, "aggregation/authentication_reader_binding.yaml", "quoin-apiserver-authentication-reader", "RoleBinding", aggregated)
+}
+
+func agreeOnBinding(t *testing.T, file, name, kind string, chart objects) {
+	t.Helper()
+	agreeOn(t, file, readConfig(t, file).named(name), chart.named(name), kind,
+		func(b *rbacv1.RoleBinding) any { return []any{b.Namespace, b.RoleRef, b.Subjects} })
 }
 
 // apiService is an APIService.

@@ -279,7 +279,7 @@ func TestBindingsReferToTheirRoleAndServiceAccount(t *testing.T) {
 		}
 	})
 	bound := map[string]bool{}
-	for _, object := range render(t, "--set", "accountNamespaces={a,b}").ofKind("RoleBinding") {
+	for _, object := range render(t, "--set", "accountNamespaces={a,b},apiserver.aggregation.enabled=true").ofKind("RoleBinding") {
 		bound[object.GetNamespace()] = true
 	}
 	if diff := cmp.Diff(map[string]bool{releaseNamespace: true, "kube-system": true, "a": true, "b": true}, bound); diff != "" {

@@ -50,7 +50,7 @@ var invalidValues = map[string]struct {
 	"trusted proxy":              {`apiserver: {trustedProxies: [proxy.example.com]}`, "/apiserver/trustedProxies/0"},
 	"service type":               {`apiserver: {service: {type: ExternalName}}`, "/apiserver/service/type"},
 	"authority not in PEM":       {`apiserver: {aggregation: {caBundle: LS0tLS1CRUdJTg==}}`, "/apiserver/aggregation/caBundle"},
-	"certificate without CA":     {`apiserver: {tls: {secretName: web}}`, "requires apiserver.aggregation.caBundle"},
+	"certificate without CA":     {`apiserver: {tls: {secretName: web}, aggregation: {enabled: true}}`, "requires apiserver.aggregation.caBundle"},
 	"password in the values":     {`apiserver: {database: {url: "postgres://quoin:secret@db/quoin"}}`, "additional properties 'url'"},
 	"secret as text":             {`apiserver: {database: {existingSecret: quoin-database}}`, "/apiserver/database/existingSecret"},
 	"key of the secret":          {`apiserver: {database: {existingSecret: {name: db, key: ""}}}`, "/apiserver/database/existingSecret/key"},

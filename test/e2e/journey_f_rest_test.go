@@ -44,7 +44,7 @@ func runRESTServer(ctx context.Context, t *tenant, flags ...string) *restServer 
 	for i := range f.replicas {
 		f.addresses[i] = freeAddress()
 		f.replicas[i] = runQuoin(ctx, "apiserver", append([]string{
-			"--kubeconfig=" + kubeconfig, "--namespace=" + quoinNamespace, "--bind-address=" + f.addresses[i], "--shutdown-delay=0s",
+			"--kubeconfig=" + kubeconfig, "--namespace=" + quoinNamespace, "--bind-address=" + f.addresses[i], "--shutdown-delay=0s", "--aggregation",
 		}, flags...), nil)
 	}
 	manifest := kubectl(ctx, "kustomize", repository("config", "aggregation"))

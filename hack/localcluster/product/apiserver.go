@@ -94,6 +94,7 @@ func startAPIServer(ctx context.Context, c *cluster.Cluster) error {
 			"--metrics-bind-address=" + cluster.Loopback(c.Ports[cluster.PortQuoinAPIServerMetrics]),
 			"--database-url=sqlite://" + c.Path("audit", "audit.db"),
 			"--shutdown-delay=0s", // there is no load balancer
+			"--aggregation",
 		}},
 		Port:    cluster.PortQuoinAPIServer,
 		Timeout: time.Minute,

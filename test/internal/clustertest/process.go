@@ -70,7 +70,7 @@ func (c *Cluster) Quoin(logFile, command string, args ...string) *Process {
 
 // APIServer returns a process of `quoin apiserver`, without effective rate limits.
 func (c *Cluster) APIServer(logFile, address string) *Process {
-	return c.Quoin(logFile, "apiserver", "--bind-address", address, "--aggregation=false", "--requests-per-second", "1000000", "--burst", "1000000", "--shutdown-delay", "0s")
+	return c.Quoin(logFile, "apiserver", "--bind-address", address, "--requests-per-second", "1000000", "--burst", "1000000", "--shutdown-delay", "0s")
 }
 
 // FreeAddress returns a loopback address with a free port.

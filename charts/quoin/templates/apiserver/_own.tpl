@@ -16,7 +16,9 @@ args:
   {{- with .regionTitle }}
   - {{ printf "--region-title=%s" . | quote }}
   {{- end }}
-  - --aggregation={{ .aggregation.enabled }}
+  {{- if .aggregation.enabled }}
+  - --aggregation
+  {{- end }}
   - --log-level={{ .log.level }}
   - --log-format={{ .log.format }}
 {{- if eq $database "postgresql" }}

@@ -40,7 +40,7 @@ func (s *APIServer) StartQuoin(ctx context.Context, quoin string, check func(*Qu
 		return nil, err
 	}
 	p, err := s.Start(ctx, "apiserver", quoin, "apiserver", "--kubeconfig", s.Kubeconfig,
-		"--bind-address", address, "--metrics-bind-address", metrics, "--health-probe-bind-address=0", "--aggregation=false",
+		"--bind-address", address, "--metrics-bind-address", metrics, "--health-probe-bind-address=0",
 		"--requests-per-second=1000000", "--burst=1000000", "--log-level=warn", "--shutdown-delay=0s")
 	if err != nil {
 		return nil, err
