@@ -183,7 +183,7 @@ func serve(ctx context.Context, k8s cluster.Cluster, restConfig *clientrest.Conf
 		return err
 	}
 	handler := serving.Wrap(serving.CanonicalPath(f), serving.WrapOptions{
-		Log: c.Log, Registerer: metrics.Registry, TrustedProxies: c.TrustedProxies, Errors: errorsOn,
+		Log: c.Log, Registerer: metrics.Registry, TrustedProxies: c.TrustedProxies, Errors: errorsOn, BodyLimitOf: scim.BodyLimit,
 		MinBodyRate: minBodyRate, MaxUnauthenticated: maxUnauthenticated,
 	})
 	return serving.Run(ctx, options, handler)

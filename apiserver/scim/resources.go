@@ -46,8 +46,7 @@ func (o operations) replaceResource(ctx context.Context, t *schema.ResourceType,
 		}
 		for name, value := range r.Document {
 			if set, ok := value.(schema.Set); ok {
-				elements, _ := d[name].([]any)
-				schema.Fill(set, elements)
+				schema.Fill(set, d[name])
 				d[name] = set
 			}
 		}

@@ -1,20 +1,19 @@
 package scim
 
 import (
+	"compress/gzip"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"mime"
 	"net/http"
 	"strconv"
+	"strings"
 
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/quoin-dev/quoin/apiserver/scim/schema"
 	"github.com/quoin-dev/quoin/apiserver/scim/scimerror"
-	"github.com/quoin-dev/quoin/internal/strictjson"
 )
 
 // MediaType is the media type of every response.
@@ -71,10 +70,40 @@ func errorBody(e *scimerror.Error) []byte {
 // write responds with a JSON body.
 func (x *exchange) write(status int, body []byte) error {
 	x.Header().Set("Content-Type", MediaType)
+	x.Header().Add("Vary", "Accept-Encoding")
+	if len(body) >= minCompressed && acceptsGzip(x.Request.Header.Values("Accept-Encoding")) {
+		x.Header().Set("Content-Encoding", "gzip")
+		x.WriteHeader(status)
+		compressed, _ := gzip.NewWriterLevel(x.ResponseWriter, gzip.BestSpeed) // fails only for an invalid level
+		_, _ = compressed.Write(body)                                          // the client may have disconnected
+		_ = compressed.Close()
+		return nil
+	}
 	x.Header().Set("Content-Length", strconv.Itoa(len(body)))
 	x.WriteHeader(status)
 	_, _ = x.ResponseWriter.Write(body) // the client may have disconnected
 	return nil
+}
+
+// minCompressed is the length in bytes from which responses are compressed.
+const minCompressed = 4 << 10
+
+// acceptsGzip reports whether the values of Accept-Encoding contain gzip or * with a weight above 0 (RFC 9110
+// section 12.5.3).
+func acceptsGzip(values []string) bool {
+	accepted := false
+	for coding := range strings.SplitSeq(strings.Join(values, ","), ",") {
+		name, weight, _ := strings.Cut(strings.ToLower(strings.ReplaceAll(coding, " ", "")), ";q=")
+		q, err := strconv.ParseFloat(weight, 64)
+		wanted := weight == "" || err == nil && q > 0
+		switch name {
+		case "gzip", "x-gzip":
+			return wanted
+		case "*":
+			accepted = wanted
+		}
+	}
+	return accepted
 }
 
 // writeJSON responds with 200 and a value as JSON.
@@ -102,35 +131,4 @@ func (x *exchange) writeResource(status int, r *schema.Resource, p *schema.Proje
 	}
 	x.Header().Set("ETag", r.ETag())
 	return x.write(status, r.Render(nil, p, x.locate))
-}
-
-// body decodes the request body and chooses the client profile.
-func (x *exchange) body() (map[string]any, error) {
-	if declared := x.Request.Header.Get("Content-Type"); declared != "" {
-		media, _, err := mime.ParseMediaType(declared)
-		if err != nil || media != MediaType && media != "application/json" {
-			return nil, scimerror.New(http.StatusUnsupportedMediaType, "Content-Type: must be %s or application/json, not %s", MediaType, scimerror.Quote(declared))
-		}
-	}
-	data, err := io.ReadAll(x.Body)
-	if err != nil {
-		var tooLarge *http.MaxBytesError
-		if errors.As(err, &tooLarge) {
-			return nil, scimerror.New(http.StatusRequestEntityTooLarge, "the body is larger than %d bytes", tooLarge.Limit)
-		}
-		return nil, scimerror.Bad(scimerror.InvalidSyntax, "the body cannot be read")
-	}
-	value, err := strictjson.Decode(data, strictjson.Options{FoldNames: true})
-	if errors.Is(err, strictjson.ErrSurrogate) {
-		return nil, scimerror.Bad(scimerror.InvalidValue, "%s", err.Error())
-	}
-	if err != nil {
-		return nil, scimerror.Bad(scimerror.InvalidSyntax, "%s", err.Error())
-	}
-	object, ok := value.(map[string]any)
-	if !ok {
-		return nil, scimerror.Bad(scimerror.InvalidSyntax, "the body must be a JSON object")
-	}
-	x.profile = chooseProfile(x.caller.Profile, x.Request, object)
-	return object, nil
 }

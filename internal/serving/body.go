@@ -1,6 +1,7 @@
 package serving
 
 import (
+	"cmp"
 	"errors"
 	"io"
 	"net/http"
@@ -27,9 +28,13 @@ func paceOf(rate int64) pace { return pace{grace: 10 * time.Second, timeout: tim
 var ErrSlowBody = errors.New("the body of the request arrives too slowly")
 
 // limitBody limits the size of bodies, and their duration if the rate is not 0.
-func limitBody(limit int64, p pace) middleware {
+func limitBody(usual int64, limitOf func(*http.Request) int64, p pace) middleware {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			limit := usual
+			if limitOf != nil {
+				limit = cmp.Or(limitOf(r), usual)
+			}
 			e := exchangeOf(r.Context())
 			if p.rate > 0 && r.ContentLength != 0 {
 				e.body = &timedBody{ReadCloser: r.Body, control: http.NewResponseController(e.ResponseWriter), pace: p}

@@ -20,7 +20,7 @@ const shortGrace = 200 * time.Millisecond
 // slowServer returns a server with a handler of requests whose bodies must have 1 MiB per second.
 func slowServer(t *testing.T, handler http.HandlerFunc) *httptest.Server {
 	t.Helper()
-	limited := limitBody(1<<20, pace{grace: shortGrace, timeout: time.Minute, rate: 1 << 20})(handler)
+	limited := limitBody(1<<20, nil, pace{grace: shortGrace, timeout: time.Minute, rate: 1 << 20})(handler)
 	server := httptest.NewServer(recoverPanics(slog.New(slog.DiscardHandler), nil)(limited))
 	t.Cleanup(server.Close)
 	return server

@@ -33,6 +33,8 @@ type WrapOptions struct {
 	// BodyLimit in bytes; 1 MiB if 0. A longer body is rejected with 413 if its length is
 	// declared; otherwise reading it returns an *http.MaxBytesError, for WriteReadError.
 	BodyLimit int64
+	// BodyLimitOf returns another limit for a request; 0 for BodyLimit. It may be nil.
+	BodyLimitOf func(*http.Request) int64
 	// Errors returns the writer of errors for a path. If Errors or its result is nil, errors have
 	// the default form.
 	Errors func(path string) ErrorWriter
@@ -66,7 +68,7 @@ func Wrap(next http.Handler, o WrapOptions) http.Handler {
 		findClient(o.TrustedProxies),
 		logAccess(log),
 		measure,
-		limitBody(cmp.Or(o.BodyLimit, defaultBodyLimit), paceOf(o.MinBodyRate)),
+		limitBody(cmp.Or(o.BodyLimit, defaultBodyLimit), o.BodyLimitOf, paceOf(o.MinBodyRate)),
 		limitInFlight(cmp.Or(o.MaxInFlight, DefaultMaxInFlight), o.MaxUnauthenticated),
 	}
 	for _, m := range slices.Backward(chain) {

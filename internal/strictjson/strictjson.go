@@ -8,10 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strconv"
 	"strings"
-	"unicode/utf16"
-	"unicode/utf8"
 )
 
 // Options configure Decode.
@@ -20,76 +17,62 @@ type Options struct {
 	MaxDepth int
 	// FoldNames rejects names of an object that differ only in case.
 	FoldNames bool
+	// Stream returns what receives the elements of the array at a path of names, one at a time; nil for an
+	// array that is returned as a list. It may be nil. The path must not be retained.
+	Stream func(path []string) Elements
+	// MaxUnstreamed is the maximum length in bytes of the data that is in memory at a time: all except the
+	// elements that Elements received. Zero is unlimited.
+	MaxUnstreamed int64
 }
+
+// Elements receives the elements of a streamed array. It is the value of that array.
+type Elements interface {
+	// Add receives the next element.
+	Add(element any) error
+}
+
+// ErrTooLarge is returned for more data than MaxUnstreamed.
+var ErrTooLarge = errors.New("the data is too large")
 
 // Decode returns the value: map[string]any, []any, string, json.Number, bool or nil. Time and
 // memory are proportional to the length of the data. Errors name the position and may be shown to
 // callers.
 func Decode(data []byte, options Options) (any, error) {
-	if !utf8.Valid(data) {
-		return nil, errors.New("not JSON: invalid UTF-8")
-	}
-	if hasLoneSurrogate(data) {
-		return nil, ErrSurrogate
-	}
+	return DecodeFrom(bytes.NewReader(data), options)
+}
+
+// DecodeFrom is like Decode, and returns errors of the reader unchanged. With Options.Stream, the memory does
+// not depend on the length of the streamed arrays.
+func DecodeFrom(source io.Reader, options Options) (any, error) {
 	if options.MaxDepth == 0 {
 		options.MaxDepth = 32
 	}
-	r := &reader{Options: options, tokens: json.NewDecoder(bytes.NewReader(data))}
+	checked := &checkedReader{source: source, maxString: options.MaxUnstreamed}
+	r := &reader{Options: options, source: checked, tokens: json.NewDecoder(checked)}
 	r.tokens.UseNumber()
 	value, err := r.value()
 	if err != nil {
 		return nil, err
 	}
-	if _, err := r.tokens.Token(); !errors.Is(err, io.EOF) {
+	_, err = r.tokens.Token()
+	switch {
+	case checked.err != nil && !errors.Is(checked.err, io.EOF):
+		return nil, checked.err
+	case !errors.Is(err, io.EOF):
 		return nil, errors.New("data after the JSON value")
 	}
 	return value, nil
 }
 
-// ErrSurrogate is the error for a string with half of a surrogate pair, such as "\ud800": no text contains it,
-// and parsers replace it by different characters.
-var ErrSurrogate = errors.New("a string contains half of a surrogate pair")
-
-// hasLoneSurrogate reports whether an escape of a surrogate is not one of a pair. In valid JSON a backslash
-// begins an escape, in strings only.
-func hasLoneSurrogate(data []byte) bool {
-	for {
-		next := bytes.IndexByte(data, '\\')
-		if next < 0 {
-			return false
-		}
-		data = data[next:]
-		unit, ok := escapedUnit(data)
-		length := 2
-		if ok {
-			length = 6
-		}
-		if utf16.IsSurrogate(unit) {
-			low, _ := escapedUnit(data[length:])
-			if utf16.DecodeRune(unit, low) == utf8.RuneError {
-				return true
-			}
-			length = 12
-		}
-		data = data[min(length, len(data)):]
-	}
-}
-
-// escapedUnit returns the UTF-16 code unit at the beginning of data; false if there is no such escape.
-func escapedUnit(data []byte) (rune, bool) {
-	if len(data) < 6 || data[0] != '\\' || data[1] != 'u' {
-		return 0, false
-	}
-	unit, err := strconv.ParseUint(string(data[2:6]), 16, 16)
-	return rune(unit), err == nil
-}
-
 type reader struct {
 	Options
+	source *checkedReader
 	tokens *json.Decoder
 	path   []string
 	depth  int
+	// streamed is the length of the elements that were streamed; streaming means within one.
+	streamed  int64
+	streaming bool
 }
 
 var errUnexpectedEnd = errors.New("not JSON: unexpected end")
@@ -97,6 +80,12 @@ var errUnexpectedEnd = errors.New("not JSON: unexpected end")
 // token returns the next token. Errors have no text of package json, which describes its parser.
 func (r *reader) token() (json.Token, error) {
 	token, err := r.tokens.Token()
+	if err != nil && r.source.err != nil && !errors.Is(r.source.err, io.EOF) {
+		return nil, r.source.err
+	}
+	if r.MaxUnstreamed > 0 && r.tokens.InputOffset()-r.streamed > r.MaxUnstreamed {
+		return nil, ErrTooLarge
+	}
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return nil, errUnexpectedEnd
 	}
@@ -167,6 +156,11 @@ func (r *reader) object() (any, error) {
 }
 
 func (r *reader) array() (any, error) {
+	if r.Stream != nil && !r.streaming {
+		if elements := r.Stream(r.path); elements != nil {
+			return r.stream(elements)
+		}
+	}
 	list := []any{}
 	for r.tokens.More() {
 		value, err := r.value()
@@ -177,6 +171,25 @@ func (r *reader) array() (any, error) {
 	}
 	_, err := r.token() // the end of the array
 	return list, err
+}
+
+// stream passes the elements of an array on.
+func (r *reader) stream(elements Elements) (any, error) {
+	r.streaming = true
+	defer func() { r.streaming = false }()
+	for r.tokens.More() {
+		start := r.tokens.InputOffset()
+		value, err := r.value()
+		if err == nil {
+			err = elements.Add(value)
+		}
+		if err != nil {
+			return nil, err
+		}
+		r.streamed += r.tokens.InputOffset() - start
+	}
+	_, err := r.token() // the end of the array
+	return elements, err
 }
 
 // clip truncates a part of the body for error messages.

@@ -183,24 +183,3 @@ func ParseDateTime(s string) (time.Time, error) {
 	}
 	return time.Time{}, err
 }
-
-// Fill sets the elements of a Set to those of a list. Elements that are in both are not replaced.
-func Fill(set Set, elements []any) {
-	keep := make(map[string]bool, len(elements))
-	for _, item := range elements {
-		if element, ok := item.(map[string]any); ok {
-			value, _ := element["value"].(string)
-			keep[value] = true
-			set.Put(element)
-		}
-	}
-	var removed []string
-	for element := range set.All() {
-		if value, _ := element["value"].(string); !keep[value] {
-			removed = append(removed, value)
-		}
-	}
-	for _, value := range removed {
-		set.Delete(value)
-	}
-}

@@ -152,6 +152,9 @@ func NormalizeValue(path string, a *Attribute, value any, l Leniency) (any, erro
 	if value == nil || value == "" && l.EmptyUnassigns {
 		return nil, nil
 	}
+	if elements, ok := value.(*Elements); ok {
+		return elements.normalized(l)
+	}
 	if !a.MultiValued {
 		return NormalizeElement(path, a, value, l)
 	}

@@ -90,7 +90,14 @@ type Attribute struct {
 	// IsName attributes are names that users see. They have no control characters and the like, and are not
 	// blank if they are required.
 	IsName bool `json:"-"`
+
+	// MaxElements is the maximum number of elements in a request; 0 unless the attribute is Large.
+	MaxElements int `json:"-"`
 }
+
+// Large reports whether an attribute may have tens of thousands of elements, so that it is stored as a Set and
+// requests are read as Elements.
+func (a *Attribute) Large() bool { return a.MaxElements > 0 }
 
 // Sub returns a sub-attribute by its case-insensitive name, or nil.
 func (a *Attribute) Sub(name string) *Attribute { return find(a.SubAttributes, name) }
@@ -270,6 +277,9 @@ var (
 	Group = &ResourceType{Name: "Group", Endpoint: "/Groups", Description: "Group of users and groups", Core: groupSchema}
 )
 
+// maxMembers is the maximum number of members in a request, as in docs/scim.md.
+const maxMembers = 50_000
+
 // mustLoad returns an embedded schema.
 func mustLoad(file string) *Schema {
 	data, err := files.ReadFile(file)
@@ -282,6 +292,9 @@ func mustLoad(file string) *Schema {
 	}
 	if s.ID == UserURN || s.ID == GroupURN {
 		markNames(s.Attributes)
+	}
+	if s.ID == GroupURN {
+		s.Attribute("members").MaxElements = maxMembers
 	}
 	if s.ID == UserURN {
 		s.Attribute("active").Retained = true

@@ -95,8 +95,7 @@ func stored(t *schema.ResourceType, d schema.Document) schema.Document {
 		set, ok := d["members"].(*members)
 		if !ok {
 			set = &members{elements: map[string]map[string]any{}}
-			elements, _ := d["members"].([]any)
-			schema.Fill(set, elements)
+			schema.Fill(set, d["members"])
 		}
 		d["members"] = set
 	}
@@ -225,7 +224,7 @@ func (s *members) Put(element map[string]any) bool {
 	if reflect.DeepEqual(s.elements[value], element) {
 		return false
 	}
-	s.elements[value] = element
+	s.elements[value] = maps.Clone(element) // the map of Elements is reused
 	return true
 }
 

@@ -3,6 +3,7 @@
 package suite
 
 import (
+	"cmp"
 	"crypto/x509"
 	"net/http"
 	"net/http/httptest"
@@ -52,7 +53,12 @@ func Main(m *testing.M) {
 				tenant.Types = []*schema.ResourceType{schema.User.With(extension), schema.Group}
 			}
 			profile := map[string]string{"rfc": "RFC", "okta": "Okta", "entra": "EntraID"}[kind]
-			r.Body = http.MaxBytesReader(w, r.Body, 1<<20)
+			limit := cmp.Or(scim.BodyLimit(r), 1<<20)
+			if r.ContentLength > limit {
+				scim.WriteStatus(w, scimerror.New(http.StatusRequestEntityTooLarge, "larger than %d bytes", limit))
+				return
+			}
+			r.Body = http.MaxBytesReader(w, r.Body, limit)
 			server.ServeHTTP(w, r, tenant, scim.Caller{Manages: ok && kind != "reader" && kind != "scoped", Profile: profile})
 		}
 	}))
