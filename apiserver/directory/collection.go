@@ -42,6 +42,8 @@ type kind[T v1alpha1.Object, S any] struct {
 	// takeAway changes an object only in what a document takes away. It returns what that is, for the
 	// client; empty if nothing. It may be nil.
 	takeAway func(v *view, o T, d schema.Document) (string, error)
+	// shown returns the digest of what responses show of other objects; empty if that is nothing.
+	shown func(v *view, s *S, d schema.Document) string
 	// lookups are the available lookups by attribute path.
 	lookups map[string]lookup[T, S]
 }
@@ -81,6 +83,9 @@ func (c *collection[T, S]) changed(before, after any) {
 	old, _ := before.(T)
 	changed, _ := after.(T)
 	c.records.change(old, changed)
+	objectBefore, _ := before.(v1alpha1.Object)
+	objectAfter, _ := after.(v1alpha1.Object)
+	c.d.memberChanged(objectBefore, objectAfter)
 	c.observe(before, after)
 }
 
@@ -175,6 +180,9 @@ func (c *collection[T, S]) resource(v *view, o T) *schema.Resource {
 	spec := c.spec(o)
 	r.Document = c.table.read(v, r.ID, spec)
 	c.readExtensions(v.resourceType, *c.extensions(spec), r.Document)
+	if !v.editing {
+		r.Shown = c.shown(v, spec, r.Document)
+	}
 	return r
 }
 

@@ -57,6 +57,7 @@ type Directory struct {
 	users   *collection[*v1alpha1.ScimUser, v1alpha1.ScimUserSpec]
 	groups  *collection[*v1alpha1.ScimGroup, v1alpha1.ScimGroupSpec]
 	chunks  *membership.Chunks
+	shown   shownChunks
 
 	mu sync.Mutex
 	// tenants are the tenants by account name.
@@ -87,7 +88,7 @@ func New(ctx context.Context, o Options) (*Directory, error) {
 func newDirectory(o Options) (*Directory, error) {
 	d := &Directory{
 		kube: o.Kube, clock: o.Clock, tracker: freshness.New(o.Clock), locks: newKeyedMutex(),
-		tenants: map[string]*Tenant{},
+		tenants: map[string]*Tenant{}, shown: shownChunks{digests: map[string]*shownChunk{}},
 	}
 	d.chunks = &membership.Chunks{
 		Informer: o.Chunks, Kube: o.Kube, Clock: o.Clock,

@@ -48,6 +48,7 @@ func groupKind() kind[*v1alpha1.ScimGroup, v1alpha1.ScimGroupSpec] {
 		unique:     claims.GroupName,
 		store:      storeMembers,
 		takeAway:   removal,
+		shown:      shownMembers,
 		lookups: map[string]lookup[*v1alpha1.ScimGroup, v1alpha1.ScimGroupSpec]{
 			"id":            byID[*v1alpha1.ScimGroup, v1alpha1.ScimGroupSpec],
 			"displayName":   byUnique[*v1alpha1.ScimGroup, v1alpha1.ScimGroupSpec],

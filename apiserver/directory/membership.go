@@ -141,9 +141,15 @@ func (d *Directory) chunkID(namespace, name string) freshness.ID {
 	return freshness.ID{Kind: kindChunk, Key: types.NamespacedName{Namespace: namespace, Name: name}}
 }
 
-// followChunks registers an event handler that notifies writers of chunks.
+// followChunks registers an event handler that notifies writers of chunks and forgets digests of deleted ones.
 func (d *Directory) followChunks() (toolscache.ResourceEventHandlerRegistration, error) {
-	return d.chunks.Informer.AddEventHandler(d.tracker.Handler(kindChunk))
+	observe := d.tracker.Observer(kindChunk)
+	return d.chunks.Informer.AddEventHandler(freshness.EventHandler(func(before, after any) {
+		if chunk, ok := before.(*v1alpha1.ScimMemberChunk); ok && after == nil {
+			d.shown.forget(chunk.Namespace, chunk.Name)
+		}
+		observe(before, after)
+	}))
 }
 
 // chunkExpectation implements membership.Expectation.

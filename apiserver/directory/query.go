@@ -210,6 +210,9 @@ func (i *item[T, S]) Get(ref schema.Ref) any {
 		case "id":
 			return i.object.GetName()
 		case "meta":
+			if ref.Sub == nil || ref.Sub.Name == "version" {
+				return i.Resource().Get(ref)
+			}
 			return i.c.bare(i.v, i.object).Get(ref)
 		case "schemas":
 			return i.Resource().Get(ref)

@@ -86,6 +86,7 @@ func userKind() kind[*v1alpha1.ScimUser, v1alpha1.ScimUserSpec] {
 		},
 		keepOwned: keepOwned,
 		takeAway:  deactivation,
+		shown:     shownOfUser,
 		lookups: map[string]lookup[*v1alpha1.ScimUser, v1alpha1.ScimUserSpec]{
 			"id":           byID[*v1alpha1.ScimUser, v1alpha1.ScimUserSpec],
 			"userName":     byUnique[*v1alpha1.ScimUser, v1alpha1.ScimUserSpec],

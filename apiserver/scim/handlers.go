@@ -89,7 +89,7 @@ func (x *exchange) getResource() error {
 	if err != nil {
 		return err
 	}
-	if known := x.joined("If-None-Match"); known != "" && matchesVersion(known, r) {
+	if known := x.joined("If-None-Match"); known != "" && matches(known, strings.Trim(strings.TrimPrefix(r.ETag(), "W/"), `"`), whole) {
 		x.Header().Set("ETag", r.ETag())
 		x.WriteHeader(http.StatusNotModified)
 		return nil

@@ -84,14 +84,17 @@ func (o operations) deleteResource(ctx context.Context, t *schema.ResourceType, 
 
 // condition is the headers If-Match and If-None-Match of a write: the versions that the resource must and
 // must not have (RFC 7644 section 3.14, RFC 9110 section 13). The zero condition is always met.
+//
+// Only the stored attributes count: a write does not change those that are derived from other resources, so a
+// change of them, such as the new name of a member, does not reject it.
 type condition struct{ match, noneMatch string }
 
 func (c condition) check(r *schema.Resource) error {
 	header := ""
 	switch {
-	case c.match != "" && !matchesVersion(c.match, r):
+	case c.match != "" && !matches(c.match, r.Version, stored):
 		header = "If-Match"
-	case c.noneMatch != "" && matchesVersion(c.noneMatch, r):
+	case c.noneMatch != "" && matches(c.noneMatch, r.Version, stored):
 		header = "If-None-Match"
 	default:
 		return nil
@@ -99,13 +102,23 @@ func (c condition) check(r *schema.Resource) error {
 	return scimerror.New(http.StatusPreconditionFailed, "%s: the current version of the resource is %s", header, r.ETag())
 }
 
-// matchesVersion reports whether a list of entity tags contains that of a resource, or is "*".
-func matchesVersion(list string, r *schema.Resource) bool {
+// matches reports whether a list of entity tags contains a version, or is "*". part returns the part of the
+// opaque value of a tag that is compared.
+func matches(list, version string, part func(tag string) string) bool {
 	for tag := range strings.SplitSeq(list, ",") {
 		tag = strings.TrimSpace(tag)
-		if tag == "*" || strings.TrimPrefix(tag, "W/") == strings.TrimPrefix(r.ETag(), "W/") {
+		if tag == "*" || part(strings.Trim(strings.TrimPrefix(tag, "W/"), `"`)) == version {
 			return true
 		}
 	}
 	return false
 }
+
+// stored returns the part of a version that a write could overwrite: Resource.Version.
+func stored(tag string) string {
+	version, _, _ := strings.Cut(tag, ".")
+	return version
+}
+
+// whole returns the whole version.
+func whole(tag string) string { return tag }

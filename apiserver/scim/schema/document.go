@@ -124,14 +124,23 @@ type Resource struct {
 	Document Document
 	// Created is the creation time, LastModified the time of the last change of an attribute.
 	Created, LastModified time.Time
-	// Version changes with every change of an attribute. It is the opaque part of the entity tag.
+	// Version changes with every change of an attribute that is stored with the resource. It contains no dot.
 	Version string
+	// Shown changes with the attributes that are derived from other resources, as far as they are selected; empty
+	// if there are none.
+	Shown string
 	// Location is the URL of the resource.
 	Location string
 }
 
-// ETag returns the version as a weak entity tag (RFC 7644 section 3.14).
-func (r *Resource) ETag() string { return `W/"` + r.Version + `"` }
+// ETag returns the version as a weak entity tag (RFC 7644 section 3.14). It covers all that is shown: Version
+// and Shown.
+func (r *Resource) ETag() string {
+	if r.Shown == "" {
+		return `W/"` + r.Version + `"`
+	}
+	return `W/"` + r.Version + "." + r.Shown + `"`
+}
 
 // Schemas returns the URNs of the core schema and of the extensions with attributes.
 func (r *Resource) Schemas() []any {
