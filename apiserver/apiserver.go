@@ -47,6 +47,7 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/rest/tenant"
 	"github.com/quoin-dev/quoin/apiserver/scim"
 	"github.com/quoin-dev/quoin/apiserver/tenants"
+	"github.com/quoin-dev/quoin/internal/content/token"
 	"github.com/quoin-dev/quoin/internal/kube"
 	"github.com/quoin-dev/quoin/internal/serving"
 	accounts "github.com/quoin-dev/quoin/internal/tenant"
@@ -152,6 +153,7 @@ func serve(ctx context.Context, k8s cluster.Cluster, restConfig *clientrest.Conf
 	if c.DatabaseURL != "" {
 		database, events := runContentStore(k8s, c, informer, background)
 		f.log, groups.tenant.AuditLog, groups.content.Database = events, events, database
+		groups.deployments.Tokens = &token.Tokens{DB: database}
 	}
 	if f.api, err = newREST(ctx, k8s, writer, informer, groups, c); err != nil {
 		return err
@@ -230,8 +232,9 @@ func runCertificates(ctx context.Context, k8s cluster.Cluster, c Config, backgro
 
 // storedGroups has the options of the groups that use the content store.
 type storedGroups struct {
-	tenant  tenant.Options
-	content content.Options
+	deployments deployments.Options
+	tenant      tenant.Options
+	content     content.Options
 }
 
 // newREST composes the REST API of its groups.
@@ -251,8 +254,9 @@ func newREST(ctx context.Context, k8s cluster.Cluster, writer *kube.Client, info
 		}
 	}
 	stored.tenant.Kube = writer
+	stored.deployments.Kube, stored.deployments.Catalog, stored.deployments.Region = writer, known, c.Region
 	return rest.New(rest.Options{Deployments: known, Version: c.Version}, slices.Concat(
-		deployments.New(deployments.Options{Kube: writer, Catalog: known, Region: c.Region}),
+		deployments.New(stored.deployments),
 		model.New(model.Options{Kube: writer, Catalog: known}),
 		identity.New(identity.Options{Kube: writer, Catalog: known}),
 		tenant.New(stored.tenant),

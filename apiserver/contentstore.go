@@ -15,12 +15,13 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/recording"
 	"github.com/quoin-dev/quoin/apiserver/rest/content"
 	"github.com/quoin-dev/quoin/internal/audit"
+	"github.com/quoin-dev/quoin/internal/content/token"
 	"github.com/quoin-dev/quoin/internal/serving"
 	"github.com/quoin-dev/quoin/internal/store"
 )
 
 // owners are the packages with tables in the content store.
-var owners = append([]store.Owner{audit.Owner}, content.Owners...)
+var owners = append([]store.Owner{audit.Owner, token.Owner}, content.Owners...)
 
 const (
 	// purgeInterval is the time between two scans for content of deleted objects.
@@ -41,6 +42,7 @@ func runContentStore(k8s cluster.Cluster, c Config, deployments toolscache.Share
 		return purger.Run(ctx, purgeInterval)
 	})
 	background.Run("content store", database.Run)
+	database.WhileOpen(func(ctx context.Context, s *store.Store) error { return token.RunExpiry(ctx, s, purgeInterval, c.Log) })
 	versions := &recording.Versions{Log: events, Deployments: deployments, Reader: k8s.GetCache(), Now: time.Now}
 	background.Run("versions", versions.Start)
 	return database, events

@@ -11,6 +11,8 @@ import (
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/apiserver/auth"
 	"github.com/quoin-dev/quoin/apiserver/rest"
+	"github.com/quoin-dev/quoin/internal/content"
+	"github.com/quoin-dev/quoin/internal/content/token"
 	"github.com/quoin-dev/quoin/internal/kube"
 )
 
@@ -21,6 +23,14 @@ type Catalog interface {
 	Deployments(namespace string, p *auth.Principal) ([]*v1alpha1.Deployment, error)
 	Environments(ctx context.Context, d *v1alpha1.Deployment) ([]*v1alpha1.Environment, error)
 	Branches(ctx context.Context, d *v1alpha1.Deployment) ([]*v1alpha1.Branch, error)
+}
+
+// IssuedTokens keeps which tokens have been issued, without the tokens.
+type IssuedTokens interface {
+	// Add keeps a token and returns its id.
+	Add(ctx context.Context, s content.Scope, added token.Token) (int64, error)
+	// List returns the tokens of an environment that were issued to a principal and are not expired.
+	List(ctx context.Context, s content.Scope, environmentUID, by string, now time.Time) ([]token.Token, error)
 }
 
 // Region is a place where deployments can run.
@@ -39,6 +49,8 @@ type Options struct {
 	Catalog Catalog
 	// Region of this cluster.
 	Region Region
+	// Tokens keeps the issued tokens; nil without a database.
+	Tokens IssuedTokens
 	// Now is the clock; time.Now when nil.
 	Now func() time.Time
 	// Random is the source of random bytes; crypto/rand when nil.

@@ -13,7 +13,7 @@ import (
 	"github.com/quoin-dev/quoin/internal/kube"
 )
 
-// A creation waits for the production environment while there can be one, and not for ever.
+// A creation waits for the production environment while there can be one, and not forever.
 func TestWaitForProductionEnds(t *testing.T) {
 	stalled := &v1alpha1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "acme", Name: "sales", ResourceVersion: "2"}}
 	stalled.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionStalled, Status: metav1.ConditionTrue}}

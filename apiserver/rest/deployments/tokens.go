@@ -5,17 +5,23 @@ import (
 	"encoding/json"
 	"maps"
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/apiserver/recording"
 	"github.com/quoin-dev/quoin/apiserver/rest"
 	"github.com/quoin-dev/quoin/internal/audit"
+	"github.com/quoin-dev/quoin/internal/content"
+	"github.com/quoin-dev/quoin/internal/content/token"
 	"github.com/quoin-dev/quoin/internal/engine"
+	"github.com/quoin-dev/quoin/internal/masking"
+	"github.com/quoin-dev/quoin/internal/store"
 )
 
 // Lifetimes of tokens, in seconds.
@@ -32,7 +38,7 @@ func (a *api) tokensFamily() rest.Family {
 		rest.Handle(http.MethodPost, environmentPath+"/tokens-for-meta-sync", "createDeploymentEnvironmentTokenForMetaSync", v1alpha1.PermissionSchemaRead,
 			"Create a token that reads metadata and cannot query data", a.createMetadataToken),
 		rest.Handle(http.MethodGet, environmentPath+"/tokens", "getDeploymentEnvironmentTokens", v1alpha1.PermissionDeploymentUpdate,
-			"List the stored tokens: none, because tokens are shown only when they are created", a.listTokens),
+			"List the caller's tokens that are not expired, without the tokens", a.listTokens),
 		rest.Handle(http.MethodPost, environmentPath+"/tokens", "createDeploymentEnvironmentToken", v1alpha1.PermissionDeploymentUpdate,
 			"Create a token that queries data", a.createDataToken),
 		rest.Handle(http.MethodPost, deploymentPath+"/token", "deploymentToken", v1alpha1.PermissionDeploymentUpdate,
@@ -58,10 +64,12 @@ type CreateTokenInput struct {
 
 // Token is a token and its lifetime.
 type Token struct {
-	Token           string         `json:"token" doc:"A JWT, sent in Authorization without a prefix."`
+	ID              string         `json:"id,omitempty" pattern:"^[1-9][0-9]*$" doc:"Number of the token in the list of tokens; absent if it could not be kept."`
+	Token           string         `json:"token" doc:"A JWT, sent in Authorization without a prefix. Shown only when it is created: [HIDDEN] in the list."`
+	Scopes          []string       `json:"scopes" enum:"meta" doc:"meta if the token is limited to metadata; empty if it queries data."`
 	CreatedAt       time.Time      `json:"created_at"`
 	ExpiresAt       time.Time      `json:"expires_at"`
-	SecurityContext map[string]any `json:"security_context"`
+	SecurityContext map[string]any `json:"security_context" doc:"Not kept: empty in the list."`
 }
 
 // TokenOutput is the response.
@@ -88,12 +96,12 @@ func (a *api) createToken(ctx context.Context, in *CreateTokenInput, metadataOnl
 	if in.Body.ExpiresIn != nil {
 		lifetime = *in.Body.ExpiresIn
 	}
-	token, err := a.sign(ctx, e, in.Body.SecurityContext, lifetime, metadataOnly)
+	issued, err := a.sign(ctx, e, in.Body.SecurityContext, lifetime, metadataOnly)
 	if err != nil {
 		return nil, err
 	}
 	out := &TokenOutput{}
-	out.Body.Data = *token
+	out.Body.Data = *issued
 	return out, nil
 }
 
@@ -127,18 +135,78 @@ type TokenList struct {
 	}
 }
 
-// listTokens returns an empty list: tokens are not stored.
+// listTokens returns what is kept of the caller's tokens: neither the tokens nor their security
+// contexts, which may contain personal data.
 func (a *api) listTokens(ctx context.Context, in *ListTokensInput) (*TokenList, error) {
-	if _, err := a.environment(ctx, in.InEnvironment); err != nil {
+	e, err := a.environment(ctx, in.InEnvironment)
+	if err != nil {
 		return nil, err
 	}
-	none, info, pagination, err := rest.Paginate(ctx, in.Page, []Token{}, func(t Token) string { return t.Token })
+	if a.Tokens == nil {
+		return nil, rest.Unavailable("the list of tokens is not available: quoin apiserver has no --database-url")
+	}
+	kept, err := a.Tokens.List(ctx, contentScope(ctx), string(e.UID), callerOf(ctx), a.Now())
+	if err != nil {
+		return nil, err
+	}
+	page, info, pagination, err := rest.Paginate(ctx, in.Page, kept, func(t token.Token) int64 { return t.ID })
 	if err != nil {
 		return nil, err
 	}
 	out := &TokenList{}
-	out.Body.Data, out.Body.Items, out.Body.PageInfo, out.Body.Pagination = none, none, info, pagination
+	out.Body.Items = make([]Token, len(page))
+	for i, t := range page {
+		out.Body.Items[i] = Token{
+			ID: strconv.FormatInt(t.ID, 10), Token: masking.Hidden, Scopes: scopesOf(t.MetadataOnly),
+			CreatedAt: t.CreatedAt, ExpiresAt: t.ExpiresAt, SecurityContext: map[string]any{},
+		}
+	}
+	out.Body.Data, out.Body.PageInfo, out.Body.Pagination = out.Body.Items, info, pagination
 	return out, nil
+}
+
+// scopesOf returns the documented scopes of a token.
+func scopesOf(metadataOnly bool) []string {
+	if metadataOnly {
+		return []string{"meta"}
+	}
+	return []string{}
+}
+
+// callerOf returns the caller, in the form of token.Token.CreatedBy.
+func callerOf(ctx context.Context) string {
+	p := rest.ScopeFrom(ctx).Principal
+	return string(p.Kind) + ":" + p.ID
+}
+
+// contentScope returns the deployment of the request.
+func contentScope(ctx context.Context) content.Scope {
+	s := rest.ScopeFrom(ctx)
+	return content.Scope{
+		Account:    store.Account{UID: string(s.Account.UID), Name: s.Account.Name},
+		Deployment: store.Deployment{UID: string(s.Deployment.UID), Namespace: s.Deployment.Namespace, Name: s.Deployment.Name},
+	}
+}
+
+// keepTimeout is how long the issue of a token waits for the database.
+const keepTimeout = 2 * time.Second
+
+// keep keeps an issued token for the list. Without the database the token is issued all the same:
+// clients that read metadata do not depend on it.
+func (a *api) keep(ctx context.Context, e *v1alpha1.Environment, issued *Token, metadataOnly bool) {
+	if a.Tokens == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, keepTimeout)
+	defer cancel()
+	id, err := a.Tokens.Add(ctx, contentScope(ctx), token.Token{
+		EnvironmentUID: string(e.UID), MetadataOnly: metadataOnly, CreatedAt: issued.CreatedAt, CreatedBy: callerOf(ctx), ExpiresAt: issued.ExpiresAt,
+	})
+	if err != nil {
+		log.FromContext(ctx).Error(err, "An issued token is not in the list of tokens", "namespace", e.Namespace, "environment", e.Name)
+		return
+	}
+	issued.ID = strconv.FormatInt(id, 10)
 }
 
 // reserved are the claims that the platform sets. They are removed from a security context.
@@ -178,7 +246,9 @@ func (a *api) sign(ctx context.Context, e *v1alpha1.Environment, securityContext
 	if err := recordToken(ctx, e, expires, metadataOnly); err != nil {
 		return nil, err
 	}
-	return &Token{Token: signed, CreatedAt: created, ExpiresAt: expires, SecurityContext: securityContext}, nil
+	issued := &Token{Token: signed, Scopes: scopesOf(metadataOnly), CreatedAt: created, ExpiresAt: expires, SecurityContext: securityContext}
+	a.keep(ctx, e, issued, metadataOnly)
+	return issued, nil
 }
 
 // recordToken records the issue of a token, without the token.
@@ -223,11 +293,11 @@ func (a *api) createDeploymentToken(ctx context.Context, in *DeploymentTokenInpu
 	if in.Body != nil && in.Body.ExpiresIn != nil {
 		lifetime = *in.Body.ExpiresIn
 	}
-	token, err := a.sign(ctx, production, nil, lifetime, false)
+	issued, err := a.sign(ctx, production, nil, lifetime, false)
 	if err != nil {
 		return nil, err
 	}
 	out := &DeploymentTokenOutput{}
-	out.Body.CubeAPIToken = token.Token
+	out.Body.CubeAPIToken = issued.Token
 	return out, nil
 }
