@@ -45,6 +45,9 @@ const (
 	// AnnotationUsed, on ScimMemberChunks, is the time of the last write that referred to the chunk. A
 	// new value protects it from collection as unused; see controllers/scimgroup.
 	AnnotationUsed = Group + "/used-at"
+	// AnnotationModified, on ScimUsers and ScimGroups, is the generation that was written over SCIM last, and
+	// the time of that write in milliseconds (RFC 3339). See internal/lastmodified.
+	AnnotationModified = Group + "/modified-at"
 	// AnnotationInputs, on workload objects, is the hash of the inputs that they were rendered from.
 	AnnotationInputs = Group + "/inputs-hash"
 	// AnnotationRevision, on workload objects, is the revision of the renderer.

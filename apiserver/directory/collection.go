@@ -2,9 +2,11 @@ package directory
 
 import (
 	"context"
+	"encoding/binary"
 	"strconv"
 	"time"
 
+	"github.com/google/uuid"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -215,14 +217,36 @@ func (c *collection[T, S]) writeExtensions(t *schema.ResourceType, to *[]v1alpha
 
 // bare returns a resource without its document.
 func (c *collection[T, S]) bare(v *view, o T) *schema.Resource {
-	created, modified := o.GetCreationTimestamp().Time, lastmodified.Of(o)
-	if modified.Before(created) {
+	created, modified := createdAt(o), lastmodified.Precise(o)
+	switch {
+	case o.GetGeneration() > 1 && !modified.After(created): // changed within the second of the creation
+		modified = created.Add(time.Millisecond)
+	case modified.Before(created):
 		modified = created
 	}
 	return &schema.Resource{
 		Type: v.resourceType, ID: o.GetName(), Version: version(o),
 		Created: created.UTC(), LastModified: modified.UTC(),
 	}
+}
+
+// createdAt returns the creation time of an object: that of Kubernetes, which is in seconds, with the milliseconds
+// that an id of newID contains.
+func createdAt(o v1alpha1.Object) time.Time {
+	second := o.GetCreationTimestamp().Time
+	id, err := uuid.Parse(o.GetName())
+	const version7 = 7
+	if err != nil || id.Version() != version7 {
+		return second
+	}
+	at := time.UnixMilli(int64(binary.BigEndian.Uint64(id[:8]) >> 16)) //nolint:gosec // 48 bits
+	if at.Before(second) {
+		return second
+	}
+	if last := second.Add(time.Second - time.Millisecond); at.After(last) {
+		return last
+	}
+	return at
 }
 
 // version returns the version of a resource: the generation, which status updates do not change, and

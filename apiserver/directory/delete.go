@@ -106,10 +106,14 @@ func (d *Directory) removeFromGroup(ctx context.Context, v *view, name, id strin
 	editing := d.newView(&view{ctx: ctx, namespace: v.namespace, resourceType: schema.Group, editing: true})
 	defer editing.members.End()
 	key := client.ObjectKey{Namespace: v.namespace, Name: name}
-	_, _, err = edit.Spec(ctx, d.kube, key, func(_, edited *v1alpha1.ScimGroup) error {
+	_, _, err = edit.Spec(ctx, d.kube, key, func(live, edited *v1alpha1.ScimGroup) error {
 		m := editing.members.Members(&edited.Spec)
 		m.Delete(id)
-		return storeMembers(editing, name, &edited.Spec, schema.Document{attributeMembers: m})
+		if err := storeMembers(editing, name, &edited.Spec, schema.Document{attributeMembers: m}); err != nil {
+			return err
+		}
+		d.groups.stamp(live, edited)
+		return nil
 	})
 	return err
 }

@@ -1,12 +1,14 @@
 package directory
 
 import (
+	"k8s.io/apimachinery/pkg/api/equality"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/quoin-dev/quoin/apiserver/edit"
 	"github.com/quoin-dev/quoin/apiserver/scim/schema"
 	"github.com/quoin-dev/quoin/apiserver/scim/scimerror"
+	"github.com/quoin-dev/quoin/internal/lastmodified"
 )
 
 // replaceResource replaces the spec of a resource in one write with a resourceVersion precondition. It
@@ -75,11 +77,19 @@ func (c *collection[T, S]) applyChange(editing *view, r *reservation[T, S], live
 	if err := c.storeSeparately(editing, edited, d); err != nil {
 		return err
 	}
+	c.stamp(live, edited)
 	if value := c.unique.Value(edited); c.unique.Name(value) == c.unique.Name(c.unique.Value(live)) {
 		r.release(editing.ctx) // of an earlier attempt with another value
 		return nil
 	}
 	return r.reserve(c.unique.Value(edited))
+}
+
+// stamp records the time of a change of the spec. An unchanged object must not be written.
+func (c *collection[T, S]) stamp(live, edited T) {
+	if !equality.Semantic.DeepEqual(c.spec(live), c.spec(edited)) {
+		lastmodified.Stamp(edited, c.d.clock.Now())
+	}
 }
 
 // writeSpec sets the spec of an object to a document, except attributes that are stored separately.

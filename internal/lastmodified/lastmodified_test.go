@@ -102,3 +102,57 @@ func TestOfWithAPIServer(t *testing.T) {
 		t.Errorf("modified at %s although the spec has changed", got)
 	}
 }
+
+func TestPrecise(t *testing.T) {
+	const spec = `{"f:spec":{".":{},"f:userName":{}}}`
+	at := created.Add(time.Hour + 250*time.Millisecond) // within the second of entry(1)
+	u := func(generation int64, annotation string, hours int) *v1alpha1.ScimUser {
+		o := &v1alpha1.ScimUser{ObjectMeta: metav1.ObjectMeta{Generation: generation, CreationTimestamp: metav1.NewTime(created), ManagedFields: []metav1.ManagedFieldsEntry{entry(hours, "", spec)}}}
+		if annotation != "" {
+			o.Annotations = map[string]string{v1alpha1.AnnotationModified: annotation}
+		}
+		return o
+	}
+	stamp := func(generation string) string { return generation + " " + at.Format(time.RFC3339Nano) }
+	for name, tc := range map[string]struct {
+		object *v1alpha1.ScimUser
+		want   time.Time
+	}{
+		"no annotation":                     {u(2, "", 1), created.Add(time.Hour)},
+		"the recorded change":               {u(2, stamp("2"), 1), at},
+		"another change in the same second": {u(3, stamp("2"), 1), at.Add(time.Millisecond)},
+		"another change later":              {u(3, stamp("2"), 2), created.Add(2 * time.Hour)},
+		"restored from a backup":            {u(1, stamp("2"), 3), created.Add(3 * time.Hour)},
+		"malformed":                         {u(2, "2 yesterday", 1), created.Add(time.Hour)},
+		"no generation":                     {u(2, at.Format(time.RFC3339Nano), 1), created.Add(time.Hour)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for range 2 { // whole and reduced
+				if got := Precise(tc.object); !got.Equal(tc.want) {
+					t.Errorf("got %s, want %s", got, tc.want)
+				}
+				if _, err := Transform()(tc.object); err != nil {
+					t.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// Changes in the same millisecond, or with a clock that is behind, have increasing times.
+func TestStampIncreases(t *testing.T) {
+	u := &v1alpha1.ScimUser{ObjectMeta: metav1.ObjectMeta{Generation: 1, CreationTimestamp: metav1.NewTime(created)}}
+	last := Precise(u)
+	for _, now := range []time.Time{created.Add(time.Hour), created.Add(time.Hour), created, created.Add(2 * time.Hour)} {
+		Stamp(u, now)
+		u.Generation++
+		if got := Precise(u); !got.After(last) {
+			t.Errorf("%s after %s", got, last)
+		} else {
+			last = got
+		}
+	}
+	if !last.Equal(created.Add(2 * time.Hour)) {
+		t.Errorf("got %s", last)
+	}
+}

@@ -5,6 +5,7 @@ package scim_test
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -70,4 +71,51 @@ func TestTheVersionCoversWhatIsShown(t *testing.T) {
 	// A write is rejected only if the attributes that are stored have changed.
 	admin.Call(t, "PATCH", group, suite.PatchBody(`{"op":"add","path":"externalId","value":"x"}`), "If-Match", first).WantStatus(200)
 	admin.Call(t, "PATCH", group, suite.PatchBody(`{"op":"add","path":"externalId","value":"y"}`), "If-Match", renamed).WantError(412, "", "If-Match")
+}
+
+// TestLastModifiedTellsChangesInTheSameSecondApart checks that a client that asks for the changes since the last one
+// that it has seen misses none, whatever tool made them.
+func TestLastModifiedTellsChangesInTheSameSecondApart(t *testing.T) {
+	admin := acme.WithToken(acme.RFC)
+	created := admin.Post(t, "/Users", `{"userName":"`+suite.UniqueName("delta")+`"}`).WantStatus(201)
+	path, last := "/Users/"+created.Text("id"), created.Text("meta.lastModified")
+	if last != created.Text("meta.created") {
+		t.Errorf("created %s, modified %s", created.Text("meta.created"), last)
+	}
+	changed := func(got *suite.Response) {
+		t.Helper()
+		if before, after := instant(t, last), instant(t, got.Text("meta.lastModified")); !after.After(before) {
+			t.Errorf("modified %s, then %s", before, after)
+		}
+		admin.Find(t, "/Users", `id eq "`+created.Text("id")+`" and meta.lastModified gt "`+last+`"`).WantStatus(200).Want("totalResults", 1)
+		last = got.Text("meta.lastModified")
+		admin.Call(t, "GET", path, nil).WantStatus(200).Want("meta.lastModified", last).Want("meta.created", created.Text("meta.created"))
+		admin.Find(t, "/Users", `id eq "`+created.Text("id")+`" and meta.lastModified gt "`+last+`"`).WantStatus(200).Want("totalResults", 0)
+	}
+	for i := range 5 {
+		changed(admin.Call(t, "PATCH", path, suite.PatchBody(fmt.Sprintf(`{"op":"add","path":"title","value":"T%d"}`, i))).WantStatus(200))
+	}
+	u := read(t, created.Text("id"), &v1alpha1.ScimUser{})
+	u.Spec.Title = "kubectl"
+	if err := suite.Kubernetes.Update(t.Context(), u, client.FieldOwner("kubectl-edit")); err != nil {
+		t.Fatal(err)
+	}
+	soon(t, "the change of kubectl", func() error {
+		if got := admin.Find(t, "/Users", `title eq "kubectl" and id eq "`+created.Text("id")+`"`); got.Text("Resources.0.title") != "kubectl" {
+			return fmt.Errorf("%s", got)
+		}
+		return nil
+	})
+	changed(admin.Call(t, "GET", path, nil).WantStatus(200))
+	changed(admin.Call(t, "PATCH", path, suite.PatchBody(`{"op":"remove","path":"title"}`)).WantStatus(200))
+	admin.Call(t, "PATCH", path, suite.PatchBody(`{"op":"remove","path":"title"}`)).WantStatus(200).Want("meta.lastModified", last)
+}
+
+func instant(t *testing.T, text string) time.Time {
+	t.Helper()
+	at, err := time.Parse(time.RFC3339Nano, text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return at
 }
