@@ -41,6 +41,7 @@ func limitBody(usual int64, limitOf func(*http.Request) int64, p pace) middlewar
 				r.Body = e.body
 			}
 			if r.ContentLength > limit {
+				limitDrain(w, r)
 				writeTooLarge(w, limit)
 				return
 			}

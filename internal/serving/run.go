@@ -52,6 +52,9 @@ type Options struct {
 	// ConfigureTLS modifies the configuration before requests are served, for example to request
 	// client certificates; may be nil.
 	ConfigureTLS func(*tls.Config)
+	// ConnContext returns the context of the requests of a new connection, see http.Server; may be
+	// nil.
+	ConnContext func(context.Context, net.Conn) context.Context
 	// Ready are the checks of /readyz by name. Their errors are logged; the response contains only
 	// the names of the failed checks.
 	Ready map[string]func(*http.Request) error
@@ -144,6 +147,7 @@ func (s *server) start(ctx context.Context, handler http.Handler) error {
 	}
 
 	s.https = s.newServer(handler)
+	s.https.ConnContext = s.ConnContext
 	s.https.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: s.GetCertificate, NextProtos: []string{"h2", "http/1.1"}}
 	if s.ConfigureTLS != nil {
 		s.ConfigureTLS(s.https.TLSConfig)

@@ -50,6 +50,7 @@ func limitInFlight(limit, unauthenticated int) middleware {
 			if network := e.network(); unauthenticated > 0 && network.IsValid() {
 				release := addresses.Acquire(network)
 				if release == nil {
+					limitDrain(w, r)
 					WriteBusy(w, http.StatusTooManyRequests, "too many concurrent unauthenticated requests from the address of the client")
 					return
 				}
@@ -61,6 +62,7 @@ func limitInFlight(limit, unauthenticated int) middleware {
 				defer func() { <-slots }()
 				next.ServeHTTP(w, r)
 			default:
+				limitDrain(w, r)
 				WriteBusy(w, http.StatusServiceUnavailable, "too many concurrent requests")
 			}
 		})
