@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/gateway/pending"
 	"github.com/quoin-dev/quoin/gateway/postgres"
 	"github.com/quoin-dev/quoin/gateway/route"
 	"github.com/quoin-dev/quoin/gateway/token"
@@ -57,6 +59,12 @@ type Config struct {
 	Burst, MaxInFlight int
 	// MaxRequests limits the concurrent requests in total.
 	MaxRequests int
+	// MaxConnections limits the HTTP connections of clients; 20,000 if 0.
+	MaxConnections int
+	// MaxUnauthenticated limits the HTTP connections, the SQL connections and the requests that have
+	// not authenticated, for each of these; 1000 if 0. MaxUnauthenticatedPerAddress limits those of
+	// a client address; 100 if 0.
+	MaxUnauthenticated, MaxUnauthenticatedPerAddress int
 	// WaitTimeout is how long a request waits for a pod, and MaxWaiting how many requests may
 	// wait for each environment.
 	WaitTimeout time.Duration
@@ -94,6 +102,9 @@ func Run(ctx context.Context, restConfig *clientrest.Config, c Config) error {
 	if c.Registerer == nil {
 		c.Registerer = metrics.Registry
 	}
+	c.MaxConnections = cmp.Or(c.MaxConnections, 20_000)
+	c.MaxUnauthenticated = cmp.Or(c.MaxUnauthenticated, 1000)
+	c.MaxUnauthenticatedPerAddress = cmp.Or(c.MaxUnauthenticatedPerAddress, 100)
 	k8s, err := newCluster(restConfig)
 	if err != nil {
 		return err
@@ -142,8 +153,16 @@ func newCluster(restConfig *clientrest.Config) (cluster.Cluster, error) {
 	return k8s, nil
 }
 
+// pendingLimits are the limits of each kind of unauthenticated peers.
+func (c Config) pendingLimits() pending.Limits {
+	return pending.Limits{
+		Total: c.MaxUnauthenticated, PerAddress: c.MaxUnauthenticatedPerAddress, PerDeployment: max(1, c.MaxUnauthenticated/2),
+	}
+}
+
 func newHandler(k8s cluster.Cluster, c Config) *handler {
 	m := upstream.NewMetrics(c.Registerer)
+	p := pending.NewMetrics(c.Registerer)
 	h := &handler{
 		objects:   k8s.GetCache(),
 		keys:      &token.Store{Reader: k8s.GetAPIReader(), Now: time.Now, Log: c.Log},
@@ -153,6 +172,10 @@ func newHandler(k8s cluster.Cluster, c Config) *handler {
 		metrics:   newRequestMetrics(c.Registerer),
 		listings:  newListings(),
 		transport: upstream.NewTransport(m),
+
+		unauthenticated: pending.NewSet(c.pendingLimits(), p, pending.KindRequest),
+		sqlPending:      pending.NewSet(c.pendingLimits(), p, pending.KindSQLConnection),
+		connections:     newConnections(c.MaxConnections, pending.NewSet(c.pendingLimits(), p, pending.KindConnection), c.TrustedProxies, c.Registerer),
 	}
 	h.proxy = h.newProxy(h.transport, c.TrustedProxies, c.Log)
 	h.table.Store(route.NewTable(route.Objects{}))
@@ -172,8 +195,13 @@ func serve(ctx context.Context, k8s cluster.Cluster, h *handler, c Config, backg
 	if c.CertFile == "" {
 		background.Run("hosts", func(ctx context.Context) error { return followHosts(ctx, k8s, certificates) })
 	}
+	https, err := h.listen(ctx, c.HTTPS)
+	if err != nil {
+		return err
+	}
 	sql, err := c.SQL.Listen(ctx, "sql")
 	if err != nil {
+		_ = https.Listener.Close()
 		return err
 	}
 	sqlEnded := make(chan struct{})
@@ -183,7 +211,7 @@ func serve(ctx context.Context, k8s cluster.Cluster, h *handler, c Config, backg
 		go serveSQL(ctx, sql, certificates, h, c, sqlEnded)
 	}
 	options := serving.Options{
-		HTTPS: c.HTTPS, Probes: c.Probes, Metrics: c.Metrics, Log: c.Log, Gatherer: metrics.Registry,
+		HTTPS: https, ConnContext: h.connections.context, Probes: c.Probes, Metrics: c.Metrics, Log: c.Log, Gatherer: metrics.Registry,
 		GetCertificate: certificates.GetCertificate,
 		// Bodies and responses may be streams; the handler closes those that stall.
 		ReadTimeout: noTimeout, WriteTimeout: noTimeout,
@@ -209,6 +237,18 @@ func serve(ctx context.Context, k8s cluster.Cluster, h *handler, c Config, backg
 	return served
 }
 
+// listen returns the endpoint of the data APIs with limits for its connections.
+func (h *handler) listen(ctx context.Context, https serving.Endpoint) (serving.Endpoint, error) {
+	l, err := https.Listen(ctx, "https")
+	if err != nil {
+		return https, err
+	}
+	if l == nil {
+		return https, errors.New("no address to serve https on")
+	}
+	return serving.Endpoint{Listener: &listener{l, h.connections}}, nil
+}
+
 // serveSQL serves the SQL interface until the context ends and, like HTTPS, for ShutdownDelay
 // after that.
 func serveSQL(ctx context.Context, l net.Listener, certificates *serving.Certificates, h *handler, c Config, ended chan<- struct{}) {
@@ -220,6 +260,8 @@ func serveSQL(ctx context.Context, l net.Listener, certificates *serving.Certifi
 		GetCertificate:   certificates.GetCertificate,
 		Environment:      func(host string) (route.Environment, error) { return h.table.Load().SQL(host) },
 		Pools:            h.pools,
+		Pending:          h.sqlPending,
+		PeerAddress:      func(peer net.Addr) netip.Addr { return peerAddress(peer, c.TrustedProxies) },
 		MaxPerDeployment: c.MaxSQLConnections, MaxConnections: maxSQLConnections,
 		DrainTimeout: c.DrainTimeout, Log: c.Log, Registerer: c.Registerer,
 	}).Run(accepting, l)

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/quoin-dev/quoin/gateway/pending"
 	"github.com/quoin-dev/quoin/gateway/route"
 	"github.com/quoin-dev/quoin/gateway/token"
 	"github.com/quoin-dev/quoin/gateway/upstream"
@@ -36,6 +37,12 @@ type handler struct {
 	pools   *upstream.Pools
 	limits  *limits
 	metrics *requestMetrics
+	// unauthenticated are the requests without a token that are forwarded.
+	unauthenticated *pending.Set
+	// connections limits the HTTP connections; sqlPending are the SQL connections that have not
+	// logged in.
+	connections *connections
+	sqlPending  *pending.Set
 	// listings limit the derived listings.
 	listings *listings
 	// proxy forwards requests; transport is used by it and for derived listings.
@@ -87,9 +94,9 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.annotate(r.Context(), e)
 	}()
 	if r.Body != nil && r.Body != http.NoBody {
-		body := &deadlineBody{ReadCloser: r.Body, control: writer.control}
+		body := &deadlineBody{ReadCloser: r.Body, control: writer.control, http2: r.ProtoMajor > 1, expectsContinue: r.Header.Get("Expect") != ""}
 		defer body.release()
-		r.Body = body
+		r.Body, writer.body = body, body
 	}
 	h.serve(writer, r, e)
 	finished = true
@@ -114,7 +121,7 @@ func (h *handler) annotate(ctx context.Context, e *exchange) {
 	}
 }
 
-func (h *handler) serve(w http.ResponseWriter, r *http.Request, e *exchange) {
+func (h *handler) serve(w *deadlineWriter, r *http.Request, e *exchange) {
 	e.webSocket = isWebSocket(r)
 	if !e.webSocket {
 		r.Header.Del("Upgrade") // other protocols could not be inspected
@@ -126,10 +133,29 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request, e *exchange) {
 		return
 	}
 	e.target = target
+	if e.webSocket && r.ContentLength != 0 {
+		writeError(w, http.StatusBadRequest, "a request for a WebSocket must not have a body")
+		return
+	}
 	if !h.authorize(w, r, e) {
 		return
 	}
-	done, wait := h.limits.acquire(types.NamespacedName{Namespace: target.Namespace, Name: target.Deployment}, e.unauthenticated)
+	e.call.Pool = h.pools.Get(target.Namespace, target.Name, engine.PortNameHTTP)
+	e.call.Query = dataapi.IsQuery(r.Method, target.Rest)
+	r = r.WithContext(upstream.WithCall(context.WithValue(r.Context(), exchangeKey{}, e), &e.call))
+	if e.unauthenticated {
+		h.serveUnauthenticated(w, r, e)
+		return
+	}
+	if !authenticated(r.Context(), target.Account) {
+		w.Header().Set("Connection", "close")
+	}
+	h.serveAuthenticated(w, r, e)
+}
+
+func (h *handler) serveAuthenticated(w http.ResponseWriter, r *http.Request, e *exchange) {
+	target := e.target
+	done, wait := h.limits.acquire(types.NamespacedName{Namespace: target.Namespace, Name: target.Deployment})
 	if wait > 0 {
 		e.outcome = outcomeLimited
 		serving.RetryAfter(w, wait)
@@ -137,19 +163,12 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request, e *exchange) {
 		return
 	}
 	defer done()
-	e.call.Pool = h.pools.Get(target.Namespace, target.Name, engine.PortNameHTTP)
-	e.call.Query = dataapi.IsQuery(r.Method, target.Rest)
-	if e.unauthenticated && !e.call.Pool.Ready() {
-		h.rejectUnauthenticated(w, r, e)
-		return
-	}
-	if target.MaySleep() && !e.unauthenticated {
+	if target.MaySleep() {
 		h.usage.Used(e.environment())
 		if !e.call.Pool.Ready() {
 			defer h.wake(r.Context(), e)()
 		}
 	}
-	r = r.WithContext(upstream.WithCall(context.WithValue(r.Context(), exchangeKey{}, e), &e.call))
 	if derive := derivations[target.Rest]; derive != nil && slices.Contains([]string{http.MethodGet, http.MethodHead}, r.Method) {
 		h.derive(w, r, e, derive)
 		return
@@ -201,17 +220,6 @@ func forbidden(rest string) string {
 		return "API scope is missing: " + scope + " (" + only + ")"
 	}
 	return only
-}
-
-// rejectUnauthenticated responds to unauthenticated requests while there is no pod: they neither
-// wake the environment nor take up the slots of waiting requests.
-func (h *handler) rejectUnauthenticated(w http.ResponseWriter, r *http.Request, e *exchange) {
-	if e.webSocket {
-		h.writeUnavailable(w, r, e, upstream.ErrNoEndpoint)
-		return
-	}
-	e.outcome = outcomePreflight
-	answerPreflight(w, r)
 }
 
 // wake requests that an environment wakes until it has a pod or stop is called.

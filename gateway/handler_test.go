@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -22,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/gateway/pending"
 	"github.com/quoin-dev/quoin/gateway/route"
 	"github.com/quoin-dev/quoin/gateway/token"
 	"github.com/quoin-dev/quoin/gateway/upstream"
@@ -44,6 +46,7 @@ func newTestHandler(t testing.TB, address string, requestsPerSecond float64) *ha
 		pools:  upstream.NewPools(upstream.Limits{Wait: 100 * time.Millisecond, MaxWaiting: 10}, m),
 		limits: newLimits(requestsPerSecond, max(1, int(requestsPerSecond)), 1000), metrics: newRequestMetrics(prometheus.NewRegistry()), listings: newListings(), transport: upstream.NewTransport(m),
 	}
+	f.unauthenticated = pending.NewSet(pending.Limits{Total: 100, PerAddress: 100, PerDeployment: 100}, pending.NewMetrics(prometheus.NewRegistry()), pending.KindRequest)
 	f.proxy = f.newProxy(f.transport, nil, slog.New(slog.DiscardHandler))
 	account := v1alpha1.Account{ObjectMeta: metav1.ObjectMeta{Name: "acme"}, Spec: v1alpha1.AccountSpec{Host: "example.com", Namespace: "acme"}}
 	production := v1alpha1.Environment{ObjectMeta: metav1.ObjectMeta{Namespace: "acme", Name: "sales-production"}}
@@ -153,18 +156,28 @@ func TestUnavailable(t *testing.T) {
 func TestLimitsArePerDeployment(t *testing.T) {
 	l := newLimits(1, 2, 2)
 	a, b := types.NamespacedName{Namespace: "acme", Name: "a"}, types.NamespacedName{Namespace: "acme", Name: "b"}
-	done, wait := l.acquire(a, false)
+	done, wait := l.acquire(a)
 	if wait != 0 {
 		t.Fatal(wait)
 	}
 	done()
-	for _, tc := range []struct {
-		deployment      types.NamespacedName
-		unauthenticated bool
-		admitted        bool
-	}{{a, false, true}, {a, false, false}, {a, true, true}, {a, true, false}, {b, false, true}} {
-		if _, wait := l.acquire(tc.deployment, tc.unauthenticated); (wait == 0) != tc.admitted {
-			t.Errorf("%s, unauthenticated %t: wait %s", tc.deployment, tc.unauthenticated, wait)
+	one, two, three := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2"), netip.MustParseAddr("192.0.2.3")
+	for i, tc := range []struct {
+		deployment types.NamespacedName
+		address    netip.Addr // of an unauthenticated request
+		admitted   bool
+	}{
+		{a, netip.Addr{}, true}, {a, netip.Addr{}, false}, {b, netip.Addr{}, true},
+		{a, one, true}, {a, one, false}, {b, one, false}, {a, two, true}, {a, three, false},
+	} {
+		wait := time.Duration(0)
+		if tc.address.IsValid() {
+			wait = l.admitUnauthenticated(tc.address, tc.deployment)
+		} else {
+			_, wait = l.acquire(tc.deployment)
+		}
+		if (wait == 0) != tc.admitted {
+			t.Errorf("request %d: wait %s", i, wait)
 		}
 	}
 	l.prune(func(string, string) bool { return false })

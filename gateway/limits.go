@@ -1,19 +1,27 @@
 package gateway
 
 import (
+	"net/netip"
 	"sync"
 	"time"
 
 	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/quoin-dev/quoin/gateway/pending"
 )
 
-// limits are the rate and concurrency limits of each deployment. Unauthenticated requests have a
-// rate limiter of their own, so that they cannot exhaust the one of authenticated requests.
+// unauthenticatedShare is the share of a deployment's rate of requests that one client address has
+// for requests without a token.
+const unauthenticatedShare = 10
+
+// limits are the rate and concurrency limits of each deployment. Unauthenticated requests have
+// rates of their own, for each deployment and for each client address, and no place of a deployment.
 type limits struct {
 	perSecond rate.Limit
 	burst     int
 	inFlight  int
+	addresses addressRates
 
 	mu          sync.Mutex
 	deployments map[types.NamespacedName]*deploymentLimits
@@ -25,27 +33,22 @@ type deploymentLimits struct {
 }
 
 func newLimits(perSecond float64, burst, inFlight int) *limits {
-	return &limits{perSecond: rate.Limit(perSecond), burst: burst, inFlight: inFlight, deployments: map[types.NamespacedName]*deploymentLimits{}}
+	return &limits{
+		perSecond: rate.Limit(perSecond), burst: burst, inFlight: inFlight, deployments: map[types.NamespacedName]*deploymentLimits{},
+		addresses: addressRates{perSecond: rate.Limit(perSecond / unauthenticatedShare), burst: max(1, burst/unauthenticatedShare)},
+	}
 }
 
-// acquire admits a request to a deployment, which ends when done is called, or returns the delay
-// after which the caller should retry.
-func (l *limits) acquire(deployment types.NamespacedName, unauthenticated bool) (done func(), wait time.Duration) {
+// acquire admits an authenticated request to a deployment, which ends when done is called, or
+// returns the delay after which the caller should retry.
+func (l *limits) acquire(deployment types.NamespacedName) (done func(), wait time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	d := l.deployments[deployment]
-	if d == nil {
-		d = &deploymentLimits{authenticated: rate.NewLimiter(l.perSecond, l.burst), unauthenticated: rate.NewLimiter(l.perSecond, l.burst)}
-		l.deployments[deployment] = d
-	}
+	d := l.of(deployment)
 	if d.inFlight >= l.inFlight {
 		return nil, time.Second
 	}
-	limiter := d.authenticated
-	if unauthenticated {
-		limiter = d.unauthenticated
-	}
-	if limiter.Allow() {
+	if d.authenticated.Allow() {
 		d.inFlight++
 		return func() {
 			l.mu.Lock()
@@ -53,7 +56,35 @@ func (l *limits) acquire(deployment types.NamespacedName, unauthenticated bool) 
 			d.inFlight--
 		}, 0
 	}
-	return nil, time.Duration(float64(time.Second) / float64(l.perSecond))
+	return nil, l.interval()
+}
+
+// admitUnauthenticated admits an unauthenticated request to a deployment, or returns the delay
+// after which the caller should retry. The rate of the address applies first: a client over it does
+// not use the rate of the deployment.
+func (l *limits) admitUnauthenticated(address netip.Addr, deployment types.NamespacedName) (wait time.Duration) {
+	if !l.addresses.allow(pending.Network(address)) {
+		return l.interval() * unauthenticatedShare
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.of(deployment).unauthenticated.Allow() {
+		return l.interval()
+	}
+	return 0
+}
+
+func (l *limits) interval() time.Duration {
+	return time.Duration(float64(time.Second) / float64(l.perSecond))
+}
+
+func (l *limits) of(deployment types.NamespacedName) *deploymentLimits {
+	d := l.deployments[deployment]
+	if d == nil {
+		d = &deploymentLimits{authenticated: rate.NewLimiter(l.perSecond, l.burst), unauthenticated: rate.NewLimiter(l.perSecond, l.burst)}
+		l.deployments[deployment] = d
+	}
+	return d
 }
 
 // prune removes the limits of deployments that no longer exist.

@@ -12,7 +12,7 @@ import (
 const (
 	outcomeServed       = "served"       // a pod responded, with any status
 	outcomeDerived      = "derived"      // a listing derived from a pod's metadata
-	outcomePreflight    = "preflight"    // a preflight for an environment without a pod
+	outcomePreflight    = "preflight"    // a preflight that the gateway answers: no pod, or too many
 	outcomeNoRoute      = "no_route"     // unknown host, path or branch
 	outcomeUnauthorized = "unauthorized" // no token, or none for this environment
 	outcomeForbidden    = "forbidden"    // a metadata token for another endpoint

@@ -87,7 +87,17 @@ func modifyResponse(response *http.Response) error {
 func (h *handler) handleError(w http.ResponseWriter, r *http.Request, err error) {
 	e := exchangeOf(r.Context())
 	var tooLarge *http.MaxBytesError
+	cause := context.Cause(r.Context())
 	switch {
+	case errors.Is(err, errSlowBody):
+		w.Header().Set("Connection", "close")
+		writeError(w, http.StatusRequestTimeout, err.Error())
+	case errors.Is(cause, errEvicted):
+		e.outcome = outcomeLimited
+		writeError(w, http.StatusTooManyRequests, cause.Error())
+	case errors.Is(cause, errUnauthenticatedTimeout):
+		e.outcome = outcomeFailed
+		writeError(w, http.StatusGatewayTimeout, cause.Error())
 	case errors.As(err, &tooLarge):
 		w.Header().Set("Access-Control-Allow-Origin", "*")
 		serving.WriteReadError(w, err)

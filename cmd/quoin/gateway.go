@@ -55,6 +55,9 @@ func (f *gatewayFlags) register(fs *flag.FlagSet) {
 	fs.IntVar(&c.MaxInFlight, "max-in-flight", 1000, "maximum concurrent `requests` to each deployment, including WebSockets")
 	fs.IntVar(&c.MaxRequests, "max-requests", 10000, "maximum concurrent `requests` in total")
 	fs.IntVar(&c.MaxSQLConnections, "max-sql-connections", 200, "maximum open SQL `connections` to each deployment")
+	fs.IntVar(&c.MaxConnections, "max-connections", 20000, "maximum open HTTP `connections` in total; an account has half of them at most")
+	fs.IntVar(&c.MaxUnauthenticated, "max-unauthenticated", 1000, "maximum HTTP `connections`, SQL connections and requests that have not authenticated, for each of these; beyond it, the oldest is ended")
+	fs.IntVar(&c.MaxUnauthenticatedPerAddress, "max-unauthenticated-per-address", 100, "the same `maximum` for each client address, or /64 network for IPv6; not for --trusted-proxies")
 	fs.DurationVar(&c.WaitTimeout, "wait-timeout", 30*time.Second, "maximum `duration` for which a request waits for a ready pod")
 	fs.IntVar(&c.MaxWaiting, "max-waiting", 200, "maximum `requests` that wait for the pods of one environment")
 	fs.DurationVar(&c.DrainTimeout, "drain-timeout", 30*time.Second, "maximum `duration` for requests in progress at shutdown, after --shutdown-delay")
@@ -66,6 +69,8 @@ func (f *gatewayFlags) validate() string {
 	switch {
 	case c.MaxInFlight < 1 || c.MaxRequests < 1 || c.MaxSQLConnections < 1:
 		own = "--max-in-flight, --max-requests and --max-sql-connections must be 1 or more"
+	case c.MaxConnections < 1 || c.MaxUnauthenticated < 1 || c.MaxUnauthenticatedPerAddress < 1:
+		own = "--max-connections, --max-unauthenticated and --max-unauthenticated-per-address must be 1 or more"
 	case c.WaitTimeout < 0 || c.MaxWaiting < 0:
 		own = "--wait-timeout and --max-waiting must be 0 or more"
 	case f.shutdownDelay < 0 || c.DrainTimeout <= 0:

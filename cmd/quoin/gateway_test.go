@@ -23,6 +23,9 @@ func TestGatewayInvalidUsage(t *testing.T) {
 		"no burst":          {[]string{"--burst=0"}, "--burst 1 or more"},
 		"nothing in flight": {[]string{"--max-in-flight=0"}, "--max-in-flight, --max-requests and --max-sql-connections must be 1 or more"},
 		"no SQL":            {[]string{"--max-sql-connections=0"}, "--max-sql-connections must be 1 or more"},
+		"no connections":    {[]string{"--max-connections=0"}, "--max-connections, --max-unauthenticated and --max-unauthenticated-per-address must be 1 or more"},
+		"no clients":        {[]string{"--max-unauthenticated=0"}, "--max-unauthenticated and"},
+		"no addresses":      {[]string{"--max-unauthenticated-per-address=0"}, "--max-unauthenticated-per-address must be 1 or more"},
 		"negative wait":     {[]string{"--wait-timeout=-1s"}, "--wait-timeout and --max-waiting must be 0 or more"},
 		"no drain":          {[]string{"--drain-timeout=0"}, "--drain-timeout more than 0"},
 		"host, no network":  {[]string{"--trusted-proxies=10.0.0.1"}, `"10.0.0.1" is not a network such as 10.0.0.0/8`},
@@ -48,7 +51,8 @@ func TestGatewayFlags(t *testing.T) {
 	}
 	c := f.config
 	if !slices.Equal(c.TrustedProxies, []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}) || c.HTTPS.Address != ":1" || c.SQL.Address != "0" ||
-		c.RequestsPerSecond != 100 || c.Burst != 200 || c.WaitTimeout != 30*time.Second || c.Namespace != "quoin-system" || c.Service != "quoin-gateway" {
+		c.RequestsPerSecond != 100 || c.MaxConnections != 20_000 || c.MaxUnauthenticated != 1000 || c.MaxUnauthenticatedPerAddress != 100 ||
+		c.Burst != 200 || c.WaitTimeout != 30*time.Second || c.Namespace != "quoin-system" || c.Service != "quoin-gateway" {
 		t.Errorf("%+v", c)
 	}
 }

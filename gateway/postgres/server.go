@@ -17,19 +17,23 @@ import (
 	"errors"
 	"log/slog"
 	"net"
+	"net/netip"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/quoin-dev/quoin/gateway/pending"
 	"github.com/quoin-dev/quoin/gateway/route"
 	"github.com/quoin-dev/quoin/gateway/upstream"
 	"github.com/quoin-dev/quoin/internal/engine"
 )
 
 const (
-	// startTimeout is the timeout for TLS handshake and start-up packet.
+	// startTimeout is the timeout for TLS handshake and start-up packet, and loginTimeout for the
+	// authentication by the pod after that.
 	startTimeout  = 10 * time.Second
+	loginTimeout  = 30 * time.Second
 	dialTimeout   = 2 * time.Second
 	maxDials      = 4
 	acceptBackoff = 100 * time.Millisecond
@@ -45,7 +49,12 @@ type Options struct {
 	Environment func(host string) (route.Environment, error)
 	// Pools hold the endpoints.
 	Pools *upstream.Pools
-	// MaxPerDeployment limits the open connections to a deployment, and MaxConnections all.
+	// Pending are the connections that have not logged in. PeerAddress returns the address that they
+	// count for.
+	Pending     *pending.Set
+	PeerAddress func(net.Addr) netip.Addr
+	// MaxPerDeployment limits the connections to a deployment that have logged in, and
+	// MaxConnections all open connections.
 	MaxPerDeployment, MaxConnections int
 	// DrainTimeout is how long open connections may continue after the server stops accepting.
 	DrainTimeout time.Duration
@@ -95,22 +104,34 @@ func (s *Server) Run(ctx context.Context, l net.Listener) {
 			time.Sleep(acceptBackoff)
 			continue
 		}
-		if !s.track(conn) {
+		if !s.track(conn) && !(s.Pending.EndOldest() && s.track(conn)) {
+			s.metrics.total.WithLabelValues("refused").Inc()
 			_ = conn.Close()
 			continue
 		}
-		s.running.Go(func() {
-			defer s.untrack(conn)
-			s.serve(work, conn)
-		})
+		s.start(work, conn)
 	}
+}
+
+// start serves a connection, which is pending until it has logged in.
+func (s *Server) start(ctx context.Context, conn net.Conn) {
+	ctx, cancel := context.WithCancel(ctx)
+	peer := s.Pending.Add(s.PeerAddress(conn.RemoteAddr()), func() {
+		cancel()
+		s.untrack(conn)
+	})
+	s.running.Go(func() {
+		defer cancel()
+		defer peer.Done()
+		defer s.untrack(conn)
+		s.serve(ctx, conn, peer)
+	})
 }
 
 func (s *Server) track(conn net.Conn) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.open) >= s.MaxConnections {
-		s.metrics.total.WithLabelValues("refused").Inc()
 		return false
 	}
 	s.open[conn] = struct{}{}
@@ -122,8 +143,10 @@ func (s *Server) untrack(conn net.Conn) {
 	_ = conn.Close()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.open, conn)
-	s.metrics.open.Dec()
+	if _, open := s.open[conn]; open {
+		delete(s.open, conn)
+		s.metrics.open.Dec()
+	}
 }
 
 func (s *Server) drain(cancel func()) {
@@ -166,7 +189,7 @@ func (s *Server) release(deployment string) {
 // rejection is the reason for closing a connection, for the user.
 type rejection struct{ outcome, state, message, hint string }
 
-func (s *Server) serve(ctx context.Context, conn net.Conn) {
+func (s *Server) serve(ctx context.Context, conn net.Conn, peer *pending.Peer) {
 	_ = conn.SetDeadline(time.Now().Add(startTimeout))
 	client, rejected, err := s.secure(ctx, conn)
 	if err != nil {
@@ -189,11 +212,12 @@ func (s *Server) serve(ctx context.Context, conn net.Conn) {
 		s.reject(client, rejection{"refused", stateNoDatabase, err.Error(), hint})
 		return
 	}
+	peer.Join(environment.Namespace + "/" + environment.Deployment)
 	if first.code == codeCancel {
 		s.cancel(ctx, environment, first)
 		return
 	}
-	s.proxy(ctx, conn, client, environment, first)
+	s.proxy(ctx, &session{raw: conn, client: client, environment: environment, peer: peer}, first)
 }
 
 // secure handles the requests before the TLS handshake, and performs the handshake.

@@ -43,10 +43,10 @@ func TestMetadataOfAHostilePod(t *testing.T) {
 						return
 					}
 				}
-			}))
+			}), w.listenAsPod().Addr())
 			peak := peakHeapMiB(func() {
 				var all sync.WaitGroup
-				for i := range 16 {
+				for i := range 8 {
 					all.Go(func() {
 						path := []string{"/v1/entities", "/v1/data-sources"}[i%2]
 						if status, body := w.get(w.client("127.0.0.1"), "hostile", path); status != http.StatusBadGateway && status != http.StatusTooManyRequests || !strings.Contains(body, "metadata") {

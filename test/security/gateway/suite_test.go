@@ -11,7 +11,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -95,8 +94,8 @@ func (w *world) create(o client.Object) {
 	w.Cleanup(func() { _ = w.kube.Delete(context.Background(), o) })
 }
 
-// deploy creates a deployment with production, whose pod listens on address, and waits until the gateway serves it.
-func (w *world) deploy(name string, address net.Addr) {
+// deploy creates a deployment with production, whose pod listens on the addresses, and waits until the gateway serves it.
+func (w *world) deploy(name string, api, sql net.Addr) {
 	w.Helper()
 	production := v1alpha1.ProductionName(name)
 	w.create(&v1alpha1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: w.account, Name: name}, Spec: v1alpha1.DeploymentSpec{
@@ -107,26 +106,21 @@ func (w *world) deploy(name string, address net.Addr) {
 	}})
 	w.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.account, Name: engine.CredentialsName(production)},
 		Data: map[string][]byte{engine.KeyAPISecret: []byte(production)}})
-	host, port, err := net.SplitHostPort(address.String())
-	if err != nil {
-		w.Fatal(err)
-	}
-	number, err := strconv.Atoi(port)
-	if err != nil {
-		w.Fatal(err)
-	}
 	w.create(&discoveryv1.EndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.account, Name: production,
 			Labels: map[string]string{discoveryv1.LabelServiceName: engine.APIName(production), engine.LabelManagedBy: engine.ManagedBy}},
 		AddressType: discoveryv1.AddressTypeIPv4,
-		Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{host}, Conditions: discoveryv1.EndpointConditions{Ready: ptr.To(true)}}},
-		Ports:       []discoveryv1.EndpointPort{{Name: ptr.To("http"), Port: ptr.To(int32(number))}, {Name: ptr.To("sql"), Port: ptr.To(int32(number))}},
+		Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{tcp(api).IP.String()}, Conditions: discoveryv1.EndpointConditions{Ready: ptr.To(true)}}},
+		Ports:       []discoveryv1.EndpointPort{{Name: ptr.To("http"), Port: ptr.To(int32(tcp(api).Port))}, {Name: ptr.To("sql"), Port: ptr.To(int32(tcp(sql).Port))}},
 	})
+	c := w.client("127.0.0.1")
 	w.eventually("the route and the pod of "+name, func() bool {
-		status, _ := w.get(w.client("127.0.0.1"), name, "/v1/ready")
+		status, _ := w.get(c, name, "/v1/ready")
 		return status == http.StatusOK
 	})
 }
+
+func tcp(address net.Addr) *net.TCPAddr { return address.(*net.TCPAddr) }
 
 // pod starts a pod, whose handler does not answer /v1/ready.
 func (w *world) pod(handler http.HandlerFunc) net.Addr {
@@ -214,6 +208,36 @@ func (w *world) get(c *http.Client, deployment, path string) (status int, body s
 		return 0, err.Error()
 	}
 	return response.StatusCode, string(all)
+}
+
+// gauge returns the value of a metric of the gateway, with a kind or none.
+func (w *world) gauge(name, kind string) float64 {
+	w.Helper()
+	families, err := w.metrics.Gather()
+	if err != nil {
+		w.Fatal(err)
+	}
+	for _, family := range families {
+		for _, m := range family.GetMetric() {
+			if family.GetName() == name && (kind == "" || m.GetLabel()[0].GetValue() == kind) {
+				return m.GetGauge().GetValue()
+			}
+		}
+	}
+	w.Fatalf("no metric %s", name)
+	return 0
+}
+
+// raw opens a TLS connection to the data API from an address, for requests that no HTTP client sends.
+func (w *world) raw(address, deployment string) *tls.Conn {
+	w.Helper()
+	conn, err := w.dialFrom(w.Context(), address, w.addresses.HTTPS)
+	if err != nil {
+		w.Fatal(err)
+	}
+	w.Cleanup(func() { _ = conn.Close() })
+	_ = conn.SetDeadline(time.Now().Add(time.Minute)) // for a test that fails
+	return tls.Client(conn, &tls.Config{RootCAs: w.roots, ServerName: w.host(deployment)})
 }
 
 // eventually waits until is returns true.

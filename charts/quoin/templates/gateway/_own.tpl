@@ -14,6 +14,9 @@ args:
   - --max-waiting={{ int .maxWaiting }}
   - --wait-timeout={{ int .waitSeconds }}s
   - --max-sql-connections={{ int .maxSQLConnections }}
+  - --max-connections={{ int .maxConnections }}
+  - --max-unauthenticated={{ int .maxUnauthenticated }}
+  - --max-unauthenticated-per-address={{ int .maxUnauthenticatedPerAddress }}
   {{- end }}
   - --shutdown-delay={{ int .shutdown.delaySeconds }}s
   - --drain-timeout={{ int .shutdown.drainSeconds }}s

@@ -1,0 +1,187 @@
+// Package pending limits the connections and requests that have not authenticated yet.
+//
+// A limit refuses none of them: it ends the one that has been pending longest. Clients with
+// credentials authenticate within milliseconds of connecting, so those that an attacker holds open
+// are ended first.
+package pending
+
+import (
+	"container/list"
+	"net/netip"
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+)
+
+// Limits are the maximum numbers of pending peers.
+type Limits struct {
+	// Total limits all peers, PerAddress those of a client address, PerDeployment those of a
+	// deployment.
+	Total, PerAddress, PerDeployment int
+}
+
+// Metrics of sets, with the kind of their peers as label.
+type Metrics struct {
+	open  *prometheus.GaugeVec
+	ended *prometheus.CounterVec
+}
+
+// NewMetrics creates the metrics and registers them; a nil registerer is allowed.
+func NewMetrics(registerer prometheus.Registerer) *Metrics {
+	factory := promauto.With(registerer)
+	return &Metrics{
+		open: factory.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "quoin_gateway_unauthenticated",
+			Help: "Connections and requests that have not authenticated, by kind: connection, sql_connection or request.",
+		}, []string{"kind"}),
+		ended: factory.NewCounterVec(prometheus.CounterOpts{
+			Name: "quoin_gateway_unauthenticated_ended_total",
+			Help: "Connections and requests that were ended because too many had not authenticated, by kind: connection, sql_connection or request.",
+		}, []string{"kind"}),
+	}
+}
+
+// Kinds of peers: values of the label kind.
+const (
+	KindConnection    = "connection"
+	KindSQLConnection = "sql_connection"
+	KindRequest       = "request"
+)
+
+// Set is a set of pending peers.
+type Set struct {
+	limits Limits
+	open   prometheus.Gauge
+	ended  prometheus.Counter
+
+	mu     sync.Mutex
+	groups map[group]*list.List
+}
+
+// group is what a limit applies to: the zero group holds all peers.
+type group struct {
+	address    netip.Addr
+	deployment string
+}
+
+// Peer is a pending connection or request.
+type Peer struct {
+	set *Set
+	end func()
+	// elements are its elements in the lists of its groups, guarded by the set; nil when it is no
+	// longer pending.
+	elements map[group]*list.Element
+}
+
+// NewSet returns an empty set.
+func NewSet(limits Limits, m *Metrics, kind string) *Set {
+	return &Set{limits: limits, open: m.open.WithLabelValues(kind), ended: m.ended.WithLabelValues(kind), groups: map[group]*list.List{}}
+}
+
+// Add adds a peer. end ends it; it is called at most once, and may be called before Add returns. A
+// peer with an invalid address counts for no address.
+func (s *Set) Add(address netip.Addr, end func()) *Peer {
+	p := &Peer{set: s, end: end, elements: map[group]*list.Element{}}
+	s.mu.Lock()
+	s.open.Inc()
+	excess := []*Peer{s.insert(p, group{}, s.limits.Total)}
+	if address.IsValid() {
+		excess = append(excess, s.insert(p, group{address: Network(address)}, s.limits.PerAddress))
+	}
+	s.mu.Unlock()
+	s.endAll(excess...)
+	return p
+}
+
+// Join counts the peer for a deployment too.
+func (p *Peer) Join(deployment string) {
+	s := p.set
+	s.mu.Lock()
+	var excess *Peer
+	if p.elements != nil {
+		excess = s.insert(p, group{deployment: deployment}, s.limits.PerDeployment)
+	}
+	s.mu.Unlock()
+	s.endAll(excess)
+}
+
+// Done removes the peer: it has authenticated or ended.
+func (p *Peer) Done() {
+	p.set.mu.Lock()
+	defer p.set.mu.Unlock()
+	p.set.remove(p)
+}
+
+// EndOldest ends the peer that has been pending longest, or returns false if there is none.
+func (s *Set) EndOldest() bool {
+	s.mu.Lock()
+	var oldest *Peer
+	if all := s.groups[group{}]; all != nil {
+		oldest = s.takeOldest(all)
+	}
+	s.mu.Unlock()
+	s.endAll(oldest)
+	return oldest != nil
+}
+
+// insert adds a peer to a group. If the group exceeds its limit, it removes the oldest peer and
+// returns it.
+func (s *Set) insert(p *Peer, g group, limit int) *Peer {
+	members := s.groups[g]
+	if members == nil {
+		members = list.New()
+		s.groups[g] = members
+	}
+	p.elements[g] = members.PushBack(p)
+	if members.Len() <= limit {
+		return nil
+	}
+	return s.takeOldest(members)
+}
+
+func (s *Set) takeOldest(members *list.List) *Peer {
+	oldest, _ := members.Front().Value.(*Peer)
+	s.remove(oldest)
+	return oldest
+}
+
+func (s *Set) remove(p *Peer) {
+	if p.elements == nil {
+		return
+	}
+	for g, element := range p.elements {
+		members := s.groups[g]
+		if members.Remove(element); members.Len() == 0 {
+			delete(s.groups, g)
+		}
+	}
+	p.elements = nil
+	s.open.Dec()
+}
+
+// endAll ends peers that were removed. Elements may be nil.
+func (s *Set) endAll(peers ...*Peer) {
+	for _, p := range peers {
+		if p != nil {
+			s.ended.Inc()
+			p.end()
+		}
+	}
+}
+
+// Network returns what one client controls: its address, or its /64 network for IPv6.
+func Network(address netip.Addr) netip.Addr {
+	if !address.IsValid() {
+		return address
+	}
+	address = address.Unmap().WithZone("")
+	if address.Is4() {
+		return address
+	}
+	prefix, err := address.Prefix(64)
+	if err != nil {
+		return address
+	}
+	return prefix.Addr()
+}

@@ -1,0 +1,77 @@
+package pending
+
+import (
+	"net/netip"
+	"slices"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+func TestTheOldestPeerIsEnded(t *testing.T) {
+	var ended []string
+	registry := prometheus.NewRegistry()
+	s := NewSet(Limits{Total: 4, PerAddress: 2, PerDeployment: 2}, NewMetrics(registry), KindRequest)
+	const open, total = "quoin_gateway_unauthenticated", "quoin_gateway_unauthenticated_ended_total"
+	peers := map[string]*Peer{}
+	add := func(name, address string) {
+		at, _ := netip.ParseAddr(address)
+		peers[name] = s.Add(at, func() { ended = append(ended, name) })
+	}
+	expect := func(what string, want ...string) {
+		t.Helper()
+		if !slices.Equal(ended, want) {
+			t.Errorf("%s: %v were ended, want %v", what, ended, want)
+		}
+		ended = nil
+	}
+	add("a1", "192.0.2.1")
+	add("a2", "::ffff:192.0.2.1")
+	add("b1", "2001:db8::1")
+	add("b2", "2001:db8::2")
+	expect("within the limits")
+	add("b3", "2001:db8::3")
+	expect("a third peer of a network", "a1", "b1") // the fifth in total, too
+	peers["a2"].Join("sales")
+	peers["b2"].Join("sales")
+	peers["b3"].Join("sales")
+	expect("a third peer of a deployment", "a2")
+	peers["a2"].Join("sales")
+	peers["a2"].Done()
+	add("none1", "")
+	add("none2", "")
+	peers["b3"].Done()
+	peers["b3"].Done()
+	add("none3", "")
+	expect("no address")
+	add("none4", "")
+	expect("a fifth peer", "b2")
+	if got := value(t, registry, open); got != 4 {
+		t.Errorf("%v are pending", got)
+	}
+	for range 4 {
+		if !s.EndOldest() {
+			t.Error("no peer to end")
+		}
+	}
+	expect("the others", "none1", "none2", "none3", "none4")
+	if s.EndOldest() || len(s.groups) > 0 || value(t, registry, open) != 0 || value(t, registry, total) != 8 {
+		t.Errorf("groups %v, %v ended", s.groups, value(t, registry, total))
+	}
+}
+
+// value returns the value of a metric with one time series.
+func value(t *testing.T, registry *prometheus.Registry, name string) float64 {
+	t.Helper()
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == name {
+			return f.GetMetric()[0].GetGauge().GetValue() + f.GetMetric()[0].GetCounter().GetValue()
+		}
+	}
+	t.Fatalf("no metric %s", name)
+	return 0
+}
