@@ -59,7 +59,7 @@ var Kinds = []Kind{
 		Roles:      Roles{Admin: Write},
 		Events:     Events{"Created object", "Updated object", "Deleted object"},
 		ScimEvents: Events{"Created group via SCIM", "Updated group via SCIM", "Deleted group via SCIM"},
-		Unrecorded: "spec.memberChunks", // names of objects; Quoin's events list the members instead
+		Unrecorded: []string{"spec.memberChunks", "spec.memberChunkList"}, // names of objects; Quoin's events list the members instead
 	}, {
 		Object: &ScimMemberChunk{}, List: &ScimMemberChunkList{}, Plural: "scimmemberchunks", ShortName: "schunk", DisplayName: "SCIM member chunk",
 		WrittenBy: "the SCIM API",
@@ -118,8 +118,8 @@ type Kind struct {
 	// Derived kinds are written by Quoin as a consequence of other changes. Only changes by other
 	// clients are recorded.
 	Derived bool
-	// Unrecorded is a field that events of changes by Quoin omit; empty for none.
-	Unrecorded string
+	// Unrecorded are fields that events of changes by Quoin omit.
+	Unrecorded []string
 }
 
 // KindObject is an object of any kind.

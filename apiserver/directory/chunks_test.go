@@ -28,7 +28,7 @@ func (r *fixture) chunksOf(id string) []*v1alpha1.ScimMemberChunk {
 	g := &v1alpha1.ScimGroup{}
 	r.must(r.api.Get(r.t.Context(), client.ObjectKey{Namespace: r.namespace, Name: id}, g))
 	var chunks []*v1alpha1.ScimMemberChunk
-	for _, reference := range g.Spec.MemberChunks {
+	for _, reference := range g.Spec.Chunks() {
 		c := &v1alpha1.ScimMemberChunk{}
 		err := r.api.Get(r.t.Context(), client.ObjectKey{Namespace: r.namespace, Name: reference.Name}, c)
 		r.must(client.IgnoreNotFound(err))
@@ -74,7 +74,7 @@ func TestMissingChunk(t *testing.T) {
 	r.must(r.api.Delete(t.Context(), chunks[0]))
 	r.eventually(func() bool { _, ok, _ := r.d.chunks.Informer.GetIndexer().Get(chunks[0]); return !ok })
 	r.must(r.change(r.Tenant, g.ID, func(s schema.Set) { scimtest.AddMembers(s, "more") }))
-	if got := r.chunksOf(g.ID); len(got) != 2 || got[0] != nil || len(got[1].Spec.Members) != len(chunks[1].Spec.Members)+1 {
+	if got := r.chunksOf(g.ID); len(got) != 2 || got[0] != nil || len(got[1].Spec.AllMembers()) != len(chunks[1].Spec.AllMembers())+1 {
 		t.Errorf("chunks %v", got)
 	}
 	chunks[0].ResourceVersion = ""

@@ -58,8 +58,8 @@ func addIndexes(o Options) error {
 				}
 			}),
 			indexChunk: index(func(g *v1alpha1.ScimGroup, add func(string)) {
-				for i := range g.Spec.MemberChunks {
-					add(g.Spec.MemberChunks[i].Name)
+				for _, reference := range g.Spec.Chunks() {
+					add(reference.Name)
 				}
 			}),
 		}},

@@ -92,7 +92,9 @@ func (c *Client) record(ctx context.Context, v verb, o, before, after client.Obj
 	if err != nil {
 		return err
 	}
-	delete(changes, k.Unrecorded)
+	for _, field := range k.Unrecorded {
+		delete(changes, field)
+	}
 	// The write may modify the object: the event is derived before it.
 	t := target{v, k.Name(), o.GetName()}
 	created := target{create, k.Name(), o.GetName()}

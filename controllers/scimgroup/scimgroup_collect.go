@@ -129,7 +129,7 @@ func references(ctx context.Context, live client.Reader, namespace string) (map[
 
 func addReferences(used map[client.ObjectKey]bool, groups *v1alpha1.ScimGroupList) {
 	for i := range groups.Items {
-		for _, ref := range groups.Items[i].Spec.MemberChunks {
+		for _, ref := range groups.Items[i].Spec.Chunks() {
 			used[client.ObjectKey{Namespace: groups.Items[i].Namespace, Name: ref.Name}] = true
 		}
 	}

@@ -127,7 +127,7 @@ func (r *groupReconciler) forget(key client.ObjectKey) {
 // size returns the number of members according to the references.
 func size(g *v1alpha1.ScimGroup) int {
 	n := len(g.Spec.Members)
-	for _, chunk := range g.Spec.MemberChunks {
+	for _, chunk := range g.Spec.Chunks() {
 		n += int(chunk.Count)
 	}
 	return n

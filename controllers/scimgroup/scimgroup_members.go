@@ -56,15 +56,15 @@ func observe(ctx context.Context, s *scope) (*members, *reconciler.Outcome) {
 	if err := found.add(ctx, s.Client, g.Namespace, g.Spec.EffectiveMembers()); err != nil {
 		return nil, scim.Failed(err)
 	}
-	for _, ref := range g.Spec.MemberChunks {
+	for _, ref := range g.Spec.Chunks() {
 		chunk, err := chunkOf(ctx, s.Client, g.Namespace, ref.Name)
 		if apierrors.IsNotFound(err) {
 			o := reconciler.Stalled(v1alpha1.ReasonChunkMissing, fmt.Sprintf(
-				"spec.memberChunks: chunk %q with %d members does not exist; set the members of the group again", ref.Name, ref.Count))
+				"chunk %q with %d members does not exist; set the members of the group again", ref.Name, ref.Count))
 			return nil, &o
 		}
 		if err == nil {
-			err = found.add(ctx, s.Client, g.Namespace, chunk.Spec.Members)
+			err = found.add(ctx, s.Client, g.Namespace, chunk.Spec.AllMembers())
 		}
 		if err != nil {
 			return nil, scim.Failed(err)

@@ -62,7 +62,7 @@ func groupsIn(ctx context.Context, c *kube.Client, namespace, name string) ([]st
 		return nil, err
 	}
 	names := groupNames(g.Spec.EffectiveMembers())
-	for _, ref := range g.Spec.MemberChunks {
+	for _, ref := range g.Spec.Chunks() {
 		chunk, err := chunkOf(ctx, c, namespace, ref.Name)
 		if apierrors.IsNotFound(err) {
 			continue // reported on that group
@@ -70,7 +70,7 @@ func groupsIn(ctx context.Context, c *kube.Client, namespace, name string) ([]st
 		if err != nil {
 			return nil, err
 		}
-		names = append(names, groupNames(chunk.Spec.Members)...)
+		names = append(names, groupNames(chunk.Spec.AllMembers())...)
 	}
 	return names, nil
 }

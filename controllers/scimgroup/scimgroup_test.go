@@ -118,7 +118,8 @@ func list(names ...string) []v1alpha1.ScimMember {
 
 func (f *fixture) chunk(name string, members ...string) *v1alpha1.ScimMemberChunk {
 	f.Helper()
-	chunk := &v1alpha1.ScimMemberChunk{ObjectMeta: f.named(name), Spec: v1alpha1.ScimMemberChunkSpec{Members: list(members...)}}
+	chunk := &v1alpha1.ScimMemberChunk{ObjectMeta: f.named(name)}
+	chunk.Spec.SetMembers(list(members...))
 	f.must(f.api.Create(f.Context(), chunk))
 	return chunk
 }
@@ -133,10 +134,11 @@ func (f *fixture) group(name string, members ...string) *v1alpha1.ScimGroup {
 // setChunks sets the chunks of a group, each with a number of members.
 func (f *fixture) setChunks(g *v1alpha1.ScimGroup, count int32, chunks ...string) {
 	f.Helper()
-	g.Spec.MemberChunks = nil
+	var references []v1alpha1.ScimMemberChunkReference
 	for _, name := range chunks {
-		g.Spec.MemberChunks = append(g.Spec.MemberChunks, v1alpha1.ScimMemberChunkReference{Name: name, Count: count})
+		references = append(references, v1alpha1.ScimMemberChunkReference{Name: name, Count: count})
 	}
+	g.Spec.SetChunks(references)
 	f.must(f.api.Update(f.Context(), g))
 }
 
@@ -242,6 +244,30 @@ func TestNameTaken(t *testing.T) {
 	g := f.mustReconcile("other")
 	f.wantCondition(g, "Ready", "False", "NameTaken", `spec.displayName: "STAFF" belongs to ScimGroup "staff"`)
 	f.wantNoWrites("other")
+}
+
+// TestChunksOfEarlierVersions checks that members and references that are stored as lists are counted, and
+// that their chunks are not collected.
+func TestChunksOfEarlierVersions(t *testing.T) {
+	f := newFixture(t)
+	f.user("ann")
+	f.user("bob")
+	f.chunk("new", "bob")
+	f.must(f.api.Create(t.Context(), &v1alpha1.ScimMemberChunk{ObjectMeta: f.named("old"), Spec: v1alpha1.ScimMemberChunkSpec{Members: list("ann")}}))
+	g := f.group("staff")
+	g.Spec.MemberChunkList = "new 1\n"
+	g.Spec.MemberChunks = []v1alpha1.ScimMemberChunkReference{{Name: "old", Count: 1}}
+	f.must(f.api.Update(t.Context(), g))
+	if g = f.mustReconcile("staff"); g.Status.MemberCount != 2 {
+		t.Errorf("memberCount is %d", g.Status.MemberCount)
+	}
+	used, err := references(t.Context(), f.api, f.namespace)
+	f.must(err)
+	for _, name := range []string{"new", "old"} {
+		if !used[client.ObjectKey{Namespace: f.namespace, Name: name}] {
+			t.Errorf("%s would be collected", name)
+		}
+	}
 }
 
 // TestRemovedMembersAreReported checks that members that a SCIM client removed are not counted, and are named.

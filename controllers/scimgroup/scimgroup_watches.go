@@ -49,14 +49,14 @@ func AddIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 		}),
 		indexer.IndexField(ctx, &v1alpha1.ScimMemberChunk{}, indexMember, func(o client.Object) []string {
 			if chunk, ok := o.(*v1alpha1.ScimMemberChunk); ok {
-				return bucketsOf(chunk.Spec.Members)
+				return bucketsOf(chunk.Spec.AllMembers())
 			}
 			return nil
 		}),
 		indexer.IndexField(ctx, &v1alpha1.ScimGroup{}, indexChunk, func(o client.Object) []string {
 			var names []string
 			if g, ok := o.(*v1alpha1.ScimGroup); ok {
-				for _, ref := range g.Spec.MemberChunks {
+				for _, ref := range g.Spec.Chunks() {
 					names = append(names, ref.Name)
 				}
 			}
@@ -137,7 +137,7 @@ func groupsOf(ctx context.Context, c client.Reader, namespace string, m member) 
 		return slices.ContainsFunc(g.Spec.EffectiveMembers(), isMember)
 	}, in, bucket)
 	for _, chunk := range requests.For(ctx, c, &v1alpha1.ScimMemberChunkList{}, func(chunk *v1alpha1.ScimMemberChunk) bool {
-		return slices.ContainsFunc(chunk.Spec.Members, isMember)
+		return slices.ContainsFunc(chunk.Spec.AllMembers(), isMember)
 	}, in, bucket) {
 		found = append(found, referrers(ctx, c, namespace, chunk.Name)...)
 	}

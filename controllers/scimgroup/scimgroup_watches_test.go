@@ -80,7 +80,7 @@ func TestWatches(t *testing.T) {
 	f.must(f.api.Create(t.Context(), other))
 	f.waitFor("other", "Ready", "NameTaken", 0)
 	f.must(f.api.Patch(t.Context(), &v1alpha1.ScimGroup{ObjectMeta: f.named("staff")},
-		client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"displayName":"people","memberChunks":null}}`))))
+		client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"displayName":"people","memberChunkList":null}}`))))
 	f.waitFor("other", "Ready", "Succeeded", 0)
 	f.waitFor("staff", "MembersFound", "MemberNotFound", 0)
 }
@@ -95,12 +95,12 @@ func inMemory(t testing.TB, objs ...client.Object) client.WithWatch {
 			if g, ok := o.(*v1alpha1.ScimGroup); ok {
 				return bucketsOf(g.Spec.Members)
 			}
-			return bucketsOf(o.(*v1alpha1.ScimMemberChunk).Spec.Members)
+			return bucketsOf(o.(*v1alpha1.ScimMemberChunk).Spec.AllMembers())
 		})
 	}
 	return builder.WithIndex(&v1alpha1.ScimGroup{}, indexChunk, func(o client.Object) []string {
 		var names []string
-		for _, ref := range o.(*v1alpha1.ScimGroup).Spec.MemberChunks {
+		for _, ref := range o.(*v1alpha1.ScimGroup).Spec.Chunks() {
 			names = append(names, ref.Name)
 		}
 		return names
@@ -110,7 +110,7 @@ func inMemory(t testing.TB, objs ...client.Object) client.WithWatch {
 func inMemoryGroup(namespace, name, chunk string, members ...string) *v1alpha1.ScimGroup {
 	g := &v1alpha1.ScimGroup{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: v1alpha1.ScimGroupSpec{DisplayName: name, Members: list(members...)}}
 	if chunk != "" {
-		g.Spec.MemberChunks = []v1alpha1.ScimMemberChunkReference{{Name: chunk, Count: 1}}
+		g.Spec.SetChunks([]v1alpha1.ScimMemberChunkReference{{Name: chunk, Count: 1}})
 	}
 	return g
 }

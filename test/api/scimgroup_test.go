@@ -13,6 +13,8 @@ members:
   type: User
   display: Ada
 removedMembers: [ada]
+memberChunkList: |
+  whole-1 2
 memberChunks:
 - name: whole-0
   count: 2

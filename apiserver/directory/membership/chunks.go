@@ -57,9 +57,10 @@ func (c *Chunks) AddIndex() error {
 		if !ok {
 			return nil, nil
 		}
-		keys := make([]string, len(chunk.Spec.Members))
-		for i := range chunk.Spec.Members {
-			keys[i] = cacheKey(chunk.Namespace, chunk.Spec.Members[i].Value)
+		members := chunk.Spec.AllMembers()
+		keys := make([]string, len(members))
+		for i := range members {
+			keys[i] = cacheKey(chunk.Namespace, members[i].Value)
 		}
 		return keys, nil
 	}})
@@ -90,7 +91,7 @@ func (c *Chunks) With(namespace, value string) ([]string, error) {
 func (s *Session) load(reference v1alpha1.ScimMemberChunkReference) (p *part, cached bool) {
 	o, ok, err := s.Chunks.Informer.GetIndexer().GetByKey(cacheKey(s.Namespace, reference.Name))
 	if chunk, isChunk := o.(*v1alpha1.ScimMemberChunk); ok && isChunk && err == nil {
-		return &part{reference: reference, members: chunk.Spec.Members}, true
+		return &part{reference: reference, members: chunk.Spec.AllMembers()}, true
 	}
 	chunk := &v1alpha1.ScimMemberChunk{}
 	err = s.Chunks.Kube.Live().Get(s.Context, client.ObjectKey{Namespace: s.Namespace, Name: reference.Name}, chunk)
@@ -101,7 +102,7 @@ func (s *Session) load(reference v1alpha1.ScimMemberChunkReference) (p *part, ca
 	case err != nil:
 		s.fail(err)
 	}
-	return &part{reference: reference, members: chunk.Spec.Members}, false
+	return &part{reference: reference, members: chunk.Spec.AllMembers()}, false
 }
 
 // writtenChunk is a chunk that was written, and the wait for it.
@@ -154,10 +155,8 @@ func ChunkName(members []v1alpha1.ScimMember) (string, error) {
 func (c *Chunks) ensure(ctx context.Context, namespace, name string, members []v1alpha1.ScimMember) (resourceVersion string, err error) {
 	const maxAttempts = 5
 	for attempt := 1; ; attempt++ {
-		chunk := &v1alpha1.ScimMemberChunk{
-			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
-			Spec:       v1alpha1.ScimMemberChunkSpec{Members: members},
-		}
+		chunk := &v1alpha1.ScimMemberChunk{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+		chunk.Spec.SetMembers(members)
 		err := c.Kube.Client.Create(ctx, chunk)
 		if apierrors.IsAlreadyExists(err) {
 			touch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, v1alpha1.AnnotationUsed, c.Clock.Now().UTC().Format(time.RFC3339Nano))
@@ -169,7 +168,7 @@ func (c *Chunks) ensure(ctx context.Context, namespace, name string, members []v
 		if err != nil {
 			return "", fmt.Errorf("store members: %w", err)
 		}
-		if !slices.Equal(chunk.Spec.Members, members) {
+		if !slices.Equal(chunk.Spec.AllMembers(), members) {
 			return "", fmt.Errorf("chunk %q: its members do not match its name, which is a hash of them: it was not written by Quoin", chunk.Name)
 		}
 		return chunk.ResourceVersion, nil

@@ -65,8 +65,13 @@ func (p *part) find(value string) *v1alpha1.ScimMember {
 
 // with returns a new part with other members.
 func (p *part) with(members []v1alpha1.ScimMember) *part {
+	return &part{members: sorted(members)}
+}
+
+// sorted sorts members by value.
+func sorted(members []v1alpha1.ScimMember) []v1alpha1.ScimMember {
 	slices.SortFunc(members, func(x, y v1alpha1.ScimMember) int { return compareValue(x, y.Value) })
-	return &part{members: members}
+	return members
 }
 
 // isNew reports whether the chunk has to be written.
@@ -136,8 +141,7 @@ func (m *Members) layoutParts(restored map[string]bool) (parts []*part) {
 			parts = append(parts, p)
 		}
 	}
-	slices.SortFunc(added, func(x, y v1alpha1.ScimMember) int { return compareValue(x, y.Value) })
-	return place(parts, added)
+	return place(parts, sorted(added))
 }
 
 // editPart returns a part after the changes; the same part if nothing in it changes.

@@ -55,7 +55,8 @@ func (g *testGroup) change(t testing.TB, change func(schema.Set)) {
 	if m.err != nil || session.err != nil {
 		t.Fatal(m.err, session.err)
 	}
-	g.spec.Members, g.spec.RemovedMembers, g.spec.MemberChunks = after.listed, after.removed, nil
+	g.spec.Members, g.spec.RemovedMembers = after.listed, after.removed
+	var references []v1alpha1.ScimMemberChunkReference
 	g.chunks, g.members = 0, 0
 	for _, p := range after.parts {
 		reference := p.reference
@@ -67,15 +68,15 @@ func (g *testGroup) change(t testing.TB, change func(schema.Set)) {
 			reference = v1alpha1.ScimMemberChunkReference{Name: name, Count: int32(len(p.members))}
 			g.chunks++
 			g.members += len(p.members)
-			err = g.cache.Informer.GetIndexer().Update(&v1alpha1.ScimMemberChunk{
-				ObjectMeta: metav1.ObjectMeta{Namespace: "acme", Name: name}, Spec: v1alpha1.ScimMemberChunkSpec{Members: p.members},
-			})
-			if err != nil {
+			chunk := &v1alpha1.ScimMemberChunk{ObjectMeta: metav1.ObjectMeta{Namespace: "acme", Name: name}}
+			chunk.Spec.SetMembers(p.members)
+			if err := g.cache.Informer.GetIndexer().Update(chunk); err != nil {
 				t.Fatal(err)
 			}
 		}
-		g.spec.MemberChunks = append(g.spec.MemberChunks, reference)
+		references = append(references, reference)
 	}
+	g.spec.SetChunks(references)
 }
 
 // all returns the sorted values of all stored members, with duplicates.
@@ -86,7 +87,7 @@ func (g *testGroup) all(t testing.TB) []string {
 	for _, m := range g.spec.EffectiveMembers() {
 		values = append(values, m.Value)
 	}
-	for _, reference := range g.spec.MemberChunks {
+	for _, reference := range g.spec.Chunks() {
 		p, cached := session.load(reference)
 		if !cached || len(p.members) != int(reference.Count) || len(p.members) == 0 || len(p.members) > maxChunkSize {
 			t.Errorf("chunk has %d members, its reference says %d", len(p.members), reference.Count)
@@ -95,8 +96,8 @@ func (g *testGroup) all(t testing.TB) []string {
 			values = append(values, p.members[i].Value)
 		}
 	}
-	if len(g.spec.MemberChunks) > maxReferences {
-		t.Errorf("%d chunks", len(g.spec.MemberChunks))
+	if len(g.spec.Chunks()) > maxReferences {
+		t.Errorf("%d chunks", len(g.spec.Chunks()))
 	}
 	slices.Sort(values)
 	return values
@@ -255,6 +256,51 @@ func TestMembersInPlace(t *testing.T) {
 	}
 }
 
+// TestChunksOfEarlierVersions checks that members and references that are stored as lists are members, and
+// that a change moves the references, without writing the chunks that it does not change.
+func TestChunksOfEarlierVersions(t *testing.T) {
+	g := newTestGroup(t)
+	g.change(t, func(s schema.Set) { scimtest.AddMembers(s, scimtest.Sequence("m", 0, 3*chunkSize)...) })
+	old := g.spec.Chunks()
+	for _, reference := range old {
+		p, _ := g.session(t).load(reference)
+		err := g.cache.Informer.GetIndexer().Update(&v1alpha1.ScimMemberChunk{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "acme", Name: reference.Name}, Spec: v1alpha1.ScimMemberChunkSpec{Members: p.members},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	g.spec.MemberChunkList, g.spec.MemberChunks = "", old
+	g.change(t, func(s schema.Set) { s.Delete("m0000000") })
+	if len(g.all(t)) != 3*chunkSize-1 || g.chunks != 1 || len(g.spec.MemberChunks) != 0 || len(g.spec.Chunks()) != 3 {
+		t.Errorf("%d members, %d chunks written, %d old references, %d references", len(g.all(t)), g.chunks, len(g.spec.MemberChunks), len(g.spec.Chunks()))
+	}
+	if name, err := ChunkName(g.partsOf(t)[1].members); err != nil || name != g.spec.Chunks()[1].Name {
+		t.Errorf("the name of a chunk depends on how it is stored: %s, %v", name, err)
+	}
+}
+
+// partsOf returns the stored chunks.
+func (g *testGroup) partsOf(t testing.TB) (parts []*part) {
+	t.Helper()
+	for _, reference := range g.spec.Chunks() {
+		p, _ := g.session(t).load(reference)
+		parts = append(parts, p)
+	}
+	return parts
+}
+
+// TestChunkContent checks that all members are stored and restored in order, whatever their ids.
+func TestChunkContent(t *testing.T) {
+	members := []v1alpha1.ScimMember{{Value: "a"}, {Value: "a\nb"}, {Value: "b", Type: TypeGroup}, {Value: "c 1"}, {Value: "d", Display: "D"}, {Value: "é"}}
+	chunk := v1alpha1.ScimMemberChunkSpec{}
+	chunk.SetMembers(members)
+	if got := chunk.AllMembers(); !slices.Equal(got, members) || chunk.Users != "a\nc 1\né\n" {
+		t.Errorf("stored as %+v: %+v", chunk, got)
+	}
+}
+
 // TestInvalidElements checks that Save rejects members without a value or with an unknown type.
 func TestInvalidElements(t *testing.T) {
 	for _, element := range []map[string]any{{}, {"value": ""}, {"value": "x", "type": "Robot"}} {
@@ -292,7 +338,7 @@ func TestMemberTypes(t *testing.T) {
 			t.Errorf("got %v", element)
 		}
 	})
-	p, _ := g.session(t).load(g.spec.MemberChunks[0])
+	p, _ := g.session(t).load(g.spec.Chunks()[0])
 	want := []v1alpha1.ScimMember{{Value: "sub"}, {Value: "unknown", Type: TypeGroup}}
 	if !slices.Equal(p.members, want) {
 		t.Errorf("stored %v, want %v", p.members, want)

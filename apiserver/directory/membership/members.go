@@ -45,11 +45,12 @@ var _ schema.Set = (*Members)(nil)
 
 // Members returns the members of a group.
 func (s *Session) Members(spec *v1alpha1.ScimGroupSpec) *Members {
+	references := spec.Chunks()
 	m := &Members{
 		session: s, listed: spec.Members, removed: spec.RemovedMembers, inPlace: spec.EffectiveMembers(), edits: map[string]*v1alpha1.ScimMember{},
-		parts: make([]*part, 0, len(spec.MemberChunks)), byName: make(map[string]*part, len(spec.MemberChunks)),
+		parts: make([]*part, 0, len(references)), byName: make(map[string]*part, len(references)),
 	}
-	for _, reference := range spec.MemberChunks {
+	for _, reference := range references {
 		if m.byName[reference.Name] != nil {
 			continue // a manifest may repeat a reference
 		}

@@ -137,8 +137,8 @@ func (s *Session) save(spec *v1alpha1.ScimGroupSpec, m *Members) (changes map[st
 	if err != nil {
 		return nil, err
 	}
-	if !slices.Equal(references, spec.MemberChunks) {
-		spec.MemberChunks = references
+	if !slices.Equal(references, spec.Chunks()) {
+		spec.SetChunks(references)
 	}
 	return m.changes(), nil
 }

@@ -145,7 +145,7 @@ func TestKubectlWritesAreVisibleOverSCIM(t *testing.T) {
 	t.Run("SCIM can change it", func(t *testing.T) {
 		admin.Call(t, "PATCH", "/Users/"+u.Name, suite.PatchBody(`{"op":"replace","path":"title","value":"T"}`)).WantStatus(200).Want("title", "T")
 		admin.Call(t, "PATCH", "/Groups/"+g.Name, suite.PatchBody(`{"op":"remove","path":"members[value eq \"`+u.Name+`\"]"}`)).WantStatus(200).Want("members.0", nil)
-		if kept := read(t, g.Name, &v1alpha1.ScimGroup{}); slices.ContainsFunc(kept.Spec.Members, func(m v1alpha1.ScimMember) bool { return m.Value == u.Name }) {
+		if kept := read(t, g.Name, &v1alpha1.ScimGroup{}); slices.ContainsFunc(kept.Spec.EffectiveMembers(), func(m v1alpha1.ScimMember) bool { return m.Value == u.Name }) {
 			t.Errorf("%+v", kept.Spec)
 		}
 	})
