@@ -199,7 +199,7 @@ func newAuthenticator(k8s cluster.Cluster, c Config, background *serving.Backgro
 	return auth.Chain(
 		auth.NewGitHooks(model.GitHookPath, k8s.GetClient(), k8s.GetAPIReader(), clock.RealClock{}),
 		auth.NewKeys(k8s.GetClient(), k8s.GetAPIReader(), clock.RealClock{}, used),
-		auth.NewOIDC(k8s.GetClient(), clock.RealClock{}, c.OIDCClient),
+		auth.NewOIDC(k8s.GetClient(), k8s.GetAPIReader(), clock.RealClock{}, c.OIDCClient),
 		auth.NewServiceAccounts(k8s.GetClient(), clock.RealClock{}),
 	)
 }

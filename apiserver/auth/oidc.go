@@ -52,6 +52,7 @@ var signatureAlgorithms = []jose.SignatureAlgorithm{
 // OIDC authenticates users by access or ID tokens of the account's issuers. Create it with NewOIDC.
 type OIDC struct {
 	users  client.Reader
+	known  *knownUsers
 	clock  clock.PassiveClock
 	http   *http.Client
 	budget *budget
@@ -63,11 +64,12 @@ type OIDC struct {
 }
 
 // NewOIDC returns an authenticator of OpenID Connect tokens. users must have the index
-// IndexUserName. base is the HTTP client for requests to issuers, such as one with private certificate
-// authorities; nil for the default. Only https URLs are requested.
-func NewOIDC(users client.Reader, clk clock.PassiveClock, base *http.Client) *OIDC {
+// IndexUserName; live reads from the Kubernetes API server. base is the HTTP client for requests to
+// issuers, such as one with private certificate authorities; nil for the default. Only https URLs are
+// requested.
+func NewOIDC(users, live client.Reader, clk clock.PassiveClock, base *http.Client) *OIDC {
 	return &OIDC{
-		users: users, clock: clk, http: base, issuers: map[string]*issuer{},
+		users: users, known: newKnownUsers(live, clk), clock: clk, http: base, issuers: map[string]*issuer{},
 		budget:   newBudget(clk, keyAllowance),
 		unsigned: newExpiringCache[[sha256.Size]byte, struct{}](clk, unsignedFor, maxUnsigned),
 	}
@@ -245,8 +247,9 @@ func userPrincipal(account *v1alpha1.Account, spec *v1alpha1.OIDCIssuer, c token
 	return p, userName, nil
 }
 
-// activeUser returns the name of the ScimUser of a user name, empty if there is none: users that are
-// not provisioned are accepted. It returns an error if the ScimUser is deactivated.
+// activeUser returns the name of the ScimUser of a user name, empty if there is none: users that were
+// never provisioned are accepted. It returns an error if the ScimUser is deactivated, or was deprovisioned
+// and deleted.
 func (a *OIDC) activeUser(ctx context.Context, namespace, userName string) (string, error) {
 	list := &v1alpha1.ScimUserList{}
 	err := a.users.List(ctx, list, client.InNamespace(namespace), client.MatchingFields{IndexUserName: fold.Case(userName)})
@@ -259,6 +262,9 @@ func (a *OIDC) activeUser(ctx context.Context, namespace, userName string) (stri
 		if !list.Items[i].IsActive() {
 			return "", unauthenticated("the user is not active")
 		}
+	}
+	if len(list.Items) == 0 {
+		return "", a.known.check(ctx, namespace, userName)
 	}
 	if len(list.Items) != 1 {
 		return "", nil

@@ -208,7 +208,7 @@ func bearer(token string) *http.Request { return request("Bearer " + token) }
 
 func (p *provider) authenticator(t *testing.T, objs ...client.Object) (*OIDC, *clocktesting.FakePassiveClock) {
 	clock := clocktesting.NewFakePassiveClock(now)
-	return NewOIDC(indexed(t, objs...), clock, p.Client()), clock
+	return NewOIDC(indexed(t, objs...), indexed(t, objs...), clock, p.Client()), clock
 }
 
 func TestOIDCPrincipal(t *testing.T) {

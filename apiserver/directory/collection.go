@@ -38,9 +38,10 @@ type kind[T v1alpha1.Object, S any] struct {
 	// store writes attributes that are stored in other objects and refers to them in the spec; may be
 	// nil. name is the name of the object.
 	store func(v *view, name string, s *S, d schema.Document) error
-	// keepOwned keeps fields of the live object that a program owns and another field of the edited one
-	// overrides; may be nil.
-	keepOwned func(live, edited T) error
+	// beforeUpdate is called before an edited object is written, and may change it; may be nil.
+	beforeUpdate func(v *view, live, edited T) error
+	// beforeDelete is called before an object is deleted; may be nil.
+	beforeDelete func(v *view, o T) error
 	// takeAway changes an object only in what a document takes away. It returns what that is, for the
 	// client; empty if nothing. It may be nil.
 	takeAway func(v *view, o T, d schema.Document) (string, error)

@@ -33,6 +33,11 @@ func (c *collection[T, S]) deleteResource(v *view, id string, check func(*schema
 		if owner := edit.Owner(o); owner != "" {
 			return c.rejectDeletion(v, o, owner)
 		}
+		if c.beforeDelete != nil {
+			if err := c.beforeDelete(v, o); err != nil {
+				return err
+			}
+		}
 		uid, version := o.GetUID(), o.GetResourceVersion()
 		err = c.d.kube.Client.Delete(v.ctx, o, client.Preconditions{UID: &uid, ResourceVersion: &version})
 		if apierrors.IsConflict(err) && attempt < maxAttempts {

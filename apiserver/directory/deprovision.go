@@ -11,6 +11,7 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/edit"
 	"github.com/quoin-dev/quoin/apiserver/recording"
 	"github.com/quoin-dev/quoin/apiserver/scim/schema"
+	"github.com/quoin-dev/quoin/internal/claims"
 )
 
 // This file lets SCIM clients take access away although a manifest grants it
@@ -39,12 +40,15 @@ var active = &row[v1alpha1.ScimUserSpec]{
 	},
 }
 
-// keepOwned keeps spec.active if a program owns it and would set it back: spec.deprovisionTime alone
-// deactivates the user then. A user whom the manifest deactivates is not activated, which is rejected
-// when the change is written.
-func keepOwned(live, edited *v1alpha1.ScimUser) error {
+// beforeDeactivation records that the user is deactivated, and keeps spec.active if a program owns it and
+// would set it back: spec.deprovisionTime alone deactivates the user then. A user whom the manifest
+// deactivates is not activated, which is rejected when the change is written.
+func beforeDeactivation(v *view, live, edited *v1alpha1.ScimUser) error {
 	if edited.Spec.IsActive() || !live.Spec.IsActive() {
 		return nil
+	}
+	if err := claims.Deprovision(v.ctx, v.d.kube.Client, live); err != nil {
+		return err
 	}
 	owner, err := edit.FieldOwner(live, "spec", attributeActive)
 	if owner != "" {
@@ -71,7 +75,7 @@ func deactivation(v *view, u *v1alpha1.ScimUser, d schema.Document) (string, err
 	}
 	live := u.DeepCopy()
 	active.set(v, u.Name, &u.Spec, false)
-	return "the user was deactivated", keepOwned(live, u)
+	return "the user was deactivated", beforeDeactivation(v, live, u)
 }
 
 // removal removes the members from a group that a document removes.

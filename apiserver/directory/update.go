@@ -68,8 +68,8 @@ func (c *collection[T, S]) applyChange(editing *view, r *reservation[T, S], live
 	if err := c.writeSpec(editing, edited, d); err != nil {
 		return err
 	}
-	if c.keepOwned != nil {
-		if err := c.keepOwned(live, edited); err != nil {
+	if c.beforeUpdate != nil {
+		if err := c.beforeUpdate(editing, live, edited); err != nil {
 			return err
 		}
 	}

@@ -84,9 +84,10 @@ func userKind() kind[*v1alpha1.ScimUser, v1alpha1.ScimUserSpec] {
 				u.Spec.Active = new(true) // visible in kubectl
 			}
 		},
-		keepOwned: keepOwned,
-		takeAway:  deactivation,
-		shown:     shownOfUser,
+		beforeUpdate: beforeDeactivation,
+		beforeDelete: func(v *view, u *v1alpha1.ScimUser) error { return claims.Deprovision(v.ctx, v.d.kube.Client, u) },
+		takeAway:     deactivation,
+		shown:        shownOfUser,
 		lookups: map[string]lookup[*v1alpha1.ScimUser, v1alpha1.ScimUserSpec]{
 			"id":           byID[*v1alpha1.ScimUser, v1alpha1.ScimUserSpec],
 			"userName":     byUnique[*v1alpha1.ScimUser, v1alpha1.ScimUserSpec],

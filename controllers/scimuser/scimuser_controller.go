@@ -44,6 +44,9 @@ func work(ctx context.Context, s *scope) reconciler.Outcome {
 	if o != nil {
 		return *o
 	}
+	if err := claims.EnsureDeprovisioned(ctx, s.Client, u); err != nil {
+		return reconciler.Failed(err)
+	}
 	manager, err := missingManager(ctx, s)
 	if err != nil {
 		return reconciler.Failed(err)

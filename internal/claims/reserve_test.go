@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -465,6 +467,53 @@ func TestSweepDeletesOldOrphanedClaims(t *testing.T) {
 	if _, left := r.held()[channelName.Name("other attribute")]; !left {
 		t.Error("the sweep deleted a claim on another attribute")
 	}
+}
+
+// TestDeprovisionedNamesOutliveTheirUsers, up to a limit: the oldest are deleted first.
+func TestDeprovisionedNamesOutliveTheirUsers(t *testing.T) {
+	r := newFixture(t)
+	k := kube.NewClient(client.NewNamespacedClient(r.api, r.namespace), r.api, "quoin-test")
+	s := NewSweep(k, newFastClock(time.Hour, 1), UserName)
+	s.maxDeprovisioned = 2
+	want := func(names ...string) {
+		t.Helper()
+		for _, name := range []string{"ann", "bob", "eve"} {
+			got, err := IsDeprovisioned(t.Context(), r.api, r.namespace, strings.ToUpper(name)) // case-insensitive
+			if err != nil || got != slices.Contains(names, name) {
+				t.Errorf("%s: %t, %v", name, got, err)
+			}
+		}
+	}
+	for _, name := range []string{"ann", "bob", "eve"} {
+		u := r.user(name, name)
+		if err := EnsureDeprovisioned(t.Context(), k, u); err != nil { // it is active
+			t.Fatal(err)
+		}
+		for range 2 {
+			if err := Deprovision(t.Context(), k, u); err != nil {
+				t.Fatal(err)
+			}
+		}
+		r.delete(u)
+		time.Sleep(time.Second) // the resolution of creationTimestamp
+	}
+	want("ann", "bob", "eve")
+	if err := s.Once(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	want("bob", "eve")
+	bob := r.user("bob2", "Bob")
+	bob.Spec.Active = new(false)
+	for _, active := range []bool{false, true} { // a new user of the name
+		bob.Spec.Active = &active
+		if err := EnsureDeprovisioned(t.Context(), k, bob); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := IsDeprovisioned(t.Context(), r.api, r.namespace, "bob"); err != nil || got == active {
+			t.Errorf("bob is deprovisioned: %t, %v", got, err)
+		}
+	}
+	want("eve")
 }
 
 // TestSweepRunsUntilTheContextEnds.

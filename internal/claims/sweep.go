@@ -32,16 +32,18 @@ type Kind interface {
 
 // Sweep deletes orphaned claims without owner: their holders were deleted with kubectl, or
 // `quoin apiserver` was killed between the creation of the claim and of the object. Claims
-// with an owner are garbage-collected.
+// with an owner are garbage-collected. It also bounds the number of records of deprovisioned users.
 type Sweep struct {
 	client *kube.Client
 	clock  clock.Clock
 	kinds  map[string]Kind
+	// maxDeprovisioned is the constant, except in tests.
+	maxDeprovisioned int
 }
 
 // NewSweep returns a Sweep of the claims on the given attributes; others are kept.
 func NewSweep(c *kube.Client, clk clock.Clock, attributes ...Kind) *Sweep {
-	s := &Sweep{client: c, clock: clk, kinds: map[string]Kind{}}
+	s := &Sweep{client: c, clock: clk, kinds: map[string]Kind{}, maxDeprovisioned: maxDeprovisioned}
 	for _, a := range attributes {
 		s.kinds[a.id()] = a
 	}
@@ -71,7 +73,7 @@ func (s *Sweep) Once(ctx context.Context) error {
 	if err := s.client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("list claims: %w", err)
 	}
-	var failed []error
+	failed := []error{s.sweepDeprovisioned(ctx, list)}
 	for i := range list.Items {
 		claim := &list.Items[i]
 		kind, known := s.kinds[claim.Spec.Attribute]

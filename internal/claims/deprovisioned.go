@@ -1,0 +1,84 @@
+package claims
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/internal/fold"
+	"github.com/quoin-dev/quoin/internal/kube"
+)
+
+// deprovisioned is the attribute of claims that outlive their user: the userNames of users that were
+// deactivated, or deleted over SCIM. As long as no user has such a name, access tokens with it are
+// rejected (docs/decisions/0041). Unlike other claims they are not unique values of a holder: they have
+// no owner reference, so they are not garbage-collected, and the Sweep deletes only those above
+// maxDeprovisioned.
+var deprovisioned = Attribute[*v1alpha1.ScimUser]{
+	Kind: "ScimUser", Field: "deprovisioned", Form: fold.Case,
+	Value: func(u *v1alpha1.ScimUser) string { return u.Spec.UserName },
+	New:   func() *v1alpha1.ScimUser { return &v1alpha1.ScimUser{} },
+}
+
+// maxDeprovisioned is the number of claims on the names of deprovisioned users of a namespace. The oldest
+// are deleted first.
+const maxDeprovisioned = 10_000
+
+// Deprovision records that a user is being deactivated or deleted, before it is.
+func Deprovision(ctx context.Context, c client.Writer, u *v1alpha1.ScimUser) error {
+	key := client.ObjectKey{Namespace: u.Namespace, Name: deprovisioned.Name(u.Spec.UserName)}
+	claim := deprovisioned.claim(key, u.Name)
+	claim.Spec.Holder.UID = string(u.UID)
+	if err := c.Create(ctx, claim); err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("record that user %q is deprovisioned: %w", u.Name, err)
+	}
+	return nil
+}
+
+// EnsureDeprovisioned records whether a user is deprovisioned. c reads from a cache; nothing is written if the
+// record is as it should be.
+func EnsureDeprovisioned(ctx context.Context, c *kube.Client, u *v1alpha1.ScimUser) error {
+	claim := &v1alpha1.Claim{}
+	err := c.Get(ctx, client.ObjectKey{Namespace: u.Namespace, Name: deprovisioned.Name(u.Spec.UserName)}, claim)
+	switch {
+	case apierrors.IsNotFound(err) && !u.IsActive():
+		return Deprovision(ctx, c, u)
+	case err == nil && u.IsActive():
+		err = remove(ctx, c, claim)
+	}
+	return client.IgnoreNotFound(err)
+}
+
+// IsDeprovisioned reports whether a user with this userName was deprovisioned. It must be called only if no user
+// has the name. c reads from the API server.
+func IsDeprovisioned(ctx context.Context, c client.Reader, namespace, userName string) (bool, error) {
+	err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: deprovisioned.Name(userName)}, &v1alpha1.Claim{})
+	return err == nil, client.IgnoreNotFound(err)
+}
+
+// sweepDeprovisioned deletes the oldest records above the limit of each namespace.
+func (s *Sweep) sweepDeprovisioned(ctx context.Context, list *v1alpha1.ClaimList) error {
+	byNamespace := map[string][]*v1alpha1.Claim{}
+	for i := range list.Items {
+		if claim := &list.Items[i]; claim.Spec.Attribute == deprovisioned.id() {
+			byNamespace[claim.Namespace] = append(byNamespace[claim.Namespace], claim)
+		}
+	}
+	var failed []error
+	for _, all := range byNamespace {
+		excess := len(all) - s.maxDeprovisioned
+		if excess <= 0 {
+			continue
+		}
+		slices.SortFunc(all, func(x, y *v1alpha1.Claim) int { return x.CreationTimestamp.Compare(y.CreationTimestamp.Time) })
+		for _, claim := range all[:excess] {
+			failed = append(failed, client.IgnoreNotFound(remove(ctx, s.client, claim)))
+		}
+	}
+	return errors.Join(failed...)
+}
