@@ -37,12 +37,13 @@ func (a *API) Document() []byte { return a.document }
 // render writes the document and the reference page, once: routes do not change afterwards.
 func (a *API) render() error {
 	doc := a.huma.OpenAPI()
+	addExamples(doc)
 	var err error
 	if a.document, err = json.Marshal(doc); err != nil {
 		return fmt.Errorf("write OpenAPI document: %w", err)
 	}
 	page := &bytes.Buffer{}
-	if err := reference.Execute(page, referenceTags(doc)); err != nil {
+	if err := reference.Execute(page, a.referenceTags()); err != nil {
 		return fmt.Errorf("write reference page: %w", err)
 	}
 	a.page = page.Bytes()
@@ -71,6 +72,7 @@ type pageTag struct {
 
 type pageOperation struct {
 	ID, Method, Path, Summary, Description string
+	Curl                                   string
 	Parameters                             []pageField
 	Body, Answer                           []pageField
 	Statuses                               string
@@ -81,28 +83,25 @@ type pageField struct {
 	Required              bool
 }
 
-func referenceTags(doc *huma.OpenAPI) []pageTag {
+// referenceTags returns the operations of each tag in the order of the routes of its families: list,
+// create, get, update and delete first.
+func (a *API) referenceTags() []pageTag {
+	doc := a.huma.OpenAPI()
 	var tags []pageTag
 	for _, tag := range doc.Tags {
 		shown := pageTag{Name: tag.Name, About: tag.Description}
-		for path, item := range doc.Paths {
-			for _, method := range routeMethods {
-				op := documentedOperation(item, method)
-				if op != nil && slices.Contains(op.Tags, tag.Name) {
-					shown.Operations = append(shown.Operations, referenceOperation(doc, method, path, op))
-				}
+		for _, r := range a.routes {
+			if op := documentedOperation(doc.Paths[r.Path], r.Method); op != nil && slices.Contains(op.Tags, tag.Name) {
+				shown.Operations = append(shown.Operations, referenceOperation(doc, r.Method, r.Path, op))
 			}
 		}
-		slices.SortFunc(shown.Operations, func(x, y pageOperation) int {
-			return strings.Compare(x.Path+x.Method, y.Path+y.Method)
-		})
 		tags = append(tags, shown)
 	}
 	return tags
 }
 
 func referenceOperation(doc *huma.OpenAPI, method, path string, op *huma.Operation) pageOperation {
-	shown := pageOperation{ID: op.OperationID, Method: method, Path: path, Summary: op.Summary, Description: op.Description}
+	shown := pageOperation{ID: op.OperationID, Method: method, Path: path, Summary: op.Summary, Description: op.Description, Curl: curl(doc, method, path, op)}
 	for _, p := range op.Parameters {
 		shown.Parameters = append(shown.Parameters, pageField{p.Name, p.In, describeType(p.Schema), p.Description, p.Required})
 	}

@@ -47,6 +47,8 @@ func libraryConfig(version string) huma.Config {
 			Info: &huma.Info{
 				Title: "Quoin Platform API", Version: version,
 				Description: "Deployments, their environments, branches, versions, variables and keys. The server is the tenant host that answers.",
+				Contact:     &huma.Contact{Name: "Quoin", URL: "https://github.com/quoin-dev/quoin"},
+				License:     &huma.License{Name: "Apache License 2.0", Identifier: "Apache-2.0"},
 			},
 			Components: &huma.Components{
 				Schemas: schemas,

@@ -43,6 +43,8 @@ type API struct {
 	paths   *http.ServeMux
 	methods map[string][]string
 	huma    huma.API
+	// routes are all routes, in the order of the families.
+	routes []Route
 	// document and page are the OpenAPI document and the reference page.
 	document, page []byte
 }
@@ -88,6 +90,7 @@ func (a *API) register(tag string, r Route) (err error) {
 	if len(a.methods[r.Path]) == 0 {
 		a.paths.Handle(r.Path, http.NotFoundHandler())
 	}
+	a.routes = append(a.routes, r)
 	a.methods[r.Path] = append(a.methods[r.Path], r.Method)
 	return nil
 }

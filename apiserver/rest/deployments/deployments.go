@@ -120,27 +120,20 @@ type CreateDeploymentInput struct {
 	Body struct {
 		Name           rest.DisplayName `json:"name" minLength:"1" maxLength:"128" doc:"Display name, unique in the account."`
 		Region         string           `json:"region" minLength:"1" maxLength:"128" doc:"Name of one of the regions."`
-		CloudProvider  string           `json:"cloudProvider" enum:"cubecloud,aws,gcp" doc:"Operator of the cluster. Only cubecloud, the platform itself, is supported."`
+		CloudProvider  string           `json:"cloudProvider" enum:"cubecloud" doc:"Operator of the cluster. Only cubecloud, the platform itself, is supported."`
 		TargetPlatform string           `json:"targetPlatform" minLength:"1" maxLength:"63" doc:"Stored and returned in the settings."`
-		IsManaged      bool             `json:"isManaged" doc:"Only true is supported: the platform runs all deployments."`
+		IsManaged      bool             `json:"isManaged" enum:"true" doc:"Only true is supported: the platform runs all deployments."`
 		CreationStep   string           `json:"creationStep" enum:"project,upload,schema,github,ssh,databases,ready,demo"`
 		CreationMethod *string          `json:"creationMethod,omitempty" nullable:"true" enum:"upload,cubecloud,github,ssh"`
-		DeployMode     *string          `json:"deployMode,omitempty" nullable:"true" enum:"git,cli" doc:"Only cli is supported at creation; a model in Git is configured in the Deployment object."`
+		DeployMode     *string          `json:"deployMode,omitempty" nullable:"true" enum:"cli" doc:"Only cli is supported at creation; a model in Git is configured in the Deployment object."`
 	}
 }
 
 func (a *api) createDeployment(ctx context.Context, in *CreateDeploymentInput) (*DeploymentOutput, error) {
 	s := rest.ScopeFrom(ctx)
 	body := &in.Body
-	switch {
-	case body.Region != a.Region.Name:
+	if body.Region != a.Region.Name {
 		return nil, rest.BadRequest("region: %q does not exist; existing: %s", rest.Clip(body.Region), a.Region.Name)
-	case body.CloudProvider != "cubecloud":
-		return nil, rest.BadRequest("cloudProvider: %q is not served here; allowed: cubecloud", body.CloudProvider)
-	case !body.IsManaged:
-		return nil, rest.BadRequest("isManaged: false is not served here; allowed: true")
-	case body.DeployMode != nil && *body.DeployMode != "cli":
-		return nil, rest.BadRequest("deployMode: %q is not served at creation; allowed: cli", *body.DeployMode)
 	}
 	channel, err := a.defaultChannel(ctx)
 	if err != nil {

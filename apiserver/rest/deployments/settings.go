@@ -119,7 +119,7 @@ type UpdateDeployment struct {
 	TemplateVariables         *UpdateTemplateOptions `json:"templateVariables,omitempty" doc:"Merged key by key."`
 	CreationMethod            *string                `json:"creationMethod,omitempty" nullable:"true" enum:"upload,cubecloud,github,ssh"`
 	Region                    *string                `json:"region,omitempty" nullable:"true" maxLength:"128" doc:"Cannot be changed: only the current value is accepted."`
-	CloudProvider             *string                `json:"cloudProvider,omitempty" nullable:"true" enum:"cubecloud,aws,gcp" doc:"Cannot be changed: only the current value is accepted."`
+	CloudProvider             *string                `json:"cloudProvider,omitempty" nullable:"true" enum:"cubecloud" doc:"Cannot be changed: only the current value is accepted."`
 	DeployMode                *string                `json:"deployMode,omitempty" nullable:"true" enum:"git,cli" doc:"Cannot be changed here: only the current value is accepted. It follows spec.model of the Deployment."`
 }
 

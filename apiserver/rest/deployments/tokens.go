@@ -35,10 +35,10 @@ const maxContext = 8 << 10
 
 func (a *api) tokensFamily() rest.Family {
 	return rest.Family{Tag: "Tokens", Description: "Short-lived tokens for the data API of an environment.", Routes: []rest.Route{
-		rest.Handle(http.MethodPost, environmentPath+"/tokens-for-meta-sync", "createDeploymentEnvironmentTokenForMetaSync", v1alpha1.PermissionSchemaRead,
-			"Create a token that reads metadata and cannot query data", a.createMetadataToken),
 		rest.Handle(http.MethodGet, environmentPath+"/tokens", "getDeploymentEnvironmentTokens", v1alpha1.PermissionDeploymentUpdate,
 			"List the caller's tokens that are not expired, without the tokens", a.listTokens),
+		rest.Handle(http.MethodPost, environmentPath+"/tokens-for-meta-sync", "createDeploymentEnvironmentTokenForMetaSync", v1alpha1.PermissionSchemaRead,
+			"Create a token that reads metadata and cannot query data", a.createMetadataToken),
 		rest.Handle(http.MethodPost, environmentPath+"/tokens", "createDeploymentEnvironmentToken", v1alpha1.PermissionDeploymentUpdate,
 			"Create a token that queries data", a.createDataToken),
 		rest.Handle(http.MethodPost, deploymentPath+"/token", "deploymentToken", v1alpha1.PermissionDeploymentUpdate,

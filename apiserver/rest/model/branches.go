@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/danielgtaylor/huma/v2"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -24,7 +25,7 @@ func (a *api) branchesFamily() rest.Family {
 		rest.Handle(http.MethodPost, buildPath+"/branches", "createBranch", v1alpha1.PermissionSchemaUpdate, "Declare a branch", a.createBranch),
 		rest.Handle(http.MethodDelete, buildPath+"/branches", "removeBranch", v1alpha1.PermissionSchemaUpdate, "Remove a declared branch", a.removeBranch),
 		rest.Handle(http.MethodPut, buildPath+"/branches/staging-environment", "setBranchStagingEnvironment", v1alpha1.PermissionSchemaUpdate,
-			"Enable or disable the staging environment of a shared branch", a.setStaging),
+			"Enable or disable the staging environment of a shared branch", a.setStaging).WithDocument(describeBranchChoice),
 		rest.Handle(http.MethodPost, buildPath+"/pull", "pull", v1alpha1.PermissionSchemaUpdate, "Fetch the repository now", a.pull),
 		rest.Handle(http.MethodPost, GitHookPath, "gitHook", v1alpha1.PermissionSchemaUpdate, "Trigger a fetch of the repository, as a push hook of a Git host does", a.gitHook).WithDocument(describeSignature),
 	}}
@@ -68,10 +69,10 @@ func (a *api) listBranches(ctx context.Context, in *ListBranchesInput) (*rest.Li
 type CreateBranchInput struct {
 	rest.InDeployment
 	Body struct {
-		Name         string  `json:"name" minLength:"1" maxLength:"244"`
+		Name         string  `json:"name" minLength:"1" maxLength:"244" pattern:"^[^\\x00-\\x20\\x7F~^:?*\\[\\\\]+$" patternDescription:"a valid name of a branch"`
 		From         *string `json:"from,omitempty" nullable:"true" minLength:"1" maxLength:"244" doc:"The parent branch; that of production when absent."`
-		Activate     *bool   `json:"activate,omitempty" nullable:"true" doc:"Only false is supported: there is no dev mode."`
-		EnterDevMode *bool   `json:"enterDevMode,omitempty" nullable:"true" doc:"Only false is supported: there is no dev mode."`
+		Activate     *bool   `json:"activate,omitempty" nullable:"true" enum:"false" doc:"Only false is supported: there is no dev mode."`
+		EnterDevMode *bool   `json:"enterDevMode,omitempty" nullable:"true" enum:"false" doc:"Only false is supported: there is no dev mode."`
 	}
 }
 
@@ -98,10 +99,6 @@ func (a *api) createBranch(ctx context.Context, in *CreateBranchInput) (*DevBran
 		return func(b *v1alpha1.Branch) bool { return b.Spec.Name == name }
 	}
 	switch {
-	case ptr.Deref(in.Body.Activate, false):
-		return nil, rest.BadRequest("activate: true is not served here: there is no dev mode; allowed: false")
-	case ptr.Deref(in.Body.EnterDevMode, false):
-		return nil, rest.BadRequest("enterDevMode: true is not served here: there is no dev mode; allowed: false")
 	case slices.ContainsFunc(branches, hasName(in.Body.Name)):
 		return nil, rest.Conflict("name: branch %q exists", rest.Clip(in.Body.Name))
 	case in.Body.From != nil && *in.Body.From != parent && !slices.ContainsFunc(branches, hasName(*in.Body.From)):
@@ -143,7 +140,7 @@ func (a *api) createBranch(ctx context.Context, in *CreateBranchInput) (*DevBran
 type RemoveBranchInput struct {
 	rest.InDeployment
 	Name     string `query:"branchName" required:"true" minLength:"1" maxLength:"244"`
-	Upstream bool   `query:"removeOnUpstream" doc:"Only false is supported: the repository is not written to."`
+	Upstream bool   `query:"removeOnUpstream" enum:"false" doc:"Only false is supported: the repository is not written to."`
 }
 
 func (a *api) removeBranch(ctx context.Context, in *RemoveBranchInput) (*rest.SuccessOutput, error) {
@@ -155,8 +152,6 @@ func (a *api) removeBranch(ctx context.Context, in *RemoveBranchInput) (*rest.Su
 	switch {
 	case err != nil:
 		return nil, err
-	case in.Upstream:
-		return nil, rest.BadRequest("removeOnUpstream: true is not served here: the repository is not written to; allowed: false")
 	case b.Spec.Role == v1alpha1.BranchProduction:
 		return nil, rest.BadRequest("branchName: %q is the production branch and cannot be removed", rest.Clip(in.Name))
 	case b.Labels[v1alpha1.LabelRemote] == "true":
@@ -224,6 +219,16 @@ func (a *api) setStaging(ctx context.Context, in *SetStagingInput) (*BranchOutpu
 	out := &BranchOutput{}
 	out.Body.Data = branchOf(changed)
 	return out, nil
+}
+
+// describeBranchChoice documents that a branch is named or numbered, not both. The handler checks it
+// with a clearer message than the schema could.
+func describeBranchChoice(doc *huma.OpenAPI, op *huma.Operation) {
+	body := op.RequestBody.Content["application/json"].Schema
+	if body.Ref != "" {
+		body = doc.Components.Schemas.SchemaFromRef(body.Ref)
+	}
+	body.Extensions = map[string]any{"oneOf": []map[string]any{{"required": []string{"branchName"}}, {"required": []string{"branchId"}}}}
 }
 
 func findBranch[V any](all []*v1alpha1.Branch, is func(*v1alpha1.Branch) bool, field string, given V) (*v1alpha1.Branch, error) {
