@@ -148,19 +148,25 @@ func curl(doc *huma.OpenAPI, method, path string, op *huma.Operation) string {
 	return command + ` "$QUOIN_URL` + path + `"`
 }
 
-// requiredOnly returns the example of a body with its required properties; the whole example if none
-// is required.
+// requiredOnly returns the example of a body with its required properties; if none is required, with
+// one property, so that a copied command does not change everything.
 func requiredOnly(doc *huma.OpenAPI, media *huma.MediaType) any {
 	example, isObject := media.Example.(map[string]any)
 	s := media.Schema
 	if s.Ref != "" {
 		s = doc.Components.Schemas.SchemaFromRef(s.Ref)
 	}
-	if !isObject || len(s.Required) == 0 {
+	if !isObject || len(example) == 0 {
 		return media.Example
 	}
+	shown := s.Required
+	if _, hasName := example["name"]; len(shown) == 0 && hasName {
+		shown = []string{"name"}
+	} else if len(shown) == 0 {
+		shown = slices.Sorted(maps.Keys(example))[:1]
+	}
 	short := map[string]any{}
-	for _, name := range s.Required {
+	for _, name := range shown {
 		short[name] = example[name]
 	}
 	if oneOf, _ := s.Extensions["oneOf"].([]map[string]any); len(oneOf) > 0 {
