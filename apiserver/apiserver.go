@@ -89,7 +89,6 @@ type Config struct {
 // +kubebuilder:rbac:groups=platform.quoin.dev,resources=deployments;branches;apikeys,verbs=create;patch;delete
 // +kubebuilder:rbac:groups=platform.quoin.dev,resources=apikeys/status,verbs=patch
 // +kubebuilder:rbac:groups=platform.quoin.dev,resources=deployments/finalizers,verbs=update
-// +kubebuilder:rbac:groups="",namespace=quoin-system,resources=secrets,verbs=create
 // +kubebuilder:rbac:groups="",namespace=quoin-system,resources=secrets,resourceNames=quoin-apiserver-tls,verbs=get;update
 // +kubebuilder:rbac:groups=authentication.k8s.io,resources=tokenreviews,verbs=create
 // +kubebuilder:rbac:groups=authorization.k8s.io,resources=subjectaccessreviews,verbs=create

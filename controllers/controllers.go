@@ -40,6 +40,7 @@ import (
 	"github.com/quoin-dev/quoin/internal/ids"
 	"github.com/quoin-dev/quoin/internal/kube"
 	"github.com/quoin-dev/quoin/internal/lastmodified"
+	"github.com/quoin-dev/quoin/internal/serving"
 	"github.com/quoin-dev/quoin/internal/tenant"
 )
 
@@ -141,7 +142,12 @@ func Setup(ctx context.Context, mgr manager.Manager, config Config) error {
 			return fmt.Errorf("set up controller %s: %w", name, err)
 		}
 	}
+	direct, err := client.New(mgr.GetConfig(), client.Options{Scheme: mgr.GetScheme(), HTTPClient: mgr.GetHTTPClient(), Mapper: mgr.GetRESTMapper()})
+	if err != nil {
+		return fmt.Errorf("set up client: %w", err)
+	}
 	return errors.Join(
+		mgr.Add(&serving.EmptySecrets{Client: direct, Namespace: config.Namespace}),
 		mgr.Add(claims.NewSweep(k, clk, claims.UserName, claims.GroupName, claims.Hosts{Namespace: config.Namespace})),
 		mgr.Add(scimgroup.NewCollector(k, clk)),
 	)

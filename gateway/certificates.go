@@ -14,9 +14,6 @@ import (
 	"github.com/quoin-dev/quoin/internal/tenant"
 )
 
-// secretName is the name of the Secret with the generated certificate.
-const secretName = "quoin-gateway-tls"
-
 // certificatesFor returns the certificate from files, or certificates that are generated for the
 // hosts of all deployments.
 func certificatesFor(ctx context.Context, k8s cluster.Cluster, c Config) (*serving.Certificates, error) {
@@ -28,7 +25,7 @@ func certificatesFor(ctx context.Context, k8s cluster.Cluster, c Config) (*servi
 		return nil, fmt.Errorf("set up client: %w", err)
 	}
 	return serving.CertificatesFromSecret(ctx, serving.SecretOptions{
-		Client: direct, Namespace: c.Namespace, Name: secretName, Log: c.Log,
+		Client: direct, Namespace: c.Namespace, Name: serving.GatewaySecretName, Log: c.Log,
 		Names: func() []string { return serving.OwnNames(c.Service, c.Namespace) },
 		Hosts: func() ([]string, error) {
 			accounts, deployments := &v1alpha1.AccountList{}, &v1alpha1.DeploymentList{}

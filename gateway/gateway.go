@@ -91,7 +91,6 @@ type Addresses struct {
 //
 // +kubebuilder:rbac:groups=platform.quoin.dev,resources=environments,verbs=patch
 // +kubebuilder:rbac:groups=discovery.k8s.io,resources=endpointslices,verbs=get;list;watch
-// +kubebuilder:rbac:groups="",namespace=quoin-system,resources=secrets,verbs=create
 // +kubebuilder:rbac:groups="",namespace=quoin-system,resources=secrets,resourceNames=quoin-gateway-tls,verbs=get;update
 
 // Run serves until the context ends.

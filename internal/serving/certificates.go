@@ -3,6 +3,7 @@ package serving
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -43,13 +44,27 @@ type keyPair struct {
 	hosts *hostCertificates
 }
 
-// newCertificates returns an error if the source has no certificate.
+// missingInterval is how often a Secret is read that does not exist yet.
+const missingInterval = time.Second
+
+// newCertificates returns an error if the source has no certificate. It waits for a Secret that
+// another process creates.
 func newCertificates(ctx context.Context, s source, interval time.Duration, log *slog.Logger) (*Certificates, error) {
 	c := &Certificates{source: s, interval: interval, log: log}
-	if err := c.Refresh(ctx); err != nil && c.current.Load() == nil {
-		return nil, err
+	for {
+		err := c.Refresh(ctx)
+		if err == nil || c.current.Load() != nil {
+			return c, nil
+		}
+		if !errors.Is(err, errMissing) {
+			return nil, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, err
+		case <-time.After(missingInterval):
+		}
 	}
-	return c, nil
 }
 
 // GetCertificate implements tls.Config.GetCertificate. It returns the certificate of the host that

@@ -1,6 +1,7 @@
 package serving
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -9,6 +10,9 @@ import (
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
@@ -110,5 +114,28 @@ func TestHostsOfOneTenantDoNotDisplaceOthers(t *testing.T) {
 		if names := certificateOf(t, certificates, host).DNSNames; !slices.Equal(names, []string{host}) {
 			t.Errorf("%s gets the certificate of %q", host, names)
 		}
+	}
+}
+
+// A server that may not create Secrets waits until the controller has created its own, empty; the
+// controller overwrites none.
+func TestServerWaitsForItsSecret(t *testing.T) {
+	refused := 0
+	c := newCluster(interceptor.Funcs{Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error {
+		refused++
+		return apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, SecretName, errors.New("no"))
+	}}, "a")
+	ended, stop := context.WithCancel(t.Context())
+	stop()
+	if _, err := c.open(ended); !errors.Is(err, errMissing) || refused != 1 {
+		t.Fatalf("error %v after %d attempts to create the Secret", err, refused)
+	}
+	controller := newCluster(interceptor.Funcs{})
+	empty := &EmptySecrets{Client: controller, Namespace: secretKey.Namespace}
+	must(t, empty.Once(t.Context()))
+	certificate := current(t, controller.mustOpen(t))
+	must(t, empty.Once(t.Context()))
+	if !current(t, controller.mustOpen(t)).Equal(certificate) {
+		t.Error("the controller has overwritten the certificate")
 	}
 }

@@ -15,7 +15,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -42,8 +41,8 @@ const (
 
 // SecretOptions configure a generated serving certificate.
 type SecretOptions struct {
-	// Client must not read from a cache. It needs get and update of the Secret and, unless
-	// an empty Secret exists, create of Secrets.
+	// Client must not read from a cache. It needs get and update of the Secret. If it may not
+	// create Secrets, the Secret must exist, possibly empty; see EmptySecrets.
 	Client client.Client
 	// Name of the Secret, <server>-tls; SecretName if empty. The server is the subject of the
 	// certificates.
@@ -89,6 +88,9 @@ func CertificatesFromSecret(ctx context.Context, o SecretOptions) (*Certificates
 	return newCertificates(ctx, s, secretInterval, o.Log)
 }
 
+// errMissing means that the Secret does not exist and that the server may not create it.
+var errMissing = errors.New("it does not exist yet: quoin controller creates it")
+
 // errConflict means that another replica wrote the Secret first.
 var errConflict = errors.New("written by another replica at the same time")
 
@@ -132,10 +134,7 @@ func (s *secretSource) try(ctx context.Context, names []string) (*keyPair, error
 	}
 	missing := err != nil
 	if missing {
-		secret = &corev1.Secret{Type: corev1.SecretTypeTLS, ObjectMeta: metav1.ObjectMeta{
-			Namespace: s.Namespace, Name: s.Name,
-			Labels: map[string]string{"app.kubernetes.io/managed-by": "quoin"},
-		}}
+		secret = EmptySecret(s.Namespace, s.Name)
 	}
 	if len(secret.Data[corev1.TLSCertKey]) > 0 && len(secret.Data[keyAuthorityPrivateKey]) == 0 {
 		return nil, s.wrap("use", fmt.Errorf("its certificate is not managed by quoin: delete the Secret, or pass the certificate as files"))
@@ -159,6 +158,9 @@ func (s *secretSource) try(ctx context.Context, names []string) (*keyPair, error
 	// that the namespace does not exist, which is not a conflict.
 	if apierrors.IsAlreadyExists(err) || apierrors.IsConflict(err) || !missing && apierrors.IsNotFound(err) {
 		return stored, errConflict
+	}
+	if missing && apierrors.IsForbidden(err) {
+		return stored, s.wrap("use", errMissing)
 	}
 	if err != nil {
 		return stored, s.wrap("write", err)

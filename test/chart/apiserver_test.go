@@ -29,6 +29,7 @@ func TestAPIServerRunsWithItsRole(t *testing.T) {
 	c.namespaces(t, releaseNamespace, "tenant-a", "tenant-b")
 	c.helm(t, "install", releaseName, chartFolder, "--set", "accountNamespaces={tenant-a},apiserver.aggregation.enabled=true")
 	keys := map[string]string{"a": c.createTenant(t, "a"), "b": c.createTenant(t, "b")}
+	c.createSecrets(t)
 	health, address := freeAddress(t), freeAddress(t)
 	log, stop := c.run(t, "apiserver", buildQuoin(t), "--database-url=sqlite://"+filepath.Join(t.TempDir(), "quoin.db"),
 		"--health-probe-bind-address="+health, "--bind-address="+address, "--metrics-bind-address=0", "--shutdown-delay=0s", "--aggregation")

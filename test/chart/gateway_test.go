@@ -12,6 +12,8 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/quoin-dev/quoin/internal/serving"
 )
 
 // tenant is an account with a deployment, as the controllers would create its objects.
@@ -49,6 +51,7 @@ func TestGatewayRunsWithItsRole(t *testing.T) {
 		c.kubectl(t, "wait", "crd", "--all", "--for=condition=Established")
 		c.kubectl(t, "apply", "-f", file)
 	}
+	c.createSecrets(t)
 	health, address, sql := freeAddress(t), freeAddress(t), freeAddress(t)
 	log, stop := c.run(t, "gateway", buildQuoin(t), "--health-probe-bind-address="+health, "--bind-address="+address,
 		"--sql-bind-address="+sql, "--metrics-bind-address=0", "--shutdown-delay=0s", "--wait-timeout=0s")
@@ -91,6 +94,14 @@ func TestGatewayRunsWithItsRole(t *testing.T) {
 	ask("b", "secret-of-b", http.StatusServiceUnavailable, "no pod of the environment is ready")
 	stop()
 	wantNoForbidden(t, log)
+}
+
+// createSecrets creates the empty Secrets of the certificates, as the controller does with its role.
+func (c *cluster) createSecrets(t *testing.T) {
+	t.Helper()
+	if err := (&serving.EmptySecrets{Client: c.Client, Namespace: releaseNamespace}).Once(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // signed returns a token of the data API.

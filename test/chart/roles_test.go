@@ -115,13 +115,13 @@ func breaches(r role, rule rbacv1.PolicyRule) []string {
 	}
 	for _, verb := range rule.Verbs {
 		// The controller creates Secrets in all namespaces and cannot read them. The gateway and the REST and SCIM
-		// server, which unauthenticated clients reach, have no cluster-wide access. They renew the certificate that
-		// they created. Roles that an administrator binds in a namespace read there; the REST and SCIM server also
+		// server, which unauthenticated clients reach, have no cluster-wide access. They renew their certificate in a
+		// Secret that the controller creates: they may create none, because another program may trust its name. Roles that an administrator binds in a namespace read there; the REST and SCIM server also
 		// writes the values of variables.
 		allowed := false
 		switch verb {
 		case "create":
-			allowed = r.kind == "Role" || r.name == "quoin-controller" || r.name == "quoin-account-apiserver"
+			allowed = r.name == "quoin-controller" || r.name == "quoin-account-apiserver"
 		case "get":
 			allowed = r.kind == "Role" || isForAccounts(r.name)
 		case "update":
