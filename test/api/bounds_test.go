@@ -186,11 +186,13 @@ func mismatch(s apiextensionsv1.JSONSchemaProps) string {
 	if s.MinLength != nil {
 		length = int(*s.MinLength)
 	}
-	text := strings.Repeat("!", length)
-	if regexp.MustCompile(s.Pattern).MatchString(text) {
-		panic("the pattern takes exclamation marks: " + s.Pattern)
+	for _, character := range []string{"!", "\x00"} {
+		text := strings.Repeat(character, length)
+		if !regexp.MustCompile(s.Pattern).MatchString(text) {
+			return text
+		}
 	}
-	return text
+	panic("the pattern takes exclamation marks and NUL: " + s.Pattern)
 }
 
 func (b *breaker) ofObject(p place, s apiextensionsv1.JSONSchemaProps, value map[string]any) {

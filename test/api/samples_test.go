@@ -96,8 +96,8 @@ func TestSamplesReferToEachOther(t *testing.T) {
 			"ReleaseChannel": {"spec", "releaseChannel"},
 			"ConfigMap":      {"spec", "model", "configMapRef", "name"},
 		} {
-			name, _, _ := unstructured.NestedString(d.Object, path...)
-			if !exists[kind+" "+name] {
+			name, set, _ := unstructured.NestedString(d.Object, path...)
+			if set && !exists[kind+" "+name] {
 				t.Errorf("Deployment %s: %s is %q, which is not among the samples", d.GetName(), strings.Join(path, "."), name)
 			}
 		}
