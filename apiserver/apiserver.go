@@ -50,6 +50,7 @@ import (
 	"github.com/quoin-dev/quoin/internal/content/token"
 	"github.com/quoin-dev/quoin/internal/kube"
 	"github.com/quoin-dev/quoin/internal/serving"
+	"github.com/quoin-dev/quoin/internal/serving/certificates"
 	accounts "github.com/quoin-dev/quoin/internal/tenant"
 )
 
@@ -315,18 +316,18 @@ func aggregate(clientset kubernetes.Interface, k8s cluster.Cluster, hosts tenant
 
 // certificatesFor returns the certificates from the configured files, or self-signed ones for the
 // hosts of all accounts.
-func certificatesFor(ctx context.Context, k8s cluster.Cluster, c Config) (*serving.Certificates, error) {
+func certificatesFor(ctx context.Context, k8s cluster.Cluster, c Config) (*certificates.Certificates, error) {
 	if c.CertFile != "" {
-		return serving.CertificatesFromFiles(ctx, c.CertFile, c.KeyFile, c.Log)
+		return certificates.FromFiles(ctx, c.CertFile, c.KeyFile, c.Log)
 	}
 	direct, err := client.New(k8s.GetConfig(), client.Options{Scheme: k8s.GetScheme()})
 	if err != nil {
 		return nil, fmt.Errorf("set up client: %w", err)
 	}
-	return serving.CertificatesFromSecret(ctx, serving.SecretOptions{
+	return certificates.FromSecret(ctx, certificates.SecretOptions{
 		Client: direct, Namespace: c.Namespace, Log: c.Log,
 		Names: func() []string {
-			names := serving.OwnNames(c.Service, c.Namespace)
+			names := certificates.OwnNames(c.Service, c.Namespace)
 			hosts, err := hostsOfAll(ctx, k8s.GetCache())
 			if err != nil {
 				return names

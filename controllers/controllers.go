@@ -40,7 +40,7 @@ import (
 	"github.com/quoin-dev/quoin/internal/ids"
 	"github.com/quoin-dev/quoin/internal/kube"
 	"github.com/quoin-dev/quoin/internal/lastmodified"
-	"github.com/quoin-dev/quoin/internal/serving"
+	"github.com/quoin-dev/quoin/internal/serving/certificates"
 	"github.com/quoin-dev/quoin/internal/tenant"
 )
 
@@ -147,7 +147,7 @@ func Setup(ctx context.Context, mgr manager.Manager, config Config) error {
 		return fmt.Errorf("set up client: %w", err)
 	}
 	return errors.Join(
-		mgr.Add(&serving.EmptySecrets{Client: direct, Namespace: config.Namespace}),
+		mgr.Add(&certificates.EmptySecrets{Client: direct, Namespace: config.Namespace}),
 		mgr.Add(claims.NewSweep(k, clk, claims.UserName, claims.GroupName, claims.Hosts{Namespace: config.Namespace})),
 		mgr.Add(scimgroup.NewCollector(k, clk)),
 	)

@@ -10,23 +10,23 @@ import (
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/internal/engine"
-	"github.com/quoin-dev/quoin/internal/serving"
+	"github.com/quoin-dev/quoin/internal/serving/certificates"
 	"github.com/quoin-dev/quoin/internal/tenant"
 )
 
 // certificatesFor returns the certificate from files, or certificates that are generated for the
 // hosts of all deployments.
-func certificatesFor(ctx context.Context, k8s cluster.Cluster, c Config) (*serving.Certificates, error) {
+func certificatesFor(ctx context.Context, k8s cluster.Cluster, c Config) (*certificates.Certificates, error) {
 	if c.CertFile != "" {
-		return serving.CertificatesFromFiles(ctx, c.CertFile, c.KeyFile, c.Log)
+		return certificates.FromFiles(ctx, c.CertFile, c.KeyFile, c.Log)
 	}
 	direct, err := client.New(k8s.GetConfig(), client.Options{Scheme: k8s.GetScheme()})
 	if err != nil {
 		return nil, fmt.Errorf("set up client: %w", err)
 	}
-	return serving.CertificatesFromSecret(ctx, serving.SecretOptions{
-		Client: direct, Namespace: c.Namespace, Name: serving.GatewaySecretName, Log: c.Log,
-		Names: func() []string { return serving.OwnNames(c.Service, c.Namespace) },
+	return certificates.FromSecret(ctx, certificates.SecretOptions{
+		Client: direct, Namespace: c.Namespace, Name: certificates.GatewaySecretName, Log: c.Log,
+		Names: func() []string { return certificates.OwnNames(c.Service, c.Namespace) },
 		Hosts: func() ([]string, error) {
 			accounts, deployments := &v1alpha1.AccountList{}, &v1alpha1.DeploymentList{}
 			for _, list := range []client.ObjectList{accounts, deployments} {
@@ -56,7 +56,7 @@ func certificateNames(accounts []v1alpha1.Account, deployments []v1alpha1.Deploy
 }
 
 // followHosts updates the certificates when hosts are added.
-func followHosts(ctx context.Context, k8s cluster.Cluster, certificates *serving.Certificates) error {
+func followHosts(ctx context.Context, k8s cluster.Cluster, certificates *certificates.Certificates) error {
 	return certificates.Follow(ctx, k8s.GetCache(), namesOf, &v1alpha1.Account{}, &v1alpha1.Deployment{})
 }
 

@@ -32,6 +32,7 @@ import (
 	"github.com/quoin-dev/quoin/internal/engine"
 	"github.com/quoin-dev/quoin/internal/engine/dataapi"
 	"github.com/quoin-dev/quoin/internal/serving"
+	"github.com/quoin-dev/quoin/internal/serving/certificates"
 )
 
 // manager is the field manager of the gateway.
@@ -250,7 +251,7 @@ func (h *handler) listen(ctx context.Context, https serving.Endpoint) (serving.E
 
 // serveSQL serves the SQL interface until the context ends and, like HTTPS, for ShutdownDelay
 // after that.
-func serveSQL(ctx context.Context, l net.Listener, certificates *serving.Certificates, h *handler, c Config, ended chan<- struct{}) {
+func serveSQL(ctx context.Context, l net.Listener, certificates *certificates.Certificates, h *handler, c Config, ended chan<- struct{}) {
 	defer close(ended)
 	accepting, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()

@@ -19,7 +19,7 @@ import (
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/internal/apitest"
-	"github.com/quoin-dev/quoin/internal/serving"
+	"github.com/quoin-dev/quoin/internal/serving/certificates"
 )
 
 // gatewayUser is the user of the gateway's ServiceAccount in config/rbac.
@@ -51,12 +51,12 @@ func (f *fixture) restrictedConfig(config *rest.Config) *rest.Config {
 	if err := f.kube.Create(f.Context(), shared); err != nil && !apierrors.IsAlreadyExists(err) {
 		f.Fatal(err)
 	}
-	f.create(serving.EmptySecret(f.namespace, serving.GatewaySecretName)) // as the controller does
+	f.create(certificates.EmptySecret(f.namespace, certificates.GatewaySecretName)) // as the controller does
 	f.bindAccountRole()
 	f.createAdmissionPolicy()
 	// The authorizer watches roles, so they take effect with a delay.
 	f.eventually("the gateway's permissions", func() bool {
-		return f.can("list", "", "accounts.platform.quoin.dev", "") && f.can("get", f.namespace, "secrets", serving.GatewaySecretName)
+		return f.can("list", "", "accounts.platform.quoin.dev", "") && f.can("get", f.namespace, "secrets", certificates.GatewaySecretName)
 	})
 	restricted := rest.CopyConfig(config)
 	restricted.Impersonate.UserName = gatewayUser

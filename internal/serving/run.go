@@ -47,7 +47,7 @@ type Options struct {
 	// OnListen is called once all addresses are bound, before requests are served; may be nil.
 	OnListen func(Addresses)
 
-	// GetCertificate returns the serving certificate, see Certificates.
+	// GetCertificate returns the serving certificate, see package certificates.
 	GetCertificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
 	// ConfigureTLS modifies the configuration before requests are served, for example to request
 	// client certificates; may be nil.

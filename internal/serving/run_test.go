@@ -16,6 +16,9 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/quoin-dev/quoin/internal/serving/certificates"
 )
 
 // running is a running server on loopback with a certificate for "localhost".
@@ -27,32 +30,21 @@ type running struct {
 	done chan error
 }
 
-// testPair returns a new CA and a certificate for names, in PEM.
-func testPair(t *testing.T, names ...string) (certificate, key, ca []byte) {
-	t.Helper()
-	authority, err := newAuthority("quoin-apiserver", time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if certificate, key, err = authority.issue("quoin-apiserver", names, time.Now()); err != nil {
-		t.Fatal(err)
-	}
-	return certificate, key, authority.certificatePEM
-}
-
 func start(t *testing.T, o Options, handler http.HandlerFunc) *running {
 	t.Helper()
-	certificate, key, ca := testPair(t, "localhost")
-	pair, err := tls.X509KeyPair(certificate, key)
+	s := &running{ca: x509.NewCertPool(), log: &logBuffer{}, done: make(chan error, 1)}
+	pair, err := certificates.FromSecret(t.Context(), certificates.SecretOptions{
+		Client: fake.NewClientBuilder().Build(), Namespace: "quoin-system", Log: s.log.logger(),
+		Names: func() []string { return []string{"localhost"} },
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &running{ca: x509.NewCertPool(), log: &logBuffer{}, done: make(chan error, 1)}
-	s.ca.AppendCertsFromPEM(ca)
+	s.ca.AppendCertsFromPEM(pair.CA())
 	bound := make(chan Addresses, 1)
 	o.HTTPS.Address, o.Log = "127.0.0.1:0", s.log.logger()
 	o.OnListen = func(a Addresses) { bound <- a }
-	o.GetCertificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return &pair, nil }
+	o.GetCertificate = pair.GetCertificate
 	ctx, stop := context.WithCancel(t.Context())
 	s.stop = stop
 	go func() { s.done <- Run(ctx, o, Wrap(handler, WrapOptions{Log: o.Log})) }()

@@ -13,7 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/quoin-dev/quoin/internal/serving"
+	"github.com/quoin-dev/quoin/internal/serving/certificates"
 )
 
 // tenant is an account with a deployment, as the controllers would create its objects.
@@ -99,7 +99,7 @@ func TestGatewayRunsWithItsRole(t *testing.T) {
 // createSecrets creates the empty Secrets of the certificates, as the controller does with its role.
 func (c *cluster) createSecrets(t *testing.T) {
 	t.Helper()
-	if err := (&serving.EmptySecrets{Client: c.Client, Namespace: releaseNamespace}).Once(t.Context()); err != nil {
+	if err := (&certificates.EmptySecrets{Client: c.Client, Namespace: releaseNamespace}).Once(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -22,7 +22,7 @@ import (
 	"github.com/quoin-dev/quoin/controllers"
 	"github.com/quoin-dev/quoin/internal/apikey"
 	"github.com/quoin-dev/quoin/internal/apitest"
-	"github.com/quoin-dev/quoin/internal/serving"
+	"github.com/quoin-dev/quoin/internal/serving/certificates"
 )
 
 // Namespace is the namespace of Quoin itself.
@@ -101,12 +101,12 @@ func (c *Cluster) create(ctx context.Context, objects ...client.Object) error {
 // Roots returns the CA certificate of `quoin apiserver`. It returns an error until a process has created it.
 func (c *Cluster) Roots(ctx context.Context) (*x509.CertPool, error) {
 	secret := &corev1.Secret{}
-	if err := c.Client.Get(ctx, client.ObjectKey{Namespace: Namespace, Name: serving.SecretName}, secret); err != nil {
+	if err := c.Client.Get(ctx, client.ObjectKey{Namespace: Namespace, Name: certificates.SecretName}, secret); err != nil {
 		return nil, err
 	}
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM(secret.Data["ca.crt"]) {
-		return nil, fmt.Errorf("%s has no ca.crt", serving.SecretName)
+		return nil, fmt.Errorf("%s has no ca.crt", certificates.SecretName)
 	}
 	return roots, nil
 }

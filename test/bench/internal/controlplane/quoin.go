@@ -11,7 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/quoin-dev/quoin/internal/serving"
+	"github.com/quoin-dev/quoin/internal/serving/certificates"
 	"github.com/quoin-dev/quoin/test/bench/internal/measure"
 	"github.com/quoin-dev/quoin/test/bench/internal/process"
 )
@@ -52,7 +52,7 @@ func (s *APIServer) StartQuoin(ctx context.Context, quoin string, check func(*Qu
 	}
 	return q, process.Await(ctx, "quoin apiserver", 300, 100*time.Millisecond, func() error {
 		secret := &corev1.Secret{}
-		if err := s.Get(ctx, client.ObjectKey{Namespace: SystemNamespace, Name: serving.SecretName}, secret); err != nil {
+		if err := s.Get(ctx, client.ObjectKey{Namespace: SystemNamespace, Name: certificates.SecretName}, secret); err != nil {
 			return err
 		}
 		roots.AppendCertsFromPEM(secret.Data["ca.crt"])

@@ -1,4 +1,4 @@
-package serving
+package certificates
 
 import (
 	"context"
@@ -29,6 +29,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/quoin-dev/quoin/internal/serving"
 )
 
 // volume is a directory with tls.crt and tls.key as the kubelet mounts a Secret: both are links
@@ -56,7 +58,7 @@ func (v volume) write(t *testing.T, version string, certificate, key []byte) {
 
 func (v volume) open(t *testing.T, log *logBuffer) *Certificates {
 	t.Helper()
-	c, err := CertificatesFromFiles(t.Context(), v.path("tls.crt"), v.path("tls.key"), log.logger())
+	c, err := FromFiles(t.Context(), v.path("tls.crt"), v.path("tls.key"), log.logger())
 	must(t, err)
 	return c
 }
@@ -117,7 +119,7 @@ func TestBrokenFilesAreIgnored(t *testing.T) {
 }
 
 func TestMissingFiles(t *testing.T) {
-	_, err := CertificatesFromFiles(t.Context(), filepath.Join(t.TempDir(), "tls.crt"), "tls.key", slog.New(slog.DiscardHandler))
+	_, err := FromFiles(t.Context(), filepath.Join(t.TempDir(), "tls.crt"), "tls.key", slog.New(slog.DiscardHandler))
 	if !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("error %v", err)
 	}
@@ -151,7 +153,7 @@ func newCluster(funcs interceptor.Funcs, names ...string) *cluster {
 }
 
 func (c *cluster) open(ctx context.Context, names ...string) (*Certificates, error) {
-	return CertificatesFromSecret(ctx, SecretOptions{
+	return FromSecret(ctx, SecretOptions{
 		Client: c.Client, Namespace: secretKey.Namespace, Clock: c.clock, Log: c.log.logger(),
 		Names: func() []string {
 			c.mu.Lock()
@@ -499,13 +501,13 @@ func TestManyNames(t *testing.T) {
 func TestNewConnectionsUseRenewedCertificate(t *testing.T) {
 	c := newCluster(interceptor.Funcs{}, "localhost")
 	certificates := c.mustOpen(t)
-	bound := make(chan Addresses, 1)
+	bound := make(chan serving.Addresses, 1)
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() {
-		done <- Run(ctx, Options{
-			HTTPS: Endpoint{Address: "127.0.0.1:0"}, GetCertificate: certificates.GetCertificate, Log: c.log.logger(),
-			OnListen: func(a Addresses) { bound <- a },
+		done <- serving.Run(ctx, serving.Options{
+			HTTPS: serving.Endpoint{Address: "127.0.0.1:0"}, GetCertificate: certificates.GetCertificate, Log: c.log.logger(),
+			OnListen: func(a serving.Addresses) { bound <- a },
 		}, http.NotFoundHandler())
 	}()
 	address := (<-bound).HTTPS.String()

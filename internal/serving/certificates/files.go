@@ -1,4 +1,4 @@
-package serving
+package certificates
 
 import (
 	"cmp"
@@ -23,10 +23,10 @@ type fileSource struct {
 	last *keyPair
 }
 
-// CertificatesFromFiles loads a certificate (with its chain) and its key from PEM files, and
+// FromFiles loads a certificate (with its chain) and its key from PEM files, and
 // Run loads them again every five seconds. If a new pair is invalid, the previous one remains in
 // use. log is slog.Default() if nil.
-func CertificatesFromFiles(ctx context.Context, certificateFile, keyFile string, log *slog.Logger) (*Certificates, error) {
+func FromFiles(ctx context.Context, certificateFile, keyFile string, log *slog.Logger) (*Certificates, error) {
 	s := &fileSource{certificateFile: certificateFile, keyFile: keyFile}
 	return newCertificates(ctx, s, filesInterval, cmp.Or(log, slog.Default()))
 }

@@ -1,4 +1,4 @@
-package serving
+package certificates
 
 import (
 	"context"
@@ -19,7 +19,7 @@ import (
 // withHosts returns certificates of a server with the hosts of tenants.
 func (c *cluster) withHosts(t *testing.T, hosts func() ([]string, error)) *Certificates {
 	t.Helper()
-	certificates, err := CertificatesFromSecret(t.Context(), SecretOptions{
+	certificates, err := FromSecret(t.Context(), SecretOptions{
 		Client: c, Namespace: secretKey.Namespace, Names: func() []string { return []string{"own"} }, Hosts: hosts, Clock: c.clock, Log: c.log.logger(),
 	})
 	must(t, err)

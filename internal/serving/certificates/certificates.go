@@ -1,4 +1,6 @@
-package serving
+// Package certificates keeps the serving certificates of a server: from files, or generated and
+// stored in a Secret, with a certificate for each host of a tenant.
+package certificates
 
 import (
 	"context"
@@ -14,7 +16,7 @@ import (
 )
 
 // Certificates holds the serving certificates, and keeps it up to date while Run runs. Its source is
-// files (CertificatesFromFiles) or a Secret that Quoin manages (CertificatesFromSecret). It is a
+// files (FromFiles) or a Secret that Quoin manages (FromSecret). It is a
 // prometheus.Collector of the expiry time.
 type Certificates struct {
 	source   source
