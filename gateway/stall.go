@@ -116,7 +116,7 @@ func (d *deadlineBody) Read(p []byte) (int, error) {
 	d.waited += time.Since(start)
 	d.received += int64(n)
 	switch {
-	case err == io.EOF: //nolint:errorlint // io.Reader returns io.EOF itself
+	case err == io.EOF:
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		d.ended = true
@@ -157,7 +157,7 @@ func (d *deadlineBody) finish() bool {
 	}
 	d.limitDrain()
 	d.mu.Unlock()
-	if _, err := io.CopyN(io.Discard, d.ReadCloser, maxDrain); err != io.EOF { //nolint:errorlint // io.Reader returns io.EOF itself
+	if _, err := io.CopyN(io.Discard, d.ReadCloser, maxDrain); !errors.Is(err, io.EOF) {
 		return false
 	}
 	_ = d.control.SetReadDeadline(time.Time{})

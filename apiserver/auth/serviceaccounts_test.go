@@ -97,7 +97,7 @@ func TestServiceAccounts(t *testing.T) {
 			c := &cluster{status: tc.status, verbs: tc.verbs}
 			got, err := NewServiceAccounts(c, clocktesting.NewFakePassiveClock(now)).Authenticate(t.Context(), acme(), bearer(foreign("x")))
 			if tc.want == nil {
-				if got != nil || !errors.Is(err, tc.err) || errors.Is(err, ErrNoCredential) != (tc.err == ErrNoCredential) || !strings.Contains(err.Error(), tc.text) {
+				if got != nil || !errors.Is(err, tc.err) || errors.Is(err, ErrNoCredential) != errors.Is(tc.err, ErrNoCredential) || !strings.Contains(err.Error(), tc.text) {
 					t.Errorf("got %v, %v", got, err)
 				}
 				return

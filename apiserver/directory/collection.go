@@ -240,7 +240,7 @@ func createdAt(o v1alpha1.Object) time.Time {
 	if err != nil || id.Version() != version7 {
 		return second
 	}
-	at := time.UnixMilli(int64(binary.BigEndian.Uint64(id[:8]) >> 16)) //nolint:gosec // 48 bits
+	at := time.UnixMilli(int64(binary.BigEndian.Uint64(id[:8]) >> 16))
 	if at.Before(second) {
 		return second
 	}

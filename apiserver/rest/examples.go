@@ -11,7 +11,7 @@ import (
 
 // exampleTexts are example values of strings, by the name of the property or parameter. Others are
 // derived from the schema.
-var exampleTexts = map[string]string{
+var exampleTexts = map[string]string{ //nolint:gosec // tokens without content
 	"id": "1", "deploymentId": "1", "environmentId": "2", "apiKeyId": "key-x7k2m9q4ab", "name": "Sales", "region": "local", "targetPlatform": "aws",
 	"email": "ada@example.com", "userEmail": "ada@example.com", "username": "ada", "branchName": "next", "parentBranch": "main", "from": "main", "branch": "main",
 	"releaseChannel": "latest", "releaseChannelVersion": "cubejs/cube:v1.2.3", "version": "1.2.3", "lastHash": "9fceb02d0ae598e95dc970b74767f19372d61af8",

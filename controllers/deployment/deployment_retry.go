@@ -62,7 +62,7 @@ func (o *observation) attemptHash() string {
 			a.ModelHash = o.production.Status.ModelHash
 		}
 	}
-	data, err := json.Marshal(a)
+	data, err := json.Marshal(a) //nolint:gosec // names of Secrets, no content
 	if err != nil {
 		panic(fmt.Sprintf("encode %T: %v", a, err)) // strings, numbers and quantities
 	}

@@ -71,8 +71,8 @@ func From(c *v1alpha1.ReleaseChannel) version.Channel {
 func Policy(c *v1alpha1.ReleaseChannel) version.StopPolicy {
 	p := version.StopPolicy{Failures: defaultFailures, First: defaultFirst}
 	if r := c.Spec.Rollout; r != nil {
-		p.First = int(ptr.Deref(r.FirstDeployments, defaultFirst))
-		p.Failures = int(ptr.Deref(r.FailureThreshold, int32(min(defaultFailures, p.First))))
+		first := ptr.Deref(r.FirstDeployments, defaultFirst)
+		p.First, p.Failures = int(first), int(ptr.Deref(r.FailureThreshold, min(defaultFailures, first)))
 	}
 	return p
 }

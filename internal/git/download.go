@@ -231,7 +231,7 @@ func (s *session) packRequest0(a attempt) *request {
 	if a.depth > 0 {
 		r.line("deepen %d", a.depth)
 	}
-	r.WriteString(flushPacket)
+	_, _ = r.WriteString(flushPacket)
 	r.line("done")
 	return r
 }
@@ -246,7 +246,7 @@ func (s *session) packRequest2(a attempt) *request {
 		r.line("deepen %d", a.depth)
 	}
 	r.line("done")
-	r.WriteString(flushPacket)
+	_, _ = r.WriteString(flushPacket)
 	return r
 }
 

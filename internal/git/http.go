@@ -110,7 +110,7 @@ func (h *httpConnection) advertisement(ctx context.Context) (*packets, error) {
 
 // send implements connection.
 func (h *httpConnection) send(ctx context.Context, r *request, budget int) (*packets, error) {
-	resp, err := h.do(ctx, http.MethodPost, withSuffix(h.base, "/"+uploadPack), r)
+	resp, err := h.do(ctx, http.MethodPost, withSuffix(h.base, "/"+uploadPack), r) //nolint:bodyclose // the packets close it
 	if err != nil {
 		return nil, err
 	}

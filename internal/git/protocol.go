@@ -169,7 +169,7 @@ func (s *session) command(name string) *request {
 	if s.capabilities.has(objectFormat) {
 		r.line("%s=%s", objectFormat, sha1Format)
 	}
-	r.WriteString(delimPacket)
+	_, _ = r.WriteString(delimPacket)
 	return r
 }
 
@@ -180,7 +180,7 @@ func (s *session) lsRefs(ctx context.Context, prefixes []string, visit refVisito
 	for _, prefix := range prefixes {
 		r.line("ref-prefix %s", prefix)
 	}
-	r.WriteString(flushPacket)
+	_, _ = r.WriteString(flushPacket)
 	p, err := s.send(ctx, r, maxLsRefs)
 	if err != nil {
 		return err

@@ -58,6 +58,7 @@ func TestSlowBody(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer func() { _ = response.Body.Close() }()
 	wantError(t, response, http.StatusRequestTimeout, "too slowly")
 	if _, err := reader.ReadByte(); err != io.EOF {
 		t.Errorf("the connection is open: %v", err)
@@ -96,6 +97,7 @@ func TestRefusedBodies(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer func() { _ = response.Body.Close() }()
 	wantError(t, response, http.StatusTooManyRequests, "busy")
 	if _, err := reader.ReadByte(); err != io.EOF {
 		t.Errorf("the connection of a client that does not send the body is open: %v", err)
@@ -108,6 +110,7 @@ func TestRefusedBodies(t *testing.T) {
 			t.Fatalf("response %d: %v", i, err)
 		}
 		wantError(t, response, http.StatusTooManyRequests, "busy")
+		_ = response.Body.Close()
 		if i == 0 {
 			if _, err := io.WriteString(conn, "GET / HTTP/1.1\r\nHost: a\r\n\r\n"); err != nil {
 				t.Fatal(err)

@@ -71,39 +71,42 @@ func stopping(proven string, stopped ...string) []Channel {
 	return []Channel{c}
 }
 
-func TestResolveWithStoppedReleases(t *testing.T) {
-	with := func(d Decision, skipped, fallback string, places int) Decision {
-		if skipped != "" {
-			d.Skipped = ptr(release(repository, skipped))
-		}
-		if fallback != "" {
-			d.Fallback = ptr(release(repository, fallback))
-		}
-		d.Places = places
-		return d
+// withStop returns a decision with the release that it skips, the one that it falls back to, and the
+// places of the candidate.
+func withStop(d Decision, skipped, fallback string, places int) Decision {
+	if skipped != "" {
+		d.Skipped = ptr(release(repository, skipped))
 	}
+	if fallback != "" {
+		d.Fallback = ptr(release(repository, fallback))
+	}
+	d.Places = places
+	return d
+}
+
+func TestResolveWithStoppedReleases(t *testing.T) {
 	old, current := ptr(runOf("latest", repository, "1.2.3")), ptr(runOf("latest", repository, "1.2.5"))
 	runResolveCases(t, map[string]resolveCase{
 		"upgrade to a candidate": {
 			request: Request{Channel: "latest", Current: old}, channels: stopping("1.2.3"),
-			want: with(decision(ReasonChannelHead, "latest", "1.2.5", false), "", "", 10),
+			want: withStop(decision(ReasonChannelHead, "latest", "1.2.5", false), "", "", 10),
 		},
 		"next release that is not stopped": {
 			request: Request{Channel: "latest", Current: old}, channels: stopping("1.2.3", "1.2.5"),
-			want: with(decision(ReasonChannelHead, "latest", "1.2.4", false), "1.2.5", "", 10),
+			want: withStop(decision(ReasonChannelHead, "latest", "1.2.4", false), "1.2.5", "", 10),
 		},
 		"none but the current one": {
 			request: Request{Channel: "latest", Current: old}, channels: stopping("1.2.3", "1.2.5", "1.2.4"),
-			want: with(decision(ReasonChannelHead, "latest", "1.2.3", false), "1.2.5", "", 0),
+			want: withStop(decision(ReasonChannelHead, "latest", "1.2.3", false), "1.2.5", "", 0),
 		},
 		"stays on a stopped release that it runs": {
 			request: Request{Channel: "latest", Current: current}, channels: stopping("1.2.3", "1.2.5"),
-			want: with(decision(ReasonChannelHead, "latest", "1.2.5", false), "", "", 10),
+			want: withStop(decision(ReasonChannelHead, "latest", "1.2.5", false), "", "", 10),
 		},
 		"completes a rollout of a stopped release": {
 			request:  Request{Channel: "latest", Current: old, Rollout: ptr(release(repository, "1.2.5"))},
 			channels: stopping("1.2.3", "1.2.5"),
-			want:     with(decision(ReasonChannelHead, "latest", "1.2.5", false), "", "", 10),
+			want:     withStop(decision(ReasonChannelHead, "latest", "1.2.5", false), "", "", 10),
 		},
 		"a pin is not stopped": {
 			request: Request{Channel: "latest", Current: old, Pin: "1.2.5"}, channels: stopping("1.2.3", "1.2.5"),
@@ -116,15 +119,15 @@ func TestResolveWithStoppedReleases(t *testing.T) {
 		},
 		"first install of a candidate": {
 			request: Request{Channel: "latest"}, channels: stopping("1.2.3"),
-			want: with(decision(ReasonChannelHead, "latest", "1.2.5", false), "", "1.2.3", 10),
+			want: withStop(decision(ReasonChannelHead, "latest", "1.2.5", false), "", "1.2.3", 10),
 		},
 		"first install without a proven release": {
 			request: Request{Channel: "latest"}, channels: stopping("", "1.2.5"),
-			want: with(decision(ReasonChannelHead, "latest", "1.2.4", false), "1.2.5", "", 10),
+			want: withStop(decision(ReasonChannelHead, "latest", "1.2.4", false), "1.2.5", "", 10),
 		},
 		"first install begins with the proven release": {
 			request: Request{Channel: "latest"}, channels: stopping("1.2.3", "1.2.5"),
-			want: with(decision(ReasonProven, "latest", "1.2.3", false), "1.2.5", "", 0),
+			want: withStop(decision(ReasonProven, "latest", "1.2.3", false), "1.2.5", "", 0),
 		},
 		"first install when all are stopped": {
 			request: Request{Channel: "latest"}, channels: stopping("", "1.2.5", "1.2.4", "1.2.3"),

@@ -32,7 +32,7 @@ func (l *limitedReader) Read(p []byte) (int, error) {
 	}
 	n, err := l.Reader.Read(p)
 	l.read += int64(n)
-	if err != nil && err != io.EOF { //nolint:errorlint // io.Reader returns io.EOF itself
+	if err != nil && err != io.EOF {
 		l.err = err
 	}
 	return n, err

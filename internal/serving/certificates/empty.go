@@ -13,7 +13,7 @@ import (
 )
 
 // GatewaySecretName is the name of the Secret with the generated serving certificate of the gateway.
-const GatewaySecretName = "quoin-gateway-tls" //nolint:gosec // a name, not a credential
+const GatewaySecretName = "quoin-gateway-tls"
 
 // emptySecretsInterval is how often EmptySecrets looks for Secrets that were deleted.
 const emptySecretsInterval = 30 * time.Second

@@ -38,6 +38,7 @@ func TestRefusedRequestsKeepNoConnections(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			defer func() { _ = response.Body.Close() }()
 			if response.StatusCode < 400 && name != "a preflight's body" {
 				t.Errorf("status %d", response.StatusCode)
 			}
@@ -48,9 +49,9 @@ func TestRefusedRequestsKeepNoConnections(t *testing.T) {
 	}
 }
 
-// TestRefusedRequestKeepsTheConnectionOfAFriend: a client that sends the body of its request uses the connection again,
+// TestRefusedRequestKeepsTheConnectionOfACustomer: a client that sends the body of its request uses the connection again,
 // even if the request was refused.
-func TestRefusedRequestKeepsTheConnectionOfAFriend(t *testing.T) {
+func TestRefusedRequestKeepsTheConnectionOfACustomer(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
 	w.deploy(victim, w.pod(func(http.ResponseWriter, *http.Request) {}), w.listenAsPod().Addr())
@@ -63,6 +64,7 @@ func TestRefusedRequestKeepsTheConnectionOfAFriend(t *testing.T) {
 			t.Fatalf("request %d: %v, %v", i, response, err)
 		}
 		_, _ = io.Copy(io.Discard, response.Body)
+		_ = response.Body.Close()
 	}
 }
 

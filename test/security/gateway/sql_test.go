@@ -72,7 +72,7 @@ func (w *world) expect(conn net.Conn, want string) error {
 			more, _ := io.ReadAll(io.LimitReader(conn, int64(binary.BigEndian.Uint32(got[1:]))))
 			return fmt.Errorf("%q", append(got, more...))
 		}
-		return fmt.Errorf("%q, %v, want %q", got[:n], err, want)
+		return fmt.Errorf("%q, %w, want %q", got[:n], err, want)
 	}
 	return nil
 }

@@ -63,8 +63,8 @@ func TestADeactivatedPersonStaysOut(t *testing.T) {
 	}
 }
 
-// An active user stays active where active is removed or omitted: a client that does not manage it does not
-// deactivate anybody.
+// An active user stays active where active is removed or omitted: a client that does not manage it deactivates
+// no user.
 func TestActiveIsKeptWhereItIsOmitted(t *testing.T) {
 	for profile, key := range suite.ProfileKeys {
 		t.Run(profile, func(t *testing.T) {
