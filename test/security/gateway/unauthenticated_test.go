@@ -65,6 +65,7 @@ func (w *world) webSocket(address string) (net.Conn, *bufio.Reader) {
 	if err != nil || response.StatusCode != http.StatusSwitchingProtocols {
 		w.Fatalf("WebSocket: %v, %v", response, err)
 	}
+	_ = response.Body.Close() // of no content: the connection is the WebSocket
 	return conn, r
 }
 
