@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
@@ -60,7 +61,9 @@ func TestMain(m *testing.M) {
 func start(ctx context.Context) error {
 	for _, host := range []string{mallory, victim, other} {
 		account, _, _ := strings.Cut(host, ".")
-		if err := cluster.Account(ctx, account, v1alpha1.AccountSpec{Host: v1alpha1.Host(host)}); err != nil {
+		if err := cluster.Account(ctx, account, v1alpha1.AccountSpec{
+			Host: v1alpha1.Host(host), Plan: "Enterprise", AuditLog: &v1alpha1.AuditLog{Enabled: ptr.To(host == other)},
+		}); err != nil {
 			return err
 		}
 		for i := range 2 {
@@ -87,6 +90,7 @@ func start(ctx context.Context) error {
 		failed <- apiserver.Run(ctx, config, apiserver.Config{
 			Namespace: clustertest.Namespace, Service: "quoin-apiserver", Region: deployments.Region{Name: "here", Title: "Here"}, Version: "test",
 			HTTPS: serving.Endpoint{Listener: listener}, OnListen: func(serving.Addresses) { close(listening) },
+			DatabaseURL: "postgres://quoin@127.0.0.1:1/none", // not available
 			Aggregation: true, RequestsPerSecond: 1e6, Burst: 1e6, Log: slog.New(slog.DiscardHandler),
 		})
 	}()
