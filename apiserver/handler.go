@@ -77,9 +77,8 @@ func (f *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	serving.Annotate(r.Context(), "account", account.Name)
-	if r.URL.Path == "/docs" && (r.Method == http.MethodGet || r.Method == http.MethodHead) {
-		serving.Annotate(r.Context(), serving.AnnotationRoute, "/docs")
-		f.api.ServeReference(w, r)
+	if isReference(r) {
+		f.serveReference(w, r)
 		return
 	}
 	if r.Header.Get("Authorization") == "" && scim.Handles(r.URL.Path) && f.scim.IsPublic(r) {
@@ -92,6 +91,17 @@ func (f *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	f.serve(w, r, account, principal)
+}
+
+// isReference reports whether a request is one for the reference page, which is the same for all
+// accounts and public.
+func isReference(r *http.Request) bool {
+	return r.URL.Path == "/docs" && (r.Method == http.MethodGet || r.Method == http.MethodHead)
+}
+
+func (f *handler) serveReference(w http.ResponseWriter, r *http.Request) {
+	serving.Annotate(r.Context(), serving.AnnotationRoute, "/docs")
+	f.api.ServeReference(w, r)
 }
 
 // refuse responds to a request whose caller cannot be authenticated. The access log has the reason.
@@ -126,6 +136,10 @@ func (f *handler) serve(w http.ResponseWriter, r *http.Request, account *v1alpha
 		return
 	}
 	defer release()
+	if isReference(r) {
+		f.serveReference(w, r)
+		return
+	}
 	r = r.WithContext(log.IntoContext(r.Context(), log.FromContext(r.Context()).WithValues("requestID", serving.RequestID(r.Context()))))
 	source := audit.SourceREST
 	if scim.Handles(r.URL.Path) {

@@ -410,6 +410,8 @@ func (c *cluster) testDiscovery(t *testing.T) {
 		{"/apis/another", "", "Status", 404},
 		{"/openapi/v2", "", "", 200},
 		{"/openapi/v3", "", "", 200},
+		{"/openapi/v3/apis/api.platform.quoin.dev/v1", "", "", 200},
+		{"/openapi/v3/apis/another/v1", "", "Status", 404},
 	} {
 		code, answer := c.sendDirect(t, frontProxy, tc.path, http.Header{"X-Remote-User": {"eve"}, "Accept": {tc.accept}})
 		meta := metav1.TypeMeta{}
@@ -429,7 +431,7 @@ func (c *cluster) testDiscovery(t *testing.T) {
 func (c *cluster) testKubectl(t *testing.T) {
 	c.create(t, &v1alpha1.Account{
 		ObjectMeta: metav1.ObjectMeta{Name: "from-crd"},
-		Spec:       v1alpha1.AccountSpec{Host: "from-crd.example.com", Namespace: "default"},
+		Spec:       v1alpha1.AccountSpec{Host: "from-crd.example.com", Namespace: "from-crd"},
 	})
 	text, err := c.user(t, "root", "system:masters").KubeConfig()
 	if err != nil {
@@ -449,6 +451,8 @@ func (c *cluster) testKubectl(t *testing.T) {
 		{"api-resources --api-group=api.platform.quoin.dev -o name", "", "accounts.api.platform.quoin.dev"},
 		{"get accounts -o name", "", "account.platform.quoin.dev/from-crd"},
 		{"auth can-i create accounts/demo --subresource=proxy", "", "yes"},
+		{"explain accounts --api-version=api.platform.quoin.dev/v1", "", "read-only representation"},
+		{"explain accounts.spec.url --api-version=api.platform.quoin.dev/v1", "", "outside of the Kubernetes API"},
 	} {
 		command := exec.CommandContext(t.Context(), filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), "kubectl"), strings.Fields(tc.arguments)...)
 		command.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig, "HOME="+filepath.Dir(kubeconfig))

@@ -21,14 +21,16 @@ var (
 // ServiceProxyOptions.
 const proxyKind = "AccountProxyOptions"
 
-// discover serves discovery and OpenAPI documents. The OpenAPI documents are empty, because the
-// documented paths are described in /api/v1/spec; without them the Kubernetes API server logs an error
-// every minute.
+// discover serves discovery and OpenAPI documents. It needs neither the content store nor a cache, so
+// that the APIService stays available without them: Kubernetes deletes no namespaces while it is not.
 func (s *Server) discover(w http.ResponseWriter, r *http.Request, who user.Info) error {
 	if err := s.authorize(r.Context(), toPath(who, r)); err != nil {
 		return err
 	}
-	document, contentType := discoveryDocument(r)
+	document, contentType, err := discoveryDocument(r)
+	if err != nil {
+		return err
+	}
 	if document == nil {
 		return notFound(r)
 	}
@@ -40,26 +42,28 @@ func (s *Server) discover(w http.ResponseWriter, r *http.Request, who user.Info)
 }
 
 // discoveryDocument returns the discovery document of a path, nil if there is none.
-func discoveryDocument(r *http.Request) (document any, contentType string) {
+func discoveryDocument(r *http.Request) (document any, contentType string, err error) {
 	const json = "application/json"
 	switch strings.TrimSuffix(r.URL.Path, "/") {
-	case "/openapi/v2":
-		info := map[string]string{"title": "Quoin", "version": GroupVersion.Version}
-		return map[string]any{"swagger": "2.0", "info": info, "paths": struct{}{}}, json
-	case "/openapi/v3":
-		return map[string]any{"paths": struct{}{}}, json
+	case openAPIv2Path:
+		return openAPIv2(), json, nil
+	case openAPIv3Path:
+		index, err := openAPIIndex()
+		return index, json, err
+	case openAPIv3Path + "/" + groupPath:
+		return openAPIv3(), json, nil
 	case "/apis":
 		if accepted(r, metav1.GroupVersionKind{Group: apidiscovery.GroupName, Version: "v2", Kind: "APIGroupDiscoveryList"}) {
-			return aggregatedDiscovery(), json + ";g=" + apidiscovery.GroupName + ";v=v2;as=APIGroupDiscoveryList"
+			return aggregatedDiscovery(), json + ";g=" + apidiscovery.GroupName + ";v=v2;as=APIGroupDiscoveryList", nil
 		}
 		return metav1.APIGroupList{
 			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "APIGroupList"},
 			Groups:   []metav1.APIGroup{group()},
-		}, json
+		}, json, nil
 	case "/apis/" + GroupVersion.Group:
 		one := group()
 		one.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "APIGroup"}
-		return one, json
+		return one, json, nil
 	case "/apis/" + GroupVersion.String():
 		return metav1.APIResourceList{
 			TypeMeta:     metav1.TypeMeta{APIVersion: "v1", Kind: "APIResourceList"},
@@ -69,9 +73,9 @@ func discoveryDocument(r *http.Request) (document any, contentType string) {
 				{Name: accounts + "/" + proxy, Kind: proxyKind, Verbs: proxyVerbs},
 				{Name: reviews, SingularName: "admissionreview", Kind: "AdmissionReview", Group: admissionv1.GroupName, Version: "v1", Verbs: reviewVerbs},
 			},
-		}, json
+		}, json, nil
 	}
-	return nil, ""
+	return nil, "", nil
 }
 
 func group() metav1.APIGroup {

@@ -47,7 +47,7 @@ func (s *Server) proxy(w http.ResponseWriter, r *http.Request, who user.Info, na
 		Name:        who.GetName(),
 		Permissions: permissions,
 	}
-	answer := &failures{ResponseWriter: w}
+	answer := newFailures(w, r)
 	s.options.Next(answer, s.documented(r, principal, documented), account, principal)
 	answer.end()
 	return nil

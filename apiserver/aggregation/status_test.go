@@ -1,6 +1,7 @@
 package aggregation
 
 import (
+	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
@@ -8,7 +9,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -17,8 +20,15 @@ import (
 // respond writes a response to a proxied request and returns what the client receives.
 func respond(t *testing.T, code int, mediaType string, parts ...string) *httptest.ResponseRecorder {
 	t.Helper()
-	recorder := httptest.NewRecorder()
-	f := &failures{ResponseWriter: recorder}
+	return respondTo(t, "application/json, */*", code, mediaType, parts...)
+}
+
+// respondTo does the same for a client that sends the header Accept.
+func respondTo(t *testing.T, accept string, code int, mediaType string, parts ...string) *httptest.ResponseRecorder {
+	t.Helper()
+	recorder, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil)
+	r.Header.Set("Accept", accept)
+	f := newFailures(recorder, r)
 	f.Header().Set("Content-Type", mediaType)
 	f.Header().Set("Retry-After", "3")
 	f.WriteHeader(code)
@@ -45,7 +55,7 @@ func TestOtherResponsesAreUnchanged(t *testing.T) {
 		"success":    {200, "application/json", []string{`{"error":"a `, `field"}`}},
 		"no content": {204, "", nil},
 		"redirect":   {304, "application/json", nil},
-		"SCIM":       {404, "application/scim+json", []string{`{"schemas":["urn:ietf:params:scim:api:messages:2.0:Error"],"detail":"x"}`}},
+		"SCIM":       {200, "application/scim+json", []string{`{"schemas":["urn:ietf:params:scim:schemas:core:2.0:User"],"detail":"x"}`}},
 		"other JSON": {400, "application/json", []string{`{"detail":"x"}`}},
 		"not JSON":   {500, "application/json", []string{`x`}},
 		"empty":      {500, "application/json", nil},
@@ -85,6 +95,31 @@ func TestErrorsAreStatuses(t *testing.T) {
 		var status apierrors.APIStatus
 		if !errors.As(err, &status) || status.Status().Message != message || string(status.Status().Reason) != reason || int(status.Status().Code) != code {
 			t.Errorf("%d: the client returns %v", code, err)
+		}
+	}
+}
+
+// TestSCIMErrors: a SCIM error is a Status with its detail for clients such as kubectl, and unchanged for those that accept SCIM.
+func TestSCIMErrors(t *testing.T) {
+	const scim = `{"schemas":["urn:ietf:params:scim:api:messages:2.0:Error"],"status":"409","scimType":"uniqueness","detail":"userName: \"x\" is taken"}`
+	for _, accept := range []string{"application/scim+json", "application/scim+json, application/json", "text/html, application/SCIM+json;q=0.5"} {
+		if got := respondTo(t, accept, 409, "application/scim+json", scim); got.Body.String() != scim || got.Header().Get("Vary") != "Accept" {
+			t.Errorf("%s: %s, headers %v", accept, got.Body, got.Header())
+		}
+	}
+	for _, accept := range []string{"", "*/*", "application/json, */*", "application/yaml"} {
+		got := respondTo(t, accept, 409, "application/scim+json; charset=utf-8", scim[:10], scim[10:])
+		status := metav1.Status{}
+		if err := json.Unmarshal(got.Body.Bytes(), &status); err != nil {
+			t.Fatal(err)
+		}
+		want := metav1.Status{
+			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure, Reason: metav1.StatusReasonConflict, Code: 409,
+			Message: `userName: "x" is taken`,
+			Details: &metav1.StatusDetails{Causes: []metav1.StatusCause{{Type: "uniqueness", Message: `userName: "x" is taken`}}},
+		}
+		if diff := cmp.Diff(want, status); diff != "" || got.Header().Get("Content-Type") != "application/json" || got.Header().Get("Vary") != "Accept" {
+			t.Errorf("%s: headers %v (-want +got):\n%s", accept, got.Header(), diff)
 		}
 	}
 }
