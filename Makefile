@@ -64,11 +64,22 @@ test: lint test-unit test-cluster ## All tests that need no root.
 
 .PHONY: test-unit
 test-unit: $(BIN)/localcluster ## Unit, CRD, controller and chart tests, on a real API server.
+	@# One after the other, and all of them if one fails.
+	@$(MAKE) --no-print-directory --keep-going --jobs=1 test-packages test-suites test-localcluster
+
+.PHONY: test-packages
+test-packages: $(BIN)/localcluster
 	KUBEBUILDER_ASSETS="$(ASSETS)" go test -timeout 40m $(TEST_FLAGS) $$(go list ./... | grep -v /test/)
+
+.PHONY: test-suites
+test-suites: $(BIN)/localcluster
 	@# -count=1: these tests run binaries that they build, which the test cache does not track. The
-	@# first package mostly waits, for 15 minutes, so the others run in parallel with it.
+	@# first package mostly waits, so the others run in parallel with it.
 	KUBEBUILDER_ASSETS="$(ASSETS)" go test -timeout 40m -count=1 $(TEST_FLAGS) ./test/controllers $$(go list ./test/... | grep -v -e /test/e2e -e /test/controllers)
 	go test $(TEST_FLAGS) -tags memory ./test/contract/scim/...
+
+.PHONY: test-localcluster
+test-localcluster:
 	cd hack/localcluster && go test $(TEST_FLAGS) ./...
 
 .PHONY: test-cluster
