@@ -235,7 +235,7 @@ func (c *cluster) testPermissions(t *testing.T) {
 		)
 	}
 	c.wantPermissions(t, "quoin-gateway",
-		permission{releaseNamespace, "secrets", "create", true},
+		permission{releaseNamespace, "secrets", "create", false},
 		permission{releaseNamespace, "secrets", "get", false},
 		permission{"tenant-a", "secrets", "create", false},
 		permission{"tenant-a", "environments", "patch", true},
@@ -244,7 +244,7 @@ func (c *cluster) testPermissions(t *testing.T) {
 		permission{"", "accounts", "patch", false},
 	)
 	c.wantPermissions(t, "quoin-apiserver",
-		permission{releaseNamespace, "secrets", "create", true},
+		permission{releaseNamespace, "secrets", "create", false},
 		permission{releaseNamespace, "secrets", "get", false},
 		permission{releaseNamespace, "secrets", "patch", false},
 		permission{"tenant-a", "secrets", "create", true},
@@ -256,6 +256,7 @@ func (c *cluster) testPermissions(t *testing.T) {
 		permission{"", "secrets", "create", false},
 	)
 	c.wantPermissions(t, "quoin-controller",
+		permission{releaseNamespace, "secrets", "create", true},
 		permission{"tenant-b", "deployments/status", "patch", true},
 		permission{"", "accounts", "watch", true},
 		permission{"", "accounts", "delete", false},

@@ -34,7 +34,7 @@ func restricted(ctx context.Context, config *clientrest.Config) (*clientrest.Con
 	}
 	// The authorizer watches roles.
 	for _, permission := range []authorizationv1.ResourceAttributes{
-		{Verb: "list", Group: "platform.quoin.dev", Resource: "accounts"}, {Namespace: "quoin-system", Verb: "create", Resource: "secrets"},
+		{Verb: "list", Group: "platform.quoin.dev", Resource: "accounts"}, {Namespace: "quoin-system", Verb: "update", Resource: "secrets", Name: "quoin-apiserver-tls"},
 	} {
 		if err := apiclient.Eventually(func() error { return wantPermission(ctx, permission, true) }); err != nil {
 			return nil, err
