@@ -232,14 +232,17 @@ func (d *Directory) memberChanged(before, after v1alpha1.Object) {
 // shownMembers returns the digest of the members of a group that responses show; empty if the view does not
 // need them or there are none.
 func shownMembers(v *view, s *v1alpha1.ScimGroupSpec, _ schema.Document) string {
-	inPlace := s.EffectiveMembers()
-	if !v.wants(attributeMembers) || len(inPlace)+len(s.MemberChunks) == 0 {
+	if !v.wants(attributeMembers) {
+		return ""
+	}
+	inPlace, chunks := s.EffectiveMembers(), s.Chunks()
+	if len(inPlace)+len(chunks) == 0 {
 		return ""
 	}
 	sum := sha256.New()
 	v.d.writeMembers(sum, v.namespace, inPlace)
-	for i := range s.MemberChunks {
-		name := s.MemberChunks[i].Name
+	for i := range chunks {
+		name := chunks[i].Name
 		o, ok, err := v.d.chunks.Informer.GetIndexer().GetByKey(keyOf(v.namespace, name))
 		chunk, isChunk := o.(*v1alpha1.ScimMemberChunk)
 		if !ok || !isChunk || err != nil {
@@ -248,7 +251,7 @@ func shownMembers(v *view, s *v1alpha1.ScimGroupSpec, _ schema.Document) string 
 		}
 		_, _ = sum.Write(v.d.shown.of(keyOf(v.namespace, name), func() []byte {
 			members := sha256.New()
-			v.d.writeMembers(members, v.namespace, chunk.Spec.Members)
+			v.d.writeMembers(members, v.namespace, chunk.Spec.AllMembers())
 			return members.Sum(nil)
 		}))
 	}
