@@ -130,6 +130,7 @@ func TestSQLConnectionsWithoutLogInEndThemselves(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	w.eventually("the user has logged in", func() bool { return w.gauge("quoin_gateway_unauthenticated", "sql_connection") == 0 })
 	for i := range 60 {
 		address := attacker
 		if i >= 20 {
