@@ -19,22 +19,23 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/quoin-dev/quoin/internal/serving/certificates"
+	"github.com/quoin-dev/quoin/internal/serving/logtest"
 )
 
 // running is a running server on loopback with a certificate for "localhost".
 type running struct {
 	Addresses
 	ca   *x509.CertPool
-	log  *logBuffer
+	log  *logtest.Buffer
 	stop context.CancelFunc
 	done chan error
 }
 
 func start(t *testing.T, o Options, handler http.HandlerFunc) *running {
 	t.Helper()
-	s := &running{ca: x509.NewCertPool(), log: &logBuffer{}, done: make(chan error, 1)}
+	s := &running{ca: x509.NewCertPool(), log: &logtest.Buffer{}, done: make(chan error, 1)}
 	pair, err := certificates.FromSecret(t.Context(), certificates.SecretOptions{
-		Client: fake.NewClientBuilder().Build(), Namespace: "quoin-system", Log: s.log.logger(),
+		Client: fake.NewClientBuilder().Build(), Namespace: "quoin-system", Log: s.log.Logger(),
 		Names: func() []string { return []string{"localhost"} },
 	})
 	if err != nil {
@@ -42,7 +43,7 @@ func start(t *testing.T, o Options, handler http.HandlerFunc) *running {
 	}
 	s.ca.AppendCertsFromPEM(pair.CA())
 	bound := make(chan Addresses, 1)
-	o.HTTPS.Address, o.Log = "127.0.0.1:0", s.log.logger()
+	o.HTTPS.Address, o.Log = "127.0.0.1:0", s.log.Logger()
 	o.OnListen = func(a Addresses) { bound <- a }
 	o.GetCertificate = pair.GetCertificate
 	ctx, stop := context.WithCancel(t.Context())
@@ -131,7 +132,7 @@ func TestProtocols(t *testing.T) {
 		}
 	})
 	s.wait(t)
-	for _, line := range s.log.lines(t, "Served request") {
+	for _, line := range s.log.Lines(t, "Served request") {
 		if line["status"] != 200.0 {
 			t.Errorf("an informational status is logged: %v", line)
 		}

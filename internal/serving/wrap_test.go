@@ -1,7 +1,6 @@
 package serving
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"io"
@@ -10,13 +9,14 @@ import (
 	"net/http/httptest"
 	"net/netip"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/quoin-dev/quoin/internal/serving/logtest"
 )
 
 // wantError checks that a response is a JSON error whose message contains a text.
@@ -28,48 +28,6 @@ func wantError(t *testing.T, resp *http.Response, status int, text string) {
 	}
 	if resp.StatusCode != status || resp.Header.Get("Content-Type") != "application/json" || len(body) != 1 || !strings.Contains(body["error"], text) {
 		t.Errorf("%d %q %q, want %d with %q", resp.StatusCode, resp.Header.Get("Content-Type"), body, status, text)
-	}
-}
-
-// logBuffer collects a log of JSON lines.
-type logBuffer struct {
-	mu     sync.Mutex
-	buffer bytes.Buffer
-}
-
-func (b *logBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buffer.Write(p)
-}
-
-func (b *logBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buffer.String()
-}
-
-func (b *logBuffer) logger() *slog.Logger {
-	return slog.New(slog.NewJSONHandler(b, &slog.HandlerOptions{Level: slog.LevelDebug}))
-}
-
-// lines returns the attributes of the lines with a message.
-func (b *logBuffer) lines(t *testing.T, message string) []map[string]any {
-	t.Helper()
-	var found []map[string]any
-	decoder := json.NewDecoder(strings.NewReader(b.String()))
-	for {
-		line := map[string]any{}
-		err := decoder.Decode(&line)
-		if errors.Is(err, io.EOF) {
-			return found
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		if line["msg"] == message {
-			found = append(found, line)
-		}
 	}
 }
 
@@ -189,7 +147,7 @@ func TestHeaders(t *testing.T) {
 }
 
 func TestAccessLogAndMetrics(t *testing.T) {
-	log, registry := &logBuffer{}, prometheus.NewRegistry()
+	log, registry := &logtest.Buffer{}, prometheus.NewRegistry()
 	handler := Wrap(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		Annotate(r.Context(), "account", "overwritten")
 		Annotate(r.Context(), "account", "acme")
@@ -199,7 +157,7 @@ func TestAccessLogAndMetrics(t *testing.T) {
 		}
 		w.WriteHeader(http.StatusTeapot)
 		_, _ = io.WriteString(w, "short and stout")
-	}), WrapOptions{Log: log.logger(), Registerer: registry})
+	}), WrapOptions{Log: log.Logger(), Registerer: registry})
 
 	r := httptest.NewRequest(http.MethodGet, "https://acme.example.com/a/1?token=QUERYSECRET", nil)
 	r.RemoteAddr = "192.0.2.1:1"
@@ -214,7 +172,7 @@ func TestAccessLogAndMetrics(t *testing.T) {
 	if strings.Contains(log.String(), "SECRET") {
 		t.Errorf("the log contains a secret: %s", log)
 	}
-	lines := log.lines(t, "Served request")
+	lines := log.Lines(t, "Served request")
 	if len(lines) != 2 {
 		t.Fatalf("%d lines, want 2", len(lines))
 	}
@@ -248,7 +206,7 @@ func TestAccessLogAndMetrics(t *testing.T) {
 
 func TestPanics(t *testing.T) {
 	t.Run("before the response", func(t *testing.T) {
-		log, registry := &logBuffer{}, prometheus.NewRegistry()
+		log, registry := &logtest.Buffer{}, prometheus.NewRegistry()
 		w := httptest.NewRecorder()
 		r := httptest.NewRequest(http.MethodGet, "/", nil)
 		r.Header.Set("X-Request-Id", "me")
@@ -256,16 +214,16 @@ func TestPanics(t *testing.T) {
 			w.Header().Set("Content-Length", "7")
 			w.Header().Set("ETag", `"1"`)
 			panic("oh no")
-		}), WrapOptions{Log: log.logger(), Registerer: registry}).ServeHTTP(w, r)
+		}), WrapOptions{Log: log.Logger(), Registerer: registry}).ServeHTTP(w, r)
 		wantError(t, w.Result(), http.StatusInternalServerError, "internal error; request id me")
 		if w.Header().Get("Content-Length") != "" || w.Header().Get("ETag") != "" || w.Header().Get("Cache-Control") != "no-store" {
 			t.Errorf("headers are %v", w.Header())
 		}
-		panics := log.lines(t, "Handler panicked")
+		panics := log.Lines(t, "Handler panicked")
 		if len(panics) != 1 || panics[0]["requestID"] != "me" || !strings.Contains(panics[0]["stack"].(string), "TestPanics") {
 			t.Errorf("panics in the log: %v", panics)
 		}
-		if lines := log.lines(t, "Served request"); len(lines) != 1 || lines[0]["status"] != 500.0 || lines[0]["level"] != "WARN" {
+		if lines := log.Lines(t, "Served request"); len(lines) != 1 || lines[0]["status"] != 500.0 || lines[0]["level"] != "WARN" {
 			t.Errorf("access log: %v", lines)
 		}
 		if line := `quoin_http_requests_total{code="500",method="GET",route="none"} 1`; !strings.Contains(exposition(t, registry), line) {

@@ -31,6 +31,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/quoin-dev/quoin/internal/serving"
+	"github.com/quoin-dev/quoin/internal/serving/logtest"
 )
 
 // volume is a directory with tls.crt and tls.key as the kubelet mounts a Secret: both are links
@@ -56,9 +57,9 @@ func (v volume) write(t *testing.T, version string, certificate, key []byte) {
 	must(t, errors.Join(os.Symlink(version, v.path("..tmp")), os.Rename(v.path("..tmp"), v.path("..data"))))
 }
 
-func (v volume) open(t *testing.T, log *logBuffer) *Certificates {
+func (v volume) open(t *testing.T, log *logtest.Buffer) *Certificates {
 	t.Helper()
-	c, err := FromFiles(t.Context(), v.path("tls.crt"), v.path("tls.key"), log.logger())
+	c, err := FromFiles(t.Context(), v.path("tls.crt"), v.path("tls.key"), log.Logger())
 	must(t, err)
 	return c
 }
@@ -68,7 +69,7 @@ func TestFilesAreReloaded(t *testing.T) {
 	oldCertificate, oldKey, _ := testPair(t, "old.example.com")
 	newCertificate, newKey, _ := testPair(t, "new.example.com")
 	v.write(t, "1", oldCertificate, oldKey)
-	c := v.open(t, &logBuffer{})
+	c := v.open(t, &logtest.Buffer{})
 	if got := current(t, c).DNSNames; !slices.Equal(got, []string{"old.example.com"}) || c.CA() != nil {
 		t.Errorf("certificate for %q with CA %q", got, c.CA())
 	}
@@ -92,7 +93,7 @@ func TestFilesAreReloaded(t *testing.T) {
 }
 
 func TestBrokenFilesAreIgnored(t *testing.T) {
-	v, log := newVolume(t), &logBuffer{}
+	v, log := newVolume(t), &logtest.Buffer{}
 	oldCertificate, oldKey, _ := testPair(t, "old.example.com")
 	newCertificate, newKey, _ := testPair(t, "new.example.com")
 	v.write(t, "1", oldCertificate, oldKey)
@@ -108,7 +109,7 @@ func TestBrokenFilesAreIgnored(t *testing.T) {
 			t.Errorf("certificate for %q after a broken pair", got)
 		}
 	}
-	if lines := log.lines(t, "Cannot renew the serving certificate"); len(lines) != 3 {
+	if lines := log.Lines(t, "Cannot renew the serving certificate"); len(lines) != 3 {
 		t.Errorf("%d lines about 3 broken pairs: %v", len(lines), lines)
 	}
 	for _, key := range [][]byte{oldKey, newKey} {
@@ -138,7 +139,7 @@ func current(t *testing.T, c *Certificates) *x509.Certificate {
 type cluster struct {
 	client.Client
 	clock *clocktesting.FakePassiveClock
-	log   *logBuffer
+	log   *logtest.Buffer
 	mu    sync.Mutex
 	names []string
 }
@@ -148,13 +149,13 @@ var secretKey = client.ObjectKey{Namespace: "quoin-system", Name: SecretName}
 func newCluster(funcs interceptor.Funcs, names ...string) *cluster {
 	return &cluster{
 		Client: fake.NewClientBuilder().WithInterceptorFuncs(funcs).Build(),
-		clock:  clocktesting.NewFakePassiveClock(time.Now().Truncate(time.Second)), log: &logBuffer{}, names: names,
+		clock:  clocktesting.NewFakePassiveClock(time.Now().Truncate(time.Second)), log: &logtest.Buffer{}, names: names,
 	}
 }
 
 func (c *cluster) open(ctx context.Context, names ...string) (*Certificates, error) {
 	return FromSecret(ctx, SecretOptions{
-		Client: c.Client, Namespace: secretKey.Namespace, Clock: c.clock, Log: c.log.logger(),
+		Client: c.Client, Namespace: secretKey.Namespace, Clock: c.clock, Log: c.log.Logger(),
 		Names: func() []string {
 			c.mu.Lock()
 			defer c.mu.Unlock()
@@ -215,7 +216,7 @@ func TestSecretIsCreated(t *testing.T) {
 	if err := certificates.Refresh(t.Context()); err != nil || c.secret(t).ResourceVersion != secret.ResourceVersion {
 		t.Errorf("written again without a change (%v)", err)
 	}
-	if lines := c.log.lines(t, "Names omitted from the serving certificate"); len(lines) != 1 {
+	if lines := c.log.Lines(t, "Names omitted from the serving certificate"); len(lines) != 1 {
 		t.Errorf("%d lines about omitted names", len(lines))
 	}
 	for _, key := range []string{"tls.key", "ca.key"} {
@@ -506,7 +507,7 @@ func TestNewConnectionsUseRenewedCertificate(t *testing.T) {
 	done := make(chan error)
 	go func() {
 		done <- serving.Run(ctx, serving.Options{
-			HTTPS: serving.Endpoint{Address: "127.0.0.1:0"}, GetCertificate: certificates.GetCertificate, Log: c.log.logger(),
+			HTTPS: serving.Endpoint{Address: "127.0.0.1:0"}, GetCertificate: certificates.GetCertificate, Log: c.log.Logger(),
 			OnListen: func(a serving.Addresses) { bound <- a },
 		}, http.NotFoundHandler())
 	}()

@@ -20,7 +20,7 @@ import (
 func (c *cluster) withHosts(t *testing.T, hosts func() ([]string, error)) *Certificates {
 	t.Helper()
 	certificates, err := FromSecret(t.Context(), SecretOptions{
-		Client: c, Namespace: secretKey.Namespace, Names: func() []string { return []string{"own"} }, Hosts: hosts, Clock: c.clock, Log: c.log.logger(),
+		Client: c, Namespace: secretKey.Namespace, Names: func() []string { return []string{"own"} }, Hosts: hosts, Clock: c.clock, Log: c.log.Logger(),
 	})
 	must(t, err)
 	return certificates
