@@ -8,12 +8,16 @@ import (
 	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/quoin-dev/quoin/gateway/pending"
+	"github.com/quoin-dev/quoin/internal/ratelimit"
+	"github.com/quoin-dev/quoin/internal/serving"
 )
 
 // unauthenticatedShare is the share of a deployment's rate of requests that one client address has
 // for requests without a token.
 const unauthenticatedShare = 10
+
+// maxAddresses bounds the memory of the rates of client addresses.
+const maxAddresses = 8192
 
 // limits are the rate and concurrency limits of each deployment. Unauthenticated requests have
 // rates of their own, for each deployment and for each client address, and no place of a deployment.
@@ -21,7 +25,7 @@ type limits struct {
 	perSecond rate.Limit
 	burst     int
 	inFlight  int
-	addresses addressRates
+	addresses *ratelimit.Limits[netip.Prefix]
 
 	mu          sync.Mutex
 	deployments map[types.NamespacedName]*deploymentLimits
@@ -35,7 +39,7 @@ type deploymentLimits struct {
 func newLimits(perSecond float64, burst, inFlight int) *limits {
 	return &limits{
 		perSecond: rate.Limit(perSecond), burst: burst, inFlight: inFlight, deployments: map[types.NamespacedName]*deploymentLimits{},
-		addresses: addressRates{perSecond: rate.Limit(perSecond / unauthenticatedShare), burst: max(1, burst/unauthenticatedShare)},
+		addresses: ratelimit.New[netip.Prefix](perSecond/unauthenticatedShare, max(1, burst/unauthenticatedShare), maxAddresses),
 	}
 }
 
@@ -63,7 +67,7 @@ func (l *limits) acquire(deployment types.NamespacedName) (done func(), wait tim
 // after which the caller should retry. The rate of the address applies first: a client over it does
 // not use the rate of the deployment.
 func (l *limits) admitUnauthenticated(address netip.Addr, deployment types.NamespacedName) (wait time.Duration) {
-	if !l.addresses.allow(pending.Network(address)) {
+	if l.addresses.Take(serving.Network(address), time.Now()) > 0 {
 		return l.interval() * unauthenticatedShare
 	}
 	l.mu.Lock()

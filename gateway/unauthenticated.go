@@ -5,11 +5,9 @@ import (
 	"errors"
 	"net"
 	"net/http"
-	"net/netip"
 	"sync"
 	"time"
 
-	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/quoin-dev/quoin/gateway/pending"
@@ -116,33 +114,4 @@ func (a *authentication) release() {
 	if a.done != nil {
 		a.done()
 	}
-}
-
-// maxAddresses is the number of client addresses whose rates are kept in memory; beyond it, the
-// oldest are forgotten.
-const maxAddresses = 8192
-
-// addressRates are rate limiters of client addresses.
-type addressRates struct {
-	perSecond rate.Limit
-	burst     int
-
-	mu               sync.Mutex
-	recent, previous map[netip.Addr]*rate.Limiter
-}
-
-func (a *addressRates) allow(address netip.Addr) bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	limiter := a.recent[address]
-	if limiter == nil {
-		if limiter = a.previous[address]; limiter == nil {
-			limiter = rate.NewLimiter(a.perSecond, a.burst)
-		}
-		if a.recent == nil || len(a.recent) >= maxAddresses/2 {
-			a.previous, a.recent = a.recent, map[netip.Addr]*rate.Limiter{}
-		}
-		a.recent[address] = limiter
-	}
-	return limiter.Allow()
 }

@@ -12,6 +12,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"github.com/quoin-dev/quoin/internal/serving"
 )
 
 // Limits are the maximum numbers of pending peers.
@@ -61,7 +63,7 @@ type Set struct {
 
 // group is what a limit applies to: the zero group holds all peers.
 type group struct {
-	address    netip.Addr
+	network    netip.Prefix
 	deployment string
 }
 
@@ -86,8 +88,8 @@ func (s *Set) Add(address netip.Addr, end func()) *Peer {
 	s.mu.Lock()
 	s.open.Inc()
 	excess := []*Peer{s.insert(p, group{}, s.limits.Total)}
-	if address.IsValid() {
-		excess = append(excess, s.insert(p, group{address: Network(address)}, s.limits.PerAddress))
+	if network := serving.Network(address); network.IsValid() {
+		excess = append(excess, s.insert(p, group{network: network}, s.limits.PerAddress))
 	}
 	s.mu.Unlock()
 	s.endAll(excess...)
@@ -168,20 +170,4 @@ func (s *Set) endAll(peers ...*Peer) {
 			p.end()
 		}
 	}
-}
-
-// Network returns what one client controls: its address, or its /64 network for IPv6.
-func Network(address netip.Addr) netip.Addr {
-	if !address.IsValid() {
-		return address
-	}
-	address = address.Unmap().WithZone("")
-	if address.Is4() {
-		return address
-	}
-	prefix, err := address.Prefix(64)
-	if err != nil {
-		return address
-	}
-	return prefix.Addr()
 }

@@ -53,17 +53,20 @@ func RequestID(ctx context.Context) string { return exchangeOf(ctx).id }
 // proxies forward the request. Outside of Wrap, it returns the zero Addr, which is not valid.
 func RemoteAddress(ctx context.Context) netip.Addr { return exchangeOf(ctx).client }
 
-// ClientNetwork returns the network by which limits for each client address count: the address of the
-// client itself for IPv4, and the /64 prefix for IPv6, because a client can choose its address in it.
-// Outside of Wrap, it returns the zero Prefix, which is not valid.
-func ClientNetwork(ctx context.Context) netip.Prefix { return exchangeOf(ctx).network() }
+// ClientNetwork returns the Network of the client. Outside of Wrap, it returns the zero Prefix, which is
+// not valid.
+func ClientNetwork(ctx context.Context) netip.Prefix { return Network(exchangeOf(ctx).client) }
 
-func (e *exchange) network() netip.Prefix {
-	bits := e.client.BitLen()
-	if e.client.Is6() {
+// Network returns the network by which limits for each client address count: the address itself for
+// IPv4, and the /64 prefix for IPv6, because a client can choose its address in it. That of an invalid
+// address is the zero Prefix.
+func Network(address netip.Addr) netip.Prefix {
+	address = address.Unmap()
+	bits := address.BitLen()
+	if address.Is6() {
 		bits = 64
 	}
-	network, err := e.client.Prefix(bits)
+	network, err := address.Prefix(bits)
 	if err != nil {
 		return netip.Prefix{}
 	}

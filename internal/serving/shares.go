@@ -47,7 +47,7 @@ func limitInFlight(limit, unauthenticated int) middleware {
 		addresses := NewShares[netip.Prefix](unauthenticated)
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			e := exchangeOf(r.Context())
-			if network := e.network(); unauthenticated > 0 && network.IsValid() {
+			if network := Network(e.client); unauthenticated > 0 && network.IsValid() {
 				release := addresses.Acquire(network)
 				if release == nil {
 					limitDrain(w, r)
