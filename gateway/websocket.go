@@ -3,9 +3,8 @@ package gateway
 import (
 	"encoding/binary"
 	"encoding/json"
-	"net"
-
 	"errors"
+	"net"
 )
 
 // maxTokenMessage limits the octets that a client sends over a WebSocket until it has authenticated

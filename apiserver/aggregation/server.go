@@ -31,7 +31,8 @@ import (
 
 // Options of a Server. All fields are required.
 type Options struct {
-	// Client creates access reviews, several for a request: it must not be rate-limited (QPS -1). It needs the roles in config/aggregation.
+	// Client creates access reviews, several for a request: it must not be rate-limited (QPS -1). It
+	// needs the roles in config/aggregation.
 	Client kubernetes.Interface
 	// Account returns an account by name, nil if there is none.
 	Account func(ctx context.Context, name string) (*v1alpha1.Account, error)

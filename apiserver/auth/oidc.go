@@ -44,10 +44,14 @@ var algorithms = []string{
 	oidc.RS256, oidc.RS384, oidc.RS512, oidc.PS256, oidc.PS384, oidc.PS512, oidc.ES256, oidc.ES384, oidc.ES512, oidc.EdDSA,
 }
 
-// signatureAlgorithms are the same algorithms.
-var signatureAlgorithms = []jose.SignatureAlgorithm{
-	jose.RS256, jose.RS384, jose.RS512, jose.PS256, jose.PS384, jose.PS512, jose.ES256, jose.ES384, jose.ES512, jose.EdDSA,
-}
+// signatureAlgorithms are the same algorithms in the type of package jose.
+var signatureAlgorithms = func() []jose.SignatureAlgorithm {
+	all := make([]jose.SignatureAlgorithm, len(algorithms))
+	for i, name := range algorithms {
+		all[i] = jose.SignatureAlgorithm(name)
+	}
+	return all
+}()
 
 // OIDC authenticates users by access or ID tokens of the account's issuers. Create it with NewOIDC.
 type OIDC struct {

@@ -40,7 +40,7 @@ func (u *knownUsers) check(ctx context.Context, namespace, userName string) erro
 	if !known {
 		var err error
 		if deprovisioned, err = claims.IsDeprovisioned(ctx, u.live, namespace, userName); err != nil {
-			return fmt.Errorf("find out whether the user was deprovisioned: %w", err)
+			return fmt.Errorf("check whether the user was deprovisioned: %w", err)
 		}
 		u.gone.put(key, deprovisioned)
 	}

@@ -15,9 +15,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Certificates holds the serving certificates, and keeps it up to date while Run runs. Its source is
-// files (FromFiles) or a Secret that Quoin manages (FromSecret). It is a
-// prometheus.Collector of the expiry time.
+// Certificates holds the serving certificates, and keeps them up to date while Run runs. Its source is
+// files (FromFiles) or a Secret that Quoin manages (FromSecret). It is a prometheus.Collector of the
+// expiry time.
 type Certificates struct {
 	source   source
 	interval time.Duration

@@ -23,9 +23,9 @@ type fileSource struct {
 	last *keyPair
 }
 
-// FromFiles loads a certificate (with its chain) and its key from PEM files, and
-// Run loads them again every five seconds. If a new pair is invalid, the previous one remains in
-// use. log is slog.Default() if nil.
+// FromFiles loads a certificate (with its chain) and its key from PEM files, and Run loads them again
+// every five seconds. If a new pair is invalid, the previous one remains in use. log is slog.Default()
+// if nil.
 func FromFiles(ctx context.Context, certificateFile, keyFile string, log *slog.Logger) (*Certificates, error) {
 	s := &fileSource{certificateFile: certificateFile, keyFile: keyFile}
 	return newCertificates(ctx, s, filesInterval, cmp.Or(log, slog.Default()))

@@ -71,10 +71,10 @@ type secretSource struct {
 	hosts   *hostCertificates
 }
 
-// FromSecret manages a serving certificate, and the private CA that signs it, in a
-// Secret, and issues certificates of tenants' hosts in memory. The certificate is valid for 90 days and renewed after 60, or when a name is missing; the
-// CA is valid for ten years and replaced in the last one. Run checks the Secret once a minute;
-// Refresh checks it at once, for example for a new host.
+// FromSecret manages a serving certificate, and the private CA that signs it, in a Secret, and issues
+// certificates of tenants' hosts in memory. The certificate is valid for 90 days and renewed after 60,
+// or when a name is missing; the CA is valid for ten years and replaced in the last one. Run checks the
+// Secret once a minute; Refresh checks it at once, for example for a new host.
 //
 // A Secret of that name with a certificate but no ca.key belongs to another owner, and is not
 // modified.
