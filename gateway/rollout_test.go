@@ -20,6 +20,7 @@ import (
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/gateway"
+	"github.com/quoin-dev/quoin/internal/apitest"
 )
 
 // flakyPod is a server whose connections break: it closes idle connections, and resets connections
@@ -32,7 +33,7 @@ type flakyPod struct {
 
 func (f *fixture) newFlakyPod() *flakyPod {
 	f.Helper()
-	l, err := net.Listen("tcp", net.JoinHostPort(podIP(f), "0"))
+	l, err := net.Listen("tcp", net.JoinHostPort(apitest.PodIP(f), "0"))
 	if err != nil {
 		f.Fatal(err)
 	}

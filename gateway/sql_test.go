@@ -12,13 +12,15 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/quoin-dev/quoin/internal/apitest"
 )
 
 // newSQLPod starts a server with a part of the PostgreSQL protocol. It answers every query with its
 // own name and the query.
 func (f *fixture) newSQLPod(name string) net.Addr {
 	f.Helper()
-	l, err := net.Listen("tcp", net.JoinHostPort(podIP(f), "0"))
+	l, err := net.Listen("tcp", net.JoinHostPort(apitest.PodIP(f), "0"))
 	if err != nil {
 		f.Fatal(err)
 	}

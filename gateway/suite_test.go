@@ -1,7 +1,6 @@
 package gateway_test
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -32,6 +31,7 @@ import (
 	"github.com/quoin-dev/quoin/internal/apitest"
 	"github.com/quoin-dev/quoin/internal/engine"
 	"github.com/quoin-dev/quoin/internal/serving"
+	"github.com/quoin-dev/quoin/internal/serving/logtest"
 	"github.com/quoin-dev/quoin/internal/tenant"
 )
 
@@ -46,49 +46,16 @@ type fixture struct {
 	addresses gateway.Addresses
 	roots     *x509.CertPool
 	http      *http.Client
-	log       *lockedBuffer
+	log       *logtest.Buffer
 	stop      func() // ends the gateway and waits for it
 	slices    atomic.Int64
-}
-
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
-
-// podIP returns an address for pods of the test: EndpointSlices reject loopback addresses.
-func podIP(t testing.TB) string {
-	t.Helper()
-	all, err := net.InterfaceAddrs()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, address := range all {
-		if ip, ok := address.(*net.IPNet); ok && ip.IP.IsGlobalUnicast() && ip.IP.To4() != nil {
-			return ip.IP.String()
-		}
-	}
-	t.Skip("SKIPPED: this machine has only loopback addresses, which EndpointSlices reject")
-	return ""
 }
 
 // newFixture creates an account for the test, and starts a gateway. change may modify its
 // configuration.
 func newFixture(t testing.TB, change func(*gateway.Config)) *fixture {
 	t.Helper()
-	f := &fixture{TB: t, log: &lockedBuffer{}}
+	f := &fixture{TB: t, log: &logtest.Buffer{}}
 	f.kube, f.namespace = apitest.Direct(t)
 	f.domain = "data." + f.namespace + ".example.com"
 	f.create(&v1alpha1.Account{ObjectMeta: metav1.ObjectMeta{Name: f.namespace}, Spec: v1alpha1.AccountSpec{
@@ -274,7 +241,7 @@ type pod struct {
 func (f *fixture) newPod(environment string, handler http.HandlerFunc) *pod {
 	f.Helper()
 	p := &pod{}
-	listener, err := net.Listen("tcp", net.JoinHostPort(podIP(f), "0"))
+	listener, err := net.Listen("tcp", net.JoinHostPort(apitest.PodIP(f), "0"))
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -4,6 +4,7 @@ package apitest
 import (
 	"flag"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -114,4 +115,21 @@ func IssuedIDs(t testing.TB, c client.Reader, account string) string {
 		t.Fatal(err)
 	}
 	return a.Annotations[v1alpha1.AnnotationIssuedIDs]
+}
+
+// PodIP returns an address of this machine for pods of a test: EndpointSlices reject loopback
+// addresses. It skips the test if there is none.
+func PodIP(t testing.TB) string {
+	t.Helper()
+	all, err := net.InterfaceAddrs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, address := range all {
+		if ip, ok := address.(*net.IPNet); ok && ip.IP.IsGlobalUnicast() && ip.IP.To4() != nil {
+			return ip.IP.String()
+		}
+	}
+	t.Skip("SKIPPED: this machine has only loopback addresses, which EndpointSlices reject")
+	return ""
 }
