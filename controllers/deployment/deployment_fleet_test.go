@@ -73,14 +73,47 @@ func woken(f *Fleet) []string {
 	}
 }
 
-// TestFleetSlots runs steps: "+a" acquires a slot, "!a" occupies one, "-a" releases it.
+// fleetSteps are steps of deployments: "+a" starts a rollout, "!a" has started it by hand, "xa" fails,
+// "-a" ends, "~a" waits for a user.
+type fleetSteps struct {
+	limit int
+	steps []string
+	// denied and wakes are in the order in which they happened.
+	denied, wakes []string
+}
+
+// run runs the steps with rollouts of one request.
+func (s fleetSteps) run(t *testing.T, request startRequest) {
+	f := NewFleet(newAPI(t), s.limit)
+	var denied []string
+	for _, step := range s.steps {
+		key := keyOf(step[1:])
+		switch step[0] {
+		case '+':
+			if f.AcquireSlot(t.Context(), key, request) != "" {
+				denied = append(denied, key.Name)
+			}
+		case '!':
+			f.OccupySlot(t.Context(), key, request.image)
+		case '~':
+			f.Suspend(t.Context(), key)
+		case 'x':
+			f.SetFailures(t.Context(), key, []v1alpha1.FailedVersion{{Image: request.image}})
+		case '-':
+			f.ReleaseSlot(t.Context(), key)
+		}
+	}
+	if diff := cmp.Diff(s.denied, denied); diff != "" {
+		t.Errorf("denied (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(s.wakes, woken(f), cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("woken (-want +got):\n%s", diff)
+	}
+}
+
+// TestFleetSlots: no more rollouts are in progress than there are slots.
 func TestFleetSlots(t *testing.T) {
-	cases := map[string]struct {
-		limit int
-		steps []string
-		// denied and wakes are in the order in which they happened.
-		denied, wakes []string
-	}{
+	cases := map[string]fleetSteps{
 		"up to the limit":                {2, []string{"+a", "+b", "+c"}, []string{"c"}, nil},
 		"acquiring is idempotent":        {2, []string{"+a", "+a", "+b"}, nil, nil},
 		"a slot is kept":                 {1, []string{"+a", "+b", "+a"}, []string{"b"}, nil},
@@ -97,40 +130,13 @@ func TestFleetSlots(t *testing.T) {
 		"two slots":                                       {2, []string{"+a", "+b", "+c", "+d", "+e", "-a", "-b"}, []string{"c", "d", "e"}, []string{"c", "d", "e"}},
 	}
 	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			f := NewFleet(newAPI(t), tc.limit)
-			var denied []string
-			for _, step := range tc.steps {
-				key := keyOf(step[1:])
-				switch step[0] {
-				case '+':
-					if f.AcquireSlot(t.Context(), key, slotOf("")) != "" {
-						denied = append(denied, key.Name)
-					}
-				case '!':
-					f.OccupySlot(t.Context(), key, "")
-				case '-':
-					f.ReleaseSlot(t.Context(), key)
-				}
-			}
-			if diff := cmp.Diff(tc.denied, denied); diff != "" {
-				t.Errorf("denied (-want +got):\n%s", diff)
-			}
-			if diff := cmp.Diff(tc.wakes, woken(f), cmpopts.EquateEmpty()); diff != "" {
-				t.Errorf("woken (-want +got):\n%s", diff)
-			}
-		})
+		t.Run(name, func(t *testing.T) { tc.run(t, slotOf("")) })
 	}
 }
 
-// TestFleetPlaces: at most two deployments try an image until it is accepted: "+a" starts its
-// rollout, "!a" has started it by hand, "xa" fails, "-a" ends, "~a" waits for a user.
+// TestFleetPlaces: at most two deployments try an image until it is accepted.
 func TestFleetPlaces(t *testing.T) {
-	cases := map[string]struct {
-		limit         int
-		steps         []string
-		denied, wakes []string
-	}{
+	cases := map[string]fleetSteps{
 		"up to the number":                     {9, []string{"+a", "+b", "+c"}, []string{"c"}, nil},
 		"a success makes room":                 {9, []string{"+a", "+b", "+c", "-a", "+c"}, []string{"c"}, []string{"c"}},
 		"a failure does not":                   {9, []string{"+a", "+b", "+c", "xa", "-a", "+c"}, []string{"c", "c"}, nil},
@@ -142,33 +148,7 @@ func TestFleetPlaces(t *testing.T) {
 		"only as many are woken as may start":  {9, []string{"+a", "+b", "+c", "+d", "-a"}, []string{"c", "d"}, []string{"c"}},
 	}
 	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			f := NewFleet(newAPI(t), tc.limit)
-			var denied []string
-			for _, step := range tc.steps {
-				key := keyOf(step[1:])
-				switch step[0] {
-				case '+':
-					if f.AcquireSlot(t.Context(), key, startRequest{image: "cube", slot: true, places: 2}) != "" {
-						denied = append(denied, key.Name)
-					}
-				case '!':
-					f.OccupySlot(t.Context(), key, "cube")
-				case '~':
-					f.Suspend(t.Context(), key)
-				case 'x':
-					f.SetFailures(t.Context(), key, []v1alpha1.FailedVersion{{Image: "cube"}})
-				case '-':
-					f.ReleaseSlot(t.Context(), key)
-				}
-			}
-			if diff := cmp.Diff(tc.denied, denied); diff != "" {
-				t.Errorf("denied (-want +got):\n%s", diff)
-			}
-			if diff := cmp.Diff(tc.wakes, woken(f), cmpopts.EquateEmpty()); diff != "" {
-				t.Errorf("woken (-want +got):\n%s", diff)
-			}
-		})
+		t.Run(name, func(t *testing.T) { tc.run(t, startRequest{image: "cube", slot: true, places: 2}) })
 	}
 }
 
