@@ -82,9 +82,7 @@ func (f *Fleet) AcquireSlot(ctx context.Context, key client.ObjectKey, request s
 	switch {
 	case why == "":
 		f.rolling[key] = request.image
-		if i >= 0 {
-			f.waiting = slices.Delete(f.waiting, i, i+1)
-		}
+		f.dequeue(key)
 	case i >= 0:
 		f.waiting[i].request = request
 	default:
@@ -128,6 +126,7 @@ func (f *Fleet) OccupySlot(ctx context.Context, key client.ObjectKey, image stri
 	defer f.mu.Unlock()
 	f.initialize(ctx)
 	f.rolling[key] = image
+	f.dequeue(key)
 }
 
 // Suspend counts a rollout that waits for a change by a user: it keeps its slot, if it has one, but
@@ -148,7 +147,7 @@ func (f *Fleet) ReleaseSlot(ctx context.Context, key client.ObjectKey) {
 	defer f.mu.Unlock()
 	f.initialize(ctx)
 	delete(f.rolling, key)
-	f.waiting = slices.DeleteFunc(f.waiting, func(w waiter) bool { return w.key == key })
+	f.dequeue(key)
 	free, woken := f.limit-len(f.rolling), map[string]int{}
 	// Dequeued now, because a deployment that no longer needs the slot must not block the queue. One
 	// that is too late is queued again.
@@ -162,6 +161,11 @@ func (f *Fleet) ReleaseSlot(ctx context.Context, key client.ObjectKey) {
 		wake(f.wake, w.key)
 		return true
 	})
+}
+
+// dequeue removes a deployment from the queue. One whose rollout is in progress does not wait.
+func (f *Fleet) dequeue(key client.ObjectKey) {
+	f.waiting = slices.DeleteFunc(f.waiting, func(w waiter) bool { return w.key == key })
 }
 
 // SetFailures sets the images that have failed on a deployment.

@@ -152,6 +152,23 @@ func TestFleetPlaces(t *testing.T) {
 	}
 }
 
+// TestFleetReplacedRolloutKeepsNoSlot: a deployment waits to try a version, a user pins another one
+// meanwhile, and removes the pin before that is rolled out.
+func TestFleetReplacedRolloutKeepsNoSlot(t *testing.T) {
+	f := NewFleet(newAPI(t), 2)
+	limited := startRequest{image: "cube", slot: true, places: 1}
+	if f.AcquireSlot(t.Context(), keyOf("a"), limited) != "" || f.AcquireSlot(t.Context(), keyOf("b"), limited) != noPlace {
+		t.Fatal("want a place for a, and none for b")
+	}
+	f.OccupySlot(t.Context(), keyOf("b"), "pinned")
+	if why := f.AcquireSlot(t.Context(), keyOf("b"), limited); why != noPlace {
+		t.Fatalf("b is denied for %q, want %q", why, noPlace)
+	}
+	if why := f.AcquireSlot(t.Context(), keyOf("c"), slotOf("")); why != "" {
+		t.Errorf("c waits for %s, although b only waits", why)
+	}
+}
+
 // TestFleetCountsTriesAfterRestart reads failures and rollouts in progress from the statuses.
 func TestFleetCountsTriesAfterRestart(t *testing.T) {
 	failed := rolling("b", false)
