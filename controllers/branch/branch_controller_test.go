@@ -440,6 +440,27 @@ func TestStagingNameIsValidAndUnique(t *testing.T) {
 	}
 }
 
+// TestStoppedVersionsAreSelected even if the newest version is not among them.
+func TestStoppedVersionsAreSelected(t *testing.T) {
+	before, after := channel(), channel()
+	stopped := []v1alpha1.VersionRollout{
+		{Version: "1.2.5", State: v1alpha1.VersionStopped}, {Version: "1.2.4", State: v1alpha1.VersionStopped},
+	}
+	before.Status.StoppedVersion, before.Status.Rollouts = "1.2.5", stopped[:1]
+	after.Status.StoppedVersion, after.Status.Rollouts = "1.2.5", stopped
+	if !headChanged.Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after}) {
+		t.Error("a second stopped version is not selected")
+	}
+	if !headChanged.Update(event.UpdateEvent{ObjectOld: after, ObjectNew: before}) {
+		t.Error("a resumed version is not selected")
+	}
+	counted := after.DeepCopy()
+	counted.Status.Rollouts[0].Failed = 4
+	if headChanged.Update(event.UpdateEvent{ObjectOld: after, ObjectNew: counted}) {
+		t.Error("a change of the counts is selected")
+	}
+}
+
 func TestPredicates(t *testing.T) {
 	before, after := channel(), channel()
 	after.Status.Versions = nil

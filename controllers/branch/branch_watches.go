@@ -2,6 +2,7 @@ package branch
 
 import (
 	"context"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -17,6 +18,7 @@ import (
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/controllers/predicates"
 	"github.com/quoin-dev/quoin/controllers/requests"
+	"github.com/quoin-dev/quoin/internal/channels"
 )
 
 // IndexDeployment is the indexed field of branches that names their deployment.
@@ -45,12 +47,13 @@ func SetupWithManager(mgr ctrl.Manager, r reconcile.Reconciler, opts controller.
 // specOrCommit selects changes by users and of the commit.
 var specOrCommit = predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, predicate.LabelChangedPredicate{})
 
+// headChanged selects changes of the newest version of a channel, and of its stopped versions.
 var headChanged = predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		before, ok := e.ObjectOld.(*v1alpha1.ReleaseChannel)
 		after, ok2 := e.ObjectNew.(*v1alpha1.ReleaseChannel)
 		return ok && ok2 && (before.Status.LatestVersion != after.Status.LatestVersion ||
-			before.Status.StoppedVersion != after.Status.StoppedVersion)
+			!slices.Equal(channels.From(before).Stopped, channels.From(after).Stopped))
 	},
 }
 
@@ -86,8 +89,8 @@ func ofDeployment(c client.Reader) handler.MapFunc {
 	}
 }
 
-// ofChannel maps a channel whose newest version changed or was stopped to all branches that have an environment
-// or are not ready. Their reconciliation finds out whether they follow the channel.
+// ofChannel maps a channel whose newest or stopped versions changed to all branches that have an
+// environment or are not ready. Their reconciliation finds out whether they follow the channel.
 func ofChannel(c client.Reader) handler.MapFunc {
 	return func(ctx context.Context, _ client.Object) []reconcile.Request {
 		return requests.For(ctx, c, &v1alpha1.BranchList{}, func(b *v1alpha1.Branch) bool {
