@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/controllers/predicates"
 	"github.com/quoin-dev/quoin/internal/apitest"
 	"github.com/quoin-dev/quoin/internal/ids"
 	"github.com/quoin-dev/quoin/internal/kube"
@@ -471,6 +472,7 @@ func TestPredicates(t *testing.T) {
 	if !headChanged.Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after}) {
 		t.Error("a new head is not selected")
 	}
+	gitFailureChanged := predicates.Changed(gitProblem)
 	readable, stalled := gitDeployment(), gitDeployment()
 	if gitFailureChanged.Update(event.UpdateEvent{ObjectOld: readable, ObjectNew: readable}) {
 		t.Error("a deployment without a change is selected")

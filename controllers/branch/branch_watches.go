@@ -4,7 +4,6 @@ import (
 	"context"
 	"slices"
 
-	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -37,8 +36,7 @@ func SetupWithManager(mgr ctrl.Manager, r reconcile.Reconciler, opts controller.
 		For(&v1alpha1.Branch{}, builder.WithPredicates(specOrCommit)).
 		Owns(&v1alpha1.Environment{}).
 		Watches(&v1alpha1.Branch{}, handler.EnqueueRequestsFromMapFunc(duplicates(c)), predicates.Existence()).
-		Watches(&v1alpha1.Deployment{}, handler.EnqueueRequestsFromMapFunc(ofDeployment(c)), predicates.Spec()).
-		Watches(&v1alpha1.Deployment{}, handler.EnqueueRequestsFromMapFunc(ofDeployment(c)), builder.WithPredicates(gitFailureChanged)).
+		Watches(&v1alpha1.Deployment{}, handler.EnqueueRequestsFromMapFunc(ofDeployment(c)), predicates.SpecOrChanged(gitProblem)).
 		Watches(&v1alpha1.ReleaseChannel{}, handler.EnqueueRequestsFromMapFunc(ofChannel(c)), builder.WithPredicates(headChanged)).
 		WithOptions(opts).
 		Complete(r)
@@ -57,16 +55,17 @@ var headChanged = predicate.Funcs{
 	},
 }
 
-// gitFailureChanged selects updates that change why a repository cannot be read.
-var gitFailureChanged = predicate.Funcs{
-	CreateFunc:  func(event.CreateEvent) bool { return false },
-	DeleteFunc:  func(event.DeleteEvent) bool { return false },
-	GenericFunc: func(event.GenericEvent) bool { return false },
-	UpdateFunc: func(e event.UpdateEvent) bool {
-		before, ok := e.ObjectOld.(*v1alpha1.Deployment)
-		after, ok2 := e.ObjectNew.(*v1alpha1.Deployment)
-		return ok && ok2 && !equality.Semantic.DeepEqual(gitFailure(before), gitFailure(after))
-	},
+// gitProblem returns why the repository of a deployment cannot be read; empty if it can.
+func gitProblem(o client.Object) string {
+	d, ok := o.(*v1alpha1.Deployment)
+	if !ok {
+		return ""
+	}
+	c := gitFailure(d)
+	if c == nil {
+		return ""
+	}
+	return c.Reason + ": " + c.Message
 }
 
 // duplicates maps a created or deleted branch to the other objects for the same branch.

@@ -21,12 +21,17 @@ func SpecOr(annotation string) builder.Predicates {
 
 // SpecOrChanged selects the same as Spec, and changes of a value.
 func SpecOrChanged(value func(client.Object) string) builder.Predicates {
-	return builder.WithPredicates(predicate.Or(spec, predicate.Funcs{
+	return builder.WithPredicates(predicate.Or(spec, Changed(value)))
+}
+
+// Changed selects changes of a value.
+func Changed(value func(client.Object) string) predicate.Predicate {
+	return predicate.Funcs{
 		CreateFunc:  func(event.CreateEvent) bool { return false },
 		DeleteFunc:  func(event.DeleteEvent) bool { return false },
 		GenericFunc: func(event.GenericEvent) bool { return false },
 		UpdateFunc:  func(e event.UpdateEvent) bool { return value(e.ObjectOld) != value(e.ObjectNew) },
-	}))
+	}
 }
 
 // Existence selects creations and deletions.
