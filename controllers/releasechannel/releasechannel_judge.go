@@ -29,17 +29,18 @@ func judge(channel *v1alpha1.ReleaseChannel, deployments []v1alpha1.Deployment) 
 	var newest v1alpha1.VersionRollout
 	proven := ""
 	for i, v := range status.Versions {
-		tried := attempts[pinned(v)]
-		last, known := lastRollout(status, v)
+		image := pinned(v)
+		tried := attempts[image]
+		last := resultOf(recorded(status, v.Version, image))
 		verdict := version.Judge(tried, channels.Policy(channel), last, v.Version == resume)
 		if proven == "" && verdict.State != version.Stopped && (hasRun(tried) || status.ProvenVersion == v.Version) {
 			proven = v.Version
 		}
-		if len(tried) == 0 && !known {
+		if len(tried) == 0 && last.State == version.Candidate {
 			continue
 		}
 		entry := v1alpha1.VersionRollout{
-			Version: v.Version, Image: pinned(v), State: states[verdict.State],
+			Version: v.Version, Image: image, State: states[verdict.State],
 			Tried: int32(verdict.Tried), Failed: int32(verdict.Failed), // #nosec G115 -- at most 1000
 		}
 		rollouts = append(rollouts, entry)
@@ -55,21 +56,25 @@ func hasRun(attempts []version.Attempt) bool {
 	return slices.ContainsFunc(attempts, func(a version.Attempt) bool { return !a.Failed })
 }
 
-// lastRollout returns the recorded rollout of a version, and whether there is one of the same image.
-func lastRollout(status *v1alpha1.ReleaseChannelStatus, v v1alpha1.ChannelVersion) (version.Rollout, bool) {
+// recorded returns the rollout of a version and image in a status; empty if there is none.
+func recorded(status *v1alpha1.ReleaseChannelStatus, name, image string) v1alpha1.VersionRollout {
 	for _, r := range status.Rollouts {
-		if r.Version != v.Version || r.Image != pinned(v) {
-			continue
+		if r.Version == name && r.Image == image {
+			return r
 		}
-		last := version.Rollout{Tried: int(r.Tried), Failed: int(r.Failed)}
-		for state, name := range states {
-			if name == r.State {
-				last.State = state
-			}
-		}
-		return last, r.State != v1alpha1.VersionCandidate
 	}
-	return version.Rollout{}, false
+	return v1alpha1.VersionRollout{}
+}
+
+// resultOf returns a recorded rollout as the result of version.Judge.
+func resultOf(r v1alpha1.VersionRollout) version.Rollout {
+	last := version.Rollout{Tried: int(r.Tried), Failed: int(r.Failed)}
+	for state, name := range states {
+		if name == r.State {
+			last.State = state
+		}
+	}
+	return last
 }
 
 // attemptsOf returns the last attempts of deployments by image.

@@ -139,7 +139,7 @@ func describeStop(v v1alpha1.VersionRollout) string {
 // recordEvents writes an event for each version that was stopped or resumed.
 func (r *Rollouts) recordEvents(before, after *v1alpha1.ReleaseChannel) {
 	for _, v := range after.Status.Rollouts {
-		was := stateOf(before, v)
+		was := recorded(&before.Status, v.Version, v.Image).State
 		switch {
 		case v.State == v1alpha1.VersionStopped && was != v1alpha1.VersionStopped:
 			r.recorder.Eventf(after, nil, corev1.EventTypeWarning, v1alpha1.ReasonVersionStopped, "Reconcile", "%s", describeStop(v))
@@ -147,14 +147,4 @@ func (r *Rollouts) recordEvents(before, after *v1alpha1.ReleaseChannel) {
 			r.recorder.Eventf(after, nil, corev1.EventTypeNormal, v1alpha1.ReasonVersionResumed, "Reconcile", "Version %s is rolled out again", v.Version)
 		}
 	}
-}
-
-// stateOf returns the state of the same version and image in a channel; empty if it has none.
-func stateOf(channel *v1alpha1.ReleaseChannel, v v1alpha1.VersionRollout) v1alpha1.VersionState {
-	for _, other := range channel.Status.Rollouts {
-		if other.Version == v.Version && other.Image == v.Image {
-			return other.State
-		}
-	}
-	return ""
 }
