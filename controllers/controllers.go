@@ -142,12 +142,8 @@ func Setup(ctx context.Context, mgr manager.Manager, config Config) error {
 			return fmt.Errorf("set up controller %s: %w", name, err)
 		}
 	}
-	direct, err := client.New(mgr.GetConfig(), client.Options{Scheme: mgr.GetScheme(), HTTPClient: mgr.GetHTTPClient(), Mapper: mgr.GetRESTMapper()})
-	if err != nil {
-		return fmt.Errorf("set up client: %w", err)
-	}
 	return errors.Join(
-		mgr.Add(&certificates.EmptySecrets{Client: direct, Namespace: config.Namespace}),
+		mgr.Add(&certificates.EmptySecrets{Reader: mgr.GetAPIReader(), Writer: mgr.GetClient(), Namespace: config.Namespace}),
 		mgr.Add(claims.NewSweep(k, clk, claims.UserName, claims.GroupName, claims.Hosts{Namespace: config.Namespace})),
 		mgr.Add(scimgroup.NewCollector(k, clk)),
 	)

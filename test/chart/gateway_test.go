@@ -99,7 +99,7 @@ func TestGatewayRunsWithItsRole(t *testing.T) {
 // createSecrets creates the empty Secrets of the certificates, as the controller does with its role.
 func (c *cluster) createSecrets(t *testing.T) {
 	t.Helper()
-	if err := (&certificates.EmptySecrets{Client: c.Client, Namespace: releaseNamespace}).Once(t.Context()); err != nil {
+	if err := (&certificates.EmptySecrets{Reader: c.Client, Writer: c.Client, Namespace: releaseNamespace}).Once(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 }

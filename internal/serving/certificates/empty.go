@@ -22,8 +22,9 @@ const emptySecretsInterval = 30 * time.Second
 // runs it, so that the servers, which clients can reach, need no permission to create Secrets: with
 // it they could create one whose name another program trusts.
 type EmptySecrets struct {
-	// Client must not read from a cache. It needs get and create of Secrets in the namespace.
-	Client client.Client
+	// Reader must not read from a cache. It needs get of Secrets in the namespace, Writer create.
+	Reader client.Reader
+	Writer client.Writer
 	// Namespace of the Secrets, quoin's own.
 	Namespace string
 }
@@ -51,9 +52,9 @@ func (e *EmptySecrets) Once(ctx context.Context) error {
 		key := client.ObjectKey{Namespace: e.Namespace, Name: name}
 		existing := &metav1.PartialObjectMetadata{} // without the keys
 		existing.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
-		err := e.Client.Get(ctx, key, existing)
+		err := e.Reader.Get(ctx, key, existing)
 		if apierrors.IsNotFound(err) {
-			err = e.Client.Create(ctx, EmptySecret(e.Namespace, name))
+			err = e.Writer.Create(ctx, EmptySecret(e.Namespace, name))
 		}
 		if err != nil && !apierrors.IsAlreadyExists(err) {
 			return fmt.Errorf("secret %s: %w", key, err)

@@ -131,7 +131,7 @@ func TestServerWaitsForItsSecret(t *testing.T) {
 		t.Fatalf("error %v after %d attempts to create the Secret", err, refused)
 	}
 	controller := newCluster(interceptor.Funcs{})
-	empty := &EmptySecrets{Client: controller, Namespace: secretKey.Namespace}
+	empty := &EmptySecrets{Reader: controller, Writer: controller, Namespace: secretKey.Namespace}
 	must(t, empty.Once(t.Context()))
 	certificate := current(t, controller.mustOpen(t))
 	must(t, empty.Once(t.Context()))
