@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -20,9 +19,6 @@ import (
 )
 
 // +kubebuilder:rbac:groups=platform.quoin.dev,resources=claims,verbs=create;delete;get;list;update;watch
-
-// hostRetryInterval is how often a taken host is tried again if no event shows its release.
-const hostRetryInterval = time.Minute
 
 // claimHosts claims the hosts of an account and shows those that it holds in the status. It returns
 // the outcome if another object holds one of them.
@@ -40,7 +36,7 @@ func (r *accountReconciler) claimHosts(ctx context.Context, s *reconciler.Scope[
 		case errors.Is(err, claims.ErrHostTaken):
 			o := reconciler.Stalled(v1alpha1.ReasonHostTaken, fmt.Sprintf(
 				"spec.host or spec.customDomains: %q is already in use by another account or deployment; to find it: kubectl get claims -n %s",
-				host, r.Hosts.Namespace)).RequeueIn(hostRetryInterval)
+				host, r.Hosts.Namespace)).RequeueIn(claims.HostRetryInterval)
 			problem = &o
 		case err != nil:
 			o := reconciler.Failed(err)

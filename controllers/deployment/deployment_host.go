@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -21,9 +20,6 @@ import (
 	"github.com/quoin-dev/quoin/internal/reconciler"
 	"github.com/quoin-dev/quoin/internal/tenant"
 )
-
-// hostRetryInterval is how often a taken domain is tried again if no event shows its release.
-const hostRetryInterval = time.Minute
 
 // claimHost claims the custom domain of a deployment and shows it in the status, from where the
 // gateway serves it. It returns a Stalled outcome if the deployment may not have the domain: its
@@ -81,7 +77,7 @@ func (r *deploymentReconciler) admitHost(ctx context.Context, s *scope, account 
 	}
 	if errors.Is(err, claims.ErrHostTaken) {
 		o := reconciler.Stalled(v1alpha1.ReasonHostTaken, fmt.Sprintf(
-			"spec.dataAPI.customDomain: %q is already in use; choose another, or ask an administrator", domain)).RequeueIn(hostRetryInterval)
+			"spec.dataAPI.customDomain: %q is already in use; choose another, or ask an administrator", domain)).RequeueIn(claims.HostRetryInterval)
 		return &o, nil
 	}
 	return nil, err

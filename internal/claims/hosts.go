@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/utils/ptr"
@@ -19,6 +20,9 @@ import (
 
 // AttributeHost is the attribute of claims on hosts.
 const AttributeHost = "host"
+
+// HostRetryInterval is how often a taken host is tried again if no event shows its release.
+const HostRetryInterval = time.Minute
 
 // ErrHostTaken means that another account or deployment holds a host.
 var ErrHostTaken = errors.New("the host is held by another account or deployment")
