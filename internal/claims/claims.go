@@ -4,11 +4,12 @@
 // regardless of concurrent writers: replicas of `quoin apiserver`, the controller, kubectl. It
 // is created before its holder gets the value.
 //
-// Apart from those on hosts, there are two kinds of claims. One that a controller created (Ensure) has the UID of its
-// holder, is owned by it and is garbage-collected with it. One that the API server (`quoin
-// apiserver`) created (Reserve) before its holder exists has no UID and belongs to the object
-// with the holder's name: it needs no update when the holder is created, so a user costs two
-// writes. It is deleted by Release or by the Sweep.
+// Claims on hosts, and the records of deprovisioned users (Deprovision), are described there. Of the
+// others there are two kinds. One that a controller created (Ensure) has the UID of its holder, is
+// owned by it and is garbage-collected with it. One that the API server (`quoin apiserver`) created
+// (Reserve) before its holder exists has no UID and belongs to the object with the holder's name: it
+// needs no update when the holder is created, so a user costs two writes. It is deleted by Release or
+// by the Sweep.
 //
 // A claim whose holder does not exist or does not have the value is taken over. One without
 // UID may be in flight: its holder is about to be written. It is kept for

@@ -144,8 +144,7 @@ func (h Hosts) ReleaseDeleted(ctx context.Context, c *kube.Client, deployment cl
 	})
 }
 
-// release deletes the claims of holders with a name that match and whose holder does not have the
-// host.
+// release deletes the claims on hosts that match, of holders with a name.
 func (h Hosts) release(ctx context.Context, c *kube.Client, name string, match func(*v1alpha1.Claim) bool) error {
 	list := &v1alpha1.ClaimList{}
 	if err := c.List(ctx, list, client.InNamespace(h.Namespace), client.MatchingFields{IndexHolder: name}); err != nil {

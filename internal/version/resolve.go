@@ -84,8 +84,9 @@ type Decision struct {
 // those that the account has run. The rules are in docs/decisions/0003-versions-pin-and-hold.md.
 //
 // Errors: *UnknownChannelError; *EmptyChannelError if the channel is empty and nothing runs;
-// *StoppedError if all its releases are stopped and nothing runs; *UnknownVersionError for a pin that is not available; an untyped error for an unknown upgrade
-// policy. On error, the current release should keep running.
+// *StoppedError if all its releases are stopped and nothing runs; *UnknownVersionError for a pin that
+// is not available; an untyped error for an unknown upgrade policy. On error, the current release
+// should keep running.
 func Resolve(req Request, channels []Channel, runs []Run) (Decision, error) {
 	channel, ok := findChannel(channels, req.Channel)
 	if !ok {
