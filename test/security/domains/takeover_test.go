@@ -39,11 +39,7 @@ func TestDomainThatIsRemovedAndAddedAgain(t *testing.T) {
 	w := newWorld(t)
 	w.account("attacker")
 	w.account("victim")
-	domain := w.domain("metrics")
-	w.deployment("victim", "sales", domain)
-	w.expectServed(domain, "victim", "sales")
-	w.deployment("attacker", "waits", domain)
-	w.expectStalled("attacker", "waits", v1alpha1.ReasonHostTaken)
+	domain := w.contested("victim/sales", "attacker/waits")
 	for range 10 {
 		w.setDomain("victim", "sales", "")
 		w.setDomain("victim", "sales", domain)
@@ -105,11 +101,7 @@ func TestDomainOfADeletedDeployment(t *testing.T) {
 	w := newWorld(t)
 	w.account("first")
 	w.account("second")
-	domain := w.domain("metrics")
-	w.deployment("first", "sales", domain)
-	w.expectServed(domain, "first", "sales")
-	w.deployment("second", "sales", domain)
-	w.expectStalled("second", "sales", v1alpha1.ReasonHostTaken)
+	domain := w.contested("first/sales", "second/sales")
 	if err := cluster.Client.Delete(t.Context(), w.get("first", "sales")); err != nil {
 		t.Fatal(err)
 	}

@@ -125,6 +125,20 @@ func (w *world) get(account, name string) *v1alpha1.Deployment {
 	return d
 }
 
+// contested returns a domain that one deployment, as account/name, is served on and that another one,
+// created after it, requests.
+func (w *world) contested(holder, rival string) string {
+	w.t.Helper()
+	domain := w.domain("metrics")
+	account, name := split(holder)
+	w.deployment(account, name, domain)
+	w.expectServed(domain, account, name)
+	account, name = split(rival)
+	w.deployment(account, name, domain)
+	w.expectStalled(account, name, v1alpha1.ReasonHostTaken)
+	return domain
+}
+
 // setDomain changes or, if domain is empty, removes the custom domain of a deployment.
 func (w *world) setDomain(account, name, domain string) {
 	w.t.Helper()
