@@ -68,9 +68,9 @@ func (w *world) tried(version string) int {
 	return n
 }
 
-// TestBrokenHeadStops for the fleet: no more deployments try it than the channel allows, all return
-// to the version before, and new deployments begin with that. A restart of the controllers changes
-// nothing, a user may pin it, it can be resumed, and other versions are not affected by either.
+// TestBrokenHeadStops: a broken version is rolled out to no more deployments than its channel allows.
+// They are rolled back, and new deployments are installed with the previous version. A restart of the
+// controllers writes nothing. The version can be pinned, and resumed; neither applies to later versions.
 func TestBrokenHeadStops(t *testing.T) {
 	forEachSeed(t, []uint64{1, 2}, func(t *testing.T, seed uint64) {
 		w := newFleet(t, seed)
