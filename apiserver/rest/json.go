@@ -146,12 +146,13 @@ func plainInteger(number string) (string, bool) {
 	}
 	mantissa, exponentText, _ := strings.Cut(strings.ToLower(number), "e")
 	whole, fraction, _ := strings.Cut(mantissa, ".")
-	exponent := 0
+	var exponent int
 	if exponentText != "" {
-		var err error
-		if exponent, err = strconv.Atoi(exponentText); err != nil {
+		parsed, err := strconv.ParseInt(exponentText, 10, 32) // more bits could overflow below
+		if err != nil {
 			return "", false
 		}
+		exponent = int(parsed)
 	}
 	fraction = strings.TrimRight(fraction, "0")
 	digits := strings.TrimLeft(whole+fraction, "0")

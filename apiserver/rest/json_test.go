@@ -57,6 +57,10 @@ func TestIntegersAreNumbersWithoutFraction(t *testing.T) {
 		`{"nested":{"count":1e2}}`:           `"count":100`,
 		`{"ratio":1.5,"text":"6e1 \" 60.0"}`: `"ratio":1.5,"text":"6e1 \" 60.0"`,
 		`{"any":{"60.0":60.0,"x":"1.0"}}`:    `"any":{"60.0":60,"x":"1.0"}`,
+		// Valid JSON, and 0 in double precision.
+		`{"ratio":1e-9223372036854775808}`:   `{`,
+		`{"ratio":1.5e-9223372036854775808}`: `{`,
+		`{"ratio":1.5e-9223372036854775807}`: `{`,
 	} {
 		if w, got := send(a, p, http.MethodPut, "/numbers", body); w.Code != 200 || !strings.Contains(got, want) {
 			t.Errorf("%s: %d %s, want %s", body, w.Code, got, want)
