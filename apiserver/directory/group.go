@@ -22,14 +22,7 @@ const attributeMembers = "members"
 
 // storeMembers writes the members of a group and records the changes for the audit log.
 func storeMembers(v *view, name string, s *v1alpha1.ScimGroupSpec, d schema.Document) error {
-	members := d[attributeMembers]
-	if elements, ok := members.(*schema.Elements); ok { // of a new group
-		stored := v.members.Members(s)
-		stored.Clear()
-		schema.Fill(stored, elements)
-		members = stored
-	}
-	changes, err := v.members.Save(s, members)
+	changes, err := v.members.Save(s, d[attributeMembers])
 	if err != nil {
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 	"slices"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/apiserver/scim/schema"
 	"github.com/quoin-dev/quoin/apiserver/scim/scimerror"
 )
 
@@ -77,8 +78,8 @@ func (s *Session) End() {
 }
 
 // Save writes the new chunks of a changed group and sets the members in its spec. value is the
-// attribute members of the group's document: Members, or a list for a new group. Save returns the
-// changes for the audit log.
+// attribute members of the group's document: Members; a list or schema.Elements for a new group. Save
+// returns the changes for the audit log.
 func (s *Session) Save(spec *v1alpha1.ScimGroupSpec, value any) (changes map[string]any, err error) {
 	m := s.edited(spec, value)
 	return s.save(spec, m)
@@ -100,17 +101,13 @@ func (s *Session) SaveRemovals(spec *v1alpha1.ScimGroupSpec, value any) (changes
 	return s.save(spec, kept)
 }
 
-// edited returns the members of a document: Members, or a list for a new group.
+// edited returns the members of a document: Members, or new ones with the elements of another value.
 func (s *Session) edited(spec *v1alpha1.ScimGroupSpec, value any) *Members {
 	m, ok := value.(*Members)
 	if !ok {
 		m = s.Members(spec)
 		m.Clear()
-		list, _ := value.([]any)
-		for _, item := range list {
-			element, _ := item.(map[string]any)
-			m.Put(element)
-		}
+		schema.Fill(m, value)
 	}
 	return m
 }
