@@ -10,7 +10,9 @@ import (
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/apiserver/auth"
+	"github.com/quoin-dev/quoin/internal/content"
 	"github.com/quoin-dev/quoin/internal/serving"
+	"github.com/quoin-dev/quoin/internal/store"
 )
 
 // Scope is the context of a request in which its handler runs.
@@ -26,6 +28,17 @@ type Scope struct {
 
 // Namespace returns the namespace of the account.
 func (s *Scope) Namespace() string { return s.Account.Spec.Namespace }
+
+// Content returns the deployment of the path, in the form of the content database.
+func (s *Scope) Content() content.Scope {
+	return content.Scope{
+		Account:    store.Account{UID: string(s.Account.UID), Name: s.Account.Name},
+		Deployment: store.Deployment{UID: string(s.Deployment.UID), Namespace: s.Deployment.Namespace, Name: s.Deployment.Name},
+	}
+}
+
+// Caller returns the principal as <kind>:<id>, which identifies it in the content database.
+func (s *Scope) Caller() string { return string(s.Principal.Kind) + ":" + s.Principal.ID }
 
 type scopeKey struct{}
 

@@ -47,18 +47,3 @@ func record(ctx context.Context, tx *store.Tx, e audit.Event) error {
 	e.Deployment = recording.DeploymentOf(rest.ScopeFrom(ctx).Deployment)
 	return recording.RecordTx(ctx, tx, e)
 }
-
-// scopeOf returns the deployment of the request.
-func scopeOf(ctx context.Context) content.Scope {
-	s := rest.ScopeFrom(ctx)
-	return content.Scope{
-		Account:    store.Account{UID: string(s.Account.UID), Name: s.Account.Name},
-		Deployment: store.Deployment{UID: string(s.Deployment.UID), Namespace: s.Deployment.Namespace, Name: s.Deployment.Name},
-	}
-}
-
-// principalOf returns the caller, in the form of folder.Folder.CreatedBy.
-func principalOf(ctx context.Context) string {
-	p := rest.ScopeFrom(ctx).Principal
-	return string(p.Kind) + ":" + p.ID
-}

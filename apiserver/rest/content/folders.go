@@ -101,7 +101,7 @@ func (a *api) listFolders(ctx context.Context, in *ListFoldersInput) (*FoldersOu
 		if after != nil {
 			request.After = []any{after[0], after[1]}
 		}
-		level, err = a.folders.List(ctx, scopeOf(ctx), in.ParentID.Value, request)
+		level, err = a.folders.List(ctx, rest.ScopeFrom(ctx).Content(), in.ParentID.Value, request)
 		return rest.StoredPage[folder.Folder]{Items: level.Items, HasNext: level.HasNext, HasPrevious: level.HasPrevious}, err
 	}
 	list, err := rest.PaginateStored(ctx, in.CursorPage, fetch, func(f folder.Folder) folderKey { return folderKey{f.Position, f.ID} })
@@ -128,7 +128,8 @@ type CreateFolderInput struct {
 }
 
 func (a *api) createFolder(ctx context.Context, in *CreateFolderInput) (*FolderOutput, error) {
-	path, err := a.folders.Create(ctx, scopeOf(ctx), principalOf(ctx), folder.New{
+	s := rest.ScopeFrom(ctx)
+	path, err := a.folders.Create(ctx, s.Content(), s.Caller(), folder.New{
 		Name: string(in.Body.Name), ParentID: ptr.Deref(in.Body.ParentID, folder.Root), Position: in.Body.Position,
 	})
 	if err != nil {
@@ -157,7 +158,8 @@ func (a *api) updateFolder(ctx context.Context, in *UpdateFolderInput) (*FolderO
 	if in.Body != nil {
 		update = folder.Update{Name: (*string)(in.Body.Name), Position: in.Body.Position}
 	}
-	path, err := a.folders.Update(ctx, scopeOf(ctx), principalOf(ctx), in.FolderID, update)
+	s := rest.ScopeFrom(ctx)
+	path, err := a.folders.Update(ctx, s.Content(), s.Caller(), in.FolderID, update)
 	if err != nil {
 		return nil, err
 	}
@@ -165,7 +167,7 @@ func (a *api) updateFolder(ctx context.Context, in *UpdateFolderInput) (*FolderO
 }
 
 func (a *api) deleteFolder(ctx context.Context, in *InFolder) (*rest.SuccessOutput, error) {
-	if err := a.folders.Delete(ctx, scopeOf(ctx), in.FolderID); err != nil {
+	if err := a.folders.Delete(ctx, rest.ScopeFrom(ctx).Content(), in.FolderID); err != nil {
 		return nil, err
 	}
 	return rest.Success(), nil
@@ -175,7 +177,7 @@ func (a *api) deleteFolder(ctx context.Context, in *InFolder) (*rest.SuccessOutp
 type FolderAncestorsOutput struct{ Body []Folder }
 
 func (a *api) folderAncestors(ctx context.Context, in *InFolder) (*FolderAncestorsOutput, error) {
-	path, err := a.folders.Ancestors(ctx, scopeOf(ctx), in.FolderID)
+	path, err := a.folders.Ancestors(ctx, rest.ScopeFrom(ctx).Content(), in.FolderID)
 	if err != nil {
 		return nil, err
 	}

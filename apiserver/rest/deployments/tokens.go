@@ -17,11 +17,9 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/recording"
 	"github.com/quoin-dev/quoin/apiserver/rest"
 	"github.com/quoin-dev/quoin/internal/audit"
-	"github.com/quoin-dev/quoin/internal/content"
 	"github.com/quoin-dev/quoin/internal/content/token"
 	"github.com/quoin-dev/quoin/internal/engine"
 	"github.com/quoin-dev/quoin/internal/masking"
-	"github.com/quoin-dev/quoin/internal/store"
 )
 
 // Lifetimes of tokens, in seconds.
@@ -145,7 +143,8 @@ func (a *api) listTokens(ctx context.Context, in *ListTokensInput) (*TokenList, 
 	if a.Tokens == nil {
 		return nil, rest.Unavailable("the list of tokens is not available: quoin apiserver has no --database-url")
 	}
-	kept, err := a.Tokens.List(ctx, contentScope(ctx), string(e.UID), callerOf(ctx), a.Now())
+	s := rest.ScopeFrom(ctx)
+	kept, err := a.Tokens.List(ctx, s.Content(), string(e.UID), s.Caller(), a.Now())
 	if err != nil {
 		return nil, err
 	}
@@ -173,21 +172,6 @@ func scopesOf(metadataOnly bool) []string {
 	return []string{}
 }
 
-// callerOf returns the caller, in the form of token.Token.CreatedBy.
-func callerOf(ctx context.Context) string {
-	p := rest.ScopeFrom(ctx).Principal
-	return string(p.Kind) + ":" + p.ID
-}
-
-// contentScope returns the deployment of the request.
-func contentScope(ctx context.Context) content.Scope {
-	s := rest.ScopeFrom(ctx)
-	return content.Scope{
-		Account:    store.Account{UID: string(s.Account.UID), Name: s.Account.Name},
-		Deployment: store.Deployment{UID: string(s.Deployment.UID), Namespace: s.Deployment.Namespace, Name: s.Deployment.Name},
-	}
-}
-
 // keepTimeout is how long the issue of a token waits for the database.
 const keepTimeout = 2 * time.Second
 
@@ -199,8 +183,9 @@ func (a *api) keep(ctx context.Context, e *v1alpha1.Environment, issued *Token, 
 	}
 	ctx, cancel := context.WithTimeout(ctx, keepTimeout)
 	defer cancel()
-	id, err := a.Tokens.Add(ctx, contentScope(ctx), token.Token{
-		EnvironmentUID: string(e.UID), MetadataOnly: metadataOnly, CreatedAt: issued.CreatedAt, CreatedBy: callerOf(ctx), ExpiresAt: issued.ExpiresAt,
+	s := rest.ScopeFrom(ctx)
+	id, err := a.Tokens.Add(ctx, s.Content(), token.Token{
+		EnvironmentUID: string(e.UID), MetadataOnly: metadataOnly, CreatedAt: issued.CreatedAt, CreatedBy: s.Caller(), ExpiresAt: issued.ExpiresAt,
 	})
 	if err != nil {
 		log.FromContext(ctx).Error(err, "An issued token is not in the list of tokens", "namespace", e.Namespace, "environment", e.Name)
