@@ -129,3 +129,17 @@ func TestAcceptsGzip(t *testing.T) {
 		}
 	}
 }
+
+func TestCompressorsAreReused(t *testing.T) {
+	for _, want := range []string{strings.Repeat("long ", 1000), "short"} {
+		var compressed bytes.Buffer
+		compress(&compressed, []byte(want))
+		reader, err := gzip.NewReader(&compressed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := io.ReadAll(reader); err != nil || string(got) != want {
+			t.Errorf("got %q, %v", got, err)
+		}
+	}
+}

@@ -6,9 +6,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -74,9 +76,7 @@ func (x *exchange) write(status int, body []byte) error {
 	if len(body) >= minCompressed && acceptsGzip(x.Request.Header.Values("Accept-Encoding")) {
 		x.Header().Set("Content-Encoding", "gzip")
 		x.WriteHeader(status)
-		compressed, _ := gzip.NewWriterLevel(x.ResponseWriter, gzip.BestSpeed) // fails only for an invalid level
-		_, _ = compressed.Write(body)                                          // the client may have disconnected
-		_ = compressed.Close()
+		compress(x.ResponseWriter, body)
 		return nil
 	}
 	x.Header().Set("Content-Length", strconv.Itoa(len(body)))
@@ -87,6 +87,23 @@ func (x *exchange) write(status int, body []byte) error {
 
 // minCompressed is the length in bytes from which responses are compressed.
 const minCompressed = 4 << 10
+
+// compressors are *gzip.Writers for reuse: each has more than 1 MiB of memory.
+var compressors sync.Pool
+
+// compress writes a compressed body. Errors are ignored: the client may have disconnected.
+func compress(w io.Writer, body []byte) {
+	compressor, ok := compressors.Get().(*gzip.Writer)
+	if ok {
+		compressor.Reset(w)
+	} else {
+		compressor, _ = gzip.NewWriterLevel(w, gzip.BestSpeed) // fails only for an invalid level
+	}
+	_, _ = compressor.Write(body)
+	_ = compressor.Close()
+	compressor.Reset(io.Discard) // the pool must not keep the response
+	compressors.Put(compressor)
+}
 
 // acceptsGzip reports whether the values of Accept-Encoding contain gzip or * with a weight above 0 (RFC 9110
 // section 12.5.3).
