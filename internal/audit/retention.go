@@ -89,18 +89,7 @@ func (l *Log) firstKept(ctx context.Context, account string, limits Limits) (key
 // RunRetention runs Retain for each account that has events, at an interval until the context ends.
 // Any number of replicas may run it.
 func (l *Log) RunRetention(ctx context.Context, interval time.Duration, limits func(account string) Limits) error {
-	ticker := time.NewTicker(interval)
-	defer ticker.Stop()
-	for {
-		if err := l.retainAll(ctx, limits); err != nil && ctx.Err() == nil {
-			l.log.Warn("Expired audit events could not be deleted; it is retried", "cause", err.Error())
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticker.C:
-		}
-	}
+	return store.Repeat(ctx, interval, l.log, "Expired audit events could not be deleted", func(ctx context.Context) error { return l.retainAll(ctx, limits) })
 }
 
 func (l *Log) retainAll(ctx context.Context, limits func(account string) Limits) error {

@@ -63,18 +63,7 @@ type Purger struct {
 
 // Run scans at an interval until the context ends.
 func (p *Purger) Run(ctx context.Context, interval time.Duration) error {
-	ticker := time.NewTicker(interval)
-	defer ticker.Stop()
-	for {
-		if err := p.Scan(ctx); err != nil && ctx.Err() == nil {
-			p.Log.Warn("Content of deleted accounts or deployments could not be purged; it is retried", "cause", err.Error())
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticker.C:
-		}
-	}
+	return Repeat(ctx, interval, p.Log, "Content of deleted accounts or deployments could not be purged", p.Scan)
 }
 
 // recorded is a row of the tables account and deployment.

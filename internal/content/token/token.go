@@ -126,16 +126,5 @@ func Expire(ctx context.Context, s *store.Store, now time.Time) error {
 
 // RunExpiry runs Expire at an interval until the context ends.
 func RunExpiry(ctx context.Context, s *store.Store, interval time.Duration, log *slog.Logger) error {
-	ticker := time.NewTicker(interval)
-	defer ticker.Stop()
-	for {
-		if err := Expire(ctx, s, time.Now()); err != nil && ctx.Err() == nil {
-			log.Warn("Expired tokens could not be deleted; it is retried", "cause", err.Error())
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticker.C:
-		}
-	}
+	return store.Repeat(ctx, interval, log, "Expired tokens could not be deleted", func(ctx context.Context) error { return Expire(ctx, s, time.Now()) })
 }
