@@ -40,9 +40,10 @@ var active = &row[v1alpha1.ScimUserSpec]{
 	},
 }
 
-// beforeDeactivation records that the user is deactivated, and keeps spec.active if a program owns it and
-// would set it back: spec.deprovisionTime alone deactivates the user then. A user whom the manifest
-// deactivates is not activated, which is rejected when the change is written.
+// beforeDeactivation creates the claim for the name of a user who is being deactivated. If an authoritative
+// field manager owns spec.active, the field keeps its value, because the manager would revert the change:
+// spec.deprovisionTime is sufficient to deactivate the user. The opposite change, which activates a user
+// whose manifest contains active: false, is rejected by edit.Spec.
 func beforeDeactivation(v *view, live, edited *v1alpha1.ScimUser) error {
 	if edited.Spec.IsActive() || !live.Spec.IsActive() {
 		return nil

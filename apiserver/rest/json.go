@@ -74,7 +74,7 @@ func typeError(err error) error {
 	case err == nil:
 		return nil
 	case !errors.As(err, &mismatch):
-		return errors.New("a value has not the documented format")
+		return errors.New("a value does not have the documented format")
 	case !strings.HasPrefix(mismatch.Value, "number"):
 		return fmt.Errorf("%s.%s: a %s is not the documented type", bodyLocation, mismatch.Field, mismatch.Value)
 	}
