@@ -106,6 +106,7 @@ func (c *collection[T, S]) withdraw(v *view, id string, rejected error, replace 
 		d, err := replace(resource)
 		if err == nil {
 			what, err = c.takeAway(editing, edited, d)
+			c.stamp(live, edited)
 		}
 		return errors.Join(err, editing.members.Err())
 	})

@@ -1,10 +1,13 @@
 package people_test
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/apiserver/scim/schema"
@@ -40,6 +43,40 @@ func TestReapplyingYAMLDoesNotRestoreAccess(t *testing.T) {
 			}
 			c.setActive("eve", true)
 			wantAccess(true)
+		})
+	}
+}
+
+// TestARejectedRequestTakesAccessAway: the identity provider deactivates a user of a manifest with a request that also
+// changes a field of the manifest, or deletes the user. The request is rejected and the user is inactive. lastModified has the
+// time of that change in milliseconds, as after any other change over SCIM.
+func TestARejectedRequestTakesAccessAway(t *testing.T) {
+	for name, send := range map[string]func(c *company, users *schema.ResourceType) error{
+		"change of the title": func(c *company, users *schema.ResourceType) error {
+			_, err := c.scim.ReplaceResource(c.Context(), users, "eve", func(u *schema.Resource) (schema.Document, error) {
+				u.Document["active"], u.Document["title"] = false, "Former employee"
+				return u.Document, nil
+			})
+			return err
+		},
+		"deletion": func(c *company, users *schema.ResourceType) error {
+			return c.scim.DeleteResource(c.Context(), users, "eve", func(*schema.Resource) error { return nil })
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newCompany(t)
+			c.apply("argocd-controller", "ScimUser", "eve", map[string]any{"userName": "eve@example.com", "title": "Engineer"})
+			token, users := c.issuer.token("eve@example.com"), c.scim.ResourceTypes()[0]
+			c.wantAccess("active", c.oidc, token, true)
+			if err := send(c, users); err == nil || !strings.Contains(err.Error(), "the user was deactivated") {
+				t.Errorf("got %v", err)
+			}
+			c.wantAccess("deactivated", c.oidc, token, false)
+			eve := &v1alpha1.ScimUser{}
+			c.must(c.api.Get(t.Context(), client.ObjectKey{Namespace: c.namespace, Name: "eve"}, eve))
+			if at := eve.Annotations[v1alpha1.AnnotationModified]; eve.Spec.Title != "Engineer" || eve.IsActive() || !strings.HasPrefix(at, fmt.Sprintf("%d ", eve.Generation)) {
+				t.Errorf("title %q, active %t, generation %d, modified at %q", eve.Spec.Title, eve.IsActive(), eve.Generation, at)
+			}
 		})
 	}
 }
