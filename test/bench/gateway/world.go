@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"net"
 	"os"
 	"os/exec"
@@ -16,7 +17,6 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/internal/engine"
@@ -30,8 +30,6 @@ const (
 	deployment  = "sales"
 	host        = deployment + ".data." + accountHost
 	namespace   = "bench"
-	// certificateSecret is the Secret in which the gateway keeps its certificate. All proxies use it.
-	certificateSecret = "quoin-gateway-tls"
 )
 
 // world is a kube-apiserver, a backend, and its proxies.
@@ -119,44 +117,39 @@ func (w *world) startGateway(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
-	w.gateway = &target{name: nameGateway, address: address, accessLog: filepath.Join(w.server.Dir, "gateway.log")}
+	if err := w.createCertificate(); err != nil {
+		return err
+	}
+	w.gateway = &target{name: nameGateway, address: address, trust: w.trust, accessLog: filepath.Join(w.server.Dir, "gateway.log")}
 	w.gateway.launch = func() (*process.Process, error) {
 		return w.server.Start(ctx, "gateway", o.quoin, "gateway", "--kubeconfig", w.server.Kubeconfig, "--bind-address", address,
 			"--sql-bind-address=0", "--metrics-bind-address=0", "--health-probe-bind-address=0",
+			"--tls-cert-file", w.certificateFile(), "--tls-key-file", w.keyFile(),
 			"--requests-per-second=1000000", "--burst=1000000", "--max-in-flight=100000", "--shutdown-delay=0s", "--drain-timeout=1s")
 	}
 	if err := w.gateway.start(); err != nil {
 		return err
 	}
-	return w.copyCertificate(ctx)
+	return w.awaitGateway(ctx)
 }
 
-// copyCertificate waits for the certificate of the gateway, and copies it for the other proxies.
-func (w *world) copyCertificate(ctx context.Context) error {
-	secret := &corev1.Secret{}
-	err := process.Await(ctx, "the gateway", 300, 100*time.Millisecond, func() error {
-		if err := w.server.Get(ctx, client.ObjectKey{Namespace: controlplane.SystemNamespace, Name: certificateSecret}, secret); err != nil {
-			return err
-		}
-		roots := x509.NewCertPool()
-		roots.AppendCertsFromPEM(secret.Data["ca.crt"])
-		w.trust = &tls.Config{RootCAs: roots, ServerName: host, MinVersion: tls.VersionTLS13, NextProtos: []string{"http/1.1"}}
-		w.gateway.trust = w.trust
+// awaitGateway waits until the gateway serves a request.
+func (w *world) awaitGateway(ctx context.Context) error {
+	return process.Await(ctx, "the gateway", 300, 100*time.Millisecond, func() error {
 		return w.gateway.try(w.request(pathSmall), bytesSmall)
 	})
+}
+
+// createCertificate creates the certificate that all proxies use, and trusts it.
+func (w *world) createCertificate() error {
+	certificate, key, err := selfSigned(host)
 	if err != nil {
 		return err
 	}
-	return w.writeCertificate(secret)
-}
-
-func (w *world) writeCertificate(secret *corev1.Secret) error {
-	for file, key := range map[string]string{w.certificateFile(): corev1.TLSCertKey, w.keyFile(): corev1.TLSPrivateKeyKey} {
-		if err := os.WriteFile(file, secret.Data[key], 0o600); err != nil {
-			return err
-		}
-	}
-	return nil
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(certificate)
+	w.trust = &tls.Config{RootCAs: roots, ServerName: host, MinVersion: tls.VersionTLS13, NextProtos: []string{"http/1.1"}}
+	return errors.Join(os.WriteFile(w.certificateFile(), certificate, 0o600), os.WriteFile(w.keyFile(), key, 0o600))
 }
 
 func (w *world) certificateFile() string { return filepath.Join(w.server.Dir, "tls.crt") }
