@@ -198,6 +198,9 @@ func (r *deploymentReconciler) version(ctx context.Context, s *scope, model mode
 	if p.start != nil {
 		if denied := r.Fleet.AcquireSlot(ctx, key, *p.start); denied != "" {
 			p = waitForSlot(observed, denied)
+			if delay := waitReportDelay - r.Fleet.Waited(key, observed.now); delay > 0 && isHandled(d) {
+				return p.outcome.RequeueIn(delay).Deferred()
+			}
 		}
 	}
 	d.Status = p.status
@@ -224,6 +227,12 @@ func (r *deploymentReconciler) version(ctx context.Context, s *scope, model mode
 		return reconciler.Failed(err)
 	}
 	return outcome
+}
+
+// isHandled reports whether the status is that of the current generation and has no rollout: nothing is
+// lost if it is written later.
+func isHandled(d *v1alpha1.Deployment) bool {
+	return d.Status.ObservedGeneration == d.Generation && d.Status.Rollout == nil
 }
 
 // occupySlot counts the rollout in progress, and the failures, for the limits of the fleet.

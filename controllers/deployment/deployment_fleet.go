@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -30,6 +31,8 @@ type Fleet struct {
 	// failed are the deployments on which an image has failed.
 	failed  map[string]map[client.ObjectKey]struct{}
 	waiting []waiter
+	// since is when the waiting deployments began to wait.
+	since map[client.ObjectKey]time.Time
 }
 
 // startRequest is a request to start a rollout.
@@ -66,6 +69,7 @@ func NewFleet(reader client.Reader, limit int) *Fleet {
 		wake:    make(chan event.GenericEvent, 1024),
 		rolling: map[client.ObjectKey]string{},
 		failed:  map[string]map[client.ObjectKey]struct{}{},
+		since:   map[client.ObjectKey]time.Time{},
 	}
 }
 
@@ -163,8 +167,20 @@ func (f *Fleet) ReleaseSlot(ctx context.Context, key client.ObjectKey) {
 	})
 }
 
+// Waited returns how long a deployment has waited to start a rollout, since the first call. A restart of
+// the controller begins again.
+func (f *Fleet) Waited(key client.ObjectKey, now time.Time) time.Duration {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if _, waits := f.since[key]; !waits {
+		f.since[key] = now
+	}
+	return now.Sub(f.since[key])
+}
+
 // dequeue removes a deployment from the queue. One whose rollout is in progress does not wait.
 func (f *Fleet) dequeue(key client.ObjectKey) {
+	delete(f.since, key)
 	f.waiting = slices.DeleteFunc(f.waiting, func(w waiter) bool { return w.key == key })
 }
 

@@ -324,3 +324,30 @@ func TestDeletedDeploymentReleasesItsSlot(t *testing.T) {
 
 // slotOf returns a request for a slot.
 func slotOf(image string) startRequest { return startRequest{image: image, slot: true} }
+
+// TestFleetMeasuresHowLongADeploymentWaits from its first request to the start of its rollout, although
+// it is queued again in between.
+func TestFleetMeasuresHowLongADeploymentWaits(t *testing.T) {
+	f, now := NewFleet(newAPI(t), 1), time.Now()
+	if f.AcquireSlot(t.Context(), keyOf("a"), slotOf("")) != "" || f.AcquireSlot(t.Context(), keyOf("b"), slotOf("")) == "" {
+		t.Fatal("want a slot for a, and none for b")
+	}
+	if got := f.Waited(keyOf("b"), now); got != 0 {
+		t.Errorf("at first %s", got)
+	}
+	f.ReleaseSlot(t.Context(), keyOf("a")) // wakes b
+	f.OccupySlot(t.Context(), keyOf("c"), "")
+	if f.AcquireSlot(t.Context(), keyOf("b"), slotOf("")) == "" {
+		t.Fatal("b has a slot")
+	}
+	if got := f.Waited(keyOf("b"), now.Add(time.Minute)); got != time.Minute {
+		t.Errorf("after a minute %s", got)
+	}
+	f.ReleaseSlot(t.Context(), keyOf("c"))
+	if f.AcquireSlot(t.Context(), keyOf("b"), slotOf("")) != "" {
+		t.Fatal("b has no slot")
+	}
+	if got := f.Waited(keyOf("b"), now.Add(time.Hour)); got != 0 {
+		t.Errorf("after the start %s", got)
+	}
+}

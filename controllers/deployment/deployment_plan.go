@@ -17,6 +17,9 @@ const (
 	defaultProgressDeadline = 600 * time.Second
 	// slotRetryInterval is how often a deployment that waits for a rollout slot tries again by itself.
 	slotRetryInterval = 30 * time.Second
+	// waitReportDelay is how long a deployment waits to start a rollout before its status shows that: when
+	// a new version is accepted within seconds, its fleet must not write that it has waited.
+	waitReportDelay = 10 * time.Second
 	// maxHistory is the number of versions in status.history.
 	maxHistory = 20
 	// maxFailureMessage bounds status.failed.message: a status that exceeds the limit of the

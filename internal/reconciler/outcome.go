@@ -37,6 +37,8 @@ type Outcome struct {
 	err     error
 	// transient is set by Transient.
 	transient bool
+	// deferred is set by Deferred.
+	deferred bool
 	// reference is set by NotFound.
 	reference bool
 
@@ -112,6 +114,13 @@ func (o Outcome) WithDetail(detail string) Outcome {
 // a write.
 func (o Outcome) Transient() Outcome {
 	o.transient = true
+	return o
+}
+
+// Deferred returns an outcome that is not written to the status: the next reconciliation writes the
+// state of that time.
+func (o Outcome) Deferred() Outcome {
+	o.deferred = true
 	return o
 }
 

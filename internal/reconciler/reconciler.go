@@ -175,7 +175,7 @@ func (r *Reconciler[T]) finish(ctx context.Context, req ctrl.Request, scope *Sco
 	if o.err != nil && failures < failureThreshold && scope.Object.Common().ObservedGeneration == scope.Object.GetGeneration() {
 		return ctrl.Result{}, o.err
 	}
-	if o.transient && scope.Object.Common().ObservedGeneration != scope.Object.GetGeneration() {
+	if o.deferred || o.transient && scope.Object.Common().ObservedGeneration != scope.Object.GetGeneration() {
 		return ctrl.Result{RequeueAfter: o.After}, nil
 	}
 	Summarise(scope.Object, o)

@@ -395,6 +395,18 @@ func TestTransientOutcomeIsNotWritten(t *testing.T) {
 	}
 }
 
+// TestDeferredOutcomeIsNotWritten: the status keeps the state before, and the next reconciliation is not
+// later than the outcome requests.
+func TestDeferredOutcomeIsNotWritten(t *testing.T) {
+	f := newFixture(t, branch(1))
+	f.run(Done("x"))
+	f.writes = 0
+	result := f.run(Progressing("A", "x").RequeueIn(time.Second).Deferred())
+	if result.RequeueAfter != time.Second || f.writes != 0 || f.ready() != "True Succeeded" {
+		t.Errorf("requeued after %s, %d writes, Ready is %q", result.RequeueAfter, f.writes, f.ready())
+	}
+}
+
 // TestRecordWritesTheStatusBeforeTheWorkEnds.
 func TestRecordWritesTheStatusBeforeTheWorkEnds(t *testing.T) {
 	t.Run("before the work fails", func(t *testing.T) {

