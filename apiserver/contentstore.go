@@ -15,13 +15,14 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/recording"
 	"github.com/quoin-dev/quoin/apiserver/rest/content"
 	"github.com/quoin-dev/quoin/internal/audit"
+	"github.com/quoin-dev/quoin/internal/content/repository"
 	"github.com/quoin-dev/quoin/internal/content/token"
 	"github.com/quoin-dev/quoin/internal/serving"
 	"github.com/quoin-dev/quoin/internal/store"
 )
 
 // owners are the packages with tables in the content store.
-var owners = append([]store.Owner{audit.Owner, token.Owner}, content.Owners...)
+var owners = append([]store.Owner{audit.Owner, token.Owner, repository.Owner}, content.Owners...)
 
 const (
 	// purgeInterval is the time between two scans for content of deleted objects.
@@ -29,6 +30,8 @@ const (
 	// purgeDelay is the time for which an account or deployment must have been absent before its
 	// content is deleted.
 	purgeDelay = 24 * time.Hour
+	// collectionInterval is the time between two scans for unreachable objects of Git repositories.
+	collectionInterval = time.Hour
 )
 
 // runContentStore opens the content store in the background, with the audit log and everything else
@@ -41,8 +44,11 @@ func runContentStore(k8s cluster.Cluster, c Config, deployments toolscache.Share
 		purger := &store.Purger{Store: s, Cluster: existence{k8s.GetCache(), k8s.GetAPIReader()}, Delay: purgeDelay, Clock: clock.RealClock{}, Log: c.Log}
 		return purger.Run(ctx, purgeInterval)
 	})
-	background.Run("content store", database.Run)
 	database.WhileOpen(func(ctx context.Context, s *store.Store) error { return token.RunExpiry(ctx, s, purgeInterval, c.Log) })
+	database.WhileOpen(func(ctx context.Context, s *store.Store) error {
+		return repository.RunCollection(ctx, s, collectionInterval, c.Log)
+	})
+	background.Run("content store", database.Run)
 	versions := &recording.Versions{Log: events, Deployments: deployments, Reader: k8s.GetCache(), Now: time.Now}
 	background.Run("versions", versions.Start)
 	return database, events

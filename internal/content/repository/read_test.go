@@ -1,0 +1,156 @@
+package repository
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-git/go-git/v5/plumbing"
+
+	"github.com/quoin-dev/quoin/internal/modeltree"
+	"github.com/quoin-dev/quoin/internal/store"
+)
+
+func testStatements(w *world) {
+	const folders, perFolder = 20, 100
+	all := files{}
+	for i := range folders * perFolder {
+		all[fmt.Sprintf("model/d%d/f%d.yml", i%folders, i)] = fmt.Sprint("cubes: ", i)
+	}
+	commit := w.save("main", all)
+	counted := func(work func()) int64 {
+		before := w.statements.Load()
+		work()
+		return w.statements.Load() - before
+	}
+	s := w.session()
+	var list []modeltree.File
+	if n := counted(func() { list = try(modeltree.Files(s, commit, ""))(w) }); n > 20 || len(list) != len(all) {
+		w.Errorf("a list of %d files takes %d statements", len(list), n)
+	}
+	read := counted(func() {
+		for _, f := range list {
+			if text := string(try(modeltree.Content(s, f.Hash))(w)); text != all[f.Path] {
+				w.Fatal(f.Path, text)
+			}
+		}
+	})
+	if read > 3*folders {
+		w.Errorf("reading %d files one after the other takes %d statements", len(list), read)
+	}
+	w.readHistory()
+	again := w.repos.Session(w.Context(), demo)
+	try(modeltree.Files(again, commit, ""))(w)
+	again = w.repos.Session(w.Context(), demo)
+	if n := counted(func() { try(modeltree.Files(again, commit, ""))(w) }); n != 0 {
+		w.Errorf("listing them again takes %d statements", n)
+	}
+	var hashes []plumbing.Hash
+	for _, f := range list {
+		hashes = append(hashes, f.Hash)
+	}
+	seen := 0
+	s = w.session()
+	stored := counted(func() {
+		err := s.EachStored(append(hashes, plumbing.NewHash("1234")), func(o Stored) error {
+			seen++
+			_, err := o.object()
+			return err
+		})
+		if err != nil {
+			w.Error(err)
+		}
+	})
+	if seen != len(list) || stored > 20 {
+		w.Errorf("%d objects are read with %d statements", seen, stored)
+	}
+}
+
+// readHistory reads the history of two branches: one that was made in one change, newest commit first
+// as in a packfile, and one that was made commit by commit.
+func (w *world) readHistory() {
+	w.Helper()
+	const commits = 300
+	s := w.session()
+	tree := try(modeltree.Apply(s, zero, nil))(w)
+	var all []plumbing.Hash
+	add := func(s *Session) plumbing.Hash {
+		parents := all[max(0, len(all)-1):]
+		return try(modeltree.AddCommit(s, modeltree.Commit{Tree: tree, Parents: parents, Message: fmt.Sprint(len(all)), When: start}))(w)
+	}
+	for range commits {
+		all = append(all, add(s))
+	}
+	slices.Reverse(s.order)
+	if err := s.Save([]Move{{"pushed", zero, all[commits-1]}}, nil, nil); err != nil {
+		w.Fatal(err)
+	}
+	for range 100 {
+		w.clock = w.clock.Add(time.Second)
+		s, before := w.session(), all[len(all)-1]
+		all = append(all, add(s))
+		if err := s.Save([]Move{{"pushed", before, all[len(all)-1]}}, nil, nil); err != nil {
+			w.Fatal(err)
+		}
+	}
+	before := w.statements.Load()
+	if !try(modeltree.IsAncestor(w.session(), all[0], all[len(all)-1]))(w) {
+		w.Error("the first commit is not in the history")
+	}
+	if n := w.statements.Load() - before; n > 40 {
+		w.Errorf("reading a history of %d commits takes %d statements", len(all), n)
+	}
+}
+
+func testDamaged(w *world) {
+	commit := w.save("main", files{"a": noise(1000)})
+	file := try(modeltree.Files(w.session(), commit, ""))(w)[0]
+	compressed := func(n int) []byte { return try(try(newCompressor())(w).bytes([]byte(noise(n))))(w) }
+	data, short, long := compressed(1000), compressed(999), compressed(1001)
+	flipped := bytes.Clone(data)
+	flipped[700] ^= 1
+	for _, damaged := range [][]byte{flipped, data[:500], {}, {1, 2, 3}, short, long} {
+		w.exec("UPDATE git_object SET data = $1 WHERE hash = $2", damaged, file.Hash[:])
+		if _, err := modeltree.Content(w.session(), file.Hash); err == nil || !strings.Contains(err.Error(), "damaged") {
+			w.Error(err)
+		}
+	}
+}
+
+func testPlan(w *world) {
+	w.save("main", files{"a": "1"})
+	explain := "EXPLAIN QUERY PLAN "
+	if w.store.Dialect() == store.PostgreSQL {
+		explain = "EXPLAIN "
+		w.exec("INSERT INTO git_object SELECT 'a1', 'd1', decode(lpad(to_hex(n), 40, '0'), 'hex'), 3, 1, '', n FROM generate_series(1, 20000) AS n")
+		w.exec("ANALYZE git_object")
+	}
+	for query, index := range map[string]string{
+		"SELECT hash, type, size, data FROM git_object WHERE account_uid = 'a1' AND deployment_uid = 'd1' AND hash IN ($1, $2)":                                                                                      "git_object_",
+		"SELECT hash, type, created_at FROM git_object WHERE deployment_uid = 'd1' AND account_uid = 'a1' AND (created_at, hash) > (5, $1) AND created_at < 19000 AND hash <> $2 ORDER BY created_at, hash LIMIT 1000": "git_object_age",
+	} {
+		rows, err := w.store.Reader().QueryContext(w.Context(), explain+query, []byte{1}, []byte{2})
+		if err != nil {
+			w.Fatal(err)
+		}
+		plan := ""
+		for rows.Next() {
+			columns, _ := rows.Columns()
+			values := make([]any, len(columns))
+			for i := range values {
+				values[i] = new(any)
+			}
+			if err := rows.Scan(values...); err != nil {
+				w.Fatal(err)
+			}
+			plan += fmt.Sprintln(*values[len(values)-1].(*any))
+		}
+		_ = rows.Close()
+		plan = strings.ReplaceAll(plan, "sqlite_autoindex_git_object", "git_object_pkey")
+		if !strings.Contains(plan, index) || strings.Contains(plan, "Sort") || strings.Contains(plan, "TEMP B-TREE") {
+			w.Error(plan)
+		}
+	}
+}
