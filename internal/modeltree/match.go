@@ -11,8 +11,8 @@ const (
 )
 
 // match matches lines of a with equal lines of b, in order. It returns, for each line of a, that of b
-// or -1. First are matched the lines that both begin and end with, then those that occur once in both
-// ("patience diff"), then the longest common subsequences of what is between them.
+// or -1. First are matched the lines that both begin and end with, then those that occur once in both,
+// then the longest common subsequences of what is between them.
 func match(a, b []int) []int {
 	m := matcher{a: a, b: b, matched: make([]int, len(a))}
 	for i := range m.matched {
