@@ -2,9 +2,11 @@
 // permission that a route requires is declared with the route.
 //
 // The credential is in the Authorization header, except for webhooks of Git hosts, which cannot send
-// it. Each form has an authenticator; Chain tries them in order:
+// it, and for the exchange of a deploy token. Each form has an authenticator; Chain tries them in order:
 //
 //   - no Authorization header, on the webhook path only: GitHooks.
+//   - a JWT with the id of a deploy token, with or without "Bearer", or in the body of the route that
+//     exchanges it: DeployTokens.
 //   - "Bearer <API key>" or "Api-Key <API key>": Keys. LastUsed records the time.
 //   - "Bearer <JWT>" of one of the account's spec.oidcIssuers: OIDC.
 //   - "Bearer <JWT>" of any other issuer: ServiceAccounts, which uses TokenReviews.
@@ -49,6 +51,8 @@ const (
 	KindKubernetes Kind = "Kubernetes"
 	// KindGitHook is the Git host of a deployment, authenticated by a shared secret.
 	KindGitHook Kind = "GitHook"
+	// KindDeployToken is a program with a deploy token or a Git token of a deployment.
+	KindDeployToken Kind = "DeployToken"
 )
 
 // Principal is the authenticated caller in an account.

@@ -89,6 +89,7 @@ var actors = map[auth.Kind]audit.ActorKind{
 	auth.KindServiceAccount: audit.ActorServiceAccount,
 	auth.KindKubernetes:     audit.ActorKubernetes,
 	auth.KindGitHook:        audit.ActorSystem,
+	auth.KindDeployToken:    audit.ActorKey,
 }
 
 func actor(p *auth.Principal) audit.Actor {

@@ -1,0 +1,182 @@
+package auth
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/golang-jwt/jwt/v5"
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/internal/content/deploytoken"
+	"github.com/quoin-dev/quoin/internal/store"
+)
+
+// deployTokenID is the id of the token of the tests.
+const deployTokenID = "deploy-ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+// deployJWT returns a JWT with an id.
+func deployJWT(t *testing.T, id, key string) string {
+	t.Helper()
+	text, err := jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.MapClaims{"jti": id, "deploymentId": "7", "url": "https://acme.example.com"}).SignedString([]byte(key))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+// storedTokens are tokens by account UID and text. calls counts what is looked up.
+type storedTokens struct {
+	tokens map[string]*deploytoken.Token
+	err    error
+	calls  int
+}
+
+func (s *storedTokens) Find(_ context.Context, accountUID, text string) (*deploytoken.Token, error) {
+	s.calls++
+	if s.err != nil {
+		return nil, s.err
+	}
+	if found := s.tokens[accountUID+" "+text]; found != nil {
+		return found, nil
+	}
+	return nil, deploytoken.ErrUnknown
+}
+
+const exchangePath = "/v1/token"
+
+// deployWorld returns an authenticator that knows a token of the deployment sales of acme.
+func deployWorld(t *testing.T, text string, objs ...client.Object) (*DeployTokens, *storedTokens) {
+	t.Helper()
+	stored := &storedTokens{tokens: map[string]*deploytoken.Token{"acme-uid " + text: {
+		ID: deployTokenID, Kind: deploytoken.Deploy, Deployment: store.Deployment{UID: "sales-uid", Namespace: "acme-ns", Name: "sales"}, CreatedBy: "ApiKey:etl",
+	}}}
+	c := indexed(t, objs...)
+	return NewDeployTokens(stored, exchangePath, c, c, clocktesting.NewFakePassiveClock(now)), stored
+}
+
+func account(name string) *v1alpha1.Account {
+	return &v1alpha1.Account{ObjectMeta: metav1.ObjectMeta{Name: name, UID: "acme-uid"}, Spec: v1alpha1.AccountSpec{Namespace: "acme-ns"}}
+}
+
+// deployRequest returns a request with Authorization headers.
+func deployRequest(path, body string, authorization ...string) *http.Request {
+	r := httptest.NewRequest(http.MethodPost, "https://acme.example.com"+path, strings.NewReader(body))
+	for _, value := range authorization {
+		r.Header.Add("Authorization", value)
+	}
+	return r
+}
+
+// salesObject returns the Deployment sales with a UID.
+func salesObject(uid types.UID) *v1alpha1.Deployment {
+	return sales(func(d *v1alpha1.Deployment) { d.UID = uid })
+}
+
+func TestDeployTokens(t *testing.T) {
+	text := deployJWT(t, deployTokenID, "key")
+	want := &Principal{
+		Kind: KindDeployToken, Account: "acme", ID: deployTokenID, Name: "deploy token of sales",
+		Permissions: []v1alpha1.Permission{"SchemaRead", "SchemaUpdate", "SecretsManage"}, Deployments: []string{"sales"},
+	}
+	for name, c := range map[string]struct {
+		path, body    string
+		authorization []string
+		uid           types.UID
+		rejection     string
+	}{
+		"without a scheme":                        {authorization: []string{text}},
+		"as a bearer token":                       {authorization: []string{"Bearer " + text}},
+		"in the body":                             {path: exchangePath, body: `{"token":"` + text + `"}`},
+		"changed signature":                       {authorization: []string{deployJWT(t, deployTokenID, "guess")}, rejection: "no such deploy token"},
+		"in the body, changed":                    {path: exchangePath, body: `{"token":"` + deployJWT(t, deployTokenID, "guess") + `"}`, rejection: "no such deploy token"},
+		"in the body, no JSON":                    {path: exchangePath, body: text, rejection: "no such deploy token"},
+		"a large body":                            {path: exchangePath, body: `{"token":"` + strings.Repeat("x", maxCredential) + `"}`, rejection: "no such deploy token"},
+		"body of another path":                    {body: `{"token":"` + text + `"}`, rejection: "Authorization header must be"},
+		"an API key":                              {authorization: []string{"Bearer sk-x"}, rejection: "Authorization header must be"},
+		"another JWT":                             {authorization: []string{"Bearer " + deployJWT(t, "x", "key")}, rejection: "Authorization header must be"},
+		"two headers":                             {authorization: []string{text, text}, rejection: "Authorization header must be"},
+		"another object of the deployment's name": {authorization: []string{text}, uid: "recreated", rejection: "no such deploy token"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			uid := c.uid
+			if uid == "" {
+				uid = "sales-uid"
+			}
+			a, _ := deployWorld(t, text, salesObject(uid))
+			path := c.path
+			if path == "" {
+				path = "/api/v1/deployments"
+			}
+			r := deployRequest(path, c.body, c.authorization...)
+			p, err := a.Authenticate(t.Context(), account("acme"), r)
+			if c.rejection != "" {
+				if !errors.Is(err, ErrNoCredential) || !strings.Contains(err.Error(), c.rejection) || strings.Contains(err.Error(), text[len(text)-10:]) {
+					t.Errorf("%v, want %q", err, c.rejection)
+				}
+				return
+			}
+			if diff := cmp.Diff(want, p); diff != "" || err != nil {
+				t.Errorf("%v: %s", err, diff)
+			}
+			if body, _ := io.ReadAll(r.Body); string(body) != c.body {
+				t.Errorf("the body is %q afterwards", body)
+			}
+		})
+	}
+}
+
+func TestDeployTokensOfOtherAccounts(t *testing.T) {
+	text := deployJWT(t, deployTokenID, "key")
+	a, _ := deployWorld(t, text, salesObject("sales-uid"))
+	other := account("globex")
+	other.UID = "globex-uid"
+	if p, err := a.Authenticate(t.Context(), other, deployRequest("/", "", text)); !errors.Is(err, ErrNoCredential) {
+		t.Errorf("%+v, %v", p, err)
+	}
+	moved := account("acme")
+	moved.Spec.Namespace = "other-ns"
+	if p, err := a.Authenticate(t.Context(), moved, deployRequest("/", "", text)); !errors.Is(err, ErrNoCredential) {
+		t.Errorf("%+v, %v", p, err)
+	}
+}
+
+// TestInventedDeployTokensCostFewReads: an attacker who invents tokens causes few reads of the database,
+// and does not keep others from using theirs.
+func TestInventedDeployTokensCostFewReads(t *testing.T) {
+	text := deployJWT(t, deployTokenID, "key")
+	a, stored := deployWorld(t, text, salesObject("sales-uid"))
+	if _, err := a.Authenticate(t.Context(), account("acme"), deployRequest("/", "", text)); err != nil {
+		t.Fatal(err)
+	}
+	invented, busy := deployJWT(t, deployTokenID, "guess"), 0
+	for range 1000 {
+		if _, err := a.Authenticate(t.Context(), account("acme"), deployRequest("/", "", invented)); errors.Is(err, ErrBusy) {
+			busy++
+		}
+	}
+	if stored.calls > 50 || busy < 950 {
+		t.Errorf("%d reads, %d requests were rejected without one", stored.calls, busy)
+	}
+	if _, err := a.Authenticate(t.Context(), account("acme"), deployRequest("/", "", text)); err != nil {
+		t.Errorf("the valid token: %v", err)
+	}
+}
+
+func TestDeployTokensWithoutDatabase(t *testing.T) {
+	text := deployJWT(t, deployTokenID, "key")
+	a, stored := deployWorld(t, text, salesObject("sales-uid"))
+	stored.err = store.ErrUnavailable
+	if _, err := a.Authenticate(t.Context(), account("acme"), deployRequest("/", "", text)); !errors.Is(err, store.ErrUnavailable) || errors.Is(err, ErrNoCredential) {
+		t.Error(err)
+	}
+}
