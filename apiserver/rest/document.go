@@ -106,7 +106,11 @@ func referenceOperation(doc *huma.OpenAPI, method, path string, op *huma.Operati
 		shown.Parameters = append(shown.Parameters, pageField{p.Name, p.In, describeType(p.Schema), p.Description, p.Required})
 	}
 	if op.RequestBody != nil {
-		shown.Body = fields(doc, "", op.RequestBody.Content["application/json"].Schema, 0)
+		for _, mediaType := range []string{"application/json", formMediaType} {
+			if media := op.RequestBody.Content[mediaType]; media != nil {
+				shown.Body = fields(doc, "", media.Schema, 0)
+			}
+		}
 	}
 	var statuses []string
 	for status, response := range op.Responses {

@@ -19,6 +19,8 @@ var exampleTexts = map[string]string{ //nolint:gosec // tokens without content
 	"token": "eyJhbGciOiJIUzI1NiJ9…", "cubeApiToken": "eyJhbGciOiJIUzI1NiJ9…", "value": "postgres", "error": "name: expected length >= 1",
 	"start": "2026-11-01", "end": "2026-11-30", "search": "sales", "eventName": "Created deployment", "maintenanceWindowTime": "02:00",
 	"startCursor": "eyJ2IjoxfQ", "endCursor": "eyJ2IjoxfQ", "after": "eyJ2IjoxfQ", "X-GitHub-Event": "push", "customDomain": "data.example.com", "color": "#3B5BDB",
+	"transaction": `{"id":"KVJ4U6YB2ZC3WQ5XN7RTLMSEPA"}`, "fileName": "model/cubes/orders.yml", "file": "model/cubes/orders.yml", "path": "/model/cubes/orders.yml",
+	"newPath": "/model/cubes/sales.yml", "content": "cubes: []\n", "hash": "da39a3ee5e6b4b0d3255bfef95601890afd80709",
 }
 
 // addExamples adds an example to each parameter, and to each JSON request and response, that has none.
@@ -143,6 +145,15 @@ func curl(doc *huma.OpenAPI, method, path string, op *huma.Operation) string {
 	if op.RequestBody != nil {
 		if media := op.RequestBody.Content["application/json"]; media != nil {
 			command += " --json '" + exampleJSON(requiredOnly(doc, media)) + "'"
+		}
+		if media := op.RequestBody.Content[formMediaType]; media != nil {
+			for _, name := range media.Schema.Required {
+				value := exampleTexts[name]
+				if name == "file" {
+					value = "@" + value
+				}
+				command += " -F '" + name + "=" + value + "'"
+			}
 		}
 	}
 	return command + ` "$QUOIN_URL` + path + `"`
