@@ -59,13 +59,7 @@ type Options struct {
 
 // New returns the families of the group.
 func New(o Options) []rest.Family {
-	if o.Now == nil {
-		o.Now = time.Now
-	}
-	if o.Random == nil {
-		o.Random = rand.Reader
-	}
-	a := &api{o}
+	a := newAPI(o)
 	return []rest.Family{
 		a.deploymentsFamily(), a.settingsFamily(), a.versionsFamily(), a.environmentsFamily(),
 		a.tokensFamily(), a.variablesFamily(), a.regionsFamily(),
@@ -74,6 +68,16 @@ func New(o Options) []rest.Family {
 
 // api has the handlers of the group.
 type api struct{ Options }
+
+func newAPI(o Options) *api {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Random == nil {
+		o.Random = rand.Reader
+	}
+	return &api{o}
+}
 
 // Paths of the group.
 const (

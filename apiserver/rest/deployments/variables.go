@@ -88,15 +88,24 @@ type SetVariablesInput struct {
 
 var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// setVariables stores the values of secrets in a Secret. Each value gets a new key there, so that one
-// change of the Deployment switches to all new values at once and rolls out the pods.
 func (a *api) setVariables(ctx context.Context, in *SetVariablesInput) (*rest.List[Variable], error) {
-	if err := checkVariables(in.Body.Variables); err != nil {
+	changed, err := a.changeVariables(ctx, in.Body.Variables, false)
+	if err != nil {
+		return nil, err
+	}
+	return variablesOf(ctx, changed, rest.CursorPage{})
+}
+
+// changeVariables sets variables of the deployment of a request; with removeOthers, it removes all others.
+// It stores the values of secrets in a Secret. Each value gets a new key there, so that one change of the
+// Deployment switches to all new values at once and rolls out the pods.
+func (a *api) changeVariables(ctx context.Context, variables []Variable, removeOthers bool) (*v1alpha1.Deployment, error) {
+	if err := checkVariables(variables); err != nil {
 		return nil, err
 	}
 	d := rest.ScopeFrom(ctx).Deployment
 	holder := d.Name + "-variables"
-	entries, secrets, err := a.entriesOf(in.Body.Variables, holder)
+	entries, secrets, err := a.entriesOf(variables, holder)
 	if err != nil {
 		return nil, err
 	}
@@ -105,18 +114,19 @@ func (a *api) setVariables(ctx context.Context, in *SetVariablesInput) (*rest.Li
 	}
 	var replaced []string // keys of values that this change replaces
 	changed, err := edit.Change(ctx, a.Kube, d, func(d *v1alpha1.Deployment) error {
-		replaced = nil
+		before := slices.Clone(d.Spec.Env)
+		if removeOthers {
+			d.Spec.Env = nil
+		}
 		for _, entry := range entries {
 			i := slices.IndexFunc(d.Spec.Env, func(e v1alpha1.EnvVar) bool { return e.Name == entry.Name })
 			if i < 0 {
 				d.Spec.Env = append(d.Spec.Env, entry)
 				continue
 			}
-			if from := d.Spec.Env[i].ValueFrom; from != nil && from.SecretKeyRef.Name == holder {
-				replaced = append(replaced, from.SecretKeyRef.Key)
-			}
 			d.Spec.Env[i] = entry
 		}
+		replaced = removedKeys(before, d.Spec.Env, holder)
 		return nil
 	})
 	if err != nil {
@@ -126,7 +136,57 @@ func (a *api) setVariables(ctx context.Context, in *SetVariablesInput) (*rest.Li
 		return nil, err
 	}
 	a.removeSecrets(ctx, d, holder, replaced)
-	return variablesOf(ctx, changed, rest.CursorPage{})
+	return changed, nil
+}
+
+// removedKeys returns the keys of a Secret that entries refer to and the entries after a change do not.
+func removedKeys(before, after []v1alpha1.EnvVar, secret string) []string {
+	var keys []string
+	for _, e := range before {
+		refers := func(other v1alpha1.EnvVar) bool {
+			return other.ValueFrom != nil && other.ValueFrom.SecretKeyRef == e.ValueFrom.SecretKeyRef
+		}
+		if e.ValueFrom != nil && e.ValueFrom.SecretKeyRef.Name == secret && !slices.ContainsFunc(after, refers) {
+			keys = append(keys, e.ValueFrom.SecretKeyRef.Key)
+		}
+	}
+	return keys
+}
+
+const (
+	// maxVariables, maxVariableName and maxVariableValue are the limits of the schema.
+	maxVariables     = 256
+	maxVariableName  = 256
+	maxVariableValue = 32768
+)
+
+// SetVariables returns a function that sets variables of the deployment of a request, for the upload of a
+// project with its variables. If replace is true, others are removed; if not, variables that exist keep
+// their values. Variables that the platform sets are left out.
+func SetVariables(o Options) func(ctx context.Context, values map[string]string, replace bool) error {
+	a := newAPI(o)
+	return func(ctx context.Context, values map[string]string, replace bool) error {
+		known := rest.ScopeFrom(ctx).Deployment.Spec.Env
+		var variables []Variable
+		for _, name := range slices.Sorted(maps.Keys(values)) {
+			exists := slices.ContainsFunc(known, func(e v1alpha1.EnvVar) bool { return e.Name == name })
+			if engine.ReservedVariable(name) || !replace && exists {
+				continue
+			}
+			if len(name) > maxVariableName || len(values[name]) > maxVariableValue {
+				return rest.BadRequest("%s: the name has %d bytes and the value %d; allowed: %d and %d", rest.Clip(name), len(name), len(values[name]), maxVariableName, maxVariableValue)
+			}
+			variables = append(variables, Variable{name, values[name]})
+		}
+		if len(variables) > maxVariables {
+			return rest.BadRequest("there are %d variables; allowed: %d", len(variables), maxVariables)
+		}
+		if len(variables) == 0 && !replace {
+			return nil
+		}
+		_, err := a.changeVariables(ctx, variables, replace)
+		return err
+	}
 }
 
 // checkVariables returns an error for the first variable that cannot be set.
