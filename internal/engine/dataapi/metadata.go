@@ -189,3 +189,13 @@ func configuredSources(env []v1alpha1.EnvVar) map[string]string {
 	}
 	return out
 }
+
+// CountCubes returns the number of cubes and views in the server's response to GET /v1/meta. Its errors are those of
+// Entities.
+func CountCubes(meta io.Reader) (n int64, err error) {
+	err = readCubes(meta, func(d *decoder) error {
+		n++
+		return d.skip()
+	})
+	return n, err
+}
