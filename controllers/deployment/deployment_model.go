@@ -147,6 +147,7 @@ func syncBranches(ctx context.Context, s *scope, branches []v1alpha1.Branch, rem
 			continue
 		}
 		desired := desiredBranch(s.Object, ref.Name, ref.Commit, remote.productionBranch(s.Object))
+		keepParent(desired, branches, refs)
 		if err := controllerutil.SetControllerReference(s.Object, desired, s.Scheme()); err != nil {
 			return err
 		}
@@ -162,6 +163,21 @@ func syncBranches(ctx context.Context, s *scope, branches []v1alpha1.Branch, rem
 		}
 	}
 	return nil
+}
+
+// keepParent keeps the parent of a branch that exists: quoin apiserver sets that of branches which it
+// creates. A parent that is no longer a branch is replaced by production.
+func keepParent(desired *v1alpha1.Branch, branches []v1alpha1.Branch, refs map[string]string) {
+	if desired.Spec.Role == v1alpha1.BranchProduction {
+		return
+	}
+	for i := range branches {
+		b := &branches[i]
+		_, exists := refs[b.Spec.ParentBranch]
+		if b.Name == desired.Name && exists && b.Spec.ParentBranch != b.Spec.Name {
+			desired.Spec.ParentBranch = b.Spec.ParentBranch
+		}
+	}
 }
 
 // annotateCommit updates the commit annotation of a declared branch.

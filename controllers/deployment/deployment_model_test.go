@@ -211,6 +211,29 @@ func TestSyncBranches(t *testing.T) {
 	}
 }
 
+// TestSyncBranchesKeepsParents: quoin apiserver sets the parents of branches that it creates; a parent
+// that does not exist is replaced by production.
+func TestSyncBranchesKeepsParents(t *testing.T) {
+	child, orphan := created("dev-ada", "c"), created("dev-bob", "d")
+	child.Spec.ParentBranch, orphan.Spec.ParentBranch = "feature", "deleted"
+	api := newAPI(t, created("main", "a"), created("feature", "b"), child, orphan)
+	refs := []git.Ref{
+		{Name: "dev-ada", Commit: commit("e")}, {Name: "dev-bob", Commit: commit("d")}, {Name: "feature", Commit: commit("b")}, {Name: "main", Commit: commit("a")},
+	}
+	if _, err := synced(t, api, gitDeployment(""), fetchedState(refs...)); err != nil {
+		t.Fatal(err)
+	}
+	for branch, want := range map[string]string{"dev-ada": "feature", "dev-bob": "main", "feature": "main", "main": ""} {
+		b := &v1alpha1.Branch{}
+		if err := api.Get(t.Context(), keyOf(BranchObjectName("sales", branch)), b); err != nil {
+			t.Fatal(err)
+		}
+		if b.Spec.ParentBranch != want {
+			t.Errorf("the parent of %s is %q, want %q", branch, b.Spec.ParentBranch, want)
+		}
+	}
+}
+
 // TestSyncBranchesFailsForInvalidProductionBranch: the production branch cannot be ignored.
 func TestSyncBranchesFailsForInvalidProductionBranch(t *testing.T) {
 	_, err := synced(t, newAPI(t), gitDeployment("toolong"), fetchedState(git.Ref{Name: "toolong", Commit: commit("a")}))
