@@ -24,6 +24,7 @@ import (
 	"time"
 
 	"github.com/quoin-dev/quoin/test/bench/internal/controlplane"
+	"github.com/quoin-dev/quoin/test/bench/internal/dataplane"
 	"github.com/quoin-dev/quoin/test/bench/internal/measure"
 	"github.com/quoin-dev/quoin/test/bench/internal/process"
 )
@@ -38,8 +39,8 @@ type options struct {
 }
 
 func main() {
-	if len(os.Args) == 2 && os.Args[1] == backendCommand {
-		serveBackend()
+	if len(os.Args) == 2 && os.Args[1] == dataplane.BackendCommand {
+		dataplane.ServeBackend()
 		return
 	}
 	o := options{docs: measure.DocsFlag()}

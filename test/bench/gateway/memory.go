@@ -6,6 +6,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/quoin-dev/quoin/test/bench/internal/dataplane"
 	"github.com/quoin-dev/quoin/test/bench/internal/measure"
 	"github.com/quoin-dev/quoin/test/bench/internal/process"
 )
@@ -33,7 +34,7 @@ func (w *world) measureMemory(ctx context.Context, o options, r *report) error {
 	for _, t := range w.proxies() {
 		measure.Progress("%s with %d idle connections", t.name, o.idle)
 		t.process.Stop()
-		if err := t.startAndWait(ctx, w.request(pathSmall)); err != nil {
+		if err := t.startAndWait(ctx, w.request(dataplane.PathSmall)); err != nil {
 			return err
 		}
 		m, err := w.memoryOf(ctx, t, o.idle)
@@ -69,7 +70,7 @@ func (w *world) memoryOf(ctx context.Context, t *target, n int) (memoryUse, erro
 	}
 	m.after = stableMemory(ctx, t.process)
 	for i := 0; i < n; i += max(1, n/100) { // they must still be open
-		if err := open[i].send(w.request(pathSmall), bytesSmall); err != nil {
+		if err := open[i].send(w.request(dataplane.PathSmall), dataplane.BytesSmall); err != nil {
 			return m, fmt.Errorf("an idle connection: %w", err)
 		}
 	}
@@ -78,7 +79,7 @@ func (w *world) memoryOf(ctx context.Context, t *target, n int) (memoryUse, erro
 
 func (w *world) openIdle(ctx context.Context, t *target, n int) ([]*connection, error) {
 	const dialers = 32
-	request := w.request(pathSmall)
+	request := w.request(dataplane.PathSmall)
 	open := make([]*connection, n) // nil if it could not be opened
 	_, err := measure.Spread(ctx, n, dialers, func(_ context.Context, i int) (_ time.Duration, err error) {
 		if open[i], err = t.dial(); err != nil {
@@ -87,7 +88,7 @@ func (w *world) openIdle(ctx context.Context, t *target, n int) ([]*connection, 
 		if err := open[i].SetDeadline(time.Now().Add(2 * time.Minute)); err != nil {
 			return 0, err
 		}
-		return 0, open[i].send(request, bytesSmall)
+		return 0, open[i].send(request, dataplane.BytesSmall)
 	})
 	return open, err
 }

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"text/template"
 
+	"github.com/quoin-dev/quoin/test/bench/internal/dataplane"
 	"github.com/quoin-dev/quoin/test/bench/internal/measure"
 	"github.com/quoin-dev/quoin/test/bench/internal/process"
 )
@@ -84,7 +85,7 @@ func (w *world) startPeer(ctx context.Context, o options, p peer) error {
 		return w.server.Start(ctx, name, p.binary, append(p.arguments, file)...)
 	}
 	w.peers = append(w.peers, t)
-	return t.startAndWait(ctx, w.request(pathSmall))
+	return t.startAndWait(ctx, w.request(dataplane.PathSmall))
 }
 
 // get returns the version of the binary, and finds the binary if none is configured. Only then may it be missing.

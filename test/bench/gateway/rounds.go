@@ -8,6 +8,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/quoin-dev/quoin/test/bench/internal/dataplane"
 	"github.com/quoin-dev/quoin/test/bench/internal/measure"
 )
 
@@ -21,12 +22,12 @@ type work struct {
 
 // works returns all kinds of work.
 func (w *world) works(o options, length time.Duration) []work {
-	small, large := w.request(pathSmall), w.request(pathLarge)
+	small, large := w.request(dataplane.PathSmall), w.request(dataplane.PathLarge)
 	return []work{
-		{fmt.Sprintf("1 KiB, %d connections", o.connections), o.connections, bytesSmall, flatOut(small, bytesSmall, length)},
-		{fmt.Sprintf("100 KiB, %d connections", o.connections), o.connections, bytesLarge, flatOut(large, bytesLarge, length)},
-		{"1 KiB, 1 connection", 1, bytesSmall, flatOut(small, bytesSmall, length)},
-		{fmt.Sprintf("1 KiB, %d/s", o.rate), o.rateConnections, bytesSmall, paced(small, bytesSmall, o.rate, o.rateConnections, length)},
+		{fmt.Sprintf("1 KiB, %d connections", o.connections), o.connections, dataplane.BytesSmall, flatOut(small, dataplane.BytesSmall, length)},
+		{fmt.Sprintf("100 KiB, %d connections", o.connections), o.connections, dataplane.BytesLarge, flatOut(large, dataplane.BytesLarge, length)},
+		{"1 KiB, 1 connection", 1, dataplane.BytesSmall, flatOut(small, dataplane.BytesSmall, length)},
+		{fmt.Sprintf("1 KiB, %d/s", o.rate), o.rateConnections, dataplane.BytesSmall, paced(small, dataplane.BytesSmall, o.rate, o.rateConnections, length)},
 	}
 }
 

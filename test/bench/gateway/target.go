@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/quoin-dev/quoin/test/bench/internal/dataplane"
 	"github.com/quoin-dev/quoin/test/bench/internal/process"
 )
 
@@ -38,7 +39,7 @@ func (t *target) startAndWait(ctx context.Context, request []byte) error {
 	if err := t.start(); err != nil {
 		return err
 	}
-	return process.Await(ctx, t.name, 300, 100*time.Millisecond, func() error { return t.try(request, bytesSmall) })
+	return process.Await(ctx, t.name, 300, 100*time.Millisecond, func() error { return t.try(request, dataplane.BytesSmall) })
 }
 
 // requestTimeout is the timeout of a request, and of a connection attempt.
@@ -114,20 +115,20 @@ func (w *world) request(path string) []byte {
 
 func requestWith(path, authorization string) []byte {
 	return []byte("POST " + path + " HTTP/1.1\r\nHost: " + host + "\r\n" + authorization +
-		"Content-Type: application/json\r\nAccept: */*\r\nUser-Agent: quoin-bench-gateway\r\nContent-Length: " + strconv.Itoa(len(query)) + "\r\n\r\n" + query)
+		"Content-Type: application/json\r\nAccept: */*\r\nUser-Agent: quoin-bench-gateway\r\nContent-Length: " + strconv.Itoa(len(dataplane.Query)) + "\r\n\r\n" + dataplane.Query)
 }
 
 // verify checks the responses of all targets, and that the gateway rejects requests without a valid token.
 func (w *world) verify() error {
 	for _, t := range w.targets() {
-		for path, size := range map[string]int{pathSmall: bytesSmall, pathLarge: bytesLarge} {
+		for path, size := range map[string]int{dataplane.PathSmall: dataplane.BytesSmall, dataplane.PathLarge: dataplane.BytesLarge} {
 			if err := t.try(w.request(path), size); err != nil {
 				return fmt.Errorf("%s: %w", t.name, err)
 			}
 		}
 	}
 	for _, authorization := range []string{"", "Authorization: " + w.token + "x\r\n"} {
-		err := w.gateway.try(requestWith(pathSmall, authorization), bytesSmall)
+		err := w.gateway.try(requestWith(dataplane.PathSmall, authorization), dataplane.BytesSmall)
 		if err == nil || !strings.HasPrefix(err.Error(), "401 ") {
 			return fmt.Errorf("the gateway accepts an invalid token: %w", err)
 		}

@@ -65,7 +65,7 @@ func run(ctx context.Context, o options, server *controlplane.APIServer) error {
 		return err
 	}
 	var through *target
-	quoin, err := server.StartQuoin(ctx, o.quoin, func(q *controlplane.Quoin) error {
+	quoin, err := server.StartQuoin(ctx, o.quoin, controlplane.Unlimited, func(q *controlplane.Quoin) error {
 		through = quoinTarget(q, token)
 		_, err := through.once(ctx)
 		return err

@@ -27,7 +27,7 @@ func (c cost) addOf(ctx context.Context, w *world, work func() error) error {
 	if err := work(); err != nil {
 		return err
 	}
-	w.settle(ctx)
+	w.server.Settle(ctx)
 	after, err := w.costSoFar(ctx)
 	addIncrease(c.cpu, before.cpu, after.cpu)
 	addIncrease(c.calls, before.calls, after.calls)
@@ -43,7 +43,7 @@ func addIncrease(to, before, after map[string]float64) {
 // costSoFar returns the cost of everything until now.
 func (w *world) costSoFar(ctx context.Context) (cost, error) {
 	c := newCost()
-	for name, seconds := range w.processorTime() {
+	for name, seconds := range w.server.ProcessorTime() {
 		c.cpu[name] = 1000 * seconds
 	}
 	metrics, _, err := w.root.call(ctx, http.MethodGet, "/metrics", nil, http.StatusOK)

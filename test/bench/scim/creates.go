@@ -43,7 +43,7 @@ func (b *bench) compareCreates(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		b.world.settle(ctx)
+		b.world.server.Settle(ctx)
 		err = rawCost.addOf(ctx, b.world, func() (err error) {
 			d, err = measure.Spread(ctx, n, b.callers, func(ctx context.Context, i int) (time.Duration, error) {
 				start := time.Now()

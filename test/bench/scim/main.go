@@ -113,7 +113,7 @@ func measureQuoin(ctx context.Context, o options, r *report, server *controlplan
 		{fmt.Sprintf("matching and creating %d users", o.sync), b.syncUsers},
 	} {
 		measure.Progress("%s", step.name)
-		w.settle(ctx)
+		w.server.Settle(ctx)
 		if err := step.run(ctx); err != nil {
 			return fmt.Errorf("%s: %w", step.name, err)
 		}

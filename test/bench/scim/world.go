@@ -45,7 +45,7 @@ func newWorld(ctx context.Context, o options, server *controlplane.APIServer) (w
 			return nil, err
 		}
 	}
-	w.quoin, err = server.StartQuoin(ctx, o.quoin, func(q *controlplane.Quoin) error {
+	w.quoin, err = server.StartQuoin(ctx, o.quoin, controlplane.Unlimited, func(q *controlplane.Quoin) error {
 		for _, s := range []*service{w.rfc, w.entra} {
 			s.client, s.base = q.HTTP, q.URL+"/api/scim/v2"
 		}

@@ -19,6 +19,9 @@ import (
 // SystemNamespace is the namespace of Quoin itself.
 const SystemNamespace = "quoin-system"
 
+// Unlimited are the flags of `quoin apiserver` and `quoin gateway` for no effective rate limits.
+var Unlimited = []string{"--requests-per-second=1000000", "--burst=1000000"}
+
 // Quoin is a `quoin apiserver` process.
 type Quoin struct {
 	*process.Process
@@ -28,9 +31,8 @@ type Quoin struct {
 	metrics string
 }
 
-// StartQuoin starts `quoin apiserver` with its defaults, but without effective rate limits. It is ready when check
-// succeeds.
-func (s *APIServer) StartQuoin(ctx context.Context, quoin string, check func(*Quoin) error) (*Quoin, error) {
+// StartQuoin starts `quoin apiserver` with its defaults, except for the given flags. It is ready when check succeeds.
+func (s *APIServer) StartQuoin(ctx context.Context, quoin string, flags []string, check func(*Quoin) error) (*Quoin, error) {
 	address, err := process.FreeAddress()
 	if err != nil {
 		return nil, err
@@ -39,9 +41,9 @@ func (s *APIServer) StartQuoin(ctx context.Context, quoin string, check func(*Qu
 	if err != nil {
 		return nil, err
 	}
-	p, err := s.Start(ctx, "apiserver", quoin, "apiserver", "--kubeconfig", s.Kubeconfig,
+	p, err := s.Start(ctx, "apiserver", quoin, append([]string{"apiserver", "--kubeconfig", s.Kubeconfig,
 		"--bind-address", address, "--metrics-bind-address", metrics, "--health-probe-bind-address=0",
-		"--requests-per-second=1000000", "--burst=1000000", "--log-level=warn", "--shutdown-delay=0s")
+		"--log-level=warn", "--shutdown-delay=0s"}, flags...)...)
 	if err != nil {
 		return nil, err
 	}

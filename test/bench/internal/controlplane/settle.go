@@ -1,4 +1,4 @@
-package main
+package controlplane
 
 import (
 	"context"
@@ -9,11 +9,11 @@ import (
 	"github.com/quoin-dev/quoin/test/bench/internal/process"
 )
 
-// processorTime returns the processor time of this program and its children in seconds, by name. It is empty if there is
+// ProcessorTime returns the processor time of this program and its children in seconds, by name. It is empty if there is
 // no /proc.
-func (w *world) processorTime() map[string]float64 {
+func (s *APIServer) ProcessorTime() map[string]float64 {
 	names := map[int]string{os.Getpid(): "bench"}
-	for _, p := range w.server.Programs {
+	for _, p := range s.Programs {
 		names[p.ID()] = p.Name
 	}
 	used := map[string]float64{}
@@ -26,18 +26,18 @@ func (w *world) processorTime() map[string]float64 {
 	return used
 }
 
-// settle waits until background work, such as the controller's writes, is done, so that it does not count in the next
+// Settle waits until background work, such as the controller's writes, is done, so that it does not count in the next
 // measurement.
-func (w *world) settle(ctx context.Context) {
+func (s *APIServer) Settle(ctx context.Context) {
 	const (
 		window = 400 * time.Millisecond
 		quiet  = 0.2 // of one processor, all programs together
 		atMost = 2 * time.Minute
 	)
 	for start := time.Now(); time.Since(start) < atMost && ctx.Err() == nil; {
-		before := measure.Total(w.processorTime())
+		before := measure.Total(s.ProcessorTime())
 		time.Sleep(window)
-		if measure.Total(w.processorTime())-before < quiet*window.Seconds() {
+		if measure.Total(s.ProcessorTime())-before < quiet*window.Seconds() {
 			return
 		}
 	}
