@@ -121,6 +121,10 @@ bench-content: ## Lists of folders at 100,000 folders, in PostgreSQL and SQLite,
 bench-gateway: $(BIN)/localcluster build ## The data API through the gateway, compared with Caddy and nginx in front of the same backend.
 	KUBEBUILDER_ASSETS="$(ASSETS)" go run ./test/bench/gateway $(BENCH_FLAGS)
 
+.PHONY: bench-neighbour
+bench-neighbour: $(BIN)/localcluster build ## One tenant's p99 while another one, or anyone, attacks gateway, API server and controller.
+	KUBEBUILDER_ASSETS="$(ASSETS)" go run ./test/bench/neighbour $(BENCH_FLAGS)
+
 .PHONY: lint
 lint: $(BIN)/golangci-lint prose ## Static checks of code and prose.
 	@# A cache per clone: a shared cache reports file names of another clone.

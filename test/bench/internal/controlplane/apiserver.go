@@ -12,8 +12,10 @@ import (
 	"strings"
 
 	"github.com/go-logr/logr"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -86,7 +88,9 @@ func (s *APIServer) stop() {
 func (s *APIServer) connect(config *rest.Config) error {
 	config.QPS = -1
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, corev1.AddToScheme, discoveryv1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{
+		v1alpha1.AddToScheme, authenticationv1.AddToScheme, corev1.AddToScheme, discoveryv1.AddToScheme, rbacv1.AddToScheme,
+	} {
 		if err := add(scheme); err != nil {
 			return err
 		}
@@ -101,6 +105,22 @@ func (s *APIServer) connect(config *rest.Config) error {
 	}
 	s.HTTP, s.URL = NewHTTPClient(trust), strings.TrimSuffix(config.Host, "/")
 	return os.WriteFile(s.Kubeconfig, s.env.KubeConfig, 0o600)
+}
+
+// AddUser returns a client configuration of a new Kubernetes user without permissions and without a rate limit, and a file
+// with the same credentials.
+func (s *APIServer) AddUser(name string) (config *rest.Config, kubeconfig string, err error) {
+	user, err := s.env.AddUser(envtest.User{Name: name}, nil)
+	if err != nil {
+		return nil, "", err
+	}
+	text, err := user.KubeConfig()
+	if err != nil {
+		return nil, "", err
+	}
+	config, kubeconfig = rest.CopyConfig(user.Config()), filepath.Join(s.Dir, name+".kubeconfig")
+	config.QPS = -1
+	return config, kubeconfig, os.WriteFile(kubeconfig, text, 0o600)
 }
 
 // NewHTTPClient returns a client that keeps its connections open.
