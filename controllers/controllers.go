@@ -36,6 +36,7 @@ import (
 	"github.com/quoin-dev/quoin/controllers/warmup"
 	"github.com/quoin-dev/quoin/internal/claims"
 	"github.com/quoin-dev/quoin/internal/engine"
+	"github.com/quoin-dev/quoin/internal/fairqueue"
 	"github.com/quoin-dev/quoin/internal/git"
 	"github.com/quoin-dev/quoin/internal/ids"
 	"github.com/quoin-dev/quoin/internal/kube"
@@ -192,12 +193,13 @@ func setups(mgr manager.Manager, k *kube.Client, clk clock.Clock, config Config)
 }
 
 // controllerOptions returns the options of one controller. Each has its own rate limiter,
-// because objects of different kinds may have the same name.
+// because objects of different kinds may have the same name. Its queue takes turns between accounts.
 func controllerOptions(config Config) controller.Options {
 	return controller.Options{
 		MaxConcurrentReconciles: config.Concurrency,
 		ReconciliationTimeout:   reconcileTimeout,
 		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](minBackoff, maxBackoff),
+		NewQueue:                fairqueue.New,
 	}
 }
 

@@ -176,6 +176,24 @@ func TestBackoff(t *testing.T) {
 	}
 }
 
+// TestQueuesTakeTurns between accounts.
+func TestQueuesTakeTurns(t *testing.T) {
+	options := controllerOptions(Config{})
+	queue := options.NewQueue("", options.RateLimiter)
+	defer queue.ShutDown()
+	for _, key := range []client.ObjectKey{{Namespace: "acme", Name: "1"}, {Namespace: "acme", Name: "2"}, {Namespace: "globex", Name: "1"}} {
+		queue.Add(reconcile.Request{NamespacedName: key})
+	}
+	var order []string
+	for range 3 {
+		next, _ := queue.Get()
+		order = append(order, next.String())
+	}
+	if want := []string{"acme/1", "globex/1", "acme/2"}; !slices.Equal(order, want) {
+		t.Errorf("order %q, want %q", order, want)
+	}
+}
+
 // TestReadRefsUsesCredentials of the secret, and http:// only if it is allowed.
 func TestReadRefsUsesCredentials(t *testing.T) {
 	var credentials string

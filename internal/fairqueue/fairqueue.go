@@ -1,0 +1,162 @@
+// Package fairqueue provides the queue of a controller. It takes turns between the namespaces of the waiting objects, so
+// that an account with many changes does not delay those of others.
+//
+// In other respects it is the queue of client-go, with two priorities as in controller-runtime: objects that are added
+// because the controller starts or resyncs wait for those that have changed.
+package fairqueue
+
+import (
+	"sync"
+
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+// queue implements priorityqueue.PriorityQueue.
+type queue struct {
+	workqueue.TypedRateLimitingInterface[reconcile.Request]
+	waiting *waiting
+}
+
+// New returns the queue of a controller. It has the type of controller.Options.NewQueue.
+func New(name string, limiter workqueue.TypedRateLimiter[reconcile.Request]) workqueue.TypedRateLimitingInterface[reconcile.Request] {
+	w := &waiting{queued: map[reconcile.Request]bool{}, priorities: map[reconcile.Request]int{}}
+	ready := workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[reconcile.Request]{Name: name, Queue: w})
+	delaying := workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[reconcile.Request]{Name: name, Queue: ready})
+	return &queue{
+		workqueue.NewTypedRateLimitingQueueWithConfig(limiter, workqueue.TypedRateLimitingQueueConfig[reconcile.Request]{Name: name, DelayingQueue: delaying}), w,
+	}
+}
+
+var _ priorityqueue.PriorityQueue[reconcile.Request] = &queue{}
+
+// Add implements workqueue.TypedInterface.
+func (q *queue) Add(item reconcile.Request) { q.AddWithOpts(priorityqueue.AddOpts{}, item) }
+
+// AddWithOpts implements priorityqueue.PriorityQueue.
+func (q *queue) AddWithOpts(o priorityqueue.AddOpts, items ...reconcile.Request) {
+	for _, item := range items {
+		q.waiting.prioritize(item, ptr.Deref(o.Priority, 0))
+		switch {
+		case o.RateLimited:
+			q.TypedRateLimitingInterface.AddRateLimited(item)
+		case o.After > 0:
+			q.TypedRateLimitingInterface.AddAfter(item, o.After)
+		default:
+			q.TypedRateLimitingInterface.Add(item)
+		}
+	}
+}
+
+// GetWithPriority implements priorityqueue.PriorityQueue.
+func (q *queue) GetWithPriority() (item reconcile.Request, priority int, shutdown bool) {
+	item, shutdown = q.Get()
+	return item, q.waiting.take(item), shutdown
+}
+
+// waiting are the items that are ready. It implements workqueue.Queue, whose methods are not called concurrently.
+type waiting struct {
+	normal, low turns
+	// queued has the waiting items, and whether they are in low only.
+	queued map[reconcile.Request]bool
+
+	mu sync.Mutex
+	// priorities are those of the items that have been added and not been returned since.
+	priorities map[reconcile.Request]int
+}
+
+// prioritize records the priority of an item that is about to be added. Of several, the highest applies.
+func (w *waiting) prioritize(item reconcile.Request, priority int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if before, added := w.priorities[item]; added {
+		priority = max(priority, before)
+	}
+	w.priorities[item] = priority
+}
+
+// take returns the priority of an item that is being returned.
+func (w *waiting) take(item reconcile.Request) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	defer delete(w.priorities, item)
+	return w.priorities[item]
+}
+
+func (w *waiting) isLow(item reconcile.Request) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.priorities[item] < 0
+}
+
+// Push implements workqueue.Queue.
+func (w *waiting) Push(item reconcile.Request) {
+	low := w.isLow(item)
+	w.queued[item] = low
+	if low {
+		w.low.push(item)
+		return
+	}
+	w.normal.push(item)
+}
+
+// Touch implements workqueue.Queue: an item that is waiting has been added again.
+func (w *waiting) Touch(item reconcile.Request) {
+	if w.queued[item] && !w.isLow(item) {
+		w.queued[item] = false
+		w.normal.push(item) // Pop skips the item in low
+	}
+}
+
+// Len implements workqueue.Queue.
+func (w *waiting) Len() int { return len(w.queued) }
+
+// Pop implements workqueue.Queue.
+func (w *waiting) Pop() reconcile.Request {
+	item, ok := w.normal.pop()
+	for !ok {
+		item, _ = w.low.pop()
+		ok = w.queued[item]
+	}
+	if delete(w.queued, item); len(w.queued) == 0 {
+		w.low = turns{} // items that have been moved to normal
+	}
+	return item
+}
+
+// turns are items in their order within a namespace, and in turns between namespaces.
+type turns struct {
+	// order has the namespaces with items; the next turn is that of the first.
+	order []string
+	items map[string][]reconcile.Request
+}
+
+func (t *turns) push(item reconcile.Request) {
+	if t.items == nil {
+		t.items = map[string][]reconcile.Request{}
+	}
+	before := t.items[item.Namespace]
+	if len(before) == 0 {
+		t.order = append(t.order, item.Namespace)
+	}
+	t.items[item.Namespace] = append(before, item)
+}
+
+// pop returns false if there is no item.
+func (t *turns) pop() (reconcile.Request, bool) {
+	if len(t.order) == 0 {
+		return reconcile.Request{}, false
+	}
+	namespace := t.order[0]
+	t.order = t.order[1:]
+	items := t.items[namespace]
+	if len(items) == 1 {
+		delete(t.items, namespace)
+	} else {
+		t.items[namespace] = items[1:]
+		t.order = append(t.order, namespace)
+	}
+	return items[0], true
+}

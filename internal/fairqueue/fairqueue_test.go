@@ -1,0 +1,125 @@
+package fairqueue
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+func request(namespace, name string) reconcile.Request {
+	return reconcile.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}}
+}
+
+func newQueue(t *testing.T) *queue {
+	t.Helper()
+	q, ok := New("", workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](time.Millisecond, time.Second)).(*queue)
+	if !ok {
+		t.Fatal("New does not return a priority queue")
+	}
+	t.Cleanup(q.ShutDown)
+	return q
+}
+
+// get returns the next n items, and completes them.
+func get(t *testing.T, q *queue, n int) (items []string) {
+	t.Helper()
+	for range n {
+		item, priority, shutdown := q.GetWithPriority()
+		if shutdown {
+			t.Fatal("the queue is shut down")
+		}
+		q.Done(item)
+		items = append(items, fmt.Sprint(item, " ", priority))
+	}
+	return items
+}
+
+func low() priorityqueue.AddOpts {
+	return priorityqueue.AddOpts{Priority: ptr.To(handler.LowPriority)}
+}
+
+func TestQueue(t *testing.T) {
+	for name, tc := range map[string]struct {
+		add  func(q *queue)
+		want []string
+	}{
+		"turns between namespaces": {
+			func(q *queue) {
+				for _, item := range []reconcile.Request{request("a", "1"), request("a", "2"), request("a", "3"), request("b", "1"), request("c", "1"), request("b", "2")} {
+					q.Add(item)
+				}
+			},
+			[]string{"a/1 0", "b/1 0", "c/1 0", "a/2 0", "b/2 0", "a/3 0"},
+		},
+		"once": {
+			func(q *queue) {
+				for range 3 {
+					q.Add(request("a", "1"))
+					q.AddWithOpts(low(), request("a", "2"))
+				}
+			},
+			[]string{"a/1 0", "a/2 -100"},
+		},
+		"changes before resyncs": {
+			func(q *queue) {
+				q.AddWithOpts(low(), request("a", "1"), request("b", "1"), request("a", "2"))
+				q.Add(request("a", "3"))
+			},
+			[]string{"a/3 0", "a/1 -100", "b/1 -100", "a/2 -100"},
+		},
+		"a change of an object that waits for its resync": {
+			func(q *queue) {
+				q.AddWithOpts(low(), request("a", "1"), request("a", "2"), request("a", "3"))
+				q.Add(request("a", "2"))
+				q.AddWithOpts(low(), request("a", "2"))
+			},
+			[]string{"a/2 0", "a/1 -100", "a/3 -100"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			q := newQueue(t)
+			tc.add(q)
+			if got := get(t, q, len(tc.want)); !slices.Equal(got, tc.want) || q.Len() != 0 {
+				t.Errorf("got %q and %d more, want %q", got, q.Len(), tc.want)
+			}
+			if n := len(q.waiting.priorities) + len(q.waiting.normal.items) + len(q.waiting.low.order); n > 0 {
+				t.Errorf("the empty queue keeps %d entries", n)
+			}
+		})
+	}
+}
+
+func TestItemIsNotReturnedWhileItIsProcessed(t *testing.T) {
+	q := newQueue(t)
+	q.Add(request("a", "1"))
+	first, _, _ := q.GetWithPriority()
+	q.Add(first)
+	q.Add(request("a", "2"))
+	if got := get(t, q, 1); got[0] != "a/2 0" || q.Len() != 0 {
+		t.Errorf("got %q while a/1 is processed", got)
+	}
+	q.Done(first)
+	if got := get(t, q, 1); got[0] != "a/1 0" {
+		t.Errorf("got %q after a/1 was processed", got)
+	}
+}
+
+func TestDelayedItems(t *testing.T) {
+	q := newQueue(t)
+	q.AddWithOpts(priorityqueue.AddOpts{After: time.Millisecond, Priority: ptr.To(handler.LowPriority)}, request("a", "1"))
+	if got := get(t, q, 1); got[0] != "a/1 -100" {
+		t.Errorf("got %q", got)
+	}
+	q.AddWithOpts(priorityqueue.AddOpts{RateLimited: true}, request("a", "2"))
+	if got := get(t, q, 1); got[0] != "a/2 0" || q.NumRequeues(request("a", "2")) != 1 {
+		t.Errorf("got %q with %d requeues", got, q.NumRequeues(request("a", "2")))
+	}
+}
