@@ -196,11 +196,10 @@ func (w *world) startQuoin(ctx context.Context, o options) (err error) {
 	if _, err := dataplane.StartGateway(ctx, w.server, o.quoin, w.gateway, "--sql-bind-address", w.sql, "--log-level=warn"); err != nil {
 		return err
 	}
-	_, err = dataplane.AwaitCertificate(ctx, w.server, w.victim.DataHost, func(trust *tls.Config) error {
+	return dataplane.AwaitCertificate(ctx, w.server, w.victim.DataHost, func(trust *tls.Config) error {
 		w.trust = trust
 		return w.query(false).request(ctx)
 	})
-	return err
 }
 
 // orders tell an attacker what to attack, as JSON.
