@@ -155,15 +155,16 @@ func serve(ctx context.Context, k8s cluster.Cluster, restConfig *clientrest.Conf
 		f.log, groups.tenant.AuditLog, groups.content.Database = events, events, database
 		groups.deployments.Tokens = &token.Tokens{DB: database}
 	}
+	clientset, err := kubernetes.NewForConfig(restConfig)
+	if err != nil {
+		return fmt.Errorf("set up client: %w", err)
+	}
+	groups.deployments.Logs = podLogs{clientset}
 	if f.api, err = newREST(ctx, k8s, writer, informer, groups, c); err != nil {
 		return err
 	}
 	if f.directory, err = newDirectory(ctx, k8s, writer); err != nil {
 		return err
-	}
-	clientset, err := kubernetes.NewForConfig(restConfig)
-	if err != nil {
-		return fmt.Errorf("set up client: %w", err)
 	}
 	f.authenticator = newAuthenticator(k8s, c, background)
 	options := serving.Options{

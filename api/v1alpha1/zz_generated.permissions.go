@@ -16,7 +16,7 @@ const (
 	PermissionDeploymentsManage Permission = "DeploymentsManage"
 	// PermissionDeploymentCreate allows creating deployments.
 	PermissionDeploymentCreate Permission = "DeploymentCreate"
-	// PermissionDeploymentRead allows reading deployments, their environments, settings, versions and variables (values of secret variables are masked).
+	// PermissionDeploymentRead allows reading deployments, their environments, pods, logs, settings, versions and variables (values of secret variables are masked).
 	PermissionDeploymentRead Permission = "DeploymentRead"
 	// PermissionDeploymentUpdate allows updating deployments and creating data API tokens.
 	PermissionDeploymentUpdate Permission = "DeploymentUpdate"

@@ -181,7 +181,7 @@ func isTemporary(err error) bool {
 
 // namespaceGrantedKinds are the kinds, by resource, that quoin apiserver may use only in namespaces
 // where an administrator grants it.
-var namespaceGrantedKinds = map[string]string{"secrets": "Secrets", "configmaps": "ConfigMaps"}
+var namespaceGrantedKinds = map[string]string{"secrets": "Secrets", "configmaps": "ConfigMaps", "pods": "Pods"}
 
 // ungrantedKind returns the namespace-granted kind that Kubernetes has forbidden quoin apiserver to
 // use; empty for other errors. It is no 403, for the caller lacks no permission.

@@ -93,7 +93,7 @@ func (in Inputs) serverPod(component string, dedicated bool) corev1.PodTemplateS
 		overrides = in.refresh
 	}
 	pod := in.podTemplate(component, corev1.Container{
-		Name:    "cube",
+		Name:    ContainerServer,
 		Image:   in.server.Image,
 		Env:     merge(in.serverEnv(component, dedicated), in.server.Env),
 		EnvFrom: envFrom(in.server.EnvFrom),

@@ -164,7 +164,7 @@ const (
 func (m *gitModel) addTo(pod *corev1.PodTemplateSpec, o Options) {
 	pod.Spec.Volumes = append(pod.Spec.Volumes, emptyDir(volumeModel, modelVolumeSize))
 	fetch := corev1.Container{
-		Name:            "model-fetch",
+		Name:            ContainerModelFetch,
 		Image:           o.QuoinImage,
 		ImagePullPolicy: corev1.PullIfNotPresent,
 		Args:            m.args(o.AllowInsecureGit),

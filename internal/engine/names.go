@@ -19,6 +19,15 @@ const (
 	ComponentStoreWorker = "store-worker"
 )
 
+// Names of the containers of the server's pods.
+const (
+	ContainerServer     = "cube"
+	ContainerModelFetch = "model-fetch"
+)
+
+// ComponentOf returns the component of a pod with labels.
+func ComponentOf(labels map[string]string) string { return labels[labelComponent] }
+
 // Labels of the objects. Selectors contain only instance and component, which never change, because
 // selectors are immutable.
 const (

@@ -24,7 +24,7 @@ var Table = []Permission{
 	},
 	{
 		Name: "DeploymentRead", GrantedBy: []string{"update", "get"},
-		Allows: "reading deployments, their environments, settings, versions and variables (values of secret variables are masked)",
+		Allows: "reading deployments, their environments, pods, logs, settings, versions and variables (values of secret variables are masked)",
 	},
 	{
 		Name: "DeploymentUpdate", Implies: []Name{"DeploymentRead"},

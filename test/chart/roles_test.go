@@ -106,6 +106,9 @@ func breaches(r role, rule rbacv1.PolicyRule) []string {
 	}) {
 		found = append(found, "a resource that gives away every right")
 	}
+	if slices.Contains(rule.Resources, "pods/log") && !isForAccounts(r.name) {
+		found = append(found, "logs of all pods, in kube-system too")
+	}
 	if slices.Contains(rule.Resources, "configmaps") && r.kind == "ClusterRole" && !isForAccounts(r.name) &&
 		slices.ContainsFunc(rule.Verbs, func(verb string) bool { return verb != "get" && verb != "list" && verb != "watch" }) {
 		found = append(found, "configmaps: writes, in kube-system too")
@@ -168,6 +171,8 @@ func TestViolationsAreDetected(t *testing.T) {
 		"others write in an account": {"ClusterRole quoin-account", rule("patch", "secrets"), 1},
 		"writes configmaps":          {"ClusterRole quoin-apiserver", rule("patch", "configmaps"), 1},
 		"configmaps of account":      {"ClusterRole quoin-account-apiserver", rule("patch", "configmaps"), 0},
+		"reads logs":                 {"ClusterRole quoin-apiserver", rule("get", "pods/log"), 1},
+		"logs of account":            {"ClusterRole quoin-account-apiserver", rule("get", "pods/log"), 0},
 		"makes secrets":              {"ClusterRole quoin-controller", rule("create", "secrets"), 0},
 		"makes secrets anywhere":     {"ClusterRole quoin-gateway", rule("create", "secrets"), 1},
 		"reads secrets anywhere":     {"ClusterRole quoin-gateway", rule("get", "secrets"), 1},

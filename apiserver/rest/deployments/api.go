@@ -1,5 +1,5 @@
 // Package deployments serves the families of the REST API that concern deployments as they run:
-// settings, versions, environments, environment variables, tokens and regions.
+// settings, versions, environments, environment variables, tokens, pods and their logs, and regions.
 package deployments
 
 import (
@@ -14,6 +14,8 @@ import (
 	"github.com/quoin-dev/quoin/internal/content"
 	"github.com/quoin-dev/quoin/internal/content/token"
 	"github.com/quoin-dev/quoin/internal/kube"
+	"github.com/quoin-dev/quoin/internal/podlogs"
+	"github.com/quoin-dev/quoin/internal/serving"
 )
 
 // Catalog reads deployments and what belongs to them, by number. What it returns is shared and must
@@ -51,6 +53,8 @@ type Options struct {
 	Region Region
 	// Tokens keeps the issued tokens; nil without a database.
 	Tokens IssuedTokens
+	// Logs reads the logs of pods.
+	Logs podlogs.Reader
 	// Now is the clock; time.Now when nil.
 	Now func() time.Time
 	// Random is the source of random bytes; crypto/rand when nil.
@@ -62,12 +66,9 @@ func New(o Options) []rest.Family {
 	a := newAPI(o)
 	return []rest.Family{
 		a.deploymentsFamily(), a.settingsFamily(), a.versionsFamily(), a.environmentsFamily(),
-		a.tokensFamily(), a.variablesFamily(), a.regionsFamily(),
+		a.tokensFamily(), a.variablesFamily(), a.podsFamily(), a.regionsFamily(),
 	}
 }
-
-// api has the handlers of the group.
-type api struct{ Options }
 
 func newAPI(o Options) *api {
 	if o.Now == nil {
@@ -76,7 +77,15 @@ func newAPI(o Options) *api {
 	if o.Random == nil {
 		o.Random = rand.Reader
 	}
-	return &api{o}
+	return &api{Options: o, accountLogs: serving.NewShares[string](maxAccountLogRequests), allLogs: serving.NewShares[struct{}](maxLogRequests)}
+}
+
+// api has the handlers of the group.
+type api struct {
+	Options
+	// accountLogs and allLogs limit concurrent requests for logs.
+	accountLogs *serving.Shares[string]
+	allLogs     *serving.Shares[struct{}]
 }
 
 // Paths of the group.

@@ -53,7 +53,7 @@ func TestWaitForProductionEnds(t *testing.T) {
 				w := k.Expect(d)
 				defer w.Stop()
 				begin := time.Now()
-				(&api{Options{Kube: k}}).waitForProduction(t.Context(), d, w)
+				(&api{Options: Options{Kube: k}}).waitForProduction(t.Context(), d, w)
 				if waited := time.Since(begin); waited != c.want {
 					t.Errorf("waited %s, want %s", waited, c.want)
 				}
