@@ -48,6 +48,7 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/scim"
 	"github.com/quoin-dev/quoin/apiserver/tenants"
 	"github.com/quoin-dev/quoin/internal/content/token"
+	"github.com/quoin-dev/quoin/internal/github"
 	"github.com/quoin-dev/quoin/internal/kube"
 	"github.com/quoin-dev/quoin/internal/serving"
 	"github.com/quoin-dev/quoin/internal/serving/certificates"
@@ -79,6 +80,8 @@ type Config struct {
 	Burst             int
 	// DatabaseURL of the content store, as for store.Open; empty for none.
 	DatabaseURL string
+	// GitHub is the GitHub App; none if its AppID is 0.
+	GitHub github.Options
 	// ShutdownDelay is how long requests are accepted after /readyz fails on shutdown.
 	ShutdownDelay time.Duration
 	// OIDCClient fetches the keys of issuers. If nil, a client with the system's root certificates is used.
@@ -160,6 +163,9 @@ func serve(ctx context.Context, k8s cluster.Cluster, restConfig *clientrest.Conf
 		return fmt.Errorf("set up client: %w", err)
 	}
 	groups.deployments.Logs = podLogs{clientset}
+	if groups.deployments.GitHub, err = runGitHub(k8s, c, background); err != nil {
+		return err
+	}
 	if f.api, err = newREST(ctx, k8s, writer, informer, groups, c); err != nil {
 		return err
 	}

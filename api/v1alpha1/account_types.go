@@ -158,6 +158,19 @@ type Scim struct {
 	Schemas []ScimSchema `json:"schemas,omitempty"`
 }
 
+// AccountGitHub configures the account's access to GitHub.
+type AccountGitHub struct {
+	// installationIds are the ids of the installations of Quoin's GitHub App whose repositories the account
+	// may use. Only list those of organizations that belong to the account.
+	// +listType=set
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:items:Minimum=1
+	// +kubebuilder:validation:items:Maximum=9007199254740991
+	// +required
+	InstallationIDs []int64 `json:"installationIds"`
+}
+
 // AccountSpec is the desired state of an Account.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.customDomains) || !self.customDomains.exists(d, d.split(':')[0] == self.host.split(':')[0])",message="must not contain the host of spec.host",fieldPath=".customDomains"
@@ -231,6 +244,10 @@ type AccountSpec struct {
 	// theme is the look of clients.
 	// +optional
 	Theme *AccountTheme `json:"theme,omitempty"`
+
+	// github configures the account's access to GitHub with Quoin's GitHub App; none when absent.
+	// +optional
+	GitHub *AccountGitHub `json:"github,omitempty"`
 }
 
 // AccountStatus is the observed state of an Account.

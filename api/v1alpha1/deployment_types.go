@@ -33,6 +33,8 @@ const (
 )
 
 // GitSource is a data model in a Git repository.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.githubInstallationId) || has(self.secretRef)",message="githubInstallationId requires secretRef, the Secret in which the token is stored",fieldPath=".githubInstallationId"
 type GitSource struct {
 	// url of the repository: https:// or ssh://, without password. http:// requires the controller
 	// flag --allow-insecure-git.
@@ -64,6 +66,14 @@ type GitSource struct {
 	// or identity and known_hosts, and ca.crt for a private certificate authority.
 	// +optional
 	SecretRef *LocalReference `json:"secretRef,omitempty"`
+
+	// githubInstallationId is the id of an installation of Quoin's GitHub App that has access to the
+	// repository. quoin apiserver stores tokens of it in the Secret of secretRef, and renews them. The
+	// Account must list the installation.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=9007199254740991
+	// +optional
+	GitHubInstallationID *int64 `json:"githubInstallationId,omitempty"`
 
 	// interval at which the branches of the remote are polled; 1m when absent.
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('24h')",message="interval must be between 1s and 24h"

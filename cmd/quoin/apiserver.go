@@ -5,12 +5,14 @@ import (
 	"context"
 	"io"
 	"log/slog"
+	"net/url"
 	"os"
 	"strings"
 
 	"github.com/go-logr/logr"
 
 	"github.com/quoin-dev/quoin/apiserver"
+	"github.com/quoin-dev/quoin/internal/github"
 )
 
 type apiserverFlags struct {
@@ -39,6 +41,10 @@ func parseAPIServerFlags(args []string, stderr io.Writer) (*apiserverFlags, erro
 	fs.StringVar(&c.Region.Name, "region", "local", "`name` of the region of this cluster")
 	fs.StringVar(&c.Region.Title, "region-title", "", "display `name` of the region; --region when empty")
 	fs.StringVar(&c.DatabaseURL, "database-url", os.Getenv("DATABASE_URL"), "`URL` of the database of the audit log and workspace content: sqlite:///path/file.db for one replica, or postgres://…; none when empty")
+	fs.Int64Var(&c.GitHub.AppID, "github-app-id", 0, "`id` of the GitHub App with which repositories on GitHub are read; none when 0")
+	fs.StringVar(&c.GitHub.Slug, "github-app-slug", "", "`name` of the GitHub App in URLs")
+	fs.StringVar(&c.GitHub.KeyFile, "github-app-key-file", "", "`file` with the private key of the GitHub App, in PEM")
+	fs.StringVar(&c.GitHub.BaseURL, "github-base-url", github.DefaultURL, "`URL` of GitHub or of a GitHub Enterprise Server")
 	fs.BoolVar(&c.Aggregation, "aggregation", false, "also serve as an aggregated API server (APIService v1.api.platform.quoin.dev)")
 	if err := parse(fs, args, f.validate); err != nil {
 		return f, err
@@ -54,13 +60,26 @@ func parseAPIServerFlags(args []string, stderr io.Writer) (*apiserverFlags, erro
 // validate returns the problem with the flags, or "".
 func (f *apiserverFlags) validate() string {
 	own := ""
+	app := f.config.GitHub
 	switch {
 	case f.config.Region.Name == "":
 		own = "--region must not be empty"
 	case !isDatabase(f.config.DatabaseURL):
 		own = "--database-url must begin with sqlite:/// or postgres://" // without the URL, which may contain a password
+	case app.AppID < 0:
+		own = "--github-app-id must be positive"
+	case (app.AppID != 0) != (app.Slug != "") || (app.AppID != 0) != (app.KeyFile != ""):
+		own = "--github-app-id, --github-app-slug and --github-app-key-file must be given together"
+	case app.AppID != 0 && !isHTTPS(app.BaseURL):
+		own = "--github-base-url must be an https:// URL without user, query and fragment"
 	}
 	return f.listenerFlags.validate(own)
+}
+
+// isHTTPS reports whether a text is an https:// URL with nothing but a host and a path.
+func isHTTPS(text string) bool {
+	u, err := url.Parse(text)
+	return err == nil && u.Scheme == "https" && u.Host != "" && u.User == nil && u.RawQuery == "" && u.Fragment == ""
 }
 
 // isDatabase reports whether a URL is empty or that of a supported database.

@@ -49,6 +49,8 @@ settings:
   sheetsAgentChat: true
   maintenanceWindow: {enabled: true, day: Sunday, time: "02:00"}
   timezone: {enabled: true, name: Europe/Berlin, allowUserOverride: true}
+github:
+  installationIds: [1, 2]
 theme:
   applyGlobally: true
   logoURL: https://cdn.example.com/logo.svg
@@ -105,6 +107,7 @@ settings:
   sheetsAgentChat: true
   maintenanceWindow: {enabled: true, day: Monday, time: "23:59"}
   timezone: {enabled: true, name: America/Argentina/Buenos_Aires, allowUserOverride: true}
+github: {installationIds: [1, 9007199254740991]}
 theme:
   applyGlobally: true
   logoURL: https://cdn.example.com/logo.svg?v=2
@@ -162,6 +165,9 @@ theme:
 		{name: "settings: unknown day", with: `{settings: {maintenanceWindow: {day: Caturday}}}`, field: "spec.settings.maintenanceWindow.day", message: `supported values: "Monday", "Tuesday"`},
 		{name: "settings: unknown hour", with: `{settings: {maintenanceWindow: {time: "24:00"}}}`, field: "spec.settings.maintenanceWindow.time", message: "should match"},
 		{name: "settings: path as time zone", with: `{settings: {timezone: {name: "../etc"}}}`, field: "spec.settings.timezone.name", message: "should match"},
+		{name: "github: no installations", with: `{github: {installationIds: []}}`, field: "spec.github.installationIds", message: "should have at least 1 items"},
+		{name: "github: installation 0", with: `{github: {installationIds: [0]}}`, field: "spec.github.installationIds[0]", message: "should be greater than or equal to 1"},
+		{name: "github: one twice", with: `{github: {installationIds: [1, 1]}}`, field: "spec.github.installationIds[1]", message: "Duplicate value"},
 		{name: "theme: logo over http", with: `{theme: {logoURL: "http://cdn.example.com/logo.svg"}}`, field: "spec.theme.logoURL", message: "must be an https:// URL"},
 		{name: "theme: font over http", with: `{theme: {typography: {fonts: [{id: a, url: "http://x.example.com", format: otf}], body: {font: a}, heading: {font: a}}}}`,
 			field: "spec.theme.typography.fonts[0].url", message: "must be an https:// URL"},

@@ -84,6 +84,7 @@ model:
     path: models
     secretRef:
       name: git
+    githubInstallationId: 12345678
     interval: 1m
     webhookSecretRef:
       name: git
@@ -183,6 +184,9 @@ func gitCases() []validationCase {
 	cases := []validationCase{
 		{name: "git: no url", with: gitSource("branch: main"), field: "spec.model.git.url", message: "Required value"},
 		{name: "git: everything", with: gitSource(`url: "https://git.example.com/m.git", branch: main, path: models/sales, secretRef: {name: git}, interval: 30s, webhookSecretRef: {name: git, key: hooks}`)},
+		{name: "git: GitHub App", with: gitSource(`url: "https://github.com/team/m.git", githubInstallationId: 9007199254740991, secretRef: {name: git}`)},
+		{name: "git: GitHub App without a Secret", with: gitSource(`url: "https://github.com/team/m.git", githubInstallationId: 1`), field: "spec.model.git.githubInstallationId", message: "githubInstallationId requires secretRef, the Secret in which the token is stored"},
+		{name: "git: GitHub App 0", with: gitSource(`url: "https://github.com/team/m.git", githubInstallationId: 0, secretRef: {name: git}`), field: "spec.model.git.githubInstallationId", message: "should be greater than or equal to 1"},
 		{name: "git: webhook secret without a key", with: gitSource(`url: "https://git.example.com/m.git", webhookSecretRef: {name: git}`), field: "spec.model.git.webhookSecretRef.key", message: "Required value"},
 		{name: "git: interval below 1s", with: gitSource(`url: "https://git.example.com/m.git", interval: 500ms`), field: "spec.model.git.interval", message: intervalMessage},
 		{name: "git: interval without unit", with: gitSource(`url: "https://git.example.com/m.git", interval: "30"`), field: "spec.model.git.interval", message: intervalPattern},

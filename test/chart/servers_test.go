@@ -56,6 +56,35 @@ func TestGivenCertificatesAreMounted(t *testing.T) {
 	}
 }
 
+// The key of the GitHub App is mounted from its Secret; without an App there is neither.
+func TestKeyOfTheGitHubAppIsMounted(t *testing.T) {
+	deployment := only[appsv1.Deployment](t, render(t, "--values", "testdata/values/everything.yaml").of("apiserver"), "Deployment")
+	pod := deployment.Spec.Template.Spec
+	file, found := "", false
+	for _, v := range pod.Volumes {
+		if v.Name != "github" {
+			continue
+		}
+		found = v.Secret != nil && v.Secret.SecretName == "github-app" && v.Secret.Items[0].Key == "key.pem"
+		for _, m := range pod.Containers[0].VolumeMounts {
+			if m.Name == v.Name && m.ReadOnly {
+				file = m.MountPath + "/" + v.Secret.Items[0].Path
+			}
+		}
+	}
+	if got := argument(deployment, "github-app-key-file"); !found || got == "" || got != file {
+		t.Errorf("--github-app-key-file is %q, mounted is %q: %v", got, file, pod.Volumes)
+	}
+	for flag, want := range map[string]string{"github-app-id": "12345678", "github-app-slug": "analytics", "github-base-url": "https://github.example.com"} {
+		if got := argument(deployment, flag); got != want {
+			t.Errorf("--%s is %q, want %q", flag, got, want)
+		}
+	}
+	if got := argument(only[appsv1.Deployment](t, render(t).of("apiserver"), "Deployment"), "github-app-id"); got != "" {
+		t.Errorf("without an App: --github-app-id=%s", got)
+	}
+}
+
 // The port that clients connect to for SQL is that of the Service, and the one that the controller shows them.
 func TestShownSQLPortIsThatOfTheService(t *testing.T) {
 	for values, want := range map[string]string{"": "5432", "gateway.sql.port=6432": "6432"} {

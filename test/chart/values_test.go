@@ -12,6 +12,7 @@ var invalidValues = map[string]struct {
 	values string
 	want   string
 }{
+	"GitHub App without its key": {`apiserver: {github: {appId: "1", appSlug: x}}`, "apiserver.github.appId requires apiserver.github.appSlug and apiserver.github.existingSecret.name"},
 	"unknown value":              {`crd: {enabled: false}`, "additional properties 'crd'"},
 	"unknown in controller":      {`controller: {replicaCount: 2}`, "additional properties 'replicaCount'"},
 	"unknown in image":           {`image: {name: quoin}`, "additional properties 'name'"},

@@ -199,7 +199,10 @@ func TestResponsesMatchTheDocument(t *testing.T) {
 					id = create(t, globex, "Document")
 				}
 				environment, _ := admin.call(t, "GET", "/api/v1/deployments/"+id+"/environments", nil).is(200).at("items.0.id").(string)
-				ids := map[string]string{"deploymentId": id, "environmentId": environment, "apiKeyId": "admin-2"}
+				ids := map[string]string{
+					"deploymentId": id, "environmentId": environment, "apiKeyId": "admin-2",
+					"installationId": "2", "owner": "globex-org", "repo": "model",
+				}
 				s.createItem(admin, r, path, ids)
 				filled, body := s.request(r, path, op, ids)
 				a := admin.call(t, strings.ToUpper(method), filled, body)
@@ -268,9 +271,17 @@ func (s *specification) checkValidRequests(t *testing.T) map[string]bool {
 		{"put", "/build/api/v1/deployments/{deploymentId}/branches/staging-environment", map[string]any{"enabled": false, "branchName": "next"}, 200},
 		{"post", "/build/api/v1/deployments/{deploymentId}/pull", map[string]any{"branchName": "next"}, 200},
 		{"post", "/build/api/v1/deployments/{deploymentId}/git-hook", nil, 202},
+		{"get", "/api/v1/github/repositories/{owner}/{repo}/branches?installationId=2", nil, 200},
+		{"post", "/build/api/v1/deployments/{deploymentId}/github/connect", map[string]any{"installationId": 2, "name": "model"}, 200},
 	} {
+		id := globex.id
+		if strings.HasSuffix(c.path, "/connect") {
+			id = create(t, globex, "Document 3")
+		}
+		filled := strings.NewReplacer("{deploymentId}", id, "{owner}", "globex-org", "{repo}", "model").Replace(c.path)
+		c.path, _, _ = strings.Cut(c.path, "?")
 		op := s.paths[c.path][c.method]
-		a := globex.as(globex.admin).call(t, strings.ToUpper(c.method), strings.Replace(c.path, "{deploymentId}", globex.id, 1), c.body).is(c.status)
+		a := globex.as(globex.admin).call(t, strings.ToUpper(c.method), filled, c.body).is(c.status)
 		if err := s.check(c.path, c.method, op, a); err != nil {
 			t.Error(err)
 		}
@@ -300,7 +311,8 @@ func TestRoutesRequireTheirPermission(t *testing.T) {
 			acme.as(acme.admin).call(t, "DELETE", fmt.Sprintf("/api/v1/api-keys/%s", a.at("id")), nil).is(200)
 		})
 	}
-	// The id 999 does not exist and the body is invalid, so that authorized requests change nothing.
+	// The id 999 does not exist and the body is invalid, so that authorized requests change nothing. The installation 1 is
+	// that of the account: others are forbidden.
 	parameter := regexp.MustCompile(`\{[^}]*\}`)
 	for path, methods := range s.paths {
 		for method, op := range methods {
@@ -316,7 +328,7 @@ func TestRoutesRequireTheirPermission(t *testing.T) {
 			}
 			for name, c := range callers {
 				allowed := required == "" || name.Includes(required)
-				if status := c.call(t, strings.ToUpper(method), parameter.ReplaceAllString(path, "999"), "[]").status; (status != 403) != allowed {
+				if status := c.call(t, strings.ToUpper(method), parameter.ReplaceAllString(strings.Replace(path, "{installationId}", "1", 1), "999"), "[]").status; (status != 403) != allowed {
 					t.Errorf("%s %s with %s: %d", method, path, name, status)
 				}
 			}

@@ -87,6 +87,10 @@ func run(ctx context.Context, c *clustertest.Cluster, m *testing.M) (code int, e
 	if err != nil {
 		return 0, err
 	}
+	if err := startGitHub(c.Folder); err != nil {
+		return 0, err
+	}
+	defer githubHost.Close()
 	if err := startServer(ctx, config, c.Folder, failed); err != nil {
 		return 0, err
 	}
@@ -146,7 +150,7 @@ func startServer(ctx context.Context, config *clientrest.Config, folder string, 
 		failed <- apiserver.Run(ctx, config, apiserver.Config{
 			Namespace: clustertest.Namespace, Region: deployments.Region{Name: "here", Title: "Here"}, Version: "test",
 			HTTPS: serving.Endpoint{Listener: listener}, OnListen: func(a serving.Addresses) { listening <- a },
-			DatabaseURL: "sqlite://" + filepath.Join(folder, "audit.db"), OIDCClient: idp.Client(), RequestsPerSecond: 1e6, Burst: 1e6, Log: slog.New(slog.NewTextHandler(logs, nil)),
+			GitHub: githubHost.Options, DatabaseURL: "sqlite://" + filepath.Join(folder, "audit.db"), OIDCClient: idp.Client(), RequestsPerSecond: 1e6, Burst: 1e6, Log: slog.New(slog.NewTextHandler(logs, nil)),
 		})
 	}()
 	select {
@@ -254,7 +258,9 @@ func (a *account) createObjects(ctx context.Context, c *clustertest.Cluster) err
 		// The audit log records all changes of the tests.
 		Plan: v1alpha1.PlanEnterprise, AuditLog: &v1alpha1.AuditLog{Enabled: ptr.To(true)},
 	}
+	spec.GitHub = &v1alpha1.AccountGitHub{InstallationIDs: []int64{2}}
 	if a == acme {
+		spec.GitHub.InstallationIDs = []int64{1}
 		spec.OIDCIssuers = idp.trusted()
 	}
 	if a.domain != "" {

@@ -53,6 +53,8 @@ type Options struct {
 	Region Region
 	// Tokens keeps the issued tokens; nil without a database.
 	Tokens IssuedTokens
+	// GitHub is the GitHub App; nil without one.
+	GitHub GitHub
 	// Logs reads the logs of pods.
 	Logs podlogs.Reader
 	// Now is the clock; time.Now when nil.
@@ -66,7 +68,7 @@ func New(o Options) []rest.Family {
 	a := newAPI(o)
 	return []rest.Family{
 		a.deploymentsFamily(), a.settingsFamily(), a.versionsFamily(), a.environmentsFamily(),
-		a.tokensFamily(), a.variablesFamily(), a.podsFamily(), a.regionsFamily(),
+		a.tokensFamily(), a.variablesFamily(), a.podsFamily(), a.regionsFamily(), a.githubFamily(),
 	}
 }
 

@@ -19,6 +19,15 @@ args:
   {{- if .aggregation.enabled }}
   - --aggregation
   {{- end }}
+  {{- if .github.appId }}
+  {{- if not (and .github.appSlug .github.existingSecret.name) }}
+  {{- fail "apiserver.github.appId requires apiserver.github.appSlug and apiserver.github.existingSecret.name, the Secret with the private key of the GitHub App" }}
+  {{- end }}
+  - --github-app-id={{ .github.appId }}
+  - --github-app-slug={{ .github.appSlug }}
+  - --github-app-key-file=/etc/quoin/github/key.pem
+  - --github-base-url={{ .github.baseUrl }}
+  {{- end }}
   - --log-level={{ .log.level }}
   - --log-format={{ .log.format }}
 {{- if eq $database "postgresql" }}
@@ -40,6 +49,14 @@ volume:
   mountPath: /var/lib/quoin
 # The old pod must close the database before the new one opens it.
 strategy: Recreate
+{{- end }}
+{{- if .github.appId }}
+secretFile:
+  name: github
+  secret: {{ .github.existingSecret.name }}
+  key: {{ .github.existingSecret.key }}
+  mountPath: /etc/quoin/github
+  file: key.pem
 {{- end }}
 ports:
   - name: https

@@ -1,0 +1,142 @@
+package deployments
+
+import (
+	"context"
+	"regexp"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/apiserver/edit"
+	"github.com/quoin-dev/quoin/apiserver/githubtokens"
+	"github.com/quoin-dev/quoin/apiserver/recording"
+	"github.com/quoin-dev/quoin/apiserver/rest"
+	"github.com/quoin-dev/quoin/internal/audit"
+	"github.com/quoin-dev/quoin/internal/github"
+	"github.com/quoin-dev/quoin/internal/tenant"
+)
+
+// ConnectGitHubInput is the documented body.
+type ConnectGitHubInput struct {
+	rest.InDeployment
+	Body struct {
+		InstallationID int64   `json:"installationId" minimum:"1" maximum:"9007199254740991"`
+		Name           string  `json:"name" minLength:"1" maxLength:"100" doc:"The repository, without its owner, which is that of the installation."`
+		Branch         *string `json:"deployBranchName,omitempty" nullable:"true" minLength:"1" maxLength:"244" doc:"The branch of production; the default branch of the repository when absent."`
+		Root           *string `json:"deployProjectRoot,omitempty" nullable:"true" maxLength:"512" doc:"The folder with the data model; the root of the repository when absent."`
+		IsNew          *bool   `json:"isNewRepo,omitempty" nullable:"true" enum:"false" doc:"Repositories are created on GitHub."`
+		Private        *bool   `json:"private,omitempty" nullable:"true" doc:"Has no effect."`
+	}
+}
+
+// branchName is the rule for names of branches of GitSource.
+var branchName = regexp.MustCompile(`[[:cntrl:] ~^:?*\[\\]|^[/.]|/[./]|[.][.]|@[{]|[.]lock(/|$)|[/.]$|^@$`)
+
+// connectGitHub takes the data model of a deployment from a repository. The token is stored before the
+// spec refers to it, so that the first fetch succeeds.
+func (a *api) connectGitHub(ctx context.Context, in *ConnectGitHubInput) (*DeploymentOutput, error) {
+	body, d := &in.Body, rest.ScopeFrom(ctx).Deployment
+	app, err := a.useInstallation(ctx, body.InstallationID)
+	if err != nil {
+		return nil, err
+	}
+	source, err := a.githubSource(ctx, app, in)
+	if err != nil {
+		return nil, err
+	}
+	desired := d.DeepCopy()
+	desired.Spec.Model = v1alpha1.ModelSource{Git: source}
+	target, _ := githubtokens.TargetOf(desired)
+	secrets := &githubtokens.Secrets{Live: a.Kube.Live(), Writer: a.Kube, App: app, Now: a.Now}
+	if err := ensureToken(ctx, secrets, target); err != nil {
+		return nil, githubProblem(ctx, err)
+	}
+	if source.WebhookSecretRef, err = a.setHook(ctx, app, secrets, target); err != nil {
+		return nil, err
+	}
+	changed, err := edit.Change(recording.Named(ctx, audit.ConnectedGitHubRepository), a.Kube, d, func(d *v1alpha1.Deployment) error {
+		d.Spec.Model = v1alpha1.ModelSource{Git: source}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &DeploymentOutput{deploymentOf(changed)}, nil
+}
+
+// githubSource returns the source of a model for a request, after checking that the installation has the
+// repository, and the repository the branch.
+func (a *api) githubSource(ctx context.Context, app GitHub, in *ConnectGitHubInput) (*v1alpha1.GitSource, error) {
+	body, d := &in.Body, rest.ScopeFrom(ctx).Deployment
+	installation, err := app.Installation(ctx, body.InstallationID)
+	if err != nil {
+		return nil, githubProblem(ctx, err)
+	}
+	if installation.Suspended {
+		return nil, rest.Conflict("installationId: %d is suspended: resume it on GitHub", body.InstallationID)
+	}
+	if !github.ValidName(body.Name) {
+		return nil, rest.BadRequest("name: %q is not the name of a repository without its owner", rest.Clip(body.Name))
+	}
+	repository, err := app.Repository(ctx, body.InstallationID, installation.Login, body.Name)
+	if err != nil {
+		return nil, githubProblem(ctx, err)
+	}
+	if !strings.EqualFold(repository.Owner, installation.Login) || !github.ValidName(repository.Name) {
+		return nil, rest.NotFound("name: %s has no repository %q", installation.Login, body.Name)
+	}
+	source := &v1alpha1.GitSource{
+		URL: app.CloneURL(installation.Login, repository.Name), GitHubInstallationID: &body.InstallationID,
+		SecretRef: &v1alpha1.LocalReference{Name: githubtokens.SecretName(d)},
+	}
+	if body.Root != nil {
+		source.Path = strings.Trim(*body.Root, "/")
+	}
+	if body.Branch == nil {
+		return source, nil
+	}
+	source.Branch = *body.Branch
+	if branchName.MatchString(source.Branch) {
+		return nil, rest.BadRequest("deployBranchName: %q is not the name of a branch", rest.Clip(source.Branch))
+	}
+	exists, err := app.HasBranch(ctx, body.InstallationID, repository.Owner, repository.Name, source.Branch)
+	switch {
+	case err != nil:
+		return nil, githubProblem(ctx, err)
+	case !exists:
+		return nil, rest.BadRequest("deployBranchName: the repository has no branch %q", rest.Clip(source.Branch))
+	}
+	return source, nil
+}
+
+// ensureToken stores a token. If another process stores one at the same time, that one is used.
+func ensureToken(ctx context.Context, secrets *githubtokens.Secrets, target githubtokens.Target) error {
+	_, err := secrets.Ensure(ctx, target)
+	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
+		_, err = secrets.Ensure(ctx, target)
+	}
+	return err
+}
+
+// setHook lets GitHub report pushes to the deployment, and returns where the secret for that is. Without
+// the permission to do so, the repository is polled.
+func (a *api) setHook(ctx context.Context, app GitHub, secrets *githubtokens.Secrets, target githubtokens.Target) (*v1alpha1.SecretKeyReference, error) {
+	s := rest.ScopeFrom(ctx)
+	secret, err := secrets.HookSecret(ctx, target)
+	if err != nil || secret == "" {
+		return nil, err
+	}
+	owner, name, _ := app.RepositoryOf(target.URL)
+	address := tenant.URL(s.Account) + "/build/api/v1/deployments/" + s.Deployment.Labels[v1alpha1.LabelID] + "/git-hook"
+	err = app.SetHook(ctx, target.Installation, owner, name, address, secret)
+	switch {
+	case github.IsReason(err, github.Forbidden), github.IsReason(err, github.NotFound):
+		log.FromContext(ctx).Info("The GitHub App may not create push hooks: the repository is polled", "deployment", s.Deployment.Name, "reason", err.Error())
+		return nil, nil //nolint:nilnil // no hook is no error
+	case err != nil:
+		return nil, githubProblem(ctx, err)
+	}
+	return &v1alpha1.SecretKeyReference{Name: target.Secret, Key: githubtokens.KeyHookSecret}, nil
+}

@@ -1,0 +1,188 @@
+package contract_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/internal/github/githubserver"
+	"github.com/quoin-dev/quoin/test/internal/apiclient"
+)
+
+// githubHost is the GitHub Enterprise Server of `quoin apiserver`. acme may use the installation 1, globex the installation 2.
+var githubHost *githubserver.Server
+
+// startGitHub starts the host with an installation for each account.
+func startGitHub(folder string) error {
+	var err error
+	if githubHost, err = githubserver.New(folder); err != nil {
+		return err
+	}
+	for id, a := range map[int64]*account{1: acme, 2: globex} {
+		githubHost.Installations[id] = &githubserver.Installation{Login: a.name + "-org", Repositories: map[string]*githubserver.Repository{
+			"model": {ID: 10 * id, Branches: []string{"main", "next", "dev-ada"}}, "other": {ID: 10*id + 1, Branches: []string{"trunk"}},
+		}}
+	}
+	return nil
+}
+
+// serveGitOfGitHub serves the repository of a test as model of acme-org.
+func serveGitOfGitHub(t *testing.T, r *repository) {
+	t.Helper()
+	target, err := url.Parse(gitHost.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := strings.TrimPrefix(r.url, gitHost.url)
+	proxy := &httputil.ReverseProxy{Rewrite: func(p *httputil.ProxyRequest) {
+		p.SetURL(target)
+		p.Out.URL.Path = name + strings.TrimPrefix(p.In.URL.Path, "/model.git")
+		p.Out.Header.Del("Authorization")
+	}}
+	githubHost.Lock()
+	defer githubHost.Unlock()
+	githubHost.Git = proxy
+}
+
+// Contract: "GET /api/v1/github/*".
+func TestGitHubIsListed(t *testing.T) {
+	admin := acme.as(acme.admin)
+	admin.call(t, "GET", "/api/v1/github/status", nil).is(200).want("connected", true).want("linkUrl", githubHost.URL+"/apps/quoin-test/installations/new").
+		want("settingsUrl", githubHost.URL+"/settings/installations/1")
+	list := admin.call(t, "GET", "/api/v1/github/installations", nil).is(200)
+	list.want("items.0.installationId", "1").want("items.0.login", "acme-org").want("data.0.id", "1001").want("items.1", nil).want("pageInfo.hasNextPage", false)
+	repositories := "/api/v1/github/installations/1/repositories"
+	first := admin.call(t, "GET", repositories+"?first=1", nil).is(200).want("items.0.name", "model").want("items.0.id", 10.0).
+		want("items.0.htmlUrl", githubHost.URL+"/acme-org/model").want("pageInfo.hasNextPage", true)
+	cursor, _ := first.at("pageInfo.endCursor").(string)
+	admin.call(t, "GET", repositories+"?first=1&after="+url.QueryEscape(cursor), nil).is(200).want("items.0.name", "other").want("pageInfo.hasNextPage", false).want("pageInfo.hasPreviousPage", true)
+	branches := admin.call(t, "GET", "/api/v1/github/repositories/acme-org/model/branches?installationId=1", nil).is(200)
+	branches.want("items.0.name", "main").want("items.0.isDefault", true).want("items.1.isDefault", false).want("data.2.name", "dev-ada")
+	admin.call(t, "GET", "/api/v1/github/repositories/acme-org/model/branches", nil).rejected(400, "installationId")
+	admin.call(t, "GET", "/api/v1/github/repositories/acme-org/gone/branches?installationId=1", nil).rejected(404, "acme-org/gone")
+	admin.call(t, "GET", "/api/v1/github/repositories/acme-org/%2e%2e/branches?installationId=1", nil).is(404)
+	admin.call(t, "GET", repositories+"?after="+url.QueryEscape(cursor[:len(cursor)-4]), nil).rejected(400, "after")
+}
+
+// An account sees only what is in the installations that its Account lists.
+func TestGitHubInstallationsOfOtherAccountsAreForbidden(t *testing.T) {
+	admin := acme.as(acme.admin)
+	githubHost.Lock()
+	before := len(githubHost.Requests)
+	githubHost.Unlock()
+	for _, id := range []string{"2", "3"} { // whether or not it exists
+		admin.call(t, "GET", "/api/v1/github/installations/"+id+"/repositories", nil).rejected(403, "spec.github.installationIds", `"acme"`)
+		admin.call(t, "GET", "/api/v1/github/repositories/globex-org/model/branches?installationId="+id, nil).rejected(403, "spec.github.installationIds")
+	}
+	connect := "/build/api/v1/deployments/" + acme.id + "/github/connect"
+	admin.call(t, "POST", connect, map[string]any{"installationId": 2, "name": "model"}).rejected(403, "spec.github.installationIds")
+	githubHost.Lock()
+	defer githubHost.Unlock()
+	if asked := githubHost.Requests[before:]; len(asked) > 0 {
+		t.Errorf("GitHub was asked: %s", asked)
+	}
+}
+
+// Contract: "POST .../github/connect". The repository is private: the controller fetches it with the token.
+func TestDeploymentIsConnectedToGitHub(t *testing.T) {
+	r, err := gitHost.repository("github-model")
+	if err != nil {
+		t.Fatal(err)
+	}
+	serveGitOfGitHub(t, r)
+	admin, id := acme.as(acme.admin), create(t, acme, "Connected")
+	path := "/build/api/v1/deployments/" + id + "/github/connect"
+	got := admin.call(t, "POST", path, map[string]any{"installationId": 1, "name": "model", "deployBranchName": "next", "deployProjectRoot": ""}).is(200)
+	got.want("id", id).want("name", "Connected")
+	source := object(t, acme, id).Spec.Model.Git
+	if source == nil || source.URL != githubHost.URL+"/acme-org/model.git" || source.Branch != "next" || *source.GitHubInstallationID != 1 {
+		t.Fatalf("%+v", source)
+	}
+	apiclient.Soon(t, func() error {
+		d := object(t, acme, id)
+		branches := &v1alpha1.BranchList{}
+		if err := k8s.List(t.Context(), branches, client.InNamespace(acme.name), client.MatchingFields{"spec.deploymentRef.name": d.Name}); err != nil {
+			return err
+		}
+		if len(branches.Items) != 3 || d.Status.ModelCommit == "" {
+			return fmt.Errorf("%d branches, commit %q: %v", len(branches.Items), d.Status.ModelCommit, d.Status.Conditions)
+		}
+		return nil
+	})
+	secret := &corev1.Secret{}
+	if err := k8s.Get(t.Context(), client.ObjectKey{Namespace: acme.name, Name: source.SecretRef.Name}, secret); err != nil {
+		t.Fatal(err)
+	}
+	token := string(secret.Data["password"])
+	for name, text := range map[string]string{"the response": string(got.raw), "the spec": fmt.Sprintf("%+v", source), "the audit log": exportOf(t, acme)} {
+		if strings.Contains(text, token) || strings.Contains(text, string(secret.Data["webhookSecret"])) {
+			t.Errorf("%s contains the token", name)
+		}
+	}
+	if !strings.Contains(exportOf(t, acme), "Connected deployment to GitHub repository") {
+		t.Error("the audit log has no event")
+	}
+	githubHost.Lock()
+	hooks := githubHost.Installations[1].Repositories["model"].Hooks
+	githubHost.Unlock()
+	if len(hooks) != 1 || hooks[0].Config.URL != "https://"+acme.host+"/build/api/v1/deployments/"+id+"/git-hook" || hooks[0].Config.Secret != string(secret.Data["webhookSecret"]) {
+		t.Errorf("hooks: %+v", hooks)
+	}
+	if source.WebhookSecretRef == nil || source.WebhookSecretRef.Name != source.SecretRef.Name {
+		t.Errorf("webhookSecretRef is %v", source.WebhookSecretRef)
+	}
+}
+
+// exportOf returns the audit log of an account.
+func exportOf(t *testing.T, a *account) string {
+	t.Helper()
+	return string(a.as(a.admin).call(t, "GET", "/api/v1/audit-logs/export", nil).is(200).raw)
+}
+
+func TestInvalidConnectionsChangeNothing(t *testing.T) {
+	admin, id := acme.as(acme.admin), create(t, acme, "Unconnected")
+	path := "/build/api/v1/deployments/" + id + "/github/connect"
+	before := object(t, acme, id).Generation
+	body := func(pairs ...any) map[string]any {
+		b := map[string]any{"installationId": 1, "name": "model"}
+		for i := 0; i < len(pairs); i += 2 {
+			b[fmt.Sprint(pairs[i])] = pairs[i+1]
+		}
+		return b
+	}
+	admin.call(t, "POST", path, body("name", "gone")).rejected(404, "acme-org/gone")
+	admin.call(t, "POST", path, body("name", "acme-org/model")).rejected(400, "name")
+	admin.call(t, "POST", path, body("name", "..")).rejected(400, "name")
+	admin.call(t, "POST", path, body("deployBranchName", "gone")).rejected(400, "deployBranchName", "gone")
+	admin.call(t, "POST", path, body("deployBranchName", "a..b")).rejected(400, "deployBranchName")
+	admin.call(t, "POST", path, body("deployProjectRoot", "../x")).rejected(400, "path")
+	admin.call(t, "POST", path, body("isNewRepo", true)).rejected(400, "isNewRepo")
+	admin.call(t, "POST", path, map[string]any{"name": "model"}).rejected(400, "installationId")
+	if after := object(t, acme, id).Generation; after != before {
+		t.Error("the spec has changed")
+	}
+	t.Run("GitHub fails", func(t *testing.T) {
+		githubHost.Lock()
+		githubHost.Fail = func(w http.ResponseWriter, _ *http.Request) bool {
+			http.Error(w, "upstream secret ghs_x", http.StatusInternalServerError)
+			return true
+		}
+		githubHost.Unlock()
+		defer func() {
+			githubHost.Lock()
+			defer githubHost.Unlock()
+			githubHost.Fail = nil
+		}()
+		for _, route := range []string{"/status", "/installations", "/installations/1/repositories", "/repositories/acme-org/model/branches?installationId=1"} {
+			admin.call(t, "GET", "/api/v1/github"+route, nil).rejected(502, "GitHub does not answer")
+		}
+		admin.call(t, "POST", path, body()).rejected(502, "GitHub does not answer")
+	})
+}
