@@ -34,7 +34,8 @@ type modelState struct {
 	branch string
 	// commit is the head of the production branch.
 	commit string
-	// warning is a failure of the remote that does not affect production.
+	// warning is a failure of the remote, or a change of it that has not been read yet. Neither
+	// affects production.
 	warning *reconciler.Outcome
 	// nextFetch is the time until the remote is fetched again.
 	nextFetch time.Duration
@@ -76,15 +77,18 @@ func (r *deploymentReconciler) model(ctx context.Context, s *scope) (modelState,
 			state.warning = &o
 		}
 	}
-	if state.commit != "" {
-		return state, nil
-	}
-	if !remote.known() {
-		o := reconciler.Progressing(v1alpha1.ReasonProgressing, "Reading the branches of "+git.URL).RequeueIn(remote.next)
+	reading := reconciler.Progressing(v1alpha1.ReasonProgressing, "Reading the branches of "+git.URL).RequeueIn(remote.next)
+	switch {
+	case state.commit == "" && !remote.known():
+		return state, &reading
+	case state.commit == "":
+		o := remote.branchNotFound(s.Object)
 		return state, &o
+	case !remote.known() && state.warning == nil && s.Object.Status.ObservedGeneration != s.Object.Generation:
+		// The commit may be that of the repository from before the change of the spec.
+		state.warning = &reading
 	}
-	o := remote.branchNotFound(s.Object)
-	return state, &o
+	return state, nil
 }
 
 // markHandled records that a reconcile request has been handled, for clients that wait for it.

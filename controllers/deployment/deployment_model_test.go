@@ -339,6 +339,19 @@ func TestModelByStateOfTheRemote(t *testing.T) {
 			}
 		})
 	}
+	t.Run("changed source, not fetched yet", func(t *testing.T) {
+		for failures := range failureThreshold {
+			api, d := newAPI(t, created("main", "a")), gitDeployment("")
+			d.Generation, d.Status.ObservedGeneration = 2, 1
+			remotes := NewRemotes(api, nil, clocktesting.NewFakePassiveClock(time.Now()))
+			remotes.states[client.ObjectKeyFromObject(d)] = &remoteState{source: sourceOf(d), fetching: true, failures: failures}
+			model, o := (&deploymentReconciler{Options: Options{Remotes: remotes}}).model(t.Context(), &scope{Client: kube.NewClient(api, api, FieldManager), Object: d})
+			want := "Unknown Progressing: Reading the branches of https://git.example.com/model.git"
+			if model.commit != commit("a") || o != nil || describe(model.warning) != want {
+				t.Errorf("after %d failures: commit %q, outcome %q, warning %q; want %q", failures, model.commit, describe(o), describe(model.warning), want)
+			}
+		}
+	})
 	t.Run("in a config map", func(t *testing.T) {
 		d := carrying("sales", "", "")
 		model, o := (&deploymentReconciler{}).model(t.Context(), &scope{Object: d})
