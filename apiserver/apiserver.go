@@ -193,7 +193,7 @@ func serve(ctx context.Context, k8s cluster.Cluster, restConfig *clientrest.Conf
 	}
 	handler := serving.Wrap(serving.CanonicalPath(f), serving.WrapOptions{
 		Log: c.Log, Registerer: metrics.Registry, TrustedProxies: c.TrustedProxies, Errors: errorsOn, BodyLimitOf: scim.BodyLimit,
-		MinBodyRate: minBodyRate, MaxUnauthenticated: maxUnauthenticated,
+		BodyPace: bodyPace, MaxUnauthenticated: maxUnauthenticated,
 	})
 	return serving.Run(ctx, options, handler)
 }

@@ -13,14 +13,15 @@ import (
 const (
 	// maxCallers bounds the memory of the rate limits.
 	maxCallers = 10_000
-	// minBodyRate is the minimum rate of bodies in bytes per second.
-	minBodyRate = 16 << 10
 	// Of the places of a server, one client address holds at most a tenth before it is authenticated, a
 	// caller a tenth, and an account a fifth.
 	maxUnauthenticated = serving.DefaultMaxInFlight / 10
 	maxOfCaller        = serving.DefaultMaxInFlight / 10
 	maxOfAccount       = serving.DefaultMaxInFlight / 5
 )
+
+// bodyPace limits the time of bodies.
+var bodyPace = serving.Pace{Grace: 10 * time.Second, Rate: 16 << 10, Timeout: time.Minute}
 
 // limits are the limits of authenticated callers.
 type limits struct {

@@ -228,7 +228,7 @@ func serve(ctx context.Context, k8s cluster.Cluster, h *handler, c Config, backg
 		},
 	}
 	served := serving.Run(ctx, options, serving.Wrap(h, serving.WrapOptions{
-		Log: c.Log, TrustedProxies: c.TrustedProxies, BodyLimit: dataapi.MaxRequestBytes, MaxInFlight: c.MaxRequests,
+		Log: c.Log, TrustedProxies: c.TrustedProxies, BodyLimit: dataapi.MaxRequestBytes, BodyPace: bodyPace, MaxInFlight: c.MaxRequests,
 	}))
 	if served != nil && sql != nil {
 		_ = sql.Close()

@@ -93,11 +93,6 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.metrics.count(e.kind(), e.outcome, writer.status, time.Since(start))
 		h.annotate(r.Context(), e)
 	}()
-	if r.Body != nil && r.Body != http.NoBody {
-		body := &deadlineBody{ReadCloser: r.Body, control: writer.control, http2: r.ProtoMajor > 1, expectsContinue: r.Header.Get("Expect") != ""}
-		defer body.release()
-		r.Body, writer.body = body, body
-	}
 	h.serve(writer, r, e)
 	finished = true
 }

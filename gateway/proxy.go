@@ -89,9 +89,9 @@ func (h *handler) handleError(w http.ResponseWriter, r *http.Request, err error)
 	var tooLarge *http.MaxBytesError
 	cause := context.Cause(r.Context())
 	switch {
-	case errors.Is(err, errSlowBody):
+	case errors.Is(err, serving.ErrSlowBody):
 		w.Header().Set("Connection", "close")
-		writeError(w, http.StatusRequestTimeout, err.Error())
+		writeError(w, http.StatusRequestTimeout, serving.ErrSlowBody.Error())
 	case errors.Is(cause, errEvicted):
 		e.outcome = outcomeLimited
 		writeError(w, http.StatusTooManyRequests, cause.Error())

@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/iotest"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
@@ -78,6 +79,17 @@ func send(a *API, p *auth.Principal, method, target, body string) (*httptest.Res
 	}
 	a.ServeHTTP(w, r, account, p)
 	return w, strings.TrimSpace(w.Body.String())
+}
+
+// A body that arrives too slowly is 408.
+func TestSlowBody(t *testing.T) {
+	w := httptest.NewRecorder()
+	r := httptest.NewRequest(http.MethodPost, "/things", iotest.ErrReader(serving.ErrSlowBody))
+	r.Header.Set("Content-Type", "application/json")
+	newTestAPI(t).ServeHTTP(w, r, &v1alpha1.Account{}, admin)
+	if w.Code != http.StatusRequestTimeout || !strings.Contains(w.Body.String(), `"error"`) {
+		t.Errorf("got %d %s, want 408", w.Code, w.Body)
+	}
 }
 
 var admin = &auth.Principal{Kind: auth.KindAPIKey, Name: "k", Permissions: []v1alpha1.Permission{v1alpha1.PermissionAdmin}}

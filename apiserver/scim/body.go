@@ -10,6 +10,7 @@ import (
 
 	"github.com/quoin-dev/quoin/apiserver/scim/schema"
 	"github.com/quoin-dev/quoin/apiserver/scim/scimerror"
+	"github.com/quoin-dev/quoin/internal/serving"
 	"github.com/quoin-dev/quoin/internal/strictjson"
 )
 
@@ -135,6 +136,8 @@ func readError(err error) error {
 		return scimerror.New(http.StatusRequestEntityTooLarge, "the body, without the members of a group, is larger than %d bytes", maxBody)
 	case errors.Is(err, strictjson.ErrSurrogate):
 		return scimerror.Bad(scimerror.InvalidValue, "%s", err.Error())
+	case errors.Is(err, serving.ErrSlowBody):
+		return scimerror.New(http.StatusRequestTimeout, "%s", serving.ErrSlowBody.Error())
 	case errors.As(err, &sourceError{}):
 		return scimerror.Bad(scimerror.InvalidSyntax, "the body cannot be read")
 	}

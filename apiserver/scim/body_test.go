@@ -10,8 +10,10 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"testing/iotest"
 
 	"github.com/quoin-dev/quoin/apiserver/scim/schema"
+	"github.com/quoin-dev/quoin/internal/serving"
 )
 
 // generatedGroup is the body of a group with members as responses contain them, generated while it is read. It
@@ -116,6 +118,20 @@ func TestDecompressionIsLimited(t *testing.T) {
 				t.Errorf("the heap grew by %d bytes", grown)
 			}
 		})
+	}
+}
+
+// A body that arrives too slowly is 408, compressed or not, in a member of a group as before it.
+func TestSlowBody(t *testing.T) {
+	for _, begin := range []string{"", `{"displayName":"A`, `{"members":[{"value":"a"},`} {
+		slow := func() io.Reader { return io.MultiReader(strings.NewReader(begin), iotest.ErrReader(serving.ErrSlowBody)) }
+		_, err := exchangeWith(slow()).body()
+		if err == nil || !strings.HasPrefix(err.Error(), "408") {
+			t.Errorf("after %q: got %v, want 408", begin, err)
+		}
+		if _, err = exchangeWith(slow(), "Content-Encoding", "gzip").body(); begin == "" && (err == nil || !strings.HasPrefix(err.Error(), "408")) {
+			t.Errorf("compressed: got %v, want 408", err)
+		}
 	}
 }
 

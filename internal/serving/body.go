@@ -6,29 +6,55 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"sync/atomic"
+	"sync"
 	"time"
 )
 
-// abandonTimeout is how long the rest of a body is read after an error response: a client that sends it
-// keeps the connection.
-const abandonTimeout = time.Second
+const (
+	// drainTimeout is how long the rest of a body is read that no handler reads, so that the connection can be
+	// used again.
+	drainTimeout = 2 * time.Second
+	// maxDrain limits what is read of a body that no handler has read.
+	maxDrain = 64 << 10
+)
 
-// pace limits the duration of a body: grace, and in addition the time that it needs at rate, in bytes
-// per second; timeout at most.
-type pace struct {
-	grace, timeout time.Duration
-	rate           int64
+// Pace limits the time that the server waits for a body. The zero Pace does not.
+type Pace struct {
+	// Grace is how long the server waits for a body in total, and Rate the bytes that extend this time by a
+	// second. The time in which a handler does not read does not count.
+	Grace time.Duration
+	Rate  int64
+	// Timeout limits the extended time, and Stall the wait for the next bytes; 0 for no limit.
+	Timeout, Stall time.Duration
 }
 
-// paceOf returns the pace of WrapOptions.MinBodyRate.
-func paceOf(rate int64) pace { return pace{grace: 10 * time.Second, timeout: time.Minute, rate: rate} }
+// left returns how long the next read may take after the server has waited and received.
+func (p Pace) left(waited time.Duration, received int64) time.Duration {
+	total := p.Grace + time.Duration(received)*time.Second/time.Duration(p.Rate)
+	if p.Timeout > 0 {
+		total = min(total, p.Timeout)
+	}
+	if p.Stall > 0 {
+		return min(total-waited, p.Stall)
+	}
+	return total - waited
+}
 
-// ErrSlowBody is returned by reading a body that is slower than WrapOptions.MinBodyRate.
-var ErrSlowBody = errors.New("the body of the request arrives too slowly")
+// tolerance is the difference for which a deadline is not set again: setting it is expensive.
+func (p Pace) tolerance() time.Duration { return p.Grace / 10 }
 
-// limitBody limits the size of bodies, and their duration if the rate is not 0.
-func limitBody(usual int64, limitOf func(*http.Request) int64, p pace) middleware {
+// ErrSlowBody is returned by reading a body that is slower than WrapOptions.BodyPace. It is a timeout as
+// net.Error defines it.
+var ErrSlowBody error = slowBodyError{}
+
+type slowBodyError struct{}
+
+func (slowBodyError) Error() string   { return "the body of the request arrives too slowly" }
+func (slowBodyError) Timeout() bool   { return true }
+func (slowBodyError) Temporary() bool { return false }
+
+// limitBody limits the size of bodies and the time that the server waits for them.
+func limitBody(usual int64, limitOf func(*http.Request) int64, p Pace) middleware {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			limit := usual
@@ -36,12 +62,12 @@ func limitBody(usual int64, limitOf func(*http.Request) int64, p pace) middlewar
 				limit = cmp.Or(limitOf(r), usual)
 			}
 			e := exchangeOf(r.Context())
-			if p.rate > 0 && r.ContentLength != 0 {
-				e.body = &timedBody{ReadCloser: r.Body, control: http.NewResponseController(e.ResponseWriter), pace: p}
+			if r.Body != nil && r.Body != http.NoBody && r.ContentLength != 0 {
+				e.body = newTimedBody(e.ResponseWriter, r, p)
+				defer e.body.release()
 				r.Body = e.body
 			}
 			if r.ContentLength > limit {
-				limitDrain(w, r)
 				writeTooLarge(w, limit)
 				return
 			}
@@ -53,64 +79,110 @@ func limitBody(usual int64, limitOf func(*http.Request) int64, p pace) middlewar
 	}
 }
 
-// timedBody is a body whose reads fail once it is too slow.
+// timedBody is a body whose reads fail once it is too slow. What the handler does not read, net/http reads
+// before it sends a short response over HTTP/1, to use the connection again: without a deadline, a client
+// that does not send it would keep the connection. Over HTTP/2 it keeps nothing.
 type timedBody struct {
 	io.ReadCloser
-
 	control *http.ResponseController
-	pace    pace
-	// deadline moves with the bytes that have been read, up to last. Both are set by the first read.
-	deadline, last time.Time
-	// ended reports whether the body has been read, or is not read any more.
-	ended atomic.Bool
+	pace    Pace
+	// expectsContinue and isHTTP1 are properties of the request.
+	expectsContinue, isHTTP1 bool
+	// waited is the time that was spent waiting for the body, and received what was received.
+	waited   time.Duration
+	received int64
+
+	mu       sync.Mutex
+	deadline time.Time
+	// begun means that a handler has begun to read, ended that the body was read completely, and finished that
+	// the rest has a deadline, which reads do not extend.
+	begun, ended, finished bool
+}
+
+func newTimedBody(w http.ResponseWriter, r *http.Request, p Pace) *timedBody {
+	return &timedBody{
+		ReadCloser: r.Body, control: http.NewResponseController(w), pace: p,
+		expectsContinue: r.Header.Get("Expect") != "", isHTTP1: r.ProtoMajor == 1,
+	}
 }
 
 // Read implements io.Reader.
 func (b *timedBody) Read(data []byte) (int, error) {
-	if b.last.IsZero() {
-		now := time.Now()
-		b.deadline, b.last = now.Add(b.pace.grace), now.Add(b.pace.timeout)
-	}
-	if !b.ended.Load() {
-		// Not supported outside of a server: then there is no deadline.
-		_ = b.control.SetReadDeadline(b.deadline)
-	}
+	start := time.Now()
+	b.extend(start)
 	n, err := b.ReadCloser.Read(data)
-	b.deadline = b.deadline.Add(time.Duration(n) * time.Second / time.Duration(b.pace.rate))
-	if b.deadline.After(b.last) {
-		b.deadline = b.last
-	}
+	b.waited += time.Since(start)
+	b.received += int64(n)
 	switch {
 	case err == nil:
+	case errors.Is(err, io.EOF):
+		b.end()
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return n, ErrSlowBody
-	case errors.Is(err, io.EOF) && !b.ended.Swap(true):
-		// net/http reads on to detect that the client has disconnected.
-		_ = b.control.SetReadDeadline(time.Time{})
 	}
 	return n, err
 }
 
-// abandon limits how long net/http reads the rest of the body, which it does before it sends a short
-// response, so that a client that does not send it does not keep the connection.
-func (b *timedBody) abandon() {
-	if !b.ended.Swap(true) {
-		_ = b.control.SetReadDeadline(time.Now().Add(abandonTimeout))
+// extend sets the deadline of the next read, if it differs by much.
+func (b *timedBody) extend(now time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.begun = true
+	if b.pace.Rate == 0 || b.finished {
+		return
+	}
+	deadline := now.Add(b.pace.left(b.waited, b.received))
+	if deadline.Sub(b.deadline).Abs() < b.pace.tolerance() {
+		return
+	}
+	b.deadline = deadline
+	_ = b.control.SetReadDeadline(deadline) // not supported outside of a server: then there is no deadline
+}
+
+// end records that the body was read. From now on net/http reads from the connection to detect that the client
+// disconnects.
+func (b *timedBody) end() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.ended {
+		b.ended = true
+		_ = b.control.SetReadDeadline(time.Time{})
 	}
 }
 
-// BodyDrainTimeout is the timeout for the body of a request that was rejected without reading it.
-const BodyDrainTimeout = 2 * time.Second
+// finish is called before the response. A body that was not read at all, such as that of a rejected
+// request, is read up to a limit and within a timeout, so that the connection can be used again. It
+// returns false if the connection must be closed instead.
+func (b *timedBody) finish() bool {
+	b.mu.Lock()
+	if b.begun || b.ended || b.finished || !b.isHTTP1 {
+		b.mu.Unlock()
+		return true
+	}
+	if b.expectsContinue {
+		b.finished = true
+		b.mu.Unlock()
+		return false // the client sends the body when it is requested
+	}
+	b.limitDrain()
+	b.mu.Unlock()
+	if _, err := io.CopyN(io.Discard, b.ReadCloser, maxDrain); !errors.Is(err, io.EOF) {
+		return false
+	}
+	b.end()
+	return true
+}
 
-// limitDrain sets the deadline for the body of a request that is rejected without reading it. Over
-// HTTP/1, net/http reads the rest of a body to reuse the connection; without a deadline, a client
-// that does not send it would keep the connection. Over HTTP/2, a rejected request does not keep
-// anything.
-func limitDrain(w http.ResponseWriter, r *http.Request) {
-	if exchangeOf(r.Context()).body != nil {
-		return // has deadlines of its own
+// release is called when the handler reads no more. It limits the time for the rest of the body.
+func (b *timedBody) release() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.ended && !b.finished && b.isHTTP1 {
+		b.limitDrain()
 	}
-	if r.ProtoMajor == 1 && r.Body != nil && r.Body != http.NoBody {
-		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(BodyDrainTimeout)) // fails only if the client has disconnected
-	}
+}
+
+func (b *timedBody) limitDrain() {
+	b.finished = true
+	_ = b.control.SetReadDeadline(time.Now().Add(drainTimeout)) // fails only if the client has disconnected
 }

@@ -2,15 +2,18 @@ package serving
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/iotest"
 	"time"
 )
 
@@ -20,7 +23,7 @@ const shortGrace = 200 * time.Millisecond
 // slowServer returns a server with a handler of requests whose bodies must have 1 MiB per second.
 func slowServer(t *testing.T, handler http.HandlerFunc) *httptest.Server {
 	t.Helper()
-	limited := limitBody(1<<20, nil, pace{grace: shortGrace, timeout: time.Minute, rate: 1 << 20})(handler)
+	limited := limitBody(1<<20, nil, Pace{Grace: shortGrace, Timeout: time.Minute, Rate: 1 << 20})(handler)
 	server := httptest.NewServer(recoverPanics(slog.New(slog.DiscardHandler), nil)(limited))
 	t.Cleanup(server.Close)
 	return server
@@ -116,5 +119,64 @@ func TestRefusedBodies(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+	}
+}
+
+// deadlines records the read deadlines of a connection.
+type deadlines struct {
+	http.ResponseWriter
+	last time.Time
+	set  int
+}
+
+func (d *deadlines) SetReadDeadline(t time.Time) error {
+	d.last = t
+	d.set++
+	return nil
+}
+
+// The deadline of a body depends on what was received so far and on the time that was spent waiting for it, and not on when.
+func TestPace(t *testing.T) {
+	const stall = 2 * time.Minute
+	pace := Pace{Grace: 20 * time.Second, Rate: 1 << 10, Stall: stall}
+	for name, tc := range map[string]struct {
+		timeout, waited time.Duration
+		received        int64
+		min, max        time.Duration
+	}{
+		"the first octet":         {0, 0, 0, 19 * time.Second, 20 * time.Second},
+		"octet by octet":          {0, 19 * time.Second, 19, 0, 2 * time.Second},
+		"too slow":                {0, 21 * time.Second, 21, -time.Hour, 0},
+		"slow":                    {0, 60 * time.Second, 120 << 10, 79 * time.Second, 80 * time.Second},
+		"fast":                    {0, time.Second, 1 << 20, stall - time.Second, stall},
+		"fast, after a long time": {0, time.Hour, 64 << 20, stall - time.Second, stall},
+		"long, with a timeout":    {time.Minute, 59 * time.Second, 1 << 20, 0, time.Second},
+		"too long":                {time.Minute, 61 * time.Second, 1 << 20, -time.Hour, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			conn := &deadlines{ResponseWriter: httptest.NewRecorder()}
+			pace.Timeout = tc.timeout
+			r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader("more"))
+			b := newTimedBody(conn, r, pace)
+			b.waited, b.received = tc.waited, tc.received
+			if _, err := b.Read(make([]byte, 1)); err != nil {
+				t.Fatal(err)
+			}
+			if left := time.Until(conn.last); left < tc.min || left > tc.max {
+				t.Errorf("the deadline is in %s, want %s to %s", left, tc.min, tc.max)
+			}
+			if _, err := b.Read(make([]byte, 1)); err != nil || conn.set != 1 {
+				t.Errorf("%v, the deadline was set %d times", err, conn.set)
+			}
+			if _, err := io.Copy(io.Discard, b); err != nil || !conn.last.IsZero() {
+				t.Errorf("%v; after the end of the body, the deadline is %s", err, conn.last)
+			}
+		})
+	}
+	r := httptest.NewRequest(http.MethodPost, "/", iotest.ErrReader(os.ErrDeadlineExceeded))
+	failing := newTimedBody(httptest.NewRecorder(), r, pace)
+	var timeout net.Error
+	if _, err := failing.Read(make([]byte, 1)); !errors.Is(err, ErrSlowBody) || !errors.As(err, &timeout) || !timeout.Timeout() {
+		t.Errorf("after the deadline: %v", err)
 	}
 }

@@ -28,7 +28,7 @@ type exchange struct {
 	// authenticated releases the place among the unauthenticated requests of the client's address; nil
 	// without a limit.
 	authenticated func()
-	// body is the body of the request if its duration is limited, otherwise nil.
+	// body is the body of the request; nil if it has none.
 	body *timedBody
 
 	mu          sync.Mutex
@@ -115,11 +115,22 @@ func (e *exchange) outcome(panicked bool) int {
 func (e *exchange) WriteHeader(status int) {
 	if e.status == 0 && (status >= 200 || status == http.StatusSwitchingProtocols) {
 		e.status = status
-		if status >= http.StatusBadRequest && e.body != nil {
-			e.body.abandon()
-		}
+		e.finishBody()
 	}
 	e.ResponseWriter.WriteHeader(status)
+}
+
+// finishBody limits the time for the body before the response. After an error, no handler reads it.
+func (e *exchange) finishBody() {
+	if e.body == nil {
+		return
+	}
+	if !e.body.finish() {
+		e.Header().Set("Connection", "close")
+	}
+	if e.status >= http.StatusBadRequest {
+		e.body.release()
+	}
 }
 
 // Write implements http.ResponseWriter.
@@ -145,6 +156,7 @@ func (e *exchange) Unwrap() http.ResponseWriter { return e.ResponseWriter }
 func (e *exchange) implyOK() {
 	if e.status == 0 {
 		e.status = http.StatusOK
+		e.finishBody()
 	}
 }
 

@@ -50,7 +50,6 @@ func limitInFlight(limit, unauthenticated int) middleware {
 			if network := Network(e.client); unauthenticated > 0 && network.IsValid() {
 				release := addresses.Acquire(network)
 				if release == nil {
-					limitDrain(w, r)
 					WriteBusy(w, http.StatusTooManyRequests, "too many concurrent unauthenticated requests from the address of the client")
 					return
 				}
@@ -62,7 +61,6 @@ func limitInFlight(limit, unauthenticated int) middleware {
 				defer func() { <-slots }()
 				next.ServeHTTP(w, r)
 			default:
-				limitDrain(w, r)
 				WriteBusy(w, http.StatusServiceUnavailable, "too many concurrent requests")
 			}
 		})

@@ -38,9 +38,9 @@ type WrapOptions struct {
 	// Errors returns the writer of errors for a path. If Errors or its result is nil, errors have
 	// the default form.
 	Errors func(path string) ErrorWriter
-	// MinBodyRate is the minimum rate of bodies in bytes per second, after ten seconds; 0 for none.
-	// Reading a slower body, or one that takes more than a minute, returns ErrSlowBody.
-	MinBodyRate int64
+	// BodyPace limits the time for which the server waits for bodies. Reading a slower body returns
+	// ErrSlowBody.
+	BodyPace Pace
 	// MaxInFlight is the maximum number of concurrent requests; DefaultMaxInFlight if 0. Further
 	// requests receive a 503.
 	MaxInFlight int
@@ -68,7 +68,7 @@ func Wrap(next http.Handler, o WrapOptions) http.Handler {
 		findClient(o.TrustedProxies),
 		logAccess(log),
 		measure,
-		limitBody(cmp.Or(o.BodyLimit, defaultBodyLimit), o.BodyLimitOf, paceOf(o.MinBodyRate)),
+		limitBody(cmp.Or(o.BodyLimit, defaultBodyLimit), o.BodyLimitOf, o.BodyPace),
 		limitInFlight(cmp.Or(o.MaxInFlight, DefaultMaxInFlight), o.MaxUnauthenticated),
 	}
 	for _, m := range slices.Backward(chain) {

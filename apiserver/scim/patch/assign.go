@@ -71,6 +71,9 @@ func (e *editor) assignExtension(op string, t target, value any) error {
 	}
 	extension := e.t.Extension(t.Extension)
 	for _, key := range slices.Sorted(maps.Keys(object)) {
+		if extension.NamesOnly(key, object[key]) {
+			continue
+		}
 		attribute := target{Ref: schema.Ref{Extension: t.Extension, Attribute: extension.Attribute(key)}}
 		if attribute.Attribute == nil {
 			return scimerror.Bad(scimerror.InvalidSyntax, "%s is not an attribute of %s", scimerror.Quote(key), t)

@@ -45,6 +45,7 @@ func TestErrors(t *testing.T) {
 		{"a key that is not a path", withKeys, `{"op":"add","value":{"name.x":"G"}}`, "invalidSyntax"},
 		{"a foreign key", strict, `{"op":"add","value":{"urn:x:y":1}}`, "invalidSyntax"},
 		{"an unknown key of an extension", strict, `{"op":"add","value":{"` + enterprise + `":{"x":1}}}`, "invalidSyntax"},
+		{"an extension that names another schema", strict, `{"op":"add","value":{"` + enterprise + `":{"schemas":["` + schema.UserURN + `"],"division":"D"}}}`, "invalidSyntax Operations[0].value"},
 		{"an extension that is not an object", strict, `{"op":"add","path":"` + enterprise + `","value":"x"}`, "invalidValue"},
 		{"an extension with a value to remove", withListed, `{"op":"remove","path":"` + enterprise + `","value":{"x":1}}`, "invalidValue"},
 		{"no object without a path", strict, `{"op":"add","value":"x"}`, "invalidValue Operations[0].value"},

@@ -140,11 +140,39 @@ func NormalizeExtension(s *Schema, value any, l Leniency) (any, error) {
 	if !ok {
 		return nil, wrongType(s.ID, "an object", value)
 	}
+	if name := s.redundant(object); name != "" {
+		object = maps.Clone(object)
+		delete(object, name)
+	}
 	normal, err := normalizeObject(s.ID+":", s.Attributes, object, l)
 	if len(normal) == 0 || err != nil {
 		return nil, err
 	}
 	return normal, nil
+}
+
+// NamesOnly reports whether a member of the object under the URN of an extension is "schemas" with that URN.
+// Libraries that represent an extension as a resource, such as scim2-client, send it. RFC 7643 section 3 defines
+// the attribute for resources; here it repeats the URN, and is ignored.
+func (s *Schema) NamesOnly(name string, value any) bool {
+	if !SameName("schemas", name) || s.Attribute(name) != nil {
+		return false
+	}
+	list, ok := value.([]any)
+	return ok && !slices.ContainsFunc(list, func(item any) bool {
+		urn, isText := item.(string)
+		return !isText || !SameName(s.ID, urn)
+	})
+}
+
+// redundant returns the name of the member for which NamesOnly is true; empty if there is none.
+func (s *Schema) redundant(object map[string]any) string {
+	for name, value := range object {
+		if s.NamesOnly(name, value) {
+			return name
+		}
+	}
+	return ""
 }
 
 // NormalizeValue normalizes the value of an attribute; nil if there is none. path is used in errors.
