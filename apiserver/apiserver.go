@@ -174,7 +174,8 @@ func serve(ctx context.Context, k8s cluster.Cluster, restConfig *clientrest.Conf
 	}
 	f.authenticator = newAuthenticator(k8s, c, background)
 	options := serving.Options{
-		HTTPS: c.HTTPS, Probes: c.Probes, Metrics: c.Metrics, OnListen: c.OnListen, Log: c.Log,
+		HTTPS: c.HTTPS, Connections: newConnections(c.TrustedProxies, metrics.Registry),
+		Probes: c.Probes, Metrics: c.Metrics, OnListen: c.OnListen, Log: c.Log,
 		ShutdownDelay: c.ShutdownDelay, Gatherer: metrics.Registry,
 		Ready: map[string]func(*http.Request) error{},
 	}

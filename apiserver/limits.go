@@ -3,11 +3,15 @@ package apiserver
 import (
 	"context"
 	"net/http"
+	"net/netip"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/quoin-dev/quoin/apiserver/auth"
 	"github.com/quoin-dev/quoin/internal/ratelimit"
 	"github.com/quoin-dev/quoin/internal/serving"
+	"github.com/quoin-dev/quoin/internal/serving/pending"
 )
 
 const (
@@ -18,7 +22,22 @@ const (
 	maxUnauthenticated = serving.DefaultMaxInFlight / 10
 	maxOfCaller        = serving.DefaultMaxInFlight / 10
 	maxOfAccount       = serving.DefaultMaxInFlight / 5
+	// maxConnections limits all connections, of which an account has at most half. Of those on which no request
+	// has authenticated, the oldest is closed when there are more than maxPending, or maxPendingOfAddress of a
+	// client address.
+	maxConnections      = 10_000
+	maxPending          = 1000
+	maxPendingOfAddress = 100
 )
+
+// newConnections returns the limits of connections.
+func newConnections(trusted []netip.Prefix, registerer prometheus.Registerer) *serving.Connections {
+	set := pending.NewSet(pending.Limits{Total: maxPending, PerAddress: maxPendingOfAddress}, pending.NewMetrics(process, registerer), pending.KindConnection)
+	return serving.NewConnections(process, maxConnections, set, trusted, registerer)
+}
+
+// process is the name of the process in metrics.
+const process = "apiserver"
 
 // bodyPace limits the time of bodies.
 var bodyPace = serving.Pace{Grace: 10 * time.Second, Rate: 16 << 10, Timeout: time.Minute}
@@ -49,7 +68,7 @@ func caller(p *auth.Principal) string {
 // admit admits a request of an authenticated caller, which ends when release is called, or responds and
 // returns nil.
 func (l *limits) admit(w http.ResponseWriter, r *http.Request, p *auth.Principal) (release func()) {
-	serving.Authenticated(r)
+	serving.Authenticated(r, p.Account)
 	if wait := l.rates.Take(caller(p), time.Now()); wait > 0 {
 		serving.RetryAfter(w, wait)
 		serving.WriteError(w, http.StatusTooManyRequests, "too many requests: retry after the time in Retry-After")

@@ -23,7 +23,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
-	"github.com/quoin-dev/quoin/gateway/pending"
 	"github.com/quoin-dev/quoin/gateway/postgres"
 	"github.com/quoin-dev/quoin/gateway/route"
 	"github.com/quoin-dev/quoin/gateway/token"
@@ -33,6 +32,7 @@ import (
 	"github.com/quoin-dev/quoin/internal/engine/dataapi"
 	"github.com/quoin-dev/quoin/internal/serving"
 	"github.com/quoin-dev/quoin/internal/serving/certificates"
+	"github.com/quoin-dev/quoin/internal/serving/pending"
 )
 
 // manager is the field manager of the gateway.
@@ -162,7 +162,7 @@ func (c Config) pendingLimits() pending.Limits {
 
 func newHandler(k8s cluster.Cluster, c Config) *handler {
 	m := upstream.NewMetrics(c.Registerer)
-	p := pending.NewMetrics(c.Registerer)
+	p := pending.NewMetrics("gateway", c.Registerer)
 	h := &handler{
 		objects:   k8s.GetCache(),
 		keys:      &token.Store{Reader: k8s.GetAPIReader(), Now: time.Now, Log: c.Log},
@@ -175,7 +175,7 @@ func newHandler(k8s cluster.Cluster, c Config) *handler {
 
 		unauthenticated: pending.NewSet(c.pendingLimits(), p, pending.KindRequest),
 		sqlPending:      pending.NewSet(c.pendingLimits(), p, pending.KindSQLConnection),
-		connections:     newConnections(c.MaxConnections, pending.NewSet(c.pendingLimits(), p, pending.KindConnection), c.TrustedProxies, c.Registerer),
+		connections:     serving.NewConnections("gateway", c.MaxConnections, pending.NewSet(c.pendingLimits(), p, pending.KindConnection), c.TrustedProxies, c.Registerer),
 	}
 	h.proxy = h.newProxy(h.transport, c.TrustedProxies, c.Log)
 	h.table.Store(route.NewTable(route.Objects{}))
@@ -195,13 +195,15 @@ func serve(ctx context.Context, k8s cluster.Cluster, h *handler, c Config, backg
 	if c.CertFile == "" {
 		background.Run("hosts", func(ctx context.Context) error { return followHosts(ctx, k8s, certificates) })
 	}
-	https, err := h.listen(ctx, c.HTTPS)
+	https, err := c.HTTPS.Listen(ctx, "https")
 	if err != nil {
 		return err
 	}
 	sql, err := c.SQL.Listen(ctx, "sql")
 	if err != nil {
-		_ = https.Listener.Close()
+		if https != nil {
+			_ = https.Close()
+		}
 		return err
 	}
 	sqlEnded := make(chan struct{})
@@ -211,7 +213,7 @@ func serve(ctx context.Context, k8s cluster.Cluster, h *handler, c Config, backg
 		go serveSQL(ctx, sql, certificates, h, c, sqlEnded)
 	}
 	options := serving.Options{
-		HTTPS: https, ConnContext: h.connections.context, Probes: c.Probes, Metrics: c.Metrics, Log: c.Log, Gatherer: metrics.Registry,
+		HTTPS: serving.Endpoint{Listener: https}, Connections: h.connections, Probes: c.Probes, Metrics: c.Metrics, Log: c.Log, Gatherer: metrics.Registry,
 		GetCertificate: certificates.GetCertificate,
 		// Bodies and responses may be streams; the handler closes those that stall.
 		ReadTimeout: noTimeout, WriteTimeout: noTimeout,
@@ -237,18 +239,6 @@ func serve(ctx context.Context, k8s cluster.Cluster, h *handler, c Config, backg
 	return served
 }
 
-// listen returns the endpoint of the data APIs with limits for its connections.
-func (h *handler) listen(ctx context.Context, https serving.Endpoint) (serving.Endpoint, error) {
-	l, err := https.Listen(ctx, "https")
-	if err != nil {
-		return https, err
-	}
-	if l == nil {
-		return https, errors.New("no address to serve https on")
-	}
-	return serving.Endpoint{Listener: &listener{l, h.connections}}, nil
-}
-
 // serveSQL serves the SQL interface until the context ends and, like HTTPS, for ShutdownDelay
 // after that.
 func serveSQL(ctx context.Context, l net.Listener, certificates *certificates.Certificates, h *handler, c Config, ended chan<- struct{}) {
@@ -261,7 +251,7 @@ func serveSQL(ctx context.Context, l net.Listener, certificates *certificates.Ce
 		Environment:      func(host string) (route.Environment, error) { return h.table.Load().SQL(host) },
 		Pools:            h.pools,
 		Pending:          h.sqlPending,
-		PeerAddress:      func(peer net.Addr) netip.Addr { return peerAddress(peer, c.TrustedProxies) },
+		PeerNetwork:      func(peer net.Addr) netip.Prefix { return serving.PeerNetwork(peer, c.TrustedProxies) },
 		MaxPerDeployment: c.MaxSQLConnections, MaxConnections: maxSQLConnections,
 		DrainTimeout: c.DrainTimeout, Log: c.Log, Registerer: c.Registerer,
 	}).Run(accepting, l)

@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/quoin-dev/quoin/gateway/pending"
 	"github.com/quoin-dev/quoin/gateway/route"
 	"github.com/quoin-dev/quoin/gateway/token"
 	"github.com/quoin-dev/quoin/gateway/upstream"
@@ -21,6 +20,7 @@ import (
 	"github.com/quoin-dev/quoin/internal/engine"
 	"github.com/quoin-dev/quoin/internal/engine/dataapi"
 	"github.com/quoin-dev/quoin/internal/serving"
+	"github.com/quoin-dev/quoin/internal/serving/pending"
 )
 
 // wakeInterval is how often an environment is requested to wake while a request waits: it may go
@@ -41,7 +41,7 @@ type handler struct {
 	unauthenticated *pending.Set
 	// connections limits the HTTP connections; sqlPending are the SQL connections that have not
 	// logged in.
-	connections *connections
+	connections *serving.Connections
 	sqlPending  *pending.Set
 	// listings limit the derived listings.
 	listings *listings
@@ -142,9 +142,7 @@ func (h *handler) serve(w *deadlineWriter, r *http.Request, e *exchange) {
 		h.serveUnauthenticated(w, r, e)
 		return
 	}
-	if !authenticated(r.Context(), target.Account) {
-		w.Header().Set("Connection", "close")
-	}
+	serving.Authenticated(r, target.Account)
 	h.serveAuthenticated(w, r, e)
 }
 

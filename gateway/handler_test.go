@@ -23,13 +23,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
-	"github.com/quoin-dev/quoin/gateway/pending"
 	"github.com/quoin-dev/quoin/gateway/route"
 	"github.com/quoin-dev/quoin/gateway/token"
 	"github.com/quoin-dev/quoin/gateway/upstream"
 	"github.com/quoin-dev/quoin/gateway/usage"
 	"github.com/quoin-dev/quoin/internal/engine"
 	"github.com/quoin-dev/quoin/internal/serving"
+	"github.com/quoin-dev/quoin/internal/serving/pending"
 )
 
 // newTestHandler returns a handler with one deployment, acme/sales, whose keys are "data" and
@@ -46,7 +46,7 @@ func newTestHandler(t testing.TB, address string, requestsPerSecond float64) *ha
 		pools:  upstream.NewPools(upstream.Limits{Wait: 100 * time.Millisecond, MaxWaiting: 10}, m),
 		limits: newLimits(requestsPerSecond, max(1, int(requestsPerSecond)), 1000), metrics: newRequestMetrics(prometheus.NewRegistry()), listings: newListings(), transport: upstream.NewTransport(m),
 	}
-	f.unauthenticated = pending.NewSet(pending.Limits{Total: 100, PerAddress: 100, PerDeployment: 100}, pending.NewMetrics(prometheus.NewRegistry()), pending.KindRequest)
+	f.unauthenticated = pending.NewSet(pending.Limits{Total: 100, PerAddress: 100, PerDeployment: 100}, pending.NewMetrics("gateway", prometheus.NewRegistry()), pending.KindRequest)
 	f.proxy = f.newProxy(f.transport, nil, slog.New(slog.DiscardHandler))
 	account := v1alpha1.Account{ObjectMeta: metav1.ObjectMeta{Name: "acme"}, Spec: v1alpha1.AccountSpec{Host: "example.com", Namespace: "acme"}}
 	production := v1alpha1.Environment{ObjectMeta: metav1.ObjectMeta{Namespace: "acme", Name: "sales-production"}}

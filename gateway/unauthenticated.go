@@ -10,10 +10,10 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/quoin-dev/quoin/gateway/pending"
 	"github.com/quoin-dev/quoin/gateway/token"
 	"github.com/quoin-dev/quoin/gateway/upstream"
 	"github.com/quoin-dev/quoin/internal/serving"
+	"github.com/quoin-dev/quoin/internal/serving/pending"
 )
 
 // unauthenticatedTimeout is how long a preflight may take, and how long a WebSocket may be open
@@ -47,7 +47,7 @@ func (h *handler) serveUnauthenticated(w *deadlineWriter, r *http.Request, e *ex
 	}
 	ctx, end := context.WithCancelCause(r.Context())
 	defer end(nil)
-	peer := h.unauthenticated.Add(address, func() { end(errEvicted) })
+	peer := h.unauthenticated.Add(serving.Network(address), func() { end(errEvicted) })
 	defer peer.Done()
 	peer.Join(deployment.String())
 	timeout := time.AfterFunc(unauthenticatedTimeout, func() { end(errUnauthenticatedTimeout) })
@@ -101,7 +101,7 @@ func (a *authentication) check(value string) bool {
 	if a.timeout.Stop() {
 		a.peer.Done()
 	}
-	authenticated(a.request.Context(), target.Account)
+	serving.Authenticated(a.request, target.Account)
 	if target.MaySleep() {
 		h.usage.Used(a.exchange.environment())
 	}

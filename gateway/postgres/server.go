@@ -23,10 +23,10 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/quoin-dev/quoin/gateway/pending"
 	"github.com/quoin-dev/quoin/gateway/route"
 	"github.com/quoin-dev/quoin/gateway/upstream"
 	"github.com/quoin-dev/quoin/internal/engine"
+	"github.com/quoin-dev/quoin/internal/serving/pending"
 )
 
 const (
@@ -49,10 +49,10 @@ type Options struct {
 	Environment func(host string) (route.Environment, error)
 	// Pools hold the endpoints.
 	Pools *upstream.Pools
-	// Pending are the connections that have not logged in. PeerAddress returns the address that they
+	// Pending are the connections that have not logged in. PeerNetwork returns the network that they
 	// count for.
 	Pending     *pending.Set
-	PeerAddress func(net.Addr) netip.Addr
+	PeerNetwork func(net.Addr) netip.Prefix
 	// MaxPerDeployment limits the connections to a deployment that have logged in, and
 	// MaxConnections all open connections.
 	MaxPerDeployment, MaxConnections int
@@ -116,7 +116,7 @@ func (s *Server) Run(ctx context.Context, l net.Listener) {
 // start serves a connection, which is pending until it has logged in.
 func (s *Server) start(ctx context.Context, conn net.Conn) {
 	ctx, cancel := context.WithCancel(ctx)
-	peer := s.Pending.Add(s.PeerAddress(conn.RemoteAddr()), func() {
+	peer := s.Pending.Add(s.PeerNetwork(conn.RemoteAddr()), func() {
 		cancel()
 		s.untrack(conn)
 	})

@@ -21,10 +21,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
-	"github.com/quoin-dev/quoin/gateway/pending"
 	"github.com/quoin-dev/quoin/gateway/route"
 	"github.com/quoin-dev/quoin/gateway/upstream"
 	"github.com/quoin-dev/quoin/internal/engine"
+	"github.com/quoin-dev/quoin/internal/serving/pending"
 )
 
 // accepted is the message AuthenticationOk.
@@ -116,8 +116,8 @@ func newServer(t *testing.T, change func(*Options)) *fixture {
 			}
 			return route.Environment{Namespace: "acme", Name: name, Deployment: name}, nil
 		},
-		Pending:     pending.NewSet(pending.Limits{Total: 5, PerAddress: 3, PerDeployment: 5}, pending.NewMetrics(prometheus.NewRegistry()), pending.KindSQLConnection),
-		PeerAddress: func(peer net.Addr) netip.Addr { return peer.(*net.TCPAddr).AddrPort().Addr() },
+		Pending:     pending.NewSet(pending.Limits{Total: 5, PerAddress: 3, PerDeployment: 5}, pending.NewMetrics("gateway", prometheus.NewRegistry()), pending.KindSQLConnection),
+		PeerNetwork: func(peer net.Addr) netip.Prefix { return serving.PeerNetwork(peer, nil) },
 		Pools:       f.pools, MaxPerDeployment: 2, MaxConnections: 10, DrainTimeout: 300 * time.Millisecond, Registerer: prometheus.NewRegistry(),
 	}
 	if change != nil {

@@ -1,8 +1,9 @@
-package gateway
+package serving
 
 import (
 	"context"
 	"net"
+	"net/http"
 	"net/netip"
 	"sync"
 	"sync/atomic"
@@ -10,13 +11,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
-	"github.com/quoin-dev/quoin/gateway/pending"
-	"github.com/quoin-dev/quoin/internal/serving"
+	"github.com/quoin-dev/quoin/internal/serving/pending"
 )
 
-// connections limit the HTTP connections: in total, those of each account, and those on which no
-// request has authenticated yet.
-type connections struct {
+// Connections limits the HTTP connections of clients: in total, those of each account, and those on which no
+// request has authenticated yet. Create it with NewConnections.
+type Connections struct {
 	max     int
 	pending *pending.Set
 	trusted []netip.Prefix
@@ -28,30 +28,41 @@ type connections struct {
 	accounts map[string]int
 }
 
-func newConnections(limit int, set *pending.Set, trusted []netip.Prefix, registerer prometheus.Registerer) *connections {
+// NewConnections returns the limits of a process: limit in total, half of it for each account, and those of set
+// for connections on which no request has authenticated. Trusted proxies have no limit for their address: they
+// have connections for many clients. process is in the names of the metrics.
+func NewConnections(process string, limit int, set *pending.Set, trusted []netip.Prefix, registerer prometheus.Registerer) *Connections {
 	factory := promauto.With(registerer)
-	return &connections{
+	return &Connections{
 		max: limit, pending: set, trusted: trusted, accounts: map[string]int{},
 		open: factory.NewGauge(prometheus.GaugeOpts{
-			Name: "quoin_gateway_connections",
+			Name: "quoin_" + process + "_connections",
 			Help: "Open HTTP connections of clients.",
 		}),
 		refused: factory.NewCounter(prometheus.CounterOpts{
-			Name: "quoin_gateway_connections_refused_total",
+			Name: "quoin_" + process + "_connections_refused_total",
 			Help: "HTTP connections of clients that were closed because there are too many.",
 		}),
 	}
 }
 
-// listener limits the connections that it accepts.
-type listener struct {
+// limitedListener limits the connections that it accepts.
+type limitedListener struct {
 	net.Listener
-	*connections
+	*Connections
+}
+
+// limit returns a listener with the limits; nil Connections have none.
+func (c *Connections) limit(l net.Listener) net.Listener {
+	if c == nil {
+		return l
+	}
+	return &limitedListener{l, c}
 }
 
 // Accept implements net.Listener. With the maximum of connections, it replaces the one that has not
 // authenticated for the longest time. If all have authenticated, it closes the new one.
-func (l *listener) Accept() (net.Conn, error) {
+func (l *limitedListener) Accept() (net.Conn, error) {
 	for {
 		conn, err := l.Listener.Accept()
 		if err != nil {
@@ -65,7 +76,7 @@ func (l *listener) Accept() (net.Conn, error) {
 	}
 }
 
-func (c *connections) admit() bool {
+func (c *Connections) admit() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.count >= c.max {
@@ -76,27 +87,27 @@ func (c *connections) admit() bool {
 	return true
 }
 
-func (c *connections) track(conn net.Conn) net.Conn {
+func (c *Connections) track(conn net.Conn) net.Conn {
 	tracked := &connection{Conn: conn, owner: c}
 	// Only the goroutine that accepts connections ends others, so peer is set before it is used.
-	tracked.peer = c.pending.Add(peerAddress(conn.RemoteAddr(), c.trusted), func() { _ = tracked.Close() })
+	tracked.peer = c.pending.Add(PeerNetwork(conn.RemoteAddr(), c.trusted), func() { _ = tracked.Close() })
 	return tracked
 }
 
-// peerAddress returns the address that a limit for each address applies to: none for a trusted
-// proxy, which has connections for many clients.
-func peerAddress(peer net.Addr, trusted []netip.Prefix) netip.Addr {
+// PeerNetwork returns the network that a limit for each client address applies to: that of the peer, and none for
+// a trusted proxy, which has connections for many clients.
+func PeerNetwork(peer net.Addr, trusted []netip.Prefix) netip.Prefix {
 	address, err := netip.ParseAddrPort(peer.String())
-	if err != nil || serving.IsTrusted(peer.String(), trusted) {
-		return netip.Addr{}
+	if err != nil || IsTrusted(peer.String(), trusted) {
+		return netip.Prefix{}
 	}
-	return address.Addr()
+	return Network(address.Addr())
 }
 
 // connection is a counted connection.
 type connection struct {
 	net.Conn
-	owner *connections
+	owner *Connections
 	once  sync.Once
 	peer  *pending.Peer
 	// authenticated is set with the first request that has authenticated, for account.
@@ -112,8 +123,13 @@ func (c *connection) Close() error {
 	return c.Conn.Close()
 }
 
-// CloseWrite closes the write side.
-func (c *connection) CloseWrite() error { return closeWrite(c.Conn) }
+// CloseWrite closes the write side, or the connection if it has none.
+func (c *connection) CloseWrite() error {
+	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return c.Close()
+}
 
 // release ends the count of the connection.
 func (c *connection) release() {
@@ -135,8 +151,8 @@ func (c *connection) release() {
 
 type connectionKey struct{}
 
-// context is the ConnContext of the server.
-func (c *connections) context(ctx context.Context, conn net.Conn) context.Context {
+// connContext is the ConnContext of the server.
+func connContext(ctx context.Context, conn net.Conn) context.Context {
 	if secure, ok := conn.(interface{ NetConn() net.Conn }); ok {
 		conn = secure.NetConn()
 	}
@@ -146,11 +162,24 @@ func (c *connections) context(ctx context.Context, conn net.Conn) context.Contex
 	return ctx
 }
 
-// authenticated records that a request on the connection has authenticated. It returns false if the
-// account has half of all connections: then the connection must be closed after the response.
-func authenticated(ctx context.Context, account string) bool {
-	c, ok := ctx.Value(connectionKey{}).(*connection)
-	if !ok || c.authenticated.Load() {
+// Authenticated reports that the caller of a request has been authenticated for an account. The request no longer
+// counts against WrapOptions.MaxUnauthenticated, and its connection counts against the share of the account: if
+// that is used, the connection is closed after the response.
+func Authenticated(r *http.Request, account string) {
+	e := exchangeOf(r.Context())
+	if e.authenticated != nil {
+		e.authenticated()
+	}
+	c, ok := r.Context().Value(connectionKey{}).(*connection)
+	if ok && !c.authenticate(account) && e.ResponseWriter != nil && e.status == 0 {
+		e.Header().Set("Connection", "close")
+	}
+}
+
+// authenticate counts the connection for an account, unless a request has done so before. It returns false if the
+// account has half of all connections.
+func (c *connection) authenticate(account string) bool {
+	if c.authenticated.Load() {
 		return true
 	}
 	o := c.owner

@@ -1,13 +1,15 @@
-package gateway
+package serving
 
 import (
 	"context"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/quoin-dev/quoin/gateway/pending"
+	"github.com/quoin-dev/quoin/internal/serving/pending"
 )
 
 // TestAnAccountHasHalfOfTheConnections: the connections beyond the share of an account are closed after the response, and
@@ -18,8 +20,14 @@ func TestAnAccountHasHalfOfTheConnections(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	set := pending.NewSet(pending.Limits{Total: 10, PerAddress: 10}, pending.NewMetrics(nil), pending.KindConnection)
-	limited := &listener{l, newConnections(4, set, nil, prometheus.NewRegistry())}
+	set := pending.NewSet(pending.Limits{Total: 10, PerAddress: 10}, pending.NewMetrics("test", nil), pending.KindConnection)
+	limited := &limitedListener{l, NewConnections("test", 4, set, nil, prometheus.NewRegistry())}
+	authenticated := func(ctx context.Context, account string) bool {
+		response := httptest.NewRecorder()
+		ctx = context.WithValue(ctx, exchangeKey{}, &exchange{ResponseWriter: response})
+		Authenticated(httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil), account)
+		return response.Header().Get("Connection") == ""
+	}
 	accept := func() (net.Conn, context.Context) {
 		t.Helper()
 		client, err := net.Dial("tcp", l.Addr().String())
@@ -31,7 +39,7 @@ func TestAnAccountHasHalfOfTheConnections(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return conn, limited.context(t.Context(), conn)
+		return conn, connContext(t.Context(), conn)
 	}
 	_, first := accept()
 	second, other := accept()

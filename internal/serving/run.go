@@ -52,9 +52,8 @@ type Options struct {
 	// ConfigureTLS modifies the configuration before requests are served, for example to request
 	// client certificates; may be nil.
 	ConfigureTLS func(*tls.Config)
-	// ConnContext returns the context of the requests of a new connection, see http.Server; may be
-	// nil.
-	ConnContext func(context.Context, net.Conn) context.Context
+	// Connections limits the connections of HTTPS; nil for no limit.
+	Connections *Connections
 	// Ready are the checks of /readyz by name. Their errors are logged; the response contains only
 	// the names of the failed checks.
 	Ready map[string]func(*http.Request) error
@@ -147,7 +146,7 @@ func (s *server) start(ctx context.Context, handler http.Handler) error {
 	}
 
 	s.https = s.newServer(handler)
-	s.https.ConnContext = s.ConnContext
+	s.https.ConnContext = connContext
 	s.https.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: s.GetCertificate, NextProtos: []string{"h2", "http/1.1"}}
 	if s.ConfigureTLS != nil {
 		s.ConfigureTLS(s.https.TLSConfig)
@@ -155,7 +154,7 @@ func (s *server) start(ctx context.Context, handler http.Handler) error {
 	s.https.Protocols = &http.Protocols{}
 	s.https.Protocols.SetHTTP1(true)
 	s.https.Protocols.SetHTTP2(true)
-	s.serve("https", func() error { return s.https.ServeTLS(listeners["https"], "", "") })
+	s.serve("https", func() error { return s.https.ServeTLS(s.Connections.limit(listeners["https"]), "", "") })
 	if l := listeners["probes"]; l != nil {
 		s.serveAuxiliary("probes", l, s.probes())
 	}

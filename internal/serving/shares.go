@@ -73,11 +73,3 @@ func WriteBusy(w http.ResponseWriter, status int, message string) {
 	RetryAfter(w, time.Second)
 	WriteError(w, status, message+": retry after the time in Retry-After")
 }
-
-// Authenticated reports that the caller of a request has been authenticated: the request no longer
-// counts against WrapOptions.MaxUnauthenticated. Outside of Wrap, it does nothing.
-func Authenticated(r *http.Request) {
-	if e := exchangeOf(r.Context()); e.authenticated != nil {
-		e.authenticated()
-	}
-}

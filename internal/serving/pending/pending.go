@@ -12,14 +12,12 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
-
-	"github.com/quoin-dev/quoin/internal/serving"
 )
 
 // Limits are the maximum numbers of pending peers.
 type Limits struct {
-	// Total limits all peers, PerAddress those of a client address, PerDeployment those of a
-	// deployment.
+	// Total limits all peers, PerAddress those of the network of a client address, PerDeployment those
+	// of a deployment.
 	Total, PerAddress, PerDeployment int
 }
 
@@ -29,16 +27,16 @@ type Metrics struct {
 	ended *prometheus.CounterVec
 }
 
-// NewMetrics creates the metrics and registers them; a nil registerer is allowed.
-func NewMetrics(registerer prometheus.Registerer) *Metrics {
+// NewMetrics creates the metrics of a process and registers them; a nil registerer is allowed.
+func NewMetrics(process string, registerer prometheus.Registerer) *Metrics {
 	factory := promauto.With(registerer)
 	return &Metrics{
 		open: factory.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "quoin_gateway_unauthenticated",
+			Name: "quoin_" + process + "_unauthenticated",
 			Help: "Connections and requests that have not authenticated, by kind: connection, sql_connection or request.",
 		}, []string{"kind"}),
 		ended: factory.NewCounterVec(prometheus.CounterOpts{
-			Name: "quoin_gateway_unauthenticated_ended_total",
+			Name: "quoin_" + process + "_unauthenticated_ended_total",
 			Help: "Connections and requests that were ended because too many had not authenticated, by kind: connection, sql_connection or request.",
 		}, []string{"kind"}),
 	}
@@ -82,13 +80,13 @@ func NewSet(limits Limits, m *Metrics, kind string) *Set {
 }
 
 // Add adds a peer. end ends it; it is called at most once, and may be called before Add returns. A
-// peer with an invalid address counts for no address.
-func (s *Set) Add(address netip.Addr, end func()) *Peer {
+// peer with an invalid network counts for no address.
+func (s *Set) Add(network netip.Prefix, end func()) *Peer {
 	p := &Peer{set: s, end: end, elements: map[group]*list.Element{}}
 	s.mu.Lock()
 	s.open.Inc()
 	excess := []*Peer{s.insert(p, group{}, s.limits.Total)}
-	if network := serving.Network(address); network.IsValid() {
+	if network.IsValid() {
 		excess = append(excess, s.insert(p, group{network: network}, s.limits.PerAddress))
 	}
 	s.mu.Unlock()

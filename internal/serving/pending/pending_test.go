@@ -11,12 +11,12 @@ import (
 func TestTheOldestPeerIsEnded(t *testing.T) {
 	var ended []string
 	registry := prometheus.NewRegistry()
-	s := NewSet(Limits{Total: 4, PerAddress: 2, PerDeployment: 2}, NewMetrics(registry), KindRequest)
+	s := NewSet(Limits{Total: 4, PerAddress: 2, PerDeployment: 2}, NewMetrics("gateway", registry), KindRequest)
 	const open, total = "quoin_gateway_unauthenticated", "quoin_gateway_unauthenticated_ended_total"
 	peers := map[string]*Peer{}
 	add := func(name, address string) {
-		at, _ := netip.ParseAddr(address)
-		peers[name] = s.Add(at, func() { ended = append(ended, name) })
+		network, _ := netip.ParsePrefix(address)
+		peers[name] = s.Add(network, func() { ended = append(ended, name) })
 	}
 	expect := func(what string, want ...string) {
 		t.Helper()
@@ -25,12 +25,12 @@ func TestTheOldestPeerIsEnded(t *testing.T) {
 		}
 		ended = nil
 	}
-	add("a1", "192.0.2.1")
-	add("a2", "::ffff:192.0.2.1")
-	add("b1", "2001:db8::1")
-	add("b2", "2001:db8::2")
+	add("a1", "192.0.2.1/32")
+	add("a2", "192.0.2.1/32")
+	add("b1", "2001:db8::/64")
+	add("b2", "2001:db8::/64")
 	expect("within the limits")
-	add("b3", "2001:db8::3")
+	add("b3", "2001:db8::/64")
 	expect("a third peer of a network", "a1", "b1") // the fifth in total, too
 	peers["a2"].Join("sales")
 	peers["b2"].Join("sales")

@@ -145,16 +145,22 @@ func get(t *testing.T, client *http.Client, host, path, token string) *apiclient
 // inFlight returns the number of requests that the server is handling.
 func inFlight(t *testing.T) int {
 	t.Helper()
+	return gauge(t, "quoin_http_requests_in_flight")
+}
+
+// gauge returns the value of a metric of the server with one time series.
+func gauge(t *testing.T, name string) int {
+	t.Helper()
 	families, err := metrics.Registry.Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, family := range families {
-		if family.GetName() == "quoin_http_requests_in_flight" {
-			return int(family.GetMetric()[0].GetGauge().GetValue())
+		if family.GetName() == name {
+			return int(family.GetMetric()[0].GetGauge().GetValue() + family.GetMetric()[0].GetCounter().GetValue())
 		}
 	}
-	t.Fatal("no metric of requests in flight")
+	t.Fatalf("no metric %s", name)
 	return 0
 }
 
@@ -169,8 +175,9 @@ func idle(t *testing.T) {
 	})
 }
 
-// slowRequests opens n requests from 127.0.0.<from> whose bodies never come, and waits until each has been refused or is in
-// progress. It returns the statuses of the refused ones. The connections are closed when the test ends.
+// slowRequests opens n requests from 127.0.0.<from> whose bodies never come, and waits until each has been refused, is in
+// progress or has lost its connection. It returns the statuses of the refused ones. The connections are closed when the test
+// ends.
 func slowRequests(t *testing.T, n int, from byte, head string) map[int]int {
 	t.Helper()
 	before := inFlight(t)
@@ -188,15 +195,15 @@ func slowRequests(t *testing.T, n int, from byte, head string) map[int]int {
 		go func() {
 			// "HTTP/1.1 429 ...". Requests in progress get no response.
 			line := make([]byte, 12)
-			if _, err := io.ReadFull(conn, line); err != nil {
-				return
-			}
-			status := 0
-			_, _ = fmt.Sscanf(string(line), "HTTP/1.1 %d", &status)
+			_, err := io.ReadFull(conn, line)
 			mu.Lock()
 			defer mu.Unlock()
-			refused[status]++
 			answered++
+			if err == nil {
+				status := 0
+				_, _ = fmt.Sscanf(string(line), "HTTP/1.1 %d", &status)
+				refused[status]++
+			}
 		}()
 	}
 	apiclient.Soon(t, func() error {
