@@ -58,7 +58,7 @@ type Config struct {
 	// RequestsPerSecond, Burst and MaxInFlight limit the requests to each deployment.
 	RequestsPerSecond  float64
 	Burst, MaxInFlight int
-	// MaxRequests limits the concurrent requests in total.
+	// MaxRequests limits the concurrent requests in total, of which an account has at most half.
 	MaxRequests int
 	// MaxConnections limits the HTTP connections of clients; 20,000 if 0.
 	MaxConnections int
@@ -168,7 +168,7 @@ func newHandler(k8s cluster.Cluster, c Config) *handler {
 		keys:      &token.Store{Reader: k8s.GetAPIReader(), Now: time.Now, Log: c.Log},
 		usage:     &usage.Recorder{Cache: k8s.GetCache(), Writer: client.WithFieldOwner(k8s.GetClient(), manager), Log: c.Log, Now: time.Now},
 		pools:     upstream.NewPools(upstream.Limits{Wait: c.WaitTimeout, MaxWaiting: c.MaxWaiting}, m),
-		limits:    newLimits(c.RequestsPerSecond, c.Burst, c.MaxInFlight),
+		limits:    newLimits(c.RequestsPerSecond, c.Burst, c.MaxInFlight, c.MaxRequests),
 		metrics:   newRequestMetrics(c.Registerer),
 		listings:  newListings(),
 		transport: upstream.NewTransport(m),

@@ -152,7 +152,7 @@ func (h *handler) serveAuthenticated(w http.ResponseWriter, r *http.Request, e *
 	if wait > 0 {
 		e.outcome = outcomeLimited
 		serving.RetryAfter(w, wait)
-		writeError(w, http.StatusTooManyRequests, "too many requests to this deployment: retry after the delay in Retry-After")
+		writeError(w, http.StatusTooManyRequests, "too many requests to this deployment or its account: retry after the delay in Retry-After")
 		return
 	}
 	defer done()

@@ -44,7 +44,7 @@ func newTestHandler(t testing.TB, address string, requestsPerSecond float64) *ha
 	f := &handler{
 		objects: reader, keys: &token.Store{Reader: reader, Now: time.Now}, usage: &usage.Recorder{Now: time.Now},
 		pools:  upstream.NewPools(upstream.Limits{Wait: 100 * time.Millisecond, MaxWaiting: 10}, m),
-		limits: newLimits(requestsPerSecond, max(1, int(requestsPerSecond)), 1000), metrics: newRequestMetrics(prometheus.NewRegistry()), listings: newListings(), transport: upstream.NewTransport(m),
+		limits: newLimits(requestsPerSecond, max(1, int(requestsPerSecond)), 1000, 2000), metrics: newRequestMetrics(prometheus.NewRegistry()), listings: newListings(), transport: upstream.NewTransport(m),
 	}
 	f.unauthenticated = pending.NewSet(pending.Limits{Total: 100, PerAddress: 100, PerDeployment: 100}, pending.NewMetrics("gateway", prometheus.NewRegistry()), pending.KindRequest)
 	f.proxy = f.newProxy(f.transport, nil, slog.New(slog.DiscardHandler))
@@ -154,7 +154,7 @@ func TestUnavailable(t *testing.T) {
 }
 
 func TestLimitsArePerDeployment(t *testing.T) {
-	l := newLimits(1, 2, 2)
+	l := newLimits(1, 2, 2, 10)
 	a, b := types.NamespacedName{Namespace: "acme", Name: "a"}, types.NamespacedName{Namespace: "acme", Name: "b"}
 	done, wait := l.acquire(a)
 	if wait != 0 {
@@ -183,6 +183,26 @@ func TestLimitsArePerDeployment(t *testing.T) {
 	l.prune(func(string, string) bool { return false })
 	if len(l.deployments) != 2 {
 		t.Error("limits with requests in flight were removed")
+	}
+}
+
+// The deployments of an account have half of all concurrent requests together.
+func TestLimitsOfAnAccount(t *testing.T) {
+	l := newLimits(1000, 1000, 2, 6)
+	var done []func()
+	for i, admitted := range []bool{true, true, true, false} {
+		release, wait := l.acquire(types.NamespacedName{Namespace: "acme", Name: []string{"a", "a", "b", "b"}[i]})
+		if (wait == 0) != admitted {
+			t.Fatalf("request %d: wait %s", i, wait)
+		}
+		done = append(done, release)
+	}
+	if _, wait := l.acquire(types.NamespacedName{Namespace: "globex", Name: "a"}); wait != 0 {
+		t.Errorf("another account: wait %s", wait)
+	}
+	done[0]()
+	if _, wait := l.acquire(types.NamespacedName{Namespace: "acme", Name: "b"}); wait != 0 {
+		t.Errorf("after a request has ended: wait %s", wait)
 	}
 }
 

@@ -19,13 +19,19 @@ const unauthenticatedShare = 10
 // maxAddresses bounds the memory of the rates of client addresses.
 const maxAddresses = 8192
 
-// limits are the rate and concurrency limits of each deployment. Unauthenticated requests have
-// rates of their own, for each deployment and for each client address, and no place of a deployment.
+// accountShare is the share of all concurrent requests that the deployments of one account have.
+const accountShare = 2
+
+// limits are the rate and concurrency limits of each deployment, and the concurrency limits of each
+// account. Unauthenticated requests have rates of their own, for each deployment and for each client
+// address, and no place of a deployment.
 type limits struct {
 	perSecond rate.Limit
 	burst     int
 	inFlight  int
 	addresses *ratelimit.Limits[netip.Prefix]
+	// accounts limits the requests of each account, by its namespace.
+	accounts *serving.Shares[string]
 
 	mu          sync.Mutex
 	deployments map[types.NamespacedName]*deploymentLimits
@@ -36,10 +42,12 @@ type deploymentLimits struct {
 	inFlight                       int // guarded by limits
 }
 
-func newLimits(perSecond float64, burst, inFlight int) *limits {
+// newLimits returns limits for each deployment; total is the limit of all concurrent requests.
+func newLimits(perSecond float64, burst, inFlight, total int) *limits {
 	return &limits{
 		perSecond: rate.Limit(perSecond), burst: burst, inFlight: inFlight, deployments: map[types.NamespacedName]*deploymentLimits{},
 		addresses: ratelimit.New[netip.Prefix](perSecond/unauthenticatedShare, max(1, burst/unauthenticatedShare), maxAddresses),
+		accounts:  serving.NewShares[string](max(1, total/accountShare)),
 	}
 }
 
@@ -52,15 +60,21 @@ func (l *limits) acquire(deployment types.NamespacedName) (done func(), wait tim
 	if d.inFlight >= l.inFlight {
 		return nil, time.Second
 	}
-	if d.authenticated.Allow() {
-		d.inFlight++
-		return func() {
-			l.mu.Lock()
-			defer l.mu.Unlock()
-			d.inFlight--
-		}, 0
+	release := l.accounts.Acquire(deployment.Namespace)
+	if release == nil {
+		return nil, time.Second
 	}
-	return nil, l.interval()
+	if !d.authenticated.Allow() {
+		release()
+		return nil, l.interval()
+	}
+	d.inFlight++
+	return func() {
+		release()
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		d.inFlight--
+	}, 0
 }
 
 // admitUnauthenticated admits an unauthenticated request to a deployment, or returns the delay
