@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/google/uuid"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -85,6 +86,15 @@ func (l *auditLog) Record(ctx context.Context, events ...audit.Event) error {
 		return err
 	}
 	return log.Record(ctx, events...)
+}
+
+// Identify implements recording.Log.
+func (l *auditLog) Identify(ctx context.Context, account string, id uuid.UUID, object audit.Object, deployment audit.Deployment) error {
+	log, err := l.current()
+	if err != nil {
+		return err
+	}
+	return log.Identify(ctx, account, id, object, deployment)
 }
 
 // Query implements tenant.AuditLog.

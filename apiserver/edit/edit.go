@@ -146,7 +146,7 @@ func Annotate(ctx context.Context, c *kube.Client, obj client.Object, name, valu
 	}
 	annotations[name] = value
 	obj.SetAnnotations(annotations)
-	if err := c.Patch(ctx, obj, client.MergeFrom(before), client.FieldOwner(Manager)); err != nil {
+	if err := c.Patch(ctx, obj, mergePatch{client.MergeFrom(before), before}, client.FieldOwner(Manager)); err != nil {
 		return fmt.Errorf("set annotation %s: %w", name, err)
 	}
 	return settled(w.Version(ctx, Timeout, obj.GetResourceVersion()))

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/uuid"
 	admissionv1 "k8s.io/api/admission/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -76,7 +77,7 @@ func (a *Admission) record(ctx context.Context, request *admissionv1.AdmissionRe
 		return err
 	}
 	if v == update && len(changes) == 0 {
-		return nil // only metadata changed
+		return nil // only metadata that is not recorded changed
 	}
 	e := k.event(ctx, a.Reader, v, audit.SourceKubernetes, documents)
 	e.Account, e.Outcome, e.RequestID = account.Name, audit.Succeeded, string(request.UID)
@@ -84,7 +85,7 @@ func (a *Admission) record(ctx context.Context, request *admissionv1.AdmissionRe
 	if e.Changes, err = encode(changes); err != nil {
 		return err
 	}
-	e.ID = identity(request, documents[0], e.Changes)
+	e.ID = identity(request, documents, e.Changes)
 	return a.Log.Record(ctx, e)
 }
 
@@ -176,12 +177,19 @@ func ignoreNoAccount(err error) error {
 	return err
 }
 
+// creationOf returns the id of the event of the creation of an object through the Kubernetes API.
+func creationOf(uid types.UID) uuid.UUID {
+	return uuid.NewSHA1(uuid.NameSpaceURL, fmt.Appendf(nil, "creation of %s", uid))
+}
+
 // identity returns the id of an event. It is the same for reviews of the same change: the Kubernetes
 // API server repeats them when it retries an update or a deletion after a conflict. An object is
-// deleted once, whatever its version.
-func identity(request *admissionv1.AdmissionRequest, before *document, changes []byte) uuid.UUID {
-	version := ""
+// created once, and deleted once, whatever its version.
+func identity(request *admissionv1.AdmissionRequest, documents beforeAndAfter, changes []byte) uuid.UUID {
+	version, before, after := "", documents[0], documents[1]
 	switch {
+	case before == nil && after != nil && after.UID != "":
+		return creationOf(after.UID)
 	case before == nil:
 	case request.Operation == admissionv1.Delete:
 		version, changes = string(before.UID), nil

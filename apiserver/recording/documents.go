@@ -2,10 +2,13 @@ package recording
 
 import (
 	"encoding/json"
+	"maps"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/internal/audit"
 )
 
@@ -55,8 +58,11 @@ func parse(before, after []byte) (b beforeAndAfter, err error) {
 	return b, nil
 }
 
-// difference returns the changed fields by path: those of the spec, and the owners, with which the
-// garbage collector deletes the object.
+// requests are the annotations with which users request something of a controller.
+var requests = []string{v1alpha1.AnnotationReconcile, v1alpha1.AnnotationRetry}
+
+// difference returns the changed fields by path: those of the spec, the owners, with which the garbage
+// collector deletes the object, and the requests.
 func (k *recordedKind) difference(documents beforeAndAfter) (map[string]any, error) {
 	var fields [2]any
 	for i, d := range documents {
@@ -64,8 +70,17 @@ func (k *recordedKind) difference(documents beforeAndAfter) (map[string]any, err
 			continue
 		}
 		shown := map[string]any{"spec": d.Spec}
+		metadata := map[string]any{}
 		if len(d.OwnerReferences) > 0 {
-			shown["metadata"] = map[string]any{"ownerReferences": d.OwnerReferences}
+			metadata["ownerReferences"] = d.OwnerReferences
+		}
+		requested := maps.Clone(d.Annotations)
+		maps.DeleteFunc(requested, func(name, _ string) bool { return !slices.Contains(requests, name) })
+		if len(requested) > 0 {
+			metadata["annotations"] = requested
+		}
+		if len(metadata) > 0 {
+			shown["metadata"] = metadata
 		}
 		fields[i] = shown
 	}

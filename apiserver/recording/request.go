@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/google/uuid"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -26,6 +27,7 @@ import (
 type Log interface {
 	Begin(ctx context.Context, e audit.Event) (*audit.Attempt, error)
 	Record(ctx context.Context, events ...audit.Event) error
+	Identify(ctx context.Context, account string, id uuid.UUID, object audit.Object, deployment audit.Deployment) error
 }
 
 // IsOn reports whether the audit log of an account is enabled and its plan includes it.

@@ -16,8 +16,9 @@ import (
 	"github.com/quoin-dev/quoin/internal/tenant"
 )
 
-// Versions records rollouts: completed and rolled-back versions. Every replica does so; events have
-// deterministic ids, so each is stored once.
+// Versions records rollouts: completed and rolled-back versions. It also adds the number of a deployment to the
+// event of its creation through the Kubernetes API, which is recorded before the number is issued. Every replica
+// does so; events have deterministic ids, so each is stored once.
 type Versions struct {
 	// Log stores the events.
 	Log Log
@@ -86,6 +87,9 @@ func (v *Versions) record(ctx context.Context, key cache.ObjectName, known map[u
 			delete(known, id)
 		}
 	}
+	if err := v.identify(ctx, account.Name, d, since, known); err != nil {
+		return err
+	}
 	for _, e := range rollouts(d) {
 		if _, is := known[e.ID]; is || e.Time.Before(since) {
 			continue
@@ -96,6 +100,19 @@ func (v *Versions) record(ctx context.Context, key cache.ObjectName, known map[u
 		}
 		known[e.ID] = e.Time
 	}
+	return nil
+}
+
+// identify adds the number of a deployment to the event of its creation.
+func (v *Versions) identify(ctx context.Context, account string, d *v1alpha1.Deployment, since time.Time, known map[uuid.UUID]time.Time) error {
+	id, created := creationOf(d.UID), d.CreationTimestamp.Time
+	if _, is := known[id]; is || d.Labels[v1alpha1.LabelID] == "" || created.Before(since) {
+		return nil
+	}
+	if err := v.Log.Identify(ctx, account, id, ObjectOf(d), DeploymentOf(d)); err != nil {
+		return err
+	}
+	known[id] = created
 	return nil
 }
 

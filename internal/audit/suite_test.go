@@ -48,6 +48,7 @@ var cases = []struct {
 	{"retention of all accounts", testRunRetention},
 	{"metrics", testMetrics},
 	{"an event in the transaction of its change", testRecordTx},
+	{"an id that is known later", testIdentify},
 }
 
 func TestDatabases(t *testing.T) {
