@@ -263,7 +263,7 @@ func newREST(ctx context.Context, k8s cluster.Cluster, writer *kube.Client, info
 	}
 	stored.tenant.Kube = writer
 	stored.deployments.Kube, stored.deployments.Catalog, stored.deployments.Region = writer, known, c.Region
-	return rest.New(rest.Options{Deployments: known, Version: c.Version}, slices.Concat(
+	return rest.New(rest.Options{Deployments: known, Version: c.Version, Sections: []rest.Section{scimSection()}}, slices.Concat(
 		deployments.New(stored.deployments),
 		model.New(model.Options{Kube: writer, Catalog: known}),
 		identity.New(identity.Options{Kube: writer, Catalog: known}),

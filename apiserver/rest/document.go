@@ -2,6 +2,7 @@ package rest
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	_ "embed"
 	"encoding/json"
@@ -43,7 +44,7 @@ func (a *API) render() error {
 		return fmt.Errorf("write OpenAPI document: %w", err)
 	}
 	page := &bytes.Buffer{}
-	if err := reference.Execute(page, a.referenceTags()); err != nil {
+	if err := reference.Execute(page, append(a.referenceTags(), a.sections...)); err != nil {
 		return fmt.Errorf("write reference page: %w", err)
 	}
 	a.page = page.Bytes()
@@ -64,32 +65,36 @@ func (a *API) ServeReference(w http.ResponseWriter, _ *http.Request) {
 	_, _ = w.Write(a.page)
 }
 
-// pageTag and the types below are the data of the page.
-type pageTag struct {
+// Section is a section of the reference: the operations of a family, or of another API of the account.
+type Section struct {
 	Name, About string
-	Operations  []pageOperation
+	Operations  []SectionOperation
 }
 
-type pageOperation struct {
+// SectionOperation is an operation in the reference. Curl is a command that calls it.
+type SectionOperation struct {
 	ID, Method, Path, Summary, Description string
 	Curl                                   string
-	Parameters                             []pageField
-	Body, Answer                           []pageField
-	Statuses                               string
+	Parameters                             []SectionField
+	Body, Answer                           []SectionField
 }
 
-type pageField struct {
+// SectionField is a parameter, or a field of a body by its path.
+type SectionField struct {
 	Name, In, Type, About string
 	Required              bool
 }
 
+// CurlCommand begins the commands of the reference.
+const CurlCommand = `curl -H "Authorization: Bearer $QUOIN_API_KEY"`
+
 // referenceTags returns the operations of each tag in the order of the routes of its families: list,
 // create, get, update and delete first.
-func (a *API) referenceTags() []pageTag {
+func (a *API) referenceTags() []Section {
 	doc := a.huma.OpenAPI()
-	var tags []pageTag
+	var tags []Section
 	for _, tag := range doc.Tags {
-		shown := pageTag{Name: tag.Name, About: tag.Description}
+		shown := Section{Name: tag.Name, About: tag.Description}
 		for _, r := range a.routes {
 			if op := documentedOperation(doc.Paths[r.Path], r.Method); op != nil && slices.Contains(op.Tags, tag.Name) {
 				shown.Operations = append(shown.Operations, referenceOperation(doc, r.Method, r.Path, op))
@@ -100,10 +105,10 @@ func (a *API) referenceTags() []pageTag {
 	return tags
 }
 
-func referenceOperation(doc *huma.OpenAPI, method, path string, op *huma.Operation) pageOperation {
-	shown := pageOperation{ID: op.OperationID, Method: method, Path: path, Summary: op.Summary, Description: op.Description, Curl: curl(doc, method, path, op)}
+func referenceOperation(doc *huma.OpenAPI, method, path string, op *huma.Operation) SectionOperation {
+	shown := SectionOperation{ID: op.OperationID, Method: method, Path: path, Summary: op.Summary, Description: op.Description, Curl: curl(doc, method, path, op)}
 	for _, p := range op.Parameters {
-		shown.Parameters = append(shown.Parameters, pageField{p.Name, p.In, describeType(p.Schema), p.Description, p.Required})
+		shown.Parameters = append(shown.Parameters, SectionField{p.Name, p.In, describeType(p.Schema), p.Description, p.Required})
 	}
 	if op.RequestBody != nil {
 		for _, mediaType := range []string{"application/json", formMediaType} {
@@ -120,12 +125,12 @@ func referenceOperation(doc *huma.OpenAPI, method, path string, op *huma.Operati
 		}
 	}
 	slices.Sort(statuses)
-	shown.Statuses = strings.Join(statuses, " ")
+	shown.Description = strings.TrimSpace(shown.Description + " Answers " + strings.Join(statuses, " ") + ".")
 	return shown
 }
 
 // fields flattens a schema into lines: a.b, a[].c.
-func fields(doc *huma.OpenAPI, prefix string, s *huma.Schema, depth int) []pageField {
+func fields(doc *huma.OpenAPI, prefix string, s *huma.Schema, depth int) []SectionField {
 	if s == nil || depth > 6 {
 		return nil
 	}
@@ -135,10 +140,10 @@ func fields(doc *huma.OpenAPI, prefix string, s *huma.Schema, depth int) []pageF
 	if s.Type == huma.TypeArray {
 		return fields(doc, prefix+"[]", s.Items, depth)
 	}
-	var all []pageField
+	var all []SectionField
 	for _, name := range sortedNames(s.Properties) {
 		property := s.Properties[name]
-		all = append(all, pageField{Name: strings.TrimPrefix(prefix+"."+name, "."), Type: describeType(property), About: property.Description, Required: slices.Contains(s.Required, name)})
+		all = append(all, SectionField{Name: strings.TrimPrefix(prefix+"."+name, "."), Type: describeType(property), About: property.Description, Required: slices.Contains(s.Required, name)})
 		all = append(all, fields(doc, prefix+"."+name, property, depth+1)...)
 	}
 	return all
@@ -172,6 +177,9 @@ func describeType(s *huma.Schema) string {
 	}
 	if len(allowed) > 0 {
 		described += ": " + strings.Join(allowed, " · ")
+	}
+	if pattern := cmp.Or(s.PatternDescription, s.Pattern); pattern != "" {
+		described += ": " + pattern
 	}
 	if s.Minimum != nil {
 		described += fmt.Sprintf(" ≥ %v", *s.Minimum)

@@ -138,7 +138,7 @@ func curl(doc *huma.OpenAPI, method, path string, op *huma.Operation) string {
 	if len(query) > 0 {
 		path += "?" + strings.Join(query, "&")
 	}
-	command := `curl -H "Authorization: Bearer $QUOIN_API_KEY"`
+	command := CurlCommand
 	if method != http.MethodGet {
 		command += " -X " + method
 	}

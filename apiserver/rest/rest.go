@@ -33,6 +33,8 @@ type Options struct {
 	Deployments DeploymentFinder
 	// Version of quoin, for the OpenAPI document.
 	Version string
+	// Sections are further sections of the reference, of other APIs of an account.
+	Sections []Section
 }
 
 // API serves the routes of its families.
@@ -47,12 +49,14 @@ type API struct {
 	routes []Route
 	// document and page are the OpenAPI document and the reference page.
 	document, page []byte
+	// sections are further sections of the reference.
+	sections []Section
 }
 
 // New returns an API with the routes of families, in the order of the OpenAPI document.
 func New(o Options, families ...Family) (*API, error) {
 	configureLibrary()
-	a := &API{deployments: o.Deployments, mux: http.NewServeMux(), paths: http.NewServeMux(), methods: map[string][]string{}}
+	a := &API{deployments: o.Deployments, sections: o.Sections, mux: http.NewServeMux(), paths: http.NewServeMux(), methods: map[string][]string{}}
 	a.huma = humago.New(a.mux, libraryConfig(o.Version))
 	for _, f := range append(families, a.documentFamily()) {
 		doc := a.huma.OpenAPI()

@@ -2,6 +2,7 @@ package scim
 
 import (
 	"errors"
+	"fmt"
 	"net/url"
 	"slices"
 	"strconv"
@@ -23,8 +24,24 @@ type listRequest struct {
 	dialect filter.Dialect
 }
 
+// Parameter is a parameter of the query, or a member of a search.
+type Parameter struct {
+	Name, Type, About string
+	// projects means that it selects attributes: all operations that return resources have it.
+	projects bool
+}
+
 // parameters are the query parameters of a list.
-var parameters = []string{"filter", "sortBy", "sortOrder", "startIndex", "count", "cursor", "attributes", "excludedAttributes"}
+var parameters = []Parameter{
+	{"filter", "string", `A filter, such as userName eq "ada@example.com".`, false},
+	{"sortBy", "string", "The attribute by which to sort.", false},
+	{"sortOrder", "string: ascending · descending", "", false},
+	{"startIndex", "integer ≥ 1", "The index of the first resource.", false},
+	{"count", fmt.Sprintf("integer ≥ 0 ≤ %d", maxPage), "The number of resources.", false},
+	{"cursor", "string", "nextCursor of the previous page; empty for the first.", false},
+	{"attributes", "string", "The attributes to return, separated by commas.", true},
+	{"excludedAttributes", "string", "The attributes not to return.", true},
+}
 
 // listQuery parses the query of the URL. It ignores unknown parameters, such as client flags, and
 // rejects a known parameter that is repeated, because its meaning would be ambiguous.
@@ -33,9 +50,9 @@ func (x *exchange) listQuery() (*listRequest, error) {
 	if err != nil {
 		return nil, scimerror.Bad(scimerror.InvalidSyntax, "query: %s", scimerror.Quote(x.URL.RawQuery))
 	}
-	for _, name := range parameters {
-		if n := len(values[name]); n > 1 {
-			return nil, scimerror.Bad(scimerror.InvalidValue, "%s: occurs %d times; allowed: once", name, n)
+	for _, p := range parameters {
+		if n := len(values[p.Name]); n > 1 {
+			return nil, scimerror.Bad(scimerror.InvalidValue, "%s: occurs %d times; allowed: once", p.Name, n)
 		}
 	}
 	return &listRequest{

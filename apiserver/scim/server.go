@@ -80,29 +80,31 @@ type route struct {
 	pattern string
 	access  access
 	handle  func(*exchange) error
+	// summary is for the reference; %s stands for the resource type.
+	summary string
 }
 
 // routes are the endpoints of RFC 7644 table 2. Paths are relative to BasePath.
 var routes = []*route{
-	{"GET /ServiceProviderConfig", public, (*exchange).serviceProviderConfig},
-	{"GET /ResourceTypes", public, (*exchange).listResourceTypes},
-	{"GET /ResourceTypes/{id}", public, (*exchange).getResourceType},
-	{"GET /Schemas", public, (*exchange).listSchemas},
-	{"GET /Schemas/{id}", public, (*exchange).getSchema},
-	{"GET /Me", self, (*exchange).getResource},
-	{"PUT /Me", managers, (*exchange).replaceResource},
-	{"PATCH /Me", managers, (*exchange).patchResource},
-	{"DELETE /Me", managers, (*exchange).deleteResource},
-	{"POST /Bulk", managers, (*exchange).bulk},
-	{"GET /{$}", managers, (*exchange).listResources},
-	{"POST /.search", managers, (*exchange).searchResources},
-	{"GET /{type}", managers, (*exchange).listResources},
-	{"POST /{type}", managers, (*exchange).createResource},
-	{"POST /{type}/.search", managers, (*exchange).searchResources},
-	{"GET /{type}/{id}", managers, (*exchange).getResource},
-	{"PUT /{type}/{id}", managers, (*exchange).replaceResource},
-	{"PATCH /{type}/{id}", managers, (*exchange).patchResource},
-	{"DELETE /{type}/{id}", managers, (*exchange).deleteResource},
+	{"GET /ServiceProviderConfig", public, (*exchange).serviceProviderConfig, "Get what the service supports"},
+	{"GET /ResourceTypes", public, (*exchange).listResourceTypes, "List the resource types"},
+	{"GET /ResourceTypes/{id}", public, (*exchange).getResourceType, "Get a resource type"},
+	{"GET /Schemas", public, (*exchange).listSchemas, "List the schemas"},
+	{"GET /Schemas/{id}", public, (*exchange).getSchema, "Get a schema"},
+	{"GET /Me", self, (*exchange).getResource, "Get the user of the credential"},
+	{"PUT /Me", managers, (*exchange).replaceResource, "Replace the user of the credential"},
+	{"PATCH /Me", managers, (*exchange).patchResource, "Change the user of the credential"},
+	{"DELETE /Me", managers, (*exchange).deleteResource, "Delete the user of the credential"},
+	{"POST /Bulk", managers, (*exchange).bulk, "Send several operations in one request"},
+	{"GET /{$}", managers, (*exchange).listResources, "List the resources of all types"},
+	{"POST /.search", managers, (*exchange).searchResources, "Search the resources of all types"},
+	{"GET /{type}", managers, (*exchange).listResources, "List %ss"},
+	{"POST /{type}", managers, (*exchange).createResource, "Create a %s"},
+	{"POST /{type}/.search", managers, (*exchange).searchResources, "Search %ss"},
+	{"GET /{type}/{id}", managers, (*exchange).getResource, "Get a %s"},
+	{"PUT /{type}/{id}", managers, (*exchange).replaceResource, "Replace a %s"},
+	{"PATCH /{type}/{id}", managers, (*exchange).patchResource, "Change a %s"},
+	{"DELETE /{type}/{id}", managers, (*exchange).deleteResource, "Delete a %s"},
 }
 
 // IsPublic reports whether a request is served without a credential (RFC 7643 section 5).

@@ -6,6 +6,10 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/quoin-dev/quoin/apiserver/scim"
 )
 
 // Clients are generated from the document, and people copy from it: each operation has examples, which are valid.
@@ -64,8 +68,12 @@ func TestReferencePage(t *testing.T) {
 			}
 		}
 	}
-	if !strings.Contains(page, `id="scim"`) || !strings.Contains(page, "/api/scim/v2/Users") {
-		t.Error("no section about SCIM")
+	for _, o := range scim.Operations() {
+		_, section, found := strings.Cut(page, fmt.Sprintf("<h3 id=%q>", o.ID))
+		section, _, _ = strings.Cut(section, "<h3")
+		if !found || !strings.Contains(section, "<pre><code>curl ") || !strings.Contains(section, o.Path) {
+			t.Errorf("SCIM: %s %s is not described", o.Method, o.Path)
+		}
 	}
 	last := 0
 	for _, id := range []string{"getDeployments", "createDeployment", "getDeployment", "updateDeployment", "deleteDeployment", "buildStatus"} {
@@ -77,5 +85,45 @@ func TestReferencePage(t *testing.T) {
 	}
 	if strings.Contains(page, "nowrap") || !strings.Contains(page, "overflow-wrap: anywhere") {
 		t.Error("text that cannot wrap makes a narrow page scroll sideways")
+	}
+}
+
+// The document has what the server checks of names and of choices, so that generated clients and mocks refuse the same requests.
+func TestRequestsAreDescribed(t *testing.T) {
+	s := readSpecification(t)
+	const deployment, model = "/api/v1/deployments/{deploymentId}", "/build/api/v1/deployments/{deploymentId}"
+	for _, c := range []struct {
+		method, path, body string
+		valid              bool
+	}{
+		{"put", deployment + "/env-vars", `{"env_variables":[{"name":"A_1","value":"x"}]}`, true},
+		{"put", deployment + "/env-vars", `{"env_variables":[{"name":"1 A","value":"x"}]}`, false},
+		{"put", deployment, `{"releaseChannel":"latest"}`, true},
+		{"put", deployment, `{"releaseChannel":"Not a channel"}`, false},
+		{"post", model + "/branches", `{"name":"next","from":"main"}`, true},
+		{"post", model + "/branches", `{"name":"two words"}`, false},
+		{"post", model + "/branches", `{"name":"next","from":"a:b"}`, false},
+		{"post", model + "/pull", `{"branchName":"two words"}`, false},
+		{"put", model + "/branches/staging-environment", `{"enabled":true,"branchName":"next"}`, true},
+		{"put", model + "/branches/staging-environment", `{"enabled":true,"branchId":1}`, true},
+		{"put", model + "/branches/staging-environment", `{"enabled":true,"branchName":"two words"}`, false},
+		{"put", model + "/branches/staging-environment", `{"enabled":true}`, false},
+		{"put", model + "/branches/staging-environment", `{"enabled":true,"branchName":"next","branchId":1}`, false},
+	} {
+		schema, err := s.compiler.Compile("https://spec.test/#/paths/" + url.PathEscape(strings.ReplaceAll(c.path, "/", "~1")) + "/" + c.method + "/requestBody/content/application~1json/schema")
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := jsonschema.UnmarshalJSON(strings.NewReader(c.body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := schema.Validate(body); (err == nil) != c.valid {
+			t.Errorf("%s %s %s: %v", c.method, c.path, c.body, err)
+		}
+		if c.valid {
+			continue // it would change the deployment of other tests
+		}
+		globex.as(globex.admin).call(t, strings.ToUpper(c.method), strings.Replace(c.path, "{deploymentId}", globex.id, 1), json.RawMessage(c.body)).is(400)
 	}
 }

@@ -18,7 +18,7 @@ import (
 // BuildStatusInput selects the branch.
 type BuildStatusInput struct {
 	rest.InDeployment
-	Branch rest.Optional[string] `query:"branchName" maxLength:"244" doc:"The branch; that of production when absent."`
+	Branch rest.Optional[string] `query:"branchName" maxLength:"244" pattern:"^[^\\x00-\\x20\\x7F~^:?*\\[\\\\]+$" patternDescription:"a valid name of a branch" doc:"The branch; that of production when absent."`
 }
 
 // BuildStatus is the status of the environment of a branch.

@@ -109,7 +109,7 @@ type UpdateDeploymentInput struct {
 // UpdateDeployment is the body of a change: the documented fields that Quoin supports.
 type UpdateDeployment struct {
 	Name                      *rest.DisplayName      `json:"name,omitempty" nullable:"true" minLength:"1" maxLength:"128"`
-	ReleaseChannel            *string                `json:"releaseChannel,omitempty" nullable:"true" minLength:"1" maxLength:"63" doc:"Without a version: switches to the newest version of that channel and follows it."`
+	ReleaseChannel            *string                `json:"releaseChannel,omitempty" nullable:"true" minLength:"1" maxLength:"63" pattern:"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$" patternDescription:"a valid name of a release channel" doc:"Without a version: switches to the newest version of that channel and follows it."`
 	ReleaseChannelVersion     *string                `json:"releaseChannelVersion,omitempty" nullable:"true" minLength:"1" maxLength:"400" doc:"A version of the versions list: <version>, v<version> or <image_repo>:v<version>."`
 	ReleaseChannelVersionHold *bool                  `json:"releaseChannelVersionHold,omitempty" nullable:"true" doc:"When absent, a version that is not its channel's newest is held."`
 	CustomDomain              *string                `json:"customDomain,omitempty" nullable:"true" maxLength:"259" doc:"The empty string removes it."`

@@ -10,7 +10,6 @@ import (
 	"io"
 	"maps"
 	"net/http"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -43,7 +42,7 @@ const encrypted = "[ENCRYPTED]"
 
 // Variable is an environment variable.
 type Variable struct {
-	Name  string `json:"name" minLength:"1" maxLength:"256"`
+	Name  string `json:"name" minLength:"1" maxLength:"256" pattern:"^[A-Za-z_][A-Za-z0-9_]*$" patternDescription:"letters, digits and _, not beginning with a digit"`
 	Value string `json:"value" maxLength:"32768"`
 }
 
@@ -85,8 +84,6 @@ type SetVariablesInput struct {
 		Variables []Variable `json:"env_variables" maxItems:"256" secret:"true"`
 	}
 }
-
-var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 func (a *api) setVariables(ctx context.Context, in *SetVariablesInput) (*rest.List[Variable], error) {
 	changed, err := a.changeVariables(ctx, in.Body.Variables, false)
@@ -195,8 +192,6 @@ func checkVariables(variables []Variable) error {
 	for i, v := range variables {
 		field := fmt.Sprintf("env_variables[%d]", i)
 		switch {
-		case !variableName.MatchString(v.Name):
-			return rest.BadRequest("%s.name: %q: allowed are letters, digits and _, not beginning with a digit", field, rest.Clip(v.Name))
 		case names[v.Name]:
 			return rest.BadRequest("%s.name: %q is there twice", field, v.Name)
 		case v.Value == encrypted:

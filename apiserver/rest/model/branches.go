@@ -70,7 +70,7 @@ type CreateBranchInput struct {
 	rest.InDeployment
 	Body struct {
 		Name         string  `json:"name" minLength:"1" maxLength:"244" pattern:"^[^\\x00-\\x20\\x7F~^:?*\\[\\\\]+$" patternDescription:"a valid name of a branch"`
-		From         *string `json:"from,omitempty" nullable:"true" minLength:"1" maxLength:"244" doc:"The parent branch; that of production when absent."`
+		From         *string `json:"from,omitempty" nullable:"true" minLength:"1" maxLength:"244" pattern:"^[^\\x00-\\x20\\x7F~^:?*\\[\\\\]+$" patternDescription:"a valid name of a branch" doc:"The parent branch; that of production when absent."`
 		Activate     *bool   `json:"activate,omitempty" nullable:"true" enum:"false" doc:"Only false is supported: there is no dev mode."`
 		EnterDevMode *bool   `json:"enterDevMode,omitempty" nullable:"true" enum:"false" doc:"Only false is supported: there is no dev mode."`
 	}
@@ -139,7 +139,7 @@ func (a *api) createBranch(ctx context.Context, in *CreateBranchInput) (*DevBran
 // RemoveBranchInput has the branch in the query, because its name may contain slashes.
 type RemoveBranchInput struct {
 	rest.InDeployment
-	Name     string `query:"branchName" required:"true" minLength:"1" maxLength:"244"`
+	Name     string `query:"branchName" required:"true" minLength:"1" maxLength:"244" pattern:"^[^\\x00-\\x20\\x7F~^:?*\\[\\\\]+$" patternDescription:"a valid name of a branch"`
 	Upstream bool   `query:"removeOnUpstream" enum:"false" doc:"Only false is supported: the repository is not written to."`
 }
 
@@ -171,7 +171,7 @@ type SetStagingInput struct {
 	rest.InDeployment
 	Body struct {
 		Enabled    bool    `json:"enabled"`
-		BranchName *string `json:"branchName,omitempty" nullable:"true" minLength:"1" maxLength:"244"`
+		BranchName *string `json:"branchName,omitempty" nullable:"true" minLength:"1" maxLength:"244" pattern:"^[^\\x00-\\x20\\x7F~^:?*\\[\\\\]+$" patternDescription:"a valid name of a branch"`
 		BranchID   *int64  `json:"branchId,omitempty" nullable:"true" minimum:"1" doc:"id of the branch list."`
 	}
 }

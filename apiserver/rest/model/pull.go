@@ -20,7 +20,7 @@ import (
 type PullInput struct {
 	rest.InDeployment
 	Body *struct {
-		Branch string `json:"branchName" minLength:"1" maxLength:"244"`
+		Branch string `json:"branchName" minLength:"1" maxLength:"244" pattern:"^[^\\x00-\\x20\\x7F~^:?*\\[\\\\]+$" patternDescription:"a valid name of a branch"`
 	}
 }
 
