@@ -47,7 +47,8 @@ type kind[T v1alpha1.Object, S any] struct {
 	takeAway func(v *view, o T, d schema.Document) (string, error)
 	// shown returns the digest of what responses show of other objects; empty if that is nothing.
 	shown func(v *view, s *S, d schema.Document) string
-	// lookups are the available lookups by attribute path.
+	// indexes are the indexes of attributes, and lookups the available lookups, by attribute path.
+	indexes map[string]*valueIndex[T]
 	lookups map[string]lookup[T, S]
 }
 
@@ -57,12 +58,14 @@ type collection[T v1alpha1.Object, S any] struct {
 	d        *Directory
 	informer toolscache.SharedIndexInformer
 	records  *records[T]
+	// byUniqueValue is the index of the unique value.
+	byUniqueValue *valueIndex[T]
 	// observe reports events that were handled to waiting writers.
 	observe func(before, after any)
 }
 
 func newCollection[T v1alpha1.Object, S any](d *Directory, k kind[T, S], informer toolscache.SharedIndexInformer) *collection[T, S] {
-	c := &collection[T, S]{kind: k, d: d, informer: informer, records: newRecords[T]()}
+	c := &collection[T, S]{kind: k, d: d, informer: informer, records: newRecords[T](), byUniqueValue: uniqueValue(k.unique.Value)}
 	c.observe = d.tracker.Observer(c.id("", "").Kind)
 	return c
 }
@@ -86,6 +89,10 @@ func (c *collection[T, S]) changed(before, after any) {
 	old, _ := before.(T)
 	changed, _ := after.(T)
 	c.records.change(old, changed)
+	c.byUniqueValue.change(old, changed)
+	for _, x := range c.indexes {
+		x.change(old, changed)
+	}
 	objectBefore, _ := before.(v1alpha1.Object)
 	objectAfter, _ := after.(v1alpha1.Object)
 	c.d.memberChanged(objectBefore, objectAfter)
@@ -148,6 +155,8 @@ type view struct {
 	editing bool
 	// members reads and changes the members of groups. Its error invalidates the response.
 	members *membership.Session
+	// above are the results of groupsAbove.
+	above map[string][]*v1alpha1.ScimGroup
 }
 
 func (d *Directory) view(ctx context.Context, namespace string, rt *schema.ResourceType, p *schema.Projection) *view {

@@ -42,10 +42,13 @@ func groupKind() kind[*v1alpha1.ScimGroup, v1alpha1.ScimGroupSpec] {
 		store:      storeMembers,
 		takeAway:   removal,
 		shown:      shownMembers,
+		indexes: map[string]*valueIndex[*v1alpha1.ScimGroup]{
+			"externalId": textValue(func(g *v1alpha1.ScimGroup) string { return g.Spec.ExternalID }),
+		},
 		lookups: map[string]lookup[*v1alpha1.ScimGroup, v1alpha1.ScimGroupSpec]{
 			"id":            byID[*v1alpha1.ScimGroup, v1alpha1.ScimGroupSpec],
 			"displayName":   byUnique[*v1alpha1.ScimGroup, v1alpha1.ScimGroupSpec],
-			"externalId":    byIndex[*v1alpha1.ScimGroup, v1alpha1.ScimGroupSpec](indexExternalID),
+			"externalId":    byIndex[*v1alpha1.ScimGroup, v1alpha1.ScimGroupSpec]("externalId"),
 			"members.value": groupsWithMember,
 		},
 	}

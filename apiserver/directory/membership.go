@@ -92,7 +92,7 @@ func groupsOfUser(v *view, id string, _ *v1alpha1.ScimUserSpec) any {
 			}
 			visited[g.Name] = true
 			elements = append(elements, map[string]any{"value": g.Name, "display": g.Spec.DisplayName, "type": kind})
-			above = append(above, v.d.groupsWith(v, g.Name, membership.TypeGroup)...)
+			above = append(above, v.groupsAbove(g.Name)...)
 		}
 		level = above
 	}
@@ -100,6 +100,20 @@ func groupsOfUser(v *view, id string, _ *v1alpha1.ScimUserSpec) any {
 		return nil
 	}
 	return elements
+}
+
+// groupsAbove returns the visible groups that have a group as a direct member. Of the users on a page, many are in
+// the same groups.
+func (v *view) groupsAbove(id string) []*v1alpha1.ScimGroup {
+	groups, known := v.above[id]
+	if !known {
+		groups = v.d.groupsWith(v, id, membership.TypeGroup)
+		if v.above == nil {
+			v.above = map[string][]*v1alpha1.ScimGroup{}
+		}
+		v.above[id] = groups
+	}
+	return groups
 }
 
 // usersInGroup looks up users by groups.value: direct members of a group and members of groups in it.
@@ -260,11 +274,16 @@ func shownMembers(v *view, s *v1alpha1.ScimGroupSpec, _ schema.Document) string 
 
 // writeMembers writes what responses show of members to a hash.
 func (d *Directory) writeMembers(to hash.Hash, namespace string, members []v1alpha1.ScimMember) {
+	const each = 128 // bytes
+	shown := make([]byte, 0, each*len(members))
 	for i := range members {
 		if r, ok := d.resolve(namespace, &members[i]); ok {
-			write(to, members[i].Value, string(r.Type), r.Display)
+			for _, text := range [...]string{members[i].Value, string(r.Type), r.Display} {
+				shown = append(append(shown, text...), 0)
+			}
 		}
 	}
+	_, _ = to.Write(shown)
 }
 
 // shownOfUser returns the digest of what responses show of the groups and the manager of a user; empty if there

@@ -88,11 +88,15 @@ func userKind() kind[*v1alpha1.ScimUser, v1alpha1.ScimUserSpec] {
 		beforeDelete: func(v *view, u *v1alpha1.ScimUser) error { return claims.Deprovision(v.ctx, v.d.kube.Client, u) },
 		takeAway:     deactivation,
 		shown:        shownOfUser,
+		indexes: map[string]*valueIndex[*v1alpha1.ScimUser]{
+			"externalId":   textValue(func(u *v1alpha1.ScimUser) string { return u.Spec.ExternalID }),
+			"emails.value": emails(),
+		},
 		lookups: map[string]lookup[*v1alpha1.ScimUser, v1alpha1.ScimUserSpec]{
 			"id":           byID[*v1alpha1.ScimUser, v1alpha1.ScimUserSpec],
 			"userName":     byUnique[*v1alpha1.ScimUser, v1alpha1.ScimUserSpec],
-			"externalId":   byIndex[*v1alpha1.ScimUser, v1alpha1.ScimUserSpec](indexExternalID),
-			"emails.value": byIndex[*v1alpha1.ScimUser, v1alpha1.ScimUserSpec](indexEmail),
+			"externalId":   byIndex[*v1alpha1.ScimUser, v1alpha1.ScimUserSpec]("externalId"),
+			"emails.value": byIndex[*v1alpha1.ScimUser, v1alpha1.ScimUserSpec]("emails.value"),
 			"groups.value": usersInGroup,
 		},
 	}

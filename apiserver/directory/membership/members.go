@@ -41,7 +41,7 @@ type Members struct {
 	err error
 }
 
-var _ schema.Set = (*Members)(nil)
+var _ schema.References = (*Members)(nil)
 
 // Members returns the members of a group.
 func (s *Session) Members(spec *v1alpha1.ScimGroupSpec) *Members {
@@ -191,6 +191,23 @@ func (m *Members) All() iter.Seq[map[string]any] {
 	return func(yield func(map[string]any) bool) {
 		for x := range m.References() {
 			if element := m.element(x); element != nil && !yield(element) {
+				return
+			}
+		}
+	}
+}
+
+// AllReferences implements schema.References.
+func (m *Members) AllReferences() iter.Seq[schema.Reference] {
+	return func(yield func(schema.Reference) bool) {
+		for x := range m.References() {
+			element := schema.Reference{Value: x.Value, Type: string(x.Type)}
+			if r, ok := m.session.Resolve(x); ok {
+				element.Type, element.Display = string(r.Type), r.Display
+			} else if !m.session.Unresolved {
+				continue
+			}
+			if !yield(element) {
 				return
 			}
 		}

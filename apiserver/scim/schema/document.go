@@ -108,6 +108,18 @@ type Set interface {
 	Clear()
 }
 
+// References is a Set whose elements refer to resources. It may have tens of thousands, so responses read them
+// without a map for each.
+type References interface {
+	Set
+	// AllReferences iterates over the elements of All, in the same order.
+	AllReferences() iter.Seq[Reference]
+}
+
+// Reference is an element of References: its sub-attributes "value", "type" and "display". Those without a value
+// are empty.
+type Reference struct{ Value, Type, Display string }
+
 // Source is the input of filters and sorting. Get returns the value of the attribute of a path as in a
 // Document; nil if there is none. It ignores the sub-attribute of the path.
 type Source interface {

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"slices"
 	"strconv"
-	"strings"
 )
 
 // Projection selects the attributes of a response (RFC 7644 section 3.9). A nil Projection selects the
@@ -151,6 +150,8 @@ func (w *renderer) value(extension string, a *Attribute, value any) {
 			w.value(extension, a, item)
 		}
 		w.close(']')
+	case References:
+		w.references(extension, a, value)
 	case Set:
 		w.open('[')
 		for element := range value.All() {
@@ -193,10 +194,99 @@ func (w *renderer) reference(ref *Attribute, element map[string]any) any {
 	return w.locate(kind, id)
 }
 
+// referenceColumn is a sub-attribute of references in responses.
+type referenceColumn struct {
+	// key is the name as JSON with a colon.
+	key []byte
+	// value returns the text of an element.
+	value func(*Reference) string
+	// isLocation means that value returns an id, whose URL is the value.
+	isLocation bool
+}
+
+// referenceColumns returns the sub-attributes of references that the response contains, in schema order.
+func (w *renderer) referenceColumns(extension string, a *Attribute) []referenceColumn {
+	texts := map[string]func(*Reference) string{
+		"value": func(r *Reference) string { return r.Value }, "type": func(r *Reference) string { return r.Type },
+		"display": func(r *Reference) string { return r.Display }, "$ref": func(r *Reference) string { return r.Value },
+	}
+	var columns []referenceColumn
+	for _, sub := range a.SubAttributes {
+		if value := texts[sub.Name]; value != nil && w.p.wantsSub(extension, a, sub) {
+			columns = append(columns, referenceColumn{append(appendString(nil, sub.Name), ':'), value, sub.Name == "$ref"})
+		}
+	}
+	return columns
+}
+
+// references appends the elements of References.
+func (w *renderer) references(extension string, a *Attribute, set References) {
+	columns := w.referenceColumns(extension, a)
+	prefixes := w.locationPrefixes(a)
+	w.open('[')
+	for r := range set.AllReferences() {
+		w.open('{')
+		for i := range columns {
+			c := &columns[i]
+			text := c.value(&r)
+			prefix, known := "", true
+			if c.isLocation {
+				if prefix, known = prefixes[r.Type]; !known {
+					prefix = prefixes[""]
+				}
+				known = prefix != ""
+			}
+			if text == "" || !known {
+				continue
+			}
+			w.next()
+			w.dst = append(w.dst, c.key...)
+			w.dst = appendConcatenated(w.dst, prefix, text)
+		}
+		w.close('}')
+	}
+	w.close(']')
+}
+
+// locationPrefixes returns the URLs of the resource types that an attribute refers to, without an id. "" is the
+// type of elements with another type.
+func (w *renderer) locationPrefixes(a *Attribute) map[string]string {
+	prefixes := map[string]string{}
+	ref := a.Sub("$ref")
+	if ref == nil || len(ref.ReferenceTypes) == 0 || w.locate == nil {
+		return prefixes
+	}
+	for _, kind := range ref.ReferenceTypes {
+		prefixes[kind] = w.locate(kind, "")
+	}
+	prefixes[""] = prefixes[ref.ReferenceTypes[0]]
+	return prefixes
+}
+
+// appendConcatenated appends a JSON string of two parts.
+func appendConcatenated(dst []byte, prefix, s string) []byte {
+	if !isPlain(prefix) || !isPlain(s) {
+		return appendString(dst, prefix+s)
+	}
+	dst = append(dst, '"')
+	dst = append(dst, prefix...)
+	dst = append(dst, s...)
+	return append(dst, '"')
+}
+
+// isPlain reports whether a JSON string of a text contains it as it is.
+func isPlain(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; c < 0x20 || c == '"' || c == '\\' || c >= 0x7f {
+			return false
+		}
+	}
+	return true
+}
+
 // appendString appends a JSON string.
 func appendString(dst []byte, s string) []byte {
-	plain := !strings.ContainsFunc(s, func(r rune) bool { return r < 0x20 || r == '"' || r == '\\' || r >= 0x7f })
-	if plain {
+	if isPlain(s) {
 		dst = append(dst, '"')
 		dst = append(dst, s...)
 		return append(dst, '"')

@@ -3,6 +3,7 @@ package schema
 import (
 	"encoding/json"
 	"iter"
+	"slices"
 	"testing"
 	"time"
 
@@ -117,6 +118,58 @@ func TestRenderSet(t *testing.T) {
 	g.Document["members"] = &list{}
 	if got, ok := rendered(t, g, nil)["members"]; ok {
 		t.Errorf("members of an empty Set: %v", got)
+	}
+}
+
+// referenceList is References with any elements.
+type referenceList struct {
+	Set
+	elements []Reference
+}
+
+func (l *referenceList) All() iter.Seq[map[string]any] {
+	return func(yield func(map[string]any) bool) {
+		for _, r := range l.elements {
+			element := map[string]any{}
+			for name, text := range map[string]string{"value": r.Value, "type": r.Type, "display": r.Display} {
+				if text != "" {
+					element[name] = text
+				}
+			}
+			if !yield(element) {
+				return
+			}
+		}
+	}
+}
+
+func (l *referenceList) AllReferences() iter.Seq[Reference] { return slices.Values(l.elements) }
+
+// onlySet hides that a Set is References.
+type onlySet struct{ Set }
+
+// TestRenderReferences checks that References are rendered as Sets are, whatever is selected.
+func TestRenderReferences(t *testing.T) {
+	l := &referenceList{elements: []Reference{
+		{Value: "1", Type: "User", Display: "A"}, {Value: "2", Type: "Group"}, {Value: "a \"b\"", Type: "Robot", Display: "é\u2028<"}, {Type: "User"}, {Value: "3"},
+	}}
+	for name, p := range map[string]*Projection{
+		"all": nil, "values": {Include: refs(t, Group, [3]string{"", "members", "value"})}, "no URLs": {Exclude: refs(t, Group, [3]string{"", "members", "$ref"})},
+		"no names": {Exclude: refs(t, Group, [3]string{"", "members", "display"})}, "none": {Exclude: refs(t, Group, [3]string{"", "members", ""})},
+	} {
+		for of, locate := range map[string]Locate{"": locate, ", without groups": func(kind, id string) string {
+			if kind == "Group" {
+				return ""
+			}
+			return locate(kind, id)
+		}, ", without URLs": nil} {
+			render := func(members Set) string {
+				return string((&Resource{Type: Group, ID: "g", Document: Document{"displayName": "G", "members": members}}).Render(nil, p, locate))
+			}
+			if diff := cmp.Diff(render(onlySet{l}), render(l)); diff != "" {
+				t.Errorf("%s%s (-set +references):\n%s", name, of, diff)
+			}
+		}
 	}
 }
 
