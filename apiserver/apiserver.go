@@ -138,7 +138,6 @@ func addIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 		tenants.AddIndexes(ctx, indexer),
 		catalog.AddIndexes(ctx, indexer),
 		indexer.IndexField(ctx, &v1alpha1.ApiKey{}, auth.IndexTokenID, auth.TokenIDs),
-		indexer.IndexField(ctx, &v1alpha1.ScimUser{}, auth.IndexUserName, auth.UserNames),
 		indexer.IndexField(ctx, &v1alpha1.Deployment{}, auth.IndexGitHook, auth.GitHookNumbers),
 	)
 }
@@ -172,7 +171,7 @@ func serve(ctx context.Context, k8s cluster.Cluster, restConfig *clientrest.Conf
 	if f.directory, err = newDirectory(ctx, k8s, writer); err != nil {
 		return err
 	}
-	f.authenticator = newAuthenticator(k8s, c, background)
+	f.authenticator = newAuthenticator(k8s, f.directory, c, background)
 	options := serving.Options{
 		HTTPS: c.HTTPS, Connections: newConnections(c.TrustedProxies, metrics.Registry),
 		Probes: c.Probes, Metrics: c.Metrics, OnListen: c.OnListen, Log: c.Log,
@@ -201,13 +200,13 @@ func serve(ctx context.Context, k8s cluster.Cluster, restConfig *clientrest.Conf
 
 // newAuthenticator returns the authenticator of tenant hosts, and records the last use of keys in the
 // background.
-func newAuthenticator(k8s cluster.Cluster, c Config, background *serving.Background) auth.Authenticator {
+func newAuthenticator(k8s cluster.Cluster, users auth.Users, c Config, background *serving.Background) auth.Authenticator {
 	used := auth.NewLastUsed(k8s.GetClient())
 	background.Run("last use of keys", used.Start)
 	return auth.Chain(
 		auth.NewGitHooks(model.GitHookPath, k8s.GetClient(), k8s.GetAPIReader(), clock.RealClock{}),
 		auth.NewKeys(k8s.GetClient(), k8s.GetAPIReader(), clock.RealClock{}, used),
-		auth.NewOIDC(k8s.GetClient(), k8s.GetAPIReader(), clock.RealClock{}, c.OIDCClient),
+		auth.NewOIDC(users, k8s.GetAPIReader(), clock.RealClock{}, c.OIDCClient),
 		auth.NewServiceAccounts(k8s.GetClient(), clock.RealClock{}),
 	)
 }

@@ -65,7 +65,6 @@ func indexed(t *testing.T, objs ...client.Object) client.WithWatch {
 			}
 			return nil
 		}).
-		WithIndex(&v1alpha1.ScimUser{}, IndexUserName, UserNames).
 		WithIndex(&v1alpha1.Deployment{}, IndexGitHook, GitHookNumbers).Build()
 }
 
@@ -250,10 +249,7 @@ func TestKeysOnAServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(
-		cached.IndexField(t.Context(), &v1alpha1.ApiKey{}, IndexTokenID, TokenIDs),
-		cached.IndexField(t.Context(), &v1alpha1.ScimUser{}, IndexUserName, UserNames),
-	); err != nil {
+	if err := cached.IndexField(t.Context(), &v1alpha1.ApiKey{}, IndexTokenID, TokenIDs); err != nil {
 		t.Fatal(err)
 	}
 	go func() { _ = cached.Start(t.Context()) }()

@@ -21,19 +21,13 @@ import (
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/internal/claims"
-	"github.com/quoin-dev/quoin/internal/fold"
 )
 
-// IndexUserName is the index of ScimUsers by user name. UserNames returns its values.
-const IndexUserName = "userName"
-
-// UserNames returns the case-folded userName of a ScimUser.
-func UserNames(obj client.Object) []string {
-	u, ok := obj.(*v1alpha1.ScimUser)
-	if !ok {
-		return nil
-	}
-	return []string{fold.Case(u.Spec.UserName)}
+// Users finds users; *directory.Directory implements it.
+type Users interface {
+	// UsersNamed returns the ScimUsers in a namespace with a user name, ignoring case, also those that lost it to
+	// another one. They are shared and must not be modified.
+	UsersNamed(namespace, userName string) []*v1alpha1.ScimUser
 }
 
 // skew is the tolerated clock skew between an issuer and this process.
@@ -55,7 +49,7 @@ var signatureAlgorithms = func() []jose.SignatureAlgorithm {
 
 // OIDC authenticates users by access or ID tokens of the account's issuers. Create it with NewOIDC.
 type OIDC struct {
-	users  client.Reader
+	users  Users
 	known  *knownUsers
 	clock  clock.PassiveClock
 	http   *http.Client
@@ -67,11 +61,10 @@ type OIDC struct {
 	issuers map[string]*issuer
 }
 
-// NewOIDC returns an authenticator of OpenID Connect tokens. users must have the index
-// IndexUserName; live reads from the Kubernetes API server. base is the HTTP client for requests to
+// NewOIDC returns an authenticator of OpenID Connect tokens. live reads from the Kubernetes API server. base is the HTTP client for requests to
 // issuers, such as one with private certificate authorities; nil for the default. Only https URLs are
 // requested.
-func NewOIDC(users, live client.Reader, clk clock.PassiveClock, base *http.Client) *OIDC {
+func NewOIDC(users Users, live client.Reader, clk clock.PassiveClock, base *http.Client) *OIDC {
 	return &OIDC{
 		users: users, known: newKnownUsers(live, clk), clock: clk, http: base, issuers: map[string]*issuer{},
 		budget:   newBudget(clk, keyAllowance),
@@ -255,23 +248,16 @@ func userPrincipal(account *v1alpha1.Account, spec *v1alpha1.OIDCIssuer, c token
 // never provisioned are accepted. It returns an error if the ScimUser is deactivated, or was deprovisioned
 // and deleted.
 func (a *OIDC) activeUser(ctx context.Context, namespace, userName string) (string, error) {
-	list := &v1alpha1.ScimUserList{}
-	err := a.users.List(ctx, list, client.InNamespace(namespace), client.MatchingFields{IndexUserName: fold.Case(userName)})
-	if err != nil {
-		return "", fmt.Errorf("find user: %w", err)
-	}
 	// Of several ScimUsers with the name, only one holds it.
-	list.Items = slices.DeleteFunc(list.Items, func(u v1alpha1.ScimUser) bool { return claims.IsNameTaken(&u) })
-	for i := range list.Items {
-		if !list.Items[i].IsActive() {
-			return "", unauthenticated("the user is not active")
-		}
+	users := slices.DeleteFunc(a.users.UsersNamed(namespace, userName), func(u *v1alpha1.ScimUser) bool { return claims.IsNameTaken(u) })
+	if slices.ContainsFunc(users, func(u *v1alpha1.ScimUser) bool { return !u.IsActive() }) {
+		return "", unauthenticated("the user is not active")
 	}
-	if len(list.Items) == 0 {
+	switch len(users) {
+	case 0:
 		return "", a.known.check(ctx, namespace, userName)
+	case 1:
+		return users[0].Name, nil
 	}
-	if len(list.Items) != 1 {
-		return "", nil
-	}
-	return list.Items[0].Name, nil
+	return "", nil
 }

@@ -208,7 +208,19 @@ func bearer(token string) *http.Request { return request("Bearer " + token) }
 
 func (p *provider) authenticator(t *testing.T, objs ...client.Object) (*OIDC, *clocktesting.FakePassiveClock) {
 	clock := clocktesting.NewFakePassiveClock(now)
-	return NewOIDC(indexed(t, objs...), indexed(t, objs...), clock, p.Client()), clock
+	return NewOIDC(userList(objs), indexed(t, objs...), clock, p.Client()), clock
+}
+
+// userList implements Users for the users among objects.
+type userList []client.Object
+
+func (l userList) UsersNamed(namespace, userName string) (found []*v1alpha1.ScimUser) {
+	for _, o := range l {
+		if u, ok := o.(*v1alpha1.ScimUser); ok && u.Namespace == namespace && strings.EqualFold(u.Spec.UserName, userName) {
+			found = append(found, u)
+		}
+	}
+	return found
 }
 
 func TestOIDCPrincipal(t *testing.T) {

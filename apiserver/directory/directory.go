@@ -33,6 +33,7 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/directory/membership"
 	"github.com/quoin-dev/quoin/apiserver/scim"
 	"github.com/quoin-dev/quoin/apiserver/scim/schema"
+	"github.com/quoin-dev/quoin/internal/fold"
 	"github.com/quoin-dev/quoin/internal/freshness"
 	"github.com/quoin-dev/quoin/internal/kube"
 )
@@ -116,6 +117,11 @@ func (d *Directory) Of(account *v1alpha1.Account) *Tenant {
 	}
 	d.tenants[account.Name] = t
 	return t
+}
+
+// UsersNamed implements auth.Users, from the cache.
+func (d *Directory) UsersNamed(namespace, userName string) []*v1alpha1.ScimUser {
+	return d.users.byUniqueValue.find(namespace, fold.Case(userName))
 }
 
 // Tenant is the resources of one account: the objects in its namespace. It implements scim.Store.

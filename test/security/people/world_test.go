@@ -69,7 +69,6 @@ func (c *company) start() replica {
 	c.Cleanup(cancel)
 	objects, err := cache.New(apitest.Server(c.T), cache.Options{Scheme: apitest.Scheme(c.T), ByObject: directory.CacheOptions()})
 	c.must(err)
-	c.must(objects.IndexField(ctx, &v1alpha1.ScimUser{}, auth.IndexUserName, auth.UserNames))
 	c.must(objects.IndexField(ctx, &v1alpha1.ApiKey{}, auth.IndexTokenID, auth.TokenIDs))
 	go func() { _ = objects.Start(ctx) }()
 	informer := func(of client.Object) toolscache.SharedIndexInformer {
@@ -86,7 +85,7 @@ func (c *company) start() replica {
 	return replica{
 		scim: d.Of(c.account),
 		keys: auth.NewKeys(objects, c.api, clock.RealClock{}, nil),
-		oidc: auth.NewOIDC(objects, c.api, clock.RealClock{}, c.issuer.Client()),
+		oidc: auth.NewOIDC(d, c.api, clock.RealClock{}, c.issuer.Client()),
 	}
 }
 
