@@ -299,7 +299,9 @@ func TestValueIndex(t *testing.T) {
 					got = append(got, u.Name)
 				}
 				for _, u := range objects {
-					if u.Namespace == namespace && slices.ContainsFunc(u.Spec.Emails, func(e v1alpha1.ScimMultiValue) bool { return e.Value == address || e.Value == "A@x" && address == "a@x" }) {
+					if u.Namespace == namespace && slices.ContainsFunc(u.Spec.Emails, func(e v1alpha1.ScimMultiValue) bool {
+						return e.Value == address || e.Value == "A@x" && address == "a@x"
+					}) {
 						want = append(want, u.Name)
 					}
 				}

@@ -124,7 +124,9 @@ func TestDecompressionIsLimited(t *testing.T) {
 // A body that arrives too slowly is 408, compressed or not, in a member of a group as before it.
 func TestSlowBody(t *testing.T) {
 	for _, begin := range []string{"", `{"displayName":"A`, `{"members":[{"value":"a"},`} {
-		slow := func() io.Reader { return io.MultiReader(strings.NewReader(begin), iotest.ErrReader(serving.ErrSlowBody)) }
+		slow := func() io.Reader {
+			return io.MultiReader(strings.NewReader(begin), iotest.ErrReader(serving.ErrSlowBody))
+		}
 		_, err := exchangeWith(slow()).body()
 		if err == nil || !strings.HasPrefix(err.Error(), "408") {
 			t.Errorf("after %q: got %v, want 408", begin, err)

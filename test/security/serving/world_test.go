@@ -43,8 +43,10 @@ var (
 	roots   *x509.CertPool
 	// keys are tokens of API keys by name: <account>-1 and <account>-2.
 	keys = map[string]string{}
-	// tokenReviews counts the TokenReviews that the server creates.
-	tokenReviews atomic.Int64
+	// tokenReviews counts the TokenReviews that the server creates, and secretReads the Secrets that it reads.
+	tokenReviews, secretReads atomic.Int64
+	// idp is the issuer of the victim's users.
+	idp *issuer
 )
 
 func TestMain(m *testing.M) {
@@ -59,11 +61,14 @@ func TestMain(m *testing.M) {
 
 // start creates the accounts and starts the server.
 func start(ctx context.Context) error {
+	idp = newIssuer()
 	for _, host := range []string{mallory, victim, other} {
 		account, _, _ := strings.Cut(host, ".")
-		if err := cluster.Account(ctx, account, v1alpha1.AccountSpec{
-			Host: v1alpha1.Host(host), Plan: "Enterprise", AuditLog: &v1alpha1.AuditLog{Enabled: ptr.To(host == other)},
-		}); err != nil {
+		spec := v1alpha1.AccountSpec{Host: v1alpha1.Host(host), Plan: "Enterprise", AuditLog: &v1alpha1.AuditLog{Enabled: ptr.To(host == other)}}
+		if host == victim {
+			spec.OIDCIssuers = []v1alpha1.OIDCIssuer{{URL: idp.URL, Audiences: []string{"quoin"}}}
+		}
+		if err := cluster.Account(ctx, account, spec); err != nil {
 			return err
 		}
 		for i := range 2 {
@@ -84,14 +89,14 @@ func start(ctx context.Context) error {
 	}
 	address = listener.Addr().String()
 	config := rest.CopyConfig(cluster.Config)
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return countReviews{next} })
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return counting{next} })
 	listening, failed := make(chan struct{}), make(chan error, 1)
 	go func() {
 		failed <- apiserver.Run(ctx, config, apiserver.Config{
 			Namespace: clustertest.Namespace, Service: "quoin-apiserver", Region: deployments.Region{Name: "here", Title: "Here"}, Version: "test",
 			HTTPS: serving.Endpoint{Listener: listener}, OnListen: func(serving.Addresses) { close(listening) },
 			DatabaseURL: "postgres://quoin@127.0.0.1:1/none", // not available
-			Aggregation: true, RequestsPerSecond: 1e6, Burst: 1e6, Log: slog.New(slog.DiscardHandler),
+			OIDCClient:  idp.Client(), Aggregation: true, RequestsPerSecond: 1e6, Burst: 1e6, Log: slog.New(slog.DiscardHandler),
 		})
 	}()
 	select {
@@ -105,12 +110,16 @@ func start(ctx context.Context) error {
 	return err
 }
 
-type countReviews struct{ http.RoundTripper }
+// counting counts the calls of the Kubernetes API that unauthenticated requests may cause.
+type counting struct{ http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.
-func (c countReviews) RoundTrip(r *http.Request) (*http.Response, error) {
-	if strings.HasSuffix(r.URL.Path, "/tokenreviews") {
+func (c counting) RoundTrip(r *http.Request) (*http.Response, error) {
+	switch {
+	case strings.HasSuffix(r.URL.Path, "/tokenreviews"):
 		tokenReviews.Add(1)
+	case r.Method == http.MethodGet && strings.Contains(r.URL.Path, "/namespaces/victim/secrets/"):
+		secretReads.Add(1)
 	}
 	return c.RoundTripper.RoundTrip(r)
 }
