@@ -105,7 +105,6 @@ func TestStaleCache(t *testing.T) {
 	g := r.group("g", ids...)
 	stale := r.replica(r.api)
 	stale.chunks.Informer = toolscache.NewSharedIndexInformer(&toolscache.ListWatch{}, &v1alpha1.ScimMemberChunk{}, 0, toolscache.Indexers{})
-	r.must(stale.chunks.AddIndex())
 	stale.clock, stale.tracker = expiredClock{}, freshness.New(expiredClock{})
 	on := stale.Of(r.account)
 	r.must(r.change(on, g.ID, func(s schema.Set) { s.Delete(ids[0]); scimtest.AddMembers(s, ids[1], "new") }))

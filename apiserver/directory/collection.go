@@ -15,6 +15,7 @@ import (
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/apiserver/directory/extension"
 	"github.com/quoin-dev/quoin/apiserver/directory/membership"
+	"github.com/quoin-dev/quoin/apiserver/directory/valueindex"
 	"github.com/quoin-dev/quoin/apiserver/scim/schema"
 	"github.com/quoin-dev/quoin/apiserver/scim/scimerror"
 	"github.com/quoin-dev/quoin/internal/claims"
@@ -48,7 +49,7 @@ type kind[T v1alpha1.Object, S any] struct {
 	// shown returns the digest of what responses show of other objects; empty if that is nothing.
 	shown func(v *view, s *S, d schema.Document) string
 	// indexes are the indexes of attributes, and lookups the available lookups, by attribute path.
-	indexes map[string]*valueIndex[T]
+	indexes map[string]*valueindex.Index[T]
 	lookups map[string]lookup[T, S]
 }
 
@@ -59,7 +60,7 @@ type collection[T v1alpha1.Object, S any] struct {
 	informer toolscache.SharedIndexInformer
 	records  *records[T]
 	// byUniqueValue is the index of the unique value.
-	byUniqueValue *valueIndex[T]
+	byUniqueValue *valueindex.Index[T]
 	// observe reports events that were handled to waiting writers.
 	observe func(before, after any)
 }
@@ -89,9 +90,9 @@ func (c *collection[T, S]) changed(before, after any) {
 	old, _ := before.(T)
 	changed, _ := after.(T)
 	c.records.change(old, changed)
-	c.byUniqueValue.change(old, changed)
+	c.byUniqueValue.Change(old, changed)
 	for _, x := range c.indexes {
-		x.change(old, changed)
+		x.Change(old, changed)
 	}
 	objectBefore, _ := before.(v1alpha1.Object)
 	objectAfter, _ := after.(v1alpha1.Object)

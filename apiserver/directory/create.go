@@ -76,7 +76,7 @@ func newID() (string, error) {
 // checkUnique returns a conflict if a cached resource has a unique value. It detects objects created
 // with kubectl that have no claim yet, and in most cases avoids writing a claim in vain.
 func (c *collection[T, S]) checkUnique(v *view, value string) error {
-	for _, cached := range c.byUniqueValue.find(v.namespace, fold.Case(value)) {
+	for _, cached := range c.byUniqueValue.Find(v.namespace, fold.Case(value)) {
 		live, err := c.live(v.ctx, v.namespace, cached.GetName())
 		switch {
 		case isNotFound(err):

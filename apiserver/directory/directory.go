@@ -91,15 +91,15 @@ func newDirectory(o Options) (*Directory, error) {
 		kube: o.Kube, clock: o.Clock, tracker: freshness.New(o.Clock), locks: newKeyedMutex(),
 		tenants: map[string]*Tenant{}, shown: shownChunks{digests: map[string]*shownChunk{}},
 	}
-	d.chunks = &membership.Chunks{
+	d.chunks = membership.NewChunks(&membership.Chunks{
 		Informer: o.Chunks, Kube: o.Kube, Clock: o.Clock,
 		Expect: func(namespace, name string) membership.Expectation {
 			return chunkExpectation{d.tracker.Expect(d.chunkID(namespace, name))}
 		},
-	}
+	})
 	d.users = newCollection(d, userKind(), o.Users)
 	d.groups = newCollection(d, groupKind(), o.Groups)
-	return d, errors.Join(addIndexes(o), d.chunks.AddIndex())
+	return d, addIndexes(o)
 }
 
 // Of returns the tenant of an account. It does not retain the account.
@@ -121,7 +121,7 @@ func (d *Directory) Of(account *v1alpha1.Account) *Tenant {
 
 // UsersNamed implements auth.Users, from the cache.
 func (d *Directory) UsersNamed(namespace, userName string) []*v1alpha1.ScimUser {
-	return d.users.byUniqueValue.find(namespace, fold.Case(userName))
+	return d.users.byUniqueValue.Find(namespace, fold.Case(userName))
 }
 
 // Tenant is the resources of one account: the objects in its namespace. It implements scim.Store.

@@ -2,6 +2,7 @@ package directory
 
 import (
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/apiserver/directory/valueindex"
 	"github.com/quoin-dev/quoin/apiserver/recording"
 	"github.com/quoin-dev/quoin/apiserver/scim/schema"
 	"github.com/quoin-dev/quoin/internal/claims"
@@ -42,7 +43,7 @@ func groupKind() kind[*v1alpha1.ScimGroup, v1alpha1.ScimGroupSpec] {
 		store:      storeMembers,
 		takeAway:   removal,
 		shown:      shownMembers,
-		indexes: map[string]*valueIndex[*v1alpha1.ScimGroup]{
+		indexes: map[string]*valueindex.Index[*v1alpha1.ScimGroup]{
 			"externalId": textValue(func(g *v1alpha1.ScimGroup) string { return g.Spec.ExternalID }),
 		},
 		lookups: map[string]lookup[*v1alpha1.ScimGroup, v1alpha1.ScimGroupSpec]{

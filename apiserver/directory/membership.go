@@ -47,11 +47,7 @@ func (d *Directory) resolveGroup(namespace, id string) (membership.Resolved, boo
 // referrers returns the groups that have a member with an id, visible or not.
 func (d *Directory) referrers(namespace, id string) []*v1alpha1.ScimGroup {
 	groups := indexed[*v1alpha1.ScimGroup](d.groups.informer, indexMember, namespace, id)
-	chunks, err := d.chunks.With(namespace, id)
-	if err != nil {
-		return groups // cannot happen: the index exists
-	}
-	for _, name := range chunks {
+	for _, name := range d.chunks.With(namespace, id) {
 		groups = append(groups, indexed[*v1alpha1.ScimGroup](d.groups.informer, indexChunk, namespace, name)...)
 	}
 	slices.SortFunc(groups, func(x, y *v1alpha1.ScimGroup) int { return strings.Compare(x.Name, y.Name) })
@@ -160,13 +156,15 @@ func (d *Directory) chunkID(namespace, name string) freshness.ID {
 	return freshness.ID{Kind: kindChunk, Key: types.NamespacedName{Namespace: namespace, Name: name}}
 }
 
-// followChunks registers an event handler that notifies writers of chunks and forgets digests of deleted ones.
+// followChunks registers an event handler that updates the index of members, notifies writers of chunks and forgets
+// digests of deleted ones.
 func (d *Directory) followChunks() (toolscache.ResourceEventHandlerRegistration, error) {
 	observe := d.tracker.Observer(kindChunk)
 	return d.chunks.Informer.AddEventHandler(freshness.EventHandler(func(before, after any) {
 		if chunk, ok := before.(*v1alpha1.ScimMemberChunk); ok && after == nil {
 			d.shown.forget(chunk.Namespace, chunk.Name)
 		}
+		d.chunks.Changed(before, after)
 		observe(before, after)
 	}))
 }
@@ -238,9 +236,7 @@ func (d *Directory) memberChanged(before, after v1alpha1.Object) {
 	case before.GetUID() == after.GetUID() && before.GetGeneration() == after.GetGeneration() && isVisible(before) == isVisible(after):
 		return
 	}
-	if chunks, err := d.chunks.With(o.GetNamespace(), o.GetName()); err == nil {
-		d.shown.forget(o.GetNamespace(), chunks...)
-	}
+	d.shown.forget(o.GetNamespace(), d.chunks.With(o.GetNamespace(), o.GetName())...)
 }
 
 // shownMembers returns the digest of the members of a group that responses show; empty if the view does not
@@ -257,9 +253,8 @@ func shownMembers(v *view, s *v1alpha1.ScimGroupSpec, _ schema.Document) string 
 	v.d.writeMembers(sum, v.namespace, inPlace)
 	for i := range chunks {
 		name := chunks[i].Name
-		o, ok, err := v.d.chunks.Informer.GetIndexer().GetByKey(keyOf(v.namespace, name))
-		chunk, isChunk := o.(*v1alpha1.ScimMemberChunk)
-		if !ok || !isChunk || err != nil {
+		chunk := v.d.chunks.Cached(v.namespace, name)
+		if chunk == nil {
 			write(sum, name) // not cached yet: the digest changes when it is
 			continue
 		}

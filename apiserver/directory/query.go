@@ -142,7 +142,7 @@ func one[T v1alpha1.Object](o T, err error) ([]T, error) {
 // the cache may be stale, or contain several candidates if some were created with kubectl.
 func byUnique[T v1alpha1.Object, S any](c *collection[T, S], v *view, value string) ([]T, error) {
 	var cached []string
-	for _, o := range c.byUniqueValue.find(v.namespace, value) {
+	for _, o := range c.byUniqueValue.Find(v.namespace, value) {
 		if isVisible(o) {
 			cached = append(cached, o.GetName())
 		}
@@ -191,7 +191,7 @@ func (c *collection[T, S]) holder(ctx context.Context, namespace, value string) 
 // byIndex looks up resources in the index of an attribute.
 func byIndex[T v1alpha1.Object, S any](attribute string) lookup[T, S] {
 	return func(c *collection[T, S], v *view, value string) ([]T, error) {
-		found := c.indexes[attribute].find(v.namespace, value)
+		found := c.indexes[attribute].Find(v.namespace, value)
 		return slices.DeleteFunc(found, func(o T) bool { return !isVisible(o) }), nil
 	}
 }

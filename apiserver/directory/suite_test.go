@@ -237,7 +237,7 @@ func newMemory(t testing.TB) *memory {
 
 // put adds or changes an object, like an informer.
 func (m *memory) put(o client.Object) {
-	kind, changed := "Chunk", func(any, any) {}
+	kind, changed := "Chunk", m.chunks.Changed
 	switch o.(type) {
 	case *v1alpha1.ScimUser:
 		kind, changed = "User", m.users.changed

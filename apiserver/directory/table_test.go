@@ -3,7 +3,6 @@ package directory
 import (
 	"encoding/json"
 	"fmt"
-	"math/rand/v2"
 	"reflect"
 	"slices"
 	"testing"
@@ -269,54 +268,5 @@ func TestTenantsAreCached(t *testing.T) {
 	account.Spec.Scim = nil
 	if second := m.Of(account); second == first || second.ResourceTypes()[0] != schema.User {
 		t.Error("a changed account has its previous tenant")
-	}
-}
-
-// TestValueIndex compares the index with reading all objects, while random objects come, change and go.
-func TestValueIndex(t *testing.T) {
-	for seed := range uint64(20) {
-		random := rand.New(rand.NewPCG(seed, 1))
-		x, objects := emails(), map[string]*v1alpha1.ScimUser{}
-		addresses := []string{"a@x", "A@x", "b@x", "c@x"}
-		for range 300 {
-			namespace, name := []string{"acme", "globex"}[random.IntN(2)], fmt.Sprint(random.IntN(6))
-			var changed *v1alpha1.ScimUser
-			if random.IntN(4) > 0 {
-				changed = &v1alpha1.ScimUser{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
-				for range random.IntN(3) {
-					changed.Spec.Emails = append(changed.Spec.Emails, v1alpha1.ScimMultiValue{Value: addresses[random.IntN(len(addresses))]})
-				}
-			}
-			x.change(objects[namespace+name], changed)
-			if changed == nil {
-				delete(objects, namespace+name)
-			} else {
-				objects[namespace+name] = changed
-			}
-			for _, address := range []string{"a@x", "b@x", "c@x", "d@x"} {
-				var got, want []string
-				for _, u := range x.find(namespace, address) {
-					got = append(got, u.Name)
-				}
-				for _, u := range objects {
-					if u.Namespace == namespace && slices.ContainsFunc(u.Spec.Emails, func(e v1alpha1.ScimMultiValue) bool {
-						return e.Value == address || e.Value == "A@x" && address == "a@x"
-					}) {
-						want = append(want, u.Name)
-					}
-				}
-				slices.Sort(got)
-				slices.Sort(want)
-				if !slices.Equal(got, want) {
-					t.Fatalf("seed %d: %s has %v, want %v", seed, address, got, want)
-				}
-			}
-		}
-		for _, u := range objects {
-			x.change(u, nil)
-		}
-		if len(x.one)+len(x.several) > 0 {
-			t.Errorf("seed %d: %d and %d values are left", seed, len(x.one), len(x.several))
-		}
 	}
 }

@@ -2,6 +2,7 @@ package directory
 
 import (
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/apiserver/directory/valueindex"
 	"github.com/quoin-dev/quoin/apiserver/scim/schema"
 	"github.com/quoin-dev/quoin/internal/claims"
 )
@@ -88,7 +89,7 @@ func userKind() kind[*v1alpha1.ScimUser, v1alpha1.ScimUserSpec] {
 		beforeDelete: func(v *view, u *v1alpha1.ScimUser) error { return claims.Deprovision(v.ctx, v.d.kube.Client, u) },
 		takeAway:     deactivation,
 		shown:        shownOfUser,
-		indexes: map[string]*valueIndex[*v1alpha1.ScimUser]{
+		indexes: map[string]*valueindex.Index[*v1alpha1.ScimUser]{
 			"externalId":   textValue(func(u *v1alpha1.ScimUser) string { return u.Spec.ExternalID }),
 			"emails.value": emails(),
 		},

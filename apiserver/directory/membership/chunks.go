@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -20,14 +21,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/apiserver/directory/valueindex"
 	"github.com/quoin-dev/quoin/internal/kube"
 )
 
 // concurrentWrites is the number of chunks that a change writes at a time.
 const concurrentWrites = 8
-
-// indexMember is the index of chunks by the values of their members.
-const indexMember = "scim.member"
 
 // Expectation waits until the cache has a chunk that is about to be written.
 type Expectation interface {
@@ -40,7 +39,7 @@ type Expectation interface {
 
 // Chunks reads and writes the ScimMemberChunks of all groups.
 type Chunks struct {
-	// Informer is an informer of ScimMemberChunks. AddIndex must have been called.
+	// Informer is an informer of ScimMemberChunks, whose events are passed to Changed.
 	Informer toolscache.SharedIndexInformer
 	// Kube reads from and writes to the API server.
 	Kube *kube.Client
@@ -48,53 +47,81 @@ type Chunks struct {
 	Clock clock.PassiveClock
 	// Expect begins to wait for a chunk; it is called before the chunk is written.
 	Expect func(namespace, name string) Expectation
+
+	// members is the index of the chunks by the values of their members.
+	members *valueindex.Index[*v1alpha1.ScimMemberChunk]
+	mu      sync.RWMutex
+	// indexed are the cache keys of the chunks in the index.
+	indexed map[string]bool
 }
 
-// AddIndex adds the index of members to the informer.
-func (c *Chunks) AddIndex() error {
-	err := c.Informer.AddIndexers(toolscache.Indexers{indexMember: func(o any) ([]string, error) {
-		chunk, ok := o.(*v1alpha1.ScimMemberChunk)
-		if !ok {
-			return nil, nil
-		}
+// NewChunks completes c.
+func NewChunks(c *Chunks) *Chunks {
+	c.indexed = map[string]bool{}
+	c.members = valueindex.New(func(chunk *v1alpha1.ScimMemberChunk, add func(string)) {
 		members := chunk.Spec.AllMembers()
-		keys := make([]string, len(members))
 		for i := range members {
-			keys[i] = cacheKey(chunk.Namespace, members[i].Value)
+			add(members[i].Value)
 		}
-		return keys, nil
-	}})
-	if err != nil {
-		return fmt.Errorf("add the index of members: %w", err)
+	}, func(chunk *v1alpha1.ScimMemberChunk, value string) bool {
+		return (&part{members: chunk.Spec.AllMembers()}).find(value) != nil
+	})
+	return c
+}
+
+// Changed handles an event of the informer.
+func (c *Chunks) Changed(before, after any) {
+	old, _ := before.(*v1alpha1.ScimMemberChunk)
+	changed, _ := after.(*v1alpha1.ScimMemberChunk)
+	c.members.Change(old, changed)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if old != nil {
+		delete(c.indexed, cacheKey(old.Namespace, old.Name))
+	}
+	if changed != nil {
+		c.indexed[cacheKey(changed.Namespace, changed.Name)] = true
+	}
+}
+
+// Cached returns a chunk from the cache, nil if the cache or the index does not have it yet. It is shared and must
+// not be modified.
+func (c *Chunks) Cached(namespace, name string) *v1alpha1.ScimMemberChunk {
+	key := cacheKey(namespace, name)
+	c.mu.RLock()
+	indexed := c.indexed[key]
+	c.mu.RUnlock()
+	if !indexed {
+		return nil
+	}
+	o, _, err := c.Informer.GetIndexer().GetByKey(key)
+	if chunk, ok := o.(*v1alpha1.ScimMemberChunk); ok && err == nil {
+		return chunk
 	}
 	return nil
 }
 
-// cacheKey returns the cache key of an object and the index key of a value in a namespace.
-func cacheKey(namespace, value string) string { return namespace + "/" + value }
+// cacheKey returns the cache key of an object.
+func cacheKey(namespace, name string) string { return namespace + "/" + name }
 
 // With returns the names of the cached chunks that contain a member.
-func (c *Chunks) With(namespace, value string) ([]string, error) {
-	keys, err := c.Informer.GetIndexer().IndexKeys(indexMember, cacheKey(namespace, value))
-	if err != nil {
-		return nil, fmt.Errorf("look up chunks of a member: %w", err)
+func (c *Chunks) With(namespace, value string) []string {
+	chunks := c.members.Find(namespace, value)
+	names := make([]string, len(chunks))
+	for i, chunk := range chunks {
+		names[i] = chunk.Name
 	}
-	names := make([]string, len(keys))
-	for i, key := range keys {
-		names[i] = key[len(namespace)+1:]
-	}
-	return names, nil
+	return names
 }
 
 // load returns the chunk of a reference, from the cache or, if the cache does not have it yet, from
 // the API server.
 func (s *Session) load(reference v1alpha1.ScimMemberChunkReference) (p *part, cached bool) {
-	o, ok, err := s.Chunks.Informer.GetIndexer().GetByKey(cacheKey(s.Namespace, reference.Name))
-	if chunk, isChunk := o.(*v1alpha1.ScimMemberChunk); ok && isChunk && err == nil {
+	if chunk := s.Chunks.Cached(s.Namespace, reference.Name); chunk != nil {
 		return &part{reference: reference, members: chunk.Spec.AllMembers()}, true
 	}
 	chunk := &v1alpha1.ScimMemberChunk{}
-	err = s.Chunks.Kube.Live().Get(s.Context, client.ObjectKey{Namespace: s.Namespace, Name: reference.Name}, chunk)
+	err := s.Chunks.Kube.Live().Get(s.Context, client.ObjectKey{Namespace: s.Namespace, Name: reference.Name}, chunk)
 	switch {
 	case apierrors.IsNotFound(err):
 		log.FromContext(s.Context).Error(err, "A group refers to a member chunk that does not exist", "namespace", s.Namespace, "chunk", reference.Name)

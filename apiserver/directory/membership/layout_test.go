@@ -31,11 +31,19 @@ type testGroup struct {
 }
 
 func newTestGroup(t testing.TB) *testGroup {
-	cache := &Chunks{Informer: toolscache.NewSharedIndexInformer(&toolscache.ListWatch{}, &v1alpha1.ScimMemberChunk{}, 0, toolscache.Indexers{})}
-	if err := cache.AddIndex(); err != nil {
+	t.Helper()
+	cache := NewChunks(&Chunks{Informer: toolscache.NewSharedIndexInformer(&toolscache.ListWatch{}, &v1alpha1.ScimMemberChunk{}, 0, toolscache.Indexers{})})
+	return &testGroup{cache: cache, groups: map[string]bool{}}
+}
+
+// store adds or replaces a chunk in the cache, like an informer.
+func (g *testGroup) store(t testing.TB, chunk *v1alpha1.ScimMemberChunk) {
+	t.Helper()
+	before, _, err := g.cache.Informer.GetIndexer().Get(chunk)
+	if err := errors.Join(err, g.cache.Informer.GetIndexer().Update(chunk)); err != nil {
 		t.Fatal(err)
 	}
-	return &testGroup{cache: cache, groups: map[string]bool{}}
+	g.cache.Changed(before, chunk)
 }
 
 // session returns a session for a change.
@@ -70,9 +78,7 @@ func (g *testGroup) change(t testing.TB, change func(schema.Set)) {
 			g.members += len(p.members)
 			chunk := &v1alpha1.ScimMemberChunk{ObjectMeta: metav1.ObjectMeta{Namespace: "acme", Name: name}}
 			chunk.Spec.SetMembers(p.members)
-			if err := g.cache.Informer.GetIndexer().Update(chunk); err != nil {
-				t.Fatal(err)
-			}
+			g.store(t, chunk)
 		}
 		references = append(references, reference)
 	}
@@ -264,12 +270,9 @@ func TestChunksOfEarlierVersions(t *testing.T) {
 	old := g.spec.Chunks()
 	for _, reference := range old {
 		p, _ := g.session(t).load(reference)
-		err := g.cache.Informer.GetIndexer().Update(&v1alpha1.ScimMemberChunk{
+		g.store(t, &v1alpha1.ScimMemberChunk{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "acme", Name: reference.Name}, Spec: v1alpha1.ScimMemberChunkSpec{Members: p.members},
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
 	}
 	g.spec.MemberChunkList, g.spec.MemberChunks = "", old
 	g.change(t, func(s schema.Set) { s.Delete("m0000000") })

@@ -100,11 +100,7 @@ func (m *Members) changes() map[string]any {
 // partsWith returns the parts that contain a member: at most one if Quoin wrote all chunks.
 func (m *Members) partsWith(value string) []*part {
 	var found []*part
-	names, err := m.session.Chunks.With(m.session.Namespace, value)
-	if err != nil {
-		m.session.fail(err)
-	}
-	for _, name := range names {
+	for _, name := range m.session.Chunks.With(m.session.Namespace, value) {
 		if p := m.byName[name]; p != nil && !slices.Contains(m.uncached, p) {
 			found = append(found, p)
 		}
