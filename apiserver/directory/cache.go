@@ -1,6 +1,9 @@
 package directory
 
 import (
+	"strings"
+	"sync"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -27,7 +30,7 @@ func CacheOptions() map[client.Object]cache.ByObject {
 // slim returns a transform that keeps, of metadata and status, only the time of the last change of the
 // spec and whether the object lost its name.
 func slim() toolscache.TransformFunc {
-	reduce := lastmodified.Transform()
+	reduce, shared := lastmodified.Transform(), &sharedTexts{texts: map[string]string{}}
 	return func(in any) (any, error) {
 		out, err := reduce(in)
 		o, ok := out.(v1alpha1.Object)
@@ -35,12 +38,71 @@ func slim() toolscache.TransformFunc {
 			return out, err
 		}
 		slimMetadata(o)
+		if u, isUser := out.(*v1alpha1.ScimUser); isUser {
+			shared.share(u)
+		}
 		lost, common := claims.IsNameTaken(o), o.Common()
 		common.Conditions = nil
 		if lost {
 			common.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNameTaken}}
 		}
 		return out, nil
+	}
+}
+
+// sharedTexts are texts that many users have, such as departments and types of addresses.
+type sharedTexts struct {
+	mu    sync.Mutex
+	texts map[string]string
+}
+
+const (
+	maxSharedTexts  = 4096
+	maxSharedLength = 64 // bytes
+)
+
+// share lets users with equal texts, and equal texts of a user, share their memory.
+func (s *sharedTexts) share(u *v1alpha1.ScimUser) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	spec := &u.Spec
+	s.all(&u.Namespace, &spec.Title, &spec.UserType, &spec.PreferredLanguage, &spec.Locale, &spec.Timezone)
+	for _, list := range [][]v1alpha1.ScimMultiValue{spec.Emails, spec.PhoneNumbers, spec.IMs, spec.Photos, spec.Entitlements, spec.Roles, spec.X509Certificates} {
+		for i := range list {
+			s.all(&list[i].Type)
+			sameText(&list[i].Value, spec.UserName)
+		}
+	}
+	for i := range spec.Addresses {
+		a := &spec.Addresses[i]
+		s.all(&a.Type, &a.Locality, &a.Region, &a.Country)
+	}
+	if e := spec.Enterprise; e != nil {
+		s.all(&e.CostCenter, &e.Organization, &e.Division, &e.Department)
+	}
+	if n := spec.Name; n != nil {
+		sameText(&n.Formatted, spec.DisplayName)
+	}
+}
+
+// all replaces texts by shared ones.
+func (s *sharedTexts) all(texts ...*string) {
+	for _, text := range texts {
+		shared, known := s.texts[*text]
+		switch {
+		case known:
+			*text = shared
+		case len(s.texts) < maxSharedTexts && len(*text) <= maxSharedLength:
+			*text = strings.Clone(*text)
+			s.texts[*text] = *text
+		}
+	}
+}
+
+// sameText replaces a text by an equal one.
+func sameText(text *string, other string) {
+	if *text == other {
+		*text = other
 	}
 }
 

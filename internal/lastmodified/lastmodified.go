@@ -77,12 +77,16 @@ func stamped(obj metav1.Object) (generation int64, at time.Time, ok bool) {
 }
 
 // Transform returns a transform function for caches. It replaces the managed fields by one entry,
-// with only the time that Of returns.
+// with only the time that Of returns, and by none if that is the creation time.
 func Transform() toolscache.TransformFunc {
 	return func(in any) (any, error) {
 		// Other types, such as DeletedFinalStateUnknown, are not modified.
 		if obj, err := meta.Accessor(in); err == nil && len(obj.GetManagedFields()) > 0 {
-			obj.SetManagedFields([]metav1.ManagedFieldsEntry{{Time: new(metav1.NewTime(Of(obj)))}})
+			last := Of(obj)
+			obj.SetManagedFields(nil)
+			if last.After(obj.GetCreationTimestamp().Time) {
+				obj.SetManagedFields([]metav1.ManagedFieldsEntry{{Time: new(metav1.NewTime(last))}})
+			}
 		}
 		return in, nil
 	}

@@ -35,6 +35,7 @@ func TestNormalize(t *testing.T) {
 		"a password is accepted and dropped":                    {`{"userName":"a","password":"x"}`, Leniency{}, Document{"userName": "a"}},
 		"core attributes under the core URN":                    {`{"` + UserURN + `":{"userName":"a"}}`, Leniency{}, Document{"userName": "a"}},
 		"an extension, its URN in any case":                     {`{"userName":"a","` + strings.ToUpper(EnterpriseURN) + `":{"department":"D"}}`, Leniency{}, Document{"userName": "a", EnterpriseURN: map[string]any{"department": "D"}}},
+		"an extension that names its schema":                    {`{"userName":"a","` + EnterpriseURN + `":{"schemas":["` + EnterpriseURN + `"],"department":"D"}}`, Leniency{}, Document{"userName": "a", EnterpriseURN: map[string]any{"department": "D"}}},
 		"an empty extension is dropped":                         {`{"userName":"a","` + EnterpriseURN + `":{}}`, Leniency{}, Document{"userName": "a"}},
 		"Entra ID: booleans in quotes":                          {`{"userName":"a","active":"False","emails":[{"value":"x","primary":"True"}]}`, entra, Document{"userName": "a", "active": false, "emails": []any{map[string]any{"value": "x", "primary": true}}}},
 		"Entra ID: the manager as an id":                        {`{"userName":"a","` + EnterpriseURN + `":{"manager":"7"}}`, entra, Document{"userName": "a", EnterpriseURN: map[string]any{"manager": map[string]any{"value": "7"}}}},
