@@ -68,7 +68,7 @@ func (s *Server) authenticate(r *http.Request) (user.Info, error) {
 	if err != nil || !known {
 		return nil, apierrors.NewUnauthorized("Unauthorized")
 	}
-	serving.Authenticated(r, kubernetes)
+	serving.Authenticated(r, sharedByKubernetes)
 	for header := range r.Header {
 		// The Kubernetes API server handles and removes these headers.
 		if strings.HasPrefix(header, "Impersonate-") {
@@ -78,8 +78,8 @@ func (s *Server) authenticate(r *http.Request) (user.Info, error) {
 	return response.User, nil
 }
 
-// kubernetes has the share of the connections of the Kubernetes API server. It is no name of an account.
-const kubernetes = "system:kubernetes"
+// sharedByKubernetes has the share of the connections of the Kubernetes API server. It is no name of an account.
+const sharedByKubernetes = "system:kubernetes"
 
 // withoutCredentials deletes the credentials of an authenticated request.
 func (s *Server) withoutCredentials(header http.Header) {

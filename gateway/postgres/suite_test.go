@@ -24,6 +24,7 @@ import (
 	"github.com/quoin-dev/quoin/gateway/route"
 	"github.com/quoin-dev/quoin/gateway/upstream"
 	"github.com/quoin-dev/quoin/internal/engine"
+	"github.com/quoin-dev/quoin/internal/serving"
 	"github.com/quoin-dev/quoin/internal/serving/pending"
 )
 

@@ -35,7 +35,7 @@ func TestUnauthenticatedLimit(t *testing.T) {
 	entered, leave := make(chan struct{}), make(chan struct{})
 	handler := Wrap(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/authenticated" {
-			Authenticated(r)
+			Authenticated(r, "acme")
 		}
 		entered <- struct{}{}
 		<-leave
@@ -77,7 +77,7 @@ func TestUnauthenticatedLimit(t *testing.T) {
 // Outside of Wrap there is no limit.
 func TestAuthenticatedOutsideOfWrap(t *testing.T) {
 	r := httptest.NewRequest(http.MethodGet, "/", nil)
-	Authenticated(r)
+	Authenticated(r, "acme")
 	if network := ClientNetwork(r.Context()); network.IsValid() {
 		t.Errorf("network %s", network)
 	}

@@ -194,10 +194,10 @@ func (m *Members) All() iter.Seq[map[string]any] {
 }
 
 // AllReferences implements schema.References.
-func (m *Members) AllReferences() iter.Seq[schema.Reference] {
-	return func(yield func(schema.Reference) bool) {
+func (m *Members) AllReferences() iter.Seq[schema.ReferenceValue] {
+	return func(yield func(schema.ReferenceValue) bool) {
 		for x := range m.References() {
-			element := schema.Reference{Value: x.Value, Type: string(x.Type)}
+			element := schema.ReferenceValue{Value: x.Value, Type: string(x.Type)}
 			if r, ok := m.session.Resolve(x); ok {
 				element.Type, element.Display = string(r.Type), r.Display
 			} else if !m.session.Unresolved {

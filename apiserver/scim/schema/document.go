@@ -113,12 +113,12 @@ type Set interface {
 type References interface {
 	Set
 	// AllReferences iterates over the elements of All, in the same order.
-	AllReferences() iter.Seq[Reference]
+	AllReferences() iter.Seq[ReferenceValue]
 }
 
-// Reference is an element of References: its sub-attributes "value", "type" and "display". Those without a value
+// ReferenceValue is an element of References: its sub-attributes "value", "type" and "display". Those without a value
 // are empty.
-type Reference struct{ Value, Type, Display string }
+type ReferenceValue struct{ Value, Type, Display string }
 
 // Source is the input of filters and sorting. Get returns the value of the attribute of a path as in a
 // Document; nil if there is none. It ignores the sub-attribute of the path.

@@ -199,16 +199,16 @@ type referenceColumn struct {
 	// key is the name as JSON with a colon.
 	key []byte
 	// value returns the text of an element.
-	value func(Reference) string
+	value func(ReferenceValue) string
 	// isLocation means that value returns an id, whose URL is the value.
 	isLocation bool
 }
 
 // referenceColumns returns the sub-attributes of references that the response contains, in schema order.
 func (w *renderer) referenceColumns(extension string, a *Attribute) []referenceColumn {
-	texts := map[string]func(Reference) string{
-		"value": func(r Reference) string { return r.Value }, "type": func(r Reference) string { return r.Type },
-		"display": func(r Reference) string { return r.Display }, "$ref": func(r Reference) string { return r.Value },
+	texts := map[string]func(ReferenceValue) string{
+		"value": func(r ReferenceValue) string { return r.Value }, "type": func(r ReferenceValue) string { return r.Type },
+		"display": func(r ReferenceValue) string { return r.Display }, "$ref": func(r ReferenceValue) string { return r.Value },
 	}
 	var columns []referenceColumn
 	for _, sub := range a.SubAttributes {

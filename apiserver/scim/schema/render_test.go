@@ -124,7 +124,7 @@ func TestRenderSet(t *testing.T) {
 // referenceList is References with any elements.
 type referenceList struct {
 	Set
-	elements []Reference
+	elements []ReferenceValue
 }
 
 func (l *referenceList) All() iter.Seq[map[string]any] {
@@ -143,14 +143,14 @@ func (l *referenceList) All() iter.Seq[map[string]any] {
 	}
 }
 
-func (l *referenceList) AllReferences() iter.Seq[Reference] { return slices.Values(l.elements) }
+func (l *referenceList) AllReferences() iter.Seq[ReferenceValue] { return slices.Values(l.elements) }
 
 // onlySet hides that a Set is References.
 type onlySet struct{ Set }
 
 // TestRenderReferences checks that References are rendered as Sets are, whatever is selected.
 func TestRenderReferences(t *testing.T) {
-	l := &referenceList{elements: []Reference{
+	l := &referenceList{elements: []ReferenceValue{
 		{Value: "1", Type: "User", Display: "A"}, {Value: "2", Type: "Group"}, {Value: "a \"b\"", Type: "Robot", Display: "é\u2028<"}, {Type: "User"}, {Value: "3"},
 	}}
 	for name, p := range map[string]*Projection{
