@@ -36,9 +36,10 @@ func newTestGroup(t testing.TB) *testGroup {
 	return &testGroup{cache: cache, groups: map[string]bool{}}
 }
 
-// store adds or replaces a chunk in the cache, like an informer.
+// store adds or replaces a chunk in the cache, like an informer: with the members as a list.
 func (g *testGroup) store(t testing.TB, chunk *v1alpha1.ScimMemberChunk) {
 	t.Helper()
+	chunk.Spec = v1alpha1.ScimMemberChunkSpec{Members: chunk.Spec.AllMembers()}
 	before, _, err := g.cache.Informer.GetIndexer().Get(chunk)
 	if err := errors.Join(err, g.cache.Informer.GetIndexer().Update(chunk)); err != nil {
 		t.Fatal(err)
