@@ -48,8 +48,8 @@ const (
 )
 
 // hookAllowance limits reads of webhook secrets. A Git host delivers the webhooks of many deployments
-// from one address.
-var hookAllowance = allowance{address: rates{20, 50}, account: rates{20, 50}, total: rates{50, 100}}
+// from one address, which must not use up what an account has.
+var hookAllowance = allowance{address: rates{10, 25}, account: rates{20, 50}, total: rates{50, 100}}
 
 // ErrBody is returned if the body of a webhook cannot be read or is too large. It wraps the cause.
 var ErrBody = errors.New("read the body of the hook")

@@ -150,19 +150,14 @@ func (b *timedBody) end() {
 	}
 }
 
-// finish is called before the response. A body that was not read at all, such as that of a rejected
-// request, is read up to a limit and within a timeout, so that the connection can be used again. It
-// returns false if the connection must be closed instead.
+// finish is called before a response that is no error. A body that was not read at all is read up to a limit
+// and within a timeout: the deadline of net/http's own reading would end the request. It returns false if the
+// connection must be closed instead.
 func (b *timedBody) finish() bool {
 	b.mu.Lock()
-	if b.begun || b.ended || b.finished || !b.isHTTP1 {
-		b.mu.Unlock()
-		return true
-	}
-	if b.expectsContinue {
-		b.finished = true
-		b.mu.Unlock()
-		return false // the client sends the body when it is requested
+	if b.begun || b.ended || b.finished || !b.isHTTP1 || b.expectsContinue {
+		defer b.mu.Unlock()
+		return b.begun || !b.expectsContinue // the client sends the body when it is requested
 	}
 	b.limitDrain()
 	b.mu.Unlock()
@@ -173,7 +168,8 @@ func (b *timedBody) finish() bool {
 	return true
 }
 
-// release is called when the handler reads no more. It limits the time for the rest of the body.
+// release is called when the handler reads no more, such as after an error. It limits the time for the rest of
+// the body, which net/http reads after the handler has ended: a rejected request holds no place meanwhile.
 func (b *timedBody) release() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

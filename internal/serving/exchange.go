@@ -122,14 +122,12 @@ func (e *exchange) WriteHeader(status int) {
 
 // finishBody limits the time for the body before the response. After an error, no handler reads it.
 func (e *exchange) finishBody() {
-	if e.body == nil {
-		return
-	}
-	if !e.body.finish() {
-		e.Header().Set("Connection", "close")
-	}
-	if e.status >= http.StatusBadRequest {
+	switch {
+	case e.body == nil:
+	case e.status >= http.StatusBadRequest:
 		e.body.release()
+	case !e.body.finish():
+		e.Header().Set("Connection", "close")
 	}
 }
 

@@ -84,11 +84,11 @@ func NewSet(limits Limits, m *Metrics, kind string) *Set {
 func (s *Set) Add(network netip.Prefix, end func()) *Peer {
 	p := &Peer{set: s, end: end, elements: map[group]*list.Element{}}
 	s.mu.Lock()
-	s.open.Inc()
 	excess := []*Peer{s.insert(p, group{}, s.limits.Total)}
 	if network.IsValid() {
 		excess = append(excess, s.insert(p, group{network: network}, s.limits.PerAddress))
 	}
+	s.open.Inc() // after those that it replaces
 	s.mu.Unlock()
 	s.endAll(excess...)
 	return p
