@@ -43,7 +43,7 @@ const encrypted = "[ENCRYPTED]"
 // Variable is an environment variable.
 type Variable struct {
 	Name  string `json:"name" minLength:"1" maxLength:"256" pattern:"^[A-Za-z_][A-Za-z0-9_]*$" patternDescription:"letters, digits and _, not beginning with a digit"`
-	Value string `json:"value" maxLength:"32768"`
+	Value string `json:"value" maxLength:"32768" secret:"true"`
 }
 
 // ListVariablesInput has the parameters of the list.
@@ -81,7 +81,7 @@ func isSecret(name, value string) bool {
 type SetVariablesInput struct {
 	rest.InDeployment
 	Body struct {
-		Variables []Variable `json:"env_variables" maxItems:"256" secret:"true"`
+		Variables []Variable `json:"env_variables" maxItems:"256"`
 	}
 }
 
