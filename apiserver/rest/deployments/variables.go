@@ -10,6 +10,7 @@ import (
 	"io"
 	"maps"
 	"net/http"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -84,6 +85,8 @@ type SetVariablesInput struct {
 		Variables []Variable `json:"env_variables" maxItems:"256"`
 	}
 }
+
+var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 func (a *api) setVariables(ctx context.Context, in *SetVariablesInput) (*rest.List[Variable], error) {
 	changed, err := a.changeVariables(ctx, in.Body.Variables, false)
@@ -192,6 +195,8 @@ func checkVariables(variables []Variable) error {
 	for i, v := range variables {
 		field := fmt.Sprintf("env_variables[%d]", i)
 		switch {
+		case !variableName.MatchString(v.Name): // the schema checks only those of requests that set variables
+			return rest.BadRequest("%s.name: %q: allowed are letters, digits and _, not beginning with a digit", field, rest.Clip(v.Name))
 		case names[v.Name]:
 			return rest.BadRequest("%s.name: %q is there twice", field, v.Name)
 		case v.Value == encrypted:
