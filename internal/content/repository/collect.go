@@ -143,9 +143,9 @@ func (c *collection) unchanged(ctx context.Context, r repositoryState) (bool, er
 	if r.generation != r.collectedGeneration {
 		return false, nil
 	}
-	const query = "SELECT COUNT(*) FROM (SELECT 1 FROM git_object WHERE deployment_uid = $1 AND account_uid = $2 AND created_at >= $3 AND created_at < $4 LIMIT 1) AS aged"
+	const query = "SELECT COUNT(*) FROM (SELECT 1 FROM git_object WHERE " + byAge + " AND created_at >= $3 AND created_at < $4 LIMIT 1) AS aged"
 	var aged int
-	err := c.store.Reader().QueryRowContext(ctx, query, r.deployment, r.account, r.collected, c.until).Scan(&aged)
+	err := c.store.Reader().QueryRowContext(ctx, query, r.account, r.deployment, r.collected, c.until).Scan(&aged)
 	return aged == 0, err
 }
 
@@ -345,9 +345,9 @@ func (c *collection) delete(ctx context.Context, tx *store.Tx, garbage []modeltr
 
 // deleteObjects deletes objects and returns their number and the bytes of their data.
 func (c *collection) deleteObjects(ctx context.Context, tx *store.Tx, hashes []plumbing.Hash) (n, bytes int64, err error) {
-	parameters, args := batch(c.scope, hashes, c.until)
-	statement := "DELETE FROM git_object WHERE account_uid = $1 AND deployment_uid = $2 AND created_at < $3 AND hash IN (" + parameters + ") RETURNING length(data)"
-	rows, err := tx.QueryContext(ctx, statement, args...)
+	const statement = "DELETE FROM git_object WHERE created_at < $3 AND " + keyIn + " RETURNING length(data)"
+	list, args := batch(c.scope, hashes, c.until)
+	rows, err := tx.QueryContext(ctx, fmt.Sprintf(statement, list), args...)
 	if err != nil {
 		return 0, 0, err
 	}

@@ -108,11 +108,11 @@ func insertStatement(rows int) string {
 
 // refresh makes objects new for the collection.
 func refresh(ctx context.Context, tx *store.Tx, s content.Scope, hashes []plumbing.Hash, now time.Time) error {
-	const statement = "UPDATE git_object SET created_at = $3 WHERE account_uid = $1 AND deployment_uid = $2 AND hash IN (%s)"
+	const statement = "UPDATE git_object SET created_at = $3 WHERE " + keyIn
 	for len(hashes) > 0 {
 		n := min(len(hashes), maxHashes)
-		parameters, args := batch(s, hashes[:n], now.UnixMicro())
-		if _, err := tx.ExecContext(ctx, fmt.Sprintf(statement, parameters), args...); err != nil {
+		list, args := batch(s, hashes[:n], now.UnixMicro())
+		if _, err := tx.ExecContext(ctx, fmt.Sprintf(statement, list), args...); err != nil {
 			return fmt.Errorf("refresh Git objects: %w", err)
 		}
 		hashes = hashes[n:]

@@ -30,34 +30,36 @@ type Stored struct {
 	Data []byte
 }
 
-// batch returns the arguments of a statement with the UIDs of a scope and a list of hashes, and the
-// list's parameters. The last hash is repeated up to a power of two, so that there are few different
-// statements.
-func batch(s content.Scope, hashes []plumbing.Hash, more ...any) (parameters string, args []any) {
+// keyIn is the condition that a row is one of a list. The keys are compared as wholes: with conditions
+// on the UIDs, PostgreSQL underestimates the rows of a repository, and compares each with each hash.
+const keyIn = "(account_uid, deployment_uid, hash) IN (%s)"
+
+// batch returns the list of a statement with keyIn, and its arguments: the UIDs, more, and the hashes.
+// The last hash is repeated up to a power of two, so that there are few different statements. The
+// first row of the list, which no key equals, gives the others their types.
+func batch(s content.Scope, hashes []plumbing.Hash, more ...any) (list string, args []any) {
 	args = append([]any{s.Account.UID, s.Deployment.UID}, more...)
 	n := 1
 	for n < len(hashes) {
 		n *= 2
 	}
 	text := &strings.Builder{}
+	text.WriteString("VALUES ('', '', (SELECT hash FROM git_object WHERE 1 = 0))")
 	for i := range n {
 		args = append(args, hashes[min(i, len(hashes)-1)][:])
-		if i > 0 {
-			text.WriteString(", ")
-		}
-		fmt.Fprintf(text, "$%d", len(args))
+		fmt.Fprintf(text, ", ($1, $2, $%d)", len(args))
 	}
 	return text.String(), args
 }
 
-// queryBatches runs a query, in which %s is the list of hashes, for many hashes, and calls f with each
+// queryBatches runs a query with keyIn for many hashes, and calls f with each
 // row. f must not wait.
 func queryBatches(ctx context.Context, q store.Querier, s content.Scope, query string, hashes []plumbing.Hash, f func(rows *sql.Rows) error) error {
 	for len(hashes) > 0 {
 		n := min(len(hashes), maxHashes)
-		parameters, args := batch(s, hashes[:n])
+		list, args := batch(s, hashes[:n])
 		hashes = hashes[n:]
-		rows, err := q.QueryContext(ctx, fmt.Sprintf(query, parameters), args...)
+		rows, err := q.QueryContext(ctx, fmt.Sprintf(query, list), args...)
 		if err != nil {
 			return fmt.Errorf("read Git objects: %w", err)
 		}
@@ -79,7 +81,7 @@ type record struct {
 
 // readRecords returns the rows of those of the objects that exist.
 func readRecords(ctx context.Context, q store.Querier, s content.Scope, hashes []plumbing.Hash) (map[plumbing.Hash]record, error) {
-	const query = "SELECT hash, type, size, created_at FROM git_object WHERE account_uid = $1 AND deployment_uid = $2 AND hash IN (%s)"
+	const query = "SELECT hash, type, size, created_at FROM git_object WHERE " + keyIn
 	found := make(map[plumbing.Hash]record, len(hashes))
 	err := queryBatches(ctx, q, s, query, hashes, func(rows *sql.Rows) error {
 		var hash []byte
@@ -96,7 +98,7 @@ func readRecords(ctx context.Context, q store.Querier, s content.Scope, hashes [
 // readStored calls f with those of the objects that exist, in any order. f must not wait, and not keep
 // the data.
 func readStored(ctx context.Context, q store.Querier, s content.Scope, hashes []plumbing.Hash, f func(o Stored) error) error {
-	const query = "SELECT hash, type, size, data FROM git_object WHERE account_uid = $1 AND deployment_uid = $2 AND hash IN (%s)"
+	const query = "SELECT hash, type, size, data FROM git_object WHERE " + keyIn
 	return queryBatches(ctx, q, s, query, hashes, func(rows *sql.Rows) error { return scanStored(rows, f) })
 }
 
@@ -116,7 +118,7 @@ func scanStored(rows *sql.Rows, f func(o Stored) error) error {
 func readCommits(ctx context.Context, q store.Querier, s content.Scope, commit plumbing.Hash, f func(o Stored) error) error {
 	for _, order := range []string{"<= (%s) ORDER BY created_at DESC", ">= (%s) ORDER BY created_at"} {
 		at := fmt.Sprintf(order, "SELECT created_at FROM git_object WHERE account_uid = $1 AND deployment_uid = $2 AND hash = $3")
-		query := "SELECT hash, type, size, data FROM git_object WHERE account_uid = $1 AND deployment_uid = $2 AND type = $4 AND created_at " + at + " LIMIT $5"
+		query := "SELECT hash, type, size, data FROM git_object WHERE " + byAge + " AND type = $4 AND created_at " + at + " LIMIT $5"
 		rows, err := q.QueryContext(ctx, query, s.Account.UID, s.Deployment.UID, commit[:], int64(plumbing.CommitObject), maxHashes/2)
 		if err != nil {
 			return fmt.Errorf("read commits: %w", err)
@@ -170,13 +172,16 @@ func (o Stored) reader() (io.ReadCloser, error) {
 // hashPage is the number of hashes that eachHash reads with one statement.
 const hashPage = 1000
 
+// byAge is the condition on the UIDs, as parameters $1 and $2, with which a statement uses the index of
+// created_at.
+const byAge = "account_uid || '/' || deployment_uid = CAST($1 AS TEXT) || '/' || CAST($2 AS TEXT)"
+
 // eachHash calls f with the hash and type of each object that was stored at or after from and before
 // until, oldest first. f must not wait.
 func eachHash(ctx context.Context, q store.Querier, s content.Scope, from, until int64, f func(r modeltree.Reference)) error {
-	const query = `SELECT hash, type, created_at FROM git_object WHERE deployment_uid = $1 AND account_uid = $2
-		AND (created_at, hash) > ($3, $4) AND created_at < $5 ORDER BY created_at, hash LIMIT $6`
+	const query = "SELECT hash, type, created_at FROM git_object WHERE " + byAge + " AND (created_at, hash) > ($3, $4) AND created_at < $5 ORDER BY created_at, hash LIMIT $6"
 	for after, at := []byte{}, from; ; {
-		rows, err := q.QueryContext(ctx, query, s.Deployment.UID, s.Account.UID, at, after, until, hashPage)
+		rows, err := q.QueryContext(ctx, query, s.Account.UID, s.Deployment.UID, at, after, until, hashPage)
 		if err != nil {
 			return fmt.Errorf("list Git objects: %w", err)
 		}

@@ -16,28 +16,33 @@ CREATE TABLE git_repository (
     PRIMARY KEY (account_uid, deployment_uid)
 );
 
+-- The other tables refer to this one, so that checking and cascading foreign keys uses their primary
+-- keys.
 CREATE TABLE git_branch (
-    account_uid    TEXT NOT NULL REFERENCES account (uid) ON UPDATE CASCADE,
-    deployment_uid TEXT NOT NULL REFERENCES deployment (uid) ON UPDATE CASCADE,
+    account_uid    TEXT NOT NULL,
+    deployment_uid TEXT NOT NULL,
     name           TEXT NOT NULL,
     commit_hash    {{if .PostgreSQL}}BYTEA{{else}}BLOB{{end}} NOT NULL,
     updated_at     BIGINT NOT NULL,
-    PRIMARY KEY (account_uid, deployment_uid, name)
+    PRIMARY KEY (account_uid, deployment_uid, name),
+    FOREIGN KEY (account_uid, deployment_uid) REFERENCES git_repository (account_uid, deployment_uid) ON UPDATE CASCADE
 );
 
 -- type is the number of the type in a packfile: 1 commit, 2 tree, 3 blob, 4 tag. size is that of the
 -- content, created_at the time when the object was last stored.
 CREATE TABLE git_object (
-    account_uid    TEXT NOT NULL REFERENCES account (uid) ON UPDATE CASCADE,
-    deployment_uid TEXT NOT NULL REFERENCES deployment (uid) ON UPDATE CASCADE,
+    account_uid    TEXT NOT NULL,
+    deployment_uid TEXT NOT NULL,
     hash           {{if .PostgreSQL}}BYTEA{{else}}BLOB{{end}} NOT NULL,
     type           INTEGER NOT NULL,
     size           BIGINT NOT NULL,
     data           {{if .PostgreSQL}}BYTEA{{else}}BLOB{{end}} NOT NULL,
     created_at     BIGINT NOT NULL,
-    PRIMARY KEY (account_uid, deployment_uid, hash)
+    PRIMARY KEY (account_uid, deployment_uid, hash),
+    FOREIGN KEY (account_uid, deployment_uid) REFERENCES git_repository (account_uid, deployment_uid) ON UPDATE CASCADE
 );
 {{if .PostgreSQL}}
 ALTER TABLE git_object ALTER COLUMN data SET STORAGE EXTERNAL;
 {{end}}
-CREATE INDEX git_object_age ON git_object (deployment_uid, account_uid, created_at, hash, type);
+-- By an expression, so that a planner without statistics does not take it for reading objects by hash.
+CREATE INDEX git_object_age ON git_object ((account_uid || '/' || deployment_uid), created_at, hash, type);
