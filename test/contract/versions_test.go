@@ -115,6 +115,10 @@ func TestFieldsOwnedByGitOpsAreNotChanged(t *testing.T) {
 	admin.call(t, "PUT", path, map[string]any{"releaseChannel": "release"}).rejected(409, "argocd-controller")
 	admin.call(t, "PUT", path+"/env-vars", map[string]any{"env_variables": []any{map[string]any{"name": "A", "value": "2"}}}).
 		rejected(409, "env", "A", "argocd-controller")
+	admin.call(t, "POST", "/build"+path+"/github/connect", map[string]any{"installationId": 1, "name": "other"}).rejected(409, "spec.model", "argocd-controller")
+	if hooks := githubHost.Installations[1].Repositories["other"].Hooks; len(hooks) > 0 {
+		t.Errorf("GitHub has been changed: %v", hooks)
+	}
 	admin.call(t, "DELETE", path, nil).rejected(409, "argocd-controller")
 	t.Run("fields without an owner are changed", func(t *testing.T) {
 		admin.call(t, "PUT", path, map[string]any{"name": "Git Ops"}).is(200).want("name", "Git Ops")

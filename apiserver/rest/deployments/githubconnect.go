@@ -42,6 +42,14 @@ func (a *api) connectGitHub(ctx context.Context, in *ConnectGitHubInput) (*Deplo
 	if err != nil {
 		return nil, err
 	}
+	// Before anything is changed at GitHub.
+	owner, err := edit.FieldOwner(d, "spec", "model")
+	if err != nil {
+		return nil, err
+	}
+	if owner != "" {
+		return nil, &edit.OwnedError{Field: "spec.model", Manager: owner}
+	}
 	source, err := a.githubSource(ctx, app, in)
 	if err != nil {
 		return nil, err
