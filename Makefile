@@ -117,6 +117,10 @@ bench-audit: ## The audit log at 1,000,000 events, in PostgreSQL and SQLite, com
 bench-content: ## Lists of folders at 100,000 folders, in PostgreSQL and SQLite, compared with a SELECT by primary key.
 	go run ./test/bench/content $(BENCH_FLAGS)
 
+.PHONY: bench-dbt
+bench-dbt: ## Conversions of manifests of dbt with up to 5,000 models: time and memory.
+	go run ./test/bench/dbt $(BENCH_FLAGS)
+
 .PHONY: bench-gateway
 bench-gateway: $(BIN)/localcluster build ## The data API through the gateway, compared with Caddy and nginx in front of the same backend.
 	KUBEBUILDER_ASSETS="$(ASSETS)" go run ./test/bench/gateway $(BENCH_FLAGS)
