@@ -1,0 +1,184 @@
+// Package dbtsync has the dbt syncs of deployments: runs that convert the manifest of a dbt project into
+// a data model, and write it to a branch or keep it to be fetched.
+//
+//	dbtsync.go     the model and its rules
+//	changes.go     starting and cancelling
+//	queries.go     reading
+//	worker.go      claims runs and works on them
+//	run.go         the steps of a run
+//	write.go       writes files to a branch
+//	expiry.go      deletes manifests, files and old runs
+//	migrations/    the tables
+//
+// A run survives a crash at any point: a replica holds it by a lease, and another one begins it again when
+// the lease has expired. Its end and the move of its branch are one transaction, so there is exactly one
+// of both.
+package dbtsync
+
+import (
+	"context"
+	"embed"
+	"time"
+
+	"github.com/quoin-dev/quoin/internal/content"
+	"github.com/quoin-dev/quoin/internal/dbt"
+	"github.com/quoin-dev/quoin/internal/store"
+)
+
+//go:embed migrations/*.sql
+var migrations embed.FS
+
+// Owner has the tables of syncs.
+var Owner = store.Owner{Name: "dbt_sync", Migrations: migrations, Purge: purge}
+
+func purge(ctx context.Context, tx *store.Tx, of store.Deleted, limit int) (more bool, err error) {
+	if more, err := store.PurgeTable("dbt_sync_data", "account_uid, id, kind")(ctx, tx, of, limit); more || err != nil {
+		return more, err
+	}
+	return store.PurgeTable("dbt_sync", "account_uid, id")(ctx, tx, of, limit)
+}
+
+// Limits of syncs.
+const (
+	// MaxRunning is the maximum number of running syncs of a deployment.
+	MaxRunning = 10
+	// MaxKept is the number of syncs of a deployment that are kept: the newest ones.
+	MaxKept = 1000
+	// FilesKept is how long generated files are kept after the end of a sync.
+	FilesKept = time.Hour
+	// manifestKept is how long a manifest is kept at most.
+	manifestKept = 24 * time.Hour
+	// maxTries is how often a run is begun: it may be what ends the process.
+	maxTries = 5
+)
+
+// Status is the outcome of a sync.
+type Status string
+
+// The outcomes.
+const (
+	Running   Status = "RUNNING"
+	Completed Status = "COMPLETED"
+	Failed    Status = "FAILED"
+	Cancelled Status = "CANCELLED"
+)
+
+// Stage is how far a sync is.
+type Stage string
+
+// The stages of a sync whose source is a manifest, as documented.
+const (
+	Initializing       Stage = "INITIALIZING"
+	ProcessingManifest Stage = "PROCESSING_MANIFEST"
+	WritingFiles       Stage = "WRITING_CUBE_FILES"
+	Finalizing         Stage = "FINALIZING"
+	Ended              Stage = "COMPLETED"
+	Stopped            Stage = "FAILED"
+)
+
+// Output is where generated files go.
+type Output string
+
+// The outputs.
+const (
+	// ToBranch writes the files to a branch of the deployment's repository.
+	ToBranch Output = "branch"
+	// ToFiles keeps the files to be fetched.
+	ToFiles Output = "files"
+)
+
+// Sync is a run.
+type Sync struct {
+	// ID identifies the run in its deployment.
+	ID string
+	// Number orders the runs of an account.
+	Number int64
+	// Trigger is what started it: api or manual.
+	Trigger string
+	// Source is manifest.
+	Source string
+	Output Output
+	// Ref is the branch or tag of the dbt repository that the caller named; it may be empty.
+	Ref string
+	// Branch receives the files; empty for ToFiles.
+	Branch string
+	// StartedBy is a principal: <kind>:<id>.
+	StartedBy            string
+	StartedAt, UpdatedAt time.Time
+	// CompletedAt is zero while it runs.
+	CompletedAt time.Time
+	Status      Status
+	Stage       Stage
+	// Error is why it failed, for users.
+	Error string
+	Report
+}
+
+// Report is what is known of a run besides its state.
+type Report struct {
+	Phases []Phase `json:"phases,omitempty"`
+	// Stats are those of the manifest; nil until it has been read.
+	Stats *dbt.Stats `json:"stats,omitempty"`
+	// Cubes is the number of generated cubes, and of files.
+	Cubes int `json:"cubes,omitempty"`
+	// Removed is the number of removed files.
+	Removed int `json:"removed,omitempty"`
+}
+
+// Phase is a finished phase of a run.
+type Phase struct {
+	Name string `json:"name"`
+	// OK reports whether it succeeded.
+	OK bool `json:"ok"`
+	// Start is the time since the start of the run.
+	Start    time.Duration `json:"start"`
+	Duration time.Duration `json:"duration"`
+}
+
+// Entry is an entry of the log of a run.
+type Entry struct {
+	Time    time.Time `json:"time"`
+	Failure bool      `json:"failure,omitempty"`
+	Phase   string    `json:"phase,omitempty"`
+	Message string    `json:"message"`
+	// Duration is that of the phase, in its last entry.
+	Duration time.Duration `json:"duration,omitempty"`
+}
+
+// File is a generated file.
+type File struct {
+	Path    string `json:"path"`
+	Content string `json:"content"`
+}
+
+// Syncs are the syncs of all deployments.
+type Syncs struct {
+	DB     content.Database
+	Record content.Record
+	// Now is the clock; time.Now if nil.
+	Now func() time.Time
+	// Started is called after a sync has been committed, to begin it at once; it may be nil.
+	Started func()
+}
+
+func (s *Syncs) now() time.Time {
+	now := time.Now
+	if s.Now != nil {
+		now = s.Now
+	}
+	return now().UTC().Truncate(time.Microsecond)
+}
+
+func notFound(id string) error {
+	return content.Errorf(content.NotFound, "dbt sync %q does not exist", clip(id))
+}
+
+// clip shortens a text of a caller for a message.
+func clip(s string) string {
+	const most = 100
+	runes := []rune(s)
+	if len(runes) <= most {
+		return s
+	}
+	return string(runes[:most]) + "…"
+}
