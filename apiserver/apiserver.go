@@ -156,6 +156,7 @@ func serve(ctx context.Context, k8s cluster.Cluster, restConfig *clientrest.Conf
 		database, events := runContentStore(k8s, c, informer, background)
 		f.log, groups.tenant.AuditLog, groups.content.Database = events, events, database
 		groups.deployments.Tokens = &token.Tokens{DB: database}
+		groups.model.DbtSyncs = newDbtSyncs(k8s, database, c.Log)
 	}
 	clientset, err := kubernetes.NewForConfig(restConfig)
 	if err != nil {
@@ -192,7 +193,7 @@ func serve(ctx context.Context, k8s cluster.Cluster, restConfig *clientrest.Conf
 		return err
 	}
 	handler := serving.Wrap(serving.CanonicalPath(f), serving.WrapOptions{
-		Log: c.Log, Registerer: metrics.Registry, TrustedProxies: c.TrustedProxies, Errors: errorsOn, BodyLimitOf: scim.BodyLimit,
+		Log: c.Log, Registerer: metrics.Registry, TrustedProxies: c.TrustedProxies, Errors: errorsOn, BodyLimitOf: bodyLimit,
 		BodyPace: bodyPace, MaxUnauthenticated: maxUnauthenticated,
 	})
 	return serving.Run(ctx, options, handler)
@@ -242,6 +243,7 @@ type storedGroups struct {
 	deployments deployments.Options
 	tenant      tenant.Options
 	content     content.Options
+	model       model.Options
 }
 
 // newREST composes the REST API of its groups.
@@ -261,10 +263,11 @@ func newREST(ctx context.Context, k8s cluster.Cluster, writer *kube.Client, info
 		}
 	}
 	stored.tenant.Kube = writer
+	stored.model.Kube, stored.model.Catalog = writer, known
 	stored.deployments.Kube, stored.deployments.Catalog, stored.deployments.Region = writer, known, c.Region
 	return rest.New(rest.Options{Deployments: known, Version: c.Version, Sections: []rest.Section{scimSection()}}, slices.Concat(
 		deployments.New(stored.deployments),
-		model.New(model.Options{Kube: writer, Catalog: known}),
+		model.New(stored.model),
 		identity.New(identity.Options{Kube: writer, Catalog: known}),
 		tenant.New(stored.tenant),
 		content.New(stored.content),

@@ -15,6 +15,7 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/recording"
 	"github.com/quoin-dev/quoin/apiserver/rest/content"
 	"github.com/quoin-dev/quoin/internal/audit"
+	"github.com/quoin-dev/quoin/internal/content/dbtsync"
 	"github.com/quoin-dev/quoin/internal/content/repository"
 	"github.com/quoin-dev/quoin/internal/content/token"
 	"github.com/quoin-dev/quoin/internal/serving"
@@ -22,7 +23,7 @@ import (
 )
 
 // owners are the packages with tables in the content store.
-var owners = append([]store.Owner{audit.Owner, token.Owner, repository.Owner}, content.Owners...)
+var owners = append([]store.Owner{audit.Owner, token.Owner, repository.Owner, dbtsync.Owner}, content.Owners...)
 
 const (
 	// purgeInterval is the time between two scans for content of deleted objects.

@@ -1,6 +1,7 @@
 package apiserver
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"net/netip"
@@ -9,6 +10,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/quoin-dev/quoin/apiserver/auth"
+	"github.com/quoin-dev/quoin/apiserver/rest/model"
+	"github.com/quoin-dev/quoin/apiserver/scim"
 	"github.com/quoin-dev/quoin/internal/ratelimit"
 	"github.com/quoin-dev/quoin/internal/serving"
 	"github.com/quoin-dev/quoin/internal/serving/pending"
@@ -41,6 +44,9 @@ const process = "apiserver"
 
 // bodyPace limits the time of bodies.
 var bodyPace = serving.Pace{Grace: 10 * time.Second, Rate: 16 << 10, Timeout: time.Minute}
+
+// bodyLimit returns the maximum size of the body of a request; 0 for the default.
+func bodyLimit(r *http.Request) int64 { return cmp.Or(scim.BodyLimit(r), model.BodyLimit(r)) }
 
 // limits are the limits of authenticated callers.
 type limits struct {

@@ -201,7 +201,7 @@ func TestResponsesMatchTheDocument(t *testing.T) {
 				environment, _ := admin.call(t, "GET", "/api/v1/deployments/"+id+"/environments", nil).is(200).at("items.0.id").(string)
 				ids := map[string]string{
 					"deploymentId": id, "environmentId": environment, "apiKeyId": "admin-2",
-					"installationId": "2", "owner": "globex-org", "repo": "model",
+					"installationId": "2", "owner": "globex-org", "repo": "model", "syncJobId": "none",
 				}
 				s.createItem(admin, r, path, ids)
 				filled, body := s.request(r, path, op, ids)
@@ -287,6 +287,7 @@ func (s *specification) checkValidRequests(t *testing.T) map[string]bool {
 		}
 		succeeded[op.OperationID] = true
 	}
+	s.checkDbtSyncs(t, succeeded)
 	return succeeded
 }
 

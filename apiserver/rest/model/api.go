@@ -1,5 +1,5 @@
 // Package model serves the families of the REST API that concern the data model of a deployment:
-// branches, pulls and the push hook of Git hosts.
+// branches, pulls, dbt syncs and the push hook of Git hosts.
 package model
 
 import (
@@ -10,6 +10,7 @@ import (
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/apiserver/rest"
+	"github.com/quoin-dev/quoin/internal/content/dbtsync"
 	"github.com/quoin-dev/quoin/internal/kube"
 )
 
@@ -25,6 +26,8 @@ type Options struct {
 	Kube *kube.Client
 	// Catalog reads branches from the cache.
 	Catalog Catalog
+	// DbtSyncs are the dbt syncs; nil without a database.
+	DbtSyncs *dbtsync.Syncs
 	// Clock is that of the machine when nil.
 	Clock clock.Clock
 }
@@ -34,14 +37,16 @@ func New(o Options) []rest.Family {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
-	a := &api{Options: o, hooks: newHookLimiter(o.Clock)}
-	return []rest.Family{a.branchesFamily()}
+	a := &api{Options: o, hooks: newHookLimiter(o.Clock), dbtUploads: make(chan struct{}, maxDbtUploads)}
+	return []rest.Family{a.branchesFamily(), a.dbtSyncFamily()}
 }
 
 // api has the handlers of the group.
 type api struct {
 	Options
 	hooks *hookLimiter
+	// dbtUploads has a value for each manifest that is being read.
+	dbtUploads chan struct{}
 }
 
 // now returns the time as the value of an annotation that has to differ from the previous one.

@@ -32,7 +32,7 @@ type Worker struct {
 	Repositories *repository.Repositories
 	// Record stores an event of a run without a request.
 	Record content.Record
-	// Moved is called after a branch has moved, to have it read at once.
+	// Moved is called after a branch has moved. It triggers an immediate fetch.
 	Moved func(ctx context.Context, s content.Scope) error
 	Log   *slog.Logger
 	// Now is the clock; time.Now if nil.
