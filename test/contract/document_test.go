@@ -146,6 +146,9 @@ func (s *specification) value(r *rand.Rand, schema map[string]any, depth int) an
 	if schema["format"] == "date-time" {
 		return "2030-01-01T00:00:00Z"
 	}
+	if r.IntN(3) == 0 {
+		return fmt.Sprintf("n%d", r.IntN(1e6)) // names are unique in many lists
+	}
 	return []string{"a", "Fuzz", "next", "v1.2.3", "1.1.0", "latest", "here", "cubecloud"}[r.IntN(8)]
 }
 
