@@ -67,6 +67,9 @@ type Config struct {
 	SQLPort int32
 	// AllowInsecureGit allows http:// URLs of models, for tests and isolated networks.
 	AllowInsecureGit bool
+	// RepositoryURL is the URL of quoin apiserver for the repositories that Quoin keeps, such as
+	// https://quoin-apiserver.quoin-system.svc; empty if there are none.
+	RepositoryURL string
 	// WarmUp makes API pods compile their data model before they are ready.
 	WarmUp bool
 }
@@ -160,6 +163,7 @@ func setups(mgr manager.Manager, k *kube.Client, clk clock.Clock, config Config)
 		Remotes: deployment.NewRemotes(mgr.GetAPIReader(), readRefs(gitClient), clk),
 		Hosts:   claims.Hosts{Namespace: config.Namespace},
 	}
+	deployments.Remotes.RepositoryURL = config.RepositoryURL
 	type setUp func(ctrl.Manager, reconcile.Reconciler, controller.Options) error
 	with := func(set setUp, r reconcile.Reconciler) func() error {
 		return func() error { return set(mgr, r, controllerOptions(config)) }
@@ -170,6 +174,7 @@ func setups(mgr manager.Manager, k *kube.Client, clk clock.Clock, config Config)
 	environments := environment.Options{
 		Engine: engine.Options{
 			QuoinImage: config.Image, GatewayNamespace: config.Namespace, WarmUp: config.WarmUp, AllowInsecureGit: config.AllowInsecureGit,
+			RepositoryURL: config.RepositoryURL,
 		},
 		SQLPort: config.SQLPort,
 		Indexed: true,

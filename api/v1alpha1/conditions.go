@@ -105,6 +105,9 @@ const (
 	ReasonGitAccessDenied = "GitAccessDenied"
 	// ReasonGitSecretUnreadable: the Git secret is missing or malformed, or reading it is forbidden.
 	ReasonGitSecretUnreadable = "GitSecretUnreadable"
+	// ReasonRepositoryUnavailable: the repository that Quoin keeps for the deployment cannot be served: a
+	// flag of quoin controller or the database of quoin apiserver is missing, or the latter is starting.
+	ReasonRepositoryUnavailable = "RepositoryUnavailable"
 	// ReasonWaitingForSlot: the limit of concurrent rollouts is reached.
 	ReasonWaitingForSlot = "WaitingForSlot"
 	// ReasonRollingOut: an image is being rolled out.

@@ -89,13 +89,47 @@ type GitSource struct {
 	WebhookSecretRef *SecretKeyReference `json:"webhookSecretRef,omitempty"`
 }
 
+// DefaultBranch is the branch that production serves if a RepositorySource has none.
+const DefaultBranch = "main"
+
+// RepositorySource is a data model in a Git repository that Quoin keeps for the deployment.
+type RepositorySource struct {
+	// branch that production serves, and that clients clone; main when absent.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=244
+	// +kubebuilder:validation:XValidation:rule=`!self.matches(r'[[:cntrl:] ~^:?*\[\\]|^[/.]|/[./]|[.][.]|@[{]|[.]lock(/|$)|[/.]$|^@$')`,message="must be a valid Git branch name such as main or feature/orders"
+	// +optional
+	Branch string `json:"branch,omitempty"`
+
+	// path of the directory with the model in the repository; its root when absent.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=512
+	// +kubebuilder:validation:Pattern=`^[^\x00-\x1f\x7f]*$`
+	// +kubebuilder:validation:XValidation:rule="!self.startsWith('/') && !self.split('/').exists(p, p == '..')",message="must be a relative path in the repository, without .."
+	// +optional
+	Path string `json:"path,omitempty"`
+}
+
+// BranchName returns the branch that production serves.
+func (s *RepositorySource) BranchName() string {
+	if s.Branch != "" {
+		return s.Branch
+	}
+	return DefaultBranch
+}
+
 // ModelSource is the source of the data model.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.git) != has(self.configMapRef)",message="must set exactly one of git and configMapRef"
+// +kubebuilder:validation:XValidation:rule="[has(self.git), has(self.repository), has(self.configMapRef)].exists_one(set, set)",message="must set exactly one of git, repository and configMapRef"
 type ModelSource struct {
 	// git is a model in a Git repository.
 	// +optional
 	Git *GitSource `json:"git,omitempty"`
+
+	// repository is a model in a Git repository that Quoin keeps: clients push to it over HTTPS, or change
+	// its files over REST.
+	// +optional
+	Repository *RepositorySource `json:"repository,omitempty"`
 
 	// configMapRef names a ConfigMap in the same namespace whose keys are the files of the model, for
 	// small models without directories.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net/url"
 	"os"
 	"time"
 
@@ -54,6 +55,7 @@ func parseControllerFlags(args []string, stderr io.Writer) (*controllerFlags, er
 	fs.IntVar(&f.config.MaxRollouts, "max-concurrent-rollouts", 10, "maximum concurrent rollouts of `deployments`; 0 for no limit")
 	fs.IntVar(&f.sqlPort, "sql-port", 5432, "`port` of the SQL interfaces that clients connect to, shown in the status of environments: that of the gateway's Service")
 	fs.BoolVar(&f.config.AllowInsecureGit, "allow-insecure-git", false, "allow http:// for Git repositories: for tests and isolated networks")
+	fs.StringVar(&f.config.RepositoryURL, "repository-url", "", "`URL` of quoin apiserver for the controller and the pods, such as https://quoin-apiserver.quoin-system.svc; deployments with spec.model.repository need it")
 	fs.BoolVar(&f.config.WarmUp, "warm-up", false, "API pods compile their data model before they are ready; needs the RoleBinding quoin-account in the accounts' namespaces")
 	f.log.register(fs)
 	err := parse(fs, args, f.validate)
@@ -70,10 +72,18 @@ func (f *controllerFlags) validate() string {
 		return fmt.Sprintf("--concurrency is %d, must be 1 or more", f.config.Concurrency)
 	case f.config.MaxRollouts < 0:
 		return fmt.Sprintf("--max-concurrent-rollouts is %d, must be 0 or more", f.config.MaxRollouts)
+	case f.config.RepositoryURL != "" && !isOrigin(f.config.RepositoryURL):
+		return fmt.Sprintf("--repository-url is %q, must be https://host or https://host:port", f.config.RepositoryURL)
 	case f.sqlPort < 1 || f.sqlPort > 65535:
 		return fmt.Sprintf("--sql-port is %d, must be from 1 to 65535", f.sqlPort)
 	}
 	return ""
+}
+
+// isOrigin reports whether a text is an HTTPS URL without a path.
+func isOrigin(text string) bool {
+	u, err := url.Parse(text)
+	return err == nil && u.Hostname() != "" && text == "https://"+u.Host
 }
 
 // +kubebuilder:rbac:groups=authentication.k8s.io,resources=tokenreviews,verbs=create

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/internal/engine"
 	"github.com/quoin-dev/quoin/internal/ids"
 	"github.com/quoin-dev/quoin/internal/kube"
 	"github.com/quoin-dev/quoin/internal/reconciler"
@@ -81,18 +82,19 @@ func (r *branchReconciler) work(ctx context.Context, s *scope) reconciler.Outcom
 // checkRemote returns an outcome unless the branch exists in the deployment's repository.
 func checkRemote(b *v1alpha1.Branch, d *v1alpha1.Deployment) *reconciler.Outcome {
 	var o reconciler.Outcome
+	remote := engine.RemoteOf(d, "")
 	switch commit := b.Annotations[v1alpha1.AnnotationCommit]; {
-	case d.Spec.Model.Git == nil:
+	case remote == nil:
 		o = reconciler.Stalled(v1alpha1.ReasonBranchNotFound, fmt.Sprintf(
 			"spec.deploymentRef: the model of deployment %q is not in Git, so it has no branches", d.Name))
 	case commit == v1alpha1.CommitMissing:
 		o = reconciler.Stalled(v1alpha1.ReasonBranchNotFound, fmt.Sprintf(
-			"spec.name: %s has no branch %q", d.Spec.Model.Git.URL, b.Spec.Name))
+			"spec.name: %s has no branch %q", remote, b.Spec.Name))
 	case commit == "" && gitFailure(d) != nil:
 		c := gitFailure(d)
 		o = reconciler.Stalled(c.Reason, fmt.Sprintf("spec.deploymentRef: deployment %q: %s", d.Name, c.Message))
 	case commit == "":
-		o = reconciler.Progressing(v1alpha1.ReasonProgressing, "Waiting for the branches of "+d.Spec.Model.Git.URL+" to be read")
+		o = reconciler.Progressing(v1alpha1.ReasonProgressing, "Waiting for the branches of "+remote.String()+" to be read")
 	default:
 		return nil
 	}
@@ -102,7 +104,7 @@ func checkRemote(b *v1alpha1.Branch, d *v1alpha1.Deployment) *reconciler.Outcome
 // gitReasons are the reasons for which the branches of a deployment's repository cannot be read.
 var gitReasons = []string{
 	v1alpha1.ReasonGitFailed, v1alpha1.ReasonGitRepositoryNotFound, v1alpha1.ReasonGitAccessDenied,
-	v1alpha1.ReasonGitSecretUnreadable, v1alpha1.ReasonInvalidSpec,
+	v1alpha1.ReasonGitSecretUnreadable, v1alpha1.ReasonRepositoryUnavailable, v1alpha1.ReasonInvalidSpec,
 }
 
 // gitFailure returns the condition of a deployment whose repository cannot be read until a user

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -44,16 +45,26 @@ type modelState struct {
 // model applies the remote's refs to the Branch objects and returns the head of the
 // production branch. A model in a ConfigMap is left to the Environment controller.
 func (r *deploymentReconciler) model(ctx context.Context, s *scope) (modelState, *reconciler.Outcome) {
-	git := s.Object.Spec.Model.Git
-	if git == nil {
+	source := r.Remotes.of(s.Object)
+	if source == nil {
 		markHandled(s.Object)
 		return modelState{}, nil
+	}
+	if !source.Readable() {
+		o := reconciler.Stalled(v1alpha1.ReasonRepositoryUnavailable, source.Field+": cannot be read: quoin controller has no --repository-url")
+		return modelState{}, &o
 	}
 	branches := &v1alpha1.BranchList{}
 	if err := s.List(ctx, branches, client.InNamespace(s.Object.Namespace), client.MatchingFields{IndexDeployment: s.Object.Name}); err != nil {
 		return modelState{}, failed(fmt.Errorf("list branches: %w", err))
 	}
 	remote := r.Remotes.State(ctx, s.Object)
+	if errors.Is(remote.err, errNoRepositorySecret) {
+		if err := r.createRepositorySecret(ctx, s); err != nil {
+			return modelState{}, failed(err)
+		}
+		remote = r.Remotes.Retry(ctx, s.Object)
+	}
 	state := modelState{nextFetch: remote.next}
 	if remote.known() {
 		if err := syncBranches(ctx, s, branches.Items, remote); err != nil {
@@ -77,7 +88,7 @@ func (r *deploymentReconciler) model(ctx context.Context, s *scope) (modelState,
 			state.warning = &o
 		}
 	}
-	reading := reconciler.Progressing(v1alpha1.ReasonProgressing, "Reading the branches of "+git.URL).RequeueIn(remote.next)
+	reading := reconciler.Progressing(v1alpha1.ReasonProgressing, "Reading the branches of "+source.String()).RequeueIn(remote.next)
 	switch {
 	case state.commit == "" && !remote.known():
 		return state, &reading

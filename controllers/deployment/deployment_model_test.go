@@ -327,7 +327,7 @@ func TestModelByStateOfTheRemote(t *testing.T) {
 			api, d := newAPI(t, tc.objects...), gitDeployment("")
 			s := &scope{Client: kube.NewClient(api, api, FieldManager), Object: d}
 			remotes := NewRemotes(api, nil, clocktesting.NewFakePassiveClock(time.Now()))
-			tc.remote.source, tc.remote.fetching = sourceOf(d), true // so that no fetch starts
+			tc.remote.source, tc.remote.fetching = (&Remotes{}).sourceOf(d), true // so that no fetch starts
 			remotes.states[client.ObjectKeyFromObject(d)] = &tc.remote
 			r := &deploymentReconciler{Options: Options{Remotes: remotes}}
 			model, o := r.model(t.Context(), s)
@@ -354,7 +354,7 @@ func TestModelByStateOfTheRemote(t *testing.T) {
 	})
 	t.Run("in a config map", func(t *testing.T) {
 		d := carrying("sales", "", "")
-		model, o := (&deploymentReconciler{}).model(t.Context(), &scope{Object: d})
+		model, o := (&deploymentReconciler{Options: Options{Remotes: &Remotes{}}}).model(t.Context(), &scope{Object: d})
 		if model != (modelState{}) || o != nil {
 			t.Errorf("got %+v, %+v", model, o)
 		}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/internal/engine"
 	"github.com/quoin-dev/quoin/internal/git"
 	"github.com/quoin-dev/quoin/internal/reconciler"
 )
@@ -18,7 +19,7 @@ func (s remoteState) known() bool { return !s.succeeded.IsZero() }
 
 // productionBranch returns the name of the branch that production runs.
 func (s remoteState) productionBranch(d *v1alpha1.Deployment) string {
-	if branch := d.Spec.Model.Git.Branch; branch != "" {
+	if branch := engine.RemoteOf(d, "").Branch; branch != "" {
 		return branch
 	}
 	return s.defaultBranch
@@ -42,15 +43,24 @@ func (s remoteState) reported() bool {
 // outcome returns the outcome of a failed fetch. After a permanent failure the remote is
 // fetched at the interval too, so the deployment recovers when the remote or the Secret does.
 func (s remoteState) outcome(d *v1alpha1.Deployment) reconciler.Outcome {
+	remote := engine.RemoteOf(d, "")
+	if errors.Is(s.err, errNoRepositorySecret) || errors.Is(s.err, errNoCertificate) {
+		return reconciler.Progressing(v1alpha1.ReasonRepositoryUnavailable, fmt.Sprintf(
+			"Waiting for quoin apiserver, with a database, to add its certificate to secret %q", remote.Secret)).RequeueIn(s.next)
+	}
 	if !s.permanent() {
-		return reconciler.Failing(v1alpha1.ReasonGitFailed, "spec.model.git: "+s.err.Error(), s.next)
+		return reconciler.Failing(v1alpha1.ReasonGitFailed, remote.Field+": "+s.err.Error(), s.next)
 	}
 	var secret *gitSecretError
 	if errors.As(s.err, &secret) {
 		return reconciler.NotFound(v1alpha1.ReasonGitSecretUnreadable, secret.Error()).RequeueIn(s.next)
 	}
+	if remote.Kept {
+		return reconciler.Stalled(v1alpha1.ReasonRepositoryUnavailable, fmt.Sprintf(
+			"%s: %s; check --repository-url of quoin controller, and its network", remote.Field, s.err)).RequeueIn(s.next)
+	}
 	reason, remedy := explain(s.err, d.Spec.Model.Git)
-	return reconciler.Stalled(reason, fmt.Sprintf("spec.model.git: %s; %s", s.err, remedy)).RequeueIn(s.next)
+	return reconciler.Stalled(reason, fmt.Sprintf("%s: %s; %s", remote.Field, s.err, remedy)).RequeueIn(s.next)
 }
 
 // explain returns the reason for a permanent failure of a remote, and the remedy.
@@ -86,10 +96,10 @@ func access(source *v1alpha1.GitSource) string {
 
 // branchNotFound returns the outcome when the remote has no branch for production.
 func (s remoteState) branchNotFound(d *v1alpha1.Deployment) reconciler.Outcome {
-	source := d.Spec.Model.Git
-	message := fmt.Sprintf("spec.model.git.branch: %s has no branch %q; push it, or set another branch", source.URL, source.Branch)
-	if source.Branch == "" {
-		message = fmt.Sprintf("spec.model.git.branch: %s has no default branch; push one, or set the branch", source.URL)
+	remote := engine.RemoteOf(d, "")
+	message := fmt.Sprintf("%s.branch: %s has no branch %q; push it, or set another branch", remote.Field, remote, remote.Branch)
+	if remote.Branch == "" {
+		message = fmt.Sprintf("%s.branch: %s has no default branch; push one, or set the branch", remote.Field, remote)
 	}
 	return reconciler.Stalled(v1alpha1.ReasonModelNotFound, message).RequeueIn(s.next)
 }

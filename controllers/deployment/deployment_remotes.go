@@ -15,11 +15,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/internal/engine"
 	"github.com/quoin-dev/quoin/internal/git"
 )
 
 const (
-	defaultGitInterval = time.Minute
+	// retryInterval is the time after which a failed fetch is repeated first, if the interval of the
+	// deployment is longer.
+	retryInterval = time.Minute
+	// startInterval is the time after which a repository is read again that quoin apiserver has not
+	// served yet.
+	startInterval = 3 * time.Second
 	// fetchTimeout bounds one fetch of a remote.
 	fetchTimeout = 30 * time.Second
 )
@@ -31,6 +37,10 @@ type ReadRefs func(ctx context.Context, url string, secret map[string][]byte) ([
 // Remotes caches the refs of the deployments' remotes and fetches them in the background at
 // the interval of each deployment.
 type Remotes struct {
+	// RepositoryURL is the URL of quoin apiserver for the repositories that Quoin keeps; empty if there
+	// are none. It must not change after the first use.
+	RepositoryURL string
+
 	live  client.Reader
 	read  ReadRefs
 	clock clock.PassiveClock
@@ -78,7 +88,7 @@ func (r *Remotes) State(ctx context.Context, d *v1alpha1.Deployment) remoteState
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	key := client.ObjectKeyFromObject(d)
-	source, request := sourceOf(d), d.Annotations[v1alpha1.AnnotationReconcile]
+	source, request := r.sourceOf(d), d.Annotations[v1alpha1.AnnotationReconcile]
 	state := r.states[key]
 	// A request for an immediate fetch waits for a fetch in progress instead of occupying
 	// another slot: the deployment is reconciled when that one ends.
@@ -91,7 +101,7 @@ func (r *Remotes) State(ctx context.Context, d *v1alpha1.Deployment) remoteState
 			r.prepare(ctx, d, state)
 		}
 	}
-	interval := state.interval(d)
+	interval := state.interval(r.of(d))
 	age := r.clock.Since(state.fetched)
 	if !state.fetching && age >= interval {
 		r.prepare(ctx, d, state)
@@ -101,6 +111,12 @@ func (r *Remotes) State(ctx context.Context, d *v1alpha1.Deployment) remoteState
 	current := *state
 	current.next = wait.Jitter(max(interval-age, time.Second), 0.1)
 	return current
+}
+
+// Retry fetches the deployment's remote again, as if it had not been fetched.
+func (r *Remotes) Retry(ctx context.Context, d *v1alpha1.Deployment) remoteState {
+	r.Forget(client.ObjectKeyFromObject(d))
+	return r.State(ctx, d)
 }
 
 // Wait waits until no fetch is in progress.
@@ -163,59 +179,76 @@ func (r *Remotes) fetch(ctx context.Context, d *v1alpha1.Deployment, state *remo
 	wake(r.wake, key)
 }
 
-func (r *Remotes) readRemote(ctx context.Context, d *v1alpha1.Deployment) ([]git.Ref, string, error) {
-	source := d.Spec.Model.Git
-	var data map[string][]byte
-	if ref := source.SecretRef; ref != nil {
-		secret := &corev1.Secret{}
-		err := r.live.Get(ctx, client.ObjectKey{Namespace: d.Namespace, Name: ref.Name}, secret)
-		switch {
-		case apierrors.IsNotFound(err):
-			return nil, "", &gitSecretError{ref.Name, "does not exist"}
-		case apierrors.IsForbidden(err):
-			return nil, "", &gitSecretError{ref.Name, fmt.Sprintf(
-				"may not be read by the controller; bind ClusterRole quoin-account to it with a RoleBinding in namespace %q", d.Namespace)}
-		case err != nil:
-			return nil, "", fmt.Errorf("read secret %q: %w", ref.Name, err)
-		}
-		if _, err := git.ParseCredentials(source.URL, secret.Data); errors.Is(err, git.ErrInvalidCredentials) {
-			return nil, "", &gitSecretError{ref.Name, "cannot be used: " + err.Error()}
-		}
-		data = secret.Data
-	}
-	return r.read(ctx, source.URL, data)
+// of returns the remote of a deployment; nil if its model is not in Git.
+func (r *Remotes) of(d *v1alpha1.Deployment) *engine.Remote {
+	return engine.RemoteOf(d, r.RepositoryURL)
 }
 
+func (r *Remotes) readRemote(ctx context.Context, d *v1alpha1.Deployment) ([]git.Ref, string, error) {
+	remote := r.of(d)
+	if remote.Secret == "" {
+		return r.read(ctx, remote.URL, nil)
+	}
+	secret := &corev1.Secret{}
+	err := r.live.Get(ctx, client.ObjectKey{Namespace: d.Namespace, Name: remote.Secret}, secret)
+	switch {
+	case apierrors.IsNotFound(err) && remote.Kept:
+		return nil, "", errNoRepositorySecret
+	case apierrors.IsNotFound(err):
+		return nil, "", secretError(remote, "does not exist")
+	case apierrors.IsForbidden(err):
+		return nil, "", secretError(remote, fmt.Sprintf(
+			"may not be read by the controller; bind ClusterRole quoin-account to it with a RoleBinding in namespace %q", d.Namespace))
+	case err != nil:
+		return nil, "", fmt.Errorf("read secret %q: %w", remote.Secret, err)
+	}
+	if remote.Kept && len(secret.Data[git.KeyCACert]) == 0 {
+		return nil, "", errNoCertificate
+	}
+	if _, err := git.ParseCredentials(remote.URL, secret.Data); errors.Is(err, git.ErrInvalidCredentials) {
+		return nil, "", secretError(remote, "cannot be used: "+err.Error())
+	}
+	return r.read(ctx, remote.URL, secret.Data)
+}
+
+// The states of a repository that Quoin keeps before it can be read.
+var (
+	// errNoRepositorySecret means that the Secret of the repository does not exist: the controller
+	// creates it.
+	errNoRepositorySecret = errors.New("the Secret of the repository does not exist")
+	// errNoCertificate means that the Secret has no ca.crt: quoin apiserver adds it.
+	errNoCertificate = errors.New("the Secret of the repository has no ca.crt")
+)
+
 // gitSecretError reports a Git secret that cannot be used.
-type gitSecretError struct{ name, problem string }
+type gitSecretError struct{ field, name, problem string }
+
+func secretError(remote *engine.Remote, problem string) error {
+	field := remote.Field
+	if !remote.Kept {
+		field += ".secretRef"
+	}
+	return &gitSecretError{field, remote.Secret, problem}
+}
 
 func (e *gitSecretError) Error() string {
-	return fmt.Sprintf("spec.model.git.secretRef: secret %q %s", e.name, e.problem)
+	return fmt.Sprintf("%s: secret %q %s", e.field, e.name, e.problem)
 }
 
 // sourceOf returns a key of what a fetch depends on; when it changes, the state is discarded.
-func sourceOf(d *v1alpha1.Deployment) string {
-	source := d.Spec.Model.Git
-	secret := ""
-	if source.SecretRef != nil {
-		secret = source.SecretRef.Name
-	}
-	return string(d.UID) + "\x00" + source.URL + "\x00" + secret
+func (r *Remotes) sourceOf(d *v1alpha1.Deployment) string {
+	remote := r.of(d)
+	return string(d.UID) + "\x00" + remote.URL + "\x00" + remote.Secret
 }
 
 // interval returns the time from one fetch to the next. A fetch that has failed is repeated
 // earlier if the interval of the deployment is long.
-func (s *remoteState) interval(d *v1alpha1.Deployment) time.Duration {
-	interval := gitInterval(d)
-	if s.failures == 0 {
-		return interval
+func (s *remoteState) interval(remote *engine.Remote) time.Duration {
+	switch {
+	case s.failures == 0:
+		return remote.Interval
+	case errors.Is(s.err, errNoCertificate):
+		return startInterval
 	}
-	return min(interval, defaultGitInterval<<min(s.failures-1, 10))
-}
-
-func gitInterval(d *v1alpha1.Deployment) time.Duration {
-	if interval := d.Spec.Model.Git.Interval; interval != nil {
-		return interval.Duration
-	}
-	return defaultGitInterval
+	return min(remote.Interval, retryInterval<<min(s.failures-1, 10))
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/internal/engine"
 )
 
 // attempt is everything that decides whether a version becomes ready with a data model, as far as
@@ -50,11 +51,8 @@ func (o *observation) attemptHash() string {
 		Request:          o.deployment.Annotations[v1alpha1.AnnotationRetry],
 	}
 	slices.SortFunc(a.Env, func(a, b v1alpha1.EnvVar) int { return strings.Compare(a.Name, b.Name) })
-	if git := spec.Model.Git; git != nil {
-		a.Repository, a.Path, a.Commit = git.URL, git.Path, o.commit
-		if git.SecretRef != nil {
-			a.Secret = git.SecretRef.Name
-		}
+	if remote := engine.RemoteOf(o.deployment, ""); remote != nil {
+		a.Repository, a.Path, a.Secret, a.Commit = remote.URL, remote.Path, remote.Secret, o.commit
 	}
 	if ref := spec.Model.ConfigMapRef; ref != nil {
 		a.ConfigMap = ref.Name

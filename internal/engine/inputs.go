@@ -24,6 +24,9 @@ type Options struct {
 	WarmUp bool
 	// AllowInsecureGit permits http:// URLs in the init container.
 	AllowInsecureGit bool
+	// RepositoryURL is the URL of quoin apiserver for the repositories that Quoin keeps; empty if there
+	// are none.
+	RepositoryURL string
 }
 
 // FieldError reports an invalid field of the Deployment's spec.
@@ -100,7 +103,7 @@ func InputsFor(account *v1alpha1.Account, d *v1alpha1.Deployment, e *v1alpha1.En
 		Options:                 opts,
 	}
 	var err error
-	if in.server, err = serverOf(d, e, files); err != nil {
+	if in.server, err = serverOf(d, e, files, opts); err != nil {
 		return Inputs{}, err
 	}
 	overrides := v1alpha1.ComponentResources{}
@@ -144,8 +147,8 @@ func progressDeadline(d *v1alpha1.Deployment) int32 {
 	return 600
 }
 
-func serverOf(d *v1alpha1.Deployment, e *v1alpha1.Environment, files *ModelFiles) (server, error) {
-	m, err := modelOf(d, e, files)
+func serverOf(d *v1alpha1.Deployment, e *v1alpha1.Environment, files *ModelFiles, opts Options) (server, error) {
+	m, err := modelOf(d, e, files, opts)
 	if err != nil {
 		return server{}, err
 	}

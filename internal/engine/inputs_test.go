@@ -150,7 +150,7 @@ func TestInvalidFields(t *testing.T) {
 		{"dedicated without a store image", dedicated(), func(f *fixture) { f.environment.Spec.StoreImage = "" },
 			"spec.size: Dedicated needs a store image, which the environment does not have; the conditions of the deployment name what is missing"},
 		{"no model", shared(), func(f *fixture) { f.deployment.Spec.Model = v1alpha1.ModelSource{} },
-			"spec.model: names no source; set git or configMapRef"},
+			"spec.model: names no source; set git, repository or configMapRef"},
 		{"empty config map", shared(), func(f *fixture) { f.files.Keys = nil },
 			`spec.model.configMapRef: config map "sales-model" has no files under data; add at least one`},
 		{"unsupported extension", shared(), func(f *fixture) { f.files.Keys = append(f.files.Keys, "README.md") },

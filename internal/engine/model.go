@@ -57,17 +57,16 @@ type gitModel struct {
 	Secret string `json:"secret,omitempty"`
 }
 
-func modelOf(d *v1alpha1.Deployment, e *v1alpha1.Environment, files *ModelFiles) (model, error) {
-	source := d.Spec.Model
-	switch {
-	case source.ConfigMapRef != nil:
-		m, err := configMapOf(source.ConfigMapRef.Name, files)
+func modelOf(d *v1alpha1.Deployment, e *v1alpha1.Environment, files *ModelFiles, opts Options) (model, error) {
+	if ref := d.Spec.Model.ConfigMapRef; ref != nil {
+		m, err := configMapOf(ref.Name, files)
 		return model{ConfigMap: m}, err
-	case source.Git != nil:
-		m, err := gitOf(source.Git, e)
+	}
+	if remote := RemoteOf(d, opts.RepositoryURL); remote != nil {
+		m, err := gitOf(remote, e)
 		return model{Git: m}, err
 	}
-	return model{}, &FieldError{Field: "spec.model", Message: "names no source; set git or configMapRef"}
+	return model{}, &FieldError{Field: "spec.model", Message: "names no source; set git, repository or configMapRef"}
 }
 
 func configMapOf(name string, files *ModelFiles) (*configMapModel, error) {
@@ -95,16 +94,16 @@ func configMapOf(name string, files *ModelFiles) (*configMapModel, error) {
 	return &configMapModel{Name: name, Keys: keys, ContentHash: files.ContentHash}, nil
 }
 
-func gitOf(source *v1alpha1.GitSource, e *v1alpha1.Environment) (*gitModel, error) {
+func gitOf(remote *Remote, e *v1alpha1.Environment) (*gitModel, error) {
+	if !remote.Readable() {
+		return nil, &FieldError{Field: remote.Field, Message: "cannot be read: quoin controller has no --repository-url"}
+	}
 	if e.Spec.ModelCommit == "" {
 		return nil, fmt.Errorf("environment %q has no model commit yet", e.Name)
 	}
-	m := &gitModel{URL: source.URL, Commit: e.Spec.ModelCommit, Path: source.Path}
+	m := &gitModel{URL: remote.URL, Commit: e.Spec.ModelCommit, Path: remote.Path, Secret: remote.Secret}
 	if e.Spec.Type == v1alpha1.EnvironmentProduction {
-		m.Ref = source.Branch
-	}
-	if source.SecretRef != nil {
-		m.Secret = source.SecretRef.Name
+		m.Ref = remote.Branch
 	}
 	return m, nil
 }

@@ -13,7 +13,7 @@ const (
 	secretMessage  = "must not contain a password, or a user name unless the scheme is ssh: store them in a Secret and set secretRef"
 	branchMessage  = "must be a valid Git branch name such as main or feature/orders"
 	pathMessage    = "must be a relative path in the repository, without .."
-	modelMessage   = "must set exactly one of git and configMapRef"
+	modelMessage   = "must set exactly one of git, repository and configMapRef"
 	valueMessage   = "must set exactly one of value and valueFrom"
 	nameMessage    = "metadata.name must be 1 to 32 lower-case letters, digits and hyphens, beginning with a letter: it becomes a host name"
 	workersMessage = "workers require shared storage: remoteClaimRef, or env with the settings of a bucket"
@@ -78,6 +78,13 @@ suspend: false
 		`
 releaseChannel: latest
 model:
+  repository:
+    branch: main
+    path: models
+`,
+		`
+releaseChannel: latest
+model:
   git:
     url: ssh://git@git.example.com/team/model.git
     branch: main
@@ -104,6 +111,13 @@ var deploymentCases = []validationCase{
 	{name: "no model", with: `{model: null}`, field: "spec.model", message: "Required value"},
 	{name: "model: neither source", with: `{model: {configMapRef: null}}`, field: "spec.model", message: modelMessage},
 	{name: "model: both sources", with: `{model: {git: {url: "https://git.example.com/m.git"}}}`, field: "spec.model", message: modelMessage},
+	{name: "model: Git and repository", with: `{model: {configMapRef: null, repository: {}, git: {url: "https://git.example.com/m.git"}}}`, field: "spec.model", message: modelMessage},
+	{name: "model: all sources", with: `{model: {repository: {}, git: {url: "https://git.example.com/m.git"}}}`, field: "spec.model", message: modelMessage},
+	{name: "repository: defaults", with: `{model: {configMapRef: null, repository: {}}}`},
+	{name: "repository: everything", with: `{model: {configMapRef: null, repository: {branch: release/1, path: models/sales}}}`},
+	{name: "repository: invalid branch", with: `{model: {configMapRef: null, repository: {branch: "a..b"}}}`, field: "spec.model.repository.branch", message: branchMessage},
+	{name: "repository: path that climbs", with: `{model: {configMapRef: null, repository: {path: ../x}}}`, field: "spec.model.repository.path", message: pathMessage},
+	{name: "model: changed to a repository", then: `{model: {configMapRef: null, repository: {}}}`},
 	{name: "model: changed to Git", then: `{model: {configMapRef: null, git: {url: "https://git.example.com/m.git"}}}`},
 
 	{name: "displayName", with: `{displayName: Sales & Märkte}`},

@@ -104,6 +104,26 @@ func TestShownSQLPortIsThatOfTheService(t *testing.T) {
 	}
 }
 
+// The controller reads repositories from the Service of quoin apiserver, or from the URL of the values. Without a
+// database there are none.
+func TestRepositoryURLIsThatOfTheService(t *testing.T) {
+	for values, want := range map[string]string{
+		"": "the Service",
+		"apiserver.repositories.url=https://q:44": "https://q:44",
+		"apiserver.database.enabled=false":        "",
+		"apiserver.enabled=false":                 "",
+	} {
+		all := render(t, "--set", values)
+		if want == "the Service" {
+			service := only[corev1.Service](t, all.of("apiserver"), "Service")
+			want = "https://" + service.Name + "." + service.Namespace + ".svc"
+		}
+		if got := argument(only[appsv1.Deployment](t, all.of("controller"), "Deployment"), "repository-url"); got != want {
+			t.Errorf("%q: --repository-url of the controller is %q, want %q", values, got, want)
+		}
+	}
+}
+
 // By default, metrics are on loopback only.
 func TestMetricsAreExposedOnlyIfEnabled(t *testing.T) {
 	for _, server := range servers {

@@ -1,3 +1,12 @@
+{{- /* The URL of quoin apiserver for the repositories that Quoin keeps; empty without a database. */}}
+{{- define "quoin.repositoryURL" -}}
+{{- with .Values.apiserver }}
+{{- if and .enabled .database.enabled }}
+{{- .repositories.url | default (printf "https://%s-apiserver.%s.svc" (include "quoin.fullname" $) $.Release.Namespace) }}
+{{- end }}
+{{- end }}
+{{- end }}
+
 {{- define "quoin.controller.own" -}}
 {{- with .Values.controller }}
 {{- if and (gt (int .replicas) 1) (not .leaderElection.enabled) }}
@@ -11,6 +20,9 @@ args:
   - --concurrency={{ int .concurrency }}
   - --max-concurrent-rollouts={{ int .maxConcurrentRollouts }}
   - --sql-port={{ int $.Values.gateway.sql.port }}
+  {{- with include "quoin.repositoryURL" $ }}
+  - --repository-url={{ . }}
+  {{- end }}
   - --log-level={{ .log.level }}
   - --log-format={{ .log.format }}
 env:
