@@ -38,6 +38,7 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/catalog"
 	"github.com/quoin-dev/quoin/apiserver/directory"
 	"github.com/quoin-dev/quoin/apiserver/edit"
+	"github.com/quoin-dev/quoin/apiserver/githttp"
 	"github.com/quoin-dev/quoin/apiserver/recording"
 	"github.com/quoin-dev/quoin/apiserver/rest"
 	"github.com/quoin-dev/quoin/apiserver/rest/content"
@@ -47,11 +48,13 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/rest/tenant"
 	"github.com/quoin-dev/quoin/apiserver/scim"
 	"github.com/quoin-dev/quoin/apiserver/tenants"
+	"github.com/quoin-dev/quoin/internal/content/repository"
 	"github.com/quoin-dev/quoin/internal/content/token"
 	"github.com/quoin-dev/quoin/internal/github"
 	"github.com/quoin-dev/quoin/internal/kube"
 	"github.com/quoin-dev/quoin/internal/serving"
 	"github.com/quoin-dev/quoin/internal/serving/certificates"
+	"github.com/quoin-dev/quoin/internal/store"
 	accounts "github.com/quoin-dev/quoin/internal/tenant"
 )
 
@@ -153,10 +156,7 @@ func serve(ctx context.Context, k8s cluster.Cluster, restConfig *clientrest.Conf
 	f := &handler{tenants: hosts, limits: newLimits(c.RequestsPerSecond, c.Burst), scim: newSCIM()}
 	groups := storedGroups{}
 	if c.DatabaseURL != "" {
-		database, events := runContentStore(k8s, c, informer, background)
-		f.log, groups.tenant.AuditLog, groups.content.Database = events, events, database
-		groups.deployments.Tokens = &token.Tokens{DB: database}
-		groups.model.DbtSyncs = newDbtSyncs(k8s, database, c.Log)
+		f.log = groups.use(k8s, c, background, informer)
 	}
 	clientset, err := kubernetes.NewForConfig(restConfig)
 	if err != nil {
@@ -166,7 +166,12 @@ func serve(ctx context.Context, k8s cluster.Cluster, restConfig *clientrest.Conf
 	if groups.deployments.GitHub, err = runGitHub(k8s, c, background); err != nil {
 		return err
 	}
-	if f.api, err = newREST(ctx, k8s, writer, informer, groups, c); err != nil {
+	known, err := catalog.New(writer, informer)
+	if err != nil {
+		return err
+	}
+	f.git = newGit(k8s, writer, known, groups.repositories)
+	if f.api, err = newREST(ctx, k8s, writer, known, groups, c); err != nil {
 		return err
 	}
 	if f.directory, err = newDirectory(ctx, k8s, writer); err != nil {
@@ -204,16 +209,17 @@ func serve(ctx context.Context, k8s cluster.Cluster, restConfig *clientrest.Conf
 func newAuthenticator(k8s cluster.Cluster, users auth.Users, c Config, background *serving.Background) auth.Authenticator {
 	used := auth.NewLastUsed(k8s.GetClient())
 	background.Run("last use of keys", used.Start)
-	return auth.Chain(
+	return auth.Basic(auth.Chain(
 		auth.NewGitHooks(model.GitHookPath, k8s.GetClient(), k8s.GetAPIReader(), clock.RealClock{}),
 		auth.NewKeys(k8s.GetClient(), k8s.GetAPIReader(), clock.RealClock{}, used),
 		auth.NewOIDC(users, k8s.GetAPIReader(), clock.RealClock{}, c.OIDCClient),
 		auth.NewServiceAccounts(k8s.GetClient(), clock.RealClock{}),
-	)
+	), githttp.Handles)
 }
 
 // runCertificates renews the certificate of the listener in the background, and publishes its CA in
-// the APIService. It returns the function that selects the certificate of a connection.
+// the APIService and in the Secrets of repositories. It returns the function that selects the
+// certificate of a connection.
 func runCertificates(ctx context.Context, k8s cluster.Cluster, c Config, background *serving.Background) (func(*tls.ClientHelloInfo) (*tls.Certificate, error), error) {
 	certificates, err := certificatesFor(ctx, k8s, c)
 	if err != nil {
@@ -232,6 +238,10 @@ func runCertificates(ctx context.Context, k8s cluster.Cluster, c Config, backgro
 		}
 		background.Run("CA bundle", bundle.run)
 	}
+	if c.DatabaseURL != "" {
+		secrets := newRepositorySecrets(k8s.GetCache(), k8s.GetClient(), certificates.Trusted, c.Log)
+		background.Run("certificate of repositories", secrets.run)
+	}
 	if err := metrics.Registry.Register(certificates); err != nil && !errors.As(err, &prometheus.AlreadyRegisteredError{}) {
 		return nil, err
 	}
@@ -244,14 +254,22 @@ type storedGroups struct {
 	tenant      tenant.Options
 	content     content.Options
 	model       model.Options
+	// repositories are the Git repositories that Quoin keeps; nil without a database.
+	repositories *repository.Repositories
+}
+
+// use opens the content store and sets the options that need it. It returns the audit log.
+func (g *storedGroups) use(k8s cluster.Cluster, c Config, background *serving.Background, informer toolscache.SharedIndexInformer) recording.Log {
+	database, events := runContentStore(k8s, c, informer, background)
+	g.tenant.AuditLog, g.content.Database = events, database
+	g.deployments.Tokens = &token.Tokens{DB: database}
+	g.model.DbtSyncs = newDbtSyncs(k8s, database, c.Log)
+	g.repositories = &repository.Repositories{DB: database, Record: recording.RecordTx}
+	return events
 }
 
 // newREST composes the REST API of its groups.
-func newREST(ctx context.Context, k8s cluster.Cluster, writer *kube.Client, informer toolscache.SharedIndexInformer, stored storedGroups, c Config) (*rest.API, error) {
-	known, err := catalog.New(writer, informer)
-	if err != nil {
-		return nil, err
-	}
+func newREST(ctx context.Context, k8s cluster.Cluster, writer *kube.Client, known *catalog.Catalog, stored storedGroups, c Config) (*rest.API, error) {
 	// The kinds that groups wait for after a write. The catalog observes Deployments.
 	for _, kind := range []client.Object{&v1alpha1.Account{}, &v1alpha1.ApiKey{}, &v1alpha1.Branch{}, &v1alpha1.Environment{}} {
 		informer, err := informerOf(ctx, k8s.GetCache(), kind)

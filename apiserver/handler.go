@@ -11,6 +11,7 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/aggregation"
 	"github.com/quoin-dev/quoin/apiserver/auth"
 	"github.com/quoin-dev/quoin/apiserver/directory"
+	"github.com/quoin-dev/quoin/apiserver/githttp"
 	"github.com/quoin-dev/quoin/apiserver/recording"
 	"github.com/quoin-dev/quoin/apiserver/rest"
 	"github.com/quoin-dev/quoin/apiserver/scim"
@@ -32,7 +33,9 @@ type handler struct {
 	api        *rest.API
 	scim       *scim.Server
 	directory  *directory.Directory
-	limits     *limits
+	// git serves the repositories that Quoin keeps.
+	git    *githttp.Server
+	limits *limits
 	// log is the audit log; nil without a database.
 	log recording.Log
 }
@@ -42,6 +45,8 @@ func errorsOn(path string) serving.ErrorWriter {
 	switch {
 	case aggregation.Handles(path):
 		return aggregation.WriteFailure
+	case githttp.Handles(path), githttp.HandlesInternal(path):
+		return githttp.WriteError
 	case !scim.Handles(path):
 		return nil
 	}
@@ -71,6 +76,9 @@ func (f *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case err != nil:
 		f.refuse(w, r, err)
+		return
+	case account == nil && githttp.HandlesInternal(r.URL.Path):
+		f.git.ServeInternal(w, r)
 		return
 	case account == nil:
 		serving.WriteError(w, http.StatusNotFound, "no account answers on this host")
@@ -109,7 +117,11 @@ func (f *handler) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	switch {
 	case errors.Is(err, auth.ErrNoCredential):
 		serving.Annotate(r.Context(), "refused", err.Error())
-		w.Header().Set("WWW-Authenticate", `Bearer realm="quoin"`)
+		challenge := `Bearer realm="quoin"`
+		if githttp.Handles(r.URL.Path) {
+			challenge = githttp.Challenge
+		}
+		w.Header().Set("WWW-Authenticate", challenge)
 		serving.WriteError(w, http.StatusUnauthorized, err.Error())
 	case errors.Is(err, auth.ErrForbidden):
 		serving.Annotate(r.Context(), "refused", err.Error())
@@ -149,6 +161,10 @@ func (f *handler) serve(w http.ResponseWriter, r *http.Request, account *v1alpha
 	defer recorded.Close(r.Context())
 	r = r.WithContext(recorded.With(r.Context()))
 	w = recorded.Gate(r.Context(), w, errorWriter(r.URL.Path))
+	if githttp.Handles(r.URL.Path) {
+		f.git.ServeHTTP(w, r, account, p)
+		return
+	}
 	if source == audit.SourceREST {
 		f.api.ServeHTTP(w, r, account, p)
 		return

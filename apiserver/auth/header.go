@@ -79,6 +79,39 @@ func isJWT(text string) bool {
 	}) < 0
 }
 
+// basic accepts credentials as passwords.
+type basic struct {
+	next  Authenticator
+	allow func(path string) bool
+}
+
+// Basic returns an Authenticator that accepts every credential of next also as the password of
+// "Authorization: Basic" (RFC 7617), on some paths: Git clients send no other form. The user name is
+// ignored. The path is the decoded one, which is also that of the route.
+func Basic(next Authenticator, allow func(path string) bool) Authenticator { return basic{next, allow} }
+
+// Authenticate implements Authenticator.
+func (b basic) Authenticate(ctx context.Context, account *v1alpha1.Account, r *http.Request) (*Principal, error) {
+	headers := r.Header.Values("Authorization")
+	if len(headers) != 1 || len(headers[0]) > maxCredential || !b.allow(r.URL.Path) {
+		return b.next.Authenticate(ctx, account, r)
+	}
+	_, password, ok := r.BasicAuth()
+	if !ok {
+		return b.next.Authenticate(ctx, account, r)
+	}
+	inner := new(http.Request)
+	*inner = *r
+	inner.Header = r.Header.Clone()
+	inner.Header.Set("Authorization", "Bearer "+password)
+	p, err := b.next.Authenticate(ctx, account, inner)
+	var other otherCredential
+	if errors.As(err, &other) && other == otherForm {
+		return nil, unauthenticated("the password must be an API key or a token")
+	}
+	return p, err
+}
+
 type chain []Authenticator
 
 // Chain returns an Authenticator that returns the result of the first authenticator that accepts the

@@ -144,3 +144,57 @@ func TestChain(t *testing.T) {
 		}
 	}
 }
+
+// Git clients send a credential as password, on the paths of repositories only.
+func TestBasic(t *testing.T) {
+	key := newToken(t).Reveal()
+	inner := authenticatorFunc(func(r *http.Request) (*Principal, error) {
+		if _, err := credentialOf(r); err != nil {
+			return nil, err
+		}
+		return &Principal{Name: r.Header.Get("Authorization")}, nil
+	})
+	a := Basic(inner, func(path string) bool { return strings.HasPrefix(path, "/git/") })
+	cases := map[string]struct {
+		path, user, password, header, want string
+	}{
+		"key as password":     {"/git/1.git", "git", key, "", "Bearer " + key},
+		"JWT, no user":        {"/git/1.git", "", "a.b.c", "", "Bearer a.b.c"},
+		"Bearer":              {"/git/1.git", "", "", "Bearer " + key, "Bearer " + key},
+		"another path":        {"/api/v1/deployments", "git", key, "", ""},
+		"not a credential":    {"/git/1.git", "git", "hunter2", "", ""},
+		"no password":         {"/git/1.git", "git", "", "", ""},
+		"not Base64":          {"/git/1.git", "", "", "Basic hunter2", ""},
+		"key as user":         {"/git/1.git", key, "", "", ""},
+		"password with break": {"/git/1.git", "git", "x\r\nX-User: root", "", ""},
+	}
+	for name, tc := range cases {
+		r := request()
+		r.URL.Path = tc.path
+		switch {
+		case tc.header != "":
+			r.Header.Set("Authorization", tc.header)
+		default:
+			r.SetBasicAuth(tc.user, tc.password)
+		}
+		before := r.Header.Get("Authorization")
+		p, err := a.Authenticate(t.Context(), nil, r)
+		switch {
+		case tc.want != "" && (err != nil || p.Name != tc.want):
+			t.Errorf("%s: %v, %v", name, p, err)
+		case tc.want == "" && (!errors.Is(err, ErrNoCredential) || strings.Contains(err.Error(), "hunter2")):
+			t.Errorf("%s: %v, error %v", name, p, err)
+		}
+		if r.Header.Get("Authorization") != before {
+			t.Errorf("%s: the request has changed", name)
+		}
+	}
+}
+
+// authenticatorFunc is an Authenticator that only looks at the request.
+type authenticatorFunc func(r *http.Request) (*Principal, error)
+
+// Authenticate implements Authenticator.
+func (f authenticatorFunc) Authenticate(_ context.Context, _ *v1alpha1.Account, r *http.Request) (*Principal, error) {
+	return f(r)
+}

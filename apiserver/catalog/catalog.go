@@ -164,8 +164,11 @@ func ProductionBranch(d *v1alpha1.Deployment, branches []*v1alpha1.Branch) strin
 			return b.Spec.Name
 		}
 	}
-	if d.Spec.Model.Git != nil {
-		return d.Spec.Model.Git.Branch
+	switch model := d.Spec.Model; {
+	case model.Git != nil:
+		return model.Git.Branch
+	case model.Repository != nil:
+		return model.Repository.BranchName()
 	}
 	return ""
 }

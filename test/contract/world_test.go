@@ -53,6 +53,9 @@ var (
 	httpClient    *http.Client
 )
 
+// repositoryURL is the address of `quoin apiserver` for the controllers and pods.
+var repositoryURL string
+
 // The tenants have objects of the same names, to detect requests that reach the wrong one.
 var (
 	acme   = &account{name: "acme", host: "acme.example.com"}
@@ -78,6 +81,12 @@ func run(ctx context.Context, c *clustertest.Cluster, m *testing.M) (code int, e
 		return 0, err
 	}
 	defer idp.Close()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, err
+	}
+	_, port, _ := net.SplitHostPort(listener.Addr().String())
+	repositoryURL = "https://localhost:" + port
 	if err := startControllers(ctx, c.Config); err != nil {
 		return 0, err
 	}
@@ -91,7 +100,7 @@ func run(ctx context.Context, c *clustertest.Cluster, m *testing.M) (code int, e
 		return 0, err
 	}
 	defer githubHost.Close()
-	if err := startServer(ctx, config, c.Folder, failed); err != nil {
+	if err := startServer(ctx, config, listener, c.Folder, failed); err != nil {
 		return 0, err
 	}
 	if gitHost, err = newGitServer(ctx, c.Folder); err != nil {
@@ -124,7 +133,9 @@ func startControllers(ctx context.Context, config *clientrest.Config) error {
 	if err != nil {
 		return err
 	}
-	err = controllers.Setup(ctx, mgr, controllers.Config{Namespace: clustertest.Namespace, Image: "quoin:test", Concurrency: 4, AllowInsecureGit: true, SQLPort: sqlPort})
+	err = controllers.Setup(ctx, mgr, controllers.Config{
+		Namespace: clustertest.Namespace, Image: "quoin:test", Concurrency: 4, AllowInsecureGit: true, SQLPort: sqlPort, RepositoryURL: repositoryURL,
+	})
 	if err != nil {
 		return err
 	}
@@ -136,11 +147,7 @@ func startControllers(ctx context.Context, config *clientrest.Config) error {
 	return nil
 }
 
-func startServer(ctx context.Context, config *clientrest.Config, folder string, failed chan error) error {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return err
-	}
+func startServer(ctx context.Context, config *clientrest.Config, listener net.Listener, folder string, failed chan error) error {
 	listening := make(chan serving.Addresses, 1)
 	logs, err := os.Create(filepath.Join(os.TempDir(), "quoin-contract.log"))
 	if err != nil {

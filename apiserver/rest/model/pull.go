@@ -35,7 +35,7 @@ type PullOutput struct {
 func (a *api) pull(ctx context.Context, in *PullInput) (*PullOutput, error) {
 	d := rest.ScopeFrom(ctx).Deployment
 	switch {
-	case d.Spec.Model.Git == nil:
+	case d.Spec.Model.Git == nil && d.Spec.Model.Repository == nil:
 		return nil, rest.Conflict("the data model of deployment %s is not in Git: there is nothing to pull", d.Labels[v1alpha1.LabelID])
 	case ptr.Deref(d.Spec.Suspend, false):
 		return nil, rest.Conflict("deployment %s is suspended: its repository is not read", d.Labels[v1alpha1.LabelID])

@@ -5,6 +5,7 @@ package certificates
 import (
 	"context"
 	"crypto/tls"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -84,6 +85,20 @@ func (c *Certificates) GetCertificate(hello *tls.ClientHelloInfo) (*tls.Certific
 // CA returns the CA certificate for clients, in PEM; nil if the certificate is from files. It
 // changes about every nine years, and when the Secret is deleted.
 func (c *Certificates) CA() []byte { return c.current.Load().ca }
+
+// Trusted returns the certificates by which a client can verify this server, in PEM: the CA, or the
+// certificates from the files, for clients that trust them like a CA.
+func (c *Certificates) Trusted() []byte {
+	current := c.current.Load()
+	if current.ca != nil {
+		return current.ca
+	}
+	var all []byte
+	for _, der := range current.Certificate.Certificate {
+		all = append(all, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})...)
+	}
+	return all
+}
 
 // Refresh loads the certificate. On an error, the previous certificate remains in use, and the
 // error is logged unless it equals the last one.
