@@ -113,7 +113,7 @@ func (u *unpacker) next() error {
 	if err := u.spend(header.Length); err != nil {
 		return err
 	}
-	content := bytes.NewBuffer(make([]byte, 0, min(header.Length, 64<<10)))
+	content := bytes.NewBuffer(make([]byte, 0, header.Length))
 	n, _, err := u.scanner.NextObject(content)
 	if err == nil && n != header.Length {
 		err = packfile.ErrMalformedPackFile

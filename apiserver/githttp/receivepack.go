@@ -19,9 +19,9 @@ const (
 	// maxCommands bounds the branches of one push, and maxCommandBytes their commands.
 	maxCommands     = 1000
 	maxCommandBytes = 1 << 20
-	// maxPushes is the number of pushes that are unpacked at the same time: each needs up to some 64 MiB
+	// maxPushes is the number of pushes that are unpacked at the same time: each needs up to some 100 MiB
 	// of memory. Others wait, at most maxWait.
-	maxPushes = 3
+	maxPushes = 2
 	maxWait   = 20 * time.Second
 )
 

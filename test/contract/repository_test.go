@@ -85,12 +85,12 @@ func (k *kept) url(host, token string) string {
 func (k *kept) git(t *testing.T, dir string, args ...string) (string, error) {
 	t.Helper()
 	_, port, _ := net.SplitHostPort(serverAddress.String())
-	options := []string{"-c", "http.sslCAInfo=" + k.ca}
+	options := []string{"-c", "http.proxy="}
 	for _, host := range []string{acme.host, globex.host} {
 		options = append(options, "-c", fmt.Sprintf("http.curloptResolve=%s:%s:127.0.0.1", host, port))
 	}
 	cmd := exec.CommandContext(t.Context(), "git", append(options, args...)...)
-	cmd.Dir, cmd.Env = dir, append(append(os.Environ(), isolatedGit...), "GIT_TERMINAL_PROMPT=0", "LC_ALL=C")
+	cmd.Dir, cmd.Env = dir, append(append(os.Environ(), isolatedGit...), "GIT_TERMINAL_PROMPT=0", "LC_ALL=C", "GIT_SSL_CAINFO="+k.ca)
 	out, err := cmd.CombinedOutput()
 	return strings.TrimSpace(string(out)), err
 }
@@ -99,7 +99,7 @@ func (k *kept) mustGit(t *testing.T, dir string, args ...string) string {
 	t.Helper()
 	out, err := k.git(t, dir, args...)
 	if err != nil {
-		t.Fatalf("git %v: %v: %s", args, err, strings.ReplaceAll(out, k.account.admin, "***"))
+		t.Fatalf("git %s: %v: %s", args[0], err, strings.ReplaceAll(out, k.account.admin, "***"))
 	}
 	return out
 }

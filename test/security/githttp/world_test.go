@@ -10,6 +10,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"runtime"
@@ -61,7 +62,7 @@ func newWorld(t *testing.T) *world {
 	handler := http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		server.ServeHTTP(rw, r, account(), &auth.Principal{Kind: auth.KindAPIKey, Permissions: []v1alpha1.Permission{"SchemaRead", "SchemaUpdate"}})
 	})
-	web := httptest.NewServer(serving.Wrap(handler, serving.WrapOptions{BodyLimitOf: githttp.BodyLimit}))
+	web := httptest.NewServer(serving.Wrap(handler, serving.WrapOptions{BodyLimitOf: githttp.BodyLimit, Log: slog.New(slog.DiscardHandler)}))
 	t.Cleanup(web.Close)
 	w.url = web.URL
 	return w
