@@ -64,7 +64,7 @@ func (s *Server) ServeInternal(w http.ResponseWriter, r *http.Request) {
 		writeError(w, http.StatusUnauthorized, "the password of the repository is required")
 		return
 	}
-	serving.Authenticated(r)
+	serving.Authenticated(r, t.account.Name)
 	serving.Annotate(r.Context(), "account", t.account.Name)
 	serving.Annotate(r.Context(), "principal", "Repository:"+match[1]+"/"+match[2])
 	a, ok := actionOf(w, r, match[3])

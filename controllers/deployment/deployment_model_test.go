@@ -344,7 +344,7 @@ func TestModelByStateOfTheRemote(t *testing.T) {
 			api, d := newAPI(t, created("main", "a")), gitDeployment("")
 			d.Generation, d.Status.ObservedGeneration = 2, 1
 			remotes := NewRemotes(api, nil, clocktesting.NewFakePassiveClock(time.Now()))
-			remotes.states[client.ObjectKeyFromObject(d)] = &remoteState{source: sourceOf(d), fetching: true, failures: failures}
+			remotes.states[client.ObjectKeyFromObject(d)] = &remoteState{source: (&Remotes{}).sourceOf(d), fetching: true, failures: failures}
 			model, o := (&deploymentReconciler{Options: Options{Remotes: remotes}}).model(t.Context(), &scope{Client: kube.NewClient(api, api, FieldManager), Object: d})
 			want := "Unknown Progressing: Reading the branches of https://git.example.com/model.git"
 			if model.commit != commit("a") || o != nil || describe(model.warning) != want {
