@@ -54,7 +54,6 @@ import (
 	"github.com/quoin-dev/quoin/internal/kube"
 	"github.com/quoin-dev/quoin/internal/serving"
 	"github.com/quoin-dev/quoin/internal/serving/certificates"
-	"github.com/quoin-dev/quoin/internal/store"
 	accounts "github.com/quoin-dev/quoin/internal/tenant"
 )
 
