@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/quoin-dev/quoin/apiserver/auth"
+	"github.com/quoin-dev/quoin/apiserver/githttp"
 	"github.com/quoin-dev/quoin/apiserver/rest/model"
 	"github.com/quoin-dev/quoin/apiserver/scim"
 	"github.com/quoin-dev/quoin/internal/ratelimit"
@@ -46,7 +47,7 @@ const process = "apiserver"
 var bodyPace = serving.Pace{Grace: 10 * time.Second, Rate: 16 << 10, Timeout: time.Minute}
 
 // bodyLimit returns the maximum size of the body of a request; 0 for the default.
-func bodyLimit(r *http.Request) int64 { return cmp.Or(scim.BodyLimit(r), model.BodyLimit(r)) }
+func bodyLimit(r *http.Request) int64 { return cmp.Or(scim.BodyLimit(r), model.BodyLimit(r), githttp.BodyLimit(r)) }
 
 // limits are the limits of authenticated callers.
 type limits struct {

@@ -2,11 +2,9 @@ package apiserver
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -22,16 +20,12 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/edit"
 	"github.com/quoin-dev/quoin/apiserver/githttp"
 	"github.com/quoin-dev/quoin/apiserver/recording"
-	"github.com/quoin-dev/quoin/apiserver/scim"
 	"github.com/quoin-dev/quoin/internal/audit"
 	"github.com/quoin-dev/quoin/internal/content/repository"
 	"github.com/quoin-dev/quoin/internal/engine"
 	"github.com/quoin-dev/quoin/internal/git"
 	"github.com/quoin-dev/quoin/internal/kube"
 )
-
-// bodyLimit returns the limit of the body of a request; 0 for the default.
-func bodyLimit(r *http.Request) int64 { return cmp.Or(githttp.BodyLimit(r), scim.BodyLimit(r)) }
 
 // newGit returns the server of repositories; repositories is nil without a database.
 func newGit(k8s cluster.Cluster, writer *kube.Client, known *catalog.Catalog, repositories *repository.Repositories) *githttp.Server {
