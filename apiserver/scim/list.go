@@ -154,7 +154,11 @@ func (x *exchange) collect(queries []typedQuery, skip, count int, after *cursor)
 
 // renderList returns a ListResponse. Resources is present even if it is empty.
 func (x *exchange) renderList(found *listed, start int, byCursor bool) []byte {
-	body := make([]byte, 0, 256+1024*len(found.resources))
+	size := 256
+	for _, r := range found.resources {
+		size += r.RenderedSize()
+	}
+	body := make([]byte, 0, size)
 	body = append(body, `{"schemas":["`+listURN+`"],"totalResults":`...)
 	body = strconv.AppendInt(body, int64(found.total), 10)
 	if !byCursor {

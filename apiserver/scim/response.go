@@ -147,5 +147,5 @@ func (x *exchange) writeResource(status int, r *schema.Resource, p *schema.Proje
 		x.Header().Set("Location", r.Location)
 	}
 	x.Header().Set("ETag", r.ETag())
-	return x.write(status, r.Render(nil, p, x.locate))
+	return x.write(status, r.Render(make([]byte, 0, r.RenderedSize()), p, x.locate))
 }

@@ -54,6 +54,24 @@ func (p *Projection) wantsSub(extension string, a, sub *Attribute) bool {
 // Locate returns the URL of a resource by the name of its type and its id; empty if the type is unknown.
 type Locate func(resourceType, id string) string
 
+// sizeOfResource and sizeOfElement are usual lengths of a resource, and of an element of a Set, as JSON.
+const (
+	sizeOfResource = 1024
+	sizeOfElement  = 224
+)
+
+// RenderedSize returns an estimate of the length of the result of Render. A buffer that grows with a large group
+// would be copied many times.
+func (r *Resource) RenderedSize() int {
+	size := sizeOfResource
+	for _, value := range r.Document {
+		if set, ok := value.(Set); ok {
+			size += sizeOfElement * set.Len()
+		}
+	}
+	return size
+}
+
 // Render appends a resource as JSON, with its attributes in schema order.
 func (r *Resource) Render(dst []byte, p *Projection, locate Locate) []byte {
 	w := &renderer{dst: dst, p: p, locate: locate}

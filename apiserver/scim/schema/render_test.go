@@ -173,6 +173,22 @@ func TestRenderReferences(t *testing.T) {
 	}
 }
 
+func (l *referenceList) Len() int { return len(l.elements) }
+
+// TestRenderedSize checks that a group with many members is rendered into one buffer.
+func TestRenderedSize(t *testing.T) {
+	l := &referenceList{}
+	for range 1000 {
+		l.elements = append(l.elements, ReferenceValue{Value: "01a203d5-b0a3-74f1-97bb-283c13d560a5", Type: "User", Display: "Given0000000 Family0000000"})
+	}
+	g := &Resource{Type: Group, ID: "g", Document: Document{"displayName": "G", "members": l}}
+	buffer := make([]byte, 0, g.RenderedSize())
+	at := func(kind, id string) string { return "https://acme.example.com/api/scim/v2/" + kind + "s/" + id }
+	if rendered := g.Render(buffer, nil, at); cap(rendered) != cap(buffer) || cap(buffer) > 2*len(rendered) {
+		t.Errorf("%d bytes, the estimate is %d", len(rendered), cap(buffer))
+	}
+}
+
 func BenchmarkRender(b *testing.B) {
 	for name, p := range map[string]*Projection{"all": nil, "userName": {Include: refs(b, User, [3]string{"", "userName", ""})}} {
 		b.Run(name, func(b *testing.B) {
