@@ -16,7 +16,7 @@ import (
 // runGitHub returns the GitHub App and renews tokens in the background; nil if none is configured.
 func runGitHub(k8s cluster.Cluster, c Config, background *serving.Background) (deployments.GitHub, error) {
 	if c.GitHub.AppID == 0 {
-		return nil, nil //nolint:nilnil // GitHub is optional
+		return nil, nil
 	}
 	app, err := github.New(c.GitHub)
 	if err != nil {

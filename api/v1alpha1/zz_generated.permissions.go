@@ -14,7 +14,7 @@ const (
 	PermissionAuditLogManage Permission = "AuditLogManage"
 	// PermissionDeploymentsManage allows everything on deployments, their variables and data models.
 	PermissionDeploymentsManage Permission = "DeploymentsManage"
-	// PermissionDeploymentCreate allows creating deployments.
+	// PermissionDeploymentCreate allows creating deployments, and listing repositories on GitHub.
 	PermissionDeploymentCreate Permission = "DeploymentCreate"
 	// PermissionDeploymentRead allows reading deployments, their environments, pods, logs, settings, versions and variables (values of secret variables are masked).
 	PermissionDeploymentRead Permission = "DeploymentRead"

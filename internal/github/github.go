@@ -7,6 +7,7 @@ package github
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -94,7 +95,7 @@ func New(o Options) (*App, error) {
 	}
 	web, err := url.Parse(strings.TrimSuffix(o.BaseURL, "/"))
 	if err != nil || web.Host == "" {
-		return nil, fmt.Errorf("the URL of GitHub is not valid") //nolint:err113 // without the URL
+		return nil, errors.New("the URL of GitHub is not valid")
 	}
 	a := &App{o: o, web: web, tokens: map[int64]Token{}}
 	if _, err := a.signedJWT(); err != nil {

@@ -20,7 +20,7 @@ var Table = []Permission{
 	},
 	{
 		Name: "DeploymentCreate", AccountWide: true,
-		Allows: "creating deployments",
+		Allows: "creating deployments, and listing repositories on GitHub",
 	},
 	{
 		Name: "DeploymentRead", GrantedBy: []string{"update", "get"},

@@ -90,6 +90,24 @@ func TestGitHubInstallationsOfOtherAccountsAreForbidden(t *testing.T) {
 	}
 }
 
+// A key that is limited to a deployment, such as one of CI, does not read other repositories of the account by connecting
+// them to its deployment.
+func TestKeysOfADeploymentDoNotReachGitHub(t *testing.T) {
+	created := acme.as(acme.admin).call(t, "POST", "/api/v1/api-keys", map[string]any{"name": "CI on GitHub", "deploymentIds": []string{acme.id}, "permissions": []string{"DeploymentsManage"}}).is(200)
+	t.Cleanup(func() {
+		acme.as(acme.admin).call(t, "DELETE", fmt.Sprintf("/api/v1/api-keys/%s", created.at("id")), nil).is(200)
+	})
+	token, _ := created.at("token").(string)
+	key := acme.as(token)
+	for _, route := range []string{"/status", "/installations", "/installations/1/repositories", "/repositories/acme-org/model/branches?installationId=1"} {
+		key.call(t, "GET", "/api/v1/github"+route, nil).rejected(403, "DeploymentCreate")
+	}
+	key.call(t, "POST", "/build/api/v1/deployments/"+acme.id+"/github/connect", map[string]any{"installationId": 1, "name": "other"}).rejected(403, "DeploymentCreate", "whole account")
+	if url := object(t, acme, acme.id).Spec.Model.Git.URL; url != acme.repository.url {
+		t.Errorf("the data model is now from %s", url)
+	}
+}
+
 // Contract: "POST .../github/connect". The repository is private: the controller fetches it with the token.
 func TestDeploymentIsConnectedToGitHub(t *testing.T) {
 	r, err := gitHost.repository("github-model")

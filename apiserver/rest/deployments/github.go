@@ -34,11 +34,11 @@ type GitHub interface {
 func (a *api) githubFamily() rest.Family {
 	const path = "/api/v1/github"
 	family := rest.Family{Tag: "GitHub", Description: "Repositories on GitHub that the account may use, and connections of deployments to them.", Routes: []rest.Route{
-		rest.Handle(http.MethodGet, path+"/status", "getGitHubStatus", v1alpha1.PermissionSchemaUpdate, "Report whether the account has a GitHub installation", a.githubStatus),
-		rest.Handle(http.MethodGet, path+"/installations", "listGitHubInstallations", v1alpha1.PermissionSchemaUpdate, "List the account's GitHub installations", a.listInstallations),
-		rest.Handle(http.MethodGet, path+"/installations/{installationId}/repositories", "listGitHubRepositories", v1alpha1.PermissionSchemaUpdate,
+		rest.Handle(http.MethodGet, path+"/status", "getGitHubStatus", v1alpha1.PermissionDeploymentCreate, "Report whether the account has a GitHub installation", a.githubStatus),
+		rest.Handle(http.MethodGet, path+"/installations", "listGitHubInstallations", v1alpha1.PermissionDeploymentCreate, "List the account's GitHub installations", a.listInstallations),
+		rest.Handle(http.MethodGet, path+"/installations/{installationId}/repositories", "listGitHubRepositories", v1alpha1.PermissionDeploymentCreate,
 			"List the repositories of an installation", a.listRepositories),
-		rest.Handle(http.MethodGet, path+"/repositories/{owner}/{repo}/branches", "listGitHubBranches", v1alpha1.PermissionSchemaUpdate,
+		rest.Handle(http.MethodGet, path+"/repositories/{owner}/{repo}/branches", "listGitHubBranches", v1alpha1.PermissionDeploymentCreate,
 			"List the branches of a repository", a.listGitHubBranches),
 		rest.Handle(http.MethodPost, "/build/api/v1/deployments/{deploymentId}/github/connect", "connectGitHub", v1alpha1.PermissionSchemaUpdate,
 			"Take the data model of a deployment from a repository on GitHub", a.connectGitHub),
@@ -95,9 +95,15 @@ func installationsOf(a *v1alpha1.Account) []int64 {
 }
 
 // useInstallation returns the GitHub App if the account of a request may use an installation. Others are
-// forbidden whether or not they exist.
+// forbidden whether or not they exist. Repositories belong to the account: credentials that are limited
+// to certain deployments, such as those of programs that deploy a data model, use none.
 func (a *api) useInstallation(ctx context.Context, id int64) (GitHub, error) {
-	account := rest.ScopeFrom(ctx).Account
+	s := rest.ScopeFrom(ctx)
+	const needs = v1alpha1.PermissionDeploymentCreate
+	if !s.Principal.May(needs) || s.Principal.LimitedFor(needs) {
+		return nil, rest.Forbidden("repositories on GitHub belong to the whole account: %s %q needs the permission %s for it", s.Principal.Kind, s.Principal.Name, needs)
+	}
+	account := s.Account
 	if !githubtokens.Allowed(account, id) {
 		return nil, rest.Forbidden("installationId: %d is not an installation of this account: an administrator has to add it to spec.github.installationIds of Account %q", id, account.Name)
 	}

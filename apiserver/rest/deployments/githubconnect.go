@@ -142,7 +142,7 @@ func (a *api) setHook(ctx context.Context, app GitHub, secrets *githubtokens.Sec
 	switch {
 	case github.IsReason(err, github.Forbidden), github.IsReason(err, github.NotFound):
 		log.FromContext(ctx).Info("The GitHub App may not create push hooks: the repository is polled", "deployment", s.Deployment.Name, "reason", err.Error())
-		return nil, nil //nolint:nilnil // no hook is no error
+		return nil, nil
 	case err != nil:
 		return nil, githubProblem(ctx, err)
 	}
