@@ -2,10 +2,12 @@ package main
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"io"
 	"net"
 	"strconv"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -110,10 +112,10 @@ func createAndDelete(ctx context.Context, a *attacker) error {
 	if err != nil {
 		return err
 	}
-	return repeat(16, func(ctx context.Context, a *attacker, worker int) string {
+	return repeat(16, func(ctx context.Context, a *attacker, _ int) string {
 		var live []*v1alpha1.Deployment
-		for n := 0; ctx.Err() == nil; n++ {
-			d := &v1alpha1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: a.Attacker.Name, Name: fmt.Sprint("d-", worker, "-", n)}}
+		for ctx.Err() == nil {
+			d := &v1alpha1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: a.Attacker.Name, Name: "d-" + strings.ToLower(rand.Text())}}
 			d.Spec.ReleaseChannel = "missing"
 			d.Spec.Model.ConfigMapRef = &v1alpha1.LocalReference{Name: "model"}
 			if err := k.Create(ctx, d); err != nil {

@@ -38,7 +38,7 @@ func (w *world) change() *victim {
 			d.Spec.Model.ConfigMapRef = &v1alpha1.LocalReference{Name: "model"}
 		},
 	}
-	return &victim{workChange, 20, 1, c.once}
+	return &victim{name: workChange, rate: 10, workers: 1, request: c.once, sequential: true}
 }
 
 // changeRemote is a change of the URL of a Git repository, which is read before the change is complete. The repository
@@ -51,7 +51,7 @@ func (w *world) changeRemote() *victim {
 			d.Spec.Model.Git = &v1alpha1.GitSource{URL: w.git.url(strconv.Itoa(n)), Branch: "missing"}
 		},
 	}
-	return &victim{workRemote, 20, 1, c.once}
+	return &victim{name: workRemote, rate: 10, workers: 1, request: c.once, sequential: true}
 }
 
 // once changes the deployment and waits until the controller has observed the change. The first call creates it.

@@ -30,6 +30,9 @@ type victim struct {
 	// rate is the number of requests a second, of which workers are in progress at most.
 	rate, workers int
 	request       func(context.Context) error
+	// sequential is set if the other tenant waits for each request before it makes the next one. Then the time counts from
+	// when a request is sent, not from when it was due.
+	sequential bool
 }
 
 // result is what the victim has measured.
@@ -41,7 +44,7 @@ type result struct {
 }
 
 // measure sends requests at the rate. The time of a request that is delayed by the previous one counts from when it was
-// due, so requests that cannot be sent count too.
+// due, so requests that cannot be sent count too, unless the work is sequential.
 func (v *victim) measure(ctx context.Context, length time.Duration) result {
 	var failed atomic.Int64
 	var cause atomic.Value
@@ -53,6 +56,9 @@ func (v *victim) measure(ctx context.Context, length time.Duration) result {
 			if wait := time.Until(due); wait > 0 {
 				time.Sleep(wait)
 				sent = time.Now() // do not count the lateness of the timer
+			}
+			if v.sequential {
+				sent, due = time.Now(), time.Now()
 			}
 			took := requestTimeout
 			if time.Since(due) < requestTimeout {
@@ -132,7 +138,7 @@ func (w *world) query(connect bool) *victim {
 func (w *world) get(name, path, token string) *victim {
 	trust := w.quoin.HTTP.Transport.(*http.Transport).TLSClientConfig //nolint:forcetypeassert // see controlplane.NewHTTPClient
 	c := newClient(trust, true)
-	return &victim{name, 80, 4, func(ctx context.Context) error {
+	return &victim{name: name, rate: 80, workers: 4, request: func(ctx context.Context) error {
 		return w.call(ctx, c, http.MethodGet, w.quoin.URL+path, w.victim.Host, "Bearer "+token)
 	}}
 }
@@ -166,7 +172,7 @@ func (w *world) callWith(ctx context.Context, c *http.Client, method, address, h
 
 // logIn opens a connection to the SQL interface, logs in and sends a message.
 func (w *world) logIn() *victim {
-	return &victim{workSQL, 40, 4, func(ctx context.Context) error {
+	return &victim{name: workSQL, rate: 40, workers: 4, request: func(ctx context.Context) error {
 		dialer := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(victimAddress)}}
 		plain, err := dialer.DialContext(ctx, "tcp", w.sql)
 		if err != nil {
