@@ -14,6 +14,7 @@ import (
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/internal/engine"
 	"github.com/quoin-dev/quoin/internal/engine/dataapi"
+	"github.com/quoin-dev/quoin/internal/fairsemaphore"
 	"github.com/quoin-dev/quoin/internal/serving"
 )
 
@@ -68,7 +69,10 @@ func (h *handler) derive(w http.ResponseWriter, r *http.Request, e *exchange, d 
 	defer done()
 	timeout := time.AfterFunc(listingTimeout, func() { cancel(errListingTimeout) })
 	defer timeout.Stop()
-	listing, err := d.make(ctx, h, e, response.Body)
+	metadata, end := fairsemaphore.Processors.Reader(ctx, e.target.Account, response.Body)
+	defer end()
+	listing, err := d.make(ctx, h, e, metadata)
+	end() // the client may be slow
 	if err != nil {
 		if errors.Is(context.Cause(ctx), errListingTimeout) {
 			err = errListingTimeout

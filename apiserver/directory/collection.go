@@ -147,8 +147,10 @@ func (c *collection[T, S]) getResource(v *view, id string) (*schema.Resource, er
 
 // view is the directory as one request sees it.
 type view struct {
-	ctx          context.Context
-	d            *Directory
+	ctx context.Context
+	d   *Directory
+	// account is the name of the account; empty in views of a part of a request.
+	account      string
 	namespace    string
 	resourceType *schema.ResourceType
 	projection   *schema.Projection

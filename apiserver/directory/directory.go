@@ -112,7 +112,7 @@ func (d *Directory) Of(account *v1alpha1.Account) *Tenant {
 	}
 	user, group := extension.ResourceTypes(account)
 	t := &Tenant{
-		d: d, uid: account.UID, generation: account.Generation,
+		d: d, account: account.Name, uid: account.UID, generation: account.Generation,
 		namespace: account.Spec.Namespace, user: user, group: group,
 	}
 	d.tenants[account.Name] = t
@@ -127,6 +127,7 @@ func (d *Directory) UsersNamed(namespace, userName string) []*v1alpha1.ScimUser 
 // Tenant is the resources of one account: the objects in its namespace. It implements scim.Store.
 type Tenant struct {
 	d           *Directory
+	account     string
 	uid         types.UID
 	generation  int64
 	namespace   string
@@ -153,6 +154,7 @@ type resources interface {
 // of returns the resources of a type and the view of one request.
 func (t *Tenant) of(ctx context.Context, rt *schema.ResourceType, p *schema.Projection) (resources, *view) {
 	v := t.d.view(ctx, t.namespace, rt, p)
+	v.account = t.account
 	if rt.Name == schema.Group.Name {
 		return t.d.groups, v
 	}

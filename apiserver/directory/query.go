@@ -11,6 +11,7 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/directory/extension"
 	"github.com/quoin-dev/quoin/apiserver/scim"
 	"github.com/quoin-dev/quoin/apiserver/scim/schema"
+	"github.com/quoin-dev/quoin/internal/fairsemaphore"
 )
 
 // lookup returns candidates for a value: all resources that have it, and possibly others.
@@ -41,12 +42,28 @@ func (c *collection[T, S]) find(v *view, q *scim.Query) (*scim.Page, error) {
 		}
 		return q.Select(v.ctx, c.items(v, inOrder(found)))
 	}
-	all := c.records.of(v.namespace)
-	if q.Filter == nil && q.Order == nil {
-		return c.page(v, all, q), v.ctx.Err()
+	isPage := q.Filter == nil && q.Order == nil
+	turn, err := fairsemaphore.Processors.BeginIf(v.ctx, !isPage || q.Count > shortPage, v.account)
+	if err != nil {
+		return nil, err
 	}
-	return q.Select(v.ctx, c.items(v, all.all()))
+	defer turn.End()
+	all := c.records.of(v.namespace)
+	if isPage {
+		return c.page(v, turn, all, q), v.ctx.Err()
+	}
+	return q.Select(v.ctx, c.items(v, fairsemaphore.Iterate(turn, matchStep, all.all())))
 }
+
+// Steps after which the work of other accounts may run: the numbers of resources that are matched, and converted for the
+// response, within a millisecond or so.
+const (
+	matchStep   = 128
+	convertStep = 16
+)
+
+// shortPage is the number of resources that are converted without a turn.
+const shortPage = 100
 
 // newer returns the newer of two copies of an object, from the cache and from the API server.
 func newer[T v1alpha1.Object](x, y T) T {
@@ -99,7 +116,7 @@ func (c *collection[T, S]) items(v *view, objects iter.Seq[T]) iter.Seq[scim.Ite
 }
 
 // page returns a page of all resources. Its cost does not depend on the position of the page.
-func (c *collection[T, S]) page(v *view, all snapshot[T], q *scim.Query) *scim.Page {
+func (c *collection[T, S]) page(v *view, turn *fairsemaphore.Turn, all snapshot[T], q *scim.Query) *scim.Page {
 	page := &scim.Page{Total: all.len()}
 	if q.Count == 0 {
 		return page
@@ -109,7 +126,7 @@ func (c *collection[T, S]) page(v *view, all snapshot[T], q *scim.Query) *scim.P
 		objects = all.after(*q.After)
 	}
 	var last T
-	for o := range objects {
+	for o := range fairsemaphore.Iterate(turn, convertStep, objects) {
 		if len(page.Resources) == q.Count {
 			next := scim.PositionOf(last.GetCreationTimestamp().Time, last.GetName())
 			page.Next = &next

@@ -9,6 +9,7 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/scim/filter"
 	"github.com/quoin-dev/quoin/apiserver/scim/schema"
 	"github.com/quoin-dev/quoin/apiserver/scim/scimerror"
+	"github.com/quoin-dev/quoin/internal/fairsemaphore"
 )
 
 // Page sizes.
@@ -113,7 +114,11 @@ func (x *exchange) writeList(l *listRequest, types []*schema.ResourceType) error
 	if found.next != nil {
 		found.next.Query, found.next.Issued = hash, x.server.Now().Unix()
 	}
-	return x.write(http.StatusOK, x.renderList(found, start, l.byCursor))
+	body, err := x.renderList(found, start, l.byCursor)
+	if err != nil {
+		return err
+	}
+	return x.write(http.StatusOK, body)
 }
 
 func (x *exchange) collect(queries []typedQuery, skip, count int, after *cursor) (*listed, error) {
@@ -152,12 +157,20 @@ func (x *exchange) collect(queries []typedQuery, skip, count int, after *cursor)
 	return found, nil
 }
 
+// renderStep is the number of resources after which the work of other accounts may run.
+const renderStep = 32
+
 // renderList returns a ListResponse. Resources is present even if it is empty.
-func (x *exchange) renderList(found *listed, start int, byCursor bool) []byte {
+func (x *exchange) renderList(found *listed, start int, byCursor bool) ([]byte, error) {
 	size := 256
 	for _, r := range found.resources {
 		size += r.RenderedSize()
 	}
+	turn, err := fairsemaphore.Processors.BeginIf(x.Context(), size > longBody, x.tenant.Name)
+	if err != nil {
+		return nil, err
+	}
+	defer turn.End()
 	body := make([]byte, 0, size)
 	body = append(body, `{"schemas":["`+listURN+`"],"totalResults":`...)
 	body = strconv.AppendInt(body, int64(found.total), 10)
@@ -175,8 +188,13 @@ func (x *exchange) renderList(found *listed, start int, byCursor bool) []byte {
 		if i > 0 {
 			body = append(body, ',')
 		}
+		if i%renderStep == renderStep-1 {
+			if err := turn.Yield(); err != nil {
+				return nil, err
+			}
+		}
 		r.Location = x.locate(r.Type.Name, r.ID)
 		body = r.Render(body, found.projections[i], x.locate)
 	}
-	return append(body, `]}`...)
+	return append(body, `]}`...), nil
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/quoin-dev/quoin/apiserver/scim/schema"
 	"github.com/quoin-dev/quoin/apiserver/scim/scimerror"
+	"github.com/quoin-dev/quoin/internal/fairsemaphore"
 )
 
 // MediaType is the media type of every response.
@@ -76,7 +77,12 @@ func (x *exchange) write(status int, body []byte) error {
 	if len(body) >= minCompressed && acceptsGzip(x.Request.Header.Values("Accept-Encoding")) {
 		x.Header().Set("Content-Encoding", "gzip")
 		x.WriteHeader(status)
-		compress(x.ResponseWriter, body)
+		turn, err := fairsemaphore.Processors.BeginIf(x.Context(), len(body) > longBody, x.tenant.Name)
+		if err != nil {
+			panic(http.ErrAbortHandler) // the client has disconnected
+		}
+		defer turn.End()
+		compress(turn.Writer(x.ResponseWriter), body)
 		return nil
 	}
 	x.Header().Set("Content-Length", strconv.Itoa(len(body)))
@@ -84,6 +90,10 @@ func (x *exchange) write(status int, body []byte) error {
 	_, _ = x.ResponseWriter.Write(body) // the client may have disconnected
 	return nil
 }
+
+// longBody is the length in bytes from which a list is rendered, and a response compressed, in turns with the work of
+// other accounts.
+const longBody = 128 << 10
 
 // minCompressed is the length in bytes from which responses are compressed.
 const minCompressed = 4 << 10
