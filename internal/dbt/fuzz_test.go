@@ -14,7 +14,7 @@ import (
 // one cube each, unique names, no template code, and the same bytes every time.
 func FuzzConvert(f *testing.F) {
 	f.Add(manifestOf("postgres", model("orders", "customer_id", "order_id"), model("customers", "id integer"), relationship("orders", "customer_id", "customers", "id")))
-	f.Add(manifestOf("snowflake", with(model("{{ x }}", `a"b {%`, "\x00"), object{"description": "{{ {% {# \u2028 #} %} }}\n---\n- &a *a !!x"})))
+	f.Add(manifestOf("snowflake", with(model("{{ x }}", `a"b {%`, "\x00"), object{"description": "{{ {% {# \u2028 #} %} }} ${x} {CUBE} \\ 😀\n---\n- &a *a !!x"})))
 	f.Add(manifestOf("bigquery", with(model("x: y", "true", "null", "1e3"), object{"alias": "- a\n  b: c"})))
 	f.Add([]byte(`{"metadata":{"dbt_schema_version":"/dbt/manifest/v12.json"},"nodes":{"a":{"resource_type":"model","name":"a"}}}`))
 	f.Fuzz(func(t *testing.T, data []byte) {

@@ -30,12 +30,12 @@ func warehouseOf(adapter, catalog string) warehouse {
 
 // errUnwritable is the error for a name that is not written into SQL: no warehouse needs it, and it could
 // end the name, or refer to something else in the data model.
-var errUnwritable = errors.New("a name contains a quotation mark, a backslash, a brace or a control character, is longer than 255 bytes or empty")
+var errUnwritable = errors.New("a name contains a quotation mark, a backslash, a brace, a control character or one beyond 16 bits, is longer than 255 bytes or empty")
 
 // writable reports whether a name can be written into SQL.
 func writable(name string) bool {
 	return name != "" && len(name) <= maxName && !strings.ContainsAny(name, "\"'`\\{}") &&
-		strings.IndexFunc(name, func(r rune) bool { return unicode.IsControl(r) || r == unicode.ReplacementChar }) < 0
+		strings.IndexFunc(name, func(r rune) bool { return unicode.IsControl(r) || r == unicode.ReplacementChar || r > 0xFFFF }) < 0
 }
 
 var (

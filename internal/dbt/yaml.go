@@ -46,8 +46,8 @@ func (c *cube) yaml(o Options) []byte {
 	if alias == "" {
 		alias = c.Name
 	}
-	w.field("    ", "title", o.titlePrefix()+string(alias))
-	w.optional("    ", "description", string(c.Description))
+	w.field("    ", "title", inert(o.titlePrefix()+string(alias)))
+	w.optional("    ", "description", inert(string(c.Description)))
 	w.field("    ", "sql_table", c.table)
 	w.list(len(c.joins), "joins", func(i int) {
 		w.field("      - ", "name", c.joins[i].to.name)
@@ -62,7 +62,7 @@ func (c *cube) yaml(o Options) []byte {
 		if d.key {
 			w.line("        primary_key: true")
 		}
-		w.optional("        ", "description", d.description)
+		w.optional("        ", "description", inert(d.description))
 	})
 	w.list(len(c.measures), "measures", func(i int) {
 		w.field("      - ", "name", c.measures[i].name)
@@ -99,15 +99,36 @@ func (w *writer) list(n int, name string, item func(i int)) {
 	}
 }
 
+// inert returns a text without the characters by which the compiler of data models finds code in it.
+// The compiler takes every string as a template: what is in braces is evaluated, also in descriptions,
+// and escapes of braces, backslashes at the end, and characters beyond 16 bits are not reliable. No
+// escape is safe, so these characters are replaced.
+func inert(s string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == '{':
+			return '('
+		case r == '}':
+			return ')'
+		case r == '\\':
+			return '/'
+		case r == '\r':
+			return -1
+		case r > 0xFFFF:
+			return utf8.RuneError
+		}
+		return r
+	}, s)
+}
+
 // bare are texts that need no quotation marks, except for words that YAML reads as something else.
 var (
 	bare  = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*$`)
 	words = []string{"true", "false", "yes", "no", "on", "off", "y", "n", "null", "nan", "inf"}
 )
 
-// scalar returns a text as YAML. Data models are templates: {{, {% and {# begin code. Texts of the
-// manifest must not do so, and escapes keep the braces of all texts apart, except for {CUBE} and members
-// in SQL.
+// scalar returns a text as YAML. The file as a whole is a template, too, before it is read as YAML, and
+// comments are part of it: {{, {% and {# begin code. So these are escaped.
 func scalar(s string) string {
 	if bare.MatchString(s) && !slices.Contains(words, strings.ToLower(s)) {
 		return s
