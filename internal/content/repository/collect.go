@@ -99,6 +99,9 @@ type collection struct {
 	until int64
 	// marked are the objects that are kept. It only grows: what was reachable in between is kept too.
 	marked map[plumbing.Hash]bool
+	// partial is set if another collection that deletes the same objects has kept this one from ordering
+	// all of them.
+	partial bool
 	// batch is the maximum number of objects that one transaction deletes; sweepBatch if zero.
 	batch int
 	// beforeDelete, if not nil, is called before each transaction, for tests.
@@ -127,10 +130,10 @@ func (c *collection) run(ctx context.Context, r repositoryState) error {
 		if garbage, swept, err = c.sweep(ctx, garbage, generation); err != nil {
 			return err
 		}
-		if swept && attempt == 0 {
+		switch {
+		case swept && attempt == 0 && !c.partial:
 			return c.complete(ctx, generation)
-		}
-		if swept { // what was unreachable only lately is marked: the next collection looks again
+		case swept: // what was unreachable only lately is marked: the next collection looks again
 			return nil
 		}
 	}
@@ -282,6 +285,7 @@ func (c *collection) order(ctx context.Context, garbage map[plumbing.Hash]*node)
 			return nil, err
 		}
 	}
+	c.partial = len(ordered) < len(garbage)
 	return ordered, nil
 }
 

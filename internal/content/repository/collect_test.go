@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/go-git/go-git/v5/plumbing"
+	"golang.org/x/sync/errgroup"
 	"k8s.io/utils/clock"
 
 	"github.com/quoin-dev/quoin/internal/content"
@@ -213,10 +214,24 @@ func testCollectRandom(w *world) {
 		w.remove(name)
 	}
 	w.clock = w.clock.Add(minAge + time.Hour)
-	w.collect()
+	w.collectTwice()
 	if n := w.number("SELECT COUNT(*) FROM git_object"); n != 0 {
 		w.Errorf("%d objects are left", n)
 	}
+}
+
+// collectTwice collects in two replicas at once.
+func (w *world) collectTwice() {
+	w.Helper()
+	var both errgroup.Group
+	for _, replica := range []*store.Store{w.store, w.another()} {
+		both.Go(func() error { return Collect(w.Context(), replica, w.clock) })
+	}
+	if err := both.Wait(); err != nil {
+		w.Error(err)
+	}
+	w.check()
+	w.collect() // what one has left because of the other
 }
 
 // purgedCluster has no deployment d2 and no account a2.

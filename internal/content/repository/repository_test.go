@@ -294,15 +294,18 @@ func testRunAgain(w *world) {
 	w.check()
 }
 
-// testConcurrent moves a branch from many processes at once.
+// testConcurrent moves a branch from two replicas at once.
 func testConcurrent(w *world) {
+	replicas := []*store.Store{w.store, w.another()}
 	for round := range 5 {
 		before := w.save("main", files{"round": fmt.Sprint(round)})
 		const callers = 6
 		results := make(chan error, callers)
 		var all sync.WaitGroup
 		for i := range callers {
-			s := w.newRepositories().Session(context.Background(), demo)
+			repos := w.newRepositories()
+			repos.DB = replicas[i%2]
+			s := repos.Session(context.Background(), demo)
 			commit := w.commit(s, fmt.Sprint("caller ", i), files{"caller": fmt.Sprint(i), "more": noise(1000)}, before)
 			all.Go(func() { results <- s.Save([]Move{{"main", before, commit}}, nil, nil) })
 		}

@@ -86,6 +86,17 @@ func (w *world) newRepositories() *Repositories {
 	return &Repositories{DB: counting{w.store, &w.statements}, Record: w.record, Now: func() time.Time { return w.clock }}
 }
 
+// another returns the database as another replica opens it; SQLite has one.
+func (w *world) another() *store.Store {
+	w.Helper()
+	if !w.store.Replicated() {
+		return w.store
+	}
+	s := try(store.Open(w.Context(), w.url, nil, audit.Owner, Owner))(w)
+	w.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
 func (w *world) record(ctx context.Context, tx *store.Tx, e audit.Event) error {
 	if w.failing != nil {
 		return w.failing
