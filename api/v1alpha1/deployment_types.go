@@ -276,7 +276,7 @@ type OnDemand struct {
 
 // DeploymentSpec is the desired state of a Deployment.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.onDemand) || has(self.model.git)",message="onDemand requires model.git",fieldPath=".onDemand"
+// +kubebuilder:validation:XValidation:rule="!has(self.onDemand) || has(self.model.git) || has(self.model.repository)",message="onDemand requires model.git or model.repository",fieldPath=".onDemand"
 // +kubebuilder:validation:XValidation:rule="!has(self.store) || (has(self.size) && self.size == 'Dedicated')",message="store requires size: Dedicated",fieldPath=".store"
 type DeploymentSpec struct {
 	// displayName is the name in user interfaces, unique in the account; the object's name when absent.

@@ -243,7 +243,7 @@ func gitCases() []validationCase {
 
 var onDemandCases = []validationCase{
 	{name: "onDemand: with Git", with: `{model: {git: {url: "https://git.example.com/model.git"}, configMapRef: null}, onDemand: {roles: [shared, personal], idleSeconds: 600}}`},
-	{name: "onDemand: with a config map", with: `{onDemand: {roles: [shared]}}`, field: "spec.onDemand", message: "onDemand requires model.git"},
+	{name: "onDemand: with a config map", with: `{onDemand: {roles: [shared]}}`, field: "spec.onDemand", message: "onDemand requires model.git or model.repository"},
 	{name: "onDemand: production", with: `{model: {git: {url: "https://git.example.com/model.git"}, configMapRef: null}, onDemand: {roles: [production]}}`, field: "spec.onDemand.roles[0]", message: `supported values: "shared", "personal"`},
 	{name: "onDemand: no roles", with: `{model: {git: {url: "https://git.example.com/model.git"}, configMapRef: null}, onDemand: {idleSeconds: 600}}`, field: "spec.onDemand.roles", message: "Required value"},
 	{name: "onDemand: a role twice", with: `{model: {git: {url: "https://git.example.com/model.git"}, configMapRef: null}, onDemand: {roles: [shared, shared]}}`, field: "spec.onDemand.roles[1]", message: "Duplicate value"},
