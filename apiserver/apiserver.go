@@ -22,6 +22,7 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	clientrest "k8s.io/client-go/rest"
@@ -48,6 +49,7 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/rest/tenant"
 	"github.com/quoin-dev/quoin/apiserver/scim"
 	"github.com/quoin-dev/quoin/apiserver/tenants"
+	"github.com/quoin-dev/quoin/internal/content/devmode"
 	"github.com/quoin-dev/quoin/internal/content/repository"
 	"github.com/quoin-dev/quoin/internal/content/token"
 	"github.com/quoin-dev/quoin/internal/github"
@@ -102,7 +104,7 @@ type Config struct {
 // Run serves until the context is done.
 func Run(ctx context.Context, restConfig *clientrest.Config, c Config) error {
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, corev1.AddToScheme, authenticationv1.AddToScheme, authorizationv1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, corev1.AddToScheme, authenticationv1.AddToScheme, authorizationv1.AddToScheme, discoveryv1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			return fmt.Errorf("build scheme: %w", err)
 		}
@@ -264,6 +266,7 @@ func (g *storedGroups) use(k8s cluster.Cluster, c Config, background *serving.Ba
 	g.deployments.Tokens = &token.Tokens{DB: database}
 	g.model.DbtSyncs = newDbtSyncs(k8s, database, c.Log)
 	g.repositories = &repository.Repositories{DB: database, Record: recording.RecordTx}
+	g.deployments.Repositories, g.model.Repositories, g.model.DevMode = g.repositories, g.repositories, &devmode.DevMode{DB: database}
 	return events
 }
 
@@ -279,8 +282,7 @@ func newREST(ctx context.Context, k8s cluster.Cluster, writer *kube.Client, know
 			return nil, fmt.Errorf("observe %T: %w", kind, err)
 		}
 	}
-	stored.tenant.Kube = writer
-	stored.model.Kube, stored.model.Catalog = writer, known
+	stored.tenant.Kube, stored.model.Kube, stored.model.Catalog = writer, writer, known
 	stored.deployments.Kube, stored.deployments.Catalog, stored.deployments.Region = writer, known, c.Region
 	return rest.New(rest.Options{Deployments: known, Version: c.Version, Sections: []rest.Section{scimSection()}}, slices.Concat(
 		deployments.New(stored.deployments),

@@ -30,6 +30,7 @@ import (
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/apiserver/auth"
+	"github.com/quoin-dev/quoin/apiserver/starter"
 	"github.com/quoin-dev/quoin/internal/content"
 	"github.com/quoin-dev/quoin/internal/content/repository"
 	"github.com/quoin-dev/quoin/internal/ratelimit"
@@ -231,6 +232,10 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, a action, t targe
 	r = r.WithContext(ctx)
 	session := s.Repositories.Session(ctx, t.scope())
 	out := newResponse(w, a)
+	if err := starter.Ensure(session, t.deployment); err != nil {
+		out.fail(r, err)
+		return
+	}
 	switch {
 	case a.advertise:
 		s.advertise(out, r, a, t, session)

@@ -20,15 +20,15 @@ import (
 )
 
 func (a *api) branchesFamily() rest.Family {
-	return rest.Family{Tag: "Data Model", Description: "Branches of a deployment's data model.", Routes: []rest.Route{
+	return rest.Family{Tag: "Data Model", Description: "The data model of a deployment: branches, dev mode, commits and merges.", Routes: append([]rest.Route{
 		rest.Handle(http.MethodGet, buildPath+"/branches", "listBranches", v1alpha1.PermissionSchemaRead, "List the branches of a deployment", a.listBranches),
-		rest.Handle(http.MethodPost, buildPath+"/branches", "createBranch", v1alpha1.PermissionSchemaUpdate, "Declare a branch", a.createBranch),
-		rest.Handle(http.MethodDelete, buildPath+"/branches", "removeBranch", v1alpha1.PermissionSchemaUpdate, "Remove a declared branch", a.removeBranch),
+		rest.Handle(http.MethodPost, buildPath+"/branches", "createBranch", v1alpha1.PermissionSchemaUpdate, "Create a branch", a.createBranch),
+		rest.Handle(http.MethodDelete, buildPath+"/branches", "removeBranch", v1alpha1.PermissionSchemaUpdate, "Delete a branch", a.removeBranch),
 		rest.Handle(http.MethodPut, buildPath+"/branches/staging-environment", "setBranchStagingEnvironment", v1alpha1.PermissionSchemaUpdate,
 			"Enable or disable the staging environment of a shared branch", a.setStaging).WithDocument(describeBranchChoice),
 		rest.Handle(http.MethodPost, buildPath+"/pull", "pull", v1alpha1.PermissionSchemaUpdate, "Fetch the repository now", a.pull),
 		rest.Handle(http.MethodPost, GitHookPath, "gitHook", v1alpha1.PermissionSchemaUpdate, "Trigger a fetch of the repository, as a push hook of a Git host does", a.gitHook).WithDocument(describeSignature),
-	}}
+	}, a.devModeRoutes()...)}
 }
 
 // Branch is the documented representation of a Branch.
@@ -58,9 +58,16 @@ func (a *api) listBranches(ctx context.Context, in *ListBranchesInput) (*rest.Li
 	if err != nil {
 		return nil, err
 	}
+	parents, err := a.parents(ctx)
+	if err != nil {
+		return nil, err
+	}
 	shown := make([]Branch, len(all))
 	for i, b := range all {
 		shown[i] = branchOf(b)
+		if parent, ok := parents[b.Spec.Name]; ok {
+			shown[i].ParentBranch = rest.NilIfEmpty(parent)
+		}
 	}
 	return rest.PaginateByCursor(ctx, in.CursorPage, shown, func(b Branch) int64 { return b.ID })
 }
@@ -71,8 +78,8 @@ type CreateBranchInput struct {
 	Body struct {
 		Name         string  `json:"name" minLength:"1" maxLength:"244" pattern:"^[^\\x00-\\x20\\x7F~^:?*\\[\\\\]+$" patternDescription:"a valid name of a branch"`
 		From         *string `json:"from,omitempty" nullable:"true" minLength:"1" maxLength:"244" pattern:"^[^\\x00-\\x20\\x7F~^:?*\\[\\\\]+$" patternDescription:"a valid name of a branch" doc:"The parent branch; that of production when absent."`
-		Activate     *bool   `json:"activate,omitempty" nullable:"true" enum:"false" doc:"Only false is supported: there is no dev mode."`
-		EnterDevMode *bool   `json:"enterDevMode,omitempty" nullable:"true" enum:"false" doc:"Only false is supported: there is no dev mode."`
+		Activate     *bool   `json:"activate,omitempty" nullable:"true" doc:"Makes the branch the caller's active one, in dev mode. Needs a model that Quoin keeps."`
+		EnterDevMode *bool   `json:"enterDevMode,omitempty" nullable:"true" doc:"The same as activate."`
 	}
 }
 
@@ -86,84 +93,33 @@ type DevBranch struct {
 // DevBranchOutput is the response.
 type DevBranchOutput struct{ Body DevBranch }
 
-// createBranch declares a branch. It does not write to the repository: the branch serves as soon as it
-// is pushed.
+// createBranch creates a branch in the repository that Quoin keeps, or declares one of a remote: it does
+// not write to a remote, so a declared branch serves as soon as it is pushed.
 func (a *api) createBranch(ctx context.Context, in *CreateBranchInput) (*DevBranchOutput, error) {
-	d := rest.ScopeFrom(ctx).Deployment
-	branches, err := a.Catalog.Branches(ctx, d)
-	if err != nil {
-		return nil, err
-	}
-	parent := catalog.ProductionBranch(d, branches)
-	hasName := func(name string) func(*v1alpha1.Branch) bool {
-		return func(b *v1alpha1.Branch) bool { return b.Spec.Name == name }
-	}
+	d, activate := rest.ScopeFrom(ctx).Deployment, value(in.Body.Activate) || value(in.Body.EnterDevMode)
 	switch {
-	case slices.ContainsFunc(branches, hasName(in.Body.Name)):
-		return nil, rest.Conflict("name: branch %q exists", rest.Clip(in.Body.Name))
-	case in.Body.From != nil && *in.Body.From != parent && !slices.ContainsFunc(branches, hasName(*in.Body.From)):
-		return nil, rest.BadRequest("from: branch %q does not exist", rest.Clip(*in.Body.From))
-	case in.Body.From != nil:
-		parent = *in.Body.From
+	case d.Spec.Model.Repository != nil:
+		return a.addBranch(ctx, in.Body.Name, value(in.Body.From), activate)
+	case activate:
+		return nil, elsewhere(d)
 	}
-	role := v1alpha1.BranchShared
-	if strings.HasPrefix(in.Body.Name, "dev-") {
-		role = v1alpha1.BranchPersonal
-	}
-	sum := sha256.Sum256([]byte(in.Body.Name))
-	b := &v1alpha1.Branch{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: d.Namespace, Name: d.Name + "-declared-" + hex.EncodeToString(sum[:6]),
-			Labels: map[string]string{v1alpha1.LabelDeployment: d.Name},
-		},
-		Spec: v1alpha1.BranchSpec{DeploymentRef: v1alpha1.LocalReference{Name: d.Name}, Name: in.Body.Name, ParentBranch: parent, Role: role},
-	}
-	w := a.Kube.Expect(b)
-	defer w.Stop()
-	if err := a.Kube.Create(ctx, b); err != nil {
-		if apierrors.IsAlreadyExists(err) {
-			return nil, rest.Conflict("name: branch %q exists", rest.Clip(in.Body.Name))
-		}
-		return nil, err
-	}
-	err = w.Until(ctx, edit.Timeout, func(o metav1.Object, _ bool) bool {
-		current, ok := o.(*v1alpha1.Branch)
-		return ok && current.UID == b.UID && catalog.NumberOf(current) > 0
-	})
-	if err != nil {
-		return nil, err
-	}
-	return &DevBranchOutput{DevBranch{BranchName: &b.Spec.Name, ParentBranch: rest.NilIfEmpty(parent)}}, nil
+	return a.declareBranch(ctx, d, in)
 }
 
 // RemoveBranchInput has the branch in the query, because its name may contain slashes.
 type RemoveBranchInput struct {
 	rest.InDeployment
 	Name     string `query:"branchName" required:"true" minLength:"1" maxLength:"244" pattern:"^[^\\x00-\\x20\\x7F~^:?*\\[\\\\]+$" patternDescription:"a valid name of a branch"`
-	Upstream bool   `query:"removeOnUpstream" enum:"false" doc:"Only false is supported: the repository is not written to."`
+	Upstream bool   `query:"removeOnUpstream" doc:"Deletes the branch of a connected Git repository too. A repository that Quoin keeps has none."`
 }
 
+// removeBranch deletes a branch of the repository that Quoin keeps, or a declared one of a remote.
 func (a *api) removeBranch(ctx context.Context, in *RemoveBranchInput) (*rest.SuccessOutput, error) {
-	all, err := a.Catalog.Branches(ctx, rest.ScopeFrom(ctx).Deployment)
-	if err != nil {
-		return nil, err
+	d := rest.ScopeFrom(ctx).Deployment
+	if d.Spec.Model.Repository != nil {
+		return a.deleteBranch(ctx, in.Name)
 	}
-	b, err := findBranch(all, func(b *v1alpha1.Branch) bool { return b.Spec.Name == in.Name }, "branchName", in.Name)
-	switch {
-	case err != nil:
-		return nil, err
-	case b.Spec.Role == v1alpha1.BranchProduction:
-		return nil, rest.BadRequest("branchName: %q is the production branch and cannot be removed", rest.Clip(in.Name))
-	case b.Labels[v1alpha1.LabelRemote] == "true":
-		return nil, rest.Conflict("branchName: %q follows the branch of the repository: delete it there", rest.Clip(in.Name))
-	}
-	if owner := edit.Owner(b); owner != "" {
-		return nil, rest.Conflict("branchName: %q is applied by %q, which would create it again: delete it at its source", rest.Clip(in.Name), owner)
-	}
-	if err := edit.Delete(ctx, a.Kube, b.DeepCopy()); err != nil {
-		return nil, err
-	}
-	return rest.Success(), nil
+	return a.removeDeclared(ctx, d, in)
 }
 
 // SetStagingInput is the documented body: exactly one of branchName and branchId.
@@ -236,4 +192,79 @@ func findBranch[V any](all []*v1alpha1.Branch, is func(*v1alpha1.Branch) bool, f
 		return all[i], nil
 	}
 	return nil, rest.NotFound("%s: branch %v does not exist", field, given)
+}
+
+// declareBranch creates a Branch of a remote.
+func (a *api) declareBranch(ctx context.Context, d *v1alpha1.Deployment, in *CreateBranchInput) (*DevBranchOutput, error) {
+	branches, err := a.Catalog.Branches(ctx, d)
+	if err != nil {
+		return nil, err
+	}
+	parent := catalog.ProductionBranch(d, branches)
+	hasName := func(name string) func(*v1alpha1.Branch) bool {
+		return func(b *v1alpha1.Branch) bool { return b.Spec.Name == name }
+	}
+	switch {
+	case slices.ContainsFunc(branches, hasName(in.Body.Name)):
+		return nil, rest.Conflict("name: branch %q exists", rest.Clip(in.Body.Name))
+	case in.Body.From != nil && *in.Body.From != parent && !slices.ContainsFunc(branches, hasName(*in.Body.From)):
+		return nil, rest.BadRequest("from: branch %q does not exist", rest.Clip(*in.Body.From))
+	case in.Body.From != nil:
+		parent = *in.Body.From
+	}
+	role := v1alpha1.BranchShared
+	if strings.HasPrefix(in.Body.Name, personalPrefix) {
+		role = v1alpha1.BranchPersonal
+	}
+	sum := sha256.Sum256([]byte(in.Body.Name))
+	b := &v1alpha1.Branch{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: d.Namespace, Name: d.Name + "-declared-" + hex.EncodeToString(sum[:6]),
+			Labels: map[string]string{v1alpha1.LabelDeployment: d.Name},
+		},
+		Spec: v1alpha1.BranchSpec{DeploymentRef: v1alpha1.LocalReference{Name: d.Name}, Name: in.Body.Name, ParentBranch: parent, Role: role},
+	}
+	w := a.Kube.Expect(b)
+	defer w.Stop()
+	if err := a.Kube.Create(ctx, b); err != nil {
+		if apierrors.IsAlreadyExists(err) {
+			return nil, rest.Conflict("name: branch %q exists", rest.Clip(in.Body.Name))
+		}
+		return nil, err
+	}
+	err = w.Until(ctx, edit.Timeout, func(o metav1.Object, _ bool) bool {
+		current, ok := o.(*v1alpha1.Branch)
+		return ok && current.UID == b.UID && catalog.NumberOf(current) > 0
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &DevBranchOutput{DevBranch{BranchName: &b.Spec.Name, ParentBranch: rest.NilIfEmpty(parent)}}, nil
+}
+
+// removeDeclared deletes a Branch that a user has declared. The remote is not written to.
+func (a *api) removeDeclared(ctx context.Context, d *v1alpha1.Deployment, in *RemoveBranchInput) (*rest.SuccessOutput, error) {
+	if in.Upstream {
+		return nil, rest.BadRequest("removeOnUpstream: true is not supported for a model in a Git repository elsewhere, which is not written to; allowed: false")
+	}
+	all, err := a.Catalog.Branches(ctx, d)
+	if err != nil {
+		return nil, err
+	}
+	b, err := findBranch(all, func(b *v1alpha1.Branch) bool { return b.Spec.Name == in.Name }, "branchName", in.Name)
+	switch {
+	case err != nil:
+		return nil, err
+	case b.Spec.Role == v1alpha1.BranchProduction:
+		return nil, rest.BadRequest("branchName: %q is the production branch and cannot be removed", rest.Clip(in.Name))
+	case b.Labels[v1alpha1.LabelRemote] == "true":
+		return nil, rest.Conflict("branchName: %q follows the branch of the repository: delete it there", rest.Clip(in.Name))
+	}
+	if owner := edit.Owner(b); owner != "" {
+		return nil, rest.Conflict("branchName: %q is applied by %q, which would create it again: delete it at its source", rest.Clip(in.Name), owner)
+	}
+	if err := edit.Delete(ctx, a.Kube, b.DeepCopy()); err != nil {
+		return nil, err
+	}
+	return rest.Success(), nil
 }

@@ -2,7 +2,9 @@ package model
 
 import (
 	"context"
+	"fmt"
 
+	"github.com/go-git/go-git/v5/plumbing"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -13,6 +15,7 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/rest"
 	"github.com/quoin-dev/quoin/internal/audit"
 	"github.com/quoin-dev/quoin/internal/freshness"
+	"github.com/quoin-dev/quoin/internal/modeltree"
 )
 
 // PullInput may name a branch. All branches of the repository are fetched at once: the name only
@@ -27,7 +30,8 @@ type PullInput struct {
 // PullOutput reports whether the branch has moved.
 type PullOutput struct {
 	Body struct {
-		BuildTriggered bool `json:"buildTriggered" doc:"true when the branch has another commit than before."`
+		BuildTriggered bool    `json:"buildTriggered" doc:"true when the branch has another commit than before."`
+		Message        *string `json:"message,omitempty" nullable:"true" doc:"Why nothing was pulled."`
 	}
 }
 
@@ -35,7 +39,9 @@ type PullOutput struct {
 func (a *api) pull(ctx context.Context, in *PullInput) (*PullOutput, error) {
 	d := rest.ScopeFrom(ctx).Deployment
 	switch {
-	case d.Spec.Model.Git == nil && d.Spec.Model.Repository == nil:
+	case d.Spec.Model.Repository != nil:
+		return a.pullParent(ctx, in)
+	case d.Spec.Model.Git == nil:
 		return nil, rest.Conflict("the data model of deployment %s is not in Git: there is nothing to pull", d.Labels[v1alpha1.LabelID])
 	case ptr.Deref(d.Spec.Suspend, false):
 		return nil, rest.Conflict("deployment %s is suspended: its repository is not read", d.Labels[v1alpha1.LabelID])
@@ -72,6 +78,57 @@ func (a *api) pull(ctx context.Context, in *PullInput) (*PullOutput, error) {
 	out := &PullOutput{}
 	out.Body.BuildTriggered = after != before
 	return out, nil
+}
+
+// pullParent brings a personal branch of the caller up to date with its parent. Other branches of a
+// repository that Quoin keeps have nothing to be pulled from.
+func (a *api) pullParent(ctx context.Context, in *PullInput) (*PullOutput, error) {
+	name := ""
+	if in.Body != nil {
+		name = in.Body.Branch
+	}
+	out := &PullOutput{}
+	_, err := a.save(ctx, func(t *tree) (*change, error) {
+		out.Body.BuildTriggered = false
+		own, err := t.selected(name)
+		switch {
+		case err != nil:
+			return nil, err
+		case own.role != v1alpha1.BranchPersonal:
+			out.Body.Message = ptr.To(fmt.Sprintf("nothing to pull: Quoin keeps the repository, and branch %q has no remote", rest.Clip(own.name)))
+			return nil, nil
+		}
+		if err := t.checkOwned(own, name != ""); err != nil {
+			return nil, err
+		}
+		parent, err := t.branch("parentBranch", own.parent)
+		if err != nil {
+			return nil, err
+		}
+		to, err := a.updated(ctx, t, own, parent)
+		if err != nil || to == own.commit {
+			return nil, err
+		}
+		c := newChange(ctx, t)
+		c.move(own, to)
+		c.record(audit.PulledChanges, own.name, map[string]any{"from": parent.name, "commit": to.String()})
+		out.Body.BuildTriggered = true
+		return c, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// updated returns the commit of a branch with the changes of its parent: that of the parent if the
+// branch has no changes of its own.
+func (a *api) updated(ctx context.Context, t *tree, own, parent *target) (plumbing.Hash, error) {
+	behind, err := modeltree.IsAncestor(t.session, own.commit, parent.commit)
+	if err != nil || behind {
+		return parent.commit, err
+	}
+	return a.mergeInto(ctx, t, own, parent, mergeOptions{})
 }
 
 // commitOf returns the commit of a branch, that of production for an empty name, as fresh as the
