@@ -175,12 +175,8 @@ func TestDeploymentIsCreated(t *testing.T) {
 		}
 		return nil
 	})
-	model := &corev1.ConfigMap{}
-	if err := k8s.Get(t.Context(), client.ObjectKey{Namespace: acme.name, Name: d.Spec.Model.ConfigMapRef.Name}, model); err != nil {
-		t.Error(err)
-	}
-	if len(model.OwnerReferences) != 1 || model.OwnerReferences[0].UID != d.UID {
-		t.Errorf("the owner of the model is not the deployment: %v", model.OwnerReferences)
+	if d.Spec.Model.Repository == nil || d.Spec.Model.ConfigMapRef != nil {
+		t.Errorf("the model is in %+v", d.Spec.Model)
 	}
 	t.Run("the name is unique, ignoring case", func(t *testing.T) {
 		admin.call(t, "POST", "/build/api/v1/deployments", creation("q3 reports")).rejected(409, "name", "q3 reports")
@@ -217,7 +213,7 @@ func TestInvalidDeploymentsAreNotCreated(t *testing.T) {
 		"unknown region":        {map[string]any{"region": "mars"}, []string{"region", "mars", "here"}},
 		"other provider":        {map[string]any{"cloudProvider": "aws"}, []string{"cloudProvider", "aws", "cubecloud"}},
 		"not managed":           {map[string]any{"isManaged": false}, []string{"isManaged"}},
-		"git at creation":       {map[string]any{"deployMode": "git"}, []string{"deployMode", "cli"}},
+		"unknown deploy mode":   {map[string]any{"deployMode": "ftp"}, []string{"deployMode", "cli"}},
 		"an image":              {map[string]any{"image": "evil:v1"}, []string{"image"}},
 		"unknown field":         {map[string]any{"colour": "red"}, []string{"colour"}},
 	} {
@@ -358,7 +354,7 @@ func TestPullFetchesImmediately(t *testing.T) {
 	admin.call(t, "POST", path, map[string]any{"branchName": "gone"}).rejected(404, "gone")
 	admin.call(t, "POST", path, map[string]any{"branch": "next"}).rejected(400, "branch")
 	id := create(t, acme, "Nothing to pull")
-	admin.call(t, "POST", "/build/api/v1/deployments/"+id+"/pull", nil).rejected(409, "not in Git")
+	admin.call(t, "POST", "/build/api/v1/deployments/"+id+"/pull", nil).is(200).want("buildTriggered", false)
 }
 
 func TestBuildStatusReportsARejectedModel(t *testing.T) {

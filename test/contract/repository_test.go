@@ -32,7 +32,7 @@ type kept struct {
 // newKept creates a deployment and waits until its empty repository has been read.
 func newKept(t *testing.T, a *account, name string) *kept {
 	t.Helper()
-	k := &kept{account: a, ca: filepath.Join(t.TempDir(), "ca.crt"), deployment: &v1alpha1.Deployment{
+	k := &kept{account: a, ca: certificateFile(t), deployment: &v1alpha1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Namespace: a.name, Name: name},
 		Spec: v1alpha1.DeploymentSpec{ReleaseChannel: "latest", Model: v1alpha1.ModelSource{
 			Repository: &v1alpha1.RepositorySource{Path: "model"},
@@ -46,13 +46,6 @@ func newKept(t *testing.T, a *account, name string) *kept {
 			t.Error(err)
 		}
 	})
-	secret := &corev1.Secret{}
-	if err := k8s.Get(t.Context(), client.ObjectKey{Namespace: clustertest.Namespace, Name: "quoin-apiserver-tls"}, secret); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(k.ca, secret.Data["ca.crt"], 0o600); err != nil {
-		t.Fatal(err)
-	}
 	k.eventually(t, func(d *v1alpha1.Deployment) error {
 		for _, c := range d.Status.Conditions {
 			if c.Type == v1alpha1.ConditionReady && c.Reason == v1alpha1.ReasonModelNotFound && strings.Contains(c.Message, `has no branch "main"`) {
@@ -62,6 +55,20 @@ func newKept(t *testing.T, a *account, name string) *kept {
 		return fmt.Errorf("conditions %+v", d.Status.Conditions)
 	})
 	return k
+}
+
+// certificateFile returns a file with the CA certificate of `quoin apiserver`.
+func certificateFile(t *testing.T) string {
+	t.Helper()
+	secret := &corev1.Secret{}
+	if err := k8s.Get(t.Context(), client.ObjectKey{Namespace: clustertest.Namespace, Name: "quoin-apiserver-tls"}, secret); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "ca.crt")
+	if err := os.WriteFile(file, secret.Data["ca.crt"], 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
 }
 
 // eventually waits until check accepts the deployment.

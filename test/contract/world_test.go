@@ -81,6 +81,9 @@ func run(ctx context.Context, c *clustertest.Cluster, m *testing.M) (code int, e
 		return 0, err
 	}
 	defer idp.Close()
+	if err := startDataPlane(ctx); err != nil {
+		return 0, err
+	}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return 0, err
@@ -210,7 +213,9 @@ func makeWorkloadsReady(ctx context.Context) {
 				d.Status = appsv1.DeploymentStatus{
 					ObservedGeneration: d.Generation, Replicas: n, UpdatedReplicas: n, ReadyReplicas: n, AvailableReplicas: n,
 				}
-				_ = k8s.Status().Patch(ctx, d, client.MergeFrom(before)) // the next round retries
+				if err := addEndpoint(ctx, d); err == nil {
+					_ = k8s.Status().Patch(ctx, d, client.MergeFrom(before)) // the next round retries
+				}
 			}
 		}
 		time.Sleep(50 * time.Millisecond)

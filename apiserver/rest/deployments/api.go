@@ -12,6 +12,7 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/auth"
 	"github.com/quoin-dev/quoin/apiserver/rest"
 	"github.com/quoin-dev/quoin/internal/content"
+	"github.com/quoin-dev/quoin/internal/content/repository"
 	"github.com/quoin-dev/quoin/internal/content/token"
 	"github.com/quoin-dev/quoin/internal/kube"
 	"github.com/quoin-dev/quoin/internal/podlogs"
@@ -57,6 +58,8 @@ type Options struct {
 	GitHub GitHub
 	// Logs reads the logs of pods.
 	Logs podlogs.Reader
+	// Repositories has the data models that Quoin keeps; nil without a database.
+	Repositories *repository.Repositories
 	// Now is the clock; time.Now when nil.
 	Now func() time.Time
 	// Random is the source of random bytes; crypto/rand when nil.

@@ -1,18 +1,24 @@
 package deployments
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"slices"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/apiserver/catalog"
 	"github.com/quoin-dev/quoin/apiserver/rest"
+	"github.com/quoin-dev/quoin/internal/content"
+	"github.com/quoin-dev/quoin/internal/modeltree"
 )
 
 // BuildStatusInput selects the branch.
@@ -26,16 +32,19 @@ type BuildStatus struct {
 	DeploymentID     string     `json:"deploymentId"`
 	BranchName       string     `json:"branchName"`
 	Mode             string     `json:"mode" enum:"production,staging,dev_mode"`
-	Status           string     `json:"status" enum:"built,building,warmup,failed,stopped,none"`
+	Status           string     `json:"status" enum:"built,building,warmup,failed,cancelled,stopped,none"`
+	BuildJobID       *int64     `json:"buildJobId,omitempty" nullable:"true" minimum:"1" doc:"Number of the build in its environment: greater for each new commit, version or setting."`
 	DeploymentStatus *string    `json:"deploymentStatus,omitempty" nullable:"true" doc:"Reason of the environment's condition."`
 	ErrorText        *string    `json:"errorText,omitempty" nullable:"true"`
-	LastHash         *string    `json:"lastHash,omitempty" nullable:"true"`
+	FilesHash        *string    `json:"filesHash,omitempty" nullable:"true" doc:"Hash of the files: the Git tree of a model that Quoin keeps, or the hash of a ConfigMap."`
+	LastHash         *string    `json:"lastHash,omitempty" nullable:"true" doc:"The commit of the newest build."`
 	UpdatedAt        *time.Time `json:"updatedAt,omitempty" nullable:"true"`
 }
 
 // BuildStatusOutput is the response.
 type BuildStatusOutput struct{ Body BuildStatus }
 
+// buildStatus reports the newest build of a branch: that of its head, if Quoin keeps the repository.
 func (a *api) buildStatus(ctx context.Context, in *BuildStatusInput) (*BuildStatusOutput, error) {
 	d := rest.ScopeFrom(ctx).Deployment
 	branches, err := a.Catalog.Branches(ctx, d)
@@ -46,6 +55,9 @@ func (a *api) buildStatus(ctx context.Context, in *BuildStatusInput) (*BuildStat
 	environment := v1alpha1.ProductionName(d.Name)
 	if in.Branch.Value != "" && in.Branch.Value != out.Body.BranchName {
 		out.Body.BranchName, out.Body.Mode = in.Branch.Value, "staging"
+		if strings.HasPrefix(in.Branch.Value, "dev-") {
+			out.Body.Mode = "dev_mode"
+		}
 		i := slices.IndexFunc(branches, func(b *v1alpha1.Branch) bool { return b.Spec.Name == in.Branch.Value })
 		switch {
 		case i < 0:
@@ -55,12 +67,52 @@ func (a *api) buildStatus(ctx context.Context, in *BuildStatusInput) (*BuildStat
 			out.Body.Status, out.Body.ErrorText, out.Body.LastHash = "none", rest.NilIfEmpty("Branch is not active"), rest.NilIfEmpty(branches[i].Status.LastHash)
 			return out, nil
 		}
-		if branches[i].Spec.Role == v1alpha1.BranchPersonal {
-			out.Body.Mode = "dev_mode"
-		}
 		environment = branches[i].Status.Environment
 	}
-	return out, a.environmentStatus(ctx, d, environment, &out.Body)
+	if err := a.environmentStatus(ctx, d, environment, &out.Body); err != nil {
+		return nil, err
+	}
+	if err := a.headStatus(ctx, d, &out.Body); err != nil {
+		return nil, err
+	}
+	if ptr.Deref(d.Spec.Suspend, false) && (out.Body.Status == "building" || out.Body.Status == "warmup") {
+		out.Body.Status, out.Body.ErrorText = "cancelled", rest.NilIfEmpty("The deployment is suspended: nothing is rolled out until it resumes")
+	}
+	return out, nil
+}
+
+// headStatus completes the status of a branch in a repository that Quoin keeps. A commit that the
+// environment does not have yet is being built.
+func (a *api) headStatus(ctx context.Context, d *v1alpha1.Deployment, b *BuildStatus) error {
+	if d.Spec.Model.Repository == nil || a.Repositories == nil {
+		return nil
+	}
+	session := a.Repositories.Session(ctx, rest.ScopeFrom(ctx).Content())
+	head, err := session.Branch(b.BranchName)
+	if err != nil {
+		var rejected *content.Error
+		if errors.As(err, &rejected) && rejected.Reason == content.NotFound {
+			return nil
+		}
+		return err
+	}
+	if commit := head.Commit.String(); value(b.LastHash) != commit {
+		b.Status, b.ErrorText, b.LastHash, b.UpdatedAt = "building", nil, &commit, &head.UpdatedAt
+	}
+	tree, err := modeltree.TreeOf(session, head.Commit)
+	if err != nil {
+		return err
+	}
+	b.FilesHash = rest.NilIfEmpty(tree.String())
+	return nil
+}
+
+// value returns what a pointer points to, or the zero value.
+func value[T any](p *T) (v T) {
+	if p != nil {
+		v = *p
+	}
+	return v
 }
 
 // environmentStatus sets the status of an environment. If production was rolled back to the previous
@@ -73,14 +125,22 @@ func (a *api) environmentStatus(ctx context.Context, d *v1alpha1.Deployment, nam
 	case apierrors.IsNotFound(err):
 		b.Status = "none"
 		explain(b, d.Status.Conditions)
+		return nil
 	case err != nil:
 		return err
-	case e.Spec.Type == v1alpha1.EnvironmentProduction && failed != nil:
+	}
+	if e.Generation > 0 {
+		b.BuildJobID = &e.Generation
+	}
+	if e.Spec.Type == v1alpha1.EnvironmentProduction && failed != nil {
 		b.Status, b.LastHash, b.DeploymentStatus = "failed", rest.NilIfEmpty(failed.Commit), rest.NilIfEmpty(failed.Reason)
 		b.ErrorText, b.UpdatedAt = rest.NilIfEmpty(failed.Message), &failed.Time.Time
-	default:
-		b.LastHash = rest.NilIfEmpty(e.Status.ModelCommit)
-		b.Status = explain(b, e.Status.Conditions)
+		return nil
+	}
+	b.LastHash, b.FilesHash = rest.NilIfEmpty(cmp.Or(e.Spec.ModelCommit, e.Status.ModelCommit)), rest.NilIfEmpty(e.Status.ModelHash)
+	b.Status = explain(b, e.Status.Conditions)
+	if ready := apimeta.FindStatusCondition(e.Status.Conditions, v1alpha1.ConditionReady); ready != nil && ready.ObservedGeneration != e.Generation {
+		b.Status, b.ErrorText = "building", nil // the condition is that of the previous build
 	}
 	return nil
 }

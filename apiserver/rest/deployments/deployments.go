@@ -8,11 +8,9 @@ import (
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/apiserver/catalog"
@@ -49,6 +47,7 @@ type Deployment struct {
 const (
 	annotationStep     = v1alpha1.Group + "/creation-step"
 	annotationMethod   = v1alpha1.Group + "/creation-method"
+	annotationMode     = v1alpha1.Group + "/deploy-mode"
 	annotationPlatform = v1alpha1.Group + "/target-platform"
 )
 
@@ -115,7 +114,8 @@ func (a *api) getDeployment(ctx context.Context, _ *rest.InDeployment) (*Deploym
 	return &DeploymentOutput{deploymentOf(rest.ScopeFrom(ctx).Deployment)}, nil
 }
 
-// CreateDeploymentInput is the body of a creation. The initial model is a ConfigMap without cubes.
+// CreateDeploymentInput is the body of a creation. The initial model is a project without cubes in a
+// repository that Quoin keeps; without a database, a ConfigMap.
 type CreateDeploymentInput struct {
 	Body struct {
 		Name           rest.DisplayName `json:"name" minLength:"1" maxLength:"128" doc:"Display name, unique in the account."`
@@ -124,8 +124,8 @@ type CreateDeploymentInput struct {
 		TargetPlatform string           `json:"targetPlatform" minLength:"1" maxLength:"63" doc:"Stored and returned in the settings."`
 		IsManaged      bool             `json:"isManaged" enum:"true" doc:"Only true is supported: the platform runs all deployments."`
 		CreationStep   string           `json:"creationStep" enum:"project,upload,schema,github,ssh,databases,ready,demo"`
-		CreationMethod *string          `json:"creationMethod,omitempty" nullable:"true" enum:"upload,cubecloud,github,ssh"`
-		DeployMode     *string          `json:"deployMode,omitempty" nullable:"true" enum:"cli" doc:"Only cli is supported at creation; a model in Git is configured in the Deployment object."`
+		CreationMethod *string          `json:"creationMethod,omitempty" nullable:"true" enum:"upload,cubecloud,github,ssh" doc:"With github, the repository stays empty until one is connected or pushed."`
+		DeployMode     *string          `json:"deployMode,omitempty" nullable:"true" enum:"git,cli" doc:"Stored and returned in the settings; cli when absent. Both ways of deploying are always possible."`
 	}
 }
 
@@ -149,8 +149,8 @@ func (a *api) createDeployment(ctx context.Context, in *CreateDeploymentInput) (
 		},
 		Spec: v1alpha1.DeploymentSpec{DisplayName: string(body.Name), ReleaseChannel: channel},
 	}
-	if body.CreationMethod != nil {
-		d.Annotations[annotationMethod] = *body.CreationMethod
+	if err := a.chooseModel(ctx, d, body.CreationMethod, body.DeployMode); err != nil {
+		return nil, err
 	}
 	w, err := a.createUnderFreeName(ctx, d)
 	if err != nil {
@@ -203,8 +203,7 @@ func (a *api) checkName(ctx context.Context, name, except string) error {
 }
 
 // createUnderFreeName creates the object under a name derived from the display name, and returns a
-// wait that began before. The ConfigMap with its model is created first: after a crash in between,
-// the next attempt uses it.
+// wait that began before.
 func (a *api) createUnderFreeName(ctx context.Context, d *v1alpha1.Deployment) (*freshness.Wait, error) {
 	stem := objectName(d.Spec.DisplayName)
 	for i := 1; i <= 50; i++ {
@@ -221,7 +220,7 @@ func (a *api) createUnderFreeName(ctx context.Context, d *v1alpha1.Deployment) (
 			return nil, err
 		}
 		w := a.Kube.Expect(d)
-		err = a.createWithModel(ctx, d)
+		err = a.createObject(ctx, d)
 		if err == nil {
 			return w, nil
 		}
@@ -231,38 +230,6 @@ func (a *api) createUnderFreeName(ctx context.Context, d *v1alpha1.Deployment) (
 		}
 	}
 	return nil, rest.Conflict("name: too many deployments have names like %q", rest.Clip(d.Spec.DisplayName))
-}
-
-// createWithModel creates a deployment and, before it, the ConfigMap with its model.
-func (a *api) createWithModel(ctx context.Context, d *v1alpha1.Deployment) error {
-	model := emptyModel(d)
-	err := a.Kube.Create(ctx, model)
-	existed := apierrors.IsAlreadyExists(err)
-	if err != nil && !existed {
-		return err
-	}
-	d.ResourceVersion, d.Spec.Model.ConfigMapRef = "", &v1alpha1.LocalReference{Name: model.Name}
-	if err := a.Kube.Create(ctx, d); err != nil {
-		return err
-	}
-	if existed {
-		return nil // the ConfigMap existed before: it is not deleted with the deployment
-	}
-	before := model.DeepCopy()
-	if err := controllerutil.SetControllerReference(d, model, a.Kube.Scheme()); err != nil {
-		return err
-	}
-	return a.Kube.Patch(ctx, model, client.MergeFrom(before))
-}
-
-// emptyModel returns the ConfigMap of a model without cubes.
-func emptyModel(d *v1alpha1.Deployment) *corev1.ConfigMap {
-	return &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: d.Namespace, Name: d.Name + "-model", Labels: map[string]string{v1alpha1.LabelDeployment: d.Name},
-		},
-		Data: map[string]string{"model.yml": "cubes: []\n"},
-	}
 }
 
 const maxObjectName = 32

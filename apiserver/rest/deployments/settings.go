@@ -73,7 +73,7 @@ func (a *api) settingsOf(ctx context.Context, d *v1alpha1.Deployment) (*Settings
 		AutoDomain: rest.NilIfEmpty(d.Name + "." + tenant.DataDomain(rest.ScopeFrom(ctx).Account)),
 		Template:   "single", TemplateVariables: map[string]any{},
 		IsManaged: true, IsCold: d.Spec.Replicas != nil && *d.Spec.Replicas == 0, IsCubeSQLEnabled: true,
-		DeployMode: "cli", DeployBranchReadOnly: true, DeployBranchName: catalog.ProductionBranch(d, branches),
+		DeployBranchReadOnly: true, DeployBranchName: catalog.ProductionBranch(d, branches),
 		ReleaseChannel: d.Spec.ReleaseChannel, ReleaseChannelVersionHold: holdOf(d),
 		CubeImageVersion: rest.NilIfEmpty(d.Status.CurrentVersion), CubeImageCloud: rest.NilIfEmpty(d.Status.CurrentImage),
 	}
@@ -89,8 +89,14 @@ func (a *api) settingsOf(ctx context.Context, d *v1alpha1.Deployment) (*Settings
 	if d.Spec.Replicas != nil {
 		out.TemplateVariables["replicas"] = *d.Spec.Replicas
 	}
-	if git := d.Spec.Model.Git; git != nil {
-		out.DeployMode, out.RepoType, out.DeployProjectRoot = "git", rest.NilIfEmpty("git"), git.Path
+	mode, repository := deployModeOf(d)
+	out.DeployMode, out.RepoType = mode, rest.NilIfEmpty(repository)
+	switch model := d.Spec.Model; {
+	case model.Git != nil:
+		out.DeployProjectRoot = model.Git.Path
+	case model.Repository != nil:
+		out.DeployBranchName, out.DeployProjectRoot = model.Repository.BranchName(), model.Repository.Path
+		out.DeployBranchReadOnly, out.DeployBranchMergeAllowed = false, true
 	}
 	return &SettingsOutput{out}, nil
 }
@@ -166,10 +172,7 @@ func (a *api) updateDeployment(ctx context.Context, in *UpdateDeploymentInput) (
 // checkImmutable rejects other values for settings that cannot be changed. The current values are
 // accepted, so that a client can write back what it has read.
 func (u *UpdateDeployment) checkImmutable(d *v1alpha1.Deployment, region string) error {
-	mode := "cli"
-	if d.Spec.Model.Git != nil {
-		mode = "git"
-	}
+	mode, _ := deployModeOf(d)
 	for _, f := range []struct {
 		name      string
 		requested *string
@@ -223,20 +226,8 @@ func (u *UpdateDeployment) applySettings(d *v1alpha1.Deployment) error {
 			spec.DataAPI.CustomDomain = v1alpha1.Host(strings.ToLower(*u.CustomDomain))
 		}
 	}
-	if u.DeployBranchName != nil || u.DeployProjectRoot != nil {
-		git := spec.Model.Git
-		switch {
-		case git == nil && u.DeployBranchName != nil:
-			return rest.BadRequest("deployBranchName: the model of this deployment is not in Git")
-		case git == nil:
-			return rest.BadRequest("deployProjectRoot: the model of this deployment is not in Git")
-		}
-		if u.DeployBranchName != nil {
-			git.Branch = *u.DeployBranchName
-		}
-		if u.DeployProjectRoot != nil {
-			git.Path = strings.Trim(*u.DeployProjectRoot, "/")
-		}
+	if err := u.applyModel(&spec.Model); err != nil {
+		return err
 	}
 	if u.Template != nil {
 		size := v1alpha1.SizeShared
@@ -249,6 +240,28 @@ func (u *UpdateDeployment) applySettings(d *v1alpha1.Deployment) error {
 	}
 	if u.TemplateVariables != nil && u.TemplateVariables.Replicas != nil {
 		spec.Replicas = u.TemplateVariables.Replicas
+	}
+	return nil
+}
+
+// applyModel sets the branch and the folder of a model in Git.
+func (u *UpdateDeployment) applyModel(model *v1alpha1.ModelSource) error {
+	var branch, path *string
+	switch {
+	case model.Git != nil:
+		branch, path = &model.Git.Branch, &model.Git.Path
+	case model.Repository != nil:
+		branch, path = &model.Repository.Branch, &model.Repository.Path
+	case u.DeployBranchName != nil:
+		return rest.BadRequest("deployBranchName: the model of this deployment is not in Git")
+	case u.DeployProjectRoot != nil:
+		return rest.BadRequest("deployProjectRoot: the model of this deployment is not in Git")
+	}
+	if u.DeployBranchName != nil {
+		*branch = *u.DeployBranchName
+	}
+	if u.DeployProjectRoot != nil {
+		*path = strings.Trim(*u.DeployProjectRoot, "/")
 	}
 	return nil
 }

@@ -1,0 +1,176 @@
+package contract_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/test/internal/apiclient"
+)
+
+// project is a deployment that was created over REST, whose repository Quoin keeps.
+type project struct {
+	id string
+	caller
+}
+
+func newProject(t *testing.T, a *account, name string) project {
+	t.Helper()
+	return project{create(t, a, name), a.as(a.admin)}
+}
+
+// build sends a request below the deployment.
+func (k project) build(t *testing.T, method, path string, body any) *response {
+	t.Helper()
+	return k.call(t, method, "/build/api/v1/deployments/"+k.id+path, body)
+}
+
+// status returns the build status of a branch.
+func (k project) status(t *testing.T, branch string) *response {
+	t.Helper()
+	return k.call(t, "GET", "/api/v1/deployments/"+k.id+"/build-status?branchName="+branch, nil).is(200)
+}
+
+// branch returns the Branch object of a branch; nil if there is none.
+func (k project) branch(t *testing.T, a *account, name string) *v1alpha1.Branch {
+	t.Helper()
+	list := &v1alpha1.BranchList{}
+	if err := k8s.List(t.Context(), list, client.InNamespace(a.name)); err != nil {
+		t.Fatal(err)
+	}
+	for i := range list.Items {
+		if b := &list.Items[i]; b.Spec.Name == name && b.Spec.DeploymentRef.Name == object(t, a, k.id).Name {
+			return b
+		}
+	}
+	return nil
+}
+
+// push commits a file to a branch and pushes it.
+func (k project) push(t *testing.T, a *account, branch, path, text string) {
+	t.Helper()
+	repository := &kept{account: a, deployment: object(t, a, k.id), ca: certificateFile(t)}
+	dir := filepath.Join(t.TempDir(), "model")
+	repository.mustGit(t, t.TempDir(), "clone", "-q", "-b", branch, repository.url(a.host, a.admin), dir)
+	if err := os.WriteFile(filepath.Join(dir, path), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	repository.mustGit(t, dir, "add", "-A")
+	repository.mustGit(t, dir, "commit", "-q", "-m", "Change "+path)
+	repository.mustGit(t, dir, "push", "-q", "origin", branch)
+}
+
+// A deployment that is created over REST has a starter project, whose first build starts at once.
+func TestCreatedDeploymentHasAStarterProject(t *testing.T) {
+	k := newProject(t, acme, "Starter project")
+	apiclient.Soon(t, func() error {
+		if a := k.status(t, ""); a.at("status") != "built" {
+			return fmt.Errorf("the first build is not complete: %s", a.raw)
+		}
+		return nil
+	})
+	a := k.status(t, "main").want("mode", "production").want("branchName", "main")
+	for _, field := range []string{"lastHash", "filesHash"} {
+		if hash, _ := a.at(field).(string); len(hash) != 40 {
+			t.Errorf("%s is %q: %s", field, hash, a.raw)
+		}
+	}
+	if job, _ := a.at("buildJobId").(float64); job < 1 {
+		t.Errorf("buildJobId: %s", a.raw)
+	}
+	k.build(t, "GET", "/branches", nil).is(200).want("items.0.name", "main").want("items.0.parentBranch", nil)
+	k.call(t, "GET", "/api/v1/deployments/"+k.id+"/settings", nil).is(200).
+		want("repoType", "deployRepo").want("deployMode", "cli").want("deployBranchName", "main").want("deployBranchReadOnly", false)
+}
+
+// Spec: dev mode, commit, merge. A change goes from a personal branch to its parent and to production.
+func TestDevModeToProduction(t *testing.T) {
+	k := newProject(t, acme, "Dev mode")
+	k.build(t, "POST", "/branches", map[string]any{"name": "feature/orders"}).is(200).want("parentBranch", "main").want("active", false)
+	entered := k.build(t, "POST", "/dev-mode", map[string]any{"branchName": "feature/orders"}).is(200).want("active", true).want("parentBranch", "feature/orders")
+	dev, _ := entered.at("branchName").(string)
+	if !strings.HasPrefix(dev, "dev-") {
+		t.Fatalf("the personal branch is %q", dev)
+	}
+	if b := k.branch(t, acme, dev); b == nil || b.Spec.Role != v1alpha1.BranchPersonal || b.Spec.ParentBranch != "feature/orders" {
+		t.Errorf("the Branch of the personal branch is %+v", b)
+	}
+	k.push(t, acme, dev, "model/cubes/orders.yml", "cubes:\n- name: orders\n  sql_table: orders\n")
+	k.build(t, "POST", "/commit", map[string]any{"message": "Add orders"}).is(200).want("success", true)
+	head, _ := k.status(t, dev).at("lastHash").(string)
+	apiclient.Soon(t, func() error {
+		for _, name := range []string{dev, "feature/orders"} {
+			if b := k.branch(t, acme, name); b == nil || b.Status.LastHash != head || b.Spec.ParentBranch == "" {
+				return fmt.Errorf("branch %s is %+v, want it at %s", name, b, head)
+			}
+		}
+		return nil
+	})
+	before := k.status(t, "").at("lastHash")
+	k.build(t, "POST", "/merge-to-default", map[string]any{"branchName": "feature/orders", "message": "Orders", "removeBranchAfterMerge": true}).is(200).
+		want("merged", true).want("branchDeleted", true)
+	apiclient.Soon(t, func() error {
+		if a := k.status(t, ""); a.at("status") != "built" || a.at("lastHash") == before {
+			return fmt.Errorf("production does not serve the merge: %s", a.raw)
+		}
+		return nil
+	})
+	if b := k.branch(t, acme, "feature/orders"); b != nil {
+		t.Errorf("the merged branch still has the object %s", b.Name)
+	}
+	k.build(t, "GET", "/branches", nil).is(200).want("items.1.name", dev).want("items.1.parentBranch", "main")
+	if dataPlane != nil { // the environment of the personal branch is asleep
+		k.build(t, "GET", "/data-model/validate?devMode=true", nil).is(200).want("valid", true).want("branchName", dev).want("mode", "dev_mode")
+	}
+	k.build(t, "DELETE", "/dev-mode", nil).is(200).want("success", true)
+	k.build(t, "POST", "/commit", nil).rejected(400, "dev mode")
+	for event, n := range map[string]int{
+		"Entered dev mode": 1, "Committed and merged changes to data model": 1, "Merged changes to data model": 1,
+		"Created Git branch": 2, "Deleted Git branch": 1, "Exited dev mode": 1,
+	} {
+		if rows := eventsOf(t, acme, event, k.id); len(rows) != n {
+			t.Errorf("%d events %q, want %d", len(rows), event, n)
+		}
+	}
+}
+
+// A deployment of another account, and one that the key does not reach, is not changed.
+func TestDevModeOfOthersIsNotReached(t *testing.T) {
+	k := newProject(t, acme, "Dev mode of others")
+	stranger := project{k.id, globex.as(globex.admin)}
+	for _, path := range []string{"/dev-mode", "/commit", "/merge", "/merge-to-default", "/branches"} {
+		if got := stranger.build(t, "POST", path, map[string]any{"branchName": "main", "name": "x"}).status; got/100 == 2 {
+			t.Errorf("POST %s: %d", path, got)
+		}
+	}
+	if b := k.branch(t, acme, "x"); b != nil {
+		t.Error("another account has created a branch")
+	}
+}
+
+// A data model that is rejected is valid: false with the compiler's errors.
+func TestValidateReportsARejectedModel(t *testing.T) {
+	k := newProject(t, acme, "Rejected model")
+	k.build(t, "GET", "/data-model/validate?branchName=main&devMode=true", nil).rejected(400, "branchName", "devMode")
+	k.build(t, "GET", "/data-model/validate?branchName=gone", nil).rejected(404, "gone")
+	if dataPlane != nil {
+		k.build(t, "GET", "/data-model/validate", nil).is(200).want("valid", true).want("cubesCount", 2.0)
+	}
+	head, _ := k.status(t, "main").at("lastHash").(string)
+	d := object(t, acme, k.id)
+	before := d.DeepCopy()
+	d.Status.FailedModel = &v1alpha1.FailedModel{
+		Commit: head, Image: d.Status.CurrentImage, Generation: d.Generation, Reason: v1alpha1.ReasonModelBroken,
+		Message: "Compile errors: | orders.yml Errors: | sql is missing",
+	}
+	if err := k8s.Status().Patch(t.Context(), d, client.MergeFrom(before)); err != nil {
+		t.Fatal(err)
+	}
+	k.build(t, "GET", "/data-model/validate", nil).is(200).want("valid", false).want("branchName", "main").want("mode", "production").
+		want("errors.0.fileName", "orders.yml").want("errors.0.message", "sql is missing")
+}
