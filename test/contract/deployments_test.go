@@ -292,7 +292,7 @@ func TestSettingsAreUpdatedPartially(t *testing.T) {
 		"unknown variable":  {map[string]any{"templateVariables": map[string]any{"colour": 1}}, []string{"templateVariables", "colour"}},
 		"template":          {map[string]any{"template": "multiCluster"}, []string{"template", "multiCluster", "simpleCluster"}},
 		"too many replicas": {map[string]any{"templateVariables": map[string]any{"replicas": 101}}, []string{"replicas", "101"}},
-		"not in Git":        {map[string]any{"deployBranchName": "main"}, []string{"deployBranchName", "Git"}},
+		"invalid branch":    {map[string]any{"deployBranchName": "a..b"}, []string{"model.repository.branch", "Git branch"}},
 		"name of another":   {map[string]any{"name": "analytics"}, nil},
 		"invalid domain":    {map[string]any{"customDomain": "a b"}, []string{"customDomain"}},
 	} {

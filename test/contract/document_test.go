@@ -264,11 +264,20 @@ func (s *specification) createItem(c caller, r *rand.Rand, path string, ids map[
 func (s *specification) checkValidRequests(t *testing.T) map[string]bool {
 	t.Helper()
 	succeeded := map[string]bool{}
+	edited := create(t, globex, "Edited over REST")
 	for _, c := range []struct {
 		method, path string
 		body         any
 		status       int
 	}{
+		// These need a model that Quoin keeps.
+		{"post", "/build/api/v1/deployments/{edited}/branches", map[string]any{"name": "next", "activate": true}, 200},
+		{"post", "/build/api/v1/deployments/{edited}/dev-mode", map[string]any{"branchName": "next"}, 200},
+		{"post", "/build/api/v1/deployments/{edited}/commit", nil, 200},
+		{"post", "/build/api/v1/deployments/{edited}/merge", nil, 200},
+		{"delete", "/build/api/v1/deployments/{edited}/dev-mode", nil, 200},
+		{"post", "/build/api/v1/deployments/{edited}/merge-to-default", map[string]any{"branchName": "next", "removeBranchAfterMerge": false}, 200},
+		{"delete", "/build/api/v1/deployments/{edited}/branches?branchName=next", nil, 200},
 		{"post", "/build/api/v1/deployments", creation("Document 2"), 200},
 		// These need a model in Git.
 		{"put", "/build/api/v1/deployments/{deploymentId}/branches/staging-environment", map[string]any{"enabled": false, "branchName": "next"}, 200},
@@ -281,8 +290,8 @@ func (s *specification) checkValidRequests(t *testing.T) map[string]bool {
 		if strings.HasSuffix(c.path, "/connect") {
 			id = create(t, globex, "Document 3")
 		}
-		filled := strings.NewReplacer("{deploymentId}", id, "{owner}", "globex-org", "{repo}", "model").Replace(c.path)
-		c.path, _, _ = strings.Cut(c.path, "?")
+		filled := strings.NewReplacer("{deploymentId}", id, "{edited}", edited, "{owner}", "globex-org", "{repo}", "model").Replace(c.path)
+		c.path, _, _ = strings.Cut(strings.Replace(c.path, "{edited}", "{deploymentId}", 1), "?")
 		op := s.paths[c.path][c.method]
 		a := globex.as(globex.admin).call(t, strings.ToUpper(c.method), filled, c.body).is(c.status)
 		if err := s.check(c.path, c.method, op, a); err != nil {

@@ -134,7 +134,7 @@ func TestBranchesAreCreatedAndDeleted(t *testing.T) {
 	admin.call(t, "POST", path, map[string]any{"name": "next"}).rejected(409, "next")
 	admin.call(t, "POST", path, map[string]any{"name": "y", "from": "gone"}).rejected(400, "from", "gone")
 	admin.call(t, "POST", path, map[string]any{"name": "a..b"}).rejected(400, "name")
-	admin.call(t, "POST", path, map[string]any{"name": "z", "enterDevMode": true}).rejected(400, "enterDevMode")
+	admin.call(t, "POST", path, map[string]any{"name": "z", "enterDevMode": true}).rejected(409, "spec.model.repository")
 	admin.call(t, "DELETE", path+"?branchName=feature/x", nil).is(200).want("success", true)
 	admin.call(t, "DELETE", path+"?branchName=feature/x", nil).rejected(404, "feature/x")
 	admin.call(t, "DELETE", path+"?branchName=main", nil).rejected(400, "main", "production")

@@ -147,7 +147,7 @@ func TestRefusedUpdateChangesNothing(t *testing.T) {
 	for part, body := range map[string]map[string]any{
 		"releaseChannelVersion": {"creationMethod": "ssh", "releaseChannelVersion": "9.9.9"},
 		"releaseChannel":        {"creationMethod": "ssh", "name": "Other", "releaseChannel": "none"},
-		"deployBranchName":      {"creationMethod": "ssh", "deployBranchName": "main"},
+		"repository.branch":     {"creationMethod": "ssh", "deployBranchName": "a..b"},
 		"customDomain":          {"creationMethod": "ssh", "customDomain": "not a host"},
 		"templateVariables":     {"creationMethod": "ssh", "templateVariables": map[string]any{"replicas": 101}},
 	} {
