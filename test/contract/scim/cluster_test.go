@@ -326,9 +326,9 @@ func TestKeysOfInactiveUsersAreRejected(t *testing.T) {
 		answers(t, token, 200)
 	}
 	u := read(t, id, &v1alpha1.ScimUser{})
-	no := false
+	before, no := client.MergeFrom(u.DeepCopy()), false // the controller may write the status meanwhile
 	u.Spec.Active = &no
-	if err := suite.Kubernetes.Update(t.Context(), u, client.FieldOwner("kubectl-edit")); err != nil {
+	if err := suite.Kubernetes.Patch(t.Context(), u, before, client.FieldOwner("kubectl-edit")); err != nil {
 		t.Fatal(err)
 	}
 	answers(t, token, 401)
