@@ -8,6 +8,9 @@ import (
 	"strings"
 	"testing"
 
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/test/internal/apiclient"
 )
 
@@ -77,6 +80,43 @@ func TestDbtGenerate(t *testing.T) {
 	if branches := admin.call(t, "GET", "/build/api/v1/deployments/"+deployment+"/branches", nil).is(200); strings.Contains(string(branches.raw), "dbt-sync") {
 		t.Errorf("a branch was made: %s", branches.raw)
 	}
+}
+
+// TestDbtSyncToABranch: what `dbt sync` of the upstream client does.
+func TestDbtSyncToABranch(t *testing.T) {
+	admin, deployment := acme.as(acme.admin), create(t, acme, "dbt branch")
+	list := &v1alpha1.DeploymentList{}
+	if err := k8s.List(t.Context(), list, client.InNamespace(acme.name), client.MatchingLabels{v1alpha1.LabelID: deployment}); err != nil || len(list.Items) != 1 {
+		t.Fatalf("%v, %d deployments", err, len(list.Items))
+	}
+	d := &list.Items[0]
+	before := d.DeepCopy()
+	d.Spec.Model = v1alpha1.ModelSource{Repository: &v1alpha1.RepositorySource{}}
+	if err := k8s.Patch(t.Context(), d, client.MergeFrom(before)); err != nil {
+		t.Fatal(err)
+	}
+	body := map[string]any{"source": "manifest", "ref": "feature/orders", "manifest": dbtManifest(t)}
+	name := ""
+	for range 2 {
+		a := admin.call(t, "POST", dbtSyncsOf(deployment), body).is(200)
+		name, _ = a.at("branchName").(string)
+		if !strings.HasPrefix(name, "dbt-sync/feature-orders-") {
+			t.Errorf("branch %q", name)
+		}
+		path := fmt.Sprintf("%s/%v", dbtSyncsOf(deployment), a.at("syncJobId"))
+		apiclient.Soon(t, func() error {
+			if got := admin.call(t, "GET", path, nil).is(200); got.at("status") != "COMPLETED" {
+				return fmt.Errorf("%s", got.raw)
+			}
+			return nil
+		})
+		admin.call(t, "GET", path+"/result", nil).is(200).want("generatedFiles.0.path", "model/cubes/dbt/customers.yml")
+		admin.call(t, "GET", path+"/generated-files", nil).rejected(404, name)
+		body["branchName"] = name // the second sync is to the branch of the first one
+	}
+	admin.call(t, "GET", dbtSyncsOf(deployment)+"?first=100", nil).is(200).want("items.0.branchName", name).want("items.1.branchName", name).want("items.0.gitRef", "feature/orders")
+	body["branchName"] = v1alpha1.DefaultBranch
+	admin.call(t, "POST", dbtSyncsOf(deployment), body).rejected(400, "branchName", "production")
 }
 
 // TestDbtSyncFailures: syncs that fail, and say why.
