@@ -285,6 +285,33 @@ func TestProductionCommit(t *testing.T) {
 	}
 }
 
+// readyOf returns the condition Ready of an outcome as text; empty for nil.
+func readyOf(o *reconciler.Outcome) string {
+	if o == nil {
+		return ""
+	}
+	d := gitDeployment("")
+	reconciler.Summarise(d, *o)
+	c := d.Status.Conditions[0]
+	return fmt.Sprintf("%s %s: %s", c.Status, c.Reason, c.Message)
+}
+
+// TestChangedSourceIsNotReady: after a change of the URL, production runs the commit of the previous repository and the
+// deployment is not Ready until the new one has been read.
+func TestChangedSourceIsNotReady(t *testing.T) {
+	for failures := range failureThreshold {
+		api, d := newAPI(t, created("main", "a")), gitDeployment("")
+		d.Generation, d.Status.ObservedGeneration = 2, 1
+		remotes := NewRemotes(api, nil, clocktesting.NewFakePassiveClock(time.Now()))
+		remotes.states[client.ObjectKeyFromObject(d)] = &remoteState{source: remotes.sourceOf(d), fetching: true, failures: failures}
+		model, o := (&deploymentReconciler{Options: Options{Remotes: remotes}}).model(t.Context(), &scope{Client: kube.NewClient(api, api, FieldManager), Object: d})
+		want := "Unknown Progressing: Reading the branches of https://git.example.com/model.git"
+		if model.commit != commit("a") || o != nil || readyOf(model.warning) != want {
+			t.Errorf("after %d failures: commit %q, outcome %q, warning %q; want %q", failures, model.commit, readyOf(o), readyOf(model.warning), want)
+		}
+	}
+}
+
 // TestModelByStateOfTheRemote: which commit production serves, and what the status reports.
 func TestModelByStateOfTheRemote(t *testing.T) {
 	refused := errors.New("connection refused")
@@ -313,15 +340,6 @@ func TestModelByStateOfTheRemote(t *testing.T) {
 		"repository removed":                   {nil, remoteState{err: git.ErrRepositoryNotFound, failures: 2, succeeded: time.Now(), refs: []git.Ref{main}, defaultBranch: "main"}, commit("b"), "", ""},
 		"fails, and the branch does not exist": {nil, failing(1, fetchedState()), "", "False GitFailed: spec.model.git: connection refused", ""},
 	}
-	describe := func(o *reconciler.Outcome) string {
-		if o == nil {
-			return ""
-		}
-		d := gitDeployment("")
-		reconciler.Summarise(d, *o)
-		c := d.Status.Conditions[0]
-		return fmt.Sprintf("%s %s: %s", c.Status, c.Reason, c.Message)
-	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			api, d := newAPI(t, tc.objects...), gitDeployment("")
@@ -331,27 +349,14 @@ func TestModelByStateOfTheRemote(t *testing.T) {
 			remotes.states[client.ObjectKeyFromObject(d)] = &tc.remote
 			r := &deploymentReconciler{Options: Options{Remotes: remotes}}
 			model, o := r.model(t.Context(), s)
-			if model.commit != tc.commit || describe(o) != tc.outcome || describe(model.warning) != tc.warning {
-				t.Errorf("commit %q, outcome %q, warning %q; want %q, %q, %q", model.commit, describe(o), describe(model.warning), tc.commit, tc.outcome, tc.warning)
+			if model.commit != tc.commit || readyOf(o) != tc.outcome || readyOf(model.warning) != tc.warning {
+				t.Errorf("commit %q, outcome %q, warning %q; want %q, %q, %q", model.commit, readyOf(o), readyOf(model.warning), tc.commit, tc.outcome, tc.warning)
 			}
 			if model.nextFetch <= 0 || (o != nil && o.After <= 0) {
 				t.Errorf("no further fetch: %+v, %+v", model, o)
 			}
 		})
 	}
-	t.Run("changed source, not fetched yet", func(t *testing.T) {
-		for failures := range failureThreshold {
-			api, d := newAPI(t, created("main", "a")), gitDeployment("")
-			d.Generation, d.Status.ObservedGeneration = 2, 1
-			remotes := NewRemotes(api, nil, clocktesting.NewFakePassiveClock(time.Now()))
-			remotes.states[client.ObjectKeyFromObject(d)] = &remoteState{source: (&Remotes{}).sourceOf(d), fetching: true, failures: failures}
-			model, o := (&deploymentReconciler{Options: Options{Remotes: remotes}}).model(t.Context(), &scope{Client: kube.NewClient(api, api, FieldManager), Object: d})
-			want := "Unknown Progressing: Reading the branches of https://git.example.com/model.git"
-			if model.commit != commit("a") || o != nil || describe(model.warning) != want {
-				t.Errorf("after %d failures: commit %q, outcome %q, warning %q; want %q", failures, model.commit, describe(o), describe(model.warning), want)
-			}
-		}
-	})
 	t.Run("in a config map", func(t *testing.T) {
 		d := carrying("sales", "", "")
 		model, o := (&deploymentReconciler{Options: Options{Remotes: &Remotes{}}}).model(t.Context(), &scope{Object: d})

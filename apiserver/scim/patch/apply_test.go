@@ -71,6 +71,18 @@ func both(changes ...func(map[string]any)) func(map[string]any) {
 
 const enterprise = schema.EnterpriseURN
 
+// An extension may name its schema, as resources do (docs/decisions/0039).
+func TestExtensionThatNamesItsSchema(t *testing.T) {
+	check(t, schema.User, example, []row{
+		{"add of an extension that names its schema", "RFC 7643 3", strict,
+			`{"op":"add","value":{"` + enterprise + `":{"schemas":["` + enterprise + `"],"division":"D"}}}`,
+			put(enterprise, `{"employeeNumber":"701984","manager":{"value":"26118915"},"division":"D"}`)},
+		{"replace of an extension that names its schema", "RFC 7643 3", strict,
+			`{"op":"replace","path":"` + enterprise + `","value":{"schemas":["` + enterprise + `"],"division":"D"}}`,
+			put(enterprise, `{"employeeNumber":"701984","manager":{"value":"26118915"},"division":"D"}`)},
+	})
+}
+
 func TestUserAsRFC7644(t *testing.T) {
 	const home = `{"value":"babs@jensen.org","type":"home"}`
 	const work = `{"value":"bjensen@example.com","type":"work","primary":true}`
@@ -93,12 +105,6 @@ func TestUserAsRFC7644(t *testing.T) {
 			put("emails", `[{"value":"bjensen@example.com","type":"work","primary":false},`+home+`,{"value":"p@x","primary":true}]`)},
 		{"another primary by path", "3.5.2", strict, `{"op":"replace","path":"emails[type eq \"home\"].primary","value":true}`,
 			put("emails", `[{"value":"bjensen@example.com","type":"work","primary":false},{"value":"babs@jensen.org","type":"home","primary":true}]`)},
-		{"add of an extension that names its schema", "RFC 7643 3", strict,
-			`{"op":"add","value":{"` + enterprise + `":{"schemas":["` + enterprise + `"],"division":"D"}}}`,
-			put(enterprise, `{"employeeNumber":"701984","manager":{"value":"26118915"},"division":"D"}`)},
-		{"replace of an extension that names its schema", "RFC 7643 3", strict,
-			`{"op":"replace","path":"` + enterprise + `","value":{"schemas":["` + enterprise + `"],"division":"D"}}`,
-			put(enterprise, `{"employeeNumber":"701984","manager":{"value":"26118915"},"division":"D"}`)},
 		{"remove with a filter", "3.5.2.2", strict, `{"op":"remove","path":"emails[type eq \"work\" and value ew \"example.com\"]"}`, put("emails", `[`+home+`]`)},
 		{"remove of a multi-valued attribute", "3.5.2.2", strict, `{"op":"remove","path":"emails"}`, put("emails", ``)},
 		{"remove of a single value", "3.5.2.2", strict, `{"op":"remove","path":"displayName"}`, put("displayName", ``)},
