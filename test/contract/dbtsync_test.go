@@ -161,12 +161,12 @@ func TestInvalidDbtSyncsAreRejected(t *testing.T) {
 		"no manifest":        {body(map[string]any{"manifest": nil}), 400, []string{"manifest", "required"}},
 		"another document":   {body(map[string]any{"manifest": map[string]any{"a": 1}}), 400, []string{"not a manifest"}},
 		"a text as manifest": {body(map[string]any{"manifest": "x"}), 400, []string{"manifest"}},
-		"no repository":      {body(map[string]any{"output": "branch"}), 409, []string{"spec.model"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			admin.call(t, "POST", dbtSyncsOf(deployment), c.body).rejected(c.status, c.words...)
 		})
 	}
+	admin.call(t, "POST", dbtSyncsOf(acme.id), body(map[string]any{"output": "branch"})).rejected(409, "spec.model") // its model is in Git
 	if got := admin.call(t, "GET", dbtSyncsOf(deployment), nil).is(200).list("items"); len(got) != 0 {
 		t.Errorf("%d syncs were started", len(got))
 	}
