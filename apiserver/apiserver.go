@@ -49,9 +49,11 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/rest/tenant"
 	"github.com/quoin-dev/quoin/apiserver/scim"
 	"github.com/quoin-dev/quoin/apiserver/tenants"
+	"github.com/quoin-dev/quoin/internal/content/deploytoken"
 	"github.com/quoin-dev/quoin/internal/content/devmode"
 	"github.com/quoin-dev/quoin/internal/content/repository"
 	"github.com/quoin-dev/quoin/internal/content/token"
+	"github.com/quoin-dev/quoin/internal/content/upload"
 	"github.com/quoin-dev/quoin/internal/github"
 	"github.com/quoin-dev/quoin/internal/kube"
 	"github.com/quoin-dev/quoin/internal/serving"
@@ -178,7 +180,7 @@ func serve(ctx context.Context, k8s cluster.Cluster, restConfig *clientrest.Conf
 	if f.directory, err = newDirectory(ctx, k8s, writer); err != nil {
 		return err
 	}
-	f.authenticator = newAuthenticator(k8s, f.directory, c, background)
+	f.authenticator = newAuthenticator(k8s, f.directory, groups.model.DeployTokens, c, background)
 	options := serving.Options{
 		HTTPS: c.HTTPS, Connections: newConnections(c.TrustedProxies, metrics.Registry),
 		Probes: c.Probes, Metrics: c.Metrics, OnListen: c.OnListen, Log: c.Log,
@@ -207,15 +209,18 @@ func serve(ctx context.Context, k8s cluster.Cluster, restConfig *clientrest.Conf
 
 // newAuthenticator returns the authenticator of tenant hosts, and records the last use of keys in the
 // background.
-func newAuthenticator(k8s cluster.Cluster, users auth.Users, c Config, background *serving.Background) auth.Authenticator {
+func newAuthenticator(k8s cluster.Cluster, users auth.Users, tokens *deploytoken.Tokens, c Config, background *serving.Background) auth.Authenticator {
 	used := auth.NewLastUsed(k8s.GetClient())
 	background.Run("last use of keys", used.Start)
-	return auth.Basic(auth.Chain(
-		auth.NewGitHooks(model.GitHookPath, k8s.GetClient(), k8s.GetAPIReader(), clock.RealClock{}),
+	chain := []auth.Authenticator{auth.NewGitHooks(model.GitHookPath, k8s.GetClient(), k8s.GetAPIReader(), clock.RealClock{})}
+	if tokens != nil {
+		chain = append(chain, auth.NewDeployTokens(tokens, model.ExchangePath, k8s.GetClient(), k8s.GetAPIReader(), clock.RealClock{}))
+	}
+	return auth.Basic(auth.Chain(append(chain,
 		auth.NewKeys(k8s.GetClient(), k8s.GetAPIReader(), clock.RealClock{}, used),
 		auth.NewOIDC(users, k8s.GetAPIReader(), clock.RealClock{}, c.OIDCClient),
 		auth.NewServiceAccounts(k8s.GetClient(), clock.RealClock{}),
-	), githttp.Handles)
+	)...), githttp.Handles)
 }
 
 // runCertificates renews the certificate of the listener in the background, and publishes its CA in
@@ -265,8 +270,10 @@ func (g *storedGroups) use(k8s cluster.Cluster, c Config, background *serving.Ba
 	g.tenant.AuditLog, g.content.Database = events, database
 	g.deployments.Tokens = &token.Tokens{DB: database}
 	g.model.DbtSyncs = newDbtSyncs(k8s, database, c.Log)
-	g.repositories = &repository.Repositories{DB: database, Record: recording.RecordTx}
+	g.repositories = &repository.Repositories{DB: database, Record: model.Record}
 	g.deployments.Repositories, g.model.Repositories, g.model.DevMode = g.repositories, g.repositories, &devmode.DevMode{DB: database}
+	g.model.Uploads = &upload.Uploads{DB: database, Record: model.Record}
+	g.model.DeployTokens = &deploytoken.Tokens{DB: database, Record: model.Record}
 	return events
 }
 
@@ -284,6 +291,7 @@ func newREST(ctx context.Context, k8s cluster.Cluster, writer *kube.Client, know
 	}
 	stored.tenant.Kube, stored.model.Kube, stored.model.Catalog = writer, writer, known
 	stored.deployments.Kube, stored.deployments.Catalog, stored.deployments.Region = writer, known, c.Region
+	stored.model.SetVariables = deployments.SetVariables(stored.deployments)
 	return rest.New(rest.Options{Deployments: known, Version: c.Version, Sections: []rest.Section{scimSection()}}, slices.Concat(
 		deployments.New(stored.deployments),
 		model.New(stored.model),

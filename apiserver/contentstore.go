@@ -2,6 +2,7 @@ package apiserver
 
 import (
 	"context"
+	"log/slog"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -16,15 +17,17 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/rest/content"
 	"github.com/quoin-dev/quoin/internal/audit"
 	"github.com/quoin-dev/quoin/internal/content/dbtsync"
+	"github.com/quoin-dev/quoin/internal/content/deploytoken"
 	"github.com/quoin-dev/quoin/internal/content/devmode"
 	"github.com/quoin-dev/quoin/internal/content/repository"
 	"github.com/quoin-dev/quoin/internal/content/token"
+	"github.com/quoin-dev/quoin/internal/content/upload"
 	"github.com/quoin-dev/quoin/internal/serving"
 	"github.com/quoin-dev/quoin/internal/store"
 )
 
 // owners are the packages with tables in the content store.
-var owners = append([]store.Owner{audit.Owner, token.Owner, repository.Owner, dbtsync.Owner, devmode.Owner}, content.Owners...)
+var owners = append([]store.Owner{audit.Owner, token.Owner, repository.Owner, dbtsync.Owner, devmode.Owner, upload.Owner, deploytoken.Owner}, content.Owners...)
 
 const (
 	// purgeInterval is the time between two scans for content of deleted objects.
@@ -46,7 +49,11 @@ func runContentStore(k8s cluster.Cluster, c Config, deployments toolscache.Share
 		purger := &store.Purger{Store: s, Cluster: existence{k8s.GetCache(), k8s.GetAPIReader()}, Delay: purgeDelay, Clock: clock.RealClock{}, Log: c.Log}
 		return purger.Run(ctx, purgeInterval)
 	})
-	database.WhileOpen(func(ctx context.Context, s *store.Store) error { return token.RunExpiry(ctx, s, purgeInterval, c.Log) })
+	for _, expire := range []func(ctx context.Context, s *store.Store, interval time.Duration, log *slog.Logger) error{
+		token.RunExpiry, upload.RunExpiry, deploytoken.RunExpiry,
+	} {
+		database.WhileOpen(func(ctx context.Context, s *store.Store) error { return expire(ctx, s, purgeInterval, c.Log) })
+	}
 	database.WhileOpen(func(ctx context.Context, s *store.Store) error {
 		return repository.RunCollection(ctx, s, collectionInterval, c.Log)
 	})

@@ -47,7 +47,9 @@ const process = "apiserver"
 var bodyPace = serving.Pace{Grace: 10 * time.Second, Rate: 16 << 10, Timeout: time.Minute}
 
 // bodyLimit returns the maximum size of the body of a request; 0 for the default.
-func bodyLimit(r *http.Request) int64 { return cmp.Or(scim.BodyLimit(r), model.BodyLimit(r), githttp.BodyLimit(r)) }
+func bodyLimit(r *http.Request) int64 {
+	return cmp.Or(scim.BodyLimit(r), model.BodyLimit(r), githttp.BodyLimit(r))
+}
 
 // limits are the limits of authenticated callers.
 type limits struct {

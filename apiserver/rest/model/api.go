@@ -1,19 +1,29 @@
 // Package model serves the families of the REST API that concern the data model of a deployment:
-// branches, dev mode, commits, merges, validation, pulls, dbt syncs and the push hook of Git hosts.
+// branches, dev mode, commits, merges, validation, files, uploads, pulls, dbt syncs and the push hook of
+// Git hosts.
 package model
 
 import (
+	"cmp"
 	"context"
+	"net/http"
 	"time"
 
 	"k8s.io/utils/clock"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/apiserver/auth"
+	"github.com/quoin-dev/quoin/apiserver/recording"
 	"github.com/quoin-dev/quoin/apiserver/rest"
+	"github.com/quoin-dev/quoin/internal/audit"
 	"github.com/quoin-dev/quoin/internal/content/dbtsync"
+	"github.com/quoin-dev/quoin/internal/content/deploytoken"
 	"github.com/quoin-dev/quoin/internal/content/devmode"
 	"github.com/quoin-dev/quoin/internal/content/repository"
+	"github.com/quoin-dev/quoin/internal/content/upload"
 	"github.com/quoin-dev/quoin/internal/kube"
+	"github.com/quoin-dev/quoin/internal/serving"
+	"github.com/quoin-dev/quoin/internal/store"
 )
 
 // Catalog reads the branches of a deployment, by number. What it returns is shared and must not be
@@ -21,6 +31,8 @@ import (
 type Catalog interface {
 	Branches(ctx context.Context, d *v1alpha1.Deployment) ([]*v1alpha1.Branch, error)
 	Environments(ctx context.Context, d *v1alpha1.Deployment) ([]*v1alpha1.Environment, error)
+	// Deployments returns those of a namespace that are in the scope of a principal.
+	Deployments(namespace string, p *auth.Principal) ([]*v1alpha1.Deployment, error)
 }
 
 // Options configure the group.
@@ -40,6 +52,12 @@ type Options struct {
 	Moved func(ctx context.Context, d *v1alpha1.Deployment) error
 	// Ask requests the metadata of an environment's server; over HTTP when nil.
 	Ask Ask
+	// Uploads has the uploads of data models, and DeployTokens the tokens for them; nil without a database.
+	Uploads      *upload.Uploads
+	DeployTokens *deploytoken.Tokens
+	// SetVariables sets environment variables of the deployment of a request. If replace is true, others
+	// are removed; if not, variables that exist keep their values.
+	SetVariables func(ctx context.Context, values map[string]string, replace bool) error
 	// Clock is that of the machine when nil.
 	Clock clock.Clock
 }
@@ -52,11 +70,14 @@ func New(o Options) []rest.Family {
 	if o.Ask == nil {
 		o.Ask = overHTTP(o.Kube)
 	}
-	a := &api{Options: o, hooks: newHookLimiter(o.Clock), dbtUploads: make(chan struct{}, maxDbtUploads)}
+	a := &api{
+		Options: o, hooks: newHookLimiter(o.Clock), dbtUploads: make(chan struct{}, maxDbtUploads),
+		writers: serving.NewShares[string](maxWriters), readers: serving.NewShares[string](maxReaders),
+	}
 	if a.Moved == nil {
 		a.Moved = a.annotate
 	}
-	return []rest.Family{a.branchesFamily(), a.dbtSyncFamily()}
+	return []rest.Family{a.branchesFamily(), a.filesFamily(), a.uploadsFamily(), a.deployTokensFamily(), a.deployFamily(), a.dbtSyncFamily()}
 }
 
 // api has the handlers of the group.
@@ -65,6 +86,20 @@ type api struct {
 	hooks *hookLimiter
 	// dbtUploads has a value for each manifest that is being read.
 	dbtUploads chan struct{}
+	// writers and readers are the concurrent requests of each account that hold large contents in memory.
+	writers, readers *serving.Shares[string]
+}
+
+// BodyLimit returns the maximum size of the body of a request in bytes; 0 for that of the server.
+func BodyLimit(r *http.Request) int64 { return cmp.Or(fileBodyLimit(r), dbtBodyLimit(r)) }
+
+// Record stores the event of a change. A change by a request of the REST API is one of its deployment;
+// others, such as pushes, name theirs.
+func Record(ctx context.Context, tx *store.Tx, e audit.Event) error {
+	if s := rest.ScopeFrom(ctx); s != nil && s.Deployment != nil {
+		e.Deployment = recording.DeploymentOf(s.Deployment)
+	}
+	return recording.RecordTx(ctx, tx, e)
 }
 
 // now returns the time as the value of an annotation that has to differ from the previous one.

@@ -47,8 +47,8 @@ func (a *api) dbtSyncFamily() rest.Family {
 
 var dbtSyncRequest = regexp.MustCompile(`^/api/v1/deployments/[0-9]+/dbt-sync$`)
 
-// BodyLimit returns the limit of the body of a request in bytes; 0 for the usual one.
-func BodyLimit(r *http.Request) int64 {
+// dbtBodyLimit returns the maximum size of the body of a request with a manifest; 0 for others.
+func dbtBodyLimit(r *http.Request) int64 {
 	if r.Method == http.MethodPost && dbtSyncRequest.MatchString(r.URL.Path) {
 		return maxDbtBody
 	}

@@ -1,0 +1,125 @@
+package model
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+
+	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/apiserver/catalog"
+	"github.com/quoin-dev/quoin/apiserver/rest"
+)
+
+// deployPath begins the routes of the npm package cubejs-cli, whose requests and responses are those of
+// its `deploy` command. It requires JSON in every response.
+const deployPath = "/build/deploy"
+
+// noLivePreview is the rejection of live previews, which cubejs-cli and the development server of
+// Cube requested before dev mode.
+const noLivePreview = "live previews are not supported; enter dev mode on a branch instead: POST /build/api/v1/deployments/{deploymentId}/dev-mode"
+
+func (a *api) deployFamily() rest.Family {
+	fields := map[string]string{"transaction": "transaction of the start, as JSON.", "fileName": "Path from the root of the data model, without a slash at the beginning."}
+	in := deployPath + "/{deploymentId}"
+	return rest.Family{Tag: "cubejs-cli", Description: "The routes of cubejs-cli deploy, with a deploy token.", Routes: []rest.Route{
+		rest.Handle(http.MethodPost, ExchangePath, "exchangeDeployToken", rest.NoPermission, "Check a deploy token", a.exchangeToken),
+		rest.Handle(http.MethodGet, deployPath+"/deployments", "deployListDeployments", v1alpha1.PermissionSchemaRead, "List the deployments of the credential", a.deployListDeployments),
+		rest.Handle(http.MethodGet, in+"/files", "deployFiles", v1alpha1.PermissionSchemaRead, "Get the hashes of the files", a.fileHashes).WithDocument(describeConflict),
+		rest.Handle(http.MethodPost, in+"/start-upload", "deployStartUpload", v1alpha1.PermissionSchemaUpdate, "Start an upload", a.deployStartUpload),
+		rest.Handle(http.MethodPost, in+"/set-env", "deploySetEnv", v1alpha1.PermissionSecretsManage, "Set environment variables with an upload", a.deploySetEnv),
+		rest.Handle(http.MethodPost, in+"/upload-file", "deployUploadFile", v1alpha1.PermissionSchemaUpdate, "Upload a file", a.uploadFile).WithForm(fields),
+		rest.Handle(http.MethodPost, in+"/finish-upload", "deployFinishUpload", v1alpha1.PermissionSchemaUpdate, "Finish an upload", a.finishUpload).WithMaxBody(maxDocument),
+		rest.Handle(http.MethodGet, "/devmode/{deploymentId}/status", "livePreviewStatus", v1alpha1.PermissionSchemaRead, "Not supported: always an error", a.livePreviewStatus),
+		rest.Handle(http.MethodPost, "/devmode/{deploymentId}/token", "livePreviewToken", v1alpha1.PermissionSchemaUpdate, "Not supported: always an error", a.livePreviewToken),
+	}}
+}
+
+// DeployListedDeployment is a deployment that the credential is for.
+type DeployListedDeployment struct {
+	ID   int64  `json:"id" minimum:"1"`
+	Name string `json:"name"`
+}
+
+// DeployListOutput has the deployments of the credential.
+type DeployListOutput struct{ Body []DeployListedDeployment }
+
+func (a *api) deployListDeployments(ctx context.Context, _ *struct{}) (*DeployListOutput, error) {
+	s := rest.ScopeFrom(ctx)
+	all, err := a.Catalog.Deployments(s.Namespace(), s.Principal)
+	if err != nil {
+		return nil, err
+	}
+	out := &DeployListOutput{Body: make([]DeployListedDeployment, len(all))}
+	for i, d := range all {
+		out.Body[i] = DeployListedDeployment{ID: catalog.NumberOf(d), Name: d.DisplayName()}
+	}
+	return out, nil
+}
+
+// DeployStartInput has no body.
+type DeployStartInput struct {
+	rest.InDeployment
+	UploadQuery
+}
+
+func (a *api) deployStartUpload(ctx context.Context, in *DeployStartInput) (*StartUploadOutput, error) {
+	return a.startUpload(ctx, &StartUploadInput{InDeployment: in.InDeployment, UploadQuery: in.UploadQuery})
+}
+
+// DeploySetEnvInput has the variables as JSON in a string.
+type DeploySetEnvInput struct {
+	rest.InDeployment
+	Replace bool `query:"replaceEnv" doc:"true replaces all variables; false sets those that are absent, before the first upload only."`
+	Body    struct {
+		Variables string `json:"envVariables" maxLength:"1000000" secret:"true" doc:"A JSON object of names and values."`
+	}
+}
+
+func (a *api) deploySetEnv(ctx context.Context, in *DeploySetEnvInput) (*rest.SuccessOutput, error) {
+	values := map[string]string{}
+	if json.Unmarshal([]byte(in.Body.Variables), &values) != nil {
+		return nil, rest.BadRequest("envVariables: allowed: a JSON object of names and values, as a string")
+	}
+	if !in.Replace {
+		first, err := a.isFirstUpload(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if !first {
+			return rest.Success(), nil
+		}
+	}
+	if err := a.SetVariables(ctx, values, in.Replace); err != nil {
+		return nil, err
+	}
+	return rest.Success(), nil
+}
+
+// isFirstUpload reports whether no upload to the deployment was finished yet.
+func (a *api) isFirstUpload(ctx context.Context) (bool, error) {
+	if a.Uploads == nil {
+		return false, errNoDatabase
+	}
+	_, err := a.Uploads.Last(ctx, rest.ScopeFrom(ctx).Content())
+	if isNotFound(err) {
+		return true, nil
+	}
+	return false, err
+}
+
+// LivePreviewStatusInput is what the client sends.
+type LivePreviewStatusInput struct {
+	rest.InDeployment
+	LastHash string `query:"lastHash" maxLength:"100"`
+}
+
+func (a *api) livePreviewStatus(context.Context, *LivePreviewStatusInput) (*rest.SuccessOutput, error) {
+	return nil, rest.BadRequest(noLivePreview)
+}
+
+// LivePreviewTokenInput is what the client sends.
+type LivePreviewTokenInput struct{ rest.InDeployment }
+
+func (a *api) livePreviewToken(context.Context, *LivePreviewTokenInput) (*rest.SuccessOutput, error) {
+	return nil, rest.BadRequest(noLivePreview)
+}
