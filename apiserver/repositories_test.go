@@ -41,7 +41,7 @@ func newPublishTest(t *testing.T, objects ...client.Object) *publishTest {
 	}
 	p := &publishTest{T: t, clock: time.Now(), pem: "first"}
 	p.kube = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&v1alpha1.Deployment{}).Build()
-	counted := interceptor.NewClient(p.kube.(client.WithWatch), interceptor.Funcs{ //nolint:forcetypeassert // of the fake client
+	counted := interceptor.NewClient(p.kube.(client.WithWatch), interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
 			p.reads++
 			if p.fail != nil {

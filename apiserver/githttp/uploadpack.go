@@ -116,7 +116,7 @@ func (s *Server) uploadPack(out *response, r *http.Request, t target, session *r
 		err = buffered.Flush()
 	}
 	if err != nil {
-		u.fail(out, r, buffered, err)
+		u.fail(r, buffered, err)
 	}
 }
 
@@ -131,7 +131,7 @@ type upload struct {
 }
 
 // fail tells the client why the request failed.
-func (u *upload) fail(out *response, r *http.Request, buffered *bufio.Writer, err error) {
+func (u *upload) fail(r *http.Request, buffered *bufio.Writer, err error) {
 	report(r.Context(), err)
 	text, _ := explain(err)
 	if u.out.err != nil || r.Context().Err() != nil {

@@ -60,7 +60,7 @@ func (f *Form) Read(maxFileBytes int64) (*FormContent, error) {
 	parts, out := multipart.NewReader(f.request.Body, boundary), &FormContent{Fields: map[string]string{}}
 	for n := 0; ; n++ {
 		part, err := parts.NextRawPart()
-		if err == io.EOF { //nolint:errorlint // a form that is cut off is an error that wraps io.EOF
+		if err == io.EOF { // not errors.Is: a form that is cut off is an error that wraps io.EOF
 			return out, f.drain()
 		}
 		if err != nil {

@@ -1,6 +1,7 @@
 package scim
 
 import (
+	"net/http"
 	"strings"
 	"testing"
 
@@ -15,7 +16,7 @@ func TestOperations(t *testing.T) {
 			t.Errorf("%+v", o)
 		}
 		seen[o.ID] = true
-		hasBody := o.Method == "POST" || o.Method == "PUT" || o.Method == "PATCH"
+		hasBody := o.Method == http.MethodPost || o.Method == http.MethodPut || o.Method == http.MethodPatch
 		if hasBody != (o.Example != "") {
 			t.Errorf("%s %s: example %q", o.Method, o.Path, o.Example)
 		}

@@ -66,7 +66,7 @@ func compare(t *testing.T, golden, got string) {
 			t.Fatal(err)
 		}
 	}
-	want, err := os.ReadFile(golden) //nolint:gosec // of testdata
+	want, err := os.ReadFile(golden)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -51,7 +51,7 @@ func overHTTP(c *kube.Client) Ask {
 			return 0, nil, err
 		}
 		request.Header.Set("Authorization", token)
-		response, err := asker.Do(request)
+		response, err := asker.Do(request) //nolint:bodyclose // the caller closes it
 		if err != nil {
 			cancel()
 			return 0, nil, err

@@ -44,7 +44,7 @@ func (t *tree) checkNewName(name string) error {
 // one.
 func (a *api) addBranch(ctx context.Context, name, from string, activate bool) (*DevBranchOutput, error) {
 	var created devmode.Branch
-	_, err := a.save(ctx, func(t *tree) (*change, error) {
+	err := a.save(ctx, func(t *tree) (*change, error) {
 		if err := t.checkNewName(name); err != nil {
 			return nil, err
 		}
@@ -95,7 +95,7 @@ func (t *tree) origin(from string) (*target, error) {
 // deleteBranch deletes a branch. A personal branch of another caller is deleted by administrators only.
 func (a *api) deleteBranch(ctx context.Context, name string) (*rest.SuccessOutput, error) {
 	principal := rest.ScopeFrom(ctx).Principal
-	_, err := a.save(ctx, func(t *tree) (*change, error) {
+	err := a.save(ctx, func(t *tree) (*change, error) {
 		b, err := t.branch("branchName", name)
 		switch {
 		case err != nil:

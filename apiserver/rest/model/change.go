@@ -111,27 +111,26 @@ const saveAttempts = 10
 
 // save plans a change and stores it. If a branch has moved since it was read, the change is planned
 // again from the new commits: of concurrent changes none is lost, and those that contradict each other
-// are a conflict of the later one. Without a change, plan returns nil. save reports whether branches
-// have moved.
-func (a *api) save(ctx context.Context, plan func(t *tree) (*change, error)) (bool, error) {
+// are a conflict of the later one. Without a change, plan returns nil.
+func (a *api) save(ctx context.Context, plan func(t *tree) (*change, error)) error {
 	for attempt := 1; ; attempt++ {
 		t, err := a.open(ctx)
 		if err != nil {
-			return false, err
+			return err
 		}
 		c, err := plan(t)
 		if err != nil || c == nil || c.isEmpty() {
-			return false, err
+			return err
 		}
 		err = t.session.Save(c.moves, c.events, c.work)
 		if err == nil {
 			if len(c.moves) > 0 {
 				a.announce(ctx)
 			}
-			return len(c.moves) > 0, nil
+			return nil
 		}
 		if attempt == saveAttempts || !a.isOutdated(ctx, c, err) {
-			return false, err
+			return err
 		}
 	}
 }

@@ -38,7 +38,7 @@ type StartDevModeInput struct {
 func (a *api) startDevMode(ctx context.Context, in *StartDevModeInput) (*DevBranchOutput, error) {
 	var entered *target
 	var isNew bool
-	_, err := a.save(ctx, func(t *tree) (*change, error) {
+	err := a.save(ctx, func(t *tree) (*change, error) {
 		base := t.production
 		if in.Body != nil && in.Body.BranchName != nil {
 			base = *in.Body.BranchName
@@ -126,7 +126,7 @@ func slug(text string) string {
 
 // stopDevMode ends the dev mode of the caller. Its personal branches stay, with their changes.
 func (a *api) stopDevMode(ctx context.Context, _ *rest.InDeployment) (*rest.SuccessOutput, error) {
-	_, err := a.save(ctx, func(t *tree) (*change, error) {
+	err := a.save(ctx, func(t *tree) (*change, error) {
 		if t.state.Active == "" {
 			return nil, nil
 		}

@@ -186,7 +186,7 @@ func (a *api) editFiles(ctx context.Context, choice BranchChoice, message string
 	if err != nil {
 		return nil, err
 	}
-	_, err = a.save(ctx, func(t *tree) (*change, error) {
+	err = a.save(ctx, func(t *tree) (*change, error) {
 		b, err := t.selected(name)
 		if err != nil {
 			return nil, err

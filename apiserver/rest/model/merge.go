@@ -16,9 +16,6 @@ import (
 	"github.com/quoin-dev/quoin/internal/modeltree"
 )
 
-// maxMessage is the maximum length of a commit message.
-const maxMessage = 4096
-
 // merged is the result of the merge of two commits.
 type merged struct {
 	tree plumbing.Hash
@@ -199,7 +196,7 @@ func (a *api) merge(ctx context.Context, o mergeOptions) (*MergeOutput, error) {
 		return nil, err
 	}
 	var gone string
-	_, err = a.save(ctx, func(t *tree) (*change, error) {
+	err = a.save(ctx, func(t *tree) (*change, error) {
 		from, into, err := t.ends(name, o.intoProduction)
 		if err != nil {
 			return nil, err
@@ -303,7 +300,7 @@ func (a *api) commit(ctx context.Context, in *CommitInput) (*rest.SuccessOutput,
 		name, message = value(body.BranchName), value(body.Message)
 		exit, resolve = value(body.ExitDevMode), value(body.ResolveMergeConflict)
 	}
-	_, err := a.save(ctx, func(t *tree) (*change, error) {
+	err := a.save(ctx, func(t *tree) (*change, error) {
 		own, err := t.selected(name)
 		if err != nil {
 			return nil, err

@@ -88,7 +88,7 @@ func (a *api) pullParent(ctx context.Context, in *PullInput) (*PullOutput, error
 		name = in.Body.Branch
 	}
 	out := &PullOutput{}
-	_, err := a.save(ctx, func(t *tree) (*change, error) {
+	err := a.save(ctx, func(t *tree) (*change, error) {
 		out.Body.BuildTriggered = false
 		own, err := t.selected(name)
 		switch {

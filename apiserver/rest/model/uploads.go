@@ -224,7 +224,7 @@ func (a *api) uploadFile(ctx context.Context, in *UploadFileInput) (*rest.Succes
 		return nil, err
 	}
 	s := rest.ScopeFrom(ctx)
-	err = a.Uploads.Add(ctx, s.Content(), s.Caller(), id, form.Fields["fileName"], form.File, a.Repositories.Session(ctx, s.Content()))
+	err = a.Uploads.Add(s.Content(), s.Caller(), id, form.Fields["fileName"], form.File, a.Repositories.Session(ctx, s.Content()))
 	if err != nil {
 		return nil, err
 	}

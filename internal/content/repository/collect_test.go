@@ -2,7 +2,6 @@ package repository
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -178,7 +177,7 @@ func testCollectRandom(w *world) {
 		w.save(name, all)
 		branches[name] = all
 	}
-	killed := errors.New("killed")
+	const killed = "killed"
 	for range 60 {
 		change()
 		w.clock = w.clock.Add(time.Duration(random.IntN(20)) * time.Hour)

@@ -152,7 +152,7 @@ func (o Stored) object() (*object, error) {
 	}
 	// The checksum is compared at the end.
 	if n, err := r.Read(make([]byte, 1)); n != 0 || !errors.Is(err, io.EOF) {
-		return damaged(fmt.Errorf("its end is %v", err))
+		return damaged(errors.Join(errors.New("it does not end where it should"), err))
 	}
 	readers.Put(r)
 	return &object{hash: o.Hash, kind: o.Type, data: data}, nil

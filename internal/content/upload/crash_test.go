@@ -61,7 +61,7 @@ func uploadAll(ctx context.Context, d *stepping) error {
 		fmt.Println(id)
 	}
 	for _, path := range slices.Sorted(maps.Keys(added)) {
-		if err := uploads.Add(ctx, demo, by, id, path, []byte(added[path]), repositories.Session(ctx, demo)); err != nil {
+		if err := uploads.Add(demo, by, id, path, []byte(added[path]), repositories.Session(ctx, demo)); err != nil {
 			return err
 		}
 	}

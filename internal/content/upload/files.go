@@ -23,7 +23,7 @@ func sha1Of(data []byte) string {
 
 // Add adds a file to an open upload of a principal. A file that is added again replaces the first. The
 // session is one of the deployment's repository, for this call.
-func (u *Uploads) Add(ctx context.Context, s content.Scope, by, id, path string, data []byte, session *repository.Session) error {
+func (u *Uploads) Add(s content.Scope, by, id, path string, data []byte, session *repository.Session) error {
 	if err := modeltree.CheckPath(path); err != nil {
 		return err
 	}

@@ -149,7 +149,7 @@ func (u *Uploads) finish(ctx context.Context, s content.Scope, by string, f *Fin
 	if err != nil {
 		return Result{}, nil, err
 	}
-	result, err := u.commit(ctx, s, by, t, f, edits)
+	result, err := u.commit(s, by, t, f, edits)
 	return result, t, err
 }
 
@@ -193,7 +193,7 @@ func (u *Uploads) plan(ctx context.Context, s content.Scope, t *Target, f *Finis
 }
 
 // commit makes the commit, unless nothing has changed, and finishes the upload in the same transaction.
-func (u *Uploads) commit(ctx context.Context, s content.Scope, by string, t *Target, f *Finish, edits []modeltree.Edit) (Result, error) {
+func (u *Uploads) commit(s content.Scope, by string, t *Target, f *Finish, edits []modeltree.Edit) (Result, error) {
 	result := Result{LastHash: t.Commit.String()}
 	var moves []repository.Move
 	var event *audit.Event

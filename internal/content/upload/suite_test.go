@@ -121,7 +121,7 @@ func (w *world) start() string {
 }
 
 func (w *world) add(id, path, text string) error {
-	return w.uploads.Add(w.Context(), demo, by, id, path, []byte(text), w.repositories.Session(w.Context(), demo))
+	return w.uploads.Add(demo, by, id, path, []byte(text), w.repositories.Session(w.Context(), demo))
 }
 
 // target returns the branch main.

@@ -201,7 +201,7 @@ func testOwner(w *world) {
 		by    string
 	}{{scope("a1", "d2"), by}, {scope("a2", "d1"), by}, {scope("a2", "d3"), by}, {demo, "ApiKey:k2"}} {
 		session := w.repositories.Session(w.Context(), other.scope)
-		w.rejects(w.uploads.Add(w.Context(), other.scope, other.by, id, "b", []byte("b"), session), content.NotFound, "transaction")
+		w.rejects(w.uploads.Add(other.scope, other.by, id, "b", []byte("b"), session), content.NotFound, "transaction")
 		_, err := w.uploads.Finish(w.Context(), other.scope, other.by, Finish{ID: id, Files: model{"a": "a"}.hashes()}, func(context.Context) (*Target, error) {
 			return &Target{Session: session, Branch: "main"}, nil
 		})

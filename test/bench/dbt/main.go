@@ -124,7 +124,7 @@ func measureModels(ctx context.Context, o options, r *measure.Report, directory 
 	times, peak := measure.Times{}, 0.0
 	for range o.runs {
 		var got figures
-		output, err := exec.CommandContext(ctx, os.Args[0], "-convert", name).Output() //nolint:gosec // this program
+		output, err := exec.CommandContext(ctx, os.Args[0], "-convert", name).Output()
 		if err != nil {
 			return fmt.Errorf("convert %d models: %w", models, err)
 		}
@@ -145,7 +145,7 @@ func measureModels(ctx context.Context, o options, r *measure.Report, directory 
 
 // writeManifest writes a manifest of the size of real ones, and returns its length.
 func writeManifest(name string, models int) (int64, error) {
-	f, err := os.Create(name) //nolint:gosec // in a new directory
+	f, err := os.Create(name)
 	if err != nil {
 		return 0, err
 	}

@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"runtime"
 	"strconv"
 	"sync"
 	"time"
@@ -90,7 +91,8 @@ func burn(ctx context.Context, a *attacker) error {
 		for i := range 1 << 20 {
 			sum += i * i
 		}
-		return "round" + strconv.Itoa(sum&0)
+		runtime.KeepAlive(sum)
+		return "round"
 	})(ctx, a)
 }
 

@@ -136,7 +136,7 @@ func (w *world) query(connect bool) *victim {
 
 // get is a GET request to the REST or SCIM API.
 func (w *world) get(name, path, token string) *victim {
-	trust := w.quoin.HTTP.Transport.(*http.Transport).TLSClientConfig //nolint:forcetypeassert // see controlplane.NewHTTPClient
+	trust := w.quoin.HTTP.Transport.(*http.Transport).TLSClientConfig
 	c := newClient(trust, true)
 	return &victim{name: name, rate: 80, workers: 4, request: func(ctx context.Context) error {
 		return w.call(ctx, c, http.MethodGet, w.quoin.URL+path, w.victim.Host, "Bearer "+token)
