@@ -77,6 +77,8 @@ type Config struct {
 	OnListen func(serving.Addresses)
 	// CertFile and KeyFile hold the certificate. If both are empty, a self-signed one is created.
 	CertFile, KeyFile string
+	// CertificateNames are further DNS names and addresses of a self-signed certificate.
+	CertificateNames []string
 	// TrustedProxies are the proxies whose X-Forwarded-For is used.
 	TrustedProxies []netip.Prefix
 	// Aggregation enables the aggregated API server.
@@ -364,7 +366,7 @@ func certificatesFor(ctx context.Context, k8s cluster.Cluster, c Config) (*certi
 	return certificates.FromSecret(ctx, certificates.SecretOptions{
 		Client: direct, Namespace: c.Namespace, Log: c.Log,
 		Names: func() []string {
-			names := certificates.OwnNames(c.Service, c.Namespace)
+			names := append(certificates.OwnNames(c.Service, c.Namespace), c.CertificateNames...)
 			hosts, err := hostsOfAll(ctx, k8s.GetCache())
 			if err != nil {
 				return names

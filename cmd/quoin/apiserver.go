@@ -13,6 +13,7 @@ import (
 
 	"github.com/quoin-dev/quoin/apiserver"
 	"github.com/quoin-dev/quoin/internal/github"
+	"github.com/quoin-dev/quoin/internal/serving/certificates"
 )
 
 type apiserverFlags struct {
@@ -45,6 +46,10 @@ func parseAPIServerFlags(args []string, stderr io.Writer) (*apiserverFlags, erro
 	fs.StringVar(&c.GitHub.Slug, "github-app-slug", "", "`name` of the GitHub App in URLs")
 	fs.StringVar(&c.GitHub.KeyFile, "github-app-key-file", "", "`file` with the private key of the GitHub App, in PEM")
 	fs.StringVar(&c.GitHub.BaseURL, "github-base-url", github.DefaultURL, "`URL` of GitHub or of a GitHub Enterprise Server")
+	fs.Func("certificate-names", "further DNS names and addresses of the generated certificate, separated by commas", func(text string) error {
+		c.CertificateNames = strings.Split(text, ",")
+		return certificates.CheckNames(c.CertificateNames)
+	})
 	fs.BoolVar(&c.Aggregation, "aggregation", false, "also serve as an aggregated API server (APIService v1.api.platform.quoin.dev)")
 	if err := parse(fs, args, f.validate); err != nil {
 		return f, err

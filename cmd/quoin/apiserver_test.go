@@ -18,6 +18,7 @@ func TestAPIServerInvalidUsage(t *testing.T) {
 		"unknown flag":      {[]string{"--colour"}, "-colour"},
 		"argument":          {[]string{"now"}, `unexpected argument "now"`},
 		"no key":            {[]string{"--tls-cert-file=x"}, "--tls-cert-file and --tls-key-file must be set together"},
+		"certificate name":  {[]string{"--certificate-names=localhost,a b"}, `"a b" is not a DNS name or address`},
 		"no certificate":    {[]string{"--tls-key-file=x"}, "--tls-cert-file and --tls-key-file must be set together"},
 		"no rate":           {[]string{"--requests-per-second=0"}, "--requests-per-second must be more than 0"},
 		"no burst":          {[]string{"--burst=0"}, "--burst 1 or more"},

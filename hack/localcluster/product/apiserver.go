@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -42,6 +43,20 @@ const (
 // apiServerURL returns the URL of the samples' account.
 func apiServerURL(c *cluster.Cluster) string {
 	return fmt.Sprintf("https://%s:%d", sampleHost, c.Ports[cluster.PortQuoinAPIServer])
+}
+
+// apiServerNodeAddress returns the address of the API server for pods, which fetch data models from it.
+func apiServerNodeAddress(c *cluster.Cluster) string {
+	return net.JoinHostPort(c.Address, strconv.Itoa(c.Ports[cluster.PortQuoinAPIServer]))
+}
+
+// apiServerListenAddress returns the address to listen on: this machine, and for pods of a real node also
+// the address of the node.
+func apiServerListenAddress(c *cluster.Cluster) string {
+	if c.Nodes == cluster.NodesReal {
+		return fmt.Sprintf(":%d", c.Ports[cluster.PortQuoinAPIServer])
+	}
+	return cluster.Loopback(c.Ports[cluster.PortQuoinAPIServer])
 }
 
 // registerAPIServer registers the API server as an aggregated API server and
@@ -89,7 +104,8 @@ func startAPIServer(ctx context.Context, c *cluster.Cluster) error {
 			"apiserver",
 			"--kubeconfig=" + c.Path(apiServerKubeconfig),
 			"--namespace=" + quoinNamespace,
-			"--bind-address=" + cluster.Loopback(c.Ports[cluster.PortQuoinAPIServer]),
+			"--bind-address=" + apiServerListenAddress(c),
+			"--certificate-names=" + c.Address,
 			"--health-probe-bind-address=" + health,
 			"--metrics-bind-address=" + cluster.Loopback(c.Ports[cluster.PortQuoinAPIServerMetrics]),
 			"--database-url=sqlite://" + c.Path("audit", "audit.db"),

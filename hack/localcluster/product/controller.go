@@ -57,7 +57,7 @@ func startController(ctx context.Context, c *cluster.Cluster) error {
 		"--quoin-image=" + environment[quoinImageVariable],
 		"--allow-insecure-git",
 		fmt.Sprintf("--sql-port=%d", c.Ports[cluster.PortGatewaySQL]),
-		fmt.Sprintf("--repository-url=https://localhost:%d", c.Ports[cluster.PortQuoinAPIServer]),
+		"--repository-url=https://" + apiServerNodeAddress(c),
 		// Simulated pods cannot compile a model.
 		fmt.Sprintf("--warm-up=%t", c.Nodes == cluster.NodesReal),
 		"--health-probe-bind-address=" + health,

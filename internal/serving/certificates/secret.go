@@ -284,3 +284,13 @@ func canonicalName(name string) string { return strings.ToLower(strings.TrimSuff
 func isValidName(name string) bool {
 	return net.ParseIP(name) != nil || len(validation.IsDNS1123Subdomain(strings.TrimPrefix(name, "*."))) == 0
 }
+
+// CheckNames returns an error if one of the names is neither a DNS name nor an address.
+func CheckNames(names []string) error {
+	for _, name := range names {
+		if !isValidName(name) {
+			return fmt.Errorf("%q is not a DNS name or address", name)
+		}
+	}
+	return nil
+}
