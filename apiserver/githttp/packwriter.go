@@ -47,7 +47,7 @@ func writePack(to io.Writer, from stored, objects []plumbing.Hash) error {
 // objectHeader returns the type and the size of an object in a pack: the size in groups of bits, the
 // least significant first, of which the first has 4 and the others 7.
 func objectHeader(kind plumbing.ObjectType, size int64) []byte {
-	group := byte(kind)<<4 | byte(size&0x0f)
+	group := byte(kind)<<4 | byte(size&0x0f) // #nosec G115 -- types are 1 to 7
 	var header []byte
 	for size >>= 4; size > 0; size >>= 7 {
 		header = append(header, group|0x80)

@@ -76,8 +76,7 @@ func (c *cube) yaml(o Options) []byte {
 type writer struct{ bytes.Buffer }
 
 func (w *writer) line(text string) {
-	w.WriteString(text)
-	w.WriteByte('\n')
+	_, _ = w.WriteString(text + "\n") // a buffer returns no errors
 }
 
 func (w *writer) field(indent, name, value string) { w.line(indent + name + ": " + scalar(value)) }
