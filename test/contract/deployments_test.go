@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -36,8 +37,22 @@ func create(t *testing.T, a *account, name string) string {
 				t.Fatal(err)
 			}
 		}
+		awaitUnlisted(t, a, id)
 	})
 	return id
+}
+
+// awaitUnlisted waits until the list of deployments, which is read from a cache, does not have a deleted one.
+func awaitUnlisted(t *testing.T, a *account, id string) {
+	t.Helper()
+	isDeleted := func(d map[string]any) bool { return d["id"] == id }
+	for range 100 {
+		if !slices.ContainsFunc(a.as(a.admin).call(t, "GET", "/api/v1/deployments?first=100", nil).is(200).list("items"), isDeleted) {
+			return
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	t.Errorf("deployment %s is deleted and still listed", id)
 }
 
 // object returns the Deployment with an id.
