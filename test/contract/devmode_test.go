@@ -162,15 +162,22 @@ func TestValidateReportsARejectedModel(t *testing.T) {
 		k.build(t, "GET", "/data-model/validate", nil).is(200).want("valid", true).want("cubesCount", 2.0)
 	}
 	head, _ := k.status(t, "main").at("lastHash").(string)
-	d := object(t, acme, k.id)
-	before := d.DeepCopy()
-	d.Status.FailedModel = &v1alpha1.FailedModel{
-		Commit: head, Image: d.Status.CurrentImage, Generation: d.Generation, Reason: v1alpha1.ReasonModelBroken,
-		Message: "Compile errors: | orders.yml Errors: | sql is missing",
-	}
-	if err := k8s.Status().Patch(t.Context(), d, client.MergeFrom(before)); err != nil {
-		t.Fatal(err)
-	}
-	k.build(t, "GET", "/data-model/validate", nil).is(200).want("valid", false).want("branchName", "main").want("mode", "production").
-		want("errors.0.fileName", "orders.yml").want("errors.0.message", "sql is missing")
+	// The controller forgets the failure when it reconciles the deployment.
+	apiclient.Soon(t, func() error {
+		d := object(t, acme, k.id)
+		before := d.DeepCopy()
+		d.Status.FailedModel = &v1alpha1.FailedModel{
+			Commit: head, Image: d.Status.CurrentImage, Generation: d.Generation, Reason: v1alpha1.ReasonModelBroken,
+			Message: "Compile errors: | orders.yml Errors: | sql is missing",
+		}
+		if err := k8s.Status().Patch(t.Context(), d, client.MergeFrom(before)); err != nil {
+			return err
+		}
+		a := k.build(t, "GET", "/data-model/validate", nil).is(200)
+		if a.at("valid") != false {
+			return fmt.Errorf("valid: %v", a.at("valid"))
+		}
+		a.want("branchName", "main").want("mode", "production").want("errors.0.fileName", "orders.yml").want("errors.0.message", "sql is missing")
+		return nil
+	})
 }
