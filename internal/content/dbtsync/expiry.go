@@ -14,20 +14,7 @@ const expireBatch = 100
 // Expire deletes manifests and files that are expired. Any number of replicas may run it.
 func Expire(ctx context.Context, s *store.Store, now time.Time) error {
 	const statement = `DELETE FROM dbt_sync_data WHERE (account_uid, id, kind) IN (SELECT account_uid, id, kind FROM dbt_sync_data WHERE expires_at <= $1 LIMIT $2)`
-	for {
-		var deleted int64
-		err := s.Tx(ctx, func(tx *store.Tx) error {
-			result, err := tx.ExecContext(ctx, statement, now.UnixMicro(), expireBatch)
-			if err != nil {
-				return err
-			}
-			deleted, err = result.RowsAffected()
-			return err
-		})
-		if err != nil || deleted < expireBatch {
-			return err
-		}
-	}
+	return s.DeleteBefore(ctx, statement, now, expireBatch)
 }
 
 // RunExpiry runs Expire at an interval until the context ends.

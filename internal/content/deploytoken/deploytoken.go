@@ -163,20 +163,7 @@ func hash(token string) string {
 func Expire(ctx context.Context, st *store.Store, now time.Time) error {
 	const statement = `DELETE FROM deploy_token WHERE (account_uid, id) IN (
 		SELECT account_uid, id FROM deploy_token WHERE expires_at > 0 AND expires_at <= $1 LIMIT $2)`
-	for {
-		var deleted int64
-		err := st.Tx(ctx, func(tx *store.Tx) error {
-			result, err := tx.ExecContext(ctx, statement, now.UnixMicro(), expireBatch)
-			if err != nil {
-				return err
-			}
-			deleted, err = result.RowsAffected()
-			return err
-		})
-		if err != nil || deleted < expireBatch {
-			return err
-		}
-	}
+	return st.DeleteBefore(ctx, statement, now, expireBatch)
 }
 
 // RunExpiry runs Expire at an interval until the context ends.

@@ -108,20 +108,7 @@ func (t *Tokens) List(ctx context.Context, s content.Scope, environmentUID, by s
 // Expire deletes the tokens that are expired. Any number of replicas may run it.
 func Expire(ctx context.Context, s *store.Store, now time.Time) error {
 	const statement = `DELETE FROM issued_token WHERE (account_uid, id) IN (SELECT account_uid, id FROM issued_token WHERE expires_at <= $1 LIMIT $2)`
-	for {
-		var deleted int64
-		err := s.Tx(ctx, func(tx *store.Tx) error {
-			result, err := tx.ExecContext(ctx, statement, now.UnixMicro(), expireBatch)
-			if err != nil {
-				return err
-			}
-			deleted, err = result.RowsAffected()
-			return err
-		})
-		if err != nil || deleted < expireBatch {
-			return err
-		}
-	}
+	return s.DeleteBefore(ctx, statement, now, expireBatch)
 }
 
 // RunExpiry runs Expire at an interval until the context ends.

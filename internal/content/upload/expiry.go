@@ -29,29 +29,11 @@ func Expire(ctx context.Context, st *store.Store, now time.Time) error {
 		{`DELETE FROM upload_hash WHERE (account_uid, deployment_uid, blob) IN (
 			SELECT account_uid, deployment_uid, blob FROM upload_hash WHERE created_at <= $1 LIMIT $2)`, now.Add(-hashLifetime)},
 	} {
-		if err := deleteAll(ctx, st, statement.text, statement.before); err != nil {
+		if err := st.DeleteBefore(ctx, statement.text, statement.before, expireBatch); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// deleteAll runs a statement, which deletes at most $2 rows from before $1, until it deletes fewer.
-func deleteAll(ctx context.Context, st *store.Store, statement string, before time.Time) error {
-	for {
-		var deleted int64
-		err := st.Tx(ctx, func(tx *store.Tx) error {
-			result, err := tx.ExecContext(ctx, statement, before.UnixMicro(), expireBatch)
-			if err != nil {
-				return err
-			}
-			deleted, err = result.RowsAffected()
-			return err
-		})
-		if err != nil || deleted < expireBatch {
-			return err
-		}
-	}
 }
 
 // RunExpiry runs Expire at an interval until the context ends.
