@@ -12,6 +12,7 @@ import (
 	_ "modernc.org/sqlite" // the driver "sqlite"
 
 	"github.com/quoin-dev/quoin/internal/audit"
+	"github.com/quoin-dev/quoin/internal/content/contenttest"
 	"github.com/quoin-dev/quoin/internal/store/postgrestest"
 	"github.com/quoin-dev/quoin/internal/store/storetest"
 )
@@ -107,8 +108,8 @@ func TestContentIsAssignedToARestoredAccount(t *testing.T) {
 	storetest.ForEach(t, func(t *testing.T, newDatabase func(testing.TB) string) {
 		w := openWorld(t, newDatabase(t))
 		w.createPath("kept", 2)
-		w.exec("UPDATE account SET uid = 'a1-restored', absent_since = 0 WHERE uid = 'a1'")
-		w.exec("UPDATE deployment SET uid = 'd1-restored', absent_since = 0 WHERE uid = 'd1'")
+		contenttest.Exec(w, w.store, "UPDATE account SET uid = 'a1-restored', absent_since = 0 WHERE uid = 'a1'")
+		contenttest.Exec(w, w.store, "UPDATE deployment SET uid = 'd1-restored', absent_since = 0 WHERE uid = 'd1'")
 		restored := scope("a1-restored", "d1-restored")
 		if got := w.names(restored, Root); got != "kept" {
 			t.Errorf("the folders are %q", got)

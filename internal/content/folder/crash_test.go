@@ -9,6 +9,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/quoin-dev/quoin/internal/audit"
+	"github.com/quoin-dev/quoin/internal/content/contenttest"
 	"github.com/quoin-dev/quoin/internal/store"
 	"github.com/quoin-dev/quoin/internal/store/storetest"
 )
@@ -57,14 +58,14 @@ func TestPurgeIsKilled(t *testing.T) {
 			killPurge(t, url)
 		}
 		w = openWorld(t, url)
-		if n := w.count("folder") - 1; n == 0 || n == rows || w.count("account") != 2 {
-			t.Fatalf("%d of %d folders and %d accounts are left: the purge was not killed half-way", n, rows, w.count("account"))
+		if n := contenttest.Count(w, w.store, "folder") - 1; n == 0 || n == rows || contenttest.Count(w, w.store, "account") != 2 {
+			t.Fatalf("%d of %d folders and %d accounts are left: the purge was not killed half-way", n, rows, contenttest.Count(w, w.store, "account"))
 		}
 		if err := newPurger(w.store).Scan(t.Context()); err != nil {
 			t.Error(err)
 		}
-		if got := w.names(demo, Root); got != "kept" || w.count("folder") != 1 || w.count("account") != 1 || w.count("account_sequence") != 1 {
-			t.Errorf("%q is left, %d folders, %d accounts", got, w.count("folder"), w.count("account"))
+		if got := w.names(demo, Root); got != "kept" || contenttest.Count(w, w.store, "folder") != 1 || contenttest.Count(w, w.store, "account") != 1 || contenttest.Count(w, w.store, "account_sequence") != 1 {
+			t.Errorf("%q is left, %d folders, %d accounts", got, contenttest.Count(w, w.store, "folder"), contenttest.Count(w, w.store, "account"))
 		}
 	})
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/quoin-dev/quoin/internal/audit"
 	"github.com/quoin-dev/quoin/internal/content"
+	"github.com/quoin-dev/quoin/internal/content/contenttest"
 	"github.com/quoin-dev/quoin/internal/store"
 )
 
@@ -59,7 +60,7 @@ func testLifecycle(w *world) {
 		errorOf(w.folders.List(w.Context(), demo, child.ID, store.PageRequest{Limit: 10})),
 		errorOf(w.folders.Create(w.Context(), demo, by, New{Name: "x", ParentID: child.ID})),
 	} {
-		w.rejects(err, content.NotFound, "folder 2 does not exist")
+		contenttest.Rejects(w, err, content.NotFound, "folder 2 does not exist")
 	}
 }
 
@@ -71,11 +72,11 @@ func testNames(w *world) {
 	for name, part := range map[string]string{
 		"": "1 to 255", strings.Repeat("é", 256): "it has 256 characters", " a": "white space", "a\u00a0": "white space", "a\nb": "control", "a\x00": "control", "\xff": "control",
 	} {
-		w.rejects(errorOf(w.folders.Create(w.Context(), demo, by, New{Name: name})), content.Invalid, part)
-		w.rejects(errorOf(w.folders.Update(w.Context(), demo, by, first.ID, rename(name))), content.Invalid, "name: ")
+		contenttest.Rejects(w, errorOf(w.folders.Create(w.Context(), demo, by, New{Name: name})), content.Invalid, part)
+		contenttest.Rejects(w, errorOf(w.folders.Update(w.Context(), demo, by, first.ID, rename(name))), content.Invalid, "name: ")
 	}
-	w.rejects(errorOf(w.folders.Create(w.Context(), demo, by, New{Name: "STRAßE"})), content.Conflict, "another folder")
-	w.rejects(errorOf(w.folders.Update(w.Context(), demo, by, second.ID, rename("straße"))), content.Conflict, `name: "straße"`)
+	contenttest.Rejects(w, errorOf(w.folders.Create(w.Context(), demo, by, New{Name: "STRAßE"})), content.Conflict, "another folder")
+	contenttest.Rejects(w, errorOf(w.folders.Update(w.Context(), demo, by, second.ID, rename("straße"))), content.Conflict, `name: "straße"`)
 	if f, err := w.folders.Update(w.Context(), demo, by, first.ID, rename("STRAßE")); err != nil || last(f).Name != "STRAßE" {
 		w.Error("the case of a name cannot be changed:", err)
 	}
@@ -102,21 +103,21 @@ func testPositions(w *world) {
 		w.Error(got)
 	}
 	for _, position := range []int64{-1, MaxPosition + 1} {
-		w.rejects(errorOf(w.folders.Create(w.Context(), demo, by, New{Name: "x", Position: &position})), content.Invalid, "position: ")
-		w.rejects(errorOf(w.folders.Update(w.Context(), demo, by, 1, reposition(position))), content.Invalid, "allowed: 0 to 2147483647")
+		contenttest.Rejects(w, errorOf(w.folders.Create(w.Context(), demo, by, New{Name: "x", Position: &position})), content.Invalid, "position: ")
+		contenttest.Rejects(w, errorOf(w.folders.Update(w.Context(), demo, by, 1, reposition(position))), content.Invalid, "allowed: 0 to 2147483647")
 	}
 }
 
 func testDepth(w *world) {
 	lowest := w.createPath("a", MaxDepth)
-	w.rejects(errorOf(w.folders.Create(w.Context(), demo, by, New{Name: "x", ParentID: lowest.ID})), content.Invalid, "11 folders; allowed: 10")
+	contenttest.Rejects(w, errorOf(w.folders.Create(w.Context(), demo, by, New{Name: "x", ParentID: lowest.ID})), content.Invalid, "11 folders; allowed: 10")
 	other := w.createPath("b", 2)
 	path, err := w.folders.Ancestors(w.Context(), demo, lowest.ID)
 	if err != nil || len(path) != MaxDepth {
 		w.Fatal(err, len(path))
 	}
 	// The tree that is moved has two levels.
-	w.rejects(errorOf(w.folders.Move(w.Context(), demo, by, other.ParentID, path[8].ID)), content.Invalid, "11 folders; allowed: 10")
+	contenttest.Rejects(w, errorOf(w.folders.Move(w.Context(), demo, by, other.ParentID, path[8].ID)), content.Invalid, "11 folders; allowed: 10")
 	if _, err := w.folders.Move(w.Context(), demo, by, other.ParentID, path[7].ID); err != nil {
 		w.Error(err)
 	}
@@ -129,11 +130,11 @@ func testMove(w *world) {
 		w.Fatal(err)
 	}
 	for _, into := range top {
-		w.rejects(errorOf(w.folders.Move(w.Context(), demo, by, top[0].ID, into.ID)), content.Invalid, "outside it")
+		contenttest.Rejects(w, errorOf(w.folders.Move(w.Context(), demo, by, top[0].ID, into.ID)), content.Invalid, "outside it")
 	}
-	w.rejects(errorOf(w.folders.Move(w.Context(), demo, by, lowest.ID, 99)), content.NotFound, "parentId: folder 99 does not exist")
+	contenttest.Rejects(w, errorOf(w.folders.Move(w.Context(), demo, by, lowest.ID, 99)), content.NotFound, "parentId: folder 99 does not exist")
 	w.create("a 2", Root)
-	w.rejects(errorOf(w.folders.Move(w.Context(), demo, by, lowest.ID, Root)), content.Conflict, "another folder")
+	contenttest.Rejects(w, errorOf(w.folders.Move(w.Context(), demo, by, lowest.ID, Root)), content.Conflict, "another folder")
 	moved, err := w.folders.Move(w.Context(), demo, by, top[1].ID, Root)
 	if err != nil || len(moved) != 1 || moved[0].ParentID != Root || moved[0].Position != 2 {
 		w.Errorf("%+v, %v", moved, err)
@@ -148,13 +149,13 @@ func testMove(w *world) {
 
 func testDelete(w *world) {
 	child := w.createPath("a", 2)
-	w.rejects(w.folders.Delete(w.Context(), demo, child.ParentID), content.Invalid, "contains 1 folders")
+	contenttest.Rejects(w, w.folders.Delete(w.Context(), demo, child.ParentID), content.Invalid, "contains 1 folders")
 	for _, id := range []int64{child.ID, child.ParentID} {
 		if err := w.folders.Delete(w.Context(), demo, id); err != nil {
 			w.Error(err)
 		}
 	}
-	if n := w.count("folder"); n != 0 {
+	if n := contenttest.Count(w, w.store, "folder"); n != 0 {
 		w.Errorf("%d folders are left", n)
 	}
 }
@@ -200,7 +201,7 @@ func testTenants(w *world) {
 			errorOf(w.folders.List(w.Context(), other, mine.ID, store.PageRequest{Limit: 10})),
 			errorOf(w.folders.Create(w.Context(), other, by, New{Name: "x", ParentID: mine.ID})),
 		} {
-			w.rejects(err, content.NotFound, "does not exist")
+			contenttest.Rejects(w, err, content.NotFound, "does not exist")
 		}
 	}
 	// An account that is created again with the same name has another UID, and ids of its own.
@@ -315,8 +316,8 @@ func testPurge(w *world) {
 	if err := newPurger(w.store).Scan(w.Context()); err != nil {
 		w.Error(err)
 	}
-	if got := w.names(demo, Root); got != "f0 f1 f2" || w.count("folder") != 3 || w.count("deployment") != 1 || w.count("account") != 1 {
-		w.Errorf("%q is left, %d folders", got, w.count("folder"))
+	if got := w.names(demo, Root); got != "f0 f1 f2" || contenttest.Count(w, w.store, "folder") != 3 || contenttest.Count(w, w.store, "deployment") != 1 || contenttest.Count(w, w.store, "account") != 1 {
+		w.Errorf("%q is left, %d folders", got, contenttest.Count(w, w.store, "folder"))
 	}
 	if f := w.create("x", Root); f.ID != 7 {
 		w.Errorf("the id is %d, want 7", f.ID)

@@ -2,7 +2,6 @@ package folder
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -121,35 +120,6 @@ func (w *world) names(s content.Scope, parent int64) string {
 		w.Errorf("total is %d, want %d", level.Total, len(names))
 	}
 	return strings.Join(names, " ")
-}
-
-func (w *world) count(table string) (n int) {
-	w.Helper()
-	if err := w.store.Reader().QueryRowContext(w.Context(), "SELECT COUNT(*) FROM "+table).Scan(&n); err != nil {
-		w.Fatal(err)
-	}
-	return n
-}
-
-// rejects checks the reason of an error and a part of its message.
-func (w *world) rejects(err error, reason content.Reason, part string) {
-	w.Helper()
-	var rejected *content.Error
-	if !errors.As(err, &rejected) || rejected.Reason != reason || !strings.Contains(rejected.Message, part) {
-		w.Errorf("got %v, want %s with %q", err, reason, part)
-	}
-}
-
-// exec runs a statement in a transaction.
-func (w *world) exec(statement string, args ...any) {
-	w.Helper()
-	err := w.store.Tx(w.Context(), func(tx *store.Tx) error {
-		_, err := tx.ExecContext(w.Context(), statement, args...)
-		return err
-	})
-	if err != nil {
-		w.Fatal(err)
-	}
 }
 
 func rename(name string) Update        { return Update{Name: ptr.To(name)} }

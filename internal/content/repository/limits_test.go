@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/quoin-dev/quoin/internal/content"
+	"github.com/quoin-dev/quoin/internal/content/contenttest"
 	"github.com/quoin-dev/quoin/internal/modeltree"
 )
 
@@ -34,12 +35,12 @@ func testQuotas(w *world) {
 	if bytes < 10_000 || bytes > 11_000 {
 		w.Errorf("%d bytes", bytes)
 	}
-	w.rejects(try1(limited(Quota{DeploymentBytes: 15_000}, demo), "b", files{"b": noise(10_000)}), content.Conflict,
+	contenttest.Rejects(w, try1(limited(Quota{DeploymentBytes: 15_000}, demo), "b", files{"b": noise(10_000)}), content.Conflict,
 		fmt.Sprintf("there are %d bytes in the repository of the deployment, and would be", bytes))
-	w.rejects(try1(limited(Quota{AccountBytes: 15_000}, scope("a1", "d2")), "b", files{"b": noise(10_000)}), content.Conflict,
+	contenttest.Rejects(w, try1(limited(Quota{AccountBytes: 15_000}, scope("a1", "d2")), "b", files{"b": noise(10_000)}), content.Conflict,
 		fmt.Sprintf("there are %d bytes in all repositories of the account, and would be", bytes))
-	w.rejects(try1(limited(Quota{MaxObjects: 5}, demo), "b", files{"b": "1"}), content.Conflict, "there are 3 objects in the repository of the deployment, and would be 6; allowed: 5")
-	w.rejects(try1(limited(Quota{MaxBranches: 1}, demo), "b", files{"b": "1"}), content.Conflict, "there are 1 branches in the repository of the deployment, and would be 2; allowed: 1")
+	contenttest.Rejects(w, try1(limited(Quota{MaxObjects: 5}, demo), "b", files{"b": "1"}), content.Conflict, "there are 3 objects in the repository of the deployment, and would be 6; allowed: 5")
+	contenttest.Rejects(w, try1(limited(Quota{MaxBranches: 1}, demo), "b", files{"b": "1"}), content.Conflict, "there are 1 branches in the repository of the deployment, and would be 2; allowed: 1")
 	// Other accounts do not count, the same objects count once, and a smaller quota does not keep
 	// branches from being deleted.
 	if err := try1(limited(Quota{AccountBytes: 15_000}, scope("a2", "d3")), "b", files{"b": noise(10_000)}); err != nil {
@@ -49,9 +50,9 @@ func testQuotas(w *world) {
 	if err := s.Save([]Move{{"main", try(s.Branch("main"))(w).Commit, zero}}, nil, nil); err != nil {
 		w.Error(err)
 	}
-	w.exec("DELETE FROM git_object WHERE account_uid = 'a2'")
-	w.exec("DELETE FROM git_branch WHERE account_uid = 'a2'")
-	w.exec("DELETE FROM git_repository WHERE account_uid = 'a2'")
+	contenttest.Exec(w, w.store, "DELETE FROM git_object WHERE account_uid = 'a2'")
+	contenttest.Exec(w, w.store, "DELETE FROM git_branch WHERE account_uid = 'a2'")
+	contenttest.Exec(w, w.store, "DELETE FROM git_repository WHERE account_uid = 'a2'")
 	w.check()
 }
 
@@ -110,7 +111,7 @@ func testLargeChange(w *world) {
 	for i := 0; ; i++ {
 		_, err := modeltree.AddCommit(s, modeltree.Commit{Tree: tree, Message: strings.Repeat("x", 1<<20) + fmt.Sprint(i), When: start})
 		if err != nil {
-			w.rejects(err, content.Conflict, "too many commits and folders")
+			contenttest.Rejects(w, err, content.Conflict, "too many commits and folders")
 			break
 		}
 		if s.addedBytes > maxAddedBytes {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-git/go-git/v5/plumbing"
 
+	"github.com/quoin-dev/quoin/internal/content/contenttest"
 	"github.com/quoin-dev/quoin/internal/modeltree"
 	"github.com/quoin-dev/quoin/internal/store"
 )
@@ -112,7 +113,7 @@ func testDamaged(w *world) {
 	flipped := bytes.Clone(data)
 	flipped[700] ^= 1
 	for _, damaged := range [][]byte{flipped, data[:500], {}, {1, 2, 3}, short, long} {
-		w.exec("UPDATE git_object SET data = $1 WHERE hash = $2", damaged, file.Hash[:])
+		contenttest.Exec(w, w.store, "UPDATE git_object SET data = $1 WHERE hash = $2", damaged, file.Hash[:])
 		if _, err := modeltree.Content(w.session(), file.Hash); err == nil || !strings.Contains(err.Error(), "damaged") {
 			w.Error(err)
 		}
@@ -123,7 +124,7 @@ func testDamaged(w *world) {
 func testPlan(w *world) {
 	w.save("main", files{"a": "1"})
 	if w.store.Dialect() == store.PostgreSQL {
-		w.exec("INSERT INTO git_object SELECT 'a1', 'd1', decode(lpad(to_hex(n), 40, '0'), 'hex'), 3, 1, '', n FROM generate_series(1, 20000) AS n")
+		contenttest.Exec(w, w.store, "INSERT INTO git_object SELECT 'a1', 'd1', decode(lpad(to_hex(n), 40, '0'), 'hex'), 3, 1, '', n FROM generate_series(1, 20000) AS n")
 	}
 	hashes := make([]plumbing.Hash, 16)
 	for i := range hashes {
@@ -133,7 +134,7 @@ func testPlan(w *world) {
 	byHash := fmt.Sprintf("SELECT hash, type, size, data FROM git_object WHERE "+keyIn, list)
 	w.plan("git_object_pkey", byHash, args...)
 	if w.store.Dialect() == store.PostgreSQL {
-		w.exec("ANALYZE git_object")
+		contenttest.Exec(w, w.store, "ANALYZE git_object")
 	}
 	w.plan("git_object_pkey", byHash, args...)
 	w.plan("git_object_age", "SELECT hash, type, created_at FROM git_object WHERE "+byAge+" AND (created_at, hash) > ($3, $4) AND created_at < $5 ORDER BY created_at, hash LIMIT $6",

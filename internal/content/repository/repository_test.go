@@ -14,6 +14,7 @@ import (
 
 	"github.com/quoin-dev/quoin/internal/audit"
 	"github.com/quoin-dev/quoin/internal/content"
+	"github.com/quoin-dev/quoin/internal/content/contenttest"
 	"github.com/quoin-dev/quoin/internal/modeltree"
 	"github.com/quoin-dev/quoin/internal/store"
 )
@@ -23,7 +24,7 @@ func testLifecycle(w *world) {
 		w.Errorf("%v", all)
 	}
 	_, err := w.session().Branch("main")
-	w.rejects(err, content.NotFound, `branch "main" does not exist`)
+	contenttest.Rejects(w, err, content.NotFound, `branch "main" does not exist`)
 
 	first := w.save("main", files{"cube.js": "1", "model/cubes/a.yml": "2", "empty": ""})
 	w.clock = w.clock.Add(time.Minute)
@@ -66,7 +67,7 @@ func testLifecycle(w *world) {
 	}
 	w.remove("main")
 	_, err = s.Branch("main")
-	w.rejects(err, content.NotFound, "main")
+	contenttest.Rejects(w, err, content.NotFound, "main")
 	w.check()
 }
 
@@ -77,17 +78,17 @@ func testBranchNames(w *world) {
 		"", "-a", "a..b", "a b", "a~", "a^", "a:b", "a?", "a*", "a[", `a\b`, "/a", "a/", "a//b", ".a", "a/.b", "a.", "a.lock", "a.lock/b", "@", "a@{b", "HEAD",
 		"a\x00b", "a\nb", "a\u202eb", "\xff", strings.Repeat("a", 245), "main\x7f",
 	} {
-		w.rejects(s.Save([]Move{{name, zero, commit}}, nil, nil), content.Invalid, "branch: ")
+		contenttest.Rejects(w, s.Save([]Move{{name, zero, commit}}, nil, nil), content.Invalid, "branch: ")
 		_, err := s.Branch(name)
-		w.rejects(err, content.NotFound, "does not exist")
+		contenttest.Rejects(w, err, content.NotFound, "does not exist")
 	}
 	for _, name := range []string{"main", "feature/orders", "dev-ada", "dbt-sync/main-20261122-ab12", "ü", strings.Repeat("a", 244), "a-", "a@b"} {
 		if err := s.Save([]Move{{name, zero, commit}}, nil, nil); err != nil {
 			w.Error(err)
 		}
 	}
-	w.rejects(s.Save([]Move{{"feature", zero, commit}}, nil, nil), content.Conflict, `beside branch "feature/orders"`)
-	w.rejects(s.Save([]Move{{"main/x", zero, commit}}, nil, nil), content.Conflict, `beside branch "main"`)
+	contenttest.Rejects(w, s.Save([]Move{{"feature", zero, commit}}, nil, nil), content.Conflict, `beside branch "feature/orders"`)
+	contenttest.Rejects(w, s.Save([]Move{{"main/x", zero, commit}}, nil, nil), content.Conflict, `beside branch "main"`)
 	// A branch takes the place of one that is deleted in the same change.
 	if err := s.Save([]Move{{"main/x", zero, commit}, {"main", commit, zero}}, nil, nil); err != nil {
 		w.Error(err)
@@ -114,7 +115,7 @@ func testMoves(w *world) {
 		{[]Move{{"main", first, second}, {"main", second, first}}, content.Invalid, "twice"},
 		{[]Move{{"b", zero, second}, {"main", zero, second}}, content.Conflict, "main"},
 	} {
-		w.rejects(s.Save(test.moves, nil, nil), test.reason, test.message)
+		contenttest.Rejects(w, s.Save(test.moves, nil, nil), test.reason, test.message)
 		if all := try(s.Branches())(w); len(all) != 1 || all[0].Commit != first || w.has(second) {
 			w.Fatalf("%v changed %v", test.moves, all)
 		}
@@ -162,7 +163,7 @@ func testReferences(w *world) {
 	} {
 		s := w.session()
 		err := s.Save([]Move{{"b", zero, test.add(s)}}, nil, nil)
-		w.rejects(err, content.Invalid, test.message)
+		contenttest.Rejects(w, err, content.Invalid, test.message)
 		if len(try(s.Branches())(w)) != 1 {
 			w.Fatal(name)
 		}
@@ -183,7 +184,7 @@ func testReferences(w *world) {
 		in.SetType(o.kind)
 		_, _ = in.Write(o.data)
 		_, err := s.SetEncodedObject(in)
-		w.rejects(err, content.Invalid, "")
+		contenttest.Rejects(w, err, content.Invalid, "")
 		if err == nil {
 			w.Error(name)
 		}
@@ -211,8 +212,8 @@ func testTenants(w *world) {
 		if err := s.EachStored([]plumbing.Hash{commit}, func(Stored) error { return errors.New("it is returned") }); err != nil {
 			w.Error(err)
 		}
-		w.rejects(s.Save([]Move{{"main", commit, zero}}, nil, nil), content.Conflict, "is at no commit")
-		w.rejects(s.Save([]Move{{"main", zero, commit}}, nil, nil), content.Invalid, "does not exist")
+		contenttest.Rejects(w, s.Save([]Move{{"main", commit, zero}}, nil, nil), content.Conflict, "is at no commit")
+		contenttest.Rejects(w, s.Save([]Move{{"main", zero, commit}}, nil, nil), content.Invalid, "does not exist")
 		iterator := try(s.IterEncodedObjects(plumbing.AnyObject))(w)
 		if _, err := iterator.Next(); err == nil {
 			w.Error("it has objects")
@@ -316,7 +317,7 @@ func testConcurrent(w *world) {
 			if err == nil {
 				won++
 			} else {
-				w.rejects(err, content.Conflict, "it has changed meanwhile")
+				contenttest.Rejects(w, err, content.Conflict, "it has changed meanwhile")
 			}
 		}
 		if won != 1 {

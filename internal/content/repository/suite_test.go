@@ -2,9 +2,7 @@ package repository
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -249,24 +247,3 @@ func (w *world) check() {
 
 // has reports whether an object is stored.
 func (w *world) has(hash plumbing.Hash) bool { return w.session().HasEncodedObject(hash) == nil }
-
-// rejects checks the reason of an error and a part of its message.
-func (w *world) rejects(err error, reason content.Reason, part string) {
-	w.Helper()
-	var rejected *content.Error
-	if !errors.As(err, &rejected) || rejected.Reason != reason || !strings.Contains(rejected.Message, part) {
-		w.Errorf("got %v, want %s with %q", err, reason, part)
-	}
-}
-
-// exec runs a statement in a transaction.
-func (w *world) exec(statement string, args ...any) {
-	w.Helper()
-	err := w.store.Tx(w.Context(), func(tx *store.Tx) error {
-		_, err := tx.ExecContext(w.Context(), statement, args...)
-		return err
-	})
-	if err != nil {
-		w.Fatal(err)
-	}
-}

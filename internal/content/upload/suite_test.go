@@ -204,23 +204,6 @@ func (w *world) has(want model) {
 	}
 }
 
-func (w *world) count(table string) (n int) {
-	w.Helper()
-	if err := w.store.Reader().QueryRowContext(w.Context(), "SELECT COUNT(*) FROM "+table).Scan(&n); err != nil {
-		w.Fatal(err)
-	}
-	return n
-}
-
-// rejects checks the reason of an error and a part of its message.
-func (w *world) rejects(err error, reason content.Reason, part string) {
-	w.Helper()
-	var rejected *content.Error
-	if !errors.As(err, &rejected) || rejected.Reason != reason || !strings.Contains(rejected.Message, part) {
-		w.Errorf("got %v, want %s with %q", err, reason, part)
-	}
-}
-
 // names returns the names of the recorded events, the first one first.
 func (w *world) names() string {
 	w.Helper()

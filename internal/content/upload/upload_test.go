@@ -13,6 +13,7 @@ import (
 
 	"github.com/quoin-dev/quoin/internal/audit"
 	"github.com/quoin-dev/quoin/internal/content"
+	"github.com/quoin-dev/quoin/internal/content/contenttest"
 	"github.com/quoin-dev/quoin/internal/content/repository"
 	"github.com/quoin-dev/quoin/internal/modeltree"
 	"github.com/quoin-dev/quoin/internal/store"
@@ -66,8 +67,8 @@ func testRepeat(w *world) {
 	}
 	w.has(second)
 	_, err = w.finish(id, second)
-	w.rejects(err, content.Conflict, "finished, with other files")
-	w.rejects(w.add(id, "x", "x"), content.Conflict, "the upload is finished")
+	contenttest.Rejects(w, err, content.Conflict, "finished, with other files")
+	contenttest.Rejects(w, w.add(id, "x", "x"), content.Conflict, "the upload is finished")
 	if w.commits() != 2 {
 		w.Errorf("%d commits", w.commits())
 	}
@@ -149,7 +150,7 @@ func testHashes(w *world) {
 			}
 		}
 		_, err := w.finish(id, c.listed)
-		w.rejects(err, content.Invalid, part)
+		contenttest.Rejects(w, err, content.Invalid, part)
 		if after, _ := w.branch(); after != before {
 			w.Errorf("%s: the branch has moved", part)
 		}
@@ -170,16 +171,16 @@ func testHashes(w *world) {
 func testInvalid(w *world) {
 	id := w.start()
 	for _, path := range []string{"", "/a", "../a", "a/../b", "a//b", "a\x00", "a\nb", ".git/config", strings.Repeat("a", 300)} {
-		w.rejects(w.add(id, path, "x"), content.Invalid, "path")
+		contenttest.Rejects(w, w.add(id, path, "x"), content.Invalid, "path")
 		_, err := w.uploads.Finish(w.Context(), demo, by, Finish{ID: id, Files: model{path: "x"}.hashes()}, w.target)
-		w.rejects(err, content.Invalid, "path")
+		contenttest.Rejects(w, err, content.Invalid, "path")
 	}
 	for _, hash := range []string{"", "x", strings.Repeat("A", 40), strings.Repeat("a", 39)} {
 		_, err := w.uploads.Finish(w.Context(), demo, by, Finish{ID: id, Files: map[string]string{"a": hash}}, w.target)
-		w.rejects(err, content.Invalid, "SHA-1")
+		contenttest.Rejects(w, err, content.Invalid, "SHA-1")
 	}
 	_, err := w.finish(id, nil)
-	w.rejects(err, content.Invalid, "files: is empty")
+	contenttest.Rejects(w, err, content.Invalid, "files: is empty")
 	clash := model{"model/a.yml": "x", "Model/b.yml": "x"}
 	for path, text := range clash {
 		if err := w.add(id, path, text); err != nil {
@@ -187,7 +188,7 @@ func testInvalid(w *world) {
 		}
 	}
 	_, err = w.finish(id, clash)
-	w.rejects(err, content.Invalid, "case")
+	contenttest.Rejects(w, err, content.Invalid, "case")
 	w.has(model{})
 }
 
@@ -201,13 +202,13 @@ func testOwner(w *world) {
 		by    string
 	}{{scope("a1", "d2"), by}, {scope("a2", "d1"), by}, {scope("a2", "d3"), by}, {demo, "ApiKey:k2"}} {
 		session := w.repositories.Session(w.Context(), other.scope)
-		w.rejects(w.uploads.Add(other.scope, other.by, id, "b", []byte("b"), session), content.NotFound, "transaction")
+		contenttest.Rejects(w, w.uploads.Add(other.scope, other.by, id, "b", []byte("b"), session), content.NotFound, "transaction")
 		_, err := w.uploads.Finish(w.Context(), other.scope, other.by, Finish{ID: id, Files: model{"a": "a"}.hashes()}, func(context.Context) (*Target, error) {
 			return &Target{Session: session, Branch: "main"}, nil
 		})
-		w.rejects(err, content.NotFound, "transaction")
+		contenttest.Rejects(w, err, content.NotFound, "transaction")
 		_, err = w.uploads.Branch(w.Context(), other.scope, other.by, id)
-		w.rejects(err, content.NotFound, "transaction")
+		contenttest.Rejects(w, err, content.NotFound, "transaction")
 	}
 	if _, err := w.finish(id, model{"a": "a"}); err != nil {
 		w.Error(err)
@@ -225,20 +226,20 @@ func testExpiry(w *world) {
 		w.Error(err)
 	}
 	w.clock = w.clock.Add(time.Minute)
-	w.rejects(w.add(id, "c", "c"), content.NotFound, "expired")
+	contenttest.Rejects(w, w.add(id, "c", "c"), content.NotFound, "expired")
 	_, err := w.finish(id, model{"a": "a", "b": "b"})
-	w.rejects(err, content.NotFound, "expired")
+	contenttest.Rejects(w, err, content.NotFound, "expired")
 	if err := Expire(w.Context(), w.store, w.clock); err != nil {
 		w.Fatal(err)
 	}
-	if w.count("upload") != 1 || w.count("upload_file") != 0 || w.count("upload_hash") != 2 {
-		w.Errorf("%d uploads, %d files, %d hashes are left", w.count("upload"), w.count("upload_file"), w.count("upload_hash"))
+	if contenttest.Count(w, w.store, "upload") != 1 || contenttest.Count(w, w.store, "upload_file") != 0 || contenttest.Count(w, w.store, "upload_hash") != 2 {
+		w.Errorf("%d uploads, %d files, %d hashes are left", contenttest.Count(w, w.store, "upload"), contenttest.Count(w, w.store, "upload_file"), contenttest.Count(w, w.store, "upload_hash"))
 	}
 	if _, err := w.uploads.Branch(w.Context(), demo, by, late); err != nil {
 		w.Error(err)
 	}
-	if err := Expire(w.Context(), w.store, w.clock.Add(hashLifetime)); err != nil || w.count("upload_hash") != 0 {
-		w.Errorf("%v: %d hashes are left", err, w.count("upload_hash"))
+	if err := Expire(w.Context(), w.store, w.clock.Add(hashLifetime)); err != nil || contenttest.Count(w, w.store, "upload_hash") != 0 {
+		w.Errorf("%v: %d hashes are left", err, contenttest.Count(w, w.store, "upload_hash"))
 	}
 }
 
@@ -256,12 +257,12 @@ func (w *world) set(column string, value int64) {
 
 func testLimits(w *world) {
 	id := w.start()
-	w.rejects(w.add(id, "large", strings.Repeat("x", MaxFileBytes+1)), content.Invalid, `"large" has 8388609 bytes; allowed: 8388608`)
+	contenttest.Rejects(w, w.add(id, "large", strings.Repeat("x", MaxFileBytes+1)), content.Invalid, `"large" has 8388609 bytes; allowed: 8388608`)
 	if err := w.add(id, "a", "a"); err != nil {
 		w.Fatal(err)
 	}
 	w.set("bytes", MaxBytes-1)
-	w.rejects(w.add(id, "b", "bb"), content.Conflict, "bytes together; allowed: 268435456")
+	contenttest.Rejects(w, w.add(id, "b", "bb"), content.Conflict, "bytes together; allowed: 268435456")
 	for path, text := range (model{"a": "aa", "b": ""}) {
 		if err := w.add(id, path, text); err != nil {
 			w.Errorf("%s: %v", path, err)
@@ -269,7 +270,7 @@ func testLimits(w *world) {
 	}
 	w.set("bytes", 0)
 	w.set("files", MaxFiles)
-	w.rejects(w.add(id, "c", "c"), content.Conflict, "allowed: 10000")
+	contenttest.Rejects(w, w.add(id, "c", "c"), content.Conflict, "allowed: 10000")
 	if err := w.add(id, "a", "replaced"); err != nil {
 		w.Error(err)
 	}
@@ -278,7 +279,7 @@ func testLimits(w *world) {
 		many[fmt.Sprint(i)] = strings.Repeat("a", 40)
 	}
 	_, err := w.uploads.Finish(w.Context(), demo, by, Finish{ID: id, Files: many}, w.target)
-	w.rejects(err, content.Invalid, "has 10001 files")
+	contenttest.Rejects(w, err, content.Invalid, "has 10001 files")
 }
 
 func testOpen(w *world) {
@@ -290,14 +291,14 @@ func testOpen(w *world) {
 		w.Fatal(err)
 	}
 	w.start()
-	w.rejects(w.add(oldest, "b", "b"), content.NotFound, "expired")
+	contenttest.Rejects(w, w.add(oldest, "b", "b"), content.NotFound, "expired")
 	for i := range MaxOpen - MaxOpenOfCreator {
 		if _, err := w.uploads.Start(w.Context(), demo, fmt.Sprint("ApiKey:other", i/MaxOpenOfCreator), "main"); err != nil {
 			w.Fatal(err)
 		}
 	}
 	_, err := w.uploads.Start(w.Context(), demo, "ApiKey:another", "main")
-	w.rejects(err, content.Conflict, "100 open uploads")
+	contenttest.Rejects(w, err, content.Conflict, "100 open uploads")
 	w.start() // in the place of one of its own
 	if _, err := w.uploads.Start(w.Context(), scope("a1", "d2"), by, "main"); err != nil {
 		w.Error(err)
@@ -394,7 +395,7 @@ func testStoredHashes(w *world) {
 	w.checkHashes("computed", w.uploads, t, files, m, 1200)
 	w.checkHashes("known", w.uploads, t, files, m, 0)
 	w.checkHashes("of another process", &Uploads{DB: w.store, Record: record}, t, files, m, 0)
-	if n := w.count("upload_hash"); n != 600 {
+	if n := contenttest.Count(w, w.store, "upload_hash"); n != 600 {
 		w.Errorf("%d hashes are stored", n)
 	}
 }
@@ -425,7 +426,7 @@ func testPurge(w *world) {
 		}
 	}
 	for table, want := range map[string]int{"upload": 1, "upload_file": 0, "upload_last": 0, "upload_hash": 0} {
-		if n := w.count(table); n != want {
+		if n := contenttest.Count(w, w.store, table); n != want {
 			w.Errorf("%s has %d rows, want %d", table, n, want)
 		}
 	}

@@ -1,0 +1,41 @@
+// Package contenttest has what the tests of the resources of the content store share.
+package contenttest
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/quoin-dev/quoin/internal/content"
+	"github.com/quoin-dev/quoin/internal/store"
+)
+
+// Rejects checks the reason of an error and a part of its message.
+func Rejects(t testing.TB, err error, reason content.Reason, part string) {
+	t.Helper()
+	var rejected *content.Error
+	if !errors.As(err, &rejected) || rejected.Reason != reason || !strings.Contains(rejected.Message, part) {
+		t.Errorf("got %v, want %s with %q", err, reason, part)
+	}
+}
+
+// Count returns the number of rows of a table.
+func Count(t testing.TB, s *store.Store, table string) (n int) {
+	t.Helper()
+	if err := s.Reader().QueryRowContext(t.Context(), "SELECT COUNT(*) FROM "+table).Scan(&n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// Exec runs a statement in a transaction.
+func Exec(t testing.TB, s *store.Store, statement string, args ...any) {
+	t.Helper()
+	err := s.Tx(t.Context(), func(tx *store.Tx) error {
+		_, err := tx.ExecContext(t.Context(), statement, args...)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
