@@ -21,6 +21,7 @@ COPY apiserver apiserver
 COPY gateway gateway
 COPY controllers controllers
 COPY internal internal
+COPY plugin plugin
 
 ARG TARGETOS=linux
 ARG TARGETARCH

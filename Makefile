@@ -36,11 +36,30 @@ push: $(BIN)/localcluster ## Push a new version of the sample server or, with NO
 	@$(BIN)/localcluster push cube-store $(TAG)
 	@$(BIN)/localcluster push cube $(TAG)
 
+.PHONY: observe
+observe: ## Scrape the cluster of make up with Prometheus, and run all queries of the dashboard and the alerts.
+	QUOIN_OBSERVE=$(CURDIR)/.local go test $(TEST_FLAGS) -v -count=1 -run TestDashboardOnLocalCluster ./test/monitoring
+
 ##@ Build
 
 .PHONY: build
 build: ## Build bin/quoin.
 	$(GO_BUILD) -o $(BIN)/quoin ./cmd/quoin
+
+# Platforms of the plugin's archives.
+PLUGIN_PLATFORMS ?= linux/amd64 linux/arm64
+
+.PHONY: plugin
+plugin: ## Archives of the kubectl plugin and its krew manifest in dist: make plugin VERSION=v1.2.3 URL=https://example.com/releases/v1.2.3
+	@mkdir -p dist
+	for platform in $(PLUGIN_PLATFORMS); do \
+		os=$${platform%/*} arch=$${platform#*/} folder=$$(mktemp -d); \
+		GOOS=$$os GOARCH=$$arch $(GO_BUILD) -o $$folder/kubectl-quoin ./cmd/quoin; \
+		cp LICENSE $$folder; \
+		tar --sort=name --owner=0 --group=0 --mtime="$(or $(DATE),1970-01-01)" -C $$folder -cf - LICENSE kubectl-quoin | gzip -n > dist/kubectl-quoin_$${os}_$$arch.tar.gz; \
+		rm -r $$folder; \
+	done
+	go run ./hack/krew --version $(VERSION) --url $(URL) dist/kubectl-quoin_*.tar.gz > dist/quoin.yaml
 
 .PHONY: image
 image: build ## Build an OCI image without a container engine: make image PUSH=127.0.0.1:15000/quoin:dev
@@ -120,6 +139,10 @@ bench-content: ## Lists of folders at 100,000 folders, in PostgreSQL and SQLite,
 .PHONY: bench-dbt
 bench-dbt: ## Conversions of manifests of dbt with up to 5,000 models: time and memory.
 	go run ./test/bench/dbt $(BENCH_FLAGS)
+
+.PHONY: bench-model
+bench-model: $(BIN)/localcluster build ## Uploads of 2,000 files over REST, compared with git push to git http-backend, and lists of 10,000 files.
+	KUBEBUILDER_ASSETS="$(ASSETS)" go run ./test/bench/model $(BENCH_FLAGS)
 
 .PHONY: bench-gateway
 bench-gateway: $(BIN)/localcluster build ## The data API through the gateway, compared with Caddy and nginx in front of the same backend.

@@ -18,7 +18,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -37,9 +36,11 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/aggregation"
 	"github.com/quoin-dev/quoin/apiserver/auth"
 	"github.com/quoin-dev/quoin/apiserver/catalog"
+	"github.com/quoin-dev/quoin/apiserver/dbtobjects"
 	"github.com/quoin-dev/quoin/apiserver/directory"
 	"github.com/quoin-dev/quoin/apiserver/edit"
 	"github.com/quoin-dev/quoin/apiserver/githttp"
+	"github.com/quoin-dev/quoin/apiserver/gitmirror"
 	"github.com/quoin-dev/quoin/apiserver/recording"
 	"github.com/quoin-dev/quoin/apiserver/rest"
 	"github.com/quoin-dev/quoin/apiserver/rest/content"
@@ -58,7 +59,9 @@ import (
 	"github.com/quoin-dev/quoin/internal/kube"
 	"github.com/quoin-dev/quoin/internal/serving"
 	"github.com/quoin-dev/quoin/internal/serving/certificates"
+	"github.com/quoin-dev/quoin/internal/telemetry"
 	accounts "github.com/quoin-dev/quoin/internal/tenant"
+	"github.com/quoin-dev/quoin/internal/tracing"
 )
 
 // Config is the configuration of the server.
@@ -88,12 +91,19 @@ type Config struct {
 	Burst             int
 	// DatabaseURL of the content store, as for store.Open; empty for none.
 	DatabaseURL string
+	// DbtImage is the image with dbt that quoin controller runs; without it, dbt syncs of Git repositories
+	// are rejected.
+	DbtImage string
 	// GitHub is the GitHub App; none if its AppID is 0.
 	GitHub github.Options
+	// AllowInsecureGit allows http:// URLs of models, for tests and isolated networks.
+	AllowInsecureGit bool
 	// ShutdownDelay is how long requests are accepted after /readyz fails on shutdown.
 	ShutdownDelay time.Duration
 	// OIDCClient fetches the keys of issuers. If nil, a client with the system's root certificates is used.
 	OIDCClient *http.Client
+	// Tracer creates spans of requests; nil for none.
+	Tracer *tracing.Tracer
 	// Log receives the access log.
 	Log *slog.Logger
 }
@@ -159,22 +169,26 @@ func serve(ctx context.Context, k8s cluster.Cluster, restConfig *clientrest.Conf
 	// All writes on behalf of callers go through this client, which records them.
 	writer := kube.NewClient(recording.NewClient(k8s.GetClient()), k8s.GetAPIReader(), edit.Manager)
 	f := &handler{tenants: hosts, limits: newLimits(c.RequestsPerSecond, c.Burst), scim: newSCIM()}
-	groups := storedGroups{}
+	app, push, err := runGitHub(k8s, c, background)
+	if err != nil {
+		return err
+	}
+	groups := storedGroups{push: push}
 	if c.DatabaseURL != "" {
-		f.log = groups.use(k8s, c, background, informer)
+		if f.log, err = groups.use(k8s, c, background, informer); err != nil {
+			return err
+		}
 	}
 	clientset, err := kubernetes.NewForConfig(restConfig)
 	if err != nil {
 		return fmt.Errorf("set up client: %w", err)
 	}
-	groups.deployments.Logs = podLogs{clientset}
-	if groups.deployments.GitHub, err = runGitHub(k8s, c, background); err != nil {
-		return err
-	}
+	groups.deployments.Logs, groups.deployments.GitHub = podLogs{clientset}, app
 	known, err := catalog.New(writer, informer)
 	if err != nil {
 		return err
 	}
+	f.dbt = groups.dbt
 	f.git = newGit(k8s, writer, known, groups.repositories)
 	if f.api, err = newREST(ctx, k8s, writer, known, groups, c); err != nil {
 		return err
@@ -186,7 +200,7 @@ func serve(ctx context.Context, k8s cluster.Cluster, restConfig *clientrest.Conf
 	options := serving.Options{
 		HTTPS: c.HTTPS, Connections: newConnections(c.TrustedProxies, metrics.Registry),
 		Probes: c.Probes, Metrics: c.Metrics, OnListen: c.OnListen, Log: c.Log,
-		ShutdownDelay: c.ShutdownDelay, Gatherer: metrics.Registry,
+		ShutdownDelay: c.ShutdownDelay, Gatherer: metrics.Registry, AuthorizeMetrics: serving.AuthorizeByReview(restConfig, k8s.GetHTTPClient(), c.Log),
 		Ready: map[string]func(*http.Request) error{},
 	}
 	if c.Aggregation {
@@ -199,11 +213,11 @@ func serve(ctx context.Context, k8s cluster.Cluster, restConfig *clientrest.Conf
 		options.ConfigureTLS = aggregated.TLS
 		f.aggregated = aggregated
 	}
-	if options.GetCertificate, err = runCertificates(ctx, k8s, c, background); err != nil {
+	if options.GetCertificate, err = runCertificates(ctx, k8s, c, groups.dbt, background); err != nil {
 		return err
 	}
 	handler := serving.Wrap(serving.CanonicalPath(f), serving.WrapOptions{
-		Log: c.Log, Registerer: metrics.Registry, TrustedProxies: c.TrustedProxies, Errors: errorsOn, BodyLimitOf: bodyLimit,
+		Log: c.Log, Tracer: c.Tracer, Registerer: metrics.Registry, TrustedProxies: c.TrustedProxies, Errors: errorsOn, BodyLimitOf: bodyLimit,
 		BodyPace: bodyPace, MaxUnauthenticated: maxUnauthenticated,
 	})
 	return serving.Run(ctx, options, handler)
@@ -212,23 +226,23 @@ func serve(ctx context.Context, k8s cluster.Cluster, restConfig *clientrest.Conf
 // newAuthenticator returns the authenticator of tenant hosts, and records the last use of keys in the
 // background.
 func newAuthenticator(k8s cluster.Cluster, users auth.Users, tokens *deploytoken.Tokens, c Config, background *serving.Background) auth.Authenticator {
-	used := auth.NewLastUsed(k8s.GetClient())
+	used, active := auth.NewLastUsed(k8s.GetClient()), auth.NewActiveUsers(users, k8s.GetAPIReader(), clock.RealClock{})
 	background.Run("last use of keys", used.Start)
 	chain := []auth.Authenticator{auth.NewGitHooks(model.GitHookPath, k8s.GetClient(), k8s.GetAPIReader(), clock.RealClock{})}
 	if tokens != nil {
-		chain = append(chain, auth.NewDeployTokens(tokens, model.ExchangePath, k8s.GetClient(), k8s.GetAPIReader(), clock.RealClock{}))
+		chain = append(chain, auth.NewDeployTokens(tokens, active, model.ExchangePath, k8s.GetClient(), k8s.GetAPIReader(), clock.RealClock{}))
 	}
 	return auth.Basic(auth.Chain(append(chain,
 		auth.NewKeys(k8s.GetClient(), k8s.GetAPIReader(), clock.RealClock{}, used),
-		auth.NewOIDC(users, k8s.GetAPIReader(), clock.RealClock{}, c.OIDCClient),
+		auth.NewOIDC(active, clock.RealClock{}, c.OIDCClient),
 		auth.NewServiceAccounts(k8s.GetClient(), clock.RealClock{}),
 	)...), githttp.Handles)
 }
 
 // runCertificates renews the certificate of the listener in the background, and publishes its CA in
-// the APIService and in the Secrets of repositories. It returns the function that selects the
+// the APIService, in the Secrets of repositories and in those of dbt syncs. It returns the function that selects the
 // certificate of a connection.
-func runCertificates(ctx context.Context, k8s cluster.Cluster, c Config, background *serving.Background) (func(*tls.ClientHelloInfo) (*tls.Certificate, error), error) {
+func runCertificates(ctx context.Context, k8s cluster.Cluster, c Config, dbt *dbtobjects.Objects, background *serving.Background) (func(*tls.ClientHelloInfo) (*tls.Certificate, error), error) {
 	certificates, err := certificatesFor(ctx, k8s, c)
 	if err != nil {
 		return nil, err
@@ -249,8 +263,11 @@ func runCertificates(ctx context.Context, k8s cluster.Cluster, c Config, backgro
 	if c.DatabaseURL != "" {
 		secrets := newRepositorySecrets(k8s.GetCache(), k8s.GetClient(), certificates.Trusted, c.Log)
 		background.Run("certificate of repositories", secrets.run)
+		if err := runDbtObjects(ctx, k8s, dbt, certificates.Trusted, background); err != nil {
+			return nil, err
+		}
 	}
-	if err := metrics.Registry.Register(certificates); err != nil && !errors.As(err, &prometheus.AlreadyRegisteredError{}) {
+	if err := telemetry.Register(metrics.Registry, certificates); err != nil {
 		return nil, err
 	}
 	return certificates.GetCertificate, nil
@@ -264,19 +281,26 @@ type storedGroups struct {
 	model       model.Options
 	// repositories are the Git repositories that Quoin keeps; nil without a database.
 	repositories *repository.Repositories
+	// push returns credentials for pushes to remotes; nil for those of their Secrets.
+	push gitmirror.PushCredentials
+	// dbt connects dbt syncs with objects; nil without a database.
+	dbt *dbtobjects.Objects
 }
 
 // use opens the content store and sets the options that need it. It returns the audit log.
-func (g *storedGroups) use(k8s cluster.Cluster, c Config, background *serving.Background, informer toolscache.SharedIndexInformer) recording.Log {
-	database, events := runContentStore(k8s, c, informer, background)
+func (g *storedGroups) use(k8s cluster.Cluster, c Config, background *serving.Background, informer toolscache.SharedIndexInformer) (recording.Log, error) {
+	database, events := newContentStore(k8s, c, informer, background)
 	g.tenant.AuditLog, g.content.Database = events, database
 	g.deployments.Tokens = &token.Tokens{DB: database}
-	g.model.DbtSyncs = newDbtSyncs(k8s, database, c.Log)
 	g.repositories = &repository.Repositories{DB: database, Record: model.Record}
+	g.model.Mirrors = gitmirror.New(gitmirror.Options{Repositories: g.repositories, Live: k8s.GetAPIReader(), AllowInsecure: c.AllowInsecureGit, PushCredentials: g.push})
+	g.model.DbtSyncs, g.dbt = newDbtSyncs(k8s, database, g.model.Mirrors, c)
+	g.model.DbtGit = c.DbtImage != ""
 	g.deployments.Repositories, g.model.Repositories, g.model.DevMode = g.repositories, g.repositories, &devmode.DevMode{DB: database}
 	g.model.Uploads = &upload.Uploads{DB: database, Record: model.Record}
 	g.model.DeployTokens = &deploytoken.Tokens{DB: database, Record: model.Record}
-	return events
+	background.Run("content store", database.Run) // when all jobs are registered
+	return events, registerStoreMetrics(metrics.Registry, database)
 }
 
 // newREST composes the REST API of its groups.

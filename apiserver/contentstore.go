@@ -3,8 +3,10 @@ package apiserver
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -24,6 +26,7 @@ import (
 	"github.com/quoin-dev/quoin/internal/content/upload"
 	"github.com/quoin-dev/quoin/internal/serving"
 	"github.com/quoin-dev/quoin/internal/store"
+	"github.com/quoin-dev/quoin/internal/telemetry"
 )
 
 // owners are the packages with tables in the content store.
@@ -37,11 +40,12 @@ const (
 	purgeDelay = 24 * time.Hour
 	// collectionInterval is the time between two scans for unreachable objects of Git repositories.
 	collectionInterval = time.Hour
+	// statisticsInterval is the time between two updates of the metrics of Git repositories.
+	statisticsInterval = time.Minute
 )
 
-// runContentStore opens the content store in the background, with the audit log and everything else
-// that uses it.
-func runContentStore(k8s cluster.Cluster, c Config, deployments toolscache.SharedIndexInformer, background *serving.Background) (*store.Database, *auditLog) {
+// newContentStore returns the content store with the audit log and the jobs of its tables. The caller runs it.
+func newContentStore(k8s cluster.Cluster, c Config, deployments toolscache.SharedIndexInformer, background *serving.Background) (*store.Database, *auditLog) {
 	database := store.NewDatabase(c.DatabaseURL, c.Log, owners...)
 	events := &auditLog{reader: k8s.GetCache(), log: c.Log}
 	database.WhileOpen(events.run)
@@ -57,10 +61,19 @@ func runContentStore(k8s cluster.Cluster, c Config, deployments toolscache.Share
 	database.WhileOpen(func(ctx context.Context, s *store.Store) error {
 		return repository.RunCollection(ctx, s, collectionInterval, c.Log)
 	})
-	background.Run("content store", database.Run)
+	database.WhileOpen(func(ctx context.Context, s *store.Store) error {
+		return repository.RunStatistics(ctx, s, statisticsInterval, c.Log)
+	})
 	versions := &recording.Versions{Log: events, Deployments: deployments, Reader: k8s.GetCache(), Now: time.Now}
 	background.Run("versions", versions.Start)
 	return database, events
+}
+
+// registerStoreMetrics registers the metrics of the content store and of everything that uses it.
+func registerStoreMetrics(registerer prometheus.Registerer, database *store.Database) error {
+	return telemetry.Register(registerer, slices.Concat(
+		[]prometheus.Collector{database}, store.Collectors(), audit.Collectors(), dbtsync.Collectors(), repository.Collectors(),
+	)...)
 }
 
 // existence implements store.Cluster. An object in the cache counts as present, so a stale cache

@@ -10,6 +10,7 @@ import (
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/apiserver/aggregation"
 	"github.com/quoin-dev/quoin/apiserver/auth"
+	"github.com/quoin-dev/quoin/apiserver/dbtobjects"
 	"github.com/quoin-dev/quoin/apiserver/directory"
 	"github.com/quoin-dev/quoin/apiserver/githttp"
 	"github.com/quoin-dev/quoin/apiserver/recording"
@@ -34,7 +35,9 @@ type handler struct {
 	scim       *scim.Server
 	directory  *directory.Directory
 	// git serves the repositories that Quoin keeps.
-	git    *githttp.Server
+	git *githttp.Server
+	// dbt receives the manifests of dbt syncs; nil without a database.
+	dbt    *dbtobjects.Objects
 	limits *limits
 	// log is the audit log; nil without a database.
 	log recording.Log
@@ -79,6 +82,9 @@ func (f *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	case account == nil && githttp.HandlesInternal(r.URL.Path):
 		f.git.ServeInternal(w, r)
+		return
+	case account == nil && f.dbt != nil && dbtobjects.Handles(r.URL.Path):
+		f.dbt.ServeHTTP(w, r)
 		return
 	case account == nil:
 		serving.WriteError(w, http.StatusNotFound, "no account answers on this host")

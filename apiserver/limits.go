@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/quoin-dev/quoin/apiserver/auth"
+	"github.com/quoin-dev/quoin/apiserver/dbtobjects"
 	"github.com/quoin-dev/quoin/apiserver/githttp"
 	"github.com/quoin-dev/quoin/apiserver/rest/model"
 	"github.com/quoin-dev/quoin/apiserver/scim"
@@ -37,7 +38,7 @@ const (
 // newConnections returns the limits of connections.
 func newConnections(trusted []netip.Prefix, registerer prometheus.Registerer) *serving.Connections {
 	set := pending.NewSet(pending.Limits{Total: maxPending, PerAddress: maxPendingOfAddress}, pending.NewMetrics(process, registerer), pending.KindConnection)
-	return serving.NewConnections(process, maxConnections, set, trusted, registerer)
+	return serving.NewConnections(process, maxConnections, set, serving.NewHandshakes(process, registerer), trusted, registerer)
 }
 
 // process is the name of the process in metrics.
@@ -48,7 +49,7 @@ var bodyPace = serving.Pace{Grace: 10 * time.Second, Rate: 16 << 10, Timeout: ti
 
 // bodyLimit returns the maximum size of the body of a request; 0 for the default.
 func bodyLimit(r *http.Request) int64 {
-	return cmp.Or(scim.BodyLimit(r), model.BodyLimit(r), githttp.BodyLimit(r))
+	return cmp.Or(scim.BodyLimit(r), model.BodyLimit(r), githttp.BodyLimit(r), dbtobjects.BodyLimit(r))
 }
 
 // limits are the limits of authenticated callers.

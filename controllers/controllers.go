@@ -5,9 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -22,14 +25,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/controllers/account"
 	"github.com/quoin-dev/quoin/controllers/apikey"
 	"github.com/quoin-dev/quoin/controllers/branch"
+	"github.com/quoin-dev/quoin/controllers/dbtsync"
 	"github.com/quoin-dev/quoin/controllers/deployment"
 	"github.com/quoin-dev/quoin/controllers/environment"
+	"github.com/quoin-dev/quoin/controllers/metrics"
 	"github.com/quoin-dev/quoin/controllers/releasechannel"
 	"github.com/quoin-dev/quoin/controllers/scimgroup"
 	"github.com/quoin-dev/quoin/controllers/scimuser"
@@ -42,6 +48,7 @@ import (
 	"github.com/quoin-dev/quoin/internal/kube"
 	"github.com/quoin-dev/quoin/internal/lastmodified"
 	"github.com/quoin-dev/quoin/internal/serving/certificates"
+	"github.com/quoin-dev/quoin/internal/telemetry"
 	"github.com/quoin-dev/quoin/internal/tenant"
 )
 
@@ -70,15 +77,19 @@ type Config struct {
 	// RepositoryURL is the URL of quoin apiserver for the repositories that Quoin keeps, such as
 	// https://quoin-apiserver.quoin-system.svc; empty if there are none.
 	RepositoryURL string
+	// DbtImage is the image with dbt, for dbt syncs of Git repositories; empty if there is none.
+	DbtImage string
 	// WarmUp makes API pods compile their data model before they are ready.
 	WarmUp bool
+	// Registerer of the metrics; that of controller-runtime if nil.
+	Registerer prometheus.Registerer
 }
 
 // Scheme returns a scheme with the kinds that the controllers read and write.
 func Scheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
-		v1alpha1.AddToScheme, corev1.AddToScheme, appsv1.AddToScheme, networkingv1.AddToScheme, policyv1.AddToScheme,
+		v1alpha1.AddToScheme, corev1.AddToScheme, appsv1.AddToScheme, batchv1.AddToScheme, networkingv1.AddToScheme, policyv1.AddToScheme,
 	} {
 		if err := add(scheme); err != nil {
 			return nil, fmt.Errorf("build scheme: %w", err)
@@ -147,10 +158,25 @@ func Setup(ctx context.Context, mgr manager.Manager, config Config) error {
 		}
 	}
 	return errors.Join(
+		registerMetrics(ctx, mgr, config),
 		mgr.Add(&certificates.EmptySecrets{Reader: mgr.GetAPIReader(), Writer: mgr.GetClient(), Namespace: config.Namespace}),
 		mgr.Add(claims.NewSweep(k, clk, claims.UserName, claims.GroupName, claims.Hosts{Namespace: config.Namespace})),
 		mgr.Add(scimgroup.NewCollector(k, clk)),
 	)
+}
+
+// registerMetrics registers the metrics of the controllers, which only the leader exports.
+func registerMetrics(ctx context.Context, mgr manager.Manager, config Config) error {
+	objects, err := metrics.NewObjects(ctx, mgr.GetCache())
+	if err != nil {
+		return fmt.Errorf("set up metrics: %w", err)
+	}
+	registerer := config.Registerer
+	if registerer == nil {
+		registerer = ctrlmetrics.Registry
+	}
+	collectors := slices.Concat([]prometheus.Collector{objects}, deployment.Collectors(), releasechannel.Collectors())
+	return telemetry.Register(registerer, telemetry.LeaderOnly(mgr.Elected(), collectors...)...)
 }
 
 // setups returns the functions that add the controllers to a manager.
@@ -191,9 +217,12 @@ func setups(mgr manager.Manager, k *kube.Client, clk clock.Clock, config Config)
 		"environment": with(environment.SetupWithManager, environment.New(k, recorder(environment.FieldManager), clk, environments)),
 		"apikey":      with(apikey.SetupWithManager, apikey.New(k, recorder(apikey.FieldManager), clk)),
 		"branch":      with(branch.SetupWithManager, branch.New(k, recorder(branch.FieldManager), clk, allocator)),
-		"warmup":      with(warmup.SetupWithManager, warmup.New(k, clk, warmup.Options{Off: !config.WarmUp})),
-		"scimuser":    with(scimuser.SetupWithManager, scimuser.New(k, recorder(scimuser.FieldManager), clk)),
-		"scimgroup":   with(scimgroup.SetupWithManager, scimgroup.New(k, recorder(scimgroup.FieldManager), clk)),
+		"dbtsync": with(dbtsync.SetupWithManager, dbtsync.New(k, recorder(dbtsync.FieldManager), clk, dbtsync.Options{
+			QuoinImage: config.Image, DbtImage: config.DbtImage, URL: config.RepositoryURL, AllowInsecureGit: config.AllowInsecureGit,
+		})),
+		"warmup":    with(warmup.SetupWithManager, warmup.New(k, clk, warmup.Options{Off: !config.WarmUp})),
+		"scimuser":  with(scimuser.SetupWithManager, scimuser.New(k, recorder(scimuser.FieldManager), clk)),
+		"scimgroup": with(scimgroup.SetupWithManager, scimgroup.New(k, recorder(scimgroup.FieldManager), clk)),
 	}
 }
 

@@ -3,7 +3,6 @@ package gateway
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -33,6 +32,8 @@ import (
 	"github.com/quoin-dev/quoin/internal/serving"
 	"github.com/quoin-dev/quoin/internal/serving/certificates"
 	"github.com/quoin-dev/quoin/internal/serving/pending"
+	"github.com/quoin-dev/quoin/internal/telemetry"
+	"github.com/quoin-dev/quoin/internal/tracing"
 )
 
 // manager is the field manager of the gateway.
@@ -77,6 +78,8 @@ type Config struct {
 	ShutdownDelay, DrainTimeout time.Duration
 	// Log receives the access log.
 	Log *slog.Logger
+	// Tracer creates spans of requests; nil for none.
+	Tracer *tracing.Tracer
 	// Registerer of the metrics; the default registry if nil.
 	Registerer prometheus.Registerer
 }
@@ -92,6 +95,8 @@ type Addresses struct {
 //
 // +kubebuilder:rbac:groups=platform.quoin.dev,resources=environments,verbs=patch
 // +kubebuilder:rbac:groups=discovery.k8s.io,resources=endpointslices,verbs=get;list;watch
+// +kubebuilder:rbac:groups=authentication.k8s.io,resources=tokenreviews,verbs=create
+// +kubebuilder:rbac:groups=authorization.k8s.io,resources=subjectaccessreviews,verbs=create
 // +kubebuilder:rbac:groups="",namespace=quoin-system,resources=secrets,resourceNames=quoin-gateway-tls,verbs=get;update
 
 // Run serves until the context ends.
@@ -163,6 +168,7 @@ func (c Config) pendingLimits() pending.Limits {
 func newHandler(k8s cluster.Cluster, c Config) *handler {
 	m := upstream.NewMetrics(c.Registerer)
 	p := pending.NewMetrics("gateway", c.Registerer)
+	handshakes := serving.NewHandshakes("gateway", c.Registerer)
 	h := &handler{
 		objects:   k8s.GetCache(),
 		keys:      &token.Store{Reader: k8s.GetAPIReader(), Now: time.Now, Log: c.Log},
@@ -174,9 +180,11 @@ func newHandler(k8s cluster.Cluster, c Config) *handler {
 		transport: upstream.NewTransport(m),
 
 		unauthenticated: pending.NewSet(c.pendingLimits(), p, pending.KindRequest),
+		handshakes:      handshakes,
 		sqlPending:      pending.NewSet(c.pendingLimits(), p, pending.KindSQLConnection),
-		connections:     serving.NewConnections("gateway", c.MaxConnections, pending.NewSet(c.pendingLimits(), p, pending.KindConnection), c.TrustedProxies, c.Registerer),
+		connections:     serving.NewConnections("gateway", c.MaxConnections, pending.NewSet(c.pendingLimits(), p, pending.KindConnection), handshakes, c.TrustedProxies, c.Registerer),
 	}
+	h.transport = c.Tracer.Transport("pod", h.transport)
 	h.proxy = h.newProxy(h.transport, c.TrustedProxies, c.Log)
 	h.table.Store(route.NewTable(route.Objects{}))
 	return h
@@ -188,8 +196,8 @@ func serve(ctx context.Context, k8s cluster.Cluster, h *handler, c Config, backg
 	if err != nil {
 		return err
 	}
-	if err := c.Registerer.Register(certificates); err != nil && !errors.As(err, &prometheus.AlreadyRegisteredError{}) {
-		return fmt.Errorf("register metrics: %w", err)
+	if err := telemetry.Register(c.Registerer, certificates); err != nil {
+		return err
 	}
 	background.Run("certificates", certificates.Run)
 	if c.CertFile == "" {
@@ -214,7 +222,8 @@ func serve(ctx context.Context, k8s cluster.Cluster, h *handler, c Config, backg
 	}
 	options := serving.Options{
 		HTTPS: serving.Endpoint{Listener: https}, Connections: h.connections, Probes: c.Probes, Metrics: c.Metrics, Log: c.Log, Gatherer: metrics.Registry,
-		GetCertificate: certificates.GetCertificate,
+		AuthorizeMetrics: serving.AuthorizeByReview(k8s.GetConfig(), k8s.GetHTTPClient(), c.Log),
+		GetCertificate:   certificates.GetCertificate,
 		// Bodies and responses may be streams; the handler closes those that stall.
 		ReadTimeout: noTimeout, WriteTimeout: noTimeout,
 		ShutdownDelay: c.ShutdownDelay, DrainTimeout: c.DrainTimeout,
@@ -230,7 +239,7 @@ func serve(ctx context.Context, k8s cluster.Cluster, h *handler, c Config, backg
 		},
 	}
 	served := serving.Run(ctx, options, serving.Wrap(h, serving.WrapOptions{
-		Log: c.Log, TrustedProxies: c.TrustedProxies, BodyLimit: dataapi.MaxRequestBytes, BodyPace: bodyPace, MaxInFlight: c.MaxRequests,
+		Log: c.Log, Tracer: c.Tracer, TrustedProxies: c.TrustedProxies, BodyLimit: dataapi.MaxRequestBytes, BodyPace: bodyPace, MaxInFlight: c.MaxRequests,
 	}))
 	if served != nil && sql != nil {
 		_ = sql.Close()
@@ -251,6 +260,7 @@ func serveSQL(ctx context.Context, l net.Listener, certificates *certificates.Ce
 		Environment:      func(host string) (route.Environment, error) { return h.table.Load().SQL(host) },
 		Pools:            h.pools,
 		Pending:          h.sqlPending,
+		Handshakes:       h.handshakes,
 		PeerNetwork:      func(peer net.Addr) netip.Prefix { return serving.PeerNetwork(peer, c.TrustedProxies) },
 		MaxPerDeployment: c.MaxSQLConnections, MaxConnections: maxSQLConnections,
 		DrainTimeout: c.DrainTimeout, Log: c.Log, Registerer: c.Registerer,

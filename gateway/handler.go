@@ -21,6 +21,7 @@ import (
 	"github.com/quoin-dev/quoin/internal/engine/dataapi"
 	"github.com/quoin-dev/quoin/internal/serving"
 	"github.com/quoin-dev/quoin/internal/serving/pending"
+	"github.com/quoin-dev/quoin/internal/tracing"
 )
 
 // wakeInterval is how often an environment is requested to wake while a request waits: it may go
@@ -43,6 +44,7 @@ type handler struct {
 	// logged in.
 	connections *serving.Connections
 	sqlPending  *pending.Set
+	handshakes  *serving.Handshakes
 	// listings limit the derived listings.
 	listings *listings
 	// proxy forwards requests; transport is used by it and for derived listings.
@@ -90,7 +92,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if writer.status == 0 && e.webSocket {
 			writer.status = http.StatusSwitchingProtocols // written to the hijacked connection
 		}
-		h.metrics.count(e.kind(), e.outcome, writer.status, time.Since(start))
+		h.metrics.count(e, writer.status, time.Since(start))
 		h.annotate(r.Context(), e)
 	}()
 	h.serve(writer, r, e)
@@ -103,7 +105,8 @@ func (h *handler) annotate(ctx context.Context, e *exchange) {
 	if e.target.Name == "" {
 		return
 	}
-	serving.Annotate(ctx, "account", e.target.Account)
+	tracing.SetTarget(ctx, e.target.Account, e.target.Deployment)
+	serving.Annotate(ctx, serving.AnnotationAccount, e.target.Account)
 	serving.Annotate(ctx, "environment", e.target.Name)
 	if e.call.Address != "" {
 		serving.Annotate(ctx, "pod", e.call.Address)

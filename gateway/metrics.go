@@ -29,11 +29,14 @@ type requestMetrics struct {
 	total    *prometheus.CounterVec
 	seconds  *prometheus.HistogramVec
 	inFlight prometheus.Gauge
+	// deployments has the requests to each deployment.
+	deployments *deploymentMetrics
 }
 
 func newRequestMetrics(registerer prometheus.Registerer) *requestMetrics {
 	factory := promauto.With(registerer)
 	return &requestMetrics{
+		deployments: newDeploymentMetrics(registerer),
 		total: factory.NewCounterVec(prometheus.CounterOpts{
 			Name: "quoin_gateway_requests_total",
 			Help: "Requests by kind of environment, outcome and status code.",
@@ -51,7 +54,10 @@ func newRequestMetrics(registerer prometheus.Registerer) *requestMetrics {
 	}
 }
 
-func (m *requestMetrics) count(kind, outcome string, status int, took time.Duration) {
-	m.total.WithLabelValues(kind, outcome, strconv.Itoa(status)).Inc()
-	m.seconds.WithLabelValues(kind).Observe(took.Seconds())
+func (m *requestMetrics) count(e *exchange, status int, took time.Duration) {
+	m.total.WithLabelValues(e.kind(), e.outcome, strconv.Itoa(status)).Inc()
+	m.seconds.WithLabelValues(e.kind()).Observe(took.Seconds())
+	if e.target.Deployment != "" {
+		m.deployments.count(e.target.Environment, status, took)
+	}
 }

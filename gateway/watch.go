@@ -149,6 +149,7 @@ func (w *watch) rebuild(ctx context.Context) error {
 	})
 	w.handler.table.Store(table)
 	w.handler.limits.prune(table.Has)
+	w.handler.metrics.deployments.prune(table.Has)
 	return nil
 }
 

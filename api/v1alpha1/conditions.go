@@ -140,6 +140,13 @@ const (
 	// has compiled the data model, is missing, or reading it is forbidden.
 	ReasonCredentialsUnreadable = "CredentialsUnreadable"
 
+	// ReasonDbtImageMissing: no image with dbt is configured.
+	ReasonDbtImageMissing = "DbtImageMissing"
+	// ReasonDbtSyncFailed: the dbt sync has failed; the message has the text of the failed phase.
+	ReasonDbtSyncFailed = "DbtSyncFailed"
+	// ReasonDbtSyncCancelled: the dbt sync was cancelled.
+	ReasonDbtSyncCancelled = "DbtSyncCancelled"
+
 	// ReasonRevoked: the API key is revoked permanently.
 	ReasonRevoked = "Revoked"
 	// ReasonExpired: the API key's expirationTime has passed.

@@ -13,8 +13,9 @@ type DbtGitSource struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^(https|http|ssh)://[^ @/?#]+(@[^ @/?#]+)?/[^ ?#]+$') && !self.matches('^(https?://[^/]*@|ssh://[^/@]*:[^/@]*@)')",message="must be a URL such as https://git.example.com/team/dbt.git, without password, and without user name unless the scheme is ssh"
 	// +required
 	URL string `json:"url"`
-	// ref is a branch or tag; the remote's default branch when absent.
+	// ref is a branch or tag, not a commit; the remote's default branch when absent.
 	// +kubebuilder:validation:MaxLength=244
+	// +kubebuilder:validation:XValidation:rule=`!self.matches(r'[[:cntrl:] ~^:?*\[\\]|^[-/.]|/[./]|[.][.]|@[{]|[.]lock(/|$)|[/.]$|^@$')`,message="must be the name of a branch or tag such as main or v1.2.3"
 	// +optional
 	Ref string `json:"ref,omitempty"`
 	// path of the dbt project in the repository; its root when absent.
@@ -27,8 +28,25 @@ type DbtGitSource struct {
 	SecretRef *LocalReference `json:"secretRef,omitempty"`
 	// selector selects models, in dbt's node selection syntax.
 	// +kubebuilder:validation:MaxLength=1024
+	// +kubebuilder:validation:Pattern=`^[^\x00-\x1f\x7f]*$`
 	// +optional
 	Selector string `json:"selector,omitempty"`
+	// target of the profile; dev when absent.
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9_][A-Za-z0-9_-]*$`
+	// +optional
+	Target string `json:"target,omitempty"`
+	// schema into which dbt builds the models. If it is set, Quoin generates the profile, for the
+	// CUBEJS_DB_TYPE of the deployment; when absent, the profiles.yml of the project is used.
+	// +kubebuilder:validation:MaxLength=255
+	// +kubebuilder:validation:Pattern=`^[^\x00-\x1f\x7f]*$`
+	// +optional
+	Schema string `json:"schema,omitempty"`
+	// database (or project, or catalog) of the schema; CUBEJS_DB_NAME of the deployment when absent.
+	// +kubebuilder:validation:MaxLength=255
+	// +kubebuilder:validation:Pattern=`^[^\x00-\x1f\x7f]*$`
+	// +optional
+	Database string `json:"database,omitempty"`
 }
 
 // DbtManifestSource is a compiled manifest.json.
@@ -169,6 +187,58 @@ type DbtSyncStatus struct {
 	// completionTime of the run.
 	// +optional
 	CompletionTime *metav1.Time `json:"completionTime,omitempty"`
+	// error is why the run failed.
+	// +kubebuilder:validation:MaxLength=4096
+	// +optional
+	Error string `json:"error,omitempty"`
+	// syncJobId of the run in the REST API.
+	// +kubebuilder:validation:MaxLength=64
+	// +optional
+	SyncJobID string `json:"syncJobId,omitempty"`
+}
+
+// The stages of a run.
+const (
+	DbtStageInitializing    = "INITIALIZING"
+	DbtStageCreatingSandbox = "CREATING_SANDBOX"
+	DbtStageCloning         = "UPLOADING_PROJECT"
+	DbtStageDeps            = "RUNNING_DBT_DEPS"
+	DbtStageCompiling       = "COMPILING_DBT"
+	DbtStageProcessing      = "PROCESSING_MANIFEST"
+	DbtStageCompleted       = "COMPLETED"
+	DbtStageFailed          = "FAILED"
+)
+
+// Ended reports whether the run has ended.
+func (s *DbtSyncStatus) Ended() bool {
+	return s.Stage == DbtStageCompleted || s.Stage == DbtStageFailed
+}
+
+// InSandbox reports whether a Job has been created for the run, whose pod has not delivered the manifest
+// yet.
+func (s *DbtSyncStatus) InSandbox() bool {
+	switch s.Stage {
+	case DbtStageCreatingSandbox, DbtStageCloning, DbtStageDeps, DbtStageCompiling:
+		return true
+	}
+	return false
+}
+
+// The outcomes of a phase.
+const (
+	DbtPhaseRunning = "running"
+	DbtPhaseOK      = "ok"
+	DbtPhaseFailed  = "failed"
+)
+
+// DbtSettings are the settings of dbt syncs that are started over REST.
+type DbtSettings struct {
+	// git is the dbt project.
+	// +required
+	Git DbtGitSource `json:"git"`
+	// options configure the generated model.
+	// +optional
+	Options *DbtOptions `json:"options,omitempty"`
 }
 
 // DbtSync is a run that generates a data model from a dbt project.

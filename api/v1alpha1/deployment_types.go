@@ -54,7 +54,9 @@ type GitSource struct {
 	// +optional
 	Branch string `json:"branch,omitempty"`
 
-	// path of the directory with the model in the repository; its root when absent.
+	// path of the directory with the model in the repository; its root when absent. Of a project,
+	// which has cube.js, cube.py or docker-compose.yml beside its directory model, only that directory is
+	// the model.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=512
 	// +kubebuilder:validation:Pattern=`^[^\x00-\x1f\x7f]*$`
@@ -101,7 +103,9 @@ type RepositorySource struct {
 	// +optional
 	Branch string `json:"branch,omitempty"`
 
-	// path of the directory with the model in the repository; its root when absent.
+	// path of the directory with the model in the repository; its root when absent. Of a project,
+	// which has cube.js, cube.py or docker-compose.yml beside its directory model, only that directory is
+	// the model.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=512
 	// +kubebuilder:validation:Pattern=`^[^\x00-\x1f\x7f]*$`
@@ -365,6 +369,10 @@ type DeploymentSpec struct {
 	// absent.
 	// +optional
 	OnDemand *OnDemand `json:"onDemand,omitempty"`
+
+	// dbt has the settings of dbt syncs with source git that are started over REST.
+	// +optional
+	Dbt *DbtSettings `json:"dbt,omitempty"`
 
 	// suspend stops reconciliation of the deployment.
 	// +optional

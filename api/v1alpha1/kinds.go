@@ -26,8 +26,9 @@ var Kinds = []Kind{
 		Roles:  Roles{Viewer: Read, Editor: Read, Admin: Read, PlatformAdmin: Write},
 	}, {
 		Object: &DbtSync{}, List: &DbtSyncList{}, Plural: "dbtsyncs", ShortName: "dbtsync", DisplayName: "dbt sync",
-		WrittenBy: "users",
-		Roles:     Roles{Viewer: Read, Editor: Write, Admin: Write},
+		Controller: true, WrittenBy: "users, the REST API",
+		Cached: Cached{Controller: Whole, APIServer: Whole},
+		Roles:  Roles{Viewer: Read, Editor: Write, Admin: Write},
 	}, {
 		Object: &Deployment{}, List: &DeploymentList{}, Plural: "deployments", ShortName: "qdep", DisplayName: "Deployment",
 		Controller: true, Numbered: true, Scale: true, WrittenBy: "users, Git, the REST API",

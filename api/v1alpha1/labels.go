@@ -48,6 +48,8 @@ const (
 	// AnnotationModified, on ScimUsers and ScimGroups, is the generation that was written over SCIM last, and
 	// the time of that write in milliseconds (RFC 3339). See internal/lastmodified.
 	AnnotationModified = Group + "/modified-at"
+	// AnnotationSyncJobID, on DbtSyncs that were started over REST, is their syncJobId.
+	AnnotationSyncJobID = Group + "/sync-job-id"
 	// AnnotationInputs, on workload objects, is the hash of the inputs that they were rendered from.
 	AnnotationInputs = Group + "/inputs-hash"
 	// AnnotationRevision, on workload objects, is the revision of the renderer.

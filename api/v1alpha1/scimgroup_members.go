@@ -24,6 +24,15 @@ func (s *ScimGroupSpec) EffectiveMembers() []ScimMember {
 	return effective
 }
 
+// Size returns the number of members, visible or not.
+func (s *ScimGroupSpec) Size() int {
+	n := len(s.Members)
+	for _, chunk := range s.Chunks() {
+		n += int(chunk.Count)
+	}
+	return n
+}
+
 // Chunks returns the references of memberChunkList and memberChunks. A line that has no valid count refers
 // to a chunk of unknown size, 0.
 func (s *ScimGroupSpec) Chunks() []ScimMemberChunkReference {

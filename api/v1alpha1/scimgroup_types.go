@@ -91,6 +91,14 @@ type ScimGroupStatus struct {
 	// memberCount is the number of members.
 	// +optional
 	MemberCount int32 `json:"memberCount,omitempty"`
+	// removedMembers is spec.removedMembers as a SCIM client wrote it. If the object is replaced by one
+	// without it, such as with kubectl replace, spec.removedMembers is restored.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=1000
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=253
+	// +optional
+	RemovedMembers []string `json:"removedMembers,omitempty"`
 	// lastModified is the time of the last change of an attribute.
 	// +optional
 	LastModified *metav1.Time `json:"lastModified,omitempty"`

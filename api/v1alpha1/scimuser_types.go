@@ -267,6 +267,10 @@ type ScimUserStatus struct {
 	// spec.deprovisionTime.
 	// +optional
 	Active *bool `json:"active,omitempty"`
+	// deprovisionTime is spec.deprovisionTime as a SCIM client wrote it. If the object is replaced by one
+	// without it, such as with kubectl replace, the user stays inactive, and spec.deprovisionTime is restored.
+	// +optional
+	DeprovisionTime *metav1.Time `json:"deprovisionTime,omitempty"`
 	// lastModified is the time of the last change of an attribute.
 	// +optional
 	LastModified *metav1.Time `json:"lastModified,omitempty"`
@@ -305,7 +309,19 @@ func (u *ScimUser) Common() *CommonStatus { return &u.Status.CommonStatus }
 
 // IsActive reports whether keys and tokens of the user are accepted: neither the manifest nor a SCIM
 // client has deactivated it.
-func (u *ScimUser) IsActive() bool { return u.Spec.IsActive() }
+func (u *ScimUser) IsActive() bool { return u.Spec.IsActive() && !u.LostDeprovisionTime() }
+
+// LostDeprovisionTime reports whether a SCIM client has deactivated the user and the object was then
+// replaced by one without spec.deprovisionTime.
+func (u *ScimUser) LostDeprovisionTime() bool {
+	return u.Status.DeprovisionTime != nil && u.Spec.DeprovisionTime == nil && !HasSCIMWrite(u)
+}
+
+// HasSCIMWrite reports whether an object has the annotation of the last write over SCIM. A replacement by a
+// manifest removes it together with the fields that only SCIM clients write; a patch, an apply, and a SCIM
+// client that removes such a field keep it. So it distinguishes a field that was lost from one that was
+// removed.
+func HasSCIMWrite(obj metav1.Object) bool { return obj.GetAnnotations()[AnnotationModified] != "" }
 
 // IsActive reports whether keys and tokens of the user are accepted.
 func (s *ScimUserSpec) IsActive() bool {

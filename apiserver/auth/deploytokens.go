@@ -16,6 +16,8 @@ import (
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/internal/content/deploytoken"
+	"github.com/quoin-dev/quoin/internal/serving"
+	"github.com/quoin-dev/quoin/internal/serving/pending"
 )
 
 // DeployTokenFinder finds deploy tokens; *deploytoken.Tokens implements it.
@@ -29,10 +31,11 @@ type DeployTokenFinder interface {
 // bearer tokens; on one route, which exchanges a token, in the body. Create it with NewDeployTokens.
 type DeployTokens struct {
 	tokens       DeployTokenFinder
+	users        *ActiveUsers
 	exchange     string
 	cached, live client.Reader
 	budget       *budget
-	reading      chan struct{}
+	reading      *pending.Set
 }
 
 // deployTokenAllowance limits the reads of the database that invented tokens cause.
@@ -51,12 +54,12 @@ var deployTokenPermissions = map[deploytoken.Kind][]v1alpha1.Permission{
 }
 
 // NewDeployTokens returns an authenticator of deploy tokens. exchange is the path of the route to which
-// clients post {"token": …} without an Authorization header. cached and live read Deployments; live
-// from the Kubernetes API server.
-func NewDeployTokens(tokens DeployTokenFinder, exchange string, cached, live client.Reader, clk clock.PassiveClock) *DeployTokens {
+// clients post {"token": …} without an Authorization header. cached and live read Deployments and ScimUsers;
+// live from the Kubernetes API server.
+func NewDeployTokens(tokens DeployTokenFinder, users *ActiveUsers, exchange string, cached, live client.Reader, clk clock.PassiveClock) *DeployTokens {
 	return &DeployTokens{
-		tokens: tokens, exchange: exchange, cached: cached, live: live,
-		budget: newBudget(clk, deployTokenAllowance), reading: make(chan struct{}, exchangesAtOnce),
+		tokens: tokens, users: users, exchange: exchange, cached: cached, live: live,
+		budget: newBudget(clk, deployTokenAllowance), reading: newReading(exchangesAtOnce),
 	}
 }
 
@@ -75,10 +78,16 @@ func (a *DeployTokens) Authenticate(ctx context.Context, account *v1alpha1.Accou
 	if err == nil {
 		err = a.exists(ctx, account, found)
 	}
+	if err == nil {
+		err = a.checkCreator(ctx, account.Spec.Namespace, found.CreatedBy)
+	}
 	switch {
 	case errors.Is(err, deploytoken.ErrUnknown):
 		a.budget.disprove(account.Name, credential)
 		return nil, errDeployToken
+	case errors.Is(err, ErrNoCredential):
+		a.budget.disprove(account.Name, credential)
+		return nil, err
 	case err != nil:
 		return nil, err
 	}
@@ -109,6 +118,37 @@ func (a *DeployTokens) exists(ctx context.Context, account *v1alpha1.Account, t 
 	return deploytoken.ErrUnknown
 }
 
+// errCreator is returned for a valid token whose creator has left.
+var errCreator = unauthenticated("the user who created the deploy token is not active: another user has to create one")
+
+// checkCreator returns an error if a token was created by a person who is deactivated or deleted since, by
+// the rules for API keys and for access tokens of users. Other tokens, which programs created, are accepted.
+func (a *DeployTokens) checkCreator(ctx context.Context, namespace string, by deploytoken.Creator) error {
+	if by.User == "" {
+		if by.UserName == "" {
+			return nil
+		}
+		_, err := a.users.named(ctx, namespace, by.UserName)
+		if errors.Is(err, ErrNoCredential) {
+			return errCreator
+		}
+		return err
+	}
+	for _, from := range []client.Reader{a.cached, a.live} { // a new user may not be in the cache yet
+		user, err := userOf(ctx, from, namespace, by.User)
+		switch {
+		case err != nil:
+			return fmt.Errorf("creator of a deploy token: %w", err)
+		case user == nil:
+		case user.IsActive():
+			return nil
+		default:
+			return errCreator
+		}
+	}
+	return errCreator
+}
+
 // tokenIn returns the token of a request; otherForm if there is none that has the form of a deploy
 // token.
 func (a *DeployTokens) tokenIn(r *http.Request) (string, error) {
@@ -135,12 +175,7 @@ func (a *DeployTokens) tokenIn(r *http.Request) (string, error) {
 
 // tokenInBody returns the token in the body of a request, which can be read again afterwards.
 func (a *DeployTokens) tokenInBody(r *http.Request) (string, error) {
-	select {
-	case a.reading <- struct{}{}:
-		defer func() { <-a.reading }()
-	default:
-		return "", ErrBusy
-	}
+	defer a.reading.Add(serving.ClientNetwork(r.Context()), func() { serving.InterruptBody(r.Context()) }).Done()
 	data, err := io.ReadAll(io.LimitReader(r.Body, maxCredential+1))
 	if err != nil {
 		return "", fmt.Errorf("%w: %w", ErrBody, err)

@@ -14,9 +14,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/internal/claims"
 	"github.com/quoin-dev/quoin/internal/content/deploytoken"
 	"github.com/quoin-dev/quoin/internal/store"
 )
@@ -58,10 +61,10 @@ const exchangePath = "/v1/token"
 func deployWorld(t *testing.T, text string, objs ...client.Object) (*DeployTokens, *storedTokens) {
 	t.Helper()
 	stored := &storedTokens{tokens: map[string]*deploytoken.Token{"acme-uid " + text: {
-		ID: deployTokenID, Kind: deploytoken.Deploy, Deployment: store.Deployment{UID: "sales-uid", Namespace: "acme-ns", Name: "sales"}, CreatedBy: "ApiKey:etl",
+		ID: deployTokenID, Kind: deploytoken.Deploy, Deployment: store.Deployment{UID: "sales-uid", Namespace: "acme-ns", Name: "sales"}, CreatedBy: deploytoken.Creator{Principal: "ApiKey:etl"},
 	}}}
-	c := indexed(t, objs...)
-	return NewDeployTokens(stored, exchangePath, c, c, clocktesting.NewFakePassiveClock(now)), stored
+	c, clk := indexed(t, objs...), clocktesting.NewFakePassiveClock(now)
+	return NewDeployTokens(stored, NewActiveUsers(userList(objs), c, clk), exchangePath, c, c, clk), stored
 }
 
 func account(name string) *v1alpha1.Account {
@@ -178,5 +181,77 @@ func TestDeployTokensWithoutDatabase(t *testing.T) {
 	stored.err = store.ErrUnavailable
 	if _, err := a.Authenticate(t.Context(), account("acme"), deployRequest("/", "", text)); !errors.Is(err, store.ErrUnavailable) || errors.Is(err, ErrNoCredential) {
 		t.Error(err)
+	}
+}
+
+// TestDeployTokensEndWithTheirCreator: a person who keeps a deploy token after leaving cannot use it, whether the
+// token was created with an API key of that person or with an access token.
+func TestDeployTokensEndWithTheirCreator(t *testing.T) {
+	text := deployJWT(t, deployTokenID, "key")
+	key, user, stranger := deploytoken.Creator{Principal: "ApiKey:etl", User: "ann"}, deploytoken.Creator{Principal: "User:u1", User: "ann", UserName: "ann@example.com"},
+		deploytoken.Creator{Principal: "User:u1", UserName: "ann@example.com"}
+	inactive := func(u *v1alpha1.ScimUser) { u.Spec.Active = ptr.To(false) }
+	deprovisioned := func(u *v1alpha1.ScimUser) { u.Spec.DeprovisionTime = ptr.To(metav1.NewTime(now)) }
+	left := []client.Object{leaver(t)}
+	for name, c := range map[string]struct {
+		by    deploytoken.Creator
+		users []client.Object
+		ok    bool
+	}{
+		"a program":                             {deploytoken.Creator{Principal: "ServiceAccount:ci"}, nil, true},
+		"an active user":                        {user, []client.Object{ann()}, true},
+		"the key of an active user":             {key, []client.Object{ann()}, true},
+		"a deactivated user":                    {user, []client.Object{ann(inactive)}, false},
+		"a user deactivated over SCIM":          {user, []client.Object{ann(deprovisioned)}, false},
+		"the key of a deactivated user":         {key, []client.Object{ann(inactive)}, false},
+		"the key of a user who was deleted":     {key, nil, false},
+		"a user who was deleted":                {user, nil, false},
+		"a user of another account":             {user, []client.Object{ann(func(u *v1alpha1.ScimUser) { u.Namespace = "other-ns" })}, false},
+		"a user without ScimUser":               {stranger, nil, true},
+		"a user who was provisioned later":      {stranger, []client.Object{ann()}, true},
+		"one provisioned later and deactivated": {stranger, []client.Object{ann(inactive)}, false},
+		"one provisioned later and deleted":     {stranger, left, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a, stored := deployWorld(t, text, append(c.users, salesObject("sales-uid"))...)
+			stored.tokens["acme-uid "+text].CreatedBy = c.by
+			p, err := a.Authenticate(t.Context(), account("acme"), deployRequest("/", "", text))
+			if (err == nil) != c.ok || (p != nil) != c.ok || err != nil && (!errors.Is(err, ErrNoCredential) || !strings.Contains(err.Error(), "created the deploy token")) {
+				t.Errorf("%+v, %v", p, err)
+			}
+		})
+	}
+}
+
+// leaver returns the claim that is left of a user who was deleted over SCIM.
+func leaver(t *testing.T) client.Object {
+	t.Helper()
+	c, list := indexed(t), &v1alpha1.ClaimList{}
+	if err := claims.Deprovision(t.Context(), c, ann()); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.List(t.Context(), list); err != nil || len(list.Items) != 1 {
+		t.Fatal(err, len(list.Items))
+	}
+	claim := &list.Items[0]
+	claim.ResourceVersion = ""
+	return claim
+}
+
+// TestDeployTokensWithoutAPIServer: a creator that cannot be checked is a failure of the server.
+func TestDeployTokensWithoutAPIServer(t *testing.T) {
+	text := deployJWT(t, deployTokenID, "key")
+	a, stored := deployWorld(t, text, salesObject("sales-uid"), ann())
+	stored.tokens["acme-uid "+text].CreatedBy = deploytoken.Creator{Principal: "ApiKey:etl", User: "ann"}
+	a.cached = interceptor.NewClient(indexed(t, salesObject("sales-uid"), ann()), interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+			if _, ok := obj.(*v1alpha1.ScimUser); ok {
+				return errors.New("down")
+			}
+			return c.Get(ctx, key, obj, opts...)
+		},
+	})
+	if p, err := a.Authenticate(t.Context(), account("acme"), deployRequest("/", "", text)); err == nil || errors.Is(err, ErrNoCredential) {
+		t.Errorf("%+v, %v", p, err)
 	}
 }

@@ -19,6 +19,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/internal/serving"
+	"github.com/quoin-dev/quoin/internal/serving/pending"
 )
 
 // IndexGitHook is the index of Deployments with a webhook secret by number. GitHookNumbers returns its
@@ -42,8 +44,9 @@ const (
 	// second.
 	hookSecretFor  = time.Second
 	maxHookSecrets = 1024
-	// hooksAtOnce is the maximum number of webhooks whose bodies are read concurrently. Unauthenticated
-	// clients can send bodies slowly, and must not block other requests.
+	// hooksAtOnce is the maximum number of webhooks whose bodies are read concurrently. Of more, the one whose
+	// body has been awaited longest is ended: clients without the secret can send bodies slowly, Git hosts
+	// send them within milliseconds.
 	hooksAtOnce = 100
 )
 
@@ -66,7 +69,7 @@ type GitHooks struct {
 	cached, live  client.Reader
 	budget        *budget
 	secrets       *expiringCache[string, []byte]
-	reading       chan struct{}
+	reading       *pending.Set
 	// dummySecret is used if there is none, so that the check takes constant time.
 	dummySecret []byte
 }
@@ -82,9 +85,15 @@ func NewGitHooks(path string, cached, live client.Reader, clk clock.PassiveClock
 		before: before, after: after, cached: cached, live: live,
 		budget:      newBudget(clk, hookAllowance),
 		secrets:     newExpiringCache[string, []byte](clk, hookSecretFor, maxHookSecrets),
-		reading:     make(chan struct{}, hooksAtOnce),
+		reading:     newReading(hooksAtOnce),
 		dummySecret: []byte(rand.Text()),
 	}
+}
+
+// newReading returns a set of at most limit bodies that are read before authentication, half of them of a client
+// address.
+func newReading(limit int) *pending.Set {
+	return pending.NewSet(pending.Limits{Total: limit, PerAddress: limit / 2}, pending.NewMetrics("apiserver", nil), pending.KindRequest)
 }
 
 // Authenticate implements Authenticator. It consumes the body of the request: its content is not
@@ -98,12 +107,7 @@ func (a *GitHooks) Authenticate(ctx context.Context, account *v1alpha1.Account, 
 	if !ok {
 		return nil, errHook
 	}
-	select {
-	case a.reading <- struct{}{}:
-		defer func() { <-a.reading }()
-	default:
-		return nil, ErrBusy
-	}
+	defer a.reading.Add(serving.ClientNetwork(ctx), func() { serving.InterruptBody(ctx) }).Done()
 	d, secret, err := a.secretOf(ctx, account, number)
 	if err != nil {
 		return nil, err

@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"strings"
 	"sync"
 	"testing"
@@ -22,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/internal/serving"
 )
 
 // countGets counts the Gets of a client, and returns *fail for them unless it is nil.
@@ -133,41 +136,42 @@ func TestGitHooksReturnReadErrors(t *testing.T) {
 	})
 }
 
-// TestConcurrentGitHooksAreLimited: only hooksAtOnce bodies are read at a time; further requests are
-// rejected at once.
+// TestConcurrentGitHooksAreLimited: only hooksAtOnce bodies are read at a time. Of more, the one that is awaited longest is
+// ended; a hook whose body arrives is authenticated.
 func TestConcurrentGitHooksAreLimited(t *testing.T) {
 	hooks := gitHooks(t, sales(), shared("sales", hookSecret))
-	var group sync.WaitGroup
-	var slow []*io.PipeWriter
-	for range hooksAtOnce {
-		body, rest := io.Pipe()
-		slow = append(slow, rest)
+	ended := make(chan error, 2*hooksAtOnce)
+	server := httptest.NewServer(serving.Wrap(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if _, err := hooks.Authenticate(r.Context(), acme(), r); err != nil {
+			ended <- err
+			serving.WriteError(w, http.StatusUnauthorized, "rejected")
+		}
+	}), serving.WrapOptions{Log: slog.New(slog.DiscardHandler), TrustedProxies: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}))
+	defer server.Close()
+	post := func(i int, body io.Reader) (int, error) {
 		r := hook("7", signed("7", hookSecret).Header, body)
-		group.Go(func() {
-			if _, err := hooks.Authenticate(t.Context(), acme(), r); err != nil {
-				t.Error(err)
-			}
-		})
+		r.Header.Set("X-Forwarded-For", fmt.Sprintf("192.0.2.%d", i))
+		r.RequestURI, r.URL.Scheme, r.URL.Host = "", "http", server.Listener.Addr().String()
+		response, err := http.DefaultClient.Do(r)
+		if err != nil {
+			return 0, err
+		}
+		return response.StatusCode, response.Body.Close()
 	}
-	for _, rest := range slow {
-		if _, err := rest.Write([]byte(hookBody[:1])); err != nil { // returns when the byte has been read
+	var group sync.WaitGroup
+	for i := range hooksAtOnce + 1 {
+		body, rest := io.Pipe()
+		defer rest.Close()
+		group.Go(func() { _, _ = post(i, body) })
+		if _, err := rest.Write([]byte(hookBody[:1])); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := hooks.Authenticate(t.Context(), acme(), signed("7", hookSecret)); !errors.Is(err, ErrBusy) {
-		t.Errorf("with %d concurrent requests: %v", hooksAtOnce, err)
+	if err := <-ended; !errors.Is(err, serving.ErrSlowBody) || !errors.Is(err, ErrBody) {
+		t.Errorf("the hook that is awaited longest: %v", err)
 	}
-	for _, rest := range slow {
-		if _, err := rest.Write([]byte(hookBody[1:])); err != nil {
-			t.Fatal(err)
-		}
-		if err := rest.Close(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	group.Wait()
-	if _, err := hooks.Authenticate(t.Context(), acme(), signed("7", hookSecret)); err != nil {
-		t.Errorf("afterwards: %v", err)
+	if status, err := post(hooksAtOnce+1, strings.NewReader(hookBody)); status != http.StatusOK || err != nil {
+		t.Errorf("a hook beside %d slow ones: %d %v", hooksAtOnce, status, err)
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -159,13 +158,9 @@ func ownerOf(ctx context.Context, from client.Reader, k *v1alpha1.ApiKey) (*v1al
 	if k.Spec.Owner == nil {
 		return nil, nil
 	}
-	owner := &v1alpha1.ScimUser{}
-	err := from.Get(ctx, client.ObjectKey{Namespace: k.Namespace, Name: k.Spec.Owner.ScimUser}, owner)
-	if apierrors.IsNotFound(err) {
-		return nil, nil
-	}
+	owner, err := userOf(ctx, from, k.Namespace, k.Spec.Owner.ScimUser)
 	if err != nil {
-		return nil, fmt.Errorf("read the owner of API key %q: %w", k.Name, err)
+		return nil, fmt.Errorf("owner of API key %q: %w", k.Name, err)
 	}
 	return owner, nil
 }

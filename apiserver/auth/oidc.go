@@ -17,18 +17,9 @@ import (
 	"github.com/go-jose/go-jose/v4"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
-	"github.com/quoin-dev/quoin/internal/claims"
 )
-
-// Users finds users; *directory.Directory implements it.
-type Users interface {
-	// UsersNamed returns the ScimUsers in a namespace with a user name, ignoring case, also those that lost it to
-	// another one. They are shared and must not be modified.
-	UsersNamed(namespace, userName string) []*v1alpha1.ScimUser
-}
 
 // skew is the tolerated clock skew between an issuer and this process.
 const skew = 30 * time.Second
@@ -49,8 +40,7 @@ var signatureAlgorithms = func() []jose.SignatureAlgorithm {
 
 // OIDC authenticates users by access or ID tokens of the account's issuers. Create it with NewOIDC.
 type OIDC struct {
-	users  Users
-	known  *knownUsers
+	users  *ActiveUsers
 	clock  clock.PassiveClock
 	http   *http.Client
 	budget *budget
@@ -61,12 +51,12 @@ type OIDC struct {
 	issuers map[string]*issuer
 }
 
-// NewOIDC returns an authenticator of OpenID Connect tokens. live reads from the Kubernetes API server. base is the HTTP client for requests to
+// NewOIDC returns an authenticator of OpenID Connect tokens. base is the HTTP client for requests to
 // issuers, such as one with private certificate authorities; nil for the default. Only https URLs are
 // requested.
-func NewOIDC(users Users, live client.Reader, clk clock.PassiveClock, base *http.Client) *OIDC {
+func NewOIDC(users *ActiveUsers, clk clock.PassiveClock, base *http.Client) *OIDC {
 	return &OIDC{
-		users: users, known: newKnownUsers(live, clk), clock: clk, http: base, issuers: map[string]*issuer{},
+		users: users, clock: clk, http: base, issuers: map[string]*issuer{},
 		budget:   newBudget(clk, keyAllowance),
 		unsigned: newExpiringCache[[sha256.Size]byte, struct{}](clk, unsignedFor, maxUnsigned),
 	}
@@ -96,7 +86,8 @@ func (a *OIDC) Authenticate(ctx context.Context, account *v1alpha1.Account, r *h
 	if err != nil {
 		return nil, err
 	}
-	p.User, err = a.activeUser(ctx, account.Spec.Namespace, userName)
+	p.UserName = userName
+	p.User, err = a.users.named(ctx, account.Spec.Namespace, userName)
 	if err != nil {
 		return nil, err
 	}
@@ -242,22 +233,4 @@ func userPrincipal(account *v1alpha1.Account, spec *v1alpha1.OIDCIssuer, c token
 		p.Permissions = []v1alpha1.Permission{v1alpha1.PermissionAdmin}
 	}
 	return p, userName, nil
-}
-
-// activeUser returns the name of the ScimUser of a user name, empty if there is none: users that were
-// never provisioned are accepted. It returns an error if the ScimUser is deactivated, or was deprovisioned
-// and deleted.
-func (a *OIDC) activeUser(ctx context.Context, namespace, userName string) (string, error) {
-	// Of several ScimUsers with the name, only one holds it.
-	users := slices.DeleteFunc(a.users.UsersNamed(namespace, userName), func(u *v1alpha1.ScimUser) bool { return claims.IsNameTaken(u) })
-	if slices.ContainsFunc(users, func(u *v1alpha1.ScimUser) bool { return !u.IsActive() }) {
-		return "", unauthenticated("the user is not active")
-	}
-	switch len(users) {
-	case 0:
-		return "", a.known.check(ctx, namespace, userName)
-	case 1:
-		return users[0].Name, nil
-	}
-	return "", nil
 }

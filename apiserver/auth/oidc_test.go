@@ -1,6 +1,7 @@
 package auth
 
 import (
+	stdcmp "cmp"
 	"crypto"
 	"crypto/ecdsa"
 	"crypto/ed25519"
@@ -208,7 +209,7 @@ func bearer(token string) *http.Request { return request("Bearer " + token) }
 
 func (p *provider) authenticator(t *testing.T, objs ...client.Object) (*OIDC, *clocktesting.FakePassiveClock) {
 	clock := clocktesting.NewFakePassiveClock(now)
-	return NewOIDC(userList(objs), indexed(t, objs...), clock, p.Client()), clock
+	return NewOIDC(NewActiveUsers(userList(objs), indexed(t, objs...), clock), clock, p.Client()), clock
 }
 
 // userList implements Users for the users among objects.
@@ -228,7 +229,7 @@ func TestOIDCPrincipal(t *testing.T) {
 	p := newProvider(t, key)
 	read, admin := []v1alpha1.Permission{"DeploymentRead", "SchemaRead"}, []v1alpha1.Permission{"Admin"}
 	ann := func(name, email string, permissions []v1alpha1.Permission) *Principal {
-		return &Principal{Kind: KindUser, Account: "acme", ID: "u1", Name: name, Email: email, Permissions: permissions}
+		return &Principal{Kind: KindUser, Account: "acme", ID: "u1", Name: name, Email: email, UserName: stdcmp.Or(email, name), Permissions: permissions}
 	}
 	cases := map[string]struct {
 		claims object

@@ -71,6 +71,8 @@ type Principal struct {
 	// User is the object name of the ScimUser that the principal is or acts on behalf of; empty if
 	// there is none.
 	User string
+	// UserName is the SCIM userName of a user, also of one without a ScimUser; empty for other kinds.
+	UserName string
 	// ScimProfile is the SCIM client that responses are adapted to; empty to detect it.
 	ScimProfile v1alpha1.ScimProfile
 	// Permissions held.

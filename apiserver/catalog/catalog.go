@@ -113,13 +113,13 @@ func (c *Catalog) Find(ctx context.Context, namespace, id string) (*v1alpha1.Dep
 	if !numeric.MatchString(id) {
 		return nil, nil
 	}
-	known := &v1alpha1.DeploymentList{}
-	if err := c.kube.List(ctx, known, client.InNamespace(namespace), client.MatchingFields{indexID: id}, client.UnsafeDisableDeepCopy); err != nil {
+	known, err := c.cached(ctx, namespace, id)
+	if err != nil {
 		return nil, err
 	}
-	if len(known.Items) == 1 {
+	if known != nil {
 		d := &v1alpha1.Deployment{}
-		err := c.kube.Live().Get(ctx, client.ObjectKeyFromObject(&known.Items[0]), d)
+		err := c.kube.Live().Get(ctx, client.ObjectKeyFromObject(known), d)
 		if err == nil && d.Labels[v1alpha1.LabelID] == id && d.DeletionTimestamp.IsZero() {
 			return d, nil
 		}
@@ -127,6 +127,40 @@ func (c *Catalog) Find(ctx context.Context, namespace, id string) (*v1alpha1.Dep
 			return nil, err
 		}
 	}
+	return c.findLive(ctx, namespace, id)
+}
+
+// FindCached is Find for a deployment that may be as old as the cache. One that the cache does not have,
+// or that is being deleted there, is read from the Kubernetes API server.
+func (c *Catalog) FindCached(ctx context.Context, namespace, id string) (*v1alpha1.Deployment, error) {
+	if !numeric.MatchString(id) {
+		return nil, nil
+	}
+	known, err := c.cached(ctx, namespace, id)
+	if err != nil {
+		return nil, err
+	}
+	if known != nil && known.DeletionTimestamp.IsZero() {
+		return known.DeepCopy(), nil
+	}
+	return c.findLive(ctx, namespace, id)
+}
+
+// cached returns the only deployment with an id in the cache, or nil. It is shared and must not be
+// modified.
+func (c *Catalog) cached(ctx context.Context, namespace, id string) (*v1alpha1.Deployment, error) {
+	known := &v1alpha1.DeploymentList{}
+	if err := c.kube.List(ctx, known, client.InNamespace(namespace), client.MatchingFields{indexID: id}, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, err
+	}
+	if len(known.Items) != 1 {
+		return nil, nil
+	}
+	return &known.Items[0], nil
+}
+
+// findLive returns the deployment with an id from the Kubernetes API server, or nil.
+func (c *Catalog) findLive(ctx context.Context, namespace, id string) (*v1alpha1.Deployment, error) {
 	// The cache may be behind, or two objects have the same number for a moment after a restore.
 	fresh := &v1alpha1.DeploymentList{}
 	if err := c.kube.Live().List(ctx, fresh, client.InNamespace(namespace), client.MatchingLabels{v1alpha1.LabelID: id}); err != nil {

@@ -2,6 +2,7 @@ package directory
 
 import (
 	"fmt"
+	"runtime"
 	"testing"
 	"time"
 
@@ -48,6 +49,41 @@ func populated(b *testing.B) (*memory, *Tenant) {
 		}})
 	}
 	return m, tenant
+}
+
+// TestMemoryOfUsers checks that the cache, the indexes and the order of lists need less than a KiB of live memory for a user
+// like those of identity providers. A process needs about twice as much, because of the garbage collector.
+func TestMemoryOfUsers(t *testing.T) {
+	const n, most = 50_000, 700 // bytes
+	m := newMemory(t)
+	before := live()
+	for i := range n {
+		id, name, address := fmt.Sprintf("01a203d5-b0a3-74f1-97bb-%012d", i), fmt.Sprintf("Given%07d Family%07d", i, i), fmt.Sprintf("user.%07d@bench.example.com", i)
+		m.put(&v1alpha1.ScimUser{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "acme", Name: id, UID: types.UID(id), ResourceVersion: fmt.Sprint(100_000 + i), Generation: 1, CreationTimestamp: metav1.Unix(1_700_000_000, 0)},
+			Spec: v1alpha1.ScimUserSpec{
+				UserName: address, ExternalID: fmt.Sprintf("00u%07d", i), DisplayName: name, Title: "Analyst", Locale: "en-GB", Timezone: "Europe/London",
+				Active: new(true), Name: &v1alpha1.ScimName{Formatted: name, GivenName: name[:12], FamilyName: name[13:]},
+				Emails:       []v1alpha1.ScimMultiValue{{Value: address, Type: "work", Primary: new(true)}},
+				PhoneNumbers: []v1alpha1.ScimMultiValue{{Value: fmt.Sprintf("+44 20 %07d", i), Type: "work"}},
+				Enterprise:   &v1alpha1.ScimEnterprise{EmployeeNumber: fmt.Sprintf("%07d", i), CostCenter: "4130", Organization: "Universal Studios", Department: "Tour Operations"},
+			},
+		})
+	}
+	each := (live() - before) / n
+	t.Logf("%d bytes a user", each)
+	if each > most {
+		t.Errorf("a user needs %d bytes, want at most %d", each, most)
+	}
+	runtime.KeepAlive(m)
+}
+
+// live returns the live memory in bytes.
+func live() int64 {
+	runtime.GC()
+	var stats runtime.MemStats
+	runtime.ReadMemStats(&stats)
+	return int64(stats.HeapAlloc)
 }
 
 func BenchmarkQueries(b *testing.B) {

@@ -1,9 +1,6 @@
 package directory
 
 import (
-	"strings"
-	"sync"
-
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -12,98 +9,108 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/apiserver/directory/compact"
 	"github.com/quoin-dev/quoin/internal/claims"
+	"github.com/quoin-dev/quoin/internal/fieldowner"
 	"github.com/quoin-dev/quoin/internal/lastmodified"
 )
 
-// CacheOptions returns the options of a cache for a Directory: it keeps only the fields that a
-// Directory reads, because there may be hundreds of thousands of objects. Reads that bypass the cache
-// return complete objects.
+// CacheOptions returns the options of a cache for a Directory: it keeps users and groups in compact form, and only the fields
+// that a Directory reads, because there may be hundreds of thousands of objects. Reads that bypass the cache return complete
+// objects.
 func CacheOptions() map[client.Object]cache.ByObject {
 	return map[client.Object]cache.ByObject{
-		&v1alpha1.ScimUser{}:        {Transform: slim()},
-		&v1alpha1.ScimGroup{}:       {Transform: slim()},
+		&v1alpha1.ScimUser{}:        {Transform: compactUser},
+		&v1alpha1.ScimGroup{}:       {Transform: compactGroup},
 		&v1alpha1.ScimMemberChunk{}: {Transform: slimChunk},
 	}
 }
 
-// slim returns a transform that keeps, of metadata and status, only the time of the last change of the
-// spec and whether the object lost its name.
-func slim() toolscache.TransformFunc {
-	reduce, shared := lastmodified.Transform(), &sharedTexts{texts: map[string]string{}}
-	return func(in any) (any, error) {
-		out, err := reduce(in)
-		o, ok := out.(v1alpha1.Object)
-		if !ok || err != nil {
-			return out, err
-		}
-		slimMetadata(o)
-		if u, isUser := out.(*v1alpha1.ScimUser); isUser {
-			shared.share(u)
-		}
-		lost, common := claims.IsNameTaken(o), o.Common()
-		common.Conditions = nil
-		if lost {
-			common.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNameTaken}}
-		}
-		return out, nil
-	}
-}
-
-// sharedTexts are texts that many users have, such as departments and types of addresses.
-type sharedTexts struct {
-	mu    sync.Mutex
-	texts map[string]string
-}
-
-const (
-	maxSharedTexts  = 4096
-	maxSharedLength = 64 // bytes
+// compactUser and compactGroup are transforms to the compact form of an object.
+var (
+	compactUser  = compactForm(&v1alpha1.ScimUser{}, displayOfUser)
+	compactGroup = compactForm(&v1alpha1.ScimGroup{}, displayOfGroup)
 )
 
-// share lets users with equal texts, and equal texts of a user, share their memory.
-func (s *sharedTexts) share(u *v1alpha1.ScimUser) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	spec := &u.Spec
-	s.all(&u.Namespace, &spec.Title, &spec.UserType, &spec.PreferredLanguage, &spec.Locale, &spec.Timezone)
-	for _, list := range [][]v1alpha1.ScimMultiValue{spec.Emails, spec.PhoneNumbers, spec.IMs, spec.Photos, spec.Entitlements, spec.Roles, spec.X509Certificates} {
-		for i := range list {
-			s.all(&list[i].Type)
-			sameText(&list[i].Value, spec.UserName)
+// compactForm returns a transform for objects of a type, whose summaries have the text that display returns. Of metadata and
+// status it keeps only the time of the last change of the spec, who owns fields of a group, and whether the object lost its
+// name.
+func compactForm[T v1alpha1.Object](of T, display func(T) string) toolscache.TransformFunc {
+	codec, reduce := compact.NewCodec(of), lastmodified.Transform()
+	return func(in any) (any, error) {
+		o, ok := in.(T)
+		if !ok { // in compact form already
+			return in, nil
 		}
-	}
-	for i := range spec.Addresses {
-		a := &spec.Addresses[i]
-		s.all(&a.Type, &a.Locality, &a.Region, &a.Country)
-	}
-	if e := spec.Enterprise; e != nil {
-		s.all(&e.CostCenter, &e.Organization, &e.Division, &e.Department)
-	}
-	if n := spec.Name; n != nil {
-		sameText(&n.Formatted, spec.DisplayName)
+		owners := ownersOf(o)
+		if _, err := reduce(o); err != nil {
+			return nil, err
+		}
+		o.SetManagedFields(append(o.GetManagedFields(), owners...))
+		slimMetadata(o)
+		slimStatus(o)
+		return codec.Encode(o, compact.Summary{
+			Namespace: o.GetNamespace(), Name: o.GetName(), Created: o.GetCreationTimestamp().Time, Visible: isVisible(o), Display: display(o),
+		}), nil
 	}
 }
 
-// all replaces texts by shared ones.
-func (s *sharedTexts) all(texts ...*string) {
-	for _, text := range texts {
-		shared, known := s.texts[*text]
-		switch {
-		case known:
-			*text = shared
-		case len(s.texts) < maxSharedTexts && len(*text) <= maxSharedLength:
-			*text = strings.Clone(*text)
-			s.texts[*text] = *text
+// ownersOf returns the managed fields that edits of a cached object need. Users are only edited as the API server has them:
+// there are too many to keep their owners.
+func ownersOf(o v1alpha1.Object) (owners []metav1.ManagedFieldsEntry) {
+	if _, isGroup := o.(*v1alpha1.ScimGroup); !isGroup {
+		return nil
+	}
+	for _, entry := range o.GetManagedFields() {
+		if fieldowner.IsAuthoritative(entry) {
+			owners = append(owners, entry)
 		}
+	}
+	return owners
+}
+
+// slimStatus removes the status, except that the object lost its name.
+func slimStatus(o v1alpha1.Object) {
+	lost := claims.IsNameTaken(o)
+	switch o := o.(type) {
+	case *v1alpha1.ScimUser:
+		o.Status = v1alpha1.ScimUserStatus{}
+	case *v1alpha1.ScimGroup:
+		o.Status = v1alpha1.ScimGroupStatus{}
+	}
+	if lost {
+		o.Common().Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNameTaken}}
 	}
 }
 
-// sameText replaces a text by an equal one.
-func sameText(text *string, other string) {
-	if *text == other {
-		*text = other
+// decoded returns a cached object as it was; nil if it is nil or of another kind.
+func decoded[T v1alpha1.Object](cached any) T {
+	var none T
+	o, ok := cached.(*compact.Object)
+	if !ok || o == nil {
+		return none
 	}
+	object, _ := o.Decode().(T)
+	return object
+}
+
+// state is an object in the cache and as it was; both are nil if there is none.
+type state[T v1alpha1.Object] struct {
+	cached *compact.Object
+	object T
+}
+
+func stateOf[T v1alpha1.Object](event any) state[T] {
+	cached, _ := event.(*compact.Object)
+	return state[T]{cached, decoded[T](cached)}
+}
+
+// any returns the object as an interface, which is nil if there is none.
+func (s state[T]) any() v1alpha1.Object {
+	if s.cached == nil {
+		return nil
+	}
+	return s.object
 }
 
 // slimChunk is a transform that keeps only the members of a chunk, as a list: they are read more often

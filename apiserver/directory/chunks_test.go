@@ -2,6 +2,7 @@ package directory
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/apiserver/directory/membership"
@@ -174,8 +176,52 @@ func TestKeyedMutex(t *testing.T) {
 	}
 }
 
-// TestSlim checks that the cache keeps only the fields that a Directory reads.
-func TestSlim(t *testing.T) {
+// TestRetriesReuseChunks checks the requests of a change of one member: a chunk and the group; and after a conflict, such as
+// with a status update, the group again.
+func TestRetriesReuseChunks(t *testing.T) {
+	r := newFixture(t)
+	g := r.group("g", "first")
+	var calls []string
+	conflict := false
+	call := func(verb string, o client.Object) {
+		calls = append(calls, verb+" "+strings.TrimPrefix(fmt.Sprintf("%T", o), "*v1alpha1.Scim"))
+	}
+	replica := r.replica(interceptor.NewClient(r.api, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			call("get", o)
+			return c.Get(ctx, key, o, opts...)
+		},
+		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+			call("create", o)
+			return c.Create(ctx, o, opts...)
+		},
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+			call("patch", o)
+			if conflict {
+				conflict = false
+				status := client.RawPatch(types.MergePatchType, []byte(`{"status":{"memberCount":7}}`))
+				r.must(r.api.Status().Patch(ctx, &v1alpha1.ScimGroup{ObjectMeta: metav1.ObjectMeta{Namespace: r.namespace, Name: g.ID}}, status))
+			}
+			return c.Patch(ctx, o, p, opts...)
+		},
+	})).Of(r.account)
+	for member, want := range map[string][]string{
+		"second": {"create MemberChunk", "patch Group"},
+		"third":  {"create MemberChunk", "patch Group", "get Group", "patch Group"},
+	} {
+		calls, conflict = nil, member == "third"
+		r.must(r.change(replica, g.ID, func(s schema.Set) { scimtest.AddMembers(s, member) }))
+		if diff := cmp.Diff(want, calls); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", member, diff)
+		}
+	}
+	if got := r.storedMembers(r.Tenant, g.ID); !slices.Equal(got, []string{"first", "second", "third"}) {
+		t.Errorf("members %v", got)
+	}
+}
+
+// TestCompactForm checks that the cache keeps only the fields that a Directory reads.
+func TestCompactForm(t *testing.T) {
 	now := metav1.NewTime(time.Unix(1_700_000_000, 0))
 	stored := func(reason string) *v1alpha1.ScimUser {
 		u := &v1alpha1.ScimUser{
@@ -200,13 +246,17 @@ func TestSlim(t *testing.T) {
 			Spec:       v1alpha1.ScimUserSpec{UserName: "u"},
 		}
 		want.Status.Conditions = conditions
-		got, err := slim()(stored(reason))
+		cached, err := compactUser(stored(reason))
+		got := decoded[*v1alpha1.ScimUser](cached)
 		if diff := cmp.Diff(want, got); diff != "" || err != nil {
 			t.Errorf("%s (-want +got): %v\n%s", reason, err, diff)
 		}
+		if again, err := compactUser(cached); again != cached || err != nil {
+			t.Errorf("the second time: %v, %v", again, err)
+		}
 	}
 	gone := toolscache.DeletedFinalStateUnknown{Key: "acme/u"}
-	if got, err := slim()(gone); got != gone || err != nil {
+	if got, err := compactUser(gone); got != gone || err != nil {
 		t.Errorf("got %v, %v", got, err)
 	}
 }

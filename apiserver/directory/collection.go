@@ -3,6 +3,7 @@ package directory
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"strconv"
 	"time"
 
@@ -13,12 +14,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/apiserver/directory/compact"
 	"github.com/quoin-dev/quoin/apiserver/directory/extension"
 	"github.com/quoin-dev/quoin/apiserver/directory/membership"
-	"github.com/quoin-dev/quoin/apiserver/directory/valueindex"
+	"github.com/quoin-dev/quoin/apiserver/edit"
 	"github.com/quoin-dev/quoin/apiserver/scim/schema"
 	"github.com/quoin-dev/quoin/apiserver/scim/scimerror"
 	"github.com/quoin-dev/quoin/internal/claims"
+	"github.com/quoin-dev/quoin/internal/fairsemaphore"
 	"github.com/quoin-dev/quoin/internal/freshness"
 	"github.com/quoin-dev/quoin/internal/lastmodified"
 )
@@ -46,10 +49,15 @@ type kind[T v1alpha1.Object, S any] struct {
 	// takeAway changes an object only in what a document takes away. It returns what that is, for the
 	// client; empty if nothing. It may be nil.
 	takeAway func(v *view, o T, d schema.Document) (string, error)
+	// size returns the number of elements of an object that responses may contain; nil if there are few.
+	size func(*S) int
+	// ownersCached means that the cache has what edits need to know of the owners of fields.
+	ownersCached bool
 	// shown returns the digest of what responses show of other objects; empty if that is nothing.
 	shown func(v *view, s *S, d schema.Document) string
-	// indexes are the indexes of attributes, and lookups the available lookups, by attribute path.
-	indexes map[string]*valueindex.Index[T]
+	// indexed are the functions that return the values of indexed attributes, and lookups the available
+	// lookups, by attribute path.
+	indexed map[string]func(T) []string
 	lookups map[string]lookup[T, S]
 }
 
@@ -58,15 +66,22 @@ type collection[T v1alpha1.Object, S any] struct {
 	kind[T, S]
 	d        *Directory
 	informer toolscache.SharedIndexInformer
-	records  *records[T]
-	// byUniqueValue is the index of the unique value.
-	byUniqueValue *valueindex.Index[T]
+	records  *records
+	// byUniqueValue is the index of the unique value, and indexes are those of attributes, by path.
+	byUniqueValue *attributeIndex[T]
+	indexes       map[string]*attributeIndex[T]
 	// observe reports events that were handled to waiting writers.
 	observe func(before, after any)
 }
 
 func newCollection[T v1alpha1.Object, S any](d *Directory, k kind[T, S], informer toolscache.SharedIndexInformer) *collection[T, S] {
-	c := &collection[T, S]{kind: k, d: d, informer: informer, records: newRecords[T](), byUniqueValue: uniqueValue(k.unique.Value)}
+	c := &collection[T, S]{
+		kind: k, d: d, informer: informer, records: newRecords(),
+		byUniqueValue: newIndex(uniqueValue(k.unique.Value)), indexes: map[string]*attributeIndex[T]{},
+	}
+	for path, values := range k.indexed {
+		c.indexes[path] = newIndex(values)
+	}
 	c.observe = d.tracker.Observer(c.id("", "").Kind)
 	return c
 }
@@ -87,17 +102,20 @@ func (c *collection[T, S]) follow() (toolscache.ResourceEventHandlerRegistration
 
 // changed handles an event of the informer.
 func (c *collection[T, S]) changed(before, after any) {
-	old, _ := before.(T)
-	changed, _ := after.(T)
-	c.records.change(old, changed)
-	c.byUniqueValue.Change(old, changed)
+	old, changed := stateOf[T](before), stateOf[T](after)
+	c.records.change(old.cached, changed.cached)
+	c.byUniqueValue.change(old, changed)
 	for _, x := range c.indexes {
-		x.Change(old, changed)
+		x.change(old, changed)
 	}
-	objectBefore, _ := before.(v1alpha1.Object)
-	objectAfter, _ := after.(v1alpha1.Object)
-	c.d.memberChanged(objectBefore, objectAfter)
-	c.observe(before, after)
+	c.d.memberChanged(old.any(), changed.any())
+	c.observe(old.any(), changed.any())
+}
+
+// isNil reports whether o is a nil pointer: a type parameter cannot be compared with nil.
+func isNil[T v1alpha1.Object](o T) bool {
+	var none T
+	return any(o) == any(none)
 }
 
 // isVisible reports whether an object is a resource: it is not being deleted and has its unique value.
@@ -105,15 +123,18 @@ func isVisible(o v1alpha1.Object) bool {
 	return o.GetDeletionTimestamp().IsZero() && !claims.IsNameTaken(o)
 }
 
-// visible returns the object of a resource from the cache, or nil. The object is shared and must not be
-// modified.
-func (c *collection[T, S]) visible(namespace, id string) T {
-	var none T
-	o, ok, err := c.informer.GetIndexer().GetByKey(keyOf(namespace, id))
-	if found, isKind := o.(T); ok && err == nil && isKind && isVisible(found) {
+// cached returns the object of a resource in the cache, or nil.
+func (c *collection[T, S]) cached(namespace, id string) *compact.Object {
+	o, _, err := c.informer.GetIndexer().GetByKey(keyOf(namespace, id))
+	if found, ok := o.(*compact.Object); ok && err == nil && found.Summary().Visible {
 		return found
 	}
-	return none
+	return nil
+}
+
+// visible returns the object of a resource from the cache, or nil.
+func (c *collection[T, S]) visible(namespace, id string) T {
+	return decoded[T](c.cached(namespace, id))
 }
 
 // live returns the object of a resource from the API server, or a 404 error. It does not send a request
@@ -141,8 +162,32 @@ func (c *collection[T, S]) getResource(v *view, id string) (*schema.Resource, er
 	if err != nil {
 		return nil, err
 	}
+	return c.response(v, o)
+}
+
+// response converts an object to a resource, in turns with the work of other accounts if it is large.
+func (c *collection[T, S]) response(v *view, o T) (*schema.Resource, error) {
+	if c.size == nil || c.size(c.spec(o)) <= shortGroup || !v.wants(attributeMembers) {
+		r := c.resource(v, o)
+		return r, v.members.Err()
+	}
+	var err error
+	if v.turn, err = fairsemaphore.Processors.Begin(v.ctx, v.account); err != nil {
+		return nil, err
+	}
+	defer v.turn.End()
 	r := c.resource(v, o)
-	return r, v.members.Err()
+	return r, errors.Join(v.members.Err(), v.ctx.Err())
+}
+
+// edit edits the spec of an object in one write.
+func (c *collection[T, S]) edit(v *view, id string, change func(live, edited T) error) (T, bool, error) {
+	if c.ownersCached {
+		if known := c.visible(v.namespace, id); !isNil(known) {
+			return edit.SpecOf(v.ctx, c.d.kube, known, change)
+		}
+	}
+	return edit.Spec(v.ctx, c.d.kube, client.ObjectKey{Namespace: v.namespace, Name: id}, change)
 }
 
 // view is the directory as one request sees it.
@@ -158,6 +203,8 @@ type view struct {
 	editing bool
 	// members reads and changes the members of groups. Its error invalidates the response.
 	members *membership.Session
+	// turn is that of long work; may be nil.
+	turn *fairsemaphore.Turn
 	// above are the results of groupsAbove.
 	above map[string][]*v1alpha1.ScimGroup
 }
@@ -179,6 +226,9 @@ func (d *Directory) newView(v *view) *view {
 func (v *view) forEditing() *view {
 	return v.d.newView(&view{ctx: v.ctx, namespace: v.namespace, resourceType: v.resourceType, editing: true})
 }
+
+// yield lets the work of other accounts run. It reports whether the request goes on.
+func (v *view) yield() bool { return v.turn == nil || v.turn.Yield() == nil }
 
 // wants reports whether the request needs an expensive core attribute.
 func (v *view) wants(name string) bool {

@@ -59,8 +59,7 @@ func (c *collection[T, S]) createResource(v *view, d schema.Document) (*schema.R
 	}
 	editing.members.WaitForCache()
 	_ = w.Version(v.ctx, cacheTimeout, o.GetResourceVersion()) // the write is done
-	created := c.resource(v, o)
-	return created, v.members.Err()
+	return c.response(v, o)
 }
 
 // newID returns a unique id. Ids increase with time, so that resources created within the same second

@@ -14,6 +14,7 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/edit"
 	"github.com/quoin-dev/quoin/apiserver/scim/schema"
 	"github.com/quoin-dev/quoin/apiserver/scim/scimerror"
+	"github.com/quoin-dev/quoin/internal/fieldowner"
 )
 
 // deleteResource deletes the object of a resource at the version that was checked, and then the
@@ -30,7 +31,7 @@ func (c *collection[T, S]) deleteResource(v *view, id string, check func(*schema
 		if err := c.checkDeletable(v, o, check); err != nil {
 			return err
 		}
-		if owner := edit.Owner(o); owner != "" {
+		if owner := fieldowner.OfSpec(o); owner != "" {
 			return c.rejectDeletion(v, o, owner)
 		}
 		if c.beforeDelete != nil {
@@ -57,12 +58,12 @@ func (c *collection[T, S]) deleteResource(v *view, id string, check func(*schema
 // deactivated instead.
 func (c *collection[T, S]) rejectDeletion(v *view, o T, owner string) error {
 	const text = "%q owns this %s and would create it again: delete it at its source, such as Git"
-	rejected := c.withdraw(v, o.GetName(), &edit.OwnedError{Manager: owner}, func(r *schema.Resource) (schema.Document, error) {
+	rejected := c.withdraw(v, o.GetName(), &fieldowner.OwnedError{Manager: owner}, func(r *schema.Resource) (schema.Document, error) {
 		r.Document[attributeActive] = false
 		return r.Document, nil
 	})
 	var withdrawn *withdrawnError
-	var owned *edit.OwnedError
+	var owned *fieldowner.OwnedError
 	switch {
 	case errors.As(rejected, &withdrawn):
 		return scimerror.New(http.StatusConflict, text+". Until then, %s", owner, c.name, withdrawn.what)
@@ -81,7 +82,7 @@ func (c *collection[T, S]) checkDeletable(v *view, o T, check func(*schema.Resou
 // removeFromGroups removes the references to a deleted resource, best-effort: references to nothing are
 // not visible.
 func (d *Directory) removeFromGroups(v *view, id string) {
-	if d.users.visible(v.namespace, id) != nil || d.groups.visible(v.namespace, id) != nil {
+	if d.users.cached(v.namespace, id) != nil || d.groups.cached(v.namespace, id) != nil {
 		return // a resource of the other kind has the same name
 	}
 	const timeout = 4 * cacheTimeout // there may be many groups

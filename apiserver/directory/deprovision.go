@@ -12,6 +12,7 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/recording"
 	"github.com/quoin-dev/quoin/apiserver/scim/schema"
 	"github.com/quoin-dev/quoin/internal/claims"
+	"github.com/quoin-dev/quoin/internal/fieldowner"
 )
 
 // This file lets SCIM clients take access away although a manifest grants it
@@ -51,7 +52,7 @@ func beforeDeactivation(v *view, live, edited *v1alpha1.ScimUser) error {
 	if err := claims.Deprovision(v.ctx, v.d.kube.Client, live); err != nil {
 		return err
 	}
-	owner, err := edit.FieldOwner(live, "spec", attributeActive)
+	owner, err := fieldowner.Of(live, "spec", attributeActive)
 	if owner != "" {
 		edited.Spec.Active = live.Spec.Active
 	}
@@ -61,7 +62,7 @@ func beforeDeactivation(v *view, live, edited *v1alpha1.ScimUser) error {
 // withdrawnError is the error of a request that was rejected because a program owns an attribute. What
 // the request takes away was taken away nevertheless.
 type withdrawnError struct {
-	*edit.OwnedError
+	*fieldowner.OwnedError
 	// what was taken away.
 	what string
 }
@@ -91,7 +92,7 @@ func removal(v *view, g *v1alpha1.ScimGroup, d schema.Document) (string, error) 
 
 // withdraw takes away what a rejected request takes away. It returns the error of the request.
 func (c *collection[T, S]) withdraw(v *view, id string, rejected error, replace func(*schema.Resource) (schema.Document, error)) error {
-	var owned *edit.OwnedError
+	var owned *fieldowner.OwnedError
 	if c.takeAway == nil || !errors.As(rejected, &owned) {
 		return rejected
 	}

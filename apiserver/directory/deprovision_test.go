@@ -244,3 +244,15 @@ func TestDeactivationIsOneWrite(t *testing.T) {
 		}
 	}
 }
+
+// TestRestoredDeactivationEndsOverSCIM: after the controller has restored a deactivation that kubectl replace removed, a
+// SCIM client activates the user as before.
+func TestRestoredDeactivationEndsOverSCIM(t *testing.T) {
+	r := newFixture(t)
+	r.update(map[string]any{"apiVersion": "platform.quoin.dev/v1alpha1", "kind": "ScimUser", "metadata": map[string]any{"name": "ada"}, "spec": map[string]any{"userName": "ada@example.com"}})
+	patch := client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"deprovisionTime":"2026-01-01T00:00:00Z"}}`))
+	r.must(r.api.Patch(t.Context(), r.storedUser("ada"), patch, client.FieldOwner("quoin-scimuser")))
+	r.wantActive("ada", false)
+	r.must(r.set(r.Tenant.user, "ada", schema.Document{"active": true}))
+	r.wantActive("ada", true)
+}

@@ -121,7 +121,7 @@ func (d *Directory) Of(account *v1alpha1.Account) *Tenant {
 
 // UsersNamed implements auth.Users, from the cache.
 func (d *Directory) UsersNamed(namespace, userName string) []*v1alpha1.ScimUser {
-	return d.users.byUniqueValue.Find(namespace, fold.Case(userName))
+	return d.users.byUniqueValue.find(namespace, fold.Case(userName))
 }
 
 // Tenant is the resources of one account: the objects in its namespace. It implements scim.Store.

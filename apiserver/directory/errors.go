@@ -10,18 +10,18 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/quoin-dev/quoin/apiserver/edit"
 	"github.com/quoin-dev/quoin/apiserver/recording"
 	"github.com/quoin-dev/quoin/apiserver/scim/schema"
 	"github.com/quoin-dev/quoin/apiserver/scim/scimerror"
 	"github.com/quoin-dev/quoin/internal/audit"
 	"github.com/quoin-dev/quoin/internal/claims"
+	"github.com/quoin-dev/quoin/internal/fieldowner"
 )
 
 // toSCIM converts an error of Kubernetes to a SCIM error. It returns internal errors unchanged.
 func toSCIM(err error) error {
 	var known *scimerror.Error
-	var owned *edit.OwnedError
+	var owned *fieldowner.OwnedError
 	var withdrawn *withdrawnError
 	const ownedBy = "%s: %q owns this attribute and would revert the change: change it at its source, such as Git"
 	switch {
@@ -54,7 +54,7 @@ func toSCIM(err error) error {
 // object may have been written by an attempt whose response was lost.
 func isRejection(err error) bool {
 	var known *scimerror.Error
-	var owned *edit.OwnedError
+	var owned *fieldowner.OwnedError
 	return errors.As(err, &known) || errors.As(err, &owned) || recording.Refused(err) && !apierrors.IsAlreadyExists(err)
 }
 

@@ -2,7 +2,6 @@ package directory
 
 import (
 	"github.com/quoin-dev/quoin/api/v1alpha1"
-	"github.com/quoin-dev/quoin/apiserver/directory/valueindex"
 	"github.com/quoin-dev/quoin/apiserver/recording"
 	"github.com/quoin-dev/quoin/apiserver/scim/schema"
 	"github.com/quoin-dev/quoin/internal/claims"
@@ -31,6 +30,9 @@ func storeMembers(v *view, name string, s *v1alpha1.ScimGroupSpec, d schema.Docu
 	return nil
 }
 
+// displayOfGroup returns the name of a group as a member of others.
+func displayOfGroup(g *v1alpha1.ScimGroup) string { return g.Spec.DisplayName }
+
 // groupKind returns the kind of Groups.
 func groupKind() kind[*v1alpha1.ScimGroup, v1alpha1.ScimGroupSpec] {
 	return kind[*v1alpha1.ScimGroup, v1alpha1.ScimGroupSpec]{
@@ -42,8 +44,11 @@ func groupKind() kind[*v1alpha1.ScimGroup, v1alpha1.ScimGroupSpec] {
 		unique:     claims.GroupName,
 		store:      storeMembers,
 		takeAway:   removal,
+		size:       (*v1alpha1.ScimGroupSpec).Size,
 		shown:      shownMembers,
-		indexes: map[string]*valueindex.Index[*v1alpha1.ScimGroup]{
+
+		ownersCached: true,
+		indexed: map[string]func(*v1alpha1.ScimGroup) []string{
 			"externalId": textValue(func(g *v1alpha1.ScimGroup) string { return g.Spec.ExternalID }),
 		},
 		lookups: map[string]lookup[*v1alpha1.ScimGroup, v1alpha1.ScimGroupSpec]{

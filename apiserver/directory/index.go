@@ -2,10 +2,12 @@ package directory
 
 import (
 	"fmt"
+	"slices"
 
 	toolscache "k8s.io/client-go/tools/cache"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/apiserver/directory/compact"
 	"github.com/quoin-dev/quoin/apiserver/directory/valueindex"
 	"github.com/quoin-dev/quoin/internal/fold"
 )
@@ -43,10 +45,10 @@ func addIndexes(o Options) error {
 }
 
 // index returns an index function for a function that adds the values of an object.
-func index[T interface{ GetNamespace() string }](values func(o T, add func(string))) toolscache.IndexFunc {
+func index[T v1alpha1.Object](values func(o T, add func(string))) toolscache.IndexFunc {
 	return func(obj any) ([]string, error) {
-		o, ok := obj.(T)
-		if !ok {
+		o := decoded[T](obj)
+		if isNil(o) {
 			return nil, nil
 		}
 		var keys []string
@@ -55,41 +57,79 @@ func index[T interface{ GetNamespace() string }](values func(o T, add func(strin
 	}
 }
 
-// indexed returns the objects with a value in an index, which must exist. The objects are shared and
-// must not be modified.
-func indexed[T any](informer toolscache.SharedIndexInformer, index, namespace, value string) []T {
-	found, err := informer.GetIndexer().ByIndex(index, keyOf(namespace, value))
+// indexedBy returns the objects with a value in an index of the informer, which must exist.
+func (c *collection[T, S]) indexedBy(index, namespace, value string) []T {
+	found, err := c.informer.GetIndexer().ByIndex(index, keyOf(namespace, value))
 	if err != nil {
 		return nil
 	}
 	objects := make([]T, 0, len(found))
 	for _, o := range found {
-		if object, ok := o.(T); ok {
+		if object := decoded[T](o); !isNil(object) {
 			objects = append(objects, object)
 		}
 	}
 	return objects
 }
 
-// uniqueValue is the index of the unique value of a kind.
-func uniqueValue[T v1alpha1.Object](value func(T) string) *valueindex.Index[T] {
-	return valueindex.New(func(o T, add func(string)) { add(fold.Case(value(o))) }, nil)
+// attributeIndex is an index of the values of an attribute.
+type attributeIndex[T v1alpha1.Object] struct {
+	*valueindex.Index[*compact.Object]
+	values func(T) []string
 }
 
-// textValue is the index of a case-exact attribute.
-func textValue[T v1alpha1.Object](value func(T) string) *valueindex.Index[T] {
-	return valueindex.New(func(o T, add func(string)) {
+// newIndex returns an empty index for a function that returns the values of an object.
+func newIndex[T v1alpha1.Object](values func(T) []string) *attributeIndex[T] {
+	return &attributeIndex[T]{
+		values: values,
+		Index: valueindex.New(func(o *compact.Object, value string) bool {
+			return slices.Contains(values(decoded[T](o)), value)
+		}),
+	}
+}
+
+// change replaces an object.
+func (x *attributeIndex[T]) change(old, changed state[T]) {
+	x.Change(old.cached, x.of(old), changed.cached, x.of(changed))
+}
+
+func (x *attributeIndex[T]) of(s state[T]) []string {
+	if s.cached == nil {
+		return nil
+	}
+	return x.values(s.object)
+}
+
+// find returns the objects with a value.
+func (x *attributeIndex[T]) find(namespace, value string) []T {
+	found := x.Find(namespace, value)
+	objects := make([]T, len(found))
+	for i, o := range found {
+		objects[i] = decoded[T](o)
+	}
+	return objects
+}
+
+// uniqueValue returns the values of an object in the index of a unique attribute.
+func uniqueValue[T v1alpha1.Object](value func(T) string) func(T) []string {
+	return func(o T) []string { return []string{fold.Case(value(o))} }
+}
+
+// textValue returns the values of an object in the index of a case-exact attribute.
+func textValue[T v1alpha1.Object](value func(T) string) func(T) []string {
+	return func(o T) []string {
 		if text := value(o); text != "" {
-			add(text)
+			return []string{text}
 		}
-	}, nil)
+		return nil
+	}
 }
 
-// emails is the index of users by e-mail address.
-func emails() *valueindex.Index[*v1alpha1.ScimUser] {
-	return valueindex.New(func(u *v1alpha1.ScimUser, add func(string)) {
-		for i := range u.Spec.Emails {
-			add(fold.Case(u.Spec.Emails[i].Value))
-		}
-	}, nil)
+// emails returns the e-mail addresses of a user.
+func emails(u *v1alpha1.ScimUser) []string {
+	values := make([]string, len(u.Spec.Emails))
+	for i := range u.Spec.Emails {
+		values[i] = fold.Case(u.Spec.Emails[i].Value)
+	}
+	return values
 }

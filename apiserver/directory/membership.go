@@ -1,7 +1,6 @@
 package directory
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -30,25 +29,25 @@ func (d *Directory) resolve(namespace string, m *v1alpha1.ScimMember) (membershi
 			return r, true
 		}
 	}
-	if u := d.users.visible(namespace, m.Value); u != nil {
-		return membership.Resolved{Type: membership.TypeUser, Display: cmp.Or(u.Spec.DisplayName, u.Spec.UserName)}, true
+	if u := d.users.cached(namespace, m.Value); u != nil {
+		return membership.Resolved{Type: membership.TypeUser, Display: u.Summary().Display}, true
 	}
 	return d.resolveGroup(namespace, m.Value)
 }
 
 func (d *Directory) resolveGroup(namespace, id string) (membership.Resolved, bool) {
-	g := d.groups.visible(namespace, id)
+	g := d.groups.cached(namespace, id)
 	if g == nil {
 		return membership.Resolved{}, false
 	}
-	return membership.Resolved{Type: membership.TypeGroup, Display: g.Spec.DisplayName}, true
+	return membership.Resolved{Type: membership.TypeGroup, Display: g.Summary().Display}, true
 }
 
 // referrers returns the groups that have a member with an id, visible or not.
 func (d *Directory) referrers(namespace, id string) []*v1alpha1.ScimGroup {
-	groups := indexed[*v1alpha1.ScimGroup](d.groups.informer, indexMember, namespace, id)
+	groups := d.groups.indexedBy(indexMember, namespace, id)
 	for _, name := range d.chunks.With(namespace, id) {
-		groups = append(groups, indexed[*v1alpha1.ScimGroup](d.groups.informer, indexChunk, namespace, name)...)
+		groups = append(groups, d.groups.indexedBy(indexChunk, namespace, name)...)
 	}
 	slices.SortFunc(groups, func(x, y *v1alpha1.ScimGroup) int { return strings.Compare(x.Name, y.Name) })
 	return slices.CompactFunc(groups, func(x, y *v1alpha1.ScimGroup) bool { return x.Name == y.Name })
@@ -57,7 +56,7 @@ func (d *Directory) referrers(namespace, id string) []*v1alpha1.ScimGroup {
 // groupsWith returns the visible groups that have a user or a group as a direct member.
 func (d *Directory) groupsWith(v *view, id string, kind v1alpha1.ScimMemberType) []*v1alpha1.ScimGroup {
 	groups := d.referrers(v.namespace, id)
-	ambiguous := d.users.visible(v.namespace, id) != nil && d.groups.visible(v.namespace, id) != nil
+	ambiguous := d.users.cached(v.namespace, id) != nil && d.groups.cached(v.namespace, id) != nil
 	return slices.DeleteFunc(groups, func(g *v1alpha1.ScimGroup) bool {
 		if !isVisible(g) {
 			return true
@@ -252,6 +251,9 @@ func shownMembers(v *view, s *v1alpha1.ScimGroupSpec, _ schema.Document) string 
 	sum := sha256.New()
 	v.d.writeMembers(sum, v.namespace, inPlace)
 	for i := range chunks {
+		if !v.yield() {
+			return ""
+		}
 		name := chunks[i].Name
 		chunk := v.d.chunks.Cached(v.namespace, name)
 		if chunk == nil {

@@ -1,13 +1,17 @@
 package directory
 
 import (
+	"cmp"
 	"context"
 	"iter"
+	"maps"
 	"slices"
+	"strings"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/apiserver/directory/compact"
 	"github.com/quoin-dev/quoin/apiserver/directory/extension"
 	"github.com/quoin-dev/quoin/apiserver/scim"
 	"github.com/quoin-dev/quoin/apiserver/scim/schema"
@@ -48,11 +52,12 @@ func (c *collection[T, S]) find(v *view, q *scim.Query) (*scim.Page, error) {
 		return nil, err
 	}
 	defer turn.End()
+	v.turn = turn
 	all := c.records.of(v.namespace)
 	if isPage {
 		return c.page(v, turn, all, q), v.ctx.Err()
 	}
-	return q.Select(v.ctx, c.items(v, fairsemaphore.Iterate(turn, matchStep, all.all())))
+	return q.Select(v.ctx, c.candidates(v, fairsemaphore.Iterate(turn, matchStep, all.all())))
 }
 
 // Steps after which the work of other accounts may run: the numbers of resources that are matched, and converted for the
@@ -62,8 +67,11 @@ const (
 	convertStep = 16
 )
 
-// shortPage is the number of resources that are converted without a turn.
-const shortPage = 100
+// shortPage and shortGroup are the numbers of resources and of members that are converted without a turn.
+const (
+	shortPage  = 100
+	shortGroup = 1000
+)
 
 // newer returns the newer of two copies of an object, from the cache and from the API server.
 func newer[T v1alpha1.Object](x, y T) T {
@@ -75,39 +83,34 @@ func newer[T v1alpha1.Object](x, y T) T {
 
 // inOrder iterates over objects in the default order.
 func inOrder[T v1alpha1.Object](found map[string]T) iter.Seq[T] {
-	sorted := make([]record[T], 0, len(found))
-	for _, o := range found {
-		sorted = append(sorted, recordOf(o))
-	}
-	slices.SortFunc(sorted, func(x, y record[T]) int {
-		switch {
-		case before(x, y):
-			return -1
-		case before(y, x):
-			return 1
-		}
-		return 0
-	})
-	return func(yield func(T) bool) {
-		for _, r := range sorted {
-			if !yield(r.object) {
+	return slices.Values(slices.SortedFunc(maps.Values(found), func(x, y T) int {
+		return cmp.Or(x.GetCreationTimestamp().Compare(y.GetCreationTimestamp().Time), strings.Compare(x.GetName(), y.GetName()))
+	}))
+}
+
+// items returns objects as candidates.
+func (c *collection[T, S]) items(v *view, objects iter.Seq[T]) iter.Seq[scim.Item] {
+	return func(yield func(scim.Item) bool) {
+		for o := range objects {
+			if !yield(&item[T, S]{c: c, v: v, object: o}) {
 				return
 			}
 		}
 	}
 }
 
-// items returns objects as candidates. It allocates them in blocks: one allocation for each would cost
-// more than matching it.
-func (c *collection[T, S]) items(v *view, objects iter.Seq[T]) iter.Seq[scim.Item] {
+// candidates returns cached objects as candidates. It allocates them in blocks: one allocation for each would cost
+// more than matching it. They are decoded into the same memory, one after the other.
+func (c *collection[T, S]) candidates(v *view, objects iter.Seq[*compact.Object]) iter.Seq[scim.Item] {
 	const block = 128
+	last := &lastDecoded[T]{object: c.unique.New()}
 	return func(yield func(scim.Item) bool) {
 		var items []item[T, S]
 		for o := range objects {
 			if len(items) == cap(items) {
 				items = make([]item[T, S], 0, block)
 			}
-			items = append(items, item[T, S]{c: c, v: v, object: o})
+			items = append(items, item[T, S]{c: c, v: v, cached: o, last: last})
 			if !yield(&items[len(items)-1]) {
 				return
 			}
@@ -115,8 +118,23 @@ func (c *collection[T, S]) items(v *view, objects iter.Seq[T]) iter.Seq[scim.Ite
 	}
 }
 
+// lastDecoded is the last of several cached objects that was decoded.
+type lastDecoded[T v1alpha1.Object] struct {
+	cached *compact.Object
+	object T
+}
+
+// of returns a cached object as it was, until the next call.
+func (l *lastDecoded[T]) of(cached *compact.Object) T {
+	if l.cached != cached {
+		cached.DecodeInto(l.object)
+		l.cached = cached
+	}
+	return l.object
+}
+
 // page returns a page of all resources. Its cost does not depend on the position of the page.
-func (c *collection[T, S]) page(v *view, turn *fairsemaphore.Turn, all snapshot[T], q *scim.Query) *scim.Page {
+func (c *collection[T, S]) page(v *view, turn *fairsemaphore.Turn, all snapshot, q *scim.Query) *scim.Page {
 	page := &scim.Page{Total: all.len()}
 	if q.Count == 0 {
 		return page
@@ -125,15 +143,15 @@ func (c *collection[T, S]) page(v *view, turn *fairsemaphore.Turn, all snapshot[
 	if q.After != nil {
 		objects = all.after(*q.After)
 	}
-	var last T
+	var last compact.Summary
 	for o := range fairsemaphore.Iterate(turn, convertStep, objects) {
 		if len(page.Resources) == q.Count {
-			next := scim.PositionOf(last.GetCreationTimestamp().Time, last.GetName())
+			next := scim.PositionOf(last.Created, last.Name)
 			page.Next = &next
 			break
 		}
-		page.Resources = append(page.Resources, c.resource(v, o))
-		last = o
+		page.Resources = append(page.Resources, c.resource(v, decoded[T](o)))
+		last = o.Summary()
 	}
 	return page
 }
@@ -160,8 +178,8 @@ func one[T v1alpha1.Object](o T, err error) ([]T, error) {
 func byUnique[T v1alpha1.Object, S any](c *collection[T, S], v *view, value string) ([]T, error) {
 	var cached []string
 	for _, o := range c.byUniqueValue.Find(v.namespace, value) {
-		if isVisible(o) {
-			cached = append(cached, o.GetName())
+		if s := o.Summary(); s.Visible {
+			cached = append(cached, s.Name)
 		}
 	}
 	if len(cached) == 1 {
@@ -208,35 +226,47 @@ func (c *collection[T, S]) holder(ctx context.Context, namespace, value string) 
 // byIndex looks up resources in the index of an attribute.
 func byIndex[T v1alpha1.Object, S any](attribute string) lookup[T, S] {
 	return func(c *collection[T, S], v *view, value string) ([]T, error) {
-		found := c.indexes[attribute].Find(v.namespace, value)
+		found := c.indexes[attribute].find(v.namespace, value)
 		return slices.DeleteFunc(found, func(o T) bool { return !isVisible(o) }), nil
 	}
 }
 
-// item is a candidate of a query. It converts only the attributes that are read.
+// item is a candidate of a query: an object, or one in the cache. It converts only the attributes that are
+// read.
 type item[T v1alpha1.Object, S any] struct {
 	c      *collection[T, S]
 	v      *view
 	object T
+	cached *compact.Object
+	last   *lastDecoded[T]
+}
+
+// shared returns the object, whose memory another item may use after this call.
+func (i *item[T, S]) shared() T {
+	if i.cached != nil {
+		return i.last.of(i.cached)
+	}
+	return i.object
 }
 
 // Get implements schema.Source.
 func (i *item[T, S]) Get(ref schema.Ref) any {
+	object := i.shared()
 	if ref.Extension == "" {
 		switch ref.Attribute.Name {
 		case "id":
-			return i.object.GetName()
+			return object.GetName()
 		case "meta":
 			if ref.Sub == nil || ref.Sub.Name == "version" {
 				return i.Resource().Get(ref)
 			}
-			return i.c.bare(i.v, i.object).Get(ref)
+			return i.c.bare(i.v, object).Get(ref)
 		case "schemas":
 			return i.Resource().Get(ref)
 		}
 	}
-	spec := i.c.spec(i.object)
-	if value, ok := i.c.table.attribute(i.v, i.object.GetName(), spec, ref); ok {
+	spec := i.c.spec(object)
+	if value, ok := i.c.table.attribute(i.v, object.GetName(), spec, ref); ok {
 		return value
 	}
 	s := i.v.resourceType.Extension(ref.Extension)
@@ -255,8 +285,17 @@ func (i *item[T, S]) Get(ref schema.Ref) any {
 
 // Position implements scim.Item.
 func (i *item[T, S]) Position() scim.Position {
+	if i.cached != nil {
+		s := i.cached.Summary()
+		return scim.PositionOf(s.Created, s.Name)
+	}
 	return scim.PositionOf(i.object.GetCreationTimestamp().Time, i.object.GetName())
 }
 
 // Resource implements scim.Item.
-func (i *item[T, S]) Resource() *schema.Resource { return i.c.resource(i.v, i.object) }
+func (i *item[T, S]) Resource() *schema.Resource {
+	if i.cached != nil {
+		return i.c.resource(i.v, decoded[T](i.cached))
+	}
+	return i.c.resource(i.v, i.object)
+}

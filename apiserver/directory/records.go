@@ -2,110 +2,104 @@ package directory
 
 import (
 	"iter"
-	"strings"
 	"sync"
+	"time"
 
 	"github.com/tidwall/btree"
 
-	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/apiserver/directory/compact"
 	"github.com/quoin-dev/quoin/apiserver/scim"
 )
 
-// record is an object with its sort key in the default order.
-type record[T v1alpha1.Object] struct {
-	created int64
-	id      string
-	object  T
-}
+// before is the default order: by the time of creation, and then by name.
+func before(x, y *compact.Object) bool { return isBefore(x.Summary(), y.Summary()) }
 
-func recordOf[T v1alpha1.Object](o T) record[T] {
-	return record[T]{created: o.GetCreationTimestamp().UnixNano(), id: o.GetName(), object: o}
-}
-
-func before[T v1alpha1.Object](x, y record[T]) bool {
-	if x.created != y.created {
-		return x.created < y.created
+func isBefore(x, y compact.Summary) bool {
+	if created, other := x.Created.UnixNano(), y.Created.UnixNano(); created != other {
+		return created < other
 	}
-	return x.id < y.id
+	return x.Name < y.Name
 }
 
 // records are the visible objects of a kind by namespace, in the default order. The cost of a page does
 // not depend on its position, and a change costs O(log n).
-type records[T v1alpha1.Object] struct {
+type records struct {
 	mu          sync.Mutex
-	byNamespace map[string]*ordered[T]
+	byNamespace map[string]*ordered
 }
 
 // ordered is the records of one namespace.
-type ordered[T v1alpha1.Object] struct {
-	tree *btree.BTreeG[record[T]]
+type ordered struct {
+	tree *btree.BTreeG[*compact.Object]
 	// snapshot is an immutable copy of the tree, which readers share without a lock. The first reader
 	// after a change creates it; copy-on-write shares the unchanged nodes.
-	snapshot *btree.BTreeG[record[T]]
+	snapshot *btree.BTreeG[*compact.Object]
 }
 
-func newRecords[T v1alpha1.Object]() *records[T] {
-	return &records[T]{byNamespace: map[string]*ordered[T]{}}
+func newRecords() *records {
+	return &records{byNamespace: map[string]*ordered{}}
 }
 
 // change replaces an object; nil means that there was or is none.
-func (r *records[T]) change(old, changed T) {
+func (r *records) change(old, changed *compact.Object) {
+	var now compact.Summary
+	if changed != nil {
+		now = changed.Summary()
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !isNil(old) && (isNil(changed) || !changed.GetCreationTimestamp().Time.Equal(old.GetCreationTimestamp().Time) || !isVisible(changed)) {
-		r.remove(old)
+	if old != nil {
+		if was := old.Summary(); !now.Visible || !now.Created.Equal(was.Created) {
+			r.remove(was.Namespace, old)
+		}
 	}
-	if !isNil(changed) && isVisible(changed) {
-		r.put(changed)
+	if now.Visible {
+		r.put(now.Namespace, changed)
 	}
 }
 
-// isNil reports whether o is a nil pointer: a type parameter cannot be compared with nil.
-func isNil[T v1alpha1.Object](o T) bool {
-	var none T
-	return any(o) == any(none)
-}
-
-func (r *records[T]) put(o T) {
-	of := r.byNamespace[o.GetNamespace()]
+func (r *records) put(namespace string, o *compact.Object) {
+	of := r.byNamespace[namespace]
 	if of == nil {
-		of = &ordered[T]{tree: btree.NewBTreeGOptions(before[T], btree.Options{NoLocks: true})}
-		r.byNamespace[o.GetNamespace()] = of
+		of = &ordered{tree: btree.NewBTreeGOptions(before, btree.Options{NoLocks: true})}
+		r.byNamespace[namespace] = of
 	}
 	of.snapshot = nil
-	of.tree.Set(recordOf(o))
+	of.tree.Set(o)
 }
 
-func (r *records[T]) remove(o T) {
-	of := r.byNamespace[o.GetNamespace()]
+func (r *records) remove(namespace string, o *compact.Object) {
+	of := r.byNamespace[namespace]
 	if of == nil {
 		return
 	}
 	of.snapshot = nil
-	of.tree.Delete(recordOf(o))
+	of.tree.Delete(o)
 	if of.tree.Len() == 0 {
-		delete(r.byNamespace, o.GetNamespace())
+		delete(r.byNamespace, namespace)
 	}
 }
 
 // of returns a snapshot of the records of a namespace.
-func (r *records[T]) of(namespace string) snapshot[T] {
+func (r *records) of(namespace string) snapshot {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	of := r.byNamespace[namespace]
 	if of == nil {
-		return snapshot[T]{}
+		return snapshot{}
 	}
 	if of.snapshot == nil {
 		of.snapshot = of.tree.Copy()
 	}
-	return snapshot[T]{of.snapshot}
+	return snapshot{of.snapshot}
 }
 
 // snapshot is an immutable sorted list. The empty snapshot has no tree.
-type snapshot[T v1alpha1.Object] struct{ tree *btree.BTreeG[record[T]] }
+type snapshot struct {
+	tree *btree.BTreeG[*compact.Object]
+}
 
-func (s snapshot[T]) len() int {
+func (s snapshot) len() int {
 	if s.tree == nil {
 		return 0
 	}
@@ -113,37 +107,35 @@ func (s snapshot[T]) len() int {
 }
 
 // all iterates over the objects in order.
-func (s snapshot[T]) all() iter.Seq[T] {
-	return func(yield func(T) bool) {
+func (s snapshot) all() iter.Seq[*compact.Object] {
+	return func(yield func(*compact.Object) bool) {
 		if s.tree != nil {
-			s.tree.Scan(func(r record[T]) bool { return yield(r.object) })
+			s.tree.Scan(yield)
 		}
 	}
 }
 
 // from iterates over the objects from an index.
-func (s snapshot[T]) from(start int) iter.Seq[T] {
-	return func(yield func(T) bool) {
+func (s snapshot) from(start int) iter.Seq[*compact.Object] {
+	return func(yield func(*compact.Object) bool) {
 		if s.tree == nil {
 			return
 		}
 		if first, ok := s.tree.GetAt(start); ok {
-			s.tree.Ascend(first, func(r record[T]) bool { return yield(r.object) })
+			s.tree.Ascend(first, yield)
 		}
 	}
 }
 
 // after iterates over the objects after a position, which need not be that of an object.
-func (s snapshot[T]) after(p scim.Position) iter.Seq[T] {
-	return func(yield func(T) bool) {
+func (s snapshot) after(p scim.Position) iter.Seq[*compact.Object] {
+	return func(yield func(*compact.Object) bool) {
 		if s.tree == nil {
 			return
 		}
-		s.tree.Ascend(record[T]{created: p.Created, id: p.ID}, func(r record[T]) bool {
-			if r.created == p.Created && strings.Compare(r.id, p.ID) == 0 {
-				return true
-			}
-			return yield(r.object)
+		pivot := compact.Summary{Created: time.Unix(0, p.Created), Name: p.ID}
+		s.tree.Ascend(compact.Pivot(pivot), func(o *compact.Object) bool {
+			return !isBefore(pivot, o.Summary()) || yield(o)
 		})
 	}
 }

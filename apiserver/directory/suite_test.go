@@ -237,16 +237,20 @@ func newMemory(t testing.TB) *memory {
 
 // put adds or changes an object, like an informer.
 func (m *memory) put(o client.Object) {
-	kind, changed := "Chunk", m.chunks.Changed
+	kind, changed, transform := "Chunk", m.chunks.Changed, slimChunk
 	switch o.(type) {
 	case *v1alpha1.ScimUser:
-		kind, changed = "User", m.users.changed
+		kind, changed, transform = "User", m.users.changed, compactUser
 	case *v1alpha1.ScimGroup:
-		kind, changed = "Group", m.groups.changed
+		kind, changed, transform = "Group", m.groups.changed, compactGroup
 	}
 	before, _, _ := m.indexers[kind].Get(o)
-	_ = m.indexers[kind].Update(o)
-	changed(before, o)
+	cached, err := transform(o.DeepCopyObject())
+	if err != nil {
+		panic(err)
+	}
+	_ = m.indexers[kind].Update(cached)
+	changed(before, cached)
 }
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -28,13 +28,14 @@ func (c *collection[T, S]) replaceResource(v *view, id string, replace func(*sch
 	defer func() { editing.members.End() }()
 	w := c.d.tracker.Expect(c.id(v.namespace, id))
 	defer w.Stop()
-	key := client.ObjectKey{Namespace: v.namespace, Name: id}
-	o, written, err := edit.Spec(v.ctx, c.d.kube, key, func(live, edited T) error {
+	o, written, err := c.edit(v, id, func(live, edited T) error {
 		if !isVisible(live) {
 			return scimerror.NotFound(c.name, id)
 		}
+		next := v.forEditing()
+		next.members.Continue(editing.members)
 		editing.members.End()
-		editing = v.forEditing()
+		editing = next
 		before = c.unique.Value(live)
 		return c.applyChange(editing, r, live, edited, replace)
 	})
@@ -51,8 +52,7 @@ func (c *collection[T, S]) replaceResource(v *view, id string, replace func(*sch
 		editing.members.WaitForCache()
 		_ = w.Version(v.ctx, cacheTimeout, o.GetResourceVersion()) // the write is done
 	}
-	updated := c.resource(v, o)
-	return updated, v.members.Err()
+	return c.response(v, o)
 }
 
 // applyChange calls replace with the live resource and writes the result to the spec of edited.

@@ -1,8 +1,9 @@
 package directory
 
 import (
+	"cmp"
+
 	"github.com/quoin-dev/quoin/api/v1alpha1"
-	"github.com/quoin-dev/quoin/apiserver/directory/valueindex"
 	"github.com/quoin-dev/quoin/apiserver/scim/schema"
 	"github.com/quoin-dev/quoin/internal/claims"
 )
@@ -89,9 +90,9 @@ func userKind() kind[*v1alpha1.ScimUser, v1alpha1.ScimUserSpec] {
 		beforeDelete: func(v *view, u *v1alpha1.ScimUser) error { return claims.Deprovision(v.ctx, v.d.kube.Client, u) },
 		takeAway:     deactivation,
 		shown:        shownOfUser,
-		indexes: map[string]*valueindex.Index[*v1alpha1.ScimUser]{
+		indexed: map[string]func(*v1alpha1.ScimUser) []string{
 			"externalId":   textValue(func(u *v1alpha1.ScimUser) string { return u.Spec.ExternalID }),
-			"emails.value": emails(),
+			"emails.value": emails,
 		},
 		lookups: map[string]lookup[*v1alpha1.ScimUser, v1alpha1.ScimUserSpec]{
 			"id":           byID[*v1alpha1.ScimUser, v1alpha1.ScimUserSpec],
@@ -102,6 +103,9 @@ func userKind() kind[*v1alpha1.ScimUser, v1alpha1.ScimUserSpec] {
 		},
 	}
 }
+
+// displayOfUser returns the name of a user as a member of groups.
+func displayOfUser(u *v1alpha1.ScimUser) string { return cmp.Or(u.Spec.DisplayName, u.Spec.UserName) }
 
 // manager returns the manager of the enterprise extension with a display name: the stored one, or else
 // that of the manager's user.

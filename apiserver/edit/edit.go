@@ -10,22 +10,18 @@ import (
 	"maps"
 	"math/rand/v2"
 	"reflect"
-	"slices"
-	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
+	"github.com/quoin-dev/quoin/internal/fieldowner"
 	"github.com/quoin-dev/quoin/internal/freshness"
 	"github.com/quoin-dev/quoin/internal/kube"
 )
 
 // Manager is the field manager of the writes of quoin apiserver.
-const Manager = "quoin-apiserver"
+const Manager = fieldowner.APIServer
 
 // Timeout is how long a request waits for the effects of its write.
 const Timeout = 20 * time.Second
@@ -37,30 +33,13 @@ const (
 	longestPause = 250 * time.Millisecond
 )
 
-// interactive are the field managers of interactive clients, whose fields may be changed. All others
-// are authoritative: they would set their value again.
-var interactive = []string{Manager, "kubectl-edit", "kubectl-patch", "kubectl-scale", "kubectl-label", "kubectl-annotate", "kubectl-create"}
-
 // ErrDeleted is returned if the object of a change has been deleted since it was read.
 var ErrDeleted = errors.New("the object has been deleted")
-
-// OwnedError is returned for a change of a field that an authoritative manager owns.
-type OwnedError struct {
-	// Field as a path, such as spec.displayName.
-	Field string
-	// Manager is the field manager that owns the field.
-	Manager string
-}
-
-// Error implements error.
-func (e *OwnedError) Error() string {
-	return fmt.Sprintf("%s: %q owns this field and would set it back: change it where that is written, such as in Git", e.Field, e.Manager)
-}
 
 // Spec edits the spec and the annotations of the object with a key, in one write, and returns the
 // object as it is afterwards and whether it was written. edit is called with the current object of the Kubernetes API server and
 // modifies a copy; it is called again after a conflict. Nothing is written if edit changes nothing,
-// fails, or changes a field that an authoritative manager owns, which is an *OwnedError.
+// fails, or changes a field that an authoritative manager owns, which is a *fieldowner.OwnedError.
 //
 // Spec does not wait for the cache: see Change.
 func Spec[T client.Object](ctx context.Context, c *kube.Client, key client.ObjectKey, edit func(live, edited T) error) (T, bool, error) {
@@ -69,31 +48,48 @@ func Spec[T client.Object](ctx context.Context, c *kube.Client, key client.Objec
 		if err := c.Live().Get(ctx, key, live); err != nil {
 			return live, false, err
 		}
-		edited, _ := live.DeepCopyObject().(T)
-		if err := edit(live, edited); err != nil {
-			return live, false, err
-		}
-		changed, err := changedFields(live, edited)
-		if err != nil || len(changed) == 0 {
-			return live, false, err
-		}
-		if err := permitted(live.GetManagedFields(), changed); err != nil {
-			return live, false, err
-		}
-		patch := mergePatch{Patch: client.MergeFromWithOptions(live, client.MergeFromWithOptimisticLock{}), before: live}
-		// Not recorded for reads of the cache: writers wait for it instead.
-		err = c.Client.Patch(ctx, edited, patch, client.FieldOwner(Manager))
-		if apierrors.IsConflict(err) && attempt < attempts {
+		edited, sent, err := write(ctx, c, live, edit)
+		if sent && apierrors.IsConflict(err) && attempt < attempts {
 			if err := pause(ctx, attempt); err != nil {
 				return live, false, err
 			}
 			continue
 		}
-		if err != nil {
-			return live, false, err
-		}
-		return edited, true, nil
+		return edited, sent && err == nil, err
 	}
+}
+
+// SpecOf is like Spec for an object of which the caller has a copy, such as one of a cache, with the managed fields for which
+// fieldowner.IsAuthoritative holds. It saves the read if the copy is current, which the write proves. After a conflict, or if
+// edit fails or changes nothing, it edits the object as Spec does.
+func SpecOf[T client.Object](ctx context.Context, c *kube.Client, known T, edit func(live, edited T) error) (T, bool, error) {
+	edited, sent, err := write(ctx, c, known, edit)
+	if sent && !apierrors.IsConflict(err) {
+		return edited, err == nil, err
+	}
+	return Spec(ctx, c, client.ObjectKeyFromObject(known), edit)
+}
+
+// write edits an object and writes it, unless edit fails or changes nothing. It returns a conflict if the object has changed
+// since it was read, and whether the request was sent.
+func write[T client.Object](ctx context.Context, c *kube.Client, live T, edit func(live, edited T) error) (_ T, sent bool, err error) {
+	edited, _ := live.DeepCopyObject().(T)
+	if err := edit(live, edited); err != nil {
+		return live, false, err
+	}
+	changed, err := fieldowner.Changed(live, edited)
+	if err != nil || len(changed) == 0 {
+		return live, false, err
+	}
+	if err := fieldowner.Check(live, changed); err != nil {
+		return live, false, err
+	}
+	patch := mergePatch{Patch: client.MergeFromWithOptions(live, client.MergeFromWithOptimisticLock{}), before: live}
+	// Not recorded for reads of the cache: writers wait for it instead.
+	if err := c.Client.Patch(ctx, edited, patch, client.FieldOwner(Manager)); err != nil {
+		return live, true, err
+	}
+	return edited, true, nil
 }
 
 // Change edits the spec and the annotations of an object that was read before, waits until the cache has the change, and
@@ -185,151 +181,4 @@ func newOf[T client.Object]() T {
 	var none T
 	made, _ := reflect.New(reflect.TypeOf(none).Elem()).Interface().(T)
 	return made
-}
-
-// Owner returns the authoritative field manager that applies the spec of an object; empty if there is
-// none.
-func Owner(o client.Object) string {
-	for _, entry := range o.GetManagedFields() {
-		if entry.Subresource == "" && entry.Operation == metav1.ManagedFieldsOperationApply && !slices.Contains(interactive, entry.Manager) &&
-			!strings.HasPrefix(entry.Manager, "quoin-") && entry.FieldsV1 != nil && strings.Contains(entry.FieldsV1.GetRawString(), `"f:spec"`) {
-			return entry.Manager
-		}
-	}
-	return ""
-}
-
-// FieldOwner returns the authoritative field manager that owns a field of an object, or one below it; empty
-// if there is none. path are the names of the field and its parents.
-func FieldOwner(o client.Object, path ...any) (string, error) {
-	field, err := fieldpath.MakePath(path...)
-	if err != nil {
-		return "", fmt.Errorf("invalid field %v: %w", path, err)
-	}
-	var owned *OwnedError
-	err = permitted(o.GetManagedFields(), []fieldpath.Path{field})
-	if errors.As(err, &owned) {
-		return owned.Manager, nil
-	}
-	return "", err
-}
-
-// permitted returns an *OwnedError if an authoritative manager owns a changed field.
-func permitted(entries []metav1.ManagedFieldsEntry, changed []fieldpath.Path) error {
-	for _, entry := range entries {
-		if entry.Subresource != "" || entry.FieldsV1 == nil || slices.Contains(interactive, entry.Manager) {
-			continue
-		}
-		owned := fieldpath.NewSet()
-		if err := owned.FromJSON(entry.FieldsV1.GetRawReader()); err != nil {
-			return fmt.Errorf("read managed fields: %w", err)
-		}
-		for _, path := range changed {
-			if ownsAny(owned, path) {
-				return &OwnedError{Field: strings.TrimPrefix(path.String(), "."), Manager: entry.Manager}
-			}
-		}
-	}
-	return nil
-}
-
-// ownsAny reports whether a set has a path or one below it.
-func ownsAny(owned *fieldpath.Set, path fieldpath.Path) bool {
-	if owned.Has(path) {
-		return true
-	}
-	found := false
-	owned.Iterate(func(p fieldpath.Path) {
-		if len(p) > len(path) && p[:len(path)].Equals(path) {
-			found = true
-		}
-	})
-	return found
-}
-
-// changedFields returns the paths of the deepest fields in which the specs and the annotations of two
-// objects differ.
-func changedFields(before, after client.Object) ([]fieldpath.Path, error) {
-	x, err := specOf(before)
-	if err != nil {
-		return nil, err
-	}
-	y, err := specOf(after)
-	if err != nil {
-		return nil, err
-	}
-	var changed []fieldpath.Path
-	compare(fieldpath.MakePathOrDie("spec"), x, y, &changed)
-	compare(fieldpath.MakePathOrDie("metadata", "annotations"), annotationsOf(before), annotationsOf(after), &changed)
-	return changed, nil
-}
-
-func annotationsOf(o client.Object) map[string]any {
-	annotations := make(map[string]any, len(o.GetAnnotations()))
-	for name, value := range o.GetAnnotations() {
-		annotations[name] = value
-	}
-	return annotations
-}
-
-func specOf(o client.Object) (map[string]any, error) {
-	all, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
-	if err != nil {
-		return nil, fmt.Errorf("encode %T: %w", o, err)
-	}
-	spec, _ := all["spec"].(map[string]any)
-	return spec, nil
-}
-
-func compare(at fieldpath.Path, x, y any, changed *[]fieldpath.Path) {
-	if reflect.DeepEqual(x, y) {
-		return
-	}
-	if xs, ys, ok := both[map[string]any](x, y); ok {
-		for _, name := range names(xs, ys) {
-			compare(append(at.Copy(), fieldpath.PathElement{FieldName: &name}), xs[name], ys[name], changed)
-		}
-		return
-	}
-	if xs, ys, ok := both[[]any](x, y); ok {
-		if xn, yn, ok := both[map[string]any](byName(xs), byName(ys)); ok {
-			for _, name := range names(xn, yn) {
-				compare(append(at.Copy(), fieldpath.KeyElementByFields("name", name)), xn[name], yn[name], changed)
-			}
-			return
-		}
-	}
-	*changed = append(*changed, at.Copy())
-}
-
-// both returns two values as one type; an absent value is empty.
-func both[T map[string]any | []any](x, y any) (T, T, bool) {
-	xs, okX := x.(T)
-	ys, okY := y.(T)
-	return xs, ys, (okX || x == nil) && (okY || y == nil) && (okX || okY)
-}
-
-// byName returns a list whose items have names as a map; 0 for another list.
-func byName(list []any) any {
-	items := map[string]any{}
-	for _, item := range list {
-		fields, _ := item.(map[string]any)
-		name, ok := fields["name"].(string)
-		if !ok {
-			return 0 // not a map
-		}
-		items[name] = item
-	}
-	return items
-}
-
-func names(maps ...map[string]any) []string {
-	var all []string
-	for _, m := range maps {
-		for name := range m {
-			all = append(all, name)
-		}
-	}
-	slices.Sort(all)
-	return slices.Compact(all)
 }

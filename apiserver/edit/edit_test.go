@@ -1,16 +1,19 @@
 package edit
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/internal/apitest"
+	"github.com/quoin-dev/quoin/internal/fieldowner"
 	"github.com/quoin-dev/quoin/internal/kube"
 )
 
@@ -123,9 +126,68 @@ func TestChangeIsRejected(t *testing.T) {
 		if err := f.k.Client.Patch(t.Context(), f.d.DeepCopy(), patch, client.FieldOwner("argocd-controller")); err != nil {
 			t.Fatal(err)
 		}
-		var owned *OwnedError
+		var owned *fieldowner.OwnedError
 		if _, err := Change(t.Context(), f.k, f.d, rename); !errors.As(err, &owned) || owned.Field != "spec.displayName" || owned.Manager != "argocd-controller" {
 			t.Errorf("got %v", err)
 		}
 	})
+}
+
+// reads counts reads.
+type reads struct {
+	client.Reader
+	n int
+}
+
+// Get implements client.Reader.
+func (r *reads) Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+	r.n++
+	return r.Reader.Get(ctx, key, o, opts...)
+}
+
+// TestSpecOf: an edit of a copy reads the object only if the copy is not current, and never decides on an outdated one.
+func TestSpecOf(t *testing.T) {
+	f := newFixture(t)
+	live := &reads{Reader: f.k.Live()}
+	f.k = kube.NewClient(f.k.Client, live, Manager)
+	errTaken := errors.New("the name is taken")
+	title := func(from, to string) func(live, edited *v1alpha1.Deployment) error {
+		return func(live, edited *v1alpha1.Deployment) error {
+			if live.Spec.DisplayName != from && from != "any" {
+				return errTaken
+			}
+			edited.Spec.DisplayName = to
+			return nil
+		}
+	}
+	outdated := f.d.DeepCopy()
+	for _, step := range []struct {
+		name     string
+		known    *v1alpha1.Deployment
+		from, to string
+		reads    int
+		written  bool
+		want     error
+	}{
+		{"a current copy", outdated, "", "One", 0, true, nil},
+		{"an outdated copy with which the edit fails", outdated, "One", "Two", 1, true, nil},
+		{"an outdated copy with which the edit would not fail", outdated, "", "Three", 1, false, errTaken},
+		{"an outdated copy that the edit would not change", outdated, "any", "", 1, true, nil},
+		{"a write with a conflict", outdated, "", "Four", 1, true, nil},
+	} {
+		live.n = 0
+		d, written, err := SpecOf(t.Context(), f.k, step.known, title(step.from, step.to))
+		if !errors.Is(err, step.want) || written != step.written || live.n != step.reads {
+			t.Errorf("%s: written %v after %d reads, %v", step.name, written, live.n, err)
+		}
+		if err == nil && d.Spec.DisplayName != step.to {
+			t.Errorf("%s: the name is %q", step.name, d.Spec.DisplayName)
+		}
+	}
+	if err := f.k.Delete(t.Context(), f.d); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := SpecOf(t.Context(), f.k, outdated, title("", "Five")); !apierrors.IsNotFound(err) {
+		t.Errorf("a deleted object: %v", err)
+	}
 }

@@ -3,14 +3,11 @@ package githttp
 import (
 	"bufio"
 	"bytes"
-	"encoding/binary"
 	"errors"
-	"io"
+	"strings"
 	"testing"
 
-	"github.com/go-git/go-git/v5/plumbing"
-	"github.com/go-git/go-git/v5/plumbing/format/packfile"
-	"github.com/go-git/go-git/v5/storage/memory"
+	"github.com/quoin-dev/quoin/internal/content/repository"
 )
 
 // message returns packets; "" is a flush packet, and "\x01" a delimiter.
@@ -62,8 +59,41 @@ func FuzzWants(f *testing.F) {
 		u := &upload{in: newPacketReader(bufio.NewReader(bytes.NewReader(data)), maxFetchRequest)}
 		r := &fetchRequest{}
 		checkRejection(t, u.readWants(r))
-		if len(r.wants) > maxWants || len(r.haves) > maxLookups || r.depth < 0 {
-			t.Errorf("%d wants, %d haves, depth %d", len(r.wants), len(r.haves), r.depth)
+		if len(r.Wants) > maxWants || len(r.Haves) > maxLookups || r.Depth < 0 {
+			t.Errorf("%d wants, %d haves, depth %d", len(r.Wants), len(r.Haves), r.Depth)
+		}
+	})
+}
+
+// Whatever a client sends in version 2, the arguments of a command are valid or rejected, and the refs that
+// it gets are branches.
+func FuzzArguments(f *testing.F) {
+	f.Add(message("want "+someID, "have "+someID, "deepen 3", "done", ""))
+	f.Add(message("peel", "symrefs", "ref-prefix refs/heads/", "ref-prefix HEAD", ""))
+	f.Add(message("deepen-since 1", "shallow x", ""))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		arguments := func(add func(string) error) {
+			u := &upload{in: newPacketReader(bytes.NewReader(data), maxFetchRequest)}
+			checkRejection(t, u.arguments(true, add))
+		}
+		fetch := &fetchRequest{}
+		arguments(func(line string) error { _, err := fetch.add(line); return err })
+		if len(fetch.Wants) > maxWants || len(fetch.Haves) > maxLookups || fetch.Depth < 0 {
+			t.Errorf("%d wants, %d haves, depth %d", len(fetch.Wants), len(fetch.Haves), fetch.Depth)
+		}
+		refs := &refsRequest{}
+		arguments(func(line string) error { refs.add(line); return nil })
+		var out bytes.Buffer
+		refs.serve(&packetWriter{w: &out}, "main", []repository.Branch{{Name: "main"}, {Name: "next"}})
+		for in := newPacketReader(&out, maxFetchRequest); ; {
+			line, ok, err := in.data()
+			if err != nil || !ok {
+				checkRejection(t, err)
+				return
+			}
+			if id, ref, _ := strings.Cut(line, " "); id != zeroID || !strings.HasPrefix(ref, "HEAD") && !strings.HasPrefix(ref, "refs/heads/") {
+				t.Fatalf("ref %q", line)
+			}
 		}
 	})
 }
@@ -74,73 +104,4 @@ func checkRejection(t *testing.T, err error) {
 	if err != nil && !errors.As(err, &rejected) {
 		t.Errorf("error %v is not for the caller", err)
 	}
-}
-
-// tinyLimits are limits that random packs reach.
-var tinyLimits = packLimits{objects: 50, object: 4 << 10, unpacked: 32 << 10, waiting: 8 << 10, work: 64 << 10}
-
-// Whatever a client sends, the objects of a pack are within the limits, or the pack is rejected.
-func FuzzUnpack(f *testing.F) {
-	f.Add(packOf(f, "one", "two"))
-	f.Add([]byte("PACK\x00\x00\x00\x02\xff\xff\xff\xff"))
-	f.Add([]byte{})
-	f.Fuzz(func(t *testing.T, data []byte) {
-		s := memory.NewStorage()
-		checkRejection(t, unpack(bytes.NewReader(data), s, tinyLimits))
-		sum := int64(0)
-		for _, o := range s.Objects {
-			sum += o.Size()
-		}
-		if len(s.Objects) > int(tinyLimits.objects) || sum > tinyLimits.unpacked {
-			t.Errorf("%d objects of %d bytes", len(s.Objects), sum)
-		}
-	})
-}
-
-// packOf returns a pack of blobs, as go-git writes it.
-func packOf(t testing.TB, texts ...string) []byte {
-	t.Helper()
-	s := memory.NewStorage()
-	var hashes []plumbing.Hash
-	for _, text := range texts {
-		o := s.NewEncodedObject()
-		o.SetType(plumbing.BlobObject)
-		w, err := o.Writer()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := io.WriteString(w, text); err != nil {
-			t.Fatal(err)
-		}
-		hash, err := s.SetEncodedObject(o)
-		if err != nil {
-			t.Fatal(err)
-		}
-		hashes = append(hashes, hash)
-	}
-	var out bytes.Buffer
-	if _, err := packfile.NewEncoder(&out, s, false).Encode(hashes, 10); err != nil {
-		t.Fatal(err)
-	}
-	return out.Bytes()
-}
-
-// A pack that is cut off or altered is rejected, at every byte.
-func TestDamagedPacks(t *testing.T) {
-	pack := packOf(t, "cubes: []", "views: []")
-	if err := unpack(bytes.NewReader(pack), memory.NewStorage(), pushLimits); err != nil {
-		t.Fatal(err)
-	}
-	for i := range pack {
-		if err := unpack(bytes.NewReader(pack[:i]), memory.NewStorage(), pushLimits); err == nil {
-			t.Errorf("a pack is accepted that ends after %d of %d bytes", i, len(pack))
-		}
-		altered := bytes.Clone(pack)
-		altered[i] ^= 0x40
-		if err := unpack(bytes.NewReader(altered), memory.NewStorage(), pushLimits); err == nil {
-			t.Errorf("a pack is accepted whose byte %d has been altered", i)
-		}
-	}
-	binary.BigEndian.PutUint32(pack[8:], pushLimits.objects+1)
-	checkRejection(t, unpack(bytes.NewReader(pack), memory.NewStorage(), pushLimits))
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/netip"
 	"regexp"
 	"sync"
 	"time"
@@ -55,7 +54,7 @@ func (s *Server) ServeInternal(w http.ResponseWriter, r *http.Request) {
 		writeFailure(w, r, err)
 		return
 	case t == nil:
-		if wait := s.failures.Take(addressOf(r), s.Now()); wait > 0 {
+		if wait := s.failures.Take(serving.ClientNetwork(r.Context()), s.Now()); wait > 0 {
 			serving.RetryAfter(w, wait)
 			writeError(w, http.StatusTooManyRequests, "too many requests without a valid password")
 			return
@@ -82,15 +81,6 @@ func (s *Server) ServeInternal(w http.ResponseWriter, r *http.Request) {
 	}
 	defer release()
 	s.serve(w, r, a, *t)
-}
-
-// addressOf returns the key of a client address.
-func addressOf(r *http.Request) string {
-	var network netip.Prefix
-	if address := serving.RemoteAddress(r.Context()); address.IsValid() {
-		network = serving.Network(address)
-	}
-	return network.String()
 }
 
 // authenticate returns the repository of a request; nil if it does not exist or the password is wrong.

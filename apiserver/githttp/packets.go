@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+
+	"github.com/quoin-dev/quoin/internal/gitpack"
 )
 
 // maxPacket is the longest packet in bytes, with its length: gitprotocol-common(5).
@@ -21,10 +23,7 @@ const (
 )
 
 // rejection is the reason for which a request is rejected, for the caller.
-type rejection string
-
-// Error implements error.
-func (r rejection) Error() string { return string(r) }
+type rejection = gitpack.Rejection
 
 func rejectf(format string, args ...any) error { return rejection(fmt.Sprintf(format, args...)) }
 

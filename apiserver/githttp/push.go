@@ -14,6 +14,7 @@ import (
 	"github.com/quoin-dev/quoin/internal/audit"
 	"github.com/quoin-dev/quoin/internal/content"
 	"github.com/quoin-dev/quoin/internal/content/repository"
+	"github.com/quoin-dev/quoin/internal/gitpack"
 	"github.com/quoin-dev/quoin/internal/modeltree"
 	"github.com/quoin-dev/quoin/internal/serving"
 )
@@ -75,8 +76,11 @@ func (p *push) unpack(body io.Reader) error {
 	if deletes == len(p.commands) {
 		return nil // there is no pack
 	}
-	err := unpack(body, p.session, pushLimits)
+	err := gitpack.Unpack(body, p.session, gitpack.PushLimits)
 	text, known := explain(err)
+	if source := (*gitpack.SourceError)(nil); errors.As(err, &source) && !known {
+		text, known = "the pack is damaged", true
+	}
 	if err == nil || !known {
 		return err
 	}

@@ -8,10 +8,7 @@
 //	packets.go       packets and bands: gitprotocol-common(5)
 //	advertise.go     the refs, in versions 0 and 2: gitprotocol-v2(5)
 //	uploadpack.go    requests of git-upload-pack, in both versions
-//	history.go       the commits and objects that a client lacks
-//	packwriter.go    a pack of them
 //	receivepack.go   requests of git-receive-pack: gitprotocol-pack(5)
-//	packreader.go    the pack of a push, within limits
 //	push.go          the rules of a push
 //
 // Only branches are served. The memory of a request is bounded: a pack is written object by object,
@@ -22,6 +19,7 @@ package githttp
 import (
 	"context"
 	"net/http"
+	"net/netip"
 	"regexp"
 	"strings"
 	"time"
@@ -88,7 +86,7 @@ type Server struct {
 	// readers limits the concurrent requests to a repository on the internal address, failures the
 	// failed authentications of a client address there.
 	readers  *serving.Shares[string]
-	failures *ratelimit.Limits[string]
+	failures *ratelimit.Limits[netip.Prefix]
 	secrets  *secretCache
 }
 
@@ -100,7 +98,7 @@ func New(o Options) *Server {
 	return &Server{
 		Options: o, places: make(chan struct{}, maxPushes),
 		readers:  serving.NewShares[string](maxReaders),
-		failures: ratelimit.New[string](failuresPerSecond, failureBurst, maxAddresses),
+		failures: ratelimit.New[netip.Prefix](failuresPerSecond, failureBurst, maxAddresses),
 		secrets:  newSecretCache(o.Now),
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 
 	"github.com/quoin-dev/quoin/internal/content/repository"
+	"github.com/quoin-dev/quoin/internal/gitpack"
 )
 
 const (
@@ -27,12 +28,7 @@ const (
 
 // fetchRequest are the arguments of a fetch.
 type fetchRequest struct {
-	wants []plumbing.Hash
-	// haves are commits that the client has, and shallow those of which it lacks the parents.
-	haves   []plumbing.Hash
-	shallow map[plumbing.Hash]bool
-	// depth is the number of generations to send; 0 for all.
-	depth int
+	gitpack.Request
 	// done is true if the client has no more haves. asked is true if it wants to know, in version 0,
 	// which of them are common.
 	done, asked bool
@@ -45,28 +41,28 @@ func (f *fetchRequest) add(line string) (bool, error) {
 	name, value, _ := strings.Cut(line, " ")
 	switch name {
 	case "want":
-		if len(f.wants) == maxWants {
+		if len(f.Wants) == maxWants {
 			return false, rejectf("more than %d commits are requested", maxWants)
 		}
-		return true, addHash(&f.wants, value)
+		return true, addHash(&f.Wants, value)
 	case "have":
-		if len(f.haves) == maxLookups {
+		if len(f.Haves) == maxLookups {
 			return true, nil
 		}
-		return true, addHash(&f.haves, value)
+		return true, addHash(&f.Haves, value)
 	case "shallow":
 		hash, err := parseHash(value)
-		if f.shallow == nil {
-			f.shallow = map[plumbing.Hash]bool{}
+		if f.Shallow == nil {
+			f.Shallow = map[plumbing.Hash]bool{}
 		}
-		f.shallow[hash] = true
+		f.Shallow[hash] = true
 		return true, err
 	case "deepen":
 		depth, err := strconv.ParseInt(value, 10, 32)
 		if err != nil || depth <= 0 {
 			return false, rejection("deepen must be a positive number")
 		}
-		f.depth = int(depth)
+		f.Depth = int(depth)
 	case "deepen-since", "deepen-not", "deepen-relative":
 		return false, rejectf("%s is not supported: fetch with --depth or --unshallow", name)
 	case "done":
@@ -223,10 +219,10 @@ func (u *upload) fetch2(arguments bool) error {
 	}
 	if !f.done {
 		u.out.line("acknowledgments")
-		for _, have := range h.common {
+		for _, have := range h.Common {
 			u.out.line("ACK %s", have)
 		}
-		if len(h.common) == 0 {
+		if len(h.Common) == 0 {
 			u.out.line("NAK")
 			u.out.flush()
 			return nil
@@ -234,7 +230,7 @@ func (u *upload) fetch2(arguments bool) error {
 		u.out.line("ready")
 		u.out.delimiter()
 	}
-	if f.depth > 0 {
+	if f.Depth > 0 {
 		u.out.line("shallow-info")
 		u.shallowInfo(h)
 		u.out.delimiter()
@@ -250,14 +246,14 @@ func (u *upload) fetch2(arguments bool) error {
 // version0 serves a request of version 0: gitprotocol-pack(5), heading "Packfile Negotiation".
 func (u *upload) version0() error {
 	f := &fetchRequest{}
-	if err := u.readWants(f); err != nil || len(f.wants) == 0 {
+	if err := u.readWants(f); err != nil || len(f.Wants) == 0 {
 		return err
 	}
 	h, err := u.history(f)
 	if err != nil {
 		return err
 	}
-	if f.depth > 0 {
+	if f.Depth > 0 {
 		u.shallowInfo(h)
 		u.out.flush()
 	}
@@ -278,17 +274,17 @@ func (u *upload) version0() error {
 
 // acknowledge writes which commits of the client are common, in the form multi_ack_detailed. Common
 // commits of a client without it are not used.
-func (u *upload) acknowledge(f *fetchRequest, h *history) {
-	for _, have := range h.common {
+func (u *upload) acknowledge(f *fetchRequest, h *gitpack.History) {
+	for _, have := range h.Common {
 		u.out.line("ACK %s common", have)
 	}
-	switch n := len(h.common); {
+	switch n := len(h.Common); {
 	case n == 0:
 		u.out.line("NAK")
 	case f.done:
-		u.out.line("ACK %s", h.common[n-1])
+		u.out.line("ACK %s", h.Common[n-1])
 	default:
-		u.out.line("ACK %s ready", h.common[n-1])
+		u.out.line("ACK %s ready", h.Common[n-1])
 		u.out.line("NAK")
 	}
 }
@@ -318,7 +314,7 @@ func (u *upload) readWants(f *fetchRequest) error {
 	}
 	err := u.readHaves(f)
 	if !detailed {
-		f.haves = nil
+		f.Haves = nil
 	}
 	return err
 }
@@ -352,26 +348,26 @@ func unknownLine(known bool) error {
 }
 
 // history returns what the client lacks.
-func (u *upload) history(f *fetchRequest) (*history, error) {
-	if len(f.wants) == 0 {
+func (u *upload) history(f *fetchRequest) (*gitpack.History, error) {
+	if len(f.Wants) == 0 {
 		return nil, rejection("no commit is requested")
 	}
-	return newHistory(u.session, f)
+	return gitpack.NewHistory(u.session, f.Request)
 }
 
 // shallowInfo writes the commits whose parents the client will lack, and those whose parents it gets.
-func (u *upload) shallowInfo(h *history) {
-	for _, hash := range h.newShallow {
+func (u *upload) shallowInfo(h *gitpack.History) {
+	for _, hash := range h.NewShallow {
 		u.out.line("shallow %s", hash)
 	}
-	for _, hash := range h.unshallow {
+	for _, hash := range h.Unshallow {
 		u.out.line("unshallow %s", hash)
 	}
 }
 
 // pack writes the pack of what the client lacks.
-func (u *upload) pack(f *fetchRequest, h *history) error {
-	objects, err := h.objects()
+func (u *upload) pack(f *fetchRequest, h *gitpack.History) error {
+	objects, err := h.Objects()
 	if err != nil {
 		return err
 	}
@@ -387,7 +383,7 @@ func (u *upload) pack(f *fetchRequest, h *history) error {
 		to = band{u.out, bandData}
 	}
 	buffered := bufio.NewWriterSize(to, maxBand)
-	if err := writePack(buffered, u.session, objects); err != nil {
+	if err := gitpack.Write(buffered, u.session, objects); err != nil {
 		return err
 	}
 	return buffered.Flush()

@@ -273,3 +273,37 @@ func (r staleReader) Get(_ context.Context, _ client.ObjectKey, o client.Object,
 	r.old.DeepCopyInto(s)
 	return nil
 }
+
+// The certificate authorities of an Enterprise Server are stored for Git, and replaced when they change.
+func TestCertificateAuthoritiesAreStored(t *testing.T) {
+	w := newWorld(t)
+	w.round(t, 0)
+	if ca, found := w.secret(t).Data["ca.crt"]; found {
+		t.Errorf("ca.crt is %q", ca)
+	}
+	for _, ca := range []string{"first", "second", ""} {
+		secrets := &githubtokens.Secrets{Live: w.Client, Writer: w.Client, App: trusting{w.app, []byte(ca)}, Now: func() time.Time { return w.now }}
+		d := &v1alpha1.Deployment{}
+		if err := w.Get(t.Context(), client.ObjectKey{Namespace: "acme", Name: "sales"}, d); err != nil {
+			t.Fatal(err)
+		}
+		target, _ := githubtokens.TargetOf(d)
+		before := w.writes.Load()
+		for range 2 { // once
+			if _, err := secrets.Ensure(t.Context(), target); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := string(w.secret(t).Data["ca.crt"]); got != ca || w.writes.Load() != before+1 {
+			t.Errorf("ca.crt is %q, want %q, after %d writes", got, ca, w.writes.Load()-before)
+		}
+	}
+}
+
+// trusting is an App with certificate authorities.
+type trusting struct {
+	*github.App
+	ca []byte
+}
+
+func (a trusting) CA() []byte { return a.ca }

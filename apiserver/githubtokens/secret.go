@@ -4,6 +4,7 @@
 package githubtokens
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -35,9 +36,9 @@ const (
 // KeyHookSecret is the key in the Secret with which GitHub signs push hooks.
 const KeyHookSecret = "webhookSecret"
 
-// username of tokens of installations over HTTPS.
+// Username of tokens of installations over HTTPS.
 // Source: docs.github.com, "Authenticating as a GitHub App installation".
-const username = "x-access-token"
+const Username = "x-access-token"
 
 // SecretName returns the name of the Secret of a deployment that is connected over REST.
 func SecretName(d *v1alpha1.Deployment) string { return d.Name + "-github" }
@@ -46,6 +47,8 @@ func SecretName(d *v1alpha1.Deployment) string { return d.Name + "-github" }
 type Issuer interface {
 	ReadToken(ctx context.Context, installation int64, repository string) (github.Token, error)
 	RepositoryOf(cloneURL string) (owner, name string, ok bool)
+	// CA returns the certificate authorities of the host in PEM; nil for those of the system.
+	CA() []byte
 }
 
 // Target is a Secret and what its token reads.
@@ -97,8 +100,8 @@ type Secrets struct {
 // fetches succeed while no token can be issued.
 const reserve = 30 * time.Minute
 
-// Ensure stores a new token if the Secret has none of the target that is valid for reserve, and returns
-// when the token expires.
+// Ensure stores a new token, with the certificate authorities of the host, if the Secret has none of the target that is
+// valid for reserve, or other authorities. It returns when the token expires.
 func (s *Secrets) Ensure(ctx context.Context, t Target) (time.Time, error) {
 	_, name, ok := s.App.RepositoryOf(t.URL)
 	if !ok {
@@ -114,7 +117,7 @@ func (s *Secrets) Ensure(ctx context.Context, t Target) (time.Time, error) {
 		return time.Time{}, err
 	case expires == "" || !metav1.IsControlledBy(stored, t.Deployment):
 		return time.Time{}, &ForeignError{t.Secret}
-	case of == reads:
+	case of == reads && bytes.Equal(stored.Data[git.KeyCACert], s.App.CA()):
 		if at, err := time.Parse(time.RFC3339, expires); err == nil && at.Sub(s.Now()) > reserve {
 			return at, nil
 		}
@@ -128,9 +131,12 @@ func (s *Secrets) Ensure(ctx context.Context, t Target) (time.Time, error) {
 		return token.Expires, s.create(ctx, t, token, annotations)
 	}
 	// With the resource version, so that the token of another replica is not replaced by an older one.
+	data := map[string]any{git.KeyUsername: []byte(Username), git.KeyPassword: []byte(token.Reveal()), git.KeyCACert: nil}
+	if ca := s.App.CA(); len(ca) > 0 {
+		data[git.KeyCACert] = ca
+	}
 	patch, err := json.Marshal(map[string]any{
-		"metadata": map[string]any{"resourceVersion": stored.ResourceVersion, "annotations": annotations},
-		"data":     map[string][]byte{git.KeyUsername: []byte(username), git.KeyPassword: []byte(token.Reveal())},
+		"metadata": map[string]any{"resourceVersion": stored.ResourceVersion, "annotations": annotations}, "data": data,
 	})
 	if err != nil {
 		return time.Time{}, err
@@ -150,8 +156,11 @@ func (s *Secrets) create(ctx context.Context, t Target, token github.Token, anno
 			Labels: map[string]string{v1alpha1.LabelDeployment: t.Deployment.Name}, Annotations: annotations,
 		},
 		Data: map[string][]byte{
-			git.KeyUsername: []byte(username), git.KeyPassword: []byte(token.Reveal()), KeyHookSecret: []byte(hex.EncodeToString(random)),
+			git.KeyUsername: []byte(Username), git.KeyPassword: []byte(token.Reveal()), KeyHookSecret: []byte(hex.EncodeToString(random)),
 		},
+	}
+	if ca := s.App.CA(); len(ca) > 0 {
+		created.Data[git.KeyCACert] = ca
 	}
 	if err := controllerutil.SetControllerReference(t.Deployment, created, s.Writer.Scheme()); err != nil {
 		return err

@@ -1,6 +1,7 @@
 package recording
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -147,7 +148,7 @@ func record(ctx context.Context, e audit.Event, write func(*Request, audit.Event
 	case !r.enabled:
 		return nil
 	}
-	return write(r, r.event(e, audit.Succeeded))
+	return write(r, r.event(e, cmp.Or(e.Outcome, audit.Succeeded)))
 }
 
 // Do records an action that changes no object, such as issuing a token.

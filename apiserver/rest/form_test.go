@@ -3,6 +3,7 @@ package rest
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"mime/multipart"
@@ -115,6 +116,35 @@ func formOf(name, value, boundary string, more ...string) string {
 		fmt.Fprintf(text, "--%s\r\nContent-Disposition: form-data; name=%q\r\n\r\n%s\r\n", boundary, pairs[i], pairs[i+1])
 	}
 	return text.String() + "--" + boundary + "--\r\n"
+}
+
+// FuzzForm checks that a form is read within its limits, or rejected.
+func FuzzForm(f *testing.F) {
+	f.Add(formOf("file", "x", "b", "transaction", `{"id":"1"}`))
+	f.Add(formOf("file", strings.Repeat("x", maxTestFile+1), "b"))
+	f.Add("--b\r\nContent-Disposition: form-data; name=\"file\"\r\nContent-Transfer-Encoding: base64\r\n\r\nx\r\n--b--")
+	f.Add("--b\r\n\r\nx\r\n--b\r\nContent-Disposition: form-data; name*=utf-8''file\r\n\r\n--b--\r\n--b")
+	f.Fuzz(func(t *testing.T, body string) {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", strings.NewReader(body))
+		r.Header["Content-Type"] = []string{"multipart/form-data; boundary=b"}
+		form := &Form{request: r}
+		content, err := form.Read(maxTestFile)
+		if err != nil {
+			var problem *Problem
+			if !errors.As(err, &problem) || problem.GetStatus()/100 != 4 {
+				t.Fatalf("%T: %v", err, err)
+			}
+			return
+		}
+		if len(content.File) > maxTestFile || len(content.Fields) > maxFormFields || !content.HasFile && len(content.File) > 0 {
+			t.Fatalf("%d fields, a file of %d bytes", len(content.Fields), len(content.File))
+		}
+		for name, value := range content.Fields {
+			if name == "file" || len(value) > maxFieldBytes {
+				t.Fatalf("field %q has %d bytes", name, len(value))
+			}
+		}
+	})
 }
 
 func TestFormsAreDocumented(t *testing.T) {

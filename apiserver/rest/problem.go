@@ -15,6 +15,7 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/edit"
 	"github.com/quoin-dev/quoin/internal/audit"
 	"github.com/quoin-dev/quoin/internal/content"
+	"github.com/quoin-dev/quoin/internal/fieldowner"
 	"github.com/quoin-dev/quoin/internal/freshness"
 	"github.com/quoin-dev/quoin/internal/store"
 )
@@ -127,7 +128,7 @@ func (op *operation) describeDetail(d *huma.ErrorDetail) string {
 // described to the caller.
 func toProblem(ctx context.Context, err error) *Problem {
 	var p *Problem
-	var owned *edit.OwnedError
+	var owned *fieldowner.OwnedError
 	var rejected *content.Error
 	kind := ungrantedKind(err)
 	switch {
@@ -171,6 +172,7 @@ func toProblem(ctx context.Context, err error) *Problem {
 // rejectionStatus has the status of rejected requests for content.
 var rejectionStatus = map[content.Reason]int{
 	content.NotFound: http.StatusNotFound, content.Invalid: http.StatusBadRequest, content.Conflict: http.StatusConflict,
+	content.Forbidden: http.StatusForbidden, content.BadGateway: http.StatusBadGateway, content.Unavailable: http.StatusServiceUnavailable,
 }
 
 // isTemporary reports whether a request to the Kubernetes API server may succeed later.

@@ -25,6 +25,9 @@ type DeploymentFinder interface {
 	// Find returns the deployment of a namespace with an id, as fresh as the Kubernetes API server,
 	// or nil if there is none.
 	Find(ctx context.Context, namespace, id string) (*v1alpha1.Deployment, error)
+	// FindCached is Find for a deployment that may be as old as the cache. One that the cache does not
+	// have is read from the Kubernetes API server.
+	FindCached(ctx context.Context, namespace, id string) (*v1alpha1.Deployment, error)
 }
 
 // Options configure an API.

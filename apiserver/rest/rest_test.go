@@ -48,6 +48,10 @@ func (f fakeDeployments) Find(_ context.Context, _, id string) (*v1alpha1.Deploy
 	return f[id], nil
 }
 
+func (f fakeDeployments) FindCached(_ context.Context, _, id string) (*v1alpha1.Deployment, error) {
+	return &v1alpha1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "cached " + f[id].Name}}, nil
+}
+
 func newTestAPI(t *testing.T) *API {
 	t.Helper()
 	create := func(_ context.Context, in *thingInput) (*thingOutput, error) { return &thingOutput{in.Body}, nil }
@@ -63,6 +67,7 @@ func newTestAPI(t *testing.T) *API {
 		Handle(http.MethodGet, "/others", "listOthers", NoPermission, "List", list),
 		Handle(http.MethodGet, "/deployments/{deploymentId}", "get", "DeploymentRead", "Get", get),
 		Handle(http.MethodDelete, "/deployments/{deploymentId}", "reset", v1alpha1.PermissionAdmin, "Reset", get),
+		Handle(http.MethodPost, "/deployments/{deploymentId}/files", "addFile", "DeploymentRead", "Add", get).WithCachedDeployment(),
 	}})
 	if err != nil {
 		t.Fatal(err)
@@ -117,6 +122,7 @@ func TestResponses(t *testing.T) {
 		"sibling of a secret":           {admin, "POST", "/things", `{"name":"a","parts":[{"key":"k","count":"x"}]}`, 400, `{"error":"parts[0].count: \"x\": expected integer"}`},
 		"duplicate parameter":           {admin, "GET", "/things?first=1&first=2", "", 400, `{"error":"first: is there 2 times; allowed: once"}`},
 		"deployment":                    {reader, "GET", "/deployments/1", "", 200, `{"name":"one"}`},
+		"deployment of the cache":       {reader, "POST", "/deployments/1/files", "", 200, `{"name":"cached one"}`},
 		"missing deployment":            {reader, "GET", "/deployments/2", "", 404, `{"error":"deployment 2 does not exist"}`},
 		"deployment id is no number":    {reader, "GET", "/deployments/x", "", 400, `{"error":"deploymentId: \"x\" is not a number"}`},
 		"deployment out of scope":       {restricted, "GET", "/deployments/1", "", 403, `{"error":"the key is not for deployment 1"}`},

@@ -40,6 +40,9 @@ type Route struct {
 	// MaxBodyBytes bounds the body; 1 MiB when zero.
 	MaxBodyBytes int64
 
+	// cached is true if the deployment of the path may be as old as the cache.
+	cached bool
+
 	handle   func(a *API, tag string, op *operation)
 	document func(*huma.OpenAPI, *huma.Operation)
 }
@@ -80,9 +83,24 @@ func (r Route) WithMaxBody(bytes int64) Route {
 	return r
 }
 
-// WithDocument changes the operation in the document, for what types cannot express.
+// WithCachedDeployment takes the deployment of the path from the cache, without a request to the
+// Kubernetes API server: for requests that are sent many times in a row, between others for which it is
+// read, and that have an effect only through the last of these.
+func (r Route) WithCachedDeployment() Route {
+	r.cached = true
+	return r
+}
+
+// WithDocument changes the operation in the document, for what types cannot express. Several changes
+// are made in their order.
 func (r Route) WithDocument(change func(*huma.OpenAPI, *huma.Operation)) Route {
-	r.document = change
+	first := r.document
+	r.document = func(doc *huma.OpenAPI, op *huma.Operation) {
+		if first != nil {
+			first(doc, op)
+		}
+		change(doc, op)
+	}
 	return r
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/quoin-dev/quoin/internal/content"
 	"github.com/quoin-dev/quoin/internal/serving"
 	"github.com/quoin-dev/quoin/internal/store"
+	"github.com/quoin-dev/quoin/internal/tracing"
 )
 
 // Scope is the context of a request in which its handler runs.
@@ -86,7 +87,13 @@ func (a *API) check(hc huma.Context, op *operation) error {
 	}
 	s.list = newListID(op.route.OperationID, s.Account.UID, u.Path, query)
 	if op.inDeployment {
-		s.Deployment, err = a.deployment(hc.Context(), s, hc.Param(deploymentIDParameter))
+		find := a.deployments.Find
+		if op.route.cached {
+			find = a.deployments.FindCached
+		}
+		if s.Deployment, err = a.deployment(hc.Context(), s, hc.Param(deploymentIDParameter), find); err == nil {
+			tracing.SetTarget(hc.Context(), s.Account.Name, s.Deployment.Name)
+		}
 	}
 	return err
 }
@@ -110,13 +117,16 @@ func (op *operation) query(u url.URL) (url.Values, error) {
 
 var deploymentID = regexp.MustCompile(`^[0-9]{1,16}$`)
 
-// deployment returns the account's deployment with an id, as fresh as the Kubernetes API server.
+// finder is a function of a DeploymentFinder.
+type finder func(ctx context.Context, namespace, id string) (*v1alpha1.Deployment, error)
+
+// deployment returns the account's deployment with an id.
 // For a restricted principal, a deployment outside of its scope is 403 whether or not it exists.
-func (a *API) deployment(ctx context.Context, s *Scope, id string) (*v1alpha1.Deployment, error) {
+func (a *API) deployment(ctx context.Context, s *Scope, id string, find finder) (*v1alpha1.Deployment, error) {
 	if !deploymentID.MatchString(id) {
 		return nil, BadRequest("deploymentId: %q is not a number", Clip(id))
 	}
-	d, err := a.deployments.Find(ctx, s.Namespace(), id)
+	d, err := find(ctx, s.Namespace(), id)
 	switch {
 	case err != nil:
 		return nil, err

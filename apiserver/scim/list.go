@@ -171,6 +171,7 @@ func (x *exchange) renderList(found *listed, start int, byCursor bool) ([]byte, 
 		return nil, err
 	}
 	defer turn.End()
+	step := yielding(turn)
 	body := make([]byte, 0, size)
 	body = append(body, `{"schemas":["`+listURN+`"],"totalResults":`...)
 	body = strconv.AppendInt(body, int64(found.total), 10)
@@ -194,7 +195,7 @@ func (x *exchange) renderList(found *listed, start int, byCursor bool) ([]byte, 
 			}
 		}
 		r.Location = x.locate(r.Type.Name, r.ID)
-		body = r.Render(body, found.projections[i], x.locate)
+		body = r.RenderInSteps(body, found.projections[i], x.locate, step)
 	}
-	return append(body, `]}`...), nil
+	return append(body, `]}`...), x.Context().Err()
 }

@@ -91,8 +91,8 @@ func (x *exchange) write(status int, body []byte) error {
 	return nil
 }
 
-// longBody is the length in bytes from which a list is rendered, and a response compressed, in turns with the work of
-// other accounts.
+// longBody is the length in bytes from which a response is rendered and compressed in turns with the work of other
+// accounts.
 const longBody = 128 << 10
 
 // minCompressed is the length in bytes from which responses are compressed.
@@ -156,6 +156,33 @@ func (x *exchange) writeResource(status int, r *schema.Resource, p *schema.Proje
 	if status == http.StatusCreated {
 		x.Header().Set("Location", r.Location)
 	}
+	body, err := x.renderResource(r, p)
+	if err != nil {
+		return err
+	}
 	x.Header().Set("ETag", r.ETag())
-	return x.write(status, r.Render(make([]byte, 0, r.RenderedSize()), p, x.locate))
+	return x.write(status, body)
+}
+
+// renderResource returns a resource as JSON.
+func (x *exchange) renderResource(r *schema.Resource, p *schema.Projection) ([]byte, error) {
+	size := r.RenderedSize()
+	turn, err := fairsemaphore.Processors.BeginIf(x.Context(), size > longBody, x.tenant.Name)
+	if err != nil {
+		return nil, err
+	}
+	defer turn.End()
+	return r.RenderInSteps(make([]byte, 0, size), p, x.locate, yielding(turn)), x.Context().Err()
+}
+
+// renderedElements is the number of elements, such as the members of a group, after which the work of other accounts may run.
+const renderedElements = 256
+
+// yielding returns a function that is called for each rendered element, and reports whether to go on.
+func yielding(turn *fairsemaphore.Turn) func() bool {
+	n := 0
+	return func() bool {
+		n++
+		return n%renderedElements != 0 || turn.Yield() == nil
+	}
 }

@@ -73,7 +73,7 @@ func addCommit(s *repository.Session, d *v1alpha1.Deployment, requested string) 
 		root = path + "/"
 	}
 	var edits []modeltree.Edit
-	for path, text := range files(d.DisplayName()) {
+	for path, text := range Files(d.DisplayName()) {
 		blob, err := modeltree.AddBlob(s, []byte(text))
 		if err != nil {
 			return plumbing.ZeroHash, err
@@ -90,8 +90,8 @@ func addCommit(s *repository.Session, d *v1alpha1.Deployment, requested string) 
 	})
 }
 
-// files returns the files of the starter project, by path: a model without cubes, which compiles.
-func files(name string) map[string]string {
+// Files returns the files of the starter project, by path: a model without cubes, which compiles.
+func Files(name string) map[string]string {
 	return map[string]string{
 		"README.md": "# " + name + "\n\n" +
 			"The data model of this deployment: cubes and views are YAML, JavaScript or Python files in `model`.\n",

@@ -10,10 +10,12 @@ import (
 	"strings"
 
 	"github.com/go-logr/logr"
+	"k8s.io/client-go/rest"
 
 	"github.com/quoin-dev/quoin/apiserver"
 	"github.com/quoin-dev/quoin/internal/github"
 	"github.com/quoin-dev/quoin/internal/serving/certificates"
+	"github.com/quoin-dev/quoin/internal/tracing"
 )
 
 type apiserverFlags struct {
@@ -25,12 +27,11 @@ type apiserverFlags struct {
 func serveAPI(ctx context.Context, args []string, _, stderr io.Writer) int {
 	f, err := parseAPIServerFlags(args, stderr)
 	return start("quoin apiserver", stderr, err, &f.log, func(logger logr.Logger) error {
-		config, err := restConfig(f.kubeconfig, "quoin-apiserver")
-		if err != nil {
-			return err
-		}
 		f.config.Log, f.config.Version = slog.New(logr.ToSlogHandler(logger)), readBuild().Version
-		return apiserver.Run(ctx, config, f.config)
+		return f.trace(ctx, "quoin-apiserver", f.config.Log, func(config *rest.Config, tracer *tracing.Tracer) error {
+			f.config.Tracer = tracer
+			return apiserver.Run(ctx, config, f.config)
+		})
 	})
 }
 
@@ -42,9 +43,12 @@ func parseAPIServerFlags(args []string, stderr io.Writer) (*apiserverFlags, erro
 	fs.StringVar(&c.Region.Name, "region", "local", "`name` of the region of this cluster")
 	fs.StringVar(&c.Region.Title, "region-title", "", "display `name` of the region; --region when empty")
 	fs.StringVar(&c.DatabaseURL, "database-url", os.Getenv("DATABASE_URL"), "`URL` of the database of the audit log and workspace content: sqlite:///path/file.db for one replica, or postgres://…; none when empty")
+	fs.StringVar(&c.DbtImage, "dbt-image", "", "`image` with dbt, as that of quoin controller; dbt syncs of Git repositories are rejected when empty")
 	fs.Int64Var(&c.GitHub.AppID, "github-app-id", 0, "`id` of the GitHub App with which repositories on GitHub are read; none when 0")
+	fs.BoolVar(&c.AllowInsecureGit, "allow-insecure-git", false, "allow http:// for Git repositories: for tests and isolated networks")
 	fs.StringVar(&c.GitHub.Slug, "github-app-slug", "", "`name` of the GitHub App in URLs")
 	fs.StringVar(&c.GitHub.KeyFile, "github-app-key-file", "", "`file` with the private key of the GitHub App, in PEM")
+	fs.StringVar(&c.GitHub.CAFile, "github-ca-file", "", "`file` with certificate authorities of a GitHub Enterprise Server, in PEM, for Quoin and for pods that fetch from it; those of the system when empty")
 	fs.StringVar(&c.GitHub.BaseURL, "github-base-url", github.DefaultURL, "`URL` of GitHub or of a GitHub Enterprise Server")
 	fs.Func("certificate-names", "further DNS names and addresses of the generated certificate, separated by commas", func(text string) error {
 		c.CertificateNames = strings.Split(text, ",")
@@ -75,6 +79,8 @@ func (f *apiserverFlags) validate() string {
 		own = "--github-app-id must be positive"
 	case (app.AppID != 0) != (app.Slug != "") || (app.AppID != 0) != (app.KeyFile != ""):
 		own = "--github-app-id, --github-app-slug and --github-app-key-file must be given together"
+	case app.AppID == 0 && app.CAFile != "":
+		own = "--github-ca-file requires --github-app-id"
 	case app.AppID != 0 && !isHTTPS(app.BaseURL):
 		own = "--github-base-url must be an https:// URL without user, query and fragment"
 	}

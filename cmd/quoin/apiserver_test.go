@@ -25,6 +25,7 @@ func TestAPIServerInvalidUsage(t *testing.T) {
 		"GitHub, no key":    {[]string{"--github-app-id=1", "--github-app-slug=x"}, "must be given together"},
 		"GitHub, no id":     {[]string{"--github-app-slug=x", "--github-app-key-file=x"}, "must be given together"},
 		"GitHub over http":  {[]string{"--github-app-id=1", "--github-app-slug=x", "--github-app-key-file=x", "--github-base-url=http://x"}, "--github-base-url must be an https:// URL"},
+		"GitHub, CA only":   {[]string{"--github-ca-file=x"}, "--github-ca-file requires --github-app-id"},
 		"GitHub, negative":  {[]string{"--github-app-id=-1"}, "--github-app-id must be positive"},
 		"no region":         {[]string{"--region="}, "--region must not be empty"},
 		"host, no network":  {[]string{"--trusted-proxies=10.0.0.1"}, `"10.0.0.1" is not a network such as 10.0.0.0/8`},

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"fmt"
 	"io"
 	"net/url"
@@ -56,6 +57,7 @@ func parseControllerFlags(args []string, stderr io.Writer) (*controllerFlags, er
 	fs.IntVar(&f.sqlPort, "sql-port", 5432, "`port` of the SQL interfaces that clients connect to, shown in the status of environments: that of the gateway's Service")
 	fs.BoolVar(&f.config.AllowInsecureGit, "allow-insecure-git", false, "allow http:// for Git repositories: for tests and isolated networks")
 	fs.StringVar(&f.config.RepositoryURL, "repository-url", "", "`URL` of quoin apiserver for the controller and the pods, such as https://quoin-apiserver.quoin-system.svc; deployments with spec.model.repository need it")
+	fs.StringVar(&f.config.DbtImage, "dbt-image", "", "`image` with dbt, for dbt syncs of Git repositories; needs --repository-url and the RoleBinding quoin-account-controller in the accounts' namespaces; none when empty")
 	fs.BoolVar(&f.config.WarmUp, "warm-up", false, "API pods compile their data model before they are ready; needs the RoleBinding quoin-account in the accounts' namespaces")
 	f.log.register(fs)
 	err := parse(fs, args, f.validate)
@@ -102,6 +104,7 @@ func runController(ctx context.Context, f *controllerFlags) error {
 		Metrics: metricsserver.Options{
 			BindAddress: f.metricsAddress, SecureServing: true,
 			FilterProvider: filters.WithAuthenticationAndAuthorization,
+			TLSOpts:        []func(*tls.Config){func(c *tls.Config) { c.NextProtos = []string{"http/1.1"} }},
 		},
 		HealthProbeBindAddress:        f.probeAddress,
 		LeaderElection:                f.leaderElect,

@@ -7,12 +7,16 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"strings"
 
 	"github.com/go-logr/logr"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/quoin-dev/quoin/internal/telemetry"
 )
 
 func newFlagSet(name string, stderr io.Writer) *flag.FlagSet {
@@ -64,6 +68,11 @@ func start(name string, stderr io.Writer, parsed error, l *logFlags, work func(l
 	}
 	log.SetLogger(logger)
 	klog.SetLogger(logger)
+	b := readBuild()
+	if err := telemetry.Register(metrics.Registry, telemetry.BuildInfo(strings.TrimPrefix(name, "quoin "), b.Version, b.Commit)); err != nil {
+		logger.Error(err, "Exiting with an error")
+		return 1
+	}
 	if err := work(logger); err != nil {
 		logger.Error(err, "Exiting with an error")
 		return 1

@@ -8,9 +8,11 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"k8s.io/client-go/rest"
 
 	"github.com/quoin-dev/quoin/gateway"
 	"github.com/quoin-dev/quoin/internal/serving"
+	"github.com/quoin-dev/quoin/internal/tracing"
 )
 
 type gatewayFlags struct {
@@ -23,12 +25,11 @@ type gatewayFlags struct {
 func serveGateway(ctx context.Context, args []string, _, stderr io.Writer) int {
 	f, err := parseGatewayFlags(args, stderr)
 	return start("quoin gateway", stderr, err, &f.log, func(logger logr.Logger) error {
-		config, err := restConfig(f.kubeconfig, "quoin-gateway")
-		if err != nil {
-			return err
-		}
 		f.config.Log = slog.New(logr.ToSlogHandler(logger))
-		return gateway.Run(ctx, config, f.config)
+		return f.trace(ctx, "quoin-gateway", f.config.Log, func(config *rest.Config, tracer *tracing.Tracer) error {
+			f.config.Tracer = tracer
+			return gateway.Run(ctx, config, f.config)
+		})
 	})
 }
 

@@ -2,14 +2,20 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"flag"
 	"fmt"
+	"log/slog"
+	"net/http"
 	"net/netip"
 	"os"
 	"strings"
 	"time"
 
+	"k8s.io/client-go/rest"
+
 	"github.com/quoin-dev/quoin/internal/serving"
+	"github.com/quoin-dev/quoin/internal/tracing"
 )
 
 // listenerFlags are the flags of the servers: `quoin apiserver` and `quoin gateway`.
@@ -23,6 +29,7 @@ type listenerFlags struct {
 	requestsPerSecond      float64
 	burst                  int
 	shutdownDelay          time.Duration
+	tracing                tracing.Options
 	log                    logFlags
 }
 
@@ -36,7 +43,7 @@ type listenerUsage struct {
 func (l *listenerFlags) register(fs *flag.FlagSet, usage listenerUsage) {
 	registerKubeconfig(fs, &l.kubeconfig)
 	fs.StringVar(&l.https, "bind-address", ":8443", "`address` of "+usage.serves+", over HTTPS")
-	fs.StringVar(&l.metrics, "metrics-bind-address", "127.0.0.1:8080", "`address` of the metrics, over plain HTTP without authentication; 0 disables them")
+	fs.StringVar(&l.metrics, "metrics-bind-address", ":8080", "`address` of the metrics, over HTTPS with authentication and authorization; 0 disables them")
 	fs.StringVar(&l.probes, "health-probe-bind-address", ":8081", "`address` of /healthz and /readyz; 0 disables them")
 	fs.StringVar(&l.namespace, "namespace", cmp.Or(os.Getenv("POD_NAMESPACE"), "quoin-system"), "quoin's own `namespace`, which contains the certificate's Secret")
 	fs.StringVar(&l.service, "service", usage.service, "`name` of the Service in that namespace, which the generated certificate includes")
@@ -46,6 +53,8 @@ func (l *listenerFlags) register(fs *flag.FlagSet, usage listenerUsage) {
 	fs.Float64Var(&l.requestsPerSecond, "requests-per-second", 100, "average `requests` per second, "+usage.limits)
 	fs.IntVar(&l.burst, "burst", 200, "burst of `requests`, "+usage.limits)
 	fs.DurationVar(&l.shutdownDelay, "shutdown-delay", 5*time.Second, "`duration` for which requests are accepted after /readyz fails at shutdown")
+	fs.StringVar(&l.tracing.Endpoint, "tracing-endpoint", "", "`URL` of an OTLP receiver for traces, such as http://collector:4318; that of OTEL_EXPORTER_OTLP_ENDPOINT when empty, and no traces without either")
+	fs.StringVar(&l.tracing.Protocol, "tracing-protocol", "", "`protocol` of the receiver: http/protobuf or grpc; that of OTEL_EXPORTER_OTLP_PROTOCOL when empty")
 	l.log.register(fs)
 }
 
@@ -60,11 +69,34 @@ func (l *listenerFlags) validate(own string) string {
 	case own != "":
 		return own
 	}
+	if err := l.tracing.Validate(); err != nil {
+		return "--tracing-endpoint, --tracing-protocol: " + err.Error()
+	}
 	var err error
 	if l.networks, err = parseNetworks(l.trustedProxies); err != nil {
 		return "--trusted-proxies: " + err.Error()
 	}
 	return ""
+}
+
+// trace calls work with a tracer and the client configuration of a server, and exports the last spans when
+// work has returned. Requests to the Kubernetes API server belong to the trace that causes them.
+func (l *listenerFlags) trace(ctx context.Context, name string, log *slog.Logger, work func(*rest.Config, *tracing.Tracer) error) error {
+	config, err := restConfig(l.kubeconfig, name)
+	if err != nil {
+		return err
+	}
+	o := l.tracing
+	o.Service, o.Version, o.Log = name, readBuild().Version, log
+	tracer, err := tracing.New(ctx, o)
+	if err != nil {
+		return err
+	}
+	defer tracer.Close()
+	if tracer != nil {
+		config.Wrap(func(next http.RoundTripper) http.RoundTripper { return tracer.Transport("kubernetes", next) })
+	}
+	return work(config, tracer)
 }
 
 // endpoints returns the addresses to listen on.

@@ -13,7 +13,9 @@ import (
 	"slices"
 	"syscall"
 
+	"github.com/quoin-dev/quoin/cmd/quoin/dbtsandbox"
 	"github.com/quoin-dev/quoin/cmd/quoin/modelfetch"
+	"github.com/quoin-dev/quoin/plugin"
 )
 
 // subcommands are the subcommands by name. Each returns the exit code: 0 success, 1 failure, 2
@@ -24,6 +26,9 @@ var subcommands = map[string]struct {
 }{
 	"apiserver":   {serveAPI, "serve the REST API over HTTPS and behind the Kubernetes API"},
 	"controller":  {runControllers, "run the controllers of all kinds"},
+	"ctl":         {runPlugin, "show, explain and change deployments: kubectl quoin under another name"},
+	"dbt-clone":   {dbtsandbox.Clone, "fetch a dbt project from Git into a folder, then exit"},
+	"dbt-deliver": {dbtsandbox.Deliver, "send the manifest of a dbt project to quoin apiserver, then exit"},
 	"gateway":     {serveGateway, "serve the data APIs and SQL interfaces of all deployments"},
 	"model-fetch": {modelfetch.Run, "fetch a data model from Git into a folder, then exit"},
 	"version":     {printVersion, "print the version, the commit and the platform (-o json)"},
@@ -32,6 +37,9 @@ var subcommands = map[string]struct {
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	if args, ok := plugin.Invoked(os.Args); ok {
+		os.Exit(runPlugin(ctx, args, os.Stdout, os.Stderr))
+	}
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 

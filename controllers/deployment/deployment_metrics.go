@@ -1,8 +1,9 @@
 package deployment
 
 import (
+	"time"
+
 	"github.com/prometheus/client_golang/prometheus"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
 )
 
 var (
@@ -15,6 +16,33 @@ var (
 		Help:    "Time from the start of a rollout to its end: the last pod is ready, or the deadline is exceeded.",
 		Buckets: prometheus.ExponentialBuckets(1, 2, 12),
 	})
+	fetchesTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "quoin_git_fetches_total",
+		Help: "Reads of the branches of Git repositories, by result.",
+	}, []string{"result"})
+	fetchSeconds = prometheus.NewHistogram(prometheus.HistogramOpts{
+		Name:    "quoin_git_fetch_duration_seconds",
+		Help:    "Duration of reads of the branches of Git repositories.",
+		Buckets: []float64{.05, .1, .25, .5, 1, 2.5, 5, 10, 30},
+	})
 )
 
-func init() { metrics.Registry.MustRegister(rolloutsTotal, rolloutSeconds) }
+// Collectors returns the metrics of rollouts and of Git repositories. Their labels have all values from
+// the start, so that increase() does not miss the first failure.
+func Collectors() []prometheus.Collector {
+	for _, total := range []*prometheus.CounterVec{rolloutsTotal, fetchesTotal} {
+		total.WithLabelValues(resultSucceeded)
+		total.WithLabelValues(resultFailed)
+	}
+	return []prometheus.Collector{rolloutsTotal, rolloutSeconds, fetchesTotal, fetchSeconds}
+}
+
+// observeFetch records a read of a Git repository.
+func observeFetch(took time.Duration, err error) {
+	result := resultSucceeded
+	if err != nil {
+		result = resultFailed
+	}
+	fetchesTotal.WithLabelValues(result).Inc()
+	fetchSeconds.Observe(took.Seconds())
+}

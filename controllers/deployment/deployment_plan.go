@@ -66,7 +66,7 @@ type plan struct {
 	duration time.Duration
 }
 
-// Values of plan.result, which are those of the label "result" of rolloutsTotal.
+// Values of plan.result, which are those of the label "result" of metrics.
 const (
 	resultSucceeded = "succeeded"
 	resultFailed    = "failed"

@@ -163,8 +163,9 @@ func (r *Remotes) startWaiting() {
 }
 
 func (r *Remotes) fetch(ctx context.Context, d *v1alpha1.Deployment, state *remoteState) {
-	key := client.ObjectKeyFromObject(d)
+	key, start := client.ObjectKeyFromObject(d), r.clock.Now()
 	refs, defaultBranch, err := r.readRemote(ctx, d)
+	observeFetch(r.clock.Since(start), err)
 
 	r.mu.Lock()
 	state.fetching, state.cancel, state.fetched, state.err = false, nil, r.clock.Now(), err
@@ -185,6 +186,7 @@ func (r *Remotes) of(d *v1alpha1.Deployment) *engine.Remote {
 }
 
 func (r *Remotes) readRemote(ctx context.Context, d *v1alpha1.Deployment) ([]git.Ref, string, error) {
+	ctx = git.WithAccount(ctx, d.Namespace)
 	remote := r.of(d)
 	if remote.Secret == "" {
 		return r.read(ctx, remote.URL, nil)

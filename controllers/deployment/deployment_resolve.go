@@ -44,7 +44,7 @@ func (r *deploymentReconciler) resolve(ctx context.Context, s *scope) (choice, *
 			return choice{}, failed(err)
 		}
 	}
-	decision, err := version.Resolve(request(d), offered, runs)
+	decision, err := version.Resolve(channels.Request(d), offered, runs)
 	if err != nil {
 		return choice{}, unresolved(err)
 	}
@@ -95,30 +95,6 @@ func withoutStoreImage(decision version.Decision, offered []version.Channel) *re
 	}
 	o := reconciler.Stalled(v1alpha1.ReasonStoreImageMissing, "spec.size: Dedicated needs a store image"+missing)
 	return &o
-}
-
-// request returns the input of version.Resolve.
-func request(d *v1alpha1.Deployment) version.Request {
-	req := version.Request{
-		Channel: d.Spec.ReleaseChannel,
-		Pin:     d.Spec.ReleaseChannelVersion,
-		Hold:    d.Spec.Hold,
-		Upgrade: version.UpgradePolicy(d.Spec.UpgradePolicy),
-	}
-	if len(d.Status.History) > 0 {
-		if run, err := channels.FromRun(d.Status.History[0]); err == nil {
-			req.Current = &run
-		}
-	}
-	if r := d.Status.Rollout; r != nil && r.StartTime != nil {
-		if run, err := channels.FromRun(r.To); err == nil {
-			req.Rollout = &run.Release
-		}
-	}
-	if pin := d.Status.Pin; pin != nil {
-		req.Observed = &version.ObservedPin{Written: pin.ReleaseChannelVersion, ChannelHead: pin.ChannelHead}
-	}
-	return req
 }
 
 // accountRuns returns the versions that any deployment of the account has run.

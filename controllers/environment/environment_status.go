@@ -3,7 +3,10 @@ package environment
 import (
 	"context"
 	"fmt"
+	"regexp"
+	"slices"
 	"strings"
+	"unicode"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -15,6 +18,7 @@ import (
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/internal/engine"
+	"github.com/quoin-dev/quoin/internal/masking"
 	"github.com/quoin-dev/quoin/internal/reconciler"
 )
 
@@ -138,7 +142,7 @@ func (r *environmentReconciler) explain(ctx context.Context, s *scope, in engine
 }
 
 // podProblem returns why a pod is not ready, without its name, so that the text is the same for
-// all pods and at all times; empty if there is no problem.
+// all pods and at all times; empty if there is no problem. It contains no secrets.
 func podProblem(pod *corev1.Pod) string {
 	if !pod.DeletionTimestamp.IsZero() {
 		return ""
@@ -146,10 +150,14 @@ func podProblem(pod *corev1.Pod) string {
 	statuses := append(append([]corev1.ContainerStatus{}, pod.Status.InitContainerStatuses...), pod.Status.ContainerStatuses...)
 	for _, c := range statuses {
 		if w := c.State.Waiting; w != nil && w.Reason != "" && w.Reason != "ContainerCreating" && w.Reason != "PodInitializing" {
-			return fmt.Sprintf("container %s: %s", c.Name, w.Reason)
+			problem := fmt.Sprintf("container %s: %s", c.Name, w.Reason)
+			if t := c.LastTerminationState.Terminated; t != nil && t.ExitCode != 0 && w.Reason == "CrashLoopBackOff" {
+				problem += fmt.Sprintf(", exit code %d", t.ExitCode) + errorOf(t.Message, pod)
+			}
+			return problem
 		}
 		if t := c.State.Terminated; t != nil && t.ExitCode != 0 {
-			return fmt.Sprintf("container %s: exit code %d", c.Name, t.ExitCode)
+			return fmt.Sprintf("container %s: exit code %d", c.Name, t.ExitCode) + errorOf(t.Message, pod)
 		}
 	}
 	for _, c := range pod.Status.Conditions {
@@ -158,4 +166,62 @@ func podProblem(pod *corev1.Pod) string {
 		}
 	}
 	return ""
+}
+
+// maxTerminationMessage is the length to which the kubelet limits the end of a log, in bytes.
+const maxTerminationMessage = 2048
+
+// maxErrorLength is the maximum length of the error of a container in a condition, in bytes.
+const maxErrorLength = 256
+
+var (
+	// noise matches lines that do not describe an error: of stack traces, and the version that Node.js adds.
+	noise = regexp.MustCompile(`^\s*(at .*|Node\.js v\S*|[\W_]*)$`)
+	// errorLine matches the line of an error, before which there may be the source line, and after which the stack.
+	errorLine = regexp.MustCompile(`(?i)\b\w*(error|exception|panic|fatal)\b`)
+	// timestamp is removed, so that the text is the same after each restart.
+	timestamp = regexp.MustCompile(`\[?\d{4}-\d\d-\d\d[T ][\d:.,]+(Z|[+-]\d\d:?\d\d)?\]?\s*`)
+	colors    = regexp.MustCompile("\x1b\\[[0-9;]*m")
+)
+
+// errorOf returns the last line with an error of a container's termination message, which is the end of its log
+// (TerminationMessageFallbackToLogsOnError), after a colon; empty if there is no line.
+func errorOf(message string, pod *corev1.Pod) string {
+	lines := strings.Split(secretsOf(pod).Replacer().Replace(colors.ReplaceAllString(message, "")), "\n")
+	if len(message) >= maxTerminationMessage {
+		lines = lines[1:] // its beginning is missing: a secret in it would not be recognized
+	}
+	masking.Lines(lines)
+	lines = slices.DeleteFunc(lines, noise.MatchString)
+	found := ""
+	if len(lines) > 0 {
+		found = lines[len(lines)-1]
+	}
+	for _, line := range slices.Backward(lines) {
+		if errorLine.MatchString(line) {
+			found = line
+			break
+		}
+	}
+	found = strings.Join(strings.FieldsFunc(timestamp.ReplaceAllString(found, ""), func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }), " ")
+	if found == "" {
+		return ""
+	}
+	return ": " + reconciler.Clip(found, maxErrorLength)
+}
+
+// secretsOf returns the secrets among the variables of a pod whose values are in its spec. The controller does not read
+// Secrets: those in them are recognized by their form only.
+func secretsOf(pod *corev1.Pod) *masking.Known {
+	secrets := &masking.Known{}
+	for _, containers := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for i := range containers {
+			for _, v := range containers[i].Env {
+				if masking.IsSecret(v.Name) {
+					secrets.Add(v.Name, strings.ReplaceAll(v.Value, "$$", "$")) // as the kubelet expands it
+				}
+			}
+		}
+	}
+	return secrets
 }

@@ -83,10 +83,10 @@ func (r *channelReconciler) work(ctx context.Context, s *reconciler.Scope[*v1alp
 	defer cancel()
 	result, err := r.scan(scanCtx, s, selection)
 	if err != nil {
-		scansTotal.WithLabelValues("failed").Inc()
+		scansTotal.WithLabelValues(scanFailure).Inc()
 		return scanFailed(err, interval(channel), len(channel.Status.Versions) > 0)
 	}
-	scansTotal.WithLabelValues("succeeded").Inc()
+	scansTotal.WithLabelValues(scanSucceeded).Inc()
 	return summarise(s, selection, result).RequeueIn(wait.Jitter(interval(channel), 0.1))
 }
 

@@ -4,7 +4,6 @@ import (
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
 )
 
 var scansTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -17,7 +16,19 @@ var stoppedGauge = prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 	Help: "Versions in the lists of channels that are stopped because they failed on the first deployments.",
 }, stoppedVersions.total)
 
-func init() { metrics.Registry.MustRegister(scansTotal, stoppedGauge) }
+// The results of scans: values of the label result.
+const (
+	scanSucceeded = "succeeded"
+	scanFailure   = "failed"
+)
+
+// Collectors returns the metrics of channels. Their labels have all values from the start, so that
+// increase() does not miss the first failure.
+func Collectors() []prometheus.Collector {
+	scansTotal.WithLabelValues(scanSucceeded)
+	scansTotal.WithLabelValues(scanFailure)
+	return []prometheus.Collector{scansTotal, stoppedGauge}
+}
 
 // stoppedVersions is the number of stopped versions by channel; the metric is their sum, because
 // labels must not contain names.

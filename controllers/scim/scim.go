@@ -17,6 +17,7 @@ import (
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/internal/claims"
 	"github.com/quoin-dev/quoin/internal/kube"
+	"github.com/quoin-dev/quoin/internal/lastmodified"
 	"github.com/quoin-dev/quoin/internal/reconciler"
 	"github.com/quoin-dev/quoin/internal/tenant"
 )
@@ -75,6 +76,20 @@ func claim[T v1alpha1.Object](ctx context.Context, s *reconciler.Scope[T], name 
 		return &o
 	}
 	return nil
+}
+
+// Restore writes fields of the spec that a SCIM client has written and a replacement of the object has removed
+// (docs/decisions/0040). It is the only write of this controller to a spec. The write triggers the next
+// reconciliation, which continues.
+func Restore[T v1alpha1.Object](ctx context.Context, s *reconciler.Scope[T], change func(T)) *reconciler.Outcome {
+	restored, _ := s.Object.DeepCopyObject().(T)
+	change(restored)
+	lastmodified.Stamp(restored, s.Clock.Now())
+	if err := s.Patch(ctx, restored, client.MergeFromWithOptions(s.Object, client.MergeFromWithOptimisticLock{})); err != nil {
+		return Failed(fmt.Errorf("restore what a SCIM client has removed: %w", err))
+	}
+	o := reconciler.Progressing(v1alpha1.ReasonProgressing, "What a SCIM client has removed is being restored").Transient()
+	return &o
 }
 
 // Exists reports whether an object exists. name may be any text. obj is set to the cache's object

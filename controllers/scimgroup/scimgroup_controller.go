@@ -24,6 +24,7 @@ package scimgroup
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -73,6 +74,13 @@ func New(c *kube.Client, recorder reconciler.Recorder, clk clock.PassiveClock) *
 // work performs the steps in order. Members are last, because they are expensive.
 func (r *groupReconciler) work(ctx context.Context, s *scope) reconciler.Outcome {
 	g := s.Object
+	if lost := lostRemovals(g); len(lost) > 0 {
+		return *scim.Restore(ctx, s, func(g *v1alpha1.ScimGroup) { g.Spec.RemovedMembers = lost })
+	}
+	g.Status.RemovedMembers = nil
+	if v1alpha1.HasSCIMWrite(g) {
+		g.Status.RemovedMembers = slices.Clone(g.Spec.RemovedMembers)
+	}
 	g.Status.LastModified = new(metav1.NewTime(lastmodified.Of(g)))
 	reportRemoved(g)
 	undeclared, o := scim.Admit(ctx, s, claims.GroupName, "Group", g.Spec.Extensions)
@@ -104,7 +112,7 @@ func (r *groupReconciler) work(ctx context.Context, s *scope) reconciler.Outcome
 // observedGeneration shows that the status is outdated.
 func (r *groupReconciler) throttle(s *scope) *reconciler.Outcome {
 	g := s.Object
-	if size(g) < largeGroup || g.Status.ObservedGeneration == g.Generation {
+	if g.Spec.Size() < largeGroup || g.Status.ObservedGeneration == g.Generation {
 		return nil // small, or triggered by a delayed watch
 	}
 	key, now := client.ObjectKeyFromObject(g), s.Clock.Now()
@@ -122,13 +130,4 @@ func (r *groupReconciler) forget(key client.ObjectKey) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.counted, key)
-}
-
-// size returns the number of members according to the references.
-func size(g *v1alpha1.ScimGroup) int {
-	n := len(g.Spec.Members)
-	for _, chunk := range g.Spec.Chunks() {
-		n += int(chunk.Count)
-	}
-	return n
 }

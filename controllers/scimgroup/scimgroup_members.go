@@ -52,7 +52,7 @@ type members struct {
 // observe looks up each distinct member of a group in the cache.
 func observe(ctx context.Context, s *scope) (*members, *reconciler.Outcome) {
 	g := s.Object
-	found := &members{visited: make(map[member]bool, size(g))}
+	found := &members{visited: make(map[member]bool, g.Spec.Size())}
 	if err := found.add(ctx, s.Client, g.Namespace, g.Spec.EffectiveMembers()); err != nil {
 		return nil, scim.Failed(err)
 	}
@@ -135,6 +135,19 @@ func (f *members) report(g *v1alpha1.ScimGroup) {
 		condition.Message = reconciler.Clip("Members that do not exist are not counted: "+text, 2048)
 	}
 	meta.SetStatusCondition(&g.Status.Conditions, condition)
+}
+
+// lostRemovals returns the members that a SCIM client has removed, and that a replacement of the object made
+// members again.
+func lostRemovals(g *v1alpha1.ScimGroup) []string {
+	if len(g.Status.RemovedMembers) == 0 || len(g.Spec.RemovedMembers) > 0 || v1alpha1.HasSCIMWrite(g) {
+		return nil
+	}
+	listed := make(map[string]bool, len(g.Spec.Members))
+	for i := range g.Spec.Members {
+		listed[g.Spec.Members[i].Value] = true
+	}
+	return slices.DeleteFunc(slices.Clone(g.Status.RemovedMembers), func(id string) bool { return !listed[id] })
 }
 
 // reportRemoved sets the condition MembersRemoved while a SCIM client has removed members that the group

@@ -32,7 +32,7 @@ const (
 
 // +kubebuilder:rbac:groups=platform.quoin.dev,resources=accounts,verbs=get;list;watch
 // +kubebuilder:rbac:groups=platform.quoin.dev,resources=claims,verbs=create;delete;get;list;update;watch
-// +kubebuilder:rbac:groups=platform.quoin.dev,resources=scimgroups,verbs=get;list;watch
+// +kubebuilder:rbac:groups=platform.quoin.dev,resources=scimgroups,verbs=get;list;patch;watch
 // +kubebuilder:rbac:groups=platform.quoin.dev,resources=scimgroups/status,verbs=patch
 // +kubebuilder:rbac:groups=platform.quoin.dev,resources=scimmemberchunks,verbs=delete;get;list;watch
 // +kubebuilder:rbac:groups=platform.quoin.dev,resources=scimusers,verbs=get;list;watch

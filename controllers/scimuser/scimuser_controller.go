@@ -37,6 +37,13 @@ func New(c *kube.Client, recorder reconciler.Recorder, clk clock.PassiveClock) *
 // change.
 func work(ctx context.Context, s *scope) reconciler.Outcome {
 	u := s.Object
+	if u.LostDeprovisionTime() {
+		return *scim.Restore(ctx, s, func(u *v1alpha1.ScimUser) { u.Spec.DeprovisionTime = u.Status.DeprovisionTime.DeepCopy() })
+	}
+	u.Status.DeprovisionTime = nil
+	if v1alpha1.HasSCIMWrite(u) {
+		u.Status.DeprovisionTime = u.Spec.DeprovisionTime.DeepCopy()
+	}
 	u.Status.LastModified = new(metav1.NewTime(lastmodified.Of(u)))
 	u.Status.Active = new(u.IsActive())
 	reportDeactivation(u)

@@ -27,7 +27,7 @@ const reportsDelay = time.Second
 
 // +kubebuilder:rbac:groups=platform.quoin.dev,resources=accounts,verbs=get;list;watch
 // +kubebuilder:rbac:groups=platform.quoin.dev,resources=claims,verbs=create;delete;get;list;update;watch
-// +kubebuilder:rbac:groups=platform.quoin.dev,resources=scimusers,verbs=get;list;watch
+// +kubebuilder:rbac:groups=platform.quoin.dev,resources=scimusers,verbs=get;list;patch;watch
 // +kubebuilder:rbac:groups=platform.quoin.dev,resources=scimusers/status,verbs=patch
 
 // AddIndexes adds the indexes of the controller to the cache, so that no change scans all users.

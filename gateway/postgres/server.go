@@ -26,6 +26,7 @@ import (
 	"github.com/quoin-dev/quoin/gateway/route"
 	"github.com/quoin-dev/quoin/gateway/upstream"
 	"github.com/quoin-dev/quoin/internal/engine"
+	"github.com/quoin-dev/quoin/internal/serving"
 	"github.com/quoin-dev/quoin/internal/serving/pending"
 )
 
@@ -53,6 +54,8 @@ type Options struct {
 	// count for.
 	Pending     *pending.Set
 	PeerNetwork func(net.Addr) netip.Prefix
+	// Handshakes delays the starts of connections; nil for no limit.
+	Handshakes *serving.Handshakes
 	// MaxPerDeployment limits the connections to a deployment that have logged in, and
 	// MaxConnections all open connections.
 	MaxPerDeployment, MaxConnections int
@@ -116,7 +119,8 @@ func (s *Server) Run(ctx context.Context, l net.Listener) {
 // start serves a connection, which is pending until it has logged in.
 func (s *Server) start(ctx context.Context, conn net.Conn) {
 	ctx, cancel := context.WithCancel(ctx)
-	peer := s.Pending.Add(s.PeerNetwork(conn.RemoteAddr()), func() {
+	network := s.PeerNetwork(conn.RemoteAddr())
+	peer := s.Pending.Add(network, func() {
 		cancel()
 		s.untrack(conn)
 	})
@@ -124,7 +128,7 @@ func (s *Server) start(ctx context.Context, conn net.Conn) {
 		defer cancel()
 		defer peer.Done()
 		defer s.untrack(conn)
-		s.serve(ctx, conn, peer)
+		s.serve(ctx, conn, network, peer)
 	})
 }
 
@@ -189,9 +193,9 @@ func (s *Server) release(deployment string) {
 // rejection is the reason for closing a connection, for the user.
 type rejection struct{ outcome, state, message, hint string }
 
-func (s *Server) serve(ctx context.Context, conn net.Conn, peer *pending.Peer) {
+func (s *Server) serve(ctx context.Context, conn net.Conn, network netip.Prefix, peer *pending.Peer) {
 	_ = conn.SetDeadline(time.Now().Add(startTimeout))
-	client, rejected, err := s.secure(ctx, conn)
+	client, rejected, err := s.secure(ctx, conn, network)
 	if err != nil {
 		s.Log.Debug("SQL connection ended before start-up", "client", conn.RemoteAddr().String(), "error", err)
 		s.metrics.total.WithLabelValues("aborted").Inc()
@@ -221,14 +225,14 @@ func (s *Server) serve(ctx context.Context, conn net.Conn, peer *pending.Peer) {
 }
 
 // secure handles the requests before the TLS handshake, and performs the handshake.
-func (s *Server) secure(ctx context.Context, conn net.Conn) (*tls.Conn, *rejection, error) {
+func (s *Server) secure(ctx context.Context, conn net.Conn, network netip.Prefix) (*tls.Conn, *rejection, error) {
 	for range 3 { // an SSLRequest may follow a GSSENCRequest
 		first := make([]byte, 1)
 		if _, err := conn.Read(first); err != nil {
 			return nil, nil, err
 		}
 		if first[0] == firstTLS {
-			client, err := s.handshake(ctx, &prefixedConn{Conn: conn, prefix: first})
+			client, err := s.handshake(ctx, &prefixedConn{Conn: conn, prefix: first}, network)
 			if err == nil && client.ConnectionState().NegotiatedProtocol != alpnProtocol {
 				err = errors.New("direct TLS requires the ALPN protocol " + alpnProtocol)
 			}
@@ -243,7 +247,7 @@ func (s *Server) secure(ctx context.Context, conn net.Conn) (*tls.Conn, *rejecti
 			if _, err := conn.Write([]byte{'S'}); err != nil {
 				return nil, nil, err
 			}
-			client, err := s.handshake(ctx, conn)
+			client, err := s.handshake(ctx, conn, network)
 			return client, nil, err
 		case codeGSS:
 			if _, err := conn.Write([]byte{'N'}); err != nil {
@@ -259,9 +263,35 @@ func (s *Server) secure(ctx context.Context, conn net.Conn) (*tls.Conn, *rejecti
 	return nil, &rejection{"refused", stateProtocol, "too many encryption requests", ""}, nil
 }
 
-func (s *Server) handshake(ctx context.Context, conn net.Conn) (*tls.Conn, error) {
-	client := tls.Server(conn, s.tls)
+func (s *Server) handshake(ctx context.Context, conn net.Conn, network netip.Prefix) (*tls.Conn, error) {
+	limited := &limitedConn{Conn: conn}
+	limited.limit.Limit(s.Handshakes, network, ctx.Done())
+	client := tls.Server(limited, s.tls)
+	defer limited.limit.End()
 	return client, client.HandshakeContext(ctx)
+}
+
+// limitedConn is a connection whose TLS handshake is limited.
+type limitedConn struct {
+	net.Conn
+	limit serving.Handshake
+}
+
+// Read implements net.Conn.
+func (c *limitedConn) Read(b []byte) (int, error) { return c.limit.Read(c.Conn, b) }
+
+// Write implements net.Conn.
+func (c *limitedConn) Write(b []byte) (int, error) {
+	c.limit.End()
+	return c.Conn.Write(b)
+}
+
+// CloseWrite closes the write side.
+func (c *limitedConn) CloseWrite() error {
+	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return errors.ErrUnsupported
 }
 
 // reject sends the reason and closes the connection. It closes the write side first: closing a

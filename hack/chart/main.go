@@ -1,7 +1,7 @@
 // Command chart writes the generated files of the Helm chart: its CRDs from config/crd/bases, its
-// roles from config/rbac, the table of values in its README from the comments
-// in values.yaml, and the list of CRDs in Chart.yaml. All other files of the chart are written by
-// hand.
+// roles from config/rbac, its alerts from config/prometheus, the table of values in its README from the
+// comments in values.yaml, and the list of CRDs in Chart.yaml. All other files of the chart are written
+// by hand, except for the dashboard, which it also writes to config/grafana.
 //
 //	go run ./hack/chart
 package main
@@ -37,6 +37,8 @@ func generate(root string) (map[string]string, error) {
 		generateRoles,
 		generateReadme,
 		generateMetadata,
+		generateRules,
+		generateDashboard,
 	} {
 		if err := generator(root, files); err != nil {
 			return nil, err

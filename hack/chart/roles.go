@@ -33,7 +33,7 @@ type roleFile struct {
 
 const (
 	whenRoles     = ".Values.rbac.create"
-	whenMetrics   = "and .Values.rbac.create .Values.controller.metrics.enabled"
+	whenMetrics   = "and .Values.rbac.create (include \"quoin.monitored\" . | fromYamlArray)"
 	whenUserRoles = "and .Values.rbac.create .Values.rbac.userRoles.create"
 	whenFrontEnd  = "and .Values.rbac.create .Values.apiserver.enabled"
 	whenGateway   = "and .Values.rbac.create .Values.gateway.enabled"
@@ -43,8 +43,9 @@ const (
 var roleFiles = []roleFile{
 	{name: "role.yaml", condition: whenRoles, component: "controller"},
 	{name: "account_role.yaml", condition: whenRoles},
+	{name: "account_controller_role.yaml", condition: whenRoles},
 	{name: "account_apiserver_role.yaml", condition: whenFrontEnd},
-	{name: "metrics_reader_role.yaml", condition: whenMetrics, component: "controller"},
+	{name: "metrics_reader_role.yaml", condition: whenMetrics},
 	{name: "apiserver_role.yaml", condition: whenFrontEnd, component: "apiserver"},
 	{name: "gateway_role.yaml", condition: whenGateway, component: "gateway"},
 	{name: "viewer_role.yaml", condition: whenUserRoles},

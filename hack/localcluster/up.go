@@ -97,6 +97,13 @@ func up(ctx context.Context, o upOptions) error {
 		}
 		progress.Infof("cluster ready in %s: export KUBECONFIG=%s", progress.Seconds(time.Since(start)), c.Path("kubeconfig"))
 	}
+	if err := c.Link("kubectl", c.Binary("kubectl")); err != nil {
+		return err
+	}
+	// A cluster of an earlier version has another folder.
+	if err := c.SetEnvironment(cluster.Variable{Name: "QUOIN_BIN", Value: c.Path("bin")}); err != nil {
+		return err
+	}
 	if o.warehouse {
 		if err := warehouse.Start(ctx, c, o.installPackages); err != nil {
 			return err
@@ -210,7 +217,6 @@ func variables(c *cluster.Cluster) []cluster.Variable {
 		{Name: "KUBECONFIG", Value: c.Path("kubeconfig")},
 		{Name: "KUBECACHEDIR", Value: c.KubectlCache()},
 		{Name: "QUOIN_REGISTRY", Value: c.RegistryAddress()},
-		{Name: "QUOIN_BIN", Value: c.Bin},
 		{Name: "QUOIN_NODES", Value: c.Nodes},
 	}
 	if c.Nodes == cluster.NodesReal {

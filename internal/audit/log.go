@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"embed"
@@ -154,9 +155,11 @@ func (l *Log) Record(ctx context.Context, events ...Event) error {
 }
 
 // RecordTx stores an event in the transaction of the change itself: both are committed, or neither
-// is. It is for changes in the content store; for all others there are Begin and End.
+// is. It is for changes in the content store; for all others there are Begin and End. The event has
+// succeeded if it has no outcome. An event that is stored as Attempted gets the outcome of one with
+// the same id.
 func RecordTx(ctx context.Context, tx *store.Tx, e Event) error {
-	e.Outcome = Succeeded
+	e.Outcome = cmp.Or(e.Outcome, Succeeded)
 	e, err := e.prepare(time.Now())
 	if err != nil {
 		return err

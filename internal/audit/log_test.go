@@ -12,8 +12,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
 	clocktesting "k8s.io/utils/clock/testing"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/quoin-dev/quoin/internal/store"
 )
@@ -355,7 +355,9 @@ func testMetrics(t *testing.T, w *world) {
 // gathered returns the sum of a metric over all labels; of a histogram, its count.
 func gathered(t testing.TB, name string) (sum float64) {
 	t.Helper()
-	families, err := metrics.Registry.Gather()
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(Collectors()...)
+	families, err := registry.Gather()
 	if err != nil {
 		t.Fatal(err)
 	}

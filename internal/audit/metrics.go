@@ -1,9 +1,6 @@
 package audit
 
-import (
-	"github.com/prometheus/client_golang/prometheus"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
-)
+import "github.com/prometheus/client_golang/prometheus"
 
 var (
 	eventsTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -34,6 +31,7 @@ var (
 	})
 )
 
-func init() {
-	metrics.Registry.MustRegister(eventsTotal, storeSeconds, queueLength, unavailableTotal, deletedTotal, exportedTotal)
+// Collectors returns the metrics of the audit log.
+func Collectors() []prometheus.Collector {
+	return []prometheus.Collector{eventsTotal, storeSeconds, queueLength, unavailableTotal, deletedTotal, exportedTotal}
 }

@@ -96,3 +96,27 @@ func FromRun(h v1alpha1.VersionRun) (version.Run, error) {
 		Channel: h.ReleaseChannel,
 	}, nil
 }
+
+// Request returns the input of version.Resolve for a Deployment.
+func Request(d *v1alpha1.Deployment) version.Request {
+	req := version.Request{
+		Channel: d.Spec.ReleaseChannel,
+		Pin:     d.Spec.ReleaseChannelVersion,
+		Hold:    d.Spec.Hold,
+		Upgrade: version.UpgradePolicy(d.Spec.UpgradePolicy),
+	}
+	if len(d.Status.History) > 0 {
+		if run, err := FromRun(d.Status.History[0]); err == nil {
+			req.Current = &run
+		}
+	}
+	if r := d.Status.Rollout; r != nil && r.StartTime != nil {
+		if run, err := FromRun(r.To); err == nil {
+			req.Rollout = &run.Release
+		}
+	}
+	if pin := d.Status.Pin; pin != nil {
+		req.Observed = &version.ObservedPin{Written: pin.ReleaseChannelVersion, ChannelHead: pin.ChannelHead}
+	}
+	return req
+}

@@ -37,6 +37,12 @@ const (
 	Invalid Reason = "Invalid"
 	// Conflict: the state of other objects does not permit the request.
 	Conflict Reason = "Conflict"
+	// Forbidden: another system, such as a Git host, does not permit the request.
+	Forbidden Reason = "Forbidden"
+	// BadGateway: another system has failed.
+	BadGateway Reason = "BadGateway"
+	// Unavailable: the request succeeds later.
+	Unavailable Reason = "Unavailable"
 )
 
 // Error is the rejection of a request, which has changed nothing. The message is for the caller.

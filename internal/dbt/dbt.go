@@ -11,6 +11,7 @@
 //	references.go the relations and columns that tests and constraints refer to
 //	sql.go        tables and columns in the SQL of a warehouse
 //	yaml.go       the files
+//	profile.go    the profile with which dbt parses a project
 //
 // Metrics and semantic models of dbt are not converted.
 package dbt
@@ -61,6 +62,8 @@ type Options struct {
 	// Catalog is the first part of tables in Databricks, CUBEJS_DB_DATABRICKS_CATALOG of the deployment;
 	// DefaultCatalog if empty.
 	Catalog string
+	// Selected are the unique ids of the models that a selector of dbt has selected; all if nil.
+	Selected map[string]bool
 }
 
 // Directory returns the directory of the generated files, relative to the root of the data model.

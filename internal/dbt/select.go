@@ -84,7 +84,7 @@ func (c *conversion) selectModels() error {
 		switch isMart := strings.HasPrefix(strings.ReplaceAll(string(n.Path), `\`, "/"), martsDirectory); {
 		case n.Name == timeSpine || n.Config.Materialized == "ephemeral" || !ptr.Deref(n.Config.Enabled, true):
 			continue
-		case c.options.martsOnly() && !isMart:
+		case c.options.martsOnly() && !isMart, c.options.Selected != nil && !c.options.Selected[string(n.UniqueID)]:
 			c.model.present[headerLine(n)] = true
 			continue
 		}
@@ -99,6 +99,9 @@ func (c *conversion) selectModels() error {
 			continue
 		}
 		c.model.present[headerLine(n)] = true
+	}
+	if len(selected) == 0 && c.options.Selected != nil {
+		return errorf("no dbt models matched: the selector selects %d models, of which none can be converted", len(c.options.Selected))
 	}
 	if len(selected) == 0 && c.options.martsOnly() {
 		return errorf("no dbt models matched: martsOnly is set, and no model can be converted whose path begins with %s", martsDirectory)

@@ -110,6 +110,11 @@ func (in Inputs) serverPod(component string, dedicated bool) corev1.PodTemplateS
 	return pod
 }
 
+// defaultDataSource is the type of the data source before the user configures one. The server does not
+// start without a type, but needs no data source to compile a model.
+// Source: packages/cubejs-server-core/src/core/OptsHandler.ts, assertOptions.
+const defaultDataSource = "postgres"
+
 // serverEnv returns the variables that the platform sets.
 //
 // Both CUBEJS_API_SECRET and CUBEJS_API_SECRETS are set: the server does not start without the
@@ -135,6 +140,9 @@ func (in Inputs) serverEnv(component string, dedicated bool) []corev1.EnvVar {
 		fromSecret("CUBEJS_SQL_PASSWORD", credentials, KeySQLPassword, false),
 		value("CUBEJS_REFRESH_WORKER", strconv.FormatBool(component == ComponentRefresh)),
 		value("CUBEJS_PRE_AGGREGATIONS_BUILDER", strconv.FormatBool(component == ComponentRefresh || !dedicated)),
+	}
+	if len(in.server.EnvFrom) == 0 { // its Secrets may have the variable, which this one would override
+		env = append(env, value("CUBEJS_DB_TYPE", defaultDataSource))
 	}
 	if !dedicated {
 		return append(env, value("CUBEJS_CACHE_AND_QUEUE_DRIVER", "memory"))

@@ -126,6 +126,12 @@ func InputsFor(account *v1alpha1.Account, d *v1alpha1.Deployment, e *v1alpha1.En
 // Dedicated reports whether the environment has a refresh worker and a store.
 func (in Inputs) Dedicated() bool { return in.store != nil }
 
+// Replicas returns the number of API pods of an environment that is awake.
+func Replicas(d *v1alpha1.Deployment, e *v1alpha1.Environment) int32 {
+	_, replicas := sizeOf(d, e)
+	return replicas
+}
+
 func sizeOf(d *v1alpha1.Deployment, e *v1alpha1.Environment) (v1alpha1.Size, int32) {
 	if e.Spec.Type != v1alpha1.EnvironmentProduction {
 		return v1alpha1.SizeShared, 1

@@ -206,7 +206,7 @@ func TestOtherErrorsAreNotFieldErrors(t *testing.T) {
 	}
 }
 
-// Every variable that the platform sets is reserved, except for two defaults.
+// Every variable that the platform sets is reserved, except for three defaults.
 func TestReservedVariables(t *testing.T) {
 	reserved := []string{
 		"CUBEJS_API_SECRET", "CUBEJS_API_SECRETS", "CUBEJS_CACHE_AND_QUEUE_DRIVER", "CUBEJS_CUBESTORE_HOST",
@@ -215,7 +215,7 @@ func TestReservedVariables(t *testing.T) {
 		"CUBEJS_PLAYGROUND_AUTH_SECRET", "CUBEJS_PRE_AGGREGATIONS_BUILDER", "CUBEJS_REFRESH_WORKER", "CUBEJS_SCHEMA_PATH",
 		"CUBEJS_SQL_PASSWORD", "CUBEJS_SQL_USER", "NODE_ENV", "PORT",
 	}
-	defaults := map[string]bool{"CUBEJS_TELEMETRY": true, "HOME": true}
+	defaults := map[string]bool{"CUBEJS_DB_TYPE": true, "CUBEJS_TELEMETRY": true, "HOME": true}
 	f := shared()
 	f.deployment.Spec.Env = nil
 	for _, pod := range podTemplates(f.inputs(t)) {

@@ -168,6 +168,8 @@ func (m *gitModel) addTo(pod *corev1.PodTemplateSpec, o Options) {
 		ImagePullPolicy: corev1.PullIfNotPresent,
 		Args:            m.args(o.AllowInsecureGit),
 		SecurityContext: restrictedContainer(),
+
+		TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
 		Resources: corev1.ResourceRequirements{
 			Requests: corev1.ResourceList{
 				corev1.ResourceCPU:    resource.MustParse("50m"),
@@ -218,7 +220,7 @@ func (m *gitModel) args(allowInsecure bool) []string {
 		args = append(args, "--allow-insecure-git")
 	}
 	for i := range args {
-		args[i] = literal(args[i])
+		args[i] = Literal(args[i])
 	}
 	return args
 }

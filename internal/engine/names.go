@@ -105,3 +105,16 @@ func (in Inputs) objectLabels(component string) map[string]string {
 func (in Inputs) objectMeta(name, component string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: in.Namespace, Name: name, Labels: in.objectLabels(component)}
 }
+
+// DbtJobName returns the name of the Job of a DbtSync.
+func DbtJobName(sync string) string { return workloadName(sync, "-dbt") }
+
+// DbtDeliveryName returns the name of the Secret with which the pod of a DbtSync delivers its manifest:
+// username, password and ca.crt. quoin apiserver creates it.
+func DbtDeliveryName(sync string) string { return workloadName(sync, "-delivery") }
+
+// DbtDeliveryPath returns the path on quoin apiserver's own address to which the pod of a DbtSync delivers
+// its manifest.
+func DbtDeliveryPath(namespace, sync string) string {
+	return "/dbt-syncs/" + namespace + "/" + sync + "/manifest"
+}

@@ -17,6 +17,7 @@ const userID = 1000
 // Source: https://kubernetes.io/docs/concepts/security/pod-security-standards/#restricted
 func (in Inputs) podTemplate(component string, container corev1.Container) corev1.PodTemplateSpec {
 	container.ImagePullPolicy = corev1.PullIfNotPresent
+	container.TerminationMessagePolicy = corev1.TerminationMessageFallbackToLogsOnError
 	container.SecurityContext = restrictedContainer()
 	container.VolumeMounts = append([]corev1.VolumeMount{{Name: volumeTmp, MountPath: "/tmp"}}, container.VolumeMounts...)
 	pod := corev1.PodTemplateSpec{

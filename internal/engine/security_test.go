@@ -9,7 +9,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 
+	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/internal/engine"
 )
 
@@ -125,6 +127,26 @@ func TestPodsDoNotUseTheMetadataKey(t *testing.T) {
 			}
 		}
 	})
+}
+
+// The server does not start without the type of a data source. Secrets of spec.envFrom may have the type,
+// which a variable of the platform would override.
+func TestDefaultDataSource(t *testing.T) {
+	f := shared()
+	f.deployment.Spec.Env = nil
+	if got := variable(t, podTemplates(f.inputs(t))["api"].Spec.Containers[0], "CUBEJS_DB_TYPE").Value; got != "postgres" {
+		t.Errorf("CUBEJS_DB_TYPE = %q, want a default", got)
+	}
+	f.deployment.Spec.Env = []v1alpha1.EnvVar{{Name: "CUBEJS_DB_TYPE", Value: ptr.To("mysql")}}
+	if got := variable(t, podTemplates(f.inputs(t))["api"].Spec.Containers[0], "CUBEJS_DB_TYPE").Value; got != "mysql" {
+		t.Errorf("CUBEJS_DB_TYPE = %q, want the user's", got)
+	}
+	f.deployment.Spec.Env, f.deployment.Spec.EnvFrom = nil, []v1alpha1.LocalReference{{Name: "warehouse"}}
+	for _, v := range podTemplates(f.inputs(t))["api"].Spec.Containers[0].Env {
+		if v.Name == "CUBEJS_DB_TYPE" {
+			t.Errorf("CUBEJS_DB_TYPE = %q overrides the Secret", v.Value)
+		}
+	}
 }
 
 // Values of users are not expanded.

@@ -37,6 +37,24 @@ var reservedByServer = []string{
 	"PORT",
 }
 
+// Variables of the data source that dbt syncs use.
+const (
+	VariableCatalog  = "CUBEJS_DB_DATABRICKS_CATALOG"
+	VariableDatabase = "CUBEJS_DB_NAME"
+	VariableType     = "CUBEJS_DB_TYPE"
+)
+
+// LiteralVariable returns the value of an environment variable of a deployment; empty if it is not in the
+// spec, or in a Secret.
+func LiteralVariable(d *v1alpha1.Deployment, name string) string {
+	for _, v := range d.Spec.Env {
+		if v.Name == name && v.Value != nil {
+			return *v.Value
+		}
+	}
+	return ""
+}
+
 // reservedByStore are the variables of the store that users may not set: its addresses, ports and
 // directories.
 var reservedByStore = []string{
@@ -66,11 +84,11 @@ func ReservedVariable(name string) bool { return slices.Contains(reservedByServe
 // value returns a variable with a literal value. Dollar signs are escaped, because Kubernetes
 // expands $(NAME) and $$.
 func value(name, v string) corev1.EnvVar {
-	return corev1.EnvVar{Name: name, Value: literal(v)}
+	return corev1.EnvVar{Name: name, Value: Literal(v)}
 }
 
-// literal escapes the expansions of Kubernetes in variables and arguments.
-func literal(s string) string { return strings.ReplaceAll(s, "$", "$$") }
+// Literal escapes the expansions of Kubernetes in variables and arguments.
+func Literal(s string) string { return strings.ReplaceAll(s, "$", "$$") }
 
 func fromSecret(name, secret, key string, optional bool) corev1.EnvVar {
 	selector := &corev1.SecretKeySelector{Key: key}

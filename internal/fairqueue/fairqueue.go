@@ -12,6 +12,8 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/quoin-dev/quoin/internal/turns"
 )
 
 // queue implements priorityqueue.PriorityQueue.
@@ -58,7 +60,7 @@ func (q *queue) GetWithPriority() (item reconcile.Request, priority int, shutdow
 
 // waiting are the items that are ready. It implements workqueue.Queue, whose methods are not called concurrently.
 type waiting struct {
-	normal, low turns
+	normal, low turns.Queue[string, reconcile.Request]
 	// queued has the waiting items, and whether they are in low only.
 	queued map[reconcile.Request]bool
 
@@ -96,17 +98,17 @@ func (w *waiting) Push(item reconcile.Request) {
 	low := w.isLow(item)
 	w.queued[item] = low
 	if low {
-		w.low.push(item)
+		w.low.Push(item.Namespace, item)
 		return
 	}
-	w.normal.push(item)
+	w.normal.Push(item.Namespace, item)
 }
 
 // Touch implements workqueue.Queue: an item that is waiting has been added again.
 func (w *waiting) Touch(item reconcile.Request) {
 	if w.queued[item] && !w.isLow(item) {
 		w.queued[item] = false
-		w.normal.push(item) // Pop skips the item in low
+		w.normal.Push(item.Namespace, item) // Pop skips the item in low
 	}
 }
 
@@ -115,48 +117,13 @@ func (w *waiting) Len() int { return len(w.queued) }
 
 // Pop implements workqueue.Queue.
 func (w *waiting) Pop() reconcile.Request {
-	item, ok := w.normal.pop()
+	item, ok := w.normal.Pop()
 	for !ok {
-		item, _ = w.low.pop()
+		item, _ = w.low.Pop()
 		ok = w.queued[item]
 	}
 	if delete(w.queued, item); len(w.queued) == 0 {
-		w.low = turns{} // items that have been moved to normal
+		w.low = turns.Queue[string, reconcile.Request]{} // items that have been moved to normal
 	}
 	return item
-}
-
-// turns are items in their order within a namespace, and in turns between namespaces.
-type turns struct {
-	// order has the namespaces with items; the next turn is that of the first.
-	order []string
-	items map[string][]reconcile.Request
-}
-
-func (t *turns) push(item reconcile.Request) {
-	if t.items == nil {
-		t.items = map[string][]reconcile.Request{}
-	}
-	before := t.items[item.Namespace]
-	if len(before) == 0 {
-		t.order = append(t.order, item.Namespace)
-	}
-	t.items[item.Namespace] = append(before, item)
-}
-
-// pop returns false if there is no item.
-func (t *turns) pop() (reconcile.Request, bool) {
-	if len(t.order) == 0 {
-		return reconcile.Request{}, false
-	}
-	namespace := t.order[0]
-	t.order = t.order[1:]
-	items := t.items[namespace]
-	if len(items) == 1 {
-		delete(t.items, namespace)
-	} else {
-		t.items[namespace] = items[1:]
-		t.order = append(t.order, namespace)
-	}
-	return items[0], true
 }

@@ -90,7 +90,7 @@ func TestQueue(t *testing.T) {
 			if got := get(t, q, len(tc.want)); !slices.Equal(got, tc.want) || q.Len() != 0 {
 				t.Errorf("got %q and %d more, want %q", got, q.Len(), tc.want)
 			}
-			if n := len(q.waiting.priorities) + len(q.waiting.normal.items) + len(q.waiting.low.order); n > 0 {
+			if n := len(q.waiting.priorities); n > 0 || !q.waiting.normal.IsEmpty() || !q.waiting.low.IsEmpty() {
 				t.Errorf("the empty queue keeps %d entries", n)
 			}
 		})

@@ -12,24 +12,25 @@ import (
 	"io"
 	"iter"
 	"runtime"
-	"slices"
 	"sync"
+
+	"github.com/quoin-dev/quoin/internal/turns"
 )
 
 // Semaphore limits concurrent work. It is safe for concurrent use.
 type Semaphore struct {
 	mu   sync.Mutex
 	free int
-	// order has the accounts with waiting work; the next turn is that of the first.
-	order   []string
-	waiting map[string][]chan struct{}
+	// waiting is the work of accounts that waits.
+	waiting turns.Queue[string, chan struct{}]
 }
 
 // Processors is the semaphore of the processors of this process: all but one, and one at least.
-var Processors = newSemaphore(max(1, runtime.GOMAXPROCS(0)-1))
+var Processors = New(max(1, runtime.GOMAXPROCS(0)-1))
 
-func newSemaphore(limit int) *Semaphore {
-	return &Semaphore{free: limit, waiting: map[string][]chan struct{}{}}
+// New returns a semaphore with limit places.
+func New(limit int) *Semaphore {
+	return &Semaphore{free: limit}
 }
 
 // Turn is work for an account. Only one goroutine may use it.
@@ -71,6 +72,13 @@ func (s *Semaphore) BeginIf(ctx context.Context, long bool, account string) (*Tu
 	return &Turn{semaphore: s, ctx: ctx, account: account}, ctx.Err()
 }
 
+// Waiting returns how much work of an account waits.
+func (s *Semaphore) Waiting(account string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.waiting.Len(account)
+}
+
 func (t *Turn) resume() error {
 	if err := t.semaphore.acquire(t.ctx, t.account); err != nil {
 		return err
@@ -97,6 +105,9 @@ func (s *Semaphore) Reader(ctx context.Context, account string, r io.Reader) (_ 
 	t := &Turn{semaphore: s, ctx: ctx, account: account}
 	return bufio.NewReaderSize(&reader{t, r}, readStep), t.End
 }
+
+// Reader returns a reader for the work, which lets other work run while it waits for r.
+func (t *Turn) Reader(r io.Reader) io.Reader { return &reader{t, r} }
 
 // readStep is how much is read at once, in bytes: the work on it should take a millisecond or so.
 const readStep = 32 << 10
@@ -140,7 +151,7 @@ func (w *writer) Write(p []byte) (int, error) {
 func (s *Semaphore) isContended() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.order) > 0
+	return !s.waiting.IsEmpty()
 }
 
 func (s *Semaphore) acquire(ctx context.Context, account string) error {
@@ -151,10 +162,7 @@ func (s *Semaphore) acquire(ctx context.Context, account string) error {
 		return nil
 	}
 	turn := make(chan struct{})
-	if len(s.waiting[account]) == 0 {
-		s.order = append(s.order, account)
-	}
-	s.waiting[account] = append(s.waiting[account], turn)
+	s.waiting.Push(account, turn)
 	s.mu.Unlock()
 	select {
 	case <-turn:
@@ -171,33 +179,17 @@ func (s *Semaphore) acquire(ctx context.Context, account string) error {
 func (s *Semaphore) leave(account string, turn chan struct{}) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	i := slices.Index(s.waiting[account], turn)
-	if i < 0 {
-		return false
-	}
-	if s.waiting[account] = slices.Delete(s.waiting[account], i, i+1); len(s.waiting[account]) == 0 {
-		delete(s.waiting, account)
-		s.order = slices.DeleteFunc(s.order, func(name string) bool { return name == account })
-	}
-	return true
+	return s.waiting.Remove(account, turn)
 }
 
 // release gives the place to the work whose turn it is.
 func (s *Semaphore) release() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.order) == 0 {
+	turn, ok := s.waiting.Pop()
+	if !ok {
 		s.free++
 		return
 	}
-	account := s.order[0]
-	s.order = s.order[1:]
-	turns := s.waiting[account]
-	if len(turns) == 1 {
-		delete(s.waiting, account)
-	} else {
-		s.waiting[account] = turns[1:]
-		s.order = append(s.order, account)
-	}
-	close(turns[0])
+	close(turn)
 }

@@ -13,7 +13,7 @@ import (
 // TestTurnsBetweenAccounts: an account with much waiting work delays another one by one turn.
 func TestTurnsBetweenAccounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSemaphore(1)
+		s := New(1)
 		first, err := s.Begin(t.Context(), "busy")
 		if err != nil {
 			t.Fatal(err)
@@ -36,7 +36,7 @@ func TestTurnsBetweenAccounts(t *testing.T) {
 		if want := []string{"busy", "other", "third", "busy", "other", "busy", "busy"}; !slices.Equal(order, want) {
 			t.Errorf("order %q, want %q", order, want)
 		}
-		if s.free != 1 || len(s.order) != 0 || len(s.waiting) != 0 {
+		if s.free != 1 || s.isContended() {
 			t.Errorf("afterwards: %+v", s)
 		}
 	})
@@ -44,7 +44,7 @@ func TestTurnsBetweenAccounts(t *testing.T) {
 
 func TestYield(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSemaphore(1)
+		s := New(1)
 		long, _ := s.Begin(t.Context(), "busy")
 		if err := long.Yield(); err != nil || !long.held {
 			t.Errorf("nothing else waits: %v", err)
@@ -72,7 +72,7 @@ func TestYield(t *testing.T) {
 }
 
 func TestShortWorkNeedsNoPlace(t *testing.T) {
-	s := newSemaphore(1)
+	s := New(1)
 	long, err := s.BeginIf(t.Context(), true, "busy")
 	if err != nil {
 		t.Fatal(err)
@@ -92,7 +92,7 @@ func TestShortWorkNeedsNoPlace(t *testing.T) {
 
 func TestCanceledWorkTakesNoPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSemaphore(1)
+		s := New(1)
 		first, _ := s.Begin(t.Context(), "busy")
 		ctx, cancel := context.WithCancel(t.Context())
 		var all sync.WaitGroup
@@ -112,7 +112,7 @@ func TestCanceledWorkTakesNoPlace(t *testing.T) {
 			t.Error(err)
 		}
 		first.End()
-		if s.free != 1 || len(s.order) != 0 || len(s.waiting) != 0 {
+		if s.free != 1 || s.isContended() {
 			t.Errorf("afterwards: %+v", s)
 		}
 	})
@@ -120,7 +120,7 @@ func TestCanceledWorkTakesNoPlace(t *testing.T) {
 
 // TestReader: work runs between its reads and writes only.
 func TestReaderAndWriter(t *testing.T) {
-	s := newSemaphore(1)
+	s := New(1)
 	held := func() bool { return s.free == 0 }
 	in, end := s.Reader(t.Context(), "busy", readerFunc(func(p []byte) (int, error) {
 		if held() {
@@ -164,7 +164,7 @@ func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 // TestIterateYields: other work runs after a step of the elements.
 func TestIterateYields(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSemaphore(1)
+		s := New(1)
 		long, _ := s.Begin(t.Context(), "busy")
 		ran := make(chan struct{})
 		go func() {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path"
+	"slices"
 	"syscall"
 
 	"github.com/go-git/go-git/v5/plumbing"
@@ -28,6 +29,7 @@ type checkout struct {
 	ctx     context.Context
 	store   *filesystem.Storage
 	root    plumbing.Hash // the commit's tree
+	path    []string      // the components of the folder that is written
 	out     *os.Root      // keeps every write inside the new folder
 	result  FetchResult
 	folders int
@@ -44,7 +46,7 @@ func (f *fetch) checkOut(ctx context.Context, store *filesystem.Storage, work *w
 		return FetchResult{}, f.localError(err)
 	}
 	defer out.Close()
-	c := &checkout{fetch: f, ctx: ctx, store: store, root: commit.TreeHash, out: out}
+	c := &checkout{fetch: f, ctx: ctx, store: store, root: commit.TreeHash, path: f.path, out: out}
 	tree, err := c.start()
 	if err != nil {
 		return FetchResult{}, err
@@ -59,7 +61,7 @@ func (f *fetch) localError(err error) error {
 	return localError(fmt.Sprintf("target %q", f.Dir), err)
 }
 
-// start returns the tree of the sub folder; it does not follow symbolic links.
+// start returns the tree of the sub folder, or of the preferred folder in it; it does not follow symbolic links.
 func (c *checkout) start() (*object.Tree, error) {
 	tree, err := c.tree(c.root)
 	if err != nil {
@@ -77,7 +79,13 @@ func (c *checkout) start() (*object.Tree, error) {
 			return nil, err
 		}
 	}
-	return tree, nil
+	preferred, ok := find(tree, c.Prefer)
+	isBeside := func(name string) bool { _, found := find(tree, name); return found }
+	if !ok || preferred.Mode != filemode.Dir || !slices.ContainsFunc(c.Beside, isBeside) {
+		return tree, nil
+	}
+	c.path = append(c.path[:len(c.path):len(c.path)], c.Prefer)
+	return c.tree(preferred.Hash)
 }
 
 func find(tree *object.Tree, name string) (object.TreeEntry, bool) {

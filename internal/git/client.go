@@ -1,10 +1,11 @@
-// Package git reads branches and folders of a remote Git repository, over
-// HTTPS or SSH, without a git binary. It only reads: the mapping of branches to
+// Package git reads branches and folders of a remote Git repository, and pushes
+// to it, over HTTPS or SSH, without a git binary. The mapping of branches to
 // environments is the caller's.
 //
 // Errors about a remote are stable: they contain no ephemeral ports, no
-// timestamps, no credentials and no text from the server. The same failure has
-// the same message, so an error can be used as the message of a condition.
+// timestamps, no credentials and, but for those of a push, no text from the
+// server. The same failure has the same message, so an error can be used as the
+// message of a condition.
 //
 // Source: the Git documentation gitprotocol-v2(5), gitprotocol-pack(5),
 // gitprotocol-http(5) and gitformat-pack(5). Servers are asked for version 2 of the
@@ -27,7 +28,7 @@ type Options struct {
 	Timeout time.Duration
 }
 
-// Client reads remotes. It is stateless and safe for concurrent use. It does
+// Client reads remotes and pushes to them. It is stateless and safe for concurrent use. It does
 // not retry: callers have their own backoff.
 type Client struct {
 	options Options

@@ -10,6 +10,8 @@ import (
 
 	gitssh "github.com/go-git/go-git/v5/plumbing/transport/ssh"
 	"golang.org/x/crypto/ssh"
+
+	"github.com/quoin-dev/quoin/internal/masking"
 )
 
 // The keys of a credentials Secret, as in Flux's GitRepository documentation,
@@ -31,6 +33,8 @@ type Credentials struct {
 	roots  []byte // PEM
 	signer ssh.Signer
 	hosts  hostKeys
+	// secrets are the values that are hidden in texts of the server.
+	secrets masking.Known
 }
 
 // hostKeys are the host keys of a known_hosts file.
@@ -71,6 +75,9 @@ func ParseCredentials(rawURL string, data map[string][]byte) (Credentials, error
 
 func parseHTTP(data map[string][]byte) (Credentials, error) {
 	var c Credentials
+	for _, key := range []string{KeyPassword, KeyBearerToken} {
+		c.secrets.Add(key, text(data, key))
+	}
 	username, password, token := text(data, KeyUsername), text(data, KeyPassword), text(data, KeyBearerToken)
 	switch {
 	case token != "" && (username != "" || password != ""):
@@ -78,6 +85,7 @@ func parseHTTP(data map[string][]byte) (Credentials, error) {
 	case token != "":
 		c.http = func(req *http.Request) { req.Header.Set("Authorization", "Bearer "+token) }
 	case username != "" && password != "":
+		c.secrets.Add(KeyPassword, username+":"+password)
 		c.http = func(req *http.Request) { req.SetBasicAuth(username, password) }
 	case username != "":
 		return c, invalid(ErrInvalidCredentials, "key %q is missing", KeyPassword)
@@ -110,7 +118,9 @@ func parseSSH(data map[string][]byte) (Credentials, error) {
 	if err != nil {
 		return Credentials{}, err
 	}
-	return Credentials{signer: signer, hosts: hosts}, nil
+	c := Credentials{signer: signer, hosts: hosts}
+	c.secrets.Add(KeyPassword, text(data, KeyPassword))
+	return c, nil
 }
 
 func parseIdentity(pem []byte, passphrase string) (ssh.Signer, error) {

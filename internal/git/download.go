@@ -34,6 +34,12 @@ type attempt struct {
 	depth int // 0 means the full history
 }
 
+// packRequest are the arguments of the request of a pack.
+type packRequest struct {
+	wants, haves []plumbing.Hash
+	depth        int // 0 means the full history
+}
+
 // tips are the refs of a server that a fetch depends on.
 type tips struct {
 	commit plumbing.Hash // the wanted commit
@@ -127,7 +133,7 @@ func (f *fetch) notFound(t *tips) error {
 // try downloads a pack. The store is nil if the pack does not contain the
 // commit.
 func (f *fetch) try(ctx context.Context, s *session, a attempt, work *workspace) (*filesystem.Storage, error) {
-	content, closer, err := s.requestPack(ctx, a)
+	content, closer, err := s.requestPack(ctx, packRequest{wants: []plumbing.Hash{a.want}, depth: a.depth})
 	if err != nil && isNotOurRef(err) {
 		return nil, nil
 	}
@@ -187,9 +193,9 @@ func (s *session) supportsShallow() bool {
 	return s.capabilities.has("shallow")
 }
 
-// requestPack requests a pack, without negotiation: the client has no objects yet. It returns
+// requestPack requests a pack, without negotiation: the client names what it has at once. It returns
 // the pack and the end of its response.
-func (s *session) requestPack(ctx context.Context, a attempt) (io.Reader, io.Closer, error) {
+func (s *session) requestPack(ctx context.Context, a packRequest) (io.Reader, io.Closer, error) {
 	r := s.packRequest0(a)
 	if s.version2 {
 		r = s.packRequest2(a)
@@ -216,7 +222,7 @@ func (s *session) requestPack(ctx context.Context, a attempt) (io.Reader, io.Clo
 
 // packRequest0 returns a request in version 0: gitprotocol-pack(5), heading "Packfile
 // Negotiation".
-func (s *session) packRequest0(a attempt) *request {
+func (s *session) packRequest0(a packRequest) *request {
 	wanted := []string{"agent=" + agent}
 	for _, name := range []string{"no-progress", "ofs-delta", sideBand} {
 		if s.capabilities.has(name) {
@@ -227,21 +233,35 @@ func (s *session) packRequest0(a attempt) *request {
 		wanted = append(wanted, "shallow")
 	}
 	r := &request{}
-	r.line("want %s %s", a.want, strings.Join(wanted, " "))
+	for i, want := range a.wants {
+		if i > 0 {
+			r.line("want %s", want)
+			continue
+		}
+		r.line("want %s %s", want, strings.Join(wanted, " "))
+	}
 	if a.depth > 0 {
 		r.line("deepen %d", a.depth)
 	}
 	_, _ = r.WriteString(flushPacket)
+	for _, have := range a.haves {
+		r.line("have %s", have)
+	}
 	r.line("done")
 	return r
 }
 
 // packRequest2 returns a request in version 2: gitprotocol-v2(5), heading "fetch".
-func (s *session) packRequest2(a attempt) *request {
+func (s *session) packRequest2(a packRequest) *request {
 	r := s.command("fetch")
 	r.line("no-progress")
 	r.line("ofs-delta")
-	r.line("want %s", a.want)
+	for _, want := range a.wants {
+		r.line("want %s", want)
+	}
+	for _, have := range a.haves {
+		r.line("have %s", have)
+	}
 	if a.depth > 0 {
 		r.line("deepen %d", a.depth)
 	}
@@ -251,7 +271,7 @@ func (s *session) packRequest2(a attempt) *request {
 }
 
 // skipAcknowledgments reads a response in version 0 up to its pack.
-func (p *packets) skipAcknowledgments(a attempt) error {
+func (p *packets) skipAcknowledgments(a packRequest) error {
 	if a.depth > 0 { // the shallow commits
 		for {
 			line, err := p.data()
@@ -263,8 +283,9 @@ func (p *packets) skipAcknowledgments(a attempt) error {
 			}
 		}
 	}
+	// Without multi_ack, the answer is one line: the first commit that both have, or NAK.
 	line, err := p.data()
-	if err == nil && !bytes.HasPrefix(line, []byte("NAK")) {
+	if err == nil && !bytes.HasPrefix(line, []byte("NAK")) && !bytes.HasPrefix(line, []byte("ACK ")) {
 		err = errNotGit
 	}
 	return err
@@ -283,4 +304,70 @@ func (p *packets) skipSections() error {
 			return nil
 		}
 	}
+}
+
+// PullOptions configure Pull.
+type PullOptions struct {
+	URL   string
+	Creds Credentials
+	// Choose returns the commits to download, of the branches of the remote, and commits that the caller
+	// has with their histories. Without commits to download, nothing is.
+	Choose func(refs []Ref) (wants, haves []plumbing.Hash, err error)
+	// Read reads the pack: all objects that the histories of wants have and those of haves lack.
+	Read func(pack io.Reader) error
+	// MaxBytes limits the pack.
+	MaxBytes int64
+}
+
+// Pull reads the branches of a remote as Refs does, and downloads commits with their histories, over
+// one connection. The error is as that of Refs, or that of Choose or Read.
+func (c *Client) Pull(ctx context.Context, o PullOptions) ([]Ref, string, error) {
+	r, err := parseURL(o.URL, c.options)
+	if err != nil {
+		return nil, "", err
+	}
+	list := &branchList{remote: r, refs: []Ref{}}
+	s, err := c.open(ctx, r, o.Creds, []string{headRef, headsDir}, list.visit)
+	if err != nil {
+		return nil, "", err
+	}
+	defer s.close()
+	refs, defaultBranch := list.sorted(), list.defaultBranch()
+	wants, haves, err := o.Choose(refs)
+	if err != nil || len(wants) == 0 {
+		return refs, defaultBranch, err
+	}
+	content, closer, err := s.requestPack(ctx, packRequest{wants: wants, haves: haves})
+	if err != nil {
+		return nil, "", r.transportError(ctx, err)
+	}
+	defer closer.Close()
+	limited := &limitedPack{contextReader: contextReader{ctx, content}, left: o.MaxBytes}
+	err = o.Read(limited)
+	switch {
+	case errors.Is(limited.err, errPackSize):
+		return nil, "", r.fail(ErrTooLarge, "the download is larger than %d bytes", o.MaxBytes)
+	case limited.err != nil:
+		return nil, "", r.transportError(ctx, limited.err)
+	}
+	return refs, defaultBranch, err
+}
+
+// limitedPack is a pack of at most left bytes. It keeps its error.
+type limitedPack struct {
+	contextReader
+	left int64
+	err  error
+}
+
+// Read implements io.Reader.
+func (l *limitedPack) Read(into []byte) (int, error) {
+	n, err := l.contextReader.Read(into)
+	if l.left -= int64(n); l.left < 0 {
+		n, err = 0, errPackSize
+	}
+	if err != nil && !errors.Is(err, io.EOF) {
+		l.err = err
+	}
+	return n, err
 }

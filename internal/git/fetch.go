@@ -31,6 +31,11 @@ type FetchOptions struct {
 	// Path is the sub folder to check out, slash separated and relative; empty
 	// or "." is the whole tree.
 	Path string
+	// Prefer is the name of a folder that is checked out instead of the one at
+	// Path, if that contains it and, beside it, a file with one of the names in
+	// Beside.
+	Prefer string
+	Beside []string
 	// Dir is the absolute path of the target folder. It is replaced by a rename,
 	// so it must not be a mount point. Its parent is created if missing, and
 	// must be writable.

@@ -17,6 +17,7 @@ import (
 
 const (
 	uploadPack   = "git-upload-pack"
+	receivePack  = "git-receive-pack"
 	infoRefsPath = "/info/refs"
 	// headerTimeout limits the wait for the first byte of a response. A server
 	// counts the objects of a pack before it sends any.
@@ -40,8 +41,9 @@ func (e statusError) Error() string { return fmt.Sprintf("unexpected status %d",
 // httpAuth adds credentials to a request.
 type httpAuth func(*http.Request)
 
-// httpConnection is git-upload-pack over HTTP: gitprotocol-http(5), "smart" clients.
+// httpConnection is git-upload-pack or git-receive-pack over HTTP: gitprotocol-http(5), "smart" clients.
 type httpConnection struct {
+	service   string
 	client    *http.Client
 	transport *http.Transport
 	auth      httpAuth // nil is anonymous
@@ -49,7 +51,7 @@ type httpConnection struct {
 }
 
 // connectHTTP returns a connection that connects with its first request.
-func (c *Client) connectHTTP(r remote, creds Credentials) connection {
+func (c *Client) connectHTTP(r remote, creds Credentials, service string) connection {
 	t := http.DefaultTransport.(*http.Transport).Clone()
 	t.DialContext = (&net.Dialer{Timeout: c.options.Timeout}).DialContext
 	t.TLSHandshakeTimeout = c.options.Timeout
@@ -67,13 +69,13 @@ func (c *Client) connectHTTP(r remote, creds Credentials) connection {
 		roots.AppendCertsFromPEM(creds.roots)
 		t.TLSClientConfig.RootCAs = roots
 	}
-	h := &httpConnection{transport: t, auth: creds.http, base: withoutSuffix(r.url, "/")}
+	h := &httpConnection{service: service, transport: t, auth: creds.http, base: withoutSuffix(r.url, "/")}
 	h.client = &http.Client{Transport: t, CheckRedirect: h.checkRedirect}
 	return h
 }
 
 // checkRedirect allows redirects of the first request, as Git does, to the same scheme or from
-// http to https. Another origin is not sent the credentials.
+// http to https. Another origin is not sent the credentials, and no objects.
 func (h *httpConnection) checkRedirect(req *http.Request, via []*http.Request) error {
 	from := via[len(via)-1].URL
 	upgrade := from.Scheme == "http" && req.URL.Scheme == "https"
@@ -82,6 +84,9 @@ func (h *httpConnection) checkRedirect(req *http.Request, via []*http.Request) e
 		return errRedirect
 	}
 	if from.Scheme != req.URL.Scheme || from.Host != req.URL.Host {
+		if h.service == receivePack {
+			return errRedirect
+		}
 		h.auth = nil
 	}
 	if h.auth == nil { // net/http copies the header of the first request
@@ -93,7 +98,7 @@ func (h *httpConnection) checkRedirect(req *http.Request, via []*http.Request) e
 // advertisement implements connection.
 func (h *httpConnection) advertisement(ctx context.Context) (*packets, error) {
 	address := withSuffix(h.base, infoRefsPath)
-	address.RawQuery = "service=" + uploadPack
+	address.RawQuery = "service=" + h.service
 	resp, err := h.do(ctx, http.MethodGet, address, nil)
 	if err != nil {
 		return nil, err
@@ -110,7 +115,7 @@ func (h *httpConnection) advertisement(ctx context.Context) (*packets, error) {
 
 // send implements connection.
 func (h *httpConnection) send(ctx context.Context, r *request, budget int) (*packets, error) {
-	resp, err := h.do(ctx, http.MethodPost, withSuffix(h.base, "/"+uploadPack), r) //nolint:bodyclose // the packets close it
+	resp, err := h.do(ctx, http.MethodPost, withSuffix(h.base, "/"+h.service), r) //nolint:bodyclose // the packets close it
 	if err != nil {
 		return nil, err
 	}
@@ -147,10 +152,12 @@ func (h *httpConnection) do(ctx context.Context, method string, address *url.URL
 		return nil, err
 	}
 	req.Header.Set("User-Agent", userAgent)
-	req.Header.Set("Git-Protocol", protocolVersion)
+	if h.service == uploadPack {
+		req.Header.Set("Git-Protocol", protocolVersion)
+	}
 	if body != nil {
-		req.Header.Set("Content-Type", "application/x-"+uploadPack+"-request")
-		req.Header.Set("Accept", "application/x-"+uploadPack+"-result")
+		req.Header.Set("Content-Type", "application/x-"+h.service+"-request")
+		req.Header.Set("Accept", "application/x-"+h.service+"-result")
 	}
 	if h.auth != nil {
 		h.auth(req)

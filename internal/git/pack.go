@@ -56,8 +56,8 @@ type pack struct {
 	file string
 }
 
-// receivePack writes a pack of at most limit bytes into dir.
-func receivePack(ctx context.Context, dir string, r io.Reader, limit int64) (*pack, error) {
+// storePack writes a pack of at most limit bytes into dir.
+func storePack(ctx context.Context, dir string, r io.Reader, limit int64) (*pack, error) {
 	p := &pack{dir: dir, file: filepath.Join(dir, "objects", "pack", "incoming")}
 	if err := os.MkdirAll(filepath.Dir(p.file), 0o700); err != nil {
 		return nil, failLocally(err)

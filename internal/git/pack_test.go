@@ -63,7 +63,7 @@ func TestPackLimits(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			p, err := receivePack(t.Context(), t.TempDir(), bytes.NewReader(tt.pack), 1<<20)
+			p, err := storePack(t.Context(), t.TempDir(), bytes.NewReader(tt.pack), 1<<20)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -82,15 +82,15 @@ func TestPackLimits(t *testing.T) {
 
 func TestReceivePackLimits(t *testing.T) {
 	dir := t.TempDir()
-	if _, err := receivePack(t.Context(), dir, strings.NewReader("12345"), 5); err != nil {
+	if _, err := storePack(t.Context(), dir, strings.NewReader("12345"), 5); err != nil {
 		t.Errorf("at the limit: %v", err)
 	}
-	if _, err := receivePack(t.Context(), dir, strings.NewReader("123456"), 5); !errors.Is(err, errPackSize) {
+	if _, err := storePack(t.Context(), dir, strings.NewReader("123456"), 5); !errors.Is(err, errPackSize) {
 		t.Errorf("over the limit: %v, want errPackSize", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := receivePack(ctx, dir, strings.NewReader("1"), 5); !errors.Is(err, context.Canceled) {
+	if _, err := storePack(ctx, dir, strings.NewReader("1"), 5); !errors.Is(err, context.Canceled) {
 		t.Errorf("canceled: %v, want Canceled", err)
 	}
 	blocked := filepath.Join(dir, "blocked")
@@ -98,7 +98,7 @@ func TestReceivePackLimits(t *testing.T) {
 		t.Fatal(err)
 	}
 	var local *localFailure
-	if _, err := receivePack(t.Context(), blocked, strings.NewReader("1"), 5); !errors.As(err, &local) {
+	if _, err := storePack(t.Context(), blocked, strings.NewReader("1"), 5); !errors.As(err, &local) {
 		t.Errorf("no folder: %v, want a localFailure", err)
 	}
 }
@@ -110,7 +110,7 @@ func FuzzPack(f *testing.F) {
 	f.Add(packOf(2, hello, packedObject(6, 4, []byte{byte(len(hello))}, []byte{5, 5, 0x90, 5})))
 	f.Add(packOf(1, packedObject(7, 4, make([]byte, 20), []byte{5, 5, 0x90, 5})))
 	f.Fuzz(func(t *testing.T, in []byte) {
-		p, err := receivePack(t.Context(), t.TempDir(), bytes.NewReader(in), 1<<20)
+		p, err := storePack(t.Context(), t.TempDir(), bytes.NewReader(in), 1<<20)
 		if err != nil {
 			return
 		}

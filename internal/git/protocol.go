@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/go-git/go-git/v5/plumbing"
@@ -33,7 +34,7 @@ const (
 
 var errNotGit = errors.New("not a Git server with SHA-1 objects")
 
-// connection is a connection to git-upload-pack.
+// connection is a connection to git-upload-pack or git-receive-pack.
 type connection interface {
 	// advertisement returns the server's first message.
 	advertisement(context.Context) (*packets, error)
@@ -84,26 +85,35 @@ type session struct {
 	capabilities capabilities
 }
 
-// open connects and visits the refs: those with one of the prefixes, and others too if the
-// server does not support version 2 of the protocol. The caller must close the session.
+// open connects to git-upload-pack and visits the refs: those with one of the prefixes, and others
+// too if the server does not support version 2 of the protocol. The caller must close the session.
 func (c *Client) open(ctx context.Context, r remote, creds Credentials, prefixes []string, visit refVisitor) (*session, error) {
-	conn, err := c.connect(ctx, r, creds)
+	s, err := c.openService(ctx, r, creds, uploadPack, prefixes, visit)
 	if err != nil {
-		return nil, r.transportError(ctx, err)
-	}
-	s := &session{connection: conn, remote: r, capabilities: capabilities{}}
-	if err := s.readRefs(ctx, prefixes, visit); err != nil {
-		conn.close()
 		return nil, r.transportError(ctx, err)
 	}
 	return s, nil
 }
 
-func (c *Client) connect(ctx context.Context, r remote, creds Credentials) (connection, error) {
-	if r.url.Scheme == "ssh" {
-		return c.connectSSH(ctx, r, creds)
+// openService is open for a service. The error is that of the connection.
+func (c *Client) openService(ctx context.Context, r remote, creds Credentials, service string, prefixes []string, visit refVisitor) (*session, error) {
+	conn, err := c.connect(ctx, r, creds, service)
+	if err != nil {
+		return nil, err
 	}
-	return c.connectHTTP(r, creds), nil
+	s := &session{connection: conn, remote: r, capabilities: capabilities{}}
+	if err := s.readRefs(ctx, prefixes, visit); err != nil {
+		conn.close()
+		return nil, err
+	}
+	return s, nil
+}
+
+func (c *Client) connect(ctx context.Context, r remote, creds Credentials, service string) (connection, error) {
+	if r.url.Scheme == "ssh" {
+		return c.connectSSH(ctx, r, creds, service)
+	}
+	return c.connectHTTP(r, creds, service), nil
 }
 
 // readRefs reads the server's first message, and the refs, which are part of it before version
@@ -135,6 +145,11 @@ func (s *session) readRefs(ctx context.Context, prefixes []string, visit refVisi
 			return err
 		}
 	}
+	end, err := p.share(ctx)
+	if err != nil {
+		return err
+	}
+	defer end()
 	return s.advertisedRefs(p, first, visit)
 }
 
@@ -177,6 +192,7 @@ func (s *session) command(name string) *request {
 func (s *session) lsRefs(ctx context.Context, prefixes []string, visit refVisitor) error {
 	r := s.command("ls-refs")
 	r.line("symrefs")
+	r.line("peel")
 	for _, prefix := range prefixes {
 		r.line("ref-prefix %s", prefix)
 	}
@@ -186,6 +202,11 @@ func (s *session) lsRefs(ctx context.Context, prefixes []string, visit refVisito
 		return err
 	}
 	defer p.Close()
+	end, err := p.share(ctx)
+	if err != nil {
+		return err
+	}
+	defer end()
 	for {
 		line, err := p.data()
 		if err != nil || line == nil {
@@ -196,16 +217,35 @@ func (s *session) lsRefs(ctx context.Context, prefixes []string, visit refVisito
 			return err
 		}
 		name, attributes, _ := bytes.Cut(rest, []byte(" "))
-		var target []byte
+		var target, peeled []byte
 		for attribute := range bytes.SplitSeq(attributes, []byte(" ")) {
 			if value, ok := bytes.CutPrefix(attribute, []byte("symref-target:")); ok {
 				target = value
+			}
+			if value, ok := bytes.CutPrefix(attribute, []byte("peeled:")); ok {
+				peeled = value
 			}
 		}
 		if err := visit(name, commit, target); err != nil {
 			return err
 		}
+		if err := visitPeeled(name, peeled, visit); err != nil {
+			return err
+		}
 	}
+}
+
+// visitPeeled visits the commit of an annotated tag as servers without version 2 advertise it.
+func visitPeeled(tag, peeled []byte, visit refVisitor) error {
+	if !bytes.HasPrefix(tag, []byte(tagsDir)) || len(peeled) == 0 {
+		return nil
+	}
+	name := slices.Concat(tag, []byte(peeledSuffix))
+	commit, _, err := parseRef(slices.Concat(peeled, []byte(" "), name))
+	if err != nil {
+		return err
+	}
+	return visit(name, commit, nil)
 }
 
 // advertisedRefs visits the refs of a server without version 2: gitprotocol-pack(5), heading

@@ -98,7 +98,7 @@ func TestLsRefsRequest(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := pkt("command=ls-refs\n") + pkt("agent=quoin\n") + pkt("object-format=sha1\n") + "0001" +
-		pkt("symrefs\n") + pkt("ref-prefix HEAD\n") + pkt("ref-prefix refs/heads/\n") + "0000"
+		pkt("symrefs\n") + pkt("peel\n") + pkt("ref-prefix HEAD\n") + pkt("ref-prefix refs/heads/\n") + "0000"
 	if s.request != want {
 		t.Errorf("request %q, want %q", s.request, want)
 	}

@@ -18,6 +18,9 @@ const (
 	maxRefName  = 1024    // bytes
 	maxRefNames = 1 << 20 // bytes of all names
 	headsDir    = "refs/heads/"
+	tagsDir     = "refs/tags/"
+	// peeledSuffix is appended to the name of an annotated tag for the commit that it refers to.
+	peeledSuffix = "^{}"
 )
 
 // Ref is a branch of a remote.
@@ -49,10 +52,43 @@ func (c *Client) Refs(ctx context.Context, rawURL string, creds Credentials) ([]
 		return nil, "", err
 	}
 	s.close()
-	byName := func(a, b Ref) int { return cmp.Compare(a.Name, b.Name) }
-	slices.SortFunc(list.refs, byName)
-	list.refs = slices.CompactFunc(list.refs, func(a, b Ref) bool { return a.Name == b.Name })
-	return list.refs, list.defaultBranch(), nil
+	return list.sorted(), list.defaultBranch(), nil
+}
+
+// Resolve returns the full name of a branch or tag of a remote, and its commit. A branch precedes a tag of
+// the same name. The default branch is meant if name is empty; its full name is HEAD.
+//
+// The error is an *Error of one of the kinds (no such branch or tag: ErrRefNotFound), or wraps ErrInvalidURL.
+func (c *Client) Resolve(ctx context.Context, rawURL string, creds Credentials, name string) (ref, commit string, err error) {
+	r, err := parseURL(rawURL, c.options)
+	if err != nil {
+		return "", "", err
+	}
+	// In the order of precedence.
+	wanted := []string{headRef}
+	if name != "" {
+		wanted = []string{headsDir + name, tagsDir + name + peeledSuffix, tagsDir + name}
+	}
+	found := map[string]string{}
+	s, err := c.open(ctx, r, creds, []string{headRef, headsDir + name, tagsDir + name}, func(name []byte, commit plumbing.Hash, _ []byte) error {
+		if slices.Contains(wanted, string(name)) {
+			found[string(name)] = commit.String()
+		}
+		return nil
+	})
+	if err != nil {
+		return "", "", err
+	}
+	s.close()
+	for _, ref := range wanted {
+		if commit, ok := found[ref]; ok {
+			return strings.TrimSuffix(ref, peeledSuffix), commit, nil
+		}
+	}
+	if name == "" {
+		return "", "", r.fail(ErrRefNotFound, "the repository has no default branch")
+	}
+	return "", "", r.fail(ErrRefNotFound, "branch or tag %q not found", name)
 }
 
 // branchList collects the branches of a remote.
@@ -62,6 +98,13 @@ type branchList struct {
 	names  int // bytes of all names
 	// head is the commit of HEAD, and target the ref to which HEAD refers; empty if unknown.
 	head, target string
+}
+
+// sorted returns the branches by name, each name once.
+func (l *branchList) sorted() []Ref {
+	slices.SortFunc(l.refs, func(a, b Ref) int { return cmp.Compare(a.Name, b.Name) })
+	l.refs = slices.CompactFunc(l.refs, func(a, b Ref) bool { return a.Name == b.Name })
+	return l.refs
 }
 
 // visit implements refVisitor.

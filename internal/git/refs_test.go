@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -299,6 +300,39 @@ func TestRefsSHA256Repository(t *testing.T) {
 	_, _, err := New(Options{}).Refs(t.Context(), base+"/model.git", creds)
 	if want := "repository " + base + "/model.git: not the response of a Git server with SHA-1 objects"; err == nil || err.Error() != want {
 		t.Errorf("error %q, want %q", err, want)
+	}
+}
+
+// TestResolve: branches, tags and annotated tags, in both versions of the protocol.
+func TestResolve(t *testing.T) {
+	root := t.TempDir()
+	r := newRepo(t, root, "model.git")
+	first := r.commit("main", r.tree(r.file("a", "1")))
+	second := r.commit("feature/x", r.tree(r.file("a", "2")))
+	r.git("tag", "light", second)
+	r.git("-c", "user.name=a", "-c", "user.email=a@example.com", "tag", "-a", "-m", "m", "v1", second)
+	r.git("tag", "main", second)
+	for name, handler := range map[string]http.Handler{"version 2": backend(t, root), "version 0": withoutVersion2(backend(t, root))} {
+		server := httptest.NewServer(handler)
+		t.Cleanup(server.Close)
+		client, url := New(Options{AllowInsecure: true}), server.URL+"/model.git"
+		creds := credentials(t, url, KeyUsername, testUser, KeyPassword, testPassword)
+		for ref, want := range map[string][2]string{
+			"": {"HEAD", first}, "main": {"refs/heads/main", first}, "feature/x": {"refs/heads/feature/x", second},
+			"light": {"refs/tags/light", second}, "v1": {"refs/tags/v1", second},
+		} {
+			full, commit, err := client.Resolve(t.Context(), url, creds, ref)
+			if err != nil || full != want[0] || commit != want[1] {
+				t.Errorf("%s: %q is %s %s, want %q: %v", name, ref, full, commit, want, err)
+				continue
+			}
+			if _, err := client.Fetch(t.Context(), FetchOptions{URL: url, Creds: creds, Commit: commit, Ref: full, Dir: filepath.Join(t.TempDir(), "x")}); err != nil {
+				t.Errorf("%s: %q: %v", name, ref, err)
+			}
+		}
+		if _, _, err := client.Resolve(t.Context(), url, creds, "v2"); !errors.Is(err, ErrRefNotFound) {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }
 

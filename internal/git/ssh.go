@@ -20,7 +20,7 @@ const (
 // maxRemoteMessage bounds the stored text of a server, bytes.
 const maxRemoteMessage = 4096
 
-// sshConnection is git-upload-pack over SSH. go-git's implementation ignores the
+// sshConnection is git-upload-pack or git-receive-pack over SSH. go-git's implementation ignores the
 // context while it connects, and reads the SSH configuration of the current
 // user.
 type sshConnection struct {
@@ -38,9 +38,9 @@ type remoteMessage struct{ text string }
 // Error implements error.
 func (m *remoteMessage) Error() string { return m.text }
 
-// connectSSH connects, authenticates and starts git-upload-pack. The end of
+// connectSSH connects, authenticates and starts the service. The end of
 // ctx closes the connection at any time.
-func (c *Client) connectSSH(ctx context.Context, r remote, creds Credentials) (connection, error) {
+func (c *Client) connectSSH(ctx context.Context, r remote, creds Credentials, service string) (connection, error) {
 	if creds.signer == nil || creds.hosts.check == nil {
 		return nil, r.fail(ErrUnauthorized, "SSH needs credentials with %q and %q", KeyIdentity, KeyKnownHosts)
 	}
@@ -58,7 +58,7 @@ func (c *Client) connectSSH(ctx context.Context, r remote, creds Credentials) (c
 		}
 		return nil, err
 	}
-	if err := s.start(r.sshPath()); err != nil {
+	if err := s.start(service, r.sshPath()); err != nil {
 		s.close()
 		return nil, err
 	}
@@ -104,7 +104,7 @@ func (s *sshConnection) handshake(conn net.Conn, address, user string, creds Cre
 	return conn.SetDeadline(time.Time{})
 }
 
-func (s *sshConnection) start(path string) error {
+func (s *sshConnection) start(service, path string) error {
 	var err error
 	if s.session, err = s.client.NewSession(); err != nil {
 		return err
@@ -119,9 +119,11 @@ func (s *sshConnection) start(path string) error {
 	s.packets = newPackets(stdout, io.NopCloser(stdout), maxAdvertisement)
 	s.stderr = &messageBuffer{}
 	s.session.Stderr = s.stderr
-	// Servers may reject the variable: they use version 0 of the protocol.
-	_ = s.session.Setenv("GIT_PROTOCOL", protocolVersion)
-	return s.session.Start(uploadPack + " " + shellQuote(path))
+	if service == uploadPack {
+		// Servers may reject the variable: they use version 0 of the protocol.
+		_ = s.session.Setenv("GIT_PROTOCOL", protocolVersion)
+	}
+	return s.session.Start(service + " " + shellQuote(path))
 }
 
 // shellQuote quotes as git's sq_quote_buf does: servers unquote exactly that.
@@ -139,14 +141,18 @@ func (s *sshConnection) advertisement(context.Context) (*packets, error) {
 	return s.packets, nil
 }
 
-// send implements connection; the context of connectSSH applies.
+// send implements connection; the context of connectSSH applies. A server that rejects a request before
+// it has read all of it has sent the reason.
 func (s *sshConnection) send(_ context.Context, r *request, budget int) (*packets, error) {
-	if _, err := s.stdin.Write(r.Bytes()); err != nil {
+	if _, err := s.stdin.Write(r.Bytes()); err != nil && !errors.Is(err, io.EOF) {
 		return nil, err
 	}
 	s.packets.budget = budget
 	return s.packets, nil
 }
+
+// messages returns what the server has written to standard error.
+func (s *sshConnection) messages() string { return s.stderr.String() }
 
 // close implements connection. The flush packet ends the session on the server.
 func (s *sshConnection) close() {

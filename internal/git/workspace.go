@@ -82,7 +82,7 @@ func removeStale(parent, prefix string) error {
 
 // receive writes a pack to the workspace.
 func (w *workspace) receive(ctx context.Context, r io.Reader, limit int64) (*pack, error) {
-	return receivePack(ctx, filepath.Join(w.dir, "git"), r, limit)
+	return storePack(ctx, filepath.Join(w.dir, "git"), r, limit)
 }
 
 // place renames the new folder to the target. A crash between the two renames

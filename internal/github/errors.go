@@ -22,6 +22,8 @@ const (
 	NotFound
 	// Forbidden: the installation is suspended or lacks a permission.
 	Forbidden
+	// Exists: what was to be created exists already.
+	Exists
 )
 
 // Error is a failed request. Its message is for users: it contains no credentials and no addresses.

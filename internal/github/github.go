@@ -7,6 +7,8 @@ package github
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net/http"
@@ -28,6 +30,8 @@ const DefaultURL = "https://github.com"
 const (
 	// requestTimeout limits each request.
 	requestTimeout = 15 * time.Second
+	// maxCABytes is the maximum size of the file with certificate authorities, which is copied into Secrets.
+	maxCABytes = 256 << 10
 	// maxResponseBytes is read of a response.
 	maxResponseBytes = 8 << 20
 	// jwtLifetime of the JWTs of the App: GitHub accepts up to ten minutes. They begin earlier, for clocks
@@ -47,6 +51,9 @@ type Options struct {
 	KeyFile string
 	// BaseURL of GitHub or of a GitHub Enterprise Server; DefaultURL when empty.
 	BaseURL string
+	// CAFile has certificate authorities of the server in PEM, in addition to those of the system; none when empty.
+	// It is read when the App is created.
+	CAFile string
 	// Transport sends the requests; that of package http when nil.
 	Transport http.RoundTripper
 	// Now is the clock; time.Now when nil.
@@ -60,6 +67,8 @@ type App struct {
 	web *url.URL
 	// client authenticates as the App.
 	client *gh.Client
+	// ca has the certificate authorities of the server in PEM.
+	ca []byte
 
 	mu sync.Mutex
 	// tokens list repositories and branches, by installation.
@@ -87,8 +96,12 @@ func New(o Options) (*App, error) {
 	if o.BaseURL == "" {
 		o.BaseURL = DefaultURL
 	}
+	ca, err := readCA(o.CAFile)
+	if err != nil {
+		return nil, err
+	}
 	if o.Transport == nil {
-		o.Transport = http.DefaultTransport
+		o.Transport = newTransport(ca)
 	}
 	if o.Now == nil {
 		o.Now = time.Now
@@ -97,13 +110,48 @@ func New(o Options) (*App, error) {
 	if err != nil || web.Host == "" {
 		return nil, errors.New("the URL of GitHub is not valid")
 	}
-	a := &App{o: o, web: web, tokens: map[int64]Token{}}
+	a := &App{o: o, web: web, ca: ca, tokens: map[int64]Token{}}
 	if _, err := a.signedJWT(); err != nil {
 		return nil, err
 	}
 	a.client, err = a.newClient(a.signedJWT)
 	return a, err
 }
+
+// readCA returns the content of a file with certificates; nil if file is empty.
+func readCA(file string) ([]byte, error) {
+	if file == "" {
+		return nil, nil
+	}
+	ca, err := os.ReadFile(file) //nolint:gosec // the file that the administrator names
+	if err != nil {
+		return nil, fmt.Errorf("read the certificate authorities of GitHub: %w", err)
+	}
+	if len(ca) > maxCABytes || !x509.NewCertPool().AppendCertsFromPEM(ca) {
+		return nil, fmt.Errorf("%q has no certificates in PEM, or more than %d bytes", file, maxCABytes)
+	}
+	return ca, nil
+}
+
+// newTransport returns a transport that trusts further certificate authorities.
+func newTransport(ca []byte) http.RoundTripper {
+	base, ok := http.DefaultTransport.(*http.Transport)
+	if len(ca) == 0 || !ok {
+		return http.DefaultTransport
+	}
+	roots, err := x509.SystemCertPool()
+	if err != nil { // there are none
+		roots = x509.NewCertPool()
+	}
+	roots.AppendCertsFromPEM(ca)
+	trusting := base.Clone()
+	trusting.TLSClientConfig = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
+	return trusting
+}
+
+// CA returns the certificate authorities of the server in PEM; nil for those of the system. Git servers are on the
+// same host.
+func (a *App) CA() []byte { return a.ca }
 
 // apiURL returns the base URL of the REST API.
 func (a *App) apiURL() string {
@@ -202,6 +250,14 @@ func (a *App) ReadToken(ctx context.Context, installation int64, repository stri
 	return a.newToken(ctx, installation, &gh.InstallationTokenOptions{
 		Repositories: []string{repository},
 		Permissions:  &gh.InstallationPermissions{Contents: gh.Ptr("read"), Metadata: gh.Ptr("read")},
+	})
+}
+
+// WriteToken returns a new token that reads and writes the contents of one repository, by name.
+func (a *App) WriteToken(ctx context.Context, installation int64, repository string) (Token, error) {
+	return a.newToken(ctx, installation, &gh.InstallationTokenOptions{
+		Repositories: []string{repository},
+		Permissions:  &gh.InstallationPermissions{Contents: gh.Ptr("write"), Metadata: gh.Ptr("read")},
 	})
 }
 

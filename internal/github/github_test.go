@@ -144,6 +144,61 @@ func TestHooksAreCreatedOnce(t *testing.T) {
 	}
 }
 
+// The hooks of other programs stay.
+func TestHooksAreRemoved(t *testing.T) {
+	s, app := newServer(t)
+	for _, url := range []string{"https://acme.example/hook", "https://ci.example/hook"} {
+		if err := app.SetHook(t.Context(), 1, "acme", "r001", url, "secret"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 2 { // the second time there is none
+		if err := app.RemoveHook(t.Context(), 1, "acme", "r001", "https://acme.example/hook"); err != nil {
+			t.Error(err)
+		}
+	}
+	if hooks := s.Installations[1].Repositories["r001"].Hooks; len(hooks) != 1 || hooks[0].Config.URL != "https://ci.example/hook" {
+		t.Errorf("%+v", hooks)
+	}
+	s.Installations[1].NoHooks = true
+	if err := app.RemoveHook(t.Context(), 1, "acme", "r001", "https://ci.example/hook"); !github.IsReason(err, github.NotFound) {
+		t.Errorf("without the permission: %v", err)
+	}
+}
+
+// TestPrivateCertificateAuthorities: an Enterprise Server with a certificate of a private authority is trusted with that
+// authority only.
+func TestPrivateCertificateAuthorities(t *testing.T) {
+	s, err := githubserver.NewTLS(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	s.Installations[1] = &githubserver.Installation{Login: "acme"}
+	file := filepath.Join(t.TempDir(), "ca.crt")
+	if err := os.WriteFile(file, s.CA, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for ca, ok := range map[string]bool{"": false, file: true} {
+		o := s.Options
+		o.CAFile = ca
+		app, err := github.New(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := app.Installation(t.Context(), 1); (err == nil) != ok || err != nil && !github.IsReason(err, github.Unavailable) {
+			t.Errorf("with CA %q: %v", ca, err)
+		}
+		if ok != (string(app.CA()) == string(s.CA)) {
+			t.Errorf("CA is %q", app.CA())
+		}
+	}
+	s.Options.CAFile = s.Options.KeyFile // no certificate
+	if _, err := github.New(s.Options); err == nil || !strings.Contains(err.Error(), "no certificates in PEM") {
+		t.Errorf("a file without certificates: %v", err)
+	}
+}
+
 // Every failure of the host is an error with a reason, and no error contains a credential.
 func TestFailuresOfTheHost(t *testing.T) {
 	stolen := ""

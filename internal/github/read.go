@@ -15,6 +15,8 @@ type Installation struct {
 	ID, AccountID              int64
 	Login, AvatarURL, Settings string
 	Suspended                  bool
+	// IsOrganization reports whether the App is installed on an organization.
+	IsOrganization bool
 }
 
 // Repository is a repository of an installation.
@@ -36,6 +38,7 @@ func (a *App) Installation(ctx context.Context, id int64) (Installation, error) 
 	return Installation{
 		ID: found.GetID(), AccountID: found.GetAccount().GetID(), Login: found.GetAccount().GetLogin(),
 		AvatarURL: found.GetAccount().GetAvatarURL(), Settings: found.GetHTMLURL(), Suspended: !found.GetSuspendedAt().IsZero(),
+		IsOrganization: found.GetAccount().GetType() == "Organization",
 	}, nil
 }
 
@@ -140,40 +143,4 @@ func slice[T any](from, count int, page func(gh.ListOptions) ([]T, error)) ([]T,
 			return found, false, nil
 		}
 	}
-}
-
-// SetHook creates the push hook of a repository with a URL and a secret, or gives an existing one with
-// that URL the secret. The reason of the error is Forbidden or NotFound if the App may not manage hooks.
-func (a *App) SetHook(ctx context.Context, installation int64, owner, name, hookURL, secret string) error {
-	token, err := a.newToken(ctx, installation, &gh.InstallationTokenOptions{
-		Repositories: []string{name}, Permissions: &gh.InstallationPermissions{RepositoryHooks: gh.Ptr("write"), Metadata: gh.Ptr("read")},
-	})
-	if err != nil {
-		return err
-	}
-	client, err := a.newClient(func() (string, error) { return token.value, nil })
-	if err != nil {
-		return err
-	}
-	hook := &gh.Hook{
-		Active: gh.Ptr(true), Events: []string{"push"},
-		Config: &gh.HookConfig{URL: &hookURL, Secret: &secret, ContentType: gh.Ptr("json"), InsecureSSL: gh.Ptr("0")},
-	}
-	what := "repository " + owner + "/" + name
-	existing, _, err := client.Repositories.ListHooks(ctx, owner, name, &gh.ListOptions{PerPage: pageSize})
-	if err != nil {
-		return failure(what, err)
-	}
-	for _, h := range existing {
-		if h.GetConfig().GetURL() == hookURL {
-			if _, _, err = client.Repositories.EditHook(ctx, owner, name, h.GetID(), hook); err != nil {
-				return failure(what, err)
-			}
-			return nil
-		}
-	}
-	if _, _, err = client.Repositories.CreateHook(ctx, owner, name, hook); err != nil {
-		return failure(what, err)
-	}
-	return nil
 }

@@ -27,6 +27,18 @@ type sizer interface {
 // Files returns the files of a commit in a folder, by path. Paths are relative to the folder; "" is
 // the whole commit. A folder that does not exist has no files.
 func Files(s storer.EncodedObjectStorer, commit plumbing.Hash, root string) ([]File, error) {
+	files, err := List(s, commit, root)
+	if err == nil {
+		err = AddSizes(s, files)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return files, nil
+}
+
+// List returns what Files returns, without the sizes: each is in another object.
+func List(s storer.EncodedObjectStorer, commit plumbing.Hash, root string) ([]File, error) {
 	tree, err := TreeOf(s, commit)
 	if err != nil {
 		return nil, err
@@ -34,7 +46,7 @@ func Files(s storer.EncodedObjectStorer, commit plumbing.Hash, root string) ([]F
 	if tree, err = find(s, tree, root); err != nil || tree.IsZero() {
 		return nil, err
 	}
-	return filesOf(s, tree)
+	return list(s, tree)
 }
 
 // find returns the tree of a folder, or the zero hash if it does not exist.
@@ -65,8 +77,17 @@ type folder struct {
 	tree plumbing.Hash
 }
 
-// filesOf returns the files of a tree.
+// filesOf returns the files of a tree, with their sizes.
 func filesOf(s storer.EncodedObjectStorer, tree plumbing.Hash) ([]File, error) {
+	files, err := list(s, tree)
+	if err == nil {
+		err = AddSizes(s, files)
+	}
+	return files, err
+}
+
+// list returns the files of a tree, by path.
+func list(s storer.EncodedObjectStorer, tree plumbing.Hash) ([]File, error) {
 	var files []File
 	folders := 0
 	for level, depth := []folder{{"", tree}}, 0; len(level) > 0; depth++ {
@@ -78,9 +99,6 @@ func filesOf(s storer.EncodedObjectStorer, tree plumbing.Hash) ([]File, error) {
 			return nil, err
 		}
 		level = next
-	}
-	if err := addSizes(s, files); err != nil {
-		return nil, err
 	}
 	slices.SortFunc(files, func(a, b File) int { return strings.Compare(a.Path, b.Path) })
 	return files, nil
@@ -117,8 +135,8 @@ func listLevel(s storer.EncodedObjectStorer, level []folder, files *[]File) (nex
 	return next, nil
 }
 
-// addSizes sets the sizes of files.
-func addSizes(s storer.EncodedObjectStorer, files []File) error {
+// AddSizes sets the sizes of files.
+func AddSizes(s storer.EncodedObjectStorer, files []File) error {
 	var sizes map[plumbing.Hash]int64
 	if many, ok := s.(sizer); ok {
 		hashes := make([]plumbing.Hash, 0, len(files))

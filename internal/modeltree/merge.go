@@ -38,7 +38,7 @@ const (
 )
 
 // Merge merges theirs into ours. The three are commits or trees; a zero base has no files. Conflicts
-// name files, by path; with any, tree is zero.
+// name files, by path; with any, tree is zero. The objects that are added are complete, also with conflicts.
 //
 // A change of one side is taken, and so is a change that both made. Text files that both changed are
 // merged by line; changes of the same or of adjacent lines conflict. Renames are not detected: they
@@ -82,6 +82,10 @@ func treeAt(s storer.EncodedObjectStorer, hash plumbing.Hash) (plumbing.Hash, er
 	}
 	return TreeOf(s, hash)
 }
+
+// discarded stands for the tree of a folder, and the content of a file, in a merge that has conflicts: only their
+// existence matters then, and nothing is stored.
+var discarded = plumbing.ComputeHash(plumbing.BlobObject, []byte("discarded"))
 
 // merger collects the conflicts of a merge.
 type merger struct {
@@ -134,8 +138,11 @@ func (m *merger) trees(path string, base, ours, theirs plumbing.Hash) (plumbing.
 		}
 	}
 	m.checkCase(path, merged, byName)
-	if len(merged) == 0 {
+	switch {
+	case len(merged) == 0:
 		return plumbing.ZeroHash, nil
+	case len(m.conflicts) > 0:
+		return discarded, nil
 	}
 	return writeTree(m.store, merged, base, ours, theirs)
 }
@@ -220,7 +227,7 @@ func pick[T comparable](base, ours, theirs T) (result T, merged bool) {
 func (m *merger) content(path string, base, ours, theirs entry) (plumbing.Hash, error) {
 	if base.mode == filemode.Empty {
 		m.conflict(path, conflictAdded)
-		return plumbing.ZeroHash, nil
+		return discarded, nil
 	}
 	var texts [3][]byte
 	for i, e := range []entry{base, ours, theirs} {
@@ -230,13 +237,15 @@ func (m *merger) content(path string, base, ours, theirs entry) (plumbing.Hash, 
 		}
 		if len(texts[i]) > maxMergeBytes || bytes.IndexByte(texts[i][:min(len(texts[i]), binaryPrefix)], 0) >= 0 {
 			m.conflict(path, conflictBinary)
-			return plumbing.ZeroHash, nil
+			return discarded, nil
 		}
 	}
 	merged, ok := mergeLines(texts[0], texts[1], texts[2])
 	if !ok {
 		m.conflict(path, conflictLines)
-		return plumbing.ZeroHash, nil
+	}
+	if len(m.conflicts) > 0 {
+		return discarded, nil
 	}
 	return AddBlob(m.store, merged)
 }

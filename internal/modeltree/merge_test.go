@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/plumbing/filemode"
+	"github.com/go-git/go-git/v5/storage/memory"
 )
 
 // conflicts returns conflicts as text.
@@ -66,6 +68,7 @@ func testMerge(t *testing.T, baseFiles, oursFiles, theirsFiles, merged files, co
 		base = commitOf(t, s, baseFiles)
 	}
 	ours, theirs := commitOf(t, s, oursFiles), commitOf(t, s, theirsFiles)
+	defer func() { requireComplete(t, s) }()
 	for _, sides := range [][2]plumbing.Hash{{ours, theirs}, {theirs, ours}} {
 		tree, found, err := Merge(s, base, sides[0], sides[1])
 		if err != nil {
@@ -77,6 +80,18 @@ func testMerge(t *testing.T, baseFiles, oursFiles, theirsFiles, merged files, co
 		if len(conflicts) == 0 {
 			if got := contents(t, s, tree); got.text() != merged.text() || tree != treeOf(t, s, merged) {
 				t.Errorf("got %s, want %s", got.text(), merged.text())
+			}
+		}
+	}
+}
+
+// requireComplete checks that all objects to which trees refer are stored: a repository rejects others.
+func requireComplete(t testing.TB, s *memory.Storage) {
+	t.Helper()
+	for tree := range s.Trees {
+		for _, e := range must(readTree(s, tree))(t) {
+			if e.mode != filemode.Submodule && s.HasEncodedObject(e.hash) != nil {
+				t.Errorf("tree %s has %q, but %s is not stored", tree, e.name, e.hash)
 			}
 		}
 	}
@@ -118,6 +133,7 @@ func TestMergeRandomTrees(t *testing.T) {
 		if err != nil || errAgain != nil || tree != again || conflictText(conflicts) != conflictText(conflictsAgain) {
 			t.Fatalf("the directions differ: %v %v %v %v", conflicts, conflictsAgain, err, errAgain)
 		}
+		requireComplete(t, s)
 		want, conflicting := expectedMerge(base, ours, theirs)
 		if len(conflicts) != conflicting {
 			t.Fatalf("base %s ours %s theirs %s: %v", base.text(), ours.text(), theirs.text(), conflicts)

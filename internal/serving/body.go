@@ -2,6 +2,7 @@ package serving
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"io"
 	"net/http"
@@ -175,6 +176,23 @@ func (b *timedBody) release() {
 	defer b.mu.Unlock()
 	if !b.ended && !b.finished && b.isHTTP1 {
 		b.limitDrain()
+	}
+}
+
+// InterruptBody ends the reading of the body of a request, by any goroutine, with ErrSlowBody. Outside of Wrap, and
+// after the body was read, it does nothing.
+func InterruptBody(ctx context.Context) {
+	if b := exchangeOf(ctx).body; b != nil {
+		b.interrupt()
+	}
+}
+
+func (b *timedBody) interrupt() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.ended {
+		b.finished = true
+		_ = b.control.SetReadDeadline(time.Now()) // fails only if the client has disconnected
 	}
 }
 

@@ -17,11 +17,12 @@ import (
 // Connections limits the HTTP connections of clients: in total, those of each account, and those on which no
 // request has authenticated yet. Create it with NewConnections.
 type Connections struct {
-	max     int
-	pending *pending.Set
-	trusted []netip.Prefix
-	open    prometheus.Gauge
-	refused prometheus.Counter
+	max        int
+	pending    *pending.Set
+	handshakes *Handshakes
+	trusted    []netip.Prefix
+	open       prometheus.Gauge
+	refused    prometheus.Counter
 
 	mu       sync.Mutex
 	count    int
@@ -29,12 +30,13 @@ type Connections struct {
 }
 
 // NewConnections returns the limits of a process: limit in total, half of it for each account, and those of set
-// for connections on which no request has authenticated. Trusted proxies have no limit for their address: they
-// have connections for many clients. process is in the names of the metrics.
-func NewConnections(process string, limit int, set *pending.Set, trusted []netip.Prefix, registerer prometheus.Registerer) *Connections {
+// for connections on which no request has authenticated; their TLS handshakes have those of handshakes, nil for
+// none. Trusted proxies have no limit for their address: they have connections for many clients. process is in the
+// names of the metrics.
+func NewConnections(process string, limit int, set *pending.Set, handshakes *Handshakes, trusted []netip.Prefix, registerer prometheus.Registerer) *Connections {
 	factory := promauto.With(registerer)
 	return &Connections{
-		max: limit, pending: set, trusted: trusted, accounts: map[string]int{},
+		max: limit, pending: set, handshakes: handshakes, trusted: trusted, accounts: map[string]int{},
 		open: factory.NewGauge(prometheus.GaugeOpts{
 			Name: "quoin_" + process + "_connections",
 			Help: "Open HTTP connections of clients.",
@@ -88,9 +90,11 @@ func (c *Connections) admit() bool {
 }
 
 func (c *Connections) track(conn net.Conn) net.Conn {
-	tracked := &connection{Conn: conn, owner: c}
+	tracked := &connection{Conn: conn, owner: c, done: make(chan struct{})}
+	network := PeerNetwork(conn.RemoteAddr(), c.trusted)
+	tracked.handshake.Limit(c.handshakes, network, tracked.done)
 	// Only the goroutine that accepts connections ends others, so peer is set before it is used.
-	tracked.peer = c.pending.Add(PeerNetwork(conn.RemoteAddr(), c.trusted), func() { _ = tracked.Close() })
+	tracked.peer = c.pending.Add(network, func() { _ = tracked.Close() })
 	return tracked
 }
 
@@ -110,6 +114,9 @@ type connection struct {
 	owner *Connections
 	once  sync.Once
 	peer  *pending.Peer
+	// done is closed with the connection.
+	done      chan struct{}
+	handshake Handshake
 	// authenticated is set with the first request that has authenticated, for account.
 	authenticated atomic.Bool
 	// account and closed are guarded by owner.
@@ -117,8 +124,18 @@ type connection struct {
 	closed  bool
 }
 
+// Read implements net.Conn.
+func (c *connection) Read(b []byte) (int, error) { return c.handshake.Read(c.Conn, b) }
+
+// Write implements net.Conn.
+func (c *connection) Write(b []byte) (int, error) {
+	c.handshake.End()
+	return c.Conn.Write(b)
+}
+
 // Close implements net.Conn.
 func (c *connection) Close() error {
+	c.handshake.End()
 	defer c.release()
 	return c.Conn.Close()
 }
@@ -134,6 +151,7 @@ func (c *connection) CloseWrite() error {
 // release ends the count of the connection.
 func (c *connection) release() {
 	c.once.Do(func() {
+		close(c.done)
 		c.peer.Done()
 		o := c.owner
 		o.mu.Lock()
@@ -167,6 +185,7 @@ func connContext(ctx context.Context, conn net.Conn) context.Context {
 // that is used, the connection is closed after the response.
 func Authenticated(r *http.Request, account string) {
 	e := exchangeOf(r.Context())
+	e.isAuthenticated = true
 	if e.authenticated != nil {
 		e.authenticated()
 	}

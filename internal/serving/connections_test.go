@@ -21,7 +21,7 @@ func TestAnAccountHasHalfOfTheConnections(t *testing.T) {
 	}
 	defer l.Close()
 	set := pending.NewSet(pending.Limits{Total: 10, PerAddress: 10}, pending.NewMetrics("test", nil), pending.KindConnection)
-	limited := &limitedListener{l, NewConnections("test", 4, set, nil, prometheus.NewRegistry())}
+	limited := &limitedListener{l, NewConnections("test", 4, set, nil, nil, prometheus.NewRegistry())}
 	authenticated := func(ctx context.Context, account string) bool {
 		response := httptest.NewRecorder()
 		ctx = context.WithValue(ctx, exchangeKey{}, &exchange{ResponseWriter: response})

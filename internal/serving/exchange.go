@@ -28,6 +28,8 @@ type exchange struct {
 	// authenticated releases the place among the unauthenticated requests of the client's address; nil
 	// without a limit.
 	authenticated func()
+	// isAuthenticated is set when the caller has been authenticated.
+	isAuthenticated bool
 	// body is the body of the request; nil if it has none.
 	body *timedBody
 

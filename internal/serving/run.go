@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
 // maxHeaderBytes limits the request line and headers; net/http accepts 4 KiB more before it
@@ -41,8 +40,7 @@ type Options struct {
 	HTTPS Endpoint
 	// Probes serves /healthz and /readyz over plain HTTP.
 	Probes Endpoint
-	// Metrics serves /metrics over plain HTTP without authentication: bind it to an address that
-	// only authorized clients can reach.
+	// Metrics serves /metrics over HTTPS to the clients that AuthorizeMetrics accepts.
 	Metrics Endpoint
 	// OnListen is called once all addresses are bound, before requests are served; may be nil.
 	OnListen func(Addresses)
@@ -59,6 +57,9 @@ type Options struct {
 	Ready map[string]func(*http.Request) error
 	// Gatherer of the metrics; required if Metrics is enabled.
 	Gatherer prometheus.Gatherer
+	// AuthorizeMetrics wraps the handler of the metrics with authentication and authorization;
+	// required if Metrics is enabled. See AuthorizeByReview.
+	AuthorizeMetrics func(http.Handler) (http.Handler, error)
 	// Log is slog.Default() if nil.
 	Log *slog.Logger
 
@@ -138,8 +139,10 @@ func (s *server) start(ctx context.Context, handler http.Handler) error {
 		return closeAll(errors.New("no address to serve https on"))
 	case s.GetCertificate == nil:
 		return closeAll(errors.New("no certificate to serve https with"))
-	case listeners["metrics"] != nil && s.Gatherer == nil:
-		return closeAll(errors.New("no metrics to serve"))
+	}
+	metrics, err := s.metrics(listeners["metrics"])
+	if err != nil {
+		return closeAll(err)
 	}
 	if s.OnListen != nil {
 		s.OnListen(Addresses{HTTPS: address(listeners["https"]), Probes: address(listeners["probes"]), Metrics: address(listeners["metrics"])})
@@ -159,10 +162,7 @@ func (s *server) start(ctx context.Context, handler http.Handler) error {
 		s.serveAuxiliary("probes", l, s.probes())
 	}
 	if l := listeners["metrics"]; l != nil {
-		mux := http.NewServeMux()
-		mux.Handle("/metrics", promhttp.HandlerFor(s.Gatherer, promhttp.HandlerOpts{}))
-		mux.HandleFunc("/", notFound)
-		s.serveAuxiliary("metrics", l, mux)
+		s.serveAuxiliary("metrics", tls.NewListener(l, s.metricsTLS()), metrics)
 	}
 	return nil
 }

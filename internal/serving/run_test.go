@@ -234,7 +234,7 @@ func TestProbesAndMetrics(t *testing.T) {
 	registry.MustRegister(prometheus.NewGauge(prometheus.GaugeOpts{Name: "some_metric"}))
 	failing := true
 	s := start(t, Options{
-		Probes: Endpoint{Address: "127.0.0.1:0"}, Metrics: Endpoint{Address: "127.0.0.1:0"}, Gatherer: registry,
+		Probes: Endpoint{Address: "127.0.0.1:0"}, Metrics: Endpoint{Address: "127.0.0.1:0"}, Gatherer: registry, AuthorizeMetrics: withToken,
 		Ready: map[string]func(*http.Request) error{
 			"good": func(*http.Request) error { return nil },
 			"cache": func(*http.Request) error {
@@ -245,22 +245,51 @@ func TestProbesAndMetrics(t *testing.T) {
 			},
 		},
 	}, func(http.ResponseWriter, *http.Request) {})
-	probes, metrics := "http://"+s.Probes.String(), "http://"+s.Metrics.String()
-	check := func(url string, want int, text string) {
+	probes, metrics := "http://"+s.Probes.String(), "https://"+s.Metrics.String()
+	anonymous := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+	scraper := &http.Client{Transport: bearer{anonymous.Transport}}
+	checkAs := func(client *http.Client, url string, want int, text string) {
 		t.Helper()
-		status, body := get(t, http.DefaultClient, url)
+		status, body := get(t, client, url)
 		if status != want || !strings.Contains(body, text) || strings.Contains(body, "SECRET") {
 			t.Errorf("%s: %d %q, want %d with %q", url, status, body, want, text)
 		}
+	}
+	check := func(url string, want int, text string) {
+		t.Helper()
+		checkAs(http.DefaultClient, url, want, text)
 	}
 	check(probes+"/healthz", http.StatusOK, `{"status":"ok"}`)
 	check(probes+"/readyz", http.StatusServiceUnavailable, `{"error":"not ready: cache"}`)
 	failing = false
 	check(probes+"/readyz", http.StatusOK, `{"status":"ok"}`)
 	check(probes+"/metrics", http.StatusNotFound, `{"error":"not found"}`)
-	check(metrics+"/metrics", http.StatusOK, "some_metric 0")
-	check(metrics+"/healthz", http.StatusNotFound, `{"error":"not found"}`)
+	checkAs(scraper, metrics+"/metrics", http.StatusOK, "some_metric 0")
+	checkAs(scraper, metrics+"/healthz", http.StatusNotFound, `{"error":"not found"}`)
+	checkAs(anonymous, metrics+"/metrics", http.StatusUnauthorized, "")
+	check("http://"+s.Metrics.String()+"/metrics", http.StatusBadRequest, "HTTPS")
+	anonymous.CloseIdleConnections()
 	s.wait(t)
+}
+
+// withToken is an authorization of the metrics that accepts the token of bearer.
+func withToken(next http.Handler) (http.Handler, error) {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") != "Bearer scraper" {
+			WriteError(w, http.StatusUnauthorized, "no token")
+			return
+		}
+		next.ServeHTTP(w, r)
+	}), nil
+}
+
+// bearer adds the token that withToken accepts.
+type bearer struct{ http.RoundTripper }
+
+func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.Header.Set("Authorization", "Bearer scraper")
+	return b.RoundTripper.RoundTrip(r)
 }
 
 func TestDisabledEndpoints(t *testing.T) {
@@ -386,7 +415,8 @@ func TestCannotListen(t *testing.T) {
 		{"malformed", Options{HTTPS: Endpoint{Address: "8443"}, GetCertificate: certificate}, []string{`serve https on address "8443"`}},
 		{"disabled", Options{GetCertificate: certificate}, []string{"no address"}},
 		{"no certificate", Options{HTTPS: free}, []string{"no certificate"}},
-		{"no metrics", Options{HTTPS: free, Metrics: free, GetCertificate: certificate}, []string{"no metrics"}},
+		{"no metrics", Options{HTTPS: free, Metrics: free, GetCertificate: certificate, AuthorizeMetrics: withToken}, []string{"no metrics"}},
+		{"open metrics", Options{HTTPS: free, Metrics: free, GetCertificate: certificate, Gatherer: prometheus.NewRegistry()}, []string{"no authorization"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -39,6 +39,13 @@ func (s *Shares[K]) Acquire(key K) (release func()) {
 	}
 }
 
+// IsUsed reports whether all places in the share of a key are taken.
+func (s *Shares[K]) IsUsed(key K) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.held[key] >= s.limit
+}
+
 // limitInFlight limits all concurrent requests to limit, and those of a client address that are not
 // authenticated yet to unauthenticated, unless that is 0.
 func limitInFlight(limit, unauthenticated int) middleware {

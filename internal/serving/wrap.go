@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/quoin-dev/quoin/internal/tracing"
 )
 
 const defaultBodyLimit = 1 << 20
@@ -28,6 +30,8 @@ type WrapOptions struct {
 	Log *slog.Logger
 	// Registerer of the metrics; nil for none. It can be used for one Wrap only.
 	Registerer prometheus.Registerer
+	// Tracer creates a span for each request; nil for none.
+	Tracer *tracing.Tracer
 	// TrustedProxies are the peers whose X-Forwarded-For is trusted; none if empty.
 	TrustedProxies []netip.Prefix
 	// BodyLimit in bytes; 1 MiB if 0. A longer body is rejected with 413 if its length is
@@ -54,10 +58,14 @@ type WrapOptions struct {
 type middleware func(next http.Handler) http.Handler
 
 // Wrap adds the middleware of every request to next, outermost first: panic recovery, request id,
-// security headers, client address, access log, metrics, body limit, concurrency limit.
+// security headers, client address, pace of refusals, trace, access log, metrics, body limit, concurrency limit.
 func Wrap(next http.Handler, o WrapOptions) http.Handler {
 	log := cmp.Or(o.Log, slog.Default())
-	measure := middleware(func(next http.Handler) http.Handler { return next })
+	none := middleware(func(next http.Handler) http.Handler { return next })
+	measure, trace := none, none
+	if o.Tracer != nil {
+		trace = traceRequests(o.Tracer)
+	}
 	if o.Registerer != nil {
 		measure = newRequestMetrics(o.Registerer).measure
 	}
@@ -66,6 +74,8 @@ func Wrap(next http.Handler, o WrapOptions) http.Handler {
 		identify,
 		secureHeaders,
 		findClient(o.TrustedProxies),
+		paceRefusals,
+		trace,
 		logAccess(log),
 		measure,
 		limitBody(cmp.Or(o.BodyLimit, defaultBodyLimit), o.BodyLimitOf, o.BodyPace),

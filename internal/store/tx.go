@@ -52,6 +52,17 @@ func (t *Tx) QueryRowContext(ctx context.Context, query string, args ...any) *sq
 	return t.tx.QueryRowContext(ctx, query, args...)
 }
 
+// CommitAsync makes PostgreSQL not wait for the disk when the transaction commits. Others see it at once.
+// A crash of the database server can lose it, until a later transaction that waits makes it durable too.
+// It has no effect in SQLite.
+func (t *Tx) CommitAsync(ctx context.Context) error {
+	if t.dialect != PostgreSQL {
+		return nil
+	}
+	_, err := t.tx.ExecContext(ctx, "SET LOCAL synchronous_commit = off")
+	return err
+}
+
 // AfterCommit registers a function that is called once the transaction is committed.
 func (t *Tx) AfterCommit(f func()) { t.afterCommit = append(t.afterCommit, f) }
 
@@ -65,6 +76,10 @@ func (t *Tx) AfterCommit(f func()) { t.afterCommit = append(t.afterCommit, f) }
 // PostgreSQL runs it with READ COMMITTED. LockAccount and LockDeployment make transactions on the
 // same account wait for each other, as all do in SQLite.
 func (s *Store) Tx(ctx context.Context, work func(tx *Tx) error) error {
+	return observe(ctx, operationWrite, func() error { return s.tryTx(ctx, work) })
+}
+
+func (s *Store) tryTx(ctx context.Context, work func(tx *Tx) error) error {
 	for try, pause := 1, firstPause; ; try, pause = try+1, min(2*pause, maxPause) {
 		err := s.transact(ctx, work)
 		if err == nil || try == maxTries || !retryable(err) {
@@ -105,5 +120,5 @@ func (s *Store) transact(ctx context.Context, work func(tx *Tx) error) error {
 // Read runs work that changes nothing. Errors of the database are ErrUnavailable where that is the
 // reason.
 func (s *Store) Read(ctx context.Context, work func(q Querier) error) error {
-	return classify(ctx, work(s.read))
+	return observe(ctx, operationRead, func() error { return classify(ctx, work(s.read)) })
 }

@@ -40,6 +40,30 @@ func testRetries(t *testing.T, fresh string) {
 	}
 }
 
+// TestPostgreSQLWaitsForTheDisk checks that a commit waits for the disk, unless the transaction does not
+// need it; that one does not affect the next one on the same connection.
+func TestPostgreSQLWaitsForTheDisk(t *testing.T) {
+	s := mustOpen(t, postgrestest.Start(t))
+	s.write.SetMaxOpenConns(1)
+	for i, want := range []string{"on", "off", "on"} {
+		err := s.Tx(t.Context(), func(tx *Tx) error {
+			if want == "off" {
+				if err := tx.CommitAsync(t.Context()); err != nil {
+					return err
+				}
+			}
+			var got string
+			if err := tx.QueryRowContext(t.Context(), "SELECT current_setting('synchronous_commit')").Scan(&got); err != nil || got != want {
+				t.Errorf("transaction %d: %q, %v, want %q", i, got, err, want)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // TestPostgreSQLDeadlockIsRetried makes two transactions lock two rows in opposite orders.
 func TestPostgreSQLDeadlockIsRetried(t *testing.T) {
 	s := mustOpen(t, postgrestest.Start(t), owner("CREATE TABLE a (b INTEGER PRIMARY KEY, c INTEGER); INSERT INTO a VALUES (1, 0), (2, 0)"))

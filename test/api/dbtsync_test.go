@@ -2,6 +2,7 @@ package api_test
 
 const (
 	dbtSourceMessage = "must set exactly one of git and manifest"
+	dbtRefMessage    = "must be the name of a branch or tag such as main or v1.2.3"
 	dbtURLMessage    = "must be a URL such as https://git.example.com/team/dbt.git, without password, and without user name unless the scheme is ssh"
 )
 
@@ -28,6 +29,9 @@ source:
     secretRef:
       name: git
     selector: tag:marts
+    target: prod
+    schema: analytics
+    database: warehouse
 options:
   outputPath: model/cubes/dbt
   namePrefix: dbt_
@@ -69,6 +73,8 @@ source:
 		{name: "git: over ssh", with: dbtGit(`url: "ssh://git@git.example.com/dbt.git"`)},
 		{name: "git: path that climbs", with: dbtGit(`url: "https://git.example.com/dbt.git", path: ../x`), field: "spec.source.git.path", message: pathMessage},
 		{name: "git: absolute path", with: dbtGit(`url: "https://git.example.com/dbt.git", path: /x`), field: "spec.source.git.path", message: pathMessage},
+		{name: "git: ref that is an option", with: dbtGit(`url: "https://git.example.com/dbt.git", ref: "--all"`), field: "spec.source.git.ref", message: dbtRefMessage},
+		{name: "git: target", with: dbtGit(`url: "https://git.example.com/dbt.git", target: "--x"`), field: "spec.source.git.target", message: "should match '^[A-Za-z0-9_][A-Za-z0-9_-]*$'"},
 		{name: "branch: not a branch name", with: `{branch: "a..b"}`, field: "spec.branch", message: branchMessage},
 		{name: "options: path that climbs", with: `{options: {outputPath: model/../..}}`, field: "spec.options.outputPath", message: "must not contain the segment .."},
 		{name: "trigger: unknown", with: `{trigger: cron}`, field: "spec.trigger", message: `supported values: "manual", "api", "webhook", "agent"`},

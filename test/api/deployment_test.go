@@ -72,6 +72,26 @@ dataAPI:
   basePath: /analytics
 rollout:
   progressDeadlineSeconds: 600
+dbt:
+  git:
+    url: https://git.example.com/team/dbt.git
+    ref: main
+    path: warehouse
+    secretRef:
+      name: git
+    selector: tag:marts
+    target: prod
+    schema: analytics
+    database: warehouse
+  options:
+    outputPath: model/cubes/dbt
+    namePrefix: dbt_
+    titlePrefix: "(dbt) "
+    martsOnly: true
+    primaryKeySuffix: _id
+    defaultMeasures: true
+    joins: true
+    reverseJoins: false
 suspend: false
 `,
 		// git
@@ -102,7 +122,7 @@ onDemand:
 `,
 	},
 	spec:  `{releaseChannel: latest, model: {configMapRef: {name: model}}}`,
-	cases: slices.Concat(deploymentCases, displayNameCases("spec.displayName"), versionCases(), gitCases(), onDemandCases, storeCases),
+	cases: slices.Concat(deploymentCases, displayNameCases("spec.displayName"), versionCases(), gitCases(), onDemandCases, storeCases, dbtCases),
 })
 
 var deploymentCases = []validationCase{
@@ -260,4 +280,13 @@ var storeCases = []validationCase{
 	{name: "store: workers with an empty env", with: `{size: Dedicated, store: {workers: 1, env: []}}`, field: "spec.store.workers", message: workersMessage},
 	{name: "store: 33 workers", with: `{size: Dedicated, store: {workers: 33, remoteClaimRef: {name: s}}}`, field: "spec.store.workers", message: "should be less than or equal to 32"},
 	{name: "store: env with neither", with: `{size: Dedicated, store: {env: [{name: A}]}}`, field: "spec.store.env[0]", message: valueMessage},
+}
+
+var dbtCases = []validationCase{
+	{name: "dbt: a project", with: `{dbt: {git: {url: "https://git.example.com/dbt.git"}}}`},
+	{name: "dbt: no project", with: `{dbt: {}}`, field: "spec.dbt.git", message: "Required value"},
+	{name: "dbt: not a URL", with: `{dbt: {git: {url: "git@git.example.com:dbt.git"}}}`, field: "spec.dbt.git.url", message: dbtURLMessage},
+	{name: "dbt: path that climbs", with: `{dbt: {git: {url: "https://git.example.com/dbt.git", path: ../x}}}`, field: "spec.dbt.git.path", message: pathMessage},
+	{name: "dbt: ref that is an option", with: `{dbt: {git: {url: "https://git.example.com/dbt.git", ref: "--all"}}}`, field: "spec.dbt.git.ref", message: dbtRefMessage},
+	{name: "dbt: output path that climbs", with: `{dbt: {git: {url: "https://git.example.com/dbt.git"}, options: {outputPath: model/../..}}}`, field: "spec.dbt.options.outputPath", message: "must not contain the segment .."},
 }

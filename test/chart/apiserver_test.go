@@ -26,16 +26,18 @@ import (
 // namespace of one account is in accountNamespaces; the RoleBinding of the other one is created later.
 func TestAPIServerRunsWithItsRole(t *testing.T) {
 	c := newCluster(t)
-	c.namespaces(t, releaseNamespace, "tenant-a", "tenant-b")
-	c.helm(t, "install", releaseName, chartFolder, "--set", "accountNamespaces={tenant-a},apiserver.aggregation.enabled=true")
+	c.namespaces(t, releaseNamespace, "monitoring", "tenant-a", "tenant-b")
+	c.helm(t, "install", releaseName, chartFolder, "--set", "accountNamespaces={tenant-a},apiserver.aggregation.enabled=true,"+readers)
+	c.createScrapers(t)
 	keys := map[string]string{"a": c.createTenant(t, "a"), "b": c.createTenant(t, "b")}
 	c.createSecrets(t)
-	health, address := freeAddress(t), freeAddress(t)
+	health, address, metrics := freeAddress(t), freeAddress(t), freeAddress(t)
 	log, stop := c.run(t, "apiserver", buildQuoin(t), "--database-url=sqlite://"+filepath.Join(t.TempDir(), "quoin.db"),
-		"--health-probe-bind-address="+health, "--bind-address="+address, "--metrics-bind-address=0", "--shutdown-delay=0s", "--aggregation")
+		"--health-probe-bind-address="+health, "--bind-address="+address, "--metrics-bind-address="+metrics, "--shutdown-delay=0s", "--aggregation")
 	c.eventually(t, "quoin apiserver is ready", func(ctx context.Context) bool {
 		return status(ctx, "http://"+health+"/readyz", "") == http.StatusOK
 	})
+	c.wantMetrics(t, metrics)
 	roots := c.registeredCA(t)
 	// For kube-apiserver, and for the account's users.
 	c.wantCertificate(t, roots, address, "quoin-apiserver."+releaseNamespace+".svc", "a.example.com", "b.example.com")

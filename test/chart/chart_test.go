@@ -112,7 +112,9 @@ func TestNamesFollowTheRelease(t *testing.T) {
 
 // TestChartMatchesConfig compares the hand-written templates with the kustomize tree.
 func TestChartMatchesConfig(t *testing.T) {
-	all := render(t, "--set", "apiserver.networkPolicy.enabled=true,gateway.networkPolicy.enabled=true,accountNamespaces={demo}")
+	all := render(t, "--set", "apiserver.networkPolicy.enabled=true,gateway.networkPolicy.enabled=true,accountNamespaces={demo}",
+		"--set-json", `apiserver.networkPolicy.metricsFrom=[{"namespaceSelector":{"matchLabels":{"metrics":"enabled"}}}]`,
+		"--set-json", `gateway.networkPolicy.metricsFrom=[{"namespaceSelector":{"matchLabels":{"metrics":"enabled"}}}]`)
 	image := only[appsv1.Deployment](t, all.of("controller"), "Deployment").Spec.Template.Spec.Containers[0].Image
 	agree(t, "manager/controller.yaml", all.of("controller"), "Deployment", func(d *appsv1.Deployment) any {
 		container := &d.Spec.Template.Spec.Containers[0]
@@ -130,14 +132,17 @@ func TestChartMatchesConfig(t *testing.T) {
 		}
 		return s.Spec
 	}
-	agree(t, "manager/metrics_service.yaml", all.of("controller"), "Service", service)
+	for _, component := range components {
+		name := releaseName + "-" + component + "-metrics"
+		agreeOn(t, "manager/metrics_service.yaml", readConfig(t, "manager/metrics_service.yaml").named(name), all.named(name), "Service", service)
+	}
 	for _, server := range servers {
 		own := all.of(server)
 		agree(t, "manager/"+server+".yaml", own, "Deployment", func(d *appsv1.Deployment) any {
 			d.Spec.Template.Spec.Containers[0].Image = image
 			return d.Spec
 		})
-		agree(t, "manager/"+server+"_service.yaml", own, "Service", service)
+		agree(t, "manager/"+server+"_service.yaml", own.named(releaseName+"-"+server), "Service", service)
 		agree(t, "manager/"+server+"_poddisruptionbudget.yaml", own, "PodDisruptionBudget", func(b *policyv1.PodDisruptionBudget) any { return b.Spec })
 		agree(t, "network-policy/allow_"+server+".yaml", own, "NetworkPolicy", func(p *networkingv1.NetworkPolicy) any { return p.Spec })
 		agree(t, "rbac/"+server+"_service_account.yaml", own, "ServiceAccount", func(a *corev1.ServiceAccount) any { return a.AutomountServiceAccountToken })
@@ -160,6 +165,8 @@ func TestChartMatchesConfig(t *testing.T) {
 	} {
 		agreeOnBinding(t, binding.file, binding.name, binding.kind, all)
 	}
+	dbt := render(t, "--set", "dbt.image=dbt:1.10,accountNamespaces={demo}")
+	agreeOnBinding(t, "samples/50-rolebinding.yaml", "quoin-account-controller", "RoleBinding", dbt)
 	agreeOnBinding(t, "aggregation/auth_delegator_binding.yaml", "quoin-apiserver-auth-delegator", "ClusterRoleBinding", aggregated)
 	agreeOnBinding(t, "aggregation/authentication_reader_binding.yaml", "quoin-apiserver-authentication-reader", "RoleBinding", aggregated)
 }
@@ -284,7 +291,7 @@ func TestPodDisruptionBudget(t *testing.T) {
 }
 
 func TestExtraObjectsAreTemplates(t *testing.T) {
-	extra := only[corev1.ConfigMap](t, render(t, "--values", "testdata/values/everything.yaml"), "ConfigMap")
+	extra := only[corev1.ConfigMap](t, render(t, "--values", "testdata/values/everything.yaml").named("quoin-extra"), "ConfigMap")
 	if extra.Name != "quoin-extra" || extra.Namespace != releaseNamespace || extra.Data["image"] != "127.0.0.1:15000/mirror/quoin:dev" {
 		t.Errorf("%s/%s: %v", extra.Namespace, extra.Name, extra.Data)
 	}

@@ -29,14 +29,8 @@ import (
 func TestControllerRunsWithItsRole(t *testing.T) {
 	c := newCluster(t)
 	c.namespaces(t, releaseNamespace, "monitoring", "tenant-a")
-	c.helm(t, "install", releaseName, chartFolder, "--set", "controller.metrics.readers[0].name=prometheus,controller.metrics.readers[0].namespace=monitoring")
-	for _, name := range []string{"prometheus", "unprivileged"} {
-		account := &corev1.ServiceAccount{}
-		account.Name, account.Namespace = name, "monitoring"
-		if err := c.Create(t.Context(), account); err != nil {
-			t.Fatal(err)
-		}
-	}
+	c.helm(t, "install", releaseName, chartFolder, "--set", readers)
+	c.createScrapers(t)
 	health, metrics := freeAddress(t), freeAddress(t)
 	log, stop := c.run(t, "controller", buildQuoin(t), "--health-probe-bind-address="+health, "--metrics-bind-address="+metrics)
 	c.eventually(t, "the controller is ready", func(ctx context.Context) bool {
@@ -61,18 +55,7 @@ func TestControllerRunsWithItsRole(t *testing.T) {
 		err := c.Get(ctx, client.ObjectKey{Namespace: releaseNamespace, Name: "quoin-controller"}, lease)
 		return err == nil && lease.Spec.HolderIdentity != nil && *lease.Spec.HolderIdentity != ""
 	})
-	for _, scrape := range []struct {
-		client, token string
-		want          int
-	}{
-		{"a client without a token", "", http.StatusUnauthorized},
-		{"a ServiceAccount without the role", c.token(t, "monitoring", "unprivileged"), http.StatusForbidden},
-		{"a ServiceAccount in controller.metrics.readers", c.token(t, "monitoring", "prometheus"), http.StatusOK},
-	} {
-		if got := status(t.Context(), "https://"+metrics+"/metrics", scrape.token); got != scrape.want {
-			t.Errorf("metrics for %s: status %d, want %d", scrape.client, got, scrape.want)
-		}
-	}
+	c.wantMetrics(t, metrics)
 	stop()
 	wantNoForbidden(t, log)
 }

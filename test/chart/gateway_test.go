@@ -43,8 +43,9 @@ stringData: {apiSecret: secret-of-NAME}
 // namespace of one account is in accountNamespaces; the RoleBinding of the other one is created later.
 func TestGatewayRunsWithItsRole(t *testing.T) {
 	c := newCluster(t)
-	c.namespaces(t, releaseNamespace, "tenant-a", "tenant-b")
-	c.helm(t, "install", releaseName, chartFolder, "--set", "accountNamespaces={tenant-a}")
+	c.namespaces(t, releaseNamespace, "monitoring", "tenant-a", "tenant-b")
+	c.helm(t, "install", releaseName, chartFolder, "--set", "accountNamespaces={tenant-a},"+readers)
+	c.createScrapers(t)
 	for _, name := range []string{"a", "b"} {
 		file := filepath.Join(t.TempDir(), "tenant.yaml")
 		writeFile(t, file, strings.ReplaceAll(tenant, "NAME", name))
@@ -52,12 +53,13 @@ func TestGatewayRunsWithItsRole(t *testing.T) {
 		c.kubectl(t, "apply", "-f", file)
 	}
 	c.createSecrets(t)
-	health, address, sql := freeAddress(t), freeAddress(t), freeAddress(t)
+	health, address, sql, metrics := freeAddress(t), freeAddress(t), freeAddress(t), freeAddress(t)
 	log, stop := c.run(t, "gateway", buildQuoin(t), "--health-probe-bind-address="+health, "--bind-address="+address,
-		"--sql-bind-address="+sql, "--metrics-bind-address=0", "--shutdown-delay=0s", "--wait-timeout=0s")
+		"--sql-bind-address="+sql, "--metrics-bind-address="+metrics, "--shutdown-delay=0s", "--wait-timeout=0s")
 	c.eventually(t, "the gateway is ready", func(ctx context.Context) bool {
 		return status(ctx, "http://"+health+"/readyz", "") == http.StatusOK
 	})
+	c.wantMetrics(t, metrics)
 	certificate := &corev1.Secret{}
 	if err := c.Get(t.Context(), client.ObjectKey{Namespace: releaseNamespace, Name: "quoin-gateway-tls"}, certificate); err != nil {
 		t.Fatal(err)

@@ -72,6 +72,7 @@ func TestKeyOfTheGitHubAppIsMounted(t *testing.T) {
 			}
 		}
 	}
+	requireMountedCA(t, deployment)
 	if got := argument(deployment, "github-app-key-file"); !found || got == "" || got != file {
 		t.Errorf("--github-app-key-file is %q, mounted is %q: %v", got, file, pod.Volumes)
 	}
@@ -85,6 +86,20 @@ func TestKeyOfTheGitHubAppIsMounted(t *testing.T) {
 	}
 }
 
+// requireMountedCA checks that the certificate authorities of a GitHub Enterprise Server are mounted from the same Secret.
+func requireMountedCA(t *testing.T, deployment *appsv1.Deployment) {
+	t.Helper()
+	for _, v := range deployment.Spec.Template.Spec.Volumes {
+		if v.Name == "github" && len(v.Secret.Items) == 2 && v.Secret.Items[1].Key == "github-ca.pem" {
+			if got := argument(deployment, "github-ca-file"); got != "/etc/quoin/github/"+v.Secret.Items[1].Path {
+				t.Errorf("--github-ca-file is %q", got)
+			}
+			return
+		}
+	}
+	t.Error("the certificate authorities are not mounted")
+}
+
 // The port that clients connect to for SQL is that of the Service, and the one that the controller shows them.
 func TestShownSQLPortIsThatOfTheService(t *testing.T) {
 	for values, want := range map[string]string{"": "5432", "gateway.sql.port=6432": "6432"} {
@@ -93,7 +108,7 @@ func TestShownSQLPortIsThatOfTheService(t *testing.T) {
 			t.Errorf("%q: --sql-port of the controller is %q, want %s", values, got, want)
 		}
 		found := ""
-		for _, port := range only[corev1.Service](t, all.of("gateway"), "Service").Spec.Ports {
+		for _, port := range only[corev1.Service](t, all.named("quoin-gateway"), "Service").Spec.Ports {
 			if port.Name == "sql" {
 				found = strconv.Itoa(int(port.Port))
 			}
@@ -115,7 +130,7 @@ func TestRepositoryURLIsThatOfTheService(t *testing.T) {
 	} {
 		all := render(t, "--set", values)
 		if want == "the Service" {
-			service := only[corev1.Service](t, all.of("apiserver"), "Service")
+			service := only[corev1.Service](t, all.named("quoin-apiserver"), "Service")
 			want = "https://" + service.Name + "." + service.Namespace + ".svc"
 		}
 		if got := argument(only[appsv1.Deployment](t, all.of("controller"), "Deployment"), "repository-url"); got != want {
@@ -124,10 +139,10 @@ func TestRepositoryURLIsThatOfTheService(t *testing.T) {
 	}
 }
 
-// By default, metrics are on loopback only.
+// Metrics are served unless they are disabled.
 func TestMetricsAreExposedOnlyIfEnabled(t *testing.T) {
 	for _, server := range servers {
-		for set, want := range map[string]string{"false": "127.0.0.1:8080", "true": ":8080"} {
+		for set, want := range map[string]string{"false": "0", "true": ":8080"} {
 			all := render(t, "--set", server+".networkPolicy.enabled=true,"+server+".metrics.enabled="+set).of(server)
 			deployment := only[appsv1.Deployment](t, all, "Deployment")
 			if got := argument(deployment, "metrics-bind-address"); got != want {
@@ -165,7 +180,7 @@ func TestDisabledServersLeaveNoObjectsAndPermissions(t *testing.T) {
 // Ports of Services refer to ports of the container.
 func TestServicesReferToContainerPorts(t *testing.T) {
 	for _, server := range servers {
-		service := only[corev1.Service](t, render(t, "--set", server+".service.type=LoadBalancer").of(server), "Service")
+		service := only[corev1.Service](t, render(t, "--set", server+".service.type=LoadBalancer").named("quoin-"+server), "Service")
 		if service.Spec.Type != corev1.ServiceTypeLoadBalancer {
 			t.Errorf("%s: type %s", server, service.Spec.Type)
 		}
@@ -190,7 +205,7 @@ func TestServicesReferToContainerPorts(t *testing.T) {
 	if got := argument(only[appsv1.Deployment](t, withoutSQL, "Deployment"), "sql-bind-address"); got != "0" {
 		t.Errorf("gateway.sql.enabled=false: --sql-bind-address is %q", got)
 	}
-	if ports := only[corev1.Service](t, withoutSQL, "Service").Spec.Ports; len(ports) != 1 || ports[0].Port != 443 {
+	if ports := only[corev1.Service](t, withoutSQL.named("quoin-gateway"), "Service").Spec.Ports; len(ports) != 1 || ports[0].Port != 443 {
 		t.Errorf("gateway.sql.enabled=false: ports %v", ports)
 	}
 }

@@ -31,8 +31,14 @@ var invalidValues = map[string]struct {
 	"annotation not a string":    {`controller: {podAnnotations: {a: true}}`, "/controller/podAnnotations/a"},
 	"budget with both":           {`controller: {podDisruptionBudget: {minAvailable: 1, maxUnavailable: 1}}`, "/controller/podDisruptionBudget"},
 	"budget":                     {`controller: {podDisruptionBudget: {minAvailable: most}}`, "/controller/podDisruptionBudget/minAvailable"},
-	"reader without namespace":   {`controller: {metrics: {readers: [{name: prometheus}]}}`, "/controller/metrics/readers/0"},
-	"scrape interval":            {`controller: {metrics: {serviceMonitor: {interval: 30}}}`, "/controller/metrics/serviceMonitor/interval"},
+	"reader without namespace":   {`monitoring: {readers: [{name: prometheus}]}`, "/monitoring/readers/0"},
+	"scrape interval":            {`monitoring: {monitor: {interval: 30}}`, "/monitoring/monitor/interval"},
+	"kind of monitor":            {`monitoring: {monitor: {kind: Probe}}`, "/monitoring/monitor/kind"},
+	"unknown in monitoring":      {`monitoring: {rules: {enabled: true}}`, "additional properties 'rules'"},
+	"pod monitor without token":  {`monitoring: {monitor: {kind: PodMonitor}}`, "requires monitoring.monitor.authorization"},
+	"readers as they were":       {`controller: {metrics: {readers: [{name: a, namespace: b}]}}`, "has moved to monitoring.readers"},
+	"monitor as it was":          {`controller: {metrics: {serviceMonitor: {enabled: true}}}`, "has moved to monitoring.monitor"},
+	"alerts as they were":        {`controller: {metrics: {prometheusRule: {enabled: true}}}`, "has moved to monitoring.alerts"},
 	"pull policy":                {`image: {pullPolicy: Sometimes}`, "/image/pullPolicy"},
 	"repository with scheme":     {`image: {repository: "https://ghcr.io/quoin"}`, "/image/repository"},
 	"empty repository":           {`image: {repository: ""}`, "/image/repository"},
@@ -67,8 +73,8 @@ var invalidValues = map[string]struct {
 	"budget of the gateway":      {`gateway: {podDisruptionBudget: {minAvailable: 1, maxUnavailable: 1}}`, "/gateway/podDisruptionBudget"},
 	"shared ServiceAccount":      {`{gateway: {serviceAccount: {name: quoin}}, controller: {serviceAccount: {name: quoin}}}`, "gateway.serviceAccount and controller.serviceAccount must not be the same"},
 	"two pods without election":  {`controller: {replicas: 2, leaderElection: {enabled: false}}`, "controller.replicas above 1 requires controller.leaderElection.enabled"},
-	"monitor without metrics":    {`controller: {metrics: {enabled: false, serviceMonitor: {enabled: true}}}`, "requires controller.metrics.enabled"},
-	"alerts without monitor":     {`controller: {metrics: {prometheusRule: {enabled: true}}}`, "requires controller.metrics.serviceMonitor.enabled"},
+	"monitor without metrics":    {`{monitoring: {monitor: {kind: ServiceMonitor}}, controller: {metrics: {enabled: false}}, apiserver: {metrics: {enabled: false}}, gateway: {enabled: false}}`, "requires metrics.enabled of at least one component"},
+	"alerts without monitor":     {`monitoring: {alerts: {enabled: true}}`, "requires monitoring.monitor.kind"},
 }
 
 // A misspelt or invalid value is rejected, instead of installing something else than intended.

@@ -1,20 +1,30 @@
 package contract_test
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"net"
 	"net/http"
+	"os"
+	"path/filepath"
+	"testing"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/quoin-dev/quoin/cmd/quoin/dbtsandbox"
 	"github.com/quoin-dev/quoin/internal/engine"
+	"github.com/quoin-dev/quoin/test/internal/apiclient"
 )
 
 // dataPlane is the address of a server that answers for all API pods; nil on a machine with only loopback addresses,
@@ -77,4 +87,66 @@ func addEndpoint(ctx context.Context, workload *appsv1.Deployment) error {
 		return err
 	}
 	return nil
+}
+
+// dbtPod is the Job of a sync; the test does what the Job controller and the pod do.
+type dbtPod struct {
+	*testing.T
+	job *batchv1.Job
+}
+
+// waitForDbtPod waits for the Job of a DbtSync.
+func waitForDbtPod(t *testing.T, name string) *dbtPod {
+	t.Helper()
+	p := &dbtPod{t, &batchv1.Job{}}
+	apiclient.Soon(t, func() error {
+		return k8s.Get(t.Context(), client.ObjectKey{Namespace: acme.name, Name: engine.DbtJobName(name)}, p.job)
+	})
+	return p
+}
+
+// deliver runs the last container of the pod.
+func (p *dbtPod) deliver(manifest map[string]any) string {
+	p.Helper()
+	dir := p.TempDir()
+	secret := &corev1.Secret{}
+	spec := p.job.Spec.Template.Spec
+	for _, v := range spec.Volumes {
+		if v.Name == "delivery" {
+			if err := k8s.Get(p.Context(), client.ObjectKey{Namespace: acme.name, Name: v.Secret.SecretName}, secret); err != nil {
+				p.Fatal(err)
+			}
+		}
+	}
+	data, err := json.Marshal(manifest)
+	if err != nil {
+		p.Fatal(err)
+	}
+	secret.Data["manifest.json"] = data
+	for name, value := range secret.Data {
+		if err := os.WriteFile(filepath.Join(dir, name), value, 0o600); err != nil {
+			p.Fatal(err)
+		}
+	}
+	args := append(spec.Containers[0].Args[1:], "--credentials-dir="+dir, "--manifest="+filepath.Join(dir, "manifest.json"), "--timeout=20s")
+	var stderr bytes.Buffer
+	dbtsandbox.Deliver(p.Context(), args, &stderr, &stderr)
+	return stderr.String()
+}
+
+// end ends the Job.
+func (p *dbtPod) end(conditions ...batchv1.JobConditionType) {
+	p.Helper()
+	before := p.job.DeepCopy()
+	now := metav1.Now()
+	p.job.Status.StartTime = &now
+	for _, c := range conditions {
+		p.job.Status.Conditions = append(p.job.Status.Conditions, batchv1.JobCondition{Type: c, Status: corev1.ConditionTrue, LastProbeTime: now, LastTransitionTime: now, Message: "some message"})
+	}
+	if conditions[0] == batchv1.JobSuccessCriteriaMet {
+		p.job.Status.CompletionTime, p.job.Status.Succeeded = &now, 1
+	}
+	if err := k8s.Status().Patch(p.Context(), p.job, client.MergeFrom(before)); err != nil {
+		p.Fatal(err)
+	}
 }

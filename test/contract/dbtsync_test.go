@@ -1,6 +1,7 @@
 package contract_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -8,6 +9,10 @@ import (
 	"strings"
 	"testing"
 
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
@@ -119,6 +124,26 @@ func TestDbtSyncToABranch(t *testing.T) {
 	admin.call(t, "POST", dbtSyncsOf(deployment), body).rejected(400, "branchName", "production")
 }
 
+// TestDbtSyncToARemote: the model of the deployment is on a Git host, which gets the branch.
+func TestDbtSyncToARemote(t *testing.T) {
+	admin := acme.as(acme.admin)
+	a := admin.call(t, "POST", dbtSyncsOf(acme.id), map[string]any{"source": "manifest", "manifest": dbtManifest(t)}).is(200)
+	path := fmt.Sprintf("%s/%v", dbtSyncsOf(acme.id), a.at("syncJobId"))
+	apiclient.Soon(t, func() error {
+		if got := admin.call(t, "GET", path, nil).is(200); got.at("status") != "COMPLETED" {
+			return fmt.Errorf("%s", got.raw)
+		}
+		return nil
+	})
+	branch := fmt.Sprint(a.at("branchName"))
+	if files, err := git(acme.repository.dir, "", "ls-tree", "-r", "--name-only", "refs/heads/"+branch); err != nil || !strings.Contains(files, "model/cubes/dbt/customers.yml") {
+		t.Errorf("branch %s has %q, %v", branch, files, err)
+	}
+	if _, err := git(acme.repository.dir, "", "update-ref", "-d", "refs/heads/"+branch); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestDbtSyncFailures: syncs that fail, and say why.
 func TestDbtSyncFailures(t *testing.T) {
 	admin, deployment := acme.as(acme.admin), create(t, acme, "dbt failures")
@@ -132,6 +157,44 @@ func TestDbtSyncFailures(t *testing.T) {
 	other := create(t, acme, "dbt failures, another")
 	admin.call(t, "GET", strings.Replace(path, "/"+deployment+"/", "/"+other+"/", 1), nil).rejected(404, "does not exist")
 	admin.call(t, "DELETE", dbtSyncsOf(deployment)+"/nothing", nil).rejected(404, "nothing")
+}
+
+// TestFailedDbtSyncsLeaveTheBranch: a manifest that is broken, too large or of nothing does not change the branch, and
+// the error says why.
+func TestFailedDbtSyncsLeaveTheBranch(t *testing.T) {
+	k := newProject(t, acme, "dbt to a branch")
+	k.build(t, "POST", "/branches", map[string]any{"name": "review"}).is(200)
+	before := k.heads(t, "main", "review")
+	empty, broken := dbtManifest(t), dbtManifest(t)
+	empty["nodes"] = map[string]any{}
+	broken["nodes"] = []any{}
+	for name, c := range map[string]struct {
+		manifest any
+		status   int
+		words    []string
+	}{
+		"no models":       {empty, 200, nil},
+		"nodes as a list": {broken, 400, []string{"manifest", "object", "byte"}},
+		"a list":          {[]any{}, 400, []string{"manifest"}},
+		"of 51 MiB":       {map[string]any{"docs": strings.Repeat("x", 51<<20)}, 413, nil},
+	} {
+		a := k.call(t, "POST", dbtSyncsOf(k.id), map[string]any{"source": "manifest", "branchName": "review", "manifest": c.manifest})
+		if c.status != 200 {
+			a.rejected(c.status, c.words...)
+			continue
+		}
+		path := fmt.Sprintf("%s/%v", dbtSyncsOf(k.id), a.is(200).at("syncJobId"))
+		apiclient.Soon(t, func() error {
+			got := k.call(t, "GET", path, nil).is(200)
+			if reason, _ := got.at("error").(string); got.at("status") != "FAILED" || !strings.Contains(reason, "no dbt models matched") {
+				return fmt.Errorf("%s: %s", name, got.raw)
+			}
+			return nil
+		})
+	}
+	if after := k.heads(t, "main", "review"); after != before {
+		t.Errorf("the branches are at %s, were at %s", after, before)
+	}
 }
 
 // TestInvalidDbtSyncsAreRejected: nothing is started.
@@ -151,7 +214,8 @@ func TestInvalidDbtSyncsAreRejected(t *testing.T) {
 	}{
 		"no body":            {nil, 400, []string{"JSON"}},
 		"a list":             {[]any{}, 400, []string{"object"}},
-		"source git":         {map[string]any{}, 400, []string{"source", "git", "manifest"}},
+		"source git":         {map[string]any{}, 400, []string{"source", "git", "spec.dbt", "manifest"}},
+		"an unknown option":  {body(map[string]any{"options": map[string]any{"color": "red"}}), 400, []string{"options", "color"}},
 		"an unknown source":  {body(map[string]any{"source": "ftp"}), 400, []string{"source", "ftp"}},
 		"an unknown output":  {body(map[string]any{"output": "mail"}), 400, []string{"output", "mail", "branch, files"}},
 		"an unknown field":   {body(map[string]any{"color": "red"}), 400, []string{"color"}},
@@ -166,7 +230,6 @@ func TestInvalidDbtSyncsAreRejected(t *testing.T) {
 			admin.call(t, "POST", dbtSyncsOf(deployment), c.body).rejected(c.status, c.words...)
 		})
 	}
-	admin.call(t, "POST", dbtSyncsOf(acme.id), body(map[string]any{"output": "branch"})).rejected(409, "spec.model") // its model is in Git
 	if got := admin.call(t, "GET", dbtSyncsOf(deployment), nil).is(200).list("items"); len(got) != 0 {
 		t.Errorf("%d syncs were started", len(got))
 	}
@@ -213,4 +276,156 @@ func (s *specification) checkDbtSyncs(t *testing.T, succeeded map[string]bool) {
 		}
 	}
 	t.Error("no sync could be cancelled")
+}
+
+// dbtProject is a deployment whose data model Quoin keeps, with a dbt project.
+func dbtProject(t *testing.T, name string) (deployment string) {
+	t.Helper()
+	deployment = create(t, acme, name)
+	list := &v1alpha1.DeploymentList{}
+	if err := k8s.List(t.Context(), list, client.InNamespace(acme.name), client.MatchingLabels{v1alpha1.LabelID: deployment}); err != nil || len(list.Items) != 1 {
+		t.Fatalf("%v, %d deployments", err, len(list.Items))
+	}
+	d := &list.Items[0]
+	before := d.DeepCopy()
+	d.Spec.Model = v1alpha1.ModelSource{Repository: &v1alpha1.RepositorySource{}}
+	d.Spec.Dbt = &v1alpha1.DbtSettings{Git: v1alpha1.DbtGitSource{URL: "https://git.example.com/dbt.git", Schema: "analytics"}}
+	if err := k8s.Patch(t.Context(), d, client.MergeFrom(before)); err != nil {
+		t.Fatal(err)
+	}
+	return deployment
+}
+
+// waitForDbtSync waits for the Ready condition of a DbtSync.
+func waitForDbtSync(t *testing.T, name string, status metav1.ConditionStatus, message string) *v1alpha1.DbtSync {
+	t.Helper()
+	s := &v1alpha1.DbtSync{}
+	apiclient.Soon(t, func() error {
+		if err := k8s.Get(t.Context(), client.ObjectKey{Namespace: acme.name, Name: name}, s); err != nil {
+			return err
+		}
+		c := meta.FindStatusCondition(s.Status.Conditions, v1alpha1.ConditionReady)
+		if c == nil || c.Status != status || !strings.Contains(c.Message, message) {
+			return fmt.Errorf("want %s %q: %+v", status, message, s.Status)
+		}
+		return nil
+	})
+	return s
+}
+
+// waitForDbtStatus waits for the status of a sync over REST.
+func waitForDbtStatus(t *testing.T, path, status string) *response {
+	t.Helper()
+	var got *response
+	apiclient.Soon(t, func() error {
+		if got = acme.as(acme.admin).call(t, "GET", path, nil).is(200); got.at("status") != status {
+			return fmt.Errorf("not %s: %s", status, got.raw)
+		}
+		return nil
+	})
+	return got
+}
+
+// TestDbtSyncOfAGitRepository: a sync that is started over REST runs a Job, whose pod delivers the manifest.
+func TestDbtSyncOfAGitRepository(t *testing.T) {
+	admin, deployment := acme.as(acme.admin), dbtProject(t, "dbt git")
+	start := func(more map[string]any) (path, object, branch string) {
+		a := admin.call(t, "POST", dbtSyncsOf(deployment), more).is(200)
+		return fmt.Sprintf("%s/%v", dbtSyncsOf(deployment), a.at("syncJobId")), fmt.Sprintf("dbt-sync-%v", a.at("syncJobId")), fmt.Sprint(a.at("branchName"))
+	}
+	path, object, branch := start(map[string]any{"ref": "v1.2", "options": map[string]any{"namePrefix": "shop_"}})
+	if !strings.HasPrefix(branch, "dbt-sync/v1.2-") {
+		t.Error(branch)
+	}
+	pod := waitForDbtPod(t, object)
+	if args := strings.Join(pod.job.Spec.Template.Spec.InitContainers[0].Args, " "); !strings.Contains(args, "--ref=v1.2 ") {
+		t.Error(args)
+	}
+	if text := pod.deliver(map[string]any{"a": 1}); !strings.Contains(text, "400") || !strings.Contains(text, "not a manifest") {
+		t.Error(text)
+	}
+	if text := pod.deliver(dbtManifest(t)); text != "" {
+		t.Error(text)
+	}
+	pod.end(batchv1.JobSuccessCriteriaMet, batchv1.JobComplete)
+	waitForDbtStatus(t, path, "COMPLETED")
+	admin.call(t, "GET", path+"/result", nil).is(200).want("generatedFiles.0.path", "model/cubes/dbt/customers.yml")
+	admin.call(t, "GET", dbtSyncsOf(deployment), nil).is(200).want("items.0.source", "git").want("items.0.gitRef", "v1.2").want("items.0.trigger", "api")
+	if s := waitForDbtSync(t, object, "True", "cubes on branch "+branch); s.Status.GeneratedFiles < 5 || s.Status.Stage != "COMPLETED" || s.Status.CompletionTime == nil {
+		t.Errorf("%+v", s.Status)
+	}
+	if branches := admin.call(t, "GET", "/build/api/v1/deployments/"+deployment+"/branches", nil).is(200); !strings.Contains(string(branches.raw), branch) {
+		t.Errorf("%s", branches.raw)
+	}
+	if text := pod.deliver(dbtManifest(t)); !strings.Contains(text, "401") {
+		t.Errorf("a manifest is accepted after the end: %s", text)
+	}
+
+	path, object, _ = start(map[string]any{})
+	waitForDbtPod(t, object).end(batchv1.JobFailureTarget, batchv1.JobFailed)
+	waitForDbtStatus(t, path, "FAILED").want("error", "the Job has failed: some message")
+	waitForDbtSync(t, object, "False", "some message")
+
+	path, object, _ = start(map[string]any{"branchName": "review"})
+	admin.call(t, "POST", dbtSyncsOf(deployment), map[string]any{"branchName": "review"}).rejected(409, "review", "is running")
+	pod = waitForDbtPod(t, object)
+	admin.call(t, "DELETE", path, nil).is(200)
+	waitForDbtSync(t, object, "False", "cancelled")
+	apiclient.Soon(t, func() error {
+		if err := k8s.Get(t.Context(), client.ObjectKeyFromObject(pod.job), pod.job); err == nil && pod.job.DeletionTimestamp.IsZero() {
+			return errors.New("the Job of a cancelled sync still exists")
+		}
+		return nil
+	})
+
+	path, object, _ = start(map[string]any{})
+	waitForDbtPod(t, object)
+	if err := k8s.Delete(t.Context(), &v1alpha1.DbtSync{ObjectMeta: metav1.ObjectMeta{Namespace: acme.name, Name: object}}); err != nil {
+		t.Fatal(err)
+	}
+	waitForDbtStatus(t, path, "FAILED").want("error", "the DbtSync of the sync was deleted")
+}
+
+// TestDbtSyncsOfKubectl: objects that users create, with a ConfigMap and with a Git repository.
+func TestDbtSyncsOfKubectl(t *testing.T) {
+	admin, deployment := acme.as(acme.admin), dbtProject(t, "dbt kubectl")
+	data, err := json.Marshal(dbtManifest(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	apply := func(o client.Object) {
+		t.Helper()
+		o.SetNamespace(acme.name)
+		if err := k8s.Create(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = k8s.Delete(context.WithoutCancel(t.Context()), o) })
+	}
+	list := &v1alpha1.DeploymentList{}
+	if err := k8s.List(t.Context(), list, client.InNamespace(acme.name), client.MatchingLabels{v1alpha1.LabelID: deployment}); err != nil || len(list.Items) != 1 {
+		t.Fatal(err)
+	}
+	sync := func(name, branch string, source v1alpha1.DbtSource) *v1alpha1.DbtSync {
+		return &v1alpha1.DbtSync{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.DbtSyncSpec{
+			DeploymentRef: v1alpha1.LocalReference{Name: list.Items[0].Name}, Branch: branch, Source: source,
+		}}
+	}
+	apply(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "manifest"}, Data: map[string]string{"manifest.json": string(data)}})
+	manifest := v1alpha1.DbtSource{Manifest: &v1alpha1.DbtManifestSource{ConfigMapRef: v1alpha1.LocalReference{Name: "manifest"}}}
+	apply(sync("from-manifest", "review", manifest))
+	s := waitForDbtSync(t, "from-manifest", "True", "cubes on branch review")
+	admin.call(t, "GET", dbtSyncsOf(deployment)+"/"+s.Status.SyncJobID, nil).is(200).want("status", "COMPLETED")
+	apply(sync("to-production", v1alpha1.DefaultBranch, manifest))
+	waitForDbtSync(t, "to-production", "False", "production branch")
+
+	apply(sync("from-git", "", v1alpha1.DbtSource{Git: &v1alpha1.DbtGitSource{URL: "https://git.example.com/dbt.git"}}))
+	pod := waitForDbtPod(t, "from-git")
+	if text := pod.deliver(dbtManifest(t)); text != "" {
+		t.Error(text)
+	}
+	pod.end(batchv1.JobSuccessCriteriaMet, batchv1.JobComplete)
+	s = waitForDbtSync(t, "from-git", "True", "cubes on branch dbt-sync/git-")
+	if s.Status.SyncJobID != string(s.UID) || len(s.Status.Phases) != 3 {
+		t.Errorf("%+v", s.Status)
+	}
 }

@@ -153,6 +153,67 @@ func TestDevModeOfOthersIsNotReached(t *testing.T) {
 	}
 }
 
+// heads returns the commits of branches.
+func (k project) heads(t *testing.T, branches ...string) string {
+	t.Helper()
+	text := ""
+	for _, name := range branches {
+		apiclient.Soon(t, func() error { // the controller has not observed a new branch yet
+			head, ok := k.status(t, name).at("lastHash").(string)
+			if !ok {
+				return fmt.Errorf("branch %q has no commit", name)
+			}
+			text += name + "=" + head + " "
+			return nil
+		})
+	}
+	return text
+}
+
+// Contradicting changes are a conflict that names the file, and no branch moves.
+func TestMergeConflictsNameTheFile(t *testing.T) {
+	k := newProject(t, acme, "Conflicts")
+	const file = "model/cubes/cubes.yml"
+	k.build(t, "POST", "/branches", map[string]any{"name": "feature"}).is(200)
+	dev, _ := k.build(t, "POST", "/dev-mode", map[string]any{"branchName": "main"}).is(200).at("branchName").(string)
+	k.push(t, acme, "feature", file, "cubes: [] # feature\n")
+	k.push(t, acme, dev, file, "cubes: [] # mine\n")
+	k.push(t, acme, "main", file, "cubes: [] # main\n")
+	before := k.heads(t, "main", "feature", dev)
+	for _, c := range []struct{ path, branch string }{
+		{"/merge", "feature"}, {"/merge-to-default", "feature"}, {"/merge", dev}, {"/commit", dev}, {"/pull", dev},
+	} {
+		k.build(t, "POST", c.path, map[string]any{"branchName": c.branch}).rejected(409, file, "same lines", "nothing was changed")
+		if after := k.heads(t, "main", "feature", dev); after != before {
+			t.Fatalf("POST %s of %s: the branches are at %s, were at %s", c.path, c.branch, after, before)
+		}
+	}
+}
+
+// An unknown branch is an error that names the field or the branch, and nothing changes.
+func TestUnknownBranchesAreRejected(t *testing.T) {
+	k := newProject(t, acme, "Unknown branches")
+	before := k.heads(t, "main")
+	for path, method := range map[string]string{
+		"/commit": "POST", "/merge": "POST", "/merge-to-default": "POST", "/dev-mode": "POST", "/pull": "POST", "/data-model/upload/start": "POST",
+		"/data-model/files": "PUT", "/data-model/files?branchName=gone": "GET", "/data-model/file-hashes?branchName=gone": "GET", "/branches?branchName=gone": "DELETE",
+	} {
+		var body any
+		if !strings.Contains(path, "?") {
+			all := map[string]any{"branchName": "gone"}
+			if method == "PUT" {
+				all["files"] = []map[string]string{{"path": "a", "content": "a"}}
+			}
+			body = all
+		}
+		k.build(t, method, path, body).rejected(404, "gone")
+	}
+	k.build(t, "POST", "/branches", map[string]any{"name": "x", "from": "gone"}).rejected(400, "from", "gone")
+	if branches := k.build(t, "GET", "/branches", nil).is(200).list("items"); len(branches) != 1 || k.heads(t, "main") != before {
+		t.Errorf("the branches are %v", branches)
+	}
+}
+
 // A data model that is rejected is valid: false with the compiler's errors.
 func TestValidateReportsARejectedModel(t *testing.T) {
 	k := newProject(t, acme, "Rejected model")

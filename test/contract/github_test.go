@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 
@@ -148,9 +149,11 @@ func TestDeploymentIsConnectedToGitHub(t *testing.T) {
 		t.Error("the audit log has no event")
 	}
 	githubHost.Lock()
-	hooks := githubHost.Installations[1].Repositories["model"].Hooks
+	hooks := slices.Clone(githubHost.Installations[1].Repositories["model"].Hooks)
 	githubHost.Unlock()
-	if len(hooks) != 1 || hooks[0].Config.URL != "https://"+acme.host+"/build/api/v1/deployments/"+id+"/git-hook" || hooks[0].Config.Secret != string(secret.Data["webhookSecret"]) {
+	hook := "https://" + acme.host + "/build/api/v1/deployments/" + id + "/git-hook"
+	hooks = slices.DeleteFunc(hooks, func(h githubserver.Hook) bool { return h.Config.URL != hook }) // others are of other deployments
+	if len(hooks) != 1 || hooks[0].Config.Secret != string(secret.Data["webhookSecret"]) {
 		t.Errorf("hooks: %+v", hooks)
 	}
 	if source.WebhookSecretRef == nil || source.WebhookSecretRef.Name != source.SecretRef.Name {
@@ -162,6 +165,55 @@ func TestDeploymentIsConnectedToGitHub(t *testing.T) {
 func exportOf(t *testing.T, a *account) string {
 	t.Helper()
 	return string(a.as(a.admin).call(t, "GET", "/api/v1/audit-logs/export", nil).is(200).raw)
+}
+
+// setAdministration permits the App to create repositories of acme-org, or denies it.
+func setAdministration(permitted bool) {
+	githubHost.Lock()
+	defer githubHost.Unlock()
+	githubHost.Installations[1].NoAdministration = !permitted
+}
+
+// Contract: isNewRepo and private. The repository is created with a starter project; the push hook of the repository to
+// which the deployment was connected before is removed, that of another program is not.
+func TestConnectingToANewRepository(t *testing.T) {
+	admin, id := acme.as(acme.admin), create(t, acme, "New on GitHub")
+	path := "/build/api/v1/deployments/" + id + "/github/connect"
+	hooks := func(repository string) (urls []string) {
+		githubHost.Lock()
+		defer githubHost.Unlock()
+		for _, h := range githubHost.Installations[1].Repositories[repository].Hooks {
+			urls = append(urls, h.Config.URL)
+		}
+		return urls
+	}
+	own, others := "https://"+acme.host+"/build/api/v1/deployments/"+id+"/git-hook", len(hooks("other"))
+	admin.call(t, "POST", path, map[string]any{"installationId": 1, "name": "other"}).is(200)
+	if got := hooks("other"); len(got) != others+1 || got[others] != own {
+		t.Fatalf("hooks of the first repository: %q", got)
+	}
+	admin.call(t, "POST", path, map[string]any{"installationId": 1, "name": "created", "isNewRepo": true, "deployProjectRoot": "/cube/"}).is(200).want("id", id)
+	if got := hooks("other"); len(got) != others || slices.Contains(got, own) {
+		t.Errorf("hooks of the first repository afterwards: %q", got)
+	}
+	if got := hooks("created"); len(got) != 1 || got[0] != own {
+		t.Errorf("hooks of the new repository: %q", got)
+	}
+	githubHost.Lock()
+	created := githubHost.Installations[1].Repositories["created"]
+	if !created.Private || len(created.Files) != 2 || !strings.Contains(created.Files["cube/README.md"], "New on GitHub") || !strings.Contains(created.Files["cube/model/cubes/cubes.yml"], "cubes: []") {
+		t.Errorf("created %+v", created)
+	}
+	githubHost.Unlock()
+	if source := object(t, acme, id).Spec.Model.Git; source.URL != githubHost.URL+"/acme-org/created.git" || source.Path != "cube" {
+		t.Errorf("%+v", source)
+	}
+	admin.call(t, "POST", path, map[string]any{"installationId": 1, "name": "public", "isNewRepo": true, "private": false}).is(200)
+	githubHost.Lock()
+	defer githubHost.Unlock()
+	if githubHost.Installations[1].Repositories["public"].Private {
+		t.Error("the repository is private")
+	}
 }
 
 func TestInvalidConnectionsChangeNothing(t *testing.T) {
@@ -181,7 +233,15 @@ func TestInvalidConnectionsChangeNothing(t *testing.T) {
 	admin.call(t, "POST", path, body("deployBranchName", "gone")).rejected(400, "deployBranchName", "gone")
 	admin.call(t, "POST", path, body("deployBranchName", "a..b")).rejected(400, "deployBranchName")
 	admin.call(t, "POST", path, body("deployProjectRoot", "../x")).rejected(400, "path")
-	admin.call(t, "POST", path, body("isNewRepo", true)).rejected(400, "isNewRepo")
+	admin.call(t, "POST", path, body("isNewRepo", true)).rejected(409, "acme-org/model exists already", "without isNewRepo")
+	admin.call(t, "POST", path, body("name", "fresh", "isNewRepo", true, "deployBranchName", "next")).rejected(400, "deployBranchName")
+	admin.call(t, "POST", path, body("name", "fresh", "isNewRepo", true, "deployProjectRoot", "../x")).rejected(400, "deployProjectRoot")
+	setAdministration(false)
+	admin.call(t, "POST", path, body("name", "fresh", "isNewRepo", true)).rejected(403, "acme-org", "Administration")
+	setAdministration(true)
+	if githubHost.Installations[1].Repositories["fresh"] != nil {
+		t.Error("a repository was created")
+	}
 	admin.call(t, "POST", path, map[string]any{"name": "model"}).rejected(400, "installationId")
 	if after := object(t, acme, id).Generation; after != before {
 		t.Error("the spec has changed")

@@ -49,6 +49,9 @@ func (g *gitServer) repository(name string) (*repository, error) {
 	if _, err := git(g.root, "", "init", "--quiet", "--bare", "--initial-branch=main", r.dir); err != nil {
 		return nil, err
 	}
+	if _, err := git(r.dir, "", "config", "http.receivepack", "true"); err != nil { // for anonymous clients too
+		return nil, err
+	}
 	for _, branch := range []string{"main", "next", "dev-ada"} {
 		if err := r.commit(branch); err != nil {
 			return nil, err

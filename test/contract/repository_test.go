@@ -199,3 +199,32 @@ func TestRepositoryAccess(t *testing.T) {
 		t.Errorf("the internal path has status %d on the host of an account: %s", a.status, a.raw)
 	}
 }
+
+// A push that is not a fast-forward is rejected, also if it is forced, and the branch stays as it is.
+func TestPushThatIsNotAFastForwardIsRejected(t *testing.T) {
+	k := newKept(t, acme, "kept-forced")
+	url := k.url(acme.host, acme.admin)
+	first, second := filepath.Join(t.TempDir(), "first"), filepath.Join(t.TempDir(), "second")
+	k.mustGit(t, t.TempDir(), "clone", "-q", url, first)
+	k.commit(t, first, "cubes: []")
+	k.mustGit(t, first, "push", "-q", "origin", "main")
+	k.mustGit(t, t.TempDir(), "clone", "-q", url, second)
+	head := k.commit(t, first, "cubes: [] # first")
+	k.mustGit(t, first, "push", "-q", "origin", "main")
+	k.commit(t, second, "cubes: [] # second")
+	for want, args := range map[string][]string{
+		"fetch first":      {"push", "origin", "main"},
+		"non-fast-forward": {"push", "--force", "origin", "main"},
+		"the branch of production cannot be deleted": {"push", "origin", ":main"},
+	} {
+		if out, err := k.git(t, second, args...); err == nil || !strings.Contains(out, want) {
+			t.Errorf("git %v: %v: %s", args, err, out)
+		}
+		if at := k.mustGit(t, second, "ls-remote", "origin", "refs/heads/main"); !strings.HasPrefix(at, head) {
+			t.Errorf("after git %v the branch is at %s, want %s", args, at, head)
+		}
+	}
+	if rows := eventsOf(t, acme, "Pushed to Git branch", k.deployment.Status.ID); len(rows) != 1 {
+		t.Errorf("%d pushes are recorded, want 1", len(rows))
+	}
+}

@@ -4,22 +4,18 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha1"
-	_ "embed"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
 	"mime/multipart"
-	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -29,6 +25,7 @@ import (
 	"github.com/quoin-dev/quoin/internal/serving/certificates"
 	"github.com/quoin-dev/quoin/test/internal/apiclient"
 	"github.com/quoin-dev/quoin/test/internal/clustertest"
+	"github.com/quoin-dev/quoin/test/internal/cubejs"
 )
 
 // modelFiles is a data model: contents by path.
@@ -233,108 +230,26 @@ func (s *specification) checkUploads(t *testing.T, succeeded map[string]bool) {
 	send("POST", "/build/api/v1/deployments/{deploymentId}/commit", map[string]any{"message": "d"})
 }
 
-// cubejsCLI is the tested version of the npm package.
-const cubejsCLI = "cubejs-cli@1.6.43"
-
-// redirect makes Node.js connect to the server of the test for the host of acme: it stands for DNS.
-//
-//go:embed testdata/redirect.js
-var redirect string
-
-// commandLine is an installation of cubejs-cli, unmodified, with a project.
-type commandLine struct {
-	program, home, folder string
-	env                   []string
-}
-
-// newCommandLine installs cubejs-cli, once for all runs on the machine.
-func newCommandLine(t *testing.T) *commandLine {
+// newCommandLine returns cubejs-cli with a project, whose server is that of acme.
+func newCommandLine(t *testing.T) *cubejs.Client {
 	t.Helper()
-	for _, program := range []string{"node", "npm"} {
-		if _, err := exec.LookPath(program); err != nil {
-			t.Skipf("SKIPPED LOUDLY: %s is not installed", program)
-		}
-	}
-	cache, err := os.UserCacheDir()
-	if err != nil {
-		t.Fatal(err)
-	}
-	installed := filepath.Join(cache, "quoin-test", strings.ReplaceAll(cubejsCLI, "@", "-"))
-	program := filepath.Join(installed, "node_modules", ".bin", "cubejs")
-	if _, err := os.Stat(program); err != nil {
-		if err := os.MkdirAll(installed, 0o755); err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
-		defer cancel()
-		npm := exec.CommandContext(ctx, "npm", "install", "--prefix", installed, "--no-audit", "--no-fund", "--no-package-lock", "--ignore-scripts", "--loglevel=error", cubejsCLI)
-		npm.Dir = installed
-		if out, err := npm.CombinedOutput(); err != nil {
-			t.Fatalf("npm install: %v: %s", err, out)
-		}
-	}
-	c := &commandLine{program: program, home: t.TempDir(), folder: t.TempDir()}
-	c.write(t, "../redirect.js", redirect)
 	authority := &corev1.Secret{}
 	if err := k8s.Get(t.Context(), client.ObjectKey{Namespace: clustertest.Namespace, Name: certificates.SecretName}, authority); err != nil {
 		t.Fatal(err)
 	}
-	c.write(t, "../ca.crt", string(authority.Data["ca.crt"]))
-	_, port, err := net.SplitHostPort(serverAddress.String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	above := filepath.Dir(c.folder)
-	c.env = append(os.Environ(), "HOME="+c.home, "CI=1", "CUBEJS_TELEMETRY=false", "NODE_EXTRA_CA_CERTS="+filepath.Join(above, "ca.crt"),
-		"NODE_OPTIONS=--require "+filepath.Join(above, "redirect.js"), "QUOIN_TEST_HOST="+acme.host, "QUOIN_TEST_PORT="+port,
-		"CUBE_CLOUD_HOST=https://"+acme.host)
-	// The program requires it in the project.
-	c.write(t, "node_modules/@cubejs-backend/server-core/package.json", "{}")
-	return c
+	return cubejs.New(t, acme.host, serverAddress.String(), authority.Data["ca.crt"])
 }
 
-// write writes a file of the project.
-func (c *commandLine) write(t *testing.T, name, text string) {
-	t.Helper()
-	path := filepath.Join(c.folder, name)
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// project replaces the files of the project.
-func (c *commandLine) project(t *testing.T, before, after modelFiles) {
+// writeProject replaces the files of a project.
+func writeProject(t *testing.T, c *cubejs.Client, before, after modelFiles) {
 	t.Helper()
 	for path := range before {
 		if _, kept := after[path]; !kept {
-			if err := os.Remove(filepath.Join(c.folder, path)); err != nil {
-				t.Fatal(err)
-			}
+			c.Remove(t, path)
 		}
 	}
 	for path, text := range after {
-		c.write(t, path, text)
-	}
-}
-
-// run runs the program in the project.
-func (c *commandLine) run(t *testing.T, args ...string) (output string, err error) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, c.program, args...)
-	cmd.Dir, cmd.Env = c.folder, c.env
-	out, err := cmd.CombinedOutput()
-	return string(out), err
-}
-
-func (c *commandLine) mustRun(t *testing.T, args ...string) {
-	t.Helper()
-	if out, err := c.run(t, args...); err != nil {
-		t.Fatalf("%s: %v:\n%s", args[0], err, out)
+		c.Write(t, path, text)
 	}
 }
 
@@ -359,28 +274,28 @@ func TestNPMClientDeploysAProject(t *testing.T) {
 	}
 	admin := acme.as(acme.admin)
 
-	c.project(t, nil, firstProject)
-	c.mustRun(t, strings.Fields(args)...)
+	writeProject(t, c, nil, firstProject)
+	c.MustRun(t, strings.Fields(args)...)
 	admin.wants(t, id, firstProject)
 	before := uploads(t, id)
 	if before == 0 {
 		t.Error("no file was uploaded")
 	}
 
-	c.project(t, firstProject, secondProject)
-	c.mustRun(t, "deploy") // the token is stored
+	writeProject(t, c, firstProject, secondProject)
+	c.MustRun(t, "deploy") // the token is stored
 	admin.wants(t, id, secondProject)
 	if n := uploads(t, id) - before; n != 2 {
 		t.Errorf("%d files were uploaded the second time, want the 2 that have changed", n)
 	}
 
-	c.write(t, ".env", "CUBEJS_DB_TYPE=postgres\nCUBEJS_DB_PASS=secret\n")
-	c.mustRun(t, "deploy", "--replace-env")
+	c.Write(t, ".env", "CUBEJS_DB_TYPE=postgres\nCUBEJS_DB_PASS=secret\n")
+	c.MustRun(t, "deploy", "--replace-env")
 	variables := admin.call(t, "GET", "/api/v1/deployments/"+id+"/env-vars", nil).is(200)
 	variables.want("items.0.name", "CUBEJS_DB_PASS").want("items.0.value", "[ENCRYPTED]").want("items.1.value", "postgres")
 
 	acme.createDeployToken(t, id)
-	if out, err := c.run(t, "deploy"); err == nil || !strings.Contains(out, "401") {
+	if out, err := c.Run("deploy"); err == nil || !strings.Contains(out, "401") {
 		t.Errorf("the replaced token is accepted: %v\n%s", err, out)
 	}
 }

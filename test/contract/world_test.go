@@ -137,7 +137,7 @@ func startControllers(ctx context.Context, config *clientrest.Config) error {
 		return err
 	}
 	err = controllers.Setup(ctx, mgr, controllers.Config{
-		Namespace: clustertest.Namespace, Image: "quoin:test", Concurrency: 4, AllowInsecureGit: true, SQLPort: sqlPort, RepositoryURL: repositoryURL,
+		Namespace: clustertest.Namespace, Image: "quoin:test", Concurrency: 4, AllowInsecureGit: true, SQLPort: sqlPort, RepositoryURL: repositoryURL, DbtImage: "dbt:test",
 	})
 	if err != nil {
 		return err
@@ -158,9 +158,9 @@ func startServer(ctx context.Context, config *clientrest.Config, listener net.Li
 	}
 	go func() {
 		failed <- apiserver.Run(ctx, config, apiserver.Config{
-			Namespace: clustertest.Namespace, Region: deployments.Region{Name: "here", Title: "Here"}, Version: "test",
+			Namespace: clustertest.Namespace, Region: deployments.Region{Name: "here", Title: "Here"}, Version: "test", DbtImage: "dbt:test",
 			HTTPS: serving.Endpoint{Listener: listener}, OnListen: func(a serving.Addresses) { listening <- a },
-			GitHub: githubHost.Options, DatabaseURL: "sqlite://" + filepath.Join(folder, "audit.db"), OIDCClient: idp.Client(), RequestsPerSecond: 1e6, Burst: 1e6, Log: slog.New(slog.NewTextHandler(logs, nil)),
+			GitHub: githubHost.Options, AllowInsecureGit: true, DatabaseURL: "sqlite://" + filepath.Join(folder, "audit.db"), OIDCClient: idp.Client(), RequestsPerSecond: 1e6, Burst: 1e6, Log: slog.New(slog.NewTextHandler(logs, nil)),
 		})
 	}()
 	select {

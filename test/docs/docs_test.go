@@ -88,6 +88,7 @@ func TestChecksFindProblems(t *testing.T) {
 		{"flag", "flags exist", "`--kubeconfig`, `--nothing=1`", []string{`1: flag --nothing does not exist`}},
 		{"flag of another subcommand", "flags exist", "`quoin gateway --concurrency 3`", []string{`1: quoin gateway has no flag --concurrency`}},
 		{"subcommand of quoin", "flags exist", "`quoin nothing`", []string{`1: quoin has no subcommand "nothing"`}},
+		{"command of the plugin", "flags exist", "`kubectl quoin nothing`, `kubectl quoin get x --watch --nothing`, `kubectl quoin psql x --exec -- --nothing`", []string{`1: kubectl quoin has no command "nothing"`, `1: kubectl quoin get has no flag --nothing`}},
 		{"package", "go packages and tests exist", "`go test ./internal/...`\n```sh\ngo run ./test/nothing -n 1\n```", []string{`3: package ./test/nothing does not exist`}},
 		{"name of a test", "go packages and tests exist", "`go test ./test/docs -run TestNothing`", []string{`1: no test TestNothing in ./test/docs`}},
 		{"kind", "Kubernetes resources exist", "```console\n$ kubectl get qdep,nothing -n demo\nkubectl get other\n```", []string{`2: "nothing" is not a resource`}},

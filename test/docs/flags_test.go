@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 )
@@ -18,6 +19,16 @@ var (
 	flagArgument = regexp.MustCompile(`(?:^|\s)--?([a-z][a-z0-9-]*)`)
 	flagOfHelp   = regexp.MustCompile(`(?m)^  -([a-z][a-z0-9-]*)`)
 	summary      = regexp.MustCompile(`(?m)^  ([a-z][a-z-]*) +\S`)
+	// kubectl quoin: a command, and what follows it up to a pipe.
+	kubectlQuoin = regexp.MustCompile(`(?:^|[$(] ?|: )kubectl quoin ([a-z]+)\b([^|;&)]*)`)
+	flagOfPlugin = regexp.MustCompile(`(?m)^ {2,6}(?:-[a-zA-Z], )?--([a-z][a-z0-9-]*)`)
+	longFlag     = regexp.MustCompile(`(?:^|\s)--([a-z][a-z0-9-]*)`)
+)
+
+// The plugin is a subcommand with commands of its own.
+const (
+	pluginSubcommand = "ctl"
+	pluginCommand    = "kubectl quoin "
 )
 
 // otherFlags are flags of other programs that the documentation names on their own.
@@ -40,6 +51,26 @@ func unknownFlags(t *testing.T, p page) []problem {
 	for _, s := range p.code() {
 		if match := quoinCommand.FindStringSubmatch(s.text); match != nil {
 			problems = append(problems, unknownArguments(known, s.line, match[1], match[2])...)
+		}
+		for _, match := range kubectlQuoin.FindAllStringSubmatch(s.text, -1) {
+			problems = append(problems, unknownPluginArguments(known, s.line, match[1], match[2])...)
+		}
+	}
+	return problems
+}
+
+// unknownPluginArguments checks the command and the flags of a command of the plugin. Those after -- are
+// of another program.
+func unknownPluginArguments(known map[string][]string, line int, command, arguments string) []problem {
+	flags, found := known[pluginCommand+command]
+	if !found {
+		return []problem{{line, fmt.Sprintf("kubectl quoin has no command %q", command)}}
+	}
+	arguments, _, _ = strings.Cut(arguments, " -- ")
+	var problems []problem
+	for _, name := range submatches(longFlag, arguments) {
+		if !slices.Contains(flags, name) && command != "keys" {
+			problems = append(problems, problem{line, fmt.Sprintf("kubectl quoin %s has no flag --%s", command, name)})
 		}
 	}
 	return problems
@@ -100,6 +131,9 @@ var helpOfQuoin = sync.OnceValues(func() (map[string][]string, error) {
 	known := map[string][]string{}
 	for _, subcommand := range submatches(summary, output(program)) {
 		known[subcommand] = submatches(flagOfHelp, output(program, subcommand, "-h"))
+	}
+	for _, command := range submatches(summary, output(program, pluginSubcommand, "-h")) {
+		known[pluginCommand+command] = submatches(flagOfPlugin, output(program, pluginSubcommand, command, "-h"))
 	}
 	if len(known["controller"]) == 0 {
 		return nil, fmt.Errorf("found no flags of quoin controller in the help of %d subcommands", len(known))

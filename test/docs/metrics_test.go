@@ -54,7 +54,11 @@ func declaredMetrics(t *testing.T) map[string]string {
 				}
 				if function, ok := call.Fun.(*ast.SelectorExpr); ok && constructors[function.Sel.Name] != "" && len(call.Args) > 0 {
 					for _, name := range metricNames(call.Args[0]) {
-						declared[name] = metric(constructors[function.Sel.Name], labelNames(call.Args))
+						kind := constructors[function.Sel.Name]
+						if function.Sel.Name == "NewDesc" && strings.HasSuffix(name, "_total") {
+							kind = "counter"
+						}
+						declared[name] = metric(kind, labelNames(call.Args))
 					}
 				}
 				return true
@@ -168,6 +172,31 @@ func TestMetrics(t *testing.T) {
 	for name := range documented {
 		if declared[name] == "" {
 			t.Errorf("%s in %s does not exist", name, metricsPage)
+		}
+	}
+}
+
+// queried are the names of Quoin's metrics in queries.
+var queried = regexp.MustCompile(`\bquoin_[a-z_]+`)
+
+// TestQueriesUseMetrics checks that alerts, the dashboard and the page's queries use metrics that exist.
+func TestQueriesUseMetrics(t *testing.T) {
+	declared := declaredMetrics(t)
+	for _, file := range []string{"config/prometheus/rules.yaml", "config/grafana/quoin.json", metricsPage, "docs/operations/alerts.md"} {
+		names := queried.FindAllString(readFile(t, file), -1)
+		for _, name := range names {
+			base := name
+			for _, suffix := range []string{"_bucket", "_sum", "_count"} {
+				if trimmed := strings.TrimSuffix(name, suffix); strings.HasPrefix(declared[trimmed], "histogram") {
+					base = trimmed
+				}
+			}
+			if declared[base] == "" {
+				t.Errorf("%s: %s does not exist", file, name)
+			}
+		}
+		if len(names) == 0 {
+			t.Errorf("%s: no metrics", file)
 		}
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/test/e2e/internal/cluster"
 )
 
 var _ = Describe("Controller crash", func() {
@@ -25,7 +26,7 @@ var _ = Describe("Controller crash", func() {
 		killSoon := func() {
 			// During the work that follows a start.
 			time.Sleep(time.Duration(snapshots.Int64N(int64(longest))))
-			quoin.kill()
+			quoin.Kill()
 			runDefaultController(ctx)
 		}
 		t := newTenant(ctx, "crash", "v1.2.3")
@@ -49,17 +50,17 @@ var _ = Describe("Controller crash", func() {
 		onlySimulated("independent of the containers")
 		t := newTenant(ctx, "failover", "v1.2.3")
 		t.install(ctx, "analytics")
-		quoin.stop()
+		quoin.Stop()
 		first := runController(ctx, "--leader-elect", "--quoin-image="+quoinImage())
-		DeferCleanup(first.stop)
+		DeferCleanup(first.Stop)
 		Eventually(leader).WithContext(ctx).ShouldNot(BeEmpty())
 		before := leaderNow(ctx)
 		// With a lease of 12 s and a retry period of 1.5 s, failover takes at most 19 s.
 		Expect(leaseDuration(ctx)).To(BeEquivalentTo(12), "seconds")
 		second := runController(ctx, "--leader-elect", "--quoin-image="+quoinImage())
-		DeferCleanup(second.stop)
+		DeferCleanup(second.Stop)
 
-		first.kill()
+		first.Kill()
 		killed := time.Now()
 		t.push(ctx, "v1.2.4")
 		Eventually(leader).WithContext(ctx).WithTimeout(time.Minute).ShouldNot(Or(BeEmpty(), Equal(before)))
@@ -67,9 +68,9 @@ var _ = Describe("Controller crash", func() {
 		Eventually(t.deployment("analytics")).WithContext(ctx).Should(run("1.2.4"))
 
 		third := runController(ctx, "--leader-elect", "--quoin-image="+quoinImage())
-		DeferCleanup(third.stop)
+		DeferCleanup(third.Stop)
 		before = leaderNow(ctx)
-		go second.stop()
+		go second.Stop()
 		Eventually(leader).WithContext(ctx).WithTimeout(10 * time.Second).ShouldNot(Or(BeEmpty(), Equal(before)))
 		t.push(ctx, "v1.2.5")
 		Eventually(t.deployment("analytics")).WithContext(ctx).Should(run("1.2.5"))
@@ -79,7 +80,7 @@ var _ = Describe("Controller crash", func() {
 // leader returns the holder of the lease.
 func leader(ctx context.Context) (string, error) {
 	lease := &coordinationv1.Lease{}
-	err := world.api.Get(ctx, client.ObjectKey{Namespace: quoinNamespace, Name: "quoin-controller"}, lease)
+	err := world.API.Get(ctx, client.ObjectKey{Namespace: cluster.Namespace, Name: "quoin-controller"}, lease)
 	return ptr.Deref(lease.Spec.HolderIdentity, ""), client.IgnoreNotFound(err)
 }
 
@@ -87,7 +88,7 @@ func leader(ctx context.Context) (string, error) {
 func leaseDuration(ctx context.Context) int32 {
 	GinkgoHelper()
 	lease := &coordinationv1.Lease{}
-	Expect(world.api.Get(ctx, client.ObjectKey{Namespace: quoinNamespace, Name: "quoin-controller"}, lease)).To(Succeed())
+	Expect(world.API.Get(ctx, client.ObjectKey{Namespace: cluster.Namespace, Name: "quoin-controller"}, lease)).To(Succeed())
 	return ptr.Deref(lease.Spec.LeaseDurationSeconds, 0)
 }
 

@@ -18,10 +18,10 @@ const (
 func showEvidence(ctx context.Context) {
 	var text strings.Builder
 	if quoin != nil {
-		fmt.Fprintf(&text, "the end of %s:\n%s\n", quoin.log, quoin.tail(shownLogLines))
+		fmt.Fprintf(&text, "the end of %s:\n%s\n", quoin.Log, quoin.Tail(shownLogLines))
 	}
 	show := func(title string, args ...string) {
-		out, err := world.kubectl(ctx, "", args...)
+		out, err := world.Kubectl(ctx, "", args...)
 		if err != nil {
 			out += err.Error()
 		}

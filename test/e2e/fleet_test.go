@@ -34,9 +34,9 @@ var _ = Describe("New version for many deployments", func() {
 		t.awaitAll(ctx, "1.2.4")
 
 		most, waited := 0, 0
-		recording.play(ctx, func(m snapshot) {
+		recording.Play(ctx, func(m snapshot) {
 			concurrent := 0
-			for name, d := range m.deployments() {
+			for name, d := range m.Deployments() {
 				if waits(d) {
 					waited++
 				}

@@ -10,6 +10,8 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/test/e2e/internal/cluster"
+	"github.com/quoin-dev/quoin/test/e2e/internal/recording"
 )
 
 // Journey a: applies the YAML of docs/journeys/a-install.md.
@@ -23,8 +25,8 @@ var _ = Describe("Installing a deployment", Ordered, func() {
 		// The registry in the page is the one of make up.
 		manifests := strings.ReplaceAll(documented("a-install.md"), "127.0.0.1:15000/cube", demo.repository())
 		apply(ctx, manifests)
-		if world.nodes == real { // where the controller runs with --warm-up
-			kubectl(ctx, "create", "rolebinding", "quoin-account", "--clusterrole=quoin-account", "--serviceaccount="+quoinNamespace+":quoin-controller", "-n", "demo")
+		if world.Nodes == cluster.Real { // where the controller runs with --warm-up
+			kubectl(ctx, "create", "rolebinding", "quoin-account", "--clusterrole=quoin-account", "--serviceaccount="+cluster.Namespace+":quoin-controller", "-n", "demo")
 		}
 		DeferCleanup(func(ctx SpecContext) {
 			demo.remove(ctx)
@@ -42,7 +44,7 @@ var _ = Describe("Installing a deployment", Ordered, func() {
 	})
 
 	It("is listed by kubectl get qdep", func(ctx SpecContext) {
-		rows := table(kubectl(ctx, "get", "qdep", "-n", "demo"))
+		rows := cluster.Table(kubectl(ctx, "get", "qdep", "-n", "demo"))
 		Expect(rows).To(HaveLen(1))
 		Expect(rows[0]).To(And(
 			HaveKeyWithValue("NAME", "analytics"), HaveKeyWithValue("ID", "1"), HaveKeyWithValue("CHANNEL", "latest"),
@@ -63,12 +65,12 @@ var _ = Describe("Installing a deployment", Ordered, func() {
 		Expect(pods).To(HaveLen(2))
 		for i := range pods {
 			Expect(pods[i].Spec.Containers[0].Image).To(Equal(demo.image("v1.2.3")))
-			Expect(isReady(&pods[i])).To(BeTrue())
+			Expect(recording.IsReady(&pods[i])).To(BeTrue())
 		}
 	})
 
 	It("serves requests through its Service", func(ctx SpecContext) {
-		if world.nodes != real {
+		if world.Nodes != cluster.Real {
 			Skip("simulated nodes run no containers")
 		}
 		address := demo.address(ctx, "analytics")
@@ -87,7 +89,7 @@ var _ = Describe("Installing a deployment", Ordered, func() {
 // documented returns all YAML of a page of docs/journeys.
 func documented(page string) string {
 	GinkgoHelper()
-	text, err := os.ReadFile(repository("docs", "journeys", page))
+	text, err := os.ReadFile(cluster.Repository("docs", "journeys", page))
 	Expect(err).NotTo(HaveOccurred())
 	var manifests []string
 	for i, part := range strings.Split(string(text), "```") {

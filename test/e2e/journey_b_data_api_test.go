@@ -17,6 +17,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/test/e2e/internal/cluster"
+	"github.com/quoin-dev/quoin/test/e2e/internal/gitserver"
+	"github.com/quoin-dev/quoin/test/e2e/internal/servers"
 )
 
 // Two published versions of the real server.
@@ -48,9 +51,9 @@ const ordersByStatus = `{"measures": ["orders.count"], "dimensions": ["orders.st
 var _ = Describe("Querying data", Ordered, ContinueOnFailure, func() {
 	var (
 		t        *tenant
-		api      *dataAPI
-		control  *restServer
-		repo     *gitRepository
+		api      *servers.Gateways
+		control  *servers.REST
+		repo     *gitserver.Repository
 		endpoint string // of the production environment
 		token    string // for data of the production environment
 		right    string // the expected result of ordersByStatus
@@ -59,39 +62,39 @@ var _ = Describe("Querying data", Ordered, ContinueOnFailure, func() {
 	BeforeAll(func(ctx SpecContext) {
 		onlyReal("simulated pods do not respond")
 		t = newServerTenant(ctx, "data", "v"+olderServer)
-		repo = newGitRepository()
-		repo.commit("main", ordersModel)
+		repo = gitserver.Start(world.Address())
+		repo.Commit("main", ordersModel)
 		warehousePassword(ctx, t)
-		t.create(ctx, "sales", replicas(2), progressDeadline(120), modelIn(repo.source()), onWarehouse)
-		control, api = runRESTServer(ctx, t), runGateways(ctx)
+		t.create(ctx, "sales", replicas(2), progressDeadline(120), modelIn(repo.Source()), onWarehouse)
+		control, api = startREST(ctx, t), servers.StartGateways(ctx, world)
 		kubectl(ctx, "wait", "qdep/sales", "-n", t.name, "--for=condition=Ready", "--timeout=180s")
 		endpoint = t.dataURL(ctx, v1alpha1.ProductionName("sales"))
-		token = control.issue(ctx, "tokens", v1alpha1.ProductionName("sales"))
+		token = t.issue(ctx, control, "tokens", v1alpha1.ProductionName("sales"))
 		right = askWarehouse(ctx, `SELECT status AS "orders.status", count(*)::text AS "orders.count" FROM public.orders GROUP BY 1 ORDER BY 1`)
 	})
 
 	answerRight := func(ctx context.Context) {
 		GinkgoHelper()
-		c := api.client(0)
+		c := api.Client(0)
 		defer c.CloseIdleConnections()
-		r := load(ctx, c, endpoint, token, ordersByStatus)
-		Expect(r).To(haveStatus(http.StatusOK))
-		Expect(rows(r)).To(Equal(right))
+		r := servers.Load(ctx, c, endpoint, token, ordersByStatus)
+		Expect(r).To(servers.HaveStatus(http.StatusOK))
+		Expect(servers.Rows(r)).To(Equal(right))
 	}
 	// noFailures stops the analysts, and checks that all responses were correct.
-	noFailures := func(at *analysts) map[string]int {
+	noFailures := func(at *servers.Analysts) map[string]int {
 		GinkgoHelper()
-		answers, failures := at.end()
+		answers, failures := at.End()
 		AddReportEntry("right answers, by version", answers)
 		Expect(failures).To(BeEmpty())
 		return answers
 	}
 
 	It("returns metadata of the model, and rows from the warehouse", func(ctx SpecContext) {
-		meta := api.ask(ctx, http.MethodGet, endpoint+"/v1/meta", token, "")
-		Expect(meta).To(haveStatus(http.StatusOK))
-		Expect(meta.text).To(And(ContainSubstring(`"orders.count"`), Not(ContainSubstring("total_amount"))))
-		Expect(meta.version).To(Equal("v" + olderServer))
+		meta := api.Ask(ctx, http.MethodGet, endpoint+"/v1/meta", token, "")
+		Expect(meta).To(servers.HaveStatus(http.StatusOK))
+		Expect(meta.Text).To(And(ContainSubstring(`"orders.count"`), Not(ContainSubstring("total_amount"))))
+		Expect(meta.Version).To(Equal("v" + olderServer))
 		answerRight(ctx)
 	})
 
@@ -106,41 +109,41 @@ var _ = Describe("Querying data", Ordered, ContinueOnFailure, func() {
 			{strings.Replace(endpoint, "//sales.", "//unknown.", 1) + "/v1/meta", token, "host", 404},
 			{host.Scheme + "://" + host.Host + "/dev-mode/nothing/cubejs-api/v1/meta", token, "branch", 404},
 		} {
-			r := api.ask(ctx, http.MethodGet, c.url, c.token, "")
-			Expect(r).To(haveStatus(c.status), c.url)
-			Expect(r.body).To(HaveKeyWithValue("error", ContainSubstring(c.says)), c.url)
+			r := api.Ask(ctx, http.MethodGet, c.url, c.token, "")
+			Expect(r).To(servers.HaveStatus(c.status), c.url)
+			Expect(r.Body).To(HaveKeyWithValue("error", ContainSubstring(c.says)), c.url)
 		}
 	})
 
 	It("returns only metadata for a metadata token, which pods reject", func(ctx SpecContext) {
-		metadata := control.issue(ctx, "tokens-for-meta-sync", v1alpha1.ProductionName("sales"))
-		Expect(api.ask(ctx, http.MethodGet, endpoint+"/v1/meta", metadata, "")).To(haveStatus(http.StatusOK))
-		Expect(api.ask(ctx, http.MethodGet, endpoint+"/v1/entities", metadata, "").text).To(ContainSubstring(`"orders"`))
-		refused := api.ask(ctx, http.MethodPost, endpoint+"/v1/load", metadata, `{"query":`+ordersByStatus+`}`)
-		Expect(refused).To(haveStatus(http.StatusForbidden))
-		Expect(refused.body).To(HaveKeyWithValue("error", HavePrefix("API scope is missing: data")))
+		metadata := t.issue(ctx, control, "tokens-for-meta-sync", v1alpha1.ProductionName("sales"))
+		Expect(api.Ask(ctx, http.MethodGet, endpoint+"/v1/meta", metadata, "")).To(servers.HaveStatus(http.StatusOK))
+		Expect(api.Ask(ctx, http.MethodGet, endpoint+"/v1/entities", metadata, "").Text).To(ContainSubstring(`"orders"`))
+		refused := api.Ask(ctx, http.MethodPost, endpoint+"/v1/load", metadata, `{"query":`+ordersByStatus+`}`)
+		Expect(refused).To(servers.HaveStatus(http.StatusForbidden))
+		Expect(refused.Body).To(HaveKeyWithValue("error", HavePrefix("API scope is missing: data")))
 		pod := t.address(ctx, "sales") + "/cubejs-api/v1/meta"
-		Expect(send(ctx, http.DefaultClient, http.MethodGet, pod, metadata, "")).To(haveStatus(http.StatusForbidden))
-		Expect(send(ctx, http.DefaultClient, http.MethodGet, pod, token, "")).To(haveStatus(http.StatusOK), "the pod accepts data tokens")
+		Expect(servers.Send(ctx, http.DefaultClient, http.MethodGet, pod, metadata, "")).To(servers.HaveStatus(http.StatusForbidden))
+		Expect(servers.Send(ctx, http.DefaultClient, http.MethodGet, pod, token, "")).To(servers.HaveStatus(http.StatusOK), "the pod accepts data tokens")
 	})
 
 	It("has no failed request while a new commit of the model is rolled out", func(ctx SpecContext) {
-		work := api.query(ctx, endpoint, token, ordersByStatus, right)
-		commit := repo.commit("main", ordersWithAmount)
+		work := api.Query(ctx, endpoint, token, ordersByStatus, right)
+		commit := repo.Commit("main", ordersWithAmount)
 		Eventually(t.environment("sales")).WithContext(ctx).WithTimeout(rolled).Should(And(beReady(), HaveField("Status.ModelCommit", commit)))
 		noFailures(work)
-		Expect(api.ask(ctx, http.MethodGet, endpoint+"/v1/meta", token, "").text).To(ContainSubstring(`"orders.total_amount"`))
+		Expect(api.Ask(ctx, http.MethodGet, endpoint+"/v1/meta", token, "").Text).To(ContainSubstring(`"orders.total_amount"`))
 	}, SpecTimeout(5*timeout))
 
 	It("has no failed request after a commit that does not compile, which the Deployment reports", func(ctx SpecContext) {
-		work := api.query(ctx, endpoint, token, ordersByStatus, right)
-		broken := repo.commit("main", brokenModel)
+		work := api.Query(ctx, endpoint, token, ordersByStatus, right)
+		broken := repo.Commit("main", brokenModel)
 		Eventually(t.deployment("sales")).WithContext(ctx).WithTimeout(rolled).Should(And(
 			beStalled(v1alpha1.ReasonModelBroken), HaveField("Status.FailedModel.Commit", broken)))
-		status := control.ask(ctx, 0, http.MethodGet, control.path(ctx)+"/build-status", nil)
-		Expect(status.body).To(And(HaveKeyWithValue("status", "failed"), HaveKeyWithValue("errorText", ContainSubstring("nothing"))))
+		status := control.Ask(ctx, 0, http.MethodGet, t.path(ctx, "sales")+"/build-status", nil)
+		Expect(status.Body).To(And(HaveKeyWithValue("status", "failed"), HaveKeyWithValue("errorText", ContainSubstring("nothing"))))
 		noFailures(work)
-		repo.commit("main", ordersWithAmount)
+		repo.Commit("main", ordersWithAmount)
 		Eventually(t.deployment("sales")).WithContext(ctx).WithTimeout(rolled).Should(beReady())
 		answerRight(ctx)
 	}, SpecTimeout(6*timeout))
@@ -153,38 +156,38 @@ var _ = Describe("Querying data", Ordered, ContinueOnFailure, func() {
 	}
 
 	It("has no failed request while a new version from the registry is rolled out", func(ctx SpecContext) {
-		work := api.query(ctx, endpoint, token, ordersByStatus, right)
+		work := api.Query(ctx, endpoint, token, ordersByStatus, right)
 		t.push(ctx, "v"+newerServer)
 		rolls(ctx, newerServer)
 		Expect(noFailures(work)).To(And(HaveKey("v"+newerServer), HaveKey("v"+olderServer)))
 	}, SpecTimeout(6*timeout))
 
 	It("has no failed request while a version chosen over REST is rolled out", func(ctx SpecContext) {
-		work := api.query(ctx, endpoint, token, ordersByStatus, right)
-		Expect(control.ask(ctx, 0, http.MethodPut, control.path(ctx), map[string]any{"releaseChannelVersion": "v" + olderServer})).To(haveStatus(http.StatusOK))
+		work := api.Query(ctx, endpoint, token, ordersByStatus, right)
+		Expect(control.Ask(ctx, 0, http.MethodPut, t.path(ctx, "sales"), map[string]any{"releaseChannelVersion": "v" + olderServer})).To(servers.HaveStatus(http.StatusOK))
 		rolls(ctx, olderServer)
 		Expect(noFailures(work)).To(And(HaveKey("v"+newerServer), HaveKey("v"+olderServer)))
 	}, SpecTimeout(6*timeout))
 
 	It("works on a branch while its staging environment is on, and is rejected with a reason when it is off", func(ctx SpecContext) {
-		repo.commit("next", ordersModel+"      - {name: largest, sql: amount, type: max}\n")
+		repo.Commit("next", ordersModel+"      - {name: largest, sql: amount, type: max}\n")
 		Eventually(t.branches).WithContext(ctx).Should(HaveLen(2))
 		branch := t.branch(ctx, "next")
 		t.patch(ctx, "qbr/"+branch.Name, `{"stagingEnvironmentEnabled": true}`)
 		Eventually(func() *v1alpha1.Environment { return t.staging(ctx, "next") }).WithContext(ctx).WithTimeout(rolled).Should(And(Not(BeNil()), beReady()))
 		staging := t.staging(ctx, "next")
-		listed := control.ask(ctx, 0, http.MethodGet, control.path(ctx)+"/environments", nil)
-		Expect(listed.text).To(ContainSubstring(`"type":"staging"`))
+		listed := control.Ask(ctx, 0, http.MethodGet, t.path(ctx, "sales")+"/environments", nil)
+		Expect(listed.Text).To(ContainSubstring(`"type":"staging"`))
 		of := t.dataURL(ctx, staging.Name)
 		Expect(of).To(HaveSuffix("/dev-mode/next/cubejs-api"))
-		its := control.issue(ctx, "tokens", staging.Name)
-		Expect(api.ask(ctx, http.MethodGet, of+"/v1/meta", its, "").text).To(ContainSubstring(`"orders.largest"`))
-		Expect(api.ask(ctx, http.MethodGet, of+"/v1/meta", token, "")).To(haveStatus(http.StatusUnauthorized), "token of the production environment")
-		Expect(api.ask(ctx, http.MethodGet, endpoint+"/v1/meta", its, "")).To(haveStatus(http.StatusUnauthorized), "at the production environment")
+		its := t.issue(ctx, control, "tokens", staging.Name)
+		Expect(api.Ask(ctx, http.MethodGet, of+"/v1/meta", its, "").Text).To(ContainSubstring(`"orders.largest"`))
+		Expect(api.Ask(ctx, http.MethodGet, of+"/v1/meta", token, "")).To(servers.HaveStatus(http.StatusUnauthorized), "token of the production environment")
+		Expect(api.Ask(ctx, http.MethodGet, endpoint+"/v1/meta", its, "")).To(servers.HaveStatus(http.StatusUnauthorized), "at the production environment")
 
 		t.patch(ctx, "qbr/"+branch.Name, `{"stagingEnvironmentEnabled": false}`)
 		kubectl(ctx, "wait", "qenv/"+staging.Name, "-n", t.name, "--for=delete", "--timeout=60s")
-		Eventually(func() reply { return api.ask(ctx, http.MethodGet, of+"/v1/meta", its, "") }).WithContext(ctx).Should(haveStatus(http.StatusNotFound))
+		Eventually(func() servers.Reply { return api.Ask(ctx, http.MethodGet, of+"/v1/meta", its, "") }).WithContext(ctx).Should(servers.HaveStatus(http.StatusNotFound))
 	}, SpecTimeout(5*timeout))
 
 	It("wakes the environment of a branch", func(ctx SpecContext) {
@@ -192,16 +195,16 @@ var _ = Describe("Querying data", Ordered, ContinueOnFailure, func() {
 		Eventually(func() *v1alpha1.Environment { return t.staging(ctx, "next") }).WithContext(ctx).Should(And(
 			Not(BeNil()), WithTransform(readyReason, Equal(v1alpha1.ReasonAsleep)), HaveField("Status.Active", false)))
 		staging := t.staging(ctx, "next")
-		Eventually(func() reply {
-			return api.ask(ctx, http.MethodGet, t.dataURL(ctx, staging.Name)+"/v1/meta", control.issue(ctx, "tokens", staging.Name), "")
-		}).WithContext(ctx).WithTimeout(rolled).Should(And(haveStatus(http.StatusOK), WithTransform(reply.String, ContainSubstring(`"orders.largest"`))))
+		Eventually(func() servers.Reply {
+			return api.Ask(ctx, http.MethodGet, t.dataURL(ctx, staging.Name)+"/v1/meta", t.issue(ctx, control, "tokens", staging.Name), "")
+		}).WithContext(ctx).WithTimeout(rolled).Should(And(servers.HaveStatus(http.StatusOK), WithTransform(servers.Reply.String, ContainSubstring(`"orders.largest"`))))
 		// The status is updated after the pods are ready.
 		Eventually(func() *v1alpha1.Environment { return t.staging(ctx, "next") }).WithContext(ctx).Should(HaveField("Status.Active", true))
 	}, SpecTimeout(5*timeout))
 
 	// After the branches: staging environments run the newest version of the channel.
 	It("has no failed request after a version that does not start", func(ctx SpecContext) {
-		work := api.query(ctx, endpoint, token, ordersByStatus, right)
+		work := api.Query(ctx, endpoint, token, ordersByStatus, right)
 		t.push(ctx, "v0.35.99-broken")
 		Eventually(t.channel).WithContext(ctx).Should(haveLatest("0.35.99-broken"))
 		t.patch(ctx, "qdep/sales", `{"rollout": {"progressDeadlineSeconds": 30}, "releaseChannelVersion": "0.35.99-broken"}`)
@@ -213,20 +216,20 @@ var _ = Describe("Querying data", Ordered, ContinueOnFailure, func() {
 	}, SpecTimeout(6*timeout))
 
 	It("returns correct results while a pod, the controller and a gateway are killed", func(ctx SpecContext) {
-		work := api.query(ctx, endpoint, token, ordersByStatus, right)
+		work := api.Query(ctx, endpoint, token, ordersByStatus, right)
 		more := func(n int) {
 			GinkgoHelper()
-			before := work.soFar()
-			Eventually(work.soFar).WithContext(ctx).Should(BeNumerically(">=", before+n))
+			before := work.SoFar()
+			Eventually(work.SoFar).WithContext(ctx).Should(BeNumerically(">=", before+n))
 		}
 		more(20)
 		// Without a grace period, as after a node failure.
 		kubectl(ctx, "delete", "pod", t.pods(ctx, "sales")[0].Name, "-n", t.name, "--grace-period=0", "--force")
 		more(20)
-		quoin.kill()
+		quoin.Kill()
 		more(20)
-		work.mayBreak.Store(true)
-		api.replicas[0].kill()
+		work.MayBreak.Store(true)
+		api.Replicas[0].Kill()
 		more(20)
 		runDefaultController(ctx)
 		Eventually(t.deployment("sales")).WithContext(ctx).WithTimeout(rolled).Should(beReady())
@@ -239,7 +242,7 @@ const rolled = 2 * timeout
 
 // onlyReal skips a journey on simulated nodes.
 func onlyReal(reason string) {
-	if world.nodes != real {
+	if world.Nodes != cluster.Real {
 		Skip(fmt.Sprintf("only on a real node: %s", reason))
 	}
 }
@@ -247,9 +250,9 @@ func onlyReal(reason string) {
 // warehousePassword creates the Secret with the password.
 func warehousePassword(ctx context.Context, t *tenant) {
 	GinkgoHelper()
-	Expect(world.api.Create(ctx, &corev1.Secret{
+	Expect(world.API.Create(ctx, &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: t.name, Name: "warehouse"},
-		StringData: map[string]string{"password": world.env["QUOIN_WAREHOUSE_PASSWORD"]},
+		StringData: map[string]string{"password": world.Env["QUOIN_WAREHOUSE_PASSWORD"]},
 	})).To(Succeed())
 }
 
@@ -257,10 +260,10 @@ func warehousePassword(ctx context.Context, t *tenant) {
 func onWarehouse(s *v1alpha1.DeploymentSpec) {
 	plain := func(name, value string) { s.Env = append(s.Env, v1alpha1.EnvVar{Name: name, Value: &value}) }
 	plain("CUBEJS_DB_TYPE", "postgres")
-	plain("CUBEJS_DB_HOST", world.env["QUOIN_WAREHOUSE_HOST"])
-	plain("CUBEJS_DB_PORT", world.env["QUOIN_WAREHOUSE_PORT"])
-	plain("CUBEJS_DB_NAME", world.env["QUOIN_WAREHOUSE_DATABASE"])
-	plain("CUBEJS_DB_USER", world.env["QUOIN_WAREHOUSE_USER"])
+	plain("CUBEJS_DB_HOST", world.Env["QUOIN_WAREHOUSE_HOST"])
+	plain("CUBEJS_DB_PORT", world.Env["QUOIN_WAREHOUSE_PORT"])
+	plain("CUBEJS_DB_NAME", world.Env["QUOIN_WAREHOUSE_DATABASE"])
+	plain("CUBEJS_DB_USER", world.Env["QUOIN_WAREHOUSE_USER"])
 	s.Env = append(s.Env, v1alpha1.EnvVar{Name: "CUBEJS_DB_PASS", ValueFrom: &v1alpha1.EnvVarSource{
 		SecretKeyRef: v1alpha1.SecretKeyReference{Name: "warehouse", Key: "password"},
 	}})
@@ -269,7 +272,7 @@ func onWarehouse(s *v1alpha1.DeploymentSpec) {
 // askWarehouse queries the warehouse directly, and returns the rows in the format of the data API.
 func askWarehouse(ctx context.Context, query string) string {
 	GinkgoHelper()
-	e := world.env
+	e := world.Env
 	db, err := sql.Open("pgx", (&url.URL{
 		Scheme: "postgres", User: url.UserPassword(e["QUOIN_WAREHOUSE_USER"], e["QUOIN_WAREHOUSE_PASSWORD"]),
 		Host: e["QUOIN_WAREHOUSE_HOST"] + ":" + e["QUOIN_WAREHOUSE_PORT"], Path: e["QUOIN_WAREHOUSE_DATABASE"],
@@ -290,27 +293,28 @@ func askWarehouse(ctx context.Context, query string) string {
 func (t *tenant) dataURL(ctx context.Context, environment string) string {
 	GinkgoHelper()
 	e := &v1alpha1.Environment{}
-	Expect(world.api.Get(ctx, client.ObjectKey{Namespace: t.name, Name: environment}, e)).To(Succeed())
+	Expect(world.API.Get(ctx, client.ObjectKey{Namespace: t.name, Name: environment}, e)).To(Succeed())
 	Expect(e.Status.APICredentials).NotTo(BeNil())
 	return e.Status.APICredentials.REST.URL
 }
 
-// path returns the REST path of the tenant's deployment "sales".
-func (f *restServer) path(ctx context.Context) string {
+// path returns the REST path of a deployment.
+func (t *tenant) path(ctx context.Context, deployment string) string {
 	GinkgoHelper()
-	d, err := f.tenant.deployment("sales")(ctx)
+	d, err := t.deployment(deployment)(ctx)
 	Expect(err).NotTo(HaveOccurred())
 	return "/api/v1/deployments/" + d.Labels[v1alpha1.LabelID]
 }
 
-// issue creates a token for an environment of "sales" over REST.
-func (f *restServer) issue(ctx context.Context, kind, environment string) string {
+// issue creates a token for an environment over REST.
+func (t *tenant) issue(ctx context.Context, f *servers.REST, kind, environment string) string {
 	GinkgoHelper()
 	e := &v1alpha1.Environment{}
-	Expect(world.api.Get(ctx, client.ObjectKey{Namespace: f.tenant.name, Name: environment}, e)).To(Succeed())
-	created := f.ask(ctx, 0, http.MethodPost, f.path(ctx)+"/environments/"+e.Labels[v1alpha1.LabelID]+"/"+kind, map[string]any{"security_context": map[string]any{}})
-	Expect(created.status).To(Equal(http.StatusOK), created.String())
-	data, _ := created.body["data"].(map[string]any)
+	Expect(world.API.Get(ctx, client.ObjectKey{Namespace: t.name, Name: environment}, e)).To(Succeed())
+	path := t.path(ctx, e.Spec.DeploymentRef.Name) + "/environments/" + e.Labels[v1alpha1.LabelID] + "/" + kind
+	created := f.Ask(ctx, 0, http.MethodPost, path, map[string]any{"security_context": map[string]any{}})
+	Expect(created.Status).To(Equal(http.StatusOK), created.String())
+	data, _ := created.Body["data"].(map[string]any)
 	token, _ := data["token"].(string)
 	Expect(token).NotTo(BeEmpty())
 	return token

@@ -18,9 +18,9 @@ var _ = Describe("New version in the registry", func() {
 
 		Eventually(t.deployment("analytics")).WithContext(ctx).Should(run("1.2.4"))
 		snapshots, during := 0, 0
-		recording.play(ctx, func(m snapshot) {
-			d := m.deployments()["analytics"]
-			all, ready := m.pods()
+		recording.Play(ctx, func(m snapshot) {
+			d := m.Deployments()["analytics"]
+			all, ready := m.Pods()
 			snapshots++
 			Expect(ready["v1.2.3"]+ready["v1.2.4"]).To(BeNumerically(">=", 2), "ready pods")
 			if d.Status.CurrentVersion == "1.2.3" {

@@ -122,11 +122,11 @@ var _ = Describe("A version that never becomes ready", Ordered, func() {
 		Expect(t.pods(ctx, "analytics")).To(And(HaveLen(2), HaveEach(HaveField("Spec.Containers",
 			ConsistOf(HaveField("Image", t.image("v1.2.4")))))))
 		tried := false
-		recording.play(ctx, func(m snapshot) {
-			all, ready := m.pods()
+		recording.Play(ctx, func(m snapshot) {
+			all, ready := m.Pods()
 			tried = tried || all["v1.2.5-broken"] > 0
 			Expect(ready["v1.2.4"]).To(BeNumerically(">=", 2), "ready pods")
-			Expect(m.deployments()["analytics"].Status.CurrentVersion).To(Equal("1.2.4"))
+			Expect(m.Deployments()["analytics"].Status.CurrentVersion).To(Equal("1.2.4"))
 		})
 		Expect(tried).To(BeTrue(), "a rollout of the version started")
 	})

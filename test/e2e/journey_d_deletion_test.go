@@ -26,7 +26,7 @@ var _ = Describe("Deletion", func() {
 		t := newTenant(ctx, "delete-away", "v1.2.3")
 		before := t.contents(ctx)
 		t.install(ctx, "analytics")
-		quoin.kill()
+		quoin.Kill()
 		kubectl(ctx, "delete", "qdep/analytics", "-n", t.name, "--timeout=30s")
 		Eventually(t.contents).WithContext(ctx).Should(Equal(before))
 		runDefaultController(ctx)
@@ -54,7 +54,7 @@ var _ = Describe("Deletion", func() {
 	It("of everything at once without a controller completes", func(ctx SpecContext) {
 		t := newTenant(ctx, "delete-all", "v1.2.3")
 		t.install(ctx, "analytics")
-		quoin.kill()
+		quoin.Kill()
 		kubectl(ctx, "delete", "acct/"+t.name, "relch/"+t.name, "--wait=false")
 		kubectl(ctx, "delete", "namespace", t.name, "--timeout=60s")
 		runDefaultController(ctx)

@@ -8,6 +8,8 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+
+	"github.com/quoin-dev/quoin/test/e2e/internal/servers"
 )
 
 // scimPatch returns the body of a PATCH.
@@ -20,7 +22,7 @@ var _ = Describe("Provisioning over SCIM", Ordered, func() {
 	It("creates, matches, updates, deactivates, pushes a group and deletes", func(ctx SpecContext) {
 		onlySimulated("independent of pods")
 		t := newTenant(ctx, "directory", "v1.2.3")
-		f := runRESTServer(ctx, t)
+		f := startREST(ctx, t)
 		const base = "/api/scim/v2"
 		user := map[string]any{
 			"schemas": []string{"urn:ietf:params:scim:schemas:core:2.0:User"}, "userName": "ada@example.com", "externalId": "00u1",
@@ -28,12 +30,12 @@ var _ = Describe("Provisioning over SCIM", Ordered, func() {
 			"password": "never kept", "active": true,
 		}
 		match := base + "/Users?filter=userName%20eq%20%22ADA@example.com%22"
-		Expect(f.ask(ctx, 0, "GET", match, nil).body).To(HaveKeyWithValue("totalResults", 0.0))
-		created := f.ask(ctx, 0, "POST", base+"/Users", user)
-		Expect(created.status).To(Equal(201), created.String())
-		id, _ := created.body["id"].(string)
-		Expect(f.ask(ctx, 1, "POST", base+"/Users", user)).To(haveStatus(409))
-		Expect(f.ask(ctx, 1, "GET", match, nil).body).To(HaveKeyWithValue("totalResults", 1.0), "the other replica finds the user")
+		Expect(f.Ask(ctx, 0, "GET", match, nil).Body).To(HaveKeyWithValue("totalResults", 0.0))
+		created := f.Ask(ctx, 0, "POST", base+"/Users", user)
+		Expect(created.Status).To(Equal(201), created.String())
+		id, _ := created.Body["id"].(string)
+		Expect(f.Ask(ctx, 1, "POST", base+"/Users", user)).To(servers.HaveStatus(409))
+		Expect(f.Ask(ctx, 1, "GET", match, nil).Body).To(HaveKeyWithValue("totalResults", 1.0), "the other replica finds the user")
 
 		By("showing the user with kubectl")
 		kubectl(ctx, "wait", "suser/"+id, "-n", t.name, "--for=condition=Ready", "--timeout=60s")
@@ -41,12 +43,12 @@ var _ = Describe("Provisioning over SCIM", Ordered, func() {
 		Expect(kubectl(ctx, "get", "suser", id, "-n", t.name, "-o", "yaml")).NotTo(ContainSubstring("never kept"))
 
 		By("pushing a group with a member")
-		group := f.ask(ctx, 0, "POST", base+"/Groups", map[string]any{
+		group := f.Ask(ctx, 0, "POST", base+"/Groups", map[string]any{
 			"schemas": []string{"urn:ietf:params:scim:schemas:core:2.0:Group"}, "displayName": "Analysts", "members": []map[string]any{{"value": id}},
 		})
-		Expect(group.status).To(Equal(201), group.String())
-		groupID, _ := group.body["id"].(string)
-		Expect(f.ask(ctx, 0, "GET", base+"/Users/"+id, nil).text).To(ContainSubstring(`"display":"Analysts"`))
+		Expect(group.Status).To(Equal(201), group.String())
+		groupID, _ := group.Body["id"].(string)
+		Expect(f.Ask(ctx, 0, "GET", base+"/Users/"+id, nil).Text).To(ContainSubstring(`"display":"Analysts"`))
 		Eventually(func() string {
 			return strings.TrimSpace(kubectl(ctx, "get", "sgrp", groupID, "-n", t.name, "-o", "jsonpath={.status.memberCount}"))
 		}).Should(Equal("1"))
@@ -54,35 +56,35 @@ var _ = Describe("Provisioning over SCIM", Ordered, func() {
 		By("rejecting the key of a deactivated user")
 		apply(ctx, fmt.Sprintf("apiVersion: platform.quoin.dev/v1alpha1\nkind: ApiKey\nmetadata: {name: ada, namespace: %s}\nspec: {owner: {scimUser: %s}}\n", t.name, id))
 		kubectl(ctx, "wait", "qkey/ada", "-n", t.name, "--for=condition=Ready", "--timeout=60s")
-		admin := f.token
+		admin := f.Token
 		encoded := kubectl(ctx, "get", "secret", "ada-token", "-n", t.name, "-o", "jsonpath={.data.token}")
 		own, err := base64.StdEncoding.DecodeString(encoded)
 		Expect(err).NotTo(HaveOccurred())
-		f.token = string(own)
-		Expect(f.ask(ctx, 0, "GET", base+"/Me", nil).body).To(HaveKeyWithValue("userName", "ada@example.com"))
-		f.token = admin
-		patched := f.ask(ctx, 0, "PATCH", base+"/Users/"+id, scimPatch(map[string]any{"op": "replace", "value": map[string]any{"active": false}}))
-		Expect(patched.status).To(Equal(200), patched.String())
-		f.token = string(own)
-		Expect(f.ask(ctx, 0, "GET", base+"/Me", nil)).To(haveStatus(401))
-		f.token = admin
+		f.Token = string(own)
+		Expect(f.Ask(ctx, 0, "GET", base+"/Me", nil).Body).To(HaveKeyWithValue("userName", "ada@example.com"))
+		f.Token = admin
+		patched := f.Ask(ctx, 0, "PATCH", base+"/Users/"+id, scimPatch(map[string]any{"op": "replace", "value": map[string]any{"active": false}}))
+		Expect(patched.Status).To(Equal(200), patched.String())
+		f.Token = string(own)
+		Expect(f.Ask(ctx, 0, "GET", base+"/Me", nil)).To(servers.HaveStatus(401))
+		f.Token = admin
 
 		By("using the aggregated API")
-		Expect(kubectl(ctx, "get", "--raw", aggregated+t.name+"/proxy"+base+"/Users/"+id)).To(ContainSubstring(`"active":false`))
+		Expect(kubectl(ctx, "get", "--raw", servers.Aggregated+t.name+"/proxy"+base+"/Users/"+id)).To(ContainSubstring(`"active":false`))
 
 		By("applying a user with kubectl; names are unique")
 		apply(ctx, fmt.Sprintf("apiVersion: platform.quoin.dev/v1alpha1\nkind: ScimUser\nmetadata: {name: grace, namespace: %s}\nspec: {userName: grace@example.com}\n", t.name))
-		Eventually(func() reply { return f.ask(ctx, 1, "GET", base+"/Users/grace", nil) }).Should(haveStatus(200))
-		Expect(f.ask(ctx, 0, "POST", base+"/Users", map[string]any{"userName": "Grace@example.com"})).To(haveStatus(409))
+		Eventually(func() servers.Reply { return f.Ask(ctx, 1, "GET", base+"/Users/grace", nil) }).Should(servers.HaveStatus(200))
+		Expect(f.Ask(ctx, 0, "POST", base+"/Users", map[string]any{"userName": "Grace@example.com"})).To(servers.HaveStatus(409))
 		apply(ctx, fmt.Sprintf("apiVersion: platform.quoin.dev/v1alpha1\nkind: ScimUser\nmetadata: {name: second, namespace: %s}\nspec: {userName: GRACE@example.com}\n", t.name))
 		kubectl(ctx, "wait", "suser/second", "-n", t.name, "--for=jsonpath={.status.conditions[?(@.type==\"Ready\")].reason}=NameTaken", "--timeout=60s")
 
 		By("deleting the user, which removes it from the group and releases its name")
-		Expect(f.ask(ctx, 0, "DELETE", base+"/Users/"+id, nil)).To(haveStatus(204))
-		Expect(f.ask(ctx, 0, "GET", base+"/Groups/"+groupID, nil).body).NotTo(HaveKey("members"))
-		again := f.ask(ctx, 1, "POST", base+"/Users", user)
-		Expect(again.status).To(Equal(201), again.String())
-		Expect(again.body["id"]).NotTo(Equal(id))
-		Expect(f.ask(ctx, 0, "DELETE", base+"/Groups/"+groupID, nil)).To(haveStatus(204))
+		Expect(f.Ask(ctx, 0, "DELETE", base+"/Users/"+id, nil)).To(servers.HaveStatus(204))
+		Expect(f.Ask(ctx, 0, "GET", base+"/Groups/"+groupID, nil).Body).NotTo(HaveKey("members"))
+		again := f.Ask(ctx, 1, "POST", base+"/Users", user)
+		Expect(again.Status).To(Equal(201), again.String())
+		Expect(again.Body["id"]).NotTo(Equal(id))
+		Expect(f.Ask(ctx, 0, "DELETE", base+"/Groups/"+groupID, nil)).To(servers.HaveStatus(204))
 	}, SpecTimeout(5*time.Minute))
 })

@@ -9,21 +9,22 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/test/e2e/internal/gitserver"
 )
 
 // Journey e: see docs/journeys/e-staging.md. On simulated nodes nothing fetches the model; the test checks the commit in the
 // pod template.
 var _ = Describe("A deployment with its model in Git", Ordered, func() {
 	var t *tenant
-	var repo *gitRepository
+	var repo *gitserver.Repository
 	var initial string
 
 	BeforeAll(func(ctx SpecContext) {
 		onlySimulated("the init container that fetches the model needs Quoin's own image")
 		t = newTenant(ctx, "branches", "v1.2.3")
-		repo = newGitRepository()
-		initial = git(repo.dir, "", "rev-parse", "main")
-		t.install(ctx, "sales", modelIn(repo.source()))
+		repo = gitserver.Start(world.Address())
+		initial = gitserver.Git(repo.Dir, "", "rev-parse", "main")
+		t.install(ctx, "sales", modelIn(repo.Source()))
 	})
 
 	It("runs the head of the default branch", func(ctx SpecContext) {
@@ -33,7 +34,7 @@ var _ = Describe("A deployment with its model in Git", Ordered, func() {
 	})
 
 	It("has a Branch with the commit for every branch of the repository", func(ctx SpecContext) {
-		next, alice := repo.commit("next", "cubes: []"), repo.commit("dev-alice", "cubes: []")
+		next, alice := repo.Commit("next", "cubes: []"), repo.Commit("dev-alice", "cubes: []")
 		Eventually(t.branches).WithContext(ctx).Should(ConsistOf(
 			HaveField("Spec.Name", "main"),
 			And(HaveField("Spec.Name", "next"), HaveField("Spec.Role", v1alpha1.BranchShared), HaveField("Status.LastHash", next)),
@@ -42,12 +43,12 @@ var _ = Describe("A deployment with its model in Git", Ordered, func() {
 	})
 
 	It("rolls out a new commit of the production branch", func(ctx SpecContext) {
-		moved := repo.commit("main", "cubes: [{name: customers, sql_table: public.customers}]")
+		moved := repo.Commit("main", "cubes: [{name: customers, sql_table: public.customers}]")
 		Eventually(t.environment("sales")).WithContext(ctx).Should(And(
 			beReady(), HaveField("Spec.ModelCommit", moved), HaveField("Status.ModelCommit", moved)))
 		Expect(t.branch(ctx, "main")).To(HaveField("Status.LastHash", moved))
 		Expect(t.pods(ctx, "sales")).To(ConsistOf(HaveField("Spec.InitContainers", ConsistOf(
-			HaveField("Args", ContainElements("model-fetch", "--url="+repo.url, "--commit="+moved))))))
+			HaveField("Args", ContainElements("model-fetch", "--url="+repo.URL, "--commit="+moved))))))
 	})
 
 	It("has a staging environment for a shared branch while it is switched on", func(ctx SpecContext) {
@@ -59,7 +60,7 @@ var _ = Describe("A deployment with its model in Git", Ordered, func() {
 			HaveField("Spec.ModelCommit", t.branch(ctx, "next").Status.LastHash), HaveField("Status.Active", true)))
 		Expect(staging.Status.APICredentials.REST.URL).To(HaveSuffix("/dev-mode/next/cubejs-api"))
 
-		moved := repo.commit("next", "cubes: [{name: next, sql_table: public.next}]")
+		moved := repo.Commit("next", "cubes: [{name: next, sql_table: public.next}]")
 		Eventually(func() *v1alpha1.Environment { return t.staging(ctx, "next") }).WithContext(ctx).
 			Should(And(beReady(), HaveField("Status.ModelCommit", moved)))
 
@@ -71,7 +72,7 @@ var _ = Describe("A deployment with its model in Git", Ordered, func() {
 	for _, branch := range []string{"dev-alice", "main"} {
 		It("rejects a staging environment for "+branch+" and changes nothing", func(ctx SpecContext) {
 			before := t.branch(ctx, branch)
-			_, err := world.kubectl(ctx, "", "patch", "qbr/"+before.Name, "-n", t.name, "--type=merge", "-p", `{"spec":{"stagingEnvironmentEnabled":true}}`)
+			_, err := world.Kubectl(ctx, "", "patch", "qbr/"+before.Name, "-n", t.name, "--type=merge", "-p", `{"spec":{"stagingEnvironmentEnabled":true}}`)
 			Expect(err).To(MatchError(ContainSubstring("a personal or production branch cannot have a staging environment")))
 			Expect(t.branch(ctx, branch)).To(Equal(before))
 			environments := &v1alpha1.EnvironmentList{}
@@ -85,7 +86,7 @@ var _ = Describe("A deployment with its model in Git", Ordered, func() {
 		t.patch(ctx, "qbr/"+next.Name, `{"stagingEnvironmentEnabled": true}`)
 		kubectl(ctx, "wait", "qbr/"+next.Name, "-n", t.name, "--for=condition=Ready", "--timeout=60s")
 		staging := t.staging(ctx, "next")
-		repo.remove("next")
+		repo.Remove("next")
 		kubectl(ctx, "wait", "qbr/"+next.Name, "qenv/"+staging.Name, "-n", t.name, "--for=delete", "--timeout=60s")
 		Eventually(t.podNames).WithContext(ctx).WithArguments("sales").Should(HaveLen(1), "only the production pod")
 		Expect(t.branches(ctx)).To(ConsistOf(HaveField("Spec.Name", "main"), HaveField("Spec.Name", "dev-alice")))
@@ -94,11 +95,11 @@ var _ = Describe("A deployment with its model in Git", Ordered, func() {
 	It("keeps running while the Git server does not respond", func(ctx SpecContext) {
 		before, err := t.workload("sales")(ctx)
 		Expect(err).NotTo(HaveOccurred())
-		repo.breakDown()
+		repo.BreakDown()
 		Eventually(t.deployment("sales")).WithContext(ctx).Should(WithTransform(readyReason, Equal(v1alpha1.ReasonGitFailed)))
 		Expect(t.workload("sales")(ctx)).To(Equal(before))
 		Expect(t.branches(ctx)).To(HaveLen(2))
-		repo.repair()
+		repo.Repair()
 		Eventually(t.deployment("sales")).WithContext(ctx).Should(beReady())
 	})
 })
@@ -127,7 +128,7 @@ func (t *tenant) staging(ctx context.Context, branch string) *v1alpha1.Environme
 	if name == "" {
 		return nil
 	}
-	err := world.api.Get(ctx, client.ObjectKey{Namespace: t.name, Name: name}, e)
+	err := world.API.Get(ctx, client.ObjectKey{Namespace: t.name, Name: name}, e)
 	if apierrors.IsNotFound(err) {
 		return nil
 	}

@@ -11,6 +11,8 @@ import (
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/internal/store/postgrestest"
+	"github.com/quoin-dev/quoin/test/e2e/internal/cluster"
+	"github.com/quoin-dev/quoin/test/e2e/internal/servers"
 )
 
 // Journey g: changes through REST, SCIM, kubectl and controllers are in the audit log. See docs/journeys/g-audit.md.
@@ -18,7 +20,7 @@ var _ = Describe("The audit log", Ordered, func() {
 	const export = "/api/v1/audit-logs/export"
 	var (
 		t        *tenant
-		f        *restServer
+		f        *servers.REST
 		database *postgrestest.Server
 	)
 
@@ -27,10 +29,10 @@ var _ = Describe("The audit log", Ordered, func() {
 		database = postgrestest.StartServer(GinkgoTB())
 		t = newTenant(ctx, "audited", "v1.2.2", "v1.2.3")
 		kubectl(ctx, "patch", "acct/"+t.name, "--type=merge", "-p", `{"spec":{"plan":"Enterprise","auditLog":{"enabled":true}}}`)
-		f = runRESTServer(ctx, t, "--database-url="+database.Database(GinkgoTB()))
-		kubectl(ctx, "apply", "--server-side", "-k", repository("config", "audit"))
+		f = startREST(ctx, t, "--database-url="+database.Database(GinkgoTB()))
+		kubectl(ctx, "apply", "--server-side", "-k", cluster.Repository("config", "audit"))
 		DeferCleanup(func(ctx SpecContext) {
-			kubectl(ctx, "delete", "-k", repository("config", "audit"))
+			kubectl(ctx, "delete", "-k", cluster.Repository("config", "audit"))
 		})
 		awaitWebhook(ctx, f, t)
 		t.install(ctx, "sales")
@@ -39,9 +41,9 @@ var _ = Describe("The audit log", Ordered, func() {
 	// events returns the exported events that a search finds.
 	events := func(ctx context.Context, search string) []string {
 		GinkgoHelper()
-		answer := f.ask(ctx, 1, http.MethodGet, export+"?search="+search, nil)
-		Expect(answer.status).To(Equal(http.StatusOK), answer.String())
-		records, err := csv.NewReader(strings.NewReader(answer.text)).ReadAll()
+		answer := f.Ask(ctx, 1, http.MethodGet, export+"?search="+search, nil)
+		Expect(answer.Status).To(Equal(http.StatusOK), answer.String())
+		records, err := csv.NewReader(strings.NewReader(answer.Text)).ReadAll()
 		Expect(err).NotTo(HaveOccurred())
 		Expect(records[0][:4]).To(Equal([]string{"time", "event", "user_email", "actor"}))
 		var lines []string
@@ -58,32 +60,32 @@ var _ = Describe("The audit log", Ordered, func() {
 	}
 
 	It("records changes over REST and SCIM", func(ctx SpecContext) {
-		created := f.ask(ctx, 0, http.MethodPost, "/api/v1/api-keys", map[string]any{"name": "Nightly"})
-		Expect(created).To(haveStatus(http.StatusOK))
-		Expect(f.ask(ctx, 0, http.MethodPost, "/api/scim/v2/Users", map[string]any{"userName": "grace@example.com"})).To(haveStatus(http.StatusCreated))
+		created := f.Ask(ctx, 0, http.MethodPost, "/api/v1/api-keys", map[string]any{"name": "Nightly"})
+		Expect(created).To(servers.HaveStatus(http.StatusOK))
+		Expect(f.Ask(ctx, 0, http.MethodPost, "/api/scim/v2/Users", map[string]any{"userName": "grace@example.com"})).To(servers.HaveStatus(http.StatusCreated))
 		Expect(events(ctx, "nightly")).To(Equal([]string{"Created API key by key:admin over rest: succeeded"}))
 		Expect(events(ctx, "grace@example.com")).To(Equal([]string{"Created user via SCIM by key:admin over scim: succeeded"}))
 	})
 
 	It("records changes of folders, which every replica shows", func(ctx SpecContext) {
 		folders := strings.TrimSuffix(variables(ctx), "env-vars") + "folders"
-		created := f.ask(ctx, 0, http.MethodPost, folders, map[string]any{"name": "Finance"})
-		Expect(created).To(haveStatus(http.StatusOK))
-		Expect(f.ask(ctx, 1, http.MethodGet, folders, nil).text).To(ContainSubstring(`"name":"Finance"`))
-		Expect(f.ask(ctx, 1, http.MethodPost, folders, map[string]any{"name": "finance"})).To(haveStatus(http.StatusConflict))
+		created := f.Ask(ctx, 0, http.MethodPost, folders, map[string]any{"name": "Finance"})
+		Expect(created).To(servers.HaveStatus(http.StatusOK))
+		Expect(f.Ask(ctx, 1, http.MethodGet, folders, nil).Text).To(ContainSubstring(`"name":"Finance"`))
+		Expect(f.Ask(ctx, 1, http.MethodPost, folders, map[string]any{"name": "finance"})).To(servers.HaveStatus(http.StatusConflict))
 		Expect(events(ctx, "finance")).To(Equal([]string{"Created folder by key:admin over rest: succeeded"}))
 	})
 
 	It("records changes of tenant settings, and rejects those that a GitOps tool owns", func(ctx SpecContext) {
 		const settings = "/api/v1/tenant/settings"
-		_, err := world.kubectl(ctx, "apiVersion: platform.quoin.dev/v1alpha1\nkind: Account\nmetadata: {name: "+t.name+"}\nspec: {settings: {supportAccess: false}}\n",
+		_, err := world.Kubectl(ctx, "apiVersion: platform.quoin.dev/v1alpha1\nkind: Account\nmetadata: {name: "+t.name+"}\nspec: {settings: {supportAccess: false}}\n",
 			"apply", "--server-side", "--field-manager=argocd-controller", "-f", "-")
 		Expect(err).NotTo(HaveOccurred())
-		Expect(f.ask(ctx, 0, http.MethodPut, settings, map[string]any{"maintenanceWindowDay": "Monday"})).To(haveStatus(http.StatusOK))
+		Expect(f.Ask(ctx, 0, http.MethodPut, settings, map[string]any{"maintenanceWindowDay": "Monday"})).To(servers.HaveStatus(http.StatusOK))
 		Expect(kubectl(ctx, "get", "acct/"+t.name, "-o", "jsonpath={.spec.settings.maintenanceWindow.day}")).To(Equal("Monday"))
-		owned := f.ask(ctx, 0, http.MethodPut, settings, map[string]any{"hasSupportAccess": true})
-		Expect(owned).To(haveStatus(http.StatusConflict))
-		Expect(owned.text).To(ContainSubstring("argocd-controller"))
+		owned := f.Ask(ctx, 0, http.MethodPut, settings, map[string]any{"hasSupportAccess": true})
+		Expect(owned).To(servers.HaveStatus(http.StatusConflict))
+		Expect(owned.Text).To(ContainSubstring("argocd-controller"))
 		Expect(events(ctx, "monday")).To(Equal([]string{"Updated account settings by key:admin over rest: succeeded"}))
 	})
 
@@ -104,7 +106,7 @@ var _ = Describe("The audit log", Ordered, func() {
 	})
 
 	It("records changes through the aggregated API once, with the Kubernetes user name", func(ctx SpecContext) {
-		_, err := world.kubectl(ctx, `{"name":"Aggregated"}`, "create", "--raw", aggregated+t.name+"/proxy/api/v1/api-keys", "-f", "-")
+		_, err := world.Kubectl(ctx, `{"name":"Aggregated"}`, "create", "--raw", servers.Aggregated+t.name+"/proxy/api/v1/api-keys", "-f", "-")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(events(ctx, "aggregated")).To(ConsistOf(MatchRegexp(`^Created API key by kubernetes:\S+ over rest: succeeded$`)))
 	})
@@ -118,23 +120,23 @@ var _ = Describe("The audit log", Ordered, func() {
 	})
 
 	It("records reads of variables", func(ctx SpecContext) {
-		Expect(f.ask(ctx, 0, http.MethodGet, variables(ctx), nil)).To(haveStatus(http.StatusOK))
+		Expect(f.Ask(ctx, 0, http.MethodGet, variables(ctx), nil)).To(servers.HaveStatus(http.StatusOK))
 		Expect(events(ctx, "viewed")).To(Equal([]string{"Viewed environment variables by key:admin over rest: succeeded"}))
 	})
 
 	It("is exported with kubectl", func(ctx SpecContext) {
-		Expect(kubectl(ctx, "get", "--raw", aggregated+t.name+"/proxy"+export+"?search=grace")).To(And(HavePrefix("time,event,"), ContainSubstring("Created user via SCIM")))
+		Expect(kubectl(ctx, "get", "--raw", servers.Aggregated+t.name+"/proxy"+export+"?search=grace")).To(And(HavePrefix("time,event,"), ContainSubstring("Created user via SCIM")))
 	})
 
 	It("is not exported for a Kubernetes user who can only read deployments", func(ctx SpecContext) {
-		kubectl(ctx, "apply", "--server-side", "-f", repository("config", "rbac", "proxy_viewer_role.yaml"))
+		kubectl(ctx, "apply", "--server-side", "-f", cluster.Repository("config", "rbac", "proxy_viewer_role.yaml"))
 		kubectl(ctx, "create", "clusterrolebinding", "ivy-reads", "--clusterrole=quoin-proxy-viewer", "--user=ivy")
 		DeferCleanup(func(ctx SpecContext) {
 			kubectl(ctx, "delete", "clusterrolebinding/ivy-reads", "clusterrole/quoin-proxy-viewer")
 		})
 		asIvy := func(path string) func() (string, error) {
 			return func() (string, error) {
-				return world.kubectl(ctx, "", "get", "--as=ivy", "--raw", aggregated+t.name+"/proxy"+path)
+				return world.Kubectl(ctx, "", "get", "--as=ivy", "--raw", servers.Aggregated+t.name+"/proxy"+path)
 			}
 		}
 		Eventually(asIvy("/api/v1/deployments")).WithContext(ctx).Should(ContainSubstring(`"pagination"`))
@@ -144,29 +146,29 @@ var _ = Describe("The audit log", Ordered, func() {
 
 	It("is required for changes over REST, but not with kubectl", func(ctx SpecContext) {
 		database.Kill(GinkgoTB())
-		Expect(f.ask(ctx, 0, http.MethodPost, "/api/v1/api-keys", map[string]any{"name": "Refused"})).To(haveStatus(http.StatusServiceUnavailable))
+		Expect(f.Ask(ctx, 0, http.MethodPost, "/api/v1/api-keys", map[string]any{"name": "Refused"})).To(servers.HaveStatus(http.StatusServiceUnavailable))
 		for _, read := range []string{"/api/v1/deployments", variables(ctx)} {
-			Expect(f.ask(ctx, 0, http.MethodGet, read, nil)).To(haveStatus(http.StatusOK))
+			Expect(f.Ask(ctx, 0, http.MethodGet, read, nil)).To(servers.HaveStatus(http.StatusOK))
 		}
 		t.patch(ctx, "qdep/sales", `{"displayName": "Sales, meanwhile"}`)
 		Expect(t.deployment("sales")(ctx)).To(HaveField("Spec.DisplayName", "Sales, meanwhile"))
 		database.Restart(GinkgoTB())
-		Eventually(func() reply {
-			return f.ask(ctx, 0, http.MethodPost, "/api/v1/api-keys", map[string]any{"name": "Taken again"})
-		}).WithContext(ctx).Should(haveStatus(http.StatusOK))
-		Eventually(func() reply { return f.ask(ctx, 1, http.MethodGet, export, nil) }).WithContext(ctx).Should(haveStatus(http.StatusOK), "the other replica")
+		Eventually(func() servers.Reply {
+			return f.Ask(ctx, 0, http.MethodPost, "/api/v1/api-keys", map[string]any{"name": "Taken again"})
+		}).WithContext(ctx).Should(servers.HaveStatus(http.StatusOK))
+		Eventually(func() servers.Reply { return f.Ask(ctx, 1, http.MethodGet, export, nil) }).WithContext(ctx).Should(servers.HaveStatus(http.StatusOK), "the other replica")
 		Expect(events(ctx, "refused")).To(BeEmpty())
 		Expect(events(ctx, "taken")).NotTo(BeEmpty())
 	})
 })
 
 // awaitWebhook waits until kube-apiserver calls the webhook: it watches webhook configurations.
-func awaitWebhook(ctx context.Context, f *restServer, t *tenant) {
+func awaitWebhook(ctx context.Context, f *servers.REST, t *tenant) {
 	GinkgoHelper()
 	i := 0
 	Eventually(func() string {
 		i++
 		t.patch(ctx, "acct/"+t.name, `{"displayName": "Audited `+strings.Repeat("i", i)+`"}`)
-		return f.ask(ctx, 0, http.MethodGet, "/api/v1/audit-logs/export?search=audited", nil).text
+		return f.Ask(ctx, 0, http.MethodGet, "/api/v1/audit-logs/export?search=audited", nil).Text
 	}).WithContext(ctx).Should(ContainSubstring("Updated account settings"))
 }

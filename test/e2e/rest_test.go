@@ -13,6 +13,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/test/e2e/internal/gitserver"
 )
 
 var _ = Describe("Steady state", func() {
@@ -26,9 +27,9 @@ var _ = Describe("Steady state", func() {
 			"large":   {replicas(2)},
 			"unknown": {pinnedTo("9.9.9")}, // stays Stalled
 		}
-		repo := newGitRepository()
-		repo.commit("next", "cubes: []")
-		settings["in-git"] = []setting{modelIn(repo.source())}
+		repo := gitserver.Start(world.Address())
+		repo.Commit("next", "cubes: []")
+		settings["in-git"] = []setting{modelIn(repo.Source())}
 		for i := range 10 - len(settings) {
 			settings[fleetName(i)] = nil
 		}

@@ -10,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/test/e2e/internal/cluster"
+	"github.com/quoin-dev/quoin/test/e2e/internal/gitserver"
 )
 
 // A new release of Quoin has another image, which the init containers of pods with a model in Git use. See
@@ -20,8 +22,8 @@ var _ = Describe("Upgrade of Quoin", func() {
 		t := newTenant(ctx, "upgrade", "v1.2.3")
 		t.install(ctx, "analytics")
 		templates := 1
-		if world.nodes == simulated {
-			t.install(ctx, "sales", modelIn(newGitRepository().source()))
+		if world.Nodes == cluster.Simulated {
+			t.install(ctx, "sales", modelIn(gitserver.Start(world.Address()).Source()))
 			templates = 2
 		}
 		recording := t.record(ctx, &appsv1.DeploymentList{}, &appsv1.ReplicaSetList{}, &corev1.PodList{}, &v1alpha1.EnvironmentList{})
@@ -31,11 +33,11 @@ var _ = Describe("Upgrade of Quoin", func() {
 		// A change without a new pod template shows that the new controller reconciles.
 		t.patch(ctx, "qdep/analytics", `{"replicas": 2}`)
 		Eventually(t.deployment("analytics")).WithContext(ctx).Should(And(beReady(), HaveField("Status.ReadyReplicas", int32(2))))
-		if world.nodes == simulated {
+		if world.Nodes == cluster.Simulated {
 			t.patch(ctx, "qdep/sales", `{"replicas": 2}`)
 			Eventually(t.deployment("sales")).WithContext(ctx).Should(And(beReady(), HaveField("Status.ReadyReplicas", int32(2))))
 		}
-		recording.play(ctx, func(m snapshot) {
+		recording.Play(ctx, func(m snapshot) {
 			sets := 0
 			for _, object := range m {
 				if _, ok := object.(*appsv1.ReplicaSet); ok {
@@ -48,7 +50,7 @@ var _ = Describe("Upgrade of Quoin", func() {
 			}
 			Expect(sets).To(Equal(templates), "ReplicaSets, one for each pod template")
 		})
-		if world.nodes == simulated {
+		if world.Nodes == cluster.Simulated {
 			Expect(t.pods(ctx, "sales")).To(HaveEach(HaveField("Spec.InitContainers", ConsistOf(HaveField("Image", quoinImage())))))
 			t.push(ctx, "v1.2.4")
 			t.awaitAll(ctx, "1.2.4")

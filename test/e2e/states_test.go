@@ -3,7 +3,6 @@ package e2e_test
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -17,13 +16,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/test/e2e/internal/recording"
 )
 
 // deployment returns a function that reads the Deployment, for Eventually and Consistently.
 func (t *tenant) deployment(name string) func(context.Context) (*v1alpha1.Deployment, error) {
 	return func(ctx context.Context) (*v1alpha1.Deployment, error) {
 		d := &v1alpha1.Deployment{}
-		return d, world.api.Get(ctx, client.ObjectKey{Namespace: t.name, Name: name}, d)
+		return d, world.API.Get(ctx, client.ObjectKey{Namespace: t.name, Name: name}, d)
 	}
 }
 
@@ -31,14 +31,14 @@ func (t *tenant) deployment(name string) func(context.Context) (*v1alpha1.Deploy
 func (t *tenant) environment(deployment string) func(context.Context) (*v1alpha1.Environment, error) {
 	return func(ctx context.Context) (*v1alpha1.Environment, error) {
 		e := &v1alpha1.Environment{}
-		return e, world.api.Get(ctx, client.ObjectKey{Namespace: t.name, Name: v1alpha1.ProductionName(deployment)}, e)
+		return e, world.API.Get(ctx, client.ObjectKey{Namespace: t.name, Name: v1alpha1.ProductionName(deployment)}, e)
 	}
 }
 
 // channel reads the tenant's ReleaseChannel.
 func (t *tenant) channel(ctx context.Context) (*v1alpha1.ReleaseChannel, error) {
 	c := &v1alpha1.ReleaseChannel{}
-	return c, world.api.Get(ctx, client.ObjectKey{Name: t.name}, c)
+	return c, world.API.Get(ctx, client.ObjectKey{Name: t.name}, c)
 }
 
 // haveLatest matches a channel with a newest version.
@@ -96,7 +96,7 @@ func (t *tenant) workload(deployment string) func(context.Context) ([]string, er
 		for i := range list.Items {
 			rs := &list.Items[i]
 			lines = append(lines, fmt.Sprintf("%s, revision %s: %d pods of %s", rs.Name,
-				rs.Annotations["deployment.kubernetes.io/revision"], ptr.Deref(rs.Spec.Replicas, 1), tagOf(rs.Spec.Template.Spec)))
+				rs.Annotations["deployment.kubernetes.io/revision"], ptr.Deref(rs.Spec.Replicas, 1), recording.Tag(rs.Spec.Template.Spec)))
 		}
 		return lines, nil
 	}
@@ -116,21 +116,6 @@ func (t *tenant) pods(ctx context.Context, deployment string) []corev1.Pod {
 	return pods
 }
 
-// tagOf returns the tag of the image of a pod.
-func tagOf(pod corev1.PodSpec) string {
-	image, _, _ := strings.Cut(pod.Containers[0].Image, "@")
-	return image[strings.LastIndex(image, ":")+1:]
-}
-
-func isReady(pod *corev1.Pod) bool {
-	for _, c := range pod.Status.Conditions {
-		if c.Type == corev1.PodReady {
-			return c.Status == corev1.ConditionTrue
-		}
-	}
-	return false
-}
-
 // podNames returns the names of the pods of a deployment, including terminating ones.
 func (t *tenant) podNames(ctx context.Context, deployment string) ([]string, error) {
 	list := &corev1.PodList{}
@@ -140,4 +125,22 @@ func (t *tenant) podNames(ctx context.Context, deployment string) ([]string, err
 		names[i] = list.Items[i].Name
 	}
 	return names, err
+}
+
+// address returns the URL of the API Service of a deployment's production environment. kube-proxy also routes its cluster IP
+// on this machine.
+func (t *tenant) address(ctx context.Context, deployment string) string {
+	GinkgoHelper()
+	services := &corev1.ServiceList{}
+	Expect(t.all(ctx, services, client.MatchingLabels{
+		v1alpha1.LabelEnvironment: v1alpha1.ProductionName(deployment), "app.kubernetes.io/component": "api",
+	})).To(Succeed())
+	Expect(services.Items).To(HaveLen(1))
+	for _, port := range services.Items[0].Spec.Ports {
+		if port.Name == "http" {
+			return fmt.Sprintf("http://%s:%d", services.Items[0].Spec.ClusterIP, port.Port)
+		}
+	}
+	Expect(services.Items[0].Spec.Ports).To(BeEmpty(), "no port is named http")
+	return ""
 }

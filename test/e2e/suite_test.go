@@ -9,6 +9,7 @@
 package e2e_test
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"testing"
@@ -18,12 +19,8 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"sigs.k8s.io/controller-runtime/pkg/log"
-)
 
-// Kinds of nodes.
-const (
-	simulated = "simulated"
-	real      = "real"
+	"github.com/quoin-dev/quoin/test/e2e/internal/cluster"
 )
 
 // timeout limits waiting for conditions without a deadline of their own. It allows for a busy machine.
@@ -33,7 +30,7 @@ const timeout = 90 * time.Second
 var quoin *controller
 
 // world is the cluster, shared by all journeys.
-var world *cluster
+var world *cluster.Cluster
 
 func TestJourneys(t *testing.T) {
 	nodes := os.Getenv("QUOIN_E2E_NODES")
@@ -44,8 +41,8 @@ func TestJourneys(t *testing.T) {
 		}
 		t.Skip("SKIPPED LOUDLY: " + how)
 	}
-	if nodes != simulated && nodes != real {
-		t.Fatalf("QUOIN_E2E_NODES=%q: want %s or %s", nodes, simulated, real)
+	if nodes != cluster.Simulated && nodes != cluster.Real {
+		t.Fatalf("QUOIN_E2E_NODES=%q: want %s or %s", nodes, cluster.Simulated, cluster.Real)
 	}
 	log.SetLogger(logr.Discard())
 	RegisterFailHandler(Fail)
@@ -62,18 +59,18 @@ func TestJourneys(t *testing.T) {
 
 var _ = BeforeSuite(func(ctx SpecContext) {
 	var err error
-	world, err = startCluster(ctx, os.Getenv("QUOIN_E2E_NODES"))
+	world, err = cluster.Start(ctx, os.Getenv("QUOIN_E2E_NODES"))
 	Expect(err).NotTo(HaveOccurred())
 }, NodeTimeout(10*time.Minute)) // including building the binaries of the cluster
 
 var _ = AfterSuite(func(ctx SpecContext) {
 	if quoin != nil {
-		quoin.stop()
+		quoin.Stop()
 	}
 	if world == nil {
 		return
 	}
-	Expect(world.stop(ctx, anyFailed)).To(Succeed())
+	Expect(world.Stop(ctx, anyFailed)).To(Succeed())
 }, NodeTimeout(2*time.Minute))
 
 // Every journey starts with the default controller running.
@@ -91,7 +88,19 @@ var _ = JustAfterEach(func(ctx SpecContext) {
 
 // onlySimulated skips a journey on a real node, because it needs many pods or does not depend on the containers.
 func onlySimulated(reason string) {
-	if world.nodes != simulated {
+	if world.Nodes != cluster.Simulated {
 		Skip(fmt.Sprintf("only on simulated nodes: %s", reason))
 	}
+}
+
+// kubectl runs kubectl and fails the test on errors.
+func kubectl(ctx context.Context, args ...string) string {
+	GinkgoHelper()
+	return world.MustKubectl(ctx, args...)
+}
+
+// apply applies a manifest with kubectl.
+func apply(ctx context.Context, manifest string) {
+	GinkgoHelper()
+	world.Apply(ctx, manifest)
 }

@@ -14,6 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/test/e2e/internal/recording"
+	"github.com/quoin-dev/quoin/test/e2e/internal/servers"
 )
 
 // tenant is the account of a journey. Its namespace, channel and image repository have the same name.
@@ -43,7 +45,8 @@ kind: Account
 metadata:
   name: %[1]s
 spec:
-  host: %[1]s.quoin.localhost
+  host: %[3]s
+  dataDomain: data.%[1]s.quoin.localhost:%[4]d
   namespace: %[1]s
 ---
 apiVersion: platform.quoin.dev/v1alpha1
@@ -110,7 +113,7 @@ func startTenant(ctx context.Context, t *tenant, tags []string) *tenant {
 	tenants = append(tenants, t)
 	DeferCleanup(t.remove)
 	t.push(ctx, tags...)
-	apply(ctx, fmt.Sprintf(tenantManifest, t.name, t.repository()))
+	apply(ctx, fmt.Sprintf(tenantManifest, t.name, t.repository(), t.host(), world.GatewayPort()))
 	kubectl(ctx, "wait", "acct/"+t.name, "relch/"+t.name, "--for=condition=Ready", "--timeout=60s")
 	return t
 }
@@ -124,7 +127,16 @@ func (t *tenant) remove(ctx SpecContext) {
 }
 
 // repository returns the image repository of the channel.
-func (t *tenant) repository() string { return world.env["QUOIN_REGISTRY"] + "/" + t.name + "/cube" }
+func (t *tenant) repository() string { return world.Env["QUOIN_REGISTRY"] + "/" + t.name + "/cube" }
+
+// host returns the host of the account, with the port of the REST and SCIM server.
+func (t *tenant) host() string { return fmt.Sprintf("%s.quoin.localhost:%d", t.name, world.RESTPort()) }
+
+// startREST starts the REST and SCIM server with additional flags, and a client of the account's host.
+func startREST(ctx context.Context, t *tenant, flags ...string) *servers.REST {
+	GinkgoHelper()
+	return servers.StartREST(ctx, world, t.name, t.host(), flags...)
+}
 
 // push pushes images with the tags, which report their version. Images with -broken in the tag never become ready, on
 // simulated and real nodes.
@@ -138,7 +150,7 @@ func (t *tenant) push(ctx context.Context, tags ...string) {
 		if strings.Contains(tag, "-broken") {
 			args = append(args, "--broken")
 		}
-		reference, err := world.localcluster(ctx, args...)
+		reference, err := world.Localcluster(ctx, args...)
 		Expect(err).NotTo(HaveOccurred())
 		_, t.digests[tag], _ = strings.Cut(strings.TrimSpace(reference), "@")
 	}
@@ -186,7 +198,7 @@ func (t *tenant) create(ctx context.Context, name string, settings ...setting) {
 	for _, set := range settings {
 		set(&d.Spec)
 	}
-	Expect(world.api.Create(ctx, d)).To(Succeed())
+	Expect(world.API.Create(ctx, d)).To(Succeed())
 }
 
 // install creates a deployment and waits until it is Ready.
@@ -202,5 +214,14 @@ func (t *tenant) patch(ctx context.Context, object, spec string) {
 
 // all lists the objects of a kind in the tenant's namespace.
 func (t *tenant) all(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
-	return world.api.List(ctx, list, append(opts, client.InNamespace(t.name))...)
+	return world.API.List(ctx, list, append(opts, client.InNamespace(t.name))...)
+}
+
+// snapshot is the state between two writes of a recording.
+type snapshot = recording.Snapshot
+
+// record starts a recording of the tenant's Quoin Deployments and of the objects in the lists.
+func (t *tenant) record(ctx context.Context, lists ...client.ObjectList) *recording.Recording {
+	GinkgoHelper()
+	return recording.Start(ctx, world.API, t.name, lists...)
 }

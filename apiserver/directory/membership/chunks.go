@@ -58,22 +58,30 @@ type Chunks struct {
 // NewChunks completes c.
 func NewChunks(c *Chunks) *Chunks {
 	c.indexed = map[string]bool{}
-	c.members = valueindex.New(func(chunk *v1alpha1.ScimMemberChunk, add func(string)) {
-		members := chunk.Spec.AllMembers()
-		for i := range members {
-			add(members[i].Value)
-		}
-	}, func(chunk *v1alpha1.ScimMemberChunk, value string) bool {
+	c.members = valueindex.New(func(chunk *v1alpha1.ScimMemberChunk, value string) bool {
 		return (&part{members: chunk.Spec.AllMembers()}).find(value) != nil
 	})
 	return c
+}
+
+// valuesOf returns the values of the members of a chunk, which may be nil.
+func valuesOf(chunk *v1alpha1.ScimMemberChunk) []string {
+	if chunk == nil {
+		return nil
+	}
+	members := chunk.Spec.AllMembers()
+	values := make([]string, len(members))
+	for i := range members {
+		values[i] = members[i].Value
+	}
+	return values
 }
 
 // Changed handles an event of the informer.
 func (c *Chunks) Changed(before, after any) {
 	old, _ := before.(*v1alpha1.ScimMemberChunk)
 	changed, _ := after.(*v1alpha1.ScimMemberChunk)
-	c.members.Change(old, changed)
+	c.members.Change(old, valuesOf(old), changed, valuesOf(changed))
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if old != nil {
@@ -157,6 +165,10 @@ func (s *Session) write(parts []*part) ([]v1alpha1.ScimMemberChunkReference, err
 		references[i] = v1alpha1.ScimMemberChunkReference{Name: name, Count: int32(len(p.members))} //nolint:gosec // at most maxChunkSize
 		w := &writtenChunk{Expectation: s.Chunks.Expect(s.Namespace, name), name: name}
 		s.written = append(s.written, w)
+		if version, done := s.ensured[name]; done {
+			w.resourceVersion = version
+			continue
+		}
 		group.Go(func() (err error) {
 			w.resourceVersion, err = s.Chunks.ensure(ctx, s.Namespace, name, p.members)
 			return err

@@ -49,6 +49,23 @@ type Session struct {
 
 	err     error
 	written []*writtenChunk
+	// ensured are the resource versions of chunks that earlier attempts of the request have written, by name.
+	ensured map[string]string
+}
+
+// Continue lets the session use the chunks that an earlier attempt of the same request has written: the request ends
+// long before they could be deleted as unused. It is called before End of that attempt.
+func (s *Session) Continue(earlier *Session) {
+	s.ensured = earlier.ensured
+	for _, w := range earlier.written {
+		if w.resourceVersion == "" {
+			continue
+		}
+		if s.ensured == nil {
+			s.ensured = map[string]string{}
+		}
+		s.ensured[w.name] = w.resourceVersion
+	}
 }
 
 // fail keeps the first error.

@@ -7,7 +7,7 @@ import (
 	"sync"
 )
 
-// Object is an object in a namespace. It is a pointer, which may be nil.
+// Object is an object in a namespace, or its compact form.
 type Object interface {
 	GetName() string
 	GetNamespace() string
@@ -17,9 +17,8 @@ type Object interface {
 // has a map for each value, which is ten times the memory, and there are several values for each of hundreds of
 // thousands of users. It is updated by event handlers. It is safe for concurrent use. Create it with New.
 type Index[T Object] struct {
-	values func(o T, add func(string))
-	has    func(o T, value string) bool
-	seed   maphash.Seed
+	has  func(o T, value string) bool
+	seed maphash.Seed
 
 	mu sync.RWMutex
 	// one has the object of a hash, several the objects of a hash that more than one has.
@@ -27,16 +26,9 @@ type Index[T Object] struct {
 	several map[uint64][]T
 }
 
-// New returns an empty index. values calls add with the values of an object; has reports whether an object has a
-// value, and may be nil.
-func New[T Object](values func(o T, add func(string)), has func(o T, value string) bool) *Index[T] {
-	if has == nil {
-		has = func(o T, value string) (found bool) {
-			values(o, func(other string) { found = found || other == value })
-			return found
-		}
-	}
-	return &Index[T]{values: values, has: has, seed: maphash.MakeSeed(), one: map[uint64]T{}, several: map[uint64][]T{}}
+// New returns an empty index. has reports whether an object has a value.
+func New[T Object](has func(o T, value string) bool) *Index[T] {
+	return &Index[T]{has: has, seed: maphash.MakeSeed(), one: map[uint64]T{}, several: map[uint64][]T{}}
 }
 
 func (x *Index[T]) hash(namespace, value string) uint64 {
@@ -48,16 +40,15 @@ func (x *Index[T]) hash(namespace, value string) uint64 {
 	return h.Sum64()
 }
 
-// Change replaces an object; nil means that there was or is none.
-func (x *Index[T]) Change(old, changed T) {
+// Change replaces the values of an object by those of its next state. An object that there was not or is not has none.
+func (x *Index[T]) Change(old T, oldValues []string, changed T, values []string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	var none T
-	if any(old) != any(none) {
-		x.values(old, func(value string) { x.remove(x.hash(old.GetNamespace(), value), old) })
+	for _, value := range oldValues {
+		x.remove(x.hash(old.GetNamespace(), value), old)
 	}
-	if any(changed) != any(none) {
-		x.values(changed, func(value string) { x.add(x.hash(changed.GetNamespace(), value), changed) })
+	for _, value := range values {
+		x.add(x.hash(changed.GetNamespace(), value), changed)
 	}
 }
 

@@ -11,17 +11,22 @@ import (
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 )
 
-func addresses(u *v1alpha1.ScimUser, add func(string)) {
-	for _, e := range u.Spec.Emails {
-		add(e.Value)
+func addresses(u *v1alpha1.ScimUser) (values []string) {
+	if u != nil {
+		for _, e := range u.Spec.Emails {
+			values = append(values, e.Value)
+		}
 	}
+	return values
 }
+
+func hasAddress(u *v1alpha1.ScimUser, value string) bool { return slices.Contains(addresses(u), value) }
 
 // TestIndex compares the index with reading all objects, while random objects come, change and go.
 func TestIndex(t *testing.T) {
 	for seed := range uint64(20) {
 		random := rand.New(rand.NewPCG(seed, 1))
-		x, objects := New(addresses, nil), map[string]*v1alpha1.ScimUser{}
+		x, objects := New(hasAddress), map[string]*v1alpha1.ScimUser{}
 		all := []string{"a@x", "b@x", "c@x"}
 		for range 300 {
 			namespace, name := []string{"acme", "globex"}[random.IntN(2)], fmt.Sprint(random.IntN(6))
@@ -32,7 +37,7 @@ func TestIndex(t *testing.T) {
 					changed.Spec.Emails = append(changed.Spec.Emails, v1alpha1.ScimMultiValue{Value: all[random.IntN(len(all))]})
 				}
 			}
-			x.Change(objects[namespace+name], changed)
+			x.Change(objects[namespace+name], addresses(objects[namespace+name]), changed, addresses(changed))
 			if changed == nil {
 				delete(objects, namespace+name)
 			} else {
@@ -58,7 +63,7 @@ func TestIndex(t *testing.T) {
 			}
 		}
 		for _, u := range objects {
-			x.Change(u, nil)
+			x.Change(u, addresses(u), nil, nil)
 		}
 		if len(x.one)+len(x.several) > 0 {
 			t.Errorf("seed %d: %d and %d values are left", seed, len(x.one), len(x.several))

@@ -27,6 +27,10 @@ func (sales) Find(context.Context, string, string) (*v1alpha1.Deployment, error)
 	return &v1alpha1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "sales", UID: "d1", Labels: map[string]string{v1alpha1.LabelID: "1"}}}, nil
 }
 
+func (s sales) FindCached(ctx context.Context, namespace, id string) (*v1alpha1.Deployment, error) {
+	return s.Find(ctx, namespace, id)
+}
+
 func TestContentIsUnavailableWithoutItsDatabase(t *testing.T) {
 	for message, o := range map[string]Options{
 		"has no --database-url":         {},

@@ -162,6 +162,8 @@ func explain(b *BuildStatus, conditions []metav1.Condition) string {
 		return "failed"
 	case ready.Reason == v1alpha1.ReasonWarmingUp:
 		return "warmup"
+	case ready.Reason == v1alpha1.ReasonWorkloadsNotReady: // the pods may not be able to start
+		b.ErrorText = rest.NilIfEmpty(ready.Message)
 	}
 	return "building"
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/recording"
 	"github.com/quoin-dev/quoin/apiserver/rest"
 	"github.com/quoin-dev/quoin/internal/claims"
+	"github.com/quoin-dev/quoin/internal/fieldowner"
 	"github.com/quoin-dev/quoin/internal/freshness"
 )
 
@@ -269,7 +270,7 @@ func (a *api) waitForID(ctx context.Context, d *v1alpha1.Deployment, w *freshnes
 
 func (a *api) deleteDeployment(ctx context.Context, _ *rest.InDeployment) (*rest.SuccessOutput, error) {
 	d := rest.ScopeFrom(ctx).Deployment
-	if owner := edit.Owner(d); owner != "" {
+	if owner := fieldowner.OfSpec(d); owner != "" {
 		return nil, rest.Conflict("deployment %s is applied by %q, which would create it again: delete it at its source, such as Git", d.Labels[v1alpha1.LabelID], owner)
 	}
 	if err := edit.Delete(ctx, a.Kube, d); err != nil {

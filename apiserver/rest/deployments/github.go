@@ -28,7 +28,9 @@ type GitHub interface {
 	Repository(ctx context.Context, installation int64, owner, name string) (github.Repository, error)
 	Branches(ctx context.Context, installation int64, owner, name string, from, count int) ([]string, bool, error)
 	HasBranch(ctx context.Context, installation int64, owner, name, branch string) (bool, error)
+	CreateRepository(ctx context.Context, installation int64, n github.NewRepository) (github.Repository, error)
 	SetHook(ctx context.Context, installation int64, owner, name, hookURL, secret string) error
+	RemoveHook(ctx context.Context, installation int64, owner, name, hookURL string) error
 }
 
 func (a *api) githubFamily() rest.Family {

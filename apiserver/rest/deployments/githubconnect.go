@@ -2,10 +2,12 @@ package deployments
 
 import (
 	"context"
+	"io/fs"
 	"regexp"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
@@ -13,7 +15,9 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/githubtokens"
 	"github.com/quoin-dev/quoin/apiserver/recording"
 	"github.com/quoin-dev/quoin/apiserver/rest"
+	"github.com/quoin-dev/quoin/apiserver/starter"
 	"github.com/quoin-dev/quoin/internal/audit"
+	"github.com/quoin-dev/quoin/internal/fieldowner"
 	"github.com/quoin-dev/quoin/internal/github"
 	"github.com/quoin-dev/quoin/internal/tenant"
 )
@@ -25,9 +29,10 @@ type ConnectGitHubInput struct {
 		InstallationID int64   `json:"installationId" minimum:"1" maximum:"9007199254740991"`
 		Name           string  `json:"name" minLength:"1" maxLength:"100" doc:"The repository, without its owner, which is that of the installation."`
 		Branch         *string `json:"deployBranchName,omitempty" nullable:"true" minLength:"1" maxLength:"244" doc:"The branch of production; the default branch of the repository when absent."`
+		SameBranch     *string `json:"branch,omitempty" nullable:"true" minLength:"1" maxLength:"244" doc:"deployBranchName, as the command-line client sends it."`
 		Root           *string `json:"deployProjectRoot,omitempty" nullable:"true" maxLength:"512" doc:"The folder with the data model; the root of the repository when absent."`
-		IsNew          *bool   `json:"isNewRepo,omitempty" nullable:"true" enum:"false" doc:"Repositories are created on GitHub."`
-		Private        *bool   `json:"private,omitempty" nullable:"true" doc:"Has no effect."`
+		IsNew          *bool   `json:"isNewRepo,omitempty" nullable:"true" doc:"Creates the repository, with a starter project. The GitHub App needs the permission Administration for it."`
+		Private        *bool   `json:"private,omitempty" nullable:"true" doc:"Whether a new repository is private; true when absent. Without effect for others."`
 	}
 }
 
@@ -38,17 +43,23 @@ var branchName = regexp.MustCompile(`[[:cntrl:] ~^:?*\[\\]|^[/.]|/[./]|[.][.]|@[
 // spec refers to it, so that the first fetch succeeds.
 func (a *api) connectGitHub(ctx context.Context, in *ConnectGitHubInput) (*DeploymentOutput, error) {
 	body, d := &in.Body, rest.ScopeFrom(ctx).Deployment
+	switch {
+	case body.Branch == nil:
+		body.Branch = body.SameBranch
+	case body.SameBranch != nil && *body.SameBranch != *body.Branch:
+		return nil, rest.BadRequest("deployBranchName and branch: give one of them, not both")
+	}
 	app, err := a.useInstallation(ctx, body.InstallationID)
 	if err != nil {
 		return nil, err
 	}
 	// Before anything is changed at GitHub.
-	owner, err := edit.FieldOwner(d, "spec", "model")
+	owner, err := fieldowner.Of(d, "spec", "model")
 	if err != nil {
 		return nil, err
 	}
 	if owner != "" {
-		return nil, &edit.OwnedError{Field: "spec.model", Manager: owner}
+		return nil, &fieldowner.OwnedError{Field: "spec.model", Manager: owner}
 	}
 	source, err := a.githubSource(ctx, app, in)
 	if err != nil {
@@ -64,12 +75,16 @@ func (a *api) connectGitHub(ctx context.Context, in *ConnectGitHubInput) (*Deplo
 	if source.WebhookSecretRef, err = a.setHook(ctx, app, secrets, target); err != nil {
 		return nil, err
 	}
+	previous := d.Spec.Model.Git
 	changed, err := edit.Change(recording.Named(ctx, audit.ConnectedGitHubRepository), a.Kube, d, func(d *v1alpha1.Deployment) error {
 		d.Spec.Model = v1alpha1.ModelSource{Git: source}
 		return nil
 	})
 	if err != nil {
 		return nil, err
+	}
+	if previous != nil && previous.URL != source.URL {
+		a.removeHook(ctx, app, previous)
 	}
 	return &DeploymentOutput{deploymentOf(changed)}, nil
 }
@@ -88,7 +103,7 @@ func (a *api) githubSource(ctx context.Context, app GitHub, in *ConnectGitHubInp
 	if !github.ValidName(body.Name) {
 		return nil, rest.BadRequest("name: %q is not the name of a repository without its owner", rest.Clip(body.Name))
 	}
-	repository, err := app.Repository(ctx, body.InstallationID, installation.Login, body.Name)
+	repository, err := repositoryFor(ctx, app, installation, in)
 	if err != nil {
 		return nil, githubProblem(ctx, err)
 	}
@@ -102,7 +117,7 @@ func (a *api) githubSource(ctx context.Context, app GitHub, in *ConnectGitHubInp
 	if body.Root != nil {
 		source.Path = strings.Trim(*body.Root, "/")
 	}
-	if body.Branch == nil {
+	if body.Branch == nil || ptr.Deref(body.IsNew, false) {
 		return source, nil
 	}
 	source.Branch = *body.Branch
@@ -117,6 +132,38 @@ func (a *api) githubSource(ctx context.Context, app GitHub, in *ConnectGitHubInp
 		return nil, rest.BadRequest("deployBranchName: the repository has no branch %q", rest.Clip(source.Branch))
 	}
 	return source, nil
+}
+
+// repositoryFor returns the repository that a request names, which it creates with the starter project if the request
+// says so.
+func repositoryFor(ctx context.Context, app GitHub, installation github.Installation, in *ConnectGitHubInput) (github.Repository, error) {
+	body := &in.Body
+	if !ptr.Deref(body.IsNew, false) {
+		return app.Repository(ctx, installation.ID, installation.Login, body.Name)
+	}
+	switch {
+	case body.Branch != nil:
+		return github.Repository{}, rest.BadRequest("deployBranchName: a new repository has its default branch only; leave it out")
+	case !installation.IsOrganization:
+		return github.Repository{}, rest.BadRequest("isNewRepo: %s is a user, in whose name a GitHub App cannot create repositories; create it on GitHub", installation.Login)
+	}
+	n := github.NewRepository{Owner: installation.Login, Name: body.Name, Private: ptr.Deref(body.Private, true), Files: map[string]string{}}
+	root := ""
+	if path := strings.Trim(ptr.Deref(body.Root, ""), "/"); path != "" {
+		if !fs.ValidPath(path) {
+			return github.Repository{}, rest.BadRequest("deployProjectRoot: allowed: the path of a folder, without . and ..")
+		}
+		root = path + "/"
+	}
+	for path, text := range starter.Files(rest.ScopeFrom(ctx).Deployment.DisplayName()) {
+		n.Files[root+path] = text
+	}
+	n.AuthorName, n.AuthorEmail = rest.Author(ctx)
+	created, err := app.CreateRepository(ctx, installation.ID, n)
+	if github.IsReason(err, github.Exists) {
+		return created, rest.Conflict("name: %s; connect it without isNewRepo", err)
+	}
+	return created, err
 }
 
 // ensureToken stores a token. If another process stores one at the same time, that one is used.
@@ -137,8 +184,7 @@ func (a *api) setHook(ctx context.Context, app GitHub, secrets *githubtokens.Sec
 		return nil, err
 	}
 	owner, name, _ := app.RepositoryOf(target.URL)
-	address := tenant.URL(s.Account) + "/build/api/v1/deployments/" + s.Deployment.Labels[v1alpha1.LabelID] + "/git-hook"
-	err = app.SetHook(ctx, target.Installation, owner, name, address, secret)
+	err = app.SetHook(ctx, target.Installation, owner, name, hookURL(s), secret)
 	switch {
 	case github.IsReason(err, github.Forbidden), github.IsReason(err, github.NotFound):
 		log.FromContext(ctx).Info("The GitHub App may not create push hooks: the repository is polled", "deployment", s.Deployment.Name, "reason", err.Error())
@@ -147,4 +193,22 @@ func (a *api) setHook(ctx context.Context, app GitHub, secrets *githubtokens.Sec
 		return nil, githubProblem(ctx, err)
 	}
 	return &v1alpha1.SecretKeyReference{Name: target.Secret, Key: githubtokens.KeyHookSecret}, nil
+}
+
+// hookURL returns the URL to which Git hosts report pushes to a deployment.
+func hookURL(s *rest.Scope) string {
+	return tenant.URL(s.Account) + "/build/api/v1/deployments/" + s.Deployment.Labels[v1alpha1.LabelID] + "/git-hook"
+}
+
+// removeHook removes the push hook of the repository that a deployment was connected to before. A failure leaves a hook
+// that is rejected, and is logged only.
+func (a *api) removeHook(ctx context.Context, app GitHub, previous *v1alpha1.GitSource) {
+	s := rest.ScopeFrom(ctx)
+	owner, name, ok := app.RepositoryOf(previous.URL)
+	if !ok || previous.GitHubInstallationID == nil || !githubtokens.Allowed(s.Account, *previous.GitHubInstallationID) {
+		return
+	}
+	if err := app.RemoveHook(ctx, *previous.GitHubInstallationID, owner, name, hookURL(s)); err != nil {
+		log.FromContext(ctx).Info("The push hook of the previous repository could not be removed", "deployment", s.Deployment.Name, "repository", owner+"/"+name, "reason", err.Error())
+	}
 }

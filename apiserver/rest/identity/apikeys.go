@@ -18,6 +18,7 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/edit"
 	"github.com/quoin-dev/quoin/apiserver/rest"
 	"github.com/quoin-dev/quoin/internal/apikey"
+	"github.com/quoin-dev/quoin/internal/fieldowner"
 	"github.com/quoin-dev/quoin/internal/permission"
 )
 
@@ -204,7 +205,7 @@ func (a *api) deleteKey(ctx context.Context, in *inKey) (*rest.SuccessOutput, er
 	if err != nil {
 		return nil, err
 	}
-	if owner := edit.Owner(k); owner != "" {
+	if owner := fieldowner.OfSpec(k); owner != "" {
 		return nil, rest.Conflict("API key %q is applied by %q, which would create it again: delete it at its source, such as Git", rest.Clip(in.ID), owner)
 	}
 	if err := edit.Delete(ctx, a.Kube, k); err != nil {

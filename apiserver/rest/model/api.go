@@ -9,10 +9,12 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/danielgtaylor/huma/v2"
 	"k8s.io/utils/clock"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/apiserver/auth"
+	"github.com/quoin-dev/quoin/apiserver/gitmirror"
 	"github.com/quoin-dev/quoin/apiserver/recording"
 	"github.com/quoin-dev/quoin/apiserver/rest"
 	"github.com/quoin-dev/quoin/internal/audit"
@@ -43,10 +45,14 @@ type Options struct {
 	Catalog Catalog
 	// DbtSyncs are the dbt syncs; nil without a database.
 	DbtSyncs *dbtsync.Syncs
+	// DbtGit reports whether quoin controller has an image with dbt, for syncs with source git.
+	DbtGit bool
 	// Repositories has the data models that Quoin keeps, and DevMode who works on which branch; nil
 	// without a database.
 	Repositories *repository.Repositories
 	DevMode      *devmode.DevMode
+	// Mirrors has the data models in Git repositories elsewhere; nil without a database.
+	Mirrors *gitmirror.Mirrors
 	// Moved is called after branches of a deployment have moved. When nil, it annotates the object, so
 	// that the controller reads the branches at once.
 	Moved func(ctx context.Context, d *v1alpha1.Deployment) error
@@ -77,7 +83,20 @@ func New(o Options) []rest.Family {
 	if a.Moved == nil {
 		a.Moved = a.annotate
 	}
-	return []rest.Family{a.branchesFamily(), a.filesFamily(), a.uploadsFamily(), a.deployTokensFamily(), a.deployFamily(), a.dbtSyncFamily()}
+	families := []rest.Family{a.branchesFamily(), a.filesFamily(), a.uploadsFamily(), a.deployTokensFamily(), a.deployFamily(), a.dbtSyncFamily()}
+	for _, family := range families {
+		for i := range family.Routes {
+			family.Routes[i] = family.Routes[i].WithDocument(describeGateway)
+		}
+	}
+	return families
+}
+
+// describeGateway documents the status for failures of the Git repository of a deployment.
+func describeGateway(_ *huma.OpenAPI, op *huma.Operation) {
+	response := *op.Responses["503"]
+	response.Description = http.StatusText(http.StatusBadGateway)
+	op.Responses["502"] = &response
 }
 
 // api has the handlers of the group.

@@ -17,6 +17,7 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/catalog"
 	"github.com/quoin-dev/quoin/apiserver/edit"
 	"github.com/quoin-dev/quoin/apiserver/rest"
+	"github.com/quoin-dev/quoin/internal/fieldowner"
 )
 
 func (a *api) branchesFamily() rest.Family {
@@ -78,7 +79,7 @@ type CreateBranchInput struct {
 	Body struct {
 		Name         string  `json:"name" minLength:"1" maxLength:"244" pattern:"^[^\\x00-\\x20\\x7F~^:?*\\[\\\\]+$" patternDescription:"a valid name of a branch"`
 		From         *string `json:"from,omitempty" nullable:"true" minLength:"1" maxLength:"244" pattern:"^[^\\x00-\\x20\\x7F~^:?*\\[\\\\]+$" patternDescription:"a valid name of a branch" doc:"The parent branch; that of production when absent."`
-		Activate     *bool   `json:"activate,omitempty" nullable:"true" doc:"Makes the branch the caller's active one, in dev mode. Needs a model that Quoin keeps."`
+		Activate     *bool   `json:"activate,omitempty" nullable:"true" doc:"Makes the branch the caller's active one, in dev mode. Needs a model in a Git repository."`
 		EnterDevMode *bool   `json:"enterDevMode,omitempty" nullable:"true" doc:"The same as activate."`
 	}
 }
@@ -93,12 +94,12 @@ type DevBranch struct {
 // DevBranchOutput is the response.
 type DevBranchOutput struct{ Body DevBranch }
 
-// createBranch creates a branch in the repository that Quoin keeps, or declares one of a remote: it does
-// not write to a remote, so a declared branch serves as soon as it is pushed.
+// createBranch creates a branch in the repository with the data model, on a Git host too. Without a
+// database, which that needs, it declares one of a remote: it serves as soon as it is pushed.
 func (a *api) createBranch(ctx context.Context, in *CreateBranchInput) (*DevBranchOutput, error) {
 	d, activate := rest.ScopeFrom(ctx).Deployment, value(in.Body.Activate) || value(in.Body.EnterDevMode)
 	switch {
-	case d.Spec.Model.Repository != nil:
+	case a.isWritable(d):
 		return a.addBranch(ctx, in.Body.Name, value(in.Body.From), activate)
 	case activate:
 		return nil, elsewhere(d)
@@ -110,13 +111,14 @@ func (a *api) createBranch(ctx context.Context, in *CreateBranchInput) (*DevBran
 type RemoveBranchInput struct {
 	rest.InDeployment
 	Name     string `query:"branchName" required:"true" minLength:"1" maxLength:"244" pattern:"^[^\\x00-\\x20\\x7F~^:?*\\[\\\\]+$" patternDescription:"a valid name of a branch"`
-	Upstream bool   `query:"removeOnUpstream" doc:"Deletes the branch of a connected Git repository too. A repository that Quoin keeps has none."`
+	Upstream bool   `query:"removeOnUpstream" doc:"Required to delete a branch of a Git repository elsewhere, which is deleted there. Without it, only a branch that was declared and does not exist there is deleted."`
 }
 
-// removeBranch deletes a branch of the repository that Quoin keeps, or a declared one of a remote.
+// removeBranch deletes a branch of the repository that Quoin keeps, or of a remote if that is requested,
+// or a declared one.
 func (a *api) removeBranch(ctx context.Context, in *RemoveBranchInput) (*rest.SuccessOutput, error) {
 	d := rest.ScopeFrom(ctx).Deployment
-	if d.Spec.Model.Repository != nil {
+	if d.Spec.Model.Repository != nil || in.Upstream && a.isWritable(d) {
 		return a.deleteBranch(ctx, in.Name)
 	}
 	return a.removeDeclared(ctx, d, in)
@@ -245,7 +247,7 @@ func (a *api) declareBranch(ctx context.Context, d *v1alpha1.Deployment, in *Cre
 // removeDeclared deletes a Branch that a user has declared. The remote is not written to.
 func (a *api) removeDeclared(ctx context.Context, d *v1alpha1.Deployment, in *RemoveBranchInput) (*rest.SuccessOutput, error) {
 	if in.Upstream {
-		return nil, rest.BadRequest("removeOnUpstream: true is not supported for a model in a Git repository elsewhere, which is not written to; allowed: false")
+		return nil, elsewhere(d)
 	}
 	all, err := a.Catalog.Branches(ctx, d)
 	if err != nil {
@@ -258,9 +260,9 @@ func (a *api) removeDeclared(ctx context.Context, d *v1alpha1.Deployment, in *Re
 	case b.Spec.Role == v1alpha1.BranchProduction:
 		return nil, rest.BadRequest("branchName: %q is the production branch and cannot be removed", rest.Clip(in.Name))
 	case b.Labels[v1alpha1.LabelRemote] == "true":
-		return nil, rest.Conflict("branchName: %q follows the branch of the repository: delete it there", rest.Clip(in.Name))
+		return nil, rest.Conflict("branchName: %q follows the branch of the Git repository: set removeOnUpstream to delete it there", rest.Clip(in.Name))
 	}
-	if owner := edit.Owner(b); owner != "" {
+	if owner := fieldowner.OfSpec(b); owner != "" {
 		return nil, rest.Conflict("branchName: %q is applied by %q, which would create it again: delete it at its source", rest.Clip(in.Name), owner)
 	}
 	if err := edit.Delete(ctx, a.Kube, b.DeepCopy()); err != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/edit"
 	"github.com/quoin-dev/quoin/apiserver/rest"
 	"github.com/quoin-dev/quoin/internal/content/devmode"
+	"github.com/quoin-dev/quoin/internal/fieldowner"
 	"github.com/quoin-dev/quoin/internal/freshness"
 )
 
@@ -123,7 +124,7 @@ func (a *api) deleteBranch(ctx context.Context, name string) (*rest.SuccessOutpu
 // the branch, it would stay.
 func (a *api) deleteDeclaration(ctx context.Context, name string) error {
 	b, err := a.branchObject(ctx, name)
-	if err != nil || b == nil || b.Labels[v1alpha1.LabelRemote] == "true" || edit.Owner(b) != "" {
+	if err != nil || b == nil || b.Labels[v1alpha1.LabelRemote] == "true" || fieldowner.OfSpec(b) != "" {
 		return err
 	}
 	return edit.Delete(ctx, a.Kube, b.DeepCopy())
@@ -180,7 +181,8 @@ func (a *api) waitForAbsence(ctx context.Context, name string) {
 	})
 }
 
-// parents returns the parents of the branches of a repository that Quoin keeps, by name.
+// parents returns the parents of the branches of a repository that Quoin keeps, by name. For a Git host,
+// which need not answer, they are on the objects.
 func (a *api) parents(ctx context.Context) (map[string]string, error) {
 	if rest.ScopeFrom(ctx).Deployment.Spec.Model.Repository == nil || a.Repositories == nil || a.DevMode == nil {
 		return nil, nil

@@ -1,6 +1,18 @@
 package model
 
-import "strings"
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/go-git/go-git/v5/plumbing/object"
+
+	"github.com/quoin-dev/quoin/internal/content/contenttest"
+	"github.com/quoin-dev/quoin/internal/modeltree"
+	"github.com/quoin-dev/quoin/internal/store/storetest"
+)
 
 func testBranches(w *world) {
 	created := w.call(ada, "POST", "/branches", map[string]any{"name": "feature/orders"}).is(200)
@@ -176,4 +188,118 @@ func testPull(w *world) {
 		w.Errorf("after the pull, the commit is %v", c)
 	}
 	w.call(ada, "POST", "/pull", map[string]any{"branchName": "gone"}).is(404, "gone")
+}
+
+// killedChanges are requests of ada, after branchOff. Each is killed at every point.
+var killedChanges = map[string]struct {
+	method, path string
+	body         map[string]any
+}{
+	"commit":  {"POST", "/commit", map[string]any{"branchName": "dev-ada", "message": "Add b"}},
+	"merge":   {"POST", "/merge", map[string]any{"branchName": "feature", "switchToParentBranch": true}},
+	"squash":  {"POST", "/merge", map[string]any{"branchName": "feature", "squashCommits": true, "deleteBranch": true}},
+	"default": {"POST", "/merge-to-default", map[string]any{"branchName": "feature"}},
+	"pull":    {"POST", "/pull", map[string]any{"branchName": "dev-ada"}},
+	"write":   {"PUT", "/data-model/files", map[string]any{"branchName": "dev-ada", "files": []map[string]any{{"path": "model/w.yml", "content": "w"}}}},
+	"create":  {"POST", "/branches", map[string]any{"name": "other", "from": "feature", "activate": true}},
+	"delete":  {"DELETE", "/branches?branchName=feature", nil},
+	"enter":   {"POST", "/dev-mode", map[string]any{"branchName": "feature"}},
+}
+
+// branchOff makes the personal branch dev-ada, which is active, and the branch feature. Both and main
+// have changes of their own.
+func (w *world) branchOff() {
+	w.call(ada, "POST", "/branches", map[string]any{"name": "feature"}).is(200)
+	w.call(ada, "POST", "/branches", map[string]any{"name": "dev-ada", "activate": true}).is(200)
+	w.write("dev-ada", map[string]string{"model/b.yml": "b\n"})
+	w.write("feature", map[string]string{"model/c.yml": "c\n"})
+	w.write("main", map[string]string{"model/d.yml": "d\n"})
+}
+
+// state describes the branches, with the number of their commits and their files, and the dev mode of ada.
+func (w *world) state() string {
+	w.Helper()
+	s := w.session(w.Context())
+	all, err := s.Branches()
+	w.must(err)
+	text := &strings.Builder{}
+	for _, b := range all {
+		fmt.Fprintf(text, "%s: ", b.Name)
+		head, err := object.GetCommit(s, b.Commit)
+		w.must(err)
+		commits := 0
+		w.must(object.NewCommitPreorderIter(head, nil, nil).ForEach(func(*object.Commit) error { commits++; return nil }))
+		files, err := modeltree.Files(s, b.Commit, "")
+		w.must(err)
+		for _, f := range files {
+			fmt.Fprintf(text, "%s=%s ", f.Path, f.Hash)
+		}
+		fmt.Fprintf(text, "after %d commits\n", commits)
+	}
+	mode, err := w.devMode.State(w.Context(), w.scope(), "User:ada")
+	w.must(err)
+	return text.String() + "active: " + mode.Active
+}
+
+// changeURL makes the test binary a process that sends a request of killedChanges, and stops at a point.
+const changeURL = "QUOIN_MODEL_CHANGE_URL"
+
+// change sends a request of killedChanges, and returns the number of points.
+func (w *world) change(name string, stop int) int {
+	d := &contenttest.Stepping{Database: w.repositories.DB, Stop: stop}
+	w.repositories.DB, w.devMode.DB = d, d
+	c := killedChanges[name]
+	w.call(ada, c.method, c.path, c.body).is(200)
+	w.repositories.DB, w.devMode.DB = d.Database, d.Database
+	return d.Points
+}
+
+func changeAndStop(argument string) error {
+	stop, values, err := contenttest.ParseArguments(argument)
+	if err == nil {
+		openWorld(process{}, values[1]).change(values[0], stop)
+	}
+	return err
+}
+
+// TestChangesAreKilled kills the server at each point of a request that changes branches: every branch,
+// and the dev mode of the caller, is the old or the new one, all together. The request can be repeated,
+// and then has the effect of one.
+func TestChangesAreKilled(t *testing.T) {
+	storetest.ForEach(t, func(t *testing.T, newDatabase func(testing.TB) string) {
+		for _, name := range slices.Sorted(maps.Keys(killedChanges)) {
+			t.Run(name, func(t *testing.T) {
+				w := newWorld(t, newDatabase(t))
+				w.branchOff()
+				before := w.state()
+				points := w.change(name, 0)
+				after := w.state()
+				if before == after || points < 2 {
+					t.Fatalf("nothing was changed at %d points: %s", points, after)
+				}
+				for point := 1; point <= points; point++ {
+					url := newDatabase(t)
+					t.Run(fmt.Sprint("prepare ", point), func(t *testing.T) { newWorld(t, url).branchOff() })
+					storetest.KillChild(t, changeURL, contenttest.Arguments(point, name, url), func(line string) bool { return line == contenttest.Stopped })
+					t.Run(fmt.Sprint("killed at ", point), func(t *testing.T) { openWorld(t, url).checkChange(name, before, after, point == points) })
+				}
+			})
+		}
+	})
+}
+
+// checkChange checks the branches after a crash in a request of killedChanges.
+func (w *world) checkChange(name, before, after string, complete bool) {
+	got := w.state()
+	if got != after && (complete || got != before) {
+		w.Fatalf("the state is\n%s\nwant\n%s\nor\n%s", got, before, after)
+	}
+	c := killedChanges[name]
+	again := w.call(ada, c.method, c.path, c.body)
+	if again.status != 200 && (got != after || again.status/100 != 4) {
+		w.Errorf("the repetition is %d: %s", again.status, again.raw)
+	}
+	if got := w.state(); got != after {
+		w.Errorf("after the repetition the state is\n%s\nwant\n%s", got, after)
+	}
 }

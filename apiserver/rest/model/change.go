@@ -114,7 +114,7 @@ const saveAttempts = 10
 // are a conflict of the later one. Without a change, plan returns nil.
 func (a *api) save(ctx context.Context, plan func(t *tree) (*change, error)) error {
 	for attempt := 1; ; attempt++ {
-		t, err := a.open(ctx)
+		t, err := a.openToWrite(ctx)
 		if err != nil {
 			return err
 		}
@@ -129,19 +129,19 @@ func (a *api) save(ctx context.Context, plan func(t *tree) (*change, error)) err
 			}
 			return nil
 		}
-		if attempt == saveAttempts || !a.isOutdated(ctx, c, err) {
+		if attempt == saveAttempts || !isOutdated(c, err) {
 			return err
 		}
 	}
 }
 
 // isOutdated reports whether a change was rejected because a branch is not where it was read.
-func (a *api) isOutdated(ctx context.Context, c *change, err error) bool {
+func isOutdated(c *change, err error) bool {
 	var rejected *content.Error
 	if !errors.As(err, &rejected) || rejected.Reason != content.Conflict {
 		return false
 	}
-	branches, err := a.Repositories.Session(ctx, c.scope).Branches()
+	branches, err := c.tree.fresh().Branches()
 	if err != nil {
 		return false
 	}

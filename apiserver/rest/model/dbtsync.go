@@ -11,7 +11,6 @@ import (
 	"regexp"
 
 	"github.com/danielgtaylor/huma/v2"
-	"k8s.io/utils/ptr"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/apiserver/rest"
@@ -32,9 +31,9 @@ const maxDbtBody = dbt.MaxManifestBytes + 64<<10
 const maxDbtUploads = 4
 
 func (a *api) dbtSyncFamily() rest.Family {
-	return rest.Family{Tag: "dbt Sync", Description: "Generates cubes from the manifest of a dbt project.", Routes: []rest.Route{
+	return rest.Family{Tag: "dbt Sync", Description: "Generates cubes from a dbt project in a Git repository, or from its manifest.", Routes: []rest.Route{
 		rest.Handle(http.MethodGet, dbtSyncsPath, "listDbtSyncs", v1alpha1.PermissionSchemaRead, "List the syncs of a deployment, newest first", a.listDbtSyncs),
-		rest.Handle(http.MethodPost, dbtSyncsPath, "startDbtSync", v1alpha1.PermissionSchemaUpdate, "Start a sync of an uploaded manifest", a.startDbtSync).
+		rest.Handle(http.MethodPost, dbtSyncsPath, "startDbtSync", v1alpha1.PermissionSchemaUpdate, "Start a sync of the dbt project of the deployment, or of an uploaded manifest", a.startDbtSync).
 			WithMaxBody(maxDbtBody).WithDocument(describeStart),
 		rest.Handle(http.MethodGet, dbtSyncPath, "getDbtSyncStatus", v1alpha1.PermissionSchemaRead, "Read the status of a sync", a.dbtSyncStatus),
 		rest.Handle(http.MethodDelete, dbtSyncPath, "cancelDbtSync", v1alpha1.PermissionSchemaUpdate, "Cancel a running sync", a.cancelDbtSync),
@@ -57,11 +56,24 @@ func dbtBodyLimit(r *http.Request) int64 {
 
 // StartDbtSyncRequest is the documented body. It is read as a stream, so this type is for the document.
 type StartDbtSyncRequest struct {
-	BranchName *string        `json:"branchName,omitempty" nullable:"true" maxLength:"244" doc:"The branch that receives the files, which is created if it does not exist; a new one when absent."`
-	Manifest   map[string]any `json:"manifest,omitempty" nullable:"true" doc:"target/manifest.json of the dbt project, of 50 MiB at most."`
-	Output     *string        `json:"output,omitempty" nullable:"true" enum:"branch,files" doc:"branch when absent. files are read from generated-files, within an hour."`
-	Ref        *string        `json:"ref,omitempty" nullable:"true" maxLength:"244" doc:"The branch or tag of the dbt repository from which the manifest is; it names the new branch."`
-	Source     *string        `json:"source,omitempty" nullable:"true" enum:"manifest" doc:"Only manifest is supported."`
+	BranchName *string         `json:"branchName,omitempty" nullable:"true" maxLength:"244" doc:"The branch that receives the files, which is created if it does not exist; a new one when absent."`
+	Manifest   map[string]any  `json:"manifest,omitempty" nullable:"true" doc:"target/manifest.json of the dbt project, of 50 MiB at most, for source manifest."`
+	Options    *DbtSyncOptions `json:"options,omitempty" doc:"Those in spec.dbt of the deployment when absent."`
+	Output     *string         `json:"output,omitempty" nullable:"true" enum:"branch,files" doc:"branch when absent. files are read from generated-files, within an hour."`
+	Ref        *string         `json:"ref,omitempty" nullable:"true" maxLength:"244" doc:"The branch or tag of the dbt repository; for source git that in spec.dbt of the deployment when absent. It names the new branch."`
+	Source     *string         `json:"source,omitempty" nullable:"true" enum:"git,manifest" doc:"git when absent: the project in spec.dbt of the deployment."`
+}
+
+// DbtSyncOptions configure the generated cubes. It is for the document.
+type DbtSyncOptions struct {
+	OutputPath       *string `json:"outputPath,omitempty" maxLength:"512" doc:"The directory of the generated files; model/cubes/dbt when absent."`
+	NamePrefix       *string `json:"namePrefix,omitempty" maxLength:"64" doc:"The prefix of the names of cubes; dbt_ when absent."`
+	TitlePrefix      *string `json:"titlePrefix,omitempty" maxLength:"64" doc:"The prefix of the titles of cubes; (dbt) when absent."`
+	MartsOnly        *bool   `json:"martsOnly,omitempty" doc:"Exclude models that are not marts."`
+	PrimaryKeySuffix *string `json:"primaryKeySuffix,omitempty" maxLength:"64" doc:"The suffix of key columns; _id when absent."`
+	DefaultMeasures  *bool   `json:"defaultMeasures,omitempty" doc:"Add a count and sums; true when absent."`
+	Joins            *bool   `json:"joins,omitempty" doc:"Add joins from relationship tests and foreign keys; true when absent."`
+	ReverseJoins     *bool   `json:"reverseJoins,omitempty" doc:"Add joins in the opposite direction; false when absent."`
 }
 
 // describeStart documents the body, which the engine does not read.
@@ -109,7 +121,10 @@ func (a *api) startDbtSync(ctx context.Context, in *StartDbtSyncInput) (*DbtSync
 	if err != nil {
 		return nil, err
 	}
-	started.DeploymentNumber, started.Manifest = in.ID, packed
+	started.DeploymentNumber = in.ID
+	if started.Git == nil {
+		started.Manifest = packed
+	}
 	s := rest.ScopeFrom(ctx)
 	sync, err := a.DbtSyncs.Start(ctx, s.Content(), s.Caller(), started)
 	if err != nil {
@@ -175,17 +190,4 @@ func (a *api) cancelDbtSync(ctx context.Context, in *InDbtSync) (*DbtSyncCancelO
 	out := &DbtSyncCancelOutput{}
 	out.Body.Message = "the sync was cancelled; it writes nothing"
 	return out, nil
-}
-
-// catalogVariable is the environment variable of a deployment with the catalog of Databricks.
-const catalogVariable = "CUBEJS_DB_DATABRICKS_CATALOG"
-
-// catalogOf returns the catalog of a deployment; empty if its value is not in the spec.
-func catalogOf(d *v1alpha1.Deployment) string {
-	for _, v := range d.Spec.Env {
-		if v.Name == catalogVariable {
-			return ptr.Deref(v.Value, "")
-		}
-	}
-	return ""
 }

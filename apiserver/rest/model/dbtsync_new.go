@@ -2,17 +2,15 @@ package model
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
-	"strings"
-	"time"
 	"unicode/utf8"
 
 	"github.com/go-git/go-git/v5/plumbing"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/apiserver/gitmirror"
 	"github.com/quoin-dev/quoin/apiserver/rest"
 	"github.com/quoin-dev/quoin/internal/content/dbtsync"
+	"github.com/quoin-dev/quoin/internal/engine"
 )
 
 // maxBranch is the maximum length of the name of a branch in bytes.
@@ -20,13 +18,22 @@ const maxBranch = 244
 
 // newSync checks a request and returns the sync to start.
 func (a *api) newSync(ctx context.Context, r *dbtsync.Request) (dbtsync.New, error) {
-	n := dbtsync.New{Trigger: "api", Output: dbtsync.ToBranch, Ref: r.Ref, Catalog: catalogOf(rest.ScopeFrom(ctx).Deployment)}
+	d := rest.ScopeFrom(ctx).Deployment
+	n := dbtsync.New{Trigger: "api", Output: dbtsync.ToBranch, Ref: r.Ref, Catalog: engine.LiteralVariable(d, engine.VariableCatalog)}
+	switch {
+	case r.Options != nil:
+		n.Options = *r.Options
+	case d.Spec.Dbt != nil && d.Spec.Dbt.Options != nil:
+		n.Options = *d.Spec.Dbt.Options
+	}
 	switch r.Source {
-	case "manifest":
-	case "", "git":
-		return n, rest.BadRequest(`source: "git", the default, is not supported: run dbt parse and send target/manifest.json; allowed: manifest`)
+	case dbtsync.SourceManifest:
+	case "", dbtsync.SourceGit:
+		if err := a.useGit(d, r, &n); err != nil {
+			return n, err
+		}
 	default:
-		return n, rest.BadRequest("source: %q is unknown; allowed: manifest", rest.Clip(r.Source))
+		return n, rest.BadRequest("source: %q is unknown; allowed: git, manifest", rest.Clip(r.Source))
 	}
 	if err := checkRef("ref", r.Ref); err != nil {
 		return n, err
@@ -46,23 +53,40 @@ func (a *api) newSync(ctx context.Context, r *dbtsync.Request) (dbtsync.New, err
 	return n, a.chooseBranch(ctx, r, &n)
 }
 
+// useGit sets the dbt project of a sync with source git: the saved one of the deployment, at the ref of the
+// request.
+func (a *api) useGit(d *v1alpha1.Deployment, r *dbtsync.Request, n *dbtsync.New) error {
+	switch {
+	case !a.DbtGit:
+		return rest.BadRequest(`source: "git", the default, is not supported: the administrator has configured no image with dbt; run dbt parse and send target/manifest.json; allowed: manifest`)
+	case d.Spec.Dbt == nil:
+		return rest.BadRequest(`source: "git", the default, needs the dbt project in spec.dbt of deployment %s, which is not set; allowed: manifest`, d.Labels[v1alpha1.LabelID])
+	}
+	n.Git = d.Spec.Dbt.Git.DeepCopy()
+	if r.Ref != "" {
+		n.Git.Ref = r.Ref
+	}
+	return nil
+}
+
 // chooseBranch sets what a sync to a branch needs.
 func (a *api) chooseBranch(ctx context.Context, r *dbtsync.Request, n *dbtsync.New) error {
-	scope := rest.ScopeFrom(ctx)
-	source := scope.Deployment.Spec.Model.Repository
-	if source == nil {
-		id := scope.Deployment.Labels[v1alpha1.LabelID]
-		return rest.Conflict("output: the data model of deployment %s, as spec.model declares it, is not written by Quoin; allowed: files, to be committed where the data model is", id)
+	d := rest.ScopeFrom(ctx).Deployment
+	if !a.isWritable(d) {
+		return rest.Conflict("output: the data model of deployment %s, as spec.model declares it, is not written by Quoin; allowed: files, to be committed where the data model is", d.Labels[v1alpha1.LabelID])
 	}
-	if r.BranchName == source.BranchName() {
+	from, err := a.source(ctx, gitmirror.Recent)
+	if err != nil {
+		return err
+	}
+	if r.BranchName == from.production {
 		return rest.BadRequest("branchName: %q is the production branch; allowed: another branch, which is reviewed and merged", rest.Clip(r.BranchName))
 	}
-	n.Branch, n.Base, n.Root = r.BranchName, source.BranchName(), source.Path
+	n.Branch, n.Base, n.Root = r.BranchName, from.production, from.root
 	if n.Branch == "" {
-		n.Branch = newBranch(r.Ref, a.Clock.Now())
+		n.Branch = dbtsync.NewBranch(*n, a.Clock.Now())
 	}
-	// The address is not one of a person: commits do not publish those.
-	n.AuthorName, n.AuthorEmail = "Quoin dbt sync", "dbt-sync@quoin.invalid"
+	n.AuthorName, n.AuthorEmail = rest.Author(ctx)
 	return nil
 }
 
@@ -76,24 +100,4 @@ func checkRef(field, name string) error {
 		return rest.BadRequest("%s: %q is not a valid name of a branch", field, rest.Clip(name))
 	}
 	return nil
-}
-
-// maxRefInBranch is the number of characters of the ref in the name of a new branch.
-const maxRefInBranch = 40
-
-// newBranch returns the documented name of a new branch: dbt-sync/<ref>-<time>-<suffix>.
-func newBranch(ref string, now time.Time) string {
-	if ref == "" {
-		ref = "manifest"
-	}
-	ref = strings.Map(func(r rune) rune {
-		if r == '.' || r == '_' || r == '-' || r >= '0' && r <= '9' || r >= 'A' && r <= 'Z' || r >= 'a' && r <= 'z' {
-			return r
-		}
-		return '-'
-	}, ref)
-	ref = strings.TrimLeft(strings.ReplaceAll(ref[:min(len(ref), maxRefInBranch)], "..", "--"), ".")
-	suffix := make([]byte, 4)
-	_, _ = rand.Read(suffix) // never fails
-	return "dbt-sync/" + ref + "-" + now.UTC().Format("20060102150405") + "-" + hex.EncodeToString(suffix)
 }

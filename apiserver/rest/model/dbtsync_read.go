@@ -136,7 +136,8 @@ type DbtSyncProgress struct {
 
 // progress is a rough percentage of each stage.
 var progress = map[dbtsync.Stage]int{
-	dbtsync.Initializing: 0, dbtsync.ProcessingManifest: 20, dbtsync.WritingFiles: 60, dbtsync.Finalizing: 90, dbtsync.Ended: 100, dbtsync.Stopped: 100,
+	dbtsync.Initializing: 0, v1alpha1.DbtStageCreatingSandbox: 5, v1alpha1.DbtStageCloning: 10, v1alpha1.DbtStageDeps: 20, v1alpha1.DbtStageCompiling: 35,
+	dbtsync.ProcessingManifest: 50, dbtsync.WritingFiles: 70, dbtsync.Finalizing: 90, dbtsync.Ended: 100, dbtsync.Stopped: 100,
 }
 
 func (a *api) dbtSyncStatus(ctx context.Context, in *InDbtSync) (*DbtSyncStatusOutput, error) {

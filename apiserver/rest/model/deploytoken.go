@@ -39,8 +39,8 @@ type DeployTokenOutput struct {
 }
 
 func (a *api) createDeployToken(ctx context.Context, in *rest.InDeployment) (*DeployTokenOutput, error) {
-	if rest.ScopeFrom(ctx).Deployment.Spec.Model.Repository == nil {
-		return nil, rest.Conflict("the data model of deployment %s is not in a repository of Quoin: a deploy token is for deployments with spec.model.repository", in.ID)
+	if d := rest.ScopeFrom(ctx).Deployment; !a.isWritable(d) {
+		return nil, elsewhere(d)
 	}
 	issued, url, err := a.issue(ctx, deploytoken.Deploy)
 	if err != nil {
@@ -85,7 +85,8 @@ func (a *api) issue(ctx context.Context, kind deploytoken.Kind) (*deploytoken.Is
 		return nil, "", rest.Forbidden("a deploy token cannot create tokens")
 	}
 	url := tenant.URL(s.Account)
-	issued, err := a.DeployTokens.Issue(ctx, s.Content(), s.Caller(), deploytoken.New{Kind: kind, Number: s.Deployment.Labels[v1alpha1.LabelID], URL: url})
+	creator := deploytoken.Creator{Principal: s.Caller(), User: s.Principal.User, UserName: s.Principal.UserName}
+	issued, err := a.DeployTokens.Issue(ctx, s.Content(), creator, deploytoken.New{Kind: kind, Number: s.Deployment.Labels[v1alpha1.LabelID], URL: url})
 	return issued, url, err
 }
 

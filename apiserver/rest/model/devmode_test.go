@@ -209,7 +209,7 @@ func testRecreated(w *world) {
 const childURL = "QUOIN_MODEL_CHILD_URL"
 
 func TestMain(m *testing.M) {
-	storetest.Main(m, map[string]func(url string) error{childURL: commitFiles})
+	storetest.Main(m, map[string]func(argument string) error{childURL: commitFiles, changeURL: changeAndStop})
 }
 
 // process is a testing.TB of a child process: a failure ends it.

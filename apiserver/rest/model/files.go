@@ -21,7 +21,7 @@ const filesPath = buildPath + "/data-model/files"
 var changedFiles = audit.Declare("Updated data model files")
 
 func (a *api) filesFamily() rest.Family {
-	return rest.Family{Tag: "Data Model Files", Description: "Files of the data model, for deployments with spec.model.repository.", Routes: []rest.Route{
+	return rest.Family{Tag: "Data Model Files", Description: "Files of the data model, for deployments with spec.model.repository or spec.model.git.", Routes: []rest.Route{
 		rest.Handle(http.MethodGet, filesPath, "listFiles", v1alpha1.PermissionSchemaRead, "List the files of a branch as a tree", a.listFiles).WithDocument(describeConflict),
 		rest.Handle(http.MethodPut, filesPath, "updateFiles", v1alpha1.PermissionSchemaUpdate, "Create or overwrite files of a personal branch", a.updateFiles).WithMaxBody(maxDocument),
 		rest.Handle(http.MethodDelete, filesPath, "removeFiles", v1alpha1.PermissionSchemaUpdate, "Delete files and folders of a personal branch", a.removeFiles).WithMaxBody(maxDocument),
@@ -85,12 +85,12 @@ func (a *api) listFiles(ctx context.Context, in *ListFilesInput) (*SourceTreeOut
 	return out, nil
 }
 
-// filesOf returns the files of a target.
+// filesOf returns the files of a target, without their sizes.
 func filesOf(t *target) ([]modeltree.File, error) {
 	if t.commit.IsZero() {
 		return nil, nil
 	}
-	return modeltree.Files(t.session, t.commit, t.root)
+	return modeltree.List(t.session, t.commit, t.root)
 }
 
 // FileContent is a file to write.

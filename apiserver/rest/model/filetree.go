@@ -64,12 +64,19 @@ const (
 // addContents adds the content of the files of nodes.
 func addContents(session *repository.Session, nodes []SourceNode) error {
 	var files []*SourceNode
-	var size int64
+	var blobs []modeltree.File
 	visit(nodes, func(n *SourceNode) {
 		if upload.IsContent(n.blob) {
-			files, size = append(files, n), size+n.blob.Size
+			files, blobs = append(files, n), append(blobs, n.blob)
 		}
 	})
+	if err := modeltree.AddSizes(session, blobs); err != nil {
+		return err
+	}
+	var size int64
+	for _, f := range blobs {
+		size += f.Size
+	}
 	if size > maxListedContent {
 		return rest.BadRequest("withContent: the files have %d bytes; allowed: %d: request fewer with first and after, or without their content", size, maxListedContent)
 	}

@@ -2,7 +2,10 @@ package model
 
 import (
 	"encoding/json"
+	"slices"
+	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/quoin-dev/quoin/internal/modeltree"
 )
@@ -29,6 +32,53 @@ func TestNodes(t *testing.T) {
 	if got, err := json.Marshal(nodesOf(nil, "")); err != nil || string(got) != "[]" {
 		t.Errorf("%s, %v", got, err)
 	}
+}
+
+// FuzzNodes checks that a tree has the files that were listed, each once, in order.
+func FuzzNodes(f *testing.F) {
+	f.Add("a-b\na.yml\na/b/c\na/d\nz")
+	f.Add("a/b\na b/c\na!/d")
+	f.Fuzz(func(t *testing.T, text string) {
+		var files []modeltree.File
+		var want []string
+		taken := map[string]bool{} // a file cannot be a folder as well
+		for _, path := range slices.Compact(slices.Sorted(strings.SplitSeq(text, "\n"))) {
+			inFile := false
+			for i, c := range path {
+				inFile = inFile || c == '/' && taken[path[:i]]
+			}
+			if inFile || modeltree.CheckPath(path) != nil {
+				continue
+			}
+			taken[path] = true
+			files, want = append(files, modeltree.File{Path: path}), append(want, "/"+path)
+		}
+		var got []string
+		visit(nodesOf(files, ""), func(n *SourceNode) {
+			if !strings.HasSuffix(n.Path, "/"+n.Name) || n.Path != "/"+n.blob.Path {
+				t.Fatalf("%+v", n)
+			}
+			got = append(got, n.Path)
+		})
+		slices.Sort(got)
+		slices.Sort(want)
+		if !slices.Equal(got, want) {
+			t.Fatalf("got %q, want %q", got, want)
+		}
+	})
+}
+
+// FuzzTransactionID checks that the id of a form is that of its JSON, or is rejected.
+func FuzzTransactionID(f *testing.F) {
+	for _, seed := range []string{"X1", `"X1"`, `{"id":"X1"}`, `{"id":{"id":"X1"}}`, `"{\"id\":\"X1\"}"`, "null", "1e9", "[", ""} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, value string) {
+		id, err := transactionID(value)
+		if err == nil && (id == "" || !strings.Contains(value, id) && !strings.Contains(value, `\`) && utf8.ValidString(value)) {
+			t.Fatalf("the id of %q is %q", value, id)
+		}
+	})
 }
 
 func TestTransactionID(t *testing.T) {

@@ -27,7 +27,7 @@ func (a *api) deployFamily() rest.Family {
 		rest.Handle(http.MethodGet, in+"/files", "deployFiles", v1alpha1.PermissionSchemaRead, "Get the hashes of the files", a.fileHashes).WithDocument(describeConflict),
 		rest.Handle(http.MethodPost, in+"/start-upload", "deployStartUpload", v1alpha1.PermissionSchemaUpdate, "Start an upload", a.deployStartUpload),
 		rest.Handle(http.MethodPost, in+"/set-env", "deploySetEnv", v1alpha1.PermissionSecretsManage, "Set environment variables with an upload", a.deploySetEnv),
-		rest.Handle(http.MethodPost, in+"/upload-file", "deployUploadFile", v1alpha1.PermissionSchemaUpdate, "Upload a file", a.uploadFile).WithForm(fields),
+		rest.Handle(http.MethodPost, in+"/upload-file", "deployUploadFile", v1alpha1.PermissionSchemaUpdate, "Upload a file", a.uploadFile).WithForm(fields).WithCachedDeployment(),
 		rest.Handle(http.MethodPost, in+"/finish-upload", "deployFinishUpload", v1alpha1.PermissionSchemaUpdate, "Finish an upload", a.finishUpload).WithMaxBody(maxDocument),
 		rest.Handle(http.MethodGet, "/devmode/{deploymentId}/status", "livePreviewStatus", v1alpha1.PermissionSchemaRead, "Not supported: always an error", a.livePreviewStatus),
 		rest.Handle(http.MethodPost, "/devmode/{deploymentId}/token", "livePreviewToken", v1alpha1.PermissionSchemaUpdate, "Not supported: always an error", a.livePreviewToken),

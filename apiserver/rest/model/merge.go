@@ -55,10 +55,10 @@ func mergeCommits(t *tree, ours, theirs *target, resolve bool) (merged, error) {
 
 // mergeKeeping merges with the version of theirs of files in conflict: it makes the version of ours the
 // one that both began with, so that only theirs has changed it. It uses another session: that of the
-// failed merge has objects that must not be stored.
+// failed merge has objects that are not needed.
 func mergeKeeping(t *tree, base, ours, theirs plumbing.Hash, conflicts []modeltree.Conflict) (plumbing.Hash, []modeltree.Conflict, error) {
 	t.session = t.fresh()
-	files, err := modeltree.Files(t.session, ours, "")
+	files, err := modeltree.List(t.session, ours, "")
 	if err != nil {
 		return plumbing.ZeroHash, nil, err
 	}
@@ -202,7 +202,8 @@ func (a *api) merge(ctx context.Context, o mergeOptions) (*MergeOutput, error) {
 			return nil, err
 		}
 		c := newChange(ctx, t)
-		to, err := a.mergeInto(ctx, t, into, from, o)
+		message := cmp.Or(strings.TrimSpace(o.message), mergeMessage(from, into))
+		to, err := a.mergeInto(ctx, t, into, from, mergeCommit{message: message, squash: o.squash})
 		if err != nil {
 			return nil, err
 		}
@@ -263,21 +264,34 @@ func (t *tree) ends(name string, intoProduction bool) (from, into *target, err e
 	return from, into, nil
 }
 
-// mergeInto returns the commit of a branch with the changes of another.
-func (a *api) mergeInto(ctx context.Context, t *tree, into, from *target, o mergeOptions) (plumbing.Hash, error) {
-	result, err := mergeCommits(t, into, from, false)
+// mergeCommit describes the commit of a merge.
+type mergeCommit struct {
+	message string
+	// squash makes one commit with all changes, instead of a merge commit.
+	squash bool
+	// resolve takes the version of the branch that is merged of files in conflict.
+	resolve bool
+}
+
+// mergeMessage is the message of a merge without one.
+func mergeMessage(from, into *target) string {
+	return fmt.Sprintf("Merge branch '%s' into '%s'", from.name, into.name)
+}
+
+// mergeInto returns the commit of a branch with the changes of another; that of the branch itself if there are none.
+func (a *api) mergeInto(ctx context.Context, t *tree, into, from *target, m mergeCommit) (plumbing.Hash, error) {
+	result, err := mergeCommits(t, into, from, m.resolve)
 	if err != nil || !result.isNeeded {
 		return into.commit, err
 	}
-	message := cmp.Or(strings.TrimSpace(o.message), fmt.Sprintf("Merge branch '%s' into '%s'", from.name, into.name))
-	if !o.squash {
-		return a.addCommit(ctx, t, result.tree, message, into.commit, from.commit)
+	if !m.squash {
+		return a.addCommit(ctx, t, result.tree, m.message, into.commit, from.commit)
 	}
 	before, err := modeltree.TreeOf(t.session, into.commit)
 	if err != nil || before == result.tree {
 		return into.commit, err
 	}
-	return a.addCommit(ctx, t, result.tree, message, into.commit)
+	return a.addCommit(ctx, t, result.tree, m.message, into.commit)
 }
 
 // CommitInput is the body of a commit.
@@ -300,6 +314,7 @@ func (a *api) commit(ctx context.Context, in *CommitInput) (*rest.SuccessOutput,
 		name, message = value(body.BranchName), value(body.Message)
 		exit, resolve = value(body.ExitDevMode), value(body.ResolveMergeConflict)
 	}
+	message = cmp.Or(strings.TrimSpace(message), "Update the data model")
 	err := a.save(ctx, func(t *tree) (*change, error) {
 		own, err := t.selected(name)
 		if err != nil {
@@ -313,7 +328,7 @@ func (a *api) commit(ctx context.Context, in *CommitInput) (*rest.SuccessOutput,
 			return nil, err
 		}
 		c := newChange(ctx, t)
-		to, err := a.committed(ctx, t, parent, own, message, resolve)
+		to, err := a.mergeInto(ctx, t, parent, own, mergeCommit{message: message, squash: true, resolve: resolve})
 		if err != nil {
 			return nil, err
 		}
@@ -331,17 +346,4 @@ func (a *api) commit(ctx context.Context, in *CommitInput) (*rest.SuccessOutput,
 		return nil, err
 	}
 	return rest.Success(), nil
-}
-
-// committed returns the commit of a parent with the changes of a personal branch as one commit.
-func (a *api) committed(ctx context.Context, t *tree, parent, own *target, message string, resolve bool) (plumbing.Hash, error) {
-	result, err := mergeCommits(t, parent, own, resolve)
-	if err != nil {
-		return plumbing.ZeroHash, err
-	}
-	before, err := modeltree.TreeOf(t.session, parent.commit)
-	if err != nil || !result.isNeeded || before == result.tree {
-		return parent.commit, err
-	}
-	return a.addCommit(ctx, t, result.tree, cmp.Or(strings.TrimSpace(message), "Update the data model"), parent.commit)
 }

@@ -46,6 +46,13 @@ func (a *api) pull(ctx context.Context, in *PullInput) (*PullOutput, error) {
 	case ptr.Deref(d.Spec.Suspend, false):
 		return nil, rest.Conflict("deployment %s is suspended: its repository is not read", d.Labels[v1alpha1.LabelID])
 	}
+	personal, err := a.pullsParent(ctx, in)
+	if err != nil {
+		return nil, err
+	}
+	if personal {
+		return a.pullParent(ctx, in)
+	}
 	name := ""
 	if in.Body != nil {
 		name = in.Body.Branch
@@ -78,6 +85,21 @@ func (a *api) pull(ctx context.Context, in *PullInput) (*PullOutput, error) {
 	out := &PullOutput{}
 	out.Body.BuildTriggered = after != before
 	return out, nil
+}
+
+// pullsParent reports whether a pull concerns a personal branch of the caller on a Git host: the one that
+// is named, or the active one.
+func (a *api) pullsParent(ctx context.Context, in *PullInput) (bool, error) {
+	s := rest.ScopeFrom(ctx)
+	if !a.isWritable(s.Deployment) || a.DevMode == nil {
+		return false, nil
+	}
+	state, err := a.DevMode.State(ctx, s.Content(), s.Caller())
+	name := state.Active
+	if in.Body != nil {
+		name = in.Body.Branch
+	}
+	return err == nil && name != "" && state.Branches[name].Owner == s.Caller(), err
 }
 
 // pullParent brings a personal branch of the caller up to date with its parent. Other branches of a
@@ -128,7 +150,7 @@ func (a *api) updated(ctx context.Context, t *tree, own, parent *target) (plumbi
 	if err != nil || behind {
 		return parent.commit, err
 	}
-	return a.mergeInto(ctx, t, own, parent, mergeOptions{})
+	return a.mergeInto(ctx, t, own, parent, mergeCommit{message: mergeMessage(parent, own)})
 }
 
 // commitOf returns the commit of a branch, that of production for an empty name, as fresh as the

@@ -11,6 +11,7 @@ import (
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/apiserver/edit"
+	"github.com/quoin-dev/quoin/apiserver/gitmirror"
 	"github.com/quoin-dev/quoin/apiserver/recording"
 	"github.com/quoin-dev/quoin/apiserver/rest"
 	"github.com/quoin-dev/quoin/apiserver/starter"
@@ -49,20 +50,54 @@ type tree struct {
 	caller     string
 }
 
-// open reads the branches of the deployment of a request. A deployment whose model is not in a
-// repository of Quoin is a conflict.
-func (a *api) open(ctx context.Context) (*tree, error) {
+// source is the repository with the data model of a deployment.
+type source struct {
+	// session returns a session without new objects.
+	session func() *repository.Session
+	// production is the branch that production serves, and root the directory of the model.
+	production, root string
+}
+
+// isWritable reports whether the data model of a deployment can be changed over REST: it is in a
+// repository that Quoin keeps, or in one on a Git host.
+func (a *api) isWritable(d *v1alpha1.Deployment) bool {
+	return d.Spec.Model.Repository != nil || d.Spec.Model.Git != nil && a.Mirrors != nil
+}
+
+// source returns the repository of the deployment of a request. A Git host is asked for changes if need
+// requires it.
+func (a *api) source(ctx context.Context, need gitmirror.Need) (*source, error) {
 	s := rest.ScopeFrom(ctx)
-	source := s.Deployment.Spec.Model.Repository
-	if source == nil {
-		return nil, elsewhere(s.Deployment)
-	}
-	if a.Repositories == nil || a.DevMode == nil {
+	d := s.Deployment
+	switch model := d.Spec.Model; {
+	case model.Repository == nil && model.Git == nil:
+		return nil, elsewhere(d)
+	case a.Repositories == nil || a.DevMode == nil || model.Git != nil && a.Mirrors == nil:
 		return nil, rest.Unavailable("the data model is not available: quoin apiserver has no --database-url")
+	case model.Git != nil:
+		mirror, err := a.Mirrors.Open(ctx, d, s.Content(), need)
+		if err != nil {
+			return nil, err
+		}
+		return &source{func() *repository.Session { return mirror.Session(ctx, a.Repositories) }, mirror.Production, mirror.Root}, nil
 	}
-	fresh := func() *repository.Session { return a.Repositories.Session(ctx, s.Content()) }
-	session := fresh()
-	if err := starter.Ensure(session, s.Deployment); err != nil {
+	kept := &source{func() *repository.Session { return a.Repositories.Session(ctx, s.Content()) }, d.Spec.Model.Repository.BranchName(), d.Spec.Model.Repository.Path}
+	return kept, starter.Ensure(kept.session(), d)
+}
+
+// open reads the branches of the deployment of a request, to read from them. A deployment whose model is
+// not in a Git repository is a conflict.
+func (a *api) open(ctx context.Context) (*tree, error) { return a.openTree(ctx, gitmirror.Recent) }
+
+// openToWrite is open for a change.
+func (a *api) openToWrite(ctx context.Context) (*tree, error) {
+	return a.openTree(ctx, gitmirror.Current)
+}
+
+func (a *api) openTree(ctx context.Context, need gitmirror.Need) (*tree, error) {
+	s := rest.ScopeFrom(ctx)
+	from, err := a.source(ctx, need)
+	if err != nil {
 		return nil, err
 	}
 	// First the rows, then the branches: a branch that is created in between has defaults.
@@ -70,23 +105,24 @@ func (a *api) open(ctx context.Context) (*tree, error) {
 	if err != nil {
 		return nil, err
 	}
+	session := from.session()
 	branches, err := session.Branches()
 	if err != nil {
 		return nil, err
 	}
-	return &tree{session: session, fresh: fresh, branches: branches, state: state, production: source.BranchName(), root: source.Path, caller: s.Caller()}, nil
+	return &tree{session: session, fresh: from.session, branches: branches, state: state, production: from.production, root: from.root, caller: s.Caller()}, nil
 }
 
-// elsewhere is the error of a write to a model that Quoin does not keep.
+// elsewhere is the error of a change of a model that is not in a Git repository.
 func elsewhere(d *v1alpha1.Deployment) error {
 	id := d.Labels[v1alpha1.LabelID]
 	switch model := d.Spec.Model; {
 	case model.Git != nil:
-		return rest.Conflict("the data model of deployment %s is in the Git repository %s: change it there and push; only a deployment with spec.model.repository is changed over REST", id, model.Git.URL)
+		return rest.Unavailable("the data model of deployment %s in the Git repository %s is not available: quoin apiserver has no --database-url", id, model.Git.URL)
 	case model.ConfigMapRef != nil:
-		return rest.Conflict("the data model of deployment %s is in ConfigMap %q: change it with kubectl; only a deployment with spec.model.repository is changed over REST", id, model.ConfigMapRef.Name)
+		return rest.Conflict("the data model of deployment %s is in ConfigMap %q: change it with kubectl; only a deployment with spec.model.repository or spec.model.git is changed over REST", id, model.ConfigMapRef.Name)
 	}
-	return rest.Conflict("deployment %s has no data model: set spec.model.repository", id)
+	return rest.Conflict("deployment %s has no data model: set spec.model.repository or spec.model.git", id)
 }
 
 // find returns a branch.
@@ -196,7 +232,7 @@ func (a *api) readTarget(ctx context.Context, name string) (*target, error) {
 // writeTarget is the same for files that are written in dev mode: only personal branches of the caller
 // are allowed.
 func (a *api) writeTarget(ctx context.Context, name string) (*target, error) {
-	t, err := a.open(ctx)
+	t, err := a.openToWrite(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -209,7 +245,7 @@ func (a *api) writeTarget(ctx context.Context, name string) (*target, error) {
 
 // productionTarget returns the production branch. Its commit is zero if the repository has none yet.
 func (a *api) productionTarget(ctx context.Context) (*target, error) {
-	t, err := a.open(ctx)
+	t, err := a.openToWrite(ctx)
 	if err != nil {
 		return nil, err
 	}

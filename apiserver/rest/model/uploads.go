@@ -11,6 +11,7 @@ import (
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/apiserver/rest"
+	"github.com/quoin-dev/quoin/internal/content/repository"
 	"github.com/quoin-dev/quoin/internal/content/upload"
 	"github.com/quoin-dev/quoin/internal/serving"
 )
@@ -51,10 +52,10 @@ func (a *api) admit(ctx context.Context, shares *serving.Shares[string]) (releas
 
 func (a *api) uploadsFamily() rest.Family {
 	fields := map[string]string{"transaction": "transaction of the start, as JSON.", "fileName": "Path from the root of the data model, without a slash at the beginning."}
-	return rest.Family{Tag: "Data Model Uploads", Description: "Uploads of the whole data model, for deployments with spec.model.repository.", Routes: []rest.Route{
+	return rest.Family{Tag: "Data Model Uploads", Description: "Uploads of the whole data model, for deployments with spec.model.repository or spec.model.git.", Routes: []rest.Route{
 		rest.Handle(http.MethodGet, buildPath+"/data-model/file-hashes", "fileHashes", v1alpha1.PermissionSchemaRead, "Get the hashes of the files of a branch", a.fileHashes).WithDocument(describeConflict),
 		rest.Handle(http.MethodPost, uploadPath+"/start", "startUpload", v1alpha1.PermissionSchemaUpdate, "Start an upload, which is valid for 24 hours", a.startUpload),
-		rest.Handle(http.MethodPost, uploadPath+"/file", "uploadFile", v1alpha1.PermissionSchemaUpdate, "Upload a file", a.uploadFile).WithForm(fields),
+		rest.Handle(http.MethodPost, uploadPath+"/file", "uploadFile", v1alpha1.PermissionSchemaUpdate, "Upload a file", a.uploadFile).WithForm(fields).WithCachedDeployment(),
 		rest.Handle(http.MethodPost, uploadPath+"/finish", "finishUpload", v1alpha1.PermissionSchemaUpdate, "Finish an upload: commits the files once", a.finishUpload).WithMaxBody(maxDocument),
 	}}
 }
@@ -63,7 +64,7 @@ func (a *api) uploadsFamily() rest.Family {
 type UploadQuery struct {
 	Live        bool                  `query:"live" doc:"Only false is supported: use dev mode for a preview."`
 	Branch      rest.Optional[string] `query:"branchName" maxLength:"244" doc:"The branch; that of production when absent."`
-	ProjectRoot rest.Optional[bool]   `query:"useDeployProjectRoot" doc:"Whether paths are relative to spec.model.repository.path instead of the root of the repository; true when absent."`
+	ProjectRoot rest.Optional[bool]   `query:"useDeployProjectRoot" doc:"Whether paths are relative to spec.model.repository.path or spec.model.git.path instead of the root of the repository; true when absent."`
 }
 
 // check returns an error for what is not supported.
@@ -224,7 +225,10 @@ func (a *api) uploadFile(ctx context.Context, in *UploadFileInput) (*rest.Succes
 		return nil, err
 	}
 	s := rest.ScopeFrom(ctx)
-	err = a.Uploads.Add(s.Content(), s.Caller(), id, form.Fields["fileName"], form.File, a.Repositories.Session(ctx, s.Content()))
+	scope := s.Content()
+	err = a.Uploads.Add(ctx, scope, s.Caller(), id, form.Fields["fileName"], form.File, func(ctx context.Context) *repository.Session {
+		return a.Repositories.Session(ctx, scope)
+	})
 	if err != nil {
 		return nil, err
 	}

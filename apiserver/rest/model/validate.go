@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -25,6 +26,7 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/rest"
 	"github.com/quoin-dev/quoin/internal/engine"
 	"github.com/quoin-dev/quoin/internal/engine/dataapi"
+	"github.com/quoin-dev/quoin/internal/modeltree"
 )
 
 // describeConflict documents the 409 of a request that reads: the deployment has no branch or environment
@@ -114,6 +116,8 @@ type validation struct {
 	// unanswered counts the requests that the server has not answered, although the environment is ready.
 	unanswered int
 	result     Validation
+	// branch is that of a repository that Quoin keeps; nil otherwise.
+	branch *target
 }
 
 func (a *api) newValidation(ctx context.Context, in *ValidateInput) (*validation, error) {
@@ -124,16 +128,16 @@ func (a *api) newValidation(ctx context.Context, in *ValidateInput) (*validation
 	id, _ := strconv.ParseInt(d.Labels[v1alpha1.LabelID], 10, 64) // the engine has found it by this id
 	v := &validation{api: a, deployment: d, begin: a.Clock.Now(), reason: "it has no environment"}
 	v.result = Validation{DeploymentID: id, Mode: "production", Errors: []ValidationError{}}
-	if d.Spec.Model.Repository != nil {
+	switch {
+	case d.Spec.Model.Repository != nil, in.DevMode.Value && a.isWritable(d):
 		return v, v.selectKept(ctx, in)
-	}
-	if in.DevMode.Value {
+	case in.DevMode.Value:
 		return nil, elsewhere(d)
 	}
 	return v, v.selectRemote(ctx, in.BranchName.Value)
 }
 
-// selectKept selects a branch of a repository that Quoin keeps.
+// selectKept selects a branch of a repository that Quoin keeps, or the active one of the caller.
 func (v *validation) selectKept(ctx context.Context, in *ValidateInput) error {
 	t, err := v.api.open(ctx)
 	if err != nil {
@@ -152,7 +156,7 @@ func (v *validation) selectKept(ctx context.Context, in *ValidateInput) error {
 	if !found {
 		return rest.NotFound("branchName: branch %q does not exist", rest.Clip(name))
 	}
-	v.result.BranchName, v.commit = b.name, b.commit.String()
+	v.branch, v.result.BranchName, v.commit = b, b.name, b.commit.String()
 	if b.role != v1alpha1.BranchProduction {
 		v.result.Mode = "dev_mode"
 	}
@@ -342,22 +346,54 @@ func (v *validation) ask(ctx context.Context, e *v1alpha1.Environment) (done boo
 // fileErrors matches the line of the compiler that begins the errors of a file.
 var fileErrors = regexp.MustCompile(`^(\S+\.(?:ya?ml|js|ts|py|jinja)) Errors?:$`)
 
+// syntaxError matches the compiler's error of a file that cannot be parsed. Its line of the file and a mark
+// below it follow.
+var syntaxError = regexp.MustCompile(`^Syntax error during '([^']+)' parsing: `)
+
 // reject sets the errors of the compiler, which are separated by bars.
 func (v *validation) reject(message string) {
 	v.result.Valid, v.result.Errors = false, []ValidationError{}
 	var file *string
+	excerpt := 0
 	for part := range strings.SplitSeq(message, " | ") {
 		part = strings.TrimSpace(part)
 		if match := fileErrors.FindStringSubmatch(part); match != nil {
-			file = &match[1]
+			file = v.pathOf(match[1])
+			continue
+		}
+		if excerpt--; excerpt >= 0 {
+			if part == "^" {
+				excerpt = 0
+			}
 			continue
 		}
 		if part == "" || part == "Compile errors:" || strings.HasPrefix(part, "at ") {
 			continue
+		}
+		if match := syntaxError.FindStringSubmatch(part); match != nil {
+			file, excerpt, part = v.pathOf(match[1]), 2, strings.TrimSuffix(part, ":")
 		}
 		v.result.Errors = append(v.result.Errors, ValidationError{FileName: file, Message: part})
 	}
 	if len(v.result.Errors) == 0 {
 		v.result.Errors = []ValidationError{{Message: message}}
 	}
+}
+
+// pathOf returns the path of a file that the compiler names: it does not know the folder of the model in
+// a project.
+func (v *validation) pathOf(name string) *string {
+	if v.branch == nil {
+		return &name
+	}
+	files, err := filesOf(v.branch)
+	if err != nil {
+		return &name
+	}
+	for _, path := range []string{name, "model/" + name} {
+		if slices.ContainsFunc(files, func(f modeltree.File) bool { return f.Path == path }) {
+			return &path
+		}
+	}
+	return &name
 }

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -97,13 +98,27 @@ func TestValidateReportsARejectedCommit(t *testing.T) {
 	w.put(environmentAt("sales-next", w.head("next").String(), metav1.ConditionFalse, v1alpha1.ReasonModelBroken,
 		"The data model does not compile: Compile errors: | a.yml Errors: | x is bad | y is bad | b.js Errors: | z is bad | at async f"))
 	w.call(ada, "GET", "/data-model/validate?branchName=next", nil).is(200, `"mode":"dev_mode"`, `"valid":false`,
-		`"errors":[{"fileName":"a.yml","message":"x is bad"},{"fileName":"a.yml","message":"y is bad"},{"fileName":"b.js","message":"z is bad"}]`)
+		`"errors":[{"fileName":"model/a.yml","message":"x is bad"},{"fileName":"model/a.yml","message":"y is bad"},{"fileName":"b.js","message":"z is bad"}]`)
 
 	d := &v1alpha1.Deployment{}
 	w.must(w.kube.Get(t.Context(), client.ObjectKeyFromObject(w.deployment), d))
 	d.Status.FailedModel = &v1alpha1.FailedModel{Commit: w.head("main").String(), Message: "a.yml: bad"}
 	w.must(w.kube.Update(t.Context(), d))
 	w.call(ada, "GET", "/data-model/validate", nil).is(200, `"valid":false`, `"message":"a.yml: bad"`)
+}
+
+// The compiler names files of a project from its folder model on; users know them by their whole path.
+func TestValidateNamesFilesOfAProject(t *testing.T) {
+	w := validationWorld(t)
+	dev := w.enter(ada, "main")
+	w.write(dev, map[string]string{"cube.js": "", "model/cubes/a.yml": "a", "b.yml": "b"})
+	environment := "sales-" + slug(dev)
+	w.put(credentials(environment))
+	w.put(environmentAt(environment, w.head(dev).String(), metav1.ConditionFalse, v1alpha1.ReasonModelBroken,
+		"The data model does not compile: Compile errors: | cubes/a.yml Errors: | x | b.yml Errors: | y | c.yml Errors: | z | Syntax error during 'cubes/a.yml' parsing: Unexpected token (5:1): | ); | ^ | last"))
+	w.call(ada, "GET", "/data-model/validate?devMode=true", nil).is(200,
+		`"errors":[{"fileName":"model/cubes/a.yml","message":"x"},{"fileName":"b.yml","message":"y"},{"fileName":"c.yml","message":"z"},`+
+			`{"fileName":"model/cubes/a.yml","message":"Syntax error during 'cubes/a.yml' parsing: Unexpected token (5:1)"},{"fileName":"model/cubes/a.yml","message":"last"}]`)
 }
 
 func TestValidateSelectsTheBranch(t *testing.T) {
@@ -139,6 +154,39 @@ func TestValidateNeedsAnAnswer(t *testing.T) {
 	}
 }
 
+// TestValidateEndsWithTheRequest: a validation whose client disconnects ends, also while the server is being asked, and
+// neither asks nor wakes an environment afterwards.
+func TestValidateEndsWithTheRequest(t *testing.T) {
+	w := validationWorld(t)
+	sleeping := environmentAt("sales-production", w.head("main").String(), metav1.ConditionTrue, v1alpha1.ReasonAsleep, "Asleep")
+	sleeping.Spec.IdleSeconds = ptr.To[int32](1800)
+	for name, e := range map[string]*v1alpha1.Environment{
+		"while the server is asked": environmentAt("sales-production", w.head("main").String(), metav1.ConditionTrue, "Succeeded", ""),
+		"while the pods start":      environmentAt("sales-production", w.head("main").String(), metav1.ConditionUnknown, v1alpha1.ReasonProgressing, "2 of 3 pods"),
+		"while it wakes":            sleeping,
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, disconnect := context.WithCancel(t.Context())
+			defer disconnect()
+			w.put(e.DeepCopy())
+			asked := 0
+			w.ask = func(ctx context.Context, _ *v1alpha1.Environment, _ string) (int, io.ReadCloser, error) {
+				asked++
+				disconnect()
+				<-ctx.Done()
+				return 0, nil, ctx.Err()
+			}
+			if name != "while the server is asked" {
+				time.AfterFunc(validateInterval/2, disconnect)
+			}
+			w.callWith(ctx, ada, "GET", "/data-model/validate", nil).is(503, "try again")
+			if ctx.Err() == nil || asked > 1 {
+				t.Errorf("the server was asked %d times; the request has ended: %t", asked, ctx.Err() != nil)
+			}
+		})
+	}
+}
+
 // TestValidateWakesTheEnvironment: a sleeping environment is woken, and asked when it serves the commit.
 func TestValidateWakesTheEnvironment(t *testing.T) {
 	w := validationWorld(t)
@@ -165,19 +213,15 @@ func TestValidateWakesTheEnvironment(t *testing.T) {
 func TestModelsThatQuoinDoesNotKeepAreNotWritten(t *testing.T) {
 	w := newWorld(t, storetest.SQLiteURL(t))
 	requests := []struct{ method, path string }{{"POST", "/dev-mode"}, {"DELETE", "/dev-mode"}, {"POST", "/commit"}, {"POST", "/merge"}, {"POST", "/merge-to-default"}}
-	for _, c := range []struct {
-		source v1alpha1.ModelSource
-		words  string
-	}{
-		{v1alpha1.ModelSource{Git: &v1alpha1.GitSource{URL: "https://git.example.com/a.git"}}, "https://git.example.com/a.git"},
-		{v1alpha1.ModelSource{ConfigMapRef: &v1alpha1.LocalReference{Name: "sales-model"}}, "sales-model"},
-	} {
-		w.deployment.Spec.Model = c.source
-		for _, r := range requests {
-			w.call(ada, r.method, r.path, nil).is(409, c.words, "spec.model.repository")
-		}
-		w.call(ada, "POST", "/branches", map[string]any{"name": "x", "activate": true}).is(409, c.words)
-		w.call(ada, "GET", "/data-model/validate?devMode=true", nil).is(409, c.words)
+	w.deployment.Spec.Model = v1alpha1.ModelSource{ConfigMapRef: &v1alpha1.LocalReference{Name: "sales-model"}}
+	for _, r := range requests {
+		w.call(ada, r.method, r.path, nil).is(409, "sales-model", "spec.model.repository", "spec.model.git")
+	}
+	w.call(ada, "POST", "/branches", map[string]any{"name": "x", "activate": true}).is(409, "sales-model")
+	w.call(ada, "GET", "/data-model/validate?devMode=true", nil).is(409, "sales-model")
+	w.deployment.Spec.Model = v1alpha1.ModelSource{Git: &v1alpha1.GitSource{URL: "https://git.example.com/a.git"}}
+	for _, r := range requests { // the world has no mirrors, as without a database
+		w.call(ada, r.method, r.path, nil).is(503, "--database-url")
 	}
 	unavailable := store.NewDatabase("postgres://127.0.0.1:1/quoin", nil)
 	for message, o := range map[string]Options{

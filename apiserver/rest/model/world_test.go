@@ -117,6 +117,11 @@ func (w *world) Find(context.Context, string, string) (*v1alpha1.Deployment, err
 	return w.deployment.DeepCopy(), nil
 }
 
+// FindCached implements the finder of the engine.
+func (w *world) FindCached(ctx context.Context, namespace, id string) (*v1alpha1.Deployment, error) {
+	return w.Find(ctx, namespace, id)
+}
+
 // Branches implements Catalog: the objects that the controller would make.
 func (w *world) Branches(ctx context.Context, d *v1alpha1.Deployment) ([]*v1alpha1.Branch, error) {
 	if d.Spec.Model.Repository == nil {
@@ -241,13 +246,19 @@ const prefix = "/build/api/v1/deployments/7"
 // call sends a request of a principal below the deployment. A nil body is none.
 func (w *world) call(p *auth.Principal, method, path string, body map[string]any) *answer {
 	w.Helper()
+	return w.callWith(context.Background(), p, method, path, body)
+}
+
+// callWith is the same for a request that ends with a context.
+func (w *world) callWith(ctx context.Context, p *auth.Principal, method, path string, body map[string]any) *answer {
+	w.Helper()
 	var text []byte
 	if body != nil {
 		var err error
 		text, err = json.Marshal(body)
 		w.must(err)
 	}
-	r := httptest.NewRequestWithContext(context.Background(), method, prefix+path, bytes.NewReader(text))
+	r := httptest.NewRequestWithContext(ctx, method, prefix+path, bytes.NewReader(text))
 	if body != nil {
 		r.Header.Set("Content-Type", "application/json")
 	}

@@ -74,7 +74,12 @@ func (r *Resource) RenderedSize() int {
 
 // Render appends a resource as JSON, with its attributes in schema order.
 func (r *Resource) Render(dst []byte, p *Projection, locate Locate) []byte {
-	w := &renderer{dst: dst, p: p, locate: locate}
+	return r.RenderInSteps(dst, p, locate, func() bool { return true })
+}
+
+// RenderInSteps is like Render. It calls step for each element of a Set, and omits the others when step returns false.
+func (r *Resource) RenderInSteps(dst []byte, p *Projection, locate Locate, step func() bool) []byte {
+	w := &renderer{dst: dst, p: p, locate: locate, step: step}
 	w.open('{')
 	w.name("schemas")
 	w.value("", nil, r.Schemas())
@@ -100,6 +105,7 @@ type renderer struct {
 	dst    []byte
 	p      *Projection
 	locate Locate
+	step   func() bool
 	comma  bool
 }
 
@@ -173,6 +179,9 @@ func (w *renderer) value(extension string, a *Attribute, value any) {
 	case Set:
 		w.open('[')
 		for element := range value.All() {
+			if !w.step() {
+				break
+			}
 			w.value(extension, a, element)
 		}
 		w.close(']')
@@ -243,6 +252,9 @@ func (w *renderer) references(extension string, a *Attribute, set References) {
 	prefixes := w.locationPrefixes(a)
 	w.open('[')
 	for r := range set.AllReferences() {
+		if !w.step() {
+			break
+		}
 		w.open('{')
 		for i := range columns {
 			c := &columns[i]

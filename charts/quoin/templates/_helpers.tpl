@@ -94,8 +94,7 @@ rest is in the folder components. */}}
 {{- /* The arguments of all components that serve HTTPS: {root, component}. */}}
 {{- define "quoin.server.args" -}}
 {{- with index .root.Values .component -}}
-# HTTP without TLS; on the loopback interface unless metrics.enabled is set.
-- --metrics-bind-address={{ ternary ":8080" "127.0.0.1:8080" .metrics.enabled }}
+- --metrics-bind-address={{ ternary ":8080" "0" .metrics.enabled }}
 - --service={{ include "quoin.fullname" $.root }}-{{ $.component }}
 {{- with .trustedProxies }}
 - --trusted-proxies={{ join "," . }}

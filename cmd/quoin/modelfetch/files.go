@@ -12,18 +12,18 @@ import (
 )
 
 const (
-	// terminationLog is the kubelet's default terminationMessagePath.
-	terminationLog = "/dev/termination-log"
+	// TerminationLog is the kubelet's default terminationMessagePath.
+	TerminationLog = "/dev/termination-log"
 	// maxTermination is the kubelet's limit of its size, bytes.
 	maxTermination = 4096
 	// maxKey bounds one file of the credentials, bytes: the limit of a Secret.
 	maxKey = 1 << 20
 )
 
-// readCredentials reads a mounted Secret with a file for each key. It ignores
+// ReadCredentials reads a mounted Secret with a file for each key. It ignores
 // names that start with a dot, which are the kubelet's. Without a folder the
 // credentials are anonymous.
-func readCredentials(url, dir string) (git.Credentials, error) {
+func ReadCredentials(url, dir string) (git.Credentials, error) {
 	data := map[string][]byte{}
 	if dir == "" {
 		return git.ParseCredentials(url, data)
@@ -66,9 +66,9 @@ func readKey(path string) ([]byte, error) {
 	return value, err
 }
 
-// writeTermination writes the termination message of the container, if its file
+// WriteTermination writes the termination message of the container, if its file
 // exists.
-func writeTermination(path, message string) {
+func WriteTermination(path, message string) {
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_TRUNC, 0)
 	if err != nil {
 		return

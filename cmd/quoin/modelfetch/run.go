@@ -1,6 +1,7 @@
 package modelfetch
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -37,7 +38,7 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		sleep:       sleep,
 		stdout:      stdout,
 		stderr:      stderr,
-		termination: terminationLog,
+		termination: TerminationLog,
 	}
 	return c.run(ctx, args)
 }
@@ -78,7 +79,7 @@ func (c command) ensure(ctx context.Context, o options) error {
 		c.printf("Commit %s is already in %s", m.Commit, o.target)
 		return nil
 	}
-	creds, err := readCredentials(o.url, o.credentialsDir)
+	creds, err := ReadCredentials(o.url, o.credentialsDir)
 	if err != nil {
 		return err
 	}
@@ -97,27 +98,52 @@ func (c command) ensure(ctx context.Context, o options) error {
 
 // retry fetches until it succeeds, the error is permanent, or the timeout
 // expires.
-func (c command) retry(ctx context.Context, fetch fetchFunc, o git.FetchOptions) (git.FetchResult, error) {
-	for delay := firstDelay; ; delay = min(2*delay, maxDelay) {
-		result, err := fetch(ctx, o)
-		if err == nil || !isTransient(err) || ctx.Err() != nil {
-			return result, err
+func (c command) retry(ctx context.Context, fetch fetchFunc, o git.FetchOptions) (result git.FetchResult, err error) {
+	err = Retry{Transient: IsTransient, Printf: c.printf, sleep: c.sleep}.Do(ctx, func() (err error) {
+		result, err = fetch(ctx, o)
+		return err
+	})
+	return result, err
+}
+
+// Retry repeats what fails with transient errors.
+type Retry struct {
+	// FirstDelay is the delay after the first failure; zero means a second. Later ones double, up to
+	// MaxDelay; zero means 30 seconds.
+	FirstDelay, MaxDelay time.Duration
+	// Transient reports whether a retry may succeed.
+	Transient func(error) bool
+	// Printf reports the errors that are retried.
+	Printf func(format string, args ...any)
+
+	sleep func(context.Context, time.Duration) error
+}
+
+// Do calls do until it succeeds, its error is not transient, or the context ends.
+func (r Retry) Do(ctx context.Context, do func() error) error {
+	if r.sleep == nil {
+		r.sleep = sleep
+	}
+	for delay := cmp.Or(r.FirstDelay, firstDelay); ; delay = min(2*delay, cmp.Or(r.MaxDelay, maxDelay)) {
+		err := do()
+		if err == nil || !r.Transient(err) || ctx.Err() != nil {
+			return err
 		}
 		wait := withJitter(delay)
 		if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < wait {
-			return git.FetchResult{}, fmt.Errorf("gave up: %w", err)
+			return fmt.Errorf("gave up: %w", err)
 		}
-		c.printf("Retrying in %s: %v", wait.Round(100*time.Millisecond), err)
-		if c.sleep(ctx, wait) != nil {
-			return git.FetchResult{}, err
+		r.Printf("Retrying in %s: %v", wait.Round(100*time.Millisecond), err)
+		if r.sleep(ctx, wait) != nil {
+			return err
 		}
 	}
 }
 
-// isTransient reports whether a retry may succeed. It cannot, for example, if
+// IsTransient reports whether a retry may succeed. It cannot, for example, if
 // the server is not trusted: the certificate or the host key in the Secret is
 // wrong.
-func isTransient(err error) bool {
+func IsTransient(err error) bool {
 	return errors.Is(err, git.ErrUnreachable) && !git.Permanent(err)
 }
 
@@ -143,5 +169,5 @@ func (c command) printf(format string, args ...any) {
 
 func (c command) fail(err error) {
 	fmt.Fprintf(c.stderr, "model-fetch: %v\n", err)
-	writeTermination(c.termination, "model-fetch: "+err.Error())
+	WriteTermination(c.termination, "model-fetch: "+err.Error())
 }

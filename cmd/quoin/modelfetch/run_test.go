@@ -205,7 +205,7 @@ func TestSleepEndsWithItsContext(t *testing.T) {
 func TestWriteTermination(t *testing.T) {
 	dir := t.TempDir()
 	absent := filepath.Join(dir, "absent")
-	writeTermination(absent, "message")
+	WriteTermination(absent, "message")
 	if _, err := os.Stat(absent); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the file was created: %v", err)
 	}
@@ -213,7 +213,7 @@ func TestWriteTermination(t *testing.T) {
 	if err := os.WriteFile(path, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	writeTermination(path, "a"+strings.Repeat("é", maxTermination))
+	WriteTermination(path, "a"+strings.Repeat("é", maxTermination))
 	got, err := os.ReadFile(path)
 	if want := "a" + strings.Repeat("é", maxTermination/2-1); err != nil || string(got) != want {
 		t.Errorf("%d bytes, %v, want %d", len(got), err, len(want))
@@ -241,26 +241,26 @@ func TestReadCredentials(t *testing.T) {
 	link("..data/"+git.KeyUsername, git.KeyUsername)
 	link("..data", "folder")
 
-	_, err := readCredentials(url, dir)
+	_, err := ReadCredentials(url, dir)
 	if want := `invalid credentials: key "password" is missing`; err == nil || err.Error() != want {
 		t.Errorf("error %v, want %q", err, want)
 	}
 	if err := os.WriteFile(filepath.Join(dir, git.KeyPassword), []byte("p"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := readCredentials(url, dir); err != nil {
+	if _, err := ReadCredentials(url, dir); err != nil {
 		t.Error(err)
 	}
 	if err := os.WriteFile(filepath.Join(dir, git.KeyCACert), make([]byte, maxKey+1), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := readCredentials(url, dir); err == nil || !strings.Contains(err.Error(), `key "ca.crt": larger than 1 MiB`) {
+	if _, err := ReadCredentials(url, dir); err == nil || !strings.Contains(err.Error(), `key "ca.crt": larger than 1 MiB`) {
 		t.Errorf("error %v, want one about the size", err)
 	}
-	if _, err := readCredentials(url, filepath.Join(dir, "absent")); !errors.Is(err, os.ErrNotExist) {
+	if _, err := ReadCredentials(url, filepath.Join(dir, "absent")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("error %v, want ErrNotExist", err)
 	}
-	if _, err := readCredentials(url, ""); err != nil {
+	if _, err := ReadCredentials(url, ""); err != nil {
 		t.Error(err)
 	}
 }

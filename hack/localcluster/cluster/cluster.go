@@ -68,6 +68,18 @@ func (c *Cluster) PKI(file string) string { return c.Path("pki", file) }
 // Binary returns the path of a pinned binary.
 func (c *Cluster) Binary(name string) string { return filepath.Join(c.Bin, name) }
 
+// Link links a program into <Dir>/bin, the folder for the user's PATH.
+func (c *Cluster) Link(name, target string) error {
+	if err := os.MkdirAll(c.Path("bin"), 0o755); err != nil {
+		return err
+	}
+	link := c.Path("bin", name)
+	if err := os.Remove(link); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return os.Symlink(target, link)
+}
+
 // Daemons returns the daemons of the cluster.
 func (c *Cluster) Daemons() process.Daemons {
 	return process.Daemons{Logs: c.Path("logs"), PIDs: c.Path("pids")}

@@ -109,6 +109,7 @@ func startAPIServer(ctx context.Context, c *cluster.Cluster) error {
 			"--health-probe-bind-address=" + health,
 			"--metrics-bind-address=" + cluster.Loopback(c.Ports[cluster.PortQuoinAPIServerMetrics]),
 			"--database-url=sqlite://" + c.Path("audit", "audit.db"),
+			"--allow-insecure-git",
 			"--shutdown-delay=0s", // there is no load balancer
 			"--aggregation",
 		}},

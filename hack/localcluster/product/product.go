@@ -94,7 +94,15 @@ func prepareDataplane(ctx context.Context, c *cluster.Cluster, installPackages b
 }
 
 func buildProduct(ctx context.Context, c *cluster.Cluster, root string) error {
-	return binaries.GoBuild(ctx, binaries.GoBuildOptions{Folder: root, GoPackage: "./cmd/quoin", Output: c.Path("bin", "quoin"), Goos: runtime.GOOS})
+	if err := binaries.GoBuild(ctx, binaries.GoBuildOptions{Folder: root, GoPackage: "./cmd/quoin", Output: c.Path("bin", "quoin"), Goos: runtime.GOOS}); err != nil {
+		return err
+	}
+	for _, name := range []string{"kubectl-quoin", "kubectl_complete-quoin"} { // beside kubectl
+		if err := c.Link(name, "quoin"); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // installProduct applies the CRDs and the roles, and writes kubeconfigs for the
@@ -144,10 +152,11 @@ func printNextSteps(ctx context.Context, c *cluster.Cluster) error {
 	}
 	progress.Infof("\nNext:\n"+
 		"  . %[1]s                                     # KUBECONFIG and the addresses\n"+
-		"  %[2]s/kubectl get quoin -A\n"+
+		"  export PATH=\"$QUOIN_BIN:$PATH\"             # kubectl, with the plugin kubectl quoin\n"+
+		"  kubectl quoin status\n"+
 		"  curl --cacert $QUOIN_CA_FILE -H \"Authorization: Bearer $QUOIN_API_KEY\" $QUOIN_URL/api/v1/deployments\n"+
 		"  curl --cacert $QUOIN_DATA_CA_FILE -H \"Authorization: $QUOIN_DATA_TOKEN\" $QUOIN_DATA_URL/v1/meta\n"+
-		"  bin/localcluster push cube %[4]s --dir %[3]s   # a new version: watch it roll out\n"+
-		"  make down", c.Path("env"), c.Bin, c.Dir, next)
+		"  bin/localcluster push cube %[3]s --dir %[2]s   # a new version: watch it roll out\n"+
+		"  make down", c.Path("env"), c.Dir, next)
 	return nil
 }

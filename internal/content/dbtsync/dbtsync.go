@@ -3,12 +3,16 @@
 //
 //	dbtsync.go     the model and its rules
 //	changes.go     starting and cancelling
+//	sandbox.go     runs whose manifest is made by a pod
 //	queries.go     reading
 //	worker.go      claims runs and works on them
 //	run.go         the steps of a run
 //	write.go       writes files to a branch
 //	expiry.go      deletes manifests, files and old runs
 //	migrations/    the tables
+//
+// The manifest of a run is in the request that starts it, or is made from a Git repository by a pod, for
+// which the run has a DbtSync. Workers pass over a run that waits for its pod.
 //
 // A run survives a crash at any point: a replica holds it by a lease, and another one begins it again when
 // the lease has expired. Its end and the move of its branch are one transaction, so there is exactly one
@@ -20,6 +24,7 @@ import (
 	"embed"
 	"time"
 
+	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/internal/content"
 	"github.com/quoin-dev/quoin/internal/dbt"
 	"github.com/quoin-dev/quoin/internal/store"
@@ -66,10 +71,10 @@ const (
 // Stage is how far a sync is.
 type Stage string
 
-// The stages of a sync whose source is a manifest, as documented.
+// The stages of a sync, as documented. Those of the pod are in package v1alpha1 too.
 const (
-	Initializing       Stage = "INITIALIZING"
-	ProcessingManifest Stage = "PROCESSING_MANIFEST"
+	Initializing       Stage = v1alpha1.DbtStageInitializing
+	ProcessingManifest Stage = v1alpha1.DbtStageProcessing
 	WritingFiles       Stage = "WRITING_CUBE_FILES"
 	Finalizing         Stage = "FINALIZING"
 	Ended              Stage = "COMPLETED"
@@ -93,9 +98,9 @@ type Sync struct {
 	ID string
 	// Number orders the runs of an account.
 	Number int64
-	// Trigger is what started it: api or manual.
+	// Trigger is what started it: api, manual or webhook.
 	Trigger string
-	// Source is manifest.
+	// Source is SourceManifest or SourceGit.
 	Source string
 	Output Output
 	// Ref is the branch or tag of the dbt repository that the caller named; it may be empty.
@@ -111,8 +116,16 @@ type Sync struct {
 	Stage       Stage
 	// Error is why it failed, for users.
 	Error string
+	// ObjectName is the name of its DbtSync; empty if it has none.
+	ObjectName string
 	Report
 }
+
+// The sources of manifests.
+const (
+	SourceManifest = "manifest"
+	SourceGit      = "git"
+)
 
 // Report is what is known of a run besides its state.
 type Report struct {
@@ -133,6 +146,9 @@ type Phase struct {
 	// Start is the time since the start of the run.
 	Start    time.Duration `json:"start"`
 	Duration time.Duration `json:"duration"`
+	// Sandbox is true for a phase of the pod, and Message is why it failed.
+	Sandbox bool   `json:"sandbox,omitempty"`
+	Message string `json:"message,omitempty"`
 }
 
 // Entry is an entry of the log of a run.

@@ -16,14 +16,14 @@ import (
 	"github.com/quoin-dev/quoin/internal/store"
 )
 
-const syncColumns = "job, id, started_from, source, output, git_ref, branch, started_by, started_at, updated_at, completed_at, status, stage, error, report"
+const syncColumns = "job, id, started_from, source, output, git_ref, branch, started_by, started_at, updated_at, completed_at, status, stage, error, object_name, report"
 
 // scan reads a row with syncColumns, and more columns after them.
 func scan(row interface{ Scan(into ...any) error }, s *Sync, more ...any) error {
 	var started, updated, completed int64
 	var report string
 	into := append([]any{&s.ID, &s.Number, &s.Trigger, &s.Source, &s.Output, &s.Ref, &s.Branch, &s.StartedBy, &started, &updated, &completed,
-		&s.Status, &s.Stage, &s.Error, &report}, more...)
+		&s.Status, &s.Stage, &s.Error, &s.ObjectName, &report}, more...)
 	if err := row.Scan(into...); err != nil {
 		return err
 	}
@@ -34,8 +34,8 @@ func scan(row interface{ Scan(into ...any) error }, s *Sync, more ...any) error 
 	return json.Unmarshal([]byte(report), &s.Report)
 }
 
-func get(ctx context.Context, q store.Querier, of content.Scope, id string, more ...any) (s Sync, err error) {
-	return read(ctx, q, of, id, "", more...)
+func get(ctx context.Context, q store.Querier, of content.Scope, id string) (s Sync, err error) {
+	return read(ctx, q, of, id, "")
 }
 
 func read(ctx context.Context, q store.Querier, of content.Scope, id, columns string, more ...any) (s Sync, err error) {

@@ -1,19 +1,29 @@
 package dbtsync
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"strings"
+	"unicode/utf8"
 
+	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/internal/dbt"
 )
 
 // Request is the documented body of a request that starts a sync.
 type Request struct {
 	BranchName, Source, Output, Ref string
+	// Options are nil if they are absent.
+	Options *v1alpha1.DbtOptions
 	// Manifest is nil if it is absent or empty.
 	Manifest *dbt.Manifest
+	// Selected are the unique ids of the selected models, in a delivery of a pod; nil if they are absent.
+	Selected map[string]bool
+
+	delivery bool
 }
 
 // errRequest is the error for a body that is not the documented object.
@@ -23,8 +33,12 @@ func errRequest(format string, args ...any) error {
 
 // ReadRequest reads a body as a stream: a manifest may be long. An error that is not a *dbt.Error is that
 // of the source.
-func ReadRequest(source io.Reader) (*Request, error) {
-	r := &Request{}
+func ReadRequest(source io.Reader) (*Request, error) { return (&Request{}).read(source) }
+
+// ReadDelivery reads what a pod delivers: an object with the fields manifest and selected.
+func ReadDelivery(source io.Reader) (*Request, error) { return (&Request{delivery: true}).read(source) }
+
+func (r *Request) read(source io.Reader) (*Request, error) {
 	d := json.NewDecoder(source)
 	begin, err := d.Token()
 	if err != nil {
@@ -76,10 +90,83 @@ func (r *Request) field(d *json.Decoder, name string) error {
 	if into != nil {
 		return d.Decode(&into)
 	}
-	if name != "manifest" {
-		return errRequest("%s: unknown field; allowed: branchName, manifest, output, ref, source", clip(name))
+	switch {
+	case name == "options":
+		return r.readOptions(d)
+	case name == "selected" && r.delivery:
+		return r.readSelected(d)
+	case name == "manifest":
+	default:
+		return errRequest("%s: unknown field; allowed: branchName, manifest, options, output, ref, source", clip(name))
 	}
 	m, err := dbt.Decode(d)
 	r.Manifest = m
 	return err
+}
+
+// maxOptions is the maximum length of the options of a request in bytes.
+const maxOptions = 16 << 10
+
+// readOptions reads the options of a request.
+func (r *Request) readOptions(d *json.Decoder) error {
+	var text json.RawMessage
+	if err := d.Decode(&text); err != nil {
+		return err
+	}
+	if len(text) > maxOptions {
+		return errRequest("options: longer than %d bytes", maxOptions)
+	}
+	strict := json.NewDecoder(bytes.NewReader(text))
+	strict.DisallowUnknownFields()
+	var mismatch *json.UnmarshalTypeError
+	switch err := strict.Decode(&r.Options); {
+	case errors.As(err, &mismatch) && mismatch.Field != "":
+		return errRequest("options.%s: a %s is not the documented type", clip(mismatch.Field), mismatch.Value)
+	case errors.As(err, &mismatch):
+		return errRequest("options: a %s is not the documented object", mismatch.Value)
+	case err != nil: // an unknown field
+		return errRequest("options: %s", clip(strings.TrimPrefix(err.Error(), "json: ")))
+	}
+	if r.Options == nil {
+		return nil
+	}
+	for name, value := range map[string]*string{
+		"namePrefix": r.Options.NamePrefix, "titlePrefix": r.Options.TitlePrefix, "primaryKeySuffix": r.Options.PrimaryKeySuffix,
+	} {
+		if value != nil && utf8.RuneCountInString(*value) > maxAffix {
+			return errRequest("options.%s: longer than %d characters", name, maxAffix)
+		}
+	}
+	if len(r.Options.OutputPath) > maxOutputPath {
+		return errRequest("options.outputPath: longer than %d bytes", maxOutputPath)
+	}
+	if _, err := (dbt.Options{DbtOptions: *r.Options}).Directory(); err != nil {
+		return errRequest("options.%s", err)
+	}
+	return nil
+}
+
+// The limits of options, as in the schema of DbtSync.
+const (
+	maxAffix      = 64
+	maxOutputPath = 512
+)
+
+// maxSelected is the maximum number of selected models.
+const maxSelected = 100_000
+
+// readSelected reads the unique ids of the selected models.
+func (r *Request) readSelected(d *json.Decoder) error {
+	var ids []string
+	if err := d.Decode(&ids); err != nil {
+		return err
+	}
+	if len(ids) > maxSelected {
+		return errRequest("selected: more than %d models", maxSelected)
+	}
+	r.Selected = make(map[string]bool, len(ids))
+	for _, id := range ids {
+		r.Selected[id] = true
+	}
+	return nil
 }

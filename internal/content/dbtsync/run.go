@@ -28,8 +28,8 @@ func (r *run) work(ctx context.Context) error {
 	if r.tries > maxTries {
 		return r.fail(ctx, fmt.Sprintf("the sync was begun %d times and never ended; start another one, or report it", maxTries))
 	}
-	r.Report = Report{}
-	r.note(Entry{Message: "Started a sync of an uploaded manifest"})
+	r.Report = Report{Phases: sandboxPhases(r.Phases)}
+	r.log = logOf(&r.Sync)
 	err := r.steps(ctx)
 	var rejected *dbt.Error
 	var refused *content.Error
@@ -45,13 +45,14 @@ func (r *run) work(ctx context.Context) error {
 }
 
 func (r *run) steps(ctx context.Context) error {
-	var manifest *dbt.Manifest
+	var request *Request
 	var model *dbt.Model
 	err := r.phase(ctx, ProcessingManifest, phaseManifest, func() (string, error) {
 		var err error
-		if manifest, err = r.readManifest(ctx); err != nil {
+		if request, err = r.readManifest(ctx); err != nil {
 			return "", err
 		}
+		manifest := request.Manifest
 		r.Stats = &manifest.Stats
 		return fmt.Sprintf("Read a manifest of dbt %s: %d models, %d sources, %d macros", manifest.Stats.DbtVersion, manifest.Stats.Models, manifest.Stats.Sources, manifest.Stats.Macros), nil
 	})
@@ -60,7 +61,7 @@ func (r *run) steps(ctx context.Context) error {
 	}
 	err = r.phase(ctx, ProcessingManifest, phaseGenerate, func() (string, error) {
 		var err error
-		if model, err = manifest.Convert(dbt.Options{Catalog: r.in.Catalog}); err != nil {
+		if model, err = request.Manifest.Convert(dbt.Options{DbtOptions: r.in.Options, Catalog: r.in.Catalog, Selected: request.Selected}); err != nil {
 			return "", err
 		}
 		r.Cubes = len(model.Files)
@@ -147,7 +148,7 @@ func (r *run) put(ctx context.Context, tx *store.Tx) error {
 }
 
 // readManifest reads the manifest of the run.
-func (r *run) readManifest(ctx context.Context) (manifest *dbt.Manifest, err error) {
+func (r *run) readManifest(ctx context.Context) (request *Request, err error) {
 	var packed []byte
 	err = r.worker.Store.Read(ctx, func(q store.Querier) error {
 		const query = `SELECT data FROM dbt_sync_data WHERE account_uid = $1 AND id = $2 AND kind = $3`
@@ -160,13 +161,13 @@ func (r *run) readManifest(ctx context.Context) (manifest *dbt.Manifest, err err
 		return nil, fmt.Errorf("read the manifest of a sync: %w", err)
 	}
 	err = unpack(packed, func(source io.Reader) error {
-		request, err := ReadRequest(source)
-		if err == nil {
-			manifest = request.Manifest
+		request, err = ReadDelivery(source)
+		if err == nil && request.Manifest == nil {
+			return errRequest("manifest: it is absent or empty")
 		}
 		return err
 	})
-	return manifest, err
+	return request, err
 }
 
 // finish ends the run in a transaction.

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-git/go-git/v5/plumbing"
+
 	"github.com/quoin-dev/quoin/internal/audit"
 	"github.com/quoin-dev/quoin/internal/content"
 	"github.com/quoin-dev/quoin/internal/content/repository"
@@ -45,6 +47,10 @@ var cases = []struct {
 	{"taken over at each step", testTakenOver},
 	{"a sync that ends the process is given up", testPoison},
 	{"the branch moves meanwhile", testMoved},
+	{"a sync of a Git repository", testGit},
+	{"syncs of a Git repository that fail", testGitFailure},
+	{"a sync of a Git repository, killed at each step", testGitKilled},
+	{"options", testOptions},
 	{"pages and filters", testPages},
 	{"another account or deployment sees nothing", testTenants},
 	{"old syncs, manifests and files are deleted", testExpiry},
@@ -65,13 +71,27 @@ func openWorld(t *testing.T, url string) *world {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = s.Close() })
+	w := newWorld(t, s)
+	w.commit("main", map[string]string{"README.md": "hello"})
+	w.events = nil
+	return w
+}
+
+// newWorld returns the world of a database.
+func newWorld(t *testing.T, s *store.Store) *world {
 	w := &world{T: t, store: s, clock: time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)}
 	now := func() time.Time { w.clock = w.clock.Add(time.Millisecond); return w.clock }
 	w.repositories = &repository.Repositories{DB: s, Record: w.record, Now: now}
 	w.syncs = &Syncs{DB: s, Record: w.record, Now: now}
-	w.commit("main", map[string]string{"README.md": "hello"})
-	w.events = nil
 	return w
+}
+
+// head returns the commit of a branch.
+func (w *world) head(branch string) plumbing.Hash {
+	w.Helper()
+	b, err := w.repositories.Session(w.Context(), demo).Branch(branch)
+	w.must(err)
+	return b.Commit
 }
 
 // record remembers an event: its name and the status in its details.

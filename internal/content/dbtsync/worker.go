@@ -3,6 +3,7 @@ package dbtsync
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -30,10 +31,15 @@ type Worker struct {
 	Store *store.Store
 	// Repositories are written to without a request, so their Record must not need one.
 	Repositories *repository.Repositories
+	// Open returns a session on the repository with the data model of a deployment, which is brought up to
+	// date if it is the mirror of a remote. When nil, it is the repository that Quoin keeps.
+	Open func(ctx context.Context, s content.Scope) (*repository.Session, error)
 	// Record stores an event of a run without a request.
 	Record content.Record
 	// Moved is called after a branch has moved. It triggers an immediate fetch.
 	Moved func(ctx context.Context, s content.Scope) error
+	// Ended is called after the end of a sync; it may be nil.
+	Ended func()
 	Log   *slog.Logger
 	// Now is the clock; time.Now if nil.
 	Now func() time.Time
@@ -41,6 +47,14 @@ type Worker struct {
 	owner string
 	// interrupt is called at each step of a run, by tests.
 	interrupt func(step string) error
+}
+
+// session returns a session on the repository of a deployment.
+func (w *Worker) session(ctx context.Context, s content.Scope) (*repository.Session, error) {
+	if w.Open == nil {
+		return w.Repositories.Session(ctx, s), nil
+	}
+	return w.Open(ctx, s)
 }
 
 func (w *Worker) now() time.Time {
@@ -93,6 +107,12 @@ func (w *Worker) Step(ctx context.Context) (bool, error) {
 		w.keep(ctx, cancel, r)
 	}()
 	err = r.work(ctx)
+	if err == nil {
+		observe(&r.Sync, w.now())
+	}
+	if w.Ended != nil {
+		w.Ended()
+	}
 	if errors.Is(err, errLost) {
 		w.Log.Info("A dbt sync was cancelled or taken over", "deployment", r.scope.Deployment.Name, "sync", r.ID)
 		return true, nil
@@ -118,13 +138,17 @@ func (w *Worker) claim(ctx context.Context) (*run, error) {
 		now := w.now()
 		statement := `UPDATE dbt_sync SET lease_owner = $1, lease_until = $2, tries = tries + 1 WHERE (account_uid, id) IN (
 				SELECT account_uid, id FROM dbt_sync WHERE status = 'RUNNING' AND lease_until <= $3 ORDER BY lease_until, account_uid, id LIMIT 1` + tx.Dialect().ForUpdateSkipLocked() + `)
-			RETURNING account_uid, deployment_uid, deployment_number, base_branch, root, catalog, author_name, author_email, tries, ` + syncColumns
+			RETURNING account_uid, deployment_uid, deployment_number, base_branch, root, catalog, author_name, author_email, tries, options, ` + syncColumns
 		r := &run{worker: w}
+		var options string
 		// The columns before those of scan.
 		row := tx.QueryRowContext(ctx, statement, w.owner, now.Add(lease).UnixMicro(), now.UnixMicro())
-		err := scanAfter(row, &r.Sync, &r.scope.Account.UID, &r.scope.Deployment.UID, &r.in.DeploymentNumber, &r.in.Base, &r.in.Root, &r.in.Catalog, &r.in.AuthorName, &r.in.AuthorEmail, &r.tries)
+		err := scanAfter(row, &r.Sync, &r.scope.Account.UID, &r.scope.Deployment.UID, &r.in.DeploymentNumber, &r.in.Base, &r.in.Root, &r.in.Catalog, &r.in.AuthorName, &r.in.AuthorEmail, &r.tries, &options)
 		if errors.Is(err, sql.ErrNoRows) {
 			return nil
+		}
+		if err == nil {
+			err = json.Unmarshal([]byte(options), &r.in.Options)
 		}
 		if err != nil {
 			return fmt.Errorf("claim a sync: %w", err)

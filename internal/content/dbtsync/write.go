@@ -26,8 +26,8 @@ func (r *run) writeBranch(ctx context.Context, model *dbt.Model) error {
 	phases, log := len(r.Phases), len(r.log)
 	for try := 1; ; try++ {
 		r.Phases, r.log = r.Phases[:phases], r.log[:log]
-		c := &commit{run: r, session: r.worker.Repositories.Session(ctx, r.scope), model: model}
-		move, err := c.prepare(r.worker.now())
+		c := &commit{run: r, model: model}
+		move, err := c.plan(ctx)
 		r.endPhase(phaseWrite, begin, c.message(), err)
 		if err != nil {
 			return err
@@ -37,7 +37,7 @@ func (r *run) writeBranch(ctx context.Context, model *dbt.Model) error {
 		}
 		err = c.save(move)
 		var rejected *content.Error
-		if errors.As(err, &rejected) && rejected.Reason == content.Conflict && try < maxMoves && c.outdated(ctx) {
+		if errors.As(err, &rejected) && rejected.Reason == content.Conflict && try < maxMoves && c.outdated() {
 			continue
 		}
 		if err == nil {
@@ -66,6 +66,15 @@ func (c *commit) head(session *repository.Session, branch string) (plumbing.Hash
 		return plumbing.ZeroHash, nil
 	}
 	return found.Commit, err
+}
+
+// plan opens the repository and prepares the commit.
+func (c *commit) plan(ctx context.Context) (repository.Move, error) {
+	var err error
+	if c.session, err = c.worker.session(ctx, c.scope); err != nil {
+		return repository.Move{}, err
+	}
+	return c.prepare(c.worker.now())
 }
 
 // prepare adds the commit to the session and returns the move of the branch. Without a change of the files
@@ -157,8 +166,8 @@ func (c *commit) save(move repository.Move) error {
 }
 
 // outdated reports whether the branch has moved since it was read.
-func (c *commit) outdated(ctx context.Context) bool {
-	head, err := c.head(c.worker.Repositories.Session(ctx, c.scope), c.Branch)
+func (c *commit) outdated() bool {
+	head, err := c.head(c.session, c.Branch)
 	return err == nil && head != c.from
 }
 

@@ -73,6 +73,16 @@ func (t *Tokens) now() time.Time {
 	return now().UTC().Truncate(time.Microsecond)
 }
 
+// Creator is the principal that creates a token, and the person behind it.
+type Creator struct {
+	// Principal has the credential's kind and id.
+	Principal string
+	// User is the id of the person as a SCIM user; empty if there is no such user.
+	User string
+	// UserName is the SCIM userName of a person who authenticates with it; empty otherwise.
+	UserName string
+}
+
 // New is a token to issue.
 type New struct {
 	Kind Kind
@@ -95,9 +105,9 @@ type claims struct {
 	jwt.RegisteredClaims
 }
 
-// Issue issues a token to a principal. A deploy token replaces the previous one, which is invalid from
+// Issue issues a token. A deploy token replaces the previous one, which is invalid from
 // then on.
-func (t *Tokens) Issue(ctx context.Context, s content.Scope, by string, in New) (*Issued, error) {
+func (t *Tokens) Issue(ctx context.Context, s content.Scope, by Creator, in New) (*Issued, error) {
 	now := t.now()
 	id := string(in.Kind) + "-" + rand.Text()
 	out := &Issued{CreatedAt: now}
@@ -121,8 +131,9 @@ func (t *Tokens) Issue(ctx context.Context, s content.Scope, by string, in New) 
 		if err := makeRoom(ctx, tx, s, in.Kind); err != nil {
 			return err
 		}
-		const insert = "INSERT INTO deploy_token (account_uid, deployment_uid, id, kind, hash, created_at, created_by, expires_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)"
-		_, err := tx.ExecContext(ctx, insert, s.Account.UID, s.Deployment.UID, id, string(in.Kind), hash(out.Token), now.UnixMicro(), by, expires)
+		const insert = `INSERT INTO deploy_token (account_uid, deployment_uid, id, kind, hash, created_at, created_by, creator_user, creator_user_name, expires_at)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`
+		_, err := tx.ExecContext(ctx, insert, s.Account.UID, s.Deployment.UID, id, string(in.Kind), hash(out.Token), now.UnixMicro(), by.Principal, by.User, by.UserName, expires)
 		if err != nil {
 			return fmt.Errorf("keep a token: %w", err)
 		}

@@ -65,9 +65,12 @@ func scope(account, deployment string) content.Scope {
 	return content.Scope{Account: store.Account{UID: account, Name: "demo"}, Deployment: store.Deployment{UID: deployment, Namespace: "demo", Name: "sales-" + deployment}}
 }
 
+// ada is the creator of the tokens.
+var ada = Creator{Principal: "User:u1", User: "ada", UserName: "ada@example.com"}
+
 func (w *world) issue(s content.Scope, kind Kind) *Issued {
 	w.Helper()
-	issued, err := w.tokens.Issue(w.Context(), s, "ApiKey:k1", New{Kind: kind, Number: "7", URL: "https://demo.example.com"})
+	issued, err := w.tokens.Issue(w.Context(), s, ada, New{Kind: kind, Number: "7", URL: "https://demo.example.com"})
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -100,7 +103,7 @@ func testReplace(w *world) {
 		w.Errorf("the claims are %v", payload)
 	}
 	found := w.find("a1", first.Token)
-	want := Token{ID: found.ID, Kind: Deploy, Deployment: scope("a1", "d1").Deployment, CreatedBy: "ApiKey:k1"}
+	want := Token{ID: found.ID, Kind: Deploy, Deployment: scope("a1", "d1").Deployment, CreatedBy: ada}
 	if *found != want {
 		w.Errorf("found %+v, want %+v", *found, want)
 	}

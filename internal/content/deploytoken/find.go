@@ -22,7 +22,7 @@ type Token struct {
 	Kind Kind
 	// Deployment to which the token is limited.
 	Deployment store.Deployment
-	CreatedBy  string
+	CreatedBy  Creator
 }
 
 // ErrUnknown is returned for a token that does not exist, was replaced, or is expired.
@@ -51,10 +51,10 @@ func (t *Tokens) Find(ctx context.Context, accountUID, text string) (*Token, err
 	}
 	found, stored, expires := &Token{ID: id}, "", int64(0)
 	err := t.DB.Read(ctx, func(q store.Querier) error {
-		const query = `SELECT t.kind, t.hash, t.expires_at, t.created_by, d.uid, d.namespace, d.name
+		const query = `SELECT t.kind, t.hash, t.expires_at, t.created_by, t.creator_user, t.creator_user_name, d.uid, d.namespace, d.name
 			FROM deploy_token AS t JOIN deployment AS d ON d.uid = t.deployment_uid WHERE t.account_uid = $1 AND t.id = $2`
-		d := &found.Deployment
-		return q.QueryRowContext(ctx, query, accountUID, id).Scan(&found.Kind, &stored, &expires, &found.CreatedBy, &d.UID, &d.Namespace, &d.Name)
+		d, by := &found.Deployment, &found.CreatedBy
+		return q.QueryRowContext(ctx, query, accountUID, id).Scan(&found.Kind, &stored, &expires, &by.Principal, &by.User, &by.UserName, &d.UID, &d.Namespace, &d.Name)
 	})
 	exists := !errors.Is(err, sql.ErrNoRows)
 	if err != nil && exists {

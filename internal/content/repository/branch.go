@@ -40,7 +40,7 @@ func CheckBranchName(name string) error {
 // Branches returns the branches by name.
 func (s *Session) Branches() (all []Branch, err error) {
 	err = s.all.DB.Read(s.ctx, func(q store.Querier) error {
-		all, err = branches(s.ctx, q, s.scope)
+		all, err = branches(s.ctx, q, s.scope, s.mirror.prefix())
 		return err
 	})
 	return all, err
@@ -49,13 +49,29 @@ func (s *Session) Branches() (all []Branch, err error) {
 // Branch returns a branch. The error is a *content.Error, NotFound, if it does not exist.
 func (s *Session) Branch(name string) (b Branch, err error) {
 	err = s.all.DB.Read(s.ctx, func(q store.Querier) error {
-		b, err = branch(s.ctx, q, s.scope, name)
+		b, err = branch(s.ctx, q, s.scope, s.mirror.prefix(), name)
 		return err
 	})
 	return b, err
 }
 
-func branches(ctx context.Context, q store.Querier, s content.Scope) (all []Branch, err error) {
+// branches returns the branches of the repository itself if the prefix is empty, or those of a mirror.
+func branches(ctx context.Context, q store.Querier, s content.Scope, prefix string) ([]Branch, error) {
+	all, err := rows(ctx, q, s)
+	own := make([]Branch, 0, len(all))
+	for _, b := range all {
+		name, found := strings.CutPrefix(b.Name, prefix)
+		if !found || prefix == "" && strings.HasPrefix(name, mirrorPrefix) {
+			continue
+		}
+		b.Name = name
+		own = append(own, b)
+	}
+	return own, err
+}
+
+// rows returns the branches of the repository and of its mirrors, as they are stored.
+func rows(ctx context.Context, q store.Querier, s content.Scope) (all []Branch, err error) {
 	const query = "SELECT name, commit_hash, updated_at FROM git_branch WHERE account_uid = $1 AND deployment_uid = $2"
 	rows, err := q.QueryContext(ctx, query, s.Account.UID, s.Deployment.UID)
 	if err != nil {
@@ -73,18 +89,19 @@ func branches(ctx context.Context, q store.Querier, s content.Scope) (all []Bran
 	return all, rows.Err()
 }
 
-func branch(ctx context.Context, q store.Querier, s content.Scope, name string) (Branch, error) {
+func branch(ctx context.Context, q store.Querier, s content.Scope, prefix, name string) (Branch, error) {
 	const query = "SELECT name, commit_hash, updated_at FROM git_branch WHERE account_uid = $1 AND deployment_uid = $2 AND name = $3"
 	if CheckBranchName(name) != nil { // PostgreSQL rejects texts with a NUL
 		return Branch{}, notFound(name)
 	}
-	b, err := scanBranch(q.QueryRowContext(ctx, query, s.Account.UID, s.Deployment.UID, name))
+	b, err := scanBranch(q.QueryRowContext(ctx, query, s.Account.UID, s.Deployment.UID, prefix+name))
 	if errors.Is(err, sql.ErrNoRows) {
 		return Branch{}, notFound(name)
 	}
 	if err != nil {
 		return Branch{}, fmt.Errorf("read branch %q: %w", name, err)
 	}
+	b.Name = name
 	return b, nil
 }
 
@@ -131,22 +148,25 @@ func checkMoves(moves []Move) error {
 }
 
 // apply moves the branch, and returns the change of the number of branches.
-func (m Move) apply(ctx context.Context, tx *store.Tx, s content.Scope, now time.Time) (created int64, err error) {
-	current, err := branch(ctx, tx, s, m.Branch)
+func (m Move) apply(ctx context.Context, tx *store.Tx, s content.Scope, in *mirror, now time.Time) (created int64, err error) {
+	current, err := branch(ctx, tx, s, in.prefix(), m.Branch)
 	var missing *content.Error
 	if err != nil && !errors.As(err, &missing) {
 		return 0, err
 	}
+	if in != nil && in.pushed && current.Commit != m.From {
+		return 0, nil // the mirror has been brought up to date since the push
+	}
 	if current.Commit != m.From {
 		return 0, content.Errorf(content.Conflict, "branch %q is at %s, not at %s: it has changed meanwhile", m.Branch, position(current.Commit), position(m.From))
 	}
-	key := []any{s.Account.UID, s.Deployment.UID, m.Branch}
+	key := []any{s.Account.UID, s.Deployment.UID, in.prefix() + m.Branch}
 	statement := ""
 	switch {
 	case m.From == m.To:
 		return 0, nil
 	case m.From.IsZero():
-		if err := checkFolders(ctx, tx, s, m.Branch); err != nil {
+		if err := checkFolders(ctx, tx, s, in, m.Branch); err != nil {
 			return 0, err
 		}
 		created, statement = 1, "INSERT INTO git_branch (account_uid, deployment_uid, name, commit_hash, updated_at) VALUES ($1, $2, $3, $4, $5)"
@@ -173,8 +193,8 @@ func position(commit plumbing.Hash) string {
 
 // checkFolders returns an error if a new branch has the name of a folder of another one, or the
 // reverse: Git keeps branches as files.
-func checkFolders(ctx context.Context, q store.Querier, s content.Scope, name string) error {
-	all, err := branches(ctx, q, s)
+func checkFolders(ctx context.Context, q store.Querier, s content.Scope, in *mirror, name string) error {
+	all, err := branches(ctx, q, s, in.prefix())
 	if err != nil {
 		return err
 	}

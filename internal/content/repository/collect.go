@@ -164,7 +164,7 @@ func (c *collection) generation(ctx context.Context) (generation int64, err erro
 
 // mark marks all objects to keep.
 func (c *collection) mark(ctx context.Context) error {
-	all, err := branches(ctx, c.store.Reader(), c.scope)
+	all, err := rows(ctx, c.store.Reader(), c.scope)
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/go-git/go-git/v5/plumbing"
@@ -25,12 +26,30 @@ type compressor struct {
 	buffer bytes.Buffer
 }
 
-// newCompressor returns a compressor that is fast: objects are compressed while a caller waits.
+// compressors has *compressor: each is large, and most changes have one object.
+var compressors sync.Pool
+
+// newCompressor returns a compressor that is fast: objects are compressed while a caller waits. The
+// caller must release it.
 func newCompressor() (*compressor, error) {
+	if c, ok := compressors.Get().(*compressor); ok {
+		return c, nil
+	}
 	c := &compressor{}
 	w, err := zlib.NewWriterLevel(&c.buffer, zlib.BestSpeed)
 	c.w = w
 	return c, err
+}
+
+// maxKeptBuffer is the size of the largest buffer that a released compressor keeps.
+const maxKeptBuffer = 1 << 20
+
+// release makes the compressor available to others.
+func (c *compressor) release() {
+	if c.buffer.Cap() > maxKeptBuffer {
+		c.buffer = bytes.Buffer{}
+	}
+	compressors.Put(c)
 }
 
 // bytes returns data compressed.
@@ -57,19 +76,24 @@ func insert(ctx context.Context, tx *store.Tx, s content.Scope, objects []Stored
 	}()
 	for at := now.UnixMicro(); len(objects) > 0; {
 		n := rowsOf(objects, tx.Dialect().RowsPerInsert())
-		statement := statements[n]
-		if statement == nil {
-			if statement, err = tx.PrepareContext(ctx, insertStatement(n)); err != nil {
-				return fmt.Errorf("store Git objects: %w", err)
-			}
-			statements[n] = statement
-		}
 		args := []any{s.Account.UID, s.Deployment.UID}
 		for _, o := range objects[:n] {
 			args = append(args, at, o.Hash[:], int64(o.Type), o.Size, o.Data)
 			at++
 		}
-		if _, err := statement.ExecContext(ctx, args...); err != nil {
+		statement := statements[n]
+		if statement == nil && n < len(objects) {
+			if statement, err = tx.PrepareContext(ctx, insertStatement(n)); err != nil {
+				return fmt.Errorf("store Git objects: %w", err)
+			}
+			statements[n] = statement
+		}
+		if statement == nil { // the last one: preparing it would be two more round trips
+			_, err = tx.ExecContext(ctx, insertStatement(n), args...)
+		} else {
+			_, err = statement.ExecContext(ctx, args...)
+		}
+		if err != nil {
 			return fmt.Errorf("store Git objects: %w", err)
 		}
 		objects = objects[n:]

@@ -202,3 +202,15 @@ func eachHash(ctx context.Context, q store.Querier, s content.Scope, from, until
 		}
 	}
 }
+
+// readAll returns a copy of the content of an object.
+func readAll(in plumbing.EncodedObject) (data []byte, err error) {
+	r, err := in.Reader()
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, r.Close()) }()
+	data = make([]byte, in.Size())
+	_, err = io.ReadFull(r, data)
+	return data, err
+}

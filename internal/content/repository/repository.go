@@ -9,6 +9,7 @@
 //	save.go         storing objects and moving branches in one transaction
 //	insert.go       statements that store objects
 //	branch.go       branches and the rules of their names
+//	mirror.go       copies of remotes: changes are pushed before they are stored
 //	collect.go      deleting objects that no branch needs
 //	migrations/     the tables
 //
@@ -103,5 +104,5 @@ func (r *Repositories) now() time.Time {
 // Session returns a session on the repository of a deployment, which is empty if it has never been
 // written to. Its requests end with the context.
 func (r *Repositories) Session(ctx context.Context, s content.Scope) *Session {
-	return &Session{ctx: ctx, all: r, scope: s, added: map[plumbing.Hash]*object{}}
+	return &Session{ctx: ctx, all: r, scope: s, added: map[plumbing.Hash]*object{}, maxBytes: maxAddedBytes, maxObjects: maxAddedObjects}
 }

@@ -3,6 +3,7 @@ package repository
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/go-git/go-git/v5/plumbing"
@@ -24,9 +25,14 @@ const refreshAfter = time.Hour
 // work, if not nil, runs in the same transaction, before the moves. It can run again, so it must have
 // no other effects. After an error the new objects are still in the session; after success they are
 // stored, and the session can be used again.
+//
+// In a session on the mirror of a remote, the moves are pushed before they are stored: see Mirror.
 func (s *Session) Save(moves []Move, events []audit.Event, work func(ctx context.Context, tx *store.Tx) error) error {
 	if err := checkMoves(moves); err != nil {
 		return err
+	}
+	if s.mirror != nil && s.mirror.push != nil && slices.ContainsFunc(moves, func(m Move) bool { return m.From != m.To }) {
+		return s.savePushed(moves, events, work)
 	}
 	change := &change{Session: s, moves: moves, events: events, work: work}
 	if err := change.prepare(s.order); err != nil {
@@ -78,6 +84,7 @@ func (c *change) prepare(hashes []plumbing.Hash) error {
 	if err != nil {
 		return fmt.Errorf("compress a Git object: %w", err)
 	}
+	defer compress.release()
 	for _, hash := range hashes {
 		o := c.added[hash]
 		data, err := compress.bytes(o.data)
@@ -172,14 +179,14 @@ func (c *change) runChanges(tx *store.Tx) error {
 			if m.To.IsZero() != deletes {
 				continue
 			}
-			created, err := m.apply(c.ctx, tx, c.scope, c.all.now())
+			created, err := m.apply(c.ctx, tx, c.scope, c.mirror, c.all.now())
 			if err != nil {
 				return err
 			}
 			after.branches += created
 		}
 	}
-	return after.save(c.ctx, tx, c.scope, before, c.all.Quota.withDefaults())
+	return after.save(c.ctx, tx, c.scope, before, c.quota())
 }
 
 // store stores the new objects, after checking that all that they refer to exist.

@@ -50,6 +50,11 @@ type Session struct {
 	treeBytes int64
 	// commits is the number of commits that were read one by one.
 	commits int
+	// mirror is the mirror that the session reads and writes; nil for the repository itself.
+	mirror *mirror
+	// maxBytes and maxObjects bound what the session holds.
+	maxBytes   int64
+	maxObjects int
 }
 
 var _ storer.EncodedObjectStorer = (*Session)(nil)
@@ -110,28 +115,16 @@ func (s *Session) SetEncodedObject(in plumbing.EncodedObject) (plumbing.Hash, er
 	if s.added[o.hash] != nil {
 		return o.hash, nil
 	}
-	if s.addedBytes+o.Size() > maxAddedBytes || len(s.order) >= maxAddedObjects {
+	if s.addedBytes+o.Size() > s.maxBytes || len(s.order) >= s.maxObjects {
 		if err := s.saveBlobs(); err != nil {
 			return plumbing.ZeroHash, err
 		}
 	}
-	if s.addedBytes+o.Size() > maxAddedBytes || len(s.order) >= maxAddedObjects {
-		return plumbing.ZeroHash, content.Errorf(content.Conflict, "the change has too many commits and folders; allowed: %d, of %d bytes together", maxAddedObjects, maxAddedBytes)
+	if s.addedBytes+o.Size() > s.maxBytes || len(s.order) >= s.maxObjects {
+		return plumbing.ZeroHash, content.Errorf(content.Conflict, "the change has too many commits and folders; allowed: %d, of %d bytes together", s.maxObjects, s.maxBytes)
 	}
 	s.added[o.hash], s.order, s.addedBytes = o, append(s.order, o.hash), s.addedBytes+o.Size()
 	return o.hash, nil
-}
-
-// readAll returns a copy of the content of an object.
-func readAll(in plumbing.EncodedObject) (data []byte, err error) {
-	r, err := in.Reader()
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, r.Close()) }()
-	data = make([]byte, in.Size())
-	_, err = io.ReadFull(r, data)
-	return data, err
 }
 
 // forget removes new objects that are stored, and keeps them in the cache.

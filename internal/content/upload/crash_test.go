@@ -11,8 +11,10 @@ import (
 	"time"
 
 	"github.com/quoin-dev/quoin/internal/content"
+	"github.com/quoin-dev/quoin/internal/content/contenttest"
 	"github.com/quoin-dev/quoin/internal/content/repository"
 	"github.com/quoin-dev/quoin/internal/store"
+	"github.com/quoin-dev/quoin/internal/store/postgrestest"
 	"github.com/quoin-dev/quoin/internal/store/storetest"
 )
 
@@ -24,44 +26,18 @@ func TestMain(m *testing.M) {
 	storetest.Main(m, map[string]func(arguments string) error{childURL: uploadAndStop})
 }
 
-// stepping is a database that stops at a point: each transaction has one before its commit, and one
-// after it.
-type stepping struct {
-	content.Database
-	stop, points int
-}
-
-func (d *stepping) Tx(ctx context.Context, work func(tx *store.Tx) error) error {
-	err := d.Database.Tx(ctx, func(tx *store.Tx) error {
-		if err := work(tx); err != nil {
-			return err
-		}
-		d.point()
-		return nil
-	})
-	d.point()
-	return err
-}
-
-func (d *stepping) point() {
-	if d.points++; d.points == d.stop {
-		fmt.Println("stopped")
-		time.Sleep(time.Hour) // until it is killed
-	}
-}
-
 // uploadAll uploads second as a client does, and writes the id of the upload to standard output.
-func uploadAll(ctx context.Context, d *stepping) error {
+func uploadAll(ctx context.Context, d *contenttest.Stepping) error {
 	uploads, repositories := &Uploads{DB: d, Record: record}, &repository.Repositories{DB: d, Record: record}
 	id, err := uploads.Start(ctx, demo, by, "main")
 	if err != nil {
 		return err
 	}
-	if d.stop > 0 {
+	if d.Stop > 0 {
 		fmt.Println(id)
 	}
 	for _, path := range slices.Sorted(maps.Keys(added)) {
-		if err := uploads.Add(demo, by, id, path, []byte(added[path]), repositories.Session(ctx, demo)); err != nil {
+		if err := uploads.Add(ctx, demo, by, id, path, []byte(added[path]), func(ctx context.Context) *repository.Session { return repositories.Session(ctx, demo) }); err != nil {
 			return err
 		}
 	}
@@ -77,17 +53,15 @@ func uploadAll(ctx context.Context, d *stepping) error {
 }
 
 func uploadAndStop(arguments string) error {
-	number, url, _ := strings.Cut(arguments, " ")
-	d := &stepping{}
-	if _, err := fmt.Sscan(number, &d.stop); err != nil {
-		return err
-	}
-	st, err := store.Open(context.Background(), url, nil, owners...)
+	stop, values, err := contenttest.ParseArguments(arguments)
 	if err != nil {
 		return err
 	}
-	d.Database = st
-	return uploadAll(context.Background(), d)
+	st, err := store.Open(context.Background(), values[0], nil, owners...)
+	if err != nil {
+		return err
+	}
+	return uploadAll(context.Background(), &contenttest.Stepping{Database: st, Stop: stop})
 }
 
 // TestUploadIsKilled kills the server at each point of an upload: the branch has the old model or the
@@ -97,11 +71,11 @@ func TestUploadIsKilled(t *testing.T) {
 		w := openWorld(t, newDatabase(t))
 		w.uploads.Now = nil
 		w.upload(first, first)
-		counted := &stepping{Database: w.store}
-		if err := uploadAll(t.Context(), counted); err != nil || counted.points < 10 {
-			t.Fatalf("%d points, %v", counted.points, err)
+		counted := &contenttest.Stepping{Database: w.store}
+		if err := uploadAll(t.Context(), counted); err != nil || counted.Points < 10 {
+			t.Fatalf("%d points, %v", counted.Points, err)
 		}
-		for point := 1; point <= counted.points; point++ {
+		for point := 1; point <= counted.Points; point++ {
 			t.Run(fmt.Sprint(point), func(t *testing.T) { testKill(t, newDatabase(t), point) })
 		}
 	})
@@ -115,11 +89,11 @@ func testKill(t *testing.T, url string, point int) {
 		t.Fatal(err)
 	}
 	id := ""
-	storetest.KillChild(t, childURL, fmt.Sprint(point, " ", url), func(line string) bool {
-		if line != "stopped" {
+	storetest.KillChild(t, childURL, contenttest.Arguments(point, url), func(line string) bool {
+		if line != contenttest.Stopped {
 			id = line
 		}
-		return line == "stopped"
+		return line == contenttest.Stopped
 	})
 	w = openWorld(t, url)
 	w.uploads.Now = nil
@@ -146,4 +120,63 @@ func testKill(t *testing.T, url string, point int) {
 	if result.LastHash != commit.String() || w.commits() != 2 {
 		t.Errorf("%+v, the branch is at %s after %d commits", result, commit, w.commits())
 	}
+}
+
+// TestDatabaseIsKilledDuringAnUpload kills PostgreSQL, as a power failure does, after files were
+// acknowledged. They are there, or the end names one that is missing and the branch is the old one: then the
+// client sends them again. After the end was acknowledged, nothing is lost.
+func TestDatabaseIsKilledDuringAnUpload(t *testing.T) {
+	server := postgrestest.StartServer(t)
+	for round := range 3 {
+		w := openWorld(t, server.Database(t))
+		w.uploads.Now = nil
+		w.upload(first, first)
+		id := w.start()
+		w.addAll(id)
+		time.Sleep(time.Duration(round*round) * 50 * time.Millisecond) // before and after the log is written
+		server.Kill(t)
+		server.Restart(t)
+		w.awaitDatabase()
+		result, err := w.finish(id, second)
+		var rejected *content.Error
+		if errors.As(err, &rejected) && rejected.Reason == content.Invalid && strings.Contains(rejected.Message, "not uploaded") {
+			w.has(first)
+			w.addAll(id)
+			result, err = w.finish(id, second)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		server.Kill(t)
+		server.Restart(t)
+		w.awaitDatabase()
+		w.has(second)
+		if commit, _ := w.branch(); commit.String() != result.LastHash || w.commits() != 2 {
+			t.Errorf("the branch is at %s after %d commits, want %s", commit, w.commits(), result.LastHash)
+		}
+	}
+}
+
+func (w *world) addAll(id string) {
+	w.Helper()
+	for path, text := range added {
+		if err := w.add(id, path, text); err != nil {
+			w.Fatal(err)
+		}
+	}
+}
+
+// awaitDatabase waits until the database answers on all connections that are open.
+func (w *world) awaitDatabase() {
+	w.Helper()
+	for range 600 {
+		err := w.store.Tx(w.Context(), func(tx *store.Tx) error { return tx.LockAccount(w.Context(), demo.Account) })
+		if err == nil {
+			if _, err = w.target(w.Context()); err == nil {
+				return
+			}
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	w.Fatal("the database does not answer")
 }

@@ -158,7 +158,7 @@ func (u *Uploads) plan(ctx context.Context, s content.Scope, t *Target, f *Finis
 	var current []modeltree.File
 	if !t.Commit.IsZero() {
 		var err error
-		if current, err = modeltree.Files(t.Session, t.Commit, t.Root); err != nil {
+		if current, err = modeltree.List(t.Session, t.Commit, t.Root); err != nil {
 			return nil, err
 		}
 	}
@@ -166,6 +166,13 @@ func (u *Uploads) plan(ctx context.Context, s content.Scope, t *Target, f *Finis
 	if err != nil {
 		return nil, err
 	}
+	edits, err := f.edits(current, hashes, uploaded)
+	return modeledit.Below(t.Root, edits), err
+}
+
+// edits returns the edits that make the files of the list of the current ones, whose SHA-1 are given by
+// path, and of those that were uploaded.
+func (f *Finish) edits(current []modeltree.File, hashes map[string]string, uploaded map[string]file) ([]modeltree.Edit, error) {
 	blobs := make(map[string]plumbing.Hash, len(current))
 	for _, c := range current {
 		blobs[c.Path] = c.Hash
@@ -175,7 +182,7 @@ func (u *Uploads) plan(ctx context.Context, s content.Scope, t *Target, f *Finis
 		added, found := uploaded[path]
 		switch {
 		case found && added.sha1 == f.Files[path]:
-			files = append(files, modeledit.Blob{Path: path, Hash: plumbing.NewHash(added.blob)})
+			files = append(files, modeledit.Blob{Path: path, Hash: added.blob})
 		case hashes[path] == f.Files[path]:
 			files = append(files, modeledit.Blob{Path: path, Hash: blobs[path]})
 		case found:
@@ -189,14 +196,14 @@ func (u *Uploads) plan(ctx context.Context, s content.Scope, t *Target, f *Finis
 			return nil, content.Errorf(content.Invalid, "files: %q was uploaded and is not listed", path)
 		}
 	}
-	return modeledit.Below(t.Root, modeledit.Replace(current, files, f.KeepOthers)), nil
+	return modeledit.Replace(current, files, f.KeepOthers), nil
 }
 
 // commit makes the commit, unless nothing has changed, and finishes the upload in the same transaction.
 func (u *Uploads) commit(s content.Scope, by string, t *Target, f *Finish, edits []modeltree.Edit) (Result, error) {
 	result := Result{LastHash: t.Commit.String()}
 	var moves []repository.Move
-	var event *audit.Event
+	var events []audit.Event
 	if len(edits) > 0 {
 		commit, err := u.add(t, f, edits)
 		if err != nil {
@@ -204,18 +211,16 @@ func (u *Uploads) commit(s content.Scope, by string, t *Target, f *Finish, edits
 		}
 		result = Result{LastHash: commit.String(), Announce: true}
 		moves = []repository.Move{{Branch: t.Branch, From: t.Commit, To: commit}}
-		event = &audit.Event{Name: audit.FinishedUploadingFiles, Object: audit.Object{Kind: "Branch", Name: t.Branch}}
+		event := audit.Event{Name: audit.FinishedUploadingFiles, Object: audit.Object{Kind: "Branch", Name: t.Branch}}
 		event.Changes, err = audit.DiffJSON(map[string]any{"lastHash": hashOrEmpty(t.Commit)}, map[string]any{"lastHash": result.LastHash, "filesChanged": len(edits)})
 		if err != nil {
 			return Result{}, err
 		}
+		events = append(events, event)
 	}
 	// Save locks the deployment.
-	err := t.Session.Save(moves, nil, func(ctx context.Context, tx *store.Tx) error {
-		if err := u.finished(ctx, tx, s, by, f, result); err != nil || event == nil {
-			return err
-		}
-		return u.Record(ctx, tx, *event)
+	err := t.Session.Save(moves, events, func(ctx context.Context, tx *store.Tx) error {
+		return u.finished(ctx, tx, s, by, f, result)
 	})
 	return result, err
 }
@@ -257,6 +262,9 @@ func (u *Uploads) finished(ctx context.Context, tx *store.Tx, s content.Scope, b
 	}
 	if n, err := done.RowsAffected(); err != nil || n != 1 {
 		return errors.Join(err, errFinished)
+	}
+	if err := keepHashes(ctx, tx, s, f.ID, now); err != nil {
+		return err
 	}
 	const last = `INSERT INTO upload_last (account_uid, deployment_uid, last_hash, finished_at) VALUES ($1, $2, $3, $4)
 		ON CONFLICT (account_uid, deployment_uid) DO UPDATE SET last_hash = excluded.last_hash, finished_at = excluded.finished_at`

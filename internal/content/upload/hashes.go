@@ -150,12 +150,7 @@ func (u *Uploads) computeHashes(ctx context.Context, s content.Scope, objects st
 			if err := tx.LockDeployment(ctx, s.Account, s.Deployment); err != nil {
 				return err
 			}
-			for _, blob := range part {
-				if err := u.storeHash(ctx, tx, s, blob.String(), into[blob]); err != nil {
-					return err
-				}
-			}
-			return nil
+			return u.storeHashes(ctx, tx, s, part, into)
 		})
 		if err != nil {
 			return err
@@ -164,12 +159,30 @@ func (u *Uploads) computeHashes(ctx context.Context, s content.Scope, objects st
 	return nil
 }
 
-// storeHash stores the hash of the content of a blob.
-func (u *Uploads) storeHash(ctx context.Context, tx *store.Tx, s content.Scope, blob, sha1 string) error {
-	const insert = "INSERT INTO upload_hash (account_uid, deployment_uid, blob, sha1, created_at) VALUES ($1, $2, $3, $4, $5) ON CONFLICT (account_uid, deployment_uid, blob) DO NOTHING"
-	if _, err := tx.ExecContext(ctx, insert, s.Account.UID, s.Deployment.UID, blob, sha1, u.now().UnixMicro()); err != nil {
-		return fmt.Errorf("store the hash of a file: %w", err)
+// storeHashes stores the hashes of the contents of blobs.
+func (u *Uploads) storeHashes(ctx context.Context, tx *store.Tx, s content.Scope, blobs []plumbing.Hash, hashes map[plumbing.Hash]string) error {
+	args, rows := []any{s.Account.UID, s.Deployment.UID, u.now().UnixMicro()}, make([]string, len(blobs))
+	for i, blob := range blobs {
+		args = append(args, blob.String(), hashes[blob])
+		rows[i] = fmt.Sprintf("($1, $2, $%d, $%d, $3)", len(args)-1, len(args))
 	}
-	u.known.put(plumbing.NewHash(blob), sha1)
+	insert := "INSERT INTO upload_hash (account_uid, deployment_uid, blob, sha1, created_at) VALUES " + strings.Join(rows, ", ") + " ON CONFLICT (account_uid, deployment_uid, blob) DO NOTHING"
+	if _, err := tx.ExecContext(ctx, insert, args...); err != nil {
+		return fmt.Errorf("store the hashes of files: %w", err)
+	}
+	for _, blob := range blobs {
+		u.known.put(blob, hashes[blob])
+	}
+	return nil
+}
+
+// keepHashes stores the hashes of the files of an upload.
+func keepHashes(ctx context.Context, tx *store.Tx, s content.Scope, id string, now int64) error {
+	const insert = `INSERT INTO upload_hash (account_uid, deployment_uid, blob, sha1, created_at)
+		SELECT account_uid, deployment_uid, blob, sha1, CAST($4 AS BIGINT) FROM upload_file WHERE account_uid = $1 AND deployment_uid = $2 AND upload_id = $3
+		ON CONFLICT (account_uid, deployment_uid, blob) DO NOTHING`
+	if _, err := tx.ExecContext(ctx, insert, s.Account.UID, s.Deployment.UID, id, now); err != nil {
+		return fmt.Errorf("store the hashes of files: %w", err)
+	}
 	return nil
 }

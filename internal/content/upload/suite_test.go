@@ -40,6 +40,7 @@ var cases = []struct {
 	{"the first and the second upload", testUpload},
 	{"finishing is repeated", testRepeat},
 	{"finishing concurrently makes one commit", testConcurrent},
+	{"files are added concurrently", testConcurrentFiles},
 	{"unchanged files make no commit", testUnchanged},
 	{"files that are not listed are deleted or kept", testKeep},
 	{"hashes are compared with what was uploaded", testHashes},
@@ -121,7 +122,11 @@ func (w *world) start() string {
 }
 
 func (w *world) add(id, path, text string) error {
-	return w.uploads.Add(demo, by, id, path, []byte(text), w.repositories.Session(w.Context(), demo))
+	return w.addAs(demo, by, id, path, text)
+}
+
+func (w *world) addAs(s content.Scope, by, id, path, text string) error {
+	return w.uploads.Add(w.Context(), s, by, id, path, []byte(text), func(ctx context.Context) *repository.Session { return w.repositories.Session(ctx, s) })
 }
 
 // target returns the branch main.

@@ -3,6 +3,7 @@
 //
 //	upload.go      the model, its limits, starting
 //	files.go       adding a file
+//	join.go        files of concurrent requests are added together
 //	finish.go      finishing
 //	hashes.go      the SHA-1 of files, which clients compare
 //	expiry.go      deletion of expired rows
@@ -75,7 +76,8 @@ type Uploads struct {
 	// Now is the clock; time.Now if nil.
 	Now func() time.Time
 
-	known hashCache
+	known     hashCache
+	additions additions
 }
 
 func (u *Uploads) now() time.Time {

@@ -202,7 +202,7 @@ func testOwner(w *world) {
 		by    string
 	}{{scope("a1", "d2"), by}, {scope("a2", "d1"), by}, {scope("a2", "d3"), by}, {demo, "ApiKey:k2"}} {
 		session := w.repositories.Session(w.Context(), other.scope)
-		contenttest.Rejects(w, w.uploads.Add(other.scope, other.by, id, "b", []byte("b"), session), content.NotFound, "transaction")
+		contenttest.Rejects(w, w.addAs(other.scope, other.by, id, "b", "b"), content.NotFound, "transaction")
 		_, err := w.uploads.Finish(w.Context(), other.scope, other.by, Finish{ID: id, Files: model{"a": "a"}.hashes()}, func(context.Context) (*Target, error) {
 			return &Target{Session: session, Branch: "main"}, nil
 		})
@@ -216,6 +216,7 @@ func testOwner(w *world) {
 }
 
 func testExpiry(w *world) {
+	w.upload(model{"x": "x", "y": "y"}, model{"x": "x", "y": "y"})
 	id := w.start()
 	if err := w.add(id, "a", "a"); err != nil {
 		w.Fatal(err)

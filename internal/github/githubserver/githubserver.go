@@ -33,8 +33,8 @@ const AppID = 4711
 type Installation struct {
 	Login     string
 	Suspended bool
-	// NoHooks denies the App the permission to manage push hooks.
-	NoHooks bool
+	// NoHooks denies the App the permission to manage push hooks, NoAdministration that to create repositories.
+	NoHooks, NoAdministration bool
 	// Repositories by name.
 	Repositories map[string]*Repository
 }
@@ -42,8 +42,11 @@ type Installation struct {
 // Repository is a repository of an installation.
 type Repository struct {
 	ID       int64
+	Private  bool
 	Branches []string // the first one is the default
 	Hooks    []Hook
+	// Files are the contents of the files that were created over REST, by path.
+	Files map[string]string
 }
 
 // Hook is a push hook.
@@ -70,6 +73,8 @@ type grant struct {
 type Server struct {
 	sync.Mutex
 	URL string
+	// CA is the certificate of a server with HTTPS, in PEM.
+	CA []byte
 	// Options are those of the App.
 	Options github.Options
 	// Installations by id.
@@ -85,13 +90,21 @@ type Server struct {
 	// Requests are the methods and paths of all requests.
 	Requests []string
 
+	// hooks and created are the numbers of hooks and repositories that have been created.
+	hooks, created int64
+
 	key    *rsa.PublicKey
 	grants map[string]grant
 	close  func()
 }
 
 // New starts a server. folder is for the key of the App.
-func New(folder string) (*Server, error) {
+func New(folder string) (*Server, error) { return newServer(folder, httptest.NewServer) }
+
+// NewTLS is New for a server with HTTPS, whose certificate only CA verifies.
+func NewTLS(folder string) (*Server, error) { return newServer(folder, httptest.NewTLSServer) }
+
+func newServer(folder string, start func(http.Handler) *httptest.Server) (*Server, error) {
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
 		return nil, err
@@ -102,8 +115,11 @@ func New(folder string) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{key: &key.PublicKey, grants: map[string]grant{}, Installations: map[int64]*Installation{}, Lifetime: time.Hour}
-	server := httptest.NewServer(http.HandlerFunc(s.serve))
+	server := start(http.HandlerFunc(s.serve))
 	s.URL, s.close = server.URL, server.Close
+	if certificate := server.Certificate(); certificate != nil {
+		s.CA = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate.Raw})
+	}
 	s.Options = github.Options{AppID: AppID, Slug: "quoin-test", KeyFile: file, BaseURL: s.URL}
 	return s, nil
 }
@@ -137,6 +153,8 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 		problem(w, http.StatusUnauthorized, "Bad credentials")
 	case path == "installation/repositories":
 		s.listRepositories(w, r, g)
+	case path == "orgs/"+g.installation.Login+"/repos" && r.Method == http.MethodPost:
+		s.createRepository(w, r, g)
 	case len(parts) >= 3 && parts[0] == "repos":
 		s.serveRepository(w, r, g, parts[1], parts[2], strings.Join(parts[3:], "/"))
 	default:
@@ -163,7 +181,7 @@ func (s *Server) serveApp(w http.ResponseWriter, r *http.Request, path string) {
 	case action == "" && r.Method == http.MethodGet:
 		body := map[string]any{
 			"id": id, "html_url": s.URL + "/settings/installations/" + number,
-			"account": map[string]any{"id": 1000 + id, "login": installation.Login, "avatar_url": s.URL + "/avatar/" + number},
+			"account": map[string]any{"id": 1000 + id, "login": installation.Login, "avatar_url": s.URL + "/avatar/" + number, "type": "Organization"},
 		}
 		if installation.Suspended {
 			body["suspended_at"] = "2026-11-22T12:00:00Z"
@@ -196,7 +214,7 @@ func (s *Server) issue(w http.ResponseWriter, r *http.Request, installation *Ins
 			return
 		}
 	}
-	if body.Permissions["repository_hooks"] != "" && installation.NoHooks {
+	if body.Permissions["repository_hooks"] != "" && installation.NoHooks || body.Permissions["administration"] != "" && installation.NoAdministration {
 		problem(w, http.StatusUnprocessableEntity, "The permissions requested are not granted to this installation.")
 		return
 	}
@@ -241,10 +259,51 @@ func (s *Server) repositoryOf(g grant, name string) map[string]any {
 	}
 }
 
+// createRepository creates an empty repository in the organization of an installation.
+func (s *Server) createRepository(w http.ResponseWriter, r *http.Request, g grant) {
+	var body struct {
+		Name    string `json:"name"`
+		Private bool   `json:"private"`
+	}
+	switch err := json.NewDecoder(r.Body).Decode(&body); {
+	case err != nil:
+		problem(w, http.StatusBadRequest, "Problems parsing JSON")
+	case g.permissions["administration"] != "write":
+		problem(w, http.StatusForbidden, "Resource not accessible by integration")
+	case g.installation.Repositories[body.Name] != nil:
+		respond(w, http.StatusUnprocessableEntity, map[string]any{
+			"message": "Repository creation failed.",
+			"errors":  []any{map[string]any{"resource": "Repository", "code": "custom", "field": "name", "message": "name already exists on this account"}},
+		})
+	default:
+		s.created++
+		g.installation.Repositories[body.Name] = &Repository{ID: 1_000_000 + s.created, Private: body.Private, Branches: []string{"main"}, Files: map[string]string{}}
+		respond(w, http.StatusCreated, s.repositoryOf(g, body.Name))
+	}
+}
+
+// createFile creates a file on the default branch.
+func (s *Server) createFile(w http.ResponseWriter, r *http.Request, found *Repository, path string) {
+	var body struct {
+		Content   []byte `json:"content"`
+		Message   string `json:"message"`
+		Committer struct {
+			Name, Email string
+		} `json:"committer"`
+	}
+	if err := json.NewDecoder(r.Body).Decode(&body); err != nil || body.Message == "" || body.Committer.Name == "" || body.Committer.Email == "" {
+		problem(w, http.StatusUnprocessableEntity, "Invalid request")
+		return
+	}
+	found.Files[path] = string(body.Content)
+	respond(w, http.StatusCreated, map[string]any{"content": map[string]any{"path": path}})
+}
+
 // serveRepository serves the routes of a repository.
 func (s *Server) serveRepository(w http.ResponseWriter, r *http.Request, g grant, owner, name, path string) {
 	found := s.reaches(g, owner, name)
 	branch, isRef := strings.CutPrefix(path, "git/ref/heads/")
+	file, isFile := strings.CutPrefix(path, "contents/")
 	switch {
 	case found == nil:
 		problem(w, http.StatusNotFound, "Not Found")
@@ -254,6 +313,8 @@ func (s *Server) serveRepository(w http.ResponseWriter, r *http.Request, g grant
 		s.serveHooks(w, r, g, found, strings.TrimPrefix(path, "hooks/"))
 	case g.permissions["contents"] == "":
 		problem(w, http.StatusForbidden, "Resource not accessible by integration")
+	case isFile && r.Method == http.MethodPut && g.permissions["contents"] == "write":
+		s.createFile(w, r, found, file)
 	case path == "branches":
 		var all []map[string]any
 		for _, b := range found.Branches {
@@ -280,12 +341,23 @@ func (s *Server) serveHooks(w http.ResponseWriter, r *http.Request, g grant, fou
 		respond(w, http.StatusOK, listed)
 		return
 	}
+	if r.Method == http.MethodDelete {
+		before := len(found.Hooks)
+		found.Hooks = slices.DeleteFunc(found.Hooks, func(h Hook) bool { return strconv.FormatInt(h.ID, 10) == id })
+		if len(found.Hooks) == before {
+			problem(w, http.StatusNotFound, "Not Found")
+			return
+		}
+		w.WriteHeader(http.StatusNoContent)
+		return
+	}
 	var hook Hook
 	if err := json.NewDecoder(r.Body).Decode(&hook); err != nil {
 		problem(w, http.StatusBadRequest, "Problems parsing JSON")
 		return
 	}
-	hook.ID = int64(len(found.Hooks) + 1)
+	s.hooks++
+	hook.ID = s.hooks
 	if r.Method == http.MethodPost {
 		found.Hooks = append(found.Hooks, hook)
 		respond(w, http.StatusCreated, hook)

@@ -76,7 +76,7 @@ func withCluster(run func(ctx context.Context, c *Cluster) (int, error)) (int, e
 	if c.Client, err = client.New(config, client.Options{Scheme: scheme}); err != nil {
 		return 0, err
 	}
-	if err := os.WriteFile(c.kubeconfig(), kubeconfig, 0o600); err != nil {
+	if err := os.WriteFile(c.Kubeconfig(), kubeconfig, 0o600); err != nil {
 		return 0, err
 	}
 	ctx, stop := context.WithCancel(context.Background())
@@ -87,7 +87,8 @@ func withCluster(run func(ctx context.Context, c *Cluster) (int, error)) (int, e
 	return run(ctx, c)
 }
 
-func (c *Cluster) kubeconfig() string { return filepath.Join(c.Folder, "kubeconfig") }
+// Kubeconfig returns the path of a kubeconfig with administrator permissions.
+func (c *Cluster) Kubeconfig() string { return filepath.Join(c.Folder, "kubeconfig") }
 
 func (c *Cluster) create(ctx context.Context, objects ...client.Object) error {
 	for _, o := range objects {

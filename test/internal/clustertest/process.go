@@ -49,11 +49,12 @@ func (p *Process) Log() []byte {
 	return bytes.TrimSpace(text)
 }
 
-func (c *Cluster) binary() string { return filepath.Join(c.Folder, "quoin") }
+// Binary returns the path of the program that Build builds.
+func (c *Cluster) Binary() string { return filepath.Join(c.Folder, "quoin") }
 
 // Build builds `quoin`.
 func (c *Cluster) Build() error {
-	if out, err := exec.Command("go", "build", "-o", c.binary(), "github.com/quoin-dev/quoin/cmd/quoin").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-o", c.Binary(), "github.com/quoin-dev/quoin/cmd/quoin").CombinedOutput(); err != nil {
 		return fmt.Errorf("build quoin: %w: %s", err, out)
 	}
 	return nil
@@ -63,7 +64,7 @@ func (c *Cluster) Build() error {
 // repeated flag applies.
 func (c *Cluster) Quoin(logFile, command string, args ...string) *Process {
 	return &Process{
-		Args:    append([]string{c.binary(), command, "--kubeconfig", c.kubeconfig(), "--metrics-bind-address", "0", "--health-probe-bind-address", "0"}, args...),
+		Args:    append([]string{c.Binary(), command, "--kubeconfig", c.Kubeconfig(), "--metrics-bind-address", "0", "--health-probe-bind-address", "0"}, args...),
 		LogFile: logFile,
 	}
 }

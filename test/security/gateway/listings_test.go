@@ -34,6 +34,9 @@ func TestListingsLeaveAProcessor(t *testing.T) {
 		_, body := w.get(w.client(customer), victim, "/v1/entities")
 		done <- body
 	}()
+	w.eventually("the listing of the victim to wait", func() bool {
+		return len(done) > 0 || fairsemaphore.Processors.Waiting(w.account) > 0
+	})
 	c := w.client(customer)
 	for range 20 {
 		if status, body := w.get(c, victim, "/v1/load"); status != http.StatusOK {
@@ -42,7 +45,7 @@ func TestListingsLeaveAProcessor(t *testing.T) {
 	}
 	select {
 	case body := <-done:
-		t.Errorf("a listing has been derived while all places are taken: %s", body)
+		t.Fatalf("a listing has been derived while all places are taken: %s", body)
 	default:
 	}
 	for _, listing := range listings {

@@ -20,7 +20,7 @@ func TestInflationBomb(t *testing.T) {
 	}
 	body, text := p.finish(), ""
 	grown := heapDuring(func() { text = w.push("1", "main", [20]byte{1}, body) })
-	if !strings.Contains(text, "unpack the objects of the push are larger than") {
+	if !strings.Contains(text, "unpack the objects of the pack are larger than") {
 		t.Errorf("response %q", text)
 	}
 	w.noBranches("1")
@@ -53,7 +53,7 @@ func TestDeltaBomb(t *testing.T) {
 	}
 	body, text := p.finish(), ""
 	grown := heapDuring(func() { text = w.push("1", "main", [20]byte{1}, body) })
-	if !strings.Contains(text, "unpack the deltas of the push refer to more than") {
+	if !strings.Contains(text, "unpack the deltas of the pack refer to more than") {
 		t.Errorf("response %q", text)
 	}
 	w.noBranches("1")
@@ -72,7 +72,7 @@ func TestWaitingDeltas(t *testing.T) {
 	}
 	body, text := p.finish(), ""
 	grown := heapDuring(func() { text = w.push("1", "main", [20]byte{1}, body) })
-	if !strings.Contains(text, "unpack too many objects of the push are differences from later ones") {
+	if !strings.Contains(text, "unpack too many objects of the pack are differences from later ones") {
 		t.Errorf("response %q", text)
 	}
 	w.checkHeap(grown)

@@ -85,7 +85,7 @@ func (c *company) start() replica {
 	return replica{
 		scim: d.Of(c.account),
 		keys: auth.NewKeys(objects, c.api, clock.RealClock{}, nil),
-		oidc: auth.NewOIDC(d, c.api, clock.RealClock{}, c.issuer.Client()),
+		oidc: auth.NewOIDC(auth.NewActiveUsers(d, c.api, clock.RealClock{}), clock.RealClock{}, c.issuer.Client()),
 	}
 }
 

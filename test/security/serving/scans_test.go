@@ -1,33 +1,79 @@
 package serving_test
 
 import (
+	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 	"runtime"
+	"strings"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/internal/fairsemaphore"
+	"github.com/quoin-dev/quoin/test/internal/apiclient"
 )
 
 // TestScansLeaveAProcessor: a tenant with a large directory sends filters that no index answers, and lists of large pages,
 // as many as its limits allow, so that the server computes without pause. Other tenants rely on short requests, which need
 // no place among the scans, and on scans of their own in turns.
 func TestScansLeaveAProcessor(t *testing.T) {
-	var scans []*fairsemaphore.Turn
+	waitsItsTurn(t, users(`displayName co "a"`))
+}
+
+// TestHugeGroupsLeaveAProcessor: a tenant reads a group with tens of thousands of members again and again, as often as its
+// limits allow, so that the server computes without pause. Other tenants rely on short requests, and on large groups of their
+// own in turns.
+func TestHugeGroupsLeaveAProcessor(t *testing.T) {
+	chunk := &v1alpha1.ScimMemberChunk{ObjectMeta: metav1.ObjectMeta{Namespace: "victim", Name: "half"}}
+	var members []v1alpha1.ScimMember
+	for i := range 1000 {
+		members = append(members, v1alpha1.ScimMember{Value: fmt.Sprintf("member-%04d", i)})
+	}
+	chunk.Spec.SetMembers(members)
+	group := &v1alpha1.ScimGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "victim", Name: "huge"}, Spec: v1alpha1.ScimGroupSpec{DisplayName: "Huge"}}
+	group.Spec.SetChunks([]v1alpha1.ScimMemberChunkReference{{Name: "half", Count: 1000}})
+	group.Spec.Members = []v1alpha1.ScimMember{{Value: "one-more"}}
+	if err := errors.Join(cluster.Client.Create(t.Context(), chunk), cluster.Client.Create(t.Context(), group)); err != nil {
+		t.Fatal(err)
+	}
+	waitsItsTurn(t, "/api/scim/v2/Groups/huge")
+}
+
+func users(filter string) string { return "/api/scim/v2/Users?filter=" + url.QueryEscape(filter) }
+
+// waitsItsTurn sends a GET request of the victim while the attacker holds all places for long work. It checks that the request
+// waits for a place, that others are answered meanwhile, and that it gets the next place.
+func waitsItsTurn(t *testing.T, path string) {
+	t.Helper()
+	var works []*fairsemaphore.Turn
 	for range max(1, runtime.GOMAXPROCS(0)-1) { // those of the attacker in progress
-		scan, err := fairsemaphore.Processors.Begin(t.Context(), "mallory")
+		work, err := fairsemaphore.Processors.Begin(t.Context(), "mallory")
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer scan.End()
-		scans = append(scans, scan)
+		defer work.End()
+		works = append(works, work)
 	}
-	client := from(t, 1)
-	users := func(filter string) string { return "/api/scim/v2/Users?filter=" + url.QueryEscape(filter) }
 	done := make(chan int, 1)
 	go func() {
-		done <- get(t, from(t, 9), victim, users(`displayName co "a"`), keys["victim-1"]).Status
+		answer, err := apiclient.Request{Method: http.MethodGet, URL: "https://" + victim + path, Authorization: "Bearer " + keys["victim-1"]}.Send(t.Context(), from(t, 9))
+		if err != nil {
+			t.Error(err)
+			done <- 0
+			return
+		}
+		done <- answer.Status
 	}()
+	apiclient.Soon(t, func() error {
+		if len(done) > 0 || fairsemaphore.Processors.Waiting("victim") > 0 {
+			return nil
+		}
+		return errors.New("the request of the victim neither waits nor has been answered")
+	})
+	client := from(t, 1)
 	for range 20 {
 		for _, path := range []string{"/api/v1/deployments", users(`id eq "7"`)} {
 			if a := get(t, client, other, path, keys["other-1"]); a.Status != http.StatusOK {
@@ -37,15 +83,22 @@ func TestScansLeaveAProcessor(t *testing.T) {
 	}
 	select {
 	case status := <-done:
-		t.Errorf("a scan has been answered with %d while all places are taken", status)
+		t.Fatalf("%s has been answered with %d while all places are taken", strings.SplitN(path, "?", 2)[0], status)
 	default:
 	}
-	for _, scan := range scans {
-		if err := scan.Yield(); err != nil { // another step, after the scan of the victim
-			t.Error(err)
+	for end := false; !end; { // steps, after each of which the victim has its turn
+		for _, work := range works {
+			if err := work.Yield(); err != nil {
+				t.Error(err)
+			}
 		}
-	}
-	if status := <-done; status != http.StatusOK {
-		t.Errorf("the scan of the victim: %d", status)
+		select {
+		case status := <-done:
+			if status != http.StatusOK {
+				t.Errorf("the request of the victim: %d", status)
+			}
+			end = true
+		default:
+		}
 	}
 }

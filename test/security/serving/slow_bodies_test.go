@@ -2,7 +2,10 @@ package serving_test
 
 import (
 	"net/http"
+	"strings"
 	"testing"
+
+	"github.com/quoin-dev/quoin/test/internal/apiclient"
 )
 
 // places is the number of requests that a server handles at once.
@@ -61,4 +64,23 @@ func TestSlowBodiesWithoutCredential(t *testing.T) {
 		t.Errorf("the address holds %d of %d places, at most a tenth is allowed", held, places)
 	}
 	works(t, map[string]string{victim: "victim-1", other: "other-1"})
+}
+
+// TestSlowHooksOfManyAddresses: clients without credential, with many addresses, open as many push hooks as the server reads at
+// once and do not send their bodies. The hooks of a Git host are read and checked meanwhile.
+func TestSlowHooksOfManyAddresses(t *testing.T) {
+	idle(t)
+	const addresses, each = 4, 25
+	for n := range byte(addresses) {
+		slowRequests(t, each, 40+n, post(victim, "/build/api/v1/deployments/1/git-hook", "X-Hub-Signature-256: sha256="+
+			"0000000000000000000000000000000000000000000000000000000000000000\r\n"))
+	}
+	t.Logf("places held: %d of %d", inFlight(t), places)
+	a, err := apiclient.Request{
+		Method: http.MethodPost, URL: "https://" + victim + "/build/api/v1/deployments/1/git-hook",
+		Header: []string{"X-Hub-Signature-256", "sha256=" + strings.Repeat("0", 64), "X-GitHub-Event", "push"}, Body: map[string]any{},
+	}.Send(t.Context(), from(t, 50))
+	if err != nil || a.Status != http.StatusUnauthorized {
+		t.Errorf("a hook of another address: %d %s %v, want its signature checked", a.Status, a.Body, err)
+	}
 }

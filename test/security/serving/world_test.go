@@ -137,6 +137,20 @@ func from(t *testing.T, n byte) *http.Client {
 	return &http.Client{Transport: transport, Timeout: apiclient.Timeout}
 }
 
+// together makes n requests, 32 at a time: the server delays those that it refuses.
+func together(n int, request func(i int)) {
+	var all sync.WaitGroup
+	places := make(chan struct{}, 32)
+	for i := range n {
+		places <- struct{}{}
+		all.Go(func() {
+			defer func() { <-places }()
+			request(i)
+		})
+	}
+	all.Wait()
+}
+
 func dialer(n byte) *net.Dialer {
 	return &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, n)}}
 }

@@ -27,6 +27,12 @@ args:
   - --github-app-slug={{ .github.appSlug }}
   - --github-app-key-file=/etc/quoin/github/key.pem
   - --github-base-url={{ .github.baseUrl }}
+  {{- if .github.existingSecret.caKey }}
+  - --github-ca-file=/etc/quoin/github/ca.crt
+  {{- end }}
+  {{- end }}
+  {{- with $.Values.dbt.image }}
+  - {{ printf "--dbt-image=%s" . | quote }}
   {{- end }}
   - --log-level={{ .log.level }}
   - --log-format={{ .log.format }}
@@ -54,9 +60,14 @@ strategy: Recreate
 secretFile:
   name: github
   secret: {{ .github.existingSecret.name }}
-  key: {{ .github.existingSecret.key }}
   mountPath: /etc/quoin/github
-  file: key.pem
+  items:
+    - key: {{ .github.existingSecret.key }}
+      path: key.pem
+    {{- with .github.existingSecret.caKey }}
+    - key: {{ . }}
+      path: ca.crt
+    {{- end }}
 {{- end }}
 ports:
   - name: https

@@ -23,6 +23,9 @@ args:
   {{- with include "quoin.repositoryURL" $ }}
   - --repository-url={{ . }}
   {{- end }}
+  {{- with $.Values.dbt.image }}
+  - {{ printf "--dbt-image=%s" . | quote }}
+  {{- end }}
   - --log-level={{ .log.level }}
   - --log-format={{ .log.format }}
 env:

@@ -1,0 +1,216 @@
+package gitmirror
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/go-git/go-git/v5/plumbing"
+
+	"github.com/quoin-dev/quoin/internal/content"
+	"github.com/quoin-dev/quoin/internal/content/repository"
+	"github.com/quoin-dev/quoin/internal/fairsemaphore"
+	"github.com/quoin-dev/quoin/internal/git"
+	"github.com/quoin-dev/quoin/internal/gitpack"
+	"github.com/quoin-dev/quoin/internal/modeltree"
+)
+
+const (
+	// maxPackBytes bounds a download.
+	maxPackBytes = 256 << 20
+	// maxHaves bounds the commits that a download names as present.
+	maxHaves = 256
+)
+
+// packLimits bound the objects of a download. The quotas of the content store bound them all.
+var packLimits = gitpack.Limits{Objects: 250_000, Object: modeltree.MaxObjectBytes, Unpacked: 1 << 30, Waiting: 16 << 20, Work: 8 << 30}
+
+// state is what is known of a remote.
+type state struct {
+	// lookedAt is when the last look that has succeeded began, and defaultBranch its result.
+	lookedAt      time.Time
+	defaultBranch string
+	// failedAt is when the last look failed, if no later one has succeeded, and err why.
+	failedAt time.Time
+	err      error
+	// running is closed at the end of the look in progress; nil if there is none.
+	running chan struct{}
+}
+
+// ensure brings the mirror up to date if necessary, and returns the default branch of the remote.
+func (m *Mirrors) ensure(ctx context.Context, r *remote, need Need) (string, error) {
+	asked := m.Now()
+	since := asked
+	if need == Recent {
+		since = asked.Add(-recentFor)
+	}
+	wait := time.NewTimer(maxWait)
+	defer wait.Stop()
+	for {
+		m.mu.Lock()
+		s := m.stateOf(r)
+		switch {
+		case s.err == nil && !s.lookedAt.IsZero() && !s.lookedAt.Before(since):
+			defer m.mu.Unlock()
+			return s.defaultBranch, nil
+		case s.err != nil && asked.Sub(s.failedAt) < failureFor:
+			defer m.mu.Unlock()
+			return s.settle(asked, need)
+		}
+		running := m.start(ctx, r, s)
+		m.mu.Unlock()
+		select {
+		case <-running:
+		case <-ctx.Done():
+			return "", ctx.Err()
+		case <-wait.C:
+			return "", content.Errorf(content.Unavailable, "the Git repository %s is still being read; try again later", r.source.URL)
+		}
+	}
+}
+
+// settle returns the result of a look that has failed: for reads, that of an earlier one if the failure
+// may be temporary.
+func (s *state) settle(now time.Time, need Need) (string, error) {
+	if need == Recent && !s.lookedAt.IsZero() && now.Sub(s.lookedAt) < staleFor && isTemporary(s.err) {
+		return s.defaultBranch, nil
+	}
+	return "", s.err
+}
+
+// stateOf returns the state of a remote. The caller must hold mu.
+func (m *Mirrors) stateOf(r *remote) *state {
+	k := r.key()
+	if s := m.states[k]; s != nil {
+		return s
+	}
+	if len(m.states) >= maxStates {
+		for other, s := range m.states {
+			if s.running == nil {
+				delete(m.states, other)
+			}
+		}
+	}
+	s := &state{}
+	m.states[k] = s
+	return s
+}
+
+// start begins a look, or returns the one in progress. It continues when its request ends. The caller
+// must hold mu.
+func (m *Mirrors) start(ctx context.Context, r *remote, s *state) <-chan struct{} {
+	if s.running != nil {
+		return s.running
+	}
+	done, began := make(chan struct{}), m.Now()
+	s.running = done
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookTimeout)
+	go func() {
+		defer cancel()
+		defaultBranch, err := m.look(ctx, r)
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		s.running = nil
+		if err != nil {
+			s.failedAt, s.err = m.Now(), err
+		} else {
+			s.lookedAt, s.defaultBranch, s.err = began, defaultBranch, nil
+		}
+		close(done)
+	}()
+	return done
+}
+
+// look reads the branches of a remote, downloads what the mirror lacks, and moves its branches.
+func (m *Mirrors) look(ctx context.Context, r *remote) (string, error) {
+	account := r.scope.Account.Name
+	ctx = git.WithAccount(ctx, account)
+	release, err := m.looks.acquire(ctx, account)
+	if err != nil {
+		return "", content.Errorf(content.Unavailable, "too many Git repositories are being read; try again later")
+	}
+	defer release()
+	creds, err := m.credentials(ctx, r, false)
+	if err != nil {
+		return "", err
+	}
+	session := m.Repositories.Mirror(ctx, r.scope, r.source.URL, nil)
+	before, err := session.Branches()
+	if err != nil {
+		return "", err
+	}
+	listCtx, listed := withTimeoutUntil(ctx, git.DefaultTimeout)
+	defer listed()
+	var releaseDownload func()
+	defer func() {
+		if releaseDownload != nil {
+			releaseDownload()
+		}
+	}()
+	refs, defaultBranch, err := m.git.Pull(listCtx, git.PullOptions{
+		URL: r.source.URL, Creds: creds, MaxBytes: maxPackBytes,
+		Choose: func(refs []git.Ref) (wants, haves []plumbing.Hash, err error) {
+			wants, err = missing(session, refs)
+			if err != nil || len(wants) == 0 {
+				return nil, nil, err
+			}
+			listed()
+			releaseDownload, err = m.downloads.acquire(ctx, account)
+			for _, b := range before[:min(len(before), maxHaves)] {
+				haves = append(haves, b.Commit)
+			}
+			return wants, haves, err
+		},
+		Read: func(pack io.Reader) error {
+			from, end := fairsemaphore.Processors.Reader(ctx, account, pack)
+			defer end()
+			if err := gitpack.Unpack(from, session, packLimits); err != nil {
+				return err
+			}
+			return session.Store()
+		},
+	})
+	if err != nil {
+		return "", explain(r, err)
+	}
+	after := make(map[string]plumbing.Hash, len(refs))
+	for _, ref := range refs {
+		if repository.CheckBranchName(ref.Name) == nil {
+			after[ref.Name] = plumbing.NewHash(ref.Commit)
+		}
+	}
+	return defaultBranch, explain(r, session.Follow(before, after))
+}
+
+// withTimeoutUntil returns a context that is cancelled after a timeout, unless the returned function is
+// called before.
+func withTimeoutUntil(ctx context.Context, timeout time.Duration) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	timer := time.AfterFunc(timeout, func() { cancel(context.DeadlineExceeded) })
+	return ctx, func() { timer.Stop() }
+}
+
+// missing returns the commits of branches that are not stored. The history of a stored commit is stored.
+func missing(s *repository.Session, refs []git.Ref) ([]plumbing.Hash, error) {
+	known := map[plumbing.Hash]bool{}
+	var commits []plumbing.Hash
+	for _, ref := range refs {
+		commit := plumbing.NewHash(ref.Commit)
+		if !known[commit] && repository.CheckBranchName(ref.Name) == nil {
+			known[commit] = true
+			commits = append(commits, commit)
+		}
+	}
+	sizes, err := s.EncodedObjectSizes(commits)
+	if err != nil {
+		return nil, fmt.Errorf("read the commits of a mirror: %w", err)
+	}
+	var wants []plumbing.Hash
+	for _, commit := range commits {
+		if _, stored := sizes[commit]; !stored {
+			wants = append(wants, commit)
+		}
+	}
+	return wants, nil
+}

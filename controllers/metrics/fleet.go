@@ -1,0 +1,154 @@
+package metrics
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/utils/ptr"
+
+	"github.com/quoin-dev/quoin/api/v1alpha1"
+)
+
+var (
+	runningDesc = prometheus.NewDesc("quoin_releasechannel_deployments",
+		"Deployments by release channel and by how their version relates to the newest one that is not stopped: current, behind, held or installing.", []string{"channel", "state"}, nil)
+	lagDesc = prometheus.NewDesc("quoin_releasechannel_behind_since_timestamp_seconds",
+		"When the channel first listed a version that is newer than the oldest one of the deployments that are behind; absent if none is.", []string{"channel"}, nil)
+	rolloutsDesc = prometheus.NewDesc("quoin_deployment_rollouts_in_progress",
+		"Rollouts that run, or that wait for a slot.", []string{"state"}, nil)
+)
+
+// The relations of a deployment to its channel: values of the label state.
+const (
+	stateCurrent    = "current"    // runs the newest version
+	stateBehind     = "behind"     // follows the channel and runs another version
+	stateHeld       = "held"       // is pinned, held or suspended, and runs another version
+	stateInstalling = "installing" // has not run a version yet
+)
+
+// The states of rollouts: values of the label state.
+const (
+	rolloutRunning = "running"
+	rolloutWaiting = "waiting"
+)
+
+// fleet counts deployments by channel and version.
+type fleet struct {
+	running  map[running]int
+	rollouts map[string]int
+	channels map[string]*v1alpha1.ReleaseChannel
+}
+
+// running is what deployments are counted by. There are few versions in use at a time.
+type running struct {
+	channel, version string
+	held             bool
+}
+
+func newFleet() fleet {
+	return fleet{
+		running: map[running]int{}, channels: map[string]*v1alpha1.ReleaseChannel{},
+		rollouts: map[string]int{rolloutRunning: 0, rolloutWaiting: 0},
+	}
+}
+
+func (f *fleet) add(obj v1alpha1.Object) {
+	switch obj := obj.(type) {
+	case *v1alpha1.Deployment:
+		f.count(obj, 1)
+	case *v1alpha1.ReleaseChannel:
+		f.channels[obj.Name] = obj
+	}
+}
+
+func (f *fleet) remove(obj v1alpha1.Object) {
+	switch obj := obj.(type) {
+	case *v1alpha1.Deployment:
+		f.count(obj, -1)
+	case *v1alpha1.ReleaseChannel:
+		delete(f.channels, obj.Name)
+	}
+}
+
+func (f *fleet) count(d *v1alpha1.Deployment, n int) {
+	r := running{
+		channel: d.Spec.ReleaseChannel, version: d.Status.CurrentVersion,
+		held: d.Spec.ReleaseChannelVersion != "" || ptr.Deref(d.Spec.Hold, false) || ptr.Deref(d.Spec.Suspend, false),
+	}
+	if f.running[r] += n; f.running[r] == 0 {
+		delete(f.running, r)
+	}
+	switch rollout := d.Status.Rollout; {
+	case rollout == nil:
+	case rollout.StartTime == nil:
+		f.rollouts[rolloutWaiting] += n
+	default:
+		f.rollouts[rolloutRunning] += n
+	}
+}
+
+func (f *fleet) collect(metrics chan<- prometheus.Metric) {
+	type group struct{ channel, state string }
+	counts, since := map[group]int{}, map[string]time.Time{}
+	for name := range f.channels {
+		counts[group{name, stateCurrent}], counts[group{name, stateBehind}] = 0, 0
+	}
+	for r, n := range f.running {
+		state, newer := relation(r, f.channels[r.channel])
+		counts[group{r.channel, state}] += n
+		if before, ok := since[r.channel]; state == stateBehind && !newer.IsZero() && (!ok || newer.Before(before)) {
+			since[r.channel] = newer
+		}
+	}
+	for g, n := range counts {
+		metrics <- gauge(runningDesc, float64(n), g.channel, g.state)
+	}
+	for channel, t := range since {
+		metrics <- gauge(lagDesc, seconds(t), channel)
+	}
+	for state, n := range f.rollouts {
+		metrics <- gauge(rolloutsDesc, float64(n), state)
+	}
+}
+
+// relation returns how deployments relate to their channel. If they are behind, it also returns when the
+// channel first listed a version that is newer than theirs.
+func relation(r running, channel *v1alpha1.ReleaseChannel) (state string, newer time.Time) {
+	if r.version == "" {
+		return stateInstalling, time.Time{}
+	}
+	if channel == nil {
+		return stateHeld, time.Time{} // no channel, so no newer version
+	}
+	offered := offeredVersions(channel)
+	if len(offered) == 0 || offered[0].Version == r.version {
+		return stateCurrent, time.Time{}
+	}
+	if r.held {
+		return stateHeld, time.Time{}
+	}
+	newer = offered[len(offered)-1].FirstSeen.Time // of a version that is no longer listed
+	for i, v := range offered {
+		if v.Version == r.version {
+			newer = offered[i-1].FirstSeen.Time
+		}
+	}
+	return stateBehind, newer
+}
+
+// offeredVersions returns the versions of a channel that are not stopped, newest first.
+func offeredVersions(channel *v1alpha1.ReleaseChannel) []v1alpha1.ChannelVersion {
+	stopped := map[string]bool{}
+	for _, r := range channel.Status.Rollouts {
+		if r.State == v1alpha1.VersionStopped {
+			stopped[r.Version] = true
+		}
+	}
+	var offered []v1alpha1.ChannelVersion
+	for _, v := range channel.Status.Versions {
+		if !stopped[v.Version] {
+			offered = append(offered, v)
+		}
+	}
+	return offered
+}

@@ -1,0 +1,168 @@
+package dbtsync
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/internal/content"
+)
+
+// git is a request for a sync of a Git repository to a branch.
+func git(branch string) New {
+	in := toBranch(branch)
+	in.Manifest, in.Git = nil, &v1alpha1.DbtGitSource{URL: "https://git.example.com/dbt.git", Ref: "main"}
+	return in
+}
+
+// pending returns the only sync that has an object.
+func (w *world) pending() *Pending {
+	w.Helper()
+	all, err := w.syncs.Pending(w.Context(), 10)
+	w.must(err)
+	if len(all) != 1 {
+		w.Fatalf("%d pending syncs", len(all))
+	}
+	return &all[0]
+}
+
+var podPhases = []Phase{
+	{Name: "repo-clone", OK: true, Sandbox: true, Start: time.Second, Duration: time.Second},
+	{Name: "dbt-compile", OK: true, Sandbox: true, Start: 2 * time.Second, Duration: 3 * time.Second},
+}
+
+// idle checks that no worker has anything to do.
+func (w *world) idle() {
+	w.Helper()
+	if found, err := w.worker().Step(w.Context()); found || err != nil {
+		w.Errorf("a worker works on a sync that waits for its pod: %v %v", found, err)
+	}
+}
+
+// testGit: the pod delivers the manifest, and its phases are before those of the conversion.
+func testGit(w *world) {
+	s := w.start(git("dbt-sync/x"))
+	w.idle()
+	p := w.pending()
+	if p.ID != s.ID || !p.Waits || p.Source != SourceGit || p.ObjectName != "dbt-sync-"+s.ID || p.ObjectUID != "" || p.Git.Ref != "main" || p.Scope != demo {
+		w.Errorf("%+v", p)
+	}
+	w.must(w.syncs.Created(w.Context(), p, "u1"))
+	if found, err := w.syncs.OfObject(w.Context(), demo, p.ObjectName, "u1"); err != nil || found == nil || found.ID != s.ID {
+		w.Errorf("%+v %v", found, err)
+	}
+	if found, err := w.syncs.OfObject(w.Context(), demo, p.ObjectName, "u2"); err != nil || found != nil {
+		w.Errorf("the sync of an object that was deleted: %+v %v", found, err)
+	}
+	w.must(w.syncs.Progress(w.Context(), w.pending(), v1alpha1.DbtStageCompiling, podPhases[:1]))
+	if s = w.get(s.ID); s.Stage != v1alpha1.DbtStageCompiling || len(s.Phases) != 1 {
+		w.Errorf("%+v", s)
+	}
+	for range 2 { // the pod has no answer and sends it again
+		w.must(w.syncs.Deliver(w.Context(), w.pending(), manifest("orders", "customers")))
+	}
+	w.idle()
+	w.must(w.syncs.Release(w.Context(), w.pending(), podPhases))
+	w.step(w.worker())
+	s = w.get(s.ID)
+	if s.Status != Completed || len(s.Phases) != 5 || s.Phases[0].Name != "repo-clone" || s.Phases[2].Name != phaseManifest || w.filesOf("dbt-sync/x") != generated || w.data() != "" {
+		w.Errorf("%+v, files %q, data %q", s, w.filesOf("dbt-sync/x"), w.data())
+	}
+	log, err := w.syncs.Log(w.Context(), demo, s.ID)
+	if err != nil || len(log) != 6 || log[0].Message != "Started a sync of a Git repository" || log[1].Phase != "repo-clone" || log[1].Duration != time.Second {
+		w.Errorf("%v %+v", err, log)
+	}
+	if got := strings.Join(w.events, ", "); got != "Started dbt sync <nil>, Finished dbt sync COMPLETED" {
+		w.Error(got)
+	}
+}
+
+// testGitFailure: a sync whose pod fails, delivers nothing or is cancelled writes nothing, and its branch is
+// free.
+func testGitFailure(w *world) {
+	for name, end := range map[string]func(p *Pending) error{
+		"FAILED dbt-deps: no such package": func(p *Pending) error {
+			return w.syncs.Fail(w.Context(), p, v1alpha1.DbtStageDeps, []Phase{{Name: "dbt-deps", Sandbox: true, Message: "no such package"}}, "dbt-deps: no such package")
+		},
+		"FAILED the pod has ended without delivering the manifest": func(p *Pending) error { return w.syncs.Release(w.Context(), p, podPhases) },
+		"CANCELLED the sync was cancelled":                         func(p *Pending) error { return w.syncs.Cancel(w.Context(), demo, p.ID) },
+	} {
+		s := w.start(git("review"))
+		if _, err := w.syncs.Start(w.Context(), demo, "key:k1", toBranch("review", "orders")); reason(err) != content.Conflict {
+			w.Errorf("%s: %v", name, err)
+		}
+		p := w.pending()
+		w.events = nil
+		for range 2 { // several replicas notice it
+			w.must(end(p))
+		}
+		w.idle()
+		s = w.get(s.ID)
+		if got := fmt.Sprintf("%s %s", s.Status, s.Error); got != name || s.CompletedAt.IsZero() || len(w.events) != 1 || w.branches() != "main" {
+			w.Errorf("%q, want %q: %+v, events %q, branches %q", got, name, s, w.events, w.branches())
+		}
+		if err := w.syncs.Deliver(w.Context(), p, manifest("orders")); reason(err) != content.Conflict {
+			w.Errorf("%s: a manifest is accepted after the end: %v", name, err)
+		}
+		if log, err := w.syncs.Log(w.Context(), demo, s.ID); s.Status == Failed && (err != nil || !log[len(log)-1].Failure || !strings.Contains(s.Error, log[len(log)-1].Message)) {
+			w.Errorf("%s: %+v", name, log)
+		}
+	}
+}
+
+// testGitKilled: the worker is killed at each step of the conversion. The phases of the pod are there once.
+func testGitKilled(w *world) {
+	for i, stage := range stages {
+		branch := fmt.Sprint("g", i)
+		s := w.start(git(branch))
+		p := w.pending()
+		w.must(w.syncs.Deliver(w.Context(), p, manifest("orders", "customers")))
+		w.must(w.syncs.Release(w.Context(), p, podPhases))
+		w.must(w.syncs.Release(w.Context(), p, podPhases))
+		if _, err := w.killedAt(stage, nil).Step(w.Context()); !errors.Is(err, errKilled) {
+			w.Errorf("%s: %v", stage, err)
+		}
+		w.must(w.syncs.Progress(w.Context(), p, v1alpha1.DbtStageDeps, nil)) // of a replica that is late
+		w.clock = w.clock.Add(lease)
+		w.step(w.worker())
+		if s = w.get(s.ID); s.Status != Completed || len(s.Phases) != 5 || w.filesOf(branch) != generated {
+			w.Errorf("%s: %+v, %q", stage, s, w.filesOf(branch))
+		}
+	}
+}
+
+// testOptions: the options of a request, and the selected models of a delivery.
+func testOptions(w *world) {
+	in := toBranch("options", "orders")
+	prefix := "shop_"
+	in.Options = v1alpha1.DbtOptions{OutputPath: "model/generated", NamePrefix: &prefix}
+	w.step2(in)
+	if got := w.filesOf("options"); got != "README.md model/generated/orders.yml" {
+		w.Error(got)
+	}
+}
+
+func TestReadOptions(t *testing.T) {
+	r, err := ReadRequest(strings.NewReader(`{"source":"git","options":{"namePrefix":"","joins":false}}`))
+	if err != nil || r.Options == nil || *r.Options.NamePrefix != "" || *r.Options.Joins {
+		t.Errorf("%+v, %v", r, err)
+	}
+	for body, want := range map[string]string{
+		`{"options":{"prefix":"x"}}`:                                   "options: ",
+		`{"options":{"joins":"yes"}}`:                                  "options.joins: a string ",
+		`{"options":{"outputPath":"../x"}}`:                            "options.outputPath: ",
+		`{"options":{"namePrefix":"` + strings.Repeat("x", 65) + `"}}`: "options.namePrefix: ",
+		`{"selected":["model.shop.orders"]}`:                           "selected: unknown field",
+	} {
+		if _, err := ReadRequest(strings.NewReader(body)); err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", body, err, want)
+		}
+	}
+	r, err = ReadDelivery(strings.NewReader(`{"selected":["model.shop.orders"],"manifest":null}`))
+	if err != nil || !r.Selected["model.shop.orders"] || r.Manifest != nil {
+		t.Errorf("%+v, %v", r, err)
+	}
+}

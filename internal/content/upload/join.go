@@ -1,0 +1,112 @@
+package upload
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/quoin-dev/quoin/internal/content"
+	"github.com/quoin-dev/quoin/internal/content/repository"
+	"github.com/quoin-dev/quoin/internal/modeltree"
+	"github.com/quoin-dev/quoin/internal/store"
+)
+
+const (
+	// maxJoined and maxJoinedBytes bound the files that one transaction adds.
+	maxJoined      = 64
+	maxJoinedBytes = 16 << 20
+	// addTimeout bounds a transaction that adds files.
+	addTimeout = time.Minute
+)
+
+// addition is a file that waits to be added.
+type addition struct {
+	by, id string
+	file
+	data []byte
+	done chan error
+}
+
+// additions are the files that wait, by deployment. Concurrent requests of a deployment would wait for
+// each other's transactions, so while one runs, those that come are collected for the next one. It is
+// safe for concurrent use.
+type additions struct {
+	mu sync.Mutex
+	// waiting has an entry for each deployment whose files are being added.
+	waiting map[content.Scope][]*addition // guarded by mu
+}
+
+// add adds a file, and reports whether the caller must start the worker of the deployment.
+func (q *additions) add(s content.Scope, a *addition) (start bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.waiting == nil {
+		q.waiting = map[content.Scope][]*addition{}
+	}
+	_, runs := q.waiting[s]
+	q.waiting[s] = append(q.waiting[s], a)
+	return !runs
+}
+
+// take returns the files of the next transaction of a deployment; none if its worker ends.
+func (q *additions) take(s content.Scope) []*addition {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	all := q.waiting[s]
+	n, bytes := 0, 0
+	for n < len(all) && n < maxJoined && (n == 0 || bytes+len(all[n].data) <= maxJoinedBytes) {
+		bytes += len(all[n].data)
+		n++
+	}
+	if n == 0 {
+		delete(q.waiting, s)
+		return nil
+	}
+	q.waiting[s] = all[n:]
+	return all[:n:n]
+}
+
+// work adds the files of a deployment until none wait. It does not end with the request that started it,
+// because it adds the files of others.
+func (u *Uploads) work(ctx context.Context, s content.Scope, open func(context.Context) *repository.Session) {
+	ctx = context.WithoutCancel(ctx)
+	for all := u.additions.take(s); len(all) > 0; all = u.additions.take(s) {
+		err := u.addTogether(ctx, s, all, open)
+		var rejected *content.Error
+		for _, a := range all {
+			if errors.As(err, &rejected) && len(all) > 1 { // because of one of them
+				a.done <- u.addTogether(ctx, s, []*addition{a}, open)
+				continue
+			}
+			a.done <- err
+		}
+	}
+}
+
+// addTogether adds files in one transaction.
+func (u *Uploads) addTogether(ctx context.Context, s content.Scope, all []*addition, open func(context.Context) *repository.Session) error {
+	ctx, cancel := context.WithTimeout(ctx, addTimeout)
+	defer cancel()
+	session := open(ctx)
+	for _, a := range all {
+		blob, err := modeltree.AddBlob(session, a.data)
+		if err != nil {
+			return err
+		}
+		a.blob = blob
+	}
+	// Save locks the deployment.
+	return session.Save(nil, nil, func(ctx context.Context, tx *store.Tx) error {
+		// Finishing waits for the disk, and checks that all files are there (decision 0053).
+		if err := tx.CommitAsync(ctx); err != nil {
+			return err
+		}
+		for _, a := range all {
+			if err := u.insert(ctx, tx, s, a.by, a.id, a.file); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}

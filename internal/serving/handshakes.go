@@ -1,0 +1,152 @@
+package serving
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"runtime"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+	"golang.org/x/time/rate"
+
+	"github.com/quoin-dev/quoin/internal/fairsemaphore"
+	"github.com/quoin-dev/quoin/internal/ratelimit"
+)
+
+// Limits of TLS handshakes. A handshake costs some 0.4 ms of processor time, which is more than a request over an
+// open connection does.
+const (
+	// handshakesPerSecond and handshakeBurst are those of a client address that begin without delay.
+	handshakesPerSecond, handshakeBurst = 50, 100
+	// excessPerProcessor are those of all client addresses beyond that, for each second and processor: together
+	// they use some 4 % of the processor time.
+	excessPerProcessor = 100
+	// handshakeWait is how long a handshake is delayed before its connection is closed.
+	handshakeWait = 5 * time.Second
+	// maxHandshakeAddresses bounds the memory of the limits.
+	maxHandshakeAddresses = 10_000
+)
+
+// errTooManyHandshakes ends a connection whose handshake would be delayed for too long.
+var errTooManyHandshakes = errors.New("too many TLS handshakes from the address of the client")
+
+// Handshakes limits TLS handshakes, so that clients that begin many do not use the processor time of others. Those of
+// a client address beyond its rate are delayed, and half of the processors compute handshakes, in turns between the
+// client addresses: the others wait without being runnable, because the Go scheduler would let requests wait for all
+// of them. Create it with NewHandshakes.
+type Handshakes struct {
+	addresses  *ratelimit.Limits[netip.Prefix]
+	excess     *rate.Limiter
+	processors *fairsemaphore.Semaphore
+	delayed    prometheus.Counter
+}
+
+// NewHandshakes returns the limits of a process, which is in the names of the metrics.
+func NewHandshakes(process string, registerer prometheus.Registerer) *Handshakes {
+	excess := excessPerProcessor * runtime.GOMAXPROCS(0)
+	return &Handshakes{
+		addresses:  ratelimit.New[netip.Prefix](handshakesPerSecond, handshakeBurst, maxHandshakeAddresses),
+		excess:     rate.NewLimiter(rate.Limit(excess), max(1, excess/10)),
+		processors: fairsemaphore.New(max(1, runtime.GOMAXPROCS(0)/2)),
+		delayed: promauto.With(registerer).NewCounter(prometheus.CounterOpts{
+			Name: "quoin_" + process + "_tls_handshakes_delayed_total",
+			Help: "TLS handshakes that were delayed because the address of the client began many.",
+		}),
+	}
+}
+
+// Handshake is the TLS handshake of a connection. The zero Handshake has no limits.
+type Handshake struct {
+	limits  *Handshakes
+	network netip.Prefix
+	done    <-chan struct{}
+	// begun is set with the first Read, and answered with the first Write.
+	begun    bool
+	answered atomic.Bool
+	// turn is set while the server computes its answer.
+	turn atomic.Pointer[fairsemaphore.Turn]
+}
+
+// Limit applies the limits to the handshake of a connection of a client network; an invalid network is not delayed.
+// The wait ends when done is closed.
+func (h *Handshake) Limit(limits *Handshakes, network netip.Prefix, done <-chan struct{}) {
+	h.limits, h.network, h.done = limits, network, done
+}
+
+// Read reads from the connection. The first Read waits until the handshake may begin. From the end of a Read until
+// the first Write, the server computes its answer.
+func (h *Handshake) Read(conn net.Conn, b []byte) (int, error) {
+	if h.limits == nil || h.answered.Load() {
+		return conn.Read(b)
+	}
+	h.pause()
+	if !h.begun {
+		h.begun = true
+		if err := h.limits.wait(h.network, h.done); err != nil {
+			return 0, err
+		}
+	}
+	n, err := conn.Read(b)
+	if err == nil {
+		turn, err := h.limits.processors.Begin(context.Background(), h.network.String()) // a turn takes less than a millisecond
+		if err != nil {
+			return n, err
+		}
+		h.turn.Store(turn)
+	}
+	return n, err
+}
+
+// End ends the computation. It is called before each Write, and when the
+// connection is closed by any goroutine; the one that reads must call it last.
+func (h *Handshake) End() {
+	if !h.answered.Load() {
+		h.answered.Store(true)
+	}
+	h.pause() // also if the connection was closed while its turn began
+}
+
+func (h *Handshake) pause() {
+	if h.turn.Load() == nil {
+		return
+	}
+	if turn := h.turn.Swap(nil); turn != nil {
+		turn.End()
+	}
+}
+
+// wait waits until a handshake of a client network may begin. It returns an error after five seconds if that would
+// take longer, or when done is closed.
+func (h *Handshakes) wait(network netip.Prefix, done <-chan struct{}) error {
+	now := time.Now()
+	if !network.IsValid() || h.addresses.Take(network, now) == 0 {
+		return nil
+	}
+	turn := h.excess.ReserveN(now, 1)
+	delay := turn.DelayFrom(now)
+	if delay == 0 {
+		return nil
+	}
+	h.delayed.Inc()
+	late := delay > handshakeWait
+	if late {
+		turn.CancelAt(now)
+		delay = handshakeWait
+	}
+	timer := time.NewTimer(delay)
+	defer timer.Stop()
+	select {
+	case <-done:
+		turn.Cancel()
+		return net.ErrClosed
+	case <-timer.C:
+	}
+	if late {
+		return errTooManyHandshakes
+	}
+	return nil
+}

@@ -1,0 +1,135 @@
+package plugin
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+)
+
+// kubernetes is a stand-in for kube-apiserver: it answers requests that begin with a path, and 404 to
+// others as kube-apiserver does for unknown groups.
+func kubernetes(t *testing.T, answers map[string]string) string {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		for path, body := range answers {
+			if r.URL.Path == path {
+				w.Header().Set("Content-Type", "application/json")
+				_, _ = w.Write([]byte(body))
+				return
+			}
+		}
+		http.Error(w, "404 page not found", http.StatusNotFound)
+	}))
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+// runPlugin runs the plugin with an empty kubeconfig.
+func runPlugin(t *testing.T, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	t.Setenv("KUBECONFIG", t.TempDir()+"/none")
+	t.Setenv("HOME", t.TempDir())
+	var out, err bytes.Buffer
+	code = Run(t.Context(), args, Options{Version: "v1.0.0", Stdin: strings.NewReader("body"), Stdout: &out, Stderr: &err, Now: func() time.Time { return time.Unix(0, 0) }})
+	return code, out.String(), err.String()
+}
+
+func TestInvoked(t *testing.T) {
+	for name, want := range map[string]string{
+		"kubectl-quoin": "a b", "/usr/bin/kubectl-quoin": "a b", "kubectl-quoin.exe": "a b", "kubectl_complete-quoin": "__complete a b", "quoin": "", "kubectl": "",
+	} {
+		args, ok := Invoked([]string{name, "a", "b"})
+		if got := strings.Join(args, " "); got != want || ok != (want != "") {
+			t.Errorf("%s: %q, %v; want %q", name, got, ok, want)
+		}
+	}
+}
+
+// A cluster without Quoin, or with an API of another release, is one line.
+func TestWithoutQuoin(t *testing.T) {
+	url := kubernetes(t, map[string]string{"/version": `{"gitVersion":"v1.36.0"}`})
+	for _, args := range [][]string{{"status"}, {"get", "-A"}, {"why", "sales"}, {"versions"}, {"pin", "sales", "1.2.3"}, {"users"}, {"promote", "1.2.3", "--channel", "x"}, {"psql", "sales"}} {
+		code, stdout, stderr := runPlugin(t, append(args, "-s", url)...)
+		if code != exitFailed || stdout != "" || strings.Count(stderr, "\n") != 1 || !strings.Contains(stderr, "Quoin is not installed, or of a release that does not match this plugin (v1.0.0)") {
+			t.Errorf("%v: %d, %q, %q", args, code, stdout, stderr)
+		}
+	}
+}
+
+// An address that is not that of Kubernetes is one line.
+func TestNotKubernetes(t *testing.T) {
+	url := kubernetes(t, map[string]string{"/version": `<html>`})
+	if code, _, stderr := runPlugin(t, "status", "-s", url); code != exitFailed || !strings.Contains(stderr, "does not answer as a Kubernetes API server") {
+		t.Errorf("%d, %q", code, stderr)
+	}
+}
+
+// The aggregated API is called below the account of the namespace.
+func TestCurlThroughTheAggregatedAPI(t *testing.T) {
+	url := kubernetes(t, map[string]string{
+		"/apis/platform.quoin.dev/v1alpha1/accounts":                                   `{"items":[{"metadata":{"name":"acme"},"spec":{"namespace":"demo"}}]}`,
+		"/apis/api.platform.quoin.dev/v1/accounts/acme/proxy/api/v1/users/me":          `{"id":1}`,
+		"/apis/api.platform.quoin.dev/v1/accounts/other/proxy/api/v1/users/me":         `{"id":2}`,
+		"/apis/api.platform.quoin.dev/v1/accounts/acme/proxy/api/v1/audit-logs/export": "",
+	})
+	for _, c := range []struct{ args, want string }{{"-n demo", "{\"id\":1}\n"}, {"-n demo --account other", "{\"id\":2}\n"}} {
+		args := append([]string{"curl", "/api/v1/users/me", "-s", url}, strings.Fields(c.args)...)
+		if code, stdout, stderr := runPlugin(t, args...); code != exitDone || stdout != c.want {
+			t.Errorf("%s: %d, %q, %q", c.args, code, stdout, stderr)
+		}
+	}
+	if code, _, stderr := runPlugin(t, "curl", "/api/v1/users/me", "-s", url, "-n", "elsewhere"); code != exitFailed || !strings.Contains(stderr, `no Account has the namespace "elsewhere"`) {
+		t.Errorf("%d, %q", code, stderr)
+	}
+	if code, _, stderr := runPlugin(t, "audit", "-s", url, "-n", "demo"); code != exitFailed || !strings.Contains(stderr, "the export of the audit log has no header") {
+		t.Errorf("%d, %q", code, stderr)
+	}
+}
+
+// Invalid values are refused before any request.
+func TestInvalidUsage(t *testing.T) {
+	for args, want := range map[string]string{
+		"curl api/v1/x":                          "must begin with a slash",
+		"curl /x -X TRACE":                       `--request is "TRACE"`,
+		"curl /x --url https://demo.example.com": "--url needs an API key in $QUOIN_API_KEY",
+		"curl /x -d @/does/not/exist":            "no such file",
+		"get -w":                                 "need the name of a deployment",
+		"promote 1.2.3":                          `required flag(s) "channel" not set`,
+		"promote one --channel x":                `"one" is not a version such as 1.2.3`,
+		"psql sales -- -c 1":                     "arguments of psql need --exec",
+		"token sales --security-context []":      "--security-context must be a JSON object",
+		"status -o wide":                         "must be one of table, json, yaml",
+	} {
+		t.Setenv("QUOIN_API_KEY", "")
+		code, stdout, stderr := runPlugin(t, append(strings.Fields(args), "-s", "https://127.0.0.1:1")...)
+		if code == exitDone || stdout != "" || !strings.Contains(stderr, want) || strings.Count(stderr, "\n") > 2 {
+			t.Errorf("%s: %d, %q, %q; want %q", args, code, stdout, stderr, want)
+		}
+	}
+}
+
+// Every command has help with an example, and it needs no cluster.
+func TestHelpHasExamples(t *testing.T) {
+	for _, c := range newRoot(&session{Options: Options{Now: time.Now}}).Commands() {
+		code, stdout, stderr := runPlugin(t, c.Name(), "-h")
+		if code != exitDone || stderr != "" || !strings.Contains(stdout, "Usage:\n  kubectl quoin "+c.Name()) {
+			t.Errorf("%s: %d, %q, %q", c.Name(), code, stdout, stderr)
+		}
+		if !c.HasSubCommands() && !strings.Contains(stdout, "Examples:") {
+			t.Errorf("%s: no examples", c.Name())
+		}
+	}
+}
+
+// A limit keeps the newest events.
+func TestAuditEvents(t *testing.T) {
+	events, err := auditEvents([]byte("time,event,ip\n3,c,\n1,a,\n2,\"b\nb\",10.0.0.1\n"), 2)
+	got, _ := json.Marshal(events)
+	if err != nil || string(got) != `[{"event":"b\nb","ip":"10.0.0.1","time":"2"},{"event":"c","time":"3"}]` {
+		t.Errorf("%s, %v", got, err)
+	}
+}

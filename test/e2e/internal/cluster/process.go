@@ -1,0 +1,101 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+)
+
+// Process is a process of bin/quoin: the controller, the REST and SCIM server, or the gateway.
+type Process struct {
+	// Log is the file with its output.
+	Log string
+
+	cmd   *exec.Cmd
+	ended chan struct{}
+}
+
+// Run starts a subcommand of bin/quoin and waits until it is ready.
+func (c *Cluster) Run(ctx context.Context, subcommand string, args ...string) *Process {
+	GinkgoHelper()
+	c.started++
+	health := FreeAddress()
+	p := &Process{Log: filepath.Join(c.Dir, fmt.Sprintf("quoin-%s-%02d.log", subcommand, c.started)), ended: make(chan struct{})}
+	log, err := os.Create(p.Log)
+	Expect(err).NotTo(HaveOccurred())
+	defer log.Close()
+	p.cmd = exec.Command(c.quoin, append([]string{
+		subcommand, "--log-format=text", "--health-probe-bind-address=" + health, "--metrics-bind-address=" + FreeAddress(),
+	}, args...)...)
+	p.cmd.Stdout, p.cmd.Stderr = log, log
+	Expect(p.cmd.Start()).To(Succeed())
+	go func() {
+		_ = p.cmd.Wait() // the log has the reason
+		close(p.ended)
+	}()
+	Eventually(ctx, func(g Gomega) {
+		g.Expect(p.ended).NotTo(BeClosed(), "the process has exited:\n%s", p.Tail(20))
+		resp, err := http.Get("http://" + health + "/readyz")
+		g.Expect(err).NotTo(HaveOccurred())
+		defer resp.Body.Close()
+		g.Expect(resp).To(HaveHTTPStatus(http.StatusOK))
+	}).WithPolling(20 * time.Millisecond).Should(Succeed())
+	return p
+}
+
+// FreeAddress returns an address with a free port.
+func FreeAddress() string {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	Expect(err).NotTo(HaveOccurred())
+	defer listener.Close()
+	return listener.Addr().String()
+}
+
+// Stop sends SIGTERM and waits until the process has exited.
+func (p *Process) Stop() { p.end(syscall.SIGTERM) }
+
+// Kill sends SIGKILL and waits until the process has exited.
+func (p *Process) Kill() { p.end(syscall.SIGKILL) }
+
+func (p *Process) end(signal syscall.Signal) {
+	_ = p.cmd.Process.Signal(signal) // it may have exited
+	select {
+	case <-p.ended:
+	case <-time.After(40 * time.Second): // longer than the shutdown timeout of its workers
+		_ = p.cmd.Process.Kill()
+		<-p.ended
+	}
+}
+
+// Running reports whether the process has not exited.
+func (p *Process) Running() bool {
+	select {
+	case <-p.ended:
+		return false
+	default:
+		return true
+	}
+}
+
+// Tail returns the end of the log, without the lines about starting.
+func (p *Process) Tail(lines int) string {
+	text, err := os.ReadFile(p.Log)
+	if err != nil {
+		return err.Error()
+	}
+	all := slices.DeleteFunc(strings.Split(strings.TrimSpace(string(text)), "\n"), func(line string) bool {
+		return strings.Contains(line, `msg="Starting `)
+	})
+	return strings.Join(all[max(0, len(all)-lines):], "\n")
+}
