@@ -2,22 +2,27 @@
 //
 // A limit refuses none of them: it ends the one that has been pending longest. Clients with
 // credentials authenticate within milliseconds of connecting, so those that an attacker holds open
-// are ended first.
+// are ended first. They are ended some seconds later, in which they can still authenticate: a client that
+// replaces closed connections at once would otherwise cause as many as the processors allow.
 package pending
 
 import (
 	"container/list"
 	"net/netip"
 	"sync"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
+// excessTime is how long a peer that exceeds a limit remains.
+const excessTime = 5 * time.Second
+
 // Limits are the maximum numbers of pending peers.
 type Limits struct {
 	// Total limits all peers, PerAddress those of the network of a client address, PerDeployment those
-	// of a deployment.
+	// of a deployment. Up to Total further peers exceed the limits for a few seconds.
 	Total, PerAddress, PerDeployment int
 }
 
@@ -57,6 +62,8 @@ type Set struct {
 
 	mu     sync.Mutex
 	groups map[group]*list.List
+	// excess are the peers that have exceeded a limit and will be ended, oldest first.
+	excess *list.List
 }
 
 // group is what a limit applies to: the zero group holds all peers.
@@ -72,11 +79,14 @@ type Peer struct {
 	// elements are its elements in the lists of its groups, guarded by the set; nil when it is no
 	// longer pending.
 	elements map[group]*list.Element
+	// excess is its element in the list of excess peers, and timer ends it, guarded by the set; nil otherwise.
+	excess *list.Element
+	timer  *time.Timer
 }
 
 // NewSet returns an empty set.
 func NewSet(limits Limits, m *Metrics, kind string) *Set {
-	return &Set{limits: limits, open: m.open.WithLabelValues(kind), ended: m.ended.WithLabelValues(kind), groups: map[group]*list.List{}}
+	return &Set{limits: limits, open: m.open.WithLabelValues(kind), ended: m.ended.WithLabelValues(kind), groups: map[group]*list.List{}, excess: list.New()}
 }
 
 // Add adds a peer. end ends it; it is called at most once, and may be called before Add returns. A
@@ -84,13 +94,13 @@ func NewSet(limits Limits, m *Metrics, kind string) *Set {
 func (s *Set) Add(network netip.Prefix, end func()) *Peer {
 	p := &Peer{set: s, end: end, elements: map[group]*list.Element{}}
 	s.mu.Lock()
-	excess := []*Peer{s.insert(p, group{}, s.limits.Total)}
+	surplus := []*Peer{s.insert(p, group{}, s.limits.Total)}
 	if network.IsValid() {
-		excess = append(excess, s.insert(p, group{network: network}, s.limits.PerAddress))
+		surplus = append(surplus, s.insert(p, group{network: network}, s.limits.PerAddress))
 	}
 	s.open.Inc() // after those that it replaces
 	s.mu.Unlock()
-	s.endAll(excess...)
+	s.endAll(surplus...)
 	return p
 }
 
@@ -98,12 +108,12 @@ func (s *Set) Add(network netip.Prefix, end func()) *Peer {
 func (p *Peer) Join(deployment string) {
 	s := p.set
 	s.mu.Lock()
-	var excess *Peer
+	var surplus *Peer
 	if p.elements != nil {
-		excess = s.insert(p, group{deployment: deployment}, s.limits.PerDeployment)
+		surplus = s.insert(p, group{deployment: deployment}, s.limits.PerDeployment)
 	}
 	s.mu.Unlock()
-	s.endAll(excess)
+	s.endAll(surplus)
 }
 
 // Done removes the peer: it has authenticated or ended.
@@ -111,13 +121,18 @@ func (p *Peer) Done() {
 	p.set.mu.Lock()
 	defer p.set.mu.Unlock()
 	p.set.remove(p)
+	p.set.takeExcess(p)
 }
 
-// EndOldest ends the peer that has been pending longest, or returns false if there is none.
+// EndOldest ends a peer at once: the one that has exceeded a limit longest, otherwise the one that has been pending
+// longest. It returns false if there is none.
 func (s *Set) EndOldest() bool {
 	s.mu.Lock()
 	var oldest *Peer
-	if all := s.groups[group{}]; all != nil {
+	if first := s.excess.Front(); first != nil {
+		oldest, _ = first.Value.(*Peer)
+		s.takeExcess(oldest)
+	} else if all := s.groups[group{}]; all != nil {
 		oldest = s.takeOldest(all)
 	}
 	s.mu.Unlock()
@@ -125,8 +140,8 @@ func (s *Set) EndOldest() bool {
 	return oldest != nil
 }
 
-// insert adds a peer to a group. If the group exceeds its limit, it removes the oldest peer and
-// returns it.
+// insert adds a peer to a group. If the group exceeds its limit, its oldest peer becomes an excess peer; if there
+// are too many of those, insert removes the oldest and returns it.
 func (s *Set) insert(p *Peer, g group, limit int) *Peer {
 	members := s.groups[g]
 	if members == nil {
@@ -137,13 +152,42 @@ func (s *Set) insert(p *Peer, g group, limit int) *Peer {
 	if members.Len() <= limit {
 		return nil
 	}
-	return s.takeOldest(members)
+	exceeding := s.takeOldest(members)
+	exceeding.excess = s.excess.PushBack(exceeding)
+	exceeding.timer = time.AfterFunc(excessTime, exceeding.expire)
+	if s.excess.Len() <= s.limits.Total {
+		return nil
+	}
+	oldest, _ := s.excess.Front().Value.(*Peer)
+	s.takeExcess(oldest)
+	return oldest
+}
+
+// expire ends an excess peer.
+func (p *Peer) expire() {
+	p.set.mu.Lock()
+	remains := p.set.takeExcess(p)
+	p.set.mu.Unlock()
+	if remains {
+		p.set.endAll(p)
+	}
 }
 
 func (s *Set) takeOldest(members *list.List) *Peer {
 	oldest, _ := members.Front().Value.(*Peer)
 	s.remove(oldest)
 	return oldest
+}
+
+// takeExcess removes a peer from the excess peers, or returns false if it is none.
+func (s *Set) takeExcess(p *Peer) bool {
+	if p.excess == nil {
+		return false
+	}
+	p.timer.Stop()
+	s.excess.Remove(p.excess)
+	p.excess, p.timer = nil, nil
+	return true
 }
 
 func (s *Set) remove(p *Peer) {
