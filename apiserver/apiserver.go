@@ -296,6 +296,7 @@ func (g *storedGroups) use(k8s cluster.Cluster, c Config, background *serving.Ba
 	g.model.Mirrors = gitmirror.New(gitmirror.Options{Repositories: g.repositories, Live: k8s.GetAPIReader(), AllowInsecure: c.AllowInsecureGit, PushCredentials: g.push})
 	g.model.DbtSyncs, g.dbt = newDbtSyncs(k8s, database, g.model.Mirrors, c)
 	g.model.DbtGit = c.DbtImage != ""
+	g.deployments.Mirrors = g.model.Mirrors
 	g.deployments.Repositories, g.model.Repositories, g.model.DevMode = g.repositories, g.repositories, &devmode.DevMode{DB: database}
 	g.model.Uploads = &upload.Uploads{DB: database, Record: model.Record}
 	g.model.DeployTokens = &deploytoken.Tokens{DB: database, Record: model.Record}

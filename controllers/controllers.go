@@ -182,7 +182,7 @@ func registerMetrics(ctx context.Context, mgr manager.Manager, config Config) er
 // setups returns the functions that add the controllers to a manager.
 func setups(mgr manager.Manager, k *kube.Client, clk clock.Clock, config Config) map[string]func() error {
 	allocator := ids.New(k)
-	gitClient := git.New(git.Options{AllowInsecure: config.AllowInsecureGit})
+	gitClient := git.New(git.Options{AllowInsecure: config.AllowInsecureGit, MaxConnectionBytes: git.MaxListBytes})
 	deployments := deployment.Options{
 		IDs:     allocator,
 		Fleet:   deployment.NewFleet(mgr.GetClient(), config.MaxRollouts),

@@ -141,6 +141,11 @@ type EnvironmentStatus struct {
 	// +optional
 	ModelHash string `json:"modelHash,omitempty"`
 
+	// lastBuildTime is when the build of the current spec was ready or rejected, or the files of a
+	// ConfigMap changed.
+	// +optional
+	LastBuildTime *metav1.Time `json:"lastBuildTime,omitempty"`
+
 	// replicas is the number of API pods.
 	// +optional
 	Replicas int32 `json:"replicas,omitempty"`

@@ -1,6 +1,7 @@
 package gitmirror
 
 import (
+	"bufio"
 	"context"
 	"fmt"
 	"io"
@@ -19,8 +20,13 @@ import (
 const (
 	// maxPackBytes bounds a download.
 	maxPackBytes = 256 << 20
+	// maxConnectionBytes bounds what is read of a connection over SSH: a download, the branches before it,
+	// and messages.
+	maxConnectionBytes = maxPackBytes + git.MaxListBytes
 	// maxHaves bounds the commits that a download names as present.
 	maxHaves = 256
+	// readStep is how much of a pack is read at once, in bytes.
+	readStep = 32 << 10
 )
 
 // packLimits bound the objects of a download. The quotas of the content store bound them all.
@@ -45,7 +51,7 @@ func (m *Mirrors) ensure(ctx context.Context, r *remote, need Need) (string, err
 	if need == Recent {
 		since = asked.Add(-recentFor)
 	}
-	wait := time.NewTimer(maxWait)
+	wait := time.NewTimer(m.Timeouts.Wait)
 	defer wait.Stop()
 	for {
 		m.mu.Lock()
@@ -105,7 +111,7 @@ func (m *Mirrors) start(ctx context.Context, r *remote, s *state) <-chan struct{
 	}
 	done, began := make(chan struct{}), m.Now()
 	s.running = done
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), m.Timeouts.Look)
 	go func() {
 		defer cancel()
 		defaultBranch, err := m.look(ctx, r)
@@ -140,7 +146,7 @@ func (m *Mirrors) look(ctx context.Context, r *remote) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	listCtx, listed := withTimeoutUntil(ctx, git.DefaultTimeout)
+	listCtx, listed := withTimeoutUntil(ctx, m.Timeouts.List)
 	defer listed()
 	var releaseDownload func()
 	defer func() {
@@ -156,20 +162,15 @@ func (m *Mirrors) look(ctx context.Context, r *remote) (string, error) {
 				return nil, nil, err
 			}
 			listed()
-			releaseDownload, err = m.downloads.acquire(ctx, account)
+			if releaseDownload, err = m.downloads.acquire(ctx, account); err != nil {
+				return nil, nil, content.Errorf(content.Unavailable, "too many Git repositories are being downloaded; try again later")
+			}
 			for _, b := range before[:min(len(before), maxHaves)] {
 				haves = append(haves, b.Commit)
 			}
-			return wants, haves, err
+			return wants, haves, nil
 		},
-		Read: func(pack io.Reader) error {
-			from, end := fairsemaphore.Processors.Reader(ctx, account, pack)
-			defer end()
-			if err := gitpack.Unpack(from, session, packLimits); err != nil {
-				return err
-			}
-			return session.Store()
-		},
+		Read: func(pack io.Reader) error { return unpack(ctx, account, pack, session) },
 	})
 	if err != nil {
 		return "", explain(r, err)
@@ -181,6 +182,35 @@ func (m *Mirrors) look(ctx context.Context, r *remote) (string, error) {
 		}
 	}
 	return defaultBranch, explain(r, session.Follow(before, after))
+}
+
+// unpack stores the objects of a pack. Accounts take turns for the processors.
+func unpack(ctx context.Context, account string, pack io.Reader, session *repository.Session) error {
+	turn, err := fairsemaphore.Processors.Begin(ctx, account)
+	if err != nil {
+		return err
+	}
+	defer turn.End()
+	from := bufio.NewReaderSize(turn.Reader(pack), readStep)
+	if err := gitpack.Unpack(from, steps{session, turn}, packLimits); err != nil {
+		return err
+	}
+	return session.Store()
+}
+
+// steps is a session in which other work runs between two objects: a few bytes of a pack can be an object
+// of the maximum size.
+type steps struct {
+	*repository.Session
+	turn *fairsemaphore.Turn
+}
+
+// SetEncodedObject implements storer.EncodedObjectStorer.
+func (s steps) SetEncodedObject(o plumbing.EncodedObject) (plumbing.Hash, error) {
+	if err := s.turn.Yield(); err != nil {
+		return plumbing.ZeroHash, err
+	}
+	return s.Session.SetEncodedObject(o)
 }
 
 // withTimeoutUntil returns a context that is cancelled after a timeout, unless the returned function is

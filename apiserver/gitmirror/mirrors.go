@@ -15,6 +15,7 @@ package gitmirror
 import (
 	"cmp"
 	"context"
+	"errors"
 	"path"
 	"sync"
 	"time"
@@ -26,6 +27,7 @@ import (
 	"github.com/quoin-dev/quoin/internal/content"
 	"github.com/quoin-dev/quoin/internal/content/repository"
 	"github.com/quoin-dev/quoin/internal/git"
+	"github.com/quoin-dev/quoin/internal/store"
 )
 
 // Need is how recent a mirror has to be.
@@ -47,17 +49,33 @@ const (
 	failureFor = 3 * time.Second
 	// staleFor is how old a mirror may be that is read while the remote does not answer.
 	staleFor = 10 * time.Minute
-	// lookTimeout bounds a look, with the download.
-	lookTimeout = 3 * time.Minute
-	// maxWait is how long a request waits for a look, which continues after it. Requests have a minute.
-	maxWait = 20 * time.Second
-	// pushTimeout bounds a push.
-	pushTimeout = 25 * time.Second
 	// initialBranch is the production branch of a remote without branches.
 	initialBranch = "main"
 	// maxStates bounds the remotes whose state is kept in memory.
 	maxStates = 10_000
 )
+
+// Timeouts bound what a remote can delay. A zero value is the default.
+type Timeouts struct {
+	// List bounds the list of the branches, Look a whole look, with the download.
+	List, Look time.Duration
+	// Wait is how long a request waits for a look, which continues after it. Requests have a minute.
+	Wait time.Duration
+	// Head is how long Head waits.
+	Head time.Duration
+	// Push bounds a push.
+	Push time.Duration
+}
+
+// defaultTimeouts are those of production.
+var defaultTimeouts = Timeouts{List: git.DefaultTimeout, Look: 3 * time.Minute, Wait: 20 * time.Second, Head: 5 * time.Second, Push: 25 * time.Second}
+
+func (t Timeouts) withDefaults() Timeouts {
+	return Timeouts{
+		List: cmp.Or(t.List, defaultTimeouts.List), Look: cmp.Or(t.Look, defaultTimeouts.Look), Wait: cmp.Or(t.Wait, defaultTimeouts.Wait),
+		Head: cmp.Or(t.Head, defaultTimeouts.Head), Push: cmp.Or(t.Push, defaultTimeouts.Push),
+	}
+}
 
 // Limits of concurrent work: of all accounts, and of each.
 const (
@@ -79,6 +97,8 @@ type Options struct {
 	AllowInsecure bool
 	// PushCredentials may be nil.
 	PushCredentials PushCredentials
+	// Timeouts are shorter in tests.
+	Timeouts Timeouts
 	// Now is the clock; time.Now if nil.
 	Now func() time.Time
 }
@@ -105,8 +125,9 @@ func New(o Options) *Mirrors {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
+	o.Timeouts = o.Timeouts.withDefaults()
 	return &Mirrors{
-		Options: o, git: git.New(git.Options{AllowInsecure: o.AllowInsecure}), states: map[key]*state{},
+		Options: o, git: git.New(git.Options{AllowInsecure: o.AllowInsecure, MaxConnectionBytes: maxConnectionBytes}), states: map[key]*state{},
 		looks: newTurns(maxLooks, maxAccountLooks), downloads: newTurns(maxDownloads, maxAccountDownloads), pushes: newTurns(maxPushes, maxAccountPushes),
 	}
 }
@@ -146,7 +167,44 @@ func (m *Mirrors) Open(ctx context.Context, d *v1alpha1.Deployment, s content.Sc
 		return nil, err
 	}
 	production := cmp.Or(r.source.Branch, defaultBranch, initialBranch)
-	return &Mirror{Production: production, Root: path.Clean("/" + r.source.Path)[1:], all: m, remote: r}, nil
+	return &Mirror{Production: production, Root: RootOf(r.source), all: m, remote: r}, nil
+}
+
+// RootOf returns the directory of the model in a remote; empty for its root.
+func RootOf(source *v1alpha1.GitSource) string { return path.Clean("/" + source.Path)[1:] }
+
+// Head returns a branch of the remote of a deployment as its mirror has it, and a session that reads it.
+// known is the commit that the caller has for the branch: if the mirror has another one, either may be the
+// newer one, so the remote is read first, for a few seconds at most.
+//
+// It is nil if the mirror does not have the branch, because a deployment that is not changed over REST has
+// no mirror, and if the remote or the database cannot be read.
+func (m *Mirrors) Head(ctx context.Context, d *v1alpha1.Deployment, s content.Scope, branch, known string) (*repository.Branch, *repository.Session, error) {
+	session := m.Repositories.Mirror(ctx, s, d.Spec.Model.Git.URL, nil)
+	head, err := session.Branch(branch)
+	if err == nil && head.Commit.String() != known {
+		if err = m.refresh(ctx, d, s); err == nil {
+			head, err = session.Branch(branch)
+		}
+	}
+	var rejected *content.Error
+	switch {
+	case err == nil:
+		return &head, session, nil
+	case ctx.Err() != nil:
+		return nil, nil, ctx.Err()
+	case errors.As(err, &rejected), errors.Is(err, context.DeadlineExceeded), errors.Is(err, store.ErrUnavailable):
+		return nil, nil, nil
+	}
+	return nil, nil, err
+}
+
+// refresh looks at a remote for Head.
+func (m *Mirrors) refresh(ctx context.Context, d *v1alpha1.Deployment, s content.Scope) error {
+	ctx, cancel := context.WithTimeout(ctx, m.Timeouts.Head)
+	defer cancel()
+	_, err := m.Open(ctx, d, s, Current)
+	return err
 }
 
 // Session returns a session on the mirror, which records its events with those of in. What it saves is

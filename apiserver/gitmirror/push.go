@@ -58,7 +58,7 @@ func (m *Mirrors) push(ctx context.Context, r *remote, s *repository.Session, mo
 
 // send pushes.
 func (m *Mirrors) send(ctx context.Context, r *remote, s *repository.Session, moves []repository.Move) error {
-	ctx, cancel := context.WithTimeout(git.WithAccount(ctx, r.scope.Account.Name), pushTimeout)
+	ctx, cancel := context.WithTimeout(git.WithAccount(ctx, r.scope.Account.Name), m.Timeouts.Push)
 	defer cancel()
 	release, err := m.pushes.acquire(ctx, r.scope.Account.Name)
 	if err != nil {

@@ -45,8 +45,13 @@ func New(c *kube.Client, recorder reconciler.Recorder, clk clock.PassiveClock, o
 	r := &environmentReconciler{Options: opts}
 	return &reconciler.Reconciler[*v1alpha1.Environment]{
 		Client: c.As(FieldManager), Recorder: recorder, Clock: clk,
-		New:  func() *v1alpha1.Environment { return &v1alpha1.Environment{} },
-		Work: r.work,
+		New: func() *v1alpha1.Environment { return &v1alpha1.Environment{} },
+		Work: func(ctx context.Context, s *scope) reconciler.Outcome {
+			files := s.Object.Status.ModelHash
+			o := r.work(ctx, s)
+			recordBuild(s.Object, files, o, s.Clock.Now())
+			return o
+		},
 	}
 }
 

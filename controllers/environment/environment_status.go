@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 	"unicode"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -77,6 +78,16 @@ func observe(env *v1alpha1.Environment, workloads []client.Object) (reconciler.O
 		return reconciler.Stalled(v1alpha1.ReasonDeadlineExceeded, strings.Join(incomplete, "; ")), started
 	}
 	return reconciler.Progressing(v1alpha1.ReasonWorkloadsNotReady, strings.Join(incomplete, "; ")), started
+}
+
+// recordBuild sets the time of the last build when that of a generation has ended, or the files of a
+// ConfigMap have changed, whose hash before is given. Ready alone does not show it: in a fast rollout it
+// stays True.
+func recordBuild(env *v1alpha1.Environment, filesBefore string, o reconciler.Outcome, now time.Time) {
+	hasEnded := (o.IsDone() || o.IsStalled()) && env.Status.ObservedGeneration != env.Generation
+	if hasEnded || filesBefore != "" && filesBefore != env.Status.ModelHash {
+		env.Status.LastBuildTime = ptr.To(metav1.NewTime(now))
+	}
 }
 
 func setAvailable(env *v1alpha1.Environment) {

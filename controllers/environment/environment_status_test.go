@@ -270,3 +270,43 @@ func TestReportDelay(t *testing.T) {
 		}
 	}
 }
+
+// TestRecordBuild: the time of the last build changes when a generation is ready or rejected, once, and when
+// the files of a ConfigMap change.
+func TestRecordBuild(t *testing.T) {
+	begin := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+	env := newEnvironment()
+	env.Status.LastBuildTime = ptr.To(metav1.NewTime(begin))
+	for i, step := range []struct {
+		generation int64
+		files      string
+		outcome    reconciler.Outcome
+		isNew      bool
+	}{
+		{3, "", reconciler.Progressing(v1alpha1.ReasonWorkloadsNotReady, "0 of 1"), false},
+		{3, "", reconciler.Failing(v1alpha1.ReasonError, "no answer", time.Minute), false},
+		{3, "", reconciler.Done("All pods run"), true},
+		{3, "", reconciler.Progressing(v1alpha1.ReasonWorkloadsNotReady, "a pod is gone"), false},
+		{3, "", reconciler.Done("All pods run"), false},
+		{4, "", reconciler.Done("All pods run"), true},
+		{5, "", reconciler.Stalled(v1alpha1.ReasonModelBroken, "bad"), true},
+		{5, "", reconciler.Stalled(v1alpha1.ReasonModelBroken, "bad"), false},
+		{6, "a", reconciler.Stalled(v1alpha1.ReasonModelBroken, "bad"), true},
+		{6, "a", reconciler.Done("All pods run"), false},
+		{6, "b", reconciler.Progressing(v1alpha1.ReasonWorkloadsNotReady, "0 of 1"), true},
+		{6, "b", reconciler.Done("All pods run"), false},
+	} {
+		before, now := env.Status.LastBuildTime.Time, begin.Add(time.Duration(i+1)*time.Minute)
+		filesBefore := env.Status.ModelHash
+		env.Generation, env.Status.ModelHash = step.generation, step.files
+		recordBuild(env, filesBefore, step.outcome, now)
+		reconciler.Summarise(env, step.outcome)
+		want := before
+		if step.isNew {
+			want = now
+		}
+		if got := env.Status.LastBuildTime.Time; !got.Equal(want) {
+			t.Errorf("step %d: the last build was at %s, want %s", i, got, want)
+		}
+	}
+}

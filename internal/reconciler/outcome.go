@@ -140,6 +140,9 @@ func (o Outcome) graceOf(obj v1alpha1.Object, now time.Time) Outcome {
 // IsDone reports whether the spec is in effect.
 func (o Outcome) IsDone() bool { return o.state == stateDone }
 
+// IsStalled reports whether a user has to change something first.
+func (o Outcome) IsStalled() bool { return o.state == stateStalled }
+
 // IsProgressing reports whether work is in progress.
 func (o Outcome) IsProgressing() bool { return o.state == stateProgressing }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/apiserver/auth"
+	"github.com/quoin-dev/quoin/apiserver/gitmirror"
 	"github.com/quoin-dev/quoin/apiserver/rest"
 	"github.com/quoin-dev/quoin/internal/content"
 	"github.com/quoin-dev/quoin/internal/content/repository"
@@ -60,6 +61,8 @@ type Options struct {
 	Logs podlogs.Reader
 	// Repositories has the data models that Quoin keeps; nil without a database.
 	Repositories *repository.Repositories
+	// Mirrors has the data models in Git repositories elsewhere; nil without a database.
+	Mirrors *gitmirror.Mirrors
 	// Now is the clock; time.Now when nil.
 	Now func() time.Time
 	// Random is the source of random bytes; crypto/rand when nil.

@@ -18,6 +18,7 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/catalog"
 	"github.com/quoin-dev/quoin/apiserver/rest"
 	"github.com/quoin-dev/quoin/internal/content"
+	"github.com/quoin-dev/quoin/internal/content/repository"
 	"github.com/quoin-dev/quoin/internal/modeltree"
 )
 
@@ -36,15 +37,15 @@ type BuildStatus struct {
 	BuildJobID       *int64     `json:"buildJobId,omitempty" nullable:"true" minimum:"1" doc:"Number of the build in its environment: greater for each new commit, version or setting."`
 	DeploymentStatus *string    `json:"deploymentStatus,omitempty" nullable:"true" doc:"Reason of the environment's condition."`
 	ErrorText        *string    `json:"errorText,omitempty" nullable:"true"`
-	FilesHash        *string    `json:"filesHash,omitempty" nullable:"true" doc:"Hash of the files: the Git tree of a model that Quoin keeps, or the hash of a ConfigMap."`
+	FilesHash        *string    `json:"filesHash,omitempty" nullable:"true" doc:"Hash of the files: the Git tree of a model in a repository that Quoin keeps or changes, or the hash of a ConfigMap."`
 	LastHash         *string    `json:"lastHash,omitempty" nullable:"true" doc:"The commit of the newest build."`
-	UpdatedAt        *time.Time `json:"updatedAt,omitempty" nullable:"true"`
+	UpdatedAt        *time.Time `json:"updatedAt,omitempty" nullable:"true" doc:"When the status changed or a build ended last."`
 }
 
 // BuildStatusOutput is the response.
 type BuildStatusOutput struct{ Body BuildStatus }
 
-// buildStatus reports the newest build of a branch: that of its head, if Quoin keeps the repository.
+// buildStatus reports the newest build of a branch: that of its head, if Quoin has the repository.
 func (a *api) buildStatus(ctx context.Context, in *BuildStatusInput) (*BuildStatusOutput, error) {
 	d := rest.ScopeFrom(ctx).Deployment
 	branches, err := a.Catalog.Branches(ctx, d)
@@ -81,30 +82,52 @@ func (a *api) buildStatus(ctx context.Context, in *BuildStatusInput) (*BuildStat
 	return out, nil
 }
 
-// headStatus completes the status of a branch in a repository that Quoin keeps. A commit that the
-// environment does not have yet is being built.
+// headStatus completes the status with the newest commit of the branch. A commit that the environment does
+// not have yet is being built.
 func (a *api) headStatus(ctx context.Context, d *v1alpha1.Deployment, b *BuildStatus) error {
-	if d.Spec.Model.Repository == nil || a.Repositories == nil {
-		return nil
-	}
-	session := a.Repositories.Session(ctx, rest.ScopeFrom(ctx).Content())
-	head, err := session.Branch(b.BranchName)
-	if err != nil {
-		var rejected *content.Error
-		if errors.As(err, &rejected) && rejected.Reason == content.NotFound {
-			return nil
-		}
+	head, session, err := a.head(ctx, d, b)
+	if err != nil || head == nil {
 		return err
 	}
 	if commit := head.Commit.String(); value(b.LastHash) != commit {
-		b.Status, b.ErrorText, b.LastHash, b.UpdatedAt = "building", nil, &commit, &head.UpdatedAt
+		b.Status, b.ErrorText, b.LastHash = "building", nil, &commit
 	}
+	b.setUpdated(head.UpdatedAt)
 	tree, err := modeltree.TreeOf(session, head.Commit)
 	if err != nil {
 		return err
 	}
 	b.FilesHash = rest.NilIfEmpty(tree.String())
 	return nil
+}
+
+// head returns the newest commit of a branch, and a session that reads it: in a repository that Quoin keeps,
+// or in one on a Git host that is changed over REST. It is nil if there is none.
+func (a *api) head(ctx context.Context, d *v1alpha1.Deployment, b *BuildStatus) (*repository.Branch, *repository.Session, error) {
+	scope := rest.ScopeFrom(ctx).Content()
+	switch {
+	case d.Spec.Model.Git != nil && a.Mirrors != nil:
+		return a.Mirrors.Head(ctx, d, scope, b.BranchName, value(b.LastHash))
+	case d.Spec.Model.Repository == nil || a.Repositories == nil:
+		return nil, nil, nil
+	}
+	session := a.Repositories.Session(ctx, scope)
+	head, err := session.Branch(b.BranchName)
+	var rejected *content.Error
+	switch {
+	case errors.As(err, &rejected) && rejected.Reason == content.NotFound:
+		return nil, nil, nil
+	case err != nil:
+		return nil, nil, err
+	}
+	return &head, session, nil
+}
+
+// setUpdated sets the time of the last change, unless a later one is known.
+func (b *BuildStatus) setUpdated(at time.Time) {
+	if b.UpdatedAt == nil || b.UpdatedAt.Before(at) {
+		b.UpdatedAt = &at
+	}
 }
 
 // value returns what a pointer points to, or the zero value.
@@ -139,6 +162,9 @@ func (a *api) environmentStatus(ctx context.Context, d *v1alpha1.Deployment, nam
 	}
 	b.LastHash, b.FilesHash = rest.NilIfEmpty(cmp.Or(e.Spec.ModelCommit, e.Status.ModelCommit)), rest.NilIfEmpty(e.Status.ModelHash)
 	b.Status = explain(b, e.Status.Conditions)
+	if built := e.Status.LastBuildTime; built != nil {
+		b.setUpdated(built.Time)
+	}
 	if ready := apimeta.FindStatusCondition(e.Status.Conditions, v1alpha1.ConditionReady); ready != nil && ready.ObservedGeneration != e.Generation {
 		b.Status, b.ErrorText = "building", nil // the condition is that of the previous build
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/apiserver/catalog"
 	"github.com/quoin-dev/quoin/apiserver/edit"
+	"github.com/quoin-dev/quoin/apiserver/gitmirror"
 	"github.com/quoin-dev/quoin/apiserver/rest"
 	"github.com/quoin-dev/quoin/internal/engine"
 	"github.com/quoin-dev/quoin/internal/engine/dataapi"
@@ -116,7 +117,7 @@ type validation struct {
 	// unanswered counts the requests that the server has not answered, although the environment is ready.
 	unanswered int
 	result     Validation
-	// branch is that of a repository that Quoin keeps; nil otherwise.
+	// branch is that of a repository that Quoin keeps, or of the mirror of one; nil otherwise.
 	branch *target
 }
 
@@ -187,6 +188,22 @@ func (v *validation) selectRemote(ctx context.Context, name string) error {
 	if name != production {
 		v.result.Mode = "dev_mode"
 	}
+	return v.selectMirrored(ctx)
+}
+
+// selectMirrored selects the newest commit of a branch on a Git host, which the controller may not have
+// read yet if it was made over REST.
+func (v *validation) selectMirrored(ctx context.Context) error {
+	source := v.deployment.Spec.Model.Git
+	if source == nil || !v.api.isWritable(v.deployment) {
+		return nil
+	}
+	head, session, err := v.api.Mirrors.Head(ctx, v.deployment, rest.ScopeFrom(ctx).Content(), v.result.BranchName, v.commit)
+	if err != nil || head == nil {
+		return err
+	}
+	v.commit = head.Commit.String()
+	v.branch = &target{session: session, name: head.Name, commit: head.Commit, root: gitmirror.RootOf(source)}
 	return nil
 }
 

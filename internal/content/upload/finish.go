@@ -243,9 +243,17 @@ func (u *Uploads) add(t *Target, f *Finish, edits []modeltree.Edit) (plumbing.Ha
 		c.Parents = []plumbing.Hash{t.Commit}
 	}
 	if c.Message == "" {
-		c.Message = fmt.Sprintf("Upload %d files", len(f.Files))
+		c.Message = describe(len(edits))
 	}
 	return modeltree.AddCommit(t.Session, c)
+}
+
+// describe returns the message of a commit that adds, changes or deletes a number of files.
+func describe(files int) string {
+	if files == 1 {
+		return "Upload: 1 file changed"
+	}
+	return fmt.Sprintf("Upload: %d files changed", files)
 }
 
 // finished records the outcome of an upload. The error is errFinished if another request was faster.

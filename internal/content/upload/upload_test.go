@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/go-git/go-git/v5/plumbing"
+	gitobject "github.com/go-git/go-git/v5/plumbing/object"
 	"github.com/go-git/go-git/v5/plumbing/storer"
 
 	"github.com/quoin-dev/quoin/internal/audit"
@@ -38,6 +39,17 @@ func testUpload(w *world) {
 	if two.LastHash != commit.String() || two.LastHash == one.LastHash || w.commits() != 2 {
 		w.Errorf("%+v, %+v, %d commits", one, two, w.commits())
 	}
+	third := maps.Clone(second)
+	third["README.md"] = "third"
+	three := w.upload(model{"README.md": "third"}, third)
+	// Of the second, one file is new, one is changed and one is deleted.
+	for hash, want := range map[string]string{one.LastHash: "Upload: 3 files changed\n", two.LastHash: "Upload: 3 files changed\n", three.LastHash: "Upload: 1 file changed\n"} {
+		c, err := gitobject.GetCommit(w.repositories.Session(w.Context(), demo), plumbing.NewHash(hash))
+		if err != nil || c.Message != want {
+			w.Errorf("commit %v, %v; want the message %q", c, err, want)
+		}
+	}
+	commit, _ = w.branch()
 	if last, err := w.uploads.Last(w.Context(), demo); err != nil || last != commit {
 		w.Errorf("the last upload is %s, %v", last, err)
 	}

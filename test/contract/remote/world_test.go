@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"io"
 	"mime/multipart"
 	"net/http/httptest"
 	"strconv"
@@ -25,6 +26,7 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/auth"
 	"github.com/quoin-dev/quoin/apiserver/gitmirror"
 	"github.com/quoin-dev/quoin/apiserver/rest"
+	"github.com/quoin-dev/quoin/apiserver/rest/deployments"
 	"github.com/quoin-dev/quoin/apiserver/rest/model"
 	"github.com/quoin-dev/quoin/internal/apitest"
 	"github.com/quoin-dev/quoin/internal/audit"
@@ -40,7 +42,7 @@ import (
 )
 
 var (
-	ada = &auth.Principal{Kind: auth.KindUser, ID: "ada", Name: "Ada Lovelace", Email: "ada@example.com", Permissions: []v1alpha1.Permission{v1alpha1.PermissionSchemaUpdate, v1alpha1.PermissionSchemaRead}}
+	ada = &auth.Principal{Kind: auth.KindUser, ID: "ada", Name: "Ada Lovelace", Email: "ada@example.com", Permissions: []v1alpha1.Permission{v1alpha1.PermissionSchemaUpdate, v1alpha1.PermissionSchemaRead, v1alpha1.PermissionDeploymentRead}}
 	bob = &auth.Principal{Kind: auth.KindAPIKey, ID: "ci", Name: "CI", Permissions: []v1alpha1.Permission{v1alpha1.PermissionSchemaUpdate, v1alpha1.PermissionSchemaRead}}
 )
 
@@ -57,6 +59,11 @@ type world struct {
 	mirrors    *gitmirror.Mirrors
 	kube       client.Client
 	server     *rest.API
+
+	// ask is the server of each environment.
+	ask model.Ask
+	// observed has the commits that the controller has read, by branch; nil for those of the host.
+	observed map[string]string
 
 	mu     sync.Mutex
 	events []string
@@ -109,7 +116,13 @@ func newWorld(t testing.TB, h *host, db content.Database, uid string) *world {
 			w.moved++
 			return nil
 		},
+		Ask: func(ctx context.Context, e *v1alpha1.Environment, token string) (int, io.ReadCloser, error) {
+			return w.ask(ctx, e, token)
+		},
 	})
+	groups = append(groups, deployments.New(deployments.Options{
+		Kube: kube.NewClient(w.kube, w.kube, "test"), Catalog: w, Repositories: repositories, Mirrors: w.mirrors,
+	})...)
 	var err error
 	if w.server, err = rest.New(rest.Options{Deployments: w}, groups...); err != nil {
 		t.Fatal(err)
@@ -177,6 +190,9 @@ func (w *world) FindCached(context.Context, string, string) (*v1alpha1.Deploymen
 func (w *world) Branches(context.Context, *v1alpha1.Deployment) (all []*v1alpha1.Branch, err error) {
 	for i, line := range strings.Split(w.host.heads(), "\n") {
 		name, commit, _ := strings.Cut(line, " ")
+		if w.observed != nil {
+			commit = w.observed[name]
+		}
 		role := v1alpha1.BranchShared
 		switch {
 		case name == "main":
@@ -185,7 +201,7 @@ func (w *world) Branches(context.Context, *v1alpha1.Deployment) (all []*v1alpha1
 			role = v1alpha1.BranchPersonal
 		}
 		all = append(all, &v1alpha1.Branch{
-			ObjectMeta: metav1.ObjectMeta{Namespace: w.deployment.Namespace, Name: "b" + strconv.Itoa(i), Labels: map[string]string{v1alpha1.LabelRemote: "true", v1alpha1.LabelID: strconv.Itoa(i + 1)}},
+			ObjectMeta: metav1.ObjectMeta{Namespace: w.deployment.Namespace, Name: "b" + strconv.Itoa(i), Annotations: map[string]string{v1alpha1.AnnotationCommit: commit}, Labels: map[string]string{v1alpha1.LabelRemote: "true", v1alpha1.LabelID: strconv.Itoa(i + 1)}},
 			Spec:       v1alpha1.BranchSpec{Name: name, Role: role},
 			Status:     v1alpha1.BranchStatus{ID: int64(i + 1), LastHash: commit},
 		})
