@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	stdlog "log"
 	"log/slog"
 	"os"
 	"strings"
@@ -16,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	"github.com/quoin-dev/quoin/internal/masking"
 	"github.com/quoin-dev/quoin/internal/telemetry"
 )
 
@@ -68,6 +70,8 @@ func start(name string, stderr io.Writer, parsed error, l *logFlags, work func(l
 	}
 	log.SetLogger(logger)
 	klog.SetLogger(logger)
+	stdlog.SetFlags(0)
+	stdlog.SetOutput(masking.LibraryLog(func(message string) { logger.Info("A library reports", "message", message) }))
 	b := readBuild()
 	if err := telemetry.Register(metrics.Registry, telemetry.BuildInfo(strings.TrimPrefix(name, "quoin "), b.Version, b.Commit)); err != nil {
 		logger.Error(err, "Exiting with an error")

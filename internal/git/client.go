@@ -26,6 +26,9 @@ type Options struct {
 	// Timeout limits connecting to a server, including the TLS or SSH handshake;
 	// zero means DefaultTimeout. The context limits the whole call.
 	Timeout time.Duration
+	// MaxConnectionBytes limits what is read of a connection over SSH, whose server can send messages at any
+	// time; zero means no limit. Over HTTP, each response has a limit.
+	MaxConnectionBytes int64
 }
 
 // Client reads remotes and pushes to them. It is stateless and safe for concurrent use. It does

@@ -38,6 +38,8 @@ type attempt struct {
 type packRequest struct {
 	wants, haves []plumbing.Hash
 	depth        int // 0 means the full history
+	// maxBytes limits the response, with the messages in it; 0 means no limit.
+	maxBytes int64
 }
 
 // tips are the refs of a server that a fetch depends on.
@@ -214,10 +216,29 @@ func (s *session) requestPack(ctx context.Context, a packRequest) (io.Reader, io
 		_ = p.Close()
 		return nil, nil, err
 	}
-	if multiplexed {
-		return sideband.NewDemuxer(sideband.Sideband64k, p.rest()), p, nil
+	content := p.rest()
+	if a.maxBytes > 0 {
+		content = &limitedReader{content, a.maxBytes}
 	}
-	return p.rest(), p, nil
+	if multiplexed {
+		content = sideband.NewDemuxer(sideband.Sideband64k, content)
+	}
+	return content, p, nil
+}
+
+// limitedReader reads at most left bytes. Beyond them, the error is errPackSize.
+type limitedReader struct {
+	io.Reader
+	left int64
+}
+
+// Read implements io.Reader.
+func (l *limitedReader) Read(into []byte) (int, error) {
+	n, err := l.Reader.Read(into)
+	if l.left -= int64(n); l.left < 0 {
+		return 0, errPackSize
+	}
+	return n, err
 }
 
 // packRequest0 returns a request in version 0: gitprotocol-pack(5), heading "Packfile
@@ -315,7 +336,7 @@ type PullOptions struct {
 	Choose func(refs []Ref) (wants, haves []plumbing.Hash, err error)
 	// Read reads the pack: all objects that the histories of wants have and those of haves lack.
 	Read func(pack io.Reader) error
-	// MaxBytes limits the pack.
+	// MaxBytes limits the response with the pack: a server may add messages without end.
 	MaxBytes int64
 }
 
@@ -337,37 +358,35 @@ func (c *Client) Pull(ctx context.Context, o PullOptions) ([]Ref, string, error)
 	if err != nil || len(wants) == 0 {
 		return refs, defaultBranch, err
 	}
-	content, closer, err := s.requestPack(ctx, packRequest{wants: wants, haves: haves})
+	content, closer, err := s.requestPack(ctx, packRequest{wants: wants, haves: haves, maxBytes: o.MaxBytes})
 	if err != nil {
 		return nil, "", r.transportError(ctx, err)
 	}
 	defer closer.Close()
-	limited := &limitedPack{contextReader: contextReader{ctx, content}, left: o.MaxBytes}
-	err = o.Read(limited)
+	pack := &trackedPack{contextReader: contextReader{ctx, content}}
+	err = o.Read(pack)
 	switch {
-	case errors.Is(limited.err, errPackSize):
+	case errors.Is(pack.err, errPackSize):
 		return nil, "", r.fail(ErrTooLarge, "the download is larger than %d bytes", o.MaxBytes)
-	case limited.err != nil:
-		return nil, "", r.transportError(ctx, limited.err)
+	case pack.err != nil:
+		return nil, "", r.transportError(ctx, pack.err)
+	case err != nil && ctx.Err() != nil:
+		return nil, "", r.transportError(ctx, err)
 	}
 	return refs, defaultBranch, err
 }
 
-// limitedPack is a pack of at most left bytes. It keeps its error.
-type limitedPack struct {
+// trackedPack is a pack that keeps its error.
+type trackedPack struct {
 	contextReader
-	left int64
-	err  error
+	err error
 }
 
 // Read implements io.Reader.
-func (l *limitedPack) Read(into []byte) (int, error) {
-	n, err := l.contextReader.Read(into)
-	if l.left -= int64(n); l.left < 0 {
-		n, err = 0, errPackSize
-	}
+func (p *trackedPack) Read(into []byte) (int, error) {
+	n, err := p.contextReader.Read(into)
 	if err != nil && !errors.Is(err, io.EOF) {
-		l.err = err
+		p.err = err
 	}
 	return n, err
 }

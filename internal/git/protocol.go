@@ -16,6 +16,8 @@ const (
 	// maxAdvertisement bounds the refs of a server without version 2 of the protocol, bytes. It
 	// sends all refs, tags and pull requests too: some 70 bytes each.
 	maxAdvertisement = 128 << 20
+	// MaxListBytes is enough for a connection that lists refs: Options.MaxConnectionBytes.
+	MaxListBytes = maxAdvertisement + 32<<20
 	// maxLsRefs bounds the response of a server with version 2, bytes. It sends branches only.
 	maxLsRefs = 16 << 20
 	// maxCapabilities bounds the number of capabilities of a server, maxCapabilityBytes their

@@ -255,14 +255,15 @@ func (p *push) unconfirmed(ctx context.Context, err error, words string) error {
 
 // clean returns a text of a server for an error: short, on one line, without secrets.
 func (c *Credentials) clean(text string) string {
-	text = c.secrets.Replacer().Replace(masking.Text(strings.ToValidUTF8(text, "\uFFFD")))
+	hide := func(text string) string { return c.secrets.Replacer().Replace(masking.Text(text)) }
 	text = strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {
 			return ' '
 		}
 		return r
-	}, text)
-	text = strings.Trim(strings.Join(strings.Fields(text), " "), " :")
+	}, hide(strings.ToValidUTF8(text, "\uFFFD")))
+	// Without control characters, more may be recognized.
+	text = hide(strings.Trim(strings.Join(strings.Fields(text), " "), " :"))
 	if runes := []rune(text); len(runes) > maxWords {
 		text = string(runes[:maxWords]) + "…"
 	}

@@ -49,6 +49,9 @@ func (c *Client) connectSSH(ctx context.Context, r remote, creds Credentials, se
 	if err != nil {
 		return nil, err
 	}
+	if c.options.MaxConnectionBytes > 0 {
+		conn = &limitedConn{conn, limitedReader{conn, c.options.MaxConnectionBytes}}
+	}
 	s := &sshConnection{stop: context.AfterFunc(ctx, func() { _ = conn.Close() })}
 	if err := s.handshake(conn, address, r.sshUser(), creds, c.options.Timeout); err != nil {
 		s.stop()
@@ -64,6 +67,15 @@ func (c *Client) connectSSH(ctx context.Context, r remote, creds Credentials, se
 	}
 	return s, nil
 }
+
+// limitedConn is a connection of which a limited number of bytes is read.
+type limitedConn struct {
+	net.Conn
+	limited limitedReader
+}
+
+// Read implements net.Conn.
+func (c *limitedConn) Read(into []byte) (int, error) { return c.limited.Read(into) }
 
 func (r remote) sshPort() string {
 	if port := r.url.Port(); port != "" {

@@ -238,33 +238,48 @@ func deltaSizes(content []byte) (source, target int64, err error) {
 	return sizes[0], sizes[1], nil
 }
 
-// add adds an object, and those that were waiting for it.
+// add adds an object, and those that were waiting for it. One of them is in memory at a time: a few bytes
+// of a delta can be an object of the maximum size.
 func (u *unpacker) add(kind plumbing.ObjectType, d delta) error {
-	type arrived struct {
-		kind plumbing.ObjectType
-		delta
+	hash, err := u.store(kind, d.content)
+	if err != nil {
+		return err
 	}
-	for queue := []arrived{{kind, d}}; len(queue) > 0; {
+	for queue := u.ready(hash, d.offset); len(queue) > 0; {
 		next := queue[len(queue)-1]
 		queue = queue[:len(queue)-1]
-		hash, err := u.store(next.kind, next.content)
+		kind, content, err := u.patch(next.base, next.delta)
 		if err != nil {
 			return err
 		}
-		u.offsets[next.offset] = hash
-		ready := append(u.byOffset[next.offset], u.byName[hash]...)
-		delete(u.byOffset, next.offset)
-		delete(u.byName, hash)
-		for _, waited := range ready {
-			u.waiting--
-			kind, content, err := u.patch(hash, waited)
-			if err != nil {
-				return err
-			}
-			queue = append(queue, arrived{kind, delta{waited.offset, content}})
+		if hash, err = u.store(kind, content); err != nil {
+			return err
 		}
+		queue = append(queue, u.ready(hash, next.offset)...)
 	}
 	return nil
+}
+
+// dependent is a delta whose base has arrived.
+type dependent struct {
+	base plumbing.Hash
+	delta
+}
+
+// ready returns the deltas that were waiting for an object, which no longer wait.
+func (u *unpacker) ready(hash plumbing.Hash, offset int64) []dependent {
+	u.offsets[offset] = hash
+	var all []dependent
+	for _, d := range u.byOffset[offset] {
+		all = append(all, dependent{hash, d})
+	}
+	for _, d := range u.byName[hash] {
+		all = append(all, dependent{hash, d})
+	}
+	delete(u.byOffset, offset)
+	delete(u.byName, hash)
+	u.waiting -= len(all)
+	return all
 }
 
 // store adds an object to the store.
