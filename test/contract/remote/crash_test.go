@@ -51,13 +51,6 @@ var killedChanges = map[string]func(w *world, id string, received func(id string
 	"merge": func(w *world, _ string, _ func(string)) *answer {
 		return w.call(ada, "POST", "/merge", map[string]any{"branchName": "feature", "switchToParentBranch": true})
 	},
-	"merge-to-default": func(w *world, _ string, _ func(string)) *answer {
-		return w.call(ada, "POST", "/merge-to-default", map[string]any{"branchName": "feature"})
-	},
-	"write": func(w *world, _ string, _ func(string)) *answer { return w.write(ada, "model/w.yml", "w\n") },
-	"create": func(w *world, _ string, _ func(string)) *answer {
-		return w.call(ada, "POST", "/branches", map[string]any{"name": "other", "from": "feature", "activate": true})
-	},
 	"upload": uploadOnce,
 }
 
@@ -94,12 +87,12 @@ func (w *world) branchOff() {
 }
 
 // state describes the branches of the host, with the number of their commits and their files.
-func (w *world) state() string {
-	w.Helper()
+func (h *host) state() string {
+	h.Helper()
 	var text strings.Builder
-	for _, line := range strings.Split(w.host.heads(), "\n") {
+	for _, line := range strings.Split(h.heads(), "\n") {
 		name, _, _ := strings.Cut(line, " ")
-		fmt.Fprintf(&text, "%s: %d commits, tree %s\n", name, w.host.commits(name), w.host.git("rev-parse", "refs/heads/"+name+"^{tree}"))
+		fmt.Fprintf(&text, "%s: %d commits, tree %s\n", name, h.commits(name), h.git("rev-parse", "refs/heads/"+name+"^{tree}"))
 	}
 	return text.String()
 }
@@ -112,10 +105,23 @@ func (w *world) active() string {
 	return state.Active
 }
 
-// change sends a request of killedChanges and returns the number of points: each transaction, and each
-// request to the host, has one before and one after it.
-func change(t testing.TB, name, database string, h *host, stop int, received func(id string)) int {
-	d := &contenttest.Stepping{Database: open(t, database), Stop: stop}
+// prepared returns a host and a database after branchOff. No process has the database open.
+func prepared(t testing.TB, database string) *host {
+	t.Helper()
+	s, h := open(t, database), newHost(t)
+	newWorld(t, h, s, "a1").branchOff()
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+// change sends a request of killedChanges. It returns the number of points, which are before and after the
+// commit of each transaction and before each request to the host, and the branch that ada has active.
+func change(t testing.TB, name, database string, h *host, stop int, received func(id string)) (points int, active string) {
+	s := open(t, database)
+	defer func() { _ = s.Close() }()
+	d := &contenttest.Stepping{Database: s, Stop: stop}
 	w := newWorld(t, h, d, "a1")
 	transport, _ := http.DefaultTransport.(*http.Transport)
 	before := transport.Proxy
@@ -125,7 +131,7 @@ func change(t testing.TB, name, database string, h *host, stop int, received fun
 	}
 	defer func() { transport.Proxy = before }()
 	killedChanges[name](w, "", received).is(200)
-	return d.Points
+	return d.Points, w.active()
 }
 
 func changeAndStop(arguments string) error {
@@ -145,24 +151,18 @@ func TestChangesOfRemotesAreKilled(t *testing.T) {
 	storetest.ForEach(t, func(t *testing.T, newDatabase func(testing.TB) string) {
 		for _, name := range slices.Sorted(maps.Keys(killedChanges)) {
 			t.Run(name, func(t *testing.T) {
-				prepare := func(t *testing.T) (database string, w *world) {
-					database = newDatabase(t)
-					w = newWorld(t, newHost(t), open(t, database), "a1")
-					w.branchOff()
-					return database, w
-				}
-				database, w := prepare(t)
-				before := w.state()
-				points := change(t, name, database, w.host, 0, func(string) {})
-				k := &killed{name: name, before: before, after: w.state(), active: w.active()}
+				database := newDatabase(t)
+				h := prepared(t, database)
+				before := h.state()
+				points, active := change(t, name, database, h, 0, func(string) {})
+				k := &killed{name: name, before: before, after: h.state(), active: active}
 				if before == k.after || points < 6 {
 					t.Fatalf("nothing was changed at %d points: %s", points, k.after)
 				}
 				moved := 0
 				for point := 1; point <= points; point++ {
 					t.Run(fmt.Sprint("killed at ", point), func(t *testing.T) {
-						database, w := prepare(t)
-						if k.check(t, database, w, point) {
+						if k.check(t, newDatabase(t), point) {
 							moved++
 						}
 					})
@@ -180,25 +180,26 @@ type killed struct{ name, before, after, active string }
 
 // check kills a process at a point of the request, and repeats the request. It reports whether the branches
 // had moved.
-func (k *killed) check(t *testing.T, database string, w *world, point int) (moved bool) {
+func (k *killed) check(t *testing.T, database string, point int) (moved bool) {
 	t.Helper()
-	id := ""
-	storetest.KillChild(t, changeURL, contenttest.Arguments(point, k.name, database, w.host.dir, w.host.url), func(line string) bool {
+	h, id := prepared(t, database), ""
+	storetest.KillChild(t, changeURL, contenttest.Arguments(point, k.name, database, h.dir, h.url), func(line string) bool {
 		if line != contenttest.Stopped {
 			id = line
 		}
 		return line == contenttest.Stopped
 	})
-	got := w.state()
+	got := h.state()
 	if got != k.before && got != k.after {
 		t.Fatalf("the host has\n%s\nwant\n%s\nor\n%s", got, k.before, k.after)
 	}
 	moved = got == k.after
+	w := newWorld(t, h, open(t, database), "a1")
 	again := killedChanges[k.name](w, id, func(string) {})
 	if again.status != 200 && (!moved || again.status/100 != 4) {
 		t.Errorf("the repetition is %d: %s", again.status, again.raw)
 	}
-	if got := w.state(); got != k.after {
+	if got := h.state(); got != k.after {
 		t.Errorf("after the repetition the host has\n%s\nwant\n%s", got, k.after)
 	}
 	if active := w.active(); again.status == 200 && active != k.active {
@@ -206,7 +207,7 @@ func (k *killed) check(t *testing.T, database string, w *world, point int) (move
 	}
 	w.later(time.Minute)
 	w.call(ada, "GET", "/data-model/files?branchName=main", nil).is(200)
-	w.unchanged(w.host.heads())
-	w.host.git("fsck", "--strict")
+	w.unchanged(h.heads())
+	h.git("fsck", "--strict")
 	return moved
 }

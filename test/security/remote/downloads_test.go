@@ -16,9 +16,9 @@ import (
 const (
 	// maxObject is the largest file of a data model.
 	maxObject = 16 << 20
-	// maxHeap is what a download may need: twice the 64 MiB that a session holds and some objects, because
+	// maxHeap is what a download may need: twice the 64 MiB that a session holds, and copies of objects, because
 	// the garbage collector lets the heap grow to twice what is in use.
-	maxHeap = 288 << 20
+	maxHeap = 384 << 20
 	// maxSent is what is read of a download: the limit, and the buffers of the connection.
 	maxSent = 256<<20 + 32<<20
 )
