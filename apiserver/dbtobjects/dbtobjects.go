@@ -83,6 +83,7 @@ type Objects struct {
 	// authentications of client addresses.
 	deliveries chan struct{}
 	failures   *ratelimit.Limits[netip.Prefix]
+	passwords  *passwords
 }
 
 // New returns Objects.
@@ -92,7 +93,8 @@ func New(o Options) *Objects {
 	}
 	return &Objects{
 		Options: o, wake: make(chan struct{}, 1), deliveries: make(chan struct{}, maxDeliveries),
-		failures: ratelimit.New[netip.Prefix](failuresPerSecond, failureBurst, maxAddresses),
+		failures:  ratelimit.New[netip.Prefix](failuresPerSecond, failureBurst, maxAddresses),
+		passwords: &passwords{now: o.Now, known: map[types.UID]knownPassword{}},
 	}
 }
 

@@ -1,16 +1,20 @@
 package dbtobjects
 
 import (
+	"context"
+	"crypto/sha256"
 	"crypto/subtle"
 	"errors"
 	"net/http"
 	"regexp"
 	"strings"
+	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
@@ -34,6 +38,9 @@ const (
 	failuresPerSecond = 1
 	failureBurst      = 20
 	maxAddresses      = 10_000
+	// passwordFor is how long the password of a sync is cached.
+	passwordFor  = 5 * time.Second
+	maxPasswords = 1024
 )
 
 const prefix = "/dbt-syncs/"
@@ -60,24 +67,24 @@ func (o *Objects) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		serving.WriteError(w, http.StatusNotFound, "no such path")
 		return
 	}
-	obj, of, err := o.authenticate(r, types.NamespacedName{Namespace: match[1], Name: match[2]})
+	p, err := o.authenticate(r, types.NamespacedName{Namespace: match[1], Name: match[2]})
 	switch {
 	case err != nil:
 		o.writeFailure(w, r, err)
 		return
-	case obj == nil:
+	case p == nil:
 		if wait := o.failures.Take(serving.ClientNetwork(r.Context()), o.Now()); wait > 0 {
-			serving.RetryAfter(w, wait)
-			serving.WriteError(w, http.StatusTooManyRequests, "too many requests without a valid password")
+			o.writeFailure(w, r, tooManyFailures{wait})
 			return
 		}
 		w.Header().Set("WWW-Authenticate", `Basic realm="quoin"`)
-		serving.WriteError(w, http.StatusUnauthorized, "the password of the dbt sync is required")
+		serving.WriteError(w, http.StatusUnauthorized, "the password of a dbt sync that has not ended is required")
 		return
 	}
-	serving.Authenticated(r, of.Account.Name)
-	serving.Annotate(r.Context(), "account", of.Account.Name)
-	serving.Annotate(r.Context(), "principal", "DbtSync:"+obj.Namespace+"/"+obj.Name)
+	account := p.Scope.Account.Name
+	serving.Authenticated(r, account)
+	serving.Annotate(r.Context(), "account", account)
+	serving.Annotate(r.Context(), "principal", "DbtSync:"+match[1]+"/"+match[2])
 	if r.Method != http.MethodPut {
 		w.Header().Set("Allow", http.MethodPut)
 		serving.WriteError(w, http.StatusMethodNotAllowed, "allowed: PUT")
@@ -90,7 +97,11 @@ func (o *Objects) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		serving.WriteBusy(w, http.StatusTooManyRequests, "too many manifests are being received")
 		return
 	}
-	if err := o.receive(r, obj, of); err != nil {
+	packed, err := pack(r.Body)
+	if err == nil {
+		err = o.Syncs.Deliver(r.Context(), p, packed)
+	}
+	if err != nil {
 		o.writeFailure(w, r, err)
 		return
 	}
@@ -98,75 +109,113 @@ func (o *Objects) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// authenticate returns the object of a request and its deployment; nil if it does not exist, has no pod,
-// or the password is wrong.
-func (o *Objects) authenticate(r *http.Request, key types.NamespacedName) (*v1alpha1.DbtSync, content.Scope, error) {
+// authenticate returns the running sync of a request; nil if it does not exist, has ended, has no pod, or
+// the password is wrong. What it reads from the cache may be outdated: the row decides whether the sync has
+// ended, and the Secret whether there is a pod.
+func (o *Objects) authenticate(r *http.Request, key types.NamespacedName) (*dbtsync.Pending, error) {
 	_, password, ok := r.BasicAuth()
 	if !ok || password == "" || len(password) > maxPassword {
-		return nil, content.Scope{}, nil
+		return nil, nil
 	}
 	obj := &v1alpha1.DbtSync{}
-	if err := o.Cached.Get(r.Context(), key, obj); err != nil {
-		return nil, content.Scope{}, ignoreNotFound(err)
+	if err := o.Cached.Get(r.Context(), key, obj); err != nil || obj.Status.Ended() {
+		return nil, client.IgnoreNotFound(err)
 	}
-	// The pod may be faster than the cache.
-	if s := &obj.Status; s.Stage != v1alpha1.DbtStageInitializing && !s.InSandbox() {
-		return nil, content.Scope{}, nil
-	}
-	secret := &corev1.Secret{}
-	if err := o.Live.Get(r.Context(), types.NamespacedName{Namespace: key.Namespace, Name: engine.DbtDeliveryName(key.Name)}, secret); err != nil {
-		return nil, content.Scope{}, ignoreNotFound(err)
-	}
-	expected := secret.Data[corev1.BasicAuthPasswordKey]
-	if !metav1.IsControlledBy(secret, obj) || len(expected) == 0 || subtle.ConstantTimeCompare([]byte(password), expected) != 1 {
-		return nil, content.Scope{}, nil
+	expected, err := o.passwords.get(obj.UID, func() (string, error) { return o.readPassword(r.Context(), obj) })
+	if err != nil || !holds(password, expected) {
+		return nil, err
 	}
 	account, err := tenant.Of(r.Context(), o.Cached, key.Namespace)
 	if errors.Is(err, tenant.ErrNoAccount) {
-		return nil, content.Scope{}, nil
+		return nil, nil
 	}
 	if err != nil {
-		return nil, content.Scope{}, err
+		return nil, err
 	}
 	d := &v1alpha1.Deployment{}
 	if err := o.Cached.Get(r.Context(), types.NamespacedName{Namespace: key.Namespace, Name: obj.Spec.DeploymentRef.Name}, d); err != nil {
-		return nil, content.Scope{}, ignoreNotFound(err)
+		return nil, client.IgnoreNotFound(err)
 	}
-	return obj, scopeOf(account, d), nil
+	p, err := o.Syncs.OfObject(r.Context(), scopeOf(account, d), obj.Name, string(obj.UID))
+	if err != nil || p == nil || p.Status != dbtsync.Running {
+		return nil, err
+	}
+	return p, nil
 }
 
-func ignoreNotFound(err error) error {
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	return err
+// holds compares a password with the expected one; none is expected if that is empty. The time does not
+// depend on them.
+func holds(password, expected string) bool {
+	given, wanted := sha256.Sum256([]byte(password)), sha256.Sum256([]byte(expected))
+	return subtle.ConstantTimeCompare(given[:], wanted[:]) == 1 && expected != ""
 }
 
-// receive stores the manifest of a request.
-func (o *Objects) receive(r *http.Request, obj *v1alpha1.DbtSync, of content.Scope) error {
-	p, err := o.Syncs.OfObject(r.Context(), of, obj.Name, string(obj.UID))
-	if err != nil {
-		return err
+// readPassword reads the password of a sync from its Secret; "" if there is none. Client addresses with too
+// many failed authentications cause no read.
+func (o *Objects) readPassword(ctx context.Context, obj *v1alpha1.DbtSync) (string, error) {
+	if wait := o.failures.Wait(serving.ClientNetwork(ctx), o.Now()); wait > 0 {
+		return "", tooManyFailures{wait}
 	}
-	if p == nil {
-		return content.Errorf(content.NotFound, "the dbt sync does not exist")
+	secret := &corev1.Secret{}
+	err := o.Live.Get(ctx, types.NamespacedName{Namespace: obj.Namespace, Name: engine.DbtDeliveryName(obj.Name)}, secret)
+	if err != nil || !metav1.IsControlledBy(secret, obj) {
+		return "", client.IgnoreNotFound(err)
 	}
-	if p.Status != dbtsync.Running {
-		return content.Errorf(content.Conflict, "the dbt sync has ended: %s", p.Status)
-	}
-	packed, err := pack(r.Body)
-	if err != nil {
-		return err
-	}
-	return o.Syncs.Deliver(r.Context(), p, packed)
+	return string(secret.Data[corev1.BasicAuthPasswordKey]), nil
 }
+
+// passwords caches the passwords of syncs by the UID of their objects, so that requests with made-up
+// passwords cause few reads of Secrets. A missing one is cached too.
+type passwords struct {
+	now func() time.Time
+
+	mu    sync.Mutex
+	known map[types.UID]knownPassword // guarded by mu
+}
+
+type knownPassword struct {
+	password string
+	until    time.Time
+}
+
+// get returns the password of a sync, from the cache or with read.
+func (c *passwords) get(of types.UID, read func() (string, error)) (string, error) {
+	now := c.now()
+	c.mu.Lock()
+	found, ok := c.known[of]
+	c.mu.Unlock()
+	if ok && now.Before(found.until) {
+		return found.password, nil
+	}
+	password, err := read()
+	if err != nil {
+		return "", err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.known) >= maxPasswords {
+		clear(c.known)
+	}
+	c.known[of] = knownPassword{password, now.Add(passwordFor)}
+	return password, nil
+}
+
+// tooManyFailures is the error of a client address with too many failed authentications.
+type tooManyFailures struct{ wait time.Duration }
+
+// Error implements error.
+func (tooManyFailures) Error() string { return "too many requests without a valid password" }
 
 // writeFailure responds to an error.
 func (o *Objects) writeFailure(w http.ResponseWriter, r *http.Request, err error) {
 	var invalid *dbt.Error
 	var rejected *content.Error
 	var tooLarge *http.MaxBytesError
+	var tooMany tooManyFailures
 	switch {
+	case errors.As(err, &tooMany):
+		serving.RetryAfter(w, tooMany.wait)
+		serving.WriteError(w, http.StatusTooManyRequests, tooMany.Error())
 	case errors.As(err, &invalid):
 		serving.WriteError(w, http.StatusBadRequest, invalid.Message)
 	case errors.As(err, &rejected):

@@ -35,6 +35,15 @@ func (l *Limits[K]) Take(key K, now time.Time) time.Duration {
 	return wait
 }
 
+// Wait returns the time after which an event of a key is admitted, 0 if it is now. It admits none.
+func (l *Limits[K]) Wait(key K, now time.Time) time.Duration {
+	missing := 1 - l.of(key).TokensAt(now)
+	if missing <= 0 {
+		return 0
+	}
+	return time.Duration(missing / float64(l.perSecond) * float64(time.Second))
+}
+
 func (l *Limits[K]) of(key K) *rate.Limiter {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -30,6 +30,29 @@ func TestLimits(t *testing.T) {
 	}
 }
 
+// Wait tells whether an event would be admitted, and admits none.
+func TestWait(t *testing.T) {
+	l := New[string](0.5, 2, 100)
+	for range 5 {
+		if wait := l.Wait("a", now); wait != 0 {
+			t.Errorf("%s before the first event", wait)
+		}
+	}
+	for range 2 {
+		l.Take("a", now)
+	}
+	wait := l.Wait("a", now)
+	if wait != 2*time.Second {
+		t.Errorf("%s after the burst, want 2s", wait)
+	}
+	if left := l.Wait("a", now.Add(time.Second)); left != time.Second {
+		t.Errorf("%s a second later, want 1s", left)
+	}
+	if l.Take("a", now.Add(wait-time.Millisecond)) == 0 || l.Take("a", now.Add(wait)) != 0 {
+		t.Error("an event is not admitted when Wait tells")
+	}
+}
+
 // The number of remembered keys is bounded.
 func TestLimitsAreBounded(t *testing.T) {
 	const most = 1000

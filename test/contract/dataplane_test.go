@@ -105,7 +105,7 @@ func waitForDbtPod(t *testing.T, name string) *dbtPod {
 	return p
 }
 
-// deliver runs the last container of the pod.
+// deliver runs the last container of the pod. It returns its error; "" if it succeeds, also after several attempts.
 func (p *dbtPod) deliver(manifest map[string]any) string {
 	p.Helper()
 	dir := p.TempDir()
@@ -130,7 +130,9 @@ func (p *dbtPod) deliver(manifest map[string]any) string {
 	}
 	args := append(spec.Containers[0].Args[1:], "--credentials-dir="+dir, "--manifest="+filepath.Join(dir, "manifest.json"), "--timeout=20s")
 	var stderr bytes.Buffer
-	dbtsandbox.Deliver(p.Context(), args, &stderr, &stderr)
+	if dbtsandbox.Deliver(p.Context(), args, io.Discard, &stderr) == 0 {
+		return ""
+	}
 	return stderr.String()
 }
 

@@ -354,9 +354,12 @@ func TestDbtSyncOfAGitRepository(t *testing.T) {
 	if s := waitForDbtSync(t, object, "True", "cubes on branch "+branch); s.Status.GeneratedFiles < 5 || s.Status.Stage != "COMPLETED" || s.Status.CompletionTime == nil {
 		t.Errorf("%+v", s.Status)
 	}
-	if branches := admin.call(t, "GET", "/build/api/v1/deployments/"+deployment+"/branches", nil).is(200); !strings.Contains(string(branches.raw), branch) {
-		t.Errorf("%s", branches.raw)
-	}
+	apiclient.Soon(t, func() error { // the list has it when the controller has fetched the repository
+		if branches := admin.call(t, "GET", "/build/api/v1/deployments/"+deployment+"/branches", nil).is(200); !strings.Contains(string(branches.raw), branch) {
+			return fmt.Errorf("no branch %s: %s", branch, branches.raw)
+		}
+		return nil
+	})
 	if text := pod.deliver(dbtManifest(t)); !strings.Contains(text, "401") {
 		t.Errorf("a manifest is accepted after the end: %s", text)
 	}
@@ -410,21 +413,23 @@ func TestDbtSyncsOfKubectl(t *testing.T) {
 			DeploymentRef: v1alpha1.LocalReference{Name: list.Items[0].Name}, Branch: branch, Source: source,
 		}}
 	}
-	apply(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "manifest"}, Data: map[string]string{"manifest.json": string(data)}})
-	manifest := v1alpha1.DbtSource{Manifest: &v1alpha1.DbtManifestSource{ConfigMapRef: v1alpha1.LocalReference{Name: "manifest"}}}
-	apply(sync("from-manifest", "review", manifest))
-	s := waitForDbtSync(t, "from-manifest", "True", "cubes on branch review")
+	// What a DbtSync owns stays: there is no garbage collector. So each run has names of its own.
+	own := func(name string) string { return name + "-" + deployment }
+	apply(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: own("manifest")}, Data: map[string]string{"manifest.json": string(data)}})
+	manifest := v1alpha1.DbtSource{Manifest: &v1alpha1.DbtManifestSource{ConfigMapRef: v1alpha1.LocalReference{Name: own("manifest")}}}
+	apply(sync(own("from-manifest"), "review", manifest))
+	s := waitForDbtSync(t, own("from-manifest"), "True", "cubes on branch review")
 	admin.call(t, "GET", dbtSyncsOf(deployment)+"/"+s.Status.SyncJobID, nil).is(200).want("status", "COMPLETED")
-	apply(sync("to-production", v1alpha1.DefaultBranch, manifest))
-	waitForDbtSync(t, "to-production", "False", "production branch")
+	apply(sync(own("to-production"), v1alpha1.DefaultBranch, manifest))
+	waitForDbtSync(t, own("to-production"), "False", "production branch")
 
-	apply(sync("from-git", "", v1alpha1.DbtSource{Git: &v1alpha1.DbtGitSource{URL: "https://git.example.com/dbt.git"}}))
-	pod := waitForDbtPod(t, "from-git")
+	apply(sync(own("from-git"), "", v1alpha1.DbtSource{Git: &v1alpha1.DbtGitSource{URL: "https://git.example.com/dbt.git"}}))
+	pod := waitForDbtPod(t, own("from-git"))
 	if text := pod.deliver(dbtManifest(t)); text != "" {
 		t.Error(text)
 	}
 	pod.end(batchv1.JobSuccessCriteriaMet, batchv1.JobComplete)
-	s = waitForDbtSync(t, "from-git", "True", "cubes on branch dbt-sync/git-")
+	s = waitForDbtSync(t, own("from-git"), "True", "cubes on branch dbt-sync/git-")
 	if s.Status.SyncJobID != string(s.UID) || len(s.Status.Phases) != 3 {
 		t.Errorf("%+v", s.Status)
 	}

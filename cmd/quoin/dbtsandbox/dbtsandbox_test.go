@@ -66,6 +66,14 @@ func TestDeliver(t *testing.T) {
 	if code, text := run(t, deliver); code != exitFailed || requests != 1 || text != "quoin apiserver rejects the manifest: 409 some reason" {
 		t.Errorf("%d after %d requests: %q", code, requests, text)
 	}
+	requests, status = 0, []int{401, 401, 204} // another replica does not know the sync yet
+	if code, text := run(t, deliver); code != exitDone || requests != 3 {
+		t.Errorf("%d after %d requests: %q", code, requests, text)
+	}
+	requests, status = 0, []int{401, 503, 401}
+	if code, text := run(t, deliver); code != exitFailed || requests != maxUnknown+1 || text != "quoin apiserver rejects the manifest: 401 some reason" {
+		t.Errorf("%d after %d requests: %q", code, requests, text)
+	}
 	server.Close()
 	args = append(args, "--timeout=20ms")
 	if code, text := run(t, deliver); code != exitFailed || strings.Contains(text, "secret") || !strings.Contains(text, "gave up") {

@@ -23,6 +23,10 @@ import (
 	"github.com/quoin-dev/quoin/internal/git"
 )
 
+// maxUnknown is how often a manifest is sent although the password is rejected: a replica of quoin apiserver
+// may not know the sync yet.
+const maxUnknown = 4
+
 // maxAnswer bounds what is read of the answer of quoin apiserver, bytes.
 const maxAnswer = 2 << 10
 
@@ -61,7 +65,14 @@ func (c command) deliver(ctx context.Context, args []string) int {
 		if err != nil {
 			return err
 		}
-		return c.retry(ctx, isUnavailable, func() error { return o.send(ctx, client, password) })
+		unknown := 0
+		return c.retry(ctx, func(err error) bool { return isUnavailable(err) || isUnknown(err) && unknown < maxUnknown }, func() error {
+			err := o.send(ctx, client, password)
+			if isUnknown(err) {
+				unknown++
+			}
+			return err
+		})
 	})
 }
 
@@ -95,6 +106,20 @@ func (u unavailable) Error() string {
 }
 
 func isUnavailable(err error) bool { return errors.As(err, &unavailable{}) }
+
+// rejected is an error of quoin apiserver for the manifest or the password.
+type rejected struct {
+	status int
+	answer string
+}
+
+// Error implements error.
+func (r rejected) Error() string { return "quoin apiserver rejects the manifest: " + r.answer }
+
+func isUnknown(err error) bool {
+	var r rejected
+	return errors.As(err, &r) && r.status == http.StatusUnauthorized
+}
 
 // send sends the manifest once.
 func (o deliverOptions) send(ctx context.Context, client *http.Client, password string) error {
@@ -138,7 +163,7 @@ func (o deliverOptions) send(ctx context.Context, client *http.Client, password 
 	case status >= http.StatusInternalServerError, status == http.StatusTooManyRequests, status == http.StatusRequestTimeout:
 		return unavailable{reason: answer}
 	}
-	return fmt.Errorf("quoin apiserver rejects the manifest: %s", answer)
+	return rejected{response.StatusCode, answer}
 }
 
 // maxSelected bounds the file of the selected models, bytes.
