@@ -43,7 +43,7 @@ func newDbtSyncs(k8s cluster.Cluster, database *store.Database, mirrors *gitmirr
 		repositories := &repository.Repositories{DB: s, Record: background}
 		worker := &dbtsync.Worker{
 			Store: s, Repositories: repositories, Record: background, Log: c.Log, Ended: objects.Wake,
-			Open: func(ctx context.Context, of content.Scope) (*repository.Session, error) {
+			Open: func(ctx context.Context, of content.Scope) (*repository.Session, string, error) {
 				return openModel(ctx, k8s.GetCache(), repositories, mirrors, of)
 			},
 			Moved: func(ctx context.Context, of content.Scope) error { return requestFetch(ctx, k8s, of) },
@@ -74,24 +74,26 @@ func runDbtObjects(ctx context.Context, k8s cluster.Cluster, objects *dbtobjects
 }
 
 // openModel returns a session on the repository with the data model of a deployment: the one that Quoin
-// keeps, or the mirror of a remote.
-func openModel(ctx context.Context, deployments client.Reader, kept *repository.Repositories, mirrors *gitmirror.Mirrors, of content.Scope) (*repository.Session, error) {
+// keeps, or the mirror of a remote; and the branch that production serves.
+func openModel(ctx context.Context, deployments client.Reader, kept *repository.Repositories, mirrors *gitmirror.Mirrors, of content.Scope) (*repository.Session, string, error) {
 	d := &v1alpha1.Deployment{}
 	err := deployments.Get(ctx, client.ObjectKey{Namespace: of.Deployment.Namespace, Name: of.Deployment.Name}, d)
 	switch {
 	case client.IgnoreNotFound(err) != nil:
-		return nil, fmt.Errorf("read a deployment: %w", err)
+		return nil, "", fmt.Errorf("read a deployment: %w", err)
 	case err != nil || string(d.UID) != of.Deployment.UID:
-		return nil, content.Errorf(content.NotFound, "the deployment was deleted")
+		return nil, "", content.Errorf(content.NotFound, "the deployment was deleted")
+	case d.Spec.Model.Git == nil && d.Spec.Model.Repository == nil:
+		return nil, "", content.Errorf(content.Conflict, "the data model of the deployment is not in a Git repository")
 	case d.Spec.Model.Git == nil:
 		session := kept.Session(ctx, of)
-		return session, starter.Ensure(session, d)
+		return session, d.Spec.Model.Repository.BranchName(), starter.Ensure(session, d)
 	}
 	mirror, err := mirrors.Open(ctx, d, of, gitmirror.Current)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	return mirror.Session(ctx, kept), nil
+	return mirror.Session(ctx, kept), mirror.Production, nil
 }
 
 // recordOfRequest is the content.Record of the deployment of a request.

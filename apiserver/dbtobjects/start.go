@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path"
 	"strings"
 	"time"
 
@@ -45,13 +46,13 @@ const (
 // start stores the row of an object that a user has created.
 func (o *Objects) start(ctx context.Context, obj *v1alpha1.DbtSync, d *v1alpha1.Deployment, of content.Scope) error {
 	source := obj.Spec.Source
-	repository := d.Spec.Model.Repository
+	production, root, writable := modelOf(d)
 	switch {
 	case source.Git != nil && !o.Git:
 		return nil // the controller reports it
-	case repository == nil:
-		return o.end(ctx, obj, "spec.deploymentRef: the data model of deployment "+d.Name+" is not kept by Quoin: spec.model.repository is not set; sync to files over REST")
-	case obj.Spec.Branch == repository.BranchName():
+	case !writable:
+		return o.end(ctx, obj, "spec.deploymentRef: the data model of deployment "+d.Name+" is not in a Git repository: neither spec.model.repository nor spec.model.git is set; sync to files over REST")
+	case obj.Spec.Branch != "" && obj.Spec.Branch == production:
 		return o.end(ctx, obj, "spec.branch: it is the production branch; name another one, which is reviewed and merged")
 	case d.Labels[v1alpha1.LabelID] == "":
 		return nil // the deployment is new
@@ -59,7 +60,7 @@ func (o *Objects) start(ctx context.Context, obj *v1alpha1.DbtSync, d *v1alpha1.
 	n := dbtsync.New{
 		ID: string(obj.UID), ObjectName: obj.Name, ObjectUID: string(obj.UID), DeploymentNumber: d.Labels[v1alpha1.LabelID],
 		Trigger: cmp.Or(string(obj.Spec.Trigger), "manual"), Output: dbtsync.ToBranch, Git: source.Git, Branch: obj.Spec.Branch,
-		Base: repository.BranchName(), Root: repository.Path, AuthorName: authorName, AuthorEmail: authorEmail,
+		Base: production, Root: root, AuthorName: authorName, AuthorEmail: authorEmail,
 		Options: ptr.Deref(obj.Spec.Options, v1alpha1.DbtOptions{}), Catalog: engine.LiteralVariable(d, engine.VariableCatalog),
 	}
 	if source.Git != nil {
@@ -89,6 +90,19 @@ func (o *Objects) start(ctx context.Context, obj *v1alpha1.DbtSync, d *v1alpha1.
 	}
 	o.Wake()
 	return err
+}
+
+// modelOf returns the branch that production serves and the directory of the data model, and whether it is in
+// a Git repository. The branch is empty if it is the default one of a remote: the worker asks the remote,
+// which may take long to answer.
+func modelOf(d *v1alpha1.Deployment) (production, root string, writable bool) {
+	switch model := d.Spec.Model; {
+	case model.Repository != nil:
+		return model.Repository.BranchName(), model.Repository.Path, true
+	case model.Git != nil:
+		return model.Git.Branch, path.Clean("/" + model.Git.Path)[1:], true
+	}
+	return "", "", false
 }
 
 // readManifest returns the manifest of a ConfigMap as a delivery; nil if the ConfigMap may be about to be

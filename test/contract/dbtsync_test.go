@@ -8,6 +8,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -124,24 +125,39 @@ func TestDbtSyncToABranch(t *testing.T) {
 	admin.call(t, "POST", dbtSyncsOf(deployment), body).rejected(400, "branchName", "production")
 }
 
-// TestDbtSyncToARemote: the model of the deployment is on a Git host, which gets the branch.
+// TestDbtSyncToARemote: the model of the deployment is on a Git host, which gets the branch, also of a DbtSync.
 func TestDbtSyncToARemote(t *testing.T) {
 	admin := acme.as(acme.admin)
-	a := admin.call(t, "POST", dbtSyncsOf(acme.id), map[string]any{"source": "manifest", "manifest": dbtManifest(t)}).is(200)
-	path := fmt.Sprintf("%s/%v", dbtSyncsOf(acme.id), a.at("syncJobId"))
-	apiclient.Soon(t, func() error {
-		if got := admin.call(t, "GET", path, nil).is(200); got.at("status") != "COMPLETED" {
-			return fmt.Errorf("%s", got.raw)
+	check := func(branch string) {
+		t.Helper()
+		if files, err := git(acme.repository.dir, "", "ls-tree", "-r", "--name-only", "refs/heads/"+branch); err != nil || !strings.Contains(files, "model/cubes/dbt/customers.yml") {
+			t.Errorf("branch %s has %q, %v", branch, files, err)
 		}
-		return nil
-	})
-	branch := fmt.Sprint(a.at("branchName"))
-	if files, err := git(acme.repository.dir, "", "ls-tree", "-r", "--name-only", "refs/heads/"+branch); err != nil || !strings.Contains(files, "model/cubes/dbt/customers.yml") {
-		t.Errorf("branch %s has %q, %v", branch, files, err)
+		if _, err := git(acme.repository.dir, "", "update-ref", "-d", "refs/heads/"+branch); err != nil {
+			t.Error(err)
+		}
 	}
-	if _, err := git(acme.repository.dir, "", "update-ref", "-d", "refs/heads/"+branch); err != nil {
-		t.Error(err)
+	a := admin.call(t, "POST", dbtSyncsOf(acme.id), map[string]any{"source": "manifest", "manifest": dbtManifest(t)}).is(200)
+	waitForDbtStatus(t, fmt.Sprintf("%s/%v", dbtSyncsOf(acme.id), a.at("syncJobId")), "COMPLETED")
+	check(fmt.Sprint(a.at("branchName")))
+
+	data, err := json.Marshal(dbtManifest(t))
+	if err != nil {
+		t.Fatal(err)
 	}
+	name := fmt.Sprintf("to-a-remote-%d", time.Now().UnixNano())
+	manifest := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: acme.name, Name: name}, Data: map[string]string{"manifest.json": string(data)}}
+	sync := &v1alpha1.DbtSync{ObjectMeta: metav1.ObjectMeta{Namespace: acme.name, Name: name}, Spec: v1alpha1.DbtSyncSpec{
+		DeploymentRef: v1alpha1.LocalReference{Name: "analytics"},
+		Source:        v1alpha1.DbtSource{Manifest: &v1alpha1.DbtManifestSource{ConfigMapRef: v1alpha1.LocalReference{Name: name}}},
+	}}
+	for _, o := range []client.Object{manifest, sync} {
+		if err := k8s.Create(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = k8s.Delete(context.WithoutCancel(t.Context()), o) })
+	}
+	check(waitForDbtSync(t, name, "True", "cubes on branch dbt-sync/manifest-").Status.Branch)
 }
 
 // TestDbtSyncFailures: syncs that fail, and say why.

@@ -24,8 +24,8 @@ type New struct {
 	Trigger          string
 	Output           Output
 	Ref              string
-	// Branch receives the files, Base is the branch from which it is created if it does not exist, and Root
-	// the directory of the data model. They are empty for ToFiles.
+	// Branch receives the files, Base is the branch from which it is created if it does not exist, that of
+	// production if empty, and Root the directory of the data model. They are empty for ToFiles.
 	Branch, Base, Root string
 	// Catalog is that of Databricks; it may be empty.
 	Catalog string

@@ -32,8 +32,9 @@ type Worker struct {
 	// Repositories are written to without a request, so their Record must not need one.
 	Repositories *repository.Repositories
 	// Open returns a session on the repository with the data model of a deployment, which is brought up to
-	// date if it is the mirror of a remote. When nil, it is the repository that Quoin keeps.
-	Open func(ctx context.Context, s content.Scope) (*repository.Session, error)
+	// date if it is the mirror of a remote, and the branch that production serves. When nil, it is the
+	// repository that Quoin keeps, of any branches.
+	Open func(ctx context.Context, s content.Scope) (session *repository.Session, production string, err error)
 	// Record stores an event of a run without a request.
 	Record content.Record
 	// Moved is called after a branch has moved. It triggers an immediate fetch.
@@ -49,10 +50,10 @@ type Worker struct {
 	interrupt func(step string) error
 }
 
-// session returns a session on the repository of a deployment.
-func (w *Worker) session(ctx context.Context, s content.Scope) (*repository.Session, error) {
+// session returns a session on the repository of a deployment, and the branch that production serves.
+func (w *Worker) session(ctx context.Context, s content.Scope) (session *repository.Session, production string, err error) {
 	if w.Open == nil {
-		return w.Repositories.Session(ctx, s), nil
+		return w.Repositories.Session(ctx, s), "", nil
 	}
 	return w.Open(ctx, s)
 }

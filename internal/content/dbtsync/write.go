@@ -1,6 +1,7 @@
 package dbtsync
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -52,6 +53,8 @@ type commit struct {
 	*run
 	session *repository.Session
 	model   *dbt.Model
+	// base is the branch from which the branch is created.
+	base string
 	// from is the commit of the branch; zero if it does not exist.
 	from    plumbing.Hash
 	paths   []string
@@ -70,10 +73,14 @@ func (c *commit) head(session *repository.Session, branch string) (plumbing.Hash
 
 // plan opens the repository and prepares the commit.
 func (c *commit) plan(ctx context.Context) (repository.Move, error) {
-	var err error
-	if c.session, err = c.worker.session(ctx, c.scope); err != nil {
+	session, production, err := c.worker.session(ctx, c.scope)
+	switch {
+	case err != nil:
 		return repository.Move{}, err
+	case c.Branch == production:
+		return repository.Move{}, content.Errorf(content.Conflict, "branch %q is the production branch; sync to another one, which is reviewed and merged", clip(production))
 	}
+	c.session, c.base = session, cmp.Or(c.in.Base, production)
 	return c.prepare(c.worker.now())
 }
 
@@ -85,7 +92,7 @@ func (c *commit) prepare(now time.Time) (move repository.Move, err error) {
 	}
 	parent := c.from
 	if parent.IsZero() {
-		if parent, err = c.head(c.session, c.in.Base); err != nil {
+		if parent, err = c.head(c.session, c.base); err != nil {
 			return move, err
 		}
 	}
