@@ -157,6 +157,7 @@ func addIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 		catalog.AddIndexes(ctx, indexer),
 		indexer.IndexField(ctx, &v1alpha1.ApiKey{}, auth.IndexTokenID, auth.TokenIDs),
 		indexer.IndexField(ctx, &v1alpha1.Deployment{}, auth.IndexGitHook, auth.GitHookNumbers),
+		indexer.IndexField(ctx, &v1alpha1.Deployment{}, auth.IndexDbtHook, auth.DbtHookNumbers),
 	)
 }
 
@@ -228,7 +229,10 @@ func serve(ctx context.Context, k8s cluster.Cluster, restConfig *clientrest.Conf
 func newAuthenticator(k8s cluster.Cluster, users auth.Users, tokens *deploytoken.Tokens, c Config, background *serving.Background) auth.Authenticator {
 	used, active := auth.NewLastUsed(k8s.GetClient()), auth.NewActiveUsers(users, k8s.GetAPIReader(), clock.RealClock{})
 	background.Run("last use of keys", used.Start)
-	chain := []auth.Authenticator{auth.NewGitHooks(model.GitHookPath, k8s.GetClient(), k8s.GetAPIReader(), clock.RealClock{})}
+	chain := []auth.Authenticator{
+		auth.NewGitHooks(model.GitHookPath, k8s.GetClient(), k8s.GetAPIReader(), clock.RealClock{}),
+		auth.NewDbtHooks(model.DbtHookPath, k8s.GetClient(), k8s.GetAPIReader(), clock.RealClock{}),
+	}
 	if tokens != nil {
 		chain = append(chain, auth.NewDeployTokens(tokens, active, model.ExchangePath, k8s.GetClient(), k8s.GetAPIReader(), clock.RealClock{}))
 	}

@@ -239,6 +239,10 @@ type DbtSettings struct {
 	// options configure the generated model.
 	// +optional
 	Options *DbtOptions `json:"options,omitempty"`
+	// webhookSecretRef names the Secret with which the Git host of the dbt project signs push webhooks, at
+	// least 16 bytes. A push to the ref of git starts a sync. Webhooks are rejected when absent.
+	// +optional
+	WebhookSecretRef *SecretKeyReference `json:"webhookSecretRef,omitempty"`
 }
 
 // DbtSync is a run that generates a data model from a dbt project.

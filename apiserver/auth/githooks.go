@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"regexp"
 	"strings"
@@ -27,13 +28,38 @@ import (
 // values.
 const IndexGitHook = "gitHook"
 
+// IndexDbtHook is the index of Deployments with a webhook secret of their dbt project by number. DbtHookNumbers
+// returns its values.
+const IndexDbtHook = "dbtHook"
+
 // GitHookNumbers returns the number of a Deployment with a webhook secret.
-func GitHookNumbers(obj client.Object) []string {
+func GitHookNumbers(obj client.Object) []string { return numbersWith(obj, modelSecret) }
+
+// DbtHookNumbers returns the number of a Deployment with a webhook secret of its dbt project.
+func DbtHookNumbers(obj client.Object) []string { return numbersWith(obj, dbtSecret) }
+
+func numbersWith(obj client.Object, secretOf func(*v1alpha1.Deployment) *v1alpha1.SecretKeyReference) []string {
 	d, ok := obj.(*v1alpha1.Deployment)
-	if !ok || d.Spec.Model.Git == nil || d.Spec.Model.Git.WebhookSecretRef == nil || d.Labels[v1alpha1.LabelID] == "" {
+	if !ok || secretOf(d) == nil || d.Labels[v1alpha1.LabelID] == "" {
 		return nil
 	}
 	return []string{d.Labels[v1alpha1.LabelID]}
+}
+
+// modelSecret returns the webhook secret of the model of a Deployment, and dbtSecret that of its dbt project; nil
+// if there is none.
+func modelSecret(d *v1alpha1.Deployment) *v1alpha1.SecretKeyReference {
+	if d.Spec.Model.Git == nil {
+		return nil
+	}
+	return d.Spec.Model.Git.WebhookSecretRef
+}
+
+func dbtSecret(d *v1alpha1.Deployment) *v1alpha1.SecretKeyReference {
+	if d.Spec.Dbt == nil {
+		return nil
+	}
+	return d.Spec.Dbt.WebhookSecretRef
 }
 
 const (
@@ -48,6 +74,8 @@ const (
 	// body has been awaited longest is ended: clients without the secret can send bodies slowly, Git hosts
 	// send them within milliseconds.
 	hooksAtOnce = 100
+	// dbtHooksAtOnce is the same for webhooks of dbt projects, whose bodies are kept in memory.
+	dbtHooksAtOnce = 20
 )
 
 // hookAllowance limits reads of webhook secrets. A Git host delivers the webhooks of many deployments
@@ -62,14 +90,21 @@ var ErrBody = errors.New("read the body of the hook")
 var errHook = unauthenticated("the hook is not signed with the secret of the deployment")
 
 // GitHooks authenticates push webhooks of Git hosts by the webhook secret of a Deployment, on one
-// route only. Create it with NewGitHooks.
+// route only. Create it with NewGitHooks or NewDbtHooks.
 type GitHooks struct {
 	// before and after the number of the deployment in the path.
 	before, after string
-	cached, live  client.Reader
-	budget        *budget
-	secrets       *expiringCache[string, []byte]
-	reading       *pending.Set
+	// index is that of deployments that have a secret, and secretRef returns it.
+	index     string
+	secretRef func(*v1alpha1.Deployment) *v1alpha1.SecretKeyReference
+	// actor begins the ids of principals.
+	actor string
+	// keepsBody is true if the handler reads the body.
+	keepsBody    bool
+	cached, live client.Reader
+	budget       *budget
+	secrets      *expiringCache[string, []byte]
+	reading      *pending.Set
 	// dummySecret is used if there is none, so that the check takes constant time.
 	dummySecret []byte
 }
@@ -80,12 +115,25 @@ const numberSegment = "{deploymentId}"
 // NewGitHooks returns an authenticator of webhooks that are posted to a path with the placeholder
 // {deploymentId}. cached must have the index IndexGitHook; live reads from the Kubernetes API server.
 func NewGitHooks(path string, cached, live client.Reader, clk clock.PassiveClock) *GitHooks {
+	a := newHooks(path, cached, live, clk)
+	a.index, a.secretRef, a.actor, a.reading = IndexGitHook, modelSecret, "git-hook/", newReading(hooksAtOnce)
+	return a
+}
+
+// NewDbtHooks is NewGitHooks for webhooks of the dbt project of a deployment. cached must have the index
+// IndexDbtHook. Authenticated requests keep their body.
+func NewDbtHooks(path string, cached, live client.Reader, clk clock.PassiveClock) *GitHooks {
+	a := newHooks(path, cached, live, clk)
+	a.index, a.secretRef, a.actor, a.reading, a.keepsBody = IndexDbtHook, dbtSecret, "dbt-hook/", newReading(dbtHooksAtOnce), true
+	return a
+}
+
+func newHooks(path string, cached, live client.Reader, clk clock.PassiveClock) *GitHooks {
 	before, after, _ := strings.Cut(path, numberSegment)
 	return &GitHooks{
 		before: before, after: after, cached: cached, live: live,
 		budget:      newBudget(clk, hookAllowance),
 		secrets:     newExpiringCache[string, []byte](clk, hookSecretFor, maxHookSecrets),
-		reading:     newReading(hooksAtOnce),
 		dummySecret: []byte(rand.Text()),
 	}
 }
@@ -96,8 +144,8 @@ func newReading(limit int) *pending.Set {
 	return pending.NewSet(pending.Limits{Total: limit, PerAddress: limit / 2}, pending.NewMetrics("apiserver", nil), pending.KindRequest)
 }
 
-// Authenticate implements Authenticator. It consumes the body of the request: its content is not
-// trusted, a webhook only triggers a poll of the repository.
+// Authenticate implements Authenticator. It consumes the body of the request, or keeps a copy if the handler
+// reads it: before the signature has been verified, nothing evaluates it.
 func (a *GitHooks) Authenticate(ctx context.Context, account *v1alpha1.Account, r *http.Request) (*Principal, error) {
 	number, ok := a.numberIn(r)
 	if !ok || len(r.Header.Values("Authorization")) > 0 {
@@ -112,7 +160,16 @@ func (a *GitHooks) Authenticate(ctx context.Context, account *v1alpha1.Account, 
 	if err != nil {
 		return nil, err
 	}
-	holds, err := shown.holds(secret, r.Body)
+	var body bytes.Buffer
+	source := io.Reader(r.Body)
+	if a.keepsBody {
+		source = io.TeeReader(r.Body, &body)
+	}
+	holds, err := shown.holds(secret, source)
+	if err == nil && holds && a.keepsBody {
+		_, err = io.Copy(io.Discard, source) // a token does not need the body
+		r.Body = io.NopCloser(&body)
+	}
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("%w: %w", ErrBody, err)
@@ -121,7 +178,7 @@ func (a *GitHooks) Authenticate(ctx context.Context, account *v1alpha1.Account, 
 	}
 	a.budget.prove(ctx, account.Name, "")
 	return &Principal{
-		Kind: KindGitHook, Account: account.Name, ID: "git-hook/" + d.Name, Name: d.Name,
+		Kind: KindGitHook, Account: account.Name, ID: a.actor + d.Name, Name: d.Name,
 		Permissions: []v1alpha1.Permission{"SchemaUpdate"}, Deployments: []string{d.Name},
 	}, nil
 }
@@ -144,7 +201,7 @@ var absentSecret = v1alpha1.SecretKeyReference{Name: "quoin-takes-no-git-hooks",
 func (a *GitHooks) secretOf(ctx context.Context, account *v1alpha1.Account, number string) (*v1alpha1.Deployment, []byte, error) {
 	namespace := account.Spec.Namespace
 	list := &v1alpha1.DeploymentList{}
-	err := a.cached.List(ctx, list, client.InNamespace(namespace), client.MatchingFields{IndexGitHook: number}, client.UnsafeDisableDeepCopy)
+	err := a.cached.List(ctx, list, client.InNamespace(namespace), client.MatchingFields{a.index: number}, client.UnsafeDisableDeepCopy)
 	if err != nil {
 		return nil, nil, fmt.Errorf("find the deployment of a hook: %w", err)
 	}
@@ -152,7 +209,7 @@ func (a *GitHooks) secretOf(ctx context.Context, account *v1alpha1.Account, numb
 	ref := absentSecret
 	if len(list.Items) == 1 { // a duplicate number, possible after a restore, is not accepted
 		d = &list.Items[0]
-		ref = *d.Spec.Model.Git.WebhookSecretRef
+		ref = *a.secretRef(d)
 	}
 	name := strings.Join([]string{namespace, number, ref.Name, ref.Key}, "/")
 	secret, known := a.secrets.get(name)

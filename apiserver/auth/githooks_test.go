@@ -217,3 +217,52 @@ func TestGitHooksPermissions(t *testing.T) {
 		t.Errorf("%+v", p)
 	}
 }
+
+// TestDbtHooks: hooks of a dbt project have a route, a secret and a principal of their own, and the handler reads
+// the body.
+func TestDbtHooks(t *testing.T) {
+	const route = "/build/api/v1/deployments/{deploymentId}/dbt-hook"
+	d := sales(func(d *v1alpha1.Deployment) {
+		d.Spec.Dbt = &v1alpha1.DbtSettings{WebhookSecretRef: &v1alpha1.SecretKeyReference{Name: "hooks", Key: "dbt"}}
+	})
+	other := sales(func(d *v1alpha1.Deployment) { d.Name, d.Labels[v1alpha1.LabelID] = "other", "8" })
+	const dbtKey = "the secret of the dbt project"
+	c := indexed(t, d, other, shared("sales", hookSecret, "dbt", dbtKey))
+	hooks := NewDbtHooks(route, c, c, clocktesting.NewFakePassiveClock(now))
+	to := func(number, route string, header http.Header) *http.Request {
+		r := hook(number, header, strings.NewReader(hookBody))
+		r.URL.Path = strings.Replace(route, "{deploymentId}", number, 1)
+		return r
+	}
+	for host, header := range hosts(dbtKey, hookBody) {
+		r := to("7", route, header)
+		p, err := hooks.Authenticate(t.Context(), acme(), r)
+		if err != nil || p.ID != "dbt-hook/sales" || p.Kind != KindGitHook || !p.May("SchemaUpdate") || p.May("DeploymentUpdate") || p.Reaches("other") {
+			t.Errorf("%s: %+v %v", host, p, err)
+		}
+		if body, err := io.ReadAll(r.Body); err != nil || string(body) != hookBody {
+			t.Errorf("%s: the handler reads %q, %v", host, body, err)
+		}
+	}
+	signature := func(secret string) http.Header {
+		return headersOf("X-Hub-Signature-256", "sha256="+sha256Of(secret, hookBody))
+	}
+	for name, r := range map[string]*http.Request{
+		"the secret of the model": to("7", route, signature(hookSecret)),
+		"no dbt project":          to("8", route, signature(hookSecret)),
+		"no such deployment":      to("9", route, signature(dbtKey)),
+		"no signature":            to("7", route, http.Header{}),
+	} {
+		if p, err := hooks.Authenticate(t.Context(), acme(), r); p != nil || !errors.Is(err, ErrNoCredential) || err.Error() != errHook.Error() {
+			t.Errorf("%s: %v %v", name, p, err)
+		}
+	}
+	var passed otherCredential
+	if _, err := hooks.Authenticate(t.Context(), acme(), to("7", hookRoute, signature(dbtKey))); !errors.As(err, &passed) {
+		t.Errorf("on the route of the other hooks: %v", err)
+	}
+	git := NewGitHooks(hookRoute, c, c, clocktesting.NewFakePassiveClock(now))
+	if _, err := git.Authenticate(t.Context(), acme(), to("7", hookRoute, signature(dbtKey))); err == nil || err.Error() != errHook.Error() {
+		t.Errorf("the secret of the dbt project triggers a fetch of the model: %v", err)
+	}
+}

@@ -65,7 +65,8 @@ func indexed(t *testing.T, objs ...client.Object) client.WithWatch {
 			}
 			return nil
 		}).
-		WithIndex(&v1alpha1.Deployment{}, IndexGitHook, GitHookNumbers).Build()
+		WithIndex(&v1alpha1.Deployment{}, IndexGitHook, GitHookNumbers).
+		WithIndex(&v1alpha1.Deployment{}, IndexDbtHook, DbtHookNumbers).Build()
 }
 
 func TestKeys(t *testing.T) {

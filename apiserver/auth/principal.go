@@ -4,7 +4,7 @@
 // The credential is in the Authorization header, except for webhooks of Git hosts, which cannot send
 // it, and for the exchange of a deploy token. Each form has an authenticator; Chain tries them in order:
 //
-//   - no Authorization header, on the webhook path only: GitHooks.
+//   - no Authorization header, on the two webhook paths only: GitHooks.
 //   - a JWT with the id of a deploy token, with or without "Bearer", or in the body of the route that
 //     exchanges it: DeployTokens.
 //   - "Bearer <API key>" or "Api-Key <API key>": Keys. LastUsed records the time.

@@ -136,8 +136,12 @@ func (o *Objects) Pass(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	queue := dbtsync.Queue{}
 	for i := range pending {
 		p := &pending[i]
+		if queue.Waits(p) {
+			continue
+		}
 		o.report(o.row(ctx, p), p.Scope.Deployment.Namespace, p.ObjectName)
 	}
 	list := &v1alpha1.DbtSyncList{}
@@ -259,6 +263,8 @@ func (o *Objects) object(ctx context.Context, obj *v1alpha1.DbtSync) error {
 	switch {
 	case p.Status != dbtsync.Running, !p.Waits:
 		return o.show(ctx, obj, p)
+	case obj.Status.Stage == "" && p.ObjectUID == "":
+		return nil // first the row gets it: until then, pushes need no other sync
 	case obj.Status.Stage == "":
 		return o.admit(ctx, obj, p)
 	case obj.Status.Stage == v1alpha1.DbtStageProcessing:

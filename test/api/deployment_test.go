@@ -92,6 +92,9 @@ dbt:
     defaultMeasures: true
     joins: true
     reverseJoins: false
+  webhookSecretRef:
+    name: dbt
+    key: hooks
 suspend: false
 `,
 		// git
@@ -284,6 +287,8 @@ var storeCases = []validationCase{
 
 var dbtCases = []validationCase{
 	{name: "dbt: a project", with: `{dbt: {git: {url: "https://git.example.com/dbt.git"}}}`},
+	{name: "dbt: a webhook secret", with: `{dbt: {git: {url: "https://git.example.com/dbt.git"}, webhookSecretRef: {name: dbt, key: hooks}}}`},
+	{name: "dbt: a webhook secret without a key", with: `{dbt: {git: {url: "https://git.example.com/dbt.git"}, webhookSecretRef: {name: dbt}}}`, field: "spec.dbt.webhookSecretRef.key", message: "Required value"},
 	{name: "dbt: no project", with: `{dbt: {}}`, field: "spec.dbt.git", message: "Required value"},
 	{name: "dbt: not a URL", with: `{dbt: {git: {url: "git@git.example.com:dbt.git"}}}`, field: "spec.dbt.git.url", message: dbtURLMessage},
 	{name: "dbt: path that climbs", with: `{dbt: {git: {url: "https://git.example.com/dbt.git", path: ../x}}}`, field: "spec.dbt.git.path", message: pathMessage},

@@ -2,6 +2,7 @@ package contract_test
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -272,6 +274,15 @@ func (s *specification) checkDbtSyncs(t *testing.T, succeeded map[string]bool) {
 		}
 		succeeded[op.OperationID] = true
 	}
+	setDbtProject(t, globex, deployment, v1alpha1.DbtSettings{Git: v1alpha1.DbtGitSource{URL: "https://git.example.com/dbt.git"}})
+	const hook = "/build/api/v1/deployments/{deploymentId}/dbt-hook"
+	push := map[string]any{"ref": "refs/heads/main", "repository": map[string]any{"default_branch": "main"}}
+	for _, status := range []int{202, 200} {
+		if err := s.check(hook, "post", s.paths[hook]["post"], admin.call(t, "POST", strings.Replace(hook, "{deploymentId}", deployment, 1), push).is(status)); err != nil {
+			t.Error(err)
+		}
+	}
+	succeeded[s.paths[hook]["post"].OperationID] = true
 	const list = "/api/v1/deployments/{deploymentId}/dbt-sync"
 	job := startDbtSync(t, admin, deployment, dbtManifest(t), "COMPLETED")
 	check(list, "get", admin.call(t, "GET", dbtSyncsOf(deployment), nil))
@@ -294,22 +305,24 @@ func (s *specification) checkDbtSyncs(t *testing.T, succeeded map[string]bool) {
 	t.Error("no sync could be cancelled")
 }
 
-// dbtProject is a deployment whose data model Quoin keeps, with a dbt project.
+// dbtProject is a deployment of acme whose data model Quoin keeps, with a dbt project.
 func dbtProject(t *testing.T, name string) (deployment string) {
 	t.Helper()
 	deployment = create(t, acme, name)
-	list := &v1alpha1.DeploymentList{}
-	if err := k8s.List(t.Context(), list, client.InNamespace(acme.name), client.MatchingLabels{v1alpha1.LabelID: deployment}); err != nil || len(list.Items) != 1 {
-		t.Fatalf("%v, %d deployments", err, len(list.Items))
-	}
-	d := &list.Items[0]
+	setDbtProject(t, acme, deployment, v1alpha1.DbtSettings{Git: v1alpha1.DbtGitSource{URL: "https://git.example.com/dbt.git", Schema: "analytics"}})
+	return deployment
+}
+
+// setDbtProject sets the dbt project of a deployment, whose data model Quoin keeps.
+func setDbtProject(t *testing.T, a *account, id string, settings v1alpha1.DbtSettings) {
+	t.Helper()
+	d := object(t, a, id)
 	before := d.DeepCopy()
 	d.Spec.Model = v1alpha1.ModelSource{Repository: &v1alpha1.RepositorySource{}}
-	d.Spec.Dbt = &v1alpha1.DbtSettings{Git: v1alpha1.DbtGitSource{URL: "https://git.example.com/dbt.git", Schema: "analytics"}}
+	d.Spec.Dbt = &settings
 	if err := k8s.Patch(t.Context(), d, client.MergeFrom(before)); err != nil {
 		t.Fatal(err)
 	}
-	return deployment
 }
 
 // waitForDbtSync waits for the Ready condition of a DbtSync.
@@ -449,4 +462,147 @@ func TestDbtSyncsOfKubectl(t *testing.T) {
 	if s.Status.SyncJobID != string(s.UID) || len(s.Status.Phases) != 3 {
 		t.Errorf("%+v", s.Status)
 	}
+}
+
+// dbtHooks sends the webhooks of the Git host of a dbt project.
+type dbtHooks struct {
+	*testing.T
+	deployment, secret string
+}
+
+// newDbtHooks creates a deployment whose dbt project, on branch main, has a webhook secret.
+func newDbtHooks(t *testing.T) *dbtHooks {
+	t.Helper()
+	h := &dbtHooks{t, create(t, acme, "dbt webhook"), "the secret of the dbt project"}
+	name := "dbt-hooks-" + h.deployment
+	if err := k8s.Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: acme.name, Name: name}, StringData: map[string]string{"secret": h.secret}}); err != nil {
+		t.Fatal(err)
+	}
+	setDbtProject(t, acme, h.deployment, v1alpha1.DbtSettings{
+		Git: v1alpha1.DbtGitSource{URL: "https://git.example.com/dbt.git", Ref: "main"}, WebhookSecretRef: &v1alpha1.SecretKeyReference{Name: name, Key: "secret"},
+	})
+	apiclient.Soon(t, func() error { // the server has an index of the deployments
+		if a := h.send("{}", "X-GitHub-Event", "ping"); a.status != 200 {
+			return fmt.Errorf("status %d of a ping: %s", a.status, a.raw)
+		}
+		return nil
+	})
+	return h
+}
+
+func (h *dbtHooks) path() string { return "/build/api/v1/deployments/" + h.deployment + "/dbt-hook" }
+
+// send sends a webhook that is signed as GitHub does.
+func (h *dbtHooks) send(body string, headers ...string) *response {
+	h.Helper()
+	headers = append([]string{"X-Hub-Signature-256", "sha256=" + digits(sha256.New, h.secret, body)}, headers...)
+	return caller{host: acme.host}.call(h.T, "POST", h.path(), body, headers...)
+}
+
+// push sends the push of a commit to a branch.
+func (h *dbtHooks) push(branch, delivery string) *response {
+	h.Helper()
+	body := `{"ref":"refs/heads/` + branch + `","after":"0123456789abcdef0123456789abcdef01234567","repository":{"default_branch":"next"}}`
+	return h.send(body, "X-GitHub-Event", "push", "X-GitHub-Delivery", delivery)
+}
+
+// syncs returns the syncs that pushes have started, newest first.
+func (h *dbtHooks) syncs() []map[string]any {
+	h.Helper()
+	return acme.as(acme.admin).call(h.T, "GET", dbtSyncsOf(h.deployment)+"?trigger=webhook", nil).is(200).list("items")
+}
+
+// TestDbtSyncsOfPushes: a push to the branch of the dbt project starts a sync, once; further pushes wait for its
+// end in one more.
+func TestDbtSyncsOfPushes(t *testing.T) {
+	h, admin := newDbtHooks(t), acme.as(acme.admin)
+	for name, a := range map[string]*response{
+		"another branch":     h.push("next", "a"),
+		"the deletion of it": h.send(`{"ref":"refs/heads/main","after":"0000000000000000000000000000000000000000","deleted":true}`),
+		"another event":      h.send(`{"ref":"refs/heads/main"}`, "X-GitHub-Event", "workflow_dispatch"),
+	} {
+		if a.is(200).at("syncJobId") != nil {
+			t.Errorf("%s: %s", name, a.raw)
+		}
+	}
+	h.send("[]").rejected(400, "push event")
+	if got := h.syncs(); len(got) != 0 {
+		t.Fatalf("%d syncs were started", len(got))
+	}
+	a := h.push("main", "1").is(202)
+	first, branch := fmt.Sprint(a.at("syncJobId")), fmt.Sprint(a.at("branchName"))
+	if !strings.HasPrefix(branch, "dbt-sync/main-") {
+		t.Error(branch)
+	}
+	for range 2 {
+		h.push("main", "1").is(200).want("syncJobId", first).want("branchName", branch)
+	}
+	if got := h.syncs(); len(got) != 1 || got[0]["trigger"] != "webhook" || got[0]["source"] != "git" || fmt.Sprint(got[0]["triggerContext"]) != "map[headSha:0123456789abcdef0123456789abcdef01234567 pushedBranch:main targetBranch:"+branch+"]" {
+		t.Errorf("%v", got)
+	}
+	pod := waitForDbtPod(t, "dbt-sync-"+first)
+	second := fmt.Sprint(h.push("main", "2").is(202).at("syncJobId"))
+	for _, delivery := range []string{"2", "3", "3"} {
+		h.push("main", delivery).is(200).want("syncJobId", second)
+	}
+	if second == first {
+		t.Error("a push while the sync runs is not followed by another sync")
+	}
+	if err := k8s.Get(t.Context(), client.ObjectKey{Namespace: acme.name, Name: "dbt-sync-" + second}, &v1alpha1.DbtSync{}); !apierrors.IsNotFound(err) {
+		t.Errorf("the second sync does not wait for the first: %v", err)
+	}
+	if text := pod.deliver(dbtManifest(t)); text != "" {
+		t.Error(text)
+	}
+	pod.end(batchv1.JobSuccessCriteriaMet, batchv1.JobComplete)
+	waitForDbtStatus(t, dbtSyncsOf(h.deployment)+"/"+first, "COMPLETED")
+	waitForDbtPod(t, "dbt-sync-"+second)
+	admin.call(t, "DELETE", dbtSyncsOf(h.deployment)+"/"+second, nil).is(200)
+	h.push("main", "1").is(200).want("syncJobId", first)
+	h.push("main", "3").is(200).want("syncJobId", second)
+	admin.call(t, "GET", dbtSyncsOf(h.deployment)+"?trigger=api", nil).is(200)
+
+	rows := eventsOf(t, acme, "Started dbt sync", h.deployment)
+	if len(rows) != 2 {
+		t.Errorf("%d events", len(rows))
+	}
+	for _, row := range rows {
+		if !strings.HasPrefix(row["actor"], "system:dbt-hook/") || !strings.Contains(fmt.Sprint(row), "webhook") || strings.Contains(fmt.Sprint(row), h.secret) {
+			t.Errorf("%v", row)
+		}
+	}
+}
+
+// TestInvalidDbtHooks: they are all rejected alike, and nothing is started.
+func TestInvalidDbtHooks(t *testing.T) {
+	const body = `{"ref":"refs/heads/main"}`
+	h := newDbtHooks(t)
+	signed := []string{"X-Hub-Signature-256", "sha256=" + digits(sha256.New, h.secret, body)}
+	send := func(path, body string, headers ...string) *response {
+		return caller{host: acme.host}.call(t, "POST", path, body, headers...)
+	}
+	other := strings.Replace(h.path(), h.deployment, acme.id, 1)
+	rejected := map[string]*response{
+		"no signature":               send(h.path(), body),
+		"another secret":             send(h.path(), body, "X-Hub-Signature-256", "sha256="+digits(sha256.New, "another secret", body)),
+		"another body":               send(h.path(), body+" ", signed...),
+		"another token":              send(h.path(), body, "X-Gitlab-Token", h.secret+"x"),
+		"a deployment without hooks": send(other, body, signed...),
+		"no such deployment":         send(strings.Replace(h.path(), h.deployment, "999999", 1), body, signed...),
+		"on the route of the model":  send(strings.Replace(h.path(), "dbt-hook", "git-hook", 1), body, signed...),
+		"on another route":           send(dbtSyncsOf(h.deployment), body, signed...),
+	}
+	for name, a := range rejected {
+		if a.rejected(401); a.header.Get("WWW-Authenticate") == "" || strings.Contains(string(a.raw), h.secret) {
+			t.Errorf("%s: %s", name, a.raw)
+		}
+	}
+	large := strings.Repeat(" ", 1<<20)
+	send(h.path(), body+large, "X-Hub-Signature-256", "sha256="+digits(sha256.New, h.secret, body+large)).rejected(413, "1048576")
+	if got := h.syncs(); len(got) != 0 {
+		t.Errorf("%d syncs were started", len(got))
+	}
+	admin := acme.as(acme.admin)
+	admin.call(t, "POST", strings.Replace(h.path(), h.deployment, create(t, acme, "dbt webhook, none"), 1), body).rejected(409, "spec.dbt")
+	send(h.path(), body, "X-Gitlab-Token", h.secret, "X-Gitlab-Event", "Push Hook", "Idempotency-Key", "k").is(202)
 }

@@ -35,6 +35,8 @@ func (a *api) dbtSyncFamily() rest.Family {
 		rest.Handle(http.MethodGet, dbtSyncsPath, "listDbtSyncs", v1alpha1.PermissionSchemaRead, "List the syncs of a deployment, newest first", a.listDbtSyncs),
 		rest.Handle(http.MethodPost, dbtSyncsPath, "startDbtSync", v1alpha1.PermissionSchemaUpdate, "Start a sync of the dbt project of the deployment, or of an uploaded manifest", a.startDbtSync).
 			WithMaxBody(maxDbtBody).WithDocument(describeStart),
+		rest.Handle(http.MethodPost, DbtHookPath, "dbtHook", v1alpha1.PermissionSchemaUpdate, "Start a sync after a push to the dbt repository, as a push hook of a Git host does", a.dbtHook).
+			WithDocument(describeDbtHook),
 		rest.Handle(http.MethodGet, dbtSyncPath, "getDbtSyncStatus", v1alpha1.PermissionSchemaRead, "Read the status of a sync", a.dbtSyncStatus),
 		rest.Handle(http.MethodDelete, dbtSyncPath, "cancelDbtSync", v1alpha1.PermissionSchemaUpdate, "Cancel a running sync", a.cancelDbtSync),
 		rest.Handle(http.MethodGet, dbtSyncPath+"/logs", "getDbtSyncLogs", v1alpha1.PermissionSchemaRead, "Read the log of a sync", a.dbtSyncLogs),
@@ -144,16 +146,11 @@ func readStart(body io.Reader) (*dbtsync.Request, []byte, error) {
 	w := gzip.NewWriter(&packed)
 	request, err := dbtsync.ReadRequest(io.TeeReader(body, w))
 	var invalid *dbt.Error
-	var tooLarge *http.MaxBytesError
 	switch {
-	case errors.As(err, &tooLarge):
-		return nil, nil, rest.NewProblem(http.StatusRequestEntityTooLarge, "the manifest is too large: the body may have %d bytes", tooLarge.Limit)
-	case errors.Is(err, serving.ErrSlowBody):
-		return nil, nil, rest.NewProblem(http.StatusRequestTimeout, "%s", serving.ErrSlowBody)
 	case errors.As(err, &invalid):
 		return nil, nil, rest.BadRequest("%s", invalid.Message)
 	case err != nil:
-		return nil, nil, rest.BadRequest("the body of the request cannot be read")
+		return nil, nil, bodyProblem(err)
 	}
 	if request.Manifest == nil && request.Source == "manifest" {
 		return nil, nil, rest.BadRequest("manifest: it is absent or empty; required for source manifest")
@@ -162,6 +159,18 @@ func readStart(body io.Reader) (*dbtsync.Request, []byte, error) {
 		return nil, nil, err
 	}
 	return request, packed.Bytes(), nil
+}
+
+// bodyProblem returns the error, for callers, of reading a body.
+func bodyProblem(err error) error {
+	var tooLarge *http.MaxBytesError
+	switch {
+	case errors.As(err, &tooLarge):
+		return rest.NewProblem(http.StatusRequestEntityTooLarge, "the body of the request is too large: it may have %d bytes", tooLarge.Limit)
+	case errors.Is(err, serving.ErrSlowBody):
+		return rest.NewProblem(http.StatusRequestTimeout, "%s", serving.ErrSlowBody)
+	}
+	return rest.BadRequest("the body of the request cannot be read")
 }
 
 // errNoSyncs is the error of a server without a database.

@@ -1,9 +1,13 @@
 package model
 
 import (
+	"cmp"
 	"context"
+	"io"
+	"net/http"
 	"unicode/utf8"
 
+	"github.com/danielgtaylor/huma/v2"
 	"github.com/go-git/go-git/v5/plumbing"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
@@ -11,6 +15,7 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/rest"
 	"github.com/quoin-dev/quoin/internal/content/dbtsync"
 	"github.com/quoin-dev/quoin/internal/engine"
+	"github.com/quoin-dev/quoin/internal/githook"
 )
 
 // maxBranch is the maximum length of the name of a branch in bytes.
@@ -100,4 +105,86 @@ func checkRef(field, name string) error {
 		return rest.BadRequest("%s: %q is not a valid name of a branch", field, rest.Clip(name))
 	}
 	return nil
+}
+
+// DbtHookPath is the path of push hooks of the dbt project of a deployment: signatures of Git hosts
+// authenticate on it.
+const DbtHookPath = buildPath + "/dbt-hook"
+
+// DbtHookInput is the event of a Git host.
+type DbtHookInput struct {
+	rest.InDeployment
+	body   io.Reader
+	header func(name string) string
+}
+
+// Resolve implements huma.Resolver.
+func (in *DbtHookInput) Resolve(hc huma.Context) []error {
+	in.body, in.header = hc.BodyReader(), hc.Header
+	return nil
+}
+
+// DbtHookOutput is the response: 202 if a sync is started, or covers the push.
+type DbtHookOutput struct {
+	Status int
+	Body   struct {
+		SyncJobID  string `json:"syncJobId,omitempty" doc:"The sync; absent if the event is ignored."`
+		BranchName string `json:"branchName,omitempty" doc:"The branch that receives the files."`
+		Message    string `json:"message"`
+	}
+}
+
+// dbtHook starts a sync after a push to the dbt repository.
+func (a *api) dbtHook(ctx context.Context, in *DbtHookInput) (*DbtHookOutput, error) {
+	s := rest.ScopeFrom(ctx)
+	out := &DbtHookOutput{Status: http.StatusOK}
+	switch {
+	case a.DbtSyncs == nil:
+		return nil, errNoSyncs
+	case s.Deployment.Spec.Dbt == nil:
+		return nil, rest.Conflict("deployment %s has no dbt project: spec.dbt is not set", in.ID)
+	case !githook.IsPush(in.header):
+		out.Body.Message = "the event is not a push; nothing is done"
+		return out, nil
+	}
+	body, err := io.ReadAll(in.body)
+	if err != nil {
+		return nil, bodyProblem(err)
+	}
+	push, err := githook.Parse(in.header("Content-Type"), body)
+	if err != nil {
+		return nil, rest.BadRequest("%s", err)
+	}
+	ref := cmp.Or(s.Deployment.Spec.Dbt.Git.Ref, push.DefaultBranch)
+	if ref == "" {
+		return nil, rest.Conflict("spec.dbt.git.ref of deployment %s is not set, and the event does not name the default branch of the repository: set it to the branch whose pushes start syncs", in.ID)
+	}
+	pushed, found := push.Find(ref)
+	if !found {
+		out.Body.Message = "the event is not a push to " + rest.Clip(ref) + "; nothing is done"
+		return out, nil
+	}
+	n, err := a.newSync(ctx, &dbtsync.Request{})
+	if err != nil {
+		return nil, err
+	}
+	n.DeploymentNumber, n.Delivery, n.Push = in.ID, githook.Delivery(in.header, body), &dbtsync.Push{Branch: ref, Commit: pushed.Commit}
+	sync, started, err := a.DbtSyncs.StartPushed(ctx, s.Content(), s.Caller(), n)
+	if err != nil {
+		return nil, err
+	}
+	out.Body.SyncJobID, out.Body.BranchName, out.Body.Message = sync.ID, sync.Branch, "the push is covered by this sync"
+	if started {
+		out.Status, out.Body.Message = http.StatusAccepted, "a sync is started"
+	}
+	return out, nil
+}
+
+// describeDbtHook documents how Git hosts authenticate, and the body, which the engine does not read.
+func describeDbtHook(doc *huma.OpenAPI, op *huma.Operation) {
+	describeSignature(doc, op)
+	op.RequestBody = &huma.RequestBody{
+		Description: "The push event of GitHub, Gitea, Forgejo, GitLab or Bitbucket.",
+		Content:     map[string]*huma.MediaType{"application/json": {Schema: &huma.Schema{Type: huma.TypeObject, AdditionalProperties: true}}},
+	}
 }

@@ -30,6 +30,15 @@ type DbtSyncRun struct {
 	LastStage    *string            `json:"lastStage,omitempty" nullable:"true"`
 	Phases       *[]DbtSyncRunPhase `json:"phases,omitempty" nullable:"true"`
 	Stats        *DbtSyncRunStats   `json:"stats,omitempty"`
+	// Only of syncs that a push has started.
+	TriggerContext *DbtSyncRunTriggerContext `json:"triggerContext,omitempty"`
+}
+
+// DbtSyncRunTriggerContext is the push that has started a sync.
+type DbtSyncRunTriggerContext struct {
+	PushedBranch *string `json:"pushedBranch,omitempty" nullable:"true" doc:"The branch or tag of the dbt repository."`
+	HeadSHA      *string `json:"headSha,omitempty" nullable:"true" doc:"Its commit."`
+	TargetBranch *string `json:"targetBranch,omitempty" nullable:"true" doc:"The branch that receives the files."`
 }
 
 // DbtSyncRunPhase is a phase of a sync.
@@ -58,6 +67,9 @@ func shownRun(deployment int64, s *dbtsync.Sync) DbtSyncRun {
 	}
 	if s.Status == dbtsync.Failed {
 		r.ErrorMessage = &s.Error
+	}
+	if s.Push != nil {
+		r.TriggerContext = &DbtSyncRunTriggerContext{PushedBranch: &s.Push.Branch, HeadSHA: rest.NilIfEmpty(s.Push.Commit), TargetBranch: &s.Branch}
 	}
 	if !s.CompletedAt.IsZero() {
 		phases := []DbtSyncRunPhase{}

@@ -61,7 +61,7 @@ func describeSignature(doc *huma.OpenAPI, op *huma.Operation) {
 	doc.Components.SecuritySchemes["gitHook"] = &huma.SecurityScheme{
 		Type: "apiKey", In: "header", Name: "X-Hub-Signature-256",
 		Description: "sha256= followed by the HMAC-SHA256 of the body in hexadecimal, with the secret in spec.model.git.webhookSecretRef. " +
-			"Or X-Gitea-Signature, X-Hub-Signature, or the secret itself in X-Gitlab-Token.",
+			"Or X-Gitea-Signature, X-Hub-Signature, or the secret itself in X-Gitlab-Token. On the route of dbt syncs, the secret is that in spec.dbt.webhookSecretRef.",
 	}
 	op.Security = append([]map[string][]string{{"gitHook": {}}}, doc.Security...)
 	accepted := *op.Responses["200"]

@@ -41,6 +41,10 @@ type New struct {
 	// ID of the sync; a new one if empty. ObjectName and ObjectUID are those of its DbtSync; they are empty
 	// for a sync without an object, or whose object does not exist yet.
 	ID, ObjectName, ObjectUID string
+	// Push is what has triggered it, and Delivery identifies the webhook among those of the deployment, for
+	// StartPushed.
+	Push     *Push
+	Delivery string
 }
 
 // objectPrefix is the prefix of the names of DbtSyncs of syncs that are started over REST.
@@ -56,20 +60,30 @@ func (s *Syncs) Start(ctx context.Context, of content.Scope, by string, in New) 
 		if err := checkRunning(ctx, tx, of, in.Branch); err != nil {
 			return err
 		}
-		number, err := tx.NextID(ctx, of.Account.UID, "dbt_sync")
-		if err != nil {
-			return err
-		}
-		started = newSync(in, number, by, s.now())
-		if err := insert(ctx, tx, of, &started, in); err != nil {
-			return err
-		}
-		if s.Started != nil {
-			tx.AfterCommit(s.Started)
-		}
-		return s.Record(ctx, tx, event(of, audit.StartedDbtSync, &started, map[string]any{"output": string(in.Output), "branch": in.Branch}))
+		started, err = s.begin(ctx, tx, of, by, in)
+		return err
 	})
 	return started, err
+}
+
+// begin stores a new sync and its event.
+func (s *Syncs) begin(ctx context.Context, tx *store.Tx, of content.Scope, by string, in New) (started Sync, err error) {
+	number, err := tx.NextID(ctx, of.Account.UID, "dbt_sync")
+	if err != nil {
+		return started, err
+	}
+	started = newSync(in, number, by, s.now())
+	if err := insert(ctx, tx, of, &started, in); err != nil {
+		return started, err
+	}
+	if s.Started != nil {
+		tx.AfterCommit(s.Started)
+	}
+	details := map[string]any{"output": string(in.Output), "branch": in.Branch, "trigger": in.Trigger}
+	if in.Push != nil {
+		details["pushedBranch"], details["commit"] = in.Push.Branch, in.Push.Commit
+	}
+	return started, s.Record(ctx, tx, event(of, audit.StartedDbtSync, &started, details))
 }
 
 // newSync returns the sync of a request.
@@ -77,6 +91,7 @@ func newSync(in New, number int64, by string, now time.Time) Sync {
 	started := Sync{
 		ID: in.ID, Number: number, Trigger: in.Trigger, Source: SourceManifest, Output: in.Output, Ref: in.Ref, Branch: in.Branch,
 		StartedBy: by, StartedAt: now, UpdatedAt: now, Status: Running, Stage: Initializing, ObjectName: in.ObjectName,
+		Report: Report{Push: in.Push},
 	}
 	if in.Git != nil {
 		started.Source = SourceGit
@@ -112,7 +127,7 @@ func insert(ctx context.Context, tx *store.Tx, of content.Scope, s *Sync, in New
 	const statement = `INSERT INTO dbt_sync (account_uid, deployment_uid, id, job, deployment_number, started_from, source, output, git_ref, branch, base_branch, root, catalog,
 			started_by, author_name, author_email, started_at, updated_at, completed_at, status, stage, error, report, log, files, lease_owner, lease_until, tries,
 			object_name, object_uid, options, git)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $17, 0, $18, $19, '', '{}', '[]', '[]', '', $20, 0, $21, $22, $23, $24)`
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $17, 0, $18, $19, '', $25, '[]', '[]', '', $20, 0, $21, $22, $23, $24)`
 	lease := s.StartedAt.UnixMicro()
 	if in.Manifest == nil {
 		lease = waiting
@@ -125,9 +140,13 @@ func insert(ctx context.Context, tx *store.Tx, of content.Scope, s *Sync, in New
 	if err != nil {
 		return err
 	}
+	report, err := json.Marshal(s.Report)
+	if err != nil {
+		return err
+	}
 	_, err = tx.ExecContext(ctx, statement, of.Account.UID, of.Deployment.UID, s.Number, s.ID, in.DeploymentNumber, s.Trigger, s.Source, string(s.Output), s.Ref,
 		s.Branch, in.Base, in.Root, in.Catalog, s.StartedBy, in.AuthorName, in.AuthorEmail, s.StartedAt.UnixMicro(), string(s.Status), string(s.Stage),
-		lease, s.ObjectName, in.ObjectUID, string(options), string(git))
+		lease, s.ObjectName, in.ObjectUID, string(options), string(git), string(report))
 	if err != nil {
 		return fmt.Errorf("insert a sync: %w", err)
 	}

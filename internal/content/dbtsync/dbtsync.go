@@ -3,6 +3,7 @@
 //
 //	dbtsync.go     the model and its rules
 //	changes.go     starting and cancelling
+//	webhook.go     runs that a push starts
 //	sandbox.go     runs whose manifest is made by a pod
 //	queries.go     reading
 //	worker.go      claims runs and works on them
@@ -38,6 +39,9 @@ var Owner = store.Owner{Name: "dbt_sync", Migrations: migrations, Purge: purge}
 
 func purge(ctx context.Context, tx *store.Tx, of store.Deleted, limit int) (more bool, err error) {
 	if more, err := store.PurgeTable("dbt_sync_data", "account_uid, id, kind")(ctx, tx, of, limit); more || err != nil {
+		return more, err
+	}
+	if more, err := store.PurgeTable("dbt_sync_delivery", "account_uid, id")(ctx, tx, of, limit); more || err != nil {
 		return more, err
 	}
 	return store.PurgeTable("dbt_sync", "account_uid, id")(ctx, tx, of, limit)
@@ -129,6 +133,8 @@ const (
 
 // Report is what is known of a run besides its state.
 type Report struct {
+	// Push is what has triggered it; nil unless that was a push.
+	Push   *Push   `json:"push,omitempty"`
 	Phases []Phase `json:"phases,omitempty"`
 	// Stats are those of the manifest; nil until it has been read.
 	Stats *dbt.Stats `json:"stats,omitempty"`

@@ -28,7 +28,7 @@ func (r *run) work(ctx context.Context) error {
 	if r.tries > maxTries {
 		return r.fail(ctx, fmt.Sprintf("the sync was begun %d times and never ended; start another one, or report it", maxTries))
 	}
-	r.Report = Report{Phases: sandboxPhases(r.Phases)}
+	r.Report = Report{Push: r.Push, Phases: sandboxPhases(r.Phases)}
 	r.log = logOf(&r.Sync)
 	err := r.steps(ctx)
 	var rejected *dbt.Error
