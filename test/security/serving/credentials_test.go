@@ -86,11 +86,18 @@ func TestMadeUpOIDCTokens(t *testing.T) {
 // could have. To check a signature, the server reads the Secret of the deployment, or one that does not exist. Reads of Secrets
 // stay few, most hooks are refused with 429, and hooks from other addresses are checked, also for the same account.
 func TestMadeUpGitHooks(t *testing.T) {
+	for i, route := range []string{"git-hook", "dbt-hook"} {
+		t.Run(route, func(t *testing.T) { testMadeUpHooks(t, route, byte(22+100*i)) })
+	}
+}
+
+// testMadeUpHooks posts hooks to a route, from the loopback address with a number and the next one.
+func testMadeUpHooks(t *testing.T, route string, address byte) {
 	const hooks, mostReads = 400, 150
 	post := func(client *http.Client, number int) int {
 		t.Helper()
 		a, err := apiclient.Request{
-			Method: http.MethodPost, URL: fmt.Sprintf("https://%s/build/api/v1/deployments/%d/git-hook", victim, number),
+			Method: http.MethodPost, URL: fmt.Sprintf("https://%s/build/api/v1/deployments/%d/%s", victim, number, route),
 			Header: []string{"X-Hub-Signature-256", "sha256=" + strings.Repeat("0", 64), "X-GitHub-Event", "push"}, Body: map[string]any{},
 		}.Send(t.Context(), client)
 		if err != nil {
@@ -98,7 +105,7 @@ func TestMadeUpGitHooks(t *testing.T) {
 		}
 		return a.Status
 	}
-	before, attacker, statuses := secretReads.Load(), from(t, 22), map[int]int{}
+	before, attacker, statuses := secretReads.Load(), from(t, address), map[int]int{}
 	var mu sync.Mutex
 	together(hooks, func(i int) {
 		status := post(attacker, 1000+i)
@@ -107,7 +114,7 @@ func TestMadeUpGitHooks(t *testing.T) {
 		statuses[status]++
 	})
 	for i := range 4 {
-		if status := post(from(t, 23), 100_000+i); status != http.StatusUnauthorized {
+		if status := post(from(t, address+1), 100_000+i); status != http.StatusUnauthorized {
 			t.Errorf("a hook from another address after the attack: %d, want it checked", status)
 		}
 	}
