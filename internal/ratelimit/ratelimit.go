@@ -25,6 +25,15 @@ func New[K comparable](perSecond float64, burst, maxKeys int) *Limits[K] {
 	return &Limits[K]{perSecond: rate.Limit(perSecond), burst: burst, maxKeys: maxKeys, recent: map[K]*rate.Limiter{}}
 }
 
+// Wait returns the time after which an event of a key is admitted, 0 if it is now. It admits none.
+func (l *Limits[K]) Wait(key K, now time.Time) time.Duration {
+	missing := 1 - l.of(key).TokensAt(now)
+	if missing <= 0 {
+		return 0
+	}
+	return time.Duration(missing / float64(l.perSecond) * float64(time.Second))
+}
+
 // Take admits an event of a key and returns 0, or returns the time after which to retry.
 func (l *Limits[K]) Take(key K, now time.Time) time.Duration {
 	reservation := l.of(key).ReserveN(now, 1)
@@ -33,15 +42,6 @@ func (l *Limits[K]) Take(key K, now time.Time) time.Duration {
 		reservation.CancelAt(now)
 	}
 	return wait
-}
-
-// Wait returns the time after which an event of a key is admitted, 0 if it is now. It admits none.
-func (l *Limits[K]) Wait(key K, now time.Time) time.Duration {
-	missing := 1 - l.of(key).TokensAt(now)
-	if missing <= 0 {
-		return 0
-	}
-	return time.Duration(missing / float64(l.perSecond) * float64(time.Second))
 }
 
 func (l *Limits[K]) of(key K) *rate.Limiter {

@@ -30,6 +30,18 @@ func TestLimits(t *testing.T) {
 	}
 }
 
+// The number of remembered keys is bounded.
+func TestLimitsAreBounded(t *testing.T) {
+	const most = 1000
+	l := New[int](1, 1, most)
+	for i := range 3 * most {
+		l.Take(i, now)
+	}
+	if kept := len(l.recent) + len(l.older); kept > most {
+		t.Errorf("%d keys are remembered, at most %d should be", kept, most)
+	}
+}
+
 // Wait tells whether an event would be admitted, and admits none.
 func TestWait(t *testing.T) {
 	l := New[string](0.5, 2, 100)
@@ -50,17 +62,5 @@ func TestWait(t *testing.T) {
 	}
 	if l.Take("a", now.Add(wait-time.Millisecond)) == 0 || l.Take("a", now.Add(wait)) != 0 {
 		t.Error("an event is not admitted when Wait tells")
-	}
-}
-
-// The number of remembered keys is bounded.
-func TestLimitsAreBounded(t *testing.T) {
-	const most = 1000
-	l := New[int](1, 1, most)
-	for i := range 3 * most {
-		l.Take(i, now)
-	}
-	if kept := len(l.recent) + len(l.older); kept > most {
-		t.Errorf("%d keys are remembered, at most %d should be", kept, most)
 	}
 }
