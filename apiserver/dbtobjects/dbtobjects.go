@@ -249,6 +249,9 @@ func (o *Objects) object(ctx context.Context, obj *v1alpha1.DbtSync) error {
 		return err
 	case p == nil && obj.Spec.Cancelled != nil && *obj.Spec.Cancelled:
 		return o.end(ctx, obj, "the sync was cancelled")
+	case p == nil && obj.Annotations[v1alpha1.AnnotationSyncJobID] != "":
+		// A deployment of that name was deleted, and its syncs with it.
+		return o.end(ctx, obj, "the sync of the object does not exist: create a DbtSync without the annotation "+v1alpha1.AnnotationSyncJobID)
 	case p == nil:
 		return o.start(ctx, obj, d, of)
 	}

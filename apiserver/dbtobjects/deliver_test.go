@@ -14,6 +14,7 @@ import (
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/internal/content/dbtsync"
 	"github.com/quoin-dev/quoin/internal/engine"
+	"github.com/quoin-dev/quoin/internal/store"
 )
 
 // TestDelivery: the pod delivers a manifest, also a second time, until the sync has ended.
@@ -140,6 +141,28 @@ func TestWhoMayDeliver(t *testing.T) {
 		if s, err := w.syncs.Get(t.Context(), w.scope(obj.Namespace), p.ID); err != nil || s.Error != "the pod has ended without delivering the manifest" {
 			t.Errorf("%s has a manifest: %+v %v", obj.Name, s, err)
 		}
+	}
+}
+
+// TestObjectOfAnotherDeployment: the object of a sync over REST does not become one of a deployment that was created
+// later, under the same name.
+func TestObjectOfAnotherDeployment(t *testing.T) {
+	w := newWorld(t)
+	obj := w.start("acme")
+	d := deployment("acme")
+	w.must(w.kube.Delete(t.Context(), d))
+	d.UID = "another"
+	w.must(w.kube.Create(t.Context(), d))
+	w.pass()
+	after := w.get("acme", obj.Name)
+	if after.Status.Stage != v1alpha1.DbtStageFailed || !strings.Contains(after.Status.Error, "does not exist") {
+		t.Errorf("%+v", after.Status)
+	}
+	created := w.scope("acme")
+	w.must(w.kube.Get(t.Context(), client.ObjectKeyFromObject(d), d))
+	created.Deployment.UID = string(d.UID)
+	if page, err := w.syncs.List(t.Context(), created, dbtsync.Filter{}, store.PageRequest{Limit: 1}); err != nil || len(page.Items) != 0 {
+		t.Errorf("%d syncs, %v", len(page.Items), err)
 	}
 }
 
