@@ -22,7 +22,6 @@ import (
 	"github.com/quoin-dev/quoin/hack/localcluster/host"
 	"github.com/quoin-dev/quoin/hack/localcluster/image"
 	"github.com/quoin-dev/quoin/hack/localcluster/process"
-	"github.com/quoin-dev/quoin/hack/localcluster/progress"
 )
 
 // Versions are the versions of the real server, newest last. Each has a folder
@@ -97,42 +96,16 @@ func Source() (string, error) {
 // Layers builds the layers of the real server unless they are in the cache, and
 // returns their folder. The folder is created atomically.
 func Layers(ctx context.Context, source string, install bool) (string, error) {
-	cache, err := binaries.CacheDirectory()
-	if err != nil {
-		return "", err
-	}
-	cache = filepath.Join(cache, "dataplane")
 	hash, err := hash(source)
 	if err != nil {
 		return "", err
 	}
-	target := filepath.Join(cache, hash)
-	if host.IsFolder(target) {
-		return target, nil
-	}
-	unlock, err := process.Lock(ctx, filepath.Join(cache, "lock"), "another localcluster is building the data plane's layers: waiting for it")
-	if err != nil {
-		return "", err
-	}
-	defer unlock()
-	// Checked again under the lock: another process may have built them.
-	if host.IsFolder(target) {
-		return target, nil
-	}
-	if err := host.EnsurePackages(ctx, host.NPMPackages, install); err != nil {
-		return "", err
-	}
-	// Under the lock, these can only be remains of a killed process.
-	left, _ := filepath.Glob(filepath.Join(cache, "partial-*")) // Glob fails only for malformed patterns
-	for _, folder := range left {
-		if err := os.RemoveAll(folder); err != nil {
-			return "", err
-		}
-	}
-	work := filepath.Join(cache, fmt.Sprintf("partial-%d", os.Getpid()))
-	defer os.RemoveAll(work)
-	title := fmt.Sprintf("installing the data plane %s from npm (about 2 min cold)", strings.Join(Versions, " and "))
-	return target, progress.Step(title, func() error { return build(ctx, source, work, target) })
+	return binaries.Cached(ctx, binaries.Files{
+		Kind: "dataplane", Hash: hash,
+		Title:   fmt.Sprintf("installing the data plane %s from npm (about 2 min cold)", strings.Join(Versions, " and ")),
+		Prepare: func() error { return host.EnsurePackages(ctx, host.NPMPackages, install) },
+		Make:    func(work, target string) error { return build(ctx, source, work, target) },
+	})
 }
 
 // hash returns the hash of the inputs of the layers.
@@ -164,25 +137,17 @@ func folders() []string {
 	return folders
 }
 
-// build installs the packages and builds the layers in a temporary folder, then
-// renames it to target.
-func build(ctx context.Context, source, work, target string) error {
+// build installs the packages in the folder work, and writes the layers.
+func build(ctx context.Context, source, work, layers string) error {
 	for _, folder := range folders() {
 		if err := npmInstall(ctx, filepath.Join(source, folder), filepath.Join(work, folder)); err != nil {
 			return err
 		}
 	}
-	layers := filepath.Join(work, "layers")
-	if err := os.MkdirAll(layers, 0o755); err != nil {
-		return err
-	}
 	if err := image.WriteLayer(layerPath(layers, layerNode), func(w *image.LayerWriter) error { return addNode(w, filepath.Join(work, layerNode)) }); err != nil {
 		return err
 	}
-	if err := writeModules(work, layers); err != nil {
-		return err
-	}
-	return os.Rename(layers, target)
+	return writeModules(work, layers)
 }
 
 // npmInstall installs the packages of the lock file, without running install

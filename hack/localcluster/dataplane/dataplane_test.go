@@ -212,22 +212,3 @@ func TestDataplaneImages(t *testing.T) {
 		}
 	}
 }
-
-func TestSharedLibraries(t *testing.T) {
-	shell, err := filepath.EvalSymlinks("/bin/sh")
-	if err != nil {
-		t.Fatal(err)
-	}
-	libraries, err := sharedLibraries(shell)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, want := range []string{"libc.so", "ld-linux"} {
-		if !slices.ContainsFunc(libraries, func(path string) bool { return strings.HasPrefix(filepath.Base(path), want) }) {
-			t.Errorf("no %s in %q", want, libraries)
-		}
-	}
-	if _, err := sharedLibraries(os.DevNull); err == nil {
-		t.Error("no error for a file that is not a binary")
-	}
-}

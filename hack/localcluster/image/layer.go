@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"path/filepath"
 	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -55,6 +56,26 @@ func (w *LayerWriter) file(name string, mode, size int64, content io.Reader) err
 // Text adds a file that all users can read.
 func (w *LayerWriter) Text(name, content string) error {
 	return w.file(name, 0o644, int64(len(content)), bytes.NewReader([]byte(content)))
+}
+
+// Program adds an executable file.
+func (w *LayerWriter) Program(name, content string) error {
+	return w.file(name, 0o755, int64(len(content)), bytes.NewReader([]byte(content)))
+}
+
+// Tree adds the regular files of a folder of this machine, by their path below
+// it.
+func (w *LayerWriter) Tree(folder string) error {
+	return filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || !entry.Type().IsRegular() {
+			return err
+		}
+		name, err := filepath.Rel(folder, path)
+		if err != nil {
+			return err
+		}
+		return w.Copy(filepath.ToSlash(name), path)
+	})
 }
 
 // Copy adds a file of this machine. It normalizes the mode to 0755 or 0644.
