@@ -65,6 +65,10 @@ plugin: ## Archives of the kubectl plugin and its krew manifest in dist: make pl
 image: build ## Build an OCI image without a container engine: make image PUSH=127.0.0.1:15000/quoin:dev
 	go run ./hack/image --binary $(BIN)/quoin $(if $(PUSH),--push $(PUSH),--tarball $(BIN)/quoin.tar)
 
+.PHONY: dbt-image
+dbt-image: $(BIN)/localcluster ## Build an image with dbt from PyPI without a container engine: make dbt-image PUSH=127.0.0.1:15000/dbt:1.10.13
+	@$(BIN)/localcluster dbt-image --install-packages $(if $(PUSH),--push $(PUSH),--tarball $(BIN)/dbt.tar)
+
 .PHONY: generate
 generate: $(BIN)/controller-gen ## Regenerate derived files: deepcopy, CRDs, RBAC, chart, reference.
 	$(BIN)/controller-gen object:headerFile=hack/boilerplate.go.txt paths=./api/...

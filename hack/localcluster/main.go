@@ -28,6 +28,7 @@ var commands = []command{
 	{"up", "[--nodes simulated|real] [--dir .local] [--auto-ports] [--bare [--warehouse]] [--install-packages]", "start a cluster, a registry and (unless --bare) Quoin with its samples", runUp},
 	{"status", "[--dir .local]", "show the state of the cluster's processes", runStatus},
 	{"push", "<repository> <version>... [--dir .local] [--server] [--broken]", "push sample images, or with --server the real data plane, to the cluster's registry", runPush},
+	{"dbt-image", "--push <reference>|--tarball <file> [--install-packages]", "build the image with dbt of hack/dbt", runDbtImage},
 	{"down", "[--dir .local] [--purge]", "stop all processes of the cluster", runDown},
 	{"serve-git", "--root <folder> --address <host:port>", "", runServeGit}, // run by up as a daemon
 }

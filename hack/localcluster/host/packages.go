@@ -37,6 +37,15 @@ var NodePackages = []Package{
 // NPMPackages are the packages for building images of the real server.
 var NPMPackages = []Package{{"npm", "npm"}}
 
+// DbtPackages are the packages for building the image with dbt, which contains
+// some of their files.
+var DbtPackages = []Package{
+	{"python3", "/usr/bin/python3"},
+	{"python3-pip", "/usr/bin/pip3"},
+	{"git", "/usr/bin/git"},
+	{"ca-certificates", "/usr/sbin/update-ca-certificates"},
+}
+
 // WarehousePackages are the packages of the warehouse.
 var WarehousePackages = []Package{{"postgresql", "postgres"}}
 

@@ -1,0 +1,2 @@
+select id as order_id, customer_id, status, ordered_at
+from {{ source('shop', 'orders') }}
