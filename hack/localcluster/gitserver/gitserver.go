@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"net/http"
 	"net/http/cgi"
@@ -15,41 +16,63 @@ import (
 	"strings"
 	"time"
 
+	"github.com/quoin-dev/quoin/hack/localcluster/binaries"
 	"github.com/quoin-dev/quoin/hack/localcluster/cluster"
-	"github.com/quoin-dev/quoin/hack/localcluster/dataplane"
 	"github.com/quoin-dev/quoin/hack/localcluster/host"
 	"github.com/quoin-dev/quoin/hack/localcluster/process"
 )
 
-// The Git server has the repository of the samples' data model. It allows
-// unauthenticated reads and pushes on the node's address.
+// The Git server has the repositories of the samples: a data model, and a dbt
+// project with a package that it depends on. It allows unauthenticated reads and
+// pushes on the node's address.
 const (
-	daemonName = "git"
-	repository = "model.git"
-	branch     = "main"
-	staging    = "next"
+	daemonName    = "git"
+	modelName     = "model.git"
+	dbtName       = "dbt.git"
+	dbtMoneyName  = "dbt-money.git"
+	branch        = "main"
+	documentedURL = "http://git.quoin.localhost:15080" // in the files
 )
 
-// url returns the URL of the repository for pods and this machine.
-func url(c *cluster.Cluster) string { return "http://" + address(c) + "/" + repository }
+// repository is a repository whose only commit has the files of a folder.
+type repository struct {
+	name, folder string
+	// ref is another ref that refers to the commit; empty for none.
+	ref string
+}
+
+// repositories returns the repositories of the samples.
+func repositories() ([]repository, error) {
+	root, err := binaries.RepositoryRoot()
+	hack := filepath.Join(root, "hack")
+	return []repository{
+		{name: modelName, folder: filepath.Join(hack, "dataplane", "model"), ref: "refs/heads/next"}, // a staging environment
+		{name: dbtName, folder: filepath.Join(hack, "dbt", "example", "project")},
+		{name: dbtMoneyName, folder: filepath.Join(hack, "dbt", "example", "money"), ref: "refs/tags/1.0.0"},
+	}, err
+}
+
+// url returns the URL of a repository for pods and this machine.
+func url(c *cluster.Cluster, repository string) string {
+	return "http://" + address(c) + "/" + repository
+}
 
 func address(c *cluster.Cluster) string {
 	return net.JoinHostPort(c.Address, strconv.Itoa(c.Ports[cluster.PortGit]))
 }
 
-// Start starts the Git server unless it runs. The repository has the model of
-// hack/dataplane.
+// Start starts the Git server unless it runs.
 func Start(ctx context.Context, c *cluster.Cluster) error {
 	if c.Daemons().Running(daemonName) {
 		return nil
 	}
-	source, err := dataplane.Source()
+	all, err := repositories()
 	if err != nil {
 		return err
 	}
 	if !host.IsFolder(c.Path("git")) {
-		if err := createRepository(ctx, c.Path("git"), filepath.Join(source, "model")); err != nil {
-			return fmt.Errorf("create the Git repository: %w", err)
+		if err := createRepositories(ctx, c.Path("git"), "http://"+address(c), all); err != nil {
+			return fmt.Errorf("create the Git repositories: %w", err)
 		}
 	}
 	program, err := os.Executable()
@@ -61,34 +84,72 @@ func Start(ctx context.Context, c *cluster.Cluster) error {
 		Port:    cluster.PortGit,
 		Address: c.Address,
 		Timeout: 30 * time.Second,
-		Ready:   process.HTTPProbe(http.DefaultClient, url(c)+"/info/refs?service=git-upload-pack"),
+		Ready:   process.HTTPProbe(http.DefaultClient, url(c, modelName)+"/info/refs?service=git-upload-pack"),
 	}})
 	if err != nil {
 		return err
 	}
-	return c.SetEnvironment(cluster.Variable{Name: "QUOIN_MODEL_URL", Value: url(c)})
+	return c.SetEnvironment(
+		cluster.Variable{Name: "QUOIN_MODEL_URL", Value: url(c, modelName)},
+		cluster.Variable{Name: "QUOIN_DBT_URL", Value: url(c, dbtName)},
+	)
 }
 
-// createRepository creates a bare repository whose only commit has the files of
-// a folder. Both branches refer to it. It renames the complete repository to root.
-func createRepository(ctx context.Context, root, files string) error {
+// createRepositories creates repositories below root, for a server with this
+// URL. It renames the complete folder to root.
+func createRepositories(ctx context.Context, root, server string, repositories []repository) error {
 	partial := root + ".partial"
 	if err := errors.Join(os.RemoveAll(partial), os.MkdirAll(partial, 0o755)); err != nil {
 		return err
 	}
-	bare := filepath.Join(partial, repository)
-	for _, args := range [][]string{
+	for _, r := range repositories {
+		if err := r.create(ctx, partial, server); err != nil {
+			return fmt.Errorf("%s: %w", r.name, err)
+		}
+	}
+	return os.Rename(partial, root)
+}
+
+// create creates a bare repository below root.
+func (r repository) create(ctx context.Context, root, server string) error {
+	bare, files := filepath.Join(root, r.name), filepath.Join(root, "files")
+	if err := copyFiles(r.folder, files, strings.NewReplacer(documentedURL, server)); err != nil {
+		return err
+	}
+	commands := [][]string{
 		{"init", "--quiet", "--bare", "--initial-branch=" + branch, bare},
 		{"--git-dir=" + bare, "config", "http.receivepack", "true"},
 		{"--git-dir=" + bare, "--work-tree=" + files, "add", "."},
 		{"--git-dir=" + bare, "--work-tree=" + files, "commit", "--quiet", "--message=Orders"},
-		{"--git-dir=" + bare, "branch", staging},
-	} {
+	}
+	if r.ref != "" {
+		commands = append(commands, []string{"--git-dir=" + bare, "update-ref", r.ref, branch})
+	}
+	for _, args := range commands {
 		if err := git(ctx, args...); err != nil {
 			return err
 		}
 	}
-	return os.Rename(partial, root)
+	return os.RemoveAll(files)
+}
+
+// copyFiles copies the files of a folder, with replacements.
+func copyFiles(source, target string, replacer *strings.Replacer) error {
+	return filepath.WalkDir(source, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		name, err := filepath.Rel(source, path)
+		if err != nil {
+			return err
+		}
+		content, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		copied := filepath.Join(target, name)
+		return errors.Join(os.MkdirAll(filepath.Dir(copied), 0o755), os.WriteFile(copied, []byte(replacer.Replace(string(content))), 0o644))
+	})
 }
 
 // environment isolates the server from the current user's Git configuration.

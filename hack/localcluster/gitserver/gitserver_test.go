@@ -6,30 +6,31 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/quoin-dev/quoin/hack/localcluster/cluster"
-	"github.com/quoin-dev/quoin/hack/localcluster/dataplane"
 	"github.com/quoin-dev/quoin/hack/localcluster/process"
 )
 
-// TestGitServer clones the repository and pushes to it with the git binary of
+// TestGitServer clones the repositories and pushes to one with the git binary of
 // this machine.
 func TestGitServer(t *testing.T) {
-	source, err := dataplane.Source()
-	if err != nil {
-		t.Fatal(err)
-	}
-	root := filepath.Join(t.TempDir(), "git")
-	if err := createRepository(t.Context(), root, filepath.Join(source, "model")); err != nil {
-		t.Fatal(err)
-	}
 	ports, release, err := cluster.PickPorts(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer release()
+	server := "http://" + cluster.Loopback(ports[cluster.PortGit])
+	root := filepath.Join(t.TempDir(), "git")
+	all, err := repositories()
+	if err == nil {
+		err = createRepositories(t.Context(), root, server, all)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- Serve(ctx, root, cluster.Loopback(ports[cluster.PortGit])) }()
@@ -39,12 +40,12 @@ func TestGitServer(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	url := "http://" + cluster.Loopback(ports[cluster.PortGit]) + "/" + repository
+	url := server + "/" + modelName
 	if err := process.WaitReady(t.Context(), "git", os.DevNull, nil, 30*time.Second, process.HTTPProbe(http.DefaultClient, url+"/info/refs?service=git-upload-pack")); err != nil {
 		t.Fatal(err)
 	}
 
-	clone, again := filepath.Join(t.TempDir(), "clone"), filepath.Join(t.TempDir(), "again")
+	clone, again, project := filepath.Join(t.TempDir(), "clone"), filepath.Join(t.TempDir(), "again"), filepath.Join(t.TempDir(), "project")
 	run := func(args ...string) {
 		t.Helper()
 		cmd := exec.CommandContext(t.Context(), "git", args...)
@@ -65,6 +66,15 @@ func TestGitServer(t *testing.T) {
 	run("-C", clone, "push", "--quiet", "origin", branch)
 	run("clone", "--quiet", url, again)
 	if _, err := os.Stat(filepath.Join(again, "customers.yml")); err != nil {
+		t.Error(err)
+	}
+	run("clone", "--quiet", server+"/"+dbtName, project)
+	packages, err := os.ReadFile(filepath.Join(project, "packages.yml"))
+	if err != nil || !strings.Contains(string(packages), server+"/"+dbtMoneyName) {
+		t.Errorf("the project depends on %s, %v", packages, err)
+	}
+	run("clone", "--quiet", "--branch", "1.0.0", server+"/"+dbtMoneyName, filepath.Join(project, "dbt_packages", "money"))
+	if _, err := os.Stat(filepath.Join(project, "dbt_packages", "money", "dbt_project.yml")); err != nil {
 		t.Error(err)
 	}
 }

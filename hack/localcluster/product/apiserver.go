@@ -98,6 +98,10 @@ func startAPIServer(ctx context.Context, c *cluster.Cluster) error {
 	if err := os.MkdirAll(c.Path("audit"), 0o700); err != nil {
 		return err
 	}
+	environment, err := cluster.ReadEnvironment(c.Path("env"))
+	if err != nil {
+		return err
+	}
 	health := cluster.Loopback(c.Ports[cluster.PortQuoinAPIServerHealth])
 	return c.StartAll(ctx, []cluster.Component{{
 		Daemon: process.Daemon{Name: apiServerDaemon, Path: c.Path("bin", "quoin"), Args: []string{
@@ -110,6 +114,7 @@ func startAPIServer(ctx context.Context, c *cluster.Cluster) error {
 			"--metrics-bind-address=" + cluster.Loopback(c.Ports[cluster.PortQuoinAPIServerMetrics]),
 			"--database-url=sqlite://" + c.Path("audit", "audit.db"),
 			"--allow-insecure-git",
+			"--dbt-image=" + environment[dbtImageVariable],
 			"--shutdown-delay=0s", // there is no load balancer
 			"--aggregation",
 		}},

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/quoin-dev/quoin/hack/localcluster/cluster"
+	"github.com/quoin-dev/quoin/hack/localcluster/dbt"
 	"github.com/quoin-dev/quoin/hack/localcluster/process"
 )
 
@@ -23,6 +24,19 @@ const (
 // quoinImageVariable is the variable in <dir>/env with Quoin's own image, with
 // which pods fetch a model from Git.
 const quoinImageVariable = "QUOIN_IMAGE"
+
+// dbtImageVariable is the variable in <dir>/env with the image in which dbt
+// runs. It is absent on simulated nodes, which run no containers.
+const dbtImageVariable = "QUOIN_DBT_IMAGE"
+
+// pushDbt pushes the image with dbt and returns a reference by digest.
+func pushDbt(ctx context.Context, c *cluster.Cluster, install bool) (string, error) {
+	image, err := dbt.Image(ctx, install)
+	if err != nil {
+		return "", err
+	}
+	return pushImage(ctx, c.RegistryAddress()+"/dbt:"+dbt.Version, image)
+}
 
 // pushQuoin builds Quoin's image, pushes it and returns a reference by digest,
 // because nodes cache tags.
@@ -60,6 +74,7 @@ func startController(ctx context.Context, c *cluster.Cluster) error {
 		"--repository-url=https://" + apiServerNodeAddress(c),
 		// Simulated pods cannot compile a model.
 		fmt.Sprintf("--warm-up=%t", c.Nodes == cluster.NodesReal),
+		"--dbt-image=" + environment[dbtImageVariable],
 		"--health-probe-bind-address=" + health,
 		"--metrics-bind-address=" + cluster.Loopback(c.Ports[cluster.PortQuoinControllerMetrics]),
 	}

@@ -78,6 +78,8 @@ func prepareProduct(ctx context.Context, c *cluster.Cluster, root string, instal
 	return gitserver.Start(ctx, c)
 }
 
+// prepareDataplane prepares what runs in containers and is not Quoin, and the
+// warehouse.
 func prepareDataplane(ctx context.Context, c *cluster.Cluster, installPackages bool) error {
 	source, err := dataplane.Source()
 	if err != nil {
@@ -87,6 +89,13 @@ func prepareDataplane(ctx context.Context, c *cluster.Cluster, installPackages b
 		return err
 	}
 	if err := warehouse.Start(ctx, c, installPackages); err != nil {
+		return err
+	}
+	image, err := pushDbt(ctx, c, installPackages)
+	if err != nil {
+		return err
+	}
+	if err := c.SetEnvironment(cluster.Variable{Name: dbtImageVariable, Value: image}); err != nil {
 		return err
 	}
 	c.Dataplane = true

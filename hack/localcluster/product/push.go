@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 
 	"github.com/quoin-dev/quoin/hack/localcluster/binaries"
@@ -35,10 +36,6 @@ func Push(ctx context.Context, c *cluster.Cluster, o PushOptions) ([]string, err
 	}
 	var pushed []string
 	for _, version := range o.Versions {
-		reference, err := name.NewTag(c.RegistryAddress()+"/"+o.Repository+":"+version, name.StrictValidation, name.Insecure)
-		if err != nil {
-			return pushed, err
-		}
 		options, err := describe(version)
 		if err != nil {
 			return pushed, err
@@ -47,16 +44,27 @@ func Push(ctx context.Context, c *cluster.Cluster, o PushOptions) ([]string, err
 		if err != nil {
 			return pushed, err
 		}
-		if err := remote.Write(reference, image, remote.WithContext(ctx)); err != nil {
-			return pushed, fmt.Errorf("push %s: %w", reference, err)
-		}
-		digest, err := image.Digest()
+		reference, err := pushImage(ctx, c.RegistryAddress()+"/"+o.Repository+":"+version, image)
 		if err != nil {
 			return pushed, err
 		}
-		pushed = append(pushed, reference.String()+"@"+digest.String())
+		pushed = append(pushed, reference)
 	}
 	return pushed, nil
+}
+
+// pushImage pushes an image to the cluster's registry and returns its reference
+// with the digest.
+func pushImage(ctx context.Context, tag string, image v1.Image) (string, error) {
+	reference, err := name.NewTag(tag, name.StrictValidation, name.Insecure)
+	if err != nil {
+		return "", err
+	}
+	if err := remote.Write(reference, image, remote.WithContext(ctx)); err != nil {
+		return "", fmt.Errorf("push %s: %w", reference, err)
+	}
+	digest, err := image.Digest()
+	return reference.String() + "@" + digest.String(), err
 }
 
 // images prepares the common parts of the images and returns a function that

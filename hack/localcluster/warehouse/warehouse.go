@@ -34,7 +34,9 @@ const (
 // from any address: the port is open only on the node's bridge.
 const warehouseAccess = "host " + warehouseDatabase + " " + warehouseUser + " all scram-sha-256\n"
 
-// The content of the warehouse. In single-user mode each line is a statement.
+// The content of the warehouse: the table of the data models, and the sources of
+// the dbt project in hack/dbt/example. In single-user mode each line is a
+// statement.
 const (
 	warehouseRoles = "CREATE ROLE " + warehouseUser + " LOGIN PASSWORD '" + warehousePassword + "'\n" +
 		"CREATE DATABASE " + warehouseDatabase + " OWNER " + warehouseUser + "\n"
@@ -42,7 +44,17 @@ const (
 		"(id * 37 % 500 + 0.99)::numeric(10, 2) AS amount, timestamptz '2026-01-01 00:00:00Z' + id * interval '7 hours' AS created_at " +
 		"FROM generate_series(1, 300) AS id\n" +
 		"ALTER TABLE orders ADD PRIMARY KEY (id)\n" +
-		"ALTER TABLE orders OWNER TO " + warehouseUser + "\n"
+		"ALTER TABLE orders OWNER TO " + warehouseUser + "\n" +
+		"CREATE SCHEMA raw AUTHORIZATION " + warehouseUser + "\n" +
+		"CREATE TABLE raw.customers AS SELECT id, 'Customer ' || id AS name, (ARRAY['CH', 'DE', 'FR'])[1 + id % 3] AS country, " +
+		"timestamptz '2026-01-01 00:00:00Z' + id * interval '3 hours' AS created_at FROM generate_series(1, 50) AS id\n" +
+		"CREATE TABLE raw.orders AS SELECT id, 1 + id * 7 % 40 AS customer_id, (ARRAY['placed', 'shipped', 'returned'])[1 + id % 3] AS status, " +
+		"timestamptz '2026-02-01 00:00:00Z' + id * interval '5 hours' AS ordered_at FROM generate_series(1, 200) AS id\n" +
+		"CREATE TABLE raw.payments AS SELECT id, 1 + id % 200 AS order_id, (ARRAY['card', 'cash', 'voucher'])[1 + id % 3] AS method, " +
+		"id * 61 % 9000 + 99 AS amount_cents FROM generate_series(1, 300) AS id\n" +
+		"ALTER TABLE raw.customers OWNER TO " + warehouseUser + "\n" +
+		"ALTER TABLE raw.orders OWNER TO " + warehouseUser + "\n" +
+		"ALTER TABLE raw.payments OWNER TO " + warehouseUser + "\n"
 )
 
 // warehouse has the folder and the user of a cluster's PostgreSQL server.

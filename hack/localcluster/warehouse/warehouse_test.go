@@ -61,6 +61,10 @@ func TestWarehouse(t *testing.T) {
 	if got, err := ask(environment["QUOIN_WAREHOUSE_PASSWORD"], query); err != nil || got != want {
 		t.Errorf("got %q, error %v, want %q", got, err, want)
 	}
+	tables := "SELECT (SELECT count(*) FROM raw.customers), (SELECT count(*) FROM raw.orders), (SELECT count(*) FROM raw.payments)"
+	if got, err := ask(environment["QUOIN_WAREHOUSE_PASSWORD"], tables); err != nil || got != "50|200|300" {
+		t.Errorf("the sources of dbt: %q, error %v", got, err)
+	}
 	if got, err := ask("wrong", query); err == nil || !strings.Contains(got, "password authentication failed") {
 		t.Errorf("with the wrong password: %q, error %v", got, err)
 	}
