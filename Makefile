@@ -73,6 +73,7 @@ dbt-image: $(BIN)/localcluster ## Build an image with dbt from PyPI without a co
 generate: $(BIN)/controller-gen ## Regenerate derived files: deepcopy, CRDs, RBAC, chart, reference.
 	$(BIN)/controller-gen object:headerFile=hack/boilerplate.go.txt paths=./api/...
 	go run ./hack/manifests
+	go run ./hack/argocd
 	$(BIN)/controller-gen crd paths=./api/... output:crd:dir=config/crd/bases
 	$(BIN)/controller-gen rbac:roleName=quoin-controller paths="./controllers/...;./cmd/quoin/..." output:rbac:dir=config/rbac
 	$(BIN)/controller-gen rbac:roleName=quoin-apiserver,fileName=apiserver_role.yaml paths="./apiserver/..." output:rbac:dir=config/rbac
