@@ -64,11 +64,22 @@ func startController(ctx context.Context, c *cluster.Cluster) error {
 		return err
 	}
 	health := cluster.Loopback(c.Ports[cluster.PortQuoinControllerHealth])
-	args := []string{
+	return c.StartAll(ctx, []cluster.Component{{
+		Daemon:  process.Daemon{Name: controllerDaemon, Path: c.Path("bin", "quoin"), Args: controllerArgs(c, environment[quoinImageVariable], health)},
+		Port:    cluster.PortQuoinControllerHealth,
+		Timeout: time.Minute,
+		Ready:   process.HTTPProbe(http.DefaultClient, "http://"+health+"/readyz"),
+	}})
+}
+
+// controllerArgs returns the arguments of the controller.
+func controllerArgs(c *cluster.Cluster, image, health string) []string {
+	return []string{
 		"controller",
 		"--kubeconfig=" + c.Path(controllerKubeconfig),
-		"--leader-elect=false",
-		"--quoin-image=" + environment[quoinImageVariable],
+		// One process, but kubectl quoin status and the metrics show the leader.
+		"--leader-elect",
+		"--quoin-image=" + image,
 		"--allow-insecure-git",
 		fmt.Sprintf("--sql-port=%d", c.Ports[cluster.PortGatewaySQL]),
 		"--repository-url=https://" + apiServerNodeAddress(c),
@@ -78,10 +89,4 @@ func startController(ctx context.Context, c *cluster.Cluster) error {
 		"--health-probe-bind-address=" + health,
 		"--metrics-bind-address=" + cluster.Loopback(c.Ports[cluster.PortQuoinControllerMetrics]),
 	}
-	return c.StartAll(ctx, []cluster.Component{{
-		Daemon:  process.Daemon{Name: controllerDaemon, Path: c.Path("bin", "quoin"), Args: args},
-		Port:    cluster.PortQuoinControllerHealth,
-		Timeout: time.Minute,
-		Ready:   process.HTTPProbe(http.DefaultClient, "http://"+health+"/readyz"),
-	}})
 }

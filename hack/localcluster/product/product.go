@@ -155,17 +155,26 @@ func printNextSteps(ctx context.Context, c *cluster.Cluster) error {
 		return err
 	}
 	fmt.Print("\n", table)
+	progress.Infof("\nNext:\n%s", strings.Join(nextSteps(c), "\n"))
+	return nil
+}
+
+// nextSteps returns the example commands. The pods of simulated nodes run nothing, so that there is no data API.
+func nextSteps(c *cluster.Cluster) []string {
 	next := "v1.2.4"
 	if c.Dataplane {
 		next = "v0.35.82" // Cube 0.35.81 under another tag
 	}
-	progress.Infof("\nNext:\n"+
-		"  . %[1]s                                     # KUBECONFIG and the addresses\n"+
-		"  export PATH=\"$QUOIN_BIN:$PATH\"             # kubectl, with the plugin kubectl quoin\n"+
-		"  kubectl quoin status\n"+
-		"  curl --cacert $QUOIN_CA_FILE -H \"Authorization: Bearer $QUOIN_API_KEY\" $QUOIN_URL/api/v1/deployments\n"+
-		"  curl --cacert $QUOIN_DATA_CA_FILE -H \"Authorization: $QUOIN_DATA_TOKEN\" $QUOIN_DATA_URL/v1/meta\n"+
-		"  bin/localcluster push cube %[3]s --dir %[2]s   # a new version: watch it roll out\n"+
-		"  make down", c.Path("env"), c.Dir, next)
-	return nil
+	steps := []string{
+		fmt.Sprintf("  . %s                                     # KUBECONFIG and the addresses", c.Path("env")),
+		`  export PATH="$QUOIN_BIN:$PATH"             # kubectl, with the plugin kubectl quoin`,
+		"  kubectl quoin status",
+		`  curl --cacert $QUOIN_CA_FILE -H "Authorization: Bearer $QUOIN_API_KEY" $QUOIN_URL/api/v1/deployments`,
+	}
+	if c.Dataplane {
+		steps = append(steps, `  curl --cacert $QUOIN_DATA_CA_FILE -H "Authorization: $QUOIN_DATA_TOKEN" $QUOIN_DATA_URL/v1/meta`)
+	}
+	return append(steps,
+		fmt.Sprintf("  bin/localcluster push cube %s --dir %s   # a new version: watch it roll out", next, c.Dir),
+		"  make down")
 }

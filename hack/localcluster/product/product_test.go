@@ -2,8 +2,29 @@ package product
 
 import (
 	"slices"
+	"strings"
 	"testing"
+
+	"github.com/quoin-dev/quoin/hack/localcluster/cluster"
 )
+
+// TestNextSteps: a command that asks the pods is printed only if they run the server.
+func TestNextSteps(t *testing.T) {
+	for dataplane, tag := range map[bool]string{true: "v0.35.82", false: "v1.2.4"} {
+		steps := strings.Join(nextSteps(&cluster.Cluster{Dir: "/tmp/x", Dataplane: dataplane}), "\n")
+		if strings.Contains(steps, "/v1/meta") != dataplane || !strings.Contains(steps, "push cube "+tag+" --dir /tmp/x") || !strings.HasPrefix(steps, "  . /tmp/x/env ") {
+			t.Errorf("data plane %t:\n%s", dataplane, steps)
+		}
+	}
+}
+
+// TestControllerIsElected: kubectl quoin status shows the leader.
+func TestControllerIsElected(t *testing.T) {
+	args := controllerArgs(&cluster.Cluster{Dir: "/tmp/x", Nodes: cluster.NodesSimulated}, "registry/quoin@sha256:1", "127.0.0.1:1")
+	if !slices.Contains(args, "--leader-elect") || !slices.Contains(args, "--warm-up=false") || !slices.Contains(args, "--quoin-image=registry/quoin@sha256:1") {
+		t.Errorf("flags %q", args)
+	}
+}
 
 func TestAggregationManifest(t *testing.T) {
 	got, err := aggregationManifest("spec:\n  service:\n    name: quoin-apiserver\n    port: 443\n", 20212)
