@@ -205,7 +205,7 @@ func serve(ctx context.Context, k8s cluster.Cluster, restConfig *clientrest.Conf
 		Ready: map[string]func(*http.Request) error{},
 	}
 	if c.Aggregation {
-		review := &recording.Admission{Log: f.log, Reader: k8s.GetCache(), Namespace: c.Namespace}
+		review := &recording.Admission{Log: f.log, Reader: k8s.GetCache(), Live: k8s.GetAPIReader(), Namespace: c.Namespace}
 		aggregated, err := aggregate(clientset, k8s, hosts, f, review)
 		if err != nil {
 			return err

@@ -61,6 +61,8 @@ type cluster struct {
 	lock    sync.Mutex
 	calls   []call
 	reviews []*admissionv1.AdmissionRequest
+	// reviewed is called with each review; may be nil.
+	reviewed func(context.Context, *admissionv1.AdmissionRequest)
 }
 
 // testAccounts are all accounts.
@@ -254,10 +256,13 @@ func listen(t *testing.T, server *Server, certificate leaf) (address string) {
 }
 
 // review records an admission request and allows it.
-func (c *cluster) review(_ context.Context, request *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+func (c *cluster) review(ctx context.Context, request *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
 	c.lock.Lock()
 	defer c.lock.Unlock()
 	c.reviews = append(c.reviews, request)
+	if c.reviewed != nil {
+		c.reviewed(ctx, request)
+	}
 	return &admissionv1.AdmissionResponse{UID: request.UID, Allowed: true}
 }
 

@@ -1,17 +1,26 @@
 package aggregation
 
 import (
+	"context"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/google/uuid"
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/apiserver/recording"
+	"github.com/quoin-dev/quoin/internal/audit"
+	"github.com/quoin-dev/quoin/internal/tenant"
 )
 
 // testReviews checks that the webhook of config/audit sends the changes of users to the Server, and that no other client
@@ -66,7 +75,75 @@ func (c *cluster) testReviews(t *testing.T) {
 	if !slices.Equal(slices.Compact(seen), want) {
 		t.Errorf("reviews %q, want %q", seen, want)
 	}
+	c.testRepeatedReviews(t, ada)
 	c.testForgedReviews(t)
+}
+
+// testRepeatedReviews checks that kube-apiserver repeats the review of a change that conflicts with a write of the status, and
+// that the audit log has one event for it.
+func (c *cluster) testRepeatedReviews(t *testing.T, ada client.Client) {
+	t.Helper()
+	key := &v1alpha1.ApiKey{ObjectMeta: metav1.ObjectMeta{Namespace: "reviewed", Name: "contended"}}
+	if err := ada.Create(t.Context(), key); err != nil {
+		t.Fatal(err)
+	}
+	account := &v1alpha1.Account{ObjectMeta: metav1.ObjectMeta{Name: "reviewed"}, Spec: v1alpha1.AccountSpec{
+		Namespace: "reviewed", Plan: v1alpha1.PlanEnterprise, AuditLog: &v1alpha1.AuditLog{Enabled: ptr.To(true)},
+	}}
+	accounts := fake.NewClientBuilder().WithScheme(c.admin.Scheme()).WithObjects(account).
+		WithIndex(&v1alpha1.Account{}, tenant.IndexNamespace, func(client.Object) []string { return []string{"reviewed"} }).Build()
+	generation := 100 // that the status has observed
+	for name, patch := range map[string]string{
+		"spec":        `{"spec":{"displayName":"Contended"}}`,
+		"annotations": `{"metadata":{"annotations":{"platform.quoin.dev/reconcile-requested-at":"now"}}}`,
+	} {
+		log := &eventLog{}
+		admission := &recording.Admission{Log: log, Reader: accounts, Live: c.admin, Namespace: "quoin-system"}
+		reviews := 0
+		c.lock.Lock()
+		c.reviewed = func(ctx context.Context, r *admissionv1.AdmissionRequest) {
+			if got := admission.Review(ctx, r); len(got.Warnings) > 0 {
+				t.Errorf("%s: %q", name, got.Warnings)
+			}
+			const conflicts = 2
+			if reviews++; reviews > conflicts {
+				return
+			}
+			generation++
+			status := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"status":{"observedGeneration":%d}}`, generation))
+			if err := c.admin.Status().Patch(ctx, key.DeepCopy(), status); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		c.lock.Unlock()
+		if err := ada.Patch(t.Context(), key.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
+			t.Fatal(err)
+		}
+		c.lock.Lock()
+		c.reviewed = nil
+		c.lock.Unlock()
+		if reviews < 3 || len(log.ids) != 1 {
+			t.Errorf("%s: %d reviews, %d events; want 3 reviews or more, and 1 event", name, reviews, len(log.ids))
+		}
+	}
+	c.takeReviews()
+}
+
+// eventLog has the ids of events.
+type eventLog struct {
+	recording.Log
+	ids map[uuid.UUID]bool
+}
+
+// Record implements recording.Log.
+func (l *eventLog) Record(_ context.Context, events ...audit.Event) error {
+	if l.ids == nil {
+		l.ids = map[uuid.UUID]bool{}
+	}
+	for _, e := range events {
+		l.ids[e.ID] = true
+	}
+	return nil
 }
 
 // testForgedReviews checks that only kube-apiserver can send reviews.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/uuid"
 	admissionv1 "k8s.io/api/admission/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -27,6 +28,8 @@ type Admission struct {
 	Log Log
 	// Reader reads Accounts. It must have the index tenant.IndexNamespace.
 	Reader client.Reader
+	// Live reads the Kubernetes API server.
+	Live client.Reader
 	// Namespace of Quoin. Changes by its ServiceAccounts are not recorded here: they are recorded by
 	// Client or follow from a recorded change.
 	Namespace string
@@ -76,8 +79,14 @@ func (a *Admission) record(ctx context.Context, request *admissionv1.AdmissionRe
 	if err != nil {
 		return err
 	}
-	if v == update && len(changes) == 0 {
-		return nil // only metadata that is not recorded changed
+	changed := documents[0]
+	if v == update {
+		if len(changes) == 0 {
+			return nil // only metadata that is not recorded changed
+		}
+		if changed, err = a.current(ctx, k, request, documents[0]); err != nil || changed == nil {
+			return err
+		}
 	}
 	e := k.event(ctx, a.Reader, v, audit.SourceKubernetes, documents)
 	e.Account, e.Outcome, e.RequestID = account.Name, audit.Succeeded, string(request.UID)
@@ -85,8 +94,27 @@ func (a *Admission) record(ctx context.Context, request *admissionv1.AdmissionRe
 	if e.Changes, err = encode(changes); err != nil {
 		return err
 	}
-	e.ID = identity(request, documents, e.Changes)
+	e.ID = identity(request, documents, changed.version(changes), e.Changes)
 	return a.Log.Record(ctx, e)
+}
+
+// current returns the object that an update changes, as the Kubernetes API server has it; nil if that is not the object of
+// the review. Such an update cannot succeed: the Kubernetes API server reviews an update on the object in its cache first,
+// and again on the current one if there was a conflict.
+func (a *Admission) current(ctx context.Context, k *recordedKind, request *admissionv1.AdmissionRequest, before *document) (*document, error) {
+	if before == nil || before.ResourceVersion == "" {
+		return before, nil
+	}
+	live := &document{}
+	live.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(k.Name()))
+	err := a.Live.Get(ctx, client.ObjectKey{Namespace: request.Namespace, Name: request.Name}, &live.PartialObjectMetadata)
+	if client.IgnoreNotFound(err) != nil {
+		return nil, fmt.Errorf("read the object of a change: %w", err)
+	}
+	if err != nil || live.UID != before.UID || live.ResourceVersion != before.ResourceVersion {
+		return nil, nil
+	}
+	return live, nil
 }
 
 // subject returns the kind and the verb of a change, and nil if it is not recorded here: it is recorded
@@ -185,18 +213,32 @@ func creationOf(uid types.UID) uuid.UUID {
 // identity returns the id of an event. It is the same for reviews of the same change: the Kubernetes
 // API server repeats them when it retries an update or a deletion after a conflict. An object is
 // created once, and deleted once, whatever its version.
-func identity(request *admissionv1.AdmissionRequest, documents beforeAndAfter, changes []byte) uuid.UUID {
-	version, before, after := "", documents[0], documents[1]
+func identity(request *admissionv1.AdmissionRequest, documents beforeAndAfter, version string, changes []byte) uuid.UUID {
+	before, after := documents[0], documents[1]
 	switch {
 	case before == nil && after != nil && after.UID != "":
 		return creationOf(after.UID)
-	case before == nil:
-	case request.Operation == admissionv1.Delete:
+	case before != nil && request.Operation == admissionv1.Delete:
 		version, changes = string(before.UID), nil
-	default:
-		version = before.ResourceVersion
 	}
 	sum := sha256.Sum256(changes)
 	return uuid.NewSHA1(uuid.NameSpaceURL, fmt.Appendf(nil, "%s %s %s/%s %s %s %x", request.Operation, request.Kind.Kind,
 		request.Namespace, request.Name, version, request.UserInfo.Username, sum))
+}
+
+// version returns the version of an object before some changes. Writes of the status do not change it, because the
+// Kubernetes API server repeats the review of a change that conflicts with one. Every change of the spec has another
+// generation; for changes of metadata, the version has the managers of all fields but those of the status, with their times.
+func (d *document) version(changes map[string]any) string {
+	if d == nil {
+		return ""
+	}
+	version := fmt.Sprint(d.UID, " ", d.Generation)
+	for path := range changes {
+		if strings.HasPrefix(path, "metadata") {
+			managers, _ := json.Marshal(slices.DeleteFunc(slices.Clone(d.ManagedFields), func(e metav1.ManagedFieldsEntry) bool { return e.Subresource != "" }))
+			return fmt.Sprintf("%s %x", version, sha256.Sum256(managers))
+		}
+	}
+	return version
 }

@@ -112,7 +112,7 @@ func (c *Client) record(ctx context.Context, v verb, o, before, after client.Obj
 		r.made(t) // Identified or settle stores the outcome
 	case err == nil:
 		r.end(ctx, t, attempt, audit.Succeeded, details)
-	case apierrors.IsConflict(err) && v == update:
+	case apierrors.IsConflict(err) && v != create:
 		// The caller retries, or settle stores the outcome.
 	case Refused(err):
 		details.Reason = string(apierrors.ReasonForError(err))

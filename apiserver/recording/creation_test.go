@@ -19,7 +19,7 @@ import (
 // gets later, and that a deployment that is created again with the same manifest has an event of its own.
 func TestCreationsWithKubectl(t *testing.T) {
 	f := newFixture(t)
-	a := &Admission{Log: f.log, Reader: f.api, Namespace: "quoin-system"}
+	a := &Admission{Log: f.log, Reader: f.api, Live: f.api, Namespace: "quoin-system"}
 	create := func(uid types.UID) {
 		t.Helper()
 		r := review("bob", "", "", func(r *admissionv1.AdmissionRequest) {
@@ -55,7 +55,7 @@ func TestCreationsWithKubectl(t *testing.T) {
 // value, and that of another annotation is not.
 func TestRequestsAreRecorded(t *testing.T) {
 	f := newFixture(t)
-	a := &Admission{Log: f.log, Reader: f.api, Namespace: "quoin-system"}
+	a := &Admission{Log: f.log, Reader: f.api, Live: f.api, Namespace: "quoin-system"}
 	for _, name := range []string{v1alpha1.AnnotationRetry, "example.com/note"} {
 		a.Review(t.Context(), review("bob", "Sales", "Sales", func(r *admissionv1.AdmissionRequest) {
 			r.Object = runtime.RawExtension{Raw: fmt.Appendf(nil, `{"metadata":{"name":"sales","namespace":"acme","resourceVersion":"5","labels":{"platform.quoin.dev/id":"7"},

@@ -70,7 +70,7 @@ func newFixture(t *testing.T) *fixture {
 		t.Fatal(err)
 	}
 	f.api = fake.NewClientBuilder().WithScheme(scheme).WithObjects(recorded.DeepCopy(), unrecorded.DeepCopy(), &v1alpha1.Deployment{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "acme", Name: "sales", Labels: map[string]string{v1alpha1.LabelID: "7"}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "acme", Name: "sales", ResourceVersion: "5", Labels: map[string]string{v1alpha1.LabelID: "7"}},
 		Spec:       v1alpha1.DeploymentSpec{DisplayName: "Sales", ReleaseChannel: "latest"},
 	}).WithIndex(&v1alpha1.Account{}, tenant.IndexNamespace, func(o client.Object) []string {
 		account, _ := o.(*v1alpha1.Account)
@@ -245,6 +245,22 @@ func TestConflictsAreRecordedAsOneEvent(t *testing.T) {
 	f.want(`Updated deployment configuration: Deployment acme/sales failed [7 New] Conflict {"spec.displayName":{"after":"New","before":"Sales"}}`)
 }
 
+func TestConflictsOfDeletionsAreRecordedAsOneEvent(t *testing.T) {
+	gr := v1alpha1.GroupVersion.WithResource("apikeys").GroupResource()
+	f := newFixture(t)
+	ok(t, f.api.Create(t.Context(), key("ci")))
+	r, ctx := f.request()
+	for range 3 {
+		f.next = func(func() error) error { return apierrors.NewConflict(gr, "ci", errors.New("changed")) }
+		if err := f.client.Delete(ctx, key("ci")); !apierrors.IsConflict(err) {
+			t.Fatal(err)
+		}
+	}
+	ok(t, f.client.Delete(ctx, key("ci")))
+	ok(t, r.settle(ctx))
+	f.want(`Deleted API key: ApiKey acme/ci succeeded [ ]  {"spec.displayName":{"before":"CI"}}`)
+}
+
 func TestUnrecordedChangesAreRejected(t *testing.T) {
 	f := newFixture(t)
 	unchanged := func() {
@@ -392,7 +408,7 @@ func review(user, before, after string, change func(*admissionv1.AdmissionReques
 
 func TestReviewsRecordChangesOfUsers(t *testing.T) {
 	f := newFixture(t)
-	a := &Admission{Log: f.log, Reader: f.api, Namespace: "quoin-system"}
+	a := &Admission{Log: f.log, Reader: f.api, Live: f.api, Namespace: "quoin-system"}
 	for _, r := range []*admissionv1.AdmissionRequest{
 		review("bob", "Sales", "By kubectl", nil),
 		review("bob", "Sales", "By kubectl", nil), // a retry

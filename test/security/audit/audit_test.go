@@ -60,7 +60,7 @@ func newWebhook(t *testing.T) *webhook {
 			account, _ := o.(*v1alpha1.Account)
 			return []string{account.Spec.Namespace}
 		}).Build()
-	return &webhook{t: t, log: log, review: &recording.Admission{Log: log, Reader: reader, Namespace: "quoin-system"}}
+	return &webhook{t: t, log: log, review: &recording.Admission{Log: log, Reader: reader, Live: reader, Namespace: "quoin-system"}}
 }
 
 // call sends the review of a change of acme/sales as the Kubernetes API server does. An empty object
