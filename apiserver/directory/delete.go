@@ -6,7 +6,6 @@ import (
 	"net/http"
 
 	"golang.org/x/sync/errgroup"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -22,36 +21,40 @@ import (
 func (c *collection[T, S]) deleteResource(v *view, id string, check func(*schema.Resource) error) error {
 	w := c.d.tracker.Expect(c.id(v.namespace, id))
 	defer w.Stop()
-	const maxAttempts = 5
-	for attempt := 1; ; attempt++ {
-		o, err := c.live(v.ctx, v.namespace, id)
-		if err != nil {
-			return err
-		}
-		if err := c.checkDeletable(v, o, check); err != nil {
-			return err
-		}
-		if owner := fieldowner.OfSpec(o); owner != "" {
-			return c.rejectDeletion(v, o, owner)
-		}
-		if c.beforeDelete != nil {
-			if err := c.beforeDelete(v, o); err != nil {
-				return err
-			}
-		}
-		uid, version := o.GetUID(), o.GetResourceVersion()
-		err = c.d.kube.Client.Delete(v.ctx, o, client.Preconditions{UID: &uid, ResourceVersion: &version})
-		if apierrors.IsConflict(err) && attempt < maxAttempts {
-			continue
-		}
-		if err != nil {
-			return notFoundAs(err, c.name, id)
-		}
-		c.releaseClaim(v.ctx, v.namespace, id, c.unique.Value(o))
-		_ = w.Absence(v.ctx, cacheTimeout, uid) // the write is done
-		c.d.removeFromGroups(v, id)
-		return nil
+	var deleted T
+	err := edit.Retry(v.ctx, func() (err error) {
+		deleted, err = c.deleteObject(v, id, check)
+		return err
+	})
+	if err != nil {
+		return notFoundAs(err, c.name, id)
 	}
+	c.releaseClaim(v.ctx, v.namespace, id, c.unique.Value(deleted))
+	_ = w.Absence(v.ctx, cacheTimeout, deleted.GetUID()) // the write is done
+	c.d.removeFromGroups(v, id)
+	return nil
+}
+
+// deleteObject deletes the object of a resource at the version that was checked. It returns a conflict if the object has
+// changed meanwhile.
+func (c *collection[T, S]) deleteObject(v *view, id string, check func(*schema.Resource) error) (T, error) {
+	o, err := c.live(v.ctx, v.namespace, id)
+	if err != nil {
+		return o, err
+	}
+	if err := c.checkDeletable(v, o, check); err != nil {
+		return o, err
+	}
+	if owner := fieldowner.OfSpec(o); owner != "" {
+		return o, c.rejectDeletion(v, o, owner)
+	}
+	if c.beforeDelete != nil {
+		if err := c.beforeDelete(v, o); err != nil {
+			return o, err
+		}
+	}
+	uid, version := o.GetUID(), o.GetResourceVersion()
+	return o, c.d.kube.Client.Delete(v.ctx, o, client.Preconditions{UID: &uid, ResourceVersion: &version})
 }
 
 // rejectDeletion returns the error for an object that a GitOps tool owns and would create again. A user is

@@ -59,6 +59,19 @@ func Spec[T client.Object](ctx context.Context, c *kube.Client, key client.Objec
 	}
 }
 
+// Retry calls write until it returns no conflict. write reads the current object.
+func Retry(ctx context.Context, write func() error) error {
+	for attempt := 1; ; attempt++ {
+		err := write()
+		if !apierrors.IsConflict(err) || attempt == attempts {
+			return err
+		}
+		if err := pause(ctx, attempt); err != nil {
+			return err
+		}
+	}
+}
+
 // SpecOf is like Spec for an object of which the caller has a copy, such as one of a cache, with the managed fields for which
 // fieldowner.IsAuthoritative holds. It saves the read if the copy is current, which the write proves. After a conflict, or if
 // edit fails or changes nothing, it edits the object as Spec does.
