@@ -216,7 +216,7 @@ func (d *Directory) view(ctx context.Context, namespace string, rt *schema.Resou
 func (d *Directory) newView(v *view) *view {
 	v.d = d
 	v.members = &membership.Session{
-		Context: v.ctx, Chunks: d.chunks, Namespace: v.namespace, Unresolved: v.editing,
+		Context: v.ctx, Chunks: d.chunks, Account: v.account, Namespace: v.namespace, Unresolved: v.editing,
 		Resolve: func(m *v1alpha1.ScimMember) (membership.Resolved, bool) { return d.resolve(v.namespace, m) },
 	}
 	return v
@@ -224,7 +224,7 @@ func (d *Directory) newView(v *view) *view {
 
 // forEditing returns a view of the same tenant for a change.
 func (v *view) forEditing() *view {
-	return v.d.newView(&view{ctx: v.ctx, namespace: v.namespace, resourceType: v.resourceType, editing: true})
+	return v.d.newView(&view{ctx: v.ctx, account: v.account, namespace: v.namespace, resourceType: v.resourceType, editing: true})
 }
 
 // yield lets the work of other accounts run. It reports whether the request goes on.

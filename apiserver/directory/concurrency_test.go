@@ -1,23 +1,28 @@
 package directory
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/apiserver/directory/membership"
 	"github.com/quoin-dev/quoin/apiserver/scim/schema"
 	"github.com/quoin-dev/quoin/apiserver/scim/scimerror"
 	"github.com/quoin-dev/quoin/apiserver/scim/scimtest"
+	"github.com/quoin-dev/quoin/internal/fairsemaphore"
 )
 
 // TestConcurrentCreates checks that of 64 concurrent creates of one name on two replicas exactly one
@@ -55,6 +60,93 @@ func TestConcurrentCreates(t *testing.T) {
 		}
 	}
 	r.wantClaims(map[string]string{"bjensen": made[0]})
+}
+
+// TestStatusWritesRejectNoRequest checks that writes of the status of a group between the read and the write of a request do not
+// reject it.
+func TestStatusWritesRejectNoRequest(t *testing.T) {
+	r := newFixture(t)
+	g := r.group("g", "first")
+	left := 0
+	interfere := func(ctx context.Context, o client.Object) {
+		if _, is := o.(*v1alpha1.ScimGroup); !is || left == 0 {
+			return
+		}
+		left--
+		status := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"status":{"memberCount":%d}}`, 100+left))
+		r.must(r.api.Status().Patch(ctx, &v1alpha1.ScimGroup{ObjectMeta: metav1.ObjectMeta{Namespace: r.namespace, Name: g.ID}}, status))
+	}
+	replica := r.replica(interceptor.NewClient(r.api, interceptor.Funcs{
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+			interfere(ctx, o)
+			return c.Patch(ctx, o, p, opts...)
+		},
+		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
+			interfere(ctx, o)
+			return c.Delete(ctx, o, opts...)
+		},
+	})).Of(r.account)
+	for _, request := range []struct {
+		method string
+		send   func() error
+	}{
+		{"PATCH", func() error { return r.change(replica, g.ID, func(s schema.Set) { scimtest.AddMembers(s, "second") }) }},
+		{"PUT", func() error {
+			_, err := replica.ReplaceResource(t.Context(), replica.group, g.ID, func(current *schema.Resource) (schema.Document, error) {
+				current.Document["displayName"] = "renamed"
+				return current.Document, nil
+			})
+			return err
+		}},
+		{"DELETE", func() error {
+			return replica.DeleteResource(t.Context(), replica.group, g.ID, func(*schema.Resource) error { return nil })
+		}},
+	} {
+		const conflicts = 8
+		left = conflicts
+		if err := request.send(); err != nil || left != 0 {
+			t.Errorf("%s: %v after %d of %d conflicts", request.method, err, conflicts-left, conflicts)
+		}
+	}
+	_, err := r.GetResource(t.Context(), r.Tenant.group, g.ID, nil)
+	wantError(t, err, http.StatusNotFound, "")
+}
+
+// TestLongChangesTakeTurns checks that a request that adds many members computes in turns with the work of other accounts, and
+// holds no place while it writes.
+func TestLongChangesTakeTurns(t *testing.T) {
+	r := newFixture(t)
+	members := scimtest.Sequence("m", 0, 1500)
+	g := r.group("few", "m")
+	for name, send := range map[string]func() error{
+		"creation": func() error {
+			_, err := r.CreateResource(t.Context(), r.Tenant.group, schema.Document{"displayName": "many", "members": memberList(members...)})
+			return err
+		},
+		"change": func() error {
+			return r.change(r.Tenant, g.ID, func(s schema.Set) { scimtest.AddMembers(s, members...) })
+		},
+	} {
+		var held []*fairsemaphore.Turn
+		for range max(1, runtime.GOMAXPROCS(0)-1) {
+			turn, err := fairsemaphore.Processors.Begin(t.Context(), "another account")
+			r.must(err)
+			held = append(held, turn)
+		}
+		done := make(chan error, 1)
+		go func() { done <- send() }()
+		r.eventually(func() bool { return len(done) > 0 || fairsemaphore.Processors.Waiting(r.account.Name) > 0 })
+		if len(done) > 0 {
+			t.Errorf("%s: it has not waited for a place", name)
+		}
+		for _, turn := range held {
+			turn.End()
+		}
+		r.must(<-done)
+	}
+	if got := r.storedMembers(r.Tenant, g.ID); len(got) != len(members)+1 {
+		t.Errorf("%d members", len(got))
+	}
 }
 
 // TestConcurrentMemberChanges checks that no concurrent change of one group on two replicas is lost.

@@ -2,6 +2,7 @@ package scim
 
 import (
 	"compress/gzip"
+	"context"
 	"errors"
 	"io"
 	"mime"
@@ -49,11 +50,14 @@ func (x *exchange) body() (map[string]any, error) {
 			return nil, scimerror.New(http.StatusUnsupportedMediaType, "Content-Type: must be %s or application/json, not %s", MediaType, scimerror.Quote(declared))
 		}
 	}
-	source, err := x.decompressed()
-	if err != nil {
+	work := &decoding{ctx: x.Context(), account: x.tenant.Name}
+	defer work.end()
+	var err error
+	if work.body, err = x.decompressed(work); err != nil {
 		return nil, err
 	}
-	value, err := strictjson.DecodeFrom(source, strictjson.Options{FoldNames: true, MaxUnstreamed: maxBody, Stream: x.stream})
+	value, err := strictjson.DecodeFrom(work, strictjson.Options{FoldNames: true, MaxUnstreamed: maxBody, Stream: x.stream})
+	x.long = work.end()
 	if err != nil {
 		return nil, readError(err)
 	}
@@ -82,9 +86,13 @@ func (x *exchange) stream(path []string) strictjson.Elements {
 
 // decompressed returns a reader of the body. Its length is limited after decompression, too: a small body could
 // decompress to any length.
-func (x *exchange) decompressed() (io.Reader, error) {
+func (x *exchange) decompressed(work *decoding) (io.Reader, error) {
 	var source io.Reader = x.Body
-	switch encoding := strings.ToLower(x.joined("Content-Encoding")); encoding {
+	encoding := strings.ToLower(x.joined("Content-Encoding"))
+	if encoding != "" || x.ContentLength < 0 || x.ContentLength > longBody {
+		source = work.received(source)
+	}
+	switch encoding {
 	case "", "identity":
 	case "gzip", "x-gzip":
 		reader, err := gzip.NewReader(source)
@@ -128,7 +136,7 @@ func readError(err error) error {
 	var known *scimerror.Error
 	var tooLarge *http.MaxBytesError
 	switch {
-	case errors.As(err, &known):
+	case errors.As(err, &known), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return err
 	case errors.As(err, &tooLarge):
 		return scimerror.New(http.StatusRequestEntityTooLarge, "the body is larger than %d bytes", tooLarge.Limit)

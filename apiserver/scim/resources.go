@@ -8,6 +8,7 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/scim/patch"
 	"github.com/quoin-dev/quoin/apiserver/scim/schema"
 	"github.com/quoin-dev/quoin/apiserver/scim/scimerror"
+	"github.com/quoin-dev/quoin/internal/fairsemaphore"
 )
 
 // operations are the operations of RFC 7644 on single resources, without HTTP. The handlers and
@@ -15,10 +16,27 @@ import (
 type operations struct {
 	store  Store
 	quirks patch.Quirks
+	// account is the account of the request, and long reports whether its body is long, so that the work on it needs a turn.
+	account string
+	long    bool
 }
 
 func (x *exchange) operations() operations {
-	return operations{store: x.tenant.Store, quirks: x.profile.Quirks}
+	return operations{store: x.tenant.Store, quirks: x.profile.Quirks, account: x.tenant.Name, long: x.long}
+}
+
+// inTurn does work on the body of a request, in turns with that of other accounts if it is long. The work calls next between
+// its steps, and ends if that returns false.
+func (o operations) inTurn(ctx context.Context, work func(next func() bool) error) error {
+	turn, err := fairsemaphore.Processors.BeginIf(ctx, o.long, o.account)
+	if err != nil {
+		return err
+	}
+	defer turn.End()
+	if err := work(yielding(turn)); err != nil {
+		return err
+	}
+	return ctx.Err()
 }
 
 // createResource stores a request body as a new resource (RFC 7644 section 3.3).
@@ -44,13 +62,15 @@ func (o operations) replaceResource(ctx context.Context, t *schema.ResourceType,
 		if err := t.Keep(r.Document, d); err != nil {
 			return nil, err
 		}
-		for name, value := range r.Document {
-			if set, ok := value.(schema.Set); ok {
-				schema.Fill(set, d[name])
-				d[name] = set
+		return d, o.inTurn(ctx, func(next func() bool) error {
+			for name, value := range r.Document {
+				if set, ok := value.(schema.Set); ok {
+					schema.Fill(set, d[name], next)
+					d[name] = set
+				}
 			}
-		}
-		return d, nil
+			return nil
+		})
 	})
 }
 
@@ -73,7 +93,7 @@ func (o operations) patchResource(ctx context.Context, t *schema.ResourceType, i
 		if err := c.check(r); err != nil {
 			return nil, err
 		}
-		return r.Document, patch.Apply(t, r.Document, changes, o.quirks)
+		return r.Document, o.inTurn(ctx, func(func() bool) error { return patch.Apply(t, r.Document, changes, o.quirks) })
 	})
 }
 

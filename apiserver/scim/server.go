@@ -123,6 +123,8 @@ type exchange struct {
 	// profile is that of the credential or of the header and the query until the body has been read, on which
 	// it may depend.
 	profile *Profile
+	// long reports whether the body is longer than longBody.
+	long bool
 }
 
 // ServeHTTP serves a request with a canonical path. For a public route the caller may be the zero

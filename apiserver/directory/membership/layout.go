@@ -126,6 +126,9 @@ func (m *Members) layoutParts(restored map[string]bool) (parts []*part) {
 	touched := map[*part]bool{}
 	var added []v1alpha1.ScimMember
 	for value, edited := range m.edits {
+		if !m.session.next() {
+			return nil // the request has ended: nothing is written
+		}
 		for _, p := range m.partsWith(value) {
 			touched[p] = true
 		}

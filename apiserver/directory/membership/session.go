@@ -14,6 +14,7 @@ import (
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/apiserver/scim/schema"
 	"github.com/quoin-dev/quoin/apiserver/scim/scimerror"
+	"github.com/quoin-dev/quoin/internal/fairsemaphore"
 )
 
 // Types of members.
@@ -40,6 +41,8 @@ type Session struct {
 	Context context.Context
 	// Chunks are the chunks of all groups.
 	Chunks *Chunks
+	// Account is the name of the account, with which others take turns.
+	Account string
 	// Namespace is the namespace of the groups.
 	Namespace string
 	// Resolve returns what a member refers to, and false if that does not exist.
@@ -49,6 +52,9 @@ type Session struct {
 
 	err     error
 	written []*writtenChunk
+	// turn is that of a long change; nil for other work. steps counts its steps.
+	turn  *fairsemaphore.Turn
+	steps int
 	// ensured are the resource versions of chunks that earlier attempts of the request have written, by name.
 	ensured map[string]string
 }
@@ -98,12 +104,59 @@ func (s *Session) End() {
 // attribute members of the group's document: Members; a list or schema.Elements for a new group. Save
 // returns the changes for the audit log.
 func (s *Session) Save(spec *v1alpha1.ScimGroupSpec, value any) (changes map[string]any, err error) {
+	end, err := s.begin(value)
+	if err != nil {
+		return nil, err
+	}
+	defer end()
 	m := s.edited(spec, value)
-	return s.save(spec, m)
+	return s.save(spec, m, end)
+}
+
+// Steps of a change.
+const (
+	// shortChange is the number of changed members up to which a change needs no turn.
+	shortChange = 1000
+	// changedStep is the number of changed members after which the work of other accounts may run.
+	changedStep = 256
+)
+
+// begin begins a change, in turns with the work of other accounts if it is long. The caller must call end, which may be called
+// again.
+func (s *Session) begin(value any) (end func(), err error) {
+	n := 0
+	switch value := value.(type) {
+	case *Members:
+		n = len(value.edits)
+	case *schema.Elements:
+		n = value.Len()
+	case []any:
+		n = len(value)
+	}
+	turn, err := fairsemaphore.Processors.BeginIf(s.Context, n > shortChange, s.Account)
+	if err != nil {
+		return nil, err
+	}
+	s.turn = turn
+	return func() {
+		turn.End()
+		s.turn = nil
+	}, nil
+}
+
+// next lets the work of other accounts run, and reports whether the change goes on.
+func (s *Session) next() bool {
+	s.steps++
+	return s.turn == nil || s.steps%changedStep != 0 || s.turn.Yield() == nil
 }
 
 // SaveRemovals is like Save, but only removes members. It returns nil if none is removed.
 func (s *Session) SaveRemovals(spec *v1alpha1.ScimGroupSpec, value any) (changes map[string]any, err error) {
+	end, err := s.begin(value)
+	if err != nil {
+		return nil, err
+	}
+	defer end()
 	m := s.edited(spec, value)
 	kept := s.Members(spec)
 	for stored := range s.Members(spec).References() {
@@ -115,7 +168,7 @@ func (s *Session) SaveRemovals(spec *v1alpha1.ScimGroupSpec, value any) (changes
 		return nil, m.err
 	}
 	kept.err = m.err
-	return s.save(spec, kept)
+	return s.save(spec, kept, end)
 }
 
 // edited returns the members of a document: Members, or new ones with the elements of another value.
@@ -124,19 +177,20 @@ func (s *Session) edited(spec *v1alpha1.ScimGroupSpec, value any) *Members {
 	if !ok {
 		m = s.Members(spec)
 		m.Clear()
-		schema.Fill(m, value)
+		schema.Fill(m, value, s.next)
 	}
 	return m
 }
 
-// save writes the new chunks and sets the members in the spec.
-func (s *Session) save(spec *v1alpha1.ScimGroupSpec, m *Members) (changes map[string]any, err error) {
+// save writes the new chunks and sets the members in the spec. It calls end before it writes.
+func (s *Session) save(spec *v1alpha1.ScimGroupSpec, m *Members, end func()) (changes map[string]any, err error) {
 	if m.err != nil {
 		return nil, m.err
 	}
 	after := m.layout()
-	if s.err != nil { // incomplete members must not be written
-		return nil, s.err
+	end()
+	if err := cmp.Or(s.err, s.Context.Err()); err != nil { // incomplete members must not be written
+		return nil, err
 	}
 	if len(after.parts) > maxReferences {
 		return nil, scimerror.Bad(scimerror.InvalidValue, "members: a group has at most %d", maxMembers)

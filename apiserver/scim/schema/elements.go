@@ -71,6 +71,9 @@ func (e *Elements) normalized(l Leniency) (any, error) {
 	return e, nil
 }
 
+// Len returns the number of elements.
+func (e *Elements) Len() int { return len(e.items) }
+
 // All iterates over the elements. The map is valid until the next iteration.
 func (e *Elements) All() iter.Seq[map[string]any] {
 	return func(yield func(map[string]any) bool) {
@@ -103,16 +106,22 @@ func elementsOf(value any) iter.Seq[map[string]any] {
 }
 
 // Fill sets the elements of a Set to those of a list or of Elements. Elements that are in both are not
-// replaced.
-func Fill(set Set, elements any) {
+// replaced. It calls next after each element, and ends if that returns false.
+func Fill(set Set, elements any, next func() bool) {
 	keep := map[string]bool{}
 	for element := range elementsOf(elements) {
 		value, _ := element["value"].(string)
 		keep[value] = true
 		set.Put(element)
+		if !next() {
+			return
+		}
 	}
 	var removed []string
 	for element := range set.All() {
+		if !next() {
+			return
+		}
 		if value, _ := element["value"].(string); !keep[value] {
 			removed = append(removed, value)
 		}

@@ -95,7 +95,7 @@ func stored(t *schema.ResourceType, d schema.Document) schema.Document {
 		set, ok := d["members"].(*members)
 		if !ok {
 			set = &members{elements: map[string]map[string]any{}}
-			schema.Fill(set, d["members"])
+			schema.Fill(set, d["members"], func() bool { return true })
 		}
 		d["members"] = set
 	}

@@ -20,7 +20,7 @@ import (
 // as many as its limits allow, so that the server computes without pause. Other tenants rely on short requests, which need
 // no place among the scans, and on scans of their own in turns.
 func TestScansLeaveAProcessor(t *testing.T) {
-	waitsItsTurn(t, users(`displayName co "a"`))
+	waitsItsTurn(t, http.MethodGet, users(`displayName co "a"`), nil)
 }
 
 // TestHugeGroupsLeaveAProcessor: a tenant reads a group with tens of thousands of members again and again, as often as its
@@ -39,14 +39,30 @@ func TestHugeGroupsLeaveAProcessor(t *testing.T) {
 	if err := errors.Join(cluster.Client.Create(t.Context(), chunk), cluster.Client.Create(t.Context(), group)); err != nil {
 		t.Fatal(err)
 	}
-	waitsItsTurn(t, "/api/scim/v2/Groups/huge")
+	waitsItsTurn(t, http.MethodGet, "/api/scim/v2/Groups/huge", nil)
+}
+
+// TestHugeReplacementsLeaveAProcessor: a tenant replaces a group with tens of thousands of members again and again, so that the
+// server decodes and compares without pause.
+func TestHugeReplacementsLeaveAProcessor(t *testing.T) {
+	group := &v1alpha1.ScimGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "victim", Name: "replaced"}, Spec: v1alpha1.ScimGroupSpec{DisplayName: "Replaced"}}
+	if err := cluster.Client.Create(t.Context(), group); err != nil {
+		t.Fatal(err)
+	}
+	var members []map[string]string
+	for i := range 8000 {
+		members = append(members, map[string]string{"value": fmt.Sprintf("member-%06d", i)})
+	}
+	waitsItsTurn(t, http.MethodPut, "/api/scim/v2/Groups/replaced", map[string]any{
+		"schemas": []string{"urn:ietf:params:scim:schemas:core:2.0:Group"}, "displayName": "Replaced", "members": members,
+	})
 }
 
 func users(filter string) string { return "/api/scim/v2/Users?filter=" + url.QueryEscape(filter) }
 
-// waitsItsTurn sends a GET request of the victim while the attacker holds all places for long work. It checks that the request
+// waitsItsTurn sends a request of the victim while the attacker holds all places for long work. It checks that the request
 // waits for a place, that others are answered meanwhile, and that it gets the next place.
-func waitsItsTurn(t *testing.T, path string) {
+func waitsItsTurn(t *testing.T, method, path string, body any) {
 	t.Helper()
 	var works []*fairsemaphore.Turn
 	for range max(1, runtime.GOMAXPROCS(0)-1) { // those of the attacker in progress
@@ -59,7 +75,7 @@ func waitsItsTurn(t *testing.T, path string) {
 	}
 	done := make(chan int, 1)
 	go func() {
-		answer, err := apiclient.Request{Method: http.MethodGet, URL: "https://" + victim + path, Authorization: "Bearer " + keys["victim-1"]}.Send(t.Context(), from(t, 9))
+		answer, err := apiclient.Request{Method: method, URL: "https://" + victim + path, Authorization: "Bearer " + keys["victim-1"], Body: body, MediaType: "application/json"}.Send(t.Context(), from(t, 9))
 		if err != nil {
 			t.Error(err)
 			done <- 0
