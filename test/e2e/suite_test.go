@@ -47,6 +47,7 @@ func TestJourneys(t *testing.T) {
 	log.SetLogger(logr.Discard())
 	RegisterFailHandler(Fail)
 	SetDefaultEventuallyTimeout(timeout)
+	EnforceDefaultTimeoutsWhenUsingContexts() // without it, Eventually with a context has no timeout
 	SetDefaultEventuallyPollingInterval(100 * time.Millisecond)
 	SetDefaultConsistentlyPollingInterval(100 * time.Millisecond)
 	suite, reporter := GinkgoConfiguration()
