@@ -5,7 +5,7 @@
 //	look.go          bringing a mirror up to date
 //	push.go          moving branches of the remote
 //	credentials.go   the Secret of a remote, and tokens for GitHub
-//	turns.go         limits of concurrent work, in turns between accounts
+//	places.go        limits of concurrent work, in turns between accounts
 //	errors.go        failures of remotes, for callers
 //
 // Every account chooses the servers that are read here: their answers are bounded in time, bytes,
@@ -107,7 +107,7 @@ type Options struct {
 type Mirrors struct {
 	Options
 	git                      *git.Client
-	looks, downloads, pushes *turns
+	looks, downloads, pushes *places
 
 	mu     sync.Mutex
 	states map[key]*state // guarded by mu
@@ -128,7 +128,7 @@ func New(o Options) *Mirrors {
 	o.Timeouts = o.Timeouts.withDefaults()
 	return &Mirrors{
 		Options: o, git: git.New(git.Options{AllowInsecure: o.AllowInsecure, MaxConnectionBytes: maxConnectionBytes}), states: map[key]*state{},
-		looks: newTurns(maxLooks, maxAccountLooks), downloads: newTurns(maxDownloads, maxAccountDownloads), pushes: newTurns(maxPushes, maxAccountPushes),
+		looks: newPlaces(maxLooks, maxAccountLooks), downloads: newPlaces(maxDownloads, maxAccountDownloads), pushes: newPlaces(maxPushes, maxAccountPushes),
 	}
 }
 

@@ -20,6 +20,10 @@ var (
 		Name: "quoin_git_fetches_total",
 		Help: "Reads of the branches of Git repositories, by result.",
 	}, []string{"result"})
+	fetchesWaiting = prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "quoin_git_fetches_waiting",
+		Help: "Reads of the branches of Git repositories that are due and wait for others to end.",
+	})
 	fetchSeconds = prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name:    "quoin_git_fetch_duration_seconds",
 		Help:    "Duration of reads of the branches of Git repositories.",
@@ -34,7 +38,7 @@ func Collectors() []prometheus.Collector {
 		total.WithLabelValues(resultSucceeded)
 		total.WithLabelValues(resultFailed)
 	}
-	return []prometheus.Collector{rolloutsTotal, rolloutSeconds, fetchesTotal, fetchSeconds}
+	return []prometheus.Collector{rolloutsTotal, rolloutSeconds, fetchesTotal, fetchesWaiting, fetchSeconds}
 }
 
 // observeFetch records a read of a Git repository.

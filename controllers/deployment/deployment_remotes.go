@@ -17,6 +17,7 @@ import (
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/internal/engine"
 	"github.com/quoin-dev/quoin/internal/git"
+	"github.com/quoin-dev/quoin/internal/turns"
 )
 
 const (
@@ -28,6 +29,11 @@ const (
 	startInterval = 3 * time.Second
 	// fetchTimeout bounds one fetch of a remote.
 	fetchTimeout = 30 * time.Second
+	// maxConcurrentFetches limits how many remotes are fetched at the same time. A remote that
+	// hangs occupies one of these slots, never a worker of the controller.
+	maxConcurrentFetches = 16
+	// maxAccountFetches is the limit for the remotes of one account.
+	maxAccountFetches = 4
 )
 
 // ReadRefs returns the branches of a Git repository and the name of its default branch.
@@ -50,7 +56,8 @@ type Remotes struct {
 
 	mu     sync.Mutex
 	states map[client.ObjectKey]*remoteState
-	queue  *fetchQueue
+	// queue has the fetches that are due, by namespace, which identifies the account.
+	queue *turns.Limits[string, client.ObjectKey]
 }
 
 // remoteState is the state of one remote after the last fetch.
@@ -78,7 +85,7 @@ func NewRemotes(live client.Reader, read ReadRefs, clk clock.PassiveClock) *Remo
 		live: live, read: read, clock: clk,
 		wake:   make(chan event.GenericEvent, 1024),
 		states: map[client.ObjectKey]*remoteState{},
-		queue:  newFetchQueue(),
+		queue:  turns.NewLimits[string, client.ObjectKey](maxConcurrentFetches, maxAccountFetches),
 	}
 }
 
@@ -105,7 +112,7 @@ func (r *Remotes) State(ctx context.Context, d *v1alpha1.Deployment) remoteState
 	age := r.clock.Since(state.fetched)
 	if !state.fetching && age >= interval {
 		r.prepare(ctx, d, state)
-		r.queue.add(key)
+		r.queue.Add(key.Namespace, key)
 		r.startWaiting()
 	}
 	current := *state
@@ -153,13 +160,14 @@ func (r *Remotes) prepare(ctx context.Context, d *v1alpha1.Deployment, state *re
 
 // startWaiting starts the waiting fetches for which there are slots.
 func (r *Remotes) startWaiting() {
-	for key, ok := r.queue.next(); ok; key, ok = r.queue.next() {
+	for key, ok := r.queue.Start(); ok; key, ok = r.queue.Start() {
 		if state := r.states[key]; state != nil && state.start != nil {
 			state.start()
 			continue
 		}
-		r.queue.done(key) // the deployment has been deleted
+		r.queue.Done(key.Namespace) // the deployment has been deleted
 	}
+	fetchesWaiting.Set(float64(r.queue.Waiting()))
 }
 
 func (r *Remotes) fetch(ctx context.Context, d *v1alpha1.Deployment, state *remoteState) {
@@ -174,7 +182,7 @@ func (r *Remotes) fetch(ctx context.Context, d *v1alpha1.Deployment, state *remo
 	} else {
 		state.failures++
 	}
-	r.queue.done(key)
+	r.queue.Done(key.Namespace)
 	r.startWaiting()
 	r.mu.Unlock()
 	wake(r.wake, key)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -299,35 +300,37 @@ func TestConcurrentFetchesAreLimited(t *testing.T) {
 	d.idle()
 	d.remotes.mu.Lock()
 	defer d.remotes.mu.Unlock()
-	if q := d.remotes.queue; q.running != 0 || len(q.accounts) != 0 || len(q.order) != 0 {
+	if q := d.remotes.queue; q.InProgress() != 0 || q.Waiting() != 0 {
 		t.Errorf("slots are still occupied: %+v", q)
 	}
 }
 
-// TestAccountsTakeTurns: the hanging remotes of one account delay no other account.
+// TestAccountsTakeTurns: the hanging remotes of one account delay no other account, and the metric has the number of those that
+// wait.
 func TestAccountsTakeTurns(t *testing.T) {
-	q := newFetchQueue()
-	for i := range 20 {
-		q.add(client.ObjectKey{Namespace: "busy", Name: fmt.Sprint(i)})
+	d := newRemoteTest(t, nil)
+	const waiting = 3
+	for i := range maxAccountFetches + waiting {
+		d.state(inAccount("busy", i))
 	}
-	q.add(client.ObjectKey{Namespace: "calm", Name: "0"})
-	q.add(client.ObjectKey{Namespace: "calm", Name: "1"})
-	started := func() (keys []string) {
-		for key, ok := q.next(); ok; key, ok = q.next() {
-			keys = append(keys, key.String())
+	var open []fetch
+	for range maxAccountFetches {
+		open = append(open, d.wait())
+	}
+	if got := testutil.ToFloat64(fetchesWaiting); got != waiting {
+		t.Errorf("%v fetches wait, want %d", got, waiting)
+	}
+	d.state(inAccount("calm", 0))
+	open = append(open, d.wait()) // that of the other account
+	for i := range maxAccountFetches + waiting + 1 {
+		open[i].answer <- refsAt("a")
+		receive(t, d.remotes.wake, "a wake")
+		if i < waiting {
+			open = append(open, d.wait())
 		}
-		return keys
 	}
-	if diff := cmp.Diff([]string{"busy/0", "calm/0", "busy/1", "calm/1", "busy/2", "busy/3"}, started()); diff != "" {
-		t.Errorf("started (-want +got):\n%s", diff)
-	}
-	q.add(client.ObjectKey{Namespace: "late", Name: "0"})
-	if diff := cmp.Diff([]string{"late/0"}, started()); diff != "" {
-		t.Errorf("started (-want +got):\n%s", diff)
-	}
-	q.done(client.ObjectKey{Namespace: "busy", Name: "2"})
-	if diff := cmp.Diff([]string{"busy/4"}, started()); diff != "" {
-		t.Errorf("started (-want +got):\n%s", diff)
+	if got := testutil.ToFloat64(fetchesWaiting); got != 0 {
+		t.Errorf("%v fetches wait afterwards", got)
 	}
 }
 

@@ -32,11 +32,22 @@ func (q *Queue[K, V]) Push(owner K, item V) {
 
 // Pop removes the item whose turn it is and returns it; false if there is none.
 func (q *Queue[K, V]) Pop() (item V, ok bool) {
-	if len(q.order) == 0 {
-		return item, false
+	_, item, ok = q.popOf(func(K) bool { return true })
+	return item, ok
+}
+
+// popOf is Pop among the items of the owners that may have a turn.
+func (q *Queue[K, V]) popOf(may func(K) bool) (owner K, item V, ok bool) {
+	i := slices.IndexFunc(q.order, may)
+	if i < 0 {
+		return owner, item, false
 	}
-	owner := q.order[0]
-	q.order = q.order[1:]
+	owner = q.order[i]
+	if i == 0 { // without moving the others
+		q.order = q.order[1:]
+	} else {
+		q.order = slices.Delete(q.order, i, i+1)
+	}
 	items := q.items[owner]
 	if len(items) == 1 {
 		delete(q.items, owner)
@@ -44,7 +55,7 @@ func (q *Queue[K, V]) Pop() (item V, ok bool) {
 		q.items[owner] = items[1:]
 		q.order = append(q.order, owner)
 	}
-	return items[0], true
+	return owner, items[0], true
 }
 
 // Remove removes an item, or returns false if it is not in the queue.
