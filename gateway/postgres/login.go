@@ -48,7 +48,8 @@ func (s *Server) logIn(c *session, pod net.Conn) (forwarded int64, err error) {
 // admit takes a place of the deployment for a client that has logged in, or returns false if there
 // is none.
 func (s *Server) admit(c *session) bool {
-	deployment := c.environment.Namespace + "/" + c.environment.Deployment
+	e := c.environment
+	deployment := target{e.Account, e.Namespace, e.Deployment}
 	if !s.acquire(deployment) {
 		return false
 	}

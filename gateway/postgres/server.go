@@ -73,17 +73,21 @@ type Server struct {
 
 	mu            sync.Mutex
 	open          map[net.Conn]struct{}
-	perDeployment map[string]int
+	perDeployment map[target]int
 	running       sync.WaitGroup
 }
 
 // New returns a server.
 func New(o Options) *Server {
 	o.Log = cmp.Or(o.Log, slog.Default())
-	return &Server{
-		Options: o, metrics: newMetrics(o.Registerer), open: map[net.Conn]struct{}{}, perDeployment: map[string]int{},
+	s := &Server{
+		Options: o, metrics: newMetrics(o.Registerer), open: map[net.Conn]struct{}{}, perDeployment: map[target]int{},
 		tls: &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: o.GetCertificate, NextProtos: []string{alpnProtocol}},
 	}
+	if o.Registerer != nil {
+		o.Registerer.MustRegister(sessions{s})
+	}
+	return s
 }
 
 // Run serves until ctx ends. Then it accepts no more connections, and closes the open ones after
@@ -171,8 +175,11 @@ func (s *Server) drain(cancel func()) {
 	<-ended
 }
 
+// target is the deployment of a connection.
+type target struct{ account, namespace, deployment string }
+
 // acquire counts a connection to a deployment, or returns false if it has the maximum.
-func (s *Server) acquire(deployment string) bool {
+func (s *Server) acquire(deployment target) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.perDeployment[deployment] >= s.MaxPerDeployment {
@@ -182,7 +189,7 @@ func (s *Server) acquire(deployment string) bool {
 	return true
 }
 
-func (s *Server) release(deployment string) {
+func (s *Server) release(deployment target) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.perDeployment[deployment]--; s.perDeployment[deployment] <= 0 {
@@ -264,34 +271,11 @@ func (s *Server) secure(ctx context.Context, conn net.Conn, network netip.Prefix
 }
 
 func (s *Server) handshake(ctx context.Context, conn net.Conn, network netip.Prefix) (*tls.Conn, error) {
-	limited := &limitedConn{Conn: conn}
-	limited.limit.Limit(s.Handshakes, network, ctx.Done())
+	limited := &serving.HandshakeConn{Conn: conn}
+	limited.Handshake.Limit(s.Handshakes, network, ctx.Done())
 	client := tls.Server(limited, s.tls)
-	defer limited.limit.End()
+	defer limited.Handshake.End()
 	return client, client.HandshakeContext(ctx)
-}
-
-// limitedConn is a connection whose TLS handshake is limited.
-type limitedConn struct {
-	net.Conn
-	limit serving.Handshake
-}
-
-// Read implements net.Conn.
-func (c *limitedConn) Read(b []byte) (int, error) { return c.limit.Read(c.Conn, b) }
-
-// Write implements net.Conn.
-func (c *limitedConn) Write(b []byte) (int, error) {
-	c.limit.End()
-	return c.Conn.Write(b)
-}
-
-// CloseWrite closes the write side.
-func (c *limitedConn) CloseWrite() error {
-	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
-		return half.CloseWrite()
-	}
-	return errors.ErrUnsupported
 }
 
 // reject sends the reason and closes the connection. It closes the write side first: closing a

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 func TestConnectionsAreProxied(t *testing.T) {
@@ -220,5 +222,56 @@ func TestRunDrains(t *testing.T) {
 	<-ended
 	if took := time.Since(start); took < 300*time.Millisecond || took > 2*time.Second {
 		t.Errorf("drained in %s", took)
+	}
+}
+
+// TestSessionsByDeployment: connections that have logged in are counted by deployment, and a deployment without one has no
+// series.
+func TestSessionsByDeployment(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	f := newServer(t, func(o *Options) { o.Registerer = registry })
+	f.setPods("sales", newPod(t, "pod").Addr())
+	want := func(n float64) {
+		t.Helper()
+		for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+			got := map[string]float64{}
+			families, err := registry.Gather()
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, family := range families {
+				if family.GetName() != "quoin_gateway_deployment_sql_connections" {
+					continue
+				}
+				for _, metric := range family.GetMetric() {
+					got[metric.GetLabel()[0].GetValue()+"/"+metric.GetLabel()[1].GetValue()] = metric.GetGauge().GetValue()
+				}
+			}
+			switch {
+			case n == 0 && len(got) == 0, n > 0 && len(got) == 1 && got["acme/sales"] == n:
+				return
+			case time.Now().After(deadline):
+				t.Fatalf("connections %v, want %v", got, n)
+			}
+		}
+	}
+	want(0)
+	var clients []*tls.Conn
+	for n := range 2 {
+		client, err := f.secure(t, "sales.sql.example.com", false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n == 0 {
+			want(0) // it has not logged in
+		}
+		_, _ = client.Write(hello)
+		_ = read(t, client, len(accepted)+4)
+		clients = append(clients, client)
+		want(float64(n + 1))
+	}
+	for i, client := range clients {
+		_ = client.Close()
+		want(float64(len(clients) - 1 - i))
 	}
 }

@@ -115,7 +115,7 @@ func newServer(t *testing.T, change func(*Options)) *fixture {
 			if !ok {
 				return route.Environment{}, route.ErrHost
 			}
-			return route.Environment{Namespace: "acme", Name: name, Deployment: name}, nil
+			return route.Environment{Account: "acme", Namespace: "acme", Name: name, Deployment: name}, nil
 		},
 		Pending:     pending.NewSet(pending.Limits{Total: 5, PerAddress: 3, PerDeployment: 5}, pending.NewMetrics("gateway", prometheus.NewRegistry()), pending.KindSQLConnection),
 		PeerNetwork: func(peer net.Addr) netip.Prefix { return serving.PeerNetwork(peer, nil) },

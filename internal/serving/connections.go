@@ -2,6 +2,7 @@ package serving
 
 import (
 	"context"
+	"errors"
 	"net"
 	"net/http"
 	"net/netip"
@@ -90,9 +91,9 @@ func (c *Connections) admit() bool {
 }
 
 func (c *Connections) track(conn net.Conn) net.Conn {
-	tracked := &connection{Conn: conn, owner: c, done: make(chan struct{})}
+	tracked := &connection{HandshakeConn: HandshakeConn{Conn: conn}, owner: c, done: make(chan struct{})}
 	network := PeerNetwork(conn.RemoteAddr(), c.trusted)
-	tracked.handshake.Limit(c.handshakes, network, tracked.done)
+	tracked.Handshake.Limit(c.handshakes, network, tracked.done)
 	// Only the goroutine that accepts connections ends others, so peer is set before it is used.
 	tracked.peer = c.pending.Add(network, func() { _ = tracked.Close() })
 	return tracked
@@ -108,15 +109,37 @@ func PeerNetwork(peer net.Addr, trusted []netip.Prefix) netip.Prefix {
 	return Network(address.Addr())
 }
 
+// HandshakeConn is a connection whose TLS handshake is limited.
+type HandshakeConn struct {
+	net.Conn
+	Handshake Handshake
+}
+
+// Read implements net.Conn.
+func (c *HandshakeConn) Read(b []byte) (int, error) { return c.Handshake.Read(c.Conn, b) }
+
+// Write implements net.Conn.
+func (c *HandshakeConn) Write(b []byte) (int, error) {
+	c.Handshake.End()
+	return c.Conn.Write(b)
+}
+
+// CloseWrite closes the write side; errors.ErrUnsupported if the connection has none.
+func (c *HandshakeConn) CloseWrite() error {
+	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return errors.ErrUnsupported
+}
+
 // connection is a counted connection.
 type connection struct {
-	net.Conn
+	HandshakeConn
 	owner *Connections
 	once  sync.Once
 	peer  *pending.Peer
 	// done is closed with the connection.
-	done      chan struct{}
-	handshake Handshake
+	done chan struct{}
 	// authenticated is set with the first request that has authenticated, for account.
 	authenticated atomic.Bool
 	// account and closed are guarded by owner.
@@ -124,28 +147,20 @@ type connection struct {
 	closed  bool
 }
 
-// Read implements net.Conn.
-func (c *connection) Read(b []byte) (int, error) { return c.handshake.Read(c.Conn, b) }
-
-// Write implements net.Conn.
-func (c *connection) Write(b []byte) (int, error) {
-	c.handshake.End()
-	return c.Conn.Write(b)
-}
-
 // Close implements net.Conn.
 func (c *connection) Close() error {
-	c.handshake.End()
+	c.Handshake.End()
 	defer c.release()
 	return c.Conn.Close()
 }
 
 // CloseWrite closes the write side, or the connection if it has none.
 func (c *connection) CloseWrite() error {
-	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
-		return half.CloseWrite()
+	err := c.HandshakeConn.CloseWrite()
+	if errors.Is(err, errors.ErrUnsupported) {
+		return c.Close()
 	}
-	return c.Close()
+	return err
 }
 
 // release ends the count of the connection.
