@@ -50,6 +50,7 @@ import (
 	"github.com/quoin-dev/quoin/internal/serving/certificates"
 	"github.com/quoin-dev/quoin/internal/telemetry"
 	"github.com/quoin-dev/quoin/internal/tenant"
+	"github.com/quoin-dev/quoin/internal/tracing"
 )
 
 const (
@@ -81,6 +82,8 @@ type Config struct {
 	DbtImage string
 	// WarmUp makes API pods compile their data model before they are ready.
 	WarmUp bool
+	// Tracer creates spans of reconciliations; nil for none.
+	Tracer *tracing.Tracer
 	// Registerer of the metrics; that of controller-runtime if nil.
 	Registerer prometheus.Registerer
 }
@@ -191,8 +194,9 @@ func setups(mgr manager.Manager, k *kube.Client, clk clock.Clock, config Config)
 	}
 	deployments.Remotes.RepositoryURL = config.RepositoryURL
 	type setUp func(ctrl.Manager, reconcile.Reconciler, controller.Options) error
-	with := func(set setUp, r reconcile.Reconciler) func() error {
-		return func() error { return set(mgr, r, controllerOptions(config)) }
+	setups := map[string]func() error{}
+	add := func(name, kind string, set setUp, r reconcile.Reconciler) {
+		setups[name] = func() error { return set(mgr, traced(config.Tracer, name, kind, r), controllerOptions(config)) }
 	}
 	deploymentSetUp := func(m ctrl.Manager, r reconcile.Reconciler, o controller.Options) error {
 		return deployment.SetupWithManager(m, r, deployments, o)
@@ -207,23 +211,20 @@ func setups(mgr manager.Manager, k *kube.Client, clk clock.Clock, config Config)
 	}
 	channels := releasechannel.Options{Namespace: config.Namespace}
 	recorder := mgr.GetEventRecorder
-	return map[string]func() error{
-		"account":        with(account.SetupWithManager, account.New(k, recorder(account.FieldManager), clk, account.Options{Hosts: deployments.Hosts})),
-		"releasechannel": with(releasechannel.SetupWithManager, releasechannel.New(k, recorder(releasechannel.FieldManager), clk, channels)),
-		"releasechannel-rollouts": func() error {
-			return releasechannel.NewRollouts(k, recorder(releasechannel.FieldManager)).SetupWithManager(mgr, controllerOptions(config))
-		},
-		"deployment":  with(deploymentSetUp, deployment.New(k, recorder(deployment.FieldManager), clk, deployments)),
-		"environment": with(environment.SetupWithManager, environment.New(k, recorder(environment.FieldManager), clk, environments)),
-		"apikey":      with(apikey.SetupWithManager, apikey.New(k, recorder(apikey.FieldManager), clk)),
-		"branch":      with(branch.SetupWithManager, branch.New(k, recorder(branch.FieldManager), clk, allocator)),
-		"dbtsync": with(dbtsync.SetupWithManager, dbtsync.New(k, recorder(dbtsync.FieldManager), clk, dbtsync.Options{
-			QuoinImage: config.Image, DbtImage: config.DbtImage, URL: config.RepositoryURL, AllowInsecureGit: config.AllowInsecureGit,
-		})),
-		"warmup":    with(warmup.SetupWithManager, warmup.New(k, clk, warmup.Options{Off: !config.WarmUp})),
-		"scimuser":  with(scimuser.SetupWithManager, scimuser.New(k, recorder(scimuser.FieldManager), clk)),
-		"scimgroup": with(scimgroup.SetupWithManager, scimgroup.New(k, recorder(scimgroup.FieldManager), clk)),
-	}
+	add("account", "Account", account.SetupWithManager, account.New(k, recorder(account.FieldManager), clk, account.Options{Hosts: deployments.Hosts}))
+	add("releasechannel", "ReleaseChannel", releasechannel.SetupWithManager, releasechannel.New(k, recorder(releasechannel.FieldManager), clk, channels))
+	add("releasechannel-rollouts", "ReleaseChannel", releasechannel.SetupRollouts, releasechannel.NewRollouts(k, recorder(releasechannel.FieldManager)))
+	add("deployment", "Deployment", deploymentSetUp, deployment.New(k, recorder(deployment.FieldManager), clk, deployments))
+	add("environment", "Environment", environment.SetupWithManager, environment.New(k, recorder(environment.FieldManager), clk, environments))
+	add("apikey", "ApiKey", apikey.SetupWithManager, apikey.New(k, recorder(apikey.FieldManager), clk))
+	add("branch", "Branch", branch.SetupWithManager, branch.New(k, recorder(branch.FieldManager), clk, allocator))
+	add("dbtsync", "DbtSync", dbtsync.SetupWithManager, dbtsync.New(k, recorder(dbtsync.FieldManager), clk, dbtsync.Options{
+		QuoinImage: config.Image, DbtImage: config.DbtImage, URL: config.RepositoryURL, AllowInsecureGit: config.AllowInsecureGit,
+	}))
+	add("warmup", "Pod", warmup.SetupWithManager, warmup.New(k, clk, warmup.Options{Off: !config.WarmUp}))
+	add("scimuser", "ScimUser", scimuser.SetupWithManager, scimuser.New(k, recorder(scimuser.FieldManager), clk))
+	add("scimgroup", "ScimGroup", scimgroup.SetupWithManager, scimgroup.New(k, recorder(scimgroup.FieldManager), clk))
+	return setups
 }
 
 // controllerOptions returns the options of one controller. Each has its own rate limiter,

@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/url"
 	"os"
 	"time"
@@ -16,6 +17,7 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/quoin-dev/quoin/controllers"
+	"github.com/quoin-dev/quoin/internal/tracing"
 )
 
 // The durations of leader election. After a crash, another replica takes over within 19 seconds: it
@@ -33,6 +35,7 @@ type controllerFlags struct {
 	metricsAddress string
 	probeAddress   string
 	sqlPort        int
+	tracing        tracingFlags
 	log            logFlags
 	config         controllers.Config
 }
@@ -40,7 +43,7 @@ type controllerFlags struct {
 // runControllers runs `quoin controller`.
 func runControllers(ctx context.Context, args []string, _, stderr io.Writer) int {
 	f, err := parseControllerFlags(args, stderr)
-	return start("quoin controller", stderr, err, &f.log, func(logr.Logger) error { return runController(ctx, f) })
+	return start("quoin controller", stderr, err, &f.log, func(l logr.Logger) error { return runController(ctx, f, slog.New(logr.ToSlogHandler(l))) })
 }
 
 func parseControllerFlags(args []string, stderr io.Writer) (*controllerFlags, error) {
@@ -59,6 +62,7 @@ func parseControllerFlags(args []string, stderr io.Writer) (*controllerFlags, er
 	fs.StringVar(&f.config.RepositoryURL, "repository-url", "", "`URL` of quoin apiserver for the controller and the pods, such as https://quoin-apiserver.quoin-system.svc; deployments with spec.model.repository need it")
 	fs.StringVar(&f.config.DbtImage, "dbt-image", "", "`image` with dbt, for dbt syncs of Git repositories; needs --repository-url and the RoleBinding quoin-account-controller in the accounts' namespaces; none when empty")
 	fs.BoolVar(&f.config.WarmUp, "warm-up", false, "API pods compile their data model before they are ready; needs the RoleBinding quoin-account in the accounts' namespaces")
+	f.tracing.register(fs)
 	f.log.register(fs)
 	err := parse(fs, args, f.validate)
 	f.config.SQLPort = int32(f.sqlPort) //nolint:gosec // validated
@@ -79,7 +83,7 @@ func (f *controllerFlags) validate() string {
 	case f.sqlPort < 1 || f.sqlPort > 65535:
 		return fmt.Sprintf("--sql-port is %d, must be from 1 to 65535", f.sqlPort)
 	}
-	return ""
+	return f.tracing.validate()
 }
 
 // isOrigin reports whether a text is an HTTPS URL without a path.
@@ -94,13 +98,21 @@ func isOrigin(text string) bool {
 // +kubebuilder:rbac:groups=coordination.k8s.io,namespace=quoin-system,resources=leases,verbs=create
 // +kubebuilder:rbac:groups=coordination.k8s.io,namespace=quoin-system,resources=leases,resourceNames=quoin-controller,verbs=get;update
 
-func runController(ctx context.Context, f *controllerFlags) error {
-	config, err := restConfig(f.kubeconfig, "quoin-controller")
+func runController(ctx context.Context, f *controllerFlags, log *slog.Logger) error {
+	const name = "quoin-controller"
+	config, err := restConfig(f.kubeconfig, name)
 	if err != nil {
 		return err
 	}
+	return f.tracing.trace(ctx, name, log, config, func(tracer *tracing.Tracer) error {
+		f.config.Tracer = tracer
+		return controllers.Run(ctx, config, f.managerOptions(), f.config)
+	})
+}
+
+func (f *controllerFlags) managerOptions() manager.Options {
 	lease, renew, retry := leaseDuration, renewDeadline, retryPeriod
-	return controllers.Run(ctx, config, manager.Options{
+	return manager.Options{
 		Metrics: metricsserver.Options{
 			BindAddress: f.metricsAddress, SecureServing: true,
 			FilterProvider: filters.WithAuthenticationAndAuthorization,
@@ -114,5 +126,5 @@ func runController(ctx context.Context, f *controllerFlags) error {
 		LeaseDuration:                 &lease,
 		RenewDeadline:                 &renew,
 		RetryPeriod:                   &retry,
-	}, f.config)
+	}
 }

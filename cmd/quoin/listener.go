@@ -6,7 +6,6 @@ import (
 	"flag"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"net/netip"
 	"os"
 	"strings"
@@ -29,7 +28,7 @@ type listenerFlags struct {
 	requestsPerSecond      float64
 	burst                  int
 	shutdownDelay          time.Duration
-	tracing                tracing.Options
+	tracing                tracingFlags
 	log                    logFlags
 }
 
@@ -53,8 +52,7 @@ func (l *listenerFlags) register(fs *flag.FlagSet, usage listenerUsage) {
 	fs.Float64Var(&l.requestsPerSecond, "requests-per-second", 100, "average `requests` per second, "+usage.limits)
 	fs.IntVar(&l.burst, "burst", 200, "burst of `requests`, "+usage.limits)
 	fs.DurationVar(&l.shutdownDelay, "shutdown-delay", 5*time.Second, "`duration` for which requests are accepted after /readyz fails at shutdown")
-	fs.StringVar(&l.tracing.Endpoint, "tracing-endpoint", "", "`URL` of an OTLP receiver for traces, such as http://collector:4318; that of OTEL_EXPORTER_OTLP_ENDPOINT when empty, and no traces without either")
-	fs.StringVar(&l.tracing.Protocol, "tracing-protocol", "", "`protocol` of the receiver: http/protobuf or grpc; that of OTEL_EXPORTER_OTLP_PROTOCOL when empty")
+	l.tracing.register(fs)
 	l.log.register(fs)
 }
 
@@ -69,8 +67,8 @@ func (l *listenerFlags) validate(own string) string {
 	case own != "":
 		return own
 	}
-	if err := l.tracing.Validate(); err != nil {
-		return "--tracing-endpoint, --tracing-protocol: " + err.Error()
+	if problem := l.tracing.validate(); problem != "" {
+		return problem
 	}
 	var err error
 	if l.networks, err = parseNetworks(l.trustedProxies); err != nil {
@@ -86,17 +84,7 @@ func (l *listenerFlags) trace(ctx context.Context, name string, log *slog.Logger
 	if err != nil {
 		return err
 	}
-	o := l.tracing
-	o.Service, o.Version, o.Log = name, readBuild().Version, log
-	tracer, err := tracing.New(ctx, o)
-	if err != nil {
-		return err
-	}
-	defer tracer.Close()
-	if tracer != nil {
-		config.Wrap(func(next http.RoundTripper) http.RoundTripper { return tracer.Transport("kubernetes", next) })
-	}
-	return work(config, tracer)
+	return l.tracing.trace(ctx, name, log, config, func(tracer *tracing.Tracer) error { return work(config, tracer) })
 }
 
 // endpoints returns the addresses to listen on.

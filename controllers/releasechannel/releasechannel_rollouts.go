@@ -48,8 +48,8 @@ func NewRollouts(c *kube.Client, recorder reconciler.Recorder) *Rollouts {
 
 // +kubebuilder:rbac:groups=platform.quoin.dev,resources=deployments,verbs=get;list;watch
 
-// SetupWithManager starts the reconciler in a manager.
-func (r *Rollouts) SetupWithManager(mgr ctrl.Manager, opts controller.Options) error {
+// SetupRollouts starts Rollouts, or a wrapper of it, in a manager.
+func SetupRollouts(mgr ctrl.Manager, r reconcile.Reconciler, opts controller.Options) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("releasechannel-rollouts").
 		For(&v1alpha1.ReleaseChannel{}, builder.WithPredicates(specOrVersions)).

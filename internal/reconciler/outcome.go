@@ -137,6 +137,14 @@ func (o Outcome) graceOf(obj v1alpha1.Object, now time.Time) Outcome {
 	return o.Progressing(o.reason).Transient().RequeueIn(remaining)
 }
 
+// name returns the name of the outcome in traces.
+func (o Outcome) name() string {
+	if isConflict(o.err) {
+		return "conflict"
+	}
+	return [...]string{stateDone: "done", stateProgressing: "progressing", stateStalled: "stalled", stateFailing: "failing"}[o.state]
+}
+
 // IsDone reports whether the spec is in effect.
 func (o Outcome) IsDone() bool { return o.state == stateDone }
 

@@ -20,6 +20,7 @@ import (
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/internal/kube"
+	"github.com/quoin-dev/quoin/internal/tracing"
 )
 
 // failureThreshold is the number of consecutive failures that the conditions show: one failed
@@ -154,6 +155,7 @@ func (r *Reconciler[T]) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.R
 	scope.initial, _ = obj.DeepCopyObject().(T)
 	scope.before = scope.initial
 	outcome := work(ctx, scope).graceOf(obj, r.Clock.Now())
+	tracing.SetOutcome(ctx, outcome.name(), outcome.reason)
 	return r.finish(ctx, req, scope, outcome)
 }
 
