@@ -102,14 +102,15 @@ func findChannel(channels []Channel, name string) (Channel, bool) {
 func compareReleases(a, b Release) int {
 	return cmp.Or(
 		b.Version.Compare(a.Version),
-		compareTrueFirst(a.Digest != "", b.Digest != ""),
+		TrueFirst(a.Digest != "", b.Digest != ""),
 		cmp.Compare(a.Image, b.Image),
 		cmp.Compare(a.Digest, b.Digest),
 		cmp.Compare(a.StoreImage, b.StoreImage),
 	)
 }
 
-func compareTrueFirst(a, b bool) int {
+// TrueFirst compares two values for sorting: true is before false.
+func TrueFirst(a, b bool) int {
 	switch {
 	case a == b:
 		return 0

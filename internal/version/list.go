@@ -44,7 +44,7 @@ func List(channels []Channel, runs []Run, current *Run) []Entry {
 	slices.SortFunc(entries, func(a, b Entry) int {
 		return cmp.Or(
 			cmp.Compare(a.ReleaseChannel, b.ReleaseChannel),
-			compareTrueFirst(a.IsLatestInChannel, b.IsLatestInChannel),
+			TrueFirst(a.IsLatestInChannel, b.IsLatestInChannel),
 			b.Version.Compare(a.Version),
 		)
 	})

@@ -1,12 +1,9 @@
 package bundle
 
 import (
-	"archive/tar"
 	"bytes"
-	"compress/gzip"
 	"encoding/base64"
 	"errors"
-	"io"
 	"net/url"
 	"strings"
 	"testing"
@@ -17,6 +14,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/plugin/bundle/bundletest"
 )
 
 // The planted secrets. None may be in an archive, in any form.
@@ -29,28 +27,11 @@ const (
 // read returns the files of an archive.
 func read(t *testing.T, archive []byte) map[string]string {
 	t.Helper()
-	compressed, err := gzip.NewReader(bytes.NewReader(archive))
+	files, err := bundletest.Files(bytes.NewReader(archive))
 	if err != nil {
 		t.Fatal(err)
 	}
-	files := map[string]string{}
-	for reader := tar.NewReader(compressed); ; {
-		header, err := reader.Next()
-		if errors.Is(err, io.EOF) {
-			return files
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		data, err := io.ReadAll(reader)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if header.Mode != 0o600 {
-			t.Errorf("%s has the mode %o", header.Name, header.Mode)
-		}
-		files[header.Name] = string(data)
-	}
+	return files
 }
 
 func write(t *testing.T, b *Bundle) []byte {

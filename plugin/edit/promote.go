@@ -84,19 +84,9 @@ func Moves(c *v1alpha1.ReleaseChannel, all []v1alpha1.ReleaseChannel, deployment
 		moves = append(moves, o)
 	}
 	slices.SortFunc(moves, func(a, b Outcome) int {
-		return cmp.Or(trueFirst(a.Moves, b.Moves), strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
+		return cmp.Or(version.TrueFirst(a.Moves, b.Moves), strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 	})
 	return moves
-}
-
-func trueFirst(a, b bool) int {
-	switch {
-	case a == b:
-		return 0
-	case a:
-		return -1
-	}
-	return 1
 }
 
 // Version is a version of a channel, and the deployments that run it.

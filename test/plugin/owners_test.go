@@ -1,10 +1,6 @@
 package plugin_test
 
 import (
-	"archive/tar"
-	"compress/gzip"
-	"errors"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,6 +12,7 @@ import (
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/internal/fieldowner"
+	"github.com/quoin-dev/quoin/plugin/bundle/bundletest"
 )
 
 // TestOwnersAreRespected: a field that Argo CD applies is not changed without --force, and the fields of
@@ -88,24 +85,14 @@ func filesOf(t *testing.T, name string) map[string]string {
 		t.Fatal(err)
 	}
 	defer func() { _ = file.Close() }()
-	compressed, err := gzip.NewReader(file)
+	archive, err := bundletest.Files(file)
 	if err != nil {
 		t.Fatal(err)
 	}
 	files := map[string]string{}
-	for reader := tar.NewReader(compressed); ; {
-		header, err := reader.Next()
-		if errors.Is(err, io.EOF) {
-			return files
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		data, err := io.ReadAll(reader)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, name, _ := strings.Cut(header.Name, "/")
-		files[name] = string(data)
+	for name, text := range archive {
+		_, below, _ := strings.Cut(name, "/")
+		files[below] = text
 	}
+	return files
 }
