@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"testing"
 	"time"
@@ -77,14 +78,13 @@ func chain(p *pack, n int) {
 func downloads(h *host) map[string]download {
 	message := bytes.Repeat([]byte("x"), 60_000)
 	zeros := make([]byte, maxObject)
-	zeroName := nameOf(blobType, zeros)
 	first := h.heads["main"]
 	model := func(p *pack) {
 		if fmt.Sprintf("%x", p.commit(p.object(treeType, entry("100644", "a.yml", p.object(blobType, []byte("one\n")))))) != first {
 			h.Error("the pack does not have the commit of main")
 		}
 	}
-	return map[string]download{
+	all := map[string]download{
 		"messages without end": {raw(func(w io.Writer) {
 			for {
 				if _, err := fmt.Fprintf(w, "%04x\x02%s", len(message)+5, message); err != nil {
@@ -111,22 +111,6 @@ func downloads(h *host) map[string]download {
 				p.object(blobType, content)
 			}
 		}), 409, "the objects of the pack are larger than"},
-		"deltas that wait for a large file": {finished(func(p *pack) {
-			for i := range 30 {
-				delta := copies(byte(i + 1))
-				p.add(refDeltaType, len(delta), zeroName[:], delta)
-			}
-			p.object(blobType, zeros)
-			model(p)
-		}), 200, "/a.yml"},
-		"a chain of deltas": {finished(func(p *pack) { chain(p, 1500); model(p) }), 200, "/a.yml"},
-		"deltas that wait for ever": {finished(func(p *pack) {
-			noise := bytes.Repeat([]byte{1, 2, 3}, 100_000)
-			for i := range 100 {
-				p.add(refDeltaType, len(noise), bytes.Repeat([]byte{byte(i)}, 20), noise)
-			}
-		}), 409, "differences from later ones"},
-		"deltas of a large file":    {finished(workBomb), 409, "the deltas of the pack refer to more than"},
 		"a pack without its commit": {finished(func(p *pack) { p.object(blobType, []byte("unrelated")) }), 409, first},
 		"a commit without its tree": {finished(func(p *pack) { p.commit([20]byte{1}) }), 409, "does not exist"},
 		"another commit":            {finished(func(p *pack) { p.commit(p.object(treeType, nil)) }), 409, first},
@@ -147,6 +131,32 @@ func downloads(h *host) map[string]download {
 			endless(w, more.Bytes())
 		}), 200, "/a.yml"},
 	}
+	maps.Copy(all, deltas(model))
+	return all
+}
+
+// deltas are downloads with objects that are differences from others. model adds those of main.
+func deltas(model func(p *pack)) map[string]download {
+	zeros := make([]byte, maxObject)
+	zeroName := nameOf(blobType, zeros)
+	return map[string]download{
+		"deltas that wait for a large file": {finished(func(p *pack) {
+			for i := range 30 {
+				delta := copies(byte(i + 1))
+				p.add(refDeltaType, len(delta), zeroName[:], delta)
+			}
+			p.object(blobType, zeros)
+			model(p)
+		}), 200, "/a.yml"},
+		"a chain of deltas": {finished(func(p *pack) { chain(p, 1500); model(p) }), 200, "/a.yml"},
+		"deltas that wait for ever": {finished(func(p *pack) {
+			noise := bytes.Repeat([]byte{1, 2, 3}, 100_000)
+			for i := range 100 {
+				p.add(refDeltaType, len(noise), bytes.Repeat([]byte{byte(i)}, 20), noise)
+			}
+		}), 409, "differences from later ones"},
+		"deltas of a large file": {finished(workBomb), 409, "the deltas of the pack refer to more than"},
+	}
 }
 
 // workBomb adds a large file and many deltas of it, of nine bytes each.
@@ -163,7 +173,7 @@ func workBomb(p *pack) {
 func TestHostileDownloads(t *testing.T) {
 	for name := range downloads(newHost(t)) {
 		t.Run(name, func(t *testing.T) {
-			w, h := newWorld(t, gitmirror.Timeouts{Wait: time.Minute}), newHost(t)
+			w, h := newWorld(t, gitmirror.Timeouts{Look: 5 * time.Minute, Wait: 5 * time.Minute}), newHost(t)
 			w.uses("acme", h.url, basic())
 			honest, attack := h.pack, downloads(h)[name]
 			hostile := attack.pack()
@@ -295,7 +305,7 @@ func TestClientLeaves(t *testing.T) {
 // TestUnpackingTakesTurns: while a host makes the server apply deltas of a large file, work of other
 // accounts runs between them.
 func TestUnpackingTakesTurns(t *testing.T) {
-	w, h := newWorld(t, gitmirror.Timeouts{Wait: time.Minute}), newHost(t)
+	w, h := newWorld(t, gitmirror.Timeouts{Look: 5 * time.Minute, Wait: 5 * time.Minute}), newHost(t)
 	w.uses("acme", h.url, basic())
 	hostile := finished(workBomb)()
 	h.set(func() { h.pack = hostile })

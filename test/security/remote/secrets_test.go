@@ -99,7 +99,7 @@ func TestCredentialsInAnswers(t *testing.T) {
 		"a packet":          func(w http.ResponseWriter) { fmt.Fprint(w, pkt(echo())) },
 		"a redirect": func(w http.ResponseWriter) {
 			w.Header().Set("Location", "http://x/"+url.PathEscape(echo()))
-			w.WriteHeader(302)
+			w.WriteHeader(http.StatusFound)
 		},
 		"a status line":       func(w http.ResponseWriter) { hijacked(t, w, "HTTP/1.1 500 "+password+"\r\n\r\n") },
 		"no HTTP":             func(w http.ResponseWriter) { hijacked(t, w, "hello "+echo()+"\r\n\r\n") },
