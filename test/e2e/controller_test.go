@@ -13,10 +13,13 @@ import (
 // quoinImage returns the --quoin-image of the default controller. The image exists only on a real node.
 func quoinImage() string { return world.Env["QUOIN_REGISTRY"] + "/quoin:e2e" }
 
+// dbtImage returns the --dbt-image of the default controller. The image exists only on a real node.
+func dbtImage() string { return world.Env["QUOIN_REGISTRY"] + "/dbt:e2e" }
+
 // defaultFlags returns the flags of the default controller. A single process needs no leader election, and without it a
 // restarted process does not wait for the lease.
 func defaultFlags() []string {
-	return []string{"--leader-elect=false", "--quoin-image=" + quoinImage()}
+	return []string{"--leader-elect=false", "--quoin-image=" + quoinImage(), "--dbt-image=" + dbtImage()}
 }
 
 // controller is a process of the controller.

@@ -121,20 +121,26 @@ func (w *modelWorld) start(ctx context.Context) {
 	above := filepath.Dir(client.Folder)
 	client.Write(GinkgoTB(), "../bin/npx", "#!/bin/sh\n# npx cubejs-cli, which is installed in another folder.\nshift\nexec "+client.Program+" \"$@\"\n")
 	Expect(os.Chmod(filepath.Join(above, "bin", "npx"), 0o700)).To(Succeed())
-	var variables strings.Builder
-	for name, value := range map[string]string{
+	client.Write(GinkgoTB(), "../.local/env", w.variables(gateways))
+	w.shell = pages.NewShell(above, append(client.Env, "PATH="+filepath.Join(above, "bin")+":"+os.Getenv("PATH"),
+		"GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_NOSYSTEM=1", "GIT_TERMINAL_PROMPT=0", "LC_ALL=C", "no_proxy=*")...)
+}
+
+// variables returns .local/env: the variables of the account, and those of the cluster that pages use.
+func (w *modelWorld) variables(gateways *servers.Gateways) string {
+	all := map[string]string{
 		"QUOIN_URL": "https://" + w.host(), "QUOIN_CA_FILE": w.rest.CAFile, "QUOIN_API_KEY": w.rest.Token, "QUOIN_DATA_CA_FILE": gateways.CAFile,
-	} {
-		fmt.Fprintf(&variables, "export %s='%s'\n", name, value)
 	}
 	for name, value := range world.Env {
 		if strings.HasPrefix(name, "QUOIN_WAREHOUSE_") {
-			fmt.Fprintf(&variables, "export %s='%s'\n", name, value)
+			all[name] = value
 		}
 	}
-	client.Write(GinkgoTB(), "../.local/env", variables.String())
-	w.shell = pages.NewShell(above, append(client.Env, "PATH="+filepath.Join(above, "bin")+":"+os.Getenv("PATH"),
-		"GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_NOSYSTEM=1", "GIT_TERMINAL_PROMPT=0", "LC_ALL=C", "no_proxy=*")...)
+	var text strings.Builder
+	for name, value := range all {
+		fmt.Fprintf(&text, "export %s='%s'\n", name, value)
+	}
+	return text.String()
 }
 
 // last returns the last output of a section.

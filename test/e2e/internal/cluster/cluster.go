@@ -154,6 +154,12 @@ func (c *Cluster) pushQuoin(ctx context.Context) error {
 	return err
 }
 
+// PushDbt pushes the image with dbt to the registry under a name. It is built once for all runs on the machine.
+func (c *Cluster) PushDbt(ctx context.Context, name string) error {
+	_, err := command.Output(exec.CommandContext(ctx, Repository("bin", "localcluster"), "dbt-image", "--install-packages", "--push", name))
+	return err
+}
+
 // RESTAddress returns the address of the REST and SCIM server, which real pods can also reach.
 func (c *Cluster) RESTAddress() string {
 	return net.JoinHostPort(c.Address(), strconv.Itoa(c.RESTPort()))

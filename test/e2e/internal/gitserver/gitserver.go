@@ -2,7 +2,9 @@
 package gitserver
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"net/http"
 	"net/http/cgi"
@@ -31,6 +33,20 @@ type Repository struct {
 
 // Start starts the server on an address of this machine, with one commit on the branch main.
 func Start(address string) *Repository {
+	r := serve(address)
+	r.Commit("main", "cubes: [{name: orders, sql_table: public.orders}]")
+	return r
+}
+
+// StartWith starts the server with the files of a folder on the branch main; see CommitFiles.
+func StartWith(address, folder string, replacements ...string) *Repository {
+	r := serve(address)
+	r.CommitFiles("refs/heads/main", folder, replacements...)
+	return r
+}
+
+// serve starts the server, with an empty repository.
+func serve(address string) *Repository {
 	root := GinkgoT().TempDir()
 	r := &Repository{Dir: filepath.Join(root, "model.git")}
 	Git(root, "", "init", "--quiet", "--bare", "--initial-branch=main", r.Dir)
@@ -52,7 +68,6 @@ func Start(address string) *Repository {
 	go func() { _ = server.Serve(listener) }()
 	DeferCleanup(server.Close)
 	r.URL = fmt.Sprintf("http://%s/model.git", listener.Addr())
-	r.Commit("main", "cubes: [{name: orders, sql_table: public.orders}]")
 	return r
 }
 
@@ -72,6 +87,23 @@ func (r *Repository) Commit(branch, model string) string {
 	hash := Git(r.Dir, "", args...)
 	Git(r.Dir, "", "update-ref", "refs/heads/"+branch, hash)
 	return hash
+}
+
+// CommitFiles makes a ref refer to a new commit, without parents, of the files of a folder. Pairs of strings are replaced in
+// the files.
+func (r *Repository) CommitFiles(ref, folder string, replacements ...string) {
+	GinkgoHelper()
+	replacer, files := strings.NewReplacer(replacements...), GinkgoT().TempDir()
+	Expect(os.CopyFS(files, os.DirFS(folder))).To(Succeed())
+	Expect(filepath.WalkDir(files, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		content, err := os.ReadFile(path)
+		return errors.Join(err, os.WriteFile(path, []byte(replacer.Replace(string(content))), 0o600))
+	})).To(Succeed())
+	Git(r.Dir, "", "--git-dir="+r.Dir, "--work-tree="+files, "add", "--all", files)
+	Git(r.Dir, "", "update-ref", ref, Git(r.Dir, "", "commit-tree", Git(r.Dir, "", "write-tree"), "-m", "files"))
 }
 
 // Remove deletes a branch.
