@@ -61,13 +61,31 @@ plugin: ## Archives of the kubectl plugin and its krew manifest in dist: make pl
 	done
 	go run ./hack/krew --version $(VERSION) --url $(URL) dist/kubectl-quoin_*.tar.gz > dist/quoin.yaml
 
+# Labels of images. The time is that of the commit, so that a build can be repeated.
+IMAGE_LABELS = --version "$(VERSION)" --revision "$(COMMIT)" --created "$(DATE)"
+
 .PHONY: image
 image: build ## Build an OCI image without a container engine: make image PUSH=127.0.0.1:15000/quoin:dev
-	go run ./hack/image --binary $(BIN)/quoin $(if $(PUSH),--push $(PUSH),--tarball $(BIN)/quoin.tar)
+	go run ./hack/image --binary $(BIN)/quoin $(IMAGE_LABELS) $(if $(PUSH),--push $(PUSH),--tarball $(BIN)/quoin.tar)
 
 .PHONY: dbt-image
 dbt-image: $(BIN)/localcluster ## Build an image with dbt from PyPI without a container engine: make dbt-image PUSH=127.0.0.1:15000/dbt:1.10.13
 	@$(BIN)/localcluster dbt-image --install-packages $(if $(PUSH),--push $(PUSH),--tarball $(BIN)/dbt.tar)
+
+# Architectures of the image, repository of the image and address of the folder of a release.
+ARCHITECTURES ?= amd64 arm64
+IMAGE ?= ghcr.io/quoin-dev/quoin
+RELEASE_URL = $(or $(URL),https://github.com/quoin-dev/quoin/releases/download/$(VERSION))
+
+.PHONY: release
+release: $(BIN)/localcluster ## All files of a release in dist: make release VERSION=v1.2.3
+	rm -rf dist
+	$(MAKE) --no-print-directory plugin URL="$(RELEASE_URL)"
+	for arch in $(ARCHITECTURES); do GOOS=linux GOARCH=$$arch $(GO_BUILD) -o $(BIN)/release/quoin-$$arch ./cmd/quoin; done
+	digest=$$(go run ./hack/image $(ARCHITECTURES:%=--binary $(BIN)/release/quoin-%) $(IMAGE_LABELS) --layout dist/quoin-image-$(VERSION).tar); \
+	go run ./hack/release --version "$(VERSION)" --date "$(DATE)" --image "$(IMAGE)" --digest "$$digest" \
+		--kubectl "$(ASSETS)/kubectl" $(ARCHITECTURES:%=--binary $(BIN)/release/quoin-%)
+	@ls -l dist
 
 .PHONY: generate
 generate: $(BIN)/controller-gen ## Regenerate derived files: deepcopy, CRDs, RBAC, chart, reference.

@@ -38,6 +38,8 @@ type inputs struct {
 	certificates string
 	version      string
 	revision     string
+	// created is the time of the sources; zero for none.
+	created time.Time
 }
 
 // build returns the image: a layer that rarely changes, and the layer of the binary.
@@ -69,8 +71,31 @@ func build(in inputs) (v1.Image, error) {
 	return mutate.ConfigFile(image, in.config(image, architecture))
 }
 
-// config returns the configuration of the image, without timestamps: the same inputs give the same
-// digest.
+// labels returns the labels of images, which are also the annotations of an index.
+func (in inputs) labels() map[string]string {
+	labels := map[string]string{}
+	created := ""
+	if !in.created.IsZero() {
+		created = in.created.UTC().Format(time.RFC3339)
+	}
+	for label, value := range map[string]string{
+		"title":       "Quoin",
+		"description": "Control plane for analytics deployments on Kubernetes",
+		"source":      "https://github.com/quoin-dev/quoin",
+		"licenses":    "Apache-2.0",
+		"version":     in.version,
+		"revision":    in.revision,
+		"created":     created,
+	} {
+		if value != "" {
+			labels["org.opencontainers.image."+label] = value
+		}
+	}
+	return labels
+}
+
+// config returns the configuration of the image. Its only time is that of the sources: the same inputs
+// give the same digest.
 func (in inputs) config(image v1.Image, architecture string) *v1.ConfigFile {
 	// An image in memory always has a configuration.
 	built, _ := image.ConfigFile()
@@ -85,19 +110,10 @@ func (in inputs) config(image v1.Image, architecture string) *v1.ConfigFile {
 			"SSL_CERT_FILE=/" + certificatesPath,
 		},
 		Entrypoint: []string{"/" + binaryPath},
-		Labels:     map[string]string{},
+		Labels:     in.labels(),
 	}
-	for label, value := range map[string]string{
-		"title":       "Quoin",
-		"description": "Control plane for analytics deployments on Kubernetes",
-		"source":      "https://github.com/quoin-dev/quoin",
-		"licenses":    "Apache-2.0",
-		"version":     in.version,
-		"revision":    in.revision,
-	} {
-		if value != "" {
-			config.Config.Labels["org.opencontainers.image."+label] = value
-		}
+	if !in.created.IsZero() {
+		config.Created = v1.Time{Time: in.created.UTC()}
 	}
 	return config
 }

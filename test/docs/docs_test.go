@@ -48,10 +48,10 @@ func TestDocumentation(t *testing.T) {
 	}
 }
 
-// readPages returns README.md, CONTRIBUTING.md, the page of the chart and all pages below docs.
+// readPages returns the pages of the repository's root, the page of the chart and all pages below docs.
 func readPages(t *testing.T) []page {
 	t.Helper()
-	files := []string{"README.md", "CONTRIBUTING.md", "charts/quoin/README.md"}
+	files := []string{"README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "charts/quoin/README.md"}
 	err := fs.WalkDir(os.DirFS(root), "docs", func(file string, entry fs.DirEntry, err error) error {
 		if err == nil && !entry.IsDir() && path.Ext(file) == ".md" {
 			files = append(files, file)
