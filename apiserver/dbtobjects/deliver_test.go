@@ -189,12 +189,12 @@ func TestLargeDeliveries(t *testing.T) {
 	obj := w.start("acme")
 	password := w.password(obj)
 	declared := of(obj, password)
-	declared.body = strings.NewReader(`{"manifest":` + strings.Repeat(" ", maxBody))
+	declared.body = strings.NewReader(`{"manifest":` + strings.Repeat("x", maxBody))
 	if status, text := w.send(declared); status != 413 || !strings.Contains(text, fmt.Sprint(maxBody)) {
 		t.Errorf("%d %s", status, text)
 	}
 	undeclared := of(obj, password)
-	undeclared.body = io.MultiReader(strings.NewReader(`{"manifest":`), io.LimitReader(spaces{}, maxBody), strings.NewReader("{}}"))
+	undeclared.body = io.MultiReader(strings.NewReader(`{"manifest":{"docs":"`), io.LimitReader(letters{}, maxBody), strings.NewReader(`"}}`))
 	if status, text := w.send(undeclared); status != 413 || !strings.Contains(text, fmt.Sprint(maxBody)) {
 		t.Errorf("%d %s", status, text)
 	}
@@ -215,13 +215,13 @@ func request(t *testing.T, path string) *http.Request {
 	return r
 }
 
-// spaces is white space without end.
-type spaces struct{}
+// letters is text without end.
+type letters struct{}
 
 // Read implements io.Reader.
-func (spaces) Read(p []byte) (int, error) {
+func (letters) Read(p []byte) (int, error) {
 	for i := range p {
-		p[i] = ' '
+		p[i] = 'x'
 	}
 	return len(p), nil
 }

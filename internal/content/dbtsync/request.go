@@ -39,7 +39,7 @@ func ReadRequest(source io.Reader) (*Request, error) { return (&Request{}).read(
 func ReadDelivery(source io.Reader) (*Request, error) { return (&Request{delivery: true}).read(source) }
 
 func (r *Request) read(source io.Reader) (*Request, error) {
-	d := json.NewDecoder(source)
+	d := json.NewDecoder(&dense{source: source})
 	begin, err := d.Token()
 	if err != nil {
 		return nil, malformed(d, err)
@@ -75,7 +75,10 @@ func (r *Request) read(source io.Reader) (*Request, error) {
 func malformed(d *json.Decoder, err error) error {
 	var syntax *json.SyntaxError
 	var mismatch *json.UnmarshalTypeError
+	var invalid *dbt.Error
 	switch {
+	case errors.As(err, &invalid):
+		return invalid
 	case errors.As(err, &mismatch):
 		return errRequest("body: a %s is not the documented type", mismatch.Value)
 	case errors.As(err, &syntax), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
@@ -169,4 +172,40 @@ func (r *Request) readSelected(d *json.Decoder) error {
 		r.Selected[id] = true
 	}
 	return nil
+}
+
+// maxSpaces is the maximum number of characters of white space in a row.
+const maxSpaces = 64 << 10
+
+// dense reads JSON without much white space between its tokens. The decoder looks at the white space before a
+// token again whenever more arrives, so its time would be quadratic.
+type dense struct {
+	source            io.Reader
+	spaces            int
+	inString, escaped bool
+	err               error
+}
+
+// Read implements io.Reader. After its error it reads nothing: the decoder may ignore the first one.
+func (r *dense) Read(p []byte) (int, error) {
+	if r.err != nil {
+		return 0, r.err
+	}
+	n, err := r.source.Read(p)
+	for _, b := range p[:n] {
+		switch {
+		case r.escaped:
+			r.escaped = false
+		case r.inString:
+			r.escaped, r.inString = b == '\\', b != '"'
+		case b == ' ' || b == '\n' || b == '\r' || b == '\t':
+			if r.spaces++; r.spaces > maxSpaces {
+				r.err = errRequest("body: more than %d characters of white space in a row", maxSpaces)
+				return 0, r.err
+			}
+		default:
+			r.spaces, r.inString = 0, b == '"'
+		}
+	}
+	return n, err
 }

@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/internal/content"
+	"github.com/quoin-dev/quoin/internal/dbt"
 )
 
 // git is a request for a sync of a Git repository to a branch.
@@ -164,5 +166,25 @@ func TestReadOptions(t *testing.T) {
 	r, err = ReadDelivery(strings.NewReader(`{"selected":["model.shop.orders"],"manifest":null}`))
 	if err != nil || !r.Selected["model.shop.orders"] || r.Manifest != nil {
 		t.Errorf("%+v, %v", r, err)
+	}
+}
+
+// TestMuchWhiteSpace: white space between tokens is limited, so that the time of reading a body is linear; that in
+// strings is not.
+func TestMuchWhiteSpace(t *testing.T) {
+	much := strings.Repeat(" ", maxSpaces)
+	for body, allowed := range map[string]bool{
+		much + `{` + much + `"ref"` + much + `:` + much + `"main"` + much + `}` + much: true,
+		`{"ref":"a\\\"` + much + much + `"}`:                                           true,
+		`{"ref":"\\"` + much + ` }`:                                                    false,
+		` ` + much + `{}`:                                                              false,
+		`{"ref":` + much + ` "main"}`:                                                  false,
+		`{}` + much + ` `:                                                              false,
+	} {
+		_, err := ReadRequest(iotest.HalfReader(strings.NewReader(body)))
+		var invalid *dbt.Error
+		if allowed != (err == nil) || !allowed && (!errors.As(err, &invalid) || !strings.Contains(invalid.Message, "white space")) {
+			t.Errorf("%.20q: %v", strings.ReplaceAll(body, much, "…"), err)
+		}
 	}
 }
