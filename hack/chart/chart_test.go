@@ -122,7 +122,7 @@ apiVersion: rbac.authorization.k8s.io/v1
 kind: Role
 metadata:
   name: {{ include "quoin.fullname" . }}-b
-  namespace: {{ .Release.Namespace }}
+  namespace: {{ include "quoin.namespace" . }}
   labels:
     {{- include "quoin.labels" (dict "root" .) | nindent 4 }}
 rules: []

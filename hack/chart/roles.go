@@ -142,7 +142,7 @@ func (r role) write(out *strings.Builder, component string) error {
 	switch {
 	case r.Kind == "ClusterRole" && r.Metadata.Namespace == "":
 	case r.Kind == "Role" && r.Metadata.Namespace == configNamespace:
-		out.WriteString("  namespace: {{ .Release.Namespace }}\n")
+		out.WriteString("  namespace: {{ include \"quoin.namespace\" . }}\n")
 	default:
 		return fmt.Errorf("%s %q in namespace %q: want a ClusterRole, or a Role in %s", r.Kind, r.Metadata.Name, r.Metadata.Namespace, configNamespace)
 	}

@@ -25,7 +25,7 @@ apiVersion: monitoring.coreos.com/v1
 kind: PrometheusRule
 metadata:
   name: {{ $prefix }}
-  namespace: {{ $.Release.Namespace }}
+  namespace: {{ include "quoin.namespace" $ }}
   labels:
     {{- include "quoin.labels" (dict "root" $) | fromYaml | mustMergeOverwrite (deepCopy .labels) | toYaml | nindent 4 }}
 spec:

@@ -186,3 +186,13 @@ func readConfig(t *testing.T, path string) objects {
 	}
 	return parse(t, string(text))
 }
+
+// mustYAML returns the YAML of a value.
+func mustYAML(t *testing.T, value any) string {
+	t.Helper()
+	text, err := yaml.Marshal(value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}

@@ -173,14 +173,3 @@ func TestReadersOfMetrics(t *testing.T) {
 		t.Errorf("without metrics: %d objects", len(left))
 	}
 }
-
-// TestValuesOfEarlierReleasesRender: an upgrade with --reuse-values keeps the defaults of the previous release.
-func TestValuesOfEarlierReleasesRender(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "values.yaml")
-	writeFile(t, file, `
-controller: {metrics: {enabled: true, readers: [], serviceMonitor: {enabled: false, labels: {}, interval: "", scrapeTimeout: "", authorization: {}, relabelings: [], metricRelabelings: []}, prometheusRule: {enabled: false, labels: {}}}}
-apiserver: {metrics: {enabled: false}}
-gateway: {metrics: {enabled: false}}
-`)
-	render(t, "--values", file)
-}

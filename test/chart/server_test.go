@@ -126,15 +126,17 @@ func TestPodsComplyWithPodSecurity(t *testing.T) {
 	create := func(deployment *appsv1.Deployment, change func(*corev1.PodSpec)) error {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "controller", Namespace: releaseNamespace}, Spec: deployment.Spec.Template.Spec}
 		change(&pod.Spec)
-		// The PriorityClass does not exist.
-		pod.Spec.PriorityClassName = ""
+		// The PriorityClass and the RuntimeClass do not exist.
+		pod.Spec.PriorityClassName, pod.Spec.RuntimeClassName = "", nil
 		return c.Create(t.Context(), pod, client.DryRunAll)
 	}
 	unchanged := func(*corev1.PodSpec) {}
 	eachValues(t, func(t *testing.T, args []string) {
 		for _, object := range render(t, args...).ofKind("Deployment") {
-			if err := create(convert[appsv1.Deployment](t, object), unchanged); err != nil {
-				t.Error(err)
+			deployment := convert[appsv1.Deployment](t, object)
+			err := create(deployment, unchanged)
+			if forbidden := deployment.Spec.Template.Spec.HostNetwork; forbidden != (err != nil) || forbidden && !strings.Contains(err.Error(), "host namespaces") {
+				t.Errorf("host network %t: %v", forbidden, err)
 			}
 		}
 	})

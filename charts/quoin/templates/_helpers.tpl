@@ -14,10 +14,17 @@
 {{- end }}
 {{- end }}
 
+{{- /* The namespace of all objects. */}}
+{{- define "quoin.namespace" -}}
+{{- .Values.namespaceOverride | default .Release.Namespace }}
+{{- end }}
+
 {{- /* The labels that select the pods of a component: {root, component}. Immutable for a release. */}}
 {{- define "quoin.selectorLabels" -}}
 app.kubernetes.io/name: {{ include "quoin.name" .root }}
+{{- if not .root.Values.kustomizeSelectors }}
 app.kubernetes.io/instance: {{ .root.Release.Name }}
+{{- end }}
 app.kubernetes.io/component: {{ .component }}
 {{- end }}
 
@@ -34,6 +41,11 @@ app.kubernetes.io/component: {{ .component }}
 {{- $_ := set $labels "app.kubernetes.io/component" . }}
 {{- end }}
 {{- toYaml $labels }}
+{{- end }}
+
+{{- /* The labels of an object with labels in the values: {root, component, labels}. Those of the chart win. */}}
+{{- define "quoin.labelsWith" -}}
+{{- toYaml (mustMergeOverwrite (deepCopy (.labels | default dict)) (include "quoin.labels" . | fromYaml)) }}
 {{- end }}
 
 {{- /* The labels of the pods of a component: {root, component, podLabels}. They do not include the
@@ -56,10 +68,10 @@ versions of chart and image, so that a new chart alone does not restart pods. */
 
 {{- /* The components of this release. A new component requires a name here and in the values, a role,
 and a template "quoin.<name>.own" with its specifics, in YAML: args, env, ports (a port with "service"
-is reachable from any address, under that number of the Service), and optionally strategy,
-gracePeriodSeconds, volume (the claim and its mount path), spread (over nodes, unless the values
-override it) and role (one in the namespace of the release, in addition to that in the cluster). The
-rest is in the folder components. */}}
+is reachable from any address, under that number of the Service), and optionally recreate (why two pods
+must not run at a time), gracePeriodSeconds, volume (the claim and its mount path), spread (over nodes,
+unless the values override it) and role (one in the namespace of the release, in addition to that in the
+cluster). The rest is in the folder components and in _pods.tpl and _services.tpl. */}}
 {{- define "quoin.components" -}}
 - controller
 {{- range list "apiserver" "gateway" }}
@@ -94,7 +106,7 @@ rest is in the folder components. */}}
 {{- /* The arguments of all components that serve HTTPS: {root, component}. */}}
 {{- define "quoin.server.args" -}}
 {{- with index .root.Values .component -}}
-- --metrics-bind-address={{ ternary ":8080" "0" .metrics.enabled }}
+- --metrics-bind-address={{ ternary (printf ":%s" (include "quoin.port" (dict "values" . "name" "metrics" "default" 8080))) "0" .metrics.enabled }}
 - --service={{ include "quoin.fullname" $.root }}-{{ $.component }}
 {{- with .trustedProxies }}
 - --trusted-proxies={{ join "," . }}
@@ -102,6 +114,48 @@ rest is in the folder components. */}}
 {{- if .tls.secretName }}
 - --tls-cert-file=/etc/quoin/tls/tls.crt
 - --tls-key-file=/etc/quoin/tls/tls.key
+{{- end }}
+{{- end }}
+{{- with .root.Values.tracing }}
+{{- if .endpoint }}
+- {{ printf "--tracing-endpoint=%s" .endpoint | quote }}
+{{- with .protocol }}
+- --tracing-protocol={{ . }}
+{{- end }}
+{{- else if or .protocol .sampler .samplerArg (.headers).secretName .resourceAttributes }}
+{{- fail "tracing requires tracing.endpoint, the URL of the receiver: without it, no traces are exported and the other values of tracing have no effect" }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{- /* The environment variables of all components that serve HTTPS. */}}
+{{- define "quoin.server.env" -}}
+{{- with .Values.tracing }}
+{{- if and .samplerArg (not .sampler) }}
+{{- fail "tracing.samplerArg requires tracing.sampler, whose argument it is" }}
+{{- end }}
+{{- with .sampler }}
+- name: OTEL_TRACES_SAMPLER
+  value: {{ . }}
+{{- end }}
+{{- with .samplerArg }}
+- name: OTEL_TRACES_SAMPLER_ARG
+  value: {{ . | quote }}
+{{- end }}
+{{- with .resourceAttributes }}
+{{- $attributes := list }}
+{{- range $name, $value := . }}
+{{- $attributes = append $attributes (printf "%s=%s" $name ($value | urlquery | replace "+" "%20")) }}
+{{- end }}
+- name: OTEL_RESOURCE_ATTRIBUTES
+  value: {{ join "," $attributes | quote }}
+{{- end }}
+{{- if (.headers).secretName }}
+- name: OTEL_EXPORTER_OTLP_HEADERS
+  valueFrom:
+    secretKeyRef:
+      name: {{ .headers.secretName }}
+      key: {{ .headers.key | default "headers" }}
 {{- end }}
 {{- end }}
 {{- end }}

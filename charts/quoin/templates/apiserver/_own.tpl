@@ -9,8 +9,8 @@
 {{- end }}
 args:
   - apiserver
-  - --bind-address=:8443
-  - --health-probe-bind-address=:8081
+  - --bind-address=:{{ include "quoin.port" (dict "values" . "name" "https" "default" 8443) }}
+  - --health-probe-bind-address=:{{ include "quoin.port" (dict "values" . "name" "health" "default" 8081) }}
   {{- include "quoin.server.args" (dict "root" $ "component" "apiserver") | nindent 2 }}
   - --region={{ .region }}
   {{- with .regionTitle }}
@@ -36,15 +36,17 @@ args:
   {{- end }}
   - --log-level={{ .log.level }}
   - --log-format={{ .log.format }}
-{{- if eq $database "postgresql" }}
 env:
+  {{- with include "quoin.server.env" $ }}
+  {{- . | nindent 2 }}
+  {{- end }}
+{{- if eq $database "postgresql" }}
   - name: DATABASE_URL
     valueFrom:
       secretKeyRef:
         name: {{ .database.existingSecret.name }}
         key: {{ .database.existingSecret.key }}
 {{- else if eq $database "sqlite" }}
-env:
   - name: DATABASE_URL
     value: sqlite:///var/lib/quoin/quoin.db
   # Temporary files of long searches and retention: the root file system is read-only.
@@ -53,8 +55,7 @@ env:
 volume:
   claim: {{ .database.sqlite.existingClaim | default (printf "%s-apiserver" (include "quoin.fullname" $)) }}
   mountPath: /var/lib/quoin
-# The old pod must close the database before the new one opens it.
-strategy: Recreate
+recreate: with SQLite, the old pod must close the database before the new one opens it; set apiserver.database.existingSecret.name for PostgreSQL
 {{- end }}
 {{- if .github.appId }}
 secretFile:
@@ -71,11 +72,11 @@ secretFile:
 {{- end }}
 ports:
   - name: https
-    containerPort: 8443
+    containerPort: {{ include "quoin.port" (dict "values" . "name" "https" "default" 8443) }}
     service: 443
   {{- if .metrics.enabled }}
   - name: metrics
-    containerPort: 8080
+    containerPort: {{ include "quoin.port" (dict "values" . "name" "metrics" "default" 8080) }}
   {{- end }}
 role: true
 spread: true

@@ -2,7 +2,7 @@
 {{- define "quoin.repositoryURL" -}}
 {{- with .Values.apiserver }}
 {{- if and .enabled .database.enabled }}
-{{- .repositories.url | default (printf "https://%s-apiserver.%s.svc" (include "quoin.fullname" $) $.Release.Namespace) }}
+{{- .repositories.url | default (printf "https://%s-apiserver.%s.svc" (include "quoin.fullname" $) (include "quoin.namespace" $)) }}
 {{- end }}
 {{- end }}
 {{- end }}
@@ -15,8 +15,8 @@
 args:
   - controller
   - --leader-elect={{ .leaderElection.enabled }}
-  - --metrics-bind-address={{ ternary ":8443" "0" .metrics.enabled }}
-  - --health-probe-bind-address=:8081
+  - --metrics-bind-address={{ ternary (printf ":%s" (include "quoin.port" (dict "values" . "name" "metrics" "default" 8443))) "0" .metrics.enabled }}
+  - --health-probe-bind-address=:{{ include "quoin.port" (dict "values" . "name" "health" "default" 8081) }}
   - --concurrency={{ int .concurrency }}
   - --max-concurrent-rollouts={{ int .maxConcurrentRollouts }}
   - --sql-port={{ int $.Values.gateway.sql.port }}
@@ -34,11 +34,10 @@ env:
 {{- if .metrics.enabled }}
 ports:
   - name: metrics
-    containerPort: 8443
+    containerPort: {{ include "quoin.port" (dict "values" . "name" "metrics" "default" 8443) }}
 {{- end }}
 {{- if not .leaderElection.enabled }}
-# Without leader election, the old pod must end before the new one starts.
-strategy: Recreate
+recreate: without controller.leaderElection.enabled, the old pod must end before the new one starts
 {{- end }}
 role: true
 {{- end }}

@@ -2,9 +2,9 @@
 {{- with .Values.gateway }}
 args:
   - gateway
-  - --bind-address=:8443
-  - --sql-bind-address={{ ternary ":5432" "0" .sql.enabled }}
-  - --health-probe-bind-address=:8081
+  - --bind-address=:{{ include "quoin.port" (dict "values" . "name" "https" "default" 8443) }}
+  - --sql-bind-address={{ ternary (printf ":%s" (include "quoin.port" (dict "values" . "name" "sql" "default" 5432))) "0" .sql.enabled }}
+  - --health-probe-bind-address=:{{ include "quoin.port" (dict "values" . "name" "health" "default" 8081) }}
   {{- include "quoin.server.args" (dict "root" $ "component" "gateway") | nindent 2 }}
   {{- with .limits }}
   - --requests-per-second={{ .requestsPerSecond }}
@@ -22,18 +22,22 @@ args:
   - --drain-timeout={{ int .shutdown.drainSeconds }}s
   - --log-level={{ .log.level }}
   - --log-format={{ .log.format }}
+env:
+  {{- with include "quoin.server.env" $ }}
+  {{- . | nindent 2 }}
+  {{- end }}
 ports:
   - name: https
-    containerPort: 8443
+    containerPort: {{ include "quoin.port" (dict "values" . "name" "https" "default" 8443) }}
     service: 443
   {{- if .sql.enabled }}
   - name: sql
-    containerPort: 5432
+    containerPort: {{ include "quoin.port" (dict "values" . "name" "sql" "default" 5432) }}
     service: {{ int .sql.port }}
   {{- end }}
   {{- if .metrics.enabled }}
   - name: metrics
-    containerPort: 8080
+    containerPort: {{ include "quoin.port" (dict "values" . "name" "metrics" "default" 8080) }}
   {{- end }}
 role: true
 spread: true
