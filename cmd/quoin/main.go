@@ -32,6 +32,7 @@ var subcommands = map[string]struct {
 	"gateway":     {serveGateway, "serve the data APIs and SQL interfaces of all deployments"},
 	"model-fetch": {modelfetch.Run, "fetch a data model from Git into a folder, then exit"},
 	"version":     {printVersion, "print the version, the commit and the platform (-o json)"},
+	"wait-ready":  {waitReady, "wait until servers respond, then exit: the start-up check of the Helm chart"},
 }
 
 func main() {

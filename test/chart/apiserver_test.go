@@ -38,6 +38,7 @@ func TestAPIServerRunsWithItsRole(t *testing.T) {
 		return status(ctx, "http://"+health+"/readyz", "") == http.StatusOK
 	})
 	c.wantMetrics(t, metrics)
+	wantReady(t, "--https="+address+","+metrics)
 	roots := c.registeredCA(t)
 	// For kube-apiserver, and for the account's users.
 	c.wantCertificate(t, roots, address, "quoin-apiserver."+releaseNamespace+".svc", "a.example.com", "b.example.com")

@@ -56,6 +56,7 @@ func TestControllerRunsWithItsRole(t *testing.T) {
 		return err == nil && lease.Spec.HolderIdentity != nil && *lease.Spec.HolderIdentity != ""
 	})
 	c.wantMetrics(t, metrics)
+	wantReady(t, "--https="+metrics)
 	stop()
 	wantNoForbidden(t, log)
 }

@@ -60,6 +60,7 @@ func TestGatewayRunsWithItsRole(t *testing.T) {
 		return status(ctx, "http://"+health+"/readyz", "") == http.StatusOK
 	})
 	c.wantMetrics(t, metrics)
+	wantReady(t, "--https="+address+","+metrics, "--sql="+sql)
 	certificate := &corev1.Secret{}
 	if err := c.Get(t.Context(), client.ObjectKey{Namespace: releaseNamespace, Name: "quoin-gateway-tls"}, certificate); err != nil {
 		t.Fatal(err)

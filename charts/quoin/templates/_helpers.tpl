@@ -103,6 +103,22 @@ cluster). The rest is in the folder components and in _pods.tpl and _services.tp
 {{- end }}
 {{- end }}
 
+{{- /* The Secret with the certificate of a component: {root, component}; empty if it generates one. */}}
+{{- define "quoin.certificate" -}}
+{{- with (index .root.Values .component).tls }}
+{{- if .secretName }}
+{{- .secretName }}
+{{- else if (.certManager).enabled }}
+{{- include "quoin.fullname" $.root }}-{{ $.component }}-certificate
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{- /* Not empty if a component serves the aggregated API: {root, component}. */}}
+{{- define "quoin.aggregated" -}}
+{{- if dig "aggregation" "enabled" false (index .root.Values .component) }}true{{ end }}
+{{- end }}
+
 {{- /* The arguments of all components that serve HTTPS: {root, component}. */}}
 {{- define "quoin.server.args" -}}
 {{- with index .root.Values .component -}}
@@ -111,7 +127,7 @@ cluster). The rest is in the folder components and in _pods.tpl and _services.tp
 {{- with .trustedProxies }}
 - --trusted-proxies={{ join "," . }}
 {{- end }}
-{{- if .tls.secretName }}
+{{- if include "quoin.certificate" $ }}
 - --tls-cert-file=/etc/quoin/tls/tls.crt
 - --tls-key-file=/etc/quoin/tls/tls.key
 {{- end }}

@@ -1,8 +1,11 @@
 {{- define "quoin.apiserver.own" -}}
 {{- $database := include "quoin.apiserver.database" . }}
 {{- with .Values.apiserver }}
-{{- if and .tls.secretName .aggregation.enabled (not .aggregation.caBundle) }}
+{{- if and .tls.secretName .aggregation.enabled (not .aggregation.caBundle) (not (.tls.certManager).enabled) }}
 {{- fail "apiserver.tls.secretName with apiserver.aggregation.enabled requires apiserver.aggregation.caBundle, the certificate authority of that certificate; or disable the aggregation" }}
+{{- end }}
+{{- if and (eq $database "sqlite") (.autoscaling).enabled }}
+{{- fail "apiserver.autoscaling.enabled requires PostgreSQL (apiserver.database.existingSecret.name), because SQLite supports one pod only" }}
 {{- end }}
 {{- if and (eq $database "sqlite") (gt (int .replicas) 1) }}
 {{- fail "apiserver.replicas above 1 requires PostgreSQL (apiserver.database.existingSecret.name), because SQLite supports one pod only; to run without an audit log, set apiserver.database.enabled=false" }}
