@@ -84,7 +84,7 @@ var invalidValues = map[string]struct {
 	"range without length":            {`gateway: {service: {type: LoadBalancer, loadBalancerSourceRanges: [10.0.0.1]}}`, "/gateway/service/loadBalancerSourceRanges/0"},
 	"traffic of ClusterIP":            {`gateway: {service: {externalTrafficPolicy: Local}}`, "gateway.service.externalTrafficPolicy requires gateway.service.type=LoadBalancer or NodePort"},
 	"traffic policy":                  {`gateway: {service: {type: LoadBalancer, externalTrafficPolicy: Global}}`, "/gateway/service/externalTrafficPolicy"},
-	"two families, one stack":         {`gateway: {service: {ipFamilies: [IPv4, IPv6]}}`, "gateway.service.ipFamilies with two families requires gateway.service.ipFamilyPolicy=PreferDualStack or RequireDualStack"},
+	"two families of one stack":       {`gateway: {service: {ipFamilies: [IPv4, IPv6]}}`, "gateway.service.ipFamilies with two families requires gateway.service.ipFamilyPolicy=PreferDualStack or RequireDualStack"},
 	"families of metrics":             {`controller: {metrics: {service: {ipFamilies: [IPv6, IPv4], ipFamilyPolicy: SingleStack}}}`, "controller.metrics.service.ipFamilies with two families"},
 	"family":                          {`gateway: {service: {ipFamilies: [ipv4]}}`, "/gateway/service/ipFamilies/0"},
 	"type of metrics Service":         {`gateway: {metrics: {service: {type: NodePort}}}`, "additional properties 'type'"},

@@ -33,7 +33,7 @@ const (
 
 // otherFlags are flags of other programs that the documentation names on their own.
 var otherFlags = map[string][]string{
-	"helm":           {"set", "take-ownership"},
+	"helm":           {"reset-then-reuse-values", "reuse-values", "set", "take-ownership"},
 	"kube-apiserver": {"audit-policy-file", "audit-webhook-config-file", "proxy-client-cert-file", "requestheader-client-ca-file"},
 	"velero":         {"exclude-resources", "restore-status"},
 }
