@@ -48,7 +48,7 @@ func TestKustomizeObjectsAreTakenOver(t *testing.T) {
 	all := render(t, adopt...)
 	identities, templates := c.identities(t, all), c.templates(t)
 
-	// Without the value, the release says what is missing, before it changes anything.
+	// Without the value, the installation fails and names the missing value, before it changes anything.
 	install := []string{"install", releaseName, chartFolder, "--take-ownership", "--kubeconfig", c.kubeconfig, "--namespace", releaseNamespace}
 	if _, err := helm(t, install...); err == nil || !strings.Contains(err.Error(), "set kustomizeSelectors=true if kustomize created the Deployment") {
 		t.Errorf("without kustomizeSelectors: %v", err)
