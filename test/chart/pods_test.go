@@ -173,10 +173,10 @@ func TestNamespaceOverride(t *testing.T) {
 	}
 }
 
-// TestTracing: both servers export traces to the receiver of the values, with its headers from a Secret.
+// TestTracing: all components export traces to the receiver of the values, with its headers from a Secret.
 func TestTracing(t *testing.T) {
 	all := render(t, "--values", everything)
-	for _, server := range servers {
+	for _, server := range components {
 		deployment := deploymentOf(t, all, server)
 		if endpoint, protocol := argument(deployment, "tracing-endpoint"), argument(deployment, "tracing-protocol"); endpoint != "http://collector.monitoring:4318/otlp" || protocol != "grpc" {
 			t.Errorf("%s: --tracing-endpoint=%s --tracing-protocol=%s", server, endpoint, protocol)

@@ -132,7 +132,14 @@ cluster). The rest is in the folder components and in _pods.tpl and _services.tp
 - --tls-key-file=/etc/quoin/tls/tls.key
 {{- end }}
 {{- end }}
-{{- with .root.Values.tracing }}
+{{- with include "quoin.tracing.args" .root }}
+{{ . }}
+{{- end }}
+{{- end }}
+
+{{- /* The arguments for traces, of all components. */}}
+{{- define "quoin.tracing.args" -}}
+{{- with .Values.tracing }}
 {{- if .endpoint }}
 - {{ printf "--tracing-endpoint=%s" .endpoint | quote }}
 {{- with .protocol }}
@@ -144,8 +151,8 @@ cluster). The rest is in the folder components and in _pods.tpl and _services.tp
 {{- end }}
 {{- end }}
 
-{{- /* The environment variables of all components that serve HTTPS. */}}
-{{- define "quoin.server.env" -}}
+{{- /* The environment variables for traces, of all components. */}}
+{{- define "quoin.tracing.env" -}}
 {{- with .Values.tracing }}
 {{- if and .samplerArg (not .sampler) }}
 {{- fail "tracing.samplerArg requires tracing.sampler, whose argument it is" }}

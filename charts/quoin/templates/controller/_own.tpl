@@ -26,9 +26,15 @@ args:
   {{- with $.Values.dbt.image }}
   - {{ printf "--dbt-image=%s" . | quote }}
   {{- end }}
+  {{- with include "quoin.tracing.args" $ }}
+  {{- . | nindent 2 }}
+  {{- end }}
   - --log-level={{ .log.level }}
   - --log-format={{ .log.format }}
 env:
+  {{- with include "quoin.tracing.env" $ }}
+  {{- . | nindent 2 }}
+  {{- end }}
   - name: QUOIN_IMAGE
     value: {{ include "quoin.image" $ }}
 {{- if .metrics.enabled }}

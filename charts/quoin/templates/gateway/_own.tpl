@@ -23,7 +23,7 @@ args:
   - --log-level={{ .log.level }}
   - --log-format={{ .log.format }}
 env:
-  {{- with include "quoin.server.env" $ }}
+  {{- with include "quoin.tracing.env" $ }}
   {{- . | nindent 2 }}
   {{- end }}
 ports:
