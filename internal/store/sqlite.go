@@ -13,7 +13,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 
 	"modernc.org/sqlite"
 )
@@ -70,6 +69,9 @@ func sqlitePath(text string) (string, error) {
 	return filepath.Clean(u.Path), nil
 }
 
+// errLocked is the error of flock for a file that another process has locked.
+var errLocked = errors.New("locked by another process")
+
 // lockFile locks out other processes for the lifetime of this one. On a network file system two
 // processes would not see each other's locks, and WAL needs shared memory.
 func lockFile(name string) (release func() error, err error) {
@@ -77,9 +79,9 @@ func lockFile(name string) (release func() error, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+	if err := flock(file); err != nil {
 		_ = file.Close()
-		if errors.Is(err, syscall.EWOULDBLOCK) {
+		if errors.Is(err, errLocked) {
 			return nil, fmt.Errorf("%w: %s is locked; SQLite supports one replica, use PostgreSQL for more", ErrInUse, name)
 		}
 		return nil, fmt.Errorf("lock %s: %w", name, err)
