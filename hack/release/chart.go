@@ -42,7 +42,7 @@ func (r *release) chartMetadata(content []byte) ([]byte, error) {
 	} {
 		expression := regexp.MustCompile(line.expression)
 		if n := len(expression.FindAll(content, -1)); n != 1 {
-			return nil, fmt.Errorf("Chart.yaml has %d matches of %s, want 1", n, line.expression)
+			return nil, fmt.Errorf("charts/quoin/Chart.yaml: %d matches of %s, want 1", n, line.expression)
 		}
 		content = expression.ReplaceAllLiteral(content, []byte(line.text))
 	}
