@@ -49,7 +49,7 @@ func TestContentStoreIsOnAVolumeOrInPostgreSQL(t *testing.T) {
 	} {
 		deployment, claims := frontEnd(set)
 		pod := deployment.Spec.Template.Spec
-		if *deployment.Spec.Replicas != 2 || deployment.Spec.Strategy.Type != "" || len(pod.Volumes)+len(pod.Containers[0].VolumeMounts)+len(claims) > 0 {
+		if *deployment.Spec.Replicas != 2 || deployment.Spec.Strategy.Type != appsv1.RollingUpdateDeploymentStrategyType || len(pod.Volumes)+len(pod.Containers[0].VolumeMounts)+len(claims) > 0 {
 			t.Errorf("%q: %v, claims %v", set, deployment.Spec, claims)
 		}
 		got := ""
