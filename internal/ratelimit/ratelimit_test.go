@@ -42,7 +42,7 @@ func TestLimitsAreBounded(t *testing.T) {
 	}
 }
 
-// Wait tells whether an event would be admitted, and admits none.
+// Wait reports whether an event would be admitted, and admits none.
 func TestWait(t *testing.T) {
 	l := New[string](0.5, 2, 100)
 	for range 5 {

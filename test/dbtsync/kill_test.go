@@ -57,7 +57,7 @@ func run(m *testing.M) int {
 }
 
 // TestProcessesAreKilled kills the process with the code of quoin apiserver and quoin controller at each of its
-// writes in the life of a sync: before it, and after it, when nobody knows of it. Whichever of the two continues
+// writes in the life of a sync: before it, and after it, when no process knows of it. Whichever of the two continues
 // first, the sync ends, and its branch, its commit, its Job and its events exist once.
 func TestProcessesAreKilled(t *testing.T) {
 	if kubeconfig == "" {

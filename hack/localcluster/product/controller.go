@@ -65,7 +65,7 @@ func startController(ctx context.Context, c *cluster.Cluster) error {
 	}
 	health := cluster.Loopback(c.Ports[cluster.PortQuoinControllerHealth])
 	return c.StartAll(ctx, []cluster.Component{{
-		Daemon:  process.Daemon{Name: controllerDaemon, Path: c.Path("bin", "quoin"), Args: controllerArgs(c, environment[quoinImageVariable], health)},
+		Daemon:  process.Daemon{Name: controllerDaemon, Path: c.Path("bin", "quoin"), Args: controllerArgs(c, environment, health)},
 		Port:    cluster.PortQuoinControllerHealth,
 		Timeout: time.Minute,
 		Ready:   process.HTTPProbe(http.DefaultClient, "http://"+health+"/readyz"),
@@ -73,13 +73,13 @@ func startController(ctx context.Context, c *cluster.Cluster) error {
 }
 
 // controllerArgs returns the arguments of the controller.
-func controllerArgs(c *cluster.Cluster, image, health string) []string {
+func controllerArgs(c *cluster.Cluster, environment map[string]string, health string) []string {
 	return []string{
 		"controller",
 		"--kubeconfig=" + c.Path(controllerKubeconfig),
 		// One process, but kubectl quoin status and the metrics show the leader.
 		"--leader-elect",
-		"--quoin-image=" + image,
+		"--quoin-image=" + environment[quoinImageVariable],
 		"--allow-insecure-git",
 		fmt.Sprintf("--sql-port=%d", c.Ports[cluster.PortGatewaySQL]),
 		"--repository-url=https://" + apiServerNodeAddress(c),

@@ -20,7 +20,7 @@ func TestNextSteps(t *testing.T) {
 
 // TestControllerIsElected: kubectl quoin status shows the leader.
 func TestControllerIsElected(t *testing.T) {
-	args := controllerArgs(&cluster.Cluster{Dir: "/tmp/x", Nodes: cluster.NodesSimulated}, "registry/quoin@sha256:1", "127.0.0.1:1")
+	args := controllerArgs(&cluster.Cluster{Dir: "/tmp/x", Nodes: cluster.NodesSimulated}, map[string]string{quoinImageVariable: "registry/quoin@sha256:1"}, "127.0.0.1:1")
 	if !slices.Contains(args, "--leader-elect") || !slices.Contains(args, "--warm-up=false") || !slices.Contains(args, "--quoin-image=registry/quoin@sha256:1") {
 		t.Errorf("flags %q", args)
 	}

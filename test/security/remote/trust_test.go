@@ -98,8 +98,8 @@ func TestRedirectToPlainHTTP(t *testing.T) {
 	}
 }
 
-// TestUntrustedCertificate: somebody else answers at the address of the host. It does not receive the
-// credentials, and the response says what to do if it is the right one.
+// TestUntrustedCertificate: another server answers at the address of the host. It does not receive the
+// credentials, and the response describes what to do if it is the right one.
 func TestUntrustedCertificate(t *testing.T) {
 	w, h := newWorld(t, gitmirror.Timeouts{}), newHost(t)
 	address, ca := overTLS(t, h)
@@ -178,7 +178,7 @@ func sshHost(t *testing.T, key ssh.Signer) (address string, authenticated chan s
 }
 
 // TestWrongHostKey: the host has another key than the one in known_hosts, or none is known. No client
-// authenticates, and the response says what to do.
+// authenticates, and the response describes what to do.
 func TestWrongHostKey(t *testing.T) {
 	w := newWorld(t, gitmirror.Timeouts{})
 	key, _ := newKey(t)
