@@ -119,15 +119,23 @@ type Retry struct {
 	sleep func(context.Context, time.Duration) error
 }
 
-// Do calls do until it succeeds, its error is not transient, or the context ends.
+// Do calls do until it succeeds, its error is not transient, or the context ends. If the context ends a call, the error is
+// that of the call before.
 func (r Retry) Do(ctx context.Context, do func() error) error {
 	if r.sleep == nil {
 		r.sleep = sleep
 	}
+	var last error
 	for delay := cmp.Or(r.FirstDelay, firstDelay); ; delay = min(2*delay, cmp.Or(r.MaxDelay, maxDelay)) {
 		err := do()
-		if err == nil || !r.Transient(err) || ctx.Err() != nil {
+		if err == nil || !r.Transient(err) {
 			return err
+		}
+		if last == nil || ctx.Err() == nil {
+			last = err
+		}
+		if ctx.Err() != nil {
+			return fmt.Errorf("gave up: %w", last)
 		}
 		wait := withJitter(delay)
 		if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < wait {
@@ -135,7 +143,7 @@ func (r Retry) Do(ctx context.Context, do func() error) error {
 		}
 		r.Printf("Retrying in %s: %v", wait.Round(100*time.Millisecond), err)
 		if r.sleep(ctx, wait) != nil {
-			return err
+			return fmt.Errorf("gave up: %w", last)
 		}
 	}
 }
