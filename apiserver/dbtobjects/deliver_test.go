@@ -130,7 +130,7 @@ func TestWhoMayDeliver(t *testing.T) {
 		response, err := http.Get(w.web.URL + path)
 		w.must(err)
 		_ = response.Body.Close()
-		if response.StatusCode != 404 {
+		if response.StatusCode != http.StatusNotFound {
 			t.Errorf("%s: %d", name, response.StatusCode)
 		}
 	}

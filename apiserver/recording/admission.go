@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/uuid"
 	admissionv1 "k8s.io/api/admission/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -108,10 +109,13 @@ func (a *Admission) current(ctx context.Context, k *recordedKind, request *admis
 	live := &document{}
 	live.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(k.Name()))
 	err := a.Live.Get(ctx, client.ObjectKey{Namespace: request.Namespace, Name: request.Name}, &live.PartialObjectMetadata)
-	if client.IgnoreNotFound(err) != nil {
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
 		return nil, fmt.Errorf("read the object of a change: %w", err)
 	}
-	if err != nil || live.UID != before.UID || live.ResourceVersion != before.ResourceVersion {
+	if live.UID != before.UID || live.ResourceVersion != before.ResourceVersion {
 		return nil, nil
 	}
 	return live, nil

@@ -99,7 +99,7 @@ func (w *world) patchStatus(before, obj client.Object) {
 }
 
 var (
-	variable   = regexp.MustCompile(`"(platform\.quoin\.dev/wake-requested-at|uid|resourceVersion|creationTimestamp|lastTransitionTime|firstSeen|lastChangeTime|completionTime|startTime|lastModified|time)":"[^"]*"`)
+	variable   = regexp.MustCompile(`"(platform\.quoin\.dev/wake-requested-at|uid|resourceVersion|creationTimestamp|lastTransitionTime|lastBuildTime|firstSeen|lastChangeTime|completionTime|startTime|lastModified|time)":"[^"]*"`)
 	numbers    = regexp.MustCompile(`("platform\.quoin\.dev/(id|environment-id|issued-ids)":|"id":)"?[0-9a-z=,]+"?`)
 	counters   = regexp.MustCompile(`"(generation|observedGeneration|deploymentGeneration)":[0-9]+`)
 	secrets    = regexp.MustCompile(`"data":\{[^}]*\}`)
