@@ -37,8 +37,8 @@ var edits = []struct{ path, before, after, insert string }{
 		insert: "\t\"github.com/quoin-dev/quoin/controllers/role\"\n",
 	},
 	{
-		path: "controllers/controllers.go", after: "map[string]func() error{\n",
-		insert: "\t\t\"role\": with(role.SetupWithManager, role.New(k, recorder(role.FieldManager), clk)),\n",
+		path: "controllers/controllers.go", after: "\trecorder := mgr.GetEventRecorder\n",
+		insert: "\tadd(\"role\", \"Role\", role.SetupWithManager, role.New(k, recorder(role.FieldManager), clk))\n",
 	},
 }
 
