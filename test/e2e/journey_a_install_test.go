@@ -22,6 +22,7 @@ var _ = Describe("Installing a deployment", Ordered, func() {
 		demo = &tenant{name: "demo", digests: map[string]string{}}
 		tenants = append(tenants, demo)
 		demo.push(ctx, "v1.2.2", "v1.2.3")
+		demo.awaitRemoval(ctx)
 		// The registry in the page is the one of make up.
 		manifests := strings.ReplaceAll(documented("a-install.md"), "127.0.0.1:15000/cube", demo.repository())
 		apply(ctx, manifests)

@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -18,7 +20,7 @@ import (
 	"github.com/quoin-dev/quoin/test/e2e/internal/servers"
 )
 
-// tenant is the account of a journey. Its namespace, channel and image repository have the same name.
+// tenant is the account of a journey. Its namespace and channel have the same name.
 type tenant struct {
 	name string
 	// digests are the digests of the pushed images, by tag.
@@ -113,6 +115,7 @@ func startTenant(ctx context.Context, t *tenant, tags []string) *tenant {
 	tenants = append(tenants, t)
 	DeferCleanup(t.remove)
 	t.push(ctx, tags...)
+	t.awaitRemoval(ctx)
 	apply(ctx, fmt.Sprintf(tenantManifest, t.name, t.repository(), t.host(), world.GatewayPort()))
 	kubectl(ctx, "wait", "acct/"+t.name, "relch/"+t.name, "--for=condition=Ready", "--timeout=60s")
 	return t
@@ -126,8 +129,26 @@ func (t *tenant) remove(ctx SpecContext) {
 	tenants = slices.DeleteFunc(tenants, func(other *tenant) bool { return other == t })
 }
 
+// awaitRemoval waits until the namespace of a journey before, whose account had the same name, has been deleted.
+func (t *tenant) awaitRemoval(ctx context.Context) {
+	GinkgoHelper()
+	Eventually(func() bool {
+		err := world.API.Get(ctx, client.ObjectKey{Name: t.name}, &corev1.Namespace{})
+		return apierrors.IsNotFound(err)
+	}).WithContext(ctx).WithTimeout(2*time.Minute).Should(BeTrue(), "namespace %s is deleted", t.name)
+}
+
 // repository returns the image repository of the channel.
-func (t *tenant) repository() string { return world.Env["QUOIN_REGISTRY"] + "/" + t.name + "/cube" }
+func (t *tenant) repository() string { return world.Env["QUOIN_REGISTRY"] + "/" + t.images() }
+
+// images returns the name of the repository. The versions of the real server and of the sample server are in different ones,
+// because journeys with the same account run one after the other.
+func (t *tenant) images() string {
+	if t.server {
+		return t.name + "/server"
+	}
+	return t.name + "/cube"
+}
 
 // host returns the host of the account, with the port of the REST and SCIM server.
 func (t *tenant) host() string { return fmt.Sprintf("%s.quoin.localhost:%d", t.name, world.RESTPort()) }
@@ -143,7 +164,7 @@ func startREST(ctx context.Context, t *tenant, flags ...string) *servers.REST {
 func (t *tenant) push(ctx context.Context, tags ...string) {
 	GinkgoHelper()
 	for _, tag := range tags {
-		args := []string{"push", t.name + "/cube", tag}
+		args := []string{"push", t.images(), tag}
 		if t.server {
 			args = append(args, "--server", "--install-packages")
 		}
