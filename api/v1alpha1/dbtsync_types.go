@@ -36,8 +36,8 @@ type DbtGitSource struct {
 	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9_][A-Za-z0-9_-]*$`
 	// +optional
 	Target string `json:"target,omitempty"`
-	// schema into which dbt builds the models. If it is set, Quoin generates the profile, for the
-	// CUBEJS_DB_TYPE of the deployment; when absent, the profiles.yml of the project is used.
+	// schema into which dbt builds the models; that of the profiles.yml of the project when absent. If it is
+	// set, Quoin generates the profile, for the CUBEJS_DB_TYPE of the deployment.
 	// +kubebuilder:validation:MaxLength=255
 	// +kubebuilder:validation:Pattern=`^[^\x00-\x1f\x7f]*$`
 	// +optional
@@ -208,6 +208,9 @@ const (
 	DbtStageCompleted       = "COMPLETED"
 	DbtStageFailed          = "FAILED"
 )
+
+// DbtCancelled is the error of a run that was cancelled.
+const DbtCancelled = "the sync was cancelled"
 
 // Ended reports whether the run has ended.
 func (s *DbtSyncStatus) Ended() bool {

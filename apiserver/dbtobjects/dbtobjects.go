@@ -248,7 +248,7 @@ func (o *Objects) object(ctx context.Context, obj *v1alpha1.DbtSync) error {
 	case err != nil:
 		return err
 	case p == nil && obj.Spec.Cancelled != nil && *obj.Spec.Cancelled:
-		return o.end(ctx, obj, "the sync was cancelled")
+		return o.end(ctx, obj, v1alpha1.DbtCancelled)
 	case p == nil && obj.Annotations[v1alpha1.AnnotationSyncJobID] != "":
 		// A deployment of that name was deleted, and its syncs with it.
 		return o.end(ctx, obj, "the sync of the object does not exist: create a DbtSync without the annotation "+v1alpha1.AnnotationSyncJobID)

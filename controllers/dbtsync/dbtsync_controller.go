@@ -7,6 +7,7 @@
 //	dbtsync_controller.go  the stages
 //	dbtsync_job.go         the Job
 //	dbtsync_pod.go         what the containers of the pod report
+//	dbtsync_output.go      why dbt has failed
 //	dbtsync_watches.go     the events that trigger a reconciliation
 package dbtsync
 
@@ -97,7 +98,7 @@ func (r *syncs) ended(ctx context.Context, s *scope) reconciler.Outcome {
 	switch {
 	case status.Stage == v1alpha1.DbtStageCompleted:
 		return reconciler.Done(fmt.Sprintf("Generated %d cubes on branch %s", status.GeneratedFiles, status.Branch))
-	case ptr.Deref(s.Object.Spec.Cancelled, false):
+	case ptr.Deref(s.Object.Spec.Cancelled, false), status.Error == v1alpha1.DbtCancelled:
 		return reconciler.Stalled(v1alpha1.ReasonDbtSyncCancelled, "The sync was cancelled")
 	}
 	return reconciler.Stalled(v1alpha1.ReasonDbtSyncFailed, status.Error)

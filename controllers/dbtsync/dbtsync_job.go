@@ -78,6 +78,10 @@ func (r *syncs) job(sync *v1alpha1.DbtSync, d *v1alpha1.Deployment) *batchv1.Job
 	}
 }
 
+// selectScript runs dbt ls in a shell, because dbt writes the list to its standard output, and errors too. The
+// selector is an argument of the script and not part of it.
+const selectScript = `dbt --quiet ls "$@" > ` + selectedFile + ` || { code=$?; cat ` + selectedFile + `; exit $code; }`
+
 // pod returns the pod of a sync. It conforms to the Pod Security Standard "restricted". Only the container
 // that fetches the project has the Git credentials, and only the last one those of the delivery.
 func (r *syncs) pod(sync *v1alpha1.DbtSync, d *v1alpha1.Deployment) corev1.PodSpec {
@@ -113,10 +117,7 @@ func (r *syncs) pod(sync *v1alpha1.DbtSync, d *v1alpha1.Deployment) corev1.PodSp
 		r.dbt(phaseCompile, "dbt", "parse", "--no-partial-parse", target),
 	}
 	if source.Selector != "" {
-		// A shell, because dbt writes the list to its standard output. The selector is an argument of the
-		// script and not part of it.
-		script := `exec dbt --quiet ls "$@" > ` + selectedFile
-		spec.InitContainers = append(spec.InitContainers, r.dbt(phaseSelect, "sh", "-c", script, "dbt-ls",
+		spec.InitContainers = append(spec.InitContainers, r.dbt(phaseSelect, "sh", "-c", selectScript, "dbt-ls",
 			target, "--resource-type=model", "--output=json", "--output-keys=unique_id", "--select", engine.Literal(source.Selector)))
 		deliverArgs = append(deliverArgs, "--selected="+selectedFile)
 	}

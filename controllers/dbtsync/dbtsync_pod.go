@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"regexp"
 	"strings"
 	"time"
 
@@ -102,16 +101,12 @@ func timeOf(t metav1.Time) *metav1.Time {
 	return &metav1.Time{Time: t.UTC().Truncate(time.Second)}
 }
 
-// logTime is the time at the start of each line that dbt writes.
-var logTime = regexp.MustCompile(`(?m)^\d\d:\d\d:\d\d\s+`)
-
 // explain returns why a container has failed.
 func explain(ended *corev1.ContainerStateTerminated) string {
 	if ended.Reason == "OOMKilled" {
 		return "the container was ended because it used too much memory"
 	}
-	text := strings.TrimSpace(logTime.ReplaceAllString(ended.Message, ""))
-	return cmp.Or(strings.ToValidUTF8(text, ""), fmt.Sprintf("the container ended with exit code %d and no message", ended.ExitCode))
+	return cmp.Or(causeOf(strings.ToValidUTF8(ended.Message, "")), fmt.Sprintf("the container ended with exit code %d and no message", ended.ExitCode))
 }
 
 // progress returns what the pod does.

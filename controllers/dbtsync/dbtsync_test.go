@@ -216,7 +216,7 @@ func TestFailures(t *testing.T) {
 		"dbt fails": {func(f *fixture) {
 			f.pod(done(), &corev1.ContainerStateTerminated{ExitCode: 1, Message: "12:00:01  Running with dbt=1.10\n12:00:02  Package x was not found\n"})
 			f.end(batchv1.JobFailed, "BackoffLimitExceeded")
-		}, "dbt-deps: Running with dbt=1.10\nPackage x was not found"},
+		}, "dbt-deps: Package x was not found"},
 		"too much memory": {func(f *fixture) {
 			f.pod(done(), done(), &corev1.ContainerStateTerminated{ExitCode: 137, Reason: "OOMKilled"})
 			f.end(batchv1.JobFailed, "BackoffLimitExceeded")
@@ -256,6 +256,19 @@ func TestCancelled(t *testing.T) {
 	s.Spec.Cancelled = ptr.To(true)
 	f.must(f.Update(t.Context(), s))
 	f.stage(v1alpha1.DbtStageFailed, "the sync was cancelled")
+	f.reconcile("False", "DbtSyncCancelled", "The sync was cancelled")
+	if f.job() != nil {
+		t.Error("the Job still runs")
+	}
+}
+
+// TestCancelledOverREST: quoin apiserver ends the run, and spec.cancelled is not set.
+func TestCancelledOverREST(t *testing.T) {
+	f := newFixture(t)
+	f.sync(nil)
+	f.stage(v1alpha1.DbtStageInitializing, "")
+	f.reconcile("Unknown", "Progressing", "Creating the pod")
+	f.stage(v1alpha1.DbtStageFailed, v1alpha1.DbtCancelled)
 	f.reconcile("False", "DbtSyncCancelled", "The sync was cancelled")
 	if f.job() != nil {
 		t.Error("the Job still runs")

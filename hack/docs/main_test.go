@@ -20,6 +20,7 @@ func TestSplit(t *testing.T) {
 		{"size of it. Unlimited when absent.", "size of it.", "Unlimited"},
 		{"size; its host is data.<host>; x.<host> when absent.", "size; its host is data.<host>.", "x.<host>"},
 		{"size of it. When absent, it is guessed.", "size of it. When absent, it is guessed.", ""},
+		{"size of it. It is kept; when absent, it is guessed.", "size of it. It is kept; when absent, it is guessed.", ""},
 	} {
 		if meaning, absent := split(test.description); meaning != test.meaning || absent != test.absent {
 			t.Errorf("split(%q) is %q, %q, want %q, %q", test.description, meaning, absent, test.meaning, test.absent)

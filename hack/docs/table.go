@@ -75,7 +75,7 @@ func collect(rows *[]row, path string, s *apiextensionsv1.JSONSchemaProps) {
 func split(description string) (string, string) {
 	description = strings.Join(strings.Fields(description), " ")
 	before, after, found := strings.Cut(description, " when absent")
-	if !found {
+	if !found || strings.HasSuffix(before, ";") {
 		return description, ""
 	}
 	for _, separator := range []string{"; ", ". "} {

@@ -116,6 +116,25 @@ func TestWarehouses(t *testing.T) {
 	}
 }
 
+// TestStaleOfSelector: files of models that a selector excludes are kept if the project has the model.
+func TestStaleOfSelector(t *testing.T) {
+	before := convert(t, Options{}, "postgres", model("gone"), model("staging"), model("orders"), model("inlined"))
+	files := map[string][]byte{}
+	var existing []string
+	for _, f := range before.Files {
+		files[f.Path], existing = f.Content, append(existing, f.Path)
+	}
+	after := convert(t, Options{Selected: map[string]bool{"model.shop.orders": true}}, "postgres",
+		model("staging"), model("orders"), with(model("inlined"), object{"config": object{"materialized": "ephemeral"}}))
+	stale, err := after.Stale(existing, func(path string) ([]byte, error) { return files[path], nil })
+	if err != nil || len(after.Files) != 1 {
+		t.Fatalf("%v; %d files", err, len(after.Files))
+	}
+	if diff := cmp.Diff([]string{DefaultOutputPath + "/gone.yml", DefaultOutputPath + "/inlined.yml"}, sorted(stale)); diff != "" {
+		t.Error(diff)
+	}
+}
+
 // TestStale: which files a sync removes.
 func TestStale(t *testing.T) {
 	marts := Options{DbtOptions: v1alpha1.DbtOptions{MartsOnly: ptr.To(true)}}

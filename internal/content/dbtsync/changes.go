@@ -192,9 +192,9 @@ func (s *Syncs) Cancel(ctx context.Context, of content.Scope, id string) error {
 		case found.Status != Running:
 			return content.Errorf(content.Conflict, "dbt sync %s has ended: %s", found.ID, found.Status)
 		}
-		const statement = `UPDATE dbt_sync SET status = 'CANCELLED', error = 'the sync was cancelled', completed_at = $4, updated_at = $4, lease_owner = ''
+		const statement = `UPDATE dbt_sync SET status = 'CANCELLED', error = $5, completed_at = $4, updated_at = $4, lease_owner = ''
 			WHERE account_uid = $1 AND deployment_uid = $2 AND id = $3 AND status = 'RUNNING'`
-		if _, err := tx.ExecContext(ctx, statement, of.Account.UID, of.Deployment.UID, found.Number, s.now().UnixMicro()); err != nil {
+		if _, err := tx.ExecContext(ctx, statement, of.Account.UID, of.Deployment.UID, found.Number, s.now().UnixMicro(), v1alpha1.DbtCancelled); err != nil {
 			return fmt.Errorf("cancel a sync: %w", err)
 		}
 		if err := deleteManifest(ctx, tx, of, found.Number); err != nil {

@@ -147,6 +147,19 @@ func testOptions(w *world) {
 	}
 }
 
+// testSelector: a delivery with fewer models keeps the files of those that the project has, and removes others.
+func testSelector(w *world) {
+	w.step2(toBranch("dbt-sync/x", "orders", "customers", "gone"))
+	w.start(git("dbt-sync/x"))
+	w.must(w.syncs.Created(w.Context(), w.pending(), "u1"))
+	w.must(w.syncs.Deliver(w.Context(), w.pending(), packed(`"selected":["model.shop.orders"]`, "orders", "customers")))
+	w.must(w.syncs.Release(w.Context(), w.pending(), podPhases))
+	w.step(w.worker())
+	if got := w.filesOf("dbt-sync/x"); got != generated {
+		w.Error(got)
+	}
+}
+
 func TestReadOptions(t *testing.T) {
 	r, err := ReadRequest(strings.NewReader(`{"source":"git","options":{"namePrefix":"","joins":false}}`))
 	if err != nil || r.Options == nil || *r.Options.NamePrefix != "" || *r.Options.Joins {

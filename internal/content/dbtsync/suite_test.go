@@ -54,6 +54,7 @@ var cases = []struct {
 	{"webhooks that are repeated at once", testRepeatedWebhooks},
 	{"webhooks that are remembered", testManyWebhooks},
 	{"options", testOptions},
+	{"a selector", testSelector},
 	{"pages and filters", testPages},
 	{"another account or deployment sees nothing", testTenants},
 	{"old syncs, manifests and files are deleted", testExpiry},
@@ -180,15 +181,18 @@ func (w *world) branches() string {
 }
 
 // manifest returns the body of a request with models.
-func manifest(models ...string) []byte {
+func manifest(models ...string) []byte { return packed(`"source":"manifest"`, models...) }
+
+// packed returns a body with a manifest and other fields before it.
+func packed(fields string, models ...string) []byte {
 	nodes := []string{}
 	for _, name := range models {
 		nodes = append(nodes, fmt.Sprintf(`"model.shop.%[1]s":{"resource_type":"model","name":"%[1]s","schema":"analytics","columns":{"id":{"name":"id"}}}`, name))
 	}
 	var out bytes.Buffer
 	z := gzip.NewWriter(&out)
-	fmt.Fprintf(z, `{"source":"manifest","manifest":{"metadata":{"dbt_schema_version":"https://schemas.getdbt.com/dbt/manifest/v12.json","dbt_version":"1.10.2","adapter_type":"postgres"},"nodes":{%s},"macros":{"a":1}}}`,
-		strings.Join(nodes, ","))
+	fmt.Fprintf(z, `{%s,"manifest":{"metadata":{"dbt_schema_version":"https://schemas.getdbt.com/dbt/manifest/v12.json","dbt_version":"1.10.2","adapter_type":"postgres"},"nodes":{%s},"macros":{"a":1}}}`,
+		fields, strings.Join(nodes, ","))
 	_ = z.Close()
 	return out.Bytes()
 }
