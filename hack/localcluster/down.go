@@ -16,14 +16,14 @@ import (
 // reverse order, so that no daemon waits for one that has stopped.
 var startOrder = []string{
 	"etcd", "registry", "kube-apiserver", "kube-controller-manager", "kube-scheduler",
-	"kwok", "containerd", "kubelet", "kube-proxy", "warehouse", "git", "quoin-controller", "quoin-apiserver", "quoin-gateway",
+	"kwok", "containerd", "kubelet", "kube-proxy", "coredns", "warehouse", "git", "quoin-controller", "quoin-apiserver", "quoin-gateway",
 }
 
 // expected returns the daemons of a cluster of this kind, without Quoin's.
 func expected(c *cluster.Cluster) []string {
 	common := []string{"etcd", "registry", "kube-apiserver", "kube-controller-manager", "kube-scheduler"}
 	if c.Nodes == cluster.NodesReal {
-		return append(common, "containerd", "kubelet", "kube-proxy")
+		return append(common, "containerd", "kubelet", "kube-proxy", "coredns")
 	}
 	return append(common, "kwok")
 }

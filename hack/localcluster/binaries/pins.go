@@ -52,6 +52,7 @@ var pinSets = []struct {
 	{[]string{cluster.NodesReal}, []pin{
 		kubernetesPin("kubelet", "20 s"),
 		kubernetesPin("kube-proxy", "10 s"),
+		{"coredns", "coredns", ".", "github.com/coredns/coredns", "1 min"},
 	}},
 }
 
@@ -104,12 +105,16 @@ func (p pin) linkerFlags(version string) string {
 func pinHash(source, goVersion string) (string, error) {
 	sum := sha256.New()
 	fmt.Fprintln(sum, goVersion, runtime.GOOS, runtime.GOARCH)
-	for _, folder := range []string{"kubernetes", "etcd", "kwok", "registry"} {
+	for _, folder := range []string{"kubernetes", "etcd", "kwok", "registry", "coredns"} {
 		for _, name := range []string{"go.mod", "go.sum"} {
 			if err := hashFile(sum, source, filepath.Join(folder, name)); err != nil {
 				return "", err
 			}
 		}
+	}
+	// The plugins of CoreDNS.
+	if err := hashFile(sum, source, filepath.Join("coredns", "main.go")); err != nil {
+		return "", err
 	}
 	return hex.EncodeToString(sum.Sum(nil))[:12], nil
 }

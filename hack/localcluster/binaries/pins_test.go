@@ -80,7 +80,7 @@ func TestPinSetsAreCumulative(t *testing.T) {
 
 func TestPinHash(t *testing.T) {
 	source := t.TempDir()
-	for _, folder := range []string{"kubernetes", "etcd", "kwok", "registry"} {
+	for _, folder := range []string{"kubernetes", "etcd", "kwok", "registry", "coredns"} {
 		if err := os.Mkdir(filepath.Join(source, folder), 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -89,6 +89,9 @@ func TestPinHash(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+	}
+	if err := os.WriteFile(filepath.Join(source, "coredns", "main.go"), []byte("package main"), 0o644); err != nil {
+		t.Fatal(err)
 	}
 	hash := func(goVersion string) string {
 		t.Helper()

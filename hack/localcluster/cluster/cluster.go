@@ -41,6 +41,7 @@ type Cluster struct {
 const (
 	ServiceCIDR      = "10.96.0.0/16"
 	ServiceAddress   = "10.96.0.1" // of the Service "kubernetes": the first of the range
+	DNSAddress       = "10.96.0.10"
 	SimulatedPodCIDR = "10.128.0.0/9"
 	SimulatedMask    = 18
 

@@ -39,6 +39,8 @@ const (
 	PortGatewayMetrics         PortName = "quoin-gateway-metrics"
 	PortWarehouse              PortName = "warehouse"
 	PortGit                    PortName = "git"
+	PortDNS                    PortName = "coredns"
+	PortDNSReady               PortName = "coredns-ready"
 )
 
 // DefaultPorts avoid 6443, 2379 and 5000, which are often in use on developers'
@@ -65,6 +67,8 @@ var DefaultPorts = map[PortName]int{
 	PortGatewayMetrics:         18084,
 	PortWarehouse:              15433,
 	PortGit:                    15080,
+	PortDNS:                    15053,
+	PortDNSReady:               15054,
 }
 
 // The range of ports for --auto-ports: below Linux's ephemeral ports (32768 and

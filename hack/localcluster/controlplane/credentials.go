@@ -78,7 +78,8 @@ func users(c *cluster.Cluster) []clusterUser {
 	if c.Nodes == cluster.NodesReal {
 		return append(users,
 			clusterUser{"kubelet", "system:node:" + cluster.NodeName, []string{"system:nodes"}},
-			clusterUser{"kube-proxy", "system:kube-proxy", nil})
+			clusterUser{"kube-proxy", "system:kube-proxy", nil},
+			clusterUser{"coredns", "system:coredns", nil})
 	}
 	// KWOK writes the status of every node and pod: no predefined role allows
 	// that.

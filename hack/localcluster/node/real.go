@@ -65,7 +65,7 @@ func claimRealNode(ctx context.Context, file, dir string) error {
 	return os.WriteFile(file, []byte(dir), 0o644)
 }
 
-// StartReal starts containerd, kubelet and kube-proxy and waits until the node
+// StartReal starts containerd, kubelet, kube-proxy and CoreDNS and waits until the node
 // is Ready.
 func StartReal(ctx context.Context, c *cluster.Cluster) error {
 	n := NewNetwork(c.Dir)
@@ -84,6 +84,9 @@ func StartReal(ctx context.Context, c *cluster.Cluster) error {
 		return err
 	}
 	if err := c.StartAll(ctx, []cluster.Component{kubelet, kubeProxy(c)}); err != nil {
+		return err
+	}
+	if err := startDNS(ctx, c); err != nil {
 		return err
 	}
 	return progress.Step("node "+cluster.NodeName, func() error {
@@ -111,8 +114,8 @@ containerRuntimeEndpoint: unix://%[7]s
 cgroupDriver: cgroupfs
 failCgroupV1: false
 failSwapOn: false
-clusterDNS: [10.96.0.10]
-clusterDomain: cluster.local
+clusterDNS: [%[10]s]
+clusterDomain: %[11]s
 resolvConf: %[8]s
 podLogsDir: %[9]s
 maxPods: 250
@@ -127,7 +130,7 @@ func kubelet(c *cluster.Cluster, n Network) (cluster.Component, error) {
 	resolvConf := c.Path("resolv.conf")
 	text := fmt.Sprintf(kubeletConfiguration, n.Address, c.Ports[cluster.PortKubelet], c.Ports[cluster.PortKubeletHealth],
 		c.PKI("kubelet-serving.crt"), c.PKI("kubelet-serving.key"), c.PKI("ca.crt"), n.containerdSocket(),
-		resolvConf, filepath.Join(n.StateDirectory(), "pod-logs"))
+		resolvConf, filepath.Join(n.StateDirectory(), "pod-logs"), cluster.DNSAddress, dnsDomain)
 	err := errors.Join(
 		c.WriteFile([]byte(text), 0o644, "manifests", "kubelet.yaml"),
 		c.WriteFile([]byte("nameserver 127.0.0.1\n"), 0o644, "resolv.conf"),
