@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
+
+	"github.com/quoin-dev/quoin/test/e2e/internal/cluster"
 )
 
 // Limits of the output for a failure. The files that are kept have everything.
@@ -32,6 +34,8 @@ func showEvidence(ctx context.Context) {
 		fmt.Fprintf(&text, "\n%s:\n%s\n", title, strings.Join(lines, "\n"))
 	}
 	show("accounts and channels", "get", "acct,relch", "-o", "wide")
+	show("pods of Quoin", "get", "pods", "-n", cluster.Namespace, "-o", "wide")
+	show("events of Quoin", "get", "events", "-n", cluster.Namespace, "--sort-by=.lastTimestamp")
 	for _, t := range tenants {
 		show("in namespace "+t.name, "get", "quoin,replicasets,pods", "-n", t.name, "-o", "wide")
 		show("events", "get", "events", "-n", t.name, "--sort-by=.lastTimestamp")

@@ -12,6 +12,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"testing"
 	"time"
 
@@ -74,8 +75,15 @@ var _ = AfterSuite(func(ctx SpecContext) {
 	Expect(world.Stop(ctx, anyFailed)).To(Succeed())
 }, NodeTimeout(2*time.Minute))
 
-// Every journey starts with the default controller running.
-var _ = BeforeEach(func(ctx SpecContext) { runDefaultController(ctx) })
+// ownQuoin is the label of journeys that install Quoin themselves.
+const ownQuoin = "own Quoin"
+
+// Every other journey starts with the default controller running.
+var _ = BeforeEach(func(ctx SpecContext) {
+	if !slices.Contains(CurrentSpecReport().Labels(), ownQuoin) {
+		runDefaultController(ctx)
+	}
+})
 
 // anyFailed reports whether a journey has failed: then the logs of the cluster are kept.
 var anyFailed bool

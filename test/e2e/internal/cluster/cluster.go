@@ -74,7 +74,7 @@ func Start(ctx context.Context, nodes string) (*Cluster, error) {
 		_, err = c.Localcluster(ctx, args...)
 	}
 	if err == nil {
-		err = c.install(ctx)
+		err = c.prepare(ctx)
 	}
 	if err == nil && nodes == Real {
 		err = c.pushQuoin(ctx)
@@ -112,19 +112,24 @@ func (c *Cluster) Localcluster(ctx context.Context, args ...string) (string, err
 	return command.Output(exec.CommandContext(ctx, Repository("bin", "localcluster"), args...))
 }
 
-// install applies the CRDs and roles, and writes a kubeconfig with the controller's ServiceAccount, so that permissions
-// that are missing in config/rbac are detected.
-func (c *Cluster) install(ctx context.Context) error {
+// prepare reads the variables of the cluster, copies the binary under test and installs what a controller needs.
+func (c *Cluster) prepare(ctx context.Context) error {
 	if err := c.readEnv(); err != nil {
 		return err
 	}
 	if err := copyFile(Repository("bin", "quoin"), c.quoin); err != nil {
 		return err
 	}
+	return c.Install(ctx)
+}
+
+// Install applies the CRDs and roles, and writes a kubeconfig with the controller's ServiceAccount, so that permissions
+// that are missing in config/rbac are detected.
+func (c *Cluster) Install(ctx context.Context) error {
 	for _, args := range [][]string{
-		{"apply", "--server-side", "-k", Repository("config", "crd")},
+		{"apply", "--server-side", "--force-conflicts", "-k", Repository("config", "crd")},
 		{"wait", "--for=condition=Established", "customresourcedefinitions", "--all", "--timeout=60s"},
-		{"apply", "--server-side", "-k", Repository("config", "rbac")},
+		{"apply", "--server-side", "--force-conflicts", "-k", Repository("config", "rbac")},
 	} {
 		if _, err := c.Kubectl(ctx, "", args...); err != nil {
 			return err
@@ -139,6 +144,17 @@ func (c *Cluster) install(ctx context.Context) error {
 		return err
 	}
 	return c.connect(strings.TrimSpace(token))
+}
+
+// Uninstall deletes what Install has applied, and all objects of the CRDs. No process of Quoin may run, and no Account may
+// exist, whose finalizer a process removes.
+func (c *Cluster) Uninstall(ctx context.Context) error {
+	for _, folder := range []string{"crd", "rbac"} {
+		if _, err := c.Kubectl(ctx, "", "delete", "-k", Repository("config", folder), "--ignore-not-found", "--timeout=90s"); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Address returns the address of this machine, which real pods can also reach.

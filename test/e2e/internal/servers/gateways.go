@@ -53,11 +53,17 @@ func StartGateways(ctx context.Context, c *cluster.Cluster) *Gateways {
 		)
 		DeferCleanup(a.Replicas[i].Stop)
 	}
+	a.trust(ctx, c)
+	return a
+}
+
+// trust reads the CA of the certificate.
+func (a *Gateways) trust(ctx context.Context, c *cluster.Cluster) {
+	GinkgoHelper()
 	certificate := &corev1.Secret{}
 	Expect(c.API.Get(ctx, client.ObjectKey{Namespace: cluster.Namespace, Name: "quoin-gateway-tls"}, certificate)).To(Succeed())
 	Expect(a.roots.AppendCertsFromPEM(certificate.Data["ca.crt"])).To(BeTrue())
 	Expect(os.WriteFile(a.CAFile, certificate.Data["ca.crt"], 0o600)).To(Succeed())
-	return a
 }
 
 // Client returns a client that connects to one replica, whatever the host of the URL.

@@ -62,6 +62,14 @@ func StartREST(ctx context.Context, c *cluster.Cluster, account, host string, fl
 		}, flags...)...)
 	}
 	f.register(ctx, c)
+	f.connect(ctx, c, account)
+	c.MustKubectl(ctx, "wait", "apiservice/v1.api.platform.quoin.dev", "--for=condition=Available", "--timeout=60s")
+	return f
+}
+
+// connect creates an API key for all of an account, and waits until both replicas accept it.
+func (f *REST) connect(ctx context.Context, c *cluster.Cluster, account string) {
+	GinkgoHelper()
 	c.Apply(ctx, fmt.Sprintf("apiVersion: platform.quoin.dev/v1alpha1\nkind: ApiKey\nmetadata: {name: admin, namespace: %s}\nspec: {displayName: Administrator}\n", account))
 	Eventually(ctx, func(g Gomega) {
 		certificate, secret := &corev1.Secret{}, &corev1.Secret{}
@@ -74,8 +82,6 @@ func StartREST(ctx context.Context, c *cluster.Cluster, account, host string, fl
 		g.Expect(f.Ask(ctx, 0, "GET", "/api/v1/users/me", nil)).To(HaveStatus(200))
 		g.Expect(f.Ask(ctx, 1, "GET", "/api/v1/users/me", nil)).To(HaveStatus(200))
 	}).Should(Succeed())
-	c.MustKubectl(ctx, "wait", "apiservice/v1.api.platform.quoin.dev", "--for=condition=Available", "--timeout=60s")
-	return f
 }
 
 // register registers the first replica as an aggregated API server, until the end of the journey.
