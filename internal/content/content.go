@@ -20,6 +20,7 @@ type Scope struct {
 // Database is a *store.Database or *store.Store.
 type Database interface {
 	Tx(ctx context.Context, work func(tx *store.Tx) error) error
+	TxAsync(ctx context.Context, work func(tx *store.Tx) error) error
 	Read(ctx context.Context, work func(q store.Querier) error) error
 }
 

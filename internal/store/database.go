@@ -81,6 +81,11 @@ func (d *Database) Tx(ctx context.Context, work func(tx *Tx) error) error {
 	return d.with(ctx, func(s *Store) error { return s.Tx(ctx, work) })
 }
 
+// TxAsync is Store.TxAsync.
+func (d *Database) TxAsync(ctx context.Context, work func(tx *Tx) error) error {
+	return d.with(ctx, func(s *Store) error { return s.TxAsync(ctx, work) })
+}
+
 // Read is Store.Read.
 func (d *Database) Read(ctx context.Context, work func(q Querier) error) error {
 	return d.with(ctx, func(s *Store) error { return s.Read(ctx, work) })

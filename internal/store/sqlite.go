@@ -20,7 +20,8 @@ import (
 // sqliteReaders is the number of connections of a pool for reading.
 const sqliteReaders = 4
 
-// pragmas are set on every connection, in this order. With FULL a commit is on disk when it returns.
+// pragmas are set on every connection, in this order. With FULL a commit is on disk when it returns; with
+// NORMAL, which TxAsync uses, once a later one with FULL is, or the log is copied into the database.
 // The WAL is truncated after it has grown in a long transaction.
 var pragmas = []string{"busy_timeout(2000)", "journal_mode(WAL)", "synchronous(FULL)", "foreign_keys(ON)", "journal_size_limit(67108864)"}
 
@@ -108,7 +109,8 @@ func makePrivate(name string, log *slog.Logger) error {
 func sqliteConnector(file, lock string, more ...string) (driver.Connector, error) {
 	query := url.Values{"_txlock": {lock}, "_pragma": append(pragmas[:len(pragmas):len(pragmas)], more...)}
 	address := url.URL{Scheme: "file", Path: file, RawQuery: query.Encode()}
-	return sqlite.NewConnector(address.String())
+	connector, err := sqlite.NewConnector(address.String())
+	return preparingConnector{connector}, err
 }
 
 func sqlitePool(connector driver.Connector, connections int) *sql.DB {

@@ -38,6 +38,8 @@ var cases = []struct {
 	{"a cancelled context", testCancelled},
 	{"transactions that collide are retried", testRetries},
 	{"transactions on one account are serialized", testLock},
+	{"a commit waits for the disk if it has to", testWaitsForDisk},
+	{"a batch of statements", testBatch},
 	{"ids are never reused", testNextID},
 	{"pages in both directions and orders", testPages},
 	{"pages of a list that changes", testChangingList},

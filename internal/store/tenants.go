@@ -20,26 +20,32 @@ const MaxID = 1<<53 - 1
 // changes content of an account calls it first, so changes of one account are serialized on both
 // databases, and Purge finds the content of every account that is deleted.
 func (t *Tx) LockAccount(ctx context.Context, a Account) error {
-	const statement = `INSERT INTO account (uid, name, first_seen, last_seen) VALUES ($1, $2, $3, $3)
-		ON CONFLICT (uid) DO UPDATE SET name = excluded.name, last_seen = excluded.last_seen`
-	if _, err := t.ExecContext(ctx, statement, a.UID, a.Name, time.Now().UnixMicro()); err != nil {
+	if err := t.Batch(ctx, lockAccount(a)); err != nil {
 		return fmt.Errorf("lock account %q: %w", a.Name, err)
 	}
 	return nil
 }
 
+func lockAccount(a Account) *Statement {
+	const statement = `INSERT INTO account (uid, name, first_seen, last_seen) VALUES ($1, $2, $3, $3)
+		ON CONFLICT (uid) DO UPDATE SET name = excluded.name, last_seen = excluded.last_seen`
+	return &Statement{Query: statement, Args: []any{a.UID, a.Name, time.Now().UnixMicro()}}
+}
+
 // LockDeployment is LockAccount for content of a deployment. It locks the account, and records the
 // deployment too.
 func (t *Tx) LockDeployment(ctx context.Context, a Account, d Deployment) error {
-	if err := t.LockAccount(ctx, a); err != nil {
-		return err
-	}
-	const statement = `INSERT INTO deployment (uid, account_uid, namespace, name, first_seen, last_seen) VALUES ($1, $2, $3, $4, $5, $5)
-		ON CONFLICT (uid) DO UPDATE SET last_seen = excluded.last_seen`
-	if _, err := t.ExecContext(ctx, statement, d.UID, a.UID, d.Namespace, d.Name, time.Now().UnixMicro()); err != nil {
+	if err := t.Batch(ctx, LockDeployment(a, d)...); err != nil {
 		return fmt.Errorf("lock deployment %s/%s: %w", d.Namespace, d.Name, err)
 	}
 	return nil
+}
+
+// LockDeployment returns the statements of Tx.LockDeployment, with which a batch begins.
+func LockDeployment(a Account, d Deployment) []*Statement {
+	const statement = `INSERT INTO deployment (uid, account_uid, namespace, name, first_seen, last_seen) VALUES ($1, $2, $3, $4, $5, $5)
+		ON CONFLICT (uid) DO UPDATE SET last_seen = excluded.last_seen`
+	return []*Statement{lockAccount(a), {Query: statement, Args: []any{d.UID, a.UID, d.Namespace, d.Name, time.Now().UnixMicro()}}}
 }
 
 // NextID returns the next integer id of a sequence of an account, from 1. An id is never issued

@@ -24,8 +24,11 @@ type Querier interface {
 
 // Tx is a transaction.
 type Tx struct {
-	tx          *sql.Tx
-	dialect     Dialect
+	tx      *sql.Tx
+	conn    *sql.Conn
+	dialect Dialect
+	// async is true if PostgreSQL has still to be told that the commit does not wait for the disk.
+	async       bool
 	afterCommit []func()
 }
 
@@ -52,17 +55,6 @@ func (t *Tx) QueryRowContext(ctx context.Context, query string, args ...any) *sq
 	return t.tx.QueryRowContext(ctx, query, args...)
 }
 
-// CommitAsync makes PostgreSQL not wait for the disk when the transaction commits. Others see it at once.
-// A crash of the database server can lose it, until a later transaction that waits makes it durable too.
-// It has no effect in SQLite.
-func (t *Tx) CommitAsync(ctx context.Context) error {
-	if t.dialect != PostgreSQL {
-		return nil
-	}
-	_, err := t.tx.ExecContext(ctx, "SET LOCAL synchronous_commit = off")
-	return err
-}
-
 // AfterCommit registers a function that is called once the transaction is committed.
 func (t *Tx) AfterCommit(f func()) { t.afterCommit = append(t.afterCommit, f) }
 
@@ -79,6 +71,18 @@ func (s *Store) Tx(ctx context.Context, work func(tx *Tx) error) error {
 	return observe(ctx, operationWrite, func() error { return s.tryTx(ctx, work) })
 }
 
+// TxAsync is Tx for a transaction that does not wait for the disk. Others see it at once, and it survives the
+// end of the process. If the database server or the machine fails, it can be lost with all that followed it,
+// until a transaction that waits makes both durable.
+func (s *Store) TxAsync(ctx context.Context, work func(tx *Tx) error) error {
+	return s.Tx(context.WithValue(ctx, asyncKey{}, true), work)
+}
+
+// asyncKey is the key of the context of TxAsync.
+type asyncKey struct{}
+
+func isAsync(ctx context.Context) bool { return ctx.Value(asyncKey{}) != nil }
+
 func (s *Store) tryTx(ctx context.Context, work func(tx *Tx) error) error {
 	for try, pause := 1, firstPause; ; try, pause = try+1, min(2*pause, maxPause) {
 		err := s.transact(ctx, work)
@@ -94,15 +98,25 @@ func (s *Store) tryTx(ctx context.Context, work func(tx *Tx) error) error {
 }
 
 func (s *Store) transact(ctx context.Context, work func(tx *Tx) error) error {
-	tx, err := s.write.BeginTx(ctx, nil)
+	conn, err := s.write.Conn(ctx)
+	if err != nil {
+		return fmt.Errorf("begin transaction: %w", err)
+	}
+	defer func() { _ = conn.Close() }()
+	tx, err := conn.BeginTx(ctx, nil)
 	if err != nil {
 		return fmt.Errorf("begin transaction: %w", err)
 	}
 	// After a panic in work too: SQLite has one connection for writing.
 	defer func() { _ = tx.Rollback() }()
-	t := &Tx{tx: tx, dialect: s.dialect}
+	t := &Tx{tx: tx, conn: conn, dialect: s.dialect, async: s.dialect == PostgreSQL && isAsync(ctx)}
 	if err := work(t); err != nil {
 		return err
+	}
+	if t.async {
+		if err := t.Batch(ctx); err != nil {
+			return fmt.Errorf("commit: %w", err)
+		}
 	}
 	if err := tx.Commit(); err != nil {
 		err = fmt.Errorf("commit: %w", err)

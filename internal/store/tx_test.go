@@ -40,20 +40,26 @@ func testRetries(t *testing.T, fresh string) {
 	}
 }
 
-// TestPostgreSQLWaitsForTheDisk checks that a commit waits for the disk, unless the transaction does not
-// need it; that one does not affect the next one on the same connection.
-func TestPostgreSQLWaitsForTheDisk(t *testing.T) {
-	s := mustOpen(t, postgrestest.Start(t))
+// testWaitsForDisk checks that a commit waits for the disk, unless the transaction does not need it; that one
+// does not affect the next one on the same connection.
+func testWaitsForDisk(t *testing.T, fresh string) {
+	s := mustOpen(t, fresh)
 	s.write.SetMaxOpenConns(1)
-	for i, want := range []string{"on", "off", "on"} {
-		err := s.Tx(t.Context(), func(tx *Tx) error {
-			if want == "off" {
-				if err := tx.CommitAsync(t.Context()); err != nil {
-					return err
-				}
+	query, on, off := "SELECT current_setting('synchronous_commit')", "on", "off"
+	if s.dialect == SQLite {
+		query, on, off = "PRAGMA synchronous", "2", "1"
+	}
+	for i, want := range []string{on, off, off, on, on, off, on} {
+		transact := s.Tx
+		if want == off {
+			transact = s.TxAsync
+		}
+		err := transact(t.Context(), func(tx *Tx) error {
+			if err := tx.LockAccount(t.Context(), Account{UID: "a", Name: "a"}); err != nil {
+				return err
 			}
 			var got string
-			if err := tx.QueryRowContext(t.Context(), "SELECT current_setting('synchronous_commit')").Scan(&got); err != nil || got != want {
+			if err := tx.QueryRowContext(t.Context(), query).Scan(&got); err != nil || got != want {
 				t.Errorf("transaction %d: %q, %v, want %q", i, got, err, want)
 			}
 			return nil

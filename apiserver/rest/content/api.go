@@ -40,6 +40,7 @@ type noDatabase struct{}
 var errNoDatabase = rest.Unavailable("workspace content is not available: quoin apiserver has no --database-url")
 
 func (noDatabase) Tx(context.Context, func(*store.Tx) error) error       { return errNoDatabase }
+func (noDatabase) TxAsync(context.Context, func(*store.Tx) error) error  { return errNoDatabase }
 func (noDatabase) Read(context.Context, func(store.Querier) error) error { return errNoDatabase }
 
 // record stores the event of a change in the deployment of the request.

@@ -11,7 +11,6 @@ import (
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/apiserver/rest"
-	"github.com/quoin-dev/quoin/internal/content/repository"
 	"github.com/quoin-dev/quoin/internal/content/upload"
 	"github.com/quoin-dev/quoin/internal/serving"
 )
@@ -225,11 +224,7 @@ func (a *api) uploadFile(ctx context.Context, in *UploadFileInput) (*rest.Succes
 		return nil, err
 	}
 	s := rest.ScopeFrom(ctx)
-	scope := s.Content()
-	err = a.Uploads.Add(ctx, scope, s.Caller(), id, form.Fields["fileName"], form.File, func(ctx context.Context) *repository.Session {
-		return a.Repositories.Session(ctx, scope)
-	})
-	if err != nil {
+	if err := a.Uploads.Add(ctx, s.Content(), s.Caller(), id, form.Fields["fileName"], form.File, a.Repositories); err != nil {
 		return nil, err
 	}
 	return rest.Success(), nil

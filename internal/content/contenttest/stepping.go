@@ -25,7 +25,16 @@ type Stepping struct {
 
 // Tx implements content.Database.
 func (d *Stepping) Tx(ctx context.Context, work func(tx *store.Tx) error) error {
-	err := d.Database.Tx(ctx, func(tx *store.Tx) error {
+	return d.step(ctx, d.Database.Tx, work)
+}
+
+// TxAsync implements content.Database.
+func (d *Stepping) TxAsync(ctx context.Context, work func(tx *store.Tx) error) error {
+	return d.step(ctx, d.Database.TxAsync, work)
+}
+
+func (d *Stepping) step(ctx context.Context, transact func(context.Context, func(tx *store.Tx) error) error, work func(tx *store.Tx) error) error {
+	err := transact(ctx, func(tx *store.Tx) error {
 		if err := work(tx); err != nil {
 			return err
 		}

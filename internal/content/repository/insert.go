@@ -167,6 +167,20 @@ func (u use) save(ctx context.Context, tx *store.Tx, s content.Scope, before use
 	if _, err := tx.ExecContext(ctx, statement, s.Account.UID, s.Deployment.UID, u.objects, u.bytes, u.branches); err != nil {
 		return fmt.Errorf("count Git objects: %w", err)
 	}
+	if u.bytes <= before.bytes {
+		return u.check(before, 0, q)
+	}
+	var others int64
+	const query = "SELECT CAST(COALESCE(SUM(bytes), 0) AS BIGINT) FROM git_repository WHERE account_uid = $1 AND deployment_uid <> $2"
+	if err := tx.QueryRowContext(ctx, query, s.Account.UID, s.Deployment.UID).Scan(&others); err != nil {
+		return fmt.Errorf("count the bytes of repositories: %w", err)
+	}
+	return u.check(before, others, q)
+}
+
+// check returns an error if the use has grown beyond the quota. others are the bytes of the other
+// repositories of the account.
+func (u use) check(before use, others int64, q Quota) error {
 	for _, limit := range []struct {
 		name               string
 		before, after, max int64
@@ -174,21 +188,11 @@ func (u use) save(ctx context.Context, tx *store.Tx, s content.Scope, before use
 		{"bytes in the repository of the deployment", before.bytes, u.bytes, q.DeploymentBytes},
 		{"objects in the repository of the deployment", before.objects, u.objects, q.MaxObjects},
 		{"branches in the repository of the deployment", before.branches, u.branches, int64(q.MaxBranches)},
+		{"bytes in all repositories of the account", others + before.bytes, others + u.bytes, q.AccountBytes},
 	} {
 		if limit.after > limit.before && limit.after > limit.max {
 			return exceeded(limit.name, limit.before, limit.after, limit.max)
 		}
-	}
-	if u.bytes <= before.bytes {
-		return nil
-	}
-	var sum int64
-	const query = "SELECT CAST(SUM(bytes) AS BIGINT) FROM git_repository WHERE account_uid = $1"
-	if err := tx.QueryRowContext(ctx, query, s.Account.UID).Scan(&sum); err != nil {
-		return fmt.Errorf("count the bytes of repositories: %w", err)
-	}
-	if sum > q.AccountBytes {
-		return exceeded("bytes in all repositories of the account", sum-u.bytes+before.bytes, sum, q.AccountBytes)
 	}
 	return nil
 }

@@ -8,6 +8,7 @@
 //	cache.go        objects read lately
 //	save.go         storing objects and moving branches in one transaction
 //	insert.go       statements that store objects
+//	blobs.go        storing files that no commit has yet
 //	branch.go       branches and the rules of their names
 //	mirror.go       copies of remotes: changes are pushed before they are stored
 //	collect.go      deleting objects that no branch needs

@@ -37,7 +37,7 @@ func uploadAll(ctx context.Context, d *contenttest.Stepping) error {
 		fmt.Println(id)
 	}
 	for _, path := range slices.Sorted(maps.Keys(added)) {
-		if err := uploads.Add(ctx, demo, by, id, path, []byte(added[path]), func(ctx context.Context) *repository.Session { return repositories.Session(ctx, demo) }); err != nil {
+		if err := uploads.Add(ctx, demo, by, id, path, []byte(added[path]), repositories); err != nil {
 			return err
 		}
 	}

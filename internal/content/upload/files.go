@@ -3,7 +3,6 @@ package upload
 import (
 	"context"
 	"crypto/sha1" //nolint:gosec // clients compare files by it; it authenticates nothing
-	"database/sql"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -23,9 +22,9 @@ func sha1Of(data []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// Add adds a file to an open upload of a principal. A file that is added again replaces the first. open
-// opens a session on the repository of the deployment.
-func (u *Uploads) Add(ctx context.Context, s content.Scope, by, id, path string, data []byte, open func(context.Context) *repository.Session) error {
+// Add adds a file to an open upload of a principal. A file that is added again replaces the first. The content
+// is stored in the repository of the deployment.
+func (u *Uploads) Add(ctx context.Context, s content.Scope, by, id, path string, data []byte, to *repository.Repositories) error {
 	if err := modeltree.CheckPath(path); err != nil {
 		return err
 	}
@@ -34,7 +33,7 @@ func (u *Uploads) Add(ctx context.Context, s content.Scope, by, id, path string,
 	}
 	a := &addition{by: by, id: id, file: file{path: path, sha1: sha1Of(data), size: int64(len(data))}, data: data, done: make(chan error, 1)}
 	if u.additions.add(s, a) {
-		go u.work(ctx, s, open)
+		go u.work(ctx, s, to)
 	}
 	select {
 	case err := <-a.done:
@@ -54,61 +53,74 @@ type file struct {
 	size       int64
 }
 
-// insert stores a file of an open upload. The deployment must be locked. An upload has many files, each
-// in a request of its own, so there are two statements for a file that was not added before.
-func (u *Uploads) insert(ctx context.Context, tx *store.Tx, s content.Scope, by, id string, added file) error {
-	const count = `UPDATE upload SET files = files + 1, bytes = bytes + $6
-		WHERE account_uid = $1 AND deployment_uid = $2 AND id = $3 AND created_by = $4 AND expires_at > $5 AND finished_at = 0 RETURNING files, bytes`
-	var files, bytes int64
-	err := tx.QueryRowContext(ctx, count, s.Account.UID, s.Deployment.UID, id, by, u.now().UnixMicro(), added.size).Scan(&files, &bytes)
-	if errors.Is(err, sql.ErrNoRows) {
-		if _, err = u.open(ctx, tx, s, by, id); err == nil {
-			err = errors.New("an upload is open and cannot be counted")
-		}
-		return err
-	}
-	if err != nil {
-		return fmt.Errorf("count the files of an upload: %w", err)
-	}
+// counted is an upload to which files are added.
+type counted struct {
+	uploadKey
+	// added are the number and the bytes of the files that are added.
+	added, addedBytes int64
+	// files and bytes are what the upload has with them.
+	files, bytes int64
+	// statement counts them. Of an upload that is not open, it changes no row.
+	statement *store.Statement
+}
+
+// insertions returns the statements that add files to open uploads: those that count them, and one for each
+// file, which changes no row if the upload has a file with the path. The deployment must be locked.
+func (u *Uploads) insertions(s content.Scope, all []*addition) (counts map[uploadKey]*counted, inserts []*store.Statement) {
+	counts = map[uploadKey]*counted{}
 	const insert = `INSERT INTO upload_file (account_uid, deployment_uid, upload_id, path, blob, sha1, size) VALUES ($1, $2, $3, $4, $5, $6, $7)
 		ON CONFLICT (account_uid, upload_id, path) DO NOTHING`
-	done, err := tx.ExecContext(ctx, insert, s.Account.UID, s.Deployment.UID, id, added.path, added.blob.String(), added.sha1, added.size)
-	if err != nil {
-		return fmt.Errorf("store a file of an upload: %w", err)
-	}
-	if n, err := done.RowsAffected(); err != nil {
-		return fmt.Errorf("store a file of an upload: %w", err)
-	} else if n == 0 {
-		before, err := replace(ctx, tx, s, id, added)
-		if err != nil {
-			return err
+	for _, a := range all {
+		c := counts[a.upload()]
+		if c == nil {
+			c = &counted{uploadKey: a.upload()}
+			counts[a.upload()] = c
 		}
-		files, bytes = files-1, bytes-before
+		c.added, c.addedBytes = c.added+1, c.addedBytes+a.size
+		inserts = append(inserts, &store.Statement{Query: insert, Args: []any{s.Account.UID, s.Deployment.UID, a.id, a.path, a.blob.String(), a.sha1, a.size}})
 	}
-	switch {
-	case files > MaxFiles:
-		return content.Errorf(content.Conflict, "the upload has %d files; allowed: %d", files-1, MaxFiles)
-	case bytes > MaxBytes:
-		return content.Errorf(content.Conflict, "the files of the upload have %d bytes together; allowed: %d", bytes, MaxBytes)
+	const count = `UPDATE upload SET files = files + $6, bytes = bytes + $7
+		WHERE account_uid = $1 AND deployment_uid = $2 AND id = $3 AND created_by = $4 AND expires_at > $5 AND finished_at = 0 RETURNING files, bytes`
+	for _, c := range counts {
+		c.statement = &store.Statement{Query: count, Args: []any{s.Account.UID, s.Deployment.UID, c.id, c.by, u.now().UnixMicro(), c.added, c.addedBytes}, Into: []any{&c.files, &c.bytes}}
+	}
+	return counts, inserts
+}
+
+// checkCounts returns an error if one of the uploads is not open, or has too many files.
+func (u *Uploads) checkCounts(ctx context.Context, tx *store.Tx, s content.Scope, counts map[uploadKey]*counted) error {
+	for _, c := range counts {
+		switch {
+		case c.statement.Rows == 0:
+			_, err := u.open(ctx, tx, s, c.by, c.id)
+			if err == nil {
+				err = errors.New("an upload is open and cannot be counted")
+			}
+			return err
+		case c.files > MaxFiles:
+			return content.Errorf(content.Conflict, "the upload has %d files; allowed: %d", c.files-c.added, MaxFiles)
+		case c.bytes > MaxBytes:
+			return content.Errorf(content.Conflict, "the files of the upload have %d bytes together; allowed: %d", c.bytes, MaxBytes)
+		}
 	}
 	return nil
 }
 
-// replace replaces a file of an upload, and returns the size of the file before. It is no longer counted.
-func replace(ctx context.Context, tx *store.Tx, s content.Scope, id string, added file) (before int64, err error) {
+// replace replaces a file of the upload. The file before is no longer counted.
+func (c *counted) replace(ctx context.Context, tx *store.Tx, s content.Scope, added *addition) error {
 	const query = "SELECT size FROM upload_file WHERE account_uid = $1 AND upload_id = $2 AND path = $3"
-	if err := tx.QueryRowContext(ctx, query, s.Account.UID, id, added.path).Scan(&before); err != nil {
-		return 0, fmt.Errorf("read a file of an upload: %w", err)
+	var before int64
+	if err := tx.QueryRowContext(ctx, query, s.Account.UID, c.id, added.path).Scan(&before); err != nil {
+		return fmt.Errorf("read a file of an upload: %w", err)
 	}
 	const update = "UPDATE upload_file SET blob = $4, sha1 = $5, size = $6 WHERE account_uid = $1 AND upload_id = $2 AND path = $3"
-	if _, err := tx.ExecContext(ctx, update, s.Account.UID, id, added.path, added.blob.String(), added.sha1, added.size); err != nil {
-		return 0, fmt.Errorf("replace a file of an upload: %w", err)
-	}
 	const count = "UPDATE upload SET files = files - 1, bytes = bytes - $3 WHERE account_uid = $1 AND id = $2"
-	if _, err := tx.ExecContext(ctx, count, s.Account.UID, id, before); err != nil {
-		return 0, fmt.Errorf("count the files of an upload: %w", err)
+	if err := tx.Batch(ctx, &store.Statement{Query: update, Args: []any{s.Account.UID, c.id, added.path, added.blob.String(), added.sha1, added.size}},
+		&store.Statement{Query: count, Args: []any{s.Account.UID, c.id, before}}); err != nil {
+		return fmt.Errorf("replace a file of an upload: %w", err)
 	}
-	return before, nil
+	c.files, c.bytes = c.files-1, c.bytes-before
+	return nil
 }
 
 // filesOf returns the files of an upload by path.

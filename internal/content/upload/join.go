@@ -8,7 +8,6 @@ import (
 
 	"github.com/quoin-dev/quoin/internal/content"
 	"github.com/quoin-dev/quoin/internal/content/repository"
-	"github.com/quoin-dev/quoin/internal/modeltree"
 	"github.com/quoin-dev/quoin/internal/store"
 )
 
@@ -27,6 +26,11 @@ type addition struct {
 	data []byte
 	done chan error
 }
+
+// upload returns what names the upload, and its creator.
+func (a *addition) upload() uploadKey { return uploadKey{a.by, a.id} }
+
+type uploadKey struct{ by, id string }
 
 // additions are the files that wait, by deployment. Concurrent requests of a deployment would wait for
 // each other's transactions, so while one runs, those that come are collected for the next one. It is
@@ -69,14 +73,14 @@ func (q *additions) take(s content.Scope) []*addition {
 
 // work adds the files of a deployment until none wait. It does not end with the request that started it,
 // because it adds the files of others.
-func (u *Uploads) work(ctx context.Context, s content.Scope, open func(context.Context) *repository.Session) {
+func (u *Uploads) work(ctx context.Context, s content.Scope, to *repository.Repositories) {
 	ctx = context.WithoutCancel(ctx)
 	for all := u.additions.take(s); len(all) > 0; all = u.additions.take(s) {
-		err := u.addTogether(ctx, s, all, open)
+		err := u.addTogether(ctx, s, all, to)
 		var rejected *content.Error
 		for _, a := range all {
 			if errors.As(err, &rejected) && len(all) > 1 { // because of one of them
-				a.done <- u.addTogether(ctx, s, []*addition{a}, open)
+				a.done <- u.addTogether(ctx, s, []*addition{a}, to)
 				continue
 			}
 			a.done <- err
@@ -85,28 +89,34 @@ func (u *Uploads) work(ctx context.Context, s content.Scope, open func(context.C
 }
 
 // addTogether adds files in one transaction.
-func (u *Uploads) addTogether(ctx context.Context, s content.Scope, all []*addition, open func(context.Context) *repository.Session) error {
+func (u *Uploads) addTogether(ctx context.Context, s content.Scope, all []*addition, to *repository.Repositories) error {
 	ctx, cancel := context.WithTimeout(ctx, addTimeout)
 	defer cancel()
-	session := open(ctx)
-	for _, a := range all {
-		blob, err := modeltree.AddBlob(session, a.data)
-		if err != nil {
+	blobs := make([]repository.Stored, len(all))
+	for i, a := range all {
+		var err error
+		if blobs[i], err = repository.NewBlob(a.data); err != nil {
 			return err
 		}
-		a.blob = blob
+		a.blob = blobs[i].Hash
 	}
-	// Save locks the deployment.
-	return session.Save(nil, nil, func(ctx context.Context, tx *store.Tx) error {
-		// Finishing waits for the disk, and checks that all files are there (decision 0053).
-		if err := tx.CommitAsync(ctx); err != nil {
-			return err
+	// Finishing waits for the disk, and checks that all files are there (decision 0053).
+	return u.DB.TxAsync(ctx, func(tx *store.Tx) error {
+		counts, inserts := u.insertions(s, all)
+		more := make([]*store.Statement, 0, len(counts)+len(inserts))
+		for _, c := range counts {
+			more = append(more, c.statement)
 		}
-		for _, a := range all {
-			if err := u.insert(ctx, tx, s, a.by, a.id, a.file); err != nil {
-				return err
+		return to.StoreBlobs(ctx, tx, s, blobs, append(more, inserts...), func() error {
+			for i, insert := range inserts {
+				if insert.Rows > 0 || counts[all[i].upload()].statement.Rows == 0 {
+					continue
+				}
+				if err := counts[all[i].upload()].replace(ctx, tx, s, all[i]); err != nil {
+					return err
+				}
 			}
-		}
-		return nil
+			return u.checkCounts(ctx, tx, s, counts)
+		})
 	})
 }

@@ -126,7 +126,7 @@ func (w *world) add(id, path, text string) error {
 }
 
 func (w *world) addAs(s content.Scope, by, id, path, text string) error {
-	return w.uploads.Add(w.Context(), s, by, id, path, []byte(text), func(ctx context.Context) *repository.Session { return w.repositories.Session(ctx, s) })
+	return w.uploads.Add(w.Context(), s, by, id, path, []byte(text), w.repositories)
 }
 
 // target returns the branch main.

@@ -1,0 +1,93 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
+)
+
+// Statement is one of the statements of a batch.
+type Statement struct {
+	Query string
+	Args  []any
+	// Into has pointers for the columns of the row that the statement returns, as database/sql takes them for
+	// int64, string, bool and []byte. Without a row they are not changed. It is nil for a statement that
+	// returns none.
+	Into []any
+	// Rows is the number of rows that the statement has changed or returned.
+	Rows int64
+}
+
+// Batch runs statements one after the other: with PostgreSQL in one round trip. The first error ends it.
+func (t *Tx) Batch(ctx context.Context, statements ...*Statement) error {
+	if t.dialect == PostgreSQL {
+		if t.async {
+			statements = append([]*Statement{{Query: "SET LOCAL synchronous_commit = off"}}, statements...)
+			t.async = false
+		}
+		return t.conn.Raw(func(connection any) error {
+			c, ok := connection.(*stdlib.Conn)
+			if !ok {
+				return fmt.Errorf("connections to PostgreSQL are %T", connection)
+			}
+			return pipeline(ctx, c.Conn(), statements)
+		})
+	}
+	for _, s := range statements {
+		if err := t.run(ctx, s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// pipeline sends statements, and then reads their results.
+func pipeline(ctx context.Context, c *pgx.Conn, statements []*Statement) (err error) {
+	batch := &pgx.Batch{}
+	for _, s := range statements {
+		batch.Queue(s.Query, s.Args...)
+	}
+	results := c.SendBatch(ctx, batch)
+	defer func() { err = errors.Join(err, results.Close()) }()
+	for _, s := range statements {
+		rows, err := results.Query()
+		if err != nil {
+			return err
+		}
+		if rows.Next() && s.Into != nil {
+			err = rows.Scan(s.Into...)
+		}
+		rows.Close()
+		if err := errors.Join(err, rows.Err()); err != nil {
+			return err
+		}
+		s.Rows = rows.CommandTag().RowsAffected()
+	}
+	return nil
+}
+
+// run runs one statement.
+func (t *Tx) run(ctx context.Context, s *Statement) (err error) {
+	if s.Into == nil {
+		result, err := t.ExecContext(ctx, s.Query, s.Args...)
+		if err != nil {
+			return err
+		}
+		s.Rows, err = result.RowsAffected()
+		return err
+	}
+	rows, err := t.QueryContext(ctx, s.Query, s.Args...)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	for s.Rows = 0; rows.Next(); s.Rows++ {
+		if err := rows.Scan(s.Into...); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}

@@ -1,0 +1,129 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/quoin-dev/quoin/internal/store/storetest"
+)
+
+const numbers = "CREATE TABLE number (name TEXT PRIMARY KEY, value BIGINT NOT NULL)"
+
+func testBatch(t *testing.T, fresh string) {
+	s := mustOpen(t, fresh, owner(numbers))
+	const insert = "INSERT INTO number (name, value) VALUES ($1, $2) ON CONFLICT DO NOTHING"
+	const add = "UPDATE number SET value = value + $2 WHERE name = $1 RETURNING value, name"
+	var value, other int64
+	var name string
+	batch := []*Statement{
+		{Query: insert, Args: []any{"a", 1}},
+		{Query: insert, Args: []any{"a", 2}},
+		{Query: add, Args: []any{"a", 10}, Into: []any{&value, &name}},
+		{Query: add, Args: []any{"a", 20}, Into: []any{&value, &name}},
+		{Query: add, Args: []any{"b", 10}, Into: []any{&other, &name}},
+		{Query: "UPDATE number SET value = value + $1", Args: []any{100}},
+	}
+	for i, transact := range []func(func(tx *Tx) error) error{
+		func(work func(tx *Tx) error) error { return s.Tx(t.Context(), work) },
+		func(work func(tx *Tx) error) error { return s.TxAsync(t.Context(), work) },
+	} {
+		err := transact(func(tx *Tx) error { return tx.Batch(t.Context(), batch...) })
+		var rows []int64
+		for _, statement := range batch {
+			rows = append(rows, statement.Rows)
+		}
+		inserted := int64(1 - i)
+		if want := []int64{inserted, 0, 1, 1, 0, 1}; err != nil || !slices.Equal(rows, want) {
+			t.Errorf("%v rows, want %v, %v", rows, want, err)
+		}
+		if want := int64(31 + i*130); value != want || name != "a" || other != 0 {
+			t.Errorf("%d, %q, %d, want %d", value, name, other, want)
+		}
+	}
+	// The first error ends a batch, and the transaction changes nothing.
+	err := s.Tx(t.Context(), func(tx *Tx) error {
+		return tx.Batch(t.Context(), batch[5], &Statement{Query: "INSERT INTO number (name, value) VALUES ($1, NULL)", Args: []any{"c"}}, batch[5])
+	})
+	if err == nil || !s.Dialect().Refused(err) {
+		t.Errorf("%v, want an error of the second statement", err)
+	}
+	if err := s.Reader().QueryRowContext(t.Context(), "SELECT value FROM number WHERE name = $1", "a").Scan(&value); err != nil || value != 261 {
+		t.Errorf("%d, %v, want 261", value, err)
+	}
+}
+
+// TestSQLiteStatements uses prepared statements again, also while they are in use, after errors, and more of
+// them than are kept.
+func TestSQLiteStatements(t *testing.T) {
+	s := mustOpen(t, storetest.SQLiteURL(t), owner(numbers))
+	const insert = "INSERT INTO number (name, value) VALUES ($1, $2)"
+	const query = "SELECT value FROM number WHERE value >= $1 ORDER BY value"
+	err := s.Tx(t.Context(), func(tx *Tx) error {
+		for i := range 3 {
+			if _, err := tx.ExecContext(t.Context(), insert, fmt.Sprint(i), i); err != nil {
+				return err
+			}
+			if _, err := tx.ExecContext(t.Context(), insert, fmt.Sprint(i), i); !tx.Dialect().Refused(err) {
+				return errors.Join(errors.New("the name is taken"), err)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = s.Tx(t.Context(), func(tx *Tx) error {
+		got := ""
+		outer, err := tx.QueryContext(t.Context(), query, 0)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = outer.Close() }()
+		for outer.Next() {
+			var value, least int64
+			if err := outer.Scan(&value); err != nil {
+				return err
+			}
+			if err := tx.QueryRowContext(t.Context(), query, value).Scan(&least); err != nil {
+				return err
+			}
+			got += fmt.Sprint(value, "=", least, " ")
+		}
+		if got != "0=0 1=1 2=2 " {
+			t.Errorf("%s", got)
+		}
+		return outer.Err()
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 3 * maxPrepared {
+		var n int
+		text := fmt.Sprintf("SELECT COUNT(*) + %d FROM number WHERE value > $1", i)
+		if i%7 == 0 {
+			text += " OR name = '" + strings.Repeat("x", maxPreparedText) + "'"
+		}
+		for range 2 {
+			if err := s.Tx(t.Context(), func(tx *Tx) error { return tx.QueryRowContext(t.Context(), text, 0).Scan(&n) }); err != nil || n != i+2 {
+				t.Fatalf("%d, %v, want %d", n, err, i+2)
+			}
+		}
+	}
+	conn, err := s.write.Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	err = conn.Raw(func(c any) error {
+		if kept := len(c.(*preparingConn).prepared); kept == 0 || kept > maxPrepared {
+			t.Errorf("%d statements are kept, want at most %d", kept, maxPrepared)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
