@@ -21,6 +21,9 @@ import (
 // the type of the handler. Errors are shown to callers.
 var strictJSON = huma.Format{
 	Marshal: func(w io.Writer, v any) error {
+		if body, ok := v.(Streamed); ok {
+			return stream(w, body)
+		}
 		encoder := json.NewEncoder(w)
 		encoder.SetEscapeHTML(false)
 		return encoder.Encode(v)

@@ -38,13 +38,40 @@ type ListFilesInput struct {
 	LastCLIUpload bool                  `query:"showLastCLIUpload" doc:"Lists the files of the last upload instead of those of the branch."`
 }
 
-// SourceTreeOutput is a page of the roots, with everything in them, in both documented shapes.
-type SourceTreeOutput struct {
-	Body struct {
-		Items    []SourceNode  `json:"items"`
-		Data     []SourceNode  `json:"data" deprecated:"true"`
-		PageInfo rest.PageInfo `json:"pageInfo"`
-	}
+// SourceTreeOutput is a page of the roots, with everything in them.
+type SourceTreeOutput struct{ Body SourceTreeOutputBody }
+
+// SourceTreeOutputBody has the page in both documented shapes.
+type SourceTreeOutputBody struct {
+	Items    []SourceNode  `json:"items"`
+	Data     []SourceNode  `json:"data" deprecated:"true"`
+	PageInfo rest.PageInfo `json:"pageInfo"`
+}
+
+// StreamJSON implements rest.Streamed.
+func (b SourceTreeOutputBody) StreamJSON(s *rest.Stream) {
+	s.Text(`{"items":`)
+	streamNodes(s, b.Items)
+	s.Text(`,"data":`)
+	streamNodes(s, b.Data)
+	s.Text(`,"pageInfo":`)
+	s.Value(b.PageInfo)
+	s.Text("}")
+}
+
+func streamNodes(s *rest.Stream, nodes []SourceNode) {
+	rest.Items(s, nodes, func(n SourceNode) {
+		children := n.Children
+		n.Children = nil
+		if len(children) == 0 {
+			s.Value(n)
+			return
+		}
+		s.Open(n)
+		s.Text(`,"children":`)
+		streamNodes(s, children)
+		s.Text("}")
+	})
 }
 
 func (a *api) listFiles(ctx context.Context, in *ListFilesInput) (*SourceTreeOutput, error) {
