@@ -81,11 +81,22 @@ RELEASE_URL = $(or $(URL),https://github.com/quoin-dev/quoin/releases/download/$
 release: $(BIN)/localcluster ## All files of a release in dist: make release VERSION=v1.2.3
 	rm -rf dist
 	$(MAKE) --no-print-directory plugin URL="$(RELEASE_URL)"
+	$(MAKE) --no-print-directory docs-site
+	tar --sort=name --owner=0 --group=0 --numeric-owner --mode=u=rwX,go=rX --mtime="$(or $(DATE),1970-01-01)" --transform 's,^html,quoin-docs-$(VERSION),' -C $(BIN)/docs-site -cf - html | gzip -n > dist/quoin-docs-$(VERSION).tar.gz
 	for arch in $(ARCHITECTURES); do GOOS=linux GOARCH=$$arch $(GO_BUILD) -o $(BIN)/release/quoin-$$arch ./cmd/quoin; done
 	digest=$$(go run ./hack/image $(ARCHITECTURES:%=--binary $(BIN)/release/quoin-%) $(IMAGE_LABELS) --layout dist/quoin-image-$(VERSION).tar); \
 	go run ./hack/release --version "$(VERSION)" --date "$(DATE)" --image "$(IMAGE)" --digest "$$digest" \
 		--kubectl "$(ASSETS)/kubectl" $(ARCHITECTURES:%=--binary $(BIN)/release/quoin-%)
 	@ls -l dist
+
+# The branch or tag to which the documentation links.
+DOCS_SITE_REF = $(if $(filter dev,$(VERSION)),main,$(VERSION))
+
+.PHONY: docs-site
+docs-site: $(BIN)/docs-site/ready ## The documentation as a site in bin/docs-site/html; a broken link is an error (needs Python 3 with venv).
+	go run ./hack/docs-site/reference --version "$(VERSION)" --out $(BIN)/docs-site/reference
+	DOCS_SITE_REFERENCE=$(BIN)/docs-site/reference DOCS_SITE_REF=$(DOCS_SITE_REF) SOURCE_DATE_EPOCH=$(or $(shell git log -1 --format=%ct 2>/dev/null),0) NO_MKDOCS_2_WARNING=1 \
+		$(BIN)/docs-site/venv/bin/mkdocs build --strict --quiet --config-file hack/docs-site/mkdocs.yml --site-dir $(BIN)/docs-site/html
 
 .PHONY: generate
 generate: $(BIN)/controller-gen ## Regenerate derived files: deepcopy, CRDs, RBAC, chart, reference.
@@ -207,6 +218,13 @@ $(BIN)/golangci-lint: hack/tools/golangci-lint/go.mod
 $(BIN)/vale: hack/tools/vale/go.mod
 	@echo "building vale (about 1 min cold)" >&2
 	@if command -v $$(go env CC) >/dev/null; then CGO_ENABLED=1 go build -C hack/tools/vale -ldflags "-s -w" -o $@ github.com/errata-ai/vale/v3/cmd/vale; fi
+
+$(BIN)/docs-site/ready: hack/docs-site/requirements.txt
+	@echo "installing the packages of the documentation's site (some seconds)" >&2
+	@mkdir -p $(@D)
+	@python3 -m venv --clear $(@D)/venv || { echo "make docs-site: needs Python 3 with venv (Debian: apt-get install python3-venv)"; exit 1; }
+	@$(@D)/venv/bin/pip install --quiet --disable-pip-version-check --require-hashes --requirement $<
+	@touch $@
 
 .PHONY: help
 help:

@@ -323,10 +323,15 @@ func newREST(ctx context.Context, k8s cluster.Cluster, writer *kube.Client, know
 	stored.tenant.Kube, stored.model.Kube, stored.model.Catalog = writer, writer, known
 	stored.deployments.Kube, stored.deployments.Catalog, stored.deployments.Region = writer, known, c.Region
 	stored.model.SetVariables = deployments.SetVariables(stored.deployments)
-	return rest.New(rest.Options{Deployments: known, Version: c.Version, Sections: []rest.Section{scimSection()}}, slices.Concat(
+	return composeREST(known, identity.Options{Kube: writer, Catalog: known}, stored, c.Version)
+}
+
+// composeREST returns the REST API of the groups. The routes are the same whatever the options are.
+func composeREST(known rest.DeploymentFinder, identities identity.Options, stored storedGroups, version string) (*rest.API, error) {
+	return rest.New(rest.Options{Deployments: known, Version: version, Sections: []rest.Section{scimSection()}}, slices.Concat(
 		deployments.New(stored.deployments),
 		model.New(stored.model),
-		identity.New(identity.Options{Kube: writer, Catalog: known}),
+		identity.New(identities),
 		tenant.New(stored.tenant),
 		content.New(stored.content),
 	)...)

@@ -5,9 +5,20 @@ import (
 	"strings"
 
 	"github.com/quoin-dev/quoin/apiserver/rest"
+	"github.com/quoin-dev/quoin/apiserver/rest/identity"
 	"github.com/quoin-dev/quoin/apiserver/scim"
 	"github.com/quoin-dev/quoin/apiserver/scim/schema"
 )
+
+// Reference returns the reference page and the OpenAPI document that a server of this version serves to all
+// accounts, without a cluster.
+func Reference(version string) (page, document []byte, err error) {
+	api, err := composeREST(nil, identity.Options{}, storedGroups{}, version)
+	if err != nil {
+		return nil, nil, err
+	}
+	return api.Reference(), api.Document(), nil
+}
 
 // scimSection returns the section of the reference about SCIM.
 func scimSection() rest.Section {

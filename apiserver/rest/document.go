@@ -35,6 +35,9 @@ func (a *API) getDocument(context.Context, *struct{}) (*DocumentOutput, error) {
 // Document returns the OpenAPI 3.1 document of all routes, as JSON.
 func (a *API) Document() []byte { return a.document }
 
+// Reference returns the reference page, as HTML.
+func (a *API) Reference() []byte { return a.page }
+
 // render writes the document and the reference page, once: routes do not change afterwards.
 func (a *API) render() error {
 	doc := a.huma.OpenAPI()
