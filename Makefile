@@ -47,16 +47,17 @@ build: ## Build bin/quoin.
 	$(GO_BUILD) -o $(BIN)/quoin ./cmd/quoin
 
 # Platforms of the plugin's archives.
-PLUGIN_PLATFORMS ?= linux/amd64 linux/arm64
+PLUGIN_PLATFORMS ?= linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 windows/arm64
 
 .PHONY: plugin
 plugin: ## Archives of the kubectl plugin and its krew manifest in dist: make plugin VERSION=v1.2.3 URL=https://example.com/releases/v1.2.3
 	@mkdir -p dist
 	for platform in $(PLUGIN_PLATFORMS); do \
-		os=$${platform%/*} arch=$${platform#*/} folder=$$(mktemp -d); \
-		GOOS=$$os GOARCH=$$arch $(GO_BUILD) -o $$folder/kubectl-quoin ./cmd/quoin; \
+		os=$${platform%/*} arch=$${platform#*/} folder=$$(mktemp -d) program=kubectl-quoin; \
+		if [ $$os = windows ]; then program+=.exe; fi; \
+		GOOS=$$os GOARCH=$$arch $(GO_BUILD) -o $$folder/$$program ./cmd/quoin; \
 		cp LICENSE $$folder; \
-		tar --sort=name --owner=0 --group=0 --mtime="$(or $(DATE),1970-01-01)" -C $$folder -cf - LICENSE kubectl-quoin | gzip -n > dist/kubectl-quoin_$${os}_$$arch.tar.gz; \
+		tar --sort=name --owner=0 --group=0 --mtime="$(or $(DATE),1970-01-01)" -C $$folder -cf - LICENSE $$program | gzip -n > dist/kubectl-quoin_$${os}_$$arch.tar.gz; \
 		rm -r $$folder; \
 	done
 	go run ./hack/krew --version $(VERSION) --url $(URL) dist/kubectl-quoin_*.tar.gz > dist/quoin.yaml
