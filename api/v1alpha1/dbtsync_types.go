@@ -99,6 +99,10 @@ type DbtOptions struct {
 	// reverseJoins adds joins in the opposite direction; false when absent.
 	// +optional
 	ReverseJoins *bool `json:"reverseJoins,omitempty"`
+	// typesFromCatalog takes the types of columns whose type is not declared from the data source, to which dbt
+	// connects with the variables of the deployment; false when absent.
+	// +optional
+	TypesFromCatalog *bool `json:"typesFromCatalog,omitempty"`
 }
 
 // DbtTrigger is the origin of a sync.
@@ -108,6 +112,7 @@ type DbtTrigger string
 // DbtSyncSpec is the desired state of a DbtSync. Apart from cancelled it is immutable.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.branch) == has(oldSelf.branch) && (!has(self.branch) || self.branch == oldSelf.branch)",message="branch is immutable: create another DbtSync",fieldPath=".branch"
+// +kubebuilder:validation:XValidation:rule="!has(self.options) || !has(self.options.typesFromCatalog) || !self.options.typesFromCatalog || has(self.source.git)",message="typesFromCatalog needs source.git: a manifest has no catalog",fieldPath=".options.typesFromCatalog"
 // +kubebuilder:validation:XValidation:rule="has(self.options) == has(oldSelf.options) && (!has(self.options) || self.options == oldSelf.options)",message="options are immutable: create another DbtSync",fieldPath=".options"
 // +kubebuilder:validation:XValidation:rule="has(self.trigger) == has(oldSelf.trigger) && (!has(self.trigger) || self.trigger == oldSelf.trigger)",message="trigger is immutable: create another DbtSync",fieldPath=".trigger"
 // +kubebuilder:validation:XValidation:rule="!(has(oldSelf.cancelled) && oldSelf.cancelled) || (has(self.cancelled) && self.cancelled)",message="cancelled cannot be unset: create another DbtSync",fieldPath=".cancelled"

@@ -30,8 +30,8 @@ import (
 const (
 	// maxDeliveries is the number of manifests that are received at a time.
 	maxDeliveries = 4
-	// maxBody is the maximum length of a delivery: a manifest and the selected models.
-	maxBody = dbt.MaxManifestBytes + 9<<20
+	// maxBody is the maximum length of a delivery: a manifest, a catalog and the selected models.
+	maxBody = dbt.MaxManifestBytes + dbt.MaxCatalogBytes + 9<<20
 	// maxPassword is the maximum length of a password in bytes.
 	maxPassword = 256
 	// failuresPerSecond and failureBurst limit failed authentications of a client address.

@@ -21,6 +21,7 @@ const (
 	phaseClone   = "repo-clone"
 	phaseDeps    = "dbt-deps"
 	phaseCompile = "dbt-compile"
+	phaseCatalog = "dbt-catalog"
 	phaseSelect  = "dbt-select"
 	phaseDeliver = "manifest-upload"
 )
@@ -48,6 +49,7 @@ const (
 	targetFolder    = workspace + "/target"
 	manifestFile    = targetFolder + "/manifest.json"
 	selectedFile    = targetFolder + "/selected.jsonl"
+	catalogFile     = targetFolder + "/catalog.json"
 	gitFolder       = "/etc/quoin/git"
 	deliveryFolder  = "/etc/quoin/delivery"
 	volumeWorkspace = "workspace"
@@ -83,7 +85,8 @@ func (r *syncs) job(sync *v1alpha1.DbtSync, d *v1alpha1.Deployment) *batchv1.Job
 const selectScript = `dbt --quiet ls "$@" > ` + selectedFile + ` || { code=$?; cat ` + selectedFile + `; exit $code; }`
 
 // pod returns the pod of a sync. It conforms to the Pod Security Standard "restricted". Only the container
-// that fetches the project has the Git credentials, and only the last one those of the delivery.
+// that fetches the project has the Git credentials, only the one that reads the catalog those of the data source, and
+// only the last one those of the delivery.
 func (r *syncs) pod(sync *v1alpha1.DbtSync, d *v1alpha1.Deployment) corev1.PodSpec {
 	source := sync.Spec.Source.Git
 	spec := corev1.PodSpec{
@@ -102,7 +105,7 @@ func (r *syncs) pod(sync *v1alpha1.DbtSync, d *v1alpha1.Deployment) corev1.PodSp
 	for _, s := range d.Spec.ImagePullSecrets {
 		spec.ImagePullSecrets = append(spec.ImagePullSecrets, corev1.LocalObjectReference{Name: s.Name})
 	}
-	clone := r.quoin(phaseClone, r.cloneArgs(source, d))
+	clone := r.quoin(phaseClone, r.cloneArgs(sync, d))
 	if source.SecretRef != nil {
 		spec.Volumes = append(spec.Volumes, secretVolume(volumeGit, source.SecretRef.Name))
 		clone.VolumeMounts = append(clone.VolumeMounts, corev1.VolumeMount{Name: volumeGit, MountPath: gitFolder, ReadOnly: true})
@@ -115,6 +118,13 @@ func (r *syncs) pod(sync *v1alpha1.DbtSync, d *v1alpha1.Deployment) corev1.PodSp
 		clone,
 		r.dbt(phaseDeps, "dbt", "deps", target),
 		r.dbt(phaseCompile, "dbt", "parse", "--no-partial-parse", target),
+	}
+	if typesFromCatalog(sync) {
+		catalog := r.dbt(phaseCatalog, "dbt", "docs", "generate", "--no-compile", target)
+		env, from := engine.DataSourceVariables(d, dbt.SecretPrefix)
+		catalog.Env, catalog.EnvFrom = append(catalog.Env, env...), from
+		spec.InitContainers = append(spec.InitContainers, catalog)
+		deliverArgs = append(deliverArgs, "--catalog="+catalogFile)
 	}
 	if source.Selector != "" {
 		spec.InitContainers = append(spec.InitContainers, r.dbt(phaseSelect, "sh", "-c", selectScript, "dbt-ls",
@@ -129,7 +139,8 @@ func (r *syncs) pod(sync *v1alpha1.DbtSync, d *v1alpha1.Deployment) corev1.PodSp
 }
 
 // cloneArgs returns the arguments of quoin dbt-clone.
-func (r *syncs) cloneArgs(source *v1alpha1.DbtGitSource, d *v1alpha1.Deployment) []string {
+func (r *syncs) cloneArgs(sync *v1alpha1.DbtSync, d *v1alpha1.Deployment) []string {
+	source := sync.Spec.Source.Git
 	args := []string{"dbt-clone", "--url=" + source.URL, "--target=" + projectFolder}
 	for _, flag := range []struct{ name, value string }{
 		{"ref", source.Ref}, {"path", source.Path}, {"schema", source.Schema},
@@ -141,6 +152,9 @@ func (r *syncs) cloneArgs(source *v1alpha1.DbtGitSource, d *v1alpha1.Deployment)
 	if source.Schema != "" {
 		args = append(args, "--profile-target="+targetOf(source), "--adapter="+dbt.AdapterOf(engine.LiteralVariable(d, engine.VariableType)),
 			"--database="+cmp.Or(source.Database, engine.LiteralVariable(d, engine.VariableDatabase)))
+		if typesFromCatalog(sync) {
+			args = append(args, "--connects")
+		}
 	}
 	if source.SecretRef != nil {
 		args = append(args, "--credentials-dir="+gitFolder)
@@ -152,6 +166,11 @@ func (r *syncs) cloneArgs(source *v1alpha1.DbtGitSource, d *v1alpha1.Deployment)
 		args[i] = engine.Literal(args[i])
 	}
 	return args
+}
+
+// typesFromCatalog reports whether dbt reads the types of columns from the data source.
+func typesFromCatalog(sync *v1alpha1.DbtSync) bool {
+	return sync.Spec.Options != nil && ptr.Deref(sync.Spec.Options.TypesFromCatalog, false)
 }
 
 // targetOf returns the target of the profile.

@@ -26,7 +26,7 @@ const (
 // stages are the stages by phase.
 var stages = map[string]string{
 	phaseClone: v1alpha1.DbtStageCloning, phaseDeps: v1alpha1.DbtStageDeps, phaseCompile: v1alpha1.DbtStageCompiling,
-	phaseSelect: v1alpha1.DbtStageCompiling, phaseDeliver: v1alpha1.DbtStageCompiling,
+	phaseCatalog: v1alpha1.DbtStageCompiling, phaseSelect: v1alpha1.DbtStageCompiling, phaseDeliver: v1alpha1.DbtStageCompiling,
 }
 
 // newestPod returns the newest pod of a Job; nil if there is none.
@@ -125,8 +125,8 @@ func progress(status *v1alpha1.DbtSyncStatus, pod *corev1.Pod) string {
 	return "The pod that runs dbt is starting"
 }
 
-// waitingReason returns why a pod does not run, if it may need a user: the scheduler finds no node, or an
-// image cannot be pulled.
+// waitingReason returns why a pod does not run, if it may need a user: the scheduler finds no node, an image cannot be
+// pulled, or a Secret does not exist.
 func waitingReason(pod *corev1.Pod) string {
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
@@ -136,6 +136,8 @@ func waitingReason(pod *corev1.Pod) string {
 	for _, c := range append(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses...) {
 		if w := c.State.Waiting; w != nil && strings.Contains(w.Reason, "Pull") {
 			return fmt.Sprintf("image %s of container %s cannot be pulled", c.Image, c.Name)
+		} else if w != nil && w.Reason == "CreateContainerConfigError" {
+			return fmt.Sprintf("container %s cannot be created: %s", c.Name, reconciler.Clip(w.Message, maxText/4))
 		}
 	}
 	return ""

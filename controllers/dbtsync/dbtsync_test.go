@@ -320,3 +320,67 @@ func TestThePodIsRestricted(t *testing.T) {
 		t.Errorf("%s; %q", clone, list)
 	}
 }
+
+// TestCatalog: only the container that reads the catalog has the variables of the data source.
+func TestCatalog(t *testing.T) {
+	f := newFixture(t)
+	d := &v1alpha1.Deployment{}
+	f.must(f.Get(t.Context(), client.ObjectKey{Namespace: f.namespace, Name: "sales"}, d))
+	d.Spec.Env = append(d.Spec.Env, v1alpha1.EnvVar{Name: "CUBEJS_DB_PASS", ValueFrom: &v1alpha1.EnvVarSource{SecretKeyRef: v1alpha1.SecretKeyReference{Name: "warehouse", Key: "password"}}},
+		v1alpha1.EnvVar{Name: "OTHER", Value: ptr.To("x")})
+	d.Spec.EnvFrom = []v1alpha1.LocalReference{{Name: "more"}}
+	f.must(f.Update(t.Context(), d))
+	f.sync(func(s *v1alpha1.DbtSyncSpec) { s.Options = &v1alpha1.DbtOptions{TypesFromCatalog: ptr.To(true)} })
+	f.stage(v1alpha1.DbtStageInitializing, "")
+	f.reconcile("Unknown", "Progressing", "Creating the pod")
+	pod := f.job().Spec.Template.Spec
+	var names []string
+	for _, c := range append(pod.InitContainers, pod.Containers...) {
+		names = append(names, c.Name)
+		env := map[string]string{}
+		for _, v := range c.Env {
+			if env[v.Name] = v.Value; v.ValueFrom != nil {
+				env[v.Name] = v.ValueFrom.SecretKeyRef.Name + "/" + v.ValueFrom.SecretKeyRef.Key
+			}
+		}
+		if c.Name != phaseCatalog {
+			if len(c.EnvFrom) > 0 || env["CUBEJS_DB_TYPE"] != "" || env["DBT_ENV_SECRET_CUBEJS_DB_PASS"] != "" {
+				t.Errorf("%s: %v", c.Name, c)
+			}
+			continue
+		}
+		if env["CUBEJS_DB_TYPE"] != "postgres" || env["DBT_ENV_SECRET_CUBEJS_DB_PASS"] != "warehouse/password" || env["CUBEJS_DB_PASS"] != "" || env["OTHER"] != "" ||
+			len(c.EnvFrom) != 1 || c.EnvFrom[0].Prefix != "DBT_ENV_SECRET_" || c.EnvFrom[0].SecretRef.Name != "more" {
+			t.Errorf("%v %v", c.Env, c.EnvFrom)
+		}
+		if got := strings.Join(c.Command, " "); got != "dbt docs generate --no-compile --target=dev" {
+			t.Error(got)
+		}
+	}
+	if got := strings.Join(names, " "); got != "repo-clone dbt-deps dbt-compile dbt-catalog dbt-select manifest-upload" {
+		t.Error(got)
+	}
+	clone, deliver := strings.Join(pod.InitContainers[0].Args, " "), strings.Join(pod.Containers[0].Args, " ")
+	if !strings.HasSuffix(clone, "--connects --credentials-dir=/etc/quoin/git") || !strings.Contains(deliver, "--catalog=/workspace/target/catalog.json") {
+		t.Errorf("%s; %s", clone, deliver)
+	}
+	f.pod(done(), done(), done())
+	if s := f.reconcile("Unknown", "Progressing", "The pod runs dbt-catalog"); s.Status.Stage != v1alpha1.DbtStageCompiling {
+		t.Errorf("%+v", s.Status)
+	}
+}
+
+// TestWaitingReason: what a user can do something about.
+func TestWaitingReason(t *testing.T) {
+	for reason, want := range map[string]string{
+		"ImagePullBackOff": "image dbt:1 of container dbt-catalog cannot be pulled", "PodInitializing": "",
+		"CreateContainerConfigError": `container dbt-catalog cannot be created: secret "warehouse" not found`,
+	} {
+		pod := &corev1.Pod{Status: corev1.PodStatus{InitContainerStatuses: []corev1.ContainerStatus{{
+			Name: phaseCatalog, Image: "dbt:1", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: `secret "warehouse" not found`}},
+		}}}}
+		if got := waitingReason(pod); got != want {
+			t.Errorf("%s: %q", reason, got)
+		}
+	}
+}

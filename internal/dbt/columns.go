@@ -44,7 +44,7 @@ func (c *conversion) addDimension(to *cube, column *column) *dimension {
 		return nil
 	}
 	d := &dimension{
-		column: name, name: to.members.unique(identifier(name)), sql: sql, kind: kindOf(string(column.DataType), name),
+		column: name, name: to.members.unique(identifier(name)), sql: sql, kind: c.kindOf(to, column),
 		description: strings.TrimSpace(string(column.Description)), index: len(to.dimensions),
 	}
 	to.dimensions = append(to.dimensions, d)
@@ -53,6 +53,18 @@ func (c *conversion) addDimension(to *cube, column *column) *dimension {
 		to.folded[lower] = d
 	}
 	return d
+}
+
+// kindOf returns the type of the dimension for a column: by its declared type, else by that in the catalog, else by its
+// name.
+func (c *conversion) kindOf(of *cube, column *column) kind {
+	declared, name := string(column.DataType), string(column.Name)
+	if c.options.Types != nil && strings.TrimSpace(declared) == "" {
+		if found, ok := c.options.Types.kindOf(of.UniqueID, name); ok {
+			return found
+		}
+	}
+	return kindOf(declared, name)
 }
 
 // dimension returns the dimension of a column; nil if there is none. Names of columns may differ in

@@ -3,6 +3,7 @@
 // give the same bytes.
 //
 //	manifest.go   reads a manifest.json, node by node
+//	catalog.go    reads a catalog.json, table by table
 //	select.go     which models become cubes, and their names
 //	columns.go    columns to dimensions and measures
 //	types.go      data types and names to types of dimensions
@@ -64,6 +65,9 @@ type Options struct {
 	Catalog string
 	// Selected are the unique ids of the models that a selector of dbt has selected; all if nil.
 	Selected map[string]bool
+	// Types are the types of columns in the data source, for those whose type is not declared; nil if they are
+	// not known.
+	Types *Catalog
 }
 
 // Directory returns the directory of the generated files, relative to the root of the data model.

@@ -168,7 +168,7 @@ func Read(source io.Reader) (*Manifest, error) {
 func Decode(decoder *json.Decoder) (*Manifest, error) {
 	r := &reader{tokens: decoder, nodes: map[string]*node{}}
 	if err := r.manifest(); err != nil {
-		return nil, describe(err, decoder)
+		return nil, describe(err, decoder, "manifest")
 	}
 	if r.isEmpty {
 		return nil, nil //nolint:nilnil // documented
@@ -176,16 +176,16 @@ func Decode(decoder *json.Decoder) (*Manifest, error) {
 	return r.result()
 }
 
-// describe returns the error, for users, of reading JSON; others unchanged.
-func describe(err error, decoder *json.Decoder) error {
+// describe returns the error, for users, of reading JSON; others unchanged. document is what was read.
+func describe(err error, decoder *json.Decoder, document string) error {
 	var mismatch *json.UnmarshalTypeError
 	switch {
 	case errors.As(err, &mismatch) && mismatch.Field != "":
-		return errorf("not a manifest of dbt: %q is a %s", clip(mismatch.Field), mismatch.Value)
+		return errorf("not a %s of dbt: %q is a %s", document, clip(mismatch.Field), mismatch.Value)
 	case errors.As(err, &mismatch):
-		return errorf("not a manifest of dbt: it has a %s where an object is expected, before byte %d", mismatch.Value, decoder.InputOffset())
+		return errorf("not a %s of dbt: it has a %s where an object is expected, before byte %d", document, mismatch.Value, decoder.InputOffset())
 	case isSyntax(err):
-		return errorf("the manifest is not valid JSON: it is malformed at byte %d", decoder.InputOffset())
+		return errorf("the %s is not valid JSON: it is malformed at byte %d", document, decoder.InputOffset())
 	}
 	return err
 }

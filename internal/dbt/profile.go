@@ -9,7 +9,8 @@ import (
 )
 
 // Profile is the connection profile with which dbt parses a project. Parsing opens no connection, but the
-// manifest has the database and the schema of the profile.
+// manifest has the database and the schema of the profile. With the variables of the deployment, dbt can connect to
+// some data sources.
 type Profile struct {
 	// Adapter is that of dbt, such as postgres.
 	Adapter string
@@ -17,6 +18,8 @@ type Profile struct {
 	Target string
 	// Database and Schema are those of the models.
 	Database, Schema string
+	// Connects is whether dbt connects to the data source.
+	Connects bool
 }
 
 // adapters are the adapters of dbt by the type of the data source of a deployment.
@@ -31,9 +34,35 @@ func AdapterOf(dataSource string) string { return adapters[dataSource] }
 // placeholder is the value of settings that only connections need.
 const placeholder = "unused"
 
+// SecretPrefix begins the names of variables that come from Secrets: dbt hides their values in its output, and lets
+// only profiles and packages read them.
+const SecretPrefix = "DBT_ENV_SECRET_"
+
+// variable returns the template of a variable of the deployment.
+func variable(name string) string {
+	return "{{ env_var('" + SecretPrefix + name + "', env_var('" + name + "', '" + placeholder + "')) }}"
+}
+
+// portVariable returns the template of the port, which dbt needs as a number.
+func portVariable(absent string) string {
+	return "{{ env_var('CUBEJS_DB_PORT', '" + absent + "') | int }}"
+}
+
+// sslVariable is the template of the setting of TLS.
+const sslVariable = "{{ 'require' if env_var('CUBEJS_DB_SSL', 'false') == 'true' else 'prefer' }}"
+
+// connecting are the adapters whose profile connects.
+var connecting = []string{"postgres", "redshift", "snowflake"}
+
 // output returns the settings of the adapter.
 func (p Profile) output() (map[string]any, error) {
-	login := map[string]any{"type": p.Adapter, "host": placeholder, "user": placeholder, "password": placeholder, "schema": p.Schema, "threads": 1}
+	if p.Connects && p.Adapter != "" && !slices.Contains(connecting, p.Adapter) {
+		return nil, errorf("no profile that connects can be generated for %s, which typesFromCatalog needs; allowed with schema: %s; or add profiles.yml to the dbt project and remove schema",
+			p.Adapter, strings.Join(connecting, ", "))
+	}
+	login := map[string]any{
+		"type": p.Adapter, "host": variable("CUBEJS_DB_HOST"), "user": variable("CUBEJS_DB_USER"), "password": variable("CUBEJS_DB_PASS"), "schema": p.Schema, "threads": 1,
+	}
 	with := func(more map[string]any) (map[string]any, error) {
 		for name, value := range more {
 			login[name] = value
@@ -42,15 +71,15 @@ func (p Profile) output() (map[string]any, error) {
 	}
 	switch p.Adapter {
 	case "postgres":
-		return with(map[string]any{"port": 5432, "dbname": p.Database})
+		return with(map[string]any{"port": portVariable("5432"), "sslmode": sslVariable, "dbname": p.Database})
 	case "redshift":
-		return with(map[string]any{"port": 5439, "dbname": p.Database})
+		return with(map[string]any{"port": portVariable("5439"), "sslmode": sslVariable, "dbname": p.Database})
 	case "clickhouse":
 		return with(map[string]any{"port": 8123})
 	case "snowflake":
 		return map[string]any{
-			"type": p.Adapter, "account": placeholder, "user": placeholder, "password": placeholder, "warehouse": placeholder,
-			"database": p.Database, "schema": p.Schema, "threads": 1,
+			"type": p.Adapter, "account": variable("CUBEJS_DB_SNOWFLAKE_ACCOUNT"), "user": variable("CUBEJS_DB_USER"), "password": variable("CUBEJS_DB_PASS"),
+			"warehouse": variable("CUBEJS_DB_SNOWFLAKE_WAREHOUSE"), "database": p.Database, "schema": p.Schema, "threads": 1,
 		}, nil
 	case "bigquery":
 		return map[string]any{"type": p.Adapter, "method": "oauth", "project": p.Database, "dataset": p.Schema, "threads": 1}, nil

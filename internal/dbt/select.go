@@ -58,6 +58,9 @@ func (m *Manifest) Convert(o Options) (*Model, error) {
 		return nil, err
 	}
 	for _, cube := range c.cubes {
+		if o.Types != nil && !o.Types.has(cube.UniqueID) {
+			c.model.warn("%s is not in the catalog: dbt has not built it in the data source; types that are not declared are guessed from the names", clip(string(cube.UniqueID)))
+		}
 		c.addDimensions(cube)
 	}
 	references := c.references()

@@ -231,6 +231,31 @@ func TestReservedVariables(t *testing.T) {
 	}
 }
 
+// TestDataSourceVariables: what dbt connects with, and under which names.
+func TestDataSourceVariables(t *testing.T) {
+	secret := func(name string) v1alpha1.EnvVar {
+		return v1alpha1.EnvVar{Name: name, ValueFrom: &v1alpha1.EnvVarSource{SecretKeyRef: v1alpha1.SecretKeyReference{Name: "warehouse", Key: "k"}}}
+	}
+	d := &v1alpha1.Deployment{Spec: v1alpha1.DeploymentSpec{
+		Env: []v1alpha1.EnvVar{
+			{Name: "CUBEJS_DB_HOST", Value: ptr.To("$(HOME)")}, secret("CUBEJS_DB_PASS"), secret("DBT_ENV_SECRET_TOKEN"), {Name: "DBT_ENV_ROLE", Value: ptr.To("r")},
+			{Name: "DBT_TARGET_PATH", Value: ptr.To("/etc")}, secret("OTHER"),
+		},
+		EnvFrom: []v1alpha1.LocalReference{{Name: "more"}},
+	}}
+	env, from := engine.DataSourceVariables(d, "DBT_ENV_SECRET_")
+	got := ""
+	for _, v := range env {
+		got += v.Name + "=" + v.Value + " "
+	}
+	if got != "CUBEJS_DB_HOST=$$(HOME) DBT_ENV_SECRET_CUBEJS_DB_PASS= DBT_ENV_SECRET_TOKEN= DBT_ENV_ROLE=r " {
+		t.Error(got)
+	}
+	if len(from) != 1 || from[0].Prefix != "DBT_ENV_SECRET_" || from[0].SecretRef.Name != "more" {
+		t.Errorf("%+v", from)
+	}
+}
+
 func TestReservedStoreVariables(t *testing.T) {
 	for _, name := range []string{
 		"CUBESTORE_BIND_ADDR", "CUBESTORE_DATA_DIR", "CUBESTORE_HTTP_BIND_ADDR", "CUBESTORE_HTTP_PORT", "CUBESTORE_META_ADDR",

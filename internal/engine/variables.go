@@ -55,6 +55,27 @@ func LiteralVariable(d *v1alpha1.Deployment, name string) string {
 	return ""
 }
 
+// DataSourceVariables returns the variables of a deployment with which dbt connects to its data source: those whose names
+// begin with CUBEJS_DB_ or DBT_ENV_, and those of the Secrets in spec.envFrom. Values from Secrets have the prefix before
+// their names, unless they begin with it.
+func DataSourceVariables(d *v1alpha1.Deployment, secretPrefix string) ([]corev1.EnvVar, []corev1.EnvFromSource) {
+	var env []corev1.EnvVar
+	for _, v := range merge(nil, d.Spec.Env) {
+		if !strings.HasPrefix(v.Name, "CUBEJS_DB_") && !strings.HasPrefix(v.Name, "DBT_ENV_") {
+			continue
+		}
+		if v.ValueFrom != nil && !strings.HasPrefix(v.Name, secretPrefix) {
+			v.Name = secretPrefix + v.Name
+		}
+		env = append(env, v)
+	}
+	from := envFrom(names(d.Spec.EnvFrom))
+	for i := range from {
+		from[i].Prefix = secretPrefix
+	}
+	return env, from
+}
+
 // reservedByStore are the variables of the store that users may not set: its addresses, ports and
 // directories.
 var reservedByStore = []string{

@@ -41,6 +41,7 @@ options:
   defaultMeasures: true
   joins: true
   reverseJoins: false
+  typesFromCatalog: true
 trigger: manual
 cancelled: false
 `,
@@ -76,6 +77,8 @@ source:
 		{name: "git: ref that is an option", with: dbtGit(`url: "https://git.example.com/dbt.git", ref: "--all"`), field: "spec.source.git.ref", message: dbtRefMessage},
 		{name: "git: target", with: dbtGit(`url: "https://git.example.com/dbt.git", target: "--x"`), field: "spec.source.git.target", message: "should match '^[A-Za-z0-9_][A-Za-z0-9_-]*$'"},
 		{name: "branch: not a branch name", with: `{branch: "a..b"}`, field: "spec.branch", message: branchMessage},
+		{name: "options: types from the catalog of a manifest", with: `{options: {typesFromCatalog: true}}`, field: "spec.options.typesFromCatalog", message: "typesFromCatalog needs source.git: a manifest has no catalog"},
+		{name: "options: no types from the catalog", with: `{options: {typesFromCatalog: false}}`},
 		{name: "options: path that climbs", with: `{options: {outputPath: model/../..}}`, field: "spec.options.outputPath", message: "must not contain the segment .."},
 		{name: "trigger: unknown", with: `{trigger: cron}`, field: "spec.trigger", message: `supported values: "manual", "api", "webhook", "agent"`},
 		{name: "deploymentRef: changed", then: `{deploymentRef: {name: other}}`, field: "spec.deploymentRef", message: "deploymentRef is immutable: create another DbtSync"},

@@ -92,6 +92,7 @@ dbt:
     defaultMeasures: true
     joins: true
     reverseJoins: false
+    typesFromCatalog: true
   webhookSecretRef:
     name: dbt
     key: hooks

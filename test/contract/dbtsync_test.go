@@ -234,6 +234,7 @@ func TestInvalidDbtSyncsAreRejected(t *testing.T) {
 		"a list":             {[]any{}, 400, []string{"object"}},
 		"source git":         {map[string]any{}, 400, []string{"source", "git", "spec.dbt", "manifest"}},
 		"an unknown option":  {body(map[string]any{"options": map[string]any{"color": "red"}}), 400, []string{"options", "color"}},
+		"a catalog":          {body(map[string]any{"options": map[string]any{"typesFromCatalog": true}}), 400, []string{"options.typesFromCatalog", "manifest", "allowed: false"}},
 		"an unknown source":  {body(map[string]any{"source": "ftp"}), 400, []string{"source", "ftp"}},
 		"an unknown output":  {body(map[string]any{"output": "mail"}), 400, []string{"output", "mail", "branch, files"}},
 		"an unknown field":   {body(map[string]any{"color": "red"}), 400, []string{"color"}},
@@ -366,6 +367,8 @@ func TestDbtSyncOfAGitRepository(t *testing.T) {
 	if !strings.HasPrefix(branch, "dbt-sync/v1.2-") {
 		t.Error(branch)
 	}
+	admin.call(t, "POST", dbtSyncsOf(deployment), map[string]any{"options": map[string]any{"typesFromCatalog": true}}).
+		rejected(400, "options.typesFromCatalog", "spec.dbt.options.typesFromCatalog of deployment "+deployment+" is not true")
 	pod := waitForDbtPod(t, object)
 	if args := strings.Join(pod.job.Spec.Template.Spec.InitContainers[0].Args, " "); !strings.Contains(args, "--ref=v1.2 ") {
 		t.Error(args)

@@ -76,6 +76,7 @@ type DbtSyncOptions struct {
 	DefaultMeasures  *bool   `json:"defaultMeasures,omitempty" doc:"Add a count and sums; true when absent."`
 	Joins            *bool   `json:"joins,omitempty" doc:"Add joins from relationship tests and foreign keys; true when absent."`
 	ReverseJoins     *bool   `json:"reverseJoins,omitempty" doc:"Add joins in the opposite direction; false when absent."`
+	TypesFromCatalog *bool   `json:"typesFromCatalog,omitempty" doc:"Take the types of columns whose type is not declared from the data source; false when absent. true is allowed for source git, if spec.dbt.options of the deployment has it too."`
 }
 
 // describeStart documents the body, which the engine does not read.

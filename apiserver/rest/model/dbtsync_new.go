@@ -9,6 +9,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/go-git/go-git/v5/plumbing"
+	"k8s.io/utils/ptr"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/apiserver/gitmirror"
@@ -25,11 +26,9 @@ const maxBranch = 244
 func (a *api) newSync(ctx context.Context, r *dbtsync.Request) (dbtsync.New, error) {
 	d := rest.ScopeFrom(ctx).Deployment
 	n := dbtsync.New{Trigger: "api", Output: dbtsync.ToBranch, Ref: r.Ref, Catalog: engine.LiteralVariable(d, engine.VariableCatalog)}
-	switch {
-	case r.Options != nil:
-		n.Options = *r.Options
-	case d.Spec.Dbt != nil && d.Spec.Dbt.Options != nil:
-		n.Options = *d.Spec.Dbt.Options
+	var err error
+	if n.Options, err = optionsOf(d, r); err != nil {
+		return n, err
 	}
 	switch r.Source {
 	case dbtsync.SourceManifest:
@@ -56,6 +55,29 @@ func (a *api) newSync(ctx context.Context, r *dbtsync.Request) (dbtsync.New, err
 		return n, err
 	}
 	return n, a.chooseBranch(ctx, r, &n)
+}
+
+// optionsOf returns the options of a request, or else those of the deployment. Only the deployment lets dbt connect to
+// the data source.
+func optionsOf(d *v1alpha1.Deployment, r *dbtsync.Request) (v1alpha1.DbtOptions, error) {
+	saved := v1alpha1.DbtOptions{}
+	if d.Spec.Dbt != nil && d.Spec.Dbt.Options != nil {
+		saved = *d.Spec.Dbt.Options
+	}
+	switch {
+	case r.Options == nil && r.Source == dbtsync.SourceManifest:
+		saved.TypesFromCatalog = nil
+		return saved, nil
+	case r.Options == nil:
+		return saved, nil
+	case !ptr.Deref(r.Options.TypesFromCatalog, false):
+	case r.Source == dbtsync.SourceManifest:
+		return saved, rest.BadRequest("options.typesFromCatalog: true: source manifest has no catalog; allowed: false")
+	case !ptr.Deref(saved.TypesFromCatalog, false):
+		return saved, rest.BadRequest("options.typesFromCatalog: true: spec.dbt.options.typesFromCatalog of deployment %s is not true, so dbt may not connect to its data source; allowed: false",
+			d.Labels[v1alpha1.LabelID])
+	}
+	return *r.Options, nil
 }
 
 // useGit sets the dbt project of a sync with source git: the saved one of the deployment, at the ref of the

@@ -49,6 +49,7 @@ func parseClone(args []string, output io.Writer) (cloneOptions, error) {
 	flags.StringVar(&o.profile.Target, "profile-target", "dev", "name of the target of the profile")
 	flags.StringVar(&o.profile.Schema, "schema", "", "schema in the generated profile; the project's own profiles.yml is used when empty")
 	flags.StringVar(&o.profile.Database, "database", "", "database in the generated profile")
+	flags.BoolVar(&o.profile.Connects, "connects", false, "fail if dbt cannot connect to the data source with the generated profile")
 	if err := parse(flags, args, "url", "target"); err != nil {
 		return o, err
 	}

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/quoin-dev/quoin/internal/dbt"
 )
 
 // run runs a command and returns its exit code and its termination message.
@@ -62,6 +64,11 @@ func TestDeliver(t *testing.T) {
 	if code, text := run(t, deliver); code != exitDone || requests != 3 || body != `{"selected":["model.shop.orders"],"manifest":{"nodes":{}}}` {
 		t.Errorf("%d after %d requests: %s; %s", code, requests, text, body)
 	}
+	write(t, filepath.Join(dir, "catalog.json"), `{"nodes":{}}`)
+	requests, status, args = 0, []int{204}, append(args, "--catalog="+filepath.Join(dir, "catalog.json"))
+	if code, text := run(t, deliver); code != exitDone || body != `{"selected":["model.shop.orders"],"catalog":{"nodes":{}},"manifest":{"nodes":{}}}` {
+		t.Errorf("%d: %s; %s", code, text, body)
+	}
 	requests, status = 0, []int{409}
 	if code, text := run(t, deliver); code != exitFailed || requests != 1 || text != "quoin apiserver rejects the manifest: 409 some reason" {
 		t.Errorf("%d after %d requests: %q", code, requests, text)
@@ -89,6 +96,19 @@ func TestDeliverWithoutAManifest(t *testing.T) {
 		return c.deliver(t.Context(), []string{"--url=https://127.0.0.1:1", "--credentials-dir=" + dir, "--manifest=" + filepath.Join(dir, "manifest.json")})
 	})
 	if code != exitFailed || text != "dbt has written no manifest.json" {
+		t.Errorf("%d: %q", code, text)
+	}
+	large, err := os.Create(filepath.Join(dir, "catalog.json"))
+	if err == nil {
+		err = large.Truncate(dbt.MaxCatalogBytes + 1)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	code, text = run(t, func(c command) int {
+		return c.deliver(t.Context(), []string{"--url=https://127.0.0.1:1", "--credentials-dir=" + dir, "--manifest=x", "--catalog=" + large.Name()})
+	})
+	if code != exitFailed || text != "the catalog has 33554433 bytes; allowed: 33554432" {
 		t.Errorf("%d: %q", code, text)
 	}
 }

@@ -32,8 +32,8 @@ const maxAnswer = 2 << 10
 
 // deliverOptions are the flags of dbt-deliver.
 type deliverOptions struct {
-	manifest, selected, url, credentialsDir string
-	timeout                                 time.Duration
+	manifest, catalog, selected, url, credentialsDir string
+	timeout                                          time.Duration
 }
 
 func parseDeliver(args []string, output io.Writer) (deliverOptions, error) {
@@ -41,6 +41,7 @@ func parseDeliver(args []string, output io.Writer) (deliverOptions, error) {
 	flags := flag.NewFlagSet("quoin dbt-deliver", flag.ContinueOnError)
 	flags.SetOutput(output)
 	flags.StringVar(&o.manifest, "manifest", "", "path of manifest.json (required)")
+	flags.StringVar(&o.catalog, "catalog", "", "path of catalog.json; none when empty")
 	flags.StringVar(&o.selected, "selected", "", "path of the selected models, as dbt ls --output json writes them; all models when empty")
 	flags.StringVar(&o.url, "url", "", "https:// URL of the sync on quoin apiserver (required)")
 	flags.StringVar(&o.credentialsDir, "credentials-dir", "", "mounted Secret with password and ca.crt (required)")
@@ -123,31 +124,16 @@ func isUnknown(err error) bool {
 
 // send sends the manifest once.
 func (o deliverOptions) send(ctx context.Context, client *http.Client, password string) error {
-	begin, err := o.begin()
+	b, err := o.open()
 	if err != nil {
 		return err
 	}
-	file, err := os.Open(o.manifest)
-	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("dbt has written no %s", filepath.Base(o.manifest))
-	}
+	defer b.close()
+	request, err := http.NewRequestWithContext(ctx, http.MethodPut, o.url, io.MultiReader(b.parts...))
 	if err != nil {
 		return err
 	}
-	defer file.Close()
-	info, err := file.Stat()
-	if err != nil {
-		return err
-	}
-	if info.Size() > dbt.MaxManifestBytes {
-		return fmt.Errorf("the manifest has %d bytes; allowed: %d", info.Size(), dbt.MaxManifestBytes)
-	}
-	body := io.MultiReader(strings.NewReader(begin), file, strings.NewReader("}"))
-	request, err := http.NewRequestWithContext(ctx, http.MethodPut, o.url, body)
-	if err != nil {
-		return err
-	}
-	request.ContentLength = int64(len(begin)) + info.Size() + 1
+	request.ContentLength = b.length
 	request.Header.Set("Content-Type", "application/json")
 	request.SetBasicAuth("dbt", password)
 	response, err := client.Do(request)
@@ -169,14 +155,74 @@ func (o deliverOptions) send(ctx context.Context, client *http.Client, password 
 // maxSelected bounds the file of the selected models, bytes.
 const maxSelected = 8 << 20
 
-// begin returns the body before the manifest.
-func (o deliverOptions) begin() (string, error) {
+// body is the body of a delivery.
+type body struct {
+	parts  []io.Reader
+	length int64
+	files  []*os.File
+}
+
+// open returns the body: a JSON object with what dbt has written.
+func (o deliverOptions) open() (*body, error) {
+	b := &body{}
+	b.text("{")
+	err := o.addSelected(b)
+	if err == nil && o.catalog != "" {
+		b.text(`"catalog":`)
+		err = b.file(o.catalog, "catalog", dbt.MaxCatalogBytes)
+		b.text(",")
+	}
+	if err == nil {
+		b.text(`"manifest":`)
+		err = b.file(o.manifest, "manifest", dbt.MaxManifestBytes)
+		b.text("}")
+	}
+	if err != nil {
+		b.close()
+		return nil, err
+	}
+	return b, nil
+}
+
+func (b *body) text(s string) {
+	b.parts, b.length = append(b.parts, strings.NewReader(s)), b.length+int64(len(s))
+}
+
+// file adds a file that dbt has written.
+func (b *body) file(path, name string, limit int64) error {
+	file, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("dbt has written no %s", filepath.Base(path))
+	}
+	if err != nil {
+		return err
+	}
+	b.files = append(b.files, file)
+	info, err := file.Stat()
+	if err != nil {
+		return err
+	}
+	if info.Size() > limit {
+		return fmt.Errorf("the %s has %d bytes; allowed: %d", name, info.Size(), limit)
+	}
+	b.parts, b.length = append(b.parts, file), b.length+info.Size()
+	return nil
+}
+
+func (b *body) close() {
+	for _, file := range b.files {
+		_ = file.Close()
+	}
+}
+
+// addSelected adds the selected models.
+func (o deliverOptions) addSelected(b *body) error {
 	if o.selected == "" {
-		return `{"manifest":`, nil
+		return nil
 	}
 	text, err := readFile(o.selected, maxSelected)
 	if err != nil {
-		return "", fmt.Errorf("read the selected models: %w", err)
+		return fmt.Errorf("read the selected models: %w", err)
 	}
 	ids := []string{}
 	for line := range strings.Lines(string(text)) {
@@ -189,5 +235,6 @@ func (o deliverOptions) begin() (string, error) {
 		}
 	}
 	selected, err := json.Marshal(ids)
-	return `{"selected":` + string(selected) + `,"manifest":`, err
+	b.text(`"selected":` + string(selected) + ",")
+	return err
 }

@@ -22,6 +22,8 @@ type Request struct {
 	Manifest *dbt.Manifest
 	// Selected are the unique ids of the selected models, in a delivery of a pod; nil if they are absent.
 	Selected map[string]bool
+	// Catalog has the types of columns in the data source, in a delivery of a pod; nil if it is absent.
+	Catalog *dbt.Catalog
 
 	delivery bool
 }
@@ -35,7 +37,7 @@ func errRequest(format string, args ...any) error {
 // of the source.
 func ReadRequest(source io.Reader) (*Request, error) { return (&Request{}).read(source) }
 
-// ReadDelivery reads what a pod delivers: an object with the fields manifest and selected.
+// ReadDelivery reads what a pod delivers: an object with the fields manifest, selected and catalog.
 func ReadDelivery(source io.Reader) (*Request, error) { return (&Request{delivery: true}).read(source) }
 
 func (r *Request) read(source io.Reader) (*Request, error) {
@@ -98,6 +100,10 @@ func (r *Request) field(d *json.Decoder, name string) error {
 		return r.readOptions(d)
 	case name == "selected" && r.delivery:
 		return r.readSelected(d)
+	case name == "catalog" && r.delivery:
+		catalog, err := dbt.DecodeCatalog(d)
+		r.Catalog = catalog
+		return err
 	case name == "manifest":
 	default:
 		return errRequest("%s: unknown field; allowed: branchName, manifest, options, output, ref, source", clip(name))

@@ -9,6 +9,8 @@ import (
 	"io"
 	"time"
 
+	"k8s.io/utils/ptr"
+
 	"github.com/quoin-dev/quoin/internal/audit"
 	"github.com/quoin-dev/quoin/internal/content"
 	"github.com/quoin-dev/quoin/internal/dbt"
@@ -54,6 +56,9 @@ func (r *run) steps(ctx context.Context) error {
 		}
 		manifest := request.Manifest
 		r.Stats = &manifest.Stats
+		if request.Catalog != nil {
+			r.note(Entry{Phase: phaseManifest, Message: fmt.Sprintf("Read a catalog: the data source has %d models", request.Catalog.Models())})
+		}
 		return fmt.Sprintf("Read a manifest of dbt %s: %d models, %d sources, %d macros", manifest.Stats.DbtVersion, manifest.Stats.Models, manifest.Stats.Sources, manifest.Stats.Macros), nil
 	})
 	if err != nil {
@@ -61,7 +66,7 @@ func (r *run) steps(ctx context.Context) error {
 	}
 	err = r.phase(ctx, ProcessingManifest, phaseGenerate, func() (string, error) {
 		var err error
-		if model, err = request.Manifest.Convert(dbt.Options{DbtOptions: r.in.Options, Catalog: r.in.Catalog, Selected: request.Selected}); err != nil {
+		if model, err = request.Manifest.Convert(dbt.Options{DbtOptions: r.in.Options, Catalog: r.in.Catalog, Selected: request.Selected, Types: request.Catalog}); err != nil {
 			return "", err
 		}
 		r.Cubes = len(model.Files)
@@ -164,6 +169,9 @@ func (r *run) readManifest(ctx context.Context) (request *Request, err error) {
 		request, err = ReadDelivery(source)
 		if err == nil && request.Manifest == nil {
 			return errRequest("manifest: it is absent or empty")
+		}
+		if err == nil && request.Catalog == nil && ptr.Deref(r.in.Options.TypesFromCatalog, false) {
+			return errRequest("catalog: it is absent, and options.typesFromCatalog is true")
 		}
 		return err
 	})

@@ -1,6 +1,7 @@
 package dbtsync
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -8,9 +9,14 @@ import (
 	"testing/iotest"
 	"time"
 
+	"k8s.io/utils/ptr"
+
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/internal/audit"
 	"github.com/quoin-dev/quoin/internal/content"
 	"github.com/quoin-dev/quoin/internal/dbt"
+	"github.com/quoin-dev/quoin/internal/modeltree"
+	"github.com/quoin-dev/quoin/internal/store"
 )
 
 // git is a request for a sync of a Git repository to a branch.
@@ -157,6 +163,75 @@ func testSelector(w *world) {
 	w.step(w.worker())
 	if got := w.filesOf("dbt-sync/x"); got != generated {
 		w.Error(got)
+	}
+}
+
+// testCatalog: a sync with typesFromCatalog needs the catalog of the delivery.
+func testCatalog(w *world) {
+	const catalog = `"catalog":{"metadata":{"dbt_schema_version":"https://schemas.getdbt.com/dbt/catalog/v1.json"},
+		"nodes":{"model.shop.orders":{"columns":{"id":{"type":"timestamp without time zone"}}}}}`
+	for fields, want := range map[string]string{catalog: "", `"selected":["model.shop.orders"]`: "catalog: it is absent, and options.typesFromCatalog is true"} {
+		in := git("dbt-sync/x")
+		in.Options.TypesFromCatalog = ptr.To(true)
+		s := w.start(in)
+		w.must(w.syncs.Created(w.Context(), w.pending(), "u1"))
+		w.must(w.syncs.Deliver(w.Context(), w.pending(), packed(fields, "orders")))
+		w.must(w.syncs.Release(w.Context(), w.pending(), podPhases))
+		w.step(w.worker())
+		s = w.get(s.ID)
+		if s.Error != want || (s.Status == Completed) != (want == "") {
+			w.Errorf("%s: %+v", fields, s)
+		}
+	}
+	session := w.repositories.Session(w.Context(), demo)
+	head, err := session.Branch("dbt-sync/x")
+	w.must(err)
+	files, err := modeltree.Files(session, head.Commit, "model/cubes/dbt")
+	w.must(err)
+	text, err := modeltree.Content(session, files[0].Hash)
+	if err != nil || !strings.Contains(string(text), "type: time\n") {
+		w.Errorf("%v: %s", err, text)
+	}
+}
+
+// testTurns: a worker takes turns between accounts, and the syncs of an account are in order.
+func testTurns(w *world) {
+	named := func(name string) content.Scope {
+		of := scope(name, "d-"+name)
+		of.Account.Name, of.Deployment.Namespace = name, name
+		return of
+	}
+	many, one, last := named("many"), named("one"), named("zero")
+	var order []string
+	start := func(of content.Scope) {
+		_, err := w.syncs.Start(w.Context(), of, "key:k1", toFiles("orders"))
+		w.must(err)
+		w.clock = w.clock.Add(time.Second)
+	}
+	worker := w.worker()
+	worker.Record = func(_ context.Context, _ *store.Tx, e audit.Event) error {
+		order = append(order, e.Account)
+		return nil
+	}
+	for range 4 {
+		start(many)
+	}
+	start(one)
+	start(last)
+	w.step(worker)
+	start(one)
+	for range 6 {
+		w.step(worker)
+	}
+	if got := strings.Join(order, " "); got != "many one zero many one many many" {
+		w.Error(got)
+	}
+	page, err := w.syncs.List(w.Context(), many, Filter{}, store.PageRequest{Limit: 10})
+	w.must(err)
+	for i := 1; i < len(page.Items); i++ {
+		if page.Items[i].CompletedAt.After(page.Items[i-1].CompletedAt) {
+			w.Errorf("sync %d has ended before an older one", page.Items[i].Number)
+		}
 	}
 }
 

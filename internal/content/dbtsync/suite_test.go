@@ -55,6 +55,8 @@ var cases = []struct {
 	{"webhooks that are remembered", testManyWebhooks},
 	{"options", testOptions},
 	{"a selector", testSelector},
+	{"types from the catalog", testCatalog},
+	{"turns of accounts", testTurns},
 	{"pages and filters", testPages},
 	{"another account or deployment sees nothing", testTenants},
 	{"old syncs, manifests and files are deleted", testExpiry},

@@ -46,6 +46,8 @@ type Worker struct {
 	Now func() time.Time
 
 	owner string
+	// served is the UID of the account whose sync was claimed last.
+	served string
 	// interrupt is called at each step of a run, by tests.
 	interrupt func(step string) error
 }
@@ -87,7 +89,7 @@ func (w *Worker) Run(ctx context.Context, wake <-chan struct{}) error {
 	}
 }
 
-// Step works on the oldest sync that no replica holds. It reports whether there was one. A failure of a
+// Step works on the oldest sync, of the account whose turn it is, that no replica holds. It reports whether there was one. A failure of a
 // sync is not an error.
 func (w *Worker) Step(ctx context.Context) (bool, error) {
 	if w.owner == "" {
@@ -131,19 +133,20 @@ type run struct {
 	log    []Entry
 }
 
-// claim takes the oldest sync that no replica holds; nil if there is none.
+// claim takes a sync that no replica holds; nil if there is none. Accounts have turns, in the order of their UIDs, so
+// that an account with many syncs delays each of another one by one sync. Of an account, it takes the oldest.
 func (w *Worker) claim(ctx context.Context) (*run, error) {
 	var claimed *run
 	err := w.Store.Tx(ctx, func(tx *store.Tx) error {
 		claimed = nil
 		now := w.now()
 		statement := `UPDATE dbt_sync SET lease_owner = $1, lease_until = $2, tries = tries + 1 WHERE (account_uid, id) IN (
-				SELECT account_uid, id FROM dbt_sync WHERE status = 'RUNNING' AND lease_until <= $3 ORDER BY lease_until, account_uid, id LIMIT 1` + tx.Dialect().ForUpdateSkipLocked() + `)
+				SELECT account_uid, id FROM dbt_sync WHERE status = 'RUNNING' AND lease_until <= $3 ORDER BY CASE WHEN account_uid > $4 THEN 0 ELSE 1 END, account_uid, lease_until, id LIMIT 1` + tx.Dialect().ForUpdateSkipLocked() + `)
 			RETURNING account_uid, deployment_uid, deployment_number, base_branch, root, catalog, author_name, author_email, tries, options, ` + syncColumns
 		r := &run{worker: w}
 		var options string
 		// The columns before those of scan.
-		row := tx.QueryRowContext(ctx, statement, w.owner, now.Add(lease).UnixMicro(), now.UnixMicro())
+		row := tx.QueryRowContext(ctx, statement, w.owner, now.Add(lease).UnixMicro(), now.UnixMicro(), w.served)
 		err := scanAfter(row, &r.Sync, &r.scope.Account.UID, &r.scope.Deployment.UID, &r.in.DeploymentNumber, &r.in.Base, &r.in.Root, &r.in.Catalog, &r.in.AuthorName, &r.in.AuthorEmail, &r.tries, &options)
 		if errors.Is(err, sql.ErrNoRows) {
 			return nil
@@ -162,6 +165,9 @@ func (w *Worker) claim(ctx context.Context) (*run, error) {
 		claimed = r
 		return nil
 	})
+	if claimed != nil {
+		w.served = claimed.scope.Account.UID
+	}
 	return claimed, err
 }
 

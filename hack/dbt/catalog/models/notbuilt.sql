@@ -1,0 +1,2 @@
+-- hack/dbt/catalogs does not build it.
+select 1 as sensor_id
