@@ -36,7 +36,7 @@ const placeholder = "unused"
 
 // SecretPrefix begins the names of variables that come from Secrets: dbt hides their values in its output, and lets
 // only profiles and packages read them.
-const SecretPrefix = "DBT_ENV_SECRET_"
+const SecretPrefix = "DBT_ENV_SECRET_" //nolint:gosec // a name
 
 // variable returns the template of a variable of the deployment.
 func variable(name string) string {
