@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -92,10 +93,17 @@ func (a *DeployTokens) Authenticate(ctx context.Context, account *v1alpha1.Accou
 		return nil, err
 	}
 	a.budget.prove(ctx, account.Name, credential)
-	return &Principal{
+	p := &Principal{
 		Kind: KindDeployToken, Account: account.Name, ID: found.ID, Name: "deploy token of " + found.Deployment.Name,
 		Permissions: deployTokenPermissions[found.Kind], Deployments: []string{found.Deployment.Name},
-	}, nil
+	}
+	if found.Kind == deploytoken.Deploy {
+		p.Creator, p.CreatorName = found.CreatedBy.Principal, found.CreatedBy.UserName
+		if p.CreatorName == "" {
+			_, p.CreatorName, _ = strings.Cut(p.Creator, ":")
+		}
+	}
+	return p, nil
 }
 
 // exists returns an error unless the deployment of a token exists. Another object of its name, or one

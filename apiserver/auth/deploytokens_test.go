@@ -90,6 +90,7 @@ func TestDeployTokens(t *testing.T) {
 	want := &Principal{
 		Kind: KindDeployToken, Account: "acme", ID: deployTokenID, Name: "deploy token of sales",
 		Permissions: []v1alpha1.Permission{"SchemaRead", "SchemaUpdate", "SecretsManage"}, Deployments: []string{"sales"},
+		Creator: "ApiKey:etl", CreatorName: "etl",
 	}
 	for name, c := range map[string]struct {
 		path, body    string
@@ -217,6 +218,29 @@ func TestDeployTokensEndWithTheirCreator(t *testing.T) {
 			stored.tokens["acme-uid "+text].CreatedBy = c.by
 			p, err := a.Authenticate(t.Context(), account("acme"), deployRequest("/", "", text))
 			if (err == nil) != c.ok || (p != nil) != c.ok || err != nil && (!errors.Is(err, ErrNoCredential) || !strings.Contains(err.Error(), "created the deploy token")) {
+				t.Errorf("%+v, %v", p, err)
+			}
+		})
+	}
+}
+
+// TestCreatorOfDeployTokens: live previews are those of the creator of a deploy token; a Git token has none.
+func TestCreatorOfDeployTokens(t *testing.T) {
+	text := deployJWT(t, deployTokenID, "key")
+	for name, c := range map[string]struct {
+		kind          deploytoken.Kind
+		by            deploytoken.Creator
+		creator, name string
+	}{
+		"a user":      {deploytoken.Deploy, deploytoken.Creator{Principal: "User:u1", UserName: "ann@example.com"}, "User:u1", "ann@example.com"},
+		"a program":   {deploytoken.Deploy, deploytoken.Creator{Principal: "ServiceAccount:system:serviceaccount:a:ci"}, "ServiceAccount:system:serviceaccount:a:ci", "system:serviceaccount:a:ci"},
+		"a Git token": {deploytoken.Git, deploytoken.Creator{Principal: "User:u1", UserName: "ann@example.com"}, "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a, stored := deployWorld(t, text, salesObject("sales-uid"))
+			stored.tokens["acme-uid "+text].Kind, stored.tokens["acme-uid "+text].CreatedBy = c.kind, c.by
+			p, err := a.Authenticate(t.Context(), account("acme"), deployRequest("/", "", text))
+			if err != nil || p.Creator != c.creator || p.CreatorName != c.name {
 				t.Errorf("%+v, %v", p, err)
 			}
 		})

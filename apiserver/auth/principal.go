@@ -75,6 +75,9 @@ type Principal struct {
 	UserName string
 	// ScimProfile is the SCIM client that responses are adapted to; empty to detect it.
 	ScimProfile v1alpha1.ScimProfile
+	// Creator is <kind>:<id> of the principal that created a deploy token, on whose branches its live previews
+	// are; empty for others, also for Git tokens. CreatorName is a name for readers.
+	Creator, CreatorName string
 	// Permissions held.
 	Permissions []v1alpha1.Permission
 	// Deployments that the principal is limited to, by object name; nil for all.

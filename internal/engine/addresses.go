@@ -24,13 +24,19 @@ func URL(account *v1alpha1.Account, d *v1alpha1.Deployment) string {
 // of all SQL interfaces as clients see it, that of the gateway's Service.
 func Addresses(account *v1alpha1.Account, d *v1alpha1.Deployment, e *v1alpha1.Environment, branch string, sqlPort int32) v1alpha1.APICredentials {
 	base := BasePathOf(d)
+	address := URL(account, d)
 	if e.Spec.Type != v1alpha1.EnvironmentProduction {
-		base = PathDevMode + url.PathEscape(branch) + base
+		address = BranchURL(account, d, branch)
 	}
 	return v1alpha1.APICredentials{
-		REST: v1alpha1.RESTCredentials{URL: URL(account, d) + base},
+		REST: v1alpha1.RESTCredentials{URL: address + base},
 		SQL:  v1alpha1.SQLCredentials{Host: sqlHost(account, d), Port: sqlPort},
 	}
+}
+
+// BranchURL returns the base address of the data API of a branch, to which the base path is appended.
+func BranchURL(account *v1alpha1.Account, d *v1alpha1.Deployment, branch string) string {
+	return URL(account, d) + PathDevMode + url.PathEscape(branch)
 }
 
 // PathDevMode is the prefix of the path of a branch's data API. The branch, escaped as one segment,

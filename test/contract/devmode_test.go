@@ -1,16 +1,27 @@
 package contract_test
 
 import (
+	"encoding/json"
 	"fmt"
+	"io"
+	"maps"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/golang-jwt/jwt/v5"
+	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/internal/engine"
+	"github.com/quoin-dev/quoin/internal/serving/certificates"
 	"github.com/quoin-dev/quoin/test/internal/apiclient"
+	"github.com/quoin-dev/quoin/test/internal/clustertest"
+	"github.com/quoin-dev/quoin/test/internal/cubejs"
 )
 
 // project is a deployment that was created over REST, whose repository Quoin keeps.
@@ -241,4 +252,115 @@ func TestValidateReportsARejectedModel(t *testing.T) {
 		a.want("branchName", "main").want("mode", "production").want("errors.0.fileName", "orders.yml").want("errors.0.message", "sql is missing")
 		return nil
 	})
+}
+
+// preview is a development server with the routes that its page calls.
+type preview struct {
+	*testing.T
+	*cubejs.DevServer
+}
+
+func (p preview) ask(method, path, body string) map[string]any {
+	p.Helper()
+	request, err := http.NewRequestWithContext(p.Context(), method, p.URL+"/playground/live-preview/"+path, strings.NewReader(body))
+	if err != nil {
+		p.Fatal(err)
+	}
+	request.Header.Set("Content-Type", "application/json")
+	got, err := http.DefaultClient.Do(request)
+	if err != nil {
+		p.Fatal(err)
+	}
+	defer func() { _ = got.Body.Close() }()
+	raw, err := io.ReadAll(got.Body)
+	if err != nil || got.StatusCode != 200 {
+		p.Fatalf("%s %s: %d %v: %s", method, path, got.StatusCode, err, raw)
+	}
+	all := map[string]any{}
+	if got.Header.Get("Content-Type") != "text/html" {
+		if err := json.Unmarshal(raw, &all); err != nil {
+			p.Fatalf("%s %s: %v: %s", method, path, err, raw)
+		}
+	}
+	return all
+}
+
+// serves waits until an upload other than the last one is served, and returns the status.
+func (p preview) serves(last any) (status map[string]any) {
+	p.Helper()
+	apiclient.Soon(p, func() error {
+		status = p.ask("GET", "status", "")
+		if status["status"] != "running" || status["lastHashTarget"] == last || status["lastHashTarget"] == nil || status["uploading"] == true {
+			return fmt.Errorf("the status is %v", status)
+		}
+		return nil
+	})
+	return status
+}
+
+// The development server of npm @cubejs-backend/server-core, unmodified, uploads a project after each change to the
+// personal branch of the creator of its token, and its page gets the address and a token for it.
+func TestDevelopmentServerHasALivePreview(t *testing.T) {
+	if dataPlane == nil {
+		t.Skip("environments get ready with a data plane only")
+	}
+	k := newProject(t, acme, "Live preview")
+	authority := &corev1.Secret{}
+	if err := k8s.Get(t.Context(), client.ObjectKey{Namespace: clustertest.Namespace, Name: certificates.SecretName}, authority); err != nil {
+		t.Fatal(err)
+	}
+	p := preview{t, cubejs.StartDevServer(t, acme.host, serverAddress.String(), authority.Data["ca.crt"])}
+	for path, text := range firstProject {
+		p.Write(t, path, text)
+	}
+	main := k.heads(t, "main")
+	p.ask("GET", "start/"+acme.createDeployToken(t, k.id), "")
+	first := p.serves(nil)
+	dev, _ := first["branchName"].(string)
+	if got := k.files(t, k.id, dev); !maps.Equal(got, firstProject) {
+		t.Errorf("%s has %q, want %q", dev, got, firstProject)
+	}
+	d := object(t, acme, k.id)
+	if want := "https://" + d.Name + ".data." + acme.host + "/dev-mode/" + dev; first["deploymentUrl"] != want || first["active"] != true {
+		t.Errorf("the page has the status %v, want the address %s", first, want)
+	}
+	p.Write(t, "model/cubes/users.yml", "cubes: []\n")
+	second := p.serves(first["lastHashTarget"])
+	if head := k.heads(t, dev); head != fmt.Sprintf("%s=%v ", dev, second["lastHashTarget"]) {
+		t.Errorf("the branch is %s, the upload %v", head, second["lastHashTarget"])
+	}
+	if got := k.files(t, k.id, dev)["model/cubes/users.yml"]; got != "cubes: []\n" {
+		t.Errorf("the file that has changed is %q", got)
+	}
+	if after := k.heads(t, "main"); after != main {
+		t.Errorf("production is at %s, was at %s", after, main)
+	}
+	k.build(t, "GET", "/data-model/validate?devMode=true", nil).is(200).want("branchName", dev) // the branch of the token's creator
+	k.checkPreviewToken(t, dev, p.ask("POST", "token", `{"tenant":"shop"}`))
+	for event, n := range map[string]int{"Created Git branch": 1, "Entered dev mode": 1, "Finished uploading files": 2, "Created data token": 1} {
+		if rows := eventsOf(t, acme, event, k.id); len(rows) != n {
+			t.Errorf("%d events %q, want %d", len(rows), event, n)
+		}
+	}
+	p.ask("GET", "stop", "")
+	(caller{globex.host, acme.createDeployToken(t, k.id)}).call(t, "GET", "/devmode/"+k.id+"/status", nil).rejected(401)
+	globex.as(globex.admin).call(t, "POST", "/devmode/9"+k.id+"/token", map[string]any{}).rejected(404, "deployment")
+}
+
+// checkPreviewToken checks that a response of the development server has a token for the environment of a branch.
+func (k project) checkPreviewToken(t *testing.T, branch string, got map[string]any) {
+	t.Helper()
+	response, _ := got["token"].(map[string]any)
+	text, _ := response["token"].(string)
+	secret := &corev1.Secret{}
+	if err := k8s.Get(t.Context(), client.ObjectKey{Namespace: acme.name, Name: engine.CredentialsName(k.branch(t, acme, branch).Status.Environment)}, secret); err != nil {
+		t.Fatal(err)
+	}
+	claims := jwt.MapClaims{}
+	if _, err := jwt.ParseWithClaims(text, claims, func(*jwt.Token) (any, error) { return secret.Data[engine.KeyAPISecret], nil }); err != nil {
+		t.Fatalf("the token is not one of the environment: %v", err)
+	}
+	if expires, err := claims.GetExpirationTime(); err != nil || time.Until(expires.Time) > time.Hour || claims["tenant"] != "shop" {
+		t.Errorf("the claims are %v, %v", claims, err)
+	}
 }

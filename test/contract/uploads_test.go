@@ -98,8 +98,8 @@ func TestInvalidUploadsAreRejected(t *testing.T) {
 		"a form that is cut off": {func(t *testing.T) *response {
 			return admin.send(t, p.file, strings.NewReader("--b\r\nContent-Disposition: form-data; name=\"file\"\r\n\r\nx"), "multipart/form-data; boundary=b")
 		}, 400, []string{"cut off"}},
-		"a live preview":    {func(t *testing.T) *response { return admin.call(t, "POST", p.start+"?live=true", nil) }, 400, []string{"live", "dev-mode"}},
-		"an unknown branch": {func(t *testing.T) *response { return admin.call(t, "POST", p.start+"?branchName=absent", nil) }, 404, []string{"branchName"}},
+		"a live preview of a branch": {func(t *testing.T) *response { return admin.call(t, "POST", p.start+"?live=true&branchName=main", nil) }, 400, []string{"live", "branchName"}},
+		"an unknown branch":          {func(t *testing.T) *response { return admin.call(t, "POST", p.start+"?branchName=absent", nil) }, 404, []string{"branchName"}},
 		"two branches": {func(t *testing.T) *response {
 			return admin.call(t, "POST", p.start+"?branchName=a", map[string]any{"branchName": "b"})
 		}, 400, []string{"branchName"}},
@@ -177,7 +177,7 @@ func TestDeployTokens(t *testing.T) {
 func TestEveryResponseToTheClientIsJSON(t *testing.T) {
 	id := newRepository(t, acme, "json")
 	c := caller{acme.host, acme.createDeployToken(t, id)}
-	for _, path := range []string{"/files?live=true", "/absent", "/upload-file", "/finish-upload", "/start-upload?live=true", "/set-env"} {
+	for _, path := range []string{"/files?live=x", "/absent", "/upload-file", "/finish-upload", "/start-upload?live=x", "/set-env"} {
 		for _, method := range []string{"GET", "POST"} {
 			got := c.call(t, method, "/build/deploy/"+id+path, nil)
 			if got.header.Get("Content-Type") != "application/json" || got.at("error") == nil || got.status/100 != 4 {
@@ -185,8 +185,8 @@ func TestEveryResponseToTheClientIsJSON(t *testing.T) {
 			}
 		}
 	}
-	c.call(t, "GET", "/devmode/"+id+"/status?lastHash=x", nil).rejected(400, "dev mode")
-	c.call(t, "POST", "/devmode/"+id+"/token", nil).rejected(400, "dev mode")
+	c.call(t, "GET", "/devmode/"+id+"/status?lastHash=x", nil).rejected(400, "lastHash")
+	c.call(t, "POST", "/devmode/"+id+"/token", nil).rejected(409, "branch")
 }
 
 func TestVariablesOfAnUpload(t *testing.T) {

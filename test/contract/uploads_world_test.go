@@ -220,7 +220,14 @@ func (s *specification) checkUploads(t *testing.T, succeeded map[string]bool) {
 	token := send("POST", "/build/api/v1/deployments/{deploymentId}/deploy-token", nil).at("token")
 	send("POST", "/build/api/v1/deployments/{deploymentId}/git-token", nil)
 	send("POST", "/v1/token", map[string]any{"token": token})
+	d := object(t, globex, id)
+	d.Spec.OnDemand = &v1alpha1.OnDemand{Roles: []v1alpha1.OnDemandRole{"personal"}}
+	if err := k8s.Update(t.Context(), d); err != nil {
+		t.Fatal(err)
+	}
 	admin.enterDevMode(t, id)
+	send("GET", "/devmode/{deploymentId}/status", nil)
+	send("POST", "/devmode/{deploymentId}/token", map[string]any{"tenant": "x"})
 	const path = "/build/api/v1/deployments/{deploymentId}/data-model/files"
 	send("PUT", path, map[string]any{"files": []map[string]string{{"path": "b.yml", "content": "b"}}})
 	send("POST", path+"/rename", map[string]any{"files": []map[string]string{{"path": "b.yml", "newPath": "c.yml"}}})

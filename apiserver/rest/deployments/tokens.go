@@ -194,6 +194,19 @@ func (a *api) keep(ctx context.Context, e *v1alpha1.Environment, issued *Token, 
 	issued.ID = strconv.FormatInt(id, 10)
 }
 
+// IssueToken returns a function that issues a token that queries the data of an environment, valid for a
+// number of seconds, for the live preview of a data model.
+func IssueToken(o Options) func(ctx context.Context, e *v1alpha1.Environment, securityContext map[string]any, lifetime int64) (string, error) {
+	a := newAPI(o)
+	return func(ctx context.Context, e *v1alpha1.Environment, securityContext map[string]any, lifetime int64) (string, error) {
+		issued, err := a.sign(ctx, e, securityContext, lifetime, false)
+		if err != nil {
+			return "", err
+		}
+		return issued.Token, nil
+	}
+}
+
 // reserved are the claims that the platform sets. They are removed from a security context.
 var reserved = []string{"iat", "exp", "nbf", "iss", "aud", "sub", "jti", "scope"}
 

@@ -17,6 +17,7 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/gitmirror"
 	"github.com/quoin-dev/quoin/apiserver/recording"
 	"github.com/quoin-dev/quoin/apiserver/rest"
+	"github.com/quoin-dev/quoin/apiserver/rest/model/ask"
 	"github.com/quoin-dev/quoin/internal/audit"
 	"github.com/quoin-dev/quoin/internal/content/dbtsync"
 	"github.com/quoin-dev/quoin/internal/content/deploytoken"
@@ -64,6 +65,8 @@ type Options struct {
 	// SetVariables sets environment variables of the deployment of a request. If replace is true, others
 	// are removed; if not, variables that exist keep their values.
 	SetVariables func(ctx context.Context, values map[string]string, replace bool) error
+	// IssueToken returns a token that queries the data of an environment, valid for a number of seconds.
+	IssueToken func(ctx context.Context, e *v1alpha1.Environment, securityContext map[string]any, lifetime int64) (string, error)
 	// Clock is that of the machine when nil.
 	Clock clock.Clock
 }
@@ -74,7 +77,7 @@ func New(o Options) []rest.Family {
 		o.Clock = clock.RealClock{}
 	}
 	if o.Ask == nil {
-		o.Ask = overHTTP(o.Kube)
+		o.Ask = ask.OverHTTP(o.Kube)
 	}
 	a := &api{
 		Options: o, hooks: newHookLimiter(o.Clock), dbtUploads: make(chan struct{}, maxDbtUploads),

@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-git/go-git/v5/plumbing"
 
+	"github.com/quoin-dev/quoin/apiserver/gitmirror"
 	"github.com/quoin-dev/quoin/apiserver/recording"
 	"github.com/quoin-dev/quoin/apiserver/rest"
 	"github.com/quoin-dev/quoin/internal/audit"
@@ -113,8 +114,13 @@ const saveAttempts = 10
 // again from the new commits: of concurrent changes none is lost, and those that contradict each other
 // are a conflict of the later one. Without a change, plan returns nil.
 func (a *api) save(ctx context.Context, plan func(t *tree) (*change, error)) error {
+	return a.saveFor(ctx, personOf(rest.ScopeFrom(ctx)), plan)
+}
+
+// saveFor is save on behalf of a person.
+func (a *api) saveFor(ctx context.Context, by person, plan func(t *tree) (*change, error)) error {
 	for attempt := 1; ; attempt++ {
-		t, err := a.openToWrite(ctx)
+		t, err := a.openTree(ctx, by, gitmirror.Current)
 		if err != nil {
 			return err
 		}

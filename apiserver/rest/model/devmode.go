@@ -50,7 +50,7 @@ func (a *api) startDevMode(ctx context.Context, in *StartDevModeInput) (*DevBran
 		c := newChange(ctx, t)
 		entered, isNew = b, false
 		if b.role != v1alpha1.BranchPersonal {
-			if entered, isNew, err = a.fork(ctx, t, b, c); err != nil {
+			if entered, isNew, err = t.fork(b, c); err != nil {
 				return nil, err
 			}
 		} else if err := t.checkOwned(b, true); err != nil {
@@ -73,8 +73,8 @@ func (a *api) startDevMode(ctx context.Context, in *StartDevModeInput) (*DevBran
 
 // fork adds to a change that the caller gets its personal branch of a parent. One that exists keeps its
 // changes; without changes, it is brought to the parent's commit.
-func (a *api) fork(ctx context.Context, t *tree, parent *target, c *change) (forked *target, isNew bool, err error) {
-	name := personalBranch(ctx, parent.name)
+func (t *tree) fork(parent *target, c *change) (forked *target, isNew bool, err error) {
+	name := t.personalBranch(parent.name)
 	b, exists := t.find(name)
 	if !exists {
 		c.create(devmode.Branch{Name: name, Parent: parent.name, Owner: t.caller}, parent.commit)
@@ -102,19 +102,24 @@ func (a *api) fork(ctx context.Context, t *tree, parent *target, c *change) (for
 // maxPart bounds the parts of the name of a personal branch, which are for readers.
 const maxPart = 40
 
-// personalBranch returns the name of the caller's personal branch of a parent: readable, and unique by
-// a hash.
-func personalBranch(ctx context.Context, parent string) string {
-	s := rest.ScopeFrom(ctx)
-	sum := sha256.Sum256([]byte(s.Caller() + "\x00" + parent))
-	who, _, _ := strings.Cut(s.Principal.Name, "@")
+// personalBranch returns the name of the caller's personal branch of a parent: readable, and unique by a
+// hash. A branch that the caller has under another name, which it had then, stays its branch.
+func (t *tree) personalBranch(parent string) string {
+	sum := sha256.Sum256([]byte(t.caller + "\x00" + parent))
+	suffix := hex.EncodeToString(sum[:4])
+	for _, b := range t.branches {
+		if t.roleOf(b.Name) == v1alpha1.BranchPersonal && strings.HasSuffix(b.Name, "-"+suffix) && t.state.Branches[b.Name].Owner == t.caller {
+			return b.Name
+		}
+	}
+	who, _, _ := strings.Cut(t.callerName, "@")
 	parts := []string{strings.TrimSuffix(personalPrefix, "-")}
 	for _, text := range []string{who, parent} {
 		if part := slug(text); part != "" {
 			parts = append(parts, part)
 		}
 	}
-	return strings.Join(append(parts, hex.EncodeToString(sum[:4])), "-")
+	return strings.Join(append(parts, suffix), "-")
 }
 
 // slug returns the letters and digits of a text in lower case, separated by hyphens.

@@ -1,12 +1,24 @@
 package model
 
 import (
+	"bytes"
 	"context"
+	"crypto/sha1" //nolint:gosec // clients compare files by it
+	"encoding/hex"
 	"fmt"
+	"io"
+	"mime/multipart"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"strings"
 	"sync"
 	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/apiserver/auth"
@@ -30,6 +42,8 @@ func TestDatabases(t *testing.T) {
 			"invalid merges are rejected":                                         testInvalidMerges,
 			"a pull brings a personal branch up to date":                          testPull,
 			"a branch that a push has deleted and created again inherits nothing": testRecreated,
+			"a live preview is on the personal branch of the token's creator":     testLivePreview,
+			"invalid live previews are rejected":                                  testInvalidLivePreviews,
 		} {
 			t.Run(name, func(t *testing.T) { test(newWorld(t, newDatabase(t))) })
 		}
@@ -286,4 +300,243 @@ func (w *world) checkCommits(committed int) {
 	if w.head(dev) != w.head("main") && w.commitOf(dev).ParentHashes[0] != w.head("main") {
 		w.Error("the personal branch does not continue from main")
 	}
+}
+
+// adasToken is a deploy token that ada has created, bobsToken one of bob, and gitToken a Git token of ada.
+var (
+	adasToken = deployToken("deploy-a", "User:ada", "ada@example.com")
+	bobsToken = deployToken("deploy-b", "ApiKey:ci", "ci")
+	gitToken  = deployToken("git-a", "", "")
+)
+
+func deployToken(id, creator, name string) *auth.Principal {
+	return &auth.Principal{
+		Kind: auth.KindDeployToken, ID: id, Name: "deploy token of sales", Creator: creator, CreatorName: name,
+		Permissions: []v1alpha1.Permission{v1alpha1.PermissionSchemaRead, v1alpha1.PermissionSchemaUpdate, v1alpha1.PermissionSecretsManage}, Deployments: []string{"sales"},
+	}
+}
+
+func issueToken(_ context.Context, e *v1alpha1.Environment, securityContext map[string]any, lifetime int64) (string, error) {
+	return fmt.Sprintf("%s %v %d", e.Name, securityContext, lifetime), nil
+}
+
+const deployPrefix = "/build/deploy/7"
+
+// addFile adds a file to an upload.
+func (w *world) addFile(p *auth.Principal, query, transaction, path, text string) *answer {
+	w.Helper()
+	body := &bytes.Buffer{}
+	form := multipart.NewWriter(body)
+	w.must(form.WriteField("transaction", transaction))
+	w.must(form.WriteField("fileName", path))
+	part, err := form.CreateFormFile("file", "file")
+	w.must(err)
+	_, err = io.WriteString(part, text)
+	w.must(err)
+	w.must(form.Close())
+	r := httptest.NewRequest(http.MethodPost, deployPrefix+"/upload-file"+query, body)
+	r.Header.Set("Content-Type", form.FormDataContentType())
+	return w.send(p, r)
+}
+
+// startLive starts an upload for a live preview.
+func (w *world) startLive(p *auth.Principal) map[string]any {
+	w.Helper()
+	transaction, _ := w.call(p, "POST", deployPrefix+"/start-upload?live=true", nil).is(200).get("transaction").(map[string]any)
+	return transaction
+}
+
+// listed returns the files of the end of an upload.
+func listed(text string) map[string]any {
+	sum := sha1.Sum([]byte(text))
+	return map[string]any{"model/a.yml": map[string]any{"hash": hex.EncodeToString(sum[:])}}
+}
+
+// live uploads model/a.yml for a live preview, as the development server does.
+func (w *world) live(p *auth.Principal, text string) (lastHash string) {
+	w.Helper()
+	w.call(p, "GET", deployPrefix+"/files?live=true", nil).is(200)
+	branch, _ := w.call(p, "GET", "/devmode/7/status", nil).is(200).get("branchName").(string)
+	key := client.ObjectKey{Namespace: "demo", Name: "sales-" + slug(branch)}
+	if apierrors.IsNotFound(w.kube.Get(context.Background(), key, &v1alpha1.Environment{})) {
+		w.putBranch(branch, w.head("main").String(), metav1.ConditionTrue, v1alpha1.ReasonAsleep, "Asleep")
+	}
+	transaction := w.startLive(p)
+	id, _ := transaction["id"].(string)
+	w.addFile(p, "?live=true", id, "model/a.yml", text).is(200)
+	lastHash, _ = w.call(p, "POST", deployPrefix+"/finish-upload?live=true", map[string]any{"transaction": transaction, "files": listed(text)}).is(200).get("lastHash").(string)
+	return lastHash
+}
+
+// putBranch makes the environment of a branch, which serves a commit.
+func (w *world) putBranch(branch, commit string, status metav1.ConditionStatus, reason, message string) *v1alpha1.Environment {
+	w.Helper()
+	e := environmentAt("sales-"+slug(branch), commit, status, reason, message)
+	e.Spec.IdleSeconds, e.Status.CredentialsSecret = ptr.To(int32(60)), "credentials"
+	w.put(e)
+	return e
+}
+
+func (w *world) personalEnvironments() {
+	w.deployment.Spec.OnDemand = &v1alpha1.OnDemand{Roles: []v1alpha1.OnDemandRole{"personal"}}
+}
+
+func testLivePreview(w *world) {
+	w.personalEnvironments()
+	main, text := w.head("main"), w.file("main", "model/a.yml")
+	status := func(hash string) *answer {
+		return w.call(adasToken, "GET", "/devmode/7/status?lastHash="+hash, nil).is(200)
+	}
+	// Before the first upload, the page needs the address already.
+	before := status("").is(200, `"status":"loading"`, "dev mode is not active")
+	if w.names() != "" || w.head("dev-x") != w.head("dev-y") {
+		w.Error("a question has changed something")
+	}
+	dev, _ := before.get("branchName").(string)
+	hash := w.live(adasToken, "live\n")
+	if got, want := w.names(), "Created Git branch "+dev+", Entered dev mode "+dev+", Started uploading files "+dev+", Finished uploading files "+dev; got != want {
+		w.Errorf("events %q, want %q", got, want)
+	}
+	if before.get("deploymentUrl") != "https://sales.data.demo.example.com/dev-mode/"+dev {
+		w.Errorf("%s", before.raw)
+	}
+	if w.head(dev).String() != hash || w.file(dev, "model/a.yml") != "live\n" || w.head("main") != main || w.file("main", "model/a.yml") != text {
+		w.Errorf("%s is at %s, want %s; main is at %s, was at %s", dev, w.head(dev), hash, w.head("main"), main)
+	}
+	if c := w.commitOf(dev); len(c.ParentHashes) != 1 || c.ParentHashes[0] != main {
+		w.Errorf("the parents of the upload are %v", c.ParentHashes)
+	}
+	// The branch is that which ada enters, and the upload has woken its environment.
+	if w.enter(ada, "main") != dev || w.names() != "" {
+		w.Error("ada has another personal branch, or was not in dev mode")
+	}
+	e := &v1alpha1.Environment{}
+	w.must(w.kube.Get(context.Background(), client.ObjectKey{Namespace: "demo", Name: "sales-" + slug(dev)}, e))
+	if e.Annotations[v1alpha1.AnnotationWakeRequested] == "" {
+		w.Error("the environment was not woken")
+	}
+	testPreviewStates(w, dev, hash, main.String(), status)
+
+	again := w.live(adasToken, "live again\n")
+	w.putBranch(dev, again, metav1.ConditionTrue, "Succeeded", "")
+	status(again).is(200, "running")
+	status(hash).is(200, "running") // it is in the history
+	w.call(ada, "POST", "/commit", nil).is(200)
+	status(again).is(200, `"running"`) // the same files
+	status(strings.Repeat("0", 40)).is(200, "loading", "does not have the upload")
+	w.names()
+	got := w.call(adasToken, "POST", "/devmode/7/token", map[string]any{"tenant": "x"}).is(200).get("token")
+	if got != "sales-"+slug(dev)+" map[tenant:x] 3600" {
+		w.Errorf("the token is %v", got)
+	}
+	w.call(adasToken, "POST", "/devmode/7/token", nil).is(200, "map[]")
+	// In dev mode on another branch, that is the one.
+	w.call(ada, "POST", "/branches", map[string]any{"name": "next"}).is(200)
+	other := w.enter(ada, "next")
+	w.live(adasToken, "other\n")
+	if w.file(other, "model/a.yml") != "other\n" || w.head(dev).String() == w.head(other).String() {
+		w.Errorf("the upload is not on %s", other)
+	}
+	// The creator of another token has another branch.
+	w.call(bobsToken, "GET", "/devmode/7/status", nil).is(200, "dev-ci-main")
+	w.live(bobsToken, "bob's\n")
+	if w.file(other, "model/a.yml") != "other\n" || w.file(w.enter(bob, "main"), "model/a.yml") != "bob's\n" {
+		w.Error("the upload of bob's token is not on his branch only")
+	}
+}
+
+// testPreviewStates: the status of an upload by the state of the environment.
+func testPreviewStates(w *world, dev, hash, before string, status func(string) *answer) {
+	w.Helper()
+	for _, c := range []struct {
+		commit    string
+		condition metav1.ConditionStatus
+		reason    string
+		want      []string
+	}{
+		{hash, metav1.ConditionTrue, "Succeeded", []string{`"running"`}},
+		{before, metav1.ConditionTrue, "Succeeded", []string{`"inProgress"`, "does not have the upload yet"}},
+		{hash, metav1.ConditionFalse, "RollingOut", []string{`"inProgress"`, "why"}},
+		{hash, metav1.ConditionFalse, v1alpha1.ReasonModelBroken, []string{`"loading"`, "why"}},
+		{hash, metav1.ConditionTrue, v1alpha1.ReasonAsleep, []string{`"loading"`, "asleep"}},
+	} {
+		w.putBranch(dev, c.commit, c.condition, c.reason, "why")
+		status(hash).is(200, c.want...)
+		status("").is(200, c.want...)
+	}
+	w.putBranch(dev, hash, metav1.ConditionFalse, "RollingOut", "why")
+	w.deployment.Spec.Suspend = ptr.To(true)
+	status(hash).is(200, `"loading"`, "suspended")
+	w.deployment.Spec.Suspend = nil
+	w.must(w.kube.Delete(context.Background(), &v1alpha1.Environment{ObjectMeta: metav1.ObjectMeta{Namespace: "demo", Name: "sales-" + slug(dev)}}))
+	status(hash).is(200, `"inProgress"`, "is created")
+	w.deployment.Spec.OnDemand = nil
+	status(hash).is(200, `"loading"`, "spec.onDemand.roles")
+	w.call(adasToken, "POST", "/devmode/7/token", nil).is(409, "spec.onDemand.roles")
+	w.personalEnvironments()
+	w.putBranch(dev, hash, metav1.ConditionTrue, "Succeeded", "")
+}
+
+func testInvalidLivePreviews(w *world) {
+	w.personalEnvironments()
+	main := w.head("main")
+	live := w.startLive(adasToken)
+	plain, _ := w.call(adasToken, "POST", deployPrefix+"/start-upload", nil).is(200).get("transaction").(map[string]any)
+	liveID, _ := live["id"].(string)
+	plainID, _ := plain["id"].(string)
+	finish := func(p *auth.Principal, query string, transaction any) *answer {
+		return w.call(p, "POST", deployPrefix+"/finish-upload"+query, map[string]any{"transaction": transaction, "files": listed("live\n")})
+	}
+	const both = "the same in all requests of an upload"
+	for name, c := range map[string]struct {
+		got    *answer
+		status int
+		word   string
+	}{
+		"a file of a live preview without live":  {w.addFile(adasToken, "", liveID, "model/a.yml", "x"), 400, both},
+		"a file of another upload with live":     {w.addFile(adasToken, "?live=true", plainID, "model/a.yml", "x"), 400, both},
+		"the end of a live preview without live": {finish(adasToken, "", live), 400, both},
+		"the end of another upload with live":    {finish(adasToken, "?live=true", plain), 400, both},
+		"a live preview of a branch":             {w.call(adasToken, "POST", deployPrefix+"/start-upload?live=true&branchName=main", nil), 400, "branchName"},
+		"the files of a branch with live":        {w.call(adasToken, "GET", deployPrefix+"/files?live=true&branchName=main", nil), 400, "branchName"},
+		"a branch in the body with live":         {w.call(adasToken, "POST", "/data-model/upload/start?live=true", map[string]any{"branchName": "main"}), 400, "branchName"},
+		"live that is no boolean":                {w.call(adasToken, "POST", deployPrefix+"/start-upload?live=x", nil), 400, "live"},
+		"an upload of another caller":            {finish(bobsToken, "?live=true", live), 404, "another caller"},
+		"the transaction of its creator's own":   {finish(ada, "?live=true", live), 404, "another caller"},
+		"a Git token":                            {w.call(gitToken, "POST", deployPrefix+"/start-upload?live=true", nil), 403, "a deploy token"},
+		"the status of a Git token":              {w.call(gitToken, "GET", "/devmode/7/status", nil), 403, "a deploy token"},
+		"a data token of a Git token":            {w.call(gitToken, "POST", "/devmode/7/token", nil), 403, "a deploy token"},
+		"a data token without DeploymentUpdate":  {w.call(bob, "POST", "/devmode/7/token", nil), 403, "DeploymentUpdate"},
+		"a security context that is no object":   {w.send(adasToken, jsonRequest("/devmode/7/token", `["secret"]`)), 400, "body"},
+		"a hash that is none":                    {w.call(adasToken, "GET", "/devmode/7/status?lastHash=x", nil), 400, "lastHash"},
+	} {
+		if c.got.is(c.status, c.word); strings.Contains(string(c.got.raw), "secret") {
+			w.Errorf("%s: %s", name, c.got.raw)
+		}
+	}
+	w.addFile(adasToken, "?live=true", liveID, "model/a.yml", "live\n").is(200)
+	w.putBranch(w.enter(ada, "main"), main.String(), metav1.ConditionTrue, "Succeeded", "")
+	first := finish(adasToken, "?live=true", live).is(200).get("lastHash")
+	if again := finish(adasToken, "?live=true", live).is(200).get("lastHash"); again != first {
+		w.Errorf("finished twice: %v, %v", first, again)
+	}
+	w.addFile(adasToken, "?live=true", liveID, "model/a.yml", "x").is(409, "finished")
+	if w.head("main") != main {
+		w.Error("production has moved")
+	}
+	// A personal branch that was deleted meanwhile is not made again.
+	live = w.startLive(adasToken)
+	dev := w.enter(ada, "main")
+	w.call(ada, "DELETE", "/branches?branchName="+dev, nil).is(200)
+	finish(adasToken, "?live=true", live).is(404, "does not exist")
+	if !w.head(dev).IsZero() || w.head("main") != main {
+		w.Error("the end of the upload has made a branch, or production has moved")
+	}
+}
+
+// jsonRequest returns a request with a JSON body.
+func jsonRequest(path, body string) *http.Request {
+	r := httptest.NewRequest(http.MethodPost, path, strings.NewReader(body))
+	r.Header.Set("Content-Type", "application/json")
+	return r
 }

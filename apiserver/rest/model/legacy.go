@@ -14,14 +14,10 @@ import (
 // its `deploy` command. It requires JSON in every response.
 const deployPath = "/build/deploy"
 
-// noLivePreview is the rejection of live previews, which cubejs-cli and the development server of
-// Cube requested before dev mode.
-const noLivePreview = "live previews are not supported; enter dev mode on a branch instead: POST /build/api/v1/deployments/{deploymentId}/dev-mode"
-
 func (a *api) deployFamily() rest.Family {
 	fields := map[string]string{"transaction": "transaction of the start, as JSON.", "fileName": "Path from the root of the data model, without a slash at the beginning."}
 	in := deployPath + "/{deploymentId}"
-	return rest.Family{Tag: "cubejs-cli", Description: "The routes of cubejs-cli deploy, with a deploy token.", Routes: []rest.Route{
+	return rest.Family{Tag: "cubejs-cli", Description: "The routes of cubejs-cli deploy, with a deploy token.", Routes: append([]rest.Route{
 		rest.Handle(http.MethodPost, ExchangePath, "exchangeDeployToken", rest.NoPermission, "Check a deploy token", a.exchangeToken),
 		rest.Handle(http.MethodGet, deployPath+"/deployments", "deployListDeployments", v1alpha1.PermissionSchemaRead, "List the deployments of the credential", a.deployListDeployments),
 		rest.Handle(http.MethodGet, in+"/files", "deployFiles", v1alpha1.PermissionSchemaRead, "Get the hashes of the files", a.fileHashes).WithDocument(describeConflict),
@@ -29,9 +25,7 @@ func (a *api) deployFamily() rest.Family {
 		rest.Handle(http.MethodPost, in+"/set-env", "deploySetEnv", v1alpha1.PermissionSecretsManage, "Set environment variables with an upload", a.deploySetEnv),
 		rest.Handle(http.MethodPost, in+"/upload-file", "deployUploadFile", v1alpha1.PermissionSchemaUpdate, "Upload a file", a.uploadFile).WithForm(fields).WithCachedDeployment(),
 		rest.Handle(http.MethodPost, in+"/finish-upload", "deployFinishUpload", v1alpha1.PermissionSchemaUpdate, "Finish an upload", a.finishUpload).WithMaxBody(maxDocument),
-		rest.Handle(http.MethodGet, "/devmode/{deploymentId}/status", "livePreviewStatus", v1alpha1.PermissionSchemaRead, "Not supported: always an error", a.livePreviewStatus),
-		rest.Handle(http.MethodPost, "/devmode/{deploymentId}/token", "livePreviewToken", v1alpha1.PermissionSchemaUpdate, "Not supported: always an error", a.livePreviewToken),
-	}}
+	}, a.livePreviewRoutes()...)}
 }
 
 // DeployListedDeployment is a deployment that the credential is for.
@@ -105,21 +99,4 @@ func (a *api) isFirstUpload(ctx context.Context) (bool, error) {
 		return true, nil
 	}
 	return false, err
-}
-
-// LivePreviewStatusInput is what the client sends.
-type LivePreviewStatusInput struct {
-	rest.InDeployment
-	LastHash string `query:"lastHash" maxLength:"100"`
-}
-
-func (a *api) livePreviewStatus(context.Context, *LivePreviewStatusInput) (*rest.SuccessOutput, error) {
-	return nil, rest.BadRequest(noLivePreview)
-}
-
-// LivePreviewTokenInput is what the client sends.
-type LivePreviewTokenInput struct{ rest.InDeployment }
-
-func (a *api) livePreviewToken(context.Context, *LivePreviewTokenInput) (*rest.SuccessOutput, error) {
-	return nil, rest.BadRequest(noLivePreview)
 }

@@ -47,8 +47,19 @@ type tree struct {
 	state      devmode.State
 	production string
 	root       string
-	caller     string
+	person
 }
+
+// person is on whose behalf a request works on personal branches.
+type person struct {
+	// caller is <kind>:<id>, as in the database.
+	caller string
+	// callerName is a name for readers.
+	callerName string
+}
+
+// personOf returns the caller of a request.
+func personOf(s *rest.Scope) person { return person{s.Caller(), s.Principal.Name} }
 
 // source is the repository with the data model of a deployment.
 type source struct {
@@ -87,21 +98,23 @@ func (a *api) source(ctx context.Context, need gitmirror.Need) (*source, error) 
 
 // open reads the branches of the deployment of a request, to read from them. A deployment whose model is
 // not in a Git repository is a conflict.
-func (a *api) open(ctx context.Context) (*tree, error) { return a.openTree(ctx, gitmirror.Recent) }
+func (a *api) open(ctx context.Context) (*tree, error) {
+	return a.openTree(ctx, personOf(rest.ScopeFrom(ctx)), gitmirror.Recent)
+}
 
 // openToWrite is open for a change.
 func (a *api) openToWrite(ctx context.Context) (*tree, error) {
-	return a.openTree(ctx, gitmirror.Current)
+	return a.openTree(ctx, personOf(rest.ScopeFrom(ctx)), gitmirror.Current)
 }
 
-func (a *api) openTree(ctx context.Context, need gitmirror.Need) (*tree, error) {
+func (a *api) openTree(ctx context.Context, by person, need gitmirror.Need) (*tree, error) {
 	s := rest.ScopeFrom(ctx)
 	from, err := a.source(ctx, need)
 	if err != nil {
 		return nil, err
 	}
 	// First the rows, then the branches: a branch that is created in between has defaults.
-	state, err := a.DevMode.State(ctx, s.Content(), s.Caller())
+	state, err := a.DevMode.State(ctx, s.Content(), by.caller)
 	if err != nil {
 		return nil, err
 	}
@@ -110,7 +123,7 @@ func (a *api) openTree(ctx context.Context, need gitmirror.Need) (*tree, error) 
 	if err != nil {
 		return nil, err
 	}
-	return &tree{session: session, fresh: from.session, branches: branches, state: state, production: from.production, root: from.root, caller: s.Caller()}, nil
+	return &tree{session: session, fresh: from.session, branches: branches, state: state, production: from.production, root: from.root, person: by}, nil
 }
 
 // elsewhere is the error of a change of a model that is not in a Git repository.

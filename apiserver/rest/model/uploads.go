@@ -61,21 +61,13 @@ func (a *api) uploadsFamily() rest.Family {
 
 // UploadQuery has the parameters of all calls of an upload.
 type UploadQuery struct {
-	Live        bool                  `query:"live" doc:"Only false is supported: use dev mode for a preview."`
+	Live        bool                  `query:"live" doc:"true for a live preview: the upload is to the personal branch that the caller, or the user who created the deploy token, has active in dev mode, which is begun if it is not active. branchName is absent then."`
 	Branch      rest.Optional[string] `query:"branchName" maxLength:"244" doc:"The branch; that of production when absent."`
 	ProjectRoot rest.Optional[bool]   `query:"useDeployProjectRoot" doc:"Whether paths are relative to spec.model.repository.path or spec.model.git.path instead of the root of the repository; true when absent."`
 }
 
-// check returns an error for what is not supported.
-func (q *UploadQuery) check() error {
-	if q.Live {
-		return rest.BadRequest("live: %s", noLivePreview)
-	}
-	return nil
-}
-
 // uploadTarget returns the branch of an upload: that of production when name is empty. Of personal
-// branches, only those of the caller are allowed.
+// branches, only those of the caller are allowed. A live preview has another target.
 func (a *api) uploadTarget(ctx context.Context, name string, q *UploadQuery) (*target, error) {
 	t, err := a.productionTarget(ctx)
 	if err != nil {
@@ -91,10 +83,15 @@ func (a *api) uploadTarget(ctx context.Context, name string, q *UploadQuery) (*t
 			}
 		}
 	}
+	return q.rooted(t), nil
+}
+
+// rooted returns a target whose paths are relative to what the query says.
+func (q *UploadQuery) rooted(t *target) *target {
 	if q.ProjectRoot.IsSet && !q.ProjectRoot.Value {
 		t.root = ""
 	}
-	return t, nil
+	return t
 }
 
 // FileHash is the hash of a file.
@@ -112,10 +109,16 @@ type FileHashesInput struct {
 type FileHashesOutput struct{ Body map[string]FileHash }
 
 func (a *api) fileHashes(ctx context.Context, in *FileHashesInput) (*FileHashesOutput, error) {
-	if err := in.check(); err != nil {
+	branch, err := in.branch(nil)
+	if err != nil {
 		return nil, err
 	}
-	t, err := a.uploadTarget(ctx, in.Branch.Value, &in.UploadQuery)
+	var t *target
+	if in.Live {
+		t, err = a.previewTarget(ctx, &in.UploadQuery)
+	} else {
+		t, err = a.uploadTarget(ctx, branch, &in.UploadQuery)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -165,18 +168,24 @@ func (a *api) startUpload(ctx context.Context, in *StartUploadInput) (*StartUplo
 	if err != nil {
 		return nil, err
 	}
-	t, err := a.uploadTarget(ctx, branch, &in.UploadQuery)
+	s, start := rest.ScopeFrom(ctx), a.Uploads.Start
+	var t *target
+	if in.Live {
+		t, err = a.beginPreview(ctx)
+		start = a.Uploads.StartLive
+	} else {
+		t, err = a.uploadTarget(ctx, branch, &in.UploadQuery)
+	}
 	if err != nil {
 		return nil, err
 	}
-	s := rest.ScopeFrom(ctx)
 	out := &StartUploadOutput{}
 	out.Body.DeploymentName = s.Deployment.DisplayName()
-	out.Body.Transaction.ID, err = a.Uploads.Start(ctx, s.Content(), s.Caller(), t.name)
+	out.Body.Transaction.ID, err = start(ctx, s.Content(), s.Caller(), t.name)
 	return out, err
 }
 
-// branch returns the branch that the query or the body names; empty if none does.
+// branch returns the branch that the query or the body names; empty if none does, as for a live preview.
 func (q *UploadQuery) branch(inBody *string) (string, error) {
 	name := ptr.Deref(inBody, "")
 	if q.Branch.Value != "" && name != "" && q.Branch.Value != name {
@@ -185,7 +194,19 @@ func (q *UploadQuery) branch(inBody *string) (string, error) {
 	if name == "" {
 		name = q.Branch.Value
 	}
-	return name, q.check()
+	if q.Live && name != "" {
+		return "", rest.BadRequest("branchName: it is %q, and live is true, which selects the branch; allowed: one of them", rest.Clip(name))
+	}
+	return name, nil
+}
+
+// checkTransaction returns an error for a request of a live preview with the transaction of another
+// upload, and the reverse: the branch of an upload is selected when it is started.
+func (q *UploadQuery) checkTransaction(id string) error {
+	if live := upload.IsLive(id); live != q.Live {
+		return rest.BadRequest("live: it is %t, and the upload was started with %t; allowed: the same in all requests of an upload", q.Live, live)
+	}
+	return nil
 }
 
 // UploadFileInput is a form.
@@ -196,7 +217,7 @@ type UploadFileInput struct {
 }
 
 func (a *api) uploadFile(ctx context.Context, in *UploadFileInput) (*rest.SuccessOutput, error) {
-	if err := in.check(); err != nil {
+	if _, err := in.branch(nil); err != nil {
 		return nil, err
 	}
 	if a.Repositories == nil {
@@ -220,6 +241,9 @@ func (a *api) uploadFile(ctx context.Context, in *UploadFileInput) (*rest.Succes
 		return nil, rest.BadRequest("file: the field of the form is missing")
 	}
 	id, err := transactionID(form.Fields["transaction"])
+	if err == nil {
+		err = in.checkTransaction(id)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -282,6 +306,9 @@ func (a *api) finishUpload(ctx context.Context, in *FinishUploadInput) (*FinishU
 		return nil, err
 	}
 	id, err := transactionID(in.Body.Transaction)
+	if err == nil {
+		err = in.checkTransaction(id)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -303,8 +330,12 @@ func (a *api) finishUpload(ctx context.Context, in *FinishUploadInput) (*FinishU
 		f.Files[path] = file.Hash
 	}
 	f.AuthorName, f.AuthorEmail = author(ctx)
+	selectTarget := a.uploadTarget
+	if in.Live {
+		selectTarget = a.previewBranch
+	}
 	result, err := a.Uploads.Finish(ctx, s.Content(), s.Caller(), f, func(ctx context.Context) (*upload.Target, error) {
-		t, err := a.uploadTarget(ctx, branch, &in.UploadQuery)
+		t, err := selectTarget(ctx, branch, &in.UploadQuery)
 		if err != nil {
 			return nil, err
 		}
@@ -315,6 +346,9 @@ func (a *api) finishUpload(ctx context.Context, in *FinishUploadInput) (*FinishU
 	}
 	if result.Announce {
 		a.announceUpload(ctx, id)
+	}
+	if in.Live {
+		a.wakePreview(ctx, branch)
 	}
 	out := &FinishUploadOutput{}
 	out.Body.LastHash = &result.LastHash

@@ -22,7 +22,6 @@ import (
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/apiserver/catalog"
-	"github.com/quoin-dev/quoin/apiserver/edit"
 	"github.com/quoin-dev/quoin/apiserver/gitmirror"
 	"github.com/quoin-dev/quoin/apiserver/rest"
 	"github.com/quoin-dev/quoin/internal/engine"
@@ -297,18 +296,14 @@ func (v *validation) environment(ctx context.Context) (*v1alpha1.Environment, er
 	return e, nil
 }
 
-// +kubebuilder:rbac:groups=platform.quoin.dev,resources=environments,verbs=patch
-
-// wake requests that the environment wakes, as the gateway does.
+// wake requests that the environment wakes.
 func (v *validation) wake(ctx context.Context, e *v1alpha1.Environment) error {
 	now := v.api.Clock.Now()
 	if now.Sub(v.woken) < wakeInterval {
 		return nil
 	}
 	v.woken = now
-	changed := e.DeepCopy()
-	metav1.SetMetaDataAnnotation(&changed.ObjectMeta, v1alpha1.AnnotationWakeRequested, now.UTC().Format(time.RFC3339))
-	return client.IgnoreNotFound(v.api.Kube.Patch(ctx, changed, client.MergeFrom(e), client.FieldOwner(edit.Manager)))
+	return v.api.wake(ctx, e)
 }
 
 // Ask requests the metadata of a server of an environment with a token. The caller closes the body.

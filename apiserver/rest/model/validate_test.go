@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/apiserver/rest/model/ask"
 	"github.com/quoin-dev/quoin/internal/apitest"
 	"github.com/quoin-dev/quoin/internal/content/devmode"
 	"github.com/quoin-dev/quoin/internal/content/repository"
@@ -276,12 +277,12 @@ func TestAskOverHTTP(t *testing.T) {
 		sliceAt("c", "sales-next", "192.0.2.2", 1, false),
 	}
 	api := fake.NewClientBuilder().WithScheme(apitest.Scheme(t)).WithObjects(objects...).Build()
-	ask := overHTTP(kube.NewClient(api, api, "test"))
+	over := ask.OverHTTP(kube.NewClient(api, api, "test"))
 	of := func(name string) *v1alpha1.Environment {
 		return &v1alpha1.Environment{ObjectMeta: metav1.ObjectMeta{Namespace: "demo", Name: name}}
 	}
 	for token, want := range map[string]int{"token": 200, "redirect": 302} {
-		status, body, err := ask(t.Context(), of("sales-production"), token)
+		status, body, err := over(t.Context(), of("sales-production"), token)
 		if err != nil || status != want {
 			t.Fatalf("%s: %d, %v", token, status, err)
 		}
@@ -296,7 +297,7 @@ func TestAskOverHTTP(t *testing.T) {
 		t.Error("a redirect was followed")
 	}
 	for _, name := range []string{"sales-next", "sales-gone"} {
-		if _, _, err := ask(t.Context(), of(name), "token"); err == nil {
+		if _, _, err := over(t.Context(), of(name), "token"); err == nil {
 			t.Errorf("%s, which has no ready pod, was asked", name)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"net/http"
 	"net/http/httptest"
 	"strconv"
 	"strings"
@@ -27,6 +28,7 @@ import (
 	"github.com/quoin-dev/quoin/internal/content"
 	"github.com/quoin-dev/quoin/internal/content/devmode"
 	"github.com/quoin-dev/quoin/internal/content/repository"
+	"github.com/quoin-dev/quoin/internal/content/upload"
 	"github.com/quoin-dev/quoin/internal/kube"
 	"github.com/quoin-dev/quoin/internal/modeltree"
 	"github.com/quoin-dev/quoin/internal/store"
@@ -38,7 +40,7 @@ var (
 	// eve is an administrator.
 	eve = &auth.Principal{Kind: auth.KindUser, ID: "eve", Name: "Eve", Email: "eve@example.com", Permissions: []v1alpha1.Permission{v1alpha1.PermissionAdmin}}
 
-	account = &v1alpha1.Account{ObjectMeta: metav1.ObjectMeta{Name: "demo", UID: "a1"}, Spec: v1alpha1.AccountSpec{Namespace: "demo"}}
+	account = &v1alpha1.Account{ObjectMeta: metav1.ObjectMeta{Name: "demo", UID: "a1"}, Spec: v1alpha1.AccountSpec{Namespace: "demo", Host: "demo.example.com"}}
 )
 
 // world is the group with a database, and without a controller: each branch has its object at once.
@@ -74,7 +76,7 @@ func newWorld(t testing.TB, url string, objects ...client.Object) *world {
 
 func openWorld(t testing.TB, url string, objects ...client.Object) *world {
 	t.Helper()
-	s, err := store.Open(context.Background(), url, nil, repository.Owner, devmode.Owner)
+	s, err := store.Open(context.Background(), url, nil, repository.Owner, devmode.Owner, upload.Owner)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +84,7 @@ func openWorld(t testing.TB, url string, objects ...client.Object) *world {
 	w := &world{TB: t, devMode: &devmode.DevMode{DB: s}, deployment: sales()}
 	w.repositories = &repository.Repositories{DB: s, Record: w.record}
 	w.kube = fake.NewClientBuilder().WithScheme(apitest.Scheme(t)).WithObjects(append(objects, w.deployment.DeepCopy())...).Build()
-	w.serve(Options{Repositories: w.repositories, DevMode: w.devMode})
+	w.serve(Options{Repositories: w.repositories, DevMode: w.devMode, Uploads: &upload.Uploads{DB: s, Record: w.record}, IssueToken: issueToken})
 	return w
 }
 
@@ -258,13 +260,22 @@ func (w *world) callWith(ctx context.Context, p *auth.Principal, method, path st
 		text, err = json.Marshal(body)
 		w.must(err)
 	}
-	r := httptest.NewRequestWithContext(ctx, method, prefix+path, bytes.NewReader(text))
+	if !strings.HasPrefix(path, "/build/deploy/") && !strings.HasPrefix(path, "/devmode/") {
+		path = prefix + path
+	}
+	r := httptest.NewRequestWithContext(ctx, method, path, bytes.NewReader(text))
 	if body != nil {
 		r.Header.Set("Content-Type", "application/json")
 	}
+	return w.send(p, r)
+}
+
+// send sends a request of a principal.
+func (w *world) send(p *auth.Principal, r *http.Request) *answer {
+	w.Helper()
 	recorder := httptest.NewRecorder()
 	w.server.ServeHTTP(recorder, r, account, p)
-	return &answer{w, method + " " + path, recorder.Code, recorder.Body.Bytes()}
+	return &answer{w, r.Method + " " + r.URL.Path, recorder.Code, recorder.Body.Bytes()}
 }
 
 // is checks the status.

@@ -274,6 +274,9 @@ func (u *Uploads) finished(ctx context.Context, tx *store.Tx, s content.Scope, b
 	if err := keepHashes(ctx, tx, s, f.ID, now); err != nil {
 		return err
 	}
+	if IsLive(f.ID) {
+		return nil
+	}
 	const last = `INSERT INTO upload_last (account_uid, deployment_uid, last_hash, finished_at) VALUES ($1, $2, $3, $4)
 		ON CONFLICT (account_uid, deployment_uid) DO UPDATE SET last_hash = excluded.last_hash, finished_at = excluded.finished_at`
 	if _, err := tx.ExecContext(ctx, last, s.Account.UID, s.Deployment.UID, result.LastHash, now); err != nil {
@@ -293,7 +296,8 @@ func (u *Uploads) Announced(ctx context.Context, s content.Scope, id string) err
 	})
 }
 
-// Last returns the commit of the last upload of a deployment. It is NotFound if there was none.
+// Last returns the commit of the last upload of a deployment, other than live previews. It is NotFound if
+// there was none.
 func (u *Uploads) Last(ctx context.Context, s content.Scope) (commit plumbing.Hash, err error) {
 	var hash string
 	err = u.DB.Read(ctx, func(q store.Querier) error {

@@ -41,6 +41,7 @@ var cases = []struct {
 	{"finishing is repeated", testRepeat},
 	{"finishing concurrently makes one commit", testConcurrent},
 	{"files are added concurrently", testConcurrentFiles},
+	{"a live preview is no upload of the deployment", testLive},
 	{"unchanged files make no commit", testUnchanged},
 	{"files that are not listed are deleted or kept", testKeep},
 	{"hashes are compared with what was uploaded", testHashes},

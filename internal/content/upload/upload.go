@@ -21,6 +21,7 @@ import (
 	"embed"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/quoin-dev/quoin/internal/audit"
@@ -90,7 +91,22 @@ func (u *Uploads) now() time.Time {
 
 // Start starts an upload to a branch on behalf of a principal, and returns its id.
 func (u *Uploads) Start(ctx context.Context, s content.Scope, by, branch string) (string, error) {
-	id, now := rand.Text(), u.now()
+	return u.start(ctx, s, by, branch, rand.Text())
+}
+
+// livePrefix begins the ids of live previews.
+const livePrefix = "live-"
+
+// StartLive is Start for a live preview, which is not an upload of the deployment for Last.
+func (u *Uploads) StartLive(ctx context.Context, s content.Scope, by, branch string) (string, error) {
+	return u.start(ctx, s, by, branch, livePrefix+rand.Text())
+}
+
+// IsLive reports whether the id of an upload is that of a live preview.
+func IsLive(id string) bool { return strings.HasPrefix(id, livePrefix) }
+
+func (u *Uploads) start(ctx context.Context, s content.Scope, by, branch, id string) (string, error) {
+	now := u.now()
 	err := u.DB.Tx(ctx, func(tx *store.Tx) error {
 		if err := tx.LockDeployment(ctx, s.Account, s.Deployment); err != nil {
 			return err

@@ -2,6 +2,7 @@ package upload
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"strings"
@@ -450,5 +451,26 @@ func testEvents(w *world) {
 	w.upload(nil, first)
 	if got := w.names(); got != strings.Join([]string{audit.FinishedUploadingFiles, audit.StartedUploadingFiles, audit.StartedUploadingFiles}, ", ") {
 		w.Errorf("the events are %s", got)
+	}
+}
+
+// testLive: an upload for a live preview commits as others do, and is not the last upload of the deployment.
+func testLive(w *world) {
+	id, err := w.uploads.StartLive(w.Context(), demo, by, "main")
+	if err != nil || !IsLive(id) || IsLive(w.start()) {
+		w.Fatalf("%q, %v", id, err)
+	}
+	for path, text := range first {
+		if err := w.add(id, path, text); err != nil {
+			w.Fatal(err)
+		}
+	}
+	if _, err := w.finish(id, first); err != nil {
+		w.Fatal(err)
+	}
+	w.has(first)
+	var rejected *content.Error
+	if last, err := w.uploads.Last(w.Context(), demo); !errors.As(err, &rejected) || rejected.Reason != content.NotFound {
+		w.Errorf("the last upload is %s, %v", last, err)
 	}
 }

@@ -1,4 +1,5 @@
-// Package cubejs runs the npm package cubejs-cli, unmodified.
+// Package cubejs runs npm packages of Cube, unmodified: cubejs-cli, and the development server of
+// @cubejs-backend/server-core.
 package cubejs
 
 import (
@@ -15,6 +16,9 @@ import (
 
 // Package is the tested version of the npm package.
 const Package = "cubejs-cli@1.6.43"
+
+// ServerPackage is the tested version of the development server.
+const ServerPackage = "@cubejs-backend/server-core@1.7.43"
 
 // redirect makes Node.js connect to the server of the test for its host: it stands for DNS.
 //
@@ -35,12 +39,23 @@ type Client struct {
 // installed once for all runs on the machine.
 func New(t testing.TB, host, address string, ca []byte) *Client {
 	t.Helper()
+	c := newProject(t, host, address, ca)
+	c.Program = filepath.Join(install(t, Package), ".bin", "cubejs")
+	c.Env = append(c.Env, "CUBE_CLOUD_HOST=https://"+host)
+	// The program requires it in the project.
+	c.Write(t, "node_modules/@cubejs-backend/server-core/package.json", "{}")
+	return c
+}
+
+// newProject returns a client without a program.
+func newProject(t testing.TB, host, address string, ca []byte) *Client {
+	t.Helper()
 	for _, program := range []string{"node", "npm"} {
 		if _, err := exec.LookPath(program); err == nil {
 			continue
 		}
 		if os.Getenv("CI") != "" {
-			t.Fatalf("with CI set the test of cubejs-cli must run: %s is not installed", program)
+			t.Fatalf("with CI set the tests of npm packages must run: %s is not installed", program)
 		}
 		t.Skipf("SKIPPED LOUDLY: %s is not installed", program)
 	}
@@ -49,7 +64,7 @@ func New(t testing.TB, host, address string, ca []byte) *Client {
 		t.Fatal(err)
 	}
 	above := t.TempDir()
-	c := &Client{Folder: filepath.Join(above, "shop"), Program: install(t)}
+	c := &Client{Folder: filepath.Join(above, "shop")}
 	c.Write(t, "../redirect.js", redirect)
 	c.Write(t, "../ca.crt", string(ca))
 	c.Write(t, "../home/.keep", "")
@@ -57,36 +72,36 @@ func New(t testing.TB, host, address string, ca []byte) *Client {
 	c.Env = []string{
 		"HOME=" + filepath.Join(above, "home"), "CI=1", "CUBEJS_TELEMETRY=false", "NODE_EXTRA_CA_CERTS=" + filepath.Join(above, "ca.crt"),
 		"NODE_OPTIONS=--require " + filepath.Join(above, "redirect.js"), "QUOIN_TEST_HOST=" + name, "QUOIN_TEST_PORT=" + port,
-		"CUBE_CLOUD_HOST=https://" + host,
 	}
-	// The program requires it in the project.
-	c.Write(t, "node_modules/@cubejs-backend/server-core/package.json", "{}")
 	return c
 }
 
-// install returns the program, after installing the package unless it is.
-func install(t testing.TB) string {
+// install returns the folder node_modules with a package, after installing it unless it is.
+func install(t testing.TB, name string) string {
 	t.Helper()
 	cache, err := os.UserCacheDir()
 	if err != nil {
 		t.Fatal(err)
 	}
-	folder := filepath.Join(cache, "quoin-test", strings.ReplaceAll(Package, "@", "-"))
-	program := filepath.Join(folder, "node_modules", ".bin", "cubejs")
-	if _, err := os.Stat(program); err == nil {
-		return program
+	folder := filepath.Join(cache, "quoin-test", strings.NewReplacer("@", "-", "/", "-").Replace(name))
+	modules, complete := filepath.Join(folder, "node_modules"), filepath.Join(folder, "complete")
+	if _, err := os.Stat(complete); err == nil {
+		return modules
 	}
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
-	npm := exec.CommandContext(ctx, "npm", "install", "--prefix", folder, "--no-audit", "--no-fund", "--no-package-lock", "--ignore-scripts", "--loglevel=error", Package)
+	npm := exec.CommandContext(ctx, "npm", "install", "--prefix", folder, "--no-audit", "--no-fund", "--no-package-lock", "--ignore-scripts", "--loglevel=error", name)
 	npm.Dir = folder
 	if out, err := npm.CombinedOutput(); err != nil {
 		t.Fatalf("npm install: %v: %s", err, out)
 	}
-	return program
+	if err := os.WriteFile(complete, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return modules
 }
 
 // Write writes a file of the project.

@@ -1,4 +1,5 @@
-package model
+// Package ask sends requests to the servers of environments.
+package ask
 
 import (
 	"context"
@@ -31,9 +32,10 @@ var errNoServer = errors.New("no pod accepts requests")
 
 // +kubebuilder:rbac:groups=discovery.k8s.io,resources=endpointslices,verbs=list
 
-// overHTTP asks a ready pod of the environment. It uses no proxy and follows no redirects, because the
-// pods' code belongs to their tenant.
-func overHTTP(c *kube.Client) Ask {
+// OverHTTP returns a function that requests the metadata of an environment from one of its ready pods, with a
+// token. It uses no proxy and follows no redirects, because the pods' code belongs to their tenant. The caller
+// closes the body.
+func OverHTTP(c *kube.Client) func(ctx context.Context, e *v1alpha1.Environment, token string) (status int, body io.ReadCloser, err error) {
 	transport := &http.Transport{
 		DialContext: (&net.Dialer{Timeout: connectTimeout}).DialContext, DisableKeepAlives: true, DisableCompression: true,
 		MaxResponseHeaderBytes: maxHeaderBytes,
