@@ -3,7 +3,7 @@ package model
 import (
 	"bytes"
 	"context"
-	"crypto/sha1" //nolint:gosec // clients compare files by it
+	"crypto/sha1"
 	"encoding/hex"
 	"fmt"
 	"io"
