@@ -29,6 +29,9 @@ import (
 	"github.com/quoin-dev/quoin/internal/telemetry"
 )
 
+// ContentOwners returns the packages with tables in the content store, for backups.
+func ContentOwners() []store.Owner { return slices.Clone(owners) }
+
 // owners are the packages with tables in the content store.
 var owners = append([]store.Owner{audit.Owner, token.Owner, repository.Owner, dbtsync.Owner, devmode.Owner, upload.Owner, deploytoken.Owner}, content.Owners...)
 

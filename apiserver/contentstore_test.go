@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -58,5 +61,39 @@ func TestContentIsPurgedOnlyIfTheAPIServerConfirmsAbsence(t *testing.T) {
 		if exists != test.exists || (err != nil) != test.fails {
 			t.Errorf("%s: %v, %v", name, exists, err)
 		}
+	}
+}
+
+// A table that no owner lists would be missing in backups.
+func TestBackupsHaveAllTables(t *testing.T) {
+	s, err := store.Open(t.Context(), "sqlite://"+filepath.Join(t.TempDir(), "quoin.db"), nil, ContentOwners()...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.Close() }()
+	listed := []string{"account", "deployment", "account_sequence"}
+	for _, owner := range ContentOwners() {
+		listed = append(listed, owner.Tables...)
+	}
+	rows, err := s.Reader().QueryContext(t.Context(), "SELECT name FROM sqlite_master WHERE type = 'table'")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = rows.Close() }()
+	for rows.Next() {
+		name := ""
+		if err := rows.Scan(&name); err != nil {
+			t.Fatal(err)
+		}
+		// Migrations and the search index, which triggers fill, are no content.
+		derived := strings.HasPrefix(name, "migration_") || strings.HasPrefix(name, "audit_event_words") || strings.HasPrefix(name, "sqlite_")
+		if i := slices.Index(listed, name); i >= 0 {
+			listed = slices.Delete(listed, i, i+1)
+		} else if !derived {
+			t.Errorf("no owner lists table %s", name)
+		}
+	}
+	if err := rows.Err(); err != nil || len(listed) > 0 {
+		t.Errorf("tables that do not exist: %v; %v", listed, err)
 	}
 }

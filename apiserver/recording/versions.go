@@ -91,7 +91,9 @@ func (v *Versions) record(ctx context.Context, key cache.ObjectName, known map[u
 		return err
 	}
 	for _, e := range rollouts(d) {
-		if _, is := known[e.ID]; is || e.Time.Before(since) {
+		// A rollout before the creation is that of a deployment from a backup, in whose audit log it is
+		// recorded with the UID of that time.
+		if _, is := known[e.ID]; is || e.Time.Before(since) || e.Time.Before(d.CreationTimestamp.Time) {
 			continue
 		}
 		e.Account = account.Name

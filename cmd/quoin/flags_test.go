@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -50,6 +51,34 @@ func TestControllerInvalidUsage(t *testing.T) {
 			}
 			if stdout.Len() > 0 {
 				t.Errorf("writes to stdout: %s", stdout.String())
+			}
+		})
+	}
+}
+
+func TestArchiveInvalidUsage(t *testing.T) {
+	t.Setenv("DATABASE_URL", "")
+	store := "--database-url=sqlite:///quoin.db"
+	for name, tc := range map[string]struct {
+		run  func(ctx context.Context, args []string, stdout, stderr io.Writer) int
+		args []string
+		want string
+	}{
+		"no file":              {runBackup, []string{store}, "quoin backup: --file is required"},
+		"no content":           {runBackup, []string{"--file=a"}, "--database-url, a command after --, or --exclude-content"},
+		"nothing":              {runBackup, []string{"--file=a", "--exclude-content", "--content-only"}, "exclude each other"},
+		"excluded command":     {runBackup, []string{"--file=a", "--exclude-content", "--", "kubectl"}, `unexpected argument "kubectl"`},
+		"command of a command": {runBackup, []string{"--file=a", "--content-only", "--", "kubectl"}, "--content-only requires --database-url"},
+		"database":             {runRestore, []string{"--file=a", "--database-url=mysql://user:secret@host"}, "--database-url must begin with sqlite:/// or postgres://\n"},
+		"standard input":       {runRestore, []string{"--file=-", store}, "--file - requires --content-only"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var stdout, stderr bytes.Buffer
+			if code := tc.run(t.Context(), tc.args, &stdout, &stderr); code != 2 || !strings.Contains(stderr.String(), tc.want) {
+				t.Errorf("exit code %d, stderr %q, want 2 and %q", code, stderr.String(), tc.want)
+			}
+			if stdout.Len() > 0 || strings.Contains(stderr.String(), "secret") && name == "database" {
+				t.Errorf("stdout %q, stderr %q", stdout.String(), stderr.String())
 			}
 		})
 	}

@@ -25,12 +25,14 @@ var subcommands = map[string]struct {
 	summary string
 }{
 	"apiserver":   {serveAPI, "serve the REST API over HTTPS and behind the Kubernetes API"},
+	"backup":      {runBackup, "copy the objects of Quoin and the content store to an archive"},
 	"controller":  {runControllers, "run the controllers of all kinds"},
 	"ctl":         {runPlugin, "show, explain and change deployments: kubectl quoin under another name"},
 	"dbt-clone":   {dbtsandbox.Clone, "fetch a dbt project from Git into a folder, then exit"},
 	"dbt-deliver": {dbtsandbox.Deliver, "send the manifest of a dbt project to quoin apiserver, then exit"},
 	"gateway":     {serveGateway, "serve the data APIs and SQL interfaces of all deployments"},
 	"model-fetch": {modelfetch.Run, "fetch a data model from Git into a folder, then exit"},
+	"restore":     {runRestore, "restore an archive of quoin backup in an empty cluster"},
 	"version":     {printVersion, "print the version, the commit and the platform (-o json)"},
 	"wait-ready":  {waitReady, "wait until servers respond, then exit: the start-up check of the Helm chart"},
 }

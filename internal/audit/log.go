@@ -21,7 +21,7 @@ var migrations embed.FS
 
 // Owner has the tables of the audit log. Events belong to the name of an account and are deleted
 // by retention only, so it has no Purge.
-var Owner = store.Owner{Name: "audit", Migrations: migrations}
+var Owner = store.Owner{Name: "audit", Migrations: migrations, Tables: []string{"audit_event"}}
 
 // planning makes PostgreSQL plan each read of events for its words and times: one plan for all
 // would read every event where the index suffices. It also makes it read in the order of an index:

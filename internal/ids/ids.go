@@ -191,6 +191,22 @@ func parseLedger(text string) (map[Counter]int64, error) {
 	return ledger, nil
 }
 
+// Merge returns the ledger with the higher id of two ledgers for each counter.
+func Merge(a, b string) (string, error) {
+	merged, err := parseLedger(a)
+	if err != nil {
+		return "", err
+	}
+	other, err := parseLedger(b)
+	if err != nil {
+		return "", err
+	}
+	for counter, id := range other {
+		merged[counter] = max(merged[counter], id)
+	}
+	return printLedger(merged), nil
+}
+
 func printLedger(ledger map[Counter]int64) string {
 	entries := make([]string, 0, len(ledger))
 	for _, counter := range slices.Sorted(maps.Keys(ledger)) {

@@ -25,7 +25,7 @@ var files embed.FS
 
 // self owns the tables of the store. Its migrations come first, so that tables of content can
 // refer to accounts and deployments.
-var self = Owner{Name: "store", Migrations: files}
+var self = Owner{Name: "store", Migrations: files, Tables: []string{"account", "deployment", "account_sequence"}}
 
 // Owner is a package that owns tables. Its migrations depend on those of the store and on its own,
 // never on those of another owner.
@@ -37,6 +37,10 @@ type Owner struct {
 	// never change once released, because a database stores the hash of each. A replica of the
 	// previous release must keep working with the new schema.
 	Migrations fs.FS
+	// Tables are the tables of content, for backups: those to which others refer come first. Columns
+	// that hold UIDs of Kubernetes objects are named uid, or their names end in _uid: a restore
+	// replaces their values by the UIDs of the restored objects.
+	Tables []string
 	// Purge deletes at most limit rows of a deleted account, or of one of its deployments, and
 	// reports whether there may be more. It is nil for owners whose rows belong to neither.
 	Purge func(ctx context.Context, tx *Tx, of Deleted, limit int) (more bool, err error)
@@ -97,8 +101,7 @@ func (s *Store) migrate(ctx context.Context, log *slog.Logger) (err error) {
 		return fmt.Errorf("migrate: %w", err)
 	}
 	defer func() { err = errors.Join(err, unlock()) }()
-	const table = "CREATE TABLE IF NOT EXISTS " + hashes + " (owner TEXT NOT NULL, version BIGINT NOT NULL, name TEXT NOT NULL, sha256 TEXT NOT NULL, PRIMARY KEY (owner, version))"
-	if _, err := s.write.ExecContext(ctx, table); err != nil {
+	if err := s.createHashes(ctx); err != nil {
 		return fmt.Errorf("migrate: %w", err)
 	}
 	for i, owner := range s.owners {
@@ -110,6 +113,12 @@ func (s *Store) migrate(ctx context.Context, log *slog.Logger) (err error) {
 		}
 	}
 	return nil
+}
+
+// createHashes creates the table of the applied migrations.
+func (s *Store) createHashes(ctx context.Context) error {
+	_, err := s.write.ExecContext(ctx, "CREATE TABLE IF NOT EXISTS "+hashes+" (owner TEXT NOT NULL, version BIGINT NOT NULL, name TEXT NOT NULL, sha256 TEXT NOT NULL, PRIMARY KEY (owner, version))")
+	return err
 }
 
 // lockSchema acquires the advisory lock of migrations in PostgreSQL. It asks for it every second
@@ -147,11 +156,7 @@ func (s *Store) migrateOwner(ctx context.Context, owner Owner, log *slog.Logger)
 	if err := checkApplied(ctx, s.write, owner, known); err != nil || len(known) == 0 {
 		return err
 	}
-	options := []goose.ProviderOption{goose.WithDisableGlobalRegistry(true), goose.WithTableName(owner.versions())}
-	for _, m := range known {
-		options = append(options, goose.WithGoMigrations(m.step(s.dialect, owner, log)))
-	}
-	provider, err := goose.NewProvider(s.dialect.goose(), s.write, nil, options...)
+	provider, err := s.provider(owner, log)
 	if err != nil {
 		return err
 	}

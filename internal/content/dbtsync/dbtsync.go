@@ -35,7 +35,7 @@ import (
 var migrations embed.FS
 
 // Owner has the tables of syncs.
-var Owner = store.Owner{Name: "dbt_sync", Migrations: migrations, Purge: purge}
+var Owner = store.Owner{Name: "dbt_sync", Migrations: migrations, Tables: []string{"dbt_sync", "dbt_sync_data", "dbt_sync_delivery"}, Purge: purge}
 
 func purge(ctx context.Context, tx *store.Tx, of store.Deleted, limit int) (more bool, err error) {
 	if more, err := store.PurgeTable("dbt_sync_data", "account_uid, id, kind")(ctx, tx, of, limit); more || err != nil {

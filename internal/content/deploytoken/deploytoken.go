@@ -30,7 +30,7 @@ import (
 var migrations embed.FS
 
 // Owner has the table of tokens.
-var Owner = store.Owner{Name: "deploy_token", Migrations: migrations, Purge: store.PurgeTable("deploy_token", "account_uid, id")}
+var Owner = store.Owner{Name: "deploy_token", Migrations: migrations, Tables: []string{"deploy_token"}, Purge: store.PurgeTable("deploy_token", "account_uid, id")}
 
 // createdDeployToken is the name of the event of a new deploy token.
 var createdDeployToken = audit.Declare("Created deploy token")

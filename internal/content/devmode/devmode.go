@@ -24,7 +24,7 @@ import (
 var migrations embed.FS
 
 // Owner has the tables of branches and sessions.
-var Owner = store.Owner{Name: "devmode", Migrations: migrations, Purge: purge}
+var Owner = store.Owner{Name: "devmode", Migrations: migrations, Tables: []string{"devmode_branch", "devmode_session"}, Purge: purge}
 
 // MaxSessions is the number of principals of a deployment whose active branch is kept: those who have
 // entered dev mode last.

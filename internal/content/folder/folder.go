@@ -27,7 +27,7 @@ import (
 var migrations embed.FS
 
 // Owner has the table of folders.
-var Owner = store.Owner{Name: "folder", Migrations: migrations, Purge: store.PurgeTable("folder", "account_uid, id")}
+var Owner = store.Owner{Name: "folder", Migrations: migrations, Tables: []string{"folder"}, Purge: store.PurgeTable("folder", "account_uid, id")}
 
 // Names of events.
 var (

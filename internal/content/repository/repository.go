@@ -33,7 +33,7 @@ import (
 var migrations embed.FS
 
 // Owner has the tables git_object, git_branch and git_repository.
-var Owner = store.Owner{Name: "git_repository", Migrations: migrations, Purge: purge}
+var Owner = store.Owner{Name: "git_repository", Migrations: migrations, Tables: []string{"git_repository", "git_branch", "git_object"}, Purge: purge}
 
 var purgeTables = []func(ctx context.Context, tx *store.Tx, of store.Deleted, limit int) (bool, error){
 	store.PurgeTable("git_branch", "account_uid, deployment_uid, name"),

@@ -19,7 +19,7 @@ import (
 var migrations embed.FS
 
 // Owner has the table of issued tokens.
-var Owner = store.Owner{Name: "issued_token", Migrations: migrations, Purge: store.PurgeTable("issued_token", "account_uid, id")}
+var Owner = store.Owner{Name: "issued_token", Migrations: migrations, Tables: []string{"issued_token"}, Purge: store.PurgeTable("issued_token", "account_uid, id")}
 
 const (
 	// MaxPerEnvironment is the number of tokens of an environment that are kept: the newest ones.

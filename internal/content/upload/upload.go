@@ -34,7 +34,7 @@ import (
 var migrations embed.FS
 
 // Owner has the tables of uploads.
-var Owner = store.Owner{Name: "upload", Migrations: migrations, Purge: purge}
+var Owner = store.Owner{Name: "upload", Migrations: migrations, Tables: []string{"upload", "upload_file", "upload_last", "upload_hash"}, Purge: purge}
 
 // tables are the tables and their primary keys.
 var tables = []struct{ name, key string }{

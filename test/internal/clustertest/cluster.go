@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -63,28 +64,55 @@ func withCluster(run func(ctx context.Context, c *Cluster) (int, error)) (int, e
 		return 0, err
 	}
 	defer func() { _ = os.RemoveAll(folder) }()
-	config, kubeconfig, stopServer, err := apitest.Start()
+	c, stopServer, err := start(folder)
 	if err != nil {
 		return 0, err
 	}
 	defer func() { _ = stopServer() }()
-	scheme, err := controllers.Scheme()
-	if err != nil {
-		return 0, err
-	}
-	c := &Cluster{Config: config, Folder: folder}
-	if c.Client, err = client.New(config, client.Options{Scheme: scheme}); err != nil {
-		return 0, err
-	}
-	if err := os.WriteFile(c.Kubeconfig(), kubeconfig, 0o600); err != nil {
-		return 0, err
-	}
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
-	if err := c.create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: Namespace}}); err != nil {
-		return 0, err
-	}
 	return run(ctx, c)
+}
+
+// start starts a cluster with the namespace of Quoin.
+func start(folder string) (c *Cluster, stop func() error, err error) {
+	config, kubeconfig, stop, err := apitest.Start()
+	if err != nil {
+		return nil, nil, err
+	}
+	c = &Cluster{Config: config, Folder: folder}
+	if err := c.prepare(kubeconfig); err != nil {
+		return nil, nil, errors.Join(err, stop())
+	}
+	return c, stop, nil
+}
+
+func (c *Cluster) prepare(kubeconfig []byte) error {
+	scheme, err := controllers.Scheme()
+	if err != nil {
+		return err
+	}
+	if c.Client, err = client.New(c.Config, client.Options{Scheme: scheme}); err != nil {
+		return err
+	}
+	if err := os.WriteFile(c.Kubeconfig(), kubeconfig, 0o600); err != nil {
+		return err
+	}
+	return c.create(context.Background(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: Namespace}})
+}
+
+// Another starts a second cluster, which is stopped at the end of the test. Its processes run the same binary.
+func (c *Cluster) Another(t testing.TB) *Cluster {
+	t.Helper()
+	other, stop, err := start(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = stop() })
+	if err := os.Symlink(c.Binary(), other.Binary()); err != nil {
+		t.Fatal(err)
+	}
+	return other
 }
 
 // Kubeconfig returns the path of a kubeconfig with administrator permissions.

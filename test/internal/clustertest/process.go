@@ -43,6 +43,9 @@ func (p *Process) Kill() {
 	_, _ = p.command.Process.Wait()
 }
 
+// Wait waits until the program has exited. It returns an error unless its exit code is 0.
+func (p *Process) Wait() error { return p.command.Wait() }
+
 // Log returns the program's output, or nothing if it cannot be read.
 func (p *Process) Log() []byte {
 	text, _ := os.ReadFile(p.LogFile)
