@@ -147,6 +147,9 @@ func raiseLedger(account *unstructured.Unstructured, later string) error {
 	if err != nil || merged == "" {
 		return err
 	}
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
 	annotations[v1alpha1.AnnotationIssuedIDs] = merged
 	account.SetAnnotations(annotations)
 	return nil

@@ -306,7 +306,7 @@ func (w *world) settled() {
 
 // changing are cursors, and fields of SCIM resources and keys that depend on when and in which cluster an object was
 // created.
-var changing = regexp.MustCompile(`"(version|created|createdAt|lastModified|lastUsedAt|startCursor|endCursor)":"(?:[^"\\]|\\.)*",?`)
+var changing = regexp.MustCompile(`"(version|created|createdAt|created_at|lastModified|lastUsedAt|startCursor|endCursor)":"(?:[^"\\]|\\.)*",?`)
 
 // observe returns what users see, by what was requested.
 func (w *world) observe() map[string]string {

@@ -91,12 +91,14 @@ func isFlag(known map[string][]string, name string) bool {
 	return false
 }
 
-// unknownArguments checks the subcommand and the flags of a command of quoin.
+// unknownArguments checks the subcommand and the flags of a command of quoin. Those after -- are of another
+// program.
 func unknownArguments(known map[string][]string, line int, subcommand, arguments string) []problem {
 	flags, found := known[subcommand]
 	if !found {
 		return []problem{{line, fmt.Sprintf("quoin has no subcommand %q", subcommand)}}
 	}
+	arguments, _, _ = strings.Cut(arguments, " -- ")
 	var problems []problem
 	for _, name := range submatches(flagArgument, arguments) {
 		if !slices.Contains(flags, name) && name != "h" {
