@@ -146,10 +146,10 @@ func (c *Cluster) Install(ctx context.Context) error {
 	return c.connect(strings.TrimSpace(token))
 }
 
-// Uninstall deletes what Install has applied, and all objects of the CRDs. No process of Quoin may run, and no Account may
-// exist, whose finalizer a process removes.
+// Uninstall deletes what Install and journeys with the aggregated API have applied, and all objects of the CRDs. No process
+// of Quoin may run, and no Account may exist, whose finalizer a process removes.
 func (c *Cluster) Uninstall(ctx context.Context) error {
-	for _, folder := range []string{"crd", "rbac"} {
+	for _, folder := range []string{"aggregation", "crd", "rbac"} {
 		if _, err := c.Kubectl(ctx, "", "delete", "-k", Repository("config", folder), "--ignore-not-found", "--timeout=90s"); err != nil {
 			return err
 		}
