@@ -147,6 +147,10 @@ e2e: $(BIN)/localcluster build ## Journeys on a real node with real containers (
 	@$(BIN)/localcluster binaries --nodes real >/dev/null
 	QUOIN_E2E_NODES=real go test $(TEST_FLAGS) -count=1 -timeout 30m ./test/e2e
 
+.PHONY: rbac-check
+rbac-check: ## Compare the roles with the requests of a test run: export QUOIN_AUDIT_LOGS=/tmp/audit; make test rbac-check
+	go run ./hack/rbac "$(QUOIN_AUDIT_LOGS)"
+
 # The time in which faults are tried, and the order of the faults: make chaos FAULTS_SEED=5 repeats the order of a run.
 FAULTS_TIME ?= 8m
 FAULTS_SEED ?=

@@ -108,7 +108,8 @@ type Config struct {
 	Log *slog.Logger
 }
 
-// +kubebuilder:rbac:groups=platform.quoin.dev,resources=deployments;branches;apikeys,verbs=create;patch;delete
+// +kubebuilder:rbac:groups=platform.quoin.dev,resources=apikeys,verbs=create;delete;get
+// +kubebuilder:rbac:groups=platform.quoin.dev,resources=branches;deployments,verbs=create;delete;get;patch
 // +kubebuilder:rbac:groups=platform.quoin.dev,resources=apikeys/status,verbs=patch
 // +kubebuilder:rbac:groups=platform.quoin.dev,resources=deployments/finalizers,verbs=update
 // +kubebuilder:rbac:groups="",namespace=quoin-system,resources=secrets,resourceNames=quoin-apiserver-tls,verbs=get;update

@@ -28,16 +28,15 @@ const gatewayUser = "system:serviceaccount:quoin-system:quoin-gateway"
 // restrictedConfig returns a client configuration with exactly the permissions of the kustomize
 // tree, and the permission to read the Secrets of the test's namespace. All tests of this package
 // run with it.
-func (f *fixture) restrictedConfig(config *rest.Config) *rest.Config {
+func (f *fixture) restrictedConfig() *rest.Config {
 	f.Helper()
 	user := []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: gatewayUser}}
 	for _, document := range documents(f, "rbac/gateway_role.yaml") {
 		switch kind(f, document) {
 		case "ClusterRole":
 			role := parse[rbacv1.ClusterRole](f, document)
-			role.Name = "gateway-" + f.namespace
-			f.create(role)
-			f.create(&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: role.Name}, Subjects: user,
+			f.createOnce(role)
+			f.createOnce(&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: role.Name}, Subjects: user,
 				RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name}})
 		case "Role":
 			role := parse[rbacv1.Role](f, document)
@@ -47,10 +46,7 @@ func (f *fixture) restrictedConfig(config *rest.Config) *rest.Config {
 				RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role.Name}})
 		}
 	}
-	shared := parse[rbacv1.ClusterRole](f, documents(f, "rbac/account_role.yaml")[0])
-	if err := f.kube.Create(f.Context(), shared); err != nil && !apierrors.IsAlreadyExists(err) {
-		f.Fatal(err)
-	}
+	f.createOnce(parse[rbacv1.ClusterRole](f, documents(f, "rbac/account_role.yaml")[0]))
 	f.create(certificates.EmptySecret(f.namespace, certificates.GatewaySecretName)) // as the controller does
 	f.bindAccountRole()
 	f.createAdmissionPolicy()
@@ -58,9 +54,7 @@ func (f *fixture) restrictedConfig(config *rest.Config) *rest.Config {
 	f.eventually("the gateway's permissions", func() bool {
 		return f.can("list", "", "accounts.platform.quoin.dev", "") && f.can("get", f.namespace, "secrets", certificates.GatewaySecretName)
 	})
-	restricted := rest.CopyConfig(config)
-	restricted.Impersonate.UserName = gatewayUser
-	return restricted
+	return apitest.As(f, gatewayUser)
 }
 
 // createAdmissionPolicy creates the admission policy for the gateway's writes, once for all tests.
@@ -70,9 +64,15 @@ func (f *fixture) createAdmissionPolicy() {
 	for _, object := range []client.Object{
 		parse[admissionv1.ValidatingAdmissionPolicy](f, policy[0]), parse[admissionv1.ValidatingAdmissionPolicyBinding](f, policy[1]),
 	} {
-		if err := f.kube.Create(f.Context(), object); err != nil && !apierrors.IsAlreadyExists(err) {
-			f.Fatal(err)
-		}
+		f.createOnce(object)
+	}
+}
+
+// createOnce creates an object that all tests share.
+func (f *fixture) createOnce(object client.Object) {
+	f.Helper()
+	if err := f.kube.Create(f.Context(), object); err != nil && !apierrors.IsAlreadyExists(err) {
+		f.Fatal(err)
 	}
 }
 
@@ -159,9 +159,7 @@ func TestPermissionsOnSecrets(t *testing.T) {
 func TestPermissionsOnEnvironments(t *testing.T) {
 	f := newFixture(t, nil)
 	f.createDeployment("sales", nil)
-	config := rest.CopyConfig(apitest.Server(t))
-	config.Impersonate.UserName = gatewayUser
-	gateway, err := client.New(config, client.Options{Scheme: apitest.Scheme(t)})
+	gateway, err := client.New(apitest.As(t, gatewayUser), client.Options{Scheme: apitest.Scheme(t)})
 	if err != nil {
 		t.Fatal(err)
 	}

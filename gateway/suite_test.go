@@ -82,7 +82,7 @@ func (f *fixture) start(change func(*gateway.Config)) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	config := f.restrictedConfig(apitest.Server(f))
+	config := f.restrictedConfig()
 	go func() { ended <- gateway.Run(ctx, config, c) }()
 	select {
 	case f.addresses = <-bound:

@@ -2,4 +2,4 @@
 
 package gateway
 
-// +kubebuilder:rbac:groups=platform.quoin.dev,resources=accounts;branches;deployments;environments,verbs=get;list;watch
+// +kubebuilder:rbac:groups=platform.quoin.dev,resources=accounts;branches;deployments;environments,verbs=list;watch

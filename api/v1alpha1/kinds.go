@@ -107,8 +107,8 @@ type Kind struct {
 	Scale bool
 	// WrittenBy names who creates and updates objects, for the documentation.
 	WrittenBy string
-	// Cached declares which processes watch the kind. Their roles get the verbs get, list and
-	// watch; other verbs are +kubebuilder:rbac markers beside the code that needs them.
+	// Cached declares which processes watch the kind. Their roles get the verbs list and watch;
+	// other verbs are +kubebuilder:rbac markers beside the code that needs them.
 	Cached Cached
 	// Roles declares the access of the user-facing ClusterRoles.
 	Roles Roles

@@ -44,7 +44,7 @@ import (
 	"github.com/quoin-dev/quoin/internal/tenant"
 )
 
-// +kubebuilder:rbac:groups=platform.quoin.dev,resources=dbtsyncs,verbs=create;delete
+// +kubebuilder:rbac:groups=platform.quoin.dev,resources=dbtsyncs,verbs=create;delete;get
 // +kubebuilder:rbac:groups=platform.quoin.dev,resources=dbtsyncs/status,verbs=patch
 
 const (

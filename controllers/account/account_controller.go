@@ -48,7 +48,7 @@ func New(c *kube.Client, recorder reconciler.Recorder, clk clock.PassiveClock, o
 
 // +kubebuilder:rbac:groups=platform.quoin.dev,resources=accounts,verbs=get;list;patch;watch
 // +kubebuilder:rbac:groups=platform.quoin.dev,resources=accounts/status,verbs=patch
-// +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=namespaces,verbs=list;watch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
 // SetupWithManager starts the reconciler in a manager.

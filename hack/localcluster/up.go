@@ -31,6 +31,8 @@ type upOptions struct {
 	warehouse       bool
 	installPackages bool
 	simulatedNodes  int
+	auditPolicy     string
+	auditLog        string
 }
 
 // runUp is the command "up".
@@ -44,8 +46,13 @@ func runUp(ctx context.Context, args []string) error {
 	flags.BoolVar(&o.warehouse, "warehouse", false, "with --bare and --nodes real: also start the warehouse of the samples")
 	flags.BoolVar(&o.installPackages, "install-packages", false, "with --nodes real: install missing Debian packages")
 	flags.IntVar(&o.simulatedNodes, "simulated-nodes", 3, "number of simulated nodes")
+	flags.StringVar(&o.auditPolicy, "audit-policy", "", "file with the audit policy of kube-apiserver; needs --audit-log")
+	flags.StringVar(&o.auditLog, "audit-log", "", "file to which kube-apiserver writes its audit log; needs --audit-policy")
 	if err := parseFlags(flags, args); err != nil {
 		return err
+	}
+	if (o.auditPolicy == "") != (o.auditLog == "") {
+		return errors.New("--audit-policy and --audit-log: want both or none")
 	}
 	if o.nodes != cluster.NodesSimulated && o.nodes != cluster.NodesReal {
 		return fmt.Errorf("--nodes %q: want %s or %s", o.nodes, cluster.NodesSimulated, cluster.NodesReal)
@@ -152,7 +159,10 @@ func startFresh(ctx context.Context, c *cluster.Cluster, o upOptions) error {
 	if err := c.RemoveGenerated(); err != nil {
 		return err
 	}
-	*c = cluster.Cluster{Dir: c.Dir, Nodes: o.nodes, SimulatedNodes: o.simulatedNodes, Bin: bin, Address: "127.0.0.1"}
+	*c = cluster.Cluster{
+		Dir: c.Dir, Nodes: o.nodes, SimulatedNodes: o.simulatedNodes, Bin: bin, Address: "127.0.0.1",
+		AuditPolicy: o.auditPolicy, AuditLog: o.auditLog,
+	}
 	release, err := choosePorts(c, o.autoPorts)
 	if err != nil {
 		return err

@@ -27,10 +27,10 @@ func byName() []v1alpha1.Kind {
 	return slices.SortedFunc(slices.Values(v1alpha1.Kinds), func(a, b v1alpha1.Kind) int { return strings.Compare(a.Name(), b.Name()) })
 }
 
-// generateMarkers writes the RBAC markers that follow from the table: a process may read what it
-// caches, and the Account controller deletes the objects of an Account.
+// generateMarkers writes the RBAC markers that follow from the table: a process may list and watch what
+// it caches, and the Account controller lists and deletes the objects of an Account.
 func generateMarkers(_ string, files map[string]string) error {
-	deleted := rbacMarker("delete;get;list;watch", func(k v1alpha1.Kind) bool { return !k.Cluster })
+	deleted := rbacMarker("delete;list", func(k v1alpha1.Kind) bool { return !k.Cluster })
 	for folder, markers := range map[string]string{
 		"controllers": deleted + readMarker(func(c v1alpha1.Cached) v1alpha1.Caching { return c.Controller }),
 		"apiserver":   readMarker(func(c v1alpha1.Cached) v1alpha1.Caching { return c.APIServer }),
@@ -43,7 +43,7 @@ func generateMarkers(_ string, files map[string]string) error {
 }
 
 func readMarker(of func(v1alpha1.Cached) v1alpha1.Caching) string {
-	return rbacMarker("get;list;watch", func(k v1alpha1.Kind) bool { return of(k.Cached) != v1alpha1.NotCached })
+	return rbacMarker("list;watch", func(k v1alpha1.Kind) bool { return of(k.Cached) != v1alpha1.NotCached })
 }
 
 func rbacMarker(verbs string, filter func(v1alpha1.Kind) bool) string {

@@ -7,7 +7,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"runtime"
 	"testing"
 
 	"github.com/go-logr/logr"
@@ -23,9 +22,8 @@ import (
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 )
 
-// server is the configuration of the API server that all tests of the package share; nil when
-// there is none.
-var server *rest.Config
+// server is the API server that all tests of the package share; nil when there is none.
+var server *envtest.Environment
 
 // Main implements TestMain: it runs the tests with an API server if KUBEBUILDER_ASSETS is set.
 // Fuzzing, which runs Main once per processor, needs none.
@@ -39,33 +37,39 @@ func run(m *testing.M) int {
 	if os.Getenv("KUBEBUILDER_ASSETS") == "" || flag.Lookup("test.fuzz").Value.String() != "" {
 		return m.Run()
 	}
-	config, _, stop, err := Start()
+	env, err := Start()
 	if err != nil {
 		fmt.Println("start the API server:", err)
 		return 1
 	}
 	defer func() {
-		if err := stop(); err != nil {
+		if err := env.Stop(); err != nil {
 			fmt.Println("stop the API server:", err)
 		}
 	}()
-	server = config
+	server = env
 	return m.Run()
 }
 
-// Start starts an API server with Quoin's kinds. It returns the client configuration and the
-// kubeconfig of an administrator.
-func Start() (config *rest.Config, kubeconfig []byte, stop func() error, err error) {
-	_, here, _, _ := runtime.Caller(0)
+// Start starts an API server with Quoin's kinds. The caller stops it.
+func Start() (*envtest.Environment, error) {
 	env := &envtest.Environment{
-		CRDDirectoryPaths:     []string{filepath.Join(filepath.Dir(here), "..", "..", "config", "crd", "bases")},
+		CRDDirectoryPaths:     []string{filepath.Join(directory(), "..", "..", "config", "crd", "bases")},
 		ErrorIfCRDPathMissing: true,
 	}
-	if config, err = env.Start(); err != nil {
-		return nil, nil, nil, err
+	policy, audit, err := AuditLog()
+	if err != nil {
+		return nil, err
+	}
+	if audit != "" {
+		env.ControlPlane.GetAPIServer().Configure().Set("audit-policy-file", policy).Set("audit-log-path", audit)
+	}
+	config, err := env.Start()
+	if err != nil {
+		return nil, err
 	}
 	config.QPS = -1
-	return config, env.KubeConfig, env.Stop, nil
+	return env, nil
 }
 
 // Scheme returns a scheme with the kinds of Quoin and Kubernetes.
@@ -90,7 +94,21 @@ func Server(t testing.TB) *rest.Config {
 		}
 		t.Skip("SKIPPED LOUDLY: KUBEBUILDER_ASSETS is not set; run make test-unit, which builds an API server")
 	}
-	return server
+	return server.Config
+}
+
+// As returns the client configuration of a user without permissions but those of roles that are bound to it. Its requests
+// are in the audit log under its own name, unlike those with impersonation.
+func As(t testing.TB, user string) *rest.Config {
+	t.Helper()
+	Server(t) // skips the test when there is none
+	added, err := server.AddUser(envtest.User{Name: user}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := rest.CopyConfig(added.Config())
+	config.QPS = -1
+	return config
 }
 
 // Direct returns an uncached client and the name of a new namespace.

@@ -3,72 +3,22 @@ package contract_test
 import (
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
-	"strings"
 	"testing"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/kubernetes"
-	clientrest "k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	"github.com/quoin-dev/quoin/test/internal/apiclient"
+	"github.com/quoin-dev/quoin/test/internal/clustertest"
 )
-
-// serverUser is the user name of `quoin apiserver`, whose ServiceAccount is in config/rbac.
-const serverUser = "system:serviceaccount:quoin-system:quoin-apiserver"
-
-// restricted returns a configuration with only the permissions that the kustomize tree grants `quoin apiserver`. All tests
-// of this package run with it.
-func restricted(ctx context.Context, config *clientrest.Config) (*clientrest.Config, error) {
-	for _, file := range []string{"rbac/apiserver_role.yaml", "rbac/apiserver_role_binding.yaml", "rbac/account_apiserver_role.yaml"} {
-		if err := apply(ctx, file, ""); err != nil {
-			return nil, err
-		}
-	}
-	// The authorizer watches roles.
-	for _, permission := range []authorizationv1.ResourceAttributes{
-		{Verb: "list", Group: "platform.quoin.dev", Resource: "accounts"}, {Namespace: "quoin-system", Verb: "update", Resource: "secrets", Name: "quoin-apiserver-tls"},
-	} {
-		if err := apiclient.Eventually(func() error { return wantPermission(ctx, permission, true) }); err != nil {
-			return nil, err
-		}
-	}
-	restricted := clientrest.CopyConfig(config)
-	restricted.Impersonate.UserName, restricted.Impersonate.Groups = serverUser, []string{"system:serviceaccounts", "system:authenticated"}
-	return restricted, nil
-}
-
-// apply creates the objects in a file of the kustomize tree, in another namespace unless it is empty.
-func apply(ctx context.Context, file, namespace string) error {
-	text, err := os.ReadFile(filepath.Join("..", "..", "config", file))
-	if err != nil {
-		return err
-	}
-	for document := range strings.SplitSeq(strings.TrimPrefix(string(text), "---\n"), "\n---\n") {
-		object := &unstructured.Unstructured{}
-		if err := yaml.Unmarshal([]byte(document), &object.Object); err != nil {
-			return err
-		}
-		if namespace != "" {
-			object.SetNamespace(namespace)
-		}
-		if err := k8s.Create(ctx, object); err != nil {
-			return err
-		}
-	}
-	return nil
-}
 
 // grant creates the RoleBindings that an administrator creates in the namespace of an account.
 func (a *account) grant(ctx context.Context) error {
-	if err := apply(ctx, "samples/50-rolebinding.yaml", a.name); err != nil {
+	if err := cluster.Grant(ctx, a.name); err != nil {
 		return err
 	}
 	return apiclient.Eventually(func() error { return wantPermission(ctx, secretAccess(a), true) })
@@ -89,7 +39,7 @@ func (a *account) revoke(t *testing.T) {
 		}
 	}
 	t.Cleanup(func() {
-		if err := a.grant(ctx); err != nil && !apierrors.IsAlreadyExists(err) {
+		if err := a.grant(ctx); err != nil {
 			t.Error(err)
 		}
 	})
@@ -102,7 +52,7 @@ func secretAccess(a *account) authorizationv1.ResourceAttributes {
 
 // wantPermission returns an error unless allowed is what kube-apiserver decides for the permission.
 func wantPermission(ctx context.Context, permission authorizationv1.ResourceAttributes, allowed bool) error {
-	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: serverUser, ResourceAttributes: &permission}}
+	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: clustertest.User(clustertest.APIServer), ResourceAttributes: &permission}}
 	clientset, err := kubernetes.NewForConfig(kubeAdmin)
 	if err != nil {
 		return err

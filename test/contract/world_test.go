@@ -44,6 +44,9 @@ import (
 // k8s is a client of kube-apiserver with administrator permissions.
 var k8s client.Client
 
+// cluster is the cluster of the tests.
+var cluster *clustertest.Cluster
+
 // kubeAdmin is the administrator's client configuration.
 var kubeAdmin *clientrest.Config
 
@@ -76,7 +79,7 @@ type account struct {
 func TestMain(m *testing.M) { clustertest.Main(m, run) }
 
 func run(ctx context.Context, c *clustertest.Cluster, m *testing.M) (code int, err error) {
-	k8s, kubeAdmin = c.Client, c.Config
+	cluster, k8s, kubeAdmin = c, c.Client, c.Config
 	if idp, err = newIdentityProvider(); err != nil {
 		return 0, err
 	}
@@ -90,20 +93,16 @@ func run(ctx context.Context, c *clustertest.Cluster, m *testing.M) (code int, e
 	}
 	_, port, _ := net.SplitHostPort(listener.Addr().String())
 	repositoryURL = "https://localhost:" + port
-	if err := startControllers(ctx, c.Config); err != nil {
+	if err := startControllers(ctx, c.As(clustertest.Controller)); err != nil {
 		return 0, err
 	}
 	go makeWorkloadsReady(ctx)
 	failed := make(chan error, 1)
-	config, err := restricted(ctx, c.Config)
-	if err != nil {
-		return 0, err
-	}
 	if err := startGitHub(c.Folder); err != nil {
 		return 0, err
 	}
 	defer githubHost.Close()
-	if err := startServer(ctx, config, listener, c.Folder, failed); err != nil {
+	if err := startServer(ctx, c.As(clustertest.APIServer), listener, c.Folder, failed); err != nil {
 		return 0, err
 	}
 	if gitHost, err = newGitServer(ctx, c.Folder); err != nil {
@@ -286,9 +285,6 @@ func (a *account) createObjects(ctx context.Context, c *clustertest.Cluster) err
 	}
 	admin := &v1alpha1.ApiKey{ObjectMeta: metav1.ObjectMeta{Namespace: a.name, Name: "admin"}}
 	if err := c.Account(ctx, a.name, spec, admin, analytics); err != nil {
-		return err
-	}
-	if err := a.grant(ctx); err != nil {
 		return err
 	}
 	token := &corev1.Secret{}

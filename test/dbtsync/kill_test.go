@@ -42,14 +42,14 @@ func run(m *testing.M) int {
 		return 1
 	}
 	defer func() { _ = os.RemoveAll(folder) }()
-	_, admin, stop, err := apitest.Start()
+	env, err := apitest.Start()
 	if err != nil {
 		fmt.Println("start the API server:", err)
 		return 1
 	}
-	defer func() { _ = stop() }()
+	defer func() { _ = env.Stop() }()
 	kubeconfig = filepath.Join(folder, "kubeconfig")
-	if err := os.WriteFile(kubeconfig, admin, 0o600); err != nil {
+	if err := os.WriteFile(kubeconfig, env.KubeConfig, 0o600); err != nil {
 		fmt.Println(err)
 		return 1
 	}

@@ -55,22 +55,22 @@ func newWorld(t *testing.T) *world {
 		t.Skip("SKIPPED LOUDLY: KUBEBUILDER_ASSETS is not set; run make test-unit, which builds an API server")
 	}
 	ctrllog.SetLogger(logr.Discard())
-	restConfig, _, stop, err := apitest.Start()
+	env, err := apitest.Start()
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = stop() })
+	t.Cleanup(func() { _ = env.Stop() })
 	scheme, err := controllers.Scheme()
 	if err != nil {
 		t.Fatal(err)
 	}
-	api, err := client.New(restConfig, client.Options{Scheme: scheme})
+	api, err := client.New(env.Config, client.Options{Scheme: scheme})
 	if err != nil {
 		t.Fatal(err)
 	}
 	w := &world{Client: api, registry: startRegistry(t), git: startGit(t)}
 	w.createNamespaces(t, "quoin-system")
-	startControllers(t, restConfig)
+	startControllers(t, env.Config)
 	return w
 }
 

@@ -197,7 +197,7 @@ func createCrash(ctx context.Context) error {
 	})
 }
 
-// grantViewer binds the ClusterRole quoin-viewer to the user jane, in the namespace of the account.
+// grantViewer binds a ClusterRole with the rules of quoin-viewer to the user jane, in the namespace of the account.
 func grantViewer(ctx context.Context) error {
 	data, err := os.ReadFile("../../config/rbac/viewer_role.yaml")
 	if err != nil {
@@ -207,8 +207,8 @@ func grantViewer(ctx context.Context) error {
 	if err := yaml.Unmarshal(data, role); err != nil {
 		return err
 	}
-	rules := role.Rules
-	role.Rules = append(rules, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods", "events"}, Verbs: []string{"get", "list", "watch"}}) // as Kubernetes' view
+	role.Name = "jane"
+	role.Rules = append(role.Rules, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods", "events"}, Verbs: []string{"get", "list", "watch"}}) // as Kubernetes' view
 	c, err := client.New(cluster.Config, client.Options{})
 	if err != nil {
 		return err

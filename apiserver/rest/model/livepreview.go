@@ -188,7 +188,7 @@ func (a *api) wakePreview(ctx context.Context, branch string) {
 	}
 }
 
-// +kubebuilder:rbac:groups=platform.quoin.dev,resources=environments,verbs=patch
+// +kubebuilder:rbac:groups=platform.quoin.dev,resources=environments,verbs=get;patch
 
 // wake requests that an environment wakes, as the gateway does.
 func (a *api) wake(ctx context.Context, e *v1alpha1.Environment) error {

@@ -105,7 +105,7 @@ func auditLogChanged(account *v1alpha1.Account) (int64, error) {
 	return latest, nil
 }
 
-// +kubebuilder:rbac:groups=platform.quoin.dev,resources=accounts,verbs=patch
+// +kubebuilder:rbac:groups=platform.quoin.dev,resources=accounts,verbs=get;patch
 
 func (a *api) updateSettings(ctx context.Context, in *UpdateSettingsInput) (*SettingsOutput, error) {
 	if in.Body == nil {

@@ -33,6 +33,10 @@ type Cluster struct {
 	// Dataplane means that push pushes the real server, because the samples run
 	// it.
 	Dataplane bool `json:"dataplane,omitempty"`
+	// AuditPolicy and AuditLog are files of the audit log of kube-apiserver;
+	// empty for none.
+	AuditPolicy string `json:"auditPolicy,omitempty"`
+	AuditLog    string `json:"auditLog,omitempty"`
 }
 
 // Network ranges inside the cluster. They are not routed outside of it, so

@@ -78,6 +78,9 @@ func apiServer(c *cluster.Cluster, client *http.Client) cluster.Component {
 		// Service "kubernetes" has none.
 		args = append(args, "--endpoint-reconciler-type=none")
 	}
+	if c.AuditLog != "" {
+		args = append(args, "--audit-policy-file="+c.AuditPolicy, "--audit-log-path="+c.AuditLog)
+	}
 	return cluster.Component{
 		Daemon:  process.Daemon{Name: "kube-apiserver", Path: c.Binary("kube-apiserver"), Args: args},
 		Port:    cluster.PortAPIServer,

@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
@@ -36,6 +37,10 @@ type Cluster struct {
 	Client client.Client
 	// Folder is a temporary folder, removed after the tests.
 	Folder string
+
+	env *envtest.Environment
+	// users are the configurations of the processes, by subcommand.
+	users map[string]*rest.Config
 }
 
 // Main is the TestMain of a suite. run starts the other programs of the suite, runs the tests and returns their exit code.
@@ -74,17 +79,17 @@ func withCluster(run func(ctx context.Context, c *Cluster) (int, error)) (int, e
 	return run(ctx, c)
 }
 
-// start starts a cluster with the namespace of Quoin.
+// start starts a cluster with the namespace, the roles and the users of Quoin.
 func start(folder string) (c *Cluster, stop func() error, err error) {
-	config, kubeconfig, stop, err := apitest.Start()
+	env, err := apitest.Start()
 	if err != nil {
 		return nil, nil, err
 	}
-	c = &Cluster{Config: config, Folder: folder}
-	if err := c.prepare(kubeconfig); err != nil {
-		return nil, nil, errors.Join(err, stop())
+	c = &Cluster{Config: env.Config, Folder: folder, env: env}
+	if err := c.prepare(env.KubeConfig); err != nil {
+		return nil, nil, errors.Join(err, env.Stop())
 	}
-	return c, stop, nil
+	return c, env.Stop, nil
 }
 
 func (c *Cluster) prepare(kubeconfig []byte) error {
@@ -98,7 +103,7 @@ func (c *Cluster) prepare(kubeconfig []byte) error {
 	if err := os.WriteFile(c.Kubeconfig(), kubeconfig, 0o600); err != nil {
 		return err
 	}
-	return c.create(context.Background(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: Namespace}})
+	return c.install(context.Background())
 }
 
 // Another starts a second cluster, which is stopped at the end of the test. Its processes run the same binary.
@@ -140,13 +145,16 @@ func (c *Cluster) Roots(ctx context.Context) (*x509.CertPool, error) {
 	return roots, nil
 }
 
-// Account creates an account, a namespace of the same name, and objects in it.
+// Account creates an account, a namespace of the same name with the RoleBindings for Quoin, and objects in it.
 func (c *Cluster) Account(ctx context.Context, name string, spec v1alpha1.AccountSpec, objects ...client.Object) error {
 	spec.Namespace = name
 	if err := c.create(ctx,
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}},
 		&v1alpha1.Account{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec},
 	); err != nil {
+		return err
+	}
+	if err := c.Grant(ctx, name); err != nil {
 		return err
 	}
 	return c.create(ctx, objects...)

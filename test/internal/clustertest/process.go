@@ -63,11 +63,11 @@ func (c *Cluster) Build() error {
 	return nil
 }
 
-// Quoin returns a process of a subcommand of `quoin`, not started yet. Arguments may be appended: the last value of a
-// repeated flag applies.
+// Quoin returns a process of a subcommand of `quoin` with the permissions of its ServiceAccount, not started yet. Arguments
+// may be appended: the last value of a repeated flag applies.
 func (c *Cluster) Quoin(logFile, command string, args ...string) *Process {
 	return &Process{
-		Args:    append([]string{c.Binary(), command, "--kubeconfig", c.Kubeconfig(), "--metrics-bind-address", "0", "--health-probe-bind-address", "0"}, args...),
+		Args:    append([]string{c.Binary(), command, "--kubeconfig", c.kubeconfigOf(command), "--metrics-bind-address", "0", "--health-probe-bind-address", "0"}, args...),
 		LogFile: logFile,
 	}
 }

@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 		ctx, stop := context.WithCancel(ctx)
 		ended := make(chan error, 1)
 		go func() {
-			ended <- controllers.Run(ctx, c.Config, manager.Options{
+			ended <- controllers.Run(ctx, c.As(clustertest.Controller), manager.Options{
 				Metrics: metricsserver.Options{BindAddress: "0"}, HealthProbeBindAddress: "0",
 			}, controllers.Config{Namespace: clustertest.Namespace, Image: "quoin:test", Concurrency: 4, MaxRollouts: 10})
 		}()

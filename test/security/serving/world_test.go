@@ -18,7 +18,6 @@ import (
 	"testing"
 	"time"
 
-	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
@@ -88,7 +87,7 @@ func start(ctx context.Context) error {
 		return err
 	}
 	address = listener.Addr().String()
-	config := rest.CopyConfig(cluster.Config)
+	config := cluster.As(clustertest.APIServer)
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return counting{next} })
 	listening, failed := make(chan struct{}), make(chan error, 1)
 	go func() {

@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/internal/apitest"
 	"github.com/quoin-dev/quoin/test/e2e/internal/command"
 )
 
@@ -68,6 +69,13 @@ func Start(ctx context.Context, nodes string) (*Cluster, error) {
 	args := []string{"up", "--bare", "--auto-ports", "--nodes", nodes}
 	if nodes == Real {
 		args = append(args, "--install-packages", "--warehouse")
+	}
+	policy, audit, err := apitest.AuditLog()
+	if err != nil {
+		return nil, err
+	}
+	if audit != "" {
+		args = append(args, "--audit-policy", policy, "--audit-log", audit)
 	}
 	err = errors.Join(build("bin/quoin", "build"), build("bin/localcluster", Repository("bin", "localcluster")))
 	if err == nil {
