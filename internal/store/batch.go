@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/stdlib"
 )
 
 // Statement is one of the statements of a batch.
@@ -24,16 +23,12 @@ type Statement struct {
 // Batch runs statements one after the other: with PostgreSQL in one round trip. The first error ends it.
 func (t *Tx) Batch(ctx context.Context, statements ...*Statement) error {
 	if t.dialect == PostgreSQL {
-		if t.async {
-			statements = append([]*Statement{{Query: "SET LOCAL synchronous_commit = off"}}, statements...)
-			t.async = false
-		}
 		return t.conn.Raw(func(connection any) error {
-			c, ok := connection.(*stdlib.Conn)
+			c, ok := connection.(*lazyConn)
 			if !ok {
 				return fmt.Errorf("connections to PostgreSQL are %T", connection)
 			}
-			return pipeline(ctx, c.Conn(), statements)
+			return c.batch(ctx, statements...)
 		})
 	}
 	for _, s := range statements {

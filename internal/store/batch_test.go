@@ -100,6 +100,11 @@ func TestSQLiteStatements(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	testKeptStatements(t, s)
+}
+
+// testKeptStatements uses more statements than a connection keeps.
+func testKeptStatements(t *testing.T, s *Store) {
 	for i := range 3 * maxPrepared {
 		var n int
 		text := fmt.Sprintf("SELECT COUNT(*) + %d FROM number WHERE value > $1", i)

@@ -61,7 +61,7 @@ func openPostgreSQL(ctx context.Context, url string, log *slog.Logger) (*Store, 
 }
 
 func postgresPool(config *pgx.ConnConfig, connections int, prepare func(context.Context, *pgx.Conn) error) *sql.DB {
-	pool := stdlib.OpenDB(*config, stdlib.OptionAfterConnect(prepare))
+	pool := sql.OpenDB(lazyConnector{stdlib.GetConnector(*config, stdlib.OptionAfterConnect(prepare))})
 	pool.SetMaxOpenConns(connections)
 	pool.SetMaxIdleConns(connections)
 	pool.SetConnMaxLifetime(connectionLifetime)

@@ -11,7 +11,8 @@
 //	migrate.go    migrations by owner
 //	tx.go         transactions and their retries
 //	batch.go      statements that are sent together
-//	sqliteconn.go connections to SQLite, which keep prepared statements
+//	postgresqlconn.go  connections to PostgreSQL, which begin transactions with their first statements
+//	sqliteconn.go      connections to SQLite, which keep prepared statements
 //	tenants.go    accounts, deployments, integer ids
 //	page.go       keyset pagination
 //	purge.go      deletion of the content of deleted accounts and deployments

@@ -24,11 +24,9 @@ type Querier interface {
 
 // Tx is a transaction.
 type Tx struct {
-	tx      *sql.Tx
-	conn    *sql.Conn
-	dialect Dialect
-	// async is true if PostgreSQL has still to be told that the commit does not wait for the disk.
-	async       bool
+	tx          *sql.Tx
+	conn        *sql.Conn
+	dialect     Dialect
 	afterCommit []func()
 }
 
@@ -109,14 +107,9 @@ func (s *Store) transact(ctx context.Context, work func(tx *Tx) error) error {
 	}
 	// After a panic in work too: SQLite has one connection for writing.
 	defer func() { _ = tx.Rollback() }()
-	t := &Tx{tx: tx, conn: conn, dialect: s.dialect, async: s.dialect == PostgreSQL && isAsync(ctx)}
+	t := &Tx{tx: tx, conn: conn, dialect: s.dialect}
 	if err := work(t); err != nil {
 		return err
-	}
-	if t.async {
-		if err := t.Batch(ctx); err != nil {
-			return fmt.Errorf("commit: %w", err)
-		}
 	}
 	if err := tx.Commit(); err != nil {
 		err = fmt.Errorf("commit: %w", err)
