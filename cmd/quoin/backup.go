@@ -84,7 +84,7 @@ func (f *archiveFlags) content(stderr io.Writer) backup.Content {
 // client returns a client of the cluster; nil if the objects are left out.
 func (f *archiveFlags) client(userAgent string) (client.Client, error) {
 	if f.contentOnly {
-		return nil, nil //nolint:nilnil // no client is used
+		return nil, nil // no client is used
 	}
 	config, err := restConfig(f.kubeconfig, userAgent)
 	if err != nil {
@@ -196,5 +196,5 @@ func (f *archiveFlags) run(ctx context.Context, stderr io.Writer) (backup.Summar
 		return backup.Summary{}, err
 	}
 	r := &backup.Restore{Client: c, Secrets: !f.excludeSecrets, Content: content, Owners: apiserver.ContentOwners(), Clock: time.Now}
-	return r.Run(ctx, func() (io.ReadCloser, error) { return os.Open(f.file) })
+	return r.Run(ctx, func() (io.ReadCloser, error) { return os.Open(f.file) }) //nolint:gosec // the administrator chooses the path
 }

@@ -164,25 +164,34 @@ func TestRestorable(t *testing.T) {
 		}), path: []string{"status"}, status: map[string]any{"id": "3", "observedGeneration": int64(-1), "failed": map[string]any{"generation": int64(1)}, "failedModel": map[string]any{"generation": int64(0)}}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			obj, status, skip, err := m.restorable(tc.archived, tc.laterLedgers)
-			if err != nil || skip != tc.skip {
-				t.Fatalf("skipped because %q, want %q: %v", skip, tc.skip, err)
-			}
-			if skip != "" {
-				return
-			}
-			got, _, err := unstructured.NestedFieldCopy(obj.Object, tc.path...)
-			if diff := cmp.Diff(tc.want, got); diff != "" || err != nil {
-				t.Errorf("%v (-want +got): %v\n%s", tc.path, err, diff)
-			}
-			if diff := cmp.Diff(tc.status, status); diff != "" {
-				t.Errorf("status (-want +got):\n%s", diff)
-			}
-			if obj.GetUID() != "" || obj.GetResourceVersion() != "" || obj.GetGeneration() != 0 || len(obj.GetManagedFields()) > 0 {
-				t.Errorf("metadata %v", obj.Object["metadata"])
+			if skip := checkRestorable(t, m, tc.archived, tc.laterLedgers, tc.path, tc.want, tc.status); skip != tc.skip {
+				t.Errorf("skipped because %q, want %q", skip, tc.skip)
 			}
 		})
 	}
+}
+
+// checkRestorable compares a field and the status of an object with what is wanted, unless it is skipped.
+func checkRestorable(t *testing.T, m *mapping, archived *unstructured.Unstructured, ledgers map[string]string, path []string, want any, wantStatus map[string]any) (skip string) {
+	t.Helper()
+	obj, status, skip, err := m.restorable(archived, ledgers)
+	if err != nil || skip != "" {
+		if err != nil {
+			t.Error(err)
+		}
+		return skip
+	}
+	got, _, err := unstructured.NestedFieldCopy(obj.Object, path...)
+	if diff := cmp.Diff(want, got); diff != "" || err != nil {
+		t.Errorf("%v (-want +got): %v\n%s", path, err, diff)
+	}
+	if diff := cmp.Diff(wantStatus, status); diff != "" {
+		t.Errorf("status (-want +got):\n%s", diff)
+	}
+	if obj.GetUID() != "" || obj.GetResourceVersion() != "" || obj.GetGeneration() != 0 || len(obj.GetManagedFields()) > 0 {
+		t.Errorf("metadata %v", obj.Object["metadata"])
+	}
+	return ""
 }
 
 func TestIsPart(t *testing.T) {

@@ -266,7 +266,7 @@ func (r *Restore) live(ctx context.Context, archived *unstructured.Unstructured)
 	live.SetGroupVersionKind(archived.GroupVersionKind())
 	err := r.Client.Get(ctx, client.ObjectKeyFromObject(archived), live)
 	if apierrors.IsNotFound(err) {
-		return nil, nil //nolint:nilnil // absence is no error
+		return nil, nil // absence is no error
 	}
 	return live, err
 }

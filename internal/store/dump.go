@@ -185,8 +185,8 @@ func (s *Store) columns(ctx context.Context, q Querier, table string) (all []col
 	return all, rows.Err()
 }
 
-func (s *Store) dumpTable(ctx context.Context, tx *sql.Tx, table string, write func(Record) error) error {
-	columns, err := s.columns(ctx, tx, table)
+func (s *Store) dumpTable(ctx context.Context, q Querier, table string, write func(Record) error) error {
+	columns, err := s.columns(ctx, q, table)
 	if err != nil || len(columns) == 0 {
 		return err // a later migration of this Quoin creates the table
 	}
@@ -200,7 +200,7 @@ func (s *Store) dumpTable(ctx context.Context, tx *sql.Tx, table string, write f
 	if err := write(Record{Table: table, Columns: names}); err != nil {
 		return err
 	}
-	rows, err := tx.QueryContext(ctx, "SELECT "+strings.Join(selected, ", ")+" FROM "+table)
+	rows, err := q.QueryContext(ctx, "SELECT "+strings.Join(selected, ", ")+" FROM "+table)
 	if err != nil {
 		return err
 	}
