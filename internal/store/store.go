@@ -6,16 +6,16 @@
 // each with its own migrations. The store itself owns the tables of accounts, deployments and
 // sequences, and knows no other.
 //
-//	database.go   a database that is opened in the background and retried while it is away
-//	store.go      an open database
-//	migrate.go    migrations by owner
-//	tx.go         transactions and their retries
-//	batch.go      statements that are sent together
+//	database.go        a database that is opened in the background and retried while it is away
+//	store.go           an open database
+//	migrate.go         migrations by owner
+//	tx.go              transactions and their retries
+//	batch.go           statements that are sent together
 //	postgresqlconn.go  connections to PostgreSQL, which begin transactions with their first statements
 //	sqliteconn.go      connections to SQLite, which keep prepared statements
-//	tenants.go    accounts, deployments, integer ids
-//	page.go       keyset pagination
-//	purge.go      deletion of the content of deleted accounts and deployments
+//	tenants.go         accounts, deployments, integer ids
+//	page.go            keyset pagination
+//	purge.go           deletion of the content of deleted accounts and deployments
 package store
 
 import (
