@@ -40,6 +40,10 @@ push: $(BIN)/localcluster ## Push a new version of the sample server or, with NO
 observe: ## Scrape the cluster of make up with Prometheus, and run all queries of the dashboard and the alerts.
 	QUOIN_OBSERVE=$(CURDIR)/.local go test $(TEST_FLAGS) -v -count=1 -run TestDashboardOnLocalCluster ./test/monitoring
 
+.PHONY: session
+session: $(BIN)/localcluster ## Record docs/plugin-session.md: every command of the plugin on a cluster with simulated nodes.
+	KUBEBUILDER_ASSETS="$(ASSETS)" go test $(TEST_FLAGS) -count=1 -timeout 20m -run TestSession ./test/session -update
+
 ##@ Build
 
 .PHONY: build

@@ -81,7 +81,11 @@ func (s *session) bundle(ctx context.Context, o *bundleOptions) error {
 	if err := errors.Join(b.Write(file, root, now), file.Close()); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(s.Stdout, "%s (%d things could not be read: see problems.txt)\n", o.file, b.Problems())
+	message := o.file
+	if n := b.Problems(); n > 0 {
+		message += fmt.Sprintf(" (%d things could not be read: see problems.txt)", n)
+	}
+	_, err = fmt.Fprintln(s.Stdout, message)
 	return err
 }
 

@@ -91,7 +91,7 @@ func TestPsqlExec(t *testing.T) {
 func TestBundleHasNoSecretOfTheCluster(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "bundle.tar.gz")
 	r := quoin(t, nil, "bundle", "-A", "--logs=false", "--file", name)
-	if r.code != 0 {
+	if r.code != 0 || r.stdout != name+"\n" {
 		t.Fatalf("%+v", r)
 	}
 	var list []string
