@@ -53,7 +53,9 @@ func TestBackupAndRestore(t *testing.T) {
 			target.admin, target.generated = source.admin, source.generated
 			target.checkRefused(archive)
 			target.restoreKilled(archive)
-			target.ok(target.Client.Create(t.Context(), model())) // as its owner, or Velero, restores it
+			// As their owners, or Velero, restore them.
+			target.ok(target.Client.Create(t.Context(), model()))
+			target.ok(target.Grant(t.Context(), namespace))
 			target.start()
 			target.settled()
 			if diff := cmp.Diff(before, target.observe()); diff != "" {
