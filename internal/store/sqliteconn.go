@@ -58,7 +58,7 @@ type preparingConn struct {
 	async bool
 }
 
-// take returns a prepared statement, which the caller puts back; nil for one that is not kept. Scripts have
+// take returns a prepared statement, which the caller returns with put; nil for one that is not kept. Scripts have
 // no arguments.
 func (c *preparingConn) take(ctx context.Context, query string, args []driver.NamedValue) (sqliteStatement, error) {
 	if len(args) == 0 || len(query) > maxPreparedText {

@@ -32,7 +32,7 @@ const wholeRuns = 4
 // attempt is one run of a scenario with a fault.
 type attempt struct {
 	scenario int // index in scenarios
-	// site and call say which call fails, for faults of one call.
+	// site and call name the call that fails, for faults of one call.
 	site string
 	call int
 	kind fault
