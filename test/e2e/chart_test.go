@@ -65,6 +65,13 @@ metadata: {name: analytics, namespace: %[1]s}
 spec: {releaseChannel: %[1]s, model: {configMapRef: {name: model}}}
 `
 
+// labelledEnvironment is a change of an Environment that the gateway must not make.
+const labelledEnvironment = `
+apiVersion: platform.quoin.dev/v1alpha1
+kind: Environment
+metadata: {name: %s, namespace: %s, labels: {by: gateway}}
+`
+
 // An administrator installs, changes and removes the Helm chart. All processes of Quoin are pods.
 var _ = Describe("The Helm chart", Ordered, Label(ownQuoin), func() {
 	const (
@@ -153,8 +160,9 @@ var _ = Describe("The Helm chart", Ordered, Label(ownQuoin), func() {
 	It("rejects invalid objects, and changes that the gateway must not make", func(ctx SpecContext) {
 		_, err := world.Kubectl(ctx, "", "patch", "qdep/analytics", "-n", t.name, "--type=merge", "-p", `{"spec":{"replicas":-1}}`)
 		Expect(err).To(MatchError(ContainSubstring("spec.replicas")))
-		_, err = world.Kubectl(ctx, "", "patch", "qenv/"+v1alpha1.ProductionName("analytics"), "-n", t.name, "--type=merge",
-			"-p", `{"metadata":{"labels":{"by":"gateway"}}}`, "--as=system:serviceaccount:quoin-system:quoin-gateway")
+		// Not with kubectl patch, which reads the object: the gateway must not get one.
+		_, err = world.Kubectl(ctx, fmt.Sprintf(labelledEnvironment, v1alpha1.ProductionName("analytics"), t.name),
+			"apply", "--server-side", "-f", "-", "--as=system:serviceaccount:quoin-system:quoin-gateway")
 		Expect(err).To(MatchError(ContainSubstring("the gateway must not change the metadata of an Environment")))
 	})
 
