@@ -196,5 +196,5 @@ func (f *archiveFlags) run(ctx context.Context, stderr io.Writer) (backup.Summar
 		return backup.Summary{}, err
 	}
 	r := &backup.Restore{Client: c, Secrets: !f.excludeSecrets, Content: content, Owners: apiserver.ContentOwners(), Clock: time.Now}
-	return r.Run(ctx, func() (io.ReadCloser, error) { return os.Open(f.file) }) //nolint:gosec // the administrator chooses the path
+	return r.Run(ctx, func() (io.ReadCloser, error) { return os.Open(f.file) })
 }

@@ -273,7 +273,7 @@ func (p preview) ask(method, path, body string) map[string]any {
 	}
 	defer func() { _ = got.Body.Close() }()
 	raw, err := io.ReadAll(got.Body)
-	if err != nil || got.StatusCode != 200 {
+	if err != nil || got.StatusCode != http.StatusOK {
 		p.Fatalf("%s %s: %d %v: %s", method, path, got.StatusCode, err, raw)
 	}
 	all := map[string]any{}
