@@ -15,6 +15,8 @@ import (
 	"sync"
 
 	"modernc.org/sqlite"
+
+	"github.com/quoin-dev/quoin/internal/store/filelock"
 )
 
 // sqliteReaders is the number of connections of a pool for reading.
@@ -70,9 +72,6 @@ func sqlitePath(text string) (string, error) {
 	return filepath.Clean(u.Path), nil
 }
 
-// errLocked is the error of flock for a file that another process has locked.
-var errLocked = errors.New("locked by another process")
-
 // lockFile locks out other processes for the lifetime of this one. On a network file system two
 // processes would not see each other's locks, and WAL needs shared memory.
 func lockFile(name string) (release func() error, err error) {
@@ -80,9 +79,9 @@ func lockFile(name string) (release func() error, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := flock(file); err != nil {
+	if err := filelock.Lock(file); err != nil {
 		_ = file.Close()
-		if errors.Is(err, errLocked) {
+		if errors.Is(err, filelock.ErrLocked) {
 			return nil, fmt.Errorf("%w: %s is locked; SQLite supports one replica, use PostgreSQL for more", ErrInUse, name)
 		}
 		return nil, fmt.Errorf("lock %s: %w", name, err)
