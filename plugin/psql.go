@@ -113,12 +113,11 @@ func (s *session) execPsql(ctx context.Context, c client.Reader, e *v1alpha1.Env
 	if err := c.Get(ctx, client.ObjectKey{Namespace: e.Namespace, Name: e.Status.CredentialsSecret}, secret); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	port, err := s.forward(ctx, e)
+	port, stop, err := s.forward(ctx, e)
 	if err != nil {
 		return err
 	}
+	defer stop()
 	command := exec.CommandContext(ctx, program, append([]string{"-h", "127.0.0.1", "-p", strconv.Itoa(port), "-U", engine.SQLUser}, arguments...)...) //nolint:gosec // the user's own arguments, without a shell
 	command.Env = append(os.Environ(), "PGPASSWORD="+string(secret.Data[engine.KeySQLPassword]), "PGSSLMODE=disable")
 	command.Stdin, command.Stdout, command.Stderr = s.Stdin, s.Stdout, s.Stderr
@@ -128,40 +127,47 @@ func (s *session) execPsql(ctx context.Context, c client.Reader, e *v1alpha1.Env
 	return nil
 }
 
-// forward starts kubectl port-forward to the Service of an environment and returns the local port. It
-// ends with the context.
-func (s *session) forward(ctx context.Context, e *v1alpha1.Environment) (int, error) {
+// forward starts kubectl port-forward to the Service of an environment. It returns the local port, and a
+// function that ends kubectl and waits until it has ended.
+func (s *session) forward(ctx context.Context, e *v1alpha1.Environment) (port int, stop func(), err error) {
+	ctx, cancel := context.WithCancel(ctx)
 	arguments := append([]string{"port-forward", "--namespace=" + e.Namespace, "service/" + engine.APIName(e.Name), ":" + strconv.Itoa(engine.PortSQL)}, s.connectionArguments()...)
 	command := exec.CommandContext(ctx, "kubectl", arguments...) //nolint:gosec // the user's own arguments, without a shell
 	var stderr strings.Builder
 	command.Stderr = &stderr
 	stdout, err := command.StdoutPipe()
+	if err == nil {
+		err = command.Start()
+	}
 	if err != nil {
-		return 0, err
+		cancel()
+		return 0, nil, fmt.Errorf("kubectl port-forward: %w", err)
 	}
-	if err := command.Start(); err != nil {
-		return 0, fmt.Errorf("kubectl port-forward: %w", err)
-	}
-	found := make(chan int, 1)
+	found, ended := make(chan int, 1), make(chan struct{})
 	go func() {
+		defer close(ended)
 		lines := bufio.NewScanner(stdout)
 		for lines.Scan() {
-			if match := forwarding.FindStringSubmatch(lines.Text()); match != nil {
+			if match := forwarding.FindStringSubmatch(lines.Text()); match != nil && len(found) == 0 {
 				port, _ := strconv.Atoi(match[1])
 				found <- port
 			}
 		}
 		_ = command.Wait() // stderr has the reason
-		close(found)
 	}()
+	stop = func() {
+		cancel()
+		<-ended
+	}
 	select {
-	case port, ok := <-found:
-		if !ok {
-			return 0, errors.New("kubectl port-forward: " + oneLine(stderr.String()))
-		}
-		return port, nil
+	case port := <-found:
+		return port, stop, nil
+	case <-ended:
+		cancel()
+		return 0, nil, errors.New("kubectl port-forward: " + oneLine(stderr.String()))
 	case <-time.After(forwardTimeout):
-		return 0, fmt.Errorf("kubectl port-forward did not start within %s", forwardTimeout)
+		stop()
+		return 0, nil, fmt.Errorf("kubectl port-forward did not start within %s", forwardTimeout)
 	}
 }
 

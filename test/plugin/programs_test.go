@@ -19,8 +19,8 @@ var fakePrograms = map[string]string{
 	"kubectl": `#!/bin/sh
 echo "kubectl $*" >> "$CALLS"
 [ -z "$REFUSED" ] || { echo "error: $REFUSED" >&2; exit 1; }
+echo $$ > "$CALLS.process"
 echo "Forwarding from 127.0.0.1:15432 -> 15432"
-trap 'echo "kubectl ended" >> "$CALLS"; exit' TERM INT
 while :; do sleep 0.05; done
 `,
 	"psql": `#!/bin/sh
@@ -79,6 +79,11 @@ func TestPsqlExec(t *testing.T) {
 			}
 			if strings.Contains(r.stdout+r.stderr+string(text), password) {
 				t.Error("the password is printed, or an argument")
+			}
+			if process, err := os.ReadFile(calls + ".process"); err == nil {
+				if _, err := os.Stat("/proc/" + strings.TrimSpace(string(process))); err == nil {
+					t.Error("kubectl still runs")
+				}
 			}
 			if given, err := os.ReadFile(calls + ".password"); err == nil && string(given) != password {
 				t.Error("the password is not that of the Secret")
