@@ -16,6 +16,8 @@ import (
 type permission struct {
 	user, role            string
 	group, resource, verb string
+	// namespace is that of a RoleBinding; empty for all.
+	namespace string
 	// names are the names of the objects, separated by commas; empty for all.
 	names string
 	// optional: an administrator decides whether the role is bound, so the process must work without it.
@@ -90,6 +92,9 @@ func readPermissions(config string) (map[permission]bool, error) {
 			user := fmt.Sprintf("system:serviceaccount:%s:%s", subject.Namespace, subject.Name)
 			for _, p := range permissionsOf(roles[role].Rules) {
 				p.user, p.role, p.optional = user, role, binding.optional
+				if binding.Kind == "RoleBinding" {
+					p.namespace = binding.Metadata.Namespace
+				}
 				all[p] = true
 			}
 		}

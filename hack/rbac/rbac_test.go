@@ -76,6 +76,7 @@ func TestCompare(t *testing.T) {
 	}
 	optional := permission{user: controller, role: "ClusterRole b", resource: "secrets", verb: "get", optional: true}
 	named := permission{user: controller, role: role, resource: "leases", verb: "get", names: "n,m"}
+	inSystem := permission{user: controller, role: role, resource: "leases", verb: "get", namespace: "quoin-system"}
 	exception := func(verb, resource string) []exception {
 		return []exception{{User: "quoin-controller", Resources: []string{resource}, Verbs: []string{verb}, Reason: "r"}}
 	}
@@ -85,20 +86,22 @@ func TestCompare(t *testing.T) {
 		except exceptions
 		want   []string
 	}{
-		"used":                      {all: []permission{may("get", "pods")}, log: []request{did("get", "pods")}},
-		"used by name":              {all: []permission{named}, log: []request{did("get", "leases")}},
-		"not used":                  {all: []permission{may("get", "pods"), may("list", "pods")}, log: []request{did("get", "pods")}, want: []string{"not used: quoin-controller of ClusterRole a: list pods"}},
-		"other subresource":         {all: []permission{may("get", "pods"), may("get", "pods/log")}, log: []request{did("get", "pods")}, want: []string{"not used: quoin-controller of ClusterRole a: get pods/log"}},
-		"allowed by another role":   {all: []permission{may("get", "secrets"), optional}, log: []request{did("get", "secrets")}, want: []string{"not used: quoin-controller of ClusterRole b: get secrets"}},
-		"allowed by Kubernetes":     {all: []permission{may("get", "pods")}, log: []request{{user: controller, role: "ClusterRole system:x", resource: "pods", verb: "get"}}},
-		"list before watch":         {all: []permission{may("list", "pods"), may("watch", "pods")}, log: []request{did("watch", "pods")}},
-		"excused":                   {all: []permission{may("get", "pods"), may("patch", "pods")}, log: []request{did("get", "pods")}, except: exceptions{Unused: exception("patch", "pods")}},
-		"exception is not needed":   {all: []permission{may("get", "pods")}, log: []request{did("get", "pods")}, except: exceptions{Unused: exception("get", "pods")}},
-		"exception of nothing":      {all: []permission{may("get", "pods")}, log: []request{did("get", "pods")}, except: exceptions{Unused: exception("patch", "pods")}, want: []string{"exceptions.yaml: quoin-controller has no permission patch on pods"}},
-		"forbidden":                 {all: []permission{may("get", "pods")}, log: []request{did("get", "pods"), {user: controller, verb: "delete", resource: "pods"}}, want: []string{"forbidden, 1 times: quoin-controller: delete pods"}},
-		"forbidden with exception":  {all: []permission{may("get", "pods")}, log: []request{did("get", "pods"), {user: controller, verb: "delete", resource: "pods"}}, except: exceptions{Forbidden: exception("delete", "pods")}},
-		"forbidden without binding": {all: []permission{optional}, log: []request{{user: controller, verb: "get", resource: "secrets", role: "ClusterRole b"}, {user: controller, verb: "get", resource: "secrets"}}},
-		"process did not run":       {all: []permission{{user: gateway, role: role, verb: "get", resource: "pods"}}, want: []string{"no requests of quoin-gateway: the tests that run it are missing"}},
+		"used":                               {all: []permission{may("get", "pods")}, log: []request{did("get", "pods")}},
+		"used by name":                       {all: []permission{named}, log: []request{did("get", "leases")}},
+		"not used":                           {all: []permission{may("get", "pods"), may("list", "pods")}, log: []request{did("get", "pods")}, want: []string{"not used: quoin-controller of ClusterRole a: list pods"}},
+		"other subresource":                  {all: []permission{may("get", "pods"), may("get", "pods/log")}, log: []request{did("get", "pods")}, want: []string{"not used: quoin-controller of ClusterRole a: get pods/log"}},
+		"allowed by another role":            {all: []permission{may("get", "secrets"), optional}, log: []request{did("get", "secrets")}, want: []string{"not used: quoin-controller of ClusterRole b: get secrets"}},
+		"allowed by Kubernetes":              {all: []permission{may("get", "pods")}, log: []request{{user: controller, role: "ClusterRole system:x", resource: "pods", verb: "get"}}},
+		"list before watch":                  {all: []permission{may("list", "pods"), may("watch", "pods")}, log: []request{did("watch", "pods")}},
+		"excused":                            {all: []permission{may("get", "pods"), may("patch", "pods")}, log: []request{did("get", "pods")}, except: exceptions{Unused: exception("patch", "pods")}},
+		"exception is not needed":            {all: []permission{may("get", "pods")}, log: []request{did("get", "pods")}, except: exceptions{Unused: exception("get", "pods")}},
+		"exception of nothing":               {all: []permission{may("get", "pods")}, log: []request{did("get", "pods")}, except: exceptions{Unused: exception("patch", "pods")}, want: []string{"exceptions.yaml: quoin-controller has no permission patch on pods"}},
+		"forbidden":                          {all: []permission{may("get", "pods")}, log: []request{did("get", "pods"), {user: controller, verb: "delete", resource: "pods"}}, want: []string{"forbidden, 1 times: quoin-controller: delete pods"}},
+		"forbidden with exception":           {all: []permission{may("get", "pods")}, log: []request{did("get", "pods"), {user: controller, verb: "delete", resource: "pods"}}, except: exceptions{Forbidden: exception("delete", "pods")}},
+		"forbidden without binding":          {all: []permission{optional}, log: []request{{user: controller, verb: "get", resource: "secrets", role: "ClusterRole b"}, {user: controller, verb: "get", resource: "secrets"}}},
+		"forbidden before the role is bound": {all: []permission{may("get", "pods")}, log: []request{did("get", "pods"), {user: controller, verb: "get", resource: "pods"}}},
+		"forbidden in another namespace":     {all: []permission{inSystem}, log: []request{did("get", "leases"), {user: controller, verb: "get", resource: "leases", namespace: "other"}}, want: []string{"forbidden, 1 times: quoin-controller: get leases"}},
+		"process did not run":                {all: []permission{{user: gateway, role: role, verb: "get", resource: "pods"}}, want: []string{"no requests of quoin-gateway: the tests that run it are missing"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			all, log := map[permission]bool{}, map[request]int{}
