@@ -186,6 +186,8 @@ var _ = Describe("The Helm chart", Ordered, Label(ownQuoin), func() {
 
 	It("has no failed request of the data API while an upgrade and a rollback replace the pods", func(ctx SpecContext) {
 		before := chartPods(ctx, "gateway")
+		// The node learns of the pods of a Service a moment after they are ready.
+		Eventually(meta).WithContext(ctx).Should(servers.HaveStatus(http.StatusOK))
 		failures := repeat(ctx, meta)
 		world.MustHelm(ctx, "upgrade", release, cluster.Repository("charts", "quoin"), "--wait", "--timeout=3m", "--reset-then-reuse-values",
 			"--set", "controller.replicas=2,gateway.replicas=3,gateway.log.level=debug,apiserver.log.level=debug")
