@@ -82,13 +82,18 @@ func (a *api) planPreview(ctx context.Context, t *tree) (b *target, c *change, i
 	return b, c, isNew, err
 }
 
-// previewTarget returns the branch of the caller's live preview as the next upload finds it.
-func (a *api) previewTarget(ctx context.Context, q *UploadQuery) (*target, error) {
+// openPreview reads the branches of a deployment for the person whose live preview a request concerns.
+func (a *api) openPreview(ctx context.Context, need gitmirror.Need) (*tree, error) {
 	by, err := previewer(ctx)
 	if err != nil {
 		return nil, err
 	}
-	t, err := a.openTree(ctx, by, gitmirror.Current)
+	return a.openTree(ctx, by, need)
+}
+
+// previewTarget returns the branch of the caller's live preview as the next upload finds it.
+func (a *api) previewTarget(ctx context.Context, q *UploadQuery) (*target, error) {
+	t, err := a.openPreview(ctx, gitmirror.Current)
 	if err != nil {
 		return nil, err
 	}
@@ -118,11 +123,7 @@ func (a *api) beginPreview(ctx context.Context) (b *target, err error) {
 
 // previewBranch returns the branch of a live preview that was started.
 func (a *api) previewBranch(ctx context.Context, name string, q *UploadQuery) (*target, error) {
-	by, err := previewer(ctx)
-	if err != nil {
-		return nil, err
-	}
-	t, err := a.openTree(ctx, by, gitmirror.Current)
+	t, err := a.openPreview(ctx, gitmirror.Current)
 	if err != nil {
 		return nil, err
 	}
@@ -214,11 +215,7 @@ type LivePreviewStatusOutput struct {
 }
 
 func (a *api) livePreviewStatus(ctx context.Context, in *LivePreviewStatusInput) (*LivePreviewStatusOutput, error) {
-	by, err := previewer(ctx)
-	if err != nil {
-		return nil, err
-	}
-	t, err := a.openTree(ctx, by, gitmirror.Recent)
+	t, err := a.openPreview(ctx, gitmirror.Recent)
 	if err != nil {
 		return nil, err
 	}
