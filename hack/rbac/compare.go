@@ -35,9 +35,9 @@ func compare(all map[permission]bool, log map[request]int, excused *exceptions) 
 		users[req.user] += n
 		if req.role == "" {
 			switch {
-			case isUnbound(all, req):
+			case isGranted(all, req):
 				r.unbound += n
-			case !isExpected(all, excused, req):
+			case !excused.allow(req):
 				forbidden[req.String()] += n
 			}
 			continue
@@ -109,28 +109,15 @@ func watchOf(p permission) permission {
 	return p
 }
 
-// isUnbound reports whether a role allows a request that was forbidden: the role was not bound. Tests remove Quoin, and
-// its pods end after its roles.
-func isUnbound(all map[permission]bool, r request) bool {
+// isGranted reports whether a role allows a request that was forbidden: the role was not bound. An administrator decides
+// where an optional one is bound; tests remove Quoin, and its pods end after its roles.
+func isGranted(all map[permission]bool, r request) bool {
 	for p := range all {
-		if !p.optional && allows(p, r) && (p.namespace == "" || p.namespace == r.namespace) {
+		if allows(p, r) && (p.optional || p.namespace == "" || p.namespace == r.namespace) {
 			return true
 		}
 	}
 	return false
-}
-
-// isExpected reports whether a request may be forbidden: an optional role allows it where an administrator binds it, or
-// there is an exception.
-func isExpected(all map[permission]bool, excused *exceptions, r request) bool {
-	for p := range all {
-		if p.optional && p.user == r.user && p.group == r.group && p.resource == r.resource && p.verb == r.verb {
-			return true
-		}
-	}
-	return slices.ContainsFunc(excused.Forbidden, func(e exception) bool {
-		return e.matches(r.user, r.group, r.resource, r.verb) && (e.Namespace == "" || e.Namespace == r.namespace)
-	})
 }
 
 // print prints the result.

@@ -45,3 +45,10 @@ func readExceptions(text []byte) (*exceptions, error) {
 func (e exception) matches(user, group, resource, verb string) bool {
 	return e.User == shortUser(user) && e.Group == group && slices.Contains(e.Resources, resource) && slices.Contains(e.Verbs, verb)
 }
+
+// allow reports whether there is an exception for a forbidden request.
+func (e *exceptions) allow(r request) bool {
+	return slices.ContainsFunc(e.Forbidden, func(x exception) bool {
+		return x.matches(r.user, r.group, r.resource, r.verb) && (x.Namespace == "" || x.Namespace == r.namespace)
+	})
+}
