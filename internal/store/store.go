@@ -16,6 +16,8 @@
 //	tenants.go         accounts, deployments, integer ids
 //	page.go            keyset pagination
 //	purge.go           deletion of the content of deleted accounts and deployments
+//	dump.go            a copy of the content for backups
+//	load.go            a database from such a copy
 package store
 
 import (
