@@ -61,8 +61,11 @@ func Start() (*envtest.Environment, error) {
 	if err != nil {
 		return nil, err
 	}
+	flags := env.ControlPlane.GetAPIServer().Configure()
+	// The default has 254 addresses, and the Services of a test stay: there is no garbage collector.
+	flags.Set("service-cluster-ip-range", "10.96.0.0/16")
 	if audit != "" {
-		env.ControlPlane.GetAPIServer().Configure().Set("audit-policy-file", policy).Set("audit-log-path", audit)
+		flags.Set("audit-policy-file", policy).Set("audit-log-path", audit)
 	}
 	config, err := env.Start()
 	if err != nil {
