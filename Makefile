@@ -17,6 +17,13 @@ GO_BUILD = CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.version=$(VE
 # Evaluated lazily: the first build of the API server takes minutes.
 ASSETS = $(shell $(BIN)/localcluster binaries --nodes simulated)
 TEST_FLAGS ?=
+# A folder for the names of tests that failed and then passed when they were run again; without it no test is run again.
+FLAKY_REPORTS ?=
+# $(call go-test,flags,packages)
+go-test = $(if $(FLAKY_REPORTS),\
+	$(BIN)/gotestsum --format standard-verbose --hide-summary skipped --rerun-fails=1 --rerun-fails-max-failures=6 \
+		--rerun-fails-report "$$(mktemp -p "$(FLAKY_REPORTS)")" --packages "$(2)" -- $(1),\
+	go test $(1) $(2))
 # BENCH_FLAGS=-docs writes the results of a benchmark to docs/operations/sizing.md.
 BENCH_FLAGS ?=
 
@@ -126,14 +133,14 @@ test-unit: $(BIN)/localcluster ## Unit, CRD, controller and chart tests, on a re
 	@$(MAKE) --no-print-directory --keep-going --jobs=1 test-packages test-suites test-localcluster
 
 .PHONY: test-packages
-test-packages: $(BIN)/localcluster
-	KUBEBUILDER_ASSETS="$(ASSETS)" go test -timeout 40m $(TEST_FLAGS) $$(go list ./... | grep -v /test/)
+test-packages: $(BIN)/localcluster $(if $(FLAKY_REPORTS),$(BIN)/gotestsum)
+	KUBEBUILDER_ASSETS="$(ASSETS)" $(call go-test,-timeout 40m $(TEST_FLAGS),$$(go list ./... | grep -v /test/))
 
 .PHONY: test-suites
-test-suites: $(BIN)/localcluster
+test-suites: $(BIN)/localcluster $(if $(FLAKY_REPORTS),$(BIN)/gotestsum)
 	@# -count=1: these tests run binaries that they build, which the test cache does not track. The
 	@# first package mostly waits, so the others run in parallel with it.
-	KUBEBUILDER_ASSETS="$(ASSETS)" go test -timeout 40m -count=1 $(TEST_FLAGS) ./test/controllers $$(go list ./test/... | grep -v -e /test/e2e -e /test/controllers)
+	KUBEBUILDER_ASSETS="$(ASSETS)" $(call go-test,-timeout 40m -count=1 $(TEST_FLAGS),./test/controllers $$(go list ./test/... | grep -v -e /test/e2e -e /test/controllers))
 	go test $(TEST_FLAGS) -tags memory ./test/contract/scim/...
 
 .PHONY: test-localcluster
@@ -233,6 +240,9 @@ $(BIN)/controller-gen: hack/tools/go.mod
 $(BIN)/golangci-lint: hack/tools/golangci-lint/go.mod
 	@echo "building golangci-lint (about 4 min cold)" >&2
 	@go build -C hack/tools/golangci-lint -ldflags "-s -w" -o $@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+
+$(BIN)/gotestsum: hack/tools/gotestsum/go.mod
+	go build -C hack/tools/gotestsum -o $@ gotest.tools/gotestsum
 
 $(BIN)/vale: hack/tools/vale/go.mod
 	@echo "building vale (about 1 min cold)" >&2

@@ -63,7 +63,7 @@ func Start() (*envtest.Environment, error) {
 	}
 	flags := env.ControlPlane.GetAPIServer().Configure()
 	// The default has 254 addresses, and the Services of a test stay: there is no garbage collector.
-	flags.Set("service-cluster-ip-range", "10.96.0.0/16")
+	flags.Set("service-cluster-ip-range", "10.0.0.0/16")
 	if audit != "" {
 		flags.Set("audit-policy-file", policy).Set("audit-log-path", audit)
 	}

@@ -103,7 +103,7 @@ var (
 	numbers    = regexp.MustCompile(`("platform\.quoin\.dev/(id|environment-id|issued-ids)":|"id":)"?[0-9a-z=,]+"?`)
 	counters   = regexp.MustCompile(`"(generation|observedGeneration|deploymentGeneration)":[0-9]+`)
 	secrets    = regexp.MustCompile(`"data":\{[^}]*\}`)
-	clusterIPs = regexp.MustCompile(`"10\.0\.0\.[0-9]+"`)
+	clusterIPs = regexp.MustCompile(`"10\.0\.[0-9]+\.[0-9]+"`)
 	hostClaims = regexp.MustCompile(`"name":"host-[0-9a-f]{32}"`)
 	hashes     = regexp.MustCompile(`"platform\.quoin\.dev/applied-hash":"[0-9a-f]+"`)
 )
@@ -126,7 +126,7 @@ func (w *world) dump() string {
 			text = secrets.ReplaceAllString(text, `"data":{}`)
 			text = hostClaims.ReplaceAllString(text, `"name":"host-…"`)
 			text = hashes.ReplaceAllString(text, `"applied":"…"`)
-			text = clusterIPs.ReplaceAllString(text, `"10.0.0.n"`)
+			text = clusterIPs.ReplaceAllString(text, `"10.0.n.n"`)
 			lines = append(lines, fmt.Sprintf("%T %s", obj, text))
 		}
 	}
