@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/quoin-dev/quoin/internal/masking"
+	"github.com/quoin-dev/quoin/internal/processors"
 	"github.com/quoin-dev/quoin/internal/telemetry"
 )
 
@@ -77,6 +78,7 @@ func start(name string, stderr io.Writer, parsed error, l *logFlags, work func(l
 		logger.Error(err, "Exiting with an error")
 		return 1
 	}
+	processors.Oversubscribe()
 	if err := work(logger); err != nil {
 		logger.Error(err, "Exiting with an error")
 		return 1

@@ -11,9 +11,9 @@ import (
 	"context"
 	"io"
 	"iter"
-	"runtime"
 	"sync"
 
+	"github.com/quoin-dev/quoin/internal/processors"
 	"github.com/quoin-dev/quoin/internal/turns"
 )
 
@@ -26,7 +26,7 @@ type Semaphore struct {
 }
 
 // Processors is the semaphore of the processors of this process: all but one, and one at least.
-var Processors = New(max(1, runtime.GOMAXPROCS(0)-1))
+var Processors = New(max(1, processors.Count-1))
 
 // New returns a semaphore with limit places.
 func New(limit int) *Semaphore {

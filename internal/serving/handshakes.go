@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net"
 	"net/netip"
-	"runtime"
 	"sync/atomic"
 	"time"
 
@@ -14,6 +13,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/quoin-dev/quoin/internal/fairsemaphore"
+	"github.com/quoin-dev/quoin/internal/processors"
 	"github.com/quoin-dev/quoin/internal/ratelimit"
 )
 
@@ -47,11 +47,11 @@ type Handshakes struct {
 
 // NewHandshakes returns the limits of a process, which is in the names of the metrics.
 func NewHandshakes(process string, registerer prometheus.Registerer) *Handshakes {
-	excess := excessPerProcessor * runtime.GOMAXPROCS(0)
+	excess := excessPerProcessor * processors.Count
 	return &Handshakes{
 		addresses:  ratelimit.New[netip.Prefix](handshakesPerSecond, handshakeBurst, maxHandshakeAddresses),
 		excess:     rate.NewLimiter(rate.Limit(excess), max(1, excess/10)),
-		processors: fairsemaphore.New(max(1, runtime.GOMAXPROCS(0)/2)),
+		processors: fairsemaphore.New(max(1, processors.Count/2)),
 		delayed: promauto.With(registerer).NewCounter(prometheus.CounterOpts{
 			Name: "quoin_" + process + "_tls_handshakes_delayed_total",
 			Help: "TLS handshakes that were delayed because the address of the client began many.",
