@@ -7,8 +7,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
-	stdlog "log"
 	"maps"
 	"net"
 	"net/http"
@@ -18,12 +16,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
-	ociname "github.com/google/go-containerregistry/pkg/name"
-	"github.com/google/go-containerregistry/pkg/registry"
-	"github.com/google/go-containerregistry/pkg/v1/random"
-	"github.com/google/go-containerregistry/pkg/v1/remote"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -94,7 +87,7 @@ func (w *world) start() {
 	w.t.Cleanup(w.controller.Kill)
 	ctx, cancel := context.WithCancel(context.Background())
 	w.t.Cleanup(cancel)
-	go w.makeWorkloadsReady(ctx)
+	go clustertest.KeepWorkloadsReady(ctx, w.Client, nil)
 	w.soon(func() error {
 		roots, err := w.Roots(w.t.Context())
 		if err != nil {
@@ -121,23 +114,6 @@ func (w *world) ok(err error) {
 func (w *world) soon(try func() error) {
 	w.t.Helper()
 	apiclient.Soon(w.t, try)
-}
-
-func (w *world) makeWorkloadsReady(ctx context.Context) {
-	for ctx.Err() == nil {
-		list := &appsv1.DeploymentList{}
-		_ = w.Client.List(ctx, list) // the next round tries again
-		for i := range list.Items {
-			d, n := &list.Items[i], ptr.Deref(list.Items[i].Spec.Replicas, 1)
-			if d.Status.ObservedGeneration == d.Generation {
-				continue
-			}
-			before := d.DeepCopy()
-			d.Status = appsv1.DeploymentStatus{ObservedGeneration: d.Generation, Replicas: n, UpdatedReplicas: n, ReadyReplicas: n, AvailableReplicas: n}
-			_ = w.Client.Status().Patch(ctx, d, client.MergeFrom(before))
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
 }
 
 // call sends a request with a token and returns the body of the response.
@@ -366,24 +342,12 @@ func (w *world) quoin(args ...string) (string, error) {
 // startRegistry starts an image registry with a version, and returns the repository.
 func startRegistry(t *testing.T) string {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	address, err := clustertest.StartRegistry(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := &http.Server{ReadHeaderTimeout: time.Minute, Handler: registry.New(registry.Logger(stdlog.New(io.Discard, "", 0)))}
-	go func() { _ = server.Serve(listener) }()
-	t.Cleanup(func() { _ = server.Close() })
-	repository := listener.Addr().String() + "/cube"
-	image, err := random.Image(64, 1)
-	if err != nil {
+	if err := clustertest.PushImages(t.Context(), address+"/cube", "1.2.3"); err != nil {
 		t.Fatal(err)
 	}
-	tag, err := ociname.NewTag(repository + ":v1.2.3")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := remote.Write(tag, image); err != nil {
-		t.Fatal(err)
-	}
-	return repository
+	return address + "/cube"
 }

@@ -7,8 +7,6 @@ import (
 	"crypto/tls"
 	"encoding/json"
 	"fmt"
-	"io"
-	stdlog "log"
 	"log/slog"
 	"net"
 	"net/http"
@@ -18,11 +16,6 @@ import (
 	"testing"
 	"time"
 
-	ociname "github.com/google/go-containerregistry/pkg/name"
-	"github.com/google/go-containerregistry/pkg/registry"
-	"github.com/google/go-containerregistry/pkg/v1/random"
-	"github.com/google/go-containerregistry/pkg/v1/remote"
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clientrest "k8s.io/client-go/rest"
@@ -96,7 +89,7 @@ func run(ctx context.Context, c *clustertest.Cluster, m *testing.M) (code int, e
 	if err := startControllers(ctx, c.As(clustertest.Controller)); err != nil {
 		return 0, err
 	}
-	go makeWorkloadsReady(ctx)
+	go clustertest.KeepWorkloadsReady(ctx, k8s, addEndpoint)
 	failed := make(chan error, 1)
 	if err := startGitHub(c.Folder); err != nil {
 		return 0, err
@@ -198,56 +191,22 @@ func trust(ctx context.Context, c *clustertest.Cluster) error {
 	return nil
 }
 
-// makeWorkloadsReady sets the status of all Deployments to ready.
-func makeWorkloadsReady(ctx context.Context) {
-	for ctx.Err() == nil {
-		list := &appsv1.DeploymentList{}
-		if err := k8s.List(ctx, list); err == nil {
-			for i := range list.Items {
-				d, n := &list.Items[i], ptr.Deref(list.Items[i].Spec.Replicas, 1)
-				if d.Status.ObservedGeneration == d.Generation {
-					continue
-				}
-				before := d.DeepCopy()
-				d.Status = appsv1.DeploymentStatus{
-					ObservedGeneration: d.Generation, Replicas: n, UpdatedReplicas: n, ReadyReplicas: n, AvailableReplicas: n,
-				}
-				if err := addEndpoint(ctx, d); err == nil {
-					_ = k8s.Status().Patch(ctx, d, client.MergeFrom(before)) // the next round retries
-				}
-			}
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
-}
-
 // imageRepository is the image repository of all channels, in a real registry on loopback.
 var imageRepository string
 
 // createChannels pushes three versions and creates two channels: latest has 1.2.2 and 1.2.3, release has 1.1.0.
 func createChannels(ctx context.Context) error {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	address, err := clustertest.StartRegistry(ctx)
 	if err != nil {
 		return err
 	}
-	server := &http.Server{ReadHeaderTimeout: time.Minute, Handler: registry.New(registry.Logger(stdlog.New(io.Discard, "", 0)))}
-	go func() { _ = server.Serve(listener) }()
-	context.AfterFunc(ctx, func() { _ = server.Close() })
-	imageRepository = listener.Addr().String() + "/team/cube"
+	imageRepository = address + "/team/cube"
 	for name, versions := range map[string][]string{"latest": {"1.2.2", "1.2.3"}, "release": {"1.1.0"}} {
 		c := &v1alpha1.ReleaseChannel{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.ReleaseChannelSpec{ImageRepository: imageRepository}}
+		if err := clustertest.PushImages(ctx, imageRepository, versions...); err != nil {
+			return err
+		}
 		for _, v := range versions {
-			image, err := random.Image(64, 1)
-			if err != nil {
-				return err
-			}
-			tag, err := ociname.NewTag(imageRepository + ":v" + v)
-			if err != nil {
-				return err
-			}
-			if err := remote.Write(tag, image, remote.WithContext(ctx)); err != nil {
-				return err
-			}
 			c.Spec.Versions = append(c.Spec.Versions, v1alpha1.ListedVersion{Version: v})
 		}
 		if err := k8s.Create(ctx, c); err != nil {

@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/jsonmergepatch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/quoin-dev/quoin/test/internal/clustertest"
 )
 
 // The field managers of the GitOps tools.
@@ -115,7 +117,9 @@ func (w *world) settle(t *testing.T, samples []*unstructured.Unstructured, manag
 		if len(notReady) == 0 {
 			return
 		}
-		w.runWorkloads(t)
+		if err := clustertest.MakeWorkloadsReady(t.Context(), w.Client, nil); err != nil {
+			t.Fatal(err)
+		}
 	}
 	t.Fatalf("not Ready: %v", notReady)
 }

@@ -5,11 +5,9 @@ package gitops_test
 import (
 	"context"
 	"io"
-	"log"
 	"net"
 	"net/http"
 	"net/http/cgi"
-	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,15 +15,8 @@ import (
 	"testing"
 
 	"github.com/go-logr/logr"
-	"github.com/google/go-containerregistry/pkg/crane"
-	"github.com/google/go-containerregistry/pkg/registry"
-	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/empty"
-	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/prometheus/client_golang/prometheus"
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
@@ -37,6 +28,7 @@ import (
 
 	"github.com/quoin-dev/quoin/controllers"
 	"github.com/quoin-dev/quoin/internal/apitest"
+	"github.com/quoin-dev/quoin/test/internal/clustertest"
 )
 
 // world is an API server with the controllers of Quoin, a registry with images and a Git server.
@@ -109,18 +101,13 @@ func startControllers(t *testing.T, restConfig *rest.Config) {
 // startRegistry starts a registry with three versions of the images of the samples, and returns its address.
 func startRegistry(t *testing.T) string {
 	t.Helper()
-	s := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
-	t.Cleanup(s.Close)
-	address := strings.TrimPrefix(s.URL, "http://")
+	address, err := clustertest.StartRegistry(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, name := range []string{"cube", "cube-store"} {
-		for _, tag := range []string{"v1.2.1", "v1.2.2", "v1.2.3"} {
-			image, err := mutate.Config(empty.Image, v1.Config{Labels: map[string]string{"tag": name + tag}})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := crane.Push(image, address+"/"+name+":"+tag); err != nil {
-				t.Fatal(err)
-			}
+		if err := clustertest.PushImages(t.Context(), address+"/"+name, "1.2.1", "1.2.2", "1.2.3"); err != nil {
+			t.Fatal(err)
 		}
 	}
 	return address
@@ -161,38 +148,4 @@ func startGit(t *testing.T) string {
 	go func() { _ = s.Serve(listener) }()
 	t.Cleanup(func() { _ = s.Close() })
 	return listener.Addr().String()
-}
-
-// runWorkloads makes the pods of all workloads ready, as the controllers and nodes of Kubernetes do.
-func (w *world) runWorkloads(t *testing.T) {
-	t.Helper()
-	var deployments appsv1.DeploymentList
-	if err := w.List(t.Context(), &deployments); err != nil {
-		t.Fatal(err)
-	}
-	for _, d := range deployments.Items {
-		n := ptr.Deref(d.Spec.Replicas, 1)
-		d.Status = appsv1.DeploymentStatus{ObservedGeneration: d.Generation, Replicas: n, UpdatedReplicas: n, ReadyReplicas: n, AvailableReplicas: n}
-		w.updateStatus(t, &d)
-	}
-	var sets appsv1.StatefulSetList
-	if err := w.List(t.Context(), &sets); err != nil {
-		t.Fatal(err)
-	}
-	for _, s := range sets.Items {
-		n := ptr.Deref(s.Spec.Replicas, 1)
-		s.Status = appsv1.StatefulSetStatus{
-			ObservedGeneration: s.Generation, Replicas: n, UpdatedReplicas: n, CurrentReplicas: n, ReadyReplicas: n, AvailableReplicas: n,
-			CurrentRevision: "1", UpdateRevision: "1",
-		}
-		w.updateStatus(t, &s)
-	}
-}
-
-// updateStatus writes a status; a conflict is left to the next pass.
-func (w *world) updateStatus(t *testing.T, obj client.Object) {
-	t.Helper()
-	if err := w.Status().Update(t.Context(), obj); err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
-		t.Fatal(err)
-	}
 }

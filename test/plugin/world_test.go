@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -81,7 +80,7 @@ func start(ctx context.Context) error {
 		}
 		context.AfterFunc(ctx, p.Kill)
 	}
-	go makeWorkloadsReady(ctx)
+	go clustertest.KeepWorkloadsReady(ctx, k8s, crash)
 	if err := createObjects(ctx, host); err != nil {
 		return err
 	}
@@ -101,25 +100,12 @@ func writeCA(ctx context.Context) error {
 	return os.WriteFile(caFile, secret.Data["ca.crt"], 0o600)
 }
 
-// makeWorkloadsReady reports all workloads as ready, except those of the deployment crashing.
-func makeWorkloadsReady(ctx context.Context) {
-	for ctx.Err() == nil {
-		list := &appsv1.DeploymentList{}
-		_ = k8s.List(ctx, list) // the next round tries again
-		for i := range list.Items {
-			d, n := &list.Items[i], ptr.Deref(list.Items[i].Spec.Replicas, 1)
-			if d.Status.ObservedGeneration == d.Generation {
-				continue
-			}
-			before := d.DeepCopy()
-			d.Status = appsv1.DeploymentStatus{ObservedGeneration: d.Generation, Replicas: n, UpdatedReplicas: n, ReadyReplicas: n, AvailableReplicas: n}
-			if d.Labels[v1alpha1.LabelDeployment] == "crashing" {
-				d.Status.ReadyReplicas, d.Status.AvailableReplicas, d.Status.UnavailableReplicas = 0, 0, n
-			}
-			_ = k8s.Status().Patch(ctx, d, client.MergeFrom(before))
-		}
-		time.Sleep(50 * time.Millisecond)
+// crash reports the pods of the deployment crashing as not ready.
+func crash(_ context.Context, d *appsv1.Deployment) error {
+	if d.Labels[v1alpha1.LabelDeployment] == "crashing" {
+		d.Status.ReadyReplicas, d.Status.AvailableReplicas, d.Status.UnavailableReplicas = 0, 0, d.Status.Replicas
 	}
+	return nil
 }
 
 func createObjects(ctx context.Context, host string) error {
@@ -129,7 +115,12 @@ func createObjects(ctx context.Context, host string) error {
 	}
 	apiKey = token
 	channel := &v1alpha1.ReleaseChannel{ObjectMeta: metav1.ObjectMeta{Name: "stable"}}
-	if channel.Spec.ImageRepository, err = startRegistry(ctx, "1.2.3", "1.2.4", "1.2.5"); err != nil {
+	registry, err := clustertest.StartRegistry(ctx)
+	if err != nil {
+		return err
+	}
+	channel.Spec.ImageRepository = registry + "/cube"
+	if err := clustertest.PushImages(ctx, channel.Spec.ImageRepository, "1.2.3", "1.2.4", "1.2.5"); err != nil {
 		return err
 	}
 	channel.Spec.Versions = []v1alpha1.ListedVersion{{Version: "1.2.3"}, {Version: "1.2.4"}}

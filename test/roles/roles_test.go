@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -68,7 +67,7 @@ func start(ctx context.Context) error {
 		}
 		context.AfterFunc(ctx, p.Kill)
 	}
-	go makeWorkloadsReady(ctx)
+	go clustertest.KeepWorkloadsReady(ctx, cluster.Client, nil)
 	if err := createChannel(ctx); err != nil {
 		return err
 	}
@@ -88,29 +87,6 @@ func createChannel(ctx context.Context) error {
 	digest := "sha256:" + strings.Repeat("0", 64)
 	patch := fmt.Sprintf(`{"status":{"versions":[{"version":"1.2.3","image":"127.0.0.1:1/cube:v1.2.3","storeImage":"127.0.0.1:1/store:v1.2.3","digest":%q,"firstSeen":"2026-01-01T00:00:00Z"}]}}`, digest)
 	return cluster.Client.Status().Patch(ctx, c, client.RawPatch("application/merge-patch+json", []byte(patch)))
-}
-
-// makeWorkloadsReady does what the controllers of Kubernetes and kubelets do for workloads.
-func makeWorkloadsReady(ctx context.Context) {
-	for ; ctx.Err() == nil; time.Sleep(100 * time.Millisecond) {
-		deployments, sets := &appsv1.DeploymentList{}, &appsv1.StatefulSetList{}
-		_, _ = cluster.Client.List(ctx, deployments), cluster.Client.List(ctx, sets) // the next round tries again
-		for i := range deployments.Items {
-			d, n := &deployments.Items[i], ptr.Deref(deployments.Items[i].Spec.Replicas, 1)
-			before := d.DeepCopy()
-			d.Status = appsv1.DeploymentStatus{ObservedGeneration: d.Generation, Replicas: n, UpdatedReplicas: n, ReadyReplicas: n, AvailableReplicas: n}
-			_ = cluster.Client.Status().Patch(ctx, d, client.MergeFrom(before))
-		}
-		for i := range sets.Items {
-			s, n := &sets.Items[i], ptr.Deref(sets.Items[i].Spec.Replicas, 1)
-			before := s.DeepCopy()
-			s.Status = appsv1.StatefulSetStatus{
-				ObservedGeneration: s.Generation, Replicas: n, UpdatedReplicas: n, CurrentReplicas: n, ReadyReplicas: n, AvailableReplicas: n,
-				CurrentRevision: "1", UpdateRevision: "1",
-			}
-			_ = cluster.Client.Status().Patch(ctx, s, client.MergeFrom(before))
-		}
-	}
 }
 
 // token creates a ServiceAccount, which may read metrics if reader is true, and returns a token of it.

@@ -1,4 +1,4 @@
-package plugin_test
+package clustertest
 
 import (
 	"context"
@@ -14,8 +14,9 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 )
 
-// startRegistry starts an image registry with versions, and returns the repository.
-func startRegistry(ctx context.Context, versions ...string) (string, error) {
+// StartRegistry starts an image registry on the loopback interface, which runs until the context ends, and returns its
+// address.
+func StartRegistry(ctx context.Context) (string, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return "", err
@@ -23,19 +24,23 @@ func startRegistry(ctx context.Context, versions ...string) (string, error) {
 	server := &http.Server{ReadHeaderTimeout: time.Minute, Handler: registry.New(registry.Logger(stdlog.New(io.Discard, "", 0)))}
 	go func() { _ = server.Serve(listener) }()
 	context.AfterFunc(ctx, func() { _ = server.Close() })
-	repository := listener.Addr().String() + "/cube"
+	return listener.Addr().String(), nil
+}
+
+// PushImages pushes an image for each version to a repository, with the tag v<version>. Their digests differ.
+func PushImages(ctx context.Context, repository string, versions ...string) error {
 	for _, version := range versions {
 		image, err := random.Image(64, 1)
 		if err != nil {
-			return "", err
+			return err
 		}
 		tag, err := ociname.NewTag(repository + ":v" + version)
 		if err != nil {
-			return "", err
+			return err
 		}
 		if err := remote.Write(tag, image, remote.WithContext(ctx)); err != nil {
-			return "", err
+			return err
 		}
 	}
-	return repository, nil
+	return nil
 }
