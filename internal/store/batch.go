@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // Statement is one of the statements of a batch.
@@ -37,6 +38,29 @@ func (t *Tx) Batch(ctx context.Context, statements ...*Statement) error {
 		}
 	}
 	return nil
+}
+
+// Alone locks a recorded account and runs a statement, as a transaction of their own that is committed when Alone
+// returns: all in one round trip. It is only for PostgreSQL, and before the first statement of t, which can follow.
+// It waits for the disk only if t does.
+func (t *Tx) Alone(ctx context.Context, a Account, s *Statement) error {
+	const lock = "SELECT 1 FROM account WHERE uid = $1 FOR NO KEY UPDATE"
+	return t.conn.Raw(func(connection any) error {
+		c, ok := connection.(*lazyConn)
+		if !ok || c.first == nil {
+			return fmt.Errorf("a statement cannot be alone in a transaction that has begun, on a connection that is %T", connection)
+		}
+		all := []*Statement{{Query: lock, Args: []any{a.UID}}, s}
+		if c.async {
+			all = append([]*Statement{{Query: "SELECT set_config('synchronous_commit', 'off', true)"}}, all...)
+		}
+		// Without BEGIN, the statements of a pipeline are one transaction.
+		err := pipeline(ctx, c.Conn.Conn(), all)
+		if err != nil && sqlState(err) == "" && !pgconn.SafeToRetry(err) {
+			return fmt.Errorf("%w: %w: %w", ErrUnavailable, ErrUnknownOutcome, err)
+		}
+		return err
+	})
 }
 
 // pipeline sends statements, and then reads their results.

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/quoin-dev/quoin/internal/store/storetest"
 )
@@ -52,6 +53,85 @@ func testBatch(t *testing.T, fresh string) {
 	}
 	if err := s.Reader().QueryRowContext(t.Context(), "SELECT value FROM number WHERE name = $1", "a").Scan(&value); err != nil || value != 261 {
 		t.Errorf("%d, %v, want 261", value, err)
+	}
+}
+
+func testAlone(t *testing.T, fresh string) {
+	s := mustOpen(t, fresh, owner(numbers))
+	account := Account{UID: "a1", Name: "demo"}
+	insert := func(name string) *Statement {
+		return &Statement{Query: "INSERT INTO number (name, value) VALUES ($1, 1)", Args: []any{name}}
+	}
+	if s.Dialect() == SQLite {
+		if err := s.TxAsync(t.Context(), func(tx *Tx) error { return tx.Alone(t.Context(), account, insert("a")) }); err == nil {
+			t.Error("SQLite has no statement alone, and there is no error")
+		}
+		return
+	}
+	refused := errors.New("refused")
+	err := s.TxAsync(t.Context(), func(tx *Tx) error {
+		err := tx.Alone(t.Context(), account, insert("committed"))
+		if err := tx.Alone(t.Context(), account, insert("committed")); !s.Dialect().Refused(err) {
+			t.Errorf("%v, want the name to be taken", err)
+		}
+		if err := tx.Batch(t.Context(), insert("rolled back")); err != nil {
+			t.Error(err)
+		}
+		if err := tx.Alone(t.Context(), account, insert("late")); err == nil {
+			t.Error("the transaction has begun, and there is no error")
+		}
+		return errors.Join(err, refused)
+	})
+	if !errors.Is(err, refused) {
+		t.Error(err)
+	}
+	if err := s.Tx(t.Context(), func(tx *Tx) error { return tx.Alone(t.Context(), account, insert("without more")) }); err != nil {
+		t.Error(err)
+	}
+	checkNames(t, s, "committed, without more")
+	testAloneWaits(t, s, account, insert("waits"))
+}
+
+// testAloneWaits: a statement that is alone waits for the transactions of its account, and sees what they changed.
+func testAloneWaits(t *testing.T, s *Store, a Account, count *Statement) {
+	count.Query = "INSERT INTO number (name, value) SELECT $1, COUNT(*) FROM number"
+	lock := func(tx *Tx) error { return tx.LockAccount(t.Context(), a) }
+	if err := s.Tx(t.Context(), lock); err != nil { // records it
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	err := s.Tx(t.Context(), func(tx *Tx) error {
+		if err := lock(tx); err != nil {
+			return err
+		}
+		go func() {
+			done <- s.Tx(t.Context(), func(tx *Tx) error { return tx.Alone(t.Context(), a, count) })
+		}()
+		const waiting = "SELECT COUNT(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+		for deadline := time.Now().Add(time.Minute); number(t, s, waiting) == 0; time.Sleep(time.Millisecond) {
+			if time.Now().After(deadline) {
+				return errors.New("the statement does not wait for the lock")
+			}
+		}
+		return tx.Batch(t.Context(), &Statement{Query: "INSERT INTO number (name, value) VALUES ('before', 1)"})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	if n := number(t, s, "SELECT value FROM number WHERE name = 'waits'"); n != 3 {
+		t.Errorf("%d rows were counted, want 3", n)
+	}
+}
+
+// checkNames checks the names of all numbers.
+func checkNames(t *testing.T, s *Store, want string) {
+	t.Helper()
+	var got string
+	if err := s.Reader().QueryRowContext(t.Context(), "SELECT STRING_AGG(name, ', ' ORDER BY name) FROM number").Scan(&got); err != nil || got != want {
+		t.Errorf("%s, want %s, %v", got, want, err)
 	}
 }
 

@@ -32,6 +32,8 @@ type lazyConn struct {
 	*stdlib.Conn
 	// first are the statements that begin the transaction, if it has not begun.
 	first []*Statement
+	// async reports whether the transaction does not wait for the disk.
+	async bool
 }
 
 // BeginTx implements driver.ConnBeginTx.
@@ -42,8 +44,8 @@ func (c *lazyConn) BeginTx(ctx context.Context, options driver.TxOptions) (drive
 	if c.Conn.Conn().IsClosed() {
 		return nil, driver.ErrBadConn
 	}
-	c.first = []*Statement{{Query: "BEGIN"}}
-	if isAsync(ctx) {
+	c.first, c.async = []*Statement{{Query: "BEGIN"}}, isAsync(ctx)
+	if c.async {
 		c.first = append(c.first, &Statement{Query: "SET LOCAL synchronous_commit = off"})
 	}
 	return lazyTx{c, ctx}, nil

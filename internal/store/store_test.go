@@ -40,6 +40,7 @@ var cases = []struct {
 	{"transactions on one account are serialized", testLock},
 	{"a commit waits for the disk if it has to", testWaitsForDisk},
 	{"a batch of statements", testBatch},
+	{"a statement alone in a transaction", testAlone},
 	{"ids are never reused", testNextID},
 	{"pages in both directions and orders", testPages},
 	{"pages of a list that changes", testChangingList},

@@ -66,6 +66,41 @@ func (r *Repositories) StoreBlobs(ctx context.Context, tx *store.Tx, s content.S
 	return after.check(before, others, r.Quota.withDefaults())
 }
 
+// Addition is what a caller of StoreBlobAlone changes together with the blob, if the condition is met. Its SQL has $1
+// for the account, $2 for the deployment, $6 for the size of the blob, and Args from $12.
+type Addition struct {
+	// Condition is a boolean expression.
+	Condition string
+	// Insert is a statement that returns nothing, and Update one that changes one row. Both change something for
+	// each row of the table room, which has one or none.
+	Insert, Update string
+	Args           []any
+}
+
+// StoreBlobAlone is StoreBlobs for one blob, with PostgreSQL and in one round trip: a transaction of its own, before
+// the first statement of tx. If the blob or the repository are not new, a limit is reached or the condition is not met,
+// it changes nothing and returns false; StoreBlobs finds out why.
+func (r *Repositories) StoreBlobAlone(ctx context.Context, tx *store.Tx, s content.Scope, b Stored, more Addition) (done bool, err error) {
+	const room = `WITH room AS (SELECT 1 FROM git_repository WHERE account_uid = $1 AND deployment_uid = $2
+			AND objects + 1 <= $9 AND bytes + $8 <= $10
+			AND (SELECT SUM(bytes) FROM git_repository WHERE account_uid = $1) + CAST($8 AS BIGINT) <= $11
+			AND NOT EXISTS (SELECT 1 FROM git_object WHERE account_uid = $1 AND deployment_uid = $2 AND hash = $4)
+			AND `
+	const inserts = `), object AS (INSERT INTO git_object (account_uid, deployment_uid, created_at, hash, type, size, data)
+			SELECT $1, $2, $3, $4, $5, $6, $7 FROM room),
+		used AS (UPDATE git_repository SET objects = objects + 1, bytes = bytes + $8, generation = generation + 1
+			FROM room WHERE account_uid = $1 AND deployment_uid = $2),
+		inserted AS (`
+	quota := r.Quota.withDefaults()
+	args := []any{s.Account.UID, s.Deployment.UID, r.now().UnixMicro(), b.Hash[:], int64(b.Type), b.Size, b.Data,
+		int64(len(b.Data)), quota.MaxObjects, quota.DeploymentBytes, quota.AccountBytes}
+	statement := &store.Statement{Query: room + more.Condition + inserts + more.Insert + ") " + more.Update, Args: append(args, more.Args...)}
+	if err := tx.Alone(ctx, s.Account, statement); err != nil {
+		return false, fmt.Errorf("store a Git object: %w", err)
+	}
+	return statement.Rows > 0, nil
+}
+
 // addUse returns the statement that adds objects to the use of a repository before they are stored, which
 // locks the row as lockUse does. It sets the use, and the bytes of the other repositories of the account.
 func addUse(s content.Scope, added use, after *use, others *int64) *store.Statement {

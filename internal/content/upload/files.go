@@ -53,6 +53,18 @@ type file struct {
 	size       int64
 }
 
+// alone returns the statements that add one file that is new to an open upload which has room for it.
+func (u *Uploads) alone(a *addition) repository.Addition {
+	return repository.Addition{
+		Condition: `EXISTS (SELECT 1 FROM upload WHERE account_uid = $1 AND deployment_uid = $2 AND id = $12 AND created_by = $13
+				AND expires_at > $14 AND finished_at = 0 AND files < $15 AND bytes + $6 <= $16)
+			AND NOT EXISTS (SELECT 1 FROM upload_file WHERE account_uid = $1 AND upload_id = $12 AND path = $17)`,
+		Insert: `INSERT INTO upload_file (account_uid, deployment_uid, upload_id, path, blob, sha1, size) SELECT $1, $2, $12, $17, $18, $19, $6 FROM room`,
+		Update: "UPDATE upload SET files = files + 1, bytes = bytes + $6 FROM room WHERE account_uid = $1 AND id = $12",
+		Args:   []any{a.id, a.by, u.now().UnixMicro(), MaxFiles, MaxBytes, a.path, a.blob.String(), a.sha1},
+	}
+}
+
 // counted is an upload to which files are added.
 type counted struct {
 	uploadKey

@@ -102,6 +102,11 @@ func (u *Uploads) addTogether(ctx context.Context, s content.Scope, all []*addit
 	}
 	// Finishing waits for the disk, and checks that all files are there (decision 0053).
 	return u.DB.TxAsync(ctx, func(tx *store.Tx) error {
+		if len(all) == 1 && tx.Dialect() == store.PostgreSQL {
+			if done, err := to.StoreBlobAlone(ctx, tx, s, blobs[0], u.alone(all[0])); done || err != nil {
+				return err
+			}
+		}
 		counts, inserts := u.insertions(s, all)
 		more := make([]*store.Statement, 0, len(counts)+len(inserts))
 		for _, c := range counts {

@@ -1,12 +1,17 @@
 package upload
 
 import (
+	"crypto/rand"
 	"fmt"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/quoin-dev/quoin/internal/content"
 	"github.com/quoin-dev/quoin/internal/content/contenttest"
+	"github.com/quoin-dev/quoin/internal/content/repository"
+	"github.com/quoin-dev/quoin/internal/store"
 )
 
 // testConcurrentFiles adds files of several uploads at once, some of which are rejected: each request has
@@ -40,6 +45,141 @@ func testConcurrentFiles(w *world) {
 		w.has(want[i])
 	}
 	w.waitForWorkers()
+}
+
+// testAlone: with PostgreSQL, a file that is new needs one statement; others are left to the statements that say why.
+func testAlone(w *world) {
+	if w.store.Dialect() != store.PostgreSQL {
+		return
+	}
+	id := w.start()
+	alone := func(want bool, by, id, path, text string) {
+		w.Helper()
+		blob, err := repository.NewBlob([]byte(text))
+		if err != nil {
+			w.Fatal(err)
+		}
+		a := &addition{by: by, id: id, file: file{path: path, sha1: sha1Of([]byte(text)), size: blob.Size, blob: blob.Hash}}
+		err = w.store.TxAsync(w.Context(), func(tx *store.Tx) error {
+			done, err := w.repositories.StoreBlobAlone(w.Context(), tx, demo, blob, w.uploads.alone(a))
+			if done != want {
+				w.Errorf("%s of upload %s by %s: %t", path, id, by, done)
+			}
+			return err
+		})
+		if err != nil {
+			w.Error(err)
+		}
+	}
+	alone(false, by, id, "a", "a") // the repository is new
+	if err := w.add(id, "a", "a"); err != nil {
+		w.Fatal(err)
+	}
+	alone(true, by, id, "b", "b")
+	alone(false, by, id, "b", "c")        // the path is not new
+	alone(false, by, id, "c", "a")        // the blob is not new
+	alone(false, by, "unknown", "c", "c") // no such upload
+	alone(false, "ApiKey:k2", id, "c", "c")
+	if _, err := w.finish(id, model{"a": "a", "b": "b"}); err != nil {
+		w.Fatal(err)
+	}
+	w.has(model{"a": "a", "b": "b"})
+	alone(false, by, id, "c", "c") // the upload is finished
+	w.isCounted(demo.Account, 0, 0)
+}
+
+// testReplicas adds files with several replicas at once, each one file after the other, until a limit is reached:
+// as many are added as it allows, and all are counted.
+func testReplicas(w *world) {
+	const allowed, replicas, files = 10, 4, 6
+	data := noise(1000)
+	blob, err := repository.NewBlob(data)
+	if err != nil {
+		w.Fatal(err)
+	}
+	room := int64(len(blob.Data)) * allowed
+	sales, shop := scope("a1", "d1"), scope("a1", "d2")
+	for i, c := range []struct {
+		set   string
+		value int64
+		quota repository.Quota
+		want  string
+	}{
+		{set: "files", value: MaxFiles - allowed, want: "allowed: 10000"},
+		{set: "bytes", value: MaxBytes - 1000*allowed, want: "bytes together"},
+		{quota: repository.Quota{MaxObjects: allowed}, want: "objects in the repository of the deployment"},
+		{quota: repository.Quota{DeploymentBytes: room}, want: "bytes in the repository of the deployment"},
+		{quota: repository.Quota{AccountBytes: room}, want: "bytes in all repositories of the account"},
+	} {
+		for _, s := range []*content.Scope{&sales, &shop} {
+			s.Account.UID, s.Deployment.UID = fmt.Sprint("limit", i), fmt.Sprint(s.Deployment.UID, i)
+		}
+		ids := map[content.Scope]string{}
+		for _, s := range []content.Scope{sales, shop} {
+			if ids[s], err = w.uploads.Start(w.Context(), s, by, "main"); err != nil {
+				w.Fatal(err)
+			}
+		}
+		if c.set != "" {
+			w.set(c.set, c.value)
+		}
+		var added, rejected atomic.Int64
+		var wait sync.WaitGroup
+		for replica := range replicas {
+			s := sales
+			if c.quota.AccountBytes > 0 && replica%2 == 1 {
+				s = shop
+			}
+			uploads := &Uploads{DB: w.store, Record: record, Now: w.now}
+			repositories := &repository.Repositories{DB: w.store, Record: record, Quota: c.quota}
+			wait.Go(func() {
+				for file := range files {
+					text := slices.Concat(data[8:], fmt.Appendf(nil, "%03d %04d", replica, file))
+					err := uploads.Add(w.Context(), s, by, ids[s], fmt.Sprintf("%d/%d.yml", replica, file), text, repositories)
+					if err == nil {
+						added.Add(1)
+						continue
+					}
+					contenttest.Rejects(w, err, content.Conflict, c.want)
+					rejected.Add(1)
+				}
+			})
+		}
+		wait.Wait()
+		if added.Load() != allowed || rejected.Load() != replicas*files-allowed {
+			w.Errorf("%s: %d files were added and %d were rejected, want %d to be added", c.want, added.Load(), rejected.Load(), allowed)
+		}
+		began := map[string]int64{c.set: 2 * c.value} // two uploads
+		w.isCounted(sales.Account, began["files"], began["bytes"])
+	}
+}
+
+// isCounted checks what is counted of the uploads and the repositories of an account, whose counts of files and bytes
+// began with the given ones.
+func (w *world) isCounted(a store.Account, files, bytes int64) {
+	w.Helper()
+	for _, c := range []struct {
+		table, count, rows, size string
+		files, bytes             int64
+	}{
+		{"upload", "files", "upload_file", "size", files, bytes},
+		{"git_repository", "objects", "git_object", "LENGTH(data)", 0, 0},
+	} {
+		query := fmt.Sprintf(`SELECT SUM(%[1]s) - (SELECT COUNT(*) FROM %[2]s WHERE account_uid = $1),
+			SUM(bytes) - (SELECT SUM(%[3]s) FROM %[2]s WHERE account_uid = $1) FROM %[4]s WHERE account_uid = $1`,
+			c.count, c.rows, c.size, c.table)
+		var gotFiles, gotBytes int64
+		if err := w.store.Reader().QueryRowContext(w.Context(), query, a.UID).Scan(&gotFiles, &gotBytes); err != nil || gotFiles != c.files || gotBytes != c.bytes {
+			w.Errorf("%s counts %d and %d bytes more than there are, want %d and %d, %v", c.table, gotFiles, gotBytes, c.files, c.bytes, err)
+		}
+	}
+}
+
+// noise returns bytes that compression does not make smaller.
+func noise(n int) []byte {
+	data := make([]byte, n)
+	_, _ = rand.Read(data) // never fails
+	return data
 }
 
 // upload2 adds files to an upload, and returns them.

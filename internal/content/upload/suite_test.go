@@ -41,6 +41,8 @@ var cases = []struct {
 	{"finishing is repeated", testRepeat},
 	{"finishing concurrently makes one commit", testConcurrent},
 	{"files are added concurrently", testConcurrentFiles},
+	{"a file is added with one statement", testAlone},
+	{"limits hold while several replicas add files", testReplicas},
 	{"a live preview is no upload of the deployment", testLive},
 	{"unchanged files make no commit", testUnchanged},
 	{"files that are not listed are deleted or kept", testKeep},
