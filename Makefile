@@ -158,6 +158,17 @@ e2e: $(BIN)/localcluster build ## Journeys on a real node with real containers (
 	@$(BIN)/localcluster binaries --nodes real >/dev/null
 	QUOIN_E2E_NODES=real go test $(TEST_FLAGS) -count=1 -timeout 30m ./test/e2e
 
+# The number of deployments of make upgrade-check, and the commit that is upgraded.
+DEPLOYMENTS ?= 200
+FROM ?= HEAD~1
+
+.PHONY: upgrade-check
+upgrade-check: $(BIN)/localcluster build ## Upgrade the chart and the processes of a commit under load (DEPLOYMENTS=200 FROM=HEAD~1).
+	@$(BIN)/localcluster binaries --nodes simulated >/dev/null
+	@# In its folder go test prints the steps while it runs.
+	cd test/e2e && QUOIN_E2E_NODES=simulated QUOIN_UPGRADE=$(DEPLOYMENTS) QUOIN_UPGRADE_FROM=$(FROM) \
+		go test $(TEST_FLAGS) -count=1 -timeout 40m -ginkgo.focus='Upgrade of a fleet' -ginkgo.v -ginkgo.no-color
+
 .PHONY: rbac-check
 rbac-check: ## Compare the roles with the requests of a test run: export QUOIN_AUDIT_LOGS=/tmp/audit; make test rbac-check
 	go run ./hack/rbac "$(QUOIN_AUDIT_LOGS)"

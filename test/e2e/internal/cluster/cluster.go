@@ -147,6 +147,11 @@ func (c *Cluster) Install(ctx context.Context) error {
 	if err := os.RemoveAll(c.Env["KUBECACHEDIR"]); err != nil {
 		return err
 	}
+	return c.Connect(ctx)
+}
+
+// Connect creates the administrator's client, and writes the controller's kubeconfig with a new token.
+func (c *Cluster) Connect(ctx context.Context) error {
 	token, err := c.Kubectl(ctx, "", "create", "token", controllerAccount, "--namespace", Namespace, "--duration=2h")
 	if err != nil {
 		return err

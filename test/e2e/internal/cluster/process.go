@@ -26,6 +26,12 @@ type Process struct {
 	ended chan struct{}
 }
 
+// Use makes Run start another binary, which must not change.
+func (c *Cluster) Use(binary string) { c.quoin = binary }
+
+// Binary returns the binary that Run starts.
+func (c *Cluster) Binary() string { return c.quoin }
+
 // Run starts a subcommand of bin/quoin and waits until it is ready.
 func (c *Cluster) Run(ctx context.Context, subcommand string, args ...string) *Process {
 	GinkgoHelper()
