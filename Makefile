@@ -187,6 +187,15 @@ chaos: $(BIN)/localcluster ## Faults in a sample of the controllers' API calls: 
 chaos-all: $(BIN)/localcluster ## Fault injection at every API call of the controllers, one at a time (hours).
 	KUBEBUILDER_ASSETS="$(ASSETS)" QUOIN_FAULTS=all go test $(TEST_FLAGS) -count=1 -timeout 12h -run TestFaultAtEveryCall ./test/controllers
 
+# The time of make soak, 3m or more.
+SOAK_TIME ?= 10m
+
+.PHONY: soak
+soak: $(BIN)/localcluster ## Faults of cluster, database, registry and Git while clients write: 10 minutes, ends with tables (SOAK_TIME=10m).
+	@$(BIN)/localcluster binaries --nodes simulated >/dev/null
+	@# In its folder go test prints the tables also if no test fails.
+	cd test/bench/soak && QUOIN_SOAK=$(SOAK_TIME) go test $(TEST_FLAGS) -count=1 -timeout 3h -run TestSoak
+
 .PHONY: bench-rollout
 bench-rollout: $(BIN)/localcluster build ## Roll out 1,000 deployments, compared with patching the same workloads directly.
 	go run ./test/bench/rollout $(BENCH_FLAGS)
