@@ -57,12 +57,14 @@ const (
 	expireBatch = 500
 )
 
-// Tokens are the tokens of all deployments.
+// Tokens are the tokens of all deployments. It must not be copied after first use.
 type Tokens struct {
 	DB     content.Database
 	Record content.Record
 	// Now is the clock; time.Now if nil.
 	Now func() time.Time
+
+	found found
 }
 
 func (t *Tokens) now() time.Time {
@@ -143,6 +145,7 @@ func (t *Tokens) Issue(ctx context.Context, s content.Scope, by Creator, in New)
 		}
 		return t.Record(ctx, tx, event)
 	})
+	t.found.forget() // after an error too, with which the outcome may be unknown
 	if err != nil {
 		return nil, err
 	}

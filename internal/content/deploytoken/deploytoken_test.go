@@ -30,6 +30,7 @@ var cases = []struct {
 	run  func(w *world)
 }{
 	{"a deploy token is valid until it is replaced", testReplace},
+	{"a deploy token that another replica replaces", testReplicas},
 	{"a Git token is valid for an hour", testGit},
 	{"a token that was changed is not valid", testForgery},
 	{"a token is valid in its account only", testTenants},
@@ -118,6 +119,48 @@ func testReplace(w *world) {
 	}
 }
 
+// testReplicas: a replica that has found a token accepts it for a second after another one has replaced it.
+func testReplicas(w *world) {
+	s := scope("a1", "d1")
+	here, there := w.tokens, &Tokens{DB: w.store, Now: w.tokens.Now, Record: w.tokens.Record}
+	first := w.issue(s, Deploy)
+	w.find("a1", first.Token)
+	w.tokens = there
+	replaced := w.clock
+	second := w.issue(s, Deploy)
+	w.unknown("a1", first.Token)
+	w.tokens = here
+	w.find("a1", second.Token)
+	w.find("a1", first.Token)
+	w.unknown("a2", first.Token)
+	w.clock = replaced.Add(foundLifetime)
+	w.unknown("a1", first.Token)
+	w.find("a1", second.Token)
+}
+
+// TestTokenIsReplacedWhileItIsRead: what was read before a token was replaced is not kept.
+func TestTokenIsReplacedWhileItIsRead(t *testing.T) {
+	f, now := &found{}, time.Now()
+	key := foundKey{account: "a1"}
+	keep := stored{until: now.Add(foundLifetime)}
+	_, _, changes := f.get(key, now)
+	f.forget()
+	f.put(key, keep, changes)
+	if _, ok, _ := f.get(key, now); ok {
+		t.Error("it is kept")
+	}
+	f.put(key, keep, changes+1)
+	if _, ok, _ := f.get(key, now); !ok {
+		t.Error("it is not kept after it was read again")
+	}
+	for i := range 2 * maxFound {
+		f.put(foundKey{account: fmt.Sprint(i)}, keep, changes+1)
+	}
+	if n := len(f.tokens); n > maxFound {
+		t.Errorf("%d tokens are kept, want at most %d", n, maxFound)
+	}
+}
+
 func testGit(w *world) {
 	token := w.issue(scope("a1", "d1"), Git)
 	w.clock = token.CreatedAt.Add(GitLifetime - time.Second)
@@ -198,6 +241,7 @@ func testPurge(w *world) {
 	if err != nil || w.count() != 1 {
 		w.Errorf("%v: %d tokens are left, want 1", err, w.count())
 	}
+	w.clock = w.clock.Add(foundLifetime)
 	w.unknown("a1", deploy.Token)
 }
 

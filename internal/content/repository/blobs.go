@@ -63,6 +63,7 @@ func (r *Repositories) StoreBlobs(ctx context.Context, tx *store.Tx, s content.S
 			return err
 		}
 	}
+	tx.AfterCommit(func() { r.know(s, blobs...) })
 	return after.check(before, others, r.Quota.withDefaults())
 }
 
@@ -98,7 +99,17 @@ func (r *Repositories) StoreBlobAlone(ctx context.Context, tx *store.Tx, s conte
 	if err := tx.Alone(ctx, s.Account, statement); err != nil {
 		return false, fmt.Errorf("store a Git object: %w", err)
 	}
-	return statement.Rows > 0, nil
+	if done = statement.Rows > 0; done {
+		r.know(s, b)
+	}
+	return done, nil
+}
+
+// know keeps what is asked first of blobs that are stored: whether they exist.
+func (r *Repositories) know(s content.Scope, blobs ...Stored) {
+	for _, b := range blobs {
+		r.cache.addHead(keyOf(s, b.Hash), head{b.Type, b.Size})
+	}
 }
 
 // addUse returns the statement that adds objects to the use of a repository before they are stored, which
