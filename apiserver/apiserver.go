@@ -43,6 +43,7 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/gitmirror"
 	"github.com/quoin-dev/quoin/apiserver/recording"
 	"github.com/quoin-dev/quoin/apiserver/rest"
+	"github.com/quoin-dev/quoin/apiserver/rest/attributes"
 	"github.com/quoin-dev/quoin/apiserver/rest/content"
 	"github.com/quoin-dev/quoin/apiserver/rest/deployments"
 	"github.com/quoin-dev/quoin/apiserver/rest/identity"
@@ -109,6 +110,7 @@ type Config struct {
 }
 
 // +kubebuilder:rbac:groups=platform.quoin.dev,resources=apikeys,verbs=create;delete;get
+// +kubebuilder:rbac:groups=platform.quoin.dev,resources=userattributes,verbs=create;delete;get;patch
 // +kubebuilder:rbac:groups=platform.quoin.dev,resources=branches;deployments,verbs=create;delete;get;patch
 // +kubebuilder:rbac:groups=platform.quoin.dev,resources=apikeys/status,verbs=patch
 // +kubebuilder:rbac:groups=platform.quoin.dev,resources=deployments/finalizers,verbs=update
@@ -192,10 +194,10 @@ func serve(ctx context.Context, k8s cluster.Cluster, restConfig *clientrest.Conf
 	}
 	f.dbt = groups.dbt
 	f.git = newGit(k8s, writer, known, groups.repositories)
-	if f.api, err = newREST(ctx, k8s, writer, known, groups, c); err != nil {
+	if f.directory, err = newDirectory(ctx, k8s, writer); err != nil {
 		return err
 	}
-	if f.directory, err = newDirectory(ctx, k8s, writer); err != nil {
+	if f.api, err = newREST(ctx, k8s, writer, known, f.directory, groups, c); err != nil {
 		return err
 	}
 	f.authenticator = newAuthenticator(k8s, f.directory, groups.model.DeployTokens, c, background)
@@ -284,6 +286,7 @@ type storedGroups struct {
 	tenant      tenant.Options
 	content     content.Options
 	model       model.Options
+	attributes  attributes.Options
 	// repositories are the Git repositories that Quoin keeps; nil without a database.
 	repositories *repository.Repositories
 	// push returns credentials for pushes to remotes; nil for those of their Secrets.
@@ -310,9 +313,9 @@ func (g *storedGroups) use(k8s cluster.Cluster, c Config, background *serving.Ba
 }
 
 // newREST composes the REST API of its groups.
-func newREST(ctx context.Context, k8s cluster.Cluster, writer *kube.Client, known *catalog.Catalog, stored storedGroups, c Config) (*rest.API, error) {
+func newREST(ctx context.Context, k8s cluster.Cluster, writer *kube.Client, known *catalog.Catalog, people *directory.Directory, stored storedGroups, c Config) (*rest.API, error) {
 	// The kinds that groups wait for after a write. The catalog observes Deployments.
-	for _, kind := range []client.Object{&v1alpha1.Account{}, &v1alpha1.ApiKey{}, &v1alpha1.Branch{}, &v1alpha1.Environment{}} {
+	for _, kind := range []client.Object{&v1alpha1.Account{}, &v1alpha1.ApiKey{}, &v1alpha1.Branch{}, &v1alpha1.Environment{}, &v1alpha1.UserAttribute{}} {
 		informer, err := informerOf(ctx, k8s.GetCache(), kind)
 		if err != nil {
 			return nil, err
@@ -323,6 +326,7 @@ func newREST(ctx context.Context, k8s cluster.Cluster, writer *kube.Client, know
 	}
 	stored.tenant.Kube, stored.model.Kube, stored.model.Catalog = writer, writer, known
 	stored.deployments.Kube, stored.deployments.Catalog, stored.deployments.Region = writer, known, c.Region
+	stored.deployments.Person, stored.attributes = people.Person, attributes.Options{Kube: writer, Directory: people}
 	stored.model.SetVariables, stored.model.IssueToken = deployments.SetVariables(stored.deployments), deployments.IssueToken(stored.deployments)
 	return composeREST(known, identity.Options{Kube: writer, Catalog: known}, stored, c.Version)
 }
@@ -333,6 +337,7 @@ func composeREST(known rest.DeploymentFinder, identities identity.Options, store
 		deployments.New(stored.deployments),
 		model.New(stored.model),
 		identity.New(identities),
+		attributes.New(stored.attributes),
 		tenant.New(stored.tenant),
 		content.New(stored.content),
 	)...)
@@ -351,6 +356,7 @@ func newDirectory(ctx context.Context, k8s cluster.Cluster, writer *kube.Client)
 	o := directory.Options{Kube: writer, Clock: clock.RealClock{}}
 	for kind, informer := range map[client.Object]*toolscache.SharedIndexInformer{
 		&v1alpha1.ScimUser{}: &o.Users, &v1alpha1.ScimGroup{}: &o.Groups, &v1alpha1.ScimMemberChunk{}: &o.Chunks,
+		&v1alpha1.UserAttribute{}: &o.Attributes,
 	} {
 		var err error
 		if *informer, err = informerOf(ctx, k8s.GetCache(), kind); err != nil {

@@ -39,6 +39,7 @@ import (
 	"github.com/quoin-dev/quoin/controllers/releasechannel"
 	"github.com/quoin-dev/quoin/controllers/scimgroup"
 	"github.com/quoin-dev/quoin/controllers/scimuser"
+	"github.com/quoin-dev/quoin/controllers/userattribute"
 	"github.com/quoin-dev/quoin/controllers/warmup"
 	"github.com/quoin-dev/quoin/internal/claims"
 	"github.com/quoin-dev/quoin/internal/engine"
@@ -224,6 +225,7 @@ func setups(mgr manager.Manager, k *kube.Client, clk clock.Clock, config Config)
 	add("warmup", "Pod", warmup.SetupWithManager, warmup.New(k, clk, warmup.Options{Off: !config.WarmUp}))
 	add("scimuser", "ScimUser", scimuser.SetupWithManager, scimuser.New(k, recorder(scimuser.FieldManager), clk))
 	add("scimgroup", "ScimGroup", scimgroup.SetupWithManager, scimgroup.New(k, recorder(scimgroup.FieldManager), clk))
+	add("userattribute", "UserAttribute", userattribute.SetupWithManager, userattribute.New(k, recorder(userattribute.FieldManager), clk, allocator))
 	return setups
 }
 

@@ -94,6 +94,8 @@ const (
 	ReasonStoreImageMissing = "StoreImageMissing"
 	// ReasonInvalidSpec: a field is invalid that the schema cannot validate; the message names it.
 	ReasonInvalidSpec = "InvalidSpec"
+	// ReasonLimitExceeded: the account has more objects of the kind than are in effect.
+	ReasonLimitExceeded = "LimitExceeded"
 	// ReasonModelNotFound: the data model's ConfigMap or branch does not exist.
 	ReasonModelNotFound = "ModelNotFound"
 	// ReasonGitFailed: reading the model's Git repository failed.

@@ -54,6 +54,12 @@ var Kinds = []Kind{
 		Roles:  Roles{Admin: Write},
 		Events: Events{"Created API key", "Updated API key", "Deleted API key"},
 	}, {
+		Object: &UserAttribute{}, List: &UserAttributeList{}, Plural: "userattributes", ShortName: "uattr", DisplayName: "User attribute",
+		Controller: true, Numbered: true, WrittenBy: "users, the REST API",
+		Cached: Cached{Controller: Whole, APIServer: Whole},
+		Roles:  Roles{Admin: Write},
+		Events: Events{"Created user attribute", "Updated user attribute", "Deleted user attribute"},
+	}, {
 		Object: &ScimGroup{}, List: &ScimGroupList{}, Plural: "scimgroups", ShortName: "sgrp", DisplayName: "SCIM group",
 		Controller: true, WrittenBy: "SCIM clients, users",
 		Cached:     Cached{Controller: WithTimes, APIServer: Reduced},

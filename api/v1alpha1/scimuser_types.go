@@ -251,6 +251,12 @@ type ScimUserSpec struct {
 	// enterprise is the enterprise extension.
 	// +optional
 	Enterprise *ScimEnterprise `json:"enterprise,omitempty"`
+	// attributes are the values of UserAttributes for the user. They replace the defaults.
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=64
+	// +optional
+	Attributes []UserAttributeValue `json:"attributes,omitempty"`
 	// extensions are attributes of additional schemas.
 	// +listType=map
 	// +listMapKey=schema

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"maps"
 	"strconv"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/apiserver/directory/attribute"
 	"github.com/quoin-dev/quoin/apiserver/directory/compact"
 	"github.com/quoin-dev/quoin/apiserver/directory/extension"
 	"github.com/quoin-dev/quoin/apiserver/directory/membership"
@@ -34,6 +36,8 @@ type kind[T v1alpha1.Object, S any] struct {
 	table      *table[S]
 	spec       func(T) *S
 	extensions func(*S) *[]v1alpha1.ScimExtension
+	// attributes are the values of user attributes; nil if the kind has none.
+	attributes func(*S) *[]v1alpha1.UserAttributeValue
 	// uniqueName is the name of the unique attribute, and unique manages the claims on it.
 	uniqueName string
 	unique     claims.Attribute[T]
@@ -82,6 +86,7 @@ func newCollection[T v1alpha1.Object, S any](d *Directory, k kind[T, S], informe
 	for path, values := range k.indexed {
 		c.indexes[path] = newIndex(values)
 	}
+	c.indexes[attributeNumber] = newIndex(numberValue[T](k.name))
 	c.observe = d.tracker.Observer(c.id("", "").Kind)
 	return c
 }
@@ -244,7 +249,7 @@ func (c *collection[T, S]) resource(v *view, o T) *schema.Resource {
 	r := c.bare(v, o)
 	spec := c.spec(o)
 	r.Document = c.table.read(v, r.ID, spec)
-	c.readExtensions(v.resourceType, *c.extensions(spec), r.Document)
+	c.readExtensions(v.resourceType, spec, r.Document)
 	if !v.editing {
 		r.Shown = c.shown(v, spec, r.Document)
 	}
@@ -253,25 +258,45 @@ func (c *collection[T, S]) resource(v *view, o T) *schema.Resource {
 
 // readExtensions adds the extensions that the account declares. Extensions under other URNs are not
 // visible.
-func (c *collection[T, S]) readExtensions(t *schema.ResourceType, stored []v1alpha1.ScimExtension, d schema.Document) {
+func (c *collection[T, S]) readExtensions(t *schema.ResourceType, spec *S, d schema.Document) {
 	for _, e := range t.Extensions {
 		if c.table.byName[e.Schema.ID] != nil {
 			continue
 		}
-		if values := extension.Read(e.Schema, stored); len(values) > 0 {
+		if values := c.readExtension(e.Schema, spec); len(values) > 0 {
 			d[e.Schema.ID] = values
 		}
 	}
 }
 
+// readExtension returns the values of an extension without a row in the table, and of its user attributes.
+func (c *collection[T, S]) readExtension(s *schema.Schema, spec *S) map[string]any {
+	values := extension.Read(s, *c.extensions(spec))
+	if c.attributes == nil || !schema.SameName(schema.UserAttributeURN, s.ID) {
+		return values
+	}
+	ofUser := attribute.Read(s, *c.attributes(spec))
+	if len(values) == 0 {
+		return ofUser
+	}
+	maps.Copy(values, ofUser)
+	return values
+}
+
 // writeExtensions sets the extensions that the account declares to those of a document.
-func (c *collection[T, S]) writeExtensions(t *schema.ResourceType, to *[]v1alpha1.ScimExtension, d schema.Document) error {
+func (c *collection[T, S]) writeExtensions(t *schema.ResourceType, spec *S, d schema.Document) error {
 	for _, e := range t.Extensions {
 		if c.table.byName[e.Schema.ID] != nil {
 			continue
 		}
 		values, _ := d[e.Schema.ID].(map[string]any)
-		if err := extension.Write(e.Schema, to, values); err != nil {
+		if err := extension.Write(e.Schema, c.extensions(spec), values); err != nil {
+			return err
+		}
+		if c.attributes == nil || !schema.SameName(schema.UserAttributeURN, e.Schema.ID) {
+			continue
+		}
+		if err := attribute.Write(e.Schema, c.attributes(spec), values); err != nil {
 			return err
 		}
 	}

@@ -29,6 +29,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/apiserver/directory/attribute"
 	"github.com/quoin-dev/quoin/apiserver/directory/extension"
 	"github.com/quoin-dev/quoin/apiserver/directory/membership"
 	"github.com/quoin-dev/quoin/apiserver/scim"
@@ -40,9 +41,9 @@ import (
 
 // Options are the dependencies of a Directory.
 type Options struct {
-	// Users, Groups and Chunks are informers of ScimUsers, ScimGroups and ScimMemberChunks, from a
-	// cache with CacheOptions. They may be running.
-	Users, Groups, Chunks toolscache.SharedIndexInformer
+	// Users, Groups, Chunks and Attributes are informers of ScimUsers, ScimGroups, ScimMemberChunks and UserAttributes,
+	// from a cache with CacheOptions. They may be running.
+	Users, Groups, Chunks, Attributes toolscache.SharedIndexInformer
 	// Kube reads from and writes to the API server with the field manager edit.Manager.
 	Kube *kube.Client
 	// Clock is the clock for timeouts and reservations.
@@ -59,6 +60,8 @@ type Directory struct {
 	groups  *collection[*v1alpha1.ScimGroup, v1alpha1.ScimGroupSpec]
 	chunks  *membership.Chunks
 	shown   shownChunks
+	// attributes are the user attributes of all accounts.
+	attributes *attribute.Definitions
 
 	mu sync.Mutex
 	// tenants are the tenants by account name.
@@ -71,7 +74,7 @@ func New(ctx context.Context, o Options) (*Directory, error) {
 	if err != nil {
 		return nil, err
 	}
-	var followed []toolscache.InformerSynced
+	followed := []toolscache.InformerSynced{o.Attributes.HasSynced}
 	for _, follow := range []func() (toolscache.ResourceEventHandlerRegistration, error){d.users.follow, d.groups.follow, d.followChunks} {
 		registration, err := follow()
 		if err != nil {
@@ -91,6 +94,10 @@ func newDirectory(o Options) (*Directory, error) {
 		kube: o.Kube, clock: o.Clock, tracker: freshness.New(o.Clock), locks: newKeyedMutex(),
 		tenants: map[string]*Tenant{}, shown: shownChunks{digests: map[string]*shownChunk{}},
 	}
+	var err error
+	if d.attributes, err = attribute.NewDefinitions(o.Attributes); err != nil {
+		return nil, err
+	}
 	d.chunks = membership.NewChunks(&membership.Chunks{
 		Informer: o.Chunks, Kube: o.Kube, Clock: o.Clock,
 		Expect: func(namespace, name string) membership.Expectation {
@@ -107,13 +114,15 @@ func (d *Directory) Of(account *v1alpha1.Account) *Tenant {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	cached := d.tenants[account.Name]
-	if cached != nil && cached.uid == account.UID && cached.generation == account.Generation {
+	attributes := d.attributes.Of(account.Spec.Namespace)
+	if cached != nil && cached.uid == account.UID && cached.generation == account.Generation && cached.attributes == attributes {
 		return cached
 	}
 	user, group := extension.ResourceTypes(account)
+	user = attribute.Extend(user, attributes.Attributes)
 	t := &Tenant{
 		d: d, account: account.Name, uid: account.UID, generation: account.Generation,
-		namespace: account.Spec.Namespace, user: user, group: group,
+		namespace: account.Spec.Namespace, user: user, group: group, attributes: attributes,
 	}
 	d.tenants[account.Name] = t
 	return t
@@ -132,12 +141,13 @@ type Tenant struct {
 	generation  int64
 	namespace   string
 	user, group *schema.ResourceType
+	attributes  *attribute.Set
 }
 
 var _ scim.Store = (*Tenant)(nil)
 
-// ResourceTypes returns User and Group with the extensions that the account declares. They are shared
-// and must not be modified; they are identical until the spec of the account changes.
+// ResourceTypes returns User and Group with the extensions that the account declares, and its user attributes. They are shared
+// and must not be modified; they are identical until the spec of the account or its user attributes change.
 func (t *Tenant) ResourceTypes() []*schema.ResourceType {
 	return []*schema.ResourceType{t.user, t.group}
 }
@@ -159,6 +169,15 @@ func (t *Tenant) of(ctx context.Context, rt *schema.ResourceType, p *schema.Proj
 		return t.d.groups, v
 	}
 	return t.d.users, v
+}
+
+// Numbered returns the ids of the resources of a type that have a number, from the cache. There is at most one,
+// except for two ids with the same hash: see package number.
+func (t *Tenant) Numbered(rt *schema.ResourceType, n int64) []string {
+	if rt.Name == schema.Group.Name {
+		return t.d.groups.numbered(t.namespace, n)
+	}
+	return t.d.users.numbered(t.namespace, n)
 }
 
 // CreateResource implements scim.Store.

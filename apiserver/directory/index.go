@@ -3,11 +3,13 @@ package directory
 import (
 	"fmt"
 	"slices"
+	"strconv"
 
 	toolscache "k8s.io/client-go/tools/cache"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/apiserver/directory/compact"
+	"github.com/quoin-dev/quoin/apiserver/directory/number"
 	"github.com/quoin-dev/quoin/apiserver/directory/valueindex"
 	"github.com/quoin-dev/quoin/internal/fold"
 )
@@ -132,4 +134,26 @@ func emails(u *v1alpha1.ScimUser) []string {
 		values[i] = fold.Case(u.Spec.Emails[i].Value)
 	}
 	return values
+}
+
+// attributeNumber is the key of the index by the number of a resource in the REST API.
+const attributeNumber = "quoin:number"
+
+// numberValue returns the values of an object in the index by number.
+func numberValue[T v1alpha1.Object](kind string) func(T) []string {
+	return func(o T) []string { return []string{indexedNumber(number.Of(kind, o.GetName()))} }
+}
+
+func indexedNumber(n int64) string { return strconv.FormatInt(n, 36) }
+
+// numbered returns the ids of the resources that have a number.
+func (c *collection[T, S]) numbered(namespace string, n int64) []string {
+	var ids []string
+	for _, o := range c.indexes[attributeNumber].Find(namespace, indexedNumber(n)) {
+		if s := o.Summary(); s.Visible {
+			ids = append(ids, s.Name)
+		}
+	}
+	slices.Sort(ids)
+	return ids
 }

@@ -12,7 +12,6 @@ import (
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/apiserver/directory/compact"
-	"github.com/quoin-dev/quoin/apiserver/directory/extension"
 	"github.com/quoin-dev/quoin/apiserver/scim"
 	"github.com/quoin-dev/quoin/apiserver/scim/schema"
 	"github.com/quoin-dev/quoin/internal/fairsemaphore"
@@ -273,7 +272,7 @@ func (i *item[T, S]) Get(ref schema.Ref) any {
 	if s == nil {
 		return nil
 	}
-	values := extension.Read(s, *i.c.extensions(spec))
+	values := i.c.readExtension(s, spec)
 	switch {
 	case ref.Attribute != nil:
 		return values[ref.Attribute.Name]

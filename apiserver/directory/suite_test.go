@@ -85,7 +85,8 @@ func (r *fixture) replica(c client.WithWatch) *Directory {
 	}
 	d, err := New(ctx, Options{
 		Users: informer(&v1alpha1.ScimUser{}), Groups: informer(&v1alpha1.ScimGroup{}), Chunks: informer(&v1alpha1.ScimMemberChunk{}),
-		Kube: kube.NewClient(c, c, edit.Manager), Clock: clock.RealClock{},
+		Attributes: informer(&v1alpha1.UserAttribute{}),
+		Kube:       kube.NewClient(c, c, edit.Manager), Clock: clock.RealClock{},
 	})
 	if err != nil {
 		r.t.Fatal(err)
@@ -224,7 +225,8 @@ func newMemory(t testing.TB) *memory {
 	}
 	o := Options{
 		Users: informer(&v1alpha1.ScimUser{}), Groups: informer(&v1alpha1.ScimGroup{}), Chunks: informer(&v1alpha1.ScimMemberChunk{}),
-		Clock: clock.RealClock{},
+		Attributes: informer(&v1alpha1.UserAttribute{}),
+		Clock:      clock.RealClock{},
 	}
 	d, err := newDirectory(o)
 	if err != nil {
@@ -232,6 +234,7 @@ func newMemory(t testing.TB) *memory {
 	}
 	return &memory{d, map[string]toolscache.Indexer{
 		"User": o.Users.GetIndexer(), "Group": o.Groups.GetIndexer(), "Chunk": o.Chunks.GetIndexer(),
+		"Attribute": o.Attributes.GetIndexer(),
 	}}
 }
 

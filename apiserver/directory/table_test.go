@@ -16,6 +16,7 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/directory/extension"
 	"github.com/quoin-dev/quoin/apiserver/directory/membership"
 	"github.com/quoin-dev/quoin/apiserver/scim/schema"
+	"github.com/quoin-dev/quoin/internal/userattribute"
 )
 
 // fill sets every field of a struct to a distinct value.
@@ -52,12 +53,38 @@ func fullUser() *v1alpha1.ScimUser {
 		{Schema: customURN, Attributes: apiextensionsv1.JSON{Raw: []byte(
 			`{"badge":"b","level":7,"rate":1.5,"remote":false,"since":"2026-01-31T12:00:00Z","page":"https://x","teams":["a","b"],"former":{"x":1}}`)}},
 	}
+	u.Spec.Attributes = nil
+	for i, text := range []string{"EU", "-2.5", "false", `["a","b"]`, "[1,2.5]"} {
+		content, err := userattribute.ParseText(userattribute.Types[i], text)
+		if err != nil {
+			panic(err)
+		}
+		u.Spec.Attributes = append(u.Spec.Attributes, v1alpha1.UserAttributeValue{Name: attributeName(i), UserAttributeContent: content})
+	}
 	return u
+}
+
+// attributeName returns the name of the user attribute with the i-th type. They are in alphabetical order.
+func attributeName(i int) v1alpha1.UserAttributeName {
+	return v1alpha1.UserAttributeName(fmt.Sprintf("a%d_%s", i, userattribute.Types[i]))
+}
+
+// addAttributes adds a user attribute of each type to the account.
+func (m *memory) addAttributes(t testing.TB, namespace string) {
+	t.Helper()
+	for i, kind := range userattribute.Types {
+		a := &v1alpha1.UserAttribute{Spec: v1alpha1.UserAttributeSpec{Name: attributeName(i), Type: kind, Description: "Of each user."}}
+		a.Namespace, a.Name = namespace, userattribute.ObjectName(a.Spec.Name)
+		if err := m.indexers["Attribute"].Add(a); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 func inMemory(t testing.TB) (*memory, *Tenant, *view) {
 	t.Helper()
 	m := newMemory(t)
+	m.addAttributes(t, "acme")
 	tenant := m.Of(accountOf("acme"))
 	_, v := tenant.of(t.Context(), tenant.user, nil)
 	return m, tenant, v
@@ -120,8 +147,9 @@ func checkAttributes(t *testing.T, path string, attributes []*schema.Attribute, 
 			checkAttributes(t, path+a.Name+".", a.SubAttributes, element)
 		}
 	}
+	others := []string{"externalId", schema.EnterpriseURN, customURN, schema.UserAttributeURN}
 	for name := range values {
-		if !slices.ContainsFunc(attributes, func(a *schema.Attribute) bool { return a.Name == name }) && name != "externalId" && path+name != schema.EnterpriseURN && path+name != customURN {
+		if !slices.ContainsFunc(attributes, func(a *schema.Attribute) bool { return a.Name == name }) && !slices.Contains(others, path+name) {
 			t.Errorf("%s is not in a schema", path+name)
 		}
 	}
@@ -266,7 +294,12 @@ func TestTenantsAreCached(t *testing.T) {
 	}
 	account.Generation++
 	account.Spec.Scim = nil
-	if second := m.Of(account); second == first || second.ResourceTypes()[0] != schema.User {
+	second := m.Of(account)
+	if second == first || second.ResourceTypes()[0] != schema.User {
 		t.Error("a changed account has its previous tenant")
+	}
+	m.addAttributes(t, "acme")
+	if third := m.Of(account); third == second || third.ResourceTypes()[0].Extension(schema.UserAttributeURN) == nil {
+		t.Error("an account with other user attributes has its previous tenant")
 	}
 }

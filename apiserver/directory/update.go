@@ -1,13 +1,18 @@
 package directory
 
 import (
+	"context"
+
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/apiserver/edit"
 	"github.com/quoin-dev/quoin/apiserver/scim/schema"
 	"github.com/quoin-dev/quoin/apiserver/scim/scimerror"
+	"github.com/quoin-dev/quoin/internal/ids"
 	"github.com/quoin-dev/quoin/internal/lastmodified"
 )
 
@@ -96,7 +101,7 @@ func (c *collection[T, S]) stamp(live, edited T) {
 func (c *collection[T, S]) writeSpec(v *view, o T, d schema.Document) error {
 	spec := c.spec(o)
 	c.table.write(v, o.GetName(), spec, d)
-	return c.writeExtensions(v.resourceType, c.extensions(spec), d)
+	return c.writeExtensions(v.resourceType, spec, d)
 }
 
 // storeSeparately writes attributes that are stored in separate objects.
@@ -105,6 +110,53 @@ func (c *collection[T, S]) storeSeparately(v *view, o T, d schema.Document) erro
 		return nil
 	}
 	return c.store(v, o.GetName(), c.spec(o), d)
+}
+
+// ChangeUser edits the spec of a ScimUser, except its user name, in one write, and returns the object as it is afterwards. It
+// returns edit.ErrDeleted if there is none.
+func (d *Directory) ChangeUser(ctx context.Context, namespace, name string, change func(*v1alpha1.ScimUser) error) (*v1alpha1.ScimUser, error) {
+	if !isName(name) {
+		return nil, edit.ErrDeleted
+	}
+	unlock, err := d.locks.lock(ctx, d.users.id(namespace, name))
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	w := d.tracker.Expect(d.users.id(namespace, name))
+	defer w.Stop()
+	u, written, err := edit.Spec(ctx, d.kube, client.ObjectKey{Namespace: namespace, Name: name}, func(live, edited *v1alpha1.ScimUser) error {
+		if !isVisible(live) {
+			return edit.ErrDeleted
+		}
+		if err := change(edited); err != nil {
+			return err
+		}
+		d.users.stamp(live, edited)
+		return nil
+	})
+	if apierrors.IsNotFound(err) {
+		return nil, edit.ErrDeleted
+	}
+	if err == nil && written {
+		_ = w.Version(ctx, cacheTimeout, u.GetResourceVersion()) // the write is done
+	}
+	return u, err
+}
+
+// FindUser returns a ScimUser by its number in the REST API or by its SCIM id, from the API server. It returns edit.ErrDeleted if
+// there is none, or several with the number.
+func (d *Directory) FindUser(ctx context.Context, namespace, id string) (*v1alpha1.ScimUser, error) {
+	if n, isNumber := ids.Parse(id); isNumber {
+		if named := d.users.numbered(namespace, n); len(named) == 1 {
+			id = named[0]
+		}
+	}
+	u, err := d.users.live(ctx, namespace, id)
+	if isNotFound(err) {
+		return nil, edit.ErrDeleted
+	}
+	return u, err
 }
 
 // finishRename releases the old unique value after a change. If the reservation of the new value expired

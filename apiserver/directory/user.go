@@ -2,10 +2,13 @@ package directory
 
 import (
 	"cmp"
+	"context"
+	"slices"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/apiserver/scim/schema"
 	"github.com/quoin-dev/quoin/internal/claims"
+	"github.com/quoin-dev/quoin/internal/userattribute"
 )
 
 // Attribute tables of users.
@@ -79,6 +82,7 @@ func userKind() kind[*v1alpha1.ScimUser, v1alpha1.ScimUserSpec] {
 		table:      user,
 		spec:       func(u *v1alpha1.ScimUser) *v1alpha1.ScimUserSpec { return &u.Spec },
 		extensions: func(s *v1alpha1.ScimUserSpec) *[]v1alpha1.ScimExtension { return &s.Extensions },
+		attributes: func(s *v1alpha1.ScimUserSpec) *[]v1alpha1.UserAttributeValue { return &s.Attributes },
 		uniqueName: "userName",
 		unique:     claims.UserName,
 		setDefaults: func(u *v1alpha1.ScimUser) {
@@ -106,6 +110,30 @@ func userKind() kind[*v1alpha1.ScimUser, v1alpha1.ScimUserSpec] {
 
 // displayOfUser returns the name of a user as a member of groups.
 func displayOfUser(u *v1alpha1.ScimUser) string { return cmp.Or(u.Spec.DisplayName, u.Spec.UserName) }
+
+// Person returns the names of the groups of a user, direct and indirect, and the user's attributes: the values, and else the
+// defaults. It reads only the cache. A user without a ScimUser has no groups, and the defaults.
+func (d *Directory) Person(ctx context.Context, namespace, user string) (groups []string, attributes map[string]any) {
+	groups = []string{}
+	u := d.users.visible(namespace, user)
+	if u == nil {
+		return groups, userattribute.Resolve(d.attributes.Of(namespace).Attributes, nil)
+	}
+	elements, _ := groupsOfUser(d.view(ctx, namespace, schema.User, nil), user, &u.Spec).([]any)
+	for _, element := range elements {
+		group, _ := element.(map[string]any)
+		if name, _ := group["display"].(string); name != "" {
+			groups = append(groups, name)
+		}
+	}
+	slices.Sort(groups)
+	return slices.Compact(groups), userattribute.Resolve(d.attributes.Of(namespace).Attributes, u.Spec.Attributes)
+}
+
+// Attributes returns the user attributes of an account that are in effect, by name, from the cache. They must not be modified.
+func (d *Directory) Attributes(namespace string) []*v1alpha1.UserAttribute {
+	return d.attributes.Of(namespace).Attributes
+}
 
 // manager returns the manager of the enterprise extension with a display name: the stored one, or else
 // that of the manager's user.

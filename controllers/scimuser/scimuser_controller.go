@@ -58,8 +58,12 @@ func work(ctx context.Context, s *scope) reconciler.Outcome {
 	if err != nil {
 		return reconciler.Failed(err)
 	}
+	attributes, o := checkAttributes(ctx, s)
+	if o != nil {
+		return *o
+	}
 	done := reconciler.Done("The user is in effect")
-	for _, note := range []string{undeclared, manager} {
+	for _, note := range []string{undeclared, manager, attributes} {
 		if note != "" {
 			done = done.WithDetail(note)
 		}

@@ -3,6 +3,7 @@ package scimuser
 import (
 	"context"
 	"errors"
+	"fmt"
 	"reflect"
 	"strings"
 	"testing"
@@ -269,6 +270,43 @@ func TestExtensions(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t)
 			f.user("ann", v1alpha1.ScimUserSpec{UserName: "ann", Extensions: tc.extensions})
+			u, _ := f.mustReconcile("ann")
+			status := metav1.ConditionTrue
+			if tc.reason != "Succeeded" {
+				status = metav1.ConditionFalse
+			}
+			f.wantReady(u, status, tc.reason, tc.message)
+			f.wantNoWrites("ann")
+		})
+	}
+}
+
+func TestAttributes(t *testing.T) {
+	value := func(name, text string) v1alpha1.UserAttributeValue {
+		return v1alpha1.UserAttributeValue{Name: v1alpha1.UserAttributeName(name), UserAttributeContent: v1alpha1.UserAttributeContent{String: &text}}
+	}
+	var large []v1alpha1.UserAttributeValue
+	for i := range 9 {
+		large = append(large, value(fmt.Sprintf("a%d", i), strings.Repeat("x", 500)))
+	}
+	for name, tc := range map[string]struct {
+		values          []v1alpha1.UserAttributeValue
+		reason, message string
+	}{
+		"of the type":          {[]v1alpha1.UserAttributeValue{value("region", "EU")}, "Succeeded", "The user is in effect"},
+		"without an attribute": {[]v1alpha1.UserAttributeValue{value("region", "EU"), value("gone", "x")}, "Succeeded", `and the value is ignored: "gone"`},
+		"of another type":      {[]v1alpha1.UserAttributeValue{value("quota", "five")}, "InvalidSpec", `spec.attributes[quota]: "five" is not of the type number`},
+		"too large":            {large, "InvalidSpec", "spec.attributes: the values have 4536 bytes in total; allowed: 4096"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			for name, kind := range map[string]v1alpha1.UserAttributeType{"region": "string", "quota": "number"} {
+				f.must(f.api.Create(t.Context(), &v1alpha1.UserAttribute{
+					ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: name},
+					Spec:       v1alpha1.UserAttributeSpec{Name: v1alpha1.UserAttributeName(name), Type: kind},
+				}))
+			}
+			f.user("ann", v1alpha1.ScimUserSpec{UserName: "ann", Attributes: tc.values})
 			u, _ := f.mustReconcile("ann")
 			status := metav1.ConditionTrue
 			if tc.reason != "Succeeded" {

@@ -40,6 +40,7 @@ func AddIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 			}
 			return nil
 		}),
+		indexer.IndexField(ctx, &v1alpha1.ScimUser{}, indexAttribute, attributesOf),
 	)
 }
 
@@ -49,7 +50,8 @@ func SetupWithManager(mgr ctrl.Manager, r reconcile.Reconciler, opts controller.
 	b := ctrl.NewControllerManagedBy(mgr).
 		Named("scimuser").
 		For(&v1alpha1.ScimUser{}, predicates.Spec()).
-		Watches(&v1alpha1.ScimUser{}, requests.Later(reportsDelay, ofManager(c)), predicates.Existence())
+		Watches(&v1alpha1.ScimUser{}, requests.Later(reportsDelay, ofManager(c)), predicates.Existence()).
+		Watches(&v1alpha1.UserAttribute{}, requests.Later(attributeDelay, ofAttribute(c)), predicates.Existence())
 	return scim.Watch(b, c, claims.UserName, &v1alpha1.ScimUserList{}).WithOptions(opts).Complete(r)
 }
 

@@ -31,21 +31,24 @@ type Counter string
 
 // The counters that other packages use.
 const (
-	Deployments  Counter = "deployments"
-	Environments Counter = "environments"
-	Branches     Counter = "branches"
+	Deployments    Counter = "deployments"
+	Environments   Counter = "environments"
+	Branches       Counter = "branches"
+	UserAttributes Counter = "userattributes"
 )
 
 // carriers returns the names of the kinds whose objects carry numbers of a counter: the numbered
 // kind in a label, and for Environments also the kinds that have an Environment, in an annotation.
 func carriers(counter Counter) []string {
-	var names []string
+	if counter == Environments {
+		return []string{"Deployment", "Branch", "Environment"}
+	}
 	for _, k := range v1alpha1.Kinds {
-		if k.Numbered && (k.Plural == string(counter) || counter == Environments) {
-			names = append(names, k.Name())
+		if k.Numbered && k.Plural == string(counter) {
+			return []string{k.Name()}
 		}
 	}
-	return names
+	return nil
 }
 
 // maxID is the greatest integer that every JSON parser represents exactly (RFC 8259, section 6).

@@ -196,7 +196,8 @@ func requireListed(t *testing.T, s *apiServer, u *unstructured.Unstructured, sel
 // createWhole creates an object with the first complete spec of its kind, and deletes it after the test.
 func (s *apiServer) createWhole(t *testing.T, kind, namespace string) *unstructured.Unstructured {
 	t.Helper()
-	u := fresh(t, kind, namespace, "whole", tableOf(t, kind).whole[0])
+	table := tableOf(t, kind)
+	u := fresh(t, kind, namespace, table.nameOfWhole(), table.whole[0])
 	if err := s.Create(testContext(t), u); err != nil {
 		t.Fatal(err)
 	}

@@ -263,7 +263,7 @@ func wholeObjects(t *testing.T, namespace string) []*unstructured.Unstructured {
 	var objects []*unstructured.Unstructured
 	for _, table := range tables {
 		for _, spec := range table.whole {
-			objects = append(objects, fresh(t, table.kind, namespace, "whole", spec))
+			objects = append(objects, fresh(t, table.kind, namespace, table.nameOfWhole(), spec))
 		}
 	}
 	return objects

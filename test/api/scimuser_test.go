@@ -56,6 +56,12 @@ enterprise:
   manager:
     value: charles
     displayName: Charles
+attributes:
+- {name: region, string: EU}
+- {name: quota, number: "-2.5"}
+- {name: internal, boolean: false}
+- {name: stores, stringArray: [a, b]}
+- {name: levels, numberArray: ["1", "2.5"]}
 extensions:
 - schema: urn:example:extension:User
   attributes:
@@ -82,6 +88,13 @@ extensions:
 		{name: "userName: may change", then: `{userName: ada.lovelace@example.com}`},
 		{name: "active: text", with: `{active: "True"}`, field: "spec.active", message: `must be of type boolean: "string"`},
 		{name: "deprovisionTime: text", with: `{deprovisionTime: yesterday}`, field: "spec.deprovisionTime", message: "must be of type date-time"},
+		{name: "attributes: empty lists", with: `{attributes: [{name: a, stringArray: []}, {name: b, numberArray: []}]}`},
+		{name: "attributes: two fields", with: `{attributes: [{name: a, string: x, number: "1"}]}`, field: "spec.attributes[0]", message: "exactly one of string, number"},
+		{name: "attributes: no value", with: `{attributes: [{name: a}]}`, field: "spec.attributes[0]", message: "exactly one of string, number"},
+		{name: "attributes: a number as number", with: `{attributes: [{name: a, number: 5}]}`, field: "spec.attributes[0].number", message: "must be of type string"},
+		{name: "attributes: a number that is none", with: `{attributes: [{name: a, number: "5e3"}]}`, field: "spec.attributes[0].number", message: "should match"},
+		{name: "attributes: a hyphen in the name", with: `{attributes: [{name: a-b, string: x}]}`, field: "spec.attributes[0].name", message: "should match"},
+		{name: "attributes: the same twice", with: `{attributes: [{name: a, string: b}, {name: a, string: c}]}`, field: "spec.attributes[1]", message: "Duplicate value"},
 		{name: "extensions: not a URN", with: `{extensions: [{schema: "acme:User", attributes: {}}]}`, field: "spec.extensions[0].schema", message: "should match '^[uU][rR][nN]:"},
 		{name: "extensions: the same twice", with: `{extensions: [{schema: "urn:a:b", attributes: {}}, {schema: "urn:a:b", attributes: {}}]}`,
 			field: "spec.extensions[1]", message: "Duplicate value"},

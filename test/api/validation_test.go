@@ -1,6 +1,7 @@
 package api_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,6 +24,8 @@ import (
 // kind has one, in a file of its own.
 type table struct {
 	kind string
+	// objectName is the name of all objects, if the schema demands one.
+	objectName string
 	// headings are the columns of kubectl get; those in brackets only with -o wide.
 	headings string
 	// selectable are the selectable fields, with their value in whole[0].
@@ -57,10 +60,7 @@ func TestObjectsAreValidated(t *testing.T) {
 		t.Run(table.kind, func(t *testing.T) {
 			for i, c := range table.cases {
 				t.Run(c.name, func(t *testing.T) {
-					name := c.metadataName
-					if name == "" {
-						name = fmt.Sprintf("case-%d", i)
-					}
+					name := cmp.Or(c.metadataName, table.objectName, fmt.Sprintf("case-%d", i))
 					err := s.validate(t, table, c, namespace, name)
 					checkError(t, err, c.field, c.message)
 					rejected.add(table.kind, err)
@@ -72,6 +72,9 @@ func TestObjectsAreValidated(t *testing.T) {
 		t.Run("every rule has rejected an object", func(t *testing.T) { rejected.requireEveryRule(t) })
 	}
 }
+
+// nameOfWhole returns the name of the complete objects.
+func (t *table) nameOfWhole() string { return cmp.Or(t.objectName, "whole") }
 
 // tables are the declared tables.
 var tables []table

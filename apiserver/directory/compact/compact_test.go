@@ -31,6 +31,9 @@ func filled(random *rand.Rand, v reflect.Value) {
 		v.SetInt(int64(random.Int32()) - 1<<30)
 	case reflect.Pointer:
 		v.Set(reflect.New(v.Type().Elem()))
+		if v.Elem().Kind() == reflect.Slice { // no pointer to nil: JSON has none
+			v.Elem().Set(reflect.MakeSlice(v.Type().Elem(), 0, 0))
+		}
 		filled(random, v.Elem())
 	case reflect.Slice:
 		n := random.IntN(4)

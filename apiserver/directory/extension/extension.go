@@ -15,7 +15,7 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/scim/schema"
 )
 
-// Read returns the attributes of a declared schema in stored extensions. It omits values that do not
+// Read returns the attributes of a declared schema in stored extensions, without user attributes. It omits values that do not
 // conform to the declaration: the object may predate it or come from a manifest.
 func Read(s *schema.Schema, stored []v1alpha1.ScimExtension) map[string]any {
 	i := indexOf(s, stored)
@@ -25,7 +25,7 @@ func Read(s *schema.Schema, stored []v1alpha1.ScimExtension) map[string]any {
 	raw := decode(stored[i])
 	values := make(map[string]any, len(raw))
 	for name, value := range raw {
-		if a := s.Attribute(name); a != nil {
+		if a := s.Attribute(name); a != nil && !a.IsUserAttribute {
 			if normal, err := schema.NormalizeValue(a.Name, a, value, schema.Leniency{}); err == nil && normal != nil {
 				values[a.Name] = normal
 			}
@@ -51,8 +51,17 @@ func decode(e v1alpha1.ScimExtension) map[string]any {
 }
 
 // Write sets the attributes of a declared schema in stored extensions. Undeclared attributes are
-// unchanged.
-func Write(s *schema.Schema, to *[]v1alpha1.ScimExtension, values map[string]any) error {
+// unchanged, and user attributes are ignored: they are stored elsewhere.
+func Write(s *schema.Schema, to *[]v1alpha1.ScimExtension, all map[string]any) error {
+	var values map[string]any
+	for name, value := range all {
+		if a := s.Attribute(name); a == nil || !a.IsUserAttribute {
+			if values == nil {
+				values = make(map[string]any, len(all))
+			}
+			values[name] = value
+		}
+	}
 	if old := Read(s, *to); len(old) == 0 && len(values) == 0 || reflect.DeepEqual(old, values) {
 		return nil
 	}
@@ -60,7 +69,10 @@ func Write(s *schema.Schema, to *[]v1alpha1.ScimExtension, values map[string]any
 	var raw map[string]any
 	if i >= 0 {
 		raw = decode((*to)[i])
-		maps.DeleteFunc(raw, func(name string, _ any) bool { return s.Attribute(name) != nil })
+		maps.DeleteFunc(raw, func(name string, _ any) bool {
+			a := s.Attribute(name)
+			return a != nil && !a.IsUserAttribute
+		})
 	}
 	if raw == nil {
 		raw = map[string]any{}

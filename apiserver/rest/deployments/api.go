@@ -57,6 +57,9 @@ type Options struct {
 	Tokens IssuedTokens
 	// GitHub is the GitHub App; nil without one.
 	GitHub GitHub
+	// Person returns the names of the groups of a ScimUser and its user attributes, from the cache; "" is a person without one.
+	// Tokens have neither if it is nil.
+	Person func(ctx context.Context, namespace, user string) (groups []string, attributes map[string]any)
 	// Logs reads the logs of pods.
 	Logs podlogs.Reader
 	// Repositories has the data models that Quoin keeps; nil without a database.

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/apiserver/auth"
 	"github.com/quoin-dev/quoin/apiserver/recording"
 	"github.com/quoin-dev/quoin/apiserver/rest"
 	"github.com/quoin-dev/quoin/internal/audit"
@@ -30,6 +31,10 @@ const (
 
 // maxContext is the largest security context in bytes: the token must fit into a header.
 const maxContext = 8 << 10
+
+// maxClaims is the largest size of the claims of a person's token in bytes. In base64, with its signature, the token fits
+// into the 16 KiB of headers that the data-plane server accepts.
+const maxClaims = 11 << 10
 
 func (a *api) tokensFamily() rest.Family {
 	return rest.Family{Tag: "Tokens", Description: "Short-lived tokens for the data API of an environment.", Routes: []rest.Route{
@@ -233,6 +238,9 @@ func (a *api) sign(ctx context.Context, e *v1alpha1.Environment, securityContext
 	for _, name := range reserved {
 		delete(claims, name)
 	}
+	if err := a.addPerson(ctx, e.Namespace, claims); err != nil {
+		return nil, err
+	}
 	claims["iat"], claims["exp"] = created.Unix(), expires.Unix()
 	if metadataOnly {
 		claims["scope"] = []string{"meta"}
@@ -247,6 +255,30 @@ func (a *api) sign(ctx context.Context, e *v1alpha1.Environment, securityContext
 	issued := &Token{Token: signed, Scopes: scopesOf(metadataOnly), CreatedAt: created, ExpiresAt: expires, SecurityContext: securityContext}
 	a.keep(ctx, e, issued, metadataOnly)
 	return issued, nil
+}
+
+// personClaim is the claim with the groups and the user attributes of a person, which access policies of data models read.
+const personClaim = "cubeCloud"
+
+// addPerson sets the claim of a token for a person: a caller with an access token, or with a key that has an owner. A
+// security context cannot replace it. Other callers are programs that may issue tokens for their own users: the claim
+// is theirs.
+func (a *api) addPerson(ctx context.Context, namespace string, claims jwt.MapClaims) error {
+	p := rest.ScopeFrom(ctx).Principal
+	if a.Person == nil || p.User == "" && p.Kind != auth.KindUser {
+		return nil
+	}
+	groups, attributes := a.Person(ctx, namespace, p.User)
+	claims[personClaim] = map[string]any{"groups": groups, "userAttributes": attributes}
+	size, err := json.Marshal(claims)
+	if err != nil {
+		return err
+	}
+	if len(size) > maxClaims {
+		return rest.Conflict("the security context, and the %d groups and the attributes of user %q, have %d bytes together; allowed: %d, because a token must fit into a header",
+			len(groups), p.Name, len(size), maxClaims)
+	}
+	return nil
 }
 
 // recordToken records the issue of a token, without the token.

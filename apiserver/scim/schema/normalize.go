@@ -340,13 +340,15 @@ func required(path string, attributes []*Attribute, object map[string]any) error
 
 // Keep copies immutable and retained attributes that a replacement omits from the previous document, and
 // returns an error if the replacement has other values for immutable ones (RFC 7644 section 3.5.1). An
-// immutable attribute without a value may be set.
+// immutable attribute without a value may be set. User attributes are kept if the replacement omits their extension.
 func (t *ResourceType) Keep(before, after Document) error {
 	keep := func(extension string, attributes []*Attribute) error {
+		_, hadExtension := after[extension]
 		for _, a := range attributes {
 			ref := Ref{Extension: extension, Attribute: a}
 			old := before.Get(ref)
-			if old == nil || a.Mutability != Immutable && !a.Retained {
+			retained := a.Retained || a.IsUserAttribute && !hadExtension
+			if old == nil || a.Mutability != Immutable && !retained {
 				continue
 			}
 			switch replaced := after.Get(ref); {

@@ -18,6 +18,8 @@ const (
 	UserURN       = "urn:ietf:params:scim:schemas:core:2.0:User"
 	GroupURN      = "urn:ietf:params:scim:schemas:core:2.0:Group"
 	EnterpriseURN = "urn:ietf:params:scim:schemas:extension:enterprise:2.0:User"
+	// UserAttributeURN is the extension with the user attributes of an account.
+	UserAttributeURN = "urn:cube:params:1.0:UserAttribute"
 
 	ServiceProviderConfigURN = "urn:ietf:params:scim:schemas:core:2.0:ServiceProviderConfig"
 	ResourceTypeURN          = "urn:ietf:params:scim:schemas:core:2.0:ResourceType"
@@ -90,6 +92,10 @@ type Attribute struct {
 	// IsName attributes are names that users see. They have no control characters and the like, and are not
 	// blank if they are required.
 	IsName bool `json:"-"`
+
+	// IsUserAttribute attributes are UserAttributes of the account. A replacement without their extension keeps them:
+	// they may be set by other means than the client's.
+	IsUserAttribute bool `json:"-"`
 
 	// MaxElements is the maximum number of elements in a request; 0 unless the attribute is Large.
 	MaxElements int `json:"-"`
