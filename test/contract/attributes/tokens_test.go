@@ -28,7 +28,7 @@ func TestTokensOfPeopleHaveGroupsAndAttributes(t *testing.T) {
 	group("Others", "nobody")
 	forge := map[string]any{"security_context": map[string]any{"team": "x", "cubeCloud": map[string]any{"groups": []string{"Others"}}}}
 	for _, path := range []string{tokensPath, "/api/v1/deployments/1/token"} {
-		field, body := "data.token", forge
+		field, body := "data.token", any(forge)
 		if path != tokensPath {
 			field, body = "cubeApiToken", nil
 		}

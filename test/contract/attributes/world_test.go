@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"strings"
@@ -110,7 +111,7 @@ func startServer(ctx context.Context, config *clientrest.Config, failed chan err
 	listening := make(chan serving.Addresses, 1)
 	go func() {
 		failed <- apiserver.Run(ctx, config, apiserver.Config{
-			Namespace: clustertest.Namespace, Version: "test", RequestsPerSecond: 1e6, Burst: 1e6,
+			Namespace: clustertest.Namespace, Version: "test", RequestsPerSecond: 1e6, Burst: 1e6, Log: slog.New(slog.DiscardHandler),
 			HTTPS: serving.Endpoint{Listener: listener}, OnListen: func(a serving.Addresses) { listening <- a },
 		})
 	}()
@@ -168,7 +169,9 @@ func (a *account) create(ctx context.Context, c *clustertest.Cluster) error {
 	}
 	production := &v1alpha1.Environment{
 		ObjectMeta: metav1.ObjectMeta{Namespace: a.name, Name: v1alpha1.ProductionName("analytics"), Labels: map[string]string{v1alpha1.LabelID: "2"}},
-		Spec:       v1alpha1.EnvironmentSpec{DeploymentRef: v1alpha1.LocalReference{Name: "analytics"}, Type: v1alpha1.EnvironmentProduction},
+		Spec: v1alpha1.EnvironmentSpec{
+			DeploymentRef: v1alpha1.LocalReference{Name: "analytics"}, Type: v1alpha1.EnvironmentProduction, Image: "registry.example.com/cube:v1", Version: "1.0.0",
+		},
 	}
 	if err := k8s.Create(ctx, production); err != nil {
 		return err
