@@ -33,7 +33,7 @@ func (u *Uploads) Add(ctx context.Context, s content.Scope, by, id, path string,
 	}
 	a := &addition{by: by, id: id, file: file{path: path, sha1: sha1Of(data), size: int64(len(data))}, data: data, done: make(chan error, 1)}
 	if u.additions.add(s, a) {
-		go u.work(ctx, s, to)
+		u.work(ctx, s, to)
 	}
 	select {
 	case err := <-a.done:

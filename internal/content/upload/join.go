@@ -71,20 +71,36 @@ func (q *additions) take(s content.Scope) []*addition {
 	return all[:n:n]
 }
 
-// work adds the files of a deployment until none wait. It does not end with the request that started it,
+// work adds the files of a deployment: the first ones itself, because it takes longer to wake another goroutine, and
+// then those that came meanwhile in the background, until none wait. It does not end with the request that calls it,
 // because it adds the files of others.
 func (u *Uploads) work(ctx context.Context, s content.Scope, to *repository.Repositories) {
 	ctx = context.WithoutCancel(ctx)
-	for all := u.additions.take(s); len(all) > 0; all = u.additions.take(s) {
-		err := u.addTogether(ctx, s, all, to)
-		var rejected *content.Error
-		for _, a := range all {
-			if errors.As(err, &rejected) && len(all) > 1 { // because of one of them
-				a.done <- u.addTogether(ctx, s, []*addition{a}, to)
-				continue
-			}
-			a.done <- err
+	defer func() { // after a panic too, which the server recovers from
+		if all := u.additions.take(s); len(all) > 0 {
+			go u.workOn(ctx, s, all, to)
 		}
+	}()
+	u.addNext(ctx, s, u.additions.take(s), to)
+}
+
+// workOn adds the given files of a deployment, and then others until none wait.
+func (u *Uploads) workOn(ctx context.Context, s content.Scope, all []*addition, to *repository.Repositories) {
+	for ; len(all) > 0; all = u.additions.take(s) {
+		u.addNext(ctx, s, all, to)
+	}
+}
+
+// addNext adds files, and tells each request the outcome.
+func (u *Uploads) addNext(ctx context.Context, s content.Scope, all []*addition, to *repository.Repositories) {
+	err := u.addTogether(ctx, s, all, to)
+	var rejected *content.Error
+	for _, a := range all {
+		if errors.As(err, &rejected) && len(all) > 1 { // because of one of them
+			a.done <- u.addTogether(ctx, s, []*addition{a}, to)
+			continue
+		}
+		a.done <- err
 	}
 }
 

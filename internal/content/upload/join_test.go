@@ -193,6 +193,25 @@ func (w *world) upload2(id string) model {
 	return second
 }
 
+// testPanic: after a panic while a file is added, which ends its request, others are added.
+func testPanic(w *world) {
+	id := w.start()
+	func() {
+		defer func() {
+			if recover() == nil {
+				w.Error("there is no panic")
+			}
+		}()
+		_ = w.uploads.Add(w.Context(), demo, by, id, "a", []byte("a"), nil)
+	}()
+	for _, path := range []string{"a", "b"} {
+		if err := w.add(id, path, path); err != nil {
+			w.Error(err)
+		}
+	}
+	w.waitForWorkers()
+}
+
 // waitForWorkers waits until no worker runs: it ends shortly after its last file.
 func (w *world) waitForWorkers() {
 	w.Helper()

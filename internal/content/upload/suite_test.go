@@ -42,6 +42,7 @@ var cases = []struct {
 	{"finishing concurrently makes one commit", testConcurrent},
 	{"files are added concurrently", testConcurrentFiles},
 	{"a file is added with one statement", testAlone},
+	{"a panic while a file is added", testPanic},
 	{"limits hold while several replicas add files", testReplicas},
 	{"a live preview is no upload of the deployment", testLive},
 	{"unchanged files make no commit", testUnchanged},
