@@ -10,10 +10,11 @@ SHELL := bash
 BIN := $(CURDIR)/bin
 NODES ?= simulated
 VERSION ?= dev
-# The commit and its time; empty outside of a repository.
+# The commit and its time; empty outside of a repository. Go's own record of them, which depends on the tags of a clone, is
+# left out, so that a build can be repeated.
 COMMIT ?= $(shell git rev-parse HEAD 2>/dev/null)
 DATE ?= $(shell git log -1 --format=%cI 2>/dev/null)
-GO_BUILD = CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT) -X main.date=$(DATE)"
+GO_BUILD = CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags "-s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT) -X main.date=$(DATE)"
 # Evaluated lazily: the first build of the API server takes minutes.
 ASSETS = $(shell $(BIN)/localcluster binaries --nodes simulated)
 TEST_FLAGS ?=
@@ -68,7 +69,7 @@ plugin: ## Archives of the kubectl plugin and its krew manifest in dist: make pl
 		if [ $$os = windows ]; then program+=.exe; fi; \
 		GOOS=$$os GOARCH=$$arch $(GO_BUILD) -o $$folder/$$program ./cmd/quoin; \
 		cp LICENSE $$folder; \
-		tar --sort=name --owner=0 --group=0 --mtime="$(or $(DATE),1970-01-01)" -C $$folder -cf - LICENSE $$program | gzip -n > dist/kubectl-quoin_$${os}_$$arch.tar.gz; \
+		tar --sort=name --owner=0 --group=0 --numeric-owner --mode=u=rwX,go=rX --mtime="$(or $(DATE),1970-01-01)" -C $$folder -cf - LICENSE $$program | gzip -n > dist/kubectl-quoin_$${os}_$$arch.tar.gz; \
 		rm -r $$folder; \
 	done
 	go run ./hack/krew --version $(VERSION) --url $(URL) dist/kubectl-quoin_*.tar.gz > dist/quoin.yaml
