@@ -25,45 +25,49 @@ func decode(t testing.TB, text string) any {
 	return value
 }
 
+var longText, longItem = strings.Repeat("ü", 513), strings.Repeat("ü", 129)
+
+// parsed are values, with their canonical form or the words of the error.
+var parsed = []struct {
+	kind        v1alpha1.UserAttributeType
+	value, want string // JSON; want is empty for an error that contains the words
+	words       []string
+}{
+	{"string", `"EU"`, `"EU"`, nil},
+	{"string", `""`, `""`, nil},
+	{"string", `"` + longText[:1024] + `"`, `"` + longText[:1024] + `"`, nil},
+	{"string", `"` + longText + `"`, ``, []string{"513", "512"}},
+	{"string", `5`, ``, []string{"5", "string"}},
+	{"string", `["EU"]`, ``, []string{`["EU"]`, "string"}},
+	{"number", `5`, `5`, nil},
+	{"number", `-0.50`, `-0.5`, nil},
+	{"number", `1e3`, `1000`, nil},
+	{"number", `1e400`, ``, []string{"1e400", "a number"}},
+	{"number", `999999999999999872`, `999999999999999900`, nil},
+	{"number", `1e18`, ``, []string{"1e18", "10^18"}},
+	{"number", `1e-7`, `0.0000001`, nil},
+	{"number", `1e-21`, ``, []string{"1e-21", "20 decimals"}},
+	{"number", `-0`, `-0`, nil},
+	{"number", `"5"`, ``, []string{`"5"`, "number"}},
+	{"boolean", `false`, `false`, nil},
+	{"boolean", `"false"`, ``, []string{`"false"`, "true or false"}},
+	{"boolean", `0`, ``, []string{"0", "boolean"}},
+	{"string_array", `["EU","US"]`, `["EU","US"]`, nil},
+	{"string_array", `[]`, `[]`, nil},
+	{"string_array", `["EU",5]`, ``, []string{`["EU",5]`, "a list of strings"}},
+	{"string_array", `"EU"`, ``, []string{"string_array"}},
+	{"string_array", `["` + longItem + `"]`, ``, []string{"129", "128"}},
+	{"string_array", `[` + strings.Repeat(`"a",`, 256) + `"a"]`, ``, []string{"257", "256"}},
+	{"number_array", `[1, 2.5]`, `[1,2.5]`, nil},
+	{"number_array", `[]`, `[]`, nil},
+	{"number_array", `[1, null]`, ``, []string{"number_array"}},
+	{"number_array", `{"a":1}`, ``, []string{"number_array"}},
+	{"date", `"2026-01-01"`, ``, []string{"date"}},
+	{"string", `null`, ``, []string{"null"}},
+}
+
 func TestParse(t *testing.T) {
-	long, item := strings.Repeat("ü", 513), strings.Repeat("ü", 129)
-	for _, c := range []struct {
-		kind        v1alpha1.UserAttributeType
-		value, want string // JSON; want is empty for an error that contains the words
-		words       []string
-	}{
-		{"string", `"EU"`, `"EU"`, nil},
-		{"string", `""`, `""`, nil},
-		{"string", `"` + long[:1024] + `"`, `"` + long[:1024] + `"`, nil},
-		{"string", `"` + long + `"`, ``, []string{"513", "512"}},
-		{"string", `5`, ``, []string{"5", "string"}},
-		{"string", `["EU"]`, ``, []string{`["EU"]`, "string"}},
-		{"number", `5`, `5`, nil},
-		{"number", `-0.50`, `-0.5`, nil},
-		{"number", `1e3`, `1000`, nil},
-		{"number", `1e400`, ``, []string{"1e400", "a number"}},
-		{"number", `999999999999999872`, `999999999999999900`, nil},
-		{"number", `1e18`, ``, []string{"1e18", "10^18"}},
-		{"number", `1e-7`, `0.0000001`, nil},
-		{"number", `1e-21`, ``, []string{"1e-21", "20 decimals"}},
-		{"number", `-0`, `-0`, nil},
-		{"number", `"5"`, ``, []string{`"5"`, "number"}},
-		{"boolean", `false`, `false`, nil},
-		{"boolean", `"false"`, ``, []string{`"false"`, "true or false"}},
-		{"boolean", `0`, ``, []string{"0", "boolean"}},
-		{"string_array", `["EU","US"]`, `["EU","US"]`, nil},
-		{"string_array", `[]`, `[]`, nil},
-		{"string_array", `["EU",5]`, ``, []string{`["EU",5]`, "a list of strings"}},
-		{"string_array", `"EU"`, ``, []string{"string_array"}},
-		{"string_array", `["` + item + `"]`, ``, []string{"129", "128"}},
-		{"string_array", `[` + strings.Repeat(`"a",`, 256) + `"a"]`, ``, []string{"257", "256"}},
-		{"number_array", `[1, 2.5]`, `[1,2.5]`, nil},
-		{"number_array", `[]`, `[]`, nil},
-		{"number_array", `[1, null]`, ``, []string{"number_array"}},
-		{"number_array", `{"a":1}`, ``, []string{"number_array"}},
-		{"date", `"2026-01-01"`, ``, []string{"date"}},
-		{"string", `null`, ``, []string{"null"}},
-	} {
+	for _, c := range parsed {
 		t.Run(string(c.kind)+" "+c.value[:min(len(c.value), 20)], func(t *testing.T) {
 			content, err := userattribute.Parse(c.kind, decode(t, c.value))
 			if c.want == "" {

@@ -13,7 +13,9 @@ import (
 	"testing"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/internal/permission"
 )
 
@@ -301,7 +303,48 @@ func (s *specification) checkValidRequests(t *testing.T) map[string]bool {
 		succeeded[op.OperationID] = true
 	}
 	s.checkDbtSyncs(t, succeeded)
+	s.checkUserAttributes(t, succeeded)
 	return succeeded
+}
+
+// checkUserAttributes sends valid requests for an attribute and its value for a user.
+func (s *specification) checkUserAttributes(t *testing.T, succeeded map[string]bool) {
+	t.Helper()
+	user := &v1alpha1.ScimUser{ObjectMeta: metav1.ObjectMeta{Namespace: globex.name, Name: "documented"}, Spec: v1alpha1.ScimUserSpec{UserName: "documented"}}
+	if err := k8s.Create(t.Context(), user); err != nil {
+		t.Fatal(err)
+	}
+	const attributes, values = "/api/v1/user-attributes", "/api/v1/user-attribute-values"
+	id := ""
+	for _, c := range []struct {
+		method, path string
+		body         map[string]any
+	}{
+		{"post", attributes, map[string]any{"name": "documented", "type": "number", "defaultValue": "5"}},
+		{"get", attributes, nil},
+		{"put", attributes + "/{userAttributeId}", map[string]any{"displayName": "Documented", "defaultValue": nil}},
+		{"post", values, map[string]any{"userId": "documented", "value": 2.5}},
+		{"get", values + "/{userId}", nil},
+		{"delete", attributes + "/{userAttributeId}", nil},
+	} {
+		var body any
+		if c.body != nil {
+			body = c.body
+		}
+		if c.path == values {
+			c.body["userAttributeId"] = id
+		}
+		op := s.paths[c.path][c.method]
+		filled := strings.NewReplacer("{userAttributeId}", id, "{userId}", "documented").Replace(c.path)
+		a := globex.as(globex.admin).call(t, strings.ToUpper(c.method), filled, body).is(200)
+		if err := s.check(c.path, c.method, op, a); err != nil {
+			t.Error(err)
+		}
+		if id == "" {
+			id = fmt.Sprintf("%.0f", a.at("id"))
+		}
+		succeeded[op.OperationID] = true
+	}
 }
 
 // withoutPermission are the operations for every authenticated caller.

@@ -30,7 +30,7 @@ type Value struct {
 	Type            string  `json:"type" enum:"string,number,boolean,string_array,number_array"`
 	DisplayName     *string `json:"displayName,omitempty" nullable:"true"`
 	Description     *string `json:"description,omitempty" nullable:"true"`
-	Value           any     `json:"value" nullable:"true" doc:"Of the type of the attribute. The default if the user has no value; null without a default."`
+	Value           any     `json:"value" doc:"Of the type of the attribute. The default if the user has no value; null without a default."`
 	FormattedValue  *string `json:"formattedValue" nullable:"true" doc:"The value as text."`
 }
 
@@ -93,7 +93,7 @@ type SetValueInput struct {
 	Body struct {
 		UserID          string `json:"userId" minLength:"1" maxLength:"253" doc:"Number of the user, or its SCIM id."`
 		UserAttributeID string `json:"userAttributeId" pattern:"^[0-9]{1,16}$" doc:"Number of the user attribute."`
-		Value           any    `json:"value,omitempty" nullable:"true" doc:"Of the type of the attribute. When null or absent, the value is removed and the default applies."`
+		Value           any    `json:"value,omitempty" doc:"Of the type of the attribute. When null or absent, the value is removed and the default applies."`
 	}
 }
 
