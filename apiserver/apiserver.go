@@ -328,7 +328,10 @@ func newREST(ctx context.Context, k8s cluster.Cluster, writer *kube.Client, know
 	stored.deployments.Kube, stored.deployments.Catalog, stored.deployments.Region = writer, known, c.Region
 	stored.deployments.Person, stored.attributes = people.Person, attributes.Options{Kube: writer, Directory: people}
 	stored.model.SetVariables, stored.model.IssueToken = deployments.SetVariables(stored.deployments), deployments.IssueToken(stored.deployments)
-	return composeREST(known, identity.Options{Kube: writer, Catalog: known}, stored, c.Version)
+	return composeREST(known, identity.Options{
+		Kube: writer, Catalog: known,
+		Directory: func(account *v1alpha1.Account) identity.Directory { return people.Of(account) },
+	}, stored, c.Version)
 }
 
 // composeREST returns the REST API of the groups. The routes are the same whatever the options are.

@@ -20,6 +20,7 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/scim/scimerror"
 	"github.com/quoin-dev/quoin/apiserver/tenants"
 	"github.com/quoin-dev/quoin/internal/audit"
+	"github.com/quoin-dev/quoin/internal/fieldowner"
 	"github.com/quoin-dev/quoin/internal/serving"
 	"github.com/quoin-dev/quoin/internal/tenant"
 )
@@ -175,6 +176,7 @@ func (f *handler) serve(w http.ResponseWriter, r *http.Request, account *v1alpha
 		f.api.ServeHTTP(w, r, account, p)
 		return
 	}
+	r = r.WithContext(fieldowner.With(r.Context(), fieldowner.SCIM))
 	f.scim.ServeHTTP(w, r, f.tenant(account), scim.Caller{
 		User:    p.User,
 		Manages: p.May(v1alpha1.PermissionScimManage) && !p.LimitedFor(v1alpha1.PermissionScimManage),

@@ -48,6 +48,10 @@ const (
 	// AnnotationModified, on ScimUsers and ScimGroups, is the generation that was written over SCIM last, and
 	// the time of that write in milliseconds (RFC 3339). See internal/lastmodified.
 	AnnotationModified = Group + "/modified-at"
+	// AnnotationAdminConfirmed, on ScimUsers with spec.admin, is the time (RFC 3339) at which a request over REST
+	// relied on this administrator to remove another one. Writing it makes a concurrent removal of this one
+	// conflict; see apiserver/directory.
+	AnnotationAdminConfirmed = Group + "/admin-confirmed-at"
 	// AnnotationSyncJobID, on DbtSyncs that were started over REST, is their syncJobId.
 	AnnotationSyncJobID = Group + "/sync-job-id"
 	// AnnotationInputs, on workload objects, is the hash of the inputs that they were rendered from.

@@ -144,6 +144,52 @@ type ScimExtension struct {
 	Attributes apiextensionsv1.JSON `json:"attributes"`
 }
 
+// SheetsSettings are a user's settings of spreadsheet add-ons. Quoin keeps them for these clients.
+type SheetsSettings struct {
+	// autoRunQueryOnChange runs a query when it is changed.
+	// +optional
+	AutoRunQueryOnChange *bool `json:"autoRunQueryOnChange,omitempty"`
+	// openExplorationFromSheet opens the exploration of a report from its sheet.
+	// +optional
+	OpenExplorationFromSheet *bool `json:"openExplorationFromSheet,omitempty"`
+	// revealSheetOnOpen shows the sheet of a report when the report is opened.
+	// +optional
+	RevealSheetOnOpen *bool `json:"revealSheetOnOpen,omitempty"`
+	// showAppliedFilters shows the filters of a report in its sheet.
+	// +optional
+	ShowAppliedFilters *bool `json:"showAppliedFilters,omitempty"`
+	// suppressDuplicateValues shows only the first of equal values in a column.
+	// +optional
+	SuppressDuplicateValues *bool `json:"suppressDuplicateValues,omitempty"`
+}
+
+// UserSettings are a user's settings of clients. Quoin keeps them for these clients.
+type UserSettings struct {
+	// alternatingRowColors gives the rows of tables alternating colors.
+	// +optional
+	AlternatingRowColors *bool `json:"alternatingRowColors,omitempty"`
+	// defaultDeploymentId is the id of the deployment that clients show first. It need not exist.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=9007199254740991
+	// +optional
+	DefaultDeploymentID *int64 `json:"defaultDeploymentId,omitempty"`
+	// locale of clients, such as en-US. The attribute locale of SCIM is spec.locale.
+	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9][A-Za-z0-9_.+/:@ -]{0,63}$`
+	// +optional
+	Locale string `json:"locale,omitempty"`
+	// sheets are settings of spreadsheet add-ons.
+	// +optional
+	Sheets *SheetsSettings `json:"sheets,omitempty"`
+	// theme of clients, such as dark.
+	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9][A-Za-z0-9_.+/:@ -]{0,63}$`
+	// +optional
+	Theme string `json:"theme,omitempty"`
+	// timezone of clients, such as America/Los_Angeles. The attribute timezone of SCIM is spec.timezone.
+	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9][A-Za-z0-9_.+/:@ -]{0,63}$`
+	// +optional
+	Timezone string `json:"timezone,omitempty"`
+}
+
 // ScimUserSpec is the desired state of a ScimUser: a SCIM 2.0 User (RFC 7643 section 4.1).
 type ScimUserSpec struct {
 	// userName is unique in the account, ignoring case.
@@ -200,6 +246,13 @@ type ScimUserSpec struct {
 	// whatever active is. It is written over SCIM only: manifests must not contain it.
 	// +optional
 	DeprovisionTime *metav1.Time `json:"deprovisionTime,omitempty"`
+	// admin is whether access tokens of the user have the permission Admin; false when absent. It is written over
+	// REST and with kubectl, and is no attribute of SCIM. A SCIM client that changes userName sets it to false.
+	// +optional
+	Admin *bool `json:"admin,omitempty"`
+	// settings of the user in clients, written over REST. They are no attributes of SCIM.
+	// +optional
+	Settings *UserSettings `json:"settings,omitempty"`
 	// emails of the user.
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=32
@@ -328,6 +381,9 @@ func (u *ScimUser) LostDeprovisionTime() bool {
 // client that removes such a field keep it. So it distinguishes a field that was lost from one that was
 // removed.
 func HasSCIMWrite(obj metav1.Object) bool { return obj.GetAnnotations()[AnnotationModified] != "" }
+
+// IsAdmin reports whether access tokens of the user have the permission Admin.
+func (s *ScimUserSpec) IsAdmin() bool { return s.Admin != nil && *s.Admin }
 
 // IsActive reports whether keys and tokens of the user are accepted.
 func (s *ScimUserSpec) IsActive() bool {

@@ -171,7 +171,7 @@ func principalOf(account *v1alpha1.Account, k *v1alpha1.ApiKey, owner *v1alpha1.
 		p.Name = k.Name
 	}
 	if owner != nil {
-		p.Email, p.User = emailOf(owner), owner.Name
+		p.Email, p.User = EmailOf(owner), owner.Name
 	}
 	if len(p.Permissions) == 0 {
 		p.Permissions = []v1alpha1.Permission{v1alpha1.PermissionAdmin}
@@ -182,8 +182,8 @@ func principalOf(account *v1alpha1.Account, k *v1alpha1.ApiKey, owner *v1alpha1.
 	return p
 }
 
-// emailOf returns the primary e-mail address of a user, or userName if there is none.
-func emailOf(u *v1alpha1.ScimUser) string {
+// EmailOf returns the primary e-mail address of a user, or userName if there is none.
+func EmailOf(u *v1alpha1.ScimUser) string {
 	for _, e := range u.Spec.Emails {
 		if e.Primary != nil && *e.Primary && e.Value != "" {
 			return e.Value

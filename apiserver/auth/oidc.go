@@ -87,9 +87,16 @@ func (a *OIDC) Authenticate(ctx context.Context, account *v1alpha1.Account, r *h
 		return nil, err
 	}
 	p.UserName = userName
-	p.User, err = a.users.named(ctx, account.Spec.Namespace, userName)
-	if err != nil {
+	user, err := a.users.named(ctx, account.Spec.Namespace, userName)
+	switch {
+	case err != nil:
 		return nil, err
+	case user == nil:
+		return p, nil
+	}
+	p.User = user.Name
+	if user.Spec.IsAdmin() {
+		p.Permissions = []v1alpha1.Permission{v1alpha1.PermissionAdmin}
 	}
 	return p, nil
 }

@@ -483,16 +483,24 @@ func TestOIDCUsers(t *testing.T) {
 	nameTaken := func(u *v1alpha1.ScimUser) {
 		u.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNameTaken}}
 	}
+	admin := func(u *v1alpha1.ScimUser) { u.Spec.Admin = ptr.To(true) }
+	other := func(u *v1alpha1.ScimUser) { u.Spec.UserName = "bob@example.com" }
 	cases := map[string]struct {
-		user *v1alpha1.ScimUser
-		ok   bool
-		is   string // the ScimUser of the principal
+		user    *v1alpha1.ScimUser
+		ok      bool
+		is      string // the ScimUser of the principal
+		isAdmin bool
 	}{
-		"active":          {ann(), true, "ann"},
-		"inactive":        {ann(inactive), false, ""},
-		"other namespace": {ann(inactive, func(u *v1alpha1.ScimUser) { u.Namespace = "other-ns" }), true, ""},
-		"other user":      {ann(inactive, func(u *v1alpha1.ScimUser) { u.Spec.UserName = "bob@example.com" }), true, ""},
-		"name taken":      {ann(inactive, nameTaken), true, ""},
+		"active":               {ann(), true, "ann", false},
+		"inactive":             {ann(inactive), false, "", false},
+		"other namespace":      {ann(inactive, func(u *v1alpha1.ScimUser) { u.Namespace = "other-ns" }), true, "", false},
+		"other user":           {ann(inactive, other), true, "", false},
+		"name taken":           {ann(inactive, nameTaken), true, "", false},
+		"admin":                {ann(admin), true, "ann", true},
+		"inactive admin":       {ann(admin, inactive), false, "", false},
+		"admin is another":     {ann(admin, other), true, "", false},
+		"admin without a name": {ann(admin, nameTaken), true, "", false},
+		"not admin":            {ann(func(u *v1alpha1.ScimUser) { u.Spec.Admin = ptr.To(false) }), true, "ann", false},
 	}
 	for name, tc := range cases {
 		a, _ := p.authenticator(t, tc.user)
@@ -500,8 +508,8 @@ func TestOIDCUsers(t *testing.T) {
 		if (err == nil) != tc.ok || (got != nil) != tc.ok || err != nil && !errors.Is(err, ErrNoCredential) {
 			t.Errorf("%s: %v, %v", name, got, err)
 		}
-		if got != nil && got.User != tc.is {
-			t.Errorf("%s: is user %q, want %q", name, got.User, tc.is)
+		if got != nil && (got.User != tc.is || got.May(v1alpha1.PermissionAdmin) != tc.isAdmin) {
+			t.Errorf("%s: is user %q with %v, want %q, admin %t", name, got.User, got.Permissions, tc.is, tc.isAdmin)
 		}
 	}
 }

@@ -46,21 +46,21 @@ func NewActiveUsers(users Users, live client.Reader, clk clock.PassiveClock) *Ac
 	return &ActiveUsers{users: users, live: live, gone: newExpiringCache[string, bool](clk, unknownUserFor, maxUnknownUsers)}
 }
 
-// named returns the name of the ScimUser of a user name, empty if there is none: users that were never
-// provisioned are accepted. It returns an error if the ScimUser is deactivated, or was deprovisioned and deleted.
-func (u *ActiveUsers) named(ctx context.Context, namespace, userName string) (string, error) {
+// named returns the ScimUser of a user name, nil if there is none: users that were never provisioned are
+// accepted. It is shared and must not be modified. It returns an error if the ScimUser is deactivated, or was deprovisioned and deleted.
+func (u *ActiveUsers) named(ctx context.Context, namespace, userName string) (*v1alpha1.ScimUser, error) {
 	// Of several ScimUsers with the name, only one holds it.
 	users := slices.DeleteFunc(u.users.UsersNamed(namespace, userName), func(u *v1alpha1.ScimUser) bool { return claims.IsNameTaken(u) })
 	if slices.ContainsFunc(users, func(u *v1alpha1.ScimUser) bool { return !u.IsActive() }) {
-		return "", unauthenticated("the user is not active")
+		return nil, unauthenticated("the user is not active")
 	}
 	switch len(users) {
 	case 0:
-		return "", u.checkDeprovisioned(ctx, namespace, userName)
+		return nil, u.checkDeprovisioned(ctx, namespace, userName)
 	case 1:
-		return users[0].Name, nil
+		return users[0], nil
 	}
-	return "", nil
+	return nil, nil
 }
 
 // checkDeprovisioned returns an error if a user, who has no ScimUser, was deprovisioned.

@@ -14,6 +14,7 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/scim/schema"
 	"github.com/quoin-dev/quoin/apiserver/scim/scimerror"
 	"github.com/quoin-dev/quoin/internal/claims"
+	"github.com/quoin-dev/quoin/internal/fieldowner"
 	"github.com/quoin-dev/quoin/internal/fold"
 )
 
@@ -103,7 +104,7 @@ func (c *collection[T, S]) reservationLost(ctx context.Context, err error, value
 
 // createObject creates the object for which a unique value is reserved.
 func (c *collection[T, S]) createObject(v *view, o T, r *reservation[T, S]) error {
-	err := c.d.kube.Client.Create(v.ctx, o)
+	err := c.d.kube.Client.Create(v.ctx, o, client.FieldOwner(fieldowner.From(v.ctx)))
 	if err == nil {
 		return nil
 	}

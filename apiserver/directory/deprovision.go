@@ -53,10 +53,29 @@ func beforeDeactivation(v *view, live, edited *v1alpha1.ScimUser) error {
 		return err
 	}
 	owner, err := fieldowner.Of(live, "spec", attributeActive)
+	if err == nil && owner == "" && !bySCIM(v) {
+		owner, err = fieldowner.OfManager(live, fieldowner.SCIM, "spec", attributeActive)
+	}
 	if owner != "" {
 		edited.Spec.Active = live.Spec.Active
 	}
 	return err
+}
+
+// bySCIM reports whether the request is one of a SCIM client.
+func bySCIM(v *view) bool { return fieldowner.From(v.ctx) == fieldowner.SCIM }
+
+// checkProvider returns an error if a request over REST changes a field of a user that a SCIM client, such as an identity
+// provider, has written: it would write its own value again.
+func checkProvider(v *view, live, edited *v1alpha1.ScimUser) error {
+	if bySCIM(v) {
+		return nil
+	}
+	changed, err := fieldowner.Changed(live, edited)
+	if err != nil {
+		return err
+	}
+	return fieldowner.CheckManager(live, changed, fieldowner.SCIM)
 }
 
 // withdrawnError is the error of a request that was rejected because a program owns an attribute. What

@@ -3,7 +3,9 @@ package directory
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -23,14 +25,16 @@ func toSCIM(err error) error {
 	var known *scimerror.Error
 	var owned *fieldowner.OwnedError
 	var withdrawn *withdrawnError
-	const ownedBy = "%s: %q owns this attribute and would revert the change: change it at its source, such as Git"
+	const ownedBy = "%s: %s owns this attribute and would revert the change: change it at its source%s"
 	switch {
 	case err == nil, errors.As(err, &known), errors.Is(err, context.Canceled):
 		return err
 	case errors.As(err, &withdrawn):
-		return scimerror.New(http.StatusConflict, ownedBy+". Nothing else was changed, but %s", attributeOf(withdrawn.Field), withdrawn.Manager, withdrawn.what)
+		owner, example := describeOwner(withdrawn.Manager)
+		return scimerror.New(http.StatusConflict, ownedBy+". Nothing else was changed, but %s", attributeOf(withdrawn.Field), owner, example, withdrawn.what)
 	case errors.As(err, &owned):
-		return scimerror.New(http.StatusConflict, ownedBy, attributeOf(owned.Field), owned.Manager)
+		owner, example := describeOwner(owned.Manager)
+		return scimerror.New(http.StatusConflict, ownedBy, attributeOf(owned.Field), owner, example)
 	case noNamespace(err):
 		return errNoNamespace
 	case errors.Is(err, audit.ErrUnavailable):
@@ -48,6 +52,14 @@ func toSCIM(err error) error {
 		return scimerror.New(http.StatusServiceUnavailable, "Kubernetes did not answer in time; try again")
 	}
 	return err
+}
+
+// describeOwner returns a field manager as the owner of an attribute, and an example of its source.
+func describeOwner(manager string) (owner, example string) {
+	if manager == fieldowner.SCIM {
+		return fmt.Sprintf("the SCIM client that provisions the user (field manager %q)", manager), ", such as the identity provider"
+	}
+	return strconv.Quote(manager), ", such as Git"
 }
 
 // isRejection reports whether a write was definitely rejected. AlreadyExists is not a rejection: the

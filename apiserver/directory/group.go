@@ -15,6 +15,7 @@ var group = newTable(
 	&row[v1alpha1.ScimGroupSpec]{name: attributeMembers, expensive: true, get: func(v *view, _ string, s *v1alpha1.ScimGroupSpec) any {
 		return v.members.Members(s)
 	}},
+	&row[v1alpha1.ScimGroupSpec]{name: AttributeSize, get: func(_ *view, _ string, s *v1alpha1.ScimGroupSpec) any { return s.Size() }},
 )
 
 // attributeMembers is the attribute that is a schema.Set.

@@ -4,10 +4,16 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/apiserver/edit"
 	"github.com/quoin-dev/quoin/apiserver/scim/schema"
 	"github.com/quoin-dev/quoin/internal/claims"
+	"github.com/quoin-dev/quoin/internal/fieldowner"
 	"github.com/quoin-dev/quoin/internal/userattribute"
 )
 
@@ -57,7 +63,7 @@ var (
 		text("preferredLanguage", func(s *v1alpha1.ScimUserSpec) *string { return &s.PreferredLanguage }),
 		text("locale", func(s *v1alpha1.ScimUserSpec) *string { return &s.Locale }),
 		text("timezone", func(s *v1alpha1.ScimUserSpec) *string { return &s.Timezone }),
-		active,
+		active, admin, settings,
 		values("emails", func(s *v1alpha1.ScimUserSpec) *[]v1alpha1.ScimMultiValue { return &s.Emails }),
 		values("phoneNumbers", func(s *v1alpha1.ScimUserSpec) *[]v1alpha1.ScimMultiValue { return &s.PhoneNumbers }),
 		values("ims", func(s *v1alpha1.ScimUserSpec) *[]v1alpha1.ScimMultiValue { return &s.IMs }),
@@ -90,11 +96,12 @@ func userKind() kind[*v1alpha1.ScimUser, v1alpha1.ScimUserSpec] {
 				u.Spec.Active = new(true) // visible in kubectl
 			}
 		},
-		beforeUpdate: beforeDeactivation,
+		beforeUpdate: beforeUserUpdate,
 		beforeDelete: func(v *view, u *v1alpha1.ScimUser) error { return claims.Deprovision(v.ctx, v.d.kube.Client, u) },
 		takeAway:     deactivation,
 		shown:        shownOfUser,
 		indexed: map[string]func(*v1alpha1.ScimUser) []string{
+			AttributeAdmin: administrator,
 			"externalId":   textValue(func(u *v1alpha1.ScimUser) string { return u.Spec.ExternalID }),
 			"emails.value": emails,
 		},
@@ -168,3 +175,121 @@ func setManager(_ *view, _ string, e *v1alpha1.ScimEnterprise, value any) {
 		e.Manager = &v1alpha1.ScimManager{Value: id}
 	}
 }
+
+// Attributes of documents that are none of SCIM: no schema declares them, so SCIM requests cannot contain them and
+// responses do not. The REST API reads and writes them. A document without one does not change it.
+const (
+	// AttributeAdmin of a User is true if spec.admin is.
+	AttributeAdmin = "quoin:admin"
+	// AttributeSettings of a User is a *v1alpha1.UserSettings, which is shared and must not be modified.
+	AttributeSettings = "quoin:settings"
+	// AttributeSize of a Group is the number of members that it refers to, an int. It is read-only.
+	AttributeSize = "quoin:size"
+)
+
+var admin = &row[v1alpha1.ScimUserSpec]{
+	name: AttributeAdmin,
+	get: func(_ *view, _ string, s *v1alpha1.ScimUserSpec) any {
+		if !s.IsAdmin() {
+			return nil
+		}
+		return true
+	},
+	set: func(_ *view, _ string, s *v1alpha1.ScimUserSpec, value any) {
+		if is, given := value.(bool); given && is != s.IsAdmin() {
+			s.Admin = &is
+		}
+	},
+}
+
+var settings = &row[v1alpha1.ScimUserSpec]{
+	name: AttributeSettings,
+	get: func(_ *view, _ string, s *v1alpha1.ScimUserSpec) any {
+		if s.Settings == nil {
+			return nil
+		}
+		return s.Settings
+	},
+	set: func(_ *view, _ string, s *v1alpha1.ScimUserSpec, value any) {
+		switch replacement, _ := value.(*v1alpha1.UserSettings); {
+		case replacement == nil:
+		case *replacement == v1alpha1.UserSettings{}:
+			s.Settings = nil
+		default:
+			s.Settings = replacement.DeepCopy()
+		}
+	},
+}
+
+// beforeUserUpdate is called before an edited user is written.
+func beforeUserUpdate(v *view, live, edited *v1alpha1.ScimUser) error {
+	// Access tokens are those of the user with their userName: whoever may rename users must not be able to give
+	// the permission Admin to the holder of another one.
+	if edited.Spec.IsAdmin() && claims.UserName.Name(edited.Spec.UserName) != claims.UserName.Name(live.Spec.UserName) {
+		edited.Spec.Admin = new(false)
+	}
+	if err := beforeDeactivation(v, live, edited); err != nil {
+		return err
+	}
+	return checkProvider(v, live, edited)
+}
+
+// administrator returns the value of administrators in their index.
+func administrator(u *v1alpha1.ScimUser) []string {
+	if u.Spec.IsAdmin() {
+		return []string{"true"}
+	}
+	return nil
+}
+
+// ConfirmOtherAdmin reports whether the account has an active user with spec.admin besides one, who is about to lose
+// it. It writes an annotation to that other user, with a precondition. So of two requests that concern each
+// other's user, one conflicts when it writes to its own one, which it must have read before, and then sees
+// the change of the other request.
+func (t *Tenant) ConfirmOtherAdmin(ctx context.Context, except string) (bool, error) {
+	for _, cached := range t.d.users.indexes[AttributeAdmin].Find(t.namespace, "true") {
+		name := cached.GetName()
+		if name == except {
+			continue
+		}
+		confirmed := false
+		err := edit.Retry(ctx, func() (err error) {
+			confirmed, err = t.confirmAdmin(ctx, name)
+			return err
+		})
+		if confirmed || err != nil {
+			return confirmed, err
+		}
+	}
+	return false, nil
+}
+
+// confirmAdmin writes the annotation to a user. It returns false if that is no active administrator, and a conflict if
+// it has changed meanwhile.
+func (t *Tenant) confirmAdmin(ctx context.Context, name string) (bool, error) {
+	live, err := t.d.users.live(ctx, t.namespace, name)
+	switch {
+	case isNotFound(err):
+		return false, nil
+	case err != nil:
+		return false, err
+	case !live.Spec.IsAdmin() || !live.IsActive():
+		return false, nil
+	}
+	edited := live.DeepCopy()
+	metav1.SetMetaDataAnnotation(&edited.ObjectMeta, v1alpha1.AnnotationAdminConfirmed, t.d.clock.Now().UTC().Format(time.RFC3339Nano))
+	patch := confirmation{client.MergeFromWithOptions(live, client.MergeFromWithOptimisticLock{}), live}
+	if err := t.d.kube.Client.Patch(ctx, edited, patch, client.FieldOwner(fieldowner.AdminGuard)); err != nil {
+		return false, client.IgnoreNotFound(err)
+	}
+	return true, nil
+}
+
+// confirmation is the patch of an annotation, with the object before it.
+type confirmation struct {
+	client.Patch
+	before client.Object
+}
+
+// Before returns the object without the annotation, for the audit log.
+func (c confirmation) Before() client.Object { return c.before }

@@ -20,7 +20,7 @@ import (
 	"github.com/quoin-dev/quoin/internal/kube"
 )
 
-// Manager is the field manager of the writes of quoin apiserver.
+// Manager is the field manager of the writes of quoin apiserver, except edits whose context has another one.
 const Manager = fieldowner.APIServer
 
 // Timeout is how long a request waits for the effects of its write.
@@ -99,7 +99,7 @@ func write[T client.Object](ctx context.Context, c *kube.Client, live T, edit fu
 	}
 	patch := mergePatch{Patch: client.MergeFromWithOptions(live, client.MergeFromWithOptimisticLock{}), before: live}
 	// Not recorded for reads of the cache: writers wait for it instead.
-	if err := c.Client.Patch(ctx, edited, patch, client.FieldOwner(Manager)); err != nil {
+	if err := c.Client.Patch(ctx, edited, patch, client.FieldOwner(fieldowner.From(ctx))); err != nil {
 		return live, true, err
 	}
 	return edited, true, nil

@@ -92,6 +92,9 @@ func (c *Client) record(ctx context.Context, v verb, o, before, after client.Obj
 	if err != nil {
 		return err
 	}
+	if isMark(documents, changes) {
+		return write()
+	}
 	for _, field := range k.Unrecorded {
 		delete(changes, field)
 	}

@@ -61,6 +61,19 @@ func parse(before, after []byte) (b beforeAndAfter, err error) {
 // requests are the annotations with which users request something of a controller.
 var requests = []string{v1alpha1.AnnotationReconcile, v1alpha1.AnnotationRetry}
 
+// marks are the annotations with which Quoin coordinates its own requests. A patch of nothing else is no event.
+var marks = []string{v1alpha1.AnnotationAdminConfirmed}
+
+// isMark reports whether an object differs in marks and in nothing that events contain.
+func isMark(documents beforeAndAfter, changes map[string]any) bool {
+	if documents[0] == nil || documents[1] == nil || len(changes) > 0 {
+		return false
+	}
+	return slices.ContainsFunc(marks, func(name string) bool {
+		return documents[0].Annotations[name] != documents[1].Annotations[name]
+	})
+}
+
 // difference returns the changed fields by path: those of the spec, the owners, with which the garbage
 // collector deletes the object, and the requests.
 func (k *recordedKind) difference(documents beforeAndAfter) (map[string]any, error) {

@@ -124,6 +124,9 @@ func (op *operation) describeDetail(d *huma.ErrorDetail) string {
 	return fmt.Sprintf("%s:%s %s", field, value, strings.TrimPrefix(d.Message, field+": "))
 }
 
+// ProblemOf returns the response to the error of a handler, for operations that report the outcomes of several requests.
+func ProblemOf(ctx context.Context, err error) *Problem { return toProblem(ctx, err) }
+
 // toProblem maps the error of a handler to the response. Server-side failures are logged and not
 // described to the caller.
 func toProblem(ctx context.Context, err error) *Problem {

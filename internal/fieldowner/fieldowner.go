@@ -3,6 +3,7 @@
 package fieldowner
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"reflect"
@@ -19,6 +20,12 @@ import (
 const (
 	// APIServer is the field manager of the writes of quoin apiserver.
 	APIServer = "quoin-apiserver"
+	// SCIM is the field manager of the writes of quoin apiserver on behalf of SCIM clients, such as an identity
+	// provider. Its fields may be changed by other clients than the REST API: see CheckManager.
+	SCIM = "quoin-scim"
+	// AdminGuard is the field manager of v1alpha1.AnnotationAdminConfirmed. It is another one than APIServer so
+	// that the time of its writes is not that of a change of the spec.
+	AdminGuard = "quoin-apiserver-admin-guard"
 	// Plugin is the field manager of the kubectl plugin.
 	Plugin = "kubectl-quoin"
 )
@@ -26,8 +33,23 @@ const (
 // interactive are the field managers of interactive clients, whose fields may be changed. All others
 // are authoritative: they would set their value again.
 var interactive = []string{
-	APIServer, Plugin, "kubectl-edit", "kubectl-patch", "kubectl-scale", "kubectl-label", "kubectl-annotate", "kubectl-create",
+	APIServer, SCIM, AdminGuard, Plugin, "kubectl-edit", "kubectl-patch", "kubectl-scale", "kubectl-label", "kubectl-annotate", "kubectl-create",
 	"quoin-scimuser", "quoin-scimgroup", // controllers that restore what the API server has written
+}
+
+type contextKey struct{}
+
+// With returns a context for writes of quoin apiserver under a field manager.
+func With(ctx context.Context, manager string) context.Context {
+	return context.WithValue(ctx, contextKey{}, manager)
+}
+
+// From returns the field manager of a context; APIServer if it has none.
+func From(ctx context.Context) string {
+	if manager, ok := ctx.Value(contextKey{}).(string); ok {
+		return manager
+	}
+	return APIServer
 }
 
 // OwnedError is returned for a change of a field that an authoritative manager owns.
@@ -58,12 +80,21 @@ func OfSpec(o client.Object) string {
 // Of returns the authoritative field manager that owns a field of an object, or one below it; empty
 // if there is none. path are the names of the field and its parents.
 func Of(o client.Object, path ...any) (string, error) {
+	return ownerOf(func(field []fieldpath.Path) error { return Check(o, field) }, path)
+}
+
+// OfManager returns a manager if it owns a field of an object, or one below it; else the empty string.
+func OfManager(o client.Object, manager string, path ...any) (string, error) {
+	return ownerOf(func(field []fieldpath.Path) error { return CheckManager(o, field, manager) }, path)
+}
+
+func ownerOf(check func([]fieldpath.Path) error, path []any) (string, error) {
 	field, err := fieldpath.MakePath(path...)
 	if err != nil {
 		return "", fmt.Errorf("invalid field %v: %w", path, err)
 	}
 	var owned *OwnedError
-	err = Check(o, []fieldpath.Path{field})
+	err = check([]fieldpath.Path{field})
 	if errors.As(err, &owned) {
 		return owned.Manager, nil
 	}
@@ -77,8 +108,19 @@ func IsAuthoritative(entry metav1.ManagedFieldsEntry) bool {
 
 // Check returns an *OwnedError if an authoritative manager owns a changed field of an object.
 func Check(o client.Object, changed []fieldpath.Path) error {
+	return check(o, changed, IsAuthoritative)
+}
+
+// CheckManager returns an *OwnedError if a manager owns a changed field of an object.
+func CheckManager(o client.Object, changed []fieldpath.Path, manager string) error {
+	return check(o, changed, func(entry metav1.ManagedFieldsEntry) bool {
+		return entry.Subresource == "" && entry.FieldsV1 != nil && entry.Manager == manager
+	})
+}
+
+func check(o client.Object, changed []fieldpath.Path, blocks func(metav1.ManagedFieldsEntry) bool) error {
 	for _, entry := range o.GetManagedFields() {
-		if !IsAuthoritative(entry) {
+		if !blocks(entry) {
 			continue
 		}
 		owned := fieldpath.NewSet()

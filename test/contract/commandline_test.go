@@ -8,6 +8,7 @@ import (
 	"os"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -153,15 +154,16 @@ func kindOf(value any) string {
 	return "object"
 }
 
-// TestUpstreamClientWorksOnDataModels: all commands of the upstream command-line client for data models, branches, uploads,
-// dbt, GitHub, builds and logs are answered as it needs.
-func TestUpstreamClientWorksOnDataModels(t *testing.T) {
+// TestUpstreamClientWorks: all commands of the upstream command-line client for data models, branches, uploads, dbt, GitHub,
+// builds, logs, users and groups are answered as it needs.
+func TestUpstreamClientWorks(t *testing.T) {
 	c, id := readClientCalls(t), create(t, acme, "Upstream client")
 	build := "/build/api/v1/deployments/" + id
 	c.uploads(t, build)
 	c.branches(t, build)
 	c.dbt(t, id)
 	c.github(t)
+	c.people(t)
 	c.do(t, "deployments build-status", "/api/v1/deployments/"+id+"/build-status?branchName=main", nil)
 	c.do(t, "validate", build+"/data-model/validate?branchName=main", nil)
 	logsOfAcme(t)
@@ -279,6 +281,29 @@ func (c *clientCalls) github(t *testing.T) {
 	if source := object(t, acme, id).Spec.Model.Git; source == nil || source.Branch != "next" {
 		t.Errorf("connected to %+v", source)
 	}
+}
+
+// people manages users and groups.
+func (c *clientCalls) people(t *testing.T) {
+	t.Helper()
+	c.do(t, "users me", "/api/v1/users/me", nil)
+	user := c.do(t, "users create", "/api/v1/users/", map[string]any{"email": "cli@acme.example.com", "username": "cli@acme.example.com", "firstName": "Cli"}).integer("id")
+	c.do(t, "users list", "/api/v1/users/?first=1000&after=", nil)
+	c.do(t, "users update", "/api/v1/users/"+user, map[string]any{"title": "Client"})
+	c.call(t, "POST", "/api/scim/v2/Groups", map[string]any{"schemas": []string{"urn:ietf:params:scim:schemas:core:2.0:Group"}, "displayName": "Clients"}).is(201)
+	groups := c.do(t, "groups list", "/api/v1/user-groups/?first=1000&after=", nil)
+	for i, group := range groups.list("items") {
+		if group["name"] == "Clients" {
+			c.do(t, "groups delete", "/api/v1/groups/"+groups.integer(fmt.Sprintf("items.%d.id", i)), nil)
+		}
+	}
+	c.do(t, "users delete", "/api/v1/users/"+user, nil)
+}
+
+// integer returns a large integer of the body as text.
+func (a *response) integer(path string) string {
+	number, _ := a.at(path).(float64)
+	return strconv.FormatInt(int64(number), 10)
 }
 
 // TestOperationsOfTheContractAreServed: every operation of testdata/operations.txt is in the document, and the server has a

@@ -1,4 +1,4 @@
-// Package identity serves the families of the REST API that concern callers: API keys and users.
+// Package identity serves the families of the REST API that concern callers: API keys, users and groups.
 package identity
 
 import (
@@ -28,6 +28,8 @@ type Options struct {
 	Kube *kube.Client
 	// Catalog reads deployments.
 	Catalog Catalog
+	// Directory returns the users and groups of an account.
+	Directory func(*v1alpha1.Account) Directory
 	// Now is the clock; time.Now when nil.
 	Now func() time.Time
 	// Random is the source of keys; crypto/rand when nil.
@@ -43,7 +45,7 @@ func New(o Options) []rest.Family {
 		o.Random = rand.Reader
 	}
 	a := &api{o}
-	return []rest.Family{a.apiKeysFamily(), a.usersFamily()}
+	return []rest.Family{a.apiKeysFamily(), a.usersFamily(), a.usersAdminFamily(), a.groupsFamily()}
 }
 
 // api has the handlers of the group.

@@ -1,28 +1,60 @@
 package identity
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"hash/fnv"
 	"net/http"
+	"time"
+
+	"k8s.io/utils/ptr"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/apiserver/directory/number"
 	"github.com/quoin-dev/quoin/apiserver/rest"
+	"github.com/quoin-dev/quoin/apiserver/scim/schema"
+)
+
+const (
+	usersPath = "/api/v1/users"
+	userPath  = "/api/v1/users/{userId}"
 )
 
 func (a *api) usersFamily() rest.Family {
 	return rest.Family{Tag: "Users", Description: "The caller.", Routes: []rest.Route{
-		rest.Handle(http.MethodGet, "/api/v1/users/me", "getMe", rest.NoPermission, "Get the user of the credential", a.getMe),
+		rest.Handle(http.MethodGet, usersPath+"/me", "getMe", rest.NoPermission, "Get the user of the credential", a.getMe),
+		rest.Handle(http.MethodPatch, usersPath+"/me/settings", "updateMySettings", rest.NoPermission, "Update settings of the user of the credential (RFC 7396)", a.updateMySettings).WithMaxBody(maxSettingsBytes),
 	}}
 }
 
-// User is the caller: a user, or the key of a program.
+func (a *api) usersAdminFamily() rest.Family {
+	return rest.Family{Tag: "Users Admin", Description: "The users of the account: the ScimUsers that SCIM and kubectl show.", Routes: []rest.Route{
+		rest.Handle(http.MethodGet, usersPath, "getUsers", v1alpha1.PermissionAdmin, "List the users of the account, the oldest first", a.listUsers),
+		rest.Handle(http.MethodPost, usersPath, "createUser", v1alpha1.PermissionAdmin, "Create a user", a.createUser),
+		rest.Handle(http.MethodPost, usersPath+"/bulk", "bulkUserAction", v1alpha1.PermissionAdmin, "Activate, deactivate or delete users", a.changeUsers),
+		rest.Handle(http.MethodGet, userPath, "getUser", v1alpha1.PermissionAdmin, "Get a user", a.getUser),
+		rest.Handle(http.MethodPut, userPath, "updateUser", v1alpha1.PermissionAdmin, "Update a user; fields that are absent or null keep their value", a.updateUser),
+		rest.Handle(http.MethodDelete, userPath, "deleteUser", v1alpha1.PermissionAdmin, "Delete a user: its keys and tokens are rejected from then on", a.deleteUser),
+	}}
+}
+
+// User is a user of the account, or the caller: a user, or the key of a program.
 type User struct {
-	ID            int64          `json:"id" minimum:"1"`
+	ID            int64          `json:"id" minimum:"1" maximum:"9007199254740991" doc:"Derived from the SCIM id."`
 	Email         string         `json:"email"`
-	Username      string         `json:"username"`
-	IsAdmin       bool           `json:"isAdmin"`
+	Username      string         `json:"username" doc:"userName of SCIM."`
+	FirstName     *string        `json:"firstName,omitempty" nullable:"true"`
+	Title         *string        `json:"title,omitempty" nullable:"true"`
+	Picture       *string        `json:"picture,omitempty" nullable:"true" doc:"URL of a photo."`
+	ExternalID    *string        `json:"externalId,omitempty" nullable:"true"`
+	IsAdmin       bool           `json:"isAdmin" doc:"Of a user: spec.admin of the ScimUser, but not whether a group of an issuer gives the permission Admin. Of the caller: whether the credential has the permission Admin."`
+	IsDeactivated *bool          `json:"isDeactivated,omitempty" nullable:"true"`
+	Settings      *UserSettings  `json:"settings,omitempty"`
+	CreatedAt     *time.Time     `json:"createdAt,omitempty" nullable:"true"`
+	UpdatedAt     *time.Time     `json:"updatedAt,omitempty" nullable:"true"`
 	Notifications map[string]any `json:"notifications"`
-	UserPolicies  []Policy       `json:"userPolicies"`
+	UserPolicies  []Policy       `json:"userPolicies,omitempty" doc:"Of the caller only."`
 }
 
 // Policy is a set of permissions on resources.
@@ -35,15 +67,72 @@ type Policy struct {
 // UserOutput is the response.
 type UserOutput struct{ Body User }
 
+// userOf returns the user of a SCIM resource.
+func userOf(r *schema.Resource) User {
+	d := r.Document
+	name, _ := d["name"].(map[string]any)
+	return User{
+		ID: number.Of(schema.User.Name, r.ID), Email: cmp.Or(primary(d, "emails"), textOf(d, "userName")), Username: textOf(d, "userName"),
+		FirstName: rest.NilIfEmpty(textOf(name, "givenName")), Title: rest.NilIfEmpty(textOf(d, "title")), Picture: rest.NilIfEmpty(primary(d, "photos")),
+		ExternalID: rest.NilIfEmpty(textOf(d, "externalId")), IsAdmin: isAdmin(d), IsDeactivated: ptr.To(!isActive(d)),
+		Settings: shownSettings(settingsOf(d)), CreatedAt: ptr.To(r.Created), UpdatedAt: ptr.To(r.LastModified), Notifications: map[string]any{},
+	}
+}
+
+// primary returns the primary value of a multi-valued attribute, or else the first one; empty if there is none.
+func primary(d schema.Document, attribute string) string {
+	elements, _ := d[attribute].([]any)
+	first := ""
+	for _, item := range elements {
+		element, _ := item.(map[string]any)
+		value := textOf(element, "value")
+		if is, _ := element["primary"].(bool); is && value != "" {
+			return value
+		}
+		first = cmp.Or(first, value)
+	}
+	return first
+}
+
+// getMe returns the caller: the ScimUser that the credential belongs to, or else the key or the user of the token.
 func (a *api) getMe(ctx context.Context, _ *struct{}) (*UserOutput, error) {
+	s := rest.ScopeFrom(ctx)
+	if s.Principal.User == "" {
+		return a.me(ctx, nil)
+	}
+	users := a.users(ctx)
+	r, err := users.GetResource(ctx, users.kind, s.Principal.User, nil)
+	var missing *rest.Problem
+	if err = users.problem(err, 0); errors.As(err, &missing) && missing.GetStatus() == http.StatusNotFound { // just deleted
+		return a.me(ctx, nil)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return a.me(ctx, r)
+}
+
+// me returns the caller; r is its ScimUser, nil if there is none.
+func (a *api) me(ctx context.Context, r *schema.Resource) (*UserOutput, error) {
 	s := rest.ScopeFrom(ctx)
 	out := &UserOutput{User{
 		ID: stableNumber(s.Account.Name, string(s.Principal.Kind), s.Principal.ID), Email: s.Principal.Email, Username: s.Principal.Name,
-		IsAdmin: s.Principal.May(v1alpha1.PermissionAdmin), Notifications: map[string]any{},
+		Notifications: map[string]any{},
 	}}
+	if r != nil {
+		out.Body = userOf(r)
+	}
+	out.Body.IsAdmin = s.Principal.May(v1alpha1.PermissionAdmin)
 	if out.Body.Email == "" {
 		out.Body.Email = s.Principal.ID + "@" + string(s.Account.Spec.Host)
 	}
+	policy, err := a.policyOf(s)
+	out.Body.UserPolicies = []Policy{policy}
+	return out, err
+}
+
+// policyOf returns the permissions of the caller.
+func (a *api) policyOf(s *rest.Scope) (Policy, error) {
 	policy := Policy{ResourceType: "Global", Resources: []string{"All"}, Actions: []string{}}
 	for _, permission := range s.Principal.Permissions {
 		name := string(permission)
@@ -52,27 +141,55 @@ func (a *api) getMe(ctx context.Context, _ *struct{}) (*UserOutput, error) {
 		}
 		policy.Actions = append(policy.Actions, name)
 	}
-	if s.Principal.Deployments != nil {
-		policy.ResourceType = "Deployment"
-		reached, err := a.Catalog.Deployments(s.Namespace(), s.Principal)
-		if err != nil {
-			return nil, err
-		}
-		policy.Resources = make([]string, 0, len(reached))
-		for _, d := range reached {
-			policy.Resources = append(policy.Resources, d.Labels[v1alpha1.LabelID])
-		}
+	if s.Principal.Deployments == nil {
+		return policy, nil
 	}
-	out.Body.UserPolicies = []Policy{policy}
-	return out, nil
+	reached, err := a.Catalog.Deployments(s.Namespace(), s.Principal)
+	if err != nil {
+		return policy, err
+	}
+	policy.ResourceType, policy.Resources = "Deployment", make([]string, 0, len(reached))
+	for _, d := range reached {
+		policy.Resources = append(policy.Resources, d.Labels[v1alpha1.LabelID])
+	}
+	return policy, nil
 }
 
-// stableNumber returns a numeric id, which clients expect, for a name. JSON readers represent it
-// exactly.
+// stableNumber returns a numeric id, which clients expect, for the name of a caller that is no ScimUser. JSON readers
+// represent it exactly.
 func stableNumber(parts ...string) int64 {
 	hash := fnv.New64a()
 	for _, part := range parts {
 		_, _ = hash.Write([]byte(part + "\x00"))
 	}
 	return int64(hash.Sum64()%(1<<53-1)) + 1
+}
+
+// ListUsersInput has the parameters of the list.
+type ListUsersInput struct{ rest.CursorPage }
+
+func (a *api) listUsers(ctx context.Context, in *ListUsersInput) (*rest.List[User], error) {
+	page, err := a.users(ctx).list(ctx, in.CursorPage, "groups")
+	if err != nil {
+		return nil, err
+	}
+	return shown(page, userOf), nil
+}
+
+// InUser has the path parameter of routes below a user.
+type InUser struct {
+	ID int64 `path:"userId" minimum:"1" maximum:"9007199254740991" doc:"id of the user."`
+}
+
+func (a *api) getUser(ctx context.Context, in *InUser) (*UserOutput, error) {
+	users := a.users(ctx)
+	id, err := users.id(in.ID)
+	if err != nil {
+		return nil, err
+	}
+	r, err := users.GetResource(ctx, users.kind, id, nil)
+	if err != nil {
+		return nil, users.problem(err, in.ID)
+	}
+	return &UserOutput{userOf(r)}, nil
 }
