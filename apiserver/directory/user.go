@@ -223,7 +223,7 @@ var settings = &row[v1alpha1.ScimUserSpec]{
 
 // beforeUserUpdate is called before an edited user is written.
 func beforeUserUpdate(v *view, live, edited *v1alpha1.ScimUser) error {
-	// Access tokens are those of the user with their userName: whoever may rename users must not be able to give
+	// Access tokens are those of the user with their userName: a client that may rename users must not be able to give
 	// the permission Admin to the holder of another one.
 	if edited.Spec.IsAdmin() && claims.UserName.Name(edited.Spec.UserName) != claims.UserName.Name(live.Spec.UserName) {
 		edited.Spec.Admin = new(false)
