@@ -79,7 +79,7 @@ func (c *company) start() replica {
 	d, err := directory.New(ctx, directory.Options{
 		Users: informer(&v1alpha1.ScimUser{}), Groups: informer(&v1alpha1.ScimGroup{}), Chunks: informer(&v1alpha1.ScimMemberChunk{}),
 		Attributes: informer(&v1alpha1.UserAttribute{}),
-		Kube: kube.NewClient(c.api, c.api, edit.Manager), Clock: clock.RealClock{},
+		Kube:       kube.NewClient(c.api, c.api, edit.Manager), Clock: clock.RealClock{},
 	})
 	c.must(err)
 	informer(&v1alpha1.ApiKey{})
