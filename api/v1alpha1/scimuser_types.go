@@ -174,6 +174,7 @@ type UserSettings struct {
 	// +optional
 	DefaultDeploymentID *int64 `json:"defaultDeploymentId,omitempty"`
 	// locale of clients, such as en-US. The attribute locale of SCIM is spec.locale.
+	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9][A-Za-z0-9_.+/:@ -]{0,63}$`
 	// +optional
 	Locale string `json:"locale,omitempty"`
@@ -181,10 +182,12 @@ type UserSettings struct {
 	// +optional
 	Sheets *SheetsSettings `json:"sheets,omitempty"`
 	// theme of clients, such as dark.
+	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9][A-Za-z0-9_.+/:@ -]{0,63}$`
 	// +optional
 	Theme string `json:"theme,omitempty"`
 	// timezone of clients, such as America/Los_Angeles. The attribute timezone of SCIM is spec.timezone.
+	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9][A-Za-z0-9_.+/:@ -]{0,63}$`
 	// +optional
 	Timezone string `json:"timezone,omitempty"`

@@ -26,6 +26,19 @@ preferredLanguage: en-GB
 locale: en-GB
 timezone: Europe/London
 active: true
+admin: true
+settings:
+  alternatingRowColors: true
+  defaultDeploymentId: 1
+  locale: en-GB
+  sheets:
+    autoRunQueryOnChange: true
+    openExplorationFromSheet: true
+    revealSheetOnOpen: true
+    showAppliedFilters: true
+    suppressDuplicateValues: true
+  theme: dark
+  timezone: Europe/London
 deprovisionTime: "2026-01-02T03:04:05Z"
 emails: &values
 - value: ada@example.com

@@ -3,6 +3,7 @@ package contract_test
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -14,9 +15,12 @@ import (
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/internal/permission"
+	"github.com/quoin-dev/quoin/test/internal/apiclient"
+	"github.com/quoin-dev/quoin/test/internal/clustertest"
 )
 
 // specification is the served OpenAPI document, with a compiler of its schemas.
@@ -304,7 +308,56 @@ func (s *specification) checkValidRequests(t *testing.T) map[string]bool {
 	}
 	s.checkDbtSyncs(t, succeeded)
 	s.checkUserAttributes(t, succeeded)
+	s.checkUsers(t, succeeded)
 	return succeeded
+}
+
+// checkUsers sends valid requests for a user and a group.
+func (s *specification) checkUsers(t *testing.T, succeeded map[string]bool) {
+	t.Helper()
+	check := func(c caller, method, path, id string, body any) *response {
+		op := s.paths[path][method]
+		a := c.call(t, strings.ToUpper(method), strings.NewReplacer("{userId}", id, "{groupId}", id).Replace(path), body).is(200)
+		if err := s.check(path, method, op, a); err != nil {
+			t.Error(err)
+		}
+		succeeded[op.OperationID] = true
+		return a
+	}
+	const users = "/api/v1/users"
+	admin := globex.as(globex.admin)
+	user := check(admin, "post", users, "", map[string]any{"email": "dora@example.com", "username": "dora", "settings": map[string]any{"theme": "dark"}})
+	id := fmt.Sprintf("%.0f", user.at("id"))
+	check(admin, "get", users+"/{userId}", id, nil)
+	check(admin, "put", users+"/{userId}", id, map[string]any{"firstName": "Dora"})
+	check(admin, "delete", users+"/{userId}", id, nil)
+
+	owner := &v1alpha1.ScimUser{ObjectMeta: metav1.ObjectMeta{Namespace: globex.name, Name: "owner"}, Spec: v1alpha1.ScimUserSpec{UserName: "owner"}}
+	group := &v1alpha1.ScimGroup{ObjectMeta: metav1.ObjectMeta{Namespace: globex.name, Name: "documented"}, Spec: v1alpha1.ScimGroupSpec{DisplayName: "Documented"}}
+	key, token, err := clustertest.Key(globex.name, "owned", v1alpha1.ApiKeySpec{Owner: &v1alpha1.ApiKeyOwner{ScimUser: owner.Name}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range []client.Object{owner, group, key} {
+		if err := k8s.Create(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	apiclient.Soon(t, func() error {
+		if a := globex.as(token).call(t, "GET", users+"/me", nil); a.status != 200 {
+			return fmt.Errorf("the key is answered %d %s", a.status, a.raw)
+		}
+		return nil
+	})
+	check(globex.as(token), "patch", users+"/me/settings", "", map[string]any{"locale": "en-GB"})
+	var groups []map[string]any
+	apiclient.Soon(t, func() error {
+		if groups = admin.call(t, "GET", "/api/v1/user-groups", nil).is(200).list("items"); len(groups) == 0 {
+			return errors.New("the group is not listed")
+		}
+		return nil
+	})
+	check(admin, "delete", "/api/v1/groups/{groupId}", fmt.Sprintf("%.0f", groups[0]["id"]), nil)
 }
 
 // checkUserAttributes sends valid requests for an attribute and its value for a user.
@@ -348,7 +401,7 @@ func (s *specification) checkUserAttributes(t *testing.T, succeeded map[string]b
 }
 
 // withoutPermission are the operations for every authenticated caller.
-var withoutPermission = []string{"listRegions", "getMe", "getSpec", "getTenantSettings", "getAppConfig", "getAppTheme", "exchangeDeployToken"}
+var withoutPermission = []string{"listRegions", "getMe", "getSpec", "getTenantSettings", "getAppConfig", "getAppTheme", "exchangeDeployToken", "updateMySettings"}
 
 // requiredPermission returns the permission in the description of an operation.
 func (op operation) requiredPermission() permission.Name {
