@@ -1,6 +1,7 @@
 package directory
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -53,7 +54,7 @@ func beforeDeactivation(v *view, live, edited *v1alpha1.ScimUser) error {
 		return err
 	}
 	owner, err := fieldowner.Of(live, "spec", attributeActive)
-	if err == nil && owner == "" && !bySCIM(v) {
+	if err == nil && owner == "" && !bySCIM(v.ctx) {
 		owner, err = fieldowner.OfManager(live, fieldowner.SCIM, "spec", attributeActive)
 	}
 	if owner != "" {
@@ -63,12 +64,12 @@ func beforeDeactivation(v *view, live, edited *v1alpha1.ScimUser) error {
 }
 
 // bySCIM reports whether the request is one of a SCIM client.
-func bySCIM(v *view) bool { return fieldowner.From(v.ctx) == fieldowner.SCIM }
+func bySCIM(ctx context.Context) bool { return fieldowner.From(ctx) == fieldowner.SCIM }
 
 // checkProvider returns an error if a request over REST changes a field of a user that a SCIM client, such as an identity
 // provider, has written: it would write its own value again.
-func checkProvider(v *view, live, edited *v1alpha1.ScimUser) error {
-	if bySCIM(v) {
+func checkProvider(ctx context.Context, live, edited *v1alpha1.ScimUser) error {
+	if bySCIM(ctx) {
 		return nil
 	}
 	changed, err := fieldowner.Changed(live, edited)

@@ -132,6 +132,9 @@ func (d *Directory) ChangeUser(ctx context.Context, namespace, name string, chan
 		if err := change(edited); err != nil {
 			return err
 		}
+		if err := checkProvider(ctx, live, edited); err != nil {
+			return err
+		}
 		d.users.stamp(live, edited)
 		return nil
 	})

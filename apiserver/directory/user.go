@@ -231,7 +231,7 @@ func beforeUserUpdate(v *view, live, edited *v1alpha1.ScimUser) error {
 	if err := beforeDeactivation(v, live, edited); err != nil {
 		return err
 	}
-	return checkProvider(v, live, edited)
+	return checkProvider(v.ctx, live, edited)
 }
 
 // administrator returns the value of administrators in their index.

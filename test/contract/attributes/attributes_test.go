@@ -150,6 +150,10 @@ func TestOwnersOfFieldsAreRespected(t *testing.T) {
 	operation := map[string]any{"op": "replace", "path": urn + ":region", "value": "US"}
 	scimPatch := map[string]any{"schemas": []string{"urn:ietf:params:scim:api:messages:2.0:PatchOp"}, "Operations": []any{operation}}
 	acme.call(t, acme.scim, "PATCH", usersPath+"git", scimPatch).rejected(409, "argocd-controller")
+	// What an identity provider has written is not changed over REST.
+	operation["path"], operation["value"] = urn+":quota", 7
+	acme.call(t, acme.scim, "PATCH", usersPath+"git", scimPatch).is(200)
+	set(quota, 8).rejected(409, "quoin-scim", "spec.attributes", "quota")
 	patch(t, &v1alpha1.UserAttribute{}, "team", "argocd-controller", types.ApplyPatchType,
 		`{`+header+`,"kind":"UserAttribute","metadata":{"name":"team"},"spec":{"name":"team","type":"string","displayName":"Team"}}`)
 	t.Cleanup(func() {
