@@ -42,7 +42,7 @@ func New(c *kube.Client, recorder reconciler.Recorder, clk clock.PassiveClock, a
 	}
 }
 
-// +kubebuilder:rbac:groups=platform.quoin.dev,resources=userattributes,verbs=patch
+// +kubebuilder:rbac:groups=platform.quoin.dev,resources=userattributes,verbs=get;patch
 // +kubebuilder:rbac:groups=platform.quoin.dev,resources=userattributes/status,verbs=patch
 
 // SetupWithManager adds the reconciler to a manager.
