@@ -54,9 +54,9 @@ type GitSource struct {
 	// +optional
 	Branch string `json:"branch,omitempty"`
 
-	// path of the directory with the model in the repository; its root when absent. Of a project,
-	// which has cube.js, cube.py or docker-compose.yml beside its directory model, only that directory is
-	// the model.
+	// path of the directory with the model in the repository; its root when absent. A directory that has
+	// cube.js, cube.py, cube.ts or docker-compose.yml beside a directory model is a project: that directory is the
+	// model, and the project is the working directory of the server, which reads its configuration from it.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=512
 	// +kubebuilder:validation:Pattern=`^[^\x00-\x1f\x7f]*$`
@@ -103,9 +103,9 @@ type RepositorySource struct {
 	// +optional
 	Branch string `json:"branch,omitempty"`
 
-	// path of the directory with the model in the repository; its root when absent. Of a project,
-	// which has cube.js, cube.py or docker-compose.yml beside its directory model, only that directory is
-	// the model.
+	// path of the directory with the model in the repository; its root when absent. A directory that has
+	// cube.js, cube.py, cube.ts or docker-compose.yml beside a directory model is a project: that directory is the
+	// model, and the project is the working directory of the server, which reads its configuration from it.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=512
 	// +kubebuilder:validation:Pattern=`^[^\x00-\x1f\x7f]*$`

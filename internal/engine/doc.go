@@ -37,4 +37,4 @@ const (
 // Revision of the renderer. It must be incremented when equal inputs render different objects; the
 // golden files in testdata record their revision. A workload of another revision keeps its pod
 // template until its inputs change, so that a new release of Quoin restarts no pods.
-const Revision = "3"
+const Revision = "4"

@@ -12,12 +12,20 @@ import (
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 )
 
-// Location of the data model. Source: CUBEJS_SCHEMA_PATH, relative to the working directory
-// /cube/conf of the image.
+// Location of the data model. Source: CUBEJS_SCHEMA_PATH, relative to the working directory, which has
+// the server's configuration file.
 const (
-	schemaPath  = "model"
-	modelFolder = "/cube/conf/" + schemaPath
+	schemaPath = "model"
+	// imageFolder is the working directory of the image.
+	imageFolder = "/cube/conf"
+	// projectFolder is the working directory with a project from Git. It is below /cube, where the server's
+	// packages are.
+	projectFolder = "/cube/project"
 )
+
+// configurations are the keys of a ConfigMap that are the server's configuration file, not part of the
+// model.
+var configurations = []string{"cube.js", "cube.py"}
 
 // maxModelFiles is the maximum number of files of a model in a ConfigMap: each of them is a
 // separate mount.
@@ -133,8 +141,12 @@ func (m *configMapModel) addTo(pod *corev1.PodTemplateSpec) {
 	})
 	container := &pod.Spec.Containers[0]
 	for _, key := range m.Keys {
+		folder := path.Join(imageFolder, schemaPath)
+		if slices.Contains(configurations, key) {
+			folder = imageFolder
+		}
 		container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{
-			Name: volumeModel, MountPath: path.Join(modelFolder, key), SubPath: key, ReadOnly: true,
+			Name: volumeModel, MountPath: path.Join(folder, key), SubPath: key, ReadOnly: true,
 		})
 	}
 	pod.Annotations = map[string]string{annotationModel: m.ContentHash}
@@ -143,9 +155,11 @@ func (m *configMapModel) addTo(pod *corev1.PodTemplateSpec) {
 const (
 	volumeModel = "model"
 	volumeGit   = "git-credentials"
-	// workspace is the mount path of the volume in the init container. The model is a directory in
+	// workspace is the mount path of the volume in the init container. The project is a directory in
 	// it, because model-fetch renames it into place, which is not possible for a mount point.
 	workspace = "/workspace"
+	// project is that directory.
+	project = "project"
 	// gitFolder is the mount path of the Git credentials in the init container.
 	gitFolder = "/etc/quoin/git"
 )
@@ -193,8 +207,9 @@ func (m *gitModel) addTo(pod *corev1.PodTemplateSpec, o Options) {
 	}
 	pod.Spec.InitContainers = append(pod.Spec.InitContainers, fetch)
 	container := &pod.Spec.Containers[0]
+	container.WorkingDir = projectFolder
 	container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{
-		Name: volumeModel, MountPath: modelFolder, SubPath: schemaPath, ReadOnly: true,
+		Name: volumeModel, MountPath: projectFolder, SubPath: project, ReadOnly: true,
 	})
 }
 
@@ -208,7 +223,7 @@ func (m *gitModel) args(allowInsecure bool) []string {
 		args = append(args, "--path="+m.Path)
 	}
 	args = append(args,
-		"--target="+path.Join(workspace, schemaPath),
+		"--target="+path.Join(workspace, project),
 		"--timeout="+modelTimeout,
 		fmt.Sprintf("--max-bytes=%d", modelBytes),
 		fmt.Sprintf("--max-files=%d", modelFiles),

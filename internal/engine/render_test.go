@@ -192,6 +192,23 @@ func TestStagingIsShared(t *testing.T) {
 	}
 }
 
+// TestConfigurationInConfigMap: the server reads its configuration from its working directory, and would take one in the
+// folder of the model for a part of it.
+func TestConfigurationInConfigMap(t *testing.T) {
+	f := shared()
+	f.files.Keys = []string{"cube.js", "cube.py", "orders.js"}
+	api := find[*appsv1.Deployment](t, engine.Render(f.inputs(t)), "sales-production-api")
+	mounted := map[string]string{}
+	for _, m := range api.Spec.Template.Spec.Containers[0].VolumeMounts {
+		mounted[m.SubPath] = m.MountPath
+	}
+	delete(mounted, "")
+	want := map[string]string{"cube.js": "/cube/conf/cube.js", "cube.py": "/cube/conf/cube.py", "orders.js": "/cube/conf/model/orders.js"}
+	if diff := cmp.Diff(want, mounted); diff != "" {
+		t.Error(diff)
+	}
+}
+
 func TestReplicas(t *testing.T) {
 	for _, tc := range []struct {
 		name    string

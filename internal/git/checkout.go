@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path"
+	"path/filepath"
 	"slices"
 	"syscall"
 
@@ -41,16 +42,15 @@ func (f *fetch) checkOut(ctx context.Context, store *filesystem.Storage, work *w
 	if err != nil { // the hash may be that of a tag or a tree
 		return FetchResult{}, f.remote.fail(ErrCommitNotFound, "%s is not a commit", f.commit)
 	}
-	out, err := os.OpenRoot(work.tree)
-	if err != nil {
-		return FetchResult{}, f.localError(err)
-	}
-	defer out.Close()
-	c := &checkout{fetch: f, ctx: ctx, store: store, root: commit.TreeHash, path: f.path, out: out}
+	c := &checkout{fetch: f, ctx: ctx, store: store, root: commit.TreeHash, path: f.path}
 	tree, err := c.start()
 	if err != nil {
 		return FetchResult{}, err
 	}
+	if c.out, err = f.openOutput(work.tree, tree); err != nil {
+		return FetchResult{}, f.localError(err)
+	}
+	defer c.out.Close()
 	if err := c.folder(tree, nil); err != nil {
 		return FetchResult{}, err
 	}
@@ -61,7 +61,32 @@ func (f *fetch) localError(err error) error {
 	return localError(fmt.Sprintf("target %q", f.Dir), err)
 }
 
-// start returns the tree of the sub folder, or of the preferred folder in it; it does not follow symbolic links.
+// openOutput opens the folder that a tree is written to, and creates the nested one.
+func (f *fetch) openOutput(folder string, tree *object.Tree) (*os.Root, error) {
+	nested := filepath.Join(folder, f.Nested)
+	if f.Nested != "" {
+		err := os.Mkdir(nested, 0o755)
+		if err == nil {
+			err = os.Chmod(nested, 0o755) // independent of the umask
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	if f.isProject(tree) {
+		return os.OpenRoot(folder)
+	}
+	return os.OpenRoot(nested)
+}
+
+// isProject reports whether a tree has the nested folder with a file of a project beside it.
+func (f *fetch) isProject(tree *object.Tree) bool {
+	nested, ok := find(tree, f.Nested)
+	isIn := func(name string) bool { _, found := find(tree, name); return found }
+	return ok && nested.Mode == filemode.Dir && slices.ContainsFunc(f.ProjectFiles, isIn)
+}
+
+// start returns the tree of the sub folder; it does not follow symbolic links.
 func (c *checkout) start() (*object.Tree, error) {
 	tree, err := c.tree(c.root)
 	if err != nil {
@@ -79,13 +104,7 @@ func (c *checkout) start() (*object.Tree, error) {
 			return nil, err
 		}
 	}
-	preferred, ok := find(tree, c.Prefer)
-	isBeside := func(name string) bool { _, found := find(tree, name); return found }
-	if !ok || preferred.Mode != filemode.Dir || !slices.ContainsFunc(c.Beside, isBeside) {
-		return tree, nil
-	}
-	c.path = append(c.path[:len(c.path):len(c.path)], c.Prefer)
-	return c.tree(preferred.Hash)
+	return tree, nil
 }
 
 func find(tree *object.Tree, name string) (object.TreeEntry, bool) {

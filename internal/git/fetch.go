@@ -31,11 +31,13 @@ type FetchOptions struct {
 	// Path is the sub folder to check out, slash separated and relative; empty
 	// or "." is the whole tree.
 	Path string
-	// Prefer is the name of a folder that is checked out instead of the one at
-	// Path, if that contains it and, beside it, a file with one of the names in
-	// Beside.
-	Prefer string
-	Beside []string
+	// Nested is the name of a folder in Dir that the files are written to, unless
+	// the folder at Path is a project: it contains a folder with this name and,
+	// beside it, a file with one of the names in ProjectFiles. Dir/Nested exists
+	// after a fetch even if it is empty. If Nested is empty, the files are
+	// written to Dir.
+	Nested       string
+	ProjectFiles []string
 	// Dir is the absolute path of the target folder. It is replaced by a rename,
 	// so it must not be a mount point. Its parent is created if missing, and
 	// must be writable.
@@ -136,6 +138,9 @@ func (c *Client) newFetch(o FetchOptions) (*fetch, error) {
 		return nil, invalid(ErrInvalidOptions, "target %q: want an absolute path of a folder", o.Dir)
 	}
 	f.Dir = filepath.Clean(o.Dir)
+	if o.Nested != "" && !validName(o.Nested) {
+		return nil, invalid(ErrInvalidOptions, "nested folder %q: want the name of a folder", o.Nested)
+	}
 	if o.MaxBytes < 0 || o.MaxFiles < 0 {
 		return nil, invalid(ErrInvalidOptions, "limits must not be negative")
 	}

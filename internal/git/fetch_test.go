@@ -212,30 +212,36 @@ func TestFetchPath(t *testing.T) {
 	})
 }
 
-// TestFetchPrefersAFolder: of a project, only the folder with the model is checked out, and links in it to
-// files outside of it are followed.
-func TestFetchPrefersAFolder(t *testing.T) {
+// TestFetchProjects: a project, which contains its model in a folder, is checked out as it is; the files of any other tree
+// are the model.
+func TestFetchProjects(t *testing.T) {
 	r, url, creds := httpsFixture(t)
 	model := r.folder("model", r.file("a.yml", "a"), r.link("b.yml", "../shared.yml"))
 	shared, config := r.file("shared.yml", "shared"), r.file("cube.js", "module.exports = {}")
+	project := map[string]string{"cube.js": "module.exports = {}", "model/a.yml": "a", "model/b.yml": "shared", "shared.yml": "shared"}
 	for name, c := range map[string]struct {
 		tree, path string
 		want       map[string]string
 	}{
-		"project":          {r.tree(config, model, shared), "", map[string]string{"a.yml": "a", "b.yml": "shared"}},
-		"project below":    {r.tree(r.folder("app", config, model, shared)), "app", map[string]string{"a.yml": "a", "b.yml": "shared"}},
-		"no project":       {r.tree(model, shared), "", map[string]string{"model/a.yml": "a", "model/b.yml": "shared", "shared.yml": "shared"}},
-		"no folder":        {r.tree(config, shared), "", map[string]string{"cube.js": "module.exports = {}", "shared.yml": "shared"}},
-		"a file as folder": {r.tree(config, r.file("model", "x")), "", map[string]string{"cube.js": "module.exports = {}", "model": "x"}},
+		"project":          {r.tree(config, model, shared), "", project},
+		"project below":    {r.tree(r.folder("app", config, model, shared)), "app", project},
+		"no project":       {r.tree(model, shared), "", map[string]string{"model/model/a.yml": "a", "model/model/b.yml": "shared", "model/shared.yml": "shared"}},
+		"only a model":     {r.tree(config, model, shared), "model", map[string]string{"model/a.yml": "a", "model/b.yml": "shared"}},
+		"no folder":        {r.tree(config, shared), "", map[string]string{"model/cube.js": "module.exports = {}", "model/shared.yml": "shared"}},
+		"a file as folder": {r.tree(config, r.file("model", "x")), "", map[string]string{"model/cube.js": "module.exports = {}", "model/model": "x"}},
+		"empty model":      {r.tree(config, r.folder("model", r.file(".gitkeep", ""))), "", map[string]string{"cube.js": "module.exports = {}"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "out")
-			o := FetchOptions{URL: url, Creds: creds, Commit: r.commit("main", c.tree), Path: c.path, Dir: dir, Prefer: "model", Beside: []string{"cube.py", "cube.js"}}
+			o := FetchOptions{URL: url, Creds: creds, Commit: r.commit("main", c.tree), Path: c.path, Dir: dir, Nested: "model", ProjectFiles: []string{"cube.py", "cube.js"}}
 			if _, err := New(Options{}).Fetch(t.Context(), o); err != nil {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(c.want, listing(t, dir)); diff != "" {
 				t.Error(diff)
+			}
+			if info, err := os.Stat(filepath.Join(dir, "model")); err != nil || info.Mode() != os.ModeDir|0o755 {
+				t.Errorf("the folder of the model: %v, error %v", info, err)
 			}
 		})
 	}

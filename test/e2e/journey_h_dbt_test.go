@@ -84,6 +84,12 @@ var _ = Describe("A data model from dbt", Ordered, func() {
 		Eventually(w.heads).WithContext(ctx).Should(HaveLen(2))
 	}, SpecTimeout(2*rolled))
 
+	It("has the types of the tables that dbt has built, if the deployment allows it", func(ctx SpecContext) {
+		outputs := page.Run("Types from the data source")
+		Expect(outputs[len(outputs)-2]).To(ContainSubstring("type: string"), "guessed from the name")
+		Expect(last(outputs)).To(ContainSubstring("type: number"))
+	}, SpecTimeout(2*rolled))
+
 	It("fails with the message of dbt if the project is broken, and leaves all branches", func(ctx SpecContext) {
 		before := w.heads(ctx)
 		sync := w.sync(ctx, "broken")

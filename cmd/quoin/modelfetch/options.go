@@ -17,10 +17,6 @@ const defaultTimeout = 5 * time.Minute
 // modelFolder is the folder of the model in a project of the server.
 const modelFolder = "model"
 
-// projectFiles are files of a project that are not part of the model. The server would read them as such,
-// and reject the model.
-var projectFiles = []string{"cube.js", "cube.py", "docker-compose.yml", "docker-compose.yaml"}
-
 // options are the flags of the command.
 type options struct {
 	url, commit, ref, path, target string
@@ -77,11 +73,12 @@ func (o options) fetchOptions(creds git.Credentials) git.FetchOptions {
 		Commit:   o.commit,
 		Ref:      o.ref,
 		Path:     o.path,
-		Prefer:   modelFolder,
-		Beside:   projectFiles,
 		Dir:      o.target,
 		MaxBytes: int64(o.maxBytes),
 		MaxFiles: o.maxFiles,
+
+		Nested:       modelFolder,
+		ProjectFiles: append([]string{"docker-compose.yml", "docker-compose.yaml"}, configurations...),
 	}
 }
 

@@ -92,6 +92,9 @@ func (c command) ensure(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
+	if err := addConfiguration(o.target); err != nil {
+		return err
+	}
 	c.printf("Wrote %s (files: %d, bytes: %d)", o.target, result.Files, result.Bytes)
 	return m.write()
 }

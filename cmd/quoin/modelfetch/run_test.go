@@ -136,7 +136,7 @@ func TestRunIsIdempotent(t *testing.T) {
 		t.Errorf("truncated marker: %d calls, want 1", got.Calls)
 	}
 	entries, err := os.ReadDir(target)
-	if err != nil || len(entries) != 0 {
+	if err != nil || len(entries) != 1 || entries[0].Name() != "cube.js" {
 		t.Errorf("the target holds %v, %v: the marker must be outside", entries, err)
 	}
 }

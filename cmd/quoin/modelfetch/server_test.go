@@ -86,7 +86,7 @@ func secretDir(t *testing.T, pairs ...string) string {
 func TestRunAgainstGitServer(t *testing.T) {
 	url, commit, ca := serveModel(t, 1)
 	volume := t.TempDir()
-	target := filepath.Join(volume, "model")
+	target := filepath.Join(volume, "project")
 	args := func(secret string) []string {
 		return []string{"--url", url, "--commit", commit, "--ref", "main", "--path", "model", "--target", target, "--credentials-dir", secret}
 	}
@@ -95,7 +95,7 @@ func TestRunAgainstGitServer(t *testing.T) {
 	if code := Run(t.Context(), args(good), &stdout, &stderr); code != exitDone {
 		t.Fatalf("code %d: %s", code, stderr.String())
 	}
-	content, err := os.ReadFile(filepath.Join(target, "a.yml"))
+	content, err := os.ReadFile(filepath.Join(target, "model", "a.yml"))
 	if err != nil || string(content) != "cubes: []\n" {
 		t.Errorf("a.yml is %q, %v", content, err)
 	}
@@ -103,8 +103,8 @@ func TestRunAgainstGitServer(t *testing.T) {
 		t.Errorf("output %q", stdout.String())
 	}
 	entries, err := os.ReadDir(target)
-	if err != nil || len(entries) != 1 {
-		t.Errorf("the target holds %v, %v", entries, err)
+	if err != nil || len(entries) != 2 || entries[0].Name() != "cube.js" {
+		t.Errorf("the target holds %v, %v, want the default configuration and the model", entries, err)
 	}
 
 	if err := os.RemoveAll(target); err != nil {
