@@ -63,6 +63,8 @@ const (
 
 	// ReasonScanFailed: scanning the registry failed; the last list, if any, is kept.
 	ReasonScanFailed = "ScanFailed"
+	// ReasonStoreScanFailed: scanning the registry for images of the store failed; all versions are known.
+	ReasonStoreScanFailed = "StoreScanFailed"
 	// ReasonNoVersions: no tag of the repository satisfies the version policy.
 	ReasonNoVersions = "NoVersions"
 	// ReasonInvalidPolicy: the version policy cannot be parsed.

@@ -32,11 +32,17 @@ type ListedVersion struct {
 	// +required
 	Version string `json:"version"`
 
-	// digest of the image; read from the registry when absent.
+	// digest of the image; read from the registry when absent. If all versions have one, the registry is not needed.
 	// +kubebuilder:validation:MaxLength=71
 	// +kubebuilder:validation:Pattern=`^sha256:[0-9a-f]{64}$`
 	// +optional
 	Digest string `json:"digest,omitempty"`
+
+	// storeDigest of the image in storeImageRepository; read from the registry when absent.
+	// +kubebuilder:validation:MaxLength=71
+	// +kubebuilder:validation:Pattern=`^sha256:[0-9a-f]{64}$`
+	// +optional
+	StoreDigest string `json:"storeDigest,omitempty"`
 }
 
 // ChannelRolloutPolicy stops a version that fails on the first deployments that try it.

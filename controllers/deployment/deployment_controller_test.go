@@ -115,7 +115,7 @@ func TestMissingStoreImageIsNamed(t *testing.T) {
 		want              string
 	}{
 		"no repository": {"", "", `spec.size: Dedicated needs a store image; set spec.storeImageRepository of release channel "latest"`},
-		"no tag": {"registry/store", "", `spec.size: Dedicated needs a store image, and registry/store has no tag v1.2.4; ` +
+		"no tag": {"registry/store", "", `spec.size: Dedicated needs a store image, and no image registry/store:v1.2.4 is known; ` +
 			`push the tag, or choose a version that has one`},
 		"both": {"registry/store", "registry/store:v1.2.4@sha256:1", ""},
 	}

@@ -89,7 +89,7 @@ func withoutStoreImage(decision version.Decision, offered []version.Channel) *re
 	missing := fmt.Sprintf("; set spec.storeImageRepository of release channel %q", decision.Channel)
 	for _, channel := range offered {
 		if channel.Name == decision.Channel && channel.StoreRepository != "" {
-			missing = fmt.Sprintf(", and %s has no tag %s; push the tag, or choose a version that has one",
+			missing = fmt.Sprintf(", and no image %s:%s is known; push the tag, or choose a version that has one",
 				channel.StoreRepository, decision.Target.Version.Tag())
 		}
 	}

@@ -86,6 +86,10 @@ func (r *channelReconciler) work(ctx context.Context, s *reconciler.Scope[*v1alp
 		scansTotal.WithLabelValues(scanFailure).Inc()
 		return scanFailed(err, interval(channel), len(channel.Status.Versions) > 0)
 	}
+	if result.storeErr != nil {
+		scansTotal.WithLabelValues(scanFailure).Inc()
+		return summarise(s, selection, result).RequeueIn(retryIn(result.storeErr, interval(channel)))
+	}
 	scansTotal.WithLabelValues(scanSucceeded).Inc()
 	return summarise(s, selection, result).RequeueIn(wait.Jitter(interval(channel), 0.1))
 }
@@ -104,6 +108,10 @@ func summarise(s *reconciler.Scope[*v1alpha1.ReleaseChannel], selection *selecti
 			"no tag of %s is a version that matches the channel (%s)", s.Object.Spec.ImageRepository, selection.describe()))
 	}
 	status.LatestVersion = versions[0].Version
+	if result.storeErr != nil {
+		return reconciler.Done(fmt.Sprintf("Newest version is %s; images of the store that are not known could not be read: %v", status.LatestVersion, result.storeErr)).
+			WithReason(v1alpha1.ReasonStoreScanFailed)
+	}
 	if repushed != "" {
 		return reconciler.Done(fmt.Sprintf("tag %s was pushed again with other content; the digest first seen is kept", repushed)).
 			WithReason(v1alpha1.ReasonDigestChanged)
@@ -117,10 +125,7 @@ func summarise(s *reconciler.Scope[*v1alpha1.ReleaseChannel], selection *selecti
 // scanFailed returns the outcome of a failed scan. known reports whether the channel has versions
 // of an earlier scan, which are kept.
 func scanFailed(err error, interval time.Duration, known bool) reconciler.Outcome {
-	delay := min(interval, retryInterval)
-	if after := registry.RetryAfter(err); after > delay {
-		delay = after
-	}
+	delay := retryIn(err, interval)
 	var unreadable *secretError
 	if errors.As(err, &unreadable) {
 		return reconciler.Failing(v1alpha1.ReasonPullSecretUnreadable, unreadable.Error(), delay)
@@ -130,6 +135,11 @@ func scanFailed(err error, interval time.Duration, known bool) reconciler.Outcom
 		list = "the list of the last successful scan is kept"
 	}
 	return reconciler.Failing(v1alpha1.ReasonScanFailed, err.Error()+"; "+list, delay)
+}
+
+// retryIn returns when a failed scan is retried.
+func retryIn(err error, interval time.Duration) time.Duration {
+	return max(min(interval, retryInterval), registry.RetryAfter(err))
 }
 
 func interval(c *v1alpha1.ReleaseChannel) time.Duration {

@@ -19,21 +19,21 @@ type selection struct {
 	spec   *v1alpha1.ReleaseChannelSpec
 	policy version.Policy
 	keep   int
-	// listed are the versions of an explicit list and their digests; nil for a policy.
-	listed map[version.Version]string
+	// listed are the versions of an explicit list; nil for a policy.
+	listed map[version.Version]v1alpha1.ListedVersion
 }
 
 func newSelection(spec *v1alpha1.ReleaseChannelSpec) (*selection, error) {
 	s := &selection{spec: spec, keep: defaultKeep}
 	if len(spec.Versions) > 0 {
-		s.listed = map[version.Version]string{}
+		s.listed = map[version.Version]v1alpha1.ListedVersion{}
 		s.keep = len(spec.Versions)
 		for _, v := range spec.Versions {
 			parsed, err := version.Parse(v.Version)
 			if err != nil {
 				return nil, fmt.Errorf("spec.versions: %w", err)
 			}
-			s.listed[parsed] = v.Digest
+			s.listed[parsed] = v
 		}
 		return s, nil
 	}
@@ -51,9 +51,24 @@ func newSelection(spec *v1alpha1.ReleaseChannelSpec) (*selection, error) {
 	return s, nil
 }
 
-// of returns the versions among tags that belong to the channel, newest first.
+// needsTags reports whether the versions depend on the tags of the repository: a listed version with a digest does not.
+func (s *selection) needsTags() bool {
+	for _, v := range s.listed {
+		if v.Digest == "" {
+			return true
+		}
+	}
+	return s.listed == nil
+}
+
+// of returns the versions of the channel, newest first: those among tags that belong to it, and listed ones with a digest.
 func (s *selection) of(tags []string) []version.Version {
 	var versions []version.Version
+	for v, listed := range s.listed {
+		if listed.Digest != "" {
+			versions = append(versions, v)
+		}
+	}
 	for _, tag := range tags {
 		v, err := version.ParseTag(tag)
 		if err != nil {
@@ -89,14 +104,16 @@ type scanResult struct {
 	spec *v1alpha1.ReleaseChannelSpec
 	// selected are the versions of the channel, newest first.
 	selected []version.Version
-	// specified are the digests of an explicit list, by version.
-	specified map[version.Version]string
+	// listed are the versions of an explicit list, with the digests that they specify.
+	listed map[version.Version]v1alpha1.ListedVersion
 	// digests are those that were read, by version; that of the newest version always is.
 	digests map[version.Version]string
 	// storeDigests are the digests of the store's images that were read, by version.
 	storeDigests map[version.Version]string
 	// missing are the versions of an explicit list that the repository does not have.
 	missing []string
+	// storeErr is why the store's images could not be read although all versions are known.
+	storeErr error
 }
 
 // versions merges the result with the known versions: a version keeps its first digest. It also
@@ -115,20 +132,22 @@ func (f *scanResult) versions(known []v1alpha1.ChannelVersion, now metav1.Time) 
 		if entry.Digest != "" && read != "" && read != entry.Digest && len(versions) == 0 {
 			repushed = v.Tag()
 		}
-		entry.Digest = cmp.Or(f.specified[v], entry.Digest, read)
+		entry.Digest = cmp.Or(f.listed[v].Digest, entry.Digest, read)
 		entry.StoreImage = f.storeImage(entry.StoreImage, v)
 		versions = append(versions, entry)
 	}
 	return versions, repushed
 }
 
-// storeImage returns the store's image of a version: the known one, unless the repository has
-// changed.
+// storeImage returns the store's image of a version: the specified one, or the known one unless the repository has changed.
 func (f *scanResult) storeImage(known string, v version.Version) string {
 	if f.spec.StoreImageRepository == "" {
 		return ""
 	}
 	image := v.Image(f.spec.StoreImageRepository)
+	if digest := f.listed[v].StoreDigest; digest != "" {
+		return image + "@" + digest
+	}
 	if hasImage(known, image) {
 		return known
 	}
@@ -136,6 +155,18 @@ func (f *scanResult) storeImage(known string, v version.Version) string {
 		return image + "@" + digest
 	}
 	return ""
+}
+
+// withoutStore returns the selected versions whose image of the store has to be read.
+func (f *scanResult) withoutStore(known []v1alpha1.ChannelVersion) []version.Version {
+	if f.spec.StoreImageRepository == "" {
+		return nil
+	}
+	images := map[string]string{}
+	for _, k := range known {
+		images[k.Version] = k.StoreImage
+	}
+	return slices.DeleteFunc(slices.Clone(f.selected), func(v version.Version) bool { return f.storeImage(images[v.String()], v) != "" })
 }
 
 // hasImage reports whether a pinned reference refers to the image.

@@ -54,6 +54,7 @@ func TestSelectedVersions(t *testing.T) {
 		"explicit list":               {listed("1.2.3", "2.0.0"), []string{"2.0.0", "1.2.3"}, "spec.versions"},
 		"explicit list, some missing": {listed("1.2.3", "9.9.9"), []string{"1.2.3"}, "spec.versions"},
 		"explicit pre-release":        {listed("1.3.0-rc.2"), []string{"1.3.0-rc.2"}, "spec.versions"},
+		"explicit digest without tag": {v1alpha1.ReleaseChannelSpec{Versions: []v1alpha1.ListedVersion{{Version: "1.2.3"}, {Version: "9.9.9", Digest: "sha256:9"}, {Version: "9.9.8"}}}, []string{"9.9.9", "1.2.3"}, "spec.versions"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -129,6 +130,7 @@ type mergeCase struct {
 	store              string
 	selected           []string
 	specified, digests map[string]string
+	specifiedStores    map[string]string
 	stores             map[string]string
 	want               []v1alpha1.ChannelVersion
 	repushed           string
@@ -167,6 +169,11 @@ var mergeCases = map[string]mergeCase{
 	"specified digest": {
 		selected: []string{"1.2.4", "1.2.3"}, specified: map[string]string{"1.2.4": "sha256:specified"}, digests: map[string]string{"1.2.3": "sha256:3"},
 		want: []v1alpha1.ChannelVersion{entry("1.2.4", repository, "sha256:specified", "", later), entry("1.2.3", repository, "sha256:3", "", later)},
+	},
+	"digest of the store specified": {
+		known: []v1alpha1.ChannelVersion{entry("1.2.3", repository, "sha256:3", store+":v1.2.3@sha256:s3", earlier)},
+		store: store, selected: []string{"1.2.3"}, specifiedStores: map[string]string{"1.2.3": "sha256:specified"},
+		want: []v1alpha1.ChannelVersion{entry("1.2.3", repository, "sha256:3", store+":v1.2.3@sha256:specified", earlier)},
 	},
 	"digest specified later": {
 		known:    []v1alpha1.ChannelVersion{entry("1.2.3", repository, "sha256:3", "", earlier)},
@@ -213,11 +220,12 @@ func (tc mergeCase) run(t *testing.T) {
 		return m
 	}
 	f := scanResult{
-		spec:      &v1alpha1.ReleaseChannelSpec{ImageRepository: repository, StoreImageRepository: tc.store},
-		specified: byVersion(tc.specified), digests: byVersion(tc.digests), storeDigests: byVersion(tc.stores),
+		spec:   &v1alpha1.ReleaseChannelSpec{ImageRepository: repository, StoreImageRepository: tc.store},
+		listed: map[version.Version]v1alpha1.ListedVersion{}, digests: byVersion(tc.digests), storeDigests: byVersion(tc.stores),
 	}
 	for _, text := range tc.selected {
 		f.selected = append(f.selected, parsed(t, text))
+		f.listed[parsed(t, text)] = v1alpha1.ListedVersion{Version: text, Digest: tc.specified[text], StoreDigest: tc.specifiedStores[text]}
 	}
 	got, repushed := f.versions(tc.known, later)
 	if diff := cmp.Diff(tc.want, got, cmpopts.EquateEmpty()); diff != "" {

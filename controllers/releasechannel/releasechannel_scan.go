@@ -41,9 +41,33 @@ func (e *secretError) Error() string {
 	return fmt.Sprintf("spec.pullSecretRef: secret %q in namespace %q %s", e.name, e.namespace, e.problem)
 }
 
-// scan reads the versions of the channel from its registry. Known digests are not read again,
-// except for that of the newest version.
+// scan reads the versions of the channel from its registry. It does not use the registry if the list of versions has all
+// digests. If only images of the store are not known, an error is part of the result.
 func (r *channelReconciler) scan(ctx context.Context, s *reconciler.Scope[*v1alpha1.ReleaseChannel], selection *selection) (*scanResult, error) {
+	f := &scanResult{spec: &s.Object.Spec, listed: selection.listed, selected: selection.of(nil), digests: map[version.Version]string{}}
+	needsTags := selection.needsTags()
+	if !needsTags && len(f.withoutStore(s.Object.Status.Versions)) == 0 {
+		return f, nil
+	}
+	reg, err := r.open(ctx, s)
+	if err == nil {
+		defer reg.CloseIdleConnections()
+		if needsTags {
+			err = f.readVersions(ctx, reg, selection, s.Object.Status.Versions)
+		}
+	}
+	if err == nil {
+		err = f.readStore(ctx, reg, s.Object.Status.Versions)
+	}
+	if err != nil && needsTags {
+		return nil, err
+	}
+	f.storeErr = err
+	return f, nil
+}
+
+// open returns a client of the channel's registry.
+func (r *channelReconciler) open(ctx context.Context, s *reconciler.Scope[*v1alpha1.ReleaseChannel]) (Registry, error) {
 	spec := &s.Object.Spec
 	keychain, err := r.keychain(ctx, s)
 	if err != nil {
@@ -56,29 +80,29 @@ func (r *channelReconciler) scan(ctx context.Context, s *reconciler.Scope[*v1alp
 	if err != nil {
 		return nil, fmt.Errorf("spec.caBundle: %w", err)
 	}
-	defer reg.CloseIdleConnections()
+	return reg, nil
+}
 
-	tags, err := reg.Tags(ctx, spec.ImageRepository)
+// readVersions reads the tags of the repository and their digests. Known digests are not read again, except for that of the
+// newest version.
+func (f *scanResult) readVersions(ctx context.Context, reg Registry, selection *selection, known []v1alpha1.ChannelVersion) error {
+	tags, err := reg.Tags(ctx, f.spec.ImageRepository)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	f := &scanResult{spec: spec, selected: selection.of(tags), specified: selection.listed, digests: map[version.Version]string{}}
+	f.selected = selection.of(tags)
 	f.missing = missing(selection, f.selected)
-	known := map[string]bool{}
-	for _, v := range s.Object.Status.Versions {
-		known[v.Image] = v.Digest != ""
+	pinned := map[string]bool{}
+	for _, v := range known {
+		pinned[v.Image] = v.Digest != ""
 	}
 	var unread []version.Version
 	for i, v := range f.selected {
-		if f.specified[v] == "" && (i == 0 || !known[v.Image(spec.ImageRepository)]) {
+		if f.listed[v].Digest == "" && (i == 0 || !pinned[v.Image(f.spec.ImageRepository)]) {
 			unread = append(unread, v)
 		}
 	}
-	if err := read(ctx, reg, spec.ImageRepository, unread, f.digests); err != nil {
-		return nil, err
-	}
-	f.storeDigests, err = readStore(ctx, reg, s.Object, f.selected)
-	return f, err
+	return read(ctx, reg, f.spec.ImageRepository, unread, f.digests)
 }
 
 // onLoopback reports whether a repository is on the local host, where plain HTTP is safe.
@@ -90,26 +114,22 @@ func onLoopback(repository string) bool {
 
 // readStore reads the digests of the store's images that are not known yet. A version without a
 // store image is not an error: not every deployment needs one.
-func readStore(ctx context.Context, reg Registry, channel *v1alpha1.ReleaseChannel, chosen []version.Version) (map[version.Version]string, error) {
-	repository := channel.Spec.StoreImageRepository
-	known := map[string]bool{}
-	for _, v := range channel.Status.Versions {
-		known[v.Version] = hasImage(v.StoreImage, repository+":v"+v.Version)
+func (f *scanResult) readStore(ctx context.Context, reg Registry, known []v1alpha1.ChannelVersion) error {
+	unknown := f.withoutStore(known)
+	if len(unknown) == 0 {
+		return nil
 	}
-	unknown := slices.DeleteFunc(slices.Clone(chosen), func(v version.Version) bool { return known[v.String()] })
-	if repository == "" || len(unknown) == 0 {
-		return nil, nil
-	}
+	repository := f.spec.StoreImageRepository
 	tags, err := reg.Tags(ctx, repository)
 	if errors.Is(err, registry.ErrNotFound) {
-		return nil, nil
+		return nil
 	}
 	if err != nil {
-		return nil, err
+		return err
 	}
 	unknown = slices.DeleteFunc(unknown, func(v version.Version) bool { return !slices.Contains(tags, v.Tag()) })
-	digests := map[version.Version]string{}
-	return digests, read(ctx, reg, repository, unknown, digests)
+	f.storeDigests = map[version.Version]string{}
+	return read(ctx, reg, repository, unknown, f.storeDigests)
 }
 
 func read(ctx context.Context, reg Registry, repository string, versions []version.Version, into map[version.Version]string) error {

@@ -194,6 +194,72 @@ func TestScanOfAnExplicitList(t *testing.T) {
 	}
 }
 
+// TestListWithDigestsNeedsNoRegistry: neither for the versions nor for images of the store that are known or specified, and
+// images that are not known are read later.
+func TestListWithDigestsNeedsNoRegistry(t *testing.T) {
+	down := errors.New("connection refused")
+	list := func(stores ...string) func(*v1alpha1.ReleaseChannelSpec) {
+		return func(spec *v1alpha1.ReleaseChannelSpec) {
+			spec.Versions = []v1alpha1.ListedVersion{{Version: "1.2.3", Digest: "sha256:3"}, {Version: "1.2.4", Digest: "sha256:4"}}
+			for i, digest := range stores {
+				spec.StoreImageRepository, spec.Versions[i].StoreDigest = store, digest
+			}
+		}
+	}
+	unreadable := func(spec *v1alpha1.ReleaseChannelSpec) {
+		spec.PullSecretRef = &v1alpha1.LocalReference{Name: "missing"}
+	}
+	for name, tc := range map[string]struct {
+		change      []func(*v1alpha1.ReleaseChannelSpec)
+		want, part  string
+		connections int
+		stores      []string
+	}{
+		"no store":                 {[]func(*v1alpha1.ReleaseChannelSpec){list()}, "True Succeeded", "1.2.4", 0, []string{"", ""}},
+		"no store, no pull secret": {[]func(*v1alpha1.ReleaseChannelSpec){list(), unreadable}, "True Succeeded", "1.2.4", 0, []string{"", ""}},
+		"specified stores":         {[]func(*v1alpha1.ReleaseChannelSpec){list("sha256:s3", "sha256:s4")}, "True Succeeded", "1.2.4", 0, []string{store + ":v1.2.4@sha256:s4", store + ":v1.2.3@sha256:s3"}},
+		"one store is not known":   {[]func(*v1alpha1.ReleaseChannelSpec){list("sha256:s3", "")}, "True StoreScanFailed", "Newest version is 1.2.4; images of the store that are not known could not be read: connection refused", 1, []string{"", store + ":v1.2.3@sha256:s3"}},
+		"a store, no pull secret":  {[]func(*v1alpha1.ReleaseChannelSpec){list(""), unreadable}, "True StoreScanFailed", `"missing" in namespace "quoin-system" does not exist`, 0, []string{"", ""}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			reg, connections := &images{errs: map[string]error{repository: down, store: down}}, 0
+			w := newFixture(t, following(tc.change...), nil)
+			w.options.Connect = func(registry.Options) (Registry, error) { connections++; return reg, nil }
+			c, result := w.scan()
+			expectReady(t, c, tc.want, tc.part)
+			if diff := cmp.Diff([]string{"1.2.4 sha256:4", "1.2.3 sha256:3"}, offered(c)); diff != "" || c.Status.LatestVersion != "1.2.4" {
+				t.Errorf("latest %s, versions (-want +got):\n%s", c.Status.LatestVersion, diff)
+			}
+			if diff := cmp.Diff(tc.stores, storeImages(c)); diff != "" || connections != tc.connections {
+				t.Errorf("%d connections, store images (-want +got):\n%s", connections, diff)
+			}
+			if complete := tc.want == "True Succeeded"; complete == (result.RequeueAfter == retryInterval) {
+				t.Errorf("requeued after %s", result.RequeueAfter)
+			}
+		})
+	}
+	t.Run("the store is read when the registry is back", func(t *testing.T) {
+		reg := &images{repos: map[string]map[string]string{store: {"v1.2.4": "sha256:s4", "v1.2.3": "sha256:s3"}}, errs: map[string]error{repository: down}}
+		w := newFixture(t, following(list("")), reg)
+		for range 2 {
+			c, _ := w.scan()
+			expectReady(t, c, "True Succeeded", "1.2.4")
+			if diff := cmp.Diff([]string{store + ":v1.2.4@sha256:s4", store + ":v1.2.3@sha256:s3"}, storeImages(c)); diff != "" {
+				t.Errorf("store images (-want +got):\n%s", diff)
+			}
+			reg.errs[store] = down // all are known
+		}
+	})
+}
+
+func storeImages(c *v1alpha1.ReleaseChannel) []string {
+	var all []string
+	for _, v := range c.Status.Versions {
+		all = append(all, v.StoreImage)
+	}
+	return all
+}
+
 func TestScanOfTheStore(t *testing.T) {
 	reg := &images{repos: map[string]map[string]string{
 		repository: {"v1.2.3": "sha256:3", "v1.2.4": "sha256:4"}, store: {"v1.2.3": "sha256:s3", "v1.2.2": "sha256:s2"},
@@ -202,11 +268,7 @@ func TestScanOfTheStore(t *testing.T) {
 	stores := func() []string {
 		reg.read = nil
 		c, _ := w.scan()
-		var all []string
-		for _, v := range c.Status.Versions {
-			all = append(all, v.StoreImage)
-		}
-		return all
+		return storeImages(c)
 	}
 	if diff := cmp.Diff([]string{"", store + ":v1.2.3@sha256:s3"}, stores()); diff != "" {
 		t.Errorf("store images (-want +got):\n%s", diff)

@@ -31,6 +31,7 @@ var steps = map[string][]string{
 	v1alpha1.ReasonChannelEmpty:          {"wait for the first scan of the channel, or push an image with a tag such as v1.2.3: kubectl describe relch {channel}"},
 	v1alpha1.ReasonNoVersions:            {"push an image with a tag such as v1.2.3, widen spec.policy.range, or correct spec.imageRepository of the ReleaseChannel {channel}"},
 	v1alpha1.ReasonScanFailed:            {"check the address of the registry, the network, spec.caBundle and spec.insecure of the ReleaseChannel {channel}"},
+	v1alpha1.ReasonStoreScanFailed:       {"check the registry of spec.storeImageRepository of the ReleaseChannel {channel}, or set spec.versions[].storeDigest"},
 	v1alpha1.ReasonInvalidPolicy:         {"correct spec.policy.range of the ReleaseChannel {channel}"},
 	v1alpha1.ReasonPullSecretUnreadable:  {"create the Secret of spec.pullSecretRef in the namespace of the controller, of type kubernetes.io/dockerconfigjson"},
 	v1alpha1.ReasonUnknownVersion:        {"pin one of the versions in the message: kubectl quoin pin {name} VERSION -n {namespace}", "or follow the channel: kubectl quoin follow {name} -n {namespace}"},

@@ -40,6 +40,7 @@ imageRepository: registry.example.com/team/cube
 versions:
 - version: 1.2.3
   digest: sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef
+  storeDigest: sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef
 `,
 	},
 	spec: `{imageRepository: registry.example.com/team/cube}`,
