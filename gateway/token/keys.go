@@ -30,6 +30,12 @@ const (
 	minRefreshInterval = 2 * time.Second
 	// readTimeout is the timeout for reading the Secrets.
 	readTimeout = 5 * time.Second
+	// waitTimeout is how long a request waits for keys to be read again: an API server that does not
+	// answer must not delay every request. The read continues.
+	waitTimeout = 500 * time.Millisecond
+	// retryInterval is how long older keys are used without waiting after a request has waited in
+	// vain, or the read has failed.
+	retryInterval = 5 * time.Second
 )
 
 // Reasons why an environment has no keys. The texts are shown to callers.
@@ -70,6 +76,8 @@ type Store struct {
 type cachedKeys struct {
 	Keys
 	read time.Time
+	// awaited is when a request last waited in vain for newer ones.
+	awaited time.Time
 }
 
 // Check verifies a token for an environment. It returns the token's kind and, for a metadata
@@ -95,15 +103,35 @@ func (s *Store) keys(ctx context.Context, environment types.NamespacedName, age 
 	s.mu.Lock()
 	cached, known := s.cached[environment]
 	s.mu.Unlock()
-	if known && s.Now().Sub(cached.read) < age {
+	now := s.Now()
+	if known && now.Sub(cached.read) < age {
 		return cached, nil
 	}
-	keys, err := s.lookUp(ctx, environment)
+	if !known || now.Sub(cached.read) >= maxStaleness {
+		return s.lookUp(ctx, environment)
+	}
+	if now.Sub(cached.awaited) < retryInterval {
+		return cached, nil
+	}
+	waiting, cancel := context.WithTimeout(ctx, waitTimeout)
+	defer cancel()
+	keys, err := s.lookUp(waiting, environment)
 	deleted := errors.Is(err, ErrNoKeys) && !errors.Is(err, ErrNotAllowed)
-	if err != nil && ctx.Err() == nil && known && !deleted && s.Now().Sub(cached.read) < maxStaleness {
-		return cached, nil
+	if err == nil || deleted || ctx.Err() != nil {
+		return keys, err
 	}
-	return keys, err
+	s.postpone(environment, cached.read, now)
+	return cached, nil
+}
+
+// postpone records that a request has waited in vain for keys newer than those that were read at a time.
+func (s *Store) postpone(environment types.NamespacedName, read, now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if cached, known := s.cached[environment]; known && cached.read.Equal(read) {
+		cached.awaited = now
+		s.cached[environment] = cached
+	}
 }
 
 // lookUp reads the keys of an environment; concurrent calls share one read.
