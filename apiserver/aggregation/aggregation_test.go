@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/apiserver/access"
 	"github.com/quoin-dev/quoin/apiserver/auth"
 )
 
@@ -103,7 +104,7 @@ func (c *cluster) testProxy(t *testing.T) {
 				Method: method, Path: "/api/v1/deployments", Query: "limit=3", Account: "demo",
 				Principal: auth.Principal{
 					Kind: auth.KindKubernetes, Account: "demo", ID: "ada", Name: "ada",
-					Permissions: []v1alpha1.Permission{v1alpha1.PermissionAdmin},
+					Grants: access.OnAll(v1alpha1.PermissionAdmin),
 				},
 			}
 			if method != http.MethodGet && method != http.MethodDelete {
@@ -174,12 +175,12 @@ func (c *cluster) testAuthorization(t *testing.T) {
 func (c *cluster) testPermissions(t *testing.T) {
 	read := []v1alpha1.Permission{"DeploymentRead", "SchemaRead", "FolderRead"}
 	for user, want := range map[string]struct {
-		method      string
-		permissions []v1alpha1.Permission
+		method string
+		grants access.Grants
 	}{
-		"ada":  {http.MethodGet, []v1alpha1.Permission{v1alpha1.PermissionAdmin}},
-		"bob":  {http.MethodGet, read},
-		"max":  {http.MethodPut, append(append([]v1alpha1.Permission{v1alpha1.PermissionDeploymentsManage}, read...), "FolderManage")},
+		"ada":  {http.MethodGet, access.OnAll(v1alpha1.PermissionAdmin)},
+		"bob":  {http.MethodGet, access.OnAll(read...)},
+		"max":  {http.MethodPut, access.OnAll(append(append([]v1alpha1.Permission{v1alpha1.PermissionDeploymentsManage}, read...), "FolderManage")...)},
 		"cleo": {http.MethodPost, nil},
 	} {
 		code, answer := send(t, c.as(t, user), want.method, demo+"/a")
@@ -188,7 +189,7 @@ func (c *cluster) testPermissions(t *testing.T) {
 			t.Errorf("%s: %d, %d calls: %s", user, code, len(calls), answer)
 			continue
 		}
-		if diff := cmp.Diff(want.permissions, calls[0].Principal.Permissions); diff != "" {
+		if diff := cmp.Diff(want.grants, calls[0].Principal.Grants); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", user, diff)
 		}
 	}

@@ -34,18 +34,18 @@ func (s *Server) proxy(w http.ResponseWriter, r *http.Request, who user.Info, na
 	}
 	// RBAC authorizes the method only. Permissions decide on the path: reading the audit log is a GET
 	// too.
-	permissions, err := auth.Granted(func(verb string) (bool, error) {
+	grants, err := auth.Granted(func(verb string) (bool, error) {
 		return s.may(r.Context(), toAccounts(who, verb, name, proxy))
 	})
 	if err != nil {
 		return err
 	}
 	principal := &auth.Principal{
-		Kind:        auth.KindKubernetes,
-		Account:     account.Name,
-		ID:          who.GetName(),
-		Name:        who.GetName(),
-		Permissions: permissions,
+		Kind:    auth.KindKubernetes,
+		Account: account.Name,
+		ID:      who.GetName(),
+		Name:    who.GetName(),
+		Grants:  grants,
 	}
 	answer := newFailures(w, r)
 	s.options.Next(answer, s.documented(r, principal, documented), account, principal)

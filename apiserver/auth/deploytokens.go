@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/apiserver/access"
 	"github.com/quoin-dev/quoin/internal/content/deploytoken"
 	"github.com/quoin-dev/quoin/internal/serving"
 	"github.com/quoin-dev/quoin/internal/serving/pending"
@@ -95,7 +96,7 @@ func (a *DeployTokens) Authenticate(ctx context.Context, account *v1alpha1.Accou
 	a.budget.prove(ctx, account.Name, credential)
 	p := &Principal{
 		Kind: KindDeployToken, Account: account.Name, ID: found.ID, Name: "deploy token of " + found.Deployment.Name,
-		Permissions: deployTokenPermissions[found.Kind], Deployments: []string{found.Deployment.Name},
+		Grants: access.On([]string{found.Deployment.Name}, deployTokenPermissions[found.Kind]...),
 	}
 	if found.Kind == deploytoken.Deploy {
 		p.Creator, p.CreatorName = found.CreatedBy.Principal, found.CreatedBy.UserName

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/apiserver/access"
 	"github.com/quoin-dev/quoin/internal/claims"
 	"github.com/quoin-dev/quoin/internal/content/deploytoken"
 	"github.com/quoin-dev/quoin/internal/store"
@@ -89,7 +90,7 @@ func TestDeployTokens(t *testing.T) {
 	text := deployJWT(t, deployTokenID, "key")
 	want := &Principal{
 		Kind: KindDeployToken, Account: "acme", ID: deployTokenID, Name: "deploy token of sales",
-		Permissions: []v1alpha1.Permission{"SchemaRead", "SchemaUpdate", "SecretsManage"}, Deployments: []string{"sales"},
+		Grants:  access.On([]string{"sales"}, "SchemaRead", "SchemaUpdate", "SecretsManage"),
 		Creator: "ApiKey:etl", CreatorName: "etl",
 	}
 	for name, c := range map[string]struct {

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/apiserver/access"
 	"github.com/quoin-dev/quoin/internal/serving"
 	"github.com/quoin-dev/quoin/internal/serving/pending"
 )
@@ -179,7 +180,7 @@ func (a *GitHooks) Authenticate(ctx context.Context, account *v1alpha1.Account, 
 	a.budget.prove(ctx, account.Name, "")
 	return &Principal{
 		Kind: KindGitHook, Account: account.Name, ID: a.actor + d.Name, Name: d.Name,
-		Permissions: []v1alpha1.Permission{"SchemaUpdate"}, Deployments: []string{d.Name},
+		Grants: access.On([]string{d.Name}, v1alpha1.PermissionSchemaUpdate),
 	}, nil
 }
 

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/apiserver/access"
 )
 
 const (
@@ -62,7 +63,7 @@ func gitHooks(t *testing.T, objs ...client.Object) *GitHooks {
 }
 
 func TestGitHooks(t *testing.T) {
-	want := &Principal{Kind: KindGitHook, Account: "acme", ID: "git-hook/sales", Name: "sales", Permissions: []v1alpha1.Permission{"SchemaUpdate"}, Deployments: []string{"sales"}}
+	want := &Principal{Kind: KindGitHook, Account: "acme", ID: "git-hook/sales", Name: "sales", Grants: access.On([]string{"sales"}, "SchemaUpdate")}
 	for host, header := range hosts(hookSecret, hookBody) {
 		got, err := gitHooks(t, sales(), shared("sales", hookSecret)).Authenticate(t.Context(), acme(), hook("7", header, strings.NewReader(hookBody)))
 		if diff := cmp.Diff(want, got); diff != "" || err != nil {

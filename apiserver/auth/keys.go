@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/apiserver/access"
 	"github.com/quoin-dev/quoin/internal/apikey"
 )
 
@@ -166,20 +167,27 @@ func ownerOf(ctx context.Context, from client.Reader, k *v1alpha1.ApiKey) (*v1al
 }
 
 func principalOf(account *v1alpha1.Account, k *v1alpha1.ApiKey, owner *v1alpha1.ScimUser) *Principal {
-	p := &Principal{Kind: KindAPIKey, Account: account.Name, ID: k.Name, Name: k.Spec.DisplayName, Permissions: k.Spec.Permissions, ScimProfile: k.Spec.ScimProfile}
+	p := &Principal{Kind: KindAPIKey, Account: account.Name, ID: k.Name, Name: k.Spec.DisplayName, ScimProfile: k.Spec.ScimProfile}
 	if p.Name == "" {
 		p.Name = k.Name
 	}
 	if owner != nil {
 		p.Email, p.User = EmailOf(owner), owner.Name
 	}
-	if len(p.Permissions) == 0 {
-		p.Permissions = []v1alpha1.Permission{v1alpha1.PermissionAdmin}
+	p.Grants = grantsOf(k)
+	return p
+}
+
+// grantsOf returns the permissions of a key.
+func grantsOf(k *v1alpha1.ApiKey) access.Grants {
+	granted := access.Grant{Permissions: k.Spec.Permissions}
+	if len(granted.Permissions) == 0 {
+		granted.Permissions = []v1alpha1.Permission{v1alpha1.PermissionAdmin}
 	}
 	if len(k.Spec.Deployments) > 0 {
-		p.Deployments = k.Spec.Deployments
+		granted.Deployments = k.Spec.Deployments
 	}
-	return p
+	return access.Grants{granted}
 }
 
 // EmailOf returns the primary e-mail address of a user, or userName if there is none.

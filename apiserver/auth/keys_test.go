@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/apiserver/access"
 	"github.com/quoin-dev/quoin/internal/apikey"
 	"github.com/quoin-dev/quoin/internal/apitest"
 )
@@ -71,7 +72,7 @@ func indexed(t *testing.T, objs ...client.Object) client.WithWatch {
 
 func TestKeys(t *testing.T) {
 	token := newToken(t)
-	plain := &Principal{Kind: KindAPIKey, Account: "acme", ID: "etl", Name: "etl", Permissions: []v1alpha1.Permission{"Admin"}}
+	plain := &Principal{Kind: KindAPIKey, Account: "acme", ID: "etl", Name: "etl", Grants: access.OnAll("Admin")}
 	with := func(change func(*Principal)) *Principal {
 		p := *plain
 		change(&p)
@@ -92,7 +93,7 @@ func TestKeys(t *testing.T) {
 		"with name and scope": {objects{etl(token, func(k *v1alpha1.ApiKey) {
 			k.Spec.DisplayName, k.Spec.Deployments, k.Spec.Permissions = "Nightly load", []string{"sales"}, []v1alpha1.Permission{"SchemaRead"}
 		})}, with(func(p *Principal) {
-			p.Name, p.Deployments, p.Permissions = "Nightly load", []string{"sales"}, []v1alpha1.Permission{"SchemaRead"}
+			p.Name, p.Grants = "Nightly load", access.On([]string{"sales"}, "SchemaRead")
 		}), ""},
 		"owner":             {objects{etl(token, anns), ann()}, with(func(p *Principal) { p.Email, p.User = "Ann@Example.com", "ann" }), ""},
 		"with SCIM profile": {objects{etl(token, func(k *v1alpha1.ApiKey) { k.Spec.ScimProfile = "Okta" })}, with(func(p *Principal) { p.ScimProfile = "Okta" }), ""},

@@ -19,6 +19,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/apiserver/access"
 )
 
 // skew is the tolerated clock skew between an issuer and this process.
@@ -96,7 +97,7 @@ func (a *OIDC) Authenticate(ctx context.Context, account *v1alpha1.Account, r *h
 	}
 	p.User = user.Name
 	if user.Spec.IsAdmin() {
-		p.Permissions = []v1alpha1.Permission{v1alpha1.PermissionAdmin}
+		p.Grants = access.OnAll(v1alpha1.PermissionAdmin)
 	}
 	return p, nil
 }
@@ -230,14 +231,14 @@ func userPrincipal(account *v1alpha1.Account, spec *v1alpha1.OIDCIssuer, c token
 	}
 	p = &Principal{
 		Kind: KindUser, Account: account.Name, ID: subject, Name: userName,
-		Permissions: []v1alpha1.Permission{"DeploymentRead", "SchemaRead"},
+		Grants: access.OnAll(v1alpha1.PermissionDeploymentRead, v1alpha1.PermissionSchemaRead),
 	}
 	if name, ok := c.text("name"); ok {
 		p.Name = name
 	}
 	p.Email, _ = c.text("email")
 	if slices.ContainsFunc(c.texts(groupsClaim), func(g string) bool { return slices.Contains(spec.AdminGroups, g) }) {
-		p.Permissions = []v1alpha1.Permission{v1alpha1.PermissionAdmin}
+		p.Grants = access.OnAll(v1alpha1.PermissionAdmin)
 	}
 	return p, userName, nil
 }

@@ -30,6 +30,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/apiserver/access"
 )
 
 type object = map[string]any
@@ -229,7 +230,7 @@ func TestOIDCPrincipal(t *testing.T) {
 	p := newProvider(t, key)
 	read, admin := []v1alpha1.Permission{"DeploymentRead", "SchemaRead"}, []v1alpha1.Permission{"Admin"}
 	ann := func(name, email string, permissions []v1alpha1.Permission) *Principal {
-		return &Principal{Kind: KindUser, Account: "acme", ID: "u1", Name: name, Email: email, UserName: stdcmp.Or(email, name), Permissions: permissions}
+		return &Principal{Kind: KindUser, Account: "acme", ID: "u1", Name: name, Email: email, UserName: stdcmp.Or(email, name), Grants: access.OnAll(permissions...)}
 	}
 	cases := map[string]struct {
 		claims object
@@ -509,7 +510,7 @@ func TestOIDCUsers(t *testing.T) {
 			t.Errorf("%s: %v, %v", name, got, err)
 		}
 		if got != nil && (got.User != tc.is || got.May(v1alpha1.PermissionAdmin) != tc.isAdmin) {
-			t.Errorf("%s: is user %q with %v, want %q, admin %t", name, got.User, got.Permissions, tc.is, tc.isAdmin)
+			t.Errorf("%s: is user %q with %v, want %q, admin %t", name, got.User, got.Grants, tc.is, tc.isAdmin)
 		}
 	}
 }

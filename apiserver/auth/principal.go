@@ -30,10 +30,9 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"slices"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
-	"github.com/quoin-dev/quoin/internal/permission"
+	"github.com/quoin-dev/quoin/apiserver/access"
 )
 
 // Kind is the type of a principal's credential.
@@ -78,29 +77,8 @@ type Principal struct {
 	// Creator is <kind>:<id> of the principal that created a deploy token, on whose branches its live previews
 	// are; empty for others, also for Git tokens. CreatorName is a name for readers.
 	Creator, CreatorName string
-	// Permissions held.
-	Permissions []v1alpha1.Permission
-	// Deployments that the principal is limited to, by object name; nil for all.
-	Deployments []string
-}
-
-// May reports whether the principal holds a permission or one that implies it. Every principal
-// holds the empty permission.
-func (p *Principal) May(needed v1alpha1.Permission) bool {
-	return needed == "" || slices.ContainsFunc(p.Permissions, func(held v1alpha1.Permission) bool {
-		return permission.Name(held).Includes(permission.Name(needed))
-	})
-}
-
-// LimitedFor reports whether the principal is limited to certain deployments while the permission
-// acts on the whole account: the request is then forbidden.
-func (p *Principal) LimitedFor(needed v1alpha1.Permission) bool {
-	return p.Deployments != nil && permission.Name(needed).AccountWide()
-}
-
-// Reaches reports whether a deployment, by object name, is in the principal's scope.
-func (p *Principal) Reaches(deployment string) bool {
-	return p.Deployments == nil || slices.Contains(p.Deployments, deployment)
+	// Grants are the permissions held.
+	access.Grants
 }
 
 // ErrNoCredential is returned for a request without credential, or with a malformed, unknown,

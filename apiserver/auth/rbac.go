@@ -2,13 +2,13 @@ package auth
 
 import (
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/apiserver/access"
 	"github.com/quoin-dev/quoin/internal/permission"
 )
 
-// Granted returns the permissions of a Kubernetes user or ServiceAccount in an account, nil if it
-// has none. It calls allowed to check whether RBAC allows a verb on the account's proxy
-// subresource: see permission.Granted.
-func Granted(allowed func(verb string) (bool, error)) ([]v1alpha1.Permission, error) {
+// Granted returns what Kubernetes RBAC grants in an account, on the whole of it; nil if there is nothing. allowed reports
+// whether RBAC grants a verb on the subresource "proxy" of the account; its errors are returned as they are.
+func Granted(allowed func(verb string) (bool, error)) (access.Grants, error) {
 	names, err := permission.Granted(allowed)
 	if err != nil || names == nil {
 		return nil, err
@@ -17,5 +17,5 @@ func Granted(allowed func(verb string) (bool, error)) ([]v1alpha1.Permission, er
 	for i, name := range names {
 		granted[i] = v1alpha1.Permission(name)
 	}
-	return granted, nil
+	return access.OnAll(granted...), nil
 }

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/apiserver/access"
 )
 
 // Audience is the required audience of ServiceAccount tokens.
@@ -180,20 +181,20 @@ func (a *ServiceAccounts) review(ctx context.Context, account *v1alpha1.Account,
 	if !t.Status.Authenticated || !slices.Contains(t.Status.Audiences, Audience) || !strings.HasPrefix(user.Username, usernamePrefix) {
 		return nil, errNoServiceAccount
 	}
-	permissions, err := a.permissions(ctx, account, user)
+	grants, err := a.grants(ctx, account, user)
 	if err != nil {
 		return nil, err
 	}
-	if permissions == nil {
+	if grants == nil {
 		return nil, fmt.Errorf("%w: %s may not use account %q", ErrForbidden, user.Username, account.Name)
 	}
 	return &Principal{
-		Kind: KindServiceAccount, Account: account.Name, ID: user.Username, Name: user.Username, Permissions: permissions,
+		Kind: KindServiceAccount, Account: account.Name, ID: user.Username, Name: user.Username, Grants: grants,
 	}, nil
 }
 
 // permissions returns the permissions that RBAC grants in the account, nil if there are none.
-func (a *ServiceAccounts) permissions(ctx context.Context, account *v1alpha1.Account, user authenticationv1.UserInfo) ([]v1alpha1.Permission, error) {
+func (a *ServiceAccounts) grants(ctx context.Context, account *v1alpha1.Account, user authenticationv1.UserInfo) (access.Grants, error) {
 	extra := map[string]authorizationv1.ExtraValue{}
 	for key, values := range user.Extra {
 		extra[key] = authorizationv1.ExtraValue(values)

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/apiserver/access"
 	"github.com/quoin-dev/quoin/internal/apitest"
 )
 
@@ -104,7 +105,7 @@ func TestServiceAccounts(t *testing.T) {
 			}
 			want := &Principal{
 				Kind: KindServiceAccount, Account: "acme", ID: "system:serviceaccount:jobs:loader",
-				Name: "system:serviceaccount:jobs:loader", Permissions: tc.want,
+				Name: "system:serviceaccount:jobs:loader", Grants: access.OnAll(tc.want...),
 			}
 			if diff := cmp.Diff(want, got); err != nil || diff != "" {
 				t.Errorf("%v (-want +got):\n%s", err, diff)
@@ -254,7 +255,7 @@ func TestServiceAccountsOfAClusterAreAuthorizedByRBAC(t *testing.T) {
 			}
 			continue
 		}
-		if err != nil || p.Permissions[0] != tc.want || p.ID != "system:serviceaccount:"+namespace+":"+tc.sa {
+		if err != nil || p.Grants[0].Permissions[0] != tc.want || p.ID != "system:serviceaccount:"+namespace+":"+tc.sa {
 			t.Errorf("%s: %+v, %v", name, p, err)
 		}
 	}

@@ -62,16 +62,16 @@ func (c *Catalog) invalidate(namespace string) {
 	delete(c.lists, namespace)
 }
 
-// Deployments returns the deployments of a namespace that have a number and are in the scope of a
-// principal, by number. The list and the objects are shared and must not be modified.
-func (c *Catalog) Deployments(namespace string, p *auth.Principal) ([]*v1alpha1.Deployment, error) {
+// Deployments returns the deployments of a namespace that have a number and on which a principal holds a
+// permission, or any if it is empty, by number. The list and the objects are shared and must not be modified.
+func (c *Catalog) Deployments(namespace string, p *auth.Principal, needed v1alpha1.Permission) ([]*v1alpha1.Deployment, error) {
 	all, err := c.all(namespace)
-	if err != nil || p.Deployments == nil {
+	if err != nil || p.MayOn(needed, "") {
 		return all, err
 	}
 	var reached []*v1alpha1.Deployment
 	for _, d := range all {
-		if p.Reaches(d.Name) {
+		if p.MayOn(needed, d.Name) {
 			reached = append(reached, d)
 		}
 	}

@@ -211,6 +211,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request, account *v1al
 		writeFailure(w, r, err)
 	case d == nil, !p.Reaches(d.Name):
 		writeError(w, http.StatusNotFound, "deployment "+match[1]+" does not exist")
+	case !p.MayOn(needed, d.Name):
+		writeError(w, http.StatusForbidden, "the permission "+string(needed)+" is required on deployment "+match[1])
 	case d.Spec.Model.Repository == nil:
 		writeError(w, http.StatusNotFound, "the data model of deployment "+match[1]+" is not kept by Quoin: spec.model.repository is not set")
 	default:

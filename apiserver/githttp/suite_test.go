@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/apiserver/access"
 	"github.com/quoin-dev/quoin/apiserver/auth"
 	"github.com/quoin-dev/quoin/internal/audit"
 	"github.com/quoin-dev/quoin/internal/content/repository"
@@ -148,13 +149,13 @@ func (w *world) serve(rw http.ResponseWriter, r *http.Request) {
 		w.server.ServeInternal(rw, r)
 		return
 	}
-	p := &auth.Principal{Kind: auth.KindAPIKey, Account: "acme", Permissions: []v1alpha1.Permission{permissionRead}}
+	p := &auth.Principal{Kind: auth.KindAPIKey, Account: "acme", Grants: access.OnAll(permissionRead)}
 	switch _, password, _ := r.BasicAuth(); password {
 	case writer:
-		p.Permissions = append(p.Permissions, permissionWrite)
+		p.Grants = access.OnAll(permissionRead, permissionWrite)
 	case reader:
 	case stranger:
-		p.Permissions, p.Deployments = append(p.Permissions, permissionWrite), []string{"other"}
+		p.Grants = access.On([]string{"other"}, permissionRead, permissionWrite)
 	default:
 		rw.Header().Set("WWW-Authenticate", Challenge)
 		WriteError(rw, http.StatusUnauthorized, "not authenticated")

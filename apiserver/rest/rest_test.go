@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/apiserver/access"
 	"github.com/quoin-dev/quoin/apiserver/auth"
 	"github.com/quoin-dev/quoin/internal/serving"
 )
@@ -98,12 +99,12 @@ func TestSlowBody(t *testing.T) {
 	}
 }
 
-var admin = &auth.Principal{Kind: auth.KindAPIKey, Name: "k", Permissions: []v1alpha1.Permission{v1alpha1.PermissionAdmin}}
+var admin = &auth.Principal{Kind: auth.KindAPIKey, Name: "k", Grants: access.OnAll(v1alpha1.PermissionAdmin)}
 
 func TestResponses(t *testing.T) {
 	a := newTestAPI(t)
-	reader := &auth.Principal{Kind: auth.KindAPIKey, Name: "r", Permissions: []v1alpha1.Permission{"DeploymentRead"}}
-	restricted := &auth.Principal{Kind: auth.KindAPIKey, Name: "c", Permissions: admin.Permissions, Deployments: []string{"two"}}
+	reader := &auth.Principal{Kind: auth.KindAPIKey, Name: "r", Grants: access.OnAll("DeploymentRead")}
+	restricted := &auth.Principal{Kind: auth.KindAPIKey, Name: "c", Grants: access.On([]string{"two"}, v1alpha1.PermissionAdmin)}
 	for name, c := range map[string]struct {
 		principal            *auth.Principal
 		method, target, body string
@@ -125,7 +126,7 @@ func TestResponses(t *testing.T) {
 		"deployment of the cache":       {reader, "POST", "/deployments/1/files", "", 200, `{"name":"cached one"}`},
 		"missing deployment":            {reader, "GET", "/deployments/2", "", 404, `{"error":"deployment 2 does not exist"}`},
 		"deployment id is no number":    {reader, "GET", "/deployments/x", "", 400, `{"error":"deploymentId: \"x\" is not a number"}`},
-		"deployment out of scope":       {restricted, "GET", "/deployments/1", "", 403, `{"error":"the key is not for deployment 1"}`},
+		"deployment out of scope":       {restricted, "GET", "/deployments/1", "", 403, `{"error":"ApiKey \"c\" does not hold the permission DeploymentRead on deployment 1"}`},
 		"missing permission":            {reader, "DELETE", "/deployments/1", "", 403, `{"error":"ApiKey \"r\" does not hold the permission Admin"}`},
 		"restricted principal as Admin": {restricted, "DELETE", "/deployments/1", "", 403, `{"error":"ApiKey \"c\" is limited to certain deployments; the permission Admin concerns the whole account"}`},
 	} {

@@ -91,7 +91,7 @@ func (a *API) check(hc huma.Context, op *operation) error {
 		if op.route.cached {
 			find = a.deployments.FindCached
 		}
-		if s.Deployment, err = a.deployment(hc.Context(), s, hc.Param(deploymentIDParameter), find); err == nil {
+		if s.Deployment, err = a.deployment(hc.Context(), s, hc.Param(deploymentIDParameter), needs, find); err == nil {
 			tracing.SetTarget(hc.Context(), s.Account.Name, s.Deployment.Name)
 		}
 	}
@@ -120,9 +120,9 @@ var deploymentID = regexp.MustCompile(`^[0-9]{1,16}$`)
 // finder is a function of a DeploymentFinder.
 type finder func(ctx context.Context, namespace, id string) (*v1alpha1.Deployment, error)
 
-// deployment returns the account's deployment with an id.
-// For a restricted principal, a deployment outside of its scope is 403 whether or not it exists.
-func (a *API) deployment(ctx context.Context, s *Scope, id string, find finder) (*v1alpha1.Deployment, error) {
+// deployment returns the account's deployment with an id, on which the principal needs a permission.
+// For a principal that is limited to certain deployments, another one is 403 whether or not it exists.
+func (a *API) deployment(ctx context.Context, s *Scope, id string, needs v1alpha1.Permission, find finder) (*v1alpha1.Deployment, error) {
 	if !deploymentID.MatchString(id) {
 		return nil, BadRequest("deploymentId: %q is not a number", Clip(id))
 	}
@@ -130,8 +130,8 @@ func (a *API) deployment(ctx context.Context, s *Scope, id string, find finder) 
 	switch {
 	case err != nil:
 		return nil, err
-	case d != nil && !s.Principal.Reaches(d.Name), d == nil && s.Principal.Deployments != nil:
-		return nil, Forbidden("the key is not for deployment %s", id)
+	case d != nil && !s.Principal.MayOn(needs, d.Name), d == nil && !s.Principal.MayOn(needs, ""):
+		return nil, Forbidden("%s %q does not hold the permission %s on deployment %s", s.Principal.Kind, s.Principal.Name, needs, id)
 	case d == nil:
 		return nil, NotFound("deployment %s does not exist", id)
 	}

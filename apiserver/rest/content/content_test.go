@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/apiserver/access"
 	"github.com/quoin-dev/quoin/apiserver/auth"
 	"github.com/quoin-dev/quoin/apiserver/rest"
 	"github.com/quoin-dev/quoin/internal/store"
@@ -46,7 +47,7 @@ func TestContentIsUnavailableWithoutItsDatabase(t *testing.T) {
 			r := httptest.NewRequestWithContext(t.Context(), call.method, "/api/v1/deployments/1/folders"+call.path, strings.NewReader(call.body))
 			r.Header.Set("Content-Type", "application/json")
 			w := httptest.NewRecorder()
-			api.ServeHTTP(w, r, &v1alpha1.Account{}, &auth.Principal{Permissions: []v1alpha1.Permission{v1alpha1.PermissionAdmin}})
+			api.ServeHTTP(w, r, &v1alpha1.Account{}, &auth.Principal{Grants: access.OnAll(v1alpha1.PermissionAdmin)})
 			if w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), message) {
 				t.Errorf("%s %s: %d %s, want 503 with %q", call.method, call.path, w.Code, w.Body, message)
 			}

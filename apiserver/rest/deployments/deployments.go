@@ -86,7 +86,7 @@ type ListDeploymentsInput struct {
 
 func (a *api) listDeployments(ctx context.Context, in *ListDeploymentsInput) (*DeploymentList, error) {
 	s := rest.ScopeFrom(ctx)
-	all, err := a.Catalog.Deployments(s.Namespace(), s.Principal)
+	all, err := a.Catalog.Deployments(s.Namespace(), s.Principal, v1alpha1.PermissionDeploymentRead)
 	if err != nil {
 		return nil, err
 	}

@@ -15,9 +15,9 @@ import (
 
 // Catalog reads deployments by number.
 type Catalog interface {
-	// Deployments returns those of a namespace that are in the scope of a principal. They are shared
-	// and must not be modified.
-	Deployments(namespace string, p *auth.Principal) ([]*v1alpha1.Deployment, error)
+	// Deployments returns those of a namespace on which a principal holds a permission, or any if it is empty. They are
+	// shared and must not be modified.
+	Deployments(namespace string, p *auth.Principal, needed v1alpha1.Permission) ([]*v1alpha1.Deployment, error)
 	// Find returns the deployment of a namespace with an id, or nil if there is none.
 	Find(ctx context.Context, namespace, id string) (*v1alpha1.Deployment, error)
 }

@@ -91,7 +91,7 @@ func (a *api) keyOf(ctx context.Context, k *v1alpha1.ApiKey) (APIKey, error) {
 		return out, nil
 	}
 	s := rest.ScopeFrom(ctx)
-	all, err := a.Catalog.Deployments(s.Namespace(), s.Principal)
+	all, err := a.Catalog.Deployments(s.Namespace(), s.Principal, v1alpha1.PermissionAdmin)
 	if err != nil {
 		return out, err
 	}

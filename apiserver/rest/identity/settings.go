@@ -164,7 +164,7 @@ func (a *api) updateMySettings(ctx context.Context, in *UpdateMySettingsInput) (
 	switch {
 	case s.Principal.Kind != auth.KindUser && s.Principal.Kind != auth.KindAPIKey || s.Principal.User == "":
 		return nil, rest.Forbidden("%s %q does not belong to a user of the account; settings are those of a user", s.Principal.Kind, s.Principal.Name)
-	case s.Principal.Deployments != nil:
+	case s.Principal.IsLimited():
 		return nil, rest.Forbidden("%s %q is limited to certain deployments; settings concern the whole account", s.Principal.Kind, s.Principal.Name)
 	}
 	users := a.users(ctx)

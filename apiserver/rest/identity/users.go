@@ -11,6 +11,8 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/apiserver/access"
+	"github.com/quoin-dev/quoin/apiserver/auth"
 	"github.com/quoin-dev/quoin/apiserver/directory/number"
 	"github.com/quoin-dev/quoin/apiserver/rest"
 	"github.com/quoin-dev/quoin/apiserver/scim/schema"
@@ -126,33 +128,37 @@ func (a *api) me(ctx context.Context, r *schema.Resource) (*UserOutput, error) {
 	if out.Body.Email == "" {
 		out.Body.Email = s.Principal.ID + "@" + string(s.Account.Spec.Host)
 	}
-	policy, err := a.policyOf(s)
-	out.Body.UserPolicies = []Policy{policy}
+	var err error
+	out.Body.UserPolicies, err = a.policiesOf(s)
 	return out, err
 }
 
-// policyOf returns the permissions of the caller.
-func (a *api) policyOf(s *rest.Scope) (Policy, error) {
-	policy := Policy{ResourceType: "Global", Resources: []string{"All"}, Actions: []string{}}
-	for _, permission := range s.Principal.Permissions {
-		name := string(permission)
-		if permission == v1alpha1.PermissionAdmin {
-			name = "All"
+// policiesOf returns the permissions of the caller.
+func (a *api) policiesOf(s *rest.Scope) ([]Policy, error) {
+	policies := []Policy{}
+	for _, granted := range s.Principal.Grants {
+		policy := Policy{ResourceType: "Global", Resources: []string{"All"}, Actions: []string{}}
+		for _, permission := range granted.Permissions {
+			name := string(permission)
+			if permission == v1alpha1.PermissionAdmin {
+				name = "All"
+			}
+			policy.Actions = append(policy.Actions, name)
 		}
-		policy.Actions = append(policy.Actions, name)
+		if granted.Deployments != nil {
+			only := &auth.Principal{Grants: access.Grants{granted}}
+			reached, err := a.Catalog.Deployments(s.Namespace(), only, "")
+			if err != nil {
+				return nil, err
+			}
+			policy.ResourceType, policy.Resources = "Deployment", make([]string, 0, len(reached))
+			for _, d := range reached {
+				policy.Resources = append(policy.Resources, d.Labels[v1alpha1.LabelID])
+			}
+		}
+		policies = append(policies, policy)
 	}
-	if s.Principal.Deployments == nil {
-		return policy, nil
-	}
-	reached, err := a.Catalog.Deployments(s.Namespace(), s.Principal)
-	if err != nil {
-		return policy, err
-	}
-	policy.ResourceType, policy.Resources = "Deployment", make([]string, 0, len(reached))
-	for _, d := range reached {
-		policy.Resources = append(policy.Resources, d.Labels[v1alpha1.LabelID])
-	}
-	return policy, nil
+	return policies, nil
 }
 
 // stableNumber returns a numeric id, which clients expect, for the name of a caller that is no ScimUser. JSON readers

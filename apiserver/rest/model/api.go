@@ -34,8 +34,8 @@ import (
 type Catalog interface {
 	Branches(ctx context.Context, d *v1alpha1.Deployment) ([]*v1alpha1.Branch, error)
 	Environments(ctx context.Context, d *v1alpha1.Deployment) ([]*v1alpha1.Environment, error)
-	// Deployments returns those of a namespace that are in the scope of a principal.
-	Deployments(namespace string, p *auth.Principal) ([]*v1alpha1.Deployment, error)
+	// Deployments returns those of a namespace on which a principal holds a permission.
+	Deployments(namespace string, p *auth.Principal, needed v1alpha1.Permission) ([]*v1alpha1.Deployment, error)
 }
 
 // Options configure the group.

@@ -95,7 +95,7 @@ func (t *tree) origin(from string) (*target, error) {
 
 // deleteBranch deletes a branch. A personal branch of another caller is deleted by administrators only.
 func (a *api) deleteBranch(ctx context.Context, name string) (*rest.SuccessOutput, error) {
-	principal := rest.ScopeFrom(ctx).Principal
+	s := rest.ScopeFrom(ctx)
 	err := a.save(ctx, func(t *tree) (*change, error) {
 		b, err := t.branch("branchName", name)
 		switch {
@@ -103,7 +103,7 @@ func (a *api) deleteBranch(ctx context.Context, name string) (*rest.SuccessOutpu
 			return nil, err
 		case b.role == v1alpha1.BranchProduction:
 			return nil, rest.BadRequest("branchName: %q is the production branch and cannot be removed", rest.Clip(name))
-		case b.role == v1alpha1.BranchPersonal && b.owner != "" && b.owner != t.caller && !principal.May(v1alpha1.PermissionAdmin):
+		case b.role == v1alpha1.BranchPersonal && b.owner != "" && b.owner != t.caller && !s.Principal.MayOn(v1alpha1.PermissionAdmin, s.Deployment.Name):
 			return nil, rest.Forbidden("branchName: %q is a personal branch of another caller; deleting it needs the permission %s", rest.Clip(name), v1alpha1.PermissionAdmin)
 		}
 		c := newChange(ctx, t)

@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/apiserver/access"
 	"github.com/quoin-dev/quoin/apiserver/auth"
 	"github.com/quoin-dev/quoin/internal/store/storetest"
 )
@@ -312,7 +313,7 @@ var (
 func deployToken(id, creator, name string) *auth.Principal {
 	return &auth.Principal{
 		Kind: auth.KindDeployToken, ID: id, Name: "deploy token of sales", Creator: creator, CreatorName: name,
-		Permissions: []v1alpha1.Permission{v1alpha1.PermissionSchemaRead, v1alpha1.PermissionSchemaUpdate, v1alpha1.PermissionSecretsManage}, Deployments: []string{"sales"},
+		Grants: access.On([]string{"sales"}, v1alpha1.PermissionSchemaRead, v1alpha1.PermissionSchemaUpdate, v1alpha1.PermissionSecretsManage),
 	}
 }
 

@@ -39,7 +39,7 @@ type DeployListOutput struct{ Body []DeployListedDeployment }
 
 func (a *api) deployListDeployments(ctx context.Context, _ *struct{}) (*DeployListOutput, error) {
 	s := rest.ScopeFrom(ctx)
-	all, err := a.Catalog.Deployments(s.Namespace(), s.Principal)
+	all, err := a.Catalog.Deployments(s.Namespace(), s.Principal, v1alpha1.PermissionSchemaRead)
 	if err != nil {
 		return nil, err
 	}

@@ -319,7 +319,8 @@ type LivePreviewTokenOutput struct {
 // livePreviewToken issues a token for the environment of the caller's live preview. The creator of a deploy
 // token may create data tokens; other callers have to hold the permission themselves.
 func (a *api) livePreviewToken(ctx context.Context, in *LivePreviewTokenInput) (*LivePreviewTokenOutput, error) {
-	if p := rest.ScopeFrom(ctx).Principal; p.Kind != auth.KindDeployToken && !p.May(v1alpha1.PermissionDeploymentUpdate) {
+	s := rest.ScopeFrom(ctx)
+	if p := s.Principal; p.Kind != auth.KindDeployToken && !p.MayOn(v1alpha1.PermissionDeploymentUpdate, s.Deployment.Name) {
 		return nil, rest.Forbidden("%s %q does not hold the permission %s", p.Kind, p.Name, v1alpha1.PermissionDeploymentUpdate)
 	}
 	b, err := a.beginPreview(ctx)

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/apiserver/access"
 	"github.com/quoin-dev/quoin/apiserver/rest/model/ask"
 	"github.com/quoin-dev/quoin/internal/apitest"
 	"github.com/quoin-dev/quoin/internal/content/devmode"
@@ -135,9 +136,9 @@ func TestValidateSelectsTheBranch(t *testing.T) {
 	w.ask = answering(200, `{"cubes":[]}`)
 	w.call(ada, "GET", "/data-model/validate?devMode=true", nil).is(200, `"branchName":"`+dev+`"`, `"mode":"dev_mode"`, `"cubesCount":0`)
 	reader := *bob
-	reader.Permissions = []v1alpha1.Permission{v1alpha1.PermissionSchemaRead}
+	reader.Grants = access.OnAll(v1alpha1.PermissionSchemaRead)
 	w.call(&reader, "GET", "/data-model/validate?branchName="+dev, nil).is(200, `"valid":true`)
-	reader.Permissions = []v1alpha1.Permission{v1alpha1.PermissionFolderRead}
+	reader.Grants = access.OnAll(v1alpha1.PermissionFolderRead)
 	w.call(&reader, "GET", "/data-model/validate", nil).is(403, "SchemaRead")
 }
 

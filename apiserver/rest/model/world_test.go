@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/apiserver/access"
 	"github.com/quoin-dev/quoin/apiserver/auth"
 	"github.com/quoin-dev/quoin/apiserver/rest"
 	"github.com/quoin-dev/quoin/internal/apitest"
@@ -35,10 +36,10 @@ import (
 )
 
 var (
-	ada = &auth.Principal{Kind: auth.KindUser, ID: "ada", Name: "Ada Lovelace", Email: "ada@example.com", Permissions: []v1alpha1.Permission{v1alpha1.PermissionSchemaUpdate}}
-	bob = &auth.Principal{Kind: auth.KindAPIKey, ID: "ci", Name: "CI", Permissions: []v1alpha1.Permission{v1alpha1.PermissionSchemaUpdate}}
+	ada = &auth.Principal{Kind: auth.KindUser, ID: "ada", Name: "Ada Lovelace", Email: "ada@example.com", Grants: access.OnAll(v1alpha1.PermissionSchemaUpdate)}
+	bob = &auth.Principal{Kind: auth.KindAPIKey, ID: "ci", Name: "CI", Grants: access.OnAll(v1alpha1.PermissionSchemaUpdate)}
 	// eve is an administrator.
-	eve = &auth.Principal{Kind: auth.KindUser, ID: "eve", Name: "Eve", Email: "eve@example.com", Permissions: []v1alpha1.Permission{v1alpha1.PermissionAdmin}}
+	eve = &auth.Principal{Kind: auth.KindUser, ID: "eve", Name: "Eve", Email: "eve@example.com", Grants: access.OnAll(v1alpha1.PermissionAdmin)}
 
 	account = &v1alpha1.Account{ObjectMeta: metav1.ObjectMeta{Name: "demo", UID: "a1"}, Spec: v1alpha1.AccountSpec{Namespace: "demo", Host: "demo.example.com"}}
 )
@@ -322,4 +323,6 @@ func (w *world) names() string {
 }
 
 // Deployments implements Catalog.
-func (w *world) Deployments(string, *auth.Principal) ([]*v1alpha1.Deployment, error) { return nil, nil }
+func (w *world) Deployments(string, *auth.Principal, v1alpha1.Permission) ([]*v1alpha1.Deployment, error) {
+	return nil, nil
+}

@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/apiserver/access"
 	"github.com/quoin-dev/quoin/apiserver/auth"
 	"github.com/quoin-dev/quoin/apiserver/gitmirror"
 	"github.com/quoin-dev/quoin/apiserver/rest"
@@ -42,8 +43,8 @@ import (
 )
 
 var (
-	ada = &auth.Principal{Kind: auth.KindUser, ID: "ada", Name: "Ada Lovelace", Email: "ada@example.com", Permissions: []v1alpha1.Permission{v1alpha1.PermissionSchemaUpdate, v1alpha1.PermissionSchemaRead, v1alpha1.PermissionDeploymentRead}}
-	bob = &auth.Principal{Kind: auth.KindAPIKey, ID: "ci", Name: "CI", Permissions: []v1alpha1.Permission{v1alpha1.PermissionSchemaUpdate, v1alpha1.PermissionSchemaRead}}
+	ada = &auth.Principal{Kind: auth.KindUser, ID: "ada", Name: "Ada Lovelace", Email: "ada@example.com", Grants: access.OnAll(v1alpha1.PermissionSchemaUpdate, v1alpha1.PermissionSchemaRead, v1alpha1.PermissionDeploymentRead)}
+	bob = &auth.Principal{Kind: auth.KindAPIKey, ID: "ci", Name: "CI", Grants: access.OnAll(v1alpha1.PermissionSchemaUpdate, v1alpha1.PermissionSchemaRead)}
 )
 
 // owners have the tables.
@@ -215,7 +216,7 @@ func (w *world) Environments(context.Context, *v1alpha1.Deployment) ([]*v1alpha1
 }
 
 // Deployments implements model.Catalog.
-func (w *world) Deployments(string, *auth.Principal) ([]*v1alpha1.Deployment, error) {
+func (w *world) Deployments(string, *auth.Principal, v1alpha1.Permission) ([]*v1alpha1.Deployment, error) {
 	return []*v1alpha1.Deployment{w.deployment}, nil
 }
 

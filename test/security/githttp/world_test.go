@@ -23,6 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/apiserver/access"
 	"github.com/quoin-dev/quoin/apiserver/auth"
 	"github.com/quoin-dev/quoin/apiserver/githttp"
 	"github.com/quoin-dev/quoin/internal/audit"
@@ -60,7 +61,7 @@ func newWorld(t *testing.T) *world {
 		Deployments: w, Repositories: w.repositories, Moved: func(context.Context, *v1alpha1.Deployment) error { return nil },
 	})
 	handler := http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-		server.ServeHTTP(rw, r, account(), &auth.Principal{Kind: auth.KindAPIKey, Permissions: []v1alpha1.Permission{"SchemaRead", "SchemaUpdate"}})
+		server.ServeHTTP(rw, r, account(), &auth.Principal{Kind: auth.KindAPIKey, Grants: access.OnAll("SchemaRead", "SchemaUpdate")})
 	})
 	web := httptest.NewServer(serving.Wrap(handler, serving.WrapOptions{BodyLimitOf: githttp.BodyLimit, Log: slog.New(slog.DiscardHandler)}))
 	t.Cleanup(web.Close)

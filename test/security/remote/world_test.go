@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/apiserver/access"
 	"github.com/quoin-dev/quoin/apiserver/auth"
 	"github.com/quoin-dev/quoin/apiserver/gitmirror"
 	"github.com/quoin-dev/quoin/apiserver/rest"
@@ -41,7 +42,7 @@ const (
 )
 
 // ada works in every account.
-var ada = &auth.Principal{Kind: auth.KindUser, ID: "ada", Name: "Ada", Email: "ada@example.com", Permissions: []v1alpha1.Permission{v1alpha1.PermissionSchemaUpdate, v1alpha1.PermissionSchemaRead}}
+var ada = &auth.Principal{Kind: auth.KindUser, ID: "ada", Name: "Ada", Email: "ada@example.com", Grants: access.OnAll(v1alpha1.PermissionSchemaUpdate, v1alpha1.PermissionSchemaRead)}
 
 // world is a replica of the server. The deployment with the id 7 of each account has its model on a Git
 // host; the other ids are further deployments with the same host.
@@ -162,7 +163,9 @@ func (*world) Environments(context.Context, *v1alpha1.Deployment) ([]*v1alpha1.E
 }
 
 // Deployments implements model.Catalog.
-func (*world) Deployments(string, *auth.Principal) ([]*v1alpha1.Deployment, error) { return nil, nil }
+func (*world) Deployments(string, *auth.Principal, v1alpha1.Permission) ([]*v1alpha1.Deployment, error) {
+	return nil, nil
+}
 
 // mirror returns a session on the mirror of deployment 7 of an account.
 func (w *world) mirror(ctx context.Context, account string) *repository.Session {
