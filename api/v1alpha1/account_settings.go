@@ -4,9 +4,10 @@ package v1alpha1
 // +kubebuilder:validation:Enum=Monday;Tuesday;Wednesday;Thursday;Friday;Saturday;Sunday
 type Weekday string
 
-// MaintenanceWindow is the weekly time for maintenance that users prefer.
+// MaintenanceWindow is the hour of each week in which new versions are rolled out.
 type MaintenanceWindow struct {
-	// enabled restricts maintenance to the window; false when absent.
+	// enabled makes rollouts of new versions of the release channel wait for the window, unless a user
+	// pins the version or changes the channel; false when absent.
 	// +optional
 	Enabled *bool `json:"enabled,omitempty"`
 
@@ -41,8 +42,8 @@ type TimezoneSettings struct {
 }
 
 // AccountSettings are the settings of an account that administrators change over REST
-// (/api/v1/tenant/settings) or here. Clients read them; of the settings only oidc changes what Quoin
-// does.
+// (/api/v1/tenant/settings) or here. Clients read them; of the settings only oidc and maintenanceWindow
+// change what Quoin does.
 type AccountSettings struct {
 	// oidc accepts access tokens of oidcIssuers; true when absent.
 	// +optional
@@ -64,7 +65,7 @@ type AccountSettings struct {
 	// +optional
 	SheetsAgentChat *bool `json:"sheetsAgentChat,omitempty"`
 
-	// maintenanceWindow is the preferred time for maintenance.
+	// maintenanceWindow is the hour of each week in which new versions are rolled out.
 	// +optional
 	MaintenanceWindow *MaintenanceWindow `json:"maintenanceWindow,omitempty"`
 

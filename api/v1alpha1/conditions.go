@@ -114,6 +114,9 @@ const (
 	ReasonRepositoryUnavailable = "RepositoryUnavailable"
 	// ReasonWaitingForSlot: the limit of concurrent rollouts is reached.
 	ReasonWaitingForSlot = "WaitingForSlot"
+	// ReasonWaitingForWindow: a newer version waits for the maintenance window of the account; the
+	// deployment is ready.
+	ReasonWaitingForWindow = "WaitingForMaintenanceWindow"
 	// ReasonRollingOut: an image is being rolled out.
 	ReasonRollingOut = "RollingOut"
 	// ReasonRolloutStarted: the rollout of a version has started.

@@ -103,7 +103,11 @@ func (r *deploymentReconciler) work(ctx context.Context, s *scope) reconciler.Ou
 	if o != nil {
 		return *o
 	}
-	return r.version(ctx, s, model, hostProblem)
+	chosen, o := r.resolve(ctx, s, account)
+	if o != nil {
+		return *o
+	}
+	return r.version(ctx, s, chosen, model, hostProblem)
 }
 
 // identify claims the deployment's display name and allocates its IDs.
@@ -180,12 +184,8 @@ func checkCopiedIDs(ctx context.Context, s *scope, deployment, environment strin
 }
 
 // version decides which version production runs and applies it.
-func (r *deploymentReconciler) version(ctx context.Context, s *scope, model modelState, hostProblem *reconciler.Outcome) reconciler.Outcome {
+func (r *deploymentReconciler) version(ctx context.Context, s *scope, chosen choice, model modelState, hostProblem *reconciler.Outcome) reconciler.Outcome {
 	d := s.Object
-	chosen, o := r.resolve(ctx, s)
-	if o != nil {
-		return *o
-	}
 	production, err := r.production(ctx, s)
 	if err != nil {
 		return reconciler.Failed(err)

@@ -100,12 +100,15 @@ func waitForSlot(o observation, why denial) plan {
 
 func (o *planner) plan() plan {
 	o.status.TargetVersion = o.target.Version
+	waiting := o.waitForWindow()
 	o.forgetFailures()
 	if p, rejected := o.judgeCommit(); rejected {
+		p.outcome = waiting.amend(p.outcome, p.run.Version, o.now)
 		return p
 	}
 	p := o.planVersion()
 	p.commit = o.chooseCommit(p.run)
+	p.outcome = waiting.amend(p.outcome, p.run.Version, o.now)
 	if f := o.status.FailedModel; f != nil && p.outcome.IsDone() {
 		p.outcome = o.commitRejected(*f)
 	}

@@ -16,6 +16,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/internal/maintenance"
 	"github.com/quoin-dev/quoin/internal/reconciler"
 )
 
@@ -32,6 +33,9 @@ type world struct {
 	fallback   string // the proven version of the channel
 	skipped    string // the version that the channel has stopped
 	newPin     bool   // the user has pinned the target since the last plan
+	window     bool   // the account has a maintenance window, untilWindow after the start
+	byHand     bool   // a user has requested the target
+	slow       bool   // pods do not become ready yet
 	slots      int
 	broken     map[string]bool // versions whose pods never become ready
 	blocked    bool            // the environment waits for a change by a user
@@ -60,7 +64,10 @@ func run(version string) v1alpha1.VersionRun {
 
 // observe returns what the controller of deployments observes.
 func (w *world) observe() observation {
-	chosen := choice{target: run(w.target), manual: w.manual, newPin: w.newPin, skipped: w.skipped}
+	chosen := choice{target: run(w.target), manual: w.manual, newPin: w.newPin, skipped: w.skipped, byHand: w.byHand}
+	if w.window {
+		chosen.window = sundays()
+	}
 	if w.fallback != "" && len(w.deployment.Status.History) == 0 {
 		chosen.fallback = ptr.To(run(w.fallback))
 	}
@@ -68,6 +75,19 @@ func (w *world) observe() observation {
 		deployment: w.deployment, choice: chosen,
 		commit: w.commit, production: w.production, now: w.now,
 	}
+}
+
+// untilWindow is the time from the start, a Thursday, until Sunday, 02:00.
+const untilWindow = 74 * time.Hour
+
+func sundays() *maintenance.Window {
+	account := &v1alpha1.Account{}
+	account.Spec.Settings = &v1alpha1.AccountSettings{MaintenanceWindow: &v1alpha1.MaintenanceWindow{Enabled: ptr.To(true)}}
+	w, err := maintenance.Of(account)
+	if err != nil {
+		panic(err)
+	}
+	return w
 }
 
 // plan simulates a reconciliation of the deployment.
@@ -110,7 +130,7 @@ func (w *world) environment() {
 		outcome = reconciler.Stalled(v1alpha1.ReasonModelBroken, "The data model does not compile: orders.yml: bad")
 	case w.compiling:
 		outcome = reconciler.Progressing(v1alpha1.ReasonWarmingUp, "api: 0 of 2 pods are ready (the data model is being compiled)")
-	case w.broken[env.Spec.Version]:
+	case w.broken[env.Spec.Version] || w.slow && env.Status.Image != env.Spec.Image:
 		outcome = reconciler.Progressing(v1alpha1.ReasonWorkloadsNotReady, "api: 0 of 2 pods are ready")
 	default:
 		env.Status.Image, env.Status.ModelCommit = env.Spec.Image, env.Spec.ModelCommit

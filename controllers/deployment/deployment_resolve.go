@@ -9,6 +9,7 @@ import (
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/internal/channels"
+	"github.com/quoin-dev/quoin/internal/maintenance"
 	"github.com/quoin-dev/quoin/internal/reconciler"
 	"github.com/quoin-dev/quoin/internal/version"
 )
@@ -25,13 +26,17 @@ type choice struct {
 	fallback *v1alpha1.VersionRun
 	// skipped is the version that would be the target if the channel had not stopped it.
 	skipped string
+	// window outside of which versions are not rolled out, unless byHand; nil if there is none.
+	window *maintenance.Window
+	// byHand reports whether a user requested the version: pinned it, or changed the channel.
+	byHand bool
 	// places is the number of deployments that may try the target until it is accepted; 0 if there is
 	// no limit.
 	places int
 }
 
 // resolve returns the version that spec and channel select.
-func (r *deploymentReconciler) resolve(ctx context.Context, s *scope) (choice, *reconciler.Outcome) {
+func (r *deploymentReconciler) resolve(ctx context.Context, s *scope, account *v1alpha1.Account) (choice, *reconciler.Outcome) {
 	d := s.Object
 	offered, err := channels.List(ctx, s.Client)
 	if err != nil {
@@ -59,6 +64,10 @@ func (r *deploymentReconciler) resolve(ctx context.Context, s *scope) (choice, *
 	}
 	pinned := decision.Reason == version.ReasonPinned
 	c.manual = pinned || d.Status.ObservedGeneration != d.Generation
+	c.byHand = pinned || len(d.Status.History) > 0 && d.Status.History[0].ReleaseChannel != decision.Channel
+	if c.window, err = maintenance.Of(account); err != nil {
+		return choice{}, failed(err)
+	}
 	c.newPin = pinned && d.Status.Pin != nil && d.Status.Pin.ReleaseChannelVersion != decision.Observed.Written
 	d.Status.Hold = decision.Hold
 	d.Status.Pin = &v1alpha1.ObservedPin{

@@ -14,6 +14,32 @@ var scenarios = map[string][]func(*world){
 		func(w *world) { w.target = "1.2.3" },
 		func(w *world) { w.target = "1.2.4" },
 	},
+	"version-waits-for-the-maintenance-window": {
+		func(w *world) { w.target, w.window = "1.2.3", true }, // a first install does not wait
+		func(w *world) { w.target = "1.2.4" },
+		func(w *world) { w.deployment.Generation++; w.deployment.Spec.Replicas = ptr.To(int32(3)) },
+		func(w *world) { w.commit = "c2" },
+		func(w *world) { w.target = "1.2.5" },
+		func(w *world) { w.pass(untilWindow) },
+		func(w *world) { w.pass(2 * time.Hour); w.target = "1.2.6" },
+		func(w *world) { w.byHand = true },
+	},
+	"rollout-continues-after-the-maintenance-window": {
+		func(w *world) { w.target, w.window = "1.2.3", true },
+		func(w *world) { w.pass(untilWindow + time.Hour - time.Second); w.target, w.slow = "1.2.4", true },
+		func(w *world) { w.pass(30 * time.Second) },
+		func(w *world) { w.target = "1.2.5" },
+		func(w *world) { w.slow = false },
+	},
+	"broken-version-goes-back-outside-of-the-maintenance-window": {
+		func(w *world) { w.target, w.window = "1.2.3", true },
+		func(w *world) {
+			w.pass(untilWindow + time.Hour - time.Second)
+			w.target, w.broken["1.2.4"] = "1.2.4", true
+		},
+		func(w *world) { w.pass(61 * time.Second) },
+		func(w *world) { w.target = "1.2.5" },
+	},
 	"broken-version-goes-back-and-stays": {
 		func(w *world) { w.target = "1.2.3" },
 		func(w *world) { w.target, w.broken["1.2.4"] = "1.2.4", true },

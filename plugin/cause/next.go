@@ -51,6 +51,7 @@ var steps = map[string][]string{
 	v1alpha1.ReasonVersionStopped:        {"release a corrected version, or run this one anyway: kubectl quoin pin {name} VERSION -n {namespace}"},
 	v1alpha1.ReasonTooManyFailures:       {"read the causes: kubectl quoin versions {channel}; release a corrected version, or resume this one: kubectl quoin promote VERSION --channel {channel}"},
 	v1alpha1.ReasonWaitingForSlot:        {"wait: other deployments roll out; a pin does not wait: kubectl quoin pin {name} VERSION -n {namespace}"},
+	v1alpha1.ReasonWaitingForWindow:      {"wait; a pin does not: kubectl quoin pin {name} VERSION -n {namespace}"},
 	v1alpha1.ReasonError:                 {"if it persists, read the log of the controller: kubectl logs -n quoin-system deployment/quoin-controller"},
 	v1alpha1.ReasonTerminating:           {"wait until it is deleted; if it stays, read its metadata.finalizers"},
 	v1alpha1.ReasonRollingOut:            {"wait: kubectl quoin get {name} -n {namespace} -w"},

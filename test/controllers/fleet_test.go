@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"k8s.io/utils/ptr"
 
@@ -147,4 +148,46 @@ func TestFirstInstallFallsBack(t *testing.T) {
 	w.images.push("v1.2.5")
 	w.settle()
 	w.expectReady(d, "True Succeeded", "1.2.5")
+}
+
+// TestVersionsWaitForTheMaintenanceWindow: a new version reaches an account with a window in this window, and the pinned
+// deployment at once; a wait writes nothing, also after a restart.
+func TestVersionsWaitForTheMaintenanceWindow(t *testing.T) {
+	w := newWorld(t, 5)
+	w.slots = 2
+	w.restart()
+	w.populate()
+	opens := w.clock.Now().UTC().Add(72 * time.Hour).Truncate(time.Minute)
+	change(w, w.account(), func(a *v1alpha1.Account) {
+		a.Spec.Settings = &v1alpha1.AccountSettings{MaintenanceWindow: &v1alpha1.MaintenanceWindow{
+			Enabled: ptr.To(true), Day: v1alpha1.Weekday(opens.Weekday().String()), Time: opens.Format("15:04"),
+		}}
+	})
+	w.create(w.deployment("one"))
+	w.create(w.deployment("two"))
+	w.settle()
+	w.expectVersions("1.2.3", 2) // first installs do not wait
+
+	w.images.push("v1.2.4")
+	w.settle()
+	w.expectVersions("1.2.3", 2)
+	state, message := w.condition(w.deployment("one"), v1alpha1.ConditionReady)
+	if want := "Production runs 1.2.3; version 1.2.4 waits for the maintenance window of the account at " + opens.Format(time.RFC3339); state != "True WaitingForMaintenanceWindow" || message != want {
+		t.Errorf("%s: %s\nwant %s", state, message, want)
+	}
+	written := w.faults.written()
+	w.restart()
+	w.clock.Step(time.Hour)
+	w.pass()
+	if got := w.faults.written(); got != written {
+		t.Errorf("%d writes while it waits: %v", got-written, w.faults.log[written:])
+	}
+
+	change(w, w.deployment("two"), func(d *v1alpha1.Deployment) { d.Spec.ReleaseChannelVersion = "1.2.4" })
+	w.settle()
+	w.expectVersions("1.2.4", 1)
+
+	w.clock.SetTime(opens)
+	w.settle()
+	w.expectVersions("1.2.4", 2)
 }

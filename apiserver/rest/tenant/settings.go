@@ -14,6 +14,7 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/edit"
 	"github.com/quoin-dev/quoin/apiserver/recording"
 	"github.com/quoin-dev/quoin/apiserver/rest"
+	"github.com/quoin-dev/quoin/internal/maintenance"
 )
 
 const settingsPath = "/api/v1/tenant/settings"
@@ -32,9 +33,9 @@ type TenantSettings struct { //nolint:revive // the name of the schema in the do
 	AuditLogEnabledTimestamp int64  `json:"auditLogEnabledTimestamp" minimum:"0" doc:"When auditLogEnabled was last set, in milliseconds since 1970; 0 if it was never set."`
 	HasSupportAccess         bool   `json:"hasSupportAccess" doc:"Whether operators of the platform may access the account."`
 	UseAIBIUserInterface     bool   `json:"useAIBIUserInterface"`
-	MaintenanceWindowEnabled bool   `json:"maintenanceWindowEnabled"`
+	MaintenanceWindowEnabled bool   `json:"maintenanceWindowEnabled" doc:"Whether new versions of release channels wait for the window."`
 	MaintenanceWindowDay     string `json:"maintenanceWindowDay" enum:"Monday,Tuesday,Wednesday,Thursday,Friday,Saturday,Sunday"`
-	MaintenanceWindowTime    string `json:"maintenanceWindowTime" doc:"HH:MM in UTC."`
+	MaintenanceWindowTime    string `json:"maintenanceWindowTime" doc:"When the window of one hour begins, as HH:MM in UTC."`
 	OIDCEnabled              bool   `json:"oidcEnabled" doc:"Whether access tokens of the account's issuers are accepted."`
 }
 
@@ -53,12 +54,6 @@ type UpdateSettingsInput struct {
 		OIDCEnabled              *bool   `json:"oidcEnabled,omitempty" nullable:"true"`
 	}
 }
-
-// Defaults of settings that are absent.
-const (
-	defaultDay  = v1alpha1.Weekday("Sunday")
-	defaultTime = "02:00"
-)
 
 func (a *api) getSettings(ctx context.Context, _ *struct{}) (*SettingsOutput, error) {
 	account := &v1alpha1.Account{}
@@ -80,8 +75,8 @@ func settingsOf(account *v1alpha1.Account) (*SettingsOutput, error) {
 		HasSupportAccess:         ptr.Deref(s.SupportAccess, false),
 		UseAIBIUserInterface:     ptr.Deref(s.AIBIUserInterface, false),
 		MaintenanceWindowEnabled: ptr.Deref(window.Enabled, false),
-		MaintenanceWindowDay:     string(cmp.Or(window.Day, defaultDay)),
-		MaintenanceWindowTime:    cmp.Or(window.Time, defaultTime),
+		MaintenanceWindowDay:     string(cmp.Or(window.Day, maintenance.DefaultDay)),
+		MaintenanceWindowTime:    cmp.Or(window.Time, maintenance.DefaultTime),
 		OIDCEnabled:              ptr.Deref(s.OIDC, true),
 	}}, err
 }
@@ -132,10 +127,10 @@ func (in *UpdateSettingsInput) apply(account *v1alpha1.Account) error {
 		spec.AuditLog = &log
 	}
 	inWindow := set(&window.Enabled, body.MaintenanceWindowEnabled, false)
-	if day := v1alpha1.Weekday(ptr.Deref(body.MaintenanceWindowDay, "")); day != "" && day != cmp.Or(window.Day, defaultDay) {
+	if day := v1alpha1.Weekday(ptr.Deref(body.MaintenanceWindowDay, "")); day != "" && day != cmp.Or(window.Day, maintenance.DefaultDay) {
 		window.Day, inWindow = day, true
 	}
-	if time := ptr.Deref(body.MaintenanceWindowTime, ""); time != "" && time != cmp.Or(window.Time, defaultTime) {
+	if time := ptr.Deref(body.MaintenanceWindowTime, ""); time != "" && time != cmp.Or(window.Time, maintenance.DefaultTime) {
 		window.Time, inWindow = time, true
 	}
 	if inWindow {
