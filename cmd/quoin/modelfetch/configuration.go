@@ -29,7 +29,7 @@ func addConfiguration(project string) error {
 			return fmt.Errorf("look for the configuration file: %w", err)
 		}
 	}
-	if err := os.WriteFile(filepath.Join(project, "cube.js"), configuration, 0o644); err != nil { //nolint:gosec // the server runs as another user
+	if err := os.WriteFile(filepath.Join(project, "cube.js"), configuration, 0o644); err != nil {
 		return fmt.Errorf("write the configuration file: %w", err)
 	}
 	return nil
