@@ -155,7 +155,7 @@ func kindOf(value any) string {
 }
 
 // TestUpstreamClientWorks: all commands of the upstream command-line client for data models, branches, uploads, dbt, GitHub,
-// builds, logs, users and groups are answered as it needs.
+// builds, logs, users, groups and attributes are answered as it needs.
 func TestUpstreamClientWorks(t *testing.T) {
 	c, id := readClientCalls(t), create(t, acme, "Upstream client")
 	build := "/build/api/v1/deployments/" + id
@@ -297,7 +297,25 @@ func (c *clientCalls) people(t *testing.T) {
 			c.do(t, "groups delete", "/api/v1/groups/"+groups.integer(fmt.Sprintf("items.%d.id", i)), nil)
 		}
 	}
+	c.attributes(t, user)
 	c.do(t, "users delete", "/api/v1/users/"+user, nil)
+	c.do(t, "users embed-theme", "/api/v1/users/embed-theme", nil)
+	c.do(t, "app theme", "/api/v1/app-theme", nil)
+	c.do(t, "tenant settings", "/api/v1/tenant/settings", nil)
+}
+
+// attributes manages user attributes, and their values for a user.
+func (c *clientCalls) attributes(t *testing.T, user string) {
+	t.Helper()
+	const all, values = "/api/v1/user-attributes/", "/api/v1/user-attribute-values/"
+	attribute := c.do(t, "attributes create", all, map[string]any{"name": "cli_region", "type": "string", "displayName": "Region", "description": "Where.", "defaultValue": "EU"}).integer("id")
+	for _, query := range []string{"first=1&after=", "offset=0&limit=1", "name=cli_region&type=string"} {
+		c.do(t, "attributes list", all+"?"+query, nil)
+	}
+	c.do(t, "attributes update", all+attribute, map[string]any{"displayName": "Area", "description": "There.", "defaultValue": "US"})
+	c.do(t, "attributes values set", values, map[string]any{"userId": user, "userAttributeId": attribute, "value": "EU"})
+	c.do(t, "attributes values get", values+user, nil)
+	c.do(t, "attributes delete", all+attribute, nil)
 }
 
 // integer returns a large integer of the body as text.

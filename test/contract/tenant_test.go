@@ -137,7 +137,7 @@ func TestTenantSettingsNeedAdmin(t *testing.T) {
 			created := globex.as(globex.admin).call(t, "POST", "/api/v1/api-keys", c.key).is(200)
 			caller := globex.as(fmt.Sprint(created.at("token")))
 			caller.call(t, "PUT", tenantSettings, map[string]any{"hasSupportAccess": true}).rejected(403, c.want)
-			for _, path := range []string{tenantSettings, "/api/v1/app-config", "/api/v1/app-theme"} {
+			for _, path := range []string{tenantSettings, "/api/v1/app-config", "/api/v1/app-theme", "/api/v1/users/embed-theme"} {
 				caller.call(t, "GET", path, nil).is(200)
 			}
 		})

@@ -14,6 +14,7 @@ import (
 func (a *api) themeFamily() rest.Family {
 	return rest.Family{Tag: "App Theme", Description: "The look and the features of clients, as the Account sets them.", Routes: []rest.Route{
 		rest.Handle(http.MethodGet, "/api/v1/app-config", "getAppConfig", rest.NoPermission, "Get the configuration of clients", getAppConfig),
+		rest.Handle(http.MethodGet, "/api/v1/users/embed-theme", "getEmbedTheme", rest.NoPermission, "Get the theme of embedded content for the caller, which is that of the account", getAppTheme),
 		rest.Handle(http.MethodGet, "/api/v1/app-theme", "getAppTheme", rest.NoPermission, "Get the theme, with defaults where the account sets none", getAppTheme),
 	}}
 }
