@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/url"
 	"strings"
 	"testing"
 
@@ -50,6 +51,27 @@ func TestAttributesAreManagedOverREST(t *testing.T) {
 	acme.call(t, acme.admin, "DELETE", attributesPath+regions, nil).is(200)
 	acme.call(t, acme.admin, "DELETE", attributesPath+regions, nil).rejected(404, regions)
 	acme.call(t, acme.admin, "GET", attributesPath, nil).is(200).want(map[string]string{"items.length": "1"})
+}
+
+// Changes of attributes and values are in the audit log of the account, with what has changed.
+func TestChangesAreRecorded(t *testing.T) {
+	id := acme.attribute(t, map[string]any{"name": "floor", "type": "string"})
+	acme.call(t, acme.admin, "PUT", attributesPath+id, map[string]any{"defaultValue": "first"}).is(200)
+	acme.call(t, acme.admin, "POST", valuesPath, map[string]any{"userId": "ada", "userAttributeId": id, "value": "second"}).is(200)
+	acme.call(t, acme.admin, "POST", valuesPath, map[string]any{"userId": "ada", "userAttributeId": id, "value": nil}).is(200)
+	acme.call(t, acme.admin, "DELETE", attributesPath+id, nil).is(200)
+	for event, words := range map[string]string{
+		"Created user attribute": "floor", "Updated user attribute": "first", "Updated user profile": "second", "Deleted user attribute": "floor",
+	} {
+		export := url.Values{"eventName": {event}, "search": {words}}
+		rows := acme.call(t, acme.admin, "GET", "/api/v1/audit-logs/export?"+export.Encode(), nil).is(200)
+		if n := strings.Count(string(rows.raw), event); n == 0 {
+			t.Errorf("no event %s with %s: %s", event, words, rows.raw)
+		}
+		if other := globex.call(t, globex.admin, "GET", "/api/v1/audit-logs/export?"+export.Encode(), nil).is(200); strings.Contains(string(other.raw), words) {
+			t.Errorf("another account has the event: %s", other.raw)
+		}
+	}
 }
 
 func TestInvalidAttributesAreRejected(t *testing.T) {

@@ -9,6 +9,8 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -18,6 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clientrest "k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
@@ -52,8 +55,13 @@ func run(ctx context.Context, c *clustertest.Cluster, m *testing.M) (int, error)
 	if err := startController(ctx, c.As(clustertest.Controller)); err != nil {
 		return 0, err
 	}
+	folder, err := os.MkdirTemp("", "attributes-")
+	if err != nil {
+		return 0, err
+	}
+	defer os.RemoveAll(folder)
 	failed := make(chan error, 1)
-	if err := startServer(ctx, c.As(clustertest.APIServer), failed); err != nil {
+	if err := startServer(ctx, c.As(clustertest.APIServer), "sqlite://"+filepath.Join(folder, "quoin.db"), failed); err != nil {
 		return 0, err
 	}
 	for _, a := range []*account{acme, globex} {
@@ -103,7 +111,7 @@ func startController(ctx context.Context, config *clientrest.Config) error {
 	return nil
 }
 
-func startServer(ctx context.Context, config *clientrest.Config, failed chan error) error {
+func startServer(ctx context.Context, config *clientrest.Config, database string, failed chan error) error {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
@@ -111,7 +119,7 @@ func startServer(ctx context.Context, config *clientrest.Config, failed chan err
 	listening := make(chan serving.Addresses, 1)
 	go func() {
 		failed <- apiserver.Run(ctx, config, apiserver.Config{
-			Namespace: clustertest.Namespace, Version: "test", RequestsPerSecond: 1e6, Burst: 1e6, Log: slog.New(slog.DiscardHandler),
+			Namespace: clustertest.Namespace, Version: "test", DatabaseURL: database, RequestsPerSecond: 1e6, Burst: 1e6, Log: slog.New(slog.DiscardHandler),
 			HTTPS: serving.Endpoint{Listener: listener}, OnListen: func(a serving.Addresses) { listening <- a },
 		})
 	}()
@@ -164,7 +172,9 @@ func (a *account) create(ctx context.Context, c *clustertest.Cluster) error {
 		}
 		*key.token, objects = token, append(objects, object)
 	}
-	if err := c.Account(ctx, a.name, v1alpha1.AccountSpec{Host: v1alpha1.Host(a.host())}, objects...); err != nil {
+	if err := c.Account(ctx, a.name, v1alpha1.AccountSpec{
+		Host: v1alpha1.Host(a.host()), Plan: v1alpha1.PlanEnterprise, AuditLog: &v1alpha1.AuditLog{Enabled: ptr.To(true)},
+	}, objects...); err != nil {
 		return err
 	}
 	production := &v1alpha1.Environment{
