@@ -50,9 +50,11 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/rest/model"
 	"github.com/quoin-dev/quoin/apiserver/rest/tenant"
 	"github.com/quoin-dev/quoin/apiserver/scim"
+	"github.com/quoin-dev/quoin/apiserver/signin"
 	"github.com/quoin-dev/quoin/apiserver/tenants"
 	"github.com/quoin-dev/quoin/internal/content/deploytoken"
 	"github.com/quoin-dev/quoin/internal/content/devmode"
+	"github.com/quoin-dev/quoin/internal/content/oauth"
 	"github.com/quoin-dev/quoin/internal/content/repository"
 	"github.com/quoin-dev/quoin/internal/content/token"
 	"github.com/quoin-dev/quoin/internal/content/upload"
@@ -200,7 +202,7 @@ func serve(ctx context.Context, k8s cluster.Cluster, restConfig *clientrest.Conf
 	if f.api, err = newREST(ctx, k8s, writer, known, f.directory, groups, c); err != nil {
 		return err
 	}
-	f.authenticator = newAuthenticator(k8s, f.directory, groups.model.DeployTokens, c, background)
+	f.authenticator, f.signIn = newAuthenticator(k8s, f.directory, groups, f.log, c, background)
 	options := serving.Options{
 		HTTPS: c.HTTPS, Connections: newConnections(c.TrustedProxies, metrics.Registry),
 		Probes: c.Probes, Metrics: c.Metrics, OnListen: c.OnListen, Log: c.Log,
@@ -227,23 +229,30 @@ func serve(ctx context.Context, k8s cluster.Cluster, restConfig *clientrest.Conf
 	return serving.Run(ctx, options, handler)
 }
 
-// newAuthenticator returns the authenticator of tenant hosts, and records the last use of keys in the
-// background.
-func newAuthenticator(k8s cluster.Cluster, users auth.Users, tokens *deploytoken.Tokens, c Config, background *serving.Background) auth.Authenticator {
+// newAuthenticator returns the authenticator of tenant hosts and the server at which people sign in. It records
+// the last use of keys in the background.
+func newAuthenticator(
+	k8s cluster.Cluster, users auth.Users, stored storedGroups, events recording.Log, c Config, background *serving.Background,
+) (auth.Authenticator, *signin.Server) {
 	used, active := auth.NewLastUsed(k8s.GetClient()), auth.NewActiveUsers(users, k8s.GetAPIReader(), clock.RealClock{})
 	background.Run("last use of keys", used.Start)
 	chain := []auth.Authenticator{
 		auth.NewGitHooks(model.GitHookPath, k8s.GetClient(), k8s.GetAPIReader(), clock.RealClock{}),
 		auth.NewDbtHooks(model.DbtHookPath, k8s.GetClient(), k8s.GetAPIReader(), clock.RealClock{}),
 	}
-	if tokens != nil {
-		chain = append(chain, auth.NewDeployTokens(tokens, active, model.ExchangePath, k8s.GetClient(), k8s.GetAPIReader(), clock.RealClock{}))
+	people := auth.NewOIDC(active, clock.RealClock{}, c.OIDCClient)
+	signIn := signin.Options{Store: stored.signIn, People: people, Secrets: k8s.GetAPIReader(), Log: events, Clock: clock.RealClock{}}
+	if c.DatabaseURL != "" {
+		chain = append(chain,
+			auth.NewDeployTokens(stored.model.DeployTokens, active, model.ExchangePath, k8s.GetClient(), k8s.GetAPIReader(), clock.RealClock{}),
+			signin.NewAuthenticator(signIn),
+		)
 	}
 	return auth.Basic(auth.Chain(append(chain,
 		auth.NewKeys(k8s.GetClient(), k8s.GetAPIReader(), clock.RealClock{}, used),
-		auth.NewOIDC(active, clock.RealClock{}, c.OIDCClient),
+		people,
 		auth.NewServiceAccounts(k8s.GetClient(), clock.RealClock{}),
-	)...), githttp.Handles)
+	)...), githttp.Handles), signin.New(signIn)
 }
 
 // runCertificates renews the certificate of the listener in the background, and publishes its CA in
@@ -289,6 +298,8 @@ type storedGroups struct {
 	attributes  attributes.Options
 	// repositories are the Git repositories that Quoin keeps; nil without a database.
 	repositories *repository.Repositories
+	// signIn has sessions and tokens of people; nil without a database.
+	signIn *oauth.Store
 	// push returns credentials for pushes to remotes; nil for those of their Secrets.
 	push gitmirror.PushCredentials
 	// dbt connects dbt syncs with objects; nil without a database.
@@ -308,6 +319,7 @@ func (g *storedGroups) use(k8s cluster.Cluster, c Config, background *serving.Ba
 	g.deployments.Repositories, g.model.Repositories, g.model.DevMode = g.repositories, g.repositories, &devmode.DevMode{DB: database}
 	g.model.Uploads = &upload.Uploads{DB: database, Record: model.Record}
 	g.model.DeployTokens = &deploytoken.Tokens{DB: database, Record: model.Record}
+	g.signIn = &oauth.Store{DB: database, Record: signin.RecordTx}
 	background.Run("content store", database.Run) // when all jobs are registered
 	return events, registerStoreMetrics(metrics.Registry, database)
 }

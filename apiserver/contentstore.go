@@ -21,6 +21,7 @@ import (
 	"github.com/quoin-dev/quoin/internal/content/dbtsync"
 	"github.com/quoin-dev/quoin/internal/content/deploytoken"
 	"github.com/quoin-dev/quoin/internal/content/devmode"
+	"github.com/quoin-dev/quoin/internal/content/oauth"
 	"github.com/quoin-dev/quoin/internal/content/repository"
 	"github.com/quoin-dev/quoin/internal/content/token"
 	"github.com/quoin-dev/quoin/internal/content/upload"
@@ -33,7 +34,7 @@ import (
 func ContentOwners() []store.Owner { return slices.Clone(owners) }
 
 // owners are the packages with tables in the content store.
-var owners = append([]store.Owner{audit.Owner, token.Owner, repository.Owner, dbtsync.Owner, devmode.Owner, upload.Owner, deploytoken.Owner}, content.Owners...)
+var owners = append([]store.Owner{audit.Owner, token.Owner, repository.Owner, dbtsync.Owner, devmode.Owner, upload.Owner, deploytoken.Owner, oauth.Owner}, content.Owners...)
 
 const (
 	// purgeInterval is the time between two scans for content of deleted objects.
@@ -57,7 +58,7 @@ func newContentStore(k8s cluster.Cluster, c Config, deployments toolscache.Share
 		return purger.Run(ctx, purgeInterval)
 	})
 	for _, expire := range []func(ctx context.Context, s *store.Store, interval time.Duration, log *slog.Logger) error{
-		token.RunExpiry, upload.RunExpiry, deploytoken.RunExpiry,
+		token.RunExpiry, upload.RunExpiry, deploytoken.RunExpiry, oauth.RunExpiry,
 	} {
 		database.WhileOpen(func(ctx context.Context, s *store.Store) error { return expire(ctx, s, purgeInterval, c.Log) })
 	}

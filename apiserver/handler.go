@@ -18,6 +18,7 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/scim"
 	"github.com/quoin-dev/quoin/apiserver/scim/schema"
 	"github.com/quoin-dev/quoin/apiserver/scim/scimerror"
+	"github.com/quoin-dev/quoin/apiserver/signin"
 	"github.com/quoin-dev/quoin/apiserver/tenants"
 	"github.com/quoin-dev/quoin/internal/audit"
 	"github.com/quoin-dev/quoin/internal/fieldowner"
@@ -40,6 +41,8 @@ type handler struct {
 	// dbt receives the manifests of dbt syncs; nil without a database.
 	dbt    *dbtobjects.Objects
 	limits *limits
+	// signIn serves sign-in and the authorization server of each account.
+	signIn *signin.Server
 	// log is the audit log; nil without a database.
 	log recording.Log
 }
@@ -94,6 +97,10 @@ func (f *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	serving.Annotate(r.Context(), "account", account.Name)
 	if isReference(r) {
 		f.serveReference(w, r)
+		return
+	}
+	if signin.Handles(r.URL.Path) {
+		f.signIn.ServeHTTP(w, r, account)
 		return
 	}
 	if r.Header.Get("Authorization") == "" && scim.Handles(r.URL.Path) && f.scim.IsPublic(r) {

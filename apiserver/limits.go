@@ -14,6 +14,7 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/githttp"
 	"github.com/quoin-dev/quoin/apiserver/rest/model"
 	"github.com/quoin-dev/quoin/apiserver/scim"
+	"github.com/quoin-dev/quoin/apiserver/signin"
 	"github.com/quoin-dev/quoin/internal/ratelimit"
 	"github.com/quoin-dev/quoin/internal/serving"
 	"github.com/quoin-dev/quoin/internal/serving/pending"
@@ -49,7 +50,7 @@ var bodyPace = serving.Pace{Grace: 10 * time.Second, Rate: 16 << 10, Timeout: ti
 
 // bodyLimit returns the maximum size of the body of a request; 0 for the default.
 func bodyLimit(r *http.Request) int64 {
-	return cmp.Or(scim.BodyLimit(r), model.BodyLimit(r), githttp.BodyLimit(r), dbtobjects.BodyLimit(r))
+	return cmp.Or(scim.BodyLimit(r), model.BodyLimit(r), githttp.BodyLimit(r), dbtobjects.BodyLimit(r), signin.BodyLimit(r))
 }
 
 // limits are the limits of authenticated callers.

@@ -15,6 +15,9 @@ const (
 )
 
 // OIDCIssuer is an OpenID Connect issuer whose access tokens are accepted for the account.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.clientSecretRef) || has(self.clientID)",message="clientSecretRef requires clientID",fieldPath=".clientSecretRef"
+// +kubebuilder:validation:XValidation:rule="!has(self.displayName) || has(self.clientID)",message="displayName requires clientID",fieldPath=".displayName"
 type OIDCIssuer struct {
 	// url of the issuer, without /.well-known/openid-configuration.
 	// +kubebuilder:validation:MinLength=9
@@ -51,6 +54,25 @@ type OIDCIssuer struct {
 	// +kubebuilder:validation:items:MaxLength=256
 	// +optional
 	AdminGroups []string `json:"adminGroups,omitempty"`
+
+	// clientID is the id of Quoin as a client of the issuer, for sign-in with a browser. Users cannot sign
+	// in at the issuer when absent.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=256
+	// +optional
+	ClientID string `json:"clientID,omitempty"`
+
+	// clientSecretRef refers to the client's secret, in a Secret in the account's namespace. A public
+	// client when absent.
+	// +optional
+	ClientSecretRef *SecretKeyReference `json:"clientSecretRef,omitempty"`
+
+	// displayName is the name on the page where users choose an issuer; the host of the URL when absent.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=128
+	// +kubebuilder:validation:XValidation:rule=`!self.matches(r'[\p{Cc}\x{2028}\x{2029}\x{061C}\x{200E}\x{200F}\x{202A}-\x{202E}\x{2066}-\x{2069}]')`,message="must not contain control characters, line separators or bidirectional formatting characters"
+	// +optional
+	DisplayName string `json:"displayName,omitempty"`
 }
 
 // AuditLog configures the account's audit log.

@@ -2,6 +2,8 @@ package auth
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -127,4 +129,32 @@ func (b *budget) of(account string) *proven {
 		b.proven[account] = p
 	}
 	return p
+}
+
+// tokenAllowance limits the reads of the database that invented access tokens cause.
+var tokenAllowance = allowance{address: rates{5, 20}, account: rates{10, 40}, total: rates{50, 100}}
+
+// Budget limits the calls to other systems that check unknown credentials, for authenticators of other packages.
+type Budget struct{ *budget }
+
+// NewTokenBudget returns the budget of access tokens, by which the database is read.
+func NewTokenBudget(clk clock.PassiveClock) *Budget { return &Budget{newBudget(clk, tokenAllowance)} }
+
+// Spend admits the check of a credential, or returns an error that wraps ErrBusy.
+func (b *Budget) Spend(ctx context.Context, account, credential string) error {
+	return b.spend(ctx, account, hashed(credential))
+}
+
+// Prove records a successful check of a credential.
+func (b *Budget) Prove(ctx context.Context, account, credential string) {
+	b.prove(ctx, account, hashed(credential))
+}
+
+// Disprove records that a credential is no longer valid.
+func (b *Budget) Disprove(account, credential string) { b.disprove(account, hashed(credential)) }
+
+// hashed returns a credential as a budget has it.
+func hashed(credential string) string {
+	sum := sha256.Sum256([]byte(credential))
+	return hex.EncodeToString(sum[:])
 }

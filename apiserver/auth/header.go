@@ -26,6 +26,13 @@ func (otherCredential) Unwrap() error   { return ErrNoCredential }
 // scheme may be the secret, by mistake.
 const otherForm = otherCredential(`the Authorization header must be "Bearer <API key>", "Api-Key <API key>" or "Bearer <JWT>"`)
 
+// OtherForm is returned by authenticators of other packages for a credential of an unknown form: Chain tries the
+// next one.
+var OtherForm error = otherForm
+
+// Invalid returns an error that wraps ErrNoCredential, with a reason for the caller.
+func Invalid(reason string) error { return unauthenticated("%s", reason) }
+
 // unauthenticated returns an error that wraps ErrNoCredential.
 func unauthenticated(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{ErrNoCredential}, args...)...)

@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
@@ -79,11 +80,16 @@ func (a *OIDC) Authenticate(ctx context.Context, account *v1alpha1.Account, r *h
 	if spec == nil {
 		return nil, foreignIssuer
 	}
-	verified, err := a.verify(ctx, account.Name, spec, c.jwt)
+	verified, err := a.verify(ctx, account.Name, spec, spec.Audiences, c.jwt)
 	if err != nil {
 		return nil, err
 	}
-	p, userName, err := userPrincipal(account, spec, verified)
+	return a.principal(ctx, account, spec, verified)
+}
+
+// principal returns the principal of a person by the claims of a verified token.
+func (a *OIDC) principal(ctx context.Context, account *v1alpha1.Account, spec *v1alpha1.OIDCIssuer, c Claims) (*Principal, error) {
+	p, userName, err := userPrincipal(account, spec, c)
 	if err != nil {
 		return nil, err
 	}
@@ -114,16 +120,22 @@ func issuerOf(account *v1alpha1.Account, jwt string) (*v1alpha1.OIDCIssuer, erro
 	if err != nil {
 		return nil, err
 	}
-	if settings := account.Spec.Settings; settings != nil && !ptr.Deref(settings.OIDC, true) {
-		return nil, nil
-	}
 	named, _ := unverified.text("iss")
+	return trustedIssuer(account, named), nil
+}
+
+// trustedIssuer returns the issuer of the account with a URL; nil if there is none, or if the account's
+// settings disable OIDC.
+func trustedIssuer(account *v1alpha1.Account, url string) *v1alpha1.OIDCIssuer {
+	if settings := account.Spec.Settings; settings != nil && !ptr.Deref(settings.OIDC, true) {
+		return nil
+	}
 	for i := range account.Spec.OIDCIssuers {
-		if spec := &account.Spec.OIDCIssuers[i]; spec.URL == named {
-			return spec, nil
+		if spec := &account.Spec.OIDCIssuers[i]; spec.URL == url {
+			return spec
 		}
 	}
-	return nil, nil
+	return nil
 }
 
 // unverifiedClaims returns the claims of a token without verifying it.
@@ -164,8 +176,9 @@ func (c tokenClaims) texts(name string) []string {
 	return nil
 }
 
-// verify checks the signature, issuer, audience and times of a token and returns its claims.
-func (a *OIDC) verify(ctx context.Context, account string, spec *v1alpha1.OIDCIssuer, jwt string) (tokenClaims, error) {
+// verify checks the signature, issuer, audience and times of a token and returns its claims. The token must
+// have one of the audiences.
+func (a *OIDC) verify(ctx context.Context, account string, spec *v1alpha1.OIDCIssuer, audiences []string, jwt string) (tokenClaims, error) {
 	sum := sha256.Sum256([]byte(jwt))
 	if _, known := a.unsigned.get(sum); known {
 		return nil, errUnsigned
@@ -186,7 +199,7 @@ func (a *OIDC) verify(ctx context.Context, account string, spec *v1alpha1.OIDCIs
 		a.unsigned.put(sum, struct{}{})
 		return nil, errUnsigned
 	}
-	if !slices.ContainsFunc(token.Audience, func(audience string) bool { return slices.Contains(spec.Audiences, audience) }) {
+	if !slices.ContainsFunc(token.Audience, func(audience string) bool { return slices.Contains(audiences, audience) }) {
 		return nil, unauthenticated("the token is for another audience")
 	}
 	var all tokenClaims
@@ -208,15 +221,14 @@ func (a *OIDC) verify(ctx context.Context, account string, spec *v1alpha1.OIDCIs
 	return all, nil
 }
 
+// claimNames returns the names of the claims with the user's name and groups.
+func claimNames(spec *v1alpha1.OIDCIssuer) (userName, groups string) {
+	return cmp.Or(spec.UserNameClaim, "email"), cmp.Or(spec.GroupsClaim, "groups")
+}
+
 // userPrincipal returns the principal of a token and the userName of its ScimUser.
 func userPrincipal(account *v1alpha1.Account, spec *v1alpha1.OIDCIssuer, c tokenClaims) (p *Principal, userName string, err error) {
-	nameClaim, groupsClaim := spec.UserNameClaim, spec.GroupsClaim
-	if nameClaim == "" {
-		nameClaim = "email"
-	}
-	if groupsClaim == "" {
-		groupsClaim = "groups"
-	}
+	nameClaim, groupsClaim := claimNames(spec)
 	subject, ok := c.text("sub")
 	if !ok {
 		return nil, "", unauthenticated(`the token has no claim "sub"`)
@@ -242,3 +254,47 @@ func userPrincipal(account *v1alpha1.Account, spec *v1alpha1.OIDCIssuer, c token
 	}
 	return p, userName, nil
 }
+
+// Claims are the claims of a token of an issuer.
+type Claims = tokenClaims
+
+// Person returns the principal of a person who has authenticated at an issuer of the account, as Authenticate
+// returns it for a token with the same claims. The error wraps ErrNoCredential if the account no longer has the
+// issuer, or if the person is deactivated.
+func (a *OIDC) Person(ctx context.Context, account *v1alpha1.Account, issuer string, c Claims) (*Principal, error) {
+	spec := trustedIssuer(account, issuer)
+	if spec == nil {
+		return nil, unauthenticated("the account does not have the issuer at which the user has signed in")
+	}
+	return a.principal(ctx, account, spec, c)
+}
+
+// IDToken verifies an ID token of an issuer for the client spec.clientID (OpenID Connect Core 1.0, section
+// 3.1.3.7), and returns the claims that Person needs. The error wraps ErrNoCredential if the token is invalid.
+func (a *OIDC) IDToken(ctx context.Context, account *v1alpha1.Account, spec *v1alpha1.OIDCIssuer, nonce, jwt string) (Claims, error) {
+	if !isJWT(jwt) || len(jwt) > maxIDToken {
+		return nil, unauthenticated("the issuer has returned no ID token, or one of more than %d bytes", maxIDToken)
+	}
+	all, err := a.verify(ctx, account.Name, spec, []string{spec.ClientID}, jwt)
+	if err != nil {
+		return nil, err
+	}
+	party, given := all.text("azp")
+	switch shown, _ := all.text("nonce"); {
+	case nonce == "" || shown != nonce:
+		return nil, unauthenticated("the ID token is for another sign-in")
+	case given && party != spec.ClientID, !given && len(all.texts("aud")) > 1:
+		return nil, unauthenticated("the ID token is for another client")
+	}
+	nameClaim, groupsClaim := claimNames(spec)
+	kept := Claims{}
+	for _, name := range []string{"sub", "name", "email", "email_verified", nameClaim, groupsClaim} {
+		if value, ok := all[name]; ok {
+			kept[name] = value
+		}
+	}
+	return kept, nil
+}
+
+// maxIDToken is the maximum length of an ID token in bytes.
+const maxIDToken = 64 << 10

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"sync"
 	"time"
 
@@ -27,6 +28,9 @@ const (
 	// caller out, because the keys have then just been fetched.
 	issuerPerSecond = 1
 	issuerBurst     = 10
+	// exchangesPerSecond and exchangeBurst limit the exchanges of codes at an issuer.
+	exchangesPerSecond = 20
+	exchangeBurst      = 100
 	// keysFor is how long keys are cached: an issuer's withdrawal of a key takes effect after it.
 	keysFor = time.Hour
 	// shortestRetry and longestRetry are the limits of the backoff after a failed discovery.
@@ -46,14 +50,17 @@ type issuer struct {
 	url    string
 	clock  clock.PassiveClock
 	client *http.Client
-	flight singleflight.Group
+	// exchanges is the client for exchanges of codes, which have a limit of their own.
+	exchanges *http.Client
+	flight    singleflight.Group
 
-	mu    sync.Mutex
-	jwks  string // the URL of the keys
-	keys  []jose.JSONWebKey
-	err   error         // of the last discovery
-	next  time.Time     // of the next discovery
-	pause time.Duration // before it, while it fails
+	mu        sync.Mutex
+	jwks      string // the URL of the keys
+	endpoints Endpoints
+	keys      []jose.JSONWebKey
+	err       error         // of the last discovery
+	next      time.Time     // of the next discovery
+	pause     time.Duration // before it, while it fails
 }
 
 // issuer returns the issuer with a URL. Entries are never deleted: URLs come from Accounts, which
@@ -63,7 +70,7 @@ func (a *OIDC) issuer(url string) *issuer {
 	defer a.mu.Unlock()
 	i, ok := a.issuers[url]
 	if !ok {
-		i = &issuer{url: url, clock: a.clock, client: restricted(a.http)}
+		i = &issuer{url: url, clock: a.clock, client: restricted(a.http, issuerPerSecond, issuerBurst), exchanges: restricted(a.http, exchangesPerSecond, exchangeBurst)}
 		a.issuers[url] = i
 	}
 	return i
@@ -83,6 +90,33 @@ func (i *issuer) current(ctx context.Context) ([]jose.JSONWebKey, error) {
 		return nil, err
 	}
 	return i.shared(ctx, "discovery", i.discover)
+}
+
+// Endpoints are what an issuer publishes for sign-in (OpenID Connect Discovery 1.0, section 3; RFC 9207,
+// section 3).
+type Endpoints struct {
+	Authorization string   `json:"authorization_endpoint"`
+	Token         string   `json:"token_endpoint"`
+	AuthMethods   []string `json:"token_endpoint_auth_methods_supported"`
+	Scopes        []string `json:"scopes_supported"`
+	// SendsIssuer reports whether authorization responses have the parameter iss.
+	SendsIssuer bool `json:"authorization_response_iss_parameter_supported"`
+}
+
+// Endpoints returns the endpoints of an issuer, and a client for requests to it.
+func (a *OIDC) Endpoints(ctx context.Context, issuerURL string) (Endpoints, *http.Client, error) {
+	i := a.issuer(issuerURL)
+	if _, err := i.current(ctx); err != nil {
+		return Endpoints{}, nil, fmt.Errorf("OIDC issuer %s: %w", issuerURL, err)
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	for _, endpoint := range []string{i.endpoints.Authorization, i.endpoints.Token} {
+		if parsed, err := url.Parse(endpoint); err != nil || parsed.Scheme != "https" || parsed.Host == "" {
+			return Endpoints{}, nil, fmt.Errorf("OIDC issuer %s: its configuration has no https:// URLs as authorization_endpoint and token_endpoint", issuerURL)
+		}
+	}
+	return i.endpoints, i.exchanges, nil
 }
 
 // refreshed returns the keys of the issuer after fetching them again.
@@ -120,6 +154,7 @@ func (i *issuer) shared(ctx context.Context, name string, f func(context.Context
 // discover fetches the discovery document and the keys.
 func (i *issuer) discover(ctx context.Context) ([]jose.JSONWebKey, error) {
 	var found struct {
+		Endpoints
 		JWKS string `json:"jwks_uri"`
 	}
 	provider, err := oidc.NewProvider(oidc.ClientContext(ctx, i.client), i.url)
@@ -144,7 +179,7 @@ func (i *issuer) discover(ctx context.Context) ([]jose.JSONWebKey, error) {
 		}
 		return nil, i.err
 	}
-	i.jwks, i.keys, i.err, i.pause = found.JWKS, keys, nil, 0
+	i.jwks, i.endpoints, i.keys, i.err, i.pause = found.JWKS, found.Endpoints, keys, nil, 0
 	i.next = i.clock.Now().Add(keysFor)
 	return i.keys, nil
 }
@@ -244,7 +279,7 @@ func short(err error) error {
 
 // restricted returns a copy of a client with a timeout, a maximum response size and a rate limit that
 // requests https URLs only.
-func restricted(base *http.Client) *http.Client {
+func restricted(base *http.Client, perSecond rate.Limit, burst int) *http.Client {
 	c := http.Client{}
 	if base != nil {
 		c = *base
@@ -255,7 +290,7 @@ func restricted(base *http.Client) *http.Client {
 	if c.Transport == nil {
 		c.Transport = http.DefaultTransport
 	}
-	c.Transport = &bounded{next: c.Transport, limiter: rate.NewLimiter(issuerPerSecond, issuerBurst)}
+	c.Transport = &bounded{next: c.Transport, limiter: rate.NewLimiter(perSecond, burst)}
 	return &c
 }
 

@@ -1,0 +1,61 @@
+package signin
+
+import (
+	"encoding/json"
+	"net/http"
+)
+
+// scopeAll is the one scope: everything that the person may do.
+const scopeAll = "all"
+
+const (
+	codeGrant    = "authorization_code"
+	refreshGrant = "refresh_token"
+	deviceGrant  = "urn:ietf:params:oauth:grant-type:device_code"
+)
+
+// serverMetadata serves the metadata of the authorization server (RFC 8414).
+func (s *Server) serverMetadata(w http.ResponseWriter, _ *http.Request, in *request) {
+	writeMetadata(w, map[string]any{
+		"issuer":                                         in.url,
+		"authorization_endpoint":                         in.url + authorizePath,
+		"token_endpoint":                                 in.url + tokenPath,
+		"revocation_endpoint":                            in.url + revokePath,
+		"device_authorization_endpoint":                  in.url + deviceCodePath,
+		"scopes_supported":                               []string{scopeAll},
+		"response_types_supported":                       []string{"code"},
+		"response_modes_supported":                       []string{"query"},
+		"grant_types_supported":                          []string{codeGrant, refreshGrant, deviceGrant},
+		"token_endpoint_auth_methods_supported":          []string{"none"},
+		"revocation_endpoint_auth_methods_supported":     []string{"none"},
+		"code_challenge_methods_supported":               []string{"S256"},
+		"authorization_response_iss_parameter_supported": true,
+		"service_documentation":                          in.url + "/docs",
+	})
+}
+
+// resourceMetadata serves the metadata of the REST API as a protected resource (RFC 9728).
+func (s *Server) resourceMetadata(w http.ResponseWriter, _ *http.Request, in *request) {
+	writeMetadata(w, map[string]any{
+		"resource":                 in.url,
+		"resource_name":            in.name(),
+		"authorization_servers":    []string{in.url},
+		"scopes_supported":         []string{scopeAll},
+		"bearer_methods_supported": []string{"header"},
+		"resource_documentation":   in.url + "/docs",
+	})
+}
+
+func writeMetadata(w http.ResponseWriter, document map[string]any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "public, max-age=300")
+	_ = json.NewEncoder(w).Encode(document) // fails only if the client has disconnected
+}
+
+// name returns the name of the account on pages.
+func (in *request) name() string {
+	if in.account.Spec.DisplayName != "" {
+		return in.account.Spec.DisplayName
+	}
+	return in.account.Name
+}

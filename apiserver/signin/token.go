@@ -1,0 +1,143 @@
+package signin
+
+import (
+	"errors"
+	"net/http"
+	"net/url"
+	"regexp"
+	"time"
+
+	"github.com/quoin-dev/quoin/apiserver/auth"
+	"github.com/quoin-dev/quoin/internal/content/oauth"
+)
+
+// token serves the token endpoint (RFC 6749, section 3.2).
+func (s *Server) token(w http.ResponseWriter, r *http.Request, in *request) { s.grant(w, r, in, "") }
+
+// refreshOnly serves the path at which the command line refreshes its tokens.
+func (s *Server) refreshOnly(w http.ResponseWriter, r *http.Request, in *request) {
+	s.grant(w, r, in, refreshGrant)
+}
+
+// deviceOnly serves the path at which the command line polls.
+func (s *Server) deviceOnly(w http.ResponseWriter, r *http.Request, in *request) {
+	s.grant(w, r, in, deviceGrant)
+}
+
+// grant exchanges a grant for tokens. If only is not empty, no other grant type is accepted.
+func (s *Server) grant(w http.ResponseWriter, r *http.Request, in *request, only string) {
+	tokens, err := s.exchange(r, in, only)
+	if err == nil {
+		_, err = s.person(r.Context(), in, tokens.Grant.Person)
+		if errors.Is(err, auth.ErrNoCredential) {
+			err = reject(invalidGrant, "the user is deactivated, or the account no longer has the issuer of the user")
+		}
+	}
+	if err != nil {
+		writeProtocolError(w, r, err)
+		return
+	}
+	writeJSON(w, http.StatusOK, map[string]any{
+		"access_token": tokens.Access, "token_type": "Bearer", "expires_in": int(oauth.AccessLifetime / time.Second),
+		"refresh_token": tokens.Refresh, "scope": scopeAll,
+	})
+}
+
+// exchange exchanges the grant in a request.
+func (s *Server) exchange(r *http.Request, in *request, only string) (*oauth.Tokens, error) {
+	form, err := formOf(r)
+	if err != nil {
+		return nil, err
+	}
+	c, err := clientIn(r, form)
+	if err != nil {
+		return nil, err
+	}
+	kind := form.Get("grant_type")
+	switch {
+	case kind == "":
+		return nil, reject(invalidRequest, "grant_type is missing")
+	case only != "" && kind != only:
+		return nil, reject(unsupportedGrantType, "the grant type of this endpoint is %q", only)
+	}
+	if err := checkScope(form); err != nil {
+		return nil, err
+	}
+	switch kind {
+	case codeGrant:
+		return s.redeem(r, in, c, form)
+	case refreshGrant:
+		return s.refresh(r, in, c, form)
+	case deviceGrant:
+		return s.poll(r, in, c, form)
+	}
+	return nil, reject(unsupportedGrantType, "the grant types are %q, %q and %q", codeGrant, refreshGrant, deviceGrant)
+}
+
+var (
+	// verifierForm is that of RFC 7636, section 4.1.
+	verifierForm = regexp.MustCompile(`^[A-Za-z0-9._~-]{43,128}$`)
+	// challengeForm is that of a code challenge of the method S256: 32 bytes in base64url.
+	challengeForm = regexp.MustCompile(`^[A-Za-z0-9_-]{43}$`)
+)
+
+// maxToken is the maximum length of a secret in a request in bytes.
+const maxToken = 512
+
+func (s *Server) redeem(r *http.Request, in *request, c *oauthClient, form url.Values) (*oauth.Tokens, error) {
+	code, verifier := form.Get("code"), form.Get("code_verifier")
+	switch {
+	case code == "":
+		return nil, reject(invalidRequest, "code is missing")
+	case !verifierForm.MatchString(verifier):
+		return nil, reject(invalidRequest, "code_verifier is required: 43 to 128 letters, digits and . _ ~ -")
+	case len(code) > maxToken:
+		return nil, reject(invalidGrant, "the authorization code is invalid")
+	}
+	tokens, err := s.Store.Redeem(r.Context(), in.stored(), oauth.Redemption{Code: code, ClientID: c.ID, RedirectURI: form.Get("redirect_uri"), Verifier: verifier})
+	return tokens, grantError("the authorization code", err)
+}
+
+func (s *Server) refresh(r *http.Request, in *request, c *oauthClient, form url.Values) (*oauth.Tokens, error) {
+	token := form.Get("refresh_token")
+	switch {
+	case token == "":
+		return nil, reject(invalidRequest, "refresh_token is missing")
+	case len(token) > maxToken:
+		return nil, reject(invalidGrant, "the refresh token is invalid")
+	}
+	tokens, err := s.Store.Refresh(r.Context(), in.stored(), c.ID, token)
+	return tokens, grantError("the refresh token", err)
+}
+
+// grantError returns the error for an invalid grant; other errors as they are.
+func grantError(what string, err error) error {
+	for _, known := range []error{oauth.ErrUnknown, oauth.ErrReused, oauth.ErrMismatch} {
+		if errors.Is(err, known) {
+			return reject(invalidGrant, "%s is invalid: %s", what, known)
+		}
+	}
+	return err
+}
+
+// revoke serves the revocation endpoint (RFC 7009).
+func (s *Server) revoke(w http.ResponseWriter, r *http.Request, in *request) {
+	form, err := formOf(r)
+	var c *oauthClient
+	if err == nil {
+		c, err = clientIn(r, form)
+	}
+	token := form.Get("token")
+	switch {
+	case err != nil:
+	case token == "":
+		err = reject(invalidRequest, "token is missing")
+	case len(token) <= maxToken:
+		err = s.Store.Revoke(r.Context(), in.stored(), c.ID, token)
+	}
+	if err != nil {
+		writeProtocolError(w, r, err)
+		return
+	}
+	w.WriteHeader(http.StatusOK)
+}
