@@ -8,6 +8,7 @@
 //   - a JWT with the id of a deploy token, with or without "Bearer", or in the body of the route that
 //     exchanges it: DeployTokens.
 //   - "Bearer <API key>" or "Api-Key <API key>": Keys. LastUsed records the time.
+//   - "Bearer <access token>" that the account's authorization server has issued: signin.NewAuthenticator.
 //   - "Bearer <JWT>" of one of the account's spec.oidcIssuers: OIDC.
 //   - "Bearer <JWT>" of any other issuer: ServiceAccounts, which uses TokenReviews.
 //
@@ -42,7 +43,7 @@ type Kind string
 const (
 	// KindAPIKey is an ApiKey of the account.
 	KindAPIKey Kind = "ApiKey"
-	// KindUser is a user with an access token of one of the account's OIDC issuers.
+	// KindUser is a user with an access token of one of the account's OIDC issuers, or of its authorization server.
 	KindUser Kind = "User"
 	// KindServiceAccount is a ServiceAccount of the cluster.
 	KindServiceAccount Kind = "ServiceAccount"

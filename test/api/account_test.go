@@ -27,6 +27,9 @@ oidcIssuers:
   userNameClaim: email
   groupsClaim: groups
   adminGroups: [admins]
+  clientID: quoin
+  clientSecretRef: {name: login, key: secret}
+  displayName: Example Inc.
 scim:
   schemas:
   - id: urn:example:scim:schemas:Badge
@@ -203,6 +206,13 @@ theme:
 			field: "spec.oidcIssuers[1]", message: "Duplicate value"},
 		{name: "oidcIssuers: audience twice", with: `{oidcIssuers: [{url: "https://a.example", audiences: [a, a]}]}`,
 			field: "spec.oidcIssuers[0].audiences[1]", message: "Duplicate value"},
+		{name: "oidcIssuers: client", with: `{oidcIssuers: [{url: "https://a.example", audiences: [a], clientID: quoin}]}`},
+		{name: "oidcIssuers: secret without client", with: `{oidcIssuers: [{url: "https://a.example", audiences: [a], clientSecretRef: {name: login, key: secret}}]}`,
+			field: "spec.oidcIssuers[0].clientSecretRef", message: "clientSecretRef requires clientID"},
+		{name: "oidcIssuers: name without client", with: `{oidcIssuers: [{url: "https://a.example", audiences: [a], displayName: A}]}`,
+			field: "spec.oidcIssuers[0].displayName", message: "displayName requires clientID"},
+		{name: "oidcIssuers: name with a line break", with: `{oidcIssuers: [{url: "https://a.example", audiences: [a], clientID: quoin, displayName: "A\nB"}]}`,
+			field: "spec.oidcIssuers[0].displayName", message: "must not contain control characters"},
 
 		{name: "metadata.name: 63 characters", metadataName: strings.Repeat("a", 63)},
 		{name: "metadata.name: 64 characters", metadataName: strings.Repeat("a", 64), field: "<nil>", message: "metadata.name must be no more than 63 characters"},

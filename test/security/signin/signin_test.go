@@ -51,17 +51,20 @@ func TestPermissionsAreThoseOfATokenOfTheIssuer(t *testing.T) {
 		r.Header.Set("Authorization", "Bearer "+w.idp.Token(map[string]any{"aud": "api"}))
 		p, err := w.options.People.(auth).Authenticate(t.Context(), w.account, r)
 		w.must(err)
-		return asJSON(t, p)
+		return asJSON(t, shown(p))
 	}
-	same := func() {
+	same := func(admin string) {
 		t.Helper()
-		if got, want := strings.TrimSpace(b.want(w.api(token), 200).text), direct(); got != want {
-			t.Errorf("the principal is %s, want %s", got, want)
+		p := b.want(w.api(token), 200)
+		if want := direct(); strings.TrimSpace(p.text) != want || p.json("Admin") != admin {
+			t.Errorf("the principal is %s, want %s", p, want)
 		}
 	}
-	same()
+	same("true")
 	w.account.Spec.OIDCIssuers[0].AdminGroups = nil
-	same()
+	same("false")
+	w.people.users[0].Spec.Admin = ptr.To(true)
+	same("true")
 	w.account.Spec.Settings = &v1alpha1.AccountSettings{OIDC: ptr.To(false)}
 	b.want(w.api(token), 401)
 	w.account.Spec.Settings = nil

@@ -29,7 +29,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
@@ -102,7 +101,7 @@ func newWorld(t *testing.T) *world {
 		People:  quoinauth.NewOIDC(quoinauth.NewActiveUsers(w.people, live, w.clock), w.clock, w.idp.Client()),
 		Secrets: live, Log: log{w.events}, Clock: w.clock,
 	}
-	w.serve(live)
+	w.serve()
 	return w
 }
 
@@ -110,7 +109,7 @@ func newWorld(t *testing.T) *world {
 type log struct{ *audit.Log }
 
 // serve serves sign-in, and all other paths as a route of the REST API that answers with the name of the caller.
-func (w *world) serve(client.Reader) {
+func (w *world) serve() {
 	server := signin.New(w.options)
 	credentials := quoinauth.Chain(signin.NewAuthenticator(w.options))
 	handler := http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
@@ -127,10 +126,18 @@ func (w *world) serve(client.Reader) {
 			serving.WriteError(rw, status, err.Error())
 			return
 		}
-		_ = json.NewEncoder(rw).Encode(p)
+		_ = json.NewEncoder(rw).Encode(shown(p))
 	})
 	w.server = httptest.NewTLSServer(serving.Wrap(serving.CanonicalPath(handler), serving.WrapOptions{Log: slog.New(slog.DiscardHandler), BodyLimitOf: signin.BodyLimit}))
 	w.Cleanup(w.server.Close)
+}
+
+// shown returns what a principal is and may do.
+func shown(p *quoinauth.Principal) map[string]any {
+	return map[string]any{
+		"Kind": p.Kind, "Account": p.Account, "ID": p.ID, "Name": p.Name, "Email": p.Email, "User": p.User, "UserName": p.UserName,
+		"Admin": p.May(v1alpha1.PermissionAdmin), "Read": p.May(v1alpha1.PermissionSchemaRead), "Update": p.May(v1alpha1.PermissionSchemaUpdate),
+	}
 }
 
 // browser is a browser of a person, which does not follow redirects by itself.
