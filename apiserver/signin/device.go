@@ -70,7 +70,7 @@ func (s *Server) poll(r *http.Request, in *request, c *oauthClient, form url.Val
 	tokens, err := s.Store.PollDevice(r.Context(), in.stored(), c.ID, code)
 	switch {
 	case errors.Is(err, oauth.ErrPending):
-		return nil, reject(authorizationPending, "nobody has entered the user code yet")
+		return nil, reject(authorizationPending, "no person has entered the user code yet")
 	case errors.Is(err, oauth.ErrSlowDown):
 		return nil, reject(slowDown, "the interval between two polls is 5 seconds longer from now on")
 	case errors.Is(err, oauth.ErrDenied):

@@ -38,7 +38,7 @@ const (
 )
 
 // pendingLogin is a sign-in that has begun: the value of loginCookie. State, nonce and verifier are known to the
-// browser and to Quoin only, so whoever has another browser cannot end the sign-in in this one.
+// browser and to Quoin only, so a sign-in that was begun in another browser cannot end in this one.
 type pendingLogin struct {
 	Issuer   string `json:"issuer"`
 	State    string `json:"state"`

@@ -5,8 +5,8 @@
 //	client  ──▶ /auth/oauth2/authorize ──▶ code ──▶ /auth/oauth2/token ──▶ tokens
 //	device  ──▶ /auth/device/code, /auth/device/token     person ──▶ /auth/device
 //
-// Sessions, codes and tokens are rows of package oauth. Who a person is, and what the person may do, is decided
-// by auth.OIDC at each use, by the claims of the ID token.
+// Sessions, codes and tokens are rows of package oauth. auth.OIDC derives the principal of a person from the claims
+// of the ID token, at each use.
 //
 //	signin.go         routes, limits, events
 //	clients.go        the registered clients
@@ -51,11 +51,11 @@ const (
 	serverMetadataPath   = "/.well-known/oauth-authorization-server"
 	resourceMetadataPath = "/.well-known/oauth-protected-resource"
 	authorizePath        = "/auth/oauth2/authorize"
-	tokenPath            = "/auth/oauth2/token"
+	tokenPath            = "/auth/oauth2/token" //nolint:gosec // a path
 	refreshPath          = "/auth/oauth2/refresh"
 	revokePath           = "/auth/oauth2/revoke"
 	deviceCodePath       = "/auth/device/code"
-	deviceTokenPath      = "/auth/device/token"
+	deviceTokenPath      = "/auth/device/token" //nolint:gosec // a path
 	devicePath           = "/auth/device"
 	loginPath            = "/auth/login"
 	callbackPath         = "/auth/callback/" // the id of the issuer follows

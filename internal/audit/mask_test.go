@@ -46,6 +46,7 @@ func TestMaskChanges(t *testing.T) {
 		"an API key of Quoin":           {`{"x":"` + key + `","y":"a` + key[:30] + `"}`, `{"x":"[HIDDEN]","y":"a[HIDDEN]"}`},
 		"a URL with a password":         {`{"x":"postgres://quoin:hunter2@db:5432/quoin?sslmode=disable","y":"https://git.example.com/a@b","z":"https://user@host/"}`, `{"x":"postgres://[HIDDEN]@db:5432/quoin?sslmode=disable","y":"https://git.example.com/a@b","z":"https://user@host/"}`},
 		"an @ in a URL's password":      {`{"x":"mysql://u:p@ss:word@db/x"}`, `{"x":"mysql://[HIDDEN]@db/x"}`},
+		"tokens of sign-in":             {`["qat_ABCDEFGHIJKLMNOP234567","qrt_ABCDEFGHIJKLMNOP234567"]`, `["[HIDDEN]","[HIDDEN]"]`},
 		"tokens of Git hosts":           {`["ghp_abcdefghijklmnopqrstuvwxyz0123456789","glpat-abcdefghij0123456789","xoxb-123456789012","AKIAIOSFODNN7EXAMPLE"]`, `["[HIDDEN]","[HIDDEN]","[HIDDEN]","[HIDDEN]"]`},
 		"a DSN":                         {`{"x":"host=db password=hunter2 user=q","y":"https://x/?access_token=abc&z=1","z":"passwd='a b' c"}`, `{"x":"host=db password=[HIDDEN] user=q","y":"https://x/?access_token=[HIDDEN]&z=1","z":"passwd=[HIDDEN] c"}`},
 		"YAML":                          {`{"x":"user: q\npassword: hunter2\nhost: db"}`, `{"x":"user: q\npassword: [HIDDEN]\nhost: db"}`},

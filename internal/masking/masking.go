@@ -159,6 +159,8 @@ var credentials = []pattern{
 	{"://", regexp.MustCompile(`(?i)([a-z][a-z0-9+.-]*://)[^\s/?#"'<>]*:[^\s"'<>]*@`), "${1}" + Hidden + "@"},
 	{"gh", regexp.MustCompile(`\bgh[pousr]_\w{20,}|\bgithub_pat_\w{20,}`), Hidden},
 	{"glpat-", regexp.MustCompile(`\bglpat-[\w-]{16,}`), Hidden},
+	{"qat_", regexp.MustCompile(`\bqat_[A-Z2-7]{16,}`), Hidden},
+	{"qrt_", regexp.MustCompile(`\bqrt_[A-Z2-7]{16,}`), Hidden},
 	{"xox", regexp.MustCompile(`\bxox[a-z]-[\w-]{10,}`), Hidden},
 	{"akia", regexp.MustCompile(`\bAKIA[0-9A-Z]{16}\b`), Hidden},
 	{"asia", regexp.MustCompile(`\bASIA[0-9A-Z]{16}\b`), Hidden},

@@ -81,11 +81,12 @@ var (
 	// ErrMismatch is returned for a secret that is used by another client, with another redirect URI, or with
 	// a wrong verifier. Nothing is changed.
 	ErrMismatch = errors.New("it was issued to another client, for another redirect URI, or with another code challenge")
-	// ErrPending is returned while nobody has decided on the request of a device, ErrSlowDown if the device
-	// polls too fast, and ErrDenied if the request was denied.
-	ErrPending  = errors.New("the request is pending")
+	// ErrPending is returned until a person has decided on the request of a device.
+	ErrPending = errors.New("the request is pending")
+	// ErrSlowDown is returned if a device polls too fast.
 	ErrSlowDown = errors.New("the device polls too fast")
-	ErrDenied   = errors.New("the request was denied")
+	// ErrDenied is returned if the request of a device was denied.
+	ErrDenied = errors.New("the request was denied")
 )
 
 // Store is the state of sign-in of all accounts. It must not be copied after first use.
@@ -142,8 +143,8 @@ func (p *Person) decode(claims string) error {
 // newSecret returns a secret of 260 random bits.
 func newSecret(prefix string) string { return prefix + rand.Text() + rand.Text() }
 
-// hash returns the form in which a secret is stored. A lookup by it reveals nothing by its duration: whoever
-// can choose hashes to compare with knows the secrets.
+// hash returns the form in which a secret is stored. A lookup by it reveals nothing by its duration: a caller
+// cannot choose the hash that is compared without knowing a secret with it.
 func hash(secret string) string {
 	sum := sha256.Sum256([]byte(secret))
 	return hex.EncodeToString(sum[:])

@@ -80,7 +80,7 @@ func testLostResponse(w *world) {
 	again := w.refresh(first.Refresh, nil)
 	third := w.refresh(again.Refresh, nil)
 	w.valid(true, first, lost, again, third)
-	// Whoever has the one that was thought to be lost is somebody else.
+	// Another party has the one that was thought to be lost.
 	w.refresh(lost.Refresh, ErrReused)
 	w.valid(false, first, lost, again, third)
 	late := w.redeem(w.code())

@@ -53,7 +53,7 @@ func TestDevice(t *testing.T) {
 	got := d.want(d.poll(begun), 200, "access_token", "refresh_token")
 	d.want(w.api(got.json("access_token")), 200, `"ada"`)
 	next := d.want(d.refresh(got.json("refresh_token")), 200)
-	d.rejected(d.poll(begun), "invalid_grant") // somebody else has the code
+	d.rejected(d.poll(begun), "invalid_grant") // another party has the code
 	d.want(w.api(next.json("access_token")), 401)
 
 	denied := d.device()
@@ -154,7 +154,7 @@ func TestMalformedRequests(t *testing.T) {
 	b.want(w.api(guess("qat_")), 401, "no such access token")
 }
 
-// TestWithoutIssuer: an account where nobody can sign in says so.
+// TestWithoutIssuer: an account without an issuer for sign-in says so.
 func TestWithoutIssuer(t *testing.T) {
 	w := newWorld(t)
 	w.account.Spec.OIDCIssuers[0].ClientID = ""

@@ -371,5 +371,5 @@ func (w *world) rows(table string) (n int) {
 	return n
 }
 
-// guess returns a text that nobody has issued.
+// guess returns a text of the form of a secret.
 func guess(prefix string) string { return prefix + rand.Text() + rand.Text() }
