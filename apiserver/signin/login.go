@@ -78,7 +78,7 @@ func returnTo(text string) string {
 	if err != nil || len(text) > maxReturn || u.Scheme != "" || u.Host != "" || u.User != nil || !slices.Contains(returns, u.Path) {
 		return sessionsPath
 	}
-	return (&url.URL{Path: u.Path, RawQuery: u.RawQuery}).String()
+	return (&url.URL{Path: u.Path, RawQuery: u.Query().Encode()}).String()
 }
 
 // login begins a sign-in: at the only issuer, or at the one that the person chooses.
