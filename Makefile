@@ -192,7 +192,7 @@ chaos-all: $(BIN)/localcluster ## Fault injection at every API call of the contr
 SOAK_TIME ?= 10m
 
 .PHONY: soak
-soak: $(BIN)/localcluster ## Faults of cluster, database, registry and Git while clients write: 10 minutes, ends with tables (SOAK_TIME=10m).
+soak: $(BIN)/localcluster ## Faults of cluster, database, registry and Git while clients write and query: 10 minutes, ends with tables (SOAK_TIME=10m).
 	@$(BIN)/localcluster binaries --nodes simulated >/dev/null
 	@# In its folder go test prints the tables also if no test fails.
 	cd test/bench/soak && QUOIN_SOAK=$(SOAK_TIME) go test $(TEST_FLAGS) -count=1 -timeout 3h -run TestSoak

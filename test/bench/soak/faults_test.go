@@ -18,19 +18,21 @@ import (
 type disturbance struct {
 	name string
 	run  func(w *world, d time.Duration)
+	// interrupts means that requests to data APIs may fail until all pods are ready.
+	interrupts bool
 }
 
 // disturbances are the faults, in their order: those after which controllers start again come first, so that the growth of
 // their memory shows in the rest of the time.
 var disturbances = []disturbance{
-	{"leader killed", (*world).killLeader},
-	{"API server paused", func(w *world, d time.Duration) { w.pause("kube-apiserver", d) }},
-	{"etcd slow", (*world).slowEtcd},
-	{"node not ready", (*world).loseNode},
-	{"conflicting writer", (*world).conflictingWrites},
-	{"database lost", (*world).loseDatabase},
-	{"registry hangs", func(w *world, d time.Duration) { w.pause("registry", d) }},
-	{"Git server hangs", func(w *world, d time.Duration) { w.pause("git", d) }},
+	{name: "leader killed", run: (*world).killLeader},
+	{name: "API server paused", run: func(w *world, d time.Duration) { w.pause("kube-apiserver", d) }},
+	{name: "etcd slow", run: (*world).slowEtcd},
+	{name: "node not ready", run: (*world).loseNode, interrupts: true},
+	{name: "conflicting writer", run: (*world).conflictingWrites},
+	{name: "database lost", run: (*world).loseDatabase},
+	{name: "registry hangs", run: func(w *world, d time.Duration) { w.pause("registry", d) }},
+	{name: "Git server hangs", run: func(w *world, d time.Duration) { w.pause("git", d) }},
 }
 
 // pause stops a daemon for some time; its connections stay open.

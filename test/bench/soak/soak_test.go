@@ -29,9 +29,10 @@ const (
 	shortest = 3 * time.Minute
 )
 
-// TestSoak injects one fault after the other while clients write. After each, all objects are Ready, and the controllers
-// reconcile. In the end every acknowledged write and its audit event exist once, no pod or environment exists twice, no
-// process has restarted without reason, and memory and goroutines do not keep growing.
+// TestSoak injects one fault after the other while clients write and query. After each, all objects are Ready, and the
+// controllers reconcile. No request to a data API fails while pods are ready. In the end every acknowledged write and its
+// audit event exist once, no pod or environment exists twice, no process has restarted without reason, and memory and
+// goroutines do not keep growing.
 func TestSoak(t *testing.T) {
 	text := os.Getenv("QUOIN_SOAK")
 	if text == "" {
@@ -54,14 +55,19 @@ func TestSoak(t *testing.T) {
 	for _, r := range writers {
 		running.Go(func() { r.run(ctx, w) })
 	}
+	data := newTraffic(ctx, w, &running)
+	for i := range readers {
+		running.Go(func() { data.run(ctx, i) })
+	}
 	calm := &atomic.Bool{}
 	running.Go(func() { w.sampleAll(ctx, calm, writers) })
-	s := &soak{world: w, ready: ready, writers: writers, calm: calm}
+	s := &soak{world: w, ready: ready, writers: writers, data: data, calm: calm}
 	s.header()
 	defer func() { _ = s.table.Flush() }() // to stdout
 	each := duration / time.Duration(len(disturbances)+1)
 	calm.Store(true)
 	time.Sleep(each) // without a fault, to compare with
+	s.dataRow("none")
 	for _, d := range disturbances {
 		s.disturb(d, each)
 	}
@@ -75,9 +81,12 @@ type soak struct {
 	*world
 	ready   []string
 	writers []*writer
+	data    *traffic
 	calm    *atomic.Bool
 	table   *tabwriter.Writer
 	faults  int
+	// dataRows are the rows of the table of data APIs.
+	dataRows [][]any
 }
 
 func (s *soak) header() {
@@ -104,35 +113,51 @@ func (s *soak) disturb(d disturbance, each time.Duration) {
 	}
 	count(-1)
 	s.calm.Store(false)
+	s.data.excuse(d.interrupts)
 	d.run(s.world, each/2)
 	ended := time.Now()
 	s.converge(d.name)
 	took := time.Since(ended)
+	s.data.excuse(false)
 	s.calm.Store(true)
 	time.Sleep(max(each/2, each-time.Since(began)))
 	count(1)
 	s.faults++
+	s.dataRow(d.name)
 	s.row(d.name, fmt.Sprintf("%.0f", ended.Sub(began).Seconds()), acknowledged, failed, fmt.Sprintf("%.1f s", took.Seconds()), restarts)
 }
 
-// converge waits until each writer writes, the controllers have reconciled the deployment, and all objects are Ready.
+// dataRow ends a row of the table of data APIs.
+func (s *soak) dataRow(name string) {
+	p := s.data.next()
+	s.dataRows = append(s.dataRows, []any{name, len(p.times), p.failed, p.excused, p.p99(), p.slowest()})
+}
+
+// converge waits until each writer writes, all data APIs answer, the controllers have reconciled the deployment, and all
+// objects are Ready.
 func (s *soak) converge(fault string) {
 	s.Helper()
 	before := make([]int, len(s.writers))
 	for i, r := range s.writers {
 		before[i], _ = r.counts()
 	}
-	request := fmt.Sprintf("after %q", fault)
+	request, answered := fmt.Sprintf("after %q", fault), s.data.answers()
 	s.eventually(convergence, "convergence after the fault "+fault, func() error {
 		for i, r := range s.writers {
 			if now, _ := r.counts(); now <= before[i] {
 				return fmt.Errorf("no %s was acknowledged", r.what)
 			}
 		}
-		if err := s.reconciled(request); err != nil {
-			return err
+		for _, check := range []func() error{
+			func() error { return s.reconciled(request) },
+			func() error { return s.same(s.ready) },
+			func() error { return s.directed(s.dataIP) },
+		} {
+			if err := check(); err != nil {
+				return err
+			}
 		}
-		return s.same(s.ready)
+		return s.data.answeredSince(answered)
 	})
 }
 
@@ -161,6 +186,15 @@ func (w *world) reconciled(request string) error {
 func (s *soak) verdict() {
 	s.Helper()
 	s.checkOnce()
+	_ = s.table.Flush()
+	fmt.Println()
+	s.row("fault", "requests to data APIs", "failed", "failed without a pod", "p99", "slowest")
+	for _, cells := range s.dataRows {
+		s.row(cells...)
+	}
+	if failures := s.data.failed(); len(failures) > 0 {
+		s.Errorf("requests to data APIs failed although pods were ready:\n%s", strings.Join(failures, "\n"))
+	}
 	_ = s.table.Flush()
 	fmt.Println()
 	s.row("process", "restarts", "goroutines", "live memory", "samples")

@@ -1,5 +1,5 @@
-// Package soak_test runs Quoin on a local cluster with simulated nodes for some minutes, with writes of clients and one fault
-// after the other (make soak):
+// Package soak_test runs Quoin on a local cluster with simulated nodes for some minutes, with writes of clients, requests to
+// data APIs and one fault after the other (make soak):
 //
 //	QUOIN_SOAK=10m go test ./test/bench/soak
 package soak_test
@@ -54,6 +54,8 @@ type world struct {
 	processes []*process
 	// scraper is the token of a ServiceAccount that may read metrics.
 	scraper string
+	// dataIP is the address of the server that responds for all pods.
+	dataIP string
 }
 
 func repository(elements ...string) string {
