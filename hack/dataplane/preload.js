@@ -1,5 +1,5 @@
-// Loaded before the server (node --require): replaces the native addon and adds a version header.
-// It does not change response bodies.
+// Loaded before the server (node --require), also in its worker threads: replaces the functions of the
+// native addon, and adds a version header.
 'use strict';
 
 const http = require('http');
@@ -12,23 +12,10 @@ if (process.env.DATAPLANE_BROKEN === 'true') {
   process.exit(1);
 }
 
-// The install script of the server's native addon, which downloads it from outside of the registry,
-// is not run. Without the addon there is no SQL interface, no Jinja and no Python.
-// Source of the functions: packages/cubejs-backend-native/js/index.ts.
-const native = {
-  setupLogger() {},
-  isFallbackBuild: () => true,
-  registerInterface: async () => ({}),
-  shutdownInterface: async () => {},
-  NativeInstance: class {
-    newJinjaEngine() { return {}; }
-    loadPythonContext() { return {}; }
-  },
-};
-
 const load = Module._load;
 Module._load = function (request, ...rest) {
-  return request === '@cubejs-backend/native' ? native : load.call(this, request, ...rest);
+  const loaded = load.call(this, request, ...rest);
+  return request === '@cubejs-backend/native' ? require('./native').replace(loaded) : loaded;
 };
 
 // Tests read the version from the header.

@@ -12,6 +12,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
+	"strconv"
 	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -26,7 +28,10 @@ import (
 
 // Versions are the versions of the real server, newest last. Each has a folder
 // in hack/dataplane with its npm packages.
-var Versions = []string{"0.34.62", "0.35.81"}
+var Versions = []string{"0.34.62", "0.35.81", "1.6.57"}
+
+// SampleVersion is the version that the channel of the samples offers.
+const SampleVersion = "0.35.81"
 
 // layout is increased when the layers change for the same packages.
 const layout = "1"
@@ -38,16 +43,39 @@ const (
 	layerModules = "modules" // npm packages that all versions share
 )
 
-// versionOf returns the version of the server for a tag: the version in the tag
-// if it exists, otherwise the newest.
+// versionOf returns the version of the server for a tag: the newest one that is
+// not newer than the tag, and the oldest for tags before it. Tags that are not
+// versions have the newest.
 func versionOf(tag string) string {
+	numbers, ok := numbersOf(tag)
+	if !ok {
+		return Versions[len(Versions)-1]
+	}
+	found := Versions[0]
 	for _, version := range Versions {
-		if strings.TrimPrefix(tag, "v") == version {
-			return version
+		if other, _ := numbersOf(version); slices.Compare(other, numbers) <= 0 {
+			found = version
 		}
 	}
-	return Versions[len(Versions)-1]
+	return found
 }
+
+// numbersOf parses the numbers of a version, which may have a prerelease.
+func numbersOf(version string) ([]int, bool) {
+	version, _, _ = strings.Cut(strings.TrimPrefix(version, "v"), "-")
+	var numbers []int
+	for part := range strings.SplitSeq(version, ".") {
+		number, err := strconv.Atoi(part)
+		if err != nil {
+			return nil, false
+		}
+		numbers = append(numbers, number)
+	}
+	return numbers, true
+}
+
+// scripts are the files of hack/dataplane that are loaded before the server.
+var scripts = []string{"preload.js", "native/index.js", "native/results.js"}
 
 // Image returns the options of the real server's image for a tag. The tag is
 // part of the image, so two tags of one version have different digests.
@@ -62,8 +90,10 @@ func Image(cache, source, tag string, broken bool) (image.Options, error) {
 		layers = append(layers, layer)
 	}
 	own, err := image.MemoryLayer(func(w *image.LayerWriter) error {
-		if err := w.Copy("cube/preload.js", filepath.Join(source, "preload.js")); err != nil {
-			return err
+		for _, name := range scripts {
+			if err := w.Copy("cube/"+name, filepath.Join(source, name)); err != nil {
+				return err
+			}
 		}
 		return w.Copy("cube/conf/cube.js", filepath.Join(source, "cube.js"))
 	})
@@ -102,7 +132,7 @@ func Layers(ctx context.Context, source string, install bool) (string, error) {
 	}
 	return binaries.Cached(ctx, binaries.Files{
 		Kind: "dataplane", Hash: hash,
-		Title:   fmt.Sprintf("installing the data plane %s from npm (about 2 min cold)", strings.Join(Versions, " and ")),
+		Title:   fmt.Sprintf("installing the data plane %s from npm (about 3 min cold)", strings.Join(Versions, ", ")),
 		Prepare: func() error { return host.EnsurePackages(ctx, host.NPMPackages, install) },
 		Make:    func(work, target string) error { return build(ctx, source, work, target) },
 	})

@@ -73,13 +73,15 @@ func layerFiles(t *testing.T, path string) []string {
 func TestDifferentModulesAreInTheLayerOfTheirVersion(t *testing.T) {
 	work, layers := t.TempDir(), t.TempDir()
 	older := map[string]string{"node_modules/express": "1", "node_modules/@scope/server": "2", "node_modules/@scope/server/node_modules/ws": "3", "node_modules/gone": "4"}
-	newer := map[string]string{"node_modules/express": "1", "node_modules/@scope/server": "5", "node_modules/@scope/server/node_modules/ws": "3"}
+	newer := map[string]string{"node_modules/express": "1", "node_modules/@scope/server": "5", "node_modules/@scope/server/node_modules/ws": "3", "node_modules/both": "6"}
+	newest := map[string]string{"node_modules/express": "1", "node_modules/@scope/server": "7", "node_modules/@scope/server/node_modules/ws": "3", "node_modules/both": "6"}
 	files := []string{
 		"express/index.js", "express/index.js.map", "express/index.d.ts", "express/node_modules/bundled/index.js",
 		"@scope/server/index.js", "@scope/server/node_modules/ws/index.js", ".bin/server", ".package-lock.json",
 	}
 	installed(t, filepath.Join(work, "v"+Versions[0]), older, append(files, "gone/index.js")...)
-	installed(t, filepath.Join(work, "v"+Versions[1]), newer, files...)
+	installed(t, filepath.Join(work, "v"+Versions[1]), newer, append(files, "both/index.js")...)
+	installed(t, filepath.Join(work, "v"+Versions[2]), newest, append(files, "both/index.js")...)
 	if err := writeModules(work, layers); err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +91,8 @@ func TestDifferentModulesAreInTheLayerOfTheirVersion(t *testing.T) {
 			"cube/node_modules/express/node_modules/bundled/index.js",
 		},
 		Versions[0]: {"cube/node_modules/@scope/server/index.js", "cube/node_modules/gone/index.js"},
-		Versions[1]: {"cube/node_modules/@scope/server/index.js"},
+		Versions[1]: {"cube/node_modules/@scope/server/index.js", "cube/node_modules/both/index.js"},
+		Versions[2]: {"cube/node_modules/@scope/server/index.js", "cube/node_modules/both/index.js"},
 	} {
 		if got := layerFiles(t, layerPath(layers, layer)); !slices.Equal(got, want) {
 			t.Errorf("layer %s: got %q, want %q", layer, got, want)
@@ -136,7 +139,10 @@ func TestLockFiles(t *testing.T) {
 }
 
 func TestDataplaneVersion(t *testing.T) {
-	for tag, want := range map[string]string{"v0.34.62": "0.34.62", "0.35.81": "0.35.81", "v0.35.82": "0.35.81", "v1.2.4-broken": "0.35.81"} {
+	for tag, want := range map[string]string{
+		"v0.34.62": "0.34.62", "0.35.81": "0.35.81", "v0.35.82": "0.35.81", "v1.2.4-broken": "0.35.81", "v1.6.57": "1.6.57", "v1.10": "1.6.57",
+		"v0.1.0": "0.34.62", "latest": "1.6.57",
+	} {
 		if got := versionOf(tag); got != want {
 			t.Errorf("tag %s has server %s, want %s", tag, got, want)
 		}
@@ -184,7 +190,7 @@ func TestDataplaneImages(t *testing.T) {
 		t.Fatal(err)
 	}
 	digests := map[string]string{}
-	for _, tag := range []string{"v0.34.62", "v0.35.81", "v0.35.82"} {
+	for _, tag := range []string{"v0.34.62", "v0.35.81", "v0.35.82", "v1.6.57"} {
 		for _, broken := range []bool{false, true} {
 			options, err := Image(cache, source, tag, broken)
 			if err != nil {

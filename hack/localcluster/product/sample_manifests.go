@@ -36,9 +36,9 @@ func sampleReplacements(c *cluster.Cluster) []string {
 	if c.Nodes != cluster.NodesReal {
 		return replacements
 	}
-	newest := strings.Split(dataplane.Versions[len(dataplane.Versions)-1], ".")
+	version := strings.Split(dataplane.SampleVersion, ".")
 	return append(replacements,
-		samplesRange, fmt.Sprintf("range: \"~%s.%s.0\"", newest[0], newest[1]),
+		samplesRange, fmt.Sprintf("range: \"~%s.%s.0\"", version[0], version[1]),
 		samplesWarehouse, "value: "+c.Address+"\n",
 		samplesPort, fmt.Sprintf("value: %q", strconv.Itoa(c.Ports[cluster.PortWarehouse])),
 	)

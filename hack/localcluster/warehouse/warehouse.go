@@ -21,10 +21,12 @@ import (
 	"github.com/quoin-dev/quoin/hack/localcluster/progress"
 )
 
+// DaemonName is the name of the server among the daemons of a cluster.
+const DaemonName = "warehouse"
+
 // The warehouse is a PostgreSQL server on the node's address, which pods can
 // reach. The samples contain the same user and password.
 const (
-	daemonName        = "warehouse"
 	warehouseDatabase = "shop"
 	warehouseUser     = "analytics"
 	warehousePassword = "sample"
@@ -59,13 +61,8 @@ const (
 
 // warehouse has the folder and the user of a cluster's PostgreSQL server.
 type warehouse struct {
-	folder     string // below the node's state directory, which the user may enter
+	folder     string // below one that the user may enter
 	credential *syscall.Credential
-}
-
-func newWarehouse(c *cluster.Cluster) (warehouse, error) {
-	credential, err := postgresUser()
-	return warehouse{filepath.Join(node.NewNetwork(c.Dir).StateDirectory(), daemonName), credential}, err
 }
 
 func (w warehouse) data() string { return filepath.Join(w.folder, "data") }
@@ -91,17 +88,23 @@ func postgresUser() (*syscall.Credential, error) {
 // Start starts the warehouse unless it runs, and creates its data the first
 // time.
 func Start(ctx context.Context, c *cluster.Cluster, install bool) error {
-	if c.Daemons().Running(daemonName) {
+	if c.Daemons().Running(DaemonName) {
 		return nil
 	}
 	if err := host.EnsurePackages(ctx, host.WarehousePackages, install); err != nil {
 		return err
 	}
-	w, err := newWarehouse(c)
+	return StartIn(ctx, c, filepath.Join(node.NewNetwork(c.Dir).StateDirectory(), DaemonName))
+}
+
+// StartIn is Start with the data in another folder, below one that the user of
+// PostgreSQL may enter.
+func StartIn(ctx context.Context, c *cluster.Cluster, folder string) error {
+	credential, err := postgresUser()
 	if err != nil {
 		return err
 	}
-	return run(ctx, c, w)
+	return run(ctx, c, warehouse{folder, credential})
 }
 
 // run starts the warehouse and sets its variables in <dir>/env.
@@ -114,7 +117,7 @@ func run(ctx context.Context, c *cluster.Cluster, w warehouse) error {
 	port := strconv.Itoa(c.Ports[cluster.PortWarehouse])
 	err := c.StartAll(ctx, []cluster.Component{{
 		Daemon: process.Daemon{
-			Name: daemonName, Path: host.FindProgram("postgres"), Folder: w.folder, Credential: w.credential,
+			Name: DaemonName, Path: host.FindProgram("postgres"), Folder: w.folder, Credential: w.credential,
 			Stop: syscall.SIGINT, // closes its sessions; TERM would wait for them
 			Args: []string{
 				"-D", w.data(), "-c", "listen_addresses=" + c.Address, "-c", "port=" + port,

@@ -1,4 +1,4 @@
-package warehouse
+package warehouse_test
 
 import (
 	"os"
@@ -6,48 +6,14 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/quoin-dev/quoin/hack/localcluster/cluster"
 	"github.com/quoin-dev/quoin/hack/localcluster/host"
 	"github.com/quoin-dev/quoin/hack/localcluster/process"
+	"github.com/quoin-dev/quoin/hack/localcluster/warehouse/warehousetest"
 )
 
 // TestWarehouse queries the warehouse as the samples' user over the network.
 func TestWarehouse(t *testing.T) {
-	if os.Geteuid() != 0 || len(host.MissingPackages(host.WarehousePackages)) > 0 {
-		t.Skip("SKIPPED LOUDLY: the warehouse needs root and Debian's postgresql; make e2e installs and queries it")
-	}
-	// Not below the test's temporary folder, which the user of PostgreSQL may
-	// not enter.
-	state, err := os.MkdirTemp("/var/lib", "quoin-localcluster-test-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(state) })
-	if err := os.Chmod(state, 0o711); err != nil {
-		t.Fatal(err)
-	}
-	credential, err := postgresUser()
-	if err != nil {
-		t.Fatal(err)
-	}
-	ports, release, err := cluster.PickPorts(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer release()
-	c := &cluster.Cluster{Dir: t.TempDir(), Address: "127.0.0.1", Ports: ports}
-	if err := run(t.Context(), c, warehouse{folder: state + "/warehouse", credential: credential}); err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if ran, err := c.Daemons().Stop(t.Context(), daemonName, process.StopTimeout); err != nil || !ran {
-			t.Errorf("stop: ran %t, error %v", ran, err)
-		}
-	}()
-	environment, err := cluster.ReadEnvironment(c.Path("env"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, environment := warehousetest.Start(t)
 	ask := func(password, query string) (string, error) {
 		cmd := exec.CommandContext(t.Context(), host.FindProgram("psql"), "--no-psqlrc", "--tuples-only", "--no-align",
 			"--host", environment["QUOIN_WAREHOUSE_HOST"], "--port", environment["QUOIN_WAREHOUSE_PORT"],
