@@ -6,13 +6,10 @@ import (
 	"testing"
 )
 
-// policies is a project with data access policies in YAML and JavaScript. The
-// claim cubeCloud is that of Quoin's tokens of people.
+// policies is a model with data access policies in YAML and JavaScript. The
+// claim cubeCloud is that of Quoin's tokens of people; the configuration of
+// quoin model-fetch takes the groups from it.
 var policies = map[string]string{
-	"cube.js": `module.exports = {
-  contextToGroups: ({ securityContext }) => securityContext?.cubeCloud?.groups ?? [],
-};
-`,
 	"model/customers.yml": `cubes:
   - name: customers
     sql_table: raw.customers

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"os"
@@ -63,9 +64,9 @@ func needNPM(t *testing.T) string {
 	return source
 }
 
-// unpack returns the entrypoint of a version's image in a new folder with the
-// files of the image.
-func unpack(t *testing.T, source, version string) (entrypoint []string) {
+// unpack returns a new folder with the files of a version's image, and its
+// entrypoint there.
+func unpack(t *testing.T, source, version string) (folder string, entrypoint []string) {
 	t.Helper()
 	cache, err := Layers(t.Context(), source, false)
 	if err != nil {
@@ -75,7 +76,7 @@ func unpack(t *testing.T, source, version string) (entrypoint []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	folder := t.TempDir()
+	folder = t.TempDir()
 	for _, layer := range options.Layers {
 		files, err := layer.Uncompressed()
 		if err == nil {
@@ -91,7 +92,7 @@ func unpack(t *testing.T, source, version string) (entrypoint []string) {
 		}
 		entrypoint = append(entrypoint, argument)
 	}
-	return entrypoint
+	return folder, entrypoint
 }
 
 func untar(files io.Reader, folder string) error {
@@ -121,21 +122,24 @@ func untar(files io.Reader, folder string) error {
 	}
 }
 
-// TestServers runs servers of the images on this machine. An image is unpacked
-// once, which takes most of the time.
+// TestServers runs servers of the images on this machine, with projects as quoin
+// model-fetch completes them. An image is unpacked once, which takes most of the
+// time.
 func TestServers(t *testing.T) {
 	source := needNPM(t)
 	c, warehouse := warehousetest.Start(t)
-	model, err := os.ReadFile(filepath.Join(source, "model", "orders.yml"))
-	if err != nil {
-		t.Fatal(err)
+	sample := map[string]string{
+		"cube.js":          read(t, source, "..", "..", "cmd", "quoin", "modelfetch", "configuration.js"),
+		"model/orders.yml": read(t, source, "model", "orders.yml"),
 	}
-	sample := write(t, map[string]string{"cube.js": "module.exports = {};", "model/orders.yml": string(model)})
-	newestServer := unpack(t, source, newest)
+	withPolicies := maps.Clone(policies)
+	withPolicies["cube.js"] = sample["cube.js"]
+	previousImage, previousServer := unpack(t, source, previous)
+	newestImage, newestServer := unpack(t, source, newest)
 	servers := start(t, c,
-		component(c, warehouse, previous, cluster.PortGateway, unpack(t, source, previous), sample),
-		component(c, warehouse, newest, cluster.PortQuoinAPIServer, newestServer, sample),
-		component(c, warehouse, "policies", cluster.PortRegistry, newestServer, write(t, policies)),
+		component(c, warehouse, previous, cluster.PortGateway, previousServer, project(t, previousImage, sample)),
+		component(c, warehouse, newest, cluster.PortQuoinAPIServer, newestServer, project(t, newestImage, sample)),
+		component(c, warehouse, "policies", cluster.PortRegistry, newestServer, project(t, newestImage, withPolicies)),
 	)
 	t.Run("answers", func(t *testing.T) { testAnswers(t, servers[0], servers[1]) })
 	t.Run("access policies", func(t *testing.T) { testAccessPolicies(t, servers[2]) })
@@ -225,10 +229,23 @@ func (s server) ask(t *testing.T, route, token, query string, parameters ...stri
 	}
 }
 
-// write writes the files of a project and returns its folder.
-func write(t *testing.T, files map[string]string) string {
+func read(t *testing.T, path ...string) string {
 	t.Helper()
-	folder := t.TempDir()
+	text, err := os.ReadFile(filepath.Join(path...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// project writes the files of a project to a new folder in the files of an
+// image, where its configuration finds packages, and returns the folder.
+func project(t *testing.T, image string, files map[string]string) string {
+	t.Helper()
+	folder, err := os.MkdirTemp(filepath.Join(image, "cube"), "project-")
+	if err != nil {
+		t.Fatal(err)
+	}
 	for name, text := range files {
 		path := filepath.Join(folder, name)
 		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644)); err != nil {
