@@ -41,6 +41,7 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/edit"
 	"github.com/quoin-dev/quoin/apiserver/githttp"
 	"github.com/quoin-dev/quoin/apiserver/gitmirror"
+	"github.com/quoin-dev/quoin/apiserver/oidcissuer"
 	"github.com/quoin-dev/quoin/apiserver/recording"
 	"github.com/quoin-dev/quoin/apiserver/rest"
 	"github.com/quoin-dev/quoin/apiserver/rest/attributes"
@@ -60,6 +61,7 @@ import (
 	"github.com/quoin-dev/quoin/internal/content/upload"
 	"github.com/quoin-dev/quoin/internal/github"
 	"github.com/quoin-dev/quoin/internal/kube"
+	"github.com/quoin-dev/quoin/internal/lastmodified"
 	"github.com/quoin-dev/quoin/internal/serving"
 	"github.com/quoin-dev/quoin/internal/serving/certificates"
 	"github.com/quoin-dev/quoin/internal/telemetry"
@@ -112,7 +114,7 @@ type Config struct {
 }
 
 // +kubebuilder:rbac:groups=platform.quoin.dev,resources=apikeys,verbs=create;delete;get
-// +kubebuilder:rbac:groups=platform.quoin.dev,resources=userattributes,verbs=create;delete;get;patch
+// +kubebuilder:rbac:groups=platform.quoin.dev,resources=oidctokenconfigs;userattributes,verbs=create;delete;get;patch
 // +kubebuilder:rbac:groups=platform.quoin.dev,resources=branches;deployments,verbs=create;delete;get;patch
 // +kubebuilder:rbac:groups=platform.quoin.dev,resources=apikeys/status,verbs=patch
 // +kubebuilder:rbac:groups=platform.quoin.dev,resources=deployments/finalizers,verbs=update
@@ -130,7 +132,7 @@ func Run(ctx context.Context, restConfig *clientrest.Config, c Config) error {
 	}
 	k8s, err := cluster.New(restConfig, func(o *cluster.Options) {
 		o.Scheme = scheme
-		o.Cache = cache.Options{DefaultTransform: cache.TransformStripManagedFields(), ByObject: directory.CacheOptions()}
+		o.Cache = cache.Options{DefaultTransform: cache.TransformStripManagedFields(), ByObject: cacheOptions()}
 		// Secrets and ConfigMaps are not cached.
 		o.Client.Cache = &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}, &corev1.ConfigMap{}}}
 	})
@@ -156,6 +158,17 @@ func Run(ctx context.Context, restConfig *clientrest.Config, c Config) error {
 	return background.End(serve(ctx, k8s, restConfig, c, background))
 }
 
+// cacheOptions returns what the cache keeps of objects, by kind.
+func cacheOptions() map[client.Object]cache.ByObject {
+	options := directory.CacheOptions()
+	for _, kind := range v1alpha1.Kinds {
+		if object, ok := kind.Object.(client.Object); ok && kind.Cached.APIServer == v1alpha1.WithTimes {
+			options[object] = cache.ByObject{Transform: lastmodified.Transform()}
+		}
+	}
+	return options
+}
+
 func addIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 	return errors.Join(
 		tenants.AddIndexes(ctx, indexer),
@@ -174,7 +187,7 @@ func serve(ctx context.Context, k8s cluster.Cluster, restConfig *clientrest.Conf
 	}
 	// All writes on behalf of callers go through this client, which records them.
 	writer := kube.NewClient(recording.NewClient(k8s.GetClient()), k8s.GetAPIReader(), edit.Manager)
-	f := &handler{tenants: hosts, limits: newLimits(c.RequestsPerSecond, c.Burst), scim: newSCIM()}
+	f := &handler{tenants: hosts, limits: newLimits(c.RequestsPerSecond, c.Burst), scim: newSCIM(), issuer: oidcissuer.New()}
 	app, push, err := runGitHub(k8s, c, background)
 	if err != nil {
 		return err
@@ -327,7 +340,7 @@ func (g *storedGroups) use(k8s cluster.Cluster, c Config, background *serving.Ba
 // newREST composes the REST API of its groups.
 func newREST(ctx context.Context, k8s cluster.Cluster, writer *kube.Client, known *catalog.Catalog, people *directory.Directory, stored storedGroups, c Config) (*rest.API, error) {
 	// The kinds that groups wait for after a write. The catalog observes Deployments.
-	for _, kind := range []client.Object{&v1alpha1.Account{}, &v1alpha1.ApiKey{}, &v1alpha1.Branch{}, &v1alpha1.Environment{}, &v1alpha1.UserAttribute{}} {
+	for _, kind := range []client.Object{&v1alpha1.Account{}, &v1alpha1.ApiKey{}, &v1alpha1.Branch{}, &v1alpha1.Environment{}, &v1alpha1.OidcTokenConfig{}, &v1alpha1.UserAttribute{}} {
 		informer, err := informerOf(ctx, k8s.GetCache(), kind)
 		if err != nil {
 			return nil, err

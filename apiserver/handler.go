@@ -13,6 +13,7 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/dbtobjects"
 	"github.com/quoin-dev/quoin/apiserver/directory"
 	"github.com/quoin-dev/quoin/apiserver/githttp"
+	"github.com/quoin-dev/quoin/apiserver/oidcissuer"
 	"github.com/quoin-dev/quoin/apiserver/recording"
 	"github.com/quoin-dev/quoin/apiserver/rest"
 	"github.com/quoin-dev/quoin/apiserver/scim"
@@ -43,6 +44,8 @@ type handler struct {
 	limits *limits
 	// signIn serves sign-in and the authorization server of each account.
 	signIn *signin.Server
+	// issuer serves the documents of the OpenID Connect issuers of the accounts.
+	issuer *oidcissuer.Server
 	// log is the audit log; nil without a database.
 	log recording.Log
 }
@@ -105,6 +108,10 @@ func (f *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if r.Header.Get("Authorization") == "" && scim.Handles(r.URL.Path) && f.scim.IsPublic(r) {
 		f.scim.ServeHTTP(w, r, publicTenant(account), scim.Caller{})
+		return
+	}
+	if oidcissuer.Handles(r.URL.Path) {
+		f.issuer.ServeHTTP(w, r, account)
 		return
 	}
 	principal, err := f.authenticator.Authenticate(r.Context(), account, r)

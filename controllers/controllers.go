@@ -36,6 +36,7 @@ import (
 	"github.com/quoin-dev/quoin/controllers/deployment"
 	"github.com/quoin-dev/quoin/controllers/environment"
 	"github.com/quoin-dev/quoin/controllers/metrics"
+	"github.com/quoin-dev/quoin/controllers/oidctokenconfig"
 	"github.com/quoin-dev/quoin/controllers/releasechannel"
 	"github.com/quoin-dev/quoin/controllers/scimgroup"
 	"github.com/quoin-dev/quoin/controllers/scimuser"
@@ -72,6 +73,8 @@ type Config struct {
 	Concurrency int
 	// MaxRollouts is the maximum number of concurrent rollouts; 0 for no limit.
 	MaxRollouts int
+	// Region is the name of the region of the cluster, for subjects of OpenID Connect tokens.
+	Region string
 	// SQLPort is the port of the SQL interfaces that clients connect to: that of the gateway's Service.
 	SQLPort int32
 	// AllowInsecureGit allows http:// URLs of models, for tests and isolated networks.
@@ -226,6 +229,9 @@ func setups(mgr manager.Manager, k *kube.Client, clk clock.Clock, config Config)
 	add("scimuser", "ScimUser", scimuser.SetupWithManager, scimuser.New(k, recorder(scimuser.FieldManager), clk))
 	add("scimgroup", "ScimGroup", scimgroup.SetupWithManager, scimgroup.New(k, recorder(scimgroup.FieldManager), clk))
 	add("userattribute", "UserAttribute", userattribute.SetupWithManager, userattribute.New(k, recorder(userattribute.FieldManager), clk, allocator))
+	add("oidctokenconfig", "OidcTokenConfig", oidctokenconfig.SetupWithManager, oidctokenconfig.New(k, recorder(oidctokenconfig.FieldManager), clk, oidctokenconfig.Options{
+		Namespace: config.Namespace, Region: config.Region, IDs: allocator,
+	}))
 	return setups
 }
 

@@ -293,6 +293,37 @@ type AccountStatus struct {
 	// +kubebuilder:validation:MaxLength=259
 	// +optional
 	DataDomain string `json:"dataDomain,omitempty"`
+
+	// oidcTokenKeys are the public keys that verify the tokens of the account's OidcTokenConfigs, the oldest first.
+	// +listType=map
+	// +listMapKey=number
+	// +kubebuilder:validation:MaxItems=8
+	// +optional
+	OidcTokenKeys []OidcTokenKey `json:"oidcTokenKeys,omitempty"`
+}
+
+// OidcTokenKey is a public RSA key with the exponent 65537.
+type OidcTokenKey struct {
+	// number of the key. Numbers ascend; the private key is in the Secret <account>-oidc-key-<number> in Quoin's namespace.
+	// +kubebuilder:validation:Minimum=1
+	// +required
+	Number int64 `json:"number"`
+
+	// id is the key ID in the header of tokens: the thumbprint of the key (RFC 7638).
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=64
+	// +required
+	ID string `json:"id"`
+
+	// modulus of the key, in base64url (RFC 7518 section 6.3.1.1).
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=1024
+	// +required
+	Modulus string `json:"modulus"`
+
+	// publishTime is when the key was first listed. It signs tokens a day later, unless it is the only one.
+	// +required
+	PublishTime metav1.Time `json:"publishTime"`
 }
 
 // Account is a tenant, with its hosts, its namespace and its identity providers.

@@ -98,6 +98,8 @@ const (
 	ReasonInvalidSpec = "InvalidSpec"
 	// ReasonLimitExceeded: the account has more objects of the kind than are in effect.
 	ReasonLimitExceeded = "LimitExceeded"
+	// ReasonTokenSecretInaccessible: the Secret with the tokens of a deployment cannot be read or written.
+	ReasonTokenSecretInaccessible = "TokenSecretInaccessible"
 	// ReasonModelNotFound: the data model's ConfigMap or branch does not exist.
 	ReasonModelNotFound = "ModelNotFound"
 	// ReasonGitFailed: reading the model's Git repository failed.

@@ -60,6 +60,12 @@ var Kinds = []Kind{
 		Roles:  Roles{Admin: Write},
 		Events: Events{"Created user attribute", "Updated user attribute", "Deleted user attribute"},
 	}, {
+		Object: &OidcTokenConfig{}, List: &OidcTokenConfigList{}, Plural: "oidctokenconfigs", ShortName: "oidctoken", DisplayName: "OIDC token configuration",
+		Controller: true, Numbered: true, WrittenBy: "users, the REST API",
+		Cached: Cached{Controller: Whole, APIServer: WithTimes},
+		Roles:  Roles{Admin: Write},
+		Events: Events{"Created OIDC token configuration", "Updated OIDC token configuration", "Deleted OIDC token configuration"},
+	}, {
 		Object: &ScimGroup{}, List: &ScimGroupList{}, Plural: "scimgroups", ShortName: "sgrp", DisplayName: "SCIM group",
 		Controller: true, WrittenBy: "SCIM clients, users",
 		Cached:     Cached{Controller: WithTimes, APIServer: Reduced},

@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"encoding/json"
 	"reflect"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -53,4 +54,25 @@ func Success() *SuccessOutput {
 	out := &SuccessOutput{}
 	out.Body.Success = true
 	return out
+}
+
+// Nullable is a property of a body that may be absent or null. Its schema is that of T.
+type Nullable[T any] struct {
+	// Given reports whether the property is present.
+	Given bool
+	// Value is nil if the property is absent or null.
+	Value *T
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (n *Nullable[T]) UnmarshalJSON(data []byte) error {
+	n.Given = true
+	return json.Unmarshal(data, &n.Value)
+}
+
+// Schema implements huma.SchemaProvider.
+func (Nullable[T]) Schema(r huma.Registry) *huma.Schema {
+	s := *huma.SchemaFromType(r, reflect.TypeFor[T]())
+	s.Nullable = true
+	return &s
 }

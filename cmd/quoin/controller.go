@@ -61,6 +61,7 @@ func parseControllerFlags(args []string, stderr io.Writer) (*controllerFlags, er
 	fs.BoolVar(&f.config.AllowInsecureGit, "allow-insecure-git", false, "allow http:// for Git repositories: for tests and isolated networks")
 	fs.StringVar(&f.config.RepositoryURL, "repository-url", "", "`URL` of quoin apiserver for the controller and the pods, such as https://quoin-apiserver.quoin-system.svc; deployments with spec.model.repository need it")
 	fs.StringVar(&f.config.DbtImage, "dbt-image", "", "`image` with dbt, for dbt syncs of Git repositories; needs --repository-url and the RoleBinding quoin-account-controller in the accounts' namespaces; none when empty")
+	fs.StringVar(&f.config.Region, "region", "local", "`name` of the region of this cluster, for subjects of OpenID Connect tokens: that of quoin apiserver")
 	fs.BoolVar(&f.config.WarmUp, "warm-up", false, "API pods compile their data model before they are ready; needs the RoleBinding quoin-account in the accounts' namespaces")
 	f.tracing.register(fs)
 	f.log.register(fs)
@@ -80,6 +81,8 @@ func (f *controllerFlags) validate() string {
 		return fmt.Sprintf("--max-concurrent-rollouts is %d, must be 0 or more", f.config.MaxRollouts)
 	case f.config.RepositoryURL != "" && !isOrigin(f.config.RepositoryURL):
 		return fmt.Sprintf("--repository-url is %q, must be https://host or https://host:port", f.config.RepositoryURL)
+	case f.config.Region == "":
+		return "--region must not be empty"
 	case f.sqlPort < 1 || f.sqlPort > 65535:
 		return fmt.Sprintf("--sql-port is %d, must be from 1 to 65535", f.sqlPort)
 	}

@@ -61,6 +61,7 @@ func SetupWithManager(mgr ctrl.Manager, r reconcile.Reconciler, opts controller.
 		Watches(&v1alpha1.Account{}, handler.EnqueueRequestsFromMapFunc(rivals(mgr.GetClient())), predicates.Spec()).
 		Watches(&v1alpha1.Claim{}, handler.EnqueueRequestsFromMapFunc(ofClaim(mgr.GetClient())), predicates.Existence()).
 		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(ofNamespace(mgr.GetClient())), predicates.Existence()).
+		Watches(&v1alpha1.OidcTokenConfig{}, handler.EnqueueRequestsFromMapFunc(withoutKeys(mgr.GetClient())), predicates.Existence()).
 		Watches(&v1alpha1.Environment{}, handler.EnqueueRequestsFromMapFunc(ofNamespace(mgr.GetClient())), predicates.Existence()).
 		WithOptions(opts).
 		Complete(r)
@@ -99,7 +100,11 @@ func (r *accountReconciler) work(ctx context.Context, s *reconciler.Scope[*v1alp
 		}
 		return reconciler.Failed(err)
 	}
-	return reconciler.Done(fmt.Sprintf("Account serves %s", acct.Status.URL))
+	next, err := r.tokenKeys(ctx, s)
+	if err != nil {
+		return reconciler.Failed(err)
+	}
+	return reconciler.Done(fmt.Sprintf("Account serves %s", acct.Status.URL)).RequeueIn(next)
 }
 
 // checkNamespace returns the outcome if the account may not have its namespace: it is Quoin's own, or

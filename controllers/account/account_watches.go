@@ -25,6 +25,15 @@ func rivals(c client.Reader) handler.MapFunc {
 	}
 }
 
+// withoutKeys maps an OIDC token configuration to its account if that has no keys for tokens.
+func withoutKeys(c client.Reader) handler.MapFunc {
+	return func(ctx context.Context, config client.Object) []reconcile.Request {
+		return requests.For(ctx, c, &v1alpha1.AccountList{}, func(a *v1alpha1.Account) bool {
+			return a.Spec.Namespace == config.GetNamespace() && len(a.Status.OidcTokenKeys) == 0
+		})
+	}
+}
+
 // ofNamespace maps a namespace, or an object in one, to its account if the account is not ready
 // or something is being deleted.
 func ofNamespace(c client.Reader) handler.MapFunc {

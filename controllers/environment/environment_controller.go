@@ -15,6 +15,7 @@ import (
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/internal/engine"
 	"github.com/quoin-dev/quoin/internal/kube"
+	"github.com/quoin-dev/quoin/internal/oidctoken"
 	"github.com/quoin-dev/quoin/internal/reconciler"
 	"github.com/quoin-dev/quoin/internal/tenant"
 )
@@ -143,7 +144,20 @@ func (r *environmentReconciler) inputs(ctx context.Context, s *scope) (engine.In
 		}
 		return engine.Inputs{}, failed(err)
 	}
-	return in, r.addresses(ctx, s, account, d)
+	tokens, err := tokenFiles(ctx, s, d)
+	if err != nil {
+		return engine.Inputs{}, failed(err)
+	}
+	return in.WithTokens(tokens), r.addresses(ctx, s, account, d)
+}
+
+// tokenFiles returns the files with OpenID Connect tokens of a deployment.
+func tokenFiles(ctx context.Context, s *scope, d *v1alpha1.Deployment) ([]engine.TokenFile, error) {
+	list := &v1alpha1.OidcTokenConfigList{}
+	if err := s.List(ctx, list, client.InNamespace(d.Namespace)); err != nil {
+		return nil, fmt.Errorf("list OIDC token configurations: %w", err)
+	}
+	return oidctoken.Files(oidctoken.Items(list), d.Name), nil
 }
 
 // addresses sets the addresses of the environment's APIs in the status.

@@ -3,6 +3,7 @@ package environment
 import (
 	"context"
 	"fmt"
+	"strconv"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -69,6 +70,7 @@ func SetupWithManager(mgr ctrl.Manager, r reconcile.Reconciler, opts controller.
 		Owns(&networkingv1.NetworkPolicy{}, withoutStatus).
 		Watches(&v1alpha1.Deployment{}, handler.EnqueueRequestsFromMapFunc(ofDeployment(c)), deploymentChanged).
 		Watches(&v1alpha1.Account{}, handler.EnqueueRequestsFromMapFunc(ofAccount(c)), predicates.Spec()).
+		Watches(&v1alpha1.OidcTokenConfig{}, handler.EnqueueRequestsFromMapFunc(ofTokenConfig(c)), tokensChanged).
 		Watches(&corev1.Pod{}, podEvents, builder.WithPredicates(modelRejected)).
 		WatchesMetadata(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(ofConfigMap(c))).
 		WithOptions(opts).
@@ -90,6 +92,22 @@ var deploymentChanged = predicates.SpecOrChanged(func(o client.Object) string {
 	}
 	return d.Status.CustomDomain
 })
+
+// tokensChanged selects changes of what pods mount.
+var tokensChanged = predicates.SpecOrChanged(func(o client.Object) string {
+	c, ok := o.(*v1alpha1.OidcTokenConfig)
+	if !ok {
+		return ""
+	}
+	return strconv.FormatBool(c.Status.Mounted)
+})
+
+// ofTokenConfig maps an OIDC token configuration to the environments of its account.
+func ofTokenConfig(c client.Reader) handler.MapFunc {
+	return func(ctx context.Context, config client.Object) []reconcile.Request {
+		return requests.For(ctx, c, &v1alpha1.EnvironmentList{}, requests.All[*v1alpha1.Environment], client.InNamespace(config.GetNamespace()))
+	}
+}
 
 func ofDeployment(c client.Reader) handler.MapFunc {
 	return func(ctx context.Context, d client.Object) []reconcile.Request {

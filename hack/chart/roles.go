@@ -44,6 +44,7 @@ var roleFiles = []roleFile{
 	{name: "role.yaml", condition: whenRoles, component: "controller"},
 	{name: "account_role.yaml", condition: whenRoles},
 	{name: "account_controller_role.yaml", condition: whenRoles},
+	{name: "account_tokens_role.yaml", condition: whenRoles},
 	{name: "account_apiserver_role.yaml", condition: whenFrontEnd},
 	{name: "metrics_reader_role.yaml", condition: whenMetrics},
 	{name: "apiserver_role.yaml", condition: whenFrontEnd, component: "apiserver"},

@@ -95,7 +95,7 @@ func (in Inputs) serverPod(component string, dedicated bool) corev1.PodTemplateS
 	pod := in.podTemplate(component, corev1.Container{
 		Name:    ContainerServer,
 		Image:   in.server.Image,
-		Env:     merge(in.serverEnv(component, dedicated), in.server.Env),
+		Env:     merge(append(in.serverEnv(component, dedicated), in.tokenEnv()...), in.server.Env),
 		EnvFrom: envFrom(in.server.EnvFrom),
 		Ports: []corev1.ContainerPort{
 			{Name: PortNameHTTP, ContainerPort: PortHTTP},
@@ -107,6 +107,7 @@ func (in Inputs) serverPod(component string, dedicated bool) corev1.PodTemplateS
 	})
 	pod.Spec.ImagePullSecrets = pullSecretReferences(in.server.ImagePullSecrets)
 	in.addModel(&pod)
+	in.addTokens(&pod, component)
 	return pod
 }
 

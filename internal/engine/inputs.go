@@ -68,6 +68,7 @@ type server struct {
 	Env              []v1alpha1.EnvVar `json:"env,omitempty"`
 	EnvFrom          []string          `json:"envFrom,omitempty"`
 	ImagePullSecrets []string          `json:"imagePullSecrets,omitempty"`
+	Tokens           []TokenFile       `json:"tokens,omitempty"`
 }
 
 // store is the pre-aggregation store of a Dedicated deployment.

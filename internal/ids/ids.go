@@ -31,10 +31,11 @@ type Counter string
 
 // The counters that other packages use.
 const (
-	Deployments    Counter = "deployments"
-	Environments   Counter = "environments"
-	Branches       Counter = "branches"
-	UserAttributes Counter = "userattributes"
+	Deployments      Counter = "deployments"
+	Environments     Counter = "environments"
+	Branches         Counter = "branches"
+	UserAttributes   Counter = "userattributes"
+	OidcTokenConfigs Counter = "oidctokenconfigs"
 )
 
 // carriers returns the names of the kinds whose objects carry numbers of a counter: the numbered

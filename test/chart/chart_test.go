@@ -162,6 +162,7 @@ func TestChartMatchesConfig(t *testing.T) {
 		{"RoleBinding", "rbac/gateway_role_binding.yaml", "quoin-gateway"},
 		{"RoleBinding", "samples/50-rolebinding.yaml", "quoin-account"},
 		{"RoleBinding", "samples/50-rolebinding.yaml", "quoin-account-apiserver"},
+		{"RoleBinding", "samples/50-rolebinding.yaml", "quoin-account-tokens"},
 	} {
 		agreeOnBinding(t, binding.file, binding.name, binding.kind, all)
 	}

@@ -308,8 +308,36 @@ func (s *specification) checkValidRequests(t *testing.T) map[string]bool {
 	}
 	s.checkDbtSyncs(t, succeeded)
 	s.checkUserAttributes(t, succeeded)
+	s.checkOidcTokenConfigs(t, succeeded)
 	s.checkUsers(t, succeeded)
 	return succeeded
+}
+
+// checkOidcTokenConfigs sends valid requests for an OIDC token configuration.
+func (s *specification) checkOidcTokenConfigs(t *testing.T, succeeded map[string]bool) {
+	t.Helper()
+	const configs, config = "/api/v1/oidc-token-configs", "/api/v1/oidc-token-configs/{id}"
+	id := ""
+	for _, c := range []struct {
+		method, path string
+		body         any
+	}{
+		{"post", configs, map[string]any{"audienceType": "aws", "name": "documented", "subFormat": nil, "customClaims": map[string]any{"team": "sales"}}},
+		{"get", configs, nil},
+		{"get", config, nil},
+		{"put", config, map[string]any{"isEnabled": false, "customAudience": "mine"}},
+		{"delete", config, nil},
+	} {
+		op := s.paths[c.path][c.method]
+		a := globex.as(globex.admin).call(t, strings.ToUpper(c.method), strings.ReplaceAll(c.path, "{id}", id), c.body).is(200)
+		if err := s.check(c.path, c.method, op, a); err != nil {
+			t.Error(err)
+		}
+		if id == "" {
+			id = fmt.Sprintf("%.0f", a.at("id"))
+		}
+		succeeded[op.OperationID] = true
+	}
 }
 
 // checkUsers sends valid requests for a user and a group.

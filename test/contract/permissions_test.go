@@ -28,7 +28,7 @@ func (a *account) grant(ctx context.Context) error {
 func (a *account) revoke(t *testing.T) {
 	t.Helper()
 	ctx := context.WithoutCancel(t.Context())
-	for _, name := range []string{"quoin-account", "quoin-account-apiserver", "quoin-account-controller"} {
+	for _, name := range []string{"quoin-account", "quoin-account-apiserver", "quoin-account-controller", "quoin-account-tokens"} {
 		binding := &unstructured.Unstructured{}
 		binding.SetAPIVersion("rbac.authorization.k8s.io/v1")
 		binding.SetKind("RoleBinding")

@@ -20,6 +20,7 @@ args:
   - --concurrency={{ int .concurrency }}
   - --max-concurrent-rollouts={{ int .maxConcurrentRollouts }}
   - --sql-port={{ int $.Values.gateway.sql.port }}
+  - --region={{ $.Values.apiserver.region }}
   {{- with include "quoin.repositoryURL" $ }}
   - --repository-url={{ . }}
   {{- end }}

@@ -1,0 +1,217 @@
+// Package oidctokens_test tests OpenID Connect tokens of deployments: the REST API of their configurations, and tokens that a
+// system verifies with nothing but the URL of the issuer. `quoin apiserver`, `quoin controller` and kube-apiserver are real
+// processes.
+package oidctokens_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/internal/serving/certificates"
+	"github.com/quoin-dev/quoin/test/internal/apiclient"
+	"github.com/quoin-dev/quoin/test/internal/clustertest"
+)
+
+var (
+	kubernetes *clustertest.Cluster
+	// address is that of quoin apiserver, and stranger a client that knows its certificate authority and nothing else.
+	address  string
+	stranger *http.Client
+)
+
+func TestMain(m *testing.M) { clustertest.Main(m, run) }
+
+func run(ctx context.Context, c *clustertest.Cluster, m *testing.M) (int, error) {
+	kubernetes = c
+	if err := c.Build(); err != nil {
+		return 0, err
+	}
+	var err error
+	if address, err = clustertest.FreeAddress(); err != nil {
+		return 0, err
+	}
+	server := c.APIServer(filepath.Join(c.Folder, "apiserver.log"), address)
+	server.Env = []string{"DATABASE_URL=sqlite://" + filepath.Join(c.Folder, "quoin.db")}
+	controller := c.Quoin(filepath.Join(c.Folder, "controller.log"), "controller", "--leader-elect=false", "--quoin-image=quoin:test", "--region=eu",
+		"--metrics-bind-address=0", "--health-probe-bind-address=0")
+	for _, p := range []*clustertest.Process{server, controller} {
+		if err := p.Start(); err != nil {
+			return 0, err
+		}
+		defer p.Kill()
+	}
+	for _, a := range []*account{acme, globex} {
+		if err := a.create(ctx); err != nil {
+			return 0, fmt.Errorf("account %s: %w", a.name, err)
+		}
+	}
+	err = apiclient.Eventually(func() error {
+		roots, err := c.Roots(ctx)
+		if err != nil {
+			return err
+		}
+		stranger = &http.Client{Timeout: apiclient.Timeout, Transport: apiclient.Transport(roots, func() string { return address })}
+		got, err := globex.send(ctx, globex.admin, "GET", configsPath, nil)
+		if err == nil && got.Status != http.StatusOK {
+			err = fmt.Errorf("%d %s", got.Status, got.Body)
+		}
+		return err
+	})
+	if err != nil {
+		return 0, fmt.Errorf("quoin apiserver: %w; log:\n%s", err, server.Log())
+	}
+	return m.Run(), nil
+}
+
+const configsPath = "/api/v1/oidc-token-configs/" // as the command-line client sends it
+
+// account is an account with an audit log and the deployment sales.
+type account struct {
+	name string
+	// admin and reader are tokens of keys.
+	admin, reader string
+}
+
+var acme, globex = &account{name: "acme"}, &account{name: "globex"}
+
+func (a *account) host() string { return a.name + ".example.com" }
+
+func (a *account) create(ctx context.Context) error {
+	sales := &v1alpha1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: a.name, Name: "sales"},
+		Spec:       v1alpha1.DeploymentSpec{ReleaseChannel: "latest", Model: v1alpha1.ModelSource{ConfigMapRef: &v1alpha1.LocalReference{Name: "model"}}},
+	}
+	admin, token, err := clustertest.Key(a.name, "admin", v1alpha1.ApiKeySpec{})
+	if err != nil {
+		return err
+	}
+	a.admin = token
+	reader, token, err := clustertest.Key(a.name, "reader", v1alpha1.ApiKeySpec{Permissions: []v1alpha1.Permission{v1alpha1.PermissionDeploymentRead}})
+	if err != nil {
+		return err
+	}
+	a.reader = token
+	return kubernetes.Account(ctx, a.name, v1alpha1.AccountSpec{
+		Host: v1alpha1.Host(a.host()), Plan: v1alpha1.PlanEnterprise, AuditLog: &v1alpha1.AuditLog{Enabled: ptr.To(true)},
+	}, sales, admin, reader)
+}
+
+// send sends a request with a token, or without one if it is empty.
+func (a *account) send(ctx context.Context, token, method, path string, body any) (*apiclient.Response, error) {
+	r := apiclient.Request{Method: method, URL: "https://" + a.host() + path, Body: body, MediaType: "application/json"}
+	if token != "" {
+		r.Authorization = "Bearer " + token
+	}
+	return r.Send(ctx, stranger)
+}
+
+// answer is the response to a request.
+type answer struct {
+	t      *testing.T
+	what   string
+	status int
+	header http.Header
+	raw    []byte
+}
+
+// call sends a request.
+func (a *account) call(t *testing.T, token, method, path string, body any) *answer {
+	t.Helper()
+	var got *apiclient.Response
+	apiclient.Soon(t, func() (err error) { // the certificate is renewed for new accounts
+		got, err = a.send(context.WithoutCancel(t.Context()), token, method, path, body)
+		return err
+	})
+	return &answer{t, method + " " + path, got.Status, got.Header, got.Body}
+}
+
+func (a *answer) is(status int) *answer {
+	a.t.Helper()
+	if a.status != status {
+		a.t.Fatalf("%s: got %d, want %d: %s", a.what, a.status, status, a.raw)
+	}
+	return a
+}
+
+// rejected checks the status and that the error contains all words.
+func (a *answer) rejected(status int, words ...string) {
+	a.t.Helper()
+	a.is(status)
+	for _, word := range words {
+		if !strings.Contains(string(a.raw), word) {
+			a.t.Errorf("%s: the error does not contain %q: %s", a.what, word, a.raw)
+		}
+	}
+}
+
+// at returns the value at a path of the body.
+func (a *answer) at(path string) any {
+	a.t.Helper()
+	var value any
+	if err := json.Unmarshal(a.raw, &value); err != nil {
+		a.t.Fatalf("%s: not JSON: %s", a.what, a.raw)
+	}
+	value, _ = apiclient.Lookup(value, path)
+	return value
+}
+
+// want checks values of the body as JSON, by path.
+func (a *answer) want(values map[string]string) *answer {
+	a.t.Helper()
+	for path, want := range values {
+		if got, _ := json.Marshal(a.at(path)); string(got) != want {
+			a.t.Errorf("%s: %s is %s, want %s: %s", a.what, path, got, want, a.raw)
+		}
+	}
+	return a
+}
+
+// config creates a configuration over REST, and deletes it after the test. It returns the path.
+func (a *account) config(t *testing.T, properties map[string]any) string {
+	t.Helper()
+	path := fmt.Sprintf("%s%.0f", configsPath, a.call(t, a.admin, "POST", configsPath, properties).is(200).at("id"))
+	t.Cleanup(func() {
+		if got := a.call(t, a.admin, "DELETE", path, nil); got.status != 200 && got.status != 404 {
+			t.Errorf("%d %s", got.status, got.raw)
+		}
+	})
+	return path
+}
+
+// token returns the token of a configuration for the API pods of the deployment, as soon as it exists.
+func (a *account) token(t *testing.T, config string) (token string) {
+	t.Helper()
+	apiclient.Soon(t, func() error {
+		secret := &corev1.Secret{}
+		if err := kubernetes.Client.Get(context.WithoutCancel(t.Context()), client.ObjectKey{Namespace: a.name, Name: "sales-oidc-tokens"}, secret); err != nil {
+			return err
+		}
+		if token = string(secret.Data[config+".api"]); token == "" {
+			return errors.New("no token of " + config)
+		}
+		return nil
+	})
+	return token
+}
+
+// authority returns the certificate authority of quoin apiserver in PEM.
+func authority(t *testing.T) string {
+	t.Helper()
+	secret := &corev1.Secret{}
+	if err := kubernetes.Client.Get(t.Context(), client.ObjectKey{Namespace: clustertest.Namespace, Name: certificates.SecretName}, secret); err != nil {
+		t.Fatal(err)
+	}
+	return string(secret.Data["ca.crt"])
+}
