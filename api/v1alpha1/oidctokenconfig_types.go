@@ -27,7 +27,7 @@ type OidcClaim struct {
 	// +required
 	Name string `json:"name"`
 
-	// value of the claim, any JSON.
+	// value of the claim, any JSON value but null.
 	// +required
 	Value apiextensionsv1.JSON `json:"value"`
 }

@@ -136,7 +136,7 @@ func TestInvalid(t *testing.T) {
 	w.ready("copied", "InvalidSpec", `has the ID of OidcTokenConfig "first"`)
 	w.verified("sales", "first.api", "first.refresh-worker")
 	c := get(w, &v1alpha1.OidcTokenConfig{}, w.namespace, "first")
-	if c.Status.ID != 2 || c.Status.Issuer != "https://"+w.namespace+".example.com/oidc" || c.Status.Audience != "sts.amazonaws.com" || !c.Status.Mounted {
+	if c.Status.ID != 1 || c.Status.Issuer != "https://"+w.namespace+".example.com/oidc" || c.Status.Audience != "sts.amazonaws.com" || !c.Status.Mounted {
 		t.Errorf("%+v", c.Status)
 	}
 }

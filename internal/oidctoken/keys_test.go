@@ -85,7 +85,9 @@ func TestRotation(t *testing.T) {
 	var tokens []token
 	for now := start; now.Before(start.Add(365 * 24 * time.Hour)); {
 		p := PlanKeys(keys, false, now)
-		keys = slices.DeleteFunc(keys, func(k v1alpha1.OidcTokenKey) bool { return strings.Contains(" "+numbers(p.Remove)+" ", fmt.Sprint(" ", k.Number, " ")) })
+		keys = slices.DeleteFunc(keys, func(k v1alpha1.OidcTokenKey) bool {
+			return strings.Contains(" "+numbers(p.Remove)+" ", fmt.Sprint(" ", k.Number, " "))
+		})
 		if p.Create > 0 {
 			keys = append(keys, v1alpha1.OidcTokenKey{Number: p.Create, ID: fmt.Sprint("key ", p.Create), PublishTime: metav1.NewTime(now)})
 		}

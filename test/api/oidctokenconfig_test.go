@@ -19,7 +19,6 @@ customClaims:
 - name: https://aws.amazon.com/tags
   value: {principal_tags: {team: [sales]}}
 - {name: text, value: a}
-- {name: nothing, value: null}
 targetEnvVar: AWS_WEB_IDENTITY_TOKEN_FILE
 deployments: [{name: sales}]
 suspend: false

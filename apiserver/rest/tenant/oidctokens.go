@@ -194,6 +194,9 @@ func setClaims(spec *v1alpha1.OidcTokenConfigSpec, claims map[string]json.RawMes
 		if name == "" || len(name) > maxClaimName {
 			return rest.BadRequest("customClaims: the name %q has %d bytes; allowed: 1 to %d", rest.Clip(name), len(name), maxClaimName)
 		}
+		if strings.TrimSpace(string(claims[name])) == "null" {
+			return rest.BadRequest("customClaims: %q is null; allowed: any other JSON value", name)
+		}
 		spec.CustomClaims = append(spec.CustomClaims, v1alpha1.OidcClaim{Name: name, Value: apiextensionsv1.JSON{Raw: claims[name]}})
 	}
 	return nil

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
@@ -82,6 +83,7 @@ func TestInvalidConfigurationsAreRejected(t *testing.T) {
 		"reserved claim":       {map[string]any{"audienceType": "aws", "customClaims": map[string]any{"sub": "admin"}}, 400, []string{"customClaims", "sub"}},
 		"many claims":          {map[string]any{"audienceType": "aws", "customClaims": many}, 400, []string{"customClaims", "17", "16"}},
 		"large claims":         {map[string]any{"audienceType": "aws", "customClaims": map[string]any{"a": strings.Repeat("a", 5000)}}, 400, []string{"customClaims", "4096"}},
+		"null as claim":        {map[string]any{"audienceType": "aws", "customClaims": map[string]any{"a": nil}}, 400, []string{"customClaims", "null"}},
 		"claims of a list":     {map[string]any{"audienceType": "aws", "customClaims": []any{}}, 400, []string{"customClaims"}},
 		"unknown property":     {map[string]any{"audienceType": "aws", "path": "/tmp"}, 400, []string{"path"}},
 	} {
@@ -99,10 +101,9 @@ func TestInvalidConfigurationsAreRejected(t *testing.T) {
 
 // TestConfigurationsOfGit: a configuration that is applied with kubectl is shown, and cannot be deleted over REST.
 func TestConfigurationsOfGit(t *testing.T) {
-	c := &v1alpha1.OidcTokenConfig{
-		ObjectMeta: metav1.ObjectMeta{Namespace: globex.name, Name: "azure"}, Spec: v1alpha1.OidcTokenConfigSpec{AudienceType: v1alpha1.OidcAudienceAzure},
-	}
-	if err := kubernetes.Client.Create(t.Context(), c, client.FieldOwner("argocd-controller")); err != nil {
+	const applied = `{"apiVersion":"platform.quoin.dev/v1alpha1","kind":"OidcTokenConfig","metadata":{"name":"azure"},"spec":{"audienceType":"Azure"}}`
+	c := &v1alpha1.OidcTokenConfig{ObjectMeta: metav1.ObjectMeta{Namespace: globex.name, Name: "azure"}}
+	if err := kubernetes.Client.Patch(t.Context(), c, client.RawPatch(types.ApplyPatchType, []byte(applied)), client.FieldOwner("argocd-controller")); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = kubernetes.Client.Delete(t.Context(), c) })
