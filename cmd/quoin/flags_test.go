@@ -110,11 +110,11 @@ func TestFlags(t *testing.T) {
 		args []string
 		want controllers.Config
 	}{
-		"defaults":    {nil, []string{"--quoin-image=quoin:v1"}, controllers.Config{Namespace: "quoin-system", Image: "quoin:v1", Concurrency: 10, MaxRollouts: 10, SQLPort: 5432}},
-		"environment": {map[string]string{"POD_NAMESPACE": "ops", "QUOIN_IMAGE": "quoin:v1"}, nil, controllers.Config{Namespace: "ops", Image: "quoin:v1", Concurrency: 10, MaxRollouts: 10, SQLPort: 5432}},
+		"defaults":    {nil, []string{"--quoin-image=quoin:v1"}, controllers.Config{Namespace: "quoin-system", Image: "quoin:v1", Concurrency: 10, MaxRollouts: 10, Region: "local", SQLPort: 5432}},
+		"environment": {map[string]string{"POD_NAMESPACE": "ops", "QUOIN_IMAGE": "quoin:v1"}, nil, controllers.Config{Namespace: "ops", Image: "quoin:v1", Concurrency: 10, MaxRollouts: 10, Region: "local", SQLPort: 5432}},
 		"flags take precedence": {map[string]string{"POD_NAMESPACE": "ops", "QUOIN_IMAGE": "quoin:v1"},
 			[]string{"--namespace=custom", "--quoin-image", "quoin:v2", "-concurrency", "1", "--max-concurrent-rollouts=0", "--allow-insecure-git", "--warm-up", "--sql-port=15432", "--repository-url=https://quoin:8443"},
-			controllers.Config{Namespace: "custom", Image: "quoin:v2", Concurrency: 1, AllowInsecureGit: true, WarmUp: true, SQLPort: 15432, RepositoryURL: "https://quoin:8443"}},
+			controllers.Config{Namespace: "custom", Image: "quoin:v2", Concurrency: 1, AllowInsecureGit: true, WarmUp: true, Region: "local", SQLPort: 15432, RepositoryURL: "https://quoin:8443"}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

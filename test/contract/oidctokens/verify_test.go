@@ -34,7 +34,7 @@ func (a *account) issuer() string { return "https://" + a.host() + "/oidc" }
 func TestTokensAreVerifiedByDiscovery(t *testing.T) {
 	acme.config(t, map[string]any{"name": "discovered", "audienceType": "aws", "subFormat": "{region}:{component}", "customClaims": map[string]any{"team": "sales"}})
 	token := acme.token(t, "discovered")
-	ctx := oidc.ClientContext(t.Context(), stranger)
+	ctx := oidc.ClientContext(t.Context(), anyone)
 	provider, err := oidc.NewProvider(ctx, acme.issuer())
 	if err != nil {
 		t.Fatal(err)
@@ -90,7 +90,7 @@ func TestDocumentsArePublic(t *testing.T) {
 			t.Errorf("%s: %v", path, first.header)
 		}
 		for header, want := range map[string]int{tag: 304, "W/" + tag: 304, `"x", ` + tag: 304, "*": 304, `"x"`: 200} {
-			got, err := (apiclient.Request{Method: "GET", URL: "https://" + acme.host() + path, Header: []string{"If-None-Match", header}}).Send(t.Context(), stranger)
+			got, err := (apiclient.Request{Method: "GET", URL: "https://" + acme.host() + path, Header: []string{"If-None-Match", header}}).Send(t.Context(), anyone)
 			if err != nil || got.Status != want || want == 304 && len(got.Body) > 0 {
 				t.Errorf("%s, If-None-Match: %s: %+v, %v; want %d", path, header, got, err, want)
 			}

@@ -26,9 +26,9 @@ import (
 
 var (
 	kubernetes *clustertest.Cluster
-	// address is that of quoin apiserver, and stranger a client that knows its certificate authority and nothing else.
+	// address is that of quoin apiserver, and anyone an HTTP client that knows its certificate authority and nothing else.
 	address  string
-	stranger *http.Client
+	anyone *http.Client
 )
 
 func TestMain(m *testing.M) { clustertest.Main(m, run) }
@@ -62,7 +62,7 @@ func run(ctx context.Context, c *clustertest.Cluster, m *testing.M) (int, error)
 		if err != nil {
 			return err
 		}
-		stranger = &http.Client{Timeout: apiclient.Timeout, Transport: apiclient.Transport(roots, func() string { return address })}
+		anyone = &http.Client{Timeout: apiclient.Timeout, Transport: apiclient.Transport(roots, func() string { return address })}
 		got, err := globex.send(ctx, globex.admin, "GET", configsPath, nil)
 		if err == nil && got.Status != http.StatusOK {
 			err = fmt.Errorf("%d %s", got.Status, got.Body)
@@ -114,7 +114,7 @@ func (a *account) send(ctx context.Context, token, method, path string, body any
 	if token != "" {
 		r.Authorization = "Bearer " + token
 	}
-	return r.Send(ctx, stranger)
+	return r.Send(ctx, anyone)
 }
 
 // answer is the response to a request.
