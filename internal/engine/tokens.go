@@ -10,7 +10,7 @@ import (
 )
 
 // TokenDirectory is the directory of the files with OpenID Connect tokens, in the pods of the server.
-const TokenDirectory = "/var/run/secrets/quoin/oidc"
+const TokenDirectory = "/var/run/secrets/quoin/oidc" //nolint:gosec // no credential
 
 // TokenComponents are the components whose pods have tokens.
 var TokenComponents = []string{ComponentAPI, ComponentRefresh}

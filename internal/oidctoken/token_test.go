@@ -106,11 +106,10 @@ func TestTokens(t *testing.T) {
 		t.Errorf("jti %q", id)
 	}
 	delete(got, "jti")
-	text := func(v any) string { return strings.TrimSpace(string(mustJSON(t, v))) }
 	want := `{"aud":"sts.amazonaws.com","exp":1767229200,"flag":true,` +
 		`"https://aws.amazon.com/tags":{"big":12345678901234567890,"principal_tags":{"team":["sales"]}},"iat":1767225600,"iss":"https://acme.example.com:8443/oidc","nbf":1767225600,` +
 		`"platform.quoin.dev":{"account":"acme","component":"api","deployment":"sales","deployment_id":"12","region":"eu"},"sub":"deployment:12"}`
-	if diff := cmp.Diff(want, text(got)); diff != "" {
+	if diff := cmp.Diff(want, string(mustJSON(t, got))); diff != "" {
 		t.Error(diff)
 	}
 

@@ -27,7 +27,7 @@ import (
 )
 
 const (
-	oidcTokensPath = "/api/v1/oidc-token-configs"
+	oidcTokensPath = "/api/v1/oidc-token-configs" //nolint:gosec // no credential
 	oidcTokenPath  = oidcTokensPath + "/{id}"
 )
 

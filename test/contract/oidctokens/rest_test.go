@@ -3,6 +3,7 @@ package oidctokens_test
 import (
 	"encoding/json"
 	"errors"
+	"net/http"
 	"os"
 	"slices"
 	"strings"
@@ -147,9 +148,9 @@ func TestCallsOfTheCommandLineClient(t *testing.T) {
 		}
 		var body any
 		switch calls[i].Method {
-		case "POST":
+		case http.MethodPost:
 			body = map[string]any{"audienceType": "azure"}
-		case "PUT":
+		case http.MethodPut:
 			body = map[string]any{"isEnabled": false}
 		}
 		got := acme.call(t, acme.admin, calls[i].Method, strings.ReplaceAll(calls[i].Path, "{configId}", id), body).is(200)
@@ -158,7 +159,7 @@ func TestCallsOfTheCommandLineClient(t *testing.T) {
 				t.Errorf("%s: the first row has no %s: %s", name, field, got.raw)
 			}
 		}
-		if calls[i].Method == "POST" {
+		if calls[i].Method == http.MethodPost {
 			created, _ := json.Marshal(got.at("id"))
 			t.Cleanup(func() { acme.call(t, acme.admin, "DELETE", configsPath+string(created), nil).is(200) })
 		}

@@ -27,8 +27,8 @@ import (
 var (
 	kubernetes *clustertest.Cluster
 	// address is that of quoin apiserver, and anyone an HTTP client that knows its certificate authority and nothing else.
-	address  string
-	anyone *http.Client
+	address string
+	anyone  *http.Client
 )
 
 func TestMain(m *testing.M) { clustertest.Main(m, run) }
