@@ -35,7 +35,7 @@ const (
 var otherFlags = map[string][]string{
 	"helm":           {"reset-then-reuse-values", "reuse-values", "set", "take-ownership"},
 	"kube-apiserver": {"audit-policy-file", "audit-webhook-config-file", "proxy-client-cert-file", "requestheader-client-ca-file"},
-	"velero":         {"exclude-resources", "restore-status"},
+	"velero":         {"exclude-resources", "status-include-resources"},
 }
 
 // unknownFlags checks flags that stand alone in a code span, and commands of quoin with their flags.
