@@ -30,7 +30,7 @@ import (
 // in hack/dataplane with its npm packages.
 var Versions = []string{"0.34.62", "0.35.81", "1.6.57"}
 
-// SampleVersion is the version that the channel of the samples offers.
+// SampleVersion is the newest version that is in the registry at first, so the one that the channel of the samples offers.
 const SampleVersion = "0.35.81"
 
 // layout is increased when the layers change for the same packages.

@@ -28,6 +28,9 @@ func sampleImages(c *cluster.Cluster) []PushOptions {
 		tags = nil
 		for _, version := range dataplane.Versions {
 			tags = append(tags, "v"+version)
+			if version == dataplane.SampleVersion {
+				break // the channel offers the newest of all tags
+			}
 		}
 	}
 	// The stores first: the channel requires both images of a version.
