@@ -106,7 +106,7 @@ var (
 	clusterIPs = regexp.MustCompile(`"10\.0\.[0-9]+\.[0-9]+"`)
 	hostClaims = regexp.MustCompile(`"name":"host-[0-9a-f]{32}"`)
 	// A controller that is killed before it reports the pods leaves less to say about a version that failed.
-	failures = regexp.MustCompile(`"message":"(api: 0 of 1 pods are up to date and ready|the environment has not reported its state)","time"`)
+	failures = regexp.MustCompile(`("message":"|did not become ready within 1m0s \()(api: 0 of 1 pods are up to date and ready|the environment has not reported its state)(","time"|\); rolled back)`)
 	hashes   = regexp.MustCompile(`"platform\.quoin\.dev/applied-hash":"[0-9a-f]+"`)
 )
 
@@ -128,7 +128,7 @@ func (w *world) dump() string {
 			text = secrets.ReplaceAllString(text, `"data":{}`)
 			text = hostClaims.ReplaceAllString(text, `"name":"host-…"`)
 			text = hashes.ReplaceAllString(text, `"applied":"…"`)
-			text = failures.ReplaceAllString(text, `"message":"…","time"`)
+			text = failures.ReplaceAllString(text, `$1…$3`)
 			text = clusterIPs.ReplaceAllString(text, `"10.0.n.n"`)
 			lines = append(lines, fmt.Sprintf("%T %s", obj, text))
 		}

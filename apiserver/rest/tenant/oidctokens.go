@@ -140,11 +140,11 @@ func (a *api) getOidcToken(ctx context.Context, in *OidcTokenInput) (*OidcTokenO
 // OidcTokenProperties are the properties that can be changed. Null has the same effect as absence in a creation, and removes
 // the property in a change.
 type OidcTokenProperties struct {
-	Name           rest.Nullable[string]                     `json:"name,omitempty" maxLength:"63" pattern:"^[a-z0-9](?:[a-z0-9-]*[a-z0-9])?$" patternDescription:"lower-case letters, digits and hyphens, from a letter or digit to a letter or digit" doc:"Name of the file with the token, unique in the account. When null, the audience type."`
+	Name           rest.Nullable[string]                     `json:"name,omitempty" maxLength:"63" pattern:"^[a-z0-9](?:[a-z0-9-]*[a-z0-9])?$" patternDescription:"lower-case letters, digits and hyphens, from a letter or digit to a letter or digit" doc:"Name of the file with the token, unique in the account. When null, the audience type." example:"aws"`
 	CustomAudience rest.Nullable[string]                     `json:"customAudience,omitempty" minLength:"1" maxLength:"512" pattern:"^[\\x21-\\x7E]+$" patternDescription:"printable ASCII without spaces" doc:"The claim aud, required for the audience type custom. When null, that of the audience type."`
 	SubFormat      rest.Nullable[string]                     `json:"subFormat,omitempty" maxLength:"200" pattern:"^(?:[A-Za-z0-9:_-]|\\{(?:deployment_id|component|region)\\})+$" patternDescription:"letters, digits, :, _, -, {deployment_id}, {component} and {region}" doc:"The claim sub. When null, deployment:{deployment_id}."`
 	CustomClaims   rest.Nullable[map[string]json.RawMessage] `json:"customClaims,omitempty" doc:"Further claims, at most 16 with 4 KiB together."`
-	TargetEnvVar   rest.Nullable[string]                     `json:"targetEnvVar,omitempty" maxLength:"128" pattern:"^[A-Z_][A-Z0-9_]*$" patternDescription:"upper-case letters, digits and _, not beginning with a digit" doc:"The variable with the path of the file; none when null."`
+	TargetEnvVar   rest.Nullable[string]                     `json:"targetEnvVar,omitempty" maxLength:"128" pattern:"^[A-Z_][A-Z0-9_]*$" patternDescription:"upper-case letters, digits and _, not beginning with a digit" doc:"The variable with the path of the file; none when null." example:"AWS_WEB_IDENTITY_TOKEN_FILE"`
 	IsEnabled      rest.Nullable[bool]                       `json:"isEnabled,omitempty" doc:"True when null."`
 }
 
