@@ -42,6 +42,9 @@ const (
 	// AnnotationLastUsed, on staging and development Environments, is the time (RFC 3339) of the last
 	// request that the gateway forwarded. It lags by up to 5 minutes.
 	AnnotationLastUsed = Group + "/last-used-at"
+	// AnnotationRollout, on production Environments, is the rollout that began with the version of the spec: a
+	// RolloutStatus in JSON. It counts until the status of the Deployment has the rollout or its result.
+	AnnotationRollout = Group + "/rollout"
 	// AnnotationUsed, on ScimMemberChunks, is the time of the last write that referred to the chunk. A
 	// new value protects it from collection as unused; see controllers/scimgroup.
 	AnnotationUsed = Group + "/used-at"

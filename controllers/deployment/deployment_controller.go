@@ -99,6 +99,13 @@ func (r *deploymentReconciler) work(ctx context.Context, s *scope) reconciler.Ou
 	if o := r.identify(ctx, s, account); o != nil {
 		return *o
 	}
+	production, err := r.production(ctx, s)
+	if err != nil {
+		return reconciler.Failed(err)
+	}
+	if started := startedRollout(s.Object, production); started != nil {
+		s.Object.Status.Rollout = started
+	}
 	model, o := r.model(ctx, s)
 	if o != nil {
 		return *o
@@ -107,7 +114,7 @@ func (r *deploymentReconciler) work(ctx context.Context, s *scope) reconciler.Ou
 	if o != nil {
 		return *o
 	}
-	return r.version(ctx, s, chosen, model, hostProblem)
+	return r.version(ctx, s, observation{deployment: s.Object, choice: chosen, commit: model.commit, production: production, now: s.Clock.Now()}, model, hostProblem)
 }
 
 // identify claims the deployment's display name and allocates its IDs.
@@ -184,16 +191,8 @@ func checkCopiedIDs(ctx context.Context, s *scope, deployment, environment strin
 }
 
 // version decides which version production runs and applies it.
-func (r *deploymentReconciler) version(ctx context.Context, s *scope, chosen choice, model modelState, hostProblem *reconciler.Outcome) reconciler.Outcome {
-	d := s.Object
-	production, err := r.production(ctx, s)
-	if err != nil {
-		return reconciler.Failed(err)
-	}
-	key := client.ObjectKeyFromObject(d)
-	observed := observation{
-		deployment: d, choice: chosen, commit: model.commit, production: production, now: s.Clock.Now(),
-	}
+func (r *deploymentReconciler) version(ctx context.Context, s *scope, observed observation, model modelState, hostProblem *reconciler.Outcome) reconciler.Outcome {
+	d, key := s.Object, client.ObjectKeyFromObject(s.Object)
 	p := makePlan(observed)
 	if p.start != nil {
 		if denied := r.Fleet.AcquireSlot(ctx, key, *p.start); denied != "" {
@@ -204,29 +203,42 @@ func (r *deploymentReconciler) version(ctx context.Context, s *scope, chosen cho
 		}
 	}
 	d.Status = p.status
-	r.mirror(d, production)
+	r.mirror(d, observed.production)
 	r.occupySlot(ctx, d, p)
-	// The decision is recorded before it takes effect, so that it survives a crash.
 	outcome := p.outcome.RequeueIn(model.nextFetch)
 	if model.warning != nil && outcome.IsDone() {
 		outcome = *model.warning
 	}
 	outcome = withHostProblem(outcome, hostProblem)
-	if err := s.Record(ctx, outcome); err != nil {
+	delay := startReportDelay(s.Initial(), observed, p)
+	if delay > 0 && outcome.IsProgressing() {
+		// The environment records the start, with the version.
+		outcome = outcome.RequeueIn(delay).Deferred()
+	} else if err := r.record(ctx, s, p, outcome); err != nil {
 		return reconciler.Failed(err)
 	}
-	if d.Status.Rollout == nil || p.overdue {
-		// After Record: the next rollout must not start before the end of this one is recorded.
-		r.Fleet.ReleaseSlot(ctx, key)
-	}
-	if p.started {
-		s.Event(corev1.EventTypeNormal, v1alpha1.ReasonRolloutStarted, "Reconcile", "%s", describeStart(d))
-	}
 	observeMetrics(p)
-	if err := r.apply(ctx, s, p); err != nil {
+	if err := r.apply(ctx, s, observed.production, p); err != nil {
 		return reconciler.Failed(err)
 	}
 	return outcome
+}
+
+// record writes a decision to the status before it takes effect, so that it survives a crash.
+func (r *deploymentReconciler) record(ctx context.Context, s *scope, p plan, outcome reconciler.Outcome) error {
+	d, before := s.Object, s.Initial().Status.Rollout
+	if err := s.Record(ctx, outcome); err != nil {
+		return err
+	}
+	rollout := d.Status.Rollout
+	if rollout == nil || p.overdue {
+		// After Record: the next rollout must not start before the end of this one is recorded.
+		r.Fleet.ReleaseSlot(ctx, client.ObjectKeyFromObject(d))
+	}
+	if rollout != nil && rollout.StartTime != nil && (p.started || before == nil) {
+		s.Event(corev1.EventTypeNormal, v1alpha1.ReasonRolloutStarted, "Reconcile", "%s", describeStart(d))
+	}
+	return nil
 }
 
 // isHandled reports whether the status is that of the current generation and has no rollout: nothing is

@@ -17,8 +17,9 @@ import (
 // does not affect the whole fleet at once, and the number of deployments that try a version until
 // its channel accepts it.
 //
-// The rollouts in progress and the failures are recorded in the statuses of the deployments. The
-// Fleet only counts them, and initializes its counts from there when the controller starts.
+// The rollouts in progress and the failures are recorded in the statuses of the deployments, or with the
+// version of their environments. The Fleet only counts them, and initializes its counts from there when
+// the controller starts.
 type Fleet struct {
 	limit  int
 	reader client.Reader
@@ -229,13 +230,37 @@ func (f *Fleet) initialize(ctx context.Context) bool {
 		log.FromContext(ctx).Error(err, "Cannot count the rollouts in progress")
 		return false
 	}
+	environments, err := f.environments(ctx)
+	if err != nil {
+		log.FromContext(ctx).Error(err, "Cannot count the rollouts in progress")
+		return false
+	}
 	for i := range list.Items {
-		key, status := client.ObjectKeyFromObject(&list.Items[i]), &list.Items[i].Status
-		if r := status.Rollout; r != nil && r.StartTime != nil {
+		d, key := &list.Items[i], client.ObjectKeyFromObject(&list.Items[i])
+		r := d.Status.Rollout
+		if started := startedRollout(d, environments[client.ObjectKey{Namespace: d.Namespace, Name: v1alpha1.ProductionName(d.Name)}]); started != nil {
+			r = started
+		}
+		if r != nil && r.StartTime != nil {
 			f.rolling[key] = r.To.Pinned()
 		}
-		f.setFailures(key, status.Failures)
+		f.setFailures(key, d.Status.Failures)
 	}
 	f.initialized = true
 	return true
+}
+
+// environments returns the environments that have the start of a rollout.
+func (f *Fleet) environments(ctx context.Context) (map[client.ObjectKey]*v1alpha1.Environment, error) {
+	list := &v1alpha1.EnvironmentList{}
+	if err := f.reader.List(ctx, list); err != nil {
+		return nil, err
+	}
+	all := map[client.ObjectKey]*v1alpha1.Environment{}
+	for i := range list.Items {
+		if env := &list.Items[i]; env.Annotations[v1alpha1.AnnotationRollout] != "" {
+			all[client.ObjectKeyFromObject(env)] = env
+		}
+	}
+	return all, nil
 }

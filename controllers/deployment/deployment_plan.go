@@ -142,6 +142,7 @@ func (o *planner) complete() plan {
 	}
 	if r := o.status.Rollout; r != nil && r.StartTime != nil && !o.ranLast(o.target) {
 		p.result, p.duration = resultSucceeded, o.now.Sub(r.StartTime.Time)
+		p.outcome = p.outcome.WithEvent(o.describeEnd())
 	}
 	o.status.Rollout = nil
 	if !o.ranLast(o.target) || o.status.History[0].StoreImage != o.target.StoreImage {
@@ -259,6 +260,14 @@ func (o *planner) describe() string {
 		return fmt.Sprintf("Rolling out version %s in place of %s", o.target.Version, history[0].Version)
 	}
 	return "Rolling out version " + o.target.Version
+}
+
+// describeEnd describes the rollout that ends, before the history has its version.
+func (o *planner) describeEnd() string {
+	if history := o.status.History; len(history) > 0 {
+		return fmt.Sprintf("Production runs %s in place of %s", o.target.Version, history[0].Version)
+	}
+	return "Production runs " + o.target.Version
 }
 
 // prepend puts a version at the head of the history and removes its earlier entry.

@@ -28,6 +28,8 @@ func TestEventsAreNotRepeatedAfterProgress(t *testing.T) {
 		"without progress":       {[]Outcome{Done("x"), stalled, Done("x")}, []string{done, isStalled, done}},
 		"first state":            {[]Outcome{progress, Done("x")}, []string{done}},
 		"its own event":          {[]Outcome{stalled, reporting, stalled}, []string{isStalled, "Normal Started Work again", isStalled}},
+		"an event of no change":  {[]Outcome{Done("x"), Done("x").WithEvent("y in place of x")}, []string{done, "Normal Succeeded Reconcile y in place of x"}},
+		"an event of a change":   {[]Outcome{stalled, Done("x").WithEvent("y in place of x")}, []string{isStalled, "Normal Succeeded Reconcile y in place of x"}},
 		"its own event, earlier": {[]Outcome{stalled, progress, reporting, stalled}, []string{isStalled, "Normal Started Work again", isStalled}},
 	}
 	for name, tc := range cases {

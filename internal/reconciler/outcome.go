@@ -41,6 +41,8 @@ type Outcome struct {
 	deferred bool
 	// reference is set by NotFound.
 	reference bool
+	// note is set by WithEvent.
+	note string
 
 	// After is the time until the next reconciliation; zero for none.
 	After time.Duration
@@ -121,6 +123,13 @@ func (o Outcome) Transient() Outcome {
 // state of that time.
 func (o Outcome) Deferred() Outcome {
 	o.deferred = true
+	return o
+}
+
+// WithEvent returns the outcome with an event, also if it was reported before. note is the text of the
+// event.
+func (o Outcome) WithEvent(note string) Outcome {
+	o.note = note
 	return o
 }
 

@@ -1,6 +1,7 @@
 package reconciler
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -56,6 +57,9 @@ func (s *Scope[T]) Record(ctx context.Context, o Outcome) error {
 	Summarise(s.Object, o)
 	return s.Save(ctx)
 }
+
+// Initial returns the object as it was read. It must not be changed.
+func (s *Scope[T]) Initial() T { return s.initial }
 
 // Save patches the status without new conditions. A controller calls it for a change that must
 // be stored before it acts, when the outcome is not known yet.
@@ -223,14 +227,16 @@ func (r *Reconciler[T]) recordEvent(req ctrl.Request, scope *Scope[T], o Outcome
 		return
 	}
 	last := r.takeInterrupted(req)
-	if before != nil && before.Status == after.Status && before.Reason == after.Reason || last == describe(after) {
+	isKnown := before != nil && before.Status == after.Status && before.Reason == after.Reason || last == describe(after)
+	if isKnown && o.note == "" {
 		return
 	}
+	note := cmp.Or(o.note, after.Message)
 	switch o.state {
 	case stateDone:
-		scope.Event(corev1.EventTypeNormal, after.Reason, "Reconcile", "%s", after.Message)
+		scope.Event(corev1.EventTypeNormal, after.Reason, "Reconcile", "%s", note)
 	case stateStalled, stateFailing:
-		scope.Event(corev1.EventTypeWarning, after.Reason, "Reconcile", "%s", after.Message)
+		scope.Event(corev1.EventTypeWarning, after.Reason, "Reconcile", "%s", note)
 	case stateProgressing:
 	}
 }

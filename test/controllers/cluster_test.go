@@ -108,6 +108,8 @@ var (
 	// A controller that is killed before it reports the pods leaves less to say about a version that failed.
 	failures = regexp.MustCompile(`("message":"|did not become ready within 1m0s \()(api: 0 of 1 pods are up to date and ready|the environment has not reported its state)(","time"|\); rolled back)`)
 	hashes   = regexp.MustCompile(`"platform\.quoin\.dev/applied-hash":"[0-9a-f]+"`)
+	// The start of the last rollout is in the environment, in the status of the deployment, or in both.
+	starts = regexp.MustCompile(`"platform\.quoin\.dev/rollout":"([^"\\]|\\.)*",?`)
 )
 
 // dump returns all objects of the world as text, without what differs between runs.
@@ -128,6 +130,7 @@ func (w *world) dump() string {
 			text = secrets.ReplaceAllString(text, `"data":{}`)
 			text = hostClaims.ReplaceAllString(text, `"name":"host-…"`)
 			text = hashes.ReplaceAllString(text, `"applied":"…"`)
+			text = starts.ReplaceAllString(text, "")
 			text = failures.ReplaceAllString(text, `$1…$3`)
 			text = clusterIPs.ReplaceAllString(text, `"10.0.n.n"`)
 			lines = append(lines, fmt.Sprintf("%T %s", obj, text))

@@ -2,6 +2,7 @@ package controllers_test
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 	"sync"
 	"testing"
@@ -46,8 +47,8 @@ func (l *eventLog) of(obj client.Object) []string {
 	return lines
 }
 
-// TestEventsOfRollouts: a rollout has one event when it starts, with both versions, and one when it
-// ends. What does not change what is reported, such as the number of replicas, has none.
+// TestEventsOfRollouts: a rollout has one event when it ends, and one when it starts if it is not over soon.
+// What does not change what is reported, such as the number of replicas, has none.
 func TestEventsOfRollouts(t *testing.T) {
 	w := newWorld(t, 1)
 	w.populate()
@@ -64,7 +65,7 @@ func TestEventsOfRollouts(t *testing.T) {
 	}{
 		{"install", func() { w.create(d) }, []string{"Normal RolloutStarted Rollout of 1.2.3 started", "Normal Succeeded Production runs 1.2.3"}},
 		{"scale", scale(2), nil},
-		{"upgrade", func() { w.images.push("v1.2.4") }, []string{"Normal RolloutStarted Rollout from 1.2.3 to 1.2.4 started", "Normal Succeeded Production runs 1.2.4"}},
+		{"upgrade", func() { w.images.push("v1.2.4") }, []string{"Normal Succeeded Production runs 1.2.4 in place of 1.2.3"}},
 		{"scale again", scale(1), nil},
 		{"broken version", func() { w.images.push("v1.2.5-broken") }, []string{"Normal RolloutStarted Rollout from 1.2.4 to 1.2.5-broken started", failed}},
 		{"scale while it has failed", scale(2), nil},
@@ -79,4 +80,71 @@ func TestEventsOfRollouts(t *testing.T) {
 			t.Errorf("events of %s (-want +got):\n%s", step.name, diff)
 		}
 	}
+}
+
+// TestWritesOfARollout: a rollout that follows the channel costs a deployment five writes, one of them an
+// event. One of several seconds' notice, such as that of a pin, also writes its start.
+func TestWritesOfARollout(t *testing.T) {
+	fast := map[string]int{
+		"apply Environment": 1, "apply Deployment": 1, "patch status *v1alpha1.Environment": 1,
+		"patch status *v1alpha1.Deployment": 1, "event": 1,
+	}
+	slow := map[string]int{
+		"apply Environment": 1, "apply Deployment": 1, "patch status *v1alpha1.Environment": 1,
+		"patch status *v1alpha1.Deployment": 2, "event": 2,
+	}
+	const deployments = 5
+	w := newWorld(t, 3)
+	w.slots = deployments
+	w.restart()
+	w.populate()
+	for i := range deployments {
+		w.create(w.deployment(fmt.Sprintf("d%d", i)))
+	}
+	w.images.push("v1.2.2")
+	w.settle()
+	pinned := w.deployment("d0")
+	for _, step := range []struct {
+		name  string
+		act   func()
+		times int
+		want  map[string]int
+	}{
+		{"new version", func() { w.images.push("v1.2.4") }, deployments, fast},
+		{"nothing", func() { w.restart() }, 1, map[string]int{}},
+		{"pin", func() { change(w, pinned, func(d *v1alpha1.Deployment) { d.Spec.ReleaseChannelVersion = "1.2.2" }) }, 1, slow},
+	} {
+		w.takeWrites()
+		step.act()
+		w.settle()
+		want := maps.Clone(step.want)
+		for kind := range want {
+			want[kind] *= step.times
+		}
+		if diff := cmp.Diff(want, w.takeWrites()); diff != "" {
+			t.Errorf("writes of %s (-want +got):\n%s", step.name, diff)
+		}
+	}
+}
+
+// takeWrites returns the number of writes and events since the last call, without those on release channels.
+func (w *world) takeWrites() map[string]int {
+	w.faults.mu.Lock()
+	defer w.faults.mu.Unlock()
+	w.events.mu.Lock()
+	defer w.events.mu.Unlock()
+	counts := map[string]int{}
+	for _, line := range w.faults.log[w.counted:] {
+		kind, _, _ := strings.Cut(line, " *client.")
+		if !strings.Contains(kind, "ReleaseChannel") {
+			counts[kind]++
+		}
+	}
+	for _, line := range w.events.lines {
+		if !strings.Contains(line, "ReleaseChannel") {
+			counts["event"]++
+		}
+	}
+	w.counted, w.events.lines = len(w.faults.log), nil
+	return counts
 }

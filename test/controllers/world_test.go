@@ -62,6 +62,8 @@ type world struct {
 	warmUp     bool
 	uncompiled map[string]bool
 	events     eventLog
+	// counted is the number of writes that takeWrites has counted.
+	counted int
 	// repaired makes images whose tag contains "-broken" start.
 	repaired bool
 	// slots is the number of rollout slots.

@@ -2,6 +2,7 @@ package e2e_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -23,7 +24,7 @@ var _ = Describe("New version for many deployments", func() {
 		byHand := fleetName(count)
 		t.create(ctx, byHand)
 		t.awaitAll(ctx, "1.2.3")
-		recording := t.record(ctx)
+		recording := t.record(ctx, &v1alpha1.EnvironmentList{})
 
 		t.push(ctx, "v1.2.4")
 		Eventually(t.rolling).WithContext(ctx).Should(Equal(allowed))
@@ -35,12 +36,13 @@ var _ = Describe("New version for many deployments", func() {
 
 		most, waited := 0, 0
 		recording.Play(ctx, func(m snapshot) {
-			concurrent := 0
+			concurrent, environments := 0, m.Environments()
 			for name, d := range m.Deployments() {
-				if waits(d) {
+				env := environments[v1alpha1.ProductionName(name)]
+				if waits(d, env) {
 					waited++
 				}
-				if d.Status.Rollout != nil && d.Status.Rollout.StartTime != nil && name != byHand {
+				if rolls(d, env) && name != byHand {
 					concurrent++
 				}
 			}
@@ -66,23 +68,40 @@ func (t *tenant) awaitAll(ctx context.Context, version string) {
 }
 
 // rolling returns the number of rollouts in progress.
-func (t *tenant) rolling(ctx context.Context) (int, error) {
-	names, err := t.namesOf(ctx, func(d *v1alpha1.Deployment) bool {
-		return d.Status.Rollout != nil && d.Status.Rollout.StartTime != nil
-	})
-	return len(names), err
-}
+func (t *tenant) rolling(ctx context.Context) (int, error) { return t.count(ctx, rolls) }
 
 // waiting returns the number of deployments that wait for a rollout slot.
-func (t *tenant) waiting(ctx context.Context) (int, error) {
-	names, err := t.namesOf(ctx, waits)
-	return len(names), err
+func (t *tenant) waiting(ctx context.Context) (int, error) { return t.count(ctx, waits) }
+
+// rolls reports whether production is to run another version than it runs. The status of the deployment shows
+// that later.
+func rolls(d *v1alpha1.Deployment, production *v1alpha1.Environment) bool {
+	return production != nil && production.Spec.Version != d.Status.CurrentVersion
 }
 
 // waits reports whether a deployment runs 1.2.3 and has not begun to roll another version out. The status
 // shows the reason only after ten seconds.
-func waits(d *v1alpha1.Deployment) bool {
-	return d.Status.CurrentVersion == "1.2.3" && (d.Status.Rollout == nil || d.Status.Rollout.StartTime == nil)
+func waits(d *v1alpha1.Deployment, production *v1alpha1.Environment) bool {
+	return d.Status.CurrentVersion == "1.2.3" && !rolls(d, production)
+}
+
+// count returns the number of deployments for which a condition is true.
+func (t *tenant) count(ctx context.Context, is func(*v1alpha1.Deployment, *v1alpha1.Environment) bool) (int, error) {
+	list, environments := &v1alpha1.DeploymentList{}, &v1alpha1.EnvironmentList{}
+	if err := errors.Join(t.all(ctx, list), t.all(ctx, environments)); err != nil {
+		return 0, err
+	}
+	production := map[string]*v1alpha1.Environment{}
+	for i := range environments.Items {
+		production[environments.Items[i].Name] = &environments.Items[i]
+	}
+	n := 0
+	for i := range list.Items {
+		if d := &list.Items[i]; is(d, production[v1alpha1.ProductionName(d.Name)]) {
+			n++
+		}
+	}
+	return n, nil
 }
 
 // namesOf returns the names of the deployments for which a condition is true.

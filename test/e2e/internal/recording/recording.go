@@ -147,6 +147,17 @@ func (m Snapshot) Deployments() map[string]*v1alpha1.Deployment {
 	return found
 }
 
+// Environments returns the Environments of the snapshot, by name.
+func (m Snapshot) Environments() map[string]*v1alpha1.Environment {
+	found := map[string]*v1alpha1.Environment{}
+	for _, object := range m {
+		if env, ok := object.(*v1alpha1.Environment); ok {
+			found[env.Name] = env
+		}
+	}
+	return found
+}
+
 // Pods counts the pods that are not terminating, by the tag of their image.
 func (m Snapshot) Pods() (all, ready map[string]int) {
 	all, ready = map[string]int{}, map[string]int{}
