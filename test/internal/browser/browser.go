@@ -9,6 +9,7 @@ import (
 	_ "embed"
 	"encoding/base64"
 	"fmt"
+	"net"
 	"net/url"
 	"os"
 	"os/exec"
@@ -59,23 +60,24 @@ func Prepare(t testing.TB) (program string) {
 	return ""
 }
 
-// Start starts a browser, which is stopped after the test. The servers are host:port of servers whose certificates the roots
-// verify: the browser trusts only those certificates.
-func Start(t testing.TB, roots *x509.CertPool, servers ...string) *Browser {
+// Start starts a browser, which is stopped after the test. The servers are the addresses of servers by host:port in URLs. The
+// roots verify their certificates, and the browser trusts only those certificates.
+func Start(t testing.TB, roots *x509.CertPool, servers map[string]string) *Browser {
 	t.Helper()
 	program := Prepare(t)
-	var trusted []string
-	for _, server := range servers {
-		hash, err := certificateOf(t.Context(), roots, server)
+	var trusted, rules []string
+	for host, address := range servers {
+		hash, err := certificateOf(roots, host, address)
 		if err != nil {
-			t.Fatalf("the certificate of %s: %v", server, err)
+			t.Fatalf("the certificate of %s: %v", host, err)
 		}
-		trusted = append(trusted, hash)
+		trusted, rules = append(trusted, hash), append(rules, "MAP "+host+" "+address)
 	}
 	options := append(chromedp.DefaultExecAllocatorOptions[:],
 		chromedp.ExecPath(program), chromedp.UserDataDir(t.TempDir()), chromedp.WSURLReadTimeout(timeout),
 		chromedp.NoSandbox, // as root there is none
 		chromedp.Flag("ignore-certificate-errors-spki-list", strings.Join(trusted, ",")),
+		chromedp.Flag("host-resolver-rules", strings.Join(rules, ",")),
 		chromedp.Flag("disable-dev-shm-usage", true),
 	)
 	allocator, stopAllocator := chromedp.NewExecAllocator(context.Background(), options...)
@@ -102,17 +104,19 @@ func call[P, R any](command cdp.Command[P, R], parameters P) chromedp.Action[chr
 	})
 }
 
-// certificateOf returns the hash of the public key of a server's certificate.
-func certificateOf(ctx context.Context, roots *x509.CertPool, server string) (string, error) {
-	dialer := &tls.Dialer{Config: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}}
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	connection, err := dialer.DialContext(ctx, "tcp", server)
+// certificateOf returns the hash of the public key of the certificate that a server has for a host.
+func certificateOf(roots *x509.CertPool, host, address string) (string, error) {
+	name, _, err := net.SplitHostPort(host)
+	if err != nil {
+		return "", err
+	}
+	dialer := &net.Dialer{Timeout: timeout}
+	connection, err := tls.DialWithDialer(dialer, "tcp", address, &tls.Config{RootCAs: roots, ServerName: name, MinVersion: tls.VersionTLS12})
 	if err != nil {
 		return "", err
 	}
 	defer func() { _ = connection.Close() }()
-	sum := sha256.Sum256(connection.(*tls.Conn).ConnectionState().PeerCertificates[0].RawSubjectPublicKeyInfo)
+	sum := sha256.Sum256(connection.ConnectionState().PeerCertificates[0].RawSubjectPublicKeyInfo)
 	return base64.StdEncoding.EncodeToString(sum[:]), nil
 }
 
@@ -155,8 +159,20 @@ func (b *Browser) do(what string, actions ...chromedp.Action[chromedp.Void]) {
 // Open opens an address.
 func (b *Browser) Open(address string) {
 	b.t.Helper()
-	b.do("open "+address, chromedp.Navigate(address))
+	b.do("open "+address, chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
+		_, err := chromedp.Navigate(address)(ctx, t)
+		for tries := 0; err != nil && strings.Contains(err.Error(), networkChanged) && tries < maxRetries; tries++ {
+			_, err = chromedp.Navigate(address)(ctx, t)
+		}
+		return err
+	}))
 }
+
+// networkChanged is the error of requests during which the machine gets or loses a network interface, such as one of a pod.
+const networkChanged = "ERR_NETWORK_CHANGED"
+
+// maxRetries is how often a page is loaded again after that error.
+const maxRetries = 10
 
 // Fill types a text into the empty field that a CSS selector selects.
 func (b *Browser) Fill(selector, text string) {
@@ -173,10 +189,16 @@ func (b *Browser) Click(selector string) {
 // Await waits until the page shows a text.
 func (b *Browser) Await(text string) {
 	b.t.Helper()
+	retries := 0
 	for deadline := time.Now().Add(timeout); ; time.Sleep(50 * time.Millisecond) {
 		shown := b.Text()
 		if strings.Contains(shown, text) {
 			return
+		}
+		if strings.Contains(shown, networkChanged) && retries < maxRetries {
+			retries++
+			_ = chromedp.Do(b.ctx, chromedp.Reload()) // the next text shows whether it has succeeded
+			continue
 		}
 		if time.Now().After(deadline) {
 			b.t.Fatalf("the page does not show %q after %s: %s", text, timeout, shown)

@@ -34,9 +34,9 @@ func TestProblems(t *testing.T) {
 	t.Cleanup(server.Close)
 	roots := x509.NewCertPool()
 	roots.AddCert(server.Certificate())
-	host := server.Listener.Addr().String()
-	b := browser.Start(t, roots, host)
-	b.Open(server.URL + "/good")
+	const host = "example.com:8443"
+	b := browser.Start(t, roots, map[string]string{host: server.Listener.Addr().String()})
+	b.Open("https://" + host + "/good")
 	if problems := b.Problems(); len(problems) > 0 {
 		t.Errorf("problems of the good page: %q", problems)
 	}
@@ -46,7 +46,7 @@ func TestProblems(t *testing.T) {
 	b.Fill("#a", "x y")
 	b.Click("button")
 	b.Await("No script ran")
-	if text := b.Text(); !strings.HasPrefix(text, server.URL+"/bad?a=x+y\n") {
+	if text := b.Text(); !strings.HasPrefix(text, "https://"+host+"/bad?a=x+y\n") {
 		t.Errorf("the page is %s", text)
 	}
 	problems := strings.Join(b.Problems(), "\n")

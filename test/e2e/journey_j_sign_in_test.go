@@ -1,0 +1,215 @@
+package e2e_test
+
+import (
+	"context"
+	"crypto/x509"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/chromedp/cdproto/network"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/quoin-dev/quoin/internal/store/postgrestest"
+	"github.com/quoin-dev/quoin/test/e2e/internal/commandline"
+	"github.com/quoin-dev/quoin/test/e2e/internal/servers"
+	"github.com/quoin-dev/quoin/test/internal/browser"
+	"github.com/quoin-dev/quoin/test/internal/keycloak"
+)
+
+// The person who signs in, in the realm of the account.
+const (
+	personName     = "ada@example.com"
+	personPassword = "correct horse battery staple"
+	realmName      = "people"
+	clientSecret   = "secret-of-the-client"
+)
+
+// Journey j: a person signs in at Keycloak with a browser, for the command line. See docs/journeys/j-sign-in.md.
+var _ = Describe("Signing in", Ordered, func() {
+	w := &signInWorld{}
+	BeforeAll(func(ctx SpecContext) { w.start(ctx) }, NodeTimeout(20*time.Minute)) // including the download of Keycloak
+
+	It("connects a device after the person has signed in at Keycloak", func(ctx SpecContext) {
+		device := w.cli.Do(ctx, commandline.Start, http.StatusOK, map[string]string{"client_id": "cube-cli"})
+		code, page := text(device, "device_code"), text(device, "verification_uri_complete")
+		w.deviceCode = code
+		pending := w.cli.Do(ctx, commandline.Poll, http.StatusBadRequest, map[string]string{"device_code": code, "client_id": "cube-cli"})
+		Expect(pending).To(HaveKeyWithValue("error", "authorization_pending"))
+
+		w.person.Open(page)
+		w.signIn()
+		w.shows("Connect this device?", text(device, "user_code"), "Command line (cube)", "Signed in as Ada Lovelace")
+		w.person.Click("button[value=allow]")
+		w.shows("The device is connected")
+	}, SpecTimeout(3*timeout))
+
+	It("gives the command line tokens of the person, which it refreshes", func(ctx SpecContext) {
+		form := map[string]string{"device_code": w.deviceCode, "client_id": "cube-cli"}
+		var tokens map[string]any
+		Eventually(func() error { // the interval between two polls is five seconds
+			return InterceptGomegaFailure(func() { tokens = w.cli.Do(ctx, commandline.Poll, http.StatusOK, form) })
+		}).WithContext(ctx).WithPolling(10 * time.Second).Should(Succeed())
+		w.cli.Token, w.refreshToken = text(tokens, "access_token"), text(tokens, "refresh_token")
+		Expect(w.cli.Do(ctx, commandline.Check, http.StatusOK, nil)).To(HaveKeyWithValue("email", personName))
+		Expect(w.cli.Do(ctx, commandline.WhoAmI, http.StatusOK, nil)).To(HaveKeyWithValue("isAdmin", true), "by the group platform of Keycloak")
+
+		first := w.cli.Token
+		w.refresh(ctx, http.StatusOK)
+		Expect(w.cli.Token).NotTo(Equal(first))
+		Expect(w.cli.Do(ctx, commandline.Check, http.StatusOK, nil)).To(HaveKeyWithValue("email", personName))
+	}, SpecTimeout(3*timeout))
+
+	It("shows the person the session and the command line, and ends the session", func(SpecContext) {
+		w.person.Open(w.rest.URL("/auth/sessions"))
+		w.shows("Your sessions", "(this browser)", "Command line (cube)")
+		Expect(w.sessions()).To(HaveExactElements(And(HaveField("Secure", true), HaveField("HTTPOnly", true), HaveField("Path", "/"))))
+		w.person.Click(`form[action="/auth/logout"] button`)
+		w.shows("You are signed out")
+		Expect(w.sessions()).To(BeEmpty())
+		w.person.Open(w.rest.URL("/auth/device"))
+		w.shows("Connect a device", "Signed in as Ada Lovelace") // Keycloak still has its own session
+		w.person.Fill("#user_code", "AAAA-AAAA")
+		w.person.Click("form button")
+		w.shows("The code is unknown or has expired")
+		w.person.Open(w.rest.URL("/auth/oauth2/authorize?" + url.Values{
+			"response_type": {"code"}, "client_id": {"cube-cli"}, "redirect_uri": {"http://127.0.0.1:8080/callback"}, "state": {"s"},
+			"code_challenge": {strings.Repeat("c", 43)}, "code_challenge_method": {"S256"},
+		}.Encode()))
+		w.shows("Allow access?", "http://127.0.0.1:8080.")
+	}, SpecTimeout(3*timeout))
+
+	It("ends all access at once when SCIM deactivates the person", func(ctx SpecContext) {
+		Expect(w.cli.Do(ctx, commandline.Check, http.StatusOK, nil)).To(HaveKeyWithValue("email", personName), "the session's end has no effect on it")
+		deactivate := scimPatch(map[string]any{"op": "replace", "value": map[string]any{"active": false}})
+		Expect(w.rest.Ask(ctx, 0, http.MethodPatch, "/api/scim/v2/Users/"+w.userID, deactivate)).To(servers.HaveStatus(http.StatusOK))
+		w.cli.Do(ctx, commandline.Check, http.StatusUnauthorized, nil)
+		w.refresh(ctx, http.StatusBadRequest)
+		w.person.Open(w.rest.URL("/auth/sessions"))
+		w.shows("You are not signed in", "the user is not active")
+		audited := w.rest.Ask(ctx, 0, http.MethodGet, "/api/v1/audit-logs/export", nil)
+		Expect(audited.Text).To(And(ContainSubstring("Logged in,"+personName), ContainSubstring("Authorized client,"+personName), ContainSubstring("Failed to log in,"+personName)))
+		for _, secret := range []string{w.cli.Token, w.refreshToken, w.deviceCode, clientSecret, personPassword} {
+			Expect(audited.Text).NotTo(ContainSubstring(secret))
+			for _, replica := range w.rest.Replicas {
+				Expect(os.ReadFile(replica.Log)).NotTo(ContainSubstring(secret))
+			}
+		}
+	}, SpecTimeout(3*timeout))
+})
+
+// signInWorld is an account whose people sign in at Keycloak.
+type signInWorld struct {
+	tenant *tenant
+	rest   *servers.REST
+	idp    *keycloak.Server
+	cli    *commandline.Client
+	person *browser.Browser
+	// userID is the id of the person over SCIM.
+	userID string
+	// deviceCode and refreshToken are those of the command line.
+	deviceCode, refreshToken string
+}
+
+// start starts Keycloak, the servers, a browser and the command line. Scripts of pages do not run in the browser.
+func (w *signInWorld) start(ctx context.Context) {
+	GinkgoHelper()
+	t := GinkgoTB()
+	browser.Prepare(t)
+	address := fmt.Sprintf("127.0.0.1:%d", world.RESTPort())
+	w.tenant = &tenant{name: "people"}
+	w.idp = keycloak.Start(t, keycloak.Realm{
+		Name: realmName, Groups: []string{"platform"},
+		Users: []keycloak.User{{Email: personName, Password: personPassword, FirstName: "Ada", LastName: "Lovelace", Groups: []string{"platform"}}},
+		Clients: []keycloak.Client{{
+			ID: "quoin", Secret: clientSecret, RedirectURIs: []string{"https://" + w.tenant.host() + "/auth/callback/*"},
+		}},
+	})
+	database := postgrestest.StartServer(t)
+	w.tenant = newTenant(ctx, w.tenant.name, "v1.2.3")
+	Expect(w.idp.Await(ctx, realmName)).To(Succeed())
+	t.Setenv("SSL_CERT_DIR", w.idp.CAFolder) // for the processes of Quoin
+	w.rest = startREST(ctx, w.tenant, "--database-url="+database.Database(t))
+	w.configure(ctx)
+	w.cli = commandline.New(w.rest.Host, address, w.rest.CAFile)
+	w.person = browser.Start(t, w.roots(), map[string]string{w.rest.Host: address, w.idp.Address: w.idp.Address})
+}
+
+// configure makes Keycloak the issuer of the account, and provisions the person.
+func (w *signInWorld) configure(ctx context.Context) {
+	GinkgoHelper()
+	kubectl(ctx, "create", "secret", "generic", "quoin-sign-in", "-n", w.tenant.name, "--from-literal=client-secret="+clientSecret)
+	kubectl(ctx, "patch", "acct/"+w.tenant.name, "--type=merge", "-p", fmt.Sprintf(`{"spec":{"plan":"Enterprise","auditLog":{"enabled":true},"oidcIssuers":[{
+		"url":%q,"audiences":["quoin"],"adminGroups":["platform"],"clientID":"quoin","clientSecretRef":{"name":"quoin-sign-in","key":"client-secret"}}]}}`, w.idp.Issuer(realmName)))
+	created := w.rest.Ask(ctx, 0, http.MethodPost, "/api/scim/v2/Users", map[string]any{"userName": personName})
+	Expect(created).To(servers.HaveStatus(http.StatusCreated))
+	w.userID = text(created.Body, "id")
+	Eventually(func() servers.Reply { // until the server has the account with its issuer
+		return w.rest.Ask(ctx, 0, http.MethodGet, "/.well-known/oauth-authorization-server", nil)
+	}).WithContext(ctx).Should(servers.HaveStatus(http.StatusOK))
+}
+
+// roots are those of Quoin and of Keycloak.
+func (w *signInWorld) roots() *x509.CertPool {
+	GinkgoHelper()
+	roots := w.idp.Roots()
+	ca, err := os.ReadFile(w.rest.CAFile)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(roots.AppendCertsFromPEM(ca)).To(BeTrue())
+	return roots
+}
+
+// signIn fills in the form of Keycloak.
+func (w *signInWorld) signIn() {
+	GinkgoHelper()
+	w.person.Await(w.idp.Issuer(realmName))
+	w.person.Fill("#username", personName)
+	w.person.Fill("#password", personPassword)
+	w.person.Click("#kc-login")
+}
+
+// shows waits until the browser shows a page of Quoin with a title, and checks that people can use the page, its policy and
+// its texts.
+func (w *signInWorld) shows(title string, texts ...string) {
+	GinkgoHelper()
+	w.person.Await(title)
+	for _, want := range texts {
+		Expect(w.person.Text()).To(ContainSubstring(want))
+	}
+	Expect(w.person.Text()).To(HavePrefix("https://" + w.rest.Host + "/auth/"))
+	Expect(w.person.Problems()).To(BeEmpty(), "the page %q", title)
+	Expect(w.person.Header(w.rest.Host, "Content-Security-Policy")).To(And(
+		HavePrefix("default-src 'none'; style-src 'self'; form-action "), ContainSubstring("; frame-ancestors 'none'")))
+}
+
+// sessions returns the session cookies of the browser.
+func (w *signInWorld) sessions() (all []*network.Cookie) {
+	GinkgoHelper()
+	for _, c := range w.person.Cookies(w.rest.URL("/")) {
+		if c.Name == "__Host-quoin-session" {
+			all = append(all, c)
+		}
+	}
+	return all
+}
+
+// refresh refreshes the tokens of the command line.
+func (w *signInWorld) refresh(ctx context.Context, status int) {
+	GinkgoHelper()
+	answer := w.cli.Do(ctx, commandline.Refresh, status, map[string]string{"refresh_token": w.refreshToken, "client_id": "cube-cli"})
+	if status == http.StatusOK {
+		w.cli.Token, w.refreshToken = text(answer, "access_token"), text(answer, "refresh_token")
+	}
+}
+
+// text returns a field that is a text.
+func text(fields map[string]any, name string) string {
+	GinkgoHelper()
+	value, _ := fields[name].(string)
+	Expect(value).NotTo(BeEmpty(), name)
+	return value
+}
