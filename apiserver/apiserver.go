@@ -33,6 +33,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/apiserver/access"
 	"github.com/quoin-dev/quoin/apiserver/aggregation"
 	"github.com/quoin-dev/quoin/apiserver/auth"
 	"github.com/quoin-dev/quoin/apiserver/catalog"
@@ -114,7 +115,7 @@ type Config struct {
 }
 
 // +kubebuilder:rbac:groups=platform.quoin.dev,resources=apikeys,verbs=create;delete;get
-// +kubebuilder:rbac:groups=platform.quoin.dev,resources=oidctokenconfigs;userattributes,verbs=create;delete;get;patch
+// +kubebuilder:rbac:groups=platform.quoin.dev,resources=accountroles;oidctokenconfigs;userattributes,verbs=create;delete;get;patch
 // +kubebuilder:rbac:groups=platform.quoin.dev,resources=branches;deployments,verbs=create;delete;get;patch
 // +kubebuilder:rbac:groups=platform.quoin.dev,resources=apikeys/status,verbs=patch
 // +kubebuilder:rbac:groups=platform.quoin.dev,resources=deployments/finalizers,verbs=update
@@ -212,10 +213,14 @@ func serve(ctx context.Context, k8s cluster.Cluster, restConfig *clientrest.Conf
 	if f.directory, err = newDirectory(ctx, k8s, writer); err != nil {
 		return err
 	}
+	roles, err := newRoles(ctx, k8s, writer, informer)
+	if err != nil {
+		return err
+	}
 	if f.api, err = newREST(ctx, k8s, writer, known, f.directory, groups, c); err != nil {
 		return err
 	}
-	f.authenticator, f.signIn = newAuthenticator(k8s, f.directory, groups, f.log, c, background)
+	f.authenticator, f.signIn = newAuthenticator(k8s, f.directory, roles, groups, f.log, c, background)
 	options := serving.Options{
 		HTTPS: c.HTTPS, Connections: newConnections(c.TrustedProxies, metrics.Registry),
 		Probes: c.Probes, Metrics: c.Metrics, OnListen: c.OnListen, Log: c.Log,
@@ -245,9 +250,9 @@ func serve(ctx context.Context, k8s cluster.Cluster, restConfig *clientrest.Conf
 // newAuthenticator returns the authenticator of tenant hosts and the server at which people sign in. It records
 // the last use of keys in the background.
 func newAuthenticator(
-	k8s cluster.Cluster, users auth.Users, stored storedGroups, events recording.Log, c Config, background *serving.Background,
+	k8s cluster.Cluster, users auth.Users, roles auth.Roles, stored storedGroups, events recording.Log, c Config, background *serving.Background,
 ) (auth.Authenticator, *signin.Server) {
-	used, active := auth.NewLastUsed(k8s.GetClient()), auth.NewActiveUsers(users, k8s.GetAPIReader(), clock.RealClock{})
+	used, active := auth.NewLastUsed(k8s.GetClient()), auth.NewActiveUsers(users, roles, k8s.GetAPIReader(), clock.RealClock{})
 	background.Run("last use of keys", used.Start)
 	chain := []auth.Authenticator{
 		auth.NewGitHooks(model.GitHookPath, k8s.GetClient(), k8s.GetAPIReader(), clock.RealClock{}),
@@ -262,7 +267,7 @@ func newAuthenticator(
 		)
 	}
 	return auth.Basic(auth.Chain(append(chain,
-		auth.NewKeys(k8s.GetClient(), k8s.GetAPIReader(), clock.RealClock{}, used),
+		auth.NewKeys(k8s.GetClient(), k8s.GetAPIReader(), active, clock.RealClock{}, used),
 		people,
 		auth.NewServiceAccounts(k8s.GetClient(), clock.RealClock{}),
 	)...), githttp.Handles), signin.New(signIn)
@@ -339,7 +344,7 @@ func (g *storedGroups) use(k8s cluster.Cluster, c Config, background *serving.Ba
 
 // newREST composes the REST API of its groups.
 func newREST(ctx context.Context, k8s cluster.Cluster, writer *kube.Client, known *catalog.Catalog, people *directory.Directory, stored storedGroups, c Config) (*rest.API, error) {
-	// The kinds that groups wait for after a write. The catalog observes Deployments.
+	// The kinds that groups wait for after a write. The catalog observes Deployments, and newRoles AccountRoles.
 	for _, kind := range []client.Object{&v1alpha1.Account{}, &v1alpha1.ApiKey{}, &v1alpha1.Branch{}, &v1alpha1.Environment{}, &v1alpha1.OidcTokenConfig{}, &v1alpha1.UserAttribute{}} {
 		informer, err := informerOf(ctx, k8s.GetCache(), kind)
 		if err != nil {
@@ -354,7 +359,7 @@ func newREST(ctx context.Context, k8s cluster.Cluster, writer *kube.Client, know
 	stored.deployments.Person, stored.attributes = people.Person, attributes.Options{Kube: writer, Directory: people}
 	stored.model.SetVariables, stored.model.IssueToken = deployments.SetVariables(stored.deployments), deployments.IssueToken(stored.deployments)
 	return composeREST(known, identity.Options{
-		Kube: writer, Catalog: known,
+		Kube: writer, Catalog: known, Users: people,
 		Directory: func(account *v1alpha1.Account) identity.Directory { return people.Of(account) },
 	}, stored, c.Version)
 }
@@ -392,6 +397,15 @@ func newDirectory(ctx context.Context, k8s cluster.Cluster, writer *kube.Client)
 		}
 	}
 	return directory.New(ctx, o)
+}
+
+// newRoles returns the roles of all accounts. A write of a role is acknowledged when it is in effect in this process.
+func newRoles(ctx context.Context, k8s cluster.Cluster, writer *kube.Client, deployments toolscache.SharedIndexInformer) (*access.Roles, error) {
+	informer, err := informerOf(ctx, k8s.GetCache(), &v1alpha1.AccountRole{})
+	if err != nil {
+		return nil, err
+	}
+	return access.NewRoles(informer, deployments, writer.Tracker().Observer(writer.KindOf(&v1alpha1.AccountRole{})))
 }
 
 // informerOf returns the shared informer of a kind.

@@ -30,6 +30,7 @@ import (
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/controllers/account"
+	"github.com/quoin-dev/quoin/controllers/accountrole"
 	"github.com/quoin-dev/quoin/controllers/apikey"
 	"github.com/quoin-dev/quoin/controllers/branch"
 	"github.com/quoin-dev/quoin/controllers/dbtsync"
@@ -228,6 +229,7 @@ func setups(mgr manager.Manager, k *kube.Client, clk clock.Clock, config Config)
 	add("warmup", "Pod", warmup.SetupWithManager, warmup.New(k, clk, warmup.Options{Off: !config.WarmUp}))
 	add("scimuser", "ScimUser", scimuser.SetupWithManager, scimuser.New(k, recorder(scimuser.FieldManager), clk))
 	add("scimgroup", "ScimGroup", scimgroup.SetupWithManager, scimgroup.New(k, recorder(scimgroup.FieldManager), clk))
+	add("accountrole", "AccountRole", accountrole.SetupWithManager, accountrole.New(k, recorder(accountrole.FieldManager), clk, allocator))
 	add("userattribute", "UserAttribute", userattribute.SetupWithManager, userattribute.New(k, recorder(userattribute.FieldManager), clk, allocator))
 	add("oidctokenconfig", "OidcTokenConfig", oidctokenconfig.SetupWithManager, oidctokenconfig.New(k, recorder(oidctokenconfig.FieldManager), clk, oidctokenconfig.Options{
 		Namespace: config.Namespace, Region: config.Region, IDs: allocator,

@@ -15,6 +15,7 @@ import (
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/gateway"
 	"github.com/quoin-dev/quoin/internal/engine"
+	"github.com/quoin-dev/quoin/internal/engine/dataapi"
 )
 
 const production, staging, other = "sales-production", "sales-stg-0", "other-production"
@@ -70,6 +71,7 @@ func (f *fixture) testRequests(t *testing.T, cases map[string]requestCase) {
 func TestTokens(t *testing.T) {
 	f, base, dev, custom := newRoutes(t)
 	expired := f.sign(production, engine.KeyAPISecret, jwt.MapClaims{"exp": time.Now().Add(-time.Minute).Unix()})
+	queries := f.sign(production, engine.KeyAPISecret, jwt.MapClaims{"exp": time.Now().Add(time.Minute).Unix(), dataapi.ClaimNoSQL: true})
 	f.testRequests(t, map[string]requestCase{
 		"data, load":                {"POST", base + "/v1/load", f.dataToken(production), nil, 200, `"environment":"sales-production"`},
 		"data, with Bearer":         {"POST", base + "/v1/load", "Bearer " + f.dataToken(production), nil, 200, `"uri":"/cubejs-api/v1/load"`},
@@ -90,6 +92,13 @@ func TestTokens(t *testing.T) {
 		"data of staging":           {"POST", base + "/v1/load", f.dataToken(staging), nil, 401, `not valid for this environment`},
 		"data of production":        {"POST", dev + "/v1/load", f.dataToken(production), nil, 401, `not valid for this environment`},
 		"of another deployment":     {"POST", base + "/v1/load", f.dataToken(other), nil, 401, `not valid for this environment`},
+		"queries, load":             {"POST", base + "/v1/load", queries, nil, 200, `"uri":"/cubejs-api/v1/load"`},
+		"queries, generated SQL":    {"POST", base + "/v1/sql", queries, nil, 200, `"uri":"/cubejs-api/v1/sql"`},
+		"queries, SQL":              {"POST", base + "/v1/cubesql", queries, nil, 403, `SqlRunnerRead`},
+		"queries, other spelling":   {"POST", base + "/v1/CubeSQL", queries, nil, 403, `SqlRunnerRead`},
+		"queries, encoded":          {"POST", base + "/v1/%63ubesql", queries, nil, 403, `SqlRunnerRead`},
+		"queries, trailing slash":   {"POST", base + "/v1/cubesql/", queries, nil, 403, `SqlRunnerRead`},
+		"data, SQL":                 {"POST", base + "/v1/cubesql", f.dataToken(production), nil, 200, `"uri":"/cubejs-api/v1/cubesql"`},
 		"expired":                   {"POST", base + "/v1/load", expired, nil, 401, `expired`},
 		"no token":                  {"POST", base + "/v1/load", "", nil, 401, `missing`},
 		"two tokens":                {"POST", base + "/v1/load", f.dataToken(production), []string{"Authorization", "x"}, 400, `more than one Authorization header`},

@@ -202,6 +202,9 @@ func (h *handler) authorize(w http.ResponseWriter, r *http.Request, e *exchange)
 	case kind == token.Metadata && (e.webSocket || !dataapi.IsMetadata(r.Method, e.target.Rest)):
 		e.outcome = outcomeForbidden
 		writeError(w, http.StatusForbidden, forbidden(e.target.Rest))
+	case kind == token.Queries && !e.webSocket && dataapi.MayRunSQL(e.target.Rest):
+		e.outcome = outcomeForbidden
+		writeError(w, http.StatusForbidden, "this token is for queries, and not for SQL: its user needs the permission SqlRunnerRead")
 	default:
 		return true
 	}

@@ -73,6 +73,29 @@ type OIDCIssuer struct {
 	// +kubebuilder:validation:XValidation:rule=`!self.matches(r'[\p{Cc}\x{2028}\x{2029}\x{061C}\x{200E}\x{200F}\x{202A}-\x{202E}\x{2066}-\x{2069}]')`,message="must not contain control characters, line separators or bidirectional formatting characters"
 	// +optional
 	DisplayName string `json:"displayName,omitempty"`
+
+	// groupRoles are the roles of the members of groups, in addition to those that the users have.
+	// +listType=map
+	// +listMapKey=group
+	// +kubebuilder:validation:MaxItems=128
+	// +optional
+	GroupRoles []OIDCGroupRoles `json:"groupRoles,omitempty"`
+}
+
+// OIDCGroupRoles are the roles of the members of a group of an issuer.
+type OIDCGroupRoles struct {
+	// group is the name of the group in the claim of tokens.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=256
+	// +required
+	Group string `json:"group"`
+
+	// roles of the members: names of AccountRole objects and of built-in roles. One that does not exist has no effect.
+	// +listType=set
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=16
+	// +required
+	Roles []AccountRoleReference `json:"roles"`
 }
 
 // AuditLog configures the account's audit log.
@@ -178,6 +201,12 @@ type Scim struct {
 	// +kubebuilder:validation:MaxItems=16
 	// +optional
 	Schemas []ScimSchema `json:"schemas,omitempty"`
+
+	// assignRoles makes the SCIM attribute roles of users assign roles: AccountRoles by spec.name, ignoring case, and the
+	// built-in roles Developer, Explorer and Viewer; false when absent, because identity providers also send roles that
+	// mean something else.
+	// +optional
+	AssignRoles *bool `json:"assignRoles,omitempty"`
 }
 
 // AccountGitHub configures the account's access to GitHub.
@@ -254,6 +283,11 @@ type AccountSpec struct {
 	// +kubebuilder:validation:MaxItems=8
 	// +optional
 	OIDCIssuers []OIDCIssuer `json:"oidcIssuers,omitempty"`
+
+	// defaultRole is the role of users without any other: the name of an AccountRole object or of a built-in role. When
+	// absent, they may read deployments and data models. A role that does not exist grants nothing.
+	// +optional
+	DefaultRole AccountRoleReference `json:"defaultRole,omitempty"`
 
 	// scim configures the provisioning of users and groups.
 	// +optional

@@ -66,6 +66,12 @@ var Kinds = []Kind{
 		Roles:  Roles{Admin: Write},
 		Events: Events{"Created OIDC token configuration", "Updated OIDC token configuration", "Deleted OIDC token configuration"},
 	}, {
+		Object: &AccountRole{}, List: &AccountRoleList{}, Plural: "accountroles", ShortName: "arole", DisplayName: "Account role",
+		Controller: true, Numbered: true, WrittenBy: "users, the REST API",
+		Cached: Cached{Controller: Whole, APIServer: Whole},
+		Roles:  Roles{Admin: Write},
+		Events: Events{"Created role", "Updated role", "Deleted role"},
+	}, {
 		Object: &ScimGroup{}, List: &ScimGroupList{}, Plural: "scimgroups", ShortName: "sgrp", DisplayName: "SCIM group",
 		Controller: true, WrittenBy: "SCIM clients, users",
 		Cached:     Cached{Controller: WithTimes, APIServer: Reduced},

@@ -50,6 +50,12 @@ type ScimGroupSpec struct {
 	// +kubebuilder:validation:MaxLength=512
 	// +optional
 	ExternalID string `json:"externalId,omitempty"`
+	// accountRoles of the members, direct and indirect: names of AccountRole objects and of built-in roles. A role that
+	// does not exist has no effect.
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=64
+	// +optional
+	AccountRoles []AccountRoleReference `json:"accountRoles,omitempty"`
 	// members of a group that is written as YAML.
 	// +listType=map
 	// +listMapKey=value

@@ -253,6 +253,12 @@ type ScimUserSpec struct {
 	// REST and with kubectl, and is no attribute of SCIM. A SCIM client that changes userName sets it to false.
 	// +optional
 	Admin *bool `json:"admin,omitempty"`
+	// accountRoles of the user: names of AccountRole objects and of built-in roles. They are no attribute of SCIM;
+	// those of its groups apply too. A role that does not exist has no effect.
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=64
+	// +optional
+	AccountRoles []AccountRoleReference `json:"accountRoles,omitempty"`
 	// settings of the user in clients, written over REST. They are no attributes of SCIM.
 	// +optional
 	Settings *UserSettings `json:"settings,omitempty"`
@@ -292,7 +298,7 @@ type ScimUserSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.filter(e, has(e.primary) && e.primary).size() <= 1",message="at most one of entitlements can be primary"
 	// +optional
 	Entitlements []ScimMultiValue `json:"entitlements,omitempty"`
-	// roles of the user.
+	// roles of the user. They assign AccountRoles only if spec.scim.assignRoles of the Account is true.
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:XValidation:rule="self.filter(e, has(e.primary) && e.primary).size() <= 1",message="at most one of roles can be primary"

@@ -3,7 +3,7 @@
 package v1alpha1
 
 // Permission is a permission of the REST and SCIM APIs, by its documented name.
-// +kubebuilder:validation:Enum=Admin;AuditLogManage;DeploymentsManage;DeploymentCreate;DeploymentRead;DeploymentUpdate;DeploymentDelete;SecretsManage;SchemaRead;SchemaUpdate;FolderRead;FolderEdit;FolderManage;SqlRunnerRead;ScimManage
+// +kubebuilder:validation:Enum=Admin;AuditLogManage;DeploymentsManage;DeploymentCreate;DeploymentRead;DeploymentUpdate;DeploymentDelete;SecretsManage;SchemaRead;SchemaUpdate;SchemaUpdateDevBranches;FolderRead;FolderEdit;FolderManage;SqlRunnerRead;ScimManage
 type Permission string
 
 // The permissions.
@@ -16,7 +16,7 @@ const (
 	PermissionDeploymentsManage Permission = "DeploymentsManage"
 	// PermissionDeploymentCreate allows creating deployments, and listing repositories on GitHub.
 	PermissionDeploymentCreate Permission = "DeploymentCreate"
-	// PermissionDeploymentRead allows reading deployments, their environments, pods, logs, settings, versions and variables (values of secret variables are masked).
+	// PermissionDeploymentRead allows reading deployments, their environments, pods, logs, settings, versions and variables (values of secret variables are masked); for users with a role, creating data API tokens without a security context.
 	PermissionDeploymentRead Permission = "DeploymentRead"
 	// PermissionDeploymentUpdate allows updating deployments and creating data API tokens.
 	PermissionDeploymentUpdate Permission = "DeploymentUpdate"
@@ -28,14 +28,20 @@ const (
 	PermissionSchemaRead Permission = "SchemaRead"
 	// PermissionSchemaUpdate allows creating, deleting and pulling branches and switching their staging environments.
 	PermissionSchemaUpdate Permission = "SchemaUpdate"
+	// PermissionSchemaUpdateDevBranches allows dev mode: changing files of personal branches, without committing to others.
+	PermissionSchemaUpdateDevBranches Permission = "SchemaUpdateDevBranches"
 	// PermissionFolderRead allows reading folders.
 	PermissionFolderRead Permission = "FolderRead"
 	// PermissionFolderEdit allows creating and updating folders.
 	PermissionFolderEdit Permission = "FolderEdit"
 	// PermissionFolderManage allows everything on folders.
 	PermissionFolderManage Permission = "FolderManage"
-	// PermissionSqlRunnerRead allows nothing yet: reserved for the SQL runner.
+	// PermissionSqlRunnerRead allows running SQL with the data API tokens that DeploymentRead allows to create.
 	PermissionSqlRunnerRead Permission = "SqlRunnerRead"
 	// PermissionScimManage allows provisioning users and groups over SCIM.
 	PermissionScimManage Permission = "ScimManage"
 )
+
+// AccountRoleAction is an action of a policy, by its documented name.
+// +kubebuilder:validation:Enum=All;DeploymentsManage;DeploymentCreate;DeploymentRead;DeploymentUpdate;DeploymentDelete;SecretsManage;SchemaRead;SchemaUpdate;SchemaUpdateDevBranches;AuditLogManage;SqlRunnerRead;FolderRead;FolderEdit;FolderManage
+type AccountRoleAction string

@@ -65,7 +65,7 @@ func deployWorld(t *testing.T, text string, objs ...client.Object) (*DeployToken
 		ID: deployTokenID, Kind: deploytoken.Deploy, Deployment: store.Deployment{UID: "sales-uid", Namespace: "acme-ns", Name: "sales"}, CreatedBy: deploytoken.Creator{Principal: "ApiKey:etl"},
 	}}}
 	c, clk := indexed(t, objs...), clocktesting.NewFakePassiveClock(now)
-	return NewDeployTokens(stored, NewActiveUsers(userList(objs), c, clk), exchangePath, c, c, clk), stored
+	return NewDeployTokens(stored, NewActiveUsers(userList(objs), rolesIn(t, objs), c, clk), exchangePath, c, c, clk), stored
 }
 
 func account(name string) *v1alpha1.Account {

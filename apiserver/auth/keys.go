@@ -49,6 +49,7 @@ var lookupAllowance = allowance{address: rates{5, 20}, account: rates{10, 40}, t
 // Keys authenticates API keys. Create it with NewKeys.
 type Keys struct {
 	cached, live client.Reader
+	users        *ActiveUsers
 	clock        clock.PassiveClock
 	used         *LastUsed
 	budget       *budget
@@ -56,10 +57,10 @@ type Keys struct {
 }
 
 // NewKeys returns an authenticator of API keys. cached must have the index IndexTokenID; live reads
-// from the Kubernetes API server; used may be nil.
-func NewKeys(cached, live client.Reader, clk clock.PassiveClock, used *LastUsed) *Keys {
+// from the Kubernetes API server; users has what owners may do; used may be nil.
+func NewKeys(cached, live client.Reader, users *ActiveUsers, clk clock.PassiveClock, used *LastUsed) *Keys {
 	return &Keys{
-		cached: cached, live: live, clock: clk, used: used,
+		cached: cached, live: live, users: users, clock: clk, used: used,
 		budget:  newBudget(clk, lookupAllowance),
 		unknown: newExpiringCache[string, struct{}](clk, unknownFor, maxUnknown),
 	}
@@ -95,7 +96,12 @@ func (a *Keys) Authenticate(ctx context.Context, account *v1alpha1.Account, r *h
 	if a.used != nil {
 		a.used.Note(k, now)
 	}
-	return principalOf(account, k, owner), nil
+	p := principalOf(account, k, owner)
+	if owner != nil {
+		granted, hasRole := a.users.grantsOf(ctx, account, owner)
+		p.Grants, p.HasRole = p.Within(granted), hasRole
+	}
+	return p, nil
 }
 
 // find returns the ApiKey of a token, nil if there is none, and the reader that has it. A new key may

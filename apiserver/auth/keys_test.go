@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	toolscache "k8s.io/client-go/tools/cache"
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -95,11 +96,30 @@ func TestKeys(t *testing.T) {
 		})}, with(func(p *Principal) {
 			p.Name, p.Grants = "Nightly load", access.On([]string{"sales"}, "SchemaRead")
 		}), ""},
-		"owner":             {objects{etl(token, anns), ann()}, with(func(p *Principal) { p.Email, p.User = "Ann@Example.com", "ann" }), ""},
+		"owner": {objects{etl(token, anns), ann()}, with(func(p *Principal) {
+			p.Email, p.User, p.Grants = "Ann@Example.com", "ann", access.OnAll("DeploymentRead", "SchemaRead")
+		}), ""},
+		"owner is an administrator": {objects{etl(token, anns), ann(func(u *v1alpha1.ScimUser) { u.Spec.Admin = ptr.To(true) })}, with(func(p *Principal) {
+			p.Email, p.User, p.HasRole = "Ann@Example.com", "ann", true
+		}), ""},
+		"owner with a role": {objects{etl(token, anns), analyst(), ann(func(u *v1alpha1.ScimUser) {
+			u.Spec.AccountRoles = []v1alpha1.AccountRoleReference{"analyst"}
+		})}, with(func(p *Principal) {
+			p.Email, p.User, p.HasRole, p.Grants = "Ann@Example.com", "ann", true, access.On([]string{"sales"}, "SchemaUpdate")
+		}), ""},
+		"less than the role of the owner": {objects{etl(token, anns, func(k *v1alpha1.ApiKey) {
+			k.Spec.Permissions = []v1alpha1.Permission{"SchemaRead", "SecretsManage"}
+		}), analyst(), ann(func(u *v1alpha1.ScimUser) {
+			u.Spec.AccountRoles = []v1alpha1.AccountRoleReference{"analyst"}
+		})}, with(func(p *Principal) {
+			p.Email, p.User, p.HasRole, p.Grants = "Ann@Example.com", "ann", true, access.On([]string{"sales"}, "SchemaRead")
+		}), ""},
 		"with SCIM profile": {objects{etl(token, func(k *v1alpha1.ApiKey) { k.Spec.ScimProfile = "Okta" })}, with(func(p *Principal) { p.ScimProfile = "Okta" }), ""},
 		"owner with addresses": {objects{etl(token, anns), ann(func(u *v1alpha1.ScimUser) {
 			u.Spec.Emails = []v1alpha1.ScimMultiValue{{Value: "a@example.com"}, {Value: "b@example.com", Primary: ptr.To(true)}}
-		})}, with(func(p *Principal) { p.Email, p.User = "b@example.com", "ann" }), ""},
+		})}, with(func(p *Principal) {
+			p.Email, p.User, p.Grants = "b@example.com", "ann", access.OnAll("DeploymentRead", "SchemaRead")
+		}), ""},
 		"two copies": {objects{etl(token), etl(token, func(k *v1alpha1.ApiKey) {
 			k.Name, k.CreationTimestamp = "copy", metav1.NewTime(now.Add(time.Second))
 		})}, plain, ""},
@@ -126,14 +146,46 @@ func TestKeys(t *testing.T) {
 	}
 }
 
+// analyst is a role on one deployment.
+func analyst() *v1alpha1.AccountRole {
+	return &v1alpha1.AccountRole{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "acme-ns", Name: "analyst"},
+		Spec: v1alpha1.AccountRoleSpec{Name: "Analyst", Policies: []v1alpha1.AccountRolePolicy{{
+			ResourceType: "Deployment", Actions: []v1alpha1.AccountRoleAction{"SchemaUpdate"}, Resources: []string{"sales"},
+		}}},
+	}
+}
+
+// rolesIn returns the roles among objects.
+func rolesIn(t *testing.T, objs []client.Object) *access.Roles {
+	t.Helper()
+	informer := func(of client.Object) toolscache.SharedIndexInformer {
+		return toolscache.NewSharedIndexInformer(&toolscache.ListWatch{}, of, 0, toolscache.Indexers{})
+	}
+	roles := informer(&v1alpha1.AccountRole{})
+	all, err := access.NewRoles(roles, informer(&v1alpha1.Deployment{}), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range objs {
+		if r, ok := o.(*v1alpha1.AccountRole); ok {
+			if err := roles.GetIndexer().Add(r); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	return all
+}
+
 // requireAuthentication authenticates a request with a token, with the objects in the cache and only in the API server. It
 // expects a principal, or an error that contains a message.
 func requireAuthentication(t *testing.T, token apikey.Token, objs []client.Object, want *Principal, message string) {
 	t.Helper()
 	full, empty := indexed(t, objs...), indexed(t)
+	users := NewActiveUsers(userList(objs), rolesIn(t, objs), full, clocktesting.NewFakePassiveClock(now))
 	for where, keys := range map[string]*Keys{
-		"in the cache":      NewKeys(full, empty, clocktesting.NewFakePassiveClock(now), nil),
-		"in the API server": NewKeys(empty, full, clocktesting.NewFakePassiveClock(now), nil),
+		"in the cache":      NewKeys(full, empty, users, clocktesting.NewFakePassiveClock(now), nil),
+		"in the API server": NewKeys(empty, full, users, clocktesting.NewFakePassiveClock(now), nil),
 	} {
 		got, err := keys.Authenticate(t.Context(), acme(), request("Bearer "+token.Reveal()))
 		if diff := cmp.Diff(want, got); diff != "" {
@@ -150,7 +202,7 @@ func requireAuthentication(t *testing.T, token apikey.Token, objs []client.Objec
 
 func TestKeysIgnoreJWTs(t *testing.T) {
 	var other otherCredential
-	if _, err := NewKeys(nil, nil, nil, nil).Authenticate(t.Context(), acme(), request("Bearer a.b.c")); !errors.As(err, &other) {
+	if _, err := NewKeys(nil, nil, nil, nil, nil).Authenticate(t.Context(), acme(), request("Bearer a.b.c")); !errors.As(err, &other) {
 		t.Error(err)
 	}
 }
@@ -173,7 +225,7 @@ func counted(c client.WithWatch, lists *int, fail error) client.WithWatch {
 func TestUnknownKeyLookupsAreLimited(t *testing.T) {
 	lists := 0
 	clock := clocktesting.NewFakePassiveClock(now)
-	keys := NewKeys(indexed(t), counted(indexed(t), &lists, nil), clock, nil)
+	keys := NewKeys(indexed(t), counted(indexed(t), &lists, nil), nil, clock, nil)
 	authenticate := func(token apikey.Token) error {
 		_, err := keys.Authenticate(t.Context(), acme(), request("Bearer "+token.Reveal()))
 		return err
@@ -213,9 +265,9 @@ func TestKeysReturnReadErrors(t *testing.T) {
 		},
 	})
 	for name, keys := range map[string]*Keys{
-		"cache": NewKeys(counted(indexed(t), &n, broken), indexed(t), clock, nil),
-		"live":  NewKeys(indexed(t), counted(indexed(t), &n, broken), clock, nil),
-		"owner": NewKeys(noUsers, indexed(t), clock, nil),
+		"cache": NewKeys(counted(indexed(t), &n, broken), indexed(t), nil, clock, nil),
+		"live":  NewKeys(indexed(t), counted(indexed(t), &n, broken), nil, clock, nil),
+		"owner": NewKeys(noUsers, indexed(t), nil, clock, nil),
 	} {
 		for range 2 { // errors are not cached
 			if _, err := keys.Authenticate(t.Context(), acme(), request("Bearer "+token.Reveal())); !errors.Is(err, broken) || errors.Is(err, ErrNoCredential) {
@@ -261,8 +313,8 @@ func TestKeysOnAServer(t *testing.T) {
 	elsewhere := acme()
 	elsewhere.Spec.Namespace = "default"
 	for where, keys := range map[string]*Keys{
-		"in the cache":      NewKeys(cached, counted(indexed(t), &n, broken), clock, nil),
-		"in the API server": NewKeys(indexed(t), api, clock, nil),
+		"in the cache":      NewKeys(cached, counted(indexed(t), &n, broken), nil, clock, nil),
+		"in the API server": NewKeys(indexed(t), api, nil, clock, nil),
 	} {
 		for name, token := range map[string]apikey.Token{"rest": given, "yaml": made} {
 			if p, err := keys.Authenticate(t.Context(), account, request("Api-Key "+token.Reveal())); err != nil || p.ID != name {
@@ -270,7 +322,7 @@ func TestKeysOnAServer(t *testing.T) {
 			}
 		}
 	}
-	if _, err := NewKeys(cached, api, clock, nil).Authenticate(t.Context(), elsewhere, request("Api-Key "+given.Reveal())); !errors.Is(err, ErrNoCredential) {
+	if _, err := NewKeys(cached, api, nil, clock, nil).Authenticate(t.Context(), elsewhere, request("Api-Key "+given.Reveal())); !errors.Is(err, ErrNoCredential) {
 		t.Errorf("in another account: %v", err)
 	}
 }

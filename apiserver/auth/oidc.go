@@ -95,16 +95,18 @@ func (a *OIDC) principal(ctx context.Context, account *v1alpha1.Account, spec *v
 	}
 	p.UserName = userName
 	user, err := a.users.named(ctx, account.Spec.Namespace, userName)
-	switch {
-	case err != nil:
+	if err != nil {
 		return nil, err
-	case user == nil:
+	}
+	if user != nil {
+		p.User = user.Name
+	}
+	groups := groupsIn(spec, c)
+	if slices.ContainsFunc(groups, func(g string) bool { return slices.Contains(spec.AdminGroups, g) }) {
+		p.Grants, p.HasRole = access.OnAll(v1alpha1.PermissionAdmin), true
 		return p, nil
 	}
-	p.User = user.Name
-	if user.Spec.IsAdmin() {
-		p.Grants = access.OnAll(v1alpha1.PermissionAdmin)
-	}
+	p.Grants, p.HasRole = a.users.grantsOf(ctx, account, user, rolesOf(spec, groups)...)
 	return p, nil
 }
 
@@ -228,7 +230,7 @@ func claimNames(spec *v1alpha1.OIDCIssuer) (userName, groups string) {
 
 // userPrincipal returns the principal of a token and the userName of its ScimUser.
 func userPrincipal(account *v1alpha1.Account, spec *v1alpha1.OIDCIssuer, c tokenClaims) (p *Principal, userName string, err error) {
-	nameClaim, groupsClaim := claimNames(spec)
+	nameClaim, _ := claimNames(spec)
 	subject, ok := c.text("sub")
 	if !ok {
 		return nil, "", unauthenticated(`the token has no claim "sub"`)
@@ -241,18 +243,29 @@ func userPrincipal(account *v1alpha1.Account, spec *v1alpha1.OIDCIssuer, c token
 	if verified, given := c["email_verified"]; nameClaim == "email" && given && verified != true && verified != "true" {
 		return nil, "", unauthenticated("the e-mail address in the token is not verified")
 	}
-	p = &Principal{
-		Kind: KindUser, Account: account.Name, ID: subject, Name: userName,
-		Grants: access.OnAll(v1alpha1.PermissionDeploymentRead, v1alpha1.PermissionSchemaRead),
-	}
+	p = &Principal{Kind: KindUser, Account: account.Name, ID: subject, Name: userName}
 	if name, ok := c.text("name"); ok {
 		p.Name = name
 	}
 	p.Email, _ = c.text("email")
-	if slices.ContainsFunc(c.texts(groupsClaim), func(g string) bool { return slices.Contains(spec.AdminGroups, g) }) {
-		p.Grants = access.OnAll(v1alpha1.PermissionAdmin)
-	}
 	return p, userName, nil
+}
+
+// groupsIn returns the groups in the claims of a token.
+func groupsIn(spec *v1alpha1.OIDCIssuer, c tokenClaims) []string {
+	_, claim := claimNames(spec)
+	return c.texts(claim)
+}
+
+// rolesOf returns the roles of the members of groups of an issuer.
+func rolesOf(spec *v1alpha1.OIDCIssuer, groups []string) []v1alpha1.AccountRoleReference {
+	var roles []v1alpha1.AccountRoleReference
+	for i := range spec.GroupRoles {
+		if mapped := &spec.GroupRoles[i]; slices.Contains(groups, mapped.Group) {
+			roles = append(roles, mapped.Roles...)
+		}
+	}
+	return roles
 }
 
 // Claims are the claims of a token of an issuer.

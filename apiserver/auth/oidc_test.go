@@ -2,6 +2,7 @@ package auth
 
 import (
 	stdcmp "cmp"
+	"context"
 	"crypto"
 	"crypto/ecdsa"
 	"crypto/ed25519"
@@ -210,7 +211,7 @@ func bearer(token string) *http.Request { return request("Bearer " + token) }
 
 func (p *provider) authenticator(t *testing.T, objs ...client.Object) (*OIDC, *clocktesting.FakePassiveClock) {
 	clock := clocktesting.NewFakePassiveClock(now)
-	return NewOIDC(NewActiveUsers(userList(objs), indexed(t, objs...), clock), clock, p.Client()), clock
+	return NewOIDC(NewActiveUsers(userList(objs), rolesIn(t, objs), indexed(t, objs...), clock), clock, p.Client()), clock
 }
 
 // userList implements Users for the users among objects.
@@ -225,12 +226,22 @@ func (l userList) UsersNamed(namespace, userName string) (found []*v1alpha1.Scim
 	return found
 }
 
+// RolesOfGroups implements Users: each user is in a group of its name.
+func (l userList) RolesOfGroups(_ context.Context, namespace, user string) (roles []v1alpha1.AccountRoleReference) {
+	for _, o := range l {
+		if g, ok := o.(*v1alpha1.ScimGroup); ok && g.Namespace == namespace && g.Name == user {
+			roles = append(roles, g.Spec.AccountRoles...)
+		}
+	}
+	return roles
+}
+
 func TestOIDCPrincipal(t *testing.T) {
 	key := es256("1")
 	p := newProvider(t, key)
 	read, admin := []v1alpha1.Permission{"DeploymentRead", "SchemaRead"}, []v1alpha1.Permission{"Admin"}
 	ann := func(name, email string, permissions []v1alpha1.Permission) *Principal {
-		return &Principal{Kind: KindUser, Account: "acme", ID: "u1", Name: name, Email: email, UserName: stdcmp.Or(email, name), Grants: access.OnAll(permissions...)}
+		return &Principal{Kind: KindUser, Account: "acme", ID: "u1", Name: name, Email: email, UserName: stdcmp.Or(email, name), Grants: access.OnAll(permissions...), HasRole: permissions[0] == "Admin"}
 	}
 	cases := map[string]struct {
 		claims object
@@ -513,4 +524,73 @@ func TestOIDCUsers(t *testing.T) {
 			t.Errorf("%s: is user %q with %v, want %q, admin %t", name, got.User, got.Grants, tc.is, tc.isAdmin)
 		}
 	}
+}
+
+// TestRolesOfUsers: the permissions are the union of the roles of a user, of its groups and of the groups in the token.
+func TestRolesOfUsers(t *testing.T) {
+	key := es256("1")
+	p := newProvider(t, key)
+	having := func(names ...v1alpha1.AccountRoleReference) *v1alpha1.ScimUser {
+		return ann(func(u *v1alpha1.ScimUser) { u.Spec.AccountRoles = names })
+	}
+	group := &v1alpha1.ScimGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "acme-ns", Name: "ann"}, Spec: v1alpha1.ScimGroupSpec{AccountRoles: []v1alpha1.AccountRoleReference{"analyst"}}}
+	over := ann(func(u *v1alpha1.ScimUser) {
+		u.Spec.Roles = []v1alpha1.ScimMultiValue{{Value: "ANALYST"}, {Value: "Admin"}, {Value: "Engineer"}}
+	})
+	onSales, defaults := access.On([]string{"sales"}, "SchemaUpdate"), access.OnAll("DeploymentRead", "SchemaRead")
+	viewer := access.OnAll("DeploymentRead", "SchemaRead", "FolderRead")
+	both := append(access.OnAll("DeploymentRead", "SchemaRead", "FolderRead"), onSales...)
+	mapped := func(a *v1alpha1.Account) {
+		a.Spec.OIDCIssuers[0].GroupRoles = []v1alpha1.OIDCGroupRoles{{Group: "staff", Roles: []v1alpha1.AccountRoleReference{"Viewer", "gone"}}}
+	}
+	fallback := func(name v1alpha1.AccountRoleReference) func(*v1alpha1.Account) {
+		return func(a *v1alpha1.Account) { a.Spec.DefaultRole = name }
+	}
+	assigning := func(a *v1alpha1.Account) { a.Spec.Scim = &v1alpha1.Scim{AssignRoles: ptr.To(true)} }
+	same := func(*v1alpha1.Account) {}
+	for name, tc := range map[string]struct {
+		objs    []client.Object
+		account func(*v1alpha1.Account)
+		want    access.Grants
+		hasRole bool
+	}{
+		"none":                       {[]client.Object{ann()}, same, defaults, false},
+		"direct":                     {[]client.Object{analyst(), having("analyst")}, same, onSales, true},
+		"of a group":                 {[]client.Object{analyst(), ann(), group}, same, onSales, true},
+		"of a group in the token":    {[]client.Object{ann()}, mapped, viewer, true},
+		"without a ScimUser":         {nil, mapped, viewer, true},
+		"union":                      {[]client.Object{analyst(), having("analyst")}, mapped, both, true},
+		"twice":                      {[]client.Object{analyst(), having("analyst"), group}, same, onSales, true},
+		"that does not exist":        {[]client.Object{having("analyst")}, same, defaults, false},
+		"of another account":         {[]client.Object{inNamespace(analyst(), "other"), having("analyst")}, same, defaults, false},
+		"that is being deleted":      {[]client.Object{deleting(analyst()), having("analyst")}, same, defaults, false},
+		"default":                    {[]client.Object{ann()}, fallback("Viewer"), viewer, true},
+		"default, but has a role":    {[]client.Object{analyst(), having("analyst")}, fallback("Viewer"), onSales, true},
+		"default that is gone":       {[]client.Object{ann()}, fallback("gone"), nil, true},
+		"Admin is none":              {[]client.Object{having("Admin")}, same, defaults, false},
+		"over SCIM":                  {[]client.Object{analyst(), over}, assigning, onSales, true},
+		"over SCIM, not switched on": {[]client.Object{analyst(), over}, same, defaults, false},
+	} {
+		a, _ := p.authenticator(t, tc.objs...)
+		account := p.account()
+		tc.account(account)
+		got, err := a.Authenticate(t.Context(), account, bearer(key.token(p.claims(object{"email": "ann@example.com", "groups": []string{"staff"}}))))
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if diff := cmp.Diff(tc.want, got.Grants); diff != "" || got.HasRole != tc.hasRole {
+			t.Errorf("%s: has a role: %t (-want +got):\n%s", name, got.HasRole, diff)
+		}
+	}
+}
+
+func inNamespace(r *v1alpha1.AccountRole, namespace string) *v1alpha1.AccountRole {
+	r.Namespace = namespace
+	return r
+}
+
+func deleting(r *v1alpha1.AccountRole) *v1alpha1.AccountRole {
+	r.DeletionTimestamp, r.Finalizers = ptr.To(metav1.NewTime(now)), []string{"x.example.com/y"}
+	return r
 }

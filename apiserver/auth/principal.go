@@ -80,6 +80,9 @@ type Principal struct {
 	Creator, CreatorName string
 	// Grants are the permissions held.
 	access.Grants
+	// HasRole is true if the principal is a user, or acts on behalf of one, whose permissions are those of roles,
+	// and not those of every user of the account.
+	HasRole bool
 }
 
 // ErrNoCredential is returned for a request without credential, or with a malformed, unknown,

@@ -8,9 +8,12 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/apiserver/access"
+	"github.com/quoin-dev/quoin/internal/accountrole"
 	"github.com/quoin-dev/quoin/internal/claims"
 	"github.com/quoin-dev/quoin/internal/fold"
 )
@@ -22,6 +25,14 @@ type Users interface {
 	// UsersNamed returns the ScimUsers in a namespace with a user name, ignoring case, also those that lost it to
 	// another one. They are shared and must not be modified.
 	UsersNamed(namespace, userName string) []*v1alpha1.ScimUser
+	// RolesOfGroups returns the roles of the groups that a user is in, directly or through others.
+	RolesOfGroups(ctx context.Context, namespace, user string) []v1alpha1.AccountRoleReference
+}
+
+// Roles are the roles of accounts; *access.Roles implements it.
+type Roles interface {
+	// Of returns the roles of the account with a namespace.
+	Of(namespace string) *access.Set
 }
 
 const (
@@ -32,18 +43,19 @@ const (
 	maxUnknownUsers = 10_000
 )
 
-// ActiveUsers finds users and rejects those that were deactivated, or deprovisioned and deleted. Create it with
-// NewActiveUsers.
+// ActiveUsers finds users and what they may do. It rejects those that were deactivated, or deprovisioned and deleted. Create it
+// with NewActiveUsers.
 type ActiveUsers struct {
 	users Users
+	roles Roles
 	live  client.Reader
 	// gone are users without a ScimUser by namespace and name; true if they were deprovisioned.
 	gone *expiringCache[string, bool]
 }
 
 // NewActiveUsers returns an ActiveUsers. live reads from the Kubernetes API server.
-func NewActiveUsers(users Users, live client.Reader, clk clock.PassiveClock) *ActiveUsers {
-	return &ActiveUsers{users: users, live: live, gone: newExpiringCache[string, bool](clk, unknownUserFor, maxUnknownUsers)}
+func NewActiveUsers(users Users, roles Roles, live client.Reader, clk clock.PassiveClock) *ActiveUsers {
+	return &ActiveUsers{users: users, roles: roles, live: live, gone: newExpiringCache[string, bool](clk, unknownUserFor, maxUnknownUsers)}
 }
 
 // named returns the ScimUser of a user name, nil if there is none: users that were never provisioned are
@@ -78,6 +90,31 @@ func (u *ActiveUsers) checkDeprovisioned(ctx context.Context, namespace, userNam
 		return unauthenticated("the user was deprovisioned")
 	}
 	return nil
+}
+
+// defaultGrants are the permissions of users without a role in accounts without a default role.
+var defaultGrants = access.OnAll(v1alpha1.PermissionDeploymentRead, v1alpha1.PermissionSchemaRead)
+
+// grantsOf returns what a user may do, from the cache: what its roles grant, those of its groups, and others that its credential
+// has. user is nil for one without a ScimUser. hasRole is false if the user has no role but the default.
+func (u *ActiveUsers) grantsOf(ctx context.Context, account *v1alpha1.Account, user *v1alpha1.ScimUser, others ...v1alpha1.AccountRoleReference) (granted access.Grants, hasRole bool) {
+	if user != nil && user.Spec.IsAdmin() {
+		return access.OnAll(v1alpha1.PermissionAdmin), true
+	}
+	set, assigned := u.roles.Of(account.Spec.Namespace), others
+	if user != nil {
+		assigned = slices.Concat(others, user.Spec.AccountRoles, u.users.RolesOfGroups(ctx, account.Spec.Namespace, user.Name))
+		if scim := account.Spec.Scim; scim != nil && ptr.Deref(scim.AssignRoles, false) {
+			assigned = append(assigned, accountrole.OverSCIM(user.Spec.Roles, set.InEffect)...)
+		}
+	}
+	switch {
+	case set.HasAny(assigned):
+		return set.Grants(assigned), true
+	case account.Spec.DefaultRole != "":
+		return set.Grants([]v1alpha1.AccountRoleReference{account.Spec.DefaultRole}), true
+	}
+	return defaultGrants, false
 }
 
 // userOf returns the ScimUser with an object name, nil if there is none.

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"hash"
+	"iter"
 	"slices"
 	"strings"
 	"sync"
@@ -73,28 +74,35 @@ func (d *Directory) groupsWith(v *view, id string, kind v1alpha1.ScimMemberType)
 // contain those.
 func groupsOfUser(v *view, id string, _ *v1alpha1.ScimUserSpec) any {
 	var elements []any
-	visited := map[string]bool{}
-	level := v.d.groupsWith(v, id, membership.TypeUser)
-	for depth := 0; depth < maxNesting && len(level) > 0; depth++ {
-		kind := "direct"
-		if depth > 0 {
-			kind = "indirect"
-		}
-		var above []*v1alpha1.ScimGroup
-		for _, g := range level {
-			if visited[g.Name] { // reached on another path, or a cycle
-				continue
-			}
-			visited[g.Name] = true
-			elements = append(elements, map[string]any{"value": g.Name, "display": g.Spec.DisplayName, "type": kind})
-			above = append(above, v.groupsAbove(g.Name)...)
-		}
-		level = above
+	for g, kind := range v.groupsOf(id) {
+		elements = append(elements, map[string]any{"value": g.Name, "display": g.Spec.DisplayName, "type": kind})
 	}
 	if elements == nil {
 		return nil
 	}
 	return elements
+}
+
+// groupsOf iterates over the groups of a user and whether each is direct or indirect.
+func (v *view) groupsOf(id string) iter.Seq2[*v1alpha1.ScimGroup, string] {
+	return func(yield func(*v1alpha1.ScimGroup, string) bool) {
+		visited, kind := map[string]bool{}, "direct"
+		level := v.d.groupsWith(v, id, membership.TypeUser)
+		for depth := 0; depth < maxNesting && len(level) > 0; depth++ {
+			var above []*v1alpha1.ScimGroup
+			for _, g := range level {
+				if visited[g.Name] { // reached on another path, or a cycle
+					continue
+				}
+				visited[g.Name] = true
+				if !yield(g, kind) {
+					return
+				}
+				above = append(above, v.groupsAbove(g.Name)...)
+			}
+			level, kind = above, "indirect"
+		}
+	}
 }
 
 // groupsAbove returns the visible groups that have a group as a direct member. Of the users on a page, many are in

@@ -63,7 +63,7 @@ var (
 		text("preferredLanguage", func(s *v1alpha1.ScimUserSpec) *string { return &s.PreferredLanguage }),
 		text("locale", func(s *v1alpha1.ScimUserSpec) *string { return &s.Locale }),
 		text("timezone", func(s *v1alpha1.ScimUserSpec) *string { return &s.Timezone }),
-		active, admin, settings,
+		active, admin, settings, accountRoles,
 		values("emails", func(s *v1alpha1.ScimUserSpec) *[]v1alpha1.ScimMultiValue { return &s.Emails }),
 		values("phoneNumbers", func(s *v1alpha1.ScimUserSpec) *[]v1alpha1.ScimMultiValue { return &s.PhoneNumbers }),
 		values("ims", func(s *v1alpha1.ScimUserSpec) *[]v1alpha1.ScimMultiValue { return &s.IMs }),
@@ -137,6 +137,15 @@ func (d *Directory) Person(ctx context.Context, namespace, user string) (groups 
 	return slices.Compact(groups), userattribute.Resolve(d.attributes.Of(namespace).Attributes, u.Spec.Attributes)
 }
 
+// RolesOfGroups implements auth.Users, from the cache.
+func (d *Directory) RolesOfGroups(ctx context.Context, namespace, user string) []v1alpha1.AccountRoleReference {
+	var roles []v1alpha1.AccountRoleReference
+	for g := range d.view(ctx, namespace, schema.User, nil).groupsOf(user) {
+		roles = append(roles, g.Spec.AccountRoles...)
+	}
+	return roles
+}
+
 // Attributes returns the user attributes of an account that are in effect, by name, from the cache. They must not be modified.
 func (d *Directory) Attributes(namespace string) []*v1alpha1.UserAttribute {
 	return d.attributes.Of(namespace).Attributes
@@ -183,6 +192,8 @@ const (
 	AttributeAdmin = "quoin:admin"
 	// AttributeSettings of a User is a *v1alpha1.UserSettings, which is shared and must not be modified.
 	AttributeSettings = "quoin:settings"
+	// AttributeRoles of a User are its roles, a []v1alpha1.AccountRoleReference, which is shared. It is read-only.
+	AttributeRoles = "quoin:roles"
 	// AttributeSize of a Group is the number of members that it refers to, an int. It is read-only.
 	AttributeSize = "quoin:size"
 )
@@ -218,6 +229,16 @@ var settings = &row[v1alpha1.ScimUserSpec]{
 		default:
 			s.Settings = replacement.DeepCopy()
 		}
+	},
+}
+
+var accountRoles = &row[v1alpha1.ScimUserSpec]{
+	name: AttributeRoles,
+	get: func(_ *view, _ string, s *v1alpha1.ScimUserSpec) any {
+		if len(s.AccountRoles) == 0 {
+			return nil
+		}
+		return s.AccountRoles
 	},
 }
 

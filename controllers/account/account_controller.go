@@ -5,6 +5,8 @@ package account
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -18,6 +20,9 @@ import (
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/controllers/predicates"
+	"github.com/quoin-dev/quoin/controllers/requests"
+	"github.com/quoin-dev/quoin/controllers/scim"
+	"github.com/quoin-dev/quoin/internal/accountrole"
 	"github.com/quoin-dev/quoin/internal/claims"
 	"github.com/quoin-dev/quoin/internal/kube"
 	"github.com/quoin-dev/quoin/internal/reconciler"
@@ -62,6 +67,7 @@ func SetupWithManager(mgr ctrl.Manager, r reconcile.Reconciler, opts controller.
 		Watches(&v1alpha1.Claim{}, handler.EnqueueRequestsFromMapFunc(ofClaim(mgr.GetClient())), predicates.Existence()).
 		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(ofNamespace(mgr.GetClient())), predicates.Existence()).
 		Watches(&v1alpha1.OidcTokenConfig{}, handler.EnqueueRequestsFromMapFunc(withoutKeys(mgr.GetClient())), predicates.Existence()).
+		Watches(&v1alpha1.AccountRole{}, requests.Later(scim.RolesDelay, ofRole(mgr.GetClient())), predicates.Existence()).
 		Watches(&v1alpha1.Environment{}, handler.EnqueueRequestsFromMapFunc(ofNamespace(mgr.GetClient())), predicates.Existence()).
 		WithOptions(opts).
 		Complete(r)
@@ -104,7 +110,35 @@ func (r *accountReconciler) work(ctx context.Context, s *reconciler.Scope[*v1alp
 	if err != nil {
 		return reconciler.Failed(err)
 	}
-	return reconciler.Done(fmt.Sprintf("Account serves %s", acct.Status.URL)).RequeueIn(next)
+	return r.withRoles(ctx, s, reconciler.Done(fmt.Sprintf("Account serves %s", acct.Status.URL)).RequeueIn(next))
+}
+
+// withRoles adds notes on roles that the account names and that do not exist to an outcome.
+func (r *accountReconciler) withRoles(ctx context.Context, s *reconciler.Scope[*v1alpha1.Account], done reconciler.Outcome) reconciler.Outcome {
+	spec := &s.Object.Spec
+	named := map[string][]v1alpha1.AccountRoleReference{}
+	if spec.DefaultRole != "" {
+		named["spec.defaultRole"] = []v1alpha1.AccountRoleReference{spec.DefaultRole}
+	}
+	for i := range spec.OIDCIssuers {
+		for _, mapped := range spec.OIDCIssuers[i].GroupRoles {
+			field := fmt.Sprintf("spec.oidcIssuers[%d].groupRoles[%s].roles", i, mapped.Group)
+			named[field] = mapped.Roles
+		}
+	}
+	if len(named) == 0 {
+		return done
+	}
+	all, err := accountrole.List(ctx, s.Client, spec.Namespace)
+	if err != nil {
+		return reconciler.Failed(err)
+	}
+	for _, field := range slices.Sorted(maps.Keys(named)) {
+		if note := accountrole.Unknown(field, named[field], all); note != "" {
+			done = done.WithDetail(note)
+		}
+	}
+	return done
 }
 
 // checkNamespace returns the outcome if the account may not have its namespace: it is Quoin's own, or

@@ -48,3 +48,10 @@ func ofNamespace(c client.Reader) handler.MapFunc {
 		})
 	}
 }
+
+// ofRole maps a role to its account.
+func ofRole(c client.Reader) handler.MapFunc {
+	return func(ctx context.Context, role client.Object) []reconcile.Request {
+		return requests.For(ctx, c, &v1alpha1.AccountList{}, func(a *v1alpha1.Account) bool { return a.Spec.Namespace == role.GetNamespace() })
+	}
+}

@@ -98,9 +98,13 @@ func (r *groupReconciler) work(ctx context.Context, s *scope) reconciler.Outcome
 	if err != nil {
 		return reconciler.Failed(err)
 	}
+	roles, err := scim.UnknownRoles(ctx, s.Client, g.Namespace, g.Spec.AccountRoles)
+	if err != nil {
+		return reconciler.Failed(err)
+	}
 	found.report(g)
 	done := reconciler.Done("The group is in effect")
-	for _, note := range []string{undeclared, cycle} {
+	for _, note := range []string{undeclared, cycle, roles} {
 		if note != "" {
 			done = done.WithDetail(note)
 		}

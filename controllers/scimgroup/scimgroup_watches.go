@@ -62,6 +62,7 @@ func AddIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 			}
 			return names
 		}),
+		indexer.IndexField(ctx, &v1alpha1.ScimGroup{}, scim.IndexAccountRole, scim.RolesOf),
 	)
 }
 
@@ -73,8 +74,14 @@ func SetupWithManager(mgr ctrl.Manager, r reconcile.Reconciler, opts controller.
 		For(&v1alpha1.ScimGroup{}, predicates.Spec()).
 		Watches(&v1alpha1.ScimGroup{}, requests.Later(batchInterval, ofGroup(c)), predicates.Spec()).
 		Watches(&v1alpha1.ScimUser{}, requests.Later(batchInterval, ofUser(c)), predicates.Existence()).
-		Watches(&v1alpha1.ScimMemberChunk{}, requests.Later(batchInterval, ofChunk(c)), predicates.Existence())
+		Watches(&v1alpha1.ScimMemberChunk{}, requests.Later(batchInterval, ofChunk(c)), predicates.Existence()).
+		Watches(&v1alpha1.AccountRole{}, requests.Later(scim.RolesDelay, ofRole(c)), predicates.Existence())
 	return scim.Watch(b, c, claims.GroupName, &v1alpha1.ScimGroupList{}).WithOptions(opts).Complete(r)
+}
+
+// ofRole maps a role to the groups with it.
+func ofRole(c client.Reader) handler.MapFunc {
+	return scim.OfRole[*v1alpha1.ScimGroup](c, func() client.ObjectList { return &v1alpha1.ScimGroupList{} })
 }
 
 func bucketOf(m member) string {

@@ -62,8 +62,12 @@ func work(ctx context.Context, s *scope) reconciler.Outcome {
 	if o != nil {
 		return *o
 	}
+	roles, err := scim.UnknownRoles(ctx, s.Client, u.Namespace, u.Spec.AccountRoles)
+	if err != nil {
+		return reconciler.Failed(err)
+	}
 	done := reconciler.Done("The user is in effect")
-	for _, note := range []string{undeclared, manager, attributes} {
+	for _, note := range []string{undeclared, manager, attributes, roles} {
 		if note != "" {
 			done = done.WithDetail(note)
 		}

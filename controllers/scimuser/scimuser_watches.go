@@ -41,6 +41,7 @@ func AddIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 			return nil
 		}),
 		indexer.IndexField(ctx, &v1alpha1.ScimUser{}, indexAttribute, attributesOf),
+		indexer.IndexField(ctx, &v1alpha1.ScimUser{}, scim.IndexAccountRole, scim.RolesOf),
 	)
 }
 
@@ -51,8 +52,14 @@ func SetupWithManager(mgr ctrl.Manager, r reconcile.Reconciler, opts controller.
 		Named("scimuser").
 		For(&v1alpha1.ScimUser{}, predicates.Spec()).
 		Watches(&v1alpha1.ScimUser{}, requests.Later(reportsDelay, ofManager(c)), predicates.Existence()).
-		Watches(&v1alpha1.UserAttribute{}, requests.Later(attributeDelay, ofAttribute(c)), predicates.Existence())
+		Watches(&v1alpha1.UserAttribute{}, requests.Later(attributeDelay, ofAttribute(c)), predicates.Existence()).
+		Watches(&v1alpha1.AccountRole{}, requests.Later(scim.RolesDelay, ofRole(c)), predicates.Existence())
 	return scim.Watch(b, c, claims.UserName, &v1alpha1.ScimUserList{}).WithOptions(opts).Complete(r)
+}
+
+// ofRole maps a role to the users with it.
+func ofRole(c client.Reader) handler.MapFunc {
+	return scim.OfRole[*v1alpha1.ScimUser](c, func() client.ObjectList { return &v1alpha1.ScimUserList{} })
 }
 
 // ofManager maps a user to its reports.

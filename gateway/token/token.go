@@ -49,6 +49,8 @@ const (
 	Data Kind = iota + 1
 	// Metadata tokens may be used for the metadata endpoints only.
 	Metadata
+	// Queries tokens are data tokens that must not run SQL.
+	Queries
 )
 
 // Keys are the signing keys of the tokens of one environment.
@@ -107,6 +109,9 @@ func parser(now time.Time) *jwt.Parser {
 // Check verifies a token and returns its kind and its claims.
 func (k Keys) Check(token string, now time.Time) (Kind, jwt.MapClaims, error) {
 	if claims, err := verify(token, k.Data, now); err == nil || !errors.Is(err, ErrInvalid) {
+		if claims[dataapi.ClaimNoSQL] == true {
+			return Queries, claims, err
+		}
 		return Data, claims, err
 	}
 	claims, err := verify(token, [][]byte{k.Metadata}, now)

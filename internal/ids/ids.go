@@ -36,6 +36,7 @@ const (
 	Branches         Counter = "branches"
 	UserAttributes   Counter = "userattributes"
 	OidcTokenConfigs Counter = "oidctokenconfigs"
+	AccountRoles     Counter = "accountroles"
 )
 
 // carriers returns the names of the kinds whose objects carry numbers of a counter: the numbered

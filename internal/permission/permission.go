@@ -1,7 +1,8 @@
-// Package permission declares the permissions of the documented API. The table in table.go is the
-// only declaration: package hack/manifests writes the enum and the constants of v1alpha1.Permission
-// from it, hack/docs the table in docs/kinds/apikey.md; the OpenAPI document, the authorization of
-// requests and the mapping from Kubernetes RBAC read it at run time.
+// Package permission declares the permissions of the documented API, and the actions and the built-in
+// roles that consist of them. The table in table.go and the lists in roles.go are the only declaration:
+// package hack/manifests writes the enums and the constants of v1alpha1.Permission and
+// v1alpha1.AccountRoleAction from them, hack/docs the tables in docs/kinds; the OpenAPI document, the
+// authorization of requests and the mapping from Kubernetes RBAC read them at run time.
 package permission
 
 import (
@@ -30,6 +31,9 @@ type Permission struct {
 	// GrantedBy lists the Kubernetes RBAC verbs on accounts/proxy in api.platform.quoin.dev that
 	// grant the permission to ServiceAccounts and to callers of the aggregated API. See Granted.
 	GrantedBy []string
+	// Policies lists the types of resources for which a policy of a role may name the permission; none if
+	// no role can have it.
+	Policies []Resource
 }
 
 // verbs are the RBAC verbs that grant permissions, the most powerful first.

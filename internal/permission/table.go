@@ -8,59 +8,64 @@ var Table = []Permission{
 		Allows: "everything, including API keys and account settings",
 	},
 	{
-		Name: "AuditLogManage", AccountWide: true,
+		Name: "AuditLogManage", AccountWide: true, Policies: []Resource{Global},
 		Allows: "reading and exporting the audit log",
 	},
 	{
-		Name: "DeploymentsManage", GrantedBy: []string{"update"},
+		Name: "DeploymentsManage", GrantedBy: []string{"update"}, Policies: []Resource{Global},
 		Implies: []Name{
-			"DeploymentCreate", "DeploymentRead", "DeploymentUpdate", "DeploymentDelete", "SecretsManage", "SchemaRead", "SchemaUpdate",
+			"DeploymentCreate", "DeploymentRead", "DeploymentUpdate", "DeploymentDelete", "SecretsManage",
+			"SchemaRead", "SchemaUpdate", "SchemaUpdateDevBranches",
 		},
 		Allows: "everything on deployments, their variables and data models",
 	},
 	{
-		Name: "DeploymentCreate", AccountWide: true,
+		Name: "DeploymentCreate", AccountWide: true, Policies: []Resource{Global},
 		Allows: "creating deployments, and listing repositories on GitHub",
 	},
 	{
-		Name: "DeploymentRead", GrantedBy: []string{"update", "get"},
-		Allows: "reading deployments, their environments, pods, logs, settings, versions and variables (values of secret variables are masked)",
+		Name: "DeploymentRead", GrantedBy: []string{"update", "get"}, Policies: []Resource{Global, Deployment},
+		Allows: "reading deployments, their environments, pods, logs, settings, versions and variables (values of secret variables are masked); for users with a role, creating data API tokens without a security context",
 	},
 	{
-		Name: "DeploymentUpdate", Implies: []Name{"DeploymentRead"},
+		Name: "DeploymentUpdate", Implies: []Name{"DeploymentRead"}, Policies: []Resource{Global, Deployment},
 		Allows: "updating deployments and creating data API tokens",
 	},
 	{
-		Name: "DeploymentDelete", Implies: []Name{"DeploymentRead"},
+		Name: "DeploymentDelete", Implies: []Name{"DeploymentRead"}, Policies: []Resource{Global, Deployment},
 		Allows: "deleting deployments",
 	},
 	{
-		Name:   "SecretsManage",
+		Name: "SecretsManage", Policies: []Resource{Global, Deployment},
 		Allows: "setting variables of deployments",
 	},
 	{
-		Name: "SchemaRead", GrantedBy: []string{"update", "get"},
+		Name: "SchemaRead", GrantedBy: []string{"update", "get"}, Policies: []Resource{Global, Deployment},
 		Allows: "reading branches and creating metadata tokens",
 	},
 	{
-		Name: "SchemaUpdate", Implies: []Name{"SchemaRead"},
+		Name: "SchemaUpdate", Implies: []Name{"SchemaRead", "SchemaUpdateDevBranches"}, Policies: []Resource{Global, Deployment},
 		Allows: "creating, deleting and pulling branches and switching their staging environments",
 	},
 	{
-		Name: "FolderRead", GrantedBy: []string{"update", "get"},
+		Name: "SchemaUpdateDevBranches", Implies: []Name{"SchemaRead"}, Policies: []Resource{Global, Deployment},
+		Allows: "dev mode: changing files of personal branches, without committing to others",
+	},
+	{
+		Name: "FolderRead", GrantedBy: []string{"update", "get"}, Policies: []Resource{Global, Folder},
 		Allows: "reading folders",
 	},
 	{
-		Name: "FolderEdit", Implies: []Name{"FolderRead"},
+		Name: "FolderEdit", Implies: []Name{"FolderRead"}, Policies: []Resource{Global, Folder},
 		Allows: "creating and updating folders",
 	},
 	{
-		Name: "FolderManage", Implies: []Name{"FolderRead", "FolderEdit"}, GrantedBy: []string{"update"},
+		Name: "FolderManage", Implies: []Name{"FolderRead", "FolderEdit"}, GrantedBy: []string{"update"}, Policies: []Resource{Global, Folder},
 		Allows: "everything on folders",
 	},
 	{
-		Name:   "SqlRunnerRead",
-		Allows: "nothing yet: reserved for the SQL runner",
+		Name: "SqlRunnerRead", Policies: []Resource{Global, Deployment},
+		Allows: "running SQL with the data API tokens that DeploymentRead allows to create",
 	},
 	{
 		Name: "ScimManage", AccountWide: true,

@@ -27,6 +27,7 @@ oidcIssuers:
   userNameClaim: email
   groupsClaim: groups
   adminGroups: [admins]
+  groupRoles: [{group: analysts, roles: [analyst, Viewer]}]
   clientID: quoin
   clientSecretRef: {name: login, key: secret}
   displayName: Example Inc.
@@ -44,6 +45,8 @@ scim:
       caseExact: true
       immutable: true
       description: The number on it
+  assignRoles: true
+defaultRole: Viewer
 settings:
   oidc: true
   supportAccess: true
@@ -194,6 +197,9 @@ theme:
 			field: "spec.scim.schemas[0].id", message: "must not be one of the standard schemas"},
 		{name: "scim.schemas: one as Entra ID names its own", with: `{scim: {schemas: [{id: "urn:ietf:params:scim:schemas:extension:contoso:2.0:User", resourceType: User, attributes: [{name: number, type: integer}]}]}}`},
 
+		{name: "defaultRole: Admin", with: `{defaultRole: Admin}`, field: "spec.defaultRole", message: "Admin is not assigned as a role"},
+		{name: "oidcIssuers: groupRoles with Admin", with: `{oidcIssuers: [{url: "https://login.example.com", audiences: [a], groupRoles: [{group: g, roles: [viewer, Admin]}]}]}`,
+			field: "spec.oidcIssuers[0].groupRoles[0].roles[1]", message: "Admin is not assigned as a role"},
 		{name: "oidcIssuers: http", with: `{oidcIssuers: [{url: "http://login.example.com", audiences: [a]}]}`,
 			field: "spec.oidcIssuers[0].url", message: "must be an https:// URL without query and fragment"},
 		{name: "oidcIssuers: query", with: `{oidcIssuers: [{url: "https://login.example.com/?a=b", audiences: [a]}]}`,

@@ -8,6 +8,7 @@ var _ = declare(table{
 		`
 displayName: Analysts
 externalId: g1
+accountRoles: [analyst]
 members:
 - value: ada
   type: User
@@ -30,6 +31,7 @@ extensions:
 		{name: "members in place", with: `{externalId: g1, members: [{value: ada, display: Ada}, {value: engineers, type: Group}]}`},
 		{name: "members in chunks", with: `{memberChunks: [{name: analysts-0a0b, count: 1000}]}`},
 		{name: "no displayName", with: `{displayName: null}`, field: "spec.displayName", message: "Required value"},
+		{name: "accountRoles: Admin", with: `{accountRoles: [Admin]}`, field: "spec.accountRoles[0]", message: "Admin is not assigned as a role"},
 		{name: "members: the same twice", with: `{members: [{value: ada}, {value: ada}]}`, field: "spec.members[1]", message: "Duplicate value"},
 		{name: "members: type", with: `{members: [{value: ada, type: Robot}]}`, field: "spec.members[0].type", message: `supported values: "User", "Group"`},
 		{name: "removedMembers: empty id", with: `{removedMembers: [""]}`, field: "spec.removedMembers[0]", message: "should be at least 1 chars long"},

@@ -27,6 +27,7 @@ locale: en-GB
 timezone: Europe/London
 active: true
 admin: true
+accountRoles: [analyst]
 settings:
   alternatingRowColors: true
   defaultDeploymentId: 1
@@ -101,6 +102,9 @@ extensions:
 		{name: "userName: may change", then: `{userName: ada.lovelace@example.com}`},
 		{name: "active: text", with: `{active: "True"}`, field: "spec.active", message: `must be of type boolean: "string"`},
 		{name: "deprovisionTime: text", with: `{deprovisionTime: yesterday}`, field: "spec.deprovisionTime", message: "must be of type date-time"},
+		{name: "accountRoles: built-in ones and objects", with: `{accountRoles: [Viewer, Explorer, Developer, sales.eu-1]}`},
+		{name: "accountRoles: Admin", with: `{accountRoles: [Admin]}`, field: "spec.accountRoles[0]", message: "Admin is not assigned as a role"},
+		{name: "accountRoles: the same twice", with: `{accountRoles: [a, a]}`, field: "spec.accountRoles[1]", message: "Duplicate value"},
 		{name: "attributes: empty lists", with: `{attributes: [{name: a, stringArray: []}, {name: b, numberArray: []}]}`},
 		{name: "attributes: two fields", with: `{attributes: [{name: a, string: x, number: "1"}]}`, field: "spec.attributes[0]", message: "exactly one of string, number"},
 		{name: "attributes: no value", with: `{attributes: [{name: a}]}`, field: "spec.attributes[0]", message: "exactly one of string, number"},

@@ -310,6 +310,7 @@ func (s *specification) checkValidRequests(t *testing.T) map[string]bool {
 	s.checkUserAttributes(t, succeeded)
 	s.checkOidcTokenConfigs(t, succeeded)
 	s.checkUsers(t, succeeded)
+	s.checkRoles(t, succeeded)
 	return succeeded
 }
 
@@ -340,6 +341,43 @@ func (s *specification) checkOidcTokenConfigs(t *testing.T, succeeded map[string
 	}
 }
 
+// checkRoles sends valid requests for a role and its assignment to a user.
+func (s *specification) checkRoles(t *testing.T, succeeded map[string]bool) {
+	t.Helper()
+	const roles, assignment = "/api/v1/roles", "/api/v1/roles/{roleId}/users/{userId}"
+	admin := globex.as(globex.admin)
+	user := fmt.Sprintf("%.0f", admin.call(t, "POST", "/api/v1/users", map[string]any{"email": "role@example.com", "username": "role"}).is(200).at("id"))
+	policies := []any{map[string]any{"resourceType": "Deployment", "actions": []string{"DeploymentRead"}, "resources": []string{"1"}}}
+	id := ""
+	for _, c := range []struct {
+		method, path string
+		body         map[string]any
+		status       int
+	}{
+		{"post", roles, map[string]any{"name": "Documented", "description": "A role.", "policies": policies}, 200},
+		{"get", roles, nil, 200},
+		{"get", roles + "/{roleId}", nil, 200},
+		{"put", roles + "/{roleId}", map[string]any{"description": nil, "policies": []any{}}, 200},
+		{"put", assignment, nil, 204},
+		{"delete", assignment, nil, 204},
+		{"delete", roles + "/{roleId}", nil, 204},
+	} {
+		var body any
+		if c.body != nil {
+			body = c.body
+		}
+		op := s.paths[c.path][c.method]
+		a := admin.call(t, strings.ToUpper(c.method), strings.NewReplacer("{roleId}", id, "{userId}", user).Replace(c.path), body).is(c.status)
+		if err := s.check(c.path, c.method, op, a); err != nil {
+			t.Error(err)
+		}
+		if id == "" {
+			id = fmt.Sprintf("%.0f", a.at("id"))
+		}
+		succeeded[op.OperationID] = true
+	}
+}
+
 // checkUsers sends valid requests for a user and a group.
 func (s *specification) checkUsers(t *testing.T, succeeded map[string]bool) {
 	t.Helper()
@@ -360,7 +398,7 @@ func (s *specification) checkUsers(t *testing.T, succeeded map[string]bool) {
 	check(admin, "put", users+"/{userId}", id, map[string]any{"firstName": "Dora"})
 	check(admin, "delete", users+"/{userId}", id, nil)
 
-	owner := &v1alpha1.ScimUser{ObjectMeta: metav1.ObjectMeta{Namespace: globex.name, Name: "owner"}, Spec: v1alpha1.ScimUserSpec{UserName: "owner"}}
+	owner := &v1alpha1.ScimUser{ObjectMeta: metav1.ObjectMeta{Namespace: globex.name, Name: "owner"}, Spec: v1alpha1.ScimUserSpec{UserName: "owner", Admin: new(true)}}
 	group := &v1alpha1.ScimGroup{ObjectMeta: metav1.ObjectMeta{Namespace: globex.name, Name: "documented"}, Spec: v1alpha1.ScimGroupSpec{DisplayName: "Documented"}}
 	key, token, err := clustertest.Key(globex.name, "owned", v1alpha1.ApiKeySpec{Owner: &v1alpha1.ApiKeyOwner{ScimUser: owner.Name}})
 	if err != nil {

@@ -180,6 +180,7 @@ func TestLifeOfAnAccount(t *testing.T) {
 		&v1alpha1.ScimGroup{ObjectMeta: metav1.ObjectMeta{Namespace: account, Name: "staff"}, Spec: v1alpha1.ScimGroupSpec{DisplayName: "Staff"}},
 		&v1alpha1.UserAttribute{ObjectMeta: metav1.ObjectMeta{Namespace: account, Name: "region"}, Spec: v1alpha1.UserAttributeSpec{Name: "region", Type: "string"}},
 		&v1alpha1.OidcTokenConfig{ObjectMeta: metav1.ObjectMeta{Namespace: account, Name: "aws"}, Spec: v1alpha1.OidcTokenConfigSpec{AudienceType: v1alpha1.OidcAudienceAWS}},
+		&v1alpha1.AccountRole{ObjectMeta: metav1.ObjectMeta{Namespace: account, Name: "analyst"}, Spec: v1alpha1.AccountRoleSpec{Name: "Analyst"}},
 		&v1alpha1.ApiKey{ObjectMeta: metav1.ObjectMeta{Namespace: account, Name: "admin"}},
 		&v1alpha1.DbtSync{ObjectMeta: metav1.ObjectMeta{Namespace: account, Name: "one"}, Spec: v1alpha1.DbtSyncSpec{
 			DeploymentRef: v1alpha1.LocalReference{Name: d.Name}, Source: v1alpha1.DbtSource{Git: &v1alpha1.DbtGitSource{URL: "https://git.example.com/dbt.git"}},

@@ -20,6 +20,7 @@ import (
 	"github.com/quoin-dev/quoin/internal/audit"
 	"github.com/quoin-dev/quoin/internal/content/token"
 	"github.com/quoin-dev/quoin/internal/engine"
+	"github.com/quoin-dev/quoin/internal/engine/dataapi"
 	"github.com/quoin-dev/quoin/internal/masking"
 )
 
@@ -38,14 +39,14 @@ const maxClaims = 11 << 10
 
 func (a *api) tokensFamily() rest.Family {
 	return rest.Family{Tag: "Tokens", Description: "Short-lived tokens for the data API of an environment.", Routes: []rest.Route{
-		rest.Handle(http.MethodGet, environmentPath+"/tokens", "getDeploymentEnvironmentTokens", v1alpha1.PermissionDeploymentUpdate,
+		rest.Handle(http.MethodGet, environmentPath+"/tokens", "getDeploymentEnvironmentTokens", v1alpha1.PermissionDeploymentRead,
 			"List the caller's tokens that are not expired, without the tokens", a.listTokens),
 		rest.Handle(http.MethodPost, environmentPath+"/tokens-for-meta-sync", "createDeploymentEnvironmentTokenForMetaSync", v1alpha1.PermissionSchemaRead,
 			"Create a token that reads metadata and cannot query data", a.createMetadataToken),
-		rest.Handle(http.MethodPost, environmentPath+"/tokens", "createDeploymentEnvironmentToken", v1alpha1.PermissionDeploymentUpdate,
-			"Create a token that queries data", a.createDataToken),
-		rest.Handle(http.MethodPost, deploymentPath+"/token", "deploymentToken", v1alpha1.PermissionDeploymentUpdate,
-			"Create a token that queries the data of production", a.createDeploymentToken),
+		rest.Handle(http.MethodPost, environmentPath+"/tokens", "createDeploymentEnvironmentToken", v1alpha1.PermissionDeploymentRead,
+			"Create a token that queries data; callers without the permission DeploymentUpdate must be users with a role", a.createDataToken),
+		rest.Handle(http.MethodPost, deploymentPath+"/token", "deploymentToken", v1alpha1.PermissionDeploymentRead,
+			"Create a token that queries the data of production; callers without the permission DeploymentUpdate must be users with a role", a.createDeploymentToken),
 	}}
 }
 
@@ -59,7 +60,7 @@ type InEnvironment struct {
 type CreateTokenInput struct {
 	InEnvironment
 	Body struct {
-		SecurityContext map[string]any `json:"security_context" secret:"true" doc:"Embedded in the token; determines which parts of the model are visible."`
+		SecurityContext map[string]any `json:"security_context" secret:"true" doc:"Embedded in the token; determines which parts of the model are visible. Ignored for data tokens of callers without the permission DeploymentUpdate."`
 		ExpiresIn       *int64         `json:"expires_in,omitempty" nullable:"true" minimum:"1" maximum:"86400" doc:"Seconds; 86400 when absent."`
 		Scopes          []string       `json:"scopes,omitempty" nullable:"true" maxItems:"8" enum:"meta" doc:"meta limits the token to metadata."`
 	}
@@ -87,7 +88,11 @@ func (a *api) createMetadataToken(ctx context.Context, in *CreateTokenInput) (*T
 }
 
 func (a *api) createDataToken(ctx context.Context, in *CreateTokenInput) (*TokenOutput, error) {
-	return a.createToken(ctx, in, len(in.Body.Scopes) > 0)
+	metadataOnly := len(in.Body.Scopes) > 0
+	if s := rest.ScopeFrom(ctx); metadataOnly && !mayEdit(s) && !s.Principal.MayOn(v1alpha1.PermissionSchemaRead, s.Deployment.Name) {
+		return nil, lacks(s, v1alpha1.PermissionSchemaRead)
+	}
+	return a.createToken(ctx, in, metadataOnly)
 }
 
 func (a *api) createToken(ctx context.Context, in *CreateTokenInput, metadataOnly bool) (*TokenOutput, error) {
@@ -99,7 +104,13 @@ func (a *api) createToken(ctx context.Context, in *CreateTokenInput, metadataOnl
 	if in.Body.ExpiresIn != nil {
 		lifetime = *in.Body.ExpiresIn
 	}
-	issued, err := a.sign(ctx, e, in.Body.SecurityContext, lifetime, metadataOnly)
+	contents := contents{security: in.Body.SecurityContext}
+	if !metadataOnly {
+		if contents, err = dataOf(ctx, in.Body.SecurityContext); err != nil {
+			return nil, err
+		}
+	}
+	issued, err := a.sign(ctx, e, contents, lifetime, metadataOnly)
 	if err != nil {
 		return nil, err
 	}
@@ -204,7 +215,7 @@ func (a *api) keep(ctx context.Context, e *v1alpha1.Environment, issued *Token, 
 func IssueToken(o Options) func(ctx context.Context, e *v1alpha1.Environment, securityContext map[string]any, lifetime int64) (string, error) {
 	a := newAPI(o)
 	return func(ctx context.Context, e *v1alpha1.Environment, securityContext map[string]any, lifetime int64) (string, error) {
-		issued, err := a.sign(ctx, e, securityContext, lifetime, false)
+		issued, err := a.sign(ctx, e, contents{security: securityContext}, lifetime, false)
 		if err != nil {
 			return "", err
 		}
@@ -212,12 +223,47 @@ func IssueToken(o Options) func(ctx context.Context, e *v1alpha1.Environment, se
 	}
 }
 
+// contents are what a token is issued for.
+type contents struct {
+	// security is the security context.
+	security map[string]any
+	// noSQL is true if the token must not run SQL.
+	noSQL bool
+}
+
+// dataOf returns the contents of a data token for the caller, who holds DeploymentRead. With DeploymentUpdate, it is a token for
+// anyone: with the security context of the request, and for SQL. Otherwise it is a token for the caller only, who must be a person
+// with a role: the security context is not that of the request, which could name any user.
+func dataOf(ctx context.Context, securityContext map[string]any) (contents, error) {
+	s := rest.ScopeFrom(ctx)
+	if mayEdit(s) {
+		return contents{security: securityContext}, nil
+	}
+	if !isPerson(s.Principal) || !s.Principal.HasRole {
+		return contents{}, lacks(s, v1alpha1.PermissionDeploymentUpdate)
+	}
+	return contents{noSQL: !s.Principal.MayOn(v1alpha1.PermissionSqlRunnerRead, s.Deployment.Name)}, nil
+}
+
+// mayEdit reports whether the caller may create tokens for others.
+func mayEdit(s *rest.Scope) bool {
+	return s.Principal.MayOn(v1alpha1.PermissionDeploymentUpdate, s.Deployment.Name)
+}
+
+func lacks(s *rest.Scope, needed v1alpha1.Permission) error {
+	return rest.Forbidden("%s %q does not hold the permission %s on deployment %s", s.Principal.Kind, s.Principal.Name, needed, s.Deployment.Labels[v1alpha1.LabelID])
+}
+
+// isPerson reports whether the caller is a person: it has an access token, or a key with an owner.
+func isPerson(p *auth.Principal) bool { return p.User != "" || p.Kind == auth.KindUser }
+
 // reserved are the claims that the platform sets. They are removed from a security context.
-var reserved = []string{"iat", "exp", "nbf", "iss", "aud", "sub", "jti", "scope"}
+var reserved = []string{"iat", "exp", "nbf", "iss", "aud", "sub", "jti", "scope", dataapi.ClaimNoSQL}
 
 // sign returns a token (docs/decisions/0003). Data tokens are signed with the secret that the pods
 // have, metadata tokens with a key that only the gateway has.
-func (a *api) sign(ctx context.Context, e *v1alpha1.Environment, securityContext map[string]any, lifetime int64, metadataOnly bool) (*Token, error) {
+func (a *api) sign(ctx context.Context, e *v1alpha1.Environment, in contents, lifetime int64, metadataOnly bool) (*Token, error) {
+	securityContext := in.security
 	if securityContext == nil {
 		securityContext = map[string]any{}
 	}
@@ -242,6 +288,9 @@ func (a *api) sign(ctx context.Context, e *v1alpha1.Environment, securityContext
 		return nil, err
 	}
 	claims["iat"], claims["exp"] = created.Unix(), expires.Unix()
+	if in.noSQL {
+		claims[dataapi.ClaimNoSQL] = true
+	}
 	if metadataOnly {
 		claims["scope"] = []string{"meta"}
 	}
@@ -265,7 +314,7 @@ const personClaim = "cubeCloud"
 // is theirs.
 func (a *api) addPerson(ctx context.Context, namespace string, claims jwt.MapClaims) error {
 	p := rest.ScopeFrom(ctx).Principal
-	if a.Person == nil || p.User == "" && p.Kind != auth.KindUser {
+	if a.Person == nil || !isPerson(p) {
 		return nil
 	}
 	groups, attributes := a.Person(ctx, namespace, p.User)
@@ -323,7 +372,11 @@ func (a *api) createDeploymentToken(ctx context.Context, in *DeploymentTokenInpu
 	if in.Body != nil && in.Body.ExpiresIn != nil {
 		lifetime = *in.Body.ExpiresIn
 	}
-	issued, err := a.sign(ctx, production, nil, lifetime, false)
+	contents, err := dataOf(ctx, nil)
+	if err != nil {
+		return nil, err
+	}
+	issued, err := a.sign(ctx, production, contents, lifetime, false)
 	if err != nil {
 		return nil, err
 	}

@@ -1,4 +1,4 @@
-// Package identity serves the families of the REST API that concern callers: API keys, users and groups.
+// Package identity serves the families of the REST API that concern callers: API keys, users, groups and roles.
 package identity
 
 import (
@@ -22,6 +22,12 @@ type Catalog interface {
 	Find(ctx context.Context, namespace, id string) (*v1alpha1.Deployment, error)
 }
 
+// Users changes users; *directory.Directory implements it.
+type Users interface {
+	// ChangeUser edits a ScimUser in one write and waits until the cache has it; edit.ErrDeleted if there is none.
+	ChangeUser(ctx context.Context, namespace, name string, change func(*v1alpha1.ScimUser) error) (*v1alpha1.ScimUser, error)
+}
+
 // Options configure the group.
 type Options struct {
 	// Kube reads and writes objects.
@@ -30,6 +36,8 @@ type Options struct {
 	Catalog Catalog
 	// Directory returns the users and groups of an account.
 	Directory func(*v1alpha1.Account) Directory
+	// Users assigns roles.
+	Users Users
 	// Now is the clock; time.Now when nil.
 	Now func() time.Time
 	// Random is the source of keys; crypto/rand when nil.
@@ -45,7 +53,7 @@ func New(o Options) []rest.Family {
 		o.Random = rand.Reader
 	}
 	a := &api{o}
-	return []rest.Family{a.apiKeysFamily(), a.usersFamily(), a.usersAdminFamily(), a.groupsFamily()}
+	return []rest.Family{a.apiKeysFamily(), a.usersFamily(), a.usersAdminFamily(), a.groupsFamily(), a.rolesFamily()}
 }
 
 // api has the handlers of the group.

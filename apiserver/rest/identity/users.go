@@ -13,6 +13,7 @@ import (
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/apiserver/access"
 	"github.com/quoin-dev/quoin/apiserver/auth"
+	"github.com/quoin-dev/quoin/apiserver/directory"
 	"github.com/quoin-dev/quoin/apiserver/directory/number"
 	"github.com/quoin-dev/quoin/apiserver/rest"
 	"github.com/quoin-dev/quoin/apiserver/scim/schema"
@@ -52,6 +53,7 @@ type User struct {
 	ExternalID    *string        `json:"externalId,omitempty" nullable:"true"`
 	IsAdmin       bool           `json:"isAdmin" doc:"Of a user: spec.admin of the ScimUser, but not whether a group of an issuer gives the permission Admin. Of the caller: whether the credential has the permission Admin."`
 	IsDeactivated *bool          `json:"isDeactivated,omitempty" nullable:"true"`
+	DefaultRoles  []string       `json:"defaultRoles,omitempty" nullable:"true" doc:"Names of the roles that are assigned to the user, without those of its groups."`
 	Settings      *UserSettings  `json:"settings,omitempty"`
 	CreatedAt     *time.Time     `json:"createdAt,omitempty" nullable:"true"`
 	UpdatedAt     *time.Time     `json:"updatedAt,omitempty" nullable:"true"`
@@ -61,7 +63,7 @@ type User struct {
 
 // Policy is a set of permissions on resources.
 type Policy struct {
-	ResourceType string   `json:"resourceType" enum:"Global,Deployment"`
+	ResourceType string   `json:"resourceType" enum:"Global,Deployment,Folder"`
 	Actions      []string `json:"actions"`
 	Resources    []string `json:"resources" doc:"Ids of deployments, or All."`
 }
@@ -70,7 +72,35 @@ type Policy struct {
 type UserOutput struct{ Body User }
 
 // userOf returns the user of a SCIM resource.
-func userOf(r *schema.Resource) User {
+func (a *api) userOf(ctx context.Context, r *schema.Resource) (User, error) {
+	convert, err := a.userConversion(ctx)
+	if err != nil {
+		return User{}, err
+	}
+	return convert(r), nil
+}
+
+// userOutput returns the response with a user.
+func (a *api) userOutput(ctx context.Context, r *schema.Resource) (*UserOutput, error) {
+	shown, err := a.userOf(ctx, r)
+	return &UserOutput{shown}, err
+}
+
+// userConversion returns the function that returns users of SCIM resources.
+func (a *api) userConversion(ctx context.Context) (func(*schema.Resource) User, error) {
+	names, err := a.roleNames(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return func(r *schema.Resource) User {
+		out := userWithoutRoles(r)
+		held, _ := r.Document[directory.AttributeRoles].([]v1alpha1.AccountRoleReference)
+		out.DefaultRoles = names(held)
+		return out
+	}, nil
+}
+
+func userWithoutRoles(r *schema.Resource) User {
 	d := r.Document
 	name, _ := d["name"].(map[string]any)
 	return User{
@@ -122,7 +152,11 @@ func (a *api) me(ctx context.Context, r *schema.Resource) (*UserOutput, error) {
 		Notifications: map[string]any{},
 	}}
 	if r != nil {
-		out.Body = userOf(r)
+		shown, err := a.userOf(ctx, r)
+		if err != nil {
+			return nil, err
+		}
+		out.Body = shown
 	}
 	out.Body.IsAdmin = s.Principal.May(v1alpha1.PermissionAdmin)
 	if out.Body.Email == "" {
@@ -179,7 +213,11 @@ func (a *api) listUsers(ctx context.Context, in *ListUsersInput) (*rest.List[Use
 	if err != nil {
 		return nil, err
 	}
-	return shown(page, userOf), nil
+	convert, err := a.userConversion(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return shown(page, convert), nil
 }
 
 // InUser has the path parameter of routes below a user.
@@ -197,5 +235,5 @@ func (a *api) getUser(ctx context.Context, in *InUser) (*UserOutput, error) {
 	if err != nil {
 		return nil, users.problem(err, in.ID)
 	}
-	return &UserOutput{userOf(r)}, nil
+	return a.userOutput(ctx, r)
 }

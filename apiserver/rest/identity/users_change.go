@@ -50,7 +50,7 @@ func (a *api) createUser(ctx context.Context, in *CreateUserInput) (*UserOutput,
 	if err != nil {
 		return nil, users.problem(err, 0)
 	}
-	return &UserOutput{userOf(r)}, nil
+	return a.userOutput(ctx, r)
 }
 
 // normalized returns the document of attributes, by the rules for requests over SCIM.
@@ -91,7 +91,7 @@ func (a *api) updateUser(ctx context.Context, in *UpdateUserInput) (*UserOutput,
 	if err != nil {
 		return nil, err
 	}
-	return &UserOutput{userOf(r)}, nil
+	return a.userOutput(ctx, r)
 }
 
 // state is what decides about the access of a user.

@@ -15,8 +15,8 @@ import (
 
 func (a *api) devModeRoutes() []rest.Route {
 	return []rest.Route{
-		rest.Handle(http.MethodPost, buildPath+"/dev-mode", "startDevMode", v1alpha1.PermissionSchemaUpdate, "Enter dev mode", a.startDevMode),
-		rest.Handle(http.MethodDelete, buildPath+"/dev-mode", "stopDevMode", v1alpha1.PermissionSchemaUpdate, "Leave dev mode; the branch stays", a.stopDevMode),
+		rest.Handle(http.MethodPost, buildPath+"/dev-mode", "startDevMode", v1alpha1.PermissionSchemaUpdateDevBranches, "Enter dev mode", a.startDevMode),
+		rest.Handle(http.MethodDelete, buildPath+"/dev-mode", "stopDevMode", v1alpha1.PermissionSchemaUpdateDevBranches, "Leave dev mode; the branch stays", a.stopDevMode),
 		rest.Handle(http.MethodPost, buildPath+"/commit", "commitChanges", v1alpha1.PermissionSchemaUpdate, "Commit the changes of a personal branch to its parent", a.commit),
 		rest.Handle(http.MethodPost, buildPath+"/merge", "mergeIntoParentBranch", v1alpha1.PermissionSchemaUpdate, "Merge a branch into its parent", a.mergeIntoParent),
 		rest.Handle(http.MethodPost, buildPath+"/merge-to-default", "mergeToDefaultBranch", v1alpha1.PermissionSchemaUpdate, "Merge a branch into that of production", a.mergeToDefault),

@@ -23,9 +23,9 @@ var changedFiles = audit.Declare("Updated data model files")
 func (a *api) filesFamily() rest.Family {
 	return rest.Family{Tag: "Data Model Files", Description: "Files of the data model, for deployments with spec.model.repository or spec.model.git.", Routes: []rest.Route{
 		rest.Handle(http.MethodGet, filesPath, "listFiles", v1alpha1.PermissionSchemaRead, "List the files of a branch as a tree", a.listFiles).WithDocument(describeConflict),
-		rest.Handle(http.MethodPut, filesPath, "updateFiles", v1alpha1.PermissionSchemaUpdate, "Create or overwrite files of a personal branch", a.updateFiles).WithMaxBody(maxDocument),
-		rest.Handle(http.MethodDelete, filesPath, "removeFiles", v1alpha1.PermissionSchemaUpdate, "Delete files and folders of a personal branch", a.removeFiles).WithMaxBody(maxDocument),
-		rest.Handle(http.MethodPost, filesPath+"/rename", "renameFiles", v1alpha1.PermissionSchemaUpdate, "Rename files and folders of a personal branch", a.renameFiles).WithMaxBody(maxDocument),
+		rest.Handle(http.MethodPut, filesPath, "updateFiles", v1alpha1.PermissionSchemaUpdateDevBranches, "Create or overwrite files of a personal branch", a.updateFiles).WithMaxBody(maxDocument),
+		rest.Handle(http.MethodDelete, filesPath, "removeFiles", v1alpha1.PermissionSchemaUpdateDevBranches, "Delete files and folders of a personal branch", a.removeFiles).WithMaxBody(maxDocument),
+		rest.Handle(http.MethodPost, filesPath+"/rename", "renameFiles", v1alpha1.PermissionSchemaUpdateDevBranches, "Rename files and folders of a personal branch", a.renameFiles).WithMaxBody(maxDocument),
 	}}
 }
 

@@ -26,6 +26,13 @@ const (
 	ScopeJobs    = "jobs"
 )
 
+// ClaimNoSQL is true in a data token that must not run SQL: one of a person who may read data, but lacks the
+// permission SqlRunnerRead. The gateway checks it; the server ignores it.
+const ClaimNoSQL = "quoinNoSQL"
+
+// pathRunSQL is the endpoint that runs the SQL of a request.
+const pathRunSQL = "/v1/cubesql"
+
 // Metadata endpoints, below the base path. The open-source server lacks the listings PathEntities
 // and PathDataSources of the hosted service; see docs/decisions/0022-metadata-endpoints.md.
 const (
@@ -45,7 +52,7 @@ var (
 		"/v1/load":                     {ScopeData, readOrPost},
 		"/v1/subscribe":                {ScopeData, readOrPost},
 		"/v1/dry-run":                  {ScopeData, readOrPost},
-		"/v1/cubesql":                  {ScopeData, postOnly},
+		pathRunSQL:                     {ScopeData, postOnly},
 		"/v1/sql":                      {ScopeSQL, readOrPost},
 		"/v1/convert-query":            {ScopeSQL, postOnly},
 		PathMeta:                       {ScopeMeta, readOrPost},
@@ -77,6 +84,13 @@ func Scope(path string) string {
 		return known.scope
 	}
 	return ScopeData
+}
+
+// MayRunSQL reports whether a request may run SQL: all except those to the other known paths, so that no other spelling of
+// the path passes. path is as for IsMetadata.
+func MayRunSQL(path string) bool {
+	_, known := scopedPaths[path]
+	return !known || path == pathRunSQL
 }
 
 // IsQuery reports whether a request is idempotent, so that it can be retried if it was not

@@ -147,7 +147,7 @@ func (a *account) host() string { return a.name + ".example.com" }
 
 func (a *account) create(ctx context.Context, c *clustertest.Cluster) error {
 	objects := []client.Object{
-		&v1alpha1.ScimUser{ObjectMeta: metav1.ObjectMeta{Namespace: a.name, Name: "ada"}, Spec: v1alpha1.ScimUserSpec{UserName: "ada@example.com"}},
+		&v1alpha1.ScimUser{ObjectMeta: metav1.ObjectMeta{Namespace: a.name, Name: "ada"}, Spec: v1alpha1.ScimUserSpec{UserName: "ada@example.com", Admin: new(true)}},
 		&v1alpha1.Deployment{
 			ObjectMeta: metav1.ObjectMeta{Namespace: a.name, Name: "analytics", Labels: map[string]string{v1alpha1.LabelID: "1"}},
 			Spec:       v1alpha1.DeploymentSpec{ReleaseChannel: "latest", Model: v1alpha1.ModelSource{ConfigMapRef: &v1alpha1.LocalReference{Name: "model"}}},

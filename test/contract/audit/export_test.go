@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/utils/ptr"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
@@ -171,10 +172,19 @@ func (w *world) checkFilters(all []row, filters ...filter) {
 	}
 }
 
+// makeAdmin gives a user the permission Admin, with kubectl: a key has at most the permissions of its owner.
+func (w *world) makeAdmin(name string) {
+	w.t.Helper()
+	u := &v1alpha1.ScimUser{}
+	u.Namespace, u.Name = w.account, name
+	ok(w.t, kubernetes.Client.Patch(w.t.Context(), u, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"admin":true}}`))))
+}
+
 // Each filter alone, and all pairs of filters.
 func TestFiltersOfTheExportCombine(t *testing.T) {
 	onEach(t, func(t *testing.T, w *world) {
 		ada := w.want(201, w.admin, "POST", users, map[string]any{"userName": "ada@example.com", "emails": []any{map[string]any{"value": "ada@example.com", "primary": true}}})
+		w.makeAdmin(ada.field("id"))
 		w.want(201, w.admin, "POST", users, user("bob@example.com"))
 		time.Sleep(2 * time.Millisecond) // times of events have microseconds
 		middle := time.Now().UTC()

@@ -29,7 +29,7 @@ func rawNumber(text string) json.Number { return json.Number(text) }
 
 func TestSettings(t *testing.T) {
 	w := newWorld(t)
-	w.user("ann")
+	w.user("ann", "isAdmin", true)
 	mine := w.keyOf(w.object("ann").Name)
 	patch := func(body any) response {
 		t.Helper()

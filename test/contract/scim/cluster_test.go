@@ -14,6 +14,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
@@ -268,6 +269,11 @@ func TestDeletedUserIsRemovedFromGroups(t *testing.T) {
 // keyOf creates a key owned by a user and returns its token.
 func keyOf(t *testing.T, user string, permissions ...v1alpha1.Permission) string {
 	t.Helper()
+	// A key has at most the permissions of its owner.
+	owner := &v1alpha1.ScimUser{ObjectMeta: metav1.ObjectMeta{Namespace: acme.Name, Name: user}}
+	if err := suite.Kubernetes.Patch(t.Context(), owner, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"admin":true}}`))); err != nil {
+		t.Fatal(err)
+	}
 	key, token, err := clustertest.Key(acme.Name, dns("key"), v1alpha1.ApiKeySpec{
 		Owner: &v1alpha1.ApiKeyOwner{ScimUser: user}, Permissions: permissions, ScimProfile: "RFC",
 	})

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/apiserver/access"
 	"github.com/quoin-dev/quoin/apiserver/auth"
 	"github.com/quoin-dev/quoin/apiserver/directory"
 	"github.com/quoin-dev/quoin/apiserver/edit"
@@ -83,10 +84,13 @@ func (c *company) start() replica {
 	})
 	c.must(err)
 	informer(&v1alpha1.ApiKey{})
+	roles, err := access.NewRoles(informer(&v1alpha1.AccountRole{}), informer(&v1alpha1.Deployment{}), nil)
+	c.must(err)
+	active := auth.NewActiveUsers(d, roles, c.api, clock.RealClock{})
 	return replica{
 		scim: d.Of(c.account),
-		keys: auth.NewKeys(objects, c.api, clock.RealClock{}, nil),
-		oidc: auth.NewOIDC(auth.NewActiveUsers(d, c.api, clock.RealClock{}), clock.RealClock{}, c.issuer.Client()),
+		keys: auth.NewKeys(objects, c.api, active, clock.RealClock{}, nil),
+		oidc: auth.NewOIDC(active, clock.RealClock{}, c.issuer.Client()),
 	}
 }
 

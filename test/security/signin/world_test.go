@@ -32,6 +32,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/apiserver/access"
 	quoinauth "github.com/quoin-dev/quoin/apiserver/auth"
 	"github.com/quoin-dev/quoin/apiserver/signin"
 	"github.com/quoin-dev/quoin/internal/audit"
@@ -68,6 +69,11 @@ func (p *people) UsersNamed(_, userName string) []*v1alpha1.ScimUser {
 	return slices.DeleteFunc(slices.Clone(p.users), func(u *v1alpha1.ScimUser) bool { return u.Spec.UserName != userName })
 }
 
+func (*people) RolesOfGroups(context.Context, string, string) []v1alpha1.AccountRoleReference { return nil }
+
+// Of implements auth.Roles: there are no roles.
+func (*people) Of(string) *access.Set { return &access.Set{} }
+
 func (w *world) must(err error) {
 	w.Helper()
 	if err != nil {
@@ -98,7 +104,7 @@ func newWorld(t *testing.T) *world {
 	t.Cleanup(func() { w.events.Close(); _ = db.Close() })
 	w.options = signin.Options{
 		Store:   &oauth.Store{DB: db, Record: signin.RecordTx, Now: w.clock.Now},
-		People:  quoinauth.NewOIDC(quoinauth.NewActiveUsers(w.people, live, w.clock), w.clock, w.idp.Client()),
+		People:  quoinauth.NewOIDC(quoinauth.NewActiveUsers(w.people, w.people, live, w.clock), w.clock, w.idp.Client()),
 		Secrets: live, Log: log{w.events}, Clock: w.clock,
 	}
 	w.serve()

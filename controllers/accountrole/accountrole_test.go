@@ -1,0 +1,158 @@
+package accountrole
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	clocktesting "k8s.io/utils/clock/testing"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/internal/accountrole"
+	"github.com/quoin-dev/quoin/internal/ids"
+	"github.com/quoin-dev/quoin/internal/kube"
+	"github.com/quoin-dev/quoin/internal/tenant"
+)
+
+func role(name string, second int64, id string) *v1alpha1.AccountRole {
+	a := &v1alpha1.AccountRole{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "acme", Name: name, UID: types.UID(name), Generation: 1, CreationTimestamp: metav1.Unix(second, 0), Labels: map[string]string{},
+		},
+		Spec: v1alpha1.AccountRoleSpec{Name: name},
+	}
+	if id != "" {
+		a.Labels[v1alpha1.LabelID] = id
+	}
+	return a
+}
+
+// newAPI returns a fake client with roles and an account that has allocated 5 IDs; no account if issued is empty.
+func newAPI(t *testing.T, issued string, objs ...client.Object) client.WithWatch {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	if issued != "" {
+		objs = append(objs, &v1alpha1.Account{
+			ObjectMeta: metav1.ObjectMeta{Name: "acme", Annotations: map[string]string{v1alpha1.AnnotationIssuedIDs: issued}},
+			Spec:       v1alpha1.AccountSpec{Namespace: "acme", Host: "acme.example.com"},
+		})
+	}
+	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objs...).WithStatusSubresource(&v1alpha1.AccountRole{}).
+		WithIndex(&v1alpha1.Account{}, tenant.IndexNamespace, func(o client.Object) []string {
+			a, _ := o.(*v1alpha1.Account)
+			return []string{a.Spec.Namespace}
+		}).Build()
+}
+
+// reconcileOnce reconciles a role and returns it.
+func reconcileOnce(t *testing.T, api client.WithWatch, name string) *v1alpha1.AccountRole {
+	t.Helper()
+	k := kube.NewClient(api, api, "quoin-test")
+	r := New(k, events.NewFakeRecorder(10), clocktesting.NewFakePassiveClock(time.Now()), ids.New(k))
+	key := client.ObjectKey{Namespace: "acme", Name: name}
+	if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: key}); err != nil {
+		t.Fatal(err)
+	}
+	a := &v1alpha1.AccountRole{}
+	if err := api.Get(t.Context(), key, a); err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+func wantReady(t *testing.T, a *v1alpha1.AccountRole, reason, message string) {
+	t.Helper()
+	c := meta.FindStatusCondition(a.Status.Conditions, v1alpha1.ConditionReady)
+	if c == nil || c.Reason != reason || !strings.Contains(c.Message, message) || (c.Status == metav1.ConditionTrue) != (reason == "Succeeded") {
+		t.Errorf("%s: Ready is %+v, want %s: %s", a.Name, c, reason, message)
+	}
+}
+
+func TestIDsAreAllocated(t *testing.T) {
+	copied, own := role("copied", 3, "7"), role("own", 1, "7")
+	own.Status.ID = 7
+	api := newAPI(t, "accountroles=8", role("new", 2, ""), own, copied, role("restored", 1, "12"))
+	for _, c := range []struct {
+		name            string
+		id              int64
+		label           string
+		reason, message string
+	}{
+		{"new", 9, "9", "Succeeded", "in effect"},
+		{"own", 7, "7", "Succeeded", "in effect"},
+		{"copied", 0, "7", "InvalidSpec", `the ID of AccountRole "own"`},
+		{"restored", 12, "12", "Succeeded", "in effect"},
+	} {
+		a := reconcileOnce(t, api, c.name)
+		wantReady(t, a, c.reason, c.message)
+		if a.Status.ID != c.id || a.Labels[v1alpha1.LabelID] != c.label {
+			t.Errorf("%s: id %d, label %q", c.name, a.Status.ID, a.Labels[v1alpha1.LabelID])
+		}
+		again := reconcileOnce(t, api, c.name)
+		if again.ResourceVersion != a.ResourceVersion {
+			t.Errorf("%s: another reconciliation writes", c.name)
+		}
+	}
+}
+
+func TestOnlyTheFirstAreInEffect(t *testing.T) {
+	var objs []client.Object
+	for i := range accountrole.MaxPerAccount + 1 {
+		objs = append(objs, role(fmt.Sprintf("a%d", i), int64(i+1), ""))
+	}
+	api := newAPI(t, "accountroles=1", objs...)
+	wantReady(t, reconcileOnce(t, api, "a0"), "Succeeded", "in effect")
+	wantReady(t, reconcileOnce(t, api, "a255"), "Succeeded", "in effect")
+	wantReady(t, reconcileOnce(t, api, "a256"), "LimitExceeded", "the account has 257 roles, and only the first 256 are in effect")
+	if err := api.Delete(t.Context(), objs[3]); err != nil {
+		t.Fatal(err)
+	}
+	wantReady(t, reconcileOnce(t, api, "a256"), "Succeeded", "in effect")
+}
+
+func TestAccountNotFound(t *testing.T) {
+	a := role("region", 1, "")
+	wantReady(t, reconcileOnce(t, newAPI(t, "", a), "region"), "AccountNotFound", "acme")
+}
+
+// TestRequests: which roles are reconciled after a change of one and of the account.
+func TestRequests(t *testing.T) {
+	other := role("other", 1, "")
+	other.Namespace = "globex"
+	api := newAPI(t, "accountroles=1", role("a", 1, ""), role("b", 1, ""), other)
+	account := &v1alpha1.Account{Spec: v1alpha1.AccountSpec{Namespace: "acme"}}
+	var got []string
+	for _, r := range slices.Concat(others(api)(t.Context(), role("a", 1, "")), ofAccount(api)(t.Context(), account), ofAccount(api)(t.Context(), other)) {
+		got = append(got, r.String())
+	}
+	if diff := cmp.Diff([]string{"acme/b", "acme/a", "acme/b"}, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestNamesAreUnique: the role that was created first holds a name, ignoring case.
+func TestNamesAreUnique(t *testing.T) {
+	first, second := role("first", 1, ""), role("second", 2, "")
+	first.Spec.Name, second.Spec.Name = "Analyst", "ANALYST"
+	api := newAPI(t, "accountroles=1", first, second)
+	wantReady(t, reconcileOnce(t, api, "first"), "Succeeded", "in effect")
+	wantReady(t, reconcileOnce(t, api, "second"), "NameTaken", `AccountRole "first" has the name "Analyst" already`)
+	if err := api.Delete(t.Context(), first); err != nil {
+		t.Fatal(err)
+	}
+	wantReady(t, reconcileOnce(t, api, "second"), "Succeeded", "in effect")
+}

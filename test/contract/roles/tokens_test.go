@@ -1,0 +1,91 @@
+package roles_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/golang-jwt/jwt/v5"
+
+	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/internal/engine/dataapi"
+)
+
+// TestTokensForTheDataAPI: data needs DeploymentRead, for people with a role and without a security context of their choice;
+// with DeploymentUpdate it is a token for anyone. SQL needs SqlRunnerRead, metadata SchemaRead.
+func TestTokensForTheDataAPI(t *testing.T) {
+	roles := map[string][]string{
+		"reader":  {"DeploymentRead"},
+		"runner":  {"DeploymentRead", "SqlRunnerRead"},
+		"modeler": {"SchemaRead"},
+		"editor":  {"DeploymentUpdate"},
+	}
+	for name, actions := range roles {
+		id := acme.role(t, object{"name": name, "policies": onAnalytics(actions...)})
+		roles[name] = append(actions, id)
+	}
+	token := func(name string) string {
+		key := acme.user(t, "person-"+name)
+		if held := roles[name]; held != nil {
+			acme.call(t, acme.admin, "PUT", userPath(held[len(held)-1], "person-"+name), nil).is(204)
+		}
+		return key
+	}
+	type outcome struct {
+		status         int
+		team, sql, own bool // has the security context of the request, may run SQL, has the person's claim
+	}
+	refused := outcome{status: 403}
+	for name, c := range map[string]struct {
+		token                        string
+		data, metadata, listed, meta outcome
+	}{
+		"a person who reads":    {token("reader"), outcome{200, false, false, true}, refused, outcome{status: 200}, refused},
+		"a person who runs SQL": {token("runner"), outcome{200, false, true, true}, refused, outcome{status: 200}, refused},
+		"a modeler":             {token("modeler"), refused, outcome{status: 200}, refused, refused},
+		"an editor":             {token("editor"), outcome{200, true, true, true}, refused, outcome{status: 200}, outcome{status: 200}},
+		"a viewer":              {acme.user(t, "person-viewer", "Viewer"), outcome{200, false, false, true}, outcome{status: 200}, outcome{status: 200}, outcome{status: 200}},
+		"without a role":        {token("none"), refused, outcome{status: 200}, outcome{status: 200}, outcome{status: 200}},
+		"a program that reads":  {acme.reader, refused, refused, outcome{status: 200}, refused},
+		"a program":             {acme.admin, outcome{200, true, true, false}, outcome{status: 200}, outcome{status: 200}, outcome{status: 200}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			const path = "/api/v1/deployments/1/environments/2/tokens"
+			body := object{"security_context": object{"team": "x", dataapi.ClaimNoSQL: false}}
+			answer := acme.call(t, c.token, "POST", path, body).is(c.data.status)
+			if c.data.status == 200 {
+				check(t, claims(t, answer.at("data.token")), c.data.team, c.data.sql, c.data.own)
+			}
+			production := acme.call(t, c.token, "POST", "/api/v1/deployments/1/token", nil).is(c.data.status)
+			if c.data.status == 200 {
+				check(t, claims(t, production.at("cubeApiToken")), false, c.data.sql, c.data.own)
+			}
+			acme.call(t, c.token, "POST", path+"-for-meta-sync", body).is(c.metadata.status)
+			acme.call(t, c.token, "GET", path, nil).is(c.listed.status)
+			acme.call(t, c.token, "POST", path, object{"security_context": object{}, "scopes": []string{"meta"}}).is(c.meta.status)
+			if c.token != acme.admin && c.token != acme.reader && name != "a viewer" && name != "without a role" {
+				acme.call(t, c.token, "POST", "/api/v1/deployments/3/environments/4/tokens", body).is(403)
+			}
+		})
+	}
+}
+
+func check(t *testing.T, got jwt.MapClaims, team, sql, own bool) {
+	t.Helper()
+	if (got["team"] != nil) != team || (got[dataapi.ClaimNoSQL] == true) == sql || (got["cubeCloud"] != nil) != own {
+		t.Errorf("claims %v", got)
+	}
+}
+
+// TestDefaultRole: the account's default role is that of users without another one.
+func TestDefaultRole(t *testing.T) {
+	key := globex.user(t, "frank")
+	globex.call(t, key, "GET", "/api/v1/deployments/1", nil).is(200)
+	setDefault(t, "nothing")
+	globex.add(t, &v1alpha1.AccountRole{ObjectMeta: metaIn(globex, "nothing"), Spec: v1alpha1.AccountRoleSpec{Name: "Nothing"}})
+	soon(t, func() error {
+		if got := globex.call(t, key, "GET", "/api/v1/deployments/1", nil); got.status != 403 {
+			return fmt.Errorf("%d %s", got.status, got.raw)
+		}
+		return nil
+	})
+}
