@@ -71,7 +71,9 @@ func (f *fixture) testRequests(t *testing.T, cases map[string]requestCase) {
 func TestTokens(t *testing.T) {
 	f, base, dev, custom := newRoutes(t)
 	expired := f.sign(production, engine.KeyAPISecret, jwt.MapClaims{"exp": time.Now().Add(-time.Minute).Unix()})
-	queries := f.sign(production, engine.KeyAPISecret, jwt.MapClaims{"exp": time.Now().Add(time.Minute).Unix(), dataapi.ClaimNoSQL: true})
+	queries := f.sign(production, engine.KeyAPISecret, jwt.MapClaims{"exp": time.Now().Add(time.Minute).Unix(), dataapi.ClaimPermissions: []string{"DeploymentRead", "SchemaRead"}})
+	load := f.sign(production, engine.KeyMetadata, jwt.MapClaims{"exp": time.Now().Add(time.Minute).Unix(), dataapi.ClaimPermissions: []string{"DeploymentRead"}})
+	nothing := f.sign(production, engine.KeyMetadata, jwt.MapClaims{"exp": time.Now().Add(time.Minute).Unix(), dataapi.ClaimPermissions: "All"})
 	f.testRequests(t, map[string]requestCase{
 		"data, load":                {"POST", base + "/v1/load", f.dataToken(production), nil, 200, `"environment":"sales-production"`},
 		"data, with Bearer":         {"POST", base + "/v1/load", "Bearer " + f.dataToken(production), nil, 200, `"uri":"/cubejs-api/v1/load"`},
@@ -98,6 +100,18 @@ func TestTokens(t *testing.T) {
 		"queries, other spelling":   {"POST", base + "/v1/CubeSQL", queries, nil, 403, `SqlRunnerRead`},
 		"queries, encoded":          {"POST", base + "/v1/%63ubesql", queries, nil, 403, `SqlRunnerRead`},
 		"queries, trailing slash":   {"POST", base + "/v1/cubesql/", queries, nil, 403, `SqlRunnerRead`},
+		"queries, metadata":         {"GET", base + "/v1/meta", queries, nil, 200, `"uri":"/cubejs-api/v1/meta"`},
+		"queries, GraphQL":          {"POST", base + "/graphql", queries, nil, 200, `"uri":"/cubejs-api/graphql"`},
+		"load":                      {"POST", base + "/v1/load", load, nil, 200, `"uri":"/cubejs-api/v1/load"`},
+		"load, metadata":            {"GET", base + "/v1/meta", load, nil, 403, `SchemaRead`},
+		"load, listing":             {"GET", base + "/v1/entities", load, nil, 403, `SchemaRead`},
+		"load, GraphQL":             {"POST", base + "/graphql", load, nil, 403, `SchemaRead`},
+		"load, other spelling":      {"GET", base + "/v1/%6deta", load, nil, 403, `needs the permission`},
+		"load, unknown path":        {"GET", base + "/v2/meta", load, nil, 403, `needs the permission`},
+		"load, SQL":                 {"POST", base + "/v1/cubesql", load, nil, 403, `SqlRunnerRead`},
+		"load, of staging":          {"POST", dev + "/v1/load", load, nil, 401, `not valid for this environment`},
+		"nothing, load":             {"POST", base + "/v1/load", nothing, nil, 403, `API scope is missing: data`},
+		"nothing, metadata":         {"GET", base + "/v1/meta", nothing, nil, 403, `metadata`},
 		"data, SQL":                 {"POST", base + "/v1/cubesql", f.dataToken(production), nil, 200, `"uri":"/cubejs-api/v1/cubesql"`},
 		"expired":                   {"POST", base + "/v1/load", expired, nil, 401, `expired`},
 		"no token":                  {"POST", base + "/v1/load", "", nil, 401, `missing`},

@@ -199,12 +199,15 @@ func (h *handler) authorize(w http.ResponseWriter, r *http.Request, e *exchange)
 		writeError(w, http.StatusUnauthorized, err.Error())
 	case err != nil:
 		h.writeUnavailable(w, r, e, err)
-	case kind == token.Metadata && (e.webSocket || !dataapi.IsMetadata(r.Method, e.target.Rest)):
+	case !kind.May(token.RunQueries) && (e.webSocket || !kind.May(token.ReadMetadata) || !dataapi.IsMetadata(r.Method, e.target.Rest)):
 		e.outcome = outcomeForbidden
 		writeError(w, http.StatusForbidden, forbidden(e.target.Rest))
-	case kind == token.Queries && !e.webSocket && dataapi.MayRunSQL(e.target.Rest):
+	case kind.May(token.RunQueries) && !kind.May(token.RunSQL) && !e.webSocket && dataapi.MayRunSQL(e.target.Rest):
 		e.outcome = outcomeForbidden
 		writeError(w, http.StatusForbidden, "this token is for queries, and not for SQL: its user needs the permission SqlRunnerRead")
+	case !kind.May(token.ReadMetadata) && (e.webSocket || dataapi.MayReadMetadata(e.target.Rest)):
+		e.outcome = outcomeForbidden
+		writeError(w, http.StatusForbidden, "this token is for queries, and not for metadata, GraphQL or WebSockets: its user needs the permission SchemaRead")
 	default:
 		return true
 	}

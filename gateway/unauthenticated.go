@@ -87,7 +87,7 @@ func (a *authentication) wrap(conn net.Conn) net.Conn {
 func (a *authentication) check(value string) bool {
 	h, target := a.handler, a.exchange.target
 	kind, _, err := h.keys.Check(a.request.Context(), a.exchange.environment(), value)
-	if err != nil || kind == token.Metadata {
+	if err != nil || !kind.May(token.ReadMetadata|token.RunQueries) {
 		return false
 	}
 	done, wait := h.limits.acquire(types.NamespacedName{Namespace: target.Namespace, Name: target.Deployment})

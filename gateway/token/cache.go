@@ -58,7 +58,7 @@ func (c *cache) verify(environment types.NamespacedName, token string, keys cach
 	if expiry, err := claims.GetExpirationTime(); err == nil && expiry != nil {
 		v.expires = expiry.Time
 	}
-	if kind == Metadata {
+	if kind.May(ofGateway) {
 		if v.exchanged, err = keys.Exchange(claims, now); err != nil {
 			return verification{}, err
 		}

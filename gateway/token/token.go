@@ -1,9 +1,10 @@
 // Package token authorizes requests by their token. It is pure except for Store, which reads
 // Secrets.
 //
-// An environment has two kinds of token, distinguished by the key that signed them and not by
-// their claims: data tokens, signed with a secret that the pods know, and metadata tokens,
-// signed with a key that only the gateway knows.
+// An environment has two kinds of token, distinguished by the key that signed them: data tokens,
+// signed with a secret that the pods know, and metadata tokens, signed with a key that only the
+// gateway knows. Tokens of people may be limited by a claim; those that must not read metadata are
+// signed with the key of the gateway, so that a pod does not accept them over a WebSocket.
 package token
 
 import (
@@ -40,18 +41,49 @@ var (
 	ErrNotYet = errors.New("the token is not valid yet")
 )
 
-// Kind is what a token may be used for.
-type Kind int
+// Kind is what a token may be used for: a set of the following.
+type Kind uint8
 
-// The kinds of tokens.
+// What tokens may be used for.
+const (
+	ReadMetadata Kind = 1 << iota
+	RunQueries
+	RunSQL
+	// ofGateway tokens are signed with the key that only the gateway knows, and exchanged for those that pods accept.
+	ofGateway
+)
+
+// The kinds of tokens that are not limited to what a person may do.
 const (
 	// Data tokens may be used for everything.
-	Data Kind = iota + 1
+	Data = ReadMetadata | RunQueries | RunSQL
 	// Metadata tokens may be used for the metadata endpoints only.
-	Metadata
-	// Queries tokens are data tokens that must not run SQL.
-	Queries
+	Metadata = ReadMetadata | ofGateway
 )
+
+// May reports whether a token may be used for something.
+func (k Kind) May(what Kind) bool { return k&what == what }
+
+// limited returns the part of a kind that the claims of a token permit: those of a person may have a list of permissions.
+func (k Kind) limited(claims jwt.MapClaims) Kind {
+	listed, isLimited := claims[dataapi.ClaimPermissions]
+	if !isLimited {
+		return k
+	}
+	allowed := ofGateway
+	names, _ := listed.([]any)
+	for _, name := range names {
+		switch name {
+		case "DeploymentRead":
+			allowed |= RunQueries
+		case "SchemaRead":
+			allowed |= ReadMetadata
+		case "SqlRunnerRead":
+			allowed |= RunSQL
+		}
+	}
+	return k & allowed
+}
 
 // Keys are the signing keys of the tokens of one environment.
 type Keys struct {
@@ -109,18 +141,18 @@ func parser(now time.Time) *jwt.Parser {
 // Check verifies a token and returns its kind and its claims.
 func (k Keys) Check(token string, now time.Time) (Kind, jwt.MapClaims, error) {
 	if claims, err := verify(token, k.Data, now); err == nil || !errors.Is(err, ErrInvalid) {
-		if claims[dataapi.ClaimNoSQL] == true {
-			return Queries, claims, err
-		}
-		return Data, claims, err
+		return Data.limited(claims), claims, err
 	}
 	claims, err := verify(token, [][]byte{k.Metadata}, now)
 	if err != nil {
 		return 0, nil, err
 	}
-	// Every metadata token that Quoin issues has an expiry.
+	// Every such token that Quoin issues has an expiry.
 	if expiry, err := claims.GetExpirationTime(); err != nil || expiry == nil {
 		return 0, nil, ErrInvalid
+	}
+	if _, ofPerson := claims[dataapi.ClaimPermissions]; ofPerson {
+		return (Data | ofGateway).limited(claims), claims, nil
 	}
 	return Metadata, claims, nil
 }
@@ -157,8 +189,8 @@ func verify(token string, keys [][]byte, now time.Time) (jwt.MapClaims, error) {
 	return claims, nil
 }
 
-// Exchange returns the data token that a pod receives in place of a metadata token: with the same
-// security context, valid for a minute at most and no longer than the metadata token. Its scope
+// Exchange returns the data token that a pod receives in place of one of the gateway's key: with the same
+// security context, valid for a minute at most and no longer than that token. Its scope
 // claim is kept, for servers that are configured to check it.
 func (k Keys) Exchange(claims jwt.MapClaims, now time.Time) (string, error) {
 	if len(k.Data) == 0 || len(k.Data[0]) == 0 {

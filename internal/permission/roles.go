@@ -52,7 +52,7 @@ var Actions = []Action{
 	{Name: "DeploymentUpdate"},
 	{Name: "DeploymentDelete"},
 	{Name: "SecretsManage"},
-	{"DownloadData", "data is only read with tokens, which DeploymentRead and DeploymentUpdate allow to create"},
+	{"DownloadData", "the data API answers queries, which DeploymentRead allows, and has no files to download"},
 	{"PlaygroundRead", "there is no playground"},
 	{Name: "SchemaRead"},
 	{Name: "SchemaUpdate"},

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"maps"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
@@ -104,13 +105,13 @@ func (a *api) createToken(ctx context.Context, in *CreateTokenInput, metadataOnl
 	if in.Body.ExpiresIn != nil {
 		lifetime = *in.Body.ExpiresIn
 	}
-	contents := contents{security: in.Body.SecurityContext}
+	contents := contents{security: in.Body.SecurityContext, metadataOnly: metadataOnly}
 	if !metadataOnly {
 		if contents, err = dataOf(ctx, in.Body.SecurityContext); err != nil {
 			return nil, err
 		}
 	}
-	issued, err := a.sign(ctx, e, contents, lifetime, metadataOnly)
+	issued, err := a.sign(ctx, e, contents, lifetime)
 	if err != nil {
 		return nil, err
 	}
@@ -215,7 +216,7 @@ func (a *api) keep(ctx context.Context, e *v1alpha1.Environment, issued *Token, 
 func IssueToken(o Options) func(ctx context.Context, e *v1alpha1.Environment, securityContext map[string]any, lifetime int64) (string, error) {
 	a := newAPI(o)
 	return func(ctx context.Context, e *v1alpha1.Environment, securityContext map[string]any, lifetime int64) (string, error) {
-		issued, err := a.sign(ctx, e, contents{security: securityContext}, lifetime, false)
+		issued, err := a.sign(ctx, e, contents{security: securityContext, permissions: permissionsOf(rest.ScopeFrom(ctx))}, lifetime)
 		if err != nil {
 			return "", err
 		}
@@ -227,22 +228,46 @@ func IssueToken(o Options) func(ctx context.Context, e *v1alpha1.Environment, se
 type contents struct {
 	// security is the security context.
 	security map[string]any
-	// noSQL is true if the token must not run SQL.
-	noSQL bool
+	// metadataOnly is true if the token reads metadata, and queries no data.
+	metadataOnly bool
+	// permissions are what a person may do with a data token, if it is not all.
+	permissions []v1alpha1.Permission
+}
+
+// ofGateway reports whether the token is signed with the key that only the gateway has: pods do not accept it themselves.
+func (c *contents) ofGateway() bool {
+	return c.metadataOnly || c.permissions != nil && !slices.Contains(c.permissions, v1alpha1.PermissionSchemaRead)
 }
 
 // dataOf returns the contents of a data token for the caller, who holds DeploymentRead. With DeploymentUpdate, it is a token for
-// anyone: with the security context of the request, and for SQL. Otherwise it is a token for the caller only, who must be a person
-// with a role: the security context is not that of the request, which could name any user.
+// anyone, with the security context of the request. Otherwise it is a token for the caller only, who must be a person with a role:
+// the security context is not that of the request, which could name any user.
 func dataOf(ctx context.Context, securityContext map[string]any) (contents, error) {
 	s := rest.ScopeFrom(ctx)
 	if mayEdit(s) {
-		return contents{security: securityContext}, nil
+		return contents{security: securityContext, permissions: permissionsOf(s)}, nil
 	}
 	if !isPerson(s.Principal) || !s.Principal.HasRole {
 		return contents{}, lacks(s, v1alpha1.PermissionDeploymentUpdate)
 	}
-	return contents{noSQL: !s.Principal.MayOn(v1alpha1.PermissionSqlRunnerRead, s.Deployment.Name)}, nil
+	return contents{permissions: permissionsOf(s)}, nil
+}
+
+// permissionsOf returns what the caller may do with a data token: nil if it is all, and for programs.
+func permissionsOf(s *rest.Scope) []v1alpha1.Permission {
+	if !isPerson(s.Principal) {
+		return nil
+	}
+	held, all := []v1alpha1.Permission{v1alpha1.PermissionDeploymentRead}, []v1alpha1.Permission{v1alpha1.PermissionSchemaRead, v1alpha1.PermissionSqlRunnerRead}
+	for _, p := range all {
+		if s.Principal.MayOn(p, s.Deployment.Name) {
+			held = append(held, p)
+		}
+	}
+	if len(held) == 1+len(all) {
+		return nil
+	}
+	return held
 }
 
 // mayEdit reports whether the caller may create tokens for others.
@@ -258,11 +283,11 @@ func lacks(s *rest.Scope, needed v1alpha1.Permission) error {
 func isPerson(p *auth.Principal) bool { return p.User != "" || p.Kind == auth.KindUser }
 
 // reserved are the claims that the platform sets. They are removed from a security context.
-var reserved = []string{"iat", "exp", "nbf", "iss", "aud", "sub", "jti", "scope", dataapi.ClaimNoSQL}
+var reserved = []string{"iat", "exp", "nbf", "iss", "aud", "sub", "jti", "scope", dataapi.ClaimPermissions}
 
-// sign returns a token (docs/decisions/0003). Data tokens are signed with the secret that the pods
-// have, metadata tokens with a key that only the gateway has.
-func (a *api) sign(ctx context.Context, e *v1alpha1.Environment, in contents, lifetime int64, metadataOnly bool) (*Token, error) {
+// sign returns a token (docs/decisions/0003). Data tokens are signed with the secret that the pods have, metadata tokens and data
+// tokens that must not read metadata with a key that only the gateway has.
+func (a *api) sign(ctx context.Context, e *v1alpha1.Environment, in contents, lifetime int64) (*Token, error) {
 	securityContext := in.security
 	if securityContext == nil {
 		securityContext = map[string]any{}
@@ -271,7 +296,7 @@ func (a *api) sign(ctx context.Context, e *v1alpha1.Environment, in contents, li
 		return nil, rest.BadRequest("security_context: larger than %d bytes", maxContext)
 	}
 	secret, key := engine.CredentialsName(e.Name), engine.KeyAPISecret
-	if metadataOnly {
+	if in.ofGateway() {
 		secret, key = engine.GatewayCredentialsName(e.Name), engine.KeyMetadata
 	}
 	stored := &corev1.Secret{}
@@ -288,21 +313,21 @@ func (a *api) sign(ctx context.Context, e *v1alpha1.Environment, in contents, li
 		return nil, err
 	}
 	claims["iat"], claims["exp"] = created.Unix(), expires.Unix()
-	if in.noSQL {
-		claims[dataapi.ClaimNoSQL] = true
+	if in.permissions != nil {
+		claims[dataapi.ClaimPermissions] = in.permissions
 	}
-	if metadataOnly {
+	if in.metadataOnly {
 		claims["scope"] = []string{"meta"}
 	}
 	signed, err := jwt.NewWithClaims(jwt.SigningMethodHS256, claims).SignedString(stored.Data[key])
 	if err != nil {
 		return nil, err
 	}
-	if err := recordToken(ctx, e, expires, metadataOnly); err != nil {
+	if err := recordToken(ctx, e, expires, in.metadataOnly); err != nil {
 		return nil, err
 	}
-	issued := &Token{Token: signed, Scopes: scopesOf(metadataOnly), CreatedAt: created, ExpiresAt: expires, SecurityContext: securityContext}
-	a.keep(ctx, e, issued, metadataOnly)
+	issued := &Token{Token: signed, Scopes: scopesOf(in.metadataOnly), CreatedAt: created, ExpiresAt: expires, SecurityContext: securityContext}
+	a.keep(ctx, e, issued, in.metadataOnly)
 	return issued, nil
 }
 
@@ -376,7 +401,7 @@ func (a *api) createDeploymentToken(ctx context.Context, in *DeploymentTokenInpu
 	if err != nil {
 		return nil, err
 	}
-	issued, err := a.sign(ctx, production, contents, lifetime, false)
+	issued, err := a.sign(ctx, production, contents, lifetime)
 	if err != nil {
 		return nil, err
 	}

@@ -26,9 +26,9 @@ const (
 	ScopeJobs    = "jobs"
 )
 
-// ClaimNoSQL is true in a data token that must not run SQL: one of a person who may read data, but lacks the
-// permission SqlRunnerRead. The gateway checks it; the server ignores it.
-const ClaimNoSQL = "quoinNoSQL"
+// ClaimPermissions lists what a person may do with a data token, if it is not all: names of the permissions DeploymentRead,
+// SchemaRead and SqlRunnerRead. The gateway checks it; the server ignores it.
+const ClaimPermissions = "quoinPermissions"
 
 // pathRunSQL is the endpoint that runs the SQL of a request.
 const pathRunSQL = "/v1/cubesql"
@@ -91,6 +91,16 @@ func Scope(path string) string {
 func MayRunSQL(path string) bool {
 	_, known := scopedPaths[path]
 	return !known || path == pathRunSQL
+}
+
+// MayReadMetadata reports whether a request may read metadata: all except those to the endpoints of queries. GraphQL
+// describes its schema. path is as for IsMetadata.
+func MayReadMetadata(path string) bool {
+	switch path {
+	case pathRunSQL, "/v1/load", "/v1/subscribe", "/v1/dry-run", "/v1/sql", "/v1/convert-query":
+		return false
+	}
+	return true
 }
 
 // IsQuery reports whether a request is idempotent, so that it can be retried if it was not

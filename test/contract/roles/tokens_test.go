@@ -2,6 +2,7 @@ package roles_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/golang-jwt/jwt/v5"
@@ -32,32 +33,33 @@ func TestTokensForTheDataAPI(t *testing.T) {
 	}
 	type outcome struct {
 		status         int
-		team, sql, own bool // has the security context of the request, may run SQL, has the person's claim
+		team, sql, own bool   // has the security context of the request, may run SQL, has the person's claim
+		key            string // that signs it: the gateway alone knows that of tokens that must not read metadata
 	}
 	refused := outcome{status: 403}
 	for name, c := range map[string]struct {
 		token                        string
 		data, metadata, listed, meta outcome
 	}{
-		"a person who reads":    {token("reader"), outcome{200, false, false, true}, refused, outcome{status: 200}, refused},
-		"a person who runs SQL": {token("runner"), outcome{200, false, true, true}, refused, outcome{status: 200}, refused},
+		"a person who reads":    {token("reader"), outcome{200, false, false, true, ofGateway}, refused, outcome{status: 200}, refused},
+		"a person who runs SQL": {token("runner"), outcome{200, false, true, true, ofGateway}, refused, outcome{status: 200}, refused},
 		"a modeler":             {token("modeler"), refused, outcome{status: 200}, refused, refused},
-		"an editor":             {token("editor"), outcome{200, true, true, true}, refused, outcome{status: 200}, outcome{status: 200}},
-		"a viewer":              {acme.user(t, "person-viewer", "Viewer"), outcome{200, false, false, true}, outcome{status: 200}, outcome{status: 200}, outcome{status: 200}},
+		"an editor":             {token("editor"), outcome{200, true, false, true, ofGateway}, refused, outcome{status: 200}, outcome{status: 200}},
+		"a viewer":              {acme.user(t, "person-viewer", "Viewer"), outcome{200, false, false, true, secretOfPods}, outcome{status: 200}, outcome{status: 200}, outcome{status: 200}},
 		"without a role":        {token("none"), refused, outcome{status: 200}, outcome{status: 200}, outcome{status: 200}},
 		"a program that reads":  {acme.reader, refused, refused, outcome{status: 200}, refused},
-		"a program":             {acme.admin, outcome{200, true, true, false}, outcome{status: 200}, outcome{status: 200}, outcome{status: 200}},
+		"a program":             {acme.admin, outcome{200, true, true, false, secretOfPods}, outcome{status: 200}, outcome{status: 200}, outcome{status: 200}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			const path = "/api/v1/deployments/1/environments/2/tokens"
-			body := object{"security_context": object{"team": "x", dataapi.ClaimNoSQL: false}}
+			body := object{"security_context": object{"team": "x", dataapi.ClaimPermissions: []string{"DeploymentRead", "SchemaRead", "SqlRunnerRead"}}}
 			answer := acme.call(t, c.token, "POST", path, body).is(c.data.status)
 			if c.data.status == 200 {
-				check(t, claims(t, answer.at("data.token")), c.data.team, c.data.sql, c.data.own)
+				check(t, claims(t, answer.at("data.token"), c.data.key), c.data.team, c.data.sql, c.data.own)
 			}
 			production := acme.call(t, c.token, "POST", "/api/v1/deployments/1/token", nil).is(c.data.status)
 			if c.data.status == 200 {
-				check(t, claims(t, production.at("cubeApiToken")), false, c.data.sql, c.data.own)
+				check(t, claims(t, production.at("cubeApiToken"), c.data.key), false, c.data.sql, c.data.own)
 			}
 			acme.call(t, c.token, "POST", path+"-for-meta-sync", body).is(c.metadata.status)
 			acme.call(t, c.token, "GET", path, nil).is(c.listed.status)
@@ -71,7 +73,8 @@ func TestTokensForTheDataAPI(t *testing.T) {
 
 func check(t *testing.T, got jwt.MapClaims, team, sql, own bool) {
 	t.Helper()
-	if (got["team"] != nil) != team || (got[dataapi.ClaimNoSQL] == true) == sql || (got["cubeCloud"] != nil) != own {
+	listed, limited := got[dataapi.ClaimPermissions].([]any)
+	if (got["team"] != nil) != team || (!limited || slices.Contains(listed, any("SqlRunnerRead"))) != sql || (got["cubeCloud"] != nil) != own {
 		t.Errorf("claims %v", got)
 	}
 }

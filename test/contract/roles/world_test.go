@@ -46,7 +46,8 @@ import (
 	"github.com/quoin-dev/quoin/test/internal/oidcprovider"
 )
 
-const secretOfPods = "the secret that the pods know"
+// The keys that sign tokens for the data API.
+const secretOfPods, ofGateway = "the secret that the pods know", "of the gateway"
 
 var (
 	k8s     client.Client
@@ -202,7 +203,7 @@ func (a *account) deploy(ctx context.Context, name string, number int) error {
 			Spec:       v1alpha1.DeploymentSpec{ReleaseChannel: "latest", Model: v1alpha1.ModelSource{ConfigMapRef: &v1alpha1.LocalReference{Name: "model"}}},
 		},
 		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: a.name, Name: engine.CredentialsName(environment)}, Data: map[string][]byte{engine.KeyAPISecret: []byte(secretOfPods)}},
-		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: a.name, Name: engine.GatewayCredentialsName(environment)}, Data: map[string][]byte{engine.KeyMetadata: []byte("of the gateway")}},
+		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: a.name, Name: engine.GatewayCredentialsName(environment)}, Data: map[string][]byte{engine.KeyMetadata: []byte(ofGateway)}},
 		production,
 	} {
 		if err := k8s.Create(ctx, o); err != nil {
@@ -322,12 +323,12 @@ func (a *account) role(t *testing.T, properties map[string]any) string {
 	return id
 }
 
-// claims returns the claims of a token as JSON, which must be signed with the secret of the pods.
-func claims(t *testing.T, token any) jwt.MapClaims {
+// claims returns the claims of a token, which must be signed with a key.
+func claims(t *testing.T, token any, key string) jwt.MapClaims {
 	t.Helper()
 	text, _ := token.(string)
 	parsed := jwt.MapClaims{}
-	if _, err := jwt.ParseWithClaims(text, parsed, func(*jwt.Token) (any, error) { return []byte(secretOfPods), nil }, jwt.WithValidMethods([]string{"HS256"})); err != nil {
+	if _, err := jwt.ParseWithClaims(text, parsed, func(*jwt.Token) (any, error) { return []byte(key), nil }, jwt.WithValidMethods([]string{"HS256"})); err != nil {
 		t.Fatalf("%v: %s", err, text)
 	}
 	return parsed
