@@ -115,7 +115,7 @@ type Config struct {
 }
 
 // +kubebuilder:rbac:groups=platform.quoin.dev,resources=apikeys,verbs=create;delete;get
-// +kubebuilder:rbac:groups=platform.quoin.dev,resources=accountroles;oidctokenconfigs;userattributes,verbs=create;delete;get;patch
+// +kubebuilder:rbac:groups=platform.quoin.dev,resources=accountroles;oauthintegrations;oidctokenconfigs;userattributes,verbs=create;delete;get;patch
 // +kubebuilder:rbac:groups=platform.quoin.dev,resources=branches;deployments,verbs=create;delete;get;patch
 // +kubebuilder:rbac:groups=platform.quoin.dev,resources=apikeys/status,verbs=patch
 // +kubebuilder:rbac:groups=platform.quoin.dev,resources=deployments/finalizers,verbs=update
@@ -345,7 +345,7 @@ func (g *storedGroups) use(k8s cluster.Cluster, c Config, background *serving.Ba
 // newREST composes the REST API of its groups.
 func newREST(ctx context.Context, k8s cluster.Cluster, writer *kube.Client, known *catalog.Catalog, people *directory.Directory, stored storedGroups, c Config) (*rest.API, error) {
 	// The kinds that groups wait for after a write. The catalog observes Deployments, and newRoles AccountRoles.
-	for _, kind := range []client.Object{&v1alpha1.Account{}, &v1alpha1.ApiKey{}, &v1alpha1.Branch{}, &v1alpha1.Environment{}, &v1alpha1.OidcTokenConfig{}, &v1alpha1.UserAttribute{}} {
+	for _, kind := range []client.Object{&v1alpha1.Account{}, &v1alpha1.ApiKey{}, &v1alpha1.Branch{}, &v1alpha1.Environment{}, &v1alpha1.OidcTokenConfig{}, &v1alpha1.OAuthIntegration{}, &v1alpha1.UserAttribute{}} {
 		informer, err := informerOf(ctx, k8s.GetCache(), kind)
 		if err != nil {
 			return nil, err

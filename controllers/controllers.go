@@ -37,6 +37,7 @@ import (
 	"github.com/quoin-dev/quoin/controllers/deployment"
 	"github.com/quoin-dev/quoin/controllers/environment"
 	"github.com/quoin-dev/quoin/controllers/metrics"
+	"github.com/quoin-dev/quoin/controllers/oauthintegration"
 	"github.com/quoin-dev/quoin/controllers/oidctokenconfig"
 	"github.com/quoin-dev/quoin/controllers/releasechannel"
 	"github.com/quoin-dev/quoin/controllers/scimgroup"
@@ -234,6 +235,7 @@ func setups(mgr manager.Manager, k *kube.Client, clk clock.Clock, config Config)
 	add("oidctokenconfig", "OidcTokenConfig", oidctokenconfig.SetupWithManager, oidctokenconfig.New(k, recorder(oidctokenconfig.FieldManager), clk, oidctokenconfig.Options{
 		Namespace: config.Namespace, Region: config.Region, IDs: allocator,
 	}))
+	add("oauthintegration", "OAuthIntegration", oauthintegration.SetupWithManager, oauthintegration.New(k, recorder(oauthintegration.FieldManager), clk, allocator))
 	return setups
 }
 

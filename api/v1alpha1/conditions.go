@@ -100,6 +100,9 @@ const (
 	ReasonLimitExceeded = "LimitExceeded"
 	// ReasonTokenSecretInaccessible: the Secret with the tokens of a deployment cannot be read or written.
 	ReasonTokenSecretInaccessible = "TokenSecretInaccessible"
+	// ReasonClientSecretUnreadable: the Secret with the secret of an OAuth client is missing or has no such key, or
+	// reading it is forbidden.
+	ReasonClientSecretUnreadable = "ClientSecretUnreadable"
 	// ReasonModelNotFound: the data model's ConfigMap or branch does not exist.
 	ReasonModelNotFound = "ModelNotFound"
 	// ReasonGitFailed: reading the model's Git repository failed.

@@ -72,6 +72,12 @@ var Kinds = []Kind{
 		Roles:  Roles{Admin: Write},
 		Events: Events{"Created role", "Updated role", "Deleted role"},
 	}, {
+		Object: &OAuthIntegration{}, List: &OAuthIntegrationList{}, Plural: "oauthintegrations", ShortName: "oauthint", DisplayName: "OAuth integration",
+		Controller: true, Numbered: true, WrittenBy: "users, the REST API",
+		Cached: Cached{Controller: Whole, APIServer: WithTimes},
+		Roles:  Roles{Admin: Write},
+		Events: Events{"Created OAuth integration", "Updated OAuth integration", "Deleted OAuth integration"},
+	}, {
 		Object: &ScimGroup{}, List: &ScimGroupList{}, Plural: "scimgroups", ShortName: "sgrp", DisplayName: "SCIM group",
 		Controller: true, WrittenBy: "SCIM clients, users",
 		Cached:     Cached{Controller: WithTimes, APIServer: Reduced},

@@ -31,12 +31,13 @@ type Counter string
 
 // The counters that other packages use.
 const (
-	Deployments      Counter = "deployments"
-	Environments     Counter = "environments"
-	Branches         Counter = "branches"
-	UserAttributes   Counter = "userattributes"
-	OidcTokenConfigs Counter = "oidctokenconfigs"
-	AccountRoles     Counter = "accountroles"
+	Deployments       Counter = "deployments"
+	Environments      Counter = "environments"
+	Branches          Counter = "branches"
+	UserAttributes    Counter = "userattributes"
+	OidcTokenConfigs  Counter = "oidctokenconfigs"
+	AccountRoles      Counter = "accountroles"
+	OAuthIntegrations Counter = "oauthintegrations"
 )
 
 // carriers returns the names of the kinds whose objects carry numbers of a counter: the numbered

@@ -309,6 +309,7 @@ func (s *specification) checkValidRequests(t *testing.T) map[string]bool {
 	s.checkDbtSyncs(t, succeeded)
 	s.checkUserAttributes(t, succeeded)
 	s.checkOidcTokenConfigs(t, succeeded)
+	s.checkOAuthIntegrations(t, succeeded)
 	s.checkUsers(t, succeeded)
 	s.checkRoles(t, succeeded)
 	return succeeded
@@ -368,6 +369,33 @@ func (s *specification) checkRoles(t *testing.T, succeeded map[string]bool) {
 		}
 		op := s.paths[c.path][c.method]
 		a := admin.call(t, strings.ToUpper(c.method), strings.NewReplacer("{roleId}", id, "{userId}", user).Replace(c.path), body).is(c.status)
+		if err := s.check(c.path, c.method, op, a); err != nil {
+			t.Error(err)
+		}
+		if id == "" {
+			id = fmt.Sprintf("%.0f", a.at("id"))
+		}
+		succeeded[op.OperationID] = true
+	}
+}
+
+// checkOAuthIntegrations sends valid requests for an OAuth integration.
+func (s *specification) checkOAuthIntegrations(t *testing.T, succeeded map[string]bool) {
+	t.Helper()
+	const integrations, integration = "/api/v1/oauth-integrations", "/api/v1/oauth-integrations/{id}"
+	properties := map[string]any{
+		"name": "Documented", "type": "documented", "authUrl": "https://login.example.com/authorize", "tokenUrl": "https://login.example.com/token", "clientId": "quoin",
+		"redirectUri": "https://" + globex.host + "/auth/integrations/callback", "scopes": []string{"sql"}, "config": map[string]any{"revocationUrl": "https://login.example.com/revoke", "region": "eu"},
+	}
+	created := maps.Clone(properties)
+	created["clientSecret"] = "hidden"
+	id := ""
+	for _, c := range []struct {
+		method, path string
+		body         any
+	}{{"post", integrations, created}, {"get", integrations, nil}, {"get", integration, nil}, {"put", integration, properties}, {"delete", integration, nil}} {
+		op := s.paths[c.path][c.method]
+		a := globex.as(globex.admin).call(t, strings.ToUpper(c.method), strings.ReplaceAll(c.path, "{id}", id), c.body).is(200)
 		if err := s.check(c.path, c.method, op, a); err != nil {
 			t.Error(err)
 		}

@@ -179,6 +179,10 @@ func TestLifeOfAnAccount(t *testing.T) {
 	objects := []client.Object{d, user,
 		&v1alpha1.ScimGroup{ObjectMeta: metav1.ObjectMeta{Namespace: account, Name: "staff"}, Spec: v1alpha1.ScimGroupSpec{DisplayName: "Staff"}},
 		&v1alpha1.UserAttribute{ObjectMeta: metav1.ObjectMeta{Namespace: account, Name: "region"}, Spec: v1alpha1.UserAttributeSpec{Name: "region", Type: "string"}},
+		&v1alpha1.OAuthIntegration{ObjectMeta: metav1.ObjectMeta{Namespace: account, Name: "warehouse"}, Spec: v1alpha1.OAuthIntegrationSpec{
+			Type: "warehouse", AuthorizationURL: "https://login.example.com/authorize", TokenURL: "https://login.example.com/token", ClientID: "quoin",
+			ClientSecretRef: v1alpha1.SecretKeyReference{Name: "warehouse", Key: "clientSecret"},
+		}},
 		&v1alpha1.OidcTokenConfig{ObjectMeta: metav1.ObjectMeta{Namespace: account, Name: "aws"}, Spec: v1alpha1.OidcTokenConfigSpec{AudienceType: v1alpha1.OidcAudienceAWS}},
 		&v1alpha1.AccountRole{ObjectMeta: metav1.ObjectMeta{Namespace: account, Name: "analyst"}, Spec: v1alpha1.AccountRoleSpec{Name: "Analyst"}},
 		&v1alpha1.ApiKey{ObjectMeta: metav1.ObjectMeta{Namespace: account, Name: "admin"}},

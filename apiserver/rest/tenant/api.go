@@ -1,5 +1,5 @@
 // Package tenant serves the families of the REST API that concern an account as a whole: its
-// settings, its theme, the OpenID Connect tokens that it issues and the export of its audit log.
+// settings, its theme, the OpenID Connect tokens that it issues, its OAuth integrations and the export of its audit log.
 package tenant
 
 import (
@@ -19,7 +19,7 @@ type AuditLog interface {
 
 // Options configure the group.
 type Options struct {
-	// Kube reads and writes the Account and its OidcTokenConfigs.
+	// Kube reads and writes the Account, its OidcTokenConfigs and its OAuthIntegrations.
 	Kube *kube.Client
 	// AuditLog is exported; nil without a database.
 	AuditLog AuditLog
@@ -33,7 +33,7 @@ func New(o Options) []rest.Family {
 		o.Now = time.Now
 	}
 	a := &api{o}
-	return []rest.Family{a.settingsFamily(), a.themeFamily(), a.oidcTokensFamily(), a.auditLogsFamily()}
+	return []rest.Family{a.settingsFamily(), a.themeFamily(), a.oidcTokensFamily(), a.integrationsFamily(), a.auditLogsFamily()}
 }
 
 // api has the handlers of the group.

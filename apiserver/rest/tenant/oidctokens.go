@@ -281,11 +281,11 @@ func (a *api) createOidcToken(ctx context.Context, in *CreateOidcTokenInput) (*O
 	return &OidcTokenOutput{shownOidcToken(ctx, current)}, nil
 }
 
-// free returns a name that no configuration has: wanted, or wanted with a number.
-func free(wanted string, all []*v1alpha1.OidcTokenConfig, nameOf func(*v1alpha1.OidcTokenConfig) string) string {
+// free returns a name that no object has: wanted, or wanted with a number.
+func free[T any](wanted string, all []T, nameOf func(T) string) string {
 	const longest = 60 // leaves room for the number
 	name := wanted
-	for i := 2; slices.ContainsFunc(all, func(c *v1alpha1.OidcTokenConfig) bool { return nameOf(c) == name }); i++ {
+	for i := 2; slices.ContainsFunc(all, func(o T) bool { return nameOf(o) == name }); i++ {
 		name = fmt.Sprintf("%s-%d", strings.TrimRight(wanted[:min(len(wanted), longest)], "-"), i)
 	}
 	return name
