@@ -27,10 +27,12 @@ func withoutStatus(kind string) bool {
 	return found && !k.HasConditions()
 }
 
-// freeForm are the only fields that may have unknown content: SCIM schema extensions (RFC 7643 section 3.3) and claims of tokens.
+// freeForm are the only fields that may have unknown content: SCIM schema extensions (RFC 7643 section 3.3), claims of tokens, and
+// the documented config of OAuth integrations, which has no schema.
 var freeForm = map[string]bool{
 	"spec.extensions[].attributes": true,
 	"spec.customClaims[].value":    true,
+	"spec.config{}":                true,
 }
 
 // TestCRDsFollowTheConventions checks every generated CRD against the API conventions of the project.
