@@ -233,6 +233,23 @@ bench-gateway: $(BIN)/localcluster build ## The data API through the gateway, co
 bench-neighbour: $(BIN)/localcluster build ## One tenant's p99 while another one, or anyone, attacks gateway, API server and controller.
 	KUBEBUILDER_ASSETS="$(ASSETS)" go run ./test/bench/neighbour $(BENCH_FLAGS)
 
+# The numbers of deployments and of users of make bench-scale. Those of the documentation are
+# SCALE_DEPLOYMENTS=1000,3000,10000 SCALE_USERS=10000,100000,1000000.
+SCALE_DEPLOYMENTS ?= 300,1000
+SCALE_USERS ?= 10000,30000
+
+.PHONY: bench-scale
+bench-scale: ## What grows with deployments and users, beside the bars: minutes; an hour with SCALE_DEPLOYMENTS=1000,10000 SCALE_USERS=100000,1000000.
+	@$(MAKE) --no-print-directory --jobs=1 bench-scale-users bench-scale-fleet
+
+.PHONY: bench-scale-fleet
+bench-scale-fleet: $(BIN)/localcluster build ## Rollouts, restarts, queues and memory with numbers of deployments (SCALE_DEPLOYMENTS=1000,10000).
+	KUBEBUILDER_ASSETS="$(ASSETS)" go run ./test/bench/scale-fleet -sizes $(SCALE_DEPLOYMENTS) $(BENCH_FLAGS)
+
+.PHONY: bench-scale-users
+bench-scale-users: $(BIN)/localcluster build ## Memory, start, lookups and pages with numbers of users (SCALE_USERS=100000,1000000).
+	KUBEBUILDER_ASSETS="$(ASSETS)" go run ./test/bench/scale-users -sizes $(SCALE_USERS) $(BENCH_FLAGS)
+
 .PHONY: lint
 lint: $(BIN)/golangci-lint prose ## Static checks of code and prose.
 	@# A cache per clone: a shared cache reports file names of another clone.

@@ -33,8 +33,9 @@ const (
 
 // otherFlags are flags of other programs that the documentation names on their own.
 var otherFlags = map[string][]string{
+	"etcd":           {"max-request-bytes", "quota-backend-bytes"},
 	"helm":           {"reset-then-reuse-values", "reuse-values", "set", "take-ownership"},
-	"kube-apiserver": {"audit-policy-file", "audit-webhook-config-file", "proxy-client-cert-file", "requestheader-client-ca-file"},
+	"kube-apiserver": {"audit-policy-file", "audit-webhook-config-file", "etcd-compaction-interval", "etcd-servers-overrides", "event-ttl", "proxy-client-cert-file", "requestheader-client-ca-file", "watch-cache"},
 	"velero":         {"exclude-resources", "status-include-resources"},
 }
 

@@ -10,8 +10,10 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/go-logr/logr"
+	appsv1 "k8s.io/api/apps/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -32,13 +34,16 @@ const connections = 64
 
 // APIServer is kube-apiserver with its etcd, and the programs started with it.
 type APIServer struct {
-	env *envtest.Environment
+	env    *envtest.Environment
+	config *rest.Config
 	// Programs are the programs started with it, in order.
 	Programs []*process.Process
 	// Dir is a temporary folder.
 	Dir string
 	// Kubeconfig is a file in Dir with an administrator's credentials.
 	Kubeconfig string
+	// StartTimeout is how long StartQuoin and StartMetered wait for a program to be ready.
+	StartTimeout time.Duration
 	// Client has these credentials and no rate limit.
 	client.Client
 	// HTTP has the same credentials. URL is the server's address.
@@ -48,17 +53,20 @@ type APIServer struct {
 
 // WithAPIServer starts a server, calls work, and then stops the server and its programs and removes the folder.
 // An error includes the ends of their logs. KUBEBUILDER_ASSETS must be set, and the working directory must be the root
-// of the repository.
-func WithAPIServer(bench string, work func(*APIServer) error) error {
+// of the repository. configure may change the flags of kube-apiserver and etcd.
+func WithAPIServer(bench string, work func(*APIServer) error, configure ...func(*envtest.ControlPlane)) error {
 	log.SetLogger(logr.Discard())
 	measure.Progress("starting an API server")
 	dir, err := os.MkdirTemp("", "quoin-bench-"+bench+"-")
 	if err != nil {
 		return err
 	}
-	s := &APIServer{Dir: dir, Kubeconfig: filepath.Join(dir, "kubeconfig"), env: &envtest.Environment{
+	s := &APIServer{Dir: dir, Kubeconfig: filepath.Join(dir, "kubeconfig"), StartTimeout: 30 * time.Second, env: &envtest.Environment{
 		CRDDirectoryPaths: []string{filepath.Join("config", "crd", "bases")}, ErrorIfCRDPathMissing: true,
 	}}
+	for _, change := range configure {
+		change(&s.env.ControlPlane)
+	}
 	defer s.stop()
 	config, err := s.env.Start()
 	if err != nil {
@@ -85,11 +93,18 @@ func (s *APIServer) stop() {
 	_ = os.RemoveAll(s.Dir)
 }
 
+// Config returns the configuration of Client.
+func (s *APIServer) Config() *rest.Config { return s.config }
+
+// Etcd returns the address of etcd, which uses no TLS.
+func (s *APIServer) Etcd() string { return s.env.ControlPlane.Etcd.URL.String() }
+
 func (s *APIServer) connect(config *rest.Config) error {
 	config.QPS = -1
+	s.config = config
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
-		v1alpha1.AddToScheme, authenticationv1.AddToScheme, corev1.AddToScheme, discoveryv1.AddToScheme, rbacv1.AddToScheme,
+		v1alpha1.AddToScheme, authenticationv1.AddToScheme, corev1.AddToScheme, discoveryv1.AddToScheme, rbacv1.AddToScheme, appsv1.AddToScheme,
 	} {
 		if err := add(scheme); err != nil {
 			return err

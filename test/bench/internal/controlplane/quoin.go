@@ -20,6 +20,9 @@ import (
 	"github.com/quoin-dev/quoin/test/bench/internal/process"
 )
 
+// awaitInterval is the time between two checks whether a program is ready.
+const awaitInterval = 100 * time.Millisecond
+
 // SystemNamespace is the namespace of Quoin itself.
 const SystemNamespace = "quoin-system"
 
@@ -61,7 +64,7 @@ func (s *APIServer) StartQuoin(ctx context.Context, quoin string, flags []string
 		Process: p, URL: "https://" + address, metrics: "https://" + metrics + "/metrics", token: token,
 		HTTP: NewHTTPClient(&tls.Config{RootCAs: roots, ServerName: "localhost", MinVersion: tls.VersionTLS12}),
 	}
-	return q, process.Await(ctx, "quoin apiserver", 300, 100*time.Millisecond, func() error {
+	return q, process.Await(ctx, "quoin apiserver", int(s.StartTimeout/awaitInterval), awaitInterval, func() error {
 		secret := &corev1.Secret{}
 		if err := s.Get(ctx, client.ObjectKey{Namespace: SystemNamespace, Name: certificates.SecretName}, secret); err != nil {
 			return err

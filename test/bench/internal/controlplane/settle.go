@@ -26,6 +26,24 @@ func (s *APIServer) ProcessorTime() map[string]float64 {
 	return used
 }
 
+// Memory returns the resident memory of a program and its highest, in MiB: etcd, kube-apiserver, or one that was started with
+// a name.
+func (s *APIServer) Memory(name string) process.Memory {
+	id := 0
+	for _, u := range process.Family(os.Getpid()) {
+		if u.Program == name {
+			id = u.ID
+		}
+	}
+	for _, p := range s.Programs {
+		if p.Name == name {
+			id = p.ID()
+		}
+	}
+	used, _ := process.MemoryOf(id) // zero without /proc
+	return used
+}
+
 // Settle waits until background work, such as the controller's writes, is done, so that it does not count in the next
 // measurement.
 func (s *APIServer) Settle(ctx context.Context) {

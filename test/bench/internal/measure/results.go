@@ -11,12 +11,23 @@ import (
 	"time"
 )
 
-// page is the file with the results of all benches, relative to the root of the repository, where the benches run.
-const page = "docs/operations/sizing.md"
+// The files with the results of benches, relative to the root of the repository, where the benches run.
+const (
+	pageOfBenches = "docs/operations/sizing.md"
+	pageOfScale   = "docs/operations/fleet.md"
+)
+
+// pageOf returns the file with the results of a bench.
+func pageOf(bench string) string {
+	if strings.HasPrefix(bench, "scale-") {
+		return pageOfScale
+	}
+	return pageOfBenches
+}
 
 // DocsFlag defines the flag -docs: whether the results replace those in the documentation.
 func DocsFlag() *bool {
-	return flag.Bool("docs", false, "replace this bench's section of "+page+" with the results")
+	return flag.Bool("docs", false, "replace this bench's section in docs/operations with the results")
 }
 
 // Results publishes the results of one bench: on stdout and, with -docs, in the section of the page that belongs to
@@ -31,6 +42,7 @@ type Results struct {
 // bench measures.
 func OpenResults(bench string, docs bool) (*Results, error) {
 	if docs {
+		page := pageOf(bench)
 		text, err := os.ReadFile(page)
 		if err != nil {
 			return nil, err
@@ -54,7 +66,7 @@ func (r *Results) Publish(setup string, tables func(io.Writer)) error {
 	if !r.docs {
 		return nil
 	}
-	return writeSection(page, r.bench, text)
+	return writeSection(pageOf(r.bench), r.bench, text)
 }
 
 func (r *Results) text(setup string, tables func(io.Writer)) string {
