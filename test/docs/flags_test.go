@@ -33,6 +33,7 @@ const (
 
 // otherFlags are flags of other programs that the documentation names on their own.
 var otherFlags = map[string][]string{
+	"cosign":         {"insecure-ignore-tlog", "key", "signing-config"},
 	"etcd":           {"max-request-bytes", "quota-backend-bytes"},
 	"helm":           {"reset-then-reuse-values", "reuse-values", "set", "take-ownership"},
 	"kube-apiserver": {"audit-policy-file", "audit-webhook-config-file", "etcd-compaction-interval", "etcd-servers-overrides", "event-ttl", "proxy-client-cert-file", "requestheader-client-ca-file", "watch-cache"},
