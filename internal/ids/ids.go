@@ -35,7 +35,7 @@ const (
 	Environments      Counter = "environments"
 	Branches          Counter = "branches"
 	UserAttributes    Counter = "userattributes"
-	OidcTokenConfigs  Counter = "oidctokenconfigs"
+	OidcTokenConfigs  Counter = "oidctokenconfigs" //nolint:gosec // a name
 	AccountRoles      Counter = "accountroles"
 	OAuthIntegrations Counter = "oauthintegrations"
 )
