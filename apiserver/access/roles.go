@@ -182,7 +182,9 @@ func grantOf(p *v1alpha1.AccountRolePolicy, names map[string]string) Grant {
 }
 
 // isNumber reports whether a resource is the number of a deployment: names begin with a letter.
-func isNumber(resource string) bool { return resource != "" && resource[0] >= '0' && resource[0] <= '9' }
+func isNumber(resource string) bool {
+	return resource != "" && resource[0] >= '0' && resource[0] <= '9'
+}
 
 func permissionsOf(names []permission.Name) []v1alpha1.Permission {
 	permissions := make([]v1alpha1.Permission, len(names))
