@@ -85,7 +85,7 @@ func (f *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	switch {
 	case err != nil:
-		f.refuse(w, r, err)
+		f.refuse(w, r, nil, err)
 		return
 	case account == nil && githttp.HandlesInternal(r.URL.Path):
 		f.git.ServeInternal(w, r)
@@ -116,7 +116,7 @@ func (f *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	principal, err := f.authenticator.Authenticate(r.Context(), account, r)
 	if err != nil {
-		f.refuse(w, r, err)
+		f.refuse(w, r, account, err)
 		return
 	}
 	f.serve(w, r, account, principal)
@@ -133,12 +133,16 @@ func (f *handler) serveReference(w http.ResponseWriter, r *http.Request) {
 	f.api.ServeReference(w, r)
 }
 
-// refuse responds to a request whose caller cannot be authenticated. The access log has the reason.
-func (f *handler) refuse(w http.ResponseWriter, r *http.Request, err error) {
+// refuse responds to a request whose caller cannot be authenticated. The access log has the reason. The account is nil if
+// it is not known.
+func (f *handler) refuse(w http.ResponseWriter, r *http.Request, account *v1alpha1.Account, err error) {
 	switch {
 	case errors.Is(err, auth.ErrNoCredential):
 		serving.Annotate(r.Context(), "refused", err.Error())
 		challenge := `Bearer realm="quoin"`
+		if account != nil {
+			challenge += f.signIn.Challenge(account)
+		}
 		if githttp.Handles(r.URL.Path) {
 			challenge = githttp.Challenge
 		}

@@ -3,6 +3,9 @@ package signin
 import (
 	"encoding/json"
 	"net/http"
+
+	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/internal/tenant"
 )
 
 // scopeAll is the one scope: everything that the person may do.
@@ -44,6 +47,15 @@ func (s *Server) resourceMetadata(w http.ResponseWriter, _ *http.Request, in *re
 		"bearer_methods_supported": []string{"header"},
 		"resource_documentation":   in.url + "/docs",
 	})
+}
+
+// Challenge returns the parameter of the header WWW-Authenticate that names the metadata of the REST API (RFC 9728, section
+// 5.1): clients find the authorization server with it. It returns nothing if people cannot sign in to the account.
+func (s *Server) Challenge(account *v1alpha1.Account) string {
+	if s.Store == nil || len(issuers(account)) == 0 {
+		return ""
+	}
+	return `, resource_metadata="` + tenant.URL(account) + resourceMetadataPath + `"`
 }
 
 func writeMetadata(w http.ResponseWriter, document map[string]any) {

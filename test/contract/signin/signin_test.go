@@ -123,6 +123,7 @@ func newProgram(t *testing.T, jar http.CookieJar) *program {
 // response is a response; fields are those of its JSON body.
 type response struct {
 	status int
+	header http.Header
 	text   string
 	fields map[string]any
 }
@@ -157,7 +158,7 @@ func (p *program) send(method, target string, form url.Values) response {
 	if err != nil {
 		p.Fatal(err)
 	}
-	out := response{status: got.StatusCode, text: string(text)}
+	out := response{status: got.StatusCode, header: got.Header, text: string(text)}
 	_ = json.Unmarshal(text, &out.fields) // pages are not JSON
 	return out
 }
@@ -250,7 +251,12 @@ func TestMetadata(t *testing.T) {
 			t.Errorf("%s is %v", field, server.fields[field])
 		}
 	}
-	resource := p.want(200, http.MethodGet, "/.well-known/oauth-protected-resource", nil)
+	challenge := p.want(401, http.MethodGet, "/api/v1/users/me", nil).header.Get("WWW-Authenticate")
+	address := regexp.MustCompile(`^Bearer realm="quoin", resource_metadata="([^"]+)"$`).FindStringSubmatch(challenge)
+	if address == nil {
+		t.Fatalf("WWW-Authenticate is %q", challenge)
+	}
+	resource := p.want(200, http.MethodGet, address[1], nil)
 	if fmt.Sprint(resource.fields["authorization_servers"]) != "["+site+"]" {
 		t.Error(resource.text)
 	}
