@@ -110,7 +110,14 @@ type Set struct {
 	// InEffect are the custom roles in effect, by the time of creation. They must not be modified.
 	InEffect []*v1alpha1.AccountRole
 	grants   map[v1alpha1.AccountRoleReference]Grants
+
+	mu sync.Mutex
+	// unions caches what several roles grant together, by their names.
+	unions map[string]Grants
 }
+
+// maxUnions bounds the memory for unions.
+const maxUnions = 1000
 
 func newSet(roles []*v1alpha1.AccountRole, deployments []*v1alpha1.Deployment) *Set {
 	names := make(map[string]string, len(deployments))
@@ -119,7 +126,7 @@ func newSet(roles []*v1alpha1.AccountRole, deployments []*v1alpha1.Deployment) *
 			names[id] = d.Name
 		}
 	}
-	s := &Set{InEffect: accountrole.InEffect(roles), grants: map[v1alpha1.AccountRoleReference]Grants{}}
+	s := &Set{InEffect: accountrole.InEffect(roles), grants: map[v1alpha1.AccountRoleReference]Grants{}, unions: map[string]Grants{}}
 	for _, r := range permission.BuiltIn {
 		s.grants[v1alpha1.AccountRoleReference(r.Name)] = OnAll(permissionsOf(r.Permissions)...)
 	}
@@ -141,16 +148,35 @@ func (s *Set) HasAny(assigned []v1alpha1.AccountRoleReference) bool {
 	})
 }
 
-// Grants returns what roles grant together. Those that do not exist grant nothing.
+// Grants returns what roles grant together. Those that do not exist grant nothing. The result is shared and must not be
+// modified.
 func (s *Set) Grants(assigned []v1alpha1.AccountRoleReference) Grants {
 	if len(assigned) == 1 {
 		return s.grants[assigned[0]]
+	}
+	var names strings.Builder
+	for _, reference := range assigned {
+		names.WriteString(string(reference))
+		names.WriteByte(0)
+	}
+	s.mu.Lock()
+	known, ok := s.unions[names.String()]
+	s.mu.Unlock()
+	if ok {
+		return known
 	}
 	var granted Grants
 	for _, reference := range assigned {
 		granted = append(granted, s.grants[reference]...)
 	}
-	return granted.normalized()
+	granted = granted.normalized()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.unions) >= maxUnions {
+		clear(s.unions)
+	}
+	s.unions[names.String()] = granted
+	return granted
 }
 
 // grantOf returns what a policy grants. names are the names of deployments by number.

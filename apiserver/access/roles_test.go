@@ -1,6 +1,7 @@
 package access_test
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -82,6 +83,39 @@ func TestRolesGrant(t *testing.T) {
 	}
 	if developer := r.Of("acme").Grants([]v1alpha1.AccountRoleReference{"Developer"}); !developer.MayOn("SchemaUpdate", "sales") || developer.May("ScimManage") || developer.May("AuditLogManage") {
 		t.Errorf("Developer: %v", developer)
+	}
+}
+
+// TestRolesTogether: several roles grant what each of them grants, whatever was asked before.
+func TestRolesTogether(t *testing.T) {
+	roles, deployments := informer(&v1alpha1.AccountRole{}), informer(&v1alpha1.Deployment{})
+	for _, r := range []*v1alpha1.AccountRole{
+		role("a", policy("Deployment", []v1alpha1.AccountRoleAction{"DeploymentRead"}, "sales")),
+		role("b", policy("Deployment", []v1alpha1.AccountRoleAction{"SchemaRead"}, "hr")),
+		role("ab", policy("Folder", []v1alpha1.AccountRoleAction{"FolderEdit"}, "All")),
+	} {
+		if err := roles.GetIndexer().Add(r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r, err := access.NewRoles(roles, deployments, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	set := r.Of("acme")
+	both := access.Grants{access.On([]string{"hr"}, "SchemaRead")[0], access.On([]string{"sales"}, "DeploymentRead")[0]}
+	for range 2 {
+		for i := range 1500 { // more than are kept
+			set.Grants([]v1alpha1.AccountRoleReference{"a", v1alpha1.AccountRoleReference(fmt.Sprint(i))})
+		}
+		for _, assigned := range [][]v1alpha1.AccountRoleReference{{"a", "b"}, {"b", "a"}, {"a", "b", "a"}, {"a", "none", "b"}} {
+			if diff := cmp.Diff(both, set.Grants(assigned)); diff != "" {
+				t.Errorf("%v (-want +got):\n%s", assigned, diff)
+			}
+		}
+		if diff := cmp.Diff(access.OnAll("FolderEdit"), set.Grants([]v1alpha1.AccountRoleReference{"ab", ""})); diff != "" {
+			t.Errorf("ab (-want +got):\n%s", diff)
+		}
 	}
 }
 

@@ -48,6 +48,8 @@ type OIDC struct {
 	budget *budget
 	// unsigned are the tokens, by hash, whose signatures were invalid with the latest keys.
 	unsigned *expiringCache[[sha256.Size]byte, struct{}]
+	// signed are the tokens, by hash and issuer, whose signatures are valid.
+	signed *expiringCache[signedKey, signedToken]
 
 	mu      sync.Mutex
 	issuers map[string]*issuer
@@ -61,6 +63,7 @@ func NewOIDC(users *ActiveUsers, clk clock.PassiveClock, base *http.Client) *OID
 		users: users, clock: clk, http: base, issuers: map[string]*issuer{},
 		budget:   newBudget(clk, keyAllowance),
 		unsigned: newExpiringCache[[sha256.Size]byte, struct{}](clk, unsignedFor, maxUnsigned),
+		signed:   newExpiringCache[signedKey, signedToken](clk, signedFor, maxSigned),
 	}
 }
 
@@ -181,46 +184,77 @@ func (c tokenClaims) texts(name string) []string {
 // verify checks the signature, issuer, audience and times of a token and returns its claims. The token must
 // have one of the audiences.
 func (a *OIDC) verify(ctx context.Context, account string, spec *v1alpha1.OIDCIssuer, audiences []string, jwt string) (tokenClaims, error) {
-	sum := sha256.Sum256([]byte(jwt))
-	if _, known := a.unsigned.get(sum); known {
-		return nil, errUnsigned
-	}
-	keys := &keySet{issuer: a.issuer(spec.URL), admit: func() error { return a.budget.spend(ctx, account, "") }}
-	// Times and audiences are checked below: the library tolerates five minutes of clock skew, and
-	// accepts one audience only.
-	token, err := oidc.NewVerifier(spec.URL, keys, &oidc.Config{
-		SupportedSigningAlgs: algorithms, SkipClientIDCheck: true, SkipExpiryCheck: true,
-	}).Verify(ctx, jwt)
-	if errors.Is(keys.fault, ErrBusy) {
-		return nil, keys.fault
-	}
-	if keys.fault != nil {
-		return nil, fmt.Errorf("OIDC issuer %s: %w", spec.URL, keys.fault)
-	}
+	token, err := a.signedBy(ctx, account, spec.URL, jwt)
 	if err != nil {
-		a.unsigned.put(sum, struct{}{})
-		return nil, errUnsigned
+		return nil, err
 	}
-	if !slices.ContainsFunc(token.Audience, func(audience string) bool { return slices.Contains(audiences, audience) }) {
+	if !slices.ContainsFunc(token.audience, func(audience string) bool { return slices.Contains(audiences, audience) }) {
 		return nil, unauthenticated("the token is for another audience")
-	}
-	var all tokenClaims
-	if err := token.Claims(&all); err != nil {
-		return nil, unauthenticated("the token is malformed")
 	}
 	now := a.clock.Now()
 	switch {
-	case token.Expiry.IsZero():
+	case token.expiry.IsZero():
 		return nil, unauthenticated("the token has no expiry")
-	case !now.Before(token.Expiry.Add(skew)):
+	case !now.Before(token.expiry.Add(skew)):
 		return nil, unauthenticated("the token has expired")
 	}
-	if value, given := all["nbf"]; given {
+	if value, given := token.claims["nbf"]; given {
 		if begin, ok := value.(float64); !ok || begin > float64(now.Add(skew).Unix()) {
 			return nil, unauthenticated("the token is not valid yet")
 		}
 	}
-	return all, nil
+	return token.claims, nil
+}
+
+// signedToken is a token with a valid signature. It is shared and must not be modified.
+type signedToken struct {
+	audience []string
+	expiry   time.Time
+	claims   tokenClaims
+	// version is that of the issuer's keys.
+	version int
+}
+
+// signedKey is the hash of a token, and the URL of its issuer.
+type signedKey struct {
+	sum    [sha256.Size]byte
+	issuer string
+}
+
+// signedBy returns a token that an issuer has signed. Callers send the same token many times: its signature is checked
+// once for each change of the issuer's keys.
+func (a *OIDC) signedBy(ctx context.Context, account, url, jwt string) (signedToken, error) {
+	key, from := signedKey{sha256.Sum256([]byte(jwt)), url}, a.issuer(url)
+	if _, known := a.unsigned.get(key.sum); known {
+		return signedToken{}, errUnsigned
+	}
+	// An error is that of the check below, too.
+	version, err := from.version(ctx)
+	if known, ok := a.signed.get(key); ok && err == nil && known.version == version {
+		return known, nil
+	}
+	keys := &keySet{issuer: from, admit: func() error { return a.budget.spend(ctx, account, "") }}
+	// Times and audiences are checked by the caller: the library tolerates five minutes of clock skew, and accepts one
+	// audience only.
+	token, err := oidc.NewVerifier(url, keys, &oidc.Config{
+		SupportedSigningAlgs: algorithms, SkipClientIDCheck: true, SkipExpiryCheck: true,
+	}).Verify(ctx, jwt)
+	if errors.Is(keys.fault, ErrBusy) {
+		return signedToken{}, keys.fault
+	}
+	if keys.fault != nil {
+		return signedToken{}, fmt.Errorf("OIDC issuer %s: %w", url, keys.fault)
+	}
+	if err != nil {
+		a.unsigned.put(key.sum, struct{}{})
+		return signedToken{}, errUnsigned
+	}
+	checked := signedToken{audience: token.Audience, expiry: token.Expiry, version: version}
+	if err := token.Claims(&checked.claims); err != nil {
+		return signedToken{}, unauthenticated("the token is malformed")
+	}
+	a.signed.put(key, checked)
+	return checked, nil
 }
 
 // claimNames returns the names of the claims with the user's name and groups.

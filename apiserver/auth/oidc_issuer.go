@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"reflect"
 	"sync"
 	"time"
 
@@ -40,6 +41,10 @@ const (
 	// takes effect after it.
 	unsignedFor = 10 * time.Second
 	maxUnsigned = 4096
+	// signedFor is how long a valid signature is cached, unless the keys of the issuer change, and maxSigned bounds the
+	// memory for such tokens.
+	signedFor = 10 * time.Minute
+	maxSigned = 2048
 )
 
 // keyAllowance limits how often unauthenticated requests cause the keys of issuers to be fetched.
@@ -58,6 +63,7 @@ type issuer struct {
 	jwks      string // the URL of the keys
 	endpoints Endpoints
 	keys      []jose.JSONWebKey
+	changes   int           // of the keys
 	err       error         // of the last discovery
 	next      time.Time     // of the next discovery
 	pause     time.Duration // before it, while it fails
@@ -90,6 +96,24 @@ func (i *issuer) current(ctx context.Context) ([]jose.JSONWebKey, error) {
 		return nil, err
 	}
 	return i.shared(ctx, "discovery", i.discover)
+}
+
+// version returns a number that changes with the keys that current returns.
+func (i *issuer) version(ctx context.Context) (int, error) {
+	if _, err := i.current(ctx); err != nil {
+		return 0, err
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.changes, nil
+}
+
+// setKeys sets the keys. The caller holds mu.
+func (i *issuer) setKeys(keys []jose.JSONWebKey) {
+	if !reflect.DeepEqual(i.keys, keys) {
+		i.changes++
+	}
+	i.keys = keys
 }
 
 // Endpoints are what an issuer publishes for sign-in (OpenID Connect Discovery 1.0, section 3; RFC 9207,
@@ -134,7 +158,7 @@ func (i *issuer) refreshed(ctx context.Context) ([]jose.JSONWebKey, error) {
 		}
 		i.mu.Lock()
 		defer i.mu.Unlock()
-		i.keys = keys
+		i.setKeys(keys)
 		return keys, nil
 	})
 }
@@ -179,7 +203,8 @@ func (i *issuer) discover(ctx context.Context) ([]jose.JSONWebKey, error) {
 		}
 		return nil, i.err
 	}
-	i.jwks, i.endpoints, i.keys, i.err, i.pause = found.JWKS, found.Endpoints, keys, nil, 0
+	i.jwks, i.endpoints, i.err, i.pause = found.JWKS, found.Endpoints, nil, 0
+	i.setKeys(keys)
 	i.next = i.clock.Now().Add(keysFor)
 	return i.keys, nil
 }

@@ -377,6 +377,44 @@ func TestOIDCRotation(t *testing.T) {
 	}
 }
 
+// TestOIDCSameToken: a token whose signature was checked before is checked for the account and the time of each request, and
+// its signature again once the issuer has other keys.
+func TestOIDCSameToken(t *testing.T) {
+	first, second := es256("first"), edDSA("second")
+	p := newProvider(t, first)
+	a, clock := p.authenticator(t)
+	token := first.token(p.claims(object{"exp": now.Add(2 * time.Minute).Unix()}))
+	try := func(account *v1alpha1.Account, token string) error {
+		_, err := a.Authenticate(t.Context(), account, bearer(token))
+		return err
+	}
+	other := p.account()
+	other.Spec.OIDCIssuers[0].Audiences = []string{"another"}
+	for range 2 {
+		if err := try(p.account(), token); err != nil {
+			t.Fatal(err)
+		}
+		if err := try(other, token); !errors.Is(err, ErrNoCredential) {
+			t.Errorf("another audience: %v", err)
+		}
+	}
+	p.setKeys(second)
+	if err := try(p.account(), second.token(p.claims(object{}))); err != nil { // it fetches the keys
+		t.Fatal(err)
+	}
+	if err := try(p.account(), token); !errors.Is(err, ErrNoCredential) {
+		t.Errorf("the key was removed: %v", err)
+	}
+	last := second.token(p.claims(object{"exp": now.Add(2 * time.Minute).Unix()}))
+	if err := try(p.account(), last); err != nil {
+		t.Fatal(err)
+	}
+	clock.SetTime(now.Add(3 * time.Minute))
+	if err := try(p.account(), last); !errors.Is(err, ErrNoCredential) {
+		t.Errorf("expired: %v", err)
+	}
+}
+
 // TestOIDCUnknownKids: tokens with unknown key IDs cause a limited number of requests to the issuer.
 func TestOIDCUnknownKids(t *testing.T) {
 	key := es256("1")
