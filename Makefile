@@ -209,6 +209,10 @@ bench-rest: $(BIN)/localcluster build ## List 1,000 deployments over REST, compa
 bench-scim: $(BIN)/localcluster build ## SCIM at 100,000 users, compared with raw creates and gets, and with scimmy (npm).
 	KUBEBUILDER_ASSETS="$(ASSETS)" go run ./test/bench/scim $(BENCH_FLAGS)
 
+.PHONY: bench-auth
+bench-auth: $(BIN)/localcluster ## Authentications a second with keys, JWTs and access tokens, compared with none; permissions by 100 roles and 10,000 groups.
+	KUBEBUILDER_ASSETS="$(ASSETS)" go run ./test/bench/auth $(BENCH_FLAGS)
+
 .PHONY: bench-audit
 bench-audit: ## The audit log at 1,000,000 events, in PostgreSQL and SQLite, compared with psql's \copy.
 	go run ./test/bench/audit $(BENCH_FLAGS)
