@@ -54,6 +54,7 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/scim"
 	"github.com/quoin-dev/quoin/apiserver/signin"
 	"github.com/quoin-dev/quoin/apiserver/tenants"
+	"github.com/quoin-dev/quoin/apiserver/usertokens"
 	"github.com/quoin-dev/quoin/internal/content/deploytoken"
 	"github.com/quoin-dev/quoin/internal/content/devmode"
 	"github.com/quoin-dev/quoin/internal/content/oauth"
@@ -261,6 +262,7 @@ func newAuthenticator(
 	people := auth.NewOIDC(active, clock.RealClock{}, c.OIDCClient)
 	signIn := signin.Options{Store: stored.signIn, People: people, Secrets: k8s.GetAPIReader(), Log: events, Clock: clock.RealClock{}}
 	if c.DatabaseURL != "" {
+		signIn.Integrations = stored.userTokens
 		chain = append(chain,
 			auth.NewDeployTokens(stored.model.DeployTokens, active, model.ExchangePath, k8s.GetClient(), k8s.GetAPIReader(), clock.RealClock{}),
 			signin.NewAuthenticator(signIn),
@@ -318,6 +320,8 @@ type storedGroups struct {
 	repositories *repository.Repositories
 	// signIn has sessions and tokens of people; nil without a database.
 	signIn *oauth.Store
+	// userTokens are the OAuth tokens of people; nil without a database.
+	userTokens *usertokens.Service
 	// push returns credentials for pushes to remotes; nil for those of their Secrets.
 	push gitmirror.PushCredentials
 	// dbt connects dbt syncs with objects; nil without a database.
@@ -338,6 +342,9 @@ func (g *storedGroups) use(k8s cluster.Cluster, c Config, background *serving.Ba
 	g.model.Uploads = &upload.Uploads{DB: database, Record: model.Record}
 	g.model.DeployTokens = &deploytoken.Tokens{DB: database, Record: model.Record}
 	g.signIn = &oauth.Store{DB: database, Record: signin.RecordTx}
+	if err := g.useUserTokens(k8s, database, c); err != nil {
+		return nil, err
+	}
 	background.Run("content store", database.Run) // when all jobs are registered
 	return events, registerStoreMetrics(metrics.Registry, database)
 }

@@ -370,6 +370,14 @@ type DeploymentSpec struct {
 	// +optional
 	OnDemand *OnDemand `json:"onDemand,omitempty"`
 
+	// oauthIntegrations are the OAuthIntegrations whose access tokens data tokens of people have, if the person has
+	// authorized them. Of several with the same type, the first one applies.
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=16
+	// +optional
+	OAuthIntegrations []LocalReference `json:"oauthIntegrations,omitempty"`
+
 	// dbt has the settings of dbt syncs with source git that are started over REST.
 	// +optional
 	Dbt *DbtSettings `json:"dbt,omitempty"`

@@ -1279,6 +1279,11 @@ func (in *DeploymentSpec) DeepCopyInto(out *DeploymentSpec) {
 		*out = new(OnDemand)
 		(*in).DeepCopyInto(*out)
 	}
+	if in.OAuthIntegrations != nil {
+		in, out := &in.OAuthIntegrations, &out.OAuthIntegrations
+		*out = make([]LocalReference, len(*in))
+		copy(*out, *in)
+	}
 	if in.Dbt != nil {
 		in, out := &in.Dbt, &out.Dbt
 		*out = new(DbtSettings)

@@ -75,7 +75,7 @@ var returns = []string{authorizePath, devicePath, sessionsPath}
 // returnTo returns the page to return to: one of this server, whatever the text is.
 func returnTo(text string) string {
 	u, err := url.Parse(text)
-	if err != nil || len(text) > maxReturn || u.Scheme != "" || u.Host != "" || u.User != nil || !slices.Contains(returns, u.Path) {
+	if err != nil || len(text) > maxReturn || u.Scheme != "" || u.Host != "" || u.User != nil || !slices.Contains(returns, u.Path) && !isIntegrationPath(u.Path) {
 		return sessionsPath
 	}
 	return (&url.URL{Path: u.Path, RawQuery: u.Query().Encode()}).String()

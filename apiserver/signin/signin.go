@@ -16,6 +16,7 @@
 //	token.go          tokens: exchange, refresh, revocation
 //	device.go         devices
 //	login.go          sign-in at an issuer
+//	integration.go    redirects of the providers of OAuth integrations
 //	session.go        the cookie, the sessions page, signing out
 //	page.go           templates and headers of pages
 //	authenticator.go  access tokens as credentials of the REST API
@@ -40,6 +41,7 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/recording"
 	"github.com/quoin-dev/quoin/internal/audit"
 	"github.com/quoin-dev/quoin/internal/content/oauth"
+	"github.com/quoin-dev/quoin/internal/oauthintegration"
 	"github.com/quoin-dev/quoin/internal/ratelimit"
 	"github.com/quoin-dev/quoin/internal/serving"
 	"github.com/quoin-dev/quoin/internal/store"
@@ -94,6 +96,8 @@ type Options struct {
 	People People
 	// Secrets reads the secrets of clients of issuers from the Kubernetes API server.
 	Secrets client.Reader
+	// Integrations complete authorizations; nil without a database.
+	Integrations Integrations
 	// Log is the audit log; it may be nil.
 	Log   recording.Log
 	Clock clock.PassiveClock
@@ -147,23 +151,25 @@ func New(o Options) *Server {
 		userCodes: ratelimit.New[string](0.1, 10, maxLimited),
 	}}
 	for pattern, h := range map[string]handler{
-		"GET " + serverMetadataPath:        s.serverMetadata,
-		"GET " + resourceMetadataPath:      s.resourceMetadata,
-		"GET " + authorizePath:             s.page(s.authorize),
-		"POST " + authorizePath:            s.form(s.consent),
-		"POST " + tokenPath:                s.limited(s.token),
-		"POST " + refreshPath:              s.limited(s.refreshOnly),
-		"POST " + revokePath:               s.limited(s.revoke),
-		"POST " + deviceCodePath:           s.startDevice,
-		"POST " + deviceTokenPath:          s.limited(s.deviceOnly),
-		"GET " + devicePath:                s.page(s.devicePage),
-		"POST " + devicePath:               s.form(s.decideDevice),
-		"GET " + loginPath:                 s.page(s.login),
-		"GET " + callbackPath + "{issuer}": s.page(s.callback),
-		"GET " + sessionsPath:              s.page(s.sessionsPage),
-		"POST " + sessionsPath:             s.form(s.endOne),
-		"POST " + logoutPath:               s.form(s.logout),
-		"GET " + stylePath:                 serveStyle,
+		"GET " + serverMetadataPath:                        s.serverMetadata,
+		"GET " + resourceMetadataPath:                      s.resourceMetadata,
+		"GET " + authorizePath:                             s.page(s.authorize),
+		"POST " + authorizePath:                            s.form(s.consent),
+		"POST " + tokenPath:                                s.limited(s.token),
+		"POST " + refreshPath:                              s.limited(s.refreshOnly),
+		"POST " + revokePath:                               s.limited(s.revoke),
+		"POST " + deviceCodePath:                           s.startDevice,
+		"POST " + deviceTokenPath:                          s.limited(s.deviceOnly),
+		"GET " + devicePath:                                s.page(s.devicePage),
+		"POST " + devicePath:                               s.form(s.decideDevice),
+		"GET " + loginPath:                                 s.page(s.login),
+		"GET " + callbackPath + "{issuer}":                 s.page(s.callback),
+		"GET " + sessionsPath:                              s.page(s.sessionsPage),
+		"POST " + sessionsPath:                             s.form(s.endOne),
+		"POST " + logoutPath:                               s.form(s.logout),
+		"GET " + stylePath:                                 serveStyle,
+		"GET " + oauthintegration.CallbackPath:             s.page(s.integrationCallback),
+		"GET " + oauthintegration.CallbackPath + "/{name}": s.page(s.integrationCallback),
 	} {
 		s.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 			serving.Annotate(r.Context(), serving.AnnotationRoute, pattern)
@@ -271,6 +277,10 @@ func (in *request) event(ctx context.Context, e audit.Event) audit.Event {
 	if address := serving.RemoteAddress(ctx); address.IsValid() {
 		e.IP = address.String()
 	}
+	if e.Actor.ID == "" && in.browser != nil {
+		p := in.browser.principal
+		e.Actor = audit.Actor{Kind: audit.ActorUser, ID: p.ID, Email: p.Email}
+	}
 	if e.Actor.Kind == "" {
 		e.Actor.Kind = audit.ActorUser
 	}
@@ -285,15 +295,20 @@ const eventTimeout = 2 * time.Second
 
 // recordFailure records a failed sign-in. The reason must not contain a secret.
 func (s *Server) recordFailure(ctx context.Context, in *request, actor audit.Actor, reason string) {
+	s.recordFailed(ctx, in, audit.Event{Name: failedLogin, Actor: actor}, reason)
+}
+
+// recordFailed records a failed attempt. The reason must not contain a secret.
+func (s *Server) recordFailed(ctx context.Context, in *request, e audit.Event, reason string) {
 	serving.Annotate(ctx, "refused", reason)
 	if s.Log == nil || !recording.IsOn(in.account) {
 		return
 	}
 	bounded, cancel := context.WithTimeout(ctx, eventTimeout)
 	defer cancel()
-	e := in.event(ctx, audit.Event{Name: failedLogin, Outcome: audit.Failed, Reason: reason, Actor: actor})
-	if err := s.Log.Record(bounded, e); err != nil {
-		log.FromContext(ctx).Error(err, "Failed to record a failed sign-in in the audit log", "account", in.account.Name)
+	e.Outcome, e.Reason = audit.Failed, reason
+	if err := s.Log.Record(bounded, in.event(ctx, e)); err != nil {
+		log.FromContext(ctx).Error(err, "Failed to record a failed attempt in the audit log", "account", in.account.Name, "event", e.Name)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/auth"
 	"github.com/quoin-dev/quoin/apiserver/gitmirror"
 	"github.com/quoin-dev/quoin/apiserver/rest"
+	"github.com/quoin-dev/quoin/apiserver/usertokens"
 	"github.com/quoin-dev/quoin/internal/content"
 	"github.com/quoin-dev/quoin/internal/content/repository"
 	"github.com/quoin-dev/quoin/internal/content/token"
@@ -60,6 +61,9 @@ type Options struct {
 	// Person returns the names of the groups of a ScimUser and its user attributes, from the cache; "" is a person without one.
 	// Tokens have neither if it is nil.
 	Person func(ctx context.Context, namespace, user string) (groups []string, attributes map[string]any)
+	// Credentials returns the access tokens of a ScimUser for the OAuth integrations that a deployment names, by type; nil
+	// without a database.
+	Credentials func(ctx context.Context, a *v1alpha1.Account, user string, d *v1alpha1.Deployment) (map[string]usertokens.Credential, error)
 	// Logs reads the logs of pods.
 	Logs podlogs.Reader
 	// Repositories has the data models that Quoin keeps; nil without a database.

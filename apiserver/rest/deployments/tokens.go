@@ -312,6 +312,12 @@ func (a *api) sign(ctx context.Context, e *v1alpha1.Environment, in contents, li
 	if err := a.addPerson(ctx, e.Namespace, claims); err != nil {
 		return nil, err
 	}
+	if !metadataOnly {
+		var err error
+		if expires, err = a.addCredentials(ctx, claims, expires); err != nil {
+			return nil, err
+		}
+	}
 	claims["iat"], claims["exp"] = created.Unix(), expires.Unix()
 	if in.permissions != nil {
 		claims[dataapi.ClaimPermissions] = in.permissions

@@ -10,6 +10,7 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/rest"
 	"github.com/quoin-dev/quoin/internal/audit"
 	"github.com/quoin-dev/quoin/internal/kube"
+	"github.com/quoin-dev/quoin/internal/ratelimit"
 )
 
 // AuditLog reads the events of all accounts: an *audit.Log.
@@ -23,6 +24,8 @@ type Options struct {
 	Kube *kube.Client
 	// AuditLog is exported; nil without a database.
 	AuditLog AuditLog
+	// UserTokens are the OAuth tokens of people; nil without a database.
+	UserTokens UserTokens
 	// Now is the clock; time.Now when nil.
 	Now func() time.Time
 }
@@ -32,9 +35,13 @@ func New(o Options) []rest.Family {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	a := &api{o}
-	return []rest.Family{a.settingsFamily(), a.themeFamily(), a.oidcTokensFamily(), a.integrationsFamily(), a.auditLogsFamily()}
+	a := &api{o, newInitiates()}
+	return []rest.Family{a.settingsFamily(), a.themeFamily(), a.oidcTokensFamily(), a.integrationsFamily(), a.userTokensFamily(), a.auditLogsFamily()}
 }
 
 // api has the handlers of the group.
-type api struct{ Options }
+type api struct {
+	Options
+	// initiates limits how often a person begins an authorization.
+	initiates *ratelimit.Limits[string]
+}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/test/internal/apiclient"
+	"github.com/quoin-dev/quoin/test/internal/oauthprovider"
 )
 
 const integrationsPath = "/api/v1/oauth-integrations/" // as the command-line client sends it
@@ -202,16 +203,32 @@ func TestCommandLine(t *testing.T) {
 	}
 	var calls []struct {
 		Command, Method, Path string
-		Body                  any
+		Body                  map[string]any
 		Reads                 []string
 	}
 	if err := json.Unmarshal(data, &calls); err != nil {
 		t.Fatal(err)
 	}
-	id := ""
+	provider, id := oauthprovider.New(), ""
+	defer provider.Close()
 	t.Cleanup(func() { acme.call(t, acme.admin, "DELETE", integrationsPath+id, nil) })
 	for _, c := range calls {
-		a := acme.call(t, acme.ada, c.Method, strings.ReplaceAll(c.Path, "{integrationId}", id), c.Body).is(200)
+		if c.Body != nil {
+			e := provider.Endpoints()
+			maps.Copy(c.Body, map[string]any{"authUrl": e.Authorization, "tokenUrl": e.Token, "clientId": e.ClientID})
+			if c.Body["clientSecret"] != nil {
+				c.Body["clientSecret"] = e.ClientSecret
+			}
+		}
+		if c.Command == "integrations tokens initiate" {
+			acme.awaitReady(t, id)
+			acme.authorize(t, id)
+		}
+		var body any
+		if c.Body != nil {
+			body = c.Body
+		}
+		a := acme.call(t, acme.ada, c.Method, strings.ReplaceAll(c.Path, "{integrationId}", id), body).is(200)
 		if id == "" {
 			id = fmt.Sprintf("%.0f", a.at("id"))
 		}

@@ -49,6 +49,9 @@ func run(ctx context.Context, c *clustertest.Cluster, m *testing.M) (int, error)
 			return 0, fmt.Errorf("account %s: %w", a.name, err)
 		}
 	}
+	if err := createChannel(ctx); err != nil {
+		return 0, err
+	}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	failed := make(chan error, 2)
@@ -80,6 +83,22 @@ func run(ctx context.Context, c *clustertest.Cluster, m *testing.M) (int, error)
 	default:
 		return code, nil
 	}
+}
+
+// channel is the name of the channel of all deployments.
+const channel = "stable"
+
+// createChannel creates a channel with a version. Its registry cannot be reached, so it keeps that one.
+func createChannel(ctx context.Context) error {
+	c := &v1alpha1.ReleaseChannel{
+		ObjectMeta: metav1.ObjectMeta{Name: channel},
+		Spec:       v1alpha1.ReleaseChannelSpec{ImageRepository: "127.0.0.1:1/cube", StoreImageRepository: "127.0.0.1:1/store"},
+	}
+	if err := k8s.Create(ctx, c); err != nil {
+		return err
+	}
+	c.Status.Versions = []v1alpha1.ChannelVersion{{Version: "1.2.3", Image: "127.0.0.1:1/cube:v1.2.3", FirstSeen: metav1.Now(), Digest: "sha256:" + strings.Repeat("0", 64)}}
+	return k8s.Status().Update(ctx, c)
 }
 
 func startServer(ctx context.Context, c *clustertest.Cluster, failed chan error) error {
@@ -141,6 +160,7 @@ func (a *account) create(ctx context.Context, c *clustertest.Cluster) error {
 	},
 		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: a.name, Name: "login"}, Data: map[string][]byte{"secret": []byte(idp.ClientSecret)}},
 		&v1alpha1.ScimUser{ObjectMeta: metav1.ObjectMeta{Namespace: a.name, Name: "ada"}, Spec: v1alpha1.ScimUserSpec{UserName: "ada@example.com", Admin: ptr.To(true)}},
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: a.name, Name: "model"}, Data: map[string]string{"orders.yml": "cubes: []"}},
 		admin, reader, owned,
 	)
 }

@@ -37,6 +37,7 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/signin"
 	"github.com/quoin-dev/quoin/internal/audit"
 	"github.com/quoin-dev/quoin/internal/content/oauth"
+	"github.com/quoin-dev/quoin/internal/content/usertoken"
 	"github.com/quoin-dev/quoin/internal/serving"
 	"github.com/quoin-dev/quoin/internal/store"
 	"github.com/quoin-dev/quoin/test/internal/oidcprovider"
@@ -98,7 +99,7 @@ func newWorld(t *testing.T) *world {
 	live := fake.NewClientBuilder().WithScheme(scheme).WithObjects(&corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "demo", Name: "idp"}, Data: map[string][]byte{"secret": []byte(w.idp.ClientSecret + "\n")},
 	}).Build()
-	db, err := store.Open(t.Context(), "sqlite://"+filepath.Join(t.TempDir(), "quoin.db"), nil, audit.Owner, oauth.Owner)
+	db, err := store.Open(t.Context(), "sqlite://"+filepath.Join(t.TempDir(), "quoin.db"), nil, audit.Owner, oauth.Owner, usertoken.Owner)
 	w.must(err)
 	w.db, w.events = db, audit.NewLog(db, audit.Options{})
 	t.Cleanup(func() { w.events.Close(); _ = db.Close() })

@@ -1,0 +1,75 @@
+package apiserver
+
+import (
+	"context"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
+
+	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/apiserver/recording"
+	"github.com/quoin-dev/quoin/apiserver/signin"
+	"github.com/quoin-dev/quoin/apiserver/usertokens"
+	"github.com/quoin-dev/quoin/internal/audit"
+	"github.com/quoin-dev/quoin/internal/content/usertoken"
+	"github.com/quoin-dev/quoin/internal/keyring"
+	"github.com/quoin-dev/quoin/internal/store"
+)
+
+// useUserTokens sets the options that need the OAuth tokens of people, and refreshes tokens while the database is open.
+func (g *storedGroups) useUserTokens(k8s cluster.Cluster, database *store.Database, c Config) error {
+	clk := clock.RealClock{}
+	g.userTokens = usertokens.New(usertokens.Options{
+		Store: &usertoken.Store{DB: database, Record: recordUserToken},
+		Keys:  &keyring.Keyring{Live: k8s.GetClient(), Now: clk.Now}, // which does not cache Secrets
+		Cache: k8s.GetClient(), Live: k8s.GetAPIReader(), HTTP: c.OIDCClient, Clock: clk, Log: c.Log,
+	})
+	g.tenant.UserTokens, g.deployments.Credentials = g.userTokens, g.userTokens.Credentials
+	database.WhileOpen(func(ctx context.Context, _ *store.Store) error { return g.userTokens.Run(ctx) })
+	users, err := informerOf(context.Background(), k8s.GetCache(), &v1alpha1.ScimUser{})
+	if err != nil {
+		return err
+	}
+	_, err = users.AddEventHandler(leavers(g.userTokens.Left))
+	return err
+}
+
+// recordUserToken records the event of a token that a person authorizes with a browser, or deletes over REST.
+func recordUserToken(ctx context.Context, tx *store.Tx, e audit.Event) error {
+	if signin.Serves(ctx) {
+		return signin.RecordTx(ctx, tx, e)
+	}
+	return recording.RecordTx(ctx, tx, e)
+}
+
+// leavers returns a handler of the events of ScimUsers that calls left for those that are deactivated or deleted.
+func leavers(left func(client.ObjectKey)) toolscache.ResourceEventHandler {
+	return toolscache.ResourceEventHandlerFuncs{
+		UpdateFunc: func(_, current any) {
+			if u := scimUser(current); u != nil && !u.IsActive() {
+				left(client.ObjectKeyFromObject(u))
+			}
+		},
+		DeleteFunc: func(last any) {
+			if gone, ok := last.(toolscache.DeletedFinalStateUnknown); ok {
+				last = gone.Obj
+			}
+			if u := scimUser(last); u != nil {
+				left(client.ObjectKeyFromObject(u))
+			}
+		},
+	}
+}
+
+// scimUser returns a user of the cache, which keeps users in compact form; nil for another object.
+func scimUser(o any) *v1alpha1.ScimUser {
+	cached, ok := o.(runtime.Object)
+	if !ok {
+		return nil
+	}
+	u, _ := cached.DeepCopyObject().(*v1alpha1.ScimUser)
+	return u
+}
