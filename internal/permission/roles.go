@@ -40,7 +40,6 @@ const (
 	look      = "there are no dashboards"
 	tiers     = "roles have no license tiers"
 	embedding = "there is no embedding"
-	oauth     = "there are no OAuth integrations"
 )
 
 // Actions are the actions of the documented API, in its order.
@@ -82,8 +81,8 @@ var Actions = []Action{
 	{"AgentSpaceManage", agents},
 	{"AgentAdmin", agents},
 	{"DeploymentAgentRead", agents},
-	{"OAuthIntegrationsManage", oauth},
-	{"OAuthIntegrationsIssueTokens", oauth},
+	{"OAuthIntegrationsManage", "OAuth integrations are managed with the permission Admin"},
+	{"OAuthIntegrationsIssueTokens", "each user authorizes OAuth integrations for themselves, without a permission"},
 	{"McpToolsManage", "there are no MCP tools"},
 	{"AIBIDevelop", tiers},
 	{"AIBIExplore", tiers},

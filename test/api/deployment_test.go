@@ -44,6 +44,8 @@ env:
       key: password
 envFrom:
 - name: settings
+oauthIntegrations:
+- name: warehouse
 imagePullSecrets:
 - name: registry
 size: Dedicated

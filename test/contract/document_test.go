@@ -508,7 +508,8 @@ func (s *specification) checkUserAttributes(t *testing.T, succeeded map[string]b
 }
 
 // withoutPermission are the operations for every authenticated caller.
-var withoutPermission = []string{"listRegions", "getMe", "getSpec", "getTenantSettings", "getAppConfig", "getAppTheme", "getEmbedTheme", "exchangeDeployToken", "updateMySettings"}
+var withoutPermission = []string{"listRegions", "getMe", "getSpec", "getTenantSettings", "getAppConfig", "getAppTheme", "getEmbedTheme", "exchangeDeployToken", "updateMySettings",
+	"listUserOAuthTokens", "getUserOAuthToken", "revokeUserOAuthToken", "initiateOAuthFlow"}
 
 // requiredPermission returns the permission in the description of an operation.
 func (op operation) requiredPermission() permission.Name {

@@ -312,7 +312,7 @@ func (a *api) sign(ctx context.Context, e *v1alpha1.Environment, in contents, li
 	if err := a.addPerson(ctx, e.Namespace, claims); err != nil {
 		return nil, err
 	}
-	if !metadataOnly {
+	if !in.metadataOnly {
 		var err error
 		if expires, err = a.addCredentials(ctx, claims, expires); err != nil {
 			return nil, err

@@ -27,7 +27,7 @@ var needs = map[string]string{
 		getUserGroups deleteUserGroup getUserAttributes createUserAttribute updateUserAttribute deleteUserAttribute
 		getUserAttributeValues upsertUserAttributeValue getRoles createRole getRole updateRole deleteRole assignRoleToUser
 		removeRoleFromUser updateTenantSettings listOidcTokenConfigs createOidcTokenConfig getOidcTokenConfig updateOidcTokenConfig
-		deleteOidcTokenConfig`,
+		deleteOidcTokenConfig listOAuthIntegrations createOAuthIntegration getOAuthIntegration updateOAuthIntegration deleteOAuthIntegration`,
 	"AuditLogManage":    `exportAuditLogs`,
 	"DeploymentsManage": `createDeployToken`,
 	"DeploymentCreate":  `createDeployment getGitHubStatus listGitHubInstallations listGitHubRepositories listGitHubBranches`,
@@ -46,7 +46,8 @@ var needs = map[string]string{
 	"FolderEdit":              `createFolder updateFolder`,
 	"FolderManage":            `deleteFolder`,
 	// Operations with rules of their own, which other tests check.
-	"-": `exchangeDeployToken updateMySettings deploymentToken livePreviewToken connectGitHub`,
+	"-": `exchangeDeployToken updateMySettings deploymentToken livePreviewToken connectGitHub
+		listUserOAuthTokens getUserOAuthToken revokeUserOAuthToken initiateOAuthFlow`,
 }
 
 // wholeAccount are the permissions that one must hold on the whole account.
