@@ -34,6 +34,7 @@ import (
 const site = "https://acme.example.com"
 
 var (
+	cluster *clustertest.Cluster
 	k8s     client.Client
 	idp     *oidcprovider.Provider
 	address net.Addr
@@ -44,7 +45,7 @@ var (
 func TestMain(m *testing.M) { clustertest.Main(m, run) }
 
 func run(ctx context.Context, c *clustertest.Cluster, m *testing.M) (int, error) {
-	k8s, idp = c.Client, oidcprovider.New()
+	cluster, k8s, idp = c, c.Client, oidcprovider.New()
 	defer idp.Close()
 	spec := v1alpha1.AccountSpec{
 		Host: "acme.example.com", Plan: v1alpha1.PlanEnterprise, AuditLog: &v1alpha1.AuditLog{Enabled: ptr.To(true)},
