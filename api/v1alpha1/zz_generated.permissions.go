@@ -24,7 +24,7 @@ const (
 	PermissionDeploymentDelete Permission = "DeploymentDelete"
 	// PermissionSecretsManage allows setting variables of deployments.
 	PermissionSecretsManage Permission = "SecretsManage"
-	// PermissionSchemaRead allows reading branches and creating metadata tokens.
+	// PermissionSchemaRead allows reading branches and creating metadata tokens; data API tokens of people without it read no metadata.
 	PermissionSchemaRead Permission = "SchemaRead"
 	// PermissionSchemaUpdate allows creating, deleting and pulling branches and switching their staging environments.
 	PermissionSchemaUpdate Permission = "SchemaUpdate"
@@ -36,7 +36,7 @@ const (
 	PermissionFolderEdit Permission = "FolderEdit"
 	// PermissionFolderManage allows everything on folders.
 	PermissionFolderManage Permission = "FolderManage"
-	// PermissionSqlRunnerRead allows running SQL with the data API tokens that DeploymentRead allows to create.
+	// PermissionSqlRunnerRead allows running SQL; data API tokens of people without it do not.
 	PermissionSqlRunnerRead Permission = "SqlRunnerRead"
 	// PermissionScimManage allows provisioning users and groups over SCIM.
 	PermissionScimManage Permission = "ScimManage"

@@ -41,7 +41,7 @@ var Table = []Permission{
 	},
 	{
 		Name: "SchemaRead", GrantedBy: []string{"update", "get"}, Policies: []Resource{Global, Deployment},
-		Allows: "reading branches and creating metadata tokens",
+		Allows: "reading branches and creating metadata tokens; data API tokens of people without it read no metadata",
 	},
 	{
 		Name: "SchemaUpdate", Implies: []Name{"SchemaRead", "SchemaUpdateDevBranches"}, Policies: []Resource{Global, Deployment},
@@ -65,7 +65,7 @@ var Table = []Permission{
 	},
 	{
 		Name: "SqlRunnerRead", Policies: []Resource{Global, Deployment},
-		Allows: "running SQL with the data API tokens that DeploymentRead allows to create",
+		Allows: "running SQL; data API tokens of people without it do not",
 	},
 	{
 		Name: "ScimManage", AccountWide: true,
