@@ -112,9 +112,11 @@ func TestIDsAreAllocated(t *testing.T) {
 func TestOnlyTheFirstAreInEffect(t *testing.T) {
 	var objs []client.Object
 	for i := range accountrole.MaxPerAccount + 1 {
-		objs = append(objs, role(fmt.Sprintf("a%d", i), int64(i+1), ""))
+		a := role(fmt.Sprintf("a%d", i), 1, fmt.Sprint(i+1))
+		a.Status.ID = int64(i + 1)
+		objs = append(objs, a)
 	}
-	api := newAPI(t, "accountroles=1", objs...)
+	api := newAPI(t, "accountroles=257", objs...)
 	wantReady(t, reconcileOnce(t, api, "a0"), "Succeeded", "in effect")
 	wantReady(t, reconcileOnce(t, api, "a255"), "Succeeded", "in effect")
 	wantReady(t, reconcileOnce(t, api, "a256"), "LimitExceeded", "the account has 257 roles, and only the first 256 are in effect")

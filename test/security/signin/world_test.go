@@ -70,7 +70,9 @@ func (p *people) UsersNamed(_, userName string) []*v1alpha1.ScimUser {
 	return slices.DeleteFunc(slices.Clone(p.users), func(u *v1alpha1.ScimUser) bool { return u.Spec.UserName != userName })
 }
 
-func (*people) RolesOfGroups(context.Context, string, string) []v1alpha1.AccountRoleReference { return nil }
+func (*people) RolesOfGroups(context.Context, string, string) []v1alpha1.AccountRoleReference {
+	return nil
+}
 
 // Of implements auth.Roles: there are no roles.
 func (*people) Of(string) *access.Set { return &access.Set{} }
