@@ -211,11 +211,8 @@ func serve(ctx context.Context, k8s cluster.Cluster, restConfig *clientrest.Conf
 	}
 	f.dbt = groups.dbt
 	f.git = newGit(k8s, writer, known, groups.repositories)
-	if f.directory, err = newDirectory(ctx, k8s, writer); err != nil {
-		return err
-	}
-	roles, err := newRoles(ctx, k8s, writer, informer)
-	if err != nil {
+	var roles *access.Roles
+	if f.directory, roles, err = newPeople(ctx, k8s, writer, informer); err != nil {
 		return err
 	}
 	if f.api, err = newREST(ctx, k8s, writer, known, f.directory, groups, c); err != nil {
@@ -404,6 +401,16 @@ func newDirectory(ctx context.Context, k8s cluster.Cluster, writer *kube.Client)
 		}
 	}
 	return directory.New(ctx, o)
+}
+
+// newPeople returns the users of all accounts and their roles.
+func newPeople(ctx context.Context, k8s cluster.Cluster, writer *kube.Client, deployments toolscache.SharedIndexInformer) (*directory.Directory, *access.Roles, error) {
+	users, err := newDirectory(ctx, k8s, writer)
+	if err != nil {
+		return nil, nil, err
+	}
+	roles, err := newRoles(ctx, k8s, writer, deployments)
+	return users, roles, err
 }
 
 // newRoles returns the roles of all accounts. A write of a role is acknowledged when it is in effect in this process.

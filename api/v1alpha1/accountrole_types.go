@@ -31,7 +31,7 @@ const AccountRoleAll = "All"
 //
 // +kubebuilder:validation:XValidation:rule="self.resourceType == 'Deployment' || self.resources == ['All']",message="must be All, except for resourceType Deployment",fieldPath=".resources"
 // +kubebuilder:validation:XValidation:rule="self.resourceType != 'Global' || !('All' in self.actions)",message="All is an action on deployments: with resourceType Global, list the actions",fieldPath=".actions"
-// +kubebuilder:validation:XValidation:rule="self.resourceType != 'Deployment' || !self.actions.exists(a, a in ['AuditLogManage', 'DeploymentsManage', 'DeploymentCreate', 'FolderRead', 'FolderEdit', 'FolderManage'])",message="AuditLogManage, DeploymentsManage, DeploymentCreate and the actions on folders do not act on certain deployments: use resourceType Global",fieldPath=".actions"
+// +kubebuilder:validation:XValidation:rule="self.resourceType != 'Deployment' || !self.actions.exists(a, a in ['AuditLogManage', 'OAuthIntegrationsManage', 'DeploymentsManage', 'DeploymentCreate', 'FolderRead', 'FolderEdit', 'FolderManage'])",message="AuditLogManage, OAuthIntegrationsManage, DeploymentsManage, DeploymentCreate and the actions on folders do not act on certain deployments: use resourceType Global",fieldPath=".actions"
 // +kubebuilder:validation:XValidation:rule="self.resourceType != 'Folder' || self.actions.all(a, a in ['FolderRead', 'FolderEdit', 'FolderManage'])",message="must be FolderRead, FolderEdit or FolderManage with resourceType Folder",fieldPath=".actions"
 type AccountRolePolicy struct {
 	// resourceType is the type of the resources.

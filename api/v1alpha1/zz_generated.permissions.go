@@ -3,7 +3,7 @@
 package v1alpha1
 
 // Permission is a permission of the REST and SCIM APIs, by its documented name.
-// +kubebuilder:validation:Enum=Admin;AuditLogManage;DeploymentsManage;DeploymentCreate;DeploymentRead;DeploymentUpdate;DeploymentDelete;SecretsManage;SchemaRead;SchemaUpdate;SchemaUpdateDevBranches;FolderRead;FolderEdit;FolderManage;SqlRunnerRead;ScimManage
+// +kubebuilder:validation:Enum=Admin;AuditLogManage;DeploymentsManage;DeploymentCreate;DeploymentRead;DeploymentUpdate;DeploymentDelete;SecretsManage;SchemaRead;SchemaUpdate;SchemaUpdateDevBranches;FolderRead;FolderEdit;FolderManage;SqlRunnerRead;OAuthIntegrationsManage;ScimManage
 type Permission string
 
 // The permissions.
@@ -38,10 +38,12 @@ const (
 	PermissionFolderManage Permission = "FolderManage"
 	// PermissionSqlRunnerRead allows running SQL; data API tokens of people without it do not.
 	PermissionSqlRunnerRead Permission = "SqlRunnerRead"
+	// PermissionOAuthIntegrationsManage allows reading, creating, changing and deleting OAuth integrations.
+	PermissionOAuthIntegrationsManage Permission = "OAuthIntegrationsManage"
 	// PermissionScimManage allows provisioning users and groups over SCIM.
 	PermissionScimManage Permission = "ScimManage"
 )
 
 // AccountRoleAction is an action of a policy, by its documented name.
-// +kubebuilder:validation:Enum=All;DeploymentsManage;DeploymentCreate;DeploymentRead;DeploymentUpdate;DeploymentDelete;SecretsManage;SchemaRead;SchemaUpdate;SchemaUpdateDevBranches;AuditLogManage;SqlRunnerRead;FolderRead;FolderEdit;FolderManage
+// +kubebuilder:validation:Enum=All;DeploymentsManage;DeploymentCreate;DeploymentRead;DeploymentUpdate;DeploymentDelete;SecretsManage;SchemaRead;SchemaUpdate;SchemaUpdateDevBranches;AuditLogManage;SqlRunnerRead;OAuthIntegrationsManage;FolderRead;FolderEdit;FolderManage
 type AccountRoleAction string

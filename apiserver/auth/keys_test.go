@@ -96,30 +96,7 @@ func TestKeys(t *testing.T) {
 		})}, with(func(p *Principal) {
 			p.Name, p.Grants = "Nightly load", access.On([]string{"sales"}, "SchemaRead")
 		}), ""},
-		"owner": {objects{etl(token, anns), ann()}, with(func(p *Principal) {
-			p.Email, p.User, p.Grants = "Ann@Example.com", "ann", access.OnAll("DeploymentRead", "SchemaRead")
-		}), ""},
-		"owner is an administrator": {objects{etl(token, anns), ann(func(u *v1alpha1.ScimUser) { u.Spec.Admin = ptr.To(true) })}, with(func(p *Principal) {
-			p.Email, p.User, p.HasRole = "Ann@Example.com", "ann", true
-		}), ""},
-		"owner with a role": {objects{etl(token, anns), analyst(), ann(func(u *v1alpha1.ScimUser) {
-			u.Spec.AccountRoles = []v1alpha1.AccountRoleReference{"analyst"}
-		})}, with(func(p *Principal) {
-			p.Email, p.User, p.HasRole, p.Grants = "Ann@Example.com", "ann", true, access.On([]string{"sales"}, "SchemaUpdate")
-		}), ""},
-		"less than the role of the owner": {objects{etl(token, anns, func(k *v1alpha1.ApiKey) {
-			k.Spec.Permissions = []v1alpha1.Permission{"SchemaRead", "SecretsManage"}
-		}), analyst(), ann(func(u *v1alpha1.ScimUser) {
-			u.Spec.AccountRoles = []v1alpha1.AccountRoleReference{"analyst"}
-		})}, with(func(p *Principal) {
-			p.Email, p.User, p.HasRole, p.Grants = "Ann@Example.com", "ann", true, access.On([]string{"sales"}, "SchemaRead")
-		}), ""},
 		"with SCIM profile": {objects{etl(token, func(k *v1alpha1.ApiKey) { k.Spec.ScimProfile = "Okta" })}, with(func(p *Principal) { p.ScimProfile = "Okta" }), ""},
-		"owner with addresses": {objects{etl(token, anns), ann(func(u *v1alpha1.ScimUser) {
-			u.Spec.Emails = []v1alpha1.ScimMultiValue{{Value: "a@example.com"}, {Value: "b@example.com", Primary: ptr.To(true)}}
-		})}, with(func(p *Principal) {
-			p.Email, p.User, p.Grants = "b@example.com", "ann", access.OnAll("DeploymentRead", "SchemaRead")
-		}), ""},
 		"two copies": {objects{etl(token), etl(token, func(k *v1alpha1.ApiKey) {
 			k.Name, k.CreationTimestamp = "copy", metav1.NewTime(now.Add(time.Second))
 		})}, plain, ""},
@@ -140,6 +117,49 @@ func TestKeys(t *testing.T) {
 		"owner does not exist":     {objects{etl(token, anns)}, nil, `the user of the API key, "ann", does not exist`},
 		"owner in other namespace": {objects{etl(token, anns), ann(func(u *v1alpha1.ScimUser) { u.Namespace = "other-ns" })}, nil, `"ann", does not exist`},
 		"owner not active":         {objects{etl(token, anns), ann(func(u *v1alpha1.ScimUser) { u.Spec.Active = ptr.To(false) })}, nil, `"ann", is not active`},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) { requireAuthentication(t, token, tc.objs, tc.want, tc.text) })
+	}
+}
+
+// TestKeysOfOwners: a key has the permissions that its owner has too.
+func TestKeysOfOwners(t *testing.T) {
+	token := newToken(t)
+	with := func(change func(*Principal)) *Principal {
+		p := &Principal{Kind: KindAPIKey, Account: "acme", ID: "etl", Name: "etl", Grants: access.OnAll("Admin")}
+		change(p)
+		return p
+	}
+	type objects = []client.Object
+	cases := map[string]struct {
+		objs objects
+		want *Principal
+		text string
+	}{
+		"owner": {objects{etl(token, anns), ann()}, with(func(p *Principal) {
+			p.Email, p.User, p.Grants = "Ann@Example.com", "ann", access.OnAll("DeploymentRead", "SchemaRead")
+		}), ""},
+		"owner is an administrator": {objects{etl(token, anns), ann(func(u *v1alpha1.ScimUser) { u.Spec.Admin = ptr.To(true) })}, with(func(p *Principal) {
+			p.Email, p.User, p.HasRole = "Ann@Example.com", "ann", true
+		}), ""},
+		"owner with a role": {objects{etl(token, anns), analyst(), ann(func(u *v1alpha1.ScimUser) {
+			u.Spec.AccountRoles = []v1alpha1.AccountRoleReference{"analyst"}
+		})}, with(func(p *Principal) {
+			p.Email, p.User, p.HasRole, p.Grants = "Ann@Example.com", "ann", true, access.On([]string{"sales"}, "SchemaUpdate")
+		}), ""},
+		"less than the role of the owner": {objects{etl(token, anns, func(k *v1alpha1.ApiKey) {
+			k.Spec.Permissions = []v1alpha1.Permission{"SchemaRead", "SecretsManage"}
+		}), analyst(), ann(func(u *v1alpha1.ScimUser) {
+			u.Spec.AccountRoles = []v1alpha1.AccountRoleReference{"analyst"}
+		})}, with(func(p *Principal) {
+			p.Email, p.User, p.HasRole, p.Grants = "Ann@Example.com", "ann", true, access.On([]string{"sales"}, "SchemaRead")
+		}), ""},
+		"owner with addresses": {objects{etl(token, anns), ann(func(u *v1alpha1.ScimUser) {
+			u.Spec.Emails = []v1alpha1.ScimMultiValue{{Value: "a@example.com"}, {Value: "b@example.com", Primary: ptr.To(true)}}
+		})}, with(func(p *Principal) {
+			p.Email, p.User, p.Grants = "b@example.com", "ann", access.OnAll("DeploymentRead", "SchemaRead")
+		}), ""},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) { requireAuthentication(t, token, tc.objs, tc.want, tc.text) })

@@ -81,7 +81,7 @@ var Actions = []Action{
 	{"AgentSpaceManage", agents},
 	{"AgentAdmin", agents},
 	{"DeploymentAgentRead", agents},
-	{"OAuthIntegrationsManage", "OAuth integrations are managed with the permission Admin"},
+	{Name: "OAuthIntegrationsManage"},
 	{"OAuthIntegrationsIssueTokens", "each user authorizes OAuth integrations for themselves, without a permission"},
 	{"McpToolsManage", "there are no MCP tools"},
 	{"AIBIDevelop", tiers},

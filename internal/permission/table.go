@@ -68,6 +68,10 @@ var Table = []Permission{
 		Allows: "running SQL; data API tokens of people without it do not",
 	},
 	{
+		Name: "OAuthIntegrationsManage", AccountWide: true, Policies: []Resource{Global},
+		Allows: "reading, creating, changing and deleting OAuth integrations",
+	},
+	{
 		Name: "ScimManage", AccountWide: true,
 		Allows: "provisioning users and groups over SCIM",
 	},

@@ -39,11 +39,11 @@ func (a *api) integrationsFamily() rest.Family {
 		Tag:         "OAuth Integrations",
 		Description: "Systems, such as data sources, that people authorize the platform to use on their behalf.",
 		Routes: []rest.Route{
-			rest.Handle(http.MethodGet, integrationsPath, "listOAuthIntegrations", v1alpha1.PermissionAdmin, "List the OAuth integrations, the oldest first", a.listIntegrations),
-			rest.Handle(http.MethodPost, integrationsPath, "createOAuthIntegration", v1alpha1.PermissionAdmin, "Create an OAuth integration", a.createIntegration),
-			rest.Handle(http.MethodGet, integrationPath, "getOAuthIntegration", v1alpha1.PermissionAdmin, "Get an OAuth integration", a.getIntegration),
-			rest.Handle(http.MethodPut, integrationPath, "updateOAuthIntegration", v1alpha1.PermissionAdmin, "Replace the properties of an OAuth integration", a.updateIntegration),
-			rest.Handle(http.MethodDelete, integrationPath, "deleteOAuthIntegration", v1alpha1.PermissionAdmin, "Delete an OAuth integration and the tokens of people for it", a.deleteIntegration),
+			rest.Handle(http.MethodGet, integrationsPath, "listOAuthIntegrations", v1alpha1.PermissionOAuthIntegrationsManage, "List the OAuth integrations, the oldest first", a.listIntegrations),
+			rest.Handle(http.MethodPost, integrationsPath, "createOAuthIntegration", v1alpha1.PermissionOAuthIntegrationsManage, "Create an OAuth integration", a.createIntegration),
+			rest.Handle(http.MethodGet, integrationPath, "getOAuthIntegration", v1alpha1.PermissionOAuthIntegrationsManage, "Get an OAuth integration", a.getIntegration),
+			rest.Handle(http.MethodPut, integrationPath, "updateOAuthIntegration", v1alpha1.PermissionOAuthIntegrationsManage, "Replace the properties of an OAuth integration", a.updateIntegration),
+			rest.Handle(http.MethodDelete, integrationPath, "deleteOAuthIntegration", v1alpha1.PermissionOAuthIntegrationsManage, "Delete an OAuth integration and the tokens of people for it", a.deleteIntegration),
 		},
 	}
 }

@@ -163,7 +163,7 @@ func TestInvalidIntegrationsAreRejected(t *testing.T) {
 	acme.call(t, acme.admin, "POST", integrationsPath, nil).is(400)
 	acme.call(t, acme.admin, "GET", integrationsPath, nil).is(200).want(map[string]string{"length": "0"})
 	for method, path := range map[string]string{"GET": integrationsPath, "POST": integrationsPath, "PUT": integrationsPath + "1", "DELETE": integrationsPath + "1"} {
-		acme.call(t, acme.reader, method, path, nil).rejected(403, "Admin")
+		acme.call(t, acme.reader, method, path, nil).rejected(403, "OAuthIntegrationsManage")
 		acme.call(t, "", method, path, nil).is(401)
 	}
 }

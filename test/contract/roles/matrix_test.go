@@ -27,8 +27,10 @@ var needs = map[string]string{
 		getUserGroups deleteUserGroup getUserAttributes createUserAttribute updateUserAttribute deleteUserAttribute
 		getUserAttributeValues upsertUserAttributeValue getRoles createRole getRole updateRole deleteRole assignRoleToUser
 		removeRoleFromUser updateTenantSettings listOidcTokenConfigs createOidcTokenConfig getOidcTokenConfig updateOidcTokenConfig
-		deleteOidcTokenConfig listOAuthIntegrations createOAuthIntegration getOAuthIntegration updateOAuthIntegration deleteOAuthIntegration`,
-	"AuditLogManage":    `exportAuditLogs`,
+		deleteOidcTokenConfig`,
+	"AuditLogManage": `exportAuditLogs`,
+	"OAuthIntegrationsManage": `listOAuthIntegrations createOAuthIntegration getOAuthIntegration updateOAuthIntegration
+		deleteOAuthIntegration`,
 	"DeploymentsManage": `createDeployToken`,
 	"DeploymentCreate":  `createDeployment getGitHubStatus listGitHubInstallations listGitHubRepositories listGitHubBranches`,
 	"DeploymentRead": `getDeployments getDeployment getDeploymentEnvironments getDeploymentSettings listDeploymentVersions getEnvVariables
@@ -51,14 +53,14 @@ var needs = map[string]string{
 }
 
 // wholeAccount are the permissions that one must hold on the whole account.
-var wholeAccount = []string{"Admin", "AuditLogManage", "DeploymentCreate", "ScimManage"}
+var wholeAccount = []string{"Admin", "AuditLogManage", "DeploymentCreate", "OAuthIntegrationsManage", "ScimManage"}
 
 // Sets of permissions, with all that they imply.
 const (
 	onDeployments = "DeploymentRead DeploymentUpdate DeploymentDelete SecretsManage SchemaRead SchemaUpdate SchemaUpdateDevBranches SqlRunnerRead"
 	manage        = "DeploymentsManage DeploymentCreate DeploymentRead DeploymentUpdate DeploymentDelete SecretsManage SchemaRead SchemaUpdate SchemaUpdateDevBranches"
 	folders       = "FolderRead FolderEdit FolderManage"
-	all           = "Admin AuditLogManage ScimManage SqlRunnerRead " + manage + " " + folders
+	all           = "Admin AuditLogManage OAuthIntegrationsManage ScimManage SqlRunnerRead " + manage + " " + folders
 )
 
 // implied is what single permissions of keys imply besides themselves.
