@@ -3,6 +3,7 @@ package tenant
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"net/http"
 	"slices"
@@ -250,8 +251,14 @@ func (a *api) discard(ctx context.Context, i *v1alpha1.OAuthIntegration) {
 	}
 }
 
-// secretOfIntegration returns the name of the Secret of an integration that was created over REST.
-func secretOfIntegration(name string) string { return name + "-oauth-client" }
+// randomLetters is the number of random letters in the name of a Secret.
+const randomLetters = 8
+
+// secretOfIntegration returns a name for the Secret of an integration that is created over REST. That of a deleted integration
+// of the same name may not be deleted yet.
+func secretOfIntegration(name string) string {
+	return name + "-oauth-client-" + strings.ToLower(rand.Text()[:randomLetters])
+}
 
 // createClientSecret creates the Secret of an integration, which is deleted with it.
 func (a *api) createClientSecret(ctx context.Context, i *v1alpha1.OAuthIntegration, value string) error {

@@ -74,7 +74,7 @@ func TestIntegrationsAreManagedOverREST(t *testing.T) {
 		t.Errorf("no times: %s", list.raw)
 	}
 	object := acme.object(t, first)
-	if ref := object.Spec.ClientSecretRef; ref.Name != object.Name+"-oauth-client" || ref.Key != "clientSecret" {
+	if ref := object.Spec.ClientSecretRef; !strings.HasPrefix(ref.Name, object.Name+"-oauth-client-") || ref.Key != "clientSecret" {
 		t.Errorf("the reference is %+v", ref)
 	}
 	acme.hasSecret(t, object, "hidden-secret")
