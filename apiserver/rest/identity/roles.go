@@ -85,7 +85,7 @@ func (RoleAction) Schema(huma.Registry) *huma.Schema {
 type RolePolicy struct {
 	ResourceType RoleResource `json:"resourceType"`
 	Actions      []RoleAction `json:"actions" minItems:"1" maxItems:"64"`
-	Resources    []string     `json:"resources" minItems:"1" maxItems:"256" pattern:"^(All|[1-9][0-9]{0,15})$" patternDescription:"All or the number of a deployment" doc:"All, or for resourceType Deployment the ids of deployments, which need not exist."`
+	Resources    []string     `json:"resources" minItems:"1" maxItems:"256" pattern:"^(All|[1-9][0-9]{0,15})$" patternDescription:"All or the number of a deployment" doc:"All, or for resourceType Deployment the ids of deployments, which need not exist." example:"[\"1\"]"`
 }
 
 // policyOf returns a policy as it is stored. field names it in errors.

@@ -54,10 +54,10 @@ type OAuthIntegration struct {
 	ID          int64          `json:"id" minimum:"1"`
 	Name        string         `json:"name"`
 	Type        string         `json:"type" doc:"The system; data tokens have the access token of a person below this name."`
-	AuthURL     string         `json:"authUrl" format:"uri" doc:"The authorization endpoint."`
-	TokenURL    string         `json:"tokenUrl" format:"uri" doc:"The token endpoint."`
+	AuthURL     string         `json:"authUrl" format:"uri" doc:"The authorization endpoint." example:"https://login.example.com/authorize"`
+	TokenURL    string         `json:"tokenUrl" format:"uri" doc:"The token endpoint." example:"https://login.example.com/token"`
 	ClientID    string         `json:"clientId"`
-	RedirectURI string         `json:"redirectUri" format:"uri" doc:"The redirect URI to register at the provider."`
+	RedirectURI string         `json:"redirectUri" format:"uri" doc:"The redirect URI to register at the provider." example:"https://demo.example.com/auth/integrations/callback"`
 	Scopes      []string       `json:"scopes,omitempty" nullable:"true"`
 	Config      map[string]any `json:"config,omitempty" nullable:"true" doc:"revocationUrl, clientAuthentication and authorizationParameters have an effect; others are kept."`
 	CreatedAt   time.Time      `json:"createdAt"`

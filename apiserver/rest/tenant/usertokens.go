@@ -152,7 +152,7 @@ func (a *api) revokeUserToken(ctx context.Context, in *UserTokenInput) (*rest.Su
 // InitiateOutput is where the person continues.
 type InitiateOutput struct {
 	Body struct {
-		AuthorizationURL string    `json:"authorizationUrl" format:"uri" doc:"The address at the provider to open in a browser in which the person is signed in to this account."`
+		AuthorizationURL string    `json:"authorizationUrl" format:"uri" doc:"The address at the provider to open in a browser in which the person is signed in to this account." example:"https://login.example.com/authorize?client_id=quoin"`
 		ExpiresAt        time.Time `json:"expiresAt" doc:"When the authorization has to be complete."`
 	}
 }
