@@ -100,7 +100,7 @@ func TestUserAttributesRoundTrip(t *testing.T) {
 	u := fullUser()
 	d := m.users.resource(v, u).Document
 	shown := d.Clone()
-	for _, name := range []string{AttributeAdmin, AttributeSettings} {
+	for _, name := range []string{AttributeAdmin, AttributeSettings, AttributeRoles} {
 		if d[name] == nil {
 			t.Errorf("%s is missing", name)
 		}
@@ -126,6 +126,7 @@ func TestUserAttributesRoundTrip(t *testing.T) {
 	}
 	want.Spec.DeprovisionTime = made.Spec.DeprovisionTime
 	want.Spec.Enterprise.Manager.DisplayName = "" // read-only
+	want.Spec.AccountRoles = nil                  // read-only
 	want.Spec.Extensions[1].Attributes.Raw = []byte(`{"badge":"b","level":7,"page":"https://x","rate":1.5,"remote":false,"since":"2026-01-31T12:00:00Z","teams":["a","b"]}`)
 	if diff := cmp.Diff(want.Spec, made.Spec); diff != "" {
 		t.Errorf("written from the document (-want +got):\n%s", diff)
