@@ -51,6 +51,9 @@ func (w *world) set(t *testing.T, a *v1alpha1.Account, change func(map[string][]
 	if err := w.api.Get(t.Context(), client.ObjectKey{Namespace: a.Spec.Namespace, Name: SecretName}, secret); err != nil {
 		t.Fatal(err)
 	}
+	if secret.Data == nil { // a Secret without keys
+		secret.Data = map[string][]byte{}
+	}
 	change(secret.Data)
 	if err := w.api.Update(t.Context(), secret); err != nil {
 		t.Fatal(err)

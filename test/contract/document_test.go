@@ -544,8 +544,9 @@ func TestRoutesRequireTheirPermission(t *testing.T) {
 			if method != "get" && reads {
 				t.Errorf("%s changes something and requires only %s", op.OperationID, required)
 			}
+			ofUsers := strings.HasPrefix(path, "/api/v1/user-oauth-tokens") // keys without a user have none
 			for name, c := range callers {
-				allowed := required == "" || name.Includes(required)
+				allowed := required == "" && !ofUsers || required != "" && name.Includes(required)
 				if status := c.call(t, strings.ToUpper(method), parameter.ReplaceAllString(strings.Replace(path, "{installationId}", "1", 1), "999"), "[]").status; (status != 403) != allowed {
 					t.Errorf("%s %s with %s: %d", method, path, name, status)
 				}

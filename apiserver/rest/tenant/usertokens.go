@@ -86,7 +86,7 @@ func (a *api) person(ctx context.Context) (string, error) {
 	}
 	p := rest.ScopeFrom(ctx).Principal
 	if p.User == "" {
-		return "", rest.NotFound("%s %q is not a user of the account: OAuth tokens belong to users, who sign in or have a key of their own", p.Kind, p.Name)
+		return "", rest.Forbidden("%s %q is not a user of the account: OAuth tokens belong to users, who sign in or have a key of their own", p.Kind, p.Name)
 	}
 	if p.IsLimited() {
 		return "", rest.Forbidden("%s %q is limited to certain deployments; OAuth tokens concern the whole account", p.Kind, p.Name)

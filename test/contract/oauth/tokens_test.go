@@ -106,8 +106,8 @@ func TestTokensOfPeople(t *testing.T) {
 		}
 	}
 	// Tokens of programs, of another account, and without a credential.
-	acme.call(t, acme.admin, "GET", userTokensPath, nil).rejected(404, "not a user")
-	acme.call(t, acme.admin, "POST", userTokensPath+id+"/initiate", nil).rejected(404, "not a user")
+	acme.call(t, acme.admin, "GET", userTokensPath, nil).rejected(403, "not a user")
+	acme.call(t, acme.admin, "POST", userTokensPath+id+"/initiate", nil).rejected(403, "not a user")
 	acme.call(t, "", "GET", userTokensPath, nil).is(401)
 	globex.call(t, globex.ada, "GET", userTokensPath, nil).is(200).want(map[string]string{"length": "0"})
 	globex.call(t, globex.ada, "GET", userTokensPath+id, nil).is(404)
