@@ -54,16 +54,22 @@ func crds(t *testing.T) []apiextensionsv1.CustomResourceDefinition {
 	return all
 }
 
-// find returns the schema of the spec of a kind.
-func find(t *testing.T, all []apiextensionsv1.CustomResourceDefinition, kind string) map[string]apiextensionsv1.JSONSchemaProps {
+// of returns the CRD of a kind.
+func of(t *testing.T, all []apiextensionsv1.CustomResourceDefinition, kind string) *apiextensionsv1.CustomResourceDefinition {
 	t.Helper()
 	for i := range all {
 		if all[i].Spec.Names.Kind == kind {
-			return all[i].Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"].Properties
+			return &all[i]
 		}
 	}
 	t.Fatalf("no CRD of %s", kind)
 	return nil
+}
+
+// find returns the schema of the spec of a kind.
+func find(t *testing.T, all []apiextensionsv1.CustomResourceDefinition, kind string) map[string]apiextensionsv1.JSONSchemaProps {
+	t.Helper()
+	return of(t, all, kind).Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"].Properties
 }
 
 func TestSchemas(t *testing.T) {
@@ -78,12 +84,12 @@ func TestSchemas(t *testing.T) {
 		"none": {func(*testing.T, []apiextensionsv1.CustomResourceDefinition) []apiextensionsv1.CustomResourceDefinition {
 			return nil
 		}, Failed, fmt.Sprintf("not installed: Account, ReleaseChannel, DbtSync, Deployment, Branch and %d more", len(v1alpha1.Kinds)-5)},
-		"one not established": {func(_ *testing.T, all []apiextensionsv1.CustomResourceDefinition) []apiextensionsv1.CustomResourceDefinition {
-			all[0].Status.Conditions = nil
+		"one not established": {func(t *testing.T, all []apiextensionsv1.CustomResourceDefinition) []apiextensionsv1.CustomResourceDefinition {
+			of(t, all, "Account").Status.Conditions = nil
 			return all
 		}, Failed, "not installed: Account"},
-		"another version": {func(_ *testing.T, all []apiextensionsv1.CustomResourceDefinition) []apiextensionsv1.CustomResourceDefinition {
-			all[0].Spec.Versions[0].Name = "v1alpha0"
+		"another version": {func(t *testing.T, all []apiextensionsv1.CustomResourceDefinition) []apiextensionsv1.CustomResourceDefinition {
+			of(t, all, "Account").Spec.Versions[0].Name = "v1alpha0"
 			return all
 		}, Failed, "not installed: Account v1alpha1"},
 		"older": {func(t *testing.T, all []apiextensionsv1.CustomResourceDefinition) []apiextensionsv1.CustomResourceDefinition {
