@@ -15,6 +15,21 @@ type ApiKeyOwner struct {
 	// +kubebuilder:validation:MaxLength=253
 	// +required
 	ScimUser string `json:"scimUser"`
+
+	// issuer is the URL of the OIDC issuer of the account at which the user had signed in who created the
+	// key over REST.
+	// +kubebuilder:validation:MaxLength=512
+	// +optional
+	Issuer string `json:"issuer,omitempty"`
+
+	// groups of the user at the issuer when the key was created, of those in adminGroups and groupRoles of
+	// the issuer. They grant the key what the issuer of the account gives them now.
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=160
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=256
+	// +optional
+	Groups []string `json:"groups,omitempty"`
 }
 
 // ApiKeyToken identifies a token by its hash.

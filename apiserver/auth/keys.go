@@ -98,7 +98,8 @@ func (a *Keys) Authenticate(ctx context.Context, account *v1alpha1.Account, r *h
 	}
 	p := principalOf(account, k, owner)
 	if owner != nil {
-		granted, hasRole := a.users.grantsOf(ctx, account, owner)
+		p.Issuer, p.Groups = k.Spec.Owner.Issuer, k.Spec.Owner.Groups
+		granted, hasRole := a.users.grantsOf(ctx, account, owner, trustedIssuer(account, p.Issuer), p.Groups)
 		p.Grants, p.HasRole = p.Within(granted), hasRole
 	}
 	return p, nil

@@ -27,7 +27,9 @@ import (
 var now = time.Date(2026, 1, 1, 12, 30, 0, 0, time.UTC)
 
 func acme() *v1alpha1.Account {
-	return &v1alpha1.Account{ObjectMeta: metav1.ObjectMeta{Name: "acme"}, Spec: v1alpha1.AccountSpec{Namespace: "acme-ns"}}
+	return &v1alpha1.Account{ObjectMeta: metav1.ObjectMeta{Name: "acme"}, Spec: v1alpha1.AccountSpec{
+		Namespace: "acme-ns", OIDCIssuers: []v1alpha1.OIDCIssuer{{URL: "https://idp.example.com", AdminGroups: []string{"admins"}}},
+	}}
 }
 
 // etl returns an ApiKey of acme with a token.
@@ -49,6 +51,13 @@ func ann(change ...func(*v1alpha1.ScimUser)) *v1alpha1.ScimUser {
 }
 
 func anns(k *v1alpha1.ApiKey) { k.Spec.Owner = &v1alpha1.ApiKeyOwner{ScimUser: "ann"} }
+
+// in makes ann the owner, who had groups at an issuer.
+func in(issuer string, groups ...string) func(*v1alpha1.ApiKey) {
+	return func(k *v1alpha1.ApiKey) {
+		k.Spec.Owner = &v1alpha1.ApiKeyOwner{ScimUser: "ann", Issuer: issuer, Groups: groups}
+	}
+}
 
 // indexed returns an in-memory client with objects and indexes.
 func indexed(t *testing.T, objs ...client.Object) client.WithWatch {
@@ -154,6 +163,13 @@ func TestKeysOfOwners(t *testing.T) {
 			u.Spec.AccountRoles = []v1alpha1.AccountRoleReference{"analyst"}
 		})}, with(func(p *Principal) {
 			p.Email, p.User, p.HasRole, p.Grants = "Ann@Example.com", "ann", true, access.On([]string{"sales"}, "SchemaRead")
+		}), ""},
+		"owner in a group of administrators": {objects{etl(token, in("https://idp.example.com", "admins")), ann()}, with(func(p *Principal) {
+			p.Email, p.User, p.HasRole, p.Issuer, p.Groups = "Ann@Example.com", "ann", true, "https://idp.example.com", []string{"admins"}
+		}), ""},
+		"owner in a group of no issuer of the account": {objects{etl(token, in("https://other.example.com", "admins")), ann()}, with(func(p *Principal) {
+			p.Email, p.User, p.Issuer, p.Groups = "Ann@Example.com", "ann", "https://other.example.com", []string{"admins"}
+			p.Grants = access.OnAll("DeploymentRead", "SchemaRead")
 		}), ""},
 		"owner with addresses": {objects{etl(token, anns), ann(func(u *v1alpha1.ScimUser) {
 			u.Spec.Emails = []v1alpha1.ScimMultiValue{{Value: "a@example.com"}, {Value: "b@example.com", Primary: ptr.To(true)}}

@@ -20,7 +20,6 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
-	"github.com/quoin-dev/quoin/apiserver/access"
 )
 
 // skew is the tolerated clock skew between an issuer and this process.
@@ -104,12 +103,10 @@ func (a *OIDC) principal(ctx context.Context, account *v1alpha1.Account, spec *v
 	if user != nil {
 		p.User = user.Name
 	}
-	groups := groupsIn(spec, c)
-	if slices.ContainsFunc(groups, func(g string) bool { return slices.Contains(spec.AdminGroups, g) }) {
-		p.Grants, p.HasRole = access.OnAll(v1alpha1.PermissionAdmin), true
-		return p, nil
+	if groups := groupsWithRoles(spec, groupsIn(spec, c)); len(groups) > 0 {
+		p.Issuer, p.Groups = spec.URL, groups
 	}
-	p.Grants, p.HasRole = a.users.grantsOf(ctx, account, user, rolesOf(spec, groups)...)
+	p.Grants, p.HasRole = a.users.grantsOf(ctx, account, user, spec, p.Groups)
 	return p, nil
 }
 
@@ -289,6 +286,18 @@ func userPrincipal(account *v1alpha1.Account, spec *v1alpha1.OIDCIssuer, c token
 func groupsIn(spec *v1alpha1.OIDCIssuer, c tokenClaims) []string {
 	_, claim := claimNames(spec)
 	return c.texts(claim)
+}
+
+// groupsWithRoles returns the groups to which an issuer gives permissions.
+func groupsWithRoles(spec *v1alpha1.OIDCIssuer, groups []string) []string {
+	var kept []string
+	for _, g := range groups {
+		mapped := func(r v1alpha1.OIDCGroupRoles) bool { return r.Group == g }
+		if !slices.Contains(kept, g) && (slices.Contains(spec.AdminGroups, g) || slices.ContainsFunc(spec.GroupRoles, mapped)) {
+			kept = append(kept, g)
+		}
+	}
+	return kept
 }
 
 // rolesOf returns the roles of the members of groups of an issuer.

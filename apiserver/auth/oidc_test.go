@@ -241,7 +241,11 @@ func TestOIDCPrincipal(t *testing.T) {
 	p := newProvider(t, key)
 	read, admin := []v1alpha1.Permission{"DeploymentRead", "SchemaRead"}, []v1alpha1.Permission{"Admin"}
 	ann := func(name, email string, permissions []v1alpha1.Permission) *Principal {
-		return &Principal{Kind: KindUser, Account: "acme", ID: "u1", Name: name, Email: email, UserName: stdcmp.Or(email, name), Grants: access.OnAll(permissions...), HasRole: permissions[0] == "Admin"}
+		user := &Principal{Kind: KindUser, Account: "acme", ID: "u1", Name: name, Email: email, UserName: stdcmp.Or(email, name), Grants: access.OnAll(permissions...)}
+		if permissions[0] == "Admin" {
+			user.HasRole, user.Issuer, user.Groups = true, p.URL, []string{"bi-admins"}
+		}
+		return user
 	}
 	cases := map[string]struct {
 		claims object

@@ -78,6 +78,10 @@ type Principal struct {
 	// Creator is <kind>:<id> of the principal that created a deploy token, on whose branches its live previews
 	// are; empty for others, also for Git tokens. CreatorName is a name for readers.
 	Creator, CreatorName string
+	// Issuer and Groups are those of a user's token, if the issuer gives the groups permissions. A key that the user creates
+	// has them too, because they are not known later.
+	Issuer string
+	Groups []string
 	// Grants are the permissions held.
 	access.Grants
 	// HasRole is true if the principal is a user, or acts on behalf of one, whose permissions are those of roles,

@@ -95,15 +95,24 @@ func (u *ActiveUsers) checkDeprovisioned(ctx context.Context, namespace, userNam
 // defaultGrants are the permissions of users without a role in accounts without a default role.
 var defaultGrants = access.OnAll(v1alpha1.PermissionDeploymentRead, v1alpha1.PermissionSchemaRead)
 
-// grantsOf returns what a user may do, from the cache: what its roles grant, those of its groups, and others that its credential
-// has. user is nil for one without a ScimUser. hasRole is false if the user has no role but the default.
-func (u *ActiveUsers) grantsOf(ctx context.Context, account *v1alpha1.Account, user *v1alpha1.ScimUser, others ...v1alpha1.AccountRoleReference) (granted access.Grants, hasRole bool) {
-	if user != nil && user.Spec.IsAdmin() {
+// grantsOf returns what a user may do, from the cache: what its roles grant, those of its groups, and those of its groups at an
+// issuer of the account. user is nil for one without a ScimUser, issuer if it is not known. hasRole is false if the user has no
+// role but the default.
+func (u *ActiveUsers) grantsOf(
+	ctx context.Context, account *v1alpha1.Account, user *v1alpha1.ScimUser, issuer *v1alpha1.OIDCIssuer, groups []string,
+) (granted access.Grants, hasRole bool) {
+	var assigned []v1alpha1.AccountRoleReference
+	isAdmin := user != nil && user.Spec.IsAdmin()
+	if issuer != nil {
+		assigned = rolesOf(issuer, groups)
+		isAdmin = isAdmin || slices.ContainsFunc(groups, func(g string) bool { return slices.Contains(issuer.AdminGroups, g) })
+	}
+	if isAdmin {
 		return access.OnAll(v1alpha1.PermissionAdmin), true
 	}
-	set, assigned := u.roles.Of(account.Spec.Namespace), others
+	set := u.roles.Of(account.Spec.Namespace)
 	if user != nil {
-		assigned = slices.Concat(others, user.Spec.AccountRoles, u.users.RolesOfGroups(ctx, account.Spec.Namespace, user.Name))
+		assigned = slices.Concat(assigned, user.Spec.AccountRoles, u.users.RolesOfGroups(ctx, account.Spec.Namespace, user.Name))
 		if scim := account.Spec.Scim; scim != nil && ptr.Deref(scim.AssignRoles, false) {
 			assigned = append(assigned, accountrole.OverSCIM(user.Spec.Roles, set.InEffect)...)
 		}

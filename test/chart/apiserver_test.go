@@ -134,7 +134,8 @@ func TestAPIServiceTrustsAGivenCertificate(t *testing.T) {
 // Without the component, there are no objects that depend on it.
 func TestDisabledAPIServerLeavesNoObjects(t *testing.T) {
 	for _, object := range render(t, "--set", "apiserver.enabled=false,apiserver.aggregation.enabled=true") {
-		if strings.Contains(object.GetName(), "proxy") || strings.Contains(object.GetName(), "auth") || object.GetKind() == "APIService" || object.GetKind() == "ValidatingWebhookConfiguration" {
+		isProxy := strings.Contains(object.GetName(), "proxy") || strings.Contains(object.GetName(), "auth-delegator") || strings.Contains(object.GetName(), "authentication-reader")
+		if isProxy || object.GetKind() == "APIService" || object.GetKind() == "ValidatingWebhookConfiguration" {
 			t.Errorf("%s %s", object.GetKind(), object.GetName())
 		}
 	}

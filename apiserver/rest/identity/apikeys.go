@@ -135,7 +135,7 @@ func (a *api) createKey(ctx context.Context, in *CreateKeyInput) (*CreatedKeyOut
 	k.Spec.Token = ptr.To(token.Hash())
 	// A user's keys, and the keys made with them, end with the user.
 	if s.Principal.User != "" {
-		k.Spec.Owner = &v1alpha1.ApiKeyOwner{ScimUser: s.Principal.User}
+		k.Spec.Owner = &v1alpha1.ApiKeyOwner{ScimUser: s.Principal.User, Issuer: s.Principal.Issuer, Groups: s.Principal.Groups}
 	}
 	if body := in.Body; body != nil {
 		k.Spec.DisplayName = string(ptr.Deref(body.Name, ""))
