@@ -30,7 +30,7 @@ func isIntegrationPath(path string) bool {
 }
 
 // integrationCallback serves the redirect of the provider of an integration (RFC 6749, section 4.1.2). The browser has a session
-// of the person who has begun the authorization: whoever makes another person open an address of a provider gets no token of
+// of the person who has begun the authorization: an attacker who makes another person open an address of a provider gets no token of
 // that person.
 func (s *Server) integrationCallback(w http.ResponseWriter, r *http.Request, in *request) {
 	if s.Integrations == nil {

@@ -117,7 +117,7 @@ func testFlow(w *world) {
 	}
 	_, err = w.store.End(w.Context(), demo, "ada", state)
 	w.is(err, ErrUnknown)
-	// Another person ends it, and nobody can continue.
+	// Another person ends it, and no one else can continue.
 	state = w.begin("ada")
 	_, err = w.store.End(w.Context(), demo, "bob", state)
 	w.is(err, ErrUnknown)
