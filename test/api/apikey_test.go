@@ -9,6 +9,8 @@ var _ = declare(table{
 displayName: Whole
 owner:
   scimUser: ada
+  issuer: https://idp.example.com
+  groups: [admins]
 permissions: [ScimManage]
 deployments: [analytics]
 expirationTime: "2030-01-01T00:00:00Z"
