@@ -33,7 +33,14 @@ func (g *storedGroups) useUserTokens(k8s cluster.Cluster, database *store.Databa
 	if err != nil {
 		return err
 	}
-	_, err = users.AddEventHandler(leavers(g.userTokens.Left))
+	if _, err = users.AddEventHandler(leavers(g.userTokens.Left)); err != nil {
+		return err
+	}
+	integrations, err := informerOf(context.Background(), k8s.GetCache(), &v1alpha1.OAuthIntegration{})
+	if err != nil {
+		return err
+	}
+	_, err = integrations.AddEventHandler(toolscache.ResourceEventHandlerFuncs{DeleteFunc: func(any) { g.userTokens.IntegrationDeleted() }})
 	return err
 }
 

@@ -81,10 +81,21 @@ func isJWT(text string) bool {
 	if strings.Count(text, ".") != 2 || strings.HasPrefix(text, ".") || strings.Contains(text, "..") {
 		return false
 	}
-	return strings.IndexFunc(text, func(c rune) bool {
-		return (c < '0' || c > '9') && (c < 'A' || c > 'Z') && (c < 'a' || c > 'z') && c != '-' && c != '_' && c != '.'
-	}) < 0
+	for i := range len(text) {
+		if !inJWT[text[i]] {
+			return false
+		}
+	}
+	return true
 }
+
+// inJWT are the bytes that a JWT may have.
+var inJWT = func() (allowed [256]bool) {
+	for _, c := range []byte("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.") {
+		allowed[c] = true
+	}
+	return allowed
+}()
 
 // basic accepts credentials as passwords.
 type basic struct {
@@ -130,8 +141,11 @@ func (c chain) Authenticate(ctx context.Context, account *v1alpha1.Account, r *h
 	last := otherForm
 	for _, a := range c {
 		p, err := a.Authenticate(ctx, account, r)
-		var other otherCredential
-		if !errors.As(err, &other) {
+		if err == nil {
+			return p, nil
+		}
+		other, is := err.(otherCredential) //nolint:errorlint // a shortcut for most requests
+		if !is && !errors.As(err, &other) {
 			return p, err
 		}
 		if other != otherForm {

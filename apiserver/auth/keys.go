@@ -105,12 +105,14 @@ func (a *Keys) Authenticate(ctx context.Context, account *v1alpha1.Account, r *h
 	return p, nil
 }
 
-// find returns the ApiKey of a token, nil if there is none, and the reader that has it. A new key may
-// not be in the cache yet: find then reads from the Kubernetes API server.
+// find returns the ApiKey of a token, nil if there is none, and the reader that has it. The key is shared and must not be
+// modified. A new key may not be in the cache yet: find then reads from the Kubernetes API server.
 func (a *Keys) find(ctx context.Context, account *v1alpha1.Account, token apikey.Token) (*v1alpha1.ApiKey, client.Reader, error) {
 	namespace := account.Spec.Namespace
 	list := &v1alpha1.ApiKeyList{}
-	if err := a.cached.List(ctx, list, client.InNamespace(namespace), client.MatchingFields{IndexTokenID: token.ID()}); err != nil {
+	// Each request finds a key, and nothing modifies it: it is not copied.
+	err := a.cached.List(ctx, list, client.InNamespace(namespace), client.MatchingFields{IndexTokenID: token.ID()}, client.UnsafeDisableDeepCopy)
+	if err != nil {
 		return nil, nil, fmt.Errorf("find API key: %w", err)
 	}
 	if len(list.Items) > 0 {

@@ -47,8 +47,8 @@ type OIDC struct {
 	budget *budget
 	// unsigned are the tokens, by hash, whose signatures were invalid with the latest keys.
 	unsigned *expiringCache[[sha256.Size]byte, struct{}]
-	// signed are the tokens, by hash and issuer, whose signatures are valid.
-	signed *expiringCache[signedKey, signedToken]
+	// signed are the tokens, by hash, whose signatures are valid.
+	signed *expiringCache[[sha256.Size]byte, signedToken]
 
 	mu      sync.Mutex
 	issuers map[string]*issuer
@@ -62,7 +62,7 @@ func NewOIDC(users *ActiveUsers, clk clock.PassiveClock, base *http.Client) *OID
 		users: users, clock: clk, http: base, issuers: map[string]*issuer{},
 		budget:   newBudget(clk, keyAllowance),
 		unsigned: newExpiringCache[[sha256.Size]byte, struct{}](clk, unsignedFor, maxUnsigned),
-		signed:   newExpiringCache[signedKey, signedToken](clk, signedFor, maxSigned),
+		signed:   newExpiringCache[[sha256.Size]byte, signedToken](clk, signedFor, maxSigned),
 	}
 }
 
@@ -75,14 +75,15 @@ func (a *OIDC) Authenticate(ctx context.Context, account *v1alpha1.Account, r *h
 	if c.isKey() {
 		return nil, otherForm
 	}
-	spec, err := issuerOf(account, c.jwt)
+	token := hashedJWT{text: c.jwt, sum: sha256.Sum256([]byte(c.jwt))}
+	spec, err := a.issuerOf(account, token)
 	if err != nil {
 		return nil, err
 	}
 	if spec == nil {
 		return nil, foreignIssuer
 	}
-	verified, err := a.verify(ctx, account.Name, spec, spec.Audiences, c.jwt)
+	verified, err := a.verify(ctx, account.Name, spec, spec.Audiences, token)
 	if err != nil {
 		return nil, err
 	}
@@ -114,6 +115,20 @@ func (a *OIDC) principal(ctx context.Context, account *v1alpha1.Account, spec *v
 var errUnsigned = unauthenticated("the token is malformed, or not signed by its issuer")
 
 const foreignIssuer = otherCredential("the account does not have the issuer of the token")
+
+// hashedJWT is a token with its hash, by which what is known of it is found.
+type hashedJWT struct {
+	text string
+	sum  [sha256.Size]byte
+}
+
+// issuerOf is the function issuerOf, without parsing tokens whose signatures were valid before.
+func (a *OIDC) issuerOf(account *v1alpha1.Account, jwt hashedJWT) (*v1alpha1.OIDCIssuer, error) {
+	if known, ok := a.signed.get(jwt.sum); ok {
+		return trustedIssuer(account, known.issuer), nil
+	}
+	return issuerOf(account, jwt.text)
+}
 
 // issuerOf returns the issuer of the account that the unverified token names; nil if there is none, or if
 // the account's settings disable OIDC.
@@ -180,7 +195,7 @@ func (c tokenClaims) texts(name string) []string {
 
 // verify checks the signature, issuer, audience and times of a token and returns its claims. The token must
 // have one of the audiences.
-func (a *OIDC) verify(ctx context.Context, account string, spec *v1alpha1.OIDCIssuer, audiences []string, jwt string) (tokenClaims, error) {
+func (a *OIDC) verify(ctx context.Context, account string, spec *v1alpha1.OIDCIssuer, audiences []string, jwt hashedJWT) (tokenClaims, error) {
 	token, err := a.signedBy(ctx, account, spec.URL, jwt)
 	if err != nil {
 		return nil, err
@@ -208,34 +223,29 @@ type signedToken struct {
 	audience []string
 	expiry   time.Time
 	claims   tokenClaims
-	// version is that of the issuer's keys.
+	// issuer is the URL of the issuer, and version that of its keys.
+	issuer  string
 	version int
-}
-
-// signedKey is the hash of a token, and the URL of its issuer.
-type signedKey struct {
-	sum    [sha256.Size]byte
-	issuer string
 }
 
 // signedBy returns a token that an issuer has signed. Callers send the same token many times: its signature is checked
 // once for each change of the issuer's keys.
-func (a *OIDC) signedBy(ctx context.Context, account, url, jwt string) (signedToken, error) {
-	key, from := signedKey{sha256.Sum256([]byte(jwt)), url}, a.issuer(url)
-	if _, known := a.unsigned.get(key.sum); known {
-		return signedToken{}, errUnsigned
-	}
+func (a *OIDC) signedBy(ctx context.Context, account, url string, jwt hashedJWT) (signedToken, error) {
+	from := a.issuer(url)
 	// An error is that of the check below, too.
 	version, err := from.version(ctx)
-	if known, ok := a.signed.get(key); ok && err == nil && known.version == version {
+	if known, ok := a.signed.get(jwt.sum); ok && err == nil && known.issuer == url && known.version == version {
 		return known, nil
+	}
+	if _, known := a.unsigned.get(jwt.sum); known {
+		return signedToken{}, errUnsigned
 	}
 	keys := &keySet{issuer: from, admit: func() error { return a.budget.spend(ctx, account, "") }}
 	// Times and audiences are checked by the caller: the library tolerates five minutes of clock skew, and accepts one
 	// audience only.
 	token, err := oidc.NewVerifier(url, keys, &oidc.Config{
 		SupportedSigningAlgs: algorithms, SkipClientIDCheck: true, SkipExpiryCheck: true,
-	}).Verify(ctx, jwt)
+	}).Verify(ctx, jwt.text)
 	if errors.Is(keys.fault, ErrBusy) {
 		return signedToken{}, keys.fault
 	}
@@ -243,14 +253,14 @@ func (a *OIDC) signedBy(ctx context.Context, account, url, jwt string) (signedTo
 		return signedToken{}, fmt.Errorf("OIDC issuer %s: %w", url, keys.fault)
 	}
 	if err != nil {
-		a.unsigned.put(key.sum, struct{}{})
+		a.unsigned.put(jwt.sum, struct{}{})
 		return signedToken{}, errUnsigned
 	}
-	checked := signedToken{audience: token.Audience, expiry: token.Expiry, version: version}
+	checked := signedToken{audience: token.Audience, expiry: token.Expiry, issuer: url, version: version}
 	if err := token.Claims(&checked.claims); err != nil {
 		return signedToken{}, unauthenticated("the token is malformed")
 	}
-	a.signed.put(key, checked)
+	a.signed.put(jwt.sum, checked)
 	return checked, nil
 }
 
@@ -331,7 +341,7 @@ func (a *OIDC) IDToken(ctx context.Context, account *v1alpha1.Account, spec *v1a
 	if !isJWT(jwt) || len(jwt) > maxIDToken {
 		return nil, unauthenticated("the issuer has returned no ID token, or one of more than %d bytes", maxIDToken)
 	}
-	all, err := a.verify(ctx, account.Name, spec, []string{spec.ClientID}, jwt)
+	all, err := a.verify(ctx, account.Name, spec, []string{spec.ClientID}, hashedJWT{text: jwt, sum: sha256.Sum256([]byte(jwt))})
 	if err != nil {
 		return nil, err
 	}

@@ -104,10 +104,12 @@ func (x *attributeIndex[T]) of(s state[T]) []string {
 
 // find returns the objects with a value.
 func (x *attributeIndex[T]) find(namespace, value string) []T {
-	found := x.Find(namespace, value)
-	objects := make([]T, len(found))
-	for i, o := range found {
-		objects[i] = decoded[T](o)
+	found := x.Candidates(namespace, value)
+	objects := make([]T, 0, len(found))
+	for _, o := range found {
+		if object := decoded[T](o); slices.Contains(x.values(object), value) {
+			objects = append(objects, object)
+		}
 	}
 	return objects
 }

@@ -25,7 +25,7 @@ type oauthClient struct {
 // clients are the registered clients.
 var clients = []oauthClient{
 	{ID: "cube-cli", Name: "Command line (cube)", Loopback: true, Device: true},
-	{ID: "quoin-web", Name: "Web", Paths: []string{"/app/callback"}, Trusted: true},
+	{ID: "quoin-web", Name: "Web", Paths: []string{webCallbackPath}, Trusted: true},
 }
 
 // clientOf returns the client with an id; nil if there is none.

@@ -2,6 +2,7 @@ package signin
 
 import (
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -17,16 +18,31 @@ import (
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/apiserver/auth"
+	"github.com/quoin-dev/quoin/internal/content"
 	"github.com/quoin-dev/quoin/internal/content/oauth"
+	"github.com/quoin-dev/quoin/internal/oauthintegration"
 	"github.com/quoin-dev/quoin/internal/serving"
 	"github.com/quoin-dev/quoin/internal/store"
 )
 
-// everybody is a person whom no issuer has to authenticate.
+// everybody is a person whom no issuer has to authenticate. It rejects all codes, as an issuer and as the provider of
+// integrations.
 type everybody struct{}
 
-func (everybody) Endpoints(context.Context, string) (auth.Endpoints, *http.Client, error) {
-	return auth.Endpoints{Authorization: "https://login.example.com/authorize", Token: "https://login.example.com/token"}, nil, nil
+func (e everybody) Endpoints(context.Context, string) (auth.Endpoints, *http.Client, error) {
+	return auth.Endpoints{Authorization: fuzzIssuer + "/authorize", Token: fuzzIssuer + "/token"}, &http.Client{Transport: e}, nil
+}
+
+func (everybody) RoundTrip(r *http.Request) (*http.Response, error) {
+	w := httptest.NewRecorder()
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(http.StatusBadRequest)
+	_, _ = w.WriteString(`{"error":"invalid_grant"}`)
+	return w.Result(), r.Body.Close()
+}
+
+func (everybody) Complete(context.Context, *v1alpha1.Account, string, string, url.Values) (string, error) {
+	return "", content.Errorf(content.Invalid, "The provider has rejected the authorization.")
 }
 
 func (everybody) IDToken(context.Context, *v1alpha1.Account, *v1alpha1.OIDCIssuer, string, string) (auth.Claims, error) {
@@ -34,10 +50,13 @@ func (everybody) IDToken(context.Context, *v1alpha1.Account, *v1alpha1.OIDCIssue
 }
 
 func (everybody) Person(_ context.Context, account *v1alpha1.Account, _ string, _ auth.Claims) (*auth.Principal, error) {
-	return &auth.Principal{Kind: auth.KindUser, Account: account.Name, ID: "u1", Name: "Ada"}, nil
+	return &auth.Principal{Kind: auth.KindUser, Account: account.Name, ID: "u1", Name: "Ada", User: "ada"}, nil
 }
 
-const fuzzSite = "https://demo.example.com"
+const (
+	fuzzSite   = "https://demo.example.com"
+	fuzzIssuer = "https://login.example.com"
+)
 
 // fuzzed is a server with a session of a person.
 type fuzzed struct {
@@ -57,9 +76,9 @@ func newFuzzed(f *testing.F) *fuzzed {
 	f.Cleanup(func() { _ = db.Close() })
 	clk := clocktesting.NewFakeClock(metav1.Now().Time)
 	out := &fuzzed{clock: clk, store: &oauth.Store{DB: db, Record: RecordTx}}
-	server := New(Options{Store: out.store, People: everybody{}, Clock: clk})
+	server := New(Options{Store: out.store, People: everybody{}, Integrations: everybody{}, Clock: clk})
 	account := &v1alpha1.Account{ObjectMeta: metav1.ObjectMeta{Name: "demo", UID: "a1"}, Spec: v1alpha1.AccountSpec{
-		Host: "demo.example.com", OIDCIssuers: []v1alpha1.OIDCIssuer{{URL: "https://login.example.com", ClientID: "quoin"}},
+		Host: "demo.example.com", OIDCIssuers: []v1alpha1.OIDCIssuer{{URL: fuzzIssuer, ClientID: "quoin"}},
 	}}
 	_, out.session, err = out.store.StartSession(f.Context(), store.Account{UID: "a1", Name: "demo"}, oauth.Session{Person: oauth.Person{Subject: "u1"}}, "")
 	if err != nil {
@@ -71,11 +90,13 @@ func newFuzzed(f *testing.F) *fuzzed {
 }
 
 // send sends a request. There are no limits: a minute passes between two requests.
-func (f *fuzzed) send(t *testing.T, method, target, body string) *httptest.ResponseRecorder {
+func (f *fuzzed) send(t *testing.T, method, target, body string, cookies ...*http.Cookie) *httptest.ResponseRecorder {
 	t.Helper()
 	f.clock.Step(60e9)
 	r := httptest.NewRequestWithContext(t.Context(), method, fuzzSite+target, strings.NewReader(body))
-	r.AddCookie(&http.Cookie{Name: sessionCookie, Value: f.session})
+	for _, cookie := range append(cookies, &http.Cookie{Name: sessionCookie, Value: f.session}) {
+		r.AddCookie(cookie)
+	}
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	w := httptest.NewRecorder()
 	f.ServeHTTP(w, r)
@@ -167,6 +188,67 @@ func FuzzDevice(f *testing.F) {
 			t.Errorf("%q: %d %s", text, found.Code, found.Body)
 		}
 		server.send(t, http.MethodPost, devicePath, form)
+	})
+}
+
+// FuzzCallback sends what browsers keep of a sign-in, and responses of issuers and of providers of integrations: none signs in,
+// and the browser is redirected to the issuer or to the pages of sign-in only.
+func FuzzCallback(f *testing.F) {
+	server := newFuzzed(f)
+	begun := func(p pendingLogin) string {
+		text, err := json.Marshal(p)
+		if err != nil {
+			f.Fatal(err)
+		}
+		return base64.RawURLEncoding.EncodeToString(text)
+	}
+	valid := begun(pendingLogin{Issuer: fuzzIssuer, State: "s", Nonce: "n", Verifier: "v", Return: devicePath})
+	for _, query := range []string{"", "state=s&code=c", "state=s&code=c&iss=" + fuzzIssuer, "state=s&code=c&iss=https://evil.example.com", "state=s&error=%3Cscript%3E", "state=x&code=c", "state=s&state=s&code=c", "return=//evil.example.com&issuer=x"} {
+		f.Add(valid, query)
+	}
+	f.Add("", "state=s&code=c")
+	f.Add("e30", "state=&code=c")
+	f.Add(begun(pendingLogin{Issuer: "https://evil.example.com", State: "s", Return: "https://evil.example.com"}), "state=s&code=c")
+	f.Fuzz(func(t *testing.T, kept, query string) {
+		if strings.ContainsFunc(query, func(r rune) bool { return r <= ' ' || r >= 0x7f }) || strings.Contains(query, "#") {
+			return // no browser sends it
+		}
+		for _, path := range []string{loginPath, callbackPath + issuerID(fuzzIssuer), callbackPath + "x", oauthintegration.CallbackPath, oauthintegration.CallbackPath + "/x", webCallbackPath} {
+			w := server.send(t, http.MethodGet, path+"?"+query, "", &http.Cookie{Name: loginCookie, Value: kept})
+			for _, cookie := range w.Result().Cookies() {
+				if cookie.Name == sessionCookie {
+					t.Errorf("%s %q: it signs in", path, query)
+				}
+			}
+			if strings.Contains(w.Body.String(), "<script") {
+				t.Errorf("%s %q: %s", path, query, w.Body)
+			}
+			location := w.Header().Get("Location")
+			if location != "" && !strings.HasPrefix(location, "/auth/") && (path != loginPath || !strings.HasPrefix(location, fuzzIssuer+"/authorize?")) {
+				t.Errorf("%s %q: redirected to %q", path, query, location)
+			}
+		}
+	})
+}
+
+// FuzzForms sends forms of pages without the token of the session: none ends the session.
+func FuzzForms(f *testing.F) {
+	server := newFuzzed(f)
+	for _, seed := range []string{"", "csrf=", "csrf=x&kind=session&id=1", "csrf=x&csrf=x", "%zz", "kind=application&id=%00"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, body string) {
+		if strings.Contains(body, server.token) {
+			return
+		}
+		for _, path := range []string{sessionsPath, logoutPath} {
+			if w := server.send(t, http.MethodPost, path, body); w.Code < http.StatusBadRequest {
+				t.Errorf("%s %q: %d %s", path, body, w.Code, w.Body)
+			}
+			if _, err := server.store.Session(t.Context(), store.Account{UID: "a1", Name: "demo"}, server.session); err != nil {
+				t.Fatalf("%s %q: the session has ended: %v", path, body, err)
+			}
+		}
 	})
 }
 

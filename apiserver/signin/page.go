@@ -80,6 +80,15 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, status int, title,
 	s.render(w, r, status, "message", pageData{Title: title, Content: content})
 }
 
+// webCallback serves the redirect URI of the web client, for a person who comes there without a web application: one is served in
+// front of this server, for the paths below /app. The code in the address expires unused.
+func (s *Server) webCallback(w http.ResponseWriter, r *http.Request, _ *request) {
+	s.render(w, r, http.StatusNotFound, "message", pageData{Title: "There is no web application here", Content: map[string]any{
+		"Text": "This account has no web application at this address. Use the command line or the REST API.", "Problem": true,
+		"Link": sessionsPath, "LinkText": "Your sessions",
+	}})
+}
+
 // failUnavailable responds to a server-side failure.
 func (s *Server) failUnavailable(w http.ResponseWriter, r *http.Request, err error) {
 	w.Header().Set("Retry-After", "1")

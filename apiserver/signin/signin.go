@@ -28,6 +28,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -63,6 +64,7 @@ const (
 	callbackPath         = "/auth/callback/" // the id of the issuer follows
 	sessionsPath         = "/auth/sessions"
 	logoutPath           = "/auth/logout"
+	webCallbackPath      = "/app/callback"
 	stylePath            = "/auth/style.css"
 )
 
@@ -71,7 +73,7 @@ const maxBody = 32 << 10
 
 // Handles reports whether a path is one of this package.
 func Handles(path string) bool {
-	return strings.HasPrefix(path, "/auth/") || path == "/auth" || path == serverMetadataPath || path == resourceMetadataPath
+	return strings.HasPrefix(path, "/auth/") || slices.Contains([]string{"/auth", serverMetadataPath, resourceMetadataPath, webCallbackPath}, path)
 }
 
 // BodyLimit returns the maximum size of the body of a request; 0 for a path of another package.
@@ -167,6 +169,7 @@ func New(o Options) *Server {
 		"GET " + sessionsPath:                              s.page(s.sessionsPage),
 		"POST " + sessionsPath:                             s.form(s.endOne),
 		"POST " + logoutPath:                               s.form(s.logout),
+		"GET " + webCallbackPath:                           s.page(s.webCallback),
 		"GET " + stylePath:                                 serveStyle,
 		"GET " + oauthintegration.CallbackPath:             s.page(s.integrationCallback),
 		"GET " + oauthintegration.CallbackPath + "/{name}": s.page(s.integrationCallback),

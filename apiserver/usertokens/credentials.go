@@ -13,8 +13,14 @@ import (
 	"github.com/quoin-dev/quoin/internal/content/usertoken"
 )
 
-// shortest is the remaining lifetime with which an access token is handed out.
-const shortest = 30 * time.Second
+const (
+	// shortest is the remaining lifetime with which an access token is handed out.
+	shortest = 30 * time.Second
+	// refreshWait is the time for which a request waits for the refresh of another one, and refreshPoll the time between two
+	// looks for it.
+	refreshWait = requestTimeout
+	refreshPoll = 100 * time.Millisecond
+)
 
 // Credential is the access token of a person, as data tokens have it.
 type Credential struct {
@@ -89,14 +95,18 @@ func (s *Service) isExpiring(t *usertoken.Token) bool {
 	return !t.AccessExpiresAt.IsZero() && t.AccessExpiresAt.Sub(s.Clock.Now()) < shortest
 }
 
-// refreshNow refreshes a token, unless another replica does so or the next attempt is not due yet, and returns it as it is then.
+// refreshNow refreshes a token, or waits while another replica does so, and returns it as it is then. It does nothing if the next
+// attempt is not due yet.
 func (s *Service) refreshNow(ctx context.Context, a *v1alpha1.Account, i *v1alpha1.OAuthIntegration, t *usertoken.Token) (*usertoken.Token, error) {
 	if t.Status == usertoken.Failing {
 		return t, nil // it waits for its next attempt
 	}
 	l, err := s.Store.LeaseOf(ctx, stored(a), t.User, t.Integration)
-	if l == nil || err != nil {
-		return t, err
+	if err != nil {
+		return nil, err
+	}
+	if l == nil {
+		return s.refreshedElsewhere(ctx, a, t)
 	}
 	if s.isExpiring(l.Token) {
 		err = s.refresh(ctx, a, i, *l)
@@ -106,9 +116,31 @@ func (s *Service) refreshNow(ctx context.Context, a *v1alpha1.Account, i *v1alph
 	if err != nil {
 		return nil, err
 	}
+	return s.current(ctx, a, t)
+}
+
+// current returns a token as it is now; the given one if it was deleted.
+func (s *Service) current(ctx context.Context, a *v1alpha1.Account, t *usertoken.Token) (*usertoken.Token, error) {
 	found, err := s.Store.Find(ctx, string(a.UID), t.User, t.Integration)
 	if errors.Is(err, usertoken.ErrUnknown) {
 		return t, nil
 	}
 	return found, err
+}
+
+// refreshedElsewhere waits until another request or replica has refreshed a token, and returns it as it is then.
+func (s *Service) refreshedElsewhere(ctx context.Context, a *v1alpha1.Account, t *usertoken.Token) (*usertoken.Token, error) {
+	ctx, cancel := context.WithTimeout(ctx, refreshWait)
+	defer cancel()
+	for {
+		found, err := s.current(ctx, a, t)
+		if err != nil || found == t || !s.isExpiring(found) || found.Status != usertoken.Active {
+			return found, err
+		}
+		select {
+		case <-ctx.Done():
+			return found, nil
+		case <-time.After(refreshPoll):
+		}
+	}
 }

@@ -18,7 +18,7 @@ import (
 
 const (
 	// requestTimeout is the timeout of a request to a provider. It is shorter than a lease.
-	requestTimeout = 15 * time.Second
+	requestTimeout = 10 * time.Second
 	// maxResponse is the maximum size of a response in bytes.
 	maxResponse = 256 << 10
 	// maxToken is the maximum length of a token in bytes: a data token must fit into a header.
@@ -60,7 +60,7 @@ func (s *Service) request(ctx context.Context, send func(context.Context) (*oaut
 	case token.AccessToken == "" || len(token.AccessToken) > maxToken || len(token.RefreshToken) > maxToken:
 		return nil, fmt.Errorf("the tokens have %d and %d bytes; allowed: at most %d", len(token.AccessToken), len(token.RefreshToken), maxToken)
 	}
-	out := &received{secrets: secrets{token.AccessToken, token.RefreshToken}}
+	out := &received{secrets: secrets{Access: token.AccessToken, Refresh: token.RefreshToken}}
 	out.accessExpires = expiry(now, secondsOf(token.Extra("expires_in")))
 	out.refreshExpires = expiry(now, secondsOf(token.Extra("refresh_token_expires_in"), token.Extra("refresh_expires_in")))
 	return out, nil
@@ -127,38 +127,52 @@ func retryAfter(failures int) time.Duration {
 	return pause/2 + rand.N(pause/2) //nolint:gosec // not security-relevant
 }
 
-// revoke revokes the tokens of a person at a provider (RFC 7009). Revoking the refresh token ends the access tokens too.
-func (s *Service) revoke(ctx context.Context, a *v1alpha1.Account, i *v1alpha1.OAuthIntegration, of secrets) error {
+// revocation is what revoking tokens needs. It is stored with them: an integration that is deleted, and the Secret with the
+// client's secret, do not exist any more when its tokens are revoked.
+type revocation struct {
+	URL      string `json:"url"`
+	ClientID string `json:"clientId"`
+	Secret   string `json:"clientSecret"`
+	// Post sends the client's secret in the body.
+	Post bool `json:"post,omitempty"`
+}
+
+// revocationOf returns how tokens of an integration are revoked; nil if its provider has no revocation endpoint.
+func revocationOf(i *v1alpha1.OAuthIntegration, config *oauth2.Config) *revocation {
 	if i.Spec.RevocationURL == "" {
 		return nil
 	}
-	config, err := s.client(ctx, a, i)
-	if err != nil {
-		return err
+	return &revocation{string(i.Spec.RevocationURL), config.ClientID, config.ClientSecret, config.Endpoint.AuthStyle == oauth2.AuthStyleInParams}
+}
+
+// revoke revokes the tokens of a person at a provider (RFC 7009). Revoking the refresh token ends the access tokens too.
+func (s *Service) revoke(ctx context.Context, by *revocation, of secrets) error {
+	if by == nil {
+		return nil
 	}
 	for _, t := range []struct{ hint, token string }{{"refresh_token", of.Refresh}, {"access_token", of.Access}} {
 		if t.token == "" {
 			continue
 		}
-		if err := s.revokeOne(ctx, config, string(i.Spec.RevocationURL), url.Values{"token": {t.token}, "token_type_hint": {t.hint}}); err != nil {
+		if err := s.revokeOne(ctx, by, url.Values{"token": {t.token}, "token_type_hint": {t.hint}}); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (s *Service) revokeOne(ctx context.Context, config *oauth2.Config, endpoint string, form url.Values) error {
-	if config.Endpoint.AuthStyle == oauth2.AuthStyleInParams {
-		form.Set("client_id", config.ClientID)
-		form.Set("client_secret", config.ClientSecret)
+func (s *Service) revokeOne(ctx context.Context, by *revocation, form url.Values) error {
+	if by.Post {
+		form.Set("client_id", by.ClientID)
+		form.Set("client_secret", by.Secret)
 	}
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, endpoint, strings.NewReader(form.Encode()))
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, by.URL, strings.NewReader(form.Encode()))
 	if err != nil {
 		return errors.New("the revocation endpoint is not a valid URL")
 	}
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	if config.Endpoint.AuthStyle == oauth2.AuthStyleInHeader {
-		r.SetBasicAuth(url.QueryEscape(config.ClientID), url.QueryEscape(config.ClientSecret))
+	if !by.Post {
+		r.SetBasicAuth(url.QueryEscape(by.ClientID), url.QueryEscape(by.Secret))
 	}
 	response, err := s.HTTP.Do(r)
 	if err != nil {

@@ -60,6 +60,8 @@ type Service struct {
 	mu sync.Mutex
 	// left are people who were deactivated or deleted since the last round, by namespace and id.
 	left map[client.ObjectKey]struct{}
+	// deleted reports whether an integration was deleted since the last round.
+	deleted bool
 }
 
 // New returns a Service.
@@ -191,6 +193,9 @@ func (s *Service) Complete(ctx context.Context, a *v1alpha1.Account, user, path 
 		return "", err
 	}
 	config.RedirectURL = flow.RedirectURI
+	// From here on, the token is stored also if the browser disconnects: a code is exchanged once.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), workTimeout)
+	defer cancel()
 	received, err := s.request(ctx, func(ctx context.Context) (*oauth2.Token, error) {
 		return config.Exchange(ctx, response.Get("code"), oauth2.VerifierOption(string(verifier)))
 	})
@@ -201,6 +206,7 @@ func (s *Service) Complete(ctx context.Context, a *v1alpha1.Account, user, path 
 	if err != nil {
 		return "", content.Errorf(content.BadGateway, "The provider does not respond: %s. Begin the authorization again later.", err)
 	}
+	received.By = revocationOf(i, config)
 	in, err := s.sealed(ctx, a, user, flow.Integration, received)
 	if err != nil {
 		return "", err
@@ -215,6 +221,8 @@ func (s *Service) Complete(ctx context.Context, a *v1alpha1.Account, user, path 
 type secrets struct {
 	Access  string `json:"access"`
 	Refresh string `json:"refresh,omitempty"`
+	// By is how the tokens are revoked; nil if the provider has no revocation endpoint.
+	By *revocation `json:"revocation,omitempty"`
 }
 
 // sealed returns a token to store.

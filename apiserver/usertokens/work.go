@@ -3,6 +3,9 @@ package usertokens
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -16,13 +19,21 @@ import (
 )
 
 const (
-	// interval is the time between two looks for tokens that are due.
-	interval = 10 * time.Second
-	// sweepInterval is the time between two looks for people who have left. Their deactivation is observed at once; this
-	// finds what was missed while no replica ran.
+	// interval is the time between two looks for tokens that are due. With the lease it is the time after which the refresh of
+	// a process that was killed is tried again: less than the 30 seconds for which providers accept a refresh token again.
+	interval = 5 * time.Second
+	// sweepInterval is the time between two looks for people who have left and integrations that were deleted. Both are
+	// observed at once; this finds what was missed while no replica ran.
 	sweepInterval = 10 * time.Minute
-	// batch is the number of tokens that a replica leases at a time, and concurrency that of requests to providers.
-	batch, concurrency = 32, 8
+	// batch is the number of tokens that a replica leases at a time. It works on all of them at once, so that no lease ends
+	// while it waits.
+	batch = 16
+	// workTimeout is the timeout of an exchange or refresh, with storing its result. A lease is longer.
+	workTimeout = usertoken.Lease - 3*time.Second
+	// storeRetry is the time between two attempts to store the result of a refresh.
+	storeRetry = 200 * time.Millisecond
+	// notCached is the time after which a token is worked on whose integration exists and is not in the cache.
+	notCached = time.Minute
 	// revokeFor is how long the revocation of a deleted token is attempted.
 	revokeFor = 24 * time.Hour
 	// page is the number of people that are read at a time.
@@ -44,10 +55,10 @@ func (s *Service) Run(ctx context.Context) error {
 		if now := s.Clock.Now(); now.Sub(swept) >= sweepInterval {
 			swept = now
 			if err := s.Sweep(ctx); err != nil && ctx.Err() == nil {
-				s.Log.ErrorContext(ctx, "Cannot look for OAuth tokens of people who have left", "error", err.Error())
+				s.Log.ErrorContext(ctx, "Cannot look for OAuth tokens of people who have left and of deleted integrations", "error", err.Error())
 			}
 		}
-		if err := errors.Join(s.deleteLeft(ctx), s.Round(ctx)); err != nil && ctx.Err() == nil {
+		if err := errors.Join(s.deleteObserved(ctx), s.Round(ctx)); err != nil && ctx.Err() == nil {
 			s.Log.ErrorContext(ctx, "Cannot refresh OAuth tokens", "error", err.Error())
 		}
 		select {
@@ -63,12 +74,9 @@ func (s *Service) Run(ctx context.Context) error {
 func (s *Service) Round(ctx context.Context) error {
 	for {
 		due, err := s.Store.Due(ctx, batch)
-		slots := make(chan struct{}, concurrency)
 		var group sync.WaitGroup
 		for _, l := range due {
-			slots <- struct{}{}
 			group.Go(func() {
-				defer func() { <-slots }()
 				if err := s.work(ctx, l); err != nil && ctx.Err() == nil {
 					s.Log.ErrorContext(ctx, "Cannot work on an OAuth token", "account", l.Account.Name, "id", l.ID, "error", err.Error())
 				}
@@ -104,29 +112,50 @@ func (s *Service) work(ctx context.Context, l usertoken.Leased) error {
 	if err != nil {
 		return err
 	}
-	if i == nil { // the client's secret is gone with it
-		return s.Store.Forget(ctx, l)
-	}
 	if l.Revoking {
 		return s.finishRevocation(ctx, a, i, l)
+	}
+	if i == nil {
+		return s.withoutIntegration(ctx, a, l)
 	}
 	return s.refresh(ctx, a, i, l)
 }
 
-// finishRevocation revokes a deleted token at the provider.
+// withoutIntegration deletes the tokens of an integration that was deleted.
+func (s *Service) withoutIntegration(ctx context.Context, a *v1alpha1.Account, l usertoken.Leased) error {
+	exists, err := s.exists(ctx, a, l.Integration)
+	if err != nil {
+		return err
+	}
+	if exists {
+		return s.Store.Release(ctx, l, s.Clock.Now().Add(notCached))
+	}
+	defer s.Wake()
+	return s.Store.DeleteOf(ctx, l.Account, l.Integration)
+}
+
+// finishRevocation revokes a deleted token at the provider. i is nil if the integration was deleted.
 func (s *Service) finishRevocation(ctx context.Context, a *v1alpha1.Account, i *v1alpha1.OAuthIntegration, l usertoken.Leased) error {
 	held, err := s.open(ctx, a, l.Token)
 	if errors.Is(err, keyring.ErrUnknownKey) {
 		return s.Store.Forget(ctx, l)
 	}
+	by := held.By
+	if i != nil && err == nil { // its endpoint and secret may be other ones than when the token was issued
+		if config, unreadable := s.client(ctx, a, i); unreadable == nil {
+			by = revocationOf(i, config)
+		} else if by == nil {
+			err = unreadable
+		}
+	}
 	if err == nil {
-		err = s.revoke(ctx, a, i, held)
+		err = s.revoke(ctx, by, held)
 	}
 	if err == nil {
 		return s.Store.Forget(ctx, l)
 	}
 	if l.Failures == 0 {
-		s.Log.WarnContext(ctx, "Cannot revoke an OAuth token at its provider", "account", a.Name, "oauthIntegration", i.Name, "error", err.Error())
+		s.Log.WarnContext(ctx, "Cannot revoke an OAuth token at its provider", "account", a.Name, "integration", l.Integration, "error", err.Error())
 	}
 	pause := retryAfter(l.Failures)
 	if longestRetry*time.Duration(l.Failures) > revokeFor {
@@ -135,8 +164,11 @@ func (s *Service) finishRevocation(ctx context.Context, a *v1alpha1.Account, i *
 	return s.Store.Failed(ctx, l, l.Status, err.Error(), s.Clock.Now().Add(pause))
 }
 
-// refresh refreshes the token of a person (RFC 6749, section 6).
+// refresh refreshes the token of a person (RFC 6749, section 6). The result is stored also if the caller disconnects or the
+// process is asked to stop: the provider may not accept the previous refresh token any more.
 func (s *Service) refresh(ctx context.Context, a *v1alpha1.Account, i *v1alpha1.OAuthIntegration, l usertoken.Leased) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), workTimeout)
+	defer cancel()
 	held, err := s.open(ctx, a, l.Token)
 	if errors.Is(err, keyring.ErrUnknownKey) {
 		return s.Store.Failed(ctx, l, usertoken.Ended, err.Error(), time.Time{})
@@ -162,15 +194,31 @@ func (s *Service) refresh(ctx context.Context, a *v1alpha1.Account, i *v1alpha1.
 	if err != nil {
 		return err
 	}
-	stored, err := s.Store.Refreshed(ctx, l, in)
+	stored, err := s.storeRefreshed(ctx, l, in)
 	if err != nil || stored {
 		return err
 	}
 	// The person has deleted it, or authorized the integration again, since it was leased.
-	if err := s.revoke(ctx, a, i, got.secrets); err != nil {
+	if err := s.revoke(ctx, got.By, got.secrets); err != nil {
 		s.Log.WarnContext(ctx, "Cannot revoke an OAuth token that is not needed", "account", a.Name, "oauthIntegration", i.Name, "error", err.Error())
 	}
 	return nil
+}
+
+// storeRefreshed stores the result of a refresh. A failure of the database is tried again until shortly before another replica
+// may lease the token.
+func (s *Service) storeRefreshed(ctx context.Context, l usertoken.Leased, in usertoken.New) (bool, error) {
+	for {
+		stored, err := s.Store.Refreshed(ctx, l, in)
+		if err == nil {
+			return stored, nil
+		}
+		select {
+		case <-ctx.Done():
+			return false, err
+		case <-time.After(storeRetry):
+		}
+	}
 }
 
 func (s *Service) refreshed(ctx context.Context, a *v1alpha1.Account, i *v1alpha1.OAuthIntegration, held secrets) (*received, error) {
@@ -178,13 +226,63 @@ func (s *Service) refreshed(ctx context.Context, a *v1alpha1.Account, i *v1alpha
 	if err != nil {
 		return nil, err
 	}
-	return s.request(ctx, func(ctx context.Context) (*oauth2.Token, error) {
+	got, err := s.request(ctx, func(ctx context.Context) (*oauth2.Token, error) {
 		return config.TokenSource(ctx, &oauth2.Token{RefreshToken: held.Refresh}).Token()
 	})
+	if err == nil {
+		got.By = revocationOf(i, config)
+	}
+	return got, err
 }
 
-// Sweep deletes the tokens of people who were deactivated or deleted.
+// Sweep deletes the tokens of people who were deactivated or deleted, and those of integrations that were deleted.
 func (s *Service) Sweep(ctx context.Context) error {
+	return errors.Join(s.sweepPeople(ctx), s.sweepIntegrations(ctx))
+}
+
+// sweepIntegrations deletes the tokens of integrations that were deleted.
+func (s *Service) sweepIntegrations(ctx context.Context) error {
+	all, err := s.Store.Integrations(ctx)
+	if err != nil {
+		return err
+	}
+	for _, used := range all {
+		a := &v1alpha1.Account{}
+		if err := s.Cache.Get(ctx, client.ObjectKey{Name: used.Account.Name}, a); err != nil || string(a.UID) != used.Account.UID {
+			continue // its rows are purged
+		}
+		i, err := s.integration(ctx, a, used.ID)
+		if err != nil {
+			return err
+		}
+		exists := i != nil
+		if !exists {
+			exists, err = s.exists(ctx, a, used.ID)
+		}
+		if err == nil && !exists {
+			err = s.Store.DeleteOf(ctx, used.Account, used.ID)
+			s.Wake()
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// exists reports whether an account has the integration with a number, by the Kubernetes API server. One that was just created,
+// such as one of a backup, has its number in the label only.
+func (s *Service) exists(ctx context.Context, a *v1alpha1.Account, id int64) (bool, error) {
+	list := &v1alpha1.OAuthIntegrationList{}
+	if err := s.Live.List(ctx, list, client.InNamespace(a.Spec.Namespace)); err != nil {
+		return false, fmt.Errorf("list OAuth integrations: %w", err)
+	}
+	return slices.ContainsFunc(list.Items, func(i v1alpha1.OAuthIntegration) bool {
+		return i.Status.ID == id || i.Labels[v1alpha1.LabelID] == strconv.FormatInt(id, 10)
+	}), nil
+}
+
+func (s *Service) sweepPeople(ctx context.Context) error {
 	after := usertoken.Person{}
 	for {
 		people, err := s.Store.People(ctx, after, page)
@@ -234,12 +332,28 @@ func (s *Service) Left(user client.ObjectKey) {
 	s.Wake()
 }
 
-// deleteLeft deletes the tokens of people who have left. What fails is done by Sweep.
-func (s *Service) deleteLeft(ctx context.Context) error {
+// IntegrationDeleted makes Run delete the tokens of integrations that were deleted.
+func (s *Service) IntegrationDeleted() {
 	s.mu.Lock()
-	left := s.left
-	s.left = map[client.ObjectKey]struct{}{}
+	s.deleted = true
 	s.mu.Unlock()
+	s.Wake()
+}
+
+// deleteObserved deletes the tokens of people who have left and of integrations that were deleted. What fails is done by Sweep.
+func (s *Service) deleteObserved(ctx context.Context) error {
+	s.mu.Lock()
+	left, deleted := s.left, s.deleted
+	s.left, s.deleted = map[client.ObjectKey]struct{}{}, false
+	s.mu.Unlock()
+	err := s.deleteLeft(ctx, left)
+	if deleted {
+		err = errors.Join(err, s.sweepIntegrations(ctx))
+	}
+	return err
+}
+
+func (s *Service) deleteLeft(ctx context.Context, left map[client.ObjectKey]struct{}) error {
 	if len(left) == 0 {
 		return nil
 	}

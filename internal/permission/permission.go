@@ -48,13 +48,21 @@ func Names() []Name {
 	return names
 }
 
+// byName are the permissions by name. Each request looks some up.
+var byName = func() map[Name]*Permission {
+	all := make(map[Name]*Permission, len(Table))
+	for i := range Table {
+		all[Table[i].Name] = &Table[i]
+	}
+	return all
+}()
+
 // Lookup returns the permission of a name and whether there is one.
 func Lookup(name Name) (Permission, bool) {
-	i := slices.IndexFunc(Table, func(p Permission) bool { return p.Name == name })
-	if i < 0 {
-		return Permission{}, false
+	if p := byName[name]; p != nil {
+		return *p, true
 	}
-	return Table[i], true
+	return Permission{}, false
 }
 
 // Includes reports whether a holder of the permission may do what another permission allows.
@@ -62,15 +70,15 @@ func (n Name) Includes(other Name) bool {
 	if n == other || n == Admin {
 		return true
 	}
-	p, _ := Lookup(n)
-	return slices.Contains(p.Implies, other)
+	p := byName[n]
+	return p != nil && slices.Contains(p.Implies, other)
 }
 
 // AccountWide reports whether the permission acts on the whole account. It is false for names
 // that are not in the table.
 func (n Name) AccountWide() bool {
-	p, _ := Lookup(n)
-	return p.AccountWide
+	p := byName[n]
+	return p != nil && p.AccountWide
 }
 
 // Granted returns the permissions that Kubernetes RBAC grants in an account: those of the first

@@ -2,7 +2,9 @@ package e2e_test
 
 import (
 	"context"
+	"crypto/tls"
 	"crypto/x509"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -11,9 +13,11 @@ import (
 	"time"
 
 	"github.com/chromedp/cdproto/network"
+	"github.com/golang-jwt/jwt/v5"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
+	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/internal/store/postgrestest"
 	"github.com/quoin-dev/quoin/test/e2e/internal/commandline"
 	"github.com/quoin-dev/quoin/test/e2e/internal/servers"
@@ -27,6 +31,9 @@ const (
 	personPassword = "correct horse battery staple"
 	realmName      = "people"
 	clientSecret   = "secret-of-the-client"
+	// warehouseSecret is that of Quoin as the client of the integration, and accessTokens the lifetime of access tokens.
+	warehouseSecret = "secret-of-the-warehouse"
+	accessTokens    = time.Minute
 )
 
 // Journey j: a person signs in at Keycloak with a browser, for the command line. See docs/journeys/j-sign-in.md.
@@ -83,17 +90,34 @@ var _ = Describe("Signing in", Ordered, func() {
 		w.shows("Allow access?", "http://127.0.0.1:8080.")
 	}, SpecTimeout(3*timeout))
 
+	It("authorizes Keycloak as the provider of an integration, and gives its token to a deployment until it is revoked", func(ctx SpecContext) {
+		w.provide(ctx)
+		w.authorizeIntegration(ctx)
+		first := w.credential(ctx)
+		Expect(w.isActive(ctx, first)).To(BeTrue(), "the access token in the data token is valid at Keycloak")
+		Eventually(w.credential).WithContext(ctx).WithPolling(time.Second).ShouldNot(Equal(first), "it is refreshed before it expires")
+		second := w.credential(ctx)
+		Expect(w.isActive(ctx, second)).To(BeTrue())
+
+		Expect(w.asPerson(ctx, http.MethodDelete, w.tokenPath, nil)).To(servers.HaveStatus(http.StatusOK))
+		Eventually(w.isActive).WithContext(ctx).WithArguments(second).Should(BeFalse(), "it is revoked at Keycloak")
+		w.authorizeIntegration(ctx)
+		w.lastCredential = w.credential(ctx)
+		Expect(w.isActive(ctx, w.lastCredential)).To(BeTrue())
+	}, SpecTimeout(4*timeout))
+
 	It("ends all access at once when SCIM deactivates the person", func(ctx SpecContext) {
 		Expect(w.cli.Do(ctx, commandline.Check, http.StatusOK, nil)).To(HaveKeyWithValue("email", personName), "the session's end has no effect on it")
 		deactivate := scimPatch(map[string]any{"op": "replace", "value": map[string]any{"active": false}})
 		Expect(w.rest.Ask(ctx, 0, http.MethodPatch, "/api/scim/v2/Users/"+w.userID, deactivate)).To(servers.HaveStatus(http.StatusOK))
 		w.cli.Do(ctx, commandline.Check, http.StatusUnauthorized, nil)
 		w.refresh(ctx, http.StatusBadRequest)
+		Eventually(w.isActive).WithContext(ctx).WithArguments(w.lastCredential).Should(BeFalse(), "the token of the integration is revoked at Keycloak")
 		w.person.Open(w.rest.URL("/auth/sessions"))
 		w.shows("You are not signed in", "the user is not active")
 		audited := w.rest.Ask(ctx, 0, http.MethodGet, "/api/v1/audit-logs/export", nil)
 		Expect(audited.Text).To(And(ContainSubstring("Logged in,"+personName), ContainSubstring("Authorized client,"+personName), ContainSubstring("Failed to log in,"+personName)))
-		for _, secret := range []string{w.cli.Token, w.refreshToken, w.deviceCode, clientSecret, personPassword} {
+		for _, secret := range []string{w.cli.Token, w.refreshToken, w.deviceCode, clientSecret, warehouseSecret, w.lastCredential, personPassword} {
 			Expect(audited.Text).NotTo(ContainSubstring(secret))
 			for _, replica := range w.rest.Replicas {
 				Expect(os.ReadFile(replica.Log)).NotTo(ContainSubstring(secret))
@@ -113,6 +137,11 @@ type signInWorld struct {
 	userID string
 	// deviceCode and refreshToken are those of the command line.
 	deviceCode, refreshToken string
+	// tokenPath is that of the person's token for the integration, and dataTokenPath creates a data token for the deployment
+	// that names it.
+	tokenPath, dataTokenPath string
+	// lastCredential is the access token for the integration.
+	lastCredential string
 }
 
 // start starts Keycloak, the servers, a browser and the command line. Scripts of pages do not run in the browser.
@@ -125,9 +154,11 @@ func (w *signInWorld) start(ctx context.Context) {
 	w.idp = keycloak.Start(t, keycloak.Realm{
 		Name: realmName, Groups: []string{"platform"},
 		Users: []keycloak.User{{Email: personName, Password: personPassword, FirstName: "Ada", LastName: "Lovelace", Groups: []string{"platform"}}},
-		Clients: []keycloak.Client{{
-			ID: "quoin", Secret: clientSecret, RedirectURIs: []string{"https://" + w.tenant.host() + "/auth/callback/*"},
-		}},
+		Clients: []keycloak.Client{
+			{ID: "quoin", Secret: clientSecret, RedirectURIs: []string{"https://" + w.tenant.host() + "/auth/callback/*"}},
+			{ID: "warehouse", Secret: warehouseSecret, RedirectURIs: []string{"https://" + w.tenant.host() + "/auth/integrations/callback"}},
+		},
+		AccessTokens: accessTokens,
 	})
 	database := postgrestest.StartServer(t)
 	w.tenant = newTenant(ctx, w.tenant.name, "v1.2.3")
@@ -212,4 +243,105 @@ func text(fields map[string]any, name string) string {
 	value, _ := fields[name].(string)
 	Expect(value).NotTo(BeEmpty(), name)
 	return value
+}
+
+// integrationManifest is an integration of a client of Keycloak, by the URL of the realm's endpoints.
+const integrationManifest = `
+apiVersion: platform.quoin.dev/v1alpha1
+kind: OAuthIntegration
+metadata: {name: warehouse, namespace: %[1]s}
+spec:
+  type: warehouse
+  authorizationURL: %[2]s/auth
+  tokenURL: %[2]s/token
+  revocationURL: %[2]s/revoke
+  clientID: warehouse
+  clientSecretRef: {name: warehouse-client, key: secret}
+`
+
+// endpoints returns the URL of the endpoints of the realm.
+func (w *signInWorld) endpoints() string {
+	return w.idp.Issuer(realmName) + "/protocol/openid-connect"
+}
+
+// provide makes Keycloak the provider of an integration, and installs a deployment that names it.
+func (w *signInWorld) provide(ctx context.Context) {
+	GinkgoHelper()
+	kubectl(ctx, "create", "secret", "generic", "warehouse-client", "-n", w.tenant.name, "--from-literal=secret="+warehouseSecret)
+	apply(ctx, fmt.Sprintf(integrationManifest, w.tenant.name, w.endpoints()))
+	kubectl(ctx, "wait", "oauthint/warehouse", "-n", w.tenant.name, "--for=condition=Ready", "--timeout=60s")
+	w.tenant.install(ctx, "sales", func(s *v1alpha1.DeploymentSpec) {
+		s.OAuthIntegrations = []v1alpha1.LocalReference{{Name: "warehouse"}}
+	})
+	w.tokenPath = "/api/v1/user-oauth-tokens/" + kubectl(ctx, "get", "oauthint/warehouse", "-n", w.tenant.name, "-o", "jsonpath={.status.id}")
+	w.dataTokenPath = w.tenant.path(ctx, "sales") + "/token"
+}
+
+// asPerson sends a request as the command line of the person.
+func (w *signInWorld) asPerson(ctx context.Context, method, path string, body any) servers.Reply {
+	GinkgoHelper()
+	person := *w.rest
+	person.Token = w.cli.Token
+	return person.Ask(ctx, 0, method, path, body)
+}
+
+// authorizeIntegration begins an authorization with the command line, and ends it in the browser, in which the person has signed
+// in at Keycloak and at Quoin.
+func (w *signInWorld) authorizeIntegration(ctx context.Context) {
+	GinkgoHelper()
+	var begun servers.Reply
+	Eventually(func() servers.Reply { // until the server has the integration
+		begun = w.asPerson(ctx, http.MethodPost, w.tokenPath+"/initiate", nil)
+		return begun
+	}).WithContext(ctx).WithPolling(5 * time.Second).Should(servers.HaveStatus(http.StatusOK))
+	address := text(begun.Body, "authorizationUrl")
+	Expect(address).To(And(HavePrefix(w.endpoints()+"/auth?"), ContainSubstring("code_challenge_method=S256"), Not(ContainSubstring(warehouseSecret))))
+	w.person.Open(address)
+	w.shows("The integration is authorized", "You have authorized warehouse")
+	Expect(w.asPerson(ctx, http.MethodGet, w.tokenPath, nil).Body).To(HaveKeyWithValue("status", "active"))
+}
+
+// credential returns the access token for the integration in a data token that the person creates; empty if there is none.
+func (w *signInWorld) credential(ctx context.Context) string {
+	GinkgoHelper()
+	created := w.asPerson(ctx, http.MethodPost, w.dataTokenPath, nil)
+	Expect(created).To(servers.HaveStatus(http.StatusOK), created.String())
+	var claims struct {
+		jwt.RegisteredClaims
+
+		CubeCloud struct {
+			UserCredentials map[string]struct{ AccessToken, Status string }
+		}
+	}
+	_, _, err := jwt.NewParser().ParseUnverified(text(created.Body, "cubeApiToken"), &claims)
+	Expect(err).NotTo(HaveOccurred())
+	given := claims.CubeCloud.UserCredentials["warehouse"]
+	Expect(given.Status).To(Equal("active"))
+	Expect(claims.ExpiresAt.Time).To(BeTemporally("<=", time.Now().Add(accessTokens)), "the data token expires with the access token")
+	return given.AccessToken
+}
+
+// isActive asks Keycloak whether an access token is valid (RFC 7662).
+func (w *signInWorld) isActive(ctx context.Context, token string) bool {
+	GinkgoHelper()
+	Expect(token).NotTo(BeEmpty())
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, w.endpoints()+"/token/introspect", strings.NewReader(url.Values{"token": {token}}.Encode()))
+	Expect(err).NotTo(HaveOccurred())
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	r.SetBasicAuth("warehouse", warehouseSecret)
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: w.idp.Roots(), MinVersion: tls.VersionTLS12}}
+	defer transport.CloseIdleConnections()
+	response, err := (&http.Client{Transport: transport, Timeout: time.Minute}).Do(r)
+	Expect(err).NotTo(HaveOccurred())
+	defer response.Body.Close()
+	var shown struct {
+		Active   bool
+		Username string
+	}
+	Expect(json.NewDecoder(response.Body).Decode(&shown)).To(Succeed())
+	Expect(response.StatusCode).To(Equal(http.StatusOK))
+	if shown.Active {
+		Expect(shown.Username).To(Equal(personName))
+	}
+	return shown.Active
 }

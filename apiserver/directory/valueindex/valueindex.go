@@ -91,6 +91,12 @@ func (x *Index[T]) remove(hash uint64, o T) {
 
 // Find returns the objects with a value. They are shared and must not be modified.
 func (x *Index[T]) Find(namespace, value string) []T {
+	return slices.DeleteFunc(x.Candidates(namespace, value), func(o T) bool { return !x.has(o, value) })
+}
+
+// Candidates returns the objects of a namespace with a value, and rarely others, for a caller that reads the value of each. They
+// are shared and must not be modified.
+func (x *Index[T]) Candidates(namespace, value string) []T {
 	hash := x.hash(namespace, value)
 	x.mu.RLock()
 	found := slices.Clone(x.several[hash])
@@ -98,6 +104,6 @@ func (x *Index[T]) Find(namespace, value string) []T {
 		found = []T{o}
 	}
 	x.mu.RUnlock()
-	// The hash may be that of another value.
-	return slices.DeleteFunc(found, func(o T) bool { return o.GetNamespace() != namespace || !x.has(o, value) })
+	// The hash may be that of another namespace or value.
+	return slices.DeleteFunc(found, func(o T) bool { return o.GetNamespace() != namespace })
 }

@@ -199,6 +199,33 @@ func (s *Store) Delete(ctx context.Context, a store.Account, user string, integr
 const buryAll = `UPDATE user_oauth_token SET tomb = id, failures = 0, due_at = $3, lease_until = 0, version = version + 1, updated_at = $3
 	WHERE account_uid = $1 AND user_id = $2 AND tomb = 0`
 
+// DeleteOf deletes all tokens for an integration, such as one that was deleted, in several transactions. The tokens remain until
+// they are revoked at the provider. Authorizations that have begun expire.
+func (s *Store) DeleteOf(ctx context.Context, a store.Account, integration int64) error {
+	const update = `UPDATE user_oauth_token SET tomb = id, failures = 0, due_at = $3, lease_until = 0, version = version + 1, updated_at = $3
+		WHERE account_uid = $1 AND id IN (SELECT id FROM user_oauth_token WHERE account_uid = $1 AND integration_id = $2 AND tomb = 0 LIMIT $4)`
+	for deleted := int64(deleteBatch); deleted == deleteBatch; {
+		err := s.DB.Tx(ctx, func(tx *store.Tx) error {
+			if err := tx.LockAccount(ctx, a); err != nil {
+				return err
+			}
+			result, err := tx.ExecContext(ctx, update, a.UID, integration, s.now().UnixMicro(), deleteBatch)
+			if err != nil {
+				return err
+			}
+			deleted, err = result.RowsAffected()
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("delete the OAuth tokens for an integration: %w", err)
+		}
+	}
+	return nil
+}
+
+// deleteBatch is the maximum number of tokens that one transaction of DeleteOf deletes.
+const deleteBatch = 500
+
 // DeleteAll deletes all tokens and authorizations of a person, such as one who was deactivated. The tokens remain until they
 // are revoked at the providers.
 func (s *Store) DeleteAll(ctx context.Context, a store.Account, user string) error {

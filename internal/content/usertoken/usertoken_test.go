@@ -39,6 +39,7 @@ func TestDatabases(t *testing.T) {
 			"the result of a lease is not stored too late":  testLateResult,
 			"a failure is tried again when it is due":       testFailure,
 			"the tokens of a person are deleted":            testDeleteAll,
+			"the tokens for an integration are deleted":     testDeleteOf,
 			"what is of deleted accounts is deleted":        testPurge,
 			"people with tokens are listed in pages":        testPeople,
 			"a token that is replaced while it is revoking": testReplacedWhileRevoking,
@@ -304,6 +305,35 @@ func testDeleteAll(w *world) {
 	}
 	if n := contenttest.Count(w.T, w.db, "user_oauth_token"); n != 1 {
 		w.Errorf("%d tokens are left", n)
+	}
+}
+
+func testDeleteOf(w *world) {
+	w.put("ada", 3)
+	w.put("ada", 4)
+	for i := range deleteBatch {
+		w.put(fmt.Sprint("user-", i), 3)
+	}
+	all, err := w.store.Integrations(w.Context())
+	w.must(err)
+	if len(all) != 2 || all[0] != (Integration{demo, 3}) || all[1] != (Integration{demo, 4}) {
+		w.Errorf("listed %+v", all)
+	}
+	w.must(w.store.DeleteOf(w.Context(), other, 3))
+	w.must(w.store.DeleteOf(w.Context(), demo, 3))
+	w.must(w.store.DeleteOf(w.Context(), demo, 3))
+	if all, err = w.store.Integrations(w.Context()); err != nil || len(all) != 1 || all[0].ID != 4 {
+		w.Errorf("listed %+v, %v", all, err)
+	}
+	_, err = w.store.Find(w.Context(), demo.UID, "ada", 3)
+	w.is(err, ErrUnknown)
+	if _, err = w.store.Find(w.Context(), demo.UID, "ada", 4); err != nil {
+		w.Error(err)
+	}
+	revoking, err := w.store.Due(w.Context(), 2*deleteBatch)
+	w.must(err)
+	if len(revoking) != deleteBatch+1 || !revoking[0].Revoking || revoking[0].Integration != 3 {
+		w.Errorf("%d tokens are to be revoked", len(revoking))
 	}
 }
 

@@ -11,8 +11,9 @@ import (
 )
 
 const (
-	// Lease is the time for which a replica works on a token. It is longer than the requests to the provider take.
-	Lease = time.Minute
+	// Lease is the time for which a replica works on a token. It is longer than a refresh takes, and short, because a refresh
+	// whose result is lost with a process is tried again after it: providers accept a refresh token again for some 30 seconds.
+	Lease = 20 * time.Second
 	// maxError is the maximum length of an error in bytes.
 	maxError = 500
 )
@@ -142,6 +143,38 @@ func (s *Store) settle(ctx context.Context, l Leased, statement string, args ...
 		return false, fmt.Errorf("store the state of an OAuth token: %w", err)
 	}
 	return changed > 0, nil
+}
+
+// Integration is an integration for which people have tokens.
+type Integration struct {
+	Account store.Account
+	ID      int64
+}
+
+// Integrations returns the integrations of all accounts for which people have tokens.
+func (s *Store) Integrations(ctx context.Context) (all []Integration, err error) {
+	err = s.DB.Read(ctx, func(q store.Querier) error {
+		all = nil
+		const query = `SELECT DISTINCT t.account_uid, a.name, t.integration_id FROM user_oauth_token t JOIN account a ON a.uid = t.account_uid
+			WHERE t.tomb = 0 ORDER BY t.account_uid, t.integration_id`
+		rows, err := q.QueryContext(ctx, query)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = rows.Close() }()
+		for rows.Next() {
+			var i Integration
+			if err := rows.Scan(&i.Account.UID, &i.Account.Name, &i.ID); err != nil {
+				return err
+			}
+			all = append(all, i)
+		}
+		return rows.Err()
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list integrations with OAuth tokens: %w", err)
+	}
+	return all, nil
 }
 
 // Person is a person with tokens.

@@ -54,7 +54,10 @@ type Provider struct {
 	mu    sync.Mutex
 	codes map[string]url.Values
 	// live are tokens that were issued and not used or revoked; the value is the kind.
-	live      map[string]string
+	live map[string]string
+	// used are refresh tokens that were used, and grace reports whether they are accepted again.
+	used      map[string]bool
+	grace     bool
 	refreshes int
 	lifetime  int
 	fail      func(r *http.Request) (status int, code string)
@@ -62,7 +65,7 @@ type Provider struct {
 
 // New starts a provider.
 func New() *Provider {
-	p := &Provider{ClientID: "quoin", ClientSecret: "client-" + rand.Text(), codes: map[string]url.Values{}, live: map[string]string{}, lifetime: 3600}
+	p := &Provider{ClientID: "quoin", ClientSecret: "client-" + rand.Text(), codes: map[string]url.Values{}, live: map[string]string{}, used: map[string]bool{}, lifetime: 3600}
 	p.Server = httptest.NewTLSServer(p)
 	return p
 }
@@ -77,6 +80,13 @@ func (p *Provider) Lifetime(seconds int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.lifetime = seconds
+}
+
+// AcceptUsed makes the provider accept refresh tokens again that were used, as many do for some time.
+func (p *Provider) AcceptUsed() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.grace = true
 }
 
 // Fail sets a function that returns the status and error code of a failure, for requests of POST; a status of 0 is none.
@@ -194,11 +204,12 @@ func (p *Provider) exchange(w http.ResponseWriter, r *http.Request) {
 
 func (p *Provider) refresh(w http.ResponseWriter, r *http.Request) {
 	token := r.PostFormValue("refresh_token")
-	if p.live[token] != "refresh" {
+	if p.live[token] != "refresh" && (!p.grace || !p.used[token]) {
 		write(w, http.StatusBadRequest, map[string]any{"error": "invalid_grant", "error_description": "secret " + token})
 		return
 	}
 	delete(p.live, token)
+	p.used[token] = true
 	p.refreshes++
 	p.issue(w)
 }

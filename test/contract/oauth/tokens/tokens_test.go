@@ -262,8 +262,9 @@ func TestTokenIsRefreshedOnUse(t *testing.T) {
 	var group sync.WaitGroup
 	for range 4 {
 		group.Go(func() {
-			if _, err := w.service.Credentials(t.Context(), w.account, "ada", named); err != nil {
-				t.Error(err)
+			got, err := w.service.Credentials(t.Context(), w.account, "ada", named)
+			if c := got["warehouse"]; err != nil || c.AccessToken == before.AccessToken || !w.provider.IsLive(c.AccessToken) {
+				t.Errorf("the credential is %+v, %v", c, err)
 			}
 		})
 	}
@@ -411,11 +412,22 @@ func TestRunObservesLeavers(t *testing.T) {
 	}
 }
 
+// deleteIntegration deletes the integration 3, and the Secret with the client's secret.
+func (w *world) deleteIntegration() {
+	w.Helper()
+	name := metav1.ObjectMeta{Namespace: "demo", Name: "warehouse"}
+	w.must(w.api.Delete(w.Context(), &v1alpha1.OAuthIntegration{ObjectMeta: name}))
+	name.Name += "-client"
+	w.must(w.api.Delete(w.Context(), &corev1.Secret{ObjectMeta: name}))
+}
+
+// TestIntegrationIsDeleted: its tokens are shown and handed out no more, and are revoked at the provider.
 func TestIntegrationIsDeleted(t *testing.T) {
 	w := newWorld(t)
 	w.authorize("ada", 3)
 	w.authorize("ada", 4)
-	w.must(w.api.Delete(t.Context(), &v1alpha1.OAuthIntegration{ObjectMeta: metav1.ObjectMeta{Namespace: "demo", Name: "warehouse"}}))
+	w.authorize("bob", 3)
+	w.deleteIntegration()
 	all, err := w.service.List(t.Context(), w.account, "ada")
 	w.must(err)
 	if len(all) != 1 || all[0].Integration != 4 || w.credential("ada").AccessToken != "" {
@@ -424,10 +436,104 @@ func TestIntegrationIsDeleted(t *testing.T) {
 	if _, err := w.service.Find(t.Context(), w.account, "ada", 3); err == nil {
 		t.Error("the token is shown")
 	}
-	w.clock.Step(time.Hour)
+	w.must(w.service.Sweep(t.Context()))
 	w.round()
-	if w.rows() != 1 {
-		t.Errorf("%d tokens are stored", w.rows())
+	if w.rows() != 1 || w.provider.Live() != 2 {
+		t.Errorf("%d tokens are stored, %d are valid", w.rows(), w.provider.Live())
+	}
+	w.noSecrets()
+}
+
+// TestRunObservesDeletedIntegrations: the worker revokes the tokens at once.
+func TestRunObservesDeletedIntegrations(t *testing.T) {
+	w := newWorld(t)
+	w.authorize("ada", 3)
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	w.deleteIntegration()
+	go func() { ended <- w.service.Run(ctx) }()
+	w.service.IntegrationDeleted()
+	for deadline := time.Now().Add(time.Minute); w.rows() > 0 && time.Now().Before(deadline); {
+		time.Sleep(10 * time.Millisecond)
+	}
+	stop()
+	w.must(<-ended)
+	if w.rows() != 0 || w.provider.Live() != 0 {
+		t.Errorf("%d tokens are stored, %d are valid", w.rows(), w.provider.Live())
+	}
+}
+
+// TestDueTokenOfADeletedIntegration: no sweep has run before the token is due.
+func TestDueTokenOfADeletedIntegration(t *testing.T) {
+	w := newWorld(t)
+	w.authorize("ada", 3)
+	w.deleteIntegration()
+	w.clock.Step(56 * time.Minute)
+	w.round()
+	w.round()
+	if w.rows() != 0 || w.provider.Live() != 0 || w.provider.Refreshes() != 0 {
+		t.Errorf("%d tokens are stored, %d are valid, %d refreshes", w.rows(), w.provider.Live(), w.provider.Refreshes())
+	}
+}
+
+// TestProviderOfADeletedIntegrationIsGone: the revocation is tried again, and given up after a day.
+func TestProviderOfADeletedIntegrationIsGone(t *testing.T) {
+	w := newWorld(t)
+	w.authorize("ada", 3)
+	w.authorize("bob", 3)
+	w.deleteIntegration()
+	requests := 0
+	w.provider.Fail(func(*http.Request) (int, string) { requests++; return 503, "" })
+	w.must(w.service.Sweep(t.Context()))
+	began := w.clock.Now()
+	for w.rows() > 0 && w.clock.Since(began) < 72*time.Hour {
+		w.round()
+		w.clock.Step(5 * time.Minute)
+	}
+	if took := w.clock.Since(began); w.rows() != 0 || took < 6*time.Hour || took > 48*time.Hour || requests > 200 {
+		t.Errorf("%d tokens are stored after %s and %d requests", w.rows(), took, requests)
+	}
+	if n := strings.Count(w.logs.String(), "Cannot revoke an OAuth token at its provider"); n != 2 {
+		t.Errorf("%d lines are logged: %s", n, w.logs.String())
+	}
+	w.noSecrets()
+}
+
+// TestIntegrationWithoutStatus: an integration of a backup has its number in the label, until the controller reconciles it. Its
+// tokens stay.
+func TestIntegrationWithoutStatus(t *testing.T) {
+	w := newWorld(t)
+	w.authorize("ada", 3)
+	i := &v1alpha1.OAuthIntegration{}
+	w.must(w.api.Get(t.Context(), client.ObjectKey{Namespace: "demo", Name: "warehouse"}, i))
+	w.must(w.api.Delete(t.Context(), i))
+	restored := i.DeepCopy()
+	restored.ResourceVersion, restored.Labels, restored.Status = "", map[string]string{v1alpha1.LabelID: "3"}, v1alpha1.OAuthIntegrationStatus{}
+	w.must(w.api.Create(t.Context(), restored))
+	w.must(w.service.Sweep(t.Context()))
+	w.clock.Step(56 * time.Minute)
+	w.round()
+	if w.rows() != 1 || w.provider.Live() != 2 {
+		t.Errorf("%d tokens are stored, %d are valid", w.rows(), w.provider.Live())
+	}
+	restored.Status = i.Status
+	w.must(w.api.Update(t.Context(), restored))
+	w.clock.Step(2 * time.Minute)
+	w.round()
+	if got := w.token("ada", 3); got.Status != usertoken.Active || w.provider.Refreshes() != 1 {
+		t.Errorf("%d refreshes: %+v", w.provider.Refreshes(), got)
+	}
+}
+
+// TestSecretIsDeletedFirst: a person deletes the token of an integration whose Secret does not exist any more.
+func TestSecretIsDeletedFirst(t *testing.T) {
+	w := newWorld(t)
+	w.authorize("ada", 3)
+	w.must(w.api.Delete(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "demo", Name: "warehouse-client"}}))
+	w.must(w.service.Revoke(t.Context(), w.account, "ada", 3))
+	w.round()
+	if w.rows() != 0 || w.provider.Live() != 0 {
+		t.Errorf("%d tokens are stored, %d are valid", w.rows(), w.provider.Live())
 	}
 }
 
