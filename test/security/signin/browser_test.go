@@ -7,14 +7,14 @@ import (
 	"testing"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
-	"github.com/quoin-dev/quoin/test/internal/browser"
+	chromium "github.com/quoin-dev/quoin/test/internal/browser"
 	"github.com/quoin-dev/quoin/test/internal/oidcprovider"
 )
 
 // TestChoiceInABrowser: with several issuers, a person chooses one, in a browser without scripts, at 320 px. So are the pages that
 // no journey shows: an unknown issuer, and the redirect URI of the web client without a web application.
 func TestChoiceInABrowser(t *testing.T) {
-	browser.Prepare(t)
+	chromium.Prepare(t)
 	w := newWorld(t)
 	other := oidcprovider.New()
 	defer other.Close()
@@ -25,7 +25,7 @@ func TestChoiceInABrowser(t *testing.T) {
 	roots := x509.NewCertPool()
 	roots.AddCert(w.server.Certificate())
 	host := strings.TrimPrefix(site, "https://")
-	b := browser.Start(t, roots, map[string]string{host + ":443": w.server.Listener.Addr().String()})
+	b := chromium.Start(t, roots, map[string]string{host + ":443": w.server.Listener.Addr().String()})
 	shows := func(title string, texts ...string) {
 		t.Helper()
 		b.Await(title)
