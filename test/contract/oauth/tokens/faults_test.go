@@ -49,7 +49,7 @@ func (w *world) onRefresh(f func()) {
 	})
 }
 
-// killed makes a replica refresh the token of ada, and stops it for ever between the response of the provider and the commit, as
+// killed makes a replica refresh the token of ada, and stops it forever between the response of the provider and the commit, as
 // the kill of its process does. Its lease has expired then.
 func (w *world) killed() {
 	w.Helper()
