@@ -40,6 +40,14 @@ const (
 
 const alphabet = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
+// isDigit has the bytes of the alphabet.
+var isDigit = func() (all [256]bool) {
+	for i := range len(alphabet) {
+		all[alphabet[i]] = true
+	}
+	return all
+}()
+
 // Token is the token of an API key. Only Reveal returns its text; printing and logging hide it. The
 // text is behind a pointer because fmt prints strings in fields of other types. The zero Token matches
 // no hash.
@@ -103,7 +111,7 @@ func Parse(text string) (Token, error) {
 		return Token{}, errLength
 	}
 	for i := len(Prefix); i < length; i++ {
-		if strings.IndexByte(alphabet, text[i]) < 0 {
+		if !isDigit[text[i]] {
 			return Token{}, errAlphabet
 		}
 	}
@@ -139,12 +147,15 @@ func (t Token) Hash() v1alpha1.ApiKeyToken {
 
 // Matches reports whether a token has a hash, in constant time.
 func Matches(hash v1alpha1.ApiKeyToken, t Token) bool {
-	kept, err := hex.DecodeString(hash.SHA256)
-	if err != nil || t.text == nil {
+	var kept [sha256.Size]byte
+	if t.text == nil || len(hash.SHA256) != hex.EncodedLen(len(kept)) {
+		return false
+	}
+	if _, err := hex.Decode(kept[:], []byte(hash.SHA256)); err != nil {
 		return false
 	}
 	sum := sha256.Sum256([]byte(*t.text))
-	return subtle.ConstantTimeCompare(kept, sum[:]) == 1
+	return subtle.ConstantTimeCompare(kept[:], sum[:]) == 1
 }
 
 const hidden = Prefix + "[hidden]"
